@@ -1,0 +1,162 @@
+package coupling
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"gonum.org/v1/gonum/mathext"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Halton is the randomised Halton sequence (baseline of HRF Table 1; FORMULAS 4.10): point i = 1, …, m has the
+// coordinates
+//
+//	u_il = frac(φ_b(i) + Δ_l),  b the l-th prime,  Δ_l ~ U[0,1),  ω_il = F⁻¹(u_il)
+//
+// with φ_b the radical inverse and F the distribution function of a coordinate. The shift makes each row exactly
+// distributed; rows depend on each other. For d > 8 every digit of every coordinate first passes through its own
+// random permutation: without it coordinates with b > m are strongly correlated.
+//
+// Normal, Poisson and Geometric laws, through their quantile functions; Sphere is ErrLaw.
+type Halton struct{}
+
+// Name is "halton".
+func (Halton) Name() string { return "halton" }
+
+// Sample draws the first m points in dimension dim.
+func (c Halton) Sample(m, dim int, l Law, src rand.Source) (Omega, error) {
+	if err := checkSample(c, m, dim, l, quantileLaws()); err != nil {
+		return Omega{}, err
+	}
+	w := dense.New[float64](m, dim)
+	rnd := rand.New(src)
+	for j, base := range primes(dim) {
+		inverse := func(i int) float64 { return radicalInverse(i, base) }
+		if dim > permuteAbove {
+			inverse = newDigitScramble(base, m, rnd).inverse
+		}
+		shift := rnd.Float64()
+		for i := range m {
+			w.Set(i, j, l.quantile(clampUnit(frac(inverse(i+1)+shift))))
+		}
+	}
+	return Omega{Rows: w}, nil
+}
+
+// permuteAbove is the largest dimension without digit permutations.
+const permuteAbove = 8
+
+// HaltonRows are the first m points of the shifted Halton sequence without digit permutations, mapped to N(0,1):
+// row i = 1, …, m is Φ⁻¹(frac(φ_b(i) + shift)), one coordinate per entry of shift (FORMULAS 4.10).
+func HaltonRows(m int, shift []float64) (dense.Matrix[float64], error) {
+	if m < 1 || len(shift) < 1 {
+		return dense.Matrix[float64]{}, fmt.Errorf("coupling: %d Halton rows of dimension %d: %w", m, len(shift), ErrSize)
+	}
+	w := dense.New[float64](m, len(shift))
+	for j, base := range primes(len(shift)) {
+		if !dense.IsFinite(shift[j]) {
+			return dense.Matrix[float64]{}, fmt.Errorf("coupling: shift[%d] is %v: %w", j, shift[j], dense.ErrNotFinite)
+		}
+		for i := range m {
+			w.Set(i, j, mathext.NormalQuantile(clampUnit(frac(radicalInverse(i+1, base)+shift[j]))))
+		}
+	}
+	return w, nil
+}
+
+func frac(u float64) float64 { return u - math.Floor(u) }
+
+// clampUnit keeps u inside (0,1), where quantiles are finite.
+func clampUnit(u float64) float64 { return min(max(u, 0x1p-53), 1-0x1p-53) }
+
+// radicalInverse mirrors the base-b digits of i at the radix point: Σ a_k b^k ↦ Σ a_k b^{−k−1}.
+func radicalInverse(i, base int) float64 {
+	b := float64(base)
+	var u float64
+	f := 1 / b
+	for ; i > 0; i /= base {
+		u += float64(i%base) * f
+		f /= b
+	}
+	return u
+}
+
+// digitScramble is the radical inverse with a random permutation of {0, …, b−1} per digit position.
+//
+// Only what the m points can see is drawn: whole permutations are needed at the positions where some index has a
+// non-zero digit, and of those only the images of digits that occur; at the higher positions all indices have the
+// digit 0, whose image is one uniform digit.
+type digitScramble struct {
+	base   int
+	images [][]int // images[k][a] is the image of digit a at position k
+	tail   float64 // contribution of the positions above
+}
+
+// digitPositions is the number of scrambled positions; beyond 64 bits nothing is visible in a float64.
+func digitPositions(base int) int {
+	return min(32, int(math.Ceil(64/math.Log2(float64(base)))))
+}
+
+func newDigitScramble(base, m int, rnd *rand.Rand) digitScramble {
+	s := digitScramble{base: base}
+	b := float64(base)
+	f := 1 / b
+	left := m // the largest index, shifted down by the positions done
+	for range digitPositions(base) {
+		if left > 0 {
+			s.images = append(s.images, partialPermutation(base, min(base, left+1), rnd))
+			left /= base
+		} else {
+			s.tail += float64(rnd.IntN(base)) * f
+		}
+		f /= b
+	}
+	return s
+}
+
+// partialPermutation is the first count entries of a uniform permutation of {0, …, n−1} (Fisher–Yates).
+func partialPermutation(n, count int, rnd *rand.Rand) []int {
+	p := make([]int, n)
+	for i := range p {
+		p[i] = i
+	}
+	for i := range count {
+		j := i + rnd.IntN(n-i)
+		p[i], p[j] = p[j], p[i]
+	}
+	return p[:count]
+}
+
+// inverse is the scrambled radical inverse of i ≤ m.
+func (s digitScramble) inverse(i int) float64 {
+	u, f := s.tail, 1/float64(s.base)
+	for _, image := range s.images {
+		u += float64(image[i%s.base]) * f
+		i /= s.base
+		f /= float64(s.base)
+	}
+	return u
+}
+
+// primes are the first count primes.
+func primes(count int) []int {
+	// p_n < n (ln n + ln ln n) for n ≥ 6 (Rosser).
+	limit := 13
+	if n := float64(count); count > 5 {
+		limit = int(n*(math.Log(n)+math.Log(math.Log(n)))) + 1
+	}
+	composite := make([]bool, limit+1)
+	ps := make([]int, 0, count)
+	for i := 2; len(ps) < count; i++ {
+		if composite[i] {
+			continue
+		}
+		ps = append(ps, i)
+		for j := i * i; j <= limit; j += i {
+			composite[j] = true
+		}
+	}
+	return ps
+}

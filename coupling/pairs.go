@@ -1,0 +1,86 @@
+package coupling
+
+import "fmt"
+
+// PairKind names the joint law of two rows of one block.
+type PairKind int
+
+// The pair laws with closed forms, and the rest.
+const (
+	PairUnknown     PairKind = iota // no closed form
+	PairIndependent                 // independent rows
+	PairOrthogonal                  // independent norms, right angle
+	PairSimplex                     // independent norms, cos θ = −1/(Dim−1)
+)
+
+// String is the name of the pair law.
+func (k PairKind) String() string {
+	switch k {
+	case PairUnknown:
+		return "unknown"
+	case PairIndependent:
+		return "independent"
+	case PairOrthogonal:
+		return "orthogonal"
+	case PairSimplex:
+		return "simplex"
+	}
+	return fmt.Sprintf("PairKind(%d)", int(k))
+}
+
+// PairLaw says which closed forms describe a coupling (FORMULAS 5.2).
+type PairLaw struct {
+	Kind PairKind
+	// Dim is the block size, which is also the dimension in the closed forms: dim, or the padded n for the
+	// structured couplings.
+	Dim int
+	// Exact is false when rows have this law only nearly, as the HD products do.
+	Exact bool
+}
+
+// Pairs is the pair law of a coupling in dimension dim. A nil coupling is IID. Simplex-type couplings whose blocks
+// have one row (d = 1) are independent.
+func Pairs(c Coupling, dim int) PairLaw {
+	switch c.(type) {
+	case nil, IID:
+		return PairLaw{Kind: PairIndependent, Dim: dim, Exact: true}
+	case Orthogonal, ORFPrime:
+		return PairLaw{Kind: PairOrthogonal, Dim: dim, Exact: true}
+	case Givens:
+		return PairLaw{Kind: PairOrthogonal, Dim: dim, Exact: dim <= 2}
+	case Hadamard:
+		n := paddedDim(max(dim, 1))
+		return PairLaw{Kind: PairOrthogonal, Dim: n, Exact: n == 1}
+	case Simplex:
+		return simplexPairs(dim, true)
+	case FastSimplex:
+		return simplexPairs(paddedDim(max(dim, 1)), false)
+	case SimplexPlus, Optimised:
+		if dim == 1 {
+			return simplexPairs(1, true)
+		}
+	}
+	return PairLaw{Kind: PairUnknown, Dim: dim}
+}
+
+func simplexPairs(n int, exact bool) PairLaw {
+	if n == 1 {
+		return PairLaw{Kind: PairIndependent, Dim: 1, Exact: true}
+	}
+	return PairLaw{Kind: PairSimplex, Dim: n, Exact: exact}
+}
+
+// PairFraction is the share of ordered pairs (i, j), i ≠ j, that lie in one block, relative to m²: with
+// m = q·block + r
+//
+//	pf = (q·block·(block−1) + r(r−1))/m²
+//
+// (FORMULAS 5, notation). The relative MSE of a coupled estimator is rv/m + pf·κ, κ the covariance of one pair.
+// It panics unless m ≥ 1 and block ≥ 1.
+func PairFraction(m, block int) float64 {
+	if m < 1 || block < 1 {
+		panic(fmt.Sprintf("coupling: pair fraction of %d rows in blocks of %d", m, block))
+	}
+	q, r, b := float64(m/block), float64(m%block), float64(block)
+	return (q*b*(b-1) + r*(r-1)) / (float64(m) * float64(m))
+}

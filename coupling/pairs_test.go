@@ -1,0 +1,60 @@
+package coupling_test
+
+import (
+	"testing"
+
+	"github.com/randfeat/randfeat/coupling"
+)
+
+func TestPairs(t *testing.T) {
+	for _, c := range []struct {
+		c    coupling.Coupling
+		dim  int
+		want coupling.PairLaw
+	}{
+		{nil, 5, coupling.PairLaw{Kind: coupling.PairIndependent, Dim: 5, Exact: true}},
+		{coupling.IID{}, 5, coupling.PairLaw{Kind: coupling.PairIndependent, Dim: 5, Exact: true}},
+		{coupling.Orthogonal{}, 5, coupling.PairLaw{Kind: coupling.PairOrthogonal, Dim: 5, Exact: true}},
+		{coupling.Orthogonal{}, 1, coupling.PairLaw{Kind: coupling.PairOrthogonal, Dim: 1, Exact: true}},
+		{coupling.ORFPrime{}, 5, coupling.PairLaw{Kind: coupling.PairOrthogonal, Dim: 5, Exact: true}},
+		{coupling.Givens{}, 5, coupling.PairLaw{Kind: coupling.PairOrthogonal, Dim: 5}},
+		{coupling.Hadamard{}, 5, coupling.PairLaw{Kind: coupling.PairOrthogonal, Dim: 8}},
+		{coupling.Hadamard{}, 8, coupling.PairLaw{Kind: coupling.PairOrthogonal, Dim: 8}},
+		{coupling.Simplex{}, 5, coupling.PairLaw{Kind: coupling.PairSimplex, Dim: 5, Exact: true}},
+		{coupling.FastSimplex{}, 5, coupling.PairLaw{Kind: coupling.PairSimplex, Dim: 8}},
+		{coupling.SimplexPlus{}, 5, coupling.PairLaw{Dim: 5}},
+		{coupling.Optimised{}, 5, coupling.PairLaw{Dim: 5}},
+		{coupling.Halton{}, 5, coupling.PairLaw{Dim: 5}},
+		{coupling.Sobol{}, 5, coupling.PairLaw{Dim: 5}},
+	} {
+		if got := coupling.Pairs(c.c, c.dim); got != c.want {
+			t.Errorf("%#v in dimension %d: %+v, want %+v", c.c, c.dim, got, c.want)
+		}
+	}
+	for want, k := range map[string]coupling.PairKind{"unknown": 0, "independent": 1, "orthogonal": 2, "simplex": 3, "PairKind(8)": 8} {
+		if k.String() != want {
+			t.Errorf("%q, want %q", k.String(), want)
+		}
+	}
+}
+
+func TestPairFraction(t *testing.T) {
+	for _, c := range []struct {
+		m, block int
+		want     float64
+	}{{7, 1, 0}, {5, 8, 0.8}, {8, 8, 7. / 8}, {16, 8, 7. / 16}} {
+		if got := coupling.PairFraction(c.m, c.block); got != c.want {
+			t.Errorf("pf(%d, %d) = %v, want %v", c.m, c.block, got, c.want)
+		}
+	}
+	for _, c := range [][2]int{{0, 1}, {1, 0}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("pf%v accepted", c)
+				}
+			}()
+			coupling.PairFraction(c[0], c[1])
+		}()
+	}
+}

@@ -1,0 +1,263 @@
+package coupling
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Info describes a coupling for listings and help texts.
+type Info struct {
+	Name      string
+	Summary   string
+	Reference string    // paper and equation
+	Exact     bool      // each row has exactly the law asked for, so estimators stay unbiased
+	Cost      string    // operations to draw m rows; products cost O(md) each unless said
+	Laws      []LawKind // marginals it is defined for
+	Fields    []Field   // its parameters
+}
+
+// Field is a parameter of a coupling, as written in JSON.
+type Field struct {
+	Name string
+	Doc  string // meaning and default
+}
+
+// entry joins the description with the codec.
+type entry struct {
+	info   Info
+	zero   Coupling
+	decode func([]byte) (Coupling, error)
+}
+
+// register makes an entry for the type C.
+func register[C Coupling](info Info) entry {
+	var zero C
+	info.Name = zero.Name()
+	return entry{info: info, zero: zero, decode: func(data []byte) (Coupling, error) {
+		var c C
+		if err := json.Unmarshal(data, &c); err != nil {
+			return nil, fmt.Errorf("coupling %s: %w", info.Name, err)
+		}
+		if v, ok := Coupling(c).(validator); ok {
+			if err := v.validate(); err != nil {
+				return nil, err
+			}
+		}
+		return c, nil
+	}}
+}
+
+// entries is the table of all couplings. It is a function, not a variable: nothing to initialise, nothing to change.
+func entries() []entry {
+	factors := []Field{{"k", "number of HD factors, 0 means 3"}}
+	return []entry{
+		register[IID](Info{
+			Summary:   "independent rows",
+			Reference: "baseline; SimRF Lemma 4.1",
+			Exact:     true,
+			Cost:      "O(md)",
+			Laws:      allLaws(),
+		}),
+		register[Orthogonal](Info{
+			Summary:   "orthogonal blocks: Haar rotation, independent chi norms",
+			Reference: "Yu et al. 2016 (arXiv:1610.09072); SimRF Thm 4.3; ORF section 2",
+			Exact:     true,
+			Cost:      "O(md²), QR per block",
+			Laws:      directionalLaws(),
+		}),
+		register[ORFPrime](Info{
+			Summary:   "orthogonal rows of one fixed norm; the target becomes the Bessel kernel, not the Gaussian",
+			Reference: "ORF section 2, Thms 2 and 4",
+			Exact:     false,
+			Cost:      "O(md²), QR per block",
+			Laws:      directionalLaws(),
+			Fields:    []Field{{"sqrtDim", "norm √d instead of 1, default false"}},
+		}),
+		register[Hadamard](Info{
+			Summary:   "nearly Haar orthogonal blocks from sign flips and Hadamard transforms, fast products",
+			Reference: "SimRF B.2.2, eqs 89-90",
+			Exact:     false,
+			Cost:      "O(md log d); products O(m log d)",
+			Laws:      directionalLaws(),
+			Fields:    factors,
+		}),
+		register[Givens](Info{
+			Summary:   "nearly Haar orthogonal blocks from random plane rotations",
+			Reference: "Choromanski et al. 2019, Unifying Orthogonal Monte Carlo Methods",
+			Exact:     false,
+			Cost:      "O(md log d)",
+			Laws:      directionalLaws(),
+			Fields:    []Field{{"rotations", "rotations per block, 0 means 4 d ⌈log2 d⌉"}},
+		}),
+		register[Simplex](Info{
+			Summary:   "rows to the corners of a simplex: least variance for positive features",
+			Reference: "SimRF eqs 8-9, Alg 1",
+			Exact:     true,
+			Cost:      "O(md²), QR per block",
+			Laws:      directionalLaws(),
+		}),
+		register[FastSimplex](Info{
+			Summary:   "simplex rotated by HD products, fast products",
+			Reference: "SimRF Alg 1 with B.2.2, eqs 89-90",
+			Exact:     false,
+			Cost:      "O(md log d); products O(m log d)",
+			Laws:      directionalLaws(),
+			Fields:    factors,
+		}),
+		register[SimplexPlus](Info{
+			Summary:   "simplex turned until the rows of a block sum to zero",
+			Reference: "SimRF eqs 15-17",
+			Exact:     true,
+			Cost:      "O(md²), QR and product per block",
+			Laws:      directionalLaws(),
+			Fields:    []Field{{"sweeps", "largest number of sweeps, 0 means 20"}},
+		}),
+		register[Optimised](Info{
+			Summary:   "numerically optimal directions for one |x+y|; benchmark only",
+			Reference: "SimRF eqs 10 and 12",
+			Exact:     true,
+			Cost:      "O(md²) times hundreds of iterations",
+			Laws:      directionalLaws(),
+			Fields:    []Field{{"v", "|x+y| to optimise for, 0 means 1"}},
+		}),
+		register[Halton](Info{
+			Summary:   "shifted Halton points with digit permutations above dimension 8",
+			Reference: "HRF Table 1 (baseline); Halton 1960",
+			Exact:     true,
+			Cost:      "O(md log m)",
+			Laws:      quantileLaws(),
+		}),
+		register[Sobol](Info{
+			Summary:   "scrambled Sobol points",
+			Reference: "Sobol 1967; Matoušek 1998",
+			Exact:     true,
+			Cost:      "O(md)",
+			Laws:      quantileLaws(),
+		}),
+	}
+}
+
+// List describes all couplings, in the order of the documentation.
+func List() []Info {
+	var infos []Info
+	for _, e := range entries() {
+		infos = append(infos, e.info)
+	}
+	return infos
+}
+
+// names is the list of valid names, for messages.
+func names() string {
+	var ns []string
+	for _, e := range entries() {
+		ns = append(ns, e.info.Name)
+	}
+	return strings.Join(ns, ", ")
+}
+
+// lookup finds the entry of a name.
+func lookup(name string) (entry, error) {
+	for _, e := range entries() {
+		if e.info.Name == name {
+			return e, nil
+		}
+	}
+	return entry{}, fmt.Errorf("unknown coupling %q; valid names: %s", name, names())
+}
+
+// Parse reads a coupling from a command line or a spec: a name such as "simplex", which gives the zero value, or a
+// JSON object such as {"name":"hadamard","k":2}.
+func Parse(text string) (Coupling, error) {
+	text = strings.TrimSpace(text)
+	if strings.HasPrefix(text, "{") {
+		return Decode([]byte(text))
+	}
+	e, err := lookup(text)
+	if err != nil {
+		return nil, err
+	}
+	return e.zero, nil
+}
+
+// Decode reads the JSON object written by [Encode]. Unknown names and unknown fields are errors that list the valid
+// ones; fields out of range are errors that name the field.
+func Decode(data []byte) (Coupling, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, fmt.Errorf("coupling: want a JSON object with a \"name\" (one of %s): %w", names(), err)
+	}
+	raw, ok := fields["name"]
+	if !ok {
+		return nil, fmt.Errorf("coupling: no \"name\"; valid names: %s", names())
+	}
+	var name string
+	if err := json.Unmarshal(raw, &name); err != nil {
+		return nil, fmt.Errorf("coupling: \"name\": %w", err)
+	}
+	e, err := lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	delete(fields, "name")
+	if err := checkFields(e.info, fields); err != nil {
+		return nil, err
+	}
+	rest, err := json.Marshal(fields)
+	if err != nil {
+		return nil, fmt.Errorf("coupling %s: %w", name, err)
+	}
+	return e.decode(rest)
+}
+
+// checkFields refuses fields the coupling does not have. Names are case-sensitive, unlike in encoding/json.
+func checkFields(info Info, fields map[string]json.RawMessage) error {
+	var valid []string
+	for _, f := range info.Fields {
+		valid = append(valid, f.Name)
+	}
+	for _, k := range slices.Sorted(maps.Keys(fields)) {
+		if slices.Contains(valid, k) {
+			continue
+		}
+		if len(valid) == 0 {
+			return fmt.Errorf("coupling %s: unknown field %q; it has no fields", info.Name, k)
+		}
+		return fmt.Errorf("coupling %s: unknown field %q; valid fields: %s", info.Name, k, strings.Join(valid, ", "))
+	}
+	return nil
+}
+
+// Encode writes a coupling as a JSON object with its name and its non-zero fields, for instance
+// {"name":"hadamard","k":2}. A nil coupling is written as iid. Types of other packages are errors.
+func Encode(c Coupling) ([]byte, error) {
+	if c == nil {
+		c = IID{}
+	}
+	known := slices.ContainsFunc(entries(), func(e entry) bool { return reflect.TypeOf(e.zero) == reflect.TypeOf(c) })
+	if !known {
+		return nil, fmt.Errorf("cannot encode coupling of type %T; valid names: %s", c, names())
+	}
+	if v, ok := c.(validator); ok {
+		if err := v.validate(); err != nil {
+			return nil, err
+		}
+	}
+	body, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("coupling %s: %w", c.Name(), err)
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "{\"name\":%q", c.Name())
+	if len(body) > len("{}") {
+		b.WriteByte(',')
+		b.Write(body[1:])
+	} else {
+		b.WriteByte('}')
+	}
+	return b.Bytes(), nil
+}
