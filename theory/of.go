@@ -1,0 +1,224 @@
+package theory
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/internal/special"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// Estimator is what the closed forms need of a family; every family implements it.
+type Estimator interface {
+	// Form describes the error at one pair, x and y being embedded by the kernel. It returns ErrNoClosedForm where
+	// none is known.
+	Form(kind kernel.Kind, x, y []float64) (Form, error)
+}
+
+// Form is the error of a family at one pair, before the coupling and the number of projections are known:
+//
+//	relative variance = Σ_k e^{LogWeight_k} (rv_k/m + pf·kappa_k) + Cross/m
+//
+// with one term for a plain family and one per base for a hybrid. It is relative to the squared mean.
+type Form struct {
+	Terms []Term
+	// Cross is the relative covariance of bases on shared projections, known for independent rows only.
+	Cross float64
+	// LogRatio is log(mean/kernel): 0 for an unbiased family.
+	LogRatio float64
+}
+
+// Term is one base estimator.
+type Term struct {
+	LogWeight float64
+	Shape     Shape
+	LogRV     float64 // log relative variance of one projection
+	T         float64 // v² or z², the argument of kappa
+	Dim       int
+	// Couples says that kappa of Shape describes coupled rows; otherwise only independent rows have a form.
+	Couples bool
+}
+
+// Simple is the Form of an unbiased family with one base and coupled forms in dimension d.
+func Simple(shape Shape, d int, logRV, t float64) Form {
+	return Form{Terms: []Term{{Shape: shape, LogRV: logRV, T: t, Dim: d, Couples: true}}}
+}
+
+// Uncoupled is the Form of an unbiased family in dimension d whose error is known for independent rows only.
+func Uncoupled(d int, logRV float64) Form { return Form{Terms: []Term{{LogRV: logRV, Dim: d}}} }
+
+// NoForm is the error for a quantity without a closed form.
+func NoForm(what string) error { return &NoClosedFormError{What: what} }
+
+// Moments are the predicted moments of an estimate of κ(x, y), as natural logarithms; -Inf is an exact zero.
+type Moments struct {
+	LogKernel float64 // log |κ(x, y)|, the exact value
+	LogMean   float64 // log |E κ̂|
+	LogBias   float64 // log |E κ̂ - κ|; -Inf: unbiased
+	LogVar    float64
+	LogMSE    float64
+	// Approximate is set where rows follow the law of the closed form only nearly (HD products, Givens rotations).
+	Approximate bool
+}
+
+// LogRelMSE is the log of the mean squared error relative to κ².
+func (m Moments) LogRelMSE() float64 { return m.LogMSE - 2*m.LogKernel }
+
+// LogRelVar is the log of the variance relative to the squared mean.
+func (m Moments) LogRelVar() float64 { return m.LogVar - 2*m.LogMean }
+
+// Of predicts the moments of the estimate of k at x, y by family f with m projections coupled by c (nil: independent).
+// Where no closed form exists it returns an error that wraps ErrNoClosedForm.
+func Of(k kernel.Kernel, f Estimator, c coupling.Coupling, m int, x, y []float64) (Moments, error) {
+	if len(x) != len(y) {
+		return Moments{}, domainError("y", len(y), fmt.Sprintf("%d coordinates, as x has", len(x)))
+	}
+	if err := k.Validate(len(x)); err != nil {
+		return Moments{}, err
+	}
+	if m < 1 {
+		return Moments{}, domainError("m", m, "m ≥ 1")
+	}
+	d := k.Dim(len(x))
+	u, v := k.Embed(make([]float64, d), x), k.Embed(make([]float64, d), y)
+	form, err := f.Form(k.Kind, u, v)
+	if err != nil {
+		return Moments{}, err
+	}
+	if prime, ok := c.(coupling.ORFPrime); ok || k.Kind == kernel.Bessel {
+		radius := 1.0
+		if prime.SqrtDim {
+			radius = math.Sqrt(float64(d))
+		}
+		return fixedNorm(k, form, c, m, u, v, radius)
+	}
+	logRel, approximate, err := form.logRelVar(c, m)
+	if err != nil {
+		return Moments{}, err
+	}
+	out := Moments{LogKernel: (kernel.Kernel{Kind: k.Kind}).Log(u, v), LogBias: math.Inf(-1), Approximate: approximate}
+	out.LogMean = out.LogKernel + form.LogRatio
+	out.LogVar = 2*out.LogMean + logRel
+	if form.LogRatio != 0 {
+		hi, lo := max(out.LogMean, out.LogKernel), min(out.LogMean, out.LogKernel)
+		out.LogBias = special.LogSub(hi, lo)
+	}
+	out.LogMSE = special.LogSumExp(out.LogVar, 2*out.LogBias)
+	return out, nil
+}
+
+// logRelVar is the log relative variance of m rows.
+func (f Form) logRelVar(c coupling.Coupling, m int) (logRel float64, approximate bool, err error) {
+	logs := make([]float64, 0, len(f.Terms)+1)
+	for _, t := range f.Terms {
+		v, approx, err := t.logRelMSE(c, m)
+		if err != nil {
+			return 0, false, err
+		}
+		logs = append(logs, t.LogWeight+v)
+		approximate = approximate || approx
+	}
+	total := special.LogSumExp(logs...)
+	if f.Cross == 0 || math.IsInf(total, 0) {
+		return total, approximate, nil
+	}
+	if m > 1 && coupling.Pairs(c, f.Terms[0].Dim).Kind != coupling.PairIndependent {
+		return 0, false, NoForm("bases on shared projections with coupled rows")
+	}
+	cross := f.Cross / float64(m) * math.Exp(-total)
+	return total + math.Log1p(max(cross, -1)), approximate, nil
+}
+
+func (t Term) logRelMSE(c coupling.Coupling, m int) (logRel float64, approximate bool, err error) {
+	pairs := coupling.Pairs(c, t.Dim)
+	if m == 1 || pairs.Kind == coupling.PairIndependent {
+		return t.LogRV - math.Log(float64(m)), m > 1 && !pairs.Exact, nil
+	}
+	if pairs.Kind == coupling.PairUnknown {
+		return 0, false, NoForm(fmt.Sprintf("the variance under the %s coupling", c.Name()))
+	}
+	if !t.Couples {
+		return 0, false, NoForm(fmt.Sprintf("this family under the %s coupling: only independent rows have one", c.Name()))
+	}
+	law := OrthogonalPairs
+	if pairs.Kind == coupling.PairSimplex {
+		law = SimplexPairs
+	}
+	logRel, err = LogRelMSE(t.Shape, law, pairs.Dim, m, t.LogRV, t.T)
+	return logRel, !pairs.Exact, err
+}
+
+// fixedNorm is ORF′ (ORF Thms 2, 4): cosines of projections of a fixed norm, whose mean is the Bessel kernel, whatever
+// kernel was asked for.
+func fixedNorm(k kernel.Kernel, f Form, c coupling.Coupling, m int, u, v []float64, radius float64) (Moments, error) {
+	t := f.Terms[0]
+	if len(f.Terms) != 1 || t.Shape != Trigonometric || t.LogRV != LogRVTrig(t.T) {
+		return Moments{}, NoForm("projections of fixed norm with a family other than trig")
+	}
+	d, z := len(u), radius*math.Sqrt(t.T)
+	var logVar float64
+	switch pairs := coupling.Pairs(c, d); {
+	case pairs.Kind == coupling.PairOrthogonal && pairs.Dim == d:
+		logVar = LogVarORFPrime(d, m, z)
+	case m == 1 || pairs.Kind == coupling.PairIndependent:
+		logVar = LogVarORFPrime(d, 1, z) - math.Log(float64(m))
+	default:
+		return Moments{}, NoForm(fmt.Sprintf("the Bessel kernel under the %s coupling", c.Name()))
+	}
+	unit := kernel.Kernel{Kind: k.Kind}
+	exact, mean := unit.Eval(u, v), special.BesselJ(d, z)
+	out := Moments{LogKernel: unit.Log(u, v), LogBias: math.Inf(-1), Approximate: !coupling.Pairs(c, d).Exact}
+	if k.Kind == kernel.Softmax { // the factor e^{(|x|²+|y|²)/2} of the softmax form
+		var shift float64
+		for i := range u {
+			shift += (u[i]*u[i] + v[i]*v[i]) / 2
+		}
+		g := math.Exp(-t.T / 2)
+		out.LogMean, out.LogVar = math.Log(math.Abs(mean))+shift, logVar+2*shift
+		out.LogBias = math.Log(math.Abs(mean-g)) + shift
+	} else {
+		out.LogMean, out.LogVar = math.Log(math.Abs(mean)), logVar
+		if k.Kind == kernel.Gaussian || radius != 1 {
+			out.LogBias = math.Log(math.Abs(mean - exact))
+		}
+	}
+	out.LogMSE = special.LogSumExp(out.LogVar, 2*out.LogBias)
+	return out, nil
+}
+
+// Angle is the angle between two vectors in [0, π], accurate near both ends; π/2 if one is zero.
+func Angle(x, y []float64) float64 {
+	var nx, ny float64
+	for i := range x {
+		nx, ny = math.Hypot(nx, x[i]), math.Hypot(ny, y[i])
+	}
+	if nx == 0 || ny == 0 {
+		return math.Pi / 2
+	}
+	var diff, sum float64
+	for i := range x {
+		a, b := x[i]/nx, y[i]/ny
+		diff, sum = math.Hypot(diff, a-b), math.Hypot(sum, a+b)
+	}
+	return 2 * math.Atan2(diff, sum)
+}
+
+// Warning says when a coupling is known to hurt a family at a pair, for instance simplex with trigonometric features;
+// "" otherwise.
+func Warning(k kernel.Kernel, f Estimator, c coupling.Coupling, x, y []float64) string {
+	d := k.Dim(len(x))
+	form, err := f.Form(k.Kind, k.Embed(make([]float64, d), x), k.Embed(make([]float64, d), y))
+	if err != nil {
+		return ""
+	}
+	for _, t := range form.Terms {
+		law := map[coupling.PairKind]PairLaw{coupling.PairOrthogonal: OrthogonalPairs, coupling.PairSimplex: SimplexPairs}[coupling.Pairs(c, t.Dim).Kind]
+		if t.Couples && law != Independent {
+			if w := Warn(t.Shape, law, t.Dim, t.T); w != "" {
+				return w
+			}
+		}
+	}
+	return ""
+}
