@@ -1,0 +1,47 @@
+package randfeat_test
+
+import (
+	"testing"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/randfeattest"
+)
+
+func TestConformance(t *testing.T) {
+	const d, m = 5, 13
+	families := testFamilies(t, d)
+	w := dense.New[float64](m, d)
+	rng.Normals(w.Data, rng.Stream(5))
+	families["lfk"] = family.LFK{W: w}
+	families["relu"] = family.ReLU{}
+	families["elu"] = family.ELU{}
+	for name, f := range families {
+		t.Run(name, func(t *testing.T) {
+			randfeattest.Map(t, randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax, Scale: 1.3}, Family: f, Dim: d, M: m, Seed: 3})
+		})
+	}
+	for _, c := range testCouplings() {
+		t.Run("coupling-"+c.Name(), func(t *testing.T) {
+			randfeattest.Map(t, randfeat.Spec{Family: family.OPRF{A: -0.1}, Coupling: c, Dim: d, M: m, Seed: 3})
+		})
+	}
+	// Large enough for the structured projections to be multiplied by fast transforms.
+	for _, c := range []coupling.Coupling{coupling.Hadamard{}, coupling.FastSimplex{}} {
+		t.Run("fast-"+c.Name(), func(t *testing.T) {
+			randfeattest.Map(t, randfeat.Spec{Family: family.OPRF{A: -0.01}, Coupling: c, Dim: 100, M: 150, Seed: 3})
+		})
+	}
+	t.Run("matrix-kernel", func(t *testing.T) {
+		mat := dense.New[float64](3, d)
+		rng.Normals(mat.Data, rng.Stream(6))
+		randfeattest.Map(t, randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Gaussian, Scale: 2, M: mat}, Family: family.Hyperbolic{}, Dim: d, M: m})
+	})
+	t.Run("bessel", func(t *testing.T) {
+		randfeattest.Map(t, randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Bessel}, Family: family.Trig{}, Coupling: coupling.Orthogonal{}, Dim: d, M: m})
+	})
+}

@@ -1,0 +1,274 @@
+package family
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/plan"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/theory"
+)
+
+// Clusters are the query and key centres r_i, t_j of the clustered hybrids, each pair with its own diagonal matrix
+// A_ij for complex exponential features (HRF H.2, eqs 85-88; docs/theory.md §2.8).
+type Clusters struct {
+	QueryCentres dense.Matrix[float64] `json:"query_centres,omitzero"`
+	KeyCentres   dense.Matrix[float64] `json:"key_centres,omitzero"`
+	// Complex allows imaginary entries, which make the loss at the centres zero but the features signed.
+	Complex bool `json:"complex,omitempty"`
+	// AMax bounds |a_k| to [1/AMax, AMax]; 0 means 10, negative means no bound.
+	AMax float64 `json:"amax,omitempty"`
+	// A overrides the rule: one diagonal per pair, query centre slow. Fit fills it from cluster spreads.
+	A [][]Complex `json:"a,omitempty"`
+	// Count is the number of centres per side that Fit looks for; 0 means 2.
+	Count int `json:"count,omitempty"`
+}
+
+func (c Clusters) amax() float64 {
+	switch {
+	case c.AMax == 0:
+		return 10
+	case c.AMax < 0:
+		return math.Inf(1)
+	}
+	return c.AMax
+}
+
+func (c Clusters) validate(f Family, dim int) error {
+	for _, s := range []struct {
+		name string
+		m    dense.Matrix[float64]
+	}{{"query_centres", c.QueryCentres}, {"key_centres", c.KeyCentres}} {
+		if s.m.IsEmpty() {
+			return paramError(f, "no %s (set them or fit them)", s.name)
+		}
+		if s.m.Cols != dim {
+			return paramError(f, "%s have %d columns, the inputs %d", s.name, s.m.Cols, dim)
+		}
+		if err := s.m.CheckFinite(); err != nil {
+			return paramError(f, "%s: %v", s.name, err)
+		}
+	}
+	if c.amax() < 1 {
+		return paramError(f, "amax = %v, want at least 1", c.AMax)
+	}
+	if c.A != nil && len(c.A) != c.QueryCentres.Rows*c.KeyCentres.Rows {
+		return paramError(f, "%d diagonals a for %d×%d centres", len(c.A), c.QueryCentres.Rows, c.KeyCentres.Rows)
+	}
+	return nil
+}
+
+// diagonal is A_ij.
+func (c Clusters) diagonal(i, j int) []Complex {
+	if c.A != nil {
+		return c.A[i*c.KeyCentres.Rows+j]
+	}
+	return DiagonalA(c.QueryCentres.Row(i), c.KeyCentres.Row(j), c.Complex, c.amax())
+}
+
+// fit finds k-means centres in the sampled rows and, for real A, the diagonals a_k = (E y_k²/E x_k²)^{1/4} over the
+// two clusters, which minimise E|Ax + A^{-1}y|² and need no special case at zero centres (docs/theory.md §2.8).
+func (c Clusters) fit(f Family, s *Stats) (Clusters, error) {
+	if err := s.ready(f); err != nil {
+		return c, err
+	}
+	xs, ys := s.Query.sample.matrix(s.Query.Dim()), s.Key.sample.matrix(s.Key.Dim())
+	if xs.IsEmpty() || ys.IsEmpty() {
+		return c, fmt.Errorf("family %s needs sampled rows (Options.Sample): %w", f.Name(), ErrStats)
+	}
+	k := orDefault(c.Count, 2)
+	var xl, yl []int
+	c.QueryCentres, xl = kMeans(xs, k)
+	c.KeyCentres, yl = kMeans(ys, k)
+	c.A = nil
+	if c.Complex {
+		return c, nil
+	}
+	qx, ky := clusterSeconds(xs, xl, c.QueryCentres.Rows), clusterSeconds(ys, yl, c.KeyCentres.Rows)
+	amax := c.amax()
+	for i := range qx.Rows {
+		for j := range ky.Rows {
+			a := make([]Complex, qx.Cols)
+			for l := range a {
+				x2, y2 := qx.At(i, l), ky.At(j, l)
+				v := 1.0
+				if x2 > 0 || y2 > 0 {
+					v = min(max(math.Sqrt(math.Sqrt(y2/x2)), 1/amax), amax)
+				}
+				a[l] = Complex(complex(v, 0))
+			}
+			c.A = append(c.A, a)
+		}
+	}
+	return c, nil
+}
+
+// clusterSeconds is the mean of x_l² in every cluster.
+func clusterSeconds(x dense.Matrix[float64], label []int, k int) dense.Matrix[float64] {
+	out, n := dense.New[float64](k, x.Cols), make([]float64, k)
+	for i := range x.Rows {
+		n[label[i]]++
+		row := out.Row(label[i])
+		for l, v := range x.Row(i) {
+			row[l] += v * v
+		}
+	}
+	for i := range out.Rows {
+		for l := range out.Row(i) {
+			out.Row(i)[l] /= max(n[i], 1)
+		}
+	}
+	return out
+}
+
+// ZeroOne is the zero-one clustered hybrid (HRF Def H.2), F = q·k·m for q query and k key centres (twice that if
+// Complex), nonnegative for real A: a pair in clusters (i, j) is estimated by complex exponential features with
+// A_ij, so points near their centres have almost no error. Blocks are in row-major order of (i, j) and share ω.
+type ZeroOne struct{ Clusters }
+
+// Name is "zero-one".
+func (ZeroOne) Name() string { return "zero-one" }
+
+// Draws asks for N(0, I).
+func (f ZeroOne) Draws(kind kernel.Kind, dim, m int) ([]Draw, error) {
+	if err := f.validate(f, dim); err != nil {
+		return nil, err
+	}
+	return normalDraw(f, kind, dim, m)
+}
+
+// Lower implements Family.
+func (f ZeroOne) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.Pair, error) {
+	if err := f.validate(f, dim); err != nil {
+		return plan.Pair{}, err
+	}
+	if err := need(f, omega, dim); err != nil {
+		return plan.Pair{}, err
+	}
+	p := plan.Pair{Query: plan.Side{Centres: f.QueryCentres}, Key: plan.Side{Centres: f.KeyCentres}}
+	for i := range f.QueryCentres.Rows {
+		for j := range f.KeyCentres.Rows {
+			a, err := ComplexExp{Diag: f.diagonal(i, j)}.factors(dim)
+			if err != nil {
+				return plan.Pair{}, err
+			}
+			q, k := a.leaves(omega[0], dim)
+			if f.Complex { // all blocks of a map have one width
+				q.Fn, k.Fn, k.Conj = plan.Complex, plan.Complex, true
+			}
+			n := len(p.Query.Leaves)
+			p.Query.Leaves = append(p.Query.Leaves, q)
+			p.Key.Leaves = append(p.Key.Leaves, k)
+			p.Query.Blocks = append(p.Query.Blocks, plan.Block{Coef: 1, Rho: plan.None, Base: n, Gate: i})
+			p.Key.Blocks = append(p.Key.Blocks, plan.Block{Coef: 1, Rho: plan.None, Base: n, Gate: j})
+		}
+	}
+	return finish(kind, p, dim), nil
+}
+
+// Form is that of ComplexExp with the A of the pair's clusters.
+func (f ZeroOne) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+	if err := f.validate(f, len(x)); err != nil {
+		return theory.Form{}, err
+	}
+	a := f.diagonal(nearest(f.QueryCentres, x), nearest(f.KeyCentres, y))
+	return ComplexExp{Diag: a}.Form(kind, x, y)
+}
+
+// Fit finds the centres by k-means.
+func (f ZeroOne) Fit(s *Stats) (Family, error) {
+	c, err := f.fit(f, s)
+	return ZeroOne{c}, err
+}
+
+// Mixture is the Gaussian-mixture clustered hybrid (HRF Def H.1), signed: complex exponential bases weighted by
+// λ_ij = exp(-|A_ij x + A_ij^{-1} y|²/(2τ²)) with the Hermitian norm (the paper's bilinear form exceeds 1, an erratum),
+// and the trigonometric map for the rest.
+type Mixture struct {
+	Clusters
+	Bandwidth float64 `json:"bandwidth,omitempty"` // τ; 0 means 1
+	N         int     `json:"n,omitempty"`         // projections of each coefficient; 0 means 8
+	TrigRho   bool    `json:"trig_rho,omitempty"`  // trigonometric coefficient features instead of positive ones
+}
+
+// Name is "mixture".
+func (Mixture) Name() string { return "mixture" }
+
+func (f Mixture) hybrid(dim int) (Hybrid, error) {
+	if err := f.validate(f, dim); err != nil {
+		return Hybrid{}, err
+	}
+	var h Hybrid
+	for i := range f.QueryCentres.Rows {
+		for j := range f.KeyCentres.Rows {
+			a := f.diagonal(i, j)
+			c := Coefficient{Rho: RhoPositive, N: orDefault(f.N, defaultRho), Bandwidth: f.Bandwidth}
+			if f.TrigRho {
+				c.Rho = RhoTrig
+			}
+			c.Query, c.Key = hermitianPair(a)
+			h.Bases = append(h.Bases, ComplexExp{Diag: a})
+			h.Coefficients = append(h.Coefficients, c)
+		}
+	}
+	h.Bases = append(h.Bases, Trig{})
+	return h, nil
+}
+
+// hermitianPair linearises |Ax + A^{-1}y|² = |u - v|²: u = Re/Im of Ax and v = -Re/Im of A^{-1}y, one real coordinate
+// for a real or imaginary entry, two for a general one.
+func hermitianPair(a []Complex) (query, key dense.Matrix[float64]) {
+	var q, k [][]float64
+	add := func(l int, u, v float64) {
+		qr, kr := make([]float64, len(a)), make([]float64, len(a))
+		qr[l], kr[l] = u, v
+		q, k = append(q, qr), append(k, kr)
+	}
+	for l, c := range a {
+		z := complex128(c)
+		inv := 1 / z
+		if real(z) != 0 {
+			add(l, real(z), -real(inv))
+		}
+		if imag(z) != 0 {
+			add(l, imag(z), -imag(inv))
+		}
+	}
+	return dense.MustFromRows(q), dense.MustFromRows(k)
+}
+
+// Draws asks for one set per pair of centres, one for the default base, then one per coefficient.
+func (f Mixture) Draws(kind kernel.Kind, dim, m int) ([]Draw, error) {
+	h, err := f.hybrid(dim)
+	if err != nil {
+		return nil, err
+	}
+	return h.Draws(kind, dim, m)
+}
+
+// Lower implements Family.
+func (f Mixture) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.Pair, error) {
+	h, err := f.hybrid(dim)
+	if err != nil {
+		return plan.Pair{}, err
+	}
+	return h.Lower(kind, dim, omega)
+}
+
+// Form is that of the general hybrid.
+func (f Mixture) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+	h, err := f.hybrid(len(x))
+	if err != nil {
+		return theory.Form{}, err
+	}
+	return h.Form(kind, x, y)
+}
+
+// Fit finds the centres by k-means.
+func (f Mixture) Fit(s *Stats) (Family, error) {
+	c, err := f.fit(f, s)
+	f.Clusters = c
+	return f, err
+}

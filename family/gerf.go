@@ -1,0 +1,179 @@
+package family
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/cmplx"
+
+	"gonum.org/v1/gonum/optimize"
+
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/internal/plan"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/theory"
+)
+
+const ln2 = math.Ln2
+
+// Complex is a complex parameter; its JSON form is [re, im].
+type Complex complex128
+
+// MarshalJSON writes [re, im].
+func (c Complex) MarshalJSON() ([]byte, error) {
+	return json.Marshal([2]float64{real(complex128(c)), imag(complex128(c))})
+}
+
+// UnmarshalJSON reads [re, im].
+func (c *Complex) UnmarshalJSON(b []byte) error {
+	var v []float64
+	if err := json.Unmarshal(b, &v); err != nil || len(v) != 2 {
+		return fmt.Errorf("complex number %s: want [re, im]", b)
+	}
+	*c = Complex(complex(v[0], v[1]))
+	return nil
+}
+
+// GERF is the family of generalised exponential features (CRT Thm 3.1, eqs 4-5), F = 2m (m if A is real and S = +1):
+//
+//	f1(ω,x) = D exp( A|ω|² +  B ω·x - s|x|²/2 )
+//	f2(ω,y) = D exp( A|ω|² + sB ω·y - s|y|²/2 ),   exp(x·y) = E Re f1 f2
+//
+// with B = √(s(1-4A)) and D = (1-4A)^{d/4}; the product is not conjugated (the paper's eq 1 conjugates, an erratum).
+// Queries give (Re f1, Im f1), keys (Re f2, -Im f2). The variance is finite for Re(1-8A) > 0, which is required.
+// A = 0 is Positive (S = +1) or Trig (S = -1). Positive for real A and S = +1, else signed.
+type GERF struct {
+	A Complex `json:"a"`
+	S int     `json:"s,omitempty"` // +1 or -1; 0 means +1
+}
+
+// Name is "gerf".
+func (GERF) Name() string { return "gerf" }
+
+func (f GERF) sign() float64 {
+	if f.S == 0 {
+		return 1
+	}
+	return float64(f.S)
+}
+
+func (f GERF) validate() error {
+	a := complex128(f.A)
+	if f.S < -1 || f.S > 1 {
+		return paramError(f, "s = %d, want +1 or -1", f.S)
+	}
+	if !(real(1-8*a) > 0) || cmplx.IsInf(a) || cmplx.IsNaN(a) {
+		return paramError(f, "A = %v: the variance is infinite unless Re(1-8A) > 0", a)
+	}
+	return nil
+}
+
+// Draws asks for N(0, I).
+func (f GERF) Draws(kind kernel.Kind, dim, m int) ([]Draw, error) {
+	if err := f.validate(); err != nil {
+		return nil, err
+	}
+	return normalDraw(f, kind, dim, m)
+}
+
+// Lower implements Family.
+func (f GERF) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.Pair, error) {
+	if err := f.validate(); err != nil {
+		return plan.Pair{}, err
+	}
+	if err := need(f, omega, dim); err != nil {
+		return plan.Pair{}, err
+	}
+	a, s := complex128(f.A), f.sign()
+	b := cmplx.Sqrt(complex(s, 0) * (1 - 4*a))
+	logD := complex(float64(dim)/4, 0) * cmplx.Log(1-4*a)
+	q := plan.Leaf{Fn: plan.Complex, Omega: omega[0], Mix: plan.Scalar(real(b)), MixIm: plan.Scalar(imag(b)), Row: plan.Norm2(-s / 2)}
+	q.Row.Const = rootM(omega[0]) + real(logD)
+	q.RowIm.Const = imag(logD)
+	q.Bias, q.BiasIm = norms2(omega[0]), norms2(omega[0])
+	for i := range q.Bias {
+		q.Bias[i] *= real(a)
+		q.BiasIm[i] *= imag(a)
+	}
+	k := q
+	k.Mix, k.MixIm, k.Conj = plan.Scalar(s*real(b)), plan.Scalar(s*imag(b)), true
+	if s > 0 && imag(a) == 0 {
+		q.Fn, q.BiasIm = plan.Exp, nil
+		k = q
+	}
+	return finish(kind, plan.Pair{Query: plan.Single(q), Key: plan.Single(k)}, dim), nil
+}
+
+// Form: CRT Thm 3.2 eq 6 in terms of V = |x+sy|². The pair covariance does not depend on A (docs/theory.md §5.2).
+func (f GERF) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
+	if err := f.validate(); err != nil {
+		return theory.Form{}, err
+	}
+	v2, z2 := sumNorm2(x, y)
+	shape, t := theory.Exponential, v2
+	if f.sign() < 0 {
+		shape, t = theory.Trigonometric, z2
+	}
+	return theory.Simple(shape, len(x), theory.LogRVGERF(len(x), complex128(f.A), int(f.sign()), t), t), nil
+}
+
+// Fit minimises log R_s(A), the relative second moment at the mean statistic, over complex A and both signs
+// (CRT §3.1) by L-BFGS from several starts. In every setting tried the minimum was real.
+func (GERF) Fit(s *Stats) (Family, error) {
+	if err := s.ready(GERF{}); err != nil {
+		return nil, err
+	}
+	a, sign, _ := MinimiseGERF(s.Query.Dim(), s.MeanNorm2(+1), s.MeanNorm2(-1))
+	return GERF{A: Complex(a), S: sign}, nil
+}
+
+// MinimiseGERF returns the A and s that minimise log R_s, and the minimum, given the means of |x+y|² and |x-y|².
+// A = a + ib is written with a = (1-e^u)/8, which keeps Re(1-8A) > 0 without constraints. The objective is even in
+// b, so b = 0 is always stationary: some starts leave it.
+func MinimiseGERF(d int, vPlus, vMinus float64) (a complex128, s int, logR float64) {
+	starts := [][2]float64{{0, 0}, {0.5, 0}, {0.5, 0.1}, {1.5, 0.5}, {-0.5, 0.1}}
+	logR = math.Inf(1)
+	for _, sign := range []int{+1, -1} {
+		v := vPlus
+		if sign < 0 {
+			v = vMinus
+		}
+		at := func(p []float64) complex128 { return complex(-math.Expm1(p[0])/8, p[1]) }
+		objective := func(p []float64) float64 { return theory.LogSecondGERF(d, at(p), sign, v) }
+		for _, start := range starts {
+			p := minimise(objective, start[:])
+			if r := objective(p); r < logR {
+				a, s, logR = at(p), sign, r
+			}
+		}
+		if sign > 0 { // OPRF is the real optimum in closed form
+			if ao := complex(theory.AStar(d, v), 0); theory.LogSecondGERF(d, ao, 1, v) <= logR {
+				a, s, logR = ao, 1, theory.LogSecondGERF(d, ao, 1, v)
+			}
+		}
+	}
+	if imag(a) != 0 && math.Abs(imag(a)) < 1e-7*cmplx.Abs(a) {
+		a = complex(real(a), 0) // rounding of a real optimum; it would double the number of features
+	}
+	return a, s, logR
+}
+
+// minimise runs L-BFGS with central differences; on a failed line search the best point so far is kept.
+func minimise(f func([]float64) float64, start []float64) []float64 {
+	const h = 1e-6
+	problem := optimize.Problem{Func: f, Grad: func(grad, p []float64) {
+		q := append([]float64(nil), p...)
+		for i := range q {
+			q[i] = p[i] + h
+			up := f(q)
+			q[i] = p[i] - h
+			grad[i] = (up - f(q)) / (2 * h)
+			q[i] = p[i]
+		}
+	}}
+	r, err := optimize.Minimize(problem, start, &optimize.Settings{MajorIterations: 50}, &optimize.LBFGS{})
+	if r == nil || err != nil && r.X == nil {
+		return start
+	}
+	return r.X
+}

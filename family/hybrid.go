@@ -1,0 +1,384 @@
+package family
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/plan"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/theory"
+)
+
+// Hybrid is the general hybrid composition (HRF eqs 8-11, Lemma 2.3): with p coefficients and p+1 bases,
+//
+//	Σ_k λ̂_k ŜM_k + (1 - Σ_k λ̂_k) ŜM_{p+1},   λ̂_k = a_k + σ_k g_k ρ_k(x)·ρ_k(y)
+//
+// as one real linear-time map of concatenated Kronecker blocks; it is unbiased if the bases are. Signed.
+// F = Σ_k N_k(1+L_k) + N_{p+1}(1+Σ_k L_k) for bases of N_k and coefficients of L_k features; blocks with a_k = 0 are
+// dropped. Bases are maps with one set of projections.
+type Hybrid struct {
+	Bases        []Family
+	Coefficients []Coefficient
+	// Groups names the set of projections of each base; bases with equal entries share it. Nil: all independent.
+	Groups []int
+}
+
+// RhoKind is the feature map of a coefficient.
+type RhoKind string
+
+// The coefficient maps, of u = Query·x/Bandwidth and v = Key·y/Bandwidth.
+const (
+	RhoSign     RhoKind = "sign"     // mean sgn(τ·u) sgn(τ·v) = 1 - 2θ/π; n features
+	RhoTrig     RhoKind = "trig"     // Gaussian kernel of u, v by trigonometric features; 2n
+	RhoPositive RhoKind = "positive" // Gaussian kernel of u, v by positive features; n
+)
+
+// Coefficient is λ̂ = Const + Sign·Gain·ρ(u)·ρ(v).
+type Coefficient struct {
+	Const     float64               `json:"const,omitempty"`
+	Sign      int                   `json:"sign,omitempty"` // ±1; 0 means +1
+	Gain      float64               `json:"gain,omitempty"` // 0 means 1
+	Rho       RhoKind               `json:"rho"`
+	N         int                   `json:"n"` // projections τ, always independent
+	Query     dense.Matrix[float64] `json:"query,omitzero"`
+	Key       dense.Matrix[float64] `json:"key,omitzero"`
+	Bandwidth float64               `json:"bandwidth,omitempty"` // 0 means 1
+}
+
+// Name is "hybrid".
+func (Hybrid) Name() string { return "hybrid" }
+
+func (c Coefficient) sign() float64 {
+	if c.Sign < 0 {
+		return -1
+	}
+	return 1
+}
+
+func orOne(v float64) float64 {
+	if v == 0 {
+		return 1
+	}
+	return v
+}
+
+// maps are the linear maps to u and v.
+func (c Coefficient) maps() (query, key plan.Linear) {
+	g := plan.Scalar(1 / orOne(c.Bandwidth))
+	query, key = g, g
+	if !c.Query.IsEmpty() {
+		query = g.Compose(plan.Linear{Dense: c.Query}, c.Query.Cols)
+	}
+	if !c.Key.IsEmpty() {
+		key = g.Compose(plan.Linear{Dense: c.Key}, c.Key.Cols)
+	}
+	return query, key
+}
+
+func (c Coefficient) dim(dim int) int {
+	if c.Query.IsEmpty() {
+		return dim
+	}
+	return c.Query.Rows
+}
+
+func (f Hybrid) validate(dim int) error {
+	p := len(f.Coefficients)
+	if p < 1 || len(f.Bases) != p+1 {
+		return paramError(f, "%d coefficients and %d bases, want one base more than coefficients", p, len(f.Bases))
+	}
+	if f.Groups != nil && len(f.Groups) != len(f.Bases) {
+		return paramError(f, "%d groups for %d bases", len(f.Groups), len(f.Bases))
+	}
+	for k, b := range f.Bases {
+		if b == nil {
+			return paramError(f, "base %d is missing", k)
+		}
+	}
+	for k, c := range f.Coefficients {
+		switch {
+		case c.N < 1:
+			return paramError(f, "coefficient %d has n = %d projections, want at least 1", k, c.N)
+		case c.Rho != RhoSign && c.Rho != RhoTrig && c.Rho != RhoPositive:
+			return paramError(f, "coefficient %d has rho = %q, want sign, trig or positive", k, c.Rho)
+		case c.Sign < -1 || c.Sign > 1:
+			return paramError(f, "coefficient %d has sign %d, want +1 or -1", k, c.Sign)
+		case c.Bandwidth < 0 || !dense.IsFinite(c.Bandwidth) || c.Gain < 0 || !dense.IsFinite(c.Gain) || !dense.IsFinite(c.Const):
+			return paramError(f, "coefficient %d: bandwidth %v, gain %v and const %v must be finite, the first two positive", k, c.Bandwidth, c.Gain, c.Const)
+		case !c.Query.IsEmpty() && c.Query.Cols != dim || !c.Key.IsEmpty() && c.Key.Cols != dim:
+			return paramError(f, "coefficient %d: its matrices have %d and %d columns, the inputs %d", k, c.Query.Cols, c.Key.Cols, dim)
+		case !c.Key.IsEmpty() && c.Key.Rows != c.dim(dim) || c.Key.IsEmpty() && c.dim(dim) != dim:
+			return paramError(f, "coefficient %d: query and key matrices have different numbers of rows", k)
+		}
+		for _, m := range []dense.Matrix[float64]{c.Query, c.Key} {
+			if err := m.CheckFinite(); err != nil {
+				return paramError(f, "coefficient %d: %v", k, err)
+			}
+		}
+	}
+	return nil
+}
+
+// group is the index of the draw of base k.
+func (f Hybrid) group(k int) int {
+	if f.Groups == nil {
+		return k
+	}
+	// Groups are numbered by first appearance.
+	n := 0
+	for i := range f.Bases {
+		first := true
+		for j := range i {
+			if f.Groups[j] == f.Groups[i] {
+				first = false
+				break
+			}
+		}
+		if f.Groups[i] == f.Groups[k] {
+			return n
+		}
+		if first {
+			n++
+		}
+	}
+	return n
+}
+
+// Draws asks for one set per group of bases, then one per coefficient.
+func (f Hybrid) Draws(kind kernel.Kind, dim, m int) ([]Draw, error) {
+	if err := checkSizes(f, kind, dim, m); err != nil {
+		return nil, err
+	}
+	if err := f.validate(dim); err != nil {
+		return nil, err
+	}
+	var draws []Draw
+	for k, b := range f.Bases {
+		d, err := b.Draws(kernel.Softmax, dim, m)
+		if err != nil {
+			return nil, fmt.Errorf("base %d: %w", k, err)
+		}
+		if len(d) != 1 {
+			return nil, paramError(f, "base %d (%s) has %d sets of projections, want a map with one", k, b.Name(), len(d))
+		}
+		switch g := f.group(k); {
+		case g == len(draws):
+			draws = append(draws, d[0])
+		case draws[g] != d[0]:
+			return nil, paramError(f, "base %d (%s) cannot share projections with an earlier base: they need different ones", k, b.Name())
+		}
+	}
+	for _, c := range f.Coefficients {
+		draws = append(draws, Draw{Rows: c.N, Dim: c.dim(dim), IID: true})
+	}
+	return draws, nil
+}
+
+// Lower implements Family; the block layout is that of docs/theory.md §2.9.
+func (f Hybrid) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.Pair, error) {
+	if err := f.validate(dim); err != nil {
+		return plan.Pair{}, err
+	}
+	p := len(f.Coefficients)
+	groups := 0
+	for k := range f.Bases {
+		groups = max(groups, f.group(k)+1)
+	}
+	if len(omega) != groups+p {
+		return plan.Pair{}, fmt.Errorf("family hybrid: %d sets of projections, want %d: %w", len(omega), groups+p, dense.ErrShape)
+	}
+	// Leaves: bases 0…p, then coefficients p+1…2p.
+	var query, key plan.Side
+	for k, b := range f.Bases {
+		pair, err := b.Lower(kernel.Softmax, dim, omega[f.group(k):f.group(k)+1])
+		if err != nil {
+			return plan.Pair{}, fmt.Errorf("base %d: %w", k, err)
+		}
+		if len(pair.Query.Blocks) != 1 || !pair.Query.Outer.IsZero() || !pair.Key.Outer.IsZero() {
+			return plan.Pair{}, paramError(f, "base %d (%s) is not a simple map", k, b.Name())
+		}
+		query.Leaves = append(query.Leaves, pair.Query.Leaves[0])
+		key.Leaves = append(key.Leaves, pair.Key.Leaves[0])
+	}
+	for k, c := range f.Coefficients {
+		o := omega[groups+k]
+		if err := need(f, []coupling.Omega{o}, c.dim(dim)); err != nil {
+			return plan.Pair{}, err
+		}
+		q, v := c.leaves(o)
+		query.Leaves = append(query.Leaves, q)
+		key.Leaves = append(key.Leaves, v)
+	}
+	query.Blocks, key.Blocks = f.blocks()
+	return finish(kind, plan.Pair{Query: query, Key: key}, dim), nil
+}
+
+// blocks lists the Kronecker blocks; the paper's imaginary units become signs on the key side.
+func (f Hybrid) blocks() (query, key []plan.Block) {
+	p := len(f.Coefficients)
+	add := func(weight float64, rho, base int) {
+		r := math.Sqrt(math.Abs(weight))
+		query = append(query, plan.Block{Coef: r, Rho: rho, Base: base, Gate: plan.None})
+		key = append(key, plan.Block{Coef: math.Copysign(r, weight), Rho: rho, Base: base, Gate: plan.None})
+	}
+	a0 := 1.0
+	for k, c := range f.Coefficients {
+		a0 -= c.Const
+		if c.Const != 0 {
+			add(c.Const, plan.None, k)
+		}
+	}
+	for k, c := range f.Coefficients {
+		add(c.sign(), p+1+k, k)
+	}
+	if a0 != 0 {
+		add(a0, plan.None, p)
+	}
+	for k, c := range f.Coefficients {
+		add(-c.sign(), p+1+k, p)
+	}
+	return query, key
+}
+
+// leaves are the coefficient features of u and v, with √Gain on both sides.
+func (c Coefficient) leaves(omega coupling.Omega) (query, key plan.Leaf) {
+	l := plan.Leaf{Omega: omega}
+	l.Row.Const = rootM(omega) + math.Log(orOne(c.Gain))/2
+	switch c.Rho {
+	case RhoSign:
+		l.Fn, l.Mix = plan.Sign, plan.Scalar(1)
+	case RhoTrig:
+		l.Fn, l.MixIm = plan.SinCos, plan.Scalar(1)
+	case RhoPositive:
+		l.Fn, l.Mix = plan.Exp, plan.Scalar(1)
+		l.Row.Quad = plan.Scalar(-1)
+	}
+	query, key = l, l
+	query.Lin, key.Lin = c.maps()
+	return query, key
+}
+
+// moments are the mean and variance of the coefficient λ̂ at a pair.
+func (c Coefficient) moments(x, y []float64) (mean, variance float64) {
+	d := c.dim(len(x))
+	u, v := make([]float64, d), make([]float64, d)
+	q, k := c.maps()
+	q.Apply(u, x)
+	k.Apply(v, y)
+	g, n := orOne(c.Gain), float64(c.N)
+	var rho float64
+	if c.Rho == RhoSign {
+		rho = 1 - 2*theory.Angle(u, v)/math.Pi
+		variance = g * g * (1 - rho*rho) / n
+	} else {
+		v2, z2 := sumNorm2(u, v)
+		logRV := theory.LogRVTrig(z2)
+		if c.Rho == RhoPositive {
+			logRV = theory.LogRVPositive(v2)
+		}
+		rho = math.Exp(-z2 / 2)
+		variance = g * g * math.Exp(logRV-z2) / n
+	}
+	return c.Const + c.sign()*g*rho, variance
+}
+
+// Form: the error is Σ_k λ̂_k(ŜM_k - SM) + (1-Σλ̂)(ŜM_{p+1} - SM), so with independent bases the MSE is
+// Σ E[λ̂_k²] MSE_k + E[(1-Σλ̂)²] MSE_{p+1}; bases that share projections add their covariance (HRF Thm 3.1, eq 23).
+func (f Hybrid) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+	if _, err := f.Draws(kernel.Softmax, len(x), 1); err != nil {
+		return theory.Form{}, err
+	}
+	p := len(f.Coefficients)
+	mean, variance := make([]float64, p+1), make([]float64, p+1)
+	mean[p] = 1
+	for k, c := range f.Coefficients {
+		mean[k], variance[k] = c.moments(x, y)
+		mean[p] -= mean[k]
+		variance[p] += variance[k]
+	}
+	var out theory.Form
+	for k, b := range f.Bases {
+		form, err := b.Form(kind, x, y)
+		if err != nil {
+			return theory.Form{}, fmt.Errorf("base %d: %w", k, err)
+		}
+		if form.LogRatio != 0 || form.Cross != 0 {
+			return theory.Form{}, theory.NoForm("hybrid of " + b.Name())
+		}
+		w := math.Log(mean[k]*mean[k] + variance[k])
+		for _, t := range form.Terms {
+			t.LogWeight += w
+			out.Terms = append(out.Terms, t)
+		}
+	}
+	for k := range f.Bases {
+		for l := range k {
+			if f.group(k) != f.group(l) {
+				continue
+			}
+			cov, err := sharedCovariance(f.Bases[l], f.Bases[k], x, y)
+			if err != nil {
+				return theory.Form{}, err
+			}
+			weight := mean[k] * mean[l]
+			if k == p {
+				weight -= variance[l]
+			}
+			out.Cross += 2 * weight * cov
+		}
+	}
+	return out, nil
+}
+
+// sharedCovariance is the relative covariance, one projection, of two bases on the same ω:
+// E[cosh(ω·(x+y)) cos(ω·(x-y))] = SM² cos(|x|²-|y|²) (HRF Thm 3.1); the exponential and the cosh base give cosh v².
+func sharedCovariance(a, b Family, x, y []float64) (float64, error) {
+	v2, z2 := sumNorm2(x, y)
+	kinds := map[string]int{"trig": 1, "positive": 2, "hyperbolic": 4}
+	switch kinds[a.Name()] | kinds[b.Name()]<<3 {
+	case 1 | 2<<3, 2 | 1<<3, 1 | 4<<3, 4 | 1<<3:
+		s := math.Sin((dense.Norm2(x) - dense.Norm2(y)) / 2)
+		return -2 * s * s, nil
+	case 2 | 4<<3, 4 | 2<<3, 4 | 4<<3:
+		return math.Exp(theory.LogRVHyperbolic(v2)), nil
+	case 1 | 1<<3:
+		return math.Exp(theory.LogRVTrig(z2)), nil
+	case 2 | 2<<3:
+		return math.Exp(theory.LogRVPositive(v2)), nil
+	}
+	return 0, theory.NoForm(fmt.Sprintf("covariance of %s and %s on shared projections", a.Name(), b.Name()))
+}
+
+type hybridWire struct {
+	Bases        []json.RawMessage `json:"bases"`
+	Coefficients []Coefficient     `json:"coefficients"`
+	Groups       []int             `json:"groups,omitempty"`
+}
+
+// MarshalJSON writes the bases as family objects.
+func (f Hybrid) MarshalJSON() ([]byte, error) {
+	w := hybridWire{Coefficients: f.Coefficients, Groups: f.Groups}
+	var err error
+	w.Bases, err = encodeAll(f.Bases)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(w)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (f *Hybrid) UnmarshalJSON(b []byte) error {
+	var w hybridWire
+	if err := strict(b, &w); err != nil {
+		return err
+	}
+	bases, err := decodeAll(w.Bases)
+	if err != nil {
+		return err
+	}
+	*f = Hybrid{Bases: bases, Coefficients: w.Coefficients, Groups: w.Groups}
+	return nil
+}

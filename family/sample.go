@@ -1,0 +1,74 @@
+package family
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// bottomSample keeps the rows with the smallest hashes: a uniform sample of the distinct rows that does not depend
+// on the order they came in, so merged statistics equal those of one pass.
+type bottomSample struct {
+	size int
+	rows []hashedRow // ascending by hash
+}
+
+type hashedRow struct {
+	hash uint64
+	row  []float64
+}
+
+func (s *bottomSample) add(x []float64) {
+	if s.size == 0 {
+		return
+	}
+	s.insert(hashedRow{hash: hashRow(x), row: x}, true)
+}
+
+func (s *bottomSample) insert(h hashedRow, copyRow bool) {
+	if len(s.rows) == s.size && h.hash >= s.rows[s.size-1].hash {
+		return
+	}
+	at, found := slices.BinarySearchFunc(s.rows, h, func(a, b hashedRow) int { return cmp.Compare(a.hash, b.hash) })
+	if found {
+		return
+	}
+	if copyRow {
+		h.row = slices.Clone(h.row)
+	}
+	if len(s.rows) == s.size {
+		s.rows = s.rows[:s.size-1]
+	}
+	s.rows = slices.Insert(s.rows, at, h)
+}
+
+func (s *bottomSample) merge(o *bottomSample) {
+	for _, h := range o.rows {
+		s.insert(h, false)
+	}
+}
+
+func (s *bottomSample) matrix(dim int) dense.Matrix[float64] {
+	m := dense.New[float64](len(s.rows), dim)
+	for i, h := range s.rows {
+		copy(m.Row(i), h.row)
+	}
+	return m
+}
+
+// hashRow is FNV-1a over the bits, finished with the mixer of SplitMix64.
+func hashRow(x []float64) uint64 {
+	h := uint64(14695981039346656037)
+	for _, v := range x {
+		b := math.Float64bits(v)
+		for range 8 {
+			h = (h ^ b&0xff) * 1099511628211
+			b >>= 8
+		}
+	}
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
+}

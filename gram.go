@@ -1,0 +1,88 @@
+package randfeat
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/exec"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// Workspace keeps the scratch memory of a map between calls, so that steady use allocates nothing. The zero value is
+// ready. A Workspace serves one call at a time.
+type Workspace[T dense.Float] struct {
+	exec       exec.Workspace[T]
+	phiX, phiY []T
+	sx, sy     []float64
+	group      par.Group
+	product    product[T]
+}
+
+// gramRows bounds the rows of features held at a time by Gram.
+const gramRows = 128
+
+// Gram fills dst (x.Rows × y.Rows) with the estimates φ1(x_i)·φ2(y_j). Features are held for blocks of rows only.
+func (m *Map[T]) Gram(dst, x, y dense.Matrix[T], ws *Workspace[T]) error {
+	if err := m.checkInput("x", x); err != nil {
+		return err
+	}
+	if err := m.checkInput("y", y); err != nil {
+		return err
+	}
+	if dst.Rows != x.Rows || dst.Cols != y.Rows {
+		return fmt.Errorf("dst is %d×%d, want %d×%d: %w", dst.Rows, dst.Cols, x.Rows, y.Rows, dense.ErrShape)
+	}
+	if err := dst.Check(); err != nil {
+		return fmt.Errorf("dst: %w", err)
+	}
+	if ws == nil {
+		ws = new(Workspace[T])
+	}
+	f := m.OutDim()
+	ws.phiX, ws.phiY = sized(ws.phiX, gramRows*f), sized(ws.phiY, gramRows*f)
+	ws.sx, ws.sy = sized(ws.sx, gramRows), sized(ws.sy, gramRows)
+	for b := 0; b < y.Rows; b += gramRows {
+		yb := y.RowRange(b, min(b+gramRows, y.Rows))
+		phiY := dense.Matrix[T]{Rows: yb.Rows, Cols: f, Stride: f, Data: ws.phiY}
+		m.key.Run(phiY, ws.sy[:yb.Rows], yb, &ws.exec)
+		for a := 0; a < x.Rows; a += gramRows {
+			xb := x.RowRange(a, min(a+gramRows, x.Rows))
+			phiX := dense.Matrix[T]{Rows: xb.Rows, Cols: f, Stride: f, Data: ws.phiX}
+			m.query.Run(phiX, ws.sx[:xb.Rows], xb, &ws.exec)
+			out := dst.RowRange(a, a+xb.Rows).ColRange(b, b+yb.Rows)
+			ws.product = product[T]{m: m, dst: out, phiX: phiX, phiY: phiY, sx: ws.sx, sy: ws.sy}
+			ws.group.Do(xb.Rows, par.Workers(xb.Rows, 1+200_000/(f*yb.Rows)), &ws.product)
+		}
+	}
+	ws.product = product[T]{}
+	return nil
+}
+
+// product is the job that multiplies two blocks of features and restores their scales.
+type product[T dense.Float] struct {
+	m               *Map[T]
+	dst, phiX, phiY dense.Matrix[T]
+	sx, sy          []float64
+}
+
+// Run computes rows lo to hi−1.
+func (p *product[T]) Run(_, lo, hi int) {
+	dst := p.dst.RowRange(lo, hi)
+	p.m.tab.MulT(dst, p.phiX.RowRange(lo, hi), p.phiY)
+	for i := range dst.Rows {
+		row := dst.Row(i)
+		for j, v := range row {
+			if v != 0 { // 0·Inf would be NaN
+				row[j] = T(float64(v) * math.Exp(p.sx[lo+i]+p.sy[j]))
+			}
+		}
+	}
+}
+
+func sized[E any](b []E, n int) []E {
+	if cap(b) < n {
+		return make([]E, n)
+	}
+	return b[:n]
+}

@@ -1,0 +1,220 @@
+// Package exec runs a lowered map on the CPU.
+//
+// Compile folds data-aware matrices, shifts and scales into the projection matrix once; Run then maps blocks of
+// rows with no allocation. Exponents stay in the log domain: each row carries a float64 log scale, so a
+// float32 feature never overflows, whatever the norm of the input.
+package exec
+
+import (
+	"math/bits"
+
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/plan"
+)
+
+// blockRows is the number of rows mapped together: their projections stay in the first-level cache.
+const blockRows = 16
+
+// fastPays says whether a structured projection of inputs of dim columns is cheaper by fast transforms than as a dense
+// matrix. In plain Go one multiply-add and one butterfly of a transform cost the same (BenchmarkFastOrDense), so
+// counting them decides.
+func fastPays(f *coupling.Structured, dim int) bool {
+	if f == nil {
+		return false
+	}
+	perBlock := 0
+	for range f.Blocks[0].Signs {
+		perBlock += f.N * (1 + bits.Len(uint(f.N-1)))
+	}
+	return len(f.Blocks)*perBlock < f.Rows*dim
+}
+
+// Side is a compiled plan.Side.
+type Side[T dense.Float] struct {
+	dim, out int
+	leaves   []leaf[T]
+	blocks   []plan.Block
+	outer    plan.Quadratic
+	centres  dense.Matrix[float64]
+	gateLin  plan.Linear
+	gated    bool
+	// simple: one ungated leaf with coefficient 1, which writes straight into the output.
+	simple bool
+	work   int // multiply-adds per row, to decide how many rows pay for a goroutine
+	tab    *kern.Table[T]
+}
+
+// leaf is a plan.Leaf with everything before the projection folded into it.
+type leaf[T dense.Float] struct {
+	plan.Leaf
+	width        int // features
+	offset       int // of its features in a scratch row
+	inner        int // dimension of u
+	re, im       projection[T]
+	row, rowIm   plan.Quadratic // of x, unless explicit
+	explicit     bool           // u itself is needed
+	bias, biasIm []T
+}
+
+// projection computes t = W x (dense), or Ω(pre(x)) by fast transforms.
+type projection[T dense.Float] struct {
+	w    dense.Matrix[T]
+	fast *coupling.Structured
+	pre  preMap[T]
+	rows int
+}
+
+// preMap is x ↦ Lin·x − shift in T; an empty matrix means gain·x.
+type preMap[T dense.Float] struct {
+	gain  T
+	dense dense.Matrix[T]
+	shift []T
+}
+
+func (p projection[T]) absent() bool { return p.rows == 0 }
+
+// Compile prepares a side for inputs of dim columns.
+func Compile[T dense.Float](s plan.Side, dim int, tab *kern.Table[T]) *Side[T] {
+	c := &Side[T]{dim: dim, out: s.OutDim(dim), blocks: s.Blocks, outer: s.Outer, centres: s.Centres,
+		gateLin: s.CentreLin, gated: !s.Centres.IsEmpty(), tab: tab}
+	offset := 0
+	for _, l := range s.Leaves {
+		cl := compileLeaf[T](l, dim)
+		cl.offset = offset
+		offset += cl.width
+		c.work += (cl.re.rows+cl.im.rows)*dim + 8*cl.width
+		c.leaves = append(c.leaves, cl)
+	}
+	c.work += c.out
+	b := s.Blocks[0]
+	c.simple = len(s.Blocks) == 1 && !c.gated && b.Rho == plan.None && b.Coef == 1 && len(s.Leaves) == 1
+	return c
+}
+
+func compileLeaf[T dense.Float](l plan.Leaf, dim int) leaf[T] {
+	lin := l.Lin
+	if lin.IsZero() {
+		lin = plan.Scalar(1)
+	}
+	c := leaf[T]{Leaf: l, width: l.Features(dim), inner: l.InnerDim(dim)}
+	c.Lin = lin
+	c.explicit = l.Fn == plan.Monomial || l.Fn == plan.ELU || l.Fn == plan.Residual
+	c.bias, c.biasIm = narrow[T](l.Bias), narrow[T](l.BiasIm)
+	switch {
+	case l.Fn == plan.ELU:
+		return c
+	case l.Fn == plan.Monomial:
+		c.re = projection[T]{w: dense.Convert[T](l.Omega.Rows), rows: l.Omega.Rows.Rows}
+		return c
+	}
+	c.re = compileProjection[T](l, l.Mix, dim)
+	c.im = compileProjection[T](l, l.MixIm, dim)
+	if c.re.fast == nil && !c.re.absent() {
+		c.bias = foldShift[T](l, l.Mix, l.Bias)
+	}
+	if c.im.fast == nil && !c.im.absent() {
+		c.biasIm = foldShift[T](l, l.MixIm, l.BiasIm)
+	}
+	if !c.explicit {
+		c.row = l.Row.Compose(lin, l.Shift, dim)
+		c.rowIm = l.RowIm.Compose(lin, l.Shift, dim)
+	}
+	return c
+}
+
+// compileProjection folds Mix·Lin into Ω, or keeps the fast transforms and folds it into the step before them.
+func compileProjection[T dense.Float](l plan.Leaf, mix plan.Linear, dim int) projection[T] {
+	if mix.IsZero() {
+		return projection[T]{}
+	}
+	pre := mix
+	if !l.Lin.IsZero() {
+		pre = mix.Compose(l.Lin, dim)
+	}
+	p := projection[T]{rows: l.Omega.Rows.Rows}
+	if f := l.Omega.Fast; fastPays(f, dim) {
+		p.fast = f
+		if pre.Dense.IsEmpty() && pre.Diag == nil {
+			p.pre.gain = T(pre.Gain)
+		} else {
+			p.pre.dense = dense.Convert[T](pre.Matrix(dim))
+		}
+		if l.Shift != nil {
+			s := make([]float64, f.Dim)
+			mix.Apply(s, l.Shift)
+			p.pre.shift = narrow[T](s)
+		}
+		return p
+	}
+	if pre.Dense.IsEmpty() && pre.Diag == nil {
+		w := l.Omega.Rows.Clone()
+		for i := range w.Data {
+			w.Data[i] *= pre.Gain
+		}
+		p.w = dense.Convert[T](w)
+		return p
+	}
+	p.w = dense.Convert[T](plan.Mul(l.Omega.Rows, pre.Matrix(dim)))
+	return p
+}
+
+// foldShift moves −Ω Mix Shift into the bias.
+func foldShift[T dense.Float](l plan.Leaf, mix plan.Linear, bias []float64) []T {
+	if l.Shift == nil {
+		return narrow[T](bias)
+	}
+	omega := l.Omega.Rows
+	s := make([]float64, omega.Cols)
+	mix.Apply(s, l.Shift)
+	out := make([]T, omega.Rows)
+	for f := range out {
+		v := -dense.Dot(omega.Row(f), s)
+		if bias != nil {
+			v += bias[f]
+		}
+		out[f] = T(v)
+	}
+	return out
+}
+
+func narrow[T dense.Float](x []float64) []T {
+	if x == nil {
+		return nil
+	}
+	out := make([]T, len(x))
+	for i, v := range x {
+		out[i] = T(v)
+	}
+	return out
+}
+
+// quadAt evaluates q at x in float64, whatever the precision of x.
+func quadAt[T dense.Float](q *plan.Quadratic, x []T) float64 {
+	s := q.Const
+	for i, l := range q.Lin {
+		s += l * float64(x[i])
+	}
+	switch {
+	case !q.Quad.Dense.IsEmpty():
+		for i, v := range x {
+			var r float64
+			for j, w := range q.Quad.Dense.Row(i) {
+				r += w * float64(x[j])
+			}
+			s += r * float64(v)
+		}
+	case q.Quad.Diag != nil:
+		for i, v := range x {
+			s += q.Quad.Diag[i] * float64(v) * float64(v)
+		}
+	case q.Quad.Gain != 0:
+		var n float64
+		for _, v := range x {
+			n += float64(v) * float64(v)
+		}
+		s += q.Quad.Gain * n
+	}
+	return s
+}

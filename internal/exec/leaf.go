@@ -1,0 +1,267 @@
+package exec
+
+import (
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/plan"
+)
+
+// run writes the features of all rows of x, divided by exp(scale[i]), and the scales.
+func (l *leaf[T]) run(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T]) {
+	switch l.Fn {
+	case plan.Exp:
+		l.exp(s, dst, scale, x, sc)
+	case plan.ExpPM:
+		l.expPM(s, dst, scale, x, sc)
+	case plan.SinCos, plan.Complex:
+		l.oscillate(s, dst, scale, x, sc)
+	case plan.Sign, plan.ReLU:
+		l.threshold(s, dst, scale, x, sc)
+	case plan.ELU:
+		l.elu(dst, scale, x, sc)
+	case plan.Residual:
+		l.residual(s, dst, scale, x, sc)
+	case plan.Monomial:
+		l.monomial(s, dst, scale, x, sc)
+	}
+}
+
+// exponentiate replaces exponents by exp(e − max) and returns max. A row of −Inf becomes zeros with maximum 0.
+func exponentiate[T dense.Float](s *Side[T], e []T) float64 {
+	m := s.tab.Max(e)
+	if math.IsInf(float64(m), -1) {
+		m = 0
+	}
+	s.tab.Exp(e, m)
+	return float64(m)
+}
+
+func addBias[T dense.Float](e, bias []T) {
+	for f, b := range bias {
+		e[f] += b
+	}
+}
+
+func (l *leaf[T]) exp(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T]) {
+	l.re.project(s, dst, x, sc)
+	for i := range x.Rows {
+		e := dst.Row(i)
+		addBias(e, l.bias)
+		scale[i] = exponentiate(s, e) + quadAt(&l.row, x.Row(i))
+	}
+}
+
+func (l *leaf[T]) expPM(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T]) {
+	m := l.re.rows
+	l.re.project(s, dst.ColRange(0, m), x, sc)
+	for i := range x.Rows {
+		e := dst.Row(i)
+		for f, t := range e[:m] {
+			e[m+f] = -t
+		}
+		addBias(e[:m], l.bias)
+		addBias(e[m:], l.bias)
+		scale[i] = exponentiate(s, e) + quadAt(&l.row, x.Row(i))
+	}
+}
+
+// oscillate serves SinCos (sin first) and Complex (cos first, the imaginary part conjugated on request).
+func (l *leaf[T]) oscillate(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T]) {
+	m := l.Omega.Rows.Rows
+	if l.im.absent() {
+		for i := range x.Rows {
+			clear(dst.Row(i))
+		}
+	} else {
+		l.im.project(s, dst.ColRange(0, m), x, sc)
+	}
+	hasModulus := !l.re.absent() || l.bias != nil
+	mod := dense.Matrix[T]{Rows: x.Rows, Cols: m, Stride: m, Data: sc.modulus}
+	if !l.re.absent() {
+		l.re.project(s, mod, x, sc)
+	} else if hasModulus {
+		clear(sc.modulus[:x.Rows*m])
+	}
+	for i := range x.Rows {
+		row := dst.Row(i)
+		first, second := row[:m], row[m:]
+		addBias(first, l.biasIm)
+		if phase := T(math.Remainder(quadAt(&l.rowIm, x.Row(i)), 2*math.Pi)); phase != 0 {
+			for f := range first {
+				first[f] += phase
+			}
+		}
+		if l.Fn == plan.SinCos {
+			s.tab.SinCos(first, second, first)
+		} else {
+			s.tab.SinCos(second, first, first)
+		}
+		if l.Conj {
+			for f, v := range second {
+				second[f] = -v
+			}
+		}
+		scale[i] = quadAt(&l.row, x.Row(i))
+		if !hasModulus {
+			continue
+		}
+		e := mod.Row(i)
+		addBias(e, l.bias)
+		scale[i] += exponentiate(s, e)
+		for f, v := range e {
+			first[f] *= v
+			second[f] *= v
+		}
+	}
+}
+
+func (l *leaf[T]) threshold(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T]) {
+	l.re.project(s, dst, x, sc)
+	for i := range x.Rows {
+		row := dst.Row(i)
+		if l.Fn == plan.Sign {
+			for f, t := range row {
+				row[f] = 1
+				if t < 0 {
+					row[f] = -1
+				}
+			}
+			scale[i] = quadAt(&l.row, x.Row(i))
+			continue
+		}
+		c := T(math.Exp(quadAt(&l.row, x.Row(i))))
+		for f, t := range row {
+			row[f] = c*max(0, t) + T(l.Eps)
+		}
+		scale[i] = 0
+	}
+}
+
+// input writes u = max(Lin·x − Shift, Floor) in float64.
+func (l *leaf[T]) input(x []T, sc *scratch[T]) []float64 {
+	for i, v := range x {
+		sc.x[i] = float64(v)
+	}
+	u := sc.u[:l.inner]
+	l.Lin.Apply(u, sc.x)
+	for i, c := range l.Shift {
+		u[i] -= c
+	}
+	if l.Floor > 0 {
+		for i, v := range u {
+			u[i] = max(v, l.Floor)
+		}
+	}
+	return u
+}
+
+func (l *leaf[T]) elu(dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T]) {
+	for i := range x.Rows {
+		out := dst.Row(i)
+		for k, u := range l.input(x.Row(i), sc) {
+			if u > 0 {
+				out[k] = T(u + 1)
+			} else {
+				out[k] = T(math.Exp(u))
+			}
+		}
+		scale[i] = 0
+	}
+}
+
+// residual computes 1, u, exp(Bias)·g with g = exp(e) − 1 − t, e = t + Row(u), in float64: for small inputs g is a
+// difference of nearly equal numbers, computed as (expm1(e) − e) + Row(u).
+func (l *leaf[T]) residual(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T]) {
+	r := 1 + l.inner
+	l.re.project(s, dst.ColRange(r, dst.Cols), x, sc)
+	for i := range x.Rows {
+		out := dst.Row(i)
+		u := l.input(x.Row(i), sc)
+		row := quadAt(&l.Row, u)
+		top := 0.0
+		for f, t := range out[r:] {
+			top = max(top, float64(t)+row+l.biasAt(f))
+		}
+		shrink := math.Exp(-top)
+		out[0] = T(shrink)
+		for k, v := range u {
+			out[1+k] = T(v * shrink)
+		}
+		for f, t := range out[r:] {
+			e, b := float64(t)+row, l.biasAt(f)
+			if e < 1 {
+				out[r+f] = T((expm1MinusArg(e) + row) * math.Exp(b-top))
+			} else {
+				out[r+f] = T(math.Exp(e+b-top) - (1+float64(t))*math.Exp(b-top))
+			}
+		}
+		scale[i] = top
+	}
+}
+
+func (l *leaf[T]) biasAt(f int) float64 {
+	if l.Bias == nil {
+		return 0
+	}
+	return l.Bias[f]
+}
+
+// expm1MinusArg is e^t − 1 − t without cancellation near 0.
+func expm1MinusArg(t float64) float64 {
+	if math.Abs(t) > 0.5 {
+		return math.Expm1(t) - t
+	}
+	term, sum := t*t/2, 0.0
+	for k := 3; math.Abs(term) > 1e-18*math.Abs(sum); k++ {
+		sum += term
+		term *= t / float64(k)
+	}
+	return sum
+}
+
+// monomial computes exp(Bias + Row)·∏ u_l^{ω_l} as sign and logarithm, with 0⁰ = 1 (CRT 3.2).
+func (l *leaf[T]) monomial(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T]) {
+	for i := range x.Rows {
+		u := l.input(x.Row(i), sc)
+		logs := sc.pre[:len(u)]
+		neg, zero := 0, 0 // negative coordinates from the front of sc.neg, zeros from its back
+		for k, v := range u {
+			switch {
+			case v == 0:
+				logs[k] = 0
+				zero++
+				sc.neg[len(sc.neg)-zero] = k
+				continue
+			case v < 0:
+				sc.neg[neg] = k
+				neg++
+			}
+			logs[k] = T(math.Log(math.Abs(v)))
+		}
+		e := dst.Row(i)
+		s.tab.MulT(dst.RowRange(i, i+1), dense.Matrix[T]{Rows: 1, Cols: len(logs), Stride: len(logs), Data: logs}, l.re.w)
+		addBias(e, l.bias)
+		zeros := sc.neg[len(sc.neg)-zero:]
+		for f := range e {
+			for _, k := range zeros {
+				if l.re.w.At(f, k) > 0 {
+					e[f] = T(math.Inf(-1))
+				}
+			}
+		}
+		scale[i] = exponentiate(s, e) + quadAt(&l.Row, u)
+		if neg == 0 {
+			continue
+		}
+		for f := range e {
+			var power T
+			for _, k := range sc.neg[:neg] {
+				power += l.re.w.At(f, k)
+			}
+			if int64(power)&1 == 1 {
+				e[f] = -e[f]
+			}
+		}
+	}
+}

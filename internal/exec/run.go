@@ -1,0 +1,243 @@
+package exec
+
+import (
+	"math"
+
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/plan"
+)
+
+// Workspace holds the scratch memory of Run between calls. The zero value is ready. It serves one call at a time.
+type Workspace[T dense.Float] struct {
+	group   par.Group
+	scratch []scratch[T]
+	job     job[T]
+}
+
+// scratch is the memory of one worker.
+type scratch[T dense.Float] struct {
+	features []T       // blockRows × all leaf features
+	modulus  []T       // blockRows × projections
+	pre      []T       // one row before a fast projection, or log|u|
+	fast     []T       // scratch of the fast transforms
+	u        []float64 // one row of leaf inputs
+	x        []float64 // one row of inputs
+	scale    []float64 // blockRows per leaf
+	neg      []int
+}
+
+// job is one Run seen by the worker goroutines.
+type job[T dense.Float] struct {
+	side     *Side[T]
+	dst, x   dense.Matrix[T]
+	logScale []float64
+	ws       *Workspace[T]
+}
+
+// OutDim is the number of features of a row.
+func (s *Side[T]) OutDim() int { return s.out }
+
+// grainWork is the number of multiply-adds that pays for waking a goroutine: about 100 µs of plain Go.
+const grainWork = 200_000
+
+// Run maps the rows of x into dst. Row i of dst is φ(x_i)·exp(−logScale[i]); with nil logScale, φ(x_i) itself.
+// Shapes must agree and x must be finite: the caller has checked both.
+func (s *Side[T]) Run(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], ws *Workspace[T]) {
+	workers := par.Workers(x.Rows, 1+grainWork/s.work)
+	for len(ws.scratch) < workers {
+		ws.scratch = append(ws.scratch, scratch[T]{})
+	}
+	for i := range workers {
+		s.grow(&ws.scratch[i])
+	}
+	ws.job = job[T]{side: s, dst: dst, x: x, logScale: logScale, ws: ws}
+	ws.group.Do(x.Rows, workers, &ws.job)
+	ws.job = job[T]{}
+}
+
+func (s *Side[T]) grow(sc *scratch[T]) {
+	features, proj, inner, fast := 0, 0, s.dim, 0
+	for i := range s.leaves {
+		l := &s.leaves[i]
+		features += l.width
+		proj = max(proj, l.Omega.Rows.Rows)
+		inner = max(inner, l.inner)
+		for _, p := range []*projection[T]{&l.re, &l.im} {
+			if p.fast != nil {
+				inner = max(inner, p.fast.Dim)
+				fast = max(fast, p.fast.N)
+			}
+		}
+	}
+	if s.simple {
+		features = 0
+	}
+	if s.gated {
+		inner = max(inner, s.centres.Cols)
+	}
+	sc.features = sized(sc.features, blockRows*features)
+	sc.modulus = sized(sc.modulus, blockRows*proj)
+	sc.pre = sized(sc.pre, inner)
+	sc.fast = sized(sc.fast, fast)
+	sc.u = sized(sc.u, inner)
+	sc.x = sized(sc.x, s.dim)
+	sc.scale = sized(sc.scale, blockRows*len(s.leaves))
+	sc.neg = sized(sc.neg, inner)
+}
+
+func sized[E any](b []E, n int) []E {
+	if cap(b) < n {
+		return make([]E, n)
+	}
+	return b[:n]
+}
+
+// Run maps rows lo to hi−1.
+func (j *job[T]) Run(worker, lo, hi int) {
+	s, sc := j.side, &j.ws.scratch[worker]
+	step := blockRows
+	if s.gated {
+		step = 1 // rows of one block may need different leaves
+	}
+	for a := lo; a < hi; a += step {
+		b := min(a+step, hi)
+		x, dst := j.x.RowRange(a, b), j.dst.RowRange(a, b)
+		if s.simple {
+			s.leaves[0].run(s, dst, sc.scale, x, sc)
+		} else {
+			s.assemble(dst, x, sc)
+		}
+		for i := range x.Rows {
+			scale := sc.scale[i] + quadAt(&s.outer, x.Row(i))
+			if j.logScale != nil {
+				j.logScale[a+i] = scale
+				continue
+			}
+			f := math.Exp(scale)
+			for k, v := range dst.Row(i) {
+				dst.Row(i)[k] = T(float64(v) * f)
+			}
+		}
+	}
+}
+
+// assemble computes the leaves into scratch and writes the blocks; sc.scale[i] becomes the scale of row i.
+func (s *Side[T]) assemble(dst, x dense.Matrix[T], sc *scratch[T]) {
+	gate := plan.None
+	if s.gated {
+		gate = s.nearest(x.Row(0), sc)
+	}
+	total := len(sc.features) / blockRows
+	for i := range s.leaves {
+		if l := &s.leaves[i]; s.needs(i, gate) {
+			out := dense.Matrix[T]{Rows: x.Rows, Cols: l.width, Stride: total, Data: sc.features[l.offset:]}
+			l.run(s, out, sc.scale[i*blockRows:], x, sc)
+		}
+	}
+	for i := range x.Rows {
+		row := sc.features[i*total:]
+		// One scale per row: the blocks of a row must keep their proportions.
+		scale := math.Inf(-1)
+		for _, b := range s.blocks {
+			if b.Gate == plan.None || b.Gate == gate {
+				scale = max(scale, s.blockScale(b, i, sc))
+			}
+		}
+		out, at := dst.Row(i), 0
+		for _, b := range s.blocks {
+			base := &s.leaves[b.Base]
+			n := base.width
+			if b.Rho != plan.None {
+				n *= s.leaves[b.Rho].width
+			}
+			block := out[at : at+n]
+			at += n
+			if b.Gate != plan.None && b.Gate != gate {
+				clear(block)
+				continue
+			}
+			coef := T(b.Coef * math.Exp(s.blockScale(b, i, sc)-scale))
+			phi := row[base.offset : base.offset+base.width]
+			if b.Rho == plan.None {
+				for k, v := range phi {
+					block[k] = coef * v
+				}
+				continue
+			}
+			rho := s.leaves[b.Rho]
+			for p, r := range row[rho.offset : rho.offset+rho.width] {
+				seg := block[p*base.width : (p+1)*base.width]
+				for k, v := range phi {
+					seg[k] = coef * r * v
+				}
+			}
+		}
+		sc.scale[i] = scale // leaf 0 of row i is no longer needed
+	}
+}
+
+func (s *Side[T]) blockScale(b plan.Block, i int, sc *scratch[T]) float64 {
+	v := sc.scale[b.Base*blockRows+i]
+	if b.Rho != plan.None {
+		v += sc.scale[b.Rho*blockRows+i]
+	}
+	return v
+}
+
+func (s *Side[T]) needs(leaf, gate int) bool {
+	for _, b := range s.blocks {
+		if (b.Base == leaf || b.Rho == leaf) && (b.Gate == plan.None || b.Gate == gate) {
+			return true
+		}
+	}
+	return false
+}
+
+// nearest is the index of the centre closest to x; the first wins a tie.
+func (s *Side[T]) nearest(x []T, sc *scratch[T]) int {
+	for i, v := range x {
+		sc.x[i] = float64(v)
+	}
+	u := sc.x
+	if !s.gateLin.IsZero() {
+		u = sc.u[:s.centres.Cols]
+		s.gateLin.Apply(u, sc.x)
+	}
+	best, at := math.Inf(1), 0
+	for c := range s.centres.Rows {
+		var d float64
+		for k, v := range s.centres.Row(c) {
+			d += (u[k] - v) * (u[k] - v)
+		}
+		if d < best {
+			best, at = d, c
+		}
+	}
+	return at
+}
+
+// project writes t = W x for all rows, without the bias.
+func (p *projection[T]) project(s *Side[T], dst, x dense.Matrix[T], sc *scratch[T]) {
+	if p.fast == nil {
+		s.tab.MulT(dst, x, p.w)
+		return
+	}
+	v := sc.pre[:p.fast.Dim]
+	for i := range x.Rows {
+		if p.pre.dense.IsEmpty() {
+			for k, xv := range x.Row(i) {
+				v[k] = p.pre.gain * xv
+			}
+		} else {
+			for k := range v {
+				v[k] = dense.Dot(p.pre.dense.Row(k), x.Row(i))
+			}
+		}
+		for k, c := range p.pre.shift {
+			v[k] -= c
+		}
+		coupling.Apply(p.fast, dst.Row(i), v, sc.fast)
+	}
+}

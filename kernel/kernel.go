@@ -1,0 +1,162 @@
+// Package kernel holds the exact kernels that random features estimate, and their exact Gram matrices.
+//
+//	Gaussian  exp(-|u-v|²/2)
+//	Softmax   exp(u·v)
+//	Bessel    j_{d/2-1}(|u-v|) = Γ(d/2)(2/z)^{d/2-1} J_{d/2-1}(z), the target of ORF′
+//
+// where u = M x / Scale and v = M y / Scale. A matrix M turns the softmax kernel into the Mahalanobis kernel
+// exp(xᵀΣy), Σ = MᵀM (DARK 4.1).
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/special"
+)
+
+// Kind names a kernel of two vectors.
+type Kind int
+
+// The kernels.
+const (
+	Gaussian Kind = iota // exp(-|x-y|²/2)
+	Softmax              // exp(x·y)
+	Bessel               // j_{d/2-1}(|x-y|), ORF Thm 2
+)
+
+var kindNames = [...]string{"gaussian", "softmax", "bessel"}
+
+// String is the name used in specs and on the command line.
+func (k Kind) String() string {
+	if k < 0 || int(k) >= len(kindNames) {
+		return fmt.Sprintf("Kind(%d)", int(k))
+	}
+	return kindNames[k]
+}
+
+// ParseKind is the inverse of String.
+func ParseKind(s string) (Kind, error) {
+	for i, n := range kindNames {
+		if n == s {
+			return Kind(i), nil
+		}
+	}
+	return 0, fmt.Errorf("kernel %q: want gaussian, softmax or bessel: %w", s, ErrKernel)
+}
+
+// ErrKernel marks invalid kernels: unknown kinds, a bandwidth that is not positive, bad matrices.
+var ErrKernel = errors.New("invalid kernel")
+
+// Kernel is κ(Mx/Scale, My/Scale). The zero value is the unit Gaussian.
+type Kernel struct {
+	Kind  Kind
+	Scale float64               // bandwidth; 0 means 1
+	M     dense.Matrix[float64] // r×d; empty means the identity
+}
+
+// Attention is the kernel of softmax(QKᵀ/√d): inputs are scaled by d^{-1/4} (FORMULAS 1.3 in docs/theory.md).
+func Attention(d int) Kernel { return Kernel{Kind: Softmax, Scale: math.Pow(float64(d), 0.25)} }
+
+// Mahalanobis is the kernel exp(xᵀMᵀM y) of DARK 4.1.
+func Mahalanobis(m dense.Matrix[float64]) Kernel { return Kernel{Kind: Softmax, M: m} }
+
+// Validate reports what is wrong with k for inputs of dim columns.
+func (k Kernel) Validate(dim int) error {
+	if k.Kind < 0 || int(k.Kind) >= len(kindNames) {
+		return fmt.Errorf("kind %d: %w", int(k.Kind), ErrKernel)
+	}
+	if k.Scale < 0 || !dense.IsFinite(k.Scale) {
+		return fmt.Errorf("scale %v: the bandwidth must be a positive number: %w", k.Scale, ErrKernel)
+	}
+	if dim < 1 {
+		return fmt.Errorf("dimension %d: want at least 1: %w", dim, dense.ErrShape)
+	}
+	if k.M.Data == nil {
+		return nil
+	}
+	if err := k.M.Check(); err != nil {
+		return fmt.Errorf("kernel matrix M: %w", err)
+	}
+	if k.M.Cols != dim || k.M.Rows < 1 {
+		return fmt.Errorf("kernel matrix M is %d×%d, the inputs have %d columns: %w", k.M.Rows, k.M.Cols, dim, dense.ErrShape)
+	}
+	if err := k.M.CheckFinite(); err != nil {
+		return fmt.Errorf("kernel matrix M: %w", err)
+	}
+	return nil
+}
+
+// Dim is the dimension of the mapped inputs u = Mx/Scale for inputs of dim columns.
+func (k Kernel) Dim(dim int) int {
+	if k.M.IsEmpty() {
+		return dim
+	}
+	return k.M.Rows
+}
+
+// Gain is 1/Scale.
+func (k Kernel) Gain() float64 {
+	if k.Scale == 0 {
+		return 1
+	}
+	return 1 / k.Scale
+}
+
+// Embed writes u = Mx/Scale into dst and returns it; dst has length Dim(len(x)).
+func (k Kernel) Embed(dst, x []float64) []float64 {
+	g := k.Gain()
+	if k.M.IsEmpty() {
+		for i, v := range x {
+			dst[i] = g * v
+		}
+		return dst
+	}
+	for i := range dst {
+		dst[i] = g * dense.Dot(k.M.Row(i), x)
+	}
+	return dst
+}
+
+// Log is the logarithm of a Gaussian or softmax kernel value; for Bessel, which may be negative, of its modulus.
+func (k Kernel) Log(x, y []float64) float64 {
+	d := k.Dim(len(x))
+	u, v := k.Embed(make([]float64, d), x), k.Embed(make([]float64, d), y)
+	if k.Kind == Bessel {
+		return math.Log(math.Abs(k.unit(u, v)))
+	}
+	return k.unitLog(u, v)
+}
+
+// Eval is the exact kernel value.
+func (k Kernel) Eval(x, y []float64) float64 {
+	d := k.Dim(len(x))
+	return k.unit(k.Embed(make([]float64, d), x), k.Embed(make([]float64, d), y))
+}
+
+// unitLog is the log kernel of embedded vectors, Gaussian or softmax.
+func (k Kernel) unitLog(u, v []float64) float64 {
+	if k.Kind == Softmax {
+		return dense.Dot(u, v)
+	}
+	return -sqDist(u, v) / 2
+}
+
+// unit is the kernel of embedded vectors.
+func (k Kernel) unit(u, v []float64) float64 {
+	if k.Kind == Bessel {
+		return special.BesselJ(len(u), math.Sqrt(sqDist(u, v)))
+	}
+	return math.Exp(k.unitLog(u, v))
+}
+
+func sqDist(u, v []float64) float64 {
+	var s float64
+	for i, a := range u {
+		d := a - v[i]
+		s += d * d
+	}
+	return s
+}

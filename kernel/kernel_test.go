@@ -1,0 +1,153 @@
+package kernel_test
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"runtime"
+	"testing"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+func random(n, d int, seed uint64) dense.Matrix[float64] {
+	x := dense.New[float64](n, d)
+	rng.Normals(x.Data, rng.Stream(seed))
+	return x
+}
+
+func TestEval(t *testing.T) {
+	x, y := []float64{0.3, -0.5, 0.8}, []float64{0.4, 0.1, -0.6}
+	const z2, xy = 0.1*0.1 + 0.6*0.6 + 1.4*1.4, 0.12 - 0.05 - 0.48
+	m := dense.MustFromRows([][]float64{{0.5, 0.2, 0}, {0, 0.6, -0.3}}) // golden kernel.log_mahalanobis
+	z := math.Sqrt(z2)
+	for _, c := range []struct {
+		name string
+		k    kernel.Kernel
+		want float64
+	}{
+		{"zero value", kernel.Kernel{}, math.Exp(-z2 / 2)},
+		{"bandwidth", kernel.Kernel{Scale: 2}, math.Exp(-z2 / 8)},
+		{"softmax", kernel.Kernel{Kind: kernel.Softmax}, math.Exp(xy)},
+		{"attention", kernel.Attention(3), math.Exp(xy / math.Sqrt(3))},
+		{"mahalanobis", kernel.Mahalanobis(m), math.Exp(-0.1186)},
+		{"bessel in 3 dimensions", kernel.Kernel{Kind: kernel.Bessel}, math.Sin(z) / z},
+		{"bessel with norms √3", kernel.Kernel{Kind: kernel.Bessel, Scale: 1 / math.Sqrt(3)}, math.Sin(math.Sqrt(3)*z) / (math.Sqrt(3) * z)},
+	} {
+		if got := c.k.Eval(x, y); math.Abs(got/c.want-1) > 1e-13 {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+		if got := c.k.Log(x, y); math.Abs(got-math.Log(math.Abs(c.want))) > 1e-13 {
+			t.Errorf("%s: log %v, want %v", c.name, got, math.Log(math.Abs(c.want)))
+		}
+	}
+}
+
+func TestGramEqualsEval(t *testing.T) {
+	x, y := random(300, 4, 1), random(517, 4, 2) // more rows than one block
+	for _, k := range []kernel.Kernel{{Scale: 1.5}, {Kind: kernel.Softmax, M: random(2, 4, 3)}, {Kind: kernel.Bessel}} {
+		var first dense.Matrix[float64]
+		for _, procs := range []int{1, 8} {
+			old := runtime.GOMAXPROCS(procs)
+			got := dense.New[float64](x.Rows, y.Rows)
+			if err := kernel.Gram(k, got, x, y); err != nil {
+				t.Fatal(err)
+			}
+			runtime.GOMAXPROCS(old)
+			for i := range x.Rows {
+				for j := range y.Rows {
+					if want := k.Eval(x.Row(i), y.Row(j)); got.At(i, j) != want {
+						t.Fatalf("%v: element %d,%d is %v, want %v", k.Kind, i, j, got.At(i, j), want)
+					}
+				}
+			}
+			first = got
+		}
+		next := 0
+		if err := kernel.EachBlock(k, x, y, func(row int, b dense.Matrix[float64]) error {
+			if row != next {
+				t.Fatalf("block starts at row %d, want %d", row, next)
+			}
+			next += b.Rows
+			for i := range b.Rows {
+				for j, v := range b.Row(i) {
+					if v != first.At(row+i, j) {
+						t.Fatalf("block element %d,%d is %v, want %v", row+i, j, v, first.At(row+i, j))
+					}
+				}
+			}
+			return nil
+		}); err != nil || next != x.Rows {
+			t.Fatalf("EachBlock visited %d rows of %d: %v", next, x.Rows, err)
+		}
+	}
+}
+
+func TestLogGram(t *testing.T) {
+	x := dense.MustFromRows([][]float32{{60, 0}, {0, 60}})
+	got := dense.New[float32](2, 2)
+	if err := kernel.LogGram(kernel.Kernel{Kind: kernel.Softmax}, got, x, x); err != nil {
+		t.Fatal(err)
+	}
+	if got.At(0, 0) != 3600 || got.At(0, 1) != 0 {
+		t.Errorf("got %v", got.Data)
+	}
+	if err := kernel.LogGram(kernel.Kernel{Kind: kernel.Bessel}, got, x, x); !errors.Is(err, kernel.ErrKernel) {
+		t.Errorf("Bessel: %v", err)
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	ok := random(2, 3, 1)
+	nan := random(2, 3, 1)
+	nan.Set(1, 2, math.NaN())
+	for _, c := range []struct {
+		name string
+		k    kernel.Kernel
+		x, y dense.Matrix[float64]
+		want error
+	}{
+		{"negative bandwidth", kernel.Kernel{Scale: -1}, ok, ok, kernel.ErrKernel},
+		{"NaN bandwidth", kernel.Kernel{Scale: math.NaN()}, ok, ok, kernel.ErrKernel},
+		{"infinite bandwidth", kernel.Kernel{Scale: math.Inf(1)}, ok, ok, kernel.ErrKernel},
+		{"unknown kind", kernel.Kernel{Kind: 9}, ok, ok, kernel.ErrKernel},
+		{"empty x", kernel.Kernel{}, dense.Matrix[float64]{}, ok, dense.ErrShape},
+		{"columns", kernel.Kernel{}, ok, random(2, 4, 1), dense.ErrShape},
+		{"matrix columns", kernel.Kernel{M: random(2, 2, 1)}, ok, ok, dense.ErrShape},
+		{"NaN in y", kernel.Kernel{}, ok, nan, dense.ErrNotFinite},
+	} {
+		dst := dense.New[float64](2, 2)
+		if err := kernel.Gram(c.k, dst, c.x, c.y); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+	}
+	var where *dense.NotFiniteError
+	if err := kernel.Gram(kernel.Kernel{}, dense.New[float64](2, 2), ok, nan); !errors.As(err, &where) || where.Row != 1 || where.Col != 2 {
+		t.Errorf("the error does not say where the NaN is: %v", err)
+	}
+	if err := kernel.Gram(kernel.Kernel{}, dense.New[float64](1, 2), ok, ok); !errors.Is(err, dense.ErrShape) {
+		t.Errorf("small dst: %v", err)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	k := kernel.Kernel{Kind: kernel.Softmax, Scale: 2.5, M: random(2, 3, 1)}
+	b, err := json.Marshal(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got kernel.Kernel
+	if err := json.Unmarshal(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Kind != k.Kind || got.Scale != k.Scale || got.M.At(1, 2) != k.M.At(1, 2) {
+		t.Errorf("%s became %+v", b, got)
+	}
+	for _, bad := range []string{`{"kind":"cubic"}`, `{"kind":"softmax","m":[[1],[1,2]]}`, `{"kind":"softmax","sigma":1}`, `[]`} {
+		if err := json.Unmarshal([]byte(bad), &got); err == nil {
+			t.Errorf("%s was accepted", bad)
+		}
+	}
+}

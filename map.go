@@ -1,0 +1,164 @@
+package randfeat
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/exec"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/plan"
+)
+
+// FeatureMap is a pair of maps for queries and keys with φ1(x)·φ2(y) ≈ κ(x, y). *Map implements it.
+type FeatureMap[T dense.Float] interface {
+	InDim() int
+	OutDim() int
+	Queries(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], ws *Workspace[T]) error
+	Keys(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], ws *Workspace[T]) error
+	Fingerprint() [32]byte
+}
+
+// Map is a drawn feature map. It is immutable and may be used by many goroutines, each with its own Workspace.
+type Map[T dense.Float] struct {
+	spec        Spec
+	omega       []coupling.Omega
+	query, key  *exec.Side[T]
+	positive    bool
+	symmetric   bool
+	fingerprint [32]byte
+	tab         *kern.Table[T]
+}
+
+// New draws the projections of a spec and prepares its map.
+func New[T dense.Float](s Spec) (*Map[T], error) {
+	omega, err := Draw(s)
+	if err != nil {
+		return nil, err
+	}
+	return NewWithOmega[T](s, omega)
+}
+
+// NewWithOmega prepares the map of a spec with given projections instead of drawn ones: one Omega per draw of the
+// family, in the order of its Draws. Spec.M and Spec.Seed are not used.
+func NewWithOmega[T dense.Float](s Spec, omega []coupling.Omega) (*Map[T], error) {
+	if s.Family == nil {
+		return nil, fmt.Errorf("no family: %w", ErrSpec)
+	}
+	if err := s.Kernel.Validate(s.Dim); err != nil {
+		return nil, err
+	}
+	inner := s.Kernel.Dim(s.Dim)
+	pair, err := s.Family.Lower(s.Kernel.Kind, inner, omega)
+	if err != nil {
+		return nil, err
+	}
+	if g := s.Kernel.Gain(); !s.Kernel.M.IsEmpty() {
+		pair = pair.Compose(plan.Scalar(g).Compose(plan.Linear{Dense: s.Kernel.M}, s.Dim), s.Dim)
+	} else if g != 1 {
+		pair = pair.Compose(plan.Scalar(g), s.Dim)
+	}
+	m := &Map[T]{spec: s, omega: omega, tab: kern.Best[T]()}
+	m.query, m.key = exec.Compile(pair.Query, s.Dim, m.tab), exec.Compile(pair.Key, s.Dim, m.tab)
+	m.positive = pair.Query.Positive() && pair.Key.Positive()
+	m.symmetric = reflect.DeepEqual(pair.Query, pair.Key)
+	if m.fingerprint, err = fingerprint(s, omega); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Spec is the spec the map was made from.
+func (m *Map[T]) Spec() Spec { return m.spec }
+
+// Omega is the projections, one set per draw of the family. They must not be changed.
+func (m *Map[T]) Omega() []coupling.Omega { return m.omega }
+
+// InDim is the number of input columns.
+func (m *Map[T]) InDim() int { return m.spec.Dim }
+
+// OutDim is the number of features F.
+func (m *Map[T]) OutDim() int { return m.query.OutDim() }
+
+// Positive reports whether every feature is nonnegative for every input.
+func (m *Map[T]) Positive() bool { return m.positive }
+
+// Symmetric reports whether queries and keys have the same map, as kernel ridge regression requires.
+func (m *Map[T]) Symmetric() bool { return m.symmetric }
+
+// Fingerprint identifies the map: a hash of its spec and projections.
+func (m *Map[T]) Fingerprint() [32]byte { return m.fingerprint }
+
+// Queries maps the rows of x: row i of dst is φ1(x_i)·exp(-logScale[i]). With nil logScale it is φ1(x_i) itself, which
+// may overflow. dst is overwritten; it must not share memory with x. A nil ws allocates one. Shapes that do not fit
+// and values that are not finite are errors, and dst is then untouched.
+func (m *Map[T]) Queries(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], ws *Workspace[T]) error {
+	return m.run(m.query, dst, logScale, x, ws)
+}
+
+// Keys is Queries with the map φ2 of keys.
+func (m *Map[T]) Keys(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], ws *Workspace[T]) error {
+	return m.run(m.key, dst, logScale, x, ws)
+}
+
+func (m *Map[T]) run(s *exec.Side[T], dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], ws *Workspace[T]) error {
+	if err := m.checkInput("x", x); err != nil {
+		return err
+	}
+	if dst.Rows != x.Rows || dst.Cols != m.OutDim() {
+		return fmt.Errorf("dst is %d×%d, want %d×%d: %w", dst.Rows, dst.Cols, x.Rows, m.OutDim(), dense.ErrShape)
+	}
+	if err := dst.Check(); err != nil {
+		return fmt.Errorf("dst: %w", err)
+	}
+	if logScale != nil && len(logScale) != x.Rows {
+		return fmt.Errorf("logScale has %d entries for %d rows: %w", len(logScale), x.Rows, dense.ErrShape)
+	}
+	if x.Rows == 0 {
+		return nil
+	}
+	if ws == nil {
+		ws = new(Workspace[T])
+	}
+	s.Run(dst, logScale, x, &ws.exec)
+	return nil
+}
+
+func (m *Map[T]) checkInput(name string, x dense.Matrix[T]) error {
+	if x.Cols != m.spec.Dim {
+		return fmt.Errorf("%s has %d columns, the map takes %d: %w", name, x.Cols, m.spec.Dim, dense.ErrShape)
+	}
+	if err := x.Check(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if err := x.CheckFinite(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// fingerprint hashes the spec and the bits of the projections.
+func fingerprint(s Spec, omega []coupling.Omega) (sum [32]byte, err error) {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return sum, err
+	}
+	h := sha256.New()
+	h.Write(b)
+	var buf [8]byte
+	for _, o := range omega {
+		for i := range o.Rows.Rows {
+			for _, v := range o.Rows.Row(i) {
+				binary.LittleEndian.PutUint64(buf[:], math.Float64bits(v))
+				h.Write(buf[:])
+			}
+		}
+	}
+	h.Sum(sum[:0])
+	return sum, nil
+}

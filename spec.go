@@ -1,0 +1,131 @@
+package randfeat
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// ErrSpec marks a spec that lacks something every map needs.
+var ErrSpec = errors.New("invalid spec")
+
+// Spec determines a feature map. It is plain data with a JSON form; fitted parameters live inside the family.
+type Spec struct {
+	Kernel   kernel.Kernel     // zero value: unit Gaussian
+	Family   family.Family     // required: nobody gets an estimator by accident
+	Coupling coupling.Coupling // nil: coupling.IID{}
+	Dim      int               // input columns
+	M        int               // number of projections ω; features are Map.OutDim
+	Seed     uint64
+}
+
+// Target is the kernel that the map estimates: Kernel, except for families with a kernel of their own (DARK).
+func (s Spec) Target() kernel.Kernel {
+	if f, ok := s.Family.(interface {
+		Target(kernel.Kernel) kernel.Kernel
+	}); ok {
+		return f.Target(s.Kernel)
+	}
+	return s.Kernel
+}
+
+// WithSeed is the same spec with other projections: the explicit way to redraw.
+func (s Spec) WithSeed(seed uint64) Spec {
+	s.Seed = seed
+	return s
+}
+
+func (s Spec) coupling() coupling.Coupling {
+	if s.Coupling == nil {
+		return coupling.IID{}
+	}
+	return s.Coupling
+}
+
+// draws validates the spec and lists the projections it needs.
+func (s Spec) draws() ([]family.Draw, error) {
+	if s.Family == nil {
+		return nil, fmt.Errorf("no family: %w", ErrSpec)
+	}
+	if s.Dim < 1 {
+		return nil, fmt.Errorf("dim = %d, want at least 1: %w", s.Dim, ErrSpec)
+	}
+	if err := s.Kernel.Validate(s.Dim); err != nil {
+		return nil, err
+	}
+	return s.Family.Draws(s.Kernel.Kind, s.Kernel.Dim(s.Dim), s.M)
+}
+
+// Draw samples the projections of a spec, one set per draw of its family. Every set has its own stream of the seed.
+func Draw(s Spec) ([]coupling.Omega, error) {
+	draws, err := s.draws()
+	if err != nil {
+		return nil, err
+	}
+	omega := make([]coupling.Omega, len(draws))
+	for i, d := range draws {
+		c := s.coupling()
+		if d.IID {
+			c = coupling.IID{}
+		}
+		omega[i], err = c.Sample(d.Rows, d.Dim, d.Law, rng.Stream(s.Seed, uint64(i)))
+		if err != nil {
+			return nil, fmt.Errorf("family %s: %w", s.Family.Name(), err)
+		}
+	}
+	return omega, nil
+}
+
+// specWire is the JSON form of a Spec.
+type specWire struct {
+	Kernel   kernel.Kernel   `json:"kernel"`
+	Family   json.RawMessage `json:"family"`
+	Coupling json.RawMessage `json:"coupling"`
+	Dim      int             `json:"dim"`
+	M        int             `json:"m"`
+	Seed     uint64          `json:"seed"`
+}
+
+// MarshalJSON writes {"kernel":…,"family":…,"coupling":…,"dim":…,"m":…,"seed":…}.
+func (s Spec) MarshalJSON() ([]byte, error) {
+	w := specWire{Kernel: s.Kernel, Dim: s.Dim, M: s.M, Seed: s.Seed}
+	var err error
+	if w.Family, err = family.Encode(s.Family); err != nil {
+		return nil, err
+	}
+	if w.Coupling, err = coupling.Encode(s.coupling()); err != nil {
+		return nil, err
+	}
+	return json.Marshal(w)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes; unknown fields are errors.
+func (s *Spec) UnmarshalJSON(b []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	var w specWire
+	if err := dec.Decode(&w); err != nil {
+		return fmt.Errorf("spec: %w", err)
+	}
+	if w.Family == nil {
+		return fmt.Errorf("spec: no family: %w", ErrSpec)
+	}
+	f, err := family.Decode(w.Family)
+	if err != nil {
+		return fmt.Errorf("spec: %w", err)
+	}
+	out := Spec{Kernel: w.Kernel, Family: f, Dim: w.Dim, M: w.M, Seed: w.Seed}
+	if w.Coupling != nil {
+		if out.Coupling, err = coupling.Decode(w.Coupling); err != nil {
+			return fmt.Errorf("spec: %w", err)
+		}
+	}
+	*s = out
+	return nil
+}
