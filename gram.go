@@ -6,6 +6,7 @@ import (
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/exec"
+	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
 )
 
@@ -14,6 +15,7 @@ import (
 type Workspace[T dense.Float] struct {
 	exec       exec.Workspace[T]
 	phiX, phiY []T
+	packed     kern.Panel[T]
 	sx, sy     []float64
 	group      par.Group
 	product    product[T]
@@ -46,12 +48,13 @@ func (m *Map[T]) Gram(dst, x, y dense.Matrix[T], ws *Workspace[T]) error {
 		yb := y.RowRange(b, min(b+gramRows, y.Rows))
 		phiY := dense.Matrix[T]{Rows: yb.Rows, Cols: f, Stride: f, Data: ws.phiY}
 		m.key.Run(phiY, ws.sy[:yb.Rows], yb, &ws.exec)
+		m.tab.Pack(&ws.packed, phiY)
 		for a := 0; a < x.Rows; a += gramRows {
 			xb := x.RowRange(a, min(a+gramRows, x.Rows))
 			phiX := dense.Matrix[T]{Rows: xb.Rows, Cols: f, Stride: f, Data: ws.phiX}
 			m.query.Run(phiX, ws.sx[:xb.Rows], xb, &ws.exec)
 			out := dst.RowRange(a, a+xb.Rows).ColRange(b, b+yb.Rows)
-			ws.product = product[T]{m: m, dst: out, phiX: phiX, phiY: phiY, sx: ws.sx, sy: ws.sy}
+			ws.product = product[T]{m: m, dst: out, phiX: phiX, phiY: &ws.packed, sx: ws.sx, sy: ws.sy}
 			ws.group.Do(xb.Rows, par.Workers(xb.Rows, 1+200_000/(f*yb.Rows)), &ws.product)
 		}
 	}
@@ -61,15 +64,16 @@ func (m *Map[T]) Gram(dst, x, y dense.Matrix[T], ws *Workspace[T]) error {
 
 // product is the job that multiplies two blocks of features and restores their scales.
 type product[T dense.Float] struct {
-	m               *Map[T]
-	dst, phiX, phiY dense.Matrix[T]
-	sx, sy          []float64
+	m         *Map[T]
+	dst, phiX dense.Matrix[T]
+	phiY      *kern.Panel[T]
+	sx, sy    []float64
 }
 
 // Run computes rows lo to hi−1.
 func (p *product[T]) Run(_, lo, hi int) {
 	dst := p.dst.RowRange(lo, hi)
-	p.m.tab.MulT(dst, p.phiX.RowRange(lo, hi), p.phiY)
+	p.m.tab.MulT(dst, p.phiX.RowRange(lo, hi), p.phiY, nil)
 	for i := range dst.Rows {
 		row := dst.Row(i)
 		for j, v := range row {

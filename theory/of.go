@@ -167,21 +167,22 @@ func fixedNorm(k kernel.Kernel, f Form, c coupling.Coupling, m int, u, v []float
 		return Moments{}, NoForm(fmt.Sprintf("the Bessel kernel under the %s coupling", c.Name()))
 	}
 	unit := kernel.Kernel{Kind: k.Kind}
-	exact, mean := unit.Eval(u, v), special.BesselJ(d, z)
-	out := Moments{LogKernel: unit.Log(u, v), LogBias: math.Inf(-1), Approximate: !coupling.Pairs(c, d).Exact}
+	out := Moments{LogKernel: unit.Log(u, v), LogMean: special.BesselJLog(d, z).Log, LogVar: logVar, LogBias: math.Inf(-1),
+		Approximate: !coupling.Pairs(c, d).Exact}
+	switch {
+	case k.Kind == kernel.Bessel && radius == 1:
+	case k.Kind == kernel.Bessel:
+		out.LogBias = math.Log(math.Abs(ORFMean(d, z) - unit.Eval(u, v)))
+	case radius == 1:
+		out.LogBias = math.Log(math.Abs(ORFBias(d, z)))
+	default:
+		out.LogBias = math.Log(math.Abs(ORFMean(d, z) - math.Exp(-t.T/2)))
+	}
 	if k.Kind == kernel.Softmax { // the factor e^{(|x|²+|y|²)/2} of the softmax form
-		var shift float64
-		for i := range u {
-			shift += (u[i]*u[i] + v[i]*v[i]) / 2
-		}
-		g := math.Exp(-t.T / 2)
-		out.LogMean, out.LogVar = math.Log(math.Abs(mean))+shift, logVar+2*shift
-		out.LogBias = math.Log(math.Abs(mean-g)) + shift
-	} else {
-		out.LogMean, out.LogVar = math.Log(math.Abs(mean)), logVar
-		if k.Kind == kernel.Gaussian || radius != 1 {
-			out.LogBias = math.Log(math.Abs(mean - exact))
-		}
+		shift := out.LogKernel + t.T/2
+		out.LogMean += shift
+		out.LogBias += shift
+		out.LogVar += 2 * shift
 	}
 	out.LogMSE = special.LogSumExp(out.LogVar, 2*out.LogBias)
 	return out, nil

@@ -60,7 +60,7 @@ type leaf[T dense.Float] struct {
 
 // projection computes t = W x (dense), or Ω(pre(x)) by fast transforms.
 type projection[T dense.Float] struct {
-	w    dense.Matrix[T]
+	w    kern.Panel[T]
 	fast *coupling.Structured
 	pre  preMap[T]
 	rows int
@@ -81,7 +81,7 @@ func Compile[T dense.Float](s plan.Side, dim int, tab *kern.Table[T]) *Side[T] {
 		gateLin: s.CentreLin, gated: !s.Centres.IsEmpty(), tab: tab}
 	offset := 0
 	for _, l := range s.Leaves {
-		cl := compileLeaf[T](l, dim)
+		cl := compileLeaf(l, dim, tab)
 		cl.offset = offset
 		offset += cl.width
 		c.work += (cl.re.rows+cl.im.rows)*dim + 8*cl.width
@@ -93,7 +93,7 @@ func Compile[T dense.Float](s plan.Side, dim int, tab *kern.Table[T]) *Side[T] {
 	return c
 }
 
-func compileLeaf[T dense.Float](l plan.Leaf, dim int) leaf[T] {
+func compileLeaf[T dense.Float](l plan.Leaf, dim int, tab *kern.Table[T]) leaf[T] {
 	lin := l.Lin
 	if lin.IsZero() {
 		lin = plan.Scalar(1)
@@ -106,11 +106,11 @@ func compileLeaf[T dense.Float](l plan.Leaf, dim int) leaf[T] {
 	case l.Fn == plan.ELU:
 		return c
 	case l.Fn == plan.Monomial:
-		c.re = projection[T]{w: dense.Convert[T](l.Omega.Rows), rows: l.Omega.Rows.Rows}
+		c.re = densePanel(l.Omega.Rows, tab)
 		return c
 	}
-	c.re = compileProjection[T](l, l.Mix, dim)
-	c.im = compileProjection[T](l, l.MixIm, dim)
+	c.re = compileProjection(l, l.Mix, dim, tab)
+	c.im = compileProjection(l, l.MixIm, dim, tab)
 	if c.re.fast == nil && !c.re.absent() {
 		c.bias = foldShift[T](l, l.Mix, l.Bias)
 	}
@@ -125,7 +125,7 @@ func compileLeaf[T dense.Float](l plan.Leaf, dim int) leaf[T] {
 }
 
 // compileProjection folds Mix·Lin into Ω, or keeps the fast transforms and folds it into the step before them.
-func compileProjection[T dense.Float](l plan.Leaf, mix plan.Linear, dim int) projection[T] {
+func compileProjection[T dense.Float](l plan.Leaf, mix plan.Linear, dim int, tab *kern.Table[T]) projection[T] {
 	if mix.IsZero() {
 		return projection[T]{}
 	}
@@ -133,9 +133,8 @@ func compileProjection[T dense.Float](l plan.Leaf, mix plan.Linear, dim int) pro
 	if !l.Lin.IsZero() {
 		pre = mix.Compose(l.Lin, dim)
 	}
-	p := projection[T]{rows: l.Omega.Rows.Rows}
 	if f := l.Omega.Fast; fastPays(f, dim) {
-		p.fast = f
+		p := projection[T]{rows: f.Rows, fast: f}
 		if pre.Dense.IsEmpty() && pre.Diag == nil {
 			p.pre.gain = T(pre.Gain)
 		} else {
@@ -153,10 +152,14 @@ func compileProjection[T dense.Float](l plan.Leaf, mix plan.Linear, dim int) pro
 		for i := range w.Data {
 			w.Data[i] *= pre.Gain
 		}
-		p.w = dense.Convert[T](w)
-		return p
+		return densePanel(w, tab)
 	}
-	p.w = dense.Convert[T](plan.Mul(l.Omega.Rows, pre.Matrix(dim)))
+	return densePanel(plan.Mul(l.Omega.Rows, pre.Matrix(dim)), tab)
+}
+
+func densePanel[T dense.Float](w dense.Matrix[float64], tab *kern.Table[T]) projection[T] {
+	p := projection[T]{rows: w.Rows}
+	tab.Pack(&p.w, dense.Convert[T](w))
 	return p
 }
 

@@ -71,13 +71,13 @@ func BenchmarkFastOrDense(b *testing.B) {
 		leaf := plan.Leaf{Fn: plan.Exp, Omega: o, Mix: plan.Scalar(1)}
 		side := Compile(plan.Single(leaf), d, kern.Reference[float32]())
 		var sc scratch[float32]
-		w := projection[float32]{w: dense.Convert[float32](o.Rows), rows: d}
+		w := densePanel(o.Rows, side.tab)
 		fast := projection[float32]{fast: o.Fast, rows: d, pre: preMap[float32]{gain: 1}}
 		sc.pre, sc.fast = make([]float32, d), make([]float32, o.Fast.N)
 		for name, p := range map[string]*projection[float32]{"dense": &w, "fast": &fast} {
 			b.Run(fmt.Sprintf("path=%s/d=%d", name, d), func(b *testing.B) {
 				for b.Loop() {
-					p.project(side, dst, x, &sc)
+					p.project(side, dst, x, nil, &sc)
 				}
 			})
 		}

@@ -44,17 +44,16 @@ func addBias[T dense.Float](e, bias []T) {
 }
 
 func (l *leaf[T]) exp(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T]) {
-	l.re.project(s, dst, x, sc)
+	l.re.project(s, dst, x, l.bias, sc)
 	for i := range x.Rows {
 		e := dst.Row(i)
-		addBias(e, l.bias)
 		scale[i] = exponentiate(s, e) + quadAt(&l.row, x.Row(i))
 	}
 }
 
 func (l *leaf[T]) expPM(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T]) {
 	m := l.re.rows
-	l.re.project(s, dst.ColRange(0, m), x, sc)
+	l.re.project(s, dst.ColRange(0, m), x, nil, sc)
 	for i := range x.Rows {
 		e := dst.Row(i)
 		for f, t := range e[:m] {
@@ -72,21 +71,23 @@ func (l *leaf[T]) oscillate(s *Side[T], dst dense.Matrix[T], scale []float64, x 
 	if l.im.absent() {
 		for i := range x.Rows {
 			clear(dst.Row(i))
+			addBias(dst.Row(i), l.biasIm)
 		}
 	} else {
-		l.im.project(s, dst.ColRange(0, m), x, sc)
+		l.im.project(s, dst.ColRange(0, m), x, l.biasIm, sc)
 	}
 	hasModulus := !l.re.absent() || l.bias != nil
 	mod := dense.Matrix[T]{Rows: x.Rows, Cols: m, Stride: m, Data: sc.modulus}
 	if !l.re.absent() {
-		l.re.project(s, mod, x, sc)
+		l.re.project(s, mod, x, l.bias, sc)
 	} else if hasModulus {
-		clear(sc.modulus[:x.Rows*m])
+		for i := range x.Rows {
+			copy(mod.Row(i), l.bias)
+		}
 	}
 	for i := range x.Rows {
 		row := dst.Row(i)
 		first, second := row[:m], row[m:]
-		addBias(first, l.biasIm)
 		if phase := T(math.Remainder(quadAt(&l.rowIm, x.Row(i)), 2*math.Pi)); phase != 0 {
 			for f := range first {
 				first[f] += phase
@@ -107,7 +108,6 @@ func (l *leaf[T]) oscillate(s *Side[T], dst dense.Matrix[T], scale []float64, x 
 			continue
 		}
 		e := mod.Row(i)
-		addBias(e, l.bias)
 		scale[i] += exponentiate(s, e)
 		for f, v := range e {
 			first[f] *= v
@@ -117,7 +117,7 @@ func (l *leaf[T]) oscillate(s *Side[T], dst dense.Matrix[T], scale []float64, x 
 }
 
 func (l *leaf[T]) threshold(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T]) {
-	l.re.project(s, dst, x, sc)
+	l.re.project(s, dst, x, l.bias, sc)
 	for i := range x.Rows {
 		row := dst.Row(i)
 		if l.Fn == plan.Sign {
@@ -174,7 +174,7 @@ func (l *leaf[T]) elu(dst dense.Matrix[T], scale []float64, x dense.Matrix[T], s
 // difference of nearly equal numbers, computed as (expm1(e) − e) + Row(u).
 func (l *leaf[T]) residual(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T]) {
 	r := 1 + l.inner
-	l.re.project(s, dst.ColRange(r, dst.Cols), x, sc)
+	l.re.project(s, dst.ColRange(r, dst.Cols), x, nil, sc)
 	for i := range x.Rows {
 		out := dst.Row(i)
 		u := l.input(x.Row(i), sc)
@@ -240,12 +240,11 @@ func (l *leaf[T]) monomial(s *Side[T], dst dense.Matrix[T], scale []float64, x d
 			logs[k] = T(math.Log(math.Abs(v)))
 		}
 		e := dst.Row(i)
-		s.tab.MulT(dst.RowRange(i, i+1), dense.Matrix[T]{Rows: 1, Cols: len(logs), Stride: len(logs), Data: logs}, l.re.w)
-		addBias(e, l.bias)
+		s.tab.MulT(dst.RowRange(i, i+1), dense.Matrix[T]{Rows: 1, Cols: len(logs), Stride: len(logs), Data: logs}, &l.re.w, l.bias)
 		zeros := sc.neg[len(sc.neg)-zero:]
 		for f := range e {
 			for _, k := range zeros {
-				if l.re.w.At(f, k) > 0 {
+				if l.Omega.Rows.At(f, k) > 0 {
 					e[f] = T(math.Inf(-1))
 				}
 			}
@@ -255,9 +254,9 @@ func (l *leaf[T]) monomial(s *Side[T], dst dense.Matrix[T], scale []float64, x d
 			continue
 		}
 		for f := range e {
-			var power T
+			var power float64
 			for _, k := range sc.neg[:neg] {
-				power += l.re.w.At(f, k)
+				power += l.Omega.Rows.At(f, k)
 			}
 			if int64(power)&1 == 1 {
 				e[f] = -e[f]

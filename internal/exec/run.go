@@ -218,10 +218,10 @@ func (s *Side[T]) nearest(x []T, sc *scratch[T]) int {
 	return at
 }
 
-// project writes t = W x for all rows, without the bias.
-func (p *projection[T]) project(s *Side[T], dst, x dense.Matrix[T], sc *scratch[T]) {
+// project writes t = W x + bias for all rows.
+func (p *projection[T]) project(s *Side[T], dst, x dense.Matrix[T], bias []T, sc *scratch[T]) {
 	if p.fast == nil {
-		s.tab.MulT(dst, x, p.w)
+		s.tab.MulT(dst, x, &p.w, bias)
 		return
 	}
 	v := sc.pre[:p.fast.Dim]
@@ -239,5 +239,6 @@ func (p *projection[T]) project(s *Side[T], dst, x dense.Matrix[T], sc *scratch[
 			v[k] -= c
 		}
 		coupling.Apply(p.fast, dst.Row(i), v, sc.fast)
+		addBias(dst.Row(i), bias)
 	}
 }

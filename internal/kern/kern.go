@@ -7,18 +7,78 @@ package kern
 import (
 	"math"
 	"math/bits"
+	"unsafe"
 
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Table is one implementation of the primitives.
+// Table is one implementation of the primitives. Slices and matrices of one call must not overlap unless said.
 type Table[T dense.Float] struct {
-	Name   string
-	MulT   func(dst, x, w dense.Matrix[T]) // dst = x·wᵀ
-	Exp    func(dst []T, shift T)          // dst_i = exp(dst_i - shift)
-	SinCos func(sin, cos, t []T)           // t is left alone unless it is sin or cos itself
-	Max    func(x []T) T                   // -Inf for no elements; NaN if one is NaN
-	FWHT   func(x []T)                     // in place, Sylvester order, not normalised; len(x) a power of two
+	Name string
+	// Width is the number of outputs in one panel of a packed matrix.
+	Width int
+	// MulT sets dst = x·wᵀ + bias, one column of dst per output of w; nil bias is zero.
+	MulT func(dst, x dense.Matrix[T], w *Panel[T], bias []T)
+	// TMul adds: dst += aᵀ·b.
+	TMul func(dst, a, b dense.Matrix[T])
+	// Exp sets dst_i = exp(dst_i - shift).
+	Exp func(dst []T, shift T)
+	// SinCos sets sin_i and cos_i; t may be sin or cos itself.
+	SinCos func(sin, cos, t []T)
+	// Max is -Inf for no elements and NaN if one is NaN.
+	Max func(x []T) T
+	// FWHT is the Walsh–Hadamard transform in place, Sylvester order, not normalised; len(x) is a power of two.
+	FWHT func(x []T)
+}
+
+// Panel is a matrix packed for MulT: Rows outputs of Cols inputs as [⌈Rows/Width⌉][Cols][Width], the last panel padded
+// with zeros. The data start at a multiple of 64 bytes.
+type Panel[T dense.Float] struct {
+	Rows, Cols, Width int
+	Data              []T
+}
+
+// Pack packs w, whose rows are the outputs, into p, whose memory is reused.
+func (t *Table[T]) Pack(p *Panel[T], w dense.Matrix[T]) {
+	p.reset(w.Rows, w.Cols, t.Width)
+	for i := range w.Rows {
+		at := i/t.Width*w.Cols*t.Width + i%t.Width
+		for _, v := range w.Row(i) {
+			p.Data[at] = v
+			at += t.Width
+		}
+	}
+}
+
+// PackT packs the transpose of w, whose columns are the outputs: MulT then computes dst = x·w + bias.
+func (t *Table[T]) PackT(p *Panel[T], w dense.Matrix[T]) {
+	p.reset(w.Cols, w.Rows, t.Width)
+	for k := range w.Rows {
+		for j, v := range w.Row(k) {
+			p.Data[(j/t.Width*w.Rows+k)*t.Width+j%t.Width] = v
+		}
+	}
+}
+
+func (p *Panel[T]) reset(rows, cols, width int) {
+	p.Rows, p.Cols, p.Width = rows, cols, width
+	n := (rows + width - 1) / width * width * cols
+	if cap(p.Data) < n {
+		p.Data = aligned[T](n)
+	}
+	p.Data = p.Data[:n]
+	clear(p.Data)
+}
+
+// aligned returns n zeros that start at a multiple of 64 bytes: vector loads then never cross a cache line.
+func aligned[T dense.Float](n int) []T {
+	size := int(unsafe.Sizeof(T(0)))
+	buf := make([]T, n+64/size)
+	off := 0
+	if r := int(uintptr(unsafe.Pointer(unsafe.SliceData(buf))) % 64); r != 0 {
+		off = (64 - r) / size
+	}
+	return buf[off : off+n : off+n]
 }
 
 // Best is the fastest table of this machine.
@@ -26,27 +86,43 @@ func Best[T dense.Float]() *Table[T] { return Reference[T]() }
 
 // Reference is the plain Go table.
 func Reference[T dense.Float]() *Table[T] {
-	return &Table[T]{Name: "go", MulT: mulT[T], Exp: exp[T], SinCos: sinCos[T], Max: maxOf[T], FWHT: FWHT[T]}
+	return &Table[T]{Name: "go", Width: refWidth, MulT: mulT[T], TMul: tMul[T], Exp: exp[T], SinCos: sinCos[T], Max: maxOf[T], FWHT: FWHT[T]}
 }
 
+const refWidth = 4
+
 // mulT computes four columns at a time: one load of x_k serves four products.
-func mulT[T dense.Float](dst, x, w dense.Matrix[T]) {
+func mulT[T dense.Float](dst, x dense.Matrix[T], w *Panel[T], bias []T) {
 	for i := range x.Rows {
 		xi, di := x.Row(i), dst.Row(i)
-		j := 0
-		for ; j+4 <= w.Rows; j += 4 {
-			w0, w1, w2, w3 := w.Row(j)[:len(xi)], w.Row(j + 1)[:len(xi)], w.Row(j + 2)[:len(xi)], w.Row(j + 3)[:len(xi)]
+		for j := 0; j < w.Rows; j += refWidth {
+			panel := w.Data[j*w.Cols:]
+			panel = panel[:refWidth*len(xi)]
 			var s0, s1, s2, s3 T
 			for k, v := range xi {
-				s0 += v * w0[k]
-				s1 += v * w1[k]
-				s2 += v * w2[k]
-				s3 += v * w3[k]
+				q := panel[refWidth*k : refWidth*k+refWidth : refWidth*k+refWidth]
+				s0 += v * q[0]
+				s1 += v * q[1]
+				s2 += v * q[2]
+				s3 += v * q[3]
 			}
-			di[j], di[j+1], di[j+2], di[j+3] = s0, s1, s2, s3
+			s := [refWidth]T{s0, s1, s2, s3}
+			copy(di[j:], s[:])
 		}
-		for ; j < w.Rows; j++ {
-			di[j] = dense.Dot(xi, w.Row(j))
+		for j, b := range bias {
+			di[j] += b
+		}
+	}
+}
+
+func tMul[T dense.Float](dst, a, b dense.Matrix[T]) {
+	for i := range a.Rows {
+		bi := b.Row(i)
+		for k, v := range a.Row(i) {
+			dk := dst.Row(k)
+			for j, w := range bi {
+				dk[j] += v * w
+			}
 		}
 	}
 }

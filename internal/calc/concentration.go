@@ -1,0 +1,32 @@
+package calc
+
+import "github.com/randfeat/randfeat/theory"
+
+// concentrationEntries are docs/theory.md §5.3 and the bound of CRT Thm 4.1.
+func concentrationEntries() []Entry {
+	return []Entry{
+		{
+			Name: "crt.thm41_bound_log", Reference: "CRT Thm 4.1 corrected: log of pf(m,d) (2/(d+2)) (e^{v2/2} - 1)², to be multiplied by e^{-2xx-2yy}",
+			Inputs: []Input{dimension("d"), natural("m"), nonnegative("v2")},
+			eval: func(in values) (any, error) {
+				return theory.LogBoundOrthogonalGain(in.i("d"), in.i("m"), in.f("v2")), nil
+			},
+		},
+		{
+			Name: "crt.log_supZ_rel", Reference: "CRT Thm 4.2 corrected: log(sup Z / K)",
+			Inputs: []Input{dimension("d"), nonpositive("A"), nonnegative("v2")},
+			eval:   func(in values) (any, error) { return theory.LogSupOPRF(in.i("d"), in.f("A"), in.f("v2")), nil },
+		},
+		{
+			Name: "crt.hoeffding_log_rel", Reference: "CRT Thm 4.2 corrected: log of 2 exp(-2 m eta²/(sup Z/K)²), relative deviation eta",
+			Inputs: []Input{dimension("d"), nonpositive("A"), nonnegative("v2"), natural("m"), nonnegative("eta")},
+			eval: func(in values) (any, error) {
+				return theory.LogHoeffdingOPRF(in.i("d"), in.f("A"), in.f("v2"), in.i("m"), in.f("eta")), nil
+			},
+		},
+	}
+}
+
+func nonpositive(key string) Input {
+	return bounded(key, "number ≤ 0", func(v float64) bool { return v <= 0 })
+}

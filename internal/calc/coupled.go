@@ -1,0 +1,101 @@
+package calc
+
+import (
+	"math"
+
+	"github.com/randfeat/randfeat/theory"
+)
+
+// couplingName is the input that names a joint law of the projections.
+func couplingName() Input { return choice("coupling", "iid", "orthogonal", "simplex") }
+
+func (v values) law() theory.PairLaw {
+	switch v.s("coupling") {
+	case "orthogonal":
+		return theory.OrthogonalPairs
+	case "simplex":
+		return theory.SimplexPairs
+	}
+	return theory.Independent
+}
+
+// coupledEntries are conformities, gaps and errors of coupled projections: docs/theory.md §5.2.
+func coupledEntries() []Entry {
+	byDim := func(name, reference, key string, f func(d int, t float64) float64) Entry {
+		return Entry{
+			Name: name, Reference: reference, Inputs: []Input{dimension("d"), nonnegative(key)},
+			eval: func(in values) (any, error) { return f(in.i("d"), in.f(key)), nil },
+		}
+	}
+	return []Entry{
+		byDim("conformity.orthogonal_log", "SimRF Thm 4.3 eq 23: log 1F1(d; d/2; v2/2)", "v2", theory.LogConformityOrthogonal),
+		byDim("conformity.simplex_log", "SimRF Thm 4.3 eq 24", "v2", theory.LogConformitySimplex),
+		byDim("conformity.rff_orthogonal", "SimRF Thm 4.5: 1F1(d; d/2; -z2/2)", "z2", theory.ConformityRFFOrthogonal),
+		byDim("conformity.rff_simplex", "docs/theory.md §5.2: rho′", "z2", theory.ConformityRFFSimplex),
+		byDim("conformity.cosh_simplex_log", "docs/theory.md §5.2: rho″", "v2", theory.LogConformityCoshSimplex),
+		byDim("gap.prf_orthogonal_log", "SimRF Cor 4.4 corrected: log(e^{v2} - rho_ORF)", "v2", theory.LogGapPRFOrthogonal),
+		byDim("gap.prf_simplex_log", "log(e^{v2} - rho_SimRF)", "v2", theory.LogGapPRFSimplex),
+		{
+			Name: "mse.prf_log", Reference: "SimRF Thm 3.2 for any number of blocks, Gaussian kernel",
+			Inputs: []Input{couplingName(), dimension("d"), natural("m"), nonnegative("xx"), nonnegative("yy"), nonnegative("v2")},
+			eval: func(in values) (any, error) {
+				v2 := in.f("v2")
+				rel, err := theory.LogRelMSE(theory.Exponential, in.law(), in.i("d"), in.i("m"), theory.LogRVPositive(v2), v2)
+				z2 := 2*in.f("xx") + 2*in.f("yy") - v2 // parallelogram law
+				return rel - z2, err
+			},
+		},
+		{
+			Name: "mse.ratio_prf", Reference: "SimRF Fig 6: MSE(coupling)/MSE(iid)",
+			Inputs: []Input{couplingName(), dimension("d"), natural("m"), positive("v")},
+			eval: func(in values) (any, error) {
+				v2 := in.f("v") * in.f("v")
+				rv := theory.LogRVPositive(v2)
+				rel, err := theory.LogRelMSE(theory.Exponential, in.law(), in.i("d"), in.i("m"), rv, v2)
+				return math.Exp(rel - rv + math.Log(float64(in.i("m")))), err
+			},
+		},
+		{
+			Name: "mse.rff", Reference: "SimRF Thm 4.5, Gaussian kernel, trigonometric features",
+			Inputs: []Input{couplingName(), dimension("d"), natural("m"), nonnegative("z2")},
+			eval: func(in values) (any, error) {
+				z2 := in.f("z2")
+				rel, err := theory.LogRelMSE(theory.Trigonometric, in.law(), in.i("d"), in.i("m"), theory.LogRVTrig(z2), z2)
+				return math.Exp(rel - z2), err
+			},
+		},
+		{
+			Name: "mse.oprf_coupled_logrel", Reference: "docs/theory.md §5.2: log relative MSE of OPRF at its optimal rho",
+			Inputs: []Input{couplingName(), dimension("d"), natural("m"), nonnegative("v2")},
+			eval: func(in values) (any, error) {
+				d, v2 := in.i("d"), in.f("v2")
+				rv := theory.LogRVOPRF(d, theory.RhoStar(d, v2), v2)
+				return result(theory.LogRelMSE(theory.Exponential, in.law(), d, in.i("m"), rv, v2))
+			},
+		},
+		{
+			Name: "simrf.pdf_iid", Reference: "SimRF Lemma 4.1: density of |ω_i + ω_j|, independent rows",
+			Inputs: []Input{dimension("d"), positive("w")},
+			eval:   func(in values) (any, error) { return math.Exp(theory.LogPairNormIID(in.i("d"), in.f("w"))), nil },
+		},
+		{
+			Name: "simrf.pdf_theta", Reference: "SimRF Lemma 4.2 eq 20: density of |ω_i + ω_j|, fixed angle",
+			Inputs: []Input{dimension("d"), positive("w"), bounded("cos", "number in (-1, 1)", func(v float64) bool { return v > -1 && v < 1 })},
+			eval: func(in values) (any, error) {
+				return math.Exp(theory.LogPairNormAngle(in.i("d"), in.f("w"), in.f("cos"))), nil
+			},
+		},
+		{
+			Name: "simrf.taylor_v2", Reference: "SimRF 5.1 corrected: coefficient of v² in m·MSE·e^{2xx+2yy}, simplex",
+			Inputs: []Input{dimension("d"), natural("m")},
+			eval:   func(in values) (any, error) { return theory.SimplexSmallV(in.i("d"), in.i("m")), nil },
+		},
+		{
+			Name: "simrf.cor46_ratio", Reference: "SimRF Cor 4.6: MSE(orthogonal)/MSE(iid) of trigonometric features without the O(1/d²)",
+			Inputs: []Input{dimension("d"), natural("m"), positive("z2")},
+			eval: func(in values) (any, error) {
+				return theory.RFFOrthogonalRatio(in.i("d"), in.i("m"), in.f("z2")), nil
+			},
+		},
+	}
+}

@@ -1,0 +1,85 @@
+package calc
+
+import (
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/theory"
+)
+
+// couplingEntries are the steps of the couplings: docs/theory.md §4.
+func couplingEntries() []Entry {
+	return []Entry{
+		{
+			Name: "coupling.simplex_multiply", Reference: "SimRF Alg 1: S x",
+			Inputs: []Input{vector("x")},
+			eval:   func(in values) (any, error) { return coupling.SimplexMultiply(in.vec("x")), nil },
+		},
+		{
+			Name: "coupling.simplex_plus", Reference: "SimRF eq 17: sweeps from w_i = norms_i s_i, then W = [w] R",
+			Inputs: []Input{vector("norms"), integer("passes", 0, maxPasses), matrix("R")},
+			eval: func(in values) (any, error) {
+				r, err := coupling.SimplexPlusSweeps(in.vec("norms"), in.i("passes"), in.mat("R"))
+				if err != nil {
+					return nil, err
+				}
+				return Object{{"W", r.W}, {"resultant_norm_after_each_pass", r.Resultant}}, nil
+			},
+		},
+		{
+			Name: "coupling.hd_product", Reference: "SimRF eq 89: H D_1 … H D_k x; signs[i] is the diagonal of D_{i+1}, the last is applied first",
+			Inputs: []Input{matrix("signs"), vector("x"), dimension("n")},
+			eval: func(in values) (any, error) {
+				return result(coupling.HDProduct(in.mat("signs").ToRows(), in.vec("x"), in.i("n")))
+			},
+		},
+		{
+			Name: "coupling.halton", Reference: "docs/theory.md §4.10: shifted Halton rows without digit permutation",
+			Inputs: []Input{natural("m"), vector("shift")},
+			eval: func(in values) (any, error) {
+				if in.i("m") > maxElements/len(in.vec("shift")) {
+					return nil, outOfRange("m", in.i("m"), "fewer rows")
+				}
+				return result(coupling.HaltonRows(in.i("m"), in.vec("shift")))
+			},
+		},
+		{
+			Name: "coupling.haar_from_gaussian", Reference: "the factor Q of G = QR with diag R > 0",
+			Inputs: []Input{matrix("G")},
+			eval:   func(in values) (any, error) { return result(coupling.HaarFromGaussian(in.mat("G"))) },
+		},
+		{
+			Name: "coupling.conformity_objective", Reference: "SimRF eq 12: conformity of fixed vectors, and the gradient of its sum",
+			Inputs: []Input{matrix("W"), nonnegative("v")},
+			eval: func(in values) (any, error) {
+				r, err := coupling.ConformityObjective(in.mat("W"), in.f("v"))
+				if err != nil {
+					return nil, err
+				}
+				return Object{{"rho", r.Rho}, {"grad_sum", r.GradSum}}, nil
+			},
+		},
+		{
+			Name: "coupling.pair_fraction", Reference: "docs/theory.md §5: share of ordered pairs of projections inside a block",
+			Inputs: []Input{natural("m"), dimension("d")},
+			eval:   func(in values) (any, error) { return coupling.PairFraction(in.i("m"), in.i("d")), nil },
+		},
+		{
+			Name: "coupling.padded_wrong_norms", Reference: "docs/theory.md §4.6: 1F1(d/2; n/2; -z2/2), what chi_d norms after padding to n estimate",
+			Inputs: []Input{dimension("d"), dimension("n"), nonnegative("z2")},
+			eval: func(in values) (any, error) {
+				if in.i("n") < in.i("d") {
+					return nil, outOfRange("n", in.i("n"), "at least d")
+				}
+				return theory.PaddedKernel(in.i("d"), in.i("n"), in.f("z2")), nil
+			},
+		},
+	}
+}
+
+// result adapts a function with an error to an entry.
+func result[T []float64 | dense.Matrix[float64] | float64](v T, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}

@@ -1,0 +1,109 @@
+package calc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"sort"
+)
+
+// ErrUnknown marks a name that the calculator does not have.
+var ErrUnknown = errors.New("unknown formula")
+
+// ErrInput marks inputs that are missing, unknown, of the wrong type or out of range.
+var ErrInput = errors.New("bad input")
+
+// Entry is one formula of the calculator.
+type Entry struct {
+	Name      string
+	Reference string  // paper and place, and what the value is
+	Inputs    []Input // all of them are required
+	Skip      string  // if set, why the entry cannot be evaluated yet
+
+	eval func(in values) (any, error)
+}
+
+// Eval decodes the inputs strictly and evaluates the formula. The result is a float64, an int, or nested []any and
+// [Object] values of these.
+func (e Entry) Eval(inputs json.RawMessage) (any, error) {
+	in, err := decode(e.Inputs, inputs)
+	if err != nil {
+		return nil, err
+	}
+	v, err := e.eval(in)
+	if err != nil {
+		return nil, err
+	}
+	if f, ok := v.(float64); ok && math.IsNaN(f) {
+		return nil, fmt.Errorf("the inputs are outside the domain of %s: %w", e.Name, ErrInput)
+	}
+	return generic(v), nil
+}
+
+// Entries lists every formula in the order of the specification. The slice is the caller's.
+func Entries() []Entry {
+	var all []Entry
+	for _, group := range [][]Entry{
+		kernelEntries(), varianceEntries(), parameterEntries(), coupledEntries(), concentrationEntries(),
+		hybridEntries(), orfEntries(), darkEntries(), featureEntries(), couplingEntries(), attentionEntries(),
+	} {
+		all = append(all, group...)
+	}
+	return all
+}
+
+// Table finds entries by name.
+type Table map[string]Entry
+
+// NewTable indexes [Entries].
+func NewTable() Table {
+	t := Table{}
+	for _, e := range Entries() {
+		t[e.Name] = e
+	}
+	return t
+}
+
+// Find returns the entry of a name. The error for an unknown name suggests the closest known one.
+func (t Table) Find(name string) (Entry, error) {
+	if e, ok := t[name]; ok {
+		return e, nil
+	}
+	best, distance := "", len(name)/2+1
+	names := make([]string, 0, len(t))
+	for n := range t {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	for _, n := range names {
+		if d := editDistance(name, n); d < distance {
+			best, distance = n, d
+		}
+	}
+	if best == "" {
+		return Entry{}, fmt.Errorf("%w %q: randfeat theory list shows all names", ErrUnknown, name)
+	}
+	return Entry{}, fmt.Errorf("%w %q: did you mean %s?", ErrUnknown, name, best)
+}
+
+// editDistance is the Levenshtein distance in bytes.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			substitute := diagonal
+			if a[i] != b[j] {
+				substitute++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(substitute, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

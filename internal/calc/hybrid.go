@@ -1,0 +1,101 @@
+package calc
+
+import (
+	"math"
+
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/theory"
+)
+
+// hybridEntries are docs/theory.md §5.4.
+func hybridEntries() []Entry {
+	norms := []Input{natural("m"), nonnegative("xx"), nonnegative("yy"), number("xy")}
+	return []Entry{
+		{
+			Name: "hrf.mse_trig_log", Reference: "HRF Lemma 2.2, softmax", Inputs: norms,
+			eval: func(in values) (any, error) {
+				return theory.LogMSETrig(in.i("m"), in.f("xx"), in.f("yy"), in.f("xy")), nil
+			},
+		},
+		{
+			Name: "hrf.mse_pp_log", Reference: "HRF Lemma 2.2, softmax", Inputs: norms,
+			eval: func(in values) (any, error) {
+				return theory.LogMSEHyperbolic(in.i("m"), in.f("xx"), in.f("yy"), in.f("xy")), nil
+			},
+		},
+		{
+			Name: "hrf.angular_moments", Reference: "HRF Lemma 3.2",
+			Inputs: []Input{angle("theta"), natural("n")},
+			eval: func(in values) (any, error) {
+				return lambdaMoments(theory.AngularMoments(in.f("theta"), in.i("n"))), nil
+			},
+		},
+		{
+			Name: "hrf.gaussian_moments", Reference: "HRF Thm F.1 eqs 72-73; z2 = |x-y|²",
+			Inputs: []Input{nonnegative("z2"), positive("sig"), positive("r"), natural("n")},
+			eval: func(in values) (any, error) {
+				return lambdaMoments(theory.GaussianMoments(in.f("z2"), in.f("sig"), in.f("r"), in.i("n"))), nil
+			},
+		},
+		{
+			Name: "hrf.angular_mse_log", Reference: "HRF Thm D.1 (eqs 45, 46 corrected), softmax",
+			Inputs: []Input{natural("m"), natural("n"), vector("x"), vector("y"), flag("shared")},
+			eval: func(in values) (any, error) {
+				return softmaxMSE(family.Angular{N: in.i("n"), Shared: in.b("shared")}, in)
+			},
+		},
+		{
+			Name: "hrf.gaussian_mse_log", Reference: "HRF Thm F.1 with eq 23 for shared projections, softmax",
+			Inputs: []Input{natural("m"), natural("n"), vector("x"), vector("y"), positive("sig"), positive("r"), flag("shared")},
+			eval: func(in values) (any, error) {
+				return softmaxMSE(family.BipolarGaussian{Sigma: in.f("sig"), R: in.f("r"), N: in.i("n"), Shared: in.b("shared")}, in)
+			},
+		},
+		{
+			Name: "hrf.eps_trig_log", Reference: "HRF Lemma 3.4 eq 25: log relative error on the sphere of radius r",
+			Inputs: []Input{angle("theta"), nonnegative("r"), natural("m")},
+			eval:   func(in values) (any, error) { return theory.LogEpsTrig(in.f("theta"), in.f("r"), in.i("m")), nil },
+		},
+		{
+			Name: "hrf.W_log", Reference: "HRF Lemma 3.4: log W(r)",
+			Inputs: []Input{nonnegative("r")},
+			eval:   func(in values) (any, error) { return theory.LogW(in.f("r")), nil },
+		},
+		{
+			Name: "hrf.eps_angular_log", Reference: "HRF eqs 48-50",
+			Inputs: []Input{angle("theta"), nonnegative("r"), natural("m"), natural("n")},
+			eval: func(in values) (any, error) {
+				return theory.LogEpsAngular(in.f("theta"), in.f("r"), in.i("m"), in.i("n")), nil
+			},
+		},
+		{
+			Name: "hrf.thm35_bound_log", Reference: "HRF Thm 3.5 corrected bound, r ≥ 1",
+			Inputs: []Input{bounded("r", "number ≥ 1", func(v float64) bool { return v >= 1 }), natural("m"), natural("n")},
+			eval:   func(in values) (any, error) { return theory.LogEpsAngularBound(in.f("r"), in.i("m"), in.i("n")), nil },
+		},
+		{
+			Name: "hrf.limit_log", Reference: "HRF Thm 3.5: log of the limit W(r)/√(2π m n)",
+			Inputs: []Input{nonnegative("r"), natural("m"), natural("n")},
+			eval:   func(in values) (any, error) { return theory.LogEpsAngularLimit(in.f("r"), in.i("m"), in.i("n")), nil },
+		},
+	}
+}
+
+// angle allows the rounding of π upwards.
+func angle(key string) Input {
+	return bounded(key, "angle in [0, π]", func(v float64) bool { return v >= 0 && v <= math.Nextafter(math.Pi, 4) })
+}
+
+func lambdaMoments(m theory.LambdaMoments) Object {
+	return Object{{"E_lam2", m.Lam2}, {"E_1mlam2", m.Rest2}, {"E_lam1mlam", m.Cross}}
+}
+
+// softmaxMSE is the log MSE of m independent projections at the pair x, y.
+func softmaxMSE(f family.Family, in values) (any, error) {
+	if err := checkLengths(in, "x", "y"); err != nil {
+		return nil, err
+	}
+	m, err := theory.Of(kernel.Kernel{Kind: kernel.Softmax}, f, nil, in.i("m"), in.vec("x"), in.vec("y"))
+	return m.LogMSE, err
+}

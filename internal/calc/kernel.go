@@ -1,0 +1,27 @@
+package calc
+
+import (
+	"github.com/randfeat/randfeat/internal/special"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// kernelEntries are docs/theory.md §1.
+func kernelEntries() []Entry {
+	return []Entry{
+		{
+			Name: "kernel.bessel", Reference: "ORF Thm 2 eq 8: j_{d/2-1}(z)",
+			Inputs: []Input{dimension("d"), nonnegative("z")},
+			eval:   func(in values) (any, error) { return special.BesselJ(in.i("d"), in.f("z")), nil },
+		},
+		{
+			Name: "kernel.log_mahalanobis", Reference: "DARK 4.1: xᵀMᵀM y",
+			Inputs: []Input{vector("x"), vector("y"), matrix("M_")},
+			eval: func(in values) (any, error) {
+				if err := checkLengths(in, "x", "y", "M_"); err != nil {
+					return nil, err
+				}
+				return kernel.Mahalanobis(in.mat("M_")).Log(in.vec("x"), in.vec("y")), nil
+			},
+		},
+	}
+}
