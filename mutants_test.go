@@ -233,3 +233,65 @@ func TestResidualVariance(t *testing.T) {
 		t.Errorf("z = %.1f (mean), %.1f (variance), bound %.1f", z, zv, bound)
 	}
 }
+
+// ORF′: orthogonal rows of fixed norm estimate the Bessel kernel, and a Gaussian or softmax kernel with the bias that
+// theory predicts (ORF Thms 2 and 4).
+func TestORFPrime(t *testing.T) {
+	type combo struct {
+		k kernel.Kernel
+		c coupling.Coupling
+	}
+	bessel, gauss, soft := kernel.Kernel{Kind: kernel.Bessel, Scale: 0.4}, kernel.Kernel{Scale: 0.4}, kernel.Kernel{Kind: kernel.Softmax, Scale: 0.6}
+	combos := []combo{
+		{bessel, coupling.IID{}}, {bessel, coupling.Orthogonal{}}, {bessel, coupling.ORFPrime{}},
+		{gauss, coupling.ORFPrime{}}, {gauss, coupling.ORFPrime{SqrtDim: true}}, {soft, coupling.ORFPrime{SqrtDim: true}}, {soft, coupling.ORFPrime{}},
+	}
+	sizes := [][2]int{{2, 2}, {2, 5}, {5, 3}, {5, 5}, {16, 16}, {16, 37}}
+	bound := stattest.Bound(1e-6, 2*len(combos)*len(sizes))
+	for _, s := range sizes {
+		d, m := s[0], s[1]
+		x, y := testPair(d)
+		xm, ym := dense.MustFromRows([][]float64{x}), dense.MustFromRows([][]float64{y})
+		for _, c := range combos {
+			want, err := theory.Of(c.k, family.Trig{}, c.c, m, x, y)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var g stattest.Moments
+			dst := dense.New[float64](1, 1)
+			for seed := range uint64(600) {
+				mp, err := randfeat.New[float64](randfeat.Spec{Kernel: c.k, Family: family.Trig{}, Coupling: c.c, Dim: d, M: m, Seed: seed})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := mp.Gram(dst, xm, ym, nil); err != nil {
+					t.Fatal(err)
+				}
+				g.Add(dst.Data[0])
+			}
+			v := math.Exp(want.LogVar)
+			mean := math.Copysign(math.Exp(want.LogMean), g.Mean())
+			z, zv := stattest.Z(g.Mean(), mean, math.Sqrt(v), g.N()), (g.Var()-v)/(g.VarSE()+1e-12)
+			if math.Abs(z) > bound || math.Abs(zv) > bound {
+				t.Errorf("%v × %s, d = %d, m = %d: z = %.1f (mean), %.1f (variance), bound %.1f", c.k.Kind, c.c.Name(), d, m, z, zv, bound)
+			}
+			// The same draws must refute the kernel that a bias was predicted against.
+			if bias := math.Exp(want.LogBias); bias > 10*math.Sqrt(v/float64(g.N())) {
+				if exact := c.k.Eval(x, y); math.Abs(stattest.Z(g.Mean(), exact, math.Sqrt(v), g.N())) < bound {
+					t.Errorf("%v × %s, d = %d: a bias of %.3g was not seen", c.k.Kind, c.c.Name(), d, bias)
+				}
+			}
+		}
+	}
+}
+
+// The pure ReLU features have a closed-form mean (arc-cosine kernel of order 1, docs/theory.md §2.17).
+func TestReLUMean(t *testing.T) {
+	x, y := testPair(5)
+	g := replicate(t, family.ReLU{Pure: true}, coupling.Orthogonal{}, 5, 4000, x, y, nil)
+	th := theory.Angle(x, y)
+	want := math.Sqrt(dense.Norm2(x)*dense.Norm2(y)) * (math.Sin(th) + (math.Pi-th)*math.Cos(th)) / (2 * math.Pi)
+	if z := stattest.Z(g.Mean(), want, math.Sqrt(g.Var()), g.N()); math.Abs(z) > stattest.Bound(1e-6, 1) {
+		t.Errorf("z = %.1f", z)
+	}
+}

@@ -11,7 +11,7 @@
 // same as [IID]. Under [Sphere] the row is ±radius.
 //
 // The exported step functions ([SimplexMultiply], [SimplexPlusSweeps], [HDProduct], [HaltonRows],
-// [HaarFromGaussian], [ConformityObjective], [PairFraction]) are the deterministic halves of the couplings: the
+// [HaarFromGaussian], [ConformityObjective]) are the deterministic halves of the couplings: the
 // same code, with the randomness as an argument.
 //
 // Legend: d is the dimension of ω, m the number of rows, n the next power of two ≥ d; chi_d is the law of the

@@ -5,7 +5,7 @@ import (
 )
 
 // FastSimplex is [Simplex] with the Haar matrix replaced by HD products, for O(n log n) products (SimRF section
-// 3.3 and B.2.2; FORMULAS 4.7 with 4.6):
+// 3.3 and B.2.2; docs/theory.md §4.7 with 4.6):
 //
 //	block = diag(c) S (H D_1)(H D_2)…(H D_k), first d columns,  c_i ~ chi_n,  n = 2^⌈log2 d⌉.
 //

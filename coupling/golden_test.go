@@ -54,8 +54,6 @@ func evaluateGolden(name string, in goldenInputs) (any, error) {
 		return q.ToRows(), err
 	case "coupling.conformity_objective":
 		return coupling.ConformityObjective(dense.MustFromRows(in.W), in.V)
-	case "coupling.pair_fraction":
-		return coupling.PairFraction(in.M, in.D), nil
 	case "coupling.padded_wrong_norms":
 		return paddedWrongNorms(in.D, in.N, in.Z2), nil
 	}
@@ -76,7 +74,7 @@ func TestGolden(t *testing.T) {
 	count := 0
 	for _, c := range file.Cases {
 		name, _, _ := strings.Cut(c.Formula, " | ")
-		if !strings.HasPrefix(name, "coupling.") {
+		if !strings.HasPrefix(name, "coupling.") || name == "coupling.pair_fraction" { // the latter is theory's
 			continue
 		}
 		count++
@@ -103,7 +101,7 @@ func TestGolden(t *testing.T) {
 		}
 		compareGolden(t, c, g, w)
 	}
-	if count < 20 {
+	if count < 17 {
 		t.Errorf("only %d coupling.* cases found", count)
 	}
 }

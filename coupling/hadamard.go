@@ -5,7 +5,7 @@ import (
 )
 
 // Hadamard draws blocks of n = 2^⌈log2 d⌉ orthogonal rows with O(n log n) products (SimRF B.2.2, eqs 89-90;
-// FORMULAS 4.6):
+// docs/theory.md §4.6):
 //
 //	block = diag(c) (H D_1)(H D_2)…(H D_k), first d columns,  c_i ~ chi_n,
 //

@@ -53,7 +53,7 @@ func enumerateBias(t *testing.T, x []float64, k int) float64 {
 	return sum/float64(patterns*n)/math.Exp(-0.98) - 1
 }
 
-// FORMULAS 4.6, n = 4, exact enumeration: +3.1 % (k=1), −1.3 % (k=2), +0.9 % (k=3) for "a dense vector", which is
+// docs/theory.md §4.6, n = 4, exact enumeration: +3.1 % (k=1), −1.3 % (k=2), +0.9 % (k=3) for "a dense vector", which is
 // not given there; (3, 4, 7, 11) reproduces all three. The other rows were computed with an independent script.
 func TestHadamardBiasEnumerated(t *testing.T) {
 	for _, c := range []struct {
@@ -74,7 +74,7 @@ func TestHadamardBiasEnumerated(t *testing.T) {
 	}
 }
 
-// FORMULAS 4.6, one-hot vectors at n = 16: −50 % (k=1), +3.8 % (k=2), −0.6 % (k=3). A one-hot vector leaves the first
+// docs/theory.md §4.6, one-hot vectors at n = 16: −50 % (k=1), +3.8 % (k=2), −0.6 % (k=3). A one-hot vector leaves the first
 // factor as a vector of equal moduli, so k factors on it are k−1 on (1, …, 1).
 func TestHadamardBiasOneHot(t *testing.T) {
 	ones := make([]float64, 16)
@@ -109,7 +109,7 @@ func TestHadamardBiasOneHot(t *testing.T) {
 	}
 }
 
-// FORMULAS 4.6: after padding, norms must be chi_n. With chi_d norms the target is 1F1(d/2; n/2; −z²/2).
+// docs/theory.md §4.6: after padding, norms must be chi_n. With chi_d norms the target is 1F1(d/2; n/2; −z²/2).
 func TestTrapChiOfTheWrongDimensionAfterPadding(t *testing.T) {
 	const d, n, z, reps = 5, 8, 1.4, 8000
 	x := denseVector(d)

@@ -10,7 +10,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Halton is the randomised Halton sequence (baseline of HRF Table 1; FORMULAS 4.10): point i = 1, …, m has the
+// Halton is the randomised Halton sequence (baseline of HRF Table 1; docs/theory.md §4.10): point i = 1, …, m has the
 // coordinates
 //
 //	u_il = frac(φ_b(i) + Δ_l),  b the l-th prime,  Δ_l ~ U[0,1),  ω_il = F⁻¹(u_il)
@@ -49,7 +49,7 @@ func (c Halton) Sample(m, dim int, l Law, src rand.Source) (Omega, error) {
 const permuteAbove = 8
 
 // HaltonRows are the first m points of the shifted Halton sequence without digit permutations, mapped to N(0,1):
-// row i = 1, …, m is Φ⁻¹(frac(φ_b(i) + shift)), one coordinate per entry of shift (FORMULAS 4.10).
+// row i = 1, …, m is Φ⁻¹(frac(φ_b(i) + shift)), one coordinate per entry of shift (docs/theory.md §4.10).
 func HaltonRows(m int, shift []float64) (dense.Matrix[float64], error) {
 	if m < 1 || len(shift) < 1 {
 		return dense.Matrix[float64]{}, fmt.Errorf("coupling: %d Halton rows of dimension %d: %w", m, len(shift), ErrSize)

@@ -8,7 +8,7 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// IID draws independent rows (FORMULAS 4.1). It is defined for every law and is the baseline of all variance
+// IID draws independent rows (docs/theory.md §4.1). It is defined for every law and is the baseline of all variance
 // comparisons.
 type IID struct{}
 

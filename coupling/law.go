@@ -104,7 +104,7 @@ func (l Law) quantile(u float64) float64 {
 	panic("coupling: no quantile function for " + l.Kind.String())
 }
 
-// geometricQuantile is floor(log(1−u)/log(1−p)), the inverse of P(k) = p(1−p)^k, k ≥ 0 (FORMULAS 2.6).
+// geometricQuantile is floor(log(1−u)/log(1−p)), the inverse of P(k) = p(1−p)^k, k ≥ 0 (docs/theory.md §2.6).
 func geometricQuantile(u, p float64) float64 {
 	if p == 1 {
 		return 0

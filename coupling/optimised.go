@@ -12,7 +12,7 @@ import (
 )
 
 // Optimised minimises the conformity of each block numerically over the directions, for the norms drawn and one
-// value v = |x+y| (SimRF section 3.2, eq 12; FORMULAS 4.9):
+// value v = |x+y| (SimRF section 3.2, eq 12; docs/theory.md §4.9):
 //
 //	minimise Σ_{i≠j} Φ(|w_i+w_j|²),  Φ(t) = 0F1(; d/2; v² t/4),  |w_i| = c_i ~ chi_d,
 //
@@ -174,7 +174,7 @@ type ConformityResult struct {
 	GradSum [][]float64 `json:"grad_sum"` // ∂/∂w_i of the sum of Φ over ordered pairs
 }
 
-// ConformityObjective is the conformity of fixed vectors w_1, …, w_m (SimRF eqs 10 and 12; FORMULAS 4.9),
+// ConformityObjective is the conformity of fixed vectors w_1, …, w_m (SimRF eqs 10 and 12; docs/theory.md §4.9),
 //
 //	ρ = (1/(m(m−1))) Σ_{i≠j} Φ(|w_i+w_j|²),  Φ(t) = 0F1(; d/2; v² t/4),
 //

@@ -30,7 +30,7 @@ func TestORFPrime(t *testing.T) {
 	}
 }
 
-// The target is the Bessel kernel: for d = 3, sin(z)/z instead of exp(−z²/2) (FORMULAS 1.2).
+// The target is the Bessel kernel: for d = 3, sin(z)/z instead of exp(−z²/2) (docs/theory.md §1.2).
 func TestORFPrimeTarget(t *testing.T) {
 	const d, reps = 3, 4000
 	src := rng.Stream(41)

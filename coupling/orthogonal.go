@@ -12,7 +12,7 @@ import (
 )
 
 // Orthogonal draws independent blocks of d mutually orthogonal rows (Yu et al. 2016, arXiv:1610.09072; ORF
-// section 2; FORMULAS 4.3):
+// section 2; docs/theory.md §4.3):
 //
 //	block = diag(c_1, …, c_d) R,  R Haar on O(d),  c_i ~ chi_d independent.
 //
@@ -70,7 +70,7 @@ func haarMatrix(d int, src rand.Source) dense.Matrix[float64] {
 }
 
 // HaarFromGaussian is the factor Q of G = QR with diag(R) > 0, the result of Gram–Schmidt on the columns of G
-// (FORMULAS 4.2). If G has independent N(0,1) entries, Q is Haar distributed. G must have at least as many rows
+// (docs/theory.md §4.2). If G has independent N(0,1) entries, Q is Haar distributed. G must have at least as many rows
 // as columns and is not modified.
 //
 // The sign condition is essential: LAPACK leaves the signs of diag(R) to the algorithm, and Q alone is then not

@@ -28,7 +28,7 @@ func (k PairKind) String() string {
 	return fmt.Sprintf("PairKind(%d)", int(k))
 }
 
-// PairLaw says which closed forms describe a coupling (FORMULAS 5.2).
+// PairLaw says which closed forms describe a coupling (docs/theory.md §5.2).
 type PairLaw struct {
 	Kind PairKind
 	// Dim is the block size, which is also the dimension in the closed forms: dim, or the padded n for the
@@ -68,19 +68,4 @@ func simplexPairs(n int, exact bool) PairLaw {
 		return PairLaw{Kind: PairIndependent, Dim: 1, Exact: true}
 	}
 	return PairLaw{Kind: PairSimplex, Dim: n, Exact: exact}
-}
-
-// PairFraction is the share of ordered pairs (i, j), i ≠ j, that lie in one block, relative to m²: with
-// m = q·block + r
-//
-//	pf = (q·block·(block−1) + r(r−1))/m²
-//
-// (FORMULAS 5, notation). The relative MSE of a coupled estimator is rv/m + pf·κ, κ the covariance of one pair.
-// It panics unless m ≥ 1 and block ≥ 1.
-func PairFraction(m, block int) float64 {
-	if m < 1 || block < 1 {
-		panic(fmt.Sprintf("coupling: pair fraction of %d rows in blocks of %d", m, block))
-	}
-	q, r, b := float64(m/block), float64(m%block), float64(block)
-	return (q*b*(b-1) + r*(r-1)) / (float64(m) * float64(m))
 }

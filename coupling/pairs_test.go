@@ -37,24 +37,3 @@ func TestPairs(t *testing.T) {
 		}
 	}
 }
-
-func TestPairFraction(t *testing.T) {
-	for _, c := range []struct {
-		m, block int
-		want     float64
-	}{{7, 1, 0}, {5, 8, 0.8}, {8, 8, 7. / 8}, {16, 8, 7. / 16}} {
-		if got := coupling.PairFraction(c.m, c.block); got != c.want {
-			t.Errorf("pf(%d, %d) = %v, want %v", c.m, c.block, got, c.want)
-		}
-	}
-	for _, c := range [][2]int{{0, 1}, {1, 0}} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("pf%v accepted", c)
-				}
-			}()
-			coupling.PairFraction(c[0], c[1])
-		}()
-	}
-}

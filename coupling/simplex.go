@@ -8,7 +8,7 @@ import (
 )
 
 // Simplex draws blocks of d rows that point to the corners of a randomly rotated simplex (SimRF eqs 8-9,
-// FORMULAS 4.7):
+// docs/theory.md §4.7):
 //
 //	block = diag(c) S R,  c_i ~ chi_d independent,  R Haar,  s_i·s_j = −1/(d−1).
 //

@@ -47,7 +47,7 @@ func TestSimplexPlusSumsToZero(t *testing.T) {
 	}
 }
 
-// FORMULAS 4.8, d = 6: mean |T| falls from 1.6 to 4e-4 after one sweep and 3e-7 after two; it never grows.
+// docs/theory.md §4.8, d = 6: mean |T| falls from 1.6 to 4e-4 after one sweep and 3e-7 after two; it never grows.
 func TestSimplexPlusConvergence(t *testing.T) {
 	const d, reps = 6, 2000
 	src := rng.Stream(91)

@@ -100,7 +100,7 @@ func HDProduct(signs [][]float64, x []float64, n int) ([]float64, error) {
 func paddedDim(d int) int { return 1 << bits.Len(uint(d-1)) }
 
 // defaultFactors is the number k of HD factors when K is 0. One factor fails on sparse inputs, two leave a bias of
-// a few per cent at n = 16; three are within 1 % everywhere measured (FORMULAS 4.6).
+// a few per cent at n = 16; three are within 1 % everywhere measured (docs/theory.md §4.6).
 const defaultFactors = 3
 
 // maxFactors bounds K: beyond a handful of factors nothing improves, and a typo should not fill the memory.

@@ -454,7 +454,7 @@ func TestTrapOrthogonalityOnTheWrongAxis(t *testing.T) {
 }
 
 // Partial blocks of 0 < r < d rows keep the pair law: the mean of exp(v e·(ω_i+ω_j)) over rotations, averaged over
-// draws, is the conformity of FORMULAS 5.2, in the same order for every block size.
+// draws, is the conformity of docs/theory.md §5.2, in the same order for every block size.
 func TestConformityOrder(t *testing.T) {
 	const d, v, reps = 6, 1.5, 400
 	mean := func(c coupling.Coupling, m int) (float64, float64) {
@@ -505,7 +505,7 @@ func hyp1F1(a, b, t float64) float64 {
 	return sum
 }
 
-// paddedWrongNorms is 1F1(d/2; n/2; −z²/2), by Kummer's transformation (FORMULAS 4.6).
+// paddedWrongNorms is 1F1(d/2; n/2; −z²/2), by Kummer's transformation (docs/theory.md §4.6).
 func paddedWrongNorms(d, n int, z2 float64) float64 {
 	return math.Exp(-z2/2) * hyp1F1(float64(n-d)/2, float64(n)/2, z2/2)
 }

@@ -57,7 +57,7 @@ type Kernel struct {
 	M     dense.Matrix[float64] // r×d; empty means the identity
 }
 
-// Attention is the kernel of softmax(QKᵀ/√d): inputs are scaled by d^{-1/4} (FORMULAS 1.3 in docs/theory.md).
+// Attention is the kernel of softmax(QKᵀ/√d): inputs are scaled by d^{-1/4} (docs/theory.md §1.3 in docs/theory.md).
 func Attention(d int) Kernel { return Kernel{Kind: Softmax, Scale: math.Pow(float64(d), 0.25)} }
 
 // Mahalanobis is the kernel exp(xᵀMᵀM y) of DARK 4.1.

@@ -11,7 +11,7 @@ import (
 //
 //	rv = exp( Σ_i [ log cosh(½ log ρ_i) + ρ_i v_i² ] ) − 1,  v = Uᵀ(x' + y'),
 //
-// after re-embedding and key shift. Derived in FORMULAS 2.18; equal ρ_i give CRT
+// after re-embedding and key shift. Derived in docs/theory.md §2.18; equal ρ_i give CRT
 // Thm 3.3. rho and v must have the same length.
 func LogRVAdaptive(rho, v []float64) float64 {
 	if len(rho) != len(v) {

@@ -174,7 +174,7 @@ func TestORFVarianceSeries(t *testing.T) {
 	}
 }
 
-// TestDarkOrder: V* < V_iso, and infinite values where FORMULAS 5.6 has them.
+// TestDarkOrder: V* < V_iso, and infinite values where docs/theory.md §5.6 has them.
 func TestDarkOrder(t *testing.T) {
 	for _, l := range [][]float64{{1e-9}, {0.01, 0.02}, {0.16, 0.001, 0.1}} {
 		if a, b := LogVarDarkOptimal(l), LogVarDarkIsotropic(l); !(a < b) {

@@ -5,7 +5,7 @@ package theory
 //
 //	rv = ½ ( Re e^{Σ z_k²} + e^{Σ |z_k|²} ) − 1,
 //
-// the first sum without conjugation. Derived in FORMULAS 5.1; A = I gives the
+// the first sum without conjugation. Derived in docs/theory.md §5.1; A = I gives the
 // positive map and A = iI the trigonometric one. For complex A the squares of HRF
 // eqs 91–96 are bilinear.
 func LogRVComplexExp(zc []complex128) float64 {

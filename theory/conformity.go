@@ -74,7 +74,7 @@ func LogConformitySimplex(d int, v2 float64) float64 {
 
 // LogConformityCoshSimplex returns log rho″ of simplex pairs for hyperbolic
 // features, the mean of the conformities at cosines ±1/(d−1). Derived in
-// FORMULAS 5.2; always above LogConformityOrthogonal for v > 0. d ≥ 2.
+// docs/theory.md §5.2; always above LogConformityOrthogonal for v > 0. d ≥ 2.
 func LogConformityCoshSimplex(d int, v2 float64) float64 {
 	if d < 2 {
 		return math.NaN()
@@ -94,7 +94,7 @@ func ConformityRFFOrthogonal(d int, z2 float64) float64 {
 
 // ConformityRFFSimplex returns rho' of simplex pairs for trigonometric features,
 // the mean of E_phi 1F1(d; d/2; −(z²/2)(1 ± sin(phi)/(d−1))) over both signs.
-// Derived in FORMULAS 5.2 (SimRF leaves it out). d ≥ 2.
+// Derived in docs/theory.md §5.2 (SimRF leaves it out). d ≥ 2.
 func ConformityRFFSimplex(d int, z2 float64) float64 {
 	if d < 2 || !(z2 >= 0) {
 		return math.NaN()

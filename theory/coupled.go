@@ -83,7 +83,7 @@ func blockPairs(m, d int) float64 {
 //	Hyperbolic     e^{−v²} rho″ − 1  either sign
 //
 // with the conformities of this package. For GERF it does not depend on A (derived,
-// FORMULAS 5.2), so a coupling gains the same absolute error for PRF and OPRF.
+// docs/theory.md §5.2), so a coupling gains the same absolute error for PRF and OPRF.
 // Sign 0 means no covariance: independent projections, or t = 0. With d = 1 no
 // block holds a pair and the error is ErrNoClosedForm.
 func Kappa(shape Shape, law PairLaw, d int, t float64) (sign int, logAbs float64, err error) {
@@ -246,7 +246,7 @@ func sinhc(x float64) float64 {
 //
 //	log( rv/m + pf(m,d) kappa(t) ),
 //
-// SimRF Thm 3.2 with partial and repeated blocks (FORMULAS 5.2). logRV is the log
+// SimRF Thm 3.2 with partial and repeated blocks (docs/theory.md §5.2). logRV is the log
 // relative variance of one projection of the map used, and t is v² or z² according
 // to shape. Where rv and kappa nearly cancel (trigonometric and hyperbolic features
 // with m = d and small t) the combination is expanded jointly. logRV = +Inf gives
@@ -354,7 +354,7 @@ func logSimplexMSE(d, m int, t float64) float64 {
 }
 
 // Warn returns a sentence when the coupling is known to hurt this shape at t (v² or
-// z²) in dimension d, and "" otherwise (FORMULAS 5.2).
+// z²) in dimension d, and "" otherwise (docs/theory.md §5.2).
 func Warn(shape Shape, law PairLaw, d int, t float64) string {
 	if d < 2 || checkPair(shape, law, d, t) != nil {
 		return ""

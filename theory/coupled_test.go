@@ -166,7 +166,7 @@ func TestRelMSESmall(t *testing.T) {
 	}
 }
 
-// TestRelMSEOrder checks FORMULAS 5.2: simplex < orthogonal < iid for positive
+// TestRelMSEOrder checks docs/theory.md §5.2: simplex < orthogonal < iid for positive
 // features, and simplex worse than orthogonal for hyperbolic ones and, at small z,
 // for trigonometric ones.
 func TestRelMSEOrder(t *testing.T) {

@@ -116,7 +116,7 @@ func sumBelow(l []float64, limit float64, f func(float64) float64) float64 {
 //
 //	Π √s / ( (1+2l) √(2 − 1/s − 8l/(1+2l)) ),
 //
-// +Inf unless every bracket is positive. FORMULAS 5.6.
+// +Inf unless every bracket is positive. docs/theory.md §5.6.
 func LogSecondDarkGaussian(l, s []float64) float64 {
 	if len(l) != len(s) {
 		panic("theory: len(l) != len(s)")

@@ -125,7 +125,7 @@ func TestZeroVariance(t *testing.T) {
 }
 
 // TestGERFSpecialCases ties GERF to trig, positive, OPRF and to the real s = −1 form
-// cosh(½ log w)^d (e^V + e^{−V/w})/2 of FORMULAS 3.5.
+// cosh(½ log w)^d (e^V + e^{−V/w})/2 of docs/theory.md §3.5.
 func TestGERFSpecialCases(t *testing.T) {
 	close := func(what string, got, want float64) {
 		t.Helper()

@@ -15,7 +15,7 @@ const residualLimit = 1e8
 //
 //	E[ g(ω,x)² g(ω,y)² ] − ( e^{xy} − 1 − xy )².
 //
-// Derived here for the features of FORMULAS 2.19. Expanding (X−A)²(Y−B)² leaves nine
+// Derived here for the features of docs/theory.md §2.19. Expanding (X−A)²(Y−B)² leaves nine
 // terms; a factor X^i Y^j tilts ω to N(ix+jy, I) at the price e^{[i=2]xx + ij·xy + [j=2]yy},
 // and A^{2−i} B^{2−j} is then a bivariate Gaussian moment. The sum is of order
 // xx² yy², so it is formed in extended precision. ErrDomain if no vectors have these

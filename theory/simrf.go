@@ -68,7 +68,7 @@ func RFFOrthogonalRatio(d, m int, z2 float64) float64 {
 
 // PaddedKernel returns the target of structured blocks of size n > d whose rows
 // wrongly got chi_d norms, 1F1(d/2; n/2; −z²/2), instead of e^{−z²/2}. n ≥ d ≥ 1.
-// Derived in FORMULAS 4.6.
+// Derived in docs/theory.md §4.6.
 func PaddedKernel(d, n int, z2 float64) float64 {
 	if d < 1 {
 		return math.NaN()

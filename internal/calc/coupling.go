@@ -61,7 +61,7 @@ func couplingEntries() []Entry {
 		{
 			Name: "coupling.pair_fraction", Reference: "docs/theory.md §5: share of ordered pairs of projections inside a block",
 			Inputs: []Input{natural("m"), dimension("d")},
-			eval:   func(in values) (any, error) { return coupling.PairFraction(in.i("m"), in.i("d")), nil },
+			eval:   func(in values) (any, error) { return theory.PairFraction(in.i("m"), in.i("d")), nil },
 		},
 		{
 			Name: "coupling.padded_wrong_norms", Reference: "docs/theory.md §4.6: 1F1(d/2; n/2; -z2/2), what chi_d norms after padding to n estimate",

@@ -4,7 +4,7 @@ import "math"
 
 // Hyp0F1Log returns log 0F1(;b;t) = log Σ_k t^k/(k! (b)_k) for b > 0, t ≥ 0. With
 // b = d/2 and t = |v|²|w|²/4 it is the positive-feature analogue of the Bessel
-// kernel (FORMULAS 1.2, 4.9).
+// kernel (docs/theory.md §1.2, 4.9).
 func Hyp0F1Log(b, t float64) float64 {
 	switch {
 	case !(b > 0) || !(t >= 0):
