@@ -47,12 +47,12 @@ func simplexCoefficients(d int) (a, b, e float64) {
 // zero sum. The last coordinate of x does not matter. For d = 1, where no simplex exists, S = 1.
 func SimplexMultiply(x []float64) []float64 {
 	y := append([]float64(nil), x...)
-	simplexInPlace(y)
+	SimplexInPlace(y)
 	return y
 }
 
-// simplexInPlace overwrites x by S x.
-func simplexInPlace[T dense.Float](x []T) {
+// SimplexInPlace overwrites x by S x.
+func SimplexInPlace[T dense.Float](x []T) {
 	last := len(x) - 1
 	if last < 1 {
 		return
@@ -70,7 +70,7 @@ func simplexInPlace[T dense.Float](x []T) {
 	x[last] = yd
 }
 
-// simplexRows overwrites the d×d matrix R by S R: simplexInPlace on all columns at once.
+// simplexRows overwrites the d×d matrix R by S R: SimplexInPlace on all columns at once.
 func simplexRows(r dense.Matrix[float64]) {
 	last := r.Rows - 1
 	if last < 1 {

@@ -43,7 +43,7 @@ func Apply[T dense.Float](s *Structured, dst, x, scratch []T) {
 		clear(buf[s.Dim:])
 		f := hdInPlace(buf, b.Signs)
 		if b.Simplex {
-			simplexInPlace(buf)
+			SimplexInPlace(buf)
 		}
 		lo := i * s.N
 		out := dst[lo:min(lo+s.N, s.Rows)]

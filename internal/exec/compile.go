@@ -61,7 +61,7 @@ type leaf[T dense.Float] struct {
 // projection computes t = W x (dense), or Ω(pre(x)) by fast transforms.
 type projection[T dense.Float] struct {
 	w    kern.Panel[T]
-	fast *coupling.Structured
+	fast *structured[T]
 	pre  preMap[T]
 	rows int
 }
@@ -134,7 +134,7 @@ func compileProjection[T dense.Float](l plan.Leaf, mix plan.Linear, dim int, tab
 		pre = mix.Compose(l.Lin, dim)
 	}
 	if f := l.Omega.Fast; fastPays(f, dim) {
-		p := projection[T]{rows: f.Rows, fast: f}
+		p := projection[T]{rows: f.Rows, fast: compileStructured[T](f)}
 		if pre.Dense.IsEmpty() && pre.Diag == nil {
 			p.pre.gain = T(pre.Gain)
 		} else {
@@ -194,7 +194,7 @@ func narrow[T dense.Float](x []float64) []T {
 }
 
 // quadAt evaluates q at x in float64, whatever the precision of x.
-func quadAt[T dense.Float](q *plan.Quadratic, x []T) float64 {
+func quadAt[T dense.Float](tab *kern.Table[T], q *plan.Quadratic, x []T) float64 {
 	s := q.Const
 	for i, l := range q.Lin {
 		s += l * float64(x[i])
@@ -213,11 +213,7 @@ func quadAt[T dense.Float](q *plan.Quadratic, x []T) float64 {
 			s += q.Quad.Diag[i] * float64(v) * float64(v)
 		}
 	case q.Quad.Gain != 0:
-		var n float64
-		for _, v := range x {
-			n += float64(v) * float64(v)
-		}
-		s += q.Quad.Gain * n
+		s += q.Quad.Gain * tab.Norm2(x)
 	}
 	return s
 }

@@ -72,7 +72,7 @@ func BenchmarkFastOrDense(b *testing.B) {
 		side := Compile(plan.Single(leaf), d, kern.Reference[float32]())
 		var sc scratch[float32]
 		w := densePanel(o.Rows, side.tab)
-		fast := projection[float32]{fast: o.Fast, rows: d, pre: preMap[float32]{gain: 1}}
+		fast := projection[float32]{fast: compileStructured[float32](o.Fast), rows: d, pre: preMap[float32]{gain: 1}}
 		sc.pre, sc.fast = make([]float32, d), make([]float32, o.Fast.N)
 		for name, p := range map[string]*projection[float32]{"dense": &w, "fast": &fast} {
 			b.Run(fmt.Sprintf("path=%s/d=%d", name, d), func(b *testing.B) {

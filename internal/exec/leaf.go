@@ -4,16 +4,17 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/plan"
 )
 
-// run writes the features of all rows of x, divided by exp(scale[i]), and the scales.
-func (l *leaf[T]) run(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T]) {
+// run writes the features of all rows of x, divided by exp(scale[i]), and the scales. outer[i] is a log factor of row i.
+// With plain the features are written themselves, undivided, and the scales are of no use.
+func (l *leaf[T]) run(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T], plain bool, outer []float64) {
 	switch l.Fn {
-	case plan.Exp:
-		l.exp(s, dst, scale, x, sc)
-	case plan.ExpPM:
-		l.expPM(s, dst, scale, x, sc)
+	case plan.Exp, plan.ExpPM:
+		l.exp(s, dst, scale, x, sc, plain, outer)
+		return
 	case plan.SinCos, plan.Complex:
 		l.oscillate(s, dst, scale, x, sc)
 	case plan.Sign, plan.ReLU:
@@ -24,6 +25,12 @@ func (l *leaf[T]) run(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.
 		l.residual(s, dst, scale, x, sc)
 	case plan.Monomial:
 		l.monomial(s, dst, scale, x, sc)
+	}
+	for i, o := range outer {
+		scale[i] += o
+		if plain && scale[i] != 0 {
+			s.tab.Scale(dst.Row(i), T(math.Exp(scale[i])))
+		}
 	}
 }
 
@@ -43,25 +50,29 @@ func addBias[T dense.Float](e, bias []T) {
 	}
 }
 
-func (l *leaf[T]) exp(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T]) {
-	l.re.project(s, dst, x, l.bias, sc)
-	for i := range x.Rows {
-		e := dst.Row(i)
-		scale[i] = exponentiate(s, e) + quadAt(&l.row, x.Row(i))
-	}
-}
-
-func (l *leaf[T]) expPM(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T]) {
+// exp serves Exp and ExpPM. Plain features need no maximum: the row term is the shift.
+func (l *leaf[T]) exp(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T], plain bool, outer []float64) {
 	m := l.re.rows
-	l.re.project(s, dst.ColRange(0, m), x, nil, sc)
+	if l.Fn == plan.Exp {
+		l.re.project(s, dst, x, l.bias, sc)
+	} else {
+		l.re.project(s, dst.ColRange(0, m), x, nil, sc)
+	}
 	for i := range x.Rows {
 		e := dst.Row(i)
-		for f, t := range e[:m] {
-			e[m+f] = -t
+		if l.Fn == plan.ExpPM {
+			for f, t := range e[:m] {
+				e[m+f] = -t
+			}
+			addBias(e[:m], l.bias)
+			addBias(e[m:], l.bias)
 		}
-		addBias(e[:m], l.bias)
-		addBias(e[m:], l.bias)
-		scale[i] = exponentiate(s, e) + quadAt(&l.row, x.Row(i))
+		row := quadAt(s.tab, &l.row, x.Row(i)) + outer[i]
+		if plain {
+			s.tab.Exp(e, T(-row))
+		} else {
+			scale[i] = exponentiate(s, e) + row
+		}
 	}
 }
 
@@ -88,7 +99,7 @@ func (l *leaf[T]) oscillate(s *Side[T], dst dense.Matrix[T], scale []float64, x 
 	for i := range x.Rows {
 		row := dst.Row(i)
 		first, second := row[:m], row[m:]
-		if phase := T(math.Remainder(quadAt(&l.rowIm, x.Row(i)), 2*math.Pi)); phase != 0 {
+		if phase := T(math.Remainder(quadAt(s.tab, &l.rowIm, x.Row(i)), 2*math.Pi)); phase != 0 {
 			for f := range first {
 				first[f] += phase
 			}
@@ -99,20 +110,16 @@ func (l *leaf[T]) oscillate(s *Side[T], dst dense.Matrix[T], scale []float64, x 
 			s.tab.SinCos(second, first, first)
 		}
 		if l.Conj {
-			for f, v := range second {
-				second[f] = -v
-			}
+			s.tab.Scale(second, -1)
 		}
-		scale[i] = quadAt(&l.row, x.Row(i))
+		scale[i] = quadAt(s.tab, &l.row, x.Row(i))
 		if !hasModulus {
 			continue
 		}
 		e := mod.Row(i)
 		scale[i] += exponentiate(s, e)
-		for f, v := range e {
-			first[f] *= v
-			second[f] *= v
-		}
+		s.tab.Mul(first, e)
+		s.tab.Mul(second, e)
 	}
 }
 
@@ -127,16 +134,19 @@ func (l *leaf[T]) threshold(s *Side[T], dst dense.Matrix[T], scale []float64, x 
 					row[f] = -1
 				}
 			}
-			scale[i] = quadAt(&l.row, x.Row(i))
+			scale[i] = quadAt(s.tab, &l.row, x.Row(i))
 			continue
 		}
-		c := T(math.Exp(quadAt(&l.row, x.Row(i))))
+		c := T(math.Exp(quadAt(s.tab, &l.row, x.Row(i))))
 		for f, t := range row {
 			row[f] = c*max(0, t) + T(l.Eps)
 		}
 		scale[i] = 0
 	}
 }
+
+// ref64 evaluates row terms of explicit inputs, which are float64 in every map.
+var ref64 = kern.Reference[float64]()
 
 // input writes u = max(Lin·x − Shift, Floor) in float64.
 func (l *leaf[T]) input(x []T, sc *scratch[T]) []float64 {
@@ -178,7 +188,7 @@ func (l *leaf[T]) residual(s *Side[T], dst dense.Matrix[T], scale []float64, x d
 	for i := range x.Rows {
 		out := dst.Row(i)
 		u := l.input(x.Row(i), sc)
-		row := quadAt(&l.Row, u)
+		row := quadAt(ref64, &l.Row, u)
 		top := 0.0
 		for f, t := range out[r:] {
 			top = max(top, float64(t)+row+l.biasAt(f))
@@ -249,7 +259,7 @@ func (l *leaf[T]) monomial(s *Side[T], dst dense.Matrix[T], scale []float64, x d
 				}
 			}
 		}
-		scale[i] = exponentiate(s, e) + quadAt(&l.Row, u)
+		scale[i] = exponentiate(s, e) + quadAt(ref64, &l.Row, u)
 		if neg == 0 {
 			continue
 		}

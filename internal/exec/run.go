@@ -3,7 +3,6 @@ package exec
 import (
 	"math"
 
-	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/plan"
@@ -25,6 +24,8 @@ type scratch[T dense.Float] struct {
 	u        []float64 // one row of leaf inputs
 	x        []float64 // one row of inputs
 	scale    []float64 // blockRows per leaf
+	outer    [blockRows]float64
+	zero     [blockRows]float64
 	neg      []int
 }
 
@@ -39,13 +40,10 @@ type job[T dense.Float] struct {
 // OutDim is the number of features of a row.
 func (s *Side[T]) OutDim() int { return s.out }
 
-// grainWork is the number of multiply-adds that pays for waking a goroutine: about 100 µs of plain Go.
-const grainWork = 200_000
-
 // Run maps the rows of x into dst. Row i of dst is φ(x_i)·exp(−logScale[i]); with nil logScale, φ(x_i) itself.
 // Shapes must agree and x must be finite: the caller has checked both.
 func (s *Side[T]) Run(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], ws *Workspace[T]) {
-	workers := par.Workers(x.Rows, 1+grainWork/s.work)
+	workers := par.Workers(x.Rows, 1+s.tab.Grain/s.work)
 	for len(ws.scratch) < workers {
 		ws.scratch = append(ws.scratch, scratch[T]{})
 	}
@@ -66,8 +64,8 @@ func (s *Side[T]) grow(sc *scratch[T]) {
 		inner = max(inner, l.inner)
 		for _, p := range []*projection[T]{&l.re, &l.im} {
 			if p.fast != nil {
-				inner = max(inner, p.fast.Dim)
-				fast = max(fast, p.fast.N)
+				inner = max(inner, p.fast.dim)
+				fast = max(fast, p.fast.n)
 			}
 		}
 	}
@@ -101,24 +99,30 @@ func (j *job[T]) Run(worker, lo, hi int) {
 	if s.gated {
 		step = 1 // rows of one block may need different leaves
 	}
+	plain := j.logScale == nil
 	for a := lo; a < hi; a += step {
 		b := min(a+step, hi)
 		x, dst := j.x.RowRange(a, b), j.dst.RowRange(a, b)
+		outer := sc.outer[:x.Rows]
+		for i := range outer {
+			outer[i] = 0
+			if !s.outer.IsZero() {
+				outer[i] = quadAt(s.tab, &s.outer, x.Row(i))
+			}
+		}
 		if s.simple {
-			s.leaves[0].run(s, dst, sc.scale, x, sc)
+			s.leaves[0].run(s, dst, sc.scale, x, sc, plain, outer)
 		} else {
 			s.assemble(dst, x, sc)
+			for i, o := range outer {
+				sc.scale[i] += o
+				if plain {
+					s.tab.Scale(dst.Row(i), T(math.Exp(sc.scale[i])))
+				}
+			}
 		}
-		for i := range x.Rows {
-			scale := sc.scale[i] + quadAt(&s.outer, x.Row(i))
-			if j.logScale != nil {
-				j.logScale[a+i] = scale
-				continue
-			}
-			f := math.Exp(scale)
-			for k, v := range dst.Row(i) {
-				dst.Row(i)[k] = T(float64(v) * f)
-			}
+		if !plain {
+			copy(j.logScale[a:b], sc.scale)
 		}
 	}
 }
@@ -133,7 +137,7 @@ func (s *Side[T]) assemble(dst, x dense.Matrix[T], sc *scratch[T]) {
 	for i := range s.leaves {
 		if l := &s.leaves[i]; s.needs(i, gate) {
 			out := dense.Matrix[T]{Rows: x.Rows, Cols: l.width, Stride: total, Data: sc.features[l.offset:]}
-			l.run(s, out, sc.scale[i*blockRows:], x, sc)
+			l.run(s, out, sc.scale[i*blockRows:], x, sc, false, sc.zero[:x.Rows])
 		}
 	}
 	for i := range x.Rows {
@@ -224,7 +228,7 @@ func (p *projection[T]) project(s *Side[T], dst, x dense.Matrix[T], bias []T, sc
 		s.tab.MulT(dst, x, &p.w, bias)
 		return
 	}
-	v := sc.pre[:p.fast.Dim]
+	v := sc.pre[:p.fast.dim]
 	for i := range x.Rows {
 		if p.pre.dense.IsEmpty() {
 			for k, xv := range x.Row(i) {
@@ -238,7 +242,7 @@ func (p *projection[T]) project(s *Side[T], dst, x dense.Matrix[T], bias []T, sc
 		for k, c := range p.pre.shift {
 			v[k] -= c
 		}
-		coupling.Apply(p.fast, dst.Row(i), v, sc.fast)
+		p.fast.apply(dst.Row(i), v, sc.fast[:p.fast.n], s.tab)
 		addBias(dst.Row(i), bias)
 	}
 }
