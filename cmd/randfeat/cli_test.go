@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/rng"
+)
+
+// outcome is what a command left behind.
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+// cli runs a command line in memory.
+func cli(t *testing.T, stdin string, args ...string) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := run(context.Background(), args, strings.NewReader(stdin), &stdout, &stderr)
+	return outcome{code, stdout.String(), stderr.String()}
+}
+
+// ok runs a command line that must succeed.
+func ok(t *testing.T, args ...string) outcome {
+	t.Helper()
+	o := cli(t, "", args...)
+	if o.code != exitDone {
+		t.Fatalf("randfeat %s: exit %d\n%s", strings.Join(args, " "), o.code, o.stderr)
+	}
+	return o
+}
+
+// fails runs a command line that must fail with a status and say something about why.
+func fails(t *testing.T, code int, says string, args ...string) {
+	t.Helper()
+	o := cli(t, "", args...)
+	if o.code != code {
+		t.Errorf("randfeat %s: exit %d, want %d\n%s", strings.Join(args, " "), o.code, code, o.stderr)
+	}
+	if !strings.Contains(o.stderr, says) {
+		t.Errorf("randfeat %s: %q does not say %q", strings.Join(args, " "), o.stderr, says)
+	}
+	if o.stdout != "" {
+		t.Errorf("randfeat %s: printed %q on stdout", strings.Join(args, " "), o.stdout)
+	}
+}
+
+// objects decodes one JSON object per line.
+func objects[T any](t *testing.T, text string) []T {
+	t.Helper()
+	var out []T
+	for line := range strings.Lines(text) {
+		dec := json.NewDecoder(strings.NewReader(line))
+		dec.DisallowUnknownFields()
+		var v T
+		if err := dec.Decode(&v); err != nil {
+			t.Fatalf("%v in %s", err, line)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// random is a rows×cols matrix with entries N(0, scale²).
+func random(rows, cols int, scale float64, stream uint64) dense.Matrix[float64] {
+	m := dense.New[float64](rows, cols)
+	rng.Normals(m.Data, rng.Stream(1, stream))
+	for i := range m.Data {
+		m.Data[i] *= scale
+	}
+	return m
+}
+
+func save[T dense.Float](t *testing.T, dir, name string, m dense.Matrix[T]) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := data.WriteNPYFile(path, m); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func load(t *testing.T, path string) data.Array {
+	t.Helper()
+	a, err := data.ReadNPYFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// names lists a directory.
+func names(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return strings.Join(out, " ")
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	if o := ok(t, "--version"); !strings.HasPrefix(o.stdout, "randfeat ") || o.stderr != "" {
+		t.Errorf("--version: %+v", o)
+	}
+	for _, args := range [][]string{{}, {"--help"}, {"theory"}, {"features", "--help"}, {"gram", "--help"}, {"eval", "--help"}} {
+		if o := ok(t, args...); !strings.Contains(o.stdout, "Usage:") {
+			t.Errorf("%v: %q", args, o.stdout)
+		}
+	}
+}
+
+func TestMisuse(t *testing.T) {
+	fails(t, exitMisuse, `unknown command "foo"`, "foo")
+	fails(t, exitMisuse, `unknown command "foo"`, "theory", "foo")
+	fails(t, exitMisuse, "--nope", "families", "--nope")
+	fails(t, exitMisuse, "Run 'randfeat features --help'", "features")
+	fails(t, exitMisuse, "0 arguments, want two npy files", "gram")
+	fails(t, exitMisuse, "want none with --demo", "gram", "--demo", "x.npy")
+	fails(t, exitMisuse, "invalid argument", "features", "x.npy", "-m", "many")
+}
+
+func TestFamilies(t *testing.T) {
+	o := ok(t, "families")
+	for _, want := range []string{"FAMILY", "adaptive", "CRT Thm 3.3", "4m(n+1)", "O(md)"} {
+		if !strings.Contains(o.stdout, want) {
+			t.Errorf("families does not show %q", want)
+		}
+	}
+	type info struct {
+		Name, Summary, Reference, Positive, Size, Cost string
+		Fits, Unbiased                                 bool
+	}
+	list := objects[info](t, ok(t, "families", "--json").stdout)
+	if len(list) < 20 || list[0].Name != "trig" || list[0].Reference == "" {
+		t.Errorf("families --json: %+v", list)
+	}
+}
+
+func TestCouplings(t *testing.T) {
+	o := ok(t, "couplings")
+	for _, want := range []string{"COUPLING", "simplexplus", "SimRF eqs 15-17", "O(md log d)"} {
+		if !strings.Contains(o.stdout, want) {
+			t.Errorf("couplings does not show %q", want)
+		}
+	}
+	list := objects[CouplingInfo](t, ok(t, "couplings", "--json").stdout)
+	if len(list) < 10 || list[0].Name != "iid" || !list[0].Exact || len(list[0].Laws) == 0 {
+		t.Errorf("couplings --json: %+v", list)
+	}
+}
+
+func TestTheoryList(t *testing.T) {
+	o := ok(t, "theory", "list")
+	for _, want := range []string{"logrv.trig", "HRF Lemma 2.2", "attention.linear", "waits for"} {
+		if !strings.Contains(o.stdout, want) {
+			t.Errorf("theory list does not show %q", want)
+		}
+	}
+	list := objects[FormulaInfo](t, ok(t, "theory", "list", "orf.", "--json").stdout)
+	if len(list) != 4 || list[0].Name != "orf.var_log" || list[0].Inputs[2].Key != "z" || list[0].Inputs[2].Type != "number ≥ 0" {
+		t.Errorf("theory list orf. --json: %+v", list)
+	}
+	fails(t, exitMisuse, `"zzz"`, "theory", "list", "zzz")
+}
+
+func TestCompletion(t *testing.T) {
+	for _, c := range []struct{ want, args string }{
+		{"oprf\toptimal positive features", "features --family op"},
+		{"orthogonal\t", "gram --coupling ort"},
+		{"softmax", "gram --kernel s"},
+		{"query", "features --side "},
+		{"npy", "features "},
+		{"features\t", "feat"},
+	} {
+		args := append([]string{"__complete"}, strings.Split(c.args, " ")...)
+		if o := cli(t, "", args...); o.code != exitDone || !strings.Contains(o.stdout, c.want) {
+			t.Errorf("completion of %q: %q, want %q", c.args, o.stdout, c.want)
+		}
+	}
+	if o := ok(t, "completion", "bash"); !strings.Contains(o.stdout, "randfeat") {
+		t.Error("no bash completion")
+	}
+}

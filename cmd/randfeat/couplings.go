@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/coupling"
+)
+
+// CouplingInfo describes one coupling: what couplings --json prints.
+type CouplingInfo struct {
+	Name      string   `json:"name"`
+	Summary   string   `json:"summary"`
+	Reference string   `json:"reference"`
+	Exact     bool     `json:"exact"` // every row has exactly the marginal asked for: estimators stay unbiased
+	Cost      string   `json:"cost"`
+	Laws      []string `json:"laws"`             // marginals it is defined for
+	Fields    []Field  `json:"fields,omitempty"` // parameters of the JSON form
+}
+
+// Field is a parameter of the JSON form of a coupling or family.
+type Field struct {
+	Name string `json:"name"`
+	Doc  string `json:"doc"`
+}
+
+func (a *app) couplingsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "couplings",
+		Short: "List the couplings",
+		Long: `List the couplings: the joint laws of the projections. --coupling takes a name, or a JSON object with parameters
+such as '{"name":"hadamard","k":2}'.`,
+		Args: cobra.NoArgs,
+		RunE: do(func(*cobra.Command, []string) error { return a.listCouplings() }),
+	}
+}
+
+func (a *app) listCouplings() error {
+	if a.json {
+		for _, c := range coupling.List() {
+			info := CouplingInfo{Name: c.Name, Summary: c.Summary, Reference: c.Reference, Exact: c.Exact, Cost: c.Cost}
+			for _, l := range c.Laws {
+				info.Laws = append(info.Laws, l.String())
+			}
+			for _, f := range c.Fields {
+				info.Fields = append(info.Fields, Field{f.Name, f.Doc})
+			}
+			if err := a.object(info); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return table(a.stdout, func(w io.Writer) {
+		fmt.Fprintln(w, "COUPLING\tEXACT\tCOST\tPARAMETERS\tSUMMARY\tREFERENCE")
+		for _, c := range coupling.List() {
+			var fields []string
+			for _, f := range c.Fields {
+				fields = append(fields, f.Name)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, yesNo(c.Exact), c.Cost, dash(strings.Join(fields, " ")), c.Summary, c.Reference)
+		}
+	})
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

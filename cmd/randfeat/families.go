@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/family"
+)
+
+func (a *app) familiesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "families",
+		Short: "List the feature families",
+		Long: `List the families: the nonlinearities that turn projections into features. m is the number of projections, d the
+dimension, n the number of coefficient projections of a hybrid. --family takes a name, or a JSON object with
+parameters such as '{"name":"oprf","a":-0.12}'; families that fit can take their parameters from data (--fit).
+
+With --json the objects are those of the Info struct of package family.`,
+		Args: cobra.NoArgs,
+		RunE: do(func(*cobra.Command, []string) error { return a.listFamilies() }),
+	}
+}
+
+func (a *app) listFamilies() error {
+	if a.json {
+		for _, f := range family.List() {
+			if err := a.object(f); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return table(a.stdout, func(w io.Writer) {
+		fmt.Fprintln(w, "FAMILY\tUNBIASED\tPOSITIVE\tFEATURES\tCOST\tFITS\tSUMMARY\tREFERENCE")
+		for _, f := range family.List() {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+				f.Name, yesNo(f.Unbiased), f.Positive, f.Size, f.Cost, yesNo(f.Fits), f.Summary, f.Reference)
+		}
+	})
+}

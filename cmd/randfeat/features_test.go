@@ -1,0 +1,257 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+func equalRows(t *testing.T, got, want dense.Matrix[float64]) {
+	t.Helper()
+	if got.Rows != want.Rows || got.Cols != want.Cols {
+		t.Fatalf("got %d×%d, want %d×%d", got.Rows, got.Cols, want.Rows, want.Cols)
+	}
+	for i := range want.Rows {
+		for j, w := range want.Row(i) {
+			if g := got.At(i, j); g != w {
+				t.Fatalf("element %d,%d = %v, want %v", i, j, g, w)
+			}
+		}
+	}
+}
+
+// The file holds what the library computes, more rows than one block included.
+func TestFeaturesAreThoseOfTheLibrary(t *testing.T) {
+	dir := t.TempDir()
+	x := random(featureRows+7, 5, 0.5, 1)
+	in, out := save(t, dir, "x.npy", x), filepath.Join(dir, "phi.npy")
+	o := ok(t, "features", in, "-o", out, "--kernel", "softmax", "--scale", "2", "--family", `{"name":"oprf","a":-0.1}`,
+		"--coupling", "orthogonal", "-m", "8", "--seed", "42", "--side", "key")
+	if o.stdout != "" || !strings.Contains(o.stderr, "seed 42") {
+		t.Errorf("stdout %q, stderr %q", o.stdout, o.stderr)
+	}
+	m, err := randfeat.New[float64](randfeat.Spec{
+		Kernel: kernel.Kernel{Kind: kernel.Softmax, Scale: 2}, Family: family.OPRF{A: -0.1}, Coupling: coupling.Orthogonal{}, Dim: 5, M: 8, Seed: 42,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := dense.New[float64](x.Rows, m.OutDim())
+	if err := m.Keys(want, nil, x, nil); err != nil {
+		t.Fatal(err)
+	}
+	equalRows(t, load(t, out).F64, want)
+}
+
+// Queries and keys, fitted from each other's files, give one map: their product is near the kernel.
+func TestFeaturesFitBothSides(t *testing.T) {
+	dir := t.TempDir()
+	q, k := save(t, dir, "q.npy", random(30, 4, 0.5, 1)), save(t, dir, "k.npy", random(20, 4, 0.5, 2))
+	phiQ, phiK := filepath.Join(dir, "pq.npy"), filepath.Join(dir, "pk.npy")
+	common := []string{"--kernel", "softmax", "--family", "adaptive", "-m", "4096", "--json"}
+	a := objects[FeaturesResult](t, ok(t, append([]string{"features", q, "-o", phiQ, "--fit", k}, common...)...).stdout)[0]
+	b := objects[FeaturesResult](t, ok(t, append([]string{"features", k, "-o", phiK, "--fit", q, "--side", "key"}, common...)...).stdout)[0]
+	if a.Features != 4096 || a.Rows != 30 || a.DType != "float64" || !a.Positive || a.Spec.Seed != defaultSeed || a.Side != "query" {
+		t.Errorf("%+v", a)
+	}
+	one, _ := a.Spec.MarshalJSON()
+	two, _ := b.Spec.MarshalJSON()
+	if !bytes.Equal(one, two) {
+		t.Fatalf("the two sides have different maps:\n%s\n%s", one, two)
+	}
+	x, y, fx, fy := load(t, q).F64, load(t, k).F64, load(t, phiQ).F64, load(t, phiK).F64
+	for i := range x.Rows {
+		for j := range y.Rows {
+			ratio := dense.Dot(fx.Row(i), fy.Row(j)) / math.Exp(dense.Dot(x.Row(i), y.Row(j)))
+			if math.Abs(ratio-1) > 0.2 {
+				t.Fatalf("pair %d,%d: estimate/kernel = %v", i, j, ratio)
+			}
+		}
+	}
+}
+
+// A saved spec gives the same features without the data it was fitted to.
+func TestFeaturesSpecRoundTrip(t *testing.T) {
+	dir := t.TempDir()
+	x, y := save(t, dir, "x.npy", random(10, 3, 0.5, 1)), save(t, dir, "y.npy", random(10, 3, 0.5, 2))
+	spec, first, second := filepath.Join(dir, "spec.json"), filepath.Join(dir, "a.npy"), filepath.Join(dir, "b.npy")
+	ok(t, "features", x, "-o", first, "--family", "geometric", "--kernel", "softmax", "--fit", y, "--seed", "7", "-m", "16", "--save-spec", spec)
+	ok(t, "features", x, "-o", second, "--spec", spec)
+	equalRows(t, load(t, second).F64, load(t, first).F64)
+	fails(t, exitMisuse, "--spec and --seed exclude", "features", x, "-o", second, "--spec", spec, "--seed", "3")
+	wide := save(t, dir, "wide.npy", random(2, 4, 1, 3))
+	fails(t, exitFailed, "for inputs of 3 columns, the data have 4", "features", wide, "-o", filepath.Join(dir, "c.npy"), "--spec", spec)
+}
+
+func TestFeaturesGivenProjections(t *testing.T) {
+	dir := t.TempDir()
+	x := save(t, dir, "x.npy", dense.MustFromRows([][]float64{{0.5, -1}}))
+	w := save(t, dir, "w.npy", dense.MustFromRows([][]float32{{1, 2}, {0, 1}, {3, 0}}))
+	out := filepath.Join(dir, "phi.npy")
+	o := ok(t, "features", x, "-o", out, "--kernel", "softmax", "--family", "positive", "--omega", w)
+	if !strings.Contains(o.stderr, "projections from "+w) {
+		t.Errorf("stderr %q", o.stderr)
+	}
+	got := load(t, out).F64
+	for i, dot := range []float64{-1.5, -1, 1.5} {
+		if want := math.Exp(dot-0.625) / math.Sqrt(3); math.Abs(got.At(0, i)-want) > 1e-14 {
+			t.Errorf("feature %d = %v, want %v", i, got.At(0, i), want)
+		}
+	}
+	fails(t, exitMisuse, "--omega and --seed exclude", "features", x, "-o", out, "--family", "positive", "--omega", w, "--seed", "2")
+	fails(t, exitFailed, "--omega", "features", x, "-o", out, "--family", "angular", "--omega", w)
+	bad := save(t, dir, "bad.npy", dense.MustFromRows([][]float64{{1, 2, 3}}))
+	fails(t, exitFailed, "--omega", "features", x, "-o", out, "--family", "positive", "--omega", bad)
+}
+
+// With log scales float32 features of large inputs stay finite and restore to the plain ones.
+func TestFeaturesLogScale(t *testing.T) {
+	dir := t.TempDir()
+	x := dense.Convert[float32](random(4, 3, 40, 1))
+	in, out, scale := save(t, dir, "x.npy", x), filepath.Join(dir, "phi.npy"), filepath.Join(dir, "s.npy")
+	fails(t, exitFailed, "--log-scale", "features", in, "-o", out, "--family", "trig", "--kernel", "softmax")
+	if got := names(t, dir); got != "x.npy" {
+		t.Fatalf("the directory holds %s after a failure", got)
+	}
+	ok(t, "features", in, "-o", out, "--family", "trig", "--kernel", "softmax", "--log-scale", scale, "-m", "4")
+	phi, s := load(t, out), load(t, scale)
+	if phi.DType != data.Float32 || s.DType != data.Float64 || s.Rows() != 4 || s.Cols() != 1 {
+		t.Fatalf("%v, %v, %d×%d", phi.DType, s.DType, s.Rows(), s.Cols())
+	}
+	for i := range x.Rows {
+		// |φ(x)|² = exp(|x|²) for trigonometric features.
+		log := math.Log(float64(dense.Norm2(phi.F32.Row(i)))) + 2*s.F64.At(i, 0)
+		if want := float64(dense.Norm2(x.Row(i))); math.Abs(log-want) > 1e-3*want {
+			t.Errorf("row %d: log |φ|² = %v, want %v", i, log, want)
+		}
+	}
+}
+
+func TestFeaturesDType(t *testing.T) {
+	dir := t.TempDir()
+	in, out := save(t, dir, "x.npy", random(4, 3, 1, 1)), filepath.Join(dir, "phi.npy")
+	ok(t, "features", in, "-o", out, "--family", "trig", "--dtype", "float32")
+	if a := load(t, out); a.DType != data.Float32 || a.Cols() != 2*defaultM {
+		t.Errorf("%v, %d columns", a.DType, a.Cols())
+	}
+	if o := ok(t, "features", in, "-o", out, "--family", "trig", "--fit", in); !strings.Contains(o.stderr, "no parameters to fit") {
+		t.Errorf("stderr %q", o.stderr)
+	}
+	huge := save(t, dir, "huge.npy", dense.MustFromRows([][]float64{{1e300}}))
+	fails(t, exitFailed, "as float32", "features", huge, "-o", filepath.Join(dir, "h.npy"), "--family", "trig", "--dtype", "float32")
+}
+
+func TestFeaturesThroughPipes(t *testing.T) {
+	var in, stdout, stderr bytes.Buffer
+	x := random(3, 2, 1, 1)
+	if err := data.WriteNPY(&in, x); err != nil {
+		t.Fatal(err)
+	}
+	code := run(context.Background(), []string{"features", "-", "-o", "-", "--family", "relu", "-m", "5"}, &in, &stdout, &stderr)
+	if code != exitDone {
+		t.Fatal(stderr.String())
+	}
+	a, err := data.ReadNPY(&stdout)
+	if err != nil || a.Rows() != 3 || a.Cols() != 5 {
+		t.Errorf("%d×%d, %v", a.Rows(), a.Cols(), err)
+	}
+	fails(t, exitMisuse, "drop --json", "features", "-", "-o", "-", "--family", "relu", "--json")
+}
+
+// Whatever is wrong with the call or the data, the message names it and nothing is written.
+func TestFeaturesBadInput(t *testing.T) {
+	dir := t.TempDir()
+	good := save(t, dir, "good.npy", random(3, 2, 1, 1))
+	other := save(t, dir, "other.npy", random(3, 4, 1, 1))
+	nan := save(t, dir, "nan.npy", dense.MustFromRows([][]float64{{1, 2}, {3, math.NaN()}}))
+	inf := save(t, dir, "inf.npy", dense.MustFromRows([][]float64{{1, 2}, {math.Inf(1), 4}}))
+	empty := save(t, dir, "empty.npy", dense.Matrix[float64]{Cols: 2})
+	whole, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name string, b []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, b, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	cut := write("cut.npy", whole[:len(whole)-1])
+	ints := write("ints.npy", bytes.Replace(whole, []byte("<f8"), []byte("<i8"), 1))
+	vector := write("vector.npy", bytes.Replace(whole, []byte("(3, 2), }"), []byte("(6,), }  "), 1))
+	text := write("text.csv", []byte("1,2\n3,4\n"))
+	spec := write("spec.json", []byte(`{"family":{"name":"trigg"}}`))
+	before := names(t, dir)
+	out := filepath.Join(dir, "out.npy")
+
+	for _, c := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{exitFailed, "no.npy", []string{filepath.Join(dir, "no.npy"), "-o", out, "--family", "trig"}},
+		{exitFailed, "is a directory", []string{dir, "-o", out, "--family", "trig"}},
+		{exitFailed, "is a directory", []string{good, "-o", dir, "--family", "trig"}},
+		{exitFailed, "cannot write", []string{good, "-o", filepath.Join(dir, "no", "out.npy"), "--family", "trig"}},
+		{exitFailed, "nan.npy: row 1, column 1 is NaN", []string{nan, "-o", out, "--family", "trig"}},
+		{exitFailed, "inf.npy: row 1, column 0 is +Inf", []string{inf, "-o", out, "--family", "trig"}},
+		{exitFailed, "empty.npy has no rows", []string{empty, "-o", out, "--family", "trig"}},
+		{exitFailed, "(truncated)", []string{cut, "-o", out, "--family", "trig"}},
+		{exitFailed, "(dtype)", []string{ints, "-o", out, "--family", "trig"}},
+		{exitFailed, "(shape)", []string{vector, "-o", out, "--family", "trig"}},
+		{exitFailed, "text.csv: not a usable npy file (format)", []string{text, "-o", out, "--family", "trig"}},
+		{exitFailed, "other.npy has 4 columns, the data have 2", []string{good, "-o", out, "--family", "oprf", "--fit", other}},
+		{exitFailed, "--fit: ", []string{good, "-o", out, "--family", "oprf", "--fit", nan}},
+		{exitFailed, "--family '{\"name\":\"poisson\"", []string{good, "-o", out, "--family", "poisson"}},
+		{exitFailed, "only trig has it", []string{good, "-o", out, "--family", "positive", "--kernel", "bessel"}},
+		{exitFailed, "not defined for this law", []string{good, "-o", out, "--family", `{"name":"poisson","lambda":1}`, "--coupling", "simplex"}},
+		{exitFailed, "--kernel-matrix", []string{good, "-o", out, "--family", "trig", "--kernel-matrix", nan}},
+		{exitFailed, "M is 3×4", []string{good, "-o", out, "--family", "trig", "--kernel-matrix", other}},
+		{exitFailed, "spec.json: ", []string{good, "-o", out, "--spec", spec}},
+		{exitMisuse, "--out (-o) is missing", []string{good, "--family", "trig"}},
+		{exitMisuse, "--family is missing: choose one of trig, ", []string{good, "-o", out}},
+		{exitMisuse, `--family: family "trigg": want one of trig`, []string{good, "-o", out, "--family", "trigg"}},
+		{exitMisuse, "--family: ", []string{good, "-o", out, "--family", `{"name":"oprf","b":1}`}},
+		{exitMisuse, `--coupling: unknown coupling "orthogonl"`, []string{good, "-o", out, "--family", "trig", "--coupling", "orthogonl"}},
+		{exitMisuse, "--kernel: ", []string{good, "-o", out, "--family", "trig", "--kernel", "rbf"}},
+		{exitMisuse, `--scale is "-1"`, []string{good, "-o", out, "--family", "trig", "--scale", "-1"}},
+		{exitMisuse, `--scale is "0"`, []string{good, "-o", out, "--family", "trig", "--scale", "0"}},
+		{exitMisuse, `--scale is "NaN"`, []string{good, "-o", out, "--family", "trig", "--scale", "NaN"}},
+		{exitMisuse, "--projections (-m) is 0", []string{good, "-o", out, "--family", "trig", "-m", "0"}},
+		{exitMisuse, "--projections (-m) is -3", []string{good, "-o", out, "--family", "trig", "-m", "-3"}},
+		{exitMisuse, `--side is "value"`, []string{good, "-o", out, "--family", "trig", "--side", "value"}},
+		{exitMisuse, `--dtype is "half"`, []string{good, "-o", out, "--family", "trig", "--dtype", "half"}},
+		{exitMisuse, "same file", []string{good, "-o", out, "--family", "trig", "--log-scale", out}},
+		{exitMisuse, "--save-spec", []string{good, "-o", out, "--family", "trig", "--save-spec", out}},
+		{exitMisuse, "invalid argument", []string{good, "-o", out, "--family", "trig", "--seed", "-1"}},
+	} {
+		fails(t, c.code, c.says, append([]string{"features"}, c.args...)...)
+	}
+	if after := names(t, dir); after != before {
+		t.Errorf("the directory changed from %s to %s", before, after)
+	}
+}
+
+func TestFeaturesStopWhenInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	in := save(t, dir, "x.npy", random(3, 2, 1, 1))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, []string{"features", in, "-o", filepath.Join(dir, "out.npy"), "--family", "trig"}, nil, &stdout, &stderr)
+	if code != exitFailed || names(t, dir) != "x.npy" {
+		t.Errorf("exit %d, files %s", code, names(t, dir))
+	}
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+)
+
+func TestGramExact(t *testing.T) {
+	dir := t.TempDir()
+	x := save(t, dir, "x.npy", dense.MustFromRows([][]float64{{0, 0}, {2, 0}}))
+	y := save(t, dir, "y.npy", dense.MustFromRows([][]float32{{0, 0}, {0, 2}, {2, 2}}))
+	o := ok(t, "gram", x, y, "--exact", "--scale", "2")
+	want := "1\t0.60653066\t0.36787944\n0.60653066\t0.36787944\t0.60653066\n"
+	if o.stdout != want {
+		t.Errorf("got\n%swant\n%s", o.stdout, want)
+	}
+	rows := objects[GramRow](t, ok(t, "gram", x, y, "--exact", "--scale", "2", "--json").stdout)
+	if len(rows) != 2 || rows[1].Row != 1 || math.Abs(rows[1].Values[1]-math.Exp(-1)) > 1e-15 {
+		t.Errorf("%+v", rows)
+	}
+	out := filepath.Join(dir, "k.npy")
+	r := objects[GramResult](t, ok(t, "gram", x, y, "--exact", "--scale", "2", "-o", out, "--json").stdout)[0]
+	if !r.Exact || r.Rows != 2 || r.Cols != 3 || r.Kernel == nil || r.Spec != nil {
+		t.Errorf("%+v", r)
+	}
+	if k := load(t, out).F64; k.At(0, 0) != 1 || math.Abs(k.At(0, 2)-math.Exp(-1)) > 1e-15 {
+		t.Errorf("%v", k)
+	}
+}
+
+func TestGramApproximate(t *testing.T) {
+	dir := t.TempDir()
+	mx, my := random(6, 3, 0.7, 1), random(5, 3, 0.7, 2)
+	x, y, out := save(t, dir, "x.npy", mx), save(t, dir, "y.npy", my), filepath.Join(dir, "k.npy")
+	o := ok(t, "gram", x, y, "--family", "trig", "-m", "16", "--seed", "3", "-o", out)
+	if !strings.Contains(o.stderr, "seed 3") {
+		t.Errorf("stderr %q", o.stderr)
+	}
+	m, err := randfeat.New[float64](randfeat.Spec{Family: family.Trig{}, Dim: 3, M: 16, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := dense.New[float64](6, 5)
+	if err := m.Gram(want, mx, my, nil); err != nil {
+		t.Fatal(err)
+	}
+	equalRows(t, load(t, out).F64, want)
+	if lines := strings.Split(strings.TrimSpace(ok(t, "gram", x, y, "--family", "trig", "-m", "16", "--seed", "3").stdout), "\n"); len(lines) != 6 {
+		t.Errorf("%d rows printed, want 6", len(lines))
+	}
+}
+
+// The error that theory predicts is the error that is measured. |x+y|² is small, so that tails are light and 100 draws
+// suffice.
+func TestGramError(t *testing.T) {
+	dir := t.TempDir()
+	x, y := save(t, dir, "x.npy", random(20, 6, 0.12, 1)), save(t, dir, "y.npy", random(20, 6, 0.12, 2))
+	for _, args := range [][]string{
+		{"--family", "trig", "--coupling", "orthogonal"},
+		{"--family", "positive", "--coupling", "simplex"},
+		{"--family", "adaptive", "--fit"},
+		{"--family", "dark", "--fit"},
+	} {
+		args = append([]string{"gram", x, y, "--kernel", "softmax", "-m", "24", "--error", "--repeat", "100"}, args...)
+		r := objects[ErrorResult](t, ok(t, append(args, "--json")...).stdout)[0]
+		if r.Predicted == nil || r.Measured == nil || r.Draws != 100 || r.Pairs != 400 {
+			t.Fatalf("%v: %+v", args, r)
+		}
+		if ratio := *r.Measured / *r.Predicted; ratio < 0.85 || ratio > 1.15 {
+			t.Errorf("%v: measured %v, predicted %v", args, *r.Measured, *r.Predicted)
+		}
+		o := ok(t, args...)
+		if !strings.Contains(o.stdout, "predicted relative error") || !strings.Contains(o.stdout, "seed 1") {
+			t.Errorf("%s", o.stdout)
+		}
+	}
+	r := objects[ErrorResult](t, ok(t, "gram", x, y, "--family", "trig", "--coupling", "halton", "--error", "--json").stdout)[0]
+	if r.Predicted != nil || !strings.Contains(r.Reason, "halton") || r.Draws != defaultErrorDraws {
+		t.Errorf("%+v", r)
+	}
+	o := ok(t, "gram", x, y, "--family", "trig", "--coupling", "simplex", "--error")
+	if !strings.Contains(o.stderr, "warning: simplex coupling") {
+		t.Errorf("no warning: %q", o.stderr)
+	}
+	r = objects[ErrorResult](t, ok(t, "gram", x, y, "--kernel", "bessel", "--family", "trig", "--coupling", "orthogonal", "--error", "--json").stdout)[0]
+	if r.Measured != nil || r.Frobenius == nil || *r.Frobenius > 0.1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Kernel values beyond float64 still have a relative error.
+func TestGramErrorOfHugeKernels(t *testing.T) {
+	dir := t.TempDir()
+	big := random(4, 3, 30, 1)
+	for i := range big.Data {
+		big.Data[i] = math.Abs(big.Data[i])
+	}
+	x := save(t, dir, "x.npy", big)
+	fails(t, exitFailed, "overflows", "gram", x, x, "--exact", "--kernel", "softmax", "-o", filepath.Join(dir, "k.npy"))
+	if names(t, dir) != "x.npy" {
+		t.Errorf("the directory holds %s", names(t, dir))
+	}
+	r := objects[ErrorResult](t, ok(t, "gram", x, x, "--kernel", "softmax", "--family", "positive", "--error", "--json").stdout)[0]
+	if r.Measured == nil || math.IsNaN(*r.Measured) || r.Frobenius == nil {
+		t.Errorf("%+v", r)
+	}
+	if r.Predicted != nil || r.Reason == "" {
+		t.Errorf("the prediction overflows and must say so: %+v", r)
+	}
+}
+
+func TestGramGivenProjections(t *testing.T) {
+	dir := t.TempDir()
+	x, w := save(t, dir, "x.npy", random(4, 2, 1, 1)), save(t, dir, "w.npy", random(8, 2, 1, 2))
+	r := objects[ErrorResult](t, ok(t, "gram", x, x, "--family", "trig", "--omega", w, "--error", "--json").stdout)[0]
+	if r.Draws != 1 || r.Features != 16 || r.Predicted != nil || len(r.Omega) != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestGramBadInput(t *testing.T) {
+	dir := t.TempDir()
+	x, wide := save(t, dir, "x.npy", random(4, 2, 1, 1)), save(t, dir, "wide.npy", random(4, 3, 1, 1))
+	nan := save(t, dir, "nan.npy", dense.MustFromRows([][]float64{{math.NaN(), 1}}))
+	before := names(t, dir)
+	out := filepath.Join(dir, "k.npy")
+	for _, c := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{exitFailed, "x.npy has 2 columns, ", []string{x, wide, "--exact", "-o", out}},
+		{exitFailed, "nan.npy: row 0, column 0 is NaN", []string{x, nan, "--exact", "-o", out}},
+		{exitFailed, "no.npy", []string{x, filepath.Join(dir, "no.npy"), "--exact", "-o", out}},
+		{exitMisuse, "--family is missing", []string{x, x, "-o", out}},
+		{exitMisuse, "--family is missing", []string{x, x, "--error"}},
+		{exitMisuse, "--exact and --family exclude", []string{x, x, "--exact", "--family", "trig"}},
+		{exitMisuse, "--exact and --error exclude", []string{x, x, "--exact", "--error"}},
+		{exitMisuse, "--error and --out exclude", []string{x, x, "--error", "--family", "trig", "-o", out}},
+		{exitMisuse, "--repeat needs --error", []string{x, x, "--family", "trig", "--repeat", "3"}},
+		{exitMisuse, "--repeat is -1", []string{x, x, "--family", "trig", "--error", "--repeat", "-1"}},
+		{exitMisuse, "only one of the two", []string{"-", "-", "--exact"}},
+		{exitMisuse, `--scale is "-2"`, []string{x, x, "--exact", "--scale", "-2"}},
+		{exitMisuse, "--demo and --family exclude", []string{"--demo", "--family", "trig"}},
+		{exitMisuse, "--projections (-m) is 0", []string{"--demo", "-m", "0"}},
+	} {
+		fails(t, c.code, c.says, append([]string{"gram"}, c.args...)...)
+	}
+	if after := names(t, dir); after != before {
+		t.Errorf("the directory changed from %s to %s", before, after)
+	}
+}
+
+func TestDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs every family with every coupling")
+	}
+	cells := objects[DemoCell](t, ok(t, "gram", "--demo", "--json", "-m", "16", "--repeat", "1").stdout)
+	if len(cells) != len(familyNames())*len(couplingNames()) {
+		t.Errorf("%d cells", len(cells))
+	}
+	for _, c := range cells {
+		if c.Measured == nil && c.Reason == "" || c.Predicted == nil && c.Code == "" {
+			t.Errorf("no number and no reason: %+v", c)
+		}
+		if c.Seed != defaultSeed || c.Draws != 1 {
+			t.Errorf("%+v does not report its seed and draws", c)
+		}
+	}
+	o := ok(t, "gram", "--demo", "-m", "16", "--repeat", "1", "--seed", "5")
+	for _, want := range []string{"seed 5", "adaptive", "simplexplus", "-c  no closed form", "!   trig with simplex", "Smallest measured error"} {
+		if !strings.Contains(o.stdout, want) {
+			t.Errorf("the table does not show %q", want)
+		}
+	}
+}
+
+// The sums do not depend on the unit they are kept in, nor on how pairs are grouped.
+func TestErrorSums(t *testing.T) {
+	type pair struct{ value, scale, log float64 }
+	pairs := []pair{{1.1, 0, 0}, {0.9, 5, 5}, {2, -300, -300}, {1, 900, 900}, {1.5, 899, 900}}
+	var one errorSums
+	var parts [2]errorSums
+	for i, p := range pairs {
+		one.add(p.value, p.scale, 1, p.log)
+		parts[i%2].add(p.value, p.scale, 1, p.log)
+	}
+	var two errorSums
+	for _, p := range parts {
+		two.merge(p)
+	}
+	want := 0.0
+	for _, p := range pairs {
+		rel := p.value*math.Exp(p.scale-p.log) - 1
+		want += rel * rel
+	}
+	want = math.Sqrt(want / float64(len(pairs)))
+	for _, s := range []errorSums{one, two} {
+		if math.Abs(s.rms()-want) > 1e-12 {
+			t.Errorf("rms %v, want %v", s.rms(), want)
+		}
+		// Only the two largest kernels count in the norm: (1.5/e - 1)/√2.
+		if f := (1.5/math.E - 1) / math.Sqrt2; math.Abs(s.frobenius()-math.Abs(f)) > 1e-12 {
+			t.Errorf("frobenius %v, want %v", s.frobenius(), math.Abs(f))
+		}
+	}
+	if strconv.Itoa(one.pairs) != strconv.Itoa(two.pairs) {
+		t.Errorf("%d and %d pairs", one.pairs, two.pairs)
+	}
+}

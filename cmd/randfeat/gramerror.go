@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+)
+
+// ErrorResult is the error of an approximate Gram matrix: what gram --error prints.
+type ErrorResult struct {
+	Pairs    int `json:"pairs"` // rows of X times rows of Y
+	Draws    int `json:"draws"` // of the projections; the seeds are spec.seed, spec.seed+1, …
+	Features int `json:"features"`
+	// Predicted is the root mean square relative error by theory; absent where no closed form exists, and Reason says why.
+	Predicted   *float64 `json:"predicted,omitempty"`
+	Approximate bool     `json:"approximate,omitempty"` // the prediction is only nearly exact for this coupling
+	Reason      string   `json:"reason,omitempty"`
+	// Measured is the root mean square over pairs and draws of estimate/kernel - 1; absent for kernels with zeros.
+	Measured *float64 `json:"measured,omitempty"`
+	MeanBias *float64 `json:"mean_relative,omitempty"` // mean of estimate/kernel - 1
+	Largest  *float64 `json:"largest_relative,omitempty"`
+	// Frobenius is |K̂ - K|/|K| of the whole matrices, root mean square over draws.
+	Frobenius *float64      `json:"frobenius"`
+	Warning   string        `json:"warning,omitempty"`
+	Omega     []string      `json:"omega,omitempty"`
+	Spec      randfeat.Spec `json:"spec"`
+}
+
+const defaultErrorDraws = 8
+
+func (a *app) gramError(ctx context.Context, f *gramFlags, spec randfeat.Spec, x, y dense.Matrix[float64]) error {
+	draws := defaultErrorDraws
+	if f.repeat > 0 {
+		draws = f.repeat
+	}
+	if len(f.omega) > 0 {
+		draws = 1
+	}
+	result := ErrorResult{Pairs: x.Rows * y.Rows, Draws: draws, Omega: f.omega}
+	var sums errorSums
+	bar := a.progress("draws", draws)
+	defer bar.end()
+	for r := range draws {
+		m, err := build[float64](&f.mapFlags, spec.WithSeed(spec.Seed+uint64(r)))
+		if err != nil {
+			return err
+		}
+		if r == 0 {
+			result.Spec, result.Features = m.Spec(), m.OutDim()
+		}
+		if err := measure(ctx, m, spec.Target(), x, y, &sums); err != nil {
+			return err
+		}
+		bar.at(r + 1)
+	}
+	bar.end()
+	result.Frobenius = number(sums.frobenius())
+	if !sums.noRelative {
+		n := float64(sums.pairs)
+		result.Measured, result.MeanBias, result.Largest = number(sums.rms()), number(sums.rel/n), number(sums.maxRel)
+	}
+	p, err := predict(ctx, spec, result.Spec.M, x, y)
+	switch {
+	case len(f.omega) > 0:
+		result.Reason = "given projections are not random"
+	case err == nil:
+		result.Predicted, result.Approximate = number(p.rms), p.approximate
+		if result.Predicted == nil {
+			result.Reason = "the predicted error is infinite"
+		}
+	case noForm(err):
+		result.Reason = err.Error()
+	default:
+		return err
+	}
+	result.Warning = p.warning
+	if result.Warning != "" {
+		a.note("warning: %s", result.Warning)
+	}
+	if a.json {
+		return a.object(result)
+	}
+	return a.printError(f, result)
+}
+
+// number is v, or nil where JSON has no number for it.
+func number(v float64) *float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return &v
+}
+
+func (a *app) printError(f *gramFlags, r ErrorResult) error {
+	show := func(v *float64) string {
+		if v == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%.4g", *v)
+	}
+	predicted := show(r.Predicted)
+	switch {
+	case r.Reason != "":
+		predicted += " (" + r.Reason + ")"
+	case r.Approximate:
+		predicted += " (nearly: the coupling follows the closed form only approximately)"
+	}
+	return table(a.stdout, func(w io.Writer) {
+		fmt.Fprintf(w, "predicted relative error\t%s\n", predicted)
+		fmt.Fprintf(w, "measured relative error\t%s\n", show(r.Measured))
+		fmt.Fprintf(w, "mean of estimate/kernel - 1\t%s\n", show(r.MeanBias))
+		fmt.Fprintf(w, "largest relative error\t%s\n", show(r.Largest))
+		fmt.Fprintf(w, "Frobenius error of the matrix\t%s\n", show(r.Frobenius))
+		fmt.Fprintf(w, "pairs, draws, features\t%d, %d, %d\n", r.Pairs, r.Draws, r.Features)
+		fmt.Fprintf(w, "family, coupling\t%s, %s\n", r.Spec.Family.Name(), couplingName(r.Spec))
+		fmt.Fprintf(w, "randomness\t%s\n", f.origin(r.Spec))
+	})
+}
+
+func couplingName(s randfeat.Spec) string {
+	if s.Coupling == nil {
+		return "iid"
+	}
+	return s.Coupling.Name()
+}

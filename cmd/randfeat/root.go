@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitMisuse = 2
+)
+
+// app is what every command needs: where to read and write, and the flags common to all.
+type app struct {
+	stdin  io.Reader
+	stdout *bufio.Writer
+	stderr io.Writer
+	json   bool
+}
+
+// errMiss ends a command whose findings are already printed.
+var errMiss = errors.New("a check failed")
+
+// failure marks errors of the work itself. What reaches run without the mark came from the parsing of arguments.
+type failure struct{ err error }
+
+func (f failure) Error() string { return f.err.Error() }
+func (f failure) Unwrap() error { return f.err }
+
+// misuse is an error in how a command was called, found only after parsing.
+type misuse struct{ err error }
+
+func (m misuse) Error() string { return m.err.Error() }
+func (m misuse) Unwrap() error { return m.err }
+
+func misused(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
+
+// run executes the command line and returns the exit status. It is main without the process.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{stdin: stdin, stdout: bufio.NewWriter(stdout), stderr: stderr}
+	root := a.command()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	if flushErr := a.stdout.Flush(); err == nil && flushErr != nil {
+		err = failure{fmt.Errorf("cannot write to stdout: %w", flushErr)}
+	}
+	if err == nil {
+		return exitDone
+	}
+	if errors.Is(err, errMiss) {
+		return exitFailed
+	}
+	fmt.Fprintf(stderr, "randfeat: %v\n", err)
+	var failed failure
+	var wrong misuse
+	if errors.As(err, &failed) && !errors.As(err, &wrong) {
+		return exitFailed
+	}
+	fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
+	return exitMisuse
+}
+
+// do adapts the work of a command to cobra and marks its errors as failures.
+func do(work func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := work(cmd, args); err != nil {
+			return failure{err}
+		}
+		return nil
+	}
+}
+
+func (a *app) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "randfeat",
+		Short: "Random features for Gaussian and softmax kernels",
+		Long: `randfeat computes random feature maps φ with φ(x)·φ(y) ≈ exp(-|x-y|²/2) or exp(x·y), exact and approximate Gram
+matrices, and the error to expect.
+
+Results go to stdout, everything else to stderr.
+Exit status: 0 done, 1 failed or a check missed, 2 misused.`,
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetVersionTemplate("randfeat {{.Version}}\n")
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object per line")
+	root.AddCommand(a.evalCommand(), a.theoryCommand(), a.familiesCommand(), a.couplingsCommand(), a.featuresCommand(), a.gramCommand())
+	return root
+}
+
+// version is the module version, or the revision of a build from a checkout.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	if v == "" {
+		v = "(devel)"
+	}
+	return v + " " + info.GoVersion
+}

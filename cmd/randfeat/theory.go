@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/internal/calc"
+)
+
+// FormulaInfo describes one formula: what theory list --json prints.
+type FormulaInfo struct {
+	Name      string       `json:"name"`
+	Reference string       `json:"reference"`
+	Inputs    []calc.Input `json:"inputs"`
+	Skipped   string       `json:"skipped,omitempty"` // why eval cannot evaluate it yet
+}
+
+func (a *app) theoryCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "theory",
+		Short: "The closed forms",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "list [prefix]",
+		Short: "List every formula with its reference and inputs",
+		Long: `List every formula that "randfeat eval" knows: its name, where it comes from, and its inputs, all of them required.
+A prefix such as "logrv" or "coupling." selects.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: do(func(_ *cobra.Command, args []string) error { return a.listFormulas(args) }),
+	})
+	return cmd
+}
+
+func (a *app) listFormulas(args []string) error {
+	var chosen []calc.Entry
+	for _, e := range calc.Entries() {
+		if len(args) == 0 || strings.HasPrefix(e.Name, args[0]) {
+			chosen = append(chosen, e)
+		}
+	}
+	if len(chosen) == 0 {
+		return misused("no formula starts with %q; run 'randfeat theory list' for all", args[0])
+	}
+	if a.json {
+		for _, e := range chosen {
+			if err := a.object(FormulaInfo{Name: e.Name, Reference: e.Reference, Inputs: e.Inputs, Skipped: e.Skip}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return table(a.stdout, func(w io.Writer) {
+		fmt.Fprintln(w, "FORMULA\tINPUTS\tREFERENCE")
+		for _, e := range chosen {
+			keys := make([]string, len(e.Inputs))
+			for i, in := range e.Inputs {
+				keys[i] = in.Key
+			}
+			reference := e.Reference
+			if e.Skip != "" {
+				reference += " (" + e.Skip + ")"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\n", e.Name, strings.Join(keys, " "), reference)
+		}
+	})
+}

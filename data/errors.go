@@ -1,0 +1,38 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrNPY marks every error about the contents of an npy file; errors.As with *[NPYError] tells which.
+var ErrNPY = errors.New("not a usable npy file")
+
+// Fault says what is wrong with an npy file.
+type Fault string
+
+// The faults.
+const (
+	FaultFormat    Fault = "format"    // no npy magic, unknown version, header that cannot be parsed
+	FaultHeader    Fault = "header"    // header longer than any honest one
+	FaultDType     Fault = "dtype"     // elements other than float32 or float64
+	FaultShape     Fault = "shape"     // not two dimensions
+	FaultOverflow  Fault = "overflow"  // rows × columns does not fit in memory
+	FaultTruncated Fault = "truncated" // less data than the shape promises
+	FaultTrailing  Fault = "trailing"  // more data than the shape promises
+)
+
+// NPYError says what is wrong with an npy file and what was found.
+type NPYError struct {
+	Fault  Fault
+	Detail string
+}
+
+func (e *NPYError) Error() string { return fmt.Sprintf("%v (%s): %s", ErrNPY, e.Fault, e.Detail) }
+
+// Is makes errors.Is(err, ErrNPY) true.
+func (e *NPYError) Is(target error) bool { return target == ErrNPY }
+
+func fault(f Fault, format string, args ...any) error {
+	return &NPYError{Fault: f, Detail: fmt.Sprintf(format, args...)}
+}

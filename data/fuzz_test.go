@@ -1,0 +1,53 @@
+package data_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/randfeat/randfeat/data"
+)
+
+// FuzzReadNPY: any bytes give an array or an NPYError; an array that was read is written and read back unchanged.
+func FuzzReadNPY(f *testing.F) {
+	f.Add([]byte(nil))
+	f.Add(file(c23, le64(1, 2, 3, 4, 5, 6)))
+	f.Add(file(c23, le64(1, 2, 3)))
+	f.Add(file("{'descr': '>f4', 'fortran_order': True, 'shape': (2, 3), }\n", be32(1, 2, 3, 4, 5, 6)))
+	f.Add(file("{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904, 4), }", nil))
+	f.Add(file(`{"shape":(2L,),"fortran_order":False,"descr":"<f8"}`, nil))
+	f.Add([]byte("\x93NUMPY\x02\x00\xff\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a, err := data.ReadNPY(bytes.NewReader(b))
+		if err != nil {
+			var e *data.NPYError
+			if !errors.As(err, &e) {
+				t.Fatalf("%v is no NPYError", err)
+			}
+			return
+		}
+		if a.Rows()*a.Cols()*a.DType.Size() > len(b) {
+			t.Fatalf("%d×%d elements from %d bytes", a.Rows(), a.Cols(), len(b))
+		}
+		var first, second bytes.Buffer
+		write := func(w *bytes.Buffer, a data.Array) error {
+			if a.DType == data.Float32 {
+				return data.WriteNPY(w, a.F32)
+			}
+			return data.WriteNPY(w, a.F64)
+		}
+		if err := write(&first, a); err != nil {
+			t.Fatal(err)
+		}
+		again, err := data.ReadNPY(bytes.NewReader(first.Bytes()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := write(&second, again); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(first.Bytes(), second.Bytes()) {
+			t.Fatal("the array changed on its way through a file")
+		}
+	})
+}
