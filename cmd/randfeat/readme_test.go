@@ -2,9 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"math"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -34,14 +35,9 @@ func TestReadmeTable(t *testing.T) {
 			if err := demoCell(context.Background(), &cell, fam, demoM, x, y); err != nil {
 				t.Fatal(err)
 			}
-			predicted := "–"
-			if cell.Predicted != nil {
-				predicted = twoDigits(*cell.Predicted)
-			}
-			got := strings.NewReplacer("*", "", " ", "").Replace(match[2+i])
-			if want := predicted + "/" + twoDigits(*cell.Measured); got != want {
-				t.Errorf("README says %s for %s with %s, the demo %s", got, match[1], c, want)
-			}
+			got := strings.Split(strings.NewReplacer("*", "", " ", "").Replace(match[2+i]), "/")
+			near(t, got[0], cell.Predicted, cell)
+			near(t, got[1], cell.Measured, cell)
 			checked++
 		}
 	}
@@ -50,7 +46,17 @@ func TestReadmeTable(t *testing.T) {
 	}
 }
 
-// twoDigits keeps trailing zeros, as the README does.
-func twoDigits(v float64) string {
-	return strings.TrimSuffix(fmt.Sprintf("%#.2g", v), ".")
+// near compares with a number of two printed digits.
+func near(t *testing.T, got string, want *float64, cell DemoCell) {
+	t.Helper()
+	if want == nil {
+		if got != "–" {
+			t.Errorf("README says %s for %s with %s, the demo has no number", got, cell.Family, cell.Coupling)
+		}
+		return
+	}
+	v, err := strconv.ParseFloat(got, 64)
+	if err != nil || math.Abs(v-*want) > 0.06**want {
+		t.Errorf("README says %s for %s with %s, the demo %.3g", got, cell.Family, cell.Coupling, *want)
+	}
 }

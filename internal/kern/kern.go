@@ -23,12 +23,24 @@ type Table[T dense.Float] struct {
 	TMul func(dst, a, b dense.Matrix[T])
 	// Exp sets dst_i = exp(dst_i - shift).
 	Exp func(dst []T, shift T)
+	// Exp2 sets dst_i = 2^dst_i.
+	Exp2 func(dst []T)
+	// Log sets dst_i = log(dst_i): -Inf for zeros, NaN below.
+	Log func(dst []T)
 	// SinCos sets sin_i and cos_i; t may be sin or cos itself.
 	SinCos func(sin, cos, t []T)
 	// Max is -Inf for no elements and NaN if one is NaN.
 	Max func(x []T) T
 	// FWHT is the Walsh–Hadamard transform in place, Sylvester order, not normalised; len(x) is a power of two.
 	FWHT func(x []T)
+	// Norm2 is Σ x_i² in float64.
+	Norm2 func(x []T) float64
+	// Mul sets dst_i *= a_i.
+	Mul func(dst, a []T)
+	// Scale sets dst_i *= f.
+	Scale func(dst []T, f T)
+	// Grain is the number of multiply-adds that pays for waking a goroutine: about 100 µs of work.
+	Grain int
 }
 
 // Panel is a matrix packed for MulT: Rows outputs of Cols inputs as [⌈Rows/Width⌉][Cols][Width], the last panel padded
@@ -81,12 +93,10 @@ func aligned[T dense.Float](n int) []T {
 	return buf[off : off+n : off+n]
 }
 
-// Best is the fastest table of this machine.
-func Best[T dense.Float]() *Table[T] { return Reference[T]() }
-
 // Reference is the plain Go table.
 func Reference[T dense.Float]() *Table[T] {
-	return &Table[T]{Name: "go", Width: refWidth, MulT: mulT[T], TMul: tMul[T], Exp: exp[T], SinCos: sinCos[T], Max: maxOf[T], FWHT: FWHT[T]}
+	return &Table[T]{Name: "go", Width: refWidth, MulT: mulT[T], TMul: tMul[T], Exp: exp[T], Exp2: exp2[T], Log: logOf[T], SinCos: sinCos[T], Max: maxOf[T], FWHT: FWHT[T],
+		Norm2: norm2[T], Mul: mul[T], Scale: scale[T], Grain: 200_000}
 }
 
 const refWidth = 4
@@ -130,6 +140,23 @@ func tMul[T dense.Float](dst, a, b dense.Matrix[T]) {
 func exp[T dense.Float](dst []T, shift T) {
 	for i, v := range dst {
 		dst[i] = T(math.Exp(float64(v - shift)))
+	}
+}
+
+func exp2[T dense.Float](dst []T) {
+	for i, v := range dst {
+		dst[i] = T(math.Exp2(float64(v)))
+	}
+}
+
+func logOf[T dense.Float](dst []T) {
+	for i, v := range dst {
+		x := float64(v)
+		if 0 < x && x < 0x1p-1022 { // math.Log on amd64 (Go 1.26) takes subnormal numbers for larger ones
+			dst[i] = T(math.Log(x*0x1p54) - 54*math.Ln2)
+			continue
+		}
+		dst[i] = T(math.Log(x))
 	}
 }
 

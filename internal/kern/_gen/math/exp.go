@@ -1,0 +1,319 @@
+package main
+
+import (
+	"math"
+
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// exponential describes base^x in one precision: x = q·ln(2)/ln(base) + r, base^x = 2^q·P(r).
+type exponentialOf struct {
+	base2 bool
+	// plain: groups with |x| ≤ plain have normal results and need no care.
+	plain float64
+	// lo and hi clamp the argument where the result is 0 or +Inf anyway.
+	lo, hi float64
+	poly   []float64 // coefficients of P from degree 0, P(0) = 1
+}
+
+// exponential chooses the polynomial. AVX-512 looks 2^{j/16} up in a register, so |r| ≤ ln(2)/32 and a low degree
+// suffices; AVX2 has no such permutation, |r| ≤ ln(2)/2.
+//
+// Relative errors of the polynomials: 2^-29 and 2^-28 in float32, 2^-56 and 2^-59 in float64. What remains is
+// rounding: the table adds ½ ulp (|r| is small), the long polynomial ⅓.
+func exponential(base float64, g *gen) exponentialOf {
+	e := exponentialOf{base2: base == 2, plain: 87, lo: -105, hi: 89}
+	if e.base2 {
+		e.plain, e.lo, e.hi = 125, -151, 129
+	}
+	if g.f64 {
+		e.plain, e.lo, e.hi = 708, -746, 710
+		if e.base2 {
+			e.plain, e.lo, e.hi = 1021, -1076, 1025
+		}
+	}
+	switch {
+	case g.wide && !g.f64:
+		// e^r − 1 − r = r²(½ + r/6 + r²/24 + …); on |r| ≤ h, r²·|r² − 0.83h²| is smallest.
+		h := math.Ln2 / 32
+		e.poly = []float64{1, 1, 0.5 + 0.8284*h*h/24, 1./6 + 0.85*h*h/120}
+	case g.wide:
+		e.poly = []float64{1, 1, 0.4999999999999958020789, 0.1666666666432663333111, 0.04166666669432823315812, 0.008333474707148115864146, 0.001388858808378777999298}
+	case !g.f64 && !e.base2:
+		e.poly = []float64{1, 1, .4999999344778881, .16666520631720164, .04166838804685542, .008368716878709971, .001381459857028957}
+	case !g.f64:
+		e.poly = []float64{1, .6931472057372683, .24022646890633415, .05550328776964251, .009618488957167168, .0013399931219531004, .00015345811991950974}
+	case !e.base2:
+		e.poly = []float64{1, 1, 0.4999999999999999988751, 0.1666666666666667042751, 0.04166666666666703225913, 0.00833333333332744546212, 0.001388888888861775143737,
+			0.0001984126986945506138515, 0.00002480158803807968688777, 0.000002755726263800814877664, 2.755650429271701615733e-7, 2.510220313620228880045e-8, 2.11977785182878709744e-9}
+	default:
+		e.poly = []float64{1, 0.693147180559945307972, 0.2402265069591007114047, 0.05550410866482173373777, 0.00961812910762856110405, 0.001333355814638174150158,
+			0.0001540353039317210658244, 0.00001525273386484172474614, 0.000001321548700318004020488, 1.017804753262976344906e-7, 7.054814922409204296219e-9, 4.457239091610100828413e-10, 2.585511925380281550311e-11}
+	}
+	if g.wide && e.base2 { // 2^r = e^{r·ln 2}
+		s := 1.0
+		for i := range e.poly {
+			e.poly[i] *= s
+			s *= math.Ln2
+		}
+	}
+	return e
+}
+
+// exp emits func(dst *T, n int, shift T): dst_i = base^(dst_i − shift).
+//
+//   - z = x·log₂(base) + magic rounds to a multiple of 1/16 (AVX-512) or 1 (AVX2) in the low bits of z; q = z − magic.
+//   - r = x − q·ln 2 in two parts (base e). The first product is exact under FMA, so only the second rounds. For base 2
+//     r = x − q is exact.
+//   - AVX-512: T + T·(r + …) with T = 2^{frac q}, scaled by ⌊q⌋; AVX2: Horner, then q is added to the exponent.
+//   - Groups with an |x| above `plain` take the complete path: arguments are clamped (NaN stays), and where the result
+//     is below the normal range, its distance from zero in units of the smallest subnormal is rounded to an integer,
+//     which is the bit pattern. One rounding, no assist.
+func (g *gen) exp(op string, e exponentialOf) {
+	steps := 1.0 // per unit of q
+	if g.wide {
+		steps = 16
+	}
+	mant, bias := g.mant(), g.bias()
+	ks := []konst{
+		num("magic", 1.5*pow2(mant)/steps),
+		num("plain", e.plain), num("lo", e.lo), num("hi", e.hi),
+		num("log2e", 1/math.Ln2),
+		raw("abs", uint64(1)<<(8*g.size()-1)-1),
+		num("least", float64(2-bias)),      // q below: perhaps not normal
+		num("units", float64(mant+bias-1)), // of the smallest subnormal, log₂
+		num("half", 0.5), num("one", 1),
+		num("normal", pow2(mant)), // smallest normal result in those units
+	}
+	l := g.split(ln2, 2)
+	ks = append(ks, num("ln2hi", l[0]), num("ln2lo", l[1]))
+	for i, c := range e.poly {
+		ks = append(ks, num(cname(i), c))
+	}
+	if g.wide {
+		var t []float64
+		for j := range 16 {
+			t = append(t, math.Exp2(float64(j)/16))
+		}
+		ks = append(ks, tab("pow", t[:g.lanes()]))
+		if g.f64 {
+			ks = append(ks, tab("pow2", t[8:]))
+		}
+	}
+	g.constants(op, ks...)
+
+	g.begin(op, "dst *%[1]s, n int, shift %[1]s")
+	dst, n := g.Load(g.Param("dst"), g.GP64()).(reg.GPVirtual), g.Load(g.Param("n"), g.GP64()).(reg.GPVirtual)
+	restore := g.flushing()
+	shiftAt, err := g.Param("shift").Resolve()
+	if err != nil {
+		panic(err)
+	}
+	unroll := 4
+	shift := g.v(15)
+	if g.wide {
+		shift = g.v(31)
+	}
+	if g.f64 {
+		g.VBROADCASTSD(shiftAt.Addr, shift)
+	} else {
+		g.VBROADCASTSS(shiftAt.Addr, shift)
+	}
+	g.next = 30
+	if g.wide {
+		g.next = 30
+		g.hoist("magic", "plain")
+		if !e.base2 {
+			g.hoist("log2e", "ln2hi", "ln2lo")
+		}
+		for i := 1; i < len(e.poly); i++ {
+			g.hoist(cname(i))
+		}
+		g.hoistTable("pow")
+		if g.f64 {
+			g.hoistTable("pow2")
+		}
+	}
+	at := func(u int) Mem { return Mem{Base: dst, Disp: u * g.bytes()} }
+	// Registers of vector u: the argument, then the remainder; z, then T; q; the polynomial.
+	x := func(u int) reg.VecPhysical { return g.v(u) }
+	z := func(u int) reg.VecPhysical { return g.v(4 + u) }
+	p := func(u int) reg.VecPhysical { return g.v(8 + u) }
+	q := func(u int) reg.VecPhysical { return g.v(12 + u) } // AVX-512 only beyond u = 2
+
+	lbl := g.name(op)
+	group := unroll * g.lanes()
+	g.SUBQ(U32(group), n)
+	g.JLT(LabelRef(lbl + "Rest"))
+	g.Label(lbl + "Group")
+	for u := range unroll {
+		g.VMOVUPS(at(u), x(u))
+		g.sub(shift, x(u), x(u))
+	}
+	if g.wide {
+		rng := g.pick(g.VRANGEPS, g.VRANGEPD)
+		rng(U8(absMax), x(1), x(0), p(0))
+		rng(U8(absMax), x(3), x(2), p(1))
+		rng(U8(absMax), p(1), p(0), p(0))
+		g.cmp(gtOQ, g.k("plain"), p(0), reg.K1)
+	} else {
+		for u := range unroll {
+			g.and(g.k("abs"), x(u), p(u))
+			g.cmp(nleUQ, g.k("plain"), p(u), p(u)) // NaN too: adding to its exponent would change it
+		}
+		g.or(p(0), p(1), p(1))
+		g.or(p(2), p(3), p(3))
+		g.or(p(1), p(3), p(0))
+	}
+	g.ifAny(p(0), lbl+"Careful")
+	g.expCore(e, unroll, false, x, z, p, q)
+	for u := range unroll {
+		g.VMOVUPS(p(u), at(u))
+	}
+	g.Label(lbl + "Next")
+	g.ADDQ(U32(unroll*g.bytes()), dst)
+	g.SUBQ(U32(group), n)
+	g.JGE(LabelRef(lbl + "Group"))
+	g.Label(lbl + "Rest")
+	g.ADDQ(U32(group), n)
+	g.JLE(LabelRef(lbl + "Done"))
+	g.Label(lbl + "Tail")
+	mask := g.v(14)
+	g.tailMask(n, mask)
+	g.loadTail(at(0), mask, x(0))
+	g.sub(shift, x(0), x(0))
+	g.expCore(e, 1, true, x, z, p, q)
+	g.storeTail(p(0), mask, at(0))
+	g.ADDQ(U32(g.bytes()), dst)
+	g.SUBQ(U32(g.lanes()), n)
+	g.JGT(LabelRef(lbl + "Tail"))
+	g.Label(lbl + "Done")
+	restore()
+	g.VZEROUPPER()
+	g.RET()
+	g.Label(lbl + "Careful")
+	if g.wide {
+		g.expCore(e, unroll, true, x, z, p, q)
+		for u := range unroll {
+			g.VMOVUPS(p(u), at(u))
+		}
+	} else {
+		for u := range unroll { // one by one: sixteen registers
+			g.expCore(e, 1, true, func(int) reg.VecPhysical { return x(u) }, z, p, q)
+			g.VMOVUPS(p(0), at(u))
+		}
+	}
+	g.JMP(LabelRef(lbl + "Next"))
+}
+
+func cname(i int) string { return "c" + string(rune('a'+i)) }
+
+// expCore leaves base^x in p.
+func (g *gen) expCore(e exponentialOf, unroll int, careful bool, x, z, p, q func(int) reg.VecPhysical) {
+	each := func(f func(u int)) {
+		for u := range unroll {
+			f(u)
+		}
+	}
+	if careful {
+		g.broadcast("lo", z(0))
+		g.broadcast("hi", p(0))
+		each(func(u int) {
+			g.atLeast(z(0), x(u))
+			g.atMost(p(0), x(u))
+		})
+	}
+	if e.base2 {
+		each(func(u int) { g.add(g.k("magic"), x(u), z(u)) })
+	} else {
+		each(func(u int) {
+			g.set("log2e", z(u))
+			g.fma213(g.k("magic"), x(u), z(u))
+		})
+	}
+	if g.wide {
+		g.expTable(e, careful, each, x, z, p, q)
+		return
+	}
+	// AVX2 keeps q in p until the polynomial starts: it is z − magic again when needed.
+	each(func(u int) { g.sub(g.k("magic"), z(u), p(u)) })
+	if e.base2 {
+		each(func(u int) { g.sub(p(u), x(u), x(u)) })
+	} else {
+		each(func(u int) { g.fnma231(g.k("ln2hi"), p(u), x(u)) })
+		each(func(u int) { g.fnma231(g.k("ln2lo"), p(u), x(u)) })
+	}
+	d := len(e.poly) - 1
+	each(func(u int) { g.set(cname(d), p(u)) })
+	for i := d - 1; i >= 0; i-- {
+		each(func(u int) { g.fma213(g.k(cname(i)), x(u), p(u)) })
+	}
+	mant := g.mant()
+	if !careful {
+		each(func(u int) { g.shl(mant, z(u), z(u)) })
+		each(func(u int) { g.addInt(z(u), p(u), p(u)) })
+		return
+	}
+	// p·2^q in two steps, which overflow as they should; flush-to-zero keeps the other lanes cheap.
+	qv, a, b, y := q(0), x(0), z(0), z(1)
+	g.sub(g.k("magic"), z(0), qv)
+	g.mul(g.k("half"), qv, a)
+	g.add(g.k("magic"), a, a)
+	g.sub(g.k("magic"), a, b) // rounded half
+	g.shl(mant, a, a)
+	g.addInt(g.k("one"), a, a)
+	g.mul(a, p(0), a)
+	g.sub(b, qv, b)
+	g.add(g.k("magic"), b, b)
+	g.shl(mant, b, b)
+	g.addInt(g.k("one"), b, b)
+	g.mul(b, a, a)
+	// p·2^{q+units} where q < least; b is the mask.
+	g.add(g.k("units"), qv, y)
+	g.add(g.k("magic"), y, y)
+	g.shl(mant, y, y)
+	g.addInt(y, p(0), y)
+	g.cmp(ltOQ, g.k("least"), qv, b)
+	g.cmp(ltOQ, g.k("normal"), y, qv)
+	g.and(qv, b, b)
+	g.add(g.k("normal"), y, y)
+	g.subInt(g.k("normal"), y, y)
+	g.blend(b, y, a, p(0))
+}
+
+func (g *gen) expTable(e exponentialOf, careful bool, each func(func(int)), x, z, p, q func(int) reg.VecPhysical) {
+	each(func(u int) { g.sub(g.k("magic"), z(u), q(u)) })
+	if e.base2 {
+		each(func(u int) { g.sub(q(u), x(u), x(u)) })
+	} else {
+		each(func(u int) { g.fnma231(g.k("ln2hi"), q(u), x(u)) })
+		each(func(u int) { g.fnma231(g.k("ln2lo"), q(u), x(u)) })
+	}
+	each(func(u int) {
+		if g.f64 {
+			g.VPERMI2PD(g.hoisted["pow2"], g.hoisted["pow"], z(u))
+		} else {
+			g.VPERMPS(g.hoisted["pow"], z(u), z(u))
+		}
+	})
+	d := len(e.poly) - 1
+	each(func(u int) { g.set(cname(d), p(u)) })
+	for i := d - 1; i >= 1; i-- {
+		each(func(u int) { g.fma213(g.k(cname(i)), x(u), p(u)) })
+	}
+	each(func(u int) { g.mul(x(u), p(u), p(u)) })
+	each(func(u int) { g.fma213(z(u), z(u), p(u)) })
+	scale := g.pick(g.VSCALEFPS, g.VSCALEFPD)
+	if !careful {
+		each(func(u int) { scale(q(u), p(u), p(u)) })
+		return
+	}
+	g.broadcast("least", x(0))
+	ks := []reg.OpmaskPhysical{reg.K1, reg.K2, reg.K3, reg.K4}
+	each(func(u int) { g.cmp(ltOQ, x(0), q(u), ks[u]) })
+	g.broadcast("units", x(0))
+	each(func(u int) { g.pick(g.VADDPS, g.VADDPD)(x(0), q(u), ks[u], q(u)) })
+	each(func(u int) { scale(q(u), p(u), p(u)) })
+	each(func(u int) { g.pick(g.VCVTPS2DQ, g.VCVTPD2QQ)(p(u), ks[u], p(u)) })
+}

@@ -1,0 +1,463 @@
+// Command math generates the elementwise kernels of package kern: exp, exp2, log, sin and cos, max, for AVX-512 and
+// AVX2, in both precisions.
+//
+//	go run ./math        # from internal/kern/_gen
+//
+// Every element passes through the same vector instructions wherever it lies: tails are masked vectors, and the
+// cheaper path taken by groups without large arguments rounds like the complete one. So results never depend on
+// position or batch.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"math"
+	"math/big"
+
+	"github.com/mmcloughlin/avo/attr"
+	"github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/randfeat/randfeat/internal/kern/_gen/emit"
+)
+
+func main() {
+	flag.Parse()
+	for _, wide := range []bool{true, false} {
+		c := build.NewContext()
+		for _, f64 := range []bool{false, true} {
+			g := &gen{Context: c, wide: wide, f64: f64}
+			g.exp("exp", exponential(math.E, g))
+			g.exp("exp2", exponential(2, g))
+			g.log()
+			g.sinCos()
+			g.max()
+		}
+		name := "math_avx2_amd64.s"
+		if wide {
+			name = "math_avx512_amd64.s"
+		}
+		if err := emit.File(c, name, "math"); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+
+// gen emits for one target and precision. Registers are physical: the schedules interleave vectors by hand.
+type gen struct {
+	*build.Context
+	wide, f64 bool
+	table     Mem            // constants of the function at hand
+	at        map[string]int // their place
+	hoisted   map[string]reg.VecPhysical
+	next      int // first register not taken by a hoisted constant, counted down
+}
+
+var (
+	zmm = []reg.VecPhysical{
+		reg.Z0, reg.Z1, reg.Z2, reg.Z3, reg.Z4, reg.Z5, reg.Z6, reg.Z7, reg.Z8, reg.Z9, reg.Z10, reg.Z11, reg.Z12, reg.Z13, reg.Z14, reg.Z15,
+		reg.Z16, reg.Z17, reg.Z18, reg.Z19, reg.Z20, reg.Z21, reg.Z22, reg.Z23, reg.Z24, reg.Z25, reg.Z26, reg.Z27, reg.Z28, reg.Z29, reg.Z30, reg.Z31,
+	}
+	ymm = []reg.VecPhysical{
+		reg.Y0, reg.Y1, reg.Y2, reg.Y3, reg.Y4, reg.Y5, reg.Y6, reg.Y7, reg.Y8, reg.Y9, reg.Y10, reg.Y11, reg.Y12, reg.Y13, reg.Y14, reg.Y15,
+	}
+)
+
+func (g *gen) v(i int) reg.VecPhysical {
+	if g.wide {
+		return zmm[i]
+	}
+	return ymm[i]
+}
+
+func (g *gen) bytes() int { // of a vector
+	if g.wide {
+		return 64
+	}
+	return 32
+}
+
+func (g *gen) size() int { // of an element
+	if g.f64 {
+		return 8
+	}
+	return 4
+}
+
+func (g *gen) lanes() int { return g.bytes() / g.size() }
+
+func (g *gen) typ() string {
+	if g.f64 {
+		return "float64"
+	}
+	return "float32"
+}
+
+func (g *gen) name(op string) string {
+	n := op + "AVX2"
+	if g.wide {
+		n = op + "AVX512"
+	}
+	if g.f64 {
+		return n + "F64"
+	}
+	return n + "F32"
+}
+
+func (g *gen) begin(op, args string) {
+	g.Function(g.name(op))
+	g.Attributes(attr.NOSPLIT)
+	g.SignatureExpr("func(" + fmt.Sprintf(args, g.typ()) + ")")
+}
+
+// mant is the number of stored mantissa bits, bias that of the exponent.
+func (g *gen) mant() int {
+	if g.f64 {
+		return 52
+	}
+	return 23
+}
+
+func (g *gen) bias() int {
+	if g.f64 {
+		return 1023
+	}
+	return 127
+}
+
+// pow2 is 2^k.
+func pow2(k int) float64 { return math.Ldexp(1, k) }
+
+// konst is a constant by name: a number rounded to the precision at hand, raw bits, or a table of one vector.
+type konst struct {
+	name string
+	val  float64
+	bits uint64
+	raw  bool
+	tab  []float64
+}
+
+func num(name string, v float64) konst   { return konst{name: name, val: v} }
+func raw(name string, b uint64) konst    { return konst{name: name, bits: b, raw: true} }
+func tab(name string, t []float64) konst { return konst{name: name, tab: t} }
+
+// constants declares the constants of a function, each as wide as a vector (AVX2, where they are memory operands) or
+// as one element to broadcast (AVX-512, where hoist keeps them in registers).
+func (g *gen) constants(op string, list ...konst) {
+	g.table = g.StaticGlobal(g.name(op) + "Consts")
+	g.DataAttributes(attr.RODATA | attr.NOPTR)
+	g.at, g.hoisted, g.next = map[string]int{}, map[string]reg.VecPhysical{}, 31
+	off := 0
+	put := func(b uint64) {
+		if g.f64 {
+			g.AddDatum(off, U64(b))
+		} else {
+			g.AddDatum(off, U32(b))
+		}
+		off += g.size()
+	}
+	bitsOf := func(v float64) uint64 {
+		if g.f64 {
+			return math.Float64bits(v)
+		}
+		return uint64(math.Float32bits(float32(v)))
+	}
+	for pass := range 2 { // vectors first, so that they are aligned like the table
+		for _, k := range list {
+			if (k.tab != nil) != (pass == 0) {
+				continue
+			}
+			g.at[k.name] = off
+			switch n := 1; {
+			case k.tab != nil:
+				for _, v := range k.tab {
+					put(bitsOf(v))
+				}
+			default:
+				if !g.wide {
+					n = g.lanes()
+				}
+				for range n {
+					if k.raw {
+						put(k.bits)
+					} else {
+						put(bitsOf(k.val))
+					}
+				}
+			}
+		}
+	}
+}
+
+// hoist loads constants into the highest registers (AVX-512 only).
+func (g *gen) hoist(names ...string) {
+	if !g.wide {
+		return
+	}
+	for _, n := range names {
+		r := g.v(g.next)
+		g.next--
+		g.broadcast(n, r)
+		g.hoisted[n] = r
+	}
+}
+
+func (g *gen) hoistTable(name string) {
+	r := g.v(g.next)
+	g.next--
+	g.VMOVUPS(g.mem(name), r)
+	g.hoisted[name] = r
+}
+
+func (g *gen) mem(name string) Mem {
+	at, ok := g.at[name]
+	if !ok {
+		panic("no constant " + name)
+	}
+	return g.table.Offset(at)
+}
+
+func (g *gen) broadcast(name string, r reg.VecPhysical) {
+	switch {
+	case !g.wide:
+		g.VMOVUPS(g.mem(name), r)
+	case g.f64:
+		g.VBROADCASTSD(g.mem(name), r)
+	default:
+		g.VBROADCASTSS(g.mem(name), r)
+	}
+}
+
+// k is a constant as an operand.
+func (g *gen) k(name string) Op {
+	if r, ok := g.hoisted[name]; ok {
+		return r
+	}
+	if g.wide {
+		panic(name + " is not hoisted")
+	}
+	return g.mem(name)
+}
+
+// set copies a constant to r.
+func (g *gen) set(name string, r reg.VecPhysical) {
+	if k, ok := g.hoisted[name]; ok {
+		g.VMOVAPS(k, r)
+		return
+	}
+	g.broadcast(name, r)
+}
+
+func (g *gen) pick(ps, pd func(...Op)) func(...Op) {
+	if g.f64 {
+		return pd
+	}
+	return ps
+}
+
+// Arithmetic with the operand order of Go's assembler: sub(b, a, d) is d = a − b.
+func (g *gen) add(b, a, d Op)     { g.pick(g.VADDPS, g.VADDPD)(b, a, d) }
+func (g *gen) sub(b, a, d Op)     { g.pick(g.VSUBPS, g.VSUBPD)(b, a, d) }
+func (g *gen) mul(b, a, d Op)     { g.pick(g.VMULPS, g.VMULPD)(b, a, d) }
+func (g *gen) div(b, a, d Op)     { g.pick(g.VDIVPS, g.VDIVPD)(b, a, d) }
+func (g *gen) fma213(c, b, d Op)  { g.pick(g.VFMADD213PS, g.VFMADD213PD)(c, b, d) }   // d = b·d + c
+func (g *gen) fma231(c, b, d Op)  { g.pick(g.VFMADD231PS, g.VFMADD231PD)(c, b, d) }   // d = b·c + d
+func (g *gen) fnma231(c, b, d Op) { g.pick(g.VFNMADD231PS, g.VFNMADD231PD)(c, b, d) } // d = d − b·c
+func (g *gen) and(b, a, d Op)     { g.pick(g.VANDPS, g.VANDPD)(b, a, d) }
+func (g *gen) or(b, a, d Op)      { g.pick(g.VORPS, g.VORPD)(b, a, d) }
+func (g *gen) xor(b, a, d Op)     { g.pick(g.VXORPS, g.VXORPD)(b, a, d) }
+
+// The second source of VMAX and VMIN survives when either is NaN: x goes there.
+func (g *gen) atLeast(c, x reg.VecPhysical) { g.pick(g.VMAXPS, g.VMAXPD)(x, c, x) }
+func (g *gen) atMost(c, x reg.VecPhysical)  { g.pick(g.VMINPS, g.VMINPD)(x, c, x) }
+
+func (g *gen) addInt(b, a, d Op) {
+	if g.f64 {
+		g.VPADDQ(b, a, d)
+	} else {
+		g.VPADDD(b, a, d)
+	}
+}
+
+func (g *gen) subInt(b, a, d Op) {
+	if g.f64 {
+		g.VPSUBQ(b, a, d)
+	} else {
+		g.VPSUBD(b, a, d)
+	}
+}
+
+func (g *gen) shl(n int, a, d Op) {
+	if g.f64 {
+		g.VPSLLQ(U8(n), a, d)
+	} else {
+		g.VPSLLD(U8(n), a, d)
+	}
+}
+
+func (g *gen) shr(n int, a, d Op) {
+	if g.f64 {
+		g.VPSRLQ(U8(n), a, d)
+	} else {
+		g.VPSRLD(U8(n), a, d)
+	}
+}
+
+// Predicates of VCMP, all quiet.
+const (
+	ltOQ    = 0x11
+	unordQ  = 0x03
+	nltUQ   = 0x15
+	nleUQ   = 0x16
+	geOQ    = 0x1d
+	gtOQ    = 0x1e
+	eqOQ    = 0x00
+	ngeUQ   = 0x19
+	absMax  = 0x0b // VRANGE: the larger absolute value
+	signMax = 0x05 // VRANGE: the larger value, −0 below +0
+)
+
+// cmp sets d (a mask register for AVX-512, all ones or zeros for AVX2) where a ∘ b.
+func (g *gen) cmp(pred int, b, a, d Op) {
+	if g.wide {
+		g.pick(g.VCMPPS, g.VCMPPD)(U8(pred), b, a, d)
+		return
+	}
+	if g.f64 {
+		g.VCMPPD(U8(pred), b, a, d)
+	} else {
+		g.VCMPPS(U8(pred), b, a, d)
+	}
+}
+
+// blend is d = mask ? b : a (AVX2).
+func (g *gen) blend(mask, b, a, d Op) {
+	if g.f64 {
+		g.VBLENDVPD(mask, b, a, d)
+	} else {
+		g.VBLENDVPS(mask, b, a, d)
+	}
+}
+
+// flushing sets flush-to-zero and denormals-are-zero and returns the way back. Multiplications and FMA that meet a
+// subnormal number take a microcode assist of some 150 cycles (additions do not), so no kernel feeds them one: results
+// in the subnormal range are assembled with integers, and for subnormal arguments zero has the same image.
+func (g *gen) flushing() (restore func()) {
+	saved, mode := g.AllocLocal(8), g.AllocLocal(8)
+	r := g.GP32()
+	g.STMXCSR(saved)
+	g.MOVL(saved, r)
+	g.ORL(U32(0x8040), r)
+	g.MOVL(r, mode)
+	g.LDMXCSR(mode)
+	return func() { g.LDMXCSR(saved) }
+}
+
+// tailMask sets the mask of the first min(n, lanes) elements: K7 for AVX-512, register m for AVX2, whose masks are
+// read from a sliding window over ones and zeros.
+func (g *gen) tailMask(n reg.GPVirtual, m reg.VecPhysical) {
+	if g.wide {
+		r := g.GP64()
+		g.MOVQ(I64(-1), r)
+		g.BZHIQ(n, r, r)
+		g.KMOVW(r.As32(), reg.K7)
+		return
+	}
+	r, base := g.GP64(), g.GP64()
+	g.MOVQ(U32(g.lanes()), r)
+	g.CMPQ(n, r)
+	g.CMOVQLT(n, r)
+	g.LEAQ(g.window(), base)
+	g.NEGQ(r)
+	g.VMOVUPS(Mem{Base: base, Index: r, Scale: uint8(g.size()), Disp: 32}, m)
+}
+
+var window Mem
+
+func (g *gen) window() Mem {
+	if window.Symbol.Name == "" {
+		window = g.StaticGlobal("tailWindow")
+		g.DataAttributes(attr.RODATA | attr.NOPTR)
+		for i := range 8 {
+			v := uint64(math.MaxUint64)
+			if i >= 4 {
+				v = 0
+			}
+			g.AddDatum(8*i, U64(v))
+		}
+	}
+	return window
+}
+
+func (g *gen) loadTail(src Mem, m, d reg.VecPhysical) {
+	switch {
+	case g.wide && g.f64:
+		g.VMOVUPD_Z(src, reg.K7, d)
+	case g.wide:
+		g.VMOVUPS_Z(src, reg.K7, d)
+	case g.f64:
+		g.VMASKMOVPD(src, m, d)
+	default:
+		g.VMASKMOVPS(src, m, d)
+	}
+}
+
+func (g *gen) storeTail(s, m reg.VecPhysical, dst Mem) {
+	switch {
+	case g.wide && g.f64:
+		g.VMOVUPD(s, reg.K7, dst)
+	case g.wide:
+		g.VMOVUPS(s, reg.K7, dst)
+	case g.f64:
+		g.VMASKMOVPD(s, m, dst)
+	default:
+		g.VMASKMOVPS(s, m, dst)
+	}
+}
+
+// anyMask jumps to label if a lane of the mask is set: K1, or the vector m.
+func (g *gen) ifAny(m reg.VecPhysical, label string) {
+	if g.wide {
+		g.KTESTW(reg.K1, reg.K1)
+	} else {
+		r := g.GP32()
+		if g.f64 {
+			g.VMOVMSKPD(m, r)
+		} else {
+			g.VMOVMSKPS(m, r)
+		}
+		g.TESTL(r, r)
+	}
+	g.JNZ(LabelRef(label))
+}
+
+// split writes x as a sum of n numbers of the precision at hand, largest first.
+func (g *gen) split(x *big.Float, n int) []float64 {
+	x = new(big.Float).Copy(x)
+	var out []float64
+	for range n {
+		v, _ := x.Float64()
+		if !g.f64 {
+			f, _ := x.Float32()
+			v = float64(f)
+		}
+		out = append(out, v)
+		x.Sub(x, big.NewFloat(v))
+	}
+	return out
+}
+
+func constant(s string) *big.Float {
+	x, _, err := big.ParseFloat(s, 10, 300, big.ToNearestEven)
+	if err != nil {
+		panic(err)
+	}
+	return x
+}
+
+var (
+	ln2    = constant("0.693147180559945309417232121458176568075500134360255254120680009493393621969694715605863327")
+	halfPi = constant("1.57079632679489661923132169163975144209858469968755291048747229615390820314310449931401741")
+)

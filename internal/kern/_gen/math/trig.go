@@ -1,0 +1,356 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// limit of the vector range reduction. n < 2^16 multiples of π/2 keep every product of the reduction exact.
+const trigLimit = 1e5
+
+// sinCos emits func(sin, cos, t *T, n int) int, which returns how many elements were done: it stops before a group with
+// a |t| > 10⁵ and leaves it to the caller.
+//
+// t = n·π/2 + r + ε with π/2 = C₁ + C₂ + C₃: a = t − n·C₁ is exact under FMA, p = n·C₂ rounded, r = a − p rounded, and
+// ε = ((a − r) − p) − (n·C₂ − p + n·C₃) collects what was lost: when t is close to a multiple, a and p cancel and p's
+// error would be all of the result. With s = r²
+//
+//	sin = r + (r·s·S(s) + ε),   cos = 1 + s·(−½ + s·C(s)),
+//
+// relative errors of the polynomials 2^-28 and 2^-33 in float32, 2^-58 and 2^-64 in float64. cos ignores ε: it moves by
+// less than 0.3 ulp. The quadrant n exchanges and negates. Zeros and subnormal arguments are their own sine.
+func (g *gen) sinCos() {
+	pi := g.split(halfPi, 3)
+	ks := []konst{
+		num("2/pi", 0.6366197723675813430755350534900574481378385829618257949906), num("magic", 1.5*pow2(g.mant())),
+		num("pi1", pi[0]), num("pi2", pi[1]), num("pi3", pi[2]),
+		num("limit", trigLimit), num("one", 1), num("-half", -0.5),
+		raw("sign", uint64(1)<<(8*g.size()-1)), raw("abs", uint64(1)<<(8*g.size()-1)-1),
+		raw("1", 1), raw("least", uint64(1)<<g.mant()),
+	}
+	sin := []float64{-0.1666665453669239148351, 0.008332156054550535523242, -0.0001951463182691901361774}
+	cos := []float64{0.04166664555437582154258, -0.001388730986093709503108, 0.00002443241229020396328009}
+	if g.f64 {
+		sin = []float64{-0.1666666666666663029517, 0.00833333333332200579244, -0.0001984126982949570891352, 0.000002755731358768963970665, -2.505074231823642926248e-8, 1.589590529863706645261e-10}
+		cos = []float64{0.04166666666666659201917, -0.001388888888887289539736, 0.00002480158728874837216119, -2.75573141486796876652e-7, 2.08756965804931596639e-9, -1.135831090906428462173e-11}
+	}
+	for i := range sin {
+		ks = append(ks, num("s"+cname(i), sin[i]), num("c"+cname(i), cos[i]))
+	}
+	g.constants("sinCos", ks...)
+	g.begin("sinCos", "sin, cos, t *%s, n int) (done int")
+	load := func(p string) reg.GPVirtual { return g.Load(g.Param(p), g.GP64()).(reg.GPVirtual) }
+	ds, dc, src, n := load("sin"), load("cos"), load("t"), load("n")
+	restore := g.flushing()
+	g.hoist("2/pi", "magic", "pi1", "pi2", "pi3", "one", "-half", "sign", "1")
+	d := len(sin) - 1
+	for i := range sin {
+		g.hoist("s" + cname(i))
+		if !g.f64 || i > 2 {
+			g.hoist("c" + cname(i))
+		}
+	}
+	unroll := 2
+	if !g.wide {
+		unroll = 1
+	}
+	const per = 6
+	r := func(i int) func(int) reg.VecPhysical {
+		return func(u int) reg.VecPhysical {
+			if u == 0 {
+				return g.v(i)
+			}
+			return g.v(per + i)
+		}
+	}
+	t, z, q, e, s, c := r(0), r(1), r(2), r(3), r(4), r(5)
+	lbl := g.name("sinCos")
+	masks := []reg.OpmaskPhysical{reg.K2, reg.K3}
+	spare := g.v(per * unroll)
+	if g.wide && g.next < (per+1)*unroll-1 {
+		panic("sinCos: out of registers")
+	}
+	check := func(unroll int) {
+		if g.wide {
+			// VRANGE of t with itself is |t|.
+			rng := g.pick(g.VRANGEPS, g.VRANGEPD)
+			ks := []reg.OpmaskPhysical{reg.K1, reg.K4}
+			g.broadcast("limit", spare)
+			for u := range unroll {
+				rng(U8(absMax), t(u), t(u), s(u))
+				g.cmp(gtOQ, spare, s(u), ks[u])
+			}
+			if unroll > 1 {
+				g.KORW(reg.K4, reg.K1, reg.K1)
+			}
+		} else {
+			g.and(g.k("abs"), t(0), s(0))
+			g.cmp(gtOQ, g.k("limit"), s(0), s(0))
+		}
+		g.ifAny(s(0), lbl+"Stop")
+	}
+	body := func(unroll int) {
+		each := func(fn func(u int)) {
+			for u := range unroll {
+				fn(u)
+			}
+		}
+		each(func(u int) {
+			g.set("2/pi", z(u))
+			g.fma213(g.k("magic"), t(u), z(u))
+		})
+		each(func(u int) { g.sub(g.k("magic"), z(u), q(u)) })
+		each(func(u int) { // e = t − n·C₁, exact
+			g.VMOVAPS(t(u), e(u))
+			g.fnma231(g.k("pi1"), q(u), e(u))
+		})
+		h := func(u int) reg.VecPhysical { return g.v(per*unroll + u) }
+		each(func(u int) { g.mul(g.k("pi2"), q(u), c(u)) }) // p
+		each(func(u int) {
+			g.sub(c(u), e(u), s(u)) // r
+			g.VMOVAPS(c(u), h(u))
+			g.pick(g.VFMSUB231PS, g.VFMSUB231PD)(g.k("pi2"), q(u), h(u)) // what p lacks
+		})
+		each(func(u int) { g.fma231(g.k("pi3"), q(u), h(u)) })
+		each(func(u int) { g.sub(s(u), e(u), e(u)) })
+		each(func(u int) { g.sub(c(u), e(u), e(u)) })
+		each(func(u int) { g.sub(h(u), e(u), e(u)) })
+		// Names now: q = r, s = r².
+		each(func(u int) {
+			g.VMOVAPS(s(u), q(u))
+			g.mul(q(u), q(u), s(u))
+		})
+		// The sine collects in e, the cosine in c. A helper h carries the polynomial of the sine.
+		each(func(u int) { g.set("c"+cname(d), c(u)) })
+		for i := d - 1; i >= 0; i-- {
+			each(func(u int) {
+				if _, ok := g.hoisted["c"+cname(i)]; g.wide && !ok {
+					g.pick(g.VFMADD213PS_BCST, g.VFMADD213PD_BCST)(g.mem("c"+cname(i)), s(u), c(u))
+				} else {
+					g.fma213(g.k("c"+cname(i)), s(u), c(u))
+				}
+			})
+		}
+		each(func(u int) { g.fma213(g.k("-half"), s(u), c(u)) })
+		each(func(u int) { g.fma213(g.k("one"), s(u), c(u)) })
+		each(func(u int) { g.set("s"+cname(d), h(u)) })
+		for i := d - 1; i >= 0; i-- {
+			each(func(u int) { g.fma213(g.k("s"+cname(i)), s(u), h(u)) })
+		}
+		each(func(u int) { g.mul(q(u), s(u), s(u)) })
+		each(func(u int) { g.fma231(h(u), s(u), e(u)) })
+		each(func(u int) { g.add(q(u), e(u), e(u)) })
+		bits := 8 * g.size()
+		if g.wide {
+			each(func(u int) {
+				// Odd quadrants exchange. s = sine, c = cosine.
+				if g.f64 {
+					g.VPTESTMQ(g.hoisted["1"], z(u), masks[u])
+					g.VBLENDMPD(c(u), e(u), masks[u], s(u))
+					g.VMOVAPD(e(u), masks[u], c(u))
+				} else {
+					g.VPTESTMD(g.hoisted["1"], z(u), masks[u])
+					g.VBLENDMPS(c(u), e(u), masks[u], s(u))
+					g.VMOVAPS(e(u), masks[u], c(u))
+				}
+				g.shl(bits-2, z(u), q(u))
+				g.addInt(g.k("1"), z(u), z(u))
+				g.shl(bits-2, z(u), z(u))
+				const xorAnd = 0x78 // dst ^ (a & b)
+				if g.f64 {
+					g.VPTERNLOGQ(U8(xorAnd), g.hoisted["sign"], q(u), s(u))
+					g.VPTERNLOGQ(U8(xorAnd), g.hoisted["sign"], z(u), c(u))
+					g.VFPCLASSPDZ(U8(0x26), t(u), masks[u])
+					g.VMOVAPD(t(u), masks[u], s(u))
+				} else {
+					g.VPTERNLOGD(U8(xorAnd), g.hoisted["sign"], q(u), s(u))
+					g.VPTERNLOGD(U8(xorAnd), g.hoisted["sign"], z(u), c(u))
+					g.VFPCLASSPSZ(U8(0x26), t(u), masks[u])
+					g.VMOVAPS(t(u), masks[u], s(u))
+				}
+			})
+			return
+		}
+		m, hh := q(0), h(0)
+		g.shl(bits-1, z(0), m)
+		g.blend(m, c(0), e(0), s(0))
+		g.blend(m, e(0), c(0), c(0))
+		g.shl(bits-2, z(0), m)
+		g.and(g.k("sign"), m, m)
+		g.xor(m, s(0), s(0))
+		g.addInt(g.k("1"), z(0), z(0))
+		g.shl(bits-2, z(0), z(0))
+		g.and(g.k("sign"), z(0), z(0))
+		g.xor(z(0), c(0), c(0))
+		g.and(g.k("abs"), t(0), m)
+		g.broadcast("least", hh)
+		if g.f64 {
+			g.VPCMPGTQ(m, hh, m)
+		} else {
+			g.VPCMPGTD(m, hh, m)
+		}
+		g.blend(m, t(0), s(0), s(0))
+	}
+	off := g.GP64()
+	g.XORQ(off, off)
+	at := func(b reg.GPVirtual, u int) Mem { return Mem{Base: b, Index: off, Scale: 1, Disp: u * g.bytes()} }
+	g.SUBQ(U32(unroll*g.lanes()), n)
+	g.JLT(LabelRef(lbl + "Rest"))
+	g.Label(lbl + "Group")
+	for u := range unroll {
+		g.VMOVUPS(at(src, u), t(u))
+	}
+	check(unroll)
+	body(unroll)
+	for u := range unroll {
+		g.VMOVUPS(s(u), at(ds, u))
+		g.VMOVUPS(c(u), at(dc, u))
+	}
+	g.ADDQ(U32(unroll*g.bytes()), off)
+	g.SUBQ(U32(unroll*g.lanes()), n)
+	g.JGE(LabelRef(lbl + "Group"))
+	g.Label(lbl + "Rest")
+	g.ADDQ(U32(unroll*g.lanes()), n)
+	g.JLE(LabelRef(lbl + "Done"))
+	mask := g.v(14)
+	g.Label(lbl + "Tail")
+	g.tailMask(n, mask)
+	g.loadTail(at(src, 0), mask, t(0))
+	check(1)
+	body(1)
+	g.storeTail(s(0), mask, at(ds, 0))
+	g.storeTail(c(0), mask, at(dc, 0))
+	g.ADDQ(U32(g.bytes()), off)
+	g.SUBQ(U32(g.lanes()), n)
+	g.JGT(LabelRef(lbl + "Tail"))
+	g.Label(lbl + "Done")
+	done := g.GP64()
+	g.Load(g.Param("n"), done)
+	g.Store(done, g.ReturnIndex(0))
+	restore()
+	g.VZEROUPPER()
+	g.RET()
+	g.Label(lbl + "Stop")
+	shift := 2
+	if g.f64 {
+		shift = 3
+	}
+	g.SHRQ(U8(shift), off)
+	g.Store(off, g.ReturnIndex(0))
+	restore()
+	g.VZEROUPPER()
+	g.RET()
+}
+
+// max emits func(x *T, n int) T for n ≥ 1: the largest, NaN if one is NaN. VMAX forgets NaN, so a comparison of each
+// pair of vectors with itself remembers them. AVX-512 orders −0 below +0; AVX2 returns either, which the caller mends.
+func (g *gen) max() {
+	nan, negInf := uint64(0x7fc00000), uint64(0xff800000)
+	if g.f64 {
+		nan, negInf = 0x7ff8000000000000, 0xfff0000000000000
+	}
+	g.constants("max", raw("nan", nan), raw("-inf", negInf))
+	g.begin("max", "x *%[1]s, n int) (m %[1]s")
+	x, n := g.Load(g.Param("x"), g.GP64()).(reg.GPVirtual), g.Load(g.Param("n"), g.GP64()).(reg.GPVirtual)
+	greater := func(b, a, d Op) {
+		if g.wide {
+			g.pick(g.VRANGEPS, g.VRANGEPD)(U8(signMax), b, a, d)
+		} else {
+			g.pick(g.VMAXPS, g.VMAXPD)(b, a, d)
+		}
+	}
+	const unroll = 4
+	acc := func(u int) reg.VecPhysical { return g.v(u) }
+	v := func(u int) reg.VecPhysical { return g.v(4 + u) }
+	bad, m, fill := g.v(8), g.v(9), g.v(10)
+	g.broadcast("-inf", fill)
+	for u := range unroll {
+		g.VMOVAPS(fill, acc(u))
+	}
+	if g.wide {
+		g.KXORW(reg.K2, reg.K2, reg.K2)
+	} else {
+		g.VXORPS(bad, bad, bad)
+	}
+	note := func(a, b reg.VecPhysical) {
+		if g.wide {
+			g.cmp(unordQ, a, b, reg.K1)
+			g.KORW(reg.K1, reg.K2, reg.K2)
+		} else {
+			g.cmp(unordQ, a, b, m)
+			g.VORPS(m, bad, bad)
+		}
+	}
+	lbl := g.name("max")
+	at := func(u int) Mem { return Mem{Base: x, Disp: u * g.bytes()} }
+	g.SUBQ(U32(unroll*g.lanes()), n)
+	g.JLT(LabelRef(lbl + "Rest"))
+	g.Label(lbl + "Group")
+	for u := range unroll {
+		g.VMOVUPS(at(u), v(u))
+		greater(v(u), acc(u), acc(u))
+	}
+	note(v(0), v(1))
+	note(v(2), v(3))
+	g.ADDQ(U32(unroll*g.bytes()), x)
+	g.SUBQ(U32(unroll*g.lanes()), n)
+	g.JGE(LabelRef(lbl + "Group"))
+	g.Label(lbl + "Rest")
+	g.ADDQ(U32(unroll*g.lanes()), n)
+	g.JLE(LabelRef(lbl + "Reduce"))
+	g.Label(lbl + "Tail")
+	tm := g.v(11)
+	g.tailMask(n, tm)
+	switch {
+	case g.wide && g.f64:
+		g.VMOVAPD(fill, v(0))
+		g.VMOVUPD(at(0), reg.K7, v(0))
+	case g.wide:
+		g.VMOVAPS(fill, v(0))
+		g.VMOVUPS(at(0), reg.K7, v(0))
+	default:
+		g.loadTail(at(0), tm, v(0))
+		g.blend(tm, v(0), fill, v(0))
+	}
+	greater(v(0), acc(0), acc(0))
+	note(v(0), v(0))
+	g.ADDQ(U32(g.bytes()), x)
+	g.SUBQ(U32(g.lanes()), n)
+	g.JGT(LabelRef(lbl + "Tail"))
+	g.Label(lbl + "Reduce")
+	greater(acc(1), acc(0), acc(0))
+	greater(acc(3), acc(2), acc(2))
+	greater(acc(2), acc(0), acc(0))
+	if g.wide {
+		g.VEXTRACTF64X4(U8(1), reg.Z0, reg.Y1)
+		greater(reg.Y1, reg.Y0, reg.Y0)
+	}
+	g.VEXTRACTF128(U8(1), reg.Y0, reg.X1)
+	greater(reg.X1, reg.X0, reg.X0)
+	if g.f64 {
+		g.VPERMILPD(U8(1), reg.X0, reg.X1)
+		greater(reg.X1, reg.X0, reg.X0)
+	} else {
+		g.VPERMILPS(U8(0x4e), reg.X0, reg.X1)
+		greater(reg.X1, reg.X0, reg.X0)
+		g.VPERMILPS(U8(0xb1), reg.X0, reg.X1)
+		greater(reg.X1, reg.X0, reg.X0)
+	}
+	if g.wide {
+		g.KTESTW(reg.K2, reg.K2)
+	} else {
+		r := g.GP32()
+		g.VMOVMSKPS(bad, r)
+		g.TESTL(r, r)
+	}
+	g.JZ(LabelRef(lbl + "Return"))
+	if g.f64 {
+		g.VMOVSD(g.mem("nan"), reg.X0)
+	} else {
+		g.VMOVSS(g.mem("nan"), reg.X0)
+	}
+	g.Label(lbl + "Return")
+	g.Store(reg.X0, g.ReturnIndex(0))
+	g.VZEROUPPER()
+	g.RET()
+}

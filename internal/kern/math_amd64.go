@@ -1,0 +1,250 @@
+//go:build amd64 && !noasm
+
+package kern
+
+import (
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Elementwise functions and transforms of the amd64 tables. _gen/math and _gen/fwht tell the methods. Largest errors
+// measured over all float32 and, in float64, over random and hard arguments (math_test.go checks the bounds):
+//
+//	ulp      AVX-512          AVX2
+//	         f32     f64      f32     f64
+//	exp      TODO
+//
+// Special cases are those of package math. Subnormal arguments and results are exact to the same bounds and cost no
+// assists. A result depends on its argument alone, never on its place in the slice.
+
+// callElements bounds one call of an assembly function, which cannot be preempted, to some 50 µs.
+const callElements = 1 << 15
+
+// mathAVX512 replaces the elementwise functions and the transforms of tables for CPUs with AVX-512 F, DQ, BW and VL.
+func mathAVX512(t32 *Table[float32], t64 *Table[float64]) {
+	t32.Exp, t64.Exp = expWith(expAVX512F32), expWith(expAVX512F64)
+	t32.Exp2, t64.Exp2 = exp2With(exp2AVX512F32), exp2With(exp2AVX512F64)
+	t32.Log, t64.Log = logWith(logAVX512F32), logWith(logAVX512F64)
+	t32.SinCos, t64.SinCos = sinCosWith(sinCosAVX512F32), sinCosWith(sinCosAVX512F64)
+	t32.Max, t64.Max = maxWith(maxAVX512F32), maxWith(maxAVX512F64)
+	t32.FWHT = fwht[float32]{16, 16, fwhtBlockAVX512F32, fwhtPassAVX512F32}.transform
+	t64.FWHT = fwht[float64]{8, 16, fwhtBlockAVX512F64, fwhtPassAVX512F64}.transform
+}
+
+// mathAVX2 is mathAVX512 for CPUs with AVX2 and FMA.
+func mathAVX2(t32 *Table[float32], t64 *Table[float64]) {
+	t32.Exp, t64.Exp = expWith(expAVX2F32), expWith(expAVX2F64)
+	t32.Exp2, t64.Exp2 = exp2With(exp2AVX2F32), exp2With(exp2AVX2F64)
+	t32.Log, t64.Log = logWith(logAVX2F32), logWith(logAVX2F64)
+	t32.SinCos, t64.SinCos = sinCosWith(sinCosAVX2F32), sinCosWith(sinCosAVX2F64)
+	t32.Max, t64.Max = maxWith(maxAVX2F32), maxWith(maxAVX2F64)
+	t32.FWHT = fwht[float32]{8, 8, fwhtBlockAVX2F32, fwhtPassAVX2F32}.transform
+	t64.FWHT = fwht[float64]{4, 8, fwhtBlockAVX2F64, fwhtPassAVX2F64}.transform
+}
+
+func expWith[T dense.Float](kernel func(dst *T, n int, shift T)) func([]T, T) {
+	return func(dst []T, shift T) {
+		for len(dst) > 0 {
+			n := min(len(dst), callElements)
+			kernel(&dst[0], n, shift)
+			dst = dst[n:]
+		}
+	}
+}
+
+func exp2With[T dense.Float](kernel func(dst *T, n int, shift T)) func([]T) {
+	exp2 := expWith(kernel)
+	return func(dst []T) { exp2(dst, 0) }
+}
+
+func logWith[T dense.Float](kernel func(dst *T, n int)) func([]T) {
+	return func(dst []T) {
+		for len(dst) > 0 {
+			n := min(len(dst), callElements)
+			kernel(&dst[0], n)
+			dst = dst[n:]
+		}
+	}
+}
+
+// trigLimit is the largest |t| the kernels of sin and cos reduce.
+const trigLimit = 1e5
+
+// sinCosWith completes a kernel that stops before vectors with a |t| > trigLimit. Those few go through it with zeros in
+// the place of what is too large, which is then computed in Go: their neighbours get the bits they always get.
+func sinCosWith[T dense.Float](kernel func(sin, cos, t *T, n int) int) func(sin, cos, t []T) {
+	return func(sin, cos, t []T) {
+		sin, cos = sin[:len(t)], cos[:len(t)]
+		for len(t) > 0 {
+			n := kernel(&sin[0], &cos[0], &t[0], min(len(t), callElements))
+			if n == 0 {
+				var large [32]T
+				n = copy(large[:], t)
+				for i, v := range large[:n] {
+					if v > trigLimit || v < -trigLimit {
+						v = 0
+					}
+					sin[i] = v
+				}
+				kernel(&sin[0], &cos[0], &sin[0], n)
+				for i, v := range large[:n] {
+					if v > trigLimit || v < -trigLimit {
+						s, c := math.Sincos(float64(v))
+						sin[i], cos[i] = T(s), T(c)
+					}
+				}
+			}
+			sin, cos, t = sin[n:], cos[n:], t[n:]
+		}
+	}
+}
+
+func maxWith[T dense.Float](kernel func(x *T, n int) T) func([]T) T {
+	return func(x []T) T {
+		m := T(math.Inf(-1))
+		for len(x) > 0 {
+			n := min(len(x), callElements)
+			v := kernel(&x[0], n)
+			if v == 0 {
+				v = zeroSign(x[:n])
+			}
+			m = max(m, v)
+			x = x[n:]
+		}
+		return m
+	}
+}
+
+// zeroSign is the greater zero of x: +0 if there is one. VMAXPS takes either for the other.
+func zeroSign[T dense.Float](x []T) T {
+	for _, v := range x {
+		if v == 0 && !math.Signbit(float64(v)) {
+			return v
+		}
+	}
+	return T(math.Copysign(0, -1))
+}
+
+// fwht is the Walsh–Hadamard transform from two kernels.
+type fwht[T dense.Float] struct {
+	lanes, radix int
+	// block transforms n elements, if more than lanes·radix then blocks of that size.
+	block func(x *T, n int)
+	// pass transforms over radix elements h apart, for count neighbours.
+	pass func(x *T, h, count, radix int)
+}
+
+// transform equals FWHT bit for bit: all butterflies have the same operands, only their order in time differs. Large
+// arrays are split so that each part is finished while it is in cache.
+func (f fwht[T]) transform(x []T) {
+	n := len(x)
+	if n < f.lanes {
+		FWHT(x)
+		return
+	}
+	h := min(n, f.lanes*f.radix)
+	const part = 1 << 12
+	if n > part {
+		h = n / f.radix
+		h = max(h, part)
+		for i := 0; i < n; i += h {
+			f.transform(x[i : i+h])
+		}
+	} else {
+		f.block(&x[0], n)
+	}
+	for h < n {
+		r := min(f.radix, n/h)
+		for i := 0; i < n; i += r * h {
+			for j := 0; j < h; j += callElements / f.radix {
+				f.pass(&x[i+j], h, min(h-j, callElements/f.radix), r)
+			}
+		}
+		h *= r
+	}
+}
+
+//go:noescape
+func expAVX512F32(dst *float32, n int, shift float32)
+
+//go:noescape
+func expAVX512F64(dst *float64, n int, shift float64)
+
+//go:noescape
+func expAVX2F32(dst *float32, n int, shift float32)
+
+//go:noescape
+func expAVX2F64(dst *float64, n int, shift float64)
+
+//go:noescape
+func exp2AVX512F32(dst *float32, n int, shift float32)
+
+//go:noescape
+func exp2AVX512F64(dst *float64, n int, shift float64)
+
+//go:noescape
+func exp2AVX2F32(dst *float32, n int, shift float32)
+
+//go:noescape
+func exp2AVX2F64(dst *float64, n int, shift float64)
+
+//go:noescape
+func logAVX512F32(dst *float32, n int)
+
+//go:noescape
+func logAVX512F64(dst *float64, n int)
+
+//go:noescape
+func logAVX2F32(dst *float32, n int)
+
+//go:noescape
+func logAVX2F64(dst *float64, n int)
+
+//go:noescape
+func sinCosAVX512F32(sin, cos, t *float32, n int) (done int)
+
+//go:noescape
+func sinCosAVX512F64(sin, cos, t *float64, n int) (done int)
+
+//go:noescape
+func sinCosAVX2F32(sin, cos, t *float32, n int) (done int)
+
+//go:noescape
+func sinCosAVX2F64(sin, cos, t *float64, n int) (done int)
+
+//go:noescape
+func maxAVX512F32(x *float32, n int) (m float32)
+
+//go:noescape
+func maxAVX512F64(x *float64, n int) (m float64)
+
+//go:noescape
+func maxAVX2F32(x *float32, n int) (m float32)
+
+//go:noescape
+func maxAVX2F64(x *float64, n int) (m float64)
+
+//go:noescape
+func fwhtBlockAVX512F32(x *float32, n int)
+
+//go:noescape
+func fwhtBlockAVX512F64(x *float64, n int)
+
+//go:noescape
+func fwhtBlockAVX2F32(x *float32, n int)
+
+//go:noescape
+func fwhtBlockAVX2F64(x *float64, n int)
+
+//go:noescape
+func fwhtPassAVX512F32(x *float32, h, count, radix int)
+
+//go:noescape
+func fwhtPassAVX512F64(x *float64, h, count, radix int)
+
+//go:noescape
+func fwhtPassAVX2F32(x *float32, h, count, radix int)
+
+//go:noescape
+func fwhtPassAVX2F64(x *float64, h, count, radix int)

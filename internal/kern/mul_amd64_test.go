@@ -1,0 +1,63 @@
+//go:build amd64 && !noasm
+
+package kern
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// The generated code finds the fields of tile by number.
+func TestTileLayout(t *testing.T) {
+	var x tile
+	for i, off := range []uintptr{
+		unsafe.Offsetof(x.a), unsafe.Offsetof(x.b), unsafe.Offsetof(x.c), unsafe.Offsetof(x.init),
+		unsafe.Offsetof(x.aRow), unsafe.Offsetof(x.aK), unsafe.Offsetof(x.bK), unsafe.Offsetof(x.bPanel),
+		unsafe.Offsetof(x.cRow), unsafe.Offsetof(x.initRow), unsafe.Offsetof(x.initPanel),
+		unsafe.Offsetof(x.k), unsafe.Offsetof(x.panels), unsafe.Offsetof(x.tiles), unsafe.Offsetof(x.rows),
+		unsafe.Offsetof(x.kind), unsafe.Offsetof(x.mask), unsafe.Offsetof(x.scratch),
+	} {
+		if off != uintptr(8*i) {
+			t.Errorf("field %d is at %d", i, off)
+		}
+	}
+}
+
+// Assembly does not check bounds: wrong shapes must panic before it runs.
+func TestProductsPanicOnShapes(t *testing.T) {
+	tab := Best[float64]()
+	if tab.Name == "go" {
+		t.Skip("the reference panics where the slices end")
+	}
+	var p, other Panel[float64]
+	tab.Pack(&p, dense.New[float64](5, 3))
+	Reference[float64]().Pack(&other, dense.New[float64](5, 3))
+	short := p
+	short.Data = short.Data[:len(short.Data)-1]
+	m := dense.New[float64]
+	cut := m(4, 3)
+	cut.Data = cut.Data[:10]
+	for name, f := range map[string]func(){
+		"x columns":    func() { tab.MulT(m(2, 5), m(2, 4), &p, nil) },
+		"dst columns":  func() { tab.MulT(m(2, 6), m(2, 3), &p, nil) },
+		"dst rows":     func() { tab.MulT(m(1, 5), m(2, 3), &p, nil) },
+		"bias":         func() { tab.MulT(m(2, 5), m(2, 3), &p, make([]float64, 4)) },
+		"panel width":  func() { tab.MulT(m(2, 5), m(2, 3), &other, nil) },
+		"panel data":   func() { tab.MulT(m(2, 5), m(2, 3), &short, nil) },
+		"x data":       func() { tab.MulT(m(4, 5), cut, &p, nil) },
+		"rows of a, b": func() { tab.TMul(m(2, 3), m(4, 2), m(5, 3)) },
+		"dst of TMul":  func() { tab.TMul(m(3, 3), m(4, 2), m(4, 3)) },
+		"a data":       func() { tab.TMul(m(3, 2), cut, m(4, 2)) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			f()
+		}()
+	}
+}

@@ -1,0 +1,348 @@
+//go:build amd64 && !noasm
+
+package kern
+
+import (
+	"sync"
+	"unsafe"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// tile is the argument of the register tiles, which compute
+//
+//	c = init + a·b
+//
+// for tiles × rows rows of a and panels × 2 vectors of columns of b, over k ≥ 1 inputs. Strides are in bytes. The
+// generated code depends on the order of the fields (_gen/mul).
+type tile struct {
+	a, b, c, init unsafe.Pointer
+	aRow, aK      uintptr // between rows of a, between the inputs of a row
+	bK, bPanel    uintptr // between the inputs of a panel, between panels
+	cRow          uintptr
+	initRow       uintptr // 0 repeats one row: a bias starts them all
+	initPanel     uintptr // 0 repeats one panel: so do zeros
+	k             int
+	panels, tiles int     // at least 1; all panels of a tile come before the next tile
+	rows          int     // of one tile
+	kind          int     // which columns exist
+	mask          uintptr // see shape.mask
+	scratch       [3]uintptr
+}
+
+// Kinds of tiles: full panels, or one panel of which only the first columns exist.
+const (
+	fullPanels = iota
+	twoMasked  // more than one vector of columns
+	oneMasked  // at most one
+	widePanels // full panels in groups of wideGroup, for a single row; panels counts the groups
+)
+
+// wideGroup is the number of panels that a single row needs to keep the multipliers busy.
+const wideGroup = 4
+
+// shape describes the tiles of one target and precision.
+type shape struct {
+	id    target
+	rows  int // of the largest tile
+	lanes int // of one vector; a panel is two vectors wide
+	size  int // bytes of an element
+}
+
+func (s shape) width() int { return 2 * s.lanes }
+
+const (
+	// blockInputs inputs of a panel take 64 KiB at most, so that the rows of a tile stay in the first-level cache
+	// while panels stream past. Splitting the inputs further costs passes over dst, not splitting 40 % from d = 1024.
+	blockInputs = 512
+	// blockBytes of packed panels are used for all rows before the next: half of a small second-level cache.
+	blockBytes = 512 << 10
+	// callWork bounds the multiply-adds of one call. Assembly cannot be preempted: 2M take 30 to 100 µs.
+	callWork = 2 << 20
+)
+
+// zeroInit starts accumulators that have no bias: one panel of the widest table.
+var zeroInit [128]byte
+
+// product is c = init + a·b with n rows, m columns and d ≥ 1 inputs; strides in bytes as in tile.
+type product struct {
+	a, b, c, init      unsafe.Pointer
+	aRow, aK           uintptr
+	bK, bPanel         uintptr
+	cRow               uintptr
+	initRow, initPanel uintptr
+	n, d, m            int
+}
+
+// product blocks p over inputs, columns and rows.
+//
+// An output is one chain of fused multiply-adds in the order of the inputs, started with its init: between blocks of
+// inputs the chain rests in c, where it loses nothing. So blocking, tile shapes, the number of rows and even the width
+// of the vectors do not change a bit of any output.
+func (s shape) product(p *product) {
+	width, size := s.width(), uintptr(s.size)
+	panelBytes := uintptr(width) * size // also the distance of panels in c
+	t := tile{aRow: p.aRow, aK: p.aK, bK: p.bK, bPanel: p.bPanel, cRow: p.cRow,
+		initRow: p.initRow, initPanel: p.initPanel}
+	blocks := (p.d + blockInputs - 1) / blockInputs
+	for block := range blocks {
+		k0, k1 := block*p.d/blocks, (block+1)*p.d/blocks
+		t.k = k1 - k0
+		init := p.init
+		if block > 0 {
+			init, t.initRow, t.initPanel = p.c, p.cRow, panelBytes
+		}
+		group := max(1, blockBytes/(t.k*width*s.size)) // panels
+		for j := 0; j < p.m; j += group * width {
+			cols := min(group*width, p.m-j)
+			full, tail := cols/width, cols%width
+			panel := uintptr(j / width)
+			rows := max(s.rows, callWork/(t.k*cols))
+			for i := 0; i < p.n; i += rows {
+				t.a = unsafe.Add(p.a, uintptr(i)*p.aRow+uintptr(k0)*p.aK)
+				t.b = unsafe.Add(p.b, panel*p.bPanel+uintptr(k0)*p.bK)
+				t.c = unsafe.Add(p.c, uintptr(i)*p.cRow+panel*panelBytes)
+				t.init = unsafe.Add(init, uintptr(i)*t.initRow+panel*t.initPanel)
+				done := 0 // panels
+				if p.n == 1 && full >= wideGroup {
+					t.kind, t.panels = widePanels, full/wideGroup
+					s.id.call(&t)
+					done = full / wideGroup * wideGroup
+				}
+				if done < full {
+					next := t.skip(uintptr(done), panelBytes)
+					next.kind, next.panels = fullPanels, full-done
+					s.run(next, min(rows, p.n-i))
+				}
+				if tail > 0 {
+					last := t.skip(uintptr(full), panelBytes)
+					last.kind, last.panels = oneMasked, 1
+					if tail > s.lanes {
+						last.kind = twoMasked
+					}
+					last.mask = s.mask((tail-1)%s.lanes + 1)
+					s.run(last, min(rows, p.n-i))
+				}
+			}
+		}
+	}
+}
+
+// skip is t from the n-th panel on.
+func (t *tile) skip(n, panelBytes uintptr) tile {
+	next := *t
+	next.b = unsafe.Add(t.b, n*t.bPanel)
+	next.c = unsafe.Add(t.c, n*panelBytes)
+	next.init = unsafe.Add(t.init, n*t.initPanel)
+	return next
+}
+
+// run covers rows rows with tiles of nearly equal height: 9 rows are 5 and 4, since a single row cannot keep the
+// multipliers busy.
+func (s shape) run(t tile, rows int) {
+	tiles := (rows + s.rows - 1) / s.rows
+	low, high := rows/tiles, rows%tiles // high tiles have one row more
+	if high > 0 {
+		t.rows, t.tiles = low+1, high
+		s.id.call(&t)
+		done := uintptr(high * (low + 1))
+		t.a = unsafe.Add(t.a, done*t.aRow)
+		t.c = unsafe.Add(t.c, done*t.cRow)
+		t.init = unsafe.Add(t.init, done*t.initRow)
+	}
+	t.rows, t.tiles = low, tiles-high
+	s.id.call(&t)
+}
+
+// mulTTiled is MulT: x stays as it is, since a tile reads its rows along the inputs only.
+func mulTTiled[T dense.Float](s shape, dst, x dense.Matrix[T], w *Panel[T], bias []T) {
+	checkView("dst", dst)
+	checkView("x", x)
+	width := s.width()
+	switch n := (w.Rows + width - 1) / width * width * w.Cols; {
+	case w.Width != width:
+		panic("kern: panel packed for another table")
+	case len(w.Data) < n:
+		panic("kern: panel data too short")
+	case x.Cols != w.Cols || dst.Cols != w.Rows || dst.Rows != x.Rows:
+		panic("kern: MulT of different shapes")
+	case bias != nil && len(bias) != w.Rows:
+		panic("kern: bias of another length")
+	}
+	if dst.IsEmpty() {
+		return
+	}
+	if x.Cols == 0 {
+		for i := range dst.Rows {
+			clear(dst.Row(i))
+			copy(dst.Row(i), bias)
+		}
+		return
+	}
+	raceRead(x)
+	raceWrite(dst)
+	size := uintptr(s.size)
+	p := product{
+		a: data(x.Data), aRow: uintptr(x.Stride) * size, aK: size,
+		b: data(w.Data), bK: uintptr(width) * size, bPanel: uintptr(width*w.Cols) * size,
+		c: data(dst.Data), cRow: uintptr(dst.Stride) * size,
+		init: unsafe.Pointer(&zeroInit),
+		n:    x.Rows, d: x.Cols, m: w.Rows,
+	}
+	if bias != nil {
+		p.init, p.initPanel = data(bias), uintptr(width)*size
+	}
+	s.product(&p)
+}
+
+// tMulTiled is TMul: rows of a tile are columns of a, and the accumulators start with dst.
+func tMulTiled[T dense.Float](s shape, dst, a, b dense.Matrix[T]) {
+	checkView("dst", dst)
+	checkView("a", a)
+	checkView("b", b)
+	if a.Rows != b.Rows || dst.Rows != a.Cols || dst.Cols != b.Cols {
+		panic("kern: TMul of different shapes")
+	}
+	if dst.IsEmpty() || a.Rows == 0 {
+		return
+	}
+	raceRead(a)
+	raceRead(b)
+	raceWrite(dst)
+	width, size := s.width(), uintptr(s.size)
+	wide := dst.Cols
+	if tail := wide % width; tail > 0 && tail <= s.lanes/2 && dst.Rows >= s.lanes && a.Rows >= thinInputs {
+		wide -= tail
+		tMulThin(s, dst.ColRange(wide, dst.Cols), a, b.ColRange(wide, dst.Cols))
+	}
+	if wide == 0 {
+		return
+	}
+	dst, b = dst.ColRange(0, wide), b.ColRange(0, wide)
+	if min(dst.Rows, dst.Cols)*s.size >= packFrom {
+		tMulPacked(s, dst, a, b)
+		return
+	}
+	for l := 0; l < a.Rows; l += sumInputs {
+		c, cRow := data(dst.Data), uintptr(dst.Stride)*size
+		s.product(&product{
+			a: unsafe.Pointer(&a.Data[l*a.Stride]), aRow: size, aK: uintptr(a.Stride) * size,
+			b: unsafe.Pointer(&b.Data[l*b.Stride]), bK: uintptr(b.Stride) * size, bPanel: uintptr(width) * size,
+			c: c, cRow: cRow,
+			init: c, initRow: cRow, initPanel: uintptr(width) * size,
+			n: dst.Rows, d: min(sumInputs, a.Rows-l), m: wide,
+		})
+	}
+}
+
+const (
+	// sumInputs rows of a and b are summed at a time: the panels of b then stay in the first-level cache.
+	sumInputs = 128
+
+	// packFrom is the number of bytes in the rows of a and of b from which tMulPacked pays: half a page.
+	packFrom = 2048
+	// packInputs rows of a and b are packed at a time.
+	packInputs = 256
+	// packRows is the height of the largest tile.
+	packRows = 8
+)
+
+// packed is the memory of tMulPacked: a tile of columns of a, and a group of panels of b.
+type packed struct {
+	a [packInputs * packRows * 8]byte
+	b [blockBytes]byte
+	_ [64]byte // room to align
+}
+
+var packedPool = sync.Pool{New: func() any { return new(packed) }}
+
+// tMulPacked is TMul for sums beyond the caches. Columns of a and b are then pages apart: read in place, every input
+// of a tile would miss the first-level cache and its page tables, so tiles and panels are copied together first.
+func tMulPacked[T dense.Float](s shape, dst, a, b dense.Matrix[T]) {
+	buf := packedPool.Get().(*packed)
+	defer packedPool.Put(buf)
+	base := unsafe.Pointer(buf)
+	base = unsafe.Add(base, -uintptr(base)&63)
+	width, size := s.width(), uintptr(s.size)
+	pa := unsafe.Slice((*T)(base), packInputs*packRows)
+	pb := unsafe.Slice((*T)(unsafe.Add(base, len(buf.a))), blockBytes/s.size)
+	group := len(pb) / packInputs / width * width // columns
+	blocks := (a.Rows + packInputs - 1) / packInputs
+	for block := range blocks {
+		l0, l1 := block*a.Rows/blocks, (block+1)*a.Rows/blocks
+		n := l1 - l0
+		for j := 0; j < dst.Cols; j += group {
+			cols := min(group, dst.Cols-j)
+			for k := range n {
+				row := b.Row(l0 + k)[j : j+cols]
+				for at := k * width; len(row) > 0; at += n * width {
+					row = row[copy(pb[at:at+width], row):]
+				}
+			}
+			for i := 0; i < dst.Rows; i += s.rows {
+				rows := min(s.rows, dst.Rows-i)
+				for k := range n {
+					if col := a.Row(l0 + k)[i:]; len(col) >= packRows {
+						*(*[packRows]T)(pa[k*packRows:]) = [packRows]T(col) // a few moves, no call
+					} else {
+						copy(pa[k*packRows:][:packRows], col)
+					}
+				}
+				c, cRow := unsafe.Pointer(&dst.Data[i*dst.Stride+j]), uintptr(dst.Stride)*size
+				s.product(&product{
+					a: data(pa), aRow: size, aK: packRows * size,
+					b: data(pb), bK: uintptr(width) * size, bPanel: uintptr(n*width) * size,
+					c: c, cRow: cRow,
+					init: c, initRow: cRow, initPanel: uintptr(width) * size,
+					n: rows, d: n, m: cols,
+				})
+			}
+		}
+	}
+}
+
+const (
+	// thinInputs pay for the two transpositions of tMulThin.
+	thinInputs = 8
+	// thinRows of dst are computed at a time.
+	thinRows = 128
+	// thinCols is half the lanes of the widest vector.
+	thinCols = 8
+)
+
+// tMulThin is TMul for a few columns, which would leave most lanes of a vector empty: it computes dstᵀ += bᵀ·a, with
+// the same chains. The column of ones that sums features next to their products with values comes here.
+func tMulThin[T dense.Float](s shape, dst, a, b dense.Matrix[T]) {
+	size := uintptr(s.size)
+	var buf [thinCols * thinRows]T
+	for i := 0; i < dst.Rows; i += thinRows {
+		n := min(thinRows, dst.Rows-i)
+		for j := range dst.Cols {
+			for r := range n {
+				buf[j*thinRows+r] = dst.At(i+r, j)
+			}
+		}
+		c := unsafe.Pointer(&buf)
+		s.product(&product{
+			a: data(b.Data), aRow: size, aK: uintptr(b.Stride) * size,
+			b: unsafe.Pointer(&a.Data[i]), bK: uintptr(a.Stride) * size, bPanel: uintptr(s.width()) * size,
+			c: c, cRow: thinRows * size,
+			init: c, initRow: thinRows * size, initPanel: uintptr(s.width()) * size,
+			n: dst.Cols, d: a.Rows, m: n,
+		})
+		for j := range dst.Cols {
+			for r := range n {
+				dst.Set(i+r, j, buf[j*thinRows+r])
+			}
+		}
+	}
+}
+
+func data[T dense.Float](s []T) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(s)) }
+
+// checkView panics on a malformed matrix: assembly would read or write past its memory.
+func checkView[T dense.Float](name string, m dense.Matrix[T]) {
+	if err := m.Check(); err != nil {
+		panic("kern: " + name + ": " + err.Error())
+	}
+}

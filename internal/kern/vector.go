@@ -1,0 +1,34 @@
+package kern
+
+import "github.com/randfeat/randfeat/dense"
+
+// norm2 sums in float64 whatever the precision of x: row terms enter log scales, where float32 would lose digits.
+// Eight partial sums hide the latency of the additions.
+func norm2[T dense.Float](x []T) float64 {
+	var s [8]float64
+	for len(x) >= 8 {
+		q := x[:8]
+		for i := range s {
+			v := float64(q[i])
+			s[i] += v * v
+		}
+		x = x[8:]
+	}
+	for i, v := range x {
+		s[i] += float64(v) * float64(v)
+	}
+	return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]))
+}
+
+func mul[T dense.Float](dst, a []T) {
+	a = a[:len(dst)]
+	for i := range dst {
+		dst[i] *= a[i]
+	}
+}
+
+func scale[T dense.Float](dst []T, f T) {
+	for i := range dst {
+		dst[i] *= f
+	}
+}
