@@ -33,7 +33,7 @@ func TestConformance(t *testing.T) {
 	// Large enough for the structured projections to be multiplied by fast transforms.
 	for _, c := range []coupling.Coupling{coupling.Hadamard{}, coupling.FastSimplex{}} {
 		t.Run("fast-"+c.Name(), func(t *testing.T) {
-			randfeattest.Map(t, randfeat.Spec{Family: family.OPRF{A: -0.01}, Coupling: c, Dim: 100, M: 150, Seed: 3})
+			randfeattest.Map(t, randfeat.Spec{Family: family.OPRF{A: -0.01}, Coupling: c, Dim: 300, M: 700, Seed: 3})
 		})
 	}
 	t.Run("matrix-kernel", func(t *testing.T) {

@@ -2,29 +2,31 @@ package kernel
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/special"
 )
 
 // blockRows bounds the memory of Gram and EachBlock: embedded keys are held for this many rows at a time.
 const blockRows = 256
 
-// Gram fills dst (x.Rows × y.Rows) with exact kernel values, computed in float64.
-// Work memory is bounded by blocks of rows; rows of dst are computed in parallel.
-func Gram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T]) error {
-	return gram(k, dst, x, y, k.unit)
-}
+// Gram fills dst (x.Rows × y.Rows) with exact kernel values, computed in float64 with the product kernels: |u-v|² is
+// |u|²+|v|²-2u·v, with an absolute error of a few roundings of |u|²+|v|². Work memory is bounded by blocks of rows; rows
+// of dst are computed in parallel, and a value does not depend on the rows around it.
+func Gram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T]) error { return gram(k, dst, x, y, true) }
 
 // LogGram is Gram in the log domain; it is defined for the Gaussian and softmax kernels only.
 func LogGram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T]) error {
 	if k.Kind == Bessel {
 		return fmt.Errorf("log of the Bessel kernel, which changes sign: %w", ErrKernel)
 	}
-	return gram(k, dst, x, y, k.unitLog)
+	return gram(k, dst, x, y, false)
 }
 
-func gram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T], value func(u, v []float64) float64) error {
+func gram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T], exp bool) error {
 	if err := checkSets(k, x, y); err != nil {
 		return err
 	}
@@ -34,22 +36,59 @@ func gram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T], value func(u, v []
 	if err := dst.Check(); err != nil {
 		return fmt.Errorf("dst: %w", err)
 	}
+	tab := kern.Best[float64]()
+	var packed kern.Panel[float64]
 	for lo := 0; lo < y.Rows; lo += blockRows {
 		hi := min(lo+blockRows, y.Rows)
 		v := embedRows(k, y.RowRange(lo, hi))
-		par.For(x.Rows, 1+4096/(hi-lo), func(a, b int) {
-			row, u := make([]float64, x.Cols), make([]float64, v.Cols)
-			for i := a; i < b; i++ {
-				widen(row, x.Row(i))
-				k.Embed(u, row)
-				out := dst.Row(i)[lo:hi]
-				for j := range out {
-					out[j] = T(value(u, v.Row(j)))
+		tab.Pack(&packed, v)
+		vv := rowNorms(tab, v)
+		par.For(x.Rows, 1+tab.Grain/((hi-lo)*v.Cols), func(a, b int) {
+			values := dense.New[float64](min(b-a, blockRows), hi-lo)
+			for ; a < b; a += blockRows {
+				end := min(a+blockRows, b)
+				u := embedRows(k, x.RowRange(a, end))
+				out := values.RowRange(0, end-a)
+				tab.MulT(out, u, &packed, nil)
+				k.finish(tab, out, rowNorms(tab, u), vv, u.Cols, exp)
+				for i := range out.Rows {
+					row := dst.Row(a + i)[lo:hi]
+					for j, w := range out.Row(i) {
+						row[j] = T(w)
+					}
 				}
 			}
 		})
 	}
 	return nil
+}
+
+// finish turns inner products u·v of vectors of dim coordinates into kernel values, or their logarithms.
+func (k Kernel) finish(tab *kern.Table[float64], dot dense.Matrix[float64], uu, vv []float64, dim int, exp bool) {
+	for i := range dot.Rows {
+		row := dot.Row(i)
+		if k.Kind != Softmax {
+			for j, d := range row {
+				row[j] = min(0, d-(uu[i]+vv[j])/2) // -|u-v|²/2
+			}
+		}
+		switch {
+		case k.Kind == Bessel:
+			for j, l := range row {
+				row[j] = special.BesselJ(dim, math.Sqrt(-2*l))
+			}
+		case exp:
+			tab.Exp(row, 0)
+		}
+	}
+}
+
+func rowNorms(tab *kern.Table[float64], x dense.Matrix[float64]) []float64 {
+	n := make([]float64, x.Rows)
+	for i := range n {
+		n[i] = tab.Norm2(x.Row(i))
+	}
+	return n
 }
 
 // EachBlock computes the exact Gram matrix in blocks of rows and hands each to visit, in order: the whole

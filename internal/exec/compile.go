@@ -6,8 +6,6 @@
 package exec
 
 import (
-	"math/bits"
-
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
@@ -18,17 +16,9 @@ import (
 const blockRows = 16
 
 // fastPays says whether a structured projection of inputs of dim columns is cheaper by fast transforms than as a dense
-// matrix. In plain Go one multiply-add and one butterfly of a transform cost the same (BenchmarkFastOrDense), so
-// counting them decides.
-func fastPays(f *coupling.Structured, dim int) bool {
-	if f == nil {
-		return false
-	}
-	perBlock := 0
-	for range f.Blocks[0].Signs {
-		perBlock += f.N * (1 + bits.Len(uint(f.N-1)))
-	}
-	return len(f.Blocks)*perBlock < f.Rows*dim
+// matrix, by the measured costs of the table.
+func fastPays[T dense.Float](tab *kern.Table[T], f *coupling.Structured, dim int) bool {
+	return f != nil && len(f.Blocks)*f.N*tab.Structured < f.Rows*dim
 }
 
 // Side is a compiled plan.Side.
@@ -133,7 +123,7 @@ func compileProjection[T dense.Float](l plan.Leaf, mix plan.Linear, dim int, tab
 	if !l.Lin.IsZero() {
 		pre = mix.Compose(l.Lin, dim)
 	}
-	if f := l.Omega.Fast; fastPays(f, dim) {
+	if f := l.Omega.Fast; fastPays(tab, f, dim) {
 		p := projection[T]{rows: f.Rows, fast: compileStructured[T](f)}
 		if pre.Dense.IsEmpty() && pre.Diag == nil {
 			p.pre.gain = T(pre.Gain)

@@ -36,7 +36,7 @@ func TestFastEqualsDense(t *testing.T) {
 		"diag":   {Mix: plan.Linear{Diag: shift}},
 	} {
 		l.Fn, l.Omega = plan.Exp, hadamard(t, m, d)
-		if !fastPays(l.Omega.Fast, d) {
+		if !fastPays(kern.Reference[float64](), l.Omega.Fast, d) {
 			t.Fatal("the test does not reach the fast path")
 		}
 		fast := Compile(plan.Single(l), d, kern.Reference[float64]())
@@ -69,7 +69,7 @@ func BenchmarkFastOrDense(b *testing.B) {
 		}
 		dst := dense.New[float32](64, d)
 		leaf := plan.Leaf{Fn: plan.Exp, Omega: o, Mix: plan.Scalar(1)}
-		side := Compile(plan.Single(leaf), d, kern.Reference[float32]())
+		side := Compile(plan.Single(leaf), d, kern.Best[float32]())
 		var sc scratch[float32]
 		w := densePanel(o.Rows, side.tab)
 		fast := projection[float32]{fast: compileStructured[float32](o.Fast), rows: d, pre: preMap[float32]{gain: 1}}

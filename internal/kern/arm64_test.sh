@@ -2,7 +2,7 @@
 # Tests the arm64 kernels on any machine: natively on arm64, else under QEMU user emulation.
 #
 #	apt-get install -y qemu-user        # Debian, Ubuntu (or qemu-user-static)
-#	internal/kern/arm64_test.sh         # short tests, about two minutes
+#	internal/kern/arm64_test.sh         # short tests, a few minutes
 #	internal/kern/arm64_test.sh -v      # arguments go to go test; "--long" first for all tests
 #
 # Emulation shows results, never speed. Without an emulator the script checks what it can (vet with asmdecl, both

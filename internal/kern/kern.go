@@ -17,9 +17,11 @@ type Table[T dense.Float] struct {
 	Name string
 	// Width is the number of outputs in one panel of a packed matrix.
 	Width int
-	// MulT sets dst = x·wᵀ + bias, one column of dst per output of w; nil bias is zero.
+	// MulT sets dst = x·wᵀ + bias, one column of dst per output of w; nil bias is zero. The bits of a row of dst do not
+	// depend on the other rows, nor on how many there are.
 	MulT func(dst, x dense.Matrix[T], w *Panel[T], bias []T)
-	// TMul adds: dst += aᵀ·b.
+	// TMul adds: dst += aᵀ·b, one row of a and b after the other. So several calls on parts of the rows, in order, give
+	// the bits of one call on all.
 	TMul func(dst, a, b dense.Matrix[T])
 	// Exp sets dst_i = exp(dst_i - shift).
 	Exp func(dst []T, shift T)
@@ -41,6 +43,9 @@ type Table[T dense.Float] struct {
 	Scale func(dst []T, f T)
 	// Grain is the number of multiply-adds that pays for waking a goroutine: about 100 µs of work.
 	Grain int
+	// Structured is the number of multiply-adds of MulT that take as long as one element of a structured product (three
+	// sign flips and transforms), measured by BenchmarkFastOrDense of package exec.
+	Structured int
 }
 
 // Panel is a matrix packed for MulT: Rows outputs of Cols inputs as [⌈Rows/Width⌉][Cols][Width], the last panel padded
@@ -96,7 +101,7 @@ func aligned[T dense.Float](n int) []T {
 // Reference is the plain Go table.
 func Reference[T dense.Float]() *Table[T] {
 	return &Table[T]{Name: "go", Width: refWidth, MulT: mulT[T], TMul: tMul[T], Exp: exp[T], Exp2: exp2[T], Log: logOf[T], SinCos: sinCos[T], Max: maxOf[T], FWHT: FWHT[T],
-		Norm2: norm2[T], Mul: mul[T], Scale: scale[T], Grain: 200_000}
+		Norm2: norm2[T], Mul: mul[T], Scale: scale[T], Grain: 200_000, Structured: 20}
 }
 
 const refWidth = 4

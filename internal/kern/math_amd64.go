@@ -90,7 +90,7 @@ func sinCosWith[T dense.Float](kernel func(sin, cos, t *T, n int) int) func(sin,
 				kernel(&sin[0], &cos[0], &sin[0], n)
 				for i, v := range large[:n] {
 					if v > trigLimit || v < -trigLimit {
-						s, c := math.Sincos(float64(v))
+						s, c := sinCosLarge(float64(v))
 						sin[i], cos[i] = T(s), T(c)
 					}
 				}

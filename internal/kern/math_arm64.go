@@ -8,6 +8,23 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
+// Elementwise functions of the NEON table. _gen/neon tells the methods. Largest errors in ulp, in float32 over all
+// arguments (by a C model of the same operations, equal to the kernels in every bit on 600 000 arguments), in float64
+// over random and hard ones under emulation; math_test.go checks the bound of 2:
+//
+//	        exp    exp2   log    sin    cos
+//	f32     1.014  0.949  0.840  1.533  1.533
+//	f64     0.997  0.960  0.727  1.285  1.369
+//
+// Instructions per vector of the main loops (4 float32 or 2 float64; no time can be measured under emulation):
+//
+//	        exp    exp2   log    sin and cos
+//	f32     29.8   27.8   42.5   43.3
+//	f64     40.0   37.8   48.5   56.5
+//
+// Special cases are those of package math. Subnormal arguments and results keep the bounds; the rounding mode register
+// (FPCR) is left alone. A result depends on its argument alone, never on its place in the slice.
+
 //go:noescape
 func expNEONF32(x *float32, vectors int, shift float32)
 

@@ -14,13 +14,13 @@ const (
 	// neonRows is the height of the largest tile, which has 16 sums.
 	neonRows = 8
 	// neonInputs bounds the inputs of one pass: a panel takes 16 KiB of the first-level cache, a tile of x as much in
-	// float32 and twice that in float64. Between passes the sums wait in dst, unrounded, so results do not depend on it.
+	// float32 and twice that in float64. Between passes the sums wait in dst, which does not change their bits.
 	neonInputs = 512
 	// neonGroup is the number of bytes of panels that are used by all rows in turn before the next ones: it fits in the
 	// second-level cache of small cores.
 	neonGroup = 128 << 10
-	// neonWork bounds the multiply-adds of one call, since assembly cannot be preempted: below 100 µs even at one vector
-	// per clock.
+	// neonWork bounds the multiply-adds of one call, since assembly cannot be preempted: 100 µs of float64 at one vector per
+	// clock and 2 GHz.
 	neonWork = 400_000
 )
 

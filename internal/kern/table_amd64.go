@@ -21,6 +21,8 @@ func targets() tables {
 		t32.products(nameAVX512, shapeAVX512F32)
 		t64.products(nameAVX512, shapeAVX512F64)
 		mathAVX512(t32, t64)
+		vectorAVX2(t32, t64)
+		t32.Structured, t64.Structured = 200, 200
 		t.f32, t.f64 = append(t.f32, t32), append(t.f64, t64)
 	}
 	if cpu.X86.HasAVX2 && cpu.X86.HasFMA && cpu.X86.HasBMI2 {
@@ -28,6 +30,8 @@ func targets() tables {
 		t32.products(nameAVX2, shapeAVX2F32)
 		t64.products(nameAVX2, shapeAVX2F64)
 		mathAVX2(t32, t64)
+		vectorAVX2(t32, t64)
+		t32.Structured, t64.Structured = 110, 110
 		t.f32, t.f64 = append(t.f32, t32), append(t.f64, t64)
 	}
 	return t

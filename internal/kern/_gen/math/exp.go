@@ -14,7 +14,10 @@ type exponentialOf struct {
 	plain float64
 	// lo and hi clamp the argument where the result is 0 or +Inf anyway.
 	lo, hi float64
-	poly   []float64 // coefficients of P from degree 0, P(0) = 1
+	// Below least the result is subnormal, above most infinite. No result comes within two ulp of either edge, so
+	// rounding cannot carry one across.
+	least, most float64
+	poly        []float64 // coefficients of P from degree 0, P(0) = 1
 }
 
 // exponential chooses the polynomial. AVX-512 looks 2^{j/16} up in a register, so |r| ≤ ln(2)/32 and a low degree
@@ -32,6 +35,16 @@ func exponential(base float64, g *gen) exponentialOf {
 		if e.base2 {
 			e.plain, e.lo, e.hi = 1021, -1076, 1025
 		}
+	}
+	// The last arguments on the inner side of log(2^-126), log(2^128) and their like in float64.
+	e.least, e.most = -87.33654022216797, float64(math.Float32frombits(0x42b17217))
+	switch {
+	case g.f64 && e.base2:
+		e.least, e.most = -1022, math.Nextafter(1024, 0)
+	case g.f64:
+		e.least, e.most = -708.3964185322641, math.Float64frombits(0x40862e42fefa39ef)
+	case e.base2:
+		e.least, e.most = -126, float64(math.Nextafter32(128, 0))
 	}
 	switch {
 	case g.wide && !g.f64:
@@ -70,21 +83,31 @@ func exponential(base float64, g *gen) exponentialOf {
 //   - Groups with an |x| above `plain` take the complete path: arguments are clamped (NaN stays), and where the result
 //     is below the normal range, its distance from zero in units of the smallest subnormal is rounded to an integer,
 //     which is the bit pattern. One rounding, no assist.
+//
+// A subnormal x would cost an assist in the first FMA. x − (shift − 2^-100) is never one (2^-400 in float64): the
+// change is lost in rounding or far too small to move the result.
 func (g *gen) exp(op string, e exponentialOf) {
 	steps := 1.0 // per unit of q
 	if g.wide {
 		steps = 16
 	}
-	mant, bias := g.mant(), g.bias()
+	mant, bias, tiny := g.mant(), g.bias(), -100
+	if g.f64 {
+		tiny = -400
+	}
 	ks := []konst{
 		num("magic", 1.5*pow2(mant)/steps),
+		num("tiny", pow2(tiny)),
 		num("plain", e.plain), num("lo", e.lo), num("hi", e.hi),
 		num("log2e", 1/math.Ln2),
 		raw("abs", uint64(1)<<(8*g.size()-1)-1),
-		num("least", float64(2-bias)),      // q below: perhaps not normal
-		num("units", float64(mant+bias-1)), // of the smallest subnormal, log₂
-		num("half", 0.5), num("one", 1),
-		num("normal", pow2(mant)), // smallest normal result in those units
+		num("inf", math.Inf(1)),
+		num("normal", pow2(mant)), // the smallest normal result in units of the smallest subnormal
+	}
+	if g.wide {
+		ks = append(ks, num("least", float64(2-bias)), num("units", float64(mant+bias-1))) // of ⌊q⌋
+	} else {
+		ks = append(ks, num("least", e.least), num("most", e.most), raw("scale", uint64(mant+bias-1)<<mant))
 	}
 	l := g.split(ln2, 2)
 	ks = append(ks, num("ln2hi", l[0]), num("ln2lo", l[1]))
@@ -105,13 +128,12 @@ func (g *gen) exp(op string, e exponentialOf) {
 
 	g.begin(op, "dst *%[1]s, n int, shift %[1]s")
 	dst, n := g.Load(g.Param("dst"), g.GP64()).(reg.GPVirtual), g.Load(g.Param("n"), g.GP64()).(reg.GPVirtual)
-	restore := g.flushing()
 	shiftAt, err := g.Param("shift").Resolve()
 	if err != nil {
 		panic(err)
 	}
-	unroll := 4
-	shift := g.v(15)
+	const unroll = 4
+	x0, shift := g.v(0), g.v(15)
 	if g.wide {
 		shift = g.v(31)
 	}
@@ -120,9 +142,10 @@ func (g *gen) exp(op string, e exponentialOf) {
 	} else {
 		g.VBROADCASTSS(shiftAt.Addr, shift)
 	}
+	g.set("tiny", x0)
+	g.sub(x0, shift, shift)
 	g.next = 30
 	if g.wide {
-		g.next = 30
 		g.hoist("magic", "plain")
 		if !e.base2 {
 			g.hoist("log2e", "ln2hi", "ln2lo")
@@ -189,7 +212,6 @@ func (g *gen) exp(op string, e exponentialOf) {
 	g.SUBQ(U32(g.lanes()), n)
 	g.JGT(LabelRef(lbl + "Tail"))
 	g.Label(lbl + "Done")
-	restore()
 	g.VZEROUPPER()
 	g.RET()
 	g.Label(lbl + "Careful")
@@ -199,9 +221,11 @@ func (g *gen) exp(op string, e exponentialOf) {
 			g.VMOVUPS(p(u), at(u))
 		}
 	} else {
-		for u := range unroll { // one by one: sixteen registers
-			g.expCore(e, 1, true, func(int) reg.VecPhysical { return x(u) }, z, p, q)
+		for u := 0; u < unroll; u += 2 { // two by two: sixteen registers
+			arg := func(i int) reg.VecPhysical { return x(u + i) }
+			g.expCore(e, 2, true, arg, z, p, func(i int) reg.VecPhysical { return g.v([]int{6, 7, 10, 11}[i]) })
 			g.VMOVUPS(p(0), at(u))
+			g.VMOVUPS(p(1), at(u+1))
 		}
 	}
 	g.JMP(LabelRef(lbl + "Next"))
@@ -216,6 +240,8 @@ func (g *gen) expCore(e exponentialOf, unroll int, careful bool, x, z, p, q func
 			f(u)
 		}
 	}
+	small := func(u int) reg.VecPhysical { return q(2 * u) } // masks of AVX2
+	large := func(u int) reg.VecPhysical { return q(2*u + 1) }
 	if careful {
 		g.broadcast("lo", z(0))
 		g.broadcast("hi", p(0))
@@ -223,6 +249,12 @@ func (g *gen) expCore(e exponentialOf, unroll int, careful bool, x, z, p, q func
 			g.atLeast(z(0), x(u))
 			g.atMost(p(0), x(u))
 		})
+		if !g.wide {
+			each(func(u int) {
+				g.cmp(ltOQ, g.k("least"), x(u), small(u))
+				g.cmp(nleUQ, g.k("most"), x(u), large(u)) // or NaN
+			})
+		}
 	}
 	if e.base2 {
 		each(func(u int) { g.add(g.k("magic"), x(u), z(u)) })
@@ -250,36 +282,20 @@ func (g *gen) expCore(e exponentialOf, unroll int, careful bool, x, z, p, q func
 		each(func(u int) { g.fma213(g.k(cname(i)), x(u), p(u)) })
 	}
 	mant := g.mant()
+	each(func(u int) { g.shl(mant, z(u), z(u)) })
+	each(func(u int) { g.addInt(z(u), p(u), p(u)) })
 	if !careful {
-		each(func(u int) { g.shl(mant, z(u), z(u)) })
-		each(func(u int) { g.addInt(z(u), p(u), p(u)) })
 		return
 	}
-	// p·2^q in two steps, which overflow as they should; flush-to-zero keeps the other lanes cheap.
-	qv, a, b, y := q(0), x(0), z(0), z(1)
-	g.sub(g.k("magic"), z(0), qv)
-	g.mul(g.k("half"), qv, a)
-	g.add(g.k("magic"), a, a)
-	g.sub(g.k("magic"), a, b) // rounded half
-	g.shl(mant, a, a)
-	g.addInt(g.k("one"), a, a)
-	g.mul(a, p(0), a)
-	g.sub(b, qv, b)
-	g.add(g.k("magic"), b, b)
-	g.shl(mant, b, b)
-	g.addInt(g.k("one"), b, b)
-	g.mul(b, a, a)
-	// p·2^{q+units} where q < least; b is the mask.
-	g.add(g.k("units"), qv, y)
-	g.add(g.k("magic"), y, y)
-	g.shl(mant, y, y)
-	g.addInt(y, p(0), y)
-	g.cmp(ltOQ, g.k("least"), qv, b)
-	g.cmp(ltOQ, g.k("normal"), y, qv)
-	g.and(qv, b, b)
-	g.add(g.k("normal"), y, y)
-	g.subInt(g.k("normal"), y, y)
-	g.blend(b, y, a, p(0))
+	// The exponent of subnormal results wrapped around: in their units it is right. x holds the scaled number.
+	each(func(u int) {
+		g.add(g.k("inf"), x(u), z(u)) // or NaN
+		g.addInt(g.k("scale"), p(u), x(u))
+		g.add(g.k("normal"), x(u), x(u))
+		g.subInt(g.k("normal"), x(u), x(u))
+		g.blend(small(u), x(u), p(u), p(u))
+		g.blend(large(u), z(u), p(u), p(u))
+	})
 }
 
 func (g *gen) expTable(e exponentialOf, careful bool, each func(func(int)), x, z, p, q func(int) reg.VecPhysical) {

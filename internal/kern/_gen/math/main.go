@@ -341,20 +341,6 @@ func (g *gen) blend(mask, b, a, d Op) {
 	}
 }
 
-// flushing sets flush-to-zero and denormals-are-zero and returns the way back. Multiplications and FMA that meet a
-// subnormal number take a microcode assist of some 150 cycles (additions do not), so no kernel feeds them one: results
-// in the subnormal range are assembled with integers, and for subnormal arguments zero has the same image.
-func (g *gen) flushing() (restore func()) {
-	saved, mode := g.AllocLocal(8), g.AllocLocal(8)
-	r := g.GP32()
-	g.STMXCSR(saved)
-	g.MOVL(saved, r)
-	g.ORL(U32(0x8040), r)
-	g.MOVL(r, mode)
-	g.LDMXCSR(mode)
-	return func() { g.LDMXCSR(saved) }
-}
-
 // tailMask sets the mask of the first min(n, lanes) elements: K7 for AVX-512, register m for AVX2, whose masks are
 // read from a sliding window over ones and zeros.
 func (g *gen) tailMask(n reg.GPVirtual, m reg.VecPhysical) {

@@ -18,7 +18,8 @@ const trigLimit = 1e5
 //	sin = r + (r·s·S(s) + ε),   cos = 1 + s·(−½ + s·C(s)),
 //
 // relative errors of the polynomials 2^-28 and 2^-33 in float32, 2^-58 and 2^-64 in float64. cos ignores ε: it moves by
-// less than 0.3 ulp. The quadrant n exchanges and negates. Zeros and subnormal arguments are their own sine.
+// less than 0.3 ulp. The quadrant n exchanges and negates. Arguments below 2^-13 (2^-27) are their own sine, and go
+// through the rest as zeros: their squares would be subnormal.
 func (g *gen) sinCos() {
 	pi := g.split(halfPi, 3)
 	ks := []konst{
@@ -26,7 +27,7 @@ func (g *gen) sinCos() {
 		num("pi1", pi[0]), num("pi2", pi[1]), num("pi3", pi[2]),
 		num("limit", trigLimit), num("one", 1), num("-half", -0.5),
 		raw("sign", uint64(1)<<(8*g.size()-1)), raw("abs", uint64(1)<<(8*g.size()-1)-1),
-		raw("1", 1), raw("least", uint64(1)<<g.mant()),
+		raw("1", 1), num("small", pow2(-(g.mant()+3)/2)),
 	}
 	sin := []float64{-0.1666665453669239148351, 0.008332156054550535523242, -0.0001951463182691901361774}
 	cos := []float64{0.04166664555437582154258, -0.001388730986093709503108, 0.00002443241229020396328009}
@@ -41,12 +42,11 @@ func (g *gen) sinCos() {
 	g.begin("sinCos", "sin, cos, t *%s, n int) (done int")
 	load := func(p string) reg.GPVirtual { return g.Load(g.Param(p), g.GP64()).(reg.GPVirtual) }
 	ds, dc, src, n := load("sin"), load("cos"), load("t"), load("n")
-	restore := g.flushing()
-	g.hoist("2/pi", "magic", "pi1", "pi2", "pi3", "one", "-half", "sign", "1")
+	g.hoist("2/pi", "magic", "pi1", "pi2", "pi3", "one", "-half", "sign", "1", "small")
 	d := len(sin) - 1
 	for i := range sin {
 		g.hoist("s" + cname(i))
-		if !g.f64 || i > 2 {
+		if !g.f64 || i > 3 {
 			g.hoist("c" + cname(i))
 		}
 	}
@@ -65,29 +65,30 @@ func (g *gen) sinCos() {
 	}
 	t, z, q, e, s, c := r(0), r(1), r(2), r(3), r(4), r(5)
 	lbl := g.name("sinCos")
-	masks := []reg.OpmaskPhysical{reg.K2, reg.K3}
+	masks, normal := []reg.OpmaskPhysical{reg.K2, reg.K3}, []reg.OpmaskPhysical{reg.K5, reg.K6}
 	spare := g.v(per * unroll)
 	if g.wide && g.next < (per+1)*unroll-1 {
 		panic("sinCos: out of registers")
 	}
+	// check leaves where |t| is not small, NaN included: in normal, or as a mask in s.
 	check := func(unroll int) {
 		if g.wide {
-			// VRANGE of t with itself is |t|.
-			rng := g.pick(g.VRANGEPS, g.VRANGEPD)
 			ks := []reg.OpmaskPhysical{reg.K1, reg.K4}
 			g.broadcast("limit", spare)
 			for u := range unroll {
-				rng(U8(absMax), t(u), t(u), s(u))
+				g.pick(g.VRANGEPS, g.VRANGEPD)(U8(absMax), t(u), t(u), s(u)) // |t|
 				g.cmp(gtOQ, spare, s(u), ks[u])
+				g.cmp(nltUQ, g.k("small"), s(u), normal[u])
 			}
 			if unroll > 1 {
 				g.KORW(reg.K4, reg.K1, reg.K1)
 			}
 		} else {
 			g.and(g.k("abs"), t(0), s(0))
-			g.cmp(gtOQ, g.k("limit"), s(0), s(0))
+			g.cmp(gtOQ, g.k("limit"), s(0), c(0))
+			g.cmp(nltUQ, g.k("small"), s(0), s(0))
 		}
-		g.ifAny(s(0), lbl+"Stop")
+		g.ifAny(c(0), lbl+"Stop")
 	}
 	body := func(unroll int) {
 		each := func(fn func(u int)) {
@@ -96,14 +97,19 @@ func (g *gen) sinCos() {
 			}
 		}
 		each(func(u int) {
+			switch {
+			case g.wide && g.f64:
+				g.VMOVAPD_Z(t(u), normal[u], e(u))
+			case g.wide:
+				g.VMOVAPS_Z(t(u), normal[u], e(u))
+			default:
+				g.and(s(u), t(u), e(u))
+			}
 			g.set("2/pi", z(u))
-			g.fma213(g.k("magic"), t(u), z(u))
+			g.fma213(g.k("magic"), e(u), z(u))
 		})
 		each(func(u int) { g.sub(g.k("magic"), z(u), q(u)) })
-		each(func(u int) { // e = t − n·C₁, exact
-			g.VMOVAPS(t(u), e(u))
-			g.fnma231(g.k("pi1"), q(u), e(u))
-		})
+		each(func(u int) { g.fnma231(g.k("pi1"), q(u), e(u)) }) // a, exact
 		h := func(u int) reg.VecPhysical { return g.v(per*unroll + u) }
 		each(func(u int) { g.mul(g.k("pi2"), q(u), c(u)) }) // p
 		each(func(u int) {
@@ -160,18 +166,16 @@ func (g *gen) sinCos() {
 				if g.f64 {
 					g.VPTERNLOGQ(U8(xorAnd), g.hoisted["sign"], q(u), s(u))
 					g.VPTERNLOGQ(U8(xorAnd), g.hoisted["sign"], z(u), c(u))
-					g.VFPCLASSPDZ(U8(0x26), t(u), masks[u])
-					g.VMOVAPD(t(u), masks[u], s(u))
+					g.VBLENDMPD(s(u), t(u), normal[u], s(u))
 				} else {
 					g.VPTERNLOGD(U8(xorAnd), g.hoisted["sign"], q(u), s(u))
 					g.VPTERNLOGD(U8(xorAnd), g.hoisted["sign"], z(u), c(u))
-					g.VFPCLASSPSZ(U8(0x26), t(u), masks[u])
-					g.VMOVAPS(t(u), masks[u], s(u))
+					g.VBLENDMPS(s(u), t(u), normal[u], s(u))
 				}
 			})
 			return
 		}
-		m, hh := q(0), h(0)
+		m := q(0)
 		g.shl(bits-1, z(0), m)
 		g.blend(m, c(0), e(0), s(0))
 		g.blend(m, e(0), c(0), c(0))
@@ -183,12 +187,7 @@ func (g *gen) sinCos() {
 		g.and(g.k("sign"), z(0), z(0))
 		g.xor(z(0), c(0), c(0))
 		g.and(g.k("abs"), t(0), m)
-		g.broadcast("least", hh)
-		if g.f64 {
-			g.VPCMPGTQ(m, hh, m)
-		} else {
-			g.VPCMPGTD(m, hh, m)
-		}
+		g.cmp(ltOQ, g.k("small"), m, m)
 		g.blend(m, t(0), s(0), s(0))
 	}
 	off := g.GP64()
@@ -227,7 +226,6 @@ func (g *gen) sinCos() {
 	done := g.GP64()
 	g.Load(g.Param("n"), done)
 	g.Store(done, g.ReturnIndex(0))
-	restore()
 	g.VZEROUPPER()
 	g.RET()
 	g.Label(lbl + "Stop")
@@ -237,7 +235,6 @@ func (g *gen) sinCos() {
 	}
 	g.SHRQ(U8(shift), off)
 	g.Store(off, g.ReturnIndex(0))
-	restore()
 	g.VZEROUPPER()
 	g.RET()
 }

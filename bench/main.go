@@ -1,0 +1,214 @@
+// Command bench runs randfeat and the tools people use now, one after the other on the same data and number of threads,
+// checks that their results agree, and prints medians, ratios and the share of the machine's limit.
+//
+// From the root of the repository:
+//
+//	pip install -r bench/peers/requirements.txt
+//	make bench            # or: cd bench && go run . -python python3 -o RESULTS.md
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+)
+
+type config struct {
+	python, script, out string
+	rounds              int
+	threads             int
+	compile             bool
+	only                *regexp.Regexp
+}
+
+func main() {
+	var c config
+	flag.StringVar(&c.python, "python", "python3", "Python with the packages of peers/requirements.txt; empty: ours only")
+	flag.StringVar(&c.script, "script", "peers/peers.py", "the peers")
+	flag.StringVar(&c.out, "o", "", "file for the table, Markdown; empty: standard output")
+	flag.IntVar(&c.rounds, "rounds", 15, "runs of everything, interleaved; the median counts")
+	flag.IntVar(&c.threads, "threads", 1, "threads for ours and for the peers")
+	flag.BoolVar(&c.compile, "compile", false, "also torch.compile (needs a C++ compiler, takes minutes)")
+	only := flag.String("only", "", "regular expression on the names of cases")
+	flag.Parse()
+	c.only = regexp.MustCompile(*only)
+	if err := run(c, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func cases() []benchCase {
+	return []benchCase{
+		productCase[float32](4096, 64, 256),
+		productCase[float32](4096, 64, 1024),
+		productCase[float32](4096, 256, 1024),
+		productCase[float32](2048, 1024, 1024),
+		productCase[float64](4096, 64, 1024),
+		productCase[float64](2048, 1024, 1024),
+		mapCase[float32]("trig map", "trig", family.Trig{}, 20000, 64, 512, 1e-4),
+		mapCase[float32]("trig map", "trig", family.Trig{}, 20000, 64, 1024, 1e-4),
+		mapCase[float64]("trig map", "trig", family.Trig{}, 20000, 64, 1024, 1e-10),
+		mapCase[float32]("positive map", "positive", family.Positive{}, 20000, 64, 256, 1e-4),
+		mapCase[float32]("positive map", "positive", family.Positive{}, 20000, 64, 1024, 1e-4),
+		mapCase[float64]("positive map", "positive", family.Positive{}, 20000, 64, 1024, 1e-10),
+		mapCase[float32]("fused positive map against the product alone,", "product", family.Positive{}, 20000, 64, 256, 0),
+		mapCase[float32]("fused positive map against the product alone,", "product", family.Positive{}, 20000, 64, 1024, 0),
+		predictCase[float32](20000, 64, 1024),
+		attentionCase[float32](16384, 64, 256),
+		elementwiseCase[float32](4096),
+		elementwiseCase[float64](4096),
+		structuredCase[float32](4096, 64),
+		structuredCase[float32](4096, 256),
+		structuredCase[float32](1024, 1024),
+	}
+}
+
+func run(c config, log io.Writer) error {
+	runtime.GOMAXPROCS(c.threads)
+	dir, err := os.MkdirTemp("", "randfeat-bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	var peers *peerProcess
+	if c.python != "" {
+		if peers, err = startPeers(c.python, c.script, c.threads); err != nil {
+			return err
+		}
+		defer peers.close()
+	}
+	var b strings.Builder
+	limits := measureMachine(c.threads)
+	header(&b, c, peers, limits)
+	for _, bc := range cases() {
+		if !c.only.MatchString(bc.name) {
+			continue
+		}
+		fmt.Fprintln(log, bc.name)
+		rows, err := compare(c, bc, peers, dir)
+		if err != nil {
+			return fmt.Errorf("%s: %w", bc.name, err)
+		}
+		table(&b, bc, rows, limits)
+	}
+	if c.out == "" {
+		_, err := os.Stdout.WriteString(b.String())
+		return err
+	}
+	return os.WriteFile(c.out, []byte(b.String()), 0o644)
+}
+
+// row is the result of one contender.
+type row struct {
+	name    string
+	ours    bool
+	median  float64 // seconds
+	problem string
+}
+
+// compare runs all contenders of a case in turn, round after round, so that a noisy moment hits all alike.
+func compare(c config, bc benchCase, peers *peerProcess, dir string) ([]row, error) {
+	var names []string
+	if peers != nil && bc.peer != "" {
+		files := map[string]string{}
+		for name, a := range bc.arrays {
+			files[name] = filepath.Join(dir, name+".npy")
+			if err := writeArray(files[name], a); err != nil {
+				return nil, err
+			}
+		}
+		var err error
+		if names, err = peers.setup(bc.peer, files, c.compile); err != nil {
+			return nil, err
+		}
+	}
+	times := make([][]float64, len(bc.ours)+len(names))
+	rows := make([]row, len(times))
+	var want []float64
+	for round := range c.rounds + 2 { // two rounds to warm up
+		for i, v := range bc.ours {
+			start := time.Now()
+			v.run()
+			s := time.Since(start).Seconds()
+			rows[i].name, rows[i].ours = v.name, true
+			if round >= 2 {
+				times[i] = append(times[i], s)
+			}
+			if v.sample != nil {
+				want = v.sample()
+			}
+		}
+		for i, name := range names {
+			r := &rows[len(bc.ours)+i]
+			r.name = name
+			if r.problem != "" {
+				continue
+			}
+			if c.threads > 1 {
+				time.Sleep(5 * time.Millisecond) // workers of a BLAS spin for a while after a call
+			}
+			s, sample, err := peers.run(name)
+			if err != nil {
+				r.problem = err.Error()
+				continue
+			}
+			if round >= 2 {
+				times[len(bc.ours)+i] = append(times[len(bc.ours)+i], s)
+			}
+			if bc.tolerance > 0 && comparable(name) && !agree(sample, want, bc.tolerance) {
+				r.problem = fmt.Sprintf("result differs: %.6g, ours %.6g", sample, want)
+			}
+		}
+	}
+	for i := range rows {
+		if len(times[i]) > 0 {
+			slices.Sort(times[i])
+			rows[i].median = times[i][len(times[i])/2]
+		}
+	}
+	return rows, nil
+}
+
+// comparable: these peers compute other features (cosines with an offset, landmarks) and cannot be compared entry by entry.
+func comparable(name string) bool {
+	return !strings.Contains(name, "RBFSampler") && !strings.Contains(name, "Nystroem")
+}
+
+func agree(a, b []float64, tolerance float64) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	top := 0.0
+	for _, v := range b {
+		top = max(top, math.Abs(v))
+	}
+	for i, v := range a {
+		if !(math.Abs(v-b[i]) <= tolerance*top) {
+			return false
+		}
+	}
+	return true
+}
+
+func writeArray(path string, a any) error {
+	switch m := a.(type) {
+	case dense.Matrix[float32]:
+		return data.WriteNPYFile(path, m)
+	case dense.Matrix[float64]:
+		return data.WriteNPYFile(path, m)
+	}
+	return fmt.Errorf("array of type %T", a)
+}
