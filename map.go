@@ -63,7 +63,11 @@ func NewWithOmega[T dense.Float](s Spec, omega []coupling.Omega) (*Map[T], error
 	} else if g != 1 {
 		pair = pair.Compose(plan.Scalar(g), s.Dim)
 	}
-	m := &Map[T]{spec: s, omega: omega, tab: kern.Best[T]()}
+	tab, err := kern.Chosen[T]()
+	if err != nil {
+		return nil, err
+	}
+	m := &Map[T]{spec: s, omega: omega, tab: tab}
 	m.query, m.key = exec.Compile(pair.Query, s.Dim, m.tab), exec.Compile(pair.Key, s.Dim, m.tab)
 	m.positive = pair.Query.Positive() && pair.Key.Positive()
 	m.symmetric = reflect.DeepEqual(pair.Query, pair.Key)

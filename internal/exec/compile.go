@@ -80,6 +80,10 @@ func Compile[T dense.Float](s plan.Side, dim int, tab *kern.Table[T]) *Side[T] {
 	c.work += c.out
 	b := s.Blocks[0]
 	c.simple = len(s.Blocks) == 1 && !c.gated && b.Rho == plan.None && b.Coef == 1 && len(s.Leaves) == 1
+	if l := &c.leaves[0]; c.simple && !l.explicit && l.Fn != plan.ReLU {
+		// One row term instead of two; for Gaussian trigonometric features they cancel.
+		l.row, c.outer = l.row.Add(c.outer, dim), plan.Quadratic{}
+	}
 	return c
 }
 

@@ -105,10 +105,7 @@ func (j *job[T]) Run(worker, lo, hi int) {
 		x, dst := j.x.RowRange(a, b), j.dst.RowRange(a, b)
 		outer := sc.outer[:x.Rows]
 		for i := range outer {
-			outer[i] = 0
-			if !s.outer.IsZero() {
-				outer[i] = quadAt(s.tab, &s.outer, x.Row(i))
-			}
+			outer[i] = quadAt(s.tab, &s.outer, x.Row(i))
 		}
 		if s.simple {
 			s.leaves[0].run(s, dst, sc.scale, x, sc, plain, outer)
