@@ -10,6 +10,7 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/exec"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/plan"
@@ -45,12 +46,16 @@ func New[T dense.Float](s Spec) (*Map[T], error) {
 }
 
 // NewWithOmega prepares the map of a spec with given projections instead of drawn ones: one Omega per draw of the
-// family, in the order of its Draws. Spec.M and Spec.Seed are not used.
+// family, in the order of its Draws. Spec.M and Spec.Seed are not used: the first Omega says how many projections.
 func NewWithOmega[T dense.Float](s Spec, omega []coupling.Omega) (*Map[T], error) {
-	if s.Family == nil {
-		return nil, fmt.Errorf("no family: %w", ErrSpec)
+	if len(omega) > 0 {
+		s.M = omega[0].Rows.Rows
 	}
-	if err := s.Kernel.Validate(s.Dim); err != nil {
+	draws, err := s.draws()
+	if err != nil {
+		return nil, err
+	}
+	if err := fits(s, draws, omega); err != nil {
 		return nil, err
 	}
 	inner := s.Kernel.Dim(s.Dim)
@@ -75,6 +80,26 @@ func NewWithOmega[T dense.Float](s Spec, omega []coupling.Omega) (*Map[T], error
 		return nil, err
 	}
 	return m, nil
+}
+
+// fits checks given projections against what the family draws.
+func fits(s Spec, draws []family.Draw, omega []coupling.Omega) error {
+	if len(omega) != len(draws) {
+		return fmt.Errorf("family %s: %d sets of projections, want %d: %w", s.Family.Name(), len(omega), len(draws), dense.ErrShape)
+	}
+	for i, d := range draws {
+		o := omega[i]
+		if err := o.Rows.Check(); err != nil {
+			return fmt.Errorf("projections %d: %w", i, err)
+		}
+		if o.Rows.Rows != d.Rows || o.Rows.Cols != d.Dim {
+			return fmt.Errorf("family %s: projections %d are %d×%d, want %d×%d: %w", s.Family.Name(), i, o.Rows.Rows, o.Rows.Cols, d.Rows, d.Dim, dense.ErrShape)
+		}
+		if f := o.Fast; f != nil && (f.Rows != d.Rows || f.Dim != d.Dim) {
+			return fmt.Errorf("family %s: the fast form of projections %d is %d×%d, want %d×%d: %w", s.Family.Name(), i, f.Rows, f.Dim, d.Rows, d.Dim, dense.ErrShape)
+		}
+	}
+	return nil
 }
 
 // Spec is the spec the map was made from.
@@ -140,25 +165,34 @@ func (m *Map[T]) checkInput(name string, x dense.Matrix[T]) error {
 	if err := x.Check(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
+	limit := 1e250
+	if _, ok := any(T(0)).(float32); ok {
+		limit = 1e30
+	}
 	for i := range x.Rows {
-		// A sum of squares is finite only if all its terms are; the exact check says where the other is.
-		if s := m.tab.Norm2(x.Row(i)); s-s != 0 {
+		// A sum of squares is finite only if all its terms are; the exact check says where another is.
+		if s := m.tab.Norm2(x.Row(i)); !(s <= limit) {
 			if err := x.CheckFinite(); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			return nil // |x|² overflows, x does not
+			return fmt.Errorf("%s: row %d has |x|² = %.3g, beyond %.0g its projections would overflow: %w", name, i, s, limit, dense.ErrNotFinite)
 		}
 	}
 	return nil
 }
 
-// fingerprint hashes the spec and the bits of the projections.
+// fingerprint hashes the spec and the bits of the projections. A coupling of the caller's own has no JSON form; its
+// name and projections stand for it.
 func fingerprint(s Spec, omega []coupling.Omega) (sum [32]byte, err error) {
+	h := sha256.New()
+	if _, err := coupling.Encode(s.coupling()); err != nil {
+		fmt.Fprintf(h, "%T %s ", s.Coupling, s.Coupling.Name())
+		s.Coupling = nil
+	}
 	b, err := json.Marshal(s)
 	if err != nil {
 		return sum, err
 	}
-	h := sha256.New()
 	h.Write(b)
 	var buf [8]byte
 	for _, o := range omega {

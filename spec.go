@@ -62,6 +62,9 @@ func (s Spec) draws() ([]family.Draw, error) {
 	return s.Family.Draws(s.Kernel.Kind, s.Kernel.Dim(s.Dim), s.M)
 }
 
+// maxElements bounds one set of projections: 2³² numbers are 32 GiB, so a larger request is a mistake.
+const maxElements = 1 << 32
+
 // Draw samples the projections of a spec, one set per draw of its family. Every set has its own stream of the seed.
 func Draw(s Spec) ([]coupling.Omega, error) {
 	draws, err := s.draws()
@@ -70,6 +73,9 @@ func Draw(s Spec) ([]coupling.Omega, error) {
 	}
 	omega := make([]coupling.Omega, len(draws))
 	for i, d := range draws {
+		if d.Rows > maxElements/d.Dim {
+			return nil, fmt.Errorf("%d projections of dimension %d are more than %d numbers: %w", d.Rows, d.Dim, maxElements, ErrSpec)
+		}
 		c := s.coupling()
 		if d.IID {
 			c = coupling.IID{}
@@ -113,7 +119,7 @@ func (s *Spec) UnmarshalJSON(b []byte) error {
 	if err := dec.Decode(&w); err != nil {
 		return fmt.Errorf("spec: %w", err)
 	}
-	if w.Family == nil {
+	if isNull(w.Family) {
 		return fmt.Errorf("spec: no family: %w", ErrSpec)
 	}
 	f, err := family.Decode(w.Family)
@@ -121,7 +127,7 @@ func (s *Spec) UnmarshalJSON(b []byte) error {
 		return fmt.Errorf("spec: %w", err)
 	}
 	out := Spec{Kernel: w.Kernel, Family: f, Dim: w.Dim, M: w.M, Seed: w.Seed}
-	if w.Coupling != nil {
+	if !isNull(w.Coupling) {
 		if out.Coupling, err = coupling.Decode(w.Coupling); err != nil {
 			return fmt.Errorf("spec: %w", err)
 		}
@@ -129,3 +135,6 @@ func (s *Spec) UnmarshalJSON(b []byte) error {
 	*s = out
 	return nil
 }
+
+// isNull reports a field that is missing or null: both mean the default.
+func isNull(b json.RawMessage) bool { return len(b) == 0 || string(b) == "null" }

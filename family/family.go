@@ -108,6 +108,9 @@ func need(f Family, omega []coupling.Omega, dims ...int) error {
 		return fmt.Errorf("family %s: %d sets of projections, want %d: %w", f.Name(), len(omega), len(dims), dense.ErrShape)
 	}
 	for i, o := range omega {
+		if err := o.Rows.Check(); err != nil {
+			return fmt.Errorf("family %s: projections %d: %w", f.Name(), i, err)
+		}
 		if o.Rows.Rows < 1 || o.Rows.Cols != dims[i] {
 			return fmt.Errorf("family %s: projections %d are %d×%d, want at least one row of %d columns: %w",
 				f.Name(), i, o.Rows.Rows, o.Rows.Cols, dims[i], dense.ErrShape)

@@ -114,7 +114,9 @@ func (f GERF) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	if f.sign() < 0 {
 		shape, t = theory.Trigonometric, z2
 	}
-	return theory.Simple(shape, len(x), theory.LogRVGERF(len(x), complex128(f.A), int(f.sign()), t), t), nil
+	form := theory.Simple(shape, len(x), theory.LogRVGERF(len(x), complex128(f.A), int(f.sign()), t), t)
+	form.Terms[0].Cosine = shape == theory.Trigonometric && f.A == 0
+	return form, nil
 }
 
 // Fit minimises log R_s(A), the relative second moment at the mean statistic, over complex A and both signs

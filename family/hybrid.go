@@ -8,6 +8,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/plan"
+	"github.com/randfeat/randfeat/internal/special"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
 )
@@ -122,29 +123,18 @@ func (f Hybrid) validate(dim int) error {
 	return nil
 }
 
-// group is the index of the draw of base k.
+// group is the index of the draw of base k: groups are numbered by first appearance.
 func (f Hybrid) group(k int) int {
 	if f.Groups == nil {
 		return k
 	}
-	// Groups are numbered by first appearance.
-	n := 0
-	for i := range f.Bases {
-		first := true
-		for j := range i {
-			if f.Groups[j] == f.Groups[i] {
-				first = false
-				break
-			}
-		}
-		if f.Groups[i] == f.Groups[k] {
-			return n
-		}
-		if first {
-			n++
+	seen := map[int]int{}
+	for _, g := range f.Groups[:k+1] {
+		if _, ok := seen[g]; !ok {
+			seen[g] = len(seen)
 		}
 	}
-	return n
+	return seen[f.Groups[k]]
 }
 
 // Draws asks for one set per group of bases, then one per coefficient.
@@ -261,28 +251,28 @@ func (c Coefficient) leaves(omega coupling.Omega) (query, key plan.Leaf) {
 	return query, key
 }
 
-// moments are the mean and variance of the coefficient λ̂ at a pair.
-func (c Coefficient) moments(x, y []float64) (mean, variance float64) {
+// moments are the mean of the coefficient λ̂ at a pair and the logarithm of its variance.
+func (c Coefficient) moments(x, y []float64) (mean, logVar float64) {
 	d := c.dim(len(x))
 	u, v := make([]float64, d), make([]float64, d)
 	q, k := c.maps()
 	q.Apply(u, x)
 	k.Apply(v, y)
-	g, n := orOne(c.Gain), float64(c.N)
+	g := orOne(c.Gain)
 	var rho float64
 	if c.Rho == RhoSign {
-		rho = 1 - 2*theory.Angle(u, v)/math.Pi
-		variance = g * g * (1 - rho*rho) / n
+		// ρ = 1-2θ/π and 1-ρ² = 4(θ/π)(1-θ/π), without cancellation at θ = 0.
+		q := theory.Angle(u, v) / math.Pi
+		rho, logVar = 1-2*q, math.Log(4*q*(1-q))
 	} else {
 		v2, z2 := sumNorm2(u, v)
 		logRV := theory.LogRVTrig(z2)
 		if c.Rho == RhoPositive {
 			logRV = theory.LogRVPositive(v2)
 		}
-		rho = math.Exp(-z2 / 2)
-		variance = g * g * math.Exp(logRV-z2) / n
+		rho, logVar = math.Exp(-z2/2), logRV-z2
 	}
-	return c.Const + c.sign()*g*rho, variance
+	return c.Const + c.sign()*g*rho, logVar + 2*math.Log(g) - math.Log(float64(c.N))
 }
 
 // Form: the error is Σ_k λ̂_k(ŜM_k - SM) + (1-Σλ̂)(ŜM_{p+1} - SM), so with independent bases the MSE is
@@ -292,28 +282,29 @@ func (f Hybrid) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
 		return theory.Form{}, err
 	}
 	p := len(f.Coefficients)
-	mean, variance := make([]float64, p+1), make([]float64, p+1)
+	mean, logVar := make([]float64, p+1), make([]float64, p+1)
 	mean[p] = 1
 	for k, c := range f.Coefficients {
-		mean[k], variance[k] = c.moments(x, y)
+		mean[k], logVar[k] = c.moments(x, y)
 		mean[p] -= mean[k]
-		variance[p] += variance[k]
 	}
+	logVar[p] = special.LogSumExp(logVar[:p]...)
 	var out theory.Form
 	for k, b := range f.Bases {
 		form, err := b.Form(kind, x, y)
 		if err != nil {
 			return theory.Form{}, fmt.Errorf("base %d: %w", k, err)
 		}
-		if form.LogRatio != 0 || form.Cross != 0 {
+		if form.LogRatio != 0 || form.Cross.Sign != 0 {
 			return theory.Form{}, theory.NoForm("hybrid of " + b.Name())
 		}
-		w := math.Log(mean[k]*mean[k] + variance[k])
+		w := special.LogSumExp(2*math.Log(math.Abs(mean[k])), logVar[k]) // log E λ̂²
 		for _, t := range form.Terms {
 			t.LogWeight += w
 			out.Terms = append(out.Terms, t)
 		}
 	}
+	var cross []theory.Signed
 	for k := range f.Bases {
 		for l := range k {
 			if f.group(k) != f.group(l) {
@@ -323,33 +314,38 @@ func (f Hybrid) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
 			if err != nil {
 				return theory.Form{}, err
 			}
-			weight := mean[k] * mean[l]
+			weight := special.SignedOf(2 * mean[k] * mean[l]) // 2 E λ̂_k λ̂_l
 			if k == p {
-				weight -= variance[l]
+				weight = special.SumSigned(weight, theory.Signed{Sign: -1, Log: math.Ln2 + logVar[l]})
 			}
-			out.Cross += 2 * weight * cov
+			if weight.Sign != 0 && cov.Sign != 0 {
+				cross = append(cross, theory.Signed{Sign: weight.Sign * cov.Sign, Log: weight.Log + cov.Log})
+			}
 		}
+	}
+	if cross != nil {
+		out.Cross = special.SumSigned(cross...)
 	}
 	return out, nil
 }
 
 // sharedCovariance is the relative covariance, one projection, of two bases on the same ω:
 // E[cosh(ω·(x+y)) cos(ω·(x-y))] = SM² cos(|x|²-|y|²) (HRF Thm 3.1); the exponential and the cosh base give cosh v².
-func sharedCovariance(a, b Family, x, y []float64) (float64, error) {
+func sharedCovariance(a, b Family, x, y []float64) (theory.Signed, error) {
 	v2, z2 := sumNorm2(x, y)
-	kinds := map[string]int{"trig": 1, "positive": 2, "hyperbolic": 4}
-	switch kinds[a.Name()] | kinds[b.Name()]<<3 {
-	case 1 | 2<<3, 2 | 1<<3, 1 | 4<<3, 4 | 1<<3:
+	log := func(v float64) (theory.Signed, error) { return theory.Signed{Sign: 1, Log: v}, nil }
+	switch pair := [2]string{a.Name(), b.Name()}; pair {
+	case [2]string{"trig", "positive"}, [2]string{"positive", "trig"}, [2]string{"trig", "hyperbolic"}, [2]string{"hyperbolic", "trig"}:
 		s := math.Sin((dense.Norm2(x) - dense.Norm2(y)) / 2)
-		return -2 * s * s, nil
-	case 2 | 4<<3, 4 | 2<<3, 4 | 4<<3:
-		return math.Exp(theory.LogRVHyperbolic(v2)), nil
-	case 1 | 1<<3:
-		return math.Exp(theory.LogRVTrig(z2)), nil
-	case 2 | 2<<3:
-		return math.Exp(theory.LogRVPositive(v2)), nil
+		return special.SignedOf(-2 * s * s), nil
+	case [2]string{"positive", "hyperbolic"}, [2]string{"hyperbolic", "positive"}, [2]string{"hyperbolic", "hyperbolic"}:
+		return log(theory.LogRVHyperbolic(v2))
+	case [2]string{"trig", "trig"}:
+		return log(theory.LogRVTrig(z2))
+	case [2]string{"positive", "positive"}:
+		return log(theory.LogRVPositive(v2))
 	}
-	return 0, theory.NoForm(fmt.Sprintf("covariance of %s and %s on shared projections", a.Name(), b.Name()))
+	return theory.Signed{}, theory.NoForm(fmt.Sprintf("covariance of %s and %s on shared projections", a.Name(), b.Name()))
 }
 
 type hybridWire struct {

@@ -6,6 +6,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/plan"
+	"github.com/randfeat/randfeat/internal/special"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
 )
@@ -80,14 +81,14 @@ func (f Residual) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	if err != nil || f.Shrink == 0 {
 		return theory.Uncoupled(len(x), logRV), err
 	}
-	// Mean 1 + xy + (1-s)(e^{xy} - 1 - xy), variance times (1-s)².
-	keep := 1 - f.Shrink
-	mean := 1 + xy + keep*(math.Exp(xy)-1-xy)
-	if !(mean > 0) {
-		return theory.Form{}, theory.NoForm("shrunk residual family where its mean is not positive")
+	// Mean 1 + xy + (1-s)(e^{xy} - 1 - xy) = (1-s)e^{xy} + s(1+xy), variance times (1-s)².
+	logKeep := math.Log(1 - f.Shrink)
+	mean := special.SumSigned(theory.Signed{Sign: 1, Log: logKeep + xy}, special.SignedOf(f.Shrink*(1+xy)))
+	if mean.Sign <= 0 {
+		return theory.Form{}, theory.NoForm("the shrunk residual family where its mean is not positive")
 	}
-	ratio := math.Log(mean) - xy
-	form := theory.Uncoupled(len(x), logRV+2*math.Log(keep)-2*ratio)
+	ratio := mean.Log - xy
+	form := theory.Uncoupled(len(x), logRV+2*logKeep-2*ratio)
 	form.LogRatio = ratio
 	return form, nil
 }

@@ -48,5 +48,7 @@ func trigLeaf(omega coupling.Omega) plan.Leaf {
 // Form: relative variance 2 sinh²(z²/2), trigonometric pairs (HRF Lemma 2.2).
 func (Trig) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	_, z2 := sumNorm2(x, y)
-	return theory.Simple(theory.Trigonometric, len(x), theory.LogRVTrig(z2), z2), nil
+	form := theory.Simple(theory.Trigonometric, len(x), theory.LogRVTrig(z2), z2)
+	form.Terms[0].Cosine = true
+	return form, nil
 }

@@ -57,7 +57,7 @@ type Kernel struct {
 	M     dense.Matrix[float64] // r×d; empty means the identity
 }
 
-// Attention is the kernel of softmax(QKᵀ/√d): inputs are scaled by d^{-1/4} (docs/theory.md §1.3 in docs/theory.md).
+// Attention is the kernel of softmax(QKᵀ/√d): inputs are scaled by d^{-1/4} (docs/theory.md §1.3).
 func Attention(d int) Kernel { return Kernel{Kind: Softmax, Scale: math.Pow(float64(d), 0.25)} }
 
 // Mahalanobis is the kernel exp(xᵀMᵀM y) of DARK 4.1.
@@ -74,7 +74,7 @@ func (k Kernel) Validate(dim int) error {
 	if dim < 1 {
 		return fmt.Errorf("dimension %d: want at least 1: %w", dim, dense.ErrShape)
 	}
-	if k.M.Data == nil {
+	if k.M.Rows == 0 && k.M.Cols == 0 {
 		return nil
 	}
 	if err := k.M.Check(); err != nil {

@@ -212,6 +212,8 @@ func badInput(t *testing.T, m *randfeat.Map[float64]) {
 	nan.Set(1, d-1, math.NaN())
 	inf.Set(0, 0, math.Inf(-1))
 	ok := inputs(d, 2, 3)
+	huge := inputs(d, 2, 3)
+	huge.Set(1, 0, 1e200)
 	cases := []struct {
 		name  string
 		dst   dense.Matrix[float64]
@@ -221,6 +223,7 @@ func badInput(t *testing.T, m *randfeat.Map[float64]) {
 	}{
 		{"NaN", dense.New[float64](2, f), nil, nan, dense.ErrNotFinite},
 		{"Inf", dense.New[float64](2, f), nil, inf, dense.ErrNotFinite},
+		{"huge", dense.New[float64](2, f), nil, huge, dense.ErrNotFinite},
 		{"columns", dense.New[float64](2, f), nil, dense.New[float64](2, d+1), dense.ErrShape},
 		{"dst rows", dense.New[float64](3, f), nil, ok, dense.ErrShape},
 		{"dst columns", dense.New[float64](2, f+1), nil, ok, dense.ErrShape},

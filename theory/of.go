@@ -24,10 +24,13 @@ type Estimator interface {
 type Form struct {
 	Terms []Term
 	// Cross is the relative covariance of bases on shared projections, known for independent rows only.
-	Cross float64
+	Cross Signed
 	// LogRatio is log(mean/kernel): 0 for an unbiased family.
 	LogRatio float64
 }
+
+// Signed is a number as sign and logarithm of its modulus; the zero value is 0.
+type Signed = special.Signed
 
 // Term is one base estimator.
 type Term struct {
@@ -38,6 +41,8 @@ type Term struct {
 	Dim       int
 	// Couples says that kappa of Shape describes coupled rows; otherwise only independent rows have a form.
 	Couples bool
+	// Cosine marks the plain mean of cos ω·(x-y), the one map with a form for projections of fixed norm (ORF′).
+	Cosine bool
 }
 
 // Simple is the Form of an unbiased family with one base and coupled forms in dimension d.
@@ -71,6 +76,9 @@ func (m Moments) LogRelVar() float64 { return m.LogVar - 2*m.LogMean }
 // Of predicts the moments of the estimate of k at x, y by family f with m projections coupled by c (nil: independent).
 // Where no closed form exists it returns an error that wraps ErrNoClosedForm.
 func Of(k kernel.Kernel, f Estimator, c coupling.Coupling, m int, x, y []float64) (Moments, error) {
+	if f == nil {
+		return Moments{}, domainError("family", nil, "a family")
+	}
 	if len(x) != len(y) {
 		return Moments{}, domainError("y", len(y), fmt.Sprintf("%d coordinates, as x has", len(x)))
 	}
@@ -120,14 +128,17 @@ func (f Form) logRelVar(c coupling.Coupling, m int) (logRel float64, approximate
 		approximate = approximate || approx
 	}
 	total := special.LogSumExp(logs...)
-	if f.Cross == 0 || math.IsInf(total, 0) {
+	if f.Cross.Sign == 0 || math.IsInf(total, 0) {
 		return total, approximate, nil
 	}
 	if m > 1 && coupling.Pairs(c, f.Terms[0].Dim).Kind != coupling.PairIndependent {
 		return 0, false, NoForm("bases on shared projections with coupled rows")
 	}
-	cross := f.Cross / float64(m) * math.Exp(-total)
-	return total + math.Log1p(max(cross, -1)), approximate, nil
+	sum := special.SumSigned(Signed{Sign: 1, Log: total}, f.Cross.Scale(-math.Log(float64(m))))
+	if sum.Sign <= 0 { // a variance of zero, up to rounding
+		return math.Inf(-1), approximate, nil
+	}
+	return sum.Log, approximate, nil
 }
 
 func (t Term) logRelMSE(c coupling.Coupling, m int) (logRel float64, approximate bool, err error) {
@@ -153,7 +164,7 @@ func (t Term) logRelMSE(c coupling.Coupling, m int) (logRel float64, approximate
 // kernel was asked for.
 func fixedNorm(k kernel.Kernel, f Form, c coupling.Coupling, m int, u, v []float64, radius float64) (Moments, error) {
 	t := f.Terms[0]
-	if len(f.Terms) != 1 || t.Shape != Trigonometric || t.LogRV != LogRVTrig(t.T) {
+	if len(f.Terms) != 1 || !t.Cosine || f.LogRatio != 0 || t.Dim != len(u) {
 		return Moments{}, NoForm("projections of fixed norm with a family other than trig")
 	}
 	d, z := len(u), radius*math.Sqrt(t.T)

@@ -221,3 +221,36 @@ func TestWarning(t *testing.T) {
 		}
 	}
 }
+
+// Hybrids stay in log space: finite logs where coefficients and covariances are far outside the range of float64.
+func TestOfHybridExtremes(t *testing.T) {
+	x, y := []float64{30, 0, 0}, []float64{20, 10, 0}
+	shared := family.Hybrid{Bases: []family.Family{family.Positive{}, family.Hyperbolic{}}, Groups: []int{0, 0},
+		Coefficients: []family.Coefficient{{Const: 0.5, Sign: -1, Gain: 0.5, Rho: family.RhoSign, N: 2}}}
+	for name, f := range map[string]family.Family{"gaussian-lambda": family.GaussianLambda{}, "shared": shared, "angular": family.Angular{Shared: true},
+		"residual": family.Residual{Shrink: 0.5}} {
+		m, err := theory.Of(softmax, f, nil, 4, x, y)
+		if err != nil || math.IsNaN(m.LogVar) || math.IsInf(m.LogVar, 0) || math.IsInf(m.LogMean, 0) {
+			t.Errorf("%s: %+v, %v", name, m, err)
+		}
+	}
+}
+
+// Only the plain cosine has a form for projections of fixed norm: neither a family with a kernel of its own nor another
+// trigonometric one may borrow it.
+func TestOfFixedNormNeedsPlainCosine(t *testing.T) {
+	x, y := []float64{0.5, 0.1, 0.2}, []float64{0.1, 0.3, -0.2}
+	for name, f := range map[string]family.Family{
+		"dark":        family.DARK{M: dense.MustFromRows([][]float64{{0.5, 0.2, 0}, {0, 0.6, -0.3}}), Base: family.Trig{}},
+		"dark square": family.DARK{M: dense.MustFromRows([][]float64{{0.5, 0.2, 0}, {0, 0.6, -0.3}, {0, 0, 1}}), Base: family.Trig{}},
+		"complex-exp": family.ComplexExp{Diag: []family.Complex{1.3i, 0.8i, 1i}},
+		"gerf":        family.GERF{A: 0.01, S: -1},
+	} {
+		if m, err := theory.Of(kernel.Kernel{}, f, coupling.ORFPrime{}, 4, x, y); !errors.Is(err, theory.ErrNoClosedForm) {
+			t.Errorf("%s: %+v, %v", name, m, err)
+		}
+	}
+	if _, err := theory.Of(softmax, nil, nil, 4, x, y); !errors.Is(err, theory.ErrDomain) {
+		t.Errorf("no family: %v", err)
+	}
+}
