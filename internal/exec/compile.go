@@ -46,6 +46,7 @@ type leaf[T dense.Float] struct {
 	row, rowIm   plan.Quadratic // of x, unless explicit
 	explicit     bool           // u itself is needed
 	bias, biasIm []T
+	powers       kern.Panel[float64] // of a monomial
 }
 
 // projection computes t = W x (dense), or Ω(pre(x)) by fast transforms.
@@ -100,7 +101,8 @@ func compileLeaf[T dense.Float](l plan.Leaf, dim int, tab *kern.Table[T]) leaf[T
 	case l.Fn == plan.ELU:
 		return c
 	case l.Fn == plan.Monomial:
-		c.re = densePanel(l.Omega.Rows, tab)
+		// Exponents are sums of many logarithms: float64 in every map.
+		kern.Best[float64]().Pack(&c.powers, l.Omega.Rows)
 		return c
 	}
 	c.re = compileProjection(l, l.Mix, dim, tab)

@@ -24,7 +24,7 @@ func (l *leaf[T]) run(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.
 	case plan.Residual:
 		l.residual(s, dst, scale, x, sc)
 	case plan.Monomial:
-		l.monomial(s, dst, scale, x, sc)
+		l.monomial(dst, scale, x, sc)
 	}
 	for i, o := range outer {
 		scale[i] += o
@@ -231,10 +231,12 @@ func expm1MinusArg(t float64) float64 {
 }
 
 // monomial computes exp(Bias + Row)·∏ u_l^{ω_l} as sign and logarithm, with 0⁰ = 1 (CRT 3.2).
-func (l *leaf[T]) monomial(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T]) {
+func (l *leaf[T]) monomial(dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T]) {
+	tab := kern.Best[float64]()
+	omega := l.Omega.Rows
 	for i := range x.Rows {
 		u := l.input(x.Row(i), sc)
-		logs := sc.pre[:len(u)]
+		logs := sc.logs[:len(u)]
 		neg, zero := 0, 0 // negative coordinates from the front of sc.neg, zeros from its back
 		for k, v := range u {
 			switch {
@@ -247,30 +249,38 @@ func (l *leaf[T]) monomial(s *Side[T], dst dense.Matrix[T], scale []float64, x d
 				sc.neg[neg] = k
 				neg++
 			}
-			logs[k] = T(math.Log(math.Abs(v)))
+			logs[k] = math.Log(math.Abs(v))
 		}
-		e := dst.Row(i)
-		s.tab.MulT(dst.RowRange(i, i+1), dense.Matrix[T]{Rows: 1, Cols: len(logs), Stride: len(logs), Data: logs}, &l.re.w, l.bias)
-		zeros := sc.neg[len(sc.neg)-zero:]
-		for f := range e {
-			for _, k := range zeros {
-				if l.Omega.Rows.At(f, k) > 0 {
-					e[f] = T(math.Inf(-1))
+		e := sc.powers[:omega.Rows]
+		row := func(v []float64) dense.Matrix[float64] {
+			return dense.Matrix[float64]{Rows: 1, Cols: len(v), Stride: len(v), Data: v}
+		}
+		tab.MulT(row(e), row(logs), &l.powers, l.Bias)
+		for _, k := range sc.neg[len(sc.neg)-zero:] {
+			for f := range e {
+				if omega.At(f, k) > 0 {
+					e[f] = math.Inf(-1)
 				}
 			}
 		}
-		scale[i] = exponentiate(s, e) + quadAt(ref64, &l.Row, u)
-		if neg == 0 {
-			continue
+		top := tab.Max(e)
+		if math.IsInf(top, -1) {
+			top = 0
 		}
+		tab.Exp(e, top)
+		scale[i] = top + quadAt(tab, &l.Row, u)
 		for f := range e {
 			var power float64
 			for _, k := range sc.neg[:neg] {
-				power += l.Omega.Rows.At(f, k)
+				power += omega.At(f, k)
 			}
 			if int64(power)&1 == 1 {
 				e[f] = -e[f]
 			}
+		}
+		out := dst.Row(i)
+		for f, v := range e {
+			out[f] = T(v)
 		}
 	}
 }

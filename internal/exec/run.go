@@ -22,6 +22,8 @@ type scratch[T dense.Float] struct {
 	pre      []T       // one row before a fast projection, or log|u|
 	fast     []T       // scratch of the fast transforms
 	u        []float64 // one row of leaf inputs
+	logs     []float64 // log|u|
+	powers   []float64 // exponents of one row of monomials
 	x        []float64 // one row of inputs
 	scale    []float64 // blockRows per leaf
 	outer    [blockRows]float64
@@ -80,6 +82,8 @@ func (s *Side[T]) grow(sc *scratch[T]) {
 	sc.pre = sized(sc.pre, inner)
 	sc.fast = sized(sc.fast, fast)
 	sc.u = sized(sc.u, inner)
+	sc.logs = sized(sc.logs, inner)
+	sc.powers = sized(sc.powers, proj)
 	sc.x = sized(sc.x, s.dim)
 	sc.scale = sized(sc.scale, blockRows*len(s.leaves))
 	sc.neg = sized(sc.neg, inner)

@@ -51,16 +51,25 @@ func Named[T dense.Float](name string) (*Table[T], error) {
 	return nil, fmt.Errorf("kernels %q are not available here (have %s)", name, strings.Join(have, ", "))
 }
 
-// chosen reads the environment once: a process never mixes tables.
-var chosen = sync.OnceValue(func() string { return os.Getenv(envKernel) })
+// The environment is read once: a process never mixes tables.
+var (
+	chosen32 = sync.OnceValues(func() (*Table[float32], error) { return Named[float32](os.Getenv(envKernel)) })
+	chosen64 = sync.OnceValues(func() (*Table[float64], error) { return Named[float64](os.Getenv(envKernel)) })
+)
 
 // Chosen is the table that RANDFEAT_KERNEL names, by default the fastest. Maps made by one process all use it.
 func Chosen[T dense.Float]() (*Table[T], error) {
-	t, err := Named[T](chosen())
+	var t any
+	var err error
+	if _, ok := any(T(0)).(float64); ok {
+		t, err = chosen64()
+	} else {
+		t, err = chosen32()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", envKernel, err)
 	}
-	return t, nil
+	return t.(*Table[T]), nil
 }
 
 // Best is Chosen for callers without an error to return. It panics on a wrong RANDFEAT_KERNEL: quietly using other
