@@ -6,8 +6,13 @@ PYTHON ?= python3
 test:
 	go test ./...
 
-# Ours and the peers, one thread and two, into bench/RESULTS.md. Install the peers first:
+# Ours and the peers, on one thread and on two, into bench/RESULTS.md. Install the peers first:
 #   pip install -r bench/peers/requirements.txt
 bench:
-	cd bench && go run . -python $(PYTHON) -threads 1 -o one.md && go run . -python $(PYTHON) -threads 2 -o two.md
+	cd bench && go run . -python $(PYTHON) -threads 1 -compile -o one.md
+	cd bench && go run . -python $(PYTHON) -threads 2 -o two.md
 	cd bench && cat HEAD.md one.md two.md > RESULTS.md && rm one.md two.md
+
+# The assembly of internal/kern from its generators.
+generate:
+	cd internal/kern/_gen && for g in */main.go; do go run ./$$(dirname $$g); done
