@@ -58,8 +58,22 @@ type Panel[T dense.Float] struct {
 // Pack packs w, whose rows are the outputs, into p, whose memory is reused.
 func (t *Table[T]) Pack(p *Panel[T], w dense.Matrix[T]) {
 	p.reset(w.Rows, w.Cols, t.Width)
-	for i := range w.Rows {
-		at := i/t.Width*w.Cols*t.Width + i%t.Width
+	i := 0
+	if t.Width%4 == 0 {
+		// Four rows at a time: their elements are neighbours in the panel.
+		for ; i+4 <= w.Rows; i += 4 {
+			w0, w1, w2, w3 := w.Row(i), w.Row(i+1), w.Row(i+2), w.Row(i+3)
+			w1, w2, w3 = w1[:len(w0)], w2[:len(w0)], w3[:len(w0)]
+			at := p.output(i)
+			for k, v := range w0 {
+				q := p.Data[at : at+4 : at+4]
+				q[0], q[1], q[2], q[3] = v, w1[k], w2[k], w3[k]
+				at += t.Width
+			}
+		}
+	}
+	for ; i < w.Rows; i++ {
+		at := p.output(i)
 		for _, v := range w.Row(i) {
 			p.Data[at] = v
 			at += t.Width
@@ -71,12 +85,17 @@ func (t *Table[T]) Pack(p *Panel[T], w dense.Matrix[T]) {
 func (t *Table[T]) PackT(p *Panel[T], w dense.Matrix[T]) {
 	p.reset(w.Cols, w.Rows, t.Width)
 	for k := range w.Rows {
-		for j, v := range w.Row(k) {
-			p.Data[(j/t.Width*w.Rows+k)*t.Width+j%t.Width] = v
+		row := w.Row(k)
+		for at := k * t.Width; len(row) > 0; at += w.Rows * t.Width {
+			row = row[copy(p.Data[at:at+t.Width], row):]
 		}
 	}
 }
 
+// output is the index of the first input of output j.
+func (p *Panel[T]) output(j int) int { return j/p.Width*p.Cols*p.Width + j%p.Width }
+
+// reset makes room and clears the padding.
 func (p *Panel[T]) reset(rows, cols, width int) {
 	p.Rows, p.Cols, p.Width = rows, cols, width
 	n := (rows + width - 1) / width * width * cols
@@ -84,7 +103,9 @@ func (p *Panel[T]) reset(rows, cols, width int) {
 		p.Data = aligned[T](n)
 	}
 	p.Data = p.Data[:n]
-	clear(p.Data)
+	if rows%width != 0 {
+		clear(p.Data[rows/width*width*cols:])
+	}
 }
 
 // aligned returns n zeros that start at a multiple of 64 bytes: vector loads then never cross a cache line.

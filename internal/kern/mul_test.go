@@ -563,6 +563,42 @@ func fuzzProducts[T dense.Float](t *testing.T, raw []byte, n, d, m uint8, size i
 	}
 }
 
+// Packed panels hold every element at its place and zeros in the padding, also in memory used before.
+func TestPack(t *testing.T) { each(t, checkPack[float32], checkPack[float64]) }
+
+func checkPack[T dense.Float](t *testing.T, tab *Table[T]) {
+	r := rand.New(rand.NewPCG(15, 16))
+	var p, q Panel[T]
+	for rows := range 2*tab.Width + 2 {
+		for cols := range 6 {
+			w, wt := view(rows, cols, 1, 2, T(guard)), view(cols, rows, 0, 1, T(guard))
+			fillNormal(w, r)
+			for i := range rows {
+				for k, v := range w.Row(i) {
+					wt.Set(k, i, v)
+				}
+			}
+			for _, d := range [][]T{p.Data[:cap(p.Data)], q.Data[:cap(q.Data)]} {
+				for i := range d {
+					d[i] = guard
+				}
+			}
+			tab.Pack(&p, w)
+			tab.PackT(&q, wt)
+			panels := (rows + tab.Width - 1) / tab.Width
+			if len(p.Data) != panels*cols*tab.Width || !slices.Equal(p.Data, q.Data) || uintptr(unsafe.Pointer(unsafe.SliceData(p.Data)))%64 != 0 {
+				t.Fatalf("%d×%d: Pack has %d elements, PackT %d, or they differ", rows, cols, len(p.Data), len(q.Data))
+			}
+			for at, v := range p.Data {
+				i, k := at/(cols*tab.Width)*tab.Width+at%tab.Width, at/tab.Width%cols
+				if want := T(0); i < rows && v != w.At(i, k) || i >= rows && v != want {
+					t.Fatalf("%d×%d: output %d, input %d is %v", rows, cols, i, k, v)
+				}
+			}
+		}
+	}
+}
+
 func TestNamed(t *testing.T) {
 	if _, err := Named[float32]("sse9"); err == nil {
 		t.Error("an unknown table must be an error")

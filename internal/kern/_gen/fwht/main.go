@@ -13,12 +13,12 @@ import (
 	"log"
 	"math"
 
-	"github.com/mmcloughlin/avo/attr"
 	"github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
 	"github.com/randfeat/randfeat/internal/kern/_gen/emit"
+	"github.com/randfeat/randfeat/internal/kern/_gen/vec"
 )
 
 func main() {
@@ -26,7 +26,7 @@ func main() {
 	for _, wide := range []bool{true, false} {
 		c := build.NewContext()
 		for _, f64 := range []bool{false, true} {
-			g := &gen{Context: c, wide: wide, f64: f64}
+			g := &gen{Gen: vec.Gen{Context: c, Wide: wide, F64: f64}}
 			g.signs()
 			g.block()
 			g.pass()
@@ -42,123 +42,51 @@ func main() {
 }
 
 type gen struct {
-	*build.Context
-	wide, f64 bool
-	sign      Mem // one vector per level inside a vector: −0 where the lower operand goes
+	vec.Gen
+	sign Mem // one vector per level inside a vector: −0 where the lower operand goes
 }
-
-var (
-	zmm = []reg.VecPhysical{
-		reg.Z0, reg.Z1, reg.Z2, reg.Z3, reg.Z4, reg.Z5, reg.Z6, reg.Z7, reg.Z8, reg.Z9, reg.Z10, reg.Z11, reg.Z12, reg.Z13, reg.Z14, reg.Z15,
-		reg.Z16, reg.Z17, reg.Z18, reg.Z19, reg.Z20, reg.Z21, reg.Z22, reg.Z23, reg.Z24, reg.Z25, reg.Z26, reg.Z27, reg.Z28, reg.Z29, reg.Z30, reg.Z31,
-	}
-	ymm = []reg.VecPhysical{
-		reg.Y0, reg.Y1, reg.Y2, reg.Y3, reg.Y4, reg.Y5, reg.Y6, reg.Y7, reg.Y8, reg.Y9, reg.Y10, reg.Y11, reg.Y12, reg.Y13, reg.Y14, reg.Y15,
-	}
-)
-
-func (g *gen) v(i int) reg.VecPhysical {
-	if g.wide {
-		return zmm[i]
-	}
-	return ymm[i]
-}
-
-func (g *gen) bytes() int {
-	if g.wide {
-		return 64
-	}
-	return 32
-}
-
-func (g *gen) size() int {
-	if g.f64 {
-		return 8
-	}
-	return 4
-}
-
-func (g *gen) lanes() int { return g.bytes() / g.size() }
 
 // radix is the number of vectors a block holds in registers, and the largest of a pass.
 func (g *gen) radix() int {
-	if g.wide {
+	if g.Wide {
 		return 16
 	}
 	return 8
 }
 
-func (g *gen) name(op string) string {
-	n := op + "AVX2"
-	if g.wide {
-		n = op + "AVX512"
-	}
-	if g.f64 {
-		return n + "F64"
-	}
-	return n + "F32"
-}
-
-func (g *gen) begin(op, args string) {
-	t := "float32"
-	if g.f64 {
-		t = "float64"
-	}
-	g.Function(g.name(op))
-	g.Attributes(attr.NOSPLIT)
-	g.SignatureExpr("func(" + fmt.Sprintf(args, t) + ")")
-}
-
-func (g *gen) add(b, a, d Op) {
-	if g.f64 {
-		g.VADDPD(b, a, d)
-	} else {
-		g.VADDPS(b, a, d)
-	}
-}
-
-func (g *gen) sub(b, a, d Op) {
-	if g.f64 {
-		g.VSUBPD(b, a, d)
-	} else {
-		g.VSUBPS(b, a, d)
-	}
-}
-
 func (g *gen) signs() {
-	g.sign = g.StaticGlobal(g.name("fwht") + "Signs")
-	g.DataAttributes(attr.RODATA | attr.NOPTR)
+	g.sign = g.Table(g.Name("fwht") + "Signs")
 	off := 0
-	for h := 1; h < g.lanes(); h *= 2 {
-		for i := range g.lanes() {
+	for h := 1; h < g.Lanes(); h *= 2 {
+		for i := range g.Lanes() {
 			negative := i&h != 0
 			switch {
-			case g.f64 && negative:
+			case g.F64 && negative:
 				g.AddDatum(off, U64(1<<63))
-			case g.f64:
+			case g.F64:
 				g.AddDatum(off, U64(0))
 			case negative:
 				g.AddDatum(off, U32(1<<31))
 			default:
 				g.AddDatum(off, U32(0))
 			}
-			off += g.size()
+			off += g.Size()
 		}
 	}
 }
 
 // swap sets t to x with the elements h apart exchanged.
 func (g *gen) swap(h int, x, t reg.VecPhysical) {
-	switch bytes := h * g.size(); {
+	switch bytes := h * g.Size(); {
 	case bytes == 4:
 		g.VPERMILPS(U8(0xb1), x, t)
-	case bytes == 8 && g.f64 && g.wide:
+	case bytes == 8 && g.F64 && g.Wide:
 		g.VPERMILPD(U8(0x55), x, t)
-	case bytes == 8 && g.f64:
+	case bytes == 8 && g.F64:
 		g.VPERMILPD(U8(0x5), x, t)
 	case bytes == 8:
 		g.VPERMILPS(U8(0x4e), x, t)
-	case bytes == 16 && g.wide:
+	case bytes == 16 && g.Wide:
 		g.VSHUFF64X2(U8(0xb1), x, x, t)
 	case bytes == 16:
 		g.VPERM2F128(U8(0x01), x, x, t)
@@ -171,16 +99,12 @@ func (g *gen) swap(h int, x, t reg.VecPhysical) {
 
 // within transforms each of the r vectors by itself.
 func (g *gen) within(x []reg.VecPhysical, free []reg.VecPhysical, signs []reg.VecPhysical) {
-	for h, l := 1, 0; h < g.lanes(); h, l = 2*h, l+1 {
+	for h, l := 1, 0; h < g.Lanes(); h, l = 2*h, l+1 {
 		for i, v := range x {
 			t := free[i%len(free)]
 			g.swap(h, v, t)
-			if g.f64 {
-				g.VXORPD(signs[l], v, v)
-			} else {
-				g.VXORPS(signs[l], v, v)
-			}
-			g.add(t, v, v)
+			g.Xor(signs[l], v, v)
+			g.Add(t, v, v)
 		}
 	}
 }
@@ -194,8 +118,8 @@ func (g *gen) across(x []reg.VecPhysical, free []reg.VecPhysical) {
 				continue
 			}
 			a, b, t := x[i], x[i+h], free[next]
-			g.add(b, a, t)
-			g.sub(b, a, b)
+			g.Add(b, a, t)
+			g.Sub(b, a, b)
 			x[i], free[next] = t, a
 			next = (next + 1) % len(free)
 		}
@@ -203,19 +127,16 @@ func (g *gen) across(x []reg.VecPhysical, free []reg.VecPhysical) {
 }
 
 func (g *gen) registers(r int) (x, free, signs []reg.VecPhysical) {
-	levels := int(math.Log2(float64(g.lanes())))
+	levels := int(math.Log2(float64(g.Lanes())))
 	for i := range r {
-		x = append(x, g.v(i))
+		x = append(x, g.V(i))
 	}
-	top := 16
-	if g.wide {
-		top = 32
-	}
+	top := g.Registers()
 	for l := range levels {
-		signs = append(signs, g.v(top-1-l))
+		signs = append(signs, g.V(top-1-l))
 	}
 	for i := r; i < top-levels; i++ {
-		free = append(free, g.v(i))
+		free = append(free, g.V(i))
 	}
 	return x, free, signs
 }
@@ -223,18 +144,18 @@ func (g *gen) registers(r int) (x, free, signs []reg.VecPhysical) {
 // block emits func(x *T, n int): the transform of n elements, n from one vector to radix vectors, or of every full
 // block of radix vectors if there are more.
 func (g *gen) block() {
-	g.begin("fwhtBlock", "x *%s, n int")
+	g.Begin("fwhtBlock", "x *%s, n int")
 	x := g.Load(g.Param("x"), g.GP64())
 	n := g.Load(g.Param("n"), g.GP64())
 	_, _, signs := g.registers(1)
 	for l, s := range signs {
-		g.VMOVUPS(g.sign.Offset(l*g.bytes()), s)
+		g.VMOVUPS(g.sign.Offset(l*g.Bytes()), s)
 	}
-	lbl := g.name("fwhtBlock")
+	lbl := g.Name("fwhtBlock")
 	for r := g.radix(); r >= 1; r /= 2 {
 		here := fmt.Sprintf("%s%d", lbl, r)
 		if r > 1 {
-			g.CMPQ(n, U32(r*g.lanes()))
+			g.CMPQ(n, U32(r*g.Lanes()))
 			g.JLT(LabelRef(fmt.Sprintf("%s%d", lbl, r/2)))
 		}
 		if r == g.radix() {
@@ -242,16 +163,16 @@ func (g *gen) block() {
 		}
 		v, free, signs := g.registers(r)
 		for i := range v {
-			g.VMOVUPS(Mem{Base: x, Disp: i * g.bytes()}, v[i])
+			g.VMOVUPS(Mem{Base: x, Disp: i * g.Bytes()}, v[i])
 		}
 		g.within(v, free, signs)
 		g.across(v, free)
 		for i := range v {
-			g.VMOVUPS(v[i], Mem{Base: x, Disp: i * g.bytes()})
+			g.VMOVUPS(v[i], Mem{Base: x, Disp: i * g.Bytes()})
 		}
 		if r == g.radix() {
-			g.ADDQ(U32(r*g.bytes()), x)
-			g.SUBQ(U32(r*g.lanes()), n)
+			g.ADDQ(U32(r*g.Bytes()), x)
+			g.SUBQ(U32(r*g.Lanes()), n)
 			g.JNZ(LabelRef(here + "Loop"))
 		}
 		g.VZEROUPPER()
@@ -265,19 +186,15 @@ func (g *gen) block() {
 // pass emits func(x *T, h, count, radix int): the transform over radix elements h apart, for count neighbours, a
 // multiple of the vector. radix is 2, 4, …, at most the number of vectors in a block.
 func (g *gen) pass() {
-	g.begin("fwhtPass", "x *%s, h, count, radix int")
+	g.Begin("fwhtPass", "x *%s, h, count, radix int")
 	x := g.Load(g.Param("x"), g.GP64())
 	h := g.Load(g.Param("h"), g.GP64())
 	count := g.Load(g.Param("count"), g.GP64())
 	radix := g.Load(g.Param("radix"), g.GP64())
-	shift := 2
-	if g.f64 {
-		shift = 3
-	}
-	g.SHLQ(U8(shift), h)
+	g.SHLQ(U8(g.Shift()), h)
 	h3 := g.GP64()
 	g.LEAQ(Mem{Base: h, Index: h, Scale: 2}, h3)
-	lbl := g.name("fwhtPass")
+	lbl := g.Name("fwhtPass")
 	for r := g.radix(); r >= 2; r /= 2 {
 		here := fmt.Sprintf("%s%d", lbl, r)
 		if r > 2 {
@@ -311,9 +228,9 @@ func (g *gen) pass() {
 			g.VMOVUPS(v[i], row(i))
 		}
 		for _, b := range bases {
-			g.ADDQ(U32(g.bytes()), b)
+			g.ADDQ(U32(g.Bytes()), b)
 		}
-		g.SUBQ(U32(g.lanes()), count)
+		g.SUBQ(U32(g.Lanes()), count)
 		g.JNZ(LabelRef(here + "Loop"))
 		g.VZEROUPPER()
 		g.RET()

@@ -7,7 +7,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// exponential describes base^x in one precision: x = q·ln(2)/ln(base) + r, base^x = 2^q·P(r).
+// exponentialOf describes base^x in one precision: x = q·ln(2)/ln(base) + r, base^x = 2^q·P(r).
 type exponentialOf struct {
 	base2 bool
 	// plain: groups with |x| ≤ plain have normal results and need no care.
@@ -30,7 +30,7 @@ func exponential(base float64, g *gen) exponentialOf {
 	if e.base2 {
 		e.plain, e.lo, e.hi = 125, -151, 129
 	}
-	if g.f64 {
+	if g.F64 {
 		e.plain, e.lo, e.hi = 708, -746, 710
 		if e.base2 {
 			e.plain, e.lo, e.hi = 1021, -1076, 1025
@@ -39,23 +39,23 @@ func exponential(base float64, g *gen) exponentialOf {
 	// The last arguments on the inner side of log(2^-126), log(2^128) and their like in float64.
 	e.least, e.most = -87.33654022216797, float64(math.Float32frombits(0x42b17217))
 	switch {
-	case g.f64 && e.base2:
+	case g.F64 && e.base2:
 		e.least, e.most = -1022, math.Nextafter(1024, 0)
-	case g.f64:
+	case g.F64:
 		e.least, e.most = -708.3964185322641, math.Float64frombits(0x40862e42fefa39ef)
 	case e.base2:
 		e.least, e.most = -126, float64(math.Nextafter32(128, 0))
 	}
 	switch {
-	case g.wide && !g.f64:
+	case g.Wide && !g.F64:
 		// e^r − 1 − r = r²(½ + r/6 + r²/24 + …); on |r| ≤ h, r²·|r² − 0.83h²| is smallest.
 		h := math.Ln2 / 32
 		e.poly = []float64{1, 1, 0.5 + 0.8284*h*h/24, 1./6 + 0.85*h*h/120}
-	case g.wide:
+	case g.Wide:
 		e.poly = []float64{1, 1, 0.4999999999999958020789, 0.1666666666432663333111, 0.04166666669432823315812, 0.008333474707148115864146, 0.001388858808378777999298}
-	case !g.f64 && !e.base2:
+	case !g.F64 && !e.base2:
 		e.poly = []float64{1, 1, .4999999344778881, .16666520631720164, .04166838804685542, .008368716878709971, .001381459857028957}
-	case !g.f64:
+	case !g.F64:
 		e.poly = []float64{1, .6931472057372683, .24022646890633415, .05550328776964251, .009618488957167168, .0013399931219531004, .00015345811991950974}
 	case !e.base2:
 		e.poly = []float64{1, 1, 0.4999999999999999988751, 0.1666666666666667042751, 0.04166666666666703225913, 0.00833333333332744546212, 0.001388888888861775143737,
@@ -64,7 +64,7 @@ func exponential(base float64, g *gen) exponentialOf {
 		e.poly = []float64{1, 0.693147180559945307972, 0.2402265069591007114047, 0.05550410866482173373777, 0.00961812910762856110405, 0.001333355814638174150158,
 			0.0001540353039317210658244, 0.00001525273386484172474614, 0.000001321548700318004020488, 1.017804753262976344906e-7, 7.054814922409204296219e-9, 4.457239091610100828413e-10, 2.585511925380281550311e-11}
 	}
-	if g.wide && e.base2 { // 2^r = e^{r·ln 2}
+	if g.Wide && e.base2 { // 2^r = e^{r·ln 2}
 		s := 1.0
 		for i := range e.poly {
 			e.poly[i] *= s
@@ -80,19 +80,20 @@ func exponential(base float64, g *gen) exponentialOf {
 //   - r = x − q·ln 2 in two parts (base e). The first product is exact under FMA, so only the second rounds. For base 2
 //     r = x − q is exact.
 //   - AVX-512: T + T·(r + …) with T = 2^{frac q}, scaled by ⌊q⌋; AVX2: Horner, then q is added to the exponent.
-//   - Groups with an |x| above `plain` take the complete path: arguments are clamped (NaN stays), and where the result
+//   - Groups with an |x| above `plain` take the careful path: arguments are clamped (NaN stays), and where the result
 //     is below the normal range, its distance from zero in units of the smallest subnormal is rounded to an integer,
-//     which is the bit pattern. One rounding, no assist.
+//     which is the bit pattern. One rounding, and no arithmetic on subnormal numbers.
 //
-// A subnormal x would cost an assist in the first FMA. x − (shift − 2^-100) is never one (2^-400 in float64): the
-// change is lost in rounding or far too small to move the result.
+// A multiplication or FMA that meets a subnormal number takes a microcode assist of some 150 cycles (additions do not).
+// x itself may be one; x − (shift − 2^-100) is not (2^-400 in float64): the change is lost in rounding or far too small
+// to move the result. Setting flush-to-zero instead would cost 10 ns a call.
 func (g *gen) exp(op string, e exponentialOf) {
 	steps := 1.0 // per unit of q
-	if g.wide {
+	if g.Wide {
 		steps = 16
 	}
 	mant, bias, tiny := g.mant(), g.bias(), -100
-	if g.f64 {
+	if g.F64 {
 		tiny = -400
 	}
 	ks := []konst{
@@ -100,52 +101,52 @@ func (g *gen) exp(op string, e exponentialOf) {
 		num("tiny", pow2(tiny)),
 		num("plain", e.plain), num("lo", e.lo), num("hi", e.hi),
 		num("log2e", 1/math.Ln2),
-		raw("abs", uint64(1)<<(8*g.size()-1)-1),
-		num("inf", math.Inf(1)),
-		num("normal", pow2(mant)), // the smallest normal result in units of the smallest subnormal
 	}
-	if g.wide {
+	if g.Wide {
 		ks = append(ks, num("least", float64(2-bias)), num("units", float64(mant+bias-1))) // of ⌊q⌋
 	} else {
-		ks = append(ks, num("least", e.least), num("most", e.most), raw("scale", uint64(mant+bias-1)<<mant))
+		ks = append(ks, num("least", e.least), num("most", e.most), num("inf", math.Inf(1)),
+			raw("abs", uint64(1)<<(8*g.Size()-1)-1),
+			num("normal", pow2(mant)), // the smallest normal result in units of the smallest subnormal
+			raw("scale", uint64(mant+bias-1)<<mant))
 	}
 	l := g.split(ln2, 2)
 	ks = append(ks, num("ln2hi", l[0]), num("ln2lo", l[1]))
 	for i, c := range e.poly {
 		ks = append(ks, num(cname(i), c))
 	}
-	if g.wide {
+	if g.Wide {
 		var t []float64
 		for j := range 16 {
 			t = append(t, math.Exp2(float64(j)/16))
 		}
-		ks = append(ks, tab("pow", t[:g.lanes()]))
-		if g.f64 {
+		ks = append(ks, tab("pow", t[:g.Lanes()]))
+		if g.F64 {
 			ks = append(ks, tab("pow2", t[8:]))
 		}
 	}
 	g.constants(op, ks...)
 
-	g.begin(op, "dst *%[1]s, n int, shift %[1]s")
+	g.Begin(op, "dst *%[1]s, n int, shift %[1]s")
 	dst, n := g.Load(g.Param("dst"), g.GP64()).(reg.GPVirtual), g.Load(g.Param("n"), g.GP64()).(reg.GPVirtual)
 	shiftAt, err := g.Param("shift").Resolve()
 	if err != nil {
 		panic(err)
 	}
 	const unroll = 4
-	x0, shift := g.v(0), g.v(15)
-	if g.wide {
-		shift = g.v(31)
+	shift := g.V(15)
+	if g.Wide {
+		shift = g.V(31)
 	}
-	if g.f64 {
+	if g.F64 {
 		g.VBROADCASTSD(shiftAt.Addr, shift)
 	} else {
 		g.VBROADCASTSS(shiftAt.Addr, shift)
 	}
-	g.set("tiny", x0)
-	g.sub(x0, shift, shift)
+	g.set("tiny", g.V(0))
+	g.Sub(g.V(0), shift, shift)
 	g.next = 30
-	if g.wide {
+	if g.Wide {
 		g.hoist("magic", "plain")
 		if !e.base2 {
 			g.hoist("log2e", "ln2hi", "ln2lo")
@@ -154,32 +155,32 @@ func (g *gen) exp(op string, e exponentialOf) {
 			g.hoist(cname(i))
 		}
 		g.hoistTable("pow")
-		if g.f64 {
+		if g.F64 {
 			g.hoistTable("pow2")
 		}
 	}
-	at := func(u int) Mem { return Mem{Base: dst, Disp: u * g.bytes()} }
-	// Registers of vector u: the argument, then the remainder; z, then T; q; the polynomial.
-	x := func(u int) reg.VecPhysical { return g.v(u) }
-	z := func(u int) reg.VecPhysical { return g.v(4 + u) }
-	p := func(u int) reg.VecPhysical { return g.v(8 + u) }
-	q := func(u int) reg.VecPhysical { return g.v(12 + u) } // AVX-512 only beyond u = 2
+	at := func(u int) Mem { return Mem{Base: dst, Disp: u * g.Bytes()} }
+	// Registers of vector u: the argument, then the remainder; z, then T; the polynomial; q or masks.
+	x := func(u int) reg.VecPhysical { return g.V(u) }
+	z := func(u int) reg.VecPhysical { return g.V(4 + u) }
+	p := func(u int) reg.VecPhysical { return g.V(8 + u) }
+	q := func(u int) reg.VecPhysical { return g.V(12 + u) }
 
-	lbl := g.name(op)
-	group := unroll * g.lanes()
+	lbl := g.Name(op)
+	group := unroll * g.Lanes()
 	g.SUBQ(U32(group), n)
 	g.JLT(LabelRef(lbl + "Rest"))
 	g.Label(lbl + "Group")
 	for u := range unroll {
 		g.VMOVUPS(at(u), x(u))
-		g.sub(shift, x(u), x(u))
+		g.Sub(shift, x(u), x(u))
 	}
-	if g.wide {
-		rng := g.pick(g.VRANGEPS, g.VRANGEPD)
+	if g.Wide {
+		rng := g.Pick(g.VRANGEPS, g.VRANGEPD)
 		rng(U8(absMax), x(1), x(0), p(0))
 		rng(U8(absMax), x(3), x(2), p(1))
 		rng(U8(absMax), p(1), p(0), p(0))
-		g.cmp(gtOQ, g.k("plain"), p(0), reg.K1)
+		g.cmp(gtOQ, g.k("plain"), p(0), reg.K1) // NaN passes: VRANGE and the plain path keep what they should
 	} else {
 		for u := range unroll {
 			g.and(g.k("abs"), x(u), p(u))
@@ -195,27 +196,27 @@ func (g *gen) exp(op string, e exponentialOf) {
 		g.VMOVUPS(p(u), at(u))
 	}
 	g.Label(lbl + "Next")
-	g.ADDQ(U32(unroll*g.bytes()), dst)
+	g.ADDQ(U32(unroll*g.Bytes()), dst)
 	g.SUBQ(U32(group), n)
 	g.JGE(LabelRef(lbl + "Group"))
 	g.Label(lbl + "Rest")
 	g.ADDQ(U32(group), n)
 	g.JLE(LabelRef(lbl + "Done"))
 	g.Label(lbl + "Tail")
-	mask := g.v(14)
+	mask := g.V(14)
 	g.tailMask(n, mask)
 	g.loadTail(at(0), mask, x(0))
-	g.sub(shift, x(0), x(0))
+	g.Sub(shift, x(0), x(0))
 	g.expCore(e, 1, true, x, z, p, q)
 	g.storeTail(p(0), mask, at(0))
-	g.ADDQ(U32(g.bytes()), dst)
-	g.SUBQ(U32(g.lanes()), n)
+	g.ADDQ(U32(g.Bytes()), dst)
+	g.SUBQ(U32(g.Lanes()), n)
 	g.JGT(LabelRef(lbl + "Tail"))
 	g.Label(lbl + "Done")
 	g.VZEROUPPER()
 	g.RET()
 	g.Label(lbl + "Careful")
-	if g.wide {
+	if g.Wide {
 		g.expCore(e, unroll, true, x, z, p, q)
 		for u := range unroll {
 			g.VMOVUPS(p(u), at(u))
@@ -223,7 +224,7 @@ func (g *gen) exp(op string, e exponentialOf) {
 	} else {
 		for u := 0; u < unroll; u += 2 { // two by two: sixteen registers
 			arg := func(i int) reg.VecPhysical { return x(u + i) }
-			g.expCore(e, 2, true, arg, z, p, func(i int) reg.VecPhysical { return g.v([]int{6, 7, 10, 11}[i]) })
+			g.expCore(e, 2, true, arg, z, p, func(i int) reg.VecPhysical { return g.V([]int{6, 7, 10, 11}[i]) })
 			g.VMOVUPS(p(0), at(u))
 			g.VMOVUPS(p(1), at(u+1))
 		}
@@ -233,7 +234,7 @@ func (g *gen) exp(op string, e exponentialOf) {
 
 func cname(i int) string { return "c" + string(rune('a'+i)) }
 
-// expCore leaves base^x in p.
+// expCore leaves base^x in p. The careful form gives every result the bits of the plain one where that is right.
 func (g *gen) expCore(e exponentialOf, unroll int, careful bool, x, z, p, q func(int) reg.VecPhysical) {
 	each := func(f func(u int)) {
 		for u := range unroll {
@@ -249,7 +250,7 @@ func (g *gen) expCore(e exponentialOf, unroll int, careful bool, x, z, p, q func
 			g.atLeast(z(0), x(u))
 			g.atMost(p(0), x(u))
 		})
-		if !g.wide {
+		if !g.Wide {
 			each(func(u int) {
 				g.cmp(ltOQ, g.k("least"), x(u), small(u))
 				g.cmp(nleUQ, g.k("most"), x(u), large(u)) // or NaN
@@ -257,21 +258,20 @@ func (g *gen) expCore(e exponentialOf, unroll int, careful bool, x, z, p, q func
 		}
 	}
 	if e.base2 {
-		each(func(u int) { g.add(g.k("magic"), x(u), z(u)) })
+		each(func(u int) { g.Add(g.k("magic"), x(u), z(u)) })
 	} else {
 		each(func(u int) {
 			g.set("log2e", z(u))
 			g.fma213(g.k("magic"), x(u), z(u))
 		})
 	}
-	if g.wide {
+	if g.Wide {
 		g.expTable(e, careful, each, x, z, p, q)
 		return
 	}
-	// AVX2 keeps q in p until the polynomial starts: it is z − magic again when needed.
-	each(func(u int) { g.sub(g.k("magic"), z(u), p(u)) })
+	each(func(u int) { g.Sub(g.k("magic"), z(u), p(u)) }) // q, until the polynomial starts
 	if e.base2 {
-		each(func(u int) { g.sub(p(u), x(u), x(u)) })
+		each(func(u int) { g.Sub(p(u), x(u), x(u)) })
 	} else {
 		each(func(u int) { g.fnma231(g.k("ln2hi"), p(u), x(u)) })
 		each(func(u int) { g.fnma231(g.k("ln2lo"), p(u), x(u)) })
@@ -287,11 +287,12 @@ func (g *gen) expCore(e exponentialOf, unroll int, careful bool, x, z, p, q func
 	if !careful {
 		return
 	}
-	// The exponent of subnormal results wrapped around: in their units it is right. x holds the scaled number.
+	// The exponent of subnormal results wrapped around: in units of the smallest it is right, and adding 2^mant leaves
+	// their integer in the low bits.
 	each(func(u int) {
-		g.add(g.k("inf"), x(u), z(u)) // or NaN
+		g.Add(g.k("inf"), x(u), z(u)) // or NaN
 		g.addInt(g.k("scale"), p(u), x(u))
-		g.add(g.k("normal"), x(u), x(u))
+		g.Add(g.k("normal"), x(u), x(u))
 		g.subInt(g.k("normal"), x(u), x(u))
 		g.blend(small(u), x(u), p(u), p(u))
 		g.blend(large(u), z(u), p(u), p(u))
@@ -299,15 +300,15 @@ func (g *gen) expCore(e exponentialOf, unroll int, careful bool, x, z, p, q func
 }
 
 func (g *gen) expTable(e exponentialOf, careful bool, each func(func(int)), x, z, p, q func(int) reg.VecPhysical) {
-	each(func(u int) { g.sub(g.k("magic"), z(u), q(u)) })
+	each(func(u int) { g.Sub(g.k("magic"), z(u), q(u)) })
 	if e.base2 {
-		each(func(u int) { g.sub(q(u), x(u), x(u)) })
+		each(func(u int) { g.Sub(q(u), x(u), x(u)) })
 	} else {
 		each(func(u int) { g.fnma231(g.k("ln2hi"), q(u), x(u)) })
 		each(func(u int) { g.fnma231(g.k("ln2lo"), q(u), x(u)) })
 	}
 	each(func(u int) {
-		if g.f64 {
+		if g.F64 {
 			g.VPERMI2PD(g.hoisted["pow2"], g.hoisted["pow"], z(u))
 		} else {
 			g.VPERMPS(g.hoisted["pow"], z(u), z(u))
@@ -318,18 +319,19 @@ func (g *gen) expTable(e exponentialOf, careful bool, each func(func(int)), x, z
 	for i := d - 1; i >= 1; i-- {
 		each(func(u int) { g.fma213(g.k(cname(i)), x(u), p(u)) })
 	}
-	each(func(u int) { g.mul(x(u), p(u), p(u)) })
+	each(func(u int) { g.Mul(x(u), p(u), p(u)) })
 	each(func(u int) { g.fma213(z(u), z(u), p(u)) })
-	scale := g.pick(g.VSCALEFPS, g.VSCALEFPD)
+	scale := g.Pick(g.VSCALEFPS, g.VSCALEFPD)
 	if !careful {
 		each(func(u int) { scale(q(u), p(u), p(u)) })
 		return
 	}
+	// Where the result may be subnormal, scale to units of the smallest and convert: the integer is the bit pattern.
 	g.broadcast("least", x(0))
 	ks := []reg.OpmaskPhysical{reg.K1, reg.K2, reg.K3, reg.K4}
 	each(func(u int) { g.cmp(ltOQ, x(0), q(u), ks[u]) })
 	g.broadcast("units", x(0))
-	each(func(u int) { g.pick(g.VADDPS, g.VADDPD)(x(0), q(u), ks[u], q(u)) })
+	each(func(u int) { g.Pick(g.VADDPS, g.VADDPD)(x(0), q(u), ks[u], q(u)) })
 	each(func(u int) { scale(q(u), p(u), p(u)) })
-	each(func(u int) { g.pick(g.VCVTPS2DQ, g.VCVTPD2QQ)(p(u), ks[u], p(u)) })
+	each(func(u int) { g.Pick(g.VCVTPS2DQ, g.VCVTPD2QQ)(p(u), ks[u], p(u)) })
 }

@@ -18,7 +18,7 @@ func (g *gen) log() {
 	mant, bias := g.mant(), g.bias()
 	sqrtHalf, one := uint64(0x3f3504f3), uint64(0x3f800000)
 	inf, negInf := uint64(0x7f800000), uint64(0xff800000)
-	if g.f64 {
+	if g.F64 {
 		sqrtHalf, one = 0x3fe6a09e667f3bcd, 0x3ff0000000000000
 		inf, negInf = 0x7ff0000000000000, 0xfff0000000000000
 	}
@@ -36,7 +36,7 @@ func (g *gen) log() {
 	ks = append(ks, num("ln2hi", l[0]), num("ln2lo", l[1]))
 	poly := []float64{0.3333331260347599907594, -0.2500000959438719724219, 0.2000211866670937442115, -0.1666799612432499148524, 0.1421955253180685506222,
 		-0.1240558468362607142452, 0.1188815726052905155023, -0.1167567317253011133263, 0.06746674649232961800422}
-	if g.f64 {
+	if g.F64 {
 		poly = []float64{0.6666666666666734245297, 0.399999999994157039171, 0.2857142874217927450101, 0.2222219859249483211912, 0.1818356342904237950327,
 			0.1531407084361468906594, 0.1479577248595487081967}
 	}
@@ -44,10 +44,10 @@ func (g *gen) log() {
 		ks = append(ks, num(cname(i), c))
 	}
 	g.constants("log", ks...)
-	g.begin("log", "dst *%s, n int")
+	g.Begin("log", "dst *%s, n int")
 	dst, n := g.Load(g.Param("dst"), g.GP64()).(reg.GPVirtual), g.Load(g.Param("n"), g.GP64()).(reg.GPVirtual)
 	g.hoist("least", "magic", "up", "mant", "sqrtHalf", "biased", "units", "one", "ln2hi", "ln2lo", "fixup")
-	if g.f64 {
+	if g.F64 {
 		g.hoist("half", "two")
 	} else {
 		g.hoist("-half")
@@ -56,13 +56,13 @@ func (g *gen) log() {
 		g.hoist(cname(i))
 	}
 	unroll := 2
-	if !g.wide || g.f64 {
+	if !g.Wide || g.F64 {
 		unroll = 1 // registers
 	}
-	lbl := g.name("log")
+	lbl := g.Name("log")
 	body := func(unroll int) {
 		// Registers of vector u, five apart: the argument; bits, then f; the exponent; polynomial and helpers.
-		r := func(i int) func(int) reg.VecPhysical { return func(u int) reg.VecPhysical { return g.v(5*u + i) } }
+		r := func(i int) func(int) reg.VecPhysical { return func(u int) reg.VecPhysical { return g.V(5*u + i) } }
 		x, f, k, p, w := r(0), r(1), r(2), r(3), r(4)
 		masks := []reg.OpmaskPhysical{reg.K1, reg.K2}
 		each := func(fn func(u int)) {
@@ -72,70 +72,70 @@ func (g *gen) log() {
 		}
 		each(func(u int) {
 			// Signed, so negative numbers too count as subnormal: they end as NaN.
-			if g.wide {
-				if g.f64 {
+			if g.Wide {
+				if g.F64 {
 					g.VPCMPGTQ(x(u), g.hoisted["least"], masks[u])
 				} else {
 					g.VPCMPGTD(x(u), g.hoisted["least"], masks[u])
 				}
 				g.VMOVAPS(x(u), f(u))
-				g.pick(g.VORPS, g.VORPD)(g.k("magic"), x(u), masks[u], f(u))
-				g.pick(g.VSUBPS, g.VSUBPD)(g.k("magic"), f(u), masks[u], f(u))
+				g.Pick(g.VORPS, g.VORPD)(g.k("magic"), x(u), masks[u], f(u))
+				g.Pick(g.VSUBPS, g.VSUBPD)(g.k("magic"), f(u), masks[u], f(u))
 				return
 			}
 			g.broadcast("least", w(u))
-			if g.f64 {
+			if g.F64 {
 				g.VPCMPGTQ(x(u), w(u), w(u))
 			} else {
 				g.VPCMPGTD(x(u), w(u), w(u))
 			}
 			g.or(g.k("magic"), x(u), f(u))
-			g.sub(g.k("magic"), f(u), f(u))
+			g.Sub(g.k("magic"), f(u), f(u))
 			g.blend(w(u), f(u), x(u), f(u))
 		})
 		each(func(u int) { g.addInt(g.k("up"), f(u), f(u)) })
 		each(func(u int) {
 			g.shr(mant, f(u), k(u))
 			g.or(g.k("magic"), k(u), k(u))
-			g.sub(g.k("biased"), k(u), k(u))
-			if g.wide {
-				g.pick(g.VSUBPS, g.VSUBPD)(g.k("units"), k(u), masks[u], k(u))
+			g.Sub(g.k("biased"), k(u), k(u))
+			if g.Wide {
+				g.Pick(g.VSUBPS, g.VSUBPD)(g.k("units"), k(u), masks[u], k(u))
 			} else {
 				g.and(g.k("units"), w(u), w(u))
-				g.sub(w(u), k(u), k(u))
+				g.Sub(w(u), k(u), k(u))
 			}
 		})
 		each(func(u int) {
 			g.and(g.k("mant"), f(u), f(u))
 			g.addInt(g.k("sqrtHalf"), f(u), f(u))
-			g.sub(g.k("one"), f(u), f(u))
+			g.Sub(g.k("one"), f(u), f(u))
 		})
 		d := len(poly) - 1
-		if !g.f64 {
+		if !g.F64 {
 			each(func(u int) { g.set(cname(d), p(u)) })
 			for i := d - 1; i >= 0; i-- {
 				each(func(u int) { g.fma213(g.k(cname(i)), f(u), p(u)) })
 			}
 			each(func(u int) {
 				g.fma213(g.k("-half"), f(u), p(u)) // f·P − ½
-				g.mul(f(u), f(u), w(u))
-				g.mul(w(u), p(u), p(u))
+				g.Mul(f(u), f(u), w(u))
+				g.Mul(w(u), p(u), p(u))
 				g.fma231(g.k("ln2lo"), k(u), p(u))
-				g.add(f(u), p(u), p(u))
+				g.Add(f(u), p(u), p(u))
 				g.fma231(g.k("ln2hi"), k(u), p(u))
 			})
 		} else {
-			s := func(int) reg.VecPhysical { return g.v(10) }
-			h := func(int) reg.VecPhysical { return g.v(11) } // f²/2
-			if g.wide && g.next < 11 {
+			s := func(int) reg.VecPhysical { return g.V(10) }
+			h := func(int) reg.VecPhysical { return g.V(11) } // f²/2
+			if g.Wide && g.next < 11 {
 				panic("log: out of registers")
 			}
 			each(func(u int) {
-				g.add(g.k("two"), f(u), w(u))
+				g.Add(g.k("two"), f(u), w(u))
 				g.div(w(u), f(u), s(u))
-				g.mul(g.k("half"), f(u), h(u))
-				g.mul(f(u), h(u), h(u))
-				g.mul(s(u), s(u), w(u))
+				g.Mul(g.k("half"), f(u), h(u))
+				g.Mul(f(u), h(u), h(u))
+				g.Mul(s(u), s(u), w(u))
 			})
 			each(func(u int) { g.set(cname(d), p(u)) })
 			for i := d - 1; i >= 0; i-- {
@@ -143,16 +143,16 @@ func (g *gen) log() {
 			}
 			each(func(u int) {
 				g.fma213(h(u), w(u), p(u)) // f²/2 + R
-				g.mul(s(u), p(u), p(u))
+				g.Mul(s(u), p(u), p(u))
 				g.fma231(g.k("ln2lo"), k(u), p(u))
-				g.sub(p(u), h(u), p(u))
-				g.sub(p(u), f(u), p(u))
+				g.Sub(p(u), h(u), p(u))
+				g.Sub(p(u), f(u), p(u))
 				g.fma231(g.k("ln2hi"), k(u), p(u))
 			})
 		}
 		each(func(u int) {
-			if g.wide {
-				if g.f64 {
+			if g.Wide {
+				if g.F64 {
 					g.VFIXUPIMMPD(U8(0), g.hoisted["fixup"], x(u), p(u))
 				} else {
 					g.VFIXUPIMMPS(U8(0), g.hoisted["fixup"], x(u), p(u))
@@ -168,31 +168,31 @@ func (g *gen) log() {
 			g.or(w(u), p(u), p(u))
 		})
 	}
-	at := func(u int) Mem { return Mem{Base: dst, Disp: u * g.bytes()} }
-	g.SUBQ(U32(unroll*g.lanes()), n)
+	at := func(u int) Mem { return Mem{Base: dst, Disp: u * g.Bytes()} }
+	g.SUBQ(U32(unroll*g.Lanes()), n)
 	g.JLT(LabelRef(lbl + "Rest"))
 	g.Label(lbl + "Group")
 	for u := range unroll {
-		g.VMOVUPS(at(u), g.v(5*u))
+		g.VMOVUPS(at(u), g.V(5*u))
 	}
 	body(unroll)
 	for u := range unroll {
-		g.VMOVUPS(g.v(5*u+3), at(u))
+		g.VMOVUPS(g.V(5*u+3), at(u))
 	}
-	g.ADDQ(U32(unroll*g.bytes()), dst)
-	g.SUBQ(U32(unroll*g.lanes()), n)
+	g.ADDQ(U32(unroll*g.Bytes()), dst)
+	g.SUBQ(U32(unroll*g.Lanes()), n)
 	g.JGE(LabelRef(lbl + "Group"))
 	g.Label(lbl + "Rest")
-	g.ADDQ(U32(unroll*g.lanes()), n)
+	g.ADDQ(U32(unroll*g.Lanes()), n)
 	g.JLE(LabelRef(lbl + "Done"))
 	g.Label(lbl + "Tail")
-	mask := g.v(9)
+	mask := g.V(9)
 	g.tailMask(n, mask)
-	g.loadTail(at(0), mask, g.v(0))
+	g.loadTail(at(0), mask, g.V(0))
 	body(1)
-	g.storeTail(g.v(3), mask, at(0))
-	g.ADDQ(U32(g.bytes()), dst)
-	g.SUBQ(U32(g.lanes()), n)
+	g.storeTail(g.V(3), mask, at(0))
+	g.ADDQ(U32(g.Bytes()), dst)
+	g.SUBQ(U32(g.Lanes()), n)
 	g.JGT(LabelRef(lbl + "Tail"))
 	g.Label(lbl + "Done")
 	g.VZEROUPPER()

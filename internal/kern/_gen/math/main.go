@@ -10,17 +10,16 @@ package main
 
 import (
 	"flag"
-	"fmt"
 	"log"
 	"math"
 	"math/big"
 
-	"github.com/mmcloughlin/avo/attr"
 	"github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
 	"github.com/randfeat/randfeat/internal/kern/_gen/emit"
+	"github.com/randfeat/randfeat/internal/kern/_gen/vec"
 )
 
 func main() {
@@ -28,7 +27,7 @@ func main() {
 	for _, wide := range []bool{true, false} {
 		c := build.NewContext()
 		for _, f64 := range []bool{false, true} {
-			g := &gen{Context: c, wide: wide, f64: f64}
+			g := &gen{Gen: vec.Gen{Context: c, Wide: wide, F64: f64}}
 			g.exp("exp", exponential(math.E, g))
 			g.exp("exp2", exponential(2, g))
 			g.log()
@@ -45,83 +44,24 @@ func main() {
 	}
 }
 
-// gen emits for one target and precision. Registers are physical: the schedules interleave vectors by hand.
 type gen struct {
-	*build.Context
-	wide, f64 bool
-	table     Mem            // constants of the function at hand
-	at        map[string]int // their place
-	hoisted   map[string]reg.VecPhysical
-	next      int // first register not taken by a hoisted constant, counted down
-}
-
-var (
-	zmm = []reg.VecPhysical{
-		reg.Z0, reg.Z1, reg.Z2, reg.Z3, reg.Z4, reg.Z5, reg.Z6, reg.Z7, reg.Z8, reg.Z9, reg.Z10, reg.Z11, reg.Z12, reg.Z13, reg.Z14, reg.Z15,
-		reg.Z16, reg.Z17, reg.Z18, reg.Z19, reg.Z20, reg.Z21, reg.Z22, reg.Z23, reg.Z24, reg.Z25, reg.Z26, reg.Z27, reg.Z28, reg.Z29, reg.Z30, reg.Z31,
-	}
-	ymm = []reg.VecPhysical{
-		reg.Y0, reg.Y1, reg.Y2, reg.Y3, reg.Y4, reg.Y5, reg.Y6, reg.Y7, reg.Y8, reg.Y9, reg.Y10, reg.Y11, reg.Y12, reg.Y13, reg.Y14, reg.Y15,
-	}
-)
-
-func (g *gen) v(i int) reg.VecPhysical {
-	if g.wide {
-		return zmm[i]
-	}
-	return ymm[i]
-}
-
-func (g *gen) bytes() int { // of a vector
-	if g.wide {
-		return 64
-	}
-	return 32
-}
-
-func (g *gen) size() int { // of an element
-	if g.f64 {
-		return 8
-	}
-	return 4
-}
-
-func (g *gen) lanes() int { return g.bytes() / g.size() }
-
-func (g *gen) typ() string {
-	if g.f64 {
-		return "float64"
-	}
-	return "float32"
-}
-
-func (g *gen) name(op string) string {
-	n := op + "AVX2"
-	if g.wide {
-		n = op + "AVX512"
-	}
-	if g.f64 {
-		return n + "F64"
-	}
-	return n + "F32"
-}
-
-func (g *gen) begin(op, args string) {
-	g.Function(g.name(op))
-	g.Attributes(attr.NOSPLIT)
-	g.SignatureExpr("func(" + fmt.Sprintf(args, g.typ()) + ")")
+	vec.Gen
+	table   Mem            // constants of the function at hand
+	at      map[string]int // their place
+	hoisted map[string]reg.VecPhysical
+	next    int // first register not taken by a hoisted constant, counted down
 }
 
 // mant is the number of stored mantissa bits, bias that of the exponent.
 func (g *gen) mant() int {
-	if g.f64 {
+	if g.F64 {
 		return 52
 	}
 	return 23
 }
 
 func (g *gen) bias() int {
-	if g.f64 {
+	if g.F64 {
 		return 1023
 	}
 	return 127
@@ -146,20 +86,19 @@ func tab(name string, t []float64) konst { return konst{name: name, tab: t} }
 // constants declares the constants of a function, each as wide as a vector (AVX2, where they are memory operands) or
 // as one element to broadcast (AVX-512, where hoist keeps them in registers).
 func (g *gen) constants(op string, list ...konst) {
-	g.table = g.StaticGlobal(g.name(op) + "Consts")
-	g.DataAttributes(attr.RODATA | attr.NOPTR)
+	g.table = g.Table(g.Name(op) + "Consts")
 	g.at, g.hoisted, g.next = map[string]int{}, map[string]reg.VecPhysical{}, 31
 	off := 0
 	put := func(b uint64) {
-		if g.f64 {
+		if g.F64 {
 			g.AddDatum(off, U64(b))
 		} else {
 			g.AddDatum(off, U32(b))
 		}
-		off += g.size()
+		off += g.Size()
 	}
 	bitsOf := func(v float64) uint64 {
-		if g.f64 {
+		if g.F64 {
 			return math.Float64bits(v)
 		}
 		return uint64(math.Float32bits(float32(v)))
@@ -170,22 +109,26 @@ func (g *gen) constants(op string, list ...konst) {
 				continue
 			}
 			g.at[k.name] = off
-			switch n := 1; {
-			case k.tab != nil:
+			if k.tab != nil {
 				for _, v := range k.tab {
 					put(bitsOf(v))
 				}
-			default:
-				if !g.wide {
-					n = g.lanes()
-				}
-				for range n {
-					if k.raw {
-						put(k.bits)
-					} else {
-						put(bitsOf(k.val))
-					}
-				}
+				continue
+			}
+			b := k.bits
+			if !k.raw {
+				b = bitsOf(k.val)
+			}
+			if g.Wide {
+				put(b)
+				continue
+			}
+			if !g.F64 {
+				b |= b << 32
+			}
+			for range 4 {
+				g.AddDatum(off, U64(b))
+				off += 8
 			}
 		}
 	}
@@ -193,11 +136,11 @@ func (g *gen) constants(op string, list ...konst) {
 
 // hoist loads constants into the highest registers (AVX-512 only).
 func (g *gen) hoist(names ...string) {
-	if !g.wide {
+	if !g.Wide {
 		return
 	}
 	for _, n := range names {
-		r := g.v(g.next)
+		r := g.V(g.next)
 		g.next--
 		g.broadcast(n, r)
 		g.hoisted[n] = r
@@ -205,7 +148,7 @@ func (g *gen) hoist(names ...string) {
 }
 
 func (g *gen) hoistTable(name string) {
-	r := g.v(g.next)
+	r := g.V(g.next)
 	g.next--
 	g.VMOVUPS(g.mem(name), r)
 	g.hoisted[name] = r
@@ -221,9 +164,9 @@ func (g *gen) mem(name string) Mem {
 
 func (g *gen) broadcast(name string, r reg.VecPhysical) {
 	switch {
-	case !g.wide:
+	case !g.Wide:
 		g.VMOVUPS(g.mem(name), r)
-	case g.f64:
+	case g.F64:
 		g.VBROADCASTSD(g.mem(name), r)
 	default:
 		g.VBROADCASTSS(g.mem(name), r)
@@ -235,7 +178,7 @@ func (g *gen) k(name string) Op {
 	if r, ok := g.hoisted[name]; ok {
 		return r
 	}
-	if g.wide {
+	if g.Wide {
 		panic(name + " is not hoisted")
 	}
 	return g.mem(name)
@@ -250,31 +193,20 @@ func (g *gen) set(name string, r reg.VecPhysical) {
 	g.broadcast(name, r)
 }
 
-func (g *gen) pick(ps, pd func(...Op)) func(...Op) {
-	if g.f64 {
-		return pd
-	}
-	return ps
-}
-
-// Arithmetic with the operand order of Go's assembler: sub(b, a, d) is d = a − b.
-func (g *gen) add(b, a, d Op)     { g.pick(g.VADDPS, g.VADDPD)(b, a, d) }
-func (g *gen) sub(b, a, d Op)     { g.pick(g.VSUBPS, g.VSUBPD)(b, a, d) }
-func (g *gen) mul(b, a, d Op)     { g.pick(g.VMULPS, g.VMULPD)(b, a, d) }
-func (g *gen) div(b, a, d Op)     { g.pick(g.VDIVPS, g.VDIVPD)(b, a, d) }
-func (g *gen) fma213(c, b, d Op)  { g.pick(g.VFMADD213PS, g.VFMADD213PD)(c, b, d) }   // d = b·d + c
-func (g *gen) fma231(c, b, d Op)  { g.pick(g.VFMADD231PS, g.VFMADD231PD)(c, b, d) }   // d = b·c + d
-func (g *gen) fnma231(c, b, d Op) { g.pick(g.VFNMADD231PS, g.VFNMADD231PD)(c, b, d) } // d = d − b·c
-func (g *gen) and(b, a, d Op)     { g.pick(g.VANDPS, g.VANDPD)(b, a, d) }
-func (g *gen) or(b, a, d Op)      { g.pick(g.VORPS, g.VORPD)(b, a, d) }
-func (g *gen) xor(b, a, d Op)     { g.pick(g.VXORPS, g.VXORPD)(b, a, d) }
+// More arithmetic.
+func (g *gen) div(b, a, d Op)     { g.Pick(g.VDIVPS, g.VDIVPD)(b, a, d) }
+func (g *gen) fma213(c, b, d Op)  { g.Pick(g.VFMADD213PS, g.VFMADD213PD)(c, b, d) }   // d = b·d + c
+func (g *gen) fma231(c, b, d Op)  { g.Pick(g.VFMADD231PS, g.VFMADD231PD)(c, b, d) }   // d = b·c + d
+func (g *gen) fnma231(c, b, d Op) { g.Pick(g.VFNMADD231PS, g.VFNMADD231PD)(c, b, d) } // d = d − b·c
+func (g *gen) and(b, a, d Op)     { g.Pick(g.VANDPS, g.VANDPD)(b, a, d) }
+func (g *gen) or(b, a, d Op)      { g.Pick(g.VORPS, g.VORPD)(b, a, d) }
 
 // The second source of VMAX and VMIN survives when either is NaN: x goes there.
-func (g *gen) atLeast(c, x reg.VecPhysical) { g.pick(g.VMAXPS, g.VMAXPD)(x, c, x) }
-func (g *gen) atMost(c, x reg.VecPhysical)  { g.pick(g.VMINPS, g.VMINPD)(x, c, x) }
+func (g *gen) atLeast(c, x reg.VecPhysical) { g.Pick(g.VMAXPS, g.VMAXPD)(x, c, x) }
+func (g *gen) atMost(c, x reg.VecPhysical)  { g.Pick(g.VMINPS, g.VMINPD)(x, c, x) }
 
 func (g *gen) addInt(b, a, d Op) {
-	if g.f64 {
+	if g.F64 {
 		g.VPADDQ(b, a, d)
 	} else {
 		g.VPADDD(b, a, d)
@@ -282,7 +214,7 @@ func (g *gen) addInt(b, a, d Op) {
 }
 
 func (g *gen) subInt(b, a, d Op) {
-	if g.f64 {
+	if g.F64 {
 		g.VPSUBQ(b, a, d)
 	} else {
 		g.VPSUBD(b, a, d)
@@ -290,7 +222,7 @@ func (g *gen) subInt(b, a, d Op) {
 }
 
 func (g *gen) shl(n int, a, d Op) {
-	if g.f64 {
+	if g.F64 {
 		g.VPSLLQ(U8(n), a, d)
 	} else {
 		g.VPSLLD(U8(n), a, d)
@@ -298,7 +230,7 @@ func (g *gen) shl(n int, a, d Op) {
 }
 
 func (g *gen) shr(n int, a, d Op) {
-	if g.f64 {
+	if g.F64 {
 		g.VPSRLQ(U8(n), a, d)
 	} else {
 		g.VPSRLD(U8(n), a, d)
@@ -321,11 +253,11 @@ const (
 
 // cmp sets d (a mask register for AVX-512, all ones or zeros for AVX2) where a ∘ b.
 func (g *gen) cmp(pred int, b, a, d Op) {
-	if g.wide {
-		g.pick(g.VCMPPS, g.VCMPPD)(U8(pred), b, a, d)
+	if g.Wide {
+		g.Pick(g.VCMPPS, g.VCMPPD)(U8(pred), b, a, d)
 		return
 	}
-	if g.f64 {
+	if g.F64 {
 		g.VCMPPD(U8(pred), b, a, d)
 	} else {
 		g.VCMPPS(U8(pred), b, a, d)
@@ -334,7 +266,7 @@ func (g *gen) cmp(pred int, b, a, d Op) {
 
 // blend is d = mask ? b : a (AVX2).
 func (g *gen) blend(mask, b, a, d Op) {
-	if g.f64 {
+	if g.F64 {
 		g.VBLENDVPD(mask, b, a, d)
 	} else {
 		g.VBLENDVPS(mask, b, a, d)
@@ -344,7 +276,7 @@ func (g *gen) blend(mask, b, a, d Op) {
 // tailMask sets the mask of the first min(n, lanes) elements: K7 for AVX-512, register m for AVX2, whose masks are
 // read from a sliding window over ones and zeros.
 func (g *gen) tailMask(n reg.GPVirtual, m reg.VecPhysical) {
-	if g.wide {
+	if g.Wide {
 		r := g.GP64()
 		g.MOVQ(I64(-1), r)
 		g.BZHIQ(n, r, r)
@@ -352,20 +284,19 @@ func (g *gen) tailMask(n reg.GPVirtual, m reg.VecPhysical) {
 		return
 	}
 	r, base := g.GP64(), g.GP64()
-	g.MOVQ(U32(g.lanes()), r)
+	g.MOVQ(U32(g.Lanes()), r)
 	g.CMPQ(n, r)
 	g.CMOVQLT(n, r)
 	g.LEAQ(g.window(), base)
 	g.NEGQ(r)
-	g.VMOVUPS(Mem{Base: base, Index: r, Scale: uint8(g.size()), Disp: 32}, m)
+	g.VMOVUPS(Mem{Base: base, Index: r, Scale: uint8(g.Size()), Disp: 32}, m)
 }
 
 var window Mem
 
 func (g *gen) window() Mem {
 	if window.Symbol.Name == "" {
-		window = g.StaticGlobal("tailWindow")
-		g.DataAttributes(attr.RODATA | attr.NOPTR)
+		window = g.Table("tailWindow")
 		for i := range 8 {
 			v := uint64(math.MaxUint64)
 			if i >= 4 {
@@ -379,11 +310,11 @@ func (g *gen) window() Mem {
 
 func (g *gen) loadTail(src Mem, m, d reg.VecPhysical) {
 	switch {
-	case g.wide && g.f64:
+	case g.Wide && g.F64:
 		g.VMOVUPD_Z(src, reg.K7, d)
-	case g.wide:
+	case g.Wide:
 		g.VMOVUPS_Z(src, reg.K7, d)
-	case g.f64:
+	case g.F64:
 		g.VMASKMOVPD(src, m, d)
 	default:
 		g.VMASKMOVPS(src, m, d)
@@ -392,11 +323,11 @@ func (g *gen) loadTail(src Mem, m, d reg.VecPhysical) {
 
 func (g *gen) storeTail(s, m reg.VecPhysical, dst Mem) {
 	switch {
-	case g.wide && g.f64:
+	case g.Wide && g.F64:
 		g.VMOVUPD(s, reg.K7, dst)
-	case g.wide:
+	case g.Wide:
 		g.VMOVUPS(s, reg.K7, dst)
-	case g.f64:
+	case g.F64:
 		g.VMASKMOVPD(s, m, dst)
 	default:
 		g.VMASKMOVPS(s, m, dst)
@@ -405,11 +336,11 @@ func (g *gen) storeTail(s, m reg.VecPhysical, dst Mem) {
 
 // anyMask jumps to label if a lane of the mask is set: K1, or the vector m.
 func (g *gen) ifAny(m reg.VecPhysical, label string) {
-	if g.wide {
+	if g.Wide {
 		g.KTESTW(reg.K1, reg.K1)
 	} else {
 		r := g.GP32()
-		if g.f64 {
+		if g.F64 {
 			g.VMOVMSKPD(m, r)
 		} else {
 			g.VMOVMSKPS(m, r)
@@ -425,7 +356,7 @@ func (g *gen) split(x *big.Float, n int) []float64 {
 	var out []float64
 	for range n {
 		v, _ := x.Float64()
-		if !g.f64 {
+		if !g.F64 {
 			f, _ := x.Float32()
 			v = float64(f)
 		}

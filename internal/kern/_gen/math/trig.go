@@ -26,12 +26,12 @@ func (g *gen) sinCos() {
 		num("2/pi", 0.6366197723675813430755350534900574481378385829618257949906), num("magic", 1.5*pow2(g.mant())),
 		num("pi1", pi[0]), num("pi2", pi[1]), num("pi3", pi[2]),
 		num("limit", trigLimit), num("one", 1), num("-half", -0.5),
-		raw("sign", uint64(1)<<(8*g.size()-1)), raw("abs", uint64(1)<<(8*g.size()-1)-1),
+		raw("sign", uint64(1)<<(8*g.Size()-1)), raw("abs", uint64(1)<<(8*g.Size()-1)-1),
 		raw("1", 1), num("small", pow2(-(g.mant()+3)/2)),
 	}
 	sin := []float64{-0.1666665453669239148351, 0.008332156054550535523242, -0.0001951463182691901361774}
 	cos := []float64{0.04166664555437582154258, -0.001388730986093709503108, 0.00002443241229020396328009}
-	if g.f64 {
+	if g.F64 {
 		sin = []float64{-0.1666666666666663029517, 0.00833333333332200579244, -0.0001984126982949570891352, 0.000002755731358768963970665, -2.505074231823642926248e-8, 1.589590529863706645261e-10}
 		cos = []float64{0.04166666666666659201917, -0.001388888888887289539736, 0.00002480158728874837216119, -2.75573141486796876652e-7, 2.08756965804931596639e-9, -1.135831090906428462173e-11}
 	}
@@ -39,44 +39,44 @@ func (g *gen) sinCos() {
 		ks = append(ks, num("s"+cname(i), sin[i]), num("c"+cname(i), cos[i]))
 	}
 	g.constants("sinCos", ks...)
-	g.begin("sinCos", "sin, cos, t *%s, n int) (done int")
+	g.Begin("sinCos", "sin, cos, t *%s, n int) (done int")
 	load := func(p string) reg.GPVirtual { return g.Load(g.Param(p), g.GP64()).(reg.GPVirtual) }
 	ds, dc, src, n := load("sin"), load("cos"), load("t"), load("n")
 	g.hoist("2/pi", "magic", "pi1", "pi2", "pi3", "one", "-half", "sign", "1", "small")
 	d := len(sin) - 1
 	for i := range sin {
 		g.hoist("s" + cname(i))
-		if !g.f64 || i > 3 {
+		if !g.F64 || i > 3 {
 			g.hoist("c" + cname(i))
 		}
 	}
 	unroll := 2
-	if !g.wide {
+	if !g.Wide {
 		unroll = 1
 	}
 	const per = 6
 	r := func(i int) func(int) reg.VecPhysical {
 		return func(u int) reg.VecPhysical {
 			if u == 0 {
-				return g.v(i)
+				return g.V(i)
 			}
-			return g.v(per + i)
+			return g.V(per + i)
 		}
 	}
 	t, z, q, e, s, c := r(0), r(1), r(2), r(3), r(4), r(5)
-	lbl := g.name("sinCos")
+	lbl := g.Name("sinCos")
 	masks, normal := []reg.OpmaskPhysical{reg.K2, reg.K3}, []reg.OpmaskPhysical{reg.K5, reg.K6}
-	spare := g.v(per * unroll)
-	if g.wide && g.next < (per+1)*unroll-1 {
+	spare := g.V(per * unroll)
+	if g.Wide && g.next < (per+1)*unroll-1 {
 		panic("sinCos: out of registers")
 	}
 	// check leaves where |t| is not small, NaN included: in normal, or as a mask in s.
 	check := func(unroll int) {
-		if g.wide {
+		if g.Wide {
 			ks := []reg.OpmaskPhysical{reg.K1, reg.K4}
 			g.broadcast("limit", spare)
 			for u := range unroll {
-				g.pick(g.VRANGEPS, g.VRANGEPD)(U8(absMax), t(u), t(u), s(u)) // |t|
+				g.Pick(g.VRANGEPS, g.VRANGEPD)(U8(absMax), t(u), t(u), s(u)) // |t|
 				g.cmp(gtOQ, spare, s(u), ks[u])
 				g.cmp(nltUQ, g.k("small"), s(u), normal[u])
 			}
@@ -98,9 +98,9 @@ func (g *gen) sinCos() {
 		}
 		each(func(u int) {
 			switch {
-			case g.wide && g.f64:
+			case g.Wide && g.F64:
 				g.VMOVAPD_Z(t(u), normal[u], e(u))
-			case g.wide:
+			case g.Wide:
 				g.VMOVAPS_Z(t(u), normal[u], e(u))
 			default:
 				g.and(s(u), t(u), e(u))
@@ -108,30 +108,30 @@ func (g *gen) sinCos() {
 			g.set("2/pi", z(u))
 			g.fma213(g.k("magic"), e(u), z(u))
 		})
-		each(func(u int) { g.sub(g.k("magic"), z(u), q(u)) })
+		each(func(u int) { g.Sub(g.k("magic"), z(u), q(u)) })
 		each(func(u int) { g.fnma231(g.k("pi1"), q(u), e(u)) }) // a, exact
-		h := func(u int) reg.VecPhysical { return g.v(per*unroll + u) }
-		each(func(u int) { g.mul(g.k("pi2"), q(u), c(u)) }) // p
+		h := func(u int) reg.VecPhysical { return g.V(per*unroll + u) }
+		each(func(u int) { g.Mul(g.k("pi2"), q(u), c(u)) }) // p
 		each(func(u int) {
-			g.sub(c(u), e(u), s(u)) // r
+			g.Sub(c(u), e(u), s(u)) // r
 			g.VMOVAPS(c(u), h(u))
-			g.pick(g.VFMSUB231PS, g.VFMSUB231PD)(g.k("pi2"), q(u), h(u)) // what p lacks
+			g.Pick(g.VFMSUB231PS, g.VFMSUB231PD)(g.k("pi2"), q(u), h(u)) // what p lacks
 		})
 		each(func(u int) { g.fma231(g.k("pi3"), q(u), h(u)) })
-		each(func(u int) { g.sub(s(u), e(u), e(u)) })
-		each(func(u int) { g.sub(c(u), e(u), e(u)) })
-		each(func(u int) { g.sub(h(u), e(u), e(u)) })
+		each(func(u int) { g.Sub(s(u), e(u), e(u)) })
+		each(func(u int) { g.Sub(c(u), e(u), e(u)) })
+		each(func(u int) { g.Sub(h(u), e(u), e(u)) })
 		// Names now: q = r, s = r².
 		each(func(u int) {
 			g.VMOVAPS(s(u), q(u))
-			g.mul(q(u), q(u), s(u))
+			g.Mul(q(u), q(u), s(u))
 		})
 		// The sine collects in e, the cosine in c. A helper h carries the polynomial of the sine.
 		each(func(u int) { g.set("c"+cname(d), c(u)) })
 		for i := d - 1; i >= 0; i-- {
 			each(func(u int) {
-				if _, ok := g.hoisted["c"+cname(i)]; g.wide && !ok {
-					g.pick(g.VFMADD213PS_BCST, g.VFMADD213PD_BCST)(g.mem("c"+cname(i)), s(u), c(u))
+				if _, ok := g.hoisted["c"+cname(i)]; g.Wide && !ok {
+					g.Pick(g.VFMADD213PS_BCST, g.VFMADD213PD_BCST)(g.mem("c"+cname(i)), s(u), c(u))
 				} else {
 					g.fma213(g.k("c"+cname(i)), s(u), c(u))
 				}
@@ -143,14 +143,14 @@ func (g *gen) sinCos() {
 		for i := d - 1; i >= 0; i-- {
 			each(func(u int) { g.fma213(g.k("s"+cname(i)), s(u), h(u)) })
 		}
-		each(func(u int) { g.mul(q(u), s(u), s(u)) })
+		each(func(u int) { g.Mul(q(u), s(u), s(u)) })
 		each(func(u int) { g.fma231(h(u), s(u), e(u)) })
-		each(func(u int) { g.add(q(u), e(u), e(u)) })
-		bits := 8 * g.size()
-		if g.wide {
+		each(func(u int) { g.Add(q(u), e(u), e(u)) })
+		bits := 8 * g.Size()
+		if g.Wide {
 			each(func(u int) {
 				// Odd quadrants exchange. s = sine, c = cosine.
-				if g.f64 {
+				if g.F64 {
 					g.VPTESTMQ(g.hoisted["1"], z(u), masks[u])
 					g.VBLENDMPD(c(u), e(u), masks[u], s(u))
 					g.VMOVAPD(e(u), masks[u], c(u))
@@ -163,7 +163,7 @@ func (g *gen) sinCos() {
 				g.addInt(g.k("1"), z(u), z(u))
 				g.shl(bits-2, z(u), z(u))
 				const xorAnd = 0x78 // dst ^ (a & b)
-				if g.f64 {
+				if g.F64 {
 					g.VPTERNLOGQ(U8(xorAnd), g.hoisted["sign"], q(u), s(u))
 					g.VPTERNLOGQ(U8(xorAnd), g.hoisted["sign"], z(u), c(u))
 					g.VBLENDMPD(s(u), t(u), normal[u], s(u))
@@ -181,19 +181,19 @@ func (g *gen) sinCos() {
 		g.blend(m, e(0), c(0), c(0))
 		g.shl(bits-2, z(0), m)
 		g.and(g.k("sign"), m, m)
-		g.xor(m, s(0), s(0))
+		g.Xor(m, s(0), s(0))
 		g.addInt(g.k("1"), z(0), z(0))
 		g.shl(bits-2, z(0), z(0))
 		g.and(g.k("sign"), z(0), z(0))
-		g.xor(z(0), c(0), c(0))
+		g.Xor(z(0), c(0), c(0))
 		g.and(g.k("abs"), t(0), m)
 		g.cmp(ltOQ, g.k("small"), m, m)
 		g.blend(m, t(0), s(0), s(0))
 	}
 	off := g.GP64()
 	g.XORQ(off, off)
-	at := func(b reg.GPVirtual, u int) Mem { return Mem{Base: b, Index: off, Scale: 1, Disp: u * g.bytes()} }
-	g.SUBQ(U32(unroll*g.lanes()), n)
+	at := func(b reg.GPVirtual, u int) Mem { return Mem{Base: b, Index: off, Scale: 1, Disp: u * g.Bytes()} }
+	g.SUBQ(U32(unroll*g.Lanes()), n)
 	g.JLT(LabelRef(lbl + "Rest"))
 	g.Label(lbl + "Group")
 	for u := range unroll {
@@ -205,13 +205,13 @@ func (g *gen) sinCos() {
 		g.VMOVUPS(s(u), at(ds, u))
 		g.VMOVUPS(c(u), at(dc, u))
 	}
-	g.ADDQ(U32(unroll*g.bytes()), off)
-	g.SUBQ(U32(unroll*g.lanes()), n)
+	g.ADDQ(U32(unroll*g.Bytes()), off)
+	g.SUBQ(U32(unroll*g.Lanes()), n)
 	g.JGE(LabelRef(lbl + "Group"))
 	g.Label(lbl + "Rest")
-	g.ADDQ(U32(unroll*g.lanes()), n)
+	g.ADDQ(U32(unroll*g.Lanes()), n)
 	g.JLE(LabelRef(lbl + "Done"))
-	mask := g.v(14)
+	mask := g.V(14)
 	g.Label(lbl + "Tail")
 	g.tailMask(n, mask)
 	g.loadTail(at(src, 0), mask, t(0))
@@ -219,8 +219,8 @@ func (g *gen) sinCos() {
 	body(1)
 	g.storeTail(s(0), mask, at(ds, 0))
 	g.storeTail(c(0), mask, at(dc, 0))
-	g.ADDQ(U32(g.bytes()), off)
-	g.SUBQ(U32(g.lanes()), n)
+	g.ADDQ(U32(g.Bytes()), off)
+	g.SUBQ(U32(g.Lanes()), n)
 	g.JGT(LabelRef(lbl + "Tail"))
 	g.Label(lbl + "Done")
 	done := g.GP64()
@@ -229,11 +229,7 @@ func (g *gen) sinCos() {
 	g.VZEROUPPER()
 	g.RET()
 	g.Label(lbl + "Stop")
-	shift := 2
-	if g.f64 {
-		shift = 3
-	}
-	g.SHRQ(U8(shift), off)
+	g.SHRQ(U8(g.Shift()), off)
 	g.Store(off, g.ReturnIndex(0))
 	g.VZEROUPPER()
 	g.RET()
@@ -243,34 +239,34 @@ func (g *gen) sinCos() {
 // pair of vectors with itself remembers them. AVX-512 orders −0 below +0; AVX2 returns either, which the caller mends.
 func (g *gen) max() {
 	nan, negInf := uint64(0x7fc00000), uint64(0xff800000)
-	if g.f64 {
+	if g.F64 {
 		nan, negInf = 0x7ff8000000000000, 0xfff0000000000000
 	}
 	g.constants("max", raw("nan", nan), raw("-inf", negInf))
-	g.begin("max", "x *%[1]s, n int) (m %[1]s")
+	g.Begin("max", "x *%[1]s, n int) (m %[1]s")
 	x, n := g.Load(g.Param("x"), g.GP64()).(reg.GPVirtual), g.Load(g.Param("n"), g.GP64()).(reg.GPVirtual)
 	greater := func(b, a, d Op) {
-		if g.wide {
-			g.pick(g.VRANGEPS, g.VRANGEPD)(U8(signMax), b, a, d)
+		if g.Wide {
+			g.Pick(g.VRANGEPS, g.VRANGEPD)(U8(signMax), b, a, d)
 		} else {
-			g.pick(g.VMAXPS, g.VMAXPD)(b, a, d)
+			g.Pick(g.VMAXPS, g.VMAXPD)(b, a, d)
 		}
 	}
 	const unroll = 4
-	acc := func(u int) reg.VecPhysical { return g.v(u) }
-	v := func(u int) reg.VecPhysical { return g.v(4 + u) }
-	bad, m, fill := g.v(8), g.v(9), g.v(10)
+	acc := func(u int) reg.VecPhysical { return g.V(u) }
+	v := func(u int) reg.VecPhysical { return g.V(4 + u) }
+	bad, m, fill := g.V(8), g.V(9), g.V(10)
 	g.broadcast("-inf", fill)
 	for u := range unroll {
 		g.VMOVAPS(fill, acc(u))
 	}
-	if g.wide {
+	if g.Wide {
 		g.KXORW(reg.K2, reg.K2, reg.K2)
 	} else {
 		g.VXORPS(bad, bad, bad)
 	}
 	note := func(a, b reg.VecPhysical) {
-		if g.wide {
+		if g.Wide {
 			g.cmp(unordQ, a, b, reg.K1)
 			g.KORW(reg.K1, reg.K2, reg.K2)
 		} else {
@@ -278,9 +274,9 @@ func (g *gen) max() {
 			g.VORPS(m, bad, bad)
 		}
 	}
-	lbl := g.name("max")
-	at := func(u int) Mem { return Mem{Base: x, Disp: u * g.bytes()} }
-	g.SUBQ(U32(unroll*g.lanes()), n)
+	lbl := g.Name("max")
+	at := func(u int) Mem { return Mem{Base: x, Disp: u * g.Bytes()} }
+	g.SUBQ(U32(unroll*g.Lanes()), n)
 	g.JLT(LabelRef(lbl + "Rest"))
 	g.Label(lbl + "Group")
 	for u := range unroll {
@@ -289,20 +285,20 @@ func (g *gen) max() {
 	}
 	note(v(0), v(1))
 	note(v(2), v(3))
-	g.ADDQ(U32(unroll*g.bytes()), x)
-	g.SUBQ(U32(unroll*g.lanes()), n)
+	g.ADDQ(U32(unroll*g.Bytes()), x)
+	g.SUBQ(U32(unroll*g.Lanes()), n)
 	g.JGE(LabelRef(lbl + "Group"))
 	g.Label(lbl + "Rest")
-	g.ADDQ(U32(unroll*g.lanes()), n)
+	g.ADDQ(U32(unroll*g.Lanes()), n)
 	g.JLE(LabelRef(lbl + "Reduce"))
 	g.Label(lbl + "Tail")
-	tm := g.v(11)
+	tm := g.V(11)
 	g.tailMask(n, tm)
 	switch {
-	case g.wide && g.f64:
+	case g.Wide && g.F64:
 		g.VMOVAPD(fill, v(0))
 		g.VMOVUPD(at(0), reg.K7, v(0))
-	case g.wide:
+	case g.Wide:
 		g.VMOVAPS(fill, v(0))
 		g.VMOVUPS(at(0), reg.K7, v(0))
 	default:
@@ -311,20 +307,20 @@ func (g *gen) max() {
 	}
 	greater(v(0), acc(0), acc(0))
 	note(v(0), v(0))
-	g.ADDQ(U32(g.bytes()), x)
-	g.SUBQ(U32(g.lanes()), n)
+	g.ADDQ(U32(g.Bytes()), x)
+	g.SUBQ(U32(g.Lanes()), n)
 	g.JGT(LabelRef(lbl + "Tail"))
 	g.Label(lbl + "Reduce")
 	greater(acc(1), acc(0), acc(0))
 	greater(acc(3), acc(2), acc(2))
 	greater(acc(2), acc(0), acc(0))
-	if g.wide {
+	if g.Wide {
 		g.VEXTRACTF64X4(U8(1), reg.Z0, reg.Y1)
 		greater(reg.Y1, reg.Y0, reg.Y0)
 	}
 	g.VEXTRACTF128(U8(1), reg.Y0, reg.X1)
 	greater(reg.X1, reg.X0, reg.X0)
-	if g.f64 {
+	if g.F64 {
 		g.VPERMILPD(U8(1), reg.X0, reg.X1)
 		greater(reg.X1, reg.X0, reg.X0)
 	} else {
@@ -333,7 +329,7 @@ func (g *gen) max() {
 		g.VPERMILPS(U8(0xb1), reg.X0, reg.X1)
 		greater(reg.X1, reg.X0, reg.X0)
 	}
-	if g.wide {
+	if g.Wide {
 		g.KTESTW(reg.K2, reg.K2)
 	} else {
 		r := g.GP32()
@@ -341,7 +337,7 @@ func (g *gen) max() {
 		g.TESTL(r, r)
 	}
 	g.JZ(LabelRef(lbl + "Return"))
-	if g.f64 {
+	if g.F64 {
 		g.VMOVSD(g.mem("nan"), reg.X0)
 	} else {
 		g.VMOVSS(g.mem("nan"), reg.X0)
