@@ -104,6 +104,9 @@ func run(c config, log io.Writer) error {
 		}
 		table(&b, bc, rows, limits)
 	}
+	if c.threads > 1 && c.only.MatchString("scaling") {
+		scaling(&b, c.threads, c.rounds)
+	}
 	if c.out == "" {
 		_, err := os.Stdout.WriteString(b.String())
 		return err
