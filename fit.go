@@ -2,17 +2,16 @@ package randfeat
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// fitSample is the number of rows kept for clustering when fitting from whole sets.
-const fitSample = 2048
-
 // Fit returns the spec with family parameters chosen from queries x and keys y (pass the same set twice for a kernel
-// machine). A family without parameters is returned as it is.
+// machine). A family without parameters is returned as it is. Only statistics that the family needs are gathered, so
+// the cost is O(d) per row, or O(d²) for families that need covariances (Fitter.Needs).
 func Fit(s Spec, x, y dense.Matrix[float64]) (Spec, error) {
 	if s.Family == nil {
 		return s, fmt.Errorf("no family: %w", ErrSpec)
@@ -21,7 +20,7 @@ func Fit(s Spec, x, y dense.Matrix[float64]) (Spec, error) {
 	if !ok {
 		return s, nil
 	}
-	st, err := NewStats(s, family.Options{Covariance: true, Sample: fitSample})
+	st, err := NewStats(s, f.Needs())
 	if err != nil {
 		return s, err
 	}
@@ -31,8 +30,12 @@ func Fit(s Spec, x, y dense.Matrix[float64]) (Spec, error) {
 	if err := st.AddKeys(y); err != nil {
 		return s, err
 	}
-	s.Family, err = f.Fit(st.Stats)
-	return s, err
+	fitted, err := f.Fit(st.Stats)
+	if err != nil {
+		return s, err
+	}
+	s.Family = fitted
+	return s, nil
 }
 
 // Stats are the streaming statistics of queries and keys that fitting needs, taken after the kernel's embedding
@@ -45,6 +48,9 @@ type Stats struct {
 
 // NewStats returns empty statistics for the inputs of a spec.
 func NewStats(s Spec, o family.Options) (*Stats, error) {
+	if s.Dim < 1 {
+		return nil, fmt.Errorf("dim = %d, want at least 1: %w", s.Dim, ErrSpec)
+	}
 	if err := s.Kernel.Validate(s.Dim); err != nil {
 		return nil, err
 	}
@@ -52,13 +58,51 @@ func NewStats(s Spec, o family.Options) (*Stats, error) {
 }
 
 // AddQueries records a block of queries.
-func (s *Stats) AddQueries(x dense.Matrix[float64]) error { return s.add("x", s.Query, x) }
+func (s *Stats) AddQueries(x dense.Matrix[float64]) error {
+	if s.lacks() {
+		return errNoStats
+	}
+	return s.add("x", s.Query, x)
+}
 
 // AddKeys records a block of keys.
-func (s *Stats) AddKeys(y dense.Matrix[float64]) error { return s.add("y", s.Key, y) }
+func (s *Stats) AddKeys(y dense.Matrix[float64]) error {
+	if s.lacks() {
+		return errNoStats
+	}
+	return s.add("y", s.Key, y)
+}
 
-// Merge adds the statistics of other data of the same spec and options.
-func (s *Stats) Merge(o *Stats) error { return s.Stats.Merge(o.Stats) }
+// Merge adds the statistics of other data of the same kernel, dimension and options; ErrSpec if the first two differ.
+func (s *Stats) Merge(o *Stats) error {
+	if s.lacks() || o.lacks() {
+		return errNoStats
+	}
+	if s.dim != o.dim {
+		return fmt.Errorf("statistics of rows with %d and %d columns: %w", s.dim, o.dim, ErrSpec)
+	}
+	if !sameKernel(s.kernel, o.kernel) {
+		return fmt.Errorf("statistics after the embeddings of different kernels: %w", ErrSpec)
+	}
+	return s.Stats.Merge(o.Stats)
+}
+
+var errNoStats = fmt.Errorf("statistics that were not made by NewStats: %w", ErrSpec)
+
+func (s *Stats) lacks() bool { return s == nil || s.Stats == nil || s.Query == nil || s.Key == nil }
+
+// sameKernel compares kernels by value.
+func sameKernel(a, b kernel.Kernel) bool {
+	if a.Kind != b.Kind || a.Gain() != b.Gain() || a.M.Rows != b.M.Rows || a.M.Cols != b.M.Cols {
+		return false
+	}
+	for i := range a.M.Rows {
+		if !slices.Equal(a.M.Row(i), b.M.Row(i)) {
+			return false
+		}
+	}
+	return true
+}
 
 func (s *Stats) add(name string, side *family.Moments, x dense.Matrix[float64]) error {
 	if x.Cols != s.dim {

@@ -55,20 +55,27 @@ func (f Adaptive) resolve(dim int) (resolved, error) {
 	if err := checkSquare(f, "U", r.ut, dim); err != nil {
 		return r, err
 	}
-	inv, err := invert(r.a)
-	if err != nil {
-		return r, paramError(f, "A is singular: it must be invertible")
+	r.aInvT = r.a
+	if !f.A.IsEmpty() {
+		inv, err := invert(r.a)
+		if err != nil {
+			return r, paramError(f, "A is singular: it must be invertible")
+		}
+		r.aInvT = plan.Transpose(inv)
 	}
-	r.aInvT, r.ut = plan.Transpose(inv), plan.Transpose(r.ut)
-	// An exact orthogonal matrix is the only way to keep the kernel; six digits are what a text file may carry.
-	gram := plan.Mul(r.ut, plan.Transpose(r.ut))
-	for i := range dim {
-		for j, v := range gram.Row(i) {
-			if i == j {
-				v--
-			}
-			if math.Abs(v) > 1e-4 {
-				return r, paramError(f, "U is not orthogonal: columns %d and %d have inner product %.3g", i, j, gram.At(i, j))
+	if !f.U.IsEmpty() {
+		r.ut = plan.Transpose(f.U)
+		// Only an exactly orthogonal U keeps the kernel. The tolerance is 1e-4, so that a matrix which went through a
+		// text file with five digits is not refused.
+		gram := plan.Mul(r.ut, f.U)
+		for i := range dim {
+			for j, v := range gram.Row(i) {
+				if i == j {
+					v--
+				}
+				if !(math.Abs(v) <= 1e-4) {
+					return r, paramError(f, "U is not orthogonal: columns %d and %d have inner product %.3g", i, j, gram.At(i, j))
+				}
 			}
 		}
 	}
@@ -137,12 +144,20 @@ func (f Adaptive) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan
 }
 
 // Form: relative variance expm1 Σ( logcosh(½ log ρ_i) + ρ_i v_i² ), v = Uᵀ(x'+y').
-func (f Adaptive) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f Adaptive) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
 	r, err := f.resolve(len(x))
 	if err != nil {
 		return theory.Form{}, err
 	}
-	d := len(x)
+	return r.Form(kind, x, y)
+}
+
+// Form implements theory.Estimator.
+func (r resolved) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
+	d := len(r.c)
+	if err := pairOf(d, x, y); err != nil {
+		return theory.Form{}, err
+	}
 	sum, v := make([]float64, d), make([]float64, d)
 	for i := range sum {
 		sum[i] = dense.Dot(r.a.Row(i), x) + dense.Dot(r.aInvT.Row(i), y) - r.c[i]
@@ -151,30 +166,46 @@ func (f Adaptive) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	return directionalForm(r.rho, v), nil
 }
 
+// Needs asks for covariances.
+func (Adaptive) Needs() Options { return Options{Covariance: true} }
+
 // Fit matches covariances (A = P^{1/2}), centres the sum (c = A·mean x + A^{-T}·mean y) and sets ρ_i in the
-// eigenbasis of E[vvᵀ].
+// eigenbasis of E[vvᵀ]. If queries or keys do not vary there is nothing to match and A is the identity.
 func (f Adaptive) Fit(s *Stats) (Family, error) {
 	if err := s.readyCov(f); err != nil {
 		return nil, err
 	}
-	cx, cy := ridged(s.Query.Covariance(), fitRidge), ridged(s.Key.Covariance(), fitRidge)
-	p, _ := Match(cx, cy)
-	a := spectral(p, sqrtClamped)
-	inv, err := invert(a)
-	if err != nil {
-		return nil, paramError(f, "the matched matrix A is singular to working precision")
+	cx, cy := s.Query.Covariance(), s.Key.Covariance()
+	a := dense.Identity[float64](s.Query.Dim())
+	inv := a
+	if !vanishes(cx) && !vanishes(cy) {
+		p, _, err := match(ridged(cx, fitRidge), ridged(cy, fitRidge))
+		if err == nil {
+			a, err = spectral(p, sqrtClamped)
+		}
+		if err == nil {
+			inv, err = invert(a)
+		}
+		if err != nil {
+			return nil, statsError(f, "matching the covariances: %v", err)
+		}
 	}
 	invT := plan.Transpose(inv)
-	d := s.Query.Dim()
-	c := make([]float64, d)
+	c := make([]float64, s.Query.Dim())
 	for i := range c {
 		c[i] = dense.Dot(a.Row(i), s.Query.mean) + dense.Dot(invT.Row(i), s.Key.mean)
+		if !dense.IsFinite(c[i]) {
+			return nil, statsError(f, "the centre of the matched data is not finite")
+		}
 	}
-	spread := plan.Mul(a, plan.Mul(s.Query.Covariance(), plan.Transpose(a)))
-	for i, v := range plan.Mul(invT, plan.Mul(s.Key.Covariance(), inv)).Data {
+	spread := plan.Mul(a, plan.Mul(cx, plan.Transpose(a)))
+	for i, v := range plan.Mul(invT, plan.Mul(cy, inv)).Data {
 		spread.Data[i] += v
 	}
-	values, u := eigSym(spread)
+	values, u, err := eigSym(spread)
+	if err != nil {
+		return nil, statsError(f, "spread of the matched data: %v", err)
+	}
 	return Adaptive{A: a, C: c, U: u, Rho: AdaptiveRho(values)}, nil
 }
 

@@ -9,21 +9,24 @@ import (
 )
 
 // LFK is the learned feature kernel (DARK §6): the positive map with a trained matrix W in place of the projections.
-// F = m rows of W, positive, no unbiasedness.
+// F is the number of rows of W, positive, no unbiasedness.
 type LFK struct {
-	W dense.Matrix[float64] `json:"w,omitzero"` // m×d
+	W dense.Matrix[float64] `json:"w,omitzero"` // F×d
 }
 
 // Name is "lfk".
 func (LFK) Name() string { return "lfk" }
 
-// Draws asks for nothing: W is given.
+// Draws asks for nothing: W is given and decides the number of features, m is not used.
 func (f LFK) Draws(kind kernel.Kind, dim, m int) ([]Draw, error) {
+	if m >= 0 {
+		m = 1
+	}
 	if err := checkSizes(f, kind, dim, m); err != nil {
 		return nil, err
 	}
-	if f.W.Rows != m || f.W.Cols != dim {
-		return nil, paramError(f, "W is %d×%d, want %d×%d (features × input columns)", f.W.Rows, f.W.Cols, m, dim)
+	if f.W.Rows < 1 || f.W.Cols != dim {
+		return nil, paramError(f, "W is %d×%d, want at least one row of %d columns, as the inputs have", f.W.Rows, f.W.Cols, dim)
 	}
 	return nil, nil
 }

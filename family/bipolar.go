@@ -112,6 +112,9 @@ func (f BipolarGaussian) Form(kind kernel.Kind, x, y []float64) (theory.Form, er
 	return h.Form(kind, x, y)
 }
 
+// Needs asks for nothing costly.
+func (BipolarGaussian) Needs() Options { return Options{} }
+
 // Fit sets R to the root mean square norm of queries and keys.
 func (f BipolarGaussian) Fit(s *Stats) (Family, error) {
 	if err := s.ready(f); err != nil {
@@ -122,7 +125,8 @@ func (f BipolarGaussian) Fit(s *Stats) (Family, error) {
 }
 
 // GaussianLambda is the hybrid with Gaussian coefficients λ_k = exp(-|x + M_k y|²/(2c_k²)) (HRF eq 20), signed.
-// The last base takes the remaining weight.
+// The last base takes the remaining weight. With N_k the features of base k for m projections and L = N coefficient
+// features (2N if TrigRho), F = L ΣN_k + N_{p+1}(1 + pL), the sum over k ≤ p; the default bases give F = 2m(2L+1).
 type GaussianLambda struct {
 	Bases     []Family                // p+1 of them; nil: hyperbolic, then trig
 	M         []dense.Matrix[float64] // p of them; an empty one is the identity; nil: one identity

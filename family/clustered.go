@@ -37,6 +37,9 @@ func (c Clusters) amax() float64 {
 }
 
 func (c Clusters) validate(f Family, dim int) error {
+	if err := c.checkRule(f); err != nil {
+		return err
+	}
 	for _, s := range []struct {
 		name string
 		m    dense.Matrix[float64]
@@ -51,13 +54,26 @@ func (c Clusters) validate(f Family, dim int) error {
 			return paramError(f, "%s: %v", s.name, err)
 		}
 	}
-	if c.amax() < 1 {
-		return paramError(f, "amax = %v, want at least 1", c.AMax)
-	}
 	if c.A != nil && len(c.A) != c.QueryCentres.Rows*c.KeyCentres.Rows {
 		return paramError(f, "%d diagonals a for %d×%d centres", len(c.A), c.QueryCentres.Rows, c.KeyCentres.Rows)
 	}
 	return nil
+}
+
+// checkRule checks the settings that Fit uses.
+func (c Clusters) checkRule(f Family) error {
+	if !(c.amax() >= 1) {
+		return paramError(f, "amax = %v, want at least 1", c.AMax)
+	}
+	if c.Count < 0 {
+		return paramError(f, "count = %d centres, want a positive number", c.Count)
+	}
+	return nil
+}
+
+// Needs asks for a sample of rows, larger if there are many centres to find.
+func (c Clusters) Needs() Options {
+	return Options{Sample: max(defaultSample, 32*min(max(c.Count, 0), 1<<20))}
 }
 
 // diagonal is A_ij.
@@ -71,12 +87,15 @@ func (c Clusters) diagonal(i, j int) []Complex {
 // fit finds k-means centres in the sampled rows and, for real A, the diagonals a_k = (E y_k²/E x_k²)^{1/4} over the
 // two clusters, which minimise E|Ax + A^{-1}y|² and need no special case at zero centres (docs/theory.md §2.8).
 func (c Clusters) fit(f Family, s *Stats) (Clusters, error) {
+	if err := c.checkRule(f); err != nil {
+		return c, err
+	}
 	if err := s.ready(f); err != nil {
 		return c, err
 	}
 	xs, ys := s.Query.sample.matrix(s.Query.Dim()), s.Key.sample.matrix(s.Key.Dim())
 	if xs.IsEmpty() || ys.IsEmpty() {
-		return c, fmt.Errorf("family %s needs sampled rows (Options.Sample): %w", f.Name(), ErrStats)
+		return c, statsError(f, "needs sampled rows (Options.Sample)")
 	}
 	k := orDefault(c.Count, 2)
 	var xl, yl []int
@@ -84,7 +103,7 @@ func (c Clusters) fit(f Family, s *Stats) (Clusters, error) {
 	c.KeyCentres, yl = kMeans(ys, k)
 	c.A = nil
 	if c.Complex {
-		return c, nil
+		return c, c.checkDiagonals(f, s.Query.Dim())
 	}
 	qx, ky := clusterSeconds(xs, xl, c.QueryCentres.Rows), clusterSeconds(ys, yl, c.KeyCentres.Rows)
 	amax := c.amax()
@@ -102,7 +121,20 @@ func (c Clusters) fit(f Family, s *Stats) (Clusters, error) {
 			c.A = append(c.A, a)
 		}
 	}
-	return c, nil
+	return c, c.checkDiagonals(f, s.Query.Dim())
+}
+
+// checkDiagonals finds entries that are zero or not finite: without a bound (negative AMax) a coordinate that is zero
+// on one side alone asks for them.
+func (c Clusters) checkDiagonals(f Family, dim int) error {
+	for i := range c.QueryCentres.Rows {
+		for j := range c.KeyCentres.Rows {
+			if _, err := (ComplexExp{Diag: c.diagonal(i, j)}).factors(dim); err != nil {
+				return fmt.Errorf("family %s: centres %d and %d (amax = %v): %w", f.Name(), i, j, c.AMax, err)
+			}
+		}
+	}
+	return nil
 }
 
 // clusterSeconds is the mean of x_l² in every cluster.
@@ -180,12 +212,16 @@ func (f ZeroOne) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
 // Fit finds the centres by k-means.
 func (f ZeroOne) Fit(s *Stats) (Family, error) {
 	c, err := f.fit(f, s)
-	return ZeroOne{c}, err
+	if err != nil {
+		return nil, err
+	}
+	return ZeroOne{c}, nil
 }
 
 // Mixture is the Gaussian-mixture clustered hybrid (HRF Def H.1), signed: complex exponential bases weighted by
 // λ_ij = exp(-|A_ij x + A_ij^{-1} y|²/(2τ²)) with the Hermitian norm (the paper's bilinear form exceeds 1, an erratum),
-// and the trigonometric map for the rest.
+// and the trigonometric map for the rest. With L = N coefficient features (2N if TrigRho) and q·k pairs of centres, of
+// which c have a complex A_ij, F = m( (3qk + c)L + 2 ).
 type Mixture struct {
 	Clusters
 	Bandwidth float64 `json:"bandwidth,omitempty"` // τ; 0 means 1
@@ -269,6 +305,9 @@ func (f Mixture) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
 // Fit finds the centres by k-means.
 func (f Mixture) Fit(s *Stats) (Family, error) {
 	c, err := f.fit(f, s)
+	if err != nil {
+		return nil, err
+	}
 	f.Clusters = c
-	return f, err
+	return f, nil
 }

@@ -89,8 +89,27 @@ func (f ComplexExp) diagFactors(dim int) (factors, error) {
 	return out, nil
 }
 
-// fullFactors inverts A = R + iJ through the real matrix [[R, -J], [J, R]], whose inverse has the same pattern.
+// fullFactors inverts A = R + iJ: directly if one part is zero, else through the real matrix [[R, -J], [J, R]], whose
+// inverse has the same pattern.
 func (f ComplexExp) fullFactors(dim int) (factors, error) {
+	singular := paramError(f, "A is singular: it must be invertible")
+	switch {
+	case isZero(f.Im):
+		inv, err := invert(f.Re)
+		if err != nil {
+			return factors{}, singular
+		}
+		return factors{qRe: plan.Linear{Dense: f.Re}, kRe: plan.Linear{Dense: plan.Transpose(inv)}}, nil
+	case isZero(f.Re): // (iJ)^{-1} = -iJ^{-1}
+		inv, err := invert(f.Im)
+		if err != nil {
+			return factors{}, singular
+		}
+		for i := range inv.Data {
+			inv.Data[i] *= -1
+		}
+		return factors{qIm: plan.Linear{Dense: f.Im}, kIm: plan.Linear{Dense: plan.Transpose(inv)}}, nil
+	}
 	big := dense.New[float64](2*dim, 2*dim)
 	set := func(m dense.Matrix[float64], r, c int, sign float64) {
 		for i := range m.Rows {
@@ -105,21 +124,12 @@ func (f ComplexExp) fullFactors(dim int) (factors, error) {
 	set(f.Im, dim, 0, 1)
 	inv, err := invert(big)
 	if err != nil {
-		return factors{}, paramError(f, "A is singular: it must be invertible")
+		return factors{}, singular
 	}
-	keyRe := plan.Transpose(inv.RowRange(0, dim).ColRange(0, dim))
-	keyIm := plan.Transpose(inv.RowRange(dim, 2*dim).ColRange(0, dim))
-	out := factors{}
-	if !f.Re.IsEmpty() {
-		out.qRe, out.kRe = plan.Linear{Dense: f.Re}, plan.Linear{Dense: keyRe}
-	}
-	if !f.Im.IsEmpty() {
-		out.qIm, out.kIm = plan.Linear{Dense: f.Im}, plan.Linear{Dense: keyIm}
-		if out.kRe.IsZero() && !isZero(keyRe) {
-			out.kRe = plan.Linear{Dense: keyRe}
-		}
-	}
-	return out, nil
+	return factors{
+		qRe: plan.Linear{Dense: f.Re}, kRe: plan.Linear{Dense: plan.Transpose(inv.RowRange(0, dim).ColRange(0, dim))},
+		qIm: plan.Linear{Dense: f.Im}, kIm: plan.Linear{Dense: plan.Transpose(inv.RowRange(dim, 2*dim).ColRange(0, dim))},
+	}, nil
 }
 
 func isZero(m dense.Matrix[float64]) bool {
@@ -191,6 +201,7 @@ func (f ComplexExp) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	return a.form(x, y), nil
 }
 
+// form is called with x and y of the dimension of the factors.
 func (a factors) form(x, y []float64) theory.Form {
 	d := len(x)
 	re, im, tmp := make([]float64, d), make([]float64, d), make([]float64, d)
@@ -218,14 +229,28 @@ func (a factors) form(x, y []float64) theory.Form {
 	return theory.Uncoupled(d, rv)
 }
 
+// Needs asks for covariances.
+func (ComplexExp) Needs() Options { return Options{Covariance: true} }
+
 // Fit returns the real symmetric A = P^{1/2} that matches the second moments of queries and keys, the minimiser of
-// E|Ax + A^{-T}y|² (docs/theory.md §2.18 without centring).
+// E|Ax + A^{-T}y|² (docs/theory.md §2.18 without centring). If all queries or all keys are zero A is the identity.
 func (f ComplexExp) Fit(s *Stats) (Family, error) {
 	if err := s.readyCov(f); err != nil {
 		return nil, err
 	}
-	p, _ := Match(ridged(s.Query.secondMoment(), fitRidge), ridged(s.Key.secondMoment(), fitRidge))
-	return ComplexExp{Re: spectral(p, sqrtClamped)}, nil
+	cx, cy := s.Query.secondMoment(), s.Key.secondMoment()
+	if vanishes(cx) || vanishes(cy) {
+		return ComplexExp{Re: dense.Identity[float64](s.Query.Dim())}, nil
+	}
+	p, _, err := match(ridged(cx, fitRidge), ridged(cy, fitRidge))
+	if err != nil {
+		return nil, statsError(f, "matching the second moments: %v", err)
+	}
+	a, err := spectral(p, sqrtClamped)
+	if err != nil {
+		return nil, statsError(f, "matching the second moments: %v", err)
+	}
+	return ComplexExp{Re: a}, nil
 }
 
 // fitRidge is added to covariances before they are inverted, relative to their mean eigenvalue.

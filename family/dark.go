@@ -2,6 +2,7 @@ package family
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 
 	"github.com/randfeat/randfeat/coupling"
@@ -51,14 +52,20 @@ func (f DARK) validate(dim int) error {
 	return nil
 }
 
-// Target is the kernel that the map estimates when the spec asks for k: k after x ↦ Mx. It is not defined for a
-// kernel with a matrix of its own that M does not fit.
+// Target is the kernel that the map estimates when the spec asks for k: that of the base after x ↦ Mx. It is not
+// defined for a kernel with a matrix of its own that M does not fit.
 func (f DARK) Target(k kernel.Kernel) kernel.Kernel {
 	m := f.M
 	if !k.M.IsEmpty() {
 		m = plan.Mul(f.M, k.M)
 	}
-	return kernel.Kernel{Kind: k.Kind, Scale: k.Scale, M: m}
+	k.M = m
+	if base, ok := f.base().(interface {
+		Target(kernel.Kernel) kernel.Kernel
+	}); ok {
+		return base.Target(k)
+	}
+	return k
 }
 
 // Draws asks for what the base needs in dimension r.
@@ -86,17 +93,59 @@ func (f DARK) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
 	if err := f.validate(len(x)); err != nil {
 		return theory.Form{}, err
 	}
-	mx, my := make([]float64, f.M.Rows), make([]float64, f.M.Rows)
-	l := plan.Linear{Dense: f.M}
+	return darkForm{f.M, f.base()}.Form(kind, x, y)
+}
+
+// darkForm is a valid DARK with its base prepared.
+type darkForm struct {
+	m    dense.Matrix[float64]
+	base theory.Estimator
+}
+
+// Form implements theory.Estimator.
+func (f darkForm) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+	if err := pairOf(f.m.Cols, x, y); err != nil {
+		return theory.Form{}, err
+	}
+	mx, my := make([]float64, f.m.Rows), make([]float64, f.m.Rows)
+	l := plan.Linear{Dense: f.m}
 	l.Apply(mx, x)
 	l.Apply(my, y)
-	form, err := f.base().Form(kind, mx, my)
+	form, err := f.base.Form(kind, mx, my)
 	k := kernel.Kernel{Kind: kind}
 	form.LogRatio += k.Log(mx, my) - k.Log(x, y)
 	return form, err
 }
 
-// Fit sets M = √t Λ^{-1/2}, Λ the pooled covariance of queries and keys, then fits the base to Mx, My if it can.
+// Needs asks for covariances and for what the base needs; bases whose fit uses more than means and covariances of Mx
+// get it from a sample of rows.
+func (f DARK) Needs() Options {
+	o := Options{Covariance: true}
+	base, ok := f.base().(Fitter)
+	if !ok {
+		return o
+	}
+	if needsRows(base) {
+		o.Sample = defaultSample
+	}
+	return o.union(Needs(base))
+}
+
+// needsRows says that the fit of f uses mean absolute values or smallest coordinates, which covariances do not
+// determine after a linear map.
+func needsRows(f Family) bool {
+	switch f := f.(type) {
+	case Geometric, PoissonPlus, GeometricPlus:
+		return true
+	case DARK:
+		return needsRows(f.base())
+	}
+	return false
+}
+
+// Fit sets M = √t Λ^{-1/2}, Λ the pooled covariance of queries and keys, then fits the base to Mx, My if it can. Rows
+// that do not vary have no whitening: ErrStats. The smallest coordinates of Mx, for poisson+ and geometric+, are those
+// of the sampled rows; a row below them is clamped as unseen ones are.
 func (f DARK) Fit(s *Stats) (Family, error) {
 	if err := s.readyCov(f); err != nil {
 		return nil, err
@@ -108,13 +157,20 @@ func (f DARK) Fit(s *Stats) (Family, error) {
 	if !(t > 0) || math.IsInf(t, 0) {
 		return nil, paramError(f, "temperature = %v, want a positive number", f.Temperature)
 	}
-	f.M = spectral(ridged(pooled(s), fitRidge), func(v float64) float64 { return math.Sqrt(t / v) })
+	lam := pooled(s)
+	if vanishes(lam) {
+		return nil, statsError(f, "the covariance is zero: rows that do not vary cannot be whitened")
+	}
+	var err error
+	f.M, err = spectral(ridged(lam, fitRidge), func(v float64) float64 { return math.Sqrt(t / v) })
+	if err != nil {
+		return nil, statsError(f, "whitening: %v", err)
+	}
 	if base, ok := f.base().(Fitter); ok {
-		b, err := base.Fit(s.through(f.M))
+		f.Base, err = base.Fit(s.through(f.M))
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("family dark: base: %w", err)
 		}
-		f.Base = b
 	}
 	return f, nil
 }
@@ -129,19 +185,36 @@ func pooled(s *Stats) dense.Matrix[float64] {
 	return c
 }
 
-// through is the statistics of Mx, My, as far as means and covariances determine them.
+// through is the statistics of Mx, My. Means and covariances determine most; mean absolute values and smallest
+// coordinates are those of the sampled rows and absent without a sample.
 func (s *Stats) through(m dense.Matrix[float64]) *Stats {
-	side := func(o *Moments) *Moments {
-		out := newMoments(m.Rows, Options{})
-		out.n = o.n
-		plan.Linear{Dense: m}.Apply(out.mean, o.mean)
-		out.cov = plan.Mul(m, plan.Mul(o.cov, plan.Transpose(m)))
-		for l := range out.diag {
-			out.diag[l] = out.cov.At(l, l)
-		}
+	return &Stats{Query: s.Query.through(m), Key: s.Key.through(m)}
+}
+
+func (o *Moments) through(m dense.Matrix[float64]) *Moments {
+	l := plan.Linear{Dense: m}
+	out := newMoments(m.Rows, Options{Sample: o.sample.size})
+	out.n = o.n
+	l.Apply(out.mean, o.mean)
+	out.cov = plan.Mul(m, plan.Mul(o.cov, plan.Transpose(m)))
+	for i := range out.diag {
+		out.diag[i] = out.cov.At(i, i)
+	}
+	if len(o.sample.rows) == 0 {
+		out.abs, out.min = nil, nil
 		return out
 	}
-	return &Stats{Query: side(s.Query), Key: side(s.Key)}
+	n := float64(len(o.sample.rows))
+	for _, h := range o.sample.rows {
+		row := make([]float64, m.Rows)
+		l.Apply(row, h.row)
+		for i, v := range row {
+			out.abs[i] += math.Abs(v) / n
+			out.min[i] = min(out.min[i], v)
+		}
+		out.sample.rows = append(out.sample.rows, hashedRow{hash: h.hash, row: row}) // the same rows, by their old hashes
+	}
+	return out
 }
 
 type darkWire struct {

@@ -263,6 +263,18 @@ func plusForm(f, base Family, shift []float64, kind kernel.Kind, x, y []float64)
 	return form, err
 }
 
+// Needs asks for nothing costly.
+func (Poisson) Needs() Options { return Options{} }
+
+// Needs asks for nothing costly.
+func (Geometric) Needs() Options { return Options{} }
+
+// Needs asks for nothing costly.
+func (PoissonPlus) Needs() Options { return Options{} }
+
+// Needs asks for nothing costly.
+func (GeometricPlus) Needs() Options { return Options{} }
+
 // Fit sets λ* = √(S/d), S = Σ_l mean x_l² mean y_l² (CRT eqs 11, 12).
 func (f Poisson) Fit(s *Stats) (Family, error) {
 	if err := s.ready(f); err != nil {
@@ -277,7 +289,7 @@ func PoissonLambda(d int, s float64) float64 { return math.Sqrt(s / float64(d)) 
 
 // Fit minimises the averaged CRT eq 13 over p (the text says eq 11, an erratum).
 func (f Geometric) Fit(s *Stats) (Family, error) {
-	if err := s.ready(f); err != nil {
+	if err := s.readyAbs(f); err != nil {
 		return nil, err
 	}
 	p, _ := GeometricP(s.T())
@@ -286,7 +298,7 @@ func (f Geometric) Fit(s *Stats) (Family, error) {
 
 // Fit sets Shift just below the smallest coordinates seen and λ* from the shifted data.
 func (f PoissonPlus) Fit(s *Stats) (Family, error) {
-	if err := s.ready(f); err != nil {
+	if err := s.readyMin(f); err != nil {
 		return nil, err
 	}
 	sh, c := s.shiftToPositive()
@@ -295,7 +307,7 @@ func (f PoissonPlus) Fit(s *Stats) (Family, error) {
 
 // Fit sets Shift just below the smallest coordinates seen and p* from the shifted data.
 func (f GeometricPlus) Fit(s *Stats) (Family, error) {
-	if err := s.ready(f); err != nil {
+	if err := s.readyMin(f); err != nil {
 		return nil, err
 	}
 	sh, c := s.shiftToPositive()

@@ -37,6 +37,8 @@ type Family interface {
 // Fitter is a family with parameters that can be chosen from data.
 type Fitter interface {
 	Family
+	// Needs says what the statistics must keep beyond O(d) sums.
+	Needs() Options
 	// Fit returns a copy with parameters from the statistics of embedded queries and keys.
 	Fit(s *Stats) (Family, error)
 }

@@ -119,6 +119,9 @@ func (f GERF) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	return form, nil
 }
 
+// Needs asks for nothing costly.
+func (GERF) Needs() Options { return Options{} }
+
 // Fit minimises log R_s(A), the relative second moment at the mean statistic, over complex A and both signs
 // (CRT §3.1) by L-BFGS from several starts. In every setting tried the minimum was real.
 func (GERF) Fit(s *Stats) (Family, error) {

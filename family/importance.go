@@ -3,9 +3,12 @@ package family
 import (
 	"math"
 
+	"gonum.org/v1/gonum/mat"
+
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/plan"
+	"github.com/randfeat/randfeat/internal/special"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
 )
@@ -16,7 +19,7 @@ import (
 //	φ_i(x) = m^{-1/2} (p/ψ)(ω_i)^{1/2} exp( ω_i·x - |x|²/2 ),  log(p/ψ)(ω) = log|det L| - (|ω|²-|g|²)/2
 //
 // It is unbiased for the softmax kernel whatever L. The zero value is Positive; Fit gives the optimal proposal
-// Σ* = (I+2Λ)(I-2Λ)^{-1} of DARK Thm 3.2, which exists only if every eigenvalue of Λ is below 1/2.
+// Σ* = (I+2Λ)(I-2Λ)^{-1} of DARK Thm 3.2, Λ = E xxᵀ, which exists only if every eigenvalue of Λ is below 1/2.
 type Importance struct {
 	L dense.Matrix[float64] `json:"l,omitzero"` // d×d, invertible; empty: the identity
 }
@@ -25,16 +28,27 @@ type Importance struct {
 func (Importance) Name() string { return "importance" }
 
 func (f Importance) factor(dim int) (dense.Matrix[float64], error) {
+	l, _, err := f.factorDet(dim)
+	return l, err
+}
+
+// factorDet also returns log|det L|.
+func (f Importance) factorDet(dim int) (l dense.Matrix[float64], det float64, err error) {
 	if f.L.IsEmpty() {
-		return dense.Identity[float64](dim), nil
+		return dense.Identity[float64](dim), 0, nil
 	}
 	if err := checkSquare(f, "L", f.L, dim); err != nil {
-		return f.L, err
+		return f.L, 0, err
 	}
-	if _, err := invert(f.L); err != nil {
-		return f.L, paramError(f, "L is singular: the proposal has no density")
+	for i := range dim {
+		if !dense.IsFinite(dense.Norm2(f.L.Row(i))) {
+			return f.L, 0, paramError(f, "row %d of L is too large: LLᵀ is not finite", i)
+		}
 	}
-	return f.L, nil
+	if det, err = logDet(f.L); err != nil {
+		return f.L, 0, paramError(f, "L is singular: the proposal has no density")
+	}
+	return f.L, det, nil
 }
 
 // Draws asks for N(0, I): the proposal is applied by the map.
@@ -59,45 +73,129 @@ func (f Importance) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (pl
 	return finish(kind, symmetric(leaf), dim), nil
 }
 
-// halfLogWeight is ½ log(p/ψ)(L g) for every row g: both sides of the map carry the square root of the weight.
+// halfLogWeight is ½ log(p/ψ)(L g) for every row g: both sides of the map carry the square root of the weight. L must
+// be invertible.
 func halfLogWeight(l dense.Matrix[float64], g coupling.Omega) []float64 {
-	logDet := toMatLogDet(l)
+	det, _ := logDet(l)
 	w := plan.Mul(g.Rows, plan.Transpose(l))
 	out := make([]float64, g.Rows.Rows)
 	for i := range out {
-		out[i] = (logDet - (dense.Norm2(w.Row(i))-dense.Norm2(g.Rows.Row(i)))/2) / 2
+		out[i] = (det - (dense.Norm2(w.Row(i))-dense.Norm2(g.Rows.Row(i)))/2) / 2
 	}
 	return out
 }
 
-func toMatLogDet(l dense.Matrix[float64]) float64 {
-	values, _ := eigSym(plan.Mul(l, plan.Transpose(l)))
-	var s float64
-	for _, v := range values {
-		s += math.Log(v) / 2
-	}
-	return s
-}
-
-// Form: a Gaussian proposal with variances s_i along its axes is an OPRF per direction with ρ_i = 1/(2s_i-1), so
-// the relative variance is expm1 Σ( logcosh(½ log ρ_i) + ρ_i v_i² ), infinite unless every s_i > ½.
-func (f Importance) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
-	l, err := f.factor(len(x))
+// Form: with v = x+y and G = 2LLᵀ - I the relative variance is expm1( 2 log|det L| - ½ log det G + vᵀG^{-1}v ),
+// infinite unless G is positive definite.
+func (f Importance) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
+	p, err := f.prepare(len(x))
 	if err != nil {
 		return theory.Form{}, err
 	}
-	s, u := eigSym(plan.Mul(l, plan.Transpose(l)))
-	rho, v := make([]float64, len(s)), make([]float64, len(s))
-	for i := range s {
-		if s[i] <= 0.5 {
-			return theory.Uncoupled(len(x), math.Inf(1)), nil
-		}
-		rho[i] = 1 / (2*s[i] - 1)
-		for k := range x {
-			v[i] += u.At(k, i) * (x[k] + y[k])
+	return p.Form(kind, x, y)
+}
+
+// proposal is Importance with its matrices factorised. With Sg = LLᵀ and Q = 2I - Sg^{-1}, p²/ψ is a multiple of
+// exp(-½ ωᵀQω) and the relative second moment R is a Gaussian integral:
+//
+//	log R = log|det L| - ½ log det Q + 2vᵀQ^{-1}v - |v|²
+//
+// G = 2Sg - I = SgQ commutes with Sg, so 2Q^{-1} - I = G^{-1}, which gives the form above without its cancellation.
+// With variances s_i along the axes of the proposal it is OPRF per direction, ρ_i = 1/(2s_i-1).
+type proposal struct {
+	dim      int
+	rho      float64 // if Sg is a multiple of I: its ρ, else 0
+	infinite bool
+	logConst float64 // 2 log|det L| - ½ log det G
+	chol     mat.Cholesky
+}
+
+func (f Importance) prepare(dim int) (*proposal, error) {
+	l, det, err := f.factorDet(dim)
+	if err != nil {
+		return nil, err
+	}
+	p := &proposal{dim: dim, rho: 1}
+	if f.L.IsEmpty() {
+		return p, nil
+	}
+	var sg mat.Dense
+	lm := toMat(l)
+	sg.Mul(lm, lm.T())
+	if s, ok := isotropic(&sg); ok {
+		p.rho, p.infinite = 1/(2*s-1), s <= 0.5
+		return p, nil
+	}
+	p.rho = 0
+	g := mat.NewSymDense(dim, nil)
+	for i := range dim {
+		for j := i; j < dim; j++ {
+			v := 2 * sg.At(i, j)
+			if i == j {
+				v--
+			}
+			g.SetSym(i, j, v)
 		}
 	}
-	return directionalForm(rho, v), nil
+	if !p.chol.Factorize(g) {
+		p.infinite = true
+		return p, nil
+	}
+	p.logConst = 2*det - p.chol.LogDet()/2
+	if p.logConst < 1e-2 { // a proposal near N(0, I): both logarithms cancel to second order, their sum over axes does not
+		values, _, err := eigSym(fromMat(&sg))
+		if err != nil {
+			return nil, paramError(f, "LLᵀ: %v", err)
+		}
+		p.logConst = 0
+		for _, s := range values {
+			p.logConst += special.LogCosh(math.Log(2*s-1) / 2)
+		}
+	}
+	return p, nil
+}
+
+// isotropic reports whether m = s·I to rounding.
+func isotropic(m *mat.Dense) (s float64, ok bool) {
+	d, _ := m.Dims()
+	s = m.At(0, 0)
+	for i := range d {
+		for j := range d {
+			want := 0.0
+			if i == j {
+				want = s
+			}
+			if math.Abs(m.At(i, j)-want) > 1e-12*s {
+				return 0, false
+			}
+		}
+	}
+	return s, true
+}
+
+// Form implements theory.Estimator.
+func (p *proposal) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
+	if err := pairOf(p.dim, x, y); err != nil {
+		return theory.Form{}, err
+	}
+	if p.infinite {
+		return theory.Uncoupled(p.dim, math.Inf(1)), nil
+	}
+	v := make([]float64, p.dim)
+	for i := range v {
+		v[i] = x[i] + y[i]
+	}
+	if p.rho > 0 {
+		v2 := dense.Norm2(v)
+		return theory.Simple(theory.Exponential, p.dim, theory.LogRVOPRF(p.dim, p.rho, v2), v2), nil
+	}
+	var w mat.VecDense
+	if err := p.chol.SolveVecTo(&w, mat.NewVecDense(p.dim, v)); err != nil {
+		if _, poor := err.(mat.Condition); !poor { // a poor condition only costs digits of a huge variance
+			return theory.Form{}, err
+		}
+	}
+	return theory.Uncoupled(p.dim, special.LogExpm1(p.logConst+dense.Dot(v, w.RawVector().Data))), nil
 }
 
 // directionalForm is OPRF with its own ρ_i in each direction. If all are equal the coupled forms of OPRF hold.
@@ -111,16 +209,42 @@ func directionalForm(rho, v []float64) theory.Form {
 	return theory.Simple(theory.Exponential, len(v), logRV, dense.Norm2(v))
 }
 
-// Fit gives the optimal Gaussian proposal for the pooled covariance Λ of centred queries and keys (DARK Thm 3.2).
+// Needs asks for covariances.
+func (Importance) Needs() Options { return Options{Covariance: true} }
+
+// Fit gives the optimal Gaussian proposal for the pooled second moment Λ of queries and keys: DARK Thm 3.2 assumes
+// zero means, so Λ is taken about zero.
 func (f Importance) Fit(s *Stats) (Family, error) {
 	if err := s.readyCov(f); err != nil {
 		return nil, err
 	}
-	lam := pooled(s)
-	values, _ := eigSym(lam)
+	lam := pooledSecond(s)
+	values, _, err := eigSym(lam)
+	if err != nil {
+		return nil, statsError(f, "second moment: %v", err)
+	}
 	if top := values[len(values)-1]; top >= 0.5 {
-		return nil, paramError(f, "the largest eigenvalue of the covariance is %.4g: the optimal proposal exists only below 1/2; "+
+		return nil, paramError(f, "the largest eigenvalue of the second moment is %.4g: the optimal proposal exists only below 1/2; "+
 			"use the adaptive family, or a larger kernel scale", top)
 	}
-	return Importance{L: spectral(lam, func(v float64) float64 { return math.Sqrt((1 + 2*max(v, 0)) / (1 - 2*v)) })}, nil
+	l, err := spectral(lam, func(v float64) float64 { v = max(v, 0); return math.Sqrt((1 + 2*v) / (1 - 2*v)) })
+	if err != nil {
+		return nil, statsError(f, "second moment: %v", err)
+	}
+	return Importance{L: l}, nil
+}
+
+// pooledSecond is the second moment of queries and keys together.
+func pooledSecond(s *Stats) dense.Matrix[float64] {
+	c := pooled(s)
+	for _, side := range []*Moments{s.Query, s.Key} {
+		w := float64(side.n) / float64(s.Query.n+s.Key.n)
+		for i, a := range side.mean {
+			row := c.Row(i)
+			for j, b := range side.mean {
+				row[j] += w * a * b
+			}
+		}
+	}
+	return c
 }

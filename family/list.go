@@ -44,7 +44,7 @@ func List() []Info {
 		info("mixture", "clustered hybrid, Gaussian mixture", "HRF Def H.1", "no", "as hybrid", "O((n+m)qkd + F)", true, decodeAs[Mixture]),
 		info("dark", "data-aware features of exp(xᵀΣy), Σ = MᵀM", "DARK 4.1, eq 3", "as its base", "as its base", "O(md + d²)", true, decodeAs[DARK]),
 		info("importance", "positive features under a Gaussian proposal", "DARK eq 2, Thm 3.2", "yes", "m", dense, true, decodeAs[Importance]),
-		info("lfk", "learned feature kernel (baseline)", "DARK 6", "yes", "m", dense, false, decodeAs[LFK]),
+		info("lfk", "learned feature kernel (baseline)", "DARK 6", "yes", "rows of W", dense, false, decodeAs[LFK]),
 		info("relu", "ReLU features (baseline)", "Performer-ReLU", "yes", "m", dense, false, decodeAs[ReLU]),
 		info("elu", "elu(x)+1 (baseline)", "linear transformer", "yes", "d", "O(d)", false, decodeAs[ELU]),
 		info("adaptive", "re-embedding, key centring and OPRF per direction, fitted to the data", "docs/theory.md §2.18", "yes", "m", "O(md + d²)", true, decodeAs[Adaptive]),

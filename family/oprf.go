@@ -54,6 +54,9 @@ func (f OPRF) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	return theory.Simple(theory.Exponential, len(x), theory.LogRVOPRF(len(x), 1/(1-8*f.A), v2), v2), nil
 }
 
+// Needs asks for nothing costly.
+func (OPRF) Needs() Options { return Options{} }
+
 // Fit sets A = (1-1/ρ*)/8 with ρ* at the mean of |x+y|² (CRT Thm 3.3, eq 8; eq 7 as corrected in eq 22).
 func (OPRF) Fit(s *Stats) (Family, error) {
 	if err := s.ready(OPRF{}); err != nil {

@@ -21,7 +21,7 @@ type hashedRow struct {
 }
 
 func (s *bottomSample) add(x []float64) {
-	if s.size == 0 {
+	if s.size <= 0 {
 		return
 	}
 	s.insert(hashedRow{hash: hashRow(x), row: x}, true)

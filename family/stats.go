@@ -20,7 +20,15 @@ type Stats struct {
 // Options says which costlier parts of the statistics to keep.
 type Options struct {
 	Covariance bool // d×d covariances: adaptive, DARK, importance, full complex exponential
-	Sample     int  // rows kept for k-means centres: clustered hybrids; 0 keeps none
+	Sample     int  // rows kept: centres of clustered hybrids, some bases of DARK; 0 keeps none
+}
+
+// defaultSample is the number of rows a fit that needs a sample asks for.
+const defaultSample = 2048
+
+// union is what two fits need together.
+func (o Options) union(p Options) Options {
+	return Options{Covariance: o.Covariance || p.Covariance, Sample: max(o.Sample, p.Sample)}
 }
 
 // NewStats returns empty statistics for rows of dim columns.
@@ -30,22 +38,37 @@ func NewStats(dim int, o Options) *Stats {
 
 // Merge adds the statistics of other data. Both must have been made with the same dimension and options.
 func (s *Stats) Merge(o *Stats) error {
-	if err := s.Query.merge(o.Query); err != nil {
+	if s.lacks() || o.lacks() {
+		return fmt.Errorf("merging statistics that were not made by NewStats: %w", ErrStats)
+	}
+	if err := s.Query.fits(o.Query); err != nil {
 		return fmt.Errorf("query statistics: %w", err)
 	}
-	if err := s.Key.merge(o.Key); err != nil {
+	if err := s.Key.fits(o.Key); err != nil { // before anything is added
 		return fmt.Errorf("key statistics: %w", err)
 	}
+	s.Query.merge(o.Query)
+	s.Key.merge(o.Key)
 	return nil
 }
 
-// MeanNorm2 is the mean of |x + s·y|² over all pairs, s = ±1 (CRT eq 8).
+func (s *Stats) lacks() bool { return s == nil || s.Query == nil || s.Key == nil }
+
+func (s *Stats) isEmpty() bool { return s.lacks() || s.Query.n == 0 || s.Key.n == 0 }
+
+// MeanNorm2 is the mean of |x + s·y|² over all pairs, s = ±1 (CRT eq 8); NaN if there are none.
 func (s *Stats) MeanNorm2(sign float64) float64 {
+	if s.isEmpty() {
+		return math.NaN()
+	}
 	return s.Query.meanNorm2() + s.Key.meanNorm2() + 2*sign*dense.Dot(s.Query.mean, s.Key.mean)
 }
 
-// S is the mean of Σ_l x_l² y_l² over all pairs (CRT eq 12).
+// S is the mean of Σ_l x_l² y_l² over all pairs (CRT eq 12); NaN if there are none.
 func (s *Stats) S() float64 {
+	if s.isEmpty() {
+		return math.NaN()
+	}
 	var t float64
 	for l := range s.Query.mean {
 		t += s.Query.second(l) * s.Key.second(l)
@@ -53,8 +76,11 @@ func (s *Stats) S() float64 {
 	return t
 }
 
-// T is the mean of |x_l y_l| over all pairs, for each l (CRT eq 14).
+// T is the mean of |x_l y_l| over all pairs, for each l (CRT eq 14); nil if there are none.
 func (s *Stats) T() []float64 {
+	if s.isEmpty() {
+		return nil
+	}
 	t := make([]float64, s.Query.Dim())
 	for l := range t {
 		t[l] = s.Query.abs[l] * s.Key.abs[l]
@@ -62,9 +88,43 @@ func (s *Stats) T() []float64 {
 	return t
 }
 
+func statsError(f Family, format string, args ...any) error {
+	return fmt.Errorf("family %s: %s: %w", f.Name(), fmt.Sprintf(format, args...), ErrStats)
+}
+
+// ready checks that there are data on both sides and that squares of their mean square norms, the largest numbers in
+// any fit, are finite.
 func (s *Stats) ready(f Family) error {
-	if s == nil || s.Query.n == 0 || s.Key.n == 0 {
-		return fmt.Errorf("family %s: no queries or no keys: %w", f.Name(), ErrStats)
+	if s.isEmpty() {
+		return statsError(f, "no queries or no keys")
+	}
+	if s.Query.Dim() < 1 || s.Query.Dim() != s.Key.Dim() {
+		return statsError(f, "queries have %d columns and keys %d", s.Query.Dim(), s.Key.Dim())
+	}
+	if t := s.Query.meanNorm2() + s.Key.meanNorm2(); !dense.IsFinite(1e3 * t * t) {
+		return statsError(f, "moments are not finite: the rows are too large (mean square norms of queries and keys add up to %.3g)", t)
+	}
+	return nil
+}
+
+// readyAbs is ready, with the means of |x_l|.
+func (s *Stats) readyAbs(f Family) error {
+	if err := s.ready(f); err != nil {
+		return err
+	}
+	if s.Query.abs == nil || s.Key.abs == nil {
+		return statsError(f, "mean absolute values are not known after a linear map without sampled rows (Options.Sample)")
+	}
+	return nil
+}
+
+// readyMin is ready, with the smallest coordinates.
+func (s *Stats) readyMin(f Family) error {
+	if err := s.ready(f); err != nil {
+		return err
+	}
+	if s.Query.min == nil || s.Key.min == nil {
+		return statsError(f, "smallest coordinates are not known after a linear map without sampled rows (Options.Sample)")
 	}
 	return nil
 }
@@ -74,7 +134,7 @@ func (s *Stats) readyCov(f Family) error {
 		return err
 	}
 	if s.Query.cov.IsEmpty() || s.Key.cov.IsEmpty() {
-		return fmt.Errorf("family %s needs covariances (Options.Covariance): %w", f.Name(), ErrStats)
+		return statsError(f, "needs covariances (Options.Covariance)")
 	}
 	return nil
 }
@@ -122,11 +182,11 @@ func (m *Moments) Dim() int { return len(m.mean) }
 // Mean is the mean row.
 func (m *Moments) Mean() []float64 { return append([]float64(nil), m.mean...) }
 
-// Covariance is the covariance matrix, divided by n; empty unless Options asked for it.
+// Covariance is the covariance matrix, divided by n; zero before any row, empty unless Options asked for it.
 func (m *Moments) Covariance() dense.Matrix[float64] {
 	c := m.cov.Clone()
 	for i := range c.Data {
-		c.Data[i] /= float64(m.n)
+		c.Data[i] /= float64(max(m.n, 1))
 	}
 	return c
 }
@@ -167,13 +227,18 @@ func (m *Moments) addRow(x []float64) {
 	m.sample.add(x)
 }
 
-// merge is Chan's update for two sets.
-func (m *Moments) merge(o *Moments) error {
+// fits checks that o can be merged into m.
+func (m *Moments) fits(o *Moments) error {
 	if m.Dim() != o.Dim() || m.cov.IsEmpty() != o.cov.IsEmpty() || m.sample.size != o.sample.size {
 		return fmt.Errorf("statistics of different dimensions or options: %w", dense.ErrShape)
 	}
+	return nil
+}
+
+// merge is Chan's update for two sets.
+func (m *Moments) merge(o *Moments) {
 	if o.n == 0 {
-		return nil
+		return
 	}
 	n := float64(m.n + o.n)
 	w := float64(o.n) / n
@@ -196,7 +261,6 @@ func (m *Moments) merge(o *Moments) error {
 	}
 	m.n += o.n
 	m.sample.merge(&o.sample)
-	return nil
 }
 
 // second is the mean of x_l².

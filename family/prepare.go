@@ -1,0 +1,97 @@
+package family
+
+import (
+	"fmt"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/theory"
+)
+
+// Prepare returns an estimator with the closed forms of f for embedded inputs of dim columns. Its forms are those of f;
+// families with matrices (adaptive, complex-exp, importance, zero-one, and DARK over them) check and factorise them
+// once here, O(d³), instead of at every pair, which then costs O(d²). Others are returned as they are. The result may
+// be used by several goroutines.
+func Prepare(f Family, dim int) (theory.Estimator, error) {
+	var p theory.Estimator = f
+	var err error
+	switch f := f.(type) {
+	case nil:
+		err = fmt.Errorf("no family: %w", ErrParam)
+	case Adaptive:
+		p, err = f.resolve(dim)
+	case Importance:
+		p, err = f.prepare(dim)
+	case ComplexExp:
+		var a factors
+		a, err = f.factors(dim)
+		p = factored{a, dim}
+	case ZeroOne:
+		p, err = f.prepare(dim)
+	case DARK:
+		if err = f.validate(dim); err != nil {
+			break
+		}
+		var base theory.Estimator
+		base, err = Prepare(f.base(), f.M.Rows)
+		p = darkForm{f.M, base}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// factored is a ComplexExp with its matrices inverted.
+type factored struct {
+	factors
+	dim int
+}
+
+// Form implements theory.Estimator.
+func (f factored) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
+	if err := pairOf(f.dim, x, y); err != nil {
+		return theory.Form{}, err
+	}
+	return f.form(x, y), nil
+}
+
+// zeroOneForm is a ZeroOne with the factors of every pair of centres.
+type zeroOneForm struct {
+	Clusters
+	pairs []factors // query centre slow
+}
+
+func (f ZeroOne) prepare(dim int) (zeroOneForm, error) {
+	out := zeroOneForm{Clusters: f.Clusters}
+	if err := f.validate(f, dim); err != nil {
+		return out, err
+	}
+	for i := range f.QueryCentres.Rows {
+		for j := range f.KeyCentres.Rows {
+			a, err := ComplexExp{Diag: f.diagonal(i, j)}.factors(dim)
+			if err != nil {
+				return out, err
+			}
+			out.pairs = append(out.pairs, a)
+		}
+	}
+	return out, nil
+}
+
+// Form implements theory.Estimator.
+func (f zeroOneForm) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
+	if err := pairOf(f.QueryCentres.Cols, x, y); err != nil {
+		return theory.Form{}, err
+	}
+	at := nearest(f.QueryCentres, x)*f.KeyCentres.Rows + nearest(f.KeyCentres, y)
+	return f.pairs[at].form(x, y), nil
+}
+
+// pairOf checks the size of a pair.
+func pairOf(dim int, x, y []float64) error {
+	if len(x) != dim || len(y) != dim {
+		return fmt.Errorf("a pair of %d and %d coordinates, want %d: %w", len(x), len(y), dim, dense.ErrShape)
+	}
+	return nil
+}
