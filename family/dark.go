@@ -128,7 +128,7 @@ func (f DARK) Needs() Options {
 	if needsRows(base) {
 		o.Sample = defaultSample
 	}
-	return o.union(Needs(base))
+	return o.union(base.Needs())
 }
 
 // needsRows says that the fit of f uses mean absolute values or smallest coordinates, which covariances do not
