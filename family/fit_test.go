@@ -270,14 +270,14 @@ func TestFitNeeds(t *testing.T) {
 			t.Errorf("%s with what it needs: %v", name, err)
 		}
 	}
-	few, many := family.Needs(family.ZeroOne{}), family.Needs(family.ZeroOne{Clusters: family.Clusters{Count: 1000}})
+	few, many := (family.ZeroOne{}).Needs(), family.ZeroOne{Clusters: family.Clusters{Count: 1000}}.Needs()
 	if few.Covariance || few.Sample < 1 || many.Sample < 10*1000 {
 		t.Errorf("clusters need %+v and %+v", few, many)
 	}
-	if got := family.Needs(family.DARK{Base: family.Mixture{Clusters: family.Clusters{Count: 1000}}}); got != (family.Options{Covariance: true, Sample: many.Sample}) {
+	if got := (family.DARK{Base: family.Mixture{Clusters: family.Clusters{Count: 1000}}}).Needs(); got != (family.Options{Covariance: true, Sample: many.Sample}) {
 		t.Errorf("DARK over a mixture needs %+v", got)
 	}
-	if got := family.Needs(family.DARK{Base: family.OPRF{}}); got != (family.Options{Covariance: true}) {
+	if got := (family.DARK{Base: family.OPRF{}}).Needs(); got != (family.Options{Covariance: true}) {
 		t.Errorf("DARK over OPRF needs %+v", got)
 	}
 }
