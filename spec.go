@@ -73,8 +73,8 @@ func Draw(s Spec) ([]coupling.Omega, error) {
 	}
 	omega := make([]coupling.Omega, len(draws))
 	for i, d := range draws {
-		if d.Rows > maxElements/d.Dim {
-			return nil, fmt.Errorf("%d projections of dimension %d are more than %d numbers: %w", d.Rows, d.Dim, maxElements, ErrSpec)
+		if int64(d.Rows) > maxElements/int64(d.Dim) {
+			return nil, fmt.Errorf("%d projections of dimension %d are more than %d numbers: %w", d.Rows, d.Dim, int64(maxElements), ErrSpec)
 		}
 		c := s.coupling()
 		if d.IID {

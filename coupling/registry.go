@@ -12,19 +12,19 @@ import (
 
 // Info describes a coupling for listings and help texts.
 type Info struct {
-	Name      string
-	Summary   string
-	Reference string    // paper and equation
-	Exact     bool      // each row has exactly the law asked for, so estimators stay unbiased
-	Cost      string    // operations to draw m rows; products cost O(md) each unless said
-	Laws      []LawKind // marginals it is defined for
-	Fields    []Field   // its parameters
+	Name      string    `json:"name"`
+	Summary   string    `json:"summary"`
+	Reference string    `json:"reference"`        // paper and equation
+	Exact     bool      `json:"exact"`            // each row has exactly the law asked for, so estimators stay unbiased
+	Cost      string    `json:"cost"`             // operations to draw m rows; products cost O(md) each unless said
+	Laws      []LawKind `json:"laws"`             // marginals it is defined for
+	Fields    []Field   `json:"fields,omitempty"` // its parameters
 }
 
 // Field is a parameter of a coupling, as written in JSON.
 type Field struct {
-	Name string
-	Doc  string // meaning and default
+	Name string `json:"name"`
+	Doc  string `json:"doc"` // meaning and default
 }
 
 // entry joins the description with the codec.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -115,7 +116,11 @@ func TestHelpAndVersion(t *testing.T) {
 	if o := ok(t, "--version"); !strings.HasPrefix(o.stdout, "randfeat ") || o.stderr != "" {
 		t.Errorf("--version: %+v", o)
 	}
-	for _, args := range [][]string{{}, {"--help"}, {"theory"}, {"features", "--help"}, {"gram", "--help"}, {"eval", "--help"}} {
+	v := objects[VersionInfo](t, ok(t, "--json", "--version").stdout)
+	if len(v) != 1 || v[0].Version == "" || !strings.HasPrefix(v[0].Go, "go") {
+		t.Errorf("--json --version: %+v", v)
+	}
+	for _, args := range [][]string{{}, {"--help"}, {"completion"}, {"theory"}, {"features", "--help"}, {"gram", "--help"}, {"eval", "--help"}} {
 		if o := ok(t, args...); !strings.Contains(o.stdout, "Usage:") {
 			t.Errorf("%v: %q", args, o.stdout)
 		}
@@ -125,6 +130,7 @@ func TestHelpAndVersion(t *testing.T) {
 func TestMisuse(t *testing.T) {
 	fails(t, exitMisuse, `unknown command "foo"`, "foo")
 	fails(t, exitMisuse, `unknown command "foo"`, "theory", "foo")
+	fails(t, exitMisuse, `unknown command "nosh"`, "completion", "nosh")
 	fails(t, exitMisuse, "--nope", "families", "--nope")
 	fails(t, exitMisuse, "Run 'randfeat features --help'", "features")
 	fails(t, exitMisuse, "0 arguments, want two npy files", "gram")
@@ -157,7 +163,7 @@ func TestCouplings(t *testing.T) {
 		}
 	}
 	list := objects[CouplingInfo](t, ok(t, "couplings", "--json").stdout)
-	if len(list) < 10 || list[0].Name != "iid" || !list[0].Exact || len(list[0].Laws) == 0 {
+	if len(list) < 10 || list[0].Name != "iid" || !list[0].Exact || !slices.Contains(list[0].Laws, "poisson") || list[2].Fields[0].Name != "sqrtDim" {
 		t.Errorf("couplings --json: %+v", list)
 	}
 }
@@ -170,7 +176,7 @@ func TestTheoryList(t *testing.T) {
 		}
 	}
 	list := objects[FormulaInfo](t, ok(t, "theory", "list", "orf.", "--json").stdout)
-	if len(list) != 4 || list[0].Name != "orf.var_log" || list[0].Inputs[2].Key != "z" || list[0].Inputs[2].Type != "number ≥ 0" {
+	if len(list) != 9 || list[0].Name != "orf.var_log" || list[0].Inputs[2].Key != "z" || list[0].Inputs[2].Type != "number ≥ 0" {
 		t.Errorf("theory list orf. --json: %+v", list)
 	}
 	fails(t, exitMisuse, `"zzz"`, "theory", "list", "zzz")

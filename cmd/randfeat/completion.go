@@ -8,6 +8,17 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
+// strictCompletion makes cobra's completion command refuse a shell it does not know, instead of printing its help and
+// succeeding. The output of root must be set before.
+func strictCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
+}
+
 // completeNames offers a fixed list for a flag; text after a tab is a description.
 func completeNames(cmd *cobra.Command, flag string, names func() []string) {
 	register(cmd, flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

@@ -10,21 +10,10 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 )
 
-// CouplingInfo describes one coupling: what couplings --json prints.
+// CouplingInfo is what couplings --json prints: the description of package coupling, with laws by name.
 type CouplingInfo struct {
-	Name      string   `json:"name"`
-	Summary   string   `json:"summary"`
-	Reference string   `json:"reference"`
-	Exact     bool     `json:"exact"` // every row has exactly the marginal asked for: estimators stay unbiased
-	Cost      string   `json:"cost"`
-	Laws      []string `json:"laws"`             // marginals it is defined for
-	Fields    []Field  `json:"fields,omitempty"` // parameters of the JSON form
-}
-
-// Field is a parameter of the JSON form of a coupling or family.
-type Field struct {
-	Name string `json:"name"`
-	Doc  string `json:"doc"`
+	coupling.Info
+	Laws []string `json:"laws"` // marginals it is defined for
 }
 
 func (a *app) couplingsCommand() *cobra.Command {
@@ -41,12 +30,9 @@ such as '{"name":"hadamard","k":2}'.`,
 func (a *app) listCouplings() error {
 	if a.json {
 		for _, c := range coupling.List() {
-			info := CouplingInfo{Name: c.Name, Summary: c.Summary, Reference: c.Reference, Exact: c.Exact, Cost: c.Cost}
+			info := CouplingInfo{Info: c}
 			for _, l := range c.Laws {
 				info.Laws = append(info.Laws, l.String())
-			}
-			for _, f := range c.Fields {
-				info.Fields = append(info.Fields, Field{f.Name, f.Doc})
 			}
 			if err := a.object(info); err != nil {
 				return err

@@ -34,6 +34,9 @@ type DemoCell struct {
 	Draws       int      `json:"draws"`
 }
 
+// marked reports whether the table marks the warning; where a code says what is missing, the code says enough.
+func (c DemoCell) marked() bool { return c.Warning != "" && c.Code == "" }
+
 const (
 	demoM     = 64
 	demoDraws = 16
@@ -72,6 +75,9 @@ func (a *app) demo(cmd *cobra.Command, f *gramFlags) error {
 	}
 	if m < 1 || draws < 1 {
 		return misused("--projections (-m) is %d and --repeat is %d, want at least 1", m, draws)
+	}
+	if m > maxElements/demoDim {
+		return misused("--projections (-m) is %d, want at most %d", m, maxElements/demoDim)
 	}
 	x, y, err := demoData()
 	if err != nil {
@@ -151,16 +157,19 @@ func demoCell(ctx context.Context, cell *DemoCell, f family.Family, m int, x, y 
 		if err != nil {
 			return err
 		}
+		if err := checkFeatures(fm.OutDim(), 1, "--projections (-m)"); err != nil {
+			return err
+		}
 		cell.Features = fm.OutDim()
 		if err := measure(ctx, fm, spec.Target(), x, y, &sums); err != nil {
 			return err
 		}
 	}
-	cell.Measured = number(sums.rms())
+	cell.Measured, cell.Warning = number(sums.rms()), warning(spec, x, y)
 	p, err := predict(ctx, spec, m, x, y)
 	switch {
 	case err == nil:
-		cell.Predicted, cell.Approximate, cell.Warning = number(p.rms), p.approximate, p.warning
+		cell.Predicted, cell.Approximate = number(p.rms), p.approximate
 	case noForm(err):
 		cell.Code, cell.Reason = noFormCode(spec, x, y), err.Error()
 	default:
@@ -241,7 +250,7 @@ func demoPredicted(c DemoCell) string {
 	if c.Approximate {
 		s = "~" + s
 	}
-	if c.Warning != "" {
+	if c.marked() {
 		s += "!"
 	}
 	return s
@@ -258,7 +267,7 @@ func (a *app) printDemoNotes(cells [][]DemoCell) error {
 			used[c.Code] = true
 			used[targetMark] = used[targetMark] || c.OwnTarget
 			approximate = approximate || c.Approximate
-			if text := fmt.Sprintf("!   %s with %s: %s", c.Family, c.Coupling, c.Warning); c.Warning != "" && !used[c.Warning] {
+			if text := fmt.Sprintf("!   %s with %s: %s", c.Family, c.Coupling, c.Warning); c.marked() && !used[c.Warning] {
 				used[c.Warning] = true
 				warnings = append(warnings, text)
 			}

@@ -23,9 +23,10 @@ type FeaturesResult struct {
 	Features int           `json:"features"`
 	DType    string        `json:"dtype"`
 	Side     string        `json:"side"`
-	Positive bool          `json:"positive"`        // every feature of the map is nonnegative
-	Omega    []string      `json:"omega,omitempty"` // files of given projections; then the seed is not used
-	Spec     randfeat.Spec `json:"spec"`            // with fitted parameters and the seed
+	Positive bool          `json:"positive"`          // every feature of the map is nonnegative
+	Warning  string        `json:"warning,omitempty"` // why the combination is a bad choice
+	Omega    []string      `json:"omega,omitempty"`   // files of given projections; then the seed is not used
+	Spec     randfeat.Spec `json:"spec"`              // with fitted parameters and the seed
 }
 
 const (
@@ -87,7 +88,7 @@ func exactArgs(want string, n int) cobra.PositionalArgs {
 	}
 }
 
-func (f *featuresFlags) check(cmd *cobra.Command, a *app) error {
+func (f *featuresFlags) check(cmd *cobra.Command, a *app, path string) error {
 	if f.out == "" {
 		return misused("--out (-o) is missing: name the npy file to write")
 	}
@@ -96,6 +97,9 @@ func (f *featuresFlags) check(cmd *cobra.Command, a *app) error {
 	}
 	if f.logScale != "" && f.logScale == f.out {
 		return misused("--log-scale and --out are the same file %s", f.out)
+	}
+	if path == "-" && f.fit == "-" {
+		return misused("only one of X.npy and --fit can come from stdin")
 	}
 	if f.side != sideQuery && f.side != sideKey {
 		return misused("--side is %q, want query or key", f.side)
@@ -120,7 +124,7 @@ func (f *featuresFlags) check(cmd *cobra.Command, a *app) error {
 }
 
 func (a *app) features(cmd *cobra.Command, f *featuresFlags, path string) error {
-	if err := f.check(cmd, a); err != nil {
+	if err := f.check(cmd, a, path); err != nil {
 		return err
 	}
 	x, err := a.readSet(path)
@@ -131,15 +135,26 @@ func (a *app) features(cmd *cobra.Command, f *featuresFlags, path string) error 
 	if err != nil {
 		return err
 	}
+	other := x
 	if f.fit != "" {
-		if spec, err = a.fit(spec, f.fit, x, f.side == sideKey); err != nil {
+		if spec, other, err = a.fit(spec, f.fit, x, f.side == sideKey); err != nil {
 			return err
 		}
 	}
+	warn := func() string { return f.warning(spec, x, other) } // for a spec that makes a map
 	if f.dtype == "float32" || f.dtype == "" && x.DType == data.Float32 {
-		return writeFeatures(cmd.Context(), a, f, spec, x.Float32())
+		return writeFeatures(cmd.Context(), a, f, spec, x.Float32(), warn)
 	}
-	return writeFeatures(cmd.Context(), a, f, spec, x.Float64())
+	return writeFeatures(cmd.Context(), a, f, spec, x.Float64(), warn)
+}
+
+// warning judges the combination at rows of x against the other side, which is x itself where it is not known.
+func (f *featuresFlags) warning(spec randfeat.Spec, x, other data.Array) string {
+	queries, keys := sampleArray(x), sampleArray(other)
+	if f.side == sideKey {
+		queries, keys = keys, queries
+	}
+	return f.mapFlags.warning(spec, queries, keys)
 }
 
 // readSet reads the rows of an argument and refuses sets that no map accepts.
@@ -167,20 +182,21 @@ func (a *app) readSet(path string) (data.Array, error) {
 	return x, nil
 }
 
-// fit fits the family to x and the rows of a file, which are the other side.
-func (a *app) fit(spec randfeat.Spec, path string, x data.Array, xIsKey bool) (randfeat.Spec, error) {
+// fit fits the family to x and the rows of a file, which are the other side and returned.
+func (a *app) fit(spec randfeat.Spec, path string, x data.Array, xIsKey bool) (randfeat.Spec, data.Array, error) {
 	y, err := a.readSet(path)
 	if err != nil {
-		return spec, fmt.Errorf("--fit: %w", err)
+		return spec, y, fmt.Errorf("--fit: %w", err)
 	}
 	if y.Cols() != x.Cols() {
-		return spec, fmt.Errorf("--fit: %s has %d columns, the data have %d: %w", path, y.Cols(), x.Cols(), dense.ErrShape)
+		return spec, y, fmt.Errorf("--fit: %s has %d columns, the data have %d: %w", path, y.Cols(), x.Cols(), dense.ErrShape)
 	}
 	queries, keys := x.Float64(), y.Float64()
 	if xIsKey {
 		queries, keys = keys, queries
 	}
-	return a.fitSpec(spec, queries, keys)
+	spec, err = a.fitSpec(spec, queries, keys)
+	return spec, y, err
 }
 
 func (a *app) fitSpec(spec randfeat.Spec, queries, keys dense.Matrix[float64]) (randfeat.Spec, error) {
@@ -197,9 +213,12 @@ func (a *app) fitSpec(spec randfeat.Spec, queries, keys dense.Matrix[float64]) (
 // featureRows bounds the rows of features held at a time.
 const featureRows = 1024
 
-func writeFeatures[T dense.Float](ctx context.Context, a *app, f *featuresFlags, spec randfeat.Spec, x dense.Matrix[T]) error {
-	m, err := build[T](&f.mapFlags, spec)
+func writeFeatures[T dense.Float](ctx context.Context, a *app, f *featuresFlags, spec randfeat.Spec, x dense.Matrix[T], warn func() string) error {
+	m, err := build[T](&f.mapFlags, spec, 1, f.fit != "")
 	if err != nil {
+		return err
+	}
+	if err := checkOutput(m.OutDim(), x.Rows, f.sizeSource()); err != nil {
 		return err
 	}
 	if err := x.CheckFinite(); err != nil { // float64 input may overflow in float32
@@ -228,17 +247,18 @@ func writeFeatures[T dense.Float](ctx context.Context, a *app, f *featuresFlags,
 	if err := files.commit(); err != nil {
 		return err
 	}
-	return a.reportFeatures(f, m.Spec(), x.Rows, m.OutDim(), m.Positive(), fmt.Sprintf("%T", *new(T)))
+	return a.reportFeatures(f, FeaturesResult{
+		Out: f.out, LogScale: f.logScale, Rows: x.Rows, Features: m.OutDim(), DType: fmt.Sprintf("%T", *new(T)),
+		Side: f.side, Positive: m.Positive(), Warning: warn(), Omega: f.omega, Spec: m.Spec(),
+	})
 }
 
-func (a *app) reportFeatures(f *featuresFlags, spec randfeat.Spec, rows, features int, positive bool, dtype string) error {
+func (a *app) reportFeatures(f *featuresFlags, r FeaturesResult) error {
+	a.warn(r.Warning)
 	if a.json {
-		return a.object(FeaturesResult{
-			Out: f.out, LogScale: f.logScale, Rows: rows, Features: features, DType: dtype,
-			Side: f.side, Positive: positive, Omega: f.omega, Spec: spec,
-		})
+		return a.object(r)
 	}
-	a.note("%s: %d×%d %s, %s side of %s features, %s", f.out, rows, features, dtype, f.side, spec.Family.Name(), f.origin(spec))
+	a.note("%s: %d×%d %s, %s side of %s features, %s", r.Out, r.Rows, r.Features, r.DType, r.Side, r.Spec.Family.Name(), f.origin(r.Spec))
 	return nil
 }
 
@@ -261,13 +281,14 @@ func streamFeatures[T dense.Float](ctx context.Context, a *app, m *randfeat.Map[
 	}
 	bar := a.progress("rows", x.Rows)
 	defer bar.end()
-	buf := dense.New[T](min(featureRows, x.Rows), m.OutDim())
+	rows := blockRows(m.OutDim(), featureRows)
+	buf := dense.New[T](min(rows, x.Rows), m.OutDim())
 	var ws randfeat.Workspace[T]
-	for lo := 0; lo < x.Rows; lo += featureRows {
+	for lo := 0; lo < x.Rows; lo += rows {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		block := x.RowRange(lo, min(lo+featureRows, x.Rows))
+		block := x.RowRange(lo, min(lo+rows, x.Rows))
 		dst := buf.RowRange(0, block.Rows)
 		if scales != nil {
 			logScale = make([]float64, block.Rows)
@@ -275,8 +296,14 @@ func streamFeatures[T dense.Float](ctx context.Context, a *app, m *randfeat.Map[
 		if err := apply(dst, logScale, block, &ws); err != nil {
 			return err
 		}
+		if err := checkLogScales("the input", lo, logScale); err != nil {
+			return err
+		}
 		var overflow *dense.NotFiniteError
 		if err := dst.CheckFinite(); errors.As(err, &overflow) {
+			if scales != nil {
+				return fmt.Errorf("the features of row %d of the input are not finite: the row is too large for this map, choose a larger --scale", lo+overflow.Row)
+			}
 			return fmt.Errorf("the features of row %d overflow %T: keep them in the log domain with --log-scale S.npy", lo+overflow.Row, *new(T))
 		}
 		if err := out.WriteRows(dst); err != nil {

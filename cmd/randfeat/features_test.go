@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -193,6 +195,7 @@ func TestFeaturesBadInput(t *testing.T) {
 	vector := write("vector.npy", bytes.Replace(whole, []byte("(3, 2), }"), []byte("(6,), }  "), 1))
 	text := write("text.csv", []byte("1,2\n3,4\n"))
 	spec := write("spec.json", []byte(`{"family":{"name":"trigg"}}`))
+	large := write("large.json", []byte(`{"kernel":{"kind":"gaussian"},"family":{"name":"trig"},"dim":2,"m":1000000000000}`))
 	before := names(t, dir)
 	out := filepath.Join(dir, "out.npy")
 
@@ -231,6 +234,11 @@ func TestFeaturesBadInput(t *testing.T) {
 		{exitMisuse, `--scale is "NaN"`, []string{good, "-o", out, "--family", "trig", "--scale", "NaN"}},
 		{exitMisuse, "--projections (-m) is 0", []string{good, "-o", out, "--family", "trig", "-m", "0"}},
 		{exitMisuse, "--projections (-m) is -3", []string{good, "-o", out, "--family", "trig", "-m", "-3"}},
+		{exitMisuse, "--projections (-m) is 100000000000", []string{good, "-o", out, "--family", "trig", "-m", "100000000000"}},
+		{exitMisuse, "--projections (-m) is 9223372036854775807", []string{good, "-o", out, "--family", "angular", "-m", "9223372036854775807"}},
+		{exitMisuse, "--projections (-m) is 16: the projections of the family angular", []string{good, "-o", out, "--family", `{"name":"angular","n":1000000000}`, "-m", "16"}},
+		{exitMisuse, "\"m\" of --spec ", []string{good, "-o", out, "--spec", large}},
+		{exitMisuse, "can come from stdin", []string{"-", "-o", out, "--family", "oprf", "--fit", "-"}},
 		{exitMisuse, `--side is "value"`, []string{good, "-o", out, "--family", "trig", "--side", "value"}},
 		{exitMisuse, `--dtype is "half"`, []string{good, "-o", out, "--family", "trig", "--dtype", "half"}},
 		{exitMisuse, "same file", []string{good, "-o", out, "--family", "trig", "--log-scale", out}},
@@ -241,6 +249,125 @@ func TestFeaturesBadInput(t *testing.T) {
 	}
 	if after := names(t, dir); after != before {
 		t.Errorf("the directory changed from %s to %s", before, after)
+	}
+}
+
+// Log scales are written only if all of them are finite.
+func TestFeaturesOfHugeRows(t *testing.T) {
+	dir := t.TempDir()
+	for name, v := range map[string]float64{"a.npy": 1e200, "b.npy": 1e155, "c.npy": 1e100} {
+		in := save(t, dir, name, dense.MustFromRows([][]float64{{0.5, 1}, {v, 3}}))
+		for _, fam := range []string{"trig", "positive", "hyperbolic", "oprf", "angular"} {
+			out, scale := filepath.Join(dir, "phi.npy"), filepath.Join(dir, "s.npy")
+			o := cli(t, "", "features", in, "-o", out, "--log-scale", scale, "--family", fam, "--kernel", "softmax", "-m", "4")
+			if o.code == exitFailed {
+				if !strings.Contains(o.stderr, "row 1") {
+					t.Errorf("%g, %s: %q does not name the row", v, fam, o.stderr)
+				}
+				if got := names(t, dir); strings.Contains(got, "phi") || strings.Contains(got, "s.npy") {
+					t.Errorf("%g, %s: the directory holds %s after a failure", v, fam, got)
+				}
+				continue
+			}
+			if v > 1e150 || o.code != exitDone {
+				t.Errorf("%g, %s: exit %d", v, fam, o.code)
+				continue
+			}
+			for _, a := range []data.Array{load(t, out), load(t, scale)} {
+				if err := a.CheckFinite(); err != nil {
+					t.Errorf("%g, %s: %v", v, fam, err)
+				}
+			}
+			os.Remove(out)
+			os.Remove(scale)
+		}
+		os.Remove(in)
+	}
+	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		if err := checkLogScales("X", 3, []float64{0, bad}); err == nil || !strings.Contains(err.Error(), "row 4 of X") {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}
+
+// A hint to fit stands where a fit may help: not after one, and not for families that have none.
+func TestFitHint(t *testing.T) {
+	dir := t.TempDir()
+	x := save(t, dir, "x.npy", random(3, 2, 1, 1))
+	const hint = "or fit them with --fit"
+	for _, c := range []struct {
+		hinted bool
+		args   []string
+	}{
+		{true, []string{"--family", "geometric"}},
+		{false, []string{"--family", "lfk"}},
+		{false, []string{"--family", "lfk", "--fit", x}},
+		{false, []string{"--family", `{"name":"gaussian-lambda","c":[-1]}`, "--fit", x}},
+	} {
+		o := cli(t, "", append([]string{"features", x, "-o", filepath.Join(dir, "phi.npy")}, c.args...)...)
+		if o.code != exitFailed || strings.Contains(o.stderr, hint) != c.hinted {
+			t.Errorf("%v: exit %d, %q", c.args, o.code, o.stderr)
+		}
+	}
+}
+
+// Known-bad combinations warn on stderr and in the JSON, whatever the command; good ones do not.
+func TestWarnings(t *testing.T) {
+	dir := t.TempDir()
+	x, y := save(t, dir, "x.npy", random(5, 4, 0.5, 1)), save(t, dir, "y.npy", dense.Convert[float32](random(6, 4, 0.5, 2)))
+	w := save(t, dir, "w.npy", random(4, 4, 1, 3))
+	out := filepath.Join(dir, "o.npy")
+	type result struct {
+		Warning string
+	}
+	commands := map[string][]string{
+		"features":     {"features", x, "-o", out},
+		"features key": {"features", y, "-o", out, "--side", "key"},
+		"gram":         {"gram", x, y},
+		"gram file":    {"gram", x, y, "-o", out},
+		"gram error":   {"gram", x, y, "--error", "--repeat", "1"},
+	}
+	for _, c := range []struct {
+		says string
+		args []string
+	}{
+		{"simplex coupling makes trigonometric", []string{"--family", "trig", "--coupling", "simplex", "-m", "8"}},
+		{"simplex coupling makes hyperbolic", []string{"--family", "hyperbolic", "--coupling", "fastsimplex", "-m", "8"}},
+		{"simplex coupling makes trigonometric", []string{"--family", `{"name":"gerf","a":[0.01,0],"s":-1}`, "--coupling", "simplex"}},
+		{"simplex coupling makes ", []string{"--family", "angular", "--coupling", "simplex"}},
+		{"makes positive features biased", []string{"--family", "positive", "--coupling", "orfprime", "-m", "1"}},
+		{"makes oprf features biased", []string{"--family", "oprf", "--coupling", `{"name":"orfprime","sqrtDim":true}`}},
+		{"estimate the Bessel kernel", []string{"--family", "trig", "--coupling", "orfprime"}},
+		{"", []string{"--family", "trig", "--coupling", "orfprime", "--kernel", "bessel"}},
+		{"", []string{"--family", "positive", "--coupling", "simplex"}},
+		{"", []string{"--family", "trig", "--coupling", "orthogonal"}},
+		{"", []string{"--family", "trig", "--coupling", "simplex", "-m", "1"}},
+		{"", []string{"--family", "elu", "--coupling", "orfprime"}},
+		{"", []string{"--family", "trig", "--omega", w}},
+	} {
+		for name, command := range commands {
+			o := ok(t, append(slices.Clone(command), c.args...)...)
+			j := ok(t, append(slices.Clone(command), append(c.args, "--json")...)...)
+			var r result
+			first, _, _ := strings.Cut(j.stdout, "\n")
+			if err := json.Unmarshal([]byte(first), &r); err != nil {
+				t.Fatal(err)
+			}
+			for where, got := range map[string]string{"stderr": o.stderr, "stderr with --json": j.stderr} {
+				if warned := strings.Contains(got, "warning: "); warned != (c.says != "") || !strings.Contains(got, c.says) {
+					t.Errorf("%s %v: %s is %q, want %q", name, c.args, where, got, c.says)
+				}
+			}
+			if !strings.Contains(r.Warning, c.says) || (r.Warning == "") != (c.says == "") {
+				t.Errorf("%s %v: JSON warning %q, want %q", name, c.args, r.Warning, c.says)
+			}
+		}
+	}
+	// Orthogonal rows hurt trigonometric features at some distances only: the data decide. In dimension 4 kappa + 1 is
+	// e^u (1 − u + u²/6) with u = |x−y|²/2 (SimRF Thm 4.5).
+	far := save(t, dir, "far.npy", dense.MustFromRows([][]float64{{0, 0, 0, 0}, {4, 0, 0, 0}}))
+	if o := ok(t, "features", far, "-o", out, "--family", "trig", "--coupling", "orthogonal"); !strings.Contains(o.stderr, "orthogonal coupling makes") {
+		t.Errorf("no warning at |x−y| = 4 in dimension 4: %q", o.stderr)
 	}
 }
 

@@ -19,17 +19,21 @@ import (
 type GramRow struct {
 	Row    int       `json:"row"`
 	Values []float64 `json:"values"`
+	// Warning says why the combination is a bad choice; only the first row has it.
+	Warning string `json:"warning,omitempty"`
 }
 
 // GramResult says what gram -o wrote.
 type GramResult struct {
-	Out   string         `json:"out"`
-	Rows  int            `json:"rows"`
-	Cols  int            `json:"cols"`
-	DType string         `json:"dtype"`
-	Exact bool           `json:"exact"`
-	Omega []string       `json:"omega,omitempty"`
-	Spec  *randfeat.Spec `json:"spec,omitempty"` // of an approximate matrix, with the seed
+	Out   string `json:"out"`
+	Rows  int    `json:"rows"`
+	Cols  int    `json:"cols"`
+	DType string `json:"dtype"`
+	Exact bool   `json:"exact"`
+	// Warning says why the combination is a bad choice.
+	Warning string         `json:"warning,omitempty"`
+	Omega   []string       `json:"omega,omitempty"`
+	Spec    *randfeat.Spec `json:"spec,omitempty"` // of an approximate matrix, with the seed
 	// Kernel of an exact matrix.
 	Kernel *kernel.Kernel `json:"kernel,omitempty"`
 }
@@ -150,28 +154,30 @@ func (a *app) gram(cmd *cobra.Command, f *gramFlags, xPath, yPath string) error 
 func (a *app) exactGram(ctx context.Context, f *gramFlags, k kernel.Kernel, x, y dense.Matrix[float64]) error {
 	result := GramResult{Out: f.out, Rows: x.Rows, Cols: y.Rows, DType: "float64", Exact: true, Kernel: &k}
 	fill := func(dst, block dense.Matrix[float64]) error { return kernel.Gram(k, dst, block, y) }
-	if err := writeGram(ctx, a, f.out, x, y.Rows, fill); err != nil {
+	if err := writeGram(ctx, a, f.out, "", x, y.Rows, fill); err != nil {
 		return err
 	}
 	return a.reportGram(f, result, fmt.Sprintf("exact %v kernel", k.Kind))
 }
 
 func approximateGram[T dense.Float](ctx context.Context, a *app, f *gramFlags, spec randfeat.Spec, x, y dense.Matrix[T]) error {
-	m, err := build[T](&f.mapFlags, spec)
+	m, err := build[T](&f.mapFlags, spec, libraryRows, f.fit)
 	if err != nil {
 		return err
 	}
 	spec = m.Spec()
 	result := GramResult{Out: f.out, Rows: x.Rows, Cols: y.Rows, DType: fmt.Sprintf("%T", *new(T)), Omega: f.omega, Spec: &spec}
+	result.Warning = f.warning(spec, someRows(x), someRows(y))
 	var ws randfeat.Workspace[T]
 	fill := func(dst, block dense.Matrix[T]) error { return m.Gram(dst, block, y, &ws) }
-	if err := writeGram(ctx, a, f.out, x, y.Rows, fill); err != nil {
+	if err := writeGram(ctx, a, f.out, result.Warning, x, y.Rows, fill); err != nil {
 		return err
 	}
 	return a.reportGram(f, result, fmt.Sprintf("%v kernel from %d %s features, %s", spec.Kernel.Kind, m.OutDim(), spec.Family.Name(), f.origin(spec)))
 }
 
 func (a *app) reportGram(f *gramFlags, result GramResult, what string) error {
+	a.warn(result.Warning)
 	if f.out == "" {
 		a.note("%d×%d %s", result.Rows, result.Cols, what)
 		return nil
@@ -183,14 +189,17 @@ func (a *app) reportGram(f *gramFlags, result GramResult, what string) error {
 	return nil
 }
 
+// libraryRows is the number of rows of features that Map.Gram holds of each side.
+const libraryRows = 128
+
 // gramBytes bounds the block of the matrix that is held at a time.
 const gramBytes = 64 << 20
 
-// writeGram computes the matrix in blocks of rows and writes each to the file, or prints it.
-func writeGram[T dense.Float](ctx context.Context, a *app, path string, x dense.Matrix[T], cols int, fill func(dst, block dense.Matrix[T]) error) error {
+// writeGram computes the matrix in blocks of rows and writes each to the file, or prints it with the warning.
+func writeGram[T dense.Float](ctx context.Context, a *app, path, warn string, x dense.Matrix[T], cols int, fill func(dst, block dense.Matrix[T]) error) error {
 	if path == "" {
 		return eachBlock(ctx, a, x, cols, fill, func(first int, block dense.Matrix[T]) error {
-			return a.printRows(first, dense.Convert[float64](block))
+			return a.printRows(first, dense.Convert[float64](block), warn)
 		})
 	}
 	var files outputs
@@ -241,11 +250,15 @@ func eachBlock[T dense.Float](ctx context.Context, a *app, x dense.Matrix[T], co
 	return nil
 }
 
-// printRows prints rows as tab-separated numbers or as JSON.
-func (a *app) printRows(first int, block dense.Matrix[float64]) error {
+// printRows prints rows as tab-separated numbers or as JSON, whose first row carries the warning.
+func (a *app) printRows(first int, block dense.Matrix[float64], warn string) error {
 	for i := range block.Rows {
 		if a.json {
-			if err := a.object(GramRow{Row: first + i, Values: block.Row(i)}); err != nil {
+			row := GramRow{Row: first + i, Values: block.Row(i)}
+			if row.Row == 0 {
+				row.Warning = warn
+			}
+			if err := a.object(row); err != nil {
 				return err
 			}
 			continue

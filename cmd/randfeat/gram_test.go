@@ -116,6 +116,25 @@ func TestGramErrorOfHugeKernels(t *testing.T) {
 	}
 }
 
+// Kernel values below float64 beside others: the Frobenius error counts what is large.
+func TestGramErrorOfTinyKernels(t *testing.T) {
+	dir := t.TempDir()
+	x := save(t, dir, "x.npy", dense.MustFromRows([][]float64{{0, 0}, {40, 0}}))
+	y := save(t, dir, "y.npy", dense.MustFromRows([][]float64{{40, 0}, {0, 0}}))
+	var got []float64
+	for _, second := range []string{x, y} { // a tiny or a large kernel comes first
+		r := objects[ErrorResult](t, ok(t, "gram", x, second, "--family", "trig", "-m", "64", "--error", "--json").stdout)[0]
+		if r.Frobenius == nil {
+			t.Fatalf("%+v", r)
+		}
+		got = append(got, *r.Frobenius)
+	}
+	// The diagonal is exact; two estimates of e^{-800} have variance 1/(2·64) each, against two ones.
+	if f := got[0]; f < 0.04 || f > 0.18 || math.Abs(f-got[1]) > 1e-12 {
+		t.Errorf("frobenius %v, want the same near %v", got, math.Sqrt(1.0/128))
+	}
+}
+
 func TestGramGivenProjections(t *testing.T) {
 	dir := t.TempDir()
 	x, w := save(t, dir, "x.npy", random(4, 2, 1, 1)), save(t, dir, "w.npy", random(8, 2, 1, 2))
@@ -150,6 +169,10 @@ func TestGramBadInput(t *testing.T) {
 		{exitMisuse, `--scale is "-2"`, []string{x, x, "--exact", "--scale", "-2"}},
 		{exitMisuse, "--demo and --family exclude", []string{"--demo", "--family", "trig"}},
 		{exitMisuse, "--projections (-m) is 0", []string{"--demo", "-m", "0"}},
+		{exitMisuse, "--projections (-m) is 100000000000", []string{"--demo", "-m", "100000000000"}},
+		{exitMisuse, "--projections (-m) is 100000000000", []string{x, x, "--family", "trig", "-m", "100000000000"}},
+		{exitMisuse, "--projections (-m) is 100000000000", []string{x, x, "--family", "trig", "-m", "100000000000", "--error"}},
+		{exitMisuse, "features for each of 128 rows", []string{x, x, "--family", "angular", "-m", "100000"}},
 	} {
 		fails(t, c.code, c.says, append([]string{"gram"}, c.args...)...)
 	}
@@ -178,6 +201,64 @@ func TestDemo(t *testing.T) {
 	for _, want := range []string{"seed 5", "adaptive", "simplexplus", "-c  no closed form", "!   trig with simplex", "Smallest measured error"} {
 		if !strings.Contains(o.stdout, want) {
 			t.Errorf("the table does not show %q", want)
+		}
+	}
+}
+
+// A sample of pairs visits both sets evenly, also when their sizes have a common period.
+func TestPairSample(t *testing.T) {
+	for _, c := range [][3]int{{3, 5, 64}, {64, 64, 64}, {1024, 1024, 1024}, {1000, 7, 512}, {1, 100000, 256}, {100000, 1, 256}} {
+		s := newPairSample(c[0], c[1], c[2])
+		if s.n != min(c[0]*c[1], c[2]) {
+			t.Errorf("%v: %d pairs", c, s.n)
+		}
+		// A tenth of either set gets about a tenth of the pairs.
+		var rows, cols [10]int
+		seen := map[[2]int]bool{}
+		for k := range s.n {
+			i, j := s.at(k)
+			rows[i*10/c[0]]++
+			cols[j*10/c[1]]++
+			seen[[2]int{i, j}] = true
+		}
+		for part := range 10 {
+			if c[0] >= 10 && math.Abs(float64(rows[part])-float64(s.n)/10) > 0.02*float64(s.n) {
+				t.Errorf("%v: rows %v", c, rows)
+				break
+			}
+			if c[1] >= 10 && math.Abs(float64(cols[part])-float64(s.n)/10) > 0.03*float64(s.n) {
+				t.Errorf("%v: columns %v", c, cols)
+				break
+			}
+		}
+		if len(seen) < s.n*9/10 {
+			t.Errorf("%v: only %d different pairs of %d", c, len(seen), s.n)
+		}
+	}
+}
+
+// Whatever the magnitudes and their order, the sums are those of exact arithmetic.
+func TestErrorSumsFarApart(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		pairs [][4]float64 // value, log scale, sign, log kernel
+		want  float64      // Frobenius
+	}{
+		{"tiny first", [][4]float64{{0.1, 0, 1, -800}, {1, 0, 1, 0}}, 0.1},
+		{"tiny last", [][4]float64{{1, 0, 1, 0}, {0.1, 0, 1, -800}}, 0.1},
+		{"tiny estimate", [][4]float64{{1, -900, 1, 0}}, 1},
+		{"no estimate", [][4]float64{{0, 0, 1, -800}}, 1},
+		{"exact", [][4]float64{{1, -800, 1, -800}}, 0},
+		{"all tiny, far off", [][4]float64{{1, -700, 1, -800}}, math.Exp(100)},
+		{"wrong sign", [][4]float64{{1, 0, -1, 0}}, 2},
+		{"zero of the kernel", [][4]float64{{0.5, 0, 1, math.Inf(-1)}, {2, 0, 1, math.Log(2)}}, 0.25},
+	} {
+		var s errorSums
+		for _, p := range c.pairs {
+			s.add(p[0], p[1], p[2], p[3])
+		}
+		if got := s.frobenius(); math.Abs(got-c.want) > 1e-12*c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
 }

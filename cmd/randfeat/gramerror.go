@@ -19,7 +19,8 @@ type ErrorResult struct {
 	Predicted   *float64 `json:"predicted,omitempty"`
 	Approximate bool     `json:"approximate,omitempty"` // the prediction is only nearly exact for this coupling
 	Reason      string   `json:"reason,omitempty"`
-	// Measured is the root mean square over pairs and draws of estimate/kernel - 1; absent for kernels with zeros.
+	// Measured is the root mean square over pairs and draws of estimate/kernel - 1; absent, as the next two, for kernels
+	// with zeros and where it is beyond float64 because kernel values are.
 	Measured *float64 `json:"measured,omitempty"`
 	MeanBias *float64 `json:"mean_relative,omitempty"` // mean of estimate/kernel - 1
 	Largest  *float64 `json:"largest_relative,omitempty"`
@@ -45,7 +46,7 @@ func (a *app) gramError(ctx context.Context, f *gramFlags, spec randfeat.Spec, x
 	bar := a.progress("draws", draws)
 	defer bar.end()
 	for r := range draws {
-		m, err := build[float64](&f.mapFlags, spec.WithSeed(spec.Seed+uint64(r)))
+		m, err := build[float64](&f.mapFlags, spec.WithSeed(spec.Seed+uint64(r)), 1, f.fit)
 		if err != nil {
 			return err
 		}
@@ -77,10 +78,8 @@ func (a *app) gramError(ctx context.Context, f *gramFlags, spec randfeat.Spec, x
 	default:
 		return err
 	}
-	result.Warning = p.warning
-	if result.Warning != "" {
-		a.note("warning: %s", result.Warning)
-	}
+	result.Warning = f.warning(result.Spec, someRows(x), someRows(y))
+	a.warn(result.Warning)
 	if a.json {
 		return a.object(result)
 	}

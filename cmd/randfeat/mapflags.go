@@ -168,13 +168,38 @@ func readMatrix(flag, path string) (dense.Matrix[float64], error) {
 	return m, nil
 }
 
-// build makes the map: with the projections of --omega, or drawn from the seed.
-func build[T dense.Float](f *mapFlags, spec randfeat.Spec) (*randfeat.Map[T], error) {
+// sizeSource names what decides the number of features, for messages.
+func (f *mapFlags) sizeSource() string {
+	switch {
+	case f.specFile != "":
+		return "\"m\" of --spec " + f.specFile
+	case len(f.omega) > 0:
+		return "--omega " + f.omega[0]
+	}
+	return "--projections (-m)"
+}
+
+// build makes the map: with the projections of --omega, or drawn from the seed. rows is how many rows of its features
+// must fit into memory, fitted says that --fit has already chosen the parameters.
+func build[T dense.Float](f *mapFlags, spec randfeat.Spec, rows int, fitted bool) (*randfeat.Map[T], error) {
+	if len(f.omega) == 0 {
+		if err := checkSize(spec, f.sizeSource()); err != nil {
+			return nil, err
+		}
+	}
 	m, err := buildMap[T](f, spec)
 	if errors.Is(err, family.ErrParam) {
-		return nil, fmt.Errorf("%w; set parameters with --family '{\"name\":%q, ...}' or fit them with --fit", err, spec.Family.Name())
+		_, fits := spec.Family.(family.Fitter)
+		hint := ""
+		if fits && !fitted {
+			hint = " or fit them with --fit"
+		}
+		return nil, fmt.Errorf("%w; set parameters with --family '{\"name\":%q, ...}'%s", err, spec.Family.Name(), hint)
 	}
-	return m, err
+	if err != nil {
+		return nil, err
+	}
+	return m, checkFeatures(m.OutDim(), rows, f.sizeSource())
 }
 
 func buildMap[T dense.Float](f *mapFlags, spec randfeat.Spec) (*randfeat.Map[T], error) {

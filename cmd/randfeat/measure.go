@@ -18,80 +18,107 @@ import (
 // as logarithms of scale, so that nothing overflows.
 type errorSums struct {
 	pairs      int
-	rel, rel2  float64 // Σ (κ̂/κ - 1) and its squares
+	rel        float64 // Σ (κ̂/κ - 1)
+	rel2       squares // Σ (κ̂/κ - 1)²
 	maxRel     float64
-	top        float64 // log of the unit of abs2 and norm2
-	abs2       float64 // Σ (κ̂ - κ)²
-	norm2      float64 // Σ κ²
+	abs2       squares // Σ (κ̂ - κ)²
+	norm2      squares // Σ κ²
 	noRelative bool    // κ may vanish or change sign (Bessel)
 }
 
 // add records the estimate value·e^{logScale} of sign·e^{logKernel}.
 func (s *errorSums) add(value, logScale, sign, logKernel float64) {
 	s.pairs++
+	// The difference in the unit of the larger of the two: a kernel of e^{-800} does not drown its estimate.
+	logValue := logScale + math.Log(math.Abs(value))
+	if unit := math.Max(logValue, logKernel); !math.IsInf(unit, -1) {
+		s.abs2.add(math.Copysign(math.Exp(logValue-unit), value)-sign*math.Exp(logKernel-unit), unit)
+	}
 	if math.IsInf(logKernel, -1) { // an exact zero of the Bessel kernel
 		s.noRelative = true
-		abs := value * math.Exp(logScale-s.top)
-		s.abs2 += abs * abs
 		return
 	}
-	if s.norm2 == 0 || logKernel > s.top {
-		shrink := math.Exp(2 * (s.top - logKernel))
-		s.abs2, s.norm2, s.top = s.abs2*shrink, s.norm2*shrink, logKernel
-	}
-	unit := math.Exp(logKernel - s.top)
-	rel := value*math.Exp(logScale-logKernel)*sign - 1
+	s.norm2.add(1, logKernel)
+	rel := math.Copysign(math.Exp(logValue-logKernel), value)*sign - 1
 	s.rel += rel
-	s.rel2 += rel * rel
+	s.rel2.add(rel, 0)
 	s.maxRel = math.Max(s.maxRel, math.Abs(rel))
-	s.abs2 += rel * rel * unit * unit
-	s.norm2 += unit * unit
 }
 
 func (s *errorSums) merge(o errorSums) {
-	if o.pairs == 0 {
-		return
-	}
-	if s.pairs == 0 {
-		*s = o
-		return
-	}
-	top := math.Max(s.top, o.top)
-	a, b := math.Exp(2*(s.top-top)), math.Exp(2*(o.top-top))
-	s.abs2, s.norm2, s.top = a*s.abs2+b*o.abs2, a*s.norm2+b*o.norm2, top
 	s.pairs += o.pairs
 	s.rel += o.rel
-	s.rel2 += o.rel2
+	s.rel2.merge(o.rel2)
 	s.maxRel = math.Max(s.maxRel, o.maxRel)
+	s.abs2.merge(o.abs2)
+	s.norm2.merge(o.norm2)
 	s.noRelative = s.noRelative || o.noRelative
 }
 
 // rms is the root mean square of the relative error over pairs.
-func (s *errorSums) rms() float64 { return math.Sqrt(s.rel2 / float64(s.pairs)) }
+func (s *errorSums) rms() float64 { return math.Exp((s.rel2.log() - math.Log(float64(s.pairs))) / 2) }
 
 // frobenius is the norm of the difference of the matrices relative to that of the exact one.
-func (s *errorSums) frobenius() float64 { return math.Sqrt(s.abs2 / s.norm2) }
+func (s *errorSums) frobenius() float64 { return math.Exp((s.abs2.log() - s.norm2.log()) / 2) }
 
-// measureRows is the number of rows whose features are held at a time.
+// squares is a sum of squares that may lie outside the range of float64: sum·e^{2·top}. The zero value is empty.
+type squares struct{ sum, top float64 }
+
+// add adds (v·e^{log})².
+func (s *squares) add(v, log float64) {
+	if v == 0 {
+		return
+	}
+	s.merge(squares{sum: 1, top: log + math.Log(math.Abs(v))})
+}
+
+func (s *squares) merge(o squares) {
+	switch {
+	case o.sum == 0:
+	case s.sum == 0:
+		*s = o
+	case o.top > s.top:
+		s.sum, s.top = o.sum+s.sum*math.Exp(2*(s.top-o.top)), o.top
+	default:
+		s.sum += o.sum * math.Exp(2*(o.top-s.top))
+	}
+}
+
+// log is the logarithm of the sum, -Inf if it is empty.
+func (s squares) log() float64 {
+	if s.sum == 0 {
+		return math.Inf(-1)
+	}
+	return math.Log(s.sum) + 2*s.top
+}
+
+// measureRows bounds the rows of features held at a time.
 const measureRows = 256
 
-// measure adds the errors of one map over all pairs of rows.
+// measure adds the errors of one map over all pairs of rows. Log scales that are not finite are an error.
 func measure(ctx context.Context, m *randfeat.Map[float64], target kernel.Kernel, x, y dense.Matrix[float64], sums *errorSums) error {
 	sums.noRelative = sums.noRelative || target.Kind == kernel.Bessel
 	var ws randfeat.Workspace[float64]
-	phiX, phiY := dense.New[float64](min(measureRows, x.Rows), m.OutDim()), dense.New[float64](min(measureRows, y.Rows), m.OutDim())
+	block := blockRows(m.OutDim(), measureRows)
+	phiX, phiY := dense.New[float64](min(block, x.Rows), m.OutDim()), dense.New[float64](min(block, y.Rows), m.OutDim())
 	sx, sy := make([]float64, phiX.Rows), make([]float64, phiY.Rows)
-	for b := 0; b < y.Rows; b += measureRows {
-		yb := y.RowRange(b, min(b+measureRows, y.Rows))
+	for b := 0; b < y.Rows; b += block {
+		yb := y.RowRange(b, min(b+block, y.Rows))
 		if err := m.Keys(phiY.RowRange(0, yb.Rows), sy[:yb.Rows], yb, &ws); err != nil {
 			return err
 		}
-		for a := 0; a < x.Rows; a += measureRows {
+		if err := checkLogScales("Y", b, sy[:yb.Rows]); err != nil {
+			return err
+		}
+		for a := 0; a < x.Rows; a += block {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			xb := x.RowRange(a, min(a+measureRows, x.Rows))
+			xb := x.RowRange(a, min(a+block, x.Rows))
 			if err := m.Queries(phiX.RowRange(0, xb.Rows), sx[:xb.Rows], xb, &ws); err != nil {
+				return err
+			}
+			if err := checkLogScales("X", a, sx[:xb.Rows]); err != nil {
 				return err
 			}
 			// One sum per row, merged in order: the result does not depend on the number of threads.
@@ -124,8 +151,7 @@ func exactLog(k kernel.Kernel, x, y []float64) (sign, log float64) {
 // prediction is the error that theory gives for a spec, averaged over pairs.
 type prediction struct {
 	rms         float64
-	approximate bool   // the rows follow the law of the closed form only nearly
-	warning     string // the combination is known to hurt
+	approximate bool // the rows follow the law of the closed form only nearly
 }
 
 // predictPairs bounds the pairs that a prediction looks at; closed forms cost far more than features.
@@ -139,41 +165,55 @@ func predict(ctx context.Context, spec randfeat.Spec, m int, x, y dense.Matrix[f
 	if c == nil {
 		c = coupling.IID{}
 	}
-	total := x.Rows * y.Rows
-	n := min(total, predictPairs)
-	at := make([]pairPrediction, n)
-	par.For(n, 8, func(lo, hi int) {
+	pairs := newPairSample(x.Rows, y.Rows, predictPairs)
+	at := make([]pairPrediction, pairs.n)
+	par.For(pairs.n, 8, func(lo, hi int) {
 		for k := lo; k < hi && ctx.Err() == nil; k++ {
-			pair := int(int64(k) * int64(total) / int64(n))
-			u, v := x.Row(pair/y.Rows), y.Row(pair%y.Rows)
-			at[k] = predictPair(spec, c, m, ownTarget, u, v)
-			if k%16 == 0 { // one pair in sixteen tells whether the combination hurts on these data
-				at[k].warning = theory.Warning(spec.Kernel, spec.Family, c, u, v)
-			}
+			i, j := pairs.at(k)
+			at[k] = predictPair(spec, c, m, ownTarget, x.Row(i), y.Row(j))
 		}
 	})
 	if err := ctx.Err(); err != nil {
 		return p, err
 	}
 	var sum float64
-	for _, q := range at { // in order: the first error and the first warning are always the same
+	for _, q := range at { // in order: the first error is always the same
 		if q.err != nil {
 			return p, q.err
 		}
 		sum += math.Exp(q.logMSE)
 		p.approximate = p.approximate || q.approximate
-		if p.warning == "" {
-			p.warning = q.warning
-		}
 	}
-	p.rms = math.Sqrt(sum / float64(n))
+	p.rms = math.Sqrt(sum / float64(pairs.n))
 	return p, nil
+}
+
+// pairSample is up to n pairs of rows: all of them, or a sample that covers both sets evenly.
+type pairSample struct {
+	n, rows, cols int
+	all           bool
+}
+
+func newPairSample(rows, cols, most int) pairSample {
+	if rows <= most/cols {
+		return pairSample{n: rows * cols, rows: rows, cols: cols, all: true}
+	}
+	return pairSample{n: most, rows: rows, cols: cols}
+}
+
+// at is pair k. In a sample the rows advance evenly and the columns by the golden section, which fits no period of the
+// data.
+func (s pairSample) at(k int) (i, j int) {
+	if s.all {
+		return k / s.cols, k % s.cols
+	}
+	_, frac := math.Modf((float64(k) + 0.5) / math.Phi)
+	return int(int64(k) * int64(s.rows) / int64(s.n)), min(int(frac*float64(s.cols)), s.cols-1)
 }
 
 type pairPrediction struct {
 	logMSE      float64
 	approximate bool
-	warning     string
 	err         error
 }
 

@@ -19,6 +19,13 @@ func (a *app) note(format string, args ...any) {
 	fmt.Fprintf(a.stderr, format+"\n", args...)
 }
 
+// warn prints a warning, if there is one, on stderr.
+func (a *app) warn(text string) {
+	if text != "" {
+		a.note("warning: %s", text)
+	}
+}
+
 // table aligns tab-separated lines.
 func table(w io.Writer, fill func(w io.Writer)) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

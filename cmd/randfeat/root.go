@@ -6,10 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
 )
+
+// VersionInfo is what --version --json prints.
+type VersionInfo struct {
+	Version string `json:"version"` // of the module, or (devel)
+	Go      string `json:"go"`
+}
 
 // Exit statuses.
 const (
@@ -51,6 +58,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(stderr)
+	strictCompletion(root)
 	cmd, err := root.ExecuteContextC(ctx)
 	if flushErr := a.stdout.Flush(); err == nil && flushErr != nil {
 		err = failure{fmt.Errorf("cannot write to stdout: %w", flushErr)}
@@ -90,27 +98,31 @@ matrices, and the error to expect.
 
 Results go to stdout, everything else to stderr.
 Exit status: 0 done, 1 failed or a check missed, 2 misused.`,
-		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetVersionTemplate("randfeat {{.Version}}\n")
+	showVersion := root.Flags().BoolP("version", "v", false, "print the version")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *showVersion {
+			return a.version()
+		}
+		return cmd.Help()
+	}
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object per line")
 	root.AddCommand(a.evalCommand(), a.theoryCommand(), a.familiesCommand(), a.couplingsCommand(), a.featuresCommand(), a.gramCommand())
 	return root
 }
 
-// version is the module version, or the revision of a build from a checkout.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
+// version prints the module version, or the revision of a build from a checkout.
+func (a *app) version() error {
+	v := VersionInfo{Version: "(devel)", Go: runtime.Version()}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		v.Version = info.Main.Version
 	}
-	v := info.Main.Version
-	if v == "" {
-		v = "(devel)"
+	if a.json {
+		return a.object(v)
 	}
-	return v + " " + info.GoVersion
+	_, err := fmt.Fprintf(a.stdout, "randfeat %s %s\n", v.Version, v.Go)
+	return err
 }

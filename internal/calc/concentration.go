@@ -24,6 +24,32 @@ func concentrationEntries() []Entry {
 				return theory.LogHoeffdingOPRF(in.i("d"), in.f("A"), in.f("v2"), in.i("m"), in.f("eta")), nil
 			},
 		},
+		{
+			Name: "crt.upper_tail_log", Reference: "CRT Thm 4.2: log of the Legendre bound exp(-m Leg(1+eta)) on P(estimate ≥ (1+eta) kernel), OPRF",
+			Inputs: []Input{
+				dimension("d"), bounded("A", "number < 0", func(v float64) bool { return v < 0 }),
+				nonnegative("v2"), natural("m"), nonnegative("eta"),
+			},
+			eval: func(in values) (any, error) {
+				return theory.LogUpperTailOPRF(in.i("d"), in.f("A"), in.f("v2"), in.i("m"), in.f("eta")), nil
+			},
+		},
+		{
+			Name:      "count.hoeffding_log",
+			Reference: "CRT Thm 4.2 corrected: log of the number of projections for relative error eta at all pairs but with probability fail; log_sup as crt.log_supZ_rel",
+			Inputs:    []Input{number("log_sup"), positive("eta"), probability("fail"), natural("pairs")},
+			eval: func(in values) (any, error) {
+				return result(theory.LogFeaturesHoeffding(in.f("log_sup"), in.f("eta"), in.f("fail"), in.i("pairs")))
+			},
+		},
+		{
+			Name:      "count.chebyshev_log",
+			Reference: "Chebyshev: log of the number of projections for the same promise, any family; log_rv as logrv.*",
+			Inputs:    []Input{number("log_rv"), positive("eta"), probability("fail"), natural("pairs")},
+			eval: func(in values) (any, error) {
+				return result(theory.LogFeaturesChebyshev(in.f("log_rv"), in.f("eta"), in.f("fail"), in.i("pairs")))
+			},
+		},
 	}
 }
 

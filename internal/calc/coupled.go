@@ -19,6 +19,19 @@ func (v values) law() theory.PairLaw {
 	return theory.Independent
 }
 
+// shapeName is the input that names the dependence of an estimator on a projection.
+func shapeName() Input { return choice("shape", "exponential", "trigonometric", "hyperbolic") }
+
+func (v values) shape() theory.Shape {
+	switch v.s("shape") {
+	case "trigonometric":
+		return theory.Trigonometric
+	case "hyperbolic":
+		return theory.Hyperbolic
+	}
+	return theory.Exponential
+}
+
 // coupledEntries are conformities, gaps and errors of coupled projections: docs/theory.md §5.2.
 func coupledEntries() []Entry {
 	byDim := func(name, reference, key string, f func(d int, t float64) float64) Entry {
@@ -33,8 +46,30 @@ func coupledEntries() []Entry {
 		byDim("conformity.rff_orthogonal", "SimRF Thm 4.5: 1F1(d; d/2; -z2/2)", "z2", theory.ConformityRFFOrthogonal),
 		byDim("conformity.rff_simplex", "docs/theory.md §5.2: rho′", "z2", theory.ConformityRFFSimplex),
 		byDim("conformity.cosh_simplex_log", "docs/theory.md §5.2: rho″", "v2", theory.LogConformityCoshSimplex),
+		{
+			Name: "conformity.angle_log", Reference: "SimRF Lemma 4.2 eq 21: log conformity of pairs at a fixed angle, positive features",
+			Inputs: []Input{dimension("d"), nonnegative("v2"), bounded("cos", "number in [-1, 1]", func(v float64) bool { return math.Abs(v) <= 1 })},
+			eval: func(in values) (any, error) {
+				return theory.LogConformityAngle(in.i("d"), in.f("v2"), in.f("cos")), nil
+			},
+		},
 		byDim("gap.prf_orthogonal_log", "SimRF Cor 4.4 corrected: log(e^{v2} - rho_ORF)", "v2", theory.LogGapPRFOrthogonal),
 		byDim("gap.prf_simplex_log", "log(e^{v2} - rho_SimRF)", "v2", theory.LogGapPRFSimplex),
+		{
+			Name: "coupled.kappa", Reference: "docs/theory.md §5.2: relative covariance of two projections of a block; t is z² if trigonometric, else v²",
+			Inputs: []Input{shapeName(), couplingName(), dimension("d"), nonnegative("t")},
+			eval: func(in values) (any, error) {
+				sign, logAbs, err := theory.Kappa(in.shape(), in.law(), in.i("d"), in.f("t"))
+				return Object{{"sign", sign}, {"log_abs", logAbs}}, err
+			},
+		},
+		{
+			Name: "mse.rel_log", Reference: "docs/theory.md §5.2: log(rv/m + pf·kappa), rv the relative variance of one projection; t as in coupled.kappa",
+			Inputs: []Input{shapeName(), couplingName(), dimension("d"), natural("m"), number("log_rv"), nonnegative("t")},
+			eval: func(in values) (any, error) {
+				return result(theory.LogRelMSE(in.shape(), in.law(), in.i("d"), in.i("m"), in.f("log_rv"), in.f("t")))
+			},
+		},
 		{
 			Name: "mse.prf_log", Reference: "SimRF Thm 3.2 for any number of blocks, Gaussian kernel",
 			Inputs: []Input{couplingName(), dimension("d"), natural("m"), nonnegative("xx"), nonnegative("yy"), nonnegative("v2")},

@@ -14,12 +14,22 @@ import (
 	"github.com/randfeat/randfeat/internal/calc"
 )
 
-const goldenFile = "../../testdata/closed_forms.json"
+// goldenFiles hold the reference cases: the given ones, and those of testdata/more_forms.py for the rest.
+var goldenFiles = []string{"../../testdata/closed_forms.json", "testdata/more_forms.json"}
 
 // golden reads the reference cases.
 func golden(t *testing.T) []calc.Case {
 	t.Helper()
-	f, err := os.Open(goldenFile)
+	var cases []calc.Case
+	for _, path := range goldenFiles {
+		cases = append(cases, readCases(t, path)...)
+	}
+	return cases
+}
+
+func readCases(t *testing.T, path string) []calc.Case {
+	t.Helper()
+	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +71,7 @@ func TestGolden(t *testing.T) {
 			evaluated++
 		})
 	}
-	if evaluated < 250 {
+	if evaluated < 300 {
 		t.Errorf("only %d cases were evaluated", evaluated)
 	}
 }

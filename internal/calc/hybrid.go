@@ -53,6 +53,22 @@ func hybridEntries() []Entry {
 			},
 		},
 		{
+			Name: "hrf.bipolar_mse_log", Reference: "HRF Thm 3.1 for any coefficient, given its second moments; softmax",
+			Inputs: []Input{
+				nonnegative("E_lam2"), nonnegative("E_1mlam2"), number("E_lam1mlam"),
+				natural("m"), nonnegative("xx"), nonnegative("yy"), number("xy"), flag("shared"),
+			},
+			eval: func(in values) (any, error) {
+				mom := theory.LambdaMoments{Lam2: in.f("E_lam2"), Rest2: in.f("E_1mlam2"), Cross: in.f("E_lam1mlam")}
+				return theory.LogMSEBipolar(mom, in.i("m"), in.f("xx"), in.f("yy"), in.f("xy"), in.b("shared")), nil
+			},
+		},
+		{
+			Name: "hrf.eps_pp_log", Reference: "HRF Lemma 3.4: log relative error of hyperbolic features on the sphere of radius r",
+			Inputs: []Input{angle("theta"), nonnegative("r"), natural("m")},
+			eval:   func(in values) (any, error) { return theory.LogEpsHyperbolic(in.f("theta"), in.f("r"), in.i("m")), nil },
+		},
+		{
 			Name: "hrf.eps_trig_log", Reference: "HRF Lemma 3.4 eq 25: log relative error on the sphere of radius r",
 			Inputs: []Input{angle("theta"), nonnegative("r"), natural("m")},
 			eval:   func(in values) (any, error) { return theory.LogEpsTrig(in.f("theta"), in.f("r"), in.i("m")), nil },

@@ -1,6 +1,10 @@
 package calc
 
-import "github.com/randfeat/randfeat/theory"
+import (
+	"fmt"
+
+	"github.com/randfeat/randfeat/theory"
+)
 
 // orfEntries are docs/theory.md §5.5.
 func orfEntries() []Entry {
@@ -24,9 +28,62 @@ func orfEntries() []Entry {
 			},
 		},
 		{
+			Name: "orf.ranges", Reference: "ORF Props 3, 6: largest z of orf.kernel_bounds, orf.variance_bounds, and of Var(ORF′) ≤ Var(Fourier); null for d = 1",
+			Inputs: []Input{dimension("d")},
+			eval: func(in values) (any, error) {
+				c := theory.ORFConstantsOf(in.i("d"))
+				return Object{{"kernel", c.KernelRange()}, {"variance", c.VarianceRange()}, {"improvement", c.ImprovementRange()}}, nil
+			},
+		},
+		{
+			Name: "orf.mean", Reference: "ORF Thm 2 eq 8: mean of ORF′, j_{d/2-1}(z)",
+			Inputs: []Input{dimension("d"), nonnegative("z")},
+			eval:   func(in values) (any, error) { return theory.ORFMean(in.i("d"), in.f("z")), nil },
+		},
+		{
+			Name: "orf.bias", Reference: "ORF Thm 2: bias of ORF′ for the Gaussian kernel, j_{d/2-1}(z) - e^{-z²/2}",
+			Inputs: []Input{dimension("d"), nonnegative("z")},
+			eval:   func(in values) (any, error) { return theory.ORFBias(in.i("d"), in.f("z")), nil },
+		},
+		{
+			Name: "orf.kernel_bounds", Reference: "ORF Prop 3 eq 9: bounds on j_{d/2-1}(z), z up to orf.ranges",
+			Inputs: []Input{dimension("d"), nonnegative("z")},
+			eval: func(in values) (any, error) {
+				d, z := in.i("d"), in.f("z")
+				if err := upTo(z, theory.ORFConstantsOf(d).KernelRange()); err != nil {
+					return nil, err
+				}
+				return bounds(theory.ORFKernelBounds(d, z)), nil
+			},
+		},
+		{
+			Name: "orf.variance_bounds", Reference: "ORF eq 12: bounds on the variance of ORF′ with p ≤ d projections, z up to orf.ranges",
+			Inputs: []Input{dimension("d"), natural("p"), nonnegative("z")},
+			eval: func(in values) (any, error) {
+				d, p, z := in.i("d"), in.i("p"), in.f("z")
+				if p > d {
+					return nil, outOfRange("p", p, "at most d")
+				}
+				if err := upTo(z, theory.ORFConstantsOf(d).VarianceRange()); err != nil {
+					return nil, err
+				}
+				return bounds(theory.ORFVarianceBounds(d, p, z)), nil
+			},
+		},
+		{
 			Name: "orf.first_zero", Reference: "first positive zero of j_{d/2-1}",
 			Inputs: []Input{dimension("d")},
 			eval:   func(in values) (any, error) { return theory.ORFFirstZero(in.i("d")), nil },
 		},
 	}
 }
+
+// upTo refuses z outside the range of a bound: beyond it the inequality is not proved.
+func upTo(z, most float64) error {
+	if z <= most {
+		return nil
+	}
+	return outOfRange("z", z, fmt.Sprintf("at most %v (orf.ranges)", most))
+}
+
+func bounds(lo, hi float64) Object { return Object{{"lower", lo}, {"upper", hi}} }

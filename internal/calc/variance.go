@@ -91,6 +91,33 @@ func varianceEntries() []Entry {
 			},
 		},
 		{
+			Name: "logrv.complex_exponential_z", Reference: rv + "docs/theory.md §5.1: complex exponential features at z = Ax + A^-T y, z_k = [re, im]",
+			Inputs: []Input{complexes("z")},
+			eval:   func(in values) (any, error) { return theory.LogRVComplexExp(in.cvec("z")), nil },
+		},
+		{
+			Name: "logrv.adaptive_v", Reference: rv + "docs/theory.md §2.18 at v = Uᵀ(x' + y')",
+			Inputs: []Input{vector("rho"), vector("v")},
+			eval: func(in values) (any, error) {
+				if err := checkLengths(in, "rho", "v"); err != nil {
+					return nil, err
+				}
+				return theory.LogRVAdaptive(in.vec("rho"), in.vec("v")), nil
+			},
+		},
+		{
+			Name: "logrv.residual", Reference: rv + "docs/theory.md §2.19, relative to exp(2 xy)",
+			Inputs: []Input{nonnegative("xx"), nonnegative("yy"), number("xy")},
+			eval:   func(in values) (any, error) { return result(theory.LogRVResidual(in.f("xx"), in.f("yy"), in.f("xy"))) },
+		},
+		{
+			Name: "logsecond.gerf", Reference: "CRT Thm 3.2 eq 6: log second moment / kernel² of one projection, V_ = |x + s y|²",
+			Inputs: []Input{dimension("d"), number("A_re"), number("A_im"), sign("s"), nonnegative("V_")},
+			eval: func(in values) (any, error) {
+				return theory.LogSecondGERF(in.i("d"), complex(in.f("A_re"), in.f("A_im")), in.i("s"), in.f("V_")), nil
+			},
+		},
+		{
 			Name: "logvar.gaussian",
 			Reference: "log absolute variance, Gaussian kernel, one projection; CRT 2.2, Thms 3.2-3.5. " +
 				"par: gerf = [Re A, Im A, s], geometric = [p]; oprf and poisson are optimal for the pair",

@@ -50,9 +50,18 @@ func addBias[T dense.Float](e, bias []T) {
 	}
 }
 
-// exp serves Exp and ExpPM. Plain features need no maximum: the row term is the shift.
+// exp serves Exp and ExpPM. Plain features need no maximum: the row term is the shift, and a dense projection ends with
+// the exponential.
 func (l *leaf[T]) exp(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T], plain bool, outer []float64) {
 	m := l.re.rows
+	if plain && l.Fn == plan.Exp && l.re.fast == nil && !l.re.absent() {
+		shift := sc.modulus[:x.Rows] // free here, and never shorter than a block
+		for i := range shift {
+			shift[i] = T(-(quadAt(s.tab, &l.row, x.Row(i)) + outer[i]))
+		}
+		s.tab.MulTExp(dst, x, &l.re.w, l.bias, shift)
+		return
+	}
 	if l.Fn == plan.Exp {
 		l.re.project(s, dst, x, l.bias, sc)
 	} else {

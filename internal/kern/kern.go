@@ -20,6 +20,8 @@ type Table[T dense.Float] struct {
 	// MulT sets dst = x·wᵀ + bias, one column of dst per output of w; nil bias is zero. The bits of a row of dst do not
 	// depend on the other rows, nor on how many there are.
 	MulT func(dst, x dense.Matrix[T], w *Panel[T], bias []T)
+	// MulTExp sets dst_ij = exp((x·wᵀ)_ij + bias_j − shift_i): the bits of MulT, then Exp of every row.
+	MulTExp func(dst, x dense.Matrix[T], w *Panel[T], bias, shift []T)
 	// TMul adds: dst += aᵀ·b, one row of a and b after the other. So several calls on parts of the rows, in order, give
 	// the bits of one call on all.
 	TMul func(dst, a, b dense.Matrix[T])
@@ -121,8 +123,10 @@ func aligned[T dense.Float](n int) []T {
 
 // Reference is the plain Go table.
 func Reference[T dense.Float]() *Table[T] {
-	return &Table[T]{Name: "go", Width: refWidth, MulT: mulT[T], TMul: tMul[T], Exp: exp[T], Exp2: exp2[T], Log: logOf[T], SinCos: sinCos[T], Max: maxOf[T], FWHT: FWHT[T],
+	t := &Table[T]{Name: "go", Width: refWidth, MulT: mulT[T], TMul: tMul[T], Exp: exp[T], Exp2: exp2[T], Log: logOf[T], SinCos: sinCos[T], Max: maxOf[T], FWHT: FWHT[T],
 		Norm2: norm2[T], Mul: mul[T], Scale: scale[T], Grain: 200_000, Structured: 20}
+	t.MulTExp = t.mulThenExp
+	return t
 }
 
 const refWidth = 4
@@ -148,6 +152,30 @@ func mulT[T dense.Float](dst, x dense.Matrix[T], w *Panel[T], bias []T) {
 		for j, b := range bias {
 			di[j] += b
 		}
+	}
+}
+
+// expRows rows are multiplied before their exponentials are taken: they are still in cache.
+const expRows = 16
+
+// mulThenExp is MulTExp from the entries of t.
+func (t *Table[T]) mulThenExp(dst, x dense.Matrix[T], w *Panel[T], bias, shift []T) {
+	checkShift(dst, shift)
+	if dst.Rows != x.Rows {
+		panic("kern: MulTExp of different shapes")
+	}
+	for i := 0; i < dst.Rows; i += expRows {
+		end := min(i+expRows, dst.Rows)
+		t.MulT(dst.RowRange(i, end), x.RowRange(i, end), w, bias)
+		for r := i; r < end; r++ {
+			t.Exp(dst.Row(r), shift[r])
+		}
+	}
+}
+
+func checkShift[T dense.Float](dst dense.Matrix[T], shift []T) {
+	if len(shift) != dst.Rows {
+		panic("kern: another number of shifts than rows")
 	}
 }
 

@@ -29,6 +29,12 @@ func mulTileAVX512F32(t *tile)
 func mulTileAVX512F64(t *tile)
 
 //go:noescape
+func mulExpTileAVX512F32(t *tile)
+
+//go:noescape
+func mulExpTileAVX512F64(t *tile)
+
+//go:noescape
 func mulTileAVX2F32(t *tile)
 
 //go:noescape
@@ -41,14 +47,18 @@ func peakAVX2F64(rounds int)
 
 // call is a switch and not a function value: through one, t would escape to the heap.
 func (id target) call(t *tile) {
-	switch id {
-	case avx512F32:
+	switch {
+	case id == avx512F32 && t.shift != nil:
+		mulExpTileAVX512F32(t)
+	case id == avx512F64 && t.shift != nil:
+		mulExpTileAVX512F64(t)
+	case id == avx512F32:
 		mulTileAVX512F32(t)
-	case avx512F64:
+	case id == avx512F64:
 		mulTileAVX512F64(t)
-	case avx2F32:
+	case id == avx2F32:
 		mulTileAVX2F32(t)
-	case avx2F64:
+	case id == avx2F64:
 		mulTileAVX2F64(t)
 	}
 }

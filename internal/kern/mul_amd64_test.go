@@ -17,11 +17,14 @@ func TestTileLayout(t *testing.T) {
 		unsafe.Offsetof(x.aRow), unsafe.Offsetof(x.aK), unsafe.Offsetof(x.bK), unsafe.Offsetof(x.bPanel),
 		unsafe.Offsetof(x.cRow), unsafe.Offsetof(x.initRow), unsafe.Offsetof(x.initPanel),
 		unsafe.Offsetof(x.k), unsafe.Offsetof(x.panels), unsafe.Offsetof(x.tiles), unsafe.Offsetof(x.rows),
-		unsafe.Offsetof(x.kind), unsafe.Offsetof(x.mask), unsafe.Offsetof(x.scratch),
+		unsafe.Offsetof(x.kind), unsafe.Offsetof(x.mask), unsafe.Offsetof(x.shift), unsafe.Offsetof(x.scratch),
 	} {
 		if off != uintptr(8*i) {
 			t.Errorf("field %d is at %d", i, off)
 		}
+	}
+	if n := unsafe.Offsetof(x.shifts); n != unsafe.Offsetof(x.scratch)+8*uintptr(len(x.scratch)) {
+		t.Errorf("shifts are at %d", n)
 	}
 }
 
@@ -44,6 +47,8 @@ func TestProductsPanicOnShapes(t *testing.T) {
 		"dst columns":  func() { tab.MulT(m(2, 6), m(2, 3), &p, nil) },
 		"dst rows":     func() { tab.MulT(m(1, 5), m(2, 3), &p, nil) },
 		"bias":         func() { tab.MulT(m(2, 5), m(2, 3), &p, make([]float64, 4)) },
+		"shifts":       func() { tab.MulTExp(m(2, 5), m(2, 3), &p, nil, make([]float64, 1)) },
+		"fused rows":   func() { tab.MulTExp(m(1, 5), m(2, 3), &p, nil, make([]float64, 1)) },
 		"panel width":  func() { tab.MulT(m(2, 5), m(2, 3), &other, nil) },
 		"panel data":   func() { tab.MulT(m(2, 5), m(2, 3), &short, nil) },
 		"x data":       func() { tab.MulT(m(4, 5), cut, &p, nil) },

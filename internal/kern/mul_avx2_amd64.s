@@ -15,11 +15,11 @@ TEXT ·mulTileAVX2F32(SB), NOSPLIT, $0-8
 	MOVQ 40(DI), R12
 	MOVQ 48(DI), R13
 	MOVQ (DI), CX
-	MOVQ CX, 136(DI)
-	MOVQ 16(DI), CX
 	MOVQ CX, 144(DI)
-	MOVQ 24(DI), CX
+	MOVQ 16(DI), CX
 	MOVQ CX, 152(DI)
+	MOVQ 24(DI), CX
+	MOVQ CX, 160(DI)
 	MOVQ 112(DI), CX
 	MOVQ 128(DI), DX
 	MOVQ 120(DI), AX
@@ -42,8 +42,8 @@ TEXT ·mulTileAVX2F32(SB), NOSPLIT, $0-8
 
 kind0rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows1panel:
@@ -51,7 +51,7 @@ kind0rows1panel:
 	MOVQ    72(DI), CX
 	VMOVUPS (SI), Y0
 	VMOVUPS 32(SI), Y1
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -76,11 +76,11 @@ kind0rows1k:
 	DECQ         R15
 	JNZ          kind0rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x01, 72(DI), CX
+	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows1tile
 	VZEROUPPER
@@ -89,8 +89,8 @@ kind0rows1k:
 kind0rows2:
 kind0rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows2panel:
@@ -101,7 +101,7 @@ kind0rows2panel:
 	ADDQ    CX, SI
 	VMOVUPS (SI), Y2
 	VMOVUPS 32(SI), Y3
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -132,11 +132,11 @@ kind0rows2k:
 	DECQ         R15
 	JNZ          kind0rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x02, 72(DI), CX
+	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows2tile
 	VZEROUPPER
@@ -145,8 +145,8 @@ kind0rows2k:
 kind0rows3:
 kind0rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows3panel:
@@ -160,7 +160,7 @@ kind0rows3panel:
 	ADDQ    CX, SI
 	VMOVUPS (SI), Y4
 	VMOVUPS 32(SI), Y5
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -197,11 +197,11 @@ kind0rows3k:
 	DECQ         R15
 	JNZ          kind0rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x03, 72(DI), CX
+	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows3tile
 	VZEROUPPER
@@ -210,8 +210,8 @@ kind0rows3k:
 kind0rows4:
 kind0rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows4panel:
@@ -228,7 +228,7 @@ kind0rows4panel:
 	ADDQ    CX, SI
 	VMOVUPS (SI), Y6
 	VMOVUPS 32(SI), Y7
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -271,11 +271,11 @@ kind0rows4k:
 	DECQ         R15
 	JNZ          kind0rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x04, 72(DI), CX
+	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows4tile
 	VZEROUPPER
@@ -284,8 +284,8 @@ kind0rows4k:
 kind0rows5:
 kind0rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows5panel:
@@ -305,7 +305,7 @@ kind0rows5panel:
 	ADDQ    CX, SI
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -354,11 +354,11 @@ kind0rows5k:
 	DECQ         R15
 	JNZ          kind0rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x05, 72(DI), CX
+	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows5tile
 	VZEROUPPER
@@ -367,8 +367,8 @@ kind0rows5k:
 kind0rows6:
 kind0rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows6panel:
@@ -391,7 +391,7 @@ kind0rows6panel:
 	ADDQ    CX, SI
 	VMOVUPS (SI), Y10
 	VMOVUPS 32(SI), Y11
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -446,11 +446,11 @@ kind0rows6k:
 	DECQ         R15
 	JNZ          kind0rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x06, 72(DI), CX
+	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows6tile
 	VZEROUPPER
@@ -471,8 +471,8 @@ kind1:
 
 kind1rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows1panel:
@@ -480,7 +480,7 @@ kind1rows1panel:
 	MOVQ       72(DI), CX
 	VMOVUPS    (SI), Y0
 	VMASKMOVPS 32(SI), Y15, Y1
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -505,11 +505,11 @@ kind1rows1k:
 	DECQ         R15
 	JNZ          kind1rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x01, 72(DI), CX
+	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows1tile
 	VZEROUPPER
@@ -520,8 +520,8 @@ kind1rows2:
 
 kind1rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows2panel:
@@ -532,7 +532,7 @@ kind1rows2panel:
 	ADDQ       CX, SI
 	VMOVUPS    (SI), Y2
 	VMASKMOVPS 32(SI), Y15, Y3
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -563,11 +563,11 @@ kind1rows2k:
 	DECQ         R15
 	JNZ          kind1rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x02, 72(DI), CX
+	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows2tile
 	VZEROUPPER
@@ -578,8 +578,8 @@ kind1rows3:
 
 kind1rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows3panel:
@@ -593,7 +593,7 @@ kind1rows3panel:
 	ADDQ       CX, SI
 	VMOVUPS    (SI), Y4
 	VMASKMOVPS 32(SI), Y15, Y5
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -630,11 +630,11 @@ kind1rows3k:
 	DECQ         R15
 	JNZ          kind1rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x03, 72(DI), CX
+	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows3tile
 	VZEROUPPER
@@ -645,8 +645,8 @@ kind1rows4:
 
 kind1rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows4panel:
@@ -663,7 +663,7 @@ kind1rows4panel:
 	ADDQ       CX, SI
 	VMOVUPS    (SI), Y6
 	VMASKMOVPS 32(SI), Y15, Y7
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -706,11 +706,11 @@ kind1rows4k:
 	DECQ         R15
 	JNZ          kind1rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x04, 72(DI), CX
+	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows4tile
 	VZEROUPPER
@@ -721,8 +721,8 @@ kind1rows5:
 
 kind1rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows5panel:
@@ -742,7 +742,7 @@ kind1rows5panel:
 	ADDQ       CX, SI
 	VMOVUPS    (SI), Y8
 	VMASKMOVPS 32(SI), Y15, Y9
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -791,11 +791,11 @@ kind1rows5k:
 	DECQ         R15
 	JNZ          kind1rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x05, 72(DI), CX
+	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows5tile
 	VZEROUPPER
@@ -806,8 +806,8 @@ kind1rows6:
 
 kind1rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows6panel:
@@ -830,7 +830,7 @@ kind1rows6panel:
 	ADDQ       CX, SI
 	VMOVUPS    (SI), Y10
 	VMASKMOVPS 32(SI), Y15, Y11
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -885,11 +885,11 @@ kind1rows6k:
 	DECQ         R15
 	JNZ          kind1rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x06, 72(DI), CX
+	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows6tile
 	VZEROUPPER
@@ -910,15 +910,15 @@ kind2:
 
 kind2rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows1panel:
 	MOVQ       R14, SI
 	MOVQ       72(DI), CX
 	VMASKMOVPS (SI), Y15, Y0
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -940,11 +940,11 @@ kind2rows1k:
 	DECQ         R15
 	JNZ          kind2rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x01, 72(DI), CX
+	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows1tile
 	VZEROUPPER
@@ -955,8 +955,8 @@ kind2rows2:
 
 kind2rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows2panel:
@@ -965,7 +965,7 @@ kind2rows2panel:
 	VMASKMOVPS (SI), Y15, Y0
 	ADDQ       CX, SI
 	VMASKMOVPS (SI), Y15, Y1
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -991,11 +991,11 @@ kind2rows2k:
 	DECQ         R15
 	JNZ          kind2rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x02, 72(DI), CX
+	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows2tile
 	VZEROUPPER
@@ -1006,8 +1006,8 @@ kind2rows3:
 
 kind2rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows3panel:
@@ -1018,7 +1018,7 @@ kind2rows3panel:
 	VMASKMOVPS (SI), Y15, Y1
 	ADDQ       CX, SI
 	VMASKMOVPS (SI), Y15, Y2
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1048,11 +1048,11 @@ kind2rows3k:
 	DECQ         R15
 	JNZ          kind2rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x03, 72(DI), CX
+	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows3tile
 	VZEROUPPER
@@ -1063,8 +1063,8 @@ kind2rows4:
 
 kind2rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows4panel:
@@ -1077,7 +1077,7 @@ kind2rows4panel:
 	VMASKMOVPS (SI), Y15, Y2
 	ADDQ       CX, SI
 	VMASKMOVPS (SI), Y15, Y3
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1111,11 +1111,11 @@ kind2rows4k:
 	DECQ         R15
 	JNZ          kind2rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x04, 72(DI), CX
+	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows4tile
 	VZEROUPPER
@@ -1126,8 +1126,8 @@ kind2rows5:
 
 kind2rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows5panel:
@@ -1142,7 +1142,7 @@ kind2rows5panel:
 	VMASKMOVPS (SI), Y15, Y3
 	ADDQ       CX, SI
 	VMASKMOVPS (SI), Y15, Y4
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1180,11 +1180,11 @@ kind2rows5k:
 	DECQ         R15
 	JNZ          kind2rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x05, 72(DI), CX
+	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows5tile
 	VZEROUPPER
@@ -1195,8 +1195,8 @@ kind2rows6:
 
 kind2rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows6panel:
@@ -1213,7 +1213,7 @@ kind2rows6panel:
 	VMASKMOVPS (SI), Y15, Y4
 	ADDQ       CX, SI
 	VMASKMOVPS (SI), Y15, Y5
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1255,11 +1255,11 @@ kind2rows6k:
 	DECQ         R15
 	JNZ          kind2rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x06, 72(DI), CX
+	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows6tile
 	VZEROUPPER
@@ -1371,11 +1371,11 @@ TEXT ·mulTileAVX2F64(SB), NOSPLIT, $0-8
 	MOVQ 40(DI), R12
 	MOVQ 48(DI), R13
 	MOVQ (DI), CX
-	MOVQ CX, 136(DI)
-	MOVQ 16(DI), CX
 	MOVQ CX, 144(DI)
-	MOVQ 24(DI), CX
+	MOVQ 16(DI), CX
 	MOVQ CX, 152(DI)
+	MOVQ 24(DI), CX
+	MOVQ CX, 160(DI)
 	MOVQ 112(DI), CX
 	MOVQ 128(DI), DX
 	MOVQ 120(DI), AX
@@ -1398,8 +1398,8 @@ TEXT ·mulTileAVX2F64(SB), NOSPLIT, $0-8
 
 kind0rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows1panel:
@@ -1407,7 +1407,7 @@ kind0rows1panel:
 	MOVQ    72(DI), CX
 	VMOVUPD (SI), Y0
 	VMOVUPD 32(SI), Y1
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -1432,11 +1432,11 @@ kind0rows1k:
 	DECQ         R15
 	JNZ          kind0rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x01, 72(DI), CX
+	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows1tile
 	VZEROUPPER
@@ -1445,8 +1445,8 @@ kind0rows1k:
 kind0rows2:
 kind0rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows2panel:
@@ -1457,7 +1457,7 @@ kind0rows2panel:
 	ADDQ    CX, SI
 	VMOVUPD (SI), Y2
 	VMOVUPD 32(SI), Y3
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -1488,11 +1488,11 @@ kind0rows2k:
 	DECQ         R15
 	JNZ          kind0rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x02, 72(DI), CX
+	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows2tile
 	VZEROUPPER
@@ -1501,8 +1501,8 @@ kind0rows2k:
 kind0rows3:
 kind0rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows3panel:
@@ -1516,7 +1516,7 @@ kind0rows3panel:
 	ADDQ    CX, SI
 	VMOVUPD (SI), Y4
 	VMOVUPD 32(SI), Y5
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -1553,11 +1553,11 @@ kind0rows3k:
 	DECQ         R15
 	JNZ          kind0rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x03, 72(DI), CX
+	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows3tile
 	VZEROUPPER
@@ -1566,8 +1566,8 @@ kind0rows3k:
 kind0rows4:
 kind0rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows4panel:
@@ -1584,7 +1584,7 @@ kind0rows4panel:
 	ADDQ    CX, SI
 	VMOVUPD (SI), Y6
 	VMOVUPD 32(SI), Y7
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -1627,11 +1627,11 @@ kind0rows4k:
 	DECQ         R15
 	JNZ          kind0rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x04, 72(DI), CX
+	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows4tile
 	VZEROUPPER
@@ -1640,8 +1640,8 @@ kind0rows4k:
 kind0rows5:
 kind0rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows5panel:
@@ -1661,7 +1661,7 @@ kind0rows5panel:
 	ADDQ    CX, SI
 	VMOVUPD (SI), Y8
 	VMOVUPD 32(SI), Y9
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -1710,11 +1710,11 @@ kind0rows5k:
 	DECQ         R15
 	JNZ          kind0rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x05, 72(DI), CX
+	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows5tile
 	VZEROUPPER
@@ -1723,8 +1723,8 @@ kind0rows5k:
 kind0rows6:
 kind0rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows6panel:
@@ -1747,7 +1747,7 @@ kind0rows6panel:
 	ADDQ    CX, SI
 	VMOVUPD (SI), Y10
 	VMOVUPD 32(SI), Y11
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -1802,11 +1802,11 @@ kind0rows6k:
 	DECQ         R15
 	JNZ          kind0rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x06, 72(DI), CX
+	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows6tile
 	VZEROUPPER
@@ -1827,8 +1827,8 @@ kind1:
 
 kind1rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows1panel:
@@ -1836,7 +1836,7 @@ kind1rows1panel:
 	MOVQ       72(DI), CX
 	VMOVUPD    (SI), Y0
 	VMASKMOVPD 32(SI), Y15, Y1
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1861,11 +1861,11 @@ kind1rows1k:
 	DECQ         R15
 	JNZ          kind1rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x01, 72(DI), CX
+	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows1tile
 	VZEROUPPER
@@ -1876,8 +1876,8 @@ kind1rows2:
 
 kind1rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows2panel:
@@ -1888,7 +1888,7 @@ kind1rows2panel:
 	ADDQ       CX, SI
 	VMOVUPD    (SI), Y2
 	VMASKMOVPD 32(SI), Y15, Y3
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1919,11 +1919,11 @@ kind1rows2k:
 	DECQ         R15
 	JNZ          kind1rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x02, 72(DI), CX
+	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows2tile
 	VZEROUPPER
@@ -1934,8 +1934,8 @@ kind1rows3:
 
 kind1rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows3panel:
@@ -1949,7 +1949,7 @@ kind1rows3panel:
 	ADDQ       CX, SI
 	VMOVUPD    (SI), Y4
 	VMASKMOVPD 32(SI), Y15, Y5
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1986,11 +1986,11 @@ kind1rows3k:
 	DECQ         R15
 	JNZ          kind1rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x03, 72(DI), CX
+	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows3tile
 	VZEROUPPER
@@ -2001,8 +2001,8 @@ kind1rows4:
 
 kind1rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows4panel:
@@ -2019,7 +2019,7 @@ kind1rows4panel:
 	ADDQ       CX, SI
 	VMOVUPD    (SI), Y6
 	VMASKMOVPD 32(SI), Y15, Y7
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2062,11 +2062,11 @@ kind1rows4k:
 	DECQ         R15
 	JNZ          kind1rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x04, 72(DI), CX
+	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows4tile
 	VZEROUPPER
@@ -2077,8 +2077,8 @@ kind1rows5:
 
 kind1rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows5panel:
@@ -2098,7 +2098,7 @@ kind1rows5panel:
 	ADDQ       CX, SI
 	VMOVUPD    (SI), Y8
 	VMASKMOVPD 32(SI), Y15, Y9
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2147,11 +2147,11 @@ kind1rows5k:
 	DECQ         R15
 	JNZ          kind1rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x05, 72(DI), CX
+	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows5tile
 	VZEROUPPER
@@ -2162,8 +2162,8 @@ kind1rows6:
 
 kind1rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows6panel:
@@ -2186,7 +2186,7 @@ kind1rows6panel:
 	ADDQ       CX, SI
 	VMOVUPD    (SI), Y10
 	VMASKMOVPD 32(SI), Y15, Y11
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2241,11 +2241,11 @@ kind1rows6k:
 	DECQ         R15
 	JNZ          kind1rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x06, 72(DI), CX
+	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows6tile
 	VZEROUPPER
@@ -2266,15 +2266,15 @@ kind2:
 
 kind2rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows1panel:
 	MOVQ       R14, SI
 	MOVQ       72(DI), CX
 	VMASKMOVPD (SI), Y15, Y0
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2296,11 +2296,11 @@ kind2rows1k:
 	DECQ         R15
 	JNZ          kind2rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x01, 72(DI), CX
+	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows1tile
 	VZEROUPPER
@@ -2311,8 +2311,8 @@ kind2rows2:
 
 kind2rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows2panel:
@@ -2321,7 +2321,7 @@ kind2rows2panel:
 	VMASKMOVPD (SI), Y15, Y0
 	ADDQ       CX, SI
 	VMASKMOVPD (SI), Y15, Y1
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2347,11 +2347,11 @@ kind2rows2k:
 	DECQ         R15
 	JNZ          kind2rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x02, 72(DI), CX
+	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows2tile
 	VZEROUPPER
@@ -2362,8 +2362,8 @@ kind2rows3:
 
 kind2rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows3panel:
@@ -2374,7 +2374,7 @@ kind2rows3panel:
 	VMASKMOVPD (SI), Y15, Y1
 	ADDQ       CX, SI
 	VMASKMOVPD (SI), Y15, Y2
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2404,11 +2404,11 @@ kind2rows3k:
 	DECQ         R15
 	JNZ          kind2rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x03, 72(DI), CX
+	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows3tile
 	VZEROUPPER
@@ -2419,8 +2419,8 @@ kind2rows4:
 
 kind2rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows4panel:
@@ -2433,7 +2433,7 @@ kind2rows4panel:
 	VMASKMOVPD (SI), Y15, Y2
 	ADDQ       CX, SI
 	VMASKMOVPD (SI), Y15, Y3
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2467,11 +2467,11 @@ kind2rows4k:
 	DECQ         R15
 	JNZ          kind2rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x04, 72(DI), CX
+	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows4tile
 	VZEROUPPER
@@ -2482,8 +2482,8 @@ kind2rows5:
 
 kind2rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows5panel:
@@ -2498,7 +2498,7 @@ kind2rows5panel:
 	VMASKMOVPD (SI), Y15, Y3
 	ADDQ       CX, SI
 	VMASKMOVPD (SI), Y15, Y4
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2536,11 +2536,11 @@ kind2rows5k:
 	DECQ         R15
 	JNZ          kind2rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x05, 72(DI), CX
+	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows5tile
 	VZEROUPPER
@@ -2551,8 +2551,8 @@ kind2rows6:
 
 kind2rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows6panel:
@@ -2569,7 +2569,7 @@ kind2rows6panel:
 	VMASKMOVPD (SI), Y15, Y4
 	ADDQ       CX, SI
 	VMASKMOVPD (SI), Y15, Y5
-	MOVQ       136(DI), SI
+	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2611,11 +2611,11 @@ kind2rows6k:
 	DECQ         R15
 	JNZ          kind2rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x06, 72(DI), CX
+	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows6tile
 	VZEROUPPER

@@ -15,11 +15,11 @@ TEXT ·mulTileAVX512F32(SB), NOSPLIT, $0-8
 	MOVQ  40(DI), R12
 	MOVQ  48(DI), R13
 	MOVQ  (DI), CX
-	MOVQ  CX, 136(DI)
-	MOVQ  16(DI), CX
 	MOVQ  CX, 144(DI)
-	MOVQ  24(DI), CX
+	MOVQ  16(DI), CX
 	MOVQ  CX, 152(DI)
+	MOVQ  24(DI), CX
+	MOVQ  CX, 160(DI)
 	MOVQ  112(DI), CX
 	MOVQ  128(DI), DX
 	KMOVW DX, K1
@@ -47,8 +47,8 @@ TEXT ·mulTileAVX512F32(SB), NOSPLIT, $0-8
 
 kind0rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows1panel:
@@ -56,7 +56,7 @@ kind0rows1panel:
 	MOVQ    72(DI), CX
 	VMOVUPS (SI), Z0
 	VMOVUPS 64(SI), Z1
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -81,11 +81,11 @@ kind0rows1k:
 	DECQ         R15
 	JNZ          kind0rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x01, 72(DI), CX
+	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows1tile
 	VZEROUPPER
@@ -94,8 +94,8 @@ kind0rows1k:
 kind0rows2:
 kind0rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows2panel:
@@ -106,7 +106,7 @@ kind0rows2panel:
 	ADDQ    CX, SI
 	VMOVUPS (SI), Z2
 	VMOVUPS 64(SI), Z3
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -137,11 +137,11 @@ kind0rows2k:
 	DECQ         R15
 	JNZ          kind0rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x02, 72(DI), CX
+	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows2tile
 	VZEROUPPER
@@ -150,8 +150,8 @@ kind0rows2k:
 kind0rows3:
 kind0rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows3panel:
@@ -165,7 +165,7 @@ kind0rows3panel:
 	ADDQ    CX, SI
 	VMOVUPS (SI), Z4
 	VMOVUPS 64(SI), Z5
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -202,11 +202,11 @@ kind0rows3k:
 	DECQ         R15
 	JNZ          kind0rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x03, 72(DI), CX
+	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows3tile
 	VZEROUPPER
@@ -215,8 +215,8 @@ kind0rows3k:
 kind0rows4:
 kind0rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows4panel:
@@ -233,7 +233,7 @@ kind0rows4panel:
 	ADDQ    CX, SI
 	VMOVUPS (SI), Z6
 	VMOVUPS 64(SI), Z7
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -276,11 +276,11 @@ kind0rows4k:
 	DECQ         R15
 	JNZ          kind0rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x04, 72(DI), CX
+	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows4tile
 	VZEROUPPER
@@ -289,8 +289,8 @@ kind0rows4k:
 kind0rows5:
 kind0rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows5panel:
@@ -310,7 +310,7 @@ kind0rows5panel:
 	ADDQ    CX, SI
 	VMOVUPS (SI), Z8
 	VMOVUPS 64(SI), Z9
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -359,11 +359,11 @@ kind0rows5k:
 	DECQ         R15
 	JNZ          kind0rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x05, 72(DI), CX
+	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows5tile
 	VZEROUPPER
@@ -372,8 +372,8 @@ kind0rows5k:
 kind0rows6:
 kind0rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows6panel:
@@ -396,7 +396,7 @@ kind0rows6panel:
 	ADDQ    CX, SI
 	VMOVUPS (SI), Z10
 	VMOVUPS 64(SI), Z11
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -451,11 +451,11 @@ kind0rows6k:
 	DECQ         R15
 	JNZ          kind0rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x06, 72(DI), CX
+	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows6tile
 	VZEROUPPER
@@ -464,8 +464,8 @@ kind0rows6k:
 kind0rows7:
 kind0rows7tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows7panel:
@@ -491,7 +491,7 @@ kind0rows7panel:
 	ADDQ    CX, SI
 	VMOVUPS (SI), Z12
 	VMOVUPS 64(SI), Z13
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -552,11 +552,11 @@ kind0rows7k:
 	DECQ         R15
 	JNZ          kind0rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x07, 72(DI), CX
+	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x07, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows7tile
 	VZEROUPPER
@@ -565,8 +565,8 @@ kind0rows7k:
 kind0rows8:
 kind0rows8tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows8panel:
@@ -595,7 +595,7 @@ kind0rows8panel:
 	ADDQ    CX, SI
 	VMOVUPS (SI), Z14
 	VMOVUPS 64(SI), Z15
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -662,11 +662,11 @@ kind0rows8k:
 	DECQ         R15
 	JNZ          kind0rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x08, 72(DI), CX
+	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x08, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows8tile
 	VZEROUPPER
@@ -690,8 +690,8 @@ kind1:
 
 kind1rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows1panel:
@@ -699,7 +699,7 @@ kind1rows1panel:
 	MOVQ      72(DI), CX
 	VMOVUPS   (SI), Z0
 	VMOVUPS.Z 64(SI), K1, Z1
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -724,11 +724,11 @@ kind1rows1k:
 	DECQ         R15
 	JNZ          kind1rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x01, 72(DI), CX
+	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows1tile
 	VZEROUPPER
@@ -737,8 +737,8 @@ kind1rows1k:
 kind1rows2:
 kind1rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows2panel:
@@ -749,7 +749,7 @@ kind1rows2panel:
 	ADDQ      CX, SI
 	VMOVUPS   (SI), Z2
 	VMOVUPS.Z 64(SI), K1, Z3
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -780,11 +780,11 @@ kind1rows2k:
 	DECQ         R15
 	JNZ          kind1rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x02, 72(DI), CX
+	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows2tile
 	VZEROUPPER
@@ -793,8 +793,8 @@ kind1rows2k:
 kind1rows3:
 kind1rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows3panel:
@@ -808,7 +808,7 @@ kind1rows3panel:
 	ADDQ      CX, SI
 	VMOVUPS   (SI), Z4
 	VMOVUPS.Z 64(SI), K1, Z5
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -845,11 +845,11 @@ kind1rows3k:
 	DECQ         R15
 	JNZ          kind1rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x03, 72(DI), CX
+	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows3tile
 	VZEROUPPER
@@ -858,8 +858,8 @@ kind1rows3k:
 kind1rows4:
 kind1rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows4panel:
@@ -876,7 +876,7 @@ kind1rows4panel:
 	ADDQ      CX, SI
 	VMOVUPS   (SI), Z6
 	VMOVUPS.Z 64(SI), K1, Z7
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -919,11 +919,11 @@ kind1rows4k:
 	DECQ         R15
 	JNZ          kind1rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x04, 72(DI), CX
+	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows4tile
 	VZEROUPPER
@@ -932,8 +932,8 @@ kind1rows4k:
 kind1rows5:
 kind1rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows5panel:
@@ -953,7 +953,7 @@ kind1rows5panel:
 	ADDQ      CX, SI
 	VMOVUPS   (SI), Z8
 	VMOVUPS.Z 64(SI), K1, Z9
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -1002,11 +1002,11 @@ kind1rows5k:
 	DECQ         R15
 	JNZ          kind1rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x05, 72(DI), CX
+	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows5tile
 	VZEROUPPER
@@ -1015,8 +1015,8 @@ kind1rows5k:
 kind1rows6:
 kind1rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows6panel:
@@ -1039,7 +1039,7 @@ kind1rows6panel:
 	ADDQ      CX, SI
 	VMOVUPS   (SI), Z10
 	VMOVUPS.Z 64(SI), K1, Z11
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -1094,11 +1094,11 @@ kind1rows6k:
 	DECQ         R15
 	JNZ          kind1rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x06, 72(DI), CX
+	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows6tile
 	VZEROUPPER
@@ -1107,8 +1107,8 @@ kind1rows6k:
 kind1rows7:
 kind1rows7tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows7panel:
@@ -1134,7 +1134,7 @@ kind1rows7panel:
 	ADDQ      CX, SI
 	VMOVUPS   (SI), Z12
 	VMOVUPS.Z 64(SI), K1, Z13
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -1195,11 +1195,11 @@ kind1rows7k:
 	DECQ         R15
 	JNZ          kind1rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x07, 72(DI), CX
+	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x07, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows7tile
 	VZEROUPPER
@@ -1208,8 +1208,8 @@ kind1rows7k:
 kind1rows8:
 kind1rows8tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows8panel:
@@ -1238,7 +1238,7 @@ kind1rows8panel:
 	ADDQ      CX, SI
 	VMOVUPS   (SI), Z14
 	VMOVUPS.Z 64(SI), K1, Z15
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -1305,11 +1305,11 @@ kind1rows8k:
 	DECQ         R15
 	JNZ          kind1rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x08, 72(DI), CX
+	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x08, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows8tile
 	VZEROUPPER
@@ -1333,15 +1333,15 @@ kind2:
 
 kind2rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows1panel:
 	MOVQ      R14, SI
 	MOVQ      72(DI), CX
 	VMOVUPS.Z (SI), K1, Z0
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -1363,11 +1363,11 @@ kind2rows1k:
 	DECQ         R15
 	JNZ          kind2rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x01, 72(DI), CX
+	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows1tile
 	VZEROUPPER
@@ -1376,8 +1376,8 @@ kind2rows1k:
 kind2rows2:
 kind2rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows2panel:
@@ -1386,7 +1386,7 @@ kind2rows2panel:
 	VMOVUPS.Z (SI), K1, Z0
 	ADDQ      CX, SI
 	VMOVUPS.Z (SI), K1, Z1
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -1412,11 +1412,11 @@ kind2rows2k:
 	DECQ         R15
 	JNZ          kind2rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x02, 72(DI), CX
+	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows2tile
 	VZEROUPPER
@@ -1425,8 +1425,8 @@ kind2rows2k:
 kind2rows3:
 kind2rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows3panel:
@@ -1437,7 +1437,7 @@ kind2rows3panel:
 	VMOVUPS.Z (SI), K1, Z1
 	ADDQ      CX, SI
 	VMOVUPS.Z (SI), K1, Z2
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -1467,11 +1467,11 @@ kind2rows3k:
 	DECQ         R15
 	JNZ          kind2rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x03, 72(DI), CX
+	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows3tile
 	VZEROUPPER
@@ -1480,8 +1480,8 @@ kind2rows3k:
 kind2rows4:
 kind2rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows4panel:
@@ -1494,7 +1494,7 @@ kind2rows4panel:
 	VMOVUPS.Z (SI), K1, Z2
 	ADDQ      CX, SI
 	VMOVUPS.Z (SI), K1, Z3
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -1528,11 +1528,11 @@ kind2rows4k:
 	DECQ         R15
 	JNZ          kind2rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x04, 72(DI), CX
+	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows4tile
 	VZEROUPPER
@@ -1541,8 +1541,8 @@ kind2rows4k:
 kind2rows5:
 kind2rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows5panel:
@@ -1557,7 +1557,7 @@ kind2rows5panel:
 	VMOVUPS.Z (SI), K1, Z3
 	ADDQ      CX, SI
 	VMOVUPS.Z (SI), K1, Z4
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -1595,11 +1595,11 @@ kind2rows5k:
 	DECQ         R15
 	JNZ          kind2rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x05, 72(DI), CX
+	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows5tile
 	VZEROUPPER
@@ -1608,8 +1608,8 @@ kind2rows5k:
 kind2rows6:
 kind2rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows6panel:
@@ -1626,7 +1626,7 @@ kind2rows6panel:
 	VMOVUPS.Z (SI), K1, Z4
 	ADDQ      CX, SI
 	VMOVUPS.Z (SI), K1, Z5
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -1668,11 +1668,11 @@ kind2rows6k:
 	DECQ         R15
 	JNZ          kind2rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x06, 72(DI), CX
+	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows6tile
 	VZEROUPPER
@@ -1681,8 +1681,8 @@ kind2rows6k:
 kind2rows7:
 kind2rows7tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows7panel:
@@ -1701,7 +1701,7 @@ kind2rows7panel:
 	VMOVUPS.Z (SI), K1, Z5
 	ADDQ      CX, SI
 	VMOVUPS.Z (SI), K1, Z6
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -1747,11 +1747,11 @@ kind2rows7k:
 	DECQ         R15
 	JNZ          kind2rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x07, 72(DI), CX
+	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x07, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows7tile
 	VZEROUPPER
@@ -1760,8 +1760,8 @@ kind2rows7k:
 kind2rows8:
 kind2rows8tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows8panel:
@@ -1782,7 +1782,7 @@ kind2rows8panel:
 	VMOVUPS.Z (SI), K1, Z6
 	ADDQ      CX, SI
 	VMOVUPS.Z (SI), K1, Z7
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -1832,11 +1832,11 @@ kind2rows8k:
 	DECQ         R15
 	JNZ          kind2rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x08, 72(DI), CX
+	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x08, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows8tile
 	VZEROUPPER
@@ -1948,11 +1948,11 @@ TEXT ·mulTileAVX512F64(SB), NOSPLIT, $0-8
 	MOVQ  40(DI), R12
 	MOVQ  48(DI), R13
 	MOVQ  (DI), CX
-	MOVQ  CX, 136(DI)
-	MOVQ  16(DI), CX
 	MOVQ  CX, 144(DI)
-	MOVQ  24(DI), CX
+	MOVQ  16(DI), CX
 	MOVQ  CX, 152(DI)
+	MOVQ  24(DI), CX
+	MOVQ  CX, 160(DI)
 	MOVQ  112(DI), CX
 	MOVQ  128(DI), DX
 	KMOVW DX, K1
@@ -1980,8 +1980,8 @@ TEXT ·mulTileAVX512F64(SB), NOSPLIT, $0-8
 
 kind0rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows1panel:
@@ -1989,7 +1989,7 @@ kind0rows1panel:
 	MOVQ    72(DI), CX
 	VMOVUPD (SI), Z0
 	VMOVUPD 64(SI), Z1
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -2014,11 +2014,11 @@ kind0rows1k:
 	DECQ         R15
 	JNZ          kind0rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x01, 72(DI), CX
+	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows1tile
 	VZEROUPPER
@@ -2027,8 +2027,8 @@ kind0rows1k:
 kind0rows2:
 kind0rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows2panel:
@@ -2039,7 +2039,7 @@ kind0rows2panel:
 	ADDQ    CX, SI
 	VMOVUPD (SI), Z2
 	VMOVUPD 64(SI), Z3
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -2070,11 +2070,11 @@ kind0rows2k:
 	DECQ         R15
 	JNZ          kind0rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x02, 72(DI), CX
+	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows2tile
 	VZEROUPPER
@@ -2083,8 +2083,8 @@ kind0rows2k:
 kind0rows3:
 kind0rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows3panel:
@@ -2098,7 +2098,7 @@ kind0rows3panel:
 	ADDQ    CX, SI
 	VMOVUPD (SI), Z4
 	VMOVUPD 64(SI), Z5
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -2135,11 +2135,11 @@ kind0rows3k:
 	DECQ         R15
 	JNZ          kind0rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x03, 72(DI), CX
+	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows3tile
 	VZEROUPPER
@@ -2148,8 +2148,8 @@ kind0rows3k:
 kind0rows4:
 kind0rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows4panel:
@@ -2166,7 +2166,7 @@ kind0rows4panel:
 	ADDQ    CX, SI
 	VMOVUPD (SI), Z6
 	VMOVUPD 64(SI), Z7
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -2209,11 +2209,11 @@ kind0rows4k:
 	DECQ         R15
 	JNZ          kind0rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x04, 72(DI), CX
+	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows4tile
 	VZEROUPPER
@@ -2222,8 +2222,8 @@ kind0rows4k:
 kind0rows5:
 kind0rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows5panel:
@@ -2243,7 +2243,7 @@ kind0rows5panel:
 	ADDQ    CX, SI
 	VMOVUPD (SI), Z8
 	VMOVUPD 64(SI), Z9
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -2292,11 +2292,11 @@ kind0rows5k:
 	DECQ         R15
 	JNZ          kind0rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x05, 72(DI), CX
+	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows5tile
 	VZEROUPPER
@@ -2305,8 +2305,8 @@ kind0rows5k:
 kind0rows6:
 kind0rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows6panel:
@@ -2329,7 +2329,7 @@ kind0rows6panel:
 	ADDQ    CX, SI
 	VMOVUPD (SI), Z10
 	VMOVUPD 64(SI), Z11
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -2384,11 +2384,11 @@ kind0rows6k:
 	DECQ         R15
 	JNZ          kind0rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x06, 72(DI), CX
+	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows6tile
 	VZEROUPPER
@@ -2397,8 +2397,8 @@ kind0rows6k:
 kind0rows7:
 kind0rows7tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows7panel:
@@ -2424,7 +2424,7 @@ kind0rows7panel:
 	ADDQ    CX, SI
 	VMOVUPD (SI), Z12
 	VMOVUPD 64(SI), Z13
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -2485,11 +2485,11 @@ kind0rows7k:
 	DECQ         R15
 	JNZ          kind0rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x07, 72(DI), CX
+	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x07, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows7tile
 	VZEROUPPER
@@ -2498,8 +2498,8 @@ kind0rows7k:
 kind0rows8:
 kind0rows8tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows8panel:
@@ -2528,7 +2528,7 @@ kind0rows8panel:
 	ADDQ    CX, SI
 	VMOVUPD (SI), Z14
 	VMOVUPD 64(SI), Z15
-	MOVQ    136(DI), SI
+	MOVQ    144(DI), SI
 	MOVQ    BX, DX
 	MOVQ    88(DI), CX
 
@@ -2595,11 +2595,11 @@ kind0rows8k:
 	DECQ         R15
 	JNZ          kind0rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x08, 72(DI), CX
+	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x08, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows8tile
 	VZEROUPPER
@@ -2623,8 +2623,8 @@ kind1:
 
 kind1rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows1panel:
@@ -2632,7 +2632,7 @@ kind1rows1panel:
 	MOVQ      72(DI), CX
 	VMOVUPD   (SI), Z0
 	VMOVUPD.Z 64(SI), K1, Z1
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -2657,11 +2657,11 @@ kind1rows1k:
 	DECQ         R15
 	JNZ          kind1rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x01, 72(DI), CX
+	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows1tile
 	VZEROUPPER
@@ -2670,8 +2670,8 @@ kind1rows1k:
 kind1rows2:
 kind1rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows2panel:
@@ -2682,7 +2682,7 @@ kind1rows2panel:
 	ADDQ      CX, SI
 	VMOVUPD   (SI), Z2
 	VMOVUPD.Z 64(SI), K1, Z3
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -2713,11 +2713,11 @@ kind1rows2k:
 	DECQ         R15
 	JNZ          kind1rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x02, 72(DI), CX
+	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows2tile
 	VZEROUPPER
@@ -2726,8 +2726,8 @@ kind1rows2k:
 kind1rows3:
 kind1rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows3panel:
@@ -2741,7 +2741,7 @@ kind1rows3panel:
 	ADDQ      CX, SI
 	VMOVUPD   (SI), Z4
 	VMOVUPD.Z 64(SI), K1, Z5
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -2778,11 +2778,11 @@ kind1rows3k:
 	DECQ         R15
 	JNZ          kind1rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x03, 72(DI), CX
+	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows3tile
 	VZEROUPPER
@@ -2791,8 +2791,8 @@ kind1rows3k:
 kind1rows4:
 kind1rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows4panel:
@@ -2809,7 +2809,7 @@ kind1rows4panel:
 	ADDQ      CX, SI
 	VMOVUPD   (SI), Z6
 	VMOVUPD.Z 64(SI), K1, Z7
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -2852,11 +2852,11 @@ kind1rows4k:
 	DECQ         R15
 	JNZ          kind1rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x04, 72(DI), CX
+	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows4tile
 	VZEROUPPER
@@ -2865,8 +2865,8 @@ kind1rows4k:
 kind1rows5:
 kind1rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows5panel:
@@ -2886,7 +2886,7 @@ kind1rows5panel:
 	ADDQ      CX, SI
 	VMOVUPD   (SI), Z8
 	VMOVUPD.Z 64(SI), K1, Z9
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -2935,11 +2935,11 @@ kind1rows5k:
 	DECQ         R15
 	JNZ          kind1rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x05, 72(DI), CX
+	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows5tile
 	VZEROUPPER
@@ -2948,8 +2948,8 @@ kind1rows5k:
 kind1rows6:
 kind1rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows6panel:
@@ -2972,7 +2972,7 @@ kind1rows6panel:
 	ADDQ      CX, SI
 	VMOVUPD   (SI), Z10
 	VMOVUPD.Z 64(SI), K1, Z11
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -3027,11 +3027,11 @@ kind1rows6k:
 	DECQ         R15
 	JNZ          kind1rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x06, 72(DI), CX
+	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows6tile
 	VZEROUPPER
@@ -3040,8 +3040,8 @@ kind1rows6k:
 kind1rows7:
 kind1rows7tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows7panel:
@@ -3067,7 +3067,7 @@ kind1rows7panel:
 	ADDQ      CX, SI
 	VMOVUPD   (SI), Z12
 	VMOVUPD.Z 64(SI), K1, Z13
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -3128,11 +3128,11 @@ kind1rows7k:
 	DECQ         R15
 	JNZ          kind1rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x07, 72(DI), CX
+	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x07, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows7tile
 	VZEROUPPER
@@ -3141,8 +3141,8 @@ kind1rows7k:
 kind1rows8:
 kind1rows8tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows8panel:
@@ -3171,7 +3171,7 @@ kind1rows8panel:
 	ADDQ      CX, SI
 	VMOVUPD   (SI), Z14
 	VMOVUPD.Z 64(SI), K1, Z15
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -3238,11 +3238,11 @@ kind1rows8k:
 	DECQ         R15
 	JNZ          kind1rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x08, 72(DI), CX
+	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x08, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows8tile
 	VZEROUPPER
@@ -3266,15 +3266,15 @@ kind2:
 
 kind2rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows1panel:
 	MOVQ      R14, SI
 	MOVQ      72(DI), CX
 	VMOVUPD.Z (SI), K1, Z0
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -3296,11 +3296,11 @@ kind2rows1k:
 	DECQ         R15
 	JNZ          kind2rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x01, 72(DI), CX
+	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows1tile
 	VZEROUPPER
@@ -3309,8 +3309,8 @@ kind2rows1k:
 kind2rows2:
 kind2rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows2panel:
@@ -3319,7 +3319,7 @@ kind2rows2panel:
 	VMOVUPD.Z (SI), K1, Z0
 	ADDQ      CX, SI
 	VMOVUPD.Z (SI), K1, Z1
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -3345,11 +3345,11 @@ kind2rows2k:
 	DECQ         R15
 	JNZ          kind2rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x02, 72(DI), CX
+	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows2tile
 	VZEROUPPER
@@ -3358,8 +3358,8 @@ kind2rows2k:
 kind2rows3:
 kind2rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows3panel:
@@ -3370,7 +3370,7 @@ kind2rows3panel:
 	VMOVUPD.Z (SI), K1, Z1
 	ADDQ      CX, SI
 	VMOVUPD.Z (SI), K1, Z2
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -3400,11 +3400,11 @@ kind2rows3k:
 	DECQ         R15
 	JNZ          kind2rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x03, 72(DI), CX
+	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows3tile
 	VZEROUPPER
@@ -3413,8 +3413,8 @@ kind2rows3k:
 kind2rows4:
 kind2rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows4panel:
@@ -3427,7 +3427,7 @@ kind2rows4panel:
 	VMOVUPD.Z (SI), K1, Z2
 	ADDQ      CX, SI
 	VMOVUPD.Z (SI), K1, Z3
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -3461,11 +3461,11 @@ kind2rows4k:
 	DECQ         R15
 	JNZ          kind2rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x04, 72(DI), CX
+	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows4tile
 	VZEROUPPER
@@ -3474,8 +3474,8 @@ kind2rows4k:
 kind2rows5:
 kind2rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows5panel:
@@ -3490,7 +3490,7 @@ kind2rows5panel:
 	VMOVUPD.Z (SI), K1, Z3
 	ADDQ      CX, SI
 	VMOVUPD.Z (SI), K1, Z4
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -3528,11 +3528,11 @@ kind2rows5k:
 	DECQ         R15
 	JNZ          kind2rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x05, 72(DI), CX
+	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows5tile
 	VZEROUPPER
@@ -3541,8 +3541,8 @@ kind2rows5k:
 kind2rows6:
 kind2rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows6panel:
@@ -3559,7 +3559,7 @@ kind2rows6panel:
 	VMOVUPD.Z (SI), K1, Z4
 	ADDQ      CX, SI
 	VMOVUPD.Z (SI), K1, Z5
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -3601,11 +3601,11 @@ kind2rows6k:
 	DECQ         R15
 	JNZ          kind2rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x06, 72(DI), CX
+	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows6tile
 	VZEROUPPER
@@ -3614,8 +3614,8 @@ kind2rows6k:
 kind2rows7:
 kind2rows7tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows7panel:
@@ -3634,7 +3634,7 @@ kind2rows7panel:
 	VMOVUPD.Z (SI), K1, Z5
 	ADDQ      CX, SI
 	VMOVUPD.Z (SI), K1, Z6
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -3680,11 +3680,11 @@ kind2rows7k:
 	DECQ         R15
 	JNZ          kind2rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x07, 72(DI), CX
+	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x07, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows7tile
 	VZEROUPPER
@@ -3693,8 +3693,8 @@ kind2rows7k:
 kind2rows8:
 kind2rows8tile:
 	MOVQ 8(DI), BX
-	MOVQ 144(DI), AX
-	MOVQ 152(DI), R14
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows8panel:
@@ -3715,7 +3715,7 @@ kind2rows8panel:
 	VMOVUPD.Z (SI), K1, Z6
 	ADDQ      CX, SI
 	VMOVUPD.Z (SI), K1, Z7
-	MOVQ      136(DI), SI
+	MOVQ      144(DI), SI
 	MOVQ      BX, DX
 	MOVQ      88(DI), CX
 
@@ -3765,11 +3765,11 @@ kind2rows8k:
 	DECQ         R15
 	JNZ          kind2rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
-	ADDQ         CX, 136(DI)
-	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x08, 72(DI), CX
+	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x08, 72(DI), CX
+	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows8tile
 	VZEROUPPER

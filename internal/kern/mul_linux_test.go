@@ -39,6 +39,7 @@ func checkMemory[T dense.Float](t *testing.T, tab *Table[T]) {
 		tab.Pack(&p, dense.New[T](m, d))
 		p.Data = fenced[T](t, len(p.Data))
 		tab.MulT(mat(n, m), mat(n, d), &p, mat(1, m).Data)
+		tab.MulTExp(mat(n, m), mat(n, d), &p, mat(1, m).Data, mat(1, n).Data)
 		tab.TMul(mat(n, m), mat(d, n), mat(d, m))
 	}
 }

@@ -557,6 +557,13 @@ func fuzzProducts[T dense.Float](t *testing.T, raw []byte, n, d, m uint8, size i
 		dst := dense.New[T](rows, cols)
 		tab.MulT(dst, x, &p, bias)
 		checkSame(t, tab.Name+" MulT", dst, want)
+		shift := fill(dense.New[T](1, rows), 41).Data
+		for i := range rows {
+			tab.Exp(dst.Row(i), shift[i])
+		}
+		fused := dense.New[T](rows, cols)
+		tab.MulTExp(fused, x, &p, bias, shift)
+		checkSame(t, tab.Name+" MulTExp", fused, dst)
 		sum := start.Clone()
 		tab.TMul(sum, a, b)
 		checkSame(t, tab.Name+" TMul", sum, wantSum)
@@ -623,7 +630,7 @@ func TestNamed(t *testing.T) {
 		t.Errorf("float32 has %v, float64 %v", a, b)
 	}
 	for _, tab := range all {
-		if tab.Width < 1 || tab.MulT == nil || tab.TMul == nil || tab.Exp == nil || tab.SinCos == nil || tab.Max == nil || tab.FWHT == nil {
+		if tab.Width < 1 || tab.MulT == nil || tab.MulTExp == nil || tab.TMul == nil || tab.Exp == nil || tab.SinCos == nil || tab.Max == nil || tab.FWHT == nil {
 			t.Errorf("table %s is incomplete", tab.Name)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 // tile is the argument of the register tiles, which compute
 //
-//	c = init + a·b
+//	c = init + a·b, or exp(init + a·b − shift) if there is a shift,
 //
 // for tiles × rows rows of a and panels × 2 vectors of columns of b, over k ≥ 1 inputs. Strides are in bytes. The
 // generated code depends on the order of the fields (_gen/mul).
@@ -23,11 +23,13 @@ type tile struct {
 	initRow       uintptr // 0 repeats one row: a bias starts them all
 	initPanel     uintptr // 0 repeats one panel: so do zeros
 	k             int
-	panels, tiles int     // at least 1; all panels of a tile come before the next tile
-	rows          int     // of one tile
-	kind          int     // which columns exist
-	mask          uintptr // see shape.mask
-	scratch       [3]uintptr
+	panels, tiles int            // at least 1; all panels of a tile come before the next tile
+	rows          int            // of one tile
+	kind          int            // which columns exist
+	mask          uintptr        // see shape.mask
+	shift         unsafe.Pointer // one per row
+	scratch       [4]uintptr
+	shifts        [64]byte // scratch for those of one tile
 }
 
 // Kinds of tiles: full panels, or one panel of which only the first columns exist.
@@ -64,7 +66,8 @@ const (
 // zeroInit starts accumulators that have no bias: one panel of the widest table.
 var zeroInit [128]byte
 
-// product is c = init + a·b with n rows, m columns and d ≥ 1 inputs; strides in bytes as in tile.
+// product is c = init + a·b with n rows, m columns and d ≥ 1 inputs; strides in bytes as in tile. With a shift it ends
+// in the exponential.
 type product struct {
 	a, b, c, init      unsafe.Pointer
 	aRow, aK           uintptr
@@ -72,6 +75,7 @@ type product struct {
 	cRow               uintptr
 	initRow, initPanel uintptr
 	n, d, m            int
+	shift              unsafe.Pointer
 }
 
 // product blocks p over inputs, columns and rows.
@@ -103,6 +107,9 @@ func (s shape) product(p *product) {
 				t.b = unsafe.Add(p.b, panel*p.bPanel+uintptr(k0)*p.bK)
 				t.c = unsafe.Add(p.c, uintptr(i)*p.cRow+panel*panelBytes)
 				t.init = unsafe.Add(init, uintptr(i)*t.initRow+panel*t.initPanel)
+				if p.shift != nil && block == blocks-1 {
+					t.shift = unsafe.Add(p.shift, uintptr(i)*size)
+				}
 				done := 0 // panels
 				if p.n == 1 && full >= wideGroup {
 					t.kind, t.panels = widePanels, full/wideGroup
@@ -149,6 +156,9 @@ func (s shape) run(t tile, rows int) {
 		t.a = unsafe.Add(t.a, done*t.aRow)
 		t.c = unsafe.Add(t.c, done*t.cRow)
 		t.init = unsafe.Add(t.init, done*t.initRow)
+		if t.shift != nil {
+			t.shift = unsafe.Add(t.shift, done*uintptr(s.size))
+		}
 	}
 	t.rows, t.tiles = low, tiles-high
 	s.id.call(&t)
@@ -156,6 +166,30 @@ func (s shape) run(t tile, rows int) {
 
 // mulTTiled is MulT: x stays as it is, since a tile reads its rows along the inputs only.
 func mulTTiled[T dense.Float](s shape, dst, x dense.Matrix[T], w *Panel[T], bias []T) {
+	if !checkMulT(s, dst, x, w, bias) {
+		return
+	}
+	p := newMulT(s, dst, x, w, bias)
+	s.product(&p)
+}
+
+// mulTExpTiled is MulTExp, for shapes whose tiles can exponentiate.
+func mulTExpTiled[T dense.Float](s shape, exp func([]T, T), dst, x dense.Matrix[T], w *Panel[T], bias, shift []T) {
+	checkShift(dst, shift)
+	if !checkMulT(s, dst, x, w, bias) {
+		for i := range dst.Rows {
+			exp(dst.Row(i), shift[i])
+		}
+		return
+	}
+	raceRead(asRow(shift))
+	p := newMulT(s, dst, x, w, bias)
+	p.shift = data(shift)
+	s.product(&p)
+}
+
+// checkMulT panics on wrong shapes. Products without inputs or outputs it finishes itself: then it is false.
+func checkMulT[T dense.Float](s shape, dst, x dense.Matrix[T], w *Panel[T], bias []T) bool {
 	checkView("dst", dst)
 	checkView("x", x)
 	width := s.width()
@@ -170,18 +204,22 @@ func mulTTiled[T dense.Float](s shape, dst, x dense.Matrix[T], w *Panel[T], bias
 		panic("kern: bias of another length")
 	}
 	if dst.IsEmpty() {
-		return
+		return false
 	}
 	if x.Cols == 0 {
 		for i := range dst.Rows {
 			clear(dst.Row(i))
 			copy(dst.Row(i), bias)
 		}
-		return
+		return false
 	}
 	raceRead(x)
 	raceWrite(dst)
-	size := uintptr(s.size)
+	return true
+}
+
+func newMulT[T dense.Float](s shape, dst, x dense.Matrix[T], w *Panel[T], bias []T) product {
+	width, size := s.width(), uintptr(s.size)
 	p := product{
 		a: data(x.Data), aRow: uintptr(x.Stride) * size, aK: size,
 		b: data(w.Data), bK: uintptr(width) * size, bPanel: uintptr(width*w.Cols) * size,
@@ -192,7 +230,7 @@ func mulTTiled[T dense.Float](s shape, dst, x dense.Matrix[T], w *Panel[T], bias
 	if bias != nil {
 		p.init, p.initPanel = data(bias), uintptr(width)*size
 	}
-	s.product(&p)
+	return p
 }
 
 // tMulTiled is TMul: rows of a tile are columns of a, and the accumulators start with dst.

@@ -1,5 +1,5 @@
 // Command mul generates the register tiles of the matrix products and the loops that measure the peak:
-// mul_avx512_amd64.s and mul_avx2_amd64.s.
+// mul_avx512_amd64.s and mul_avx2_amd64.s; mulexp_avx512_amd64.s has the tiles that end with the exponential.
 //
 // One function per target and precision holds every tile shape, so that Go calls it directly: an indirect call
 // would move its argument to the heap. See tile in mul_tile.go for the argument.
@@ -37,10 +37,13 @@ const (
 	fRows
 	fKind
 	fMask
+	fShift
 	// Scratch: Go must not see a pointer that runs past its slice.
 	fATile
 	fCTile
 	fInitTile
+	fShiftTile
+	fShifts // one vector
 )
 
 // Tile kinds: two full vectors a row; two, the second masked; one, masked. Where a mask is, it also guards the loads:
@@ -59,22 +62,31 @@ type target struct {
 	name   string
 	zmm    bool
 	double bool
-	rows   int // of the largest tile
+	rows   int          // of the largest tile
+	exp    *exponential // of the tiles that end with one
 }
 
 func main() {
 	flag.Parse()
-	z, y := build.NewContext(), build.NewContext()
+	z, y, ze := build.NewContext(), build.NewContext(), build.NewContext()
 	for _, t := range []target{
-		{z, "AVX512F32", true, false, 8},
-		{z, "AVX512F64", true, true, 8},
-		{y, "AVX2F32", false, false, 6},
-		{y, "AVX2F64", false, true, 6},
+		{z, "AVX512F32", true, false, 8, nil},
+		{z, "AVX512F64", true, true, 8, nil},
+		{y, "AVX2F32", false, false, 6, nil},
+		{y, "AVX2F64", false, true, 6, nil},
 	} {
-		t.function()
+		t.function("mulTile")
 		t.peak()
+		if t.zmm {
+			t.c = ze
+			t.exp = t.newExponential()
+			t.function("mulExpTile")
+		}
 	}
 	if err := emit.File(z, "mul_avx512_amd64.s", "mul"); err != nil {
+		log.Fatal(err)
+	}
+	if err := emit.File(ze, "mulexp_avx512_amd64.s", "mul"); err != nil {
 		log.Fatal(err)
 	}
 	if err := emit.File(y, "mul_avx2_amd64.s", "mul"); err != nil {
@@ -102,9 +114,9 @@ var (
 
 func field(off int) operand.Mem { return operand.Mem{Base: arg, Disp: off} }
 
-func (t target) function() {
+func (t target) function(name string) {
 	c := t.c
-	c.Function("mulTile" + t.name)
+	c.Function(name + t.name)
 	c.Attributes(attr.NOSPLIT)
 	c.SignatureExpr("func(t *byte)")
 	c.Load(c.Param("t"), arg)
@@ -114,7 +126,12 @@ func (t target) function() {
 	c.LEAQ(operand.Mem{Base: aRow3, Index: aRow, Scale: 4}, aRow7)
 	c.MOVQ(field(fAK), aK)
 	c.MOVQ(field(fBK), bK)
-	for _, f := range []struct{ from, to int }{{fA, fATile}, {fC, fCTile}, {fInit, fInitTile}} {
+	pointers := []struct{ from, to int }{{fA, fATile}, {fC, fCTile}, {fInit, fInitTile}}
+	if t.exp != nil {
+		pointers = append(pointers, struct{ from, to int }{fShift, fShiftTile})
+		t.hoist()
+	}
+	for _, f := range pointers {
 		c.MOVQ(field(f.from), count)
 		c.MOVQ(count, field(f.to))
 	}
@@ -143,6 +160,9 @@ func (t target) function() {
 		}
 	}
 	t.wide()
+	if t.exp != nil {
+		t.careful()
+	}
 }
 
 // wide computes one row, four panels at a time; panels counts these groups. The chains are those of tile.
@@ -157,6 +177,10 @@ func (t target) wide() {
 	c.MOVQ(field(fC), cPanel)
 	c.MOVQ(field(fInit), initPanel)
 	c.MOVQ(field(fPanels), panels)
+	if t.exp != nil {
+		t.rowMask(1)
+		t.tileShifts()
+	}
 	c.Label("widepanel")
 	for j := range 2 * group {
 		t.load(operand.Mem{Base: initPanel, Disp: j % 2 * t.bytes()}, t.vec(j), false, nil)
@@ -184,8 +208,18 @@ func (t target) wide() {
 	c.ADDQ(aK, aCur)
 	c.DECQ(count)
 	c.JNZ(operand.LabelRef("widek"))
-	for j := range 2 * group {
-		t.store(t.vec(j), operand.Mem{Base: cPanel, Disp: j * t.bytes()}, false, nil)
+	if t.exp != nil {
+		t.arguments(2*group, func(int) int { return 0 }, operand.LabelRef("widecareful"))
+		t.exponentiate(2 * group)
+	}
+	store := func() {
+		for j := range 2 * group {
+			t.store(t.vec(j), operand.Mem{Base: cPanel, Disp: j * t.bytes()}, false, nil)
+		}
+	}
+	store()
+	if t.exp != nil {
+		c.Label("widenext")
 	}
 	c.LEAQ(operand.Mem{Base: bPanel, Index: stride, Scale: group}, bPanel)
 	c.ADDQ(operand.U32(uint64(2*group*t.bytes())), cPanel)
@@ -193,6 +227,11 @@ func (t target) wide() {
 	c.JNZ(operand.LabelRef("widepanel"))
 	c.VZEROUPPER()
 	c.RET()
+	if t.exp != nil {
+		c.Label("widecareful")
+		store()
+		t.toCareful(full, cPanel, group, operand.U32(uint64(2*t.bytes())))
+	}
 }
 
 // tile computes c = init + a·b for tiles of rows rows, all panels of one tile before the next tile.
@@ -227,7 +266,13 @@ func (t target) tile(kind, rows int) {
 	if !t.zmm && kind != full {
 		c.VMOVUPS(operand.Mem{Base: bCur}, mask)
 	}
+	if t.exp != nil {
+		t.rowMask(rows)
+	}
 	c.Label(id + "tile")
+	if t.exp != nil {
+		t.tileShifts()
+	}
 	c.MOVQ(field(fB), bPanel)
 	c.MOVQ(field(fCTile), cPanel)
 	c.MOVQ(field(fInitTile), initPanel)
@@ -263,15 +308,25 @@ func (t target) tile(kind, rows int) {
 	c.DECQ(count)
 	c.JNZ(at("k"))
 
-	c.MOVQ(cPanel, aCur)
-	c.MOVQ(field(fCRow), count)
-	for r := range rows {
-		for j := range vecs {
-			t.store(acc(r, j), operand.Mem{Base: aCur, Disp: j * t.bytes()}, masked(j), mask)
+	if t.exp != nil {
+		t.arguments(rows*vecs, func(i int) int { return i / vecs }, at("careful"))
+		t.exponentiate(rows * vecs)
+	}
+	store := func() {
+		c.MOVQ(cPanel, aCur)
+		c.MOVQ(field(fCRow), count)
+		for r := range rows {
+			for j := range vecs {
+				t.store(acc(r, j), operand.Mem{Base: aCur, Disp: j * t.bytes()}, masked(j), mask)
+			}
+			if r < rows-1 {
+				c.ADDQ(count, aCur)
+			}
 		}
-		if r < rows-1 {
-			c.ADDQ(count, aCur)
-		}
+	}
+	store()
+	if t.exp != nil {
+		c.Label(id + "next")
 	}
 	c.ADDQ(field(fBPanel), bPanel)
 	c.ADDQ(operand.U32(uint64(vecs*t.bytes())), cPanel)
@@ -283,10 +338,18 @@ func (t target) tile(kind, rows int) {
 		c.IMUL3Q(operand.Imm(uint64(rows)), field(f.stride), count)
 		c.ADDQ(count, field(f.pointer))
 	}
+	if t.exp != nil {
+		c.ADDQ(operand.Imm(uint64(rows*t.size())), field(fShiftTile))
+	}
 	c.DECQ(field(fTiles))
 	c.JNZ(at("tile"))
 	c.VZEROUPPER()
 	c.RET()
+	if t.exp != nil {
+		c.Label(id + "careful")
+		store()
+		t.toCareful(kind, cPanel, rows, field(fCRow))
+	}
 }
 
 // row addresses row r < 8 of a with four index registers: r is a power of two times 1, 3, 5 or 7.
@@ -326,6 +389,13 @@ func (t target) peak() {
 	c.JNZ(operand.LabelRef("loop"))
 	c.VZEROUPPER()
 	c.RET()
+}
+
+func (t target) size() int {
+	if t.double {
+		return 8
+	}
+	return 4
 }
 
 func (t target) bytes() int {

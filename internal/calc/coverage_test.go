@@ -1,0 +1,112 @@
+package calc_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// notForms are exported functions of package theory that need no entry: they are no closed forms of their own.
+var notForms = map[string]string{
+	"Angle":                    "geometry, not theory",
+	"NoForm":                   "makes an error",
+	"NoClosedFormError.Error":  "of an error",
+	"NoClosedFormError.Unwrap": "of an error",
+	"Simple":                   "makes the Form of a family",
+	"Uncoupled":                "makes the Form of a family",
+	"Moments.LogRelMSE":        "a difference of fields of Of",
+	"Moments.LogRelVar":        "a difference of fields of Of",
+	"PairLaw.String":           "a name",
+	"Shape.String":             "a name",
+	"Warn":                     "a sentence; features and gram print it",
+	"Warning":                  "a sentence; features and gram print it",
+}
+
+// Every exported function of package theory is reachable from randfeat eval: some entry calls it.
+func TestEveryFormHasAnEntry(t *testing.T) {
+	used := map[string]bool{} // "Func" for theory.Func, ".Method" for any selector
+	for _, file := range parseDir(t, ".") {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok {
+				used["."+s.Sel.Name] = true
+				if x, ok := s.X.(*ast.Ident); ok && x.Name == "theory" {
+					used[s.Sel.Name] = true
+				}
+			}
+			return true
+		})
+	}
+	found := 0
+	known := map[string]bool{}
+	for _, file := range parseDir(t, "../../theory") {
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || !f.Name.IsExported() {
+				continue
+			}
+			name, reached := f.Name.Name, used[f.Name.Name]
+			if f.Recv != nil {
+				receiver := receiverName(f.Recv.List[0].Type)
+				if !ast.IsExported(receiver) {
+					continue
+				}
+				name, reached = receiver+"."+f.Name.Name, used["."+f.Name.Name]
+			}
+			found++
+			known[name] = true
+			_, excused := notForms[name]
+			switch {
+			case !reached && !excused:
+				t.Errorf("theory.%s has no entry in internal/calc", name)
+			case reached && excused && f.Recv == nil:
+				t.Errorf("theory.%s is on the list of exceptions and has an entry", name)
+			}
+		}
+	}
+	for name := range notForms {
+		if !known[name] {
+			t.Errorf("theory.%s is on the list of exceptions and does not exist", name)
+		}
+	}
+	if found < 60 {
+		t.Errorf("only %d functions found: the test looks in the wrong place", found)
+	}
+}
+
+// parseDir parses the Go files of a folder, tests excepted.
+func parseDir(t *testing.T, dir string) []*ast.File {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths = slices.DeleteFunc(paths, func(p string) bool { return strings.HasSuffix(p, "_test.go") })
+	var files []*ast.File
+	for _, p := range paths {
+		src, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), p, src, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	return files
+}
+
+func receiverName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiverName(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}
