@@ -16,7 +16,8 @@ type Workspace[T dense.Float] struct {
 	exec       exec.Workspace[T]
 	phiX, phiY []T
 	packed     kern.Panel[T]
-	sx, sy     []float64
+	sx, sy     []float64 // log scales of a block
+	nx, ny     []float64 // squared norms of all rows
 	group      par.Group
 	product    product[T]
 }
@@ -26,10 +27,14 @@ const gramRows = 128
 
 // Gram fills dst (x.Rows × y.Rows) with the estimates φ1(x_i)·φ2(y_j). Features are held for blocks of rows only.
 func (m *Map[T]) Gram(dst, x, y dense.Matrix[T], ws *Workspace[T]) error {
-	if err := m.checkInput("x", x); err != nil {
+	if ws == nil {
+		ws = new(Workspace[T])
+	}
+	var err error
+	if ws.nx, err = m.checkInput("x", x, ws.nx); err != nil {
 		return err
 	}
-	if err := m.checkInput("y", y); err != nil {
+	if ws.ny, err = m.checkInput("y", y, ws.ny); err != nil {
 		return err
 	}
 	if dst.Rows != x.Rows || dst.Cols != y.Rows {
@@ -38,21 +43,18 @@ func (m *Map[T]) Gram(dst, x, y dense.Matrix[T], ws *Workspace[T]) error {
 	if err := dst.Check(); err != nil {
 		return fmt.Errorf("dst: %w", err)
 	}
-	if ws == nil {
-		ws = new(Workspace[T])
-	}
 	f := m.OutDim()
 	ws.phiX, ws.phiY = sized(ws.phiX, gramRows*f), sized(ws.phiY, gramRows*f)
 	ws.sx, ws.sy = sized(ws.sx, gramRows), sized(ws.sy, gramRows)
 	for b := 0; b < y.Rows; b += gramRows {
 		yb := y.RowRange(b, min(b+gramRows, y.Rows))
 		phiY := dense.Matrix[T]{Rows: yb.Rows, Cols: f, Stride: f, Data: ws.phiY}
-		m.key.Run(phiY, ws.sy[:yb.Rows], yb, &ws.exec)
+		m.key.Run(phiY, ws.sy[:yb.Rows], yb, ws.ny[b:], &ws.exec)
 		m.tab.Pack(&ws.packed, phiY)
 		for a := 0; a < x.Rows; a += gramRows {
 			xb := x.RowRange(a, min(a+gramRows, x.Rows))
 			phiX := dense.Matrix[T]{Rows: xb.Rows, Cols: f, Stride: f, Data: ws.phiX}
-			m.query.Run(phiX, ws.sx[:xb.Rows], xb, &ws.exec)
+			m.query.Run(phiX, ws.sx[:xb.Rows], xb, ws.nx[a:], &ws.exec)
 			out := dst.RowRange(a, a+xb.Rows).ColRange(b, b+yb.Rows)
 			ws.product = product[T]{m: m, dst: out, phiX: phiX, phiY: &ws.packed, sx: ws.sx, sy: ws.sy}
 			ws.group.Do(xb.Rows, par.Workers(xb.Rows, 1+200_000/(f*yb.Rows)), &ws.product)

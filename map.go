@@ -136,7 +136,11 @@ func (m *Map[T]) Keys(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T]
 }
 
 func (m *Map[T]) run(s *exec.Side[T], dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], ws *Workspace[T]) error {
-	if err := m.checkInput("x", x); err != nil {
+	if ws == nil {
+		ws = new(Workspace[T])
+	}
+	var err error
+	if ws.nx, err = m.checkInput("x", x, ws.nx); err != nil {
 		return err
 	}
 	if dst.Rows != x.Rows || dst.Cols != m.OutDim() {
@@ -151,34 +155,34 @@ func (m *Map[T]) run(s *exec.Side[T], dst dense.Matrix[T], logScale []float64, x
 	if x.Rows == 0 {
 		return nil
 	}
-	if ws == nil {
-		ws = new(Workspace[T])
-	}
-	s.Run(dst, logScale, x, &ws.exec)
+	s.Run(dst, logScale, x, ws.nx, &ws.exec)
 	return nil
 }
 
-func (m *Map[T]) checkInput(name string, x dense.Matrix[T]) error {
+// checkInput checks the shape and the values of x and writes |x_i|² of every row into norms, which it returns grown.
+func (m *Map[T]) checkInput(name string, x dense.Matrix[T], norms []float64) ([]float64, error) {
 	if x.Cols != m.spec.Dim {
-		return fmt.Errorf("%s has %d columns, the map takes %d: %w", name, x.Cols, m.spec.Dim, dense.ErrShape)
+		return norms, fmt.Errorf("%s has %d columns, the map takes %d: %w", name, x.Cols, m.spec.Dim, dense.ErrShape)
 	}
 	if err := x.Check(); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return norms, fmt.Errorf("%s: %w", name, err)
 	}
+	norms = sized(norms, x.Rows)
 	limit := 1e250
 	if _, ok := any(T(0)).(float32); ok {
 		limit = 1e30
 	}
 	for i := range x.Rows {
 		// A sum of squares is finite only if all its terms are; the exact check says where another is.
-		if s := m.tab.Norm2(x.Row(i)); !(s <= limit) {
+		norms[i] = m.tab.Norm2(x.Row(i))
+		if s := norms[i]; !(s <= limit) {
 			if err := x.CheckFinite(); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
+				return norms, fmt.Errorf("%s: %w", name, err)
 			}
-			return fmt.Errorf("%s: row %d has |x|² = %.3g, beyond %.0g its projections would overflow: %w", name, i, s, limit, dense.ErrNotFinite)
+			return norms, fmt.Errorf("%s: row %d has |x|² = %.3g, beyond %.0g its projections would overflow: %w", name, i, s, limit, dense.ErrNotFinite)
 		}
 	}
-	return nil
+	return norms, nil
 }
 
 // fingerprint hashes the spec and the bits of the projections. A coupling of the caller's own has no JSON form; its

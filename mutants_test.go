@@ -1,15 +1,22 @@
 package randfeat_test
 
 import (
+	"fmt"
+	"maps"
 	"math"
+	"math/bits"
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/internal/special"
 	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
@@ -49,10 +56,160 @@ func zScores(t *testing.T, g *stattest.Moments, f family.Family, c coupling.Coup
 		t.Fatal(err)
 	}
 	v := math.Exp(want.LogVar)
-	return stattest.Z(g.Mean(), math.Exp(want.LogMean), math.Sqrt(v), g.N()), (g.Var() - v) / g.VarSE()
+	return stattest.Z(g.Mean(), math.Exp(want.LogMean), math.Sqrt(v), g.N()), g.VarZ(v)
 }
 
 // The tests of this file must be able to fail: each takes a wrong map through the same comparison as a right one.
+//
+// The traps of design/PEERS.md, and the test of each:
+//
+//	 1 QR without the sign fix       coupling: TestTrapQRWithoutSignFix
+//	 2 epsilon added to features     TestTrapNoEpsilonInFeatures
+//	 3 stabiliser over wrong axes    TestTrapStabiliserIsPerRow
+//	 4 padding masked only in V      of attention; no mask exists in this module yet
+//	 5 causal fallback of L×m×d      of attention
+//	 6 redraw seeded from data       TestTrapNoHiddenRedraw
+//	 7 half-precision sums           TestTrapLongFloat32Sums; internal/kern: TestAccumulatorErrorGrowth
+//	 8 tiny denominators             of attention; no estimate is divided by another in this module yet
+//	 9 hybrid weights swapped        TestTrapHybridWeightsSwapped
+//	10 loose tolerance               TestTrapBandwidth, and TestMutantVariance for variances
+//	11 structured slower than dense  TestTrapStructuredIsNotSlower
+//	12 orthogonality on wrong axis   coupling: TestTrapOrthogonalityOnTheWrongAxis
+//	   norms reused for all blocks   coupling: TestTrapNormsReusedOverBlocks
+//	   one seed for all rotations    coupling: TestTrapOneSeedForAllGivensRotations
+//	   (and chi_d norms in n > d     coupling: TestTrapChiOfTheWrongDimensionAfterPadding)
+
+// TestMutantVariance takes the replicates of TestEveryFamilyWithEveryCoupling through its variance comparison, against
+// 1.5 times the predicted variance and against 1/1.5 of it: both must fail in every dimension, with the bound of that
+// test. (At smaller m the tails are heavier; that test logs how many of its comparisons have this power.)
+func TestMutantVariance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("thousands of replicates")
+	}
+	bound := varianceBound()
+	for _, s := range []size{testSizes()[2], testSizes()[5], testSizes()[8], testSizes()[11]} {
+		t.Run(fmt.Sprintf("d=%d", s.d), func(t *testing.T) {
+			light := testFamilies(t, s.d)
+			maps.DeleteFunc(light, func(name string, _ family.Family) bool { return !plain(name, s.d) })
+			worst, checked := math.Inf(1), 0
+			for _, c := range []coupling.Coupling{coupling.IID{}, coupling.Orthogonal{}, coupling.Simplex{}} {
+				got, _, err := compare(light, c, s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for name, g := range got {
+					if !g.variance {
+						continue
+					}
+					ratio, se := g.clusters.Variance()
+					if z := stattest.VarianceZ(ratio, se); math.Abs(z) > bound {
+						t.Errorf("%s × %s: z = %.1f", name, c.Name(), z)
+					}
+					low, high := stattest.VarianceZ(ratio/1.5, se), stattest.VarianceZ(ratio*1.5, se)
+					checked++
+					worst = min(worst, -low, high)
+					if !refuted(g.clusters, 1.5, bound) {
+						t.Errorf("%s × %s: ratio %.3f ± %.3f: z = %.1f against 1.5 times the variance, %.1f against 1/1.5, bound %.1f",
+							name, c.Name(), ratio, se*ratio, low, high, bound)
+					}
+				}
+			}
+			t.Logf("m = %d: %d combinations, smallest |z| of a mutant %.1f, bound %.1f", s.m, checked, worst, bound)
+		})
+	}
+}
+
+// A long sum of features in one float32 stops growing; the accumulator of package kern must not. The features are those
+// of a map, repeated: the exact sum is a multiple of that of one block.
+func TestTrapLongFloat32Sums(t *testing.T) {
+	const block, repeats, m = 2000, 1000, 4 // 2·10⁶ rows
+	mp, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.Positive{}, Dim: 3, M: m, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, phi, ones := dense.New[float32](block, 3), dense.New[float32](block, m), dense.New[float32](block, 1)
+	src := rand.New(rng.Stream(7))
+	for i := range x.Data {
+		x.Data[i] = float32(src.NormFloat64() / 2)
+	}
+	if err := mp.Keys(phi, nil, x, nil); err != nil {
+		t.Fatal(err)
+	}
+	var exact [m]float64
+	for i := range block {
+		ones.Set(i, 0, 1)
+		for j, v := range phi.Row(i) {
+			exact[j] += float64(v) * repeats
+		}
+	}
+	tab, err := kern.Chosen[float32]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := kern.NewAccumulator(tab, m, 1)
+	var plain [m]float32
+	for range repeats {
+		sum.Add(phi, ones)
+		for i := range block {
+			for j, v := range phi.Row(i) {
+				plain[j] += v
+			}
+		}
+	}
+	worst, naive := 0.0, 0.0
+	for j, v := range sum.Sum().Data {
+		worst, naive = max(worst, math.Abs(v/exact[j]-1)), max(naive, math.Abs(float64(plain[j])/exact[j]-1))
+	}
+	t.Logf("relative error %.1e, of one float32 sum %.1e", worst, naive)
+	if worst > 2e-6 {
+		t.Errorf("relative error %.1e after %d rows", worst, block*repeats)
+	}
+	if naive < 1e-4 {
+		t.Errorf("no power: a plain float32 sum has error %.1e", naive)
+	}
+}
+
+// Trap 11: a map whose projections are structured may not lose to the dense one: it chooses the cheaper path. The
+// minimum over alternating runs is compared, with a margin far above its noise.
+func TestTrapStructuredIsNotSlower(t *testing.T) {
+	if testing.Short() {
+		t.Skip("timing")
+	}
+	const margin = 1.5
+	for _, d := range []int{16, 64, 256, 1024} {
+		rows := max(32, 1<<20/(d*d))
+		x, dst := dense.New[float32](rows, d), dense.New[float32](rows, d)
+		src := rand.New(rng.Stream(8))
+		for i := range x.Data {
+			x.Data[i] = float32(src.NormFloat64() / math.Sqrt(float64(d)))
+		}
+		var maps [2]*randfeat.Map[float32]
+		for i, c := range []coupling.Coupling{coupling.Hadamard{}, coupling.IID{}} { // dense rows cost the same, however drawn
+			var err error
+			if maps[i], err = randfeat.New[float32](randfeat.Spec{Family: family.Positive{}, Coupling: c, Dim: d, M: d, Seed: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var ws [2]randfeat.Workspace[float32]
+		best := [2]time.Duration{math.MaxInt64, math.MaxInt64}
+		// Usually over after the first round; a busy machine gets more.
+		for round := 0; round < 10 && (round == 0 || float64(best[0]) > margin*float64(best[1])); round++ {
+			for range 20 {
+				for i, mp := range maps {
+					start := time.Now()
+					if err := mp.Queries(dst, nil, x, &ws[i]); err != nil {
+						t.Fatal(err)
+					}
+					best[i] = min(best[i], time.Since(start))
+				}
+			}
+		}
+		t.Logf("d = m = %d: structured %v, dense %v for %d rows", d, best[0], best[1], rows)
+		if float64(best[0]) > margin*float64(best[1]) {
+			t.Errorf("d = m = %d: the structured map takes %v, a dense one %v", d, best[0], best[1])
+		}
+	}
+}
 
 func TestMutantScaleOffByOnePercent(t *testing.T) {
 	x, y := testPair(5)
@@ -271,7 +428,7 @@ func TestORFPrime(t *testing.T) {
 			}
 			v := math.Exp(want.LogVar)
 			mean := math.Copysign(math.Exp(want.LogMean), g.Mean())
-			z, zv := stattest.Z(g.Mean(), mean, math.Sqrt(v), g.N()), (g.Var()-v)/(g.VarSE()+1e-12)
+			z, zv := stattest.Z(g.Mean(), mean, math.Sqrt(v), g.N()), g.VarZ(v)
 			if math.Abs(z) > bound || math.Abs(zv) > bound {
 				t.Errorf("%v × %s, d = %d, m = %d: z = %.1f (mean), %.1f (variance), bound %.1f", c.k.Kind, c.c.Name(), d, m, z, zv, bound)
 			}
@@ -283,6 +440,204 @@ func TestORFPrime(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Exponentials of rows of a fixed norm r have the mean 0F1(; d/2; r²|x+y|²/4) instead of exp(|x+y|²/2)
+// (docs/theory.md §1.2, 4.9). With OPRF, r is stretched by √(1−4A) and the weight (1−4A)^{d/2} e^{2Ar²} stays.
+func TestORFPrimeOfExponentials(t *testing.T) {
+	const a = -0.05
+	type combo struct {
+		f      family.Family
+		weight func(d, r2 float64) float64 // logarithm
+		gain2  float64
+	}
+	zero := func(_, _ float64) float64 { return 0 }
+	combos := []combo{{family.Positive{}, zero, 1}, {family.Hyperbolic{}, zero, 1},
+		{family.OPRF{A: a}, func(d, r2 float64) float64 { return d/2*math.Log(1-4*a) + 2*a*r2 }, 1 - 4*a}}
+	sizes := []size{{2, 2, 1500, 0}, {2, 5, 1500, 0}, {5, 3, 1000, 0}, {5, 13, 1000, 0}, {16, 16, 300, 0}, {64, 64, 60, 0}}
+	bound := stattest.Bound(1e-6, 2*len(combos)*len(sizes))
+	largest, refuted := 0.0, 0
+	for _, s := range sizes {
+		xs, ys := testPairs(s.d)
+		for _, c := range combos {
+			for _, prime := range []coupling.ORFPrime{{}, {SqrtDim: true}} {
+				draws, err := c.f.Draws(kernel.Softmax, s.d, s.m)
+				if err != nil {
+					t.Fatal(err)
+				}
+				x, y := xs.Row(0), ys.Row(0) // norms and angle of all pairs
+				v2 := dense.Norm2(x) + dense.Norm2(y) + 2*dense.Dot(x, y)
+				r := prime.Radius(s.d)
+				want := math.Exp(c.weight(float64(s.d), r*r) - (dense.Norm2(x)+dense.Norm2(y))/2 +
+					special.Hyp0F1Log(float64(s.d)/2, c.gain2*r*r*v2/4))
+				var g stattest.Moments // of the mean over pairs
+				for seed := range uint64(s.draws) {
+					p := &pool{c: prime, seed: seed, sets: map[string][]coupling.Omega{}}
+					omega, err := p.take(draws)
+					if err != nil {
+						t.Fatal(err)
+					}
+					pair, err := c.f.Lower(kernel.Softmax, s.d, omega)
+					if err != nil {
+						t.Fatal(err)
+					}
+					var sum float64
+					for _, v := range runPairs(pair, xs, ys) {
+						sum += v
+					}
+					g.Add(sum / float64(xs.Rows))
+				}
+				sd := math.Sqrt(g.Var())
+				z := stattest.Z(g.Mean(), want, sd, g.N())
+				largest = max(largest, math.Abs(z))
+				if math.Abs(z) > bound {
+					t.Errorf("%s × %+v, d = %d, m = %d: z = %.1f, bound %.1f", c.f.Name(), prime, s.d, s.m, z, bound)
+				}
+				// The same draws must refute the softmax kernel where the predicted bias is large enough to be seen.
+				if exact := math.Exp(dense.Dot(x, y)); math.Abs(want-exact) > 1.6*bound*sd/math.Sqrt(float64(g.N())) {
+					refuted++
+					if math.Abs(stattest.Z(g.Mean(), exact, sd, g.N())) < bound {
+						t.Errorf("%s × %+v, d = %d, m = %d: a bias of %.3g was not seen", c.f.Name(), prime, s.d, s.m, want-exact)
+					}
+				}
+			}
+		}
+	}
+	t.Logf("largest |z| %.2f, bound %.2f; the kernel is refuted by %d of %d", largest, bound, refuted, 2*len(combos)*len(sizes))
+	if refuted < len(sizes) {
+		t.Errorf("only %d combinations could refute the kernel", refuted)
+	}
+}
+
+// chiSeries returns E cos(c·a) (sign −1) or E cosh(c·a) (sign +1) for c ~ chi_n as a function of a:
+//
+//	1F1(n/2; 1/2; ±a²/2) = Σ_k (n/2)_k/(1/2)_k (±a²/2)^k/k!
+//
+// for |a| up to 1.5 and n up to 8, where what is left after 20 terms is below 1e-12.
+func chiSeries(n, sign float64) func(a float64) float64 {
+	const terms = 20
+	var coef [terms]float64
+	coef[0] = 1
+	for k := 1; k < terms; k++ {
+		j := float64(k - 1)
+		coef[k] = coef[k-1] * (n/2 + j) / (0.5 + j) * sign / 2 / (j + 1)
+	}
+	return func(a float64) float64 {
+		a *= a
+		s := 0.0
+		for k := terms - 1; k >= 0; k-- {
+			s = s*a + coef[k]
+		}
+		return s
+	}
+}
+
+// enumerateRows is E g(row_i·z) for each of the n rows of a block (S) H D_1 H D_2 H D_3, over all sign patterns. The
+// global signs of the D are left out: g is even.
+func enumerateRows(z []float64, n int, simplex bool, g func(float64) float64) []float64 {
+	patterns := make([][]float64, 1<<(n-1))
+	for p := range patterns {
+		patterns[p] = make([]float64, n)
+		for b := range n {
+			patterns[p][b] = (1 - 2*float64(p>>b&1)) / math.Sqrt(float64(n))
+		}
+	}
+	step := func(dst, src, signs []float64) {
+		for i, v := range src {
+			dst[i] = v * signs[i]
+		}
+		kern.FWHT(dst)
+	}
+	padded, u, v, w, out := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+	copy(padded, z)
+	for _, third := range patterns {
+		step(u, padded, third)
+		for _, second := range patterns {
+			step(v, u, second)
+			for _, first := range patterns {
+				if !simplex { // all rows have the same law: H_ij s_j are as random as s_j
+					out[0] += g(dense.Dot(v, first))
+					continue
+				}
+				step(w, v, first)
+				coupling.SimplexInPlace(w)
+				for i, a := range w {
+					out[i] += g(a)
+				}
+			}
+		}
+	}
+	if !simplex {
+		for i := range out {
+			out[i] = out[0]
+		}
+	}
+	total := math.Pow(float64(len(patterns)), 3)
+	for i := range out {
+		out[i] /= total
+	}
+	return out
+}
+
+// Rows of HD products are far from uniform for small n, where the mean can be enumerated: signs by force, norms by
+// 1F1(n/2; 1/2; ±a²/2). The sampled maps must have that mean, and not that of the kernel where the two differ visibly.
+//
+// Relative biases at |x| = 0.8, |y| = 0.7, over both couplings; those of exponentials are at |x+y| = 1.4 (d = 2, 3, 5)
+// or 0.8 (d = 4, 8), those of trig at |x-y| = 0.5 or 1.3:
+//
+//	n = 2   −11.7 % (positive, hyperbolic), −0.1 % (trig): only four directions occur, whatever the signs
+//	n = 4   −2.0 % and +1.1 % (exponentials, hadamard and fastsimplex), +1.4 % and −0.6 % (trig)
+//	n = 8   −0.2 % (exponentials), 0.01 % (trig)
+func TestStructuredMean(t *testing.T) {
+	sizes := []size{{2, 2, 20000, 0}, {2, 5, 10000, 0}, {3, 4, 10000, 0}, {4, 6, 10000, 0}, {5, 8, 5000, 0}, {8, 11, 5000, 0}}
+	couplings := []coupling.Coupling{coupling.Hadamard{}, coupling.FastSimplex{}}
+	families := []family.Family{family.Trig{}, family.Positive{}, family.Hyperbolic{}}
+	bound := stattest.Bound(1e-6, len(sizes)*len(couplings)*len(families))
+	largest, refuted := 0.0, 0
+	for _, s := range sizes {
+		n := 1 << bits.Len(uint(s.d-1))
+		x, y := testPair(s.d)
+		rescale(x, 0.8)
+		rescale(y, 0.7)
+		nx, ny, xy := dense.Norm2(x), dense.Norm2(y), dense.Dot(x, y)
+		diff, sum := make([]float64, s.d), make([]float64, s.d)
+		for i := range x {
+			diff[i], sum[i] = x[i]-y[i], x[i]+y[i]
+		}
+		t.Logf("d = %d: |x-y| = %.2f, |x+y| = %.2f", s.d, math.Sqrt(dense.Norm2(diff)), math.Sqrt(dense.Norm2(sum)))
+		for _, c := range couplings {
+			_, simplex := c.(coupling.FastSimplex)
+			trig := enumerateRows(diff, n, simplex, chiSeries(float64(n), -1))
+			exp := enumerateRows(sum, n, simplex, chiSeries(float64(n), 1))
+			for _, f := range families {
+				rows, shift := exp, -(nx+ny)/2
+				if f == (family.Trig{}) {
+					rows, shift = trig, (nx+ny)/2
+				}
+				var want float64
+				for i := range s.m {
+					want += math.Exp(shift) * rows[i%n] / float64(s.m)
+				}
+				g := replicate(t, f, c, s.m, s.draws, x, y, nil)
+				sd, exact := math.Sqrt(g.Var()), math.Exp(xy)
+				z := stattest.Z(g.Mean(), want, sd, g.N())
+				largest = max(largest, math.Abs(z))
+				label := fmt.Sprintf("%s × %s, n = %d, d = %d, m = %d", f.Name(), c.Name(), n, s.d, s.m)
+				t.Logf("%s: relative bias %+.4f, sampled %+.4f ± %.4f, z = %.1f", label, want/exact-1, g.Mean()/exact-1,
+					sd/math.Sqrt(float64(g.N()))/exact, z)
+				if math.Abs(z) > bound {
+					t.Errorf("%s: z = %.1f, bound %.1f", label, z, bound)
+				}
+				if math.Abs(want-exact) > 1.6*bound*sd/math.Sqrt(float64(g.N())) {
+					refuted++
+					if math.Abs(stattest.Z(g.Mean(), exact, sd, g.N())) < bound {
+						t.Errorf("%s: a bias of %.3g was not seen", label, want-exact)
+					}
+				}
+			}
+		}
+	}
+	t.Logf("largest |z| %.2f, bound %.2f; %d biases seen", largest, bound, refuted)
 }
 
 // The pure ReLU features have a closed-form mean (arc-cosine kernel of order 1, docs/theory.md §2.17).

@@ -116,18 +116,39 @@ func newDigitScramble(base, m int, rnd *rand.Rand) digitScramble {
 	return s
 }
 
-// partialPermutation is the first count entries of a uniform permutation of {0, …, n−1} (Fisher–Yates).
+// partialPermutation is the first count entries of a uniform permutation of {0, …, n−1} (Fisher–Yates). Of a long
+// permutation only the displaced entries are kept, so that time and memory are O(count) for any n; the draws do not
+// depend on how it is kept.
 func partialPermutation(n, count int, rnd *rand.Rand) []int {
-	p := make([]int, n)
+	if count >= n/sparseBelow {
+		p := make([]int, n)
+		for i := range p {
+			p[i] = i
+		}
+		for i := range count {
+			j := i + rnd.IntN(n-i)
+			p[i], p[j] = p[j], p[i]
+		}
+		return p[:count]
+	}
+	moved := make(map[int]int, count) // moved[j] is what stands at j, if not j
+	at := func(j int) int {
+		if v, ok := moved[j]; ok {
+			return v
+		}
+		return j
+	}
+	p := make([]int, count)
 	for i := range p {
-		p[i] = i
-	}
-	for i := range count {
 		j := i + rnd.IntN(n-i)
-		p[i], p[j] = p[j], p[i]
+		p[i] = at(j)
+		moved[j] = at(i) // positions up to i are never looked at again
 	}
-	return p[:count]
+	return p
 }
+
+// sparseBelow: an array of n entries is faster than a map of fewer than n/sparseBelow, about.
+const sparseBelow = 16
 
 // inverse is the scrambled radical inverse of i ≤ m.
 func (s digitScramble) inverse(i int) float64 {

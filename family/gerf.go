@@ -115,6 +115,7 @@ func (f GERF) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 		shape, t = theory.Trigonometric, z2
 	}
 	form := theory.Simple(shape, len(x), theory.LogRVGERF(len(x), complex128(f.A), int(f.sign()), t), t)
+	form.Terms[0].Radial = f.A != 0
 	form.Terms[0].Cosine = shape == theory.Trigonometric && f.A == 0
 	return form, nil
 }

@@ -187,7 +187,9 @@ func (p *proposal) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	}
 	if p.rho > 0 {
 		v2 := dense.Norm2(v)
-		return theory.Simple(theory.Exponential, p.dim, theory.LogRVOPRF(p.dim, p.rho, v2), v2), nil
+		form := theory.Simple(theory.Exponential, p.dim, theory.LogRVOPRF(p.dim, p.rho, v2), v2)
+		form.Terms[0].Radial = p.rho != 1
+		return form, nil
 	}
 	var w mat.VecDense
 	if err := p.chol.SolveVecTo(&w, mat.NewVecDense(p.dim, v)); err != nil {
@@ -206,7 +208,9 @@ func directionalForm(rho, v []float64) theory.Form {
 			return theory.Uncoupled(len(v), logRV)
 		}
 	}
-	return theory.Simple(theory.Exponential, len(v), logRV, dense.Norm2(v))
+	form := theory.Simple(theory.Exponential, len(v), logRV, dense.Norm2(v))
+	form.Terms[0].Radial = rho[0] != 1
+	return form
 }
 
 // Needs asks for covariances.

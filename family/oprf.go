@@ -51,7 +51,9 @@ func (f OPRF) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 		return theory.Form{}, err
 	}
 	v2, _ := sumNorm2(x, y)
-	return theory.Simple(theory.Exponential, len(x), theory.LogRVOPRF(len(x), 1/(1-8*f.A), v2), v2), nil
+	form := theory.Simple(theory.Exponential, len(x), theory.LogRVOPRF(len(x), 1/(1-8*f.A), v2), v2)
+	form.Terms[0].Radial = f.A != 0
+	return form, nil
 }
 
 // Needs asks for nothing costly.

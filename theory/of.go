@@ -41,6 +41,9 @@ type Term struct {
 	Dim       int
 	// Couples says that kappa of Shape describes coupled rows; otherwise only independent rows have a form.
 	Couples bool
+	// Radial marks features weighted by |ω|² (OPRF, GERF with A ≠ 0): their coupled form needs rows that are not cut
+	// from a padded dimension.
+	Radial bool
 	// Cosine marks the plain mean of cos ω·(x-y), the one map with a form for projections of fixed norm (ORF′).
 	Cosine bool
 }
@@ -151,6 +154,9 @@ func (t Term) logRelMSE(c coupling.Coupling, m int) (logRel float64, approximate
 	}
 	if !t.Couples {
 		return 0, false, NoForm(fmt.Sprintf("this family under the %s coupling: only independent rows have one", c.Name()))
+	}
+	if t.Radial && pairs.Dim != t.Dim {
+		return 0, false, NoForm(fmt.Sprintf("features weighted by |ω|² under the %s coupling, padded from %d to %d", c.Name(), t.Dim, pairs.Dim))
 	}
 	law := OrthogonalPairs
 	if pairs.Kind == coupling.PairSimplex {

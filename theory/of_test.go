@@ -90,6 +90,7 @@ func TestOfWithoutClosedForm(t *testing.T) {
 		"relu":                {softmax, family.ReLU{}, nil, 4},
 		"bessel simplex":      {kernel.Kernel{Kind: kernel.Bessel}, family.Trig{}, coupling.Simplex{}, 4},
 		"orf' positive":       {kernel.Kernel{}, family.Positive{}, coupling.ORFPrime{}, 4},
+		"padded oprf":         {softmax, family.OPRF{A: -0.1}, coupling.FastSimplex{}, 4},
 		"residual orthogonal": {softmax, family.Residual{}, coupling.Orthogonal{}, 4},
 	} {
 		var typed *theory.NoClosedFormError

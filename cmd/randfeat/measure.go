@@ -165,12 +165,16 @@ func predict(ctx context.Context, spec randfeat.Spec, m int, x, y dense.Matrix[f
 	if c == nil {
 		c = coupling.IID{}
 	}
+	est, err := family.Prepare(spec.Family, spec.Kernel.Dim(spec.Dim)) // factorises matrices once, not at every pair
+	if err != nil {
+		return p, err
+	}
 	pairs := newPairSample(x.Rows, y.Rows, predictPairs)
 	at := make([]pairPrediction, pairs.n)
 	par.For(pairs.n, 8, func(lo, hi int) {
 		for k := lo; k < hi && ctx.Err() == nil; k++ {
 			i, j := pairs.at(k)
-			at[k] = predictPair(spec, c, m, ownTarget, x.Row(i), y.Row(j))
+			at[k] = predictPair(spec.Kernel, est, c, m, ownTarget, x.Row(i), y.Row(j))
 		}
 	})
 	if err := ctx.Err(); err != nil {
@@ -217,8 +221,8 @@ type pairPrediction struct {
 	err         error
 }
 
-func predictPair(spec randfeat.Spec, c coupling.Coupling, m int, ownTarget bool, x, y []float64) pairPrediction {
-	moments, err := theory.Of(spec.Kernel, spec.Family, c, m, x, y)
+func predictPair(k kernel.Kernel, est theory.Estimator, c coupling.Coupling, m int, ownTarget bool, x, y []float64) pairPrediction {
+	moments, err := theory.Of(k, est, c, m, x, y)
 	if err != nil {
 		return pairPrediction{err: err}
 	}

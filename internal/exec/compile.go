@@ -189,8 +189,8 @@ func narrow[T dense.Float](x []float64) []T {
 	return out
 }
 
-// quadAt evaluates q at x in float64, whatever the precision of x.
-func quadAt[T dense.Float](tab *kern.Table[T], q *plan.Quadratic, x []T) float64 {
+// quadAt evaluates q at x, whose |x|² is norm2, in float64 whatever the precision of x.
+func quadAt[T dense.Float](q *plan.Quadratic, x []T, norm2 float64) float64 {
 	s := q.Const
 	for i, l := range q.Lin {
 		s += l * float64(x[i])
@@ -209,7 +209,7 @@ func quadAt[T dense.Float](tab *kern.Table[T], q *plan.Quadratic, x []T) float64
 			s += q.Quad.Diag[i] * float64(v) * float64(v)
 		}
 	case q.Quad.Gain != 0:
-		s += q.Quad.Gain * tab.Norm2(x)
+		s += q.Quad.Gain * norm2
 	}
 	return s
 }

@@ -44,8 +44,8 @@ func TestFastEqualsDense(t *testing.T) {
 		slow := Compile(plan.Single(l), d, kern.Reference[float64]())
 		a, b := dense.New[float64](5, m), dense.New[float64](5, m)
 		sa, sb := make([]float64, 5), make([]float64, 5)
-		fast.Run(a, sa, x, new(Workspace[float64]))
-		slow.Run(b, sb, x, new(Workspace[float64]))
+		fast.Run(a, sa, x, make([]float64, 5), new(Workspace[float64]))
+		slow.Run(b, sb, x, make([]float64, 5), new(Workspace[float64]))
 		for i := range 5 {
 			if math.Abs(sa[i]-sb[i]) > 1e-11*(1+math.Abs(sb[i])) {
 				t.Errorf("%s: scale %v and %v", name, sa[i], sb[i])

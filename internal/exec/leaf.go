@@ -57,7 +57,7 @@ func (l *leaf[T]) exp(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.
 	if plain && l.Fn == plan.Exp && l.re.fast == nil && !l.re.absent() {
 		shift := sc.modulus[:x.Rows] // free here, and never shorter than a block
 		for i := range shift {
-			shift[i] = T(-(quadAt(s.tab, &l.row, x.Row(i)) + outer[i]))
+			shift[i] = T(-(quadAt(&l.row, x.Row(i), sc.norms[i]) + outer[i]))
 		}
 		s.tab.MulTExp(dst, x, &l.re.w, l.bias, shift)
 		return
@@ -76,7 +76,7 @@ func (l *leaf[T]) exp(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.
 			addBias(e[:m], l.bias)
 			addBias(e[m:], l.bias)
 		}
-		row := quadAt(s.tab, &l.row, x.Row(i)) + outer[i]
+		row := quadAt(&l.row, x.Row(i), sc.norms[i]) + outer[i]
 		if plain {
 			s.tab.Exp(e, T(-row))
 		} else {
@@ -108,7 +108,7 @@ func (l *leaf[T]) oscillate(s *Side[T], dst dense.Matrix[T], scale []float64, x 
 	for i := range x.Rows {
 		row := dst.Row(i)
 		first, second := row[:m], row[m:]
-		if phase := T(math.Remainder(quadAt(s.tab, &l.rowIm, x.Row(i)), 2*math.Pi)); phase != 0 {
+		if phase := T(math.Remainder(quadAt(&l.rowIm, x.Row(i), sc.norms[i]), 2*math.Pi)); phase != 0 {
 			for f := range first {
 				first[f] += phase
 			}
@@ -121,7 +121,7 @@ func (l *leaf[T]) oscillate(s *Side[T], dst dense.Matrix[T], scale []float64, x 
 		if l.Conj {
 			s.tab.Scale(second, -1)
 		}
-		scale[i] = quadAt(s.tab, &l.row, x.Row(i))
+		scale[i] = quadAt(&l.row, x.Row(i), sc.norms[i])
 		if !hasModulus {
 			continue
 		}
@@ -143,19 +143,16 @@ func (l *leaf[T]) threshold(s *Side[T], dst dense.Matrix[T], scale []float64, x 
 					row[f] = -1
 				}
 			}
-			scale[i] = quadAt(s.tab, &l.row, x.Row(i))
+			scale[i] = quadAt(&l.row, x.Row(i), sc.norms[i])
 			continue
 		}
-		c := T(math.Exp(quadAt(s.tab, &l.row, x.Row(i))))
+		c := T(math.Exp(quadAt(&l.row, x.Row(i), sc.norms[i])))
 		for f, t := range row {
 			row[f] = c*max(0, t) + T(l.Eps)
 		}
 		scale[i] = 0
 	}
 }
-
-// ref64 evaluates row terms of explicit inputs, which are float64 in every map.
-var ref64 = kern.Reference[float64]()
 
 // input writes u = max(Lin·x − Shift, Floor) in float64.
 func (l *leaf[T]) input(x []T, sc *scratch[T]) []float64 {
@@ -197,7 +194,7 @@ func (l *leaf[T]) residual(s *Side[T], dst dense.Matrix[T], scale []float64, x d
 	for i := range x.Rows {
 		out := dst.Row(i)
 		u := l.input(x.Row(i), sc)
-		row := quadAt(ref64, &l.Row, u)
+		row := quadAt(&l.Row, u, dense.Norm2(u))
 		top := 0.0
 		for f, t := range out[r:] {
 			top = max(top, float64(t)+row+l.biasAt(f))
@@ -277,7 +274,7 @@ func (l *leaf[T]) monomial(dst dense.Matrix[T], scale []float64, x dense.Matrix[
 			top = 0
 		}
 		tab.Exp(e, top)
-		scale[i] = top + quadAt(tab, &l.Row, u)
+		scale[i] = top + quadAt(&l.Row, u, tab.Norm2(u))
 		for f := range e {
 			var power float64
 			for _, k := range sc.neg[:neg] {

@@ -26,6 +26,7 @@ type scratch[T dense.Float] struct {
 	powers   []float64 // exponents of one row of monomials
 	x        []float64 // one row of inputs
 	scale    []float64 // blockRows per leaf
+	norms    []float64 // of the block at hand
 	outer    [blockRows]float64
 	zero     [blockRows]float64
 	neg      []int
@@ -36,6 +37,7 @@ type job[T dense.Float] struct {
 	side     *Side[T]
 	dst, x   dense.Matrix[T]
 	logScale []float64
+	norms    []float64
 	ws       *Workspace[T]
 }
 
@@ -43,8 +45,8 @@ type job[T dense.Float] struct {
 func (s *Side[T]) OutDim() int { return s.out }
 
 // Run maps the rows of x into dst. Row i of dst is φ(x_i)·exp(−logScale[i]); with nil logScale, φ(x_i) itself.
-// Shapes must agree and x must be finite: the caller has checked both.
-func (s *Side[T]) Run(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], ws *Workspace[T]) {
+// norms holds |x_i|². Shapes must agree and x must be finite: the caller has checked both, which gave it the norms.
+func (s *Side[T]) Run(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], norms []float64, ws *Workspace[T]) {
 	workers := par.Workers(x.Rows, 1+s.tab.Grain/s.work)
 	for len(ws.scratch) < workers {
 		ws.scratch = append(ws.scratch, scratch[T]{})
@@ -52,7 +54,7 @@ func (s *Side[T]) Run(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T]
 	for i := range workers {
 		s.grow(&ws.scratch[i])
 	}
-	ws.job = job[T]{side: s, dst: dst, x: x, logScale: logScale, ws: ws}
+	ws.job = job[T]{side: s, dst: dst, x: x, logScale: logScale, norms: norms, ws: ws}
 	ws.group.Do(x.Rows, workers, &ws.job)
 	ws.job = job[T]{}
 }
@@ -107,9 +109,10 @@ func (j *job[T]) Run(worker, lo, hi int) {
 	for a := lo; a < hi; a += step {
 		b := min(a+step, hi)
 		x, dst := j.x.RowRange(a, b), j.dst.RowRange(a, b)
+		sc.norms = j.norms[a:b]
 		outer := sc.outer[:x.Rows]
 		for i := range outer {
-			outer[i] = quadAt(s.tab, &s.outer, x.Row(i))
+			outer[i] = quadAt(&s.outer, x.Row(i), sc.norms[i])
 		}
 		if s.simple {
 			s.leaves[0].run(s, dst, sc.scale, x, sc, plain, outer)
