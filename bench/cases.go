@@ -196,10 +196,9 @@ func attentionCase[T dense.Float](l, d, m int) benchCase {
 				check(mp.Queries(b, nil, q.RowRange(lo, hi), &ws))
 				tab.MulT(ob, b, &p, nil)
 				for i := range ob.Rows {
-					inv := 1 / ob.At(i, d)
-					for j, x := range ob.Row(i)[:d] {
-						out.Row(lo + i)[j] = x * inv
-					}
+					row := out.Row(lo + i)
+					copy(row, ob.Row(i))
+					tab.Scale(row, 1/ob.At(i, d))
 				}
 			}
 		}, func() []float64 { return sampleOf(out) }}},
