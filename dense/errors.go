@@ -17,6 +17,7 @@ type NotFiniteError struct {
 	Value    float64
 }
 
+// Error names the row, the column and the value.
 func (e *NotFiniteError) Error() string {
 	return fmt.Sprintf("row %d, column %d is %v: %v", e.Row, e.Col, e.Value, ErrNotFinite)
 }

@@ -20,6 +20,7 @@ const (
 	Hyperbolic
 )
 
+// String is the name of the shape.
 func (s Shape) String() string {
 	switch s {
 	case Exponential:
@@ -44,6 +45,7 @@ const (
 	SimplexPairs
 )
 
+// String is the name of the law.
 func (l PairLaw) String() string {
 	switch l {
 	case Independent:

@@ -18,6 +18,7 @@ type NoClosedFormError struct {
 	What string
 }
 
+// Error names the quantity.
 func (e *NoClosedFormError) Error() string {
 	return fmt.Sprintf("theory: no closed form for %s", e.What)
 }
