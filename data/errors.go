@@ -28,7 +28,7 @@ type NPYError struct {
 	Detail string
 }
 
-// Error names the file, the fault and what was found.
+// Error names the fault and what was found.
 func (e *NPYError) Error() string { return fmt.Sprintf("%v (%s): %s", ErrNPY, e.Fault, e.Detail) }
 
 // Is makes errors.Is(err, ErrNPY) true.
