@@ -6,14 +6,20 @@
 package exec
 
 import (
+	"unsafe"
+
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/plan"
 )
 
-// blockRows is the number of rows mapped together: their projections stay in the first-level cache.
-const blockRows = 16
+// Rows are mapped in blocks: large ones reuse a panel of the projection for more rows, but the features of a block should
+// stay in the second-level cache until their function is applied.
+const (
+	minBlock, maxBlock = 16, 128
+	blockBytes         = 512 << 10
+)
 
 // fastPays says whether a structured projection of inputs of dim columns is cheaper by fast transforms than as a dense
 // matrix, by the measured costs of the table.
@@ -32,6 +38,8 @@ type Side[T dense.Float] struct {
 	gated    bool
 	// simple: one ungated leaf with coefficient 1, which writes straight into the output.
 	simple bool
+	block  int // rows mapped together
+	total  int // features of all leaves
 	work   int // multiply-adds per row, to decide how many rows pay for a goroutine
 	tab    *kern.Table[T]
 }
@@ -79,6 +87,8 @@ func Compile[T dense.Float](s plan.Side, dim int, tab *kern.Table[T]) *Side[T] {
 		c.leaves = append(c.leaves, cl)
 	}
 	c.work += c.out
+	c.total = offset
+	c.block = min(max(blockBytes/(offset*int(unsafe.Sizeof(T(0)))), minBlock), maxBlock)
 	b := s.Blocks[0]
 	c.simple = len(s.Blocks) == 1 && !c.gated && b.Rho == plan.None && b.Coef == 1 && len(s.Leaves) == 1
 	if l := &c.leaves[0]; c.simple && !l.explicit && l.Fn != plan.ReLU {

@@ -17,18 +17,18 @@ type Workspace[T dense.Float] struct {
 
 // scratch is the memory of one worker.
 type scratch[T dense.Float] struct {
-	features []T       // blockRows × all leaf features
-	modulus  []T       // blockRows × projections
+	features []T       // a block × all leaf features
+	modulus  []T       // a block × projections
 	pre      []T       // one row before a fast projection, or log|u|
 	fast     []T       // scratch of the fast transforms
 	u        []float64 // one row of leaf inputs
 	logs     []float64 // log|u|
 	powers   []float64 // exponents of one row of monomials
 	x        []float64 // one row of inputs
-	scale    []float64 // blockRows per leaf
+	scale    []float64 // a block per leaf
 	norms    []float64 // of the block at hand
-	outer    [blockRows]float64
-	zero     [blockRows]float64
+	outer    []float64
+	zero     [maxBlock]float64
 	neg      []int
 }
 
@@ -52,18 +52,18 @@ func (s *Side[T]) Run(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T]
 		ws.scratch = append(ws.scratch, scratch[T]{})
 	}
 	for i := range workers {
-		s.grow(&ws.scratch[i])
+		s.grow(&ws.scratch[i], min(s.block, x.Rows))
 	}
 	ws.job = job[T]{side: s, dst: dst, x: x, logScale: logScale, norms: norms, ws: ws}
 	ws.group.Do(x.Rows, workers, &ws.job)
 	ws.job = job[T]{}
 }
 
-func (s *Side[T]) grow(sc *scratch[T]) {
-	features, proj, inner, fast := 0, 0, s.dim, 0
+// grow makes room for blocks of rows.
+func (s *Side[T]) grow(sc *scratch[T], rows int) {
+	proj, inner, fast := 0, s.dim, 0
 	for i := range s.leaves {
 		l := &s.leaves[i]
-		features += l.width
 		proj = max(proj, l.Omega.Rows.Rows)
 		inner = max(inner, l.inner)
 		for _, p := range []*projection[T]{&l.re, &l.im} {
@@ -73,22 +73,22 @@ func (s *Side[T]) grow(sc *scratch[T]) {
 			}
 		}
 	}
-	if s.simple {
-		features = 0
-	}
 	if s.gated {
 		inner = max(inner, s.centres.Cols)
 	}
-	sc.features = sized(sc.features, blockRows*features)
-	sc.modulus = sized(sc.modulus, blockRows*proj)
+	if !s.simple {
+		sc.features = sized(sc.features, rows*s.total)
+	}
+	sc.modulus = sized(sc.modulus, rows*proj)
 	sc.pre = sized(sc.pre, inner)
 	sc.fast = sized(sc.fast, fast)
 	sc.u = sized(sc.u, inner)
 	sc.logs = sized(sc.logs, inner)
 	sc.powers = sized(sc.powers, proj)
 	sc.x = sized(sc.x, s.dim)
-	sc.scale = sized(sc.scale, blockRows*len(s.leaves))
+	sc.scale = sized(sc.scale, s.block*len(s.leaves))
 	sc.neg = sized(sc.neg, inner)
+	sc.outer = sized(sc.outer, rows)
 }
 
 func sized[E any](b []E, n int) []E {
@@ -101,7 +101,7 @@ func sized[E any](b []E, n int) []E {
 // Run maps rows lo to hi−1.
 func (j *job[T]) Run(worker, lo, hi int) {
 	s, sc := j.side, &j.ws.scratch[worker]
-	step := blockRows
+	step := s.block
 	if s.gated {
 		step = 1 // rows of one block may need different leaves
 	}
@@ -137,11 +137,11 @@ func (s *Side[T]) assemble(dst, x dense.Matrix[T], sc *scratch[T]) {
 	if s.gated {
 		gate = s.nearest(x.Row(0), sc)
 	}
-	total := len(sc.features) / blockRows
+	total := s.total
 	for i := range s.leaves {
 		if l := &s.leaves[i]; s.needs(i, gate) {
 			out := dense.Matrix[T]{Rows: x.Rows, Cols: l.width, Stride: total, Data: sc.features[l.offset:]}
-			l.run(s, out, sc.scale[i*blockRows:], x, sc, false, sc.zero[:x.Rows])
+			l.run(s, out, sc.scale[i*s.block:], x, sc, false, sc.zero[:x.Rows])
 		}
 	}
 	for i := range x.Rows {
@@ -187,9 +187,9 @@ func (s *Side[T]) assemble(dst, x dense.Matrix[T], sc *scratch[T]) {
 }
 
 func (s *Side[T]) blockScale(b plan.Block, i int, sc *scratch[T]) float64 {
-	v := sc.scale[b.Base*blockRows+i]
+	v := sc.scale[b.Base*s.block+i]
 	if b.Rho != plan.None {
-		v += sc.scale[b.Rho*blockRows+i]
+		v += sc.scale[b.Rho*s.block+i]
 	}
 	return v
 }
