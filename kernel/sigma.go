@@ -15,13 +15,13 @@ import (
 func FromSigma(sigma dense.Matrix[float64]) (Kernel, error) {
 	d := sigma.Rows
 	if err := sigma.Check(); err != nil {
-		return Kernel{}, fmt.Errorf("Σ: %w", err)
+		return Kernel{}, fmt.Errorf("matrix Σ: %w", err)
 	}
 	if d < 1 || sigma.Cols != d {
-		return Kernel{}, fmt.Errorf("Σ is %d×%d, want a square matrix: %w", sigma.Rows, sigma.Cols, dense.ErrShape)
+		return Kernel{}, fmt.Errorf("matrix Σ is %d×%d, want a square matrix: %w", sigma.Rows, sigma.Cols, dense.ErrShape)
 	}
 	if err := sigma.CheckFinite(); err != nil {
-		return Kernel{}, fmt.Errorf("Σ: %w", err)
+		return Kernel{}, fmt.Errorf("matrix Σ: %w", err)
 	}
 	top := 0.0
 	for i := range d {
@@ -33,20 +33,20 @@ func FromSigma(sigma dense.Matrix[float64]) (Kernel, error) {
 	for i := range d {
 		for j := range i + 1 {
 			if a, b := sigma.At(i, j), sigma.At(j, i); math.Abs(a-b) > 1e-12*top {
-				return Kernel{}, fmt.Errorf("Σ is not symmetric: entries %d,%d and %d,%d are %v and %v: %w", i, j, j, i, a, b, ErrKernel)
+				return Kernel{}, fmt.Errorf("matrix Σ is not symmetric: entries %d,%d and %d,%d are %v and %v: %w", i, j, j, i, a, b, ErrKernel)
 			}
 			s.SetSym(i, j, sigma.At(i, j))
 		}
 	}
 	var e mat.EigenSym
 	if !e.Factorize(s, true) {
-		return Kernel{}, fmt.Errorf("Σ: its eigenvalues did not converge: %w", ErrKernel)
+		return Kernel{}, fmt.Errorf("matrix Σ: its eigenvalues did not converge: %w", ErrKernel)
 	}
 	values := e.Values(nil)
 	// Rounding of a singular Σ leaves eigenvalues of this size on either side of zero.
 	tiny := 1e-13 * float64(d) * math.Abs(values[d-1])
 	if values[0] < -tiny {
-		return Kernel{}, fmt.Errorf("Σ is not positive semidefinite: it has the eigenvalue %.4g: %w", values[0], ErrKernel)
+		return Kernel{}, fmt.Errorf("matrix Σ is not positive semidefinite: it has the eigenvalue %.4g: %w", values[0], ErrKernel)
 	}
 	var u mat.Dense
 	e.VectorsTo(&u)
@@ -62,7 +62,7 @@ func FromSigma(sigma dense.Matrix[float64]) (Kernel, error) {
 		rows = append(rows, row)
 	}
 	if rows == nil {
-		return Kernel{}, fmt.Errorf("Σ is zero: the kernel would be 1 everywhere: %w", ErrKernel)
+		return Kernel{}, fmt.Errorf("matrix Σ is zero: the kernel would be 1 everywhere: %w", ErrKernel)
 	}
 	m, err := dense.FromRows(rows)
 	return Mahalanobis(m), err
