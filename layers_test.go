@@ -23,6 +23,7 @@ var layers = map[string]int{
 	"internal/exec":     4,
 	"":                  5,
 	"randfeattest":      6,
+	"attention":         6,
 	"internal/calc":     7,
 	"cmd/randfeat":      8,
 }

@@ -25,8 +25,17 @@ type Table[T dense.Float] struct {
 	// TMul adds: dst += aᵀ·b, one row of a and b after the other. So several calls on parts of the rows, in order, give
 	// the bits of one call on all.
 	TMul func(dst, a, b dense.Matrix[T])
+	// Product sets dst = x·s, or adds it if add. s is read as it lies, row k holding the k-th input of every output: no
+	// packing. The bits of a row of dst do not depend on the other rows.
+	Product func(dst, x, s dense.Matrix[T], add bool)
+	// ColSum adds the rows of a to dst, one after the other.
+	ColSum func(dst []T, a dense.Matrix[T])
+	// MulV sets dst_i = a_i·v for the rows a_i.
+	MulV func(dst []T, a dense.Matrix[T], v []T)
 	// Exp sets dst_i = exp(dst_i - shift).
 	Exp func(dst []T, shift T)
+	// ExpSum is Exp, and returns the sum of the results.
+	ExpSum func(dst []T, shift T) T
 	// Exp2 sets dst_i = 2^dst_i.
 	Exp2 func(dst []T)
 	// Log sets dst_i = log(dst_i): -Inf for zeros, NaN below.
@@ -123,9 +132,10 @@ func aligned[T dense.Float](n int) []T {
 
 // Reference is the plain Go table.
 func Reference[T dense.Float]() *Table[T] {
-	t := &Table[T]{Name: "go", Width: refWidth, MulT: mulT[T], TMul: tMul[T], Exp: exp[T], Exp2: exp2[T], Log: logOf[T], SinCos: sinCos[T], Max: maxOf[T], FWHT: FWHT[T],
+	t := &Table[T]{Name: "go", Width: refWidth, MulT: mulT[T], TMul: tMul[T], Product: refProduct[T], ColSum: colSum[T], MulV: mulV[T], Exp: exp[T], Exp2: exp2[T], Log: logOf[T], SinCos: sinCos[T], Max: maxOf[T], FWHT: FWHT[T],
 		Norm2: norm2[T], Mul: mul[T], Scale: scale[T], Grain: 200_000, Structured: 20}
 	t.MulTExp = t.mulThenExp
+	t.ExpSum = t.expThenSum
 	return t
 }
 
@@ -189,6 +199,53 @@ func tMul[T dense.Float](dst, a, b dense.Matrix[T]) {
 			}
 		}
 	}
+}
+
+func refProduct[T dense.Float](dst, x, s dense.Matrix[T], add bool) {
+	if dst.Rows != x.Rows || x.Cols != s.Rows || dst.Cols != s.Cols {
+		panic("kern: Product of different shapes")
+	}
+	for i := range x.Rows {
+		di := dst.Row(i)
+		if !add {
+			clear(di)
+		}
+		for k, v := range x.Row(i) {
+			for j, w := range s.Row(k) {
+				di[j] += v * w
+			}
+		}
+	}
+}
+
+func colSum[T dense.Float](dst []T, a dense.Matrix[T]) {
+	if len(dst) != a.Cols {
+		panic("kern: ColSum of different shapes")
+	}
+	for i := range a.Rows {
+		for j, v := range a.Row(i) {
+			dst[j] += v
+		}
+	}
+}
+
+func mulV[T dense.Float](dst []T, a dense.Matrix[T], v []T) {
+	if len(dst) != a.Rows || len(v) != a.Cols {
+		panic("kern: MulV of different shapes")
+	}
+	for i := range a.Rows {
+		dst[i] = dense.Dot(a.Row(i), v)
+	}
+}
+
+// expThenSum is ExpSum from the entries of t.
+func (t *Table[T]) expThenSum(dst []T, shift T) T {
+	t.Exp(dst, shift)
+	var s T
+	for _, v := range dst {
+		s += v
+	}
+	return s
 }
 
 func exp[T dense.Float](dst []T, shift T) {

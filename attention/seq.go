@@ -1,0 +1,89 @@
+package attention
+
+import (
+	"fmt"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Seq is a view of [batch, head, position, dim] in any order of the first three axes: element (b, h, l, c) is
+// Data[b*StrideB + h*StrideH + l*StrideL + c]. The last axis is contiguous.
+type Seq[T dense.Float] struct {
+	Data                      []T
+	Batch, Heads, Len, Dim    int
+	StrideB, StrideH, StrideL int
+}
+
+// NewSeq returns zeros in the order batch, head, position, dim.
+func NewSeq[T dense.Float](batch, heads, length, dim int) Seq[T] {
+	return Seq[T]{Data: make([]T, batch*heads*length*dim), Batch: batch, Heads: heads, Len: length, Dim: dim,
+		StrideB: heads * length * dim, StrideH: length * dim, StrideL: dim}
+}
+
+// NewSeqBLHD returns zeros in the order batch, position, head, dim: the layout of most projection layers.
+func NewSeqBLHD[T dense.Float](batch, length, heads, dim int) Seq[T] {
+	return Seq[T]{Data: make([]T, batch*heads*length*dim), Batch: batch, Heads: heads, Len: length, Dim: dim,
+		StrideB: heads * length * dim, StrideH: dim, StrideL: heads * dim}
+}
+
+// One is a matrix seen as one batch with one head.
+func One[T dense.Float](m dense.Matrix[T]) Seq[T] {
+	return Seq[T]{Data: m.Data, Batch: 1, Heads: 1, Len: m.Rows, Dim: m.Cols, StrideL: m.Stride}
+}
+
+// Head is the Len×Dim matrix of one batch and head; it shares memory with s.
+func (s Seq[T]) Head(b, h int) dense.Matrix[T] {
+	m := dense.Matrix[T]{Rows: s.Len, Cols: s.Dim, Stride: s.StrideL}
+	if s.Len > 0 && s.Dim > 0 {
+		o := b*s.StrideB + h*s.StrideH
+		m.Data = s.Data[o : o+(s.Len-1)*s.StrideL+s.Dim]
+	}
+	return m
+}
+
+// Check reports a shape that is negative or reaches outside of Data; name says which sequence in the error.
+func (s Seq[T]) Check(name string) error {
+	if s.Batch < 0 || s.Heads < 0 || s.Len < 0 || s.Dim < 0 {
+		return fmt.Errorf("%s is [%d, %d, %d, %d]: %w", name, s.Batch, s.Heads, s.Len, s.Dim, dense.ErrShape)
+	}
+	if s.Batch == 0 || s.Heads == 0 || s.Len == 0 || s.Dim == 0 {
+		return nil
+	}
+	if s.StrideB < 0 || s.StrideH < 0 || s.StrideL < 0 {
+		return fmt.Errorf("%s has strides %d, %d, %d, want none below 0: %w", name, s.StrideB, s.StrideH, s.StrideL, dense.ErrShape)
+	}
+	if s.Len > 1 && s.StrideL < s.Dim {
+		return fmt.Errorf("%s: positions are %d apart and %d long: %w", name, s.StrideL, s.Dim, dense.ErrShape)
+	}
+	last, ok := s.Dim-1, true
+	for _, a := range [][2]int{{s.Batch, s.StrideB}, {s.Heads, s.StrideH}, {s.Len, s.StrideL}} {
+		// Compare by division: a product of sizes from a hostile header may overflow.
+		if n := a[0] - 1; n > 0 && a[1] > (len(s.Data)-1)/n {
+			ok = false
+		} else {
+			last += n * a[1]
+		}
+	}
+	if !ok || last >= len(s.Data) {
+		return fmt.Errorf("%s is [%d, %d, %d, %d] with strides %d, %d, %d but has only %d elements: %w", name,
+			s.Batch, s.Heads, s.Len, s.Dim, s.StrideB, s.StrideH, s.StrideL, len(s.Data), dense.ErrShape)
+	}
+	return nil
+}
+
+// CheckFinite reports the first NaN or infinity by batch, head, position and column.
+func (s Seq[T]) CheckFinite(name string) error {
+	for b := range s.Batch {
+		for h := range s.Heads {
+			m := s.Head(b, h)
+			for l := range m.Rows {
+				for c, v := range m.Row(l) {
+					if !dense.IsFinite(float64(v)) {
+						return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", name, b, h, l, c, v, dense.ErrNotFinite)
+					}
+				}
+			}
+		}
+	}
+	return nil
+}

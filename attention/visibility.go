@@ -1,0 +1,106 @@
+package attention
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Visibility says which keys a query sees. The zero value: all of them.
+type Visibility struct {
+	// Causal lets query i see the keys up to its own position. With more keys than queries the last ones are aligned:
+	// query i sees key j if j ≤ i + (keys − queries), within each segment.
+	Causal bool
+	// KeyMask, one per batch and key position (batch major), is false for padding; nil: all keys count.
+	KeyMask []bool
+	// Segments, one per batch and query position, are ids of packed sequences: a query sees only keys of its own id.
+	// Equal ids must be neighbours. KeySegments are those of the keys; nil: the same as Segments.
+	Segments, KeySegments []int32
+}
+
+// span is one packed sequence: queries [q0, q1) see keys [k0, k1).
+type span struct{ q0, q1, k0, k1 int }
+
+// check validates v for the given shapes.
+func (v *Visibility) check(batch, lenQ, lenK int) error {
+	if v.KeyMask != nil && len(v.KeyMask) != batch*lenK {
+		return fmt.Errorf("the key mask has %d entries for %d×%d keys: %w", len(v.KeyMask), batch, lenK, dense.ErrShape)
+	}
+	if v.Segments == nil {
+		if v.KeySegments != nil {
+			return fmt.Errorf("key segments without query segments: %w", dense.ErrShape)
+		}
+		return nil
+	}
+	if len(v.Segments) != batch*lenQ {
+		return fmt.Errorf("%d segment ids for %d×%d queries: %w", len(v.Segments), batch, lenQ, dense.ErrShape)
+	}
+	if n := len(v.keySegments()); n != batch*lenK {
+		return fmt.Errorf("%d segment ids for %d×%d keys: %w", n, batch, lenK, dense.ErrShape)
+	}
+	for b := range batch {
+		for _, side := range []struct {
+			name string
+			ids  []int32
+		}{{"query", v.Segments[b*lenQ : (b+1)*lenQ]}, {"key", v.keySegments()[b*lenK : (b+1)*lenK]}} {
+			seen := map[int32]bool{}
+			for i, id := range side.ids {
+				if i > 0 && side.ids[i-1] == id {
+					continue
+				}
+				if seen[id] {
+					return fmt.Errorf("batch %d, %s %d: segment %d begins a second time; equal ids must be neighbours: %w", b, side.name, i, id, dense.ErrShape)
+				}
+				seen[id] = true
+			}
+		}
+	}
+	return nil
+}
+
+func (v *Visibility) keySegments() []int32 {
+	if v.KeySegments != nil {
+		return v.KeySegments
+	}
+	return v.Segments
+}
+
+// spans lists the packed sequences of one batch in the order of the queries. Keys that no query sees are left out.
+func (v *Visibility) spans(dst []span, b, lenQ, lenK int) []span {
+	if v.Segments == nil {
+		return append(dst, span{0, lenQ, 0, lenK})
+	}
+	qs, ks := v.Segments[b*lenQ:(b+1)*lenQ], v.keySegments()[b*lenK:(b+1)*lenK]
+	same := v.KeySegments == nil
+	for q0 := 0; q0 < lenQ; {
+		q1 := q0 + run(qs[q0:])
+		s := span{q0, q1, q0, q1}
+		if !same {
+			s.k0, s.k1 = 0, 0
+			if k := slices.Index(ks, qs[q0]); k >= 0 {
+				s.k0, s.k1 = k, k+run(ks[k:])
+			}
+		}
+		dst = append(dst, s)
+		q0 = q1
+	}
+	return dst
+}
+
+// run is the number of equal ids at the front.
+func run(ids []int32) int {
+	n := 1
+	for n < len(ids) && ids[n] == ids[0] {
+		n++
+	}
+	return n
+}
+
+// keyMask is the mask of one batch, or nil.
+func (v *Visibility) keyMask(b, lenK int) []bool {
+	if v.KeyMask == nil {
+		return nil
+	}
+	return v.KeyMask[b*lenK : (b+1)*lenK]
+}
