@@ -15,9 +15,9 @@ type Fault string
 const (
 	FaultFormat    Fault = "format"    // no npy magic, unknown version, header that cannot be parsed
 	FaultHeader    Fault = "header"    // header longer than any honest one
-	FaultDType     Fault = "dtype"     // elements other than float32 or float64
-	FaultShape     Fault = "shape"     // not two dimensions
-	FaultOverflow  Fault = "overflow"  // rows × columns does not fit in memory
+	FaultDType     Fault = "dtype"     // elements of a type that the caller cannot use
+	FaultShape     Fault = "shape"     // a number of dimensions that the caller cannot use
+	FaultOverflow  Fault = "overflow"  // the product of the shape does not fit in memory, or an element not in int64
 	FaultTruncated Fault = "truncated" // less data than the shape promises
 	FaultTrailing  Fault = "trailing"  // more data than the shape promises
 )

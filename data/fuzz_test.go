@@ -51,3 +51,28 @@ func FuzzReadNPY(f *testing.F) {
 		}
 	})
 }
+
+// FuzzReadNPYTensor: any bytes give a tensor whose elements fit its shape, or an NPYError.
+func FuzzReadNPYTensor(f *testing.F) {
+	f.Add(file("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 2, 1, 2), }\n", be32(1, 2, 3, 4)))
+	f.Add(file("{'descr': '|b1', 'fortran_order': False, 'shape': (3,), }\n", []byte{0, 1, 2}))
+	f.Add(file("{'descr': '>u8', 'fortran_order': False, 'shape': (), }\n", le64(-1)))
+	f.Add(file("{'descr': '<i2', 'fortran_order': False, 'shape': (4611686018427387904, 0, 4), }", nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a, err := data.ReadNPYTensor(bytes.NewReader(b))
+		if err != nil {
+			var e *data.NPYError
+			if !errors.As(err, &e) {
+				t.Fatalf("%v is no NPYError", err)
+			}
+			return
+		}
+		n := 1
+		for _, d := range a.Shape {
+			n *= d
+		}
+		if have := len(a.F32) + len(a.F64) + len(a.Int); have != n || n > len(b) {
+			t.Fatalf("%d elements of shape %v from %d bytes", have, a.Shape, len(b))
+		}
+	})
+}

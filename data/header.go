@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"strconv"
@@ -28,35 +29,47 @@ type DType int
 const (
 	Float64 DType = iota
 	Float32
+	Int64 // any integer of the file, held as int64
+	Bool  // held as 0 and 1
 )
 
 // String is the name used on the command line.
-func (t DType) String() string {
-	if t == Float32 {
-		return "float32"
-	}
-	return "float64"
-}
+func (t DType) String() string { return [...]string{"float64", "float32", "int64", "bool"}[t] }
 
-// Size is the number of bytes of one element.
-func (t DType) Size() int {
-	if t == Float32 {
-		return 4
-	}
-	return 8
-}
+// Size is the number of bytes of one element in memory.
+func (t DType) Size() int { return [...]int{8, 4, 8, 8}[t] }
 
 // header is the dictionary of an npy file.
 type header struct {
-	dtype      DType
-	order      binary.ByteOrder
-	fortran    bool
-	rows, cols int
-	size       int64 // bytes before the data
+	dtype   DType
+	descr   string // as in the file, such as <f4
+	width   int    // bytes of one element in the file
+	order   binary.ByteOrder
+	fortran bool
+	shape   []int
+	size    int64 // bytes before the data
 }
 
-// elements is rows × cols; readHeader has checked that it does not overflow.
-func (h header) elements() int { return h.rows * h.cols }
+// elements is the product of the shape; readHeader has checked that it does not overflow.
+func (h header) elements() int {
+	n := 1
+	for _, d := range h.shape {
+		n *= d
+	}
+	return n
+}
+
+// dims is the shape for messages: 2×3.
+func (h header) dims() string {
+	if len(h.shape) == 0 {
+		return "scalar"
+	}
+	s := make([]string, len(h.shape))
+	for i, d := range h.shape {
+		s[i] = strconv.Itoa(d)
+	}
+	return strings.Join(s, "×")
+}
 
 // readHeader reads everything before the data. Keys may come in any order, as the format allows.
 func readHeader(r io.Reader) (header, error) {
@@ -153,8 +166,12 @@ func parseHeader(text string) (header, error) {
 			return header{}, fault(FaultFormat, "the header has no %q entry", key)
 		}
 	}
-	if h.rows > math.MaxInt/h.dtype.Size()/h.cols {
-		return header{}, fault(FaultOverflow, "%d×%d elements do not fit in memory", h.rows, h.cols)
+	left := math.MaxInt / h.dtype.Size()
+	for _, d := range h.shape {
+		if d > left {
+			return header{}, fault(FaultOverflow, "%s elements do not fit in memory", h.dims())
+		}
+		left /= max(d, 1)
 	}
 	return h, nil
 }
@@ -164,19 +181,35 @@ func (h *header) parseDescr(s *scanner) error {
 	if !ok {
 		return fault(FaultDType, "structured elements; want float32 or float64")
 	}
-	switch d {
-	case "<f4", ">f4":
-		h.dtype = Float32
-	case "<f8", ">f8":
-		h.dtype = Float64
-	default:
-		return fault(FaultDType, "elements of type %q; want float32 (<f4) or float64 (<f8): convert with array.astype('<f8')", d)
+	h.descr, h.order = d, binary.ByteOrder(binary.LittleEndian)
+	kind, bytes := "", 0
+	if len(d) == 3 && strings.Contains("<>|", d[:1]) {
+		kind, bytes = d[1:2], int(d[2]-'0')
 	}
-	h.order = binary.ByteOrder(binary.LittleEndian)
-	if d[0] == '>' {
+	switch {
+	case strings.HasPrefix(d, ">"):
 		h.order = binary.BigEndian
+	case strings.HasPrefix(d, "|") && bytes > 1: // elements of several bytes have an order
+		kind = ""
 	}
+	switch {
+	case kind == "f" && bytes == 4:
+		h.dtype = Float32
+	case kind == "f" && bytes == 8:
+		h.dtype = Float64
+	case (kind == "i" || kind == "u") && (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8):
+		h.dtype = Int64
+	case kind == "b" && bytes == 1:
+		h.dtype = Bool
+	default:
+		return h.wrongType("float32 (<f4) or float64 (<f8)", "<f8")
+	}
+	h.width = bytes
 	return nil
+}
+
+func (h *header) wrongType(want, convert string) error {
+	return fault(FaultDType, "elements of type %q; want %s: convert with array.astype('%s')", h.descr, want, convert)
 }
 
 func (h *header) parseOrder(s *scanner) error {
@@ -190,20 +223,22 @@ func (h *header) parseOrder(s *scanner) error {
 	return nil
 }
 
-// parseShape accepts two dimensions only: for one dimension nobody can tell a row from a column.
+// maxDims bounds the dimensions of an array; NumPy's own limit is 64.
+const maxDims = 64
+
 func (h *header) parseShape(s *scanner) error {
 	if !s.eat("(") {
 		return fault(FaultFormat, "the shape is not a tuple near %q", s.near())
 	}
-	var dims []int
 	for !s.eat(")") {
 		n, err := s.integer()
 		if err != nil {
 			return err
 		}
-		if len(dims) < 3 { // two are wanted; the third is enough to say no
-			dims = append(dims, n)
+		if len(h.shape) == maxDims {
+			return fault(FaultShape, "the array has more than %d dimensions", maxDims)
 		}
+		h.shape = append(h.shape, n)
 		if s.eat(",") {
 			continue
 		}
@@ -212,15 +247,22 @@ func (h *header) parseShape(s *scanner) error {
 		}
 		return fault(FaultFormat, "the shape is malformed near %q", s.near())
 	}
-	if len(dims) != 2 {
+	return nil
+}
+
+// checkMatrix accepts two dimensions of floats only: for one dimension nobody can tell a row from a column.
+func (h *header) checkMatrix() error {
+	if h.dtype != Float32 && h.dtype != Float64 {
+		return h.wrongType("float32 (<f4) or float64 (<f8)", "<f8")
+	}
+	if len(h.shape) != 2 {
 		hint := "reshape to (rows, columns)"
-		if len(dims) == 1 {
+		if len(h.shape) == 1 {
 			hint = "write one vector as array.reshape(1, -1), a column as array.reshape(-1, 1)"
 		}
-		return fault(FaultShape, "the array has %s, want two: %s", dimCount(len(dims)), hint)
+		return fault(FaultShape, "the array has %s, want two: %s", dimCount(len(h.shape)), hint)
 	}
-	h.rows, h.cols = dims[0], dims[1]
-	if h.cols == 0 {
+	if h.shape[1] == 0 {
 		return fault(FaultShape, "the array has no columns")
 	}
 	return nil
@@ -233,7 +275,7 @@ func dimCount(n int) string {
 	case 1:
 		return "one dimension"
 	}
-	return "more than two dimensions"
+	return fmt.Sprintf("%d dimensions", n)
 }
 
 // scanner walks over the tokens of a Python literal.
@@ -289,15 +331,24 @@ func (s *scanner) near() string {
 }
 
 // headerBytes is the header of a little-endian, row-major file, padded so that the data starts on a multiple of 64.
-func headerBytes(t DType, rows, cols int) []byte {
+func headerBytes(t DType, shape []int) []byte {
 	descr := "<f8"
 	if t == Float32 {
 		descr = "<f4"
 	}
 	var b bytes.Buffer
 	b.WriteString(magic + "\x01\x00\x00\x00")
-	b.WriteString("{'descr': '" + descr + "', 'fortran_order': False, 'shape': (" +
-		strconv.Itoa(rows) + ", " + strconv.Itoa(cols) + "), }")
+	b.WriteString("{'descr': '" + descr + "', 'fortran_order': False, 'shape': (")
+	for i, d := range shape {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(strconv.Itoa(d))
+	}
+	if len(shape) == 1 { // a tuple of one
+		b.WriteByte(',')
+	}
+	b.WriteString("), }")
 	for (b.Len()+1)%64 != 0 {
 		b.WriteByte(' ')
 	}

@@ -1,9 +1,9 @@
 package data
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
-	"math"
 	"os"
 
 	"github.com/randfeat/randfeat/dense"
@@ -46,102 +46,151 @@ func (a Array) CheckFinite() error {
 	return a.F64.CheckFinite()
 }
 
-// chunkBytes is how much is read at a time: memory grows with the data that really arrives, whatever the shape says.
-const chunkBytes = 1 << 20
-
 // ReadNPY reads one two-dimensional float32 or float64 array that must end where r ends. Both byte orders and both
 // memory orders are understood; the result is row-major. Errors about the contents are *[NPYError].
-func ReadNPY(r io.Reader) (Array, error) { return readNPY(r, -1) }
+func ReadNPY(r io.Reader) (Array, error) { return readArray(r, -1) }
 
 // ReadNPYFile is ReadNPY for a file; the error names it.
-func ReadNPYFile(path string) (Array, error) {
+func ReadNPYFile(path string) (Array, error) { return readFile(path, readArray) }
+
+func readArray(r io.Reader, size int64) (Array, error) {
+	h, err := readHeader(r)
+	if err != nil {
+		return Array{}, err
+	}
+	if err := h.checkMatrix(); err != nil {
+		return Array{}, err
+	}
+	t, err := readBody(r, h, size)
+	if err != nil {
+		return Array{}, err
+	}
+	a := Array{DType: h.dtype}
+	rows, cols := h.shape[0], h.shape[1]
+	if h.dtype == Float32 {
+		a.F32 = dense.Matrix[float32]{Rows: rows, Cols: cols, Stride: cols, Data: t.F32}
+	} else {
+		a.F64 = dense.Matrix[float64]{Rows: rows, Cols: cols, Stride: cols, Data: t.F64}
+	}
+	return a, nil
+}
+
+// readFile hands an opened file and its length to read; the error names the file. Length -1: a pipe, unknown.
+func readFile[A any](path string, read func(r io.Reader, size int64) (A, error)) (A, error) {
+	var none A
 	f, err := os.Open(path)
 	if err != nil {
-		return Array{}, err // names the path
+		return none, err // names the path
 	}
 	defer f.Close()
 	size := int64(-1)
 	if info, err := f.Stat(); err == nil {
 		if info.IsDir() {
-			return Array{}, fmt.Errorf("%s is a directory, want an npy file", path)
+			return none, fmt.Errorf("%s is a directory, want an npy file", path)
 		}
 		if info.Mode().IsRegular() {
 			size = info.Size()
 		}
 	}
-	a, err := readNPY(f, size)
+	a, err := read(f, size)
 	if err != nil {
-		return Array{}, fmt.Errorf("%s: %w", path, err)
+		return none, fmt.Errorf("%s: %w", path, err)
 	}
 	return a, nil
 }
 
-// readNPY reads an array; size is the total length of r if it is known, else -1.
-func readNPY(r io.Reader, size int64) (Array, error) {
-	h, err := readHeader(r)
-	if err != nil {
-		return Array{}, err
-	}
+// readBody reads the elements that h promises; size is the total length of the file if it is known, else -1.
+func readBody(r io.Reader, h header, size int64) (Tensor, error) {
 	if size >= 0 {
 		if err := checkSize(h, size-h.size); err != nil {
-			return Array{}, err
+			return Tensor{}, err
 		}
 	}
-	a := Array{DType: h.dtype}
-	if h.dtype == Float32 {
-		a.F32, err = readMatrix(r, h, func(b []byte) float32 { return math.Float32frombits(h.order.Uint32(b)) })
-	} else {
-		a.F64, err = readMatrix(r, h, func(b []byte) float64 { return math.Float64frombits(h.order.Uint64(b)) })
+	t := Tensor{DType: h.dtype, Shape: h.shape}
+	var err error
+	switch h.dtype {
+	case Float32:
+		t.F32, err = readElements(r, h, size >= 0, decodeFloat32)
+	case Float64:
+		t.F64, err = readElements(r, h, size >= 0, decodeFloat64)
+	default:
+		t.Int, err = readElements(r, h, size >= 0, decodeInt)
 	}
-	return a, err
+	return t, err
 }
 
 // checkSize compares the bytes that follow the header with those the shape promises.
 func checkSize(h header, have int64) error {
-	want := int64(h.elements()) * int64(h.dtype.Size())
+	want := int64(h.elements()) * int64(h.width)
 	switch {
 	case have < want:
-		return fault(FaultTruncated, "%d×%d %v need %d bytes, the file holds %d", h.rows, h.cols, h.dtype, want, have)
+		return fault(FaultTruncated, "%s elements %s need %d bytes, the file holds %d", h.dims(), h.descr, want, have)
 	case have > want:
-		return fault(FaultTrailing, "%d bytes follow the %d×%d array", have-want, h.rows, h.cols)
+		return fault(FaultTrailing, "%d bytes follow the %s array", have-want, h.dims())
 	}
 	return nil
 }
 
-func readMatrix[T dense.Float](r io.Reader, h header, decode func([]byte) T) (dense.Matrix[T], error) {
-	width, total := h.dtype.Size(), h.elements()
-	var values []T
-	buf := make([]byte, min(chunkBytes, total*width))
+// chunkBytes is how much is read at a time: memory grows with the data that really arrives, whatever the shape says.
+const chunkBytes = 1 << 20
+
+// readElements reads all elements in row-major order. known says that the file holds as many as the shape promises, so
+// that the memory may be taken at once.
+func readElements[E any](r io.Reader, h header, known bool, decode func(dst []E, b []byte, h header) error) ([]E, error) {
+	total := h.elements()
+	var values []E
+	if known {
+		values = make([]E, 0, total)
+	}
+	buf := make([]byte, min(chunkBytes, total*h.width))
+	chunk := make([]E, len(buf)/h.width)
 	for len(values) < total {
-		n := min(len(buf), (total-len(values))*width)
+		n := min(len(buf), (total-len(values))*h.width)
 		got, err := io.ReadFull(r, buf[:n])
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			return dense.Matrix[T]{}, checkSize(h, int64(len(values))*int64(width)+int64(got))
+			return nil, checkSize(h, int64(len(values))*int64(h.width)+int64(got))
 		}
 		if err != nil {
-			return dense.Matrix[T]{}, err
+			return nil, err
 		}
-		for i := 0; i < n; i += width {
-			values = append(values, decode(buf[i:i+width]))
+		if err := decode(chunk[:n/h.width], buf[:n], h); err != nil {
+			return nil, err
 		}
+		values = append(values, chunk[:n/h.width]...)
 	}
 	if n, _ := io.ReadFull(r, make([]byte, 1)); n > 0 {
-		return dense.Matrix[T]{}, fault(FaultTrailing, "data follow the %d×%d array", h.rows, h.cols)
+		return nil, fault(FaultTrailing, "data follow the %s array", h.dims())
 	}
-	m := dense.Matrix[T]{Rows: h.rows, Cols: h.cols, Stride: h.cols, Data: values}
-	if h.fortran {
-		return transpose(m), nil
+	if h.fortran && len(h.shape) > 1 {
+		return rowMajor(values, h.shape), nil
 	}
-	return m, nil
+	return values, nil
 }
 
-// transpose turns column-major elements into a row-major matrix of the same shape.
-func transpose[T dense.Float](m dense.Matrix[T]) dense.Matrix[T] {
-	out := dense.New[T](m.Rows, m.Cols)
-	for j := range m.Cols {
-		for i, v := range m.Data[j*m.Rows : (j+1)*m.Rows] {
-			out.Set(i, j, v)
+// rowMajor reorders column-major elements, whose first index runs fastest.
+func rowMajor[E any](values []E, shape []int) []E {
+	out := make([]E, len(values))
+	index := make([]int, len(shape))
+	stride := make([]int, len(shape)) // of the row-major result
+	for i, s := len(shape)-1, 1; i >= 0; i-- {
+		stride[i] = s
+		s *= shape[i]
+	}
+	at := 0
+	for _, v := range values {
+		out[at] = v
+		for i := range index { // the next index
+			index[i]++
+			at += stride[i]
+			if index[i] < shape[i] {
+				break
+			}
+			at -= stride[i] * shape[i]
+			index[i] = 0
 		}
 	}
 	return out
 }
+
+// native reports whether the file has the byte order of most machines, for the fast loops.
+func (h header) native() bool { return h.order == binary.ByteOrder(binary.LittleEndian) }

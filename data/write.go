@@ -1,7 +1,6 @@
 package data
 
 import (
-	"bufio"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -37,7 +36,8 @@ func WriteNPYFile[T dense.Float](path string, m dense.Matrix[T]) error {
 
 // NPYWriter writes an array block by block, so that a result never has to be held as a whole.
 type NPYWriter[T dense.Float] struct {
-	w          *bufio.Writer
+	w          io.Writer
+	buf        []byte
 	rows, cols int
 	written    int
 }
@@ -47,10 +47,30 @@ func NewNPYWriter[T dense.Float](w io.Writer, rows, cols int) (*NPYWriter[T], er
 	if rows < 0 || cols < 1 {
 		return nil, fmt.Errorf("npy array of %d×%d: %w", rows, cols, dense.ErrShape)
 	}
-	n := &NPYWriter[T]{w: bufio.NewWriterSize(w, 1<<16), rows: rows, cols: cols}
-	_, err := n.w.Write(headerBytes(dtypeOf[T](), rows, cols))
-	return n, err
+	return NewNPYTensorWriter[T](w, []int{rows, cols})
 }
+
+// NewNPYTensorWriter writes the header of an array of one or more dimensions. Its rows are those along the last one, in
+// row-major order.
+func NewNPYTensorWriter[T dense.Float](w io.Writer, shape []int) (*NPYWriter[T], error) {
+	if len(shape) == 0 || len(shape) > maxDims {
+		return nil, fmt.Errorf("npy array of %d dimensions: %w", len(shape), dense.ErrShape)
+	}
+	n := &NPYWriter[T]{w: w, buf: make([]byte, 0, writeBytes), rows: 1, cols: shape[len(shape)-1]}
+	for i, d := range shape {
+		if d < 0 || d > math.MaxInt/8/max(n.rows, 1) {
+			return nil, fmt.Errorf("npy array of shape %s: %w", Dims(shape), dense.ErrShape)
+		}
+		if i < len(shape)-1 {
+			n.rows *= d
+		}
+	}
+	n.buf = append(n.buf, headerBytes(dtypeOf[T](), shape)...)
+	return n, nil
+}
+
+// writeBytes is how much is collected before it is written.
+const writeBytes = 1 << 16
 
 // WriteRows appends the rows of m.
 func (n *NPYWriter[T]) WriteRows(m dense.Matrix[T]) error {
@@ -60,24 +80,43 @@ func (n *NPYWriter[T]) WriteRows(m dense.Matrix[T]) error {
 	if err := m.Check(); err != nil {
 		return err
 	}
-	var b [8]byte
 	for i := range m.Rows {
-		for _, v := range m.Row(i) {
-			e := b[:4]
-			switch v := any(v).(type) {
-			case float32:
-				binary.LittleEndian.PutUint32(e, math.Float32bits(v))
-			case float64:
-				e = b[:8]
-				binary.LittleEndian.PutUint64(e, math.Float64bits(v))
-			}
-			if _, err := n.w.Write(e); err != nil {
-				return err
-			}
+		if err := n.writeRow(m.Row(i)); err != nil {
+			return err
 		}
 	}
 	n.written += m.Rows
 	return nil
+}
+
+func (n *NPYWriter[T]) writeRow(row []T) error {
+	const block = 1024 // elements between looks at the buffer
+	for len(row) > 0 {
+		if len(n.buf)+8*block > cap(n.buf) {
+			if err := n.flush(); err != nil {
+				return err
+			}
+		}
+		part := row[:min(block, len(row))]
+		row = row[len(part):]
+		switch part := any(part).(type) {
+		case []float32:
+			for _, v := range part {
+				n.buf = binary.LittleEndian.AppendUint32(n.buf, math.Float32bits(v))
+			}
+		case []float64:
+			for _, v := range part {
+				n.buf = binary.LittleEndian.AppendUint64(n.buf, math.Float64bits(v))
+			}
+		}
+	}
+	return nil
+}
+
+func (n *NPYWriter[T]) flush() error {
+	_, err := n.w.Write(n.buf)
+	n.buf = n.buf[:0]
+	return err
 }
 
 // Close flushes; it is an error if rows are missing. It does not close the underlying writer.
@@ -85,7 +124,7 @@ func (n *NPYWriter[T]) Close() error {
 	if n.written != n.rows {
 		return fmt.Errorf("%d of %d rows written: %w", n.written, n.rows, dense.ErrShape)
 	}
-	return n.w.Flush()
+	return n.flush()
 }
 
 func dtypeOf[T dense.Float]() DType {

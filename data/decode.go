@@ -1,0 +1,62 @@
+package data
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+func decodeFloat32(dst []float32, b []byte, h header) error {
+	if h.native() {
+		for i := range dst {
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+		}
+		return nil
+	}
+	for i := range dst {
+		dst[i] = math.Float32frombits(binary.BigEndian.Uint32(b[4*i:]))
+	}
+	return nil
+}
+
+func decodeFloat64(dst []float64, b []byte, h header) error {
+	if h.native() {
+		for i := range dst {
+			dst[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
+		}
+		return nil
+	}
+	for i := range dst {
+		dst[i] = math.Float64frombits(binary.BigEndian.Uint64(b[8*i:]))
+	}
+	return nil
+}
+
+// decodeInt reads integers of any width, and bools as 0 and 1. An unsigned number beyond int64 is an error.
+func decodeInt(dst []int64, b []byte, h header) error {
+	signed := h.dtype == Int64 && h.descr[len(h.descr)-2] == 'i'
+	for i := range dst {
+		e := b[i*h.width:]
+		var u uint64
+		switch h.width {
+		case 1:
+			u = uint64(e[0])
+		case 2:
+			u = uint64(h.order.Uint16(e))
+		case 4:
+			u = uint64(h.order.Uint32(e))
+		default:
+			u = h.order.Uint64(e)
+		}
+		switch {
+		case h.dtype == Bool:
+			u = min(u, 1) // NumPy takes any byte but 0 for true
+		case signed:
+			shift := 64 - 8*h.width
+			u = uint64(int64(u<<shift) >> shift)
+		case u > math.MaxInt64:
+			return fault(FaultOverflow, "the element %d is beyond int64", u)
+		}
+		dst[i] = int64(u)
+	}
+	return nil
+}
