@@ -7,7 +7,6 @@ package kern
 import (
 	"math"
 	"math/bits"
-	"unsafe"
 
 	"github.com/randfeat/randfeat/dense"
 )
@@ -22,6 +21,10 @@ type Table[T dense.Float] struct {
 	MulT func(dst, x dense.Matrix[T], w *Panel[T], bias []T)
 	// MulTExp sets dst_ij = exp((x·wᵀ)_ij + bias_j − shift_i): the bits of MulT, then Exp of every row.
 	MulTExp func(dst, x dense.Matrix[T], w *Panel[T], bias, shift []T)
+	// MulTSinCos sets sin = f·sin t and cos = f·cos t for t = x·wᵀ + bias with the bits of MulT, each within 2 ulp, or what
+	// SinCos and Scale give. The bits of a row do not depend on the other rows. stream is for results much larger than the
+	// caches, which nobody reads soon: they may pass by them.
+	MulTSinCos func(sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T, stream bool)
 	// TMul adds: dst += aᵀ·b, one row of a and b after the other. So several calls on parts of the rows, in order, give
 	// the bits of one call on all.
 	TMul func(dst, a, b dense.Matrix[T])
@@ -42,8 +45,15 @@ type Table[T dense.Float] struct {
 	Log func(dst []T)
 	// SinCos sets sin_i and cos_i; t may be sin or cos itself.
 	SinCos func(sin, cos, t []T)
+	// ExpRows is ExpSum of every row of a with its own shift: a_ij = exp(a_ij − shift_i), sum_i = Σ_j a_ij.
+	ExpRows func(sum []T, a dense.Matrix[T], shift []T)
 	// Max is -Inf for no elements and NaN if one is NaN.
 	Max func(x []T) T
+	// FlushMax sets subnormal x_i to zero, with their sign, and returns Max. A product with a subnormal number takes some 150
+	// cycles on many CPUs: a hundredth of them slows a matrix product tenfold and more.
+	FlushMax func(x []T) T
+	// RowMax sets dst_i to Max of row i.
+	RowMax func(dst []T, a dense.Matrix[T])
 	// FWHT is the Walsh–Hadamard transform in place, Sylvester order, not normalised; len(x) is a power of two.
 	FWHT func(x []T)
 	// Norm2 is Σ x_i² in float64.
@@ -52,90 +62,27 @@ type Table[T dense.Float] struct {
 	Mul func(dst, a []T)
 	// Scale sets dst_i *= f.
 	Scale func(dst []T, f T)
+	// MulAdd sets dst_i += f·a_i.
+	MulAdd func(dst, a []T, f T)
 	// Grain is the number of multiply-adds that pays for waking a goroutine: about 100 µs of work.
 	Grain int
 	// Structured is the number of multiply-adds of MulT that take as long as one element of a structured product (three
 	// sign flips and transforms), measured by BenchmarkFastOrDense of package exec.
 	Structured int
-}
 
-// Panel is a matrix packed for MulT: Rows outputs of Cols inputs as [⌈Rows/Width⌉][Cols][Width], the last panel padded
-// with zeros. The data start at a multiple of 64 bytes.
-type Panel[T dense.Float] struct {
-	Rows, Cols, Width int
-	Data              []T
-}
-
-// Pack packs w, whose rows are the outputs, into p, whose memory is reused.
-func (t *Table[T]) Pack(p *Panel[T], w dense.Matrix[T]) {
-	p.reset(w.Rows, w.Cols, t.Width)
-	i := 0
-	if t.Width%4 == 0 {
-		// Four rows at a time: their elements are neighbours in the panel.
-		for ; i+4 <= w.Rows; i += 4 {
-			w0, w1, w2, w3 := w.Row(i), w.Row(i+1), w.Row(i+2), w.Row(i+3)
-			w1, w2, w3 = w1[:len(w0)], w2[:len(w0)], w3[:len(w0)]
-			at := p.output(i)
-			for k, v := range w0 {
-				q := p.Data[at : at+4 : at+4]
-				q[0], q[1], q[2], q[3] = v, w1[k], w2[k], w3[k]
-				at += t.Width
-			}
-		}
-	}
-	for ; i < w.Rows; i++ {
-		at := p.output(i)
-		for _, v := range w.Row(i) {
-			p.Data[at] = v
-			at += t.Width
-		}
-	}
-}
-
-// PackT packs the transpose of w, whose columns are the outputs: MulT then computes dst = x·w + bias.
-func (t *Table[T]) PackT(p *Panel[T], w dense.Matrix[T]) {
-	p.reset(w.Cols, w.Rows, t.Width)
-	for k := range w.Rows {
-		row := w.Row(k)
-		for at := k * t.Width; len(row) > 0; at += w.Rows * t.Width {
-			row = row[copy(p.Data[at:at+t.Width], row):]
-		}
-	}
-}
-
-// output is the index of the first input of output j.
-func (p *Panel[T]) output(j int) int { return j/p.Width*p.Cols*p.Width + j%p.Width }
-
-// reset makes room and clears the padding.
-func (p *Panel[T]) reset(rows, cols, width int) {
-	p.Rows, p.Cols, p.Width = rows, cols, width
-	n := (rows + width - 1) / width * width * cols
-	if cap(p.Data) < n {
-		p.Data = aligned[T](n)
-	}
-	p.Data = p.Data[:n]
-	if rows%width != 0 {
-		clear(p.Data[rows/width*width*cols:])
-	}
-}
-
-// aligned returns n zeros that start at a multiple of 64 bytes: vector loads then never cross a cache line.
-func aligned[T dense.Float](n int) []T {
-	size := int(unsafe.Sizeof(T(0)))
-	buf := make([]T, n+64/size)
-	off := 0
-	if r := int(uintptr(unsafe.Pointer(unsafe.SliceData(buf))) % 64); r != 0 {
-		off = (64 - r) / size
-	}
-	return buf[off : off+n : off+n]
+	pack packer[T]
 }
 
 // Reference is the plain Go table.
 func Reference[T dense.Float]() *Table[T] {
 	t := &Table[T]{Name: "go", Width: refWidth, MulT: mulT[T], TMul: tMul[T], Product: refProduct[T], ColSum: colSum[T], MulV: mulV[T], Exp: exp[T], Exp2: exp2[T], Log: logOf[T], SinCos: sinCos[T], Max: maxOf[T], FWHT: FWHT[T],
-		Norm2: norm2[T], Mul: mul[T], Scale: scale[T], Grain: 200_000, Structured: 20}
+		Norm2: norm2[T], Mul: mul[T], Scale: scale[T], MulAdd: mulAdd[T], Grain: 200_000, Structured: 20}
 	t.MulTExp = t.mulThenExp
+	t.MulTSinCos = t.mulThenSinCos
 	t.ExpSum = t.expThenSum
+	t.ExpRows = t.expSumRows
+	t.RowMax = t.maxRows
+	t.FlushMax = flushMax[T]
 	return t
 }
 
@@ -248,6 +195,26 @@ func (t *Table[T]) expThenSum(dst []T, shift T) T {
 	return s
 }
 
+// expSumRows is ExpRows from the entries of t.
+func (t *Table[T]) expSumRows(sum []T, a dense.Matrix[T], shift []T) {
+	if len(sum) != a.Rows || len(shift) != a.Rows {
+		panic("kern: ExpRows of different shapes")
+	}
+	for i := range sum {
+		sum[i] = t.ExpSum(a.Row(i), shift[i])
+	}
+}
+
+// maxRows is RowMax from the entries of t.
+func (t *Table[T]) maxRows(dst []T, a dense.Matrix[T]) {
+	if len(dst) != a.Rows {
+		panic("kern: RowMax of different shapes")
+	}
+	for i := range dst {
+		dst[i] = t.Max(a.Row(i))
+	}
+}
+
 func exp[T dense.Float](dst []T, shift T) {
 	for i, v := range dst {
 		dst[i] = T(math.Exp(float64(v - shift)))
@@ -276,6 +243,19 @@ func sinCos[T dense.Float](sin, cos, t []T) {
 		s, c := math.Sincos(float64(v))
 		sin[i], cos[i] = T(s), T(c)
 	}
+}
+
+func flushMax[T dense.Float](x []T) T {
+	least := 0x1p-126
+	if is64 := T(0x1p-149)/2 != 0; is64 {
+		least = 0x1p-1022
+	}
+	for i, v := range x {
+		if v := float64(v); v > -least && v < least {
+			x[i] = T(math.Copysign(0, v))
+		}
+	}
+	return maxOf(x)
 }
 
 func maxOf[T dense.Float](x []T) T {

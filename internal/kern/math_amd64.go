@@ -29,10 +29,14 @@ const callElements = 1 << 15
 // mathAVX512 replaces the elementwise functions and the transforms of tables for CPUs with AVX-512 F, DQ, BW and VL.
 func mathAVX512(t32 *Table[float32], t64 *Table[float64]) {
 	t32.Exp, t64.Exp = expWith(expAVX512F32), expWith(expAVX512F64)
+	t32.ExpSum, t64.ExpSum = expSumWith(expSumAVX512F32), expSumWith(expSumAVX512F64)
+	t32.ExpRows, t64.ExpRows = expRowsWith(t32, expRowsAVX512F32), expRowsWith(t64, expRowsAVX512F64)
 	t32.Exp2, t64.Exp2 = exp2With(exp2AVX512F32), exp2With(exp2AVX512F64)
 	t32.Log, t64.Log = logWith(logAVX512F32), logWith(logAVX512F64)
 	t32.SinCos, t64.SinCos = sinCosWith(sinCosAVX512F32), sinCosWith(sinCosAVX512F64)
 	t32.Max, t64.Max = maxWith(maxAVX512F32), maxWith(maxAVX512F64)
+	t32.FlushMax, t64.FlushMax = flushMaxWith(flushMaxAVX512F32), flushMaxWith(flushMaxAVX512F64)
+	t32.RowMax, t64.RowMax = rowMaxWith(rowMaxAVX512F32), rowMaxWith(rowMaxAVX512F64)
 	t32.FWHT = fwht[float32]{16, 16, fwhtBlockAVX512F32, fwhtPassAVX512F32}.transform
 	t64.FWHT = fwht[float64]{8, 16, fwhtBlockAVX512F64, fwhtPassAVX512F64}.transform
 }
@@ -40,10 +44,14 @@ func mathAVX512(t32 *Table[float32], t64 *Table[float64]) {
 // mathAVX2 is mathAVX512 for CPUs with AVX2 and FMA.
 func mathAVX2(t32 *Table[float32], t64 *Table[float64]) {
 	t32.Exp, t64.Exp = expWith(expAVX2F32), expWith(expAVX2F64)
+	t32.ExpSum, t64.ExpSum = expSumWith(expSumAVX2F32), expSumWith(expSumAVX2F64)
+	t32.ExpRows, t64.ExpRows = expRowsWith(t32, expRowsAVX2F32), expRowsWith(t64, expRowsAVX2F64)
 	t32.Exp2, t64.Exp2 = exp2With(exp2AVX2F32), exp2With(exp2AVX2F64)
 	t32.Log, t64.Log = logWith(logAVX2F32), logWith(logAVX2F64)
 	t32.SinCos, t64.SinCos = sinCosWith(sinCosAVX2F32), sinCosWith(sinCosAVX2F64)
 	t32.Max, t64.Max = maxWith(maxAVX2F32), maxWith(maxAVX2F64)
+	t32.FlushMax, t64.FlushMax = flushMaxWith(flushMaxAVX2F32), flushMaxWith(flushMaxAVX2F64)
+	t32.RowMax, t64.RowMax = rowMaxWith(rowMaxAVX2F32), rowMaxWith(rowMaxAVX2F64)
 	t32.FWHT = fwht[float32]{8, 8, fwhtBlockAVX2F32, fwhtPassAVX2F32}.transform
 	t64.FWHT = fwht[float64]{4, 8, fwhtBlockAVX2F64, fwhtPassAVX2F64}.transform
 }
@@ -61,6 +69,34 @@ func expWith[T dense.Float](kernel func(dst *T, n int, shift T)) func([]T, T) {
 			kernel(&dst[0], n, shift)
 			dst = dst[n:]
 		}
+	}
+}
+
+func expSumWith[T dense.Float](kernel func(dst *T, n int, shift T) T) func([]T, T) T {
+	return func(dst []T, shift T) T {
+		var s T
+		for len(dst) > 0 {
+			n := min(len(dst), callElements)
+			raceWrite(asRow(dst[:n]))
+			s += kernel(&dst[0], n, shift)
+			dst = dst[n:]
+		}
+		return s
+	}
+}
+
+// expRowsWith has the bits of ExpSum, which serves rows too long for one call.
+func expRowsWith[T dense.Float](t *Table[T], kernel func(dst *T, cols int, shift, sum *T, rows, stride int)) func(sum []T, a dense.Matrix[T], shift []T) {
+	return func(sum []T, a dense.Matrix[T], shift []T) {
+		checkView("a", a)
+		if a.IsEmpty() || a.Cols > callElements || len(sum) != a.Rows || len(shift) != a.Rows {
+			t.expSumRows(sum, a, shift)
+			return
+		}
+		raceRead(asRow(shift))
+		raceWrite(a)
+		raceWrite(asRow(sum))
+		eachRows(a, func(i, n, stride int) { kernel(&a.Data[i*a.Stride], a.Cols, &shift[i], &sum[i], n, stride) })
 	}
 }
 
@@ -134,6 +170,37 @@ func maxWith[T dense.Float](kernel func(x *T, n int) T) func([]T) T {
 	}
 }
 
+func flushMaxWith[T dense.Float](kernel func(x *T, n int) T) func([]T) T {
+	flush := maxWith(kernel)
+	return func(x []T) T {
+		raceWrite(asRow(x))
+		return flush(x)
+	}
+}
+
+func rowMaxWith[T dense.Float](kernel func(dst, x *T, rows, cols, stride int)) func(dst []T, a dense.Matrix[T]) {
+	return func(dst []T, a dense.Matrix[T]) {
+		checkView("a", a)
+		if len(dst) != a.Rows {
+			panic("kern: RowMax of different shapes")
+		}
+		if a.IsEmpty() {
+			for i := range dst {
+				dst[i] = T(math.Inf(-1))
+			}
+			return
+		}
+		raceRead(a)
+		raceWrite(asRow(dst))
+		eachRows(a, func(i, n, stride int) { kernel(&dst[i], &a.Data[i*a.Stride], n, a.Cols, stride) })
+		for i, v := range dst {
+			if v == 0 {
+				dst[i] = zeroSign(a.Row(i))
+			}
+		}
+	}
+}
+
 // zeroSign is the greater zero of x: +0 if there is one. VMAXPS takes either for the other.
 func zeroSign[T dense.Float](x []T) T {
 	for _, v := range x {
@@ -195,6 +262,54 @@ func expAVX2F32(dst *float32, n int, shift float32)
 
 //go:noescape
 func expAVX2F64(dst *float64, n int, shift float64)
+
+//go:noescape
+func expSumAVX512F32(dst *float32, n int, shift float32) (sum float32)
+
+//go:noescape
+func expSumAVX512F64(dst *float64, n int, shift float64) (sum float64)
+
+//go:noescape
+func expSumAVX2F32(dst *float32, n int, shift float32) (sum float32)
+
+//go:noescape
+func expSumAVX2F64(dst *float64, n int, shift float64) (sum float64)
+
+//go:noescape
+func expRowsAVX512F32(dst *float32, cols int, shift, sum *float32, rows, stride int)
+
+//go:noescape
+func rowMaxAVX512F32(dst, x *float32, rows, cols, stride int)
+
+//go:noescape
+func expRowsAVX512F64(dst *float64, cols int, shift, sum *float64, rows, stride int)
+
+//go:noescape
+func rowMaxAVX512F64(dst, x *float64, rows, cols, stride int)
+
+//go:noescape
+func expRowsAVX2F32(dst *float32, cols int, shift, sum *float32, rows, stride int)
+
+//go:noescape
+func rowMaxAVX2F32(dst, x *float32, rows, cols, stride int)
+
+//go:noescape
+func expRowsAVX2F64(dst *float64, cols int, shift, sum *float64, rows, stride int)
+
+//go:noescape
+func rowMaxAVX2F64(dst, x *float64, rows, cols, stride int)
+
+//go:noescape
+func flushMaxAVX512F32(x *float32, n int) (m float32)
+
+//go:noescape
+func flushMaxAVX512F64(x *float64, n int) (m float64)
+
+//go:noescape
+func flushMaxAVX2F32(x *float32, n int) (m float32)
+
+//go:noescape
+func flushMaxAVX2F64(x *float64, n int) (m float64)
 
 //go:noescape
 func exp2AVX512F32(dst *float32, n int, shift float32)

@@ -16,8 +16,8 @@ const (
 
 // The largest tiles: 16 accumulators of AVX-512 (taller ones gain 3 % at d = 64 and lose at d ≥ 256), 12 of AVX2.
 var (
-	shapeAVX512F32 = shape{id: avx512F32, rows: 8, lanes: 16, size: 4}
-	shapeAVX512F64 = shape{id: avx512F64, rows: 8, lanes: 8, size: 8}
+	shapeAVX512F32 = shape{id: avx512F32, rows: 8, pairRows: 6, expPairRows: 6, lanes: 16, size: 4}
+	shapeAVX512F64 = shape{id: avx512F64, rows: 8, pairRows: 6, expPairRows: 5, lanes: 8, size: 8}
 	shapeAVX2F32   = shape{id: avx2F32, rows: 6, lanes: 8, size: 4}
 	shapeAVX2F64   = shape{id: avx2F64, rows: 6, lanes: 4, size: 8}
 )

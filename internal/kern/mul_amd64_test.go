@@ -54,6 +54,10 @@ func TestProductsPanicOnShapes(t *testing.T) {
 		"x data":       func() { tab.MulT(m(4, 5), cut, &p, nil) },
 		"rows of a, b": func() { tab.TMul(m(2, 3), m(4, 2), m(5, 3)) },
 		"dst of TMul":  func() { tab.TMul(m(3, 3), m(4, 2), m(4, 3)) },
+		"rows of s":    func() { tab.Product(m(2, 3), m(2, 4), m(5, 3), false) },
+		"dst rows, s":  func() { tab.Product(m(3, 3), m(2, 4), m(4, 3), false) },
+		"s columns":    func() { tab.Product(m(2, 4), m(2, 4), m(4, 3), false) },
+		"s data":       func() { tab.Product(m(2, 3), m(2, 4), cut, true) },
 		"a data":       func() { tab.TMul(m(3, 2), cut, m(4, 2)) },
 	} {
 		func() {

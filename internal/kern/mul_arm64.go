@@ -25,34 +25,34 @@ const (
 )
 
 //go:noescape
-func mulT8NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, d, panelStride, panels int, start *float32, startRow, startPanel int)
+func mulT8NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int, start *float32, startRow, startPanel int)
 
 //go:noescape
-func mulT4NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, d, panelStride, panels int, start *float32, startRow, startPanel int)
+func mulT4NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int, start *float32, startRow, startPanel int)
 
 //go:noescape
-func mulT2NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, d, panelStride, panels int, start *float32, startRow, startPanel int)
+func mulT2NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int, start *float32, startRow, startPanel int)
 
 //go:noescape
-func mulT1NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, d, panelStride, panels int, start *float32, startRow, startPanel int)
+func mulT1NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int, start *float32, startRow, startPanel int)
 
 //go:noescape
-func mulT1x4NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, d, panelStride, panels int, start *float32, startRow, startPanel int)
+func mulT1x4NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int, start *float32, startRow, startPanel int)
 
 //go:noescape
-func mulT8NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, d, panelStride, panels int, start *float64, startRow, startPanel int)
+func mulT8NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int, start *float64, startRow, startPanel int)
 
 //go:noescape
-func mulT4NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, d, panelStride, panels int, start *float64, startRow, startPanel int)
+func mulT4NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int, start *float64, startRow, startPanel int)
 
 //go:noescape
-func mulT2NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, d, panelStride, panels int, start *float64, startRow, startPanel int)
+func mulT2NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int, start *float64, startRow, startPanel int)
 
 //go:noescape
-func mulT1NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, d, panelStride, panels int, start *float64, startRow, startPanel int)
+func mulT1NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int, start *float64, startRow, startPanel int)
 
 //go:noescape
-func mulT1x4NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, d, panelStride, panels int, start *float64, startRow, startPanel int)
+func mulT1x4NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int, start *float64, startRow, startPanel int)
 
 //go:noescape
 func tMulNEONF32(dst *float32, ldd int, a, b *float32, ldb, n, blocks int)
@@ -63,9 +63,9 @@ func tMulNEONF64(dst *float64, ldd int, a, b *float64, ldb, n, blocks int)
 // neonTile is one call of a tile: rows × panels outputs start + x·wᵀ over d inputs. Row r of panel p starts from
 // start[r·startRow + p·startPanel]. Strides are in elements.
 type neonTile[T dense.Float] struct {
-	dst, x, w, start                       *T
-	ldd, ldx, d, panelStride, rows, panels int
-	startRow, startPanel                   int
+	dst, x, w, start                           *T
+	ldd, ldx, wK, d, panelStride, rows, panels int
+	startRow, startPanel                       int
 }
 
 // run covers 1 to 8 rows with tiles of 8, 4, 2 and 1.
@@ -109,30 +109,30 @@ func (t *neonTile[T]) call(rows int) {
 		dst, x, w, start := asF32(t.dst), asF32(t.x), asF32(t.w), asF32(t.start)
 		switch rows {
 		case 8:
-			mulT8NEONF32(dst, t.ldd, x, t.ldx, w, t.d, t.panelStride, t.panels, start, t.startRow, t.startPanel)
+			mulT8NEONF32(dst, t.ldd, x, t.ldx, w, t.wK, t.d, t.panelStride, t.panels, start, t.startRow, t.startPanel)
 		case 4:
-			mulT4NEONF32(dst, t.ldd, x, t.ldx, w, t.d, t.panelStride, t.panels, start, t.startRow, t.startPanel)
+			mulT4NEONF32(dst, t.ldd, x, t.ldx, w, t.wK, t.d, t.panelStride, t.panels, start, t.startRow, t.startPanel)
 		case 2:
-			mulT2NEONF32(dst, t.ldd, x, t.ldx, w, t.d, t.panelStride, t.panels, start, t.startRow, t.startPanel)
+			mulT2NEONF32(dst, t.ldd, x, t.ldx, w, t.wK, t.d, t.panelStride, t.panels, start, t.startRow, t.startPanel)
 		case 1:
-			mulT1NEONF32(dst, t.ldd, x, t.ldx, w, t.d, t.panelStride, t.panels, start, t.startRow, t.startPanel)
+			mulT1NEONF32(dst, t.ldd, x, t.ldx, w, t.wK, t.d, t.panelStride, t.panels, start, t.startRow, t.startPanel)
 		case -4:
-			mulT1x4NEONF32(dst, t.ldd, x, t.ldx, w, t.d, t.panelStride, t.panels, start, t.startRow, t.startPanel)
+			mulT1x4NEONF32(dst, t.ldd, x, t.ldx, w, t.wK, t.d, t.panelStride, t.panels, start, t.startRow, t.startPanel)
 		}
 		return
 	}
 	dst, x, w, start := asF64(t.dst), asF64(t.x), asF64(t.w), asF64(t.start)
 	switch rows {
 	case 8:
-		mulT8NEONF64(dst, t.ldd, x, t.ldx, w, t.d, t.panelStride, t.panels, start, t.startRow, t.startPanel)
+		mulT8NEONF64(dst, t.ldd, x, t.ldx, w, t.wK, t.d, t.panelStride, t.panels, start, t.startRow, t.startPanel)
 	case 4:
-		mulT4NEONF64(dst, t.ldd, x, t.ldx, w, t.d, t.panelStride, t.panels, start, t.startRow, t.startPanel)
+		mulT4NEONF64(dst, t.ldd, x, t.ldx, w, t.wK, t.d, t.panelStride, t.panels, start, t.startRow, t.startPanel)
 	case 2:
-		mulT2NEONF64(dst, t.ldd, x, t.ldx, w, t.d, t.panelStride, t.panels, start, t.startRow, t.startPanel)
+		mulT2NEONF64(dst, t.ldd, x, t.ldx, w, t.wK, t.d, t.panelStride, t.panels, start, t.startRow, t.startPanel)
 	case 1:
-		mulT1NEONF64(dst, t.ldd, x, t.ldx, w, t.d, t.panelStride, t.panels, start, t.startRow, t.startPanel)
+		mulT1NEONF64(dst, t.ldd, x, t.ldx, w, t.wK, t.d, t.panelStride, t.panels, start, t.startRow, t.startPanel)
 	case -4:
-		mulT1x4NEONF64(dst, t.ldd, x, t.ldx, w, t.d, t.panelStride, t.panels, start, t.startRow, t.startPanel)
+		mulT1x4NEONF64(dst, t.ldd, x, t.ldx, w, t.wK, t.d, t.panelStride, t.panels, start, t.startRow, t.startPanel)
 	}
 }
 
@@ -180,7 +180,7 @@ func mulTNEON[T dense.Float](dst, x dense.Matrix[T], w *Panel[T], bias []T) {
 			}
 			for i := 0; i < n; i += neonRows {
 				t := neonTile[T]{
-					x: &x.Data[i*x.Stride+k0], ldx: x.Stride, d: k, panelStride: d * width,
+					x: &x.Data[i*x.Stride+k0], ldx: x.Stride, wK: width, d: k, panelStride: d * width,
 					ldd: dst.Stride, rows: min(neonRows, n-i),
 				}
 				if full > 0 {
@@ -207,6 +207,65 @@ func mulTNEON[T dense.Float](dst, x dense.Matrix[T], w *Panel[T], bias []T) {
 				}
 			}
 		}
+	}
+}
+
+// productNEON is Product: panels of s lie side by side, and its inputs a row apart.
+func productNEON[T dense.Float](dst, x, s dense.Matrix[T], add bool) {
+	neonCheck("dst", dst)
+	neonCheck("x", x)
+	neonCheck("s", s)
+	n, d, m := dst.Rows, s.Rows, dst.Cols
+	if n != x.Rows || x.Cols != d || m != s.Cols {
+		panic("kern: Product of different shapes")
+	}
+	if n == 0 || m == 0 {
+		return
+	}
+	if d == 0 {
+		for i := 0; !add && i < n; i++ {
+			clear(dst.Row(i))
+		}
+		return
+	}
+	width := neonPanel / int(unsafe.Sizeof(T(0)))
+	full := m / width
+	var zero [neonPanel / 4]T
+	for k0 := 0; k0 < d; k0 += neonInputs {
+		k := min(neonInputs, d-k0)
+		resume := add || k0 > 0
+		group := min(max(1, neonGroup/(k*neonPanel)), max(1, neonWork/(k*width*neonRows)))
+		for p0 := 0; p0 < full; p0 += group {
+			for i := 0; i < n; i += neonRows {
+				t := neonTile[T]{
+					x: &x.Data[i*x.Stride+k0], ldx: x.Stride, d: k, rows: min(neonRows, n-i),
+					w: &s.Data[k0*s.Stride+p0*width], wK: s.Stride, panelStride: width, panels: min(group, full-p0),
+					dst: &dst.Data[i*dst.Stride+p0*width], ldd: dst.Stride, start: &zero[0],
+				}
+				if resume {
+					t.start, t.startRow, t.startPanel = t.dst, dst.Stride, width
+				}
+				t.run()
+			}
+		}
+		if full*width < m {
+			productTailNEON(dst, x, s, k0, k, full*width, resume)
+		}
+	}
+}
+
+// productTailNEON computes the columns from j on, fewer than a panel. They are packed: the vectors of a panel would reach
+// past the end of s.
+func productTailNEON[T dense.Float](dst, x, s dense.Matrix[T], k0, k, j int, resume bool) {
+	width := neonPanel / int(unsafe.Sizeof(T(0)))
+	var panel [neonInputs * neonPanel / 4]T
+	packStrip(panel[:], width, s, k0, k, j, s.Cols-j)
+	for i := 0; i < dst.Rows; i += neonRows {
+		t := neonTile[T]{
+			x: &x.Data[i*x.Stride+k0], ldx: x.Stride, d: k, rows: min(neonRows, dst.Rows-i),
+			w: &panel[0], wK: width, panelStride: width, panels: 1,
+		}
+		t.runTail(dst, i, j, s.Cols-j, resume, nil)
 	}
 }
 

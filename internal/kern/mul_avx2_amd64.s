@@ -5,7 +5,7 @@
 #include "textflag.h"
 
 // func mulTileAVX2F32(t *byte)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·mulTileAVX2F32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	MOVQ 32(DI), R8
@@ -47,13 +47,16 @@ kind0rows1tile:
 	MOVQ 96(DI), R15
 
 kind0rows1panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPS (SI), Y0
-	VMOVUPS 32(SI), Y1
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Y0
+	VMOVUPS    32(SI), Y1
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows1k:
@@ -71,8 +74,8 @@ kind0rows1k:
 	VMOVUPS      Y0, (SI)
 	VMOVUPS      Y1, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind0rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
@@ -94,16 +97,21 @@ kind0rows2tile:
 	MOVQ 96(DI), R15
 
 kind0rows2panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPS (SI), Y0
-	VMOVUPS 32(SI), Y1
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y2
-	VMOVUPS 32(SI), Y3
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Y0
+	VMOVUPS    32(SI), Y1
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Y2
+	VMOVUPS    32(SI), Y3
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows2k:
@@ -127,8 +135,8 @@ kind0rows2k:
 	VMOVUPS      Y2, (SI)
 	VMOVUPS      Y3, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind0rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
@@ -150,19 +158,26 @@ kind0rows3tile:
 	MOVQ 96(DI), R15
 
 kind0rows3panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPS (SI), Y0
-	VMOVUPS 32(SI), Y1
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y2
-	VMOVUPS 32(SI), Y3
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y4
-	VMOVUPS 32(SI), Y5
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Y0
+	VMOVUPS    32(SI), Y1
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Y2
+	VMOVUPS    32(SI), Y3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Y4
+	VMOVUPS    32(SI), Y5
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows3k:
@@ -192,8 +207,8 @@ kind0rows3k:
 	VMOVUPS      Y4, (SI)
 	VMOVUPS      Y5, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind0rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
@@ -215,22 +230,31 @@ kind0rows4tile:
 	MOVQ 96(DI), R15
 
 kind0rows4panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPS (SI), Y0
-	VMOVUPS 32(SI), Y1
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y2
-	VMOVUPS 32(SI), Y3
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y4
-	VMOVUPS 32(SI), Y5
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y6
-	VMOVUPS 32(SI), Y7
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Y0
+	VMOVUPS    32(SI), Y1
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Y2
+	VMOVUPS    32(SI), Y3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Y4
+	VMOVUPS    32(SI), Y5
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Y6
+	VMOVUPS    32(SI), Y7
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows4k:
@@ -266,8 +290,8 @@ kind0rows4k:
 	VMOVUPS      Y6, (SI)
 	VMOVUPS      Y7, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind0rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
@@ -289,25 +313,36 @@ kind0rows5tile:
 	MOVQ 96(DI), R15
 
 kind0rows5panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPS (SI), Y0
-	VMOVUPS 32(SI), Y1
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y2
-	VMOVUPS 32(SI), Y3
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y4
-	VMOVUPS 32(SI), Y5
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y6
-	VMOVUPS 32(SI), Y7
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y8
-	VMOVUPS 32(SI), Y9
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Y0
+	VMOVUPS    32(SI), Y1
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Y2
+	VMOVUPS    32(SI), Y3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Y4
+	VMOVUPS    32(SI), Y5
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Y6
+	VMOVUPS    32(SI), Y7
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Y8
+	VMOVUPS    32(SI), Y9
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows5k:
@@ -349,8 +384,8 @@ kind0rows5k:
 	VMOVUPS      Y8, (SI)
 	VMOVUPS      Y9, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind0rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
@@ -372,28 +407,41 @@ kind0rows6tile:
 	MOVQ 96(DI), R15
 
 kind0rows6panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPS (SI), Y0
-	VMOVUPS 32(SI), Y1
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y2
-	VMOVUPS 32(SI), Y3
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y4
-	VMOVUPS 32(SI), Y5
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y6
-	VMOVUPS 32(SI), Y7
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y8
-	VMOVUPS 32(SI), Y9
-	ADDQ    CX, SI
-	VMOVUPS (SI), Y10
-	VMOVUPS 32(SI), Y11
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Y0
+	VMOVUPS    32(SI), Y1
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Y2
+	VMOVUPS    32(SI), Y3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Y4
+	VMOVUPS    32(SI), Y5
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Y6
+	VMOVUPS    32(SI), Y7
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Y8
+	VMOVUPS    32(SI), Y9
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Y10
+	VMOVUPS    32(SI), Y11
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows6k:
@@ -441,8 +489,8 @@ kind0rows6k:
 	VMOVUPS      Y10, (SI)
 	VMOVUPS      Y11, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind0rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
@@ -480,6 +528,9 @@ kind1rows1panel:
 	MOVQ       72(DI), CX
 	VMOVUPS    (SI), Y0
 	VMASKMOVPS 32(SI), Y15, Y1
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -500,8 +551,8 @@ kind1rows1k:
 	VMOVUPS      Y0, (SI)
 	VMASKMOVPS   Y1, Y15, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind1rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
@@ -532,6 +583,11 @@ kind1rows2panel:
 	ADDQ       CX, SI
 	VMOVUPS    (SI), Y2
 	VMASKMOVPS 32(SI), Y15, Y3
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -558,8 +614,8 @@ kind1rows2k:
 	VMOVUPS      Y2, (SI)
 	VMASKMOVPS   Y3, Y15, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind1rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
@@ -593,6 +649,13 @@ kind1rows3panel:
 	ADDQ       CX, SI
 	VMOVUPS    (SI), Y4
 	VMASKMOVPS 32(SI), Y15, Y5
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -625,8 +688,8 @@ kind1rows3k:
 	VMOVUPS      Y4, (SI)
 	VMASKMOVPS   Y5, Y15, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind1rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
@@ -663,6 +726,15 @@ kind1rows4panel:
 	ADDQ       CX, SI
 	VMOVUPS    (SI), Y6
 	VMASKMOVPS 32(SI), Y15, Y7
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -701,8 +773,8 @@ kind1rows4k:
 	VMOVUPS      Y6, (SI)
 	VMASKMOVPS   Y7, Y15, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind1rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
@@ -742,6 +814,17 @@ kind1rows5panel:
 	ADDQ       CX, SI
 	VMOVUPS    (SI), Y8
 	VMASKMOVPS 32(SI), Y15, Y9
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -786,8 +869,8 @@ kind1rows5k:
 	VMOVUPS      Y8, (SI)
 	VMASKMOVPS   Y9, Y15, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind1rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
@@ -830,6 +913,19 @@ kind1rows6panel:
 	ADDQ       CX, SI
 	VMOVUPS    (SI), Y10
 	VMASKMOVPS 32(SI), Y15, Y11
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -880,8 +976,8 @@ kind1rows6k:
 	VMOVUPS      Y10, (SI)
 	VMASKMOVPS   Y11, Y15, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind1rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
@@ -918,6 +1014,9 @@ kind2rows1panel:
 	MOVQ       R14, SI
 	MOVQ       72(DI), CX
 	VMASKMOVPS (SI), Y15, Y0
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -935,8 +1034,8 @@ kind2rows1k:
 	MOVQ         64(DI), CX
 	VMASKMOVPS   Y0, Y15, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000020, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000020, AX
 	DECQ         R15
 	JNZ          kind2rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
@@ -965,6 +1064,11 @@ kind2rows2panel:
 	VMASKMOVPS (SI), Y15, Y0
 	ADDQ       CX, SI
 	VMASKMOVPS (SI), Y15, Y1
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -986,8 +1090,8 @@ kind2rows2k:
 	ADDQ         CX, SI
 	VMASKMOVPS   Y1, Y15, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000020, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000020, AX
 	DECQ         R15
 	JNZ          kind2rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
@@ -1018,6 +1122,13 @@ kind2rows3panel:
 	VMASKMOVPS (SI), Y15, Y1
 	ADDQ       CX, SI
 	VMASKMOVPS (SI), Y15, Y2
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -1043,8 +1154,8 @@ kind2rows3k:
 	ADDQ         CX, SI
 	VMASKMOVPS   Y2, Y15, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000020, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000020, AX
 	DECQ         R15
 	JNZ          kind2rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
@@ -1077,6 +1188,15 @@ kind2rows4panel:
 	VMASKMOVPS (SI), Y15, Y2
 	ADDQ       CX, SI
 	VMASKMOVPS (SI), Y15, Y3
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -1106,8 +1226,8 @@ kind2rows4k:
 	ADDQ         CX, SI
 	VMASKMOVPS   Y3, Y15, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000020, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000020, AX
 	DECQ         R15
 	JNZ          kind2rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
@@ -1142,6 +1262,17 @@ kind2rows5panel:
 	VMASKMOVPS (SI), Y15, Y3
 	ADDQ       CX, SI
 	VMASKMOVPS (SI), Y15, Y4
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -1175,8 +1306,8 @@ kind2rows5k:
 	ADDQ         CX, SI
 	VMASKMOVPS   Y4, Y15, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000020, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000020, AX
 	DECQ         R15
 	JNZ          kind2rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
@@ -1213,6 +1344,19 @@ kind2rows6panel:
 	VMASKMOVPS (SI), Y15, Y4
 	ADDQ       CX, SI
 	VMASKMOVPS (SI), Y15, Y5
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -1250,8 +1394,8 @@ kind2rows6k:
 	ADDQ         CX, SI
 	VMASKMOVPS   Y5, Y15, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000020, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000020, AX
 	DECQ         R15
 	JNZ          kind2rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
@@ -1361,7 +1505,7 @@ loop:
 	RET
 
 // func mulTileAVX2F64(t *byte)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·mulTileAVX2F64(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	MOVQ 32(DI), R8
@@ -1403,13 +1547,16 @@ kind0rows1tile:
 	MOVQ 96(DI), R15
 
 kind0rows1panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPD (SI), Y0
-	VMOVUPD 32(SI), Y1
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Y0
+	VMOVUPD    32(SI), Y1
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows1k:
@@ -1427,8 +1574,8 @@ kind0rows1k:
 	VMOVUPD      Y0, (SI)
 	VMOVUPD      Y1, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind0rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
@@ -1450,16 +1597,21 @@ kind0rows2tile:
 	MOVQ 96(DI), R15
 
 kind0rows2panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPD (SI), Y0
-	VMOVUPD 32(SI), Y1
-	ADDQ    CX, SI
-	VMOVUPD (SI), Y2
-	VMOVUPD 32(SI), Y3
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Y0
+	VMOVUPD    32(SI), Y1
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Y2
+	VMOVUPD    32(SI), Y3
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows2k:
@@ -1483,8 +1635,8 @@ kind0rows2k:
 	VMOVUPD      Y2, (SI)
 	VMOVUPD      Y3, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind0rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
@@ -1506,19 +1658,26 @@ kind0rows3tile:
 	MOVQ 96(DI), R15
 
 kind0rows3panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPD (SI), Y0
-	VMOVUPD 32(SI), Y1
-	ADDQ    CX, SI
-	VMOVUPD (SI), Y2
-	VMOVUPD 32(SI), Y3
-	ADDQ    CX, SI
-	VMOVUPD (SI), Y4
-	VMOVUPD 32(SI), Y5
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Y0
+	VMOVUPD    32(SI), Y1
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Y2
+	VMOVUPD    32(SI), Y3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Y4
+	VMOVUPD    32(SI), Y5
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows3k:
@@ -1548,8 +1707,8 @@ kind0rows3k:
 	VMOVUPD      Y4, (SI)
 	VMOVUPD      Y5, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind0rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
@@ -1571,22 +1730,31 @@ kind0rows4tile:
 	MOVQ 96(DI), R15
 
 kind0rows4panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPD (SI), Y0
-	VMOVUPD 32(SI), Y1
-	ADDQ    CX, SI
-	VMOVUPD (SI), Y2
-	VMOVUPD 32(SI), Y3
-	ADDQ    CX, SI
-	VMOVUPD (SI), Y4
-	VMOVUPD 32(SI), Y5
-	ADDQ    CX, SI
-	VMOVUPD (SI), Y6
-	VMOVUPD 32(SI), Y7
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Y0
+	VMOVUPD    32(SI), Y1
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Y2
+	VMOVUPD    32(SI), Y3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Y4
+	VMOVUPD    32(SI), Y5
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Y6
+	VMOVUPD    32(SI), Y7
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows4k:
@@ -1622,8 +1790,8 @@ kind0rows4k:
 	VMOVUPD      Y6, (SI)
 	VMOVUPD      Y7, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind0rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
@@ -1645,25 +1813,36 @@ kind0rows5tile:
 	MOVQ 96(DI), R15
 
 kind0rows5panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPD (SI), Y0
-	VMOVUPD 32(SI), Y1
-	ADDQ    CX, SI
-	VMOVUPD (SI), Y2
-	VMOVUPD 32(SI), Y3
-	ADDQ    CX, SI
-	VMOVUPD (SI), Y4
-	VMOVUPD 32(SI), Y5
-	ADDQ    CX, SI
-	VMOVUPD (SI), Y6
-	VMOVUPD 32(SI), Y7
-	ADDQ    CX, SI
-	VMOVUPD (SI), Y8
-	VMOVUPD 32(SI), Y9
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Y0
+	VMOVUPD    32(SI), Y1
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Y2
+	VMOVUPD    32(SI), Y3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Y4
+	VMOVUPD    32(SI), Y5
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Y6
+	VMOVUPD    32(SI), Y7
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Y8
+	VMOVUPD    32(SI), Y9
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows5k:
@@ -1705,8 +1884,8 @@ kind0rows5k:
 	VMOVUPD      Y8, (SI)
 	VMOVUPD      Y9, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind0rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
@@ -1728,28 +1907,41 @@ kind0rows6tile:
 	MOVQ 96(DI), R15
 
 kind0rows6panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPD (SI), Y0
-	VMOVUPD 32(SI), Y1
-	ADDQ    CX, SI
-	VMOVUPD (SI), Y2
-	VMOVUPD 32(SI), Y3
-	ADDQ    CX, SI
-	VMOVUPD (SI), Y4
-	VMOVUPD 32(SI), Y5
-	ADDQ    CX, SI
-	VMOVUPD (SI), Y6
-	VMOVUPD 32(SI), Y7
-	ADDQ    CX, SI
-	VMOVUPD (SI), Y8
-	VMOVUPD 32(SI), Y9
-	ADDQ    CX, SI
-	VMOVUPD (SI), Y10
-	VMOVUPD 32(SI), Y11
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Y0
+	VMOVUPD    32(SI), Y1
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Y2
+	VMOVUPD    32(SI), Y3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Y4
+	VMOVUPD    32(SI), Y5
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Y6
+	VMOVUPD    32(SI), Y7
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Y8
+	VMOVUPD    32(SI), Y9
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Y10
+	VMOVUPD    32(SI), Y11
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows6k:
@@ -1797,8 +1989,8 @@ kind0rows6k:
 	VMOVUPD      Y10, (SI)
 	VMOVUPD      Y11, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind0rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
@@ -1836,6 +2028,9 @@ kind1rows1panel:
 	MOVQ       72(DI), CX
 	VMOVUPD    (SI), Y0
 	VMASKMOVPD 32(SI), Y15, Y1
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -1856,8 +2051,8 @@ kind1rows1k:
 	VMOVUPD      Y0, (SI)
 	VMASKMOVPD   Y1, Y15, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind1rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
@@ -1888,6 +2083,11 @@ kind1rows2panel:
 	ADDQ       CX, SI
 	VMOVUPD    (SI), Y2
 	VMASKMOVPD 32(SI), Y15, Y3
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -1914,8 +2114,8 @@ kind1rows2k:
 	VMOVUPD      Y2, (SI)
 	VMASKMOVPD   Y3, Y15, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind1rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
@@ -1949,6 +2149,13 @@ kind1rows3panel:
 	ADDQ       CX, SI
 	VMOVUPD    (SI), Y4
 	VMASKMOVPD 32(SI), Y15, Y5
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -1981,8 +2188,8 @@ kind1rows3k:
 	VMOVUPD      Y4, (SI)
 	VMASKMOVPD   Y5, Y15, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind1rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
@@ -2019,6 +2226,15 @@ kind1rows4panel:
 	ADDQ       CX, SI
 	VMOVUPD    (SI), Y6
 	VMASKMOVPD 32(SI), Y15, Y7
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -2057,8 +2273,8 @@ kind1rows4k:
 	VMOVUPD      Y6, (SI)
 	VMASKMOVPD   Y7, Y15, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind1rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
@@ -2098,6 +2314,17 @@ kind1rows5panel:
 	ADDQ       CX, SI
 	VMOVUPD    (SI), Y8
 	VMASKMOVPD 32(SI), Y15, Y9
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -2142,8 +2369,8 @@ kind1rows5k:
 	VMOVUPD      Y8, (SI)
 	VMASKMOVPD   Y9, Y15, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind1rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
@@ -2186,6 +2413,19 @@ kind1rows6panel:
 	ADDQ       CX, SI
 	VMOVUPD    (SI), Y10
 	VMASKMOVPD 32(SI), Y15, Y11
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -2236,8 +2476,8 @@ kind1rows6k:
 	VMOVUPD      Y10, (SI)
 	VMASKMOVPD   Y11, Y15, 32(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind1rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
@@ -2274,6 +2514,9 @@ kind2rows1panel:
 	MOVQ       R14, SI
 	MOVQ       72(DI), CX
 	VMASKMOVPD (SI), Y15, Y0
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -2291,8 +2534,8 @@ kind2rows1k:
 	MOVQ         64(DI), CX
 	VMASKMOVPD   Y0, Y15, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000020, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000020, AX
 	DECQ         R15
 	JNZ          kind2rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
@@ -2321,6 +2564,11 @@ kind2rows2panel:
 	VMASKMOVPD (SI), Y15, Y0
 	ADDQ       CX, SI
 	VMASKMOVPD (SI), Y15, Y1
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -2342,8 +2590,8 @@ kind2rows2k:
 	ADDQ         CX, SI
 	VMASKMOVPD   Y1, Y15, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000020, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000020, AX
 	DECQ         R15
 	JNZ          kind2rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
@@ -2374,6 +2622,13 @@ kind2rows3panel:
 	VMASKMOVPD (SI), Y15, Y1
 	ADDQ       CX, SI
 	VMASKMOVPD (SI), Y15, Y2
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -2399,8 +2654,8 @@ kind2rows3k:
 	ADDQ         CX, SI
 	VMASKMOVPD   Y2, Y15, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000020, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000020, AX
 	DECQ         R15
 	JNZ          kind2rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
@@ -2433,6 +2688,15 @@ kind2rows4panel:
 	VMASKMOVPD (SI), Y15, Y2
 	ADDQ       CX, SI
 	VMASKMOVPD (SI), Y15, Y3
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -2462,8 +2726,8 @@ kind2rows4k:
 	ADDQ         CX, SI
 	VMASKMOVPD   Y3, Y15, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000020, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000020, AX
 	DECQ         R15
 	JNZ          kind2rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
@@ -2498,6 +2762,17 @@ kind2rows5panel:
 	VMASKMOVPD (SI), Y15, Y3
 	ADDQ       CX, SI
 	VMASKMOVPD (SI), Y15, Y4
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -2531,8 +2806,8 @@ kind2rows5k:
 	ADDQ         CX, SI
 	VMASKMOVPD   Y4, Y15, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000020, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000020, AX
 	DECQ         R15
 	JNZ          kind2rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
@@ -2569,6 +2844,19 @@ kind2rows6panel:
 	VMASKMOVPD (SI), Y15, Y4
 	ADDQ       CX, SI
 	VMASKMOVPD (SI), Y15, Y5
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
 	MOVQ       144(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
@@ -2606,8 +2894,8 @@ kind2rows6k:
 	ADDQ         CX, SI
 	VMASKMOVPD   Y5, Y15, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000020, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000020, AX
 	DECQ         R15
 	JNZ          kind2rows6panel
 	IMUL3Q       $0x06, 32(DI), CX

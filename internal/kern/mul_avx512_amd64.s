@@ -5,7 +5,7 @@
 #include "textflag.h"
 
 // func mulTileAVX512F32(t *byte)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·mulTileAVX512F32(SB), NOSPLIT, $0-8
 	MOVQ  t+0(FP), DI
 	MOVQ  32(DI), R8
@@ -26,6 +26,8 @@ TEXT ·mulTileAVX512F32(SB), NOSPLIT, $0-8
 	MOVQ  120(DI), AX
 	CMPQ  AX, $0x03
 	JE    wide
+	CMPQ  AX, $0x04
+	JE    pair
 	CMPQ  AX, $0x01
 	JE    kind1
 	CMPQ  AX, $0x02
@@ -52,13 +54,17 @@ kind0rows1tile:
 	MOVQ 96(DI), R15
 
 kind0rows1panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPS (SI), Z0
-	VMOVUPS 64(SI), Z1
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Z0
+	VMOVUPS    64(SI), Z1
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows1k:
@@ -76,8 +82,8 @@ kind0rows1k:
 	VMOVUPS      Z0, (SI)
 	VMOVUPS      Z1, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind0rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
@@ -99,16 +105,23 @@ kind0rows2tile:
 	MOVQ 96(DI), R15
 
 kind0rows2panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPS (SI), Z0
-	VMOVUPS 64(SI), Z1
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z2
-	VMOVUPS 64(SI), Z3
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Z0
+	VMOVUPS    64(SI), Z1
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z2
+	VMOVUPS    64(SI), Z3
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows2k:
@@ -132,8 +145,8 @@ kind0rows2k:
 	VMOVUPS      Z2, (SI)
 	VMOVUPS      Z3, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind0rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
@@ -155,19 +168,29 @@ kind0rows3tile:
 	MOVQ 96(DI), R15
 
 kind0rows3panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPS (SI), Z0
-	VMOVUPS 64(SI), Z1
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z2
-	VMOVUPS 64(SI), Z3
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z4
-	VMOVUPS 64(SI), Z5
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Z0
+	VMOVUPS    64(SI), Z1
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z2
+	VMOVUPS    64(SI), Z3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z4
+	VMOVUPS    64(SI), Z5
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows3k:
@@ -197,8 +220,8 @@ kind0rows3k:
 	VMOVUPS      Z4, (SI)
 	VMOVUPS      Z5, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind0rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
@@ -220,22 +243,35 @@ kind0rows4tile:
 	MOVQ 96(DI), R15
 
 kind0rows4panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPS (SI), Z0
-	VMOVUPS 64(SI), Z1
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z2
-	VMOVUPS 64(SI), Z3
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z4
-	VMOVUPS 64(SI), Z5
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z6
-	VMOVUPS 64(SI), Z7
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Z0
+	VMOVUPS    64(SI), Z1
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z2
+	VMOVUPS    64(SI), Z3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z4
+	VMOVUPS    64(SI), Z5
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z6
+	VMOVUPS    64(SI), Z7
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows4k:
@@ -271,8 +307,8 @@ kind0rows4k:
 	VMOVUPS      Z6, (SI)
 	VMOVUPS      Z7, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind0rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
@@ -294,25 +330,41 @@ kind0rows5tile:
 	MOVQ 96(DI), R15
 
 kind0rows5panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPS (SI), Z0
-	VMOVUPS 64(SI), Z1
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z2
-	VMOVUPS 64(SI), Z3
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z4
-	VMOVUPS 64(SI), Z5
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z6
-	VMOVUPS 64(SI), Z7
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z8
-	VMOVUPS 64(SI), Z9
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Z0
+	VMOVUPS    64(SI), Z1
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z2
+	VMOVUPS    64(SI), Z3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z4
+	VMOVUPS    64(SI), Z5
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z6
+	VMOVUPS    64(SI), Z7
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z8
+	VMOVUPS    64(SI), Z9
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows5k:
@@ -354,8 +406,8 @@ kind0rows5k:
 	VMOVUPS      Z8, (SI)
 	VMOVUPS      Z9, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind0rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
@@ -377,28 +429,47 @@ kind0rows6tile:
 	MOVQ 96(DI), R15
 
 kind0rows6panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPS (SI), Z0
-	VMOVUPS 64(SI), Z1
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z2
-	VMOVUPS 64(SI), Z3
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z4
-	VMOVUPS 64(SI), Z5
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z6
-	VMOVUPS 64(SI), Z7
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z8
-	VMOVUPS 64(SI), Z9
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z10
-	VMOVUPS 64(SI), Z11
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Z0
+	VMOVUPS    64(SI), Z1
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z2
+	VMOVUPS    64(SI), Z3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z4
+	VMOVUPS    64(SI), Z5
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z6
+	VMOVUPS    64(SI), Z7
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z8
+	VMOVUPS    64(SI), Z9
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z10
+	VMOVUPS    64(SI), Z11
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows6k:
@@ -446,8 +517,8 @@ kind0rows6k:
 	VMOVUPS      Z10, (SI)
 	VMOVUPS      Z11, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind0rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
@@ -469,31 +540,53 @@ kind0rows7tile:
 	MOVQ 96(DI), R15
 
 kind0rows7panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPS (SI), Z0
-	VMOVUPS 64(SI), Z1
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z2
-	VMOVUPS 64(SI), Z3
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z4
-	VMOVUPS 64(SI), Z5
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z6
-	VMOVUPS 64(SI), Z7
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z8
-	VMOVUPS 64(SI), Z9
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z10
-	VMOVUPS 64(SI), Z11
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z12
-	VMOVUPS 64(SI), Z13
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Z0
+	VMOVUPS    64(SI), Z1
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z2
+	VMOVUPS    64(SI), Z3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z4
+	VMOVUPS    64(SI), Z5
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z6
+	VMOVUPS    64(SI), Z7
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z8
+	VMOVUPS    64(SI), Z9
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z10
+	VMOVUPS    64(SI), Z11
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z12
+	VMOVUPS    64(SI), Z13
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows7k:
@@ -547,8 +640,8 @@ kind0rows7k:
 	VMOVUPS      Z12, (SI)
 	VMOVUPS      Z13, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind0rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
@@ -570,34 +663,59 @@ kind0rows8tile:
 	MOVQ 96(DI), R15
 
 kind0rows8panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPS (SI), Z0
-	VMOVUPS 64(SI), Z1
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z2
-	VMOVUPS 64(SI), Z3
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z4
-	VMOVUPS 64(SI), Z5
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z6
-	VMOVUPS 64(SI), Z7
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z8
-	VMOVUPS 64(SI), Z9
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z10
-	VMOVUPS 64(SI), Z11
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z12
-	VMOVUPS 64(SI), Z13
-	ADDQ    CX, SI
-	VMOVUPS (SI), Z14
-	VMOVUPS 64(SI), Z15
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Z0
+	VMOVUPS    64(SI), Z1
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z2
+	VMOVUPS    64(SI), Z3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z4
+	VMOVUPS    64(SI), Z5
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z6
+	VMOVUPS    64(SI), Z7
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z8
+	VMOVUPS    64(SI), Z9
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z10
+	VMOVUPS    64(SI), Z11
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z12
+	VMOVUPS    64(SI), Z13
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z14
+	VMOVUPS    64(SI), Z15
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows8k:
@@ -657,8 +775,8 @@ kind0rows8k:
 	VMOVUPS      Z14, (SI)
 	VMOVUPS      Z15, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind0rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
@@ -695,13 +813,17 @@ kind1rows1tile:
 	MOVQ 96(DI), R15
 
 kind1rows1panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPS   (SI), Z0
-	VMOVUPS.Z 64(SI), K1, Z1
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Z0
+	VMOVUPS.Z  64(SI), K1, Z1
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind1rows1k:
@@ -719,8 +841,8 @@ kind1rows1k:
 	VMOVUPS      Z0, (SI)
 	VMOVUPS      Z1, K1, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind1rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
@@ -742,16 +864,23 @@ kind1rows2tile:
 	MOVQ 96(DI), R15
 
 kind1rows2panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPS   (SI), Z0
-	VMOVUPS.Z 64(SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z2
-	VMOVUPS.Z 64(SI), K1, Z3
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Z0
+	VMOVUPS.Z  64(SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z2
+	VMOVUPS.Z  64(SI), K1, Z3
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind1rows2k:
@@ -775,8 +904,8 @@ kind1rows2k:
 	VMOVUPS      Z2, (SI)
 	VMOVUPS      Z3, K1, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind1rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
@@ -798,19 +927,29 @@ kind1rows3tile:
 	MOVQ 96(DI), R15
 
 kind1rows3panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPS   (SI), Z0
-	VMOVUPS.Z 64(SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z2
-	VMOVUPS.Z 64(SI), K1, Z3
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z4
-	VMOVUPS.Z 64(SI), K1, Z5
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Z0
+	VMOVUPS.Z  64(SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z2
+	VMOVUPS.Z  64(SI), K1, Z3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z4
+	VMOVUPS.Z  64(SI), K1, Z5
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind1rows3k:
@@ -840,8 +979,8 @@ kind1rows3k:
 	VMOVUPS      Z4, (SI)
 	VMOVUPS      Z5, K1, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind1rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
@@ -863,22 +1002,35 @@ kind1rows4tile:
 	MOVQ 96(DI), R15
 
 kind1rows4panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPS   (SI), Z0
-	VMOVUPS.Z 64(SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z2
-	VMOVUPS.Z 64(SI), K1, Z3
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z4
-	VMOVUPS.Z 64(SI), K1, Z5
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z6
-	VMOVUPS.Z 64(SI), K1, Z7
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Z0
+	VMOVUPS.Z  64(SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z2
+	VMOVUPS.Z  64(SI), K1, Z3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z4
+	VMOVUPS.Z  64(SI), K1, Z5
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z6
+	VMOVUPS.Z  64(SI), K1, Z7
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind1rows4k:
@@ -914,8 +1066,8 @@ kind1rows4k:
 	VMOVUPS      Z6, (SI)
 	VMOVUPS      Z7, K1, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind1rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
@@ -937,25 +1089,41 @@ kind1rows5tile:
 	MOVQ 96(DI), R15
 
 kind1rows5panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPS   (SI), Z0
-	VMOVUPS.Z 64(SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z2
-	VMOVUPS.Z 64(SI), K1, Z3
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z4
-	VMOVUPS.Z 64(SI), K1, Z5
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z6
-	VMOVUPS.Z 64(SI), K1, Z7
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z8
-	VMOVUPS.Z 64(SI), K1, Z9
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Z0
+	VMOVUPS.Z  64(SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z2
+	VMOVUPS.Z  64(SI), K1, Z3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z4
+	VMOVUPS.Z  64(SI), K1, Z5
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z6
+	VMOVUPS.Z  64(SI), K1, Z7
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z8
+	VMOVUPS.Z  64(SI), K1, Z9
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind1rows5k:
@@ -997,8 +1165,8 @@ kind1rows5k:
 	VMOVUPS      Z8, (SI)
 	VMOVUPS      Z9, K1, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind1rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
@@ -1020,28 +1188,47 @@ kind1rows6tile:
 	MOVQ 96(DI), R15
 
 kind1rows6panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPS   (SI), Z0
-	VMOVUPS.Z 64(SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z2
-	VMOVUPS.Z 64(SI), K1, Z3
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z4
-	VMOVUPS.Z 64(SI), K1, Z5
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z6
-	VMOVUPS.Z 64(SI), K1, Z7
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z8
-	VMOVUPS.Z 64(SI), K1, Z9
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z10
-	VMOVUPS.Z 64(SI), K1, Z11
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Z0
+	VMOVUPS.Z  64(SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z2
+	VMOVUPS.Z  64(SI), K1, Z3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z4
+	VMOVUPS.Z  64(SI), K1, Z5
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z6
+	VMOVUPS.Z  64(SI), K1, Z7
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z8
+	VMOVUPS.Z  64(SI), K1, Z9
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z10
+	VMOVUPS.Z  64(SI), K1, Z11
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind1rows6k:
@@ -1089,8 +1276,8 @@ kind1rows6k:
 	VMOVUPS      Z10, (SI)
 	VMOVUPS      Z11, K1, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind1rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
@@ -1112,31 +1299,53 @@ kind1rows7tile:
 	MOVQ 96(DI), R15
 
 kind1rows7panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPS   (SI), Z0
-	VMOVUPS.Z 64(SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z2
-	VMOVUPS.Z 64(SI), K1, Z3
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z4
-	VMOVUPS.Z 64(SI), K1, Z5
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z6
-	VMOVUPS.Z 64(SI), K1, Z7
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z8
-	VMOVUPS.Z 64(SI), K1, Z9
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z10
-	VMOVUPS.Z 64(SI), K1, Z11
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z12
-	VMOVUPS.Z 64(SI), K1, Z13
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Z0
+	VMOVUPS.Z  64(SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z2
+	VMOVUPS.Z  64(SI), K1, Z3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z4
+	VMOVUPS.Z  64(SI), K1, Z5
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z6
+	VMOVUPS.Z  64(SI), K1, Z7
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z8
+	VMOVUPS.Z  64(SI), K1, Z9
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z10
+	VMOVUPS.Z  64(SI), K1, Z11
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z12
+	VMOVUPS.Z  64(SI), K1, Z13
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind1rows7k:
@@ -1190,8 +1399,8 @@ kind1rows7k:
 	VMOVUPS      Z12, (SI)
 	VMOVUPS      Z13, K1, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind1rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
@@ -1213,34 +1422,59 @@ kind1rows8tile:
 	MOVQ 96(DI), R15
 
 kind1rows8panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPS   (SI), Z0
-	VMOVUPS.Z 64(SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z2
-	VMOVUPS.Z 64(SI), K1, Z3
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z4
-	VMOVUPS.Z 64(SI), K1, Z5
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z6
-	VMOVUPS.Z 64(SI), K1, Z7
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z8
-	VMOVUPS.Z 64(SI), K1, Z9
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z10
-	VMOVUPS.Z 64(SI), K1, Z11
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z12
-	VMOVUPS.Z 64(SI), K1, Z13
-	ADDQ      CX, SI
-	VMOVUPS   (SI), Z14
-	VMOVUPS.Z 64(SI), K1, Z15
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS    (SI), Z0
+	VMOVUPS.Z  64(SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z2
+	VMOVUPS.Z  64(SI), K1, Z3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z4
+	VMOVUPS.Z  64(SI), K1, Z5
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z6
+	VMOVUPS.Z  64(SI), K1, Z7
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z8
+	VMOVUPS.Z  64(SI), K1, Z9
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z10
+	VMOVUPS.Z  64(SI), K1, Z11
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z12
+	VMOVUPS.Z  64(SI), K1, Z13
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z14
+	VMOVUPS.Z  64(SI), K1, Z15
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind1rows8k:
@@ -1300,8 +1534,8 @@ kind1rows8k:
 	VMOVUPS      Z14, (SI)
 	VMOVUPS      Z15, K1, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind1rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
@@ -1338,12 +1572,15 @@ kind2rows1tile:
 	MOVQ 96(DI), R15
 
 kind2rows1panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPS.Z (SI), K1, Z0
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS.Z  (SI), K1, Z0
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind2rows1k:
@@ -1358,8 +1595,8 @@ kind2rows1k:
 	MOVQ         64(DI), CX
 	VMOVUPS      Z0, K1, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind2rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
@@ -1381,14 +1618,19 @@ kind2rows2tile:
 	MOVQ 96(DI), R15
 
 kind2rows2panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPS.Z (SI), K1, Z0
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z1
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS.Z  (SI), K1, Z0
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z1
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind2rows2k:
@@ -1407,8 +1649,8 @@ kind2rows2k:
 	ADDQ         CX, SI
 	VMOVUPS      Z1, K1, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind2rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
@@ -1430,16 +1672,23 @@ kind2rows3tile:
 	MOVQ 96(DI), R15
 
 kind2rows3panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPS.Z (SI), K1, Z0
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z2
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS.Z  (SI), K1, Z0
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z2
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind2rows3k:
@@ -1462,8 +1711,8 @@ kind2rows3k:
 	ADDQ         CX, SI
 	VMOVUPS      Z2, K1, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind2rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
@@ -1485,18 +1734,27 @@ kind2rows4tile:
 	MOVQ 96(DI), R15
 
 kind2rows4panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPS.Z (SI), K1, Z0
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z2
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z3
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS.Z  (SI), K1, Z0
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z2
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z3
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind2rows4k:
@@ -1523,8 +1781,8 @@ kind2rows4k:
 	ADDQ         CX, SI
 	VMOVUPS      Z3, K1, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind2rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
@@ -1546,20 +1804,31 @@ kind2rows5tile:
 	MOVQ 96(DI), R15
 
 kind2rows5panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPS.Z (SI), K1, Z0
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z2
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z3
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z4
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS.Z  (SI), K1, Z0
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z2
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z3
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z4
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind2rows5k:
@@ -1590,8 +1859,8 @@ kind2rows5k:
 	ADDQ         CX, SI
 	VMOVUPS      Z4, K1, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind2rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
@@ -1613,22 +1882,35 @@ kind2rows6tile:
 	MOVQ 96(DI), R15
 
 kind2rows6panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPS.Z (SI), K1, Z0
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z2
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z3
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z4
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z5
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS.Z  (SI), K1, Z0
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z2
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z3
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z4
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z5
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind2rows6k:
@@ -1663,8 +1945,8 @@ kind2rows6k:
 	ADDQ         CX, SI
 	VMOVUPS      Z5, K1, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind2rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
@@ -1686,24 +1968,39 @@ kind2rows7tile:
 	MOVQ 96(DI), R15
 
 kind2rows7panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPS.Z (SI), K1, Z0
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z2
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z3
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z4
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z5
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z6
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS.Z  (SI), K1, Z0
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z2
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z3
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z4
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z5
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z6
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind2rows7k:
@@ -1742,8 +2039,8 @@ kind2rows7k:
 	ADDQ         CX, SI
 	VMOVUPS      Z6, K1, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind2rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
@@ -1765,26 +2062,43 @@ kind2rows8tile:
 	MOVQ 96(DI), R15
 
 kind2rows8panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPS.Z (SI), K1, Z0
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z2
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z3
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z4
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z5
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z6
-	ADDQ      CX, SI
-	VMOVUPS.Z (SI), K1, Z7
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPS.Z  (SI), K1, Z0
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z2
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z3
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z4
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z5
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z6
+	ADDQ       CX, SI
+	VMOVUPS.Z  (SI), K1, Z7
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind2rows8k:
@@ -1827,8 +2141,8 @@ kind2rows8k:
 	ADDQ         CX, SI
 	VMOVUPS      Z7, K1, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind2rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
@@ -1839,6 +2153,707 @@ kind2rows8k:
 	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows8tile
+	VZEROUPPER
+	RET
+
+pair:
+	CMPQ CX, $0x06
+	JE   kind4rows6
+	CMPQ CX, $0x05
+	JE   kind4rows5
+	CMPQ CX, $0x04
+	JE   kind4rows4
+	CMPQ CX, $0x03
+	JE   kind4rows3
+	CMPQ CX, $0x02
+	JE   kind4rows2
+
+kind4rows1tile:
+	MOVQ 8(DI), BX
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
+	MOVQ 96(DI), R15
+
+kind4rows1panel:
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	MOVQ       80(DI), R11
+	VMOVUPS    (SI), Z0
+	VMOVUPS    64(SI), Z1
+	VMOVUPS    (SI)(R11*1), Z2
+	VMOVUPS    64(SI)(R11*1), Z3
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       56(DI), R11
+	MOVQ       88(DI), CX
+
+	PCALIGN $64
+kind4rows1k:
+	VMOVUPS      (DX), Z4
+	VMOVUPS      64(DX), Z5
+	VMOVUPS      (DX)(R11*1), Z6
+	VMOVUPS      64(DX)(R11*1), Z7
+	VBROADCASTSS (SI), Z8
+	VFMADD231PS  Z4, Z8, Z0
+	VFMADD231PS  Z5, Z8, Z1
+	VFMADD231PS  Z6, Z8, Z2
+	VFMADD231PS  Z7, Z8, Z3
+	ADDQ         R13, DX
+	ADDQ         R12, SI
+	DECQ         CX
+	JNZ          kind4rows1k
+	MOVQ         AX, SI
+	MOVQ         64(DI), CX
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z3, 192(SI)
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         $0x00000100, AX
+	DECQ         R15
+	JNZ          kind4rows1panel
+	IMUL3Q       $0x01, 32(DI), CX
+	ADDQ         CX, 144(DI)
+	IMUL3Q       $0x01, 64(DI), CX
+	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 160(DI)
+	DECQ         104(DI)
+	JNZ          kind4rows1tile
+	VZEROUPPER
+	RET
+
+kind4rows2:
+kind4rows2tile:
+	MOVQ 8(DI), BX
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
+	MOVQ 96(DI), R15
+
+kind4rows2panel:
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	MOVQ       80(DI), R11
+	VMOVUPS    (SI), Z0
+	VMOVUPS    64(SI), Z1
+	VMOVUPS    (SI)(R11*1), Z2
+	VMOVUPS    64(SI)(R11*1), Z3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z4
+	VMOVUPS    64(SI), Z5
+	VMOVUPS    (SI)(R11*1), Z6
+	VMOVUPS    64(SI)(R11*1), Z7
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       56(DI), R11
+	MOVQ       88(DI), CX
+
+	PCALIGN $64
+kind4rows2k:
+	VMOVUPS      (DX), Z8
+	VMOVUPS      64(DX), Z9
+	VMOVUPS      (DX)(R11*1), Z10
+	VMOVUPS      64(DX)(R11*1), Z11
+	VBROADCASTSS (SI), Z12
+	VFMADD231PS  Z8, Z12, Z0
+	VFMADD231PS  Z9, Z12, Z1
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (SI)(R8*1), Z13
+	VFMADD231PS  Z8, Z13, Z4
+	VFMADD231PS  Z9, Z13, Z5
+	VFMADD231PS  Z10, Z13, Z6
+	VFMADD231PS  Z11, Z13, Z7
+	ADDQ         R13, DX
+	ADDQ         R12, SI
+	DECQ         CX
+	JNZ          kind4rows2k
+	MOVQ         AX, SI
+	MOVQ         64(DI), CX
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z3, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z5, 64(SI)
+	VMOVUPS      Z6, 128(SI)
+	VMOVUPS      Z7, 192(SI)
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         $0x00000100, AX
+	DECQ         R15
+	JNZ          kind4rows2panel
+	IMUL3Q       $0x02, 32(DI), CX
+	ADDQ         CX, 144(DI)
+	IMUL3Q       $0x02, 64(DI), CX
+	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 160(DI)
+	DECQ         104(DI)
+	JNZ          kind4rows2tile
+	VZEROUPPER
+	RET
+
+kind4rows3:
+kind4rows3tile:
+	MOVQ 8(DI), BX
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
+	MOVQ 96(DI), R15
+
+kind4rows3panel:
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	MOVQ       80(DI), R11
+	VMOVUPS    (SI), Z0
+	VMOVUPS    64(SI), Z1
+	VMOVUPS    (SI)(R11*1), Z2
+	VMOVUPS    64(SI)(R11*1), Z3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z4
+	VMOVUPS    64(SI), Z5
+	VMOVUPS    (SI)(R11*1), Z6
+	VMOVUPS    64(SI)(R11*1), Z7
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z8
+	VMOVUPS    64(SI), Z9
+	VMOVUPS    (SI)(R11*1), Z10
+	VMOVUPS    64(SI)(R11*1), Z11
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       56(DI), R11
+	MOVQ       88(DI), CX
+
+	PCALIGN $64
+kind4rows3k:
+	VMOVUPS      (DX), Z12
+	VMOVUPS      64(DX), Z13
+	VMOVUPS      (DX)(R11*1), Z14
+	VMOVUPS      64(DX)(R11*1), Z15
+	VBROADCASTSS (SI), Z16
+	VFMADD231PS  Z12, Z16, Z0
+	VFMADD231PS  Z13, Z16, Z1
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (SI)(R8*1), Z17
+	VFMADD231PS  Z12, Z17, Z4
+	VFMADD231PS  Z13, Z17, Z5
+	VFMADD231PS  Z14, Z17, Z6
+	VFMADD231PS  Z15, Z17, Z7
+	VBROADCASTSS (SI)(R8*2), Z18
+	VFMADD231PS  Z12, Z18, Z8
+	VFMADD231PS  Z13, Z18, Z9
+	VFMADD231PS  Z14, Z18, Z10
+	VFMADD231PS  Z15, Z18, Z11
+	ADDQ         R13, DX
+	ADDQ         R12, SI
+	DECQ         CX
+	JNZ          kind4rows3k
+	MOVQ         AX, SI
+	MOVQ         64(DI), CX
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z3, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z5, 64(SI)
+	VMOVUPS      Z6, 128(SI)
+	VMOVUPS      Z7, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPS      Z8, (SI)
+	VMOVUPS      Z9, 64(SI)
+	VMOVUPS      Z10, 128(SI)
+	VMOVUPS      Z11, 192(SI)
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         $0x00000100, AX
+	DECQ         R15
+	JNZ          kind4rows3panel
+	IMUL3Q       $0x03, 32(DI), CX
+	ADDQ         CX, 144(DI)
+	IMUL3Q       $0x03, 64(DI), CX
+	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 160(DI)
+	DECQ         104(DI)
+	JNZ          kind4rows3tile
+	VZEROUPPER
+	RET
+
+kind4rows4:
+kind4rows4tile:
+	MOVQ 8(DI), BX
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
+	MOVQ 96(DI), R15
+
+kind4rows4panel:
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	MOVQ       80(DI), R11
+	VMOVUPS    (SI), Z0
+	VMOVUPS    64(SI), Z1
+	VMOVUPS    (SI)(R11*1), Z2
+	VMOVUPS    64(SI)(R11*1), Z3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z4
+	VMOVUPS    64(SI), Z5
+	VMOVUPS    (SI)(R11*1), Z6
+	VMOVUPS    64(SI)(R11*1), Z7
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z8
+	VMOVUPS    64(SI), Z9
+	VMOVUPS    (SI)(R11*1), Z10
+	VMOVUPS    64(SI)(R11*1), Z11
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z12
+	VMOVUPS    64(SI), Z13
+	VMOVUPS    (SI)(R11*1), Z14
+	VMOVUPS    64(SI)(R11*1), Z15
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       56(DI), R11
+	MOVQ       88(DI), CX
+
+	PCALIGN $64
+kind4rows4k:
+	VMOVUPS      (DX), Z16
+	VMOVUPS      64(DX), Z17
+	VMOVUPS      (DX)(R11*1), Z18
+	VMOVUPS      64(DX)(R11*1), Z19
+	VBROADCASTSS (SI), Z20
+	VFMADD231PS  Z16, Z20, Z0
+	VFMADD231PS  Z17, Z20, Z1
+	VFMADD231PS  Z18, Z20, Z2
+	VFMADD231PS  Z19, Z20, Z3
+	VBROADCASTSS (SI)(R8*1), Z21
+	VFMADD231PS  Z16, Z21, Z4
+	VFMADD231PS  Z17, Z21, Z5
+	VFMADD231PS  Z18, Z21, Z6
+	VFMADD231PS  Z19, Z21, Z7
+	VBROADCASTSS (SI)(R8*2), Z22
+	VFMADD231PS  Z16, Z22, Z8
+	VFMADD231PS  Z17, Z22, Z9
+	VFMADD231PS  Z18, Z22, Z10
+	VFMADD231PS  Z19, Z22, Z11
+	VBROADCASTSS (SI)(R9*1), Z23
+	VFMADD231PS  Z16, Z23, Z12
+	VFMADD231PS  Z17, Z23, Z13
+	VFMADD231PS  Z18, Z23, Z14
+	VFMADD231PS  Z19, Z23, Z15
+	ADDQ         R13, DX
+	ADDQ         R12, SI
+	DECQ         CX
+	JNZ          kind4rows4k
+	MOVQ         AX, SI
+	MOVQ         64(DI), CX
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z3, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z5, 64(SI)
+	VMOVUPS      Z6, 128(SI)
+	VMOVUPS      Z7, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPS      Z8, (SI)
+	VMOVUPS      Z9, 64(SI)
+	VMOVUPS      Z10, 128(SI)
+	VMOVUPS      Z11, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPS      Z12, (SI)
+	VMOVUPS      Z13, 64(SI)
+	VMOVUPS      Z14, 128(SI)
+	VMOVUPS      Z15, 192(SI)
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         $0x00000100, AX
+	DECQ         R15
+	JNZ          kind4rows4panel
+	IMUL3Q       $0x04, 32(DI), CX
+	ADDQ         CX, 144(DI)
+	IMUL3Q       $0x04, 64(DI), CX
+	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 160(DI)
+	DECQ         104(DI)
+	JNZ          kind4rows4tile
+	VZEROUPPER
+	RET
+
+kind4rows5:
+kind4rows5tile:
+	MOVQ 8(DI), BX
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
+	MOVQ 96(DI), R15
+
+kind4rows5panel:
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	MOVQ       80(DI), R11
+	VMOVUPS    (SI), Z0
+	VMOVUPS    64(SI), Z1
+	VMOVUPS    (SI)(R11*1), Z2
+	VMOVUPS    64(SI)(R11*1), Z3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z4
+	VMOVUPS    64(SI), Z5
+	VMOVUPS    (SI)(R11*1), Z6
+	VMOVUPS    64(SI)(R11*1), Z7
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z8
+	VMOVUPS    64(SI), Z9
+	VMOVUPS    (SI)(R11*1), Z10
+	VMOVUPS    64(SI)(R11*1), Z11
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z12
+	VMOVUPS    64(SI), Z13
+	VMOVUPS    (SI)(R11*1), Z14
+	VMOVUPS    64(SI)(R11*1), Z15
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z16
+	VMOVUPS    64(SI), Z17
+	VMOVUPS    (SI)(R11*1), Z18
+	VMOVUPS    64(SI)(R11*1), Z19
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       56(DI), R11
+	MOVQ       88(DI), CX
+
+	PCALIGN $64
+kind4rows5k:
+	VMOVUPS      (DX), Z20
+	VMOVUPS      64(DX), Z21
+	VMOVUPS      (DX)(R11*1), Z22
+	VMOVUPS      64(DX)(R11*1), Z23
+	VBROADCASTSS (SI), Z24
+	VFMADD231PS  Z20, Z24, Z0
+	VFMADD231PS  Z21, Z24, Z1
+	VFMADD231PS  Z22, Z24, Z2
+	VFMADD231PS  Z23, Z24, Z3
+	VBROADCASTSS (SI)(R8*1), Z25
+	VFMADD231PS  Z20, Z25, Z4
+	VFMADD231PS  Z21, Z25, Z5
+	VFMADD231PS  Z22, Z25, Z6
+	VFMADD231PS  Z23, Z25, Z7
+	VBROADCASTSS (SI)(R8*2), Z26
+	VFMADD231PS  Z20, Z26, Z8
+	VFMADD231PS  Z21, Z26, Z9
+	VFMADD231PS  Z22, Z26, Z10
+	VFMADD231PS  Z23, Z26, Z11
+	VBROADCASTSS (SI)(R9*1), Z27
+	VFMADD231PS  Z20, Z27, Z12
+	VFMADD231PS  Z21, Z27, Z13
+	VFMADD231PS  Z22, Z27, Z14
+	VFMADD231PS  Z23, Z27, Z15
+	VBROADCASTSS (SI)(R8*4), Z24
+	VFMADD231PS  Z20, Z24, Z16
+	VFMADD231PS  Z21, Z24, Z17
+	VFMADD231PS  Z22, Z24, Z18
+	VFMADD231PS  Z23, Z24, Z19
+	ADDQ         R13, DX
+	ADDQ         R12, SI
+	DECQ         CX
+	JNZ          kind4rows5k
+	MOVQ         AX, SI
+	MOVQ         64(DI), CX
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z3, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z5, 64(SI)
+	VMOVUPS      Z6, 128(SI)
+	VMOVUPS      Z7, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPS      Z8, (SI)
+	VMOVUPS      Z9, 64(SI)
+	VMOVUPS      Z10, 128(SI)
+	VMOVUPS      Z11, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPS      Z12, (SI)
+	VMOVUPS      Z13, 64(SI)
+	VMOVUPS      Z14, 128(SI)
+	VMOVUPS      Z15, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPS      Z16, (SI)
+	VMOVUPS      Z17, 64(SI)
+	VMOVUPS      Z18, 128(SI)
+	VMOVUPS      Z19, 192(SI)
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         $0x00000100, AX
+	DECQ         R15
+	JNZ          kind4rows5panel
+	IMUL3Q       $0x05, 32(DI), CX
+	ADDQ         CX, 144(DI)
+	IMUL3Q       $0x05, 64(DI), CX
+	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 160(DI)
+	DECQ         104(DI)
+	JNZ          kind4rows5tile
+	VZEROUPPER
+	RET
+
+kind4rows6:
+kind4rows6tile:
+	MOVQ 8(DI), BX
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
+	MOVQ 96(DI), R15
+
+kind4rows6panel:
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	MOVQ       80(DI), R11
+	VMOVUPS    (SI), Z0
+	VMOVUPS    64(SI), Z1
+	VMOVUPS    (SI)(R11*1), Z2
+	VMOVUPS    64(SI)(R11*1), Z3
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z4
+	VMOVUPS    64(SI), Z5
+	VMOVUPS    (SI)(R11*1), Z6
+	VMOVUPS    64(SI)(R11*1), Z7
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z8
+	VMOVUPS    64(SI), Z9
+	VMOVUPS    (SI)(R11*1), Z10
+	VMOVUPS    64(SI)(R11*1), Z11
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z12
+	VMOVUPS    64(SI), Z13
+	VMOVUPS    (SI)(R11*1), Z14
+	VMOVUPS    64(SI)(R11*1), Z15
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z16
+	VMOVUPS    64(SI), Z17
+	VMOVUPS    (SI)(R11*1), Z18
+	VMOVUPS    64(SI)(R11*1), Z19
+	ADDQ       CX, SI
+	VMOVUPS    (SI), Z20
+	VMOVUPS    64(SI), Z21
+	VMOVUPS    (SI)(R11*1), Z22
+	VMOVUPS    64(SI)(R11*1), Z23
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       56(DI), R11
+	MOVQ       88(DI), CX
+
+	PCALIGN $64
+kind4rows6k:
+	VMOVUPS      (DX), Z24
+	VMOVUPS      64(DX), Z25
+	VMOVUPS      (DX)(R11*1), Z26
+	VMOVUPS      64(DX)(R11*1), Z27
+	VBROADCASTSS (SI), Z28
+	VFMADD231PS  Z24, Z28, Z0
+	VFMADD231PS  Z25, Z28, Z1
+	VFMADD231PS  Z26, Z28, Z2
+	VFMADD231PS  Z27, Z28, Z3
+	VBROADCASTSS (SI)(R8*1), Z29
+	VFMADD231PS  Z24, Z29, Z4
+	VFMADD231PS  Z25, Z29, Z5
+	VFMADD231PS  Z26, Z29, Z6
+	VFMADD231PS  Z27, Z29, Z7
+	VBROADCASTSS (SI)(R8*2), Z30
+	VFMADD231PS  Z24, Z30, Z8
+	VFMADD231PS  Z25, Z30, Z9
+	VFMADD231PS  Z26, Z30, Z10
+	VFMADD231PS  Z27, Z30, Z11
+	VBROADCASTSS (SI)(R9*1), Z31
+	VFMADD231PS  Z24, Z31, Z12
+	VFMADD231PS  Z25, Z31, Z13
+	VFMADD231PS  Z26, Z31, Z14
+	VFMADD231PS  Z27, Z31, Z15
+	VBROADCASTSS (SI)(R8*4), Z28
+	VFMADD231PS  Z24, Z28, Z16
+	VFMADD231PS  Z25, Z28, Z17
+	VFMADD231PS  Z26, Z28, Z18
+	VFMADD231PS  Z27, Z28, Z19
+	VBROADCASTSS (SI)(R10*1), Z29
+	VFMADD231PS  Z24, Z29, Z20
+	VFMADD231PS  Z25, Z29, Z21
+	VFMADD231PS  Z26, Z29, Z22
+	VFMADD231PS  Z27, Z29, Z23
+	ADDQ         R13, DX
+	ADDQ         R12, SI
+	DECQ         CX
+	JNZ          kind4rows6k
+	MOVQ         AX, SI
+	MOVQ         64(DI), CX
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z3, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z5, 64(SI)
+	VMOVUPS      Z6, 128(SI)
+	VMOVUPS      Z7, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPS      Z8, (SI)
+	VMOVUPS      Z9, 64(SI)
+	VMOVUPS      Z10, 128(SI)
+	VMOVUPS      Z11, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPS      Z12, (SI)
+	VMOVUPS      Z13, 64(SI)
+	VMOVUPS      Z14, 128(SI)
+	VMOVUPS      Z15, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPS      Z16, (SI)
+	VMOVUPS      Z17, 64(SI)
+	VMOVUPS      Z18, 128(SI)
+	VMOVUPS      Z19, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPS      Z20, (SI)
+	VMOVUPS      Z21, 64(SI)
+	VMOVUPS      Z22, 128(SI)
+	VMOVUPS      Z23, 192(SI)
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         $0x00000100, AX
+	DECQ         R15
+	JNZ          kind4rows6panel
+	IMUL3Q       $0x06, 32(DI), CX
+	ADDQ         CX, 144(DI)
+	IMUL3Q       $0x06, 64(DI), CX
+	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 160(DI)
+	DECQ         104(DI)
+	JNZ          kind4rows6tile
 	VZEROUPPER
 	RET
 
@@ -1938,7 +2953,7 @@ loop:
 	RET
 
 // func mulTileAVX512F64(t *byte)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·mulTileAVX512F64(SB), NOSPLIT, $0-8
 	MOVQ  t+0(FP), DI
 	MOVQ  32(DI), R8
@@ -1959,6 +2974,8 @@ TEXT ·mulTileAVX512F64(SB), NOSPLIT, $0-8
 	MOVQ  120(DI), AX
 	CMPQ  AX, $0x03
 	JE    wide
+	CMPQ  AX, $0x04
+	JE    pair
 	CMPQ  AX, $0x01
 	JE    kind1
 	CMPQ  AX, $0x02
@@ -1985,13 +3002,17 @@ kind0rows1tile:
 	MOVQ 96(DI), R15
 
 kind0rows1panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPD (SI), Z0
-	VMOVUPD 64(SI), Z1
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Z0
+	VMOVUPD    64(SI), Z1
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows1k:
@@ -2009,8 +3030,8 @@ kind0rows1k:
 	VMOVUPD      Z0, (SI)
 	VMOVUPD      Z1, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind0rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
@@ -2032,16 +3053,23 @@ kind0rows2tile:
 	MOVQ 96(DI), R15
 
 kind0rows2panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPD (SI), Z0
-	VMOVUPD 64(SI), Z1
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z2
-	VMOVUPD 64(SI), Z3
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Z0
+	VMOVUPD    64(SI), Z1
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z2
+	VMOVUPD    64(SI), Z3
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows2k:
@@ -2065,8 +3093,8 @@ kind0rows2k:
 	VMOVUPD      Z2, (SI)
 	VMOVUPD      Z3, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind0rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
@@ -2088,19 +3116,29 @@ kind0rows3tile:
 	MOVQ 96(DI), R15
 
 kind0rows3panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPD (SI), Z0
-	VMOVUPD 64(SI), Z1
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z2
-	VMOVUPD 64(SI), Z3
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z4
-	VMOVUPD 64(SI), Z5
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Z0
+	VMOVUPD    64(SI), Z1
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z2
+	VMOVUPD    64(SI), Z3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z4
+	VMOVUPD    64(SI), Z5
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows3k:
@@ -2130,8 +3168,8 @@ kind0rows3k:
 	VMOVUPD      Z4, (SI)
 	VMOVUPD      Z5, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind0rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
@@ -2153,22 +3191,35 @@ kind0rows4tile:
 	MOVQ 96(DI), R15
 
 kind0rows4panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPD (SI), Z0
-	VMOVUPD 64(SI), Z1
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z2
-	VMOVUPD 64(SI), Z3
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z4
-	VMOVUPD 64(SI), Z5
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z6
-	VMOVUPD 64(SI), Z7
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Z0
+	VMOVUPD    64(SI), Z1
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z2
+	VMOVUPD    64(SI), Z3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z4
+	VMOVUPD    64(SI), Z5
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z6
+	VMOVUPD    64(SI), Z7
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows4k:
@@ -2204,8 +3255,8 @@ kind0rows4k:
 	VMOVUPD      Z6, (SI)
 	VMOVUPD      Z7, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind0rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
@@ -2227,25 +3278,41 @@ kind0rows5tile:
 	MOVQ 96(DI), R15
 
 kind0rows5panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPD (SI), Z0
-	VMOVUPD 64(SI), Z1
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z2
-	VMOVUPD 64(SI), Z3
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z4
-	VMOVUPD 64(SI), Z5
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z6
-	VMOVUPD 64(SI), Z7
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z8
-	VMOVUPD 64(SI), Z9
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Z0
+	VMOVUPD    64(SI), Z1
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z2
+	VMOVUPD    64(SI), Z3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z4
+	VMOVUPD    64(SI), Z5
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z6
+	VMOVUPD    64(SI), Z7
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z8
+	VMOVUPD    64(SI), Z9
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows5k:
@@ -2287,8 +3354,8 @@ kind0rows5k:
 	VMOVUPD      Z8, (SI)
 	VMOVUPD      Z9, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind0rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
@@ -2310,28 +3377,47 @@ kind0rows6tile:
 	MOVQ 96(DI), R15
 
 kind0rows6panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPD (SI), Z0
-	VMOVUPD 64(SI), Z1
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z2
-	VMOVUPD 64(SI), Z3
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z4
-	VMOVUPD 64(SI), Z5
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z6
-	VMOVUPD 64(SI), Z7
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z8
-	VMOVUPD 64(SI), Z9
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z10
-	VMOVUPD 64(SI), Z11
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Z0
+	VMOVUPD    64(SI), Z1
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z2
+	VMOVUPD    64(SI), Z3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z4
+	VMOVUPD    64(SI), Z5
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z6
+	VMOVUPD    64(SI), Z7
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z8
+	VMOVUPD    64(SI), Z9
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z10
+	VMOVUPD    64(SI), Z11
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows6k:
@@ -2379,8 +3465,8 @@ kind0rows6k:
 	VMOVUPD      Z10, (SI)
 	VMOVUPD      Z11, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind0rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
@@ -2402,31 +3488,53 @@ kind0rows7tile:
 	MOVQ 96(DI), R15
 
 kind0rows7panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPD (SI), Z0
-	VMOVUPD 64(SI), Z1
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z2
-	VMOVUPD 64(SI), Z3
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z4
-	VMOVUPD 64(SI), Z5
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z6
-	VMOVUPD 64(SI), Z7
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z8
-	VMOVUPD 64(SI), Z9
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z10
-	VMOVUPD 64(SI), Z11
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z12
-	VMOVUPD 64(SI), Z13
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Z0
+	VMOVUPD    64(SI), Z1
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z2
+	VMOVUPD    64(SI), Z3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z4
+	VMOVUPD    64(SI), Z5
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z6
+	VMOVUPD    64(SI), Z7
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z8
+	VMOVUPD    64(SI), Z9
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z10
+	VMOVUPD    64(SI), Z11
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z12
+	VMOVUPD    64(SI), Z13
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows7k:
@@ -2480,8 +3588,8 @@ kind0rows7k:
 	VMOVUPD      Z12, (SI)
 	VMOVUPD      Z13, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind0rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
@@ -2503,34 +3611,59 @@ kind0rows8tile:
 	MOVQ 96(DI), R15
 
 kind0rows8panel:
-	MOVQ    R14, SI
-	MOVQ    72(DI), CX
-	VMOVUPD (SI), Z0
-	VMOVUPD 64(SI), Z1
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z2
-	VMOVUPD 64(SI), Z3
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z4
-	VMOVUPD 64(SI), Z5
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z6
-	VMOVUPD 64(SI), Z7
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z8
-	VMOVUPD 64(SI), Z9
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z10
-	VMOVUPD 64(SI), Z11
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z12
-	VMOVUPD 64(SI), Z13
-	ADDQ    CX, SI
-	VMOVUPD (SI), Z14
-	VMOVUPD 64(SI), Z15
-	MOVQ    144(DI), SI
-	MOVQ    BX, DX
-	MOVQ    88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Z0
+	VMOVUPD    64(SI), Z1
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z2
+	VMOVUPD    64(SI), Z3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z4
+	VMOVUPD    64(SI), Z5
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z6
+	VMOVUPD    64(SI), Z7
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z8
+	VMOVUPD    64(SI), Z9
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z10
+	VMOVUPD    64(SI), Z11
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z12
+	VMOVUPD    64(SI), Z13
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z14
+	VMOVUPD    64(SI), Z15
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind0rows8k:
@@ -2590,8 +3723,8 @@ kind0rows8k:
 	VMOVUPD      Z14, (SI)
 	VMOVUPD      Z15, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind0rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
@@ -2628,13 +3761,17 @@ kind1rows1tile:
 	MOVQ 96(DI), R15
 
 kind1rows1panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPD   (SI), Z0
-	VMOVUPD.Z 64(SI), K1, Z1
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Z0
+	VMOVUPD.Z  64(SI), K1, Z1
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind1rows1k:
@@ -2652,8 +3789,8 @@ kind1rows1k:
 	VMOVUPD      Z0, (SI)
 	VMOVUPD      Z1, K1, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind1rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
@@ -2675,16 +3812,23 @@ kind1rows2tile:
 	MOVQ 96(DI), R15
 
 kind1rows2panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPD   (SI), Z0
-	VMOVUPD.Z 64(SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z2
-	VMOVUPD.Z 64(SI), K1, Z3
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Z0
+	VMOVUPD.Z  64(SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z2
+	VMOVUPD.Z  64(SI), K1, Z3
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind1rows2k:
@@ -2708,8 +3852,8 @@ kind1rows2k:
 	VMOVUPD      Z2, (SI)
 	VMOVUPD      Z3, K1, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind1rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
@@ -2731,19 +3875,29 @@ kind1rows3tile:
 	MOVQ 96(DI), R15
 
 kind1rows3panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPD   (SI), Z0
-	VMOVUPD.Z 64(SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z2
-	VMOVUPD.Z 64(SI), K1, Z3
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z4
-	VMOVUPD.Z 64(SI), K1, Z5
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Z0
+	VMOVUPD.Z  64(SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z2
+	VMOVUPD.Z  64(SI), K1, Z3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z4
+	VMOVUPD.Z  64(SI), K1, Z5
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind1rows3k:
@@ -2773,8 +3927,8 @@ kind1rows3k:
 	VMOVUPD      Z4, (SI)
 	VMOVUPD      Z5, K1, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind1rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
@@ -2796,22 +3950,35 @@ kind1rows4tile:
 	MOVQ 96(DI), R15
 
 kind1rows4panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPD   (SI), Z0
-	VMOVUPD.Z 64(SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z2
-	VMOVUPD.Z 64(SI), K1, Z3
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z4
-	VMOVUPD.Z 64(SI), K1, Z5
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z6
-	VMOVUPD.Z 64(SI), K1, Z7
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Z0
+	VMOVUPD.Z  64(SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z2
+	VMOVUPD.Z  64(SI), K1, Z3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z4
+	VMOVUPD.Z  64(SI), K1, Z5
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z6
+	VMOVUPD.Z  64(SI), K1, Z7
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind1rows4k:
@@ -2847,8 +4014,8 @@ kind1rows4k:
 	VMOVUPD      Z6, (SI)
 	VMOVUPD      Z7, K1, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind1rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
@@ -2870,25 +4037,41 @@ kind1rows5tile:
 	MOVQ 96(DI), R15
 
 kind1rows5panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPD   (SI), Z0
-	VMOVUPD.Z 64(SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z2
-	VMOVUPD.Z 64(SI), K1, Z3
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z4
-	VMOVUPD.Z 64(SI), K1, Z5
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z6
-	VMOVUPD.Z 64(SI), K1, Z7
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z8
-	VMOVUPD.Z 64(SI), K1, Z9
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Z0
+	VMOVUPD.Z  64(SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z2
+	VMOVUPD.Z  64(SI), K1, Z3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z4
+	VMOVUPD.Z  64(SI), K1, Z5
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z6
+	VMOVUPD.Z  64(SI), K1, Z7
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z8
+	VMOVUPD.Z  64(SI), K1, Z9
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind1rows5k:
@@ -2930,8 +4113,8 @@ kind1rows5k:
 	VMOVUPD      Z8, (SI)
 	VMOVUPD      Z9, K1, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind1rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
@@ -2953,28 +4136,47 @@ kind1rows6tile:
 	MOVQ 96(DI), R15
 
 kind1rows6panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPD   (SI), Z0
-	VMOVUPD.Z 64(SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z2
-	VMOVUPD.Z 64(SI), K1, Z3
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z4
-	VMOVUPD.Z 64(SI), K1, Z5
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z6
-	VMOVUPD.Z 64(SI), K1, Z7
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z8
-	VMOVUPD.Z 64(SI), K1, Z9
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z10
-	VMOVUPD.Z 64(SI), K1, Z11
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Z0
+	VMOVUPD.Z  64(SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z2
+	VMOVUPD.Z  64(SI), K1, Z3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z4
+	VMOVUPD.Z  64(SI), K1, Z5
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z6
+	VMOVUPD.Z  64(SI), K1, Z7
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z8
+	VMOVUPD.Z  64(SI), K1, Z9
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z10
+	VMOVUPD.Z  64(SI), K1, Z11
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind1rows6k:
@@ -3022,8 +4224,8 @@ kind1rows6k:
 	VMOVUPD      Z10, (SI)
 	VMOVUPD      Z11, K1, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind1rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
@@ -3045,31 +4247,53 @@ kind1rows7tile:
 	MOVQ 96(DI), R15
 
 kind1rows7panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPD   (SI), Z0
-	VMOVUPD.Z 64(SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z2
-	VMOVUPD.Z 64(SI), K1, Z3
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z4
-	VMOVUPD.Z 64(SI), K1, Z5
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z6
-	VMOVUPD.Z 64(SI), K1, Z7
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z8
-	VMOVUPD.Z 64(SI), K1, Z9
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z10
-	VMOVUPD.Z 64(SI), K1, Z11
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z12
-	VMOVUPD.Z 64(SI), K1, Z13
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Z0
+	VMOVUPD.Z  64(SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z2
+	VMOVUPD.Z  64(SI), K1, Z3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z4
+	VMOVUPD.Z  64(SI), K1, Z5
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z6
+	VMOVUPD.Z  64(SI), K1, Z7
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z8
+	VMOVUPD.Z  64(SI), K1, Z9
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z10
+	VMOVUPD.Z  64(SI), K1, Z11
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z12
+	VMOVUPD.Z  64(SI), K1, Z13
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind1rows7k:
@@ -3123,8 +4347,8 @@ kind1rows7k:
 	VMOVUPD      Z12, (SI)
 	VMOVUPD      Z13, K1, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind1rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
@@ -3146,34 +4370,59 @@ kind1rows8tile:
 	MOVQ 96(DI), R15
 
 kind1rows8panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPD   (SI), Z0
-	VMOVUPD.Z 64(SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z2
-	VMOVUPD.Z 64(SI), K1, Z3
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z4
-	VMOVUPD.Z 64(SI), K1, Z5
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z6
-	VMOVUPD.Z 64(SI), K1, Z7
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z8
-	VMOVUPD.Z 64(SI), K1, Z9
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z10
-	VMOVUPD.Z 64(SI), K1, Z11
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z12
-	VMOVUPD.Z 64(SI), K1, Z13
-	ADDQ      CX, SI
-	VMOVUPD   (SI), Z14
-	VMOVUPD.Z 64(SI), K1, Z15
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD    (SI), Z0
+	VMOVUPD.Z  64(SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z2
+	VMOVUPD.Z  64(SI), K1, Z3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z4
+	VMOVUPD.Z  64(SI), K1, Z5
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z6
+	VMOVUPD.Z  64(SI), K1, Z7
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z8
+	VMOVUPD.Z  64(SI), K1, Z9
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z10
+	VMOVUPD.Z  64(SI), K1, Z11
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z12
+	VMOVUPD.Z  64(SI), K1, Z13
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z14
+	VMOVUPD.Z  64(SI), K1, Z15
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind1rows8k:
@@ -3233,8 +4482,8 @@ kind1rows8k:
 	VMOVUPD      Z14, (SI)
 	VMOVUPD      Z15, K1, 64(SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000080, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000080, AX
 	DECQ         R15
 	JNZ          kind1rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
@@ -3271,12 +4520,15 @@ kind2rows1tile:
 	MOVQ 96(DI), R15
 
 kind2rows1panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPD.Z (SI), K1, Z0
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD.Z  (SI), K1, Z0
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind2rows1k:
@@ -3291,8 +4543,8 @@ kind2rows1k:
 	MOVQ         64(DI), CX
 	VMOVUPD      Z0, K1, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind2rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
@@ -3314,14 +4566,19 @@ kind2rows2tile:
 	MOVQ 96(DI), R15
 
 kind2rows2panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPD.Z (SI), K1, Z0
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z1
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD.Z  (SI), K1, Z0
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z1
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind2rows2k:
@@ -3340,8 +4597,8 @@ kind2rows2k:
 	ADDQ         CX, SI
 	VMOVUPD      Z1, K1, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind2rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
@@ -3363,16 +4620,23 @@ kind2rows3tile:
 	MOVQ 96(DI), R15
 
 kind2rows3panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPD.Z (SI), K1, Z0
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z2
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD.Z  (SI), K1, Z0
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z2
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind2rows3k:
@@ -3395,8 +4659,8 @@ kind2rows3k:
 	ADDQ         CX, SI
 	VMOVUPD      Z2, K1, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind2rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
@@ -3418,18 +4682,27 @@ kind2rows4tile:
 	MOVQ 96(DI), R15
 
 kind2rows4panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPD.Z (SI), K1, Z0
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z2
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z3
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD.Z  (SI), K1, Z0
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z2
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z3
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind2rows4k:
@@ -3456,8 +4729,8 @@ kind2rows4k:
 	ADDQ         CX, SI
 	VMOVUPD      Z3, K1, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind2rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
@@ -3479,20 +4752,31 @@ kind2rows5tile:
 	MOVQ 96(DI), R15
 
 kind2rows5panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPD.Z (SI), K1, Z0
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z2
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z3
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z4
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD.Z  (SI), K1, Z0
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z2
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z3
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z4
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind2rows5k:
@@ -3523,8 +4807,8 @@ kind2rows5k:
 	ADDQ         CX, SI
 	VMOVUPD      Z4, K1, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind2rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
@@ -3546,22 +4830,35 @@ kind2rows6tile:
 	MOVQ 96(DI), R15
 
 kind2rows6panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPD.Z (SI), K1, Z0
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z2
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z3
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z4
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z5
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD.Z  (SI), K1, Z0
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z2
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z3
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z4
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z5
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind2rows6k:
@@ -3596,8 +4893,8 @@ kind2rows6k:
 	ADDQ         CX, SI
 	VMOVUPD      Z5, K1, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind2rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
@@ -3619,24 +4916,39 @@ kind2rows7tile:
 	MOVQ 96(DI), R15
 
 kind2rows7panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPD.Z (SI), K1, Z0
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z2
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z3
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z4
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z5
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z6
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD.Z  (SI), K1, Z0
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z2
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z3
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z4
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z5
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z6
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind2rows7k:
@@ -3675,8 +4987,8 @@ kind2rows7k:
 	ADDQ         CX, SI
 	VMOVUPD      Z6, K1, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind2rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
@@ -3698,26 +5010,43 @@ kind2rows8tile:
 	MOVQ 96(DI), R15
 
 kind2rows8panel:
-	MOVQ      R14, SI
-	MOVQ      72(DI), CX
-	VMOVUPD.Z (SI), K1, Z0
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z1
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z2
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z3
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z4
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z5
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z6
-	ADDQ      CX, SI
-	VMOVUPD.Z (SI), K1, Z7
-	MOVQ      144(DI), SI
-	MOVQ      BX, DX
-	MOVQ      88(DI), CX
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	VMOVUPD.Z  (SI), K1, Z0
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z1
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z2
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z3
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z4
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z5
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z6
+	ADDQ       CX, SI
+	VMOVUPD.Z  (SI), K1, Z7
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       88(DI), CX
 
 	PCALIGN $64
 kind2rows8k:
@@ -3760,8 +5089,8 @@ kind2rows8k:
 	ADDQ         CX, SI
 	VMOVUPD      Z7, K1, (SI)
 	ADDQ         56(DI), BX
-	ADDQ         $0x00000040, AX
 	ADDQ         80(DI), R14
+	ADDQ         $0x00000040, AX
 	DECQ         R15
 	JNZ          kind2rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
@@ -3772,6 +5101,707 @@ kind2rows8k:
 	ADDQ         CX, 160(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows8tile
+	VZEROUPPER
+	RET
+
+pair:
+	CMPQ CX, $0x06
+	JE   kind4rows6
+	CMPQ CX, $0x05
+	JE   kind4rows5
+	CMPQ CX, $0x04
+	JE   kind4rows4
+	CMPQ CX, $0x03
+	JE   kind4rows3
+	CMPQ CX, $0x02
+	JE   kind4rows2
+
+kind4rows1tile:
+	MOVQ 8(DI), BX
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
+	MOVQ 96(DI), R15
+
+kind4rows1panel:
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	MOVQ       80(DI), R11
+	VMOVUPD    (SI), Z0
+	VMOVUPD    64(SI), Z1
+	VMOVUPD    (SI)(R11*1), Z2
+	VMOVUPD    64(SI)(R11*1), Z3
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       56(DI), R11
+	MOVQ       88(DI), CX
+
+	PCALIGN $64
+kind4rows1k:
+	VMOVUPD      (DX), Z4
+	VMOVUPD      64(DX), Z5
+	VMOVUPD      (DX)(R11*1), Z6
+	VMOVUPD      64(DX)(R11*1), Z7
+	VBROADCASTSD (SI), Z8
+	VFMADD231PD  Z4, Z8, Z0
+	VFMADD231PD  Z5, Z8, Z1
+	VFMADD231PD  Z6, Z8, Z2
+	VFMADD231PD  Z7, Z8, Z3
+	ADDQ         R13, DX
+	ADDQ         R12, SI
+	DECQ         CX
+	JNZ          kind4rows1k
+	MOVQ         AX, SI
+	MOVQ         64(DI), CX
+	VMOVUPD      Z0, (SI)
+	VMOVUPD      Z1, 64(SI)
+	VMOVUPD      Z2, 128(SI)
+	VMOVUPD      Z3, 192(SI)
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         $0x00000100, AX
+	DECQ         R15
+	JNZ          kind4rows1panel
+	IMUL3Q       $0x01, 32(DI), CX
+	ADDQ         CX, 144(DI)
+	IMUL3Q       $0x01, 64(DI), CX
+	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 160(DI)
+	DECQ         104(DI)
+	JNZ          kind4rows1tile
+	VZEROUPPER
+	RET
+
+kind4rows2:
+kind4rows2tile:
+	MOVQ 8(DI), BX
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
+	MOVQ 96(DI), R15
+
+kind4rows2panel:
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	MOVQ       80(DI), R11
+	VMOVUPD    (SI), Z0
+	VMOVUPD    64(SI), Z1
+	VMOVUPD    (SI)(R11*1), Z2
+	VMOVUPD    64(SI)(R11*1), Z3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z4
+	VMOVUPD    64(SI), Z5
+	VMOVUPD    (SI)(R11*1), Z6
+	VMOVUPD    64(SI)(R11*1), Z7
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       56(DI), R11
+	MOVQ       88(DI), CX
+
+	PCALIGN $64
+kind4rows2k:
+	VMOVUPD      (DX), Z8
+	VMOVUPD      64(DX), Z9
+	VMOVUPD      (DX)(R11*1), Z10
+	VMOVUPD      64(DX)(R11*1), Z11
+	VBROADCASTSD (SI), Z12
+	VFMADD231PD  Z8, Z12, Z0
+	VFMADD231PD  Z9, Z12, Z1
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (SI)(R8*1), Z13
+	VFMADD231PD  Z8, Z13, Z4
+	VFMADD231PD  Z9, Z13, Z5
+	VFMADD231PD  Z10, Z13, Z6
+	VFMADD231PD  Z11, Z13, Z7
+	ADDQ         R13, DX
+	ADDQ         R12, SI
+	DECQ         CX
+	JNZ          kind4rows2k
+	MOVQ         AX, SI
+	MOVQ         64(DI), CX
+	VMOVUPD      Z0, (SI)
+	VMOVUPD      Z1, 64(SI)
+	VMOVUPD      Z2, 128(SI)
+	VMOVUPD      Z3, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPD      Z4, (SI)
+	VMOVUPD      Z5, 64(SI)
+	VMOVUPD      Z6, 128(SI)
+	VMOVUPD      Z7, 192(SI)
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         $0x00000100, AX
+	DECQ         R15
+	JNZ          kind4rows2panel
+	IMUL3Q       $0x02, 32(DI), CX
+	ADDQ         CX, 144(DI)
+	IMUL3Q       $0x02, 64(DI), CX
+	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 160(DI)
+	DECQ         104(DI)
+	JNZ          kind4rows2tile
+	VZEROUPPER
+	RET
+
+kind4rows3:
+kind4rows3tile:
+	MOVQ 8(DI), BX
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
+	MOVQ 96(DI), R15
+
+kind4rows3panel:
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	MOVQ       80(DI), R11
+	VMOVUPD    (SI), Z0
+	VMOVUPD    64(SI), Z1
+	VMOVUPD    (SI)(R11*1), Z2
+	VMOVUPD    64(SI)(R11*1), Z3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z4
+	VMOVUPD    64(SI), Z5
+	VMOVUPD    (SI)(R11*1), Z6
+	VMOVUPD    64(SI)(R11*1), Z7
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z8
+	VMOVUPD    64(SI), Z9
+	VMOVUPD    (SI)(R11*1), Z10
+	VMOVUPD    64(SI)(R11*1), Z11
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       56(DI), R11
+	MOVQ       88(DI), CX
+
+	PCALIGN $64
+kind4rows3k:
+	VMOVUPD      (DX), Z12
+	VMOVUPD      64(DX), Z13
+	VMOVUPD      (DX)(R11*1), Z14
+	VMOVUPD      64(DX)(R11*1), Z15
+	VBROADCASTSD (SI), Z16
+	VFMADD231PD  Z12, Z16, Z0
+	VFMADD231PD  Z13, Z16, Z1
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (SI)(R8*1), Z17
+	VFMADD231PD  Z12, Z17, Z4
+	VFMADD231PD  Z13, Z17, Z5
+	VFMADD231PD  Z14, Z17, Z6
+	VFMADD231PD  Z15, Z17, Z7
+	VBROADCASTSD (SI)(R8*2), Z18
+	VFMADD231PD  Z12, Z18, Z8
+	VFMADD231PD  Z13, Z18, Z9
+	VFMADD231PD  Z14, Z18, Z10
+	VFMADD231PD  Z15, Z18, Z11
+	ADDQ         R13, DX
+	ADDQ         R12, SI
+	DECQ         CX
+	JNZ          kind4rows3k
+	MOVQ         AX, SI
+	MOVQ         64(DI), CX
+	VMOVUPD      Z0, (SI)
+	VMOVUPD      Z1, 64(SI)
+	VMOVUPD      Z2, 128(SI)
+	VMOVUPD      Z3, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPD      Z4, (SI)
+	VMOVUPD      Z5, 64(SI)
+	VMOVUPD      Z6, 128(SI)
+	VMOVUPD      Z7, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPD      Z8, (SI)
+	VMOVUPD      Z9, 64(SI)
+	VMOVUPD      Z10, 128(SI)
+	VMOVUPD      Z11, 192(SI)
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         $0x00000100, AX
+	DECQ         R15
+	JNZ          kind4rows3panel
+	IMUL3Q       $0x03, 32(DI), CX
+	ADDQ         CX, 144(DI)
+	IMUL3Q       $0x03, 64(DI), CX
+	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 160(DI)
+	DECQ         104(DI)
+	JNZ          kind4rows3tile
+	VZEROUPPER
+	RET
+
+kind4rows4:
+kind4rows4tile:
+	MOVQ 8(DI), BX
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
+	MOVQ 96(DI), R15
+
+kind4rows4panel:
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	MOVQ       80(DI), R11
+	VMOVUPD    (SI), Z0
+	VMOVUPD    64(SI), Z1
+	VMOVUPD    (SI)(R11*1), Z2
+	VMOVUPD    64(SI)(R11*1), Z3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z4
+	VMOVUPD    64(SI), Z5
+	VMOVUPD    (SI)(R11*1), Z6
+	VMOVUPD    64(SI)(R11*1), Z7
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z8
+	VMOVUPD    64(SI), Z9
+	VMOVUPD    (SI)(R11*1), Z10
+	VMOVUPD    64(SI)(R11*1), Z11
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z12
+	VMOVUPD    64(SI), Z13
+	VMOVUPD    (SI)(R11*1), Z14
+	VMOVUPD    64(SI)(R11*1), Z15
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       56(DI), R11
+	MOVQ       88(DI), CX
+
+	PCALIGN $64
+kind4rows4k:
+	VMOVUPD      (DX), Z16
+	VMOVUPD      64(DX), Z17
+	VMOVUPD      (DX)(R11*1), Z18
+	VMOVUPD      64(DX)(R11*1), Z19
+	VBROADCASTSD (SI), Z20
+	VFMADD231PD  Z16, Z20, Z0
+	VFMADD231PD  Z17, Z20, Z1
+	VFMADD231PD  Z18, Z20, Z2
+	VFMADD231PD  Z19, Z20, Z3
+	VBROADCASTSD (SI)(R8*1), Z21
+	VFMADD231PD  Z16, Z21, Z4
+	VFMADD231PD  Z17, Z21, Z5
+	VFMADD231PD  Z18, Z21, Z6
+	VFMADD231PD  Z19, Z21, Z7
+	VBROADCASTSD (SI)(R8*2), Z22
+	VFMADD231PD  Z16, Z22, Z8
+	VFMADD231PD  Z17, Z22, Z9
+	VFMADD231PD  Z18, Z22, Z10
+	VFMADD231PD  Z19, Z22, Z11
+	VBROADCASTSD (SI)(R9*1), Z23
+	VFMADD231PD  Z16, Z23, Z12
+	VFMADD231PD  Z17, Z23, Z13
+	VFMADD231PD  Z18, Z23, Z14
+	VFMADD231PD  Z19, Z23, Z15
+	ADDQ         R13, DX
+	ADDQ         R12, SI
+	DECQ         CX
+	JNZ          kind4rows4k
+	MOVQ         AX, SI
+	MOVQ         64(DI), CX
+	VMOVUPD      Z0, (SI)
+	VMOVUPD      Z1, 64(SI)
+	VMOVUPD      Z2, 128(SI)
+	VMOVUPD      Z3, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPD      Z4, (SI)
+	VMOVUPD      Z5, 64(SI)
+	VMOVUPD      Z6, 128(SI)
+	VMOVUPD      Z7, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPD      Z8, (SI)
+	VMOVUPD      Z9, 64(SI)
+	VMOVUPD      Z10, 128(SI)
+	VMOVUPD      Z11, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPD      Z12, (SI)
+	VMOVUPD      Z13, 64(SI)
+	VMOVUPD      Z14, 128(SI)
+	VMOVUPD      Z15, 192(SI)
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         $0x00000100, AX
+	DECQ         R15
+	JNZ          kind4rows4panel
+	IMUL3Q       $0x04, 32(DI), CX
+	ADDQ         CX, 144(DI)
+	IMUL3Q       $0x04, 64(DI), CX
+	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 160(DI)
+	DECQ         104(DI)
+	JNZ          kind4rows4tile
+	VZEROUPPER
+	RET
+
+kind4rows5:
+kind4rows5tile:
+	MOVQ 8(DI), BX
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
+	MOVQ 96(DI), R15
+
+kind4rows5panel:
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	MOVQ       80(DI), R11
+	VMOVUPD    (SI), Z0
+	VMOVUPD    64(SI), Z1
+	VMOVUPD    (SI)(R11*1), Z2
+	VMOVUPD    64(SI)(R11*1), Z3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z4
+	VMOVUPD    64(SI), Z5
+	VMOVUPD    (SI)(R11*1), Z6
+	VMOVUPD    64(SI)(R11*1), Z7
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z8
+	VMOVUPD    64(SI), Z9
+	VMOVUPD    (SI)(R11*1), Z10
+	VMOVUPD    64(SI)(R11*1), Z11
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z12
+	VMOVUPD    64(SI), Z13
+	VMOVUPD    (SI)(R11*1), Z14
+	VMOVUPD    64(SI)(R11*1), Z15
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z16
+	VMOVUPD    64(SI), Z17
+	VMOVUPD    (SI)(R11*1), Z18
+	VMOVUPD    64(SI)(R11*1), Z19
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       56(DI), R11
+	MOVQ       88(DI), CX
+
+	PCALIGN $64
+kind4rows5k:
+	VMOVUPD      (DX), Z20
+	VMOVUPD      64(DX), Z21
+	VMOVUPD      (DX)(R11*1), Z22
+	VMOVUPD      64(DX)(R11*1), Z23
+	VBROADCASTSD (SI), Z24
+	VFMADD231PD  Z20, Z24, Z0
+	VFMADD231PD  Z21, Z24, Z1
+	VFMADD231PD  Z22, Z24, Z2
+	VFMADD231PD  Z23, Z24, Z3
+	VBROADCASTSD (SI)(R8*1), Z25
+	VFMADD231PD  Z20, Z25, Z4
+	VFMADD231PD  Z21, Z25, Z5
+	VFMADD231PD  Z22, Z25, Z6
+	VFMADD231PD  Z23, Z25, Z7
+	VBROADCASTSD (SI)(R8*2), Z26
+	VFMADD231PD  Z20, Z26, Z8
+	VFMADD231PD  Z21, Z26, Z9
+	VFMADD231PD  Z22, Z26, Z10
+	VFMADD231PD  Z23, Z26, Z11
+	VBROADCASTSD (SI)(R9*1), Z27
+	VFMADD231PD  Z20, Z27, Z12
+	VFMADD231PD  Z21, Z27, Z13
+	VFMADD231PD  Z22, Z27, Z14
+	VFMADD231PD  Z23, Z27, Z15
+	VBROADCASTSD (SI)(R8*4), Z24
+	VFMADD231PD  Z20, Z24, Z16
+	VFMADD231PD  Z21, Z24, Z17
+	VFMADD231PD  Z22, Z24, Z18
+	VFMADD231PD  Z23, Z24, Z19
+	ADDQ         R13, DX
+	ADDQ         R12, SI
+	DECQ         CX
+	JNZ          kind4rows5k
+	MOVQ         AX, SI
+	MOVQ         64(DI), CX
+	VMOVUPD      Z0, (SI)
+	VMOVUPD      Z1, 64(SI)
+	VMOVUPD      Z2, 128(SI)
+	VMOVUPD      Z3, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPD      Z4, (SI)
+	VMOVUPD      Z5, 64(SI)
+	VMOVUPD      Z6, 128(SI)
+	VMOVUPD      Z7, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPD      Z8, (SI)
+	VMOVUPD      Z9, 64(SI)
+	VMOVUPD      Z10, 128(SI)
+	VMOVUPD      Z11, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPD      Z12, (SI)
+	VMOVUPD      Z13, 64(SI)
+	VMOVUPD      Z14, 128(SI)
+	VMOVUPD      Z15, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPD      Z16, (SI)
+	VMOVUPD      Z17, 64(SI)
+	VMOVUPD      Z18, 128(SI)
+	VMOVUPD      Z19, 192(SI)
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         $0x00000100, AX
+	DECQ         R15
+	JNZ          kind4rows5panel
+	IMUL3Q       $0x05, 32(DI), CX
+	ADDQ         CX, 144(DI)
+	IMUL3Q       $0x05, 64(DI), CX
+	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 160(DI)
+	DECQ         104(DI)
+	JNZ          kind4rows5tile
+	VZEROUPPER
+	RET
+
+kind4rows6:
+kind4rows6tile:
+	MOVQ 8(DI), BX
+	MOVQ 152(DI), AX
+	MOVQ 160(DI), R14
+	MOVQ 96(DI), R15
+
+kind4rows6panel:
+	MOVQ       R14, SI
+	MOVQ       72(DI), CX
+	MOVQ       80(DI), R11
+	VMOVUPD    (SI), Z0
+	VMOVUPD    64(SI), Z1
+	VMOVUPD    (SI)(R11*1), Z2
+	VMOVUPD    64(SI)(R11*1), Z3
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z4
+	VMOVUPD    64(SI), Z5
+	VMOVUPD    (SI)(R11*1), Z6
+	VMOVUPD    64(SI)(R11*1), Z7
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z8
+	VMOVUPD    64(SI), Z9
+	VMOVUPD    (SI)(R11*1), Z10
+	VMOVUPD    64(SI)(R11*1), Z11
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z12
+	VMOVUPD    64(SI), Z13
+	VMOVUPD    (SI)(R11*1), Z14
+	VMOVUPD    64(SI)(R11*1), Z15
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z16
+	VMOVUPD    64(SI), Z17
+	VMOVUPD    (SI)(R11*1), Z18
+	VMOVUPD    64(SI)(R11*1), Z19
+	ADDQ       CX, SI
+	VMOVUPD    (SI), Z20
+	VMOVUPD    64(SI), Z21
+	VMOVUPD    (SI)(R11*1), Z22
+	VMOVUPD    64(SI)(R11*1), Z23
+	MOVQ       AX, SI
+	MOVQ       64(DI), CX
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	ADDQ       CX, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	MOVQ       144(DI), SI
+	MOVQ       BX, DX
+	MOVQ       56(DI), R11
+	MOVQ       88(DI), CX
+
+	PCALIGN $64
+kind4rows6k:
+	VMOVUPD      (DX), Z24
+	VMOVUPD      64(DX), Z25
+	VMOVUPD      (DX)(R11*1), Z26
+	VMOVUPD      64(DX)(R11*1), Z27
+	VBROADCASTSD (SI), Z28
+	VFMADD231PD  Z24, Z28, Z0
+	VFMADD231PD  Z25, Z28, Z1
+	VFMADD231PD  Z26, Z28, Z2
+	VFMADD231PD  Z27, Z28, Z3
+	VBROADCASTSD (SI)(R8*1), Z29
+	VFMADD231PD  Z24, Z29, Z4
+	VFMADD231PD  Z25, Z29, Z5
+	VFMADD231PD  Z26, Z29, Z6
+	VFMADD231PD  Z27, Z29, Z7
+	VBROADCASTSD (SI)(R8*2), Z30
+	VFMADD231PD  Z24, Z30, Z8
+	VFMADD231PD  Z25, Z30, Z9
+	VFMADD231PD  Z26, Z30, Z10
+	VFMADD231PD  Z27, Z30, Z11
+	VBROADCASTSD (SI)(R9*1), Z31
+	VFMADD231PD  Z24, Z31, Z12
+	VFMADD231PD  Z25, Z31, Z13
+	VFMADD231PD  Z26, Z31, Z14
+	VFMADD231PD  Z27, Z31, Z15
+	VBROADCASTSD (SI)(R8*4), Z28
+	VFMADD231PD  Z24, Z28, Z16
+	VFMADD231PD  Z25, Z28, Z17
+	VFMADD231PD  Z26, Z28, Z18
+	VFMADD231PD  Z27, Z28, Z19
+	VBROADCASTSD (SI)(R10*1), Z29
+	VFMADD231PD  Z24, Z29, Z20
+	VFMADD231PD  Z25, Z29, Z21
+	VFMADD231PD  Z26, Z29, Z22
+	VFMADD231PD  Z27, Z29, Z23
+	ADDQ         R13, DX
+	ADDQ         R12, SI
+	DECQ         CX
+	JNZ          kind4rows6k
+	MOVQ         AX, SI
+	MOVQ         64(DI), CX
+	VMOVUPD      Z0, (SI)
+	VMOVUPD      Z1, 64(SI)
+	VMOVUPD      Z2, 128(SI)
+	VMOVUPD      Z3, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPD      Z4, (SI)
+	VMOVUPD      Z5, 64(SI)
+	VMOVUPD      Z6, 128(SI)
+	VMOVUPD      Z7, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPD      Z8, (SI)
+	VMOVUPD      Z9, 64(SI)
+	VMOVUPD      Z10, 128(SI)
+	VMOVUPD      Z11, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPD      Z12, (SI)
+	VMOVUPD      Z13, 64(SI)
+	VMOVUPD      Z14, 128(SI)
+	VMOVUPD      Z15, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPD      Z16, (SI)
+	VMOVUPD      Z17, 64(SI)
+	VMOVUPD      Z18, 128(SI)
+	VMOVUPD      Z19, 192(SI)
+	ADDQ         CX, SI
+	VMOVUPD      Z20, (SI)
+	VMOVUPD      Z21, 64(SI)
+	VMOVUPD      Z22, 128(SI)
+	VMOVUPD      Z23, 192(SI)
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         56(DI), BX
+	ADDQ         80(DI), R14
+	ADDQ         $0x00000100, AX
+	DECQ         R15
+	JNZ          kind4rows6panel
+	IMUL3Q       $0x06, 32(DI), CX
+	ADDQ         CX, 144(DI)
+	IMUL3Q       $0x06, 64(DI), CX
+	ADDQ         CX, 152(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 160(DI)
+	DECQ         104(DI)
+	JNZ          kind4rows6tile
 	VZEROUPPER
 	RET
 

@@ -41,5 +41,6 @@ func checkMemory[T dense.Float](t *testing.T, tab *Table[T]) {
 		tab.MulT(mat(n, m), mat(n, d), &p, mat(1, m).Data)
 		tab.MulTExp(mat(n, m), mat(n, d), &p, mat(1, m).Data, mat(1, n).Data)
 		tab.TMul(mat(n, m), mat(d, n), mat(d, m))
+		tab.Product(mat(n, m), mat(n, d), mat(d, m), n%2 == 0)
 	}
 }

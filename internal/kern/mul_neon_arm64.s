@@ -4,8 +4,8 @@
 
 #include "textflag.h"
 
-// func mulT8NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, d, panelStride, panels int, start *float32, startRow, startPanel int)
-TEXT ·mulT8NEONF32(SB), NOSPLIT, $0-88
+// func mulT8NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int, start *float32, startRow, startPanel int)
+TEXT ·mulT8NEONF32(SB), NOSPLIT, $0-96
 	MOVD dst+0(FP), R11
 	MOVD ldd+8(FP), R12
 	LSL $2, R12, R12
@@ -13,15 +13,17 @@ TEXT ·mulT8NEONF32(SB), NOSPLIT, $0-88
 	MOVD ldx+24(FP), R22
 	LSL $2, R22, R22
 	MOVD w+32(FP), R8
-	MOVD d+40(FP), R20
+	MOVD wK+40(FP), R24
+	LSL $2, R24, R24
+	MOVD d+48(FP), R20
 	LSL $2, R20, R20
-	MOVD panelStride+48(FP), R21
+	MOVD panelStride+56(FP), R21
 	LSL $2, R21, R21
-	MOVD panels+56(FP), R9
-	MOVD start+64(FP), R13
-	MOVD startRow+72(FP), R14
+	MOVD panels+64(FP), R9
+	MOVD start+72(FP), R13
+	MOVD startRow+80(FP), R14
 	LSL $2, R14, R14
-	MOVD startPanel+80(FP), R15
+	MOVD startPanel+88(FP), R15
 	LSL $2, R15, R15
 	ADD R22, R0, R1
 	ADD R22, R1, R2
@@ -63,8 +65,10 @@ inputs:
 	WORD $0x3cea68b5 // LDR Q21, [X5, X10]
 	WORD $0x3cea68d6 // LDR Q22, [X6, X10]
 	WORD $0x3cea68f7 // LDR Q23, [X7, X10]
-	FLDPQ 0(R23), (F24, F25)
-	FLDPQ 32(R23), (F26, F27)
+	FLDPQ (R23), (F24, F25)
+	ADD R24, R23
+	FLDPQ (R23), (F26, F27)
+	ADD R24, R23
 	WORD $0x4f901300 // FMLA V0.4S, V24.4S, V16.S[0]
 	WORD $0x4f901321 // FMLA V1.4S, V25.4S, V16.S[0]
 	WORD $0x4f911302 // FMLA V2.4S, V24.4S, V17.S[0]
@@ -81,7 +85,8 @@ inputs:
 	WORD $0x4f96132d // FMLA V13.4S, V25.4S, V22.S[0]
 	WORD $0x4f97130e // FMLA V14.4S, V24.4S, V23.S[0]
 	WORD $0x4f97132f // FMLA V15.4S, V25.4S, V23.S[0]
-	FLDPQ 64(R23), (F28, F29)
+	FLDPQ (R23), (F28, F29)
+	ADD R24, R23
 	WORD $0x4fb01340 // FMLA V0.4S, V26.4S, V16.S[1]
 	WORD $0x4fb01361 // FMLA V1.4S, V27.4S, V16.S[1]
 	WORD $0x4fb11342 // FMLA V2.4S, V26.4S, V17.S[1]
@@ -98,7 +103,8 @@ inputs:
 	WORD $0x4fb6136d // FMLA V13.4S, V27.4S, V22.S[1]
 	WORD $0x4fb7134e // FMLA V14.4S, V26.4S, V23.S[1]
 	WORD $0x4fb7136f // FMLA V15.4S, V27.4S, V23.S[1]
-	FLDPQ 96(R23), (F30, F31)
+	FLDPQ (R23), (F30, F31)
+	ADD R24, R23
 	WORD $0x4f901b80 // FMLA V0.4S, V28.4S, V16.S[2]
 	WORD $0x4f901ba1 // FMLA V1.4S, V29.4S, V16.S[2]
 	WORD $0x4f911b82 // FMLA V2.4S, V28.4S, V17.S[2]
@@ -132,7 +138,6 @@ inputs:
 	WORD $0x4fb71bce // FMLA V14.4S, V30.4S, V23.S[3]
 	WORD $0x4fb71bef // FMLA V15.4S, V31.4S, V23.S[3]
 	ADD $16, R10
-	ADD $128, R23
 	CMP R19, R10
 	BLT inputs
 
@@ -147,7 +152,8 @@ rest:
 	FMOVS (R5)(R10), F21
 	FMOVS (R6)(R10), F22
 	FMOVS (R7)(R10), F23
-	FLDPQ.P 32(R23), (F24, F25)
+	FLDPQ (R23), (F24, F25)
+	ADD R24, R23
 	WORD $0x4f901300 // FMLA V0.4S, V24.4S, V16.S[0]
 	WORD $0x4f901321 // FMLA V1.4S, V25.4S, V16.S[0]
 	WORD $0x4f911302 // FMLA V2.4S, V24.4S, V17.S[0]
@@ -191,8 +197,8 @@ store:
 	CBNZ R9, panel
 	RET
 
-// func mulT4NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, d, panelStride, panels int, start *float32, startRow, startPanel int)
-TEXT ·mulT4NEONF32(SB), NOSPLIT, $0-88
+// func mulT4NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int, start *float32, startRow, startPanel int)
+TEXT ·mulT4NEONF32(SB), NOSPLIT, $0-96
 	MOVD dst+0(FP), R11
 	MOVD ldd+8(FP), R12
 	LSL $2, R12, R12
@@ -200,15 +206,17 @@ TEXT ·mulT4NEONF32(SB), NOSPLIT, $0-88
 	MOVD ldx+24(FP), R22
 	LSL $2, R22, R22
 	MOVD w+32(FP), R8
-	MOVD d+40(FP), R20
+	MOVD wK+40(FP), R24
+	LSL $2, R24, R24
+	MOVD d+48(FP), R20
 	LSL $2, R20, R20
-	MOVD panelStride+48(FP), R21
+	MOVD panelStride+56(FP), R21
 	LSL $2, R21, R21
-	MOVD panels+56(FP), R9
-	MOVD start+64(FP), R13
-	MOVD startRow+72(FP), R14
+	MOVD panels+64(FP), R9
+	MOVD start+72(FP), R13
+	MOVD startRow+80(FP), R14
 	LSL $2, R14, R14
-	MOVD startPanel+80(FP), R15
+	MOVD startPanel+88(FP), R15
 	LSL $2, R15, R15
 	ADD R22, R0, R1
 	ADD R22, R1, R2
@@ -234,8 +242,10 @@ inputs:
 	WORD $0x3cea6831 // LDR Q17, [X1, X10]
 	WORD $0x3cea6852 // LDR Q18, [X2, X10]
 	WORD $0x3cea6873 // LDR Q19, [X3, X10]
-	FLDPQ 0(R23), (F24, F25)
-	FLDPQ 32(R23), (F26, F27)
+	FLDPQ (R23), (F24, F25)
+	ADD R24, R23
+	FLDPQ (R23), (F26, F27)
+	ADD R24, R23
 	WORD $0x4f901300 // FMLA V0.4S, V24.4S, V16.S[0]
 	WORD $0x4f901321 // FMLA V1.4S, V25.4S, V16.S[0]
 	WORD $0x4f911302 // FMLA V2.4S, V24.4S, V17.S[0]
@@ -244,7 +254,8 @@ inputs:
 	WORD $0x4f921325 // FMLA V5.4S, V25.4S, V18.S[0]
 	WORD $0x4f931306 // FMLA V6.4S, V24.4S, V19.S[0]
 	WORD $0x4f931327 // FMLA V7.4S, V25.4S, V19.S[0]
-	FLDPQ 64(R23), (F28, F29)
+	FLDPQ (R23), (F28, F29)
+	ADD R24, R23
 	WORD $0x4fb01340 // FMLA V0.4S, V26.4S, V16.S[1]
 	WORD $0x4fb01361 // FMLA V1.4S, V27.4S, V16.S[1]
 	WORD $0x4fb11342 // FMLA V2.4S, V26.4S, V17.S[1]
@@ -253,7 +264,8 @@ inputs:
 	WORD $0x4fb21365 // FMLA V5.4S, V27.4S, V18.S[1]
 	WORD $0x4fb31346 // FMLA V6.4S, V26.4S, V19.S[1]
 	WORD $0x4fb31367 // FMLA V7.4S, V27.4S, V19.S[1]
-	FLDPQ 96(R23), (F30, F31)
+	FLDPQ (R23), (F30, F31)
+	ADD R24, R23
 	WORD $0x4f901b80 // FMLA V0.4S, V28.4S, V16.S[2]
 	WORD $0x4f901ba1 // FMLA V1.4S, V29.4S, V16.S[2]
 	WORD $0x4f911b82 // FMLA V2.4S, V28.4S, V17.S[2]
@@ -271,7 +283,6 @@ inputs:
 	WORD $0x4fb31bc6 // FMLA V6.4S, V30.4S, V19.S[3]
 	WORD $0x4fb31be7 // FMLA V7.4S, V31.4S, V19.S[3]
 	ADD $16, R10
-	ADD $128, R23
 	CMP R19, R10
 	BLT inputs
 
@@ -282,7 +293,8 @@ rest:
 	FMOVS (R1)(R10), F17
 	FMOVS (R2)(R10), F18
 	FMOVS (R3)(R10), F19
-	FLDPQ.P 32(R23), (F24, F25)
+	FLDPQ (R23), (F24, F25)
+	ADD R24, R23
 	WORD $0x4f901300 // FMLA V0.4S, V24.4S, V16.S[0]
 	WORD $0x4f901321 // FMLA V1.4S, V25.4S, V16.S[0]
 	WORD $0x4f911302 // FMLA V2.4S, V24.4S, V17.S[0]
@@ -310,8 +322,8 @@ store:
 	CBNZ R9, panel
 	RET
 
-// func mulT2NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, d, panelStride, panels int, start *float32, startRow, startPanel int)
-TEXT ·mulT2NEONF32(SB), NOSPLIT, $0-88
+// func mulT2NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int, start *float32, startRow, startPanel int)
+TEXT ·mulT2NEONF32(SB), NOSPLIT, $0-96
 	MOVD dst+0(FP), R11
 	MOVD ldd+8(FP), R12
 	LSL $2, R12, R12
@@ -319,15 +331,17 @@ TEXT ·mulT2NEONF32(SB), NOSPLIT, $0-88
 	MOVD ldx+24(FP), R22
 	LSL $2, R22, R22
 	MOVD w+32(FP), R8
-	MOVD d+40(FP), R20
+	MOVD wK+40(FP), R24
+	LSL $2, R24, R24
+	MOVD d+48(FP), R20
 	LSL $2, R20, R20
-	MOVD panelStride+48(FP), R21
+	MOVD panelStride+56(FP), R21
 	LSL $2, R21, R21
-	MOVD panels+56(FP), R9
-	MOVD start+64(FP), R13
-	MOVD startRow+72(FP), R14
+	MOVD panels+64(FP), R9
+	MOVD start+72(FP), R13
+	MOVD startRow+80(FP), R14
 	LSL $2, R14, R14
-	MOVD startPanel+80(FP), R15
+	MOVD startPanel+88(FP), R15
 	LSL $2, R15, R15
 	ADD R22, R0, R1
 	AND $~15, R20, R19 // bytes of inputs in whole vectors
@@ -345,18 +359,22 @@ panel:
 inputs:
 	WORD $0x3cea6810 // LDR Q16, [X0, X10]
 	WORD $0x3cea6831 // LDR Q17, [X1, X10]
-	FLDPQ 0(R23), (F24, F25)
-	FLDPQ 32(R23), (F26, F27)
+	FLDPQ (R23), (F24, F25)
+	ADD R24, R23
+	FLDPQ (R23), (F26, F27)
+	ADD R24, R23
 	WORD $0x4f901300 // FMLA V0.4S, V24.4S, V16.S[0]
 	WORD $0x4f901321 // FMLA V1.4S, V25.4S, V16.S[0]
 	WORD $0x4f911302 // FMLA V2.4S, V24.4S, V17.S[0]
 	WORD $0x4f911323 // FMLA V3.4S, V25.4S, V17.S[0]
-	FLDPQ 64(R23), (F28, F29)
+	FLDPQ (R23), (F28, F29)
+	ADD R24, R23
 	WORD $0x4fb01340 // FMLA V0.4S, V26.4S, V16.S[1]
 	WORD $0x4fb01361 // FMLA V1.4S, V27.4S, V16.S[1]
 	WORD $0x4fb11342 // FMLA V2.4S, V26.4S, V17.S[1]
 	WORD $0x4fb11363 // FMLA V3.4S, V27.4S, V17.S[1]
-	FLDPQ 96(R23), (F30, F31)
+	FLDPQ (R23), (F30, F31)
+	ADD R24, R23
 	WORD $0x4f901b80 // FMLA V0.4S, V28.4S, V16.S[2]
 	WORD $0x4f901ba1 // FMLA V1.4S, V29.4S, V16.S[2]
 	WORD $0x4f911b82 // FMLA V2.4S, V28.4S, V17.S[2]
@@ -366,7 +384,6 @@ inputs:
 	WORD $0x4fb11bc2 // FMLA V2.4S, V30.4S, V17.S[3]
 	WORD $0x4fb11be3 // FMLA V3.4S, V31.4S, V17.S[3]
 	ADD $16, R10
-	ADD $128, R23
 	CMP R19, R10
 	BLT inputs
 
@@ -375,7 +392,8 @@ rest:
 	BGE store
 	FMOVS (R0)(R10), F16
 	FMOVS (R1)(R10), F17
-	FLDPQ.P 32(R23), (F24, F25)
+	FLDPQ (R23), (F24, F25)
+	ADD R24, R23
 	WORD $0x4f901300 // FMLA V0.4S, V24.4S, V16.S[0]
 	WORD $0x4f901321 // FMLA V1.4S, V25.4S, V16.S[0]
 	WORD $0x4f911302 // FMLA V2.4S, V24.4S, V17.S[0]
@@ -395,8 +413,8 @@ store:
 	CBNZ R9, panel
 	RET
 
-// func mulT1NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, d, panelStride, panels int, start *float32, startRow, startPanel int)
-TEXT ·mulT1NEONF32(SB), NOSPLIT, $0-88
+// func mulT1NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int, start *float32, startRow, startPanel int)
+TEXT ·mulT1NEONF32(SB), NOSPLIT, $0-96
 	MOVD dst+0(FP), R11
 	MOVD ldd+8(FP), R12
 	LSL $2, R12, R12
@@ -404,15 +422,17 @@ TEXT ·mulT1NEONF32(SB), NOSPLIT, $0-88
 	MOVD ldx+24(FP), R22
 	LSL $2, R22, R22
 	MOVD w+32(FP), R8
-	MOVD d+40(FP), R20
+	MOVD wK+40(FP), R24
+	LSL $2, R24, R24
+	MOVD d+48(FP), R20
 	LSL $2, R20, R20
-	MOVD panelStride+48(FP), R21
+	MOVD panelStride+56(FP), R21
 	LSL $2, R21, R21
-	MOVD panels+56(FP), R9
-	MOVD start+64(FP), R13
-	MOVD startRow+72(FP), R14
+	MOVD panels+64(FP), R9
+	MOVD start+72(FP), R13
+	MOVD startRow+80(FP), R14
 	LSL $2, R14, R14
-	MOVD startPanel+80(FP), R15
+	MOVD startPanel+88(FP), R15
 	LSL $2, R15, R15
 	AND $~15, R20, R19 // bytes of inputs in whole vectors
 
@@ -426,20 +446,23 @@ panel:
 
 inputs:
 	WORD $0x3cea6810 // LDR Q16, [X0, X10]
-	FLDPQ 0(R23), (F24, F25)
-	FLDPQ 32(R23), (F26, F27)
+	FLDPQ (R23), (F24, F25)
+	ADD R24, R23
+	FLDPQ (R23), (F26, F27)
+	ADD R24, R23
 	WORD $0x4f901300 // FMLA V0.4S, V24.4S, V16.S[0]
 	WORD $0x4f901321 // FMLA V1.4S, V25.4S, V16.S[0]
-	FLDPQ 64(R23), (F28, F29)
+	FLDPQ (R23), (F28, F29)
+	ADD R24, R23
 	WORD $0x4fb01340 // FMLA V0.4S, V26.4S, V16.S[1]
 	WORD $0x4fb01361 // FMLA V1.4S, V27.4S, V16.S[1]
-	FLDPQ 96(R23), (F30, F31)
+	FLDPQ (R23), (F30, F31)
+	ADD R24, R23
 	WORD $0x4f901b80 // FMLA V0.4S, V28.4S, V16.S[2]
 	WORD $0x4f901ba1 // FMLA V1.4S, V29.4S, V16.S[2]
 	WORD $0x4fb01bc0 // FMLA V0.4S, V30.4S, V16.S[3]
 	WORD $0x4fb01be1 // FMLA V1.4S, V31.4S, V16.S[3]
 	ADD $16, R10
-	ADD $128, R23
 	CMP R19, R10
 	BLT inputs
 
@@ -447,7 +470,8 @@ rest:
 	CMP R20, R10
 	BGE store
 	FMOVS (R0)(R10), F16
-	FLDPQ.P 32(R23), (F24, F25)
+	FLDPQ (R23), (F24, F25)
+	ADD R24, R23
 	WORD $0x4f901300 // FMLA V0.4S, V24.4S, V16.S[0]
 	WORD $0x4f901321 // FMLA V1.4S, V25.4S, V16.S[0]
 	ADD $4, R10
@@ -463,18 +487,20 @@ store:
 	CBNZ R9, panel
 	RET
 
-// func mulT1x4NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, d, panelStride, panels int, start *float32, startRow, startPanel int)
-TEXT ·mulT1x4NEONF32(SB), NOSPLIT, $0-88
+// func mulT1x4NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int, start *float32, startRow, startPanel int)
+TEXT ·mulT1x4NEONF32(SB), NOSPLIT, $0-96
 	MOVD dst+0(FP), R11
 	MOVD x+16(FP), R0
 	MOVD w+32(FP), R8
-	MOVD d+40(FP), R20
+	MOVD wK+40(FP), R24
+	LSL $2, R24, R24
+	MOVD d+48(FP), R20
 	LSL $2, R20, R20
-	MOVD panelStride+48(FP), R21
+	MOVD panelStride+56(FP), R21
 	LSL $2, R21, R21
-	MOVD panels+56(FP), R9
-	MOVD start+64(FP), R13
-	MOVD startPanel+80(FP), R15
+	MOVD panels+64(FP), R9
+	MOVD start+72(FP), R13
+	MOVD startPanel+88(FP), R15
 	LSL $2, R15, R15
 	AND $~15, R20, R19 // bytes of inputs in whole vectors
 
@@ -498,10 +524,14 @@ panel:
 
 inputs:
 	WORD $0x3cea6810 // LDR Q16, [X0, X10]
-	FLDPQ.P 32(R1), (F24, F25)
-	FLDPQ.P 32(R2), (F26, F27)
-	FLDPQ.P 32(R3), (F28, F29)
-	FLDPQ.P 32(R4), (F30, F31)
+	FLDPQ (R1), (F24, F25)
+	ADD R24, R1
+	FLDPQ (R2), (F26, F27)
+	ADD R24, R2
+	FLDPQ (R3), (F28, F29)
+	ADD R24, R3
+	FLDPQ (R4), (F30, F31)
+	ADD R24, R4
 	WORD $0x4f901300 // FMLA V0.4S, V24.4S, V16.S[0]
 	WORD $0x4f901321 // FMLA V1.4S, V25.4S, V16.S[0]
 	WORD $0x4f901342 // FMLA V2.4S, V26.4S, V16.S[0]
@@ -510,10 +540,14 @@ inputs:
 	WORD $0x4f9013a5 // FMLA V5.4S, V29.4S, V16.S[0]
 	WORD $0x4f9013c6 // FMLA V6.4S, V30.4S, V16.S[0]
 	WORD $0x4f9013e7 // FMLA V7.4S, V31.4S, V16.S[0]
-	FLDPQ.P 32(R1), (F24, F25)
-	FLDPQ.P 32(R2), (F26, F27)
-	FLDPQ.P 32(R3), (F28, F29)
-	FLDPQ.P 32(R4), (F30, F31)
+	FLDPQ (R1), (F24, F25)
+	ADD R24, R1
+	FLDPQ (R2), (F26, F27)
+	ADD R24, R2
+	FLDPQ (R3), (F28, F29)
+	ADD R24, R3
+	FLDPQ (R4), (F30, F31)
+	ADD R24, R4
 	WORD $0x4fb01300 // FMLA V0.4S, V24.4S, V16.S[1]
 	WORD $0x4fb01321 // FMLA V1.4S, V25.4S, V16.S[1]
 	WORD $0x4fb01342 // FMLA V2.4S, V26.4S, V16.S[1]
@@ -522,10 +556,14 @@ inputs:
 	WORD $0x4fb013a5 // FMLA V5.4S, V29.4S, V16.S[1]
 	WORD $0x4fb013c6 // FMLA V6.4S, V30.4S, V16.S[1]
 	WORD $0x4fb013e7 // FMLA V7.4S, V31.4S, V16.S[1]
-	FLDPQ.P 32(R1), (F24, F25)
-	FLDPQ.P 32(R2), (F26, F27)
-	FLDPQ.P 32(R3), (F28, F29)
-	FLDPQ.P 32(R4), (F30, F31)
+	FLDPQ (R1), (F24, F25)
+	ADD R24, R1
+	FLDPQ (R2), (F26, F27)
+	ADD R24, R2
+	FLDPQ (R3), (F28, F29)
+	ADD R24, R3
+	FLDPQ (R4), (F30, F31)
+	ADD R24, R4
 	WORD $0x4f901b00 // FMLA V0.4S, V24.4S, V16.S[2]
 	WORD $0x4f901b21 // FMLA V1.4S, V25.4S, V16.S[2]
 	WORD $0x4f901b42 // FMLA V2.4S, V26.4S, V16.S[2]
@@ -534,10 +572,14 @@ inputs:
 	WORD $0x4f901ba5 // FMLA V5.4S, V29.4S, V16.S[2]
 	WORD $0x4f901bc6 // FMLA V6.4S, V30.4S, V16.S[2]
 	WORD $0x4f901be7 // FMLA V7.4S, V31.4S, V16.S[2]
-	FLDPQ.P 32(R1), (F24, F25)
-	FLDPQ.P 32(R2), (F26, F27)
-	FLDPQ.P 32(R3), (F28, F29)
-	FLDPQ.P 32(R4), (F30, F31)
+	FLDPQ (R1), (F24, F25)
+	ADD R24, R1
+	FLDPQ (R2), (F26, F27)
+	ADD R24, R2
+	FLDPQ (R3), (F28, F29)
+	ADD R24, R3
+	FLDPQ (R4), (F30, F31)
+	ADD R24, R4
 	WORD $0x4fb01b00 // FMLA V0.4S, V24.4S, V16.S[3]
 	WORD $0x4fb01b21 // FMLA V1.4S, V25.4S, V16.S[3]
 	WORD $0x4fb01b42 // FMLA V2.4S, V26.4S, V16.S[3]
@@ -554,16 +596,20 @@ rest:
 	CMP R20, R10
 	BGE store
 	FMOVS (R0)(R10), F16
-	FLDPQ.P 32(R1), (F24, F25)
+	FLDPQ (R1), (F24, F25)
+	ADD R24, R1
 	WORD $0x4f901300 // FMLA V0.4S, V24.4S, V16.S[0]
 	WORD $0x4f901321 // FMLA V1.4S, V25.4S, V16.S[0]
-	FLDPQ.P 32(R2), (F26, F27)
+	FLDPQ (R2), (F26, F27)
+	ADD R24, R2
 	WORD $0x4f901342 // FMLA V2.4S, V26.4S, V16.S[0]
 	WORD $0x4f901363 // FMLA V3.4S, V27.4S, V16.S[0]
-	FLDPQ.P 32(R3), (F28, F29)
+	FLDPQ (R3), (F28, F29)
+	ADD R24, R3
 	WORD $0x4f901384 // FMLA V4.4S, V28.4S, V16.S[0]
 	WORD $0x4f9013a5 // FMLA V5.4S, V29.4S, V16.S[0]
-	FLDPQ.P 32(R4), (F30, F31)
+	FLDPQ (R4), (F30, F31)
+	ADD R24, R4
 	WORD $0x4f9013c6 // FMLA V6.4S, V30.4S, V16.S[0]
 	WORD $0x4f9013e7 // FMLA V7.4S, V31.4S, V16.S[0]
 	ADD $4, R10
@@ -656,8 +702,8 @@ row:
 	CBNZ R6, block
 	RET
 
-// func mulT8NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, d, panelStride, panels int, start *float64, startRow, startPanel int)
-TEXT ·mulT8NEONF64(SB), NOSPLIT, $0-88
+// func mulT8NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int, start *float64, startRow, startPanel int)
+TEXT ·mulT8NEONF64(SB), NOSPLIT, $0-96
 	MOVD dst+0(FP), R11
 	MOVD ldd+8(FP), R12
 	LSL $3, R12, R12
@@ -665,15 +711,17 @@ TEXT ·mulT8NEONF64(SB), NOSPLIT, $0-88
 	MOVD ldx+24(FP), R22
 	LSL $3, R22, R22
 	MOVD w+32(FP), R8
-	MOVD d+40(FP), R20
+	MOVD wK+40(FP), R24
+	LSL $3, R24, R24
+	MOVD d+48(FP), R20
 	LSL $3, R20, R20
-	MOVD panelStride+48(FP), R21
+	MOVD panelStride+56(FP), R21
 	LSL $3, R21, R21
-	MOVD panels+56(FP), R9
-	MOVD start+64(FP), R13
-	MOVD startRow+72(FP), R14
+	MOVD panels+64(FP), R9
+	MOVD start+72(FP), R13
+	MOVD startRow+80(FP), R14
 	LSL $3, R14, R14
-	MOVD startPanel+80(FP), R15
+	MOVD startPanel+88(FP), R15
 	LSL $3, R15, R15
 	ADD R22, R0, R1
 	ADD R22, R1, R2
@@ -715,8 +763,10 @@ inputs:
 	WORD $0x3cea68b5 // LDR Q21, [X5, X10]
 	WORD $0x3cea68d6 // LDR Q22, [X6, X10]
 	WORD $0x3cea68f7 // LDR Q23, [X7, X10]
-	FLDPQ 0(R23), (F24, F25)
-	FLDPQ 32(R23), (F26, F27)
+	FLDPQ (R23), (F24, F25)
+	ADD R24, R23
+	FLDPQ (R23), (F26, F27)
+	ADD R24, R23
 	WORD $0x4fd01300 // FMLA V0.2D, V24.2D, V16.D[0]
 	WORD $0x4fd01321 // FMLA V1.2D, V25.2D, V16.D[0]
 	WORD $0x4fd11302 // FMLA V2.2D, V24.2D, V17.D[0]
@@ -750,7 +800,6 @@ inputs:
 	WORD $0x4fd71b4e // FMLA V14.2D, V26.2D, V23.D[1]
 	WORD $0x4fd71b6f // FMLA V15.2D, V27.2D, V23.D[1]
 	ADD $16, R10
-	ADD $64, R23
 	CMP R19, R10
 	BLT inputs
 
@@ -765,7 +814,8 @@ rest:
 	FMOVD (R5)(R10), F21
 	FMOVD (R6)(R10), F22
 	FMOVD (R7)(R10), F23
-	FLDPQ.P 32(R23), (F24, F25)
+	FLDPQ (R23), (F24, F25)
+	ADD R24, R23
 	WORD $0x4fd01300 // FMLA V0.2D, V24.2D, V16.D[0]
 	WORD $0x4fd01321 // FMLA V1.2D, V25.2D, V16.D[0]
 	WORD $0x4fd11302 // FMLA V2.2D, V24.2D, V17.D[0]
@@ -809,8 +859,8 @@ store:
 	CBNZ R9, panel
 	RET
 
-// func mulT4NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, d, panelStride, panels int, start *float64, startRow, startPanel int)
-TEXT ·mulT4NEONF64(SB), NOSPLIT, $0-88
+// func mulT4NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int, start *float64, startRow, startPanel int)
+TEXT ·mulT4NEONF64(SB), NOSPLIT, $0-96
 	MOVD dst+0(FP), R11
 	MOVD ldd+8(FP), R12
 	LSL $3, R12, R12
@@ -818,15 +868,17 @@ TEXT ·mulT4NEONF64(SB), NOSPLIT, $0-88
 	MOVD ldx+24(FP), R22
 	LSL $3, R22, R22
 	MOVD w+32(FP), R8
-	MOVD d+40(FP), R20
+	MOVD wK+40(FP), R24
+	LSL $3, R24, R24
+	MOVD d+48(FP), R20
 	LSL $3, R20, R20
-	MOVD panelStride+48(FP), R21
+	MOVD panelStride+56(FP), R21
 	LSL $3, R21, R21
-	MOVD panels+56(FP), R9
-	MOVD start+64(FP), R13
-	MOVD startRow+72(FP), R14
+	MOVD panels+64(FP), R9
+	MOVD start+72(FP), R13
+	MOVD startRow+80(FP), R14
 	LSL $3, R14, R14
-	MOVD startPanel+80(FP), R15
+	MOVD startPanel+88(FP), R15
 	LSL $3, R15, R15
 	ADD R22, R0, R1
 	ADD R22, R1, R2
@@ -852,8 +904,10 @@ inputs:
 	WORD $0x3cea6831 // LDR Q17, [X1, X10]
 	WORD $0x3cea6852 // LDR Q18, [X2, X10]
 	WORD $0x3cea6873 // LDR Q19, [X3, X10]
-	FLDPQ 0(R23), (F24, F25)
-	FLDPQ 32(R23), (F26, F27)
+	FLDPQ (R23), (F24, F25)
+	ADD R24, R23
+	FLDPQ (R23), (F26, F27)
+	ADD R24, R23
 	WORD $0x4fd01300 // FMLA V0.2D, V24.2D, V16.D[0]
 	WORD $0x4fd01321 // FMLA V1.2D, V25.2D, V16.D[0]
 	WORD $0x4fd11302 // FMLA V2.2D, V24.2D, V17.D[0]
@@ -871,7 +925,6 @@ inputs:
 	WORD $0x4fd31b46 // FMLA V6.2D, V26.2D, V19.D[1]
 	WORD $0x4fd31b67 // FMLA V7.2D, V27.2D, V19.D[1]
 	ADD $16, R10
-	ADD $64, R23
 	CMP R19, R10
 	BLT inputs
 
@@ -882,7 +935,8 @@ rest:
 	FMOVD (R1)(R10), F17
 	FMOVD (R2)(R10), F18
 	FMOVD (R3)(R10), F19
-	FLDPQ.P 32(R23), (F24, F25)
+	FLDPQ (R23), (F24, F25)
+	ADD R24, R23
 	WORD $0x4fd01300 // FMLA V0.2D, V24.2D, V16.D[0]
 	WORD $0x4fd01321 // FMLA V1.2D, V25.2D, V16.D[0]
 	WORD $0x4fd11302 // FMLA V2.2D, V24.2D, V17.D[0]
@@ -910,8 +964,8 @@ store:
 	CBNZ R9, panel
 	RET
 
-// func mulT2NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, d, panelStride, panels int, start *float64, startRow, startPanel int)
-TEXT ·mulT2NEONF64(SB), NOSPLIT, $0-88
+// func mulT2NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int, start *float64, startRow, startPanel int)
+TEXT ·mulT2NEONF64(SB), NOSPLIT, $0-96
 	MOVD dst+0(FP), R11
 	MOVD ldd+8(FP), R12
 	LSL $3, R12, R12
@@ -919,15 +973,17 @@ TEXT ·mulT2NEONF64(SB), NOSPLIT, $0-88
 	MOVD ldx+24(FP), R22
 	LSL $3, R22, R22
 	MOVD w+32(FP), R8
-	MOVD d+40(FP), R20
+	MOVD wK+40(FP), R24
+	LSL $3, R24, R24
+	MOVD d+48(FP), R20
 	LSL $3, R20, R20
-	MOVD panelStride+48(FP), R21
+	MOVD panelStride+56(FP), R21
 	LSL $3, R21, R21
-	MOVD panels+56(FP), R9
-	MOVD start+64(FP), R13
-	MOVD startRow+72(FP), R14
+	MOVD panels+64(FP), R9
+	MOVD start+72(FP), R13
+	MOVD startRow+80(FP), R14
 	LSL $3, R14, R14
-	MOVD startPanel+80(FP), R15
+	MOVD startPanel+88(FP), R15
 	LSL $3, R15, R15
 	ADD R22, R0, R1
 	AND $~15, R20, R19 // bytes of inputs in whole vectors
@@ -945,8 +1001,10 @@ panel:
 inputs:
 	WORD $0x3cea6810 // LDR Q16, [X0, X10]
 	WORD $0x3cea6831 // LDR Q17, [X1, X10]
-	FLDPQ 0(R23), (F24, F25)
-	FLDPQ 32(R23), (F26, F27)
+	FLDPQ (R23), (F24, F25)
+	ADD R24, R23
+	FLDPQ (R23), (F26, F27)
+	ADD R24, R23
 	WORD $0x4fd01300 // FMLA V0.2D, V24.2D, V16.D[0]
 	WORD $0x4fd01321 // FMLA V1.2D, V25.2D, V16.D[0]
 	WORD $0x4fd11302 // FMLA V2.2D, V24.2D, V17.D[0]
@@ -956,7 +1014,6 @@ inputs:
 	WORD $0x4fd11b42 // FMLA V2.2D, V26.2D, V17.D[1]
 	WORD $0x4fd11b63 // FMLA V3.2D, V27.2D, V17.D[1]
 	ADD $16, R10
-	ADD $64, R23
 	CMP R19, R10
 	BLT inputs
 
@@ -965,7 +1022,8 @@ rest:
 	BGE store
 	FMOVD (R0)(R10), F16
 	FMOVD (R1)(R10), F17
-	FLDPQ.P 32(R23), (F24, F25)
+	FLDPQ (R23), (F24, F25)
+	ADD R24, R23
 	WORD $0x4fd01300 // FMLA V0.2D, V24.2D, V16.D[0]
 	WORD $0x4fd01321 // FMLA V1.2D, V25.2D, V16.D[0]
 	WORD $0x4fd11302 // FMLA V2.2D, V24.2D, V17.D[0]
@@ -985,8 +1043,8 @@ store:
 	CBNZ R9, panel
 	RET
 
-// func mulT1NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, d, panelStride, panels int, start *float64, startRow, startPanel int)
-TEXT ·mulT1NEONF64(SB), NOSPLIT, $0-88
+// func mulT1NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int, start *float64, startRow, startPanel int)
+TEXT ·mulT1NEONF64(SB), NOSPLIT, $0-96
 	MOVD dst+0(FP), R11
 	MOVD ldd+8(FP), R12
 	LSL $3, R12, R12
@@ -994,15 +1052,17 @@ TEXT ·mulT1NEONF64(SB), NOSPLIT, $0-88
 	MOVD ldx+24(FP), R22
 	LSL $3, R22, R22
 	MOVD w+32(FP), R8
-	MOVD d+40(FP), R20
+	MOVD wK+40(FP), R24
+	LSL $3, R24, R24
+	MOVD d+48(FP), R20
 	LSL $3, R20, R20
-	MOVD panelStride+48(FP), R21
+	MOVD panelStride+56(FP), R21
 	LSL $3, R21, R21
-	MOVD panels+56(FP), R9
-	MOVD start+64(FP), R13
-	MOVD startRow+72(FP), R14
+	MOVD panels+64(FP), R9
+	MOVD start+72(FP), R13
+	MOVD startRow+80(FP), R14
 	LSL $3, R14, R14
-	MOVD startPanel+80(FP), R15
+	MOVD startPanel+88(FP), R15
 	LSL $3, R15, R15
 	AND $~15, R20, R19 // bytes of inputs in whole vectors
 
@@ -1016,14 +1076,15 @@ panel:
 
 inputs:
 	WORD $0x3cea6810 // LDR Q16, [X0, X10]
-	FLDPQ 0(R23), (F24, F25)
-	FLDPQ 32(R23), (F26, F27)
+	FLDPQ (R23), (F24, F25)
+	ADD R24, R23
+	FLDPQ (R23), (F26, F27)
+	ADD R24, R23
 	WORD $0x4fd01300 // FMLA V0.2D, V24.2D, V16.D[0]
 	WORD $0x4fd01321 // FMLA V1.2D, V25.2D, V16.D[0]
 	WORD $0x4fd01b40 // FMLA V0.2D, V26.2D, V16.D[1]
 	WORD $0x4fd01b61 // FMLA V1.2D, V27.2D, V16.D[1]
 	ADD $16, R10
-	ADD $64, R23
 	CMP R19, R10
 	BLT inputs
 
@@ -1031,7 +1092,8 @@ rest:
 	CMP R20, R10
 	BGE store
 	FMOVD (R0)(R10), F16
-	FLDPQ.P 32(R23), (F24, F25)
+	FLDPQ (R23), (F24, F25)
+	ADD R24, R23
 	WORD $0x4fd01300 // FMLA V0.2D, V24.2D, V16.D[0]
 	WORD $0x4fd01321 // FMLA V1.2D, V25.2D, V16.D[0]
 	ADD $8, R10
@@ -1047,18 +1109,20 @@ store:
 	CBNZ R9, panel
 	RET
 
-// func mulT1x4NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, d, panelStride, panels int, start *float64, startRow, startPanel int)
-TEXT ·mulT1x4NEONF64(SB), NOSPLIT, $0-88
+// func mulT1x4NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int, start *float64, startRow, startPanel int)
+TEXT ·mulT1x4NEONF64(SB), NOSPLIT, $0-96
 	MOVD dst+0(FP), R11
 	MOVD x+16(FP), R0
 	MOVD w+32(FP), R8
-	MOVD d+40(FP), R20
+	MOVD wK+40(FP), R24
+	LSL $3, R24, R24
+	MOVD d+48(FP), R20
 	LSL $3, R20, R20
-	MOVD panelStride+48(FP), R21
+	MOVD panelStride+56(FP), R21
 	LSL $3, R21, R21
-	MOVD panels+56(FP), R9
-	MOVD start+64(FP), R13
-	MOVD startPanel+80(FP), R15
+	MOVD panels+64(FP), R9
+	MOVD start+72(FP), R13
+	MOVD startPanel+88(FP), R15
 	LSL $3, R15, R15
 	AND $~15, R20, R19 // bytes of inputs in whole vectors
 
@@ -1082,10 +1146,14 @@ panel:
 
 inputs:
 	WORD $0x3cea6810 // LDR Q16, [X0, X10]
-	FLDPQ.P 32(R1), (F24, F25)
-	FLDPQ.P 32(R2), (F26, F27)
-	FLDPQ.P 32(R3), (F28, F29)
-	FLDPQ.P 32(R4), (F30, F31)
+	FLDPQ (R1), (F24, F25)
+	ADD R24, R1
+	FLDPQ (R2), (F26, F27)
+	ADD R24, R2
+	FLDPQ (R3), (F28, F29)
+	ADD R24, R3
+	FLDPQ (R4), (F30, F31)
+	ADD R24, R4
 	WORD $0x4fd01300 // FMLA V0.2D, V24.2D, V16.D[0]
 	WORD $0x4fd01321 // FMLA V1.2D, V25.2D, V16.D[0]
 	WORD $0x4fd01342 // FMLA V2.2D, V26.2D, V16.D[0]
@@ -1094,10 +1162,14 @@ inputs:
 	WORD $0x4fd013a5 // FMLA V5.2D, V29.2D, V16.D[0]
 	WORD $0x4fd013c6 // FMLA V6.2D, V30.2D, V16.D[0]
 	WORD $0x4fd013e7 // FMLA V7.2D, V31.2D, V16.D[0]
-	FLDPQ.P 32(R1), (F24, F25)
-	FLDPQ.P 32(R2), (F26, F27)
-	FLDPQ.P 32(R3), (F28, F29)
-	FLDPQ.P 32(R4), (F30, F31)
+	FLDPQ (R1), (F24, F25)
+	ADD R24, R1
+	FLDPQ (R2), (F26, F27)
+	ADD R24, R2
+	FLDPQ (R3), (F28, F29)
+	ADD R24, R3
+	FLDPQ (R4), (F30, F31)
+	ADD R24, R4
 	WORD $0x4fd01b00 // FMLA V0.2D, V24.2D, V16.D[1]
 	WORD $0x4fd01b21 // FMLA V1.2D, V25.2D, V16.D[1]
 	WORD $0x4fd01b42 // FMLA V2.2D, V26.2D, V16.D[1]
@@ -1114,16 +1186,20 @@ rest:
 	CMP R20, R10
 	BGE store
 	FMOVD (R0)(R10), F16
-	FLDPQ.P 32(R1), (F24, F25)
+	FLDPQ (R1), (F24, F25)
+	ADD R24, R1
 	WORD $0x4fd01300 // FMLA V0.2D, V24.2D, V16.D[0]
 	WORD $0x4fd01321 // FMLA V1.2D, V25.2D, V16.D[0]
-	FLDPQ.P 32(R2), (F26, F27)
+	FLDPQ (R2), (F26, F27)
+	ADD R24, R2
 	WORD $0x4fd01342 // FMLA V2.2D, V26.2D, V16.D[0]
 	WORD $0x4fd01363 // FMLA V3.2D, V27.2D, V16.D[0]
-	FLDPQ.P 32(R3), (F28, F29)
+	FLDPQ (R3), (F28, F29)
+	ADD R24, R3
 	WORD $0x4fd01384 // FMLA V4.2D, V28.2D, V16.D[0]
 	WORD $0x4fd013a5 // FMLA V5.2D, V29.2D, V16.D[0]
-	FLDPQ.P 32(R4), (F30, F31)
+	FLDPQ (R4), (F30, F31)
+	ADD R24, R4
 	WORD $0x4fd013c6 // FMLA V6.2D, V30.2D, V16.D[0]
 	WORD $0x4fd013e7 // FMLA V7.2D, V31.2D, V16.D[0]
 	ADD $8, R10

@@ -567,6 +567,9 @@ func fuzzProducts[T dense.Float](t *testing.T, raw []byte, n, d, m uint8, size i
 		sum := start.Clone()
 		tab.TMul(sum, a, b)
 		checkSame(t, tab.Name+" TMul", sum, wantSum)
+		prod := start.Clone()
+		tab.Product(prod, x, b, true)
+		checkSame(t, tab.Name+" Product", prod, chainProduct(start, x, b, true))
 	}
 }
 
@@ -630,7 +633,7 @@ func TestNamed(t *testing.T) {
 		t.Errorf("float32 has %v, float64 %v", a, b)
 	}
 	for _, tab := range all {
-		if tab.Width < 1 || tab.MulT == nil || tab.MulTExp == nil || tab.TMul == nil || tab.Exp == nil || tab.SinCos == nil || tab.Max == nil || tab.FWHT == nil {
+		if tab.Width < 1 || tab.MulT == nil || tab.MulTExp == nil || tab.TMul == nil || tab.Product == nil || tab.Exp == nil || tab.SinCos == nil || tab.Max == nil || tab.FWHT == nil {
 			t.Errorf("table %s is incomplete", tab.Name)
 		}
 	}

@@ -28,7 +28,7 @@ type tile struct {
 	kind          int            // which columns exist
 	mask          uintptr        // see shape.mask
 	shift         unsafe.Pointer // one per row
-	scratch       [4]uintptr
+	scratch       [5]uintptr
 	shifts        [64]byte // scratch for those of one tile
 }
 
@@ -38,6 +38,7 @@ const (
 	twoMasked  // more than one vector of columns
 	oneMasked  // at most one
 	widePanels // full panels in groups of wideGroup, for a single row; panels counts the groups
+	pairPanels // full panels in pairs; panels counts the pairs
 )
 
 // wideGroup is the number of panels that a single row needs to keep the multipliers busy.
@@ -45,10 +46,11 @@ const wideGroup = 4
 
 // shape describes the tiles of one target and precision.
 type shape struct {
-	id    target
-	rows  int // of the largest tile
-	lanes int // of one vector; a panel is two vectors wide
-	size  int // bytes of an element
+	id                    target
+	rows                  int // of the largest tile
+	pairRows, expPairRows int // of the largest tile of two panels, without and with the exponential; 0: there are none
+	lanes                 int // of one vector; a panel is two vectors wide
+	size                  int // bytes of an element
 }
 
 func (s shape) width() int { return 2 * s.lanes }
@@ -59,6 +61,9 @@ const (
 	blockInputs = 512
 	// blockBytes of packed panels are used for all rows before the next: half of a small second-level cache.
 	blockBytes = 512 << 10
+	// pairFirst bytes of a pair of panels, and blockFirst of the rows of a, stay in a first-level cache of 48 KiB together.
+	pairFirst  = 24 << 10
+	blockFirst = 16 << 10
 	// callWork bounds the multiply-adds of one call. Assembly cannot be preempted: 2M take 30 to 100 µs.
 	callWork = 2 << 20
 )
@@ -116,10 +121,15 @@ func (s shape) product(p *product) {
 					s.id.call(&t)
 					done = full / wideGroup * wideGroup
 				}
+				if pairs := full / 2; done == 0 && pairs > 0 && s.pairRows > 0 {
+					t.kind, t.panels = pairPanels, pairs
+					s.runPairs(t, min(rows, p.n-i))
+					done = 2 * pairs
+				}
 				if done < full {
 					next := t.skip(uintptr(done), panelBytes)
 					next.kind, next.panels = fullPanels, full-done
-					s.run(next, min(rows, p.n-i))
+					s.run(next, min(rows, p.n-i), s.rows)
 				}
 				if tail > 0 {
 					last := t.skip(uintptr(full), panelBytes)
@@ -128,11 +138,45 @@ func (s shape) product(p *product) {
 						last.kind = twoMasked
 					}
 					last.mask = s.mask((tail-1)%s.lanes + 1)
-					s.run(last, min(rows, p.n-i))
+					s.run(last, min(rows, p.n-i), s.rows)
 				}
 			}
 		}
 	}
+}
+
+// runPairs covers rows rows of all pairs of panels. Short panels stay in the first-level cache for a block of rows, and
+// the block for all panels: then only the outputs leave it.
+func (s shape) runPairs(t tile, rows int) {
+	height := s.pairRows
+	if t.shift != nil {
+		height = s.expPairRows
+	}
+	block := blockFirst / (t.k * s.size) / height * height
+	if 2*s.width()*t.k*s.size > pairFirst || rows < block {
+		s.run(t, rows, height)
+		return
+	}
+	pairs := t.panels
+	t.panels = 1
+	for i := 0; i < rows; i += block {
+		part := t.below(i, s.size)
+		for j := range pairs {
+			s.run(part.skip(uintptr(2*j), uintptr(s.width()*s.size)), min(block, rows-i), height)
+		}
+	}
+}
+
+// below is t from the n-th row on.
+func (t *tile) below(n, size int) tile {
+	next := *t
+	next.a = unsafe.Add(t.a, uintptr(n)*t.aRow)
+	next.c = unsafe.Add(t.c, uintptr(n)*t.cRow)
+	next.init = unsafe.Add(t.init, uintptr(n)*t.initRow)
+	if t.shift != nil {
+		next.shift = unsafe.Add(t.shift, n*size)
+	}
+	return next
 }
 
 // skip is t from the n-th panel on.
@@ -144,21 +188,15 @@ func (t *tile) skip(n, panelBytes uintptr) tile {
 	return next
 }
 
-// run covers rows rows with tiles of nearly equal height: 9 rows are 5 and 4, since a single row cannot keep the
+// run covers rows rows with tiles of nearly equal height, at most that of the largest: 9 rows are 5 and 4, since a single row cannot keep the
 // multipliers busy.
-func (s shape) run(t tile, rows int) {
-	tiles := (rows + s.rows - 1) / s.rows
+func (s shape) run(t tile, rows, most int) {
+	tiles := (rows + most - 1) / most
 	low, high := rows/tiles, rows%tiles // high tiles have one row more
 	if high > 0 {
 		t.rows, t.tiles = low+1, high
 		s.id.call(&t)
-		done := uintptr(high * (low + 1))
-		t.a = unsafe.Add(t.a, done*t.aRow)
-		t.c = unsafe.Add(t.c, done*t.cRow)
-		t.init = unsafe.Add(t.init, done*t.initRow)
-		if t.shift != nil {
-			t.shift = unsafe.Add(t.shift, done*uintptr(s.size))
-		}
+		t = t.below(high*(low+1), s.size)
 	}
 	t.rows, t.tiles = low, tiles-high
 	s.id.call(&t)
@@ -273,6 +311,18 @@ func tMulTiled[T dense.Float](s shape, dst, a, b dense.Matrix[T]) {
 	}
 }
 
+// packPanels copies rows k0 to k1 of cols columns of s, from j on, to panels. The last may be left partly as it was:
+// its missing columns are masked.
+func packPanels[T dense.Float](p []T, width int, s dense.Matrix[T], k0, k1, j, cols int) {
+	n := k1 - k0
+	for k := range n {
+		row := s.Row(k0 + k)[j : j+cols]
+		for at := k * width; len(row) > 0; at += n * width {
+			row = row[copy(p[at:at+width], row):]
+		}
+	}
+}
+
 const (
 	// sumInputs rows of a and b are summed at a time: the panels of b then stay in the first-level cache.
 	sumInputs = 128
@@ -292,6 +342,14 @@ type packed struct {
 	_ [64]byte // room to align
 }
 
+// panelsOf is the room for columns of a and panels of b, at multiples of 64 bytes.
+func panelsOf[T dense.Float](buf *packed) (a, b []T) {
+	size := int(unsafe.Sizeof(T(0)))
+	base := unsafe.Pointer(buf)
+	base = unsafe.Add(base, -uintptr(base)&63)
+	return unsafe.Slice((*T)(base), len(buf.a)/size), unsafe.Slice((*T)(unsafe.Add(base, len(buf.a))), len(buf.b)/size)
+}
+
 var packedPool = sync.Pool{New: func() any { return new(packed) }}
 
 // tMulPacked is TMul for sums beyond the caches. Columns of a and b are then pages apart: read in place, every input
@@ -299,11 +357,8 @@ var packedPool = sync.Pool{New: func() any { return new(packed) }}
 func tMulPacked[T dense.Float](s shape, dst, a, b dense.Matrix[T]) {
 	buf := packedPool.Get().(*packed)
 	defer packedPool.Put(buf)
-	base := unsafe.Pointer(buf)
-	base = unsafe.Add(base, -uintptr(base)&63)
+	pa, pb := panelsOf[T](buf)
 	width, size := s.width(), uintptr(s.size)
-	pa := unsafe.Slice((*T)(base), packInputs*packRows)
-	pb := unsafe.Slice((*T)(unsafe.Add(base, len(buf.a))), blockBytes/s.size)
 	group := len(pb) / packInputs / width * width // columns
 	blocks := (a.Rows + packInputs - 1) / packInputs
 	for block := range blocks {
@@ -311,12 +366,7 @@ func tMulPacked[T dense.Float](s shape, dst, a, b dense.Matrix[T]) {
 		n := l1 - l0
 		for j := 0; j < dst.Cols; j += group {
 			cols := min(group, dst.Cols-j)
-			for k := range n {
-				row := b.Row(l0 + k)[j : j+cols]
-				for at := k * width; len(row) > 0; at += n * width {
-					row = row[copy(pb[at:at+width], row):]
-				}
-			}
+			packPanels(pb, width, b, l0, l1, j, cols)
 			for i := 0; i < dst.Rows; i += s.rows {
 				rows := min(s.rows, dst.Rows-i)
 				for k := range n {

@@ -21,9 +21,11 @@ func targets() tables {
 		t32.products(nameAVX512, shapeAVX512F32)
 		t64.products(nameAVX512, shapeAVX512F64)
 		mathAVX512(t32, t64)
-		vectorAVX2(t32, t64)
+		vectorAVX512(t32, t64)
 		t32.fusedExp(shapeAVX512F32)
 		t64.fusedExp(shapeAVX512F64)
+		t32.fusedSinCos(shapeAVX512F32)
+		t64.fusedSinCos(shapeAVX512F64)
 		t32.Structured, t64.Structured = 200, 200
 		t.f32, t.f64 = append(t.f32, t32), append(t.f64, t64)
 	}
@@ -44,6 +46,7 @@ func (t *Table[T]) products(name string, s shape) {
 	t.Name, t.Width = name, s.width()
 	t.MulT = func(dst, x dense.Matrix[T], w *Panel[T], bias []T) { mulTTiled(s, dst, x, w, bias) }
 	t.TMul = func(dst, a, b dense.Matrix[T]) { tMulTiled(s, dst, a, b) }
+	t.Product = func(dst, x, y dense.Matrix[T], add bool) { productTiled(s, dst, x, y, add) }
 	t.Grain = 400_000 * s.lanes // 2 vectors a clock at 2.8 GHz, 70 % used
 }
 

@@ -32,3 +32,12 @@ func scale[T dense.Float](dst []T, f T) {
 		dst[i] *= f
 	}
 }
+
+// mulAdd rounds the product on every platform (the conversion forbids the compiler to fuse it), so that all tables have
+// the same bits.
+func mulAdd[T dense.Float](dst, a []T, f T) {
+	a = a[:len(dst)]
+	for i := range dst {
+		dst[i] += T(f * a[i])
+	}
+}

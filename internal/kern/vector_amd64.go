@@ -2,7 +2,11 @@
 
 package kern
 
-import "github.com/randfeat/randfeat/dense"
+import (
+	"unsafe"
+
+	"github.com/randfeat/randfeat/dense"
+)
 
 //go:noescape
 func norm2AVX2F32(x *float32, n int) float64
@@ -22,12 +26,61 @@ func scaleAVX2F32(dst *float32, n int, f float32)
 //go:noescape
 func scaleAVX2F64(dst *float64, n int, f float64)
 
+//go:noescape
+func mulAddAVX512F32(dst, a *float32, n int, f float32)
+
+//go:noescape
+func mulAddAVX512F64(dst, a *float64, n int, f float64)
+
+//go:noescape
+func mulAddAVX2F32(dst, a *float32, n int, f float32)
+
+//go:noescape
+func mulAddAVX2F64(dst, a *float64, n int, f float64)
+
+//go:noescape
+func colSumAVX512F32(dst, a *float32, rows, cols, stride int)
+
+//go:noescape
+func colSumAVX512F64(dst, a *float64, rows, cols, stride int)
+
+//go:noescape
+func colSumAVX2F32(dst, a *float32, rows, cols, stride int)
+
+//go:noescape
+func colSumAVX2F64(dst, a *float64, rows, cols, stride int)
+
+//go:noescape
+func mulVAVX512F32(dst, a *float32, rows, cols, stride int, v *float32)
+
+//go:noescape
+func mulVAVX512F64(dst, a *float64, rows, cols, stride int, v *float64)
+
+//go:noescape
+func mulVAVX2F32(dst, a *float32, rows, cols, stride int, v *float32)
+
+//go:noescape
+func mulVAVX2F64(dst, a *float64, rows, cols, stride int, v *float64)
+
 // vectorAVX2 replaces the plain vector operations. Whole vectors go to assembly and the rest to the reference: products
 // round alike in both.
 func vectorAVX2(t32 *Table[float32], t64 *Table[float64]) {
 	t32.Norm2, t64.Norm2 = norm2With(norm2AVX2F32), norm2With(norm2AVX2F64)
 	t32.Mul, t64.Mul = mulWith(8, mulAVX2F32), mulWith(4, mulAVX2F64)
 	t32.Scale, t64.Scale = scaleWith(8, scaleAVX2F32), scaleWith(4, scaleAVX2F64)
+	t32.MulAdd, t64.MulAdd = mulAddWith(8, mulAddAVX2F32), mulAddWith(4, mulAddAVX2F64)
+	t32.ColSum, t64.ColSum = colSumWith(colSumAVX2F32), colSumWith(colSumAVX2F64)
+	t32.MulV, t64.MulV = mulVWith(mulVAVX2F32), mulVWith(mulVAVX2F64)
+	t32.pack, t64.pack = packWith(8, packAVX2F32), packWith(4, packAVX2F64)
+}
+
+// vectorAVX512 is vectorAVX2 with wider vectors where they pay.
+func vectorAVX512(t32 *Table[float32], t64 *Table[float64]) {
+	vectorAVX2(t32, t64)
+	t32.MulAdd, t64.MulAdd = mulAddWith(16, mulAddAVX512F32), mulAddWith(8, mulAddAVX512F64)
+	t32.ColSum, t64.ColSum = colSumWith(colSumAVX512F32), colSumWith(colSumAVX512F64)
+	t32.MulV, t64.MulV = mulVWith(mulVAVX512F32), mulVWith(mulVAVX512F64)
+	t32.pack, t64.pack = packWith(16, packAVX512F32), packWith(8, packAVX512F64)
 }
 
 func norm2With[T dense.Float](kernel func(x *T, n int) float64) func([]T) float64 {
@@ -63,5 +116,60 @@ func scaleWith[T dense.Float](lanes int, kernel func(dst *T, n int, f T)) func(d
 			dst = dst[n:]
 		}
 		scale(dst, f)
+	}
+}
+
+func mulAddWith[T dense.Float](lanes int, kernel func(dst, a *T, n int, f T)) func(dst, a []T, f T) {
+	return func(dst, a []T, f T) {
+		a = a[:len(dst)]
+		for len(dst) >= lanes {
+			n := min(len(dst)-len(dst)%lanes, callElements)
+			raceRead(asRow(a[:n]))
+			raceWrite(asRow(dst[:n]))
+			kernel(&dst[0], &a[0], n, f)
+			dst, a = dst[n:], a[n:]
+		}
+		mulAdd(dst, a, f)
+	}
+}
+
+// colSumWith sums rows in several calls: between them the sums rest in dst.
+func colSumWith[T dense.Float](kernel func(dst, a *T, rows, cols, stride int)) func(dst []T, a dense.Matrix[T]) {
+	return func(dst []T, a dense.Matrix[T]) {
+		checkView("a", a)
+		if len(dst) != a.Cols {
+			panic("kern: ColSum of different shapes")
+		}
+		if a.IsEmpty() {
+			return
+		}
+		raceRead(a)
+		raceWrite(asRow(dst))
+		eachRows(a, func(i, n, stride int) { kernel(&dst[0], &a.Data[i*a.Stride], n, a.Cols, stride) })
+	}
+}
+
+func mulVWith[T dense.Float](kernel func(dst, a *T, rows, cols, stride int, v *T)) func(dst []T, a dense.Matrix[T], v []T) {
+	return func(dst []T, a dense.Matrix[T], v []T) {
+		checkView("a", a)
+		if len(dst) != a.Rows || len(v) != a.Cols {
+			panic("kern: MulV of different shapes")
+		}
+		if a.IsEmpty() {
+			clear(dst)
+			return
+		}
+		raceRead(a)
+		raceRead(asRow(v))
+		raceWrite(asRow(dst))
+		eachRows(a, func(i, n, stride int) { kernel(&dst[i], &a.Data[i*a.Stride], n, a.Cols, stride, &v[0]) })
+	}
+}
+
+// eachRows calls f on n rows from i on, so many that one call stays short, with their distance in bytes.
+func eachRows[T dense.Float](a dense.Matrix[T], f func(i, n, stride int)) {
+	step := max(4, callElements/a.Cols)
+	for i := 0; i < a.Rows; i += step {
+		f(i, min(step, a.Rows-i), a.Stride*int(unsafe.Sizeof(T(0))))
 	}
 }

@@ -72,6 +72,371 @@ loop:
 	VZEROUPPER
 	RET
 
+// func colSumAVX2F32(dst *float32, a *float32, rows int, cols int, stride int)
+// Requires: AVX, CMOV
+TEXT ·colSumAVX2F32(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ rows+16(FP), DX
+	MOVQ cols+24(FP), BX
+	MOVQ stride+32(FP), SI
+
+colSumAVX2F32Many:
+	CMPQ    BX, $0x00000040
+	JLT     colSumAVX2F32Four
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS 64(AX), Y2
+	VMOVUPS 96(AX), Y3
+	VMOVUPS 128(AX), Y4
+	VMOVUPS 160(AX), Y5
+	VMOVUPS 192(AX), Y6
+	VMOVUPS 224(AX), Y7
+	MOVQ    CX, DI
+	MOVQ    DX, R8
+
+colSumAVX2F32ManyRows:
+	VADDPS  (DI), Y0, Y0
+	VADDPS  32(DI), Y1, Y1
+	VADDPS  64(DI), Y2, Y2
+	VADDPS  96(DI), Y3, Y3
+	VADDPS  128(DI), Y4, Y4
+	VADDPS  160(DI), Y5, Y5
+	VADDPS  192(DI), Y6, Y6
+	VADDPS  224(DI), Y7, Y7
+	ADDQ    SI, DI
+	DECQ    R8
+	JNZ     colSumAVX2F32ManyRows
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	VMOVUPS Y4, 128(AX)
+	VMOVUPS Y5, 160(AX)
+	VMOVUPS Y6, 192(AX)
+	VMOVUPS Y7, 224(AX)
+	ADDQ    $0x00000100, AX
+	ADDQ    $0x00000100, CX
+	SUBQ    $0x00000040, BX
+	JMP     colSumAVX2F32Many
+
+colSumAVX2F32Four:
+	CMPQ    BX, $0x00000020
+	JLT     colSumAVX2F32One
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS 64(AX), Y2
+	VMOVUPS 96(AX), Y3
+	MOVQ    CX, DI
+	MOVQ    DX, R8
+
+colSumAVX2F32FourRows:
+	VADDPS  (DI), Y0, Y0
+	VADDPS  32(DI), Y1, Y1
+	VADDPS  64(DI), Y2, Y2
+	VADDPS  96(DI), Y3, Y3
+	ADDQ    SI, DI
+	DECQ    R8
+	JNZ     colSumAVX2F32FourRows
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	ADDQ    $0x00000080, AX
+	ADDQ    $0x00000080, CX
+	SUBQ    $0x00000020, BX
+	JMP     colSumAVX2F32Four
+
+colSumAVX2F32One:
+	CMPQ    BX, $0x00000008
+	JLT     colSumAVX2F32Tail
+	VMOVUPS (AX), Y0
+	MOVQ    CX, DI
+	MOVQ    DX, R8
+
+colSumAVX2F32OneRows:
+	VADDPS  (DI), Y0, Y0
+	ADDQ    SI, DI
+	DECQ    R8
+	JNZ     colSumAVX2F32OneRows
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x00000020, AX
+	ADDQ    $0x00000020, CX
+	SUBQ    $0x00000008, BX
+	JMP     colSumAVX2F32One
+
+colSumAVX2F32Tail:
+	TESTQ      BX, BX
+	JZ         colSumAVX2F32Done
+	MOVQ       $0x00000008, DI
+	CMPQ       BX, DI
+	CMOVQLT    BX, DI
+	LEAQ       tailWindow<>+0(SB), BX
+	NEGQ       DI
+	VMOVUPS    32(BX)(DI*4), Y2
+	VMASKMOVPS (AX), Y2, Y0
+	MOVQ       CX, DI
+	MOVQ       DX, R8
+
+colSumAVX2F32TailRows:
+	VMASKMOVPS (DI), Y2, Y1
+	VADDPS     Y1, Y0, Y0
+	ADDQ       SI, DI
+	DECQ       R8
+	JNZ        colSumAVX2F32TailRows
+	VMASKMOVPS Y0, Y2, (AX)
+
+colSumAVX2F32Done:
+	VZEROUPPER
+	RET
+
+DATA tailWindow<>+0(SB)/8, $0xffffffffffffffff
+DATA tailWindow<>+8(SB)/8, $0xffffffffffffffff
+DATA tailWindow<>+16(SB)/8, $0xffffffffffffffff
+DATA tailWindow<>+24(SB)/8, $0xffffffffffffffff
+DATA tailWindow<>+32(SB)/8, $0x0000000000000000
+DATA tailWindow<>+40(SB)/8, $0x0000000000000000
+DATA tailWindow<>+48(SB)/8, $0x0000000000000000
+DATA tailWindow<>+56(SB)/8, $0x0000000000000000
+GLOBL tailWindow<>(SB), RODATA|NOPTR, $64
+
+// func mulVAVX2F32(dst *float32, a *float32, rows int, cols int, stride int, v *float32)
+// Requires: AVX, CMOV, FMA3
+TEXT ·mulVAVX2F32(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ rows+16(FP), DX
+	MOVQ cols+24(FP), BX
+	MOVQ stride+32(FP), SI
+	MOVQ v+40(FP), DI
+	LEAQ (SI)(SI*2), R8
+
+mulVAVX2F32Four:
+	CMPQ   DX, $0x00000004
+	JLT    mulVAVX2F32One
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   CX, R9
+	MOVQ   DI, R10
+	MOVQ   BX, R11
+	SUBQ   $0x00000010, R11
+	JLT    mulVAVX2F32FourRest
+
+mulVAVX2F32FourInputs:
+	VMOVUPS     (R10), Y8
+	VFMADD231PS (R9), Y8, Y0
+	VFMADD231PS (R9)(SI*1), Y8, Y2
+	VFMADD231PS (R9)(SI*2), Y8, Y4
+	VFMADD231PS (R9)(R8*1), Y8, Y6
+	VMOVUPS     32(R10), Y9
+	VFMADD231PS 32(R9), Y9, Y1
+	VFMADD231PS 32(R9)(SI*1), Y9, Y3
+	VFMADD231PS 32(R9)(SI*2), Y9, Y5
+	VFMADD231PS 32(R9)(R8*1), Y9, Y7
+	ADDQ        $0x00000040, R9
+	ADDQ        $0x00000040, R10
+	SUBQ        $0x00000010, R11
+	JGE         mulVAVX2F32FourInputs
+
+mulVAVX2F32FourRest:
+	ADDQ        $0x00000010, R11
+	JZ          mulVAVX2F32FourReduce
+	MOVQ        $0x00000008, R12
+	CMPQ        R11, R12
+	CMOVQLT     R11, R12
+	LEAQ        tailWindow<>+0(SB), R13
+	NEGQ        R12
+	VMOVUPS     32(R13)(R12*4), Y11
+	VMASKMOVPS  (R10), Y11, Y8
+	VMASKMOVPS  (R9), Y11, Y10
+	VFMADD231PS Y10, Y8, Y0
+	VMASKMOVPS  (R9)(SI*1), Y11, Y10
+	VFMADD231PS Y10, Y8, Y2
+	VMASKMOVPS  (R9)(SI*2), Y11, Y10
+	VFMADD231PS Y10, Y8, Y4
+	VMASKMOVPS  (R9)(R8*1), Y11, Y10
+	VFMADD231PS Y10, Y8, Y6
+	ADDQ        $0x00000020, R9
+	ADDQ        $0x00000020, R10
+	SUBQ        $0x00000008, R11
+	JLE         mulVAVX2F32FourReduce
+	MOVQ        $0x00000008, R12
+	CMPQ        R11, R12
+	CMOVQLT     R11, R12
+	LEAQ        tailWindow<>+0(SB), R11
+	NEGQ        R12
+	VMOVUPS     32(R11)(R12*4), Y11
+	VMASKMOVPS  (R10), Y11, Y8
+	VMASKMOVPS  (R9), Y11, Y10
+	VFMADD231PS Y10, Y8, Y1
+	VMASKMOVPS  (R9)(SI*1), Y11, Y10
+	VFMADD231PS Y10, Y8, Y3
+	VMASKMOVPS  (R9)(SI*2), Y11, Y10
+	VFMADD231PS Y10, Y8, Y5
+	VMASKMOVPS  (R9)(R8*1), Y11, Y10
+	VFMADD231PS Y10, Y8, Y7
+
+mulVAVX2F32FourReduce:
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPS       X8, X0, X0
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X8
+	VADDPS       X8, X2, X2
+	VADDPS       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X8
+	VADDPS       X8, X4, X4
+	VADDPS       Y7, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X8
+	VADDPS       X8, X6, X6
+	VUNPCKLPD    X2, X0, X8
+	VUNPCKHPD    X2, X0, X0
+	VADDPS       X0, X8, X8
+	VUNPCKLPD    X6, X4, X9
+	VUNPCKHPD    X6, X4, X4
+	VADDPS       X4, X9, X9
+	VSHUFPS      $0x88, X9, X8, X10
+	VSHUFPS      $0xdd, X9, X8, X11
+	VADDPS       X11, X10, X10
+	VMOVUPS      X10, (AX)
+	ADDQ         $0x00000010, AX
+	ADDQ         SI, CX
+	ADDQ         SI, CX
+	ADDQ         SI, CX
+	ADDQ         SI, CX
+	SUBQ         $0x00000004, DX
+	JMP          mulVAVX2F32Four
+
+mulVAVX2F32One:
+	CMPQ   DX, $0x00000001
+	JLT    mulVAVX2F32Done
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	MOVQ   CX, R9
+	MOVQ   DI, R10
+	MOVQ   BX, R11
+	SUBQ   $0x00000010, R11
+	JLT    mulVAVX2F32OneRest
+
+mulVAVX2F32OneInputs:
+	VMOVUPS     (R10), Y8
+	VFMADD231PS (R9), Y8, Y0
+	VMOVUPS     32(R10), Y9
+	VFMADD231PS 32(R9), Y9, Y1
+	ADDQ        $0x00000040, R9
+	ADDQ        $0x00000040, R10
+	SUBQ        $0x00000010, R11
+	JGE         mulVAVX2F32OneInputs
+
+mulVAVX2F32OneRest:
+	ADDQ        $0x00000010, R11
+	JZ          mulVAVX2F32OneReduce
+	MOVQ        $0x00000008, R8
+	CMPQ        R11, R8
+	CMOVQLT     R11, R8
+	LEAQ        tailWindow<>+0(SB), R12
+	NEGQ        R8
+	VMOVUPS     32(R12)(R8*4), Y11
+	VMASKMOVPS  (R10), Y11, Y8
+	VMASKMOVPS  (R9), Y11, Y10
+	VFMADD231PS Y10, Y8, Y0
+	ADDQ        $0x00000020, R9
+	ADDQ        $0x00000020, R10
+	SUBQ        $0x00000008, R11
+	JLE         mulVAVX2F32OneReduce
+	MOVQ        $0x00000008, R8
+	CMPQ        R11, R8
+	CMOVQLT     R11, R8
+	LEAQ        tailWindow<>+0(SB), R11
+	NEGQ        R8
+	VMOVUPS     32(R11)(R8*4), Y11
+	VMASKMOVPS  (R10), Y11, Y8
+	VMASKMOVPS  (R9), Y11, Y10
+	VFMADD231PS Y10, Y8, Y1
+
+mulVAVX2F32OneReduce:
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPS       X8, X0, X0
+	VUNPCKLPD    X0, X0, X8
+	VUNPCKHPD    X0, X0, X0
+	VADDPS       X0, X8, X8
+	VSHUFPS      $0xdd, X8, X8, X9
+	VADDSS       X9, X8, X8
+	VMOVSS       X8, (AX)
+	ADDQ         $0x00000004, AX
+	ADDQ         SI, CX
+	SUBQ         $0x00000001, DX
+	JMP          mulVAVX2F32One
+
+mulVAVX2F32Done:
+	VZEROUPPER
+	RET
+
+// func mulAddAVX2F32(dst *float32, a *float32, n int, f float32)
+// Requires: AVX
+TEXT ·mulAddAVX2F32(SB), NOSPLIT, $0-28
+	MOVQ         dst+0(FP), AX
+	MOVQ         a+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS f+24(FP), Y0
+
+mulAddAVX2F32Loop:
+	VMULPS  (CX), Y0, Y1
+	VADDPS  (AX), Y1, Y1
+	VMOVUPS Y1, (AX)
+	ADDQ    $0x00000020, AX
+	ADDQ    $0x00000020, CX
+	SUBQ    $0x00000008, DX
+	JNZ     mulAddAVX2F32Loop
+	VZEROUPPER
+	RET
+
+// func packAVX2F32(dst *float32, w *float32, stride int, blocks int)
+// Requires: AVX
+TEXT ·packAVX2F32(SB), NOSPLIT, $0-32
+	MOVQ   dst+0(FP), AX
+	MOVQ   w+8(FP), CX
+	MOVQ   stride+16(FP), DX
+	MOVQ   blocks+24(FP), BX
+	IMUL3Q $0x03, DX, SI
+	IMUL3Q $0x05, DX, DI
+	IMUL3Q $0x07, DX, R8
+
+packAVX2F32Block:
+	VMOVUPS     (CX), X0
+	VINSERTF128 $0x01, (CX)(DX*4), Y0, Y0
+	VMOVUPS     (CX)(DX*1), X1
+	VINSERTF128 $0x01, (CX)(DI*1), Y1, Y1
+	VMOVUPS     (CX)(DX*2), X2
+	VINSERTF128 $0x01, (CX)(SI*2), Y2, Y2
+	VMOVUPS     (CX)(SI*1), X3
+	VINSERTF128 $0x01, (CX)(R8*1), Y3, Y3
+	VUNPCKLPS   Y1, Y0, Y4
+	VUNPCKHPS   Y1, Y0, Y5
+	VUNPCKLPS   Y3, Y2, Y6
+	VUNPCKHPS   Y3, Y2, Y7
+	VUNPCKLPD   Y6, Y4, Y8
+	VMOVUPS     Y8, (AX)
+	VUNPCKHPD   Y6, Y4, Y9
+	VMOVUPS     Y9, 64(AX)
+	VUNPCKLPD   Y7, Y5, Y10
+	VMOVUPS     Y10, 128(AX)
+	VUNPCKHPD   Y7, Y5, Y11
+	VMOVUPS     Y11, 192(AX)
+	ADDQ        $0x00000100, AX
+	ADDQ        $0x10, CX
+	DECQ        BX
+	JNZ         packAVX2F32Block
+	VZEROUPPER
+	RET
+
 // func norm2AVX2F64(x *float64, n int) float64
 // Requires: AVX, FMA3, SSE2
 TEXT ·norm2AVX2F64(SB), NOSPLIT, $0-24
@@ -137,5 +502,342 @@ loop:
 	ADDQ    $0x20, AX
 	SUBQ    $0x04, CX
 	JNZ     loop
+	VZEROUPPER
+	RET
+
+// func colSumAVX2F64(dst *float64, a *float64, rows int, cols int, stride int)
+// Requires: AVX, CMOV
+TEXT ·colSumAVX2F64(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ rows+16(FP), DX
+	MOVQ cols+24(FP), BX
+	MOVQ stride+32(FP), SI
+
+colSumAVX2F64Many:
+	CMPQ    BX, $0x00000020
+	JLT     colSumAVX2F64Four
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS 64(AX), Y2
+	VMOVUPS 96(AX), Y3
+	VMOVUPS 128(AX), Y4
+	VMOVUPS 160(AX), Y5
+	VMOVUPS 192(AX), Y6
+	VMOVUPS 224(AX), Y7
+	MOVQ    CX, DI
+	MOVQ    DX, R8
+
+colSumAVX2F64ManyRows:
+	VADDPD  (DI), Y0, Y0
+	VADDPD  32(DI), Y1, Y1
+	VADDPD  64(DI), Y2, Y2
+	VADDPD  96(DI), Y3, Y3
+	VADDPD  128(DI), Y4, Y4
+	VADDPD  160(DI), Y5, Y5
+	VADDPD  192(DI), Y6, Y6
+	VADDPD  224(DI), Y7, Y7
+	ADDQ    SI, DI
+	DECQ    R8
+	JNZ     colSumAVX2F64ManyRows
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	VMOVUPS Y4, 128(AX)
+	VMOVUPS Y5, 160(AX)
+	VMOVUPS Y6, 192(AX)
+	VMOVUPS Y7, 224(AX)
+	ADDQ    $0x00000100, AX
+	ADDQ    $0x00000100, CX
+	SUBQ    $0x00000020, BX
+	JMP     colSumAVX2F64Many
+
+colSumAVX2F64Four:
+	CMPQ    BX, $0x00000010
+	JLT     colSumAVX2F64One
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS 64(AX), Y2
+	VMOVUPS 96(AX), Y3
+	MOVQ    CX, DI
+	MOVQ    DX, R8
+
+colSumAVX2F64FourRows:
+	VADDPD  (DI), Y0, Y0
+	VADDPD  32(DI), Y1, Y1
+	VADDPD  64(DI), Y2, Y2
+	VADDPD  96(DI), Y3, Y3
+	ADDQ    SI, DI
+	DECQ    R8
+	JNZ     colSumAVX2F64FourRows
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	ADDQ    $0x00000080, AX
+	ADDQ    $0x00000080, CX
+	SUBQ    $0x00000010, BX
+	JMP     colSumAVX2F64Four
+
+colSumAVX2F64One:
+	CMPQ    BX, $0x00000004
+	JLT     colSumAVX2F64Tail
+	VMOVUPS (AX), Y0
+	MOVQ    CX, DI
+	MOVQ    DX, R8
+
+colSumAVX2F64OneRows:
+	VADDPD  (DI), Y0, Y0
+	ADDQ    SI, DI
+	DECQ    R8
+	JNZ     colSumAVX2F64OneRows
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x00000020, AX
+	ADDQ    $0x00000020, CX
+	SUBQ    $0x00000004, BX
+	JMP     colSumAVX2F64One
+
+colSumAVX2F64Tail:
+	TESTQ      BX, BX
+	JZ         colSumAVX2F64Done
+	MOVQ       $0x00000004, DI
+	CMPQ       BX, DI
+	CMOVQLT    BX, DI
+	LEAQ       tailWindow<>+0(SB), BX
+	NEGQ       DI
+	VMOVUPS    32(BX)(DI*8), Y2
+	VMASKMOVPD (AX), Y2, Y0
+	MOVQ       CX, DI
+	MOVQ       DX, R8
+
+colSumAVX2F64TailRows:
+	VMASKMOVPD (DI), Y2, Y1
+	VADDPD     Y1, Y0, Y0
+	ADDQ       SI, DI
+	DECQ       R8
+	JNZ        colSumAVX2F64TailRows
+	VMASKMOVPD Y0, Y2, (AX)
+
+colSumAVX2F64Done:
+	VZEROUPPER
+	RET
+
+// func mulVAVX2F64(dst *float64, a *float64, rows int, cols int, stride int, v *float64)
+// Requires: AVX, CMOV, FMA3
+TEXT ·mulVAVX2F64(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ rows+16(FP), DX
+	MOVQ cols+24(FP), BX
+	MOVQ stride+32(FP), SI
+	MOVQ v+40(FP), DI
+	LEAQ (SI)(SI*2), R8
+
+mulVAVX2F64Four:
+	CMPQ   DX, $0x00000004
+	JLT    mulVAVX2F64One
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   CX, R9
+	MOVQ   DI, R10
+	MOVQ   BX, R11
+	SUBQ   $0x00000008, R11
+	JLT    mulVAVX2F64FourRest
+
+mulVAVX2F64FourInputs:
+	VMOVUPS     (R10), Y8
+	VFMADD231PD (R9), Y8, Y0
+	VFMADD231PD (R9)(SI*1), Y8, Y2
+	VFMADD231PD (R9)(SI*2), Y8, Y4
+	VFMADD231PD (R9)(R8*1), Y8, Y6
+	VMOVUPS     32(R10), Y9
+	VFMADD231PD 32(R9), Y9, Y1
+	VFMADD231PD 32(R9)(SI*1), Y9, Y3
+	VFMADD231PD 32(R9)(SI*2), Y9, Y5
+	VFMADD231PD 32(R9)(R8*1), Y9, Y7
+	ADDQ        $0x00000040, R9
+	ADDQ        $0x00000040, R10
+	SUBQ        $0x00000008, R11
+	JGE         mulVAVX2F64FourInputs
+
+mulVAVX2F64FourRest:
+	ADDQ        $0x00000008, R11
+	JZ          mulVAVX2F64FourReduce
+	MOVQ        $0x00000004, R12
+	CMPQ        R11, R12
+	CMOVQLT     R11, R12
+	LEAQ        tailWindow<>+0(SB), R13
+	NEGQ        R12
+	VMOVUPS     32(R13)(R12*8), Y11
+	VMASKMOVPD  (R10), Y11, Y8
+	VMASKMOVPD  (R9), Y11, Y10
+	VFMADD231PD Y10, Y8, Y0
+	VMASKMOVPD  (R9)(SI*1), Y11, Y10
+	VFMADD231PD Y10, Y8, Y2
+	VMASKMOVPD  (R9)(SI*2), Y11, Y10
+	VFMADD231PD Y10, Y8, Y4
+	VMASKMOVPD  (R9)(R8*1), Y11, Y10
+	VFMADD231PD Y10, Y8, Y6
+	ADDQ        $0x00000020, R9
+	ADDQ        $0x00000020, R10
+	SUBQ        $0x00000004, R11
+	JLE         mulVAVX2F64FourReduce
+	MOVQ        $0x00000004, R12
+	CMPQ        R11, R12
+	CMOVQLT     R11, R12
+	LEAQ        tailWindow<>+0(SB), R11
+	NEGQ        R12
+	VMOVUPS     32(R11)(R12*8), Y11
+	VMASKMOVPD  (R10), Y11, Y8
+	VMASKMOVPD  (R9), Y11, Y10
+	VFMADD231PD Y10, Y8, Y1
+	VMASKMOVPD  (R9)(SI*1), Y11, Y10
+	VFMADD231PD Y10, Y8, Y3
+	VMASKMOVPD  (R9)(SI*2), Y11, Y10
+	VFMADD231PD Y10, Y8, Y5
+	VMASKMOVPD  (R9)(R8*1), Y11, Y10
+	VFMADD231PD Y10, Y8, Y7
+
+mulVAVX2F64FourReduce:
+	VADDPD       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPD       X8, X0, X0
+	VADDPD       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X8
+	VADDPD       X8, X2, X2
+	VADDPD       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X8
+	VADDPD       X8, X4, X4
+	VADDPD       Y7, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X8
+	VADDPD       X8, X6, X6
+	VUNPCKLPD    X2, X0, X8
+	VUNPCKHPD    X2, X0, X0
+	VADDPD       X0, X8, X8
+	VUNPCKLPD    X6, X4, X9
+	VUNPCKHPD    X6, X4, X4
+	VADDPD       X4, X9, X9
+	VMOVUPD      X8, (AX)
+	VMOVUPD      X9, 16(AX)
+	ADDQ         $0x00000020, AX
+	ADDQ         SI, CX
+	ADDQ         SI, CX
+	ADDQ         SI, CX
+	ADDQ         SI, CX
+	SUBQ         $0x00000004, DX
+	JMP          mulVAVX2F64Four
+
+mulVAVX2F64One:
+	CMPQ   DX, $0x00000001
+	JLT    mulVAVX2F64Done
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	MOVQ   CX, R9
+	MOVQ   DI, R10
+	MOVQ   BX, R11
+	SUBQ   $0x00000008, R11
+	JLT    mulVAVX2F64OneRest
+
+mulVAVX2F64OneInputs:
+	VMOVUPS     (R10), Y8
+	VFMADD231PD (R9), Y8, Y0
+	VMOVUPS     32(R10), Y9
+	VFMADD231PD 32(R9), Y9, Y1
+	ADDQ        $0x00000040, R9
+	ADDQ        $0x00000040, R10
+	SUBQ        $0x00000008, R11
+	JGE         mulVAVX2F64OneInputs
+
+mulVAVX2F64OneRest:
+	ADDQ        $0x00000008, R11
+	JZ          mulVAVX2F64OneReduce
+	MOVQ        $0x00000004, R8
+	CMPQ        R11, R8
+	CMOVQLT     R11, R8
+	LEAQ        tailWindow<>+0(SB), R12
+	NEGQ        R8
+	VMOVUPS     32(R12)(R8*8), Y11
+	VMASKMOVPD  (R10), Y11, Y8
+	VMASKMOVPD  (R9), Y11, Y10
+	VFMADD231PD Y10, Y8, Y0
+	ADDQ        $0x00000020, R9
+	ADDQ        $0x00000020, R10
+	SUBQ        $0x00000004, R11
+	JLE         mulVAVX2F64OneReduce
+	MOVQ        $0x00000004, R8
+	CMPQ        R11, R8
+	CMOVQLT     R11, R8
+	LEAQ        tailWindow<>+0(SB), R11
+	NEGQ        R8
+	VMOVUPS     32(R11)(R8*8), Y11
+	VMASKMOVPD  (R10), Y11, Y8
+	VMASKMOVPD  (R9), Y11, Y10
+	VFMADD231PD Y10, Y8, Y1
+
+mulVAVX2F64OneReduce:
+	VADDPD       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPD       X8, X0, X0
+	VUNPCKLPD    X0, X0, X8
+	VUNPCKHPD    X0, X0, X0
+	VADDPD       X0, X8, X8
+	VMOVSD       X8, (AX)
+	ADDQ         $0x00000008, AX
+	ADDQ         SI, CX
+	SUBQ         $0x00000001, DX
+	JMP          mulVAVX2F64One
+
+mulVAVX2F64Done:
+	VZEROUPPER
+	RET
+
+// func mulAddAVX2F64(dst *float64, a *float64, n int, f float64)
+// Requires: AVX
+TEXT ·mulAddAVX2F64(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         a+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSD f+24(FP), Y0
+
+mulAddAVX2F64Loop:
+	VMULPD  (CX), Y0, Y1
+	VADDPD  (AX), Y1, Y1
+	VMOVUPS Y1, (AX)
+	ADDQ    $0x00000020, AX
+	ADDQ    $0x00000020, CX
+	SUBQ    $0x00000004, DX
+	JNZ     mulAddAVX2F64Loop
+	VZEROUPPER
+	RET
+
+// func packAVX2F64(dst *float64, w *float64, stride int, blocks int)
+// Requires: AVX
+TEXT ·packAVX2F64(SB), NOSPLIT, $0-32
+	MOVQ   dst+0(FP), AX
+	MOVQ   w+8(FP), CX
+	MOVQ   stride+16(FP), DX
+	MOVQ   blocks+24(FP), BX
+	IMUL3Q $0x03, DX, SI
+
+packAVX2F64Block:
+	VMOVUPS     (CX), X0
+	VINSERTF128 $0x01, (CX)(DX*2), Y0, Y0
+	VMOVUPS     (CX)(DX*1), X1
+	VINSERTF128 $0x01, (CX)(SI*1), Y1, Y1
+	VUNPCKLPD   Y1, Y0, Y2
+	VUNPCKHPD   Y1, Y0, Y3
+	VMOVUPS     Y2, (AX)
+	VMOVUPS     Y3, 64(AX)
+	ADDQ        $0x00000080, AX
+	ADDQ        $0x10, CX
+	DECQ        BX
+	JNZ         packAVX2F64Block
 	VZEROUPPER
 	RET

@@ -39,6 +39,7 @@ func vectorOperations[T dense.Float](t *testing.T) {
 				}
 				check("mul", func(tab *Table[T], a, b []T) { tab.Mul(a, b) })
 				check("scale", func(tab *Table[T], a, _ []T) { tab.Scale(a, -0.7) })
+				check("mulAdd", func(tab *Table[T], a, b []T) { tab.MulAdd(a, b, -0.7) })
 				x := make([]T, n+off)
 				var want float64
 				for i := range x[off:] {
@@ -63,7 +64,7 @@ func vectorOperations[T dense.Float](t *testing.T) {
 		if got := tab.Norm2(big); got != float64(len(big)) {
 			t.Errorf("%s norm2 of %d ones: %v", tab.Name, len(big), got)
 		}
-		if a := testing.AllocsPerRun(10, func() { tab.Norm2(big); tab.Scale(big, 1); tab.Mul(big, big) }); a > 0 {
+		if a := testing.AllocsPerRun(10, func() { tab.Norm2(big); tab.Scale(big, 1); tab.Mul(big, big); tab.MulAdd(big, big, 0) }); a > 0 {
 			t.Errorf("%s: %v allocations", tab.Name, a)
 		}
 	}

@@ -2,13 +2,22 @@ package par
 
 import (
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
 
+func count(n int) []int {
+	c := make([]int, n)
+	for i := range c {
+		c[i] = i
+	}
+	return c
+}
+
 func TestForCoversEachItemOnce(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(5))
-	for n := range 40 {
+	for _, n := range append([]int{100, 1000, 1001, 12345}, count(40)...) {
 		hits := make([]int32, n)
 		For(n, 1, func(lo, hi int) {
 			for i := lo; i < hi; i++ {
@@ -19,6 +28,42 @@ func TestForCoversEachItemOnce(t *testing.T) {
 			if h != 1 {
 				t.Fatalf("n = %d: item %d ran %d times", n, i, h)
 			}
+		}
+	}
+}
+
+// stuckJob holds its second worker in one part until the rest is done.
+type stuckJob struct {
+	n    int
+	done [2]atomic.Int64
+	once sync.Once
+	rest chan struct{}
+}
+
+func (j *stuckJob) Run(worker, lo, hi int) {
+	if worker == 1 {
+		j.done[1].Add(int64(hi - lo))
+		<-j.rest
+		return
+	}
+	for j.done[1].Load() == 0 { // until the other has claimed something
+		runtime.Gosched()
+	}
+	if j.done[0].Add(int64(hi-lo))+j.done[1].Load() == int64(j.n) {
+		j.once.Do(func() { close(j.rest) })
+	}
+}
+
+// A worker that is held up keeps one part, not its share: the others do the rest.
+func TestDoBalances(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	var g Group
+	for range 20 {
+		j := stuckJob{n: 1000, rest: make(chan struct{})}
+		g.Do(j.n, 2, &j)
+		a, b := j.done[0].Load(), j.done[1].Load()
+		if a+b != int64(j.n) || b > int64(j.n)/4 {
+			t.Fatalf("%d and %d items of %d", a, b, j.n)
 		}
 	}
 }

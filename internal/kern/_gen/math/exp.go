@@ -74,7 +74,16 @@ func exponential(base float64, g *gen) exponentialOf {
 	return e
 }
 
-// exp emits func(dst *T, n int, shift T): dst_i = base^(dst_i − shift).
+// Forms of exp.
+const (
+	plainExp = iota
+	sumExp   // returns the sum of the results
+	rowsExp  // of several rows, with their sums
+)
+
+// exp emits func(dst *T, n int, shift T): dst_i = base^(dst_i − shift), for sumExp with the sum as its result. For rowsExp
+// it is func(dst *T, cols int, shift, sum *T, rows, stride int): rows ≥ 1 rows stride bytes apart, each with its shift.
+// Sums: even and odd vectors of a group apart, and the rest behind the last group with the even ones.
 //
 //   - z = x·log₂(base) + magic rounds to a multiple of 1/16 (AVX-512) or 1 (AVX2) in the low bits of z; q = z − magic.
 //   - r = x − q·ln 2 in two parts (base e). The first product is exact under FMA, so only the second rounds. For base 2
@@ -87,7 +96,7 @@ func exponential(base float64, g *gen) exponentialOf {
 // A multiplication or FMA that meets a subnormal number takes a microcode assist of some 150 cycles (additions do not).
 // x itself may be one; x − (shift − 2^-100) is not (2^-400 in float64): the change is lost in rounding or far too small
 // to move the result. Setting flush-to-zero instead would cost 10 ns a call.
-func (g *gen) exp(op string, e exponentialOf) {
+func (g *gen) exp(op string, e exponentialOf, form int) {
 	steps := 1.0 // per unit of q
 	if g.Wide {
 		steps = 16
@@ -127,24 +136,34 @@ func (g *gen) exp(op string, e exponentialOf) {
 	}
 	g.constants(op, ks...)
 
-	g.Begin(op, "dst *%[1]s, n int, shift %[1]s")
-	dst, n := g.Load(g.Param("dst"), g.GP64()).(reg.GPVirtual), g.Load(g.Param("n"), g.GP64()).(reg.GPVirtual)
-	shiftAt, err := g.Param("shift").Resolve()
-	if err != nil {
-		panic(err)
+	var dst, n, first, cols, sums, left, stride reg.GPVirtual
+	var shiftAt Mem
+	gp := func(name string) reg.GPVirtual { return g.Load(g.Param(name), g.GP64()).(reg.GPVirtual) }
+	rows, sum := form == rowsExp, form != plainExp
+	if rows {
+		g.Begin(op, "dst *%[1]s, cols int, shift, sum *%[1]s, rows, stride int")
+		first, cols, sums, left, stride = gp("dst"), gp("cols"), gp("sum"), gp("rows"), gp("stride")
+		dst, n = g.GP64(), g.GP64()
+		shiftAt = Mem{Base: gp("shift")}
+	} else {
+		args := "dst *%[1]s, n int, shift %[1]s"
+		if sum {
+			args += ") (sum %[1]s"
+		}
+		g.Begin(op, args)
+		dst, n = gp("dst"), gp("n")
+		at, err := g.Param("shift").Resolve()
+		if err != nil {
+			panic(err)
+		}
+		shiftAt = at.Addr
 	}
+	lbl := g.Name(op)
 	const unroll = 4
 	shift := g.V(15)
 	if g.Wide {
 		shift = g.V(31)
 	}
-	if g.F64 {
-		g.VBROADCASTSD(shiftAt.Addr, shift)
-	} else {
-		g.VBROADCASTSS(shiftAt.Addr, shift)
-	}
-	g.set("tiny", g.V(0))
-	g.Sub(g.V(0), shift, shift)
 	g.next = 30
 	if g.Wide {
 		g.hoist("magic", "plain")
@@ -160,13 +179,40 @@ func (g *gen) exp(op string, e exponentialOf) {
 		}
 	}
 	at := func(u int) Mem { return Mem{Base: dst, Disp: u * g.Bytes()} }
+	acc := func(u int) reg.VecPhysical { return g.V(12 + u%2) }
+	if g.Wide {
+		acc = func(u int) reg.VecPhysical { return g.V(16 + u%2) }
+		if g.next < 17 {
+			panic("no registers for sums")
+		}
+	}
+	if rows {
+		g.Label(lbl + "Row")
+		g.MOVQ(first, dst)
+		g.MOVQ(cols, n)
+	}
+	if sum {
+		g.Xor(acc(0), acc(0), acc(0))
+		g.Xor(acc(1), acc(1), acc(1))
+	}
+	if g.F64 {
+		g.VBROADCASTSD(shiftAt, shift)
+	} else {
+		g.VBROADCASTSS(shiftAt, shift)
+	}
+	g.broadcast("tiny", g.V(0))
+	g.Sub(g.V(0), shift, shift)
+	add := func(v reg.VecPhysical, u int) {
+		if sum {
+			g.Add(v, acc(u), acc(u))
+		}
+	}
 	// Registers of vector u: the argument, then the remainder; z, then T; the polynomial; q or masks.
 	x := func(u int) reg.VecPhysical { return g.V(u) }
 	z := func(u int) reg.VecPhysical { return g.V(4 + u) }
 	p := func(u int) reg.VecPhysical { return g.V(8 + u) }
 	q := func(u int) reg.VecPhysical { return g.V(12 + u) }
 
-	lbl := g.Name(op)
 	group := unroll * g.Lanes()
 	g.SUBQ(U32(group), n)
 	g.JLT(LabelRef(lbl + "Rest"))
@@ -194,6 +240,7 @@ func (g *gen) exp(op string, e exponentialOf) {
 	g.expCore(e, unroll, false, x, z, p, q)
 	for u := range unroll {
 		g.VMOVUPS(p(u), at(u))
+		add(p(u), u)
 	}
 	g.Label(lbl + "Next")
 	g.ADDQ(U32(unroll*g.Bytes()), dst)
@@ -204,15 +251,45 @@ func (g *gen) exp(op string, e exponentialOf) {
 	g.JLE(LabelRef(lbl + "Done"))
 	g.Label(lbl + "Tail")
 	mask := g.V(14)
-	g.tailMask(n, mask)
-	g.loadTail(at(0), mask, x(0))
+	g.TailMask(n, mask)
+	g.LoadTail(at(0), mask, x(0))
 	g.Sub(shift, x(0), x(0))
-	g.expCore(e, 1, true, x, z, p, q)
-	g.storeTail(p(0), mask, at(0))
+	few := q
+	if !g.Wide {
+		few = func(i int) reg.VecPhysical { return g.V([]int{6, 7, 10, 11}[i]) } // the others hold sums
+	}
+	g.expCore(e, 1, true, x, z, p, few)
+	g.StoreTail(p(0), mask, at(0))
+	switch {
+	case sum && g.Wide:
+		g.Pick(g.VADDPS, g.VADDPD)(p(0), acc(0), reg.K7, acc(0))
+	case sum:
+		g.and(mask, p(0), p(0))
+		add(p(0), 0)
+	}
 	g.ADDQ(U32(g.Bytes()), dst)
 	g.SUBQ(U32(g.Lanes()), n)
 	g.JGT(LabelRef(lbl + "Tail"))
 	g.Label(lbl + "Done")
+	if sum {
+		g.Add(acc(1), acc(0), g.V(1))
+		g.reduce(g.V(1), g.V(0))
+	}
+	switch {
+	case rows:
+		if g.F64 {
+			g.VMOVSD(g.V(1).AsX(), Mem{Base: sums})
+		} else {
+			g.VMOVSS(g.V(1).AsX(), Mem{Base: sums})
+		}
+		g.ADDQ(stride, first)
+		g.ADDQ(U8(g.Size()), shiftAt.Base)
+		g.ADDQ(U8(g.Size()), sums)
+		g.DECQ(left)
+		g.JNZ(LabelRef(lbl + "Row"))
+	case sum:
+		g.Store(g.V(1).AsX(), g.ReturnIndex(0))
+	}
 	g.VZEROUPPER()
 	g.RET()
 	g.Label(lbl + "Careful")
@@ -220,16 +297,36 @@ func (g *gen) exp(op string, e exponentialOf) {
 		g.expCore(e, unroll, true, x, z, p, q)
 		for u := range unroll {
 			g.VMOVUPS(p(u), at(u))
+			add(p(u), u)
 		}
 	} else {
 		for u := 0; u < unroll; u += 2 { // two by two: sixteen registers
 			arg := func(i int) reg.VecPhysical { return x(u + i) }
-			g.expCore(e, 2, true, arg, z, p, func(i int) reg.VecPhysical { return g.V([]int{6, 7, 10, 11}[i]) })
-			g.VMOVUPS(p(0), at(u))
-			g.VMOVUPS(p(1), at(u+1))
+			g.expCore(e, 2, true, arg, z, p, few)
+			for i := range 2 {
+				g.VMOVUPS(p(i), at(u+i))
+				add(p(i), i)
+			}
 		}
 	}
 	g.JMP(LabelRef(lbl + "Next"))
+}
+
+// reduce leaves the sum of the elements of s in its first one: halves are added until one is left.
+func (g *gen) reduce(s, tmp reg.VecPhysical) {
+	if g.Wide {
+		g.VEXTRACTF64X4(U8(1), s, tmp.AsY())
+		g.Add(tmp.AsY(), s.AsY(), s.AsY())
+	}
+	x, t := s.AsX(), tmp.AsX()
+	g.VEXTRACTF128(U8(1), s.AsY(), t)
+	g.Add(t, x, x)
+	g.VPERMILPD(U8(1), x, t)
+	g.Add(t, x, x)
+	if !g.F64 {
+		g.VPERMILPS(U8(1), x, t)
+		g.VADDSS(t, x, x)
+	}
 }
 
 func cname(i int) string { return "c" + string(rune('a'+i)) }

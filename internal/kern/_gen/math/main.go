@@ -28,11 +28,15 @@ func main() {
 		c := build.NewContext()
 		for _, f64 := range []bool{false, true} {
 			g := &gen{Gen: vec.Gen{Context: c, Wide: wide, F64: f64}}
-			g.exp("exp", exponential(math.E, g))
-			g.exp("exp2", exponential(2, g))
+			g.exp("exp", exponential(math.E, g), plainExp)
+			g.exp("expSum", exponential(math.E, g), sumExp)
+			g.exp("expRows", exponential(math.E, g), rowsExp)
+			g.exp("exp2", exponential(2, g), plainExp)
 			g.log()
 			g.sinCos()
-			g.max()
+			g.max("max")
+			g.max("rowMax")
+			g.max("flushMax")
 		}
 		name := "math_avx2_amd64.s"
 		if wide {
@@ -270,67 +274,6 @@ func (g *gen) blend(mask, b, a, d Op) {
 		g.VBLENDVPD(mask, b, a, d)
 	} else {
 		g.VBLENDVPS(mask, b, a, d)
-	}
-}
-
-// tailMask sets the mask of the first min(n, lanes) elements: K7 for AVX-512, register m for AVX2, whose masks are
-// read from a sliding window over ones and zeros.
-func (g *gen) tailMask(n reg.GPVirtual, m reg.VecPhysical) {
-	if g.Wide {
-		r := g.GP64()
-		g.MOVQ(I64(-1), r)
-		g.BZHIQ(n, r, r)
-		g.KMOVW(r.As32(), reg.K7)
-		return
-	}
-	r, base := g.GP64(), g.GP64()
-	g.MOVQ(U32(g.Lanes()), r)
-	g.CMPQ(n, r)
-	g.CMOVQLT(n, r)
-	g.LEAQ(g.window(), base)
-	g.NEGQ(r)
-	g.VMOVUPS(Mem{Base: base, Index: r, Scale: uint8(g.Size()), Disp: 32}, m)
-}
-
-var window Mem
-
-func (g *gen) window() Mem {
-	if window.Symbol.Name == "" {
-		window = g.Table("tailWindow")
-		for i := range 8 {
-			v := uint64(math.MaxUint64)
-			if i >= 4 {
-				v = 0
-			}
-			g.AddDatum(8*i, U64(v))
-		}
-	}
-	return window
-}
-
-func (g *gen) loadTail(src Mem, m, d reg.VecPhysical) {
-	switch {
-	case g.Wide && g.F64:
-		g.VMOVUPD_Z(src, reg.K7, d)
-	case g.Wide:
-		g.VMOVUPS_Z(src, reg.K7, d)
-	case g.F64:
-		g.VMASKMOVPD(src, m, d)
-	default:
-		g.VMASKMOVPS(src, m, d)
-	}
-}
-
-func (g *gen) storeTail(s, m reg.VecPhysical, dst Mem) {
-	switch {
-	case g.Wide && g.F64:
-		g.VMOVUPD(s, reg.K7, dst)
-	case g.Wide:
-		g.VMOVUPS(s, reg.K7, dst)
-	case g.F64:
-		g.VMASKMOVPD(s, m, dst)
-	default:
-		g.VMASKMOVPS(s, m, dst)
 	}
 }
 

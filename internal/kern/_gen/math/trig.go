@@ -213,12 +213,12 @@ func (g *gen) sinCos() {
 	g.JLE(LabelRef(lbl + "Done"))
 	mask := g.V(14)
 	g.Label(lbl + "Tail")
-	g.tailMask(n, mask)
-	g.loadTail(at(src, 0), mask, t(0))
+	g.TailMask(n, mask)
+	g.LoadTail(at(src, 0), mask, t(0))
 	check(1)
 	body(1)
-	g.storeTail(s(0), mask, at(ds, 0))
-	g.storeTail(c(0), mask, at(dc, 0))
+	g.StoreTail(s(0), mask, at(ds, 0))
+	g.StoreTail(c(0), mask, at(dc, 0))
 	g.ADDQ(U32(g.Bytes()), off)
 	g.SUBQ(U32(g.Lanes()), n)
 	g.JGT(LabelRef(lbl + "Tail"))
@@ -237,14 +237,29 @@ func (g *gen) sinCos() {
 
 // max emits func(x *T, n int) T for n ≥ 1: the largest, NaN if one is NaN. VMAX forgets NaN, so a comparison of each
 // pair of vectors with itself remembers them. AVX-512 orders −0 below +0; AVX2 returns either, which the caller mends.
-func (g *gen) max() {
+// rowMax is func(dst, x *T, rows, cols, stride int): one maximum for each of rows ≥ 1 rows stride bytes apart. flushMax
+// has the arguments of max and first replaces subnormal elements by zeros of their sign; it writes only groups that have
+// some (AVX2: or zeros).
+func (g *gen) max(op string) {
+	rows, flush := op == "rowMax", op == "flushMax"
 	nan, negInf := uint64(0x7fc00000), uint64(0xff800000)
 	if g.F64 {
 		nan, negInf = 0x7ff8000000000000, 0xfff0000000000000
 	}
-	g.constants("max", raw("nan", nan), raw("-inf", negInf))
-	g.Begin("max", "x *%[1]s, n int) (m %[1]s")
-	x, n := g.Load(g.Param("x"), g.GP64()).(reg.GPVirtual), g.Load(g.Param("n"), g.GP64()).(reg.GPVirtual)
+	least := uint64(1) << g.mant() // the smallest normal number
+	signBit := uint64(1) << (8*g.Size() - 1)
+	gp := func(name string) reg.GPVirtual { return g.Load(g.Param(name), g.GP64()).(reg.GPVirtual) }
+	var x, n, first, cols, dst, left, stride reg.GPVirtual
+	g.constants(op, raw("nan", nan), raw("-inf", negInf), raw("least", least), raw("sign", signBit), raw("abs", signBit-1))
+	if rows {
+		g.Begin(op, "dst, x *%[1]s, rows, cols, stride int")
+		dst, first, left, cols, stride = gp("dst"), gp("x"), gp("rows"), gp("cols"), gp("stride")
+		x, n = g.GP64(), g.GP64()
+	} else {
+		g.Begin(op, "x *%[1]s, n int) (m %[1]s")
+		x, n = gp("x"), gp("n")
+	}
+	lbl := g.Name(op)
 	greater := func(b, a, d Op) {
 		if g.Wide {
 			g.Pick(g.VRANGEPS, g.VRANGEPD)(U8(signMax), b, a, d)
@@ -257,6 +272,11 @@ func (g *gen) max() {
 	v := func(u int) reg.VecPhysical { return g.V(4 + u) }
 	bad, m, fill := g.V(8), g.V(9), g.V(10)
 	g.broadcast("-inf", fill)
+	if rows {
+		g.Label(lbl + "Row")
+		g.MOVQ(first, x)
+		g.MOVQ(cols, n)
+	}
 	for u := range unroll {
 		g.VMOVAPS(fill, acc(u))
 	}
@@ -274,13 +294,54 @@ func (g *gen) max() {
 			g.VORPS(m, bad, bad)
 		}
 	}
-	lbl := g.Name("max")
 	at := func(u int) Mem { return Mem{Base: x, Disp: u * g.Bytes()} }
+	// Masks of subnormal elements.
+	ks := []reg.OpmaskPhysical{reg.K3, reg.K4, reg.K5, reg.K6}
+	small := func(u int) reg.VecPhysical { return g.V(12 + u) }
+	find := func(u int) {
+		if g.Wide {
+			const subnormal = 0x20
+			g.Pick(g.VFPCLASSPSZ, g.VFPCLASSPDZ)(U8(subnormal), v(u), ks[u])
+		} else {
+			g.and(g.mem("abs"), v(u), small(u))
+			g.cmp(ltOQ, g.mem("least"), small(u), small(u)) // zeros too
+		}
+	}
+	sign := g.V(12) // AVX-512
+	clear := func(u int) {
+		if g.Wide {
+			g.Pick(g.VANDPS, g.VANDPD)(sign, v(u), ks[u], v(u))
+		} else {
+			g.and(g.mem("abs"), small(u), small(u))
+			g.Pick(g.VANDNPS, g.VANDNPD)(v(u), small(u), v(u))
+		}
+	}
+	if flush && g.Wide {
+		g.broadcast("sign", sign)
+	}
 	g.SUBQ(U32(unroll*g.Lanes()), n)
 	g.JLT(LabelRef(lbl + "Rest"))
 	g.Label(lbl + "Group")
 	for u := range unroll {
 		g.VMOVUPS(at(u), v(u))
+	}
+	if flush {
+		for u := range unroll {
+			find(u)
+		}
+		if g.Wide {
+			g.KORW(ks[0], ks[1], reg.K1)
+			g.KORW(ks[2], ks[3], reg.K0)
+			g.KORW(reg.K0, reg.K1, reg.K1)
+		} else {
+			g.or(small(0), small(1), m)
+			g.or(small(2), m, m)
+			g.or(small(3), m, m)
+		}
+		g.ifAny(m, lbl+"Clear")
+		g.Label(lbl + "Cleared")
+	}
+	for u := range unroll {
 		greater(v(u), acc(u), acc(u))
 	}
 	note(v(0), v(1))
@@ -293,7 +354,7 @@ func (g *gen) max() {
 	g.JLE(LabelRef(lbl + "Reduce"))
 	g.Label(lbl + "Tail")
 	tm := g.V(11)
-	g.tailMask(n, tm)
+	g.TailMask(n, tm)
 	switch {
 	case g.Wide && g.F64:
 		g.VMOVAPD(fill, v(0))
@@ -302,8 +363,13 @@ func (g *gen) max() {
 		g.VMOVAPS(fill, v(0))
 		g.VMOVUPS(at(0), reg.K7, v(0))
 	default:
-		g.loadTail(at(0), tm, v(0))
+		g.LoadTail(at(0), tm, v(0))
 		g.blend(tm, v(0), fill, v(0))
+	}
+	if flush {
+		find(0)
+		clear(0)
+		g.StoreTail(v(0), tm, at(0))
 	}
 	greater(v(0), acc(0), acc(0))
 	note(v(0), v(0))
@@ -343,7 +409,27 @@ func (g *gen) max() {
 		g.VMOVSS(g.mem("nan"), reg.X0)
 	}
 	g.Label(lbl + "Return")
-	g.Store(reg.X0, g.ReturnIndex(0))
+	if rows {
+		if g.F64 {
+			g.VMOVSD(reg.X0, Mem{Base: dst})
+		} else {
+			g.VMOVSS(reg.X0, Mem{Base: dst})
+		}
+		g.ADDQ(stride, first)
+		g.ADDQ(U8(g.Size()), dst)
+		g.DECQ(left)
+		g.JNZ(LabelRef(lbl + "Row"))
+	} else {
+		g.Store(reg.X0, g.ReturnIndex(0))
+	}
 	g.VZEROUPPER()
 	g.RET()
+	if flush {
+		g.Label(lbl + "Clear")
+		for u := range unroll {
+			clear(u)
+			g.VMOVUPS(v(u), at(u))
+		}
+		g.JMP(LabelRef(lbl + "Cleared"))
+	}
 }

@@ -21,13 +21,12 @@ type exponential struct {
 	degree  int
 }
 
-const (
-	// together is the number of accumulators exponentiated together. Two and four measure alike within noise.
-	together = 4
-	// firstConstant is the first register after the largest tile and its temporaries. Constants without a register are
-	// read from memory, which costs nothing: the multipliers are busy, the load ports are not.
-	firstConstant = 16 + 3*together
-)
+// together is the number of accumulators exponentiated together. Two and four measure alike within noise.
+const together = 2
+
+// firstConstant is the first register after the largest tile and its temporaries. Constants without a register are read
+// from memory, which costs nothing: the multipliers are busy, the load ports are not.
+func (t target) firstConstant() int { return 4*t.pairRows() + 3*together }
 
 func (t target) newExponential() *exponential {
 	e := &exponential{at: map[string]int{}, hoisted: map[string]reg.Register{}}
@@ -91,7 +90,7 @@ func (e *exponential) mem(name string) operand.Mem {
 
 // hoist loads the tables and as many constants as there are registers.
 func (t target) hoist() {
-	e, next := t.exp, firstConstant
+	e, next := t.exp, t.firstConstant()
 	take := func(name string) reg.Register {
 		r := t.vec(next)
 		next++
@@ -285,6 +284,20 @@ func (t target) careful() {
 	c.MOVQ(field(fKind), aCur)
 	c.CMPQ(aCur, operand.Imm(wide))
 	c.JE(operand.LabelRef("widenext"))
+	c.CMPQ(aCur, operand.Imm(pair))
+	c.JNE(operand.LabelRef("carefulkind0"))
+	// Two panels: the second comes the same way.
+	c.BTCQ(operand.Imm(0), field(fHalf))
+	c.JCC(operand.LabelRef("carefulhalf"))
+	for r := t.pairRows(); r > 1; r-- {
+		c.CMPQ(count, operand.Imm(uint64(r)))
+		c.JE(operand.LabelRef(fmt.Sprintf("kind%drows%dnext", pair, r)))
+	}
+	c.JMP(operand.LabelRef(fmt.Sprintf("kind%drows1next", pair)))
+	c.Label("carefulhalf")
+	c.LEAQ(operand.Mem{Base: cPanel, Disp: 2 * t.bytes()}, aCur)
+	c.JMP(operand.LabelRef("carefulrow"))
+	c.Label("carefulkind0")
 	for kind := full; kind < kinds; kind++ {
 		if kind != full {
 			c.Label(fmt.Sprintf("carefulkind%d", kind))

@@ -43,6 +43,7 @@ const (
 	fCTile
 	fInitTile
 	fShiftTile
+	fHalf   // which of two panels takes the careful way
 	fShifts // one vector
 )
 
@@ -53,7 +54,8 @@ const (
 	twoMasked
 	oneMasked
 	kinds
-	wide = kinds // one row of four full panels, since two accumulators alone would wait for each other
+	wide = kinds     // one row of four full panels, since two accumulators alone would wait for each other
+	pair = kinds + 1 // two full panels a row: more multiply-adds for each instruction that loads
 )
 
 // target is one instruction set and precision.
@@ -143,6 +145,10 @@ func (t target) function(name string) {
 	c.MOVQ(field(fKind), cPanel)
 	c.CMPQ(cPanel, operand.Imm(wide))
 	c.JE(operand.LabelRef("wide"))
+	if t.pairRows() > 0 {
+		c.CMPQ(cPanel, operand.Imm(pair))
+		c.JE(operand.LabelRef("pair"))
+	}
 	for kind := full + 1; kind < kinds; kind++ {
 		c.CMPQ(cPanel, operand.Imm(uint64(kind)))
 		c.JE(operand.LabelRef(fmt.Sprintf("kind%d", kind)))
@@ -159,10 +165,32 @@ func (t target) function(name string) {
 			t.tile(kind, r)
 		}
 	}
+	if t.pairRows() > 0 {
+		c.Label("pair")
+		for r := t.pairRows(); r > 1; r-- {
+			c.CMPQ(count, operand.Imm(uint64(r)))
+			c.JE(operand.LabelRef(fmt.Sprintf("kind%drows%d", pair, r)))
+		}
+		for r := 1; r <= t.pairRows(); r++ {
+			t.tile(pair, r)
+		}
+	}
 	t.wide()
 	if t.exp != nil {
 		t.careful()
 	}
+}
+
+// pairRows is the height of the largest tile of two panels, 24 accumulators. The exponential of float64 has two registers
+// of tables; AVX2 has too few for any.
+func (t target) pairRows() int {
+	switch {
+	case !t.zmm:
+		return 0
+	case t.exp != nil && t.double:
+		return 5
+	}
+	return 6
 }
 
 // wide computes one row, four panels at a time; panels counts these groups. The chains are those of tile.
@@ -242,14 +270,21 @@ func (t target) tile(kind, rows int) {
 	c := t.c
 	id := fmt.Sprintf("kind%drows%d", kind, rows)
 	vecs := 2
-	if kind == oneMasked {
+	switch kind {
+	case oneMasked:
 		vecs = 1
+	case pair:
+		vecs = 4
 	}
+	second := aRow7 // from a panel to its partner: six rows do not need the register
 	at := func(s string) operand.LabelRef { return operand.LabelRef(id + s) }
 	acc := func(r, j int) reg.Register { return t.vec(r*vecs + j) }
 	b := func(j int) reg.Register { return t.vec(rows*vecs + j) }
 	mask := t.vec(15) // AVX2 only
 	spare := 32 - rows*vecs - vecs
+	if t.exp != nil {
+		spare = t.firstConstant() - rows*vecs - vecs
+	}
 	if !t.zmm {
 		spare = 16 - rows*vecs - vecs
 		if kind != full {
@@ -257,7 +292,7 @@ func (t target) tile(kind, rows int) {
 		}
 	}
 	tmp := func(r int) reg.Register { return t.vec(rows*vecs + vecs + r%min(spare, 4)) }
-	masked := func(j int) bool { return kind != full && j == vecs-1 }
+	masked := func(j int) bool { return (kind == twoMasked || kind == oneMasked) && j == vecs-1 }
 	if spare < 1 {
 		panic(id + ": too few registers")
 	}
@@ -280,9 +315,23 @@ func (t target) tile(kind, rows int) {
 	c.Label(id + "panel")
 	c.MOVQ(initPanel, aCur)
 	c.MOVQ(field(fInitRow), count)
+	if kind == pair {
+		c.MOVQ(field(fInitPanel), second)
+	}
 	for r := range rows {
 		for j := range vecs {
-			t.load(operand.Mem{Base: aCur, Disp: j * t.bytes()}, acc(r, j), masked(j), mask)
+			t.load(t.pairMem(aCur, second, j), acc(r, j), masked(j), mask)
+		}
+		if r < rows-1 {
+			c.ADDQ(count, aCur)
+		}
+	}
+	// The stores would wait for their lines: they are fetched while the sums are computed.
+	c.MOVQ(cPanel, aCur)
+	c.MOVQ(field(fCRow), count)
+	for r := range rows {
+		for j := 0; j < vecs*t.bytes(); j += 64 {
+			c.PREFETCHT0(operand.Mem{Base: aCur, Disp: j})
 		}
 		if r < rows-1 {
 			c.ADDQ(count, aCur)
@@ -290,12 +339,15 @@ func (t target) tile(kind, rows int) {
 	}
 	c.MOVQ(field(fATile), aCur)
 	c.MOVQ(bPanel, bCur)
+	if kind == pair {
+		c.MOVQ(field(fBPanel), second)
+	}
 	c.MOVQ(field(fK), count)
 
 	emit.AlignLoop(c)
 	c.Label(id + "k")
 	for j := range vecs {
-		t.load(operand.Mem{Base: bCur, Disp: j * t.bytes()}, b(j), masked(j), mask)
+		t.load(t.pairMem(bCur, second, j), b(j), masked(j), mask)
 	}
 	for r := range rows {
 		t.broadcast(t.row(r), tmp(r))
@@ -328,9 +380,11 @@ func (t target) tile(kind, rows int) {
 	if t.exp != nil {
 		c.Label(id + "next")
 	}
-	c.ADDQ(field(fBPanel), bPanel)
+	for range (vecs + 1) / 2 {
+		c.ADDQ(field(fBPanel), bPanel)
+		c.ADDQ(field(fInitPanel), initPanel)
+	}
 	c.ADDQ(operand.U32(uint64(vecs*t.bytes())), cPanel)
-	c.ADDQ(field(fInitPanel), initPanel)
 	c.DECQ(panels)
 	c.JNZ(at("panel"))
 
@@ -350,6 +404,15 @@ func (t target) tile(kind, rows int) {
 		store()
 		t.toCareful(kind, cPanel, rows, field(fCRow))
 	}
+}
+
+// pairMem addresses vector j at p; the third and fourth are in the next panel.
+func (t target) pairMem(p, second reg.Register, j int) operand.Mem {
+	m := operand.Mem{Base: p, Disp: j % 2 * t.bytes()}
+	if j >= 2 {
+		m.Index, m.Scale = second, 1
+	}
+	return m
 }
 
 // row addresses row r < 8 of a with four index registers: r is a power of two times 1, 3, 5 or 7.

@@ -28,6 +28,7 @@ func main() {
 	}{
 		{"mul_neon_arm64.s", emitMul},
 		{"math_neon_arm64.s", emitMath},
+		{"vector_neon_arm64.s", emitVector},
 		{"fwht_neon_arm64.s", emitFWHT},
 	}
 	for _, f := range files {

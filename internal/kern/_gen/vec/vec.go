@@ -3,6 +3,7 @@ package vec
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/mmcloughlin/avo/attr"
 	"github.com/mmcloughlin/avo/build"
@@ -113,3 +114,69 @@ func (g *Gen) Add(b, a, d operand.Op) { g.Pick(g.VADDPS, g.VADDPD)(b, a, d) }
 func (g *Gen) Sub(b, a, d operand.Op) { g.Pick(g.VSUBPS, g.VSUBPD)(b, a, d) }
 func (g *Gen) Mul(b, a, d operand.Op) { g.Pick(g.VMULPS, g.VMULPD)(b, a, d) }
 func (g *Gen) Xor(b, a, d operand.Op) { g.Pick(g.VXORPS, g.VXORPD)(b, a, d) }
+
+// TailMask sets the mask of the first min(n, lanes) elements: K7 for AVX-512, register m for AVX2, whose masks are
+// read from a sliding window over ones and zeros.
+func (g *Gen) TailMask(n reg.GPVirtual, m reg.VecPhysical) {
+	if g.Wide {
+		r := g.GP64()
+		g.MOVQ(operand.I64(-1), r)
+		g.BZHIQ(n, r, r)
+		g.KMOVW(r.As32(), reg.K7)
+		return
+	}
+	r, base := g.GP64(), g.GP64()
+	g.MOVQ(operand.U32(g.Lanes()), r)
+	g.CMPQ(n, r)
+	g.CMOVQLT(n, r)
+	g.LEAQ(g.window(), base)
+	g.NEGQ(r)
+	g.VMOVUPS(operand.Mem{Base: base, Index: r, Scale: uint8(g.Size()), Disp: 32}, m)
+}
+
+// windows has the table of masks of every file.
+var windows = map[*build.Context]operand.Mem{}
+
+func (g *Gen) window() operand.Mem {
+	w, ok := windows[g.Context]
+	if !ok {
+		w = g.Table("tailWindow")
+		for i := range 8 {
+			v := uint64(math.MaxUint64)
+			if i >= 4 {
+				v = 0
+			}
+			g.AddDatum(8*i, operand.U64(v))
+		}
+		windows[g.Context] = w
+	}
+	return w
+}
+
+// LoadTail loads the elements that TailMask selected, and zeros.
+func (g *Gen) LoadTail(src operand.Mem, m, d reg.VecPhysical) {
+	switch {
+	case g.Wide && g.F64:
+		g.VMOVUPD_Z(src, reg.K7, d)
+	case g.Wide:
+		g.VMOVUPS_Z(src, reg.K7, d)
+	case g.F64:
+		g.VMASKMOVPD(src, m, d)
+	default:
+		g.VMASKMOVPS(src, m, d)
+	}
+}
+
+// StoreTail stores the elements that TailMask selected.
+func (g *Gen) StoreTail(s, m reg.VecPhysical, dst operand.Mem) {
+	switch {
+	case g.Wide && g.F64:
+		g.VMOVUPD(s, reg.K7, dst)
+	case g.Wide:
+		g.VMOVUPS(s, reg.K7, dst)
+	case g.F64:
+		g.VMASKMOVPD(s, m, dst)
+	default:
+		g.VMASKMOVPS(s, m, dst)
+	}
+}

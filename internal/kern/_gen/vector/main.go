@@ -1,5 +1,5 @@
-// Command vector generates the plain vector operations of package kern: sums of squares and products. 256-bit vectors
-// serve AVX-512 too: these loops wait for memory, not for arithmetic.
+// Command vector generates the plain vector operations of package kern: sums, products, and the transposition that packs
+// matrices. For the simplest ones 256-bit vectors serve AVX-512 too: these loops wait for memory, not for arithmetic.
 //
 //	go run ./vector      # from internal/kern/_gen
 package main
@@ -15,19 +15,33 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 
 	"github.com/randfeat/randfeat/internal/kern/_gen/emit"
+	"github.com/randfeat/randfeat/internal/kern/_gen/vec"
 )
 
 func main() {
 	flag.Parse()
-	c := build.NewContext()
-	for _, f64 := range []bool{false, true} {
-		g := gen{c, f64}
-		g.norm2()
-		g.mul()
-		g.scale()
-	}
-	if err := emit.File(c, "vector_avx2_amd64.s", "vector"); err != nil {
-		log.Fatal(err)
+	for _, is512 := range []bool{true, false} {
+		c := build.NewContext()
+		for _, f64 := range []bool{false, true} {
+			if !is512 {
+				g := gen{c, f64}
+				g.norm2()
+				g.mul()
+				g.scale()
+			}
+			g := wide{vec.Gen{Context: c, Wide: is512, F64: f64}}
+			g.colSum()
+			g.mulV()
+			g.mulAdd()
+			g.pack()
+		}
+		name := "vector_avx2_amd64.s"
+		if is512 {
+			name = "vector_avx512_amd64.s"
+		}
+		if err := emit.File(c, name, "vector"); err != nil {
+			log.Fatal(err)
+		}
 	}
 }
 

@@ -1,0 +1,310 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/randfeat/randfeat/internal/kern/_gen/vec"
+)
+
+// wide emits operations on matrices, whose rows usually wait in the second-level cache: there wider vectors do pay.
+type wide struct{ vec.Gen }
+
+func (g wide) gp(name string) reg.GPVirtual { return g.Load(g.Param(name), g.GP64()).(reg.GPVirtual) }
+
+func (g wide) zero(v reg.VecPhysical) { g.VXORPS(v, v, v) }
+
+func (g wide) fma(m Op, b, d Op) { g.Pick(g.VFMADD231PS, g.VFMADD231PD)(m, b, d) } // d += b·m
+
+// colSum emits dst += the rows of a, one after the other: the sums of some columns stay in registers over all rows. stride
+// is in bytes, rows ≥ 1.
+func (g wide) colSum() {
+	g.Begin("colSum", "dst, a *%[1]s, rows, cols, stride int")
+	dst, a, rows, cols, stride := g.gp("dst"), g.gp("a"), g.gp("rows"), g.gp("cols"), g.gp("stride")
+	p, r := g.GP64(), g.GP64()
+	lbl := g.Name("colSum")
+	overRows := func(name string, body func()) {
+		g.MOVQ(a, p)
+		g.MOVQ(rows, r)
+		g.Label(lbl + name)
+		body()
+		g.ADDQ(stride, p)
+		g.DECQ(r)
+		g.JNZ(LabelRef(lbl + name))
+	}
+	widths := []struct {
+		name, next string
+		n          int
+	}{{"Many", "Four", 8}, {"Four", "One", 4}, {"One", "Tail", 1}}
+	if g.Wide {
+		widths[0].n = 16
+	}
+	for _, w := range widths {
+		g.Label(lbl + w.name)
+		g.CMPQ(cols, U32(w.n*g.Lanes()))
+		g.JLT(LabelRef(lbl + w.next))
+		for u := range w.n {
+			g.VMOVUPS(Mem{Base: dst, Disp: u * g.Bytes()}, g.V(u))
+		}
+		overRows(w.name+"Rows", func() {
+			for u := range w.n {
+				g.Add(Mem{Base: p, Disp: u * g.Bytes()}, g.V(u), g.V(u))
+			}
+		})
+		for u := range w.n {
+			g.VMOVUPS(g.V(u), Mem{Base: dst, Disp: u * g.Bytes()})
+		}
+		g.ADDQ(U32(w.n*g.Bytes()), dst)
+		g.ADDQ(U32(w.n*g.Bytes()), a)
+		g.SUBQ(U32(w.n*g.Lanes()), cols)
+		g.JMP(LabelRef(lbl + w.name))
+	}
+	g.Label(lbl + "Tail")
+	g.TESTQ(cols, cols)
+	g.JZ(LabelRef(lbl + "Done"))
+	mask := g.V(2)
+	g.TailMask(cols, mask)
+	g.LoadTail(Mem{Base: dst}, mask, g.V(0))
+	overRows("TailRows", func() {
+		g.LoadTail(Mem{Base: p}, mask, g.V(1))
+		g.Add(g.V(1), g.V(0), g.V(0))
+	})
+	g.StoreTail(g.V(0), mask, Mem{Base: dst})
+	g.Label(lbl + "Done")
+	g.VZEROUPPER()
+	g.RET()
+}
+
+// mulV emits dst_i = a_i·v for rows a_i, four rows at a time and then one by one.
+//
+// Whatever the group, a row has two vectors of sums: of even and of odd vectors of its elements, the last ones masked. They
+// are added, the halves of the result added until four sums (two in float64) are left, and these as (s0 + s2) + (s1 + s3).
+func (g wide) mulV() {
+	g.Begin("mulV", "dst, a *%[1]s, rows, cols, stride int, v *%[1]s")
+	dst, a, rows, cols, stride, v := g.gp("dst"), g.gp("a"), g.gp("rows"), g.gp("cols"), g.gp("stride"), g.gp("v")
+	stride3, p, q, n := g.GP64(), g.GP64(), g.GP64(), g.GP64()
+	g.LEAQ(Mem{Base: stride, Index: stride, Scale: 2}, stride3)
+	lbl := g.Name("mulV")
+	at := func(r, disp int) Mem {
+		switch r {
+		case 0:
+			return Mem{Base: p, Disp: disp}
+		case 3:
+			return Mem{Base: p, Index: stride3, Scale: 1, Disp: disp}
+		}
+		return Mem{Base: p, Index: stride, Scale: uint8(r), Disp: disp}
+	}
+	sum := func(r, half int) reg.VecPhysical { return g.V(2*r + half) }
+	factor := func(half int) reg.VecPhysical { return g.V(8 + half) }
+	part, mask := g.V(10), g.V(11)
+	for _, group := range []struct {
+		name, next string
+		rows       int
+	}{{"Four", "One", 4}, {"One", "Done", 1}} {
+		l := lbl + group.name
+		g.Label(l)
+		g.CMPQ(rows, U32(group.rows))
+		g.JLT(LabelRef(lbl + group.next))
+		for r := range group.rows {
+			g.zero(sum(r, 0))
+			g.zero(sum(r, 1))
+		}
+		g.MOVQ(a, p)
+		g.MOVQ(v, q)
+		g.MOVQ(cols, n)
+		g.SUBQ(U32(2*g.Lanes()), n)
+		g.JLT(LabelRef(l + "Rest"))
+		g.Label(l + "Inputs")
+		for half := range 2 {
+			g.VMOVUPS(Mem{Base: q, Disp: half * g.Bytes()}, factor(half))
+			for r := range group.rows {
+				g.fma(at(r, half*g.Bytes()), factor(half), sum(r, half))
+			}
+		}
+		g.ADDQ(U32(2*g.Bytes()), p)
+		g.ADDQ(U32(2*g.Bytes()), q)
+		g.SUBQ(U32(2*g.Lanes()), n)
+		g.JGE(LabelRef(l + "Inputs"))
+		g.Label(l + "Rest")
+		g.ADDQ(U32(2*g.Lanes()), n)
+		g.JZ(LabelRef(l + "Reduce"))
+		for half := range 2 {
+			g.TailMask(n, mask)
+			g.LoadTail(Mem{Base: q}, mask, factor(0))
+			for r := range group.rows {
+				g.LoadTail(at(r, 0), mask, part)
+				g.fma(part, factor(0), sum(r, half))
+			}
+			if half == 0 {
+				g.ADDQ(U32(g.Bytes()), p)
+				g.ADDQ(U32(g.Bytes()), q)
+				g.SUBQ(U32(g.Lanes()), n)
+				g.JLE(LabelRef(l + "Reduce"))
+			}
+		}
+		g.Label(l + "Reduce")
+		for r := range group.rows {
+			g.Add(sum(r, 1), sum(r, 0), sum(r, 0))
+			g.fold(sum(r, 0), g.V(8))
+		}
+		g.lastSums(group.rows, func(r int) reg.VecPhysical { return sum(r, 0).AsX().(reg.VecPhysical) }, dst)
+		g.ADDQ(U32(group.rows*g.Size()), dst)
+		for range group.rows {
+			g.ADDQ(stride, a)
+		}
+		g.SUBQ(U32(group.rows), rows)
+		g.JMP(LabelRef(l))
+	}
+	g.Label(lbl + "Done")
+	g.VZEROUPPER()
+	g.RET()
+}
+
+// fold adds the halves of s until 128 bits are left.
+func (g wide) fold(s, tmp reg.VecPhysical) {
+	y, ty := s.AsY(), tmp.AsY()
+	if g.Wide {
+		g.VEXTRACTF64X4(U8(1), s, ty)
+		g.Add(ty, y, y)
+	}
+	g.VEXTRACTF128(U8(1), y, tmp.AsX())
+	g.Add(tmp.AsX(), s.AsX(), s.AsX())
+}
+
+// lastSums stores the sums of one or four rows of 128 bits.
+func (g wide) lastSums(rows int, s func(int) reg.VecPhysical, dst reg.Register) {
+	t := func(i int) reg.VecPhysical { return g.V(8 + i).AsX().(reg.VecPhysical) }
+	pair := func(a, b, d reg.VecPhysical) { // d = the first and second halves of a and b, added
+		g.VUNPCKLPD(b, a, d)
+		g.VUNPCKHPD(b, a, a)
+		g.Add(a, d, d)
+	}
+	switch {
+	case g.F64 && rows == 4:
+		pair(s(0), s(1), t(0))
+		pair(s(2), s(3), t(1))
+		g.VMOVUPD(t(0), Mem{Base: dst})
+		g.VMOVUPD(t(1), Mem{Base: dst, Disp: 16})
+	case g.F64:
+		pair(s(0), s(0), t(0))
+		g.VMOVSD(t(0), Mem{Base: dst})
+	case rows == 4:
+		pair(s(0), s(1), t(0))
+		pair(s(2), s(3), t(1))
+		g.VSHUFPS(U8(0x88), t(1), t(0), t(2))
+		g.VSHUFPS(U8(0xdd), t(1), t(0), t(3))
+		g.VADDPS(t(3), t(2), t(2))
+		g.VMOVUPS(t(2), Mem{Base: dst})
+	default:
+		pair(s(0), s(0), t(0))
+		g.VSHUFPS(U8(0xdd), t(0), t(0), t(1))
+		g.VADDSS(t(1), t(0), t(0))
+		g.VMOVSS(t(0), Mem{Base: dst})
+	}
+}
+
+// mulAdd emits dst += f·a for n > 0 elements, whole vectors. The product is rounded, as in Go on this architecture: the loop
+// waits for memory either way.
+func (g wide) mulAdd() {
+	g.Begin("mulAdd", "dst, a *%[1]s, n int, f %[1]s")
+	dst, a, n := g.gp("dst"), g.gp("a"), g.gp("n")
+	f, v := g.V(0), g.V(1)
+	at, err := g.Param("f").Resolve()
+	if err != nil {
+		panic(err)
+	}
+	if g.F64 {
+		g.VBROADCASTSD(at.Addr, f)
+	} else {
+		g.VBROADCASTSS(at.Addr, f)
+	}
+	lbl := g.Name("mulAdd") + "Loop"
+	g.Label(lbl)
+	g.Mul(Mem{Base: a}, f, v)
+	g.Add(Mem{Base: dst}, v, v)
+	g.VMOVUPS(v, Mem{Base: dst})
+	g.ADDQ(U32(g.Bytes()), dst)
+	g.ADDQ(U32(g.Bytes()), a)
+	g.SUBQ(U32(g.Lanes()), n)
+	g.JNZ(LabelRef(lbl))
+	g.VZEROUPPER()
+	g.RET()
+}
+
+// pack emits the transposition of one vector of rows of w into half a panel: blocks × (4 or 2) columns, each becoming one
+// vector of dst, which lie two vectors apart. stride is in bytes, blocks ≥ 1.
+//
+// A vector is gathered from 16 bytes of every fourth (second) row, so that all shuffles stay within 128 bits.
+func (g wide) pack() {
+	g.Begin("pack", "dst, w *%[1]s, stride, blocks int")
+	dst, w, stride, blocks := g.gp("dst"), g.gp("w"), g.gp("stride"), g.gp("blocks")
+	piece := 16 / g.Size() // columns of a block, rows of 128 bits
+	odd := map[int]reg.Register{1: stride}
+	for _, r := range []int{3, 5, 7} {
+		if r < min(g.Lanes(), 8) {
+			m := g.GP64()
+			g.IMUL3Q(U8(r), stride, m)
+			odd[r] = m
+		}
+	}
+	far := g.GP64() // the ninth row
+	if g.Lanes() > 8 {
+		g.LEAQ(Mem{Base: w, Index: stride, Scale: 8}, far)
+	}
+	row := func(r int) Mem {
+		base := reg.Register(w)
+		if r >= 8 {
+			base, r = far, r-8
+		}
+		scale := 1
+		for r > 0 && r%2 == 0 {
+			r, scale = r/2, scale*2
+		}
+		if r == 0 {
+			return Mem{Base: base}
+		}
+		return Mem{Base: base, Index: odd[r], Scale: uint8(scale)}
+	}
+	lbl := g.Name("pack") + "Block"
+	g.Label(lbl)
+	for i := range piece {
+		g.VMOVUPS(row(i), g.V(i).AsX())
+		for lane := 1; lane*piece < g.Lanes(); lane++ {
+			if g.Wide {
+				g.VINSERTF32X4(U8(lane), row(lane*piece+i), g.V(i), g.V(i))
+			} else {
+				g.VINSERTF128(U8(lane), row(lane*piece+i), g.V(i), g.V(i))
+			}
+		}
+	}
+	out := func(c int) Mem { return Mem{Base: dst, Disp: 2 * c * g.Bytes()} }
+	if g.F64 {
+		g.VUNPCKLPD(g.V(1), g.V(0), g.V(2))
+		g.VUNPCKHPD(g.V(1), g.V(0), g.V(3))
+		g.VMOVUPS(g.V(2), out(0))
+		g.VMOVUPS(g.V(3), out(1))
+	} else {
+		g.VUNPCKLPS(g.V(1), g.V(0), g.V(4))
+		g.VUNPCKHPS(g.V(1), g.V(0), g.V(5))
+		g.VUNPCKLPS(g.V(3), g.V(2), g.V(6))
+		g.VUNPCKHPS(g.V(3), g.V(2), g.V(7))
+		for c := range 4 {
+			lo, hi := g.V(4+c/2), g.V(6+c/2)
+			if c%2 == 0 {
+				g.VUNPCKLPD(hi, lo, g.V(8+c))
+			} else {
+				g.VUNPCKHPD(hi, lo, g.V(8+c))
+			}
+			g.VMOVUPS(g.V(8+c), out(c))
+		}
+	}
+	g.ADDQ(U32(2*piece*g.Bytes()), dst)
+	g.ADDQ(U8(16), w)
+	if g.Lanes() > 8 {
+		g.ADDQ(U8(16), far)
+	}
+	g.DECQ(blocks)
+	g.JNZ(LabelRef(lbl))
+	g.VZEROUPPER()
+	g.RET()
+}

@@ -1,0 +1,222 @@
+//go:build amd64 && !noasm
+
+package kern
+
+import (
+	"unsafe"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// fusedSinCos sets MulTSinCos for AVX-512. Largest errors in ulp of f·sin t and f·cos t (mulsincos_test.go measures
+// them): float32 1.51 and 1.20, float64 1.9 and 1.6.
+func (t *Table[T]) fusedSinCos(s shape) {
+	t.MulTSinCos = func(sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T, stream bool) {
+		mulTSinCosTiled(s, sin, cos, x, w, bias, f, stream)
+	}
+}
+
+// sinCosFactors are the coefficients of the kernel times f: f, −f/2, −f·C₃, those of the sine, those of the cosine. See
+// _gen/mul, and _gen/math for the polynomials.
+type sinCosFactors[T dense.Float] [15]T
+
+var (
+	coefficients32 = [...]float64{1, -0.5, 1.7151244994428829e-15,
+		-0.1666665453669239148351, 0.008332156054550535523242, -0.0001951463182691901361774,
+		0.04166664555437582154258, -0.001388730986093709503108, 0.00002443241229020396328009}
+	coefficients64 = [...]float64{1, -0.5, 1.4973849048591698e-33,
+		-0.1666666666666663029517, 0.00833333333332200579244, -0.0001984126982949570891352, 0.000002755731358768963970665, -2.505074231823642926248e-8, 1.589590529863706645261e-10,
+		0.04166666666666659201917, -0.001388888888887289539736, 0.00002480158728874837216119, -2.75573141486796876652e-7, 2.08756965804931596639e-9, -1.135831090906428462173e-11}
+)
+
+func (c *sinCosFactors[T]) set(f T) {
+	from := coefficients32[:]
+	if unsafe.Sizeof(f) == 8 {
+		from = coefficients64[:]
+	}
+	for i, v := range from {
+		c[i] = T(v * float64(f))
+	}
+}
+
+// apply writes f·sin t and f·cos t; t may be sin or cos. Vectors with a |t| > trigLimit go through the kernel with zeros
+// in the place of what is too large, which is then computed in Go: their neighbours get the bits they always get.
+func (c *sinCosFactors[T]) apply(id target, sin, cos, t []T) {
+	sin, cos = sin[:len(t)], cos[:len(t)]
+	for len(t) > 0 {
+		n := c.kernel(id, sin, cos, t, min(len(t), callElements))
+		if n == 0 {
+			var large [64]T // as many as the kernel looks at together
+			n = copy(large[:], t)
+			for i, v := range large[:n] {
+				if v > trigLimit || v < -trigLimit {
+					v = 0
+				}
+				sin[i] = v
+			}
+			c.kernel(id, sin, cos, sin, n)
+			for i, v := range large[:n] {
+				if v > trigLimit || v < -trigLimit {
+					s, k := sinCosLarge(float64(v))
+					sin[i], cos[i] = T(s*float64(c[0])), T(k*float64(c[0]))
+				}
+			}
+		}
+		sin, cos, t = sin[n:], cos[n:], t[n:]
+	}
+}
+
+// kernel is a switch and not a function value: through one, c would escape to the heap.
+func (c *sinCosFactors[T]) kernel(id target, sin, cos, t []T, n int) int {
+	s, k, a, f := data(sin), data(cos), data(t), data(c[:])
+	if id == avx512F32 {
+		return mulSinCosAVX512F32((*float32)(s), (*float32)(k), (*float32)(a), n, (*float32)(f))
+	}
+	return mulSinCosAVX512F64((*float64)(s), (*float64)(k), (*float64)(a), n, (*float64)(f))
+}
+
+// oscillationTile is the argument of the tiles that end with sine and cosine: tiles × rows rows of a and panels × 2
+// vectors of columns of b, over k ≥ 1 inputs. Strides are in bytes. The generated code depends on the order of the
+// fields (_gen/mul).
+type oscillationTile struct {
+	a, b, sin, cos, init                    unsafe.Pointer
+	aRow, bPanel, sinRow, cosRow, initPanel uintptr
+	k, panels, tiles, rows                  int
+	masks                                   [2]uint64 // columns of the last panel
+	stream                                  int
+	large                                   int // set if a |t| > trigLimit was met
+	scratch                                 [4]uintptr
+	arguments                               [8 * 2 * 64]byte
+	factors                                 [15]uint64 // a sinCosFactors
+}
+
+// mulTSinCosTiled is MulTSinCos.
+func mulTSinCosTiled[T dense.Float](s shape, sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T, stream bool) {
+	checkSinCos(sin, cos, x)
+	checkView("cos", cos)
+	if sin.IsEmpty() {
+		return
+	}
+	raceWrite(cos)
+	var c sinCosFactors[T]
+	c.set(f)
+	if x.Rows == 1 || x.Cols > blockInputs || x.Cols == 0 {
+		// A single row is faster as a wide product, and many inputs need several passes.
+		for i := 0; i < x.Rows; i += oscillateRows {
+			end := min(i+oscillateRows, x.Rows)
+			mulTTiled(s, sin.RowRange(i, end), x.RowRange(i, end), w, bias)
+			for r := i; r < end; r++ {
+				c.apply(s.id, sin.Row(r), cos.Row(r), sin.Row(r))
+			}
+		}
+		return
+	}
+	if !checkMulT(s, sin, x, w, bias) {
+		return
+	}
+	width, size := s.width(), uintptr(s.size)
+	p := newMulT(s, sin, x, w, bias)
+	t := oscillationTile{aRow: p.aRow, bPanel: p.bPanel, sinRow: p.cRow, cosRow: uintptr(cos.Stride) * size,
+		initPanel: p.initPanel, k: p.d}
+	*(*sinCosFactors[T])(unsafe.Pointer(&t.factors)) = c
+	if stream && p.m%width == 0 && aligned64(s, sin) && aligned64(s, cos) {
+		t.stream = 1
+	}
+	group := max(1, blockBytes/(p.d*width*s.size)) * width // columns
+	for j := 0; j < p.m; j += group {
+		cols := min(group, p.m-j)
+		t.panels = (cols + width - 1) / width
+		last := cols - (t.panels-1)*width
+		t.masks = [2]uint64{1<<min(last, s.lanes) - 1, 1<<max(last-s.lanes, 0) - 1}
+		rows := max(s.rows, callWork/(p.d*cols)/s.rows*s.rows)
+		for i := 0; i < p.n; i += rows {
+			t.a = unsafe.Add(p.a, uintptr(i)*p.aRow)
+			t.b = unsafe.Add(p.b, uintptr(j/width)*p.bPanel)
+			t.init = unsafe.Add(p.init, uintptr(j/width)*p.initPanel)
+			t.sin = unsafe.Pointer(&sin.Row(i)[j])
+			t.cos = unsafe.Pointer(&cos.Row(i)[j])
+			end := min(i+rows, p.n)
+			t.run(s, end-i)
+			if t.large != 0 {
+				t.large = 0
+				part := Panel[T]{Rows: cols, Cols: w.Cols, Width: w.Width, Data: w.Data[j*w.Cols:]}
+				var b []T
+				if bias != nil {
+					b = bias[j : j+cols]
+				}
+				redoLarge(s, sin.RowRange(i, end).ColRange(j, j+cols), cos.RowRange(i, end).ColRange(j, j+cols), x.RowRange(i, end), &part, b, f)
+			}
+		}
+	}
+	if t.stream != 0 {
+		storeFence()
+	}
+}
+
+// aligned64 reports whether every row starts at a multiple of 64 bytes.
+func aligned64[T dense.Float](s shape, m dense.Matrix[T]) bool {
+	return uintptr(data(m.Data))%64 == 0 && m.Stride*s.size%64 == 0
+}
+
+// run covers rows rows with tiles of nearly equal height, as shape.run does.
+func (t *oscillationTile) run(s shape, rows int) {
+	tiles := (rows + s.rows - 1) / s.rows
+	low, high := rows/tiles, rows%tiles // high tiles have one row more
+	if high > 0 {
+		t.rows, t.tiles = low+1, high
+		t.call(s.id)
+		done := uintptr(high * (low + 1))
+		t.a = unsafe.Add(t.a, done*t.aRow)
+		t.sin = unsafe.Add(t.sin, done*t.sinRow)
+		t.cos = unsafe.Add(t.cos, done*t.cosRow)
+	}
+	t.rows, t.tiles = low, tiles-high
+	t.call(s.id)
+}
+
+func (t *oscillationTile) call(id target) {
+	if id == avx512F32 {
+		mulSinCosTileAVX512F32(t)
+	} else {
+		mulSinCosTileAVX512F64(t)
+	}
+}
+
+// redoLarge replaces the results of projections beyond trigLimit, which the tiles got wrong.
+func redoLarge[T dense.Float](s shape, sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T) {
+	var buf [512]T
+	width := s.width()
+	for j := 0; j < w.Rows; j += len(buf) {
+		cols := min(len(buf), w.Rows-j)
+		part := Panel[T]{Rows: cols, Cols: w.Cols, Width: width, Data: w.Data[j*w.Cols:]}
+		var b []T
+		if bias != nil {
+			b = bias[j : j+cols]
+		}
+		for i := range x.Rows {
+			t := dense.Matrix[T]{Rows: 1, Cols: cols, Stride: cols, Data: buf[:cols]}
+			mulTTiled(s, t, x.RowRange(i, i+1), &part, b)
+			for l, v := range t.Data {
+				if v > trigLimit || v < -trigLimit {
+					si, co := sinCosLarge(float64(v))
+					sin.Row(i)[j+l], cos.Row(i)[j+l] = T(si*float64(f)), T(co*float64(f))
+				}
+			}
+		}
+	}
+}
+
+//go:noescape
+func mulSinCosAVX512F32(sin, cos, t *float32, n int, factors *float32) (done int)
+
+//go:noescape
+func mulSinCosAVX512F64(sin, cos, t *float64, n int, factors *float64) (done int)
+
+//go:noescape
+func mulSinCosTileAVX512F32(t *oscillationTile)
+
+//go:noescape
+func mulSinCosTileAVX512F64(t *oscillationTile)
+
+// storeFence orders the stores that passed by the caches before all later ones.
+func storeFence()
