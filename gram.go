@@ -13,6 +13,9 @@ import (
 // Workspace keeps the scratch memory of a map between calls, so that steady use allocates nothing. The zero value is
 // ready. A Workspace serves one call at a time.
 type Workspace[T dense.Float] struct {
+	// Workers bounds the goroutines of a call; 0: GOMAXPROCS. Callers that run many maps at once set 1.
+	Workers int
+
 	exec       exec.Workspace[T]
 	phiX, phiY []T
 	packed     kern.Panel[T]
@@ -43,6 +46,7 @@ func (m *Map[T]) Gram(dst, x, y dense.Matrix[T], ws *Workspace[T]) error {
 	if err := dst.Check(); err != nil {
 		return fmt.Errorf("dst: %w", err)
 	}
+	ws.exec.Workers = ws.Workers
 	f := m.OutDim()
 	ws.phiX, ws.phiY = sized(ws.phiX, gramRows*f), sized(ws.phiY, gramRows*f)
 	ws.sx, ws.sy = sized(ws.sx, gramRows), sized(ws.sy, gramRows)
@@ -57,7 +61,11 @@ func (m *Map[T]) Gram(dst, x, y dense.Matrix[T], ws *Workspace[T]) error {
 			m.query.Run(phiX, ws.sx[:xb.Rows], xb, ws.nx[a:], &ws.exec)
 			out := dst.RowRange(a, a+xb.Rows).ColRange(b, b+yb.Rows)
 			ws.product = product[T]{m: m, dst: out, phiX: phiX, phiY: &ws.packed, sx: ws.sx, sy: ws.sy}
-			ws.group.Do(xb.Rows, par.Workers(xb.Rows, 1+200_000/(f*yb.Rows)), &ws.product)
+			workers := par.Workers(xb.Rows, 1+200_000/(f*yb.Rows))
+			if ws.Workers > 0 {
+				workers = min(workers, ws.Workers)
+			}
+			ws.group.Do(xb.Rows, workers, &ws.product)
 		}
 	}
 	ws.product = product[T]{}

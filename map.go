@@ -30,6 +30,8 @@ type Map[T dense.Float] struct {
 	spec        Spec
 	omega       []coupling.Omega
 	query, key  *exec.Side[T]
+	queryBack   lazyBack[T]
+	keyBack     lazyBack[T]
 	positive    bool
 	symmetric   bool
 	fingerprint [32]byte
@@ -155,6 +157,7 @@ func (m *Map[T]) run(s *exec.Side[T], dst dense.Matrix[T], logScale []float64, x
 	if x.Rows == 0 {
 		return nil
 	}
+	ws.exec.Workers = ws.Workers
 	s.Run(dst, logScale, x, ws.nx, &ws.exec)
 	return nil
 }

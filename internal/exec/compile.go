@@ -19,6 +19,8 @@ import (
 const (
 	minBlock, maxBlock = 16, 128
 	blockBytes         = 512 << 10
+	// streamFrom bytes of output are not read again soon: they would only push other data out of the caches.
+	streamFrom = 16 << 20
 )
 
 // fastPays says whether a structured projection of inputs of dim columns is cheaper by fast transforms than as a dense
@@ -53,6 +55,7 @@ type leaf[T dense.Float] struct {
 	re, im       projection[T]
 	row, rowIm   plan.Quadratic // of x, unless explicit
 	explicit     bool           // u itself is needed
+	pureTrig     bool           // nothing but sine and cosine of a dense projection
 	bias, biasIm []T
 	powers       kern.Panel[float64] // of a monomial
 }
@@ -127,6 +130,8 @@ func compileLeaf[T dense.Float](l plan.Leaf, dim int, tab *kern.Table[T]) leaf[T
 		c.row = l.Row.Compose(lin, l.Shift, dim)
 		c.rowIm = l.RowIm.Compose(lin, l.Shift, dim)
 	}
+	c.pureTrig = (l.Fn == plan.SinCos || l.Fn == plan.Complex) && !l.Conj && c.re.absent() && c.bias == nil &&
+		!c.im.absent() && c.im.fast == nil && constant(&c.rowIm) && c.rowIm.Const == 0
 	return c
 }
 
@@ -198,6 +203,9 @@ func narrow[T dense.Float](x []float64) []T {
 	}
 	return out
 }
+
+// constant reports whether q does not depend on its argument.
+func constant(q *plan.Quadratic) bool { return q.Lin == nil && q.Quad.IsZero() }
 
 // quadAt evaluates q at x, whose |x|² is norm2, in float64 whatever the precision of x.
 func quadAt[T dense.Float](q *plan.Quadratic, x []T, norm2 float64) float64 {

@@ -16,7 +16,7 @@ func (l *leaf[T]) run(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.
 		l.exp(s, dst, scale, x, sc, plain, outer)
 		return
 	case plan.SinCos, plan.Complex:
-		l.oscillate(s, dst, scale, x, sc)
+		l.oscillate(s, dst, scale, x, sc, plain)
 	case plan.Sign, plan.ReLU:
 		l.threshold(s, dst, scale, x, sc)
 	case plan.ELU:
@@ -85,8 +85,13 @@ func (l *leaf[T]) exp(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.
 	}
 }
 
-// oscillate serves SinCos (sin first) and Complex (cos first, the imaginary part conjugated on request).
-func (l *leaf[T]) oscillate(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T]) {
+// oscillate serves SinCos (sin first) and Complex (cos first, the imaginary part conjugated on request). A scale that all
+// rows share is in the features of a plain map already, and 0 then.
+func (l *leaf[T]) oscillate(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T], plain bool) {
+	if l.pureTrig {
+		l.sinCos(s, dst, scale, x, sc, plain)
+		return
+	}
 	m := l.Omega.Rows.Rows
 	if l.im.absent() {
 		for i := range x.Rows {
@@ -130,6 +135,24 @@ func (l *leaf[T]) oscillate(s *Side[T], dst dense.Matrix[T], scale []float64, x 
 		s.tab.Mul(first, e)
 		s.tab.Mul(second, e)
 	}
+}
+
+// sinCos is oscillate without a modulus or a phase of the row: the projection ends with sine and cosine.
+func (l *leaf[T]) sinCos(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T], plain bool) {
+	m := l.im.rows
+	sin, cos := dst.ColRange(0, m), dst.ColRange(m, 2*m)
+	if l.Fn == plan.Complex {
+		sin, cos = cos, sin
+	}
+	f := T(1)
+	for i := range x.Rows {
+		scale[i] = quadAt(&l.row, x.Row(i), sc.norms[i])
+	}
+	if plain && constant(&l.row) {
+		f = T(math.Exp(l.row.Const))
+		clear(scale[:x.Rows])
+	}
+	s.tab.MulTSinCos(sin, cos, x, &l.im.w, l.biasIm, f, sc.stream)
 }
 
 func (l *leaf[T]) threshold(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T]) {

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"math"
+	"unsafe"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/par"
@@ -10,14 +11,22 @@ import (
 
 // Workspace holds the scratch memory of Run between calls. The zero value is ready. It serves one call at a time.
 type Workspace[T dense.Float] struct {
+	// Workers bounds the goroutines of a call; 0: GOMAXPROCS.
+	Workers int
 	group   par.Group
 	scratch []scratch[T]
 	job     job[T]
+	logs    logJob[T]
+	vjp     vjpJob[T]
+	col     []T // of Scaled: bias + col
 }
 
 // scratch is the memory of one worker.
 type scratch[T dense.Float] struct {
 	features []T       // a block × all leaf features
+	values   []T       // like features: what stands before the exponentials of a log form
+	factors  []T       // a block × all output features
+	rows     []float64 // row terms of a block
 	modulus  []T       // a block × projections
 	pre      []T       // one row before a fast projection, or log|u|
 	fast     []T       // scratch of the fast transforms
@@ -30,6 +39,8 @@ type scratch[T dense.Float] struct {
 	outer    []float64
 	zero     [maxBlock]float64
 	neg      []int
+	vjp      vjpScratch[T]
+	stream   bool // outputs are not read again soon
 }
 
 // job is one Run seen by the worker goroutines.
@@ -47,10 +58,7 @@ func (s *Side[T]) OutDim() int { return s.out }
 // Run maps the rows of x into dst. Row i of dst is φ(x_i)·exp(−logScale[i]); with nil logScale, φ(x_i) itself.
 // norms holds |x_i|². Shapes must agree and x must be finite: the caller has checked both, which gave it the norms.
 func (s *Side[T]) Run(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], norms []float64, ws *Workspace[T]) {
-	workers := par.Workers(x.Rows, 1+s.tab.Grain/s.work)
-	for len(ws.scratch) < workers {
-		ws.scratch = append(ws.scratch, scratch[T]{})
-	}
+	workers := ws.workers(s, x.Rows)
 	for i := range workers {
 		s.grow(&ws.scratch[i], min(s.block, x.Rows))
 	}
@@ -106,6 +114,8 @@ func (j *job[T]) Run(worker, lo, hi int) {
 		step = 1 // rows of one block may need different leaves
 	}
 	plain := j.logScale == nil
+	sc.stream = s.simple && j.dst.Rows*j.dst.Cols >= streamFrom/int(unsafe.Sizeof(T(0)))
+	defer func() { sc.stream = false }()
 	for a := lo; a < hi; a += step {
 		b := min(a+step, hi)
 		x, dst := j.x.RowRange(a, b), j.dst.RowRange(a, b)

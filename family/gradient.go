@@ -1,0 +1,76 @@
+package family
+
+import (
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/plan"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// Learnable is a family with a matrix of parameters that can be trained by gradients.
+type Learnable interface {
+	Family
+	// Gradient turns the derivatives of a loss by the exponents of query and key features into those by the parameters.
+	Gradient(kind kernel.Kind, dim int, omega []coupling.Omega, query, key ExponentSums) (dense.Matrix[float64], error)
+}
+
+// ExponentSums are derivatives of a loss by the exponents e_f(z) = w_f·z + q(z) of features. With dE_if the derivative by
+// e_f(z_i), minus that of its mirror feature if there is one, and s_i = Σ_f of the derivatives by all exponents of row i:
+//
+//	W = Σ_i dE_i ⊗ z_i,  Q = Σ_i s_i z_i z_iᵀ,  Lin = Σ_i s_i z_i.
+type ExponentSums struct {
+	W, Q dense.Matrix[float64]
+	Lin  []float64
+}
+
+// Gradient is dM. The base has exponents w·u + uᵀQu + l·u + const at u = Mz, so that
+//
+//	dM = wᵀ ΣdE⊗z + (Q + Qᵀ) M Σ s zzᵀ + l ⊗ Σ s z;
+//
+// the positive base has w = ω, Q = −I/2, l = 0.
+func (f DARK) Gradient(kind kernel.Kind, dim int, omega []coupling.Omega, query, key ExponentSums) (dense.Matrix[float64], error) {
+	if err := f.validate(dim); err != nil {
+		return dense.Matrix[float64]{}, err
+	}
+	r := f.M.Rows
+	p, err := f.base().Lower(kind, r, omega)
+	if err != nil {
+		return dense.Matrix[float64]{}, err
+	}
+	grad := dense.New[float64](r, dim)
+	add := func(m dense.Matrix[float64]) {
+		for i, v := range m.Data {
+			grad.Data[i] += v
+		}
+	}
+	for i, side := range []plan.Side{p.Query, p.Key} {
+		sums := []ExponentSums{query, key}[i]
+		leaf := side.Leaves[0]
+		lin := leaf.Lin
+		if lin.IsZero() {
+			lin = plan.Scalar(1)
+		}
+		w := plan.Mul(leaf.Omega.Rows, leaf.Mix.Compose(lin, r).Matrix(r))
+		row := leaf.Row.Compose(lin, leaf.Shift, r).Add(side.Outer, r)
+		q := row.Quad.Matrix(r)
+		m := plan.Mul(f.M, sums.Q)
+		add(plan.Mul(plan.Transpose(w), sums.W))
+		add(plan.Mul(q, m))
+		add(plan.Mul(plan.Transpose(q), m))
+		for k, l := range row.Lin {
+			for c, s := range sums.Lin {
+				grad.Row(k)[c] += l * s
+			}
+		}
+	}
+	return grad, nil
+}
+
+// Gradient is dW: W stands in the exponents as it is.
+func (f LFK) Gradient(_ kernel.Kind, _ int, _ []coupling.Omega, query, key ExponentSums) (dense.Matrix[float64], error) {
+	g := query.W.Clone()
+	for i, v := range key.W.Data {
+		g.Data[i] += v
+	}
+	return g, nil
+}

@@ -1,0 +1,112 @@
+package randfeat
+
+import (
+	"fmt"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/exec"
+)
+
+// Signed reports whether features have a factor besides their exponential: signs, sines, thresholds. The features of a
+// map that is not signed are positive and are their exponents, so LogQueries and LogKeys need no values.
+func (m *Map[T]) Signed() bool { return m.query.Signed() || m.key.Signed() }
+
+// LogQueries writes the features of queries in the log domain: feature f of row i is value_if·exp(e_if + row_i). What is
+// common to a row (−|x|²/2) is in row, in float64, so that e keeps its accuracy for large inputs. Zero features have
+// value 0 or e = −Inf. The value of a map that is not Signed is 1 and may be the empty matrix. The rules for memory,
+// shapes and values are those of Queries.
+func (m *Map[T]) LogQueries(e, value dense.Matrix[T], row []float64, x dense.Matrix[T], ws *Workspace[T]) error {
+	return m.log(m.query, e, value, row, x, ws)
+}
+
+// LogKeys is LogQueries with the map φ2 of keys.
+func (m *Map[T]) LogKeys(e, value dense.Matrix[T], row []float64, x dense.Matrix[T], ws *Workspace[T]) error {
+	return m.log(m.key, e, value, row, x, ws)
+}
+
+// QueriesScaled writes φ1(x_i)_f·exp(col_f − shift_i): features at scales that the caller chose. Nil col is zero; both
+// must be finite. The scales are applied in the log domain, so only the result itself may overflow, which is the
+// caller's business.
+func (m *Map[T]) QueriesScaled(dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T], ws *Workspace[T]) error {
+	return m.scaled(m.query, dst, col, shift, x, ws)
+}
+
+// KeysScaled is QueriesScaled with the map φ2 of keys.
+func (m *Map[T]) KeysScaled(dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T], ws *Workspace[T]) error {
+	return m.scaled(m.key, dst, col, shift, x, ws)
+}
+
+func (m *Map[T]) log(s *exec.Side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T], ws *Workspace[T]) error {
+	if ws == nil {
+		ws = new(Workspace[T])
+	}
+	var err error
+	if ws.nx, err = m.checkInput("x", x, ws.nx); err != nil {
+		return err
+	}
+	if err := m.checkFeatures("e", e, x.Rows); err != nil {
+		return err
+	}
+	if !value.IsEmpty() || m.Signed() {
+		if err := m.checkFeatures("value", value, x.Rows); err != nil {
+			return err
+		}
+	}
+	if err := checkRows("row", row, x.Rows); err != nil {
+		return err
+	}
+	if x.Rows == 0 {
+		return nil
+	}
+	ws.exec.Workers = ws.Workers
+	s.Log(e, value, row, x, ws.nx, &ws.exec)
+	return nil
+}
+
+func (m *Map[T]) scaled(s *exec.Side[T], dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T], ws *Workspace[T]) error {
+	if ws == nil {
+		ws = new(Workspace[T])
+	}
+	var err error
+	if ws.nx, err = m.checkInput("x", x, ws.nx); err != nil {
+		return err
+	}
+	if err := m.checkFeatures("dst", dst, x.Rows); err != nil {
+		return err
+	}
+	if err := m.checkScales(col, shift, x.Rows); err != nil {
+		return err
+	}
+	if x.Rows == 0 {
+		return nil
+	}
+	ws.exec.Workers = ws.Workers
+	s.Scaled(dst, col, shift, x, ws.nx, &ws.exec)
+	return nil
+}
+
+// checkFeatures checks a matrix with one row of features per input.
+func (m *Map[T]) checkFeatures(name string, a dense.Matrix[T], rows int) error {
+	if a.Rows != rows || a.Cols != m.OutDim() {
+		return fmt.Errorf("%s is %d×%d, want %d×%d: %w", name, a.Rows, a.Cols, rows, m.OutDim(), dense.ErrShape)
+	}
+	if err := a.Check(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// checkScales checks the arguments of QueriesScaled.
+func (m *Map[T]) checkScales(col []T, shift []float64, rows int) error {
+	if col != nil && len(col) != m.OutDim() {
+		return fmt.Errorf("col has %d entries for %d features: %w", len(col), m.OutDim(), dense.ErrShape)
+	}
+	return checkRows("shift", shift, rows)
+}
+
+func checkRows(name string, v []float64, rows int) error {
+	if len(v) != rows {
+		return fmt.Errorf("%s has %d entries for %d rows: %w", name, len(v), rows, dense.ErrShape)
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package randfeat
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/exec"
+	"github.com/randfeat/randfeat/internal/plan"
+)
+
+// Differentiable is a feature map with derivatives. *Map implements it for every family; where features have no
+// derivative (sgn and max(0, ·) at zero, clamped coordinates at their floor, rows between two clusters) the
+// derivative of the side they are on is taken, 0 for sgn: gates and signs are constants.
+type Differentiable[T dense.Float] interface {
+	FeatureMap[T]
+	QueriesVJP(dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64, g *Grad[T], ws *Workspace[T]) error
+	KeysVJP(dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64, g *Grad[T], ws *Workspace[T]) error
+}
+
+// ErrNoParameters is returned for maps whose family has no parameters that gradients reach.
+var ErrNoParameters = errors.New("family has no learnable parameters")
+
+// QueriesVJP multiplies a cotangent of the features with their derivatives by the inputs:
+//
+//	dx_i = Σ_f dphi_if ∂/∂x_i [φ1(x_i)_f·exp(col_f − shift_i)],
+//
+// col (nil: zeros) and shift being constants, as in QueriesScaled. A phi that is not empty must hold what QueriesScaled
+// wrote for the same x, col and shift; maps of exponentials then need only one product. dx is overwritten; it may share
+// no memory with the others. A Grad of the map, or nil, receives the derivatives by the parameters of the family.
+func (m *Map[T]) QueriesVJP(dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64, g *Grad[T], ws *Workspace[T]) error {
+	if g != nil {
+		return m.vjp(m.query, &m.queryBack, dx, dphi, phi, x, col, shift, g, g.query, ws)
+	}
+	return m.vjp(m.query, &m.queryBack, dx, dphi, phi, x, col, shift, nil, nil, ws)
+}
+
+// KeysVJP is QueriesVJP with the map φ2 of keys.
+func (m *Map[T]) KeysVJP(dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64, g *Grad[T], ws *Workspace[T]) error {
+	if g != nil {
+		return m.vjp(m.key, &m.keyBack, dx, dphi, phi, x, col, shift, g, g.key, ws)
+	}
+	return m.vjp(m.key, &m.keyBack, dx, dphi, phi, x, col, shift, nil, nil, ws)
+}
+
+// lazyBack compiles the derivatives of a side when they are first asked for.
+type lazyBack[T dense.Float] struct {
+	once sync.Once
+	b    *exec.Backward[T]
+}
+
+func (l *lazyBack[T]) of(s *exec.Side[T]) *exec.Backward[T] {
+	l.once.Do(func() { l.b = exec.CompileBackward(s) })
+	return l.b
+}
+
+func (m *Map[T]) vjp(s *exec.Side[T], back *lazyBack[T], dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64, g *Grad[T], sums *exec.Sums[T], ws *Workspace[T]) error {
+	if ws == nil {
+		ws = new(Workspace[T])
+	}
+	var err error
+	if ws.nx, err = m.checkInput("x", x, ws.nx); err != nil {
+		return err
+	}
+	if dx.Rows != x.Rows || dx.Cols != x.Cols {
+		return fmt.Errorf("dx is %d×%d, want %d×%d: %w", dx.Rows, dx.Cols, x.Rows, x.Cols, dense.ErrShape)
+	}
+	if err := dx.Check(); err != nil {
+		return fmt.Errorf("dx: %w", err)
+	}
+	if err := m.checkFeatures("dphi", dphi, x.Rows); err != nil {
+		return err
+	}
+	if !phi.IsEmpty() {
+		if err := m.checkFeatures("phi", phi, x.Rows); err != nil {
+			return err
+		}
+	}
+	if err := m.checkScales(col, shift, x.Rows); err != nil {
+		return err
+	}
+	if g != nil && g.of != m.fingerprint {
+		return fmt.Errorf("the gradient belongs to another map: %w", ErrSpec)
+	}
+	if x.Rows == 0 {
+		return nil
+	}
+	ws.exec.Workers = ws.Workers
+	back.of(s).Run(dx, dphi, phi, x, col, shift, ws.nx, sums, &ws.exec)
+	return nil
+}
+
+// Grad gathers the derivatives of a loss by the parameters of a map's family, over any number of QueriesVJP and KeysVJP
+// calls: M of DARK, W of LFK. Sums over long sequences are kept in float64. It serves one call at a time; several may
+// be filled at once and merged.
+type Grad[T dense.Float] struct {
+	of         [32]byte
+	m          *Map[T]
+	query, key *exec.Sums[T]
+}
+
+// NewGrad returns zero derivatives; ErrNoParameters for a family without parameters that gradients reach, or whose
+// features are not single exponentials (DARK with a base of cosines, hybrids).
+func (m *Map[T]) NewGrad() (*Grad[T], error) {
+	if _, ok := m.spec.Family.(family.Learnable); !ok {
+		return nil, fmt.Errorf("family %s: %w", m.spec.Family.Name(), ErrNoParameters)
+	}
+	q, k := m.queryBack.of(m.query), m.keyBack.of(m.key)
+	if !q.Learns() || !k.Learns() {
+		return nil, fmt.Errorf("family %s with features that are not single exponentials: %w", m.spec.Family.Name(), ErrNoParameters)
+	}
+	return &Grad[T]{of: m.fingerprint, m: m, query: q.NewSums(), key: k.NewSums()}, nil
+}
+
+// Merge adds the derivatives that o gathered for the same map. The order of merges decides the last bits.
+func (g *Grad[T]) Merge(o *Grad[T]) error {
+	if g.of != o.of {
+		return fmt.Errorf("gradients of different maps: %w", ErrSpec)
+	}
+	g.query.Merge(o.query)
+	g.key.Merge(o.key)
+	return nil
+}
+
+// Parameter is the derivative of the loss by the parameter matrix of the family: M (r×d) of DARK, W (F×d) of LFK. The
+// projections ω of DARK are constants.
+func (g *Grad[T]) Parameter() (dense.Matrix[float64], error) {
+	s := g.m.spec
+	f := s.Family.(family.Learnable)
+	return f.Gradient(s.Kernel.Kind, s.Kernel.Dim(s.Dim), g.m.omega, g.embedded(g.query), g.embedded(g.key))
+}
+
+// embedded is the sums over z = Kx, the inputs that the family sees.
+func (g *Grad[T]) embedded(s *exec.Sums[T]) family.ExponentSums {
+	w, q, lin := s.Totals()
+	k := plan.Scalar(g.m.spec.Kernel.Gain())
+	if mat := g.m.spec.Kernel.M; !mat.IsEmpty() {
+		k = k.Compose(plan.Linear{Dense: mat}, g.m.spec.Dim)
+	}
+	km := k.Matrix(g.m.spec.Dim)
+	kt := plan.Transpose(km)
+	out := family.ExponentSums{W: plan.Mul(w, kt), Q: plan.Mul(km, plan.Mul(q, kt)), Lin: make([]float64, km.Rows)}
+	k.Apply(out.Lin, lin)
+	return out
+}
+
+// Reset makes the derivatives zero.
+func (g *Grad[T]) Reset() {
+	g.query.Reset()
+	g.key.Reset()
+}
