@@ -1,18 +1,69 @@
 package calc
 
-// attentionEntries are known names that wait for their package.
+import (
+	"fmt"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// attentionEntries are attention with one head, with given projections where it is linear.
 func attentionEntries() []Entry {
-	const wait = "waits for the attention package"
 	return []Entry{
 		{
-			Name: "attention.linear", Reference: "docs/theory.md §6: linear attention, x = d^{-1/4} q",
+			Name: "attention.linear", Reference: "docs/theory.md §6: linear attention, x = d^{-1/4} q; A is used by oprf only",
 			Inputs: []Input{matrix("omega"), matrix("Q"), matrix("K_"), matrix("V_"), choice("family", "positive", "oprf", "trig", "hyperbolic"), number("A"), flag("causal")},
-			Skip:   wait,
+			eval:   evalLinearAttention,
 		},
 		{
 			Name: "attention.exact", Reference: "softmax(QKᵀ/√d) V",
 			Inputs: []Input{matrix("Q"), matrix("K_"), matrix("V_"), flag("causal")},
-			Skip:   wait,
+			eval: func(in values) (any, error) {
+				out, err := attentionOutput(in)
+				if err != nil {
+					return nil, err
+				}
+				a := attention.Exact[float64]{Visibility: attention.Visibility{Causal: in.b("causal")}}
+				err = a.Forward(attention.One(out), attention.One(in.mat("Q")), attention.One(in.mat("K_")), attention.One(in.mat("V_")))
+				return out, err
+			},
 		},
 	}
+}
+
+// attentionOutput checks the shapes and returns a matrix for the result.
+func attentionOutput(in values) (dense.Matrix[float64], error) {
+	q, k, v := in.mat("Q"), in.mat("K_"), in.mat("V_")
+	if err := checkLengths(in, "Q", "K_"); err != nil {
+		return q, err
+	}
+	if k.Rows != v.Rows {
+		return q, fmt.Errorf("inputs \"K_\" and \"V_\" have %d and %d rows: %w", k.Rows, v.Rows, ErrInput)
+	}
+	return dense.New[float64](q.Rows, v.Cols), nil
+}
+
+func evalLinearAttention(in values) (any, error) {
+	out, err := attentionOutput(in)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkLengths(in, "Q", "omega"); err != nil {
+		return nil, err
+	}
+	d := in.mat("Q").Cols
+	spec := randfeat.Spec{Kernel: kernel.Attention(d), Dim: d, Family: map[string]family.Family{
+		"positive": family.Positive{}, "oprf": family.OPRF{A: in.f("A")}, "trig": family.Trig{}, "hyperbolic": family.Hyperbolic{},
+	}[in.s("family")]}
+	m, err := randfeat.NewWithOmega[float64](spec, []coupling.Omega{{Rows: in.mat("omega")}})
+	if err != nil {
+		return nil, err
+	}
+	a := attention.Linear[float64]{Visibility: attention.Visibility{Causal: in.b("causal")}, Maps: []*randfeat.Map[float64]{m}}
+	_, err = a.Forward(attention.One(out), attention.One(in.mat("Q")), attention.One(in.mat("K_")), attention.One(in.mat("V_")))
+	return out, err
 }

@@ -1,0 +1,329 @@
+package attention
+
+import (
+	"math"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+)
+
+// backWorker is the scratch memory of one goroutine of a backward pass.
+type backWorker[T dense.Float] struct {
+	worker[T]
+	dphi   dense.Matrix[T] // cotangents of a chunk of features
+	g      dense.Matrix[T] // [dout | −D] of a chunk of queries, or of all heads of a group
+	v1     dense.Matrix[T] // [v | 1] of a chunk of keys
+	da     dense.Matrix[T] // cotangents of the scores of a chunk
+	dx     dense.Matrix[T] // input gradients of a chunk
+	dv     dense.Matrix[T] // value gradients of a chunk
+	shares dense.Matrix[T] // of a chunk of queries of all heads of a group
+	packS  kern.Panel[T]
+	packV  kern.Panel[T]
+	subV   kern.Panel[T]
+	zc     []T // running z
+	negs   []float64
+	grad   *randfeat.Grad[T]
+
+	// Of a window: cotangents of embedded queries and keys, the matrix that embeds them, sums by key.
+	embed, embedK dense.Matrix[T]
+	matrix        dense.Matrix[T]
+	matrixOf      *randfeat.Map[T]
+	sums          []T
+}
+
+func (w *backWorker[T]) grow(s *stream[T], rows int) {
+	f, dv := s.m.OutDim(), s.v.Cols
+	w.dphi = reshaped(w.dphi, rows, f)
+	w.g = reshaped(w.g, rows*s.group, dv+1)
+	w.v1 = reshaped(w.v1, rows, dv+1)
+	w.da = reshaped(w.da, rows, rows)
+	w.dx, w.dv = reshaped(w.dx, rows, s.k.Cols), reshaped(w.dv, rows, dv)
+	w.zc, w.negs = sized(w.zc, f), sized(w.negs, rows)
+	if s.causal || s.window > 0 {
+		w.shares = reshaped(w.shares, rows*s.group, f)
+	}
+}
+
+// cotangents writes [dout | −D]·factor of n queries from i0 of head g into dst.
+func (w *backWorker[T]) cotangents(b *backCall[T], s *stream[T], dst dense.Matrix[T], factor []T, g, i0, n int) {
+	h := s.h*s.group + g
+	dout, out := b.dout.Head(s.b, h).RowRange(s.q0, s.q1), b.out.Head(s.b, h).RowRange(s.q0, s.q1)
+	dv := dout.Cols
+	var dot [1]T
+	for i := range n {
+		at, row := s.row(i0+i), dst.Row(i)
+		if factor[i] == 0 {
+			clear(row)
+			continue
+		}
+		copy(row, dout.Row(at))
+		w.tab.MulV(dot[:], dense.Matrix[T]{Rows: 1, Cols: dv, Stride: dv, Data: row}, out.Row(at))
+		row[dv] = -dot[0]
+		w.tab.Scale(row, factor[i])
+		if w.checks && !dense.IsFinite(w.tab.Norm2(row)) {
+			w.bad = true
+		}
+	}
+}
+
+// empty counts n queries per head that see no key.
+func (w *backWorker[T]) empty(p *pass[T], n int) {
+	if !p.known && !p.summing {
+		w.report.Rows += int64(p.s.group * n)
+		w.report.Empty += int64(p.s.group * n)
+	}
+}
+
+// factors turns the denominators of n queries, of which those without a key in seen have none, into factors of their
+// cotangents. It keeps the logarithms of the denominators, or uses those that are known.
+func (w *backWorker[T]) factors(p *pass[T], g, i0, n int, seen func(int) bool) {
+	s, den := p.s, w.den[:n]
+	for i := range den {
+		at := g*s.lenQ() + s.row(i0+i)
+		if p.known {
+			den[i] = p.sign[at] * T(math.Exp(w.scale[i]-p.lambda[at]))
+		} else {
+			den[i] = w.factor(p, at, den[i], w.scale[i], seen(i))
+		}
+		if den[i] == 0 {
+			w.scale[i] = math.MaxFloat64 // its features are zero whatever their exponents
+		}
+	}
+}
+
+// factor is 1/den, or 0 for a row without gradient; the logarithm of den·e^scale is kept at index at.
+func (w *backWorker[T]) factor(p *pass[T], at int, den T, scale float64, seen bool) T {
+	w.report.Rows++
+	p.lambda[at], p.sign[at] = math.Inf(1), 1
+	if !seen {
+		w.report.Empty++
+		return 0
+	}
+	inv := 1 / den
+	if !dense.IsFinite(float64(inv)) || !dense.IsFinite(float64(den)) {
+		w.report.Zero++
+		return 0
+	}
+	if den < 0 {
+		w.report.Negative++
+		p.sign[at] = -1
+	}
+	p.lambda[at] = scale + math.Log(math.Abs(float64(den)))
+	return inv
+}
+
+// addQueries adds the input gradients in dx to queries i0… of head g.
+func (w *backWorker[T]) addQueries(b *backCall[T], s *stream[T], g, i0, n int) {
+	dq := b.dq.Head(s.b, s.h*s.group+g).RowRange(s.q0, s.q1)
+	for i := range n {
+		w.tab.MulAdd(dq.Row(s.row(i0+i)), w.dx.Row(i), 1)
+	}
+}
+
+// vjpQueries turns the cotangents dphi of the features phi at the references ref into input gradients.
+func (w *backWorker[T]) vjpQueries(dphi, phi dense.Matrix[T], ref *reference[T], q dense.Matrix[T]) error {
+	shift := w.negs[:q.Rows]
+	for i := range shift {
+		shift[i] = w.scale[i] - ref.base
+	}
+	return w.m.QueriesVJP(w.dx.RowRange(0, q.Rows), dphi, phi, q, ref.tau, shift, w.grad, &w.ws)
+}
+
+// queryBlock computes dq of queries lo to hi−1, which see all keys, and adds their shares to part.
+func (w *backWorker[T]) queryBlock(p *pass[T], part *sums[T], lo, hi int) error {
+	s, rows := p.s, w.phiQ.Rows
+	all := func(int) bool { return true }
+	for g := range s.group {
+		for i0 := lo; i0 < hi; i0 += rows {
+			n := min(rows, hi-i0)
+			q := w.queryRows(s, g, i0, i0+n)
+			phi, dphi, gm := w.phiQ.RowRange(0, n), w.dphi.RowRange(0, n), w.g.RowRange(0, n)
+			if err := w.queries(phi, w.scale[:n], p.view.ref, q); err != nil {
+				return err
+			}
+			w.tab.MulV(w.den[:n], phi, p.view.z)
+			w.factors(p, g, i0, n, all)
+			w.cotangents(p.b, s, gm, w.den, g, i0, n)
+			w.tab.MulT(dphi, gm, &p.packed, nil)
+			if err := w.vjpQueries(dphi, phi, p.view.ref, q); err != nil {
+				return err
+			}
+			w.addQueries(p.b, s, g, i0, n)
+			w.tab.TMul(part.s, phi, gm)
+		}
+	}
+	return nil
+}
+
+// querySegment computes dq of the queries at positions lo to hi−1 of a causal stream and adds the keys there to mem: the
+// sweep of Forward, with the same references.
+func (w *backWorker[T]) querySegment(p *pass[T], mem *memory[T], lo, hi int) error {
+	s := p.s
+	w.look = w.phiK.Rows
+	for c := lo; c < hi; {
+		end := min(hi, c-c%w.phiK.Rows+w.phiK.Rows, c+w.look)
+		k, v, pos := w.keyRows(s, c, end)
+		n := 0
+		if k.Rows > 0 {
+			var err error
+			if n, err = w.next(w.phiK, &mem.part, k); err != nil {
+				return err
+			}
+		}
+		if n < k.Rows {
+			if end = c + n; pos != nil {
+				end = pos[n]
+			}
+		}
+		v = v.RowRange(0, n)
+		if err := w.queryChunk(p, mem, w.phiK.RowRange(0, n), v, pos, c, end); err != nil {
+			return err
+		}
+		c = end
+	}
+	return nil
+}
+
+// beside computes dq of queries at positions p0 to p1−1 behind all keys.
+func (w *backWorker[T]) beside(p *pass[T], mem *memory[T], p0, p1 int) error {
+	for ; p0 < p1; p0 += w.phiQ.Rows {
+		if err := w.queryChunk(p, mem, dense.Matrix[T]{}, dense.Matrix[T]{}, nil, p0, min(p1, p0+w.phiQ.Rows)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// queryChunk computes dq of the queries at positions p0 to p1−1, at most a chunk, and adds the keys there, which have
+// features phiK, to mem.
+func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], phiK, v dense.Matrix[T], pos []int, p0, p1 int) error {
+	s, past := p.s, mem.seen()
+	first, last := max(p0-s.off, 0), min(p1-s.off, s.lenQ())
+	if first >= last || past == 0 && v.Rows == 0 {
+		w.add(mem, phiK, v)
+		w.empty(p, max(0, last-first))
+		return nil
+	}
+	view := mem.view(&w.worker, true)
+	if view.factor != nil {
+		// The references of reading are above those of the part: the sums of the view are a copy.
+		w.add(mem, phiK, v)
+		for j := range phiK.Rows {
+			w.tab.Mul(phiK.Row(j), view.factor)
+		}
+	} else {
+		defer w.add(mem, phiK, v)
+	}
+	if !p.summing {
+		if past > 0 {
+			w.tab.Pack(&w.packS, view.s)
+		}
+		w.packValues(v)
+	}
+	n := last - first
+	for g := range s.group {
+		q := w.queryRows(s, g, first, last)
+		phi, dphi, gm := w.phiQ.RowRange(0, n), w.dphi.RowRange(0, n), w.g.RowRange(0, n)
+		if err := w.queries(phi, w.scale[:n], view.ref, q); err != nil {
+			return err
+		}
+		count := w.count[:n]
+		clear(count)
+		if v.Rows > 0 {
+			w.counts(count, pos, first+s.off-p0, p0, v.Rows)
+		}
+		w.denominators(phi, phiK, view.z, past, count)
+		if p.summing {
+			p.addDenominators(g, first, w.den[:n], w.scale)
+			continue
+		}
+		w.factors(p, g, first, n, func(i int) bool { return past+int64(count[i]) > 0 })
+		w.cotangents(p.b, s, gm, w.den, g, first, n)
+		if past > 0 {
+			dv := gm.Cols - 1
+			w.tab.MulT(dphi, gm.ColRange(0, dv), &w.packS, nil)
+			for i := range n {
+				w.tab.MulAdd(dphi.Row(i), view.z, gm.Row(i)[dv])
+			}
+		} else {
+			clear(dphi.Data)
+		}
+		if v.Rows > 0 {
+			w.scoreCotangents(gm, count, v.Rows, func(r, end, whole int) {
+				w.tab.Product(dphi.RowRange(r, end), w.da.RowRange(r, end).ColRange(0, whole), phiK.RowRange(0, whole), true)
+			})
+		}
+		if err := w.vjpQueries(dphi, phi, view.ref, q); err != nil {
+			return err
+		}
+		w.addQueries(p.b, s, g, first, n)
+	}
+	return nil
+}
+
+func (w *backWorker[T]) add(mem *memory[T], phi, v dense.Matrix[T]) {
+	if phi.Rows > 0 {
+		mem.part.add(w.tab, phi, v)
+	}
+}
+
+// packValues prepares [v | 1].
+func (w *backWorker[T]) packValues(v dense.Matrix[T]) {
+	if v.Rows == 0 {
+		return
+	}
+	for j := range v.Rows {
+		row := w.v1.Row(j)
+		copy(row, v.Row(j))
+		row[v.Cols] = 1
+	}
+	w.checkValues(v)
+	w.tab.Pack(&w.packV, w.v1.RowRange(0, v.Rows))
+}
+
+// checkValues notes values that are not finite.
+func (w *backWorker[T]) checkValues(v dense.Matrix[T]) {
+	for j := 0; w.checks && j < v.Rows; j++ {
+		if !dense.IsFinite(w.tab.Norm2(v.Row(j))) {
+			w.bad = true
+			return
+		}
+	}
+}
+
+// denominators sets den_i = φ_i·(z + the first count_i features of the chunk).
+func (w *backWorker[T]) denominators(phi, phiK dense.Matrix[T], z []T, past int64, count []int) {
+	if clear(w.zc); past > 0 {
+		copy(w.zc, z)
+	}
+	j := 0
+	for i := range phi.Rows {
+		for ; j < count[i]; j++ {
+			w.tab.MulAdd(w.zc, phiK.Row(j), 1)
+		}
+		w.tab.MulV(w.den[i:i+1], phi.RowRange(i, i+1), w.zc)
+	}
+}
+
+// scoreCotangents sets row i of da to g_i·[v_j | 1] for the first count_i of the chunk's keys and to zero for the others,
+// in blocks of rows; then is called for each block with the number of columns in use.
+func (w *backWorker[T]) scoreCotangents(g dense.Matrix[T], count []int, keys int, then func(r, end, cols int)) {
+	for r := 0; r < g.Rows; r += triangleRows {
+		end := min(r+triangleRows, g.Rows)
+		whole := wholePanels(count[end-1], keys, w.packV.Width)
+		if whole == 0 {
+			continue
+		}
+		w.subV = kern.Panel[T]{Rows: whole, Cols: w.packV.Cols, Width: w.packV.Width, Data: w.packV.Data}
+		a := w.da.RowRange(r, end).ColRange(0, whole)
+		w.tab.MulT(a, g.RowRange(r, end), &w.subV, nil)
+		for i := range a.Rows {
+			clear(a.Row(i)[min(count[r+i], whole):])
+		}
+		then(r, end, whole)
+	}
+}
+
+// wholePanels is the number of packed columns that hold the first n of keys.
+func wholePanels(n, keys, width int) int { return min(keys, (n+width-1)/width*width) }

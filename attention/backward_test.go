@@ -1,0 +1,417 @@
+package attention
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// linearGradients runs Forward and Backward with a fixed random dout.
+func linearGradients[T dense.Float](t testing.TB, a *Linear[T], q, k, v Seq[T], grads []*randfeat.Grad[T]) (dout Seq[T], d [3]Seq[T]) {
+	t.Helper()
+	out := NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
+	want, err := a.Forward(out, q, k, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dout = normals[T](q.Batch, q.Heads, q.Len, v.Dim, 1, 99)
+	d = [3]Seq[T]{q, k, v} // in the same layouts
+	for i := range d {
+		d[i].Data = make([]T, len(d[i].Data))
+		for j := range d[i].Data {
+			d[i].Data[j] = T(math.NaN()) // must be overwritten
+		}
+	}
+	got, err := a.Backward(d[0], d[1], d[2], dout, out, q, k, v, grads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Rows != want.Rows || got.Empty != want.Empty || got.Negative != want.Negative || got.Zero != want.Zero {
+		t.Errorf("report %+v backwards, %+v forwards", got, want)
+	}
+	return dout, d
+}
+
+// linearLoss is Σ out⊙dout.
+func linearLoss(t testing.TB, a *Linear[float64], dout, q, k, v Seq[float64]) float64 {
+	t.Helper()
+	out := NewSeq[float64](q.Batch, q.Heads, q.Len, v.Dim)
+	if _, err := a.Forward(out, q, k, v); err != nil {
+		t.Fatal(err)
+	}
+	return dense.Dot(out.Data, dout.Data)
+}
+
+// checkDerivative compares directional derivatives with central differences: for every input in turn and every position a
+// random direction would be slow; a few directions that touch single positions and all of them are enough to see each.
+func checkDerivative(t *testing.T, a *Linear[float64], q, k, v Seq[float64], tolerance float64) {
+	t.Helper()
+	dout, d := linearGradients(t, a, q, k, v, nil)
+	const h = 1e-5
+	args := [3]Seq[float64]{q, k, v}
+	for n, name := range []string{"dq", "dk", "dv"} {
+		x := args[n].Data
+		directions := [][]float64{normals[float64](1, 1, 1, len(x), 1, uint64(50+n)).Data, normals[float64](1, 1, 1, len(x), 1, uint64(60+n)).Data}
+		for i := 0; i < len(x); i += 1 + len(x)/7 {
+			one := make([]float64, len(x))
+			one[i] = 1
+			directions = append(directions, one)
+		}
+		for i, dir := range directions {
+			save := append([]float64(nil), x...)
+			move := func(c float64) float64 {
+				for j := range x {
+					x[j] = save[j] + c*dir[j]
+				}
+				l := linearLoss(t, a, dout, q, k, v)
+				copy(x, save)
+				return l
+			}
+			plus, minus := move(h), move(-h)
+			want, got := (plus-minus)/(2*h), dense.Dot(d[n].Data, dir)
+			if !(math.Abs(got-want) <= tolerance*(1+math.Abs(want)+math.Abs(plus))) {
+				t.Errorf("%s, direction %d: derivative %v, differences give %v", name, i, got, want)
+			}
+		}
+	}
+}
+
+func TestLinearBackwardFamilies(t *testing.T) {
+	const d = 4
+	for name, f := range linearFamilies(t, d) {
+		if f.Name() == "angular" || f.Name() == "hybrid" {
+			continue // sgn of projections: differences may step over a jump; the others have all leaf kinds
+		}
+		m := testMap[float64](t, f, d, 6)
+		for _, causal := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/causal=%v", name, causal), func(t *testing.T) {
+				q, k, v := normals[float64](1, 1, 13, d, 0.6, 1), normals[float64](1, 1, 13, d, 0.6, 2), normals[float64](1, 1, 13, 3, 1, 3)
+				a := &Linear[float64]{Maps: []*randfeat.Map[float64]{m}, Chunk: 5, Visibility: Visibility{Causal: causal}}
+				tolerance := 1e-6
+				if !m.Positive() {
+					tolerance = 1e-4 // denominators may be small
+				}
+				checkDerivative(t, a, q, k, v, tolerance)
+			})
+		}
+	}
+}
+
+// Masks, packed sequences, groups of heads, other lengths and chunks, windows.
+func TestLinearBackwardShapes(t *testing.T) {
+	const d = 4
+	m := testMap[float64](t, family.OPRF{A: -0.05}, d, 7)
+	other := testMap[float64](t, family.Hyperbolic{}, d, 7)
+	mask := make([]bool, 2*14)
+	for i := range mask {
+		mask[i] = i%5 != 3 && i != 0 && i != 14
+	}
+	segments := make([]int32, 2*14)
+	for i := range segments {
+		segments[i] = int32(i%14) / 6
+	}
+	gauss, err := randfeat.New[float64](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Gaussian, Scale: 0.8}, Family: family.Positive{}, Dim: d, M: 6, Seed: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dark := testMap[float64](t, family.DARK{M: normals[float64](1, 1, 3, d, 0.7, 8).Head(0, 0)}, d, 6)
+	for name, c := range map[string]struct {
+		maps       []*randfeat.Map[float64]
+		vis        Visibility
+		lenQ, lenK int
+		heads, kv  int
+		chunk      int
+	}{
+		"groups":       {lenQ: 14, lenK: 14, heads: 6, kv: 2, chunk: 4},
+		"own maps":     {maps: []*randfeat.Map[float64]{m, other}, lenQ: 14, lenK: 14, heads: 4, kv: 2, chunk: 6},
+		"mask":         {vis: Visibility{KeyMask: mask}, lenQ: 11, lenK: 14, heads: 2, kv: 1, chunk: 5},
+		"segments":     {vis: Visibility{Segments: segments}, lenQ: 14, lenK: 14, heads: 2, kv: 2, chunk: 4},
+		"segment mask": {vis: Visibility{Segments: segments, KeyMask: mask}, lenQ: 14, lenK: 14, heads: 2, kv: 1, chunk: 4},
+		"more keys":    {lenQ: 5, lenK: 14, heads: 1, kv: 1, chunk: 4},
+		"fewer keys":   {lenQ: 14, lenK: 5, heads: 2, kv: 1, chunk: 4},
+		"one chunk":    {lenQ: 9, lenK: 9, heads: 1, kv: 1},
+		"chunk of 1":   {lenQ: 7, lenK: 7, heads: 1, kv: 1, chunk: 1},
+		"gaussian":     {maps: []*randfeat.Map[float64]{gauss}, lenQ: 9, lenK: 9, heads: 2, kv: 1, chunk: 4},
+		"dark":         {maps: []*randfeat.Map[float64]{dark}, lenQ: 9, lenK: 9, heads: 2, kv: 1, chunk: 4},
+	} {
+		for _, causal := range []bool{false, true} {
+			for _, window := range []int{0, 1, 3, 20} {
+				t.Run(fmt.Sprintf("%s/causal=%v/window=%d", name, causal, window), func(t *testing.T) {
+					maps := c.maps
+					if maps == nil {
+						maps = []*randfeat.Map[float64]{m}
+					}
+					vis := c.vis
+					vis.Causal = causal
+					q := transposed(normals[float64](2, c.heads, c.lenQ, d, 0.7, 11))
+					k, v := normals[float64](2, c.kv, c.lenK, d, 0.7, 12), normals[float64](2, c.kv, c.lenK, 3, 1, 13)
+					a := &Linear[float64]{Maps: maps, Visibility: vis, Chunk: c.chunk, Window: window}
+					checkDerivative(t, a, q, k, v, 1e-6)
+				})
+			}
+		}
+	}
+}
+
+// Keys whose norms jump by orders of magnitude, so that references are raised and the sweeps split their chunks: float32
+// stays finite and near float64.
+func TestLinearBackwardFloat32(t *testing.T) {
+	const d, length = 16, 300
+	for _, name := range []string{"positive", "hyperbolic", "oprf", "dark", "lfk", "relu", "elu", "adaptive"} {
+		f := linearFamilies(t, d)[name]
+		m32, m64 := testMap[float32](t, f, d, 32), testMap[float64](t, f, d, 32)
+		for _, causal := range []bool{false, true} {
+			for _, large := range []float32{1, 12, 1000} {
+				t.Run(fmt.Sprintf("%s/causal=%v/large=%v", name, causal, large), func(t *testing.T) {
+					if strings.Contains("relu elu", name) && large > 12 {
+						t.Skip("the products of such inputs are not exponents")
+					}
+					q, k, v := normals[float32](1, 2, length, d, 1, 21), normals[float32](1, 1, length, d, 1, 22), normals[float32](1, 1, length, 8, 1, 23)
+					for _, i := range []int{70, 71, 150, 290} {
+						for j := range d {
+							k.Head(0, 0).Row(i)[j] *= large
+							q.Head(0, 1).Row(i - 3)[j] *= large
+						}
+					}
+					vis := Visibility{Causal: causal}
+					_, got := linearGradients(t, &Linear[float32]{Maps: []*randfeat.Map[float32]{m32}, Visibility: vis, Chunk: 64}, q, k, v, nil)
+					_, want := linearGradients(t, &Linear[float64]{Maps: []*randfeat.Map[float64]{m64}, Visibility: vis, Chunk: 50}, widened(q), widened(k), widened(v), nil)
+					for n, name := range []string{"dq", "dk", "dv"} {
+						for i, x := range got[n].Data {
+							if !dense.IsFinite(float64(x)) || !dense.IsFinite(want[n].Data[i]) {
+								t.Fatalf("%s element %d is %v in float32, %v in float64", name, i, x, want[n].Data[i])
+							}
+						}
+						// Exponents of large inputs are rounded in float32, as those of Forward are.
+						tolerance := 1e-4
+						if large > 1 {
+							tolerance = 2e-2
+						}
+						top := math.Sqrt(dense.Norm2(want[n].Data))
+						var diff float64
+						for i, x := range got[n].Data {
+							e := float64(x) - want[n].Data[i]
+							diff += e * e
+						}
+						if !(math.Sqrt(diff) <= tolerance*top) {
+							t.Errorf("%s differs by %.2g of its norm", name, math.Sqrt(diff)/top)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// Long sequences use several segments and, with several threads, parallel sums: the bits are the same.
+func TestLinearBackwardDeterministic(t *testing.T) {
+	const d, length = 8, 9000
+	m := testMap[float32](t, family.DARK{M: normals[float64](1, 1, 5, d, 0.5, 8).Head(0, 0)}, d, 24)
+	q, k, v := normals[float32](1, 2, length, d, 1, 31), normals[float32](1, 1, length, d, 1, 32), normals[float32](1, 1, length, 6, 1, 33)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for _, causal := range []bool{false, true} {
+		var want [3]Seq[float32]
+		var wantM dense.Matrix[float64]
+		for _, procs := range []int{1, 2, 5} {
+			runtime.GOMAXPROCS(procs)
+			a := &Linear[float32]{Maps: []*randfeat.Map[float32]{m}, Visibility: Visibility{Causal: causal}}
+			g, err := m.NewGrad()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, got := linearGradients(t, a, q, k, v, []*randfeat.Grad[float32]{g})
+			gotM, err := g.Parameter()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if procs == 1 {
+				want, wantM = got, gotM
+				continue
+			}
+			for n := range got {
+				for i, x := range got[n].Data {
+					if x != want[n].Data[i] {
+						t.Fatalf("causal=%v, %d threads: gradient %d element %d is %v, was %v", causal, procs, n, i, x, want[n].Data[i])
+					}
+				}
+			}
+			for i, x := range gotM.Data {
+				if x != wantM.Data[i] {
+					t.Fatalf("causal=%v, %d threads: parameter %d is %v, was %v", causal, procs, i, x, wantM.Data[i])
+				}
+			}
+		}
+	}
+}
+
+// Parameter gradients of DARK and LFK against differences.
+func TestLinearBackwardParameters(t *testing.T) {
+	const d = 4
+	dark := func(p dense.Matrix[float64]) family.Family { return family.DARK{M: p} }
+	lfk := func(p dense.Matrix[float64]) family.Family { return family.LFK{W: p} }
+	for name, c := range map[string]struct {
+		at   dense.Matrix[float64]
+		with func(dense.Matrix[float64]) family.Family
+	}{"dark": {normals[float64](1, 1, 3, d, 0.6, 41).Head(0, 0), dark}, "lfk": {normals[float64](1, 1, 6, d, 1, 42).Head(0, 0), lfk}} {
+		for _, causal := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/causal=%v", name, causal), func(t *testing.T) {
+				spec := randfeat.Spec{Kernel: kernel.Attention(d), Family: c.with(c.at), Dim: d, M: 6, Seed: 5}
+				omega, err := randfeat.Draw(spec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				attention := func(p dense.Matrix[float64]) *Linear[float64] {
+					s := spec
+					s.Family = c.with(p)
+					m, err := randfeat.NewWithOmega[float64](s, omega)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return &Linear[float64]{Maps: []*randfeat.Map[float64]{m}, Visibility: Visibility{Causal: causal}, Chunk: 4}
+				}
+				q, k, v := normals[float64](2, 4, 11, d, 1, 43), normals[float64](2, 2, 11, d, 1, 44), normals[float64](2, 2, 11, 3, 1, 45)
+				a := attention(c.at)
+				g, err := a.Maps[0].NewGrad()
+				if err != nil {
+					t.Fatal(err)
+				}
+				dout, _ := linearGradients(t, a, q, k, v, []*randfeat.Grad[float64]{g})
+				got, err := g.Parameter()
+				if err != nil {
+					t.Fatal(err)
+				}
+				const h = 1e-5
+				for i := range c.at.Rows {
+					for j := range c.at.Cols {
+						plus, minus := c.at.Clone(), c.at.Clone()
+						plus.Row(i)[j] += h
+						minus.Row(i)[j] -= h
+						want := (linearLoss(t, attention(plus), dout, q, k, v) - linearLoss(t, attention(minus), dout, q, k, v)) / (2 * h)
+						if !(math.Abs(got.At(i, j)-want) <= 1e-6*(1+math.Abs(want))) {
+							t.Errorf("parameter %d,%d: derivative %v, differences give %v", i, j, got.At(i, j), want)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// Gradients approach those of exact attention as the number of features grows: the error falls about as 1/√m.
+func TestLinearBackwardApproachesExact(t *testing.T) {
+	const d, length = 8, 40
+	q, k, v := normals[float64](1, 1, length, d, 0.4, 51), normals[float64](1, 1, length, d, 0.4, 52), normals[float64](1, 1, length, 4, 1, 53)
+	for _, causal := range []bool{false, true} {
+		vis := Visibility{Causal: causal}
+		exact := &Exact[float64]{Visibility: vis}
+		out := NewSeq[float64](1, 1, length, v.Dim)
+		if err := exact.Forward(out, q, k, v); err != nil {
+			t.Fatal(err)
+		}
+		dout := normals[float64](1, 1, length, v.Dim, 1, 99)
+		want := [3]Seq[float64]{NewSeq[float64](1, 1, length, d), NewSeq[float64](1, 1, length, d), NewSeq[float64](1, 1, length, v.Dim)}
+		if err := exact.Backward(want[0], want[1], want[2], dout, out, q, k, v); err != nil {
+			t.Fatal(err)
+		}
+		var last [3]float64
+		for n, features := range []int{256, 16384} {
+			a := &Linear[float64]{Maps: []*randfeat.Map[float64]{testMap[float64](t, family.Positive{}, d, features)}, Visibility: vis}
+			_, got := linearGradients(t, a, q, k, v, nil)
+			for i := range got {
+				var diff float64
+				for j, x := range got[i].Data {
+					e := x - want[i].Data[j]
+					diff += e * e
+				}
+				relative := math.Sqrt(diff / dense.Norm2(want[i].Data))
+				// A factor 8 in theory.
+				if n == 1 && !(relative < last[i]/4 && relative < 0.1) {
+					t.Errorf("causal=%v, gradient %d: relative error %.3g with 256 features, %.3g with 16384", causal, i, last[i], relative)
+				}
+				last[i] = relative
+			}
+		}
+	}
+}
+
+func TestLinearBackwardErrors(t *testing.T) {
+	const d = 4
+	m := testMap[float32](t, family.DARK{M: dense.Identity[float64](d)}, d, 6)
+	a := &Linear[float32]{Maps: []*randfeat.Map[float32]{m}}
+	q, k, v := normals[float32](1, 1, 6, d, 1, 1), normals[float32](1, 1, 6, d, 1, 2), normals[float32](1, 1, 6, 3, 1, 3)
+	out := NewSeq[float32](1, 1, 6, 3)
+	if _, err := a.Forward(out, q, k, v); err != nil {
+		t.Fatal(err)
+	}
+	dq, dk, dv, dout := NewSeq[float32](1, 1, 6, d), NewSeq[float32](1, 1, 6, d), NewSeq[float32](1, 1, 6, 3), normals[float32](1, 1, 6, 3, 1, 4)
+	g, err := m.NewGrad()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(a *Linear[float32], dq, dout, q, v Seq[float32], grads ...*randfeat.Grad[float32]) error {
+		_, err := a.Backward(dq, dk, dv, dout, out, q, k, v, grads)
+		return err
+	}
+	broken := func(s Seq[float32]) Seq[float32] {
+		s.Data = append([]float32(nil), s.Data...)
+		s.Data[5] = float32(math.NaN())
+		return s
+	}
+	windowed := &Linear[float32]{Maps: a.Maps, Window: 2}
+	for name, c := range map[string]struct {
+		got, want error
+		text      string
+	}{
+		"dq":            {run(a, NewSeq[float32](1, 1, 5, d), dout, q, v), dense.ErrShape, "dq is"},
+		"gradients":     {run(a, dq, dout, q, v, g, g), dense.ErrShape, "parameter gradients"},
+		"window":        {run(windowed, dq, dout, q, v, g), errors.ErrUnsupported, "window"},
+		"dout infinite": {run(a, dq, broken(dout), q, v), dense.ErrNotFinite, "dout: batch 0, head 0, position 1, column 2"},
+		"q infinite":    {run(a, dq, dout, broken(q), v), dense.ErrNotFinite, "q: batch 0, head 0, position 1, column 1"},
+		"v infinite":    {run(a, dq, dout, q, broken(v)), dense.ErrNotFinite, "v: batch 0"},
+	} {
+		if !errors.Is(c.got, c.want) || !strings.Contains(fmt.Sprint(c.got), c.text) {
+			t.Errorf("%s: error %v, want %v", name, c.got, c.want)
+		}
+	}
+	if err := run(a, dq, dout, q, v, g); err != nil {
+		t.Errorf("a correct call: %v", err)
+	}
+}
+
+// BenchmarkLinearBackward also reports how many times Forward it takes.
+func BenchmarkLinearBackward(b *testing.B) {
+	const d, m, length = 64, 256, 16384
+	q, k, v := normals[float32](1, 1, length, d, 1, 1), normals[float32](1, 1, length, d, 1, 2), normals[float32](1, 1, length, d, 1, 3)
+	fm := testMap[float32](b, family.Positive{}, d, m)
+	for _, causal := range []bool{false, true} {
+		b.Run(fmt.Sprintf("causal=%v/d=%d/m=%d/L=%d", causal, d, m, length), func(b *testing.B) {
+			a := &Linear[float32]{Maps: []*randfeat.Map[float32]{fm}, Visibility: Visibility{Causal: causal}}
+			out, dout := NewSeq[float32](1, 1, length, d), normals[float32](1, 1, length, d, 1, 4)
+			dq, dk, dv := NewSeq[float32](1, 1, length, d), NewSeq[float32](1, 1, length, d), NewSeq[float32](1, 1, length, d)
+			var forward, backward time.Duration
+			for b.Loop() {
+				t0 := time.Now()
+				if _, err := a.Forward(out, q, k, v); err != nil {
+					b.Fatal(err)
+				}
+				t1 := time.Now()
+				if _, err := a.Backward(dq, dk, dv, dout, out, q, k, v, nil); err != nil {
+					b.Fatal(err)
+				}
+				forward += t1.Sub(t0)
+				backward += time.Since(t1)
+			}
+			b.ReportMetric(float64(backward)/float64(forward), "forwards")
+			b.ReportMetric(float64(forward.Nanoseconds())/float64(b.N), "ns-forward")
+		})
+	}
+}

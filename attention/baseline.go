@@ -1,0 +1,156 @@
+package attention
+
+import (
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// Constant is attention that gives every visible key the same weight: out_i is the mean of the visible values, a running
+// mean if causal. A baseline: what attention is without queries and keys.
+type Constant[T dense.Float] struct {
+	Visibility
+	// Unchecked leaves out the search for NaN and infinities.
+	Unchecked bool
+}
+
+// Forward sets out. Only the shapes of q and k matter.
+func (a *Constant[T]) Forward(out, q, k, v Seq[T]) error {
+	if err := checkExact(&a.Visibility, out, q, k, v); err != nil {
+		return err
+	}
+	if !a.Unchecked {
+		if err := v.CheckFinite("v"); err != nil {
+			return err
+		}
+	}
+	par.For(k.Batch*k.Heads, 1, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			a.head(out, q, v, i/k.Heads, i%k.Heads)
+		}
+	})
+	return nil
+}
+
+// head computes the query heads that share head h of the values, with sums in float64.
+func (a *Constant[T]) head(out, q, v Seq[T], b, h int) {
+	values, mask := v.Head(b, h), a.keyMask(b, v.Len)
+	group := q.Heads / v.Heads
+	sum := make([]float64, v.Dim)
+	for _, s := range a.spans(nil, b, q.Len, v.Len) {
+		clear(sum)
+		bd := band{span: s, causal: a.Causal}
+		seen, count := 0, 0
+		for i := range s.q1 - s.q0 {
+			_, hi := bd.keys(i)
+			for ; seen < hi; seen++ {
+				if mask != nil && !mask[s.k0+seen] {
+					continue
+				}
+				count++
+				for j, x := range values.Row(s.k0 + seen) {
+					sum[j] += float64(x)
+				}
+			}
+			for g := range group {
+				dst := out.Head(b, h*group+g).Row(s.q0 + i)
+				if count == 0 {
+					clear(dst)
+					continue
+				}
+				for j, x := range sum {
+					dst[j] = T(x / float64(count))
+				}
+			}
+		}
+	}
+}
+
+// Uniform is attention with random weights that ignore queries and keys, independent and uniform in [0, 1), divided by
+// their sum: the uniform-random baseline of the DARKFormer paper. The weight of query i for key j of a batch and query
+// head is a function of Seed and these four numbers, so equal calls give equal results and nothing is stored.
+type Uniform[T dense.Float] struct {
+	Visibility
+	Seed uint64
+	// Unchecked leaves out the search for NaN and infinities.
+	Unchecked bool
+
+	calls exactPool[T]
+}
+
+// Forward sets out. Only the shapes of q and k matter.
+func (a *Uniform[T]) Forward(out, q, k, v Seq[T]) error {
+	if err := checkExact(&a.Visibility, out, q, k, v); err != nil {
+		return err
+	}
+	c, err := a.calls.get()
+	if err != nil {
+		return err
+	}
+	defer a.calls.put(c)
+	c.start(&a.Visibility, 0, 1, out, q, k, v)
+	c.seed = a.Seed
+	if !a.Unchecked {
+		if err := c.checkFinite(named[T]{"v", v}); err != nil {
+			return err
+		}
+	}
+	c.splitQueries()
+	c.do(len(c.tasks), phaseUniform)
+	return nil
+}
+
+// uniformBlock keys are handled together.
+const uniformBlock = 128
+
+// uniform computes the outputs of one task.
+func (c *exactCall[T]) uniform(w *exactScratch[T], t exactTask) {
+	b := &c.bands[t.span]
+	dv := c.v.Dim
+	v, mask := c.v.Head(t.b, t.h), c.vis.keyMask(t.b, c.k.Len)
+	w.p = resized(w.p, tileRows*uniformBlock)
+	for g := range c.group {
+		h := t.h*c.group + g
+		out := c.out.Head(t.b, h)
+		head := mix(mix(mix(c.seed)+uint64(t.b)) + uint64(h))
+		for i := t.lo; i < t.hi; i += tileRows {
+			n := min(tileRows, t.hi-i)
+			w.acc, w.sum = zeros(w.acc, n*dv), zeros(w.sum, n)
+			_, end := b.keys(i + n - 1)
+			for j0 := 0; j0 < end; j0 += uniformBlock {
+				j1 := min(j0+uniformBlock, end)
+				p := packedView(w.p, n, j1-j0)
+				for l := range n {
+					_, hi := b.keys(i + l)
+					row := mix(head + uint64(b.q0+i+l))
+					for j := range j1 - j0 {
+						var u T
+						if key := b.k0 + j0 + j; j0+j < hi && (mask == nil || mask[key]) {
+							u = T(float32(mix(row+uint64(key))>>40) * 0x1p-24) // 24 bits: exact, and below 1, in both precisions
+						}
+						p.Data[l*(j1-j0)+j] = u
+						w.sum[l] += float64(u)
+					}
+				}
+				c.tab.Product(packedView(w.acc, n, dv), p, v.RowRange(b.k0+j0, b.k0+j1), true)
+			}
+			for l := range n {
+				dst := out.Row(b.q0 + i + l)
+				if w.sum[l] == 0 {
+					clear(dst)
+					continue
+				}
+				copy(dst, w.acc[l*dv:(l+1)*dv])
+				c.tab.Scale(dst, T(1/w.sum[l]))
+			}
+		}
+	}
+}
+
+// mix is the output function of SplitMix64 (Steele, Lea and Flood 2014) one step after state x: a permutation of 64-bit
+// words that turns counters into random bits.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

@@ -1,0 +1,489 @@
+package attention
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// CompareOptions says how much of the attention [Compare] looks at. The zero value is useful.
+type CompareOptions struct {
+	Rows int    // query rows sampled per head, over all batches; 0: 32
+	Keys int    // keys per row in the double sums of the prediction, drawn from the attention if there are more; 0: 256
+	Seed uint64 // of the sample
+	// Exact also runs exact attention over everything, for its time: O(L²).
+	Exact bool
+	// Unpredicted leaves the predictions out.
+	Unpredicted bool
+}
+
+// Errors are measured on a sample of rows against exact attention with the kernel that the map estimates (Spec.Target).
+type Errors struct {
+	Rows   int     // rows compared: sampled ones that see a key
+	Output float64 // ‖ô-o‖_F/‖o‖_F
+	Row    float64 // root mean square of |â_i-a_i|₂/|a_i|₂, a_i the attention of query i over its keys
+	// Variation is the mean of ½ Σ_j |â_ij-a_ij|: how much of the attention is on the wrong keys. Signed features may give
+	// more than 1.
+	Variation float64
+	// Rounding is ‖ô-Σ_j â_j v_j‖_F/‖o‖_F with â in float64: the part of Output that is due to the precision of T.
+	Rounding  float64
+	Predicted Prediction
+}
+
+// Comparison is the result of [Compare].
+type Comparison struct {
+	Errors          // of all heads together
+	Heads  []Errors // of every query head
+	Report Report   // of the whole linear attention
+	Linear time.Duration
+	Exact  time.Duration // 0 unless asked for
+}
+
+// Compare runs linear attention and measures its errors on a sample of rows of every query head, beside the errors that
+// theory predicts. Visibility, masks, segments and the window of a apply. The work beyond linear attention is
+// O(Heads·Rows·L·(m + d)).
+func Compare[T dense.Float](a *Linear[T], q, k, v Seq[T], opt CompareOptions) (Comparison, error) {
+	opt.Rows, opt.Keys = orDefault(opt.Rows, 32), orDefault(opt.Keys, 256)
+	if opt.Rows < 0 || opt.Keys < 2 {
+		return Comparison{}, fmt.Errorf("comparing %d rows with %d keys, want at least 1 and 2: %w", opt.Rows, opt.Keys, dense.ErrShape)
+	}
+	var c Comparison
+	out := NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
+	start := time.Now()
+	var err error
+	if c.Report, err = a.Forward(out, q, k, v); err != nil {
+		return c, err
+	}
+	c.Linear = time.Since(start)
+	if opt.Exact {
+		if c.Exact, err = timeExact(a, q, k, v); err != nil {
+			return c, err
+		}
+	}
+	maps := make([]*reference64, len(a.Maps))
+	for h, m := range a.Maps {
+		if maps[h], err = newReference64(m.Spec(), m, opt.Unpredicted); err != nil {
+			return c, fmt.Errorf("map %d: %w", h, err)
+		}
+	}
+	totals := make([]errorSums, q.Heads)
+	errs := make([]error, q.Heads)
+	par.For(q.Heads, 1, func(lo, hi int) {
+		for h := lo; h < hi; h++ {
+			cmp := headComparison[T]{a: a, out: out, q: q, k: k, v: v, opt: opt, h: h, kv: h / (q.Heads / k.Heads)}
+			cmp.ref = maps[min(cmp.kv, len(maps)-1)]
+			errs[h] = cmp.run(&totals[h])
+		}
+	})
+	var all errorSums
+	for h := range totals {
+		if errs[h] != nil {
+			return c, fmt.Errorf("head %d: %w", h, errs[h])
+		}
+		c.Heads = append(c.Heads, totals[h].errors())
+		all.add(&totals[h])
+	}
+	c.Errors = all.errors()
+	return c, nil
+}
+
+func orDefault(v, d int) int {
+	if v == 0 {
+		return d
+	}
+	return v
+}
+
+// timeExact runs exact attention over the same keys. Its time does not depend on the kernel.
+func timeExact[T dense.Float](a *Linear[T], q, k, v Seq[T]) (time.Duration, error) {
+	e := Exact[T]{Visibility: a.Visibility, Unchecked: a.Unchecked}
+	if len(a.Maps) > 0 {
+		g := a.Maps[0].Spec().Kernel.Gain()
+		e.Scale = g * g
+	}
+	out := NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
+	start := time.Now()
+	err := e.Forward(out, q, k, v)
+	return time.Since(start), err
+}
+
+// reference64 is a map in float64 with its target kernel and its theory.
+type reference64 struct {
+	m         *randfeat.Map[float64]
+	target    kernel.Kernel
+	predictor *predictor
+}
+
+func newReference64[T dense.Float](s randfeat.Spec, m *randfeat.Map[T], unpredicted bool) (*reference64, error) {
+	target := s.Target()
+	if target.Kind == kernel.Bessel {
+		return nil, fmt.Errorf("the bessel kernel has negative values and no attention: %w", kernel.ErrKernel)
+	}
+	m64, err := randfeat.NewWithOmega[float64](s, m.Omega())
+	if err != nil {
+		return nil, err
+	}
+	r := &reference64{m: m64, target: target}
+	if !unpredicted {
+		r.predictor = newPredictor(m64.Spec(), m64.Positive())
+	}
+	return r, nil
+}
+
+// errorSums accumulate squares over rows.
+type errorSums struct {
+	rows                    int
+	diff, norm, rounding    float64
+	row, variation          float64
+	predOut, predRow, denom float64
+	method                  Method
+	err                     error
+}
+
+func (e *errorSums) add(o *errorSums) {
+	e.rows += o.rows
+	e.diff += o.diff
+	e.norm += o.norm
+	e.rounding += o.rounding
+	e.row += o.row
+	e.variation += o.variation
+	e.predOut += o.predOut
+	e.predRow += o.predRow
+	e.denom += o.denom
+	if e.err == nil {
+		e.err = o.err
+	}
+	e.method = max(e.method, o.method)
+}
+
+// errors turns sums into Errors. A sum estimated from sampled keys may come out below zero, where it is close to it.
+func (e *errorSums) errors() Errors {
+	root := func(num, den float64) float64 {
+		if num <= 0 {
+			return 0
+		}
+		return math.Sqrt(num / den)
+	}
+	n := float64(e.rows)
+	out := Errors{Rows: e.rows, Output: root(e.diff, e.norm), Row: root(e.row, n), Rounding: root(e.rounding, e.norm)}
+	if e.rows > 0 {
+		out.Variation = e.variation / n
+	}
+	out.Predicted = Prediction{Output: root(e.predOut, e.norm), Row: root(e.predRow, n), Denominator: root(e.denom, n), Method: e.method, Err: e.err}
+	return out
+}
+
+// headComparison compares the sampled rows of one query head.
+type headComparison[T dense.Float] struct {
+	a            *Linear[T]
+	out, q, k, v Seq[T]
+	opt          CompareOptions
+	h, kv        int
+	ref          *reference64
+}
+
+// maxCells bounds the rows×keys numbers held at a time.
+const maxCells = 1 << 22
+
+func (c *headComparison[T]) run(e *errorSums) error {
+	if c.ref.predictor != nil {
+		e.method, e.err = c.ref.predictor.method, c.ref.predictor.err
+	} else {
+		e.method = NoPrediction
+	}
+	at := 0
+	rows := sampleRows(c.q.Batch*c.q.Len, c.opt.Rows, rng.Stream(c.opt.Seed, uint64(c.h)))
+	for at < len(rows) {
+		b := rows[at] / c.q.Len
+		n := at
+		for n < len(rows) && rows[n]/c.q.Len == b && (n == at || (n-at+1)*c.k.Len <= maxCells) {
+			n++
+		}
+		positions := make([]int, n-at)
+		for i := range positions {
+			positions[i] = rows[at+i] % c.q.Len
+		}
+		if err := c.block(e, b, positions); err != nil {
+			return err
+		}
+		at = n
+	}
+	return nil
+}
+
+// sampleRows draws n of total numbers without replacement, in order.
+func sampleRows(total, n int, src rand.Source) []int {
+	if n >= total {
+		n = total
+	}
+	// Floyd's algorithm: n draws, no list of all rows.
+	r, seen := rand.New(src), map[int]bool{}
+	out := make([]int, 0, n)
+	for j := total - n; j < total; j++ {
+		v := r.IntN(j + 1)
+		if seen[v] {
+			v = j
+		}
+		seen[v] = true
+		out = append(out, v)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// toFloat64 copies rows.
+func toFloat64[T dense.Float](m dense.Matrix[T]) dense.Matrix[float64] {
+	out := dense.New[float64](m.Rows, m.Cols)
+	for i := range m.Rows {
+		row := out.Row(i)
+		for c, v := range m.Row(i) {
+			row[c] = float64(v)
+		}
+	}
+	return out
+}
+
+// block compares query rows of one batch.
+func (c *headComparison[T]) block(e *errorSums, b int, positions []int) error {
+	q, k, v := c.q.Head(b, c.h), c.k.Head(b, c.kv), c.v.Head(b, c.kv)
+	n, m := len(positions), c.ref.m
+	rows := dense.New[float64](n, q.Cols)
+	for i, p := range positions {
+		for l, x := range q.Row(p) {
+			rows.Row(i)[l] = float64(x)
+		}
+	}
+	phi, phiScale := dense.New[float64](n, m.OutDim()), make([]float64, n)
+	if err := m.Queries(phi, phiScale, rows, nil); err != nil {
+		return err
+	}
+	dim := c.ref.target.Dim(q.Cols)
+	x := dense.New[float64](n, dim)
+	for i := range n {
+		c.ref.target.Embed(x.Row(i), rows.Row(i))
+	}
+	mask := c.a.keyMask(b, c.k.Len)
+	spans := c.a.spans(nil, b, c.q.Len, c.k.Len)
+	seen := make([]keyRange, n)
+	for i, p := range positions {
+		seen[i] = keyRangeOf(spans, p, c.a.Causal, c.a.Window)
+	}
+	// weights and estimates are logarithms; the sign of an estimate is kept apart.
+	weights, estimates := dense.New[float64](n, c.k.Len), dense.New[float64](n, c.k.Len)
+	negative := make([]bool, n*c.k.Len)
+	const step = 128
+	psi, psiScale := dense.New[float64](step, m.OutDim()), make([]float64, step)
+	y := make([]float64, dim)
+	var ws randfeat.Workspace[float64]
+	for k0 := 0; k0 < k.Rows; k0 += step {
+		k1 := min(k0+step, k.Rows)
+		keys := toFloat64(k.RowRange(k0, k1))
+		for j := k0; mask != nil && j < k1; j++ {
+			if !mask[j] {
+				clear(keys.Row(j - k0)) // padding may hold anything
+			}
+		}
+		if err := m.Keys(psi.RowRange(0, k1-k0), psiScale[:k1-k0], keys, &ws); err != nil {
+			return err
+		}
+		for j := k0; j < k1; j++ {
+			c.ref.target.Embed(y, keys.Row(j-k0))
+			for i := range n {
+				if !seen[i].sees(j) || mask != nil && !mask[j] {
+					weights.Set(i, j, math.Inf(-1))
+					estimates.Set(i, j, math.Inf(-1))
+					continue
+				}
+				w := logKernel(c.ref.target.Kind, x.Row(i), y)
+				weights.Set(i, j, w)
+				if !seen[i].exact(j) {
+					dot := dense.Dot(phi.Row(i), psi.Row(j-k0))
+					w = math.Log(math.Abs(dot)) + phiScale[i] + psiScale[j-k0]
+					negative[i*c.k.Len+j] = dot < 0
+				}
+				estimates.Set(i, j, w)
+			}
+		}
+	}
+	for i, p := range positions {
+		a, est := weights.Row(i), estimates.Row(i)
+		if seen[i].k0 >= seen[i].k1 || !normalise(a, nil) {
+			continue // sees no key
+		}
+		normalise(est, negative[i*c.k.Len:(i+1)*c.k.Len])
+		if err := c.row(e, b, p, x.Row(i), a, est, k, v, seen[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// logKernel of embedded vectors.
+func logKernel(kind kernel.Kind, u, v []float64) float64 {
+	if kind == kernel.Softmax {
+		return dense.Dot(u, v)
+	}
+	var s float64
+	for i, a := range u {
+		s += (a - v[i]) * (a - v[i])
+	}
+	return -s / 2
+}
+
+// normalise turns logarithms of weights into weights of sum 1; all zero, and false, if the sum is 0 or there are none.
+func normalise(w []float64, negative []bool) bool {
+	top := math.Inf(-1)
+	for _, v := range w {
+		top = max(top, v)
+	}
+	if math.IsInf(top, -1) {
+		clear(w)
+		return false
+	}
+	var sum float64
+	for j, v := range w {
+		w[j] = math.Exp(v - top)
+		if negative != nil && negative[j] {
+			w[j] = -w[j]
+		}
+		sum += w[j]
+	}
+	if sum == 0 {
+		clear(w)
+		return false
+	}
+	for j := range w {
+		w[j] /= sum
+	}
+	return true
+}
+
+// keyRange is what one query sees: keys [k0, k1), of which those near position p are not estimated.
+type keyRange struct {
+	k0, k1, p, window int
+	causal            bool
+}
+
+func keyRangeOf(spans []span, i int, causal bool, window int) keyRange {
+	for _, s := range spans {
+		if i < s.q0 || i >= s.q1 {
+			continue
+		}
+		v := keyRange{k0: s.k0, k1: s.k1, p: s.k0 + (i - s.q0) + (s.k1 - s.k0) - (s.q1 - s.q0), window: window, causal: causal}
+		if causal {
+			v.k1 = min(v.k1, v.p+1)
+		}
+		return v
+	}
+	return keyRange{}
+}
+
+func (v keyRange) sees(j int) bool { return j >= v.k0 && j < v.k1 }
+
+// exact reports whether the weight of key j is that of the kernel: the key is in the window.
+func (v keyRange) exact(j int) bool {
+	return v.window > 0 && j > v.p-v.window && j < v.p+v.window
+}
+
+// row adds the errors of one query.
+func (c *headComparison[T]) row(e *errorSums, b, p int, x, a, est []float64, k, v dense.Matrix[T], w keyRange) error {
+	o, oEst := make([]float64, v.Cols), make([]float64, v.Cols)
+	var diff, norm, variation float64
+	for j := w.k0; j < w.k1; j++ {
+		d := est[j] - a[j]
+		diff += d * d
+		norm += a[j] * a[j]
+		variation += math.Abs(d) / 2
+		if a[j] == 0 && est[j] == 0 {
+			continue // perhaps padding
+		}
+		for l, val := range v.Row(j) {
+			o[l] += a[j] * float64(val)
+			oEst[l] += est[j] * float64(val)
+		}
+	}
+	e.rows++
+	e.row += diff / norm
+	e.variation += variation
+	for l, got := range c.out.Head(b, c.h).Row(p) {
+		e.diff += (float64(got) - o[l]) * (float64(got) - o[l])
+		e.rounding += (float64(got) - oEst[l]) * (float64(got) - oEst[l])
+		e.norm += o[l] * o[l]
+	}
+	if c.ref.predictor == nil {
+		return nil
+	}
+	pred, err := c.ref.predictor.row(x, c.keysOf(a, o, k, v, w, uint64(b*c.q.Len+p)))
+	if err != nil && !c.ref.predictor.failed {
+		return err
+	}
+	e.predOut += pred.output
+	e.predRow += pred.row / norm
+	e.denom += pred.denominator
+	return nil
+}
+
+// keysOf picks the keys for the prediction of one row: all, or a sample from its attention.
+func (c *headComparison[T]) keysOf(a, o []float64, k, v dense.Matrix[T], w keyRange, label uint64) keysOf {
+	seen := 0
+	for j := w.k0; j < w.k1; j++ {
+		if a[j] > 0 {
+			seen++
+		}
+	}
+	n, sampled := seen, seen > c.opt.Keys
+	var pick []int
+	if sampled {
+		n = c.opt.Keys
+		pick = drawFrom(a[w.k0:w.k1], n, rng.Stream(c.opt.Seed, uint64(c.h), label))
+	} else {
+		for j := w.k0; j < w.k1; j++ {
+			if a[j] > 0 {
+				pick = append(pick, j-w.k0)
+			}
+		}
+	}
+	dim := c.ref.target.Dim(k.Cols)
+	out := keysOf{y: dense.New[float64](n, dim), a: make([]float64, n), exact: make([]bool, n), dev: dense.New[float64](n, v.Cols), sampled: sampled}
+	raw := make([]float64, k.Cols)
+	for s, j := range pick {
+		j += w.k0
+		for l, x := range k.Row(j) {
+			raw[l] = float64(x)
+		}
+		c.ref.target.Embed(out.y.Row(s), raw)
+		out.a[s], out.exact[s] = a[j], w.exact(j)
+		for l, x := range v.Row(j) {
+			out.dev.Row(s)[l] = float64(x) - o[l]
+		}
+	}
+	return out
+}
+
+// drawFrom draws n indices with probabilities p, independently; they come in ascending order.
+func drawFrom(p []float64, n int, src rand.Source) []int {
+	r := rand.New(src)
+	u := make([]float64, n)
+	for s := range u {
+		u[s] = r.Float64()
+	}
+	slices.Sort(u)
+	out := make([]int, n)
+	sum, at := 0.0, 0
+	for s, v := range u {
+		for at < len(p)-1 && sum+p[at] <= v {
+			sum += p[at]
+			at++
+		}
+		out[s] = at
+	}
+	return out
+}

@@ -1,0 +1,265 @@
+package attention
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/theory"
+)
+
+// randomSeq is a sequence of N(centre, scale²) values.
+func randomSeq[T dense.Float](batch, heads, length, dim int, scale, centre float64, seed uint64) Seq[T] {
+	s := NewSeq[T](batch, heads, length, dim)
+	v := make([]float64, len(s.Data))
+	rng.Normals(v, rng.Stream(seed))
+	for i := range v {
+		s.Data[i] = T(centre + scale*v[i])
+	}
+	return s
+}
+
+// oneMap is a map for attention over rows of d columns.
+func oneMap[T dense.Float](t testing.TB, f family.Family, c coupling.Coupling, d, m int, seed uint64) *randfeat.Map[T] {
+	t.Helper()
+	mp, err := randfeat.New[T](randfeat.Spec{Kernel: kernel.Attention(d), Family: f, Coupling: c, Dim: d, M: m, Seed: seed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mp
+}
+
+// The prediction is made before a map is drawn; over many draws the measured errors must have its root mean square.
+// With covariances it is exact to first order: where denominators vary by less than 0.1 the two agree to
+// 10 %, of which 60 draws leave a few per cent to chance; scaled covariances to 20 %. What is said to be a bound must be
+// one.
+func TestPredictionAgreesWithMeasurement(t *testing.T) {
+	const d, m, length, draws = 8, 256, 48, 60
+	q, k, v := randomSeq[float64](1, 1, length, d, 0.45, 0.1, 1), randomSeq[float64](1, 1, length, d, 0.45, -0.1, 2), randomSeq[float64](1, 1, length, 5, 1, 0.3, 3)
+	stats, err := NewHeadStats[float64](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Adaptive{}, Dim: d}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stats.Add(q, k, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	specs, err := stats.Fit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	adaptive := specs[0].Family
+	darkM := dense.Identity[float64](d)
+	for i := range d {
+		darkM.Set(i, i, 0.8)
+		darkM.Set(i, (i+1)%d, 0.3)
+	}
+	for _, c := range []struct {
+		f      family.Family
+		c      coupling.Coupling
+		kernel kernel.Kind
+		method Method
+		lo, hi float64 // of measured over predicted
+		causal bool
+		window int
+		keys   int
+	}{
+		{f: family.Positive{}, kernel: kernel.Softmax, method: Covariances, lo: 0.9, hi: 1.1},
+		{f: family.Positive{}, kernel: kernel.Softmax, method: Covariances, lo: 0.9, hi: 1.1, causal: true},
+		{f: family.Positive{}, kernel: kernel.Softmax, method: Covariances, lo: 0.9, hi: 1.1, window: 7},
+		{f: family.Positive{}, kernel: kernel.Softmax, method: Covariances, lo: 0.85, hi: 1.15, keys: 32}, // sampled keys
+		{f: family.Positive{}, kernel: kernel.Gaussian, method: Covariances, lo: 0.9, hi: 1.1},
+		{f: family.OPRF{A: -0.05}, kernel: kernel.Softmax, method: Covariances, lo: 0.9, hi: 1.1},
+		{f: family.Trig{}, kernel: kernel.Softmax, method: Covariances, lo: 0.9, hi: 1.1},
+		{f: family.Hyperbolic{}, kernel: kernel.Softmax, method: Covariances, lo: 0.9, hi: 1.1},
+		{f: adaptive, kernel: kernel.Softmax, method: Covariances, lo: 0.9, hi: 1.1},
+		{f: family.DARK{M: darkM}, kernel: kernel.Softmax, method: Covariances, lo: 0.9, hi: 1.1},
+		{f: family.Positive{}, c: coupling.Orthogonal{}, kernel: kernel.Softmax, method: ScaledCovariances, lo: 0.8, hi: 1.2},
+		{f: family.OPRF{A: -0.05}, c: coupling.Orthogonal{}, kernel: kernel.Softmax, method: ScaledCovariances, lo: 0.8, hi: 1.2},
+		{f: family.Positive{}, c: coupling.Simplex{}, kernel: kernel.Softmax, method: ScaledCovariances, lo: 0.8, hi: 1.2},
+		{f: adaptive, c: coupling.Orthogonal{}, kernel: kernel.Softmax, method: IndependentRows, lo: 0.5, hi: 1.05},
+		{f: family.Angular{N: 4}, kernel: kernel.Softmax, method: UpperBound, lo: 0.02, hi: 1},
+		{f: family.Residual{}, kernel: kernel.Softmax, method: UpperBound, lo: 0.02, hi: 1},
+	} {
+		name := fmt.Sprintf("%s kernel=%v causal=%v window=%d", c.f.Name(), c.kernel, c.causal, c.window)
+		if c.c != nil {
+			name += " " + c.c.Name()
+		}
+		var out, row, predOut, predRow, den float64
+		for seed := range uint64(draws) {
+			kern := kernel.Attention(d)
+			kern.Kind = c.kernel
+			mp, err := randfeat.New[float64](randfeat.Spec{Kernel: kern, Family: c.f, Coupling: c.c, Dim: d, M: m, Seed: seed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			lin := &Linear[float64]{Visibility: Visibility{Causal: c.causal}, Maps: []*randfeat.Map[float64]{mp}, Window: c.window}
+			got, err := Compare(lin, q, k, v, CompareOptions{Rows: length, Keys: c.keys, Unpredicted: seed > 0})
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			out += got.Output * got.Output / draws
+			row += got.Row * got.Row / draws
+			if got.Rounding > 1e-12 {
+				t.Errorf("%s: a relative difference of %.1g between Forward and its definition", name, got.Rounding)
+			}
+			if seed > 0 {
+				continue
+			}
+			p := got.Predicted
+			predOut, predRow, den = p.Output, p.Row, p.Denominator
+			if p.Method != c.method {
+				t.Errorf("%s: method %v, want %v", name, p.Method, c.method)
+			}
+			if missing := c.method == IndependentRows || c.method == UpperBound; errors.Is(p.Err, theory.ErrNoClosedForm) != missing {
+				t.Errorf("%s: error %v", name, p.Err)
+			}
+		}
+		ro, rr := math.Sqrt(out)/predOut, math.Sqrt(row)/predRow
+		t.Logf("%-60s output %.4f predicted %.4f (%.2f), rows %.4f predicted %.4f (%.2f), denominators %.3f", name,
+			math.Sqrt(out), predOut, ro, math.Sqrt(row), predRow, rr, den)
+		if !(ro >= c.lo && ro <= c.hi) {
+			t.Errorf("%s: output error %.4f, predicted %.4f: ratio %.2f not within [%.2f, %.2f]", name, math.Sqrt(out), predOut, ro, c.lo, c.hi)
+		}
+		if !(rr >= c.lo && rr <= c.hi) {
+			t.Errorf("%s: row error %.4f, predicted %.4f: ratio %.2f not within [%.2f, %.2f]", name, math.Sqrt(row), predRow, rr, c.lo, c.hi)
+		}
+	}
+}
+
+// Measured errors are those of all outputs against exact attention, whatever is masked, packed, grouped or in a window.
+func TestCompareMeasuresAgainstExact(t *testing.T) {
+	const d, dv, length, batch = 4, 3, 40, 2
+	q, k, v := randomSeq[float64](batch, 4, length, d, 0.4, 0, 1), randomSeq[float64](batch, 2, length, d, 0.4, 0, 2), randomSeq[float64](batch, 2, length, dv, 1, 0, 3)
+	mask, segments := make([]bool, batch*length), make([]int32, batch*length)
+	for i := range mask {
+		mask[i] = i%7 != 3
+		segments[i] = int32(i % length / 15)
+	}
+	maps, err := NewMaps[float64](HeadSpecs(randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Positive{}, Dim: d, M: 32, Seed: 1}, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, a := range map[string]*Linear[float64]{
+		"plain":         {Maps: maps},
+		"causal":        {Maps: maps, Visibility: Visibility{Causal: true}},
+		"mask":          {Maps: maps, Visibility: Visibility{KeyMask: mask}},
+		"segments":      {Maps: maps, Visibility: Visibility{Segments: segments}},
+		"all":           {Maps: maps, Visibility: Visibility{KeyMask: mask, Segments: segments, Causal: true}},
+		"window":        {Maps: maps, Window: 5, Visibility: Visibility{KeyMask: mask}},
+		"causal window": {Maps: maps, Window: 5, Visibility: Visibility{KeyMask: mask, Causal: true, Segments: segments}},
+		"whole window":  {Maps: maps, Window: length, Visibility: Visibility{Causal: true}},
+		"one map":       {Maps: maps[:1]},
+	} {
+		got, err := Compare(a, q, k, v, CompareOptions{Rows: batch * length, Exact: true})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		lin, report := forwardLinear(t, a, q, k, v)
+		exact := NewSeq[float64](batch, 4, length, dv)
+		if err := (&Exact[float64]{Visibility: a.Visibility}).Forward(exact, q, k, v); err != nil {
+			t.Fatal(err)
+		}
+		var diff, norm float64
+		for i, x := range exact.Data {
+			diff += (lin.Data[i] - x) * (lin.Data[i] - x)
+			norm += x * x
+		}
+		want := math.Sqrt(diff / norm)
+		if math.Abs(got.Output-want) > 1e-9 || got.Rounding > 1e-12 {
+			t.Errorf("%s: output error %.12g (rounding %.1g), want %.12g", name, got.Output, got.Rounding, want)
+		}
+		if name == "whole window" {
+			if got.Output > 1e-12 || got.Row > 1e-12 || got.Variation > 1e-12 || got.Predicted.Output != 0 {
+				t.Errorf("%s: errors %+v, want none", name, got.Errors)
+			}
+		} else if !(got.Variation > 0.01 && got.Variation < 1 && got.Row > 0.01 && got.Predicted.Output > want/3 && got.Predicted.Output < 3*want) {
+			t.Errorf("%s: %+v", name, got.Errors)
+		}
+		if got.Report != report || len(got.Heads) != 4 || got.Exact <= 0 || got.Linear <= 0 {
+			t.Errorf("%s: report %+v, %d heads, times %v and %v", name, got.Report, len(got.Heads), got.Exact, got.Linear)
+		}
+		rows := 0
+		for _, h := range got.Heads {
+			rows += h.Rows
+		}
+		if rows != got.Rows || got.Rows != int(report.Rows-report.Empty) {
+			t.Errorf("%s: %d rows compared, %d in the heads, %+v", name, got.Rows, rows, report)
+		}
+	}
+}
+
+// The sample depends on its seed alone; float32 outputs are told apart from their estimates; maps without theory say so.
+func TestCompareSampleAndErrors(t *testing.T) {
+	const d, length = 8, 500
+	q, k, v := randomSeq[float32](1, 2, length, d, 1, 0, 1), randomSeq[float32](1, 2, length, d, 1, 0, 2), randomSeq[float32](1, 2, length, d, 1, 0, 3)
+	a := &Linear[float32]{Maps: []*randfeat.Map[float32]{oneMap[float32](t, family.OPRF{A: -0.1}, coupling.Orthogonal{}, d, 64, 1)}}
+	errorsOf := func(o CompareOptions) Errors {
+		t.Helper()
+		c, err := Compare(a, q, k, v, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Errors
+	}
+	first, again, other := errorsOf(CompareOptions{}), errorsOf(CompareOptions{}), errorsOf(CompareOptions{Seed: 1})
+	if first != again || first == other || first.Rows != 64 {
+		t.Errorf("samples %+v, %+v and with another seed %+v", first, again, other)
+	}
+	if !(first.Rounding > 0 && first.Rounding < 1e-5) {
+		t.Errorf("float32 outputs are %.1g from their definition", first.Rounding)
+	}
+	if p := errorsOf(CompareOptions{Unpredicted: true}).Predicted; p.Method != NoPrediction || p.Output != 0 {
+		t.Errorf("a prediction nobody asked for: %+v", p)
+	}
+	for _, f := range []family.Family{family.ReLU{}, family.ELU{}} {
+		a.Maps[0] = oneMap[float32](t, f, nil, d, 64, 1)
+		e := errorsOf(CompareOptions{})
+		if p := e.Predicted; p.Method != NoPrediction || !errors.Is(p.Err, theory.ErrNoClosedForm) || !math.IsNaN(p.Output) || !(e.Output > 0) {
+			t.Errorf("%s: %+v", f.Name(), e)
+		}
+	}
+	masked := &Linear[float32]{Maps: a.Maps, Visibility: Visibility{KeyMask: make([]bool, length)}}
+	if c, err := Compare(masked, q, k, v, CompareOptions{}); err != nil || c.Rows != 0 || c.Output != 0 || c.Report.Empty != 2*length {
+		t.Errorf("all keys masked: %+v, %v", c, err)
+	}
+	if _, err := Compare(a, q, k, v, CompareOptions{Rows: -1}); !errors.Is(err, dense.ErrShape) {
+		t.Errorf("a negative number of rows: %v", err)
+	}
+	if _, err := Compare(a, q, k, q, CompareOptions{Keys: 1}); !errors.Is(err, dense.ErrShape) {
+		t.Errorf("one key: %v", err)
+	}
+	bessel, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Bessel}, Family: family.Trig{}, Coupling: coupling.ORFPrime{}, Dim: d, M: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Maps[0] = bessel
+	if _, err := Compare(a, q, k, v, CompareOptions{}); !errors.Is(err, kernel.ErrKernel) {
+		t.Errorf("the bessel kernel: %v", err)
+	}
+}
+
+// A huge variance is not a huge error: outputs of positive features are averages of values.
+func TestPredictionIsCapped(t *testing.T) {
+	const d, length = 16, 64
+	v := randomSeq[float64](1, 1, length, d, 1, 0, 3)
+	for _, size := range []float64{1, 4, 100} { // at 100 variances overflow
+		q, k := randomSeq[float64](1, 1, length, d, size, 0, 1), randomSeq[float64](1, 1, length, d, size, 0, 2)
+		for _, f := range []family.Family{family.Positive{}, family.ZeroOne{Clusters: family.Clusters{QueryCentres: normalRows(2, d, 1, 0, 4), KeyCentres: normalRows(2, d, 1, 0, 5)}}} {
+			a := &Linear[float64]{Maps: []*randfeat.Map[float64]{oneMap[float64](t, f, nil, d, 64, 1)}}
+			c, err := Compare(a, q, k, v, CompareOptions{Rows: length})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p := c.Predicted; !(p.Output < 5 && p.Row < 2 && p.Denominator > 1 && p.Output > 0.2) {
+				t.Errorf("%s: %+v beside a measured error of %.2f", f.Name(), p, c.Output)
+			}
+		}
+	}
+}

@@ -1,0 +1,252 @@
+package attention
+
+import (
+	"fmt"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// Decoder is causal linear attention that continues: it keeps the memories of all heads and, with a window, the last
+// Window keys and values. Its size does not grow with the tokens seen, nor does the time of a Step, which allocates
+// nothing. Outputs are those of Forward over all tokens at once, up to rounding. A Decoder serves one call at a time.
+type Decoder[T dense.Float] struct {
+	maps            []*randfeat.Map[T]
+	batch           int
+	qHeads, kvHeads int
+	dim, valueDim   int
+	window, chunk   int
+	checks          bool
+	length          int
+	report          Report
+	mems            []*memory[T] // batch × key/value heads
+	rings           []ring[T]
+	workers         []*worker[T]
+	group           par.Group
+	tab             *kern.Table[T]
+	out, q, k, v    Seq[T] // of the step under way
+	ringed          int    // tokens that a ring takes at a time
+}
+
+// NewDecoder returns a decoder of no tokens with the maps, Window and Chunk of a. It is causal whatever a.Causal says and
+// takes no masks: padding is simply not passed to it.
+func (a *Linear[T]) NewDecoder(batch, qHeads, kvHeads, dim, valueDim int) (*Decoder[T], error) {
+	if batch < 1 || kvHeads < 1 || qHeads < 1 || qHeads%kvHeads != 0 || valueDim < 1 {
+		return nil, fmt.Errorf("batch %d, %d query heads, %d key/value heads, %d value columns; want at least 1 and heads in whole groups: %w",
+			batch, qHeads, kvHeads, valueDim, dense.ErrShape)
+	}
+	if a.KeyMask != nil || a.Segments != nil || a.KeySegments != nil {
+		return nil, fmt.Errorf("a decoder takes no masks or segments: leave padding out and use one decoder per sequence: %w", dense.ErrShape)
+	}
+	if err := a.checkMaps(kvHeads, dim); err != nil {
+		return nil, err
+	}
+	tab, err := kern.Chosen[T]()
+	if err != nil {
+		return nil, err
+	}
+	d := &Decoder[T]{batch: batch, qHeads: qHeads, kvHeads: kvHeads, dim: dim, valueDim: valueDim, window: a.Window,
+		chunk: a.chunk(), checks: !a.Unchecked, tab: tab}
+	for h := range kvHeads {
+		d.maps = append(d.maps, a.mapOf(h))
+	}
+	for range batch {
+		for _, m := range d.maps {
+			d.mems = append(d.mems, newMemory[T](m.OutDim(), valueDim))
+			d.rings = append(d.rings, ring[T]{})
+		}
+	}
+	d.ringed = max(d.window, d.chunk)
+	if d.window > 0 {
+		for i := range d.rings {
+			rows := 2*d.window + d.ringed
+			d.rings[i] = ring[T]{k: dense.New[T](rows, dim), v: dense.New[T](rows, valueDim)}
+		}
+	}
+	return d, nil
+}
+
+// Len is the number of tokens seen.
+func (d *Decoder[T]) Len() int { return d.length }
+
+// Report counts what happened to the rows of all steps.
+func (d *Decoder[T]) Report() Report { return d.report }
+
+// Reset forgets all tokens and counts.
+func (d *Decoder[T]) Reset() {
+	for i, m := range d.mems {
+		m.reset()
+		d.rings[i].first, d.rings[i].n = 0, 0
+	}
+	d.length, d.report = 0, Report{}
+}
+
+// Clone is a copy that goes on by itself: a fork of the sequence.
+func (d *Decoder[T]) Clone() *Decoder[T] {
+	c := &Decoder[T]{maps: d.maps, batch: d.batch, qHeads: d.qHeads, kvHeads: d.kvHeads, dim: d.dim, valueDim: d.valueDim,
+		window: d.window, chunk: d.chunk, checks: d.checks, length: d.length, report: d.report, tab: d.tab, ringed: d.ringed}
+	for i, m := range d.mems {
+		o := newMemory[T](m.part.s.Rows, m.part.s.Cols)
+		o.copyFrom(m)
+		c.mems = append(c.mems, o)
+		r := d.rings[i]
+		c.rings = append(c.rings, ring[T]{k: r.k.Clone(), v: r.v.Clone(), first: r.first, n: r.n})
+	}
+	return c
+}
+
+// Prefill is Step under the name that says what it is for: the many tokens of a prompt.
+func (d *Decoder[T]) Prefill(out, q, k, v Seq[T]) error { return d.Step(out, q, k, v) }
+
+// Step appends the keys and values of one or more tokens and writes the attention of their queries, each over all
+// tokens up to its own. After an error the decoder is as before.
+func (d *Decoder[T]) Step(out, q, k, v Seq[T]) error {
+	if err := d.check(out, q, k, v); err != nil {
+		return err
+	}
+	if q.Len == 0 {
+		return nil
+	}
+	work := q.Len * d.maps[0].OutDim() * (d.dim + d.valueDim) * (2 + d.qHeads/d.kvHeads)
+	workers := par.Workers(len(d.mems), 1+d.tab.Grain/max(1, work))
+	for len(d.workers) < workers {
+		d.workers = append(d.workers, new(worker[T]))
+	}
+	d.out, d.q, d.k, d.v = out, q, k, v
+	d.group.Do(len(d.mems), workers, d)
+	d.out, d.q, d.k, d.v = Seq[T]{}, Seq[T]{}, Seq[T]{}, Seq[T]{}
+	var failed error
+	for _, w := range d.workers {
+		d.report.Add(w.report)
+		if failed == nil {
+			failed = w.err
+		}
+		w.report, w.err, w.bad, w.main = Report{}, nil, false, stream[T]{}
+	}
+	d.length += q.Len
+	return failed
+}
+
+func (d *Decoder[T]) check(out, q, k, v Seq[T]) error {
+	for _, x := range [...]struct {
+		name       string
+		s          Seq[T]
+		heads, dim int
+	}{{"q", q, d.qHeads, d.dim}, {"k", k, d.kvHeads, d.dim}, {"v", v, d.kvHeads, d.valueDim}, {"out", out, d.qHeads, d.valueDim}} {
+		if err := x.s.Check(x.name); err != nil {
+			return err
+		}
+		if s := x.s; s.Batch != d.batch || s.Heads != x.heads || s.Len != q.Len || s.Dim != x.dim {
+			return fmt.Errorf("%s is [%d, %d, %d, %d], want [%d, %d, %d, %d]: %w", x.name, s.Batch, s.Heads, s.Len, s.Dim, d.batch, x.heads, q.Len, x.dim, dense.ErrShape)
+		}
+		if x.name == "out" || x.name == "v" && !d.checks {
+			continue
+		}
+		// Keys are checked before any memory changes.
+		if err := d.finite(x.name, x.s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Decoder[T]) finite(name string, s Seq[T]) error {
+	for b := range s.Batch {
+		for h := range s.Heads {
+			m := s.Head(b, h)
+			for l := range m.Rows {
+				if n := d.tab.Norm2(m.Row(l)); !(n <= maxNorm2[T]()) {
+					if err := s.CheckFinite(name); err != nil {
+						return err
+					}
+					return fmt.Errorf("%s: batch %d, head %d, position %d has |x|² = %.3g, which would overflow: %w", name, b, h, l, n, dense.ErrNotFinite)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Run is the step of heads lo to hi−1.
+func (d *Decoder[T]) Run(worker, lo, hi int) {
+	w := d.workers[worker]
+	for i := lo; i < hi && w.err == nil; i++ {
+		w.err = d.head(w, i)
+	}
+}
+
+func (d *Decoder[T]) head(w *worker[T], i int) error {
+	b, h := i/d.kvHeads, i%d.kvHeads
+	m, mem := d.maps[h], d.mems[i]
+	w.use(m, d.tab, d.chunk, d.checks || !m.Positive())
+	k, v := d.k.Head(b, h), d.v.Head(b, h)
+	w.main = stream[T]{m: m, q: d.q, out: d.out, k: k, v: v, b: b, h: h, q1: k.Rows, group: d.qHeads / d.kvHeads, causal: true, window: d.window}
+	if d.window == 0 {
+		return w.resume(&w.main, mem)
+	}
+	r := &d.rings[i]
+	for t := 0; t < k.Rows; t += d.ringed {
+		n := min(d.ringed, k.Rows-t)
+		s := &w.main
+		s.q0, s.q1, s.off = t, t+n, r.n
+		s.k, s.v = r.push(k.RowRange(t, t+n), v.RowRange(t, t+n))
+		attach(&w.rows, s)
+		w.forward, _ = s.sweeps()
+		if err := w.resume(&w.forward, mem); err != nil {
+			return err
+		}
+		if err := w.windowRange(s, 0, n); err != nil {
+			return err
+		}
+		r.drop(w.forward.positions())
+		w.forward = stream[T]{}
+	}
+	return nil
+}
+
+// resume runs the queries and keys of a causal stream on top of a memory.
+func (w *worker[T]) resume(s *stream[T], mem *memory[T]) error {
+	if err := w.before(s, mem); err != nil {
+		return err
+	}
+	n := s.positions()
+	for lo := 0; lo < n; {
+		hi := min(n, lo+mem.room())
+		if err := w.causalSegment(s, mem, lo, hi); err != nil {
+			return err
+		}
+		if mem.room() == 0 {
+			mem.flush()
+		}
+		lo = hi
+	}
+	return nil
+}
+
+// ring keeps the last keys and values as neighbouring rows: it moves them to the front when it reaches the end.
+type ring[T dense.Float] struct {
+	k, v     dense.Matrix[T]
+	first, n int
+}
+
+// push appends rows and returns all.
+func (r *ring[T]) push(k, v dense.Matrix[T]) (allK, allV dense.Matrix[T]) {
+	if r.first+r.n+k.Rows > r.k.Rows {
+		for i := range r.n {
+			copy(r.k.Row(i), r.k.Row(r.first+i))
+			copy(r.v.Row(i), r.v.Row(r.first+i))
+		}
+		r.first = 0
+	}
+	for i := range k.Rows {
+		copy(r.k.Row(r.first+r.n+i), k.Row(i))
+		copy(r.v.Row(r.first+r.n+i), v.Row(i))
+	}
+	r.n += k.Rows
+	return r.k.RowRange(r.first, r.first+r.n), r.v.RowRange(r.first, r.first+r.n)
+}
+
+// drop forgets the first rows.
+func (r *ring[T]) drop(n int) { r.first, r.n = r.first+n, r.n-n }

@@ -1,0 +1,669 @@
+package attention
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// Exact is softmax attention,
+//
+//	out_i = Σ_j p_ij v_j,   p_ij = exp(s_ij) / Σ_j exp(s_ij),   s_ij = Scale · q_i·k_j,
+//
+// over the visible keys, computed in blocks with a running maximum (Milakov and Gimelshein 2018, arXiv:1805.02867; Dao et
+// al. 2022, arXiv:2205.14135): no L×L matrix, a few blocks of memory per worker. A query that sees no key gets zeros.
+//
+// Fewer key/value heads than query heads are shared by groups of neighbours: query head h reads head h·k.Heads/q.Heads.
+// The bits of an output row depend neither on the number of workers nor on keys it does not see.
+//
+// The zero value is ready and is safe for calls at the same time, except with Keep.
+type Exact[T dense.Float] struct {
+	Visibility
+	// Scale of the scores; 0: 1/√d.
+	Scale float64
+	// Window limits a query at position p to the keys j with p−Window < j ≤ p if causal, else |p−j| < Window; 0: no limit.
+	// Positions are those of Visibility: the last query and the last key of a segment are aligned.
+	Window int
+	// Unchecked leaves out the search for NaN and infinities.
+	Unchecked bool
+	// Keep, if not nil, receives the normalisers of Forward, and Backward takes them from there instead of computing the
+	// scores once more.
+	Keep *Normalisers[T]
+
+	calls exactPool[T]
+}
+
+// Normalisers hold what turns the scores of every query row into probabilities: p = exp(s − shift)·inverse.
+type Normalisers[T dense.Float] struct {
+	batch, heads, length int
+	shift, inverse       []T
+}
+
+func (n *Normalisers[T]) resize(q Seq[T]) {
+	n.batch, n.heads, n.length = q.Batch, q.Heads, q.Len
+	n.shift = resized(n.shift, q.Batch*q.Heads*q.Len)
+	n.inverse = resized(n.inverse, q.Batch*q.Heads*q.Len)
+}
+
+// set stores rows of a head from row i on. A row without keys gets 0·exp(s − 0).
+func (n *Normalisers[T]) set(b, h, i int, shift []T, sum []float64) {
+	at := (b*n.heads+h)*n.length + i
+	for r, s := range sum {
+		n.shift[at+r], n.inverse[at+r] = 0, 0
+		if s != 0 {
+			n.shift[at+r], n.inverse[at+r] = shift[r], T(1/s)
+		}
+	}
+}
+
+const (
+	// tileRows rows of scores are computed at a time.
+	tileRows = 64
+	// edgeRows is the same where the visible keys end inside of the block: fewer scores are computed in vain.
+	edgeRows = 32
+	// taskRows queries of a group of heads share packed keys.
+	taskRows = 256
+	// fewRows queries of a span do not pay for packing.
+	fewRows = 4
+	// longSum keys are summed in float32 before they are added to a float64 total.
+	longSum = 4096
+)
+
+// keyBlock keys are packed and used by all queries of a task. Keys, values and a tile of scores are 128 KiB each at d = 64;
+// half as many cost 6 % more time, a quarter 12 %.
+func keyBlock[T dense.Float]() int { return 2048 / int(unsafe.Sizeof(T(0))) }
+
+// Forward sets out, which has the heads and length of q and the dimension of v.
+func (a *Exact[T]) Forward(out, q, k, v Seq[T]) error {
+	if err := checkExact(&a.Visibility, out, q, k, v); err != nil {
+		return err
+	}
+	scale, err := a.scale(q.Dim)
+	if err != nil {
+		return err
+	}
+	c, err := a.calls.get()
+	if err != nil {
+		return err
+	}
+	defer a.calls.put(c)
+	c.start(&a.Visibility, a.Window, scale, out, q, k, v)
+	if !a.Unchecked {
+		if err := c.checkFinite(named[T]{"q", q}, named[T]{"k", k}, named[T]{"v", v}); err != nil {
+			return err
+		}
+	}
+	if c.keep = a.Keep; c.keep != nil {
+		c.keep.resize(q)
+	}
+	c.splitQueries()
+	c.do(len(c.tasks), phaseForward)
+	return nil
+}
+
+func (a *Exact[T]) scale(dim int) (float64, error) {
+	switch {
+	case a.Window < 0:
+		return 0, fmt.Errorf("window %d, want 0 (none) or more: %w", a.Window, dense.ErrShape)
+	case !dense.IsFinite(a.Scale):
+		return 0, fmt.Errorf("scale %v: %w", a.Scale, dense.ErrNotFinite)
+	case a.Scale != 0:
+		return a.Scale, nil
+	}
+	return 1 / math.Sqrt(float64(max(1, dim))), nil
+}
+
+// checkExact validates the arguments of a Forward.
+func checkExact[T dense.Float](vis *Visibility, out, q, k, v Seq[T]) error {
+	if err := q.Check("q"); err != nil {
+		return err
+	}
+	if err := k.Check("k"); err != nil {
+		return err
+	}
+	if err := v.Check("v"); err != nil {
+		return err
+	}
+	if err := out.Check("out"); err != nil {
+		return err
+	}
+	switch {
+	case k.Batch != q.Batch || v.Batch != q.Batch || out.Batch != q.Batch:
+		return fmt.Errorf("batches of q, k, v, out are %d, %d, %d, %d, want them equal: %w", q.Batch, k.Batch, v.Batch, out.Batch, dense.ErrShape)
+	case k.Dim != q.Dim:
+		return fmt.Errorf("q has dimension %d, k %d, want them equal: %w", q.Dim, k.Dim, dense.ErrShape)
+	case k.Heads != v.Heads || k.Len != v.Len:
+		return fmt.Errorf("k has %d heads of %d positions, v %d of %d, want them equal: %w", k.Heads, k.Len, v.Heads, v.Len, dense.ErrShape)
+	case q.Heads != 0 && (k.Heads == 0 || q.Heads%k.Heads != 0):
+		return fmt.Errorf("%d query heads on %d key heads, want a multiple: %w", q.Heads, k.Heads, dense.ErrShape)
+	case out.Heads != q.Heads || out.Len != q.Len || out.Dim != v.Dim:
+		return fmt.Errorf("out is [%d, %d, %d, %d], want [%d, %d, %d, %d]: %w", out.Batch, out.Heads, out.Len, out.Dim,
+			q.Batch, q.Heads, q.Len, v.Dim, dense.ErrShape)
+	}
+	return vis.check(q.Batch, q.Len, k.Len)
+}
+
+// band says which keys of a span its queries see. Both bounds of query i, and so both bounds of key j, never fall as i
+// and j grow.
+type band struct {
+	span
+	causal bool
+	window int
+}
+
+// keys is the half-open range that query i of the span sees, both counted from its start.
+func (b *band) keys(i int) (lo, hi int) {
+	n := b.k1 - b.k0
+	p := i + n - (b.q1 - b.q0)
+	lo, hi = 0, n
+	if b.causal {
+		hi = p + 1
+	} else if b.window > 0 {
+		hi = p + b.window
+	}
+	if b.window > 0 {
+		lo = p - b.window + 1
+	}
+	hi = min(max(hi, 0), n)
+	return min(max(lo, 0), hi), hi
+}
+
+// queries is the smallest range that holds every query which sees one of the keys [j0, j1).
+func (b *band) queries(j0, j1 int) (lo, hi int) {
+	n := b.q1 - b.q0
+	off := b.k1 - b.k0 - n
+	lo, hi = 0, n
+	if b.causal {
+		lo = j0 - off
+	} else if b.window > 0 {
+		lo = j0 - off - b.window + 1
+	}
+	if b.window > 0 {
+		hi = j1 - off + b.window - 1
+	}
+	hi = min(max(hi, 0), n)
+	return min(max(lo, 0), hi), hi
+}
+
+// exactTask is a block of one span: queries [lo, hi) of all heads that share key head h, or keys [lo, hi) of that head.
+type exactTask struct {
+	b, h, span int
+	lo, hi     int
+	// of key blocks: whether another one of the same head and span comes before
+	chained bool
+}
+
+// exactCall is one Forward or Backward as its workers see it, with memory that later calls reuse.
+type exactCall[T dense.Float] struct {
+	tab   *kern.Table[T]
+	vis   *Visibility
+	scale T
+	group int // query heads per key head
+
+	out, q, k, v     Seq[T]
+	dout, dq, dk, dv Seq[T]
+	keep             *Normalisers[T]
+	kept             bool   // keep comes from Forward
+	seed             uint64 // of Uniform
+
+	bands []band // of all batches
+	first []int  // of a batch in bands, and their number at the end
+	spans []span
+	bias  []T // 0, or −∞ for masked keys, of all batches; empty without a mask
+	tasks []exactTask
+
+	// scratch of the whole call
+	own    Normalisers[T]
+	rows   []T // see prepareRows
+	done   []atomic.Int64
+	finite []named[T]
+	wrong  atomic.Bool
+
+	phase   exactPhase
+	n       int
+	next    atomic.Int64
+	workers par.Group
+	scratch []*exactScratch[T]
+}
+
+type exactPhase int
+
+const (
+	phaseFinite exactPhase = iota
+	phaseForward
+	phaseRows
+	phaseKeys
+	phaseUniform
+)
+
+// exactScratch is the memory of one worker.
+type exactScratch[T dense.Float] struct {
+	panel, values kern.Panel[T] // of a key block
+	view          kern.Panel[T]
+	q, acc        []T // scaled queries and weighted sums of values of a task
+	p, g          []T // tiles
+	shift         []T
+	sum           []float64
+	total         []float64 // of long sums
+	totalShift    []T
+	k, v, dk, dv  []T // of a key block, see backward
+}
+
+// exactPool keeps calls for reuse.
+type exactPool[T dense.Float] struct {
+	mu   sync.Mutex
+	free []*exactCall[T]
+}
+
+func (p *exactPool[T]) get() (*exactCall[T], error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.free); n > 0 {
+		c := p.free[n-1]
+		p.free = p.free[:n-1]
+		return c, nil
+	}
+	tab, err := kern.Chosen[T]()
+	return &exactCall[T]{tab: tab}, err
+}
+
+func (p *exactPool[T]) put(c *exactCall[T]) {
+	c.vis, c.keep = nil, nil
+	c.out, c.q, c.k, c.v = Seq[T]{}, Seq[T]{}, Seq[T]{}, Seq[T]{}
+	c.dout, c.dq, c.dk, c.dv = Seq[T]{}, Seq[T]{}, Seq[T]{}, Seq[T]{}
+	clear(c.finite)
+	p.mu.Lock()
+	p.free = append(p.free, c)
+	p.mu.Unlock()
+}
+
+// start takes the arguments of a call, which must have been checked.
+func (c *exactCall[T]) start(vis *Visibility, window int, scale float64, out, q, k, v Seq[T]) {
+	c.vis, c.scale = vis, T(scale)
+	c.out, c.q, c.k, c.v = out, q, k, v
+	c.group = 1
+	if k.Heads > 0 {
+		c.group = q.Heads / k.Heads
+	}
+	c.bands, c.first = c.bands[:0], c.first[:0]
+	for b := range q.Batch {
+		c.first = append(c.first, len(c.bands))
+		c.spans = vis.spans(c.spans[:0], b, q.Len, k.Len)
+		for _, s := range c.spans {
+			all := s.q1 - s.q0 + s.k1 - s.k0 // a window that hides nothing; a larger one might overflow
+			c.bands = append(c.bands, band{span: s, causal: vis.Causal, window: min(window, all)})
+		}
+	}
+	c.first = append(c.first, len(c.bands))
+	c.bias = resized(c.bias, len(vis.KeyMask))
+	for i, visible := range vis.KeyMask {
+		c.bias[i] = 0
+		if !visible {
+			c.bias[i] = T(math.Inf(-1))
+		}
+	}
+}
+
+// keyBias is the bias of the keys [lo, hi) of a batch: nil without a mask.
+func (c *exactCall[T]) keyBias(b, lo, hi int) []T {
+	if len(c.bias) == 0 {
+		return nil
+	}
+	return c.bias[b*c.k.Len+lo : b*c.k.Len+hi]
+}
+
+// allMasked reports whether bias hides every key.
+func allMasked[T dense.Float](bias []T) bool {
+	for _, v := range bias {
+		if v == 0 {
+			return false
+		}
+	}
+	return len(bias) > 0
+}
+
+// splitQueries makes the tasks of a loop over queries, the longest last: they are taken from the end. The bits of a row
+// do not depend on the rows of its task, so their number may follow that of the processors.
+func (c *exactCall[T]) splitQueries() {
+	rows := max(edgeRows, taskRows/c.group/edgeRows*edgeRows)
+	for rows > edgeRows && c.q.Batch*c.k.Heads*c.q.Len/rows < 4*runtime.GOMAXPROCS(0) {
+		rows = max(edgeRows, rows/2/edgeRows*edgeRows)
+	}
+	c.tasks = c.tasks[:0]
+	for b := range c.q.Batch {
+		for h := range c.k.Heads {
+			for s := c.first[b]; s < c.first[b+1]; s++ {
+				for i, n := 0, c.bands[s].q1-c.bands[s].q0; i < n; i += rows {
+					c.tasks = append(c.tasks, exactTask{b: b, h: h, span: s, lo: i, hi: min(i+rows, n)})
+				}
+			}
+		}
+	}
+}
+
+// do runs n items of a phase, on as many goroutines as the work pays for. The items are handed out one by one.
+func (c *exactCall[T]) do(n int, p exactPhase) {
+	work := float64(c.q.Batch) * float64(c.q.Heads) * float64(c.q.Len) * float64(c.k.Len) * float64(c.q.Dim+c.v.Dim)
+	if p == phaseFinite {
+		work = float64(c.q.Batch) * float64(c.q.Heads*c.q.Len+c.k.Heads*c.k.Len) * float64(c.q.Dim+c.v.Dim)
+	}
+	workers := min(n, runtime.GOMAXPROCS(0), 1+int(min(work/float64(c.tab.Grain), 1<<20)))
+	for len(c.scratch) < workers {
+		c.scratch = append(c.scratch, new(exactScratch[T]))
+	}
+	c.phase, c.n = p, n
+	c.next.Store(0)
+	c.workers.Do(workers, workers, c)
+}
+
+// Run implements par.Job for one worker.
+func (c *exactCall[T]) Run(worker, _, _ int) {
+	w := c.scratch[worker]
+	for {
+		i := int(c.next.Add(1)) - 1
+		if i >= c.n {
+			return
+		}
+		switch c.phase {
+		case phaseFinite:
+			c.finiteItem(i)
+		case phaseForward:
+			c.forward(w, c.tasks[c.n-1-i])
+		case phaseRows:
+			c.prepareRows(w, c.tasks[c.n-1-i])
+		case phaseKeys:
+			c.backward(w, i)
+		case phaseUniform:
+			c.uniform(w, c.tasks[c.n-1-i])
+		}
+	}
+}
+
+// named is an argument of a call, for errors.
+type named[T dense.Float] struct {
+	name string
+	seq  Seq[T]
+}
+
+// checkFinite looks for NaN and infinities by sums of squares, one item per head; only if one of them is not finite the
+// position is searched. Large float64 numbers may overflow a sum without being wrong.
+func (c *exactCall[T]) checkFinite(list ...named[T]) error {
+	c.finite = append(c.finite[:0], list...)
+	c.wrong.Store(false)
+	n := 0
+	for _, s := range list {
+		n += s.seq.Batch * s.seq.Heads
+	}
+	c.do(n, phaseFinite)
+	if !c.wrong.Load() {
+		return nil
+	}
+	for _, s := range list {
+		if err := s.seq.CheckFinite(s.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *exactCall[T]) finiteItem(i int) {
+	at := 0
+	for i >= c.finite[at].seq.Batch*c.finite[at].seq.Heads {
+		i -= c.finite[at].seq.Batch * c.finite[at].seq.Heads
+		at++
+	}
+	s := c.finite[at].seq
+	m := s.Head(i/s.Heads, i%s.Heads)
+	var sum float64
+	if m.Stride == m.Cols {
+		sum = c.tab.Norm2(m.Data)
+	} else {
+		for l := range m.Rows {
+			sum += c.tab.Norm2(m.Row(l))
+		}
+	}
+	if !dense.IsFinite(sum) {
+		c.wrong.Store(true)
+	}
+}
+
+// forward computes the outputs of one task.
+func (c *exactCall[T]) forward(w *exactScratch[T], t exactTask) {
+	b := &c.bands[t.span]
+	n, dv := t.hi-t.lo, c.v.Dim
+	c.sweep(w, t, dv)
+	w.flushed(dv)
+	for g := range c.group {
+		h := t.h*c.group + g
+		out := c.out.Head(t.b, h)
+		for i := range n {
+			r := g*n + i
+			dst := out.Row(b.q0 + t.lo + i)
+			if w.sum[r] != 0 {
+				copy(dst, w.acc[r*dv:(r+1)*dv])
+				c.tab.Scale(dst, T(1/w.sum[r]))
+			} else {
+				clear(dst)
+			}
+		}
+		if c.keep != nil {
+			c.keep.set(t.b, h, b.q0+t.lo, w.shift[g*n:(g+1)*n], w.sum[g*n:(g+1)*n])
+		}
+	}
+}
+
+// sweep finds the shifts and sums of the queries of one task, and their weighted sums of values unless dv is 0.
+func (c *exactCall[T]) sweep(w *exactScratch[T], t exactTask, dv int) {
+	b := &c.bands[t.span]
+	n, d := t.hi-t.lo, c.q.Dim
+	w.loadQueries(c, t)
+	w.acc = zeros(w.acc, n*c.group*dv)
+	w.totalShift = w.totalShift[:0]
+	k, v := c.k.Head(t.b, t.h), c.v.Head(t.b, t.h)
+	first, _ := b.keys(t.lo)
+	_, end := b.keys(t.hi - 1)
+	block := keyBlock[T]()
+	for j0 := first / block * block; j0 < end; j0 += block {
+		j1 := min(j0+block, end)
+		bias := c.keyBias(t.b, b.k0+j0, b.k0+j1)
+		if !allMasked(bias) {
+			kb, vb := k.RowRange(b.k0+j0, b.k0+j1), v.RowRange(b.k0+j0, b.k0+j1)
+			w.loadKeys(c, kb, b.q1-b.q0)
+			lo, hi := b.queries(j0, j1)
+			lo, hi = max(lo, t.lo), min(hi, t.hi)
+			for g := range c.group {
+				for i := lo; i < hi; {
+					x := nextTile(b, i, hi, j0, j1, c.tab.Width)
+					r := g*n + i - t.lo
+					p := w.scores(c, kb, bias, x, r, d)
+					for l := range x.n {
+						w.softmaxRow(c, p.Row(l), b, x, l, r+l, dv)
+					}
+					if dv > 0 {
+						c.tab.Product(packedView(w.acc[r*dv:], x.n, dv), p, vb.RowRange(x.c0, x.c1), true)
+					}
+					i += x.n
+				}
+			}
+		}
+		if j1%longSum == 0 && j1 < end {
+			w.flush(dv)
+		}
+	}
+}
+
+// loadQueries copies the queries of a task, scaled, and empties the running maxima and sums.
+func (w *exactScratch[T]) loadQueries(c *exactCall[T], t exactTask) {
+	b := &c.bands[t.span]
+	n, d := t.hi-t.lo, c.q.Dim
+	rows := n * c.group
+	w.q = resized(w.q, rows*d)
+	for g := range c.group {
+		q := c.q.Head(t.b, t.h*c.group+g)
+		for i := range n {
+			copy(w.q[(g*n+i)*d:][:d], q.Row(b.q0+t.lo+i))
+		}
+	}
+	c.tab.Scale(w.q, c.scale)
+	w.shift = resized(w.shift, rows)
+	for r := range w.shift {
+		w.shift[r] = T(math.Inf(-1))
+	}
+	w.sum = zeros(w.sum, rows)
+	w.p = resized(w.p, tileRows*keyBlock[T]())
+}
+
+// loadKeys packs the keys of a block for a span of queries. A few do not need that, unless Backward will compute their
+// scores again, with the same bits.
+func (w *exactScratch[T]) loadKeys(c *exactCall[T], k dense.Matrix[T], queries int) {
+	if queries > fewRows || c.keep != nil {
+		c.tab.Pack(&w.panel, k)
+	} else {
+		w.panel.Rows = 0
+	}
+}
+
+// exactTile is a part of a key block: queries [i, i+n) of a span and the columns [c0, c1) of the block that starts at key j0.
+type exactTile struct{ i, n, j0, c0, c1 int }
+
+// nextTile is the tile at query i: tall if all of its queries see the whole block [j0, j1), else narrowed to what they
+// see, from a multiple of width on. Tiles begin at multiples of their height, so that those of a row do not depend on
+// the task.
+func nextTile(b *band, i, end, j0, j1, width int) exactTile {
+	n := min(tileRows-i%tileRows, end-i)
+	lo, _ := b.keys(i + n - 1)
+	_, hi := b.keys(i)
+	if lo <= j0 && hi >= j1 {
+		return exactTile{i, n, j0, 0, j1 - j0}
+	}
+	n = min(edgeRows-i%edgeRows, end-i)
+	lo, _ = b.keys(i)
+	_, hi = b.keys(i + n - 1)
+	c0 := max(lo-j0, 0) / width * width
+	return exactTile{i, n, j0, c0, max(c0, min(hi, j1)-j0)}
+}
+
+// visible is the range of the columns of x that its row l sees.
+func (x *exactTile) visible(b *band, l int) (lo, hi int) {
+	lo, hi = b.keys(x.i + l)
+	n := x.c1 - x.c0
+	lo = min(max(lo-x.j0-x.c0, 0), n)
+	return lo, max(min(hi-x.j0-x.c0, n), lo)
+}
+
+// scores are those of the tile x, whose queries begin at row r of w.q. Masked keys have −∞.
+func (w *exactScratch[T]) scores(c *exactCall[T], k dense.Matrix[T], bias []T, x exactTile, r, d int) dense.Matrix[T] {
+	p := packedView(w.p, x.n, x.c1-x.c0)
+	if bias != nil {
+		bias = bias[x.c0:x.c1]
+	}
+	if w.panel.Rows == 0 {
+		for l := range x.n {
+			row := p.Row(l)
+			c.tab.MulV(row, k.RowRange(x.c0, x.c1), w.q[(r+l)*d:(r+l+1)*d])
+			for j, v := range bias {
+				row[j] += v
+			}
+		}
+		return p
+	}
+	c.tab.MulT(p, packedView(w.q[r*d:], x.n, d), w.panelPart(&w.panel, x.c0, x.c1), bias)
+	return p
+}
+
+// softmaxRow turns the scores of row l of a tile into weights exp(s − shift) and adds them to the sum of row r, whose
+// shift is the maximum so far.
+func (w *exactScratch[T]) softmaxRow(c *exactCall[T], p []T, b *band, x exactTile, l, r, dv int) {
+	lo, hi := x.visible(b, l)
+	clear(p[:lo])
+	clear(p[hi:])
+	p = p[lo:hi]
+	m := c.tab.Max(p)
+	if m > w.shift[r] {
+		if f := T(math.Exp(float64(w.shift[r]) - float64(m))); f != 0 {
+			c.tab.Scale(w.acc[r*dv:(r+1)*dv], f)
+			w.sum[r] *= float64(f)
+		} else {
+			clear(w.acc[r*dv : (r+1)*dv])
+			w.sum[r] = 0
+		}
+		w.shift[r] = m
+	}
+	if math.IsInf(float64(w.shift[r]), -1) {
+		clear(p) // no key so far
+		return
+	}
+	w.sum[r] += float64(c.tab.ExpSum(p, w.shift[r]))
+}
+
+// flush adds the sums of the last longSum keys to the float64 totals.
+func (w *exactScratch[T]) flush(dv int) {
+	if _, double := any(T(0)).(float64); double {
+		return
+	}
+	if len(w.totalShift) == 0 {
+		w.total = zeros(w.total, len(w.acc))
+		w.totalShift = append(w.totalShift, w.shift...)
+	}
+	for r, shift := range w.shift {
+		f := totalFactor(w.totalShift[r], shift)
+		acc, total := w.acc[r*dv:(r+1)*dv], w.total[r*dv:(r+1)*dv]
+		for j, v := range acc {
+			total[j] = total[j]*f + float64(v)
+			acc[j] = 0
+		}
+		w.totalShift[r] = shift
+	}
+}
+
+// flushed leaves the whole sums in acc.
+func (w *exactScratch[T]) flushed(dv int) {
+	if len(w.totalShift) == 0 {
+		return
+	}
+	w.flush(dv)
+	for i, v := range w.total {
+		w.acc[i] = T(v)
+	}
+}
+
+// totalFactor brings a total from one shift to another that is not smaller.
+func totalFactor[T dense.Float](from, to T) float64 {
+	if from == to {
+		return 1 // also for two times −∞
+	}
+	return math.Exp(float64(from) - float64(to))
+}
+
+// panelPart is the view of the outputs [lo, hi) of a panel; lo is a multiple of its width. It lies in w, not on the heap.
+func (w *exactScratch[T]) panelPart(p *kern.Panel[T], lo, hi int) *kern.Panel[T] {
+	w.view = kern.Panel[T]{Rows: hi - lo, Cols: p.Cols, Width: p.Width, Data: p.Data[lo*p.Cols:]}
+	return &w.view
+}
+
+// packedView is a packed view of the front of data.
+func packedView[T dense.Float](data []T, rows, cols int) dense.Matrix[T] {
+	return dense.Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: data[:rows*cols]}
+}
+
+// resized returns n elements of any value in the memory of b if that suffices.
+func resized[E any](b []E, n int) []E {
+	if cap(b) < n {
+		return make([]E, n)
+	}
+	return b[:n]
+}
+
+// zeros is resized with all elements 0.
+func zeros[E any](b []E, n int) []E {
+	b = resized(b, n)
+	clear(b)
+	return b
+}

@@ -1,0 +1,244 @@
+package attention
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Backward sets dq, dk and dv to the gradients of Σ out⊙dout, where out is the result of Forward on q, k and v. With
+// D_i = out_i·dout_i and dp = dout·vᵀ,
+//
+//	dv = pᵀ·dout,   ds = p ⊙ (dp − D),   dq = Scale · ds·k,   dk = Scale · dsᵀ·q
+//
+// (Dao et al. 2022, arXiv:2205.14135, appendix B.2). Probabilities are computed again block by block; memory is that of
+// a copy of q and dout. Key heads shared by a group of query heads get the sum over the group.
+//
+// Every dq_i is summed in the order of the keys, every dk_j and dv_j in the order of the queries, so the bits do not
+// depend on the number of workers.
+func (a *Exact[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T]) error {
+	if err := checkExact(&a.Visibility, out, q, k, v); err != nil {
+		return err
+	}
+	for _, s := range []struct {
+		name, like string
+		got, want  Seq[T]
+	}{{"dq", "q", dq, q}, {"dk", "k", dk, k}, {"dv", "v", dv, v}, {"dout", "out", dout, out}} {
+		if err := s.got.Check(s.name); err != nil {
+			return err
+		}
+		g, w := s.got, s.want
+		if g.Batch != w.Batch || g.Heads != w.Heads || g.Len != w.Len || g.Dim != w.Dim {
+			return fmt.Errorf("%s is [%d, %d, %d, %d], %s [%d, %d, %d, %d], want them equal: %w", s.name, g.Batch, g.Heads, g.Len, g.Dim,
+				s.like, w.Batch, w.Heads, w.Len, w.Dim, dense.ErrShape)
+		}
+	}
+	if n := a.Keep; n != nil && (n.batch != q.Batch || n.heads != q.Heads || n.length != q.Len) {
+		return fmt.Errorf("normalisers are of [%d, %d, %d] rows, q has [%d, %d, %d]; call Forward with the same Keep first: %w",
+			n.batch, n.heads, n.length, q.Batch, q.Heads, q.Len, dense.ErrShape)
+	}
+	scale, err := a.scale(q.Dim)
+	if err != nil {
+		return err
+	}
+	c, err := a.calls.get()
+	if err != nil {
+		return err
+	}
+	defer a.calls.put(c)
+	c.start(&a.Visibility, a.Window, scale, out, q, k, v)
+	c.dq, c.dk, c.dv, c.dout = dq, dk, dv, dout
+	if !a.Unchecked {
+		if err := c.checkFinite(named[T]{"q", q}, named[T]{"k", k}, named[T]{"v", v}, named[T]{"out", out}, named[T]{"dout", dout}); err != nil {
+			return err
+		}
+	}
+	c.keep, c.kept = a.Keep, a.Keep != nil
+	if !c.kept {
+		c.keep = &c.own
+		c.own.resize(q)
+	}
+	c.rows = resized(c.rows, q.Batch*q.Heads*q.Len*c.rowStride())
+	c.splitQueries()
+	c.do(len(c.tasks), phaseRows)
+	c.splitKeys()
+	c.do(len(c.tasks), phaseKeys)
+	return nil
+}
+
+// gradBlock keys are handled together. More of them are no faster, and fewer workers find work.
+const gradBlock = 256
+
+// rowStride is the distance of the rows of c.rows, a multiple of a cache line.
+func (c *exactCall[T]) rowStride() int { return (c.q.Dim + c.v.Dim + 1 + 15) / 16 * 16 }
+
+// rowBlock are columns [from, to) of rows [lo, hi) of c.rows for one head.
+func (c *exactCall[T]) rowBlock(b, h, lo, hi, from, to int) dense.Matrix[T] {
+	n := c.rowStride()
+	at := (b*c.q.Heads + h) * c.q.Len
+	return dense.Matrix[T]{Rows: hi - lo, Cols: to - from, Stride: n, Data: c.rows[(at+lo)*n+from : (at+hi-1)*n+to]}
+}
+
+// prepareRows writes what every key needs of the queries of a task, with p = e·inverse and e = exp(s − shift):
+//
+//	[Scale·q_i | inverse_i·dout_i | −inverse_i·D_i]
+//
+// so that dv = eᵀ·(inverse·dout), and e ⊙ ([inverse·dout | −inverse·D]·[v | 1]ᵀ) = p ⊙ (dp − D). It empties dq.
+func (c *exactCall[T]) prepareRows(w *exactScratch[T], t exactTask) {
+	b := &c.bands[t.span]
+	n, d, dv := t.hi-t.lo, c.q.Dim, c.v.Dim
+	if !c.kept {
+		c.sweep(w, t, 0)
+	}
+	for g := range c.group {
+		h := t.h*c.group + g
+		from := b.q0 + t.lo
+		if !c.kept {
+			c.keep.set(t.b, h, from, w.shift[g*n:(g+1)*n], w.sum[g*n:(g+1)*n])
+		}
+		rows := c.rowBlock(t.b, h, from, from+n, 0, d+dv+1)
+		q, dout, out, dq := c.q.Head(t.b, h), c.dout.Head(t.b, h), c.out.Head(t.b, h), c.dq.Head(t.b, h)
+		for i := range n {
+			row, do := rows.Row(i), dout.Row(from+i)
+			copy(row, q.Row(from+i))
+			c.tab.Scale(row[:d], c.scale)
+			copy(row[d:], do)
+			var dot float64
+			for l, o := range out.Row(from + i) {
+				dot += float64(o) * float64(do[l])
+			}
+			row[d+dv] = T(-dot)
+			c.tab.Scale(row[d:], c.keep.inverse[(t.b*c.q.Heads+h)*c.q.Len+from+i])
+			clear(dq.Row(from + i))
+		}
+	}
+}
+
+// splitKeys makes the tasks of the loop over keys. Keys that no query sees are in none: their gradients are cleared here.
+func (c *exactCall[T]) splitKeys() {
+	c.tasks = c.tasks[:0]
+	for b := range c.k.Batch {
+		for h := range c.k.Heads {
+			if c.vis.Segments != nil {
+				clearRows(c.dk.Head(b, h))
+				clearRows(c.dv.Head(b, h))
+			}
+			for s := c.first[b]; s < c.first[b+1]; s++ {
+				for j, n := 0, c.bands[s].k1-c.bands[s].k0; j < n; j += gradBlock {
+					c.tasks = append(c.tasks, exactTask{b: b, h: h, span: s, lo: j, hi: min(j+gradBlock, n), chained: j > 0})
+				}
+			}
+		}
+	}
+	c.done = resized(c.done, len(c.tasks))
+	for i := range c.done {
+		c.done[i].Store(0)
+	}
+}
+
+func clearRows[T dense.Float](m dense.Matrix[T]) {
+	for i := range m.Rows {
+		clear(m.Row(i))
+	}
+}
+
+// backward computes dk and dv of one block of keys and adds its part to dq.
+//
+// The blocks of a head and span add to a row of dq in their order: a block waits until the one before it is done with
+// the row. Tasks are handed out in order, so the block before is always at work, about one tile ahead.
+func (c *exactCall[T]) backward(w *exactScratch[T], index int) {
+	t := c.tasks[index]
+	b := &c.bands[t.span]
+	n, d, dv := t.hi-t.lo, c.q.Dim, c.v.Dim
+	queries := b.q1 - b.q0
+	var before *atomic.Int64
+	if t.chained {
+		before = &c.done[index-1]
+	}
+	done := &c.done[index]
+	w.dk, w.dv = zeros(w.dk, n*d), zeros(w.dv, n*dv)
+	bias := c.keyBias(t.b, b.k0+t.lo, b.k0+t.hi)
+	if lo, hi := b.queries(t.lo, t.hi); lo < hi && !allMasked(bias) {
+		w.loadBlock(c, t)
+		for g := range c.group {
+			h := t.h*c.group + g
+			dq := c.dq.Head(t.b, h)
+			for i := lo; i < hi; {
+				x := nextTile(b, i, hi, t.lo, t.hi, c.tab.Width)
+				i += x.n
+				from, to := b.q0+x.i, b.q0+x.i+x.n
+				q := c.rowBlock(t.b, h, from, to, 0, d)
+				e := w.weights(c, b, bias, x, q, (t.b*c.q.Heads+h)*c.q.Len+from)
+				c.tab.TMul(packedView(w.dv[x.c0*dv:], x.c1-x.c0, dv), e, c.rowBlock(t.b, h, from, to, d, d+dv))
+				ds := packedView(w.g, e.Rows, e.Cols)
+				c.tab.MulT(ds, c.rowBlock(t.b, h, from, to, d, d+dv+1), w.panelPart(&w.values, x.c0, x.c1), nil)
+				c.tab.Mul(ds.Data, e.Data)
+				c.tab.TMul(packedView(w.dk[x.c0*d:], x.c1-x.c0, d), ds, q)
+				at := int64(g*queries + i)
+				await(before, at)
+				c.tab.Product(dq.RowRange(from, to), ds, packedView(w.k[x.c0*d:], x.c1-x.c0, d), true)
+				done.Store(at)
+			}
+			done.Store(int64((g + 1) * queries))
+		}
+	}
+	await(before, math.MaxInt64)
+	done.Store(math.MaxInt64)
+	for j := range n {
+		copy(c.dk.Head(t.b, t.h).Row(b.k0+t.lo+j), w.dk[j*d:(j+1)*d])
+		copy(c.dv.Head(t.b, t.h).Row(b.k0+t.lo+j), w.dv[j*dv:(j+1)*dv])
+	}
+}
+
+// loadBlock packs the keys k and the values [v | 1] of a block, and copies Scale·k.
+func (w *exactScratch[T]) loadBlock(c *exactCall[T], t exactTask) {
+	b := &c.bands[t.span]
+	n, d, dv := t.hi-t.lo, c.k.Dim, c.v.Dim
+	k := c.k.Head(t.b, t.h).RowRange(b.k0+t.lo, b.k0+t.hi)
+	v := c.v.Head(t.b, t.h)
+	w.k, w.v = resized(w.k, n*d), resized(w.v, n*(dv+1))
+	for j := range n {
+		copy(w.k[j*d:(j+1)*d], k.Row(j))
+		copy(w.v[j*(dv+1):], v.Row(b.k0 + t.lo + j)[:dv])
+		w.v[j*(dv+1)+dv] = 1
+	}
+	c.tab.Pack(&w.panel, k)
+	c.tab.Pack(&w.values, packedView(w.v, n, dv+1))
+	c.tab.Scale(w.k, c.scale)
+	w.p, w.g = resized(w.p, tileRows*gradBlock), resized(w.g, tileRows*gradBlock)
+}
+
+// weights are exp(s − shift) for the tile x with the scaled queries q, the first of which has its shift at index at; 0
+// for keys that a query does not see.
+func (w *exactScratch[T]) weights(c *exactCall[T], b *band, bias []T, x exactTile, q dense.Matrix[T], at int) dense.Matrix[T] {
+	if bias != nil {
+		bias = bias[x.c0:x.c1]
+	}
+	e := packedView(w.p, x.n, x.c1-x.c0)
+	c.tab.MulTExp(e, q, w.panelPart(&w.panel, x.c0, x.c1), bias, c.keep.shift[at:at+x.n])
+	for l := range x.n {
+		row := e.Row(l)
+		lo, hi := x.visible(b, l)
+		clear(row[:lo])
+		clear(row[hi:])
+	}
+	return e
+}
+
+// await returns when at is reached; nil has nothing to wait for.
+func await(progress *atomic.Int64, at int64) {
+	if progress == nil {
+		return
+	}
+	for spins := 0; progress.Load() < at; spins++ {
+		if spins < 1000 {
+			runtime.Gosched()
+		} else {
+			time.Sleep(20 * time.Microsecond) // more workers than processors
+		}
+	}
+}

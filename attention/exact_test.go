@@ -1,0 +1,723 @@
+package attention
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// visible is the rule of Visibility and Window for one query and key, written without blocks and ranges.
+func visible(vis *Visibility, window, b, lenQ, lenK, i, j int) bool {
+	if vis.KeyMask != nil && !vis.KeyMask[b*lenK+j] {
+		return false
+	}
+	q0, q1, k0, k1 := 0, lenQ, 0, lenK
+	if vis.Segments != nil {
+		qs := vis.Segments[b*lenQ : (b+1)*lenQ]
+		ks := vis.keySegments()[b*lenK : (b+1)*lenK]
+		if qs[i] != ks[j] {
+			return false
+		}
+		for q0 = i; q0 > 0 && qs[q0-1] == qs[i]; q0-- {
+		}
+		for q1 = i + 1; q1 < lenQ && qs[q1] == qs[i]; q1++ {
+		}
+		for k0 = j; k0 > 0 && ks[k0-1] == ks[j]; k0-- {
+		}
+		for k1 = j + 1; k1 < lenK && ks[k1] == ks[j]; k1++ {
+		}
+	}
+	p, at := i-q0+(k1-k0)-(q1-q0), j-k0
+	switch {
+	case vis.Causal && at > p:
+		return false
+	case window > 0 && at <= p-window:
+		return false
+	case window > 0 && at >= p+window:
+		return false
+	}
+	return true
+}
+
+// naiveProbabilities are the attention weights of one batch and query head: an L×L matrix in float64.
+func naiveProbabilities[T dense.Float](a *Exact[T], q, k Seq[T], b, h int) [][]float64 {
+	scale := a.Scale
+	if scale == 0 {
+		scale = 1 / math.Sqrt(float64(q.Dim))
+	}
+	qs, ks := q.Head(b, h), k.Head(b, h*k.Heads/q.Heads)
+	p := make([][]float64, q.Len)
+	for i := range p {
+		p[i] = make([]float64, k.Len)
+		top := math.Inf(-1)
+		for j := range p[i] {
+			p[i][j] = math.Inf(-1)
+			if visible(&a.Visibility, a.Window, b, q.Len, k.Len, i, j) {
+				var s float64
+				for c, x := range qs.Row(i) {
+					s += float64(x) * float64(ks.At(j, c))
+				}
+				p[i][j] = s * scale
+				top = max(top, p[i][j])
+			}
+		}
+		if math.IsInf(top, -1) {
+			clear(p[i])
+			continue
+		}
+		var sum float64
+		for j, s := range p[i] {
+			p[i][j] = math.Exp(s - top)
+			sum += p[i][j]
+		}
+		for j := range p[i] {
+			p[i][j] /= sum
+		}
+	}
+	return p
+}
+
+func naiveExact[T dense.Float](a *Exact[T], q, k, v Seq[T]) Seq[T] {
+	out := NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
+	for b := range q.Batch {
+		for h := range q.Heads {
+			vs, dst := v.Head(b, h*v.Heads/q.Heads), out.Head(b, h)
+			for i, row := range naiveProbabilities(a, q, k, b, h) {
+				for c := range v.Dim {
+					var s float64
+					for j, w := range row {
+						s += w * float64(vs.At(j, c))
+					}
+					dst.Set(i, c, T(s))
+				}
+			}
+		}
+	}
+	return out
+}
+
+func gaussianSeq[T dense.Float](seed uint64, batch, heads, length, dim int) Seq[T] {
+	r := rand.New(rand.NewPCG(seed, 1))
+	s := NewSeq[T](batch, heads, length, dim)
+	for i := range s.Data {
+		s.Data[i] = T(r.NormFloat64())
+	}
+	return s
+}
+
+// maxDiff is the largest difference relative to the largest element of want.
+func maxDiff[T dense.Float](t *testing.T, got, want Seq[T]) float64 {
+	t.Helper()
+	var diff, top float64
+	for b := range want.Batch {
+		for h := range want.Heads {
+			x, y := got.Head(b, h), want.Head(b, h)
+			for i := range y.Rows {
+				for c, w := range y.Row(i) {
+					top = max(top, math.Abs(float64(w)))
+					e := math.Abs(float64(x.At(i, c)) - float64(w))
+					if math.IsNaN(e) {
+						t.Fatalf("batch %d, head %d, row %d, column %d: %v", b, h, i, c, x.At(i, c))
+					}
+					diff = max(diff, e)
+				}
+			}
+		}
+	}
+	if top == 0 {
+		return diff
+	}
+	return diff / top
+}
+
+func sameBits[T dense.Float](got, want Seq[T]) error {
+	for b := range want.Batch {
+		for h := range want.Heads {
+			x, y := got.Head(b, h), want.Head(b, h)
+			for i := range y.Rows {
+				for c, w := range y.Row(i) {
+					if g := x.At(i, c); math.Float64bits(float64(g)) != math.Float64bits(float64(w)) {
+						return fmt.Errorf("batch %d, head %d, row %d, column %d: %v, want %v", b, h, i, c, g, w)
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// tolerance of sums of a few hundred values of order 1.
+func tolerance[T dense.Float]() float64 {
+	if _, double := any(T(0)).(float64); double {
+		return 1e-13
+	}
+	return 2e-6
+}
+
+// exactCase is a shape with everything that visibility allows.
+type exactCase struct {
+	name                    string
+	batch, heads, kvHeads   int
+	lenQ, lenK, dim, valDim int
+	causal                  bool
+	window                  int
+	mask, segments          bool
+	scale                   float64
+}
+
+// exactCases are off the grid of blocks and tiles, with one axis after the other.
+var exactCases = []exactCase{
+	{name: "one key", batch: 1, heads: 1, kvHeads: 1, lenQ: 1, lenK: 1, dim: 3, valDim: 2},
+	{name: "plain", batch: 2, heads: 2, kvHeads: 2, lenQ: 137, lenK: 137, dim: 16, valDim: 24},
+	{name: "causal", batch: 1, heads: 2, kvHeads: 2, lenQ: 300, lenK: 300, dim: 20, valDim: 20, causal: true},
+	{name: "more keys", batch: 1, heads: 1, kvHeads: 1, lenQ: 70, lenK: 290, dim: 8, valDim: 9, causal: true},
+	{name: "more queries", batch: 1, heads: 1, kvHeads: 1, lenQ: 290, lenK: 70, dim: 8, valDim: 9, causal: true},
+	{name: "decode", batch: 2, heads: 4, kvHeads: 2, lenQ: 1, lenK: 261, dim: 16, valDim: 8, causal: true},
+	{name: "groups", batch: 2, heads: 6, kvHeads: 2, lenQ: 150, lenK: 150, dim: 12, valDim: 5, causal: true, scale: 0.7},
+	{name: "window", batch: 1, heads: 2, kvHeads: 1, lenQ: 401, lenK: 401, dim: 8, valDim: 8, causal: true, window: 150},
+	{name: "short window", batch: 1, heads: 1, kvHeads: 1, lenQ: 290, lenK: 290, dim: 8, valDim: 8, causal: true, window: 1},
+	{name: "band", batch: 1, heads: 2, kvHeads: 2, lenQ: 300, lenK: 300, dim: 8, valDim: 8, window: 40},
+	{name: "band of more queries", batch: 1, heads: 1, kvHeads: 1, lenQ: 300, lenK: 130, dim: 8, valDim: 8, window: 131},
+	{name: "mask", batch: 3, heads: 2, kvHeads: 2, lenQ: 270, lenK: 270, dim: 8, valDim: 8, mask: true},
+	{name: "segments", batch: 2, heads: 2, kvHeads: 1, lenQ: 333, lenK: 333, dim: 8, valDim: 8, causal: true, segments: true},
+	{name: "everything", batch: 2, heads: 4, kvHeads: 2, lenQ: 333, lenK: 333, dim: 8, valDim: 8, causal: true, segments: true, mask: true, window: 33},
+}
+
+func exactOf[T dense.Float](c exactCase) (a *Exact[T], q, k, v Seq[T]) {
+	q = gaussianSeq[T](1, c.batch, c.heads, c.lenQ, c.dim)
+	k = gaussianSeq[T](2, c.batch, c.kvHeads, c.lenK, c.dim)
+	v = gaussianSeq[T](3, c.batch, c.kvHeads, c.lenK, c.valDim)
+	a = &Exact[T]{Scale: c.scale, Window: c.window, Visibility: Visibility{Causal: c.causal}}
+	r := rand.New(rand.NewPCG(4, 4))
+	if c.mask {
+		a.KeyMask = make([]bool, c.batch*c.lenK)
+		for b := range c.batch { // random keys and a tail of a whole block; batch 1 has none
+			for j := range c.lenK {
+				a.KeyMask[b*c.lenK+j] = b != 1 && j < c.lenK-140*(b%2+1)/2 && r.IntN(3) > 0
+			}
+		}
+	}
+	if c.segments {
+		id := int32(5)
+		for range c.batch {
+			for i := range c.lenQ {
+				if r.IntN(60) == 0 || i == 0 {
+					id++
+				}
+				a.Segments = append(a.Segments, id)
+			}
+		}
+	}
+	return a, q, k, v
+}
+
+func TestExactEqualsNaive(t *testing.T) {
+	for _, c := range exactCases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Run("float32", func(t *testing.T) { checkForward[float32](t, c) })
+			t.Run("float64", func(t *testing.T) { checkForward[float64](t, c) })
+		})
+	}
+}
+
+func checkForward[T dense.Float](t *testing.T, c exactCase) {
+	a, q, k, v := exactOf[T](c)
+	out := gaussianSeq[T](9, c.batch, c.heads, c.lenQ, c.valDim)
+	if err := a.Forward(out, q, k, v); err != nil {
+		t.Fatal(err)
+	}
+	if e := maxDiff(t, out, naiveExact(a, q, k, v)); e > tolerance[T]() {
+		t.Errorf("differs from the L×L matrix by %.2g", e)
+	}
+}
+
+func TestExactGolden(t *testing.T) {
+	raw, err := os.ReadFile("../testdata/closed_forms.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Cases []struct {
+			ID       string
+			Inputs   json.RawMessage
+			Expected json.RawMessage
+			RTol     float64
+		}
+	}
+	if err := json.Unmarshal(raw, &file); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, c := range file.Cases {
+		if !strings.HasPrefix(c.ID, "attention.exact#") {
+			continue
+		}
+		found++
+		var in struct {
+			Q      [][]float64 `json:"Q"`
+			K      [][]float64 `json:"K_"`
+			V      [][]float64 `json:"V_"`
+			Causal bool        `json:"causal"`
+		}
+		var want [][]float64
+		if err := errors.Join(json.Unmarshal(c.Inputs, &in), json.Unmarshal(c.Expected, &want)); err != nil {
+			t.Fatal(err)
+		}
+		q, k, v := dense.MustFromRows(in.Q), dense.MustFromRows(in.K), dense.MustFromRows(in.V)
+		out := dense.New[float64](q.Rows, v.Cols)
+		a := Exact[float64]{Visibility: Visibility{Causal: in.Causal}}
+		if err := a.Forward(One(out), One(q), One(k), One(v)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range want {
+			for j, w := range want[i] {
+				if math.Abs(out.At(i, j)-w) > c.RTol*math.Abs(w) {
+					t.Errorf("%s: row %d, column %d is %v, want %v", c.ID, i, j, out.At(i, j), w)
+				}
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no case of attention.exact in the file")
+	}
+}
+
+// forwarder is any attention of this package that needs no maps.
+type forwarder[T dense.Float] interface {
+	Forward(out, q, k, v Seq[T]) error
+}
+
+// methods are the ones under test, with the given visibility.
+func methods[T dense.Float](vis Visibility) map[string]forwarder[T] {
+	return map[string]forwarder[T]{
+		"exact":    &Exact[T]{Visibility: vis},
+		"window":   &Exact[T]{Visibility: vis, Window: 37},
+		"constant": &Constant[T]{Visibility: vis},
+		"uniform":  &Uniform[T]{Visibility: vis, Seed: 3},
+	}
+}
+
+func forward[T dense.Float](t *testing.T, f forwarder[T], q, k, v Seq[T]) Seq[T] {
+	t.Helper()
+	out := gaussianSeq[T](99, q.Batch, q.Heads, q.Len, v.Dim)
+	if err := f.Forward(out, q, k, v); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// slice is the positions [lo, hi) of one batch.
+func slice[T dense.Float](s Seq[T], b, lo, hi int) Seq[T] {
+	s.Data = s.Data[b*s.StrideB+lo*s.StrideL:]
+	s.Batch, s.Len = 1, hi-lo
+	return s
+}
+
+func TestGroupsEqualRepeatedHeads(t *testing.T) {
+	q := gaussianSeq[float32](1, 2, 6, 130, 16)
+	k, v := gaussianSeq[float32](2, 2, 2, 130, 16), gaussianSeq[float32](3, 2, 2, 130, 8)
+	repeat := func(s Seq[float32]) Seq[float32] {
+		r := NewSeq[float32](s.Batch, 6, s.Len, s.Dim)
+		for b := range s.Batch {
+			for h := range 6 {
+				copy(r.Head(b, h).Data, s.Head(b, h/3).Data)
+			}
+		}
+		return r
+	}
+	for name, f := range methods[float32](Visibility{Causal: true}) {
+		if err := sameBits(forward(t, f, q, k, v), forward(t, f, q, repeat(k), repeat(v))); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestPaddingEqualsTruncation(t *testing.T) {
+	const length, real = 300, 171
+	q, k, v := gaussianSeq[float64](1, 1, 2, length, 16), gaussianSeq[float64](2, 1, 2, length, 16), gaussianSeq[float64](3, 1, 2, length, 8)
+	mask := make([]bool, length)
+	for j := range real {
+		mask[j] = true
+	}
+	for _, causal := range []bool{false, true} {
+		short := methods[float64](Visibility{Causal: causal})
+		for name, f := range methods[float64](Visibility{Causal: causal, KeyMask: mask}) {
+			got := forward(t, f, q, k, v)
+			want := forward(t, short[name], slice(q, 0, 0, real), slice(k, 0, 0, real), slice(v, 0, 0, real))
+			if e := maxDiff(t, slice(got, 0, 0, real), want); e > tolerance[float64]() {
+				t.Errorf("%s, causal %v: padding changes the output by %.2g", name, causal, e)
+			}
+		}
+	}
+}
+
+func TestPackedEqualsSeparate(t *testing.T) {
+	lens := []int{1, 150, 40, 129}
+	var ids []int32
+	for n, l := range lens {
+		for range l {
+			ids = append(ids, int32(9-n))
+		}
+	}
+	q, k, v := gaussianSeq[float32](1, 1, 2, len(ids), 16), gaussianSeq[float32](2, 1, 1, len(ids), 16), gaussianSeq[float32](3, 1, 1, len(ids), 8)
+	for _, causal := range []bool{false, true} {
+		alone := methods[float32](Visibility{Causal: causal})
+		for name, f := range methods[float32](Visibility{Causal: causal, Segments: ids}) {
+			if name == "uniform" {
+				continue // its weights belong to absolute positions
+			}
+			got := forward(t, f, q, k, v)
+			at := 0
+			for _, l := range lens {
+				want := forward(t, alone[name], slice(q, 0, at, at+l), slice(k, 0, at, at+l), slice(v, 0, at, at+l))
+				if err := sameBits(slice(got, 0, at, at+l), want); err != nil {
+					t.Errorf("%s, causal %v, sequence at %d: %v", name, causal, at, err)
+				}
+				at += l
+			}
+		}
+	}
+}
+
+func TestKeySegments(t *testing.T) {
+	// Queries of 7 see the keys of 7, wherever these are; id 8 has no keys.
+	vis := Visibility{Segments: []int32{7, 7, 8}, KeySegments: []int32{5, 5, 7, 7, 7}}
+	q, k, v := gaussianSeq[float64](1, 1, 1, 3, 4), gaussianSeq[float64](2, 1, 1, 5, 4), gaussianSeq[float64](3, 1, 1, 5, 2)
+	plain := methods[float64](Visibility{})
+	for name, f := range methods[float64](vis) {
+		got := forward(t, f, q, k, v)
+		if name != "uniform" {
+			if err := sameBits(slice(got, 0, 0, 2), forward(t, plain[name], slice(q, 0, 0, 2), slice(k, 0, 2, 5), slice(v, 0, 2, 5))); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := sameBits(slice(got, 0, 2, 3), NewSeq[float64](1, 1, 1, 2)); err != nil {
+			t.Errorf("%s, no keys: %v", name, err)
+		}
+	}
+}
+
+func TestKeyOrderDoesNotMatter(t *testing.T) {
+	q, k, v := gaussianSeq[float64](1, 1, 2, 50, 16), gaussianSeq[float64](2, 1, 2, 270, 16), gaussianSeq[float64](3, 1, 2, 270, 8)
+	perm := rand.New(rand.NewPCG(5, 5)).Perm(270)
+	shuffle := func(s Seq[float64]) Seq[float64] {
+		r := NewSeq[float64](s.Batch, s.Heads, s.Len, s.Dim)
+		for h := range s.Heads {
+			for j, from := range perm {
+				copy(r.Head(0, h).Row(j), s.Head(0, h).Row(from))
+			}
+		}
+		return r
+	}
+	for _, name := range []string{"exact", "constant"} {
+		f := methods[float64](Visibility{})[name]
+		if e := maxDiff(t, forward(t, f, q, shuffle(k), shuffle(v)), forward(t, f, q, k, v)); e > tolerance[float64]() {
+			t.Errorf("%s: another order of the keys changes the output by %.2g", name, e)
+		}
+	}
+}
+
+func TestFutureLeavesThePastBitForBit(t *testing.T) {
+	const length = 300
+	q, k, v := gaussianSeq[float32](1, 1, 1, length, 16), gaussianSeq[float32](2, 1, 1, length, 16), gaussianSeq[float32](3, 1, 1, length, 8)
+	for _, cut := range []int{1, 31, 100, 128, 255} {
+		k2, v2 := k, v
+		k2.Data, v2.Data = append([]float32(nil), k.Data...), append([]float32(nil), v.Data...)
+		for i := range k2.Data[cut*16:] {
+			k2.Data[cut*16+i] *= -1000
+		}
+		for i := range v2.Data[cut*8:] {
+			v2.Data[cut*8+i] *= 1e30
+		}
+		for name, f := range methods[float32](Visibility{Causal: true}) {
+			if err := sameBits(slice(forward(t, f, q, k2, v2), 0, 0, cut), slice(forward(t, f, q, k, v), 0, 0, cut)); err != nil {
+				t.Errorf("%s, future from %d: %v", name, cut, err)
+			}
+		}
+	}
+}
+
+func TestWindowOfAllKeysIsNone(t *testing.T) {
+	q, k, v := gaussianSeq[float32](1, 1, 2, 200, 16), gaussianSeq[float32](2, 1, 2, 260, 16), gaussianSeq[float32](3, 1, 2, 260, 8)
+	for _, causal := range []bool{false, true} {
+		want := forward(t, &Exact[float32]{Visibility: Visibility{Causal: causal}}, q, k, v)
+		for _, w := range []int{260, 261, math.MaxInt} {
+			got := forward(t, &Exact[float32]{Visibility: Visibility{Causal: causal}, Window: w}, q, k, v)
+			if err := sameBits(got, want); err != nil {
+				t.Errorf("causal %v, window %d: %v", causal, w, err)
+			}
+		}
+	}
+}
+
+func TestEmptyAndMasked(t *testing.T) {
+	for name, f := range methods[float32](Visibility{}) {
+		for _, s := range [][2]int{{0, 0}, {0, 5}, {5, 0}} {
+			q, k, v := gaussianSeq[float32](1, 2, 2, s[0], 4), gaussianSeq[float32](2, 2, 2, s[1], 4), gaussianSeq[float32](3, 2, 2, s[1], 3)
+			if err := sameBits(forward(t, f, q, k, v), NewSeq[float32](2, 2, s[0], 3)); err != nil {
+				t.Errorf("%s, %d queries on %d keys: %v", name, s[0], s[1], err)
+			}
+		}
+	}
+	q, k, v := gaussianSeq[float32](1, 1, 1, 140, 4), gaussianSeq[float32](2, 1, 1, 140, 4), gaussianSeq[float32](3, 1, 1, 140, 3)
+	for name, f := range methods[float32](Visibility{KeyMask: make([]bool, 140)}) {
+		if err := sameBits(forward(t, f, q, k, v), NewSeq[float32](1, 1, 140, 3)); err != nil {
+			t.Errorf("%s, all masked: %v", name, err)
+		}
+	}
+	// One key takes all the weight: a copy of its value.
+	q, k, v = gaussianSeq[float32](1, 1, 1, 1, 4), gaussianSeq[float32](2, 1, 1, 1, 4), gaussianSeq[float32](3, 1, 1, 1, 3)
+	for name, f := range methods[float32](Visibility{}) {
+		if e := maxDiff(t, forward(t, f, q, k, v), v); e > 1e-6 {
+			t.Errorf("%s: one key changes its value by %.2g", name, e)
+		}
+	}
+}
+
+func TestLargeQueriesStayFinite(t *testing.T) {
+	q, k, v := gaussianSeq[float32](1, 1, 1, 200, 64), gaussianSeq[float32](2, 1, 1, 200, 64), gaussianSeq[float32](3, 1, 1, 200, 8)
+	for i := range q.Data {
+		q.Data[i] *= 1000
+		k.Data[i] *= 1000
+	}
+	a := &Exact[float32]{Visibility: Visibility{Causal: true}}
+	out := forward(t, a, q, k, v)
+	dq, dk, dv := NewSeq[float32](1, 1, 200, 64), NewSeq[float32](1, 1, 200, 64), NewSeq[float32](1, 1, 200, 8)
+	if err := a.Backward(dq, dk, dv, v, out, q, k, v); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]Seq[float32]{"out": out, "dq": dq, "dk": dk, "dv": dv} {
+		if err := s.CheckFinite(name); err != nil {
+			t.Error(err)
+		}
+	}
+	// Weights add up to one, so outputs stay between the extreme values.
+	for c := range 8 {
+		lo, hi := math.Inf(1), math.Inf(-1)
+		for i := range 200 {
+			lo, hi = min(lo, float64(v.Head(0, 0).At(i, c))), max(hi, float64(v.Head(0, 0).At(i, c)))
+			if o := float64(out.Head(0, 0).At(i, c)); o < lo-1e-5 || o > hi+1e-5 {
+				t.Fatalf("row %d, column %d is %v, values are in [%v, %v]", i, c, o, lo, hi)
+			}
+		}
+	}
+}
+
+func TestLongSumsInFloat32(t *testing.T) {
+	// One in two values is 1: after 2^17 additions in float32 the mean would be off by some 1e-4.
+	const length = 1 << 17
+	q, k := NewSeq[float32](1, 1, 1, 2), NewSeq[float32](1, 1, length, 2)
+	v := NewSeq[float32](1, 1, length, 1)
+	var want float64
+	for j := range v.Data {
+		v.Data[j] = float32(mix(uint64(j))>>40) * 0x1p-24
+		want += float64(v.Data[j]) / length
+	}
+	out := forward(t, &Exact[float32]{}, q, k, v)
+	if e := math.Abs(float64(out.Data[0])/want - 1); e > 2e-6 {
+		t.Errorf("mean of %d values is off by %.2g", length, e)
+	}
+}
+
+func TestNotFiniteIsNamed(t *testing.T) {
+	bad := func(s Seq[float32], x float32) Seq[float32] {
+		s.Data = append([]float32(nil), s.Data...)
+		s.Head(1, 1).Set(17, 2, x)
+		return s
+	}
+	q, k, v := gaussianSeq[float32](1, 2, 2, 40, 4), gaussianSeq[float32](2, 2, 2, 40, 4), gaussianSeq[float32](3, 2, 2, 40, 4)
+	out, nan, inf := NewSeq[float32](2, 2, 40, 4), float32(math.NaN()), float32(math.Inf(1))
+	for name, f := range methods[float32](Visibility{}) {
+		calls := map[string]error{"v": f.Forward(out, q, k, bad(v, nan))}
+		if e, ok := f.(*Exact[float32]); ok {
+			calls["q"], calls["k"] = f.Forward(out, bad(q, inf), k, v), f.Forward(out, q, bad(k, -inf), v)
+			calls["dout"] = e.Backward(q, k, v, bad(out, nan), out, q, k, v)
+		}
+		for arg, err := range calls {
+			where := arg + ": batch 1, head 1, position 17, column 2"
+			if !errors.Is(err, dense.ErrNotFinite) || !strings.Contains(err.Error(), where) {
+				t.Errorf("%s: error %v does not say %q", name, err, where)
+			}
+		}
+	}
+	if err := (&Exact[float32]{Unchecked: true}).Forward(out, q, k, bad(v, nan)); err != nil {
+		t.Errorf("unchecked: %v", err)
+	}
+	// Sums of squares of finite float64 numbers may overflow.
+	big := gaussianSeq[float64](1, 1, 1, 3, 2)
+	big.Data[3] = 1e200
+	if err := (&Exact[float64]{}).Forward(NewSeq[float64](1, 1, 3, 2), gaussianSeq[float64](2, 1, 1, 3, 2), gaussianSeq[float64](3, 1, 1, 3, 2), big); err != nil {
+		t.Errorf("large but finite: %v", err)
+	}
+}
+
+func TestWrongShapes(t *testing.T) {
+	s := func(b, h, l, d int) Seq[float32] { return NewSeq[float32](b, h, l, d) }
+	for name, c := range map[string]struct{ out, q, k, v Seq[float32] }{
+		"batch": {s(1, 2, 3, 4), s(1, 2, 3, 4), s(2, 2, 3, 4), s(2, 2, 3, 4)},
+		"dim":   {s(1, 2, 3, 4), s(1, 2, 3, 4), s(1, 2, 3, 5), s(1, 2, 3, 4)},
+		"heads": {s(1, 3, 3, 4), s(1, 3, 3, 4), s(1, 2, 3, 4), s(1, 2, 3, 4)},
+		"none":  {s(1, 3, 3, 4), s(1, 3, 3, 4), s(1, 0, 3, 4), s(1, 0, 3, 4)},
+		"len":   {s(1, 2, 3, 4), s(1, 2, 3, 4), s(1, 2, 3, 4), s(1, 2, 4, 4)},
+		"out":   {s(1, 2, 3, 4), s(1, 2, 3, 4), s(1, 2, 3, 4), s(1, 2, 3, 5)},
+		"data":  {s(1, 2, 3, 4), Seq[float32]{Batch: 1, Heads: 2, Len: 3, Dim: 4, StrideB: 24, StrideH: 12, StrideL: 4}, s(1, 2, 3, 4), s(1, 2, 3, 4)},
+	} {
+		for method, f := range methods[float32](Visibility{}) {
+			if err := f.Forward(c.out, c.q, c.k, c.v); !errors.Is(err, dense.ErrShape) {
+				t.Errorf("%s, %s: error %v", name, method, err)
+			}
+		}
+	}
+	x := s(1, 1, 3, 4)
+	for name, a := range map[string]*Exact[float32]{
+		"window": {Window: -1}, "mask": {Visibility: Visibility{KeyMask: make([]bool, 2)}}, "scale": {Scale: math.NaN()},
+	} {
+		if err := a.Forward(x, x, x, x); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if err := a.Backward(x, x, x, x, x, x, x, x); err == nil {
+			t.Errorf("%s: no error in Backward", name)
+		}
+	}
+	a := &Exact[float32]{}
+	if err := a.Backward(x, x, s(1, 1, 3, 5), x, x, x, x, x); !errors.Is(err, dense.ErrShape) {
+		t.Errorf("wrong dv: error %v", err)
+	}
+	a.Keep = new(Normalisers[float32])
+	if err := a.Backward(x, x, x, x, x, x, x, x); !errors.Is(err, dense.ErrShape) {
+		t.Errorf("normalisers of no Forward: error %v", err)
+	}
+}
+
+// blhd is a copy in the layout batch, position, head, dim.
+func blhd[T dense.Float](s Seq[T]) Seq[T] {
+	r := NewSeqBLHD[T](s.Batch, s.Len, s.Heads, s.Dim)
+	for b := range s.Batch {
+		for h := range s.Heads {
+			for l := range s.Len {
+				copy(r.Head(b, h).Row(l), s.Head(b, h).Row(l))
+			}
+		}
+	}
+	return r
+}
+
+func TestLayoutDoesNotMatter(t *testing.T) {
+	q, k, v := gaussianSeq[float32](1, 2, 4, 150, 16), gaussianSeq[float32](2, 2, 2, 150, 16), gaussianSeq[float32](3, 2, 2, 150, 8)
+	for name, f := range methods[float32](Visibility{Causal: true}) {
+		want := forward(t, f, q, k, v)
+		out := NewSeqBLHD[float32](2, 150, 4, 8)
+		if err := f.Forward(out, blhd(q), blhd(k), blhd(v)); err != nil {
+			t.Fatal(err)
+		}
+		if err := sameBits(out, want); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if a, ok := f.(*Exact[float32]); ok {
+			g := backward(t, a, want, q, k, v)
+			dq, dk, dv := NewSeqBLHD[float32](2, 150, 4, 16), NewSeqBLHD[float32](2, 150, 2, 16), NewSeqBLHD[float32](2, 150, 2, 8)
+			if err := a.Backward(dq, dk, dv, blhd(gradOf(want)), out, blhd(q), blhd(k), blhd(v)); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(sameBits(dq, g[0]), sameBits(dk, g[1]), sameBits(dv, g[2])); err != nil {
+				t.Errorf("%s backward: %v", name, err)
+			}
+		}
+	}
+}
+
+func TestSameBitsOnAnyNumberOfThreads(t *testing.T) {
+	for _, c := range exactCases {
+		a, q, k, v := exactOf[float32](c)
+		run := func(threads int) (Seq[float32], Seq[float32], [3]Seq[float32]) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
+			// Enough batches to pay for the goroutines are too slow here; a small grain is as good.
+			a.calls.free = nil
+			call, err := a.calls.get()
+			if err != nil {
+				t.Fatal(err)
+			}
+			tab := *call.tab
+			tab.Grain = 1
+			call.tab = &tab
+			a.calls.put(call)
+			out := forward(t, a, q, k, v)
+			u := forward(t, &Uniform[float32]{Visibility: a.Visibility}, q, k, v)
+			return out, u, backward(t, a, out, q, k, v)
+		}
+		out, u, g := run(1)
+		for _, threads := range []int{2, 8} {
+			out2, u2, g2 := run(threads)
+			if err := errors.Join(sameBits(out2, out), sameBits(u2, u), sameBits(g2[0], g[0]), sameBits(g2[1], g[1]), sameBits(g2[2], g[2])); err != nil {
+				t.Errorf("%s, %d threads: %v", c.name, threads, err)
+			}
+		}
+	}
+}
+
+func TestExactDoesNotAllocate(t *testing.T) {
+	for _, causal := range []bool{false, true} {
+		q, k, v := gaussianSeq[float32](1, 1, 2, 300, 16), gaussianSeq[float32](2, 1, 1, 300, 16), gaussianSeq[float32](3, 1, 1, 300, 8)
+		out, dq, dk, dv := NewSeq[float32](1, 2, 300, 8), NewSeq[float32](1, 2, 300, 16), NewSeq[float32](1, 1, 300, 16), NewSeq[float32](1, 1, 300, 8)
+		mask := make([]bool, 300)
+		for j := range 290 {
+			mask[j] = true
+		}
+		a := &Exact[float32]{Visibility: Visibility{Causal: causal, KeyMask: mask}, Window: 200}
+		if n := testing.AllocsPerRun(5, func() { _ = a.Forward(out, q, k, v) }); n > 0 {
+			t.Errorf("causal %v: Forward allocates %v times", causal, n)
+		}
+		if n := testing.AllocsPerRun(5, func() { _ = a.Backward(dq, dk, dv, out, out, q, k, v) }); n > 0 {
+			t.Errorf("causal %v: Backward allocates %v times", causal, n)
+		}
+	}
+}
+
+func BenchmarkExact(b *testing.B) {
+	for _, length := range []int{2048, 4096, 8192, 16384} {
+		for _, causal := range []bool{false, true} {
+			q, k, v := gaussianSeq[float32](1, 1, 1, length, 64), gaussianSeq[float32](2, 1, 1, length, 64), gaussianSeq[float32](3, 1, 1, length, 64)
+			out, dq, dk, dv := NewSeq[float32](1, 1, length, 64), NewSeq[float32](1, 1, length, 64), NewSeq[float32](1, 1, length, 64), NewSeq[float32](1, 1, length, 64)
+			flops := 4 * 64 * float64(length) * float64(length)
+			if causal {
+				flops /= 2
+			}
+			name := fmt.Sprintf("L=%d/causal=%v", length, causal)
+			keep := &Exact[float32]{Visibility: Visibility{Causal: causal}, Keep: new(Normalisers[float32])}
+			b.Run(name, func(b *testing.B) {
+				a := &Exact[float32]{Visibility: Visibility{Causal: causal}}
+				for b.Loop() {
+					if err := a.Forward(out, q, k, v); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(flops*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			})
+			if err := keep.Forward(out, q, k, v); err != nil {
+				b.Fatal(err)
+			}
+			for _, kept := range []bool{false, true} {
+				b.Run(fmt.Sprintf("%s/backward/kept=%v", name, kept), func(b *testing.B) {
+					a := keep
+					if !kept {
+						a = &Exact[float32]{Visibility: Visibility{Causal: causal}}
+					}
+					for b.Loop() {
+						if err := a.Backward(dq, dk, dv, out, out, q, k, v); err != nil {
+							b.Fatal(err)
+						}
+					}
+					b.ReportMetric(2.5*flops*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+				})
+			}
+		}
+	}
+}

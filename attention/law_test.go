@@ -1,0 +1,182 @@
+package attention
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/internal/stattest"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/theory"
+)
+
+// normalRows is a rows×cols matrix of N(0, scale²) values around centre.
+func normalRows(rows, cols int, scale, centre float64, seed uint64) dense.Matrix[float64] {
+	m := dense.New[float64](rows, cols)
+	rng.Normals(m.Data, rng.Stream(seed))
+	for i := range m.Data {
+		m.Data[i] = centre + scale*m.Data[i]
+	}
+	return m
+}
+
+// fitted fits a family to data like those of the tests.
+func fitted(t testing.TB, f family.Family, d int) family.Family {
+	t.Helper()
+	s, err := randfeat.Fit(randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: f, Dim: d}, normalRows(300, d, 0.25, 0.1, 1), normalRows(300, d, 0.3, -0.1, 2))
+	if err != nil {
+		t.Fatalf("fitting %s: %v", f.Name(), err)
+	}
+	return s.Family
+}
+
+// kernelFamilies are the families that estimate a kernel, with parameters for inputs of d columns.
+func kernelFamilies(t testing.TB, d int) map[string]family.Family {
+	diag, wide := make([]family.Complex, d), dense.Identity[float64](d)
+	re, im, m := dense.Identity[float64](d), dense.New[float64](d, d), dense.New[float64](min(d, 3), d)
+	for l := range d {
+		diag[l] = family.Complex(complex(0.9+0.2*float64(l%2), 0.3-0.1*float64(l%3)))
+		wide.Set(l, l, 1.05+0.1*float64(l%3))
+		wide.Set(l, (l+1)%d, 0.2)
+		re.Set(l, (l+1)%d, 0.15)
+		im.Set(l, l, 0.25)
+	}
+	for i := range m.Rows {
+		m.Set(i, i, 0.8)
+		m.Set(i, (i+1)%d, -0.3)
+	}
+	return map[string]family.Family{
+		"trig":             family.Trig{},
+		"positive":         family.Positive{},
+		"hyperbolic":       family.Hyperbolic{},
+		"gerf+":            family.GERF{A: -0.05 + 0.03i, S: 1},
+		"gerf-":            family.GERF{A: 0.02 - 0.02i, S: -1},
+		"oprf":             fitted(t, family.OPRF{}, d),
+		"poisson":          fitted(t, family.Poisson{}, d),
+		"geometric":        fitted(t, family.Geometric{}, d),
+		"poisson+":         fitted(t, family.PoissonPlus{}, d),
+		"geometric+":       fitted(t, family.GeometricPlus{}, d),
+		"complex-exp-diag": family.ComplexExp{Diag: diag},
+		"complex-exp-full": family.ComplexExp{Re: re, Im: im},
+		"complex-exp-real": fitted(t, family.ComplexExp{}, d),
+		"zero-one":         fitted(t, family.ZeroOne{}, d),
+		"zero-one-complex": fitted(t, family.ZeroOne{Clusters: family.Clusters{Complex: true, AMax: 1.3}}, d),
+		"mixture":          fitted(t, family.Mixture{N: 2, Clusters: family.Clusters{AMax: 1.5}}, d),
+		"angular":          family.Angular{N: 4},
+		"gaussian-lambda":  family.GaussianLambda{C: []float64{1.3}, N: 3},
+		"bipolar":          fitted(t, family.BipolarGaussian{N: 3}, d),
+		"hybrid": family.Hybrid{Bases: []family.Family{family.Positive{}, family.Trig{}},
+			Coefficients: []family.Coefficient{{Const: 0.2, Sign: -1, Gain: 0.3, Rho: family.RhoSign, N: 3}}},
+		"dark":          family.DARK{M: m},
+		"dark-adaptive": fitted(t, family.DARK{Base: family.Adaptive{}}, d),
+		"importance":    family.Importance{L: wide},
+		"adaptive":      fitted(t, family.Adaptive{}, d),
+		"residual":      family.Residual{},
+	}
+}
+
+// At j = k the covariances must be the variances of package theory, for every family that has them; the rest must say
+// so.
+func TestWeightLawAgreesWithVariances(t *testing.T) {
+	const d = 4
+	x, y := normalRows(1, d, 0.3, 0.1, 3).Row(0), normalRows(3, d, 0.3, -0.1, 4)
+	without := map[string]bool{"mixture": true, "angular": true, "gaussian-lambda": true, "bipolar": true, "hybrid": true, "residual": true}
+	for name, f := range kernelFamilies(t, d) {
+		law, err := newWeightLaw(f, d)
+		if without[name] {
+			if !errors.Is(err, theory.ErrNoClosedForm) {
+				t.Errorf("%s: error %v, want no closed form", name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		cov := law.at(x, y)
+		for j := range y.Rows {
+			m, err := theory.Of(kernel.Kernel{Kind: kernel.Softmax}, f, nil, 1, x, y.Row(j))
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			want := math.Exp(m.LogRelVar())
+			if got := cov(j, j); math.Abs(got-want) > 1e-9*(want+1e-3) {
+				t.Errorf("%s, key %d: relative variance %.12g, theory says %.12g", name, j, got, want)
+			}
+		}
+	}
+	for _, f := range []family.Family{family.LFK{W: normalRows(3, d, 1, 0, 1)}, family.ReLU{}, family.ELU{}} {
+		if _, err := newWeightLaw(f, d); !errors.Is(err, theory.ErrNoClosedForm) {
+			t.Errorf("%s: error %v, want no closed form", f.Name(), err)
+		}
+	}
+}
+
+// Covariances of the weights of different keys against replicates: one wide map of independent rows is as many
+// replicates as it has projections, so the product of two feature columns is averaged over rows.
+func TestWeightLawCovariances(t *testing.T) {
+	const d, maps, m = 4, 100, 400
+	x, y := normalRows(1, d, 0.3, 0.1, 3), normalRows(3, d, 0.3, -0.1, 4)
+	pairs := [][2]int{{0, 1}, {0, 2}, {1, 2}}
+	families := kernelFamilies(t, d)
+	bound := stattest.Bound(1e-6, len(pairs)*len(families))
+	largest, refuted := 0.0, 0
+	for name, f := range families {
+		law, err := newWeightLaw(f, d)
+		if err != nil {
+			continue
+		}
+		spec := randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: f, Dim: d, M: m}
+		var prod [3]stattest.Moments
+		target := spec.Target()
+		for seed := range uint64(maps) {
+			mp, err := randfeat.New[float64](spec.WithSeed(seed))
+			if err != nil {
+				t.Fatal(err)
+			}
+			phi, psi := dense.New[float64](1, mp.OutDim()), dense.New[float64](3, mp.OutDim())
+			if err := mp.Queries(phi, nil, x, nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := mp.Keys(psi, nil, y, nil); err != nil {
+				t.Fatal(err)
+			}
+			// Features of one projection are m apart: [sin…, cos…], [+…, -…] and the blocks of clusters.
+			rel := make([][3]float64, m)
+			for c := range mp.OutDim() {
+				for j := range 3 {
+					rel[c%m][j] += phi.At(0, c) * psi.At(j, c) * m / target.Eval(x.Row(0), y.Row(j))
+				}
+			}
+			var sum [3]float64
+			for _, r := range rel {
+				for i, p := range pairs {
+					sum[i] += (r[p[0]] - 1) * (r[p[1]] - 1) / m
+				}
+			}
+			for i, s := range sum {
+				prod[i].Add(s)
+			}
+		}
+		cov := law.at(x.Row(0), y)
+		for i, p := range pairs {
+			sd := math.Sqrt(prod[i].Var())
+			z := stattest.Z(prod[i].Mean(), cov(p[0], p[1]), sd, maps)
+			largest = max(largest, math.Abs(z))
+			if math.Abs(z) > bound {
+				t.Errorf("%s, keys %v: covariance %.4g, closed form %.4g, z = %.1f", name, p, prod[i].Mean(), cov(p[0], p[1]), z)
+			}
+			if math.Abs(stattest.Z(prod[i].Mean(), 0, sd, maps)) > bound {
+				refuted++ // independence of keys is refuted
+			}
+		}
+	}
+	t.Logf("largest |z| %.2f, bound %.2f; %d covariances are not zero", largest, bound, refuted)
+	if refuted < 20 {
+		t.Errorf("only %d covariances differ from zero: the test has no power", refuted)
+	}
+}

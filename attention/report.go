@@ -1,0 +1,19 @@
+package attention
+
+// Report counts what happened to the rows of a call or, for a State or a Decoder, since it was made.
+type Report struct {
+	Rows     int64 // output rows
+	Empty    int64 // rows whose query sees no key: zeros
+	Negative int64 // rows with a negative denominator, which only maps with signed features have: the quotient as it is
+	Zero     int64 // rows whose denominator is zero or whose quotient is not finite, again signed features only: zeros
+	Raised   int64 // how often references were raised after the first key: many mean keys of very different norms, and slower work
+}
+
+// Add adds the counts of o.
+func (r *Report) Add(o Report) {
+	r.Rows += o.Rows
+	r.Empty += o.Empty
+	r.Negative += o.Negative
+	r.Zero += o.Zero
+	r.Raised += o.Raised
+}

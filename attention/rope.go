@@ -1,0 +1,76 @@
+package attention
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// RoPE rotates pairs of columns by angles proportional to the position, so that q_i·k_j depends on i − j only (Su et al.
+// 2021, arXiv:2104.09864): pair c of n pairs turns by position · Base^(−c/n).
+type RoPE[T dense.Float] struct {
+	// Base of the frequencies; 0: 10000.
+	Base float64
+	// Dim is the number of leading columns that turn, an even number; 0: all.
+	Dim int
+	// Interleaved pairs columns 2c and 2c+1; otherwise c and c + Dim/2 are a pair.
+	Interleaved bool
+}
+
+// Apply rotates x in place. Its first position is offset, the number of tokens that came before.
+func (r RoPE[T]) Apply(x Seq[T], offset int) error { return r.rotate(x, offset, 1) }
+
+// Inverse undoes Apply. Rotations are orthogonal, so this is also the gradient: from that of the rotated x to that of x.
+func (r RoPE[T]) Inverse(x Seq[T], offset int) error { return r.rotate(x, offset, -1) }
+
+func (r RoPE[T]) rotate(x Seq[T], offset int, sign float64) error {
+	if err := x.Check("x"); err != nil {
+		return err
+	}
+	dim, base := r.Dim, r.Base
+	if dim == 0 {
+		dim = x.Dim
+	}
+	if base == 0 {
+		base = 10000
+	}
+	switch {
+	case dim < 0 || dim > x.Dim || dim%2 != 0:
+		return fmt.Errorf("rotation of %d of %d columns, want an even number of them: %w", dim, x.Dim, dense.ErrShape)
+	case !(base > 0) || math.IsInf(base, 1):
+		return fmt.Errorf("base %v of the frequencies, want a positive number: %w", base, dense.ErrNotFinite)
+	}
+	n := dim / 2
+	freq := make([]float64, n)
+	for c := range freq {
+		freq[c] = math.Pow(base, -float64(c)/float64(n))
+	}
+	step, other := 1, n
+	if r.Interleaved {
+		step, other = 2, 1
+	}
+	// A position costs n sines and cosines, which all batches and heads share.
+	par.For(x.Len, 256, func(lo, hi int) {
+		sin, cos := make([]float64, n), make([]float64, n)
+		for l := lo; l < hi; l++ {
+			for c, f := range freq {
+				sin[c], cos[c] = math.Sincos((float64(offset) + float64(l)) * f)
+				sin[c] *= sign
+			}
+			for b := range x.Batch {
+				for h := range x.Heads {
+					at := b*x.StrideB + h*x.StrideH + l*x.StrideL
+					row := x.Data[at : at+dim]
+					for c := range n {
+						u, v := float64(row[c*step]), float64(row[c*step+other])
+						row[c*step] = T(u*cos[c] - v*sin[c])
+						row[c*step+other] = T(u*sin[c] + v*cos[c])
+					}
+				}
+			}
+		}
+	})
+	return nil
+}

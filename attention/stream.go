@@ -1,0 +1,100 @@
+package attention
+
+import (
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+)
+
+// stream is one packed sequence of one key/value head with the query heads of its group: what a forward or a backward
+// pass works through. Positions count from the first key.
+type stream[T dense.Float] struct {
+	m        *randfeat.Map[T]
+	q, out   Seq[T]
+	k, v     dense.Matrix[T]
+	mask     []bool // of the keys; nil: all count
+	b, h     int    // batch and key/value head
+	q0, q1   int    // the queries
+	group    int    // query heads
+	causal   bool
+	off      int  // query i is at position i + off: it sees the keys up to there
+	backward bool // positions count from the last key, queries from the last query: what comes after
+
+	// With a window outputs are sums until the window is added: row i of head g has the denominator den·e^scale, index
+	// g·lenQ + i, and its values have the same scale. Nil: outputs are finished at once.
+	window     int
+	den, scale []float64
+}
+
+func (s *stream[T]) lenQ() int { return s.q1 - s.q0 }
+
+// queries and outputs are the rows of query head g of the group.
+func (s *stream[T]) queries(g int) dense.Matrix[T] {
+	return s.q.Head(s.b, s.h*s.group+g).RowRange(s.q0, s.q1)
+}
+
+func (s *stream[T]) outputs(g int) dense.Matrix[T] {
+	return s.out.Head(s.b, s.h*s.group+g).RowRange(s.q0, s.q1)
+}
+
+// keyRows are the keys and values at positions lo to hi−1 that count, and their positions if some do not (nil: all).
+// They lie where the caller has them or in w.
+func (w *worker[T]) keyRows(s *stream[T], lo, hi int) (k, v dense.Matrix[T], pos []int) {
+	if !s.backward && (s.mask == nil || allTrue(s.mask[lo:hi])) {
+		return s.k.RowRange(lo, hi), s.v.RowRange(lo, hi), nil
+	}
+	w.kBuf, w.vBuf = reshaped(w.kBuf, hi-lo, s.k.Cols), reshaped(w.vBuf, hi-lo, s.v.Cols)
+	w.pos = w.pos[:0]
+	for p := lo; p < hi; p++ {
+		j := p
+		if s.backward {
+			j = s.k.Rows - 1 - p
+		}
+		if s.mask != nil && !s.mask[j] {
+			continue
+		}
+		copy(w.kBuf.Row(len(w.pos)), s.k.Row(j))
+		copy(w.vBuf.Row(len(w.pos)), s.v.Row(j))
+		w.pos = append(w.pos, p)
+	}
+	return w.kBuf.RowRange(0, len(w.pos)), w.vBuf.RowRange(0, len(w.pos)), w.pos
+}
+
+// queryRows are queries lo to hi−1 of head g.
+func (w *worker[T]) queryRows(s *stream[T], g, lo, hi int) dense.Matrix[T] {
+	q := s.queries(g)
+	if !s.backward {
+		return q.RowRange(lo, hi)
+	}
+	w.qBuf = reshaped(w.qBuf, hi-lo, q.Cols)
+	for i := range hi - lo {
+		copy(w.qBuf.Row(i), q.Row(s.row(lo+i)))
+	}
+	return w.qBuf
+}
+
+// row is where query i lies.
+func (s *stream[T]) row(i int) int {
+	if s.backward {
+		return s.lenQ() - 1 - i
+	}
+	return i
+}
+
+// positions is the number of keys that some query sees.
+func (s *stream[T]) positions() int {
+	if !s.causal {
+		return s.k.Rows
+	}
+	return max(0, min(s.k.Rows, s.lenQ()+s.off))
+}
+
+func (s *stream[T]) segments() int { return (s.positions() + segment - 1) / segment }
+
+func allTrue(mask []bool) bool {
+	for _, m := range mask {
+		if !m {
+			return false
+		}
+	}
+	return true
+}

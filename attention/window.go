@@ -1,0 +1,230 @@
+package attention
+
+import (
+	"fmt"
+	"math"
+	"sort"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// A window gives the nearest keys their exact weights. The features of all other keys come from causal sweeps whose
+// queries stand Window positions back: one forward and, unless causal, one backward. Nothing is ever subtracted. The sums
+// keep their true scales, e^scale, and are combined as in online softmax.
+
+// checkWindow reports a map whose kernel has no positive weights.
+func checkWindow(s randfeat.Spec) error {
+	if k := s.Target(); k.Kind == kernel.Bessel {
+		return fmt.Errorf("a window needs a kernel that is positive, not %v: %w", k.Kind, kernel.ErrKernel)
+	}
+	return nil
+}
+
+// windowRows keeps the denominators of unfinished rows.
+type windowRows struct{ den, scale []float64 }
+
+// attach makes the rows of s unfinished and empty.
+func attach[T dense.Float](r *windowRows, s *stream[T]) {
+	n := s.group * s.lenQ()
+	r.den, r.scale = sized(r.den, n), sized(r.scale, n)
+	s.den, s.scale = r.den, r.scale
+	clear(s.den)
+	for i := range s.scale {
+		s.scale[i] = math.Inf(-1)
+	}
+	for g := range s.group {
+		out := s.outputs(g)
+		for i := range out.Rows {
+			clear(out.Row(i))
+		}
+	}
+}
+
+// sweeps are the causal streams of the keys before the window of a query and of those behind it.
+func (s *stream[T]) sweeps() (forward, backward stream[T]) {
+	forward, backward = *s, *s
+	forward.causal, backward.causal = true, true
+	forward.off = s.off - s.window
+	backward.backward = true
+	backward.off = s.k.Rows - s.lenQ() - s.off - s.window
+	return forward, backward
+}
+
+// windowed computes a stream with a window on one goroutine.
+func (w *worker[T]) windowed(s *stream[T], mem *memory[T]) error {
+	w.forward, w.backward = s.sweeps()
+	if err := w.sweep(&w.forward, mem); err != nil {
+		return err
+	}
+	if !s.causal {
+		mem.reset()
+		if err := w.sweep(&w.backward, mem); err != nil {
+			return err
+		}
+	}
+	w.forward, w.backward = stream[T]{}, stream[T]{}
+	return w.windowRange(s, 0, s.lenQ())
+}
+
+// merge adds num·e^scale and den·e^scale to an unfinished row.
+func (w *worker[T]) merge(s *stream[T], g, i int, num []T, den, scale float64) {
+	at := g*s.lenQ() + i
+	row := s.outputs(g).Row(i)
+	top := max(s.scale[at], scale)
+	old, add := math.Exp(s.scale[at]-top), math.Exp(scale-top)
+	w.tab.Scale(row, T(old))
+	w.tab.MulAdd(row, num, T(add))
+	s.den[at] = s.den[at]*old + den*add
+	s.scale[at] = top
+}
+
+// windowScratch is the memory of exact weights.
+type windowScratch[T dense.Float] struct {
+	m         *randfeat.Map[T] // whose kernel is prepared
+	kind      kernel.Kind
+	gain      float64
+	embed     kern.Panel[T] // gain·M
+	u, v      dense.Matrix[T]
+	bias      []T
+	row       []float64
+	lo, hi    []int
+	embedding bool
+}
+
+// prepare reads the kernel of a map.
+func (x *windowScratch[T]) prepare(m *randfeat.Map[T], tab *kern.Table[T]) {
+	if x.m == m {
+		return
+	}
+	k := m.Spec().Target()
+	x.m, x.kind, x.gain, x.embedding = m, k.Kind, k.Gain(), !k.M.IsEmpty()
+	if x.embedding {
+		scaled := dense.Convert[T](k.M)
+		tab.Scale(scaled.Data, T(x.gain))
+		tab.Pack(&x.embed, scaled)
+	}
+}
+
+// windowRange finishes queries i0 to i1−1 in blocks.
+func (w *worker[T]) windowRange(s *stream[T], i0, i1 int) error {
+	for ; i0 < i1; i0 += w.phiQ.Rows {
+		if err := w.windowBlock(s, i0, min(i0+w.phiQ.Rows, i1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// windowBlock adds the exact weights of the window to queries i0 to i1−1, no more than a chunk, and finishes them.
+func (w *worker[T]) windowBlock(s *stream[T], i0, i1 int) error {
+	x := &w.win
+	x.prepare(s.m, w.tab)
+	if n := i1 - i0; cap(x.lo) < n {
+		x.lo, x.hi, x.row = make([]int, n), make([]int, n), make([]float64, n)
+	}
+	first, last := s.k.Rows, 0
+	for i := range i1 - i0 {
+		lo, hi := s.visible(i0 + i)
+		x.lo[i], x.hi[i] = lo, hi
+		if lo < hi {
+			first, last = min(first, lo), max(last, hi)
+		}
+	}
+	for g := range s.group {
+		q := s.queries(g).RowRange(i0, i1)
+		out := s.outputs(g).RowRange(i0, i1)
+		den, scale := s.den[g*s.lenQ()+i0:], s.scale[g*s.lenQ()+i0:]
+		u := x.queries(q, w.tab)
+		for c := first; c < last; c += w.a.Cols {
+			k, v, pos := w.keyRows(s, c, min(c+w.a.Cols, last))
+			if k.Rows == 0 {
+				continue
+			}
+			y, bias := x.keys(k, w.tab)
+			w.tab.Pack(&w.packed, y)
+			a := w.a.RowRange(0, q.Rows).ColRange(0, k.Rows)
+			w.tab.MulT(a, u, &w.packed, bias)
+			for i := range a.Rows {
+				e := a.Row(i)
+				lo, hi := x.lo[i]-c, x.hi[i]-c
+				if pos != nil {
+					lo, hi = sort.SearchInts(pos, x.lo[i]), sort.SearchInts(pos, x.hi[i])
+				}
+				lo, hi = max(lo, 0), min(hi, k.Rows)
+				if lo >= hi {
+					clear(e)
+					continue
+				}
+				clear(e[:lo])
+				clear(e[hi:])
+				e = e[lo:hi]
+				if top := float64(w.tab.Max(e)) + x.row[i]; top > scale[i] {
+					f := math.Exp(scale[i] - top)
+					w.tab.Scale(out.Row(i), T(f))
+					den[i] *= f
+					scale[i] = top
+				}
+				den[i] += float64(w.tab.ExpSum(e, T(scale[i]-x.row[i])))
+			}
+			w.tab.Product(out, a, v, true)
+		}
+		for i := range out.Rows {
+			w.finish(out.Row(i), T(den[i]), math.IsInf(scale[i], -1), w.checks)
+		}
+	}
+	return nil
+}
+
+// visible is the range of keys in the window of query i.
+func (s *stream[T]) visible(i int) (lo, hi int) {
+	p, n := i+s.off, s.k.Rows
+	lo, hi = p-s.window+1, p+1
+	if !s.causal {
+		hi = p + s.window
+	}
+	return max(lo, 0), min(hi, n)
+}
+
+// queries embeds queries so that their products with embedded keys are exponents, up to the terms row.
+func (x *windowScratch[T]) queries(q dense.Matrix[T], tab *kern.Table[T]) dense.Matrix[T] {
+	gain := T(1)
+	if x.embedding {
+		x.u = reshaped(x.u, q.Rows, x.embed.Rows)
+		tab.MulT(x.u, q, &x.embed, nil)
+	} else {
+		gain = T(x.gain * x.gain)
+		x.u = reshaped(x.u, q.Rows, q.Cols)
+		for i := range q.Rows {
+			copy(x.u.Row(i), q.Row(i))
+		}
+	}
+	for i := range q.Rows {
+		x.row[i] = 0
+		if x.kind == kernel.Gaussian {
+			x.row[i] = -tab.Norm2(x.u.Row(i)) * float64(gain) / 2
+		}
+	}
+	tab.Scale(x.u.Data, gain)
+	return x.u
+}
+
+// keys embeds keys and returns what their exponents have besides the products.
+func (x *windowScratch[T]) keys(k dense.Matrix[T], tab *kern.Table[T]) (dense.Matrix[T], []T) {
+	gain := x.gain * x.gain
+	if x.embedding {
+		x.v = reshaped(x.v, k.Rows, x.embed.Rows)
+		tab.MulT(x.v, k, &x.embed, nil)
+		k, gain = x.v, 1
+	}
+	if x.kind != kernel.Gaussian {
+		return k, nil
+	}
+	x.bias = sized(x.bias, k.Rows)
+	for j := range k.Rows {
+		x.bias[j] = T(-tab.Norm2(k.Row(j)) * gain / 2)
+	}
+	return k, x.bias
+}

@@ -1,0 +1,272 @@
+package attention
+
+import (
+	"math"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+)
+
+// worker is the scratch memory of one goroutine, and the counts of what it has done.
+type worker[T dense.Float] struct {
+	m   *randfeat.Map[T]
+	tab *kern.Table[T]
+	ws  randfeat.Workspace[T]
+
+	phiK, phiQ dense.Matrix[T] // a chunk of features
+	value      dense.Matrix[T] // factors of signed features
+	col        []T             // −tau
+	shift      []float64
+	scale      []float64 // r_i of a chunk of queries
+	den        []T
+	look       int // keys tried together
+
+	starS dense.Matrix[T] // of a view
+	starZ []T
+
+	kBuf, vBuf, qBuf, outBuf dense.Matrix[T] // gathered rows
+	pos                      []int           // positions of gathered keys
+	count                    []int           // keys of the chunk seen by each query
+
+	packed kern.Panel[T]   // features of the keys of a chunk
+	sub    kern.Panel[T]   // the first of them
+	a      dense.Matrix[T] // scores of a chunk
+	ones   []T
+	extra  []T
+
+	win               windowScratch[T]
+	rows              windowRows
+	forward, backward stream[T]
+	main              stream[T] // of a decoder
+
+	checks bool
+	report Report
+	bad    bool // an output was not finite
+	err    error
+}
+
+// huge stands for −tau of a feature that no key has had: any key with the feature exceeds it, and −Inf stays −Inf.
+const huge = 1e30
+
+// use prepares for a map and chunks of the given rows; checks says that outputs may not be finite.
+func (w *worker[T]) use(m *randfeat.Map[T], tab *kern.Table[T], rows int, checks bool) {
+	f := m.OutDim()
+	w.m, w.tab, w.ws.Workers, w.checks = m, tab, 1, checks
+	w.phiK, w.phiQ = reshaped(w.phiK, rows, f), reshaped(w.phiQ, rows, f)
+	if m.Signed() {
+		w.value = reshaped(w.value, rows, f)
+	} else {
+		w.value = dense.Matrix[T]{Data: w.value.Data[:0]}
+	}
+	w.col = sized(w.col, f)
+	w.shift, w.scale, w.den, w.extra = sized(w.shift, rows), sized(w.scale, rows), sized(w.den, rows), sized(w.extra, rows)
+	w.look = rows
+	if len(w.ones) < rows {
+		w.ones = sized(w.ones, rows)
+		for i := range w.ones {
+			w.ones[i] = 1
+		}
+	}
+	w.count = sized(w.count, rows)
+	w.a = reshaped(w.a, rows, rows)
+}
+
+// values is the scratch for the values of rows features, empty for maps that have none.
+func (w *worker[T]) values(rows int) dense.Matrix[T] {
+	if w.value.Rows == 0 {
+		return dense.Matrix[T]{}
+	}
+	return w.value.RowRange(0, rows)
+}
+
+// next writes the scaled features φ2(k_j)_f e^{−t_f} of as many of the first keys as stay below their references plus
+// lag, at least one, and returns how many. It raises the references of s for the first key if necessary: every query
+// that sees any of the keys sees the first. k has at least one row.
+func (w *worker[T]) next(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) (int, error) {
+	n := min(w.look, k.Rows)
+	got := 0
+	var err error
+	if s.ref.set {
+		if got, err = w.keys(phi.RowRange(0, n), &s.ref, k.RowRange(0, n)); err != nil {
+			return 0, err
+		}
+	}
+	if got == 0 {
+		first := s.ref.set
+		if err := w.raise(phi, s, k.RowRange(0, 1)); err != nil {
+			return 0, err
+		}
+		if first {
+			w.report.Raised++
+			w.look = 16 // others may follow soon
+			n = min(n, w.look)
+		}
+		if n == 1 {
+			return 1, nil
+		}
+		if got, err = w.keys(phi.RowRange(0, n), &s.ref, k.RowRange(0, n)); err != nil {
+			return 0, err
+		}
+		if got == 0 {
+			// Exponents so large that their rounding exceeds lag: the key alone, from the exponents that raised.
+			return 1, w.raise(phi, s, k.RowRange(0, 1))
+		}
+	}
+	if got == n {
+		w.look = min(2*w.look, w.phiK.Rows)
+	}
+	return got, nil
+}
+
+// raise lifts the references of s to the key and writes its scaled features into the first row of phi.
+func (w *worker[T]) raise(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) error {
+	e, value := phi.RowRange(0, 1), w.values(1)
+	if err := w.m.LogKeys(e, value, w.shift[:1], k, &w.ws); err != nil {
+		return err
+	}
+	row := e.Row(0)
+	s.raise(w.tab, row, w.shift[0])
+	w.negTau(&s.ref)
+	w.tab.MulAdd(row, w.col, 1)
+	w.tab.Exp(row, T(s.ref.base-w.shift[0]))
+	if !value.IsEmpty() {
+		w.tab.Mul(row, value.Row(0))
+	}
+	return nil
+}
+
+func (w *worker[T]) negTau(ref *reference[T]) {
+	for f, t := range ref.tau {
+		if c := -t; c <= huge {
+			w.col[f] = c
+		} else {
+			w.col[f] = huge
+		}
+	}
+}
+
+// keys writes the scaled features of k and returns how many of the first rows stay below e^lag.
+func (w *worker[T]) keys(phi dense.Matrix[T], ref *reference[T], k dense.Matrix[T]) (int, error) {
+	w.negTau(ref)
+	shift := w.shift[:k.Rows]
+	if value := w.values(k.Rows); !value.IsEmpty() {
+		if err := w.m.LogKeys(phi, value, shift, k, &w.ws); err != nil {
+			return 0, err
+		}
+		for j := range k.Rows {
+			e := phi.Row(j)
+			w.tab.MulAdd(e, w.col, 1)
+			d := T(ref.base - shift[j])
+			if !(w.tab.Max(e) <= lag+d) {
+				return j, nil
+			}
+			w.tab.Exp(e, d)
+			w.tab.Mul(e, value.Row(j))
+		}
+		return k.Rows, nil
+	}
+	for j := range shift {
+		shift[j] = ref.base
+	}
+	if err := w.m.KeysScaled(phi, w.col, shift, k, &w.ws); err != nil {
+		return 0, err
+	}
+	limit := T(math.Exp(lag))
+	if w.tab.Max(phi.Data) <= limit {
+		return k.Rows, nil
+	}
+	for j := range k.Rows {
+		if !(w.tab.Max(phi.Row(j)) <= limit) {
+			return j, nil
+		}
+	}
+	return k.Rows, nil
+}
+
+// queries writes the scaled features φ1(q_i)_f e^{t_f − r_i}, whose largest exponential is 1, and r_i into scale. If no
+// feature of a query has been had by a key, the row is zero and its scale the smallest number.
+func (w *worker[T]) queries(phi dense.Matrix[T], scale []float64, ref *reference[T], q dense.Matrix[T]) error {
+	value := w.values(q.Rows)
+	if err := w.m.LogQueries(phi, value, scale, q, &w.ws); err != nil {
+		return err
+	}
+	for i := range q.Rows {
+		e := phi.Row(i)
+		w.tab.MulAdd(e, ref.tau, 1)
+		top := w.tab.Max(e)
+		if math.IsInf(float64(top), -1) {
+			clear(e)
+			scale[i] = -math.MaxFloat64
+			continue
+		}
+		w.tab.Exp(e, top)
+		if !value.IsEmpty() {
+			w.tab.Mul(e, value.Row(i))
+		}
+		scale[i] += float64(top) + ref.base
+	}
+	return nil
+}
+
+// read sets out = phi·S and den = phi·z.
+func (w *worker[T]) read(out dense.Matrix[T], den []T, phi dense.Matrix[T], v *view[T]) {
+	w.tab.Product(out, phi, v.s, false)
+	w.tab.MulV(den, phi, v.z)
+	if v.z2 == nil {
+		return
+	}
+	w.tab.Product(out, phi, v.s2, true)
+	w.tab.MulV(w.extra[:len(den)], phi, v.z2)
+	w.tab.MulAdd(den, w.extra[:len(den)], 1)
+}
+
+// finish divides a row by its denominator. check is for values: a row of a positive map is finite if they are.
+func (w *worker[T]) finish(row []T, den T, empty, check bool) {
+	w.report.Rows++
+	if empty {
+		w.report.Empty++
+		clear(row)
+		return
+	}
+	if den < 0 {
+		w.report.Negative++
+	}
+	inv := 1 / den
+	if !dense.IsFinite(float64(inv)) || !dense.IsFinite(float64(den)) {
+		w.zero(row, den)
+		return
+	}
+	w.tab.Scale(row, inv)
+	if check && !dense.IsFinite(w.tab.Norm2(row)) {
+		for _, v := range row {
+			if !dense.IsFinite(float64(v)) {
+				w.zero(row, den)
+				return
+			}
+		}
+	}
+}
+
+// zero is the result of a row without a finite quotient.
+func (w *worker[T]) zero(row []T, den T) {
+	w.bad = true
+	clear(row)
+	w.report.Zero++
+	if den < 0 {
+		w.report.Negative--
+	}
+}
+
+// absorb adds keys and values to s.
+func (w *worker[T]) absorb(s *sums[T], k, v dense.Matrix[T]) error {
+	for k.Rows > 0 {
+		n, err := w.next(w.phiK, s, k)
+		if err != nil {
+			return err
+		}
+		s.add(w.tab, w.phiK.RowRange(0, n), v.RowRange(0, n))
+		k, v = k.RowRange(n, k.Rows), v.RowRange(n, v.Rows)
+	}
+	return nil
+}
