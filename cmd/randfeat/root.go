@@ -94,7 +94,7 @@ func (a *app) command() *cobra.Command {
 		Use:   "randfeat",
 		Short: "Random features for Gaussian and softmax kernels",
 		Long: `randfeat computes random feature maps φ with φ(x)·φ(y) ≈ exp(-|x-y|²/2) or exp(x·y), exact and approximate Gram
-matrices, and the error to expect.
+matrices, attention in linear time, and the error to expect.
 
 Results go to stdout, everything else to stderr.
 Exit status: 0 done, 1 failed or a check missed, 2 misused.`,
@@ -110,7 +110,8 @@ Exit status: 0 done, 1 failed or a check missed, 2 misused.`,
 		return cmd.Help()
 	}
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object per line")
-	root.AddCommand(a.evalCommand(), a.theoryCommand(), a.familiesCommand(), a.couplingsCommand(), a.featuresCommand(), a.gramCommand())
+	root.AddCommand(a.evalCommand(), a.theoryCommand(), a.familiesCommand(), a.couplingsCommand(), a.featuresCommand(), a.gramCommand(),
+		a.attendCommand(), a.crossoverCommand())
 	return root
 }
 

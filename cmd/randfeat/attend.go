@@ -1,0 +1,434 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// AttendResult says what attend did.
+type AttendResult struct {
+	Out      string  `json:"out,omitempty"`
+	Shape    []int   `json:"shape"`
+	DType    string  `json:"dtype"`
+	Exact    bool    `json:"exact,omitempty"`
+	Causal   bool    `json:"causal,omitempty"`
+	Window   int     `json:"window,omitempty"`
+	Heads    int     `json:"heads"`
+	KVHeads  int     `json:"kv_heads"`
+	Features int     `json:"features,omitempty"` // of one head
+	Seconds  float64 `json:"seconds"`
+	// Empty rows saw no key and are zeros; denominators that were Negative (signed features only) are used as they are,
+	// those that were Zero give zeros.
+	Rows     int64 `json:"rows"`
+	Empty    int64 `json:"empty,omitempty"`
+	Negative int64 `json:"negative,omitempty"`
+	Zero     int64 `json:"zero,omitempty"`
+	// Compare holds the errors against exact attention, with --compare.
+	Compare *AttendCompare `json:"compare,omitempty"`
+	Warning string         `json:"warning,omitempty"` // why the combination is a bad choice
+	Seed    *uint64        `json:"seed,omitempty"`
+	// Specs are the maps: one for all heads, or one for each key/value head.
+	Specs []randfeat.Spec `json:"specs,omitempty"`
+}
+
+type attendFlags struct {
+	out                         string
+	causal, exact               bool
+	heads, kvHeads              int
+	mask, segments, keySegments string
+	window                      int
+	scale                       float64
+	dtype                       string
+	family, coupling            string
+	m                           int
+	fit                         bool
+	seed                        uint64
+	compare, demo               bool
+	sample                      int
+}
+
+// defaultAttendFamily is what attend uses when no family is named, and fits: the smallest error on most data.
+const defaultAttendFamily = "adaptive"
+
+const (
+	defaultAttendCoupling = "orthogonal"
+	defaultCompareRows    = 128
+)
+
+func (a *app) attendCommand() *cobra.Command {
+	var f attendFlags
+	cmd := &cobra.Command{
+		Use:   "attend Q.npy K.npy V.npy -o OUT.npy",
+		Short: "Attention over long sequences: linear with random features, or exact",
+		Long: `Compute softmax(QKᵀ/√d)V, in time linear in the length with random features, or exactly with --exact.
+
+The arrays are float32 or float64 of shape [L, d], [H, L, d] or [B, H, L, d]; - reads one of them from stdin. K and V may
+have fewer heads than Q (grouped queries) and another length. With --heads H the arrays are [L, H·d] or [B, L, H·d], as
+projection layers write them, and the heads are split off their columns; K and V then have --kv-heads heads. Without
+--heads, --kv-heads only checks their number. The output has the layout of Q and the columns of V; its element type is
+float32 if all inputs are, unless --dtype says otherwise.
+
+Without --family the adaptive family is fitted to the files, head by head; a named family is fitted with --fit. Fitting
+looks at all queries and keys, also with --causal: it chooses parameters, and the output for these is strictly causal.
+
+--window W computes the softmax exactly over the last W keys (without --causal: over the band of keys closer than W) and
+uses features for all others.
+
+--compare prints the error against exact attention for each head, on a sample of query rows, beside the error that theory
+predicts, and the times of both. --demo needs no files: it compares several estimators on synthetic data.`,
+		Example: `  randfeat attend --demo --causal
+  randfeat attend Q.npy K.npy V.npy -o OUT.npy --causal --window 128
+  randfeat attend Q.npy K.npy V.npy --family oprf --fit --coupling simplex -m 512 --compare`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.demo {
+				return exactArgs("none with --demo", 0)(cmd, args)
+			}
+			return exactArgs("three npy files Q.npy, K.npy and V.npy, or --demo", 3)(cmd, args)
+		},
+		ValidArgsFunction: npyArgs(3),
+		RunE: do(func(cmd *cobra.Command, args []string) error {
+			if f.demo {
+				return a.attendDemo(cmd, &f)
+			}
+			return a.attend(cmd, &f, args)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.out, "out", "o", "", "npy file to write; - for stdout")
+	flags.BoolVar(&f.causal, "causal", false, "query i sees the keys up to its own position; the last query is aligned with the last key")
+	flags.BoolVar(&f.exact, "exact", false, "exact softmax attention")
+	flags.IntVar(&f.heads, "heads", 0, "heads in the columns of [L, H·d] or [B, L, H·d] arrays")
+	flags.IntVar(&f.kvHeads, "kv-heads", 0, "heads of K and V; default: those of the files, or --heads")
+	flags.StringVar(&f.mask, "mask", "", "npy file of bools or integers, [L] or [B, L]: 0 for keys that are padding")
+	flags.StringVar(&f.segments, "segments", "", "npy file of integers, [L] or [B, L]: ids of packed sequences; queries see keys of their own id")
+	flags.StringVar(&f.keySegments, "key-segments", "", "the same for the keys, where they are not as many as the queries")
+	flags.IntVar(&f.window, "window", 0, "exact softmax over the last so many keys; 0: none")
+	flags.Float64Var(&f.scale, "scale", 0, "factor of the scores q·k; default: 1/√d")
+	flags.StringVar(&f.dtype, "dtype", "", "float32 or float64; default: that of the files")
+	flags.StringVar(&f.family, "family", defaultAttendFamily, "feature family: a name of 'randfeat families' or a JSON object with parameters")
+	flags.StringVar(&f.coupling, "coupling", defaultAttendCoupling, "joint law of the projections: a name of 'randfeat couplings' or a JSON object")
+	flags.IntVarP(&f.m, "features", "m", defaultM, "random projections per head")
+	flags.BoolVar(&f.fit, "fit", false, "fit the parameters of --family to each head; this is the default without --family")
+	flags.Uint64Var(&f.seed, "seed", defaultSeed, "seed of the projections")
+	flags.BoolVar(&f.compare, "compare", false, "print the error against exact attention and the times of both; -o may be left out")
+	flags.IntVar(&f.sample, "sample", defaultCompareRows, "query rows per head that --compare looks at")
+	flags.BoolVar(&f.demo, "demo", false, "several estimators on synthetic data")
+	for _, name := range []string{"out", "mask", "segments", "key-segments"} {
+		completeFiles(cmd, name, "npy")
+	}
+	completeNames(cmd, "family", familyNames)
+	completeNames(cmd, "coupling", couplingNames)
+	completeNames(cmd, "dtype", func() []string { return []string{"float32", "float64"} })
+	return cmd
+}
+
+func (f *attendFlags) check(cmd *cobra.Command, a *app, paths []string) error {
+	stdin := 0
+	for _, p := range append(slices.Clone(paths), f.mask, f.segments, f.keySegments) {
+		if p == "-" {
+			stdin++
+		}
+	}
+	switch {
+	case stdin > 1:
+		return misused("only one of the arrays can come from stdin")
+	case f.out == "" && !f.compare:
+		return misused("--out (-o) is missing: name the npy file to write, or use --compare")
+	case f.out == "-" && (a.json || f.compare):
+		return misused("-o - needs stdout for itself: drop --json and --compare")
+	case f.heads < 0 || cmd.Flags().Changed("heads") && f.heads == 0:
+		return misused("--heads is %d, want at least 1", f.heads)
+	case f.kvHeads < 0 || cmd.Flags().Changed("kv-heads") && f.kvHeads == 0:
+		return misused("--kv-heads is %d, want at least 1", f.kvHeads)
+	case f.window < 0:
+		return misused("--window is %d, want a number of keys", f.window)
+	case cmd.Flags().Changed("scale") && (!(f.scale > 0) || math.IsInf(f.scale, 0)):
+		return misused("--scale is %v, want a positive number", f.scale)
+	case f.dtype != "" && f.dtype != "float32" && f.dtype != "float64":
+		return misused("--dtype is %q, want float32 or float64", f.dtype)
+	case f.keySegments != "" && f.segments == "":
+		return misused("--key-segments needs --segments")
+	case cmd.Flags().Changed("sample") && !f.compare:
+		return misused("--sample needs --compare")
+	case f.sample < 1:
+		return misused("--sample is %d, want at least 1", f.sample)
+	}
+	if f.exact {
+		return conflict(cmd, "exact", "family", "coupling", "features", "fit", "seed", "compare", "window")
+	}
+	f.fit = f.fit || !cmd.Flags().Changed("family")
+	if f.m < 1 {
+		return misused("--features (-m) is %d, want at least 1", f.m)
+	}
+	_, err := f.spec(1)
+	return err
+}
+
+// spec is the map of one head, for queries of dim columns, before fitting.
+func (f *attendFlags) spec(dim int) (randfeat.Spec, error) {
+	spec := randfeat.Spec{Kernel: kernel.Attention(dim), Dim: dim, M: f.m, Seed: f.seed}
+	if f.scale > 0 {
+		spec.Kernel.Scale = 1 / math.Sqrt(f.scale) // of both sides
+	}
+	var err error
+	if spec.Family, err = family.Parse(f.family); err != nil {
+		return spec, misused("--family: %w", err)
+	}
+	if spec.Coupling, err = coupling.Parse(f.coupling); err != nil {
+		return spec, misused("--coupling: %w", err)
+	}
+	return spec, nil
+}
+
+func (a *app) attend(cmd *cobra.Command, f *attendFlags, paths []string) error {
+	if err := f.check(cmd, a, paths); err != nil {
+		return err
+	}
+	files, err := a.readAttend(paths)
+	if err != nil {
+		return err
+	}
+	if f.dtype == "float32" || f.dtype == "" && files.isFloat32() {
+		return attendAs[float32](cmd.Context(), a, f, files)
+	}
+	return attendAs[float64](cmd.Context(), a, f, files)
+}
+
+func attendAs[T dense.Float](ctx context.Context, a *app, f *attendFlags, files attendFiles) error {
+	in, err := sequences[T](files, f.heads, f.kvHeads)
+	if err != nil {
+		return err
+	}
+	if in.vis, err = a.visibility(f, in.q.Batch, in.q.Len, in.k.Len); err != nil {
+		return err
+	}
+	r := AttendResult{Out: f.out, Shape: in.shape, DType: fmt.Sprintf("%T", *new(T)), Exact: f.exact, Causal: f.causal, Window: f.window,
+		Heads: in.q.Heads, KVHeads: in.k.Heads, Rows: int64(in.q.Batch) * int64(in.q.Heads) * int64(in.q.Len)}
+	var out attention.Seq[T]
+	if f.out != "" {
+		out = likeQueries(in)
+	}
+	if f.exact {
+		if err := exactForward(ctx, a, f, &in, out, &r.Seconds); err != nil {
+			return files.name(err)
+		}
+	} else {
+		maps, err := attendMaps[T](a, f, &in)
+		if err != nil {
+			return files.name(err)
+		}
+		for _, m := range maps {
+			r.Specs = append(r.Specs, m.Spec())
+		}
+		r.Features, r.Seed = maps[0].OutDim(), &f.seed
+		r.Warning = warning(r.Specs[0], someRows(in.q.Head(0, 0)), someRows(in.k.Head(0, 0)))
+		if f.out != "" {
+			if err := linearForward(ctx, a, f, &in, out, maps, &r); err != nil {
+				return files.name(err)
+			}
+		}
+		if f.compare {
+			if err := compareHeads(ctx, a, f, &in, maps, &r); err != nil {
+				return files.name(err)
+			}
+		}
+	}
+	if f.out != "" {
+		if err := writeSequence(a, f.out, in.shape, out); err != nil {
+			return err
+		}
+	}
+	return a.reportAttend(f, r)
+}
+
+// name puts file names in the place of the library's q, k and v.
+func (f attendFiles) name(err error) error {
+	for i, s := range []string{"q: ", "k: ", "v: "} {
+		if text := err.Error(); len(text) > len(s) && text[:len(s)] == s {
+			return fmt.Errorf("%s as %w", f.names[i], err)
+		}
+	}
+	return err
+}
+
+// likeQueries is an output in the memory order of the queries.
+func likeQueries[T dense.Float](in attendInput[T]) attention.Seq[T] {
+	if in.q.StrideH == in.q.Dim && in.q.StrideL == in.q.Heads*in.q.Dim {
+		return attention.NewSeqBLHD[T](in.q.Batch, in.q.Len, in.q.Heads, in.v.Dim)
+	}
+	return attention.NewSeq[T](in.q.Batch, in.q.Heads, in.q.Len, in.v.Dim)
+}
+
+// attendMaps draws the maps: fitted, one per key/value head, or one for all.
+func attendMaps[T dense.Float](a *app, f *attendFlags, in *attendInput[T]) ([]*randfeat.Map[T], error) {
+	spec, err := f.spec(in.q.Dim)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSize(spec, "--features (-m)"); err != nil {
+		return nil, err
+	}
+	specs := []randfeat.Spec{spec}
+	if f.fit {
+		if specs, err = fitHeads(a, spec, in); err != nil {
+			return nil, err
+		}
+	}
+	maps, err := attention.NewMaps[T](specs)
+	if errors.Is(err, family.ErrParam) && !f.fit {
+		return nil, fmt.Errorf("%w; set parameters with --family '{\"name\":%q, ...}' or fit them with --fit", err, spec.Family.Name())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return maps, checkFeatures(maps[0].OutDim(), libraryRows, "--features (-m)")
+}
+
+func fitHeads[T dense.Float](a *app, spec randfeat.Spec, in *attendInput[T]) ([]randfeat.Spec, error) {
+	if _, fits := spec.Family.(family.Fitter); !fits {
+		a.note("note: the family %s has no parameters to fit", spec.Family.Name())
+	}
+	stats, err := attention.NewHeadStats[T](spec, in.k.Heads)
+	if err != nil {
+		return nil, err
+	}
+	queryMask := in.vis.KeyMask // padding of one sequence is padding on both sides
+	if in.q.Len != in.k.Len {
+		queryMask = nil
+	}
+	if err := stats.Add(in.q, in.k, queryMask, in.vis.KeyMask); err != nil {
+		return nil, err
+	}
+	specs, err := stats.Fit()
+	if err != nil {
+		return nil, fmt.Errorf("--fit: %w", err)
+	}
+	return specs, nil
+}
+
+func exactForward[T dense.Float](ctx context.Context, a *app, f *attendFlags, in *attendInput[T], out attention.Seq[T], seconds *float64) error {
+	e := attention.Exact[T]{Visibility: in.vis, Scale: f.scale}
+	flops := 4 * float64(in.q.Batch) * float64(in.q.Len) * float64(in.k.Len) * float64(in.q.Dim)
+	return eachHead(ctx, a, in, out, flops, seconds, func(out, q, k, v attention.Seq[T], _, _ int) error {
+		return e.Forward(out, q, k, v)
+	})
+}
+
+func linearForward[T dense.Float](ctx context.Context, a *app, f *attendFlags, in *attendInput[T], out attention.Seq[T], maps []*randfeat.Map[T], r *AttendResult) error {
+	lin := attention.Linear[T]{Visibility: in.vis, Window: f.window}
+	flops := 4 * float64(in.q.Batch) * float64(in.q.Len+in.k.Len) * float64(in.q.Dim) * float64(maps[0].OutDim())
+	return eachHead(ctx, a, in, out, flops, &r.Seconds, func(out, q, k, v attention.Seq[T], lo, hi int) error {
+		lin.Maps = maps
+		if len(maps) > 1 {
+			lin.Maps = maps[lo:hi]
+		}
+		rep, err := lin.Forward(out, q, k, v)
+		r.Empty, r.Negative, r.Zero = r.Empty+rep.Empty, r.Negative+rep.Negative, r.Zero+rep.Zero
+		return err
+	})
+}
+
+// callFlops is the work of one call into the library: enough for all threads, and little enough that progress shows and
+// an interrupt is heard.
+const callFlops = 1e11
+
+// eachHead runs f on groups of key/value heads [lo, hi) with their query heads, and adds up the time it takes. flops is the
+// work of one query head.
+func eachHead[T dense.Float](ctx context.Context, a *app, in *attendInput[T], out attention.Seq[T], flops float64, seconds *float64,
+	f func(out, q, k, v attention.Seq[T], lo, hi int) error) error {
+	group := in.q.Heads / in.k.Heads
+	step := 1 + int(min(callFlops/max(flops*float64(group), 1), float64(in.k.Heads)))
+	bar := a.progress("heads", in.q.Heads)
+	defer bar.end()
+	for lo := 0; lo < in.k.Heads; lo += step {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		hi := min(lo+step, in.k.Heads)
+		start := time.Now()
+		if err := f(headRange(out, lo*group, hi*group), headRange(in.q, lo*group, hi*group), headRange(in.k, lo, hi), headRange(in.v, lo, hi), lo, hi); err != nil {
+			return err
+		}
+		*seconds += time.Since(start).Seconds()
+		bar.at(hi * group)
+	}
+	return nil
+}
+
+// headRange is the view of heads lo to hi-1.
+func headRange[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
+	s.Heads = hi - lo
+	s.Data = s.Data[min(lo*s.StrideH, len(s.Data)):]
+	return s
+}
+
+// writeSequence writes the output in its file layout.
+func writeSequence[T dense.Float](a *app, path string, shape []int, out attention.Seq[T]) error {
+	var files outputs
+	defer files.abort()
+	w, err := files.create(path, a.stdout)
+	if err != nil {
+		return err
+	}
+	n, err := data.NewNPYTensorWriter[T](w, shape)
+	if err != nil {
+		return err
+	}
+	cols := shape[len(shape)-1]
+	rows := dense.Matrix[T]{Rows: len(out.Data) / cols, Cols: cols, Stride: cols, Data: out.Data} // the memory order of the file
+	if err := n.WriteRows(rows); err != nil {
+		return err
+	}
+	if err := n.Close(); err != nil {
+		return err
+	}
+	return files.commit()
+}
+
+func (a *app) reportAttend(f *attendFlags, r AttendResult) error {
+	a.warn(r.Warning)
+	if a.json {
+		return a.object(r)
+	}
+	what := "exact attention"
+	if !r.Exact {
+		spec := r.Specs[0]
+		fitted := ""
+		if f.fit {
+			fitted = ", fitted per head"
+		}
+		what = fmt.Sprintf("linear attention, %d %s features%s, %s, seed %d", r.Features, spec.Family.Name(), fitted, couplingName(spec), *r.Seed)
+	}
+	target := r.Out
+	if target == "" {
+		target = "output not kept"
+	}
+	a.note("%s: %s %s, %s, %.3g s", target, data.Dims(r.Shape), r.DType, what, r.Seconds)
+	if r.Empty > 0 {
+		a.note("note: %d of %d query rows see no key: zeros", r.Empty, r.Rows)
+	}
+	if r.Negative > 0 {
+		a.note("note: %d of %d denominators are negative (signed features); quotients are taken as they are", r.Negative, r.Rows)
+	}
+	if r.Zero > 0 {
+		a.note("note: %d of %d denominators are zero: rows of zeros", r.Zero, r.Rows)
+	}
+	if r.Compare != nil {
+		return a.printCompare(r)
+	}
+	return nil
+}

@@ -1,0 +1,383 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// saveTensor writes random numbers N(0, scale²) of a shape.
+func saveTensor[T dense.Float](t *testing.T, dir, name string, stream uint64, scale float64, shape ...int) string {
+	t.Helper()
+	cols, n := shape[len(shape)-1], 1
+	for _, d := range shape {
+		n *= d
+	}
+	x := make([]float64, n)
+	rng.Normals(x, rng.Stream(5, stream))
+	m := dense.New[T](n/cols, cols)
+	for i, v := range x {
+		m.Data[i] = T(scale * v)
+	}
+	return saveAs(t, dir, name, m, shape...)
+}
+
+func saveAs[T dense.Float](t *testing.T, dir, name string, m dense.Matrix[T], shape ...int) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	var b bytes.Buffer
+	w, err := data.NewNPYTensorWriter[T](&b, shape)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.WriteRows(m); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// saveInts writes an integer array as NumPy does.
+func saveInts(t *testing.T, dir, name, shape string, v ...byte) string {
+	t.Helper()
+	dict := "{'descr': '|u1', 'fortran_order': False, 'shape': " + shape + ", }\n"
+	b := append([]byte("\x93NUMPY\x01\x00"), byte(len(dict)), 0)
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, append(append(b, dict...), v...), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func loadTensor(t *testing.T, path string) data.Tensor {
+	t.Helper()
+	a, err := data.ReadNPYTensorFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// softmaxRow is exact attention of one query by definition.
+func softmaxRow(q []float64, k, v dense.Matrix[float64], sees func(j int) bool) []float64 {
+	out, sum := make([]float64, v.Cols), 0.0
+	for j := range k.Rows {
+		if !sees(j) {
+			continue
+		}
+		w := math.Exp(dense.Dot(q, k.Row(j)) / math.Sqrt(float64(k.Cols)))
+		sum += w
+		for c, x := range v.Row(j) {
+			out[c] += w * x
+		}
+	}
+	for c := range out {
+		out[c] /= sum
+	}
+	return out
+}
+
+// Every layout gives the softmax by definition; fewer key/value heads are shared by neighbours.
+func TestAttendExactLayouts(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		q, k, v  []int
+		args     []string
+		b, h, hk int
+		want     []int
+	}{
+		{"[L, d]", []int{5, 4}, []int{7, 4}, []int{7, 3}, nil, 1, 1, 1, []int{5, 3}},
+		{"[H, L, d]", []int{4, 5, 4}, []int{2, 7, 4}, []int{2, 7, 3}, []string{"--kv-heads", "2"}, 1, 4, 2, []int{4, 5, 3}},
+		{"[B, H, L, d]", []int{2, 3, 5, 4}, []int{2, 1, 7, 4}, []int{2, 1, 7, 3}, nil, 2, 3, 1, []int{2, 3, 5, 3}},
+		{"[L, H·d]", []int{5, 16}, []int{7, 8}, []int{7, 6}, []string{"--heads", "4", "--kv-heads", "2"}, 1, 4, 2, []int{5, 12}},
+		{"[B, L, H·d]", []int{2, 5, 8}, []int{2, 7, 8}, []int{2, 7, 6}, []string{"--heads", "2"}, 2, 2, 2, []int{2, 5, 6}},
+	} {
+		for _, causal := range []bool{false, true} {
+			dir := t.TempDir()
+			q, k, v := saveTensor[float64](t, dir, "q.npy", 1, 1, c.q...), saveTensor[float64](t, dir, "k.npy", 2, 1, c.k...), saveTensor[float64](t, dir, "v.npy", 3, 1, c.v...)
+			out := filepath.Join(dir, "out.npy")
+			args := append([]string{"attend", q, k, v, "-o", out, "--exact", fmt.Sprintf("--causal=%v", causal)}, c.args...)
+			if o := ok(t, args...); !strings.Contains(o.stderr, "exact attention") {
+				t.Errorf("stderr %q", o.stderr)
+			}
+			got := loadTensor(t, out)
+			if !slices.Equal(got.Shape, c.want) || got.DType != data.Float64 {
+				t.Fatalf("%s: output %v, want %v", c.name, got.Shape, c.want)
+			}
+			rows := func(path string, b, h, heads, length, dim int) dense.Matrix[float64] {
+				x := loadTensor(t, path).F64
+				if strings.Contains(c.name, "H·d") {
+					return dense.Matrix[float64]{Rows: length, Cols: dim, Stride: heads * dim, Data: x[b*length*heads*dim+h*dim:]}
+				}
+				return dense.Matrix[float64]{Rows: length, Cols: dim, Stride: dim, Data: x[(b*heads+h)*length*dim:]}
+			}
+			for b := range c.b {
+				for h := range c.h {
+					g := h / (c.h / c.hk)
+					qm, km, vm, om := rows(q, b, h, c.h, 5, 4), rows(k, b, g, c.hk, 7, 4), rows(v, b, g, c.hk, 7, 3), rows(out, b, h, c.h, 5, 3)
+					for i := range 5 {
+						want := softmaxRow(qm.Row(i), km, vm, func(j int) bool { return !causal || j <= i+2 })
+						for l, w := range want {
+							if math.Abs(om.At(i, l)-w) > 1e-12 {
+								t.Fatalf("%s causal %v: batch %d head %d row %d: %v, want %v", c.name, causal, b, h, i, om.Row(i), want)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// The command is the library: same spec, same numbers.
+func TestAttendLinear(t *testing.T) {
+	dir := t.TempDir()
+	q, k, v := saveTensor[float32](t, dir, "q.npy", 1, 1, 2, 40, 8), saveTensor[float32](t, dir, "k.npy", 2, 1, 2, 40, 8), saveTensor[float32](t, dir, "v.npy", 3, 1, 2, 40, 8)
+	out := filepath.Join(dir, "out.npy")
+	r := objects[AttendResult](t, ok(t, "attend", q, k, v, "-o", out, "--causal", "--family", "positive", "--coupling", "orthogonal", "-m", "32", "--seed", "9", "--json").stdout)[0]
+	if r.Features != 32 || r.DType != "float32" || r.KVHeads != 2 || r.Rows != 80 || r.Seed == nil || *r.Seed != 9 || len(r.Specs) != 1 || !r.Causal {
+		t.Errorf("%+v", r)
+	}
+	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(8), Family: family.Positive{}, Coupling: coupling.Orthogonal{}, Dim: 8, M: 32, Seed: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lin := attention.Linear[float32]{Visibility: attention.Visibility{Causal: true}, Maps: []*randfeat.Map[float32]{m}}
+	seq := func(path string) attention.Seq[float32] {
+		s := attention.NewSeq[float32](1, 2, 40, 8)
+		copy(s.Data, loadTensor(t, path).F32)
+		return s
+	}
+	want := attention.NewSeq[float32](1, 2, 40, 8)
+	if _, err := lin.Forward(want, seq(q), seq(k), seq(v)); err != nil {
+		t.Fatal(err)
+	}
+	if got := loadTensor(t, out).F32; !slices.Equal(got, want.Data) {
+		t.Error("the output differs from attention.Linear")
+	}
+	// Without a family the adaptive one is fitted, each head on its own.
+	o := ok(t, "attend", q, k, v, "-o", out)
+	if !strings.Contains(o.stderr, "adaptive features, fitted per head") || !strings.Contains(o.stderr, "seed 1") || o.stdout != "" {
+		t.Errorf("%+v", o)
+	}
+	r = objects[AttendResult](t, ok(t, "attend", q, k, v, "-o", out, "--json").stdout)[0]
+	if len(r.Specs) != 2 || r.Specs[0].Seed == r.Specs[1].Seed {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A window as long as the sequence leaves nothing to the features.
+func TestAttendFullWindowIsExact(t *testing.T) {
+	dir := t.TempDir()
+	q, k, v := saveTensor[float64](t, dir, "q.npy", 1, 1, 30, 6), saveTensor[float64](t, dir, "k.npy", 2, 1, 30, 6), saveTensor[float64](t, dir, "v.npy", 3, 1, 30, 2)
+	exact, out := filepath.Join(dir, "exact.npy"), filepath.Join(dir, "out.npy")
+	ok(t, "attend", q, k, v, "-o", exact, "--exact", "--causal", "--scale", "0.7")
+	ok(t, "attend", q, k, v, "-o", out, "--causal", "--window", "30", "--family", "positive", "-m", "4", "--scale", "0.7")
+	equalNear(t, loadTensor(t, out).F64, loadTensor(t, exact).F64, 1e-12)
+}
+
+func equalNear(t *testing.T, got, want []float64, tolerance float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d elements, want %d", len(got), len(want))
+	}
+	for i, w := range want {
+		if math.Abs(got[i]-w) > tolerance {
+			t.Fatalf("element %d is %v, want %v", i, got[i], w)
+		}
+	}
+}
+
+// Padding equals truncation, and packed sequences equal separate ones.
+func TestAttendMaskAndSegments(t *testing.T) {
+	dir := t.TempDir()
+	x := random(12, 4, 1, 7)
+	q := save(t, dir, "q.npy", x)
+	padded, short := save(t, dir, "k.npy", x), save(t, dir, "short.npy", x.RowRange(0, 9))
+	mask := saveInts(t, dir, "mask.npy", "(12,)", 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0)
+	a, b := filepath.Join(dir, "a.npy"), filepath.Join(dir, "b.npy")
+	common := []string{"--family", "positive", "-m", "16"}
+	ok(t, append([]string{"attend", q, padded, padded, "-o", a, "--mask", mask}, common...)...)
+	ok(t, append([]string{"attend", q, short, short, "-o", b}, common...)...)
+	equalNear(t, loadTensor(t, a).F64, loadTensor(t, b).F64, 1e-12)
+
+	segments := saveInts(t, dir, "seg.npy", "(1, 12)", 3, 3, 3, 3, 3, 7, 7, 7, 7, 7, 7, 7)
+	ok(t, append([]string{"attend", q, q, q, "-o", a, "--causal", "--segments", segments}, common...)...)
+	first, second := save(t, dir, "1.npy", x.RowRange(0, 5)), save(t, dir, "2.npy", x.RowRange(5, 12))
+	var want []float64
+	for _, part := range []string{first, second} {
+		ok(t, append([]string{"attend", part, part, part, "-o", b, "--causal"}, common...)...)
+		want = append(want, loadTensor(t, b).F64...)
+	}
+	equalNear(t, loadTensor(t, a).F64, want, 1e-12)
+
+	none := saveInts(t, dir, "none.npy", "(12,)", make([]byte, 12)...)
+	o := ok(t, append([]string{"attend", q, q, q, "-o", a, "--mask", none}, common...)...)
+	if !strings.Contains(o.stderr, "12 of 12 query rows see no key") {
+		t.Errorf("stderr %q", o.stderr)
+	}
+}
+
+func TestAttendPipes(t *testing.T) {
+	dir := t.TempDir()
+	q, k := saveTensor[float32](t, dir, "q.npy", 1, 1, 6, 4), saveTensor[float32](t, dir, "k.npy", 2, 1, 6, 4)
+	out := filepath.Join(dir, "out.npy")
+	ok(t, "attend", q, k, k, "-o", out, "--exact", "--dtype", "float64")
+	want, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := os.ReadFile(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	code := run(context.Background(), []string{"attend", "-", k, k, "-o", "-", "--exact", "--dtype", "float64"}, bytes.NewReader(in), &stdout, &stderr)
+	if code != exitDone || !bytes.Equal(stdout.Bytes(), want) {
+		t.Errorf("exit %d, %d bytes on stdout, want those of the file (%d): %s", code, stdout.Len(), len(want), stderr.String())
+	}
+}
+
+// --compare measures what the output file shows, and the prediction is of its size.
+func TestAttendCompare(t *testing.T) {
+	dir := t.TempDir()
+	q, k, v := saveTensor[float32](t, dir, "q.npy", 1, 0.3, 2, 200, 8), saveTensor[float32](t, dir, "k.npy", 2, 0.3, 1, 200, 8), saveTensor[float32](t, dir, "v.npy", 3, 1, 1, 200, 8)
+	out, exact := filepath.Join(dir, "out.npy"), filepath.Join(dir, "exact.npy")
+	args := []string{"attend", q, k, v, "--family", "positive", "--coupling", "iid", "-m", "512", "--compare", "--sample", "200"}
+	r := objects[AttendResult](t, ok(t, append(args, "-o", out, "--json")...).stdout)[0]
+	c := r.Compare
+	if c == nil || len(c.Heads) != 2 || c.Rows != 400 || c.Predicted == nil || c.Method != "covariances" || c.LinearSeconds <= 0 || c.ExactSeconds <= 0 || c.ExactEstimated {
+		t.Fatalf("%+v", r)
+	}
+	ok(t, "attend", q, k, v, "-o", exact, "--exact")
+	got, want := loadTensor(t, out).F32, loadTensor(t, exact).F32
+	if d := relativeDistance(got, want); math.Abs(d-c.Output) > 1e-3*d {
+		t.Errorf("the files differ by %v, --compare says %v", d, c.Output)
+	}
+	// One draw of 512 projections, with small inputs and so light tails: the error is a random number around the prediction.
+	if ratio := c.Output / *c.Predicted; ratio < 0.5 || ratio > 2 {
+		t.Errorf("measured %v, predicted %v", c.Output, *c.Predicted)
+	}
+	o := ok(t, args...)
+	for _, text := range []string{"HEAD", "PREDICTED", "all", "times as fast"} {
+		if !strings.Contains(o.stdout, text) {
+			t.Errorf("no %q in %s", text, o.stdout)
+		}
+	}
+	if !strings.Contains(o.stderr, "output not kept") || !strings.Contains(o.stderr, "seed 1") {
+		t.Errorf("stderr %q", o.stderr)
+	}
+}
+
+func TestAttendBadInput(t *testing.T) {
+	dir := t.TempDir()
+	q, k := saveTensor[float32](t, dir, "q.npy", 1, 1, 2, 6, 4), saveTensor[float32](t, dir, "k.npy", 2, 1, 2, 6, 4)
+	flat := saveTensor[float32](t, dir, "flat.npy", 1, 1, 6, 4)
+	vector := saveTensor[float32](t, dir, "vector.npy", 1, 1, 6)
+	wide := saveTensor[float32](t, dir, "wide.npy", 1, 1, 2, 6, 5)
+	long := saveTensor[float32](t, dir, "long.npy", 1, 1, 2, 7, 4)
+	three := saveTensor[float32](t, dir, "three.npy", 1, 1, 3, 6, 4)
+	two := saveTensor[float32](t, dir, "two.npy", 1, 1, 2, 1, 6, 4)
+	one := saveTensor[float32](t, dir, "one.npy", 1, 1, 1, 1, 6, 4)
+	bad := dense.New[float32](12, 4)
+	bad.Set(7, 2, float32(math.NaN()))
+	nan := saveAs(t, dir, "nan.npy", bad, 2, 6, 4)
+	ints := saveInts(t, dir, "ints.npy", "(2, 6, 4)", make([]byte, 48)...)
+	mask5, apart := saveInts(t, dir, "mask5.npy", "(5,)", 1, 1, 1, 1, 1), saveInts(t, dir, "apart.npy", "(6,)", 1, 1, 2, 2, 1, 1)
+	out := filepath.Join(dir, "out.npy")
+	before := names(t, dir)
+	for _, c := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{exitMisuse, "2 arguments, want three npy files", []string{q, k}},
+		{exitMisuse, "--out (-o) is missing", []string{q, k, k}},
+		{exitMisuse, "only one of the arrays can come from stdin", []string{"-", k, k, "-o", out, "--mask", "-"}},
+		{exitMisuse, "-o - needs stdout", []string{q, k, k, "-o", "-", "--compare"}},
+		{exitMisuse, "--heads is 0", []string{q, k, k, "-o", out, "--heads", "0"}},
+		{exitMisuse, "--kv-heads is -1", []string{q, k, k, "-o", out, "--kv-heads", "-1"}},
+		{exitMisuse, "--window is -1", []string{q, k, k, "-o", out, "--window", "-1"}},
+		{exitMisuse, "--scale is 0", []string{q, k, k, "-o", out, "--scale", "0"}},
+		{exitMisuse, `--dtype is "half"`, []string{q, k, k, "-o", out, "--dtype", "half"}},
+		{exitMisuse, "--key-segments needs --segments", []string{q, k, k, "-o", out, "--key-segments", apart}},
+		{exitMisuse, "--sample needs --compare", []string{q, k, k, "-o", out, "--sample", "3"}},
+		{exitMisuse, "--exact and --family exclude", []string{q, k, k, "-o", out, "--exact", "--family", "trig"}},
+		{exitMisuse, "--exact and --window exclude", []string{q, k, k, "-o", out, "--exact", "--window", "3"}},
+		{exitMisuse, "--features (-m) is 0", []string{q, k, k, "-o", out, "-m", "0"}},
+		{exitMisuse, "--features (-m) is 100000000000", []string{q, k, k, "-o", out, "-m", "100000000000"}},
+		{exitMisuse, "--family: ", []string{q, k, k, "-o", out, "--family", "none"}},
+		{exitMisuse, "--demo and --window exclude", []string{"--demo", "--window", "3"}},
+		{exitFailed, "no.npy", []string{q, filepath.Join(dir, "no.npy"), k, "-o", out}},
+		{exitFailed, "vector.npy is [6], want [L, d]", []string{vector, vector, vector, "-o", out}},
+		{exitFailed, "flat.npy is [6, 4]: they need the same number of dimensions", []string{q, flat, k, "-o", out}},
+		{exitFailed, "queries of 4 columns and keys of 5", []string{q, wide, k, "-o", out}},
+		{exitFailed, "6 keys and 7 values", []string{q, k, long, "-o", out}},
+		{exitFailed, "2 heads of keys and 3 of values", []string{q, k, three, "-o", out}},
+		{exitFailed, "2 query heads are no multiple of 3", []string{q, three, three, "-o", out}},
+		{exitFailed, "the number of batches is 2 and 1", []string{two, one, one, "-o", out}},
+		{exitFailed, "--kv-heads is 1, ", []string{q, k, k, "-o", out, "--kv-heads", "1"}},
+		{exitFailed, "divide into 3 heads", []string{q, k, k, "-o", out, "--heads", "3"}},
+		{exitFailed, "two.npy is [2, 1, 6, 4], want [L, H·d]", []string{two, two, two, "-o", out, "--heads", "2"}},
+		{exitFailed, "ints.npy holds int64, want float32", []string{ints, k, k, "-o", out}},
+		{exitFailed, "nan.npy as k: batch 0, head 1, position 1, column 2 is NaN", []string{q, nan, k, "-o", out}},
+		{exitFailed, "nan.npy as k: batch 0, head 1, position 1, column 2 is NaN", []string{q, nan, k, "-o", out, "--family", "positive"}},
+		{exitFailed, "nan.npy as v: batch 0, head 1, position 1, column 2 is NaN", []string{q, k, nan, "-o", out, "--exact"}},
+		{exitFailed, "mask5.npy is [5], want [6] or [1, 6]", []string{q, k, k, "-o", out, "--mask", mask5}},
+		{exitFailed, "--mask: ", []string{q, k, k, "-o", out, "--mask", q}},
+		{exitFailed, "segment 1 begins a second time", []string{q, k, k, "-o", out, "--segments", apart}},
+		{exitFailed, "needs --key-segments", []string{q, long, long, "-o", out, "--segments", apart}},
+	} {
+		fails(t, c.code, c.says, append([]string{"attend"}, c.args...)...)
+	}
+	if after := names(t, dir); after != before {
+		t.Errorf("the directory changed from %s to %s", before, after)
+	}
+}
+
+func TestAttendDemo(t *testing.T) {
+	rows := objects[AttendDemoRow](t, ok(t, "attend", "--demo", "--causal", "--json", "-m", "64", "--sample", "64").stdout)
+	if len(rows) != len(attendDemoRows)+2 || rows[0].Estimator != "exact" {
+		t.Fatalf("%d rows", len(rows))
+	}
+	find := func(estimator, coupling string, window int) AttendDemoRow {
+		for _, r := range rows {
+			if r.Estimator == estimator && r.Coupling == coupling && r.Window == window {
+				return r
+			}
+		}
+		t.Fatalf("no row %s, %s, %d", estimator, coupling, window)
+		return AttendDemoRow{}
+	}
+	mean, plain, best := find("mean of the values", "", 0), find("positive", "orthogonal", 0), find("adaptive", "orthogonal", 0)
+	near, far := find("adaptive", "orthogonal", 32), find("adaptive", "orthogonal", 512)
+	if !(best.Output < plain.Output && best.Output < mean.Output) {
+		t.Errorf("adaptive %v, positive %v, mean of the values %v", best.Output, plain.Output, mean.Output)
+	}
+	if !(far.Output < near.Output && near.Output < best.Output) {
+		t.Errorf("errors %v, %v, %v do not fall with the window", best.Output, near.Output, far.Output)
+	}
+	if best.Predicted == nil || best.Seed != defaultSeed {
+		t.Errorf("%+v", best)
+	}
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+)
+
+// AttendCompare is the error of linear attention against exact attention: part of what attend --compare --json prints.
+type AttendCompare struct {
+	AttendErrors                // of all heads together
+	Heads        []AttendErrors `json:"heads"` // of each query head
+	// LinearSeconds and ExactSeconds are the times of both over the whole input. ExactEstimated says that exact attention
+	// would have taken long: its time is then that of a part, multiplied.
+	LinearSeconds  float64 `json:"linear_seconds"`
+	ExactSeconds   float64 `json:"exact_seconds"`
+	ExactEstimated bool    `json:"exact_estimated,omitempty"`
+}
+
+// AttendErrors are the errors of one head over a sample of its query rows.
+type AttendErrors struct {
+	Rows int `json:"rows"` // compared; rows that see no key are left out
+	// Predicted is the error of the output by theory, to first order; absent where it is not known, and Reason says why.
+	// Method says how it was found: covariances, scaled covariances, independent rows, upper bound.
+	Predicted *float64 `json:"predicted,omitempty"`
+	Method    string   `json:"method,omitempty"`
+	Reason    string   `json:"reason,omitempty"`
+	// Denominator is the predicted relative error of the denominators. Where it is not small the prediction is too large.
+	Denominator *float64 `json:"denominator,omitempty"`
+	Output      float64  `json:"output"`    // |ô-o|/|o| over all rows
+	Row         float64  `json:"row"`       // root mean square of |â-a|/|a| of the attention rows
+	Variation   float64  `json:"variation"` // mean share of the attention that is on the wrong keys
+}
+
+func attendErrors(e attention.Errors) AttendErrors {
+	r := AttendErrors{Rows: e.Rows, Output: e.Output, Row: e.Row, Variation: e.Variation}
+	if e.Predicted.Err != nil {
+		r.Reason = e.Predicted.Err.Error()
+	}
+	if e.Predicted.Method != attention.NoPrediction {
+		r.Predicted, r.Denominator, r.Method = number(e.Predicted.Output), number(e.Predicted.Denominator), e.Predicted.Method.String()
+	}
+	return r
+}
+
+// exactLimit is the work up to which exact attention is run for its time, some ten seconds.
+const exactLimit = 1e12
+
+// compareHeads measures the errors. It also fills in the time and counts of r if the linear output was not computed yet.
+func compareHeads[T dense.Float](ctx context.Context, a *app, f *attendFlags, in *attendInput[T], maps []*randfeat.Map[T], r *AttendResult) error {
+	lin := &attention.Linear[T]{Visibility: in.vis, Window: f.window, Maps: maps}
+	work := exactWork(in)
+	bar := a.progress("comparing with exact attention", 1)
+	defer bar.end()
+	bar.last = time.Time{}
+	bar.at(0)
+	c, err := attention.Compare(lin, in.q, in.k, in.v, attention.CompareOptions{Rows: f.sample, Seed: f.seed, Exact: work <= exactLimit})
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	out := &AttendCompare{AttendErrors: attendErrors(c.Errors), LinearSeconds: c.Linear.Seconds(), ExactSeconds: c.Exact.Seconds()}
+	for _, h := range c.Heads {
+		out.Heads = append(out.Heads, attendErrors(h))
+	}
+	if work > exactLimit {
+		rate, err := exactRate(f, in)
+		if err != nil {
+			return err
+		}
+		out.ExactSeconds, out.ExactEstimated = work/rate, true
+	}
+	r.Compare = out
+	if f.out == "" {
+		r.Seconds, r.Empty, r.Negative, r.Zero = out.LinearSeconds, c.Report.Empty, c.Report.Negative, c.Report.Zero
+	}
+	return nil
+}
+
+// exactWork counts the operations of exact attention over what is visible.
+func exactWork[T dense.Float](in *attendInput[T]) float64 {
+	pairs := float64(in.q.Batch) * float64(in.q.Len) * float64(in.k.Len)
+	if in.vis.Segments != nil {
+		pairs = 0
+		keys := in.vis.KeySegments
+		if keys == nil {
+			keys = in.vis.Segments
+		}
+		for b := range in.q.Batch {
+			count := map[int32]float64{}
+			for _, id := range keys[b*in.k.Len : (b+1)*in.k.Len] {
+				count[id]++
+			}
+			for _, id := range in.vis.Segments[b*in.q.Len : (b+1)*in.q.Len] {
+				pairs += count[id]
+			}
+		}
+	}
+	if in.vis.Causal {
+		pairs /= 2
+	}
+	return 2 * pairs * float64(in.q.Heads) * float64(in.q.Dim+in.v.Dim)
+}
+
+// exactRate is the operations per second of exact attention over the first rows of all heads.
+func exactRate[T dense.Float](f *attendFlags, in *attendInput[T]) (float64, error) {
+	const rows = 2048
+	part := attendInput[T]{q: firstRows(headRange(in.q, 0, in.q.Heads/in.k.Heads), rows), k: firstRows(headRange(in.k, 0, 1), rows), v: firstRows(headRange(in.v, 0, 1), rows)}
+	part.vis.Causal = f.causal
+	e := attention.Exact[T]{Visibility: part.vis, Scale: f.scale, Unchecked: true}
+	out := attention.NewSeq[T](part.q.Batch, part.q.Heads, part.q.Len, part.v.Dim)
+	best := time.Duration(0)
+	for range 3 {
+		start := time.Now()
+		if err := e.Forward(out, part.q, part.k, part.v); err != nil {
+			return 0, err
+		}
+		if t := time.Since(start); best == 0 || t < best {
+			best = t
+		}
+	}
+	return exactWork(&part) / best.Seconds(), nil
+}
+
+// firstRows is the view of the first n positions.
+func firstRows[T dense.Float](s attention.Seq[T], n int) attention.Seq[T] {
+	s.Len = min(s.Len, n)
+	return s
+}
+
+func (a *app) printCompare(r AttendResult) error {
+	c := r.Compare
+	err := table(a.stdout, func(w io.Writer) {
+		fmt.Fprintln(w, "HEAD\tPREDICTED\tOUTPUT\tROWS\tMISPLACED")
+		for h, e := range c.Heads {
+			fmt.Fprintf(w, "%d\t%s\t%.3g\t%.3g\t%.2g %%\n", h, predictedText(e), e.Output, e.Row, 100*e.Variation)
+		}
+		if len(c.Heads) > 1 {
+			fmt.Fprintf(w, "all\t%s\t%.3g\t%.3g\t%.2g %%\n", predictedText(c.AttendErrors), c.Output, c.Row, 100*c.Variation)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	approximately, exact := "", ""
+	if c.ExactEstimated {
+		approximately, exact = "about ", " (estimated from a part)"
+	}
+	_, err = fmt.Fprintf(a.stdout, "\nlinear %.3g s, exact %s%.3g s%s: %s%.3g times as fast\n", c.LinearSeconds, approximately, c.ExactSeconds, exact, approximately, c.ExactSeconds/c.LinearSeconds)
+	a.note("%d query rows of each head, relative errors; OUTPUT of the output, ROWS of the attention rows, MISPLACED the share of attention on wrong keys", c.Heads[0].Rows)
+	a.note("PREDICTED by theory for OUTPUT, over all draws of the projections: %s", methodText(c.AttendErrors))
+	return err
+}
+
+// predictedText marks predictions that are not closed forms of this very map.
+func predictedText(e AttendErrors) string {
+	if e.Predicted == nil {
+		return "-"
+	}
+	mark := ""
+	switch e.Method {
+	case attention.ScaledCovariances.String(), attention.IndependentRows.String():
+		mark = "~"
+	case attention.UpperBound.String():
+		mark = "≤"
+	}
+	return fmt.Sprintf("%s%.3g", mark, *e.Predicted)
+}
+
+func methodText(e AttendErrors) string {
+	text := ""
+	switch e.Method {
+	case attention.Covariances.String():
+		text = "closed form, to first order"
+	case attention.ScaledCovariances.String():
+		text = "~ that of independent projections, scaled by the gain of the coupling"
+	case attention.IndependentRows.String():
+		text = "~ that of independent projections"
+	case attention.UpperBound.String():
+		text = "≤ an upper bound"
+	default:
+		text = "none"
+	}
+	if e.Reason != "" {
+		text += " (" + e.Reason + ")"
+	}
+	if e.Denominator != nil && *e.Denominator > wildDenominator {
+		text += fmt.Sprintf("; denominators vary by %.0f %%, where the first order says too much", 100**e.Denominator)
+	}
+	return text
+}
+
+// wildDenominator is a relative error of denominators at which first-order predictions begin to fail.
+const wildDenominator = 0.5
