@@ -24,7 +24,12 @@ type benchCase struct {
 	bytes  float64 // of one run, where it is memory
 	// tolerance of the sample comparison, relative to its largest entry; 0: peers compute something else
 	tolerance float64
-	isFloat64 bool
+	// tolerances of single peers that add something of their own to the result
+	tolerances map[string]float64
+	isFloat64  bool
+	targets    []target
+	note       string        // printed below the table
+	after      func() string // makes the note after the runs
 }
 
 // variant is one way of ours to do the case; sample returns a few results to compare.
@@ -32,6 +37,14 @@ type variant struct {
 	name   string
 	run    func()
 	sample func() []float64
+	flops  float64 // where it differs from the case
+	repeat int     // a run does its work so many times; 0: once
+}
+
+// target is a bound on the ratio of the times of two rows: of row over that of the row against (empty: our first).
+type target struct {
+	row, against string
+	least, most  float64 // one of the two
 }
 
 func random[T dense.Float](rows, cols int, scale float64, seed uint64) dense.Matrix[T] {
@@ -85,7 +98,7 @@ func productCase[T dense.Float](n, d, m int) benchCase {
 	tab.Pack(&p, w)
 	return benchCase{
 		name: fmt.Sprintf("product %d×%d×%d %s", n, d, m, tn), peer: "product", arrays: map[string]any{"x": x, "w": w},
-		ours:  []variant{{"randfeat MulT", func() { tab.MulT(dst, x, &p, nil) }, func() []float64 { return sampleOf(dst) }}},
+		ours:  []variant{{name: "randfeat MulT", run: func() { tab.MulT(dst, x, &p, nil) }, sample: func() []float64 { return sampleOf(dst) }}},
 		flops: 2 * float64(n) * float64(d) * float64(m), tolerance: 1e-4, isFloat64: f64,
 	}
 }
@@ -109,8 +122,8 @@ func mapCase[T dense.Float](title, peer string, f family.Family, n, d, m int, to
 	return benchCase{
 		name: fmt.Sprintf("%s %d×%d, m = %d, %s", title, n, d, m, tn), peer: peer, arrays: map[string]any{"x": x, "w": w},
 		ours: []variant{
-			{fmt.Sprintf("randfeat, reused output (%d features)", mp.OutDim()), func() { check(mp.Queries(dst, nil, x, &ws)) }, func() []float64 { return sampleOf(dst) }},
-			{fmt.Sprintf("randfeat, fresh output (%d features)", mp.OutDim()), func() { check(mp.Queries(dense.New[T](n, mp.OutDim()), nil, x, &ws)) }, nil},
+			{name: fmt.Sprintf("randfeat, reused output (%d features)", mp.OutDim()), run: func() { check(mp.Queries(dst, nil, x, &ws)) }, sample: func() []float64 { return sampleOf(dst) }},
+			{name: fmt.Sprintf("randfeat, fresh output (%d features)", mp.OutDim()), run: func() { check(mp.Queries(dense.New[T](n, mp.OutDim()), nil, x, &ws)) }},
 		},
 		flops: 2 * float64(n) * float64(d) * float64(m), tolerance: tolerance, isFloat64: f64,
 	}
@@ -131,14 +144,14 @@ func predictCase[T dense.Float](n, d, m int) benchCase {
 	return benchCase{
 		name: fmt.Sprintf("transform and predict %d×%d, %d features, %s", n, d, m, tn), peer: "predict",
 		arrays: map[string]any{"x": x, "w": w, "beta": beta},
-		ours: []variant{{"randfeat trig + linear model", func() {
+		ours: []variant{{name: "randfeat trig + linear model", run: func() {
 			for lo := 0; lo < n; lo += block {
 				hi := min(lo+block, n)
 				b := phi.RowRange(0, hi-lo)
 				check(mp.Queries(b, nil, x.RowRange(lo, hi), &ws))
 				tab.MulT(out.RowRange(lo, hi), b, &p, nil)
 			}
-		}, nil}},
+		}}},
 		flops: float64(n) * float64(d) * float64(m), isFloat64: f64,
 	}
 }
@@ -152,57 +165,10 @@ func elementwiseCase[T dense.Float](n int) benchCase {
 	return benchCase{
 		name: fmt.Sprintf("exp, then sin and cos, of %d %s in cache", n, tn), peer: "elementwise", arrays: map[string]any{"x": x},
 		ours: []variant{
-			{"randfeat exp", func() { copy(a, x.Data); tab.Exp(a, 0) }, func() []float64 { return sampleOf(dense.Matrix[T]{Rows: 1, Cols: n, Stride: n, Data: a}) }},
-			{"randfeat sin and cos", func() { tab.SinCos(a, b, x.Data) }, nil},
+			{name: "randfeat exp", run: func() { copy(a, x.Data); tab.Exp(a, 0) }, sample: func() []float64 { return sampleOf(dense.Matrix[T]{Rows: 1, Cols: n, Stride: n, Data: a}) }},
+			{name: "randfeat sin and cos", run: func() { tab.SinCos(a, b, x.Data) }},
 		},
 		bytes: 0, tolerance: 0, isFloat64: f64,
-	}
-}
-
-// attentionCase: φ(K)ᵀ[V,1], then φ(Q)S, features held for one block of rows at a time.
-func attentionCase[T dense.Float](l, d, m int) benchCase {
-	tn, f64 := typeName[T]()
-	q, k, v, w := random[T](l, d, 0.4, 1), random[T](l, d, 0.4, 2), random[T](l, d, 1, 3), random[T](m, d, 1, 4)
-	for i := range q.Data { // the scaling of attention
-		q.Data[i] /= T(math.Pow(float64(d), 0.25))
-		k.Data[i] /= T(math.Pow(float64(d), 0.25))
-	}
-	mp := givenMap(kernel.Kernel{Kind: kernel.Softmax}, family.Positive{}, w)
-	tab := kern.Best[T]()
-	const block = 128
-	v1 := dense.New[T](l, d+1)
-	for i := range l {
-		copy(v1.Row(i), v.Row(i))
-		v1.Row(i)[d] = 1
-	}
-	phi, o, out := dense.New[T](block, m), dense.New[T](block, d+1), dense.New[T](l, d)
-	var ws randfeat.Workspace[T]
-	var p kern.Panel[T]
-	return benchCase{
-		name: fmt.Sprintf("linear attention L = %d, d = %d, m = %d, %s", l, d, m, tn), peer: "attention",
-		arrays: map[string]any{"q": q, "k": k, "v": v, "w": w},
-		ours: []variant{{"randfeat, blocks of 128", func() {
-			s := kern.NewAccumulator(tab, m, d+1)
-			for lo := 0; lo < l; lo += block {
-				hi := min(lo+block, l)
-				b := phi.RowRange(0, hi-lo)
-				check(mp.Keys(b, nil, k.RowRange(lo, hi), &ws))
-				s.Add(b, v1.RowRange(lo, hi))
-			}
-			tab.PackT(&p, dense.Convert[T](s.Sum()))
-			for lo := 0; lo < l; lo += block {
-				hi := min(lo+block, l)
-				b, ob := phi.RowRange(0, hi-lo), o.RowRange(0, hi-lo)
-				check(mp.Queries(b, nil, q.RowRange(lo, hi), &ws))
-				tab.MulT(ob, b, &p, nil)
-				for i := range ob.Rows {
-					row := out.Row(lo + i)
-					copy(row, ob.Row(i))
-					tab.Scale(row, 1/ob.At(i, d))
-				}
-			}
-		}, func() []float64 { return sampleOf(out) }}},
-		flops: 8 * float64(l) * float64(d) * float64(m), tolerance: 1e-3, isFloat64: f64,
 	}
 }
 
@@ -217,7 +183,7 @@ func structuredCase[T dense.Float](n, d int) benchCase {
 	}{{"dense (orthogonal)", coupling.Orthogonal{}}, {"HD", coupling.Hadamard{}}, {"fast simplex", coupling.FastSimplex{}}} {
 		mp := must(randfeat.New[T](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.Positive{}, Coupling: v.c, Dim: d, M: d}))
 		dst, ws := dense.New[T](n, d), new(randfeat.Workspace[T])
-		c.ours = append(c.ours, variant{"randfeat " + v.name, func() { check(mp.Queries(dst, nil, x, ws)) }, nil})
+		c.ours = append(c.ours, variant{name: "randfeat " + v.name, run: func() { check(mp.Queries(dst, nil, x, ws)) }})
 	}
 	return c
 }

@@ -29,6 +29,7 @@ type config struct {
 	python, script, out string
 	rounds              int
 	threads             int
+	memoryLen           int
 	compile             bool
 	only                *regexp.Regexp
 }
@@ -42,7 +43,16 @@ func main() {
 	flag.IntVar(&c.threads, "threads", 1, "threads for ours and for the peers")
 	flag.BoolVar(&c.compile, "compile", false, "also torch.compile (needs a C++ compiler, takes minutes)")
 	only := flag.String("only", "", "regular expression on the names of cases")
+	flag.IntVar(&c.memoryLen, "memory-len", 1<<20, "length of the sequence whose memory is measured")
+	child := flag.String("memory-child", "", "bidirectional or causal: run it once over that sequence, print the memory as JSON and end")
 	flag.Parse()
+	if *child != "" {
+		if err := memoryChild(*child, c.threads, c.memoryLen, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	c.only = regexp.MustCompile(*only)
 	if err := run(c, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -50,29 +60,48 @@ func main() {
 	}
 }
 
-func cases() []benchCase {
-	return []benchCase{
-		productCase[float32](4096, 64, 256),
-		productCase[float32](4096, 64, 1024),
-		productCase[float32](4096, 256, 1024),
-		productCase[float32](2048, 1024, 1024),
-		productCase[float64](4096, 64, 1024),
-		productCase[float64](2048, 1024, 1024),
-		mapCase[float32]("trig map", "trig", family.Trig{}, 20000, 64, 512, 1e-4),
-		mapCase[float32]("trig map", "trig", family.Trig{}, 20000, 64, 1024, 1e-4),
-		mapCase[float64]("trig map", "trig", family.Trig{}, 20000, 64, 1024, 1e-10),
-		mapCase[float32]("positive map", "positive", family.Positive{}, 20000, 64, 256, 1e-4),
-		mapCase[float32]("positive map", "positive", family.Positive{}, 20000, 64, 1024, 1e-4),
-		mapCase[float64]("positive map", "positive", family.Positive{}, 20000, 64, 1024, 1e-10),
-		mapCase[float32]("fused positive map against the product alone,", "product", family.Positive{}, 20000, 64, 256, 0),
-		mapCase[float32]("fused positive map against the product alone,", "product", family.Positive{}, 20000, 64, 1024, 0),
-		predictCase[float32](20000, 64, 1024),
-		attentionCase[float32](16384, 64, 256),
-		elementwiseCase[float32](4096),
-		elementwiseCase[float64](4096),
-		structuredCase[float32](4096, 64),
-		structuredCase[float32](4096, 256),
-		structuredCase[float32](1024, 1024),
+// cases makes each case when its turn comes: their arrays need not be in memory together.
+func cases() []func() benchCase {
+	return []func() benchCase{
+		func() benchCase { return productCase[float32](4096, 64, 256) },
+		func() benchCase { return productCase[float32](4096, 64, 1024) },
+		func() benchCase { return productCase[float32](4096, 256, 1024) },
+		func() benchCase { return productCase[float32](2048, 1024, 1024) },
+		func() benchCase { return productCase[float64](4096, 64, 1024) },
+		func() benchCase { return productCase[float64](2048, 1024, 1024) },
+		func() benchCase { return mapCase[float32]("trig map", "trig", family.Trig{}, 20000, 64, 512, 1e-4) },
+		func() benchCase { return mapCase[float32]("trig map", "trig", family.Trig{}, 20000, 64, 1024, 1e-4) },
+		func() benchCase { return mapCase[float64]("trig map", "trig", family.Trig{}, 20000, 64, 1024, 1e-10) },
+		func() benchCase {
+			return mapCase[float32]("positive map", "positive", family.Positive{}, 20000, 64, 256, 1e-4)
+		},
+		func() benchCase {
+			return mapCase[float32]("positive map", "positive", family.Positive{}, 20000, 64, 1024, 1e-4)
+		},
+		func() benchCase {
+			return mapCase[float64]("positive map", "positive", family.Positive{}, 20000, 64, 1024, 1e-10)
+		},
+		func() benchCase {
+			return mapCase[float32]("fused positive map against the product alone,", "product", family.Positive{}, 20000, 64, 256, 0)
+		},
+		func() benchCase {
+			return mapCase[float32]("fused positive map against the product alone,", "product", family.Positive{}, 20000, 64, 1024, 0)
+		},
+		func() benchCase { return predictCase[float32](20000, 64, 1024) },
+		func() benchCase { return linearCase(16384, 64, 256) },
+		func() benchCase { return causalCase(16384, 64, 256) },
+		func() benchCase { return exactCase(2048, 64, 256, false) },
+		func() benchCase { return exactCase(4096, 64, 256, false) },
+		func() benchCase { return exactCase(16384, 64, 256, false) },
+		func() benchCase { return exactCase(4096, 64, 256, true) },
+		func() benchCase { return linearBackwardCase(16384, 64, 256) },
+		func() benchCase { return exactBackwardCase(4096, 64) },
+		func() benchCase { return decodeCase(8, 64, 256) },
+		func() benchCase { return elementwiseCase[float32](4096) },
+		func() benchCase { return elementwiseCase[float64](4096) },
+		func() benchCase { return structuredCase[float32](4096, 64) },
+		func() benchCase { return structuredCase[float32](4096, 256) },
+		func() benchCase { return structuredCase[float32](1024, 1024) },
 	}
 }
 
@@ -93,7 +122,8 @@ func run(c config, log io.Writer) error {
 	var b strings.Builder
 	limits := measureMachine(c.threads)
 	header(&b, c, peers, limits)
-	for _, bc := range cases() {
+	for _, make := range cases() {
+		bc := make()
 		if !c.only.MatchString(bc.name) {
 			continue
 		}
@@ -102,10 +132,19 @@ func run(c config, log io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", bc.name, err)
 		}
+		if bc.after != nil {
+			bc.note = bc.after()
+		}
 		table(&b, bc, rows, limits)
 	}
 	if c.threads > 1 && c.only.MatchString("scaling") {
 		scaling(&b, c.threads, c.rounds)
+	}
+	if c.only.MatchString(memoryName) {
+		fmt.Fprintln(log, memoryName)
+		if err := memory(&b, c.threads, c.memoryLen); err != nil {
+			return fmt.Errorf("%s: %w", memoryName, err)
+		}
 	}
 	if c.out == "" {
 		_, err := os.Stdout.WriteString(b.String())
@@ -119,6 +158,7 @@ type row struct {
 	name    string
 	ours    bool
 	median  float64 // seconds
+	flops   float64 // 0: those of the case
 	problem string
 }
 
@@ -145,8 +185,8 @@ func compare(c config, bc benchCase, peers *peerProcess, dir string) ([]row, err
 		for i, v := range bc.ours {
 			start := time.Now()
 			v.run()
-			s := time.Since(start).Seconds()
-			rows[i].name, rows[i].ours = v.name, true
+			s := time.Since(start).Seconds() / float64(max(v.repeat, 1))
+			rows[i].name, rows[i].ours, rows[i].flops = v.name, true, v.flops
 			if round >= 2 {
 				times[i] = append(times[i], s)
 			}
@@ -171,7 +211,11 @@ func compare(c config, bc benchCase, peers *peerProcess, dir string) ([]row, err
 			if round >= 2 {
 				times[len(bc.ours)+i] = append(times[len(bc.ours)+i], s)
 			}
-			if bc.tolerance > 0 && comparable(name) && !agree(sample, want, bc.tolerance) {
+			tolerance := bc.tolerance
+			if t, own := bc.tolerances[name]; own {
+				tolerance = t
+			}
+			if bc.tolerance > 0 && comparable(name) && !agree(sample, want, tolerance) {
 				r.problem = fmt.Sprintf("result differs: %.6g, ours %.6g", sample, want)
 			}
 		}

@@ -23,7 +23,7 @@ type peerProcess struct {
 // about is what the process says of itself.
 type about struct {
 	Python, Numpy, Sklearn string
-	Torch                  *string
+	Torch, Performer       *string
 	Blas                   []struct {
 		API          string `json:"internal_api"`
 		Version      *string
@@ -104,6 +104,9 @@ func (a about) String() string {
 		torch = *a.Torch
 	}
 	parts = append(parts, "Python "+a.Python, "NumPy "+a.Numpy, "scikit-learn "+a.Sklearn, "PyTorch "+torch)
+	if a.Performer != nil {
+		parts = append(parts, "performer-pytorch "+*a.Performer)
+	}
 	for _, b := range a.Blas {
 		s := b.API
 		if b.Version != nil {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,8 +44,12 @@ func table(w io.Writer, bc benchCase, rows []row, m machine) {
 			continue
 		}
 		rate, share := "", ""
-		if bc.flops > 0 {
-			g := bc.flops / r.median / 1e9
+		flops := bc.flops
+		if r.flops > 0 {
+			flops = r.flops
+		}
+		if flops > 0 {
+			g := flops / r.median / 1e9
 			rate, share = fmt.Sprintf("%.0f", g), fmt.Sprintf("%.0f", 100*g/limit)
 		}
 		name := r.name
@@ -54,9 +59,60 @@ func table(w io.Writer, bc benchCase, rows []row, m machine) {
 		if r.problem != "" {
 			name += " (" + r.problem + ")"
 		}
-		fmt.Fprintf(w, "| %s | %.3f | %.2f | %s | %s |\n", name, r.median*1e3, r.median/rows[0].median, rate, share)
+		fmt.Fprintf(w, "| %s | %s | %.2f | %s | %s |\n", name, milliseconds(r.median), r.median/rows[0].median, rate, share)
 	}
 	fmt.Fprintln(w)
+	for _, t := range bc.targets {
+		t.print(w, rows)
+	}
+	if bc.note != "" {
+		fmt.Fprintf(w, "%s\n", bc.note)
+	}
+	if len(bc.targets) > 0 || bc.note != "" {
+		fmt.Fprintln(w)
+	}
+}
+
+// milliseconds keeps microseconds readable.
+func milliseconds(seconds float64) string {
+	if seconds < 1e-4 {
+		return fmt.Sprintf("%.5f", seconds*1e3)
+	}
+	return fmt.Sprintf("%.3f", seconds*1e3)
+}
+
+// print says whether the bound holds; a row that did not run leaves it open.
+func (t target) print(w io.Writer, rows []row) {
+	find := func(name string) (row, bool) {
+		i := slices.IndexFunc(rows, func(r row) bool { return r.name == name && r.median > 0 })
+		if i < 0 {
+			return row{}, false
+		}
+		return rows[i], true
+	}
+	against := t.against
+	if against == "" {
+		against = rows[0].name
+	}
+	a, ranA := find(t.row)
+	b, ranB := find(against)
+	bound := fmt.Sprintf("≥ %g", t.least)
+	if t.most > 0 {
+		bound = fmt.Sprintf("≤ %g", t.most)
+	}
+	if !ranA || !ranB {
+		fmt.Fprintf(w, "- %s / %s: not run (target %s)\n", t.row, against, bound)
+		return
+	}
+	ratio, verdict := a.median/b.median, "met"
+	met := ratio >= t.least
+	if t.most > 0 {
+		met = ratio <= t.most
+	}
+	if !met {
+		verdict = "**missed**"
+	}
+	fmt.Fprintf(w, "- %s / %s: %.2f (target %s) %s\n", t.row, against, ratio, bound, verdict)
 }
 
 func cpuName() string {

@@ -27,7 +27,9 @@ except ImportError:  # the torch rows are then left out
 
 
 def sample(a):
-    """Entries spread over the result, in float64."""
+    """Entries spread over the result, or over each of several, in float64."""
+    if isinstance(a, tuple):
+        return [s for part in a for s in sample(part)]
     a = np.asarray(a)
     r = a.reshape(-1, a.shape[-1])
     return [float(r[i, j]) for i in (0, r.shape[0] // 2, r.shape[0] - 1) for j in (0, r.shape[1] // 2, r.shape[1] - 1)]
@@ -46,7 +48,14 @@ def about():
         ]
     except ImportError:
         pass
+    try:
+        from importlib.metadata import version
+
+        performer = version("performer-pytorch")
+    except Exception:
+        performer = None
     return {
+        "performer": performer,
         "python": sys.version.split()[0],
         "numpy": np.__version__,
         "sklearn": sklearn.__version__,
@@ -173,11 +182,17 @@ def elementwise(f):
     return {"NumPy exp": numpy_exp, "NumPy sin and cos": numpy_sincos}
 
 
+def scaled(f):
+    """q, k, v, and the projections with the scale d^-1/4 of attention in them; the half of |x|^2 gets d^-1/2."""
+    q, k, v, w = f["q"], f["k"], f["v"], f["w"]
+    d = q.shape[1]
+    return q, k, v, (w * d**-0.25).astype(q.dtype), q.dtype.type(0.5 * d**-0.5)
+
+
 def attention(f):
     """Linear attention with positive features: phi(Q) (phi(K)^T [V, 1])."""
-    q, k, v, w = f["q"], f["k"], f["v"], f["w"]
+    q, k, v, w, half = scaled(f)
     m = q.dtype.type(w.shape[0] ** -0.5)
-    half = q.dtype.type(0.5)
     v1 = np.concatenate([v, np.ones((v.shape[0], 1), v.dtype)], axis=1)
 
     def phi(a):
@@ -211,20 +226,149 @@ def attention(f):
     peers = {"NumPy naive": naive, "NumPy blocked": blocked, "NumPy, the four products alone": products}
     if torch:
         tq, tk, tv, tw = (torch.from_numpy(a) for a in (q, k, v, w))
+        plain, stable = performer(tw, float(half), False), performer(tw, float(half), True)
+        peers["PyTorch eager"] = lambda: plain(tq, tk, tv).numpy()
+        peers["PyTorch eager, stabilised"] = lambda: stable(tq, tk, tv).numpy()
+        if f.get("compile"):
+            fast, fast_stable = torch.compile(plain), torch.compile(stable)
+            peers["PyTorch compile"] = lambda: fast(tq, tk, tv).numpy()
+            peers["PyTorch compile, stabilised"] = lambda: fast_stable(tq, tk, tv).numpy()
+        peers.update(performer_pytorch(f, causal=False))
+    return peers
+
+
+def performer(w, half, stabilised):
+    """A plain performer: without a stabiliser, which overflows for large inputs, or with the usual one of FAVOR+ (maximum of
+    each query, maximum of all keys)."""
+
+    def phi(a, dims):
+        e = a @ w.T
+        if stabilised:
+            e = e - e.amax(dims, keepdim=True)
+        return torch.exp(e - half * (a * a).sum(1, keepdim=True))
+
+    def fn(a, b, c):
+        one = torch.ones(c.shape[0], 1, dtype=c.dtype)
+        o = phi(a, (1,)) @ (phi(b, (0, 1)).T @ torch.cat([c, one], 1))
+        return o[:, :-1] / o[:, -1:]
+
+    return fn
+
+
+def performer_pytorch(f, causal):
+    """The package's own FastAttention with our projections. Its causal path without CUDA is the one it calls inefficient."""
+    try:
+        from performer_pytorch.performer_pytorch import FastAttention
+    except ImportError as e:
+        return {"performer-pytorch": raising(e)}
+    import contextlib
+    import io
+
+    q, k, v, w = (torch.from_numpy(f[n]) for n in ("q", "k", "v", "w"))
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints that it has no CUDA code
+        layer = FastAttention(dim_heads=q.shape[1], nb_features=w.shape[0], causal=causal).eval()
+    layer.projection_matrix.copy_(w)
+    q, k, v = (a[None, None] for a in (q, k, v))
+    return {"performer-pytorch": lambda: layer(q, k, v)[0, 0].numpy()}
+
+
+def raising(e):
+    def fn():
+        raise e
+
+    return fn
+
+
+def attention_causal(f):
+    """Causal linear attention in chunks: prefix state and a masked triangle."""
+    q, k, v, w, half = scaled(f)
+    size = 256
+
+    def phi(a):
+        return np.exp(a @ w.T - half * np.sum(a * a, axis=1, keepdims=True))
+
+    def chunked():
+        v1 = np.concatenate([v, np.ones((v.shape[0], 1), v.dtype)], axis=1)
+        s = np.zeros((w.shape[0], v1.shape[1]), q.dtype)
+        out = np.empty_like(v)
+        for i in range(0, q.shape[0], size):
+            fq, fk, vc = phi(q[i : i + size]), phi(k[i : i + size]), v1[i : i + size]
+            o = fq @ s + np.tril(fq @ fk.T) @ vc
+            s += fk.T @ vc
+            np.divide(o[:, :-1], o[:, -1:], out=out[i : i + size])
+        return out
+
+    peers = {"NumPy chunked": chunked}
+    if torch:
+        tq, tk, tv, tw = (torch.from_numpy(a) for a in (q, k, v, w))
+        h = float(half)
 
         def tphi(a):
-            return float(m) * torch.exp(a @ tw.T - 0.5 * (a * a).sum(1, keepdim=True))
+            return torch.exp(a @ tw.T - h * (a * a).sum(1, keepdim=True))
 
-        def fn(a, b, c):
-            one = torch.ones(c.shape[0], 1, dtype=c.dtype)
-            o = tphi(a) @ (tphi(b).T @ torch.cat([c, one], 1))
-            return o[:, :-1] / o[:, -1:]
+        def fn():
+            v1 = torch.cat([tv, torch.ones(tv.shape[0], 1, dtype=tv.dtype)], 1)
+            s = torch.zeros(tw.shape[0], v1.shape[1], dtype=tq.dtype)
+            out = torch.empty_like(tv)
+            for i in range(0, tq.shape[0], size):
+                fq, fk, vc = tphi(tq[i : i + size]), tphi(tk[i : i + size]), v1[i : i + size]
+                o = fq @ s + torch.tril(fq @ fk.T) @ vc
+                s += fk.T @ vc
+                out[i : i + size] = o[:, :-1] / o[:, -1:]
+            return out.numpy()
 
-        peers["PyTorch eager"] = lambda: fn(tq, tk, tv).numpy()
-        if f.get("compile"):
-            compiled = torch.compile(fn)
-            peers["PyTorch compile"] = lambda: compiled(tq, tk, tv).numpy()
+        peers["PyTorch eager, chunked"] = fn
+        peers.update(performer_pytorch(f, causal=True))
     return peers
+
+
+def attention_backward(f):
+    """Forward and backward of the plain performer by autograd."""
+    if not torch:
+        return {}
+    q, k, v, w, half = scaled(f)
+    tw, dout = torch.from_numpy(w), torch.from_numpy(f["dout"])
+    return {
+        "PyTorch eager, forward and backward": gradients(performer(tw, float(half), False), q, k, v, dout),
+        "PyTorch eager, stabilised, forward and backward": gradients(performer(tw, float(half), True), q, k, v, dout),
+    }
+
+
+def gradients(fn, q, k, v, dout):
+    """fn forward, then the gradients of sum(dout*out)."""
+    leaves = tuple(torch.from_numpy(a).requires_grad_() for a in (q, k, v))
+
+    def run():
+        with torch.enable_grad():
+            return tuple(g.numpy() for g in torch.autograd.grad(fn(*leaves), leaves, dout))
+
+    return run
+
+
+def sdpa(causal):
+    from torch.nn.functional import scaled_dot_product_attention
+
+    def fn(q, k, v):
+        return scaled_dot_product_attention(q[None, None], k[None, None], v[None, None], is_causal=causal)[0, 0]
+
+    return fn
+
+
+SDPA = "PyTorch scaled_dot_product_attention"
+
+
+def exact(f, causal=False):
+    if not torch:
+        return {}
+    q, k, v = (torch.from_numpy(f[n]) for n in ("q", "k", "v"))
+    fn = sdpa(causal)
+    return {SDPA: lambda: fn(q, k, v).numpy()}
+
+
+def exact_backward(f):
+    if not torch:
+        return {}
+    return {SDPA + ", forward and backward": gradients(sdpa(False), f["q"], f["k"], f["v"], torch.from_numpy(f["dout"]))}
 
 
 CASES = {
@@ -234,6 +378,11 @@ CASES = {
     "predict": predict,
     "elementwise": elementwise,
     "attention": attention,
+    "attention_causal": attention_causal,
+    "attention_backward": attention_backward,
+    "exact": exact,
+    "exact_causal": lambda f: exact(f, causal=True),
+    "exact_backward": exact_backward,
 }
 
 
