@@ -20,7 +20,9 @@ type Matrix[T Float] struct {
 
 // New returns a zero matrix with packed rows.
 func New[T Float](rows, cols int) Matrix[T] {
-	return Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: make([]T, rows*cols)}
+	data := make([]T, rows*cols)
+	adviseHuge(data)
+	return Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: data}
 }
 
 // FromRows copies equally long rows into a packed matrix. Ragged rows are an error that names the row.

@@ -15,11 +15,11 @@ TEXT ·mulTileAVX512F32(SB), NOSPLIT, $0-8
 	MOVQ  40(DI), R12
 	MOVQ  48(DI), R13
 	MOVQ  (DI), CX
-	MOVQ  CX, 144(DI)
-	MOVQ  16(DI), CX
 	MOVQ  CX, 152(DI)
-	MOVQ  24(DI), CX
+	MOVQ  16(DI), CX
 	MOVQ  CX, 160(DI)
+	MOVQ  24(DI), CX
+	MOVQ  CX, 168(DI)
 	MOVQ  112(DI), CX
 	MOVQ  128(DI), DX
 	KMOVW DX, K1
@@ -49,8 +49,8 @@ TEXT ·mulTileAVX512F32(SB), NOSPLIT, $0-8
 
 kind0rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows1panel:
@@ -59,10 +59,11 @@ kind0rows1panel:
 	VMOVUPS    (SI), Z0
 	VMOVUPS    64(SI), Z1
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -87,11 +88,11 @@ kind0rows1k:
 	DECQ         R15
 	JNZ          kind0rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x01, 72(DI), CX
+	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows1tile
 	VZEROUPPER
@@ -100,8 +101,8 @@ kind0rows1k:
 kind0rows2:
 kind0rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows2panel:
@@ -113,13 +114,14 @@ kind0rows2panel:
 	VMOVUPS    (SI), Z2
 	VMOVUPS    64(SI), Z3
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -150,11 +152,11 @@ kind0rows2k:
 	DECQ         R15
 	JNZ          kind0rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x02, 72(DI), CX
+	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows2tile
 	VZEROUPPER
@@ -163,8 +165,8 @@ kind0rows2k:
 kind0rows3:
 kind0rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows3panel:
@@ -179,6 +181,7 @@ kind0rows3panel:
 	VMOVUPS    (SI), Z4
 	VMOVUPS    64(SI), Z5
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -188,7 +191,7 @@ kind0rows3panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -225,11 +228,11 @@ kind0rows3k:
 	DECQ         R15
 	JNZ          kind0rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x03, 72(DI), CX
+	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows3tile
 	VZEROUPPER
@@ -238,8 +241,8 @@ kind0rows3k:
 kind0rows4:
 kind0rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows4panel:
@@ -257,6 +260,7 @@ kind0rows4panel:
 	VMOVUPS    (SI), Z6
 	VMOVUPS    64(SI), Z7
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -269,7 +273,7 @@ kind0rows4panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -312,11 +316,11 @@ kind0rows4k:
 	DECQ         R15
 	JNZ          kind0rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x04, 72(DI), CX
+	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows4tile
 	VZEROUPPER
@@ -325,8 +329,8 @@ kind0rows4k:
 kind0rows5:
 kind0rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows5panel:
@@ -347,6 +351,7 @@ kind0rows5panel:
 	VMOVUPS    (SI), Z8
 	VMOVUPS    64(SI), Z9
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -362,7 +367,7 @@ kind0rows5panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -411,11 +416,11 @@ kind0rows5k:
 	DECQ         R15
 	JNZ          kind0rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x05, 72(DI), CX
+	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows5tile
 	VZEROUPPER
@@ -424,8 +429,8 @@ kind0rows5k:
 kind0rows6:
 kind0rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows6panel:
@@ -449,6 +454,7 @@ kind0rows6panel:
 	VMOVUPS    (SI), Z10
 	VMOVUPS    64(SI), Z11
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -467,7 +473,7 @@ kind0rows6panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -522,11 +528,11 @@ kind0rows6k:
 	DECQ         R15
 	JNZ          kind0rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x06, 72(DI), CX
+	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows6tile
 	VZEROUPPER
@@ -535,8 +541,8 @@ kind0rows6k:
 kind0rows7:
 kind0rows7tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows7panel:
@@ -563,6 +569,7 @@ kind0rows7panel:
 	VMOVUPS    (SI), Z12
 	VMOVUPS    64(SI), Z13
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -584,7 +591,7 @@ kind0rows7panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -645,11 +652,11 @@ kind0rows7k:
 	DECQ         R15
 	JNZ          kind0rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x07, 72(DI), CX
+	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x07, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows7tile
 	VZEROUPPER
@@ -658,8 +665,8 @@ kind0rows7k:
 kind0rows8:
 kind0rows8tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows8panel:
@@ -689,6 +696,7 @@ kind0rows8panel:
 	VMOVUPS    (SI), Z14
 	VMOVUPS    64(SI), Z15
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -713,7 +721,7 @@ kind0rows8panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -780,11 +788,11 @@ kind0rows8k:
 	DECQ         R15
 	JNZ          kind0rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x08, 72(DI), CX
+	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x08, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows8tile
 	VZEROUPPER
@@ -808,8 +816,8 @@ kind1:
 
 kind1rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows1panel:
@@ -818,10 +826,11 @@ kind1rows1panel:
 	VMOVUPS    (SI), Z0
 	VMOVUPS.Z  64(SI), K1, Z1
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -846,11 +855,11 @@ kind1rows1k:
 	DECQ         R15
 	JNZ          kind1rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x01, 72(DI), CX
+	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows1tile
 	VZEROUPPER
@@ -859,8 +868,8 @@ kind1rows1k:
 kind1rows2:
 kind1rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows2panel:
@@ -872,13 +881,14 @@ kind1rows2panel:
 	VMOVUPS    (SI), Z2
 	VMOVUPS.Z  64(SI), K1, Z3
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -909,11 +919,11 @@ kind1rows2k:
 	DECQ         R15
 	JNZ          kind1rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x02, 72(DI), CX
+	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows2tile
 	VZEROUPPER
@@ -922,8 +932,8 @@ kind1rows2k:
 kind1rows3:
 kind1rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows3panel:
@@ -938,6 +948,7 @@ kind1rows3panel:
 	VMOVUPS    (SI), Z4
 	VMOVUPS.Z  64(SI), K1, Z5
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -947,7 +958,7 @@ kind1rows3panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -984,11 +995,11 @@ kind1rows3k:
 	DECQ         R15
 	JNZ          kind1rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x03, 72(DI), CX
+	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows3tile
 	VZEROUPPER
@@ -997,8 +1008,8 @@ kind1rows3k:
 kind1rows4:
 kind1rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows4panel:
@@ -1016,6 +1027,7 @@ kind1rows4panel:
 	VMOVUPS    (SI), Z6
 	VMOVUPS.Z  64(SI), K1, Z7
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -1028,7 +1040,7 @@ kind1rows4panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1071,11 +1083,11 @@ kind1rows4k:
 	DECQ         R15
 	JNZ          kind1rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x04, 72(DI), CX
+	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows4tile
 	VZEROUPPER
@@ -1084,8 +1096,8 @@ kind1rows4k:
 kind1rows5:
 kind1rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows5panel:
@@ -1106,6 +1118,7 @@ kind1rows5panel:
 	VMOVUPS    (SI), Z8
 	VMOVUPS.Z  64(SI), K1, Z9
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -1121,7 +1134,7 @@ kind1rows5panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1170,11 +1183,11 @@ kind1rows5k:
 	DECQ         R15
 	JNZ          kind1rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x05, 72(DI), CX
+	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows5tile
 	VZEROUPPER
@@ -1183,8 +1196,8 @@ kind1rows5k:
 kind1rows6:
 kind1rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows6panel:
@@ -1208,6 +1221,7 @@ kind1rows6panel:
 	VMOVUPS    (SI), Z10
 	VMOVUPS.Z  64(SI), K1, Z11
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -1226,7 +1240,7 @@ kind1rows6panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1281,11 +1295,11 @@ kind1rows6k:
 	DECQ         R15
 	JNZ          kind1rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x06, 72(DI), CX
+	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows6tile
 	VZEROUPPER
@@ -1294,8 +1308,8 @@ kind1rows6k:
 kind1rows7:
 kind1rows7tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows7panel:
@@ -1322,6 +1336,7 @@ kind1rows7panel:
 	VMOVUPS    (SI), Z12
 	VMOVUPS.Z  64(SI), K1, Z13
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -1343,7 +1358,7 @@ kind1rows7panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1404,11 +1419,11 @@ kind1rows7k:
 	DECQ         R15
 	JNZ          kind1rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x07, 72(DI), CX
+	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x07, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows7tile
 	VZEROUPPER
@@ -1417,8 +1432,8 @@ kind1rows7k:
 kind1rows8:
 kind1rows8tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows8panel:
@@ -1448,6 +1463,7 @@ kind1rows8panel:
 	VMOVUPS    (SI), Z14
 	VMOVUPS.Z  64(SI), K1, Z15
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -1472,7 +1488,7 @@ kind1rows8panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1539,11 +1555,11 @@ kind1rows8k:
 	DECQ         R15
 	JNZ          kind1rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x08, 72(DI), CX
+	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x08, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows8tile
 	VZEROUPPER
@@ -1567,8 +1583,8 @@ kind2:
 
 kind2rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows1panel:
@@ -1576,9 +1592,10 @@ kind2rows1panel:
 	MOVQ       72(DI), CX
 	VMOVUPS.Z  (SI), K1, Z0
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1600,11 +1617,11 @@ kind2rows1k:
 	DECQ         R15
 	JNZ          kind2rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x01, 72(DI), CX
+	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows1tile
 	VZEROUPPER
@@ -1613,8 +1630,8 @@ kind2rows1k:
 kind2rows2:
 kind2rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows2panel:
@@ -1624,11 +1641,12 @@ kind2rows2panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z1
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1654,11 +1672,11 @@ kind2rows2k:
 	DECQ         R15
 	JNZ          kind2rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x02, 72(DI), CX
+	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows2tile
 	VZEROUPPER
@@ -1667,8 +1685,8 @@ kind2rows2k:
 kind2rows3:
 kind2rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows3panel:
@@ -1680,13 +1698,14 @@ kind2rows3panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z2
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1716,11 +1735,11 @@ kind2rows3k:
 	DECQ         R15
 	JNZ          kind2rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x03, 72(DI), CX
+	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows3tile
 	VZEROUPPER
@@ -1729,8 +1748,8 @@ kind2rows3k:
 kind2rows4:
 kind2rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows4panel:
@@ -1744,6 +1763,7 @@ kind2rows4panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z3
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -1752,7 +1772,7 @@ kind2rows4panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1786,11 +1806,11 @@ kind2rows4k:
 	DECQ         R15
 	JNZ          kind2rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x04, 72(DI), CX
+	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows4tile
 	VZEROUPPER
@@ -1799,8 +1819,8 @@ kind2rows4k:
 kind2rows5:
 kind2rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows5panel:
@@ -1816,6 +1836,7 @@ kind2rows5panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z4
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -1826,7 +1847,7 @@ kind2rows5panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1864,11 +1885,11 @@ kind2rows5k:
 	DECQ         R15
 	JNZ          kind2rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x05, 72(DI), CX
+	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows5tile
 	VZEROUPPER
@@ -1877,8 +1898,8 @@ kind2rows5k:
 kind2rows6:
 kind2rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows6panel:
@@ -1896,6 +1917,7 @@ kind2rows6panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z5
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -1908,7 +1930,7 @@ kind2rows6panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1950,11 +1972,11 @@ kind2rows6k:
 	DECQ         R15
 	JNZ          kind2rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x06, 72(DI), CX
+	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows6tile
 	VZEROUPPER
@@ -1963,8 +1985,8 @@ kind2rows6k:
 kind2rows7:
 kind2rows7tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows7panel:
@@ -1984,6 +2006,7 @@ kind2rows7panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z6
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -1998,7 +2021,7 @@ kind2rows7panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2044,11 +2067,11 @@ kind2rows7k:
 	DECQ         R15
 	JNZ          kind2rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x07, 72(DI), CX
+	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x07, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows7tile
 	VZEROUPPER
@@ -2057,8 +2080,8 @@ kind2rows7k:
 kind2rows8:
 kind2rows8tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows8panel:
@@ -2080,6 +2103,7 @@ kind2rows8panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z7
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -2096,7 +2120,7 @@ kind2rows8panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2146,11 +2170,11 @@ kind2rows8k:
 	DECQ         R15
 	JNZ          kind2rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x08, 72(DI), CX
+	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x08, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows8tile
 	VZEROUPPER
@@ -2170,8 +2194,8 @@ pair:
 
 kind4rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows1panel:
@@ -2183,12 +2207,13 @@ kind4rows1panel:
 	VMOVUPS    (SI)(R11*1), Z2
 	VMOVUPS    64(SI)(R11*1), Z3
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -2222,11 +2247,11 @@ kind4rows1k:
 	DECQ         R15
 	JNZ          kind4rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x01, 72(DI), CX
+	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows1tile
 	VZEROUPPER
@@ -2235,8 +2260,8 @@ kind4rows1k:
 kind4rows2:
 kind4rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows2panel:
@@ -2253,6 +2278,7 @@ kind4rows2panel:
 	VMOVUPS    (SI)(R11*1), Z6
 	VMOVUPS    64(SI)(R11*1), Z7
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -2263,7 +2289,7 @@ kind4rows2panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -2307,11 +2333,11 @@ kind4rows2k:
 	DECQ         R15
 	JNZ          kind4rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x02, 72(DI), CX
+	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows2tile
 	VZEROUPPER
@@ -2320,8 +2346,8 @@ kind4rows2k:
 kind4rows3:
 kind4rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows3panel:
@@ -2343,6 +2369,7 @@ kind4rows3panel:
 	VMOVUPS    (SI)(R11*1), Z10
 	VMOVUPS    64(SI)(R11*1), Z11
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -2358,7 +2385,7 @@ kind4rows3panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -2412,11 +2439,11 @@ kind4rows3k:
 	DECQ         R15
 	JNZ          kind4rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x03, 72(DI), CX
+	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows3tile
 	VZEROUPPER
@@ -2425,8 +2452,8 @@ kind4rows3k:
 kind4rows4:
 kind4rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows4panel:
@@ -2453,6 +2480,7 @@ kind4rows4panel:
 	VMOVUPS    (SI)(R11*1), Z14
 	VMOVUPS    64(SI)(R11*1), Z15
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -2473,7 +2501,7 @@ kind4rows4panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -2537,11 +2565,11 @@ kind4rows4k:
 	DECQ         R15
 	JNZ          kind4rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x04, 72(DI), CX
+	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows4tile
 	VZEROUPPER
@@ -2550,8 +2578,8 @@ kind4rows4k:
 kind4rows5:
 kind4rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows5panel:
@@ -2583,6 +2611,7 @@ kind4rows5panel:
 	VMOVUPS    (SI)(R11*1), Z18
 	VMOVUPS    64(SI)(R11*1), Z19
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -2608,7 +2637,7 @@ kind4rows5panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -2682,11 +2711,11 @@ kind4rows5k:
 	DECQ         R15
 	JNZ          kind4rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x05, 72(DI), CX
+	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows5tile
 	VZEROUPPER
@@ -2695,8 +2724,8 @@ kind4rows5k:
 kind4rows6:
 kind4rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows6panel:
@@ -2733,6 +2762,7 @@ kind4rows6panel:
 	VMOVUPS    (SI)(R11*1), Z22
 	VMOVUPS    64(SI)(R11*1), Z23
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -2763,7 +2793,7 @@ kind4rows6panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -2847,11 +2877,11 @@ kind4rows6k:
 	DECQ         R15
 	JNZ          kind4rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x06, 72(DI), CX
+	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows6tile
 	VZEROUPPER
@@ -2963,11 +2993,11 @@ TEXT ·mulTileAVX512F64(SB), NOSPLIT, $0-8
 	MOVQ  40(DI), R12
 	MOVQ  48(DI), R13
 	MOVQ  (DI), CX
-	MOVQ  CX, 144(DI)
-	MOVQ  16(DI), CX
 	MOVQ  CX, 152(DI)
-	MOVQ  24(DI), CX
+	MOVQ  16(DI), CX
 	MOVQ  CX, 160(DI)
+	MOVQ  24(DI), CX
+	MOVQ  CX, 168(DI)
 	MOVQ  112(DI), CX
 	MOVQ  128(DI), DX
 	KMOVW DX, K1
@@ -2997,8 +3027,8 @@ TEXT ·mulTileAVX512F64(SB), NOSPLIT, $0-8
 
 kind0rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows1panel:
@@ -3007,10 +3037,11 @@ kind0rows1panel:
 	VMOVUPD    (SI), Z0
 	VMOVUPD    64(SI), Z1
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3035,11 +3066,11 @@ kind0rows1k:
 	DECQ         R15
 	JNZ          kind0rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x01, 72(DI), CX
+	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows1tile
 	VZEROUPPER
@@ -3048,8 +3079,8 @@ kind0rows1k:
 kind0rows2:
 kind0rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows2panel:
@@ -3061,13 +3092,14 @@ kind0rows2panel:
 	VMOVUPD    (SI), Z2
 	VMOVUPD    64(SI), Z3
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3098,11 +3130,11 @@ kind0rows2k:
 	DECQ         R15
 	JNZ          kind0rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x02, 72(DI), CX
+	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows2tile
 	VZEROUPPER
@@ -3111,8 +3143,8 @@ kind0rows2k:
 kind0rows3:
 kind0rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows3panel:
@@ -3127,6 +3159,7 @@ kind0rows3panel:
 	VMOVUPD    (SI), Z4
 	VMOVUPD    64(SI), Z5
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -3136,7 +3169,7 @@ kind0rows3panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3173,11 +3206,11 @@ kind0rows3k:
 	DECQ         R15
 	JNZ          kind0rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x03, 72(DI), CX
+	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows3tile
 	VZEROUPPER
@@ -3186,8 +3219,8 @@ kind0rows3k:
 kind0rows4:
 kind0rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows4panel:
@@ -3205,6 +3238,7 @@ kind0rows4panel:
 	VMOVUPD    (SI), Z6
 	VMOVUPD    64(SI), Z7
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -3217,7 +3251,7 @@ kind0rows4panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3260,11 +3294,11 @@ kind0rows4k:
 	DECQ         R15
 	JNZ          kind0rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x04, 72(DI), CX
+	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows4tile
 	VZEROUPPER
@@ -3273,8 +3307,8 @@ kind0rows4k:
 kind0rows5:
 kind0rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows5panel:
@@ -3295,6 +3329,7 @@ kind0rows5panel:
 	VMOVUPD    (SI), Z8
 	VMOVUPD    64(SI), Z9
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -3310,7 +3345,7 @@ kind0rows5panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3359,11 +3394,11 @@ kind0rows5k:
 	DECQ         R15
 	JNZ          kind0rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x05, 72(DI), CX
+	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows5tile
 	VZEROUPPER
@@ -3372,8 +3407,8 @@ kind0rows5k:
 kind0rows6:
 kind0rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows6panel:
@@ -3397,6 +3432,7 @@ kind0rows6panel:
 	VMOVUPD    (SI), Z10
 	VMOVUPD    64(SI), Z11
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -3415,7 +3451,7 @@ kind0rows6panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3470,11 +3506,11 @@ kind0rows6k:
 	DECQ         R15
 	JNZ          kind0rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x06, 72(DI), CX
+	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows6tile
 	VZEROUPPER
@@ -3483,8 +3519,8 @@ kind0rows6k:
 kind0rows7:
 kind0rows7tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows7panel:
@@ -3511,6 +3547,7 @@ kind0rows7panel:
 	VMOVUPD    (SI), Z12
 	VMOVUPD    64(SI), Z13
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -3532,7 +3569,7 @@ kind0rows7panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3593,11 +3630,11 @@ kind0rows7k:
 	DECQ         R15
 	JNZ          kind0rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x07, 72(DI), CX
+	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x07, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows7tile
 	VZEROUPPER
@@ -3606,8 +3643,8 @@ kind0rows7k:
 kind0rows8:
 kind0rows8tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind0rows8panel:
@@ -3637,6 +3674,7 @@ kind0rows8panel:
 	VMOVUPD    (SI), Z14
 	VMOVUPD    64(SI), Z15
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -3661,7 +3699,7 @@ kind0rows8panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3728,11 +3766,11 @@ kind0rows8k:
 	DECQ         R15
 	JNZ          kind0rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x08, 72(DI), CX
+	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x08, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind0rows8tile
 	VZEROUPPER
@@ -3756,8 +3794,8 @@ kind1:
 
 kind1rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows1panel:
@@ -3766,10 +3804,11 @@ kind1rows1panel:
 	VMOVUPD    (SI), Z0
 	VMOVUPD.Z  64(SI), K1, Z1
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3794,11 +3833,11 @@ kind1rows1k:
 	DECQ         R15
 	JNZ          kind1rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x01, 72(DI), CX
+	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows1tile
 	VZEROUPPER
@@ -3807,8 +3846,8 @@ kind1rows1k:
 kind1rows2:
 kind1rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows2panel:
@@ -3820,13 +3859,14 @@ kind1rows2panel:
 	VMOVUPD    (SI), Z2
 	VMOVUPD.Z  64(SI), K1, Z3
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3857,11 +3897,11 @@ kind1rows2k:
 	DECQ         R15
 	JNZ          kind1rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x02, 72(DI), CX
+	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows2tile
 	VZEROUPPER
@@ -3870,8 +3910,8 @@ kind1rows2k:
 kind1rows3:
 kind1rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows3panel:
@@ -3886,6 +3926,7 @@ kind1rows3panel:
 	VMOVUPD    (SI), Z4
 	VMOVUPD.Z  64(SI), K1, Z5
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -3895,7 +3936,7 @@ kind1rows3panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3932,11 +3973,11 @@ kind1rows3k:
 	DECQ         R15
 	JNZ          kind1rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x03, 72(DI), CX
+	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows3tile
 	VZEROUPPER
@@ -3945,8 +3986,8 @@ kind1rows3k:
 kind1rows4:
 kind1rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows4panel:
@@ -3964,6 +4005,7 @@ kind1rows4panel:
 	VMOVUPD    (SI), Z6
 	VMOVUPD.Z  64(SI), K1, Z7
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -3976,7 +4018,7 @@ kind1rows4panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4019,11 +4061,11 @@ kind1rows4k:
 	DECQ         R15
 	JNZ          kind1rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x04, 72(DI), CX
+	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows4tile
 	VZEROUPPER
@@ -4032,8 +4074,8 @@ kind1rows4k:
 kind1rows5:
 kind1rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows5panel:
@@ -4054,6 +4096,7 @@ kind1rows5panel:
 	VMOVUPD    (SI), Z8
 	VMOVUPD.Z  64(SI), K1, Z9
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -4069,7 +4112,7 @@ kind1rows5panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4118,11 +4161,11 @@ kind1rows5k:
 	DECQ         R15
 	JNZ          kind1rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x05, 72(DI), CX
+	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows5tile
 	VZEROUPPER
@@ -4131,8 +4174,8 @@ kind1rows5k:
 kind1rows6:
 kind1rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows6panel:
@@ -4156,6 +4199,7 @@ kind1rows6panel:
 	VMOVUPD    (SI), Z10
 	VMOVUPD.Z  64(SI), K1, Z11
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -4174,7 +4218,7 @@ kind1rows6panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4229,11 +4273,11 @@ kind1rows6k:
 	DECQ         R15
 	JNZ          kind1rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x06, 72(DI), CX
+	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows6tile
 	VZEROUPPER
@@ -4242,8 +4286,8 @@ kind1rows6k:
 kind1rows7:
 kind1rows7tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows7panel:
@@ -4270,6 +4314,7 @@ kind1rows7panel:
 	VMOVUPD    (SI), Z12
 	VMOVUPD.Z  64(SI), K1, Z13
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -4291,7 +4336,7 @@ kind1rows7panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4352,11 +4397,11 @@ kind1rows7k:
 	DECQ         R15
 	JNZ          kind1rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x07, 72(DI), CX
+	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x07, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows7tile
 	VZEROUPPER
@@ -4365,8 +4410,8 @@ kind1rows7k:
 kind1rows8:
 kind1rows8tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind1rows8panel:
@@ -4396,6 +4441,7 @@ kind1rows8panel:
 	VMOVUPD    (SI), Z14
 	VMOVUPD.Z  64(SI), K1, Z15
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -4420,7 +4466,7 @@ kind1rows8panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4487,11 +4533,11 @@ kind1rows8k:
 	DECQ         R15
 	JNZ          kind1rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x08, 72(DI), CX
+	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x08, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind1rows8tile
 	VZEROUPPER
@@ -4515,8 +4561,8 @@ kind2:
 
 kind2rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows1panel:
@@ -4524,9 +4570,10 @@ kind2rows1panel:
 	MOVQ       72(DI), CX
 	VMOVUPD.Z  (SI), K1, Z0
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4548,11 +4595,11 @@ kind2rows1k:
 	DECQ         R15
 	JNZ          kind2rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x01, 72(DI), CX
+	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows1tile
 	VZEROUPPER
@@ -4561,8 +4608,8 @@ kind2rows1k:
 kind2rows2:
 kind2rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows2panel:
@@ -4572,11 +4619,12 @@ kind2rows2panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z1
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4602,11 +4650,11 @@ kind2rows2k:
 	DECQ         R15
 	JNZ          kind2rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x02, 72(DI), CX
+	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows2tile
 	VZEROUPPER
@@ -4615,8 +4663,8 @@ kind2rows2k:
 kind2rows3:
 kind2rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows3panel:
@@ -4628,13 +4676,14 @@ kind2rows3panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z2
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4664,11 +4713,11 @@ kind2rows3k:
 	DECQ         R15
 	JNZ          kind2rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x03, 72(DI), CX
+	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows3tile
 	VZEROUPPER
@@ -4677,8 +4726,8 @@ kind2rows3k:
 kind2rows4:
 kind2rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows4panel:
@@ -4692,6 +4741,7 @@ kind2rows4panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z3
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -4700,7 +4750,7 @@ kind2rows4panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4734,11 +4784,11 @@ kind2rows4k:
 	DECQ         R15
 	JNZ          kind2rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x04, 72(DI), CX
+	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows4tile
 	VZEROUPPER
@@ -4747,8 +4797,8 @@ kind2rows4k:
 kind2rows5:
 kind2rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows5panel:
@@ -4764,6 +4814,7 @@ kind2rows5panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z4
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -4774,7 +4825,7 @@ kind2rows5panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4812,11 +4863,11 @@ kind2rows5k:
 	DECQ         R15
 	JNZ          kind2rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x05, 72(DI), CX
+	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows5tile
 	VZEROUPPER
@@ -4825,8 +4876,8 @@ kind2rows5k:
 kind2rows6:
 kind2rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows6panel:
@@ -4844,6 +4895,7 @@ kind2rows6panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z5
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -4856,7 +4908,7 @@ kind2rows6panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4898,11 +4950,11 @@ kind2rows6k:
 	DECQ         R15
 	JNZ          kind2rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x06, 72(DI), CX
+	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows6tile
 	VZEROUPPER
@@ -4911,8 +4963,8 @@ kind2rows6k:
 kind2rows7:
 kind2rows7tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows7panel:
@@ -4932,6 +4984,7 @@ kind2rows7panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z6
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -4946,7 +4999,7 @@ kind2rows7panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4992,11 +5045,11 @@ kind2rows7k:
 	DECQ         R15
 	JNZ          kind2rows7panel
 	IMUL3Q       $0x07, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x07, 72(DI), CX
+	IMUL3Q       $0x07, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x07, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows7tile
 	VZEROUPPER
@@ -5005,8 +5058,8 @@ kind2rows7k:
 kind2rows8:
 kind2rows8tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind2rows8panel:
@@ -5028,6 +5081,7 @@ kind2rows8panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z7
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -5044,7 +5098,7 @@ kind2rows8panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -5094,11 +5148,11 @@ kind2rows8k:
 	DECQ         R15
 	JNZ          kind2rows8panel
 	IMUL3Q       $0x08, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x08, 72(DI), CX
+	IMUL3Q       $0x08, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x08, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind2rows8tile
 	VZEROUPPER
@@ -5118,8 +5172,8 @@ pair:
 
 kind4rows1tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows1panel:
@@ -5131,12 +5185,13 @@ kind4rows1panel:
 	VMOVUPD    (SI)(R11*1), Z2
 	VMOVUPD    64(SI)(R11*1), Z3
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -5170,11 +5225,11 @@ kind4rows1k:
 	DECQ         R15
 	JNZ          kind4rows1panel
 	IMUL3Q       $0x01, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x01, 72(DI), CX
+	IMUL3Q       $0x01, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x01, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows1tile
 	VZEROUPPER
@@ -5183,8 +5238,8 @@ kind4rows1k:
 kind4rows2:
 kind4rows2tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows2panel:
@@ -5201,6 +5256,7 @@ kind4rows2panel:
 	VMOVUPD    (SI)(R11*1), Z6
 	VMOVUPD    64(SI)(R11*1), Z7
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -5211,7 +5267,7 @@ kind4rows2panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -5255,11 +5311,11 @@ kind4rows2k:
 	DECQ         R15
 	JNZ          kind4rows2panel
 	IMUL3Q       $0x02, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x02, 72(DI), CX
+	IMUL3Q       $0x02, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x02, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows2tile
 	VZEROUPPER
@@ -5268,8 +5324,8 @@ kind4rows2k:
 kind4rows3:
 kind4rows3tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows3panel:
@@ -5291,6 +5347,7 @@ kind4rows3panel:
 	VMOVUPD    (SI)(R11*1), Z10
 	VMOVUPD    64(SI)(R11*1), Z11
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -5306,7 +5363,7 @@ kind4rows3panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -5360,11 +5417,11 @@ kind4rows3k:
 	DECQ         R15
 	JNZ          kind4rows3panel
 	IMUL3Q       $0x03, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x03, 72(DI), CX
+	IMUL3Q       $0x03, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x03, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows3tile
 	VZEROUPPER
@@ -5373,8 +5430,8 @@ kind4rows3k:
 kind4rows4:
 kind4rows4tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows4panel:
@@ -5401,6 +5458,7 @@ kind4rows4panel:
 	VMOVUPD    (SI)(R11*1), Z14
 	VMOVUPD    64(SI)(R11*1), Z15
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -5421,7 +5479,7 @@ kind4rows4panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -5485,11 +5543,11 @@ kind4rows4k:
 	DECQ         R15
 	JNZ          kind4rows4panel
 	IMUL3Q       $0x04, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x04, 72(DI), CX
+	IMUL3Q       $0x04, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x04, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows4tile
 	VZEROUPPER
@@ -5498,8 +5556,8 @@ kind4rows4k:
 kind4rows5:
 kind4rows5tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows5panel:
@@ -5531,6 +5589,7 @@ kind4rows5panel:
 	VMOVUPD    (SI)(R11*1), Z18
 	VMOVUPD    64(SI)(R11*1), Z19
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -5556,7 +5615,7 @@ kind4rows5panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -5630,11 +5689,11 @@ kind4rows5k:
 	DECQ         R15
 	JNZ          kind4rows5panel
 	IMUL3Q       $0x05, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x05, 72(DI), CX
+	IMUL3Q       $0x05, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x05, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows5tile
 	VZEROUPPER
@@ -5643,8 +5702,8 @@ kind4rows5k:
 kind4rows6:
 kind4rows6tile:
 	MOVQ 8(DI), BX
-	MOVQ 152(DI), AX
-	MOVQ 160(DI), R14
+	MOVQ 160(DI), AX
+	MOVQ 168(DI), R14
 	MOVQ 96(DI), R15
 
 kind4rows6panel:
@@ -5681,6 +5740,7 @@ kind4rows6panel:
 	VMOVUPD    (SI)(R11*1), Z22
 	VMOVUPD    64(SI)(R11*1), Z23
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -5711,7 +5771,7 @@ kind4rows6panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -5795,11 +5855,11 @@ kind4rows6k:
 	DECQ         R15
 	JNZ          kind4rows6panel
 	IMUL3Q       $0x06, 32(DI), CX
-	ADDQ         CX, 144(DI)
-	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 152(DI)
-	IMUL3Q       $0x06, 72(DI), CX
+	IMUL3Q       $0x06, 64(DI), CX
 	ADDQ         CX, 160(DI)
+	IMUL3Q       $0x06, 72(DI), CX
+	ADDQ         CX, 168(DI)
 	DECQ         104(DI)
 	JNZ          kind4rows6tile
 	VZEROUPPER

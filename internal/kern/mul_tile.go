@@ -28,6 +28,7 @@ type tile struct {
 	kind          int            // which columns exist
 	mask          uintptr        // see shape.mask
 	shift         unsafe.Pointer // one per row
+	ahead         uintptr        // from c of a tile to what it fetches into the cache
 	scratch       [5]uintptr
 	shifts        [64]byte // scratch for those of one tile
 }
@@ -192,6 +193,18 @@ func (t *tile) skip(n, panelBytes uintptr) tile {
 // multipliers busy.
 func (s shape) run(t tile, rows, most int) {
 	tiles := (rows + most - 1) / most
+	// A tile that only writes fetches its own lines. One that starts with what c holds would wait for them: it fetches
+	// those of the next.
+	switch {
+	case t.init != t.c:
+		t.ahead = 0
+	case t.panels == 1:
+		t.ahead = uintptr(rows/tiles) * t.cRow
+	case t.kind == pairPanels:
+		t.ahead = 2 * t.initPanel
+	default:
+		t.ahead = t.initPanel
+	}
 	low, high := rows/tiles, rows%tiles // high tiles have one row more
 	if high > 0 {
 		t.rows, t.tiles = low+1, high
@@ -331,8 +344,8 @@ const (
 	packFrom = 2048
 	// packInputs rows of a and b are packed at a time.
 	packInputs = 256
-	// packRows is the height of the largest tile.
-	packRows = 8
+	// packRows columns of a are packed at a time: whole tiles of any height, and longer runs than a cache line.
+	packRows = 48
 )
 
 // packed is the memory of tMulPacked: a tile of columns of a, and a group of panels of b.
@@ -367,14 +380,10 @@ func tMulPacked[T dense.Float](s shape, dst, a, b dense.Matrix[T]) {
 		for j := 0; j < dst.Cols; j += group {
 			cols := min(group, dst.Cols-j)
 			packPanels(pb, width, b, l0, l1, j, cols)
-			for i := 0; i < dst.Rows; i += s.rows {
-				rows := min(s.rows, dst.Rows-i)
+			for i := 0; i < dst.Rows; i += packRows {
+				rows := min(packRows, dst.Rows-i)
 				for k := range n {
-					if col := a.Row(l0 + k)[i:]; len(col) >= packRows {
-						*(*[packRows]T)(pa[k*packRows:]) = [packRows]T(col) // a few moves, no call
-					} else {
-						copy(pa[k*packRows:][:packRows], col)
-					}
+					copy(pa[k*packRows:][:rows], a.Row(l0 + k)[i:])
 				}
 				c, cRow := unsafe.Pointer(&dst.Data[i*dst.Stride+j]), uintptr(dst.Stride)*size
 				s.product(&product{

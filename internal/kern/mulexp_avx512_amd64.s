@@ -49,13 +49,13 @@ TEXT ·mulExpTileAVX512F32(SB), NOSPLIT, $0-8
 	VMOVUPS      mulExpConstsAVX512F32<>+0(SB), Z30
 	VBROADCASTSS mulExpConstsAVX512F32<>+64(SB), Z31
 	MOVQ         (DI), CX
-	MOVQ         CX, 144(DI)
-	MOVQ         16(DI), CX
 	MOVQ         CX, 152(DI)
-	MOVQ         24(DI), CX
+	MOVQ         16(DI), CX
 	MOVQ         CX, 160(DI)
-	MOVQ         136(DI), CX
+	MOVQ         24(DI), CX
 	MOVQ         CX, 168(DI)
+	MOVQ         136(DI), CX
+	MOVQ         CX, 176(DI)
 	MOVQ         112(DI), CX
 	MOVQ         128(DI), DX
 	KMOVW        DX, K1
@@ -86,13 +86,13 @@ TEXT ·mulExpTileAVX512F32(SB), NOSPLIT, $0-8
 	KMOVW        CX, K2
 
 kind0rows1tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind0rows1panel:
@@ -101,10 +101,11 @@ kind0rows1panel:
 	VMOVUPS    (SI), Z0
 	VMOVUPS    64(SI), Z1
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -119,8 +120,8 @@ kind0rows1k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind0rows1k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
 	VRANGEPS          $0x0b, Z1, Z0, Z2
 	VCMPPS.BCST       $0x1e, mulExpConstsAVX512F32<>+72(SB), Z2, K3
 	KTESTW            K3, K3
@@ -161,12 +162,12 @@ kind0rows1next:
 	DECQ   R15
 	JNZ    kind0rows1panel
 	IMUL3Q $0x01, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x01, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x01, 72(DI), CX
+	IMUL3Q $0x01, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x04, 168(DI)
+	IMUL3Q $0x01, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x04, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind0rows1tile
 	VZEROUPPER
@@ -189,13 +190,13 @@ kind0rows2:
 	KMOVW CX, K2
 
 kind0rows2tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind0rows2panel:
@@ -207,13 +208,14 @@ kind0rows2panel:
 	VMOVUPS    (SI), Z2
 	VMOVUPS    64(SI), Z3
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -231,10 +233,10 @@ kind0rows2k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind0rows2k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       188(DI), Z2, Z2
-	VSUBPS.BCST       188(DI), Z3, Z3
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       196(DI), Z2, Z2
+	VSUBPS.BCST       196(DI), Z3, Z3
 	VRANGEPS          $0x0b, Z2, Z0, Z4
 	VRANGEPS          $0x0b, Z3, Z1, Z5
 	VRANGEPS          $0x0b, Z5, Z4, Z4
@@ -304,12 +306,12 @@ kind0rows2next:
 	DECQ   R15
 	JNZ    kind0rows2panel
 	IMUL3Q $0x02, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x02, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x02, 72(DI), CX
+	IMUL3Q $0x02, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x08, 168(DI)
+	IMUL3Q $0x02, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x08, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind0rows2tile
 	VZEROUPPER
@@ -335,13 +337,13 @@ kind0rows3:
 	KMOVW CX, K2
 
 kind0rows3tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind0rows3panel:
@@ -356,6 +358,7 @@ kind0rows3panel:
 	VMOVUPS    (SI), Z4
 	VMOVUPS    64(SI), Z5
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -365,7 +368,7 @@ kind0rows3panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -386,12 +389,12 @@ kind0rows3k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind0rows3k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       188(DI), Z2, Z2
-	VSUBPS.BCST       188(DI), Z3, Z3
-	VSUBPS.BCST       192(DI), Z4, Z4
-	VSUBPS.BCST       192(DI), Z5, Z5
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       196(DI), Z2, Z2
+	VSUBPS.BCST       196(DI), Z3, Z3
+	VSUBPS.BCST       200(DI), Z4, Z4
+	VSUBPS.BCST       200(DI), Z5, Z5
 	VRANGEPS          $0x0b, Z3, Z0, Z6
 	VRANGEPS          $0x0b, Z4, Z1, Z7
 	VRANGEPS          $0x0b, Z5, Z2, Z8
@@ -490,12 +493,12 @@ kind0rows3next:
 	DECQ   R15
 	JNZ    kind0rows3panel
 	IMUL3Q $0x03, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x03, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x03, 72(DI), CX
+	IMUL3Q $0x03, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x0c, 168(DI)
+	IMUL3Q $0x03, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x0c, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind0rows3tile
 	VZEROUPPER
@@ -524,13 +527,13 @@ kind0rows4:
 	KMOVW CX, K2
 
 kind0rows4tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind0rows4panel:
@@ -548,6 +551,7 @@ kind0rows4panel:
 	VMOVUPS    (SI), Z6
 	VMOVUPS    64(SI), Z7
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -560,7 +564,7 @@ kind0rows4panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -584,14 +588,14 @@ kind0rows4k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind0rows4k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       188(DI), Z2, Z2
-	VSUBPS.BCST       188(DI), Z3, Z3
-	VSUBPS.BCST       192(DI), Z4, Z4
-	VSUBPS.BCST       192(DI), Z5, Z5
-	VSUBPS.BCST       196(DI), Z6, Z6
-	VSUBPS.BCST       196(DI), Z7, Z7
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       196(DI), Z2, Z2
+	VSUBPS.BCST       196(DI), Z3, Z3
+	VSUBPS.BCST       200(DI), Z4, Z4
+	VSUBPS.BCST       200(DI), Z5, Z5
+	VSUBPS.BCST       204(DI), Z6, Z6
+	VSUBPS.BCST       204(DI), Z7, Z7
 	VRANGEPS          $0x0b, Z4, Z0, Z8
 	VRANGEPS          $0x0b, Z5, Z1, Z9
 	VRANGEPS          $0x0b, Z6, Z2, Z10
@@ -719,12 +723,12 @@ kind0rows4next:
 	DECQ   R15
 	JNZ    kind0rows4panel
 	IMUL3Q $0x04, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x04, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x04, 72(DI), CX
+	IMUL3Q $0x04, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x10, 168(DI)
+	IMUL3Q $0x04, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x10, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind0rows4tile
 	VZEROUPPER
@@ -756,13 +760,13 @@ kind0rows5:
 	KMOVW CX, K2
 
 kind0rows5tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind0rows5panel:
@@ -783,6 +787,7 @@ kind0rows5panel:
 	VMOVUPS    (SI), Z8
 	VMOVUPS    64(SI), Z9
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -798,7 +803,7 @@ kind0rows5panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -825,16 +830,16 @@ kind0rows5k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind0rows5k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       188(DI), Z2, Z2
-	VSUBPS.BCST       188(DI), Z3, Z3
-	VSUBPS.BCST       192(DI), Z4, Z4
-	VSUBPS.BCST       192(DI), Z5, Z5
-	VSUBPS.BCST       196(DI), Z6, Z6
-	VSUBPS.BCST       196(DI), Z7, Z7
-	VSUBPS.BCST       200(DI), Z8, Z8
-	VSUBPS.BCST       200(DI), Z9, Z9
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       196(DI), Z2, Z2
+	VSUBPS.BCST       196(DI), Z3, Z3
+	VSUBPS.BCST       200(DI), Z4, Z4
+	VSUBPS.BCST       200(DI), Z5, Z5
+	VSUBPS.BCST       204(DI), Z6, Z6
+	VSUBPS.BCST       204(DI), Z7, Z7
+	VSUBPS.BCST       208(DI), Z8, Z8
+	VSUBPS.BCST       208(DI), Z9, Z9
 	VRANGEPS          $0x0b, Z4, Z0, Z10
 	VRANGEPS          $0x0b, Z5, Z1, Z11
 	VRANGEPS          $0x0b, Z6, Z2, Z12
@@ -991,12 +996,12 @@ kind0rows5next:
 	DECQ   R15
 	JNZ    kind0rows5panel
 	IMUL3Q $0x05, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x05, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x05, 72(DI), CX
+	IMUL3Q $0x05, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x14, 168(DI)
+	IMUL3Q $0x05, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x14, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind0rows5tile
 	VZEROUPPER
@@ -1031,13 +1036,13 @@ kind0rows6:
 	KMOVW CX, K2
 
 kind0rows6tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind0rows6panel:
@@ -1061,6 +1066,7 @@ kind0rows6panel:
 	VMOVUPS    (SI), Z10
 	VMOVUPS    64(SI), Z11
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -1079,7 +1085,7 @@ kind0rows6panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1109,18 +1115,18 @@ kind0rows6k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind0rows6k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       188(DI), Z2, Z2
-	VSUBPS.BCST       188(DI), Z3, Z3
-	VSUBPS.BCST       192(DI), Z4, Z4
-	VSUBPS.BCST       192(DI), Z5, Z5
-	VSUBPS.BCST       196(DI), Z6, Z6
-	VSUBPS.BCST       196(DI), Z7, Z7
-	VSUBPS.BCST       200(DI), Z8, Z8
-	VSUBPS.BCST       200(DI), Z9, Z9
-	VSUBPS.BCST       204(DI), Z10, Z10
-	VSUBPS.BCST       204(DI), Z11, Z11
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       196(DI), Z2, Z2
+	VSUBPS.BCST       196(DI), Z3, Z3
+	VSUBPS.BCST       200(DI), Z4, Z4
+	VSUBPS.BCST       200(DI), Z5, Z5
+	VSUBPS.BCST       204(DI), Z6, Z6
+	VSUBPS.BCST       204(DI), Z7, Z7
+	VSUBPS.BCST       208(DI), Z8, Z8
+	VSUBPS.BCST       208(DI), Z9, Z9
+	VSUBPS.BCST       212(DI), Z10, Z10
+	VSUBPS.BCST       212(DI), Z11, Z11
 	VRANGEPS          $0x0b, Z4, Z0, Z12
 	VRANGEPS          $0x0b, Z5, Z1, Z13
 	VRANGEPS          $0x0b, Z6, Z2, Z14
@@ -1306,12 +1312,12 @@ kind0rows6next:
 	DECQ   R15
 	JNZ    kind0rows6panel
 	IMUL3Q $0x06, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x06, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x06, 72(DI), CX
+	IMUL3Q $0x06, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x18, 168(DI)
+	IMUL3Q $0x06, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x18, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind0rows6tile
 	VZEROUPPER
@@ -1349,13 +1355,13 @@ kind0rows7:
 	KMOVW CX, K2
 
 kind0rows7tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind0rows7panel:
@@ -1382,6 +1388,7 @@ kind0rows7panel:
 	VMOVUPS    (SI), Z12
 	VMOVUPS    64(SI), Z13
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -1403,7 +1410,7 @@ kind0rows7panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1436,20 +1443,20 @@ kind0rows7k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind0rows7k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       188(DI), Z2, Z2
-	VSUBPS.BCST       188(DI), Z3, Z3
-	VSUBPS.BCST       192(DI), Z4, Z4
-	VSUBPS.BCST       192(DI), Z5, Z5
-	VSUBPS.BCST       196(DI), Z6, Z6
-	VSUBPS.BCST       196(DI), Z7, Z7
-	VSUBPS.BCST       200(DI), Z8, Z8
-	VSUBPS.BCST       200(DI), Z9, Z9
-	VSUBPS.BCST       204(DI), Z10, Z10
-	VSUBPS.BCST       204(DI), Z11, Z11
-	VSUBPS.BCST       208(DI), Z12, Z12
-	VSUBPS.BCST       208(DI), Z13, Z13
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       196(DI), Z2, Z2
+	VSUBPS.BCST       196(DI), Z3, Z3
+	VSUBPS.BCST       200(DI), Z4, Z4
+	VSUBPS.BCST       200(DI), Z5, Z5
+	VSUBPS.BCST       204(DI), Z6, Z6
+	VSUBPS.BCST       204(DI), Z7, Z7
+	VSUBPS.BCST       208(DI), Z8, Z8
+	VSUBPS.BCST       208(DI), Z9, Z9
+	VSUBPS.BCST       212(DI), Z10, Z10
+	VSUBPS.BCST       212(DI), Z11, Z11
+	VSUBPS.BCST       216(DI), Z12, Z12
+	VSUBPS.BCST       216(DI), Z13, Z13
 	VRANGEPS          $0x0b, Z4, Z0, Z14
 	VRANGEPS          $0x0b, Z5, Z1, Z15
 	VRANGEPS          $0x0b, Z6, Z2, Z16
@@ -1664,12 +1671,12 @@ kind0rows7next:
 	DECQ   R15
 	JNZ    kind0rows7panel
 	IMUL3Q $0x07, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x07, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x07, 72(DI), CX
+	IMUL3Q $0x07, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x1c, 168(DI)
+	IMUL3Q $0x07, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x1c, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind0rows7tile
 	VZEROUPPER
@@ -1710,13 +1717,13 @@ kind0rows8:
 	KMOVW CX, K2
 
 kind0rows8tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind0rows8panel:
@@ -1746,6 +1753,7 @@ kind0rows8panel:
 	VMOVUPS    (SI), Z14
 	VMOVUPS    64(SI), Z15
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -1770,7 +1778,7 @@ kind0rows8panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -1806,22 +1814,22 @@ kind0rows8k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind0rows8k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       188(DI), Z2, Z2
-	VSUBPS.BCST       188(DI), Z3, Z3
-	VSUBPS.BCST       192(DI), Z4, Z4
-	VSUBPS.BCST       192(DI), Z5, Z5
-	VSUBPS.BCST       196(DI), Z6, Z6
-	VSUBPS.BCST       196(DI), Z7, Z7
-	VSUBPS.BCST       200(DI), Z8, Z8
-	VSUBPS.BCST       200(DI), Z9, Z9
-	VSUBPS.BCST       204(DI), Z10, Z10
-	VSUBPS.BCST       204(DI), Z11, Z11
-	VSUBPS.BCST       208(DI), Z12, Z12
-	VSUBPS.BCST       208(DI), Z13, Z13
-	VSUBPS.BCST       212(DI), Z14, Z14
-	VSUBPS.BCST       212(DI), Z15, Z15
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       196(DI), Z2, Z2
+	VSUBPS.BCST       196(DI), Z3, Z3
+	VSUBPS.BCST       200(DI), Z4, Z4
+	VSUBPS.BCST       200(DI), Z5, Z5
+	VSUBPS.BCST       204(DI), Z6, Z6
+	VSUBPS.BCST       204(DI), Z7, Z7
+	VSUBPS.BCST       208(DI), Z8, Z8
+	VSUBPS.BCST       208(DI), Z9, Z9
+	VSUBPS.BCST       212(DI), Z10, Z10
+	VSUBPS.BCST       212(DI), Z11, Z11
+	VSUBPS.BCST       216(DI), Z12, Z12
+	VSUBPS.BCST       216(DI), Z13, Z13
+	VSUBPS.BCST       220(DI), Z14, Z14
+	VSUBPS.BCST       220(DI), Z15, Z15
 	VRANGEPS          $0x0b, Z4, Z0, Z16
 	VRANGEPS          $0x0b, Z5, Z1, Z17
 	VRANGEPS          $0x0b, Z6, Z2, Z18
@@ -2065,12 +2073,12 @@ kind0rows8next:
 	DECQ   R15
 	JNZ    kind0rows8panel
 	IMUL3Q $0x08, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x08, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x08, 72(DI), CX
+	IMUL3Q $0x08, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x20, 168(DI)
+	IMUL3Q $0x08, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x20, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind0rows8tile
 	VZEROUPPER
@@ -2128,13 +2136,13 @@ kind1:
 	KMOVW CX, K2
 
 kind1rows1tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind1rows1panel:
@@ -2143,10 +2151,11 @@ kind1rows1panel:
 	VMOVUPS    (SI), Z0
 	VMOVUPS.Z  64(SI), K1, Z1
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2161,8 +2170,8 @@ kind1rows1k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind1rows1k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
 	VRANGEPS          $0x0b, Z1, Z0, Z2
 	VCMPPS.BCST       $0x1e, mulExpConstsAVX512F32<>+72(SB), Z2, K3
 	KTESTW            K3, K3
@@ -2203,12 +2212,12 @@ kind1rows1next:
 	DECQ   R15
 	JNZ    kind1rows1panel
 	IMUL3Q $0x01, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x01, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x01, 72(DI), CX
+	IMUL3Q $0x01, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x04, 168(DI)
+	IMUL3Q $0x01, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x04, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind1rows1tile
 	VZEROUPPER
@@ -2232,13 +2241,13 @@ kind1rows2:
 	KMOVW CX, K2
 
 kind1rows2tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind1rows2panel:
@@ -2250,13 +2259,14 @@ kind1rows2panel:
 	VMOVUPS    (SI), Z2
 	VMOVUPS.Z  64(SI), K1, Z3
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2274,10 +2284,10 @@ kind1rows2k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind1rows2k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       188(DI), Z2, Z2
-	VSUBPS.BCST       188(DI), Z3, Z3
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       196(DI), Z2, Z2
+	VSUBPS.BCST       196(DI), Z3, Z3
 	VRANGEPS          $0x0b, Z2, Z0, Z4
 	VRANGEPS          $0x0b, Z3, Z1, Z5
 	VRANGEPS          $0x0b, Z5, Z4, Z4
@@ -2347,12 +2357,12 @@ kind1rows2next:
 	DECQ   R15
 	JNZ    kind1rows2panel
 	IMUL3Q $0x02, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x02, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x02, 72(DI), CX
+	IMUL3Q $0x02, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x08, 168(DI)
+	IMUL3Q $0x02, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x08, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind1rows2tile
 	VZEROUPPER
@@ -2379,13 +2389,13 @@ kind1rows3:
 	KMOVW CX, K2
 
 kind1rows3tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind1rows3panel:
@@ -2400,6 +2410,7 @@ kind1rows3panel:
 	VMOVUPS    (SI), Z4
 	VMOVUPS.Z  64(SI), K1, Z5
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -2409,7 +2420,7 @@ kind1rows3panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2430,12 +2441,12 @@ kind1rows3k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind1rows3k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       188(DI), Z2, Z2
-	VSUBPS.BCST       188(DI), Z3, Z3
-	VSUBPS.BCST       192(DI), Z4, Z4
-	VSUBPS.BCST       192(DI), Z5, Z5
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       196(DI), Z2, Z2
+	VSUBPS.BCST       196(DI), Z3, Z3
+	VSUBPS.BCST       200(DI), Z4, Z4
+	VSUBPS.BCST       200(DI), Z5, Z5
 	VRANGEPS          $0x0b, Z3, Z0, Z6
 	VRANGEPS          $0x0b, Z4, Z1, Z7
 	VRANGEPS          $0x0b, Z5, Z2, Z8
@@ -2534,12 +2545,12 @@ kind1rows3next:
 	DECQ   R15
 	JNZ    kind1rows3panel
 	IMUL3Q $0x03, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x03, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x03, 72(DI), CX
+	IMUL3Q $0x03, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x0c, 168(DI)
+	IMUL3Q $0x03, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x0c, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind1rows3tile
 	VZEROUPPER
@@ -2569,13 +2580,13 @@ kind1rows4:
 	KMOVW CX, K2
 
 kind1rows4tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind1rows4panel:
@@ -2593,6 +2604,7 @@ kind1rows4panel:
 	VMOVUPS    (SI), Z6
 	VMOVUPS.Z  64(SI), K1, Z7
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -2605,7 +2617,7 @@ kind1rows4panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2629,14 +2641,14 @@ kind1rows4k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind1rows4k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       188(DI), Z2, Z2
-	VSUBPS.BCST       188(DI), Z3, Z3
-	VSUBPS.BCST       192(DI), Z4, Z4
-	VSUBPS.BCST       192(DI), Z5, Z5
-	VSUBPS.BCST       196(DI), Z6, Z6
-	VSUBPS.BCST       196(DI), Z7, Z7
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       196(DI), Z2, Z2
+	VSUBPS.BCST       196(DI), Z3, Z3
+	VSUBPS.BCST       200(DI), Z4, Z4
+	VSUBPS.BCST       200(DI), Z5, Z5
+	VSUBPS.BCST       204(DI), Z6, Z6
+	VSUBPS.BCST       204(DI), Z7, Z7
 	VRANGEPS          $0x0b, Z4, Z0, Z8
 	VRANGEPS          $0x0b, Z5, Z1, Z9
 	VRANGEPS          $0x0b, Z6, Z2, Z10
@@ -2764,12 +2776,12 @@ kind1rows4next:
 	DECQ   R15
 	JNZ    kind1rows4panel
 	IMUL3Q $0x04, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x04, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x04, 72(DI), CX
+	IMUL3Q $0x04, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x10, 168(DI)
+	IMUL3Q $0x04, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x10, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind1rows4tile
 	VZEROUPPER
@@ -2802,13 +2814,13 @@ kind1rows5:
 	KMOVW CX, K2
 
 kind1rows5tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind1rows5panel:
@@ -2829,6 +2841,7 @@ kind1rows5panel:
 	VMOVUPS    (SI), Z8
 	VMOVUPS.Z  64(SI), K1, Z9
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -2844,7 +2857,7 @@ kind1rows5panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -2871,16 +2884,16 @@ kind1rows5k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind1rows5k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       188(DI), Z2, Z2
-	VSUBPS.BCST       188(DI), Z3, Z3
-	VSUBPS.BCST       192(DI), Z4, Z4
-	VSUBPS.BCST       192(DI), Z5, Z5
-	VSUBPS.BCST       196(DI), Z6, Z6
-	VSUBPS.BCST       196(DI), Z7, Z7
-	VSUBPS.BCST       200(DI), Z8, Z8
-	VSUBPS.BCST       200(DI), Z9, Z9
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       196(DI), Z2, Z2
+	VSUBPS.BCST       196(DI), Z3, Z3
+	VSUBPS.BCST       200(DI), Z4, Z4
+	VSUBPS.BCST       200(DI), Z5, Z5
+	VSUBPS.BCST       204(DI), Z6, Z6
+	VSUBPS.BCST       204(DI), Z7, Z7
+	VSUBPS.BCST       208(DI), Z8, Z8
+	VSUBPS.BCST       208(DI), Z9, Z9
 	VRANGEPS          $0x0b, Z4, Z0, Z10
 	VRANGEPS          $0x0b, Z5, Z1, Z11
 	VRANGEPS          $0x0b, Z6, Z2, Z12
@@ -3037,12 +3050,12 @@ kind1rows5next:
 	DECQ   R15
 	JNZ    kind1rows5panel
 	IMUL3Q $0x05, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x05, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x05, 72(DI), CX
+	IMUL3Q $0x05, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x14, 168(DI)
+	IMUL3Q $0x05, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x14, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind1rows5tile
 	VZEROUPPER
@@ -3078,13 +3091,13 @@ kind1rows6:
 	KMOVW CX, K2
 
 kind1rows6tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind1rows6panel:
@@ -3108,6 +3121,7 @@ kind1rows6panel:
 	VMOVUPS    (SI), Z10
 	VMOVUPS.Z  64(SI), K1, Z11
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -3126,7 +3140,7 @@ kind1rows6panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3156,18 +3170,18 @@ kind1rows6k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind1rows6k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       188(DI), Z2, Z2
-	VSUBPS.BCST       188(DI), Z3, Z3
-	VSUBPS.BCST       192(DI), Z4, Z4
-	VSUBPS.BCST       192(DI), Z5, Z5
-	VSUBPS.BCST       196(DI), Z6, Z6
-	VSUBPS.BCST       196(DI), Z7, Z7
-	VSUBPS.BCST       200(DI), Z8, Z8
-	VSUBPS.BCST       200(DI), Z9, Z9
-	VSUBPS.BCST       204(DI), Z10, Z10
-	VSUBPS.BCST       204(DI), Z11, Z11
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       196(DI), Z2, Z2
+	VSUBPS.BCST       196(DI), Z3, Z3
+	VSUBPS.BCST       200(DI), Z4, Z4
+	VSUBPS.BCST       200(DI), Z5, Z5
+	VSUBPS.BCST       204(DI), Z6, Z6
+	VSUBPS.BCST       204(DI), Z7, Z7
+	VSUBPS.BCST       208(DI), Z8, Z8
+	VSUBPS.BCST       208(DI), Z9, Z9
+	VSUBPS.BCST       212(DI), Z10, Z10
+	VSUBPS.BCST       212(DI), Z11, Z11
 	VRANGEPS          $0x0b, Z4, Z0, Z12
 	VRANGEPS          $0x0b, Z5, Z1, Z13
 	VRANGEPS          $0x0b, Z6, Z2, Z14
@@ -3353,12 +3367,12 @@ kind1rows6next:
 	DECQ   R15
 	JNZ    kind1rows6panel
 	IMUL3Q $0x06, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x06, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x06, 72(DI), CX
+	IMUL3Q $0x06, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x18, 168(DI)
+	IMUL3Q $0x06, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x18, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind1rows6tile
 	VZEROUPPER
@@ -3397,13 +3411,13 @@ kind1rows7:
 	KMOVW CX, K2
 
 kind1rows7tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind1rows7panel:
@@ -3430,6 +3444,7 @@ kind1rows7panel:
 	VMOVUPS    (SI), Z12
 	VMOVUPS.Z  64(SI), K1, Z13
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -3451,7 +3466,7 @@ kind1rows7panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3484,20 +3499,20 @@ kind1rows7k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind1rows7k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       188(DI), Z2, Z2
-	VSUBPS.BCST       188(DI), Z3, Z3
-	VSUBPS.BCST       192(DI), Z4, Z4
-	VSUBPS.BCST       192(DI), Z5, Z5
-	VSUBPS.BCST       196(DI), Z6, Z6
-	VSUBPS.BCST       196(DI), Z7, Z7
-	VSUBPS.BCST       200(DI), Z8, Z8
-	VSUBPS.BCST       200(DI), Z9, Z9
-	VSUBPS.BCST       204(DI), Z10, Z10
-	VSUBPS.BCST       204(DI), Z11, Z11
-	VSUBPS.BCST       208(DI), Z12, Z12
-	VSUBPS.BCST       208(DI), Z13, Z13
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       196(DI), Z2, Z2
+	VSUBPS.BCST       196(DI), Z3, Z3
+	VSUBPS.BCST       200(DI), Z4, Z4
+	VSUBPS.BCST       200(DI), Z5, Z5
+	VSUBPS.BCST       204(DI), Z6, Z6
+	VSUBPS.BCST       204(DI), Z7, Z7
+	VSUBPS.BCST       208(DI), Z8, Z8
+	VSUBPS.BCST       208(DI), Z9, Z9
+	VSUBPS.BCST       212(DI), Z10, Z10
+	VSUBPS.BCST       212(DI), Z11, Z11
+	VSUBPS.BCST       216(DI), Z12, Z12
+	VSUBPS.BCST       216(DI), Z13, Z13
 	VRANGEPS          $0x0b, Z4, Z0, Z14
 	VRANGEPS          $0x0b, Z5, Z1, Z15
 	VRANGEPS          $0x0b, Z6, Z2, Z16
@@ -3712,12 +3727,12 @@ kind1rows7next:
 	DECQ   R15
 	JNZ    kind1rows7panel
 	IMUL3Q $0x07, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x07, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x07, 72(DI), CX
+	IMUL3Q $0x07, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x1c, 168(DI)
+	IMUL3Q $0x07, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x1c, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind1rows7tile
 	VZEROUPPER
@@ -3759,13 +3774,13 @@ kind1rows8:
 	KMOVW CX, K2
 
 kind1rows8tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind1rows8panel:
@@ -3795,6 +3810,7 @@ kind1rows8panel:
 	VMOVUPS    (SI), Z14
 	VMOVUPS.Z  64(SI), K1, Z15
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -3819,7 +3835,7 @@ kind1rows8panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -3855,22 +3871,22 @@ kind1rows8k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind1rows8k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       188(DI), Z2, Z2
-	VSUBPS.BCST       188(DI), Z3, Z3
-	VSUBPS.BCST       192(DI), Z4, Z4
-	VSUBPS.BCST       192(DI), Z5, Z5
-	VSUBPS.BCST       196(DI), Z6, Z6
-	VSUBPS.BCST       196(DI), Z7, Z7
-	VSUBPS.BCST       200(DI), Z8, Z8
-	VSUBPS.BCST       200(DI), Z9, Z9
-	VSUBPS.BCST       204(DI), Z10, Z10
-	VSUBPS.BCST       204(DI), Z11, Z11
-	VSUBPS.BCST       208(DI), Z12, Z12
-	VSUBPS.BCST       208(DI), Z13, Z13
-	VSUBPS.BCST       212(DI), Z14, Z14
-	VSUBPS.BCST       212(DI), Z15, Z15
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       196(DI), Z2, Z2
+	VSUBPS.BCST       196(DI), Z3, Z3
+	VSUBPS.BCST       200(DI), Z4, Z4
+	VSUBPS.BCST       200(DI), Z5, Z5
+	VSUBPS.BCST       204(DI), Z6, Z6
+	VSUBPS.BCST       204(DI), Z7, Z7
+	VSUBPS.BCST       208(DI), Z8, Z8
+	VSUBPS.BCST       208(DI), Z9, Z9
+	VSUBPS.BCST       212(DI), Z10, Z10
+	VSUBPS.BCST       212(DI), Z11, Z11
+	VSUBPS.BCST       216(DI), Z12, Z12
+	VSUBPS.BCST       216(DI), Z13, Z13
+	VSUBPS.BCST       220(DI), Z14, Z14
+	VSUBPS.BCST       220(DI), Z15, Z15
 	VRANGEPS          $0x0b, Z4, Z0, Z16
 	VRANGEPS          $0x0b, Z5, Z1, Z17
 	VRANGEPS          $0x0b, Z6, Z2, Z18
@@ -4114,12 +4130,12 @@ kind1rows8next:
 	DECQ   R15
 	JNZ    kind1rows8panel
 	IMUL3Q $0x08, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x08, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x08, 72(DI), CX
+	IMUL3Q $0x08, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x20, 168(DI)
+	IMUL3Q $0x08, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x20, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind1rows8tile
 	VZEROUPPER
@@ -4178,13 +4194,13 @@ kind2:
 	KMOVW CX, K2
 
 kind2rows1tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind2rows1panel:
@@ -4192,9 +4208,10 @@ kind2rows1panel:
 	MOVQ       72(DI), CX
 	VMOVUPS.Z  (SI), K1, Z0
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4207,7 +4224,7 @@ kind2rows1k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind2rows1k
-	VSUBPS.BCST       184(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z0, Z0
 	VRANGEPS          $0x0b, Z0, Z0, Z1
 	VCMPPS.BCST       $0x1e, mulExpConstsAVX512F32<>+72(SB), Z1, K3
 	KTESTW            K3, K3
@@ -4235,12 +4252,12 @@ kind2rows1next:
 	DECQ   R15
 	JNZ    kind2rows1panel
 	IMUL3Q $0x01, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x01, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x01, 72(DI), CX
+	IMUL3Q $0x01, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x04, 168(DI)
+	IMUL3Q $0x01, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x04, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind2rows1tile
 	VZEROUPPER
@@ -4264,13 +4281,13 @@ kind2rows2:
 	KMOVW CX, K2
 
 kind2rows2tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind2rows2panel:
@@ -4280,11 +4297,12 @@ kind2rows2panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z1
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4299,8 +4317,8 @@ kind2rows2k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind2rows2k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       188(DI), Z1, Z1
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       196(DI), Z1, Z1
 	VRANGEPS          $0x0b, Z1, Z0, Z2
 	VCMPPS.BCST       $0x1e, mulExpConstsAVX512F32<>+72(SB), Z2, K3
 	KTESTW            K3, K3
@@ -4342,12 +4360,12 @@ kind2rows2next:
 	DECQ   R15
 	JNZ    kind2rows2panel
 	IMUL3Q $0x02, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x02, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x02, 72(DI), CX
+	IMUL3Q $0x02, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x08, 168(DI)
+	IMUL3Q $0x02, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x08, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind2rows2tile
 	VZEROUPPER
@@ -4373,13 +4391,13 @@ kind2rows3:
 	KMOVW CX, K2
 
 kind2rows3tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind2rows3panel:
@@ -4391,13 +4409,14 @@ kind2rows3panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z2
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4414,9 +4433,9 @@ kind2rows3k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind2rows3k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       188(DI), Z1, Z1
-	VSUBPS.BCST       192(DI), Z2, Z2
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       196(DI), Z1, Z1
+	VSUBPS.BCST       200(DI), Z2, Z2
 	VRANGEPS          $0x0b, Z2, Z0, Z3
 	VRANGEPS          $0x0b, Z2, Z1, Z4
 	VRANGEPS          $0x0b, Z4, Z3, Z3
@@ -4474,12 +4493,12 @@ kind2rows3next:
 	DECQ   R15
 	JNZ    kind2rows3panel
 	IMUL3Q $0x03, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x03, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x03, 72(DI), CX
+	IMUL3Q $0x03, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x0c, 168(DI)
+	IMUL3Q $0x03, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x0c, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind2rows3tile
 	VZEROUPPER
@@ -4507,13 +4526,13 @@ kind2rows4:
 	KMOVW CX, K2
 
 kind2rows4tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind2rows4panel:
@@ -4527,6 +4546,7 @@ kind2rows4panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z3
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -4535,7 +4555,7 @@ kind2rows4panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4554,10 +4574,10 @@ kind2rows4k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind2rows4k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       188(DI), Z1, Z1
-	VSUBPS.BCST       192(DI), Z2, Z2
-	VSUBPS.BCST       196(DI), Z3, Z3
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       196(DI), Z1, Z1
+	VSUBPS.BCST       200(DI), Z2, Z2
+	VSUBPS.BCST       204(DI), Z3, Z3
 	VRANGEPS          $0x0b, Z2, Z0, Z4
 	VRANGEPS          $0x0b, Z3, Z1, Z5
 	VRANGEPS          $0x0b, Z5, Z4, Z4
@@ -4629,12 +4649,12 @@ kind2rows4next:
 	DECQ   R15
 	JNZ    kind2rows4panel
 	IMUL3Q $0x04, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x04, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x04, 72(DI), CX
+	IMUL3Q $0x04, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x10, 168(DI)
+	IMUL3Q $0x04, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x10, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind2rows4tile
 	VZEROUPPER
@@ -4664,13 +4684,13 @@ kind2rows5:
 	KMOVW CX, K2
 
 kind2rows5tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind2rows5panel:
@@ -4686,6 +4706,7 @@ kind2rows5panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z4
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -4696,7 +4717,7 @@ kind2rows5panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4717,11 +4738,11 @@ kind2rows5k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind2rows5k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       188(DI), Z1, Z1
-	VSUBPS.BCST       192(DI), Z2, Z2
-	VSUBPS.BCST       196(DI), Z3, Z3
-	VSUBPS.BCST       200(DI), Z4, Z4
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       196(DI), Z1, Z1
+	VSUBPS.BCST       200(DI), Z2, Z2
+	VSUBPS.BCST       204(DI), Z3, Z3
+	VSUBPS.BCST       208(DI), Z4, Z4
 	VRANGEPS          $0x0b, Z3, Z0, Z5
 	VRANGEPS          $0x0b, Z4, Z1, Z6
 	VRANGEPS          $0x0b, Z4, Z2, Z7
@@ -4809,12 +4830,12 @@ kind2rows5next:
 	DECQ   R15
 	JNZ    kind2rows5panel
 	IMUL3Q $0x05, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x05, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x05, 72(DI), CX
+	IMUL3Q $0x05, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x14, 168(DI)
+	IMUL3Q $0x05, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x14, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind2rows5tile
 	VZEROUPPER
@@ -4846,13 +4867,13 @@ kind2rows6:
 	KMOVW CX, K2
 
 kind2rows6tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind2rows6panel:
@@ -4870,6 +4891,7 @@ kind2rows6panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z5
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -4882,7 +4904,7 @@ kind2rows6panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -4905,12 +4927,12 @@ kind2rows6k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind2rows6k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       188(DI), Z1, Z1
-	VSUBPS.BCST       192(DI), Z2, Z2
-	VSUBPS.BCST       196(DI), Z3, Z3
-	VSUBPS.BCST       200(DI), Z4, Z4
-	VSUBPS.BCST       204(DI), Z5, Z5
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       196(DI), Z1, Z1
+	VSUBPS.BCST       200(DI), Z2, Z2
+	VSUBPS.BCST       204(DI), Z3, Z3
+	VSUBPS.BCST       208(DI), Z4, Z4
+	VSUBPS.BCST       212(DI), Z5, Z5
 	VRANGEPS          $0x0b, Z3, Z0, Z6
 	VRANGEPS          $0x0b, Z4, Z1, Z7
 	VRANGEPS          $0x0b, Z5, Z2, Z8
@@ -5012,12 +5034,12 @@ kind2rows6next:
 	DECQ   R15
 	JNZ    kind2rows6panel
 	IMUL3Q $0x06, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x06, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x06, 72(DI), CX
+	IMUL3Q $0x06, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x18, 168(DI)
+	IMUL3Q $0x06, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x18, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind2rows6tile
 	VZEROUPPER
@@ -5051,13 +5073,13 @@ kind2rows7:
 	KMOVW CX, K2
 
 kind2rows7tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind2rows7panel:
@@ -5077,6 +5099,7 @@ kind2rows7panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z6
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -5091,7 +5114,7 @@ kind2rows7panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -5116,13 +5139,13 @@ kind2rows7k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind2rows7k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       188(DI), Z1, Z1
-	VSUBPS.BCST       192(DI), Z2, Z2
-	VSUBPS.BCST       196(DI), Z3, Z3
-	VSUBPS.BCST       200(DI), Z4, Z4
-	VSUBPS.BCST       204(DI), Z5, Z5
-	VSUBPS.BCST       208(DI), Z6, Z6
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       196(DI), Z1, Z1
+	VSUBPS.BCST       200(DI), Z2, Z2
+	VSUBPS.BCST       204(DI), Z3, Z3
+	VSUBPS.BCST       208(DI), Z4, Z4
+	VSUBPS.BCST       212(DI), Z5, Z5
+	VSUBPS.BCST       216(DI), Z6, Z6
 	VRANGEPS          $0x0b, Z4, Z0, Z7
 	VRANGEPS          $0x0b, Z5, Z1, Z8
 	VRANGEPS          $0x0b, Z6, Z2, Z9
@@ -5240,12 +5263,12 @@ kind2rows7next:
 	DECQ   R15
 	JNZ    kind2rows7panel
 	IMUL3Q $0x07, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x07, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x07, 72(DI), CX
+	IMUL3Q $0x07, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x1c, 168(DI)
+	IMUL3Q $0x07, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x1c, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind2rows7tile
 	VZEROUPPER
@@ -5281,13 +5304,13 @@ kind2rows8:
 	KMOVW CX, K2
 
 kind2rows8tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind2rows8panel:
@@ -5309,6 +5332,7 @@ kind2rows8panel:
 	ADDQ       CX, SI
 	VMOVUPS.Z  (SI), K1, Z7
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -5325,7 +5349,7 @@ kind2rows8panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -5352,14 +5376,14 @@ kind2rows8k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind2rows8k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       188(DI), Z1, Z1
-	VSUBPS.BCST       192(DI), Z2, Z2
-	VSUBPS.BCST       196(DI), Z3, Z3
-	VSUBPS.BCST       200(DI), Z4, Z4
-	VSUBPS.BCST       204(DI), Z5, Z5
-	VSUBPS.BCST       208(DI), Z6, Z6
-	VSUBPS.BCST       212(DI), Z7, Z7
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       196(DI), Z1, Z1
+	VSUBPS.BCST       200(DI), Z2, Z2
+	VSUBPS.BCST       204(DI), Z3, Z3
+	VSUBPS.BCST       208(DI), Z4, Z4
+	VSUBPS.BCST       212(DI), Z5, Z5
+	VSUBPS.BCST       216(DI), Z6, Z6
+	VSUBPS.BCST       220(DI), Z7, Z7
 	VRANGEPS          $0x0b, Z4, Z0, Z8
 	VRANGEPS          $0x0b, Z5, Z1, Z9
 	VRANGEPS          $0x0b, Z6, Z2, Z10
@@ -5491,12 +5515,12 @@ kind2rows8next:
 	DECQ   R15
 	JNZ    kind2rows8panel
 	IMUL3Q $0x08, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x08, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x08, 72(DI), CX
+	IMUL3Q $0x08, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x20, 168(DI)
+	IMUL3Q $0x08, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x20, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind2rows8tile
 	VZEROUPPER
@@ -5544,13 +5568,13 @@ pair:
 	KMOVW CX, K2
 
 kind4rows1tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind4rows1panel:
@@ -5562,12 +5586,13 @@ kind4rows1panel:
 	VMOVUPS    (SI)(R11*1), Z2
 	VMOVUPS    64(SI)(R11*1), Z3
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -5587,10 +5612,10 @@ kind4rows1k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind4rows1k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       184(DI), Z2, Z2
-	VSUBPS.BCST       184(DI), Z3, Z3
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       192(DI), Z2, Z2
+	VSUBPS.BCST       192(DI), Z3, Z3
 	VRANGEPS          $0x0b, Z2, Z0, Z4
 	VRANGEPS          $0x0b, Z3, Z1, Z5
 	VRANGEPS          $0x0b, Z5, Z4, Z4
@@ -5661,12 +5686,12 @@ kind4rows1next:
 	DECQ   R15
 	JNZ    kind4rows1panel
 	IMUL3Q $0x01, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x01, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x01, 72(DI), CX
+	IMUL3Q $0x01, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x04, 168(DI)
+	IMUL3Q $0x01, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x04, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind4rows1tile
 	VZEROUPPER
@@ -5691,13 +5716,13 @@ kind4rows2:
 	KMOVW CX, K2
 
 kind4rows2tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind4rows2panel:
@@ -5714,6 +5739,7 @@ kind4rows2panel:
 	VMOVUPS    (SI)(R11*1), Z6
 	VMOVUPS    64(SI)(R11*1), Z7
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -5724,7 +5750,7 @@ kind4rows2panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -5749,14 +5775,14 @@ kind4rows2k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind4rows2k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       184(DI), Z2, Z2
-	VSUBPS.BCST       184(DI), Z3, Z3
-	VSUBPS.BCST       188(DI), Z4, Z4
-	VSUBPS.BCST       188(DI), Z5, Z5
-	VSUBPS.BCST       188(DI), Z6, Z6
-	VSUBPS.BCST       188(DI), Z7, Z7
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       192(DI), Z2, Z2
+	VSUBPS.BCST       192(DI), Z3, Z3
+	VSUBPS.BCST       196(DI), Z4, Z4
+	VSUBPS.BCST       196(DI), Z5, Z5
+	VSUBPS.BCST       196(DI), Z6, Z6
+	VSUBPS.BCST       196(DI), Z7, Z7
 	VRANGEPS          $0x0b, Z4, Z0, Z8
 	VRANGEPS          $0x0b, Z5, Z1, Z9
 	VRANGEPS          $0x0b, Z6, Z2, Z10
@@ -5884,12 +5910,12 @@ kind4rows2next:
 	DECQ   R15
 	JNZ    kind4rows2panel
 	IMUL3Q $0x02, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x02, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x02, 72(DI), CX
+	IMUL3Q $0x02, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x08, 168(DI)
+	IMUL3Q $0x02, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x08, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind4rows2tile
 	VZEROUPPER
@@ -5919,13 +5945,13 @@ kind4rows3:
 	KMOVW CX, K2
 
 kind4rows3tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind4rows3panel:
@@ -5947,6 +5973,7 @@ kind4rows3panel:
 	VMOVUPS    (SI)(R11*1), Z10
 	VMOVUPS    64(SI)(R11*1), Z11
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -5962,7 +5989,7 @@ kind4rows3panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -5992,18 +6019,18 @@ kind4rows3k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind4rows3k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       184(DI), Z2, Z2
-	VSUBPS.BCST       184(DI), Z3, Z3
-	VSUBPS.BCST       188(DI), Z4, Z4
-	VSUBPS.BCST       188(DI), Z5, Z5
-	VSUBPS.BCST       188(DI), Z6, Z6
-	VSUBPS.BCST       188(DI), Z7, Z7
-	VSUBPS.BCST       192(DI), Z8, Z8
-	VSUBPS.BCST       192(DI), Z9, Z9
-	VSUBPS.BCST       192(DI), Z10, Z10
-	VSUBPS.BCST       192(DI), Z11, Z11
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       192(DI), Z2, Z2
+	VSUBPS.BCST       192(DI), Z3, Z3
+	VSUBPS.BCST       196(DI), Z4, Z4
+	VSUBPS.BCST       196(DI), Z5, Z5
+	VSUBPS.BCST       196(DI), Z6, Z6
+	VSUBPS.BCST       196(DI), Z7, Z7
+	VSUBPS.BCST       200(DI), Z8, Z8
+	VSUBPS.BCST       200(DI), Z9, Z9
+	VSUBPS.BCST       200(DI), Z10, Z10
+	VSUBPS.BCST       200(DI), Z11, Z11
 	VRANGEPS          $0x0b, Z4, Z0, Z12
 	VRANGEPS          $0x0b, Z5, Z1, Z13
 	VRANGEPS          $0x0b, Z6, Z2, Z14
@@ -6188,12 +6215,12 @@ kind4rows3next:
 	DECQ   R15
 	JNZ    kind4rows3panel
 	IMUL3Q $0x03, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x03, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x03, 72(DI), CX
+	IMUL3Q $0x03, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x0c, 168(DI)
+	IMUL3Q $0x03, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x0c, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind4rows3tile
 	VZEROUPPER
@@ -6228,13 +6255,13 @@ kind4rows4:
 	KMOVW CX, K2
 
 kind4rows4tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind4rows4panel:
@@ -6261,6 +6288,7 @@ kind4rows4panel:
 	VMOVUPS    (SI)(R11*1), Z14
 	VMOVUPS    64(SI)(R11*1), Z15
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -6281,7 +6309,7 @@ kind4rows4panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -6316,22 +6344,22 @@ kind4rows4k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind4rows4k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       184(DI), Z2, Z2
-	VSUBPS.BCST       184(DI), Z3, Z3
-	VSUBPS.BCST       188(DI), Z4, Z4
-	VSUBPS.BCST       188(DI), Z5, Z5
-	VSUBPS.BCST       188(DI), Z6, Z6
-	VSUBPS.BCST       188(DI), Z7, Z7
-	VSUBPS.BCST       192(DI), Z8, Z8
-	VSUBPS.BCST       192(DI), Z9, Z9
-	VSUBPS.BCST       192(DI), Z10, Z10
-	VSUBPS.BCST       192(DI), Z11, Z11
-	VSUBPS.BCST       196(DI), Z12, Z12
-	VSUBPS.BCST       196(DI), Z13, Z13
-	VSUBPS.BCST       196(DI), Z14, Z14
-	VSUBPS.BCST       196(DI), Z15, Z15
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       192(DI), Z2, Z2
+	VSUBPS.BCST       192(DI), Z3, Z3
+	VSUBPS.BCST       196(DI), Z4, Z4
+	VSUBPS.BCST       196(DI), Z5, Z5
+	VSUBPS.BCST       196(DI), Z6, Z6
+	VSUBPS.BCST       196(DI), Z7, Z7
+	VSUBPS.BCST       200(DI), Z8, Z8
+	VSUBPS.BCST       200(DI), Z9, Z9
+	VSUBPS.BCST       200(DI), Z10, Z10
+	VSUBPS.BCST       200(DI), Z11, Z11
+	VSUBPS.BCST       204(DI), Z12, Z12
+	VSUBPS.BCST       204(DI), Z13, Z13
+	VSUBPS.BCST       204(DI), Z14, Z14
+	VSUBPS.BCST       204(DI), Z15, Z15
 	VRANGEPS          $0x0b, Z4, Z0, Z16
 	VRANGEPS          $0x0b, Z5, Z1, Z17
 	VRANGEPS          $0x0b, Z6, Z2, Z18
@@ -6573,12 +6601,12 @@ kind4rows4next:
 	DECQ   R15
 	JNZ    kind4rows4panel
 	IMUL3Q $0x04, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x04, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x04, 72(DI), CX
+	IMUL3Q $0x04, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x10, 168(DI)
+	IMUL3Q $0x04, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x10, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind4rows4tile
 	VZEROUPPER
@@ -6618,13 +6646,13 @@ kind4rows5:
 	KMOVW CX, K2
 
 kind4rows5tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind4rows5panel:
@@ -6656,6 +6684,7 @@ kind4rows5panel:
 	VMOVUPS    (SI)(R11*1), Z18
 	VMOVUPS    64(SI)(R11*1), Z19
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -6681,7 +6710,7 @@ kind4rows5panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -6721,26 +6750,26 @@ kind4rows5k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind4rows5k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       184(DI), Z2, Z2
-	VSUBPS.BCST       184(DI), Z3, Z3
-	VSUBPS.BCST       188(DI), Z4, Z4
-	VSUBPS.BCST       188(DI), Z5, Z5
-	VSUBPS.BCST       188(DI), Z6, Z6
-	VSUBPS.BCST       188(DI), Z7, Z7
-	VSUBPS.BCST       192(DI), Z8, Z8
-	VSUBPS.BCST       192(DI), Z9, Z9
-	VSUBPS.BCST       192(DI), Z10, Z10
-	VSUBPS.BCST       192(DI), Z11, Z11
-	VSUBPS.BCST       196(DI), Z12, Z12
-	VSUBPS.BCST       196(DI), Z13, Z13
-	VSUBPS.BCST       196(DI), Z14, Z14
-	VSUBPS.BCST       196(DI), Z15, Z15
-	VSUBPS.BCST       200(DI), Z16, Z16
-	VSUBPS.BCST       200(DI), Z17, Z17
-	VSUBPS.BCST       200(DI), Z18, Z18
-	VSUBPS.BCST       200(DI), Z19, Z19
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       192(DI), Z2, Z2
+	VSUBPS.BCST       192(DI), Z3, Z3
+	VSUBPS.BCST       196(DI), Z4, Z4
+	VSUBPS.BCST       196(DI), Z5, Z5
+	VSUBPS.BCST       196(DI), Z6, Z6
+	VSUBPS.BCST       196(DI), Z7, Z7
+	VSUBPS.BCST       200(DI), Z8, Z8
+	VSUBPS.BCST       200(DI), Z9, Z9
+	VSUBPS.BCST       200(DI), Z10, Z10
+	VSUBPS.BCST       200(DI), Z11, Z11
+	VSUBPS.BCST       204(DI), Z12, Z12
+	VSUBPS.BCST       204(DI), Z13, Z13
+	VSUBPS.BCST       204(DI), Z14, Z14
+	VSUBPS.BCST       204(DI), Z15, Z15
+	VSUBPS.BCST       208(DI), Z16, Z16
+	VSUBPS.BCST       208(DI), Z17, Z17
+	VSUBPS.BCST       208(DI), Z18, Z18
+	VSUBPS.BCST       208(DI), Z19, Z19
 	VRANGEPS          $0x0b, Z4, Z0, Z20
 	VRANGEPS          $0x0b, Z5, Z1, Z21
 	VRANGEPS          $0x0b, Z6, Z2, Z22
@@ -7039,12 +7068,12 @@ kind4rows5next:
 	DECQ   R15
 	JNZ    kind4rows5panel
 	IMUL3Q $0x05, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x05, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x05, 72(DI), CX
+	IMUL3Q $0x05, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x14, 168(DI)
+	IMUL3Q $0x05, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x14, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind4rows5tile
 	VZEROUPPER
@@ -7089,13 +7118,13 @@ kind4rows6:
 	KMOVW CX, K2
 
 kind4rows6tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind4rows6panel:
@@ -7132,6 +7161,7 @@ kind4rows6panel:
 	VMOVUPS    (SI)(R11*1), Z22
 	VMOVUPS    64(SI)(R11*1), Z23
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -7162,7 +7192,7 @@ kind4rows6panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -7207,30 +7237,30 @@ kind4rows6k:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               kind4rows6k
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       184(DI), Z2, Z2
-	VSUBPS.BCST       184(DI), Z3, Z3
-	VSUBPS.BCST       188(DI), Z4, Z4
-	VSUBPS.BCST       188(DI), Z5, Z5
-	VSUBPS.BCST       188(DI), Z6, Z6
-	VSUBPS.BCST       188(DI), Z7, Z7
-	VSUBPS.BCST       192(DI), Z8, Z8
-	VSUBPS.BCST       192(DI), Z9, Z9
-	VSUBPS.BCST       192(DI), Z10, Z10
-	VSUBPS.BCST       192(DI), Z11, Z11
-	VSUBPS.BCST       196(DI), Z12, Z12
-	VSUBPS.BCST       196(DI), Z13, Z13
-	VSUBPS.BCST       196(DI), Z14, Z14
-	VSUBPS.BCST       196(DI), Z15, Z15
-	VSUBPS.BCST       200(DI), Z16, Z16
-	VSUBPS.BCST       200(DI), Z17, Z17
-	VSUBPS.BCST       200(DI), Z18, Z18
-	VSUBPS.BCST       200(DI), Z19, Z19
-	VSUBPS.BCST       204(DI), Z20, Z20
-	VSUBPS.BCST       204(DI), Z21, Z21
-	VSUBPS.BCST       204(DI), Z22, Z22
-	VSUBPS.BCST       204(DI), Z23, Z23
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       192(DI), Z2, Z2
+	VSUBPS.BCST       192(DI), Z3, Z3
+	VSUBPS.BCST       196(DI), Z4, Z4
+	VSUBPS.BCST       196(DI), Z5, Z5
+	VSUBPS.BCST       196(DI), Z6, Z6
+	VSUBPS.BCST       196(DI), Z7, Z7
+	VSUBPS.BCST       200(DI), Z8, Z8
+	VSUBPS.BCST       200(DI), Z9, Z9
+	VSUBPS.BCST       200(DI), Z10, Z10
+	VSUBPS.BCST       200(DI), Z11, Z11
+	VSUBPS.BCST       204(DI), Z12, Z12
+	VSUBPS.BCST       204(DI), Z13, Z13
+	VSUBPS.BCST       204(DI), Z14, Z14
+	VSUBPS.BCST       204(DI), Z15, Z15
+	VSUBPS.BCST       208(DI), Z16, Z16
+	VSUBPS.BCST       208(DI), Z17, Z17
+	VSUBPS.BCST       208(DI), Z18, Z18
+	VSUBPS.BCST       208(DI), Z19, Z19
+	VSUBPS.BCST       212(DI), Z20, Z20
+	VSUBPS.BCST       212(DI), Z21, Z21
+	VSUBPS.BCST       212(DI), Z22, Z22
+	VSUBPS.BCST       212(DI), Z23, Z23
 	VRANGEPS          $0x0b, Z4, Z0, Z24
 	VRANGEPS          $0x0b, Z5, Z1, Z25
 	VRANGEPS          $0x0b, Z6, Z2, Z26
@@ -7586,12 +7616,12 @@ kind4rows6next:
 	DECQ   R15
 	JNZ    kind4rows6panel
 	IMUL3Q $0x06, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x06, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x06, 72(DI), CX
+	IMUL3Q $0x06, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x18, 168(DI)
+	IMUL3Q $0x06, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x18, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind4rows6tile
 	VZEROUPPER
@@ -7645,10 +7675,10 @@ wide:
 	MOVQ        96(DI), R15
 	MOVL        $0x00000001, CX
 	KMOVW       CX, K2
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPS.Z   (CX), K2, Z0
 	VSUBPS.BCST mulExpConstsAVX512F32<>+68(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 
 widepanel:
 	VMOVUPS (R14), Z0
@@ -7682,14 +7712,14 @@ widek:
 	ADDQ              R12, SI
 	DECQ              CX
 	JNZ               widek
-	VSUBPS.BCST       184(DI), Z0, Z0
-	VSUBPS.BCST       184(DI), Z1, Z1
-	VSUBPS.BCST       184(DI), Z2, Z2
-	VSUBPS.BCST       184(DI), Z3, Z3
-	VSUBPS.BCST       184(DI), Z4, Z4
-	VSUBPS.BCST       184(DI), Z5, Z5
-	VSUBPS.BCST       184(DI), Z6, Z6
-	VSUBPS.BCST       184(DI), Z7, Z7
+	VSUBPS.BCST       192(DI), Z0, Z0
+	VSUBPS.BCST       192(DI), Z1, Z1
+	VSUBPS.BCST       192(DI), Z2, Z2
+	VSUBPS.BCST       192(DI), Z3, Z3
+	VSUBPS.BCST       192(DI), Z4, Z4
+	VSUBPS.BCST       192(DI), Z5, Z5
+	VSUBPS.BCST       192(DI), Z6, Z6
+	VSUBPS.BCST       192(DI), Z7, Z7
 	VRANGEPS          $0x0b, Z4, Z0, Z8
 	VRANGEPS          $0x0b, Z5, Z1, Z9
 	VRANGEPS          $0x0b, Z6, Z2, Z10
@@ -7882,7 +7912,7 @@ carefulrow:
 	JE                widenext
 	CMPQ              SI, $0x04
 	JNE               carefulkind0
-	BTCQ              $0x00, 176(DI)
+	BTCQ              $0x00, 184(DI)
 	JCC               carefulhalf
 	CMPQ              CX, $0x06
 	JE                kind4rows6next
@@ -8007,13 +8037,13 @@ TEXT ·mulExpTileAVX512F64(SB), NOSPLIT, $0-8
 	VBROADCASTSD mulExpConstsAVX512F64<>+200(SB), Z30
 	VBROADCASTSD mulExpConstsAVX512F64<>+184(SB), Z31
 	MOVQ         (DI), CX
-	MOVQ         CX, 144(DI)
-	MOVQ         16(DI), CX
 	MOVQ         CX, 152(DI)
-	MOVQ         24(DI), CX
+	MOVQ         16(DI), CX
 	MOVQ         CX, 160(DI)
-	MOVQ         136(DI), CX
+	MOVQ         24(DI), CX
 	MOVQ         CX, 168(DI)
+	MOVQ         136(DI), CX
+	MOVQ         CX, 176(DI)
 	MOVQ         112(DI), CX
 	MOVQ         128(DI), DX
 	KMOVW        DX, K1
@@ -8044,13 +8074,13 @@ TEXT ·mulExpTileAVX512F64(SB), NOSPLIT, $0-8
 	KMOVW        CX, K2
 
 kind0rows1tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind0rows1panel:
@@ -8059,10 +8089,11 @@ kind0rows1panel:
 	VMOVUPD    (SI), Z0
 	VMOVUPD    64(SI), Z1
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -8077,8 +8108,8 @@ kind0rows1k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind0rows1k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
 	VRANGEPD         $0x0b, Z1, Z0, Z2
 	VCMPPD.BCST      $0x1e, mulExpConstsAVX512F64<>+144(SB), Z2, K3
 	KTESTW           K3, K3
@@ -8125,12 +8156,12 @@ kind0rows1next:
 	DECQ   R15
 	JNZ    kind0rows1panel
 	IMUL3Q $0x01, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x01, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x01, 72(DI), CX
+	IMUL3Q $0x01, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x08, 168(DI)
+	IMUL3Q $0x01, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x08, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind0rows1tile
 	VZEROUPPER
@@ -8153,13 +8184,13 @@ kind0rows2:
 	KMOVW CX, K2
 
 kind0rows2tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind0rows2panel:
@@ -8171,13 +8202,14 @@ kind0rows2panel:
 	VMOVUPD    (SI), Z2
 	VMOVUPD    64(SI), Z3
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -8195,10 +8227,10 @@ kind0rows2k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind0rows2k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
-	VSUBPD.BCST      192(DI), Z2, Z2
-	VSUBPD.BCST      192(DI), Z3, Z3
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      200(DI), Z2, Z2
+	VSUBPD.BCST      200(DI), Z3, Z3
 	VRANGEPD         $0x0b, Z2, Z0, Z4
 	VRANGEPD         $0x0b, Z3, Z1, Z5
 	VRANGEPD         $0x0b, Z5, Z4, Z4
@@ -8280,12 +8312,12 @@ kind0rows2next:
 	DECQ   R15
 	JNZ    kind0rows2panel
 	IMUL3Q $0x02, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x02, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x02, 72(DI), CX
+	IMUL3Q $0x02, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x10, 168(DI)
+	IMUL3Q $0x02, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x10, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind0rows2tile
 	VZEROUPPER
@@ -8311,13 +8343,13 @@ kind0rows3:
 	KMOVW CX, K2
 
 kind0rows3tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind0rows3panel:
@@ -8332,6 +8364,7 @@ kind0rows3panel:
 	VMOVUPD    (SI), Z4
 	VMOVUPD    64(SI), Z5
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -8341,7 +8374,7 @@ kind0rows3panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -8362,12 +8395,12 @@ kind0rows3k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind0rows3k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
-	VSUBPD.BCST      192(DI), Z2, Z2
-	VSUBPD.BCST      192(DI), Z3, Z3
-	VSUBPD.BCST      200(DI), Z4, Z4
-	VSUBPD.BCST      200(DI), Z5, Z5
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      200(DI), Z2, Z2
+	VSUBPD.BCST      200(DI), Z3, Z3
+	VSUBPD.BCST      208(DI), Z4, Z4
+	VSUBPD.BCST      208(DI), Z5, Z5
 	VRANGEPD         $0x0b, Z3, Z0, Z6
 	VRANGEPD         $0x0b, Z4, Z1, Z7
 	VRANGEPD         $0x0b, Z5, Z2, Z8
@@ -8484,12 +8517,12 @@ kind0rows3next:
 	DECQ   R15
 	JNZ    kind0rows3panel
 	IMUL3Q $0x03, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x03, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x03, 72(DI), CX
+	IMUL3Q $0x03, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x18, 168(DI)
+	IMUL3Q $0x03, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x18, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind0rows3tile
 	VZEROUPPER
@@ -8518,13 +8551,13 @@ kind0rows4:
 	KMOVW CX, K2
 
 kind0rows4tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind0rows4panel:
@@ -8542,6 +8575,7 @@ kind0rows4panel:
 	VMOVUPD    (SI), Z6
 	VMOVUPD    64(SI), Z7
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -8554,7 +8588,7 @@ kind0rows4panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -8578,14 +8612,14 @@ kind0rows4k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind0rows4k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
-	VSUBPD.BCST      192(DI), Z2, Z2
-	VSUBPD.BCST      192(DI), Z3, Z3
-	VSUBPD.BCST      200(DI), Z4, Z4
-	VSUBPD.BCST      200(DI), Z5, Z5
-	VSUBPD.BCST      208(DI), Z6, Z6
-	VSUBPD.BCST      208(DI), Z7, Z7
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      200(DI), Z2, Z2
+	VSUBPD.BCST      200(DI), Z3, Z3
+	VSUBPD.BCST      208(DI), Z4, Z4
+	VSUBPD.BCST      208(DI), Z5, Z5
+	VSUBPD.BCST      216(DI), Z6, Z6
+	VSUBPD.BCST      216(DI), Z7, Z7
 	VRANGEPD         $0x0b, Z4, Z0, Z8
 	VRANGEPD         $0x0b, Z5, Z1, Z9
 	VRANGEPD         $0x0b, Z6, Z2, Z10
@@ -8737,12 +8771,12 @@ kind0rows4next:
 	DECQ   R15
 	JNZ    kind0rows4panel
 	IMUL3Q $0x04, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x04, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x04, 72(DI), CX
+	IMUL3Q $0x04, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x20, 168(DI)
+	IMUL3Q $0x04, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x20, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind0rows4tile
 	VZEROUPPER
@@ -8774,13 +8808,13 @@ kind0rows5:
 	KMOVW CX, K2
 
 kind0rows5tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind0rows5panel:
@@ -8801,6 +8835,7 @@ kind0rows5panel:
 	VMOVUPD    (SI), Z8
 	VMOVUPD    64(SI), Z9
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -8816,7 +8851,7 @@ kind0rows5panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -8843,16 +8878,16 @@ kind0rows5k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind0rows5k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
-	VSUBPD.BCST      192(DI), Z2, Z2
-	VSUBPD.BCST      192(DI), Z3, Z3
-	VSUBPD.BCST      200(DI), Z4, Z4
-	VSUBPD.BCST      200(DI), Z5, Z5
-	VSUBPD.BCST      208(DI), Z6, Z6
-	VSUBPD.BCST      208(DI), Z7, Z7
-	VSUBPD.BCST      216(DI), Z8, Z8
-	VSUBPD.BCST      216(DI), Z9, Z9
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      200(DI), Z2, Z2
+	VSUBPD.BCST      200(DI), Z3, Z3
+	VSUBPD.BCST      208(DI), Z4, Z4
+	VSUBPD.BCST      208(DI), Z5, Z5
+	VSUBPD.BCST      216(DI), Z6, Z6
+	VSUBPD.BCST      216(DI), Z7, Z7
+	VSUBPD.BCST      224(DI), Z8, Z8
+	VSUBPD.BCST      224(DI), Z9, Z9
 	VRANGEPD         $0x0b, Z4, Z0, Z10
 	VRANGEPD         $0x0b, Z5, Z1, Z11
 	VRANGEPD         $0x0b, Z6, Z2, Z12
@@ -9039,12 +9074,12 @@ kind0rows5next:
 	DECQ   R15
 	JNZ    kind0rows5panel
 	IMUL3Q $0x05, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x05, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x05, 72(DI), CX
+	IMUL3Q $0x05, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x28, 168(DI)
+	IMUL3Q $0x05, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x28, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind0rows5tile
 	VZEROUPPER
@@ -9079,13 +9114,13 @@ kind0rows6:
 	KMOVW CX, K2
 
 kind0rows6tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind0rows6panel:
@@ -9109,6 +9144,7 @@ kind0rows6panel:
 	VMOVUPD    (SI), Z10
 	VMOVUPD    64(SI), Z11
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -9127,7 +9163,7 @@ kind0rows6panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -9157,18 +9193,18 @@ kind0rows6k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind0rows6k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
-	VSUBPD.BCST      192(DI), Z2, Z2
-	VSUBPD.BCST      192(DI), Z3, Z3
-	VSUBPD.BCST      200(DI), Z4, Z4
-	VSUBPD.BCST      200(DI), Z5, Z5
-	VSUBPD.BCST      208(DI), Z6, Z6
-	VSUBPD.BCST      208(DI), Z7, Z7
-	VSUBPD.BCST      216(DI), Z8, Z8
-	VSUBPD.BCST      216(DI), Z9, Z9
-	VSUBPD.BCST      224(DI), Z10, Z10
-	VSUBPD.BCST      224(DI), Z11, Z11
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      200(DI), Z2, Z2
+	VSUBPD.BCST      200(DI), Z3, Z3
+	VSUBPD.BCST      208(DI), Z4, Z4
+	VSUBPD.BCST      208(DI), Z5, Z5
+	VSUBPD.BCST      216(DI), Z6, Z6
+	VSUBPD.BCST      216(DI), Z7, Z7
+	VSUBPD.BCST      224(DI), Z8, Z8
+	VSUBPD.BCST      224(DI), Z9, Z9
+	VSUBPD.BCST      232(DI), Z10, Z10
+	VSUBPD.BCST      232(DI), Z11, Z11
 	VRANGEPD         $0x0b, Z4, Z0, Z12
 	VRANGEPD         $0x0b, Z5, Z1, Z13
 	VRANGEPD         $0x0b, Z6, Z2, Z14
@@ -9390,12 +9426,12 @@ kind0rows6next:
 	DECQ   R15
 	JNZ    kind0rows6panel
 	IMUL3Q $0x06, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x06, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x06, 72(DI), CX
+	IMUL3Q $0x06, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x30, 168(DI)
+	IMUL3Q $0x06, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x30, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind0rows6tile
 	VZEROUPPER
@@ -9433,13 +9469,13 @@ kind0rows7:
 	KMOVW CX, K2
 
 kind0rows7tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind0rows7panel:
@@ -9466,6 +9502,7 @@ kind0rows7panel:
 	VMOVUPD    (SI), Z12
 	VMOVUPD    64(SI), Z13
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -9487,7 +9524,7 @@ kind0rows7panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -9520,20 +9557,20 @@ kind0rows7k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind0rows7k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
-	VSUBPD.BCST      192(DI), Z2, Z2
-	VSUBPD.BCST      192(DI), Z3, Z3
-	VSUBPD.BCST      200(DI), Z4, Z4
-	VSUBPD.BCST      200(DI), Z5, Z5
-	VSUBPD.BCST      208(DI), Z6, Z6
-	VSUBPD.BCST      208(DI), Z7, Z7
-	VSUBPD.BCST      216(DI), Z8, Z8
-	VSUBPD.BCST      216(DI), Z9, Z9
-	VSUBPD.BCST      224(DI), Z10, Z10
-	VSUBPD.BCST      224(DI), Z11, Z11
-	VSUBPD.BCST      232(DI), Z12, Z12
-	VSUBPD.BCST      232(DI), Z13, Z13
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      200(DI), Z2, Z2
+	VSUBPD.BCST      200(DI), Z3, Z3
+	VSUBPD.BCST      208(DI), Z4, Z4
+	VSUBPD.BCST      208(DI), Z5, Z5
+	VSUBPD.BCST      216(DI), Z6, Z6
+	VSUBPD.BCST      216(DI), Z7, Z7
+	VSUBPD.BCST      224(DI), Z8, Z8
+	VSUBPD.BCST      224(DI), Z9, Z9
+	VSUBPD.BCST      232(DI), Z10, Z10
+	VSUBPD.BCST      232(DI), Z11, Z11
+	VSUBPD.BCST      240(DI), Z12, Z12
+	VSUBPD.BCST      240(DI), Z13, Z13
 	VRANGEPD         $0x0b, Z4, Z0, Z14
 	VRANGEPD         $0x0b, Z5, Z1, Z15
 	VRANGEPD         $0x0b, Z6, Z2, Z16
@@ -9790,12 +9827,12 @@ kind0rows7next:
 	DECQ   R15
 	JNZ    kind0rows7panel
 	IMUL3Q $0x07, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x07, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x07, 72(DI), CX
+	IMUL3Q $0x07, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x38, 168(DI)
+	IMUL3Q $0x07, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x38, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind0rows7tile
 	VZEROUPPER
@@ -9836,13 +9873,13 @@ kind0rows8:
 	KMOVW CX, K2
 
 kind0rows8tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind0rows8panel:
@@ -9872,6 +9909,7 @@ kind0rows8panel:
 	VMOVUPD    (SI), Z14
 	VMOVUPD    64(SI), Z15
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -9896,7 +9934,7 @@ kind0rows8panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -9932,22 +9970,22 @@ kind0rows8k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind0rows8k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
-	VSUBPD.BCST      192(DI), Z2, Z2
-	VSUBPD.BCST      192(DI), Z3, Z3
-	VSUBPD.BCST      200(DI), Z4, Z4
-	VSUBPD.BCST      200(DI), Z5, Z5
-	VSUBPD.BCST      208(DI), Z6, Z6
-	VSUBPD.BCST      208(DI), Z7, Z7
-	VSUBPD.BCST      216(DI), Z8, Z8
-	VSUBPD.BCST      216(DI), Z9, Z9
-	VSUBPD.BCST      224(DI), Z10, Z10
-	VSUBPD.BCST      224(DI), Z11, Z11
-	VSUBPD.BCST      232(DI), Z12, Z12
-	VSUBPD.BCST      232(DI), Z13, Z13
-	VSUBPD.BCST      240(DI), Z14, Z14
-	VSUBPD.BCST      240(DI), Z15, Z15
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      200(DI), Z2, Z2
+	VSUBPD.BCST      200(DI), Z3, Z3
+	VSUBPD.BCST      208(DI), Z4, Z4
+	VSUBPD.BCST      208(DI), Z5, Z5
+	VSUBPD.BCST      216(DI), Z6, Z6
+	VSUBPD.BCST      216(DI), Z7, Z7
+	VSUBPD.BCST      224(DI), Z8, Z8
+	VSUBPD.BCST      224(DI), Z9, Z9
+	VSUBPD.BCST      232(DI), Z10, Z10
+	VSUBPD.BCST      232(DI), Z11, Z11
+	VSUBPD.BCST      240(DI), Z12, Z12
+	VSUBPD.BCST      240(DI), Z13, Z13
+	VSUBPD.BCST      248(DI), Z14, Z14
+	VSUBPD.BCST      248(DI), Z15, Z15
 	VRANGEPD         $0x0b, Z4, Z0, Z16
 	VRANGEPD         $0x0b, Z5, Z1, Z17
 	VRANGEPD         $0x0b, Z6, Z2, Z18
@@ -10239,12 +10277,12 @@ kind0rows8next:
 	DECQ   R15
 	JNZ    kind0rows8panel
 	IMUL3Q $0x08, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x08, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x08, 72(DI), CX
+	IMUL3Q $0x08, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x40, 168(DI)
+	IMUL3Q $0x08, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x40, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind0rows8tile
 	VZEROUPPER
@@ -10302,13 +10340,13 @@ kind1:
 	KMOVW CX, K2
 
 kind1rows1tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind1rows1panel:
@@ -10317,10 +10355,11 @@ kind1rows1panel:
 	VMOVUPD    (SI), Z0
 	VMOVUPD.Z  64(SI), K1, Z1
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -10335,8 +10374,8 @@ kind1rows1k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind1rows1k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
 	VRANGEPD         $0x0b, Z1, Z0, Z2
 	VCMPPD.BCST      $0x1e, mulExpConstsAVX512F64<>+144(SB), Z2, K3
 	KTESTW           K3, K3
@@ -10383,12 +10422,12 @@ kind1rows1next:
 	DECQ   R15
 	JNZ    kind1rows1panel
 	IMUL3Q $0x01, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x01, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x01, 72(DI), CX
+	IMUL3Q $0x01, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x08, 168(DI)
+	IMUL3Q $0x01, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x08, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind1rows1tile
 	VZEROUPPER
@@ -10412,13 +10451,13 @@ kind1rows2:
 	KMOVW CX, K2
 
 kind1rows2tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind1rows2panel:
@@ -10430,13 +10469,14 @@ kind1rows2panel:
 	VMOVUPD    (SI), Z2
 	VMOVUPD.Z  64(SI), K1, Z3
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -10454,10 +10494,10 @@ kind1rows2k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind1rows2k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
-	VSUBPD.BCST      192(DI), Z2, Z2
-	VSUBPD.BCST      192(DI), Z3, Z3
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      200(DI), Z2, Z2
+	VSUBPD.BCST      200(DI), Z3, Z3
 	VRANGEPD         $0x0b, Z2, Z0, Z4
 	VRANGEPD         $0x0b, Z3, Z1, Z5
 	VRANGEPD         $0x0b, Z5, Z4, Z4
@@ -10539,12 +10579,12 @@ kind1rows2next:
 	DECQ   R15
 	JNZ    kind1rows2panel
 	IMUL3Q $0x02, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x02, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x02, 72(DI), CX
+	IMUL3Q $0x02, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x10, 168(DI)
+	IMUL3Q $0x02, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x10, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind1rows2tile
 	VZEROUPPER
@@ -10571,13 +10611,13 @@ kind1rows3:
 	KMOVW CX, K2
 
 kind1rows3tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind1rows3panel:
@@ -10592,6 +10632,7 @@ kind1rows3panel:
 	VMOVUPD    (SI), Z4
 	VMOVUPD.Z  64(SI), K1, Z5
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -10601,7 +10642,7 @@ kind1rows3panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -10622,12 +10663,12 @@ kind1rows3k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind1rows3k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
-	VSUBPD.BCST      192(DI), Z2, Z2
-	VSUBPD.BCST      192(DI), Z3, Z3
-	VSUBPD.BCST      200(DI), Z4, Z4
-	VSUBPD.BCST      200(DI), Z5, Z5
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      200(DI), Z2, Z2
+	VSUBPD.BCST      200(DI), Z3, Z3
+	VSUBPD.BCST      208(DI), Z4, Z4
+	VSUBPD.BCST      208(DI), Z5, Z5
 	VRANGEPD         $0x0b, Z3, Z0, Z6
 	VRANGEPD         $0x0b, Z4, Z1, Z7
 	VRANGEPD         $0x0b, Z5, Z2, Z8
@@ -10744,12 +10785,12 @@ kind1rows3next:
 	DECQ   R15
 	JNZ    kind1rows3panel
 	IMUL3Q $0x03, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x03, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x03, 72(DI), CX
+	IMUL3Q $0x03, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x18, 168(DI)
+	IMUL3Q $0x03, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x18, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind1rows3tile
 	VZEROUPPER
@@ -10779,13 +10820,13 @@ kind1rows4:
 	KMOVW CX, K2
 
 kind1rows4tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind1rows4panel:
@@ -10803,6 +10844,7 @@ kind1rows4panel:
 	VMOVUPD    (SI), Z6
 	VMOVUPD.Z  64(SI), K1, Z7
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -10815,7 +10857,7 @@ kind1rows4panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -10839,14 +10881,14 @@ kind1rows4k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind1rows4k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
-	VSUBPD.BCST      192(DI), Z2, Z2
-	VSUBPD.BCST      192(DI), Z3, Z3
-	VSUBPD.BCST      200(DI), Z4, Z4
-	VSUBPD.BCST      200(DI), Z5, Z5
-	VSUBPD.BCST      208(DI), Z6, Z6
-	VSUBPD.BCST      208(DI), Z7, Z7
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      200(DI), Z2, Z2
+	VSUBPD.BCST      200(DI), Z3, Z3
+	VSUBPD.BCST      208(DI), Z4, Z4
+	VSUBPD.BCST      208(DI), Z5, Z5
+	VSUBPD.BCST      216(DI), Z6, Z6
+	VSUBPD.BCST      216(DI), Z7, Z7
 	VRANGEPD         $0x0b, Z4, Z0, Z8
 	VRANGEPD         $0x0b, Z5, Z1, Z9
 	VRANGEPD         $0x0b, Z6, Z2, Z10
@@ -10998,12 +11040,12 @@ kind1rows4next:
 	DECQ   R15
 	JNZ    kind1rows4panel
 	IMUL3Q $0x04, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x04, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x04, 72(DI), CX
+	IMUL3Q $0x04, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x20, 168(DI)
+	IMUL3Q $0x04, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x20, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind1rows4tile
 	VZEROUPPER
@@ -11036,13 +11078,13 @@ kind1rows5:
 	KMOVW CX, K2
 
 kind1rows5tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind1rows5panel:
@@ -11063,6 +11105,7 @@ kind1rows5panel:
 	VMOVUPD    (SI), Z8
 	VMOVUPD.Z  64(SI), K1, Z9
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -11078,7 +11121,7 @@ kind1rows5panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -11105,16 +11148,16 @@ kind1rows5k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind1rows5k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
-	VSUBPD.BCST      192(DI), Z2, Z2
-	VSUBPD.BCST      192(DI), Z3, Z3
-	VSUBPD.BCST      200(DI), Z4, Z4
-	VSUBPD.BCST      200(DI), Z5, Z5
-	VSUBPD.BCST      208(DI), Z6, Z6
-	VSUBPD.BCST      208(DI), Z7, Z7
-	VSUBPD.BCST      216(DI), Z8, Z8
-	VSUBPD.BCST      216(DI), Z9, Z9
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      200(DI), Z2, Z2
+	VSUBPD.BCST      200(DI), Z3, Z3
+	VSUBPD.BCST      208(DI), Z4, Z4
+	VSUBPD.BCST      208(DI), Z5, Z5
+	VSUBPD.BCST      216(DI), Z6, Z6
+	VSUBPD.BCST      216(DI), Z7, Z7
+	VSUBPD.BCST      224(DI), Z8, Z8
+	VSUBPD.BCST      224(DI), Z9, Z9
 	VRANGEPD         $0x0b, Z4, Z0, Z10
 	VRANGEPD         $0x0b, Z5, Z1, Z11
 	VRANGEPD         $0x0b, Z6, Z2, Z12
@@ -11301,12 +11344,12 @@ kind1rows5next:
 	DECQ   R15
 	JNZ    kind1rows5panel
 	IMUL3Q $0x05, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x05, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x05, 72(DI), CX
+	IMUL3Q $0x05, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x28, 168(DI)
+	IMUL3Q $0x05, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x28, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind1rows5tile
 	VZEROUPPER
@@ -11342,13 +11385,13 @@ kind1rows6:
 	KMOVW CX, K2
 
 kind1rows6tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind1rows6panel:
@@ -11372,6 +11415,7 @@ kind1rows6panel:
 	VMOVUPD    (SI), Z10
 	VMOVUPD.Z  64(SI), K1, Z11
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -11390,7 +11434,7 @@ kind1rows6panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -11420,18 +11464,18 @@ kind1rows6k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind1rows6k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
-	VSUBPD.BCST      192(DI), Z2, Z2
-	VSUBPD.BCST      192(DI), Z3, Z3
-	VSUBPD.BCST      200(DI), Z4, Z4
-	VSUBPD.BCST      200(DI), Z5, Z5
-	VSUBPD.BCST      208(DI), Z6, Z6
-	VSUBPD.BCST      208(DI), Z7, Z7
-	VSUBPD.BCST      216(DI), Z8, Z8
-	VSUBPD.BCST      216(DI), Z9, Z9
-	VSUBPD.BCST      224(DI), Z10, Z10
-	VSUBPD.BCST      224(DI), Z11, Z11
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      200(DI), Z2, Z2
+	VSUBPD.BCST      200(DI), Z3, Z3
+	VSUBPD.BCST      208(DI), Z4, Z4
+	VSUBPD.BCST      208(DI), Z5, Z5
+	VSUBPD.BCST      216(DI), Z6, Z6
+	VSUBPD.BCST      216(DI), Z7, Z7
+	VSUBPD.BCST      224(DI), Z8, Z8
+	VSUBPD.BCST      224(DI), Z9, Z9
+	VSUBPD.BCST      232(DI), Z10, Z10
+	VSUBPD.BCST      232(DI), Z11, Z11
 	VRANGEPD         $0x0b, Z4, Z0, Z12
 	VRANGEPD         $0x0b, Z5, Z1, Z13
 	VRANGEPD         $0x0b, Z6, Z2, Z14
@@ -11653,12 +11697,12 @@ kind1rows6next:
 	DECQ   R15
 	JNZ    kind1rows6panel
 	IMUL3Q $0x06, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x06, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x06, 72(DI), CX
+	IMUL3Q $0x06, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x30, 168(DI)
+	IMUL3Q $0x06, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x30, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind1rows6tile
 	VZEROUPPER
@@ -11697,13 +11741,13 @@ kind1rows7:
 	KMOVW CX, K2
 
 kind1rows7tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind1rows7panel:
@@ -11730,6 +11774,7 @@ kind1rows7panel:
 	VMOVUPD    (SI), Z12
 	VMOVUPD.Z  64(SI), K1, Z13
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -11751,7 +11796,7 @@ kind1rows7panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -11784,20 +11829,20 @@ kind1rows7k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind1rows7k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
-	VSUBPD.BCST      192(DI), Z2, Z2
-	VSUBPD.BCST      192(DI), Z3, Z3
-	VSUBPD.BCST      200(DI), Z4, Z4
-	VSUBPD.BCST      200(DI), Z5, Z5
-	VSUBPD.BCST      208(DI), Z6, Z6
-	VSUBPD.BCST      208(DI), Z7, Z7
-	VSUBPD.BCST      216(DI), Z8, Z8
-	VSUBPD.BCST      216(DI), Z9, Z9
-	VSUBPD.BCST      224(DI), Z10, Z10
-	VSUBPD.BCST      224(DI), Z11, Z11
-	VSUBPD.BCST      232(DI), Z12, Z12
-	VSUBPD.BCST      232(DI), Z13, Z13
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      200(DI), Z2, Z2
+	VSUBPD.BCST      200(DI), Z3, Z3
+	VSUBPD.BCST      208(DI), Z4, Z4
+	VSUBPD.BCST      208(DI), Z5, Z5
+	VSUBPD.BCST      216(DI), Z6, Z6
+	VSUBPD.BCST      216(DI), Z7, Z7
+	VSUBPD.BCST      224(DI), Z8, Z8
+	VSUBPD.BCST      224(DI), Z9, Z9
+	VSUBPD.BCST      232(DI), Z10, Z10
+	VSUBPD.BCST      232(DI), Z11, Z11
+	VSUBPD.BCST      240(DI), Z12, Z12
+	VSUBPD.BCST      240(DI), Z13, Z13
 	VRANGEPD         $0x0b, Z4, Z0, Z14
 	VRANGEPD         $0x0b, Z5, Z1, Z15
 	VRANGEPD         $0x0b, Z6, Z2, Z16
@@ -12054,12 +12099,12 @@ kind1rows7next:
 	DECQ   R15
 	JNZ    kind1rows7panel
 	IMUL3Q $0x07, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x07, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x07, 72(DI), CX
+	IMUL3Q $0x07, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x38, 168(DI)
+	IMUL3Q $0x07, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x38, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind1rows7tile
 	VZEROUPPER
@@ -12101,13 +12146,13 @@ kind1rows8:
 	KMOVW CX, K2
 
 kind1rows8tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind1rows8panel:
@@ -12137,6 +12182,7 @@ kind1rows8panel:
 	VMOVUPD    (SI), Z14
 	VMOVUPD.Z  64(SI), K1, Z15
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -12161,7 +12207,7 @@ kind1rows8panel:
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -12197,22 +12243,22 @@ kind1rows8k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind1rows8k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
-	VSUBPD.BCST      192(DI), Z2, Z2
-	VSUBPD.BCST      192(DI), Z3, Z3
-	VSUBPD.BCST      200(DI), Z4, Z4
-	VSUBPD.BCST      200(DI), Z5, Z5
-	VSUBPD.BCST      208(DI), Z6, Z6
-	VSUBPD.BCST      208(DI), Z7, Z7
-	VSUBPD.BCST      216(DI), Z8, Z8
-	VSUBPD.BCST      216(DI), Z9, Z9
-	VSUBPD.BCST      224(DI), Z10, Z10
-	VSUBPD.BCST      224(DI), Z11, Z11
-	VSUBPD.BCST      232(DI), Z12, Z12
-	VSUBPD.BCST      232(DI), Z13, Z13
-	VSUBPD.BCST      240(DI), Z14, Z14
-	VSUBPD.BCST      240(DI), Z15, Z15
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      200(DI), Z2, Z2
+	VSUBPD.BCST      200(DI), Z3, Z3
+	VSUBPD.BCST      208(DI), Z4, Z4
+	VSUBPD.BCST      208(DI), Z5, Z5
+	VSUBPD.BCST      216(DI), Z6, Z6
+	VSUBPD.BCST      216(DI), Z7, Z7
+	VSUBPD.BCST      224(DI), Z8, Z8
+	VSUBPD.BCST      224(DI), Z9, Z9
+	VSUBPD.BCST      232(DI), Z10, Z10
+	VSUBPD.BCST      232(DI), Z11, Z11
+	VSUBPD.BCST      240(DI), Z12, Z12
+	VSUBPD.BCST      240(DI), Z13, Z13
+	VSUBPD.BCST      248(DI), Z14, Z14
+	VSUBPD.BCST      248(DI), Z15, Z15
 	VRANGEPD         $0x0b, Z4, Z0, Z16
 	VRANGEPD         $0x0b, Z5, Z1, Z17
 	VRANGEPD         $0x0b, Z6, Z2, Z18
@@ -12504,12 +12550,12 @@ kind1rows8next:
 	DECQ   R15
 	JNZ    kind1rows8panel
 	IMUL3Q $0x08, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x08, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x08, 72(DI), CX
+	IMUL3Q $0x08, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x40, 168(DI)
+	IMUL3Q $0x08, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x40, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind1rows8tile
 	VZEROUPPER
@@ -12568,13 +12614,13 @@ kind2:
 	KMOVW CX, K2
 
 kind2rows1tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind2rows1panel:
@@ -12582,9 +12628,10 @@ kind2rows1panel:
 	MOVQ       72(DI), CX
 	VMOVUPD.Z  (SI), K1, Z0
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -12597,7 +12644,7 @@ kind2rows1k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind2rows1k
-	VSUBPD.BCST      184(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z0, Z0
 	VRANGEPD         $0x0b, Z0, Z0, Z1
 	VCMPPD.BCST      $0x1e, mulExpConstsAVX512F64<>+144(SB), Z1, K3
 	KTESTW           K3, K3
@@ -12628,12 +12675,12 @@ kind2rows1next:
 	DECQ   R15
 	JNZ    kind2rows1panel
 	IMUL3Q $0x01, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x01, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x01, 72(DI), CX
+	IMUL3Q $0x01, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x08, 168(DI)
+	IMUL3Q $0x01, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x08, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind2rows1tile
 	VZEROUPPER
@@ -12657,13 +12704,13 @@ kind2rows2:
 	KMOVW CX, K2
 
 kind2rows2tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind2rows2panel:
@@ -12673,11 +12720,12 @@ kind2rows2panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z1
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -12692,8 +12740,8 @@ kind2rows2k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind2rows2k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      200(DI), Z1, Z1
 	VRANGEPD         $0x0b, Z1, Z0, Z2
 	VCMPPD.BCST      $0x1e, mulExpConstsAVX512F64<>+144(SB), Z2, K3
 	KTESTW           K3, K3
@@ -12741,12 +12789,12 @@ kind2rows2next:
 	DECQ   R15
 	JNZ    kind2rows2panel
 	IMUL3Q $0x02, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x02, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x02, 72(DI), CX
+	IMUL3Q $0x02, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x10, 168(DI)
+	IMUL3Q $0x02, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x10, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind2rows2tile
 	VZEROUPPER
@@ -12772,13 +12820,13 @@ kind2rows3:
 	KMOVW CX, K2
 
 kind2rows3tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind2rows3panel:
@@ -12790,13 +12838,14 @@ kind2rows3panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z2
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -12813,9 +12862,9 @@ kind2rows3k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind2rows3k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      192(DI), Z1, Z1
-	VSUBPD.BCST      200(DI), Z2, Z2
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      200(DI), Z1, Z1
+	VSUBPD.BCST      208(DI), Z2, Z2
 	VRANGEPD         $0x0b, Z2, Z0, Z3
 	VRANGEPD         $0x0b, Z2, Z1, Z4
 	VRANGEPD         $0x0b, Z4, Z3, Z3
@@ -12882,12 +12931,12 @@ kind2rows3next:
 	DECQ   R15
 	JNZ    kind2rows3panel
 	IMUL3Q $0x03, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x03, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x03, 72(DI), CX
+	IMUL3Q $0x03, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x18, 168(DI)
+	IMUL3Q $0x03, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x18, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind2rows3tile
 	VZEROUPPER
@@ -12915,13 +12964,13 @@ kind2rows4:
 	KMOVW CX, K2
 
 kind2rows4tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind2rows4panel:
@@ -12935,6 +12984,7 @@ kind2rows4panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z3
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -12943,7 +12993,7 @@ kind2rows4panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -12962,10 +13012,10 @@ kind2rows4k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind2rows4k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      192(DI), Z1, Z1
-	VSUBPD.BCST      200(DI), Z2, Z2
-	VSUBPD.BCST      208(DI), Z3, Z3
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      200(DI), Z1, Z1
+	VSUBPD.BCST      208(DI), Z2, Z2
+	VSUBPD.BCST      216(DI), Z3, Z3
 	VRANGEPD         $0x0b, Z2, Z0, Z4
 	VRANGEPD         $0x0b, Z3, Z1, Z5
 	VRANGEPD         $0x0b, Z5, Z4, Z4
@@ -13049,12 +13099,12 @@ kind2rows4next:
 	DECQ   R15
 	JNZ    kind2rows4panel
 	IMUL3Q $0x04, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x04, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x04, 72(DI), CX
+	IMUL3Q $0x04, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x20, 168(DI)
+	IMUL3Q $0x04, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x20, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind2rows4tile
 	VZEROUPPER
@@ -13084,13 +13134,13 @@ kind2rows5:
 	KMOVW CX, K2
 
 kind2rows5tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind2rows5panel:
@@ -13106,6 +13156,7 @@ kind2rows5panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z4
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -13116,7 +13167,7 @@ kind2rows5panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -13137,11 +13188,11 @@ kind2rows5k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind2rows5k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      192(DI), Z1, Z1
-	VSUBPD.BCST      200(DI), Z2, Z2
-	VSUBPD.BCST      208(DI), Z3, Z3
-	VSUBPD.BCST      216(DI), Z4, Z4
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      200(DI), Z1, Z1
+	VSUBPD.BCST      208(DI), Z2, Z2
+	VSUBPD.BCST      216(DI), Z3, Z3
+	VSUBPD.BCST      224(DI), Z4, Z4
 	VRANGEPD         $0x0b, Z3, Z0, Z5
 	VRANGEPD         $0x0b, Z4, Z1, Z6
 	VRANGEPD         $0x0b, Z4, Z2, Z7
@@ -13244,12 +13295,12 @@ kind2rows5next:
 	DECQ   R15
 	JNZ    kind2rows5panel
 	IMUL3Q $0x05, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x05, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x05, 72(DI), CX
+	IMUL3Q $0x05, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x28, 168(DI)
+	IMUL3Q $0x05, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x28, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind2rows5tile
 	VZEROUPPER
@@ -13281,13 +13332,13 @@ kind2rows6:
 	KMOVW CX, K2
 
 kind2rows6tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind2rows6panel:
@@ -13305,6 +13356,7 @@ kind2rows6panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z5
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -13317,7 +13369,7 @@ kind2rows6panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -13340,12 +13392,12 @@ kind2rows6k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind2rows6k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      192(DI), Z1, Z1
-	VSUBPD.BCST      200(DI), Z2, Z2
-	VSUBPD.BCST      208(DI), Z3, Z3
-	VSUBPD.BCST      216(DI), Z4, Z4
-	VSUBPD.BCST      224(DI), Z5, Z5
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      200(DI), Z1, Z1
+	VSUBPD.BCST      208(DI), Z2, Z2
+	VSUBPD.BCST      216(DI), Z3, Z3
+	VSUBPD.BCST      224(DI), Z4, Z4
+	VSUBPD.BCST      232(DI), Z5, Z5
 	VRANGEPD         $0x0b, Z3, Z0, Z6
 	VRANGEPD         $0x0b, Z4, Z1, Z7
 	VRANGEPD         $0x0b, Z5, Z2, Z8
@@ -13465,12 +13517,12 @@ kind2rows6next:
 	DECQ   R15
 	JNZ    kind2rows6panel
 	IMUL3Q $0x06, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x06, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x06, 72(DI), CX
+	IMUL3Q $0x06, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x30, 168(DI)
+	IMUL3Q $0x06, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x30, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind2rows6tile
 	VZEROUPPER
@@ -13504,13 +13556,13 @@ kind2rows7:
 	KMOVW CX, K2
 
 kind2rows7tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind2rows7panel:
@@ -13530,6 +13582,7 @@ kind2rows7panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z6
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -13544,7 +13597,7 @@ kind2rows7panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -13569,13 +13622,13 @@ kind2rows7k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind2rows7k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      192(DI), Z1, Z1
-	VSUBPD.BCST      200(DI), Z2, Z2
-	VSUBPD.BCST      208(DI), Z3, Z3
-	VSUBPD.BCST      216(DI), Z4, Z4
-	VSUBPD.BCST      224(DI), Z5, Z5
-	VSUBPD.BCST      232(DI), Z6, Z6
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      200(DI), Z1, Z1
+	VSUBPD.BCST      208(DI), Z2, Z2
+	VSUBPD.BCST      216(DI), Z3, Z3
+	VSUBPD.BCST      224(DI), Z4, Z4
+	VSUBPD.BCST      232(DI), Z5, Z5
+	VSUBPD.BCST      240(DI), Z6, Z6
 	VRANGEPD         $0x0b, Z4, Z0, Z7
 	VRANGEPD         $0x0b, Z5, Z1, Z8
 	VRANGEPD         $0x0b, Z6, Z2, Z9
@@ -13714,12 +13767,12 @@ kind2rows7next:
 	DECQ   R15
 	JNZ    kind2rows7panel
 	IMUL3Q $0x07, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x07, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x07, 72(DI), CX
+	IMUL3Q $0x07, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x38, 168(DI)
+	IMUL3Q $0x07, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x38, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind2rows7tile
 	VZEROUPPER
@@ -13755,13 +13808,13 @@ kind2rows8:
 	KMOVW CX, K2
 
 kind2rows8tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind2rows8panel:
@@ -13783,6 +13836,7 @@ kind2rows8panel:
 	ADDQ       CX, SI
 	VMOVUPD.Z  (SI), K1, Z7
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
@@ -13799,7 +13853,7 @@ kind2rows8panel:
 	PREFETCHT0 (SI)
 	ADDQ       CX, SI
 	PREFETCHT0 (SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       88(DI), CX
 
@@ -13826,14 +13880,14 @@ kind2rows8k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind2rows8k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      192(DI), Z1, Z1
-	VSUBPD.BCST      200(DI), Z2, Z2
-	VSUBPD.BCST      208(DI), Z3, Z3
-	VSUBPD.BCST      216(DI), Z4, Z4
-	VSUBPD.BCST      224(DI), Z5, Z5
-	VSUBPD.BCST      232(DI), Z6, Z6
-	VSUBPD.BCST      240(DI), Z7, Z7
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      200(DI), Z1, Z1
+	VSUBPD.BCST      208(DI), Z2, Z2
+	VSUBPD.BCST      216(DI), Z3, Z3
+	VSUBPD.BCST      224(DI), Z4, Z4
+	VSUBPD.BCST      232(DI), Z5, Z5
+	VSUBPD.BCST      240(DI), Z6, Z6
+	VSUBPD.BCST      248(DI), Z7, Z7
 	VRANGEPD         $0x0b, Z4, Z0, Z8
 	VRANGEPD         $0x0b, Z5, Z1, Z9
 	VRANGEPD         $0x0b, Z6, Z2, Z10
@@ -13989,12 +14043,12 @@ kind2rows8next:
 	DECQ   R15
 	JNZ    kind2rows8panel
 	IMUL3Q $0x08, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x08, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x08, 72(DI), CX
+	IMUL3Q $0x08, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x40, 168(DI)
+	IMUL3Q $0x08, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x40, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind2rows8tile
 	VZEROUPPER
@@ -14040,13 +14094,13 @@ pair:
 	KMOVW CX, K2
 
 kind4rows1tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind4rows1panel:
@@ -14058,12 +14112,13 @@ kind4rows1panel:
 	VMOVUPD    (SI)(R11*1), Z2
 	VMOVUPD    64(SI)(R11*1), Z3
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -14083,10 +14138,10 @@ kind4rows1k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind4rows1k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
-	VSUBPD.BCST      184(DI), Z2, Z2
-	VSUBPD.BCST      184(DI), Z3, Z3
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      192(DI), Z2, Z2
+	VSUBPD.BCST      192(DI), Z3, Z3
 	VRANGEPD         $0x0b, Z2, Z0, Z4
 	VRANGEPD         $0x0b, Z3, Z1, Z5
 	VRANGEPD         $0x0b, Z5, Z4, Z4
@@ -14169,12 +14224,12 @@ kind4rows1next:
 	DECQ   R15
 	JNZ    kind4rows1panel
 	IMUL3Q $0x01, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x01, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x01, 72(DI), CX
+	IMUL3Q $0x01, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x08, 168(DI)
+	IMUL3Q $0x01, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x08, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind4rows1tile
 	VZEROUPPER
@@ -14199,13 +14254,13 @@ kind4rows2:
 	KMOVW CX, K2
 
 kind4rows2tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind4rows2panel:
@@ -14222,6 +14277,7 @@ kind4rows2panel:
 	VMOVUPD    (SI)(R11*1), Z6
 	VMOVUPD    64(SI)(R11*1), Z7
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -14232,7 +14288,7 @@ kind4rows2panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -14257,14 +14313,14 @@ kind4rows2k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind4rows2k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
-	VSUBPD.BCST      184(DI), Z2, Z2
-	VSUBPD.BCST      184(DI), Z3, Z3
-	VSUBPD.BCST      192(DI), Z4, Z4
-	VSUBPD.BCST      192(DI), Z5, Z5
-	VSUBPD.BCST      192(DI), Z6, Z6
-	VSUBPD.BCST      192(DI), Z7, Z7
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      192(DI), Z2, Z2
+	VSUBPD.BCST      192(DI), Z3, Z3
+	VSUBPD.BCST      200(DI), Z4, Z4
+	VSUBPD.BCST      200(DI), Z5, Z5
+	VSUBPD.BCST      200(DI), Z6, Z6
+	VSUBPD.BCST      200(DI), Z7, Z7
 	VRANGEPD         $0x0b, Z4, Z0, Z8
 	VRANGEPD         $0x0b, Z5, Z1, Z9
 	VRANGEPD         $0x0b, Z6, Z2, Z10
@@ -14416,12 +14472,12 @@ kind4rows2next:
 	DECQ   R15
 	JNZ    kind4rows2panel
 	IMUL3Q $0x02, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x02, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x02, 72(DI), CX
+	IMUL3Q $0x02, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x10, 168(DI)
+	IMUL3Q $0x02, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x10, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind4rows2tile
 	VZEROUPPER
@@ -14451,13 +14507,13 @@ kind4rows3:
 	KMOVW CX, K2
 
 kind4rows3tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind4rows3panel:
@@ -14479,6 +14535,7 @@ kind4rows3panel:
 	VMOVUPD    (SI)(R11*1), Z10
 	VMOVUPD    64(SI)(R11*1), Z11
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -14494,7 +14551,7 @@ kind4rows3panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -14524,18 +14581,18 @@ kind4rows3k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind4rows3k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
-	VSUBPD.BCST      184(DI), Z2, Z2
-	VSUBPD.BCST      184(DI), Z3, Z3
-	VSUBPD.BCST      192(DI), Z4, Z4
-	VSUBPD.BCST      192(DI), Z5, Z5
-	VSUBPD.BCST      192(DI), Z6, Z6
-	VSUBPD.BCST      192(DI), Z7, Z7
-	VSUBPD.BCST      200(DI), Z8, Z8
-	VSUBPD.BCST      200(DI), Z9, Z9
-	VSUBPD.BCST      200(DI), Z10, Z10
-	VSUBPD.BCST      200(DI), Z11, Z11
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      192(DI), Z2, Z2
+	VSUBPD.BCST      192(DI), Z3, Z3
+	VSUBPD.BCST      200(DI), Z4, Z4
+	VSUBPD.BCST      200(DI), Z5, Z5
+	VSUBPD.BCST      200(DI), Z6, Z6
+	VSUBPD.BCST      200(DI), Z7, Z7
+	VSUBPD.BCST      208(DI), Z8, Z8
+	VSUBPD.BCST      208(DI), Z9, Z9
+	VSUBPD.BCST      208(DI), Z10, Z10
+	VSUBPD.BCST      208(DI), Z11, Z11
 	VRANGEPD         $0x0b, Z4, Z0, Z12
 	VRANGEPD         $0x0b, Z5, Z1, Z13
 	VRANGEPD         $0x0b, Z6, Z2, Z14
@@ -14756,12 +14813,12 @@ kind4rows3next:
 	DECQ   R15
 	JNZ    kind4rows3panel
 	IMUL3Q $0x03, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x03, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x03, 72(DI), CX
+	IMUL3Q $0x03, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x18, 168(DI)
+	IMUL3Q $0x03, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x18, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind4rows3tile
 	VZEROUPPER
@@ -14796,13 +14853,13 @@ kind4rows4:
 	KMOVW CX, K2
 
 kind4rows4tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind4rows4panel:
@@ -14829,6 +14886,7 @@ kind4rows4panel:
 	VMOVUPD    (SI)(R11*1), Z14
 	VMOVUPD    64(SI)(R11*1), Z15
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -14849,7 +14907,7 @@ kind4rows4panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -14884,22 +14942,22 @@ kind4rows4k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind4rows4k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
-	VSUBPD.BCST      184(DI), Z2, Z2
-	VSUBPD.BCST      184(DI), Z3, Z3
-	VSUBPD.BCST      192(DI), Z4, Z4
-	VSUBPD.BCST      192(DI), Z5, Z5
-	VSUBPD.BCST      192(DI), Z6, Z6
-	VSUBPD.BCST      192(DI), Z7, Z7
-	VSUBPD.BCST      200(DI), Z8, Z8
-	VSUBPD.BCST      200(DI), Z9, Z9
-	VSUBPD.BCST      200(DI), Z10, Z10
-	VSUBPD.BCST      200(DI), Z11, Z11
-	VSUBPD.BCST      208(DI), Z12, Z12
-	VSUBPD.BCST      208(DI), Z13, Z13
-	VSUBPD.BCST      208(DI), Z14, Z14
-	VSUBPD.BCST      208(DI), Z15, Z15
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      192(DI), Z2, Z2
+	VSUBPD.BCST      192(DI), Z3, Z3
+	VSUBPD.BCST      200(DI), Z4, Z4
+	VSUBPD.BCST      200(DI), Z5, Z5
+	VSUBPD.BCST      200(DI), Z6, Z6
+	VSUBPD.BCST      200(DI), Z7, Z7
+	VSUBPD.BCST      208(DI), Z8, Z8
+	VSUBPD.BCST      208(DI), Z9, Z9
+	VSUBPD.BCST      208(DI), Z10, Z10
+	VSUBPD.BCST      208(DI), Z11, Z11
+	VSUBPD.BCST      216(DI), Z12, Z12
+	VSUBPD.BCST      216(DI), Z13, Z13
+	VSUBPD.BCST      216(DI), Z14, Z14
+	VSUBPD.BCST      216(DI), Z15, Z15
 	VRANGEPD         $0x0b, Z4, Z0, Z16
 	VRANGEPD         $0x0b, Z5, Z1, Z17
 	VRANGEPD         $0x0b, Z6, Z2, Z18
@@ -15189,12 +15247,12 @@ kind4rows4next:
 	DECQ   R15
 	JNZ    kind4rows4panel
 	IMUL3Q $0x04, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x04, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x04, 72(DI), CX
+	IMUL3Q $0x04, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x20, 168(DI)
+	IMUL3Q $0x04, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x20, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind4rows4tile
 	VZEROUPPER
@@ -15234,13 +15292,13 @@ kind4rows5:
 	KMOVW CX, K2
 
 kind4rows5tile:
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 	MOVQ        8(DI), BX
-	MOVQ        152(DI), AX
-	MOVQ        160(DI), R14
+	MOVQ        160(DI), AX
+	MOVQ        168(DI), R14
 	MOVQ        96(DI), R15
 
 kind4rows5panel:
@@ -15272,6 +15330,7 @@ kind4rows5panel:
 	VMOVUPD    (SI)(R11*1), Z18
 	VMOVUPD    64(SI)(R11*1), Z19
 	MOVQ       AX, SI
+	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
 	PREFETCHT0 (SI)
 	PREFETCHT0 64(SI)
@@ -15297,7 +15356,7 @@ kind4rows5panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       144(DI), SI
+	MOVQ       152(DI), SI
 	MOVQ       BX, DX
 	MOVQ       56(DI), R11
 	MOVQ       88(DI), CX
@@ -15337,26 +15396,26 @@ kind4rows5k:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              kind4rows5k
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
-	VSUBPD.BCST      184(DI), Z2, Z2
-	VSUBPD.BCST      184(DI), Z3, Z3
-	VSUBPD.BCST      192(DI), Z4, Z4
-	VSUBPD.BCST      192(DI), Z5, Z5
-	VSUBPD.BCST      192(DI), Z6, Z6
-	VSUBPD.BCST      192(DI), Z7, Z7
-	VSUBPD.BCST      200(DI), Z8, Z8
-	VSUBPD.BCST      200(DI), Z9, Z9
-	VSUBPD.BCST      200(DI), Z10, Z10
-	VSUBPD.BCST      200(DI), Z11, Z11
-	VSUBPD.BCST      208(DI), Z12, Z12
-	VSUBPD.BCST      208(DI), Z13, Z13
-	VSUBPD.BCST      208(DI), Z14, Z14
-	VSUBPD.BCST      208(DI), Z15, Z15
-	VSUBPD.BCST      216(DI), Z16, Z16
-	VSUBPD.BCST      216(DI), Z17, Z17
-	VSUBPD.BCST      216(DI), Z18, Z18
-	VSUBPD.BCST      216(DI), Z19, Z19
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      192(DI), Z2, Z2
+	VSUBPD.BCST      192(DI), Z3, Z3
+	VSUBPD.BCST      200(DI), Z4, Z4
+	VSUBPD.BCST      200(DI), Z5, Z5
+	VSUBPD.BCST      200(DI), Z6, Z6
+	VSUBPD.BCST      200(DI), Z7, Z7
+	VSUBPD.BCST      208(DI), Z8, Z8
+	VSUBPD.BCST      208(DI), Z9, Z9
+	VSUBPD.BCST      208(DI), Z10, Z10
+	VSUBPD.BCST      208(DI), Z11, Z11
+	VSUBPD.BCST      216(DI), Z12, Z12
+	VSUBPD.BCST      216(DI), Z13, Z13
+	VSUBPD.BCST      216(DI), Z14, Z14
+	VSUBPD.BCST      216(DI), Z15, Z15
+	VSUBPD.BCST      224(DI), Z16, Z16
+	VSUBPD.BCST      224(DI), Z17, Z17
+	VSUBPD.BCST      224(DI), Z18, Z18
+	VSUBPD.BCST      224(DI), Z19, Z19
 	VRANGEPD         $0x0b, Z4, Z0, Z20
 	VRANGEPD         $0x0b, Z5, Z1, Z21
 	VRANGEPD         $0x0b, Z6, Z2, Z22
@@ -15715,12 +15774,12 @@ kind4rows5next:
 	DECQ   R15
 	JNZ    kind4rows5panel
 	IMUL3Q $0x05, 32(DI), CX
-	ADDQ   CX, 144(DI)
-	IMUL3Q $0x05, 64(DI), CX
 	ADDQ   CX, 152(DI)
-	IMUL3Q $0x05, 72(DI), CX
+	IMUL3Q $0x05, 64(DI), CX
 	ADDQ   CX, 160(DI)
-	ADDQ   $0x28, 168(DI)
+	IMUL3Q $0x05, 72(DI), CX
+	ADDQ   CX, 168(DI)
+	ADDQ   $0x28, 176(DI)
 	DECQ   104(DI)
 	JNZ    kind4rows5tile
 	VZEROUPPER
@@ -15769,10 +15828,10 @@ wide:
 	MOVQ        96(DI), R15
 	MOVL        $0x00000001, CX
 	KMOVW       CX, K2
-	MOVQ        168(DI), CX
+	MOVQ        176(DI), CX
 	VMOVUPD.Z   (CX), K2, Z0
 	VSUBPD.BCST mulExpConstsAVX512F64<>+136(SB), Z0, Z0
-	VMOVUPS     Z0, 184(DI)
+	VMOVUPS     Z0, 192(DI)
 
 widepanel:
 	VMOVUPD (R14), Z0
@@ -15806,14 +15865,14 @@ widek:
 	ADDQ             R12, SI
 	DECQ             CX
 	JNZ              widek
-	VSUBPD.BCST      184(DI), Z0, Z0
-	VSUBPD.BCST      184(DI), Z1, Z1
-	VSUBPD.BCST      184(DI), Z2, Z2
-	VSUBPD.BCST      184(DI), Z3, Z3
-	VSUBPD.BCST      184(DI), Z4, Z4
-	VSUBPD.BCST      184(DI), Z5, Z5
-	VSUBPD.BCST      184(DI), Z6, Z6
-	VSUBPD.BCST      184(DI), Z7, Z7
+	VSUBPD.BCST      192(DI), Z0, Z0
+	VSUBPD.BCST      192(DI), Z1, Z1
+	VSUBPD.BCST      192(DI), Z2, Z2
+	VSUBPD.BCST      192(DI), Z3, Z3
+	VSUBPD.BCST      192(DI), Z4, Z4
+	VSUBPD.BCST      192(DI), Z5, Z5
+	VSUBPD.BCST      192(DI), Z6, Z6
+	VSUBPD.BCST      192(DI), Z7, Z7
 	VRANGEPD         $0x0b, Z4, Z0, Z8
 	VRANGEPD         $0x0b, Z5, Z1, Z9
 	VRANGEPD         $0x0b, Z6, Z2, Z10
@@ -16036,7 +16095,7 @@ carefulrow:
 	JE               widenext
 	CMPQ             SI, $0x04
 	JNE              carefulkind0
-	BTCQ             $0x00, 176(DI)
+	BTCQ             $0x00, 184(DI)
 	JCC              carefulhalf
 	CMPQ             CX, $0x05
 	JE               kind4rows5next

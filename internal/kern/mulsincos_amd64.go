@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// fusedSinCos sets MulTSinCos for AVX-512. Largest errors in ulp of f·sin t and f·cos t (mulsincos_test.go measures
-// them): float32 1.51 and 1.20, float64 1.9 and 1.6.
+// fusedSinCos sets MulTSinCos for AVX-512. Largest errors of sine and cosine with f = 1, |t| ≤ 10⁵, in ulp
+// (mulsincos_test.go measures and bounds them): 1.54 in float32, over every 29th argument, 1.49 in float64.
 func (t *Table[T]) fusedSinCos(s shape) {
 	t.MulTSinCos = func(sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T, stream bool) {
 		mulTSinCosTiled(s, sin, cos, x, w, bias, f, stream)
@@ -39,7 +39,7 @@ func (c *sinCosFactors[T]) set(f T) {
 	}
 }
 
-// apply writes f·sin t and f·cos t; t may be sin or cos. Vectors with a |t| > trigLimit go through the kernel with zeros
+// apply writes f·sin t and f·cos t; t may be sin or cos. Groups with a |t| > trigLimit go through the kernel with zeros
 // in the place of what is too large, which is then computed in Go: their neighbours get the bits they always get.
 func (c *sinCosFactors[T]) apply(id target, sin, cos, t []T) {
 	sin, cos = sin[:len(t)], cos[:len(t)]

@@ -38,6 +38,7 @@ const (
 	fKind
 	fMask
 	fShift
+	fAhead
 	// Scratch: Go must not see a pointer that runs past its slice.
 	fATile
 	fCTile
@@ -326,8 +327,9 @@ func (t target) tile(kind, rows int) {
 			c.ADDQ(count, aCur)
 		}
 	}
-	// The stores would wait for their lines: they are fetched while the sums are computed.
+	// The stores, or the loads of the next tile, would wait for their lines: they are fetched while the sums are computed.
 	c.MOVQ(cPanel, aCur)
+	c.ADDQ(field(fAhead), aCur)
 	c.MOVQ(field(fCRow), count)
 	for r := range rows {
 		for j := 0; j < vecs*t.bytes(); j += 64 {

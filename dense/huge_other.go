@@ -1,0 +1,5 @@
+//go:build !linux
+
+package dense
+
+func adviseHuge[T Float]([]T) {}
