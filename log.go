@@ -24,8 +24,8 @@ func (m *Map[T]) LogKeys(e, value dense.Matrix[T], row []float64, x dense.Matrix
 	return m.log(m.key, e, value, row, x, ws)
 }
 
-// QueriesScaled writes φ1(x_i)_f·exp(col_f − shift_i): features at scales that the caller chose. Nil col is zero; both
-// must be finite. The scales are applied in the log domain, so only the result itself may overflow, which is the
+// QueriesScaled writes φ1(x_i)_f·exp(col_f − shift_i): features at scales that the caller chose. Nil col is zero; −Inf
+// makes a feature zero. The scales are applied in the log domain, so only the result itself may overflow, which is the
 // caller's business.
 func (m *Map[T]) QueriesScaled(dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T], ws *Workspace[T]) error {
 	return m.scaled(m.query, dst, col, shift, x, ws)

@@ -127,7 +127,8 @@ func (m *Map[T]) Fingerprint() [32]byte { return m.fingerprint }
 
 // Queries maps the rows of x: row i of dst is φ1(x_i)·exp(-logScale[i]). With nil logScale it is φ1(x_i) itself, which
 // may overflow. dst is overwritten; it must not share memory with x. A nil ws allocates one. Shapes that do not fit
-// and values that are not finite are errors, and dst is then untouched.
+// and values that are not finite are errors. After a wrong shape dst is untouched; after a bad value, which is the
+// first one, dst and logScale are undefined: values are checked on the way.
 func (m *Map[T]) Queries(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], ws *Workspace[T]) error {
 	return m.run(m.query, dst, logScale, x, ws)
 }
@@ -141,8 +142,7 @@ func (m *Map[T]) run(s *exec.Side[T], dst dense.Matrix[T], logScale []float64, x
 	if ws == nil {
 		ws = new(Workspace[T])
 	}
-	var err error
-	if ws.nx, err = m.checkInput("x", x, ws.nx); err != nil {
+	if err := m.checkShape("x", x); err != nil {
 		return err
 	}
 	if dst.Rows != x.Rows || dst.Cols != m.OutDim() {
@@ -158,31 +158,53 @@ func (m *Map[T]) run(s *exec.Side[T], dst dense.Matrix[T], logScale []float64, x
 		return nil
 	}
 	ws.exec.Workers = ws.Workers
-	s.Run(dst, logScale, x, ws.nx, &ws.exec)
+	if bad := s.RunChecked(dst, logScale, x, normLimit[T](), &ws.exec); bad >= 0 {
+		return badRow("x", x, bad)
+	}
 	return nil
+}
+
+func (m *Map[T]) checkShape(name string, x dense.Matrix[T]) error {
+	if x.Cols != m.spec.Dim {
+		return fmt.Errorf("%s has %d columns, the map takes %d: %w", name, x.Cols, m.spec.Dim, dense.ErrShape)
+	}
+	if err := x.Check(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// normLimit bounds |x|²: projections of longer rows would overflow.
+func normLimit[T dense.Float]() float64 {
+	if _, ok := any(T(0)).(float32); ok {
+		return 1e30
+	}
+	return 1e250
+}
+
+// badRow says what is wrong with row i, whose |x|² is beyond the limit; those before it are good.
+func badRow[T dense.Float](name string, x dense.Matrix[T], i int) error {
+	if err := x.RowRange(0, i+1).CheckFinite(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	var s float64
+	for _, v := range x.Row(i) {
+		s += float64(v) * float64(v)
+	}
+	return fmt.Errorf("%s: row %d has |x|² = %.3g, beyond %.0g its projections would overflow: %w", name, i, s, normLimit[T](), dense.ErrNotFinite)
 }
 
 // checkInput checks the shape and the values of x and writes |x_i|² of every row into norms, which it returns grown.
 func (m *Map[T]) checkInput(name string, x dense.Matrix[T], norms []float64) ([]float64, error) {
-	if x.Cols != m.spec.Dim {
-		return norms, fmt.Errorf("%s has %d columns, the map takes %d: %w", name, x.Cols, m.spec.Dim, dense.ErrShape)
-	}
-	if err := x.Check(); err != nil {
-		return norms, fmt.Errorf("%s: %w", name, err)
+	if err := m.checkShape(name, x); err != nil {
+		return norms, err
 	}
 	norms = sized(norms, x.Rows)
-	limit := 1e250
-	if _, ok := any(T(0)).(float32); ok {
-		limit = 1e30
-	}
+	limit := normLimit[T]()
 	for i := range x.Rows {
-		// A sum of squares is finite only if all its terms are; the exact check says where another is.
-		norms[i] = m.tab.Norm2(x.Row(i))
-		if s := norms[i]; !(s <= limit) {
-			if err := x.CheckFinite(); err != nil {
-				return norms, fmt.Errorf("%s: %w", name, err)
-			}
-			return norms, fmt.Errorf("%s: row %d has |x|² = %.3g, beyond %.0g its projections would overflow: %w", name, i, s, limit, dense.ErrNotFinite)
+		// A sum of squares is finite only if all its terms are.
+		if norms[i] = m.tab.Norm2(x.Row(i)); !(norms[i] <= limit) {
+			return norms, badRow(name, x, i)
 		}
 	}
 	return norms, nil

@@ -65,12 +65,12 @@ func zScores(t *testing.T, g *stattest.Moments, f family.Family, c coupling.Coup
 //
 //	 1 QR without the sign fix       coupling: TestTrapQRWithoutSignFix
 //	 2 epsilon added to features     TestTrapNoEpsilonInFeatures
-//	 3 stabiliser over wrong axes    TestTrapStabiliserIsPerRow
-//	 4 padding masked only in V      of attention; no mask exists in this module yet
-//	 5 causal fallback of L×m×d      of attention
+//	 3 stabiliser over wrong axes    TestTrapStabiliserIsPerRow; attention: TestTrapStabiliserOverTheWrongAxes
+//	 4 padding masked only in V      attention: TestTrapPaddingMaskedOnlyInV
+//	 5 causal fallback of L×m×d      attention: TestTrapCausalMemory
 //	 6 redraw seeded from data       TestTrapNoHiddenRedraw
-//	 7 half-precision sums           TestTrapLongFloat32Sums; internal/kern: TestAccumulatorErrorGrowth
-//	 8 tiny denominators             of attention; no estimate is divided by another in this module yet
+//	 7 half-precision sums           TestTrapLongFloat32Sums; internal/kern: TestAccumulatorErrorGrowth; attention: TestTrapLongSums
+//	 8 tiny denominators             attention: TestTrapTinyDenominators
 //	 9 hybrid weights swapped        TestTrapHybridWeightsSwapped
 //	10 loose tolerance               TestTrapBandwidth, and TestMutantVariance for variances
 //	11 structured slower than dense  TestTrapStructuredIsNotSlower

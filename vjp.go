@@ -60,9 +60,21 @@ func (m *Map[T]) vjp(s *exec.Side[T], back *lazyBack[T], dx, dphi, phi, x dense.
 	if ws == nil {
 		ws = new(Workspace[T])
 	}
-	var err error
-	if ws.nx, err = m.checkInput("x", x, ws.nx); err != nil {
-		return err
+	b := back.of(s)
+	if !phi.IsEmpty() && b.Learns() {
+		// Whoever made phi has checked the values of x, and their norms are not needed.
+		if x.Cols != m.spec.Dim {
+			return fmt.Errorf("x has %d columns, the map takes %d: %w", x.Cols, m.spec.Dim, dense.ErrShape)
+		}
+		if err := x.Check(); err != nil {
+			return fmt.Errorf("x: %w", err)
+		}
+		ws.nx = sized(ws.nx, x.Rows)
+	} else {
+		var err error
+		if ws.nx, err = m.checkInput("x", x, ws.nx); err != nil {
+			return err
+		}
 	}
 	if dx.Rows != x.Rows || dx.Cols != x.Cols {
 		return fmt.Errorf("dx is %d×%d, want %d×%d: %w", dx.Rows, dx.Cols, x.Rows, x.Cols, dense.ErrShape)
@@ -88,7 +100,7 @@ func (m *Map[T]) vjp(s *exec.Side[T], back *lazyBack[T], dx, dphi, phi, x dense.
 		return nil
 	}
 	ws.exec.Workers = ws.Workers
-	back.of(s).Run(dx, dphi, phi, x, col, shift, ws.nx, sums, &ws.exec)
+	b.Run(dx, dphi, phi, x, col, shift, ws.nx, sums, &ws.exec)
 	return nil
 }
 

@@ -333,3 +333,29 @@ func TestVJPErrors(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkVJP compares the derivative of a map, given its features, with the map itself.
+func BenchmarkVJP(b *testing.B) {
+	const d, f, n = 64, 256, 128
+	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Positive{}, Dim: d, M: f, Seed: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	x, dphi, shift := rowsOfNorm[float32](n, d, 3, 1), normals[float32](n, f, 2), make([]float64, n)
+	phi, dx := dense.New[float32](n, f), dense.New[float32](n, d)
+	ws := randfeat.Workspace[float32]{Workers: 1}
+	b.Run(fmt.Sprintf("map/d=%d/m=%d", d, f), func(b *testing.B) {
+		for b.Loop() {
+			if err := m.KeysScaled(phi, nil, shift, x, &ws); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run(fmt.Sprintf("vjp/d=%d/m=%d", d, f), func(b *testing.B) {
+		for b.Loop() {
+			if err := m.KeysVJP(dx, dphi, phi, x, nil, shift, nil, &ws); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"sync"
 	"unsafe"
 
 	"github.com/randfeat/randfeat"
@@ -22,7 +23,7 @@ import (
 //
 // over the keys j that i sees and the queries i that see j. With Causal S and z are the sums before a chunk, swept
 // forwards, dS and dz those behind it, swept backwards; the chunk itself is a triangle of scores. Features are computed
-// again per chunk: besides its arguments and one number per query the memory does not depend on L.
+// again per chunk: besides its arguments and three numbers per query the memory does not depend on L.
 //
 // The references of dS are attained shares, so a feature of a key is at most 1 there, as one of a query is forwards:
 // nothing overflows with positive maps (docs/theory.md §6). Rows that Forward counts as Empty or Zero have no gradient.
@@ -54,28 +55,76 @@ func (a *Linear[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T], grads []*ran
 			return Report{}, fmt.Errorf("parameter gradients with a window: %w", errors.ErrUnsupported)
 		}
 	}
-	b := &backCall[T]{dq: dq, dk: dk, dv: dv, dout: dout, out: out, grads: grads}
+	b := backCalls[T]().Get().(*backCall[T])
+	b.backArgs = backArgs[T]{dq: dq, dk: dk, dv: dv, dout: dout, out: out, grads: grads}
+	defer b.put()
 	return b.run(a, q, k, v)
+}
+
+// The memory of calls that are over, by precision.
+var (
+	backCalls32 = sync.Pool{New: func() any { return new(backCall[float32]) }}
+	backCalls64 = sync.Pool{New: func() any { return new(backCall[float64]) }}
+)
+
+func backCalls[T dense.Float]() *sync.Pool {
+	if _, ok := any(T(0)).(float32); ok {
+		return &backCalls32
+	}
+	return &backCalls64
+}
+
+// put forgets the data of the caller.
+func (b *backCall[T]) put() {
+	b.backArgs = backArgs[T]{}
+	clear(b.streams[:cap(b.streams)])
+	for _, p := range b.passes {
+		p.s, p.grad, p.view, p.segment, p.sweeps = nil, nil, view[T]{}, nil, [2]stream[T]{}
+	}
+	for _, w := range b.all {
+		w.report, w.err, w.bad, w.grad, w.m, w.win.m, w.matrixOf = Report{}, nil, false, nil, nil, nil, nil
+	}
+	backCalls[T]().Put(b)
 }
 
 // backCall is one Linear.Backward.
 type backCall[T dense.Float] struct {
 	call[T]
+	backArgs[T]
+	all    []*backWorker[T]
+	passes []*pass[T]
+	// direct: every row of dq, dk and dv is written once. Otherwise all are cleared first and added to.
+	direct      bool
+	keyStart    []int               // of every stream, the position of its first key
+	streamGrads []*randfeat.Grad[T] // of the streams in work
+	from        int                 // first of them
+}
+
+// backRows is the most rows handled together: a backward pass has twice the scratch memory of Forward.
+const backRows = 128
+
+// backArgs are the arguments of a backCall.
+type backArgs[T dense.Float] struct {
 	dq, dk, dv, dout, out Seq[T]
 	grads                 []*randfeat.Grad[T] // per map
-	passes                []*pass[T]
-	keyStart              []int               // of every stream, the position of its first key
-	streamGrads           []*randfeat.Grad[T] // of the streams in work
-	from                  int                 // first of them
 }
 
 func (b *backCall[T]) run(a *Linear[T], q, k, v Seq[T]) (Report, error) {
 	if err := b.start(a, b.out, q, k, v); err != nil {
 		return Report{}, err
 	}
-	for _, s := range []Seq[T]{b.dq, b.dk, b.dv} {
-		clearSeq(s)
+	if a.Chunk == 0 {
+		for i := range b.streams {
+			b.streams[i].rows = min(b.streams[i].rows, backRows)
+		}
 	}
+	b.direct = a.Window == 0 && a.KeyMask == nil && a.Segments == nil
+	if !b.direct || len(b.streams) == 0 {
+		for _, s := range []Seq[T]{b.dq, b.dk, b.dv} {
+			clearSeq(s)
+		}
+	}
+	b.keyStart = b.keyStart[:0]
 	for i := range q.Batch {
 		b.spans = a.spans(b.spans[:0], i, q.Len, k.Len)
 		for range k.Heads {
@@ -93,26 +142,30 @@ func (b *backCall[T]) run(a *Linear[T], q, k, v Seq[T]) (Report, error) {
 		work += 3 * (s.k.Rows + s.group*s.lenQ()) * s.m.OutDim() * (s.k.Cols + s.v.Cols)
 	}
 	workers := max(1, min(runtime.GOMAXPROCS(0), work/b.tab.Grain))
-	all := make([]*backWorker[T], workers)
-	for i := range all {
-		all[i] = new(backWorker[T])
+	for len(b.all) < workers {
+		b.all = append(b.all, new(backWorker[T]))
+		b.passes = append(b.passes, new(pass[T]))
 	}
 	// Streams one by one on all workers, or side by side on one each.
-	together := len(b.streams) < workers && a.Window == 0
-	if together {
-		b.passes = []*pass[T]{{b: b, workers: all}}
+	passes := b.passes[:min(workers, len(b.streams))]
+	if len(b.streams) < workers && a.Window == 0 {
+		passes = passes[:1]
+		passes[0].workers = b.all[:workers]
 	} else {
-		for _, w := range all[:min(workers, len(b.streams))] {
-			b.passes = append(b.passes, &pass[T]{b: b, workers: []*backWorker[T]{w}})
+		for i, p := range passes {
+			p.workers = b.all[i : i+1]
 		}
 	}
-	n := len(b.passes)
+	for _, p := range passes {
+		p.b = b
+	}
+	n := len(passes)
 	if b.streamGrads = make([]*randfeat.Grad[T], n); b.grads == nil {
 		n = len(b.streams)
 	}
 	for b.from = 0; b.from < len(b.streams); b.from += n {
 		now := min(n, len(b.streams)-b.from)
-		b.group.Do(now, len(b.passes), b)
+		b.group.Do(now, len(passes), b)
 		for i, g := range b.streamGrads {
 			if g != nil {
 				if err := b.gradOf(b.streams[b.from+i].h).Merge(g); err != nil {
@@ -122,7 +175,7 @@ func (b *backCall[T]) run(a *Linear[T], q, k, v Seq[T]) (Report, error) {
 			}
 		}
 	}
-	return b.collect(all, q, k, v)
+	return b.collect(b.all[:workers], q, k, v)
 }
 
 // Run handles some of the streams at from.
@@ -205,6 +258,7 @@ type pass[T dense.Float] struct {
 	// The log denominators of the queries, index g·lenQ + i, and their signs; +Inf: no gradient.
 	lambda []float64
 	sign   []T
+	dots   []T // D_i
 	// With a window lambda is known before the queries: first their denominators den·e^lambda are summed.
 	known, summing bool
 	den            []float64
@@ -212,8 +266,8 @@ type pass[T dense.Float] struct {
 	// Bidirectional: sums over all keys, and over all queries.
 	all      *memory[T]
 	view     view[T]
-	packed   kern.Panel[T] // [S | z] by features, later dS
-	total    dense.Matrix[float64]
+	packed   kern.Panel[T]   // [S | z] by features, later dS
+	total    totals          // dS and dz
 	ds       dense.Matrix[T] // features × values
 	dz       []T
 	combined dense.Matrix[T] // [S | z]
@@ -244,7 +298,7 @@ func (p *pass[T]) failed() bool {
 // stream computes the gradients of s.
 func (p *pass[T]) stream(s *stream[T]) {
 	p.s = s
-	rows := p.b.chunk
+	rows := s.rows
 	for _, w := range p.workers {
 		w.use(s.m, p.b.tab, rows, p.b.checks || !s.m.Positive())
 		w.grow(s, rows)
@@ -253,6 +307,14 @@ func (p *pass[T]) stream(s *stream[T]) {
 		p.grad = p.newGrad()
 	}
 	p.lambda, p.sign = sized(p.lambda, s.group*s.lenQ()), sized(p.sign, s.group*s.lenQ())
+	p.dots = sized(p.dots, s.group*s.lenQ())
+	for g := range s.group {
+		h := s.h*s.group + g
+		dout, out := p.b.dout.Head(s.b, h).RowRange(s.q0, s.q1), s.outputs(g)
+		for i := range s.lenQ() {
+			p.dots[g*s.lenQ()+i] = dot(dout.Row(i), out.Row(i))
+		}
+	}
 	p.known = false
 	switch {
 	case s.window > 0:
@@ -262,6 +324,23 @@ func (p *pass[T]) stream(s *stream[T]) {
 	default:
 		p.bidirectional(s)
 	}
+}
+
+// dot is the inner product in four sums: as many can be under way at once.
+func dot[T dense.Float](x, y []T) T {
+	var a, b, c, d T
+	n := len(x) &^ 3
+	for i := 0; i < n; i += 4 {
+		x4, y4 := x[i:i+4:i+4], y[i:i+4:i+4]
+		a += x4[0] * y4[0]
+		b += x4[1] * y4[1]
+		c += x4[2] * y4[2]
+		d += x4[3] * y4[3]
+	}
+	for i := n; i < len(x); i++ {
+		a += x[i] * y[i]
+	}
+	return (a + b) + (c + d)
 }
 
 func (p *pass[T]) newGrad() *randfeat.Grad[T] {
@@ -367,7 +446,7 @@ func (p *pass[T]) forwards(s *stream[T]) {
 	p.s = s
 	n, w := s.segments(), p.workers[0]
 	p.need(max(1, p.wave(n)), s.v.Cols)
-	w.empty(p, min(s.lenQ(), max(0, -s.off)))
+	w.empty(p, 0, min(s.lenQ(), max(0, -s.off)))
 	last := p.sweep(n, phaseKeySums, phaseQuerySegment)
 	if !p.failed() {
 		w.grad = p.grad
@@ -378,7 +457,7 @@ func (p *pass[T]) forwards(s *stream[T]) {
 func (p *pass[T]) backwards(s *stream[T]) {
 	p.s = s
 	n, w := s.segments(), p.workers[0]
-	p.need(max(1, p.wave(n)), s.v.Cols+1)
+	p.need(max(1, p.wave(n)), s.v.Cols)
 	// Queries behind the last key see all keys.
 	if w.err = w.appendBeside(p, p.mems[0], s.positions(), s.lenQ()+s.off); w.err == nil {
 		p.sweep(n, phaseShareSums, phaseKeySegment)
@@ -442,7 +521,7 @@ func (p *pass[T]) bidirectional(s *stream[T]) {
 	}
 	w := p.workers[0]
 	if p.all.seen() == 0 {
-		w.empty(p, s.lenQ())
+		w.empty(p, 0, s.lenQ())
 		return
 	}
 	p.view = p.all.view(&w.worker, true)
@@ -453,9 +532,8 @@ func (p *pass[T]) bidirectional(s *stream[T]) {
 	}
 	p.b.tab.Pack(&p.packed, p.combined)
 
-	p.need(wave, dv+1)
-	p.total = reshaped(p.total, f, dv+1)
-	clear(p.total.Data)
+	p.need(wave, dv)
+	p.total.resize(f, dv)
 	n = (s.lenQ() + segment - 1) / segment
 	for p.first = 0; p.first < n; p.first += wave {
 		now := min(wave, n-p.first)
@@ -465,18 +543,20 @@ func (p *pass[T]) bidirectional(s *stream[T]) {
 		}
 		for _, m := range p.mems[:now] {
 			for i, v := range m.part.s.Data {
-				p.total.Data[i] += float64(v)
+				p.total.s.Data[i] += float64(v)
+			}
+			for i, v := range m.part.z {
+				p.total.z[i] += float64(v)
 			}
 			m.part.reset()
 		}
 	}
 	p.ds, p.dz = reshaped(p.ds, f, dv), sized(p.dz, f)
-	for i := range f {
-		row := p.total.Row(i)
-		for j := range dv {
-			p.ds.Row(i)[j] = T(row[j])
-		}
-		p.dz[i] = T(row[dv])
+	for i, v := range p.total.s.Data {
+		p.ds.Data[i] = T(v)
+	}
+	for i, v := range p.total.z {
+		p.dz[i] = T(v)
 	}
 	p.b.tab.Pack(&p.packed, p.ds)
 	n = s.segments()

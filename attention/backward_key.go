@@ -18,7 +18,8 @@ func (w *backWorker[T]) keyBlock(p *pass[T], lo, hi int) error {
 		if n == 0 {
 			continue
 		}
-		phi, dphi, dv := w.phiK.RowRange(0, n), w.dphi.RowRange(0, n), w.dv.RowRange(0, n)
+		phi, dphi := w.phiK.RowRange(0, n), w.dphi.RowRange(0, n)
+		dx, dv := w.keyGrads(p, c, n)
 		w.negTau(ref)
 		shift := w.negs[:n]
 		for j := range shift {
@@ -30,7 +31,7 @@ func (w *backWorker[T]) keyBlock(p *pass[T], lo, hi int) error {
 		w.checkValues(v)
 		w.tab.MulT(dphi, v, &p.packed, p.dz)
 		w.tab.Product(dv, phi, p.ds, false)
-		if err := w.m.KeysVJP(w.dx.RowRange(0, n), dphi, phi, k, w.col, shift, w.grad, &w.ws); err != nil {
+		if err := w.m.KeysVJP(dx, dphi, phi, k, w.col, shift, w.grad, &w.ws); err != nil {
 			return err
 		}
 		w.addKeys(p, pos, c, n)
@@ -38,8 +39,20 @@ func (w *backWorker[T]) keyBlock(p *pass[T], lo, hi int) error {
 	return nil
 }
 
+// keyGrads is where the gradients of n keys at c are written: the rows of dk and dv, or scratch for addKeys.
+func (w *backWorker[T]) keyGrads(p *pass[T], c, n int) (dk, dv dense.Matrix[T]) {
+	if !p.b.direct {
+		return w.dx.RowRange(0, n), w.dv.RowRange(0, n)
+	}
+	s := p.s
+	return p.b.dk.Head(s.b, s.h).RowRange(c, c+n), p.b.dv.Head(s.b, s.h).RowRange(c, c+n)
+}
+
 // addKeys adds the gradients in dx and dv to the keys of a chunk at c.
 func (w *backWorker[T]) addKeys(p *pass[T], pos []int, c, n int) {
+	if p.b.direct {
+		return
+	}
 	s := p.s
 	dk, dv := p.b.dk.Head(s.b, s.h), p.b.dv.Head(s.b, s.h)
 	for i := range n {
@@ -184,30 +197,31 @@ func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read bo
 					w.den[i] = 0
 				}
 			}
-			w.cotangents(p.b, s, w.g.RowRange(g*n, (g+1)*n), w.den, g, first, n)
+			w.cotangents(p, w.g.RowRange(g*n, (g+1)*n), w.den, g, first, n)
 		}
 	}
 	shares, cot := w.shares.RowRange(0, n*s.group), w.g.RowRange(0, n*s.group)
 	past := mem.seen()
 	if !read || past == 0 && n == 0 {
-		w.add(mem, shares, cot)
+		w.addShares(&mem.part, shares, cot)
 		return nil
 	}
 	view := mem.view(&w.worker, true)
 	if view.factor != nil {
-		w.add(mem, shares, cot)
+		w.addShares(&mem.part, shares, cot)
 		for i := range shares.Rows {
 			w.tab.Mul(shares.Row(i), view.factor)
 		}
 	} else {
-		defer w.add(mem, shares, cot)
+		defer w.addShares(&mem.part, shares, cot)
 	}
 	k, v, pos := w.keyRows(s, c, end)
 	if k.Rows == 0 {
 		return nil
 	}
-	ref, dv := view.ref, s.v.Cols
-	phi, dphi, dval := w.phiK.RowRange(0, k.Rows), w.dphi.RowRange(0, k.Rows), w.dv.RowRange(0, k.Rows)
+	ref := view.ref
+	phi, dphi := w.phiK.RowRange(0, k.Rows), w.dphi.RowRange(0, k.Rows)
+	dx, dval := w.keyGrads(p, c, k.Rows)
 	shift := w.negs[:k.Rows]
 	for j := range shift {
 		shift[j] = -ref.base
@@ -218,11 +232,13 @@ func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read bo
 	w.packValues(v)
 	if past > 0 {
 		w.tab.Pack(&w.packS, view.s)
-		w.tab.MulT(dphi, w.v1.RowRange(0, k.Rows), &w.packS, nil)
-		w.tab.Product(dval, phi, view.s.ColRange(0, dv), false)
+		w.tab.MulT(dphi, v, &w.packS, view.z)
+		w.tab.Product(dval, phi, view.s, false)
 	} else {
 		clear(dphi.Data)
-		clear(dval.Data)
+		for j := range dval.Rows {
+			clear(dval.Row(j))
+		}
 	}
 	if n > 0 {
 		w.tab.Pack(&w.packed, phi)
@@ -232,7 +248,7 @@ func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read bo
 			w.keyTriangle(dphi, dval, shares.RowRange(g*n, (g+1)*n), cot.RowRange(g*n, (g+1)*n), count, k.Rows)
 		}
 	}
-	if err := w.m.KeysVJP(w.dx.RowRange(0, k.Rows), dphi, phi, k, ref.tau, shift, w.grad, &w.ws); err != nil {
+	if err := w.m.KeysVJP(dx, dphi, phi, k, ref.tau, shift, w.grad, &w.ws); err != nil {
 		return err
 	}
 	w.addKeys(p, pos, c, k.Rows)

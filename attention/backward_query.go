@@ -35,8 +35,7 @@ type backWorker[T dense.Float] struct {
 func (w *backWorker[T]) grow(s *stream[T], rows int) {
 	f, dv := s.m.OutDim(), s.v.Cols
 	w.dphi = reshaped(w.dphi, rows, f)
-	w.g = reshaped(w.g, rows*s.group, dv+1)
-	w.v1 = reshaped(w.v1, rows, dv+1)
+	w.g, w.v1 = wide(w.g, rows*s.group, dv+1), wide(w.v1, rows, dv+1)
 	w.da = reshaped(w.da, rows, rows)
 	w.dx, w.dv = reshaped(w.dx, rows, s.k.Cols), reshaped(w.dv, rows, dv)
 	w.zc, w.negs = sized(w.zc, f), sized(w.negs, rows)
@@ -45,12 +44,18 @@ func (w *backWorker[T]) grow(s *stream[T], rows int) {
 	}
 }
 
+// wide is reshaped with rows that begin at cache lines if the first does.
+func wide[T dense.Float](m dense.Matrix[T], rows, cols int) dense.Matrix[T] {
+	m = reshaped(m, rows, (cols+15)/16*16)
+	m.Cols = cols
+	return m
+}
+
 // cotangents writes [dout | −D]·factor of n queries from i0 of head g into dst.
-func (w *backWorker[T]) cotangents(b *backCall[T], s *stream[T], dst dense.Matrix[T], factor []T, g, i0, n int) {
-	h := s.h*s.group + g
-	dout, out := b.dout.Head(s.b, h).RowRange(s.q0, s.q1), b.out.Head(s.b, h).RowRange(s.q0, s.q1)
+func (w *backWorker[T]) cotangents(p *pass[T], dst dense.Matrix[T], factor []T, g, i0, n int) {
+	s := p.s
+	dout := p.b.dout.Head(s.b, s.h*s.group+g).RowRange(s.q0, s.q1)
 	dv := dout.Cols
-	var dot [1]T
 	for i := range n {
 		at, row := s.row(i0+i), dst.Row(i)
 		if factor[i] == 0 {
@@ -58,20 +63,29 @@ func (w *backWorker[T]) cotangents(b *backCall[T], s *stream[T], dst dense.Matri
 			continue
 		}
 		copy(row, dout.Row(at))
-		w.tab.MulV(dot[:], dense.Matrix[T]{Rows: 1, Cols: dv, Stride: dv, Data: row}, out.Row(at))
-		row[dv] = -dot[0]
-		w.tab.Scale(row, factor[i])
-		if w.checks && !dense.IsFinite(w.tab.Norm2(row)) {
+		row[dv] = -p.dots[g*s.lenQ()+at]
+		if factor[i] != 1 {
+			w.tab.Scale(row, factor[i])
+		}
+		if !dense.IsFinite(float64(row[dv])) { // as it is if an element of dout or out is not
 			w.bad = true
 		}
 	}
 }
 
-// empty counts n queries per head that see no key.
-func (w *backWorker[T]) empty(p *pass[T], n int) {
-	if !p.known && !p.summing {
-		w.report.Rows += int64(p.s.group * n)
-		w.report.Empty += int64(p.s.group * n)
+// empty counts queries i0 to i1−1, which see no key.
+func (w *backWorker[T]) empty(p *pass[T], i0, i1 int) {
+	if p.known || p.summing || i0 >= i1 {
+		return
+	}
+	s := p.s
+	w.report.Rows += int64(s.group * (i1 - i0))
+	w.report.Empty += int64(s.group * (i1 - i0))
+	for g := range s.group {
+		dq := p.b.dq.Head(s.b, s.h*s.group+g).RowRange(s.q0, s.q1)
+		for i := i0; i < i1; i++ {
+			clear(dq.Row(i))
+		}
 	}
 }
 
@@ -121,13 +135,59 @@ func (w *backWorker[T]) addQueries(b *backCall[T], s *stream[T], g, i0, n int) {
 	}
 }
 
-// vjpQueries turns the cotangents dphi of the features phi at the references ref into input gradients.
-func (w *backWorker[T]) vjpQueries(dphi, phi dense.Matrix[T], ref *reference[T], q dense.Matrix[T]) error {
-	shift := w.negs[:q.Rows]
+// vjpQueries turns the cotangents dphi of the features phi at the references ref into gradients of queries i0… of head g.
+func (w *backWorker[T]) vjpQueries(p *pass[T], dphi, phi dense.Matrix[T], ref *reference[T], q dense.Matrix[T], g, i0 int) error {
+	s, n := p.s, q.Rows
+	shift := w.negs[:n]
 	for i := range shift {
 		shift[i] = w.scale[i] - ref.base
 	}
-	return w.m.QueriesVJP(w.dx.RowRange(0, q.Rows), dphi, phi, q, ref.tau, shift, w.grad, &w.ws)
+	dx := w.dx.RowRange(0, n)
+	if p.b.direct {
+		dx = p.b.dq.Head(s.b, s.h*s.group+g).RowRange(s.q0+i0, s.q0+i0+n)
+	}
+	if err := w.m.QueriesVJP(dx, dphi, phi, q, ref.tau, shift, w.grad, &w.ws); err != nil {
+		return err
+	}
+	if !p.b.direct {
+		w.addQueries(p.b, s, g, i0, n)
+	}
+	return nil
+}
+
+// features writes the features of q at the references of view, r_i into scale and φ·z into den: with a guess of r_i if
+// that will do.
+func (w *backWorker[T]) features(phi, q dense.Matrix[T], view *view[T], past int64) error {
+	den, scale := w.den[:q.Rows], w.scale[:q.Rows]
+	if past > 0 && !w.fresh && q.Rows >= guessRows && w.value.Rows == 0 {
+		ok, err := w.guess(phi, scale, view.ref, q)
+		if err != nil {
+			return err
+		}
+		if ok {
+			if w.tab.MulV(den, phi, view.z); plausible(den, view.z, nil) {
+				return nil
+			}
+		}
+	}
+	if err := w.queries(phi, scale, view.ref, q); err != nil {
+		return err
+	}
+	w.tab.MulV(den, phi, view.z)
+	return nil
+}
+
+// addShares adds queries with the features phi and the cotangents [g | −D] to the sums dS and dz.
+func (w *backWorker[T]) addShares(part *sums[T], phi, g dense.Matrix[T]) {
+	if phi.Rows == 0 {
+		return
+	}
+	dv := g.Cols - 1
+	w.tab.TMul(part.s, phi, g.ColRange(0, dv))
+	for i := range phi.Rows {
+		w.tab.MulAdd(part.z, phi.Row(i), g.Row(i)[dv])
+	}
+	part.n += phi.Rows
 }
 
 // queryBlock computes dq of queries lo to hi−1, which see all keys, and adds their shares to part.
@@ -139,18 +199,16 @@ func (w *backWorker[T]) queryBlock(p *pass[T], part *sums[T], lo, hi int) error 
 			n := min(rows, hi-i0)
 			q := w.queryRows(s, g, i0, i0+n)
 			phi, dphi, gm := w.phiQ.RowRange(0, n), w.dphi.RowRange(0, n), w.g.RowRange(0, n)
-			if err := w.queries(phi, w.scale[:n], p.view.ref, q); err != nil {
+			if err := w.features(phi, q, &p.view, 1); err != nil {
 				return err
 			}
-			w.tab.MulV(w.den[:n], phi, p.view.z)
 			w.factors(p, g, i0, n, all)
-			w.cotangents(p.b, s, gm, w.den, g, i0, n)
+			w.cotangents(p, gm, w.den, g, i0, n)
 			w.tab.MulT(dphi, gm, &p.packed, nil)
-			if err := w.vjpQueries(dphi, phi, p.view.ref, q); err != nil {
+			if err := w.vjpQueries(p, dphi, phi, p.view.ref, q, g, i0); err != nil {
 				return err
 			}
-			w.addQueries(p.b, s, g, i0, n)
-			w.tab.TMul(part.s, phi, gm)
+			w.addShares(part, phi, gm)
 		}
 	}
 	return nil
@@ -201,20 +259,22 @@ func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], phiK, v dense.Mat
 	s, past := p.s, mem.seen()
 	first, last := max(p0-s.off, 0), min(p1-s.off, s.lenQ())
 	if first >= last || past == 0 && v.Rows == 0 {
-		w.add(mem, phiK, v)
-		w.empty(p, max(0, last-first))
+		w.addKeysTo(mem, phiK, v)
+		w.fresh = false
+		w.empty(p, first, last)
 		return nil
 	}
 	view := mem.view(&w.worker, true)
 	if view.factor != nil {
 		// The references of reading are above those of the part: the sums of the view are a copy.
-		w.add(mem, phiK, v)
+		w.addKeysTo(mem, phiK, v)
 		for j := range phiK.Rows {
 			w.tab.Mul(phiK.Row(j), view.factor)
 		}
 	} else {
-		defer w.add(mem, phiK, v)
+		defer w.addKeysTo(mem, phiK, v)
 	}
+	defer func() { w.fresh = false }()
 	if !p.summing {
 		if past > 0 {
 			w.tab.Pack(&w.packS, view.s)
@@ -225,7 +285,7 @@ func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], phiK, v dense.Mat
 	for g := range s.group {
 		q := w.queryRows(s, g, first, last)
 		phi, dphi, gm := w.phiQ.RowRange(0, n), w.dphi.RowRange(0, n), w.g.RowRange(0, n)
-		if err := w.queries(phi, w.scale[:n], view.ref, q); err != nil {
+		if err := w.features(phi, q, &view, past); err != nil {
 			return err
 		}
 		count := w.count[:n]
@@ -239,7 +299,7 @@ func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], phiK, v dense.Mat
 			continue
 		}
 		w.factors(p, g, first, n, func(i int) bool { return past+int64(count[i]) > 0 })
-		w.cotangents(p.b, s, gm, w.den, g, first, n)
+		w.cotangents(p, gm, w.den, g, first, n)
 		if past > 0 {
 			dv := gm.Cols - 1
 			w.tab.MulT(dphi, gm.ColRange(0, dv), &w.packS, nil)
@@ -254,15 +314,15 @@ func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], phiK, v dense.Mat
 				w.tab.Product(dphi.RowRange(r, end), w.da.RowRange(r, end).ColRange(0, whole), phiK.RowRange(0, whole), true)
 			})
 		}
-		if err := w.vjpQueries(dphi, phi, view.ref, q); err != nil {
+		if err := w.vjpQueries(p, dphi, phi, view.ref, q, g, first); err != nil {
 			return err
 		}
-		w.addQueries(p.b, s, g, first, n)
 	}
 	return nil
 }
 
-func (w *backWorker[T]) add(mem *memory[T], phi, v dense.Matrix[T]) {
+// addKeysTo adds keys to mem.
+func (w *backWorker[T]) addKeysTo(mem *memory[T], phi, v dense.Matrix[T]) {
 	if phi.Rows > 0 {
 		mem.part.add(w.tab, phi, v)
 	}
@@ -284,10 +344,16 @@ func (w *backWorker[T]) packValues(v dense.Matrix[T]) {
 
 // checkValues notes values that are not finite.
 func (w *backWorker[T]) checkValues(v dense.Matrix[T]) {
-	for j := 0; w.checks && j < v.Rows; j++ {
-		if !dense.IsFinite(w.tab.Norm2(v.Row(j))) {
+	if !w.checks {
+		return
+	}
+	// A sum with a term that is not finite is not finite.
+	w.sums = sized(w.sums, v.Cols)
+	clear(w.sums)
+	w.tab.ColSum(w.sums, v)
+	for _, s := range w.sums {
+		if !dense.IsFinite(float64(s)) {
 			w.bad = true
-			return
 		}
 	}
 }

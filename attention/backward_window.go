@@ -89,7 +89,7 @@ func (w *backWorker[T]) windowRows(p *pass[T], i0, i1 int, summing bool) error {
 					w.den[i] = 0
 				}
 			}
-			w.cotangents(p.b, s, w.g.RowRange(0, n), w.den, g, i0, n)
+			w.cotangents(p, w.g.RowRange(0, n), w.den, g, i0, n)
 		}
 		for c := first; c < last; c += w.a.Cols {
 			k, v, pos := w.keyRows(s, c, min(c+w.a.Cols, last))

@@ -45,12 +45,12 @@ func (w *worker[T]) causalSegment(s *stream[T], mem *memory[T], lo, hi int) erro
 func (w *worker[T]) chunk(s *stream[T], mem *memory[T], phi, v dense.Matrix[T], pos []int, p0, p1 int) error {
 	past := mem.seen()
 	if max(p0-s.off, 0) >= min(p1-s.off, s.lenQ()) {
-		mem.part.add(w.tab, phi, v)
+		w.add(&mem.part, phi, v)
 		return nil
 	}
 	if p1-p0 == 1 {
 		// One query, which sees all of the chunk.
-		mem.part.add(w.tab, phi, v)
+		w.add(&mem.part, phi, v)
 		view := mem.view(w, s.group > fewQueries)
 		return w.answer(s, &view, mem.seen(), dense.Matrix[T]{}, nil, p0, p1)
 	}
@@ -58,16 +58,18 @@ func (w *worker[T]) chunk(s *stream[T], mem *memory[T], phi, v dense.Matrix[T], 
 	if view.factor == nil {
 		w.pack(phi)
 		err := w.answer(s, &view, past, v, pos, p0, p1)
-		mem.part.add(w.tab, phi, v)
+		w.add(&mem.part, phi, v)
 		return err
 	}
-	// The references of reading are above those of the part: the sums of the view are a copy.
+	// The references of reading are above those of the part. The sums of the view are a copy: add the keys first.
 	mem.part.add(w.tab, phi, v)
 	for j := range phi.Rows {
 		w.tab.Mul(phi.Row(j), view.factor)
 	}
 	w.pack(phi)
-	return w.answer(s, &view, past, v, pos, p0, p1)
+	err := w.answer(s, &view, past, v, pos, p0, p1)
+	w.fresh = false
+	return err
 }
 
 func (w *worker[T]) pack(phi dense.Matrix[T]) {
@@ -89,9 +91,6 @@ func (w *worker[T]) answer(s *stream[T], view *view[T], past int64, v dense.Matr
 			}
 			q := w.queryRows(s, g, i0, i1)
 			phi, den := w.phiQ.RowRange(0, q.Rows), w.den[:q.Rows]
-			if err := w.queries(phi, w.scale[:q.Rows], view.ref, q); err != nil {
-				return err
-			}
 			direct := s.scale == nil
 			out := s.outputs(g)
 			if direct {
@@ -100,7 +99,23 @@ func (w *worker[T]) answer(s *stream[T], view *view[T], past int64, v dense.Matr
 				w.outBuf = reshaped(w.outBuf, i1-i0, s.v.Cols)
 				out = w.outBuf
 			}
-			w.read(out, den, phi, view)
+			fast := past > 0 && !w.fresh && q.Rows >= guessRows && w.value.Rows == 0
+			if fast {
+				var err error
+				if fast, err = w.guess(phi, w.scale[:q.Rows], view.ref, q); err != nil {
+					return err
+				}
+				if fast {
+					w.read(out, den, phi, view)
+					fast = plausible(den, view.z, view.z2)
+				}
+			}
+			if !fast {
+				if err := w.queries(phi, w.scale[:q.Rows], view.ref, q); err != nil {
+					return err
+				}
+				w.read(out, den, phi, view)
+			}
 			count := w.count[:q.Rows]
 			clear(count)
 			if v.Rows > 0 {

@@ -17,7 +17,8 @@ type Decoder[T dense.Float] struct {
 	batch           int
 	qHeads, kvHeads int
 	dim, valueDim   int
-	window, chunk   int
+	window          int
+	rows            []int // handled together, per map
 	checks          bool
 	length          int
 	report          Report
@@ -48,9 +49,10 @@ func (a *Linear[T]) NewDecoder(batch, qHeads, kvHeads, dim, valueDim int) (*Deco
 		return nil, err
 	}
 	d := &Decoder[T]{batch: batch, qHeads: qHeads, kvHeads: kvHeads, dim: dim, valueDim: valueDim, window: a.Window,
-		chunk: a.chunk(), checks: !a.Unchecked, tab: tab}
+		checks: !a.Unchecked, tab: tab}
 	for h := range kvHeads {
-		d.maps = append(d.maps, a.mapOf(h))
+		m := a.mapOf(h)
+		d.maps, d.rows = append(d.maps, m), append(d.rows, a.rows(m, true))
 	}
 	for range batch {
 		for _, m := range d.maps {
@@ -58,7 +60,7 @@ func (a *Linear[T]) NewDecoder(batch, qHeads, kvHeads, dim, valueDim int) (*Deco
 			d.rings = append(d.rings, ring[T]{})
 		}
 	}
-	d.ringed = max(d.window, d.chunk)
+	d.ringed = max(d.window, causalRows)
 	if d.window > 0 {
 		for i := range d.rings {
 			rows := 2*d.window + d.ringed
@@ -86,7 +88,7 @@ func (d *Decoder[T]) Reset() {
 // Clone is a copy that goes on by itself: a fork of the sequence.
 func (d *Decoder[T]) Clone() *Decoder[T] {
 	c := &Decoder[T]{maps: d.maps, batch: d.batch, qHeads: d.qHeads, kvHeads: d.kvHeads, dim: d.dim, valueDim: d.valueDim,
-		window: d.window, chunk: d.chunk, checks: d.checks, length: d.length, report: d.report, tab: d.tab, ringed: d.ringed}
+		window: d.window, rows: d.rows, checks: d.checks, length: d.length, report: d.report, tab: d.tab, ringed: d.ringed}
 	for i, m := range d.mems {
 		o := newMemory[T](m.part.s.Rows, m.part.s.Cols)
 		o.copyFrom(m)
@@ -180,7 +182,7 @@ func (d *Decoder[T]) Run(worker, lo, hi int) {
 func (d *Decoder[T]) head(w *worker[T], i int) error {
 	b, h := i/d.kvHeads, i%d.kvHeads
 	m, mem := d.maps[h], d.mems[i]
-	w.use(m, d.tab, d.chunk, d.checks || !m.Positive())
+	w.use(m, d.tab, d.rows[h], d.checks || !m.Positive())
 	k, v := d.k.Head(b, h), d.v.Head(b, h)
 	w.main = stream[T]{m: m, q: d.q, out: d.out, k: k, v: v, b: b, h: h, q1: k.Rows, group: d.qHeads / d.kvHeads, causal: true, window: d.window}
 	if d.window == 0 {

@@ -75,7 +75,7 @@ func newExponentialLaw(f family.Family, dim int) (*exponentialLaw, error) {
 		return nil, none
 	}
 	d := draws[0].Dim
-	pair, err := f.Lower(kernel.Softmax, dim, []coupling.Omega{{Rows: probes(d)}})
+	pair, err := f.Lower(kernel.Softmax, dim, []coupling.Omega{{Rows: quadraticProbes(d)}})
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +119,8 @@ func newExponentialLaw(f family.Family, dim int) (*exponentialLaw, error) {
 	return out, nil
 }
 
-// probes are the projections that determine a quadratic form: 0, e_l, and e_l + e_k for l < k.
-func probes(d int) dense.Matrix[float64] {
+// quadraticProbes are the projections that determine a quadratic form: 0, e_l, and e_l + e_k for l < k.
+func quadraticProbes(d int) dense.Matrix[float64] {
 	p := dense.New[float64](1+d+d*(d-1)/2, d)
 	n := 1 + d
 	for l := range d {

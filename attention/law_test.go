@@ -119,6 +119,9 @@ func TestWeightLawAgreesWithVariances(t *testing.T) {
 // Covariances of the weights of different keys against replicates: one wide map of independent rows is as many
 // replicates as it has projections, so the product of two feature columns is averaged over rows.
 func TestWeightLawCovariances(t *testing.T) {
+	if testing.Short() {
+		t.Skip("thousands of draws")
+	}
 	const d, maps, m = 4, 100, 400
 	x, y := normalRows(1, d, 0.3, 0.1, 3), normalRows(3, d, 0.3, -0.1, 4)
 	pairs := [][2]int{{0, 1}, {0, 2}, {1, 2}}

@@ -29,9 +29,13 @@ type Linear[T dense.Float] struct {
 	pool pool[T]
 }
 
-// defaultChunk rows of 256 features fit the second-level cache with the sums; a longer chunk has a larger triangle, a
-// shorter one reads the sums more often.
-const defaultChunk = 128
+// Rows handled together: many keep kernels busy, but their features should stay in the second-level cache. A causal chunk
+// has a triangle that grows with it, and reads the sums once.
+const (
+	minRows, maxRows = 32, 256
+	causalRows       = 64
+	featureBlock     = 1 << 16 // features of a block
+)
 
 // maxChunk bounds scratch memory, which is quadratic in the chunk.
 const maxChunk = 1 << 12
@@ -82,11 +86,16 @@ func (a *Linear[T]) checkMaps(kvHeads, dim int) error {
 	return nil
 }
 
-func (a *Linear[T]) chunk() int {
-	if a.Chunk == 0 {
-		return defaultChunk
+// rows is how many rows of a map are handled together.
+func (a *Linear[T]) rows(m *randfeat.Map[T], causal bool) int {
+	if a.Chunk > 0 {
+		return a.Chunk
 	}
-	return a.Chunk
+	n := min(max(featureBlock/max(1, m.OutDim()), minRows), maxRows)
+	if causal {
+		n = min(n, causalRows)
+	}
+	return n
 }
 
 // mapOf is the map of a key/value head.

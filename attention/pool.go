@@ -45,7 +45,7 @@ type call[T dense.Float] struct {
 	mems    []*memory[T]
 	active  int // workers of this call
 	group   par.Group
-	chunk   int
+	chunk   int // rows handled together by a backward pass
 	checks  bool
 
 	phase phase
@@ -75,7 +75,10 @@ func (c *call[T]) start(a *Linear[T], out, q, k, v Seq[T]) error {
 	if c.tab, err = kern.Chosen[T](); err != nil {
 		return err
 	}
-	c.chunk, c.checks = a.chunk(), !a.Unchecked
+	c.chunk, c.checks = 128, !a.Unchecked
+	if a.Chunk > 0 {
+		c.chunk = a.Chunk
+	}
 	c.streams = c.streams[:0]
 	if q.Batch == 0 || q.Heads == 0 || q.Len == 0 {
 		return nil
@@ -88,6 +91,7 @@ func (c *call[T]) start(a *Linear[T], out, q, k, v Seq[T]) error {
 			for _, sp := range c.spans {
 				s := stream[T]{m: a.mapOf(h), q: q, out: out, k: km.RowRange(sp.k0, sp.k1), v: vm.RowRange(sp.k0, sp.k1), b: b, h: h,
 					q0: sp.q0, q1: sp.q1, group: q.Heads / k.Heads, causal: a.Causal, window: a.Window}
+				s.rows = a.rows(s.m, a.Causal || a.Window > 0)
 				if mask != nil {
 					s.mask = mask[sp.k0:sp.k1]
 				}
@@ -156,7 +160,7 @@ func (c *call[T]) run(w *worker[T], worker, i int) error {
 	if c.phase == eachStream {
 		s = &c.streams[i]
 	}
-	w.use(s.m, c.tab, c.chunk, c.checks || !s.m.Positive())
+	w.use(s.m, c.tab, s.rows, c.checks || !s.m.Positive())
 	at := (c.first + i) * segment
 	switch c.phase {
 	case eachStream:
@@ -176,10 +180,10 @@ func (c *call[T]) run(w *worker[T], worker, i int) error {
 	case eachSegment:
 		return w.causalSegment(s, c.mems[i], at, min(at+segment, s.positions()))
 	case eachBlock:
-		p := s.off + i*c.chunk
-		return w.answer(s, &c.view, c.seen, dense.Matrix[T]{}, nil, p, min(p+c.chunk, s.off+s.lenQ()))
+		p := s.off + i*s.rows
+		return w.answer(s, &c.view, c.seen, dense.Matrix[T]{}, nil, p, min(p+s.rows, s.off+s.lenQ()))
 	case eachWindow:
-		return w.windowBlock(s, i*c.chunk, min((i+1)*c.chunk, s.lenQ()))
+		return w.windowBlock(s, i*s.rows, min((i+1)*s.rows, s.lenQ()))
 	}
 	return nil
 }
@@ -196,7 +200,7 @@ func (c *call[T]) together(s *stream[T]) {
 		}
 		c.s, c.forwards, c.backwards = s, stream[T]{}, stream[T]{}
 		c.first = 0
-		c.do((s.lenQ()+c.chunk-1)/c.chunk, eachWindow)
+		c.do((s.lenQ()+s.rows-1)/s.rows, eachWindow)
 		c.s = nil
 		return
 	}
@@ -240,7 +244,7 @@ func (c *call[T]) bidirectional(s *stream[T]) {
 	}
 	c.first = 0
 	c.view, c.seen = all.view(c.workers[0], true), all.seen()
-	c.do((s.lenQ()+c.chunk-1)/c.chunk, eachBlock)
+	c.do((s.lenQ()+s.rows-1)/s.rows, eachBlock)
 	c.view = view[T]{}
 }
 
@@ -251,7 +255,7 @@ func (c *call[T]) sweep(s *stream[T]) {
 	n, wave := s.segments(), c.wave(s)
 	c.resizeMems(s, max(1, wave))
 	w := c.workers[0]
-	w.use(s.m, c.tab, c.chunk, c.checks || !s.m.Positive())
+	w.use(s.m, c.tab, s.rows, c.checks || !s.m.Positive())
 	if err := w.before(s, c.mems[0]); err != nil {
 		w.err = err
 		return
@@ -283,7 +287,7 @@ func (c *call[T]) sweep(s *stream[T]) {
 		}
 	}
 	c.first = 0
-	w.use(s.m, c.tab, c.chunk, c.checks || !s.m.Positive())
+	w.use(s.m, c.tab, s.rows, c.checks || !s.m.Positive())
 	if err := w.after(s, last); err != nil && w.err == nil {
 		w.err = err
 	}

@@ -261,6 +261,8 @@ func (p *predictor) ratio(x []float64, k keysOf) (float64, error) {
 // bound uses |C_jk| ≤ s_j s_k, s_j the relative root mean square error of one weight:
 //
 //	E|ô - o|² ≤ ( Σ_j a_j s_j |v_j - o| )²,   E|â - a|² ≤ Σ_j a_j² (s_j + Σ_l a_l s_l)²
+//
+// to first order: a bound of the denominator's error must not divide.
 func (p *predictor) bound(x []float64, k keysOf) (rowErrors, error) {
 	n := len(k.a)
 	rms, weight := make([]float64, n), make([]float64, n)
@@ -288,5 +290,5 @@ func (p *predictor) bound(x []float64, k keysOf) (rowErrors, error) {
 	for s, a := range k.a {
 		row += weight[s] * a * (rms[s] + den) * (rms[s] + den)
 	}
-	return p.quotients(out*out, row, den*den, k), nil
+	return rowErrors{out * out, row, den * den}, nil
 }

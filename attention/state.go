@@ -34,7 +34,7 @@ func NewState[T dense.Float](m *randfeat.Map[T], valueDim int) (*State[T], error
 		return nil, err
 	}
 	s := &State[T]{m: m, mem: newMemory[T](m.OutDim(), valueDim), w: new(worker[T])}
-	s.w.use(m, tab, defaultChunk, true)
+	s.w.use(m, tab, causalRows, true)
 	return s, nil
 }
 
@@ -73,7 +73,7 @@ func (s *State[T]) Append(k, v dense.Matrix[T]) error {
 	if err := s.checkKeys(k, v); err != nil {
 		return err
 	}
-	s.w.look = defaultChunk
+	s.w.look = causalRows
 	for k.Rows > 0 {
 		n := min(k.Rows, s.mem.room())
 		if err := s.w.absorb(&s.mem.part, k.RowRange(0, n), v.RowRange(0, n)); err != nil {

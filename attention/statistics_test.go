@@ -21,7 +21,10 @@ import (
 // A window of one key gives that. Both must be unbiased for every family, kernel and direction; weights 3 % off must be
 // refuted by the same draws.
 func TestNumeratorAndDenominatorAreUnbiased(t *testing.T) {
-	const d, length, m, draws = 3, 6, 24, 1500
+	if testing.Short() {
+		t.Skip("thousands of draws")
+	}
+	const d, length, m, draws = 3, 6, 24, 1000
 	q, k := One(normalRows(length, d, 0.3, 0.1, 21)), One(normalRows(length, d, 0.3, -0.1, 22))
 	values := normalRows(length, 1, 1, 0.5, 23)
 	families := kernelFamilies(t, d)
@@ -107,6 +110,9 @@ func TestNumeratorAndDenominatorAreUnbiased(t *testing.T) {
 
 // The error of outputs falls as 1/√m: a line through log error against log m has slope -1/2.
 func TestErrorFallsAsRootM(t *testing.T) {
+	if testing.Short() {
+		t.Skip("thousands of draws")
+	}
 	const d, length, draws = 8, 64, 40
 	q, k, v := randomSeq[float64](1, 1, length, d, 0.4, 0.1, 31), randomSeq[float64](1, 1, length, d, 0.4, -0.1, 32), randomSeq[float64](1, 1, length, 4, 1, 0, 33)
 	sizes := []int{32, 128, 512}

@@ -15,6 +15,7 @@ type stream[T dense.Float] struct {
 	b, h     int    // batch and key/value head
 	q0, q1   int    // the queries
 	group    int    // query heads
+	rows     int    // handled together
 	causal   bool
 	off      int  // query i is at position i + off: it sees the keys up to there
 	backward bool // positions count from the last key, queries from the last query: what comes after

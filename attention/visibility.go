@@ -44,19 +44,33 @@ func (v *Visibility) check(batch, lenQ, lenK int) error {
 			name string
 			ids  []int32
 		}{{"query", v.Segments[b*lenQ : (b+1)*lenQ]}, {"key", v.keySegments()[b*lenK : (b+1)*lenK]}} {
-			seen := map[int32]bool{}
-			for i, id := range side.ids {
-				if i > 0 && side.ids[i-1] == id {
-					continue
-				}
-				if seen[id] {
-					return fmt.Errorf("batch %d, %s %d: segment %d begins a second time; equal ids must be neighbours: %w", b, side.name, i, id, dense.ErrShape)
-				}
-				seen[id] = true
+			if i := secondRun(side.ids); i >= 0 {
+				return fmt.Errorf("batch %d, %s %d: segment %d begins a second time; equal ids must be neighbours: %w", b, side.name, i, side.ids[i], dense.ErrShape)
 			}
 		}
 	}
 	return nil
+}
+
+// secondRun is the position where an id comes back after another one, or -1. Ids that grow, the usual ones, cost nothing.
+func secondRun(ids []int32) int {
+	var seen map[int32]bool
+	for i, id := range ids {
+		if i == 0 || ids[i-1] == id || (seen == nil && id > ids[i-1]) {
+			continue
+		}
+		if seen == nil {
+			seen = make(map[int32]bool)
+			for _, before := range ids[:i] {
+				seen[before] = true
+			}
+		}
+		if seen[id] {
+			return i
+		}
+		seen[id] = true
+	}
+	return -1
 }
 
 func (v *Visibility) keySegments() []int32 {

@@ -2,7 +2,6 @@ package attention
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"testing"
 
@@ -170,35 +169,4 @@ func TestWindowErrors(t *testing.T) {
 	if _, err := a.NewDecoder(1, 1, 1, 4, 4); !errors.Is(err, kernel.ErrKernel) {
 		t.Error(err)
 	}
-}
-
-func ExampleLinear_window() {
-	const d, length = 8, 256
-	m, err := randfeat.New[float64](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Positive{}, Dim: d, M: 64, Seed: 1})
-	if err != nil {
-		panic(err)
-	}
-	x := NewSeq[float64](1, 1, length, d)
-	rng.Normals(x.Data, rng.Stream(1))
-	exact, approx := NewSeq[float64](1, 1, length, d), NewSeq[float64](1, 1, length, d)
-	if err := (&Exact[float64]{Visibility: Visibility{Causal: true}}).Forward(exact, x, x, x); err != nil {
-		panic(err)
-	}
-	for _, w := range []int{0, 16, 64, 256} {
-		a := &Linear[float64]{Visibility: Visibility{Causal: true}, Maps: []*randfeat.Map[float64]{m}, Window: w}
-		if _, err := a.Forward(approx, x, x, x); err != nil {
-			panic(err)
-		}
-		var sum, size float64
-		for i, v := range exact.Data {
-			sum += (approx.Data[i] - v) * (approx.Data[i] - v)
-			size += v * v
-		}
-		fmt.Printf("window %3d: error %.2f\n", w, math.Sqrt(sum/size))
-	}
-	// Output:
-	// window   0: error 0.59
-	// window  16: error 0.27
-	// window  64: error 0.15
-	// window 256: error 0.00
 }

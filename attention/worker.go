@@ -2,6 +2,7 @@ package attention
 
 import (
 	"math"
+	"slices"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
@@ -21,6 +22,8 @@ type worker[T dense.Float] struct {
 	scale      []float64 // r_i of a chunk of queries
 	den        []T
 	look       int // keys tried together
+	probe      dense.Matrix[T]
+	fresh      bool // references were raised to a key that is in no sum yet: z may be below 1
 
 	starS dense.Matrix[T] // of a view
 	starZ []T
@@ -61,7 +64,7 @@ func (w *worker[T]) use(m *randfeat.Map[T], tab *kern.Table[T], rows int, checks
 	}
 	w.col = sized(w.col, f)
 	w.shift, w.scale, w.den, w.extra = sized(w.shift, rows), sized(w.scale, rows), sized(w.den, rows), sized(w.extra, rows)
-	w.look = rows
+	w.look, w.fresh = rows, false
 	if len(w.ones) < rows {
 		w.ones = sized(w.ones, rows)
 		for i := range w.ones {
@@ -86,6 +89,7 @@ func (w *worker[T]) values(rows int) dense.Matrix[T] {
 func (w *worker[T]) next(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) (int, error) {
 	n := min(w.look, k.Rows)
 	got := 0
+	w.fresh = false
 	var err error
 	if s.ref.set {
 		if got, err = w.keys(phi.RowRange(0, n), &s.ref, k.RowRange(0, n)); err != nil {
@@ -94,6 +98,7 @@ func (w *worker[T]) next(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) (in
 	}
 	if got == 0 {
 		first := s.ref.set
+		w.fresh = true
 		if err := w.raise(phi, s, k.RowRange(0, 1)); err != nil {
 			return 0, err
 		}
@@ -209,6 +214,60 @@ func (w *worker[T]) queries(phi dense.Matrix[T], scale []float64, ref *reference
 	return nil
 }
 
+// Guessing: the row maxima r_i of queries only have to be about right. If they are, the features of a block are one fused
+// product and exponential without a pass for the maxima.
+const (
+	guessProbes = 4  // rows whose maxima are computed
+	guessSpread = 20 // nats by which they may differ
+	guessRows   = 16 // rows that pay for it
+	// The largest feature of a query may then be between e^−below and e^above without harm: with z ≥ 1 a denominator is
+	// at least the largest feature, and at most Σz times that.
+	below, above = 30, 60
+)
+
+// guess is queries with one scale for all rows, taken from a few of them. It reports whether these agree; whether the
+// others do, plausible tells from their denominators. Only for maps that are not signed.
+func (w *worker[T]) guess(phi dense.Matrix[T], scale []float64, ref *reference[T], q dense.Matrix[T]) (bool, error) {
+	w.probe = reshaped(w.probe, guessProbes, q.Cols)
+	for p := range guessProbes {
+		copy(w.probe.Row(p), q.Row(p*(q.Rows-1)/(guessProbes-1)))
+	}
+	if err := w.queries(phi.RowRange(0, guessProbes), scale[:guessProbes], ref, w.probe); err != nil {
+		return false, err
+	}
+	lo, hi := slices.Min(scale[:guessProbes]), slices.Max(scale[:guessProbes])
+	if !(hi-lo <= guessSpread) {
+		return false, nil
+	}
+	for f, t := range ref.tau {
+		w.col[f] = max(t, -huge)
+	}
+	r := (lo + hi) / 2
+	for i := range scale {
+		scale[i] = r
+		w.shift[i] = r - ref.base
+	}
+	return true, w.m.QueriesScaled(phi, w.col, w.shift[:q.Rows], q, &w.ws)
+}
+
+// plausible reports whether all denominators show that their largest feature neither overflows nor underflows.
+func plausible[T dense.Float](den, z, z2 []T) bool {
+	var sum T
+	for _, v := range z {
+		sum += v
+	}
+	for _, v := range z2 {
+		sum += v
+	}
+	lo, hi := T(math.Exp(-below))*sum, T(math.Exp(above))
+	for _, d := range den {
+		if !(lo <= d && d <= hi) {
+			return false
+		}
+	}
+	return true
+}
+
 // read sets out = phi·S and den = phi·z.
 func (w *worker[T]) read(out dense.Matrix[T], den []T, phi dense.Matrix[T], v *view[T]) {
 	w.tab.Product(out, phi, v.s, false)
@@ -258,6 +317,12 @@ func (w *worker[T]) zero(row []T, den T) {
 	}
 }
 
+// add adds keys, to which next may have raised references, to s.
+func (w *worker[T]) add(s *sums[T], phi, v dense.Matrix[T]) {
+	s.add(w.tab, phi, v)
+	w.fresh = false
+}
+
 // absorb adds keys and values to s.
 func (w *worker[T]) absorb(s *sums[T], k, v dense.Matrix[T]) error {
 	for k.Rows > 0 {
@@ -265,7 +330,7 @@ func (w *worker[T]) absorb(s *sums[T], k, v dense.Matrix[T]) error {
 		if err != nil {
 			return err
 		}
-		s.add(w.tab, w.phiK.RowRange(0, n), v.RowRange(0, n))
+		w.add(s, w.phiK.RowRange(0, n), v.RowRange(0, n))
 		k, v = k.RowRange(n, k.Rows), v.RowRange(n, v.Rows)
 	}
 	return nil

@@ -65,11 +65,11 @@ func table(w io.Writer, bc benchCase, rows []row, m machine) {
 	for _, t := range bc.targets {
 		t.print(w, rows)
 	}
-	if bc.note != "" {
-		fmt.Fprintf(w, "%s\n", bc.note)
-	}
-	if len(bc.targets) > 0 || bc.note != "" {
+	if len(bc.targets) > 0 {
 		fmt.Fprintln(w)
+	}
+	if bc.note != "" {
+		fmt.Fprintf(w, "%s\n\n", bc.note)
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 // The synthetic sequence of attend --demo: queries and keys follow a slowly changing topic, so that near keys matter more
 // than distant ones, with variances that fall off along random axes, as in trained models.
 const (
-	topicKeep = 0.98 // of the topic from one position to the next: it changes within some fifty
-	topicSize = 1.6  // of the topic in the leading direction, in the units of q·k/√d
-	noiseSize = 0.7
+	topicKeep = 0.995 // of the topic from one position to the next: it changes within some two hundred
+	topicSize = 1.2   // of the topic in the leading direction
+	noiseSize = 0.5
 )
 
 // attendDemoData draws one head of the given length; the seed is fixed, so every run sees the same rows.

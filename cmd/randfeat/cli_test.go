@@ -120,7 +120,8 @@ func TestHelpAndVersion(t *testing.T) {
 	if len(v) != 1 || v[0].Version == "" || !strings.HasPrefix(v[0].Go, "go") {
 		t.Errorf("--json --version: %+v", v)
 	}
-	for _, args := range [][]string{{}, {"--help"}, {"completion"}, {"theory"}, {"features", "--help"}, {"gram", "--help"}, {"eval", "--help"}} {
+	for _, args := range [][]string{{}, {"--help"}, {"completion"}, {"theory"}, {"features", "--help"}, {"gram", "--help"}, {"eval", "--help"},
+		{"attend", "--help"}, {"crossover", "--help"}} {
 		if o := ok(t, args...); !strings.Contains(o.stdout, "Usage:") {
 			t.Errorf("%v: %q", args, o.stdout)
 		}
@@ -187,6 +188,8 @@ func TestCompletion(t *testing.T) {
 		{"oprf\toptimal positive features", "features --family op"},
 		{"orthogonal\t", "gram --coupling ort"},
 		{"softmax", "gram --kernel s"},
+		{"adaptive\t", "attend --family ad"},
+		{"svg", "crossover -o "},
 		{"query", "features --side "},
 		{"npy", "features "},
 		{"features\t", "feat"},

@@ -36,7 +36,8 @@ func (r *CrossoverResult) plot(w io.Writer, ext string) error {
 	} else {
 		canvas = vgsvg.New(width, height)
 	}
-	p.Draw(draw.New(canvas))
+	const margin = 4 * vg.Millimeter // labels at the ends of an axis stand out
+	p.Draw(draw.Crop(draw.New(canvas), margin, -margin, margin, -margin))
 	_, err = canvas.WriteTo(w)
 	return err
 }

@@ -24,9 +24,9 @@ type EvalResult struct {
 type CheckResult struct {
 	ID     string          `json:"id"`
 	Name   string          `json:"name"`
-	Status string          `json:"status"` // passed, failed or skipped
+	Status string          `json:"status"` // passed or failed
 	Value  json.RawMessage `json:"value,omitempty"`
-	Error  string          `json:"error,omitempty"` // why it failed or was skipped
+	Error  string          `json:"error,omitempty"` // why it failed
 }
 
 // CheckSummary counts the verdicts of one name; the last one, named "total", counts all.
@@ -34,13 +34,11 @@ type CheckSummary struct {
 	Summary string `json:"summary"` // the name
 	Passed  int    `json:"passed"`
 	Failed  int    `json:"failed"`
-	Skipped int    `json:"skipped"`
 }
 
 const (
-	statusPassed  = "passed"
-	statusFailed  = "failed"
-	statusSkipped = "skipped"
+	statusPassed = "passed"
+	statusFailed = "failed"
 )
 
 func (a *app) evalCommand() *cobra.Command {
@@ -151,16 +149,10 @@ func (a *app) eval(cmd *cobra.Command, cases *calc.Reader) error {
 	return nil
 }
 
-// errSkip marks formulas that are known but cannot be evaluated yet.
-var errSkip = errors.New("skipped")
-
 func evaluate(formulas calc.Table, c calc.Case) (any, error) {
 	e, err := formulas.Find(c.Name)
 	if err != nil {
 		return nil, err
-	}
-	if e.Skip != "" {
-		return nil, fmt.Errorf("%w: %s %s", errSkip, c.Name, e.Skip)
 	}
 	return e.Eval(c.Inputs)
 }
@@ -212,9 +204,6 @@ func (a *app) check(cmd *cobra.Command, cases *calc.Reader) error {
 func checkCase(formulas calc.Table, c calc.Case, result *CheckResult) {
 	value, err := evaluate(formulas, c)
 	switch {
-	case errors.Is(err, errSkip):
-		result.Status, result.Error = statusSkipped, err.Error()
-		return
 	case err == nil && c.Expected == nil:
 		err = errors.New("the case has no expected value")
 	case err == nil:
@@ -228,13 +217,10 @@ func checkCase(formulas calc.Table, c calc.Case, result *CheckResult) {
 }
 
 func (s *CheckSummary) count(status string) {
-	switch status {
-	case statusPassed:
+	if status == statusPassed {
 		s.Passed++
-	case statusFailed:
+	} else {
 		s.Failed++
-	case statusSkipped:
-		s.Skipped++
 	}
 }
 
@@ -265,11 +251,11 @@ func (a *app) printCounts(counts map[string]*CheckSummary, total CheckSummary) e
 		return a.object(total)
 	}
 	return table(a.stdout, func(w io.Writer) {
-		fmt.Fprintln(w, "FORMULA\tPASSED\tFAILED\tSKIPPED")
+		fmt.Fprintln(w, "FORMULA\tPASSED\tFAILED")
 		for _, name := range names {
 			s := counts[name]
-			fmt.Fprintf(w, "%s\t%d\t%d\t%d\n", name, s.Passed, s.Failed, s.Skipped)
+			fmt.Fprintf(w, "%s\t%d\t%d\n", name, s.Passed, s.Failed)
 		}
-		fmt.Fprintf(w, "total\t%d\t%d\t%d\n", total.Passed, total.Failed, total.Skipped)
+		fmt.Fprintf(w, "total\t%d\t%d\n", total.Passed, total.Failed)
 	})
 }

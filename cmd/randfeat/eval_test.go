@@ -46,7 +46,7 @@ func TestEvalCheckReportsAMiss(t *testing.T) {
 func TestEvalAnswersEveryCase(t *testing.T) {
 	cases := `{"id": "a", "formula": "oprf.rho | CRT Thm 3.3", "inputs": {"d": 3, "v2": 0}}
 {"id": "b", "formula": "no.such", "inputs": {}}
-{"id": "c", "formula": "attention.exact", "inputs": {}}
+{"id": "c", "formula": "oprf.rho", "inputs": {"d": 3, "v2": 0}}
 {"id": "d", "formula": "orf.constants", "inputs": {"d": 2}}
 {"id": "e", "formula": "dark.expected_variance", "inputs": {"lam": [0.3]}}
 {"id": "f", "formula": "logrv.positive", "inputs": {"v2": -1}}
@@ -58,7 +58,7 @@ func TestEvalAnswersEveryCase(t *testing.T) {
 	}
 	want := `{"id":"a","value":1}
 {"id":"b","error":"unknown formula \"no.such\": randfeat theory list shows all names"}
-{"id":"c","error":"skipped: attention.exact waits for the attention package"}
+{"id":"c","value":1}
 `
 	if !strings.HasPrefix(o.stdout, want) {
 		t.Errorf("got\n%swant\n%s", o.stdout, want)
@@ -76,7 +76,7 @@ func TestEvalAnswersEveryCase(t *testing.T) {
 	if !strings.Contains(results[5].Error, `"v2"`) || !strings.Contains(results[6].Error, `"formula"`) {
 		t.Errorf("errors %q and %q do not name the key", results[5].Error, results[6].Error)
 	}
-	if !strings.Contains(o.stderr, "4 of 7") {
+	if !strings.Contains(o.stderr, "3 of 7") {
 		t.Errorf("stderr: %q", o.stderr)
 	}
 }
@@ -87,34 +87,32 @@ func TestEvalCheckCounts(t *testing.T) {
 {"id": "miss", "formula": "oprf.rho", "inputs": {"d": 64, "v2": 0}, "expected": 1.1, "rtol": 0.01},
 {"id": "none", "formula": "oprf.rho", "inputs": {"d": 64, "v2": 0}},
 {"id": "name", "formula": "oprf.roh", "inputs": {"d": 64, "v2": 0}, "expected": 1},
-{"id": "wait", "formula": "attention.exact", "inputs": {}, "expected": 1},
 7]`
 	o := cli(t, cases, "eval", "--check", "-")
 	want := `MISS miss: got 1, want 1.1: off by 0.1, allowed 0.011
 MISS none: the case has no expected value
 MISS name: unknown formula "oprf.roh": did you mean oprf.rho?
-MISS #6: a case: got 7, want an object
-FORMULA          PASSED  FAILED  SKIPPED
-(malformed)      0       1       0
-attention.exact  0       0       1
-oprf.rho         1       2       0
-oprf.roh         0       1       0
-total            1       4       1
+MISS #5: a case: got 7, want an object
+FORMULA      PASSED  FAILED
+(malformed)  0       1
+oprf.rho     1       2
+oprf.roh     0       1
+total        1       4
 `
 	if o.code != exitFailed || o.stdout != want {
 		t.Errorf("exit %d, got\n%swant\n%s", o.code, o.stdout, want)
 	}
 	o = cli(t, cases, "eval", "--check", "--json")
 	lines := strings.Split(strings.TrimSpace(o.stdout), "\n")
-	if o.code != exitFailed || len(lines) != 11 {
+	if o.code != exitFailed || len(lines) != 9 {
 		t.Fatalf("exit %d, %d lines\n%s", o.code, len(lines), o.stdout)
 	}
-	verdicts := objects[CheckResult](t, strings.Join(lines[:6], "\n"))
-	if verdicts[0].Status != "passed" || string(verdicts[0].Value) != "1" || verdicts[4].Status != "skipped" || verdicts[5].Status != "failed" {
+	verdicts := objects[CheckResult](t, strings.Join(lines[:5], "\n"))
+	if verdicts[0].Status != "passed" || string(verdicts[0].Value) != "1" || verdicts[4].Status != "failed" {
 		t.Errorf("%+v", verdicts)
 	}
-	total := objects[CheckSummary](t, lines[10])[0]
-	if total != (CheckSummary{Summary: "total", Passed: 1, Failed: 4, Skipped: 1}) {
+	total := objects[CheckSummary](t, lines[8])[0]
+	if total != (CheckSummary{Summary: "total", Passed: 1, Failed: 4}) {
 		t.Errorf("%+v", total)
 	}
 }

@@ -15,7 +15,6 @@ type FormulaInfo struct {
 	Name      string       `json:"name"`
 	Reference string       `json:"reference"`
 	Inputs    []calc.Input `json:"inputs"`
-	Skipped   string       `json:"skipped,omitempty"` // why eval cannot evaluate it yet
 }
 
 func (a *app) theoryCommand() *cobra.Command {
@@ -48,7 +47,7 @@ func (a *app) listFormulas(args []string) error {
 	}
 	if a.json {
 		for _, e := range chosen {
-			if err := a.object(FormulaInfo{Name: e.Name, Reference: e.Reference, Inputs: e.Inputs, Skipped: e.Skip}); err != nil {
+			if err := a.object(FormulaInfo{Name: e.Name, Reference: e.Reference, Inputs: e.Inputs}); err != nil {
 				return err
 			}
 		}
@@ -61,11 +60,7 @@ func (a *app) listFormulas(args []string) error {
 			for i, in := range e.Inputs {
 				keys[i] = in.Key
 			}
-			reference := e.Reference
-			if e.Skip != "" {
-				reference += " (" + e.Skip + ")"
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\n", e.Name, strings.Join(keys, " "), reference)
+			fmt.Fprintf(w, "%s\t%s\t%s\n", e.Name, strings.Join(keys, " "), e.Reference)
 		}
 	})
 }

@@ -19,7 +19,7 @@ func TestEdges(t *testing.T) {
 	done := map[string]bool{}
 	for _, c := range golden(t) {
 		e, err := table.Find(c.Name)
-		if err != nil || e.Skip != "" || done[c.Name] {
+		if err != nil || done[c.Name] {
 			continue
 		}
 		done[c.Name] = true

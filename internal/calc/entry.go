@@ -19,7 +19,6 @@ type Entry struct {
 	Name      string
 	Reference string  // paper and place, and what the value is
 	Inputs    []Input // all of them are required
-	Skip      string  // if set, why the entry cannot be evaluated yet
 
 	eval func(in values) (any, error)
 }

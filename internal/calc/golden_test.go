@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/randfeat/randfeat/internal/calc"
@@ -58,9 +57,6 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e.Skip != "" {
-				t.Skip(e.Skip)
-			}
 			got, err := e.Eval(c.Inputs)
 			if err != nil {
 				t.Fatal(err)
@@ -81,8 +77,8 @@ func TestGoldenMutantsMiss(t *testing.T) {
 	table := calc.NewTable()
 	for _, c := range golden(t) {
 		e, err := table.Find(c.Name)
-		if err != nil || e.Skip != "" {
-			continue
+		if err != nil {
+			t.Fatal(err)
 		}
 		got, err := e.Eval(c.Inputs)
 		if err != nil {
@@ -185,9 +181,6 @@ func TestEntriesMatchGolden(t *testing.T) {
 		}
 		if e.Reference == "" {
 			t.Errorf("%s has no reference", e.Name)
-		}
-		if e.Skip != "" && !strings.HasPrefix(e.Name, "attention.") {
-			t.Errorf("%s is skipped", e.Name)
 		}
 	}
 	for name := range inputs {

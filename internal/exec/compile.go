@@ -19,8 +19,8 @@ import (
 const (
 	minBlock, maxBlock = 16, 128
 	blockBytes         = 512 << 10
-	// streamFrom bytes of output are not read again soon: they would only push other data out of the caches.
-	streamFrom = 16 << 20
+	// Exponents that need their maximum first are made in smaller groups: two more passes read them.
+	groupBytes = 128 << 10
 )
 
 // fastPays says whether a structured projection of inputs of dim columns is cheaper by fast transforms than as a dense
@@ -44,6 +44,9 @@ type Side[T dense.Float] struct {
 	total  int // features of all leaves
 	work   int // multiply-adds per row, to decide how many rows pay for a goroutine
 	tab    *kern.Table[T]
+	// quads are the full matrices of row terms, outerQuad that of outer (or noQuad).
+	quads     []kern.Panel[float64]
+	outerQuad int
 }
 
 // leaf is a plan.Leaf with everything before the projection folded into it.
@@ -54,6 +57,7 @@ type leaf[T dense.Float] struct {
 	inner        int // dimension of u
 	re, im       projection[T]
 	row, rowIm   plan.Quadratic // of x, unless explicit
+	quad         int            // of row, in Side.quads, or noQuad
 	explicit     bool           // u itself is needed
 	pureTrig     bool           // nothing but sine and cosine of a dense projection
 	bias, biasIm []T
@@ -97,6 +101,13 @@ func Compile[T dense.Float](s plan.Side, dim int, tab *kern.Table[T]) *Side[T] {
 	if l := &c.leaves[0]; c.simple && !l.explicit && l.Fn != plan.ReLU {
 		// One row term instead of two; for Gaussian trigonometric features they cancel.
 		l.row, c.outer = l.row.Add(c.outer, dim), plan.Quadratic{}
+	}
+	c.outerQuad = c.addQuad(&c.outer)
+	for i := range c.leaves {
+		c.leaves[i].quad = c.addQuad(&c.leaves[i].row)
+		if c.leaves[i].quad != noQuad {
+			c.work += 2 * dim * dim
+		}
 	}
 	return c
 }

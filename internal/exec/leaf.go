@@ -2,6 +2,7 @@ package exec
 
 import (
 	"math"
+	"unsafe"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
@@ -34,14 +35,19 @@ func (l *leaf[T]) run(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.
 	}
 }
 
-// exponentiate replaces exponents by exp(e − max) and returns max. A row of −Inf becomes zeros with maximum 0.
+// exponentiate replaces exponents by exp(e − max) and returns max.
 func exponentiate[T dense.Float](s *Side[T], e []T) float64 {
-	m := s.tab.Max(e)
-	if math.IsInf(float64(m), -1) {
-		m = 0
-	}
+	m := finiteMax(s.tab.Max(e))
 	s.tab.Exp(e, m)
 	return float64(m)
+}
+
+// finiteMax makes a row of −Inf one of zeros with maximum 0.
+func finiteMax[T dense.Float](m T) T {
+	if math.IsInf(float64(m), -1) {
+		return 0
+	}
+	return m
 }
 
 func addBias[T dense.Float](e, bias []T) {
@@ -57,31 +63,48 @@ func (l *leaf[T]) exp(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.
 	if plain && l.Fn == plan.Exp && l.re.fast == nil && !l.re.absent() {
 		shift := sc.modulus[:x.Rows] // free here, and never shorter than a block
 		for i := range shift {
-			shift[i] = T(-(quadAt(&l.row, x.Row(i), sc.norms[i]) + outer[i]))
+			shift[i] = T(-(l.rowAt(s, x, i, sc) + outer[i]))
 		}
 		s.tab.MulTExp(dst, x, &l.re.w, l.bias, shift)
 		return
 	}
-	if l.Fn == plan.Exp {
-		l.re.project(s, dst, x, l.bias, sc)
-	} else {
-		l.re.project(s, dst.ColRange(0, m), x, nil, sc)
-	}
-	for i := range x.Rows {
-		e := dst.Row(i)
-		if l.Fn == plan.ExpPM {
-			for f, t := range e[:m] {
-				e[m+f] = -t
-			}
-			addBias(e[:m], l.bias)
-			addBias(e[m:], l.bias)
-		}
-		row := quadAt(&l.row, x.Row(i), sc.norms[i]) + outer[i]
-		if plain {
-			s.tab.Exp(e, T(-row))
+	step := max(groupBytes/(dst.Cols*int(unsafe.Sizeof(T(0)))), minBlock)
+	for a := 0; a < x.Rows; a += step {
+		b := min(a+step, x.Rows)
+		e, xs := dst.RowRange(a, b), x.RowRange(a, b)
+		if l.Fn == plan.Exp {
+			l.re.project(s, e, xs, l.bias, sc)
 		} else {
-			scale[i] = exponentiate(s, e) + row
+			l.re.project(s, e.ColRange(0, m), xs, nil, sc)
+			l.mirror(e)
 		}
+		top := sc.modulus[:e.Rows]
+		if !plain {
+			s.tab.RowMax(top, e)
+		}
+		for i := range top {
+			row := l.rowAt(s, x, a+i, sc) + outer[a+i]
+			if plain {
+				top[i] = T(-row)
+			} else {
+				top[i] = finiteMax(top[i])
+				scale[a+i] = float64(top[i]) + row
+			}
+			s.tab.Exp(e.Row(i), top[i])
+		}
+	}
+}
+
+// mirror completes the exponents of ExpPM, of which the first half is there, by their negatives and the bias.
+func (l *leaf[T]) mirror(e dense.Matrix[T]) {
+	m := e.Cols / 2
+	for i := range e.Rows {
+		plus, minus := e.Row(i)[:m], e.Row(i)[m:]
+		for f, t := range plus {
+			minus[f] = -t
+		}
+		addBias(plus, l.bias)
+		addBias(minus, l.bias)
 	}
 }
 
@@ -126,7 +149,7 @@ func (l *leaf[T]) oscillate(s *Side[T], dst dense.Matrix[T], scale []float64, x 
 		if l.Conj {
 			s.tab.Scale(second, -1)
 		}
-		scale[i] = quadAt(&l.row, x.Row(i), sc.norms[i])
+		scale[i] = l.rowAt(s, x, i, sc)
 		if !hasModulus {
 			continue
 		}
@@ -146,13 +169,13 @@ func (l *leaf[T]) sinCos(s *Side[T], dst dense.Matrix[T], scale []float64, x den
 	}
 	f := T(1)
 	for i := range x.Rows {
-		scale[i] = quadAt(&l.row, x.Row(i), sc.norms[i])
+		scale[i] = l.rowAt(s, x, i, sc)
 	}
 	if plain && constant(&l.row) {
 		f = T(math.Exp(l.row.Const))
 		clear(scale[:x.Rows])
 	}
-	s.tab.MulTSinCos(sin, cos, x, &l.im.w, l.biasIm, f, sc.stream)
+	s.tab.MulTSinCos(sin, cos, x, &l.im.w, l.biasIm, f)
 }
 
 func (l *leaf[T]) threshold(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T]) {
@@ -166,10 +189,10 @@ func (l *leaf[T]) threshold(s *Side[T], dst dense.Matrix[T], scale []float64, x 
 					row[f] = -1
 				}
 			}
-			scale[i] = quadAt(&l.row, x.Row(i), sc.norms[i])
+			scale[i] = l.rowAt(s, x, i, sc)
 			continue
 		}
-		c := T(math.Exp(quadAt(&l.row, x.Row(i), sc.norms[i])))
+		c := T(math.Exp(l.rowAt(s, x, i, sc)))
 		for f, t := range row {
 			row[f] = c*max(0, t) + T(l.Eps)
 		}

@@ -105,6 +105,7 @@ func (j *logJob[T]) Run(worker, lo, hi int) {
 		b := min(a+step, hi)
 		x := j.x.RowRange(a, b)
 		sc.norms = j.norms[a:b]
+		s.fillQuads(x, sc)
 		switch {
 		case !j.e.IsEmpty():
 			var value dense.Matrix[T]
@@ -116,7 +117,7 @@ func (j *logJob[T]) Run(worker, lo, hi int) {
 			l := &s.leaves[0]
 			shift := sc.modulus[:x.Rows] // free here, and never shorter than a block
 			for i := range shift {
-				shift[i] = T(j.shift[a+i] - quadAt(&l.row, x.Row(i), sc.norms[i]) - quadAt(&s.outer, x.Row(i), sc.norms[i]))
+				shift[i] = T(j.shift[a+i] - l.rowAt(s, x, i, sc) - s.outerAt(x, i, sc))
 			}
 			s.tab.MulTExp(j.dst.RowRange(a, b), x, &l.re.w, j.col, shift)
 		default:
@@ -151,7 +152,7 @@ func (s *Side[T]) log(e, value dense.Matrix[T], row []float64, x dense.Matrix[T]
 		s.assembleLog(e, value, row, x, sc)
 	}
 	for i := range row {
-		row[i] += quadAt(&s.outer, x.Row(i), sc.norms[i])
+		row[i] += s.outerAt(x, i, sc)
 	}
 }
 
@@ -291,7 +292,7 @@ func (l *leaf[T]) logExp(s *Side[T], e dense.Matrix[T], row []float64, x dense.M
 		l.re.project(s, e.ColRange(0, m), x, nil, sc)
 	}
 	for i := range x.Rows {
-		row[i] = quadAt(&l.row, x.Row(i), sc.norms[i])
+		row[i] = l.rowAt(s, x, i, sc)
 		if l.Fn == plan.ExpPM {
 			r := e.Row(i)
 			for f, t := range r[:m] {
@@ -333,7 +334,7 @@ func (l *leaf[T]) logOscillate(s *Side[T], e, value dense.Matrix[T], row []float
 		if l.Conj {
 			s.tab.Scale(second, -1)
 		}
-		row[i] = quadAt(&l.row, x.Row(i), sc.norms[i])
+		row[i] = l.rowAt(s, x, i, sc)
 		mod := e.Row(i)
 		if l.re.absent() {
 			clear(mod[:m])

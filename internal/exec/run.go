@@ -2,7 +2,6 @@ package exec
 
 import (
 	"math"
-	"unsafe"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/par"
@@ -37,10 +36,14 @@ type scratch[T dense.Float] struct {
 	scale    []float64 // a block per leaf
 	norms    []float64 // of the block at hand
 	outer    []float64
+	quads    []float64 // full row terms, a block per matrix
+	wide     []float64 // the block in float64
+	image    []float64 // and multiplied by a matrix
 	zero     [maxBlock]float64
+	squares  [maxBlock]float64 // norms of a block that RunChecked computes
+	bad      int               // first row that it refused, or −1
 	neg      []int
 	vjp      vjpScratch[T]
-	stream   bool // outputs are not read again soon
 }
 
 // job is one Run seen by the worker goroutines.
@@ -48,7 +51,8 @@ type job[T dense.Float] struct {
 	side     *Side[T]
 	dst, x   dense.Matrix[T]
 	logScale []float64
-	norms    []float64
+	norms    []float64 // nil: to be computed, and none beyond limit
+	limit    float64
 	ws       *Workspace[T]
 }
 
@@ -58,13 +62,33 @@ func (s *Side[T]) OutDim() int { return s.out }
 // Run maps the rows of x into dst. Row i of dst is φ(x_i)·exp(−logScale[i]); with nil logScale, φ(x_i) itself.
 // norms holds |x_i|². Shapes must agree and x must be finite: the caller has checked both, which gave it the norms.
 func (s *Side[T]) Run(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], norms []float64, ws *Workspace[T]) {
-	workers := ws.workers(s, x.Rows)
+	s.run(job[T]{side: s, dst: dst, x: x, logScale: logScale, norms: norms, ws: ws})
+}
+
+// RunChecked is Run for an x that nobody has looked at: it computes the norms of a block when it maps it, while the rows
+// are in cache, and returns the first row whose |x|² is beyond limit or not a number, −1 if there is none. dst and
+// logScale are then undefined.
+func (s *Side[T]) RunChecked(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], limit float64, ws *Workspace[T]) int {
+	return s.run(job[T]{side: s, dst: dst, x: x, logScale: logScale, limit: limit, ws: ws})
+}
+
+func (s *Side[T]) run(j job[T]) int {
+	ws := j.ws
+	workers := ws.workers(s, j.x.Rows)
 	for i := range workers {
-		s.grow(&ws.scratch[i], min(s.block, x.Rows))
+		s.grow(&ws.scratch[i], min(s.block, j.x.Rows))
+		ws.scratch[i].bad = -1
 	}
-	ws.job = job[T]{side: s, dst: dst, x: x, logScale: logScale, norms: norms, ws: ws}
-	ws.group.Do(x.Rows, workers, &ws.job)
+	ws.job = j
+	ws.group.Do(j.x.Rows, workers, &ws.job)
 	ws.job = job[T]{}
+	bad := -1
+	for _, sc := range ws.scratch[:workers] {
+		if sc.bad >= 0 && (bad < 0 || sc.bad < bad) {
+			bad = sc.bad
+		}
+	}
+	return bad
 }
 
 // grow makes room for blocks of rows.
@@ -114,15 +138,18 @@ func (j *job[T]) Run(worker, lo, hi int) {
 		step = 1 // rows of one block may need different leaves
 	}
 	plain := j.logScale == nil
-	sc.stream = s.simple && j.dst.Rows*j.dst.Cols >= streamFrom/int(unsafe.Sizeof(T(0)))
-	defer func() { sc.stream = false }()
 	for a := lo; a < hi; a += step {
 		b := min(a+step, hi)
 		x, dst := j.x.RowRange(a, b), j.dst.RowRange(a, b)
-		sc.norms = j.norms[a:b]
+		if j.norms != nil {
+			sc.norms = j.norms[a:b]
+		} else if sc.norms = sc.squares[:x.Rows]; !j.check(a, x, sc) {
+			return
+		}
+		s.fillQuads(x, sc)
 		outer := sc.outer[:x.Rows]
 		for i := range outer {
-			outer[i] = quadAt(&s.outer, x.Row(i), sc.norms[i])
+			outer[i] = s.outerAt(x, i, sc)
 		}
 		if s.simple {
 			s.leaves[0].run(s, dst, sc.scale, x, sc, plain, outer)
@@ -139,6 +166,23 @@ func (j *job[T]) Run(worker, lo, hi int) {
 			copy(j.logScale[a:b], sc.scale)
 		}
 	}
+}
+
+// check computes the norms of a block that starts at row a. After a row beyond the limit a worker does nothing more: the
+// rows it would get are later ones.
+func (j *job[T]) check(a int, x dense.Matrix[T], sc *scratch[T]) bool {
+	if sc.bad >= 0 {
+		return false
+	}
+	for i := range x.Rows {
+		// A sum of squares is finite only if all its terms are.
+		sc.norms[i] = j.side.tab.Norm2(x.Row(i))
+		if !(sc.norms[i] <= j.limit) {
+			sc.bad = a + i
+			return false
+		}
+	}
+	return true
 }
 
 // assemble computes the leaves into scratch and writes the blocks; sc.scale[i] becomes the scale of row i.

@@ -22,9 +22,8 @@ type Table[T dense.Float] struct {
 	// MulTExp sets dst_ij = exp((x·wᵀ)_ij + bias_j − shift_i): the bits of MulT, then Exp of every row.
 	MulTExp func(dst, x dense.Matrix[T], w *Panel[T], bias, shift []T)
 	// MulTSinCos sets sin = f·sin t and cos = f·cos t for t = x·wᵀ + bias with the bits of MulT, each within 2 ulp, or what
-	// SinCos and Scale give. The bits of a row do not depend on the other rows. stream is for results much larger than the
-	// caches, which nobody reads soon: they may pass by them.
-	MulTSinCos func(sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T, stream bool)
+	// SinCos and Scale give. The bits of a row do not depend on the other rows.
+	MulTSinCos func(sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T)
 	// TMul adds: dst += aᵀ·b, one row of a and b after the other. So several calls on parts of the rows, in order, give
 	// the bits of one call on all.
 	TMul func(dst, a, b dense.Matrix[T])

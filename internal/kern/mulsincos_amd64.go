@@ -11,8 +11,8 @@ import (
 // fusedSinCos sets MulTSinCos for AVX-512. Largest errors of sine and cosine with f = 1, |t| ≤ 10⁵, in ulp
 // (mulsincos_test.go measures and bounds them): 1.54 in float32, over every 29th argument, 1.49 in float64.
 func (t *Table[T]) fusedSinCos(s shape) {
-	t.MulTSinCos = func(sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T, stream bool) {
-		mulTSinCosTiled(s, sin, cos, x, w, bias, f, stream)
+	t.MulTSinCos = func(sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T) {
+		mulTSinCosTiled(s, sin, cos, x, w, bias, f)
 	}
 }
 
@@ -83,15 +83,14 @@ type oscillationTile struct {
 	aRow, bPanel, sinRow, cosRow, initPanel uintptr
 	k, panels, tiles, rows                  int
 	masks                                   [2]uint64 // columns of the last panel
-	stream                                  int
-	large                                   int // set if a |t| > trigLimit was met
+	large                                   int       // set if a |t| > trigLimit was met
 	scratch                                 [4]uintptr
 	arguments                               [8 * 2 * 64]byte
 	factors                                 [15]uint64 // a sinCosFactors
 }
 
 // mulTSinCosTiled is MulTSinCos.
-func mulTSinCosTiled[T dense.Float](s shape, sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T, stream bool) {
+func mulTSinCosTiled[T dense.Float](s shape, sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T) {
 	checkSinCos(sin, cos, x)
 	checkView("cos", cos)
 	if sin.IsEmpty() {
@@ -119,9 +118,6 @@ func mulTSinCosTiled[T dense.Float](s shape, sin, cos, x dense.Matrix[T], w *Pan
 	t := oscillationTile{aRow: p.aRow, bPanel: p.bPanel, sinRow: p.cRow, cosRow: uintptr(cos.Stride) * size,
 		initPanel: p.initPanel, k: p.d}
 	*(*sinCosFactors[T])(unsafe.Pointer(&t.factors)) = c
-	if stream && p.m%width == 0 && aligned64(s, sin) && aligned64(s, cos) {
-		t.stream = 1
-	}
 	group := max(1, blockBytes/(p.d*width*s.size)) * width // columns
 	for j := 0; j < p.m; j += group {
 		cols := min(group, p.m-j)
@@ -148,14 +144,6 @@ func mulTSinCosTiled[T dense.Float](s shape, sin, cos, x dense.Matrix[T], w *Pan
 			}
 		}
 	}
-	if t.stream != 0 {
-		storeFence()
-	}
-}
-
-// aligned64 reports whether every row starts at a multiple of 64 bytes.
-func aligned64[T dense.Float](s shape, m dense.Matrix[T]) bool {
-	return uintptr(data(m.Data))%64 == 0 && m.Stride*s.size%64 == 0
 }
 
 // run covers rows rows with tiles of nearly equal height, as shape.run does.
@@ -217,6 +205,3 @@ func mulSinCosTileAVX512F32(t *oscillationTile)
 
 //go:noescape
 func mulSinCosTileAVX512F64(t *oscillationTile)
-
-// storeFence orders the stores that passed by the caches before all later ones.
-func storeFence()

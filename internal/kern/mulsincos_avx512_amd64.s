@@ -239,7 +239,7 @@ TEXT ·mulSinCosTileAVX512F32(SB), NOSPLIT, $0-8
 	LEAQ         (R8)(R8*2), R9
 	LEAQ         (R8)(R8*4), R10
 	LEAQ         (R9)(R8*4), R11
-	LEAQ         1200(DI), AX
+	LEAQ         1192(DI), AX
 	VBROADCASTSS mulSinCosConstsAVX512F32<>+64(SB), Z31
 	VBROADCASTSS mulSinCosConstsAVX512F32<>+68(SB), Z30
 	VBROADCASTSS mulSinCosConstsAVX512F32<>+72(SB), Z29
@@ -249,20 +249,20 @@ TEXT ·mulSinCosTileAVX512F32(SB), NOSPLIT, $0-8
 	VBROADCASTSS mulSinCosConstsAVX512F32<>+80(SB), Z25
 	VBROADCASTSS (AX), Z24
 	MOVQ         (DI), CX
-	MOVQ         CX, 144(DI)
+	MOVQ         CX, 136(DI)
 	MOVQ         16(DI), CX
-	MOVQ         CX, 152(DI)
+	MOVQ         CX, 144(DI)
 	MOVQ         24(DI), CX
-	MOVQ         CX, 160(DI)
+	MOVQ         CX, 152(DI)
 	MOVQ         104(DI), CX
 	SHLQ         $0x07, CX
-	LEAQ         48(DI)(CX*1), CX
-	MOVQ         CX, 168(DI)
+	LEAQ         40(DI)(CX*1), CX
+	MOVQ         CX, 160(DI)
 
 tile:
 	MOVQ   8(DI), BX
-	MOVQ   152(DI), R12
-	MOVQ   160(DI), R13
+	MOVQ   144(DI), R12
+	MOVQ   152(DI), R13
 	MOVQ   32(DI), R14
 	MOVQ   88(DI), R15
 	KXNORW K6, K6, K6
@@ -277,7 +277,7 @@ panel:
 start:
 	VMOVUPS.Z (R14), K6, Z0
 	VMOVUPS.Z 64(R14), K7, Z1
-	MOVQ      144(DI), SI
+	MOVQ      136(DI), SI
 	MOVQ      BX, DX
 	MOVQ      104(DI), CX
 	CMPQ      CX, $0x07
@@ -342,22 +342,22 @@ rows8k:
 	ADDQ         $0x04, SI
 	DECQ         CX
 	JNZ          rows8k
-	VMOVUPS      Z0, 176(DI)
-	VMOVUPS      Z1, 240(DI)
-	VMOVUPS      Z2, 304(DI)
-	VMOVUPS      Z3, 368(DI)
-	VMOVUPS      Z4, 432(DI)
-	VMOVUPS      Z5, 496(DI)
-	VMOVUPS      Z6, 560(DI)
-	VMOVUPS      Z7, 624(DI)
-	VMOVUPS      Z8, 688(DI)
-	VMOVUPS      Z9, 752(DI)
-	VMOVUPS      Z10, 816(DI)
-	VMOVUPS      Z11, 880(DI)
-	VMOVUPS      Z12, 944(DI)
-	VMOVUPS      Z13, 1008(DI)
-	VMOVUPS      Z14, 1072(DI)
-	VMOVUPS      Z15, 1136(DI)
+	VMOVUPS      Z0, 168(DI)
+	VMOVUPS      Z1, 232(DI)
+	VMOVUPS      Z2, 296(DI)
+	VMOVUPS      Z3, 360(DI)
+	VMOVUPS      Z4, 424(DI)
+	VMOVUPS      Z5, 488(DI)
+	VMOVUPS      Z6, 552(DI)
+	VMOVUPS      Z7, 616(DI)
+	VMOVUPS      Z8, 680(DI)
+	VMOVUPS      Z9, 744(DI)
+	VMOVUPS      Z10, 808(DI)
+	VMOVUPS      Z11, 872(DI)
+	VMOVUPS      Z12, 936(DI)
+	VMOVUPS      Z13, 1000(DI)
+	VMOVUPS      Z14, 1064(DI)
+	VMOVUPS      Z15, 1128(DI)
 	JMP          finish
 
 rows7:
@@ -403,20 +403,20 @@ rows7k:
 	ADDQ         $0x04, SI
 	DECQ         CX
 	JNZ          rows7k
-	VMOVUPS      Z0, 176(DI)
-	VMOVUPS      Z1, 240(DI)
-	VMOVUPS      Z2, 304(DI)
-	VMOVUPS      Z3, 368(DI)
-	VMOVUPS      Z4, 432(DI)
-	VMOVUPS      Z5, 496(DI)
-	VMOVUPS      Z6, 560(DI)
-	VMOVUPS      Z7, 624(DI)
-	VMOVUPS      Z8, 688(DI)
-	VMOVUPS      Z9, 752(DI)
-	VMOVUPS      Z10, 816(DI)
-	VMOVUPS      Z11, 880(DI)
-	VMOVUPS      Z12, 944(DI)
-	VMOVUPS      Z13, 1008(DI)
+	VMOVUPS      Z0, 168(DI)
+	VMOVUPS      Z1, 232(DI)
+	VMOVUPS      Z2, 296(DI)
+	VMOVUPS      Z3, 360(DI)
+	VMOVUPS      Z4, 424(DI)
+	VMOVUPS      Z5, 488(DI)
+	VMOVUPS      Z6, 552(DI)
+	VMOVUPS      Z7, 616(DI)
+	VMOVUPS      Z8, 680(DI)
+	VMOVUPS      Z9, 744(DI)
+	VMOVUPS      Z10, 808(DI)
+	VMOVUPS      Z11, 872(DI)
+	VMOVUPS      Z12, 936(DI)
+	VMOVUPS      Z13, 1000(DI)
 	JMP          finish
 
 rows6:
@@ -457,18 +457,18 @@ rows6k:
 	ADDQ         $0x04, SI
 	DECQ         CX
 	JNZ          rows6k
-	VMOVUPS      Z0, 176(DI)
-	VMOVUPS      Z1, 240(DI)
-	VMOVUPS      Z2, 304(DI)
-	VMOVUPS      Z3, 368(DI)
-	VMOVUPS      Z4, 432(DI)
-	VMOVUPS      Z5, 496(DI)
-	VMOVUPS      Z6, 560(DI)
-	VMOVUPS      Z7, 624(DI)
-	VMOVUPS      Z8, 688(DI)
-	VMOVUPS      Z9, 752(DI)
-	VMOVUPS      Z10, 816(DI)
-	VMOVUPS      Z11, 880(DI)
+	VMOVUPS      Z0, 168(DI)
+	VMOVUPS      Z1, 232(DI)
+	VMOVUPS      Z2, 296(DI)
+	VMOVUPS      Z3, 360(DI)
+	VMOVUPS      Z4, 424(DI)
+	VMOVUPS      Z5, 488(DI)
+	VMOVUPS      Z6, 552(DI)
+	VMOVUPS      Z7, 616(DI)
+	VMOVUPS      Z8, 680(DI)
+	VMOVUPS      Z9, 744(DI)
+	VMOVUPS      Z10, 808(DI)
+	VMOVUPS      Z11, 872(DI)
 	JMP          finish
 
 rows5:
@@ -504,16 +504,16 @@ rows5k:
 	ADDQ         $0x04, SI
 	DECQ         CX
 	JNZ          rows5k
-	VMOVUPS      Z0, 176(DI)
-	VMOVUPS      Z1, 240(DI)
-	VMOVUPS      Z2, 304(DI)
-	VMOVUPS      Z3, 368(DI)
-	VMOVUPS      Z4, 432(DI)
-	VMOVUPS      Z5, 496(DI)
-	VMOVUPS      Z6, 560(DI)
-	VMOVUPS      Z7, 624(DI)
-	VMOVUPS      Z8, 688(DI)
-	VMOVUPS      Z9, 752(DI)
+	VMOVUPS      Z0, 168(DI)
+	VMOVUPS      Z1, 232(DI)
+	VMOVUPS      Z2, 296(DI)
+	VMOVUPS      Z3, 360(DI)
+	VMOVUPS      Z4, 424(DI)
+	VMOVUPS      Z5, 488(DI)
+	VMOVUPS      Z6, 552(DI)
+	VMOVUPS      Z7, 616(DI)
+	VMOVUPS      Z8, 680(DI)
+	VMOVUPS      Z9, 744(DI)
 	JMP          finish
 
 rows4:
@@ -544,14 +544,14 @@ rows4k:
 	ADDQ         $0x04, SI
 	DECQ         CX
 	JNZ          rows4k
-	VMOVUPS      Z0, 176(DI)
-	VMOVUPS      Z1, 240(DI)
-	VMOVUPS      Z2, 304(DI)
-	VMOVUPS      Z3, 368(DI)
-	VMOVUPS      Z4, 432(DI)
-	VMOVUPS      Z5, 496(DI)
-	VMOVUPS      Z6, 560(DI)
-	VMOVUPS      Z7, 624(DI)
+	VMOVUPS      Z0, 168(DI)
+	VMOVUPS      Z1, 232(DI)
+	VMOVUPS      Z2, 296(DI)
+	VMOVUPS      Z3, 360(DI)
+	VMOVUPS      Z4, 424(DI)
+	VMOVUPS      Z5, 488(DI)
+	VMOVUPS      Z6, 552(DI)
+	VMOVUPS      Z7, 616(DI)
 	JMP          finish
 
 rows3:
@@ -577,12 +577,12 @@ rows3k:
 	ADDQ         $0x04, SI
 	DECQ         CX
 	JNZ          rows3k
-	VMOVUPS      Z0, 176(DI)
-	VMOVUPS      Z1, 240(DI)
-	VMOVUPS      Z2, 304(DI)
-	VMOVUPS      Z3, 368(DI)
-	VMOVUPS      Z4, 432(DI)
-	VMOVUPS      Z5, 496(DI)
+	VMOVUPS      Z0, 168(DI)
+	VMOVUPS      Z1, 232(DI)
+	VMOVUPS      Z2, 296(DI)
+	VMOVUPS      Z3, 360(DI)
+	VMOVUPS      Z4, 424(DI)
+	VMOVUPS      Z5, 488(DI)
 	JMP          finish
 
 rows2:
@@ -603,10 +603,10 @@ rows2k:
 	ADDQ         $0x04, SI
 	DECQ         CX
 	JNZ          rows2k
-	VMOVUPS      Z0, 176(DI)
-	VMOVUPS      Z1, 240(DI)
-	VMOVUPS      Z2, 304(DI)
-	VMOVUPS      Z3, 368(DI)
+	VMOVUPS      Z0, 168(DI)
+	VMOVUPS      Z1, 232(DI)
+	VMOVUPS      Z2, 296(DI)
+	VMOVUPS      Z3, 360(DI)
 	JMP          finish
 
 rows1:
@@ -622,16 +622,16 @@ rows1k:
 	ADDQ         $0x04, SI
 	DECQ         CX
 	JNZ          rows1k
-	VMOVUPS      Z0, 176(DI)
-	VMOVUPS      Z1, 240(DI)
+	VMOVUPS      Z0, 168(DI)
+	VMOVUPS      Z1, 232(DI)
 
 finish:
 	MOVQ R12, SI
 	MOVQ R13, DX
-	LEAQ 176(DI), CX
+	LEAQ 168(DI), CX
 
 pair:
-	CMPQ     CX, 168(DI)
+	CMPQ     CX, 160(DI)
 	JEQ      single
 	JHI      next
 	VMOVUPS  (CX), Z0
@@ -746,8 +746,6 @@ pairbody:
 	VXORPS           Z11, Z10, Z10
 	VXORPS           Z17, Z16, Z16
 	VXORPS           Z23, Z22, Z22
-	CMPQ             128(DI), $0x00
-	JNE              pairstream
 	VMOVUPS          Z3, K6, (SI)
 	VMOVUPS          Z4, K6, (DX)
 	VMOVUPS          Z9, K7, 64(SI)
@@ -763,24 +761,8 @@ pairbody:
 	ADDQ             $0x00000100, CX
 	JMP              pair
 
-pairstream:
-	VMOVNTPS Z3, (SI)
-	VMOVNTPS Z4, (DX)
-	VMOVNTPS Z9, 64(SI)
-	VMOVNTPS Z10, 64(DX)
-	ADDQ     56(DI), SI
-	ADDQ     64(DI), DX
-	VMOVNTPS Z15, (SI)
-	VMOVNTPS Z16, (DX)
-	VMOVNTPS Z21, 64(SI)
-	VMOVNTPS Z22, 64(DX)
-	ADDQ     56(DI), SI
-	ADDQ     64(DI), DX
-	ADDQ     $0x00000100, CX
-	JMP      pair
-
 pairlarge:
-	MOVQ $0x00000001, 136(DI)
+	MOVQ $0x00000001, 128(DI)
 	JMP  pairbody
 
 single:
@@ -842,23 +824,14 @@ singlebody:
 	VPTERNLOGD       $0x78, Z26, Z7, Z9
 	VXORPS           Z5, Z4, Z4
 	VXORPS           Z11, Z10, Z10
-	CMPQ             128(DI), $0x00
-	JNE              singlestream
 	VMOVUPS          Z3, K6, (SI)
 	VMOVUPS          Z4, K6, (DX)
 	VMOVUPS          Z9, K7, 64(SI)
 	VMOVUPS          Z10, K7, 64(DX)
 	JMP              next
 
-singlestream:
-	VMOVNTPS Z3, (SI)
-	VMOVNTPS Z4, (DX)
-	VMOVNTPS Z9, 64(SI)
-	VMOVNTPS Z10, 64(DX)
-	JMP      next
-
 singlelarge:
-	MOVQ $0x00000001, 136(DI)
+	MOVQ $0x00000001, 128(DI)
 	JMP  singlebody
 
 next:
@@ -870,13 +843,13 @@ next:
 	JNZ   panel
 	MOVQ  104(DI), CX
 	IMULQ 40(DI), CX
-	ADDQ  CX, 144(DI)
+	ADDQ  CX, 136(DI)
 	MOVQ  104(DI), CX
 	IMULQ 56(DI), CX
-	ADDQ  CX, 152(DI)
+	ADDQ  CX, 144(DI)
 	MOVQ  104(DI), CX
 	IMULQ 64(DI), CX
-	ADDQ  CX, 160(DI)
+	ADDQ  CX, 152(DI)
 	DECQ  96(DI)
 	JNZ   tile
 	VZEROUPPER
@@ -1139,7 +1112,7 @@ TEXT ·mulSinCosTileAVX512F64(SB), NOSPLIT, $0-8
 	LEAQ         (R8)(R8*2), R9
 	LEAQ         (R8)(R8*4), R10
 	LEAQ         (R9)(R8*4), R11
-	LEAQ         1200(DI), AX
+	LEAQ         1192(DI), AX
 	VBROADCASTSD mulSinCosConstsAVX512F64<>+64(SB), Z31
 	VBROADCASTSD mulSinCosConstsAVX512F64<>+72(SB), Z30
 	VBROADCASTSD mulSinCosConstsAVX512F64<>+80(SB), Z29
@@ -1149,20 +1122,20 @@ TEXT ·mulSinCosTileAVX512F64(SB), NOSPLIT, $0-8
 	VBROADCASTSD mulSinCosConstsAVX512F64<>+96(SB), Z25
 	VBROADCASTSD (AX), Z24
 	MOVQ         (DI), CX
-	MOVQ         CX, 144(DI)
+	MOVQ         CX, 136(DI)
 	MOVQ         16(DI), CX
-	MOVQ         CX, 152(DI)
+	MOVQ         CX, 144(DI)
 	MOVQ         24(DI), CX
-	MOVQ         CX, 160(DI)
+	MOVQ         CX, 152(DI)
 	MOVQ         104(DI), CX
 	SHLQ         $0x07, CX
-	LEAQ         48(DI)(CX*1), CX
-	MOVQ         CX, 168(DI)
+	LEAQ         40(DI)(CX*1), CX
+	MOVQ         CX, 160(DI)
 
 tile:
 	MOVQ   8(DI), BX
-	MOVQ   152(DI), R12
-	MOVQ   160(DI), R13
+	MOVQ   144(DI), R12
+	MOVQ   152(DI), R13
 	MOVQ   32(DI), R14
 	MOVQ   88(DI), R15
 	KXNORW K6, K6, K6
@@ -1177,7 +1150,7 @@ panel:
 start:
 	VMOVUPD.Z (R14), K6, Z0
 	VMOVUPD.Z 64(R14), K7, Z1
-	MOVQ      144(DI), SI
+	MOVQ      136(DI), SI
 	MOVQ      BX, DX
 	MOVQ      104(DI), CX
 	CMPQ      CX, $0x07
@@ -1242,22 +1215,22 @@ rows8k:
 	ADDQ         $0x08, SI
 	DECQ         CX
 	JNZ          rows8k
-	VMOVUPS      Z0, 176(DI)
-	VMOVUPS      Z1, 240(DI)
-	VMOVUPS      Z2, 304(DI)
-	VMOVUPS      Z3, 368(DI)
-	VMOVUPS      Z4, 432(DI)
-	VMOVUPS      Z5, 496(DI)
-	VMOVUPS      Z6, 560(DI)
-	VMOVUPS      Z7, 624(DI)
-	VMOVUPS      Z8, 688(DI)
-	VMOVUPS      Z9, 752(DI)
-	VMOVUPS      Z10, 816(DI)
-	VMOVUPS      Z11, 880(DI)
-	VMOVUPS      Z12, 944(DI)
-	VMOVUPS      Z13, 1008(DI)
-	VMOVUPS      Z14, 1072(DI)
-	VMOVUPS      Z15, 1136(DI)
+	VMOVUPS      Z0, 168(DI)
+	VMOVUPS      Z1, 232(DI)
+	VMOVUPS      Z2, 296(DI)
+	VMOVUPS      Z3, 360(DI)
+	VMOVUPS      Z4, 424(DI)
+	VMOVUPS      Z5, 488(DI)
+	VMOVUPS      Z6, 552(DI)
+	VMOVUPS      Z7, 616(DI)
+	VMOVUPS      Z8, 680(DI)
+	VMOVUPS      Z9, 744(DI)
+	VMOVUPS      Z10, 808(DI)
+	VMOVUPS      Z11, 872(DI)
+	VMOVUPS      Z12, 936(DI)
+	VMOVUPS      Z13, 1000(DI)
+	VMOVUPS      Z14, 1064(DI)
+	VMOVUPS      Z15, 1128(DI)
 	JMP          finish
 
 rows7:
@@ -1303,20 +1276,20 @@ rows7k:
 	ADDQ         $0x08, SI
 	DECQ         CX
 	JNZ          rows7k
-	VMOVUPS      Z0, 176(DI)
-	VMOVUPS      Z1, 240(DI)
-	VMOVUPS      Z2, 304(DI)
-	VMOVUPS      Z3, 368(DI)
-	VMOVUPS      Z4, 432(DI)
-	VMOVUPS      Z5, 496(DI)
-	VMOVUPS      Z6, 560(DI)
-	VMOVUPS      Z7, 624(DI)
-	VMOVUPS      Z8, 688(DI)
-	VMOVUPS      Z9, 752(DI)
-	VMOVUPS      Z10, 816(DI)
-	VMOVUPS      Z11, 880(DI)
-	VMOVUPS      Z12, 944(DI)
-	VMOVUPS      Z13, 1008(DI)
+	VMOVUPS      Z0, 168(DI)
+	VMOVUPS      Z1, 232(DI)
+	VMOVUPS      Z2, 296(DI)
+	VMOVUPS      Z3, 360(DI)
+	VMOVUPS      Z4, 424(DI)
+	VMOVUPS      Z5, 488(DI)
+	VMOVUPS      Z6, 552(DI)
+	VMOVUPS      Z7, 616(DI)
+	VMOVUPS      Z8, 680(DI)
+	VMOVUPS      Z9, 744(DI)
+	VMOVUPS      Z10, 808(DI)
+	VMOVUPS      Z11, 872(DI)
+	VMOVUPS      Z12, 936(DI)
+	VMOVUPS      Z13, 1000(DI)
 	JMP          finish
 
 rows6:
@@ -1357,18 +1330,18 @@ rows6k:
 	ADDQ         $0x08, SI
 	DECQ         CX
 	JNZ          rows6k
-	VMOVUPS      Z0, 176(DI)
-	VMOVUPS      Z1, 240(DI)
-	VMOVUPS      Z2, 304(DI)
-	VMOVUPS      Z3, 368(DI)
-	VMOVUPS      Z4, 432(DI)
-	VMOVUPS      Z5, 496(DI)
-	VMOVUPS      Z6, 560(DI)
-	VMOVUPS      Z7, 624(DI)
-	VMOVUPS      Z8, 688(DI)
-	VMOVUPS      Z9, 752(DI)
-	VMOVUPS      Z10, 816(DI)
-	VMOVUPS      Z11, 880(DI)
+	VMOVUPS      Z0, 168(DI)
+	VMOVUPS      Z1, 232(DI)
+	VMOVUPS      Z2, 296(DI)
+	VMOVUPS      Z3, 360(DI)
+	VMOVUPS      Z4, 424(DI)
+	VMOVUPS      Z5, 488(DI)
+	VMOVUPS      Z6, 552(DI)
+	VMOVUPS      Z7, 616(DI)
+	VMOVUPS      Z8, 680(DI)
+	VMOVUPS      Z9, 744(DI)
+	VMOVUPS      Z10, 808(DI)
+	VMOVUPS      Z11, 872(DI)
 	JMP          finish
 
 rows5:
@@ -1404,16 +1377,16 @@ rows5k:
 	ADDQ         $0x08, SI
 	DECQ         CX
 	JNZ          rows5k
-	VMOVUPS      Z0, 176(DI)
-	VMOVUPS      Z1, 240(DI)
-	VMOVUPS      Z2, 304(DI)
-	VMOVUPS      Z3, 368(DI)
-	VMOVUPS      Z4, 432(DI)
-	VMOVUPS      Z5, 496(DI)
-	VMOVUPS      Z6, 560(DI)
-	VMOVUPS      Z7, 624(DI)
-	VMOVUPS      Z8, 688(DI)
-	VMOVUPS      Z9, 752(DI)
+	VMOVUPS      Z0, 168(DI)
+	VMOVUPS      Z1, 232(DI)
+	VMOVUPS      Z2, 296(DI)
+	VMOVUPS      Z3, 360(DI)
+	VMOVUPS      Z4, 424(DI)
+	VMOVUPS      Z5, 488(DI)
+	VMOVUPS      Z6, 552(DI)
+	VMOVUPS      Z7, 616(DI)
+	VMOVUPS      Z8, 680(DI)
+	VMOVUPS      Z9, 744(DI)
 	JMP          finish
 
 rows4:
@@ -1444,14 +1417,14 @@ rows4k:
 	ADDQ         $0x08, SI
 	DECQ         CX
 	JNZ          rows4k
-	VMOVUPS      Z0, 176(DI)
-	VMOVUPS      Z1, 240(DI)
-	VMOVUPS      Z2, 304(DI)
-	VMOVUPS      Z3, 368(DI)
-	VMOVUPS      Z4, 432(DI)
-	VMOVUPS      Z5, 496(DI)
-	VMOVUPS      Z6, 560(DI)
-	VMOVUPS      Z7, 624(DI)
+	VMOVUPS      Z0, 168(DI)
+	VMOVUPS      Z1, 232(DI)
+	VMOVUPS      Z2, 296(DI)
+	VMOVUPS      Z3, 360(DI)
+	VMOVUPS      Z4, 424(DI)
+	VMOVUPS      Z5, 488(DI)
+	VMOVUPS      Z6, 552(DI)
+	VMOVUPS      Z7, 616(DI)
 	JMP          finish
 
 rows3:
@@ -1477,12 +1450,12 @@ rows3k:
 	ADDQ         $0x08, SI
 	DECQ         CX
 	JNZ          rows3k
-	VMOVUPS      Z0, 176(DI)
-	VMOVUPS      Z1, 240(DI)
-	VMOVUPS      Z2, 304(DI)
-	VMOVUPS      Z3, 368(DI)
-	VMOVUPS      Z4, 432(DI)
-	VMOVUPS      Z5, 496(DI)
+	VMOVUPS      Z0, 168(DI)
+	VMOVUPS      Z1, 232(DI)
+	VMOVUPS      Z2, 296(DI)
+	VMOVUPS      Z3, 360(DI)
+	VMOVUPS      Z4, 424(DI)
+	VMOVUPS      Z5, 488(DI)
 	JMP          finish
 
 rows2:
@@ -1503,10 +1476,10 @@ rows2k:
 	ADDQ         $0x08, SI
 	DECQ         CX
 	JNZ          rows2k
-	VMOVUPS      Z0, 176(DI)
-	VMOVUPS      Z1, 240(DI)
-	VMOVUPS      Z2, 304(DI)
-	VMOVUPS      Z3, 368(DI)
+	VMOVUPS      Z0, 168(DI)
+	VMOVUPS      Z1, 232(DI)
+	VMOVUPS      Z2, 296(DI)
+	VMOVUPS      Z3, 360(DI)
 	JMP          finish
 
 rows1:
@@ -1522,16 +1495,16 @@ rows1k:
 	ADDQ         $0x08, SI
 	DECQ         CX
 	JNZ          rows1k
-	VMOVUPS      Z0, 176(DI)
-	VMOVUPS      Z1, 240(DI)
+	VMOVUPS      Z0, 168(DI)
+	VMOVUPS      Z1, 232(DI)
 
 finish:
 	MOVQ R12, SI
 	MOVQ R13, DX
-	LEAQ 176(DI), CX
+	LEAQ 168(DI), CX
 
 pair:
-	CMPQ     CX, 168(DI)
+	CMPQ     CX, 160(DI)
 	JEQ      single
 	JHI      next
 	VMOVUPS  (CX), Z0
@@ -1670,8 +1643,6 @@ pairbody:
 	VXORPD           Z11, Z10, Z10
 	VXORPD           Z17, Z16, Z16
 	VXORPD           Z23, Z22, Z22
-	CMPQ             128(DI), $0x00
-	JNE              pairstream
 	VMOVUPD          Z3, K6, (SI)
 	VMOVUPD          Z4, K6, (DX)
 	VMOVUPD          Z9, K7, 64(SI)
@@ -1687,24 +1658,8 @@ pairbody:
 	ADDQ             $0x00000100, CX
 	JMP              pair
 
-pairstream:
-	VMOVNTPS Z3, (SI)
-	VMOVNTPS Z4, (DX)
-	VMOVNTPS Z9, 64(SI)
-	VMOVNTPS Z10, 64(DX)
-	ADDQ     56(DI), SI
-	ADDQ     64(DI), DX
-	VMOVNTPS Z15, (SI)
-	VMOVNTPS Z16, (DX)
-	VMOVNTPS Z21, 64(SI)
-	VMOVNTPS Z22, 64(DX)
-	ADDQ     56(DI), SI
-	ADDQ     64(DI), DX
-	ADDQ     $0x00000100, CX
-	JMP      pair
-
 pairlarge:
-	MOVQ $0x00000001, 136(DI)
+	MOVQ $0x00000001, 128(DI)
 	JMP  pairbody
 
 single:
@@ -1778,23 +1733,14 @@ singlebody:
 	VPTERNLOGQ       $0x78, Z26, Z7, Z9
 	VXORPD           Z5, Z4, Z4
 	VXORPD           Z11, Z10, Z10
-	CMPQ             128(DI), $0x00
-	JNE              singlestream
 	VMOVUPD          Z3, K6, (SI)
 	VMOVUPD          Z4, K6, (DX)
 	VMOVUPD          Z9, K7, 64(SI)
 	VMOVUPD          Z10, K7, 64(DX)
 	JMP              next
 
-singlestream:
-	VMOVNTPS Z3, (SI)
-	VMOVNTPS Z4, (DX)
-	VMOVNTPS Z9, 64(SI)
-	VMOVNTPS Z10, 64(DX)
-	JMP      next
-
 singlelarge:
-	MOVQ $0x00000001, 136(DI)
+	MOVQ $0x00000001, 128(DI)
 	JMP  singlebody
 
 next:
@@ -1806,20 +1752,14 @@ next:
 	JNZ   panel
 	MOVQ  104(DI), CX
 	IMULQ 40(DI), CX
-	ADDQ  CX, 144(DI)
+	ADDQ  CX, 136(DI)
 	MOVQ  104(DI), CX
 	IMULQ 56(DI), CX
-	ADDQ  CX, 152(DI)
+	ADDQ  CX, 144(DI)
 	MOVQ  104(DI), CX
 	IMULQ 64(DI), CX
-	ADDQ  CX, 160(DI)
+	ADDQ  CX, 152(DI)
 	DECQ  96(DI)
 	JNZ   tile
 	VZEROUPPER
-	RET
-
-// func storeFence()
-// Requires: MMX+
-TEXT ·storeFence(SB), $0
-	SFENCE
 	RET

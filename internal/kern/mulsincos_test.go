@@ -64,7 +64,7 @@ func TestMulTSinCosFloat32Errors(t *testing.T) {
 						}
 					}
 					x := argumentsOf(tab, &p, in)
-					tab.MulTSinCos(asMatrix(sin[:len(in)]), asMatrix(cos[:len(in)]), x, &p, nil, f32, b%2 == 0)
+					tab.MulTSinCos(asMatrix(sin[:len(in)]), asMatrix(cos[:len(in)]), x, &p, nil, f32)
 					for i, v := range in {
 						s, c := math.Sincos(float64(v))
 						ws.see(unscaled32(sin[i], f32, s), float64(v))
@@ -119,7 +119,7 @@ func TestMulTSinCosFloat64Errors(t *testing.T) {
 		for _, f := range sinCosFactorsTested() {
 			var p Panel[float64]
 			x := argumentsOf(tab, &p, in)
-			tab.MulTSinCos(asMatrix(sin), asMatrix(cos), x, &p, nil, f, false)
+			tab.MulTSinCos(asMatrix(sin), asMatrix(cos), x, &p, nil, f)
 			var ws, wc worst
 			for i, v := range in {
 				if wantSin[i] == nil {
@@ -136,7 +136,7 @@ func TestMulTSinCosFloat64Errors(t *testing.T) {
 	}
 }
 
-// Every shape and alignment, with and without streaming, has the bits of its arguments taken one by one.
+// Every shape and alignment, has the bits of its arguments taken one by one.
 func TestMulTSinCos(t *testing.T) { each(t, checkMulTSinCos[float32], checkMulTSinCos[float64]) }
 
 func checkMulTSinCos[T dense.Float](t *testing.T, tab *Table[T]) {
@@ -169,17 +169,15 @@ func checkMulTSinCos[T dense.Float](t *testing.T, tab *Table[T]) {
 		wantSin, wantCos := dense.New[T](c.n, c.m), dense.New[T](c.n, c.m)
 		for i := range c.n {
 			one := argumentsOf(tab, &q, arg.Row(i))
-			tab.MulTSinCos(wantSin.RowRange(i, i+1), wantCos.RowRange(i, i+1), one, &q, nil, f, false)
+			tab.MulTSinCos(wantSin.RowRange(i, i+1), wantCos.RowRange(i, i+1), one, &q, nil, f)
 		}
-		for _, stream := range []bool{false, true} {
-			sin, cos := view(c.n, c.m, c.shift, c.pad, T(guard)), view(c.n, c.m, c.shift, c.pad, T(guard))
-			tab.MulTSinCos(sin, cos, x, &p, bias, f, stream)
-			what := fmt.Sprintf("%+v, f = %v, stream = %v", c, f, stream)
-			checkSame(t, what+": sin", sin, wantSin)
-			checkSame(t, what+": cos", cos, wantCos)
-			checkGuards(t, sin, c.shift)
-			checkGuards(t, cos, c.shift)
-		}
+		sin, cos := view(c.n, c.m, c.shift, c.pad, T(guard)), view(c.n, c.m, c.shift, c.pad, T(guard))
+		tab.MulTSinCos(sin, cos, x, &p, bias, f)
+		what := fmt.Sprintf("%+v, f = %v", c, f)
+		checkSame(t, what+": sin", sin, wantSin)
+		checkSame(t, what+": cos", cos, wantCos)
+		checkGuards(t, sin, c.shift)
+		checkGuards(t, cos, c.shift)
 		for i := range c.n {
 			for j, v := range arg.Row(i) {
 				s, k := math.Sincos(float64(v))
@@ -194,7 +192,7 @@ func checkMulTSinCos[T dense.Float](t *testing.T, tab *Table[T]) {
 			}
 		}
 	}
-	tab.MulTSinCos(dense.Matrix[T]{}, dense.Matrix[T]{}, dense.Matrix[T]{}, &Panel[T]{Width: tab.Width}, nil, 1, true)
+	tab.MulTSinCos(dense.Matrix[T]{}, dense.Matrix[T]{}, dense.Matrix[T]{}, &Panel[T]{Width: tab.Width}, nil, 1)
 }
 
 func TestMulTSinCosDoesNotAllocate(t *testing.T) {
@@ -207,10 +205,8 @@ func checkMulTSinCosAllocs[T dense.Float](t *testing.T, tab *Table[T]) {
 	bias[3] = 1e6
 	var p Panel[T]
 	tab.Pack(&p, dense.New[T](128, 20))
-	for _, stream := range []bool{false, true} {
-		if n := testing.AllocsPerRun(10, func() { tab.MulTSinCos(dst.ColRange(0, 128), dst.ColRange(128, 256), x, &p, bias, 2, stream) }); n != 0 {
-			t.Errorf("stream = %v: %v allocations", stream, n)
-		}
+	if n := testing.AllocsPerRun(10, func() { tab.MulTSinCos(dst.ColRange(0, 128), dst.ColRange(128, 256), x, &p, bias, 2) }); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
 
@@ -247,9 +243,8 @@ func benchMulTSinCos[T dense.Float](b *testing.B, typ string, tab *Table[T]) {
 			run  func()
 		}{
 			{"product", func() { tab.MulT(sin, x, &p, nil) }},
-			{"fused", func() { tab.MulTSinCos(sin, cos, x, &p, nil, f, false) }},
-			{"stream", func() { tab.MulTSinCos(sin, cos, x, &p, nil, f, true) }},
-			{"apart", func() { tab.mulThenSinCos(sin, cos, x, &p, nil, f, false) }},
+			{"fused", func() { tab.MulTSinCos(sin, cos, x, &p, nil, f) }},
+			{"apart", func() { tab.mulThenSinCos(sin, cos, x, &p, nil, f) }},
 		} {
 			b.Run(name+"/way="+way.name, func(b *testing.B) { timeProduct(b, flops, peak, way.run) })
 		}

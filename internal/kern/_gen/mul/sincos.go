@@ -54,10 +54,6 @@ func sinCosFile() error {
 		o.function()
 		o.tiles()
 	}
-	c.Function("storeFence")
-	c.SignatureExpr("func()")
-	c.SFENCE()
-	c.RET()
 	return emit.File(c, "mulsincos_avx512_amd64.s", "mul")
 }
 
@@ -291,7 +287,6 @@ const (
 	oRows
 	oMask // of the two vectors of the last panel
 	oMask2
-	oStream
 	oLarge
 	// Scratch.
 	oATile
@@ -405,29 +400,22 @@ func (o *oscillation) tiles() {
 		o.check(width*n, name+"large")
 		o.Label(name + "body")
 		o.body(width * n)
-		rowsOut := func(mov func(r, u int, m operand.Mem)) {
-			for i := range n {
-				for j := range width {
-					mov(sine, width*i+j, operand.Mem{Base: sinRow, Disp: 64 * j})
-					mov(cosine, width*i+j, operand.Mem{Base: cosRow, Disp: 64 * j})
-				}
-				if n > 1 {
-					o.ADDQ(field(oSinRow), sinRow)
-					o.ADDQ(field(oCosRow), cosRow)
-				}
+		for i := range n {
+			for j, mask := range []reg.Register{reg.K6, reg.K7} {
+				store(o.reg(width*i+j, sine), mask, operand.Mem{Base: sinRow, Disp: 64 * j})
+				store(o.reg(width*i+j, cosine), mask, operand.Mem{Base: cosRow, Disp: 64 * j})
 			}
 			if n > 1 {
-				o.ADDQ(operand.U32(64*width*n), from)
-				o.JMP(operand.LabelRef("pair"))
-			} else {
-				o.JMP(operand.LabelRef("next"))
+				o.ADDQ(field(oSinRow), sinRow)
+				o.ADDQ(field(oCosRow), cosRow)
 			}
 		}
-		o.CMPQ(field(oStream), operand.Imm(0))
-		o.JNE(operand.LabelRef(name + "stream"))
-		rowsOut(func(r, u int, m operand.Mem) { store(o.reg(u, r), []reg.Register{reg.K6, reg.K7}[u%width], m) })
-		o.Label(name + "stream")
-		rowsOut(func(r, u int, m operand.Mem) { o.VMOVNTPS(o.reg(u, r), m) })
+		if n > 1 {
+			o.ADDQ(operand.U32(64*width*n), from)
+			o.JMP(operand.LabelRef("pair"))
+		} else {
+			o.JMP(operand.LabelRef("next"))
+		}
 		o.Label(name + "large")
 		o.MOVQ(operand.U32(1), field(oLarge))
 		o.JMP(operand.LabelRef(name + "body"))

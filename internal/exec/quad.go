@@ -1,0 +1,87 @@
+package exec
+
+import (
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/plan"
+)
+
+// Row terms with a full matrix, xᵀQx, cost d² per row: as much as d projections. They are computed for a block of rows
+// by one product in float64; a float32 one would lose their last digits where |x| is large.
+
+// noQuad stands for a row term without a full matrix.
+const noQuad = -1
+
+// addQuad packs the full matrix of q, if it has one, and returns its index in s.quads.
+func (s *Side[T]) addQuad(q *plan.Quadratic) int {
+	if q.Quad.Dense.IsEmpty() {
+		return noQuad
+	}
+	var p kern.Panel[float64]
+	kern.Best[float64]().Pack(&p, plan.Transpose(q.Quad.Dense))
+	s.quads = append(s.quads, p)
+	return len(s.quads) - 1
+}
+
+// fillQuads computes the full quadratics of a block of rows into sc.quads.
+func (s *Side[T]) fillQuads(x dense.Matrix[T], sc *scratch[T]) {
+	if len(s.quads) == 0 {
+		return
+	}
+	n := x.Rows * s.dim
+	sc.wide, sc.image = sized(sc.wide, n), sized(sc.image, n)
+	sc.quads = sized(sc.quads, len(s.quads)*s.block)
+	u := dense.Matrix[float64]{Rows: x.Rows, Cols: s.dim, Stride: s.dim, Data: sc.wide}
+	for i := range x.Rows {
+		ui := u.Row(i)
+		for k, v := range x.Row(i) {
+			ui[k] = float64(v)
+		}
+	}
+	qu := dense.Matrix[float64]{Rows: x.Rows, Cols: s.dim, Stride: s.dim, Data: sc.image}
+	tab := kern.Best[float64]()
+	for k := range s.quads {
+		tab.MulT(qu, u, &s.quads[k], nil)
+		for i := range x.Rows {
+			sc.quads[k*s.block+i] = dot4(u.Row(i), qu.Row(i))
+		}
+	}
+}
+
+// dot4 has four sums, so that an addition need not wait for the one before.
+func dot4(x, y []float64) float64 {
+	var a, b, c, d float64
+	y = y[:len(x)]
+	for len(x) >= 4 {
+		a += x[0] * y[0]
+		b += x[1] * y[1]
+		c += x[2] * y[2]
+		d += x[3] * y[3]
+		x, y = x[4:], y[4:]
+	}
+	for i, v := range x {
+		a += v * y[i]
+	}
+	return (a + b) + (c + d)
+}
+
+// rowAt is the row term of the leaf at row i of the block.
+func (l *leaf[T]) rowAt(s *Side[T], x dense.Matrix[T], i int, sc *scratch[T]) float64 {
+	return s.termAt(&l.row, l.quad, x, i, sc)
+}
+
+// outerAt is the outer row term at row i of the block.
+func (s *Side[T]) outerAt(x dense.Matrix[T], i int, sc *scratch[T]) float64 {
+	return s.termAt(&s.outer, s.outerQuad, x, i, sc)
+}
+
+func (s *Side[T]) termAt(q *plan.Quadratic, quad int, x dense.Matrix[T], i int, sc *scratch[T]) float64 {
+	if quad == noQuad {
+		return quadAt(q, x.Row(i), sc.norms[i])
+	}
+	v := q.Const + sc.quads[quad*s.block+i]
+	for k, l := range q.Lin {
+		v += l * float64(x.At(i, k))
+	}
+	return v
+}
