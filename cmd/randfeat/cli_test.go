@@ -171,7 +171,7 @@ func TestCouplings(t *testing.T) {
 
 func TestTheoryList(t *testing.T) {
 	o := ok(t, "theory", "list")
-	for _, want := range []string{"logrv.trig", "HRF Lemma 2.2", "attention.linear", "waits for"} {
+	for _, want := range []string{"logrv.trig", "HRF Lemma 2.2", "attention.linear"} {
 		if !strings.Contains(o.stdout, want) {
 			t.Errorf("theory list does not show %q", want)
 		}
