@@ -119,7 +119,7 @@ func (b *backCall[T]) run(a *Linear[T], q, k, v Seq[T]) (Report, error) {
 		}
 	}
 	b.direct = a.Window == 0 && a.KeyMask == nil && a.Segments == nil
-	if !b.direct || len(b.streams) == 0 {
+	if !b.direct || len(b.streams) == 0 || v.Dim == 0 {
 		for _, s := range []Seq[T]{b.dq, b.dk, b.dv} {
 			clearSeq(s)
 		}
@@ -133,7 +133,7 @@ func (b *backCall[T]) run(a *Linear[T], q, k, v Seq[T]) (Report, error) {
 			}
 		}
 	}
-	if len(b.streams) == 0 {
+	if len(b.streams) == 0 || v.Dim == 0 {
 		return Report{}, nil
 	}
 	work := 0

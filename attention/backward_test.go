@@ -343,6 +343,36 @@ func TestLinearBackwardApproachesExact(t *testing.T) {
 	}
 }
 
+// No queries, no keys, no values, or far more of one than of the other.
+func TestLinearBackwardEmpty(t *testing.T) {
+	const d = 4
+	m := testMap[float64](t, family.OPRF{A: -0.05}, d, 7)
+	for _, shape := range [][3]int{{0, 5, 3}, {5, 0, 3}, {5, 5, 0}, {0, 0, 3}, {1, 1, 1}, {3, 300, 2}, {300, 3, 2}} {
+		for _, causal := range []bool{false, true} {
+			for _, window := range []int{0, 2} {
+				q, k, v := normals[float64](2, 2, shape[0], d, 1, 1), normals[float64](2, 1, shape[1], d, 1, 2), normals[float64](2, 1, shape[1], shape[2], 1, 3)
+				a := &Linear[float64]{Maps: []*randfeat.Map[float64]{m}, Visibility: Visibility{Causal: causal}, Window: window}
+				out, dout := NewSeq[float64](2, 2, shape[0], shape[2]), normals[float64](2, 2, shape[0], shape[2], 1, 4)
+				if _, err := a.Forward(out, q, k, v); err != nil {
+					t.Fatal(err)
+				}
+				d := [3]Seq[float64]{normals[float64](2, 2, shape[0], d, 1, 5), normals[float64](2, 1, shape[1], d, 1, 6), normals[float64](2, 1, shape[1], shape[2], 1, 7)}
+				if _, err := a.Backward(d[0], d[1], d[2], dout, out, q, k, v, nil); err != nil {
+					t.Fatal(err)
+				}
+				none := shape[0] == 0 || shape[1] == 0 || shape[2] == 0
+				for n := range d {
+					for i, x := range d[n].Data {
+						if !dense.IsFinite(x) || none && x != 0 {
+							t.Fatalf("%v, causal=%v, window=%d: gradient %d element %d is %v", shape, causal, window, n, i, x)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestLinearBackwardErrors(t *testing.T) {
 	const d = 4
 	m := testMap[float32](t, family.DARK{M: dense.Identity[float64](d)}, d, 6)

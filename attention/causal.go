@@ -66,6 +66,7 @@ func (w *worker[T]) chunk(s *stream[T], mem *memory[T], phi, v dense.Matrix[T], 
 	for j := range phi.Rows {
 		w.tab.Mul(phi.Row(j), view.factor)
 	}
+	w.tab.FlushMax(phi.Data)
 	w.pack(phi)
 	err := w.answer(s, &view, past, v, pos, p0, p1)
 	w.fresh = false
@@ -167,8 +168,9 @@ func (w *worker[T]) triangle(out dense.Matrix[T], den []T, phi, v dense.Matrix[T
 		}
 		whole := min(v.Rows, (cols+w.packed.Width-1)/w.packed.Width*w.packed.Width)
 		w.sub = kern.Panel[T]{Rows: whole, Cols: w.packed.Cols, Width: w.packed.Width, Data: w.packed.Data}
-		a := w.a.RowRange(0, end-r).ColRange(0, whole)
+		a := reshaped(w.a, end-r, whole)
 		w.tab.MulT(a, phi.RowRange(r, end), &w.sub, nil)
+		w.tab.FlushMax(a.Data)
 		for i := range a.Rows {
 			clear(a.Row(i)[count[r+i]:])
 		}

@@ -91,7 +91,9 @@ func (s *sums[T]) raise(tab *kern.Table[T], e []T, row float64) {
 		c := T(math.Exp(old - (base + float64(next))))
 		s.z[f] *= c
 		tab.Scale(s.s.Row(f), c)
+		tab.FlushMax(s.s.Row(f))
 	}
+	tab.FlushMax(s.z)
 	s.ref.base = base
 }
 

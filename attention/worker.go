@@ -138,6 +138,7 @@ func (w *worker[T]) raise(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) er
 	if !value.IsEmpty() {
 		w.tab.Mul(row, value.Row(0))
 	}
+	w.tab.FlushMax(row)
 	return nil
 }
 
@@ -150,6 +151,9 @@ func (w *worker[T]) negTau(ref *reference[T]) {
 		}
 	}
 }
+
+// Features are handed to products without subnormal numbers, which would slow these manyfold: they are flushed to zero
+// (kern.Table.FlushMax). Beside a feature that is at least 1, or a denominator of e^−30 and more, nobody misses them.
 
 // keys writes the scaled features of k and returns how many of the first rows stay below e^lag.
 func (w *worker[T]) keys(phi dense.Matrix[T], ref *reference[T], k dense.Matrix[T]) (int, error) {
@@ -168,6 +172,7 @@ func (w *worker[T]) keys(phi dense.Matrix[T], ref *reference[T], k dense.Matrix[
 			}
 			w.tab.Exp(e, d)
 			w.tab.Mul(e, value.Row(j))
+			w.tab.FlushMax(e)
 		}
 		return k.Rows, nil
 	}
@@ -178,7 +183,7 @@ func (w *worker[T]) keys(phi dense.Matrix[T], ref *reference[T], k dense.Matrix[
 		return 0, err
 	}
 	limit := T(math.Exp(lag))
-	if w.tab.Max(phi.Data) <= limit {
+	if w.tab.FlushMax(phi.Data) <= limit {
 		return k.Rows, nil
 	}
 	for j := range k.Rows {
@@ -211,6 +216,7 @@ func (w *worker[T]) queries(phi dense.Matrix[T], scale []float64, ref *reference
 		}
 		scale[i] += float64(top) + ref.base
 	}
+	w.tab.FlushMax(phi.Data)
 	return nil
 }
 
@@ -247,7 +253,11 @@ func (w *worker[T]) guess(phi dense.Matrix[T], scale []float64, ref *reference[T
 		scale[i] = r
 		w.shift[i] = r - ref.base
 	}
-	return true, w.m.QueriesScaled(phi, w.col, w.shift[:q.Rows], q, &w.ws)
+	if err := w.m.QueriesScaled(phi, w.col, w.shift[:q.Rows], q, &w.ws); err != nil {
+		return false, err
+	}
+	w.tab.FlushMax(phi.Data)
+	return true, nil
 }
 
 // plausible reports whether all denominators show that their largest feature neither overflows nor underflows.
