@@ -113,20 +113,46 @@ func givenMap[T dense.Float](k kernel.Kernel, f family.Family, w dense.Matrix[T]
 func mapCase[T dense.Float](title, peer string, f family.Family, n, d, m int, tolerance float64) benchCase {
 	tn, f64 := typeName[T]()
 	x, w := random[T](n, d, 0.5/math.Sqrt(float64(d)), 1), random[T](m, d, 1, 2)
-	mp := givenMap(kernel.Kernel{Kind: kernel.Softmax}, f, w)
-	if _, ok := f.(family.Trig); ok {
-		mp = givenMap(kernel.Kernel{}, f, w)
-	}
-	dst := dense.New[T](n, mp.OutDim())
-	var ws randfeat.Workspace[T]
 	return benchCase{
 		name: fmt.Sprintf("%s %d×%d, m = %d, %s", title, n, d, m, tn), peer: peer, arrays: map[string]any{"x": x, "w": w},
-		ours: []variant{
-			{name: fmt.Sprintf("randfeat, reused output (%d features)", mp.OutDim()), run: func() { check(mp.Queries(dst, nil, x, &ws)) }, sample: func() []float64 { return sampleOf(dst) }},
-			{name: fmt.Sprintf("randfeat, fresh output (%d features)", mp.OutDim()), run: func() { check(mp.Queries(dense.New[T](n, mp.OutDim()), nil, x, &ws)) }},
-		},
+		ours:  outputs(givenMap(kernel.Kernel{Kind: kernel.Softmax}, f, w), x, reusedOutput, freshOutput),
 		flops: 2 * float64(n) * float64(d) * float64(m), tolerance: tolerance, isFloat64: f64,
 	}
+}
+
+const reusedOutput, freshOutput = "randfeat, reused output", "randfeat, fresh output"
+
+// outputs runs a map into a reused and into a fresh output.
+func outputs[T dense.Float](mp *randfeat.Map[T], x dense.Matrix[T], reused, fresh string) []variant {
+	dst := dense.New[T](x.Rows, mp.OutDim())
+	var ws randfeat.Workspace[T]
+	return []variant{
+		{name: reused, run: func() { check(mp.Queries(dst, nil, x, &ws)) }, sample: func() []float64 { return sampleOf(dst) }},
+		{name: fresh, run: func() { check(mp.Queries(dense.New[T](x.Rows, mp.OutDim()), nil, x, &ws)) }},
+	}
+}
+
+// trigCase: sine and cosine of m projections against the cosines of an RBFSampler with its own number of components. Either
+// both have as many features (m is half the components), or both project as often (m is all of them).
+func trigCase[T dense.Float](n, d, m, components int, tolerance float64) benchCase {
+	tn, f64 := typeName[T]()
+	x, w := random[T](n, d, 0.5/math.Sqrt(float64(d)), 1), random[T](components, d, 1, 2)
+	equal := fmt.Sprintf("equal features (%d)", components)
+	if m == components {
+		equal = fmt.Sprintf("equal projections (%d)", components)
+	}
+	ours, sampler := fmt.Sprintf(" (%d features)", 2*m), fmt.Sprintf("scikit-learn RBFSampler (%d features)", components)
+	reused, fresh := reusedOutput+ours, freshOutput+ours
+	c := benchCase{
+		name: fmt.Sprintf("trig map %d×%d, %s, %s", n, d, equal, tn), peer: "trig",
+		arrays: map[string]any{"x": x, "w": w.RowRange(0, m), "sampler": w},
+		ours:   outputs(givenMap(kernel.Kernel{}, family.Trig{}, w.RowRange(0, m)), x, reused, fresh), tolerance: tolerance, isFloat64: f64,
+		targets: []target{{row: sampler, against: reused, least: 3}, {row: sampler, against: fresh, least: 2.2}},
+	}
+	for i := range c.ours { // peers project more or less
+		c.ours[i].flops = 2 * float64(n) * float64(d) * float64(m)
+	}
+	return c
 }
 
 // predictCase: features and a linear model on them, as a served kernel machine does.

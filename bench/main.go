@@ -69,9 +69,10 @@ func cases() []func() benchCase {
 		func() benchCase { return productCase[float32](2048, 1024, 1024) },
 		func() benchCase { return productCase[float64](4096, 64, 1024) },
 		func() benchCase { return productCase[float64](2048, 1024, 1024) },
-		func() benchCase { return mapCase[float32]("trig map", "trig", family.Trig{}, 20000, 64, 512, 1e-4) },
-		func() benchCase { return mapCase[float32]("trig map", "trig", family.Trig{}, 20000, 64, 1024, 1e-4) },
-		func() benchCase { return mapCase[float64]("trig map", "trig", family.Trig{}, 20000, 64, 1024, 1e-10) },
+		func() benchCase { return trigCase[float32](20000, 64, 512, 1024, 1e-4) },
+		func() benchCase { return trigCase[float64](20000, 64, 512, 1024, 1e-10) },
+		func() benchCase { return trigCase[float32](20000, 64, 1024, 1024, 1e-4) },
+		func() benchCase { return trigCase[float64](20000, 64, 1024, 1024, 1e-10) },
 		func() benchCase {
 			return mapCase[float32]("positive map", "positive", family.Positive{}, 20000, 64, 256, 1e-4)
 		},

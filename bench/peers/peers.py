@@ -119,14 +119,15 @@ def positive(f):
 
 
 def trig(f):
-    """RBFSampler with our projections and zero offsets: sqrt(2/m) cos(w.x)."""
+    """RBFSampler with zero offsets and given projections, sqrt(2/m) cos(w.x); sine and cosine of our projections."""
     from sklearn.kernel_approximation import Nystroem, RBFSampler
 
-    x, w = f["x"], f["w"]
-    s = RBFSampler(gamma=0.5, n_components=w.shape[0], random_state=0).fit(x[:10])
-    s.random_weights_ = np.ascontiguousarray(w.T)
-    s.random_offset_ = np.zeros(w.shape[0], x.dtype)
-    peers = {"scikit-learn RBFSampler": lambda: s.transform(x)}
+    x, w, ws = f["x"], f["w"], f["sampler"]
+    c = ws.shape[0]
+    s = RBFSampler(gamma=0.5, n_components=c, random_state=0).fit(x[:10])
+    s.random_weights_ = np.ascontiguousarray(ws.T)
+    s.random_offset_ = np.zeros(c, x.dtype)
+    peers = {f"scikit-learn RBFSampler ({c} features)": lambda: s.transform(x)}
     wt = w.T
 
     def numpy_sincos():
@@ -145,8 +146,8 @@ def trig(f):
         if f.get("compile"):
             compiled = torch.compile(fn)
             peers["PyTorch compile sin and cos"] = lambda: compiled(tx, tw).numpy()
-    n = Nystroem(gamma=0.5, n_components=min(w.shape[0], 1024), random_state=0).fit(x[:2048])
-    peers["scikit-learn Nystroem"] = lambda: n.transform(x)
+    n = Nystroem(gamma=0.5, n_components=c, random_state=0).fit(x[:2048])
+    peers[f"scikit-learn Nystroem ({c} features)"] = lambda: n.transform(x)
     return peers
 
 
