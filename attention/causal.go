@@ -73,10 +73,44 @@ func (w *worker[T]) chunk(s *stream[T], mem *memory[T], phi, v dense.Matrix[T], 
 	return err
 }
 
+// A product of two small features can be subnormal where neither is, and a score is a sum of many such products: as slow
+// as if they were. If features of keys fall below narrow, those below 2^−44 are left out of the triangle and the others
+// lifted: no product with a query's feature is subnormal then. Next to z_f ≥ 1 the at most 4096 keys of a segment lose
+// less than 2^−32.
+const (
+	narrow    = 0x1p-24
+	liftLeast = 0x1p-44
+)
+
+// pack prepares the keys of a chunk for its triangle.
 func (w *worker[T]) pack(phi dense.Matrix[T]) {
-	if phi.Rows > 0 {
-		w.tab.Pack(&w.packed, phi)
+	w.unlift = 1
+	if phi.Rows == 0 {
+		return
 	}
+	if !isNarrow(phi.Row(phi.Rows - 1)) {
+		w.lifted = reshaped(w.lifted, phi.Rows, phi.Cols)
+		copy(w.lifted.Data, phi.Data)
+		phi = w.lifted
+		w.unlift = liftLeast
+		w.tab.Scale(phi.Data, 0x1p-126/liftLeast)
+		w.tab.FlushMax(phi.Data)
+		w.tab.Scale(phi.Data, 0x1p126)
+	}
+	w.tab.Pack(&w.packed, phi)
+}
+
+// isNarrow reports whether the features of a key have products of normal numbers with those of queries: float64 has the
+// range for all that matter.
+func isNarrow[T dense.Float](phi []T) bool {
+	if T(0x1p-149)/2 != 0 {
+		return true
+	}
+	least := T(1)
+	for _, v := range phi {
+		least = min(least, max(v, -v))
+	}
+	return least >= narrow
 }
 
 // answer computes the outputs of the queries at positions p0 to p1−1 from a view of past keys and from the packed keys
@@ -123,10 +157,12 @@ func (w *worker[T]) answer(s *stream[T], view *view[T], past int64, v dense.Matr
 				w.counts(count, pos, i0+s.off-p0, p0, v.Rows)
 				w.triangle(out, den, phi, v, count)
 			}
+			if direct {
+				w.finishAll(out, den, past, count)
+				continue
+			}
 			for i := range out.Rows {
-				if seen := past + int64(count[i]); direct {
-					w.finish(out.Row(i), den[i], seen == 0, w.checks)
-				} else if seen > 0 {
+				if past+int64(count[i]) > 0 {
 					w.merge(s, g, s.row(i0+i), out.Row(i), float64(den[i]), w.scale[i])
 				}
 			}
@@ -170,6 +206,9 @@ func (w *worker[T]) triangle(out dense.Matrix[T], den []T, phi, v dense.Matrix[T
 		w.sub = kern.Panel[T]{Rows: whole, Cols: w.packed.Cols, Width: w.packed.Width, Data: w.packed.Data}
 		a := reshaped(w.a, end-r, whole)
 		w.tab.MulT(a, phi.RowRange(r, end), &w.sub, nil)
+		if w.unlift != 1 {
+			w.tab.Scale(a.Data, w.unlift)
+		}
 		w.tab.FlushMax(a.Data)
 		for i := range a.Rows {
 			clear(a.Row(i)[count[r+i]:])

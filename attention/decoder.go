@@ -11,7 +11,8 @@ import (
 
 // Decoder is causal linear attention that continues: it keeps the memories of all heads and, with a window, the last
 // Window keys and values. Its size does not grow with the tokens seen, nor does the time of a Step, which allocates
-// nothing. Outputs are those of Forward over all tokens at once, up to rounding. A Decoder serves one call at a time.
+// nothing. Outputs are those of Forward over all tokens at once, up to rounding. A Decoder serves one call at a
+// time. It cannot be saved; a State, which has no window, can.
 type Decoder[T dense.Float] struct {
 	maps            []*randfeat.Map[T]
 	batch           int
@@ -31,6 +32,9 @@ type Decoder[T dense.Float] struct {
 	ringed          int    // tokens that a ring takes at a time
 }
 
+// maxWindow bounds the memory of a decoder: more is a mistake.
+const maxWindow = 1 << 24
+
 // NewDecoder returns a decoder of no tokens with the maps, Window and Chunk of a. It is causal whatever a.Causal says and
 // takes no masks: padding is simply not passed to it.
 func (a *Linear[T]) NewDecoder(batch, qHeads, kvHeads, dim, valueDim int) (*Decoder[T], error) {
@@ -43,6 +47,9 @@ func (a *Linear[T]) NewDecoder(batch, qHeads, kvHeads, dim, valueDim int) (*Deco
 	}
 	if err := a.checkMaps(kvHeads, dim); err != nil {
 		return nil, err
+	}
+	if a.Window > maxWindow {
+		return nil, fmt.Errorf("window = %d: a decoder keeps the keys of its window, want at most %d: %w", a.Window, maxWindow, dense.ErrShape)
 	}
 	tab, err := kern.Chosen[T]()
 	if err != nil {
@@ -103,7 +110,7 @@ func (d *Decoder[T]) Clone() *Decoder[T] {
 func (d *Decoder[T]) Prefill(out, q, k, v Seq[T]) error { return d.Step(out, q, k, v) }
 
 // Step appends the keys and values of one or more tokens and writes the attention of their queries, each over all
-// tokens up to its own. After an error the decoder is as before.
+// tokens up to its own. Arguments are checked before anything changes.
 func (d *Decoder[T]) Step(out, q, k, v Seq[T]) error {
 	if err := d.check(out, q, k, v); err != nil {
 		return err
@@ -117,7 +124,7 @@ func (d *Decoder[T]) Step(out, q, k, v Seq[T]) error {
 		d.workers = append(d.workers, new(worker[T]))
 	}
 	d.out, d.q, d.k, d.v = out, q, k, v
-	d.group.Do(len(d.mems), workers, d)
+	d.group.Do(len(d.mems), workers, (*decoderJob[T])(d))
 	d.out, d.q, d.k, d.v = Seq[T]{}, Seq[T]{}, Seq[T]{}, Seq[T]{}
 	var failed error
 	for _, w := range d.workers {
@@ -132,6 +139,9 @@ func (d *Decoder[T]) Step(out, q, k, v Seq[T]) error {
 }
 
 func (d *Decoder[T]) check(out, q, k, v Seq[T]) error {
+	if len(d.maps) == 0 {
+		return fmt.Errorf("decoder without maps: make it with Linear.NewDecoder: %w", randfeat.ErrSpec)
+	}
 	for _, x := range [...]struct {
 		name       string
 		s          Seq[T]
@@ -147,19 +157,20 @@ func (d *Decoder[T]) check(out, q, k, v Seq[T]) error {
 			continue
 		}
 		// Keys are checked before any memory changes.
-		if err := d.finite(x.name, x.s); err != nil {
+		if err := checkNorms(d.tab, x.name, x.s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *Decoder[T]) finite(name string, s Seq[T]) error {
+// checkNorms reports the first row that is not finite or too large for a map.
+func checkNorms[T dense.Float](tab *kern.Table[T], name string, s Seq[T]) error {
 	for b := range s.Batch {
 		for h := range s.Heads {
 			m := s.Head(b, h)
 			for l := range m.Rows {
-				if n := d.tab.Norm2(m.Row(l)); !(n <= maxNorm2[T]()) {
+				if n := tab.Norm2(m.Row(l)); !(n <= maxNorm2[T]()) {
 					if err := s.CheckFinite(name); err != nil {
 						return err
 					}
@@ -171,8 +182,12 @@ func (d *Decoder[T]) finite(name string, s Seq[T]) error {
 	return nil
 }
 
+// decoderJob is a Decoder as the job of its group.
+type decoderJob[T dense.Float] Decoder[T]
+
 // Run is the step of heads lo to hi−1.
-func (d *Decoder[T]) Run(worker, lo, hi int) {
+func (j *decoderJob[T]) Run(worker, lo, hi int) {
+	d := (*Decoder[T])(j)
 	w := d.workers[worker]
 	for i := lo; i < hi && w.err == nil; i++ {
 		w.err = d.head(w, i)

@@ -297,7 +297,10 @@ func (c *call[T]) sweep(s *stream[T]) {
 func (c *call[T]) finish(q, k, v Seq[T]) (Report, error) {
 	var total Report
 	var failed error
-	bad := false
+	bad, exponentials := false, true
+	for i := range c.streams {
+		exponentials = exponentials && !c.streams[i].m.Signed()
+	}
 	for _, w := range c.workers {
 		total.Add(w.report)
 		if failed == nil {
@@ -307,10 +310,10 @@ func (c *call[T]) finish(q, k, v Seq[T]) (Report, error) {
 		w.report, w.err, w.bad = Report{}, nil, false
 	}
 	if failed != nil {
-		if err := q.CheckFinite("q"); err != nil {
+		if err := checkNorms(c.tab, "q", q); err != nil {
 			return total, err
 		}
-		if err := k.CheckFinite("k"); err != nil {
+		if err := checkNorms(c.tab, "k", k); err != nil {
 			return total, err
 		}
 		return total, fmt.Errorf("features: %w", failed)
@@ -319,6 +322,9 @@ func (c *call[T]) finish(q, k, v Seq[T]) (Report, error) {
 		if err := v.CheckFinite("v"); err != nil {
 			return total, err
 		}
+	}
+	if total.Zero > 0 && exponentials {
+		return total, fmt.Errorf("%d rows have no finite output: the values, or the norms of queries and keys, are too large for %T: %w", total.Zero, T(0), dense.ErrNotFinite)
 	}
 	return total, nil
 }

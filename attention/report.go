@@ -5,8 +5,12 @@ type Report struct {
 	Rows     int64 // output rows
 	Empty    int64 // rows whose query sees no key: zeros
 	Negative int64 // rows with a negative denominator, which only maps with signed features have: the quotient as it is
-	Zero     int64 // rows whose denominator is zero or whose quotient is not finite, again signed features only: zeros
-	Raised   int64 // how often references were raised after the first key: many mean keys of very different norms, and slower work
+	// Zero counts rows whose denominator is zero or whose quotient is not finite: zeros. Maps of exponentials (not
+	// Map.Signed) have none unless numbers are too large, which Linear.Forward makes an error.
+	Zero int64
+	// Raised counts how often references were raised after the first key: many mean keys of very different norms, and
+	// slower work.
+	Raised int64
 }
 
 // Add adds the counts of o.

@@ -13,13 +13,15 @@ import (
 var ErrMismatch = errors.New("state of another map or shape")
 
 // State is what linear attention remembers of the keys and values seen so far: O(F·d) numbers, however many they were.
-// Its size and the time to use it never grow. A State serves one call at a time; Clone it to go on in two ways.
+// It is made by NewState or UnmarshalState. Its size and the time to use it never grow. A State serves one call at a time; Clone it to go on in two ways.
 type State[T dense.Float] struct {
 	m      *randfeat.Map[T]
 	mem    *memory[T]
 	w      *worker[T]
 	report Report
 }
+
+var errNoState = fmt.Errorf("state that was not made by NewState: %w", ErrMismatch)
 
 // NewState returns the state of no keys, for values of valueDim columns.
 func NewState[T dense.Float](m *randfeat.Map[T], valueDim int) (*State[T], error) {
@@ -70,6 +72,9 @@ func (s *State[T]) Clone() *State[T] {
 // Append adds keys and their values. The bits of the state do not depend on how keys are divided among calls. After an
 // error the state is as before.
 func (s *State[T]) Append(k, v dense.Matrix[T]) error {
+	if s.mem == nil {
+		return errNoState
+	}
 	if err := s.checkKeys(k, v); err != nil {
 		return err
 	}
@@ -137,6 +142,9 @@ func maxNorm2[T dense.Float]() float64 {
 
 // Read writes the attention of queries over all keys seen.
 func (s *State[T]) Read(out, q dense.Matrix[T]) error {
+	if s.mem == nil {
+		return errNoState
+	}
 	if err := s.checkRows("q", q, s.m.InDim()); err != nil {
 		return err
 	}
@@ -161,6 +169,9 @@ func (s *State[T]) Read(out, q dense.Matrix[T]) error {
 // Merge adds the keys of o, as if they had been appended here. Sums of floating-point numbers depend on their order:
 // merged states agree with appended ones up to rounding.
 func (s *State[T]) Merge(o *State[T]) error {
+	if s.mem == nil || o == nil || o.mem == nil {
+		return errNoState
+	}
 	if err := s.matches(o.m.Fingerprint(), o.m.OutDim(), o.ValueDim()); err != nil {
 		return err
 	}

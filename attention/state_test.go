@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/randfeat/randfeat"
@@ -369,5 +370,45 @@ func BenchmarkState(b *testing.B) {
 				i = (i + 1) % 10000
 			}
 		})
+	}
+}
+
+// Values that are not made by their constructors give errors, no panics.
+func TestZeroValues(t *testing.T) {
+	var s State[float64]
+	if err := s.Append(dense.New[float64](1, 2), dense.New[float64](1, 2)); !errors.Is(err, ErrMismatch) {
+		t.Errorf("Append: %v", err)
+	}
+	if err := s.Read(dense.New[float64](1, 2), dense.New[float64](1, 2)); !errors.Is(err, ErrMismatch) {
+		t.Errorf("Read: %v", err)
+	}
+	if err := s.Merge(nil); !errors.Is(err, ErrMismatch) {
+		t.Errorf("Merge: %v", err)
+	}
+	var d Decoder[float64]
+	if err := d.Step(Seq[float64]{Len: 1}, Seq[float64]{Len: 1}, Seq[float64]{Len: 1}, Seq[float64]{Len: 1}); !errors.Is(err, randfeat.ErrSpec) {
+		t.Errorf("Step: %v", err)
+	}
+}
+
+// Numbers too large for the sums of a positive map are an error, never silent zeros.
+func TestLinearOverflow(t *testing.T) {
+	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(4), Family: family.Positive{}, Dim: 4, M: 16, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ norm, value float32 }{"values": {1, 1e37}, "norms": {1e10, 1}, "too large norms": {1e16, 1}} {
+		q, v, out := NewSeq[float32](1, 1, 2000, 4), NewSeq[float32](1, 1, 2000, 4), NewSeq[float32](1, 1, 2000, 4)
+		for i := range q.Data {
+			q.Data[i] = c.norm * float32(math.Sin(float64(i)))
+			v.Data[i] = c.value
+		}
+		_, err := (&Linear[float32]{Maps: []*randfeat.Map[float32]{m}}).Forward(out, q, q, v)
+		if !errors.Is(err, dense.ErrNotFinite) {
+			t.Errorf("%s: error = %v", name, err)
+		}
+		if name == "too large norms" && !strings.Contains(fmt.Sprint(err), "q: batch 0, head 0, position 0") {
+			t.Errorf("%s: error = %v", name, err)
+		}
 	}
 }

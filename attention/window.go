@@ -73,6 +73,11 @@ func (w *worker[T]) windowed(s *stream[T], mem *memory[T]) error {
 func (w *worker[T]) merge(s *stream[T], g, i int, num []T, den, scale float64) {
 	at := g*s.lenQ() + i
 	row := s.outputs(g).Row(i)
+	if math.IsInf(s.scale[at], -1) {
+		copy(row, num)
+		s.den[at], s.scale[at] = den, scale
+		return
+	}
 	top := max(s.scale[at], scale)
 	old, add := math.Exp(s.scale[at]-top), math.Exp(scale-top)
 	w.tab.Scale(row, T(old))
@@ -88,6 +93,7 @@ type windowScratch[T dense.Float] struct {
 	gain      float64
 	embed     kern.Panel[T] // gain·M
 	u, v      dense.Matrix[T]
+	a         dense.Matrix[T] // weights
 	bias      []T
 	row       []float64
 	lo, hi    []int
@@ -107,6 +113,10 @@ func (x *windowScratch[T]) prepare(m *randfeat.Map[T], tab *kern.Table[T]) {
 		tab.Pack(&x.embed, scaled)
 	}
 }
+
+// windowCols is the most keys of a window whose weights are computed together: what Go does per row and block of keys
+// would cost as much as the weights of few.
+const windowCols = 512
 
 // windowRange finishes queries i0 to i1−1 in blocks.
 func (w *worker[T]) windowRange(s *stream[T], i0, i1 int) error {
@@ -138,14 +148,15 @@ func (w *worker[T]) windowBlock(s *stream[T], i0, i1 int) error {
 		out := s.outputs(g).RowRange(i0, i1)
 		den, scale := s.den[g*s.lenQ()+i0:], s.scale[g*s.lenQ()+i0:]
 		u := x.queries(q, w.tab)
-		for c := first; c < last; c += w.a.Cols {
-			k, v, pos := w.keyRows(s, c, min(c+w.a.Cols, last))
+		for c := first; c < last; c += windowCols {
+			k, v, pos := w.keyRows(s, c, min(c+windowCols, last))
 			if k.Rows == 0 {
 				continue
 			}
 			y, bias := x.keys(k, w.tab)
 			w.tab.Pack(&w.packed, y)
-			a := w.a.RowRange(0, q.Rows).ColRange(0, k.Rows)
+			x.a = reshaped(x.a, q.Rows, k.Rows)
+			a := x.a
 			w.tab.MulT(a, u, &w.packed, bias)
 			for i := range a.Rows {
 				e := a.Row(i)

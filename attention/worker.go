@@ -33,6 +33,8 @@ type worker[T dense.Float] struct {
 	count                    []int           // keys of the chunk seen by each query
 
 	packed kern.Panel[T]   // features of the keys of a chunk
+	lifted dense.Matrix[T] // they, multiplied by 1/unlift
+	unlift T
 	sub    kern.Panel[T]   // the first of them
 	a      dense.Matrix[T] // scores of a chunk
 	ones   []T
@@ -226,6 +228,8 @@ const (
 	guessProbes = 4  // rows whose maxima are computed
 	guessSpread = 20 // nats by which they may differ
 	guessRows   = 16 // rows that pay for it
+	// guessMost bounds guessed features: their products with lifted features of keys must not overflow.
+	guessMost = 1 << 24
 	// The largest feature of a query may then be between e^−below and e^above without harm: with z ≥ 1 a denominator is
 	// at least the largest feature, and at most Σz times that.
 	below, above = 30, 60
@@ -256,8 +260,7 @@ func (w *worker[T]) guess(phi dense.Matrix[T], scale []float64, ref *reference[T
 	if err := w.m.QueriesScaled(phi, w.col, w.shift[:q.Rows], q, &w.ws); err != nil {
 		return false, err
 	}
-	w.tab.FlushMax(phi.Data)
-	return true, nil
+	return w.tab.FlushMax(phi.Data) <= guessMost, nil
 }
 
 // plausible reports whether all denominators show that their largest feature neither overflows nor underflows.
@@ -302,18 +305,40 @@ func (w *worker[T]) finish(row []T, den T, empty, check bool) {
 		w.report.Negative++
 	}
 	inv := 1 / den
-	if !dense.IsFinite(float64(inv)) || !dense.IsFinite(float64(den)) {
+	if inv-inv != 0 || den-den != 0 { // not finite
 		w.zero(row, den)
 		return
 	}
 	w.tab.Scale(row, inv)
-	if check && !dense.IsFinite(w.tab.Norm2(row)) {
-		for _, v := range row {
-			if !dense.IsFinite(float64(v)) {
-				w.zero(row, den)
-				return
-			}
+	if check {
+		w.check(row, den)
+	}
+}
+
+// check clears a row that is not finite.
+func (w *worker[T]) check(row []T, den T) {
+	if dense.IsFinite(w.tab.Norm2(row)) {
+		return
+	}
+	for _, v := range row {
+		if !dense.IsFinite(float64(v)) {
+			w.zero(row, den)
+			return
 		}
+	}
+}
+
+// finishAll finishes neighbouring rows; past keys and count[i] of the chunk are seen by row i.
+func (w *worker[T]) finishAll(out dense.Matrix[T], den []T, past int64, count []int) {
+	whole := out.Stride == out.Cols
+	for i := range out.Rows {
+		w.finish(out.Row(i), den[i], past+int64(count[i]) == 0, w.checks && !whole)
+	}
+	if !w.checks || !whole || dense.IsFinite(w.tab.Norm2(out.Data)) {
+		return
+	}
+	for i := range out.Rows {
+		w.check(out.Row(i), den[i])
 	}
 }
 

@@ -290,17 +290,10 @@ func (l *leaf[T]) logExp(s *Side[T], e dense.Matrix[T], row []float64, x dense.M
 		l.re.project(s, e, x, l.bias, sc)
 	} else {
 		l.re.project(s, e.ColRange(0, m), x, nil, sc)
+		l.mirror(e)
 	}
 	for i := range x.Rows {
 		row[i] = l.rowAt(s, x, i, sc)
-		if l.Fn == plan.ExpPM {
-			r := e.Row(i)
-			for f, t := range r[:m] {
-				r[m+f] = -t
-			}
-			addBias(r[:m], l.bias)
-			addBias(r[m:], l.bias)
-		}
 	}
 }
 
