@@ -28,7 +28,10 @@ func CreateAtomic(path string) (*AtomicFile, error) {
 		return nil, fmt.Errorf("%s is a directory, want a file to write", path)
 	case err == nil && !info.Mode().IsRegular():
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
-		return &AtomicFile{f: f, target: path, direct: true}, err
+		if err != nil {
+			return nil, err
+		}
+		return &AtomicFile{f: f, target: path, direct: true}, nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
@@ -42,15 +45,34 @@ func CreateAtomic(path string) (*AtomicFile, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("cannot write %s: %w", path, err)
+			return nil, cannotWrite(path, err)
 		}
 		return &AtomicFile{f: f, target: path}, nil
 	}
 	return nil, fmt.Errorf("cannot write %s: no free name for a temporary file", path)
 }
 
+// cannotWrite names the target and not, as err does, the temporary file.
+func cannotWrite(path string, err error) error {
+	var p *fs.PathError
+	var l *os.LinkError
+	switch {
+	case errors.As(err, &p):
+		err = p.Err
+	case errors.As(err, &l):
+		err = l.Err
+	}
+	return fmt.Errorf("cannot write %s: %w", path, err)
+}
+
 // Write appends to the temporary file.
-func (a *AtomicFile) Write(b []byte) (int, error) { return a.f.Write(b) }
+func (a *AtomicFile) Write(b []byte) (int, error) {
+	n, err := a.f.Write(b)
+	if err != nil {
+		return n, cannotWrite(a.target, err)
+	}
+	return n, nil
+}
 
 // Commit makes the file durable and moves it to its target. After an error the target is as it was.
 func (a *AtomicFile) Commit() error {
@@ -63,13 +85,13 @@ func (a *AtomicFile) Commit() error {
 	}
 	defer a.Abort()
 	if err := a.f.Sync(); err != nil {
-		return fmt.Errorf("cannot write %s: %w", a.target, err)
+		return cannotWrite(a.target, err)
 	}
 	if err := a.f.Close(); err != nil {
-		return fmt.Errorf("cannot write %s: %w", a.target, err)
+		return cannotWrite(a.target, err)
 	}
 	if err := os.Rename(a.f.Name(), a.target); err != nil {
-		return fmt.Errorf("cannot write %s: %w", a.target, err)
+		return cannotWrite(a.target, err)
 	}
 	a.done = true
 	syncDir(filepath.Dir(a.target))

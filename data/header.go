@@ -50,6 +50,15 @@ type header struct {
 	size    int64 // bytes before the data
 }
 
+// element is the element type as NumPy calls it: int32 for <i4 and >i4.
+func (h header) element() string {
+	if h.dtype == Bool {
+		return "bool"
+	}
+	kind := map[byte]string{'f': "float", 'i': "int", 'u': "uint"}[h.descr[len(h.descr)-2]]
+	return kind + strconv.Itoa(8*h.width)
+}
+
 // elements is the product of the shape; readHeader has checked that it does not overflow.
 func (h header) elements() int {
 	n := 1

@@ -106,7 +106,7 @@ func readBody(r io.Reader, h header, size int64) (Tensor, error) {
 			return Tensor{}, err
 		}
 	}
-	t := Tensor{DType: h.dtype, Shape: h.shape}
+	t := Tensor{DType: h.dtype, Element: h.element(), Shape: h.shape}
 	var err error
 	switch h.dtype {
 	case Float32:

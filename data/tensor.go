@@ -11,11 +11,12 @@ import (
 // Tensor is an array of any number of dimensions, row-major. One of F32, F64 and Int is set, by DType; integers of any
 // width and bools are held as int64.
 type Tensor struct {
-	DType DType
-	Shape []int
-	F32   []float32
-	F64   []float64
-	Int   []int64
+	DType   DType
+	Element string // the element type of the file as NumPy calls it, such as int32
+	Shape   []int
+	F32     []float32
+	F64     []float64
+	Int     []int64
 }
 
 // ReadNPYTensor reads one array of floats, integers or bools that must end where r ends. Both byte orders and both memory

@@ -1,0 +1,184 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Kind says how a column is read.
+type Kind int
+
+// The kinds. Text formats hold only text, so Infer gives Text there; the others give the type of the file.
+const (
+	Infer  Kind = iota
+	Skip        // not read: the column of the block stays empty
+	Number      // float64; NaN is missing
+	Text        // bytes; nil is missing
+)
+
+// String names the kind in messages.
+func (k Kind) String() string {
+	if k < Infer || k > Text {
+		return fmt.Sprintf("Kind(%d)", int(k))
+	}
+	return [...]string{"infer", "skip", "number", "text"}[k]
+}
+
+// Column holds the cells of one column of a block: numbers or text, or neither if it was skipped.
+type Column struct {
+	Num  []float64 // NaN is missing
+	Text [][]byte  // nil is missing
+}
+
+// Block is some consecutive rows of a table, column by column. Its memory is reused by the next Read into it: who keeps a
+// cell copies it. The zero value is ready for use.
+type Block struct {
+	Rows  int
+	First int64 // number of its first row, from 0
+	Cols  []Column
+
+	arena []byte // backs the text
+	text  int    // bytes of text in the block
+}
+
+// reset empties the block and shapes its columns after want, keeping their memory.
+func (b *Block) reset(first int64, want []Kind) {
+	b.Rows, b.First, b.arena, b.text = 0, first, b.arena[:0], 0
+	b.Cols = slices.Grow(b.Cols[:0], len(want))[:len(want)]
+	for j, k := range want {
+		c := &b.Cols[j]
+		if k == Number {
+			if c.Num == nil {
+				c.Num = []float64{} // set, though empty
+			}
+			c.Num, c.Text = c.Num[:0], nil
+			continue
+		}
+		c.Num = nil
+		if k != Text {
+			c.Text = nil
+			continue
+		}
+		if c.Text == nil {
+			c.Text = [][]byte{}
+		}
+		c.Text = c.Text[:0]
+	}
+}
+
+// Reset empties the block for readers outside this package. want is one of Skip, Number and Text for every column.
+func (b *Block) Reset(first int64, want []Kind) { b.reset(first, want) }
+
+// keep copies text into the memory of the block. Older cells stay valid when the arena moves: they hold the old one.
+func (b *Block) keep(text []byte) []byte {
+	if len(text) == 0 {
+		return []byte{} // empty, not missing
+	}
+	if len(b.arena)+len(text) > cap(b.arena) {
+		b.arena = make([]byte, 0, max(2*cap(b.arena), len(text), 1<<12))
+	}
+	b.text += len(text)
+	n := len(b.arena)
+	b.arena = append(b.arena, text...)
+	return b.arena[n:len(b.arena):len(b.arena)]
+}
+
+// AppendText appends a copy of text to column j; nil is missing.
+func (b *Block) AppendText(j int, text []byte) {
+	if text != nil {
+		text = b.keep(text)
+	}
+	b.Cols[j].Text = append(b.Cols[j].Text, text)
+}
+
+// Full reports whether the text of the block has reached its bound, so that a reader must stop.
+func (b *Block) Full() bool { return b.text >= maxBlockText }
+
+// maxBlockText bounds the text of one block, whatever the number of rows that was asked for.
+const maxBlockText = 32 << 20
+
+// Reader reads the rows of a table in order.
+type Reader interface {
+	// Columns are the names, the same for every reader of a source.
+	Columns() []string
+	// Read replaces the contents of b by the next rows: at least one, at most max, fewer when their text exceeds 32 MiB.
+	// It returns io.EOF after the last row. After any other error the reader can only be closed.
+	Read(b *Block, max int) error
+	// Where names the place of row i of the last block for messages: file.csv:12.
+	Where(i int) string
+	Close() error
+}
+
+// Source is a table that can be read again and again.
+type Source interface {
+	// Name is what the user calls it: the path.
+	Name() string
+	// Open starts at the first row. want has a kind for every column, nil means Infer for all.
+	Open(want []Kind) (Reader, error)
+}
+
+// Columns are the names of the columns of a source, without reading its rows.
+func Columns(src Source) ([]string, error) {
+	if c, ok := src.(interface{ Columns() []string }); ok {
+		return c.Columns(), nil
+	}
+	r, err := src.Open(nil)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return r.Columns(), nil
+}
+
+// ErrInput marks every error about the contents of a table; errors.As with *[InputError] tells the place.
+var ErrInput = errors.New("unusable data")
+
+// InputError says what is wrong with a table and where.
+type InputError struct {
+	Place  string // file, file:line or file:line:column; columns count bytes from 1
+	Detail string
+	Err    error // a more specific sentinel, or nil
+}
+
+// Error is the place and what is wrong there.
+func (e *InputError) Error() string { return e.Place + ": " + e.Detail }
+
+// Is makes errors.Is(err, ErrInput) true.
+func (e *InputError) Is(target error) bool { return target == ErrInput }
+
+// Unwrap gives the more specific sentinel.
+func (e *InputError) Unwrap() error { return e.Err }
+
+func inputError(place, format string, args ...any) error {
+	return &InputError{Place: place, Detail: fmt.Sprintf(format, args...)}
+}
+
+// show quotes a cell for a message, cut to a readable length.
+func show[S string | []byte](s S) string {
+	if len(s) > 40 {
+		return fmt.Sprintf("%q…", s[:40])
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+// CheckKinds resolves the kinds that a reader of n columns was asked for: nil means Infer for all, and Infer becomes
+// natural(j).
+func CheckKinds(want []Kind, n int, natural func(j int) Kind) ([]Kind, error) {
+	if want != nil && len(want) != n {
+		return nil, fmt.Errorf("%d kinds for %d columns", len(want), n)
+	}
+	out := make([]Kind, n)
+	for j := range out {
+		if want != nil {
+			out[j] = want[j]
+		}
+		switch {
+		case out[j] == Infer:
+			out[j] = natural(j)
+		case out[j] < Infer || out[j] > Text:
+			return nil, fmt.Errorf("column %d: unknown kind %d", j+1, int(out[j]))
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,353 @@
+package data
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+)
+
+// csvSource is delimited text: fields may be quoted, with "" for a quote and line ends inside, as in RFC 4180. Beyond
+// it: any delimiter, blanks around fields are dropped, empty lines are skipped, and a quote inside an unquoted field is
+// an ordinary character.
+type csvSource struct {
+	in      input
+	o       Options // with Delimiter and Header found
+	columns []string
+}
+
+func newCSVSource(in input, sample []byte, whole bool, o Options) (Source, error) {
+	sniffCSV(in.name, sample, whole, &o)
+	s := &csvSource{in: in, o: o}
+	// The first record may be longer than the sample, so it comes from the file itself, unless that can be read only once.
+	first := in
+	if in.size < 0 {
+		if !whole && bytes.IndexByte(sample, '\n') < 0 {
+			return nil, inputError(in.name, "the first line is longer than %d bytes, too long for a stream: write it to a file first", len(sample))
+		}
+		first = input{name: in.name, open: func() (stream, error) { return memory{bytes.NewReader(sample)}, nil }}
+	}
+	r, err := newCSVReader(first, o)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	switch err := r.nextRecord(); {
+	case err == io.EOF:
+		return nil, inputError(in.name, "the file has no rows")
+	case err != nil:
+		return nil, err
+	}
+	place := r.place(0)
+	cells, n, err := r.cells(o.MaxColumns)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkWidth(place, n, o.MaxColumns); err != nil {
+		return nil, err
+	}
+	s.columns = columnNames("c", n)
+	if *o.Header {
+		for j, c := range cells {
+			if c != "" {
+				s.columns[j] = c
+			}
+		}
+	}
+	return s, checkNames(place, s.columns)
+}
+
+func (s *csvSource) Name() string      { return s.in.name }
+func (s *csvSource) Columns() []string { return s.columns }
+
+func (s *csvSource) Open(want []Kind) (Reader, error) {
+	kinds, err := CheckKinds(want, len(s.columns), func(int) Kind { return Text })
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.in.name, err)
+	}
+	r, err := newCSVReader(s.in, s.o)
+	if err != nil {
+		return nil, err
+	}
+	if *s.o.Header {
+		err := r.nextRecord()
+		if err == nil {
+			_, _, err = r.cells(0) // a name may hold line ends
+		}
+		if err != nil && err != io.EOF {
+			r.Close()
+			return nil, err
+		}
+	}
+	r.columns, r.want = s.columns, kinds
+	return r, nil
+}
+
+type csvReader struct {
+	*lines
+	columns []string
+	want    []Kind
+	missing *missingSet
+	delim   byte
+	blank   bool // runs of blanks delimit
+	literal bool
+
+	row     int64
+	starts  []int64 // line of each row of the last block
+	scratch []byte
+}
+
+func newCSVReader(in input, o Options) (*csvReader, error) {
+	l, err := newLines(in, o.MaxLine)
+	if err != nil {
+		return nil, err
+	}
+	return &csvReader{lines: l, missing: newMissingSet(o.Missing), delim: o.Delimiter, blank: o.Delimiter == ' ', literal: o.Literal}, nil
+}
+
+func (r *csvReader) Columns() []string { return r.columns }
+
+func (r *csvReader) Where(i int) string { return fmt.Sprintf("%s:%d", r.in.name, r.starts[i]) }
+
+func (r *csvReader) Read(b *Block, max int) error {
+	b.reset(r.row, r.want)
+	r.starts = r.starts[:0]
+	for b.Rows < max && !b.Full() {
+		err := r.nextRecord()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if err := r.parse(b); err != nil {
+			return err
+		}
+		b.Rows++
+		r.starts = append(r.starts, r.line)
+	}
+	if b.Rows == 0 {
+		return io.EOF
+	}
+	r.row += int64(b.Rows)
+	return nil
+}
+
+// nextRecord moves to the next line that is not empty.
+func (r *csvReader) nextRecord() error {
+	for {
+		if err := r.next(); err != nil {
+			return err
+		}
+		rec := r.record()
+		if len(rec) == 0 || isBlank(rec[0]) && (r.blank || len(r.want) != 1) && r.onlyBlanks(rec) {
+			continue
+		}
+		return nil
+	}
+}
+
+// onlyBlanks: a line of tabs between tab-separated fields is a row of missing values.
+func (r *csvReader) onlyBlanks(rec []byte) bool {
+	return skipBlanks(rec, 0) == len(rec) && (r.blank || bytes.IndexByte(rec, r.delim) < 0)
+}
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' }
+
+func skipBlanks(b []byte, i int) int {
+	for i < len(b) && isBlank(b[i]) {
+		i++
+	}
+	return i
+}
+
+func trimBlanks(b []byte) []byte {
+	for len(b) > 0 && isBlank(b[len(b)-1]) {
+		b = b[:len(b)-1]
+	}
+	return b[skipBlanks(b, 0):]
+}
+
+// ends reports whether a field that stops before byte i of rec is complete.
+func (r *csvReader) ends(rec []byte, i int) bool {
+	return i == len(rec) || rec[i] == r.delim || r.blank && rec[i] == '\t'
+}
+
+// parse appends the fields of the current record to the block.
+func (r *csvReader) parse(b *Block) error {
+	rec, i := r.record(), 0
+	if r.blank {
+		i = skipBlanks(rec, 0)
+	}
+	last := len(r.want) - 1
+	for j, kind := range r.want {
+		col := &b.Cols[j]
+		if kind == Number {
+			if v, n, ok := scanNumber(rec[i:]); n > 0 && r.ends(rec, i+n) {
+				if !ok {
+					v, ok = parseSlow(rec[i : i+n])
+				}
+				if ok {
+					col.Num = append(col.Num, v)
+					i += n
+					goto next
+				}
+			}
+		}
+		{
+			start := i
+			cell, end, err := r.cell(i)
+			if err != nil {
+				return err
+			}
+			rec, i = r.record(), end
+			switch kind {
+			case Text:
+				if r.missing.has(cell) {
+					cell = nil
+				} else {
+					cell = b.keep(cell)
+				}
+				col.Text = append(col.Text, cell)
+			case Number:
+				v := math.NaN()
+				cell = trimBlanks(cell)
+				if !r.missing.has(cell) {
+					var ok bool
+					if v, ok = ParseNumber(cell); !ok {
+						return inputError(r.place(start), "column %s is %s, want a number", show(r.columns[j]), show(cell))
+					}
+				}
+				col.Num = append(col.Num, v)
+			}
+		}
+	next:
+		if r.blank {
+			i = skipBlanks(rec, i)
+		}
+		if j == last {
+			break
+		}
+		if i == len(rec) {
+			return r.ragged(i)
+		}
+		if !r.blank {
+			i++
+		}
+	}
+	if i != len(rec) {
+		return r.ragged(i)
+	}
+	return nil
+}
+
+// ragged says how many fields the current record has; off is where it went wrong.
+func (r *csvReader) ragged(off int) error {
+	place := r.place(off)
+	_, n, err := r.cells(0)
+	if err != nil {
+		return err
+	}
+	return inputError(place, "the row has %d fields, want %d as in the first row", n, len(r.columns))
+}
+
+// cell reads the field at offset i of the record, with quotes resolved, and the offset of the delimiter behind it. The
+// record may have grown by lines inside quotes.
+func (r *csvReader) cell(i int) (cell []byte, end int, err error) {
+	rec := r.record()
+	if !r.literal {
+		s := i
+		for s < len(rec) && isBlank(rec[s]) && rec[s] != r.delim {
+			s++
+		}
+		if s < len(rec) && rec[s] == '"' {
+			return r.quoted(s)
+		}
+	}
+	end = len(rec)
+	if r.blank {
+		for k, c := range rec[i:] {
+			if isBlank(c) {
+				end = i + k
+				break
+			}
+		}
+		return rec[i:end], end, nil
+	}
+	if k := bytes.IndexByte(rec[i:], r.delim); k >= 0 {
+		end = i + k
+	}
+	return trimBlanks(rec[i:end]), end, nil
+}
+
+// quoted reads the field whose opening quote is at offset i.
+func (r *csvReader) quoted(i int) (cell []byte, end int, err error) {
+	rec := r.record()
+	r.scratch = r.scratch[:0]
+	span := r.span
+	for q, from := i+1, i+1; ; { // the field from q on is not in scratch; there is no quote before from
+		k := bytes.IndexByte(rec[from:], '"')
+		if k < 0 {
+			from = len(rec)
+			switch err := r.extend(); {
+			case err == io.EOF:
+				return nil, 0, inputError(r.place(i), "the quote is not closed%s", literalHint)
+			case err != nil:
+				return nil, 0, err
+			}
+			rec = r.record()
+			continue
+		}
+		end = from + k + 1
+		if end < len(rec) && rec[end] == '"' { // an escaped quote
+			r.scratch = append(r.scratch, rec[q:end]...)
+			q, from = end+1, end+1
+			continue
+		}
+		cell = rec[q : end-1]
+		if len(r.scratch) > 0 || r.span != span {
+			r.scratch = append(r.scratch, cell...)
+			cell = r.scratch
+		}
+		break
+	}
+	if r.span != span { // line ends are \n, as encoding/csv has it
+		cell = bytes.ReplaceAll(cell, []byte("\r\n"), []byte("\n"))
+	}
+	for end < len(rec) && isBlank(rec[end]) && rec[end] != r.delim {
+		end++
+	}
+	if !r.ends(rec, end) && !(r.blank && isBlank(rec[max(end-1, 0)])) {
+		return nil, 0, inputError(r.place(end), "text follows the closing quote%s", literalHint)
+	}
+	return cell, end, nil
+}
+
+const literalHint = ": double quotes inside a quoted field, or read quotes as ordinary characters"
+
+// cells are copies of the fields of the current record, at most limit of them, and their number.
+func (r *csvReader) cells(limit int) (cells []string, n int, err error) {
+	i := 0
+	if r.blank {
+		i = skipBlanks(r.record(), 0)
+	}
+	for {
+		cell, end, err := r.cell(i)
+		if err != nil {
+			return nil, 0, err
+		}
+		if n++; n <= limit {
+			cells = append(cells, string(cell))
+		}
+		i = end
+		if r.blank {
+			i = skipBlanks(r.record(), i)
+		}
+		if i >= len(r.record()) {
+			return cells, n, nil
+		}
+		if !r.blank {
+			i++
+		}
+	}
+}

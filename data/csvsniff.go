@@ -1,0 +1,110 @@
+package data
+
+import (
+	"bytes"
+	"strings"
+)
+
+// sniffRows is how many rows of the sample are looked at.
+const sniffRows = 200
+
+// sniffCSV fills Delimiter and Header of o from the beginning of a file.
+func sniffCSV(name string, sample []byte, whole bool, o *Options) {
+	if o.Delimiter == 0 {
+		o.Delimiter = sniffDelimiter(name, sample, whole, *o)
+	}
+	if o.Header == nil {
+		header := sniffHeader(sampleRows(sample, whole, *o), newMissingSet(o.Missing))
+		o.Header = &header
+	}
+}
+
+// sampleRows are the first rows of the sample; what cannot be read ends them.
+func sampleRows(sample []byte, whole bool, o Options) [][]string {
+	in := input{name: "sample", open: func() (stream, error) { return memory{bytes.NewReader(sample)}, nil }}
+	in.size = int64(len(sample))
+	r, err := newCSVReader(in, o)
+	if err != nil {
+		return nil
+	}
+	defer r.Close()
+	var rows [][]string
+	for len(rows) < sniffRows && r.nextRecord() == nil {
+		cells, _, err := r.cells(1 << 12)
+		if err != nil {
+			break
+		}
+		if !whole && r.eof && r.pos+r.n >= r.end && len(rows) > 0 {
+			break // the sample may have cut this one
+		}
+		rows = append(rows, cells)
+	}
+	return rows
+}
+
+// sniffDelimiter takes the first candidate by which nearly all rows have the same number of fields, at least two, and
+// otherwise the one by which most do. A file of one column has no delimiter; the comma does no harm there.
+func sniffDelimiter(name string, sample []byte, whole bool, o Options) byte {
+	switch base := strings.ToLower(strings.TrimSuffix(name, ".gz")); {
+	case strings.HasSuffix(base, ".tsv"), strings.HasSuffix(base, ".tab"):
+		return '\t'
+	}
+	best, bestShare := byte(','), 0.0
+	for _, d := range []byte(",\t;| ") {
+		o.Delimiter = d
+		rows := sampleRows(sample, whole, o)
+		count, most := map[int]int{}, 0
+		for _, cells := range rows {
+			if n := len(cells); n > 1 {
+				count[n]++
+				most = max(most, count[n])
+			}
+		}
+		share := float64(most) / float64(max(len(rows), 1))
+		if share >= 0.9 {
+			return d
+		}
+		if share > bestShare {
+			best, bestShare = d, share
+		}
+	}
+	return best
+}
+
+// sniffHeader reports whether the first row names columns: none of its fields is a number or missing (save the first,
+// which programs leave empty above row names), no two are equal, and either a column has a number in every other row or
+// no field comes again in its own column.
+func sniffHeader(rows [][]string, missing *missingSet) bool {
+	if len(rows) == 0 {
+		return false
+	}
+	first, rest := rows[0], rows[1:]
+	seen := map[string]bool{}
+	for j, name := range first {
+		if _, ok := ParseNumber([]byte(name)); ok || seen[name] || missing.has([]byte(name)) && (j > 0 || name != "" || len(first) == 1) {
+			return false
+		}
+		seen[name] = true
+	}
+	again := false
+	for j, name := range first {
+		numbers, texts := 0, 0
+		for _, row := range rest {
+			if j >= len(row) || missing.has([]byte(row[j])) {
+				continue
+			}
+			if row[j] == name {
+				again = true
+			}
+			if _, ok := ParseNumber([]byte(row[j])); ok {
+				numbers++
+			} else {
+				texts++
+			}
+		}
+		if numbers > 0 && texts == 0 {
+			return true
+		}
+	}
+	return !again
+}

@@ -1,0 +1,270 @@
+package data
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Encoder turns blocks of one table into numbers by a schema.
+type Encoder struct {
+	schema  *Schema
+	columns []string
+	kinds   []Kind
+	fields  []int // column of each field
+	targets []int // column of each target, nil if not needed
+	ids     []int
+	levels  []map[string]int
+	classes []map[string]int
+}
+
+// Encoder matches the columns of a table with the schema, by name. Every field must be there, and every target if
+// needTarget; identifiers, ignored columns and unneeded targets may be. Other columns are errors.
+func (s *Schema) Encoder(columns []string, needTarget bool) (*Encoder, error) {
+	const known, id = -1, -2                    // known: allowed and not read
+	role := make(map[string]int, len(s.Fields)) // or the number of a field
+	for i := range s.Fields {
+		role[s.Fields[i].Name] = i
+	}
+	for i := range s.Targets {
+		role[s.Targets[i].Name] = known
+	}
+	for _, n := range s.IDs {
+		role[n] = id
+	}
+	for _, n := range s.Ignored {
+		role[n] = known
+	}
+	e := &Encoder{schema: s, columns: columns, kinds: make([]Kind, len(columns)), fields: make([]int, len(s.Fields)),
+		levels: make([]map[string]int, len(s.Fields))}
+	at := make(map[string]int, len(columns))
+	var unknown, twice, missing []string
+	for j, c := range columns {
+		if _, ok := at[c]; ok {
+			twice = append(twice, c)
+			continue
+		}
+		at[c] = j
+		e.kinds[j] = Skip
+		r, ok := role[c]
+		switch {
+		case !ok:
+			unknown = append(unknown, c)
+		case r == id:
+			e.kinds[j] = Text
+			e.ids = append(e.ids, j)
+		case r >= 0:
+			e.kinds[j] = Number
+			if s.Fields[r].Kind == Categorical {
+				e.kinds[j] = Text
+			}
+			e.fields[r] = j
+		}
+	}
+	for i := range s.Fields {
+		if _, ok := at[s.Fields[i].Name]; !ok {
+			missing = append(missing, s.Fields[i].Name)
+		}
+	}
+	if needTarget {
+		for i := range s.Targets {
+			j, ok := at[s.Targets[i].Name]
+			if !ok {
+				missing = append(missing, s.Targets[i].Name)
+				continue
+			}
+			e.kinds[j] = Number
+			if len(s.Targets[i].Classes) > 0 {
+				e.kinds[j] = Text
+			}
+			e.targets = append(e.targets, j)
+			e.classes = append(e.classes, index(s.Targets[i].Classes))
+		}
+	}
+	switch {
+	case len(twice) > 0:
+		return nil, schemaError("columns that come twice: %s", listNames(twice))
+	case len(missing) > 0 && len(unknown) > 0:
+		return nil, schemaError("columns missing: %s; unknown: %s", listNames(missing), listNames(unknown))
+	case len(missing) > 0:
+		return nil, schemaError("columns missing: %s", listNames(missing))
+	case len(unknown) > 0:
+		return nil, schemaError("columns unknown when the schema was learned: %s; remove them", listNames(unknown))
+	}
+	for i := range s.Fields {
+		if s.Fields[i].Kind == Categorical {
+			e.levels[i] = index(s.Fields[i].Levels)
+		}
+	}
+	return e, nil
+}
+
+func index(texts []string) map[string]int {
+	m := make(map[string]int, len(texts))
+	for i, t := range texts {
+		m[t] = i
+	}
+	return m
+}
+
+// lookup finds a text or, for a number, its canonical spelling.
+func lookup(m map[string]int, text []byte) (int, bool) {
+	if i, ok := m[string(text)]; ok {
+		return i, true
+	}
+	if v, ok := ParseNumber(text); ok {
+		i, ok := m[canonical(v)]
+		return i, ok
+	}
+	return 0, false
+}
+
+// Kinds are what the reader must be opened with.
+func (e *Encoder) Kinds() []Kind { return e.kinds }
+
+// IDs are the columns to carry to the predictions; they are read as text.
+func (e *Encoder) IDs() []int { return e.ids }
+
+// Encode writes the rows of b to x, which must be b.Rows × Width, and the targets to y, which must be b.Rows × their
+// number, or empty if the encoder was made without. Regression targets keep their values, classes become their index.
+// where names rows in errors: the reader's Where.
+func (e *Encoder) Encode(x, y dense.Matrix[float64], b *Block, where func(int) string) error {
+	if width := e.schema.Width(); x.Rows != b.Rows || x.Cols != width {
+		return fmt.Errorf("x is %d×%d for %d rows of %d columns: %w", x.Rows, x.Cols, b.Rows, width, dense.ErrShape)
+	}
+	if len(e.targets) > 0 && (y.Rows != b.Rows || y.Cols != len(e.targets)) {
+		return fmt.Errorf("y is %d×%d for %d rows of %d targets: %w", y.Rows, y.Cols, b.Rows, len(e.targets), dense.ErrShape)
+	}
+	if len(b.Cols) != len(e.columns) {
+		return fmt.Errorf("a block of %d columns, the encoder was made for %d: %w", len(b.Cols), len(e.columns), dense.ErrShape)
+	}
+	first := 0
+	for i := range e.schema.Fields {
+		f, c := &e.schema.Fields[i], &b.Cols[e.fields[i]]
+		if len(c.Num)+len(c.Text) != b.Rows {
+			return fmt.Errorf("column %s of the block was not read: %w", show(f.Name), dense.ErrShape)
+		}
+		var err error
+		if f.Kind == Numeric {
+			err = encodeNumbers(x, first, f, c, where)
+		} else {
+			encodeLevels(x, first, f, e.levels[i], c)
+		}
+		if err != nil {
+			return err
+		}
+		first += f.width()
+	}
+	for k, j := range e.targets {
+		if err := e.encodeTarget(y, k, &b.Cols[j], b.Rows, where); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// numberAt is cell i as a number, NaN if missing.
+func numberAt(c *Column, i int) (v float64, ok bool) {
+	if c.Num != nil {
+		return c.Num[i], true
+	}
+	if c.Text[i] == nil {
+		return math.NaN(), true
+	}
+	return ParseNumber(trimBlanks(c.Text[i]))
+}
+
+func badNumber(name string, c *Column, i int, where func(int) string) error {
+	return inputError(where(i), "column %s is %s, want a number", show(name), show(c.Text[i]))
+}
+
+func infinite(name string, i int, where func(int) string) error {
+	return &InputError{Place: where(i), Detail: fmt.Sprintf("column %s is infinite", show(name)), Err: dense.ErrNotFinite}
+}
+
+func encodeNumbers(x dense.Matrix[float64], first int, f *Field, c *Column, where func(int) string) error {
+	for i := range x.Rows {
+		v, ok := numberAt(c, i)
+		if !ok {
+			return badNumber(f.Name, c, i, where)
+		}
+		missing := math.IsNaN(v)
+		z := 0.0
+		if !missing {
+			if z = (v - f.Mean) / f.Scale; !dense.IsFinite(z) {
+				return infinite(f.Name, i, where)
+			}
+		}
+		x.Set(i, first, z)
+		if f.Missing {
+			x.Set(i, first+1, 0)
+			if missing {
+				x.Set(i, first+1, 1)
+			}
+		}
+	}
+	return nil
+}
+
+func encodeLevels(x dense.Matrix[float64], first int, f *Field, levels map[string]int, c *Column) {
+	other, width := len(f.Levels), f.width()
+	var buf []byte
+	for i := range x.Rows {
+		var text []byte
+		if c.Text != nil {
+			text = c.Text[i]
+		} else if v := c.Num[i]; !math.IsNaN(v) {
+			buf = append(buf[:0], canonical(v)...)
+			text = buf
+		}
+		at := other
+		if text != nil {
+			if l, ok := lookup(levels, text); ok {
+				at = l
+			}
+		} else if f.Missing {
+			at = other + 1
+		}
+		row := x.Row(i)[first : first+width]
+		clear(row)
+		row[at] = 1
+	}
+}
+
+func (e *Encoder) encodeTarget(y dense.Matrix[float64], k int, c *Column, rows int, where func(int) string) error {
+	t := &e.schema.Targets[k]
+	if len(c.Num)+len(c.Text) != rows {
+		return fmt.Errorf("target %s of the block was not read: %w", show(t.Name), dense.ErrShape)
+	}
+	for i := range rows {
+		if c.Text != nil && c.Text[i] == nil || c.Num != nil && math.IsNaN(c.Num[i]) {
+			return &InputError{Place: where(i), Detail: fmt.Sprintf("target %s is missing", show(t.Name)), Err: dense.ErrNotFinite}
+		}
+		if len(t.Classes) == 0 {
+			v, ok := numberAt(c, i)
+			switch {
+			case !ok:
+				return badNumber(t.Name, c, i, where)
+			case math.IsNaN(v):
+				return &InputError{Place: where(i), Detail: fmt.Sprintf("target %s is missing", show(t.Name)), Err: dense.ErrNotFinite}
+			case math.IsInf(v, 0):
+				return infinite(t.Name, i, where)
+			}
+			y.Set(i, k, v)
+			continue
+		}
+		var text []byte
+		if c.Text != nil {
+			text = c.Text[i]
+		} else {
+			text = []byte(canonical(c.Num[i]))
+		}
+		class, ok := lookup(e.classes[k], text)
+		if !ok {
+			return inputError(where(i), "target %s is %s, a class unseen when the schema was learned; known are %s", show(t.Name), show(text), listNames(t.Classes))
+		}
+		y.Set(i, k, float64(class))
+	}
+	return nil
+}

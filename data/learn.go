@@ -1,0 +1,458 @@
+package data
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Task is what is predicted of a target.
+type Task string
+
+// The tasks. Auto takes text for classes, and integers with at most 10 distinct values in at least 20 rows too.
+const (
+	Auto           Task = ""
+	Regression     Task = "regression"
+	Classification Task = "classification"
+)
+
+const (
+	autoClasses = 10
+	autoRows    = 20
+)
+
+// LearnOptions say what the columns are for. The zero value takes every column for a field.
+type LearnOptions struct {
+	Targets     []string
+	Task        Task
+	IDs         []string // carried along, not used
+	Skip        []string // not used
+	Numeric     []string // numbers, or an error
+	Categorical []string // levels, even if they are numbers
+	MaxLevels   int      // of a field; the rest is "other". 0 is 64
+	MaxClasses  int      // 0 is 1024
+}
+
+// levelMemory is what all counts of texts may take together, in bytes; each column gets its share, between minTracked
+// and maxTracked distinct texts of at most maxLevelBytes and some 64 bytes of bookkeeping.
+const (
+	levelMemory = 128 << 20
+	minTracked  = 16
+	maxTracked  = 8192
+	// numericTracked is when a column that held only numbers is no longer counted.
+	numericTracked = 256
+)
+
+// ColumnSummary describes a column as Learn saw it.
+type ColumnSummary struct {
+	Name     string  `json:"name"`
+	Use      string  `json:"use"` // numeric, categorical, target, id, ignored
+	Why      string  `json:"why,omitempty"`
+	Missing  int64   `json:"missing,omitempty"`
+	Distinct int     `json:"distinct,omitempty"` // texts that were counted
+	Exact    bool    `json:"exact,omitempty"`    // Distinct is the exact number
+	Mean     float64 `json:"mean,omitempty"`
+	Scale    float64 `json:"scale,omitempty"`
+	Min      float64 `json:"min,omitempty"`
+	Max      float64 `json:"max,omitempty"`
+}
+
+// Summary is what Learn found, for people to read.
+type Summary struct {
+	Rows    int64           `json:"rows"`
+	Columns []ColumnSummary `json:"columns"`
+	Notes   []string        `json:"notes,omitempty"`
+}
+
+// learner collects one column.
+type learner struct {
+	name    string
+	role    role
+	missing int64
+	numbers moments
+	counts  *counts // nil: not counted, or no longer
+	whole   bool    // all numbers are integers
+	texts   int64   // that are no numbers
+	sample  string  // the first of them
+	where   string
+	buf     []byte
+}
+
+type role int
+
+const (
+	asField role = iota
+	asNumeric
+	asCategorical
+	asTarget
+	asID
+	asSkip
+)
+
+// Learn reads a table once and decides what every column is: numbers are standardised, text becomes levels, constant
+// columns and texts that nearly always differ (names, identifiers) are left out.
+//
+// Memory does not depend on the number of rows: one block of at most 1024 rows, 2²⁰ cells and 32 MiB of text, one row of
+// at most MaxLine bytes, and at most 128 MiB or 5 KiB a column, whichever is more, for counting texts.
+func Learn(src Source, o LearnOptions) (*Schema, *Summary, error) {
+	if o.MaxLevels == 0 {
+		o.MaxLevels = 64
+	}
+	if o.MaxClasses == 0 {
+		o.MaxClasses = 1024
+	}
+	if o.MaxLevels < 1 || o.MaxClasses < 2 {
+		return nil, nil, fmt.Errorf("at most %d levels and %d classes: want at least 1 and 2", o.MaxLevels, o.MaxClasses)
+	}
+	switch o.Task {
+	case Auto, Regression, Classification:
+	default:
+		return nil, nil, fmt.Errorf("unknown task %q: want regression or classification", o.Task)
+	}
+	columns, err := Columns(src)
+	if err != nil {
+		return nil, nil, err
+	}
+	learners, err := o.roles(src.Name(), columns)
+	if err != nil {
+		return nil, nil, err
+	}
+	tracked := min(max(levelMemory/((maxLevelBytes+64)*len(columns)), minTracked), maxTracked)
+	want := make([]Kind, len(columns))
+	for j, l := range learners {
+		switch l.role {
+		case asID, asSkip:
+			want[j] = Skip
+		case asNumeric:
+			want[j] = Number
+		case asTarget:
+			l.counts = newCounts(max(o.MaxClasses, autoClasses) + 1)
+			if o.Task == Regression {
+				want[j], l.counts = Number, nil
+			}
+		default:
+			l.counts = newCounts(tracked)
+		}
+	}
+	rows, err := learnRows(src, want, learners)
+	if err != nil {
+		return nil, nil, err
+	}
+	if rows == 0 {
+		return nil, nil, inputError(src.Name(), "the table has columns but no rows")
+	}
+	return finish(src.Name(), learners, rows, o, tracked)
+}
+
+// roles gives every column its role; names that are not columns are errors.
+func (o *LearnOptions) roles(place string, columns []string) ([]*learner, error) {
+	learners := make([]*learner, len(columns))
+	index := make(map[string]int, len(columns))
+	for j, c := range columns {
+		learners[j] = &learner{name: c, whole: true}
+		if _, ok := index[c]; ok {
+			return nil, inputError(place, "two columns are named %s: rename one", show(c))
+		}
+		index[c] = j
+	}
+	for _, list := range []struct {
+		what  string
+		names []string
+		role  role
+	}{{"target", o.Targets, asTarget}, {"id", o.IDs, asID}, {"skipped", o.Skip, asSkip},
+		{"numeric", o.Numeric, asNumeric}, {"categorical", o.Categorical, asCategorical}} {
+		for _, n := range list.names {
+			j, ok := index[n]
+			if !ok {
+				return nil, &InputError{Place: place, Err: ErrSchema,
+					Detail: fmt.Sprintf("no column %s for the %s column; the columns are %s", show(n), list.what, listNames(columns))}
+			}
+			if learners[j].role != asField {
+				return nil, &InputError{Place: place, Err: ErrSchema, Detail: fmt.Sprintf("column %s is given two roles", show(n))}
+			}
+			learners[j].role = list.role
+		}
+	}
+	return learners, nil
+}
+
+// learnRows feeds every row to the learners.
+func learnRows(src Source, want []Kind, learners []*learner) (rows int64, err error) {
+	r, err := src.Open(want)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	var b Block
+	size := min(1024, max(1, 1<<20/len(want)))
+	for {
+		err := r.Read(&b, size)
+		if err == io.EOF {
+			return rows, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		for j, l := range learners {
+			if want[j] == Skip {
+				continue
+			}
+			if err := l.add(&b.Cols[j], r.Where); err != nil {
+				return 0, err
+			}
+		}
+		rows += int64(b.Rows)
+	}
+}
+
+// add takes the cells of a block.
+func (l *learner) add(c *Column, where func(int) string) error {
+	if c.Num != nil {
+		for i, v := range c.Num {
+			if err := l.number(v, nil, i, where); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for i, t := range c.Text {
+		if t == nil {
+			if err := l.number(math.NaN(), nil, i, where); err != nil {
+				return err
+			}
+			continue
+		}
+		if v, ok := ParseNumber(t); ok {
+			if err := l.number(v, t, i, where); err != nil {
+				return err
+			}
+			continue
+		}
+		if l.texts++; l.texts == 1 {
+			l.sample, l.where = show(t), where(i)
+			if l.counts == nil && l.role != asNumeric { // counting had stopped: the numbers before were many
+				l.counts = newCounts(numericTracked)
+				l.counts.lost = 1
+			}
+		}
+		if l.counts != nil {
+			l.counts.add(t)
+		}
+	}
+	return nil
+}
+
+// number takes a number; NaN is missing. text is its spelling in the file, if it has one.
+func (l *learner) number(v float64, text []byte, i int, where func(int) string) error {
+	if math.IsNaN(v) {
+		if l.role == asTarget {
+			return &InputError{Place: where(i), Detail: fmt.Sprintf("target %s is missing: remove the row", show(l.name)), Err: dense.ErrNotFinite}
+		}
+		l.missing++
+		return nil
+	}
+	if math.IsInf(v, 0) {
+		return &InputError{Place: where(i), Detail: fmt.Sprintf("column %s is infinite", show(l.name)), Err: dense.ErrNotFinite}
+	}
+	l.numbers.add(v)
+	l.whole = l.whole && v == math.Trunc(v)
+	if l.counts == nil {
+		return nil
+	}
+	if text == nil {
+		l.buf = append(l.buf[:0], canonical(v)...)
+		text = l.buf
+	}
+	l.counts.add(text)
+	if l.texts == 0 && l.role == asField && len(l.counts.of) > numericTracked {
+		l.counts = nil
+	}
+	return nil
+}
+
+// classes are the distinct values of a target in increasing order, by number if all are numbers.
+func (l *learner) classes() []string {
+	if l.texts == 0 {
+		l.counts.merge(canonicalText)
+	}
+	names := l.counts.top(len(l.counts.of))
+	slices.SortFunc(names, func(a, b string) int {
+		x, okX := ParseNumber([]byte(a))
+		y, okY := ParseNumber([]byte(b))
+		if okX && okY && x != y {
+			return cmp.Compare(x, y)
+		}
+		if okX != okY { // numbers before texts
+			if okX {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a, b)
+	})
+	return names
+}
+
+// canonicalText is the canonical spelling of a text that is a number.
+func canonicalText(t string) string {
+	if v, ok := ParseNumber([]byte(t)); ok {
+		return canonical(v)
+	}
+	return t
+}
+
+func finish(place string, learners []*learner, rows int64, o LearnOptions, tracked int) (*Schema, *Summary, error) {
+	s := &Schema{}
+	sum := &Summary{Rows: rows}
+	note := func(format string, args ...any) { sum.Notes = append(sum.Notes, fmt.Sprintf(format, args...)) }
+	byName := map[string]Target{}
+	left := map[string][]string{} // columns left out, by the first word of the reason
+	for _, l := range learners {
+		cs := ColumnSummary{Name: l.name, Missing: l.missing}
+		if l.counts != nil {
+			cs.Distinct, cs.Exact = len(l.counts.of), l.counts.exact()
+		}
+		ignore := func(why string) {
+			cs.Use, cs.Why = "ignored", why
+			s.Ignored = append(s.Ignored, l.name)
+			if reason, _, _ := strings.Cut(why, " "); l.role != asSkip {
+				left[reason] = append(left[reason], l.name)
+			}
+		}
+		if l.texts == 0 && l.numbers.n > 0 {
+			cs.Mean, cs.Scale, cs.Min, cs.Max = l.numbers.mean, l.numbers.scale(), l.numbers.min, l.numbers.max
+		}
+		switch {
+		case l.role == asID:
+			cs.Use = "id"
+			s.IDs = append(s.IDs, l.name)
+		case l.role == asSkip:
+			ignore("skipped as asked")
+		case l.role == asTarget:
+			t, err := l.target(place, rows, o, note)
+			if err != nil {
+				return nil, nil, err
+			}
+			cs.Use, cs.Why = "target", string(Regression)
+			if len(t.Classes) > 0 {
+				cs.Why = fmt.Sprintf("%d classes", len(t.Classes))
+			}
+			byName[l.name] = t
+		case l.missing == rows:
+			ignore("empty")
+		case l.texts == 0 && l.role != asCategorical:
+			if l.numbers.min == l.numbers.max && l.missing == 0 {
+				ignore(fmt.Sprintf("constant %g", l.numbers.mean))
+				break
+			}
+			f := Field{Name: l.name, Kind: Numeric, Mean: l.numbers.mean, Scale: l.numbers.scale(), Missing: l.missing > 0}
+			if !dense.IsFinite(f.Mean) || !dense.IsFinite(f.Scale) || f.Scale <= 0 {
+				return nil, nil, inputError(place, "column %s runs from %g to %g, beyond what can be standardised: rescale it", show(l.name), l.numbers.min, l.numbers.max)
+			}
+			cs.Use = string(Numeric)
+			s.Fields = append(s.Fields, f)
+		default:
+			if l.texts == 0 {
+				l.counts.merge(canonicalText)
+			}
+			distinct, exact := len(l.counts.of), l.counts.exact()
+			if distinct == 1 && exact && l.missing == 0 {
+				ignore("constant " + show(l.counts.top(1)[0]))
+				break
+			}
+			if l.role == asField && l.identifies(rows, o.MaxLevels) {
+				ignore("distinct texts, like names or identifiers")
+				break
+			}
+			if l.role == asField && l.numbers.n > 9*l.texts {
+				note("column %s is categorical though %d of its values are numbers: the first that is not is %s at %s", show(l.name), l.numbers.n, l.sample, l.where)
+			}
+			f := Field{Name: l.name, Kind: Categorical, Levels: l.counts.top(min(o.MaxLevels, tracked)), Missing: l.missing > 0}
+			if len(f.Levels) < distinct || !exact {
+				note("column %s keeps its %d most frequent levels, the rest is \"other\"", show(l.name), len(f.Levels))
+			}
+			cs.Use = string(Categorical)
+			s.Fields = append(s.Fields, f)
+		}
+		sum.Columns = append(sum.Columns, cs)
+	}
+	for _, l := range []struct{ reason, text string }{{"constant", "are constant"}, {"empty", "have no values"},
+		{"distinct", "hold texts that nearly always differ, like names or identifiers"}} {
+		if names := left[l.reason]; len(names) > 0 {
+			note("left out, since they %s: %s", l.text, listNames(names))
+		}
+	}
+	for _, name := range o.Targets { // in the order asked for
+		s.Targets = append(s.Targets, byName[name])
+	}
+	if len(s.Fields) == 0 {
+		return nil, nil, &InputError{Place: place, Detail: "no column left to predict from: all are targets, ids or constant", Err: ErrSchema}
+	}
+	if err := s.Validate(); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", place, err)
+	}
+	return s, sum, nil
+}
+
+// identifies reports whether a text column looks like names of rows: more distinct texts than levels, and the levels
+// that would be kept cover less than half of the rows while most texts come only once or twice.
+func (l *learner) identifies(rows int64, maxLevels int) bool {
+	if len(l.counts.of) <= maxLevels && l.counts.exact() {
+		return false
+	}
+	if l.numbers.n > l.texts {
+		return false
+	}
+	covered := int64(0)
+	for _, t := range l.counts.top(maxLevels) {
+		covered += *l.counts.of[t]
+	}
+	if l.counts.exact() {
+		return covered < rows/2 && 2*int64(len(l.counts.of)) > rows
+	}
+	return covered < rows/20
+}
+
+// target decides between regression and classes.
+func (l *learner) target(place string, rows int64, o LearnOptions, note func(string, ...any)) (Target, error) {
+	t := Target{Name: l.name}
+	classes := o.Task == Classification
+	if o.Task == Auto {
+		classes = l.texts > 0
+		if !classes && l.whole && rows >= autoRows && l.counts.exact() {
+			l.counts.merge(canonicalText)
+			classes = len(l.counts.of) <= autoClasses && len(l.counts.of) > 1
+			if classes {
+				note("target %s has %d distinct whole numbers: taken for classes; ask for regression if they are quantities", show(l.name), len(l.counts.of))
+			}
+		}
+	}
+	if !classes {
+		if l.numbers.min == l.numbers.max {
+			note("target %s is constant", show(l.name))
+		}
+		t.Mean, t.Scale = l.numbers.mean, l.numbers.scale()
+		if !dense.IsFinite(t.Mean) || !dense.IsFinite(t.Scale) || t.Scale <= 0 {
+			return t, inputError(place, "target %s runs from %g to %g, beyond what can be standardised: rescale it", show(l.name), l.numbers.min, l.numbers.max)
+		}
+		return t, nil
+	}
+	if !l.counts.exact() || len(l.counts.of) > o.MaxClasses {
+		hint := ""
+		if l.texts > 0 && l.numbers.n > l.texts {
+			hint = fmt.Sprintf(" (most are numbers; the first that is not is %s at %s)", l.sample, l.where)
+		}
+		return t, inputError(place, "target %s has more than %d classes%s: an identifier, or a quantity for regression?", show(l.name), o.MaxClasses, hint)
+	}
+	t.Classes = l.classes()
+	if len(t.Classes) == 1 {
+		return t, inputError(place, "target %s is %s in every row: one class cannot be told from another", show(l.name), show(t.Classes[0]))
+	}
+	return t, nil
+}

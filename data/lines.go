@@ -1,0 +1,141 @@
+package data
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+)
+
+// lines cuts a stream into records of one or more lines, within bounded memory.
+type lines struct {
+	in    input
+	r     io.Reader
+	c     io.Closer
+	limit int // bytes of one record
+
+	buf      []byte
+	pos, end int   // what has been read and not consumed
+	n        int   // length of the current record, at pos, without its line end
+	line     int64 // line number of the current record, from 1
+	span     int64 // lines of the current record
+	eof      bool
+}
+
+func newLines(in input, limit int) (*lines, error) {
+	r, c, err := in.text()
+	if err != nil {
+		return nil, err
+	}
+	l := &lines{in: in, r: r, c: c, limit: limit, buf: make([]byte, min(limit+2, 1<<17)), n: -1, line: 1}
+	for l.end < len(bom) && !l.eof {
+		if err := l.fill(); err != nil {
+			c.Close()
+			return nil, err
+		}
+	}
+	if bytes.HasPrefix(l.buf[:l.end], []byte(bom)) {
+		l.pos = len(bom)
+	}
+	return l, nil
+}
+
+// next moves to the following line. It returns io.EOF after the last one.
+func (l *lines) next() error {
+	if l.n >= 0 {
+		l.pos = min(l.pos+l.n+1, l.end)
+		l.line += l.span
+	}
+	l.n, l.span = 0, 1
+	return l.find(0)
+}
+
+// extend adds a line to the record. It returns io.EOF if there is none.
+func (l *lines) extend() error {
+	if err := l.find(l.n + 1); err != nil {
+		return err
+	}
+	l.span++
+	return nil
+}
+
+// find sets n to the first line end from offset from of the record on.
+func (l *lines) find(from int) error {
+	start := from
+	for {
+		if l.pos+from <= l.end {
+			if i := bytes.IndexByte(l.buf[l.pos+from:l.end], '\n'); i >= 0 {
+				l.n = from + i
+				break
+			}
+			from = l.end - l.pos
+		}
+		if l.eof {
+			if l.pos+start >= l.end {
+				return io.EOF
+			}
+			l.n = l.end - l.pos
+			break
+		}
+		if err := l.fill(); err != nil {
+			return err
+		}
+	}
+	if l.n > l.limit {
+		return l.tooLong()
+	}
+	return nil
+}
+
+func (l *lines) tooLong() error {
+	return inputError(l.place(0), "a row of more than %d bytes: a quote that is not closed, or not a text table", l.limit)
+}
+
+// fill reads more behind the current record, making room first.
+func (l *lines) fill() error {
+	if l.end == len(l.buf) {
+		switch {
+		case l.pos > 0:
+			copy(l.buf, l.buf[l.pos:l.end])
+			l.pos, l.end = 0, l.end-l.pos
+		case len(l.buf) > l.limit+1:
+			return l.tooLong()
+		default:
+			grown := make([]byte, min(2*len(l.buf), l.limit+2))
+			copy(grown, l.buf[:l.end])
+			l.buf = grown
+		}
+	}
+	for range 100 {
+		n, err := l.r.Read(l.buf[l.end:])
+		l.end += n
+		if err == io.EOF {
+			l.eof = true
+			return nil
+		}
+		if err != nil {
+			return l.in.wrap(err)
+		}
+		if n > 0 {
+			return nil
+		}
+	}
+	return l.in.wrap(io.ErrNoProgress)
+}
+
+// record is the current one, without the carriage return before its line end.
+func (l *lines) record() []byte {
+	b := l.buf[l.pos : l.pos+l.n]
+	if n := len(b); n > 0 && b[n-1] == '\r' {
+		return b[:n-1]
+	}
+	return b
+}
+
+// place is file:line:column of byte off of the record.
+func (l *lines) place(off int) string {
+	before := l.buf[l.pos:min(l.pos+off, l.end)]
+	line := l.line + int64(bytes.Count(before, []byte("\n")))
+	return fmt.Sprintf("%s:%d:%d", l.in.name, line, len(before)-bytes.LastIndexByte(before, '\n'))
+}
+
+func (l *lines) Close() error { return l.c.Close() }

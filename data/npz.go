@@ -1,0 +1,419 @@
+package data
+
+import (
+	"archive/zip"
+	"bytes"
+	"compress/flate"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+)
+
+// member is an array that gives columns of a table: a matrix, or a vector as one column.
+type member struct {
+	name   string // for messages
+	h      header
+	first  int // its first column of the table
+	cols   int
+	size   int64
+	stream func() (stream, error) // from the header on
+}
+
+func newMember(name string, size int64, open func() (stream, error)) (*member, error) {
+	s, err := open()
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	h, err := readHeader(s)
+	if err != nil {
+		return nil, &InputError{Place: name, Detail: err.Error(), Err: err}
+	}
+	m := &member{name: name, h: h, size: size, stream: open, cols: 1}
+	switch len(h.shape) {
+	case 1:
+	case 2:
+		m.cols = h.shape[1]
+	default:
+		return nil, inputError(name, "an array of %s, want rows × columns or one column", dimCount(len(h.shape)))
+	}
+	m.h.fortran = h.fortran && m.cols > 1 // one column is the same in both orders
+	if m.cols == 0 {
+		return nil, inputError(name, "the array has no columns")
+	}
+	if size >= 0 {
+		if err := checkSize(h, size-h.size); err != nil {
+			return nil, &InputError{Place: name, Detail: err.Error(), Err: err}
+		}
+	}
+	return m, nil
+}
+
+// arraySource is a table made of arrays with equal numbers of rows.
+type arraySource struct {
+	name    string
+	members []*member
+	columns []string
+	rows    int
+}
+
+func newNPYSource(in input, o Options) (Source, error) {
+	open := func() (stream, error) {
+		r, c, err := in.text()
+		if err != nil {
+			return nil, err
+		}
+		if at, ok := c.(io.ReaderAt); ok {
+			if _, plain := r.(interface{ Peek(int) ([]byte, error) }); plain { // not compressed
+				return struct {
+					io.Reader
+					io.ReaderAt
+					io.Closer
+				}{r, at, c}, nil
+			}
+		}
+		return struct {
+			io.Reader
+			io.Closer
+		}{r, c}, nil
+	}
+	size := int64(-1)
+	probe := open
+	if in.size < 0 { // a stream: the first opening must serve for the header and the data
+		s, err := open()
+		if err != nil {
+			return nil, err
+		}
+		var seen bytes.Buffer
+		probe = func() (stream, error) {
+			return struct {
+				io.Reader
+				io.Closer
+			}{io.TeeReader(s, &seen), memory{}}, nil
+		}
+		used := false
+		open = func() (stream, error) {
+			if used {
+				return nil, fmt.Errorf("%s can be read only once: write it to a file first", in.name)
+			}
+			used = true
+			return struct {
+				io.Reader
+				io.Closer
+			}{io.MultiReader(&seen, s), s}, nil
+		}
+	}
+	m, err := newMember(in.name, size, probe)
+	if err != nil {
+		return nil, err
+	}
+	m.stream = open
+	if in.size >= 0 {
+		if s, err := open(); err == nil {
+			if _, plain := s.(io.ReaderAt); plain {
+				m.size = in.size
+				err = checkSize(m.h, in.size-m.h.size)
+			}
+			s.Close()
+			if err != nil {
+				return nil, &InputError{Place: in.name, Detail: err.Error(), Err: err}
+			}
+		}
+	}
+	if err := checkWidth(in.name, m.cols, o.MaxColumns); err != nil {
+		return nil, err
+	}
+	return &arraySource{name: in.name, members: []*member{m}, columns: columnNames("c", m.cols), rows: m.h.shape[0]}, nil
+}
+
+// maxMembers bounds the arrays of an npz file.
+const maxMembers = 1 << 12
+
+func newNPZSource(in input, o Options) (Source, error) {
+	if in.size < 0 {
+		return nil, inputError(in.name, "an npz file cannot be read from a stream: write it to a file first")
+	}
+	openZip := func() (*zip.Reader, io.Closer, error) {
+		f, err := in.open()
+		if err != nil {
+			return nil, nil, err
+		}
+		at, ok := f.(io.ReaderAt)
+		if !ok {
+			f.Close()
+			return nil, nil, inputError(in.name, "an npz file must not be compressed again")
+		}
+		z, err := zip.NewReader(at, in.size)
+		if err != nil {
+			f.Close()
+			return nil, nil, &InputError{Place: in.name, Detail: fmt.Sprintf("not a readable zip archive: %v", err), Err: err}
+		}
+		return z, f, nil
+	}
+	z, c, err := openZip()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	s := &arraySource{name: in.name, rows: -1}
+	if len(z.File) > maxMembers {
+		return nil, inputError(in.name, "%d arrays, the limit is %d", len(z.File), maxMembers)
+	}
+	for i, f := range z.File {
+		base, ok := strings.CutSuffix(f.Name, ".npy")
+		if !ok {
+			return nil, inputError(in.name, "the archive holds %s, want npy arrays only (an Excel file? save it as CSV)", show(f.Name))
+		}
+		open := func() (stream, error) {
+			z, c, err := openZip()
+			if err != nil {
+				return nil, err
+			}
+			if i >= len(z.File) || z.File[i].Name != f.Name {
+				c.Close()
+				return nil, inputError(in.name, "the file changed while it was read")
+			}
+			r, err := z.File[i].Open()
+			if err != nil {
+				c.Close()
+				return nil, &InputError{Place: in.name, Detail: fmt.Sprintf("%s: %v", f.Name, err), Err: err}
+			}
+			return struct {
+				io.Reader
+				io.Closer
+			}{r, closers{r, c}}, nil
+		}
+		m, err := newMember(in.name+":"+f.Name, int64(min(f.UncompressedSize64, math.MaxInt64)), open)
+		if err != nil {
+			return nil, err
+		}
+		if s.rows >= 0 && m.h.shape[0] != s.rows {
+			return nil, inputError(m.name, "%d rows, but %s has %d: the arrays of a table have one row each per row", m.h.shape[0], s.members[0].name, s.rows)
+		}
+		s.rows, m.first = m.h.shape[0], len(s.columns)
+		if err := checkWidth(m.name, m.first+m.cols, o.MaxColumns); err != nil {
+			return nil, err
+		}
+		s.members = append(s.members, m)
+		if m.cols == 1 {
+			s.columns = append(s.columns, base)
+		} else {
+			s.columns = append(s.columns, columnNames(base, m.cols)...)
+		}
+	}
+	if len(s.members) == 0 {
+		return nil, inputError(in.name, "the archive holds no arrays")
+	}
+	return s, checkNames(in.name, s.columns)
+}
+
+type closers []io.Closer
+
+func (c closers) Close() error {
+	var errs []error
+	for _, c := range c {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (s *arraySource) Name() string      { return s.name }
+func (s *arraySource) Columns() []string { return s.columns }
+
+func (s *arraySource) Open(want []Kind) (Reader, error) {
+	kinds, err := CheckKinds(want, len(s.columns), func(int) Kind { return Number })
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.name, err)
+	}
+	r := &arrayReader{s: s, want: kinds}
+	for _, m := range s.members {
+		p := &memberReader{member: m}
+		if err := p.open(); err != nil {
+			r.Close()
+			return nil, err
+		}
+		r.parts = append(r.parts, p)
+	}
+	return r, nil
+}
+
+type arrayReader struct {
+	s     *arraySource
+	want  []Kind
+	parts []*memberReader
+	row   int // of the next block
+	first int // of the last block
+	text  []byte
+}
+
+func (r *arrayReader) Columns() []string  { return r.s.columns }
+func (r *arrayReader) Where(i int) string { return fmt.Sprintf("%s: row %d", r.s.name, r.first+i+1) }
+
+func (r *arrayReader) Close() error {
+	var errs []error
+	for _, p := range r.parts {
+		errs = append(errs, p.c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (r *arrayReader) Read(b *Block, max int) error {
+	b.reset(int64(r.row), r.want)
+	if r.row == r.s.rows {
+		for _, p := range r.parts {
+			if err := p.atEnd(); err != nil {
+				return err
+			}
+		}
+		return io.EOF
+	}
+	// Text from numbers takes at most 24 bytes a cell.
+	n := min(max, r.s.rows-r.row, 1+maxBlockText/(24*len(r.s.columns)))
+	for _, p := range r.parts {
+		values, err := p.rows(r.row, n)
+		if err != nil {
+			return err
+		}
+		for k := range p.cols {
+			j := p.first + k
+			col := &b.Cols[j]
+			at, step := k, p.cols
+			if p.h.fortran {
+				at, step = k*n, 1
+			}
+			switch r.want[j] {
+			case Number:
+				col.Num = slices.Grow(col.Num, n)
+				for i := range n {
+					col.Num = append(col.Num, values[at+i*step])
+				}
+			case Text:
+				for i := range n {
+					v := values[at+i*step]
+					if math.IsNaN(v) {
+						b.AppendText(j, nil)
+						continue
+					}
+					r.text = append(r.text[:0], canonical(v)...)
+					b.AppendText(j, r.text)
+				}
+			}
+		}
+	}
+	b.Rows, r.first = n, r.row
+	r.row += n
+	return nil
+}
+
+// memberReader reads rows of one array as float64, in the order of the file: by rows, or for Fortran order column by
+// column.
+type memberReader struct {
+	*member
+	r      io.Reader
+	at     io.ReaderAt // for Fortran order
+	c      io.Closer
+	buf    []byte
+	f32    []float32
+	ints   []int64
+	values []float64
+}
+
+func (p *memberReader) open() error {
+	s, err := p.stream()
+	if err != nil {
+		return err
+	}
+	p.r, p.c = s, s
+	if _, err := readHeader(s); err != nil {
+		s.Close()
+		return &InputError{Place: p.name, Detail: err.Error(), Err: err}
+	}
+	if !p.h.fortran {
+		return nil
+	}
+	if at, ok := s.(io.ReaderAt); ok {
+		p.at = io.NewSectionReader(at, p.h.size, math.MaxInt64-p.h.size)
+		return nil
+	}
+	// Compressed and column by column: the first row needs nearly all of it.
+	want := int64(p.h.elements()) * int64(p.h.width)
+	body, err := io.ReadAll(io.LimitReader(s, want+1))
+	if err == nil {
+		err = checkSize(p.h, int64(len(body)))
+	}
+	if err != nil {
+		s.Close()
+		return &InputError{Place: p.name, Detail: err.Error(), Err: err}
+	}
+	p.at = bytes.NewReader(body)
+	p.r = bytes.NewReader(nil)
+	return nil
+}
+
+// rows are the values of n rows from row first on. They are valid until the next call.
+func (p *memberReader) rows(first, n int) ([]float64, error) {
+	count := n * p.cols
+	p.buf = slices.Grow(p.buf[:0], count*p.h.width)[:count*p.h.width]
+	var err error
+	if p.at == nil {
+		_, err = io.ReadFull(p.r, p.buf)
+	} else {
+		w := p.h.width
+		for k := 0; k < p.cols && err == nil; k++ {
+			var got int
+			if got, err = p.at.ReadAt(p.buf[k*n*w:(k+1)*n*w], int64(k*p.h.shape[0]+first)*int64(w)); got == n*w {
+				err = nil // the end of the file may be reported with its last bytes
+			}
+		}
+	}
+	if err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = fault(FaultTruncated, "the file ends before row %d of %d", first+n, p.h.shape[0])
+		}
+		var corrupt flate.CorruptInputError
+		if errors.Is(err, ErrNPY) || errors.Is(err, zip.ErrChecksum) || errors.As(err, &corrupt) {
+			return nil, &InputError{Place: p.name, Detail: err.Error(), Err: err}
+		}
+		return nil, fmt.Errorf("%s: %w", p.name, err)
+	}
+	p.values = slices.Grow(p.values[:0], count)[:count]
+	switch p.h.dtype {
+	case Float64:
+		err = decodeFloat64(p.values, p.buf, p.h)
+	case Float32:
+		p.f32 = slices.Grow(p.f32[:0], count)[:count]
+		err = decodeFloat32(p.f32, p.buf, p.h)
+		for i, v := range p.f32 {
+			p.values[i] = float64(v)
+		}
+	default:
+		p.ints = slices.Grow(p.ints[:0], count)[:count]
+		err = decodeInt(p.ints, p.buf, p.h)
+		for i, v := range p.ints {
+			if p.values[i] = float64(v); int64(p.values[i]) != v {
+				err = fault(FaultOverflow, "the integer %d is not a float64", v)
+			}
+		}
+	}
+	if err != nil {
+		return nil, &InputError{Place: p.name, Detail: err.Error(), Err: err}
+	}
+	return p.values, nil
+}
+
+// atEnd checks that nothing follows the array, which also verifies the checksums of compressed files.
+func (p *memberReader) atEnd() error {
+	if p.at != nil {
+		return nil
+	}
+	n, err := io.ReadFull(p.r, make([]byte, 1))
+	if n > 0 {
+		err = fault(FaultTrailing, "data follow the %s array", p.h.dims())
+	} else if err == io.EOF {
+		return nil
+	}
+	return &InputError{Place: p.name, Detail: err.Error(), Err: err}
+}

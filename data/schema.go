@@ -1,0 +1,257 @@
+package data
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// FieldKind says how a column becomes numbers.
+type FieldKind string
+
+// The kinds of field.
+const (
+	Numeric     FieldKind = "numeric"     // one standardised column
+	Categorical FieldKind = "categorical" // one column per level, and one for all others
+)
+
+// Field is a column that a model reads.
+type Field struct {
+	Name    string    `json:"name"`
+	Kind    FieldKind `json:"kind"`
+	Mean    float64   `json:"mean,omitempty"`    // numeric: of the values present
+	Scale   float64   `json:"scale,omitempty"`   // numeric: their standard deviation (divided by n), 1 if they are all equal
+	Missing bool      `json:"missing,omitempty"` // values were missing when the schema was learned: they get an indicator column
+	Levels  []string  `json:"levels,omitempty"`  // categorical: most frequent first
+}
+
+// width is the number of encoded columns.
+func (f *Field) width() int {
+	n := 1
+	if f.Kind == Categorical {
+		n = len(f.Levels) + 1
+	}
+	if f.Missing {
+		n++
+	}
+	return n
+}
+
+// Target is a column that a model predicts.
+type Target struct {
+	Name    string   `json:"name"`
+	Classes []string `json:"classes,omitempty"` // in increasing order; empty for regression
+	Mean    float64  `json:"mean,omitempty"`    // regression
+	Scale   float64  `json:"scale,omitempty"`   // regression: standard deviation, 1 if constant
+}
+
+// Schema is what a model knows of the tables it reads: columns are found by name.
+type Schema struct {
+	Fields  []Field  `json:"fields"`
+	Targets []Target `json:"targets,omitempty"`
+	IDs     []string `json:"ids,omitempty"`     // carried to the predictions, if present
+	Ignored []string `json:"ignored,omitempty"` // known, allowed and not used: constant columns and those the user excluded
+}
+
+// Bounds on a schema that comes from a file.
+const (
+	maxFields      = 1 << 20
+	maxWidth       = 1 << 24
+	maxSchemaBytes = 256 << 20
+)
+
+// ErrSchema marks a schema that cannot be used and a table that does not fit its schema.
+var ErrSchema = errors.New("schema")
+
+func schemaError(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrSchema, fmt.Sprintf(format, args...))
+}
+
+// Width is the number of encoded columns.
+func (s *Schema) Width() int {
+	n := 0
+	for i := range s.Fields {
+		n += s.Fields[i].width()
+	}
+	return n
+}
+
+// Names are the encoded columns: age, age missing, sex=M, sex=other.
+func (s *Schema) Names() []string {
+	names := make([]string, 0, s.Width())
+	for _, f := range s.Fields {
+		if f.Kind == Categorical {
+			for _, l := range f.Levels {
+				names = append(names, f.Name+"="+l)
+			}
+			names = append(names, f.Name+"=other")
+		} else {
+			names = append(names, f.Name)
+		}
+		if f.Missing {
+			names = append(names, f.Name+" missing")
+		}
+	}
+	return names
+}
+
+// Validate checks everything that the methods rely on.
+func (s *Schema) Validate() error {
+	if n := len(s.Fields) + len(s.Targets) + len(s.IDs) + len(s.Ignored); n > maxFields {
+		return schemaError("%d columns, the limit is %d", n, maxFields)
+	}
+	if len(s.Fields) == 0 {
+		return schemaError("no column to predict from")
+	}
+	seen := map[string]bool{}
+	name := func(n string) error {
+		if seen[n] {
+			return schemaError("column %s comes twice", show(n))
+		}
+		seen[n] = true
+		return nil
+	}
+	width := 0
+	for i := range s.Fields {
+		f := &s.Fields[i]
+		if err := name(f.Name); err != nil {
+			return err
+		}
+		switch f.Kind {
+		case Numeric:
+			if err := checkScale(f.Name, f.Mean, f.Scale); err != nil {
+				return err
+			}
+			if len(f.Levels) > 0 {
+				return schemaError("numeric column %s has levels", show(f.Name))
+			}
+		case Categorical:
+			if f.Mean != 0 || f.Scale != 0 {
+				return schemaError("categorical column %s has a mean or a scale", show(f.Name))
+			}
+			if err := checkDistinct(f.Name, "level", f.Levels); err != nil {
+				return err
+			}
+		default:
+			return schemaError("column %s is of unknown kind %s", show(f.Name), show(string(f.Kind)))
+		}
+		if width += f.width(); width > maxWidth {
+			return schemaError("more than %d encoded columns", maxWidth)
+		}
+	}
+	for i := range s.Targets {
+		t := &s.Targets[i]
+		if err := name(t.Name); err != nil {
+			return err
+		}
+		if len(t.Classes) == 0 {
+			if err := checkScale(t.Name, t.Mean, t.Scale); err != nil {
+				return err
+			}
+			continue
+		}
+		if len(t.Classes) == 1 {
+			return schemaError("target %s has one class only", show(t.Name))
+		}
+		if err := checkDistinct(t.Name, "class", t.Classes); err != nil {
+			return err
+		}
+	}
+	for _, list := range [][]string{s.IDs, s.Ignored} {
+		for _, n := range list {
+			if err := name(n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkScale(name string, mean, scale float64) error {
+	if !dense.IsFinite(mean) || !dense.IsFinite(scale) || scale <= 0 {
+		return schemaError("column %s has mean %g and scale %g, want finite numbers and a positive scale", show(name), mean, scale)
+	}
+	return nil
+}
+
+func checkDistinct(column, what string, texts []string) error {
+	seen := make(map[string]bool, len(texts))
+	for _, t := range texts {
+		if seen[t] {
+			return schemaError("column %s has the %s %s twice", show(column), what, show(t))
+		}
+		seen[t] = true
+	}
+	return nil
+}
+
+// UnmarshalJSON is strict: unknown keys, trailing data and anything that Validate refuses are errors.
+func (s *Schema) UnmarshalJSON(b []byte) error {
+	if len(b) > maxSchemaBytes {
+		return schemaError("%d bytes of JSON, the limit is %d", len(b), maxSchemaBytes)
+	}
+	type plain Schema
+	var p plain
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return schemaError("%v", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return schemaError("data follow the JSON object")
+	}
+	if err := (*Schema)(&p).Validate(); err != nil {
+		return err
+	}
+	*s = Schema(p)
+	return nil
+}
+
+// listNames joins names for a message, cut to a readable number.
+func listNames(names []string) string {
+	const most = 10
+	var b strings.Builder
+	for i, n := range names {
+		if i == most {
+			fmt.Fprintf(&b, " and %d more", len(names)-most)
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(show(n))
+	}
+	return b.String()
+}
+
+// moments are the count, mean, sum of squared deviations and range of numbers, updated one by one (Welford 1962).
+type moments struct {
+	n        int64
+	mean, m2 float64
+	min, max float64
+}
+
+func (m *moments) add(v float64) {
+	if m.n++; m.n == 1 {
+		m.mean, m.min, m.max = v, v, v
+		return
+	}
+	d := v - m.mean
+	m.mean += d / float64(m.n)
+	m.m2 += d * (v - m.mean)
+	m.min, m.max = min(m.min, v), max(m.max, v)
+}
+
+// scale is the standard deviation, or 1 if all values are equal.
+func (m *moments) scale() float64 {
+	if m.n == 0 || m.min == m.max {
+		return 1
+	}
+	return math.Sqrt(m.m2 / float64(m.n))
+}

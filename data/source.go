@@ -1,0 +1,386 @@
+package data
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Format is a kind of file.
+type Format string
+
+// The formats. Parquet lives in the package data/parquet.
+const (
+	CSV     Format = "csv" // any delimiter
+	NDJSON  Format = "ndjson"
+	NPY     Format = "npy"
+	NPZ     Format = "npz"
+	Parquet Format = "parquet"
+)
+
+// Options say how to read a file. The zero value detects everything.
+type Options struct {
+	Format     Format   // empty: by the contents, then the name
+	Delimiter  byte     // CSV: 0 is detected among comma, tab, semicolon, bar and runs of blanks; ' ' means runs of blanks
+	Header     *bool    // CSV: whether the first line names the columns; nil is detected. Without, they are c1, c2, …
+	Literal    bool     // CSV: a quote is an ordinary character
+	Missing    []string // texts that mean a missing value; nil is [DefaultMissing], empty is none
+	MaxColumns int      // 0 is [DefaultMaxColumns]
+	MaxLine    int      // bytes of one row of a text format; 0 is [DefaultMaxLine]
+}
+
+// DefaultMissing are the texts that mean a missing value.
+var DefaultMissing = []string{"", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"}
+
+// The bounds on hostile or mistaken files.
+const (
+	DefaultMaxColumns = 1 << 16
+	DefaultMaxLine    = 16 << 20
+)
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Missing == nil {
+		o.Missing = DefaultMissing
+	}
+	if o.MaxColumns == 0 {
+		o.MaxColumns = DefaultMaxColumns
+	}
+	if o.MaxLine == 0 {
+		o.MaxLine = DefaultMaxLine
+	}
+	if o.MaxColumns < 0 || o.MaxLine < 0 {
+		return o, fmt.Errorf("the limits of %d columns and %d bytes per line must be positive", o.MaxColumns, o.MaxLine)
+	}
+	if strings.ContainsRune("\"\r\n", rune(o.Delimiter)) && o.Delimiter != 0 {
+		return o, fmt.Errorf("the delimiter %q cannot be a quote or a line end", o.Delimiter)
+	}
+	return o, nil
+}
+
+// missingSet answers quickly for most cells: by length and first byte.
+type missingSet struct {
+	texts map[string]bool
+	first [256]bool
+	empty bool
+}
+
+func newMissingSet(texts []string) *missingSet {
+	m := &missingSet{texts: map[string]bool{}}
+	for _, t := range texts {
+		if t == "" {
+			m.empty = true
+			continue
+		}
+		m.texts[t] = true
+		m.first[t[0]] = true
+	}
+	return m
+}
+
+func (m *missingSet) has(cell []byte) bool {
+	if len(cell) == 0 {
+		return m.empty
+	}
+	return m.first[cell[0]] && m.texts[string(cell)]
+}
+
+// Open prepares a file for reading: it looks at its beginning to find the format, the delimiter and the columns. Files
+// compressed by gzip are recognised. A pipe can be read only once.
+func Open(path string, o Options) (Source, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err // names the path
+	}
+	if info.IsDir() {
+		return nil, inputError(path, "a directory, want a data file")
+	}
+	if !info.Mode().IsRegular() {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		return OpenReader(path, f, o)
+	}
+	return open(input{name: path, size: info.Size(), open: func() (stream, error) { return os.Open(path) }}, o)
+}
+
+// OpenBytes is Open for a table in memory; name is used in messages and for its extension.
+func OpenBytes(name string, b []byte, o Options) (Source, error) {
+	return open(input{name: name, size: int64(len(b)), open: func() (stream, error) { return memory{bytes.NewReader(b)}, nil }}, o)
+}
+
+// OpenReader is Open for a stream: the source can be opened once. The reader closes r if it is an io.Closer.
+func OpenReader(name string, r io.Reader, o Options) (Source, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	in := input{name: name, size: -1}
+	once, err := in.unzip(r)
+	if err != nil {
+		return nil, err
+	}
+	sample, whole, err := readSample(once)
+	if err != nil {
+		return nil, in.wrap(err)
+	}
+	used := false
+	in.open = func() (stream, error) {
+		if used {
+			return nil, fmt.Errorf("%s can be read only once: write it to a file first", name)
+		}
+		used = true
+		return once2{io.MultiReader(bytes.NewReader(sample), once), r}, nil
+	}
+	return openSample(in, sample, whole, o)
+}
+
+// stream is an opened input. Files and memory are also io.ReaderAt.
+type stream interface {
+	io.Reader
+	io.Closer
+}
+
+type memory struct{ *bytes.Reader }
+
+func (memory) Close() error { return nil }
+
+type once2 struct {
+	io.Reader
+	under io.Reader
+}
+
+func (o once2) Close() error {
+	if c, ok := o.under.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// input is something that can be opened, perhaps many times.
+type input struct {
+	name string
+	size int64 // -1: unknown
+	open func() (stream, error)
+}
+
+// wrap names the input in errors of reading.
+func (in input) wrap(err error) error {
+	var e *InputError
+	if err == nil || err == io.EOF || errors.As(err, &e) {
+		return err
+	}
+	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return &InputError{Place: in.name, Detail: fmt.Sprintf("damaged or cut file: %v", err), Err: err}
+	}
+	return fmt.Errorf("%s: %w", in.name, err)
+}
+
+// unzip decompresses if r starts with the magic bytes of gzip.
+func (in input) unzip(r io.Reader) (io.Reader, error) {
+	b := bufio.NewReaderSize(r, 1<<16)
+	head, err := b.Peek(2)
+	if err != nil && err != io.EOF {
+		return nil, in.wrap(err)
+	}
+	if string(head) != "\x1f\x8b" {
+		return b, nil
+	}
+	z, err := gzip.NewReader(b)
+	if err != nil {
+		return nil, in.wrap(err)
+	}
+	return z, nil
+}
+
+// text opens the decompressed contents.
+func (in input) text() (io.Reader, io.Closer, error) {
+	s, err := in.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := in.unzip(s)
+	if err != nil {
+		s.Close()
+		return nil, nil, err
+	}
+	return r, s, nil
+}
+
+// sampleBytes is how much of a file is looked at to find its format.
+const sampleBytes = 256 << 10
+
+// readSample reads the beginning; whole says that there is no more.
+func readSample(r io.Reader) (sample []byte, whole bool, err error) {
+	sample = make([]byte, sampleBytes)
+	n, err := io.ReadFull(r, sample)
+	if err == io.EOF || err == io.ErrUnexpectedEOF && n > 0 {
+		// A cut gzip stream also ends so; then reading the table reports it.
+		return sample[:n], true, nil
+	}
+	return sample[:n], false, err
+}
+
+func open(in input, o Options) (Source, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	r, c, err := in.text()
+	if err != nil {
+		return nil, err
+	}
+	sample, whole, err := readSample(r)
+	c.Close()
+	if err != nil {
+		return nil, in.wrap(err)
+	}
+	return openSample(in, sample, whole, o)
+}
+
+func openSample(in input, sample []byte, whole bool, o Options) (Source, error) {
+	if len(sample) == 0 {
+		return nil, inputError(in.name, "the file is empty")
+	}
+	format := o.Format
+	if format == "" {
+		var err error
+		if format, err = detect(in.name, sample); err != nil {
+			return nil, err
+		}
+	}
+	switch format {
+	case CSV:
+		return newCSVSource(in, sample, whole, o)
+	case NDJSON:
+		return newJSONSource(in, sample, whole, o)
+	case NPY:
+		return newNPYSource(in, o)
+	case NPZ:
+		return newNPZSource(in, o)
+	case Parquet:
+		return nil, inputError(in.name, "a Parquet file: open it with the package data/parquet")
+	}
+	return nil, fmt.Errorf("unknown format %q: want csv, ndjson, npy or npz", format)
+}
+
+// Detect tells the format of a file by its first bytes, then its name.
+func Detect(path string) (Format, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return "", inputError(path, "a directory, want a data file")
+	}
+	r, err := input{name: path}.unzip(f)
+	if err != nil {
+		return "", err
+	}
+	head := make([]byte, 4096)
+	n, err := io.ReadFull(r, head)
+	if n == 0 {
+		if err == io.EOF {
+			return "", inputError(path, "the file is empty")
+		}
+		return "", input{name: path}.wrap(err)
+	}
+	return detect(path, head[:n])
+}
+
+// foreign are beginnings of files that cannot be read here, and what to do about them.
+var foreign = []struct{ magic, what string }{
+	{"\xfd7zXZ\x00", "compressed by xz: decompress it, or compress it with gzip"},
+	{"\x28\xb5\x2f\xfd", "compressed by zstd: decompress it, or compress it with gzip"},
+	{"BZh", "compressed by bzip2: decompress it, or compress it with gzip"},
+	{"\x89HDF", "an HDF5 file: export it as CSV, npy or Parquet"},
+	{"\xff\xfe", "UTF-16 text: convert it to UTF-8"},
+	{"\xfe\xff", "UTF-16 text: convert it to UTF-8"},
+}
+
+func detect(name string, head []byte) (Format, error) {
+	starts := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }
+	switch {
+	case starts(magic):
+		return NPY, nil
+	case starts("PK\x03\x04"), starts("PK\x05\x06"):
+		return NPZ, nil
+	case starts("PAR1"):
+		return Parquet, nil
+	}
+	for _, f := range foreign {
+		if starts(f.magic) {
+			return "", inputError(name, "%s", f.what)
+		}
+	}
+	if i := bytes.IndexByte(head, 0); i >= 0 {
+		return "", inputError(name, "byte %d is zero: neither text nor a format known here (CSV, NDJSON, npy, npz, Parquet)", i+1)
+	}
+	switch FormatOf(name) {
+	case NDJSON:
+		return NDJSON, nil
+	case CSV:
+		return CSV, nil
+	}
+	if t := bytes.TrimLeft(bytes.TrimPrefix(head, []byte(bom)), " \t\r\n"); len(t) > 1 && t[0] == '{' {
+		if t = bytes.TrimLeft(t[1:], " \t"); len(t) > 0 && (t[0] == '"' || t[0] == '}') {
+			return NDJSON, nil
+		}
+	}
+	return CSV, nil
+}
+
+// bom is the byte order mark that some programs put before UTF-8 text.
+const bom = "\xef\xbb\xbf"
+
+// FormatOf is the format that a file name asks for, or empty. A final .gz is ignored.
+func FormatOf(name string) Format {
+	switch strings.ToLower(filepath.Ext(strings.TrimSuffix(name, ".gz"))) {
+	case ".csv", ".tsv", ".tab":
+		return CSV
+	case ".ndjson", ".jsonl":
+		return NDJSON
+	case ".npy":
+		return NPY
+	case ".npz":
+		return NPZ
+	case ".parquet", ".pq":
+		return Parquet
+	}
+	return ""
+}
+
+// columnNames are the names of columns without any: c1, c2, …
+func columnNames(prefix string, n int) []string {
+	names := make([]string, n)
+	for j := range names {
+		names[j] = fmt.Sprintf("%s%d", prefix, j+1)
+	}
+	return names
+}
+
+// checkNames refuses two columns of one name, since columns are found by name.
+func checkNames(place string, names []string) error {
+	seen := make(map[string]int, len(names))
+	for j, name := range names {
+		if i, ok := seen[name]; ok {
+			return inputError(place, "columns %d and %d are both named %s: rename one", i+1, j+1, show(name))
+		}
+		seen[name] = j
+	}
+	return nil
+}
+
+func checkWidth(place string, n, limit int) error {
+	if n > limit {
+		return inputError(place, "%d columns, the limit is %d", n, limit)
+	}
+	return nil
+}

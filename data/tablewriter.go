@@ -1,0 +1,343 @@
+package data
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"strings"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Writer writes a table block by block.
+type Writer interface {
+	// WriteBlock appends the rows of b, whose columns have the kinds that the writer was made with.
+	WriteBlock(b *Block) error
+	// Close completes the table. A file appears only now, in one step.
+	Close() error
+	// Abort gives up: no file is left. It does nothing after Close.
+	Abort()
+}
+
+// Create starts a table in a file of a format: CSV, NDJSON or NPY, or that of the name if f is empty. Names that end in
+// .tsv get tabs, those in .gz are compressed. kinds are Number or Text; an npy file holds numbers only.
+func Create(path string, f Format, columns []string, kinds []Kind) (Writer, error) {
+	if f == "" {
+		if f = FormatOf(path); f == "" {
+			return nil, fmt.Errorf("%s: no format known by this name: want .csv, .tsv, .ndjson or .npy", path)
+		}
+	}
+	file, err := CreateAtomic(path)
+	if err != nil {
+		return nil, err
+	}
+	fw := &fileWriter{path: path, file: file}
+	var w io.Writer = file
+	if strings.HasSuffix(path, ".gz") {
+		fw.zip = gzip.NewWriter(file)
+		w = fw.zip
+	}
+	fw.rows, err = newRowWriter(w, f, delimiterOf(path), columns, kinds)
+	if err != nil {
+		fw.Abort()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if n, ok := fw.rows.(*npyTable); ok && fw.zip == nil && !file.direct {
+		n.patch = file.f
+	}
+	return fw, nil
+}
+
+func delimiterOf(path string) byte {
+	switch strings.ToLower(filepath.Ext(strings.TrimSuffix(path, ".gz"))) {
+	case ".tsv", ".tab":
+		return '\t'
+	}
+	return ','
+}
+
+// NewWriter writes a table to w. An npy array is held in memory until Close, since its header has the number of rows.
+func NewWriter(w io.Writer, f Format, columns []string, kinds []Kind) (Writer, error) {
+	rows, err := newRowWriter(w, f, ',', columns, kinds)
+	if err != nil {
+		return nil, err
+	}
+	return &streamWriter{rows}, nil
+}
+
+// rowWriter is a format.
+type rowWriter interface {
+	write(b *Block) error
+	finish() error
+}
+
+type streamWriter struct{ rowWriter }
+
+func (s *streamWriter) WriteBlock(b *Block) error { return s.write(b) }
+func (s *streamWriter) Close() error              { return s.finish() }
+func (s *streamWriter) Abort()                    {}
+
+type fileWriter struct {
+	path string
+	file *AtomicFile
+	zip  *gzip.Writer
+	rows rowWriter
+	err  error
+}
+
+func (f *fileWriter) WriteBlock(b *Block) error {
+	if f.err == nil {
+		if err := f.rows.write(b); err != nil {
+			f.err = fmt.Errorf("%s: %w", f.path, err)
+		}
+	}
+	return f.err
+}
+
+func (f *fileWriter) Close() error {
+	defer f.Abort()
+	if f.err != nil {
+		return f.err
+	}
+	if err := f.rows.finish(); err != nil {
+		return fmt.Errorf("%s: %w", f.path, err)
+	}
+	if f.zip != nil {
+		if err := f.zip.Close(); err != nil {
+			return fmt.Errorf("%s: %w", f.path, err)
+		}
+	}
+	return f.file.Commit()
+}
+
+func (f *fileWriter) Abort() {
+	f.err = errors.Join(f.err, errClosed)
+	f.file.Abort()
+}
+
+var errClosed = errors.New("the writer is closed")
+
+func newRowWriter(w io.Writer, f Format, delim byte, columns []string, kinds []Kind) (rowWriter, error) {
+	if len(columns) == 0 || len(columns) != len(kinds) {
+		return nil, fmt.Errorf("%d columns of %d kinds to write: %w", len(columns), len(kinds), dense.ErrShape)
+	}
+	for j, k := range kinds {
+		if k != Number && k != Text {
+			return nil, fmt.Errorf("column %s is to be written as %v, want number or text", show(columns[j]), k)
+		}
+		if f == NPY && k == Text {
+			return nil, fmt.Errorf("column %s is text, which an npy array cannot hold: write CSV, NDJSON or Parquet", show(columns[j]))
+		}
+	}
+	if err := checkNames("the table to write", columns); err != nil {
+		return nil, err
+	}
+	t := tableOut{w: w, kinds: kinds}
+	switch f {
+	case CSV:
+		c := &csvTable{tableOut: t, delim: delim}
+		for j, name := range columns {
+			if j > 0 {
+				c.buf = append(c.buf, delim)
+			}
+			c.text([]byte(name), len(columns) == 1)
+		}
+		c.buf = append(c.buf, '\n')
+		return c, nil
+	case NDJSON:
+		n := &jsonTable{tableOut: t}
+		for _, name := range columns {
+			key, err := json.Marshal(name)
+			if err != nil {
+				return nil, err
+			}
+			n.keys = append(n.keys, append(key, ':'))
+		}
+		return n, nil
+	case NPY:
+		return &npyTable{tableOut: t}, nil
+	}
+	return nil, fmt.Errorf("cannot write format %q: want csv, ndjson or npy", f)
+}
+
+// tableOut collects bytes for w.
+type tableOut struct {
+	w     io.Writer
+	kinds []Kind
+	buf   []byte
+}
+
+// CheckBlock reports whether b has the columns of the kinds, Number or Text, complete.
+func CheckBlock(b *Block, kinds []Kind) error {
+	if len(b.Cols) != len(kinds) {
+		return fmt.Errorf("a block of %d columns for a table of %d: %w", len(b.Cols), len(kinds), dense.ErrShape)
+	}
+	for j, k := range kinds {
+		n := len(b.Cols[j].Num)
+		if k == Text {
+			n = len(b.Cols[j].Text)
+		}
+		if n != b.Rows {
+			return fmt.Errorf("column %d of the block has %d cells of kind %v, want %d: %w", j+1, n, k, b.Rows, dense.ErrShape)
+		}
+	}
+	return nil
+}
+
+// spill writes what was collected, if it is much or all must go.
+func (t *tableOut) spill(all bool) error {
+	if len(t.buf) < writeBytes && !all {
+		return nil
+	}
+	_, err := t.w.Write(t.buf)
+	t.buf = t.buf[:0]
+	return err
+}
+
+func (t *tableOut) finish() error { return t.spill(true) }
+
+type csvTable struct {
+	tableOut
+	delim byte
+}
+
+func (c *csvTable) write(b *Block) error {
+	if err := CheckBlock(b, c.kinds); err != nil {
+		return err
+	}
+	for i := range b.Rows {
+		for j, k := range c.kinds {
+			if j > 0 {
+				c.buf = append(c.buf, c.delim)
+			}
+			switch {
+			case k == Text:
+				c.text(b.Cols[j].Text[i], len(c.kinds) == 1)
+			case !math.IsNaN(b.Cols[j].Num[i]):
+				c.buf = appendNumber(c.buf, b.Cols[j].Num[i])
+			case len(c.kinds) == 1:
+				c.buf = append(c.buf, `""`...)
+			}
+		}
+		c.buf = append(c.buf, '\n')
+		if err := c.spill(false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// text writes a field, quoted where reading it back needs that: also around outer blanks, and if it is the only field of
+// its line and empty.
+func (c *csvTable) text(t []byte, alone bool) {
+	quote := len(t) == 0 && alone || bytes.IndexByte(t, c.delim) >= 0 || bytes.ContainsAny(t, "\"\r\n") ||
+		len(t) > 0 && (isBlank(t[0]) || isBlank(t[len(t)-1])) || bytes.HasPrefix(t, []byte(bom))
+	if !quote {
+		c.buf = append(c.buf, t...)
+		return
+	}
+	c.buf = append(c.buf, '"')
+	for _, x := range t {
+		if x == '"' {
+			c.buf = append(c.buf, '"')
+		}
+		c.buf = append(c.buf, x)
+	}
+	c.buf = append(c.buf, '"')
+}
+
+type jsonTable struct {
+	tableOut
+	keys [][]byte // with their colons
+}
+
+func (n *jsonTable) write(b *Block) error {
+	if err := CheckBlock(b, n.kinds); err != nil {
+		return err
+	}
+	for i := range b.Rows {
+		sep := byte('{')
+		for j, k := range n.kinds {
+			n.buf = append(append(n.buf, sep), n.keys[j]...)
+			sep = ','
+			if k == Text {
+				t := b.Cols[j].Text[i]
+				if t == nil {
+					n.buf = append(n.buf, "null"...)
+					continue
+				}
+				s, err := json.Marshal(string(t))
+				if err != nil {
+					return err
+				}
+				n.buf = append(n.buf, s...)
+				continue
+			}
+			v := b.Cols[j].Num[i]
+			switch {
+			case math.IsNaN(v):
+				n.buf = append(n.buf, "null"...)
+			case math.IsInf(v, 0):
+				return fmt.Errorf("row %d, column %d is infinite, which JSON cannot say: %w", b.First+int64(i)+1, j+1, dense.ErrNotFinite)
+			default:
+				n.buf = appendNumber(n.buf, v)
+			}
+		}
+		n.buf = append(n.buf, '}', '\n')
+		if err := n.spill(false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// npyTable is a float64 matrix. Its header has one length for every number of rows, so it can be written again at the
+// end.
+type npyTable struct {
+	tableOut
+	patch io.WriterAt // nil: all is kept until the end
+	rows  int
+}
+
+func (n *npyTable) write(b *Block) error {
+	if err := CheckBlock(b, n.kinds); err != nil {
+		return err
+	}
+	if n.rows == 0 && n.patch != nil && len(n.buf) == 0 {
+		n.buf = append(n.buf, headerBytes(Float64, []int{0, len(n.kinds)})...)
+	}
+	for i := range b.Rows {
+		for j := range n.kinds {
+			v := math.Float64bits(b.Cols[j].Num[i])
+			n.buf = append(n.buf, byte(v), byte(v>>8), byte(v>>16), byte(v>>24), byte(v>>32), byte(v>>40), byte(v>>48), byte(v>>56))
+		}
+		if n.patch != nil {
+			if err := n.spill(false); err != nil {
+				return err
+			}
+		}
+		n.rows++
+	}
+	return nil
+}
+
+func (n *npyTable) finish() error {
+	head := headerBytes(Float64, []int{n.rows, len(n.kinds)})
+	if n.patch == nil || n.rows == 0 {
+		n.buf = append(head, n.buf...)
+		if n.rows == 0 {
+			n.buf = head
+		}
+		return n.spill(true)
+	}
+	if err := n.spill(true); err != nil {
+		return err
+	}
+	_, err := n.patch.WriteAt(head, 0)
+	return err
+}
