@@ -82,11 +82,11 @@ type oscillationTile struct {
 	a, b, sin, cos, init                    unsafe.Pointer
 	aRow, bPanel, sinRow, cosRow, initPanel uintptr
 	k, panels, tiles, rows                  int
-	masks                                   [2]uint64 // columns of the last panel
-	large                                   int       // set if a |t| > trigLimit was met
-	scratch                                 [4]uintptr
-	arguments                               [8 * 2 * 64]byte
-	factors                                 [15]uint64 // a sinCosFactors
+	masks                                   [2]uint64        // columns of the last panel
+	large                                   int              // set if a |t| > trigLimit was met
+	_                                       [4]uintptr       // scratch of the assembly
+	_                                       [8 * 2 * 64]byte // arguments of one tile
+	factors                                 [15]uint64       // a sinCosFactors
 }
 
 // mulTSinCosTiled is MulTSinCos.

@@ -1,0 +1,299 @@
+// Package linalg factors symmetric positive definite matrices and solves with the factors, in blocks on the product
+// kernels of package kern.
+//
+// Matrices are row-major; a factor is the upper triangle U of A = UᵀU, whose row blocks are what the kernels read in
+// place. What lies below the diagonal has no influence and may be overwritten. Every element is computed by one chain of
+// operations that does not depend on the number of goroutines.
+package linalg
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// ErrNotPositive marks a matrix that is not positive definite up to rounding.
+var ErrNotPositive = errors.New("matrix is not positive definite")
+
+const (
+	// panel rows of the factor are computed before the rest of the matrix is updated: one pass over memory each.
+	panel = 256
+	// inner rows are solved by substitution, row by row; everything larger is products.
+	inner = 16
+	// stripe columns are one unit of parallel work.
+	stripe = 256
+)
+
+// Cholesky overwrites the upper triangle of a with U, A = UᵀU (Golub & Van Loan, Matrix Computations, §4.2.5–4.2.6,
+// right-looking).
+func Cholesky(a dense.Matrix[float64]) error {
+	if err := square(a); err != nil {
+		return err
+	}
+	tab := kern.Best[float64]()
+	n := a.Rows
+	minus := dense.New[float64](min(panel, n), n)
+	for k := 0; k < n; k += panel {
+		end := min(k+panel, n)
+		if at := factor(tab, block(a, k, end, k, end)); at >= 0 {
+			return fmt.Errorf("pivot %d of %d is not positive: %w", k+at, n, ErrNotPositive)
+		}
+		if end == n {
+			break
+		}
+		u := block(a, k, end, k, end)
+		eachStripe(end, n, func(j, jEnd int) {
+			b := block(a, k, end, j, jEnd)
+			forward(tab, u, b)
+			for i := range b.Rows {
+				m := minus.Row(i)[j:jEnd]
+				for c, v := range b.Row(i) {
+					m[c] = -v
+				}
+			}
+		})
+		m := minus.RowRange(0, end-k)
+		eachTile(end, n, func(i, iEnd, j, jEnd int) {
+			tab.TMul(block(a, i, iEnd, j, jEnd), m.ColRange(i, iEnd), block(a, k, end, j, jEnd))
+		})
+	}
+	return nil
+}
+
+// factor is Cholesky of one panel, by halves. It returns the index of the first pivot that is not positive, or −1.
+func factor(tab *kern.Table[float64], a dense.Matrix[float64]) int {
+	n := a.Rows
+	if n <= inner {
+		return factorSmall(a)
+	}
+	h := half(n)
+	if at := factor(tab, block(a, 0, h, 0, h)); at >= 0 {
+		return at
+	}
+	u, b, c := block(a, 0, h, 0, h), block(a, 0, h, h, n), block(a, h, n, h, n)
+	forward(tab, u, b)
+	negate(c)
+	tab.TMul(c, b, b)
+	negate(c)
+	if at := factor(tab, c); at >= 0 {
+		return h + at
+	}
+	return -1
+}
+
+func factorSmall(a dense.Matrix[float64]) int {
+	for i := range a.Rows {
+		d := a.Row(i)
+		if !(d[i] > 0) || math.IsInf(d[i], 1) {
+			return i
+		}
+		p := math.Sqrt(d[i])
+		d[i] = p
+		for j := i + 1; j < len(d); j++ {
+			d[j] /= p
+		}
+		for r := i + 1; r < a.Rows; r++ {
+			row, f := a.Row(r), d[r]
+			for j := r; j < len(row); j++ {
+				row[j] -= float64(f * d[j])
+			}
+		}
+	}
+	return -1
+}
+
+// SolveT overwrites b with U⁻ᵀ·b.
+func SolveT(u, b dense.Matrix[float64]) error { return solve(u, b, forward) }
+
+// Solve overwrites b with U⁻¹·b.
+func Solve(u, b dense.Matrix[float64]) error { return solve(u, b, backward) }
+
+func solve(u, b dense.Matrix[float64], side func(*kern.Table[float64], dense.Matrix[float64], dense.Matrix[float64])) error {
+	if err := square(u); err != nil {
+		return err
+	}
+	if b.Rows != u.Rows {
+		return fmt.Errorf("%d rows for a factor of %d: %w", b.Rows, u.Rows, dense.ErrShape)
+	}
+	if err := b.Check(); err != nil {
+		return err
+	}
+	tab := kern.Best[float64]()
+	eachStripe(0, b.Cols, func(j, jEnd int) { side(tab, u, b.ColRange(j, jEnd)) })
+	return nil
+}
+
+// forward is b = U⁻ᵀ·b by halves.
+func forward(tab *kern.Table[float64], u, b dense.Matrix[float64]) {
+	n := u.Rows
+	if n > inner {
+		h := half(n)
+		top, low := b.RowRange(0, h), b.RowRange(h, n)
+		forward(tab, block(u, 0, h, 0, h), top)
+		negate(low)
+		tab.TMul(low, block(u, 0, h, h, n), top)
+		negate(low)
+		forward(tab, block(u, h, n, h, n), low)
+		return
+	}
+	for i := range n {
+		bi := b.Row(i)
+		for l := range i {
+			tab.MulAdd(bi, b.Row(l), -u.At(l, i))
+		}
+		tab.Scale(bi, 1/u.At(i, i))
+	}
+}
+
+// backward is b = U⁻¹·b by halves.
+func backward(tab *kern.Table[float64], u, b dense.Matrix[float64]) {
+	n := u.Rows
+	if n > inner {
+		h := half(n)
+		top, low := b.RowRange(0, h), b.RowRange(h, n)
+		backward(tab, block(u, h, n, h, n), low)
+		negate(top)
+		tab.Product(top, block(u, 0, h, h, n), low, true)
+		negate(top)
+		backward(tab, block(u, 0, h, 0, h), top)
+		return
+	}
+	for i := n - 1; i >= 0; i-- {
+		bi := b.Row(i)
+		for l := i + 1; l < n; l++ {
+			tab.MulAdd(bi, b.Row(l), -u.At(i, l))
+		}
+		tab.Scale(bi, 1/u.At(i, i))
+	}
+}
+
+// Inverse sets the upper triangle of dst to U⁻¹ and the rest to zero. dst must not share memory with u.
+func Inverse(dst, u dense.Matrix[float64]) error {
+	if err := square(u); err != nil {
+		return err
+	}
+	if dst.Rows != u.Rows || dst.Cols != u.Cols {
+		return fmt.Errorf("dst is %d×%d for a factor of %d: %w", dst.Rows, dst.Cols, u.Rows, dense.ErrShape)
+	}
+	if err := dst.Check(); err != nil {
+		return fmt.Errorf("dst: %w", err)
+	}
+	tab := kern.Best[float64]()
+	eachStripe(0, u.Rows, func(j, jEnd int) {
+		for i := jEnd; i < dst.Rows; i++ {
+			clear(dst.Row(i)[j:jEnd])
+		}
+		inverseStripe(tab, block(dst, 0, jEnd, j, jEnd), u, j)
+	})
+	return nil
+}
+
+// inverseStripe sets x to the columns of U⁻¹ from j on: their last row is that of the last column.
+func inverseStripe(tab *kern.Table[float64], x, u dense.Matrix[float64], j int) {
+	for i := range x.Rows {
+		clear(x.Row(i))
+		if i >= j {
+			x.Row(i)[i-j] = 1
+		}
+	}
+	backward(tab, block(u, 0, x.Rows, 0, x.Rows), x)
+}
+
+// TraceInverse is tr A⁻¹ = ‖U⁻¹‖² of A = UᵀU.
+func TraceInverse(u dense.Matrix[float64]) (float64, error) {
+	if err := square(u); err != nil {
+		return 0, err
+	}
+	tab := kern.Best[float64]()
+	part := make([]float64, (u.Rows+stripe-1)/stripe)
+	eachStripe(0, u.Rows, func(j, jEnd int) {
+		x := dense.New[float64](jEnd, jEnd-j)
+		inverseStripe(tab, x, u, j)
+		part[j/stripe] = tab.Norm2(x.Data)
+	})
+	sum := 0.0
+	for _, v := range part {
+		sum += v
+	}
+	return sum, nil
+}
+
+// LogDet is log det A = 2 Σ log U_ii of A = UᵀU.
+func LogDet(u dense.Matrix[float64]) float64 {
+	sum := 0.0
+	for i := range u.Rows {
+		sum += math.Log(u.At(i, i))
+	}
+	return 2 * sum
+}
+
+// AddGram adds the upper triangle of aᵀ·a to dst, in tiles that reach below the diagonal: what is there is arbitrary.
+// The rows of a are added one after the other, so that the bits do not depend on how they are divided among calls.
+func AddGram[T dense.Float](tab *kern.Table[T], dst, a dense.Matrix[T]) {
+	if dst.Rows != a.Cols || dst.Cols != a.Cols {
+		panic("linalg: AddGram of different shapes")
+	}
+	eachTile(0, a.Cols, func(i, iEnd, j, jEnd int) {
+		tab.TMul(dst.RowRange(i, iEnd).ColRange(j, jEnd), a.ColRange(i, iEnd), a.ColRange(j, jEnd))
+	})
+}
+
+// AddProduct adds aᵀ·b to dst, with the same promise.
+func AddProduct[T dense.Float](tab *kern.Table[T], dst, a, b dense.Matrix[T]) {
+	if dst.Rows != a.Cols || dst.Cols != b.Cols {
+		panic("linalg: AddProduct of different shapes")
+	}
+	eachStripe(0, a.Cols, func(i, iEnd int) {
+		tab.TMul(dst.RowRange(i, iEnd), a.ColRange(i, iEnd), b)
+	})
+}
+
+// eachStripe runs body for the stripes of the columns lo to hi−1, on a fixed grid.
+func eachStripe(lo, hi int, body func(j, jEnd int)) {
+	par.For((hi-lo+stripe-1)/stripe, 1, func(a, b int) {
+		for ; a < b; a++ {
+			j := lo + a*stripe
+			body(j, min(j+stripe, hi))
+		}
+	})
+}
+
+// eachTile runs body for the square tiles that touch the upper triangle of rows and columns lo to hi−1.
+func eachTile(lo, hi int, body func(i, iEnd, j, jEnd int)) {
+	n := (hi - lo + stripe - 1) / stripe
+	par.For(n*(n+1)/2, 1, func(a, b int) {
+		for ; a < b; a++ {
+			c := int((math.Sqrt(float64(8*a+1)) - 1) / 2) // tiles column by column: c(c+1)/2 come before column c
+			r := a - c*(c+1)/2
+			i, j := lo+r*stripe, lo+c*stripe
+			body(i, min(i+stripe, hi), j, min(j+stripe, hi))
+		}
+	})
+}
+
+// half splits n into two parts, the first a multiple of inner.
+func half(n int) int { return max(inner, n/2/inner*inner) }
+
+func block(a dense.Matrix[float64], i, iEnd, j, jEnd int) dense.Matrix[float64] {
+	return a.RowRange(i, iEnd).ColRange(j, jEnd)
+}
+
+func negate(a dense.Matrix[float64]) {
+	for i := range a.Rows {
+		row := a.Row(i)
+		for j, v := range row {
+			row[j] = -v
+		}
+	}
+}
+
+func square(a dense.Matrix[float64]) error {
+	if a.Rows != a.Cols {
+		return fmt.Errorf("%d×%d matrix, want a square one: %w", a.Rows, a.Cols, dense.ErrShape)
+	}
+	return a.Check()
+}

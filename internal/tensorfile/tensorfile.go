@@ -1,0 +1,326 @@
+// Package tensorfile reads and writes safetensors containers: eight bytes with the length of a JSON header, the header,
+// the tensors one after the other, everything little endian (https://github.com/huggingface/safetensors).
+//
+// Input is never trusted: what the header promises is checked against the bytes that are there before it is used, and
+// tensors are views of them.
+package tensorfile
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"unicode/utf8"
+)
+
+// ErrFormat marks bytes that are no container, or a damaged one.
+var ErrFormat = errors.New("not a usable safetensors file")
+
+// Tensor is a named array of packed little-endian elements.
+type Tensor struct {
+	Name  string
+	DType string // F64, F32, …
+	Shape []int
+	Data  []byte
+}
+
+// File is the contents of a container. Tensors are in the order of the file.
+type File struct {
+	Metadata map[string]string
+	Tensors  []Tensor
+}
+
+// The metadata keys that Seal writes.
+const (
+	keyData     = "sha256"          // of the bytes of all tensors
+	keyMetadata = "sha256_metadata" // of all other metadata and of names, types and shapes
+)
+
+const (
+	metadataKey = "__metadata__"
+	// maxHeader is the limit of other readers too.
+	maxHeader = 100_000_000
+	align     = 8
+)
+
+var sizes = map[string]int{"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1}
+
+// entry is a tensor in the header.
+type entry struct {
+	DType   string `json:"dtype"`
+	Shape   []int  `json:"shape"`
+	Offsets [2]int `json:"data_offsets"`
+}
+
+// Floats is a tensor of float64 numbers.
+func Floats(name string, x []float64, shape ...int) Tensor {
+	b := make([]byte, 0, 8*len(x))
+	for _, v := range x {
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
+	}
+	return Tensor{Name: name, DType: "F64", Shape: shape, Data: b}
+}
+
+// Floats is a copy of the elements of a tensor of float64 numbers.
+func (t Tensor) Floats() ([]float64, error) {
+	if t.DType != "F64" {
+		return nil, fmt.Errorf("tensor %q has elements of type %s, want F64: %w", t.Name, t.DType, ErrFormat)
+	}
+	x := make([]float64, len(t.Data)/8)
+	for i := range x {
+		x[i] = math.Float64frombits(binary.LittleEndian.Uint64(t.Data[8*i:]))
+	}
+	return x, nil
+}
+
+// bytes is the size that the shape of t promises, or an error; limit bounds it.
+func (t Tensor) bytes(limit int) (int, error) {
+	size, ok := sizes[t.DType]
+	if !ok {
+		return 0, fmt.Errorf("tensor %q has elements of unknown type %q: %w", t.Name, t.DType, ErrFormat)
+	}
+	n := size
+	for _, d := range t.Shape {
+		if d < 0 {
+			return 0, fmt.Errorf("tensor %q has shape %v: %w", t.Name, t.Shape, ErrFormat)
+		}
+		if d > 0 && n > limit/d {
+			return 0, fmt.Errorf("tensor %q of shape %v is larger than the file: %w", t.Name, t.Shape, ErrFormat)
+		}
+		n *= d
+	}
+	return n, nil
+}
+
+// Tensor is the tensor of a name.
+func (f *File) Tensor(name string) (Tensor, bool) {
+	i := slices.IndexFunc(f.Tensors, func(t Tensor) bool { return t.Name == name })
+	if i < 0 {
+		return Tensor{}, false
+	}
+	return f.Tensors[i], true
+}
+
+// Seal adds checksums to the metadata.
+func (f *File) Seal() {
+	f.Metadata = maps.Clone(f.Metadata)
+	if f.Metadata == nil {
+		f.Metadata = map[string]string{}
+	}
+	f.Metadata[keyData], f.Metadata[keyMetadata] = f.sums()
+}
+
+// Verify compares the checksums of Seal.
+func (f *File) Verify() error {
+	data, meta := f.sums()
+	for _, c := range []struct{ key, want, of string }{{keyMetadata, meta, "the header"}, {keyData, data, "the tensors"}} {
+		switch got, ok := f.Metadata[c.key]; {
+		case !ok:
+			return fmt.Errorf("no checksum %s: %w", c.key, ErrFormat)
+		case got != c.want:
+			return fmt.Errorf("the checksum of %s is wrong, the file is damaged: %w", c.of, ErrFormat)
+		}
+	}
+	return nil
+}
+
+func (f *File) sums() (data, meta string) {
+	h := sha256.New()
+	m := sha256.New()
+	for _, t := range f.Tensors {
+		h.Write(t.Data)
+		fmt.Fprintf(m, "%q %q %v\n", t.Name, t.DType, t.Shape)
+	}
+	for _, k := range slices.Sorted(maps.Keys(f.Metadata)) {
+		if k != keyData && k != keyMetadata {
+			fmt.Fprintf(m, "%q %q\n", k, f.Metadata[k])
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), hex.EncodeToString(m.Sum(nil))
+}
+
+// WriteTo writes the container.
+func (f *File) WriteTo(w io.Writer) (int64, error) {
+	head, err := f.header()
+	if err != nil {
+		return 0, err
+	}
+	var n int64
+	write := func(b []byte) error {
+		k, err := w.Write(b)
+		n += int64(k)
+		return err
+	}
+	if err := write(binary.LittleEndian.AppendUint64(nil, uint64(len(head)))); err != nil {
+		return n, err
+	}
+	if err := write(head); err != nil {
+		return n, err
+	}
+	for _, t := range f.Tensors {
+		if err := write(t.Data); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+func (f *File) header() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteString(`{"` + metadataKey + `":`)
+	for k, v := range f.Metadata {
+		if !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return nil, fmt.Errorf("metadata %q is not UTF-8: %w", k, ErrFormat)
+		}
+	}
+	meta, err := json.Marshal(f.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	b.Write(meta)
+	at := 0
+	seen := map[string]bool{metadataKey: true}
+	for _, t := range f.Tensors {
+		n, err := t.bytes(math.MaxInt)
+		if err != nil {
+			return nil, err
+		}
+		if n != len(t.Data) || seen[t.Name] || !utf8.ValidString(t.Name) {
+			return nil, fmt.Errorf("tensor %q of shape %v with %d bytes, or a second one of that name: %w", t.Name, t.Shape, len(t.Data), ErrFormat)
+		}
+		seen[t.Name] = true
+		name, err := json.Marshal(t.Name)
+		if err != nil {
+			return nil, err
+		}
+		shape := t.Shape
+		if shape == nil {
+			shape = []int{}
+		}
+		e, err := json.Marshal(entry{t.DType, shape, [2]int{at, at + n}})
+		if err != nil {
+			return nil, err
+		}
+		b.WriteByte(',')
+		b.Write(name)
+		b.WriteByte(':')
+		b.Write(e)
+		at += n
+	}
+	b.WriteByte('}')
+	for b.Len()%align != 0 {
+		b.WriteByte(' ')
+	}
+	if b.Len() > maxHeader {
+		return nil, fmt.Errorf("a header of %d bytes, at most %d are allowed: %w", b.Len(), maxHeader, ErrFormat)
+	}
+	return b.Bytes(), nil
+}
+
+// Parse reads a container that is all of b; the tensors share its memory.
+func Parse(b []byte) (*File, error) {
+	if len(b) < 8 {
+		return nil, fmt.Errorf("%d bytes, too few for a header: %w", len(b), ErrFormat)
+	}
+	n := binary.LittleEndian.Uint64(b)
+	if n > maxHeader {
+		return nil, fmt.Errorf("a header of %d bytes, at most %d are allowed: %w", n, maxHeader, ErrFormat)
+	}
+	if n > uint64(len(b)-8) {
+		return nil, fmt.Errorf("a header of %d bytes in a file of %d: truncated: %w", n, len(b), ErrFormat)
+	}
+	f, entries, err := parseHeader(b[8 : 8+n])
+	if err != nil {
+		return nil, fmt.Errorf("header: %w", err)
+	}
+	return f, f.place(entries, b[8+n:])
+}
+
+// parseHeader decodes the names one by one: a map would hide duplicates.
+func parseHeader(b []byte) (*File, []entry, error) {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	broken := func(err error) (*File, []entry, error) { return nil, nil, fmt.Errorf("%w (%w)", ErrFormat, err) }
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return broken(fmt.Errorf("no JSON object: %v", err))
+	}
+	f := new(File)
+	var entries []entry
+	seen := map[string]bool{}
+	for dec.More() {
+		t, err := dec.Token()
+		if err != nil {
+			return broken(err)
+		}
+		name, ok := t.(string)
+		if !ok || seen[name] {
+			return broken(fmt.Errorf("name %v, or a second one", t))
+		}
+		seen[name] = true
+		if name == metadataKey {
+			if err := dec.Decode(&f.Metadata); err != nil {
+				return broken(err)
+			}
+			continue
+		}
+		var e entry
+		if err := dec.Decode(&e); err != nil {
+			return broken(fmt.Errorf("tensor %q: %w", name, err))
+		}
+		f.Tensors = append(f.Tensors, Tensor{Name: name, DType: e.DType, Shape: e.Shape})
+		entries = append(entries, e)
+	}
+	if _, err := dec.Token(); err != nil {
+		return broken(err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return broken(errors.New("more after the JSON object"))
+	}
+	return f, entries, nil
+}
+
+// place gives every tensor its bytes: they must cover data without holes or overlaps.
+func (f *File) place(entries []entry, data []byte) error {
+	order := make([]int, len(entries))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		x, y := entries[a].Offsets, entries[b].Offsets
+		return cmp.Or(cmp.Compare(x[0], y[0]), cmp.Compare(x[1], y[1]))
+	})
+	at := 0
+	sorted := make([]Tensor, 0, len(order))
+	for _, i := range order {
+		t, o := f.Tensors[i], entries[i].Offsets
+		if o[0] != at || o[1] < o[0] {
+			return fmt.Errorf("tensor %q lies at %v, want a start at %d: %w", t.Name, o, at, ErrFormat)
+		}
+		if o[1] > len(data) {
+			return fmt.Errorf("tensor %q ends at byte %d of %d: truncated: %w", t.Name, o[1], len(data), ErrFormat)
+		}
+		n, err := t.bytes(len(data))
+		if err != nil {
+			return err
+		}
+		if n != o[1]-o[0] {
+			return fmt.Errorf("tensor %q of shape %v has %d bytes, want %d: %w", t.Name, t.Shape, o[1]-o[0], n, ErrFormat)
+		}
+		t.Data = data[o[0]:o[1]:o[1]]
+		sorted = append(sorted, t)
+		at = o[1]
+	}
+	if at != len(data) {
+		return fmt.Errorf("%d bytes after the last tensor: %w", len(data)-at, ErrFormat)
+	}
+	f.Tensors = sorted
+	return nil
+}

@@ -1,0 +1,260 @@
+package machine
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/tensorfile"
+)
+
+// A model file is a safetensors container. Its metadata are
+//
+//	format    "randfeat model"
+//	version   "1"
+//	spec      the JSON of Model.Spec
+//	model     {"kind":…,"task":…,"outputs":…,"rows":…,"lambda":…,"fast":[…]}
+//	sha256    of the bytes of all tensors; sha256_metadata of everything else
+//
+// and Model.Extra. Tensors are float64: omega.0, omega.1, …, and the non-empty fields of Model.
+const (
+	fileFormat  = "randfeat model"
+	fileVersion = 1
+)
+
+var reserved = []string{"format", "version", "spec", "model", "sha256", "sha256_metadata"}
+
+// facts is the metadata "model".
+type facts struct {
+	Kind    Kind    `json:"kind"`
+	Task    Task    `json:"task"`
+	Outputs int     `json:"outputs"`
+	Rows    int64   `json:"rows"`
+	Lambda  float64 `json:"lambda"`
+	Fast    []bool  `json:"fast"` // projections that are structured: they are drawn again, and used if equal
+}
+
+// field is a tensor of a model file.
+type field struct {
+	name   string
+	matrix *dense.Matrix[float64]
+	vector *[]float64
+}
+
+func (m *Model) fields() []field {
+	return []field{
+		{name: "weights", matrix: &m.Weights}, {name: "intercept", vector: &m.Intercept},
+		{name: "noise", vector: &m.Noise}, {name: "centre", vector: &m.Centre}, {name: "factor", matrix: &m.Factor},
+		{name: "log_scale", vector: &m.LogScale}, {name: "mass", vector: &m.Mass}, {name: "quantiles", vector: &m.Quantiles},
+	}
+}
+
+func omegaName(i int) string { return "omega." + strconv.Itoa(i) }
+
+// WriteTo writes the model file.
+func (m *Model) WriteTo(w io.Writer) (int64, error) {
+	f, err := m.file()
+	if err != nil {
+		return 0, err
+	}
+	return f.WriteTo(w)
+}
+
+// Save writes the model file to path, in one step: readers see the old file or the new one.
+func (m *Model) Save(path string) error {
+	f, err := m.file()
+	if err != nil {
+		return err
+	}
+	out, err := data.CreateAtomic(path)
+	if err != nil {
+		return err
+	}
+	defer out.Abort()
+	if _, err := f.WriteTo(out); err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	return out.Commit()
+}
+
+func (m *Model) file() (*tensorfile.File, error) {
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	spec, err := json.Marshal(m.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	head := facts{m.Kind, m.Task, m.Outputs, m.Rows, m.Lambda, []bool{}}
+	f := &tensorfile.File{Metadata: map[string]string{"format": fileFormat, "version": strconv.Itoa(fileVersion), "spec": string(spec)}}
+	for i, o := range m.Omega {
+		head.Fast = append(head.Fast, o.Fast != nil)
+		f.Tensors = append(f.Tensors, tensorfile.Floats(omegaName(i), o.Rows.Clone().Data, o.Rows.Rows, o.Rows.Cols))
+	}
+	for _, x := range m.fields() {
+		switch {
+		case x.matrix != nil && !x.matrix.IsEmpty():
+			f.Tensors = append(f.Tensors, tensorfile.Floats(x.name, x.matrix.Clone().Data, x.matrix.Rows, x.matrix.Cols))
+		case x.vector != nil && len(*x.vector) > 0:
+			f.Tensors = append(f.Tensors, tensorfile.Floats(x.name, *x.vector, len(*x.vector)))
+		}
+	}
+	b, err := json.Marshal(head)
+	if err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	f.Metadata["model"] = string(b)
+	for k, v := range m.Extra {
+		if slices.Contains(reserved, k) {
+			return nil, fmt.Errorf("extra string with the reserved name %q: %w", k, ErrSetup)
+		}
+		f.Metadata[k] = v
+	}
+	f.Seal()
+	return f, nil
+}
+
+// Load reads a model file.
+func Load(path string) (*Model, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("%s is a directory, want a model file", path)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := Read(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+// Read reads a model file from its bytes. Everything is checked before it is used: bytes that are no model file or a
+// damaged one are ErrCorrupt. Memory is bounded by a multiple of len(b).
+func Read(b []byte) (*Model, error) {
+	m, err := read(b)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return m, nil
+}
+
+func read(b []byte) (*Model, error) {
+	f, err := tensorfile.Parse(b)
+	if err != nil {
+		return nil, err
+	}
+	if v := f.Metadata["format"]; v != fileFormat {
+		return nil, fmt.Errorf("format %q, want %q", v, fileFormat)
+	}
+	if v := f.Metadata["version"]; v != strconv.Itoa(fileVersion) {
+		return nil, fmt.Errorf("version %q of the format, this program reads %d", v, fileVersion)
+	}
+	if err := f.Verify(); err != nil {
+		return nil, err
+	}
+	dec := json.NewDecoder(bytes.NewReader([]byte(f.Metadata["model"])))
+	dec.DisallowUnknownFields()
+	var head facts
+	if err := dec.Decode(&head); err != nil {
+		return nil, fmt.Errorf("metadata \"model\": %w", err)
+	}
+	m := &Model{Kind: head.Kind, Task: head.Task, Outputs: head.Outputs, Rows: head.Rows, Lambda: head.Lambda}
+	if err := json.Unmarshal([]byte(f.Metadata["spec"]), &m.Spec); err != nil {
+		return nil, err
+	}
+	for k, v := range f.Metadata {
+		if !slices.Contains(reserved, k) {
+			if m.Extra == nil {
+				m.Extra = map[string]string{}
+			}
+			m.Extra[k] = v
+		}
+	}
+	if err := m.readTensors(f, len(head.Fast)); err != nil {
+		return nil, err
+	}
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	if slices.Contains(head.Fast, true) {
+		m.redraw()
+	}
+	return m, nil
+}
+
+func (m *Model) readTensors(f *tensorfile.File, draws int) error {
+	used := 0
+	for ; used < draws; used++ {
+		t, ok := f.Tensor(omegaName(used))
+		if !ok {
+			return fmt.Errorf("no tensor %s", omegaName(used))
+		}
+		a, err := matrixOf(t)
+		if err != nil {
+			return err
+		}
+		if err := a.CheckFinite(); err != nil {
+			return fmt.Errorf("tensor %s: %w", t.Name, err)
+		}
+		m.Omega = append(m.Omega, coupling.Omega{Rows: a})
+	}
+	for _, x := range m.fields() {
+		t, ok := f.Tensor(x.name)
+		if !ok {
+			continue
+		}
+		used++
+		var err error
+		if x.matrix != nil {
+			*x.matrix, err = matrixOf(t)
+		} else if *x.vector, err = t.Floats(); err == nil && len(t.Shape) != 1 {
+			err = fmt.Errorf("tensor %s has %d dimensions, want 1: %w", t.Name, len(t.Shape), dense.ErrShape)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if used != len(f.Tensors) {
+		return fmt.Errorf("%d tensors, %d are known", len(f.Tensors), used)
+	}
+	return nil
+}
+
+func matrixOf(t tensorfile.Tensor) (dense.Matrix[float64], error) {
+	if len(t.Shape) != 2 {
+		return dense.Matrix[float64]{}, fmt.Errorf("tensor %s has %d dimensions, want 2: %w", t.Name, len(t.Shape), dense.ErrShape)
+	}
+	x, err := t.Floats()
+	return dense.Matrix[float64]{Rows: t.Shape[0], Cols: t.Shape[1], Stride: t.Shape[1], Data: x}, err
+}
+
+// redraw finds the fast form of structured projections, which a file does not hold: the spec gives it again, where its
+// numbers are the same on this machine. Otherwise the projections of the file are used as they are.
+func (m *Model) redraw() {
+	if m.Spec.M != m.Omega[0].Rows.Rows {
+		return
+	}
+	drawn, err := randfeat.Draw(m.Spec)
+	if err != nil || len(drawn) != len(m.Omega) {
+		return
+	}
+	for i, o := range drawn {
+		if o.Fast != nil && slices.Equal(o.Rows.Clone().Data, m.Omega[i].Rows.Data) {
+			m.Omega[i].Fast = o.Fast
+		}
+	}
+}

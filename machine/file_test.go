@@ -1,0 +1,229 @@
+package machine
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/tensorfile"
+)
+
+// models are one of each kind.
+func models(t testing.TB) map[string]*Model {
+	t.Helper()
+	x, y := sample(1, 60, 3, 2)
+	rows, _ := MatrixRows(x, y)
+	must := func(m *Model, err error) *Model {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	structured := trigSpec(3, 8)
+	structured.Coupling = coupling.Hadamard{}
+	r, err := NewRidge(Setup{Spec: structured, Outputs: 2})
+	if err == nil {
+		err = r.AddRows(rows)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewSmoother(Setup{Spec: positiveSpec(3, 8), Outputs: 2})
+	if err == nil {
+		err = s.AddRows(rows)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := NewDensity(Setup{Spec: positiveSpec(3, 8)})
+	if err == nil {
+		err = d.AddRows(rows)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	labelled, _ := MatrixRows(x, classes(y, 3))
+	logistic, _, err := FitLogistic(Setup{Spec: trigSpec(3, 8), Outputs: 3}, labelled, LogisticOptions{})
+	ridge := must(r.Solve(1))
+	ridge.Extra = map[string]string{"schema": `{"fields":["ω"]}`}
+	return map[string]*Model{
+		"ridge": ridge, "gp": must(r.GP(1, nil)), "smoother": must(s.Model()), "density": must(d.Model(rows)), "logistic": must(logistic, err),
+	}
+}
+
+func encoded(t testing.TB, m *Model) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if _, err := m.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestModelFile(t *testing.T) {
+	x, _ := sample(2, 30, 3, 1)
+	for name, m := range models(t) {
+		path := filepath.Join(t.TempDir(), "model.rf")
+		if err := m.Save(path); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(predict(t, got, x).Data, predict(t, m, x).Data) {
+			t.Errorf("%s: other predictions after loading", name)
+		}
+		if !reflect.DeepEqual(got, m) {
+			t.Errorf("%s: loaded\n%+v\nwant\n%+v", name, got, m)
+		}
+		if !bytes.Equal(encoded(t, got), encoded(t, m)) {
+			t.Errorf("%s: other bytes when saved again", name)
+		}
+		if name == "ridge" && got.Omega[0].Fast == nil {
+			t.Error("the fast form of structured projections is lost")
+		}
+	}
+	if err := models(t)["ridge"].Save(t.TempDir()); err == nil {
+		t.Error("a model was saved over a directory")
+	}
+	if _, err := Load(t.TempDir()); err == nil || !strings.Contains(err.Error(), "directory") {
+		t.Errorf("loading a directory: %v", err)
+	}
+	if _, err := Load(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("loading nothing: %v", err)
+	}
+	m := models(t)["ridge"]
+	m.Extra = map[string]string{"spec": ""}
+	if _, err := m.WriteTo(new(bytes.Buffer)); !errors.Is(err, ErrSetup) {
+		t.Errorf("reserved name: %v", err)
+	}
+}
+
+func TestDamagedModelFiles(t *testing.T) {
+	m := models(t)["smoother"]
+	b := encoded(t, m)
+	for i := range b {
+		if _, err := Read(b[:i]); !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("%d of %d bytes: %v", i, len(b), err)
+		}
+		c := bytes.Clone(b)
+		c[i] ^= 1 << (i % 8)
+		if got, err := Read(c); err == nil && !reflect.DeepEqual(got, m) {
+			t.Fatalf("flipped bit in byte %d (%q): no error and another model", i, b[i])
+		} else if err != nil && !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("flipped bit in byte %d: %v", i, err)
+		}
+	}
+	// Files with right checksums and wrong contents.
+	for _, c := range []struct {
+		says string
+		edit func(*tensorfile.File)
+	}{
+		{"version \"2\"", func(f *tensorfile.File) { f.Metadata["version"] = "2" }},
+		{"format", func(f *tensorfile.File) { f.Metadata["format"] = "pt" }},
+		{"metadata \"model\"", func(f *tensorfile.File) { f.Metadata["model"] = "{" }},
+		{"unknown field", func(f *tensorfile.File) { f.Metadata["model"] = `{"x":1}` }},
+		{"spec", func(f *tensorfile.File) { f.Metadata["spec"] = "{}" }},
+		{"projections", func(f *tensorfile.File) {
+			f.Metadata["spec"] = strings.Replace(f.Metadata["spec"], `"dim":3`, `"dim":4`, 1)
+		}},
+		{"kind", func(f *tensorfile.File) {
+			f.Metadata["model"] = strings.Replace(f.Metadata["model"], "smoother", "forest", 1)
+		}},
+		{"log scale", func(f *tensorfile.File) {
+			f.Metadata["model"] = strings.Replace(f.Metadata["model"], "smoother", "ridge", 1)
+		}},
+		{"weights", func(f *tensorfile.File) {
+			f.Metadata["model"] = strings.Replace(f.Metadata["model"], `"outputs":2`, `"outputs":3`, 1)
+		}},
+		{"no tensor omega.0", func(f *tensorfile.File) { f.Tensors = f.Tensors[1:] }},
+		{"weights", func(f *tensorfile.File) { f.Tensors = slices.Delete(f.Tensors, 1, 2) }},
+		{"known", func(f *tensorfile.File) { f.Tensors = append(f.Tensors, tensorfile.Floats("more", nil, 0)) }},
+		{"dimensions", func(f *tensorfile.File) { f.Tensors[1].Shape = []int{len(f.Tensors[1].Data) / 8} }},
+		{"finite", func(f *tensorfile.File) { copy(f.Tensors[0].Data, []byte{0, 0, 0, 0, 0, 0, 0xf0, 0x7f}) }},
+		{"finite", func(f *tensorfile.File) { copy(f.Tensors[1].Data, []byte{1, 0, 0, 0, 0, 0, 0xf0, 0x7f}) }},
+	} {
+		f, err := tensorfile.Parse(bytes.Clone(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.edit(f)
+		f.Seal()
+		var out bytes.Buffer
+		if _, err := f.WriteTo(&out); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(out.Bytes()); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("want an error about %s: %v", c.says, err)
+		}
+	}
+}
+
+// Contents with right checksums: whatever is accepted can predict.
+func FuzzRead(f *testing.F) {
+	for _, m := range models(f) {
+		c, err := tensorfile.Parse(encoded(f, m))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(c.Metadata["spec"], c.Metadata["model"], encoded(f, m))
+	}
+	f.Fuzz(func(t *testing.T, spec, model string, b []byte) {
+		_, _ = Read(b)
+		c, err := tensorfile.Parse(b)
+		if err != nil || len(spec) > 2000 {
+			return
+		}
+		c.Metadata = map[string]string{"format": fileFormat, "version": "1", "spec": spec, "model": model}
+		c.Seal()
+		var out bytes.Buffer
+		if _, err := c.WriteTo(&out); err != nil {
+			return
+		}
+		m, err := Read(out.Bytes())
+		if err != nil {
+			if !errors.Is(err, ErrCorrupt) {
+				t.Fatal(err)
+			}
+			return
+		}
+		p, err := NewPredictor[float64](m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := dense.New[float64](2, m.Spec.Dim)
+		_ = p.Predict(dense.New[float64](2, m.Outputs), x, nil)
+	})
+}
+
+func TestValidate(t *testing.T) {
+	for name, m := range models(t) {
+		for what, edit := range map[string]func(*Model){
+			"no projections": func(m *Model) { m.Omega = nil },
+			"no outputs":     func(m *Model) { m.Outputs = 0 },
+			"no rows":        func(m *Model) { m.Rows = 0 },
+			"another task":   func(m *Model) { m.Task = "ranking" },
+			"negative λ":     func(m *Model) { m.Lambda = -1 },
+			"another family": func(m *Model) { m.Spec.Family = family.Hybrid{} },
+		} {
+			c := *m
+			edit(&c)
+			if c.Validate() == nil {
+				t.Errorf("%s model with %s is accepted", name, what)
+			}
+			if _, err := NewPredictor[float32](&c); err == nil {
+				t.Errorf("%s model with %s predicts", name, what)
+			}
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package machine
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+func logisticCase(n int) (Setup, Rows, dense.Matrix[float64], dense.Matrix[float64]) {
+	x, raw := sample(11, n, 2, 1)
+	y := classes(raw, 3)
+	rows, _ := MatrixRows(x, y)
+	return Setup{Spec: trigSpec(2, 12), Outputs: 3, Block: 64}, rows, x, y
+}
+
+// The gradient against central differences of the loss, and the loss against its definition.
+func TestLogisticGradient(t *testing.T) {
+	s, rows, x, y := logisticCase(150)
+	s.Task = Classification
+	s, err := s.prepared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := LogisticOptions{Lambda: 0.7, ClassWeights: []float64{1, 2.5, 0.5}, Memory: 64 * 24 * 8} // one block of three is kept
+	if err := o.defaults(3); err != nil {
+		t.Fatal(err)
+	}
+	l, err := newLogistic[float64](s, rows, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.kept != 64 {
+		t.Fatalf("%d rows kept, want 64", l.kept)
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	w := make([]float64, 25*3)
+	for i := range w {
+		w[i] = r.NormFloat64()
+	}
+	grad, scratch := make([]float64, len(w)), make([]float64, len(w))
+	loss, err := l.eval(grad, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	phi := features(t, &Model{Spec: s.Spec, Omega: s.Omega}, x)
+	want := 0.0
+	for i := range 150 {
+		var z [3]float64
+		sum := 0.0
+		for c := range z {
+			z[c] = w[24*3+c]
+			for f, v := range phi.Row(i) {
+				z[c] += v * w[3*f+c]
+			}
+			sum += math.Exp(z[c])
+		}
+		c := int(y.At(i, 0))
+		want += o.ClassWeights[c] * (math.Log(sum) - z[c]) / 150
+	}
+	want += 0.35 * dense.Norm2(w[:72]) / 150
+	if math.Abs(loss-want) > 1e-12*want {
+		t.Errorf("loss %.15g, want %.15g", loss, want)
+	}
+	const h = 1e-5 // truncation h² and rounding 1e-16/h are both some 1e-10
+	for i := range w {
+		v := w[i]
+		w[i] = v + h
+		up, _ := l.eval(scratch, w)
+		w[i] = v - h
+		down, _ := l.eval(scratch, w)
+		w[i] = v
+		if d := (up-down)/(2*h) - grad[i]; math.Abs(d) > 1e-8 {
+			t.Errorf("derivative %d is %.10g, differences say %.10g", i, grad[i], (up-down)/(2*h))
+		}
+	}
+}
+
+func TestLogistic(t *testing.T) {
+	s, rows, x, y := logisticCase(600)
+	want, rep, err := FitLogistic(s, rows, LogisticOptions{Lambda: 0.1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !rep.Converged || rep.Cached != 600 || rep.Passes < rep.Iterations {
+		t.Errorf("report %+v", rep)
+	}
+	p := predict(t, want, x)
+	right := 0
+	for i := range p.Rows {
+		if math.Abs(p.At(i, 0)+p.At(i, 1)+p.At(i, 2)-1) > 1e-12 {
+			t.Fatal("probabilities do not sum to 1")
+		}
+		if slices.Index(p.Row(i), slices.Max(p.Row(i))) == int(y.At(i, 0)) {
+			right++
+		}
+	}
+	if right < 480 { // the classes are a function of the inputs with little noise
+		t.Errorf("%d of 600 rows right", right)
+	}
+	// The same bits with no memory for features and on one core.
+	func() {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+		got, rep, err := FitLogistic(s, rows, LogisticOptions{Lambda: 0.1, Memory: 1})
+		if err != nil || rep.Cached != 0 {
+			t.Fatal(rep, err)
+		}
+		if !slices.Equal(got.Weights.Data, want.Weights.Data) || !slices.Equal(got.Intercept, want.Intercept) {
+			t.Error("other bits without memory")
+		}
+	}()
+	s.Float32 = true
+	got, rep, err := FitLogistic(s, rows, LogisticOptions{Lambda: 0.1})
+	if err != nil || !rep.Converged {
+		t.Fatal(rep, err)
+	}
+	for i, v := range predict(t, got, x).Data {
+		if math.Abs(v-p.Data[i]) > 0.02 { // both stop at a small gradient
+			t.Fatalf("float32: probability %g, want %g", v, p.Data[i])
+		}
+	}
+}
+
+func TestLogisticErrors(t *testing.T) {
+	s, rows, x, _ := logisticCase(50)
+	same, _ := MatrixRows(x, dense.New[float64](50, 1))
+	if _, _, err := FitLogistic(s, same, LogisticOptions{}); !errors.Is(err, ErrClass) || !strings.Contains(err.Error(), "one class") {
+		t.Errorf("one class: %v", err)
+	}
+	none, _ := MatrixRows(x.RowRange(0, 0), dense.New[float64](0, 1))
+	if _, _, err := FitLogistic(s, none, LogisticOptions{}); !errors.Is(err, ErrNoRows) {
+		t.Errorf("no rows: %v", err)
+	}
+	for _, o := range []LogisticOptions{{Lambda: -1}, {Lambda: math.NaN()}, {Tolerance: -1}, {ClassWeights: []float64{1, 1, 0}}, {MaxIterations: -1}} {
+		if _, _, err := FitLogistic(s, rows, o); !errors.Is(err, ErrSetup) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	if _, _, err := FitLogistic(s, rows, LogisticOptions{ClassWeights: []float64{1}}); !errors.Is(err, dense.ErrShape) {
+		t.Errorf("one weight: %v", err)
+	}
+	s.Task = Regression
+	if _, _, err := FitLogistic(s, rows, LogisticOptions{}); !errors.Is(err, ErrSetup) {
+		t.Errorf("regression: %v", err)
+	}
+}

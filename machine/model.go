@@ -1,0 +1,170 @@
+package machine
+
+import (
+	"fmt"
+	"math"
+	"sort"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Kind says how a model predicts.
+type Kind string
+
+// The kinds.
+const (
+	KindRidge    Kind = "ridge"    // φ·w + intercept
+	KindLogistic Kind = "logistic" // softmax of φ·w + intercept
+	KindGP       Kind = "gp"       // as ridge, with a variance
+	KindSmoother Kind = "smoother" // Σ φ1(x)·φ2(x_j) y_j / Σ φ1(x)·φ2(x_j)
+	KindDensity  Kind = "density"  // log mean φ1(x)·φ2(x_j)
+)
+
+// Model is a fitted machine as plain data. It is not changed by anything in this package.
+type Model struct {
+	Kind    Kind
+	Task    Task
+	Outputs int // targets or classes; 1 for a density
+	Spec    randfeat.Spec
+	Omega   []coupling.Omega
+	Rows    int64   // rows it was fitted on
+	Lambda  float64 // penalty of ridge, GP and logistic regression
+
+	// Weights is F×Outputs: w, or for a smoother Σ_j φ2(x_j)_f y_j e^{−t_f}. A density has none.
+	Weights dense.Matrix[float64]
+	// Intercept is added to φ·w. For a smoother it is the mean target, the answer where no weight is left.
+	Intercept []float64
+
+	// Noise is the variance of the noise of every output; Centre the mean feature; Factor the upper triangle of U⁻¹,
+	// UᵀU = Σ(φ−Centre)(φ−Centre)ᵀ + λI. A GP has them.
+	Noise  []float64
+	Centre []float64
+	Factor dense.Matrix[float64]
+
+	// LogScale is t_f and Mass Σ_j φ2(x_j)_f e^{−t_f} of smoothers and densities. LogScale is −Inf where Mass is 0.
+	LogScale []float64
+	Mass     []float64
+
+	// Quantiles are log densities of calibration rows at equal steps of probability, ascending.
+	Quantiles []float64
+
+	// Extra are strings of the caller that are saved with the model, such as a schema.
+	Extra map[string]string
+}
+
+// Anomaly is the fraction of calibration rows with a higher log density than score: near 1 for outliers. It is NaN for a
+// model without Quantiles.
+func (m *Model) Anomaly(score float64) float64 {
+	q := m.Quantiles
+	if len(q) < 2 || math.IsNaN(score) {
+		return math.NaN()
+	}
+	i := sort.SearchFloat64s(q, score) // q[i−1] < score ≤ q[i]
+	switch i {
+	case 0:
+		if score < q[0] {
+			return 1
+		}
+		i = 1
+	case len(q):
+		return 0
+	}
+	lo, hi := q[i-1], q[i]
+	part := 1.0
+	if hi > lo && !math.IsInf(lo, -1) {
+		part = (score - lo) / (hi - lo)
+	}
+	return 1 - (float64(i-1)+part)/float64(len(q)-1)
+}
+
+// Validate reports what is missing or does not fit together. Everything in this package that takes a model checks it.
+func (m *Model) Validate() error {
+	if len(m.Omega) == 0 {
+		return fmt.Errorf("model without projections: %w", ErrSetup)
+	}
+	fm, err := randfeat.NewWithOmega[float64](m.Spec, m.Omega)
+	if err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	return m.validate(fm.OutDim(), fm.Positive())
+}
+
+func (m *Model) validate(f int, positive bool) error {
+	k := m.Outputs
+	var want Task
+	switch m.Kind {
+	case KindRidge, KindSmoother:
+		want = m.Task
+		if want != Classification {
+			want = Regression
+		}
+	case KindGP:
+		want = Regression
+	case KindLogistic:
+		want = Classification
+	case KindDensity:
+		want = Unsupervised
+		if !positive {
+			return fmt.Errorf("density with a family that is not positive: %w", ErrSetup)
+		}
+	default:
+		return fmt.Errorf("kind %q: %w", m.Kind, ErrSetup)
+	}
+	if m.Task != want {
+		return fmt.Errorf("%s model for task %q: %w", m.Kind, m.Task, ErrSetup)
+	}
+	if k < 1 || m.Task == Classification && k < 2 || m.Kind == KindDensity && k != 1 {
+		return fmt.Errorf("%s model with %d outputs: %w", m.Task, k, ErrSetup)
+	}
+	if m.Rows < 1 || !(m.Lambda >= 0) || !dense.IsFinite(m.Lambda) {
+		return fmt.Errorf("model of %d rows with λ = %g: %w", m.Rows, m.Lambda, ErrSetup)
+	}
+	linear, logs := m.Kind != KindDensity, m.Kind == KindSmoother || m.Kind == KindDensity
+	for _, part := range []struct {
+		name           string
+		a              dense.Matrix[float64]
+		rows, cols     int
+		want, minusInf bool
+		positive       bool
+	}{
+		{name: "weights", a: m.Weights, rows: f, cols: k, want: linear},
+		{name: "intercept", a: row(m.Intercept), rows: 1, cols: k, want: linear},
+		{name: "noise", a: row(m.Noise), rows: 1, cols: k, want: m.Kind == KindGP, positive: true},
+		{name: "centre", a: row(m.Centre), rows: 1, cols: f, want: m.Kind == KindGP},
+		{name: "factor", a: m.Factor, rows: f, cols: f, want: m.Kind == KindGP},
+		{name: "log scale", a: row(m.LogScale), rows: 1, cols: f, want: logs, minusInf: true},
+		{name: "mass", a: row(m.Mass), rows: 1, cols: f, want: logs},
+		{name: "quantiles", a: row(m.Quantiles), rows: 1, cols: len(m.Quantiles), want: m.Kind == KindDensity, minusInf: true},
+	} {
+		if !part.want {
+			if !part.a.IsEmpty() {
+				return fmt.Errorf("%s model with %s: %w", m.Kind, part.name, ErrSetup)
+			}
+			continue
+		}
+		if part.a.Rows != part.rows || part.a.Cols != part.cols {
+			return fmt.Errorf("%s is %d×%d, want %d×%d: %w", part.name, part.a.Rows, part.a.Cols, part.rows, part.cols, dense.ErrShape)
+		}
+		if err := part.a.Check(); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
+		for i := range part.a.Rows {
+			for j, v := range part.a.Row(i) {
+				if !dense.IsFinite(v) && !(part.minusInf && math.IsInf(v, -1)) || part.positive && v < 0 {
+					return fmt.Errorf("%s: entry %d, %d is %g: %w", part.name, i, j, v, dense.ErrNotFinite)
+				}
+			}
+		}
+	}
+	if !sort.Float64sAreSorted(m.Quantiles) {
+		return fmt.Errorf("quantiles are not in order: %w", ErrSetup)
+	}
+	return nil
+}
+
+// row is v as a matrix of one row.
+func row(v []float64) dense.Matrix[float64] {
+	return dense.Matrix[float64]{Rows: 1, Cols: len(v), Stride: len(v), Data: v}
+}

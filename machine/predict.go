@@ -1,0 +1,325 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// Predictor runs a model in float32 or float64. It is immutable and may be used by many goroutines, each with its own
+// Workspace. The bits of a prediction do not depend on the rows around it.
+type Predictor[T dense.Float] struct {
+	model *Model
+	m     *randfeat.Map[T]
+	tab   *kern.Table[T]
+
+	table     dense.Matrix[T] // weights, or sums with a last column for the mass
+	intercept []T
+	centre    []T             // of a GP
+	factor    dense.Matrix[T] // of a GP
+	col       []T             // t_f − top of smoothers and densities
+	top       float64
+}
+
+// NewPredictor validates a model and prepares it. The model must not be changed afterwards.
+func NewPredictor[T dense.Float](model *Model) (*Predictor[T], error) {
+	if len(model.Omega) == 0 {
+		return nil, fmt.Errorf("model without projections: %w", ErrSetup)
+	}
+	m, err := randfeat.NewWithOmega[T](model.Spec, model.Omega)
+	if err != nil {
+		return nil, err
+	}
+	if err := model.validate(m.OutDim(), m.Positive()); err != nil {
+		return nil, err
+	}
+	tab, err := kern.Chosen[T]()
+	if err != nil {
+		return nil, err
+	}
+	p := &Predictor[T]{model: model, m: m, tab: tab, intercept: narrow[T](model.Intercept)}
+	switch model.Kind {
+	case KindGP:
+		p.centre, p.factor = narrow[T](model.Centre), dense.Convert[T](model.Factor)
+	case KindSmoother, KindDensity:
+		p.prepareSums()
+		return p, nil
+	}
+	p.table = dense.Convert[T](model.Weights)
+	return p, nil
+}
+
+// prepareSums puts S and z side by side and moves the references to their maximum, so that they fit T.
+func (p *Predictor[T]) prepareSums() {
+	p.top = math.Inf(-1)
+	for _, t := range p.model.LogScale {
+		p.top = max(p.top, t)
+	}
+	if math.IsInf(p.top, -1) {
+		p.top = 0
+	}
+	k := p.model.Weights.Cols
+	p.table = dense.New[T](len(p.model.LogScale), k+1)
+	p.col = make([]T, len(p.model.LogScale))
+	for f, t := range p.model.LogScale {
+		p.col[f] = T(t - p.top)
+		d := p.table.Row(f)
+		for j := range k {
+			d[j] = T(p.model.Weights.At(f, j))
+		}
+		d[k] = T(p.model.Mass[f])
+	}
+}
+
+func narrow[T dense.Float](x []float64) []T {
+	out := make([]T, len(x))
+	for i, v := range x {
+		out[i] = T(v)
+	}
+	return out
+}
+
+// Model is the model.
+func (p *Predictor[T]) Model() *Model { return p.model }
+
+// Workspace is the memory of a Predictor, kept between calls so that they allocate nothing. The zero value is ready; it
+// serves one call at a time.
+type Workspace[T dense.Float] struct {
+	// Workers bounds the goroutines of a call; 0: GOMAXPROCS.
+	Workers int
+
+	group   par.Group
+	job     predictJob[T]
+	workers []*predictWorker[T]
+}
+
+type predictJob[T dense.Float] struct {
+	p        *Predictor[T]
+	ws       *Workspace[T]
+	dst, x   dense.Matrix[T]
+	variance bool
+}
+
+type predictWorker[T dense.Float] struct {
+	ws             randfeat.Workspace[T]
+	phi, value, uv dense.Matrix[T]
+	row, h         []float64
+	scratch        []T
+	err            error
+	at             int // row of err
+}
+
+// predictRows rows are predicted at a time: their features stay in cache.
+const predictRows = 64
+
+// Predict writes one row of dst per row of x: the targets; one score per class, estimates of probabilities that only
+// those of KindLogistic and of positive smoothers are; or the log density. dst is overwritten and must not share memory
+// with x. A nil ws allocates one.
+func (p *Predictor[T]) Predict(dst, x dense.Matrix[T], ws *Workspace[T]) error {
+	return p.run(dst, x, ws, false)
+}
+
+// Variance writes the variance of a new observation for every row of x and output of a GP: that of the function is less
+// by Model.Noise.
+func (p *Predictor[T]) Variance(dst, x dense.Matrix[T], ws *Workspace[T]) error {
+	if p.model.Kind != KindGP {
+		return fmt.Errorf("variance of a %s model, want %s: %w", p.model.Kind, KindGP, ErrSetup)
+	}
+	return p.run(dst, x, ws, true)
+}
+
+func (p *Predictor[T]) run(dst, x dense.Matrix[T], ws *Workspace[T], variance bool) error {
+	if x.Cols != p.m.InDim() {
+		return fmt.Errorf("x has %d columns, the model takes %d: %w", x.Cols, p.m.InDim(), dense.ErrShape)
+	}
+	if err := x.Check(); err != nil {
+		return fmt.Errorf("x: %w", err)
+	}
+	if dst.Rows != x.Rows || dst.Cols != p.model.Outputs {
+		return fmt.Errorf("dst is %d×%d, want %d×%d: %w", dst.Rows, dst.Cols, x.Rows, p.model.Outputs, dense.ErrShape)
+	}
+	if err := dst.Check(); err != nil {
+		return fmt.Errorf("dst: %w", err)
+	}
+	if ws == nil {
+		ws = new(Workspace[T])
+	}
+	work := p.m.OutDim() * (x.Cols + p.table.Cols)
+	if variance {
+		work = p.m.OutDim() * p.m.OutDim()
+	}
+	workers := par.Workers(x.Rows, 1+p.tab.Grain/work)
+	if ws.Workers > 0 {
+		workers = min(workers, ws.Workers)
+	}
+	for len(ws.workers) < workers {
+		w := new(predictWorker[T])
+		w.ws.Workers = 1
+		ws.workers = append(ws.workers, w)
+	}
+	for _, w := range ws.workers {
+		w.err = nil
+	}
+	ws.job = predictJob[T]{p, ws, dst, x, variance}
+	ws.group.Do(x.Rows, workers, &ws.job)
+	ws.job = predictJob[T]{}
+	// The first row in error, whichever goroutine had it.
+	var first *predictWorker[T]
+	for _, w := range ws.workers {
+		if w.err != nil && (first == nil || w.at < first.at) {
+			first = w
+		}
+	}
+	if first != nil {
+		return first.err
+	}
+	return nil
+}
+
+// Run predicts rows lo to hi−1.
+func (j *predictJob[T]) Run(worker, lo, hi int) {
+	w := j.ws.workers[worker]
+	for ; lo < hi; lo += predictRows {
+		end := min(lo+predictRows, hi)
+		at, err := j.p.chunk(w, j.dst.RowRange(lo, end), j.x.RowRange(lo, end), j.variance)
+		if err != nil && (w.err == nil || lo+at < w.at) {
+			w.at = lo + at
+			w.err = located(j.x, w.at, err)
+		}
+	}
+}
+
+// located says which row of x an error is about.
+func located[T dense.Float](x dense.Matrix[T], at int, err error) error {
+	var bad *dense.NotFiniteError
+	if errors.As(err, &bad) {
+		bad.Row = at
+		return fmt.Errorf("x: %w", bad)
+	}
+	return fmt.Errorf("x: row %d: %w", at, err)
+}
+
+var errOverflow = fmt.Errorf("the prediction overflows, the input is too far from the training data: %w", dense.ErrNotFinite)
+
+// chunk predicts a few rows. With an error comes the row it is about.
+func (p *Predictor[T]) chunk(w *predictWorker[T], dst, x dense.Matrix[T], variance bool) (int, error) {
+	w.phi = reshaped(w.phi, x.Rows, p.m.OutDim())
+	var err error
+	switch {
+	case p.col != nil:
+		err = p.kernelSums(w, dst, x)
+	default:
+		if err = p.m.Queries(w.phi, nil, x, &w.ws); err != nil {
+			break
+		}
+		if variance {
+			p.variance(w, dst)
+		} else {
+			p.linear(w.phi, dst)
+		}
+	}
+	if err != nil {
+		var bad *dense.NotFiniteError
+		if errors.As(err, &bad) {
+			return bad.Row, err
+		}
+		for i := range x.Rows { // an input too large for the map: find it
+			if p.tab.Norm2(x.Row(i)) > 1e30 {
+				return i, err
+			}
+		}
+		return 0, err
+	}
+	for i := range dst.Rows {
+		for _, v := range dst.Row(i) {
+			if d := v - v; d != d && p.model.Kind != KindDensity {
+				return i, errOverflow
+			}
+		}
+	}
+	return 0, nil
+}
+
+func (p *Predictor[T]) linear(phi, dst dense.Matrix[T]) {
+	p.tab.Product(dst, phi, p.table, false)
+	for i := range dst.Rows {
+		d := dst.Row(i)
+		for k, b := range p.intercept {
+			d[k] += b
+		}
+		if p.model.Kind == KindLogistic {
+			softmax(p.tab, d)
+		}
+	}
+}
+
+// softmax overwrites logits with probabilities.
+func softmax[T dense.Float](tab *kern.Table[T], d []T) {
+	tab.Scale(d, 1/tab.ExpSum(d, tab.Max(d)))
+}
+
+func (p *Predictor[T]) variance(w *predictWorker[T], dst dense.Matrix[T]) {
+	for i := range w.phi.Rows {
+		d := w.phi.Row(i)
+		for j, c := range p.centre {
+			d[j] -= c
+		}
+	}
+	w.h = sized(w.h, w.phi.Rows)
+	leverages(p.tab, w.h, w.phi, p.factor, &w.scratch)
+	for i := range dst.Rows {
+		for k, v := range p.model.Noise {
+			dst.Row(i)[k] = T(v * (1 + 1/float64(p.model.Rows) + w.h[i]))
+		}
+	}
+}
+
+// kernelSums predicts smoothers and densities. The features of a row are scaled so that the largest product with the
+// scales of the sums is 1: nothing overflows, and what underflows does not matter.
+func (p *Predictor[T]) kernelSums(w *predictWorker[T], dst, x dense.Matrix[T]) error {
+	if p.m.Signed() {
+		w.value = reshaped(w.value, x.Rows, p.m.OutDim())
+	}
+	w.row = sized(w.row, x.Rows)
+	if err := p.m.LogQueries(w.phi, w.value, w.row, x, &w.ws); err != nil {
+		return err
+	}
+	for i := range x.Rows {
+		e := w.phi.Row(i)
+		p.tab.MulAdd(e, p.col, 1)
+		r := p.tab.FlushMax(e)
+		if math.IsInf(float64(r), -1) {
+			clear(e)
+		} else {
+			p.tab.Exp(e, r)
+		}
+		if p.m.Signed() {
+			p.tab.Mul(e, w.value.Row(i))
+		}
+		p.tab.FlushMax(e)
+		w.row[i] += float64(r)
+	}
+	k := p.table.Cols - 1
+	w.uv = reshaped(w.uv, x.Rows, k+1)
+	p.tab.Product(w.uv, w.phi, p.table, false)
+	for i := range x.Rows {
+		d, s := dst.Row(i), w.uv.Row(i)
+		den := s[k]
+		if p.model.Kind == KindDensity {
+			d[0] = T(math.Log(float64(den)) + w.row[i] + p.top - math.Log(float64(p.model.Rows)))
+			continue
+		}
+		for j := range d {
+			if d[j] = s[j] / den; d[j]-d[j] != 0 {
+				copy(d, p.intercept)
+				break
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,217 @@
+package machine
+
+import (
+	"fmt"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/linalg"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// Ridge sums what least squares on features needs: ΦᵀΦ, ΦᵀY, Σφ, Σy, Σy². Memory is 8F² bytes (12F² in float32), however
+// many rows there are, and as much again while solving. A Ridge serves one call at a time.
+//
+// The bits of the sums do not depend on how rows are divided among calls of Add.
+type Ridge struct {
+	setup       Setup
+	fingerprint [32]byte
+	features    int
+
+	n     int64
+	gram  dense.Matrix[float64] // F×F, upper triangle
+	cross dense.Matrix[float64] // F×(K+1): ΦᵀY and, last, Σφ
+	yy    []float64             // Σy²
+	ySum  []float64
+
+	// Products of the last partRows rows in float32, on the grid of flushRows rows.
+	part     dense.Matrix[float32]
+	partRows int
+
+	f64   *mapper[float64]
+	f32   *mapper[float32]
+	tab64 *kern.Table[float64]
+	tab32 *kern.Table[float32]
+	wide  dense.Matrix[float64] // features of a block in float64
+	y     dense.Matrix[float64]
+	next  dense.Matrix[float64] // cross of the block under way
+}
+
+// flushRows bounds the rows summed in float32: the error stays that of a short sum, however many rows there are.
+const flushRows = 4096
+
+// NewRidge returns the sums of no rows. The map must be symmetric: the kernel of a ridge is φ·φ.
+func NewRidge(s Setup) (*Ridge, error) {
+	s, err := s.prepared()
+	if err != nil {
+		return nil, err
+	}
+	if s.Task == Unsupervised {
+		return nil, fmt.Errorf("ridge without targets: %w", ErrSetup)
+	}
+	r := &Ridge{setup: s}
+	var symmetric bool
+	if s.Float32 {
+		if r.f32, err = newMapper[float32](s); err != nil {
+			return nil, err
+		}
+		r.features, r.fingerprint, symmetric = r.f32.m.OutDim(), r.f32.m.Fingerprint(), r.f32.m.Symmetric()
+		r.part = dense.New[float32](r.features, r.features)
+		r.tab32 = kern.Best[float32]()
+	} else {
+		if r.f64, err = newMapper[float64](s); err != nil {
+			return nil, err
+		}
+		r.features, r.fingerprint, symmetric = r.f64.m.OutDim(), r.f64.m.Fingerprint(), r.f64.m.Symmetric()
+	}
+	if !symmetric {
+		return nil, fmt.Errorf("family %s maps queries and keys differently, ridge needs φ·φ: use a smoother or another family: %w", s.Spec.Family.Name(), ErrSetup)
+	}
+	r.tab64 = kern.Best[float64]()
+	r.gram = dense.New[float64](r.features, r.features)
+	r.cross = dense.New[float64](r.features, s.Outputs+1)
+	r.next = r.cross.Clone()
+	r.yy, r.ySum = make([]float64, s.Outputs), make([]float64, s.Outputs)
+	return r, nil
+}
+
+// Len is the number of rows added.
+func (r *Ridge) Len() int64 { return r.n }
+
+// Features is F.
+func (r *Ridge) Features() int { return r.features }
+
+// AddRows adds all rows, block by block.
+func (r *Ridge) AddRows(rows Rows) error {
+	if err := r.setup.checkRows(rows); err != nil {
+		return err
+	}
+	return rows.Each(r.setup.Block, r.Add)
+}
+
+// Add adds rows x with targets y: numbers, or one column of class indices. After an error the sums are as before, but
+// for blocks before the one that failed. Rows in errors are counted from the first row ever added.
+func (r *Ridge) Add(x, y dense.Matrix[float64]) error {
+	if err := r.setup.checkBlock(x, y, r.n); err != nil {
+		return err
+	}
+	for lo := 0; lo < x.Rows; lo += r.setup.Block {
+		hi := min(lo+r.setup.Block, x.Rows)
+		if err := r.add(x.RowRange(lo, hi), y.RowRange(lo, hi)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Ridge) add(x, y dense.Matrix[float64]) error {
+	if x.Rows == 0 {
+		return nil
+	}
+	phi, single, err := r.map64(x)
+	if err != nil {
+		return err
+	}
+	r.y = reshaped(r.y, x.Rows, r.setup.Outputs+1)
+	r.setup.targets(r.y, y)
+	copy(r.next.Data, r.cross.Data)
+	linalg.AddProduct(r.tab64, r.next, phi, r.y)
+	// Every feature and target is in these sums, so they are finite only if all are.
+	if err := r.next.CheckFinite(); err != nil {
+		return fmt.Errorf("rows %d to %d: features or their products with targets overflow; scale the inputs, or use a bounded family such as trig: %w", r.n, r.n+int64(x.Rows)-1, dense.ErrNotFinite)
+	}
+	r.cross, r.next = r.next, r.cross
+	for i := range r.y.Rows {
+		for k, v := range r.y.Row(i)[:r.setup.Outputs] {
+			r.ySum[k] += v
+			r.yy[k] += float64(v * v)
+		}
+	}
+	if r.setup.Float32 {
+		r.addSingle(single)
+	} else {
+		linalg.AddGram(r.tab64, r.gram, phi)
+	}
+	r.n += int64(x.Rows)
+	return nil
+}
+
+// map64 is the features of x in float64, and in float32 if they are computed so.
+func (r *Ridge) map64(x dense.Matrix[float64]) (phi dense.Matrix[float64], single dense.Matrix[float32], err error) {
+	if !r.setup.Float32 {
+		phi, err = r.f64.queries(x)
+		return phi, single, err
+	}
+	if single, err = r.f32.queries(x); err != nil {
+		return phi, single, err
+	}
+	r.wide = reshaped(r.wide, x.Rows, r.features)
+	par.For(x.Rows, 1+r.tab64.Grain/r.features, func(lo, hi int) { convert(r.wide.RowRange(lo, hi), single.RowRange(lo, hi)) })
+	return r.wide, single, nil
+}
+
+func (r *Ridge) addSingle(phi dense.Matrix[float32]) {
+	for lo := 0; lo < phi.Rows; {
+		hi := min(phi.Rows, lo+flushRows-r.partRows)
+		linalg.AddGram(r.tab32, r.part, phi.RowRange(lo, hi))
+		if r.partRows += hi - lo; r.partRows == flushRows {
+			addPart(r.gram, r.part)
+			clear(r.part.Data)
+			r.partRows = 0
+		}
+		lo = hi
+	}
+}
+
+// addPart adds the upper triangle of part.
+func addPart(dst dense.Matrix[float64], part dense.Matrix[float32]) {
+	par.For(part.Rows, 64, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			d := dst.Row(i)[i:]
+			for j, v := range part.Row(i)[i:] {
+				d[j] += float64(v)
+			}
+		}
+	})
+}
+
+// Merge adds the rows of o. Sums of floating-point numbers depend on their grouping: merging the same shards in the same
+// order always gives the same bits, other groupings agree up to rounding.
+func (r *Ridge) Merge(o *Ridge) error {
+	if err := r.matches(o.setup, o.fingerprint); err != nil {
+		return err
+	}
+	for i := range r.gram.Rows {
+		d := r.gram.Row(i)[i:]
+		for j, v := range o.gram.Row(i)[i:] {
+			d[j] += v
+		}
+	}
+	if r.setup.Float32 {
+		// The part of o goes to the totals: the grid of r is that of its own rows.
+		addPart(r.gram, o.part)
+	}
+	addTo(r.cross.Data, o.cross.Data)
+	addTo(r.yy, o.yy)
+	addTo(r.ySum, o.ySum)
+	r.n += o.n
+	return nil
+}
+
+func addTo(dst, src []float64) {
+	for i, v := range src {
+		dst[i] += v
+	}
+}
+
+func (r *Ridge) matches(s Setup, fingerprint [32]byte) error {
+	switch {
+	case fingerprint != r.fingerprint:
+		return fmt.Errorf("fingerprint %x…, this map has %x…: %w", fingerprint[:4], r.fingerprint[:4], ErrMismatch)
+	case s.Task != r.setup.Task || s.Outputs != r.setup.Outputs:
+		return fmt.Errorf("%s with %d outputs, want %s with %d: %w", s.Task, s.Outputs, r.setup.Task, r.setup.Outputs, ErrMismatch)
+	case s.Float32 != r.setup.Float32:
+		return fmt.Errorf("features of another precision: %w", ErrMismatch)
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Errors of this package.
+var (
+	ErrSetup    = errors.New("invalid setup")                        // settings or a map that a machine cannot use
+	ErrNoRows   = errors.New("too few rows")                         // nothing to fit
+	ErrMismatch = errors.New("fit of another map, task or shape")    // merging or reading what belongs elsewhere
+	ErrCorrupt  = errors.New("corrupt file")                         // bytes that are no model or fit, or a damaged one
+	ErrSingular = errors.New("features are singular up to rounding") // a larger λ is needed
+	ErrClass    = errors.New("no such class")                        // a target that is no class index
+)
+
+// Task says what a model predicts.
+type Task string
+
+// The tasks.
+const (
+	Regression     Task = "regression"     // Outputs numbers
+	Classification Task = "classification" // one of Outputs classes
+	Unsupervised   Task = "density"        // a log density
+)
+
+// Setup is what all machines need to know.
+type Setup struct {
+	Spec randfeat.Spec
+	// Omega are the projections; nil: drawn from Spec.
+	Omega []coupling.Omega
+	Task  Task
+	// Outputs is the number of targets of a regression or of classes.
+	Outputs int
+	// Float32 computes features and their products in float32. Sums over many rows are still float64.
+	Float32 bool
+	// Block is the number of rows handled together; 0: 1024. Memory for features is Block·F numbers.
+	Block int
+}
+
+const (
+	defaultBlock = 1024
+	maxTarget    = 1e140
+)
+
+// prepared is s with defaults and projections.
+func (s Setup) prepared() (Setup, error) {
+	switch {
+	case s.Task == "":
+		s.Task = Regression
+	case s.Task != Regression && s.Task != Classification && s.Task != Unsupervised:
+		return s, fmt.Errorf("task %q, want %s, %s or %s: %w", s.Task, Regression, Classification, Unsupervised, ErrSetup)
+	}
+	switch {
+	case s.Task == Unsupervised && s.Outputs > 0:
+		return s, fmt.Errorf("%d outputs of a density: %w", s.Outputs, ErrSetup)
+	case s.Task == Regression && s.Outputs < 1:
+		return s, fmt.Errorf("%d outputs, want at least 1: %w", s.Outputs, ErrSetup)
+	case s.Task == Classification && s.Outputs < 2:
+		return s, fmt.Errorf("%d classes, want at least 2: %w", s.Outputs, ErrSetup)
+	}
+	if s.Block == 0 {
+		s.Block = defaultBlock
+	}
+	if s.Block < 1 {
+		return s, fmt.Errorf("blocks of %d rows: %w", s.Block, ErrSetup)
+	}
+	if s.Omega == nil {
+		var err error
+		if s.Omega, err = randfeat.Draw(s.Spec); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// columns is the number of columns of y that rows must have.
+func (s Setup) columns() int {
+	switch s.Task {
+	case Classification:
+		return 1
+	case Unsupervised:
+		return 0
+	}
+	return s.Outputs
+}
+
+// checkRows checks what rows promise.
+func (s Setup) checkRows(r Rows) error {
+	if r.Dim() != s.Spec.Dim {
+		return fmt.Errorf("rows of %d columns, the map takes %d: %w", r.Dim(), s.Spec.Dim, dense.ErrShape)
+	}
+	if s.Task != Unsupervised && r.Outputs() != s.columns() {
+		return fmt.Errorf("%d target columns, want %d: %w", r.Outputs(), s.columns(), dense.ErrShape)
+	}
+	return nil
+}
+
+// checkBlock checks shapes and values of a block whose first row has number first; its errors name the row.
+func (s Setup) checkBlock(x, y dense.Matrix[float64], first int64) error {
+	if x.Cols != s.Spec.Dim {
+		return fmt.Errorf("x has %d columns, the map takes %d: %w", x.Cols, s.Spec.Dim, dense.ErrShape)
+	}
+	if err := finite("x", x, first); err != nil {
+		return err
+	}
+	if s.Task == Unsupervised {
+		return nil
+	}
+	if y.Rows != x.Rows || y.Cols != s.columns() {
+		return fmt.Errorf("y is %d×%d, want %d×%d: %w", y.Rows, y.Cols, x.Rows, s.columns(), dense.ErrShape)
+	}
+	if err := finite("y", y, first); err != nil {
+		return err
+	}
+	for i := range y.Rows {
+		for _, v := range y.Row(i) {
+			if !(math.Abs(v) <= maxTarget) {
+				return fmt.Errorf("y: row %d is %g, whose square would overflow: %w", first+int64(i), v, dense.ErrNotFinite)
+			}
+		}
+	}
+	for i := 0; s.Task == Classification && i < y.Rows; i++ {
+		if c := y.At(i, 0); c != float64(int(c)) || c < 0 || int(c) >= s.Outputs {
+			return fmt.Errorf("y: row %d is %g, want a class from 0 to %d: %w", first+int64(i), c, s.Outputs-1, ErrClass)
+		}
+	}
+	return nil
+}
+
+func finite(name string, a dense.Matrix[float64], first int64) error {
+	if err := a.Check(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	err := a.CheckFinite()
+	var bad *dense.NotFiniteError
+	if errors.As(err, &bad) {
+		bad.Row += int(first)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// targets writes y with one column per output, 0 or 1 for classes, and a last column of ones.
+func (s Setup) targets(dst dense.Matrix[float64], y dense.Matrix[float64]) {
+	for i := range dst.Rows {
+		row := dst.Row(i)
+		if s.Task == Classification {
+			clear(row)
+			row[int(y.At(i, 0))] = 1
+		} else if s.Task == Regression {
+			copy(row, y.Row(i))
+		}
+		row[len(row)-1] = 1
+	}
+}
+
+// mapper computes features of blocks in T.
+type mapper[T dense.Float] struct {
+	m      *randfeat.Map[T]
+	ws     randfeat.Workspace[T]
+	x, phi dense.Matrix[T]
+}
+
+func newMapper[T dense.Float](s Setup) (*mapper[T], error) {
+	m, err := randfeat.NewWithOmega[T](s.Spec, s.Omega)
+	if err != nil {
+		return nil, err
+	}
+	return &mapper[T]{m: m}, nil
+}
+
+// input is x in T.
+func (p *mapper[T]) input(x dense.Matrix[float64]) dense.Matrix[T] {
+	if same, ok := any(x).(dense.Matrix[T]); ok {
+		return same
+	}
+	p.x = reshaped(p.x, x.Rows, x.Cols)
+	convert(p.x, x)
+	return p.x
+}
+
+// queries are the features of x, which has been checked; they are valid until the next call.
+func (p *mapper[T]) queries(x dense.Matrix[float64]) (dense.Matrix[T], error) {
+	p.phi = reshaped(p.phi, x.Rows, p.m.OutDim())
+	return p.phi, p.m.Queries(p.phi, nil, p.input(x), &p.ws)
+}
+
+func convert[U, T dense.Float](dst dense.Matrix[U], src dense.Matrix[T]) {
+	for i := range src.Rows {
+		d := dst.Row(i)
+		for j, v := range src.Row(i) {
+			d[j] = U(v)
+		}
+	}
+}
+
+// reshaped is a packed matrix that reuses the memory of m; its elements are arbitrary.
+func reshaped[T dense.Float](m dense.Matrix[T], rows, cols int) dense.Matrix[T] {
+	if cap(m.Data) < rows*cols {
+		return dense.New[T](rows, cols)
+	}
+	return dense.Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: m.Data[:rows*cols]}
+}
+
+func sized[E any](b []E, n int) []E {
+	if cap(b) < n {
+		return make([]E, n)
+	}
+	return b[:n]
+}
