@@ -342,8 +342,9 @@ func TestAtomicFileLeavesNothingBehind(t *testing.T) {
 	if _, err := data.CreateAtomic(dir); err == nil || !strings.Contains(err.Error(), "directory") {
 		t.Errorf("a directory as target: %v", err)
 	}
-	if _, err := data.CreateAtomic(filepath.Join(dir, "no", "out.npy")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a missing directory: %v", err)
+	lost := filepath.Join(dir, "no", "out.npy")
+	if _, err := data.CreateAtomic(lost); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), lost) || strings.Contains(err.Error(), ".tmp") {
+		t.Errorf("a missing directory: %v, want the name of the target alone", err)
 	}
 }
 

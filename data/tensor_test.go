@@ -40,20 +40,24 @@ func TestReadTensorOrders(t *testing.T) {
 
 func TestReadTensorIntegers(t *testing.T) {
 	for _, c := range []struct {
-		descr string
-		body  []byte
-		want  []int64
-		bool  bool
+		descr   string
+		body    []byte
+		want    []int64
+		bool    bool
+		element string
 	}{
-		{"|b1", []byte{0, 1, 7}, []int64{0, 1, 1}, true},
-		{"|i1", []byte{0xff, 1, 0x80}, []int64{-1, 1, -128}, false},
-		{"|u1", []byte{0xff, 1, 0x80}, []int64{255, 1, 128}, false},
-		{"<i2", []byte{0xfe, 0xff, 1, 0, 0, 1}, []int64{-2, 1, 256}, false},
-		{">u2", []byte{0xfe, 0xff, 0, 1, 1, 0}, []int64{0xfeff, 1, 256}, false},
-		{">i4", []byte{0xff, 0xff, 0xff, 0xfd, 0, 0, 0, 1, 0, 0, 1, 0}, []int64{-3, 1, 256}, false},
-		{"<i8", append(append([]byte{5, 0, 0, 0, 0, 0, 0, 0}, bytes.Repeat([]byte{0xff}, 8)...), make([]byte, 8)...), []int64{5, -1, 0}, false},
+		{"|b1", []byte{0, 1, 7}, []int64{0, 1, 1}, true, "bool"},
+		{"|i1", []byte{0xff, 1, 0x80}, []int64{-1, 1, -128}, false, "int8"},
+		{"|u1", []byte{0xff, 1, 0x80}, []int64{255, 1, 128}, false, "uint8"},
+		{"<i2", []byte{0xfe, 0xff, 1, 0, 0, 1}, []int64{-2, 1, 256}, false, "int16"},
+		{">u2", []byte{0xfe, 0xff, 0, 1, 1, 0}, []int64{0xfeff, 1, 256}, false, "uint16"},
+		{">i4", []byte{0xff, 0xff, 0xff, 0xfd, 0, 0, 0, 1, 0, 0, 1, 0}, []int64{-3, 1, 256}, false, "int32"},
+		{"<i8", append(append([]byte{5, 0, 0, 0, 0, 0, 0, 0}, bytes.Repeat([]byte{0xff}, 8)...), make([]byte, 8)...), []int64{5, -1, 0}, false, "int64"},
 	} {
 		a := readTensor(t, "{'descr': '"+c.descr+"', 'fortran_order': False, 'shape': (3,), }\n", c.body)
+		if a.Element != c.element {
+			t.Errorf("%s: element type %s, want %s", c.descr, a.Element, c.element)
+		}
 		if !slices.Equal(a.Int, c.want) || (a.DType == data.Bool) != c.bool || a.IsFloat() || data.Floats[float32](a) != nil {
 			t.Errorf("%s: %+v, want %v", c.descr, a, c.want)
 		}
@@ -114,7 +118,7 @@ func TestReadTensorFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, err := data.ReadNPYTensorFile(path)
-	if err != nil || a.DType != data.Float32 || !slices.Equal(a.F32, []float32{1, 2, 3, 4}) {
+	if err != nil || a.DType != data.Float32 || a.Element != "float32" || !slices.Equal(a.F32, []float32{1, 2, 3, 4}) {
 		t.Errorf("%+v, %v", a, err)
 	}
 	if _, err := data.ReadNPYTensorFile(path + "x"); err == nil || !strings.Contains(err.Error(), path) {

@@ -31,8 +31,8 @@ type AttendResult struct {
 	KVHeads  int     `json:"kv_heads"`
 	Features int     `json:"features,omitempty"` // of one head
 	Seconds  float64 `json:"seconds"`
-	// Empty rows saw no key and are zeros; denominators that were Negative (signed features only) are used as they are,
-	// those that were Zero give zeros.
+	// Empty rows saw no key and are zeros; denominators that were Negative (signed features only) are used as they are;
+	// Zero counts denominators that were zero or so small that the quotient is not finite: zeros.
 	Rows     int64 `json:"rows"`
 	Empty    int64 `json:"empty,omitempty"`
 	Negative int64 `json:"negative,omitempty"`
@@ -55,7 +55,7 @@ type attendFlags struct {
 	dtype                       string
 	family, coupling            string
 	m                           int
-	fit                         bool
+	fit, fitDefault             bool // fitDefault: because no family was named
 	seed                        uint64
 	compare, demo               bool
 	sample                      int
@@ -65,6 +65,7 @@ type attendFlags struct {
 const defaultAttendFamily = "adaptive"
 
 const (
+	fallbackFamily        = "positive" // where there is nothing to fit to
 	defaultAttendCoupling = "orthogonal"
 	defaultCompareRows    = 128
 )
@@ -82,8 +83,9 @@ projection layers write them, and the heads are split off their columns; K and V
 --heads, --kv-heads only checks their number. The output has the layout of Q and the columns of V; its element type is
 float32 if all inputs are, unless --dtype says otherwise.
 
-Without --family the adaptive family is fitted to the files, head by head; a named family is fitted with --fit. Fitting
-looks at all queries and keys, also with --causal: it chooses parameters, and the output for these is strictly causal.
+Without --family the adaptive family is fitted to the files, head by head; where there is no query or no key to fit it to,
+the positive family is used. A named family is fitted with --fit. Fitting looks at all queries and keys, also with --causal:
+it chooses parameters, and the output for these is strictly causal.
 
 --window W computes the softmax exactly over the last W keys (without --causal: over the band of keys closer than W) and
 uses features for all others.
@@ -170,7 +172,8 @@ func (f *attendFlags) check(cmd *cobra.Command, a *app, paths []string) error {
 	if f.exact {
 		return conflict(cmd, "exact", "family", "coupling", "features", "fit", "seed", "compare", "window")
 	}
-	f.fit = f.fit || !cmd.Flags().Changed("family")
+	f.fitDefault = !cmd.Flags().Changed("family")
+	f.fit = f.fit || f.fitDefault
 	if f.m < 1 {
 		return misused("--features (-m) is %d, want at least 1", f.m)
 	}
@@ -235,7 +238,9 @@ func attendAs[T dense.Float](ctx context.Context, a *app, f *attendFlags, files 
 			r.Specs = append(r.Specs, m.Spec())
 		}
 		r.Features, r.Seed = maps[0].OutDim(), &f.seed
-		r.Warning = warning(r.Specs[0], someRows(in.q.Head(0, 0)), someRows(in.k.Head(0, 0)))
+		if in.q.Len > 0 && in.k.Len > 0 {
+			r.Warning = warning(r.Specs[0], someRows(in.q.Head(0, 0)), someRows(in.k.Head(0, 0)))
+		}
 		if f.out != "" {
 			if err := linearForward(ctx, a, f, &in, out, maps, &r); err != nil {
 				return files.name(err)
@@ -275,6 +280,10 @@ func likeQueries[T dense.Float](in attendInput[T]) attention.Seq[T] {
 
 // attendMaps draws the maps: fitted, one per key/value head, or one for all.
 func attendMaps[T dense.Float](a *app, f *attendFlags, in *attendInput[T]) ([]*randfeat.Map[T], error) {
+	if f.fitDefault && !in.canFit() {
+		a.note("note: there is no query or no key to fit the family %s to: positive features, not fitted", f.family)
+		f.family, f.fit, f.fitDefault = fallbackFamily, false, false
+	}
 	spec, err := f.spec(in.q.Dim)
 	if err != nil {
 		return nil, err
@@ -284,13 +293,13 @@ func attendMaps[T dense.Float](a *app, f *attendFlags, in *attendInput[T]) ([]*r
 	}
 	specs := []randfeat.Spec{spec}
 	if f.fit {
-		if specs, err = fitHeads(a, spec, in); err != nil {
+		if specs, err = fitHeads(a, f, spec, in); err != nil {
 			return nil, err
 		}
 	}
 	maps, err := attention.NewMaps[T](specs)
-	if errors.Is(err, family.ErrParam) && !f.fit {
-		return nil, fmt.Errorf("%w; set parameters with --family '{\"name\":%q, ...}' or fit them with --fit", err, spec.Family.Name())
+	if errors.Is(err, family.ErrParam) {
+		return nil, fmt.Errorf("%w; %s", err, parameterHint(spec.Family, f.fit))
 	}
 	if err != nil {
 		return nil, err
@@ -298,24 +307,52 @@ func attendMaps[T dense.Float](a *app, f *attendFlags, in *attendInput[T]) ([]*r
 	return maps, checkFeatures(maps[0].OutDim(), libraryRows, "--features (-m)")
 }
 
-func fitHeads[T dense.Float](a *app, spec randfeat.Spec, in *attendInput[T]) ([]randfeat.Spec, error) {
+// parameterHint says how to give a family the parameters that it lacks.
+func parameterHint(f family.Family, fit bool) string {
+	parameters := "..."
+	if _, ok := f.(family.LFK); ok {
+		parameters = `"w": [[...], ...]`
+	}
+	hint := fmt.Sprintf("set parameters with --family '{\"name\": %q, %s}'", f.Name(), parameters)
+	if _, fits := f.(family.Fitter); fits && !fit {
+		hint += " or fit them with --fit"
+	}
+	return hint
+}
+
+// canFit reports whether a query and a key count: masks are those of all heads.
+func (in *attendInput[T]) canFit() bool {
+	queries, keys := in.fitMasks()
+	return in.q.Len > 0 && in.k.Len > 0 && (queries == nil || slices.Contains(queries, true)) && (keys == nil || slices.Contains(keys, true))
+}
+
+// fitMasks say which queries and keys count in a fit: padding of one sequence is padding on both sides.
+func (in *attendInput[T]) fitMasks() (queries, keys []bool) {
+	if in.q.Len == in.k.Len {
+		queries = in.vis.KeyMask
+	}
+	return queries, in.vis.KeyMask
+}
+
+func fitHeads[T dense.Float](a *app, f *attendFlags, spec randfeat.Spec, in *attendInput[T]) ([]randfeat.Spec, error) {
+	name := spec.Family.Name()
 	if _, fits := spec.Family.(family.Fitter); !fits {
-		a.note("note: the family %s has no parameters to fit", spec.Family.Name())
+		a.note("note: --fit changes nothing: there is no rule that fits the family %s to data", name)
 	}
 	stats, err := attention.NewHeadStats[T](spec, in.k.Heads)
 	if err != nil {
 		return nil, err
 	}
-	queryMask := in.vis.KeyMask // padding of one sequence is padding on both sides
-	if in.q.Len != in.k.Len {
-		queryMask = nil
-	}
-	if err := stats.Add(in.q, in.k, queryMask, in.vis.KeyMask); err != nil {
+	queries, keys := in.fitMasks()
+	if err := stats.Add(in.q, in.k, queries, keys); err != nil {
 		return nil, err
 	}
 	specs, err := stats.Fit()
-	if err != nil {
-		return nil, fmt.Errorf("--fit: %w", err)
+	switch {
+	case err != nil && f.fitDefault:
+		return nil, fmt.Errorf("fitting the family used without --family: %w; name one that needs no fit, such as --family %s", err, fallbackFamily)
+	case err != nil:
+		return nil, fmt.Errorf("--fit: %w; leave --fit out and set parameters of --family %s, or use --family %s", err, name, fallbackFamily)
 	}
 	return specs, nil
 }
@@ -408,7 +445,7 @@ func (a *app) reportAttend(f *attendFlags, r AttendResult) error {
 	if !r.Exact {
 		spec := r.Specs[0]
 		fitted := ""
-		if f.fit {
+		if _, fits := spec.Family.(family.Fitter); fits && f.fit {
 			fitted = ", fitted per head"
 		}
 		what = fmt.Sprintf("linear attention, %d %s features%s, %s, seed %d", r.Features, spec.Family.Name(), fitted, couplingName(spec), *r.Seed)
@@ -419,16 +456,28 @@ func (a *app) reportAttend(f *attendFlags, r AttendResult) error {
 	}
 	a.note("%s: %s %s, %s, %.3g s", target, data.Dims(r.Shape), r.DType, what, r.Seconds)
 	if r.Empty > 0 {
-		a.note("note: %d of %d query rows see no key: zeros", r.Empty, r.Rows)
+		a.note("note: %s no key: zeros", outOf(r.Empty, r.Rows, "query row", "sees", "see"))
 	}
 	if r.Negative > 0 {
-		a.note("note: %d of %d denominators are negative (signed features); quotients are taken as they are", r.Negative, r.Rows)
+		a.note("note: %s negative (signed features); quotients are taken as they are", outOf(r.Negative, r.Rows, "denominator", "is", "are"))
 	}
 	if r.Zero > 0 {
-		a.note("note: %d of %d denominators are zero: rows of zeros", r.Zero, r.Rows)
+		a.note("note: %s zero, or so small that the quotient is not finite in %s: rows of zeros", outOf(r.Zero, r.Rows, "denominator", "is", "are"), r.DType)
 	}
 	if r.Compare != nil {
 		return a.printCompare(r)
 	}
 	return nil
+}
+
+// outOf is the subject and verb of a sentence: 1 of 12 rows is, 2 of 12 rows are.
+func outOf(n, of int64, noun, one, many string) string {
+	verb := many
+	if n == 1 {
+		verb = one
+	}
+	if of != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d of %d %s %s", n, of, noun, verb)
 }

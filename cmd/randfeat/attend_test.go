@@ -258,15 +258,73 @@ func TestAttendPipes(t *testing.T) {
 	}
 }
 
+// Nothing to fit to: the default family gives way, and the output is the zeros that the library defines.
+func TestAttendNothingToFit(t *testing.T) {
+	dir := t.TempDir()
+	x, row := saveTensor[float32](t, dir, "x.npy", 1, 1, 2, 6, 4), saveTensor[float32](t, dir, "row.npy", 1, 1, 1, 4)
+	empty, out := saveTensor[float32](t, dir, "empty.npy", 1, 1, 2, 0, 4), filepath.Join(dir, "out.npy")
+	none, one := saveInts(t, dir, "none.npy", "(6,)", make([]byte, 6)...), saveInts(t, dir, "one.npy", "(1,)", 0)
+	for _, c := range []struct {
+		q, k string
+		args []string
+		says string
+	}{
+		{empty, x, nil, "[2, 0, 4]"},
+		{x, empty, nil, "12 of 12 query rows see no key"},
+		{x, x, []string{"--mask", none}, "12 of 12 query rows see no key"},
+		{row, row, []string{"--mask", one}, "1 of 1 query row sees no key"},
+		{x, empty, []string{"--compare"}, "nothing to compare: no query row sees a key"},
+	} {
+		o := ok(t, append([]string{"attend", c.q, c.k, c.k, "-o", out}, c.args...)...)
+		for _, text := range []string{"positive features, not fitted", "256 positive features, orthogonal", c.says} {
+			if !strings.Contains(o.stderr, text) {
+				t.Errorf("no %q in %s", text, o.stderr)
+			}
+		}
+		q, got := loadTensor(t, c.q), loadTensor(t, out)
+		if !slices.Equal(got.Shape, q.Shape) || slices.ContainsFunc(got.F32, func(v float32) bool { return v != 0 }) {
+			t.Errorf("%v %v, want zeros of shape %v", got.Shape, got.F32, q.Shape)
+		}
+	}
+}
+
+// Where theory has nothing to say the table says so, once, with the reason.
+func TestAttendCompareWithoutPrediction(t *testing.T) {
+	dir := t.TempDir()
+	x := saveTensor[float32](t, dir, "x.npy", 1, 20, 2, 40, 8)
+	for family, reason := range map[string]string{"elu": "no closed form", "trig": "denominators vary"} {
+		args := []string{"attend", x, x, x, "--family", family, "--coupling", "iid", "-m", "8", "--compare"}
+		c := objects[AttendResult](t, ok(t, append(args, "--json")...).stdout)[0].Compare
+		if c.Predicted != nil || c.Method != "" || !strings.Contains(c.Reason, reason) {
+			t.Errorf("%s: %+v", family, c.AttendErrors)
+		}
+		o := ok(t, args...)
+		if n := strings.Count(o.stderr, reason); n != 1 || !strings.Contains(o.stderr, "PREDICTED is - for heads 0, 1: ") {
+			t.Errorf("%s: the reason comes %d times in %s", family, n, o.stderr)
+		}
+		if n := strings.Count(o.stdout, "  -  "); n != 3 {
+			t.Errorf("%s: %d dashes in %s", family, n, o.stdout)
+		}
+	}
+}
+
+func TestPercent(t *testing.T) {
+	for share, want := range map[float64]string{0.0972: "9.7 %", 0.996: "100 %", 1: "100 %", 21.77: "2177 %", 1.678e13: "1.7e+15 %"} {
+		if got := percent(share); got != want {
+			t.Errorf("%v: %s, want %s", share, got, want)
+		}
+	}
+}
+
 // --compare measures what the output file shows, and the prediction is of its size.
 func TestAttendCompare(t *testing.T) {
 	dir := t.TempDir()
-	q, k, v := saveTensor[float32](t, dir, "q.npy", 1, 0.3, 2, 200, 8), saveTensor[float32](t, dir, "k.npy", 2, 0.3, 1, 200, 8), saveTensor[float32](t, dir, "v.npy", 3, 1, 1, 200, 8)
+	q, k, v := saveTensor[float32](t, dir, "q.npy", 1, 0.3, 2, 100, 8), saveTensor[float32](t, dir, "k.npy", 2, 0.3, 1, 100, 8), saveTensor[float32](t, dir, "v.npy", 3, 1, 1, 100, 8)
 	out, exact := filepath.Join(dir, "out.npy"), filepath.Join(dir, "exact.npy")
-	args := []string{"attend", q, k, v, "--family", "positive", "--coupling", "iid", "-m", "512", "--compare", "--sample", "200"}
+	args := []string{"attend", q, k, v, "--family", "positive", "--coupling", "iid", "-m", "512", "--compare", "--sample", "100"}
 	r := objects[AttendResult](t, ok(t, append(args, "-o", out, "--json")...).stdout)[0]
 	c := r.Compare
-	if c == nil || len(c.Heads) != 2 || c.Rows != 400 || c.Predicted == nil || c.Method != "covariances" || c.LinearSeconds <= 0 || c.ExactSeconds <= 0 || c.ExactEstimated {
+	if c == nil || len(c.Heads) != 2 || c.Rows != 200 || c.Predicted == nil || c.Method != "covariances" || c.LinearSeconds <= 0 || c.ExactSeconds <= 0 || c.ExactEstimated {
 		t.Fatalf("%+v", r)
 	}
 	ok(t, "attend", q, k, v, "-o", exact, "--exact")
@@ -304,7 +362,8 @@ func TestAttendBadInput(t *testing.T) {
 	nan := saveAs(t, dir, "nan.npy", bad, 2, 6, 4)
 	ints := saveInts(t, dir, "ints.npy", "(2, 6, 4)", make([]byte, 48)...)
 	mask5, apart := saveInts(t, dir, "mask5.npy", "(5,)", 1, 1, 1, 1, 1), saveInts(t, dir, "apart.npy", "(6,)", 1, 1, 2, 2, 1, 1)
-	out := filepath.Join(dir, "out.npy")
+	none := saveInts(t, dir, "none.npy", "(6,)", make([]byte, 6)...)
+	out, lost := filepath.Join(dir, "out.npy"), filepath.Join(dir, "nowhere", "out.npy")
 	before := names(t, dir)
 	for _, c := range []struct {
 		code int
@@ -339,12 +398,16 @@ func TestAttendBadInput(t *testing.T) {
 		{exitFailed, "--kv-heads is 1, ", []string{q, k, k, "-o", out, "--kv-heads", "1"}},
 		{exitFailed, "divide into 3 heads", []string{q, k, k, "-o", out, "--heads", "3"}},
 		{exitFailed, "two.npy is [2, 1, 6, 4], want [L, H·d]", []string{two, two, two, "-o", out, "--heads", "2"}},
-		{exitFailed, "ints.npy holds int64, want float32", []string{ints, k, k, "-o", out}},
+		{exitFailed, "ints.npy holds uint8, want float32 or float64: convert", []string{ints, k, k, "-o", out}},
 		{exitFailed, "nan.npy as k: batch 0, head 1, position 1, column 2 is NaN", []string{q, nan, k, "-o", out}},
 		{exitFailed, "nan.npy as k: batch 0, head 1, position 1, column 2 is NaN", []string{q, nan, k, "-o", out, "--family", "positive"}},
 		{exitFailed, "nan.npy as v: batch 0, head 1, position 1, column 2 is NaN", []string{q, k, nan, "-o", out, "--exact"}},
 		{exitFailed, "mask5.npy is [5], want [6] or [1, 6]", []string{q, k, k, "-o", out, "--mask", mask5}},
-		{exitFailed, "--mask: ", []string{q, k, k, "-o", out, "--mask", q}},
+		{exitFailed, "q.npy holds float32, want bools or integers: convert", []string{q, k, k, "-o", out, "--mask", q}},
+		{exitFailed, "or use --family positive", []string{q, k, k, "-o", out, "--mask", none, "--family", "oprf", "--fit"}},
+		{exitFailed, `set parameters with --family '{"name": "lfk", "w": [[...], ...]}'` + "\n", []string{q, k, k, "-o", out, "--family", "lfk", "--fit"}},
+		{exitFailed, "or fit them with --fit\n", []string{q, k, k, "-o", out, "--family", "zero-one"}},
+		{exitFailed, "cannot write " + lost + ": ", []string{q, k, k, "-o", lost}},
 		{exitFailed, "segment 1 begins a second time", []string{q, k, k, "-o", out, "--segments", apart}},
 		{exitFailed, "needs --key-segments", []string{q, long, long, "-o", out, "--segments", apart}},
 	} {
@@ -356,7 +419,7 @@ func TestAttendBadInput(t *testing.T) {
 }
 
 func TestAttendDemo(t *testing.T) {
-	rows := objects[AttendDemoRow](t, ok(t, "attend", "--demo", "--causal", "--json", "-m", "64", "--sample", "64").stdout)
+	rows := objects[AttendDemoRow](t, ok(t, "attend", "--demo", "--causal", "--json", "-m", "64", "--sample", "32").stdout)
 	if len(rows) != len(attendDemoRows)+2 || rows[0].Estimator != "exact" {
 		t.Fatalf("%d rows", len(rows))
 	}

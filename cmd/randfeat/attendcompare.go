@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/randfeat/randfeat"
@@ -30,7 +32,8 @@ type AttendErrors struct {
 	Predicted *float64 `json:"predicted,omitempty"`
 	Method    string   `json:"method,omitempty"`
 	Reason    string   `json:"reason,omitempty"`
-	// Denominator is the predicted relative error of the denominators. Where it is not small the prediction is too large.
+	// Denominator is the predicted relative error of the denominators. Where it is not small the prediction is too large,
+	// and above 1 there is none.
 	Denominator *float64 `json:"denominator,omitempty"`
 	Output      float64  `json:"output"`    // |ô-o|/|o| over all rows
 	Row         float64  `json:"row"`       // root mean square of |â-a|/|a| of the attention rows
@@ -42,8 +45,18 @@ func attendErrors(e attention.Errors) AttendErrors {
 	if e.Predicted.Err != nil {
 		r.Reason = e.Predicted.Err.Error()
 	}
-	if e.Predicted.Method != attention.NoPrediction {
-		r.Predicted, r.Denominator, r.Method = number(e.Predicted.Output), number(e.Predicted.Denominator), e.Predicted.Method.String()
+	switch p := e.Predicted; {
+	case r.Rows == 0:
+		r.Reason = "no query row sees a key"
+		return r
+	case p.Method != attention.NoPrediction:
+		r.Predicted = number(p.Output)
+	}
+	r.Denominator = number(e.Predicted.Denominator)
+	if r.Predicted != nil {
+		r.Method = e.Predicted.Method.String()
+	} else if r.Reason == "" {
+		r.Reason = "the prediction to first order is not finite"
 	}
 	return r
 }
@@ -137,13 +150,17 @@ func firstRows[T dense.Float](s attention.Seq[T], n int) attention.Seq[T] {
 
 func (a *app) printCompare(r AttendResult) error {
 	c := r.Compare
+	if c.Rows == 0 {
+		a.note("nothing to compare: %s", c.Reason)
+		return nil
+	}
 	err := table(a.stdout, func(w io.Writer) {
 		fmt.Fprintln(w, "HEAD\tPREDICTED\tOUTPUT\tROWS\tMISPLACED")
 		for h, e := range c.Heads {
-			fmt.Fprintf(w, "%d\t%s\t%.3g\t%.3g\t%.2g %%\n", h, predictedText(e), e.Output, e.Row, 100*e.Variation)
+			fmt.Fprintf(w, "%d\t%s\t%.3g\t%.3g\t%s\n", h, predictedText(e), e.Output, e.Row, percent(e.Variation))
 		}
 		if len(c.Heads) > 1 {
-			fmt.Fprintf(w, "all\t%s\t%.3g\t%.3g\t%.2g %%\n", predictedText(c.AttendErrors), c.Output, c.Row, 100*c.Variation)
+			fmt.Fprintf(w, "all\t%s\t%.3g\t%.3g\t%s\n", predictedText(c.AttendErrors), c.Output, c.Row, percent(c.Variation))
 		}
 	})
 	if err != nil {
@@ -154,9 +171,45 @@ func (a *app) printCompare(r AttendResult) error {
 		approximately, exact = "about ", " (estimated from a part)"
 	}
 	_, err = fmt.Fprintf(a.stdout, "\nlinear %.3g s, exact %s%.3g s%s: %s%.3g times as fast\n", c.LinearSeconds, approximately, c.ExactSeconds, exact, approximately, c.ExactSeconds/c.LinearSeconds)
-	a.note("%d query rows of each head, relative errors; OUTPUT of the output, ROWS of the attention rows, MISPLACED the share of attention on wrong keys", c.Heads[0].Rows)
-	a.note("PREDICTED by theory for OUTPUT, over all draws of the projections: %s", methodText(c.AttendErrors))
+	a.note("%d query row%s of each head, relative errors; OUTPUT of the output, ROWS of the attention rows, MISPLACED the share of attention on wrong keys", c.Heads[0].Rows, plural(c.Heads[0].Rows))
+	if predicted, ok := c.predicted(); ok {
+		a.note("PREDICTED by theory for OUTPUT, over all draws of the projections: %s", methodText(predicted))
+	}
+	if without, reason := c.unpredicted(); len(without) > 0 {
+		a.note("PREDICTED is - for head%s %s: %s", plural(len(without)), strings.Join(without, ", "), reason)
+	}
 	return err
+}
+
+// predicted are errors that come with a prediction: those of all heads, or of the first head that has one.
+func (c *AttendCompare) predicted() (AttendErrors, bool) {
+	for _, e := range append([]AttendErrors{c.AttendErrors}, c.Heads...) {
+		if e.Predicted != nil {
+			return e, true
+		}
+	}
+	return AttendErrors{}, false
+}
+
+// unpredicted are the heads without a prediction, and why the first of them has none.
+func (c *AttendCompare) unpredicted() (heads []string, reason string) {
+	for h, e := range c.Heads {
+		if e.Predicted == nil {
+			if heads == nil {
+				reason = e.Reason
+			}
+			heads = append(heads, strconv.Itoa(h))
+		}
+	}
+	return heads, reason
+}
+
+// percent shows a share with two digits, but 100 % not as 1e+02 %.
+func percent(share float64) string {
+	if p := 100 * share; p >= 99.5 && p < 1e4 {
+		return fmt.Sprintf("%.0f %%", p)
+	}
+	return fmt.Sprintf("%.2g %%", 100*share)
 }
 
 // predictedText marks predictions that are not closed forms of this very map.
@@ -185,14 +238,12 @@ func methodText(e AttendErrors) string {
 		text = "~ that of independent projections"
 	case attention.UpperBound.String():
 		text = "≤ an upper bound"
-	default:
-		text = "none"
 	}
 	if e.Reason != "" {
 		text += " (" + e.Reason + ")"
 	}
 	if e.Denominator != nil && *e.Denominator > wildDenominator {
-		text += fmt.Sprintf("; denominators vary by %.0f %%, where the first order says too much", 100**e.Denominator)
+		text += fmt.Sprintf("; denominators vary by %s, where the first order says too much", percent(*e.Denominator))
 	}
 	return text
 }

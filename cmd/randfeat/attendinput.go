@@ -25,7 +25,7 @@ func (a *app) readAttend(paths []string) (attendFiles, error) {
 			return f, err
 		}
 		if !f.tensors[i].IsFloat() {
-			return f, fmt.Errorf("%s holds %v, want float32 or float64: %w", f.names[i], f.tensors[i].DType, dense.ErrShape)
+			return f, fmt.Errorf("%s holds %s, want float32 or float64: convert with array.astype('float32')", f.names[i], f.tensors[i].Element)
 		}
 	}
 	return f, nil
@@ -157,7 +157,7 @@ func (a *app) positions(flag, path string, batch, length int) ([]int64, error) {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	if t.IsFloat() {
-		return nil, fmt.Errorf("--%s: %s holds %v, want bools or integers: %w", flag, name, t.DType, dense.ErrShape)
+		return nil, fmt.Errorf("--%s: %s holds %s, want bools or integers: convert with array.astype('int32')", flag, name, t.Element)
 	}
 	switch {
 	case slices.Equal(t.Shape, []int{batch, length}):
@@ -180,7 +180,7 @@ func asIDs(flag string, v []int64) ([]int32, error) {
 	out := make([]int32, len(v))
 	for i, x := range v {
 		if x < math.MinInt32 || x > math.MaxInt32 {
-			return nil, fmt.Errorf("--%s: the id %d does not fit into 32 bits: %w", flag, x, dense.ErrShape)
+			return nil, fmt.Errorf("--%s: the id %d does not fit into 32 bits: number the sequences anew", flag, x)
 		}
 		out[i] = int32(x)
 	}
