@@ -6,7 +6,7 @@ import (
 )
 
 // Constant is attention that gives every visible key the same weight: out_i is the mean of the visible values, a running
-// mean if causal. A baseline: what attention is without queries and keys.
+// mean if causal. A baseline: what attention is without queries and keys. Values of masked keys are not read.
 type Constant[T dense.Float] struct {
 	Visibility
 	// Unchecked leaves out the search for NaN and infinities.
@@ -19,7 +19,7 @@ func (a *Constant[T]) Forward(out, q, k, v Seq[T]) error {
 		return err
 	}
 	if !a.Unchecked {
-		if err := v.CheckFinite("v"); err != nil {
+		if err := checkRows("v", v, a.seenKeys(nil, q.Batch, q.Len, k.Len)); err != nil {
 			return err
 		}
 	}
@@ -67,7 +67,8 @@ func (a *Constant[T]) head(out, q, v Seq[T], b, h int) {
 
 // Uniform is attention with random weights that ignore queries and keys, independent and uniform in [0, 1), divided by
 // their sum: the uniform-random baseline of the DARKFormer paper. The weight of query i for key j of a batch and query
-// head is a function of Seed and these four numbers, so equal calls give equal results and nothing is stored.
+// head is a function of Seed and these four numbers, so equal calls give equal results and nothing is stored. Values of
+// masked keys are not read.
 type Uniform[T dense.Float] struct {
 	Visibility
 	Seed uint64
@@ -90,7 +91,7 @@ func (a *Uniform[T]) Forward(out, q, k, v Seq[T]) error {
 	c.start(&a.Visibility, 0, 1, out, q, k, v)
 	c.seed = a.Seed
 	if !a.Unchecked {
-		if err := c.checkFinite(named[T]{"v", v}); err != nil {
+		if err := c.checkFinite(named[T]{"v", v, c.seen}); err != nil {
 			return err
 		}
 	}
@@ -131,7 +132,8 @@ func (c *exactCall[T]) uniform(w *exactScratch[T], t exactTask) {
 						w.sum[l] += float64(u)
 					}
 				}
-				c.tab.Product(packedView(w.acc, n, dv), p, v.RowRange(b.k0+j0, b.k0+j1), true)
+				values := hiddenCleared(&w.v, v.RowRange(b.k0+j0, b.k0+j1), c.keyBias(t.b, b.k0+j0, b.k0+j1))
+				c.tab.Product(packedView(w.acc, n, dv), p, values, true)
 			}
 			for l := range n {
 				dst := out.Row(b.q0 + i + l)

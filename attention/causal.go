@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"math"
 	"sort"
 
 	"github.com/randfeat/randfeat/dense"
@@ -76,7 +77,7 @@ func (w *worker[T]) chunk(s *stream[T], mem *memory[T], phi, v dense.Matrix[T], 
 // A product of two small features can be subnormal where neither is, and a score is a sum of many such products: as slow
 // as if they were. If features of keys fall below narrow, those below 2^−44 are left out of the triangle and the others
 // lifted: no product with a query's feature is subnormal then. Next to z_f ≥ 1 the at most 4096 keys of a segment lose
-// less than 2^−32.
+// less than 2^−32. float64 has the range for all that matter.
 const (
 	narrow    = 0x1p-24
 	liftLeast = 0x1p-44
@@ -88,29 +89,35 @@ func (w *worker[T]) pack(phi dense.Matrix[T]) {
 	if phi.Rows == 0 {
 		return
 	}
-	if !isNarrow(phi.Row(phi.Rows - 1)) {
+	if f, ok := any(phi.Data).([]float32); ok && !isNarrow(phi.Row(phi.Rows-1)) {
 		w.lifted = reshaped(w.lifted, phi.Rows, phi.Cols)
-		copy(w.lifted.Data, phi.Data)
-		phi = w.lifted
-		w.unlift = liftLeast
-		w.tab.Scale(phi.Data, 0x1p-126/liftLeast)
-		w.tab.FlushMax(phi.Data)
-		w.tab.Scale(phi.Data, 0x1p126)
+		lift(any(w.lifted.Data).([]float32), f)
+		phi, w.unlift = w.lifted, liftLeast
 	}
 	w.tab.Pack(&w.packed, phi)
 }
 
-// isNarrow reports whether the features of a key have products of normal numbers with those of queries: float64 has the
-// range for all that matter.
+// lift sets dst_i = x_i/liftLeast, or 0 if that is below 1. It works on bits: no branch to mispredict, no product to be
+// subnormal.
+func lift(dst, x []float32) {
+	least := math.Float32bits(liftLeast)
+	up := math.Float32bits(1) - least
+	dst = dst[:len(x)]
+	for i, v := range x {
+		b := math.Float32bits(v)
+		small := uint32(int32(b&^(1<<31)-least) >> 31) // all ones if so
+		dst[i] = math.Float32frombits((b + up) &^ small)
+	}
+}
+
+// isNarrow reports whether no feature of a key, zeros apart, is below narrow.
 func isNarrow[T dense.Float](phi []T) bool {
-	if T(0x1p-149)/2 != 0 {
-		return true
-	}
-	least := T(1)
 	for _, v := range phi {
-		least = min(least, max(v, -v))
+		if -narrow < v && v < narrow && v != 0 {
+			return false
+		}
 	}
-	return least >= narrow
+	return true
 }
 
 // answer computes the outputs of the queries at positions p0 to p1−1 from a view of past keys and from the packed keys

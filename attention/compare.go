@@ -48,12 +48,18 @@ type Comparison struct {
 }
 
 // Compare runs linear attention and measures its errors on a sample of rows of every query head, beside the errors that
-// theory predicts. Visibility, masks, segments and the window of a apply. The work beyond linear attention is
-// O(Heads·Rows·L·(m + d)).
+// theory predicts. Visibility, masks, segments and the window of a apply; masked keys and those of segments that no query
+// has may hold anything. The work beyond linear attention is O(Heads·Rows·L·(m + d)).
 func Compare[T dense.Float](a *Linear[T], q, k, v Seq[T], opt CompareOptions) (Comparison, error) {
 	opt.Rows, opt.Keys = orDefault(opt.Rows, 32), orDefault(opt.Keys, 256)
 	if opt.Rows < 0 || opt.Keys < 2 {
 		return Comparison{}, fmt.Errorf("comparing %d rows with %d keys, want at least 1 and 2: %w", opt.Rows, opt.Keys, dense.ErrShape)
+	}
+	if err := checkInputs(&a.Visibility, q, k, v); err != nil {
+		return Comparison{}, err
+	}
+	if err := a.checkMaps(k.Heads, q.Dim); err != nil {
+		return Comparison{}, err
 	}
 	var c Comparison
 	out := NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
@@ -68,6 +74,7 @@ func Compare[T dense.Float](a *Linear[T], q, k, v Seq[T], opt CompareOptions) (C
 			return c, err
 		}
 	}
+	counts := a.seenKeys(nil, k.Batch, q.Len, k.Len)
 	maps := make([]*reference64, len(a.Maps))
 	for h, m := range a.Maps {
 		if maps[h], err = newReference64(m.Spec(), m, opt.Unpredicted); err != nil {
@@ -78,7 +85,7 @@ func Compare[T dense.Float](a *Linear[T], q, k, v Seq[T], opt CompareOptions) (C
 	errs := make([]error, q.Heads)
 	par.For(q.Heads, 1, func(lo, hi int) {
 		for h := lo; h < hi; h++ {
-			cmp := headComparison[T]{a: a, out: out, q: q, k: k, v: v, opt: opt, h: h, kv: h / (q.Heads / k.Heads)}
+			cmp := headComparison[T]{a: a, out: out, q: q, k: k, v: v, opt: opt, h: h, kv: h / (q.Heads / k.Heads), counts: counts}
 			cmp.ref = maps[min(cmp.kv, len(maps)-1)]
 			errs[h] = cmp.run(&totals[h])
 		}
@@ -133,7 +140,7 @@ func newReference64[T dense.Float](s randfeat.Spec, m *randfeat.Map[T], unpredic
 	}
 	r := &reference64{m: m64, target: target}
 	if !unpredicted {
-		r.predictor = newPredictor(m64.Spec(), m64.Positive())
+		r.predictor = newPredictor(m64.Spec())
 	}
 	return r, nil
 }
@@ -178,6 +185,7 @@ func (e *errorSums) errors() Errors {
 		out.Variation = e.variation / n
 	}
 	out.Predicted = Prediction{Output: root(e.predOut, e.norm), Row: root(e.predRow, n), Denominator: root(e.denom, n), Method: e.method, Err: e.err}
+	out.Predicted.checkRange()
 	return out
 }
 
@@ -187,6 +195,7 @@ type headComparison[T dense.Float] struct {
 	out, q, k, v Seq[T]
 	opt          CompareOptions
 	h, kv        int
+	counts       []bool // see Visibility.seenKeys
 	ref          *reference64
 }
 
@@ -286,9 +295,9 @@ func (c *headComparison[T]) block(e *errorSums, b int, positions []int) error {
 	for k0 := 0; k0 < k.Rows; k0 += step {
 		k1 := min(k0+step, k.Rows)
 		keys := toFloat64(k.RowRange(k0, k1))
-		for j := k0; mask != nil && j < k1; j++ {
-			if !mask[j] {
-				clear(keys.Row(j - k0)) // padding may hold anything
+		for j := k0; c.counts != nil && j < k1; j++ {
+			if !c.counts[b*c.k.Len+j] {
+				clear(keys.Row(j - k0)) // may hold anything
 			}
 		}
 		if err := m.Keys(psi.RowRange(0, k1-k0), psiScale[:k1-k0], keys, &ws); err != nil {
@@ -468,7 +477,8 @@ func (c *headComparison[T]) keysOf(a, o []float64, k, v dense.Matrix[T], w keyRa
 	return out
 }
 
-// drawFrom draws n indices with probabilities p, independently; they come in ascending order.
+// drawFrom draws n indices with probabilities p, independently; they come in ascending order. None has probability 0,
+// also where rounding leaves the sum of p below a draw.
 func drawFrom(p []float64, n int, src rand.Source) []int {
 	r := rand.New(src)
 	u := make([]float64, n)
@@ -477,9 +487,13 @@ func drawFrom(p []float64, n int, src rand.Source) []int {
 	}
 	slices.Sort(u)
 	out := make([]int, n)
+	last := len(p) - 1
+	for last > 0 && p[last] == 0 {
+		last--
+	}
 	sum, at := 0.0, 0
 	for s, v := range u {
-		for at < len(p)-1 && sum+p[at] <= v {
+		for at < last && sum+p[at] <= v {
 			sum += p[at]
 			at++
 		}

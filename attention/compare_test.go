@@ -201,7 +201,7 @@ func TestCompareMeasuresAgainstExact(t *testing.T) {
 // The sample depends on its seed alone; float32 outputs are told apart from their estimates; maps without theory say so.
 func TestCompareSampleAndErrors(t *testing.T) {
 	const d, length = 8, 500
-	q, k, v := randomSeq[float32](1, 2, length, d, 1, 0, 1), randomSeq[float32](1, 2, length, d, 1, 0, 2), randomSeq[float32](1, 2, length, d, 1, 0, 3)
+	q, k, v := randomSeq[float32](1, 2, length, d, 0.6, 0, 1), randomSeq[float32](1, 2, length, d, 0.6, 0, 2), randomSeq[float32](1, 2, length, d, 1, 0, 3)
 	a := &Linear[float32]{Maps: []*randfeat.Map[float32]{oneMap[float32](t, family.OPRF{A: -0.1}, coupling.Orthogonal{}, d, 64, 1)}}
 	errorsOf := func(o CompareOptions) Errors {
 		t.Helper()
@@ -232,6 +232,11 @@ func TestCompareSampleAndErrors(t *testing.T) {
 	if c, err := Compare(masked, q, k, v, CompareOptions{}); err != nil || c.Rows != 0 || c.Output != 0 || c.Report.Empty != 2*length {
 		t.Errorf("all keys masked: %+v, %v", c, err)
 	}
+	wrong := q
+	wrong.Batch = -1
+	if _, err := Compare(a, wrong, k, v, CompareOptions{}); !errors.Is(err, dense.ErrShape) {
+		t.Errorf("a negative number of batches: %v", err)
+	}
 	if _, err := Compare(a, q, k, v, CompareOptions{Rows: -1}); !errors.Is(err, dense.ErrShape) {
 		t.Errorf("a negative number of rows: %v", err)
 	}
@@ -248,21 +253,58 @@ func TestCompareSampleAndErrors(t *testing.T) {
 	}
 }
 
-// A huge variance is not a huge error: outputs of positive features are averages of values.
-func TestPredictionIsCapped(t *testing.T) {
+// A huge variance is not a huge error: no number is given where the first order means nothing, and the reason is. At 100 variances overflow.
+func TestPredictionOutOfRange(t *testing.T) {
 	const d, length = 16, 64
 	v := randomSeq[float64](1, 1, length, d, 1, 0, 3)
-	for _, size := range []float64{1, 4, 100} { // at 100 variances overflow
+	clusters := family.Clusters{QueryCentres: normalRows(2, d, 1, 0, 4), KeyCentres: normalRows(2, d, 1, 0, 5)}
+	for _, size := range []float64{1, 4, 100} {
 		q, k := randomSeq[float64](1, 1, length, d, size, 0, 1), randomSeq[float64](1, 1, length, d, size, 0, 2)
-		for _, f := range []family.Family{family.Positive{}, family.ZeroOne{Clusters: family.Clusters{QueryCentres: normalRows(2, d, 1, 0, 4), KeyCentres: normalRows(2, d, 1, 0, 5)}}} {
-			a := &Linear[float64]{Maps: []*randfeat.Map[float64]{oneMap[float64](t, f, nil, d, 64, 1)}}
-			c, err := Compare(a, q, k, v, CompareOptions{Rows: length})
-			if err != nil {
+		for _, f := range []family.Family{family.Positive{}, family.ZeroOne{Clusters: clusters}, family.Residual{}} {
+			for _, c := range []coupling.Coupling{nil, coupling.Orthogonal{}} {
+				for _, keys := range []int{0, 32} { // all and sampled
+					a := &Linear[float64]{Maps: []*randfeat.Map[float64]{oneMap[float64](t, f, c, d, 64, 1)}}
+					got, err := Compare(a, q, k, v, CompareOptions{Rows: 8, Keys: keys})
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, e := range []Errors{got.Errors, got.Heads[0]} {
+						p := e.Predicted
+						if p.Method != NoPrediction || !errors.Is(p.Err, ErrRange) || !math.IsNaN(p.Output) || !math.IsNaN(p.Row) || !(p.Denominator > 1) {
+							t.Errorf("%s, size %v, coupling %v, %d keys: %+v beside a measured error of %.2f", f.Name(), size, c, keys, p, e.Output)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// Keys that are masked, or of a segment that no query has, may hold anything: the comparison is that with zeros there.
+func TestCompareIgnoresHiddenKeys(t *testing.T) {
+	const d, length = 4, 150
+	a := &Linear[float64]{Visibility: hiddenKeys(1, length), Maps: []*randfeat.Map[float64]{oneMap[float64](t, family.Positive{}, nil, d, 32, 1)}}
+	q, k, v := randomSeq[float64](1, 2, length, d, 0.5, 0, 1), randomSeq[float64](1, 1, length, d, 0.5, 0, 2), randomSeq[float64](1, 1, length, 3, 1, 0, 3)
+	for _, opt := range []CompareOptions{{}, {Keys: 16, Exact: true}} {
+		var got [2]Comparison
+		for i, x := range []float64{0, math.NaN()} {
+			fillHidden(&a.Visibility, x, k, v)
+			var err error
+			if got[i], err = Compare(a, q, k, v, opt); err != nil {
 				t.Fatal(err)
 			}
-			if p := c.Predicted; !(p.Output < 8 && p.Row < 8 && p.Denominator > 1 && p.Output > 0.2) {
-				t.Errorf("%s: %+v beside a measured error of %.2f", f.Name(), p, c.Output)
-			}
+		}
+		if got[0].Errors != got[1].Errors || !(got[0].Predicted.Output > 0) {
+			t.Errorf("%+v: errors %+v with zeros, %+v with NaN", opt, got[0].Errors, got[1].Errors)
+		}
+	}
+}
+
+// No draw has probability 0, also if the others add up to less than 1.
+func TestDrawFromSkipsImpossible(t *testing.T) {
+	for _, j := range drawFrom([]float64{0, 0.2, 0, 0.2, 0, 0}, 100, rng.Stream(1)) {
+		if j != 1 && j != 3 {
+			t.Fatalf("drew index %d of probability 0", j)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -21,6 +22,7 @@ import (
 // al. 2022, arXiv:2205.14135): no L×L matrix, a few blocks of memory per worker. A query that sees no key gets zeros.
 //
 // Fewer key/value heads than query heads are shared by groups of neighbours: query head h reads head h·k.Heads/q.Heads.
+// Masked keys and those of segments that no query has may hold anything, NaN too: neither they nor their values are read.
 // The bits of an output row depend neither on the number of workers nor on keys it does not see.
 //
 // The zero value is ready and is safe for calls at the same time, except with Keep.
@@ -96,7 +98,7 @@ func (a *Exact[T]) Forward(out, q, k, v Seq[T]) error {
 	defer a.calls.put(c)
 	c.start(&a.Visibility, a.Window, scale, out, q, k, v)
 	if !a.Unchecked {
-		if err := c.checkFinite(named[T]{"q", q}, named[T]{"k", k}, named[T]{"v", v}); err != nil {
+		if err := c.checkFinite(named[T]{"q", q, nil}, named[T]{"k", k, c.seen}, named[T]{"v", v, c.seen}); err != nil {
 			return err
 		}
 	}
@@ -122,6 +124,21 @@ func (a *Exact[T]) scale(dim int) (float64, error) {
 
 // checkExact validates the arguments of a Forward.
 func checkExact[T dense.Float](vis *Visibility, out, q, k, v Seq[T]) error {
+	if err := checkInputs(vis, q, k, v); err != nil {
+		return err
+	}
+	if err := out.Check("out"); err != nil {
+		return err
+	}
+	if out.Batch != q.Batch || out.Heads != q.Heads || out.Len != q.Len || out.Dim != v.Dim {
+		return fmt.Errorf("out is [%d, %d, %d, %d], want [%d, %d, %d, %d]: %w", out.Batch, out.Heads, out.Len, out.Dim,
+			q.Batch, q.Heads, q.Len, v.Dim, dense.ErrShape)
+	}
+	return nil
+}
+
+// checkInputs is checkExact before there is an output.
+func checkInputs[T dense.Float](vis *Visibility, q, k, v Seq[T]) error {
 	if err := q.Check("q"); err != nil {
 		return err
 	}
@@ -131,23 +148,54 @@ func checkExact[T dense.Float](vis *Visibility, out, q, k, v Seq[T]) error {
 	if err := v.Check("v"); err != nil {
 		return err
 	}
-	if err := out.Check("out"); err != nil {
-		return err
-	}
 	switch {
-	case k.Batch != q.Batch || v.Batch != q.Batch || out.Batch != q.Batch:
-		return fmt.Errorf("batches of q, k, v, out are %d, %d, %d, %d, want them equal: %w", q.Batch, k.Batch, v.Batch, out.Batch, dense.ErrShape)
+	case k.Batch != q.Batch || v.Batch != q.Batch:
+		return fmt.Errorf("batches of q, k, v are %d, %d, %d, want them equal: %w", q.Batch, k.Batch, v.Batch, dense.ErrShape)
 	case k.Dim != q.Dim:
 		return fmt.Errorf("q has dimension %d, k %d, want them equal: %w", q.Dim, k.Dim, dense.ErrShape)
 	case k.Heads != v.Heads || k.Len != v.Len:
 		return fmt.Errorf("k has %d heads of %d positions, v %d of %d, want them equal: %w", k.Heads, k.Len, v.Heads, v.Len, dense.ErrShape)
 	case q.Heads != 0 && (k.Heads == 0 || q.Heads%k.Heads != 0):
 		return fmt.Errorf("%d query heads on %d key heads, want a multiple: %w", q.Heads, k.Heads, dense.ErrShape)
-	case out.Heads != q.Heads || out.Len != q.Len || out.Dim != v.Dim:
-		return fmt.Errorf("out is [%d, %d, %d, %d], want [%d, %d, %d, %d]: %w", out.Batch, out.Heads, out.Len, out.Dim,
-			q.Batch, q.Heads, q.Len, v.Dim, dense.ErrShape)
 	}
 	return vis.check(q.Batch, q.Len, k.Len)
+}
+
+// seenKeys tells the keys that count, one entry per batch and key, from those that are masked or in a segment that no
+// query has; nil if all count. It may use the memory of dst.
+func (v *Visibility) seenKeys(dst []bool, batch, lenQ, lenK int) []bool {
+	if v.KeySegments == nil {
+		return v.KeyMask
+	}
+	dst = resized(dst, batch*lenK)
+	for b := range batch {
+		for j := b * lenK; j < (b+1)*lenK; {
+			end := j + run(v.KeySegments[j:(b+1)*lenK])
+			asked := slices.Contains(v.Segments[b*lenQ:(b+1)*lenQ], v.KeySegments[j])
+			for ; j < end; j++ {
+				dst[j] = asked && (v.KeyMask == nil || v.KeyMask[j])
+			}
+		}
+	}
+	return dst
+}
+
+// hiddenCleared is m with zeros in the rows that bias hides, which a weight of 0 would not take out: 0·NaN is NaN. That
+// is a copy in the memory of buf; m itself if nothing is hidden.
+func hiddenCleared[T dense.Float](buf *[]T, m dense.Matrix[T], bias []T) dense.Matrix[T] {
+	if !slices.ContainsFunc(bias, func(v T) bool { return v != 0 }) {
+		return m
+	}
+	*buf = resized(*buf, m.Rows*m.Cols)
+	out := packedView(*buf, m.Rows, m.Cols)
+	for j, v := range bias {
+		if v == 0 {
+			copy(out.Row(j), m.Row(j))
+		} else {
+			clear(out.Row(j))
+		}
+	}
+	return out
 }
 
 // band says which keys of a span its queries see. Both bounds of query i, and so both bounds of key j, never fall as i
@@ -216,13 +264,15 @@ type exactCall[T dense.Float] struct {
 	bands []band // of all batches
 	first []int  // of a batch in bands, and their number at the end
 	spans []span
-	bias  []T // 0, or −∞ for masked keys, of all batches; empty without a mask
+	bias  []T    // 0, or −∞ for masked keys, of all batches; empty without a mask
+	seen  []bool // see Visibility.seenKeys
 	tasks []exactTask
 
 	// scratch of the whole call
 	own    Normalisers[T]
 	rows   []T // see prepareRows
 	done   []atomic.Int64
+	keys   []bool // see start
 	finite []named[T]
 	wrong  atomic.Bool
 
@@ -253,7 +303,7 @@ type exactScratch[T dense.Float] struct {
 	sum           []float64
 	total         []float64 // of long sums
 	totalShift    []T
-	k, v, dk, dv  []T // of a key block, see backward
+	k, v, dk, dv  []T // of a key block, see backward and hiddenCleared
 }
 
 // exactPool keeps calls for reuse.
@@ -275,7 +325,7 @@ func (p *exactPool[T]) get() (*exactCall[T], error) {
 }
 
 func (p *exactPool[T]) put(c *exactCall[T]) {
-	c.vis, c.keep = nil, nil
+	c.vis, c.keep, c.seen = nil, nil, nil
 	c.out, c.q, c.k, c.v = Seq[T]{}, Seq[T]{}, Seq[T]{}, Seq[T]{}
 	c.dout, c.dq, c.dk, c.dv = Seq[T]{}, Seq[T]{}, Seq[T]{}, Seq[T]{}
 	clear(c.finite)
@@ -308,6 +358,9 @@ func (c *exactCall[T]) start(vis *Visibility, window int, scale float64, out, q,
 		if !visible {
 			c.bias[i] = T(math.Inf(-1))
 		}
+	}
+	if c.seen = vis.seenKeys(c.keys, q.Batch, q.Len, k.Len); vis.KeySegments != nil {
+		c.keys = c.seen
 	}
 }
 
@@ -388,8 +441,9 @@ func (c *exactCall[T]) Run(worker, _, _ int) {
 
 // named is an argument of a call, for errors.
 type named[T dense.Float] struct {
-	name string
-	seq  Seq[T]
+	name   string
+	seq    Seq[T]
+	counts []bool // the positions to look at, one entry per batch and position; nil: all
 }
 
 // checkFinite looks for NaN and infinities by sums of squares, one item per head; only if one of them is not finite the
@@ -406,7 +460,7 @@ func (c *exactCall[T]) checkFinite(list ...named[T]) error {
 		return nil
 	}
 	for _, s := range list {
-		if err := s.seq.CheckFinite(s.name); err != nil {
+		if err := checkRows(s.name, s.seq, s.counts); err != nil {
 			return err
 		}
 	}
@@ -419,14 +473,17 @@ func (c *exactCall[T]) finiteItem(i int) {
 		i -= c.finite[at].seq.Batch * c.finite[at].seq.Heads
 		at++
 	}
-	s := c.finite[at].seq
-	m := s.Head(i/s.Heads, i%s.Heads)
+	s, counts := c.finite[at].seq, c.finite[at].counts
+	b := i / s.Heads
+	m := s.Head(b, i%s.Heads)
 	var sum float64
-	if m.Stride == m.Cols {
+	if counts == nil && m.Stride == m.Cols {
 		sum = c.tab.Norm2(m.Data)
 	} else {
 		for l := range m.Rows {
-			sum += c.tab.Norm2(m.Row(l))
+			if counts == nil || counts[b*s.Len+l] {
+				sum += c.tab.Norm2(m.Row(l))
+			}
 		}
 	}
 	if !dense.IsFinite(sum) {
@@ -474,7 +531,10 @@ func (c *exactCall[T]) sweep(w *exactScratch[T], t exactTask, dv int) {
 		j1 := min(j0+block, end)
 		bias := c.keyBias(t.b, b.k0+j0, b.k0+j1)
 		if !allMasked(bias) {
-			kb, vb := k.RowRange(b.k0+j0, b.k0+j1), v.RowRange(b.k0+j0, b.k0+j1)
+			kb, vb := hiddenCleared(&w.k, k.RowRange(b.k0+j0, b.k0+j1), bias), v.RowRange(b.k0+j0, b.k0+j1)
+			if dv > 0 {
+				vb = hiddenCleared(&w.v, vb, bias)
+			}
 			w.loadKeys(c, kb, b.q1-b.q0)
 			lo, hi := b.queries(j0, j1)
 			lo, hi = max(lo, t.lo), min(hi, t.hi)

@@ -16,7 +16,8 @@ import (
 //	dv = pᵀ·dout,   ds = p ⊙ (dp − D),   dq = Scale · ds·k,   dk = Scale · dsᵀ·q
 //
 // (Dao et al. 2022, arXiv:2205.14135, appendix B.2). Probabilities are computed again block by block; memory is that of
-// a copy of q and dout. Key heads shared by a group of query heads get the sum over the group.
+// a copy of q and dout. Key heads shared by a group of query heads get the sum over the group. Keys that no query sees, and
+// their values, get zeros.
 //
 // Every dq_i is summed in the order of the keys, every dk_j and dv_j in the order of the queries, so the bits do not
 // depend on the number of workers.
@@ -53,7 +54,8 @@ func (a *Exact[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T]) error {
 	c.start(&a.Visibility, a.Window, scale, out, q, k, v)
 	c.dq, c.dk, c.dv, c.dout = dq, dk, dv, dout
 	if !a.Unchecked {
-		if err := c.checkFinite(named[T]{"q", q}, named[T]{"k", k}, named[T]{"v", v}, named[T]{"out", out}, named[T]{"dout", dout}); err != nil {
+		if err := c.checkFinite(named[T]{"q", q, nil}, named[T]{"k", k, c.seen}, named[T]{"v", v, c.seen}, named[T]{"out", out, nil},
+			named[T]{"dout", dout, nil}); err != nil {
 			return err
 		}
 	}
@@ -163,7 +165,7 @@ func (c *exactCall[T]) backward(w *exactScratch[T], index int) {
 	w.dk, w.dv = zeros(w.dk, n*d), zeros(w.dv, n*dv)
 	bias := c.keyBias(t.b, b.k0+t.lo, b.k0+t.hi)
 	if lo, hi := b.queries(t.lo, t.hi); lo < hi && !allMasked(bias) {
-		w.loadBlock(c, t)
+		w.loadBlock(c, t, bias)
 		for g := range c.group {
 			h := t.h*c.group + g
 			dq := c.dq.Head(t.b, h)
@@ -194,19 +196,25 @@ func (c *exactCall[T]) backward(w *exactScratch[T], index int) {
 	}
 }
 
-// loadBlock packs the keys k and the values [v | 1] of a block, and copies Scale·k.
-func (w *exactScratch[T]) loadBlock(c *exactCall[T], t exactTask) {
+// loadBlock packs the keys k and the values [v | 1] of a block, and copies Scale·k. Rows that bias hides are 0.
+func (w *exactScratch[T]) loadBlock(c *exactCall[T], t exactTask, bias []T) {
 	b := &c.bands[t.span]
 	n, d, dv := t.hi-t.lo, c.k.Dim, c.v.Dim
 	k := c.k.Head(t.b, t.h).RowRange(b.k0+t.lo, b.k0+t.hi)
 	v := c.v.Head(t.b, t.h)
 	w.k, w.v = resized(w.k, n*d), resized(w.v, n*(dv+1))
 	for j := range n {
-		copy(w.k[j*d:(j+1)*d], k.Row(j))
-		copy(w.v[j*(dv+1):], v.Row(b.k0 + t.lo + j)[:dv])
+		key, value := w.k[j*d:(j+1)*d], w.v[j*(dv+1):][:dv]
+		if bias == nil || bias[j] == 0 {
+			copy(key, k.Row(j))
+			copy(value, v.Row(b.k0+t.lo+j))
+		} else {
+			clear(key)
+			clear(value)
+		}
 		w.v[j*(dv+1)+dv] = 1
 	}
-	c.tab.Pack(&w.panel, k)
+	c.tab.Pack(&w.panel, packedView(w.k, n, d))
 	c.tab.Pack(&w.values, packedView(w.v, n, dv+1))
 	c.tab.Scale(w.k, c.scale)
 	w.p, w.g = resized(w.p, tileRows*gradBlock), resized(w.g, tileRows*gradBlock)

@@ -482,6 +482,113 @@ func TestEmptyAndMasked(t *testing.T) {
 	}
 }
 
+// hiddenKeys masks some keys, among them whole blocks, and puts others into segments that no query has.
+func hiddenKeys(batch, length int) Visibility {
+	n := batch * length
+	vis := Visibility{KeyMask: make([]bool, n), Segments: make([]int32, n), KeySegments: make([]int32, n)}
+	for i := range n {
+		l := i % length
+		vis.KeyMask[i] = l%7 != 3 && (l < length/2 || l >= length/2+length/4)
+		vis.Segments[i], vis.KeySegments[i] = 1, 1
+		if l < length/5 {
+			vis.KeySegments[i] = 9
+		} else if l >= length*9/10 {
+			vis.Segments[i], vis.KeySegments[i] = 2, 2
+		}
+	}
+	return vis
+}
+
+// fillHidden sets the rows of hidden keys.
+func fillHidden[T dense.Float](vis *Visibility, x T, seqs ...Seq[T]) {
+	for _, s := range seqs {
+		for b := range s.Batch {
+			for h := range s.Heads {
+				for j := range s.Len {
+					if i := b*s.Len + j; !vis.KeyMask[i] || vis.KeySegments != nil && vis.KeySegments[i] == 9 {
+						for c := range s.Dim {
+							s.Head(b, h).Set(j, c, x)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// What hidden keys and their values hold does not change a bit of outputs and gradients, whether it is looked for or not.
+func TestHiddenKeysMayHoldAnything(t *testing.T) {
+	t.Run("float32", checkHidden[float32])
+	t.Run("float64", checkHidden[float64])
+}
+
+func checkHidden[T dense.Float](t *testing.T) {
+	const length, d, dv = 700, 5, 3 // more than a block of keys
+	for _, lenQ := range []int{length, 3} {
+		for _, causal := range []bool{false, true} {
+			vis := hiddenKeys(2, length)
+			vis.Causal = causal
+			if lenQ != length { // decoding
+				vis.Segments, vis.KeySegments = nil, nil
+			}
+			q := gaussianSeq[T](1, 2, 4, lenQ, d)
+			k, v := gaussianSeq[T](2, 2, 2, length, d), gaussianSeq[T](3, 2, 2, length, dv)
+			list := map[string]forwarder[T]{
+				"exact":              &Exact[T]{Visibility: vis},
+				"exact unchecked":    &Exact[T]{Visibility: vis, Unchecked: true},
+				"exact window":       &Exact[T]{Visibility: vis, Window: 90},
+				"exact keep":         &Exact[T]{Visibility: vis, Keep: new(Normalisers[T])},
+				"constant":           &Constant[T]{Visibility: vis},
+				"constant unchecked": &Constant[T]{Visibility: vis, Unchecked: true},
+				"uniform":            &Uniform[T]{Visibility: vis},
+				"uniform unchecked":  &Uniform[T]{Visibility: vis, Unchecked: true},
+			}
+			for name, f := range list {
+				run := func(x T) []Seq[T] {
+					fillHidden(&vis, x, k, v)
+					all := []Seq[T]{forward(t, f, q, k, v)}
+					if a, ok := f.(*Exact[T]); ok {
+						g := backward(t, a, all[0], q, k, v)
+						all = append(all, g[:]...)
+					}
+					return all
+				}
+				want := run(0)
+				for _, x := range []float64{math.NaN(), math.Inf(-1)} {
+					got := run(T(x))
+					for i, s := range got {
+						if err := sameBits(s, want[i]); err != nil {
+							t.Errorf("%s, %d queries, causal %v, hidden %v, result %d: %v", name, lenQ, causal, x, i, err)
+						}
+						if err := s.CheckFinite(name); err != nil {
+							t.Error(err)
+						}
+					}
+					if len(got) > 1 {
+						zero := [2]Seq[T]{NewSeq[T](2, 2, length, d), NewSeq[T](2, 2, length, dv)}
+						for i, z := range zero {
+							copy(z.Data, got[2+i].Data)
+							fillHidden(&vis, 0, z)
+							if err := sameBits(got[2+i], z); err != nil {
+								t.Errorf("%s: the gradient of a hidden key is not 0: %v", name, err)
+							}
+						}
+					}
+				}
+			}
+			// A key that counts is still looked at.
+			fillHidden(&vis, T(math.NaN()), k, v)
+			v.Head(1, 1).Set(200, 2, T(math.Inf(1)))
+			for name, f := range methods[T](vis) {
+				err := f.Forward(NewSeq[T](2, 4, lenQ, dv), q, k, v)
+				if !errors.Is(err, dense.ErrNotFinite) || !strings.Contains(err.Error(), "v: batch 1, head 1, position 200, column 2") {
+					t.Errorf("%s: error %v", name, err)
+				}
+			}
+		}
+	}
+}
+
 func TestLargeQueriesStayFinite(t *testing.T) {
 	q, k, v := gaussianSeq[float32](1, 1, 1, 200, 64), gaussianSeq[float32](2, 1, 1, 200, 64), gaussianSeq[float32](3, 1, 1, 200, 8)
 	for i := range q.Data {
@@ -593,6 +700,22 @@ func TestWrongShapes(t *testing.T) {
 	a.Keep = new(Normalisers[float32])
 	if err := a.Backward(x, x, x, x, x, x, x, x); !errors.Is(err, dense.ErrShape) {
 		t.Errorf("normalisers of no Forward: error %v", err)
+	}
+}
+
+// Sequences of impossible sizes cannot be made.
+func TestNewSeqPanics(t *testing.T) {
+	for _, s := range [][4]int{{-1, 1, 1, 1}, {-1, -1, 1, 1}, {1, 1, -2, 0}, {1 << 32, 1 << 32, 1, 1}, {1, 1 << 31, 1 << 31, 16}} {
+		for name, f := range map[string]func(a, b, c, d int) Seq[float32]{"NewSeq": NewSeq[float32], "NewSeqBLHD": NewSeqBLHD[float32]} {
+			func() {
+				defer func() {
+					if e := recover(); e == nil || !strings.HasPrefix(fmt.Sprint(e), "attention: ") {
+						t.Errorf("%s of %d: %v", name, s, e)
+					}
+				}()
+				f(s[0], s[1], s[2], s[3])
+			}()
+		}
 	}
 }
 

@@ -42,12 +42,23 @@ func NewHeadStats[T dense.Float](spec randfeat.Spec, kvHeads int) (*HeadStats[T]
 	return s, nil
 }
 
+// made refuses the zero value, which has no spec.
+func (s *HeadStats[T]) made() error {
+	if s == nil || len(s.heads) == 0 {
+		return fmt.Errorf("statistics without a spec, make them with NewHeadStats: %w", randfeat.ErrSpec)
+	}
+	return nil
+}
+
 // statRows is how many rows are converted to float64 at a time.
 const statRows = 256
 
 // Add records queries and keys. The masks, one entry per batch and position (batch major) or nil, are false for
 // positions that are padding: those do not count.
 func (s *HeadStats[T]) Add(q, k Seq[T], queryMask, keyMask []bool) error {
+	if err := s.made(); err != nil {
+		return err
+	}
 	if err := s.check("q", q, queryMask); err != nil {
 		return err
 	}
@@ -155,6 +166,12 @@ func addHead[T dense.Float](add func(dense.Matrix[float64]) error, x Seq[T], hea
 
 // Merge adds the statistics of other data, gathered for the same kernel, dimension and number of heads.
 func (s *HeadStats[T]) Merge(o *HeadStats[T]) error {
+	if err := s.made(); err != nil {
+		return err
+	}
+	if err := o.made(); err != nil {
+		return fmt.Errorf("merged: %w", err)
+	}
 	if len(s.heads) != len(o.heads) {
 		return fmt.Errorf("statistics of %d and %d heads: %w", len(s.heads), len(o.heads), dense.ErrShape)
 	}
@@ -175,6 +192,9 @@ func (s *HeadStats[T]) Merge(o *HeadStats[T]) error {
 // Fit returns one spec per key/value head: the spec of NewHeadStats with parameters fitted to the head (a family that
 // has none stays as it is) and a seed of its own, as [HeadSpecs] gives it.
 func (s *HeadStats[T]) Fit() ([]randfeat.Spec, error) {
+	if err := s.made(); err != nil {
+		return nil, err
+	}
 	specs := HeadSpecs(s.spec, len(s.heads))
 	f, ok := s.spec.Family.(family.Fitter)
 	if !ok {
@@ -199,9 +219,9 @@ func (s *HeadStats[T]) Fit() ([]randfeat.Spec, error) {
 const seedStep = 0x9e3779b97f4a7c15
 
 // HeadSpecs returns copies of a spec for n heads, with independent projections: head h has the seed Seed + h·step, a
-// fixed odd step; head 0 has the seed of the spec.
+// fixed odd step; head 0 has the seed of the spec. None if n is not positive.
 func HeadSpecs(spec randfeat.Spec, n int) []randfeat.Spec {
-	specs := make([]randfeat.Spec, n)
+	specs := make([]randfeat.Spec, max(n, 0))
 	for h := range specs {
 		specs[h] = spec
 	}

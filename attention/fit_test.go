@@ -199,6 +199,19 @@ func TestHeadStatsErrors(t *testing.T) {
 	if _, err := s.Fit(); !errors.Is(err, family.ErrStats) {
 		t.Errorf("a refused call left data behind: %v", err)
 	}
+	var zero HeadStats[float64]
+	_, fitted := zero.Fit()
+	for name, err := range map[string]error{
+		"merge with nil": s.Merge(nil), "merge with zero value": s.Merge(&zero), "merge into zero value": zero.Merge(s),
+		"add to zero value": zero.Add(Seq[float64]{}, Seq[float64]{}, nil, nil), "fit of zero value": fitted,
+	} {
+		if !errors.Is(err, randfeat.ErrSpec) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := len(HeadSpecs(randfeat.Spec{}, -1)); n != 0 {
+		t.Errorf("%d specs for -1 heads", n)
+	}
 	if _, err := NewMaps[float32]([]randfeat.Spec{{Family: family.Positive{}, Dim: 2, M: 2}, {Dim: 2, M: 2}}); !errors.Is(err, randfeat.ErrSpec) {
 		t.Errorf("spec without a family: %v", err)
 	}

@@ -46,6 +46,9 @@ type sums[T dense.Float] struct {
 	n   int // keys
 	// epoch counts the changes of ref.
 	epoch int
+
+	neg   []T // −tau, for the epoch negAt
+	negAt int
 }
 
 func (s *sums[T]) resize(features, dv int) {
@@ -95,6 +98,18 @@ func (s *sums[T]) raise(tab *kern.Table[T], e []T, row float64) {
 	}
 	tab.FlushMax(s.z)
 	s.ref.base = base
+}
+
+// negTau is −tau, with huge instead of Inf.
+func (s *sums[T]) negTau() []T {
+	if s.negAt == s.epoch {
+		return s.neg
+	}
+	s.neg, s.negAt = sized(s.neg, len(s.ref.tau)), s.epoch
+	for f, t := range s.ref.tau {
+		s.neg[f] = min(-t, huge)
+	}
+	return s.neg
 }
 
 // add adds keys with the scaled features phi. The bits of the sums do not depend on how keys are divided among calls.
@@ -226,6 +241,7 @@ func (m *memory[T]) copyFrom(o *memory[T]) {
 	copy(m.part.s.Data, o.part.s.Data)
 	copy(m.part.z, o.part.z)
 	m.part.n = o.part.n
+	m.part.epoch++
 	m.total.copyFrom(&o.total)
 	m.ready = false
 }
@@ -248,6 +264,10 @@ func (m *memory[T]) flush() {
 	m.part.reset()
 	m.ready = false
 }
+
+// negligible nats below the part's reference, where a key of the part has a feature of 1, even the sum of 10⁹ keys that
+// exceed their own reference by the whole lag is lost in rounding; as subnormal numbers it would only cost time.
+const negligible = 80
 
 // prepare converts the totals for reading beside the part.
 func (m *memory[T]) prepare() {
@@ -279,7 +299,7 @@ func (m *memory[T]) prepare() {
 			at = m.ref.at(f)
 		}
 		c := 0.0
-		if !math.IsInf(t, -1) {
+		if t-at > -negligible {
 			c = math.Exp(t - at)
 		}
 		m.z[f] = T(c * m.total.z[f])

@@ -16,9 +16,12 @@ import (
 // Method says how a [Prediction] was obtained, from the best to none.
 type Method int
 
+// ErrRange: the denominators vary by more than their size, so quotients have no expansion in their errors.
+var ErrRange = errors.New("out of the range of first-order predictions")
+
 // The methods. All take the mean of a quotient for the quotient of means, which holds while denominators vary little
 // (Prediction.Denominator up to about 0.1). Beyond that means are those of heavy tails, which few draws show: the
-// prediction then exceeds most measurements, but not what positive features can do, which is to average the values.
+// prediction then exceeds most measurements. Above 1 there is none.
 const (
 	// Covariances of the weights of every two keys, in closed form: independent projections.
 	Covariances Method = iota
@@ -31,7 +34,7 @@ const (
 	// UpperBound: only variances of single weights are known (of independent projections where the coupling has no form);
 	// covariances are bounded by Cauchy and Schwarz. Err says what is missing.
 	UpperBound
-	// NoPrediction: the map has no closed form at all, see Err.
+	// NoPrediction: the map has no closed form at all, or denominators vary too much; Err says which.
 	NoPrediction
 )
 
@@ -59,16 +62,29 @@ func (m Method) String() string {
 //	ô - o = Σ_j a_j ε_j (v_j - o) / (1 + Σ a_l ε_l)          E|ô - o|² ≈ Σ_jk a_j a_k C_jk (v_j - o)·(v_k - o) / (1 + aᵀCa)
 //	â_j - a_j = a_j (ε_j - Σ_l a_l ε_l) / (1 + Σ a_l ε_l)    E|â - a|² ≈ Σ_j a_j² (C_jj - 2(Ca)_j + aᵀCa) / (1 + aᵀCa)
 //
-// to first order in C the delta method, and bounded by max_j |v_j - o|² for positive features, as the error is.
+// to first order in C the delta method.
 // Estimates of different keys share their projections: C is far from diagonal, and most of it cancels, because
 // Σ_j a_j (v_j - o) = 0. So the variances of single weights are not enough; see Method.
 type Prediction struct {
-	Output      float64 // RMS of ‖ô-o‖_F/‖o‖_F
-	Row         float64 // RMS of |â_i-a_i|₂/|a_i|₂
-	Denominator float64 // RMS relative error of the denominators, √(aᵀCa)
-	Method      Method
-	// Err is nil, or says what has no closed form; it wraps theory.ErrNoClosedForm.
+	Output float64 // RMS of ‖ô-o‖_F/‖o‖_F
+	Row    float64 // RMS of |â_i-a_i|₂/|a_i|₂
+	// Denominator is the RMS relative error of the denominators, √(aᵀCa), or its bound. Above 1, perhaps +Inf, Output and
+	// Row are not predicted.
+	Denominator float64
+	// Method: with NoPrediction, Output and Row are NaN; so is Denominator without a closed form. All are 0 if no prediction
+	// was asked for.
+	Method Method
+	// Err is nil, or says what has no closed form and wraps theory.ErrNoClosedForm, or says that Denominator is above 1 and
+	// wraps ErrRange.
 	Err error
+}
+
+// checkRange withdraws a prediction whose denominators vary too much.
+func (p *Prediction) checkRange() {
+	if p.Method != NoPrediction && p.Denominator > 1 {
+		p.Err = fmt.Errorf("denominators vary by %.2g of their size, want at most 1: %w", p.Denominator, ErrRange)
+		p.Method, p.Output, p.Row = NoPrediction, math.NaN(), math.NaN()
+	}
 }
 
 // predictor predicts errors of the rows of one head.
@@ -81,12 +97,11 @@ type predictor struct {
 	method   Method
 	err      error
 	failed   bool
-	positive bool // outputs are averages of values
 }
 
 // newPredictor looks up what is known about a map.
-func newPredictor(s randfeat.Spec, positive bool) *predictor {
-	p := &predictor{kernel: s.Target(), coupling: s.Coupling, m: s.M, positive: positive}
+func newPredictor(s randfeat.Spec) *predictor {
+	p := &predictor{kernel: s.Target(), coupling: s.Coupling, m: s.M}
 	f := s.Family
 	for {
 		dark, ok := f.(family.DARK)
@@ -140,21 +155,14 @@ func (p *predictor) moments(c coupling.Coupling, x, y []float64) (theory.Moments
 type rowErrors struct{ output, row, denominator float64 }
 
 // quotients divides the mean squares of the numerators of errors by that of the denominator, 1 + aᵀCa in units of Σw.
-// Where they overflow, positive features still give averages of values, which bounds the errors by those of one key.
-func (p *predictor) quotients(output, row, denominator float64, k keysOf) rowErrors {
+// Where they overflow, so does the prediction.
+func quotients(output, row, denominator float64) rowErrors {
 	den := 1 + max(denominator, 0)
 	e := rowErrors{output / den, row / den, denominator}
 	if !math.IsNaN(e.output+e.row) && !math.IsInf(den, 1) {
 		return e
 	}
-	e = rowErrors{math.Inf(1), math.Inf(1), math.Inf(1)}
-	if p.positive {
-		e.output, e.row = 0, 2
-		for s := range k.a {
-			e.output = max(e.output, dense.Norm2(k.dev.Row(s)))
-		}
-	}
-	return e
+	return rowErrors{math.Inf(1), math.Inf(1), math.Inf(1)}
 }
 
 // keysOf are the keys of one query that its prediction looks at.
@@ -226,7 +234,7 @@ func (p *predictor) row(x []float64, k keysOf) (rowErrors, error) {
 		}
 		scale *= r
 	}
-	return p.quotients(e.output*scale, e.row*scale, e.denominator*scale, k), nil
+	return quotients(e.output*scale, e.row*scale, e.denominator*scale), nil
 }
 
 // ratio is the mean square error of single weights with the coupling over that of independent projections, averaged

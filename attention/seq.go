@@ -2,6 +2,7 @@ package attention
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/randfeat/randfeat/dense"
 )
@@ -14,16 +15,36 @@ type Seq[T dense.Float] struct {
 	StrideB, StrideH, StrideL int
 }
 
-// NewSeq returns zeros in the order batch, head, position, dim.
+// NewSeq returns zeros in the order batch, head, position, dim. Like make it panics if a size is negative or there are
+// more elements than an int can count: sizes of unknown origin are for the caller to check.
 func NewSeq[T dense.Float](batch, heads, length, dim int) Seq[T] {
-	return Seq[T]{Data: make([]T, batch*heads*length*dim), Batch: batch, Heads: heads, Len: length, Dim: dim,
+	return Seq[T]{Data: make([]T, elements(batch, heads, length, dim)), Batch: batch, Heads: heads, Len: length, Dim: dim,
 		StrideB: heads * length * dim, StrideH: length * dim, StrideL: dim}
 }
 
-// NewSeqBLHD returns zeros in the order batch, position, head, dim: the layout of most projection layers.
+// NewSeqBLHD returns zeros in the order batch, position, head, dim: the layout of most projection layers. It panics as
+// NewSeq does.
 func NewSeqBLHD[T dense.Float](batch, length, heads, dim int) Seq[T] {
-	return Seq[T]{Data: make([]T, batch*heads*length*dim), Batch: batch, Heads: heads, Len: length, Dim: dim,
+	return Seq[T]{Data: make([]T, elements(batch, heads, length, dim)), Batch: batch, Heads: heads, Len: length, Dim: dim,
 		StrideB: heads * length * dim, StrideH: dim, StrideL: heads * dim}
+}
+
+// elements is the product of sizes. A plain product of two negative sizes, or of large ones, may look like a valid one.
+func elements(sizes ...int) int {
+	n, most := 1, math.MaxInt
+	for _, s := range sizes {
+		if s < 0 {
+			panic(fmt.Sprintf("attention: a sequence of negative size %d", sizes))
+		}
+		if s > 0 && most/s == 0 {
+			panic(fmt.Sprintf("attention: a sequence of size %d has too many elements", sizes))
+		}
+		n *= s
+		if s > 0 {
+			most /= s
+		}
+	}
+	return n
 }
 
 // One is a matrix seen as one batch with one head.

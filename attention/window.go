@@ -180,6 +180,7 @@ func (w *worker[T]) windowBlock(s *stream[T], i0, i1 int) error {
 				}
 				den[i] += float64(w.tab.ExpSum(e, T(scale[i]-x.row[i])))
 			}
+			w.tab.FlushMax(a.Data)
 			w.tab.Product(out, a, v, true)
 		}
 		for i := range out.Rows {

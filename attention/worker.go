@@ -94,7 +94,7 @@ func (w *worker[T]) next(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) (in
 	w.fresh = false
 	var err error
 	if s.ref.set {
-		if got, err = w.keys(phi.RowRange(0, n), &s.ref, k.RowRange(0, n)); err != nil {
+		if got, err = w.keys(phi.RowRange(0, n), s, k.RowRange(0, n)); err != nil {
 			return 0, err
 		}
 	}
@@ -112,7 +112,7 @@ func (w *worker[T]) next(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) (in
 		if n == 1 {
 			return 1, nil
 		}
-		if got, err = w.keys(phi.RowRange(0, n), &s.ref, k.RowRange(0, n)); err != nil {
+		if got, err = w.keys(phi.RowRange(0, n), s, k.RowRange(0, n)); err != nil {
 			return 0, err
 		}
 		if got == 0 {
@@ -134,8 +134,7 @@ func (w *worker[T]) raise(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) er
 	}
 	row := e.Row(0)
 	s.raise(w.tab, row, w.shift[0])
-	w.negTau(&s.ref)
-	w.tab.MulAdd(row, w.col, 1)
+	w.tab.MulAdd(row, s.negTau(), 1)
 	w.tab.Exp(row, T(s.ref.base-w.shift[0]))
 	if !value.IsEmpty() {
 		w.tab.Mul(row, value.Row(0))
@@ -144,6 +143,7 @@ func (w *worker[T]) raise(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) er
 	return nil
 }
 
+// negTau sets col to −tau, with huge instead of Inf.
 func (w *worker[T]) negTau(ref *reference[T]) {
 	for f, t := range ref.tau {
 		if c := -t; c <= huge {
@@ -158,17 +158,16 @@ func (w *worker[T]) negTau(ref *reference[T]) {
 // (kern.Table.FlushMax). Beside a feature that is at least 1, or a denominator of e^−30 and more, nobody misses them.
 
 // keys writes the scaled features of k and returns how many of the first rows stay below e^lag.
-func (w *worker[T]) keys(phi dense.Matrix[T], ref *reference[T], k dense.Matrix[T]) (int, error) {
-	w.negTau(ref)
-	shift := w.shift[:k.Rows]
+func (w *worker[T]) keys(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) (int, error) {
+	neg, base, shift := s.negTau(), s.ref.base, w.shift[:k.Rows]
 	if value := w.values(k.Rows); !value.IsEmpty() {
 		if err := w.m.LogKeys(phi, value, shift, k, &w.ws); err != nil {
 			return 0, err
 		}
 		for j := range k.Rows {
 			e := phi.Row(j)
-			w.tab.MulAdd(e, w.col, 1)
-			d := T(ref.base - shift[j])
+			w.tab.MulAdd(e, neg, 1)
+			d := T(base - shift[j])
 			if !(w.tab.Max(e) <= lag+d) {
 				return j, nil
 			}
@@ -179,9 +178,9 @@ func (w *worker[T]) keys(phi dense.Matrix[T], ref *reference[T], k dense.Matrix[
 		return k.Rows, nil
 	}
 	for j := range shift {
-		shift[j] = ref.base
+		shift[j] = base
 	}
-	if err := w.m.KeysScaled(phi, w.col, shift, k, &w.ws); err != nil {
+	if err := w.m.KeysScaled(phi, neg, shift, k, &w.ws); err != nil {
 		return 0, err
 	}
 	limit := T(math.Exp(lag))
