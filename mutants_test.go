@@ -212,6 +212,9 @@ func TestTrapStructuredIsNotSlower(t *testing.T) {
 }
 
 func TestMutantScaleOffByOnePercent(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many draws: run without -short")
+	}
 	x, y := testPair(5)
 	bound := stattest.Bound(1e-6, 8)
 	for _, f := range []family.Family{family.Trig{}, family.Positive{}, family.OPRF{A: -0.05}, family.Angular{N: 4}} {
@@ -233,6 +236,9 @@ func TestMutantScaleOffByOnePercent(t *testing.T) {
 // Trap 9 of the peers: λ̂ = θ/π must multiply the positive base. Swapped weights stay unbiased, so only the variance
 // and the exactness at θ = 0 can tell.
 func TestTrapHybridWeightsSwapped(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many draws: run without -short")
+	}
 	x := []float64{0.6, 0.1, -0.2, 0.1}
 	y := []float64{0.5, 0.2, -0.1, 0.1} // a small angle: trig must dominate
 	f, c, m := family.Angular{N: 8}, coupling.IID{}, 24
@@ -259,6 +265,9 @@ func TestTrapHybridWeightsSwapped(t *testing.T) {
 
 // Trap 10: a bandwidth wrong by a factor of two hid behind a loose tolerance for years.
 func TestTrapBandwidth(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many draws: run without -short")
+	}
 	const sigma, m, reps = 1.7, 16, 3000
 	x, y := []float64{0.9, -1.1, 0.4}, []float64{-0.2, 0.5, 1.3}
 	z2 := 1.1*1.1 + 1.6*1.6 + 0.9*0.9
@@ -383,6 +392,9 @@ func TestTrapNoHiddenRedraw(t *testing.T) {
 // The closed form of the residual family's variance depends on |x|², |y|² and x·y alone; two dimensions and many
 // draws are enough, and needed: the summands are fourth powers of exponentials.
 func TestResidualVariance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many draws: run without -short")
+	}
 	x, y := []float64{0.35, 0.1}, []float64{0.2, -0.3}
 	f, bound := family.Residual{}, stattest.Bound(1e-6, 2)
 	g := replicate(t, f, coupling.IID{}, 4, 60000, x, y, nil)
@@ -394,6 +406,9 @@ func TestResidualVariance(t *testing.T) {
 // ORF′: orthogonal rows of fixed norm estimate the Bessel kernel, and a Gaussian or softmax kernel with the bias that
 // theory predicts (ORF Thms 2 and 4).
 func TestORFPrime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many draws: run without -short")
+	}
 	type combo struct {
 		k kernel.Kernel
 		c coupling.Coupling
@@ -445,6 +460,9 @@ func TestORFPrime(t *testing.T) {
 // Exponentials of rows of a fixed norm r have the mean 0F1(; d/2; r²|x+y|²/4) instead of exp(|x+y|²/2)
 // (docs/theory.md §1.2, 4.9). With OPRF, r is stretched by √(1−4A) and the weight (1−4A)^{d/2} e^{2Ar²} stays.
 func TestORFPrimeOfExponentials(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many draws: run without -short")
+	}
 	const a = -0.05
 	type combo struct {
 		f      family.Family
@@ -589,6 +607,9 @@ func enumerateRows(z []float64, n int, simplex bool, g func(float64) float64) []
 //	n = 4   −2.0 % and +1.1 % (exponentials, hadamard and fastsimplex), +1.4 % and −0.6 % (trig)
 //	n = 8   −0.2 % (exponentials), 0.01 % (trig)
 func TestStructuredMean(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many draws: run without -short")
+	}
 	sizes := []size{{2, 2, 20000, 0}, {2, 5, 10000, 0}, {3, 4, 10000, 0}, {4, 6, 10000, 0}, {5, 8, 5000, 0}, {8, 11, 5000, 0}}
 	couplings := []coupling.Coupling{coupling.Hadamard{}, coupling.FastSimplex{}}
 	families := []family.Family{family.Trig{}, family.Positive{}, family.Hyperbolic{}}
