@@ -160,7 +160,7 @@ func linearBackwardCase(l, d, m int) benchCase {
 // exactBackwardCase: the same for exact attention.
 func exactBackwardCase(l, d int) benchCase {
 	h := newHeads(l, d, 1)
-	e := &attention.Exact[float32]{}
+	e := &attention.Exact[float32]{Keep: new(attention.Normalisers[float32])}
 	dout, dq, dk, dv := attention.One(random[float32](l, d, 1, 5)), attention.NewSeq[float32](1, 1, l, d), attention.NewSeq[float32](1, 1, l, d), attention.NewSeq[float32](1, 1, l, d)
 	fwd := func() { check(e.Forward(h.out, h.q, h.k, h.v)) }
 	bwd := func() { check(e.Backward(dq, dk, dv, dout, h.out, h.q, h.k, h.v)) }
