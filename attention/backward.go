@@ -29,7 +29,7 @@ import (
 // nothing overflows with positive maps (docs/theory.md §6). Rows that Forward counts as Empty or Zero have no gradient.
 //
 // grads, nil or one per map, receive the gradients by the parameters of the families (randfeat.Grad); nil entries are
-// skipped. They are not implemented with a Window. The bits of all results are the same at any GOMAXPROCS.
+// skipped. With a Window they are refused (errors.ErrUnsupported). The bits of all results are the same at any GOMAXPROCS.
 func (a *Linear[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T], grads []*randfeat.Grad[T]) (Report, error) {
 	if err := a.check(out, q, k, v); err != nil {
 		return Report{}, err

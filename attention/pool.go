@@ -45,7 +45,6 @@ type call[T dense.Float] struct {
 	mems    []*memory[T]
 	active  int // workers of this call
 	group   par.Group
-	chunk   int // rows handled together by a backward pass
 	checks  bool
 
 	phase phase
@@ -75,10 +74,7 @@ func (c *call[T]) start(a *Linear[T], out, q, k, v Seq[T]) error {
 	if c.tab, err = kern.Chosen[T](); err != nil {
 		return err
 	}
-	c.chunk, c.checks = 128, !a.Unchecked
-	if a.Chunk > 0 {
-		c.chunk = a.Chunk
-	}
+	c.checks = !a.Unchecked
 	c.streams = c.streams[:0]
 	if q.Batch == 0 || q.Heads == 0 || q.Len == 0 {
 		return nil

@@ -116,14 +116,7 @@ func (l *leaf[T]) oscillate(s *Side[T], dst dense.Matrix[T], scale []float64, x 
 		return
 	}
 	m := l.Omega.Rows.Rows
-	if l.im.absent() {
-		for i := range x.Rows {
-			clear(dst.Row(i))
-			addBias(dst.Row(i), l.biasIm)
-		}
-	} else {
-		l.im.project(s, dst.ColRange(0, m), x, l.biasIm, sc)
-	}
+	l.waves(s, dst, x, sc)
 	hasModulus := !l.re.absent() || l.bias != nil
 	mod := dense.Matrix[T]{Rows: x.Rows, Cols: m, Stride: m, Data: sc.modulus}
 	if !l.re.absent() {
@@ -136,6 +129,30 @@ func (l *leaf[T]) oscillate(s *Side[T], dst dense.Matrix[T], scale []float64, x 
 	for i := range x.Rows {
 		row := dst.Row(i)
 		first, second := row[:m], row[m:]
+		scale[i] = l.rowAt(s, x, i, sc)
+		if !hasModulus {
+			continue
+		}
+		e := mod.Row(i)
+		scale[i] += exponentiate(s, e)
+		s.tab.Mul(first, e)
+		s.tab.Mul(second, e)
+	}
+}
+
+// waves writes the sines and cosines of SinCos or Complex without their modulus.
+func (l *leaf[T]) waves(s *Side[T], dst, x dense.Matrix[T], sc *scratch[T]) {
+	m := l.Omega.Rows.Rows
+	if l.im.absent() {
+		for i := range x.Rows {
+			clear(dst.Row(i))
+			addBias(dst.Row(i), l.biasIm)
+		}
+	} else {
+		l.im.project(s, dst.ColRange(0, m), x, l.biasIm, sc)
+	}
+	for i := range x.Rows {
+		first, second := dst.Row(i)[:m], dst.Row(i)[m:]
 		if phase := T(math.Remainder(quadAt(&l.rowIm, x.Row(i), sc.norms[i]), 2*math.Pi)); phase != 0 {
 			for f := range first {
 				first[f] += phase
@@ -149,14 +166,6 @@ func (l *leaf[T]) oscillate(s *Side[T], dst dense.Matrix[T], scale []float64, x 
 		if l.Conj {
 			s.tab.Scale(second, -1)
 		}
-		scale[i] = l.rowAt(s, x, i, sc)
-		if !hasModulus {
-			continue
-		}
-		e := mod.Row(i)
-		scale[i] += exponentiate(s, e)
-		s.tab.Mul(first, e)
-		s.tab.Mul(second, e)
 	}
 }
 

@@ -300,33 +300,11 @@ func (l *leaf[T]) logExp(s *Side[T], e dense.Matrix[T], row []float64, x dense.M
 // logOscillate: e is the modulus, value the sine and cosine in the order of oscillate.
 func (l *leaf[T]) logOscillate(s *Side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T]) {
 	m := l.Omega.Rows.Rows
-	if l.im.absent() {
-		for i := range x.Rows {
-			clear(value.Row(i))
-			addBias(value.Row(i), l.biasIm)
-		}
-	} else {
-		l.im.project(s, value.ColRange(0, m), x, l.biasIm, sc)
-	}
+	l.waves(s, value, x, sc)
 	if !l.re.absent() {
 		l.re.project(s, e.ColRange(0, m), x, l.bias, sc)
 	}
 	for i := range x.Rows {
-		v := value.Row(i)
-		first, second := v[:m], v[m:]
-		if phase := T(math.Remainder(quadAt(&l.rowIm, x.Row(i), sc.norms[i]), 2*math.Pi)); phase != 0 {
-			for f := range first {
-				first[f] += phase
-			}
-		}
-		if l.Fn == plan.SinCos {
-			s.tab.SinCos(first, second, first)
-		} else {
-			s.tab.SinCos(second, first, first)
-		}
-		if l.Conj {
-			s.tab.Scale(second, -1)
-		}
 		row[i] = l.rowAt(s, x, i, sc)
 		mod := e.Row(i)
 		if l.re.absent() {
