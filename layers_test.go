@@ -29,7 +29,9 @@ var layers = map[string]int{
 	"attention":           6,
 	"internal/calc":       7,
 	"machine":             7,
-	"cmd/randfeat":        8,
+	"machine/auto":        8,
+	"machine/serve":       8,
+	"cmd/randfeat":        9,
 }
 
 func TestImportsPointDownward(t *testing.T) {

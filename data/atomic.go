@@ -8,16 +8,22 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // AtomicFile collects a file beside its target and moves it there in one step: readers see the old file or the new
 // one, and a failure leaves nothing behind. A target that exists and is not a regular file (a pipe, /dev/null) is
 // written directly, since it cannot be replaced.
+//
+// A process that is killed leaves its temporary file, named like the target with a dot before and a random part and
+// .tmp behind. The next CreateAtomic of the same target removes it where the system has file locks: a lock tells files
+// of the dead from those that another process is still writing.
 type AtomicFile struct {
 	f      *os.File
 	target string
 	direct bool
 	done   bool
+	failed error // of the first write that failed: there is nothing to commit
 }
 
 // CreateAtomic opens a temporary file in the directory of path. The caller must Commit or Abort.
@@ -35,12 +41,9 @@ func CreateAtomic(path string) (*AtomicFile, error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	dir, base := filepath.Split(path)
+	removeOrphans(path)
 	for range 100 {
-		// Not os.CreateTemp: its files are private (0600), while a result should follow the umask.
-		// The random name is no result, so it needs no seed.
-		name := filepath.Join(dir, "."+base+"."+strconv.FormatUint(rand.Uint64(), 36)+".tmp")
-		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		f, err := createTemporary(path)
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}
@@ -50,6 +53,63 @@ func CreateAtomic(path string) (*AtomicFile, error) {
 		return &AtomicFile{f: f, target: path}, nil
 	}
 	return nil, fmt.Errorf("cannot write %s: no free name for a temporary file", path)
+}
+
+// createTemporary opens and locks a new file beside path. The error is fs.ErrExist where another name may do.
+func createTemporary(path string) (*os.File, error) {
+	dir, base := filepath.Split(path)
+	// Not os.CreateTemp: its files are private (0600), while a result should follow the umask.
+	// The random name is no result, so it needs no seed.
+	name := filepath.Join(dir, "."+base+"."+strconv.FormatUint(rand.Uint64(), 36)+".tmp")
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	lock(f)
+	// Whoever held the lock for the moment before may have taken the file for an orphan.
+	if !isAt(f, name) {
+		f.Close()
+		return nil, fs.ErrExist
+	}
+	return f, nil
+}
+
+// isAt reports whether name still is the open file f.
+func isAt(f *os.File, name string) bool {
+	a, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	b, err := os.Lstat(name)
+	return err == nil && os.SameFile(a, b)
+}
+
+// removeOrphans removes the temporary files of path whose writers are gone. Errors do not matter: nothing depends on it.
+func removeOrphans(path string) {
+	if !haveLocks {
+		return
+	}
+	dir, base := filepath.Split(path)
+	entries, err := os.ReadDir(filepath.Clean(dir))
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name(), "."+base+".")
+		random, ok2 := strings.CutSuffix(rest, ".tmp")
+		if _, err := strconv.ParseUint(random, 36, 64); !ok || !ok2 || err != nil || !e.Type().IsRegular() {
+			continue
+		}
+		name := filepath.Join(dir, e.Name())
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			continue
+		}
+		if tryLock(f) && isAt(f, name) {
+			os.Remove(name)
+		}
+		f.Close()
+	}
 }
 
 // cannotWrite names the target and not, as err does, the temporary file.
@@ -69,31 +129,45 @@ func cannotWrite(path string, err error) error {
 func (a *AtomicFile) Write(b []byte) (int, error) {
 	n, err := a.f.Write(b)
 	if err != nil {
-		return n, cannotWrite(a.target, err)
+		err = cannotWrite(a.target, err)
+		if a.failed == nil {
+			a.failed = err
+		}
 	}
-	return n, nil
+	return n, err
 }
 
-// Commit makes the file durable and moves it to its target. After an error the target is as it was.
+// Commit makes the file durable and moves it to its target. After an error, also one of an earlier Write, the target is
+// as it was.
 func (a *AtomicFile) Commit() error {
 	if a.done {
 		return nil
 	}
+	defer a.Abort()
+	if a.failed != nil {
+		return a.failed
+	}
 	if a.direct {
 		a.done = true
-		return a.f.Close()
+		if err := a.f.Close(); err != nil {
+			return cannotWrite(a.target, err)
+		}
+		return nil
 	}
-	defer a.Abort()
 	if err := a.f.Sync(); err != nil {
 		return cannotWrite(a.target, err)
 	}
-	if err := a.f.Close(); err != nil {
-		return cannotWrite(a.target, err)
+	// Closing gives up the lock, so it comes last where open files can be renamed.
+	if !haveLocks {
+		if err := a.f.Close(); err != nil {
+			return cannotWrite(a.target, err)
+		}
 	}
 	if err := os.Rename(a.f.Name(), a.target); err != nil {
 		return cannotWrite(a.target, err)
 	}
 	a.done = true
+	a.f.Close()
 	syncDir(filepath.Dir(a.target))
 	return nil
 }
@@ -104,10 +178,17 @@ func (a *AtomicFile) Abort() {
 		return
 	}
 	a.done = true
-	a.f.Close()
 	if !a.direct {
-		os.Remove(a.f.Name())
+		if haveLocks {
+			os.Remove(a.f.Name())
+			a.f.Close()
+		} else {
+			a.f.Close()
+			os.Remove(a.f.Name())
+		}
+		return
 	}
+	a.f.Close()
 }
 
 // syncDir makes a rename durable where directories can be synced; the data are safe either way.

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/randfeat/randfeat/data"
 )
@@ -102,6 +103,8 @@ func TestCSVDialects(t *testing.T) {
 		{"row names", ",b\nx,1\ny,2\n", "c1 b|x 1|y 2", data.Options{}},
 		{"forced header", "1,2\n3,4\n", "1 2|3 4", data.Options{Header: &yes}},
 		{"forced no header", "a,b\n3,4\n", "c1 c2|a b|3 4", data.Options{Header: &no}},
+		{"name missing", "a,,y\nu,1,2\nv,3,4\n", "a c2 y|u 1 2|v 3 4", data.Options{}},
+		{"missing above numbers is no name", "a,?\nu,1\na,2\n", "c1 c2|a ∅|u 1|a 2", data.Options{}},
 		{"text only, header", "name,colour\nx,red\ny,red\n", "name colour|x red|y red", data.Options{}},
 		{"text only, no header", "x,red\ny,red\n", "c1 c2|x red|y red", data.Options{}},
 		{"header only", "a,b\n", "a b", data.Options{}},
@@ -158,6 +161,8 @@ func TestCSVErrors(t *testing.T) {
 		{"a,b\n1,\"2\n3,4\n", `x.csv:2:3: the quote is not closed`, nil, data.Options{}},
 		{"a,b\n1,\"2\"3\n", `x.csv:2:6: text follows the closing quote`, nil, data.Options{}},
 		{"a,a\n1,2\n", `x.csv:1:1: columns 1 and 2 are both named "a": rename one`, nil, data.Options{Header: ptr(true)}},
+		{"a,a,y\n1,2,3\n", `x.csv:1:1: columns 1 and 2 are both named "a": rename one`, nil, data.Options{}},
+		{"a\x01\x02,\x03b\n1,2\n", `3 of the first 11 bytes are control characters: neither text nor`, nil, data.Options{}},
 		{"a b\n1 2\n1 2 3\n", `x.csv:3:5: the row has 3 fields, want 2`, nil, data.Options{Delimiter: ' '}},
 		{"a b\n1 2\n1\n", `x.csv:3:2: the row has 1 fields, want 2`, nil, data.Options{Delimiter: ' '}},
 		{"", `x.csv: the file is empty`, nil, data.Options{}},
@@ -216,6 +221,14 @@ func TestOpenFiles(t *testing.T) {
 	if !errors.Is(err, data.ErrInput) || !strings.Contains(err.Error(), "cut.csv.gz: damaged") {
 		t.Errorf("a cut gzip file: %v", err)
 	}
+	z[len(z)/2] ^= 0x55
+	src, err = data.OpenBytes("flipped.csv.gz", z, data.Options{})
+	if err == nil {
+		_, _, err = table(src, nil, 100)
+	}
+	if !errors.Is(err, data.ErrInput) {
+		t.Errorf("a gzip file with another byte: %v", err)
+	}
 	for name, want := range map[string]data.Format{"x.csv": data.CSV, "x.tsv.gz": data.CSV, "x.jsonl": data.NDJSON, "x.npy": data.NPY,
 		"x.npz": data.NPZ, "x.parquet": data.Parquet, "x.data": ""} {
 		if got := data.FormatOf(name); got != want {
@@ -230,6 +243,18 @@ func TestMillionColumns(t *testing.T) {
 	_, err := data.OpenBytes("wide.csv", []byte(line+line), data.Options{})
 	if err == nil || !strings.Contains(err.Error(), "wide.csv:1:1: 1000000 columns, the limit is 65536") {
 		t.Errorf("%v", err)
+	}
+	var object strings.Builder
+	for j := range 1_000_000 {
+		fmt.Fprintf(&object, `,"c%d":1`, j)
+	}
+	start := time.Now()
+	_, err = data.OpenBytes("wide.ndjson", []byte("{"+object.String()[1:]+"}\n"), data.Options{})
+	if err == nil || !strings.Contains(err.Error(), "65537 columns, the limit is 65536") {
+		t.Errorf("%v", err)
+	}
+	if d := time.Since(start); d > 5*time.Second { // 0.05 s; it was 15 s when every key looked for its place
+		t.Errorf("a million keys were refused after %v", d)
 	}
 	line = line[:200_000-1] + "\n"
 	src, err := data.OpenBytes("wide.csv", []byte(line+line), data.Options{MaxColumns: 100_000})

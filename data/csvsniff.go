@@ -71,22 +71,25 @@ func sniffDelimiter(name string, sample []byte, whole bool, o Options) byte {
 	return best
 }
 
-// sniffHeader reports whether the first row names columns: none of its fields is a number or missing (save the first,
-// which programs leave empty above row names), no two are equal, and either a column has a number in every other row or
-// no field comes again in its own column.
+// sniffHeader reports whether the first row names columns: none of its fields is a number, and either a column has a text
+// there and a number in every other row, or none is missing (save the first, which programs leave empty above row
+// names), no two are equal and none comes again in its own column.
 func sniffHeader(rows [][]string, missing *missingSet) bool {
 	if len(rows) == 0 {
 		return false
 	}
 	first, rest := rows[0], rows[1:]
 	seen := map[string]bool{}
+	again := false // or no name at all
 	for j, name := range first {
-		if _, ok := ParseNumber([]byte(name)); ok || seen[name] || missing.has([]byte(name)) && (j > 0 || name != "" || len(first) == 1) {
+		if _, ok := ParseNumber([]byte(name)); ok {
 			return false
+		}
+		if seen[name] || missing.has([]byte(name)) && (j > 0 || name != "" || len(first) == 1) {
+			again = true
 		}
 		seen[name] = true
 	}
-	again := false
 	for j, name := range first {
 		numbers, texts := 0, 0
 		for _, row := range rest {
@@ -102,7 +105,7 @@ func sniffHeader(rows [][]string, missing *missingSet) bool {
 				texts++
 			}
 		}
-		if numbers > 0 && texts == 0 {
+		if numbers > 0 && texts == 0 && !missing.has([]byte(name)) {
 			return true
 		}
 	}

@@ -161,25 +161,45 @@ func (o *LearnOptions) roles(place string, columns []string) ([]*learner, error)
 		}
 		index[c] = j
 	}
-	for _, list := range []struct {
+	lists := []struct {
 		what  string
 		names []string
 		role  role
 	}{{"target", o.Targets, asTarget}, {"id", o.IDs, asID}, {"skipped", o.Skip, asSkip},
-		{"numeric", o.Numeric, asNumeric}, {"categorical", o.Categorical, asCategorical}} {
+		{"numeric", o.Numeric, asNumeric}, {"categorical", o.Categorical, asCategorical}}
+	what := map[role]string{}
+	for _, list := range lists {
+		what[list.role] = list.what
 		for _, n := range list.names {
 			j, ok := index[n]
 			if !ok {
 				return nil, &InputError{Place: place, Err: ErrSchema,
-					Detail: fmt.Sprintf("no column %s for the %s column; the columns are %s", show(n), list.what, listNames(columns))}
+					Detail: fmt.Sprintf("no column %s, named as %s; the columns are %s%s", show(n), list.what, listNames(columns), nameHint(n, columns))}
 			}
-			if learners[j].role != asField {
-				return nil, &InputError{Place: place, Err: ErrSchema, Detail: fmt.Sprintf("column %s is given two roles", show(n))}
+			switch r := learners[j].role; r {
+			case asField:
+			case list.role:
+				return nil, &InputError{Place: place, Err: ErrSchema, Detail: fmt.Sprintf("column %s is named twice as %s", show(n), list.what)}
+			default:
+				return nil, &InputError{Place: place, Err: ErrSchema, Detail: fmt.Sprintf("column %s is named as %s and as %s: it can be one of them", show(n), what[r], list.what)}
 			}
 			learners[j].role = list.role
 		}
 	}
 	return learners, nil
+}
+
+// nameHint says why a name may not be among the columns.
+func nameHint(name string, columns []string) string {
+	for _, c := range columns {
+		if strings.EqualFold(strings.TrimSpace(c), strings.TrimSpace(name)) {
+			return fmt.Sprintf("; %s is spelled otherwise", show(c))
+		}
+	}
+	if slices.Equal(columns, columnNames("c", len(columns))) {
+		return "; no line of names was found in the file"
+	}
+	return ""
 }
 
 // learnRows feeds every row to the learners.
@@ -425,6 +445,14 @@ func (l *learner) target(place string, rows int64, o LearnOptions, note func(str
 	classes := o.Task == Classification
 	if o.Task == Auto {
 		classes = l.texts > 0
+		distinct := len(l.counts.of)
+		switch {
+		case classes && l.numbers.n > 9*l.texts && (distinct > autoClasses || !l.counts.exact()):
+			return t, inputError(l.where, "target %s is %s, though %d of its values are numbers: correct it, or ask for classification", show(l.name), l.sample, l.numbers.n)
+		case classes && rows >= autoRows && 2*int64(distinct) > rows && l.counts.exact():
+			return t, inputError(place, "target %s has %d distinct texts in %d rows, such as %s at %s: an identifier? Ask for classification if they are classes",
+				show(l.name), distinct, rows, l.sample, l.where)
+		}
 		if !classes && l.whole && rows >= autoRows && l.counts.exact() {
 			l.counts.merge(canonicalText)
 			classes = len(l.counts.of) <= autoClasses && len(l.counts.of) > 1

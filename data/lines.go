@@ -87,7 +87,7 @@ func (l *lines) find(from int) error {
 }
 
 func (l *lines) tooLong() error {
-	return inputError(l.place(0), "a row of more than %d bytes: a quote that is not closed, or not a text table", l.limit)
+	return inputError(l.place(0), "a row of more than %d bytes: a quote that is not closed, too many columns, or not a text table", l.limit)
 }
 
 // fill reads more behind the current record, making room first.

@@ -58,7 +58,9 @@ func newJSONSourceFrom(in, first input, rows int, o Options) (Source, error) {
 			if !seen[string(key)] {
 				seen[string(key)] = true
 				s.columns = append(s.columns, string(key))
-				return checkWidth(l.place(at), len(s.columns), o.MaxColumns)
+				if len(s.columns) > o.MaxColumns { // the place takes time in proportion to the line
+					return checkWidth(l.place(at), len(s.columns), o.MaxColumns)
+				}
 			}
 			return nil
 		})

@@ -116,6 +116,15 @@ func TestLearnAndEncode(t *testing.T) {
 	}
 }
 
+// numbered are n rows of distinct numbers.
+func numbered(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "%d,%d\n", i*i, i)
+	}
+	return b.String()
+}
+
 // Bad input, by example.
 func TestLearnErrors(t *testing.T) {
 	y := data.LearnOptions{Targets: []string{"y"}}
@@ -123,9 +132,14 @@ func TestLearnErrors(t *testing.T) {
 		text, want string
 		o          data.LearnOptions
 	}{
-		{people, `x.csv: no column "z" for the target column; the columns are "id", "age", "sex", "city", "one", "y"`, data.LearnOptions{Targets: []string{"z"}}},
-		{people, `no column "key" for the id column`, data.LearnOptions{IDs: []string{"key"}}},
-		{people, `column "y" is given two roles`, data.LearnOptions{Targets: []string{"y"}, Skip: []string{"y"}}},
+		{people, `x.csv: no column "z", named as target; the columns are "id", "age", "sex", "city", "one", "y"`, data.LearnOptions{Targets: []string{"z"}}},
+		{people, `no column "key", named as id`, data.LearnOptions{IDs: []string{"key"}}},
+		{people, `no column "Sex", named as skipped; the columns are "id", "age", "sex", "city", "one", "y"; "sex" is spelled otherwise`, data.LearnOptions{Skip: []string{"Sex"}}},
+		{"c1,c2\n1,2\n", `no column "y", named as target; the columns are "c1", "c2"; no line of names was found`, y},
+		{people, `column "y" is named as target and as skipped: it can be one of them`, data.LearnOptions{Targets: []string{"y"}, Skip: []string{"y"}}},
+		{people, `column "y" is named twice as target`, data.LearnOptions{Targets: []string{"y", "y"}}},
+		{"x,y\n" + numbered(30) + "1,many\n", `x.csv:32: target "y" is "many", though 30 of its values are numbers: correct it, or ask for classification`, y},
+		{"x,y\n" + strings.ReplaceAll(numbered(30), ",", ",t"), `x.csv: target "y" has 30 distinct texts in 30 rows, such as "t0" at x.csv:2: an identifier?`, y},
 		{"x,y\n1,2\n3,NaN\n", `x.csv:3: target "y" is missing`, y},
 		{"x,y\n1,2\n3,\n", `x.csv:3: target "y" is missing`, y},
 		{"x,y\n1,2\n3,inf\n", `x.csv:3: column "y" is infinite`, y},

@@ -3,6 +3,7 @@ package data
 import (
 	"bufio"
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -176,7 +177,8 @@ func (in input) wrap(err error) error {
 	if err == nil || err == io.EOF || errors.As(err, &e) {
 		return err
 	}
-	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF) {
+	var flate flate.CorruptInputError
+	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &flate) {
 		return &InputError{Place: in.name, Detail: fmt.Sprintf("damaged or cut file: %v", err), Err: err}
 	}
 	return fmt.Errorf("%s: %w", in.name, err)
@@ -323,6 +325,9 @@ func detect(name string, head []byte) (Format, error) {
 	if i := bytes.IndexByte(head, 0); i >= 0 {
 		return "", inputError(name, "byte %d is zero: neither text nor a format known here (CSV, NDJSON, npy, npz, Parquet)", i+1)
 	}
+	if n := controls(head); n > 1+len(head)/100 {
+		return "", inputError(name, "%d of the first %d bytes are control characters: neither text nor a format known here (CSV, NDJSON, npy, npz, Parquet)", n, len(head))
+	}
 	switch FormatOf(name) {
 	case NDJSON:
 		return NDJSON, nil
@@ -335,6 +340,17 @@ func detect(name string, head []byte) (Format, error) {
 		}
 	}
 	return CSV, nil
+}
+
+// controls counts bytes that text does not hold. Text need not be UTF-8: Latin-1 does no harm.
+func controls(b []byte) int {
+	n := 0
+	for _, c := range b {
+		if c < ' ' && c != '\t' && c != '\n' && c != '\r' && c != '\f' || c == 0x7f {
+			n++
+		}
+	}
+	return n
 }
 
 // bom is the byte order mark that some programs put before UTF-8 text.
@@ -380,7 +396,7 @@ func checkNames(place string, names []string) error {
 
 func checkWidth(place string, n, limit int) error {
 	if n > limit {
-		return inputError(place, "%d columns, the limit is %d", n, limit)
+		return inputError(place, "%d columns, the limit is %d: is the table transposed? Otherwise keep the columns that matter", n, limit)
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 //	version   "1"
 //	spec      the JSON of Model.Spec
 //	model     {"kind":…,"task":…,"outputs":…,"rows":…,"lambda":…,"fast":[…]}
+//	schema    the JSON of Model.Schema, if there is one
 //	sha256    of the bytes of all tensors; sha256_metadata of everything else
 //
 // and Model.Extra. Tensors are float64: omega.0, omega.1, …, and the non-empty fields of Model.
@@ -30,7 +31,7 @@ const (
 	fileVersion = 1
 )
 
-var reserved = []string{"format", "version", "spec", "model", "sha256", "sha256_metadata"}
+var reserved = []string{"format", "version", "spec", "model", "schema", "sha256", "sha256_metadata"}
 
 // facts is the metadata "model".
 type facts struct {
@@ -112,6 +113,12 @@ func (m *Model) file() (*tensorfile.File, error) {
 		return nil, fmt.Errorf("model: %w", err)
 	}
 	f.Metadata["model"] = string(b)
+	if m.Schema != nil {
+		if b, err = json.Marshal(m.Schema); err != nil {
+			return nil, fmt.Errorf("model: %w", err)
+		}
+		f.Metadata["schema"] = string(b)
+	}
 	for k, v := range m.Extra {
 		if slices.Contains(reserved, k) {
 			return nil, fmt.Errorf("extra string with the reserved name %q: %w", k, ErrSetup)
@@ -122,8 +129,8 @@ func (m *Model) file() (*tensorfile.File, error) {
 	return f, nil
 }
 
-// Load reads a model file.
-func Load(path string) (*Model, error) {
+// readModel reads the bytes of a model file.
+func readModel(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -131,7 +138,12 @@ func Load(path string) (*Model, error) {
 	if info.IsDir() {
 		return nil, fmt.Errorf("%s is a directory, want a model file", path)
 	}
-	b, err := os.ReadFile(path)
+	return os.ReadFile(path)
+}
+
+// Load reads a model file.
+func Load(path string) (*Model, error) {
+	b, err := readModel(path)
 	if err != nil {
 		return nil, err
 	}
@@ -175,6 +187,12 @@ func read(b []byte) (*Model, error) {
 	m := &Model{Kind: head.Kind, Task: head.Task, Outputs: head.Outputs, Rows: head.Rows, Lambda: head.Lambda}
 	if err := json.Unmarshal([]byte(f.Metadata["spec"]), &m.Spec); err != nil {
 		return nil, err
+	}
+	if text, ok := f.Metadata["schema"]; ok {
+		m.Schema = new(data.Schema)
+		if err := m.Schema.UnmarshalJSON([]byte(text)); err != nil {
+			return nil, fmt.Errorf("metadata \"schema\": %w", err)
+		}
 	}
 	for k, v := range f.Metadata {
 		if !slices.Contains(reserved, k) {
@@ -257,4 +275,40 @@ func (m *Model) redraw() {
 			m.Omega[i].Fast = o.Fast
 		}
 	}
+}
+
+// FileInfo describes a model file whose contents have been verified.
+type FileInfo struct {
+	Version        int    // of the format
+	Bytes          int64  // size of the file
+	SHA256         string // of the tensors
+	MetadataSHA256 string // of everything else
+	Tensors        []TensorInfo
+}
+
+// TensorInfo describes a tensor of a model file.
+type TensorInfo struct {
+	Name  string `json:"name"`
+	Shape []int  `json:"shape"`
+}
+
+// LoadInfo is Load with a description of the file.
+func LoadInfo(path string) (*Model, *FileInfo, error) {
+	b, err := readModel(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := Read(b)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	f, err := tensorfile.Parse(b)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w: %w", path, ErrCorrupt, err)
+	}
+	info := &FileInfo{Version: fileVersion, Bytes: int64(len(b)), SHA256: f.Metadata["sha256"], MetadataSHA256: f.Metadata["sha256_metadata"]}
+	for _, t := range f.Tensors {
+		info.Tensors = append(info.Tensors, TensorInfo{t.Name, t.Shape})
+	}
+	return m, info, nil
 }

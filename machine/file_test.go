@@ -3,6 +3,7 @@ package machine
 import (
 	"bytes"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -11,9 +12,11 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/tensorfile"
+	"github.com/randfeat/randfeat/kernel"
 )
 
 // models are one of each kind.
@@ -54,7 +57,11 @@ func models(t testing.TB) map[string]*Model {
 	labelled, _ := MatrixRows(x, classes(y, 3))
 	logistic, _, err := FitLogistic(Setup{Spec: trigSpec(3, 8), Outputs: 3}, labelled, LogisticOptions{})
 	ridge := must(r.Solve(1))
-	ridge.Extra = map[string]string{"schema": `{"fields":["ω"]}`}
+	ridge.Extra = map[string]string{"note": "ω"}
+	ridge.Schema = &data.Schema{
+		Fields:  []data.Field{{Name: "a", Kind: data.Numeric, Mean: 1, Scale: 2}, {Name: "b", Kind: data.Categorical, Levels: []string{"ß"}}},
+		Targets: []data.Target{{Name: "y", Mean: 1, Scale: 3}, {Name: "z", Scale: 1}}, IDs: []string{"id"},
+	}
 	return map[string]*Model{
 		"ridge": ridge, "gp": must(r.GP(1, nil)), "smoother": must(s.Model()), "density": must(d.Model(rows)), "logistic": must(logistic, err),
 	}
@@ -102,10 +109,12 @@ func TestModelFile(t *testing.T) {
 	if _, err := Load(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("loading nothing: %v", err)
 	}
-	m := models(t)["ridge"]
-	m.Extra = map[string]string{"spec": ""}
-	if _, err := m.WriteTo(new(bytes.Buffer)); !errors.Is(err, ErrSetup) {
-		t.Errorf("reserved name: %v", err)
+	for _, name := range []string{"spec", "schema"} {
+		m := models(t)["ridge"]
+		m.Extra = map[string]string{name: ""}
+		if _, err := m.WriteTo(new(bytes.Buffer)); !errors.Is(err, ErrSetup) {
+			t.Errorf("reserved name %s: %v", name, err)
+		}
 	}
 }
 
@@ -145,6 +154,14 @@ func TestDamagedModelFiles(t *testing.T) {
 		}},
 		{"weights", func(f *tensorfile.File) {
 			f.Metadata["model"] = strings.Replace(f.Metadata["model"], `"outputs":2`, `"outputs":3`, 1)
+		}},
+		{"metadata \"schema\"", func(f *tensorfile.File) { f.Metadata["schema"] = `{"fields":[]}` }},
+		{"metadata \"schema\"", func(f *tensorfile.File) { f.Metadata["schema"] = `{"field":[]}` }},
+		{"2 encoded columns", func(f *tensorfile.File) {
+			f.Metadata["schema"] = `{"fields":[{"name":"a","kind":"categorical","levels":["x"]}]}`
+		}},
+		{"1 targets", func(f *tensorfile.File) {
+			f.Metadata["schema"] = `{"fields":[{"name":"a","kind":"categorical","levels":["x","y"]}],"targets":[{"name":"t","scale":1}]}`
 		}},
 		{"no tensor omega.0", func(f *tensorfile.File) { f.Tensors = f.Tensors[1:] }},
 		{"weights", func(f *tensorfile.File) { f.Tensors = slices.Delete(f.Tensors, 1, 2) }},
@@ -225,5 +242,48 @@ func TestValidate(t *testing.T) {
 				t.Errorf("%s model with %s predicts", name, what)
 			}
 		}
+	}
+}
+
+func TestValidateSchema(t *testing.T) {
+	all := models(t)
+	fields := []data.Field{{Name: "a", Kind: data.Categorical, Levels: []string{"x", "y"}}}
+	regression := []data.Target{{Name: "y", Scale: 1}, {Name: "z", Scale: 1}}
+	classes := func(n int) []data.Target { return []data.Target{{Name: "c", Classes: []string{"p", "q", "r"}[:n]}} }
+	for _, c := range []struct {
+		model  string
+		schema data.Schema
+		ok     bool
+	}{
+		{"gp", data.Schema{Fields: fields, Targets: regression}, true},
+		{"gp", data.Schema{Fields: fields, Targets: regression[:1]}, false},
+		{"gp", data.Schema{Fields: fields}, false},
+		{"gp", data.Schema{Fields: append(fields, data.Field{Name: "b", Kind: data.Numeric, Scale: 1}), Targets: regression}, false},
+		{"gp", data.Schema{Fields: []data.Field{{Name: "a", Kind: data.Categorical, Levels: []string{"x", "x"}}}, Targets: regression}, false},
+		{"smoother", data.Schema{Fields: fields, Targets: append(classes(2), regression[0])}, false},
+		{"logistic", data.Schema{Fields: fields, Targets: classes(3)}, true},
+		{"logistic", data.Schema{Fields: fields, Targets: classes(2)}, false},
+		{"logistic", data.Schema{Fields: fields, Targets: regression[:1]}, false},
+		{"density", data.Schema{Fields: fields}, true},
+		{"density", data.Schema{Fields: fields, Targets: regression[:1]}, false},
+	} {
+		m := *all[c.model]
+		m.Schema = &c.schema
+		if err := m.Validate(); (err == nil) != c.ok {
+			t.Errorf("%s with %+v: %v", c.model, c.schema, err)
+		}
+	}
+}
+
+// The Gaussian density of one row at distance 0 is (s√(2π))^−d.
+func TestLogDensity(t *testing.T) {
+	m := models(t)["density"]
+	s := m.Spec.Kernel.Scale
+	if got, want := m.LogDensity(0), -3*math.Log(s*math.Sqrt(2*math.Pi)); math.Abs(got-want) > 1e-14 {
+		t.Errorf("log density %g, want %g", got, want)
+	}
+	m.Spec.Kernel.Kind = kernel.Softmax
+	if got := m.LogDensity(1.5); got != 1.5 {
+		t.Errorf("score %g of a kernel without a density", got)
 	}
 }

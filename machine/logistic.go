@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"gonum.org/v1/gonum/optimize"
-
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/linalg"
@@ -25,6 +23,11 @@ type LogisticOptions struct {
 	MaxIterations int
 	// Tolerance is the largest entry of the gradient of the mean loss at which to stop; 0: 1e-5.
 	Tolerance float64
+
+	// Start is where to go on, as Step got it; nil: at zero. Setup, rows and the other options must be those of that fit.
+	Start *LogisticState
+	// Step, if set, is called between iterations with the state, which it must not keep; its error ends the fit.
+	Step func(*LogisticState) error
 }
 
 // LogisticReport says how a fit ended.
@@ -125,51 +128,20 @@ func fitLogistic[T dense.Float](s Setup, rows Rows, o LogisticOptions) (*Model, 
 	}
 	f, k := l.w.Rows, l.w.Cols
 	size := (f + 1) * k
-	var (
-		at     = make([]float64, size) // where value and grad belong to
-		grad   = make([]float64, size)
-		value  = math.NaN()
-		failed error
-	)
-	eval := func(x []float64) {
-		if failed != nil || rep.Passes > 0 && equal(at, x) {
-			return
+	at := &LogisticState{Passes: 1, Points: [][]float64{make([]float64, size)}, Gradients: [][]float64{make([]float64, size)}}
+	if o.Start != nil {
+		if err := o.Start.check(size, o.MaxIterations); err != nil {
+			return nil, rep, err
 		}
-		rep.Passes++
-		copy(at, x)
-		value, failed = l.eval(grad, x)
-		if failed != nil {
-			value = math.NaN()
-		}
+		at = o.Start.clone()
+	} else if at.Loss, err = l.eval(at.Gradients[0], at.Points[0]); err != nil {
+		return nil, rep, err
 	}
-	problem := optimize.Problem{
-		Func: func(x []float64) float64 { eval(x); return value },
-		Grad: func(g, x []float64) { eval(x); copy(g, grad) },
-		Status: func() (optimize.Status, error) {
-			if failed != nil {
-				return optimize.Failure, failed
-			}
-			return optimize.NotTerminated, nil
-		},
+	if err := at.minimise(o.Tolerance, o.MaxIterations, l.eval, o.Step); err != nil {
+		return nil, rep, err
 	}
-	res, err := optimize.Minimize(problem, make([]float64, size), &optimize.Settings{
-		GradientThreshold: o.Tolerance, MajorIterations: o.MaxIterations, Converger: optimize.NeverTerminate{},
-	}, &optimize.LBFGS{Store: 20})
-	if failed != nil {
-		return nil, rep, failed
-	}
-	if res == nil {
-		return nil, rep, fmt.Errorf("logistic regression: %w", err)
-	}
-	x := res.X
-	if eval(x); failed != nil {
-		return nil, rep, failed
-	}
-	rep.Loss, rep.Iterations, rep.Cached = value, res.MajorIterations, l.kept
-	for _, g := range grad {
-		rep.Gradient = max(rep.Gradient, math.Abs(g))
-	}
-	// A line search that cannot improve on rounding ends with an error at the minimum: what counts is the gradient.
+	x, gradient := at.last()
+	rep = LogisticReport{Loss: at.Loss, Gradient: largest(gradient), Iterations: at.Iterations, Passes: at.Passes, Cached: l.kept}
 	rep.Converged = rep.Gradient <= o.Tolerance
 	m := &Model{Kind: KindLogistic, Task: Classification, Outputs: k, Spec: s.Spec, Omega: s.Omega, Rows: l.n, Lambda: o.Lambda,
 		Weights: dense.Matrix[float64]{Rows: f, Cols: k, Stride: k, Data: x[:f*k]}, Intercept: x[f*k:]}
@@ -245,15 +217,6 @@ func indices(dst []int, y dense.Matrix[float64]) []int {
 		dst = append(dst, int(y.At(i, 0)))
 	}
 	return dst
-}
-
-func equal(a, b []float64) bool {
-	for i, v := range a {
-		if v != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // eval is the mean loss at x, and its gradient. Blocks are added in order.

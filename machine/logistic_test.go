@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -147,5 +148,71 @@ func TestLogisticErrors(t *testing.T) {
 	s.Task = Regression
 	if _, _, err := FitLogistic(s, rows, LogisticOptions{}); !errors.Is(err, ErrSetup) {
 		t.Errorf("regression: %v", err)
+	}
+}
+
+// A fit that goes on from a state has the bits and the report of one that was never interrupted, before and after
+// L-BFGS begins to forget.
+func TestLogisticGoesOn(t *testing.T) {
+	s, rows, _, _ := logisticCase(300)
+	for _, single := range []bool{false, true} {
+		s.Float32 = single
+		o := LogisticOptions{Lambda: 0.01, MaxIterations: 45, Tolerance: 1e-9}
+		states := map[int]*LogisticState{}
+		o.Step = func(at *LogisticState) error {
+			states[at.Iterations] = at.clone()
+			return nil
+		}
+		want, rep, err := FitLogistic(s, rows, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rep.Iterations != 45 || len(states) != 44 {
+			t.Fatalf("%d states, %+v", len(states), rep)
+		}
+		for i, start := range states {
+			if i%5 != 1 && i != 20 && i != 44 {
+				continue
+			}
+			o.Start, o.Step = start, nil
+			before := start.clone()
+			got, again, err := FitLogistic(s, rows, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(got.Weights.Data, want.Weights.Data) || !slices.Equal(got.Intercept, want.Intercept) || again != rep {
+				t.Errorf("float32 %v, from iteration %d: other bits, %+v, want %+v", single, i, again, rep)
+			}
+			if !reflect.DeepEqual(before, start) {
+				t.Error("the state to start from was changed")
+			}
+		}
+	}
+	// An error of Step ends the fit, and the states before it are usable.
+	stop := errors.New("stop")
+	if _, _, err := FitLogistic(s, rows, LogisticOptions{Step: func(*LogisticState) error { return stop }}); !errors.Is(err, stop) {
+		t.Errorf("an error of Step: %v", err)
+	}
+	size := 25 * 3
+	good := func() *LogisticState {
+		return &LogisticState{Iterations: 1, Passes: 2, Points: [][]float64{make([]float64, size), make([]float64, size)}, Gradients: [][]float64{make([]float64, size), make([]float64, size)}}
+	}
+	for name, c := range map[string]struct {
+		change func(*LogisticState)
+		want   error
+	}{
+		"a point too few":     {func(s *LogisticState) { s.Points = s.Points[1:] }, ErrMismatch},
+		"gradients too few":   {func(s *LogisticState) { s.Gradients = nil }, ErrMismatch},
+		"too many iterations": {func(s *LogisticState) { s.Iterations = 2000 }, ErrMismatch},
+		"no iterations":       {func(s *LogisticState) { s.Iterations = -1 }, ErrMismatch},
+		"another size":        {func(s *LogisticState) { s.Points[1] = s.Points[1][1:] }, ErrMismatch},
+		"a weight of NaN":     {func(s *LogisticState) { s.Points[1][3] = math.NaN() }, dense.ErrNotFinite},
+		"an infinite loss":    {func(s *LogisticState) { s.Loss = math.Inf(1) }, dense.ErrNotFinite},
+	} {
+		start := good()
+		c.change(start)
+		if _, _, err := FitLogistic(s, rows, LogisticOptions{Start: start}); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -29,17 +29,18 @@ func (r *Ridge) LeaveOneOut(rows Rows, lambda float64, visit func(first int64, y
 		return nil, err
 	}
 	var (
-		first           int64
-		centred, y, out dense.Matrix[float64]
-		h               []float64
-		intercept       = s.mean // of centred features
-		mse             = make([]float64, r.setup.Outputs)
+		first         int64
+		wide, centred dense.Matrix[float64]
+		y, out        dense.Matrix[float64]
+		h             []float64
+		intercept     = s.mean // of centred features
+		mse           = make([]float64, r.setup.Outputs)
 	)
 	err = rows.Each(r.setup.Block, func(x, yRaw dense.Matrix[float64]) error {
 		if err := r.setup.checkBlock(x, yRaw, first); err != nil {
 			return err
 		}
-		phi, _, err := r.map64(x)
+		phi, err := r.features64(x, &wide)
 		if err != nil {
 			return err
 		}
@@ -85,6 +86,20 @@ func (r *Ridge) LeaveOneOut(rows Rows, lambda float64, visit func(first int64, y
 		mse[k] /= float64(r.n)
 	}
 	return mse, nil
+}
+
+// features64 is the features of x in float64, in wide where they are computed in float32.
+func (r *Ridge) features64(x dense.Matrix[float64], wide *dense.Matrix[float64]) (dense.Matrix[float64], error) {
+	if !r.setup.Float32 {
+		return r.f64.queries(x)
+	}
+	phi, err := r.f32.queries(x)
+	if err != nil {
+		return dense.Matrix[float64]{}, err
+	}
+	*wide = reshaped(*wide, x.Rows, r.features)
+	convert(*wide, phi)
+	return *wide, nil
 }
 
 // leverageCols columns of the triangle are multiplied at a time.

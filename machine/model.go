@@ -7,7 +7,9 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/kernel"
 )
 
 // Kind says how a model predicts.
@@ -50,7 +52,10 @@ type Model struct {
 	// Quantiles are log densities of calibration rows at equal steps of probability, ascending.
 	Quantiles []float64
 
-	// Extra are strings of the caller that are saved with the model, such as a schema.
+	// Schema says how the columns of a table become x and which are the targets; nil: rows are numbers.
+	Schema *data.Schema
+
+	// Extra are strings of the caller that are saved with the model.
 	Extra map[string]string
 }
 
@@ -161,7 +166,56 @@ func (m *Model) validate(f int, positive bool) error {
 	if !sort.Float64sAreSorted(m.Quantiles) {
 		return fmt.Errorf("quantiles are not in order: %w", ErrSetup)
 	}
+	return m.validateSchema()
+}
+
+// validateSchema checks that rows of the schema are rows of the model.
+func (m *Model) validateSchema() error {
+	s := m.Schema
+	if s == nil {
+		return nil
+	}
+	if err := s.Validate(); err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	if w := s.Width(); w != m.Spec.Dim {
+		return fmt.Errorf("schema of %d encoded columns for a map of %d: %w", w, m.Spec.Dim, dense.ErrShape)
+	}
+	want := m.Outputs
+	switch m.Task {
+	case Classification:
+		want = 1
+	case Unsupervised:
+		want = 0
+	}
+	if len(s.Targets) != want {
+		return fmt.Errorf("schema of %d targets for a %s of %d outputs: %w", len(s.Targets), m.Task, m.Outputs, ErrSetup)
+	}
+	for _, t := range s.Targets {
+		classes := 0
+		if m.Task == Classification {
+			classes = m.Outputs
+		}
+		if len(t.Classes) != classes {
+			return fmt.Errorf("target %q has %d classes, want %d: %w", t.Name, len(t.Classes), classes, ErrSetup)
+		}
+	}
 	return nil
+}
+
+// LogDensity turns a prediction of a density model, the log mean kernel, into the log density of the encoded row: for a
+// Gaussian kernel of bandwidth s in d dimensions it is less by d·log(s√(2π)). Other kernels have no density; the score is
+// returned as it is.
+func (m *Model) LogDensity(score float64) float64 {
+	k := m.Spec.Kernel
+	if k.Kind != kernel.Gaussian || !k.M.IsEmpty() {
+		return score
+	}
+	s := k.Scale
+	if s == 0 {
+		s = 1
+	}
+	return score - float64(m.Spec.Dim)*math.Log(s*math.Sqrt(2*math.Pi))
 }
 
 // row is v as a matrix of one row.

@@ -28,13 +28,14 @@ type Ridge struct {
 	part     dense.Matrix[float32]
 	partRows int
 
-	f64   *mapper[float64]
-	f32   *mapper[float32]
-	tab64 *kern.Table[float64]
-	tab32 *kern.Table[float32]
-	wide  dense.Matrix[float64] // features of a block in float64
-	y     dense.Matrix[float64]
-	next  dense.Matrix[float64] // cross of the block under way
+	f64    *mapper[float64]
+	f32    *mapper[float32]
+	tab64  *kern.Table[float64]
+	tab32  *kern.Table[float32]
+	gram64 linalg.Gram[float64]
+	gram32 linalg.Gram[float32]
+	y      dense.Matrix[float64]
+	next   dense.Matrix[float64] // cross of the block under way
 }
 
 // flushRows bounds the rows summed in float32: the error stays that of a short sum, however many rows there are.
@@ -108,14 +109,25 @@ func (r *Ridge) add(x, y dense.Matrix[float64]) error {
 	if x.Rows == 0 {
 		return nil
 	}
-	phi, single, err := r.map64(x)
-	if err != nil {
-		return err
-	}
 	r.y = reshaped(r.y, x.Rows, r.setup.Outputs+1)
 	r.setup.targets(r.y, y)
 	copy(r.next.Data, r.cross.Data)
-	linalg.AddProduct(r.tab64, r.next, phi, r.y)
+	var (
+		phi    dense.Matrix[float64]
+		single dense.Matrix[float32]
+		err    error
+	)
+	if r.setup.Float32 {
+		if single, err = r.f32.queries(x); err != nil {
+			return err
+		}
+		linalg.AddWide(r.tab64, r.next, single, r.y)
+	} else {
+		if phi, err = r.f64.queries(x); err != nil {
+			return err
+		}
+		linalg.AddProduct(r.tab64, r.next, phi, r.y)
+	}
 	// Every feature and target is in these sums, so they are finite only if all are.
 	if err := r.next.CheckFinite(); err != nil {
 		return fmt.Errorf("rows %d to %d: features or their products with targets overflow; scale the inputs, or use a bounded family such as trig: %w", r.n, r.n+int64(x.Rows)-1, dense.ErrNotFinite)
@@ -130,30 +142,16 @@ func (r *Ridge) add(x, y dense.Matrix[float64]) error {
 	if r.setup.Float32 {
 		r.addSingle(single)
 	} else {
-		linalg.AddGram(r.tab64, r.gram, phi)
+		r.gram64.Add(r.tab64, r.gram, phi)
 	}
 	r.n += int64(x.Rows)
 	return nil
 }
 
-// map64 is the features of x in float64, and in float32 if they are computed so.
-func (r *Ridge) map64(x dense.Matrix[float64]) (phi dense.Matrix[float64], single dense.Matrix[float32], err error) {
-	if !r.setup.Float32 {
-		phi, err = r.f64.queries(x)
-		return phi, single, err
-	}
-	if single, err = r.f32.queries(x); err != nil {
-		return phi, single, err
-	}
-	r.wide = reshaped(r.wide, x.Rows, r.features)
-	par.For(x.Rows, 1+r.tab64.Grain/r.features, func(lo, hi int) { convert(r.wide.RowRange(lo, hi), single.RowRange(lo, hi)) })
-	return r.wide, single, nil
-}
-
 func (r *Ridge) addSingle(phi dense.Matrix[float32]) {
 	for lo := 0; lo < phi.Rows; {
 		hi := min(phi.Rows, lo+flushRows-r.partRows)
-		linalg.AddGram(r.tab32, r.part, phi.RowRange(lo, hi))
+		r.gram32.Add(r.tab32, r.part, phi.RowRange(lo, hi))
 		if r.partRows += hi - lo; r.partRows == flushRows {
 			addPart(r.gram, r.part)
 			clear(r.part.Data)

@@ -48,19 +48,15 @@ func (r *Ridge) AppendBinary(b []byte) ([]byte, error) {
 			b = le.AppendUint32(b, math.Float32bits(v))
 		}
 	}
-	sum := sha256.Sum256(b[start:])
-	return append(b, sum[:]...), nil
+	return seal(b, start), nil
 }
 
 // UnmarshalRidge reads what AppendBinary wrote, for the same setup. Sums of another map, task, precision or shape are
 // ErrMismatch, anything else that does not fit ErrCorrupt. No more memory is used than the setup justifies.
 func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
-	if len(b) < ridgeHeader+sha256.Size || !bytes.HasPrefix(b, []byte(ridgeMagic)) {
-		return nil, fmt.Errorf("%d bytes that do not begin like a saved ridge: %w", len(b), ErrCorrupt)
-	}
-	body := b[:len(b)-sha256.Size]
-	if sum := sha256.Sum256(body); !bytes.Equal(sum[:], b[len(body):]) {
-		return nil, fmt.Errorf("the checksum is wrong: %w", ErrCorrupt)
+	body, err := unseal(b, ridgeMagic, ridgeHeader)
+	if err != nil {
+		return nil, fmt.Errorf("saved ridge: %w", err)
 	}
 	le := binary.LittleEndian
 	head := body[len(ridgeMagic):ridgeHeader]
@@ -69,10 +65,11 @@ func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 		return nil, fmt.Errorf("version %d, this program reads %d: %w", v, ridgeVersion, ErrCorrupt)
 	}
 	var count [5]uint64
-	for i := range count {
-		if count[i] = le.Uint64(head[36+8*i:]); count[i] > math.MaxInt64/2 {
-			return nil, fmt.Errorf("a count of %d: %w", count[i], ErrCorrupt)
-		}
+	if err := readCounts(head[36:], count[:]); err != nil {
+		return nil, err
+	}
+	if single := le.Uint16(head[2:]); single > 1 || count[0] > 1 {
+		return nil, fmt.Errorf("precision number %d, task number %d: %w", single, count[0], ErrCorrupt)
 	}
 	r, err := NewRidge(s)
 	if err != nil {
@@ -116,6 +113,33 @@ func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 		return nil, fmt.Errorf("sums that are not finite: %w", ErrCorrupt)
 	}
 	return r, nil
+}
+
+// seal appends the SHA-256 of what follows start.
+func seal(b []byte, start int) []byte {
+	sum := sha256.Sum256(b[start:])
+	return append(b, sum[:]...)
+}
+
+// unseal is b without its checksum, which it compares. What is left has at least header bytes.
+func unseal(b []byte, magic string, header int) ([]byte, error) {
+	if len(b) < header+sha256.Size || !bytes.HasPrefix(b, []byte(magic)) {
+		return nil, fmt.Errorf("%d bytes that do not begin as they should: %w", len(b), ErrCorrupt)
+	}
+	body := b[:len(b)-sha256.Size]
+	if sum := sha256.Sum256(body); !bytes.Equal(sum[:], b[len(body):]) {
+		return nil, fmt.Errorf("the checksum is wrong: %w", ErrCorrupt)
+	}
+	return body, nil
+}
+
+func readCounts(b []byte, count []uint64) error {
+	for i := range count {
+		if count[i] = binary.LittleEndian.Uint64(b[8*i:]); count[i] > math.MaxInt64/2 {
+			return fmt.Errorf("a count of %d: %w", count[i], ErrCorrupt)
+		}
+	}
+	return nil
 }
 
 func flag(b bool) int64 {

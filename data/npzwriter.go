@@ -1,0 +1,131 @@
+package data
+
+import (
+	"archive/zip"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// CreateNPZ starts a table in an npz file: one array of float64 for every column, by its name. kinds are all Number. Arrays
+// lie one after the other in the file, so the columns wait in a temporary file until Close; memory does not depend on the
+// number of rows.
+func CreateNPZ(path string, columns []string, kinds []Kind) (Writer, error) {
+	if len(columns) == 0 || len(columns) != len(kinds) || len(columns) > maxMembers {
+		return nil, fmt.Errorf("%s: %d columns of %d kinds to write, an npz file holds 1 to %d: %w", path, len(columns), len(kinds), maxMembers, dense.ErrShape)
+	}
+	for j, k := range kinds {
+		if k != Number {
+			return nil, fmt.Errorf("%s: column %s is %v, an npz file holds numbers only: write CSV, NDJSON or Parquet", path, show(columns[j]), k)
+		}
+		// Readers take the name of a member for a path.
+		if columns[j] == "" || strings.ContainsAny(columns[j], "/\\\x00") {
+			return nil, fmt.Errorf("%s: column %s cannot be the name of an array: rename it, or write CSV, NDJSON or Parquet", path, show(columns[j]))
+		}
+	}
+	if err := checkNames(path, columns); err != nil {
+		return nil, err
+	}
+	file, err := CreateAtomic(path)
+	if err != nil {
+		return nil, err
+	}
+	spool, err := os.CreateTemp("", "randfeat-*.tmp")
+	if err != nil {
+		file.Abort()
+		return nil, err
+	}
+	// Where an open file can be removed, nothing is left even by a kill.
+	removed := os.Remove(spool.Name()) == nil
+	return &npzWriter{path: path, columns: columns, kinds: kinds, file: file, spool: spool, removed: removed}, nil
+}
+
+// npzWriter spools blocks column by column.
+type npzWriter struct {
+	path    string
+	columns []string
+	kinds   []Kind
+	file    *AtomicFile
+	spool   *os.File
+	removed bool
+	blocks  []int // rows of each
+	buf     []byte
+	err     error
+}
+
+func (w *npzWriter) WriteBlock(b *Block) error {
+	if w.err == nil {
+		w.err = w.write(b)
+	}
+	return w.err
+}
+
+func (w *npzWriter) write(b *Block) error {
+	if err := CheckBlock(b, w.kinds); err != nil {
+		return fmt.Errorf("%s: %w", w.path, err)
+	}
+	if b.Rows == 0 {
+		return nil
+	}
+	w.buf = w.buf[:0]
+	for j := range w.kinds {
+		for _, v := range b.Cols[j].Num {
+			w.buf = binary.LittleEndian.AppendUint64(w.buf, math.Float64bits(v))
+		}
+	}
+	if _, err := w.spool.Write(w.buf); err != nil {
+		return cannotWrite(w.path, fmt.Errorf("temporary file: %w", err))
+	}
+	w.blocks = append(w.blocks, b.Rows)
+	return nil
+}
+
+func (w *npzWriter) Close() error {
+	defer w.Abort()
+	if w.err != nil {
+		return w.err
+	}
+	rows := 0
+	for _, n := range w.blocks {
+		rows += n
+	}
+	z := zip.NewWriter(w.file)
+	for j, name := range w.columns {
+		out, err := z.CreateHeader(&zip.FileHeader{Name: name + ".npy", Method: zip.Store})
+		if err == nil {
+			_, err = out.Write(headerBytes(Float64, []int{rows}))
+		}
+		at := int64(0)
+		for _, n := range w.blocks {
+			if err == nil {
+				_, err = io.Copy(out, io.NewSectionReader(w.spool, at+int64(j)*int64(n)*8, int64(n)*8))
+			}
+			at += int64(len(w.columns)) * int64(n) * 8
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.path, err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		return fmt.Errorf("%s: %w", w.path, err)
+	}
+	return w.file.Commit()
+}
+
+func (w *npzWriter) Abort() {
+	w.err = errors.Join(w.err, errClosed)
+	w.file.Abort()
+	if w.spool != nil {
+		w.spool.Close()
+		if !w.removed {
+			os.Remove(w.spool.Name())
+		}
+		w.spool = nil
+	}
+}

@@ -1,0 +1,507 @@
+package machine
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Score is a measure of predictions with its 95 % interval, which takes rows for independent. Low and High are NaN where
+// there are too few rows for one; NaN and infinities are null in JSON.
+type Score struct {
+	Name   string // accuracy, log loss, RMSE, …
+	Output int    // from 1: the score of one output alone; 0: of all
+	Value  float64
+	Low    float64
+	High   float64
+	Rows   int64 // that it is taken over
+}
+
+type scoreJSON struct {
+	Name   string   `json:"name"`
+	Output int      `json:"output,omitempty"`
+	Value  *float64 `json:"value"`
+	Low    *float64 `json:"low"`
+	High   *float64 `json:"high"`
+	Rows   int64    `json:"rows"`
+}
+
+// MarshalJSON writes {"name":…,"value":…,"low":…,"high":…,"rows":…}.
+func (s Score) MarshalJSON() ([]byte, error) {
+	number := func(v float64) *float64 {
+		if !dense.IsFinite(v) {
+			return nil
+		}
+		return &v
+	}
+	return json.Marshal(scoreJSON{s.Name, s.Output, number(s.Value), number(s.Low), number(s.High), s.Rows})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes; null is NaN.
+func (s *Score) UnmarshalJSON(b []byte) error {
+	var j scoreJSON
+	if err := json.Unmarshal(b, &j); err != nil {
+		return err
+	}
+	number := func(v *float64) float64 {
+		if v == nil {
+			return math.NaN()
+		}
+		return *v
+	}
+	*s = Score{j.Name, j.Output, number(j.Value), number(j.Low), number(j.High), j.Rows}
+	return nil
+}
+
+// z95 is the two-sided 95 % point of the normal law, z90 that of 90 %.
+const (
+	z95 = 1.959963984540054
+	z90 = 1.6448536269514722
+)
+
+// minProbability keeps the log loss of one sure mistake finite: 2⁻⁵², as scikit-learn does for float64.
+const minProbability = 0x1p-52
+
+// Evaluation compares predictions with the truth, block by block, in memory that does not grow with the rows.
+// Evaluations of parts merge.
+type Evaluation struct {
+	kind    Kind
+	task    Task
+	outputs int
+	n       int64
+
+	// Classification.
+	confusion     [][]int64
+	unlikely      bool // some scores are no probabilities
+	loss, squares moments
+
+	// Regression; by row over all outputs, and by output.
+	mse, mae moments
+	perMSE   []moments
+	r2       []r2Sums
+	logs     moments // of the predictive density
+	covered  int64   // of outputs
+	varied   int64   // rows with a variance
+
+	// Density.
+	score moments
+}
+
+// NewEvaluation returns the evaluation of no rows; outputs is the number of targets or classes.
+func NewEvaluation(kind Kind, task Task, outputs int) *Evaluation {
+	e := &Evaluation{kind: kind, task: task, outputs: outputs}
+	switch task {
+	case Classification:
+		e.confusion = make([][]int64, outputs)
+		for i := range e.confusion {
+			e.confusion[i] = make([]int64, outputs)
+		}
+		e.unlikely = kind != KindLogistic && kind != KindSmoother
+	case Regression:
+		e.perMSE, e.r2 = make([]moments, outputs), make([]r2Sums, outputs)
+	}
+	return e
+}
+
+// Len is the number of rows added.
+func (e *Evaluation) Len() int64 { return e.n }
+
+// Add compares rows. y is what Rows hands out: targets, or the class index; a density has none. pred are predictions of
+// the model, log densities for a density; variance those of [Predictor.Variance], or empty.
+func (e *Evaluation) Add(y, pred, variance dense.Matrix[float64]) error {
+	if err := e.check(y, pred, variance); err != nil {
+		return err
+	}
+	for i := range pred.Rows {
+		switch p := pred.Row(i); e.task {
+		case Classification:
+			e.addClass(int(y.At(i, 0)), p)
+		case Regression:
+			e.addTargets(y.Row(i), p)
+			if variance.Cols > 0 {
+				e.addVariance(y.Row(i), p, variance.Row(i))
+			}
+		default:
+			e.score.add(p[0])
+		}
+	}
+	e.n += int64(pred.Rows)
+	return nil
+}
+
+func (e *Evaluation) check(y, pred, variance dense.Matrix[float64]) error {
+	if pred.Cols != e.outputs {
+		return fmt.Errorf("predictions of %d columns, want %d: %w", pred.Cols, e.outputs, dense.ErrShape)
+	}
+	if err := pred.Check(); err != nil {
+		return fmt.Errorf("predictions: %w", err)
+	}
+	if e.task == Unsupervised {
+		for i := range pred.Rows {
+			if v := pred.At(i, 0); math.IsNaN(v) || math.IsInf(v, 1) {
+				return fmt.Errorf("log density %g: %w", v, dense.ErrNotFinite)
+			}
+		}
+		return nil
+	}
+	if err := finite("predictions", pred, e.n); err != nil {
+		return err
+	}
+	s := Setup{Task: e.task, Outputs: e.outputs}
+	if y.Rows != pred.Rows || y.Cols != s.columns() {
+		return fmt.Errorf("targets are %d×%d, want %d×%d: %w", y.Rows, y.Cols, pred.Rows, s.columns(), dense.ErrShape)
+	}
+	if err := finite("targets", y, e.n); err != nil {
+		return err
+	}
+	for i := 0; e.task == Classification && i < y.Rows; i++ {
+		if c := y.At(i, 0); c != math.Trunc(c) || c < 0 || c >= float64(e.outputs) {
+			return fmt.Errorf("target of row %d is %g, want a class from 0 to %d: %w", e.n+int64(i), c, e.outputs-1, ErrClass)
+		}
+	}
+	if e.task != Regression || variance.Cols == 0 {
+		return nil
+	}
+	if variance.Rows != pred.Rows || variance.Cols != e.outputs {
+		return fmt.Errorf("variances are %d×%d, want %d×%d: %w", variance.Rows, variance.Cols, pred.Rows, e.outputs, dense.ErrShape)
+	}
+	return finite("variances", variance, e.n)
+}
+
+func (e *Evaluation) addClass(truth int, p []float64) {
+	e.confusion[truth][Class(p)]++
+	if e.unlikely {
+		return
+	}
+	sum, square := 0.0, 0.0
+	for k, v := range p {
+		if v < -1e-6 || v > 1+1e-6 {
+			e.unlikely = true
+		}
+		sum += v
+		if k == truth {
+			v--
+		}
+		square += v * v
+	}
+	// float32 predictions of many classes sum to 1 within some 1e-4.
+	if math.Abs(sum-1) > 1e-3 {
+		e.unlikely = true
+	}
+	e.loss.add(-math.Log(min(max(p[truth], minProbability), 1)))
+	e.squares.add(square)
+}
+
+// Class is the class that scores ask for: the largest, of equal ones the first.
+func Class(scores []float64) int {
+	best := 0
+	for k, v := range scores {
+		if v > scores[best] {
+			best = k
+		}
+	}
+	return best
+}
+
+func (e *Evaluation) addTargets(y, p []float64) {
+	square, abs := 0.0, 0.0
+	for k, v := range p {
+		d := y[k] - v
+		square += d * d
+		abs += math.Abs(d)
+		e.perMSE[k].add(d * d)
+		e.r2[k].add(y[k], d*d)
+	}
+	e.mse.add(square / float64(len(p)))
+	e.mae.add(abs / float64(len(p)))
+}
+
+func (e *Evaluation) addVariance(y, p, variance []float64) {
+	sum := 0.0
+	for k, v := range variance {
+		d := y[k] - p[k]
+		sum -= 0.5 * (math.Log(2*math.Pi*v) + d*d/v)
+		if math.Abs(d) <= z90*math.Sqrt(v) {
+			e.covered++
+		}
+	}
+	e.varied++
+	e.logs.add(sum)
+}
+
+// Merge adds the rows of o.
+func (e *Evaluation) Merge(o *Evaluation) error {
+	if e.kind != o.kind || e.task != o.task || e.outputs != o.outputs {
+		return fmt.Errorf("evaluation of a %s %s with %d outputs and one of a %s %s with %d: %w",
+			e.kind, e.task, e.outputs, o.kind, o.task, o.outputs, ErrMismatch)
+	}
+	e.n += o.n
+	for i, row := range o.confusion {
+		for j, c := range row {
+			e.confusion[i][j] += c
+		}
+	}
+	e.unlikely = e.unlikely || o.unlikely
+	e.loss.merge(o.loss)
+	e.squares.merge(o.squares)
+	e.mse.merge(o.mse)
+	e.mae.merge(o.mae)
+	for k := range e.r2 {
+		e.perMSE[k].merge(o.perMSE[k])
+		e.r2[k].merge(o.r2[k])
+	}
+	e.logs.merge(o.logs)
+	e.covered += o.covered
+	e.varied += o.varied
+	e.score.merge(o.score)
+	return nil
+}
+
+// Scores are the measures, the main one first:
+//
+//	classification  accuracy (Wilson), balanced accuracy; log loss, Brier where the model has probabilities
+//	regression      RMSE (delta method), R², MAE; with variances: mean log density of the targets, coverage of 90 %
+//	                intervals; with several outputs RMSE and R² of each
+//	density         mean log density
+//
+// There are none without rows.
+func (e *Evaluation) Scores() []Score {
+	if e.n == 0 {
+		return nil
+	}
+	switch e.task {
+	case Classification:
+		out := []Score{e.accuracy(), e.balanced()}
+		if !e.unlikely {
+			out = append(out, e.loss.score("log loss", 0), e.squares.score("Brier", 0))
+		}
+		return out
+	case Regression:
+		return e.regression()
+	}
+	return []Score{e.score.score("mean log density", math.Inf(-1))}
+}
+
+// Confusion counts rows of a classification by true class and, within, by predicted class.
+func (e *Evaluation) Confusion() [][]int64 {
+	out := make([][]int64, len(e.confusion))
+	for i, row := range e.confusion {
+		out[i] = append([]int64(nil), row...)
+	}
+	return out
+}
+
+func (e *Evaluation) accuracy() Score {
+	right := int64(0)
+	for c, row := range e.confusion {
+		right += row[c]
+	}
+	p := float64(right) / float64(e.n)
+	low, high := wilson(p, float64(e.n))
+	return Score{Name: "accuracy", Value: p, Low: low, High: high, Rows: e.n}
+}
+
+// balanced is the mean recall of the classes that occur. Its interval puts their Wilson intervals together as in Zou and
+// Donner 2008, "Construction of confidence limits about effect measures: a general approach" (MOVER): unlike the delta
+// method it has a width when a class is always right.
+func (e *Evaluation) balanced() Score {
+	sum, below, above, classes := 0.0, 0.0, 0.0, 0.0
+	for c, row := range e.confusion {
+		n := int64(0)
+		for _, k := range row {
+			n += k
+		}
+		if n == 0 {
+			continue
+		}
+		p := float64(row[c]) / float64(n)
+		low, high := wilson(p, float64(n))
+		sum += p
+		below += (p - low) * (p - low)
+		above += (high - p) * (high - p)
+		classes++
+	}
+	v := sum / classes
+	return Score{Name: "balanced accuracy", Value: v, Low: v - math.Sqrt(below)/classes, High: v + math.Sqrt(above)/classes, Rows: e.n}
+}
+
+func (e *Evaluation) regression() []Score {
+	out := []Score{rmse(e.mse)}
+	sum := Score{Name: "R²", Rows: e.n}
+	for k := range e.r2 {
+		s, ok := e.r2[k].score()
+		if !ok {
+			sum.Rows = 0
+			break
+		}
+		// The average over outputs has at most the average of their standard errors.
+		sum.Value += s.Value / float64(e.outputs)
+		sum.Low += s.Low / float64(e.outputs)
+		sum.High += s.High / float64(e.outputs)
+	}
+	if sum.Rows > 0 {
+		out = append(out, sum)
+	}
+	out = append(out, e.mae.score("MAE", 0))
+	if e.varied > 0 {
+		p := float64(e.covered) / float64(e.varied) / float64(e.outputs)
+		low, high := wilson(p, float64(e.varied)) // outputs of one row are taken for one observation
+		out = append(out, e.logs.score("mean log density of the targets", math.Inf(-1)),
+			Score{Name: "coverage of 90 % intervals", Value: p, Low: low, High: high, Rows: e.varied})
+	}
+	for k := 0; k < e.outputs && e.outputs > 1; k++ {
+		s := rmse(e.perMSE[k])
+		s.Output = k + 1
+		out = append(out, s)
+		if s, ok := e.r2[k].score(); ok {
+			s.Output = k + 1
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// rmse has the interval of the delta method: the standard error of √m is that of m over 2√m.
+func rmse(m moments) Score {
+	v := math.Sqrt(m.mean)
+	se := 0.0
+	if v > 0 {
+		se = m.standardError() / (2 * v)
+	} else if m.n < 2 {
+		se = math.NaN()
+	}
+	return Score{Name: "RMSE", Value: v, Low: max(v-z95*se, 0), High: v + z95*se, Rows: m.n}
+}
+
+// wilson is the score interval of a proportion p of n (Wilson 1927).
+func wilson(p, n float64) (low, high float64) {
+	z := z95 * z95 / n
+	centre := (p + z/2) / (1 + z)
+	half := math.Sqrt(p*(1-p)*z+z*z/4) / (1 + z)
+	return max(centre-half, 0), min(centre+half, 1)
+}
+
+// moments are the count, mean and sum of squared deviations of numbers, which merge (Chan, Golub and LeVeque 1979).
+type moments struct {
+	n        int64
+	mean, m2 float64
+}
+
+func (m *moments) add(v float64) {
+	m.n++
+	d := v - m.mean
+	if math.IsInf(v, -1) || math.IsInf(m.mean, -1) {
+		m.mean, m.m2 = math.Inf(-1), math.NaN()
+		return
+	}
+	m.mean += d / float64(m.n)
+	m.m2 += d * (v - m.mean)
+}
+
+func (m *moments) merge(o moments) {
+	if o.n == 0 {
+		return
+	}
+	if m.n == 0 {
+		*m = o
+		return
+	}
+	if n := float64(m.n + o.n); math.IsInf(m.mean, -1) || math.IsInf(o.mean, -1) {
+		m.mean, m.m2 = math.Inf(-1), math.NaN()
+	} else {
+		d := o.mean - m.mean
+		m.m2 += o.m2 + d*d*(float64(m.n)*float64(o.n)/n)
+		m.mean += d * (float64(o.n) / n)
+	}
+	m.n += o.n
+}
+
+// standardError is that of the mean, NaN for fewer than two numbers.
+func (m *moments) standardError() float64 {
+	if m.n < 2 {
+		return math.NaN()
+	}
+	return math.Sqrt(m.m2 / float64(m.n-1) / float64(m.n))
+}
+
+// score is the mean with the interval of the central limit theorem; no limit is below least.
+func (m *moments) score(name string, least float64) Score {
+	se := m.standardError()
+	return Score{Name: name, Value: m.mean, Low: max(m.mean-z95*se, least), High: m.mean + z95*se, Rows: m.n}
+}
+
+// r2Sums are what R² = 1 − A/B needs, A the mean of the squared errors e and B the variance of y, together with the
+// variance of its influence (A/B·(y−ȳ)² − e)/B. Powers of y are taken about the first y, so that they do not cancel.
+type r2Sums struct {
+	n     float64
+	shift float64
+	u     [5]float64 // Σ (y−shift)^k
+	e     [3]float64 // Σ e (y−shift)^k
+	ee    float64    // Σ e²
+}
+
+func (s *r2Sums) add(y, e float64) {
+	if s.n == 0 {
+		s.shift = y
+	}
+	s.n++
+	d, p := y-s.shift, 1.0
+	for k := range s.u {
+		s.u[k] += p
+		if k < len(s.e) {
+			s.e[k] += e * p
+		}
+		p *= d
+	}
+	s.ee += e * e
+}
+
+func (s *r2Sums) merge(o r2Sums) {
+	if o.n == 0 {
+		return
+	}
+	if s.n == 0 {
+		s.shift = o.shift
+	}
+	d := o.shift - s.shift
+	moved(o.u[:], d)
+	moved(o.e[:], d)
+	for k, v := range o.u {
+		s.u[k] += v
+	}
+	for k, v := range o.e {
+		s.e[k] += v
+	}
+	s.n += o.n
+	s.ee += o.ee
+}
+
+// moved turns sums of w·x^k into those of w·(x+d)^k, by the binomial theorem.
+func moved(sums []float64, d float64) {
+	for k := len(sums) - 1; k > 0; k-- {
+		v, c, p := 0.0, 1.0, 1.0 // c = k over j, p = d^j
+		for j := 0; j <= k; j++ {
+			v += c * p * sums[k-j]
+			c = c * float64(k-j) / float64(j+1)
+			p *= d
+		}
+		sums[k] = v
+	}
+}
+
+// score has no value where all targets are equal.
+func (s r2Sums) score() (Score, bool) {
+	d := -s.u[1] / s.n
+	moved(s.u[:], d)
+	moved(s.e[:], d)
+	a, b := s.e[0]/s.n, s.u[2]/s.n
+	if !(b > 0) {
+		return Score{}, false
+	}
+	v := 1 - a/b
+	influence := max((a/b*a/b*s.u[4]-2*a/b*s.e[2]+s.ee)/s.n, 0)
+	se := math.Sqrt(influence/s.n) / b
+	return Score{Name: "R²", Value: v, Low: v - z95*se, High: min(v+z95*se, 1), Rows: int64(s.n)}, true
+}

@@ -1,0 +1,337 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+)
+
+// TableOptions say what to predict, beyond the targets or classes. The zero value asks for nothing more.
+type TableOptions struct {
+	Probabilities bool // of every class
+	Scores        bool // of every class, what the largest of decides; those of a logistic model are probabilities
+	Variance      bool // of a new observation of every target
+	NoIDs         bool // leave the id columns of the schema out
+	Float32       bool // compute in float32
+	Workers       int  // goroutines of a call; 0: GOMAXPROCS
+}
+
+// TablePredictor predicts rows of tables by the schema of a model: columns are found by name, classes are written as they
+// were in the table of the fit. It is immutable and may be used by many goroutines.
+type TablePredictor struct {
+	model   *Model
+	o       TableOptions
+	p32     *Predictor[float32]
+	p64     *Predictor[float64]
+	columns []string
+	kinds   []data.Kind
+	classes [][]byte
+	fields  map[string]bool // columns of the predictions
+}
+
+// NewTablePredictor validates a model and prepares it. A model without a schema, and options that it has no answer to, are
+// ErrSetup. The model must not be changed afterwards.
+func NewTablePredictor(m *Model, o TableOptions) (*TablePredictor, error) {
+	p := &TablePredictor{model: m, o: o}
+	var err error
+	var positive bool
+	if o.Float32 {
+		if p.p32, err = NewPredictor[float32](m); err == nil {
+			positive = p.p32.m.Positive()
+		}
+	} else if p.p64, err = NewPredictor[float64](m); err == nil {
+		positive = p.p64.m.Positive()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if m.Schema == nil {
+		return nil, fmt.Errorf("the model has no schema, it predicts matrices only: fit it to a table: %w", ErrSetup)
+	}
+	switch {
+	case o.Probabilities && m.Task != Classification:
+		err = fmt.Errorf("probabilities of a %s, only a classification has them: %w", m.Task, ErrSetup)
+	case o.Probabilities && m.Kind == KindRidge:
+		err = fmt.Errorf("a ridge model has scores but no probabilities: fit with logistic: %w", ErrSetup)
+	case o.Probabilities && m.Kind == KindSmoother && !positive:
+		err = fmt.Errorf("a smoother with features of both signs (%s) has scores but no probabilities: fit with logistic, or with the family oprf: %w", m.Spec.Family.Name(), ErrSetup)
+	case o.Scores && m.Task != Classification:
+		err = fmt.Errorf("scores of a %s, only a classification has them: %w", m.Task, ErrSetup)
+	case o.Variance && m.Kind != KindGP:
+		err = fmt.Errorf("a %s model has no variance: fit with gp: %w", m.Kind, ErrSetup)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.output()
+	return p, nil
+}
+
+// output lays the columns of the predictions out.
+func (p *TablePredictor) output() {
+	add := func(kind data.Kind, name string) {
+		p.columns, p.kinds = append(p.columns, name), append(p.kinds, kind)
+	}
+	s := p.model.Schema
+	each := func(prefix string) {
+		for _, t := range s.Targets {
+			if len(s.Targets) > 1 {
+				add(data.Number, prefix+"_"+t.Name)
+			} else {
+				add(data.Number, prefix)
+			}
+		}
+	}
+	switch p.model.Task {
+	case Classification:
+		add(data.Text, "prediction")
+		for _, c := range s.Targets[0].Classes {
+			p.classes = append(p.classes, []byte(c))
+		}
+		for _, more := range []struct {
+			on     bool
+			prefix string
+		}{{p.o.Probabilities, "p_"}, {p.o.Scores, "score_"}} {
+			for _, c := range s.Targets[0].Classes {
+				if more.on {
+					add(data.Number, more.prefix+c)
+				}
+			}
+		}
+	case Regression:
+		each("prediction")
+		if p.o.Variance {
+			each("variance")
+		}
+	default:
+		add(data.Number, "log_density")
+		if len(p.model.Quantiles) > 0 {
+			add(data.Number, "anomaly")
+		}
+	}
+	p.fields = map[string]bool{}
+	for _, c := range p.columns {
+		p.fields[c] = true
+	}
+}
+
+// Model is the model.
+func (p *TablePredictor) Model() *Model { return p.model }
+
+// Columns are those of the predictions, without ids: prediction, or prediction_<target> for each of several; p_<class>;
+// score_<class>; variance; of a density log_density ([Model.LogDensity]) and, if it is calibrated, anomaly
+// ([Model.Anomaly]).
+func (p *TablePredictor) Columns() ([]string, []data.Kind) {
+	return slices.Clone(p.columns), slices.Clone(p.kinds)
+}
+
+// Open matches the columns of a table. Targets may be among them; they are not read.
+func (p *TablePredictor) Open(columns []string) (*TableRun, error) {
+	enc, err := p.model.Schema.Encoder(columns, false)
+	if err != nil {
+		return nil, err
+	}
+	r := &TableRun{p: p, enc: enc, kinds: slices.Clone(enc.Kinds())}
+	for _, j := range enc.IDs() {
+		if p.o.NoIDs {
+			r.kinds[j] = data.Skip
+			continue
+		}
+		if p.fields[columns[j]] {
+			return nil, fmt.Errorf("the id column %q has the name of a column of predictions, rename it: %w", columns[j], ErrSetup)
+		}
+		r.ids, r.names = append(r.ids, j), append(r.names, columns[j])
+		r.out = append(r.out, data.Text)
+	}
+	r.out = append(r.out, p.kinds...)
+	if p.o.Float32 {
+		r.engine = newEngine(p.p32, p.o.Workers)
+	} else {
+		r.engine = newEngine(p.p64, p.o.Workers)
+	}
+	return r, nil
+}
+
+// TableRun predicts the blocks of one table. It has its own memory and serves one goroutine.
+type TableRun struct {
+	p      *TablePredictor
+	enc    *data.Encoder
+	kinds  []data.Kind
+	ids    []int
+	names  []string
+	out    []data.Kind // of dst
+	engine engine
+	x      dense.Matrix[float64]
+	y, v   dense.Matrix[float64]
+}
+
+// Kinds are what the reader must be opened with.
+func (r *TableRun) Kinds() []data.Kind { return slices.Clone(r.kinds) }
+
+// IDs are the id columns that the table has, in its order: the first columns of the predictions.
+func (r *TableRun) IDs() []string { return slices.Clone(r.names) }
+
+// Predict replaces the contents of dst by one row for every row of b: the ids as text, then the columns of
+// [TablePredictor.Columns]. dst keeps nothing of b. where names rows in errors: the reader's Where.
+func (r *TableRun) Predict(dst, b *data.Block, where func(int) string) error {
+	r.x = reshaped(r.x, b.Rows, r.p.model.Spec.Dim)
+	if err := r.enc.Encode(r.x, dense.Matrix[float64]{}, b, where); err != nil {
+		return err
+	}
+	return r.predict(dst, r.x, b, where)
+}
+
+// predict is Predict for encoded rows.
+func (r *TableRun) predict(dst *data.Block, x dense.Matrix[float64], b *data.Block, where func(int) string) error {
+	m := r.p.model
+	r.y = reshaped(r.y, x.Rows, m.Outputs)
+	if err := r.engine.predict(r.y, x, false); err != nil {
+		return r.located(x, err, where)
+	}
+	if r.p.o.Variance {
+		r.v = reshaped(r.v, x.Rows, m.Outputs)
+		if err := r.engine.predict(r.v, x, true); err != nil {
+			return r.located(x, err, where)
+		}
+	}
+	dst.Reset(b.First, r.out)
+	dst.Rows = x.Rows
+	for k, j := range r.ids {
+		c := &b.Cols[j]
+		if len(c.Text) != b.Rows {
+			return fmt.Errorf("id column %q of the block was not read as text: %w", r.names[k], dense.ErrShape)
+		}
+		for _, t := range c.Text {
+			dst.AppendText(k, t)
+		}
+	}
+	r.write(dst.Cols[len(r.ids):])
+	return nil
+}
+
+// write fills the columns of predictions from y and v.
+func (r *TableRun) write(cols []data.Column) {
+	m := r.p.model
+	next := func(values dense.Matrix[float64], k int, f func(float64) float64) {
+		c := &cols[0]
+		cols = cols[1:]
+		for i := range values.Rows {
+			c.Num = append(c.Num, f(values.At(i, k)))
+		}
+	}
+	plain := func(v float64) float64 { return v }
+	switch m.Task {
+	case Classification:
+		c := &cols[0]
+		cols = cols[1:]
+		for i := range r.y.Rows {
+			c.Text = append(c.Text, r.p.classes[Class(r.y.Row(i))])
+		}
+		for _, on := range []bool{r.p.o.Probabilities, r.p.o.Scores} {
+			for k := 0; on && k < m.Outputs; k++ {
+				next(r.y, k, plain)
+			}
+		}
+	case Regression:
+		for k := range m.Outputs {
+			next(r.y, k, plain)
+		}
+		for k := 0; r.p.o.Variance && k < m.Outputs; k++ {
+			next(r.v, k, plain)
+		}
+	default:
+		next(r.y, 0, m.LogDensity)
+		if len(m.Quantiles) > 0 {
+			next(r.y, 0, m.Anomaly)
+		}
+	}
+}
+
+// located finds the first row that err is about: rows do not depend on each other, so each is asked for alone.
+func (r *TableRun) located(x dense.Matrix[float64], err error, where func(int) string) error {
+	y := dense.New[float64](1, r.p.model.Outputs)
+	for i := range x.Rows {
+		if err := r.engine.predict(y, x.RowRange(i, i+1), false); err != nil {
+			if inner := errors.Unwrap(err); inner != nil && !errors.As(err, new(*dense.NotFiniteError)) {
+				err = inner // without the number of the row
+			}
+			return &data.InputError{Place: where(i), Detail: err.Error(), Err: err}
+		}
+	}
+	return err
+}
+
+// Each predicts a whole table, whose columns must be those that the run was opened with: it hands blocks of at most rows
+// rows to f, in order, the predictions beside the cells they are made of. want is Kinds, with other kinds than Skip for
+// further columns that f wants to see. The next block is parsed meanwhile; memory does not depend on the size of the table.
+// The blocks are valid until f returns.
+func (r *TableRun) Each(src data.Source, want []data.Kind, rows int, f func(predictions, cells *data.Block) error) (err error) {
+	if rows < 1 {
+		return fmt.Errorf("blocks of %d rows, want at least 1: %w", rows, dense.ErrShape)
+	}
+	rd, err := src.Open(want)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closing := rd.Close(); err == nil {
+			err = closing
+		}
+	}()
+	type block struct {
+		cells data.Block
+		x     dense.Matrix[float64]
+	}
+	rows = min(rows, max(1, readCells/max(len(r.kinds), r.p.model.Spec.Dim)))
+	fill := func(b *block) error {
+		if err := rd.Read(&b.cells, rows); err != nil {
+			return err
+		}
+		b.x = reshaped(b.x, b.cells.Rows, r.p.model.Spec.Dim)
+		return r.enc.Encode(b.x, dense.Matrix[float64]{}, &b.cells, rd.Where)
+	}
+	var out data.Block
+	return ahead([2]*block{{}, {}}, fill, func(b *block) error {
+		// The reader is ahead and no longer knows the lines of this block.
+		where := func(i int) string { return fmt.Sprintf("%s: row %d", src.Name(), b.cells.First+int64(i)+1) }
+		if err := r.predict(&out, b.x, &b.cells, where); err != nil {
+			return err
+		}
+		return f(&out, &b.cells)
+	})
+}
+
+// engine predicts in one of the two precisions.
+type engine interface {
+	predict(dst, x dense.Matrix[float64], variance bool) error
+}
+
+type engineOf[T dense.Float] struct {
+	p      *Predictor[T]
+	ws     Workspace[T]
+	x, dst dense.Matrix[T]
+}
+
+func newEngine[T dense.Float](p *Predictor[T], workers int) engine {
+	return &engineOf[T]{p: p, ws: Workspace[T]{Workers: workers}}
+}
+
+func (e *engineOf[T]) predict(dst, x dense.Matrix[float64], variance bool) error {
+	call := e.p.Predict
+	if variance {
+		call = e.p.Variance
+	}
+	if d, ok := any(dst).(dense.Matrix[T]); ok {
+		return call(d, any(x).(dense.Matrix[T]), &e.ws)
+	}
+	e.x, e.dst = reshaped(e.x, x.Rows, x.Cols), reshaped(e.dst, dst.Rows, dst.Cols)
+	convert(e.x, x)
+	if err := call(e.dst, e.x, &e.ws); err != nil {
+		return err
+	}
+	convert(dst, e.dst)
+	return nil
+}
