@@ -1,0 +1,119 @@
+package auto
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// The grid of bandwidths is the median distance times 2^lo … 2^hi, one step a power of two; it grows by up to extra
+// steps where its end is best.
+const (
+	octavesLo    = -3
+	octavesHi    = 2
+	extraOctaves = 3
+)
+
+// Decades of penalties that are tried. Features have norm about 1, so λ is the ratio of noise to signal variance.
+const (
+	decadesLo = -5
+	decadesHi = 1
+)
+
+// bandwidths is the first grid, or what was given.
+func (c *chooser) bandwidths() []float64 {
+	if c.f.o.Bandwidth > 0 {
+		return []float64{c.f.o.Bandwidth}
+	}
+	var g []float64
+	for k := octavesLo; k <= octavesHi; k++ {
+		g = append(g, math.Ldexp(c.median, k))
+	}
+	return g
+}
+
+// chooseBandwidth searches s and λ together with a moderate number of features: a coarse grid, then finer steps around
+// the best.
+func (c *chooser) chooseBandwidth() error {
+	ch := Choice{Name: "bandwidth", Given: c.f.o.Bandwidth > 0, Why: "as asked"}
+	features := c.searchFeatures()
+	var all []trial
+	run := func(s float64, lambdas []float64) error {
+		ts, err := c.trial(c.spec, s, features, lambdas)
+		if err != nil {
+			return err
+		}
+		all = append(all, ts...)
+		if i := best(ts); i >= 0 {
+			ch.Trials = append(ch.Trials, c.f.shown(ts[i], s, ""))
+		}
+		return nil
+	}
+	wide := c.grid(1, decadesLo, decadesHi, 1)
+	for _, s := range c.bandwidths() {
+		if err := run(s, wide); err != nil {
+			return err
+		}
+	}
+	i := best(all)
+	if i < 0 {
+		return fmt.Errorf("bandwidth: %w", errNothing)
+	}
+	at := func() (s, lambda float64) { t := all[best(all)]; return t.spec.Kernel.Scale, t.lambda }
+	if !ch.Given {
+		// The end of the grid is no minimum.
+		for range extraOctaves {
+			s, _ := at()
+			lo, hi := extremes(ch.Trials)
+			next := 0.0
+			switch s {
+			case lo:
+				next = s / 2
+			case hi:
+				next = s * 2
+			}
+			if next == 0 {
+				break
+			}
+			if err := run(next, wide); err != nil {
+				return err
+			}
+		}
+		s, lambda := at()
+		near := c.grid(lambda, -1, 1, 2)
+		for _, f := range []float64{1, math.Sqrt2 / 2, math.Sqrt2} {
+			if err := run(s*f, near); err != nil {
+				return err
+			}
+		}
+		ch.Why = fmt.Sprintf("best %s with %d features around the median distance %s", c.f.metric(), features, short(c.median))
+	}
+	s, lambda := at()
+	c.lambda = lambda
+	spec, err := c.at(s, features)
+	if err != nil {
+		return err
+	}
+	c.spec.Kernel = spec.Kernel
+	ch.Number, ch.Value = s, short(s)
+	ch.Trials = distinct(ch.Trials)
+	c.chosen(ch)
+	return nil
+}
+
+func extremes(ts []Trial) (lo, hi float64) {
+	lo, hi = math.Inf(1), math.Inf(-1)
+	for _, t := range ts {
+		lo, hi = min(lo, t.Value), max(hi, t.Value)
+	}
+	return lo, hi
+}
+
+// distinct are the trials by value, the best of each.
+func distinct(ts []Trial) []Trial {
+	slices.SortStableFunc(ts, func(a, b Trial) int {
+		return cmp.Or(cmp.Compare(a.Value, b.Value), cmp.Compare(b.Score, a.Score))
+	})
+	return slices.CompactFunc(ts, func(a, b Trial) bool { return a.Value == b.Value })
+}

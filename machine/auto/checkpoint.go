@@ -1,0 +1,330 @@
+package auto
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/tensorfile"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// A checkpoint is a safetensors container. Its metadata are
+//
+//	format    "randfeat checkpoint"
+//	version   "1"
+//	source    {"size":…,"sha256":…,"columns":[…]}: see sourceIdentity
+//	options   the options that matter to the result, by name
+//	state     see checkpointState
+//	sha256    of the bytes of all tensors; sha256_metadata of everything else
+//
+// Tensors are, for every fold k, sums.k (the bytes of Ridge, Smoother or Density), x.k and y.k (the rows that wait); or,
+// for logistic regression, points and gradients (the rows of LogisticState).
+const (
+	checkpointFormat  = "randfeat checkpoint"
+	checkpointVersion = 1
+)
+
+// checkpointShare bounds the time spent on writing: the next checkpoint waits for this multiple of the last one's time.
+var checkpointShare time.Duration = 10
+
+// checkpoint is the file of one fit.
+type checkpoint struct {
+	source, options string // what it must have been written for
+	wrote           time.Time
+	wait            time.Duration
+	read            rowHash // of the rows taken in
+}
+
+// checkpointState is the metadata "state".
+type checkpointState struct {
+	Schema   *data.Schema  `json:"schema"`
+	Summary  *data.Summary `json:"summary,omitempty"`
+	Decision *decision     `json:"decision"`
+	Stages   []Stage       `json:"stages"`
+	Rows     int64         `json:"rows"`           // in the sums
+	Hash     uint64        `json:"hash"`           // of these rows, or of all in a logistic regression
+	Held     []int         `json:"held,omitempty"` // rows that wait, by fold
+	// Logistic is set once there was a step.
+	Logistic *checkpointSteps `json:"logistic,omitempty"`
+}
+
+type checkpointSteps struct {
+	Iterations int     `json:"iterations"`
+	Passes     int     `json:"passes"`
+	Loss       float64 `json:"loss"`
+}
+
+// RemoveCheckpoint removes the file Options.Checkpoint of a fit whose model is safe; that there is none is no error. Fit
+// leaves the file, so that a model that could not be written is not lost.
+func RemoveCheckpoint(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove the checkpoint: %w", err)
+	}
+	return nil
+}
+
+// resume takes up what a checkpoint of the same fit holds: schema, summary, decision and sums. It reports whether there
+// was one.
+func (f *fit) resume() (bool, error) {
+	path := f.o.Checkpoint
+	if path == "" {
+		return false, nil
+	}
+	source, err := sourceIdentity(f.src)
+	if err != nil {
+		return false, err
+	}
+	options, err := f.o.identity()
+	if err != nil {
+		return false, err
+	}
+	f.file = checkpoint{source: source, options: options, wrote: time.Now(), wait: f.o.CheckpointEvery}
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("checkpoint: %w", err)
+	}
+	if err := f.load(b); err != nil {
+		return false, fmt.Errorf("checkpoint %s: %w; to begin anew delete the file, or name another", path, err)
+	}
+	return true, nil
+}
+
+// load sets f to the state of a checkpoint.
+func (f *fit) load(b []byte) error {
+	c, err := tensorfile.Parse(b)
+	if err != nil {
+		return fmt.Errorf("%w: %w", machine.ErrCorrupt, err)
+	}
+	if v := c.Metadata["format"]; v != checkpointFormat {
+		return fmt.Errorf("%w: format %q, want %q", machine.ErrCorrupt, v, checkpointFormat)
+	}
+	if v := c.Metadata["version"]; v != strconv.Itoa(checkpointVersion) {
+		return fmt.Errorf("%w: version %q of the format, this program reads %d", machine.ErrCorrupt, v, checkpointVersion)
+	}
+	if err := c.Verify(); err != nil {
+		return fmt.Errorf("%w: %w", machine.ErrCorrupt, err)
+	}
+	if err := differs("table", c.Metadata["source"], f.file.source); err != nil {
+		return err
+	}
+	if err := differs("options", c.Metadata["options"], f.file.options); err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader([]byte(c.Metadata["state"])))
+	dec.DisallowUnknownFields()
+	var s checkpointState
+	if err := dec.Decode(&s); err != nil {
+		return fmt.Errorf("%w: state: %w", machine.ErrCorrupt, err)
+	}
+	if s.Schema == nil || s.Decision == nil || s.Decision.Spec.Dim != s.Schema.Width() || s.Rows < 0 || s.Rows > s.Decision.Rows {
+		return fmt.Errorf("%w: a state without schema or decisions, or with %d rows", machine.ErrCorrupt, s.Rows)
+	}
+	f.schema, f.summary, f.decision = s.Schema, s.Summary, s.Decision
+	if err := f.settle(); err != nil {
+		return err
+	}
+	switch {
+	case s.Logistic != nil:
+		err = f.loadLogistic(c, &s)
+	case len(s.Held) > 0:
+		err = f.loadSums(c, &s)
+	}
+	if err != nil {
+		return err
+	}
+	if s.Summary != nil {
+		f.report.Notes = slices.Clone(s.Summary.Notes)
+	}
+	f.report.Stages, f.report.Resumed = s.Stages, s.Rows
+	f.file.read = rowHash{expected: s.Hash, until: s.Rows}
+	return nil
+}
+
+func (f *fit) loadSums(c *tensorfile.File, s *checkpointState) error {
+	setup := f.setup(s.Decision.Spec)
+	var err error
+	if setup.Omega, err = randfeat.Draw(setup.Spec); err != nil {
+		return err
+	}
+	if len(s.Held) > maxFolds {
+		return fmt.Errorf("%w: %d folds", machine.ErrCorrupt, len(s.Held))
+	}
+	sums := &foldSums{kind: f.kind, setup: setup, seed: f.o.Seed, rows: s.Rows, parts: make([]foldPart, len(s.Held))}
+	total := int64(0)
+	for k, held := range s.Held {
+		p := &sums.parts[k]
+		p.gp = f.kind == machine.KindGP
+		t, ok := c.Tensor("sums." + strconv.Itoa(k))
+		if !ok {
+			return fmt.Errorf("%w: no sums of fold %d", machine.ErrCorrupt, k)
+		}
+		var n int64
+		switch f.kind {
+		case machine.KindRidge, machine.KindGP:
+			if p.ridge, err = machine.UnmarshalRidge(setup, t.Data); err == nil {
+				n = p.ridge.Len()
+			}
+		case machine.KindSmoother:
+			if p.smoother, err = machine.UnmarshalSmoother(setup, t.Data); err == nil {
+				n = p.smoother.Len()
+			}
+		case machine.KindDensity:
+			if p.density, err = machine.UnmarshalDensity(setup, t.Data); err == nil {
+				n = p.density.Len()
+			}
+		default:
+			err = fmt.Errorf("sums of a %s model: %w", f.kind, machine.ErrMismatch)
+		}
+		if err != nil {
+			return err
+		}
+		p.x = dense.New[float64](setup.Block, setup.Spec.Dim)
+		p.y = dense.New[float64](setup.Block, targetColumns(f.task, f.outputs))
+		if held < 0 || held >= setup.Block {
+			return fmt.Errorf("%w: %d rows of fold %d wait for a block of %d", machine.ErrCorrupt, held, k, setup.Block)
+		}
+		p.held = held
+		if err := fill(c, "x."+strconv.Itoa(k), p.x.RowRange(0, held)); err != nil {
+			return err
+		}
+		if err := fill(c, "y."+strconv.Itoa(k), p.y.RowRange(0, held)); err != nil {
+			return err
+		}
+		total += n + int64(held)
+	}
+	if total != s.Rows {
+		return fmt.Errorf("%w: %d rows in the folds, want %d", machine.ErrCorrupt, total, s.Rows)
+	}
+	f.sums = sums
+	return nil
+}
+
+func (f *fit) loadLogistic(c *tensorfile.File, s *checkpointState) error {
+	if f.kind != machine.KindLogistic || s.Rows != s.Decision.Rows {
+		return fmt.Errorf("%w: steps of a logistic regression on %d of %d rows for a %s model", machine.ErrCorrupt, s.Rows, s.Decision.Rows, f.kind)
+	}
+	l := &machine.LogisticState{Iterations: s.Logistic.Iterations, Passes: s.Logistic.Passes, Loss: s.Logistic.Loss}
+	for _, x := range []struct {
+		name string
+		to   *[][]float64
+	}{{"points", &l.Points}, {"gradients", &l.Gradients}} {
+		t, ok := c.Tensor(x.name)
+		if !ok || len(t.Shape) != 2 {
+			return fmt.Errorf("%w: no %s", machine.ErrCorrupt, x.name)
+		}
+		v, err := t.Floats()
+		if err != nil {
+			return fmt.Errorf("%w: %w", machine.ErrCorrupt, err)
+		}
+		for i := range t.Shape[0] {
+			*x.to = append(*x.to, v[i*t.Shape[1]:][:t.Shape[1]])
+		}
+	}
+	f.logistic = l // FitLogistic checks it
+	return nil
+}
+
+// fill copies a tensor to m, whose shape it must have.
+func fill(c *tensorfile.File, name string, m dense.Matrix[float64]) error {
+	t, ok := c.Tensor(name)
+	if !ok || !slices.Equal(t.Shape, []int{m.Rows, m.Cols}) {
+		return fmt.Errorf("%w: %s has shape %v, want %d×%d", machine.ErrCorrupt, name, t.Shape, m.Rows, m.Cols)
+	}
+	v, err := t.Floats()
+	if err != nil {
+		return fmt.Errorf("%w: %w", machine.ErrCorrupt, err)
+	}
+	if i := slices.IndexFunc(v, func(x float64) bool { return !dense.IsFinite(x) }); i >= 0 {
+		return fmt.Errorf("%w: %s has an entry of %g", machine.ErrCorrupt, name, v[i])
+	}
+	copy(m.Data, v)
+	return nil
+}
+
+// save writes a checkpoint if it is time for one, or now. It takes as much memory again as the sums.
+func (f *fit) save(now bool) error {
+	if f.o.Checkpoint == "" || f.decision == nil || !now && time.Since(f.file.wrote) < f.file.wait {
+		return nil
+	}
+	began := time.Now()
+	c, err := f.snapshot()
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	out, err := data.CreateAtomic(f.o.Checkpoint)
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	defer out.Abort()
+	if _, err := c.WriteTo(out); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	if err := out.Commit(); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	f.file.wrote = time.Now()
+	f.file.wait = max(f.o.CheckpointEvery, checkpointShare*time.Since(began))
+	return nil
+}
+
+// snapshot is the container of what is known now.
+func (f *fit) snapshot() (*tensorfile.File, error) {
+	s := checkpointState{Schema: f.schema, Summary: f.summary, Decision: f.decision, Stages: f.report.Stages}
+	if i := slices.IndexFunc(s.Stages, func(s Stage) bool { return s.Name == stageFit }); i >= 0 {
+		s.Stages = s.Stages[:i] // that one begins again
+	}
+	var tensors []tensorfile.Tensor
+	switch {
+	case f.logistic != nil:
+		l := f.logistic
+		s.Logistic = &checkpointSteps{Iterations: l.Iterations, Passes: l.Passes, Loss: l.Loss}
+		s.Rows, s.Hash = f.decision.Rows, f.file.read.of(f.decision.Rows)
+		n := len(l.Points)
+		tensors = append(tensors, tensorfile.Floats("points", slices.Concat(l.Points...), n, len(l.Points[0])),
+			tensorfile.Floats("gradients", slices.Concat(l.Gradients...), n, len(l.Points[0])))
+	case f.sums != nil:
+		s.Rows, s.Hash = f.sums.rows, f.file.read.of(f.sums.rows)
+		for k := range f.sums.parts {
+			p := &f.sums.parts[k]
+			s.Held = append(s.Held, p.held)
+			var b []byte
+			var err error
+			switch {
+			case p.ridge != nil:
+				b, err = p.ridge.MarshalBinary()
+			case p.smoother != nil:
+				b, err = p.smoother.MarshalBinary()
+			default:
+				b, err = p.density.MarshalBinary()
+			}
+			if err != nil {
+				return nil, err
+			}
+			id := strconv.Itoa(k)
+			x, y := p.x.RowRange(0, p.held), p.y.RowRange(0, p.held)
+			tensors = append(tensors, tensorfile.Tensor{Name: "sums." + id, DType: "U8", Shape: []int{len(b)}, Data: b},
+				tensorfile.Floats("x."+id, x.Data[:x.Rows*x.Cols], x.Rows, x.Cols), tensorfile.Floats("y."+id, y.Data[:y.Rows*y.Cols], y.Rows, y.Cols))
+		}
+	}
+	state, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	c := &tensorfile.File{Tensors: tensors, Metadata: map[string]string{"format": checkpointFormat, "version": strconv.Itoa(checkpointVersion),
+		"source": f.file.source, "options": f.file.options, "state": string(state)}}
+	c.Seal()
+	return c, nil
+}

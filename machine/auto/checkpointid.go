@@ -1,0 +1,118 @@
+package auto
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// identity are the options that matter to the result, by name.
+func (o Options) identity() (string, error) {
+	m := map[string]any{"columns": o.Learn, "schema": o.Schema, "model": o.Kind, "bandwidth": o.Bandwidth, "lambda": o.Lambda,
+		"features": o.Features, "budget": o.Budget, "class weights": o.ClassWeights, "seed": o.Seed, "folds": o.Folds, "sample": o.Sample,
+		"float32": o.Float32, "block": o.Block}
+	for name, encode := range map[string]func() ([]byte, error){
+		"family":   func() ([]byte, error) { return family.Encode(o.Family) },
+		"coupling": func() ([]byte, error) { return coupling.Encode(o.Coupling) },
+	} {
+		if name == "family" && o.Family == nil || name == "coupling" && o.Coupling == nil {
+			continue
+		}
+		b, err := encode()
+		if err != nil {
+			return "", err
+		}
+		m[name] = json.RawMessage(b)
+	}
+	b, err := json.Marshal(m)
+	return string(b), err
+}
+
+// differs says in what two JSON objects, that of a checkpoint and the one it should be, are not the same.
+func differs(what, got, want string) error {
+	if got == want {
+		return nil
+	}
+	var g, w map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(got), &g); err != nil {
+		return fmt.Errorf("%w: %s: %w", machine.ErrCorrupt, what, err)
+	}
+	if err := json.Unmarshal([]byte(want), &w); err != nil {
+		return err
+	}
+	for k := range g {
+		if _, ok := w[k]; !ok {
+			w[k] = nil
+		}
+	}
+	var names []string
+	for k, v := range w {
+		if !bytes.Equal(g[k], v) {
+			names = append(names, k)
+		}
+	}
+	slices.Sort(names)
+	if len(names) == 0 {
+		return fmt.Errorf("%w: %s: written otherwise", machine.ErrCorrupt, what)
+	}
+	k := names[0]
+	return fmt.Errorf("it is of a fit with %s: its %s is %s, now it is %s: %w", map[string]string{"table": "another table", "options": "other options"}[what],
+		k, excerpt(g[k]), excerpt(w[k]), machine.ErrMismatch)
+}
+
+func excerpt(b json.RawMessage) string {
+	const most = 80
+	switch {
+	case len(b) == 0:
+		return "not given"
+	case len(b) > most:
+		return string(bytes.ToValidUTF8(b[:most], nil)) + "…"
+	}
+	return string(b)
+}
+
+// sourceIdentity tells tables apart: by their columns and, where the source is a file, by its size and the SHA-256 of
+// its first and last MiB. Not by its name: files may be moved. Changes in between are found when the rows are read again.
+func sourceIdentity(src data.Source) (string, error) {
+	columns, err := data.Columns(src)
+	if err != nil {
+		return "", err
+	}
+	id := map[string]any{"columns": columns}
+	info, err := os.Stat(src.Name())
+	if err == nil && info.Mode().IsRegular() {
+		sum, err := endsHash(src.Name(), info.Size())
+		if err != nil {
+			return "", err
+		}
+		id["size in bytes"], id["contents"] = info.Size(), sum
+	}
+	b, err := json.Marshal(id)
+	return string(b), err
+}
+
+func endsHash(path string, size int64) (string, error) {
+	const part = 1 << 20
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	for _, at := range []int64{0, max(0, size-part)} {
+		if _, err := io.Copy(h, io.NewSectionReader(f, at, part)); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

@@ -1,0 +1,128 @@
+package auto
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/machine"
+)
+
+const (
+	firstFeatures = 64  // of the learning curve
+	trialFeatures = 512 // of the search of a bandwidth
+)
+
+// chooser makes the choices on the sample, one after the other.
+type chooser struct {
+	f    *fit
+	s    *sample
+	rows int64
+	try  tries
+	d    *decision
+
+	spec   randfeat.Spec // family, coupling and seed; then bandwidth and size
+	lambda float64
+	median float64
+	last   []trial // penalties at the final map
+}
+
+// choose decides everything but a penalty that all rows can decide better.
+func (f *fit) choose(s *sample, rows int64) (*decision, error) {
+	c := &chooser{f: f, s: s, rows: rows, d: &decision{Rows: rows, Sampled: s.len()}}
+	c.spec = randfeat.Spec{Dim: s.x.Cols, Seed: f.o.Seed}
+	switch f.kind {
+	case machine.KindSmoother, machine.KindDensity:
+		c.try = &sumTries{ctx: f.ctx, s: s, kind: f.kind, setup: machine.Setup{Task: f.task, Outputs: f.outputs, Block: f.o.Block}}
+	default:
+		c.try = &ridgeTries{ctx: f.ctx, s: s, task: f.task, evidence: f.kind == machine.KindGP}
+	}
+	c.median = medianDistance(s, f.o.Seed)
+	c.noteModel()
+	for _, step := range []func() error{c.chooseFamily, c.chooseBandwidth, c.chooseFeatures, c.refit, c.choosePenalty} {
+		if err := f.ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	c.d.Spec, c.d.Lambda = c.spec, c.lambda
+	return c.d, nil
+}
+
+func (c *chooser) chosen(ch Choice) { c.d.Choices = append(c.d.Choices, ch) }
+
+func (c *chooser) noteModel() {
+	ch := Choice{Name: "model", Value: string(c.f.kind), Given: c.f.o.Kind != "", Why: "as asked"}
+	if !ch.Given {
+		ch.Why = "least squares: one pass over the rows, penalties and folds in closed form"
+		if c.f.kind == machine.KindDensity {
+			ch.Why = "no target was named"
+		}
+	}
+	c.chosen(ch)
+	if c.rows > int64(c.s.len()) {
+		c.d.Notes = append(c.d.Notes, fmt.Sprintf("choices were tried on a sample of %d of the %d rows", c.s.len(), c.rows))
+	}
+}
+
+// at is the spec with bandwidth s and about features features; parameters of the family are fitted where that is wanted.
+func (c *chooser) at(s float64, features int) (randfeat.Spec, error) {
+	return c.specOf(c.spec, s, features)
+}
+
+func (c *chooser) specOf(spec randfeat.Spec, s float64, features int) (randfeat.Spec, error) {
+	spec.Kernel = kernel.Kernel{Kind: kernel.Gaussian, Scale: s}
+	spec.M = 1
+	one, err := randfeat.New[float64](randfeat.Spec{Kernel: spec.Kernel, Family: spec.Family, Coupling: coupling.IID{}, Dim: spec.Dim, M: 1, Seed: spec.Seed})
+	if err != nil {
+		return spec, err
+	}
+	spec.M = max(1, features/one.OutDim())
+	if c.fitted(spec.Family) {
+		return randfeat.Fit(spec, c.s.x, c.s.x)
+	}
+	return spec, nil
+}
+
+// limit is the largest number of features worth trying: some multiple of the rows at most.
+func (c *chooser) limit() int {
+	most := firstFeatures
+	for int64(most) < c.rows {
+		most *= 2
+	}
+	return min(most, c.f.o.Budget)
+}
+
+// features of the search of a bandwidth.
+func (c *chooser) searchFeatures() int {
+	if c.f.o.Features > 0 {
+		return min(c.f.o.Features, trialFeatures)
+	}
+	return min(c.limit(), trialFeatures)
+}
+
+// grid are the penalties from 10^lo to 10^hi, per steps a decade, or the one that was given.
+func (c *chooser) grid(centre float64, lo, hi float64, per int) []float64 {
+	if c.f.o.Lambda > 0 {
+		return []float64{c.f.o.Lambda}
+	}
+	if c.unpenalised() {
+		return []float64{0}
+	}
+	var g []float64
+	for i := int(math.Round(lo * float64(per))); i <= int(math.Round(hi*float64(per))); i++ {
+		g = append(g, centre*math.Pow(10, float64(i)/float64(per)))
+	}
+	return g
+}
+
+func (c *chooser) unpenalised() bool {
+	return c.f.kind == machine.KindSmoother || c.f.kind == machine.KindDensity
+}
+
+func short(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }

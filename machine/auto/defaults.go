@@ -1,0 +1,147 @@
+package auto
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// Limits and defaults.
+const (
+	defaultBudget = 2048
+	defaultFolds  = 5
+	defaultSample = 8192
+	defaultBlock  = 1024
+	defaultEvery  = 30 * time.Second
+
+	minSample   = 64
+	maxFeatures = 1 << 14 // 2 GiB for one ΦᵀΦ, and there is one per fold
+	maxFolds    = 64
+	maxWidth    = 1 << 16
+	maxBlock    = 1 << 16
+	// blockCells and sampleCells bound the numbers of a block and of the sample: 32 and 256 MiB.
+	blockCells  = 1 << 22
+	sampleCells = 1 << 25
+)
+
+// withDefaults checks what does not depend on the table, and fills what is zero.
+func (o Options) withDefaults() (Options, error) {
+	bad := func(format string, args ...any) (Options, error) {
+		return o, fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), machine.ErrSetup)
+	}
+	if o.Budget == 0 {
+		o.Budget = defaultBudget
+	}
+	if o.Folds == 0 {
+		o.Folds = defaultFolds
+	}
+	if o.Sample == 0 {
+		o.Sample = defaultSample
+	}
+	if o.CheckpointEvery == 0 {
+		o.CheckpointEvery = defaultEvery
+	}
+	switch o.Kind {
+	case "", machine.KindRidge, machine.KindLogistic, machine.KindGP, machine.KindSmoother, machine.KindDensity:
+	default:
+		return bad("model %q, want ridge, logistic, gp, smoother or density", o.Kind)
+	}
+	switch {
+	case !(o.Bandwidth >= 0) || math.IsInf(o.Bandwidth, 1):
+		return bad("bandwidth %g, want a positive number, or 0 to have one chosen", o.Bandwidth)
+	case !(o.Lambda >= 0) || math.IsInf(o.Lambda, 1):
+		return bad("λ = %g, want a positive number, or 0 to have one chosen", o.Lambda)
+	case o.Lambda > 0 && (o.Kind == machine.KindSmoother || o.Kind == machine.KindDensity):
+		return bad("λ = %g for a %s, which has no penalty: leave it out", o.Lambda, o.Kind)
+	case o.Features < 0 || o.Features > maxFeatures:
+		return bad("%d features, want 1 to %d, or 0 to have a number chosen", o.Features, maxFeatures)
+	case o.Budget < 2 || o.Budget > maxFeatures:
+		return bad("a budget of %d features, want 2 to %d", o.Budget, maxFeatures)
+	case o.Folds < 1 || o.Folds > maxFolds:
+		return bad("%d folds, want 2 to %d, or 1 for no cross-validation", o.Folds, maxFolds)
+	case o.Sample < minSample:
+		return bad("a sample of %d rows, want at least %d", o.Sample, minSample)
+	case o.Block < 0 || o.Block > maxBlock:
+		return bad("blocks of %d rows, want 1 to %d, or 0 for %d", o.Block, maxBlock, defaultBlock)
+	case o.CheckpointEvery < 0:
+		return bad("a checkpoint every %v, want a positive time", o.CheckpointEvery)
+	case o.ClassWeights != nil && o.Kind != machine.KindLogistic:
+		return bad("class weights for a %s model: only logistic regression has them", kindName(o.Kind))
+	}
+	for _, w := range o.ClassWeights {
+		if !(w > 0) || math.IsInf(w, 1) {
+			return bad("class weight %g, want positive numbers", w)
+		}
+	}
+	if o.Schema != nil {
+		if err := o.Schema.Validate(); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+func kindName(k machine.Kind) string {
+	if k == "" {
+		return "default"
+	}
+	return string(k)
+}
+
+// settle fixes task, kind and block by the schema.
+func (f *fit) settle() error {
+	s, o := f.schema, &f.o
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), machine.ErrSetup)
+	}
+	classes := 0
+	for _, t := range s.Targets {
+		if len(t.Classes) > 0 {
+			classes++
+		}
+	}
+	switch {
+	case len(s.Targets) == 0:
+		f.task, f.outputs = machine.Unsupervised, 0
+	case classes == 0:
+		f.task, f.outputs = machine.Regression, len(s.Targets)
+	case len(s.Targets) == 1:
+		f.task, f.outputs = machine.Classification, len(s.Targets[0].Classes)
+	default:
+		return bad("%d targets of which %d have classes: a classification has one target; name one, or ask for regression", len(s.Targets), classes)
+	}
+	f.kind = o.Kind
+	if f.kind == "" {
+		f.kind = machine.KindRidge
+		if f.task == machine.Unsupervised {
+			f.kind = machine.KindDensity
+		}
+	}
+	switch {
+	case f.kind == machine.KindDensity && f.task != machine.Unsupervised:
+		return bad("a density has no target, the schema has %d: leave it out, or use another model", len(s.Targets))
+	case f.kind != machine.KindDensity && f.task == machine.Unsupervised:
+		return bad("a %s model needs a target: name the column to predict", f.kind)
+	case f.kind == machine.KindGP && f.task == machine.Classification:
+		return bad("a Gaussian process needs numbers, target %q has %d classes: use logistic or ridge, or ask for regression", s.Targets[0].Name, f.outputs)
+	case f.kind == machine.KindLogistic && f.task != machine.Classification:
+		return bad("logistic regression needs classes, target %q has numbers: use ridge or gp, or ask for classification", s.Targets[0].Name)
+	case f.task == machine.Unsupervised && o.Lambda > 0:
+		return bad("λ = %g for a density, which has no penalty: leave it out", o.Lambda)
+	case o.ClassWeights != nil && len(o.ClassWeights) != f.outputs:
+		return fmt.Errorf("%d class weights for the %d classes %v: %w", len(o.ClassWeights), f.outputs, s.Targets[0].Classes, dense.ErrShape)
+	}
+	width := s.Width()
+	if width > maxWidth {
+		return fmt.Errorf("%d encoded columns, the limit is %d: skip columns or keep fewer levels: %w", width, maxWidth, data.ErrSchema)
+	}
+	if o.Block == 0 {
+		o.Block = min(max(blockCells/width, 16), defaultBlock)
+	}
+	o.Sample = max(min(o.Sample, sampleCells/width), minSample)
+	return nil
+}

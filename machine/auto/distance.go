@@ -1,0 +1,32 @@
+package auto
+
+import (
+	"math"
+	"slices"
+)
+
+// medianPairs is the number of pairs whose median distance starts the search of a bandwidth.
+const medianPairs = 4096
+
+// medianDistance is the median distance of random pairs of rows: the usual first guess of a bandwidth. Pairs of equal
+// rows do not count; 1 if there are no others.
+func medianDistance(s *sample, seed uint64) float64 {
+	n := uint64(s.len())
+	var far []float64
+	for i := range uint64(medianPairs) {
+		a, b := mix(seed^pairLabel^mix(2*i))%n, mix(seed^pairLabel^mix(2*i+1))%n
+		sum := 0.0
+		y := s.x.Row(int(b))
+		for j, v := range s.x.Row(int(a)) {
+			sum += float64((v - y[j]) * (v - y[j]))
+		}
+		if sum > 0 {
+			far = append(far, math.Sqrt(sum))
+		}
+	}
+	if len(far) == 0 {
+		return 1
+	}
+	slices.Sort(far)
+	return far[len(far)/2]
+}

@@ -1,0 +1,272 @@
+package auto
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// Fit reads a table several times and fits a model to it: once to learn the columns, once to draw a sample on which the
+// choices are made, once to fit, once to score. Memory does not grow with the number of rows: it is 8F² bytes per fold and
+// twice that to solve, the sample with its features, and a few blocks.
+//
+// The same table, options and seed give the same model, at any GOMAXPROCS.
+func Fit(ctx context.Context, src data.Source, o Options) (*machine.Model, *Report, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, nil, err
+	}
+	f := &fit{ctx: ctx, src: src, o: o}
+	began := time.Now()
+	m, err := f.run()
+	if err != nil {
+		if stop := ctx.Err(); stop != nil && errors.Is(err, stop) {
+			err = errors.Join(err, f.save(true)) // all that was done until now
+		}
+		return nil, nil, err
+	}
+	f.report.Seconds = time.Since(began).Seconds()
+	return m, &f.report, nil
+}
+
+// fit is one call of Fit: what is known so far. A checkpoint holds schema, summary, decision, and sums or logistic.
+type fit struct {
+	ctx context.Context
+	src data.Source
+	o   Options // with defaults
+
+	schema  *data.Schema
+	summary *data.Summary // nil if the schema was given
+	kind    machine.Kind
+	task    machine.Task
+	outputs int
+
+	decision *decision
+	sums     *foldSums              // of all kinds but logistic
+	logistic *machine.LogisticState // of KindLogistic; nil: not begun
+	report   Report
+	file     checkpoint
+}
+
+// decision is what was chosen on the sample, as plain data with a JSON form.
+type decision struct {
+	Spec    randfeat.Spec `json:"spec"`
+	Lambda  float64       `json:"lambda"`
+	Open    bool          `json:"open,omitempty"` // all rows will decide on λ, near Lambda
+	Choices []Choice      `json:"choices"`
+	Notes   []string      `json:"notes,omitempty"`
+	Rows    int64         `json:"rows"` // of the table
+	Sampled int           `json:"sampled"`
+}
+
+// The stages, in order.
+const (
+	stageLearn  = "learn columns"
+	stageSample = "draw a sample"
+	stageChoose = "choose"
+	stageFit    = "fit"
+	stageScore  = "score"
+)
+
+func (f *fit) run() (*machine.Model, error) {
+	resumed, err := f.resume()
+	if err != nil {
+		return nil, err
+	}
+	if !resumed {
+		if err := f.stage(stageLearn, f.learn); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.settle(); err != nil {
+		return nil, err
+	}
+	rows, err := machine.TableRows(f.src, f.schema, f.task != machine.Unsupervised)
+	if err != nil {
+		return nil, err
+	}
+	var s *sample
+	var n int64
+	if !resumed || f.kind == machine.KindLogistic && f.o.Folds > 1 { // the score of logistic regression is of the sample
+		err := f.stage(stageSample, func() (_ int64, err error) {
+			s, n, err = f.take(f.watch(rows, stageSample))
+			return n, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if !resumed {
+		err := f.stage(stageChoose, func() (int64, error) {
+			f.decision, err = f.choose(s, n)
+			return int64(s.len()), err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if err := f.save(true); err != nil {
+			return nil, err
+		}
+	}
+	f.report = Report{Source: f.src.Name(), Summary: f.summary, Rows: f.decision.Rows, Width: f.schema.Width(), Kind: f.kind, Task: f.task, Outputs: f.outputs,
+		Choices: f.decision.Choices, Notes: append(f.report.Notes, f.decision.Notes...), Seed: f.o.Seed, Stages: f.report.Stages, Resumed: f.report.Resumed}
+	m, err := f.finish(rows, s)
+	if err != nil {
+		return nil, err
+	}
+	restore(m, f.schema.Targets)
+	m.Schema = f.schema
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// learn finds out what the columns are.
+func (f *fit) learn() (int64, error) {
+	if f.o.Schema != nil {
+		f.schema = f.o.Schema
+		return 0, nil
+	}
+	var err error
+	if f.schema, f.summary, err = data.Learn(f.src, f.o.Learn); err != nil {
+		return 0, err
+	}
+	f.report.Notes = append(f.report.Notes, f.summary.Notes...)
+	return f.summary.Rows, nil
+}
+
+// stage runs a part of the work and notes its time.
+func (f *fit) stage(name string, work func() (rows int64, err error)) error {
+	if err := f.ctx.Err(); err != nil {
+		return err
+	}
+	f.progress(name, 0, f.total())
+	began := time.Now()
+	rows, err := work()
+	f.report.Stages = append(f.report.Stages, Stage{Name: name, Seconds: time.Since(began).Seconds(), Rows: rows})
+	return err
+}
+
+// total is the number of rows, 0 if it is not known yet.
+func (f *fit) total() int64 {
+	switch {
+	case f.decision != nil:
+		return f.decision.Rows
+	case f.summary != nil:
+		return f.summary.Rows
+	}
+	return 0
+}
+
+func (f *fit) progress(stage string, done, total int64) {
+	if f.o.Progress != nil {
+		f.o.Progress(stage, done, total)
+	}
+}
+
+func (f *fit) note(format string, args ...any) {
+	f.report.Notes = append(f.report.Notes, fmt.Sprintf(format, args...))
+}
+
+// watch are the rows with standardised targets, whose reading can be cancelled and reports its progress.
+func (f *fit) watch(rows machine.Rows, stage string) machine.Rows {
+	w := watched{Rows: rows, ctx: f.ctx, report: func(done int64) { f.progress(stage, done, f.total()) }}
+	if f.task == machine.Regression {
+		w.targets = f.schema.Targets
+	}
+	return w
+}
+
+// finish fits all rows and scores the model.
+func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
+	if f.kind == machine.KindLogistic {
+		var m *machine.Model
+		err := f.stage(stageFit, func() (n int64, err error) {
+			m, err = f.fitLogistic(f.watch(rows, stageFit))
+			return f.decision.Rows, err
+		})
+		if err == nil && f.o.Folds > 1 {
+			err = f.stage(stageScore, func() (int64, error) { return int64(s.len()), f.scoreSample(s) })
+		}
+		return m, err
+	}
+	if err := f.stage(stageFit, func() (int64, error) { return f.decision.Rows, f.sum(f.watch(rows, stageFit)) }); err != nil {
+		return nil, err
+	}
+	total, err := f.sums.merged(-1)
+	if err != nil {
+		return nil, err
+	}
+	lambdas := []float64{f.decision.Lambda}
+	if f.decision.Open {
+		if lambdas, err = f.openPenalty(&total); err != nil {
+			return nil, err
+		}
+	}
+	var quantiles []float64
+	if f.o.Folds > 1 || f.kind == machine.KindDensity {
+		err := f.stage(stageScore, func() (n int64, err error) {
+			lambdas[0], quantiles, err = f.score(f.watch(rows, stageScore), lambdas)
+			return f.decision.Rows, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	m, err := total.model(lambdas[0])
+	if err != nil {
+		return nil, err
+	}
+	m.Quantiles = quantiles
+	return m, nil
+}
+
+// sum adds all rows to the sums of their folds, but for those that a checkpoint had.
+func (f *fit) sum(rows machine.Rows) error {
+	if f.sums == nil {
+		setup := f.setup(f.decision.Spec)
+		var err error
+		if setup.Omega, err = randfeat.Draw(setup.Spec); err != nil {
+			return err
+		}
+		folds := f.o.Folds
+		if f.kind == machine.KindDensity {
+			folds = f.innerFolds(f.decision.Rows)
+		}
+		if f.sums, err = newFoldSums(f.kind, setup, folds, f.o.Seed); err != nil {
+			return err
+		}
+	}
+	seen := int64(0)
+	err := f.checked(rows).Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
+		skip := min(max(f.sums.rows-seen, 0), int64(x.Rows))
+		seen += int64(x.Rows)
+		if skip == int64(x.Rows) {
+			return nil
+		}
+		if y.Cols > 0 {
+			y = y.RowRange(int(skip), y.Rows)
+		}
+		if err := f.sums.add(x.RowRange(int(skip), x.Rows), y); err != nil {
+			return err
+		}
+		return f.save(false)
+	})
+	if err != nil {
+		return err
+	}
+	if seen != f.decision.Rows || f.sums.rows != seen {
+		return fmt.Errorf("%s: %d rows now, %d before: the table changed while it was read: %w", f.src.Name(), seen, f.decision.Rows, machine.ErrMismatch)
+	}
+	if err := f.sums.flush(); err != nil {
+		return err
+	}
+	return f.save(true)
+}

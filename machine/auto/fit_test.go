@@ -1,0 +1,385 @@
+package auto
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/machine"
+)
+
+func choice(t testing.TB, r *Report, name string) Choice {
+	t.Helper()
+	for _, c := range r.Choices {
+		if c.Name == name {
+			return c
+		}
+	}
+	t.Fatalf("the report has no choice %q: %+v", name, r.Choices)
+	return Choice{}
+}
+
+// Everything is chosen, with a reason, and what was tried is in the report.
+func TestEveryChoiceIsMadeAndStated(t *testing.T) {
+	src := waves(1200, 1)
+	for _, c := range []struct {
+		kind    machine.Kind
+		targets []string
+		tried   []string
+		least   float64 // of the main score, or the most if it is an error
+		name    string
+	}{
+		{"", []string{"y"}, []string{"bandwidth", "features", "lambda"}, 0.4, "RMSE"}, // the noise is 0.3
+		{"", []string{"class"}, []string{"bandwidth", "features", "lambda"}, 0.85, "accuracy"},
+		{machine.KindGP, []string{"y"}, []string{"bandwidth", "features", "lambda"}, 0.4, "RMSE"},
+		{machine.KindLogistic, []string{"class"}, []string{"bandwidth", "features", "lambda"}, 0.85, "accuracy"},
+		{machine.KindSmoother, []string{"class"}, []string{"family", "bandwidth", "features"}, 0.8, "accuracy"},
+		{machine.KindDensity, nil, []string{"family", "bandwidth", "features"}, math.Inf(-1), "mean log density"},
+	} {
+		m, r := mustFit(t, src, Options{Kind: c.kind, Learn: learn(c.targets...), Seed: 2, Budget: 256})
+		for _, name := range []string{"model", "family", "coupling", "bandwidth", "features"} {
+			if ch := choice(t, r, name); ch.Given != (name == "model" && c.kind != "") || ch.Why == "" || ch.Value == "" {
+				t.Errorf("%s: choice %+v", m.Kind, ch)
+			}
+		}
+		for _, name := range c.tried {
+			ch := choice(t, r, name)
+			if len(ch.Trials) < 2 {
+				t.Errorf("%s: %s was chosen without trials: %+v", m.Kind, name, ch)
+			}
+			for _, tr := range ch.Trials {
+				if !dense.IsFinite(tr.Score) || tr.Metric == "" {
+					t.Errorf("%s: trial %+v of %s", m.Kind, tr, name)
+				}
+			}
+		}
+		if s := m.Spec.Kernel.Scale; s != choice(t, r, "bandwidth").Number {
+			t.Errorf("%s: bandwidth %g, the report says %+v", m.Kind, s, choice(t, r, "bandwidth"))
+		}
+		if slices.Contains(c.tried, "lambda") && (m.Lambda <= 0 || m.Lambda != choice(t, r, "lambda").Number) {
+			t.Errorf("%s: λ = %g, the report says %+v", m.Kind, m.Lambda, choice(t, r, "lambda"))
+		}
+		if r.Rows != 1200 || r.Width != 2 || r.Summary == nil || r.ScoredOn != "all rows, 5 folds" || m.Schema == nil || m.Rows != 1200 {
+			t.Errorf("%s: report %+v", m.Kind, r)
+		}
+		s := r.Scores[0]
+		if good := s.Value >= c.least; s.Name != c.name || (c.name == "RMSE") == good || !(s.Low <= s.Value && s.Value <= s.High) {
+			t.Errorf("%s: score %+v, want %s of %g", m.Kind, s, c.name, c.least)
+		}
+	}
+}
+
+// What the caller gives is used as it is.
+func TestChoicesCanBeOverridden(t *testing.T) {
+	src := waves(400, 1)
+	m, r := mustFit(t, src, Options{Kind: machine.KindRidge, Family: family.Trig{}, Coupling: coupling.IID{}, Bandwidth: 1.25, Lambda: 0.5, Features: 96, Learn: learn("y")})
+	for _, c := range r.Choices {
+		if !c.Given || c.Why != "as asked" || len(c.Trials) > 0 && c.Name != "bandwidth" {
+			t.Errorf("choice %+v was given", c)
+		}
+	}
+	if len(r.Choices) != 6 || m.Spec.Kernel.Scale != 1.25 || m.Lambda != 0.5 || m.Weights.Rows != 96 || m.Spec.Coupling != (coupling.IID{}) {
+		t.Errorf("model %+v with choices %+v", m.Spec, r.Choices)
+	}
+	m, r = mustFit(t, src, Options{Kind: machine.KindDensity, Family: family.OPRF{A: -0.2}, Coupling: coupling.Orthogonal{}, Bandwidth: 0.8, Features: 64, Learn: learn()})
+	if m.Spec.Family != (family.OPRF{A: -0.2}) || m.Spec.Coupling != (coupling.Orthogonal{}) || len(m.Mass) != 64 || choice(t, r, "family").Trials != nil {
+		t.Errorf("model %+v with choices %+v", m.Spec, r.Choices)
+	}
+	// Without parameters the family is fitted.
+	m, _ = mustFit(t, src, Options{Kind: machine.KindSmoother, Family: family.OPRF{}, Bandwidth: 0.8, Features: 64, Learn: learn("y")})
+	if f, ok := m.Spec.Family.(family.OPRF); !ok || f.A >= 0 {
+		t.Errorf("family %+v, want a fitted one", m.Spec.Family)
+	}
+	if _, r = mustFit(t, src, Options{Folds: 1, Learn: learn("y"), Features: 64}); r.Scores != nil || r.ScoredOn != "" {
+		t.Errorf("one fold has scores %+v", r.Scores)
+	}
+	m, r = mustFit(t, src, Options{Folds: 1, Learn: learn(), Features: 64})
+	if len(m.Quantiles) == 0 || r.Scores != nil {
+		t.Errorf("a density without scores has %d quantiles, scores %+v", len(m.Quantiles), r.Scores)
+	}
+}
+
+// Class weights move predictions to the class that is worth more.
+func TestClassWeights(t *testing.T) {
+	src := waves(600, 3)
+	o := Options{Kind: machine.KindLogistic, Learn: learn("class"), Bandwidth: 1, Lambda: 0.1, Features: 64}
+	_, even := mustFit(t, src, o)
+	o.ClassWeights = []float64{1, 8}
+	_, heavy := mustFit(t, src, o)
+	a, b := even.Confusion[0][1]+even.Confusion[1][1], heavy.Confusion[0][1]+heavy.Confusion[1][1]
+	if b < a+20 {
+		t.Errorf("class 1 was predicted %d times, %d times with weight 8", a, b)
+	}
+}
+
+// The number of goroutines, the size of reads and the format of the file change nothing.
+func TestSameBytes(t *testing.T) {
+	for name, o := range map[string]Options{
+		"ridge":    {Learn: learn("y"), Budget: 128},
+		"classes":  {Learn: learn("class"), Budget: 128, Float32: true, Sample: 300},
+		"logistic": {Kind: machine.KindLogistic, Learn: learn("class"), Budget: 128},
+		"smoother": {Kind: machine.KindSmoother, Learn: learn("y"), Budget: 128},
+		"density":  {Kind: machine.KindDensity, Learn: learn(), Budget: 128},
+	} {
+		o.Seed, o.Block = 5, 64
+		src := waves(700, 4)
+		before := runtime.GOMAXPROCS(4)
+		m, r := mustFit(t, src, o)
+		runtime.GOMAXPROCS(1)
+		m1, r1 := mustFit(t, src, o)
+		runtime.GOMAXPROCS(before)
+		if !bytes.Equal(modelBytes(t, m), modelBytes(t, m1)) || !slices.Equal(r.Scores, r1.Scores) {
+			t.Errorf("%s: the model depends on GOMAXPROCS", name)
+		}
+		src.most = 7
+		if m1, r1 = mustFit(t, src, o); !bytes.Equal(modelBytes(t, m), modelBytes(t, m1)) || !slices.Equal(r.Scores, r1.Scores) {
+			t.Errorf("%s: the model depends on the size of reads", name)
+		}
+		if m1, r1 = mustFit(t, src.csv(t), o); !bytes.Equal(modelBytes(t, m), modelBytes(t, m1)) || !slices.Equal(r.Scores, r1.Scores) {
+			t.Errorf("%s: a stream of text and numbers in memory give different models", name)
+		}
+		o.Seed = 6
+		if m1, _ = mustFit(t, src, o); bytes.Equal(modelBytes(t, m), modelBytes(t, m1)) {
+			t.Errorf("%s: the seed has no effect", name)
+		}
+	}
+}
+
+// The score is that of models fitted without the fold of the row, one by one.
+func TestScoreIsOfUnseenRows(t *testing.T) {
+	src := waves(300, 5)
+	const folds = 4
+	m, r := mustFit(t, src, Options{Learn: learn("y"), Seed: 8, Folds: folds, Features: 128, Bandwidth: 0.3, Lambda: 0.01, Block: 50})
+	rows, err := machine.TableRows(src, m.Schema, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var x, y dense.Matrix[float64]
+	if err := rows.Each(1000, func(a, b dense.Matrix[float64]) error { x, y = a.Clone(), b.Clone(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for k := range folds {
+		one, err := machine.NewRidge(machine.Setup{Spec: m.Spec, Omega: m.Omega, Task: machine.Regression, Outputs: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range x.Rows {
+			if fold(8, int64(i), folds) != k {
+				if err := one.Add(x.RowRange(i, i+1), y.RowRange(i, i+1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		without, err := one.Solve(0.01)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := machine.NewPredictor[float64](without)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := dense.New[float64](x.Rows, 1)
+		if err := p.Predict(out, x, nil); err != nil {
+			t.Fatal(err)
+		}
+		for i := range x.Rows {
+			if fold(8, int64(i), folds) == k {
+				sum += (out.At(i, 0) - y.At(i, 0)) * (out.At(i, 0) - y.At(i, 0))
+			}
+		}
+	}
+	want := math.Sqrt(sum / float64(x.Rows))
+	// Targets are standardised in one of the two, and sums are grouped differently: 1e-8 of rounding with this λ.
+	if got := r.Scores[0].Value; math.Abs(got-want) > 1e-7*want {
+		t.Errorf("cross-validated RMSE %.10g, fold by fold %.10g", got, want)
+	}
+	// A score of rows that the model has seen would be far lower: the kernel is narrow.
+	if seen := evaluate(t, m, src)[0].Value; seen > 0.8*want {
+		t.Errorf("RMSE %g of seen rows, %g of others: the test cannot tell them apart", seen, want)
+	}
+}
+
+// The interval of the score covers what the model reaches on many new rows.
+func TestIntervalCoversNewRows(t *testing.T) {
+	for _, c := range []struct {
+		kind   machine.Kind
+		target string
+	}{{machine.KindRidge, "y"}, {machine.KindRidge, "class"}, {machine.KindGP, "y"}, {machine.KindLogistic, "class"}} {
+		m, r := mustFit(t, waves(1500, 6), Options{Kind: c.kind, Learn: learn(c.target), Budget: 128})
+		got := evaluate(t, m, waves(20000, 7))
+		if s := r.Scores[0]; got[0].Name != s.Name || got[0].Value < s.Low || got[0].Value > s.High {
+			t.Errorf("%s: cross-validated %+v, new rows %+v", c.kind, s, got[0])
+		}
+	}
+}
+
+// Targets of very different sizes weigh the same.
+func TestTwoTargets(t *testing.T) {
+	for _, kind := range []machine.Kind{machine.KindRidge, machine.KindGP, machine.KindSmoother} {
+		m, _ := mustFit(t, waves(1000, 8), Options{Kind: kind, Learn: learn("y", "z"), Budget: 256})
+		test := waves(4000, 9)
+		p, err := machine.NewPredictor[float64](m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := machine.TableRows(test, m.Schema, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sse, sst [2]float64
+		err = rows.Each(4000, func(x, y dense.Matrix[float64]) error {
+			out := dense.New[float64](x.Rows, 2)
+			if err := p.Predict(out, x, nil); err != nil {
+				return err
+			}
+			for i := range x.Rows {
+				for k, tg := range m.Schema.Targets {
+					sse[k] += math.Pow(out.At(i, k)-y.At(i, k), 2)
+					sst[k] += math.Pow(y.At(i, k)-tg.Mean, 2)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Noise leaves 0.87 and 0.95 to be reached.
+		for k := range sse {
+			if r2 := 1 - sse[k]/sst[k]; r2 < 0.8 {
+				t.Errorf("%s: R² of target %d is %.3f", kind, k, r2)
+			}
+		}
+	}
+}
+
+// More rows than the sample: all rows are in the model, in the score and in the choice of λ.
+func TestMoreRowsThanTheSample(t *testing.T) {
+	for target, metric := range map[string]string{"y": "GCV R²", "class": "accuracy"} {
+		m, r := mustFit(t, waves(3000, 10), Options{Learn: learn(target), Sample: 500, Features: 64})
+		if ch := choice(t, r, "lambda"); len(ch.Trials) < 3 || ch.Trials[0].Metric != metric || ch.Number != m.Lambda {
+			t.Errorf("λ: %+v", ch)
+		}
+		if m.Rows != 3000 || r.Scores[0].Rows != 3000 || !strings.Contains(strings.Join(r.Notes, "\n"), "a sample of 500 of the 3000 rows") {
+			t.Errorf("model of %d rows, score %+v, notes %q", m.Rows, r.Scores[0], r.Notes)
+		}
+	}
+	_, r := mustFit(t, waves(1000, 10), Options{Kind: machine.KindLogistic, Learn: learn("class"), Sample: 300, Features: 32})
+	if r.ScoredOn != "a sample of 300 rows, 5 folds" || r.Scores[0].Rows != 300 {
+		t.Errorf("scored on %q, %+v", r.ScoredOn, r.Scores[0])
+	}
+}
+
+func TestErrors(t *testing.T) {
+	good := waves(100, 11)
+	csv := func(text string) data.Source {
+		src, err := data.OpenBytes("bad.csv", []byte(text), data.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return src
+	}
+	schema := func(classes ...string) *data.Schema {
+		return &data.Schema{Fields: []data.Field{{Name: "a", Kind: data.Numeric, Scale: 1}}, Targets: []data.Target{{Name: "class", Classes: classes}}, Ignored: []string{"b", "y", "z"}}
+	}
+	one := waves(50, 1)
+	for _, r := range one.rows {
+		r[4] = 1
+	}
+	for _, c := range []struct {
+		name string
+		src  data.Source
+		o    Options
+		err  error
+		text string
+	}{
+		{"unknown model", good, Options{Kind: "forest"}, machine.ErrSetup, "forest"},
+		{"negative bandwidth", good, Options{Bandwidth: -1}, machine.ErrSetup, "bandwidth -1"},
+		{"NaN penalty", good, Options{Lambda: math.NaN()}, machine.ErrSetup, "λ = NaN"},
+		{"penalty of a smoother", good, Options{Kind: machine.KindSmoother, Lambda: 1}, machine.ErrSetup, "no penalty"},
+		{"penalty of a density", good, Options{Lambda: 1}, machine.ErrSetup, "no penalty"},
+		{"too many features", good, Options{Features: 1 << 20}, machine.ErrSetup, "1048576 features, want 1 to 16384"},
+		{"budget", good, Options{Budget: 1}, machine.ErrSetup, "budget of 1"},
+		{"folds", good, Options{Folds: -1}, machine.ErrSetup, "-1 folds"},
+		{"sample", good, Options{Sample: 3}, machine.ErrSetup, "sample of 3"},
+		{"block", good, Options{Block: -3}, machine.ErrSetup, "blocks of -3"},
+		{"weights of a ridge", good, Options{ClassWeights: []float64{1, 2}, Learn: learn("class")}, machine.ErrSetup, "only logistic"},
+		{"weights of other classes", good, Options{Kind: machine.KindLogistic, ClassWeights: []float64{1, 2, 3}, Learn: learn("class")}, dense.ErrShape, "3 class weights for the 2 classes"},
+		{"negative weight", good, Options{Kind: machine.KindLogistic, ClassWeights: []float64{1, -2}, Learn: learn("class")}, machine.ErrSetup, "class weight -2"},
+		{"no target", good, Options{Kind: machine.KindRidge, Learn: learn()}, machine.ErrSetup, "needs a target"},
+		{"target of a density", good, Options{Kind: machine.KindDensity, Learn: learn("y")}, machine.ErrSetup, "density has no target"},
+		{"gp of classes", good, Options{Kind: machine.KindGP, Learn: learn("class")}, machine.ErrSetup, "Gaussian process needs numbers"},
+		{"logistic of numbers", good, Options{Kind: machine.KindLogistic, Learn: learn("y")}, machine.ErrSetup, "needs classes"},
+		{"two targets with classes", good, Options{Learn: learn("y", "class")}, machine.ErrSetup, "one target"},
+		{"unknown target", good, Options{Learn: data.LearnOptions{Targets: []string{"why"}}}, data.ErrInput, "why"},
+		{"signed density", good, Options{Family: family.Trig{}, Learn: learn()}, machine.ErrSetup, "positive"},
+		{"asymmetric ridge", good, Options{Family: family.Adaptive{C: []float64{1, 2}}, Learn: learn("y")}, machine.ErrSetup, "differently"},
+		{"one class in the rows", one, Options{Schema: schema("0", "1")}, machine.ErrClass, `"class" is "1" in every row`},
+		{"one class learned", one, Options{Learn: data.LearnOptions{Targets: []string{"class"}, Task: data.Classification}}, data.ErrInput, "one class"},
+		{"fewer rows than folds", waves(3, 1), Options{Learn: learn("y")}, machine.ErrNoRows, "3 rows cannot be divided into 5 folds"},
+		{"missing target", csv("a,y\n1,2\n2,NaN\n3,4\n"), Options{Learn: data.LearnOptions{Targets: []string{"y"}}}, dense.ErrNotFinite, "bad.csv:3"},
+		{"constant columns only", csv("a,y\n1,2\n1,3\n1,4\n"), Options{Learn: data.LearnOptions{Targets: []string{"y"}}}, data.ErrSchema, "no column left"},
+		{"empty columns only", csv("a,y\n,2\n,3\n,4\n"), Options{Learn: data.LearnOptions{Targets: []string{"y"}}}, data.ErrSchema, "no column left"},
+		{"bad schema", good, Options{Schema: &data.Schema{}}, data.ErrSchema, "no column"},
+	} {
+		m, r, err := Fit(context.Background(), c.src, c.o)
+		if !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.text) || m != nil || r != nil {
+			t.Errorf("%s: error %v, want %v with %q", c.name, err, c.err, c.text)
+		}
+	}
+}
+
+// Constant and empty columns beside good ones are left out, and the report says so.
+func TestUselessColumns(t *testing.T) {
+	src := waves(200, 12)
+	src.names = append(src.names, "same", "none")
+	for i := range src.rows {
+		src.rows[i] = append(src.rows[i], 3, math.NaN())
+	}
+	m, r := mustFit(t, src, Options{Learn: learn("y"), Features: 32})
+	notes := strings.Join(r.Notes, "\n")
+	if m.Spec.Dim != 2 || !strings.Contains(notes, "same") || !strings.Contains(notes, "none") {
+		t.Errorf("%d columns, notes %q", m.Spec.Dim, r.Notes)
+	}
+}
+
+// Constant targets and rows that are all alike are legal.
+func TestDegenerateRows(t *testing.T) {
+	src := waves(60, 13)
+	for i := range src.rows {
+		src.rows[i][2] = 5
+	}
+	m, r := mustFit(t, src, Options{Learn: data.LearnOptions{Targets: []string{"y"}, Task: data.Regression, Skip: []string{"z", "class"}}, Features: 16})
+	if s := r.Scores[0].Value; s > 1e-9 || math.Abs(m.Intercept[0]-5) > 1e-9 {
+		t.Errorf("RMSE %g of a constant, intercept %g", s, m.Intercept[0])
+	}
+	few := waves(6, 14)
+	if m, r = mustFit(t, few, Options{Learn: learn("y")}); m.Rows != 6 || r.Scores[0].Rows != 6 {
+		t.Errorf("six rows: model of %d, score %+v", m.Rows, r.Scores[0])
+	}
+}
+
+func TestCancel(t *testing.T) {
+	for _, stage := range []string{stageLearn, stageSample, stageChoose, stageFit, stageScore} {
+		ctx, cancel := context.WithCancel(context.Background())
+		var stages []string
+		_, _, err := Fit(ctx, waves(300, 15), Options{Learn: learn("y"), Features: 32, Block: 20, Progress: func(s string, done, total int64) {
+			if stages = append(stages, s); s == stage {
+				cancel()
+			}
+		}})
+		cancel()
+		if !errors.Is(err, context.Canceled) || stages[len(stages)-1] != stage {
+			t.Errorf("cancelled in %q: error %v after %q", stage, err, stages)
+		}
+	}
+}

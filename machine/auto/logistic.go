@@ -1,0 +1,163 @@
+package auto
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/machine"
+)
+
+const (
+	// logisticWork bounds the multiply-adds of a pass of a trial, n·F·K: beyond it fewer features and folds are used.
+	logisticFeatures = 512
+	logisticWork     = 1 << 25
+	logisticTol      = 1e-4
+	logisticSteps    = 300
+)
+
+// chooseLogistic walks over decades of λ towards the smallest out-of-fold log loss. Features have norm 1 whatever their
+// number, so λ is found with a moderate number of them.
+func (c *chooser) chooseLogistic() error {
+	features := int(c.find("features").Number)
+	spec, err := c.at(c.spec.Kernel.Scale, min(features, logisticFeatures))
+	if err != nil {
+		return err
+	}
+	folds := c.s.folds()
+	if c.s.len()*min(features, logisticFeatures)*c.f.outputs > logisticWork {
+		folds = min(folds, 2)
+	}
+	ch := Choice{Name: "lambda", Why: "smallest out-of-fold log loss"}
+	scores := map[int]float64{}
+	try := func(decade int) (float64, error) {
+		if v, ok := scores[decade]; ok {
+			return v, nil
+		}
+		lambda := math.Pow(10, float64(decade)/2)
+		loss, err := c.f.logisticLoss(c.s, spec, lambda, folds)
+		if err != nil {
+			return 0, err
+		}
+		scores[decade] = -mean(loss)
+		t := Trial{Value: lambda, Score: -mean(loss), Metric: "out-of-fold mean log likelihood"}
+		_, t.Error = gain(loss, make([]float64, len(loss)))
+		ch.Trials = append(ch.Trials, t)
+		return scores[decade], nil
+	}
+	at := -4 // λ = 0.01
+	for _, stride := range []int{2, 1} {
+		for moved := true; moved && at >= -12 && at <= 4; {
+			moved = false
+			here, err := try(at)
+			if err != nil {
+				return err
+			}
+			for _, next := range []int{at + stride, at - stride} {
+				v, err := try(next)
+				if err != nil {
+					return err
+				}
+				if v > here {
+					at, moved = next, true
+					break
+				}
+			}
+		}
+	}
+	c.lambda = math.Pow(10, float64(at)/2)
+	ch.Number, ch.Value = c.lambda, short(c.lambda)
+	c.chosen(ch)
+	return nil
+}
+
+func (c *chooser) find(name string) *Choice {
+	for i := range c.d.Choices {
+		if c.d.Choices[i].Name == name {
+			return &c.d.Choices[i]
+		}
+	}
+	return &Choice{}
+}
+
+func (f *fit) setup(spec randfeat.Spec) machine.Setup {
+	return machine.Setup{Spec: spec, Task: f.task, Outputs: f.outputs, Float32: f.o.Float32, Block: f.o.Block}
+}
+
+// logisticFold fits all folds of the sample but k.
+func (f *fit) logisticFold(s *sample, setup machine.Setup, lambda, tolerance float64, k int) (*machine.Predictor[float64], error) {
+	lo, hi := s.fold(k)
+	x, y := dense.New[float64](s.len()-(hi-lo), s.x.Cols), dense.New[float64](s.len()-(hi-lo), 1)
+	for i := range x.Rows {
+		from := i
+		if i >= lo {
+			from += hi - lo
+		}
+		copy(x.Row(i), s.x.Row(from))
+		copy(y.Row(i), s.y.Row(from))
+	}
+	rows, err := machine.MatrixRows(x, y)
+	if err != nil {
+		return nil, err
+	}
+	m, _, err := machine.FitLogistic(setup, rows, machine.LogisticOptions{Lambda: lambda, ClassWeights: f.o.ClassWeights, Tolerance: tolerance,
+		MaxIterations: logisticSteps, Step: func(*machine.LogisticState) error { return f.ctx.Err() }})
+	if err != nil {
+		return nil, fmt.Errorf("cross-validation on the sample without fold %d: %w", k+1, err)
+	}
+	return machine.NewPredictor[float64](m)
+}
+
+// logisticLoss are the log losses of the rows of the first folds, with class weights.
+func (f *fit) logisticLoss(s *sample, spec randfeat.Spec, lambda float64, folds int) ([]float64, error) {
+	setup := f.setup(spec)
+	var err error
+	if setup.Omega, err = randfeat.Draw(spec); err != nil {
+		return nil, err
+	}
+	var loss []float64
+	for k := range folds {
+		lo, hi := s.fold(k)
+		if lo == hi {
+			continue
+		}
+		p, err := f.logisticFold(s, setup, lambda, logisticTol, k)
+		if err != nil {
+			return nil, err
+		}
+		out := dense.New[float64](hi-lo, f.outputs)
+		if err := p.Predict(out, s.x.RowRange(lo, hi), nil); err != nil {
+			return nil, err
+		}
+		for i := range out.Rows {
+			y := int(s.y.At(lo+i, 0))
+			v := -math.Log(max(out.At(i, y), 1e-300))
+			if f.o.ClassWeights != nil {
+				v *= f.o.ClassWeights[y]
+			}
+			loss = append(loss, v)
+		}
+	}
+	return loss, nil
+}
+
+// fitLogistic fits all rows, from where a checkpoint left off.
+func (f *fit) fitLogistic(rows machine.Rows) (*machine.Model, error) {
+	m, rep, err := machine.FitLogistic(f.setup(f.decision.Spec), f.checked(rows), machine.LogisticOptions{Lambda: f.decision.Lambda, ClassWeights: f.o.ClassWeights,
+		Start: f.logistic, Step: func(at *machine.LogisticState) error {
+			f.logistic = at
+			f.progress("steps", int64(at.Iterations), 0)
+			if err := f.ctx.Err(); err != nil {
+				return err
+			}
+			return f.save(false)
+		}})
+	if err != nil {
+		return nil, err
+	}
+	if !rep.Converged {
+		f.note("logistic regression stopped after %d steps with a gradient of %.2g: a larger λ converges sooner", rep.Iterations, rep.Gradient)
+	}
+	return m, nil
+}

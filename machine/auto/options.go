@@ -1,0 +1,42 @@
+package auto
+
+import (
+	"time"
+
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// Options are the choices of the caller; what is zero is chosen here.
+type Options struct {
+	// Learn says what the columns are for. No targets: a density.
+	Learn data.LearnOptions
+	// Schema is used instead of learning one.
+	Schema *data.Schema
+
+	Kind      machine.Kind      // empty: ridge, or density without targets
+	Family    family.Family     // nil: trig, or oprf where features must be positive
+	Coupling  coupling.Coupling // nil: orthogonal, or simplex for positive features
+	Bandwidth float64           // s
+	Lambda    float64           // penalty on the sum of losses
+	Features  int               // F; 0: by a learning curve
+	Budget    int               // most features of the learning curve; 0: 2048
+	// ClassWeights are those of logistic regression, in the order of the classes of the schema.
+	ClassWeights []float64
+
+	Seed    uint64
+	Folds   int  // of the cross-validation; 0: 5, 1: no cross-validation
+	Sample  int  // rows on which choices are tried; 0: 8192
+	Float32 bool // features and their products in float32
+	Block   int  // rows handled together; 0: 1024
+
+	// Checkpoint names a file that lets a fit go on after it was interrupted; CheckpointEvery is the time between two
+	// versions of it; 0: 30 s.
+	Checkpoint      string
+	CheckpointEvery time.Duration
+
+	// Progress, if set, is told how far a stage is: rows done of total, which is 0 where it is unknown.
+	Progress func(stage string, done, total int64)
+}

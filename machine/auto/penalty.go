@@ -1,0 +1,92 @@
+package auto
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/machine"
+)
+
+// choosePenalty decides on λ with what the sample tells, or leaves it open.
+func (c *chooser) choosePenalty() error {
+	if c.unpenalised() {
+		return nil
+	}
+	if c.f.o.Lambda > 0 {
+		c.lambda = c.f.o.Lambda
+		c.chosen(Choice{Name: "lambda", Number: c.lambda, Value: short(c.lambda), Given: true, Why: "as asked"})
+		return nil
+	}
+	switch {
+	case c.f.kind == machine.KindLogistic:
+		return c.chooseLogistic()
+	case c.f.kind == machine.KindGP, c.rows > int64(c.s.len()) && (c.f.o.Folds > 1 || c.f.task == machine.Regression) && c.rows >= gcvRows*int64(c.find("features").Number):
+		c.d.Open = true
+		return nil
+	}
+	ch := Choice{Name: "lambda", Number: c.lambda, Value: short(c.lambda), Why: "best " + c.f.metric()}
+	for _, t := range c.last {
+		ch.Trials = append(ch.Trials, c.f.shown(t, t.lambda, ""))
+	}
+	c.chosen(ch)
+	return nil
+}
+
+// gcvRows is the number of rows per feature from which all rows choose λ by generalised cross-validation: with fewer it
+// takes models that nearly interpolate for good ones.
+const gcvRows = 4
+
+// halfDecades are the steps around the λ of the sample that all rows choose between.
+var halfDecades = []float64{-2, -1, 0, 1, 2}
+
+// pathPenalty chooses λ on the sums of all rows: by generalised cross-validation, or by the evidence of a Gaussian
+// process. It goes on beyond the steps while the end is best.
+func pathPenalty(r *machine.Ridge, kind machine.Kind, centre float64, outputs int) (Choice, error) {
+	ch := Choice{Name: "lambda", Why: "least generalised cross-validation error of all rows"}
+	metric := "GCV R²"
+	if kind == machine.KindGP {
+		ch.Why, metric = "largest marginal likelihood of all rows", "log evidence per row"
+	}
+	top := math.Inf(-1)
+	try := func(step float64) (bool, error) {
+		lambda := centre * math.Pow(10, step/2)
+		path, err := r.Path([]float64{lambda})
+		if err != nil {
+			return false, err
+		}
+		score := 1 - path[0].GCV/float64(outputs) // targets are standardised
+		if kind == machine.KindGP {
+			score = path[0].LogEvidence / float64(r.Len())
+		}
+		if math.IsInf(score, 0) || math.IsNaN(score) {
+			return false, nil
+		}
+		ch.Trials = append(ch.Trials, Trial{Value: lambda, Score: score, Metric: metric})
+		if score <= top {
+			return false, nil
+		}
+		top, ch.Number = score, lambda
+		return true, nil
+	}
+	for _, step := range halfDecades {
+		if _, err := try(step); err != nil {
+			return ch, err
+		}
+	}
+	for _, side := range []float64{-1, 1} {
+		if ch.Number != centre*math.Pow(10, side*halfDecades[len(halfDecades)-1]/2) {
+			continue
+		}
+		for k, better := 3, true; better && k <= 12; k++ {
+			var err error
+			if better, err = try(side * float64(k)); err != nil {
+				return ch, err
+			}
+		}
+	}
+	if ch.Number == 0 {
+		return ch, fmt.Errorf("no penalty near %g can be used: give one with λ, or fewer features: %w", centre, machine.ErrSingular)
+	}
+	ch.Value = short(ch.Number)
+	return ch, nil
+}

@@ -1,0 +1,161 @@
+package auto
+
+import (
+	"container/heap"
+	"fmt"
+	"slices"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// sample is a part of the rows in memory, the rows of a fold side by side: choices are tried on it.
+type sample struct {
+	x dense.Matrix[float64]
+	y dense.Matrix[float64] // as rows hand it
+	t dense.Matrix[float64] // targets: standardised numbers, or 0 and 1 per class; none for a density
+	// first[k] is the first row of fold k; the last entry is the number of rows.
+	first []int
+}
+
+func (s *sample) len() int   { return s.x.Rows }
+func (s *sample) folds() int { return len(s.first) - 1 }
+
+// rows lo to hi−1 are fold k.
+func (s *sample) fold(k int) (lo, hi int) { return s.first[k], s.first[k+1] }
+
+// reservoir keeps the rows of smallest priority: which ones depends on nothing but their numbers and the seed.
+type reservoir struct {
+	seed uint64
+	x, y dense.Matrix[float64]
+	top  byPriority
+	rows int64 // seen
+}
+
+type candidate struct {
+	priority uint64
+	row      int64
+	slot     int
+}
+
+// byPriority is a heap with the largest priority first.
+type byPriority []candidate
+
+func (h byPriority) Len() int           { return len(h) }
+func (h byPriority) Less(i, j int) bool { return h[i].priority > h[j].priority }
+func (h byPriority) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *byPriority) Push(v any)        { *h = append(*h, v.(candidate)) }
+func (h *byPriority) Pop() any {
+	old := *h
+	v := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return v
+}
+
+func (r *reservoir) add(x, y dense.Matrix[float64], most int) {
+	for i := range x.Rows {
+		c := candidate{priority: priority(r.seed, r.rows), row: r.rows, slot: len(r.top)}
+		r.rows++
+		switch {
+		case len(r.top) < most:
+			r.x, r.y = appendRow(r.x, x.Row(i)), appendRow(r.y, y.Row(i))
+			heap.Push(&r.top, c)
+		case c.priority < r.top[0].priority:
+			c.slot = r.top[0].slot
+			copy(r.x.Row(c.slot), x.Row(i))
+			copy(r.y.Row(c.slot), y.Row(i))
+			r.top[0] = c
+			heap.Fix(&r.top, 0)
+		}
+	}
+}
+
+func appendRow(m dense.Matrix[float64], row []float64) dense.Matrix[float64] {
+	return dense.Matrix[float64]{Rows: m.Rows + 1, Cols: len(row), Stride: len(row), Data: append(m.Data, row...)}
+}
+
+// take reads the table once: it counts rows and classes, and draws the sample.
+func (f *fit) take(rows machine.Rows) (*sample, int64, error) {
+	r := reservoir{seed: f.o.Seed}
+	counts := make([]int64, f.outputs)
+	err := rows.Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
+		if f.task == machine.Classification {
+			for i := range y.Rows {
+				counts[int(y.At(i, 0))]++
+			}
+		}
+		r.add(x, y, f.o.Sample)
+		return nil
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := f.checkRows(r.rows, counts); err != nil {
+		return nil, 0, err
+	}
+	folds := f.innerFolds(r.rows)
+	slices.SortFunc(r.top, func(a, b candidate) int {
+		if k := fold(f.o.Seed, a.row, folds) - fold(f.o.Seed, b.row, folds); k != 0 {
+			return k
+		}
+		return int(a.row - b.row)
+	})
+	s := &sample{x: dense.New[float64](len(r.top), r.x.Cols), y: dense.New[float64](len(r.top), r.y.Cols)}
+	at := -1
+	for i, c := range r.top {
+		copy(s.x.Row(i), r.x.Row(c.slot))
+		copy(s.y.Row(i), r.y.Row(c.slot))
+		for k := fold(f.o.Seed, c.row, folds); at < k; at++ {
+			s.first = append(s.first, i)
+		}
+	}
+	for len(s.first) <= folds {
+		s.first = append(s.first, len(r.top))
+	}
+	s.t = indicators(f.task, f.outputs, s.y)
+	return s, r.rows, nil
+}
+
+// innerFolds is the number of folds for choices and for calibration, which need rows held out even where no score was
+// asked for.
+func (f *fit) innerFolds(rows int64) int {
+	if f.o.Folds > 1 {
+		return f.o.Folds
+	}
+	return int(min(rows, defaultFolds))
+}
+
+// checkRows refuses tables that cannot be divided into folds, or of one class.
+func (f *fit) checkRows(n int64, counts []int64) error {
+	if need := int64(max(f.o.Folds, 2)); n < need { // choices need rows held out even where no score was asked for
+		return fmt.Errorf("%s: %d rows cannot be divided into %d folds: give more rows, or fewer folds: %w", f.src.Name(), n, need, machine.ErrNoRows)
+	}
+	if f.task != machine.Classification {
+		return nil
+	}
+	present, last := 0, 0
+	for c, n := range counts {
+		if n > 0 {
+			present, last = present+1, c
+		}
+	}
+	if present < 2 {
+		return fmt.Errorf("%s: target %q is %q in every row, one class cannot be told from another: %w", f.src.Name(), f.schema.Targets[0].Name, f.schema.Targets[0].Classes[last], machine.ErrClass)
+	}
+	return nil
+}
+
+// indicators are the targets as the models see them.
+func indicators(task machine.Task, outputs int, y dense.Matrix[float64]) dense.Matrix[float64] {
+	switch task {
+	case machine.Unsupervised:
+		return dense.Matrix[float64]{}
+	case machine.Regression:
+		return y
+	}
+	t := dense.New[float64](y.Rows, outputs)
+	for i := range y.Rows {
+		t.Set(i, int(y.At(i, 0)), 1)
+	}
+	return t
+}

@@ -1,0 +1,221 @@
+package auto
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// folded predicts every row by the model of the folds that it is not in.
+type folded struct {
+	seed  uint64
+	parts []*machine.Predictor[float64]
+	gp    bool
+	ws    machine.Workspace[float64]
+	at    [][]int // rows of a block by fold
+	x     dense.Matrix[float64]
+	out   dense.Matrix[float64]
+}
+
+// without are the predictors with penalty λ; others[k] is the sum of all folds but k.
+func (s *foldSums) without(others []foldPart, lambda float64) (*folded, error) {
+	p := &folded{seed: s.seed, gp: s.kind == machine.KindGP, at: make([][]int, len(s.parts))}
+	for k := range others {
+		m, err := others[k].model(lambda)
+		if err != nil {
+			return nil, fmt.Errorf("model without fold %d: %w", k+1, err)
+		}
+		one, err := machine.NewPredictor[float64](m)
+		if err != nil {
+			return nil, err
+		}
+		p.parts = append(p.parts, one)
+	}
+	return p, nil
+}
+
+// predict writes predictions, and variances of a Gaussian process, of rows that begin with number first.
+func (p *folded) predict(pred, variance, x dense.Matrix[float64], first int64) error {
+	for k := range p.at {
+		p.at[k] = p.at[k][:0]
+	}
+	for i := range x.Rows {
+		k := fold(p.seed, first+int64(i), len(p.parts))
+		p.at[k] = append(p.at[k], i)
+	}
+	for k, at := range p.at {
+		if len(at) == 0 {
+			continue
+		}
+		p.x, p.out = shaped(p.x, len(at), x.Cols), shaped(p.out, len(at), pred.Cols)
+		for j, i := range at {
+			copy(p.x.Row(j), x.Row(i))
+		}
+		if err := p.parts[k].Predict(p.out, p.x, &p.ws); err != nil {
+			return err
+		}
+		scatter(pred, p.out, at)
+		if !p.gp {
+			continue
+		}
+		if err := p.parts[k].Variance(p.out, p.x, &p.ws); err != nil {
+			return err
+		}
+		scatter(variance, p.out, at)
+	}
+	return nil
+}
+
+func scatter(dst, src dense.Matrix[float64], at []int) {
+	for j, i := range at {
+		copy(dst.Row(i), src.Row(j))
+	}
+}
+
+// openPenalty settles λ on all rows: at once by the sums of a regression, or by the scores of several that it returns.
+func (f *fit) openPenalty(total *foldPart) ([]float64, error) {
+	if f.task == machine.Classification {
+		l := f.decision.Lambda
+		return []float64{l, l * math.Sqrt(0.1), l * math.Sqrt(10)}, nil
+	}
+	ch, err := pathPenalty(total.ridge, f.kind, f.decision.Lambda, f.outputs)
+	if err != nil {
+		return nil, err
+	}
+	f.report.Choices = append(slices.Clip(f.report.Choices), ch)
+	return []float64{ch.Number}, nil
+}
+
+// score predicts all rows once more, each by the models that have not seen its fold, for every penalty, and takes the one
+// of most right classes. A density gets the quantiles of its scores.
+func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, error) {
+	others := make([]foldPart, len(f.sums.parts))
+	models := make([]*folded, len(lambdas))
+	for k := range others {
+		var err error
+		if others[k], err = f.sums.merged(k); err != nil {
+			return 0, nil, err
+		}
+	}
+	evals := make([]*machine.Evaluation, len(lambdas))
+	for l, lambda := range lambdas {
+		if err := f.ctx.Err(); err != nil {
+			return 0, nil, err
+		}
+		var err error
+		if models[l], err = f.sums.without(others, lambda); err != nil {
+			return 0, nil, err
+		}
+		evals[l] = machine.NewEvaluation(f.kind, f.task, f.outputs)
+	}
+	var (
+		pred, variance, truth dense.Matrix[float64]
+		first                 int64
+		scores                thinned
+	)
+	err := rows.Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
+		pred = shaped(pred, x.Rows, max(f.outputs, 1))
+		if f.kind == machine.KindGP {
+			variance = shaped(variance, x.Rows, f.outputs)
+		}
+		for l := range models {
+			if err := models[l].predict(pred, variance, x, first); err != nil {
+				return err
+			}
+			if f.kind == machine.KindDensity {
+				scores.add(pred)
+			}
+			truth = f.original(truth, y, pred, variance)
+			if err := evals[l].Add(truth, pred, variance); err != nil {
+				return err
+			}
+		}
+		first += int64(x.Rows)
+		return nil
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	at := 0
+	if len(lambdas) > 1 {
+		at = f.scoredPenalty(lambdas, evals)
+	}
+	if f.o.Folds > 1 {
+		f.report.Scores, f.report.Confusion = evals[at].Scores(), evals[at].Confusion()
+		f.report.ScoredOn = fmt.Sprintf("all rows, %d folds", len(f.sums.parts))
+	}
+	return lambdas[at], scores.quantiles(), nil
+}
+
+// scoredPenalty takes the penalty of the best main score.
+func (f *fit) scoredPenalty(lambdas []float64, evals []*machine.Evaluation) int {
+	ch := Choice{Name: "lambda", Why: "best out-of-fold accuracy of all rows"}
+	at, top := 0, math.Inf(-1)
+	for l, e := range evals {
+		s := e.Scores()[0]
+		ch.Trials = append(ch.Trials, Trial{Value: lambdas[l], Score: s.Value, Metric: s.Name, Error: (s.High - s.Low) / (2 * 1.96)})
+		if s.Value > top {
+			at, top = l, s.Value
+		}
+	}
+	ch.Number, ch.Value = lambdas[at], short(lambdas[at])
+	f.report.Choices = append(slices.Clip(f.report.Choices), ch)
+	return at
+}
+
+// original takes the standardisation of targets back, in the truth and in place in predictions.
+func (f *fit) original(truth, y, pred, variance dense.Matrix[float64]) dense.Matrix[float64] {
+	if f.task != machine.Regression {
+		return y
+	}
+	truth = shaped(truth, y.Rows, y.Cols)
+	for i := range y.Rows {
+		for k, t := range f.schema.Targets {
+			truth.Set(i, k, float64(y.At(i, k)*t.Scale)+t.Mean)
+			pred.Set(i, k, float64(pred.At(i, k)*t.Scale)+t.Mean)
+			if f.kind == machine.KindGP {
+				variance.Set(i, k, variance.At(i, k)*t.Scale*t.Scale)
+			}
+		}
+	}
+	return truth
+}
+
+// scoreSample cross-validates logistic regression on the sample: its fits do not merge.
+func (f *fit) scoreSample(s *sample) error {
+	setup := f.setup(f.decision.Spec)
+	var err error
+	if setup.Omega, err = randfeat.Draw(setup.Spec); err != nil {
+		return err
+	}
+	e := machine.NewEvaluation(f.kind, f.task, f.outputs)
+	for k := range s.folds() {
+		lo, hi := s.fold(k)
+		if lo == hi {
+			continue
+		}
+		p, err := f.logisticFold(s, setup, f.decision.Lambda, logisticTol, k)
+		if err != nil {
+			return err
+		}
+		pred := dense.New[float64](hi-lo, f.outputs)
+		if err := p.Predict(pred, s.x.RowRange(lo, hi), nil); err != nil {
+			return err
+		}
+		if err := e.Add(s.y.RowRange(lo, hi), pred, dense.Matrix[float64]{}); err != nil {
+			return err
+		}
+		f.progress(stageScore, int64(hi), int64(s.len()))
+	}
+	f.report.Scores, f.report.Confusion = e.Scores(), e.Confusion()
+	f.report.ScoredOn = fmt.Sprintf("all rows, %d folds", s.folds())
+	if f.decision.Rows > int64(s.len()) {
+		f.report.ScoredOn = fmt.Sprintf("a sample of %d rows, %d folds", s.len(), s.folds())
+		f.note("the score is of models of %d rows: that of all %d is likely to be better", s.len()-s.len()/s.folds(), f.decision.Rows)
+	}
+	return nil
+}

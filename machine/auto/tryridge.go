@@ -1,0 +1,317 @@
+package auto
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/linalg"
+	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// ridgeTries are trials of least squares with a penalty: one ΦᵀΦ per fold of the sample serves all penalties and all
+// folds. It is machine.Ridge for many λ at once, which shares features and products.
+type ridgeTries struct {
+	ctx      context.Context
+	s        *sample
+	task     machine.Task
+	evidence bool // score by the marginal likelihood
+
+	tab   *kern.Table[float64]
+	ws    randfeat.Workspace[float64]
+	phi   dense.Matrix[float64]
+	parts []moments // of the folds
+	total moments
+	a, u  dense.Matrix[float64] // F×F scratch
+	pred  dense.Matrix[float64]
+}
+
+// moments are the sums of some rows.
+type moments struct {
+	n     float64
+	gram  dense.Matrix[float64] // ΦᵀΦ, upper triangle
+	cross dense.Matrix[float64] // F×K: ΦᵀT
+	sum   []float64             // Σφ
+	tSum  []float64             // Σt
+	tt    []float64             // Σt²
+}
+
+func (m *moments) reset(f, k int) {
+	m.n = 0
+	m.gram, m.cross = shaped(m.gram, f, f), shaped(m.cross, f, k)
+	clear(m.gram.Data)
+	clear(m.cross.Data)
+	m.sum, m.tSum, m.tt = make([]float64, f), make([]float64, k), make([]float64, k)
+}
+
+// add adds c times o.
+func (m *moments) add(o *moments, c float64) {
+	m.n += c * o.n
+	par.For(m.gram.Rows, 32, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			addTo(m.gram.Row(i)[i:], o.gram.Row(i)[i:], c)
+		}
+	})
+	addTo(m.cross.Data, o.cross.Data, c)
+	addTo(m.sum, o.sum, c)
+	addTo(m.tSum, o.tSum, c)
+	addTo(m.tt, o.tt, c)
+}
+
+func addTo(dst, src []float64, c float64) {
+	for i, v := range src {
+		dst[i] += float64(c * v)
+	}
+}
+
+// try is safe for any family whose features are finite.
+func (r *ridgeTries) try(spec randfeat.Spec, lambdas []float64) ([]trial, error) {
+	m, err := randfeat.New[float64](spec)
+	if err != nil {
+		return nil, err
+	}
+	if !m.Symmetric() {
+		return nil, fmt.Errorf("family %s maps queries and keys differently, ridge needs φ·φ: use a smoother or another family: %w", spec.Family.Name(), machine.ErrSetup)
+	}
+	f, k, n := m.OutDim(), r.s.t.Cols, r.s.len()
+	r.tab = kern.Best[float64]()
+	r.phi = shaped(r.phi, n, f)
+	if err := m.Queries(r.phi, nil, r.s.x, &r.ws); err != nil {
+		return nil, err
+	}
+	if r.phi.CheckFinite() != nil {
+		return nil, nil // features overflow
+	}
+	if r.parts == nil {
+		r.parts = make([]moments, r.s.folds())
+	}
+	r.total.reset(f, k)
+	for j := range r.parts {
+		if err := r.ctx.Err(); err != nil {
+			return nil, err
+		}
+		r.gather(&r.parts[j], j)
+		r.total.add(&r.parts[j], 1)
+	}
+	ts := make([]trial, len(lambdas))
+	for l := range ts {
+		ts[l] = trial{spec: spec, lambda: lambdas[l], loss: make([]float64, n)}
+		if r.task == machine.Classification {
+			ts[l].tie = make([]float64, n)
+		}
+	}
+	for j := range r.parts {
+		if err := r.ctx.Err(); err != nil {
+			return nil, err
+		}
+		if r.parts[j].n == 0 {
+			continue
+		}
+		if err := r.leave(ts, j); err != nil {
+			return nil, err
+		}
+	}
+	var good []trial
+	for l := range ts {
+		t := &ts[l]
+		if t.loss == nil {
+			continue
+		}
+		t.score = -mean(t.loss)
+		if r.evidence {
+			if t.score = r.logEvidence(t.lambda) / float64(n); math.IsInf(t.score, 0) {
+				continue
+			}
+		}
+		good = append(good, *t)
+	}
+	return good, nil
+}
+
+// gather sums fold j.
+func (r *ridgeTries) gather(p *moments, j int) {
+	lo, hi := r.s.fold(j)
+	phi, t := r.phi.RowRange(lo, hi), r.s.t.RowRange(lo, hi)
+	p.reset(phi.Cols, t.Cols)
+	p.n = float64(hi - lo)
+	linalg.AddGram(r.tab, p.gram, phi)
+	linalg.AddProduct(r.tab, p.cross, phi, t)
+	r.tab.ColSum(p.sum, phi)
+	for i := range t.Rows {
+		for k, v := range t.Row(i) {
+			p.tSum[k] += v
+			p.tt[k] += float64(v * v)
+		}
+	}
+}
+
+// centred writes the upper triangle of C = Σ(φ−μ)(φ−μ)ᵀ of total − part to r.a; part may be nil.
+func (r *ridgeTries) centred(part *moments) (n float64, sum []float64) {
+	f := r.total.gram.Rows
+	r.a, r.u = shaped(r.a, f, f), shaped(r.u, f, f)
+	n, sum = r.total.n, append([]float64(nil), r.total.sum...)
+	if part != nil {
+		n -= part.n
+		addTo(sum, part.sum, -1)
+	}
+	par.For(f, 32, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			d := r.a.Row(i)
+			copy(d[i:], r.total.gram.Row(i)[i:])
+			if part != nil {
+				for j, v := range part.gram.Row(i)[i:] {
+					d[i+j] -= v
+				}
+			}
+			c := sum[i] / n
+			for j := i; j < f; j++ {
+				d[j] -= float64(c * sum[j])
+			}
+			d[i] = max(d[i], 0)
+		}
+	})
+	return n, sum
+}
+
+// factor puts the factor of C + λI into r.u.
+func (r *ridgeTries) factor(lambda float64) error {
+	par.For(r.a.Rows, 32, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			copy(r.u.Row(i)[i:], r.a.Row(i)[i:])
+			r.u.Row(i)[i] += lambda
+		}
+	})
+	return linalg.Cholesky(r.u)
+}
+
+// leave predicts the rows of fold j by the models of the others. The loss of a penalty that is too small becomes nil.
+func (r *ridgeTries) leave(ts []trial, j int) error {
+	part := &r.parts[j]
+	n, sum := r.centred(part)
+	f, k := r.a.Rows, r.total.cross.Cols
+	tMean := make([]float64, k)
+	for c := range tMean {
+		tMean[c] = (r.total.tSum[c] - part.tSum[c]) / n
+	}
+	all := dense.New[float64](f, k*len(ts))
+	bias := make([]float64, k*len(ts))
+	w := dense.New[float64](f, k)
+	for l := range ts {
+		if ts[l].loss == nil {
+			continue
+		}
+		err := r.factor(ts[l].lambda)
+		if errors.Is(err, linalg.ErrNotPositive) {
+			ts[l].loss = nil
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for i := range f {
+			for c := range k {
+				w.Set(i, c, r.total.cross.At(i, c)-part.cross.At(i, c)-float64(sum[i]*tMean[c]))
+			}
+		}
+		if err := errors.Join(linalg.SolveT(r.u, w), linalg.Solve(r.u, w)); err != nil {
+			return err
+		}
+		for c := range k {
+			bias[l*k+c] = tMean[c]
+		}
+		for i := range f {
+			copy(all.Row(i)[l*k:], w.Row(i))
+			for c, v := range w.Row(i) {
+				bias[l*k+c] -= float64(sum[i] / n * v)
+			}
+		}
+	}
+	lo, hi := r.s.fold(j)
+	r.pred = shaped(r.pred, hi-lo, all.Cols)
+	par.For(hi-lo, 1+r.tab.Grain/(f*all.Cols), func(a, b int) {
+		r.tab.Product(r.pred.RowRange(a, b), r.phi.RowRange(lo+a, lo+b), all, false)
+	})
+	for i := range hi - lo {
+		p := r.pred.Row(i)
+		for c, b := range bias {
+			p[c] += b
+		}
+		for l := range ts {
+			if ts[l].loss != nil {
+				r.judge(&ts[l], lo+i, p[l*k:(l+1)*k])
+			}
+		}
+	}
+	return nil
+}
+
+// judge writes the losses of one row.
+func (r *ridgeTries) judge(t *trial, i int, p []float64) {
+	square := squared(p, r.s.t.Row(i))
+	if r.task != machine.Classification {
+		t.loss[i] = square
+		return
+	}
+	t.tie[i] = square
+	t.loss[i] = wrong(p, int(r.s.y.At(i, 0)))
+}
+
+func squared(p, t []float64) float64 {
+	sum := 0.0
+	for c, v := range p {
+		sum += float64((v - t[c]) * (v - t[c]))
+	}
+	return sum
+}
+
+// wrong is 1 unless class y has the first of the largest scores.
+func wrong(p []float64, y int) float64 {
+	top := 0
+	for c, v := range p {
+		if v > p[top] {
+			top = c
+		}
+	}
+	if top == y {
+		return 0
+	}
+	return 1
+}
+
+// logEvidence of all rows of the sample; see machine.Ridge.LogEvidence.
+func (r *ridgeTries) logEvidence(lambda float64) float64 {
+	n, sum := r.centred(nil)
+	if r.factor(lambda) != nil {
+		return math.Inf(-1)
+	}
+	f, k := r.a.Rows, r.total.cross.Cols
+	w := dense.New[float64](f, k)
+	for i := range f {
+		for c := range k {
+			w.Set(i, c, r.total.cross.At(i, c)-float64(sum[i]*r.total.tSum[c]/n))
+		}
+	}
+	// Q = Σ(t−t̄)² − |U⁻ᵀ b|² for b = Σ(φ−μ)(t−t̄).
+	if linalg.SolveT(r.u, w) != nil {
+		return math.Inf(-1)
+	}
+	logDet := linalg.LogDet(r.u)
+	total := 0.0
+	for c := range k {
+		q := r.total.tt[c] - float64(r.total.tSum[c]*r.total.tSum[c]/n)
+		for i := range f {
+			q -= float64(w.At(i, c) * w.At(i, c))
+		}
+		v := q / (n - 1)
+		if !(v > 0) {
+			return math.Inf(-1)
+		}
+		total -= ((n-1)*math.Log(2*math.Pi*v) + math.Log(n) + logDet - float64(f)*math.Log(lambda) + n - 1) / 2
+	}
+	return total
+}
