@@ -183,7 +183,7 @@ func (r *csvReader) parse(b *Block) error {
 	for j, kind := range r.want {
 		col := &b.Cols[j]
 		if kind == Number {
-			if v, n, ok := scanNumber(rec[i:]); n > 0 && r.ends(rec, i+n) {
+			if v, n, ok := scanNumber(rec[i:]); n > 0 && r.ends(rec, i+n) && !(r.missing.numbers && r.missing.has(rec[i:i+n])) {
 				if !ok {
 					v, ok = parseSlow(rec[i : i+n])
 				}

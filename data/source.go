@@ -66,9 +66,10 @@ func (o Options) withDefaults() (Options, error) {
 
 // missingSet answers quickly for most cells: by length and first byte.
 type missingSet struct {
-	texts map[string]bool
-	first [256]bool
-	empty bool
+	texts   map[string]bool
+	first   [256]bool
+	empty   bool
+	numbers bool // some texts are numbers, such as -999
 }
 
 func newMissingSet(texts []string) *missingSet {
@@ -79,6 +80,8 @@ func newMissingSet(texts []string) *missingSet {
 			continue
 		}
 		m.texts[t] = true
+		_, n, _ := scanNumber([]byte(t))
+		m.numbers = m.numbers || n == len(t)
 		m.first[t[0]] = true
 	}
 	return m

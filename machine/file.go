@@ -81,7 +81,7 @@ func (m *Model) Save(path string) error {
 	}
 	defer out.Abort()
 	if _, err := f.WriteTo(out); err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, err)
+		return err // names the path
 	}
 	return out.Commit()
 }

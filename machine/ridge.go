@@ -10,7 +10,7 @@ import (
 )
 
 // Ridge sums what least squares on features needs: ΦᵀΦ, ΦᵀY, Σφ, Σy, Σy². Memory is 8F² bytes (12F² in float32), however
-// many rows there are, and as much again while solving. A Ridge serves one call at a time.
+// many rows there are, 8F² more while solving, and three times Block·F features. A Ridge serves one call at a time.
 //
 // The bits of the sums do not depend on how rows are divided among calls of Add.
 type Ridge struct {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/randfeat/randfeat/dense"
 )
@@ -30,6 +31,7 @@ func (r *Ridge) MarshalBinary() ([]byte, error) { return r.AppendBinary(nil) }
 func (r *Ridge) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	le := binary.LittleEndian
+	b = slices.Grow(b, ridgeHeader+r.sumsSize()+sha256.Size)
 	b = append(b, ridgeMagic...)
 	b = le.AppendUint16(b, ridgeVersion)
 	b = le.AppendUint16(b, uint16(flag(r.setup.Float32)))
@@ -86,10 +88,7 @@ func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 	if count[1] != uint64(f) {
 		return nil, fmt.Errorf("%d features, the map has %d: %w", count[1], f, ErrMismatch)
 	}
-	want := 8 * (f*(f+1)/2 + len(r.cross.Data) + 2*r.setup.Outputs)
-	if r.setup.Float32 {
-		want += 4 * (f * (f + 1) / 2)
-	}
+	want := r.sumsSize()
 	if len(body) != want || count[4] >= flushRows || count[4] > count[3] || !r.setup.Float32 && count[4] > 0 {
 		return nil, fmt.Errorf("%d bytes of sums with %d rows in the part, want %d bytes: %w", len(body), count[4], want, ErrCorrupt)
 	}
@@ -113,6 +112,16 @@ func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 		return nil, fmt.Errorf("sums that are not finite: %w", ErrCorrupt)
 	}
 	return r, nil
+}
+
+// sumsSize is the number of bytes of the sums.
+func (r *Ridge) sumsSize() int {
+	triangle := r.features * (r.features + 1) / 2
+	size := 8 * (triangle + len(r.cross.Data) + 2*r.setup.Outputs)
+	if r.setup.Float32 {
+		size += 4 * triangle
+	}
+	return size
 }
 
 // seal appends the SHA-256 of what follows start.

@@ -1,9 +1,11 @@
 package machine
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/randfeat/randfeat/dense"
 )
@@ -29,18 +31,13 @@ func (a *Smoother) MarshalBinary() ([]byte, error) { return a.AppendBinary(nil) 
 func (a *Smoother) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	le := binary.LittleEndian
+	b = slices.Grow(b, sumsHeader+a.sumsSize()+sha256.Size)
 	b = append(b, sumsMagic...)
 	b = le.AppendUint16(b, sumsVersion)
 	b = le.AppendUint16(b, 0)
 	fingerprint := a.keys.m.Fingerprint()
 	b = append(b, fingerprint[:]...)
-	task := 0
-	for i, t := range sumsTasks {
-		if t == a.setup.Task {
-			task = i
-		}
-	}
-	for _, v := range []int64{int64(task), int64(len(a.t)), int64(a.setup.Outputs), a.n} {
+	for _, v := range []int64{int64(slices.Index(sumsTasks, a.setup.Task)), int64(len(a.t)), int64(a.setup.Outputs), a.n} {
 		b = le.AppendUint64(b, uint64(v))
 	}
 	b = appendFloats(b, a.t)
@@ -80,6 +77,9 @@ func UnmarshalDensity(s Setup, b []byte) (*Density, error) {
 	return d, nil
 }
 
+// sumsSize is the number of bytes of the sums.
+func (a *Smoother) sumsSize() int { return 8 * (len(a.t) + len(a.sums.Data) + len(a.ySum)) }
+
 // unmarshal fills a, which has no rows.
 func (a *Smoother) unmarshal(b []byte) error {
 	body, err := unseal(b, sumsMagic, sumsHeader)
@@ -107,7 +107,7 @@ func (a *Smoother) unmarshal(b []byte) error {
 	if count[1] != uint64(len(a.t)) {
 		return fmt.Errorf("%d features, the map has %d: %w", count[1], len(a.t), ErrMismatch)
 	}
-	if want := 8 * (len(a.t) + len(a.sums.Data) + len(a.ySum)); len(body) != want {
+	if want := a.sumsSize(); len(body) != want {
 		return fmt.Errorf("%d bytes of sums, want %d: %w", len(body), want, ErrCorrupt)
 	}
 	ok, ignored := true, true // t is checked below

@@ -93,8 +93,9 @@ func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "randfeat",
 		Short: "Random features for Gaussian and softmax kernels",
-		Long: `randfeat computes random feature maps φ with φ(x)·φ(y) ≈ exp(-|x-y|²/2) or exp(x·y), exact and approximate Gram
-matrices, attention in linear time, and the error to expect.
+		Long: `randfeat fits kernel machines to tables and predicts with them (fit, evaluate, predict, inspect, serve), computes
+attention in linear time (attend, crossover), and random feature maps φ with φ(x)·φ(y) ≈ exp(-|x-y|²/2) or exp(x·y),
+Gram matrices and the error to expect (features, gram, theory, eval).
 
 Results go to stdout, everything else to stderr.
 Exit status: 0 done, 1 failed or a check missed, 2 misused.`,
@@ -111,7 +112,8 @@ Exit status: 0 done, 1 failed or a check missed, 2 misused.`,
 	}
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object per line")
 	root.AddCommand(a.evalCommand(), a.theoryCommand(), a.familiesCommand(), a.couplingsCommand(), a.featuresCommand(), a.gramCommand(),
-		a.attendCommand(), a.crossoverCommand())
+		a.attendCommand(), a.crossoverCommand(),
+		a.fitCommand(), a.evaluateCommand(), a.predictCommand(), a.inspectCommand(), a.serveCommand())
 	return root
 }
 

@@ -56,15 +56,14 @@ func (c *chooser) chooseBandwidth() error {
 			return err
 		}
 	}
-	i := best(all)
-	if i < 0 {
+	if best(all) < 0 {
 		return fmt.Errorf("bandwidth: %w", errNothing)
 	}
-	at := func() (s, lambda float64) { t := all[best(all)]; return t.spec.Kernel.Scale, t.lambda }
+	at := all[best(all)]
 	if !ch.Given {
-		// The end of the grid is no minimum.
+		// The end of the grid need not be the best.
 		for range extraOctaves {
-			s, _ := at()
+			s := at.spec.Kernel.Scale
 			lo, hi := extremes(ch.Trials)
 			next := 0.0
 			switch s {
@@ -79,17 +78,30 @@ func (c *chooser) chooseBandwidth() error {
 			if err := run(next, wide); err != nil {
 				return err
 			}
+			after := all[best(all)]
+			if diff, se := gain(at.loss, after.loss); diff <= se {
+				break
+			}
+			at = after
 		}
-		s, lambda := at()
-		near := c.grid(lambda, -1, 1, 2)
+		if features < c.finalLimit() {
+			at = narrowest(all, at)
+		}
+		// Finer steps.
+		from := len(all)
+		s, near := at.spec.Kernel.Scale, c.grid(at.lambda, -1, 1, 2)
 		for _, f := range []float64{1, math.Sqrt2 / 2, math.Sqrt2} {
 			if err := run(s*f, near); err != nil {
 				return err
 			}
 		}
+		if i := best(all[from:]); i >= 0 {
+			at = all[from+i]
+		}
 		ch.Why = fmt.Sprintf("best %s with %d features around the median distance %s", c.f.metric(), features, short(c.median))
 	}
-	s, lambda := at()
+	s := at.spec.Kernel.Scale
+	lambda := at.lambda
 	c.lambda = lambda
 	spec, err := c.at(s, features)
 	if err != nil {
@@ -100,6 +112,27 @@ func (c *chooser) chooseBandwidth() error {
 	ch.Trials = distinct(ch.Trials)
 	c.chosen(ch)
 	return nil
+}
+
+// narrowest is the trial of smallest bandwidth that is as good as at within a standard error: a search with few features
+// leans towards wide kernels, which need fewer.
+func narrowest(ts []trial, at trial) trial {
+	if at.loss == nil {
+		return at
+	}
+	var list []trial
+	least := at.spec.Kernel.Scale
+	for _, t := range ts {
+		if diff, se := gain(t.loss, at.loss); diff <= se && t.spec.Kernel.Scale <= least {
+			list = append(list, t)
+			least = t.spec.Kernel.Scale
+		}
+	}
+	list = slices.DeleteFunc(list, func(t trial) bool { return t.spec.Kernel.Scale > least })
+	if i := best(list); i >= 0 {
+		return list[i]
+	}
+	return at
 }
 
 func extremes(ts []Trial) (lo, hi float64) {

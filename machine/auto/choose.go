@@ -106,6 +106,14 @@ func (c *chooser) searchFeatures() int {
 	return min(c.limit(), trialFeatures)
 }
 
+// finalLimit is the largest number of features that the model may get.
+func (c *chooser) finalLimit() int {
+	if c.f.o.Features > 0 {
+		return c.f.o.Features
+	}
+	return c.limit()
+}
+
 // grid are the penalties from 10^lo to 10^hi, per steps a decade, or the one that was given.
 func (c *chooser) grid(centre float64, lo, hi float64, per int) []float64 {
 	if c.f.o.Lambda > 0 {

@@ -107,8 +107,8 @@ func (c *chooser) refit() error {
 		if err := run(s, same); err != nil {
 			return err
 		}
-		// Towards narrower kernels while that helps, else one step the other way.
-		for step, tried := math.Sqrt2/2, 0; tried < 3; tried++ {
+		// Towards narrower kernels while that helps, else the other way.
+		for step, tried := math.Sqrt2/2, 0; tried < 4; tried++ {
 			if err := run(s*step, same); err != nil {
 				return err
 			}

@@ -264,7 +264,7 @@ func TestKilledFit(t *testing.T) {
 				t.Errorf("another report:\n%s\nwant\n%s", got, report)
 			}
 			t.Logf("kills by what was saved: %v", left)
-			if len(left) < 2 {
+			if len(left) < 2 && !testing.Short() {
 				t.Errorf("%d kills all left the same: %v", kills, left)
 			}
 			// What killed writers left was removed by those after them.

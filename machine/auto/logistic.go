@@ -10,9 +10,8 @@ import (
 )
 
 const (
-	// logisticWork bounds the multiply-adds of a pass of a trial, n·F·K: beyond it fewer features and folds are used.
-	logisticFeatures = 512
-	logisticWork     = 1 << 25
+	logisticFeatures = 512     // most features of a trial
+	logisticWork     = 1 << 25 // multiply-adds of a pass of a trial, n·F·K, beyond which two folds must do
 	logisticTol      = 1e-4
 	logisticSteps    = 300
 )

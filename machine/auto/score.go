@@ -110,7 +110,7 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 		if models[l], err = f.sums.without(others, lambda); err != nil {
 			return 0, nil, err
 		}
-		evals[l] = machine.NewEvaluation(f.kind, f.task, f.outputs)
+		evals[l] = machine.NewEvaluation(f.kind, f.task, max(f.outputs, 1))
 	}
 	var (
 		pred, variance, truth dense.Matrix[float64]
@@ -192,7 +192,7 @@ func (f *fit) scoreSample(s *sample) error {
 	if setup.Omega, err = randfeat.Draw(setup.Spec); err != nil {
 		return err
 	}
-	e := machine.NewEvaluation(f.kind, f.task, f.outputs)
+	e := machine.NewEvaluation(f.kind, f.task, max(f.outputs, 1))
 	for k := range s.folds() {
 		lo, hi := s.fold(k)
 		if lo == hi {

@@ -73,7 +73,7 @@ func best(ts []trial) int {
 	return choice
 }
 
-// measure names what Trial.Score is, and scale makes it from a mean loss.
+// metric names what Trial.Score is.
 func (f *fit) metric() string {
 	switch {
 	case f.kind == machine.KindGP:

@@ -2,6 +2,7 @@ package auto
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 
@@ -16,7 +17,6 @@ type sumTries struct {
 	s     *sample
 	kind  machine.Kind
 	setup machine.Setup // without a map
-	ws    machine.Workspace[float64]
 }
 
 func (r *sumTries) try(spec randfeat.Spec, _ []float64) ([]trial, error) {
@@ -44,6 +44,7 @@ func (r *sumTries) try(spec randfeat.Spec, _ []float64) ([]trial, error) {
 		t.tie = make([]float64, r.s.len())
 	}
 	pred := dense.New[float64](r.s.len(), max(setup.Outputs, 1))
+	var ws machine.Workspace[float64]
 	for k := range sums.parts {
 		if err := r.ctx.Err(); err != nil {
 			return nil, err
@@ -64,8 +65,10 @@ func (r *sumTries) try(spec randfeat.Spec, _ []float64) ([]trial, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := p.Predict(pred.RowRange(lo, hi), r.s.x.RowRange(lo, hi), &r.ws); err != nil {
+		if err := p.Predict(pred.RowRange(lo, hi), r.s.x.RowRange(lo, hi), &ws); errors.Is(err, dense.ErrNotFinite) {
 			return nil, nil // overflow: the setting is of no use
+		} else if err != nil {
+			return nil, err
 		}
 	}
 	for i := range t.loss {

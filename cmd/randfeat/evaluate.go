@@ -1,0 +1,476 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// EvaluateResult is what evaluate --json prints.
+type EvaluateResult struct {
+	Model   string          `json:"model"`
+	Data    string          `json:"data"`
+	Kind    machine.Kind    `json:"kind"`
+	Task    machine.Task    `json:"task"`
+	Rows    int64           `json:"rows"`
+	Targets []string        `json:"targets,omitempty"`
+	Scores  []machine.Score `json:"scores"` // the main one first; of several targets, output counts from 1
+	// Classes and Confusion, rows by true class and predicted class, of a classification with at most 20 classes.
+	Classes   []string  `json:"classes,omitempty"`
+	Confusion [][]int64 `json:"confusion,omitempty"`
+	// Label, Normal and Anomalies say how the ROC AUC of a density was taken.
+	Label     string  `json:"label,omitempty"`
+	Normal    string  `json:"normal,omitempty"`
+	Anomalies int64   `json:"anomalies,omitempty"`
+	Seconds   float64 `json:"seconds"`
+}
+
+type evaluateFlags struct {
+	tableFlags
+	label, normal string
+	skip          []string
+	single        bool
+}
+
+func (a *app) evaluateCommand() *cobra.Command {
+	var f evaluateFlags
+	cmd := &cobra.Command{
+		Use:   "evaluate MODEL DATA",
+		Short: "Score a fitted model on a table with known targets",
+		Long: `Predict every row of DATA and compare with its targets. DATA must not be the table of the fit: a model knows the
+answers there. All scores come with 95 % intervals, which take rows for independent.
+
+  classification  accuracy (Wilson interval), balanced accuracy; log loss and Brier score where the model has
+                  probabilities; the confusion matrix of at most 20 classes
+  regression      RMSE (delta method), R², MAE; of a Gaussian process the mean log density of the targets and how many lie
+                  in their 90 % intervals
+  density         mean log density; with --label the area under the ROC curve
+
+--label names a column that tells normal rows from anomalies. Normal are the rows whose label is that of --normal; by
+default 0 if there is such a label, else the most frequent one. All others are anomalies. The AUC is the probability that
+an anomaly has a lower density than a normal row, ties counting half.`,
+		Example: `  randfeat evaluate model.rf test.csv
+  randfeat evaluate density.rf test.csv --label is_fraud --json`,
+		Args:              exactArgs("a model and a table", 2),
+		ValidArgsFunction: modelArgs,
+		RunE: do(func(cmd *cobra.Command, args []string) error {
+			return a.evaluate(cmd, &f, args[0], args[1])
+		}),
+	}
+	f.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.label, "label", "", "density: the column that marks anomalies")
+	flags.StringVar(&f.normal, "normal", "", "density: the label of normal rows")
+	flags.StringSliceVar(&f.skip, "skip", nil, "columns that the model does not know, to be left out")
+	flags.BoolVar(&f.single, "float32", false, "compute in float32: faster, six digits")
+	return cmd
+}
+
+// maxConfusion is the number of classes up to which the confusion matrix is shown.
+const maxConfusion = 20
+
+func (a *app) evaluate(cmd *cobra.Command, f *evaluateFlags, modelPath, path string) error {
+	start := time.Now()
+	m, err := machine.Load(modelPath)
+	if err != nil {
+		return err
+	}
+	switch {
+	case m.Schema == nil:
+		return fmt.Errorf("%s: the model has no schema, it predicts matrices only: fit it to a table", modelPath)
+	case f.label != "" && m.Task != machine.Unsupervised:
+		return misused("--label is for densities, %s is a %s of %s", modelPath, m.Task, quoted(targetNames(m)))
+	case cmd.Flags().Changed("normal") && f.label == "":
+		return misused("--normal needs --label")
+	}
+	src, format, err := f.openOnce(a, path)
+	if err != nil {
+		return err
+	}
+	columns, err := data.Columns(src)
+	if err != nil {
+		return err
+	}
+	r := EvaluateResult{Model: modelPath, Data: src.Name(), Kind: m.Kind, Task: m.Task, Targets: targetNames(m)}
+	bar := a.progress("rows", estimateRows(path, format)).withRate("rows")
+	bar.approx = true
+	defer bar.end()
+	for _, n := range f.skip {
+		if !slices.Contains(columns, n) {
+			return noColumn(src.Name(), n, "--skip", columns)
+		}
+	}
+	seen := func(rows int64) error {
+		bar.at(int(rows))
+		return interrupted(cmd.Context())
+	}
+	if m.Task == machine.Unsupervised {
+		err = f.density(&r, m, src, columns, seen)
+	} else {
+		err = f.supervised(&r, m, src, columns, seen)
+	}
+	if err != nil {
+		return err
+	}
+	bar.end()
+	if r.Rows == 0 {
+		return &data.InputError{Place: src.Name(), Detail: "the table has columns but no rows"}
+	}
+	r.Seconds = time.Since(start).Seconds()
+	if a.json {
+		return a.object(r)
+	}
+	return r.print(a.stdout)
+}
+
+func targetNames(m *machine.Model) []string {
+	var out []string
+	for _, t := range m.Schema.Targets {
+		out = append(out, t.Name)
+	}
+	return out
+}
+
+// supervised compares predictions with targets.
+func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data.Source, columns []string, seen func(int64) error) error {
+	for _, n := range targetNames(m) {
+		if !slices.Contains(columns, n) {
+			return noColumn(src.Name(), n, "the model's target", columns)
+		}
+	}
+	rows, err := machine.TableRows(src, allowing(m, f.skip).Schema, true)
+	if err != nil {
+		return explainColumns(err, src.Name(), m, columns)
+	}
+	predict, err := predictor(m, f.single)
+	if err != nil {
+		return err
+	}
+	e := machine.NewEvaluation(m.Kind, m.Task, m.Outputs)
+	var pred, variance dense.Matrix[float64]
+	err = rows.Each(predictRows, func(x, y dense.Matrix[float64]) error {
+		pred = fitting(pred, x.Rows, m.Outputs)
+		if err := predict(pred, x, false); err != nil {
+			return fmt.Errorf("%s: after row %d: %w", src.Name(), e.Len(), err)
+		}
+		if m.Kind == machine.KindGP {
+			variance = fitting(variance, x.Rows, m.Outputs)
+			if err := predict(variance, x, true); err != nil {
+				return fmt.Errorf("%s: after row %d: %w", src.Name(), e.Len(), err)
+			}
+		}
+		if err := e.Add(y, pred, variance); err != nil {
+			return err
+		}
+		return seen(e.Len())
+	})
+	if err != nil {
+		return err
+	}
+	r.Rows, r.Scores = e.Len(), e.Scores()
+	if m.Task == machine.Classification && m.Outputs <= maxConfusion {
+		r.Classes, r.Confusion = m.Schema.Targets[0].Classes, e.Confusion()
+	}
+	return nil
+}
+
+// fitting is a matrix of a shape that reuses the memory of m.
+func fitting[T dense.Float](m dense.Matrix[T], rows, cols int) dense.Matrix[T] {
+	if cap(m.Data) < rows*cols {
+		return dense.New[T](rows, cols)
+	}
+	return dense.Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: m.Data[:rows*cols]}
+}
+
+// predictor predicts float64 matrices in either precision.
+func predictor(m *machine.Model, single bool) (func(dst, x dense.Matrix[float64], variance bool) error, error) {
+	if !single {
+		p, err := machine.NewPredictor[float64](m)
+		if err != nil {
+			return nil, err
+		}
+		var ws machine.Workspace[float64]
+		return func(dst, x dense.Matrix[float64], variance bool) error {
+			if variance {
+				return p.Variance(dst, x, &ws)
+			}
+			return p.Predict(dst, x, &ws)
+		}, nil
+	}
+	p, err := machine.NewPredictor[float32](m)
+	if err != nil {
+		return nil, err
+	}
+	var ws machine.Workspace[float32]
+	return func(dst, x dense.Matrix[float64], variance bool) error {
+		out := dense.New[float32](dst.Rows, dst.Cols)
+		call := p.Predict
+		if variance {
+			call = p.Variance
+		}
+		if err := call(out, dense.Convert[float32](x), &ws); err != nil {
+			return err
+		}
+		for i, v := range out.Data {
+			dst.Data[i] = float64(v)
+		}
+		return nil
+	}, nil
+}
+
+// density scores a density, and with a label how it tells anomalies from normal rows.
+func (f *evaluateFlags) density(r *EvaluateResult, m *machine.Model, src data.Source, columns []string, seen func(int64) error) error {
+	label := -1
+	allowed := slices.Clone(f.skip)
+	if f.label != "" {
+		if label = slices.Index(columns, f.label); label < 0 {
+			return noColumn(src.Name(), f.label, "--label", columns)
+		}
+		allowed = append(allowed, f.label)
+	}
+	p, err := machine.NewTablePredictor(allowing(m, allowed), machine.TableOptions{NoIDs: true, Float32: f.single})
+	if err != nil {
+		return err
+	}
+	run, err := p.Open(columns)
+	if err != nil {
+		return explainColumns(err, src.Name(), m, columns)
+	}
+	kinds := run.Kinds()
+	if label >= 0 && kinds[label] == data.Skip {
+		kinds[label] = data.Text
+	}
+	e := machine.NewEvaluation(m.Kind, m.Task, 1)
+	var by labelled
+	err = run.Each(src, kinds, predictRows, func(predictions, cells *data.Block) error {
+		score := predictions.Cols[0].Num
+		column := dense.Matrix[float64]{Rows: len(score), Cols: 1, Stride: 1, Data: score}
+		if err := e.Add(dense.Matrix[float64]{}, column, dense.Matrix[float64]{}); err != nil {
+			return err
+		}
+		if label >= 0 {
+			for i, v := range score {
+				if err := by.add(cells.Cols[label], i, v); err != nil {
+					return &data.InputError{Place: fmt.Sprintf("%s: row %d", src.Name(), cells.First+int64(i)+1), Detail: fmt.Sprintf("label %q %v", f.label, err)}
+				}
+			}
+		}
+		return seen(e.Len())
+	})
+	if err != nil {
+		return err
+	}
+	r.Rows, r.Scores = e.Len(), e.Scores()
+	if label < 0 || r.Rows == 0 {
+		return nil
+	}
+	normal, err := by.normal(f.normal)
+	if err != nil {
+		return &data.InputError{Place: src.Name(), Detail: fmt.Sprintf("label %q %v", f.label, err)}
+	}
+	r.Label, r.Normal, r.Anomalies = f.label, by.names[normal], e.Len()-by.rows[normal]
+	auc, err := by.auc(normal)
+	if err != nil {
+		return &data.InputError{Place: src.Name(), Detail: fmt.Sprintf("label %q %v", f.label, err)}
+	}
+	r.Scores = append([]machine.Score{auc}, r.Scores...)
+	return nil
+}
+
+// labelled are scores by label. Of more than maxLabelled rows, every 2nd, 4th, … counts, so that memory is bounded.
+type labelled struct {
+	names  []string
+	index  map[string]int
+	rows   []int64
+	scores []labelScore
+	step   int64
+	n      int64
+}
+
+type labelScore struct {
+	score float64
+	label int
+}
+
+const (
+	maxLabelled = 1 << 22
+	maxLabels   = 1000
+)
+
+func (l *labelled) add(c data.Column, i int, score float64) error {
+	var name string
+	switch {
+	case c.Num != nil && !math.IsNaN(c.Num[i]):
+		name = strconv.FormatFloat(c.Num[i], 'f', -1, 64)
+	case c.Num == nil && c.Text[i] != nil:
+		name = string(c.Text[i])
+		if v, ok := data.ParseNumber(c.Text[i]); ok { // 0 and 0.0 are one label
+			name = strconv.FormatFloat(v, 'f', -1, 64)
+		}
+	default:
+		return fmt.Errorf("is missing: remove the row")
+	}
+	k, ok := l.index[name]
+	if !ok {
+		if len(l.names) == maxLabels {
+			return fmt.Errorf("has more than %d values, which tells no anomalies from normal rows", maxLabels)
+		}
+		if l.index == nil {
+			l.index, l.step = map[string]int{}, 1
+		}
+		k = len(l.names)
+		l.index[name] = k
+		l.names, l.rows = append(l.names, name), append(l.rows, 0)
+	}
+	l.rows[k]++
+	if l.n%l.step == 0 {
+		l.scores = append(l.scores, labelScore{score, k})
+	}
+	l.n++
+	if len(l.scores) == maxLabelled {
+		for j := range maxLabelled / 2 {
+			l.scores[j] = l.scores[2*j]
+		}
+		l.scores, l.step = l.scores[:maxLabelled/2], 2*l.step
+	}
+	return nil
+}
+
+// normal is the label of normal rows: the one that is asked for, else 0, else the most frequent and of equal ones the first.
+func (l *labelled) normal(asked string) (int, error) {
+	if asked != "" {
+		if v, ok := data.ParseNumber([]byte(asked)); ok {
+			asked = strconv.FormatFloat(v, 'f', -1, 64)
+		}
+		k, ok := l.index[asked]
+		if !ok {
+			return 0, fmt.Errorf("is never %q, as --normal says; it is %s", asked, quoted(l.names[:min(len(l.names), 10)]))
+		}
+		return k, nil
+	}
+	if k, ok := l.index["0"]; ok {
+		return k, nil
+	}
+	best := 0
+	for k, n := range l.rows {
+		if n > l.rows[best] {
+			best = k
+		}
+	}
+	return best, nil
+}
+
+// auc is the probability that an anomaly has a lower score than a normal row, ties counting half.
+func (l *labelled) auc(normal int) (machine.Score, error) {
+	slices.SortFunc(l.scores, func(a, b labelScore) int { return cmp.Compare(a.score, b.score) })
+	var sum, below float64 // below: anomalies of lower score
+	var pos, neg float64
+	for lo := 0; lo < len(l.scores); {
+		hi := lo
+		var p, n float64
+		for ; hi < len(l.scores) && l.scores[hi].score == l.scores[lo].score; hi++ {
+			if l.scores[hi].label == normal {
+				n++
+			} else {
+				p++
+			}
+		}
+		sum += n * (below + p/2)
+		below += p
+		pos, neg, lo = pos+p, neg+n, hi
+	}
+	if pos == 0 || neg == 0 {
+		return machine.Score{}, fmt.Errorf("is always %q: there are no anomalies to tell from normal rows, or the other way round", l.names[l.scores[0].label])
+	}
+	v := sum / pos / neg
+	low, high := aucInterval(v, pos, neg)
+	return machine.Score{Name: "ROC AUC", Value: v, Low: low, High: high, Rows: int64(len(l.scores))}, nil
+}
+
+// aucInterval is method 5 of Newcombe 2006, "Confidence intervals for an effect size measure based on the Mann–Whitney
+// statistic", part 2: the limits θ solve (θ̂−θ)² = z² V(θ) with the variance V of Hanley and McNeil 1982 for samples of
+// equal size, so that they stay in [0, 1] and have a width at 0 and 1.
+func aucInterval(v, m, n float64) (low, high float64) {
+	const z = 1.959963984540054
+	excess := func(t float64) float64 {
+		k := (m+n)/2 - 1
+		variance := t * (1 - t) * (1 + k*(1-t)/(2-t) + k*t/(1+t)) / (m * n)
+		return (v-t)*(v-t) - z*z*variance
+	}
+	// excess is negative at v, unless v is 0 or 1, and positive at the ends.
+	solve := func(in, out float64) float64 {
+		for range 100 {
+			mid := (in + out) / 2
+			if excess(mid) <= 0 {
+				in = mid
+			} else {
+				out = mid
+			}
+		}
+		return (in + out) / 2
+	}
+	low, high = 0, 1
+	if v > 0 {
+		low = solve(v, 0)
+	}
+	if v < 1 {
+		high = solve(v, 1)
+	}
+	return low, high
+}
+
+func (r *EvaluateResult) print(w io.Writer) error {
+	what := string(r.Task)
+	if len(r.Targets) > 0 {
+		what += " of " + strings.Join(r.Targets, ", ")
+	}
+	fmt.Fprintf(w, "%s: %d rows, %s model, %s\n\n", r.Data, r.Rows, r.Kind, what)
+	err := table(w, func(w io.Writer) {
+		fmt.Fprintln(w, "score\tvalue\t95 % interval")
+		for _, s := range r.Scores {
+			name := s.Name
+			if s.Output > 0 {
+				name += " of " + r.Targets[s.Output-1]
+			}
+			interval := fmt.Sprintf("%s to %s", digits(s.Low), digits(s.High))
+			if math.IsNaN(s.Low) || math.IsNaN(s.High) {
+				interval = "–"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\n", name, digits(s.Value), interval)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if r.Label != "" {
+		fmt.Fprintf(w, "\n%d rows whose %s is not %s are taken for anomalies.\n", r.Anomalies, r.Label, r.Normal)
+	}
+	if r.Confusion == nil {
+		return nil
+	}
+	fmt.Fprintln(w, "\nRows by true class (down) and predicted class (across):")
+	return table(w, func(w io.Writer) {
+		fmt.Fprintf(w, "\t%s\n", strings.Join(r.Classes, "\t"))
+		for c, row := range r.Confusion {
+			fmt.Fprint(w, r.Classes[c])
+			for _, n := range row {
+				fmt.Fprintf(w, "\t%d", n)
+			}
+			fmt.Fprintln(w)
+		}
+	})
+}
+
+// digits prints a score for people.
+func digits(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }

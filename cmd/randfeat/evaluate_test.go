@@ -1,0 +1,267 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/machine"
+)
+
+func scoreOf(r EvaluateResult, name string) machine.Score {
+	for _, s := range r.Scores {
+		if s.Name == name {
+			return s
+		}
+	}
+	return machine.Score{Value: math.NaN()}
+}
+
+func evaluated(t *testing.T, args ...string) EvaluateResult {
+	t.Helper()
+	r := objects[EvaluateResult](t, ok(t, append([]string{"evaluate", "--json"}, args...)...).stdout)
+	if len(r) != 1 {
+		t.Fatalf("%d objects", len(r))
+	}
+	return r[0]
+}
+
+// Scores are those of the predictions that predict writes.
+func TestEvaluate(t *testing.T) {
+	dir := t.TempDir()
+	text := shop(3000)
+	in := put(t, dir, "shop.csv", text)
+	logistic, _ := saveModel(t, dir, machine.KindLogistic, "kind", shop(200))
+	r := evaluated(t, logistic, in)
+	_, got := cells(t, put(t, dir, "p.csv", ok(t, "predict", logistic, in, "--keep", "kind").stdout))
+	right, counts := 0, map[string]int64{}
+	for _, row := range got {
+		if row[1] == row[2] {
+			right++
+		}
+		counts[row[1]+row[2]]++
+	}
+	acc := r.Scores[0]
+	if acc.Name != "accuracy" || acc.Value != float64(right)/3000 || acc.Rows != 3000 || !(acc.Low < acc.Value && acc.Value < acc.High) {
+		t.Errorf("accuracy %+v, counted %d", acc, right)
+	}
+	if want := [][]int64{{counts["cheapcheap"], counts["cheapdear"]}, {counts["dearcheap"], counts["deardear"]}}; fmt.Sprint(r.Confusion) != fmt.Sprint(want) {
+		t.Errorf("confusion %v, want %v", r.Confusion, want)
+	}
+	if r.Rows != 3000 || !slices.Equal(r.Classes, []string{"cheap", "dear"}) || math.IsNaN(scoreOf(r, "log loss").Value) {
+		t.Errorf("%+v", r)
+	}
+	o := ok(t, "evaluate", logistic, in).stdout
+	for _, want := range []string{"3000 rows, logistic model, classification of kind", "accuracy", "Brier", " to ", "true class (down)", "cheap"} {
+		if !strings.Contains(o, want) {
+			t.Errorf("%q is not in\n%s", want, o)
+		}
+	}
+	gp, _ := saveModel(t, dir, machine.KindGP, "price", shop(200))
+	r = evaluated(t, gp, in)
+	_, got = cells(t, put(t, dir, "p.csv", ok(t, "predict", gp, in, "--keep", "price").stdout))
+	sum := 0.0
+	for _, row := range got {
+		var y, p float64
+		fmt.Sscan(row[1], &y)
+		fmt.Sscan(row[2], &p)
+		sum += (y - p) * (y - p)
+	}
+	if s := r.Scores[0]; s.Name != "RMSE" || math.Abs(s.Value-math.Sqrt(sum/3000)) > 1e-12 || r.Confusion != nil {
+		t.Errorf("RMSE %+v, want %g", s, math.Sqrt(sum/3000))
+	}
+	if c := scoreOf(r, "coverage of 90 % intervals"); math.IsNaN(c.Value) {
+		t.Error("no coverage of a Gaussian process")
+	}
+	if single := evaluated(t, gp, in, "--float32").Scores[0].Value; single == r.Scores[0].Value || math.Abs(single-r.Scores[0].Value) > 1e-3 {
+		t.Errorf("RMSE %g in float32, %g in float64", single, r.Scores[0].Value)
+	}
+	// Bad tables.
+	for _, c := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{exitFailed, `no column "kind", as the model's target says`, []string{logistic, put(t, dir, "a.csv", "id,size,colour\n1,2,red\n")}},
+		{exitFailed, `b.csv:3: target "kind" is "free", a class unseen`, []string{logistic, put(t, dir, "b.csv", "size,colour,kind\n1,red,dear\n1,red,free\n")}},
+		{exitFailed, `c.csv:3: target "kind" is missing`, []string{logistic, put(t, dir, "c.csv", "size,colour,kind\n1,red,dear\n1,red,\n")}},
+		{exitFailed, `d.csv:3: target "price" is missing`, []string{gp, put(t, dir, "d.csv", "size,colour,price\n1,red,1\n1,red,nan\n")}},
+		{exitFailed, "columns but no rows", []string{gp, put(t, dir, "e.csv", "size,colour,price\n"), "--header"}},
+		{exitFailed, `with --keep, or leave them out with --skip`, []string{gp, put(t, dir, "f.csv", "size,colour,price,x\n1,red,1,1\n")}},
+		{exitFailed, `no column "zz", as --skip says`, []string{gp, in, "--skip", "zz"}},
+		{exitMisuse, "--label is for densities", []string{gp, in, "--label", "kind"}},
+		{exitMisuse, "--normal needs --label", []string{gp, in, "--normal", "1"}},
+	} {
+		fails(t, c.code, c.says, append([]string{"evaluate"}, c.args...)...)
+	}
+	if r := evaluated(t, gp, filepath.Join(dir, "f.csv"), "--skip", "x"); r.Rows != 1 {
+		t.Errorf("a column skipped: %+v", r)
+	}
+}
+
+// The AUC of a density is the fraction of pairs in the right order.
+func TestEvaluateDensity(t *testing.T) {
+	dir := t.TempDir()
+	model, _ := saveModel(t, dir, machine.KindDensity, "", shop(300))
+	r := rand.New(rand.NewPCG(1, 9))
+	var b strings.Builder
+	b.WriteString("size,colour,label\n")
+	for i := range 200 {
+		if i%8 == 0 {
+			fmt.Fprintf(&b, "%.3f,red,odd\n", 4*r.NormFloat64())
+		} else {
+			fmt.Fprintf(&b, "%.3f,red,fine\n", r.NormFloat64())
+		}
+	}
+	in := put(t, dir, "in.csv", b.String())
+	_, got := cells(t, put(t, dir, "p.csv", ok(t, "predict", model, in, "--keep", "label").stdout))
+	pairs, right := 0.0, 0.0
+	for _, a := range got {
+		for _, n := range got {
+			if a[0] != "odd" || n[0] != "fine" {
+				continue
+			}
+			var x, y float64
+			fmt.Sscan(a[1], &x)
+			fmt.Sscan(n[1], &y)
+			pairs++
+			if x < y {
+				right++
+			} else if x == y {
+				right += 0.5
+			}
+		}
+	}
+	e := evaluated(t, model, in, "--label", "label")
+	if s := e.Scores[0]; s.Name != "ROC AUC" || math.Abs(s.Value-right/pairs) > 1e-14 || !(s.Low < s.Value && s.Value < s.High) || s.High > 1 {
+		t.Errorf("AUC %+v, want %g", s, right/pairs)
+	}
+	if e.Normal != "fine" || e.Anomalies != 25 || e.Scores[1].Name != "mean log density" {
+		t.Errorf("%+v", e)
+	}
+	if other := evaluated(t, model, in, "--label", "label", "--normal", "odd"); math.Abs(other.Scores[0].Value-(1-right/pairs)) > 1e-14 || other.Anomalies != 175 {
+		t.Errorf("the other way round: %+v", other)
+	}
+	if o := ok(t, "evaluate", model, in, "--label", "label").stdout; !strings.Contains(o, "25 rows whose label is not fine are taken for anomalies") {
+		t.Error(o)
+	}
+	// 0 is normal even if it is rare.
+	digits := put(t, dir, "digits.csv", strings.NewReplacer("fine", "1", "odd", "0.0").Replace(b.String()))
+	if e := evaluated(t, model, digits, "--label", "label"); e.Normal != "0" || e.Anomalies != 175 {
+		t.Errorf("%+v", e)
+	}
+	fails(t, exitFailed, `no column "lable", as --label says, did you mean "label"?`, "evaluate", model, in, "--label", "lable")
+	fails(t, exitFailed, `is never "x", as --normal says`, "evaluate", model, in, "--label", "label", "--normal", "x")
+	fails(t, exitFailed, `is always "red"`, "evaluate", model, in, "--label", "colour", "--skip", "label")
+	fails(t, exitFailed, `row 2: label "label" is missing`, "evaluate", model, put(t, dir, "gap.csv", "size,colour,label\n1,red,a\n1,red,\n"), "--label", "label")
+	fails(t, exitFailed, `"label"; carry them`, "evaluate", model, in)
+}
+
+// Newcombe 2006, part 2, table II gives method 5; here against its definition and by coverage.
+func TestAUCInterval(t *testing.T) {
+	for _, c := range [][3]float64{{0.5, 20, 30}, {0.9, 10, 200}, {1, 10, 10}, {0, 5, 50}, {0.99, 1000, 1000}} {
+		v, m, n := c[0], c[1], c[2]
+		low, high := aucInterval(v, m, n)
+		if low < 0 || high > 1 || low > v || high < v || high-low < 1e-3 {
+			t.Errorf("%v: %g to %g", c, low, high)
+		}
+		for _, l := range []float64{low, high} {
+			if l <= 0 || l >= 1 {
+				continue
+			}
+			k := (m+n)/2 - 1
+			if want := 1.959963984540054 * math.Sqrt(l*(1-l)/(m*n)*(1+k*(1-l)/(2-l)+k*l/(1+l))); math.Abs(math.Abs(v-l)-want) > 1e-9 {
+				t.Errorf("%v: limit %g does not solve the equation", c, l)
+			}
+		}
+	}
+	// Normal scores one standard deviation apart: the AUC is Φ(1/√2).
+	r := rand.New(rand.NewPCG(3, 3))
+	truth, held := 0.5*math.Erfc(-0.5), 0
+	const repeats = 1000
+	for range repeats {
+		var l labelled
+		for i := range 150 {
+			score, label := r.NormFloat64(), []byte("0")
+			if i%3 == 0 {
+				score, label = score-1, []byte("1")
+			}
+			if err := l.add(data.Column{Text: [][]byte{label}}, 0, score); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := l.auc(l.index["0"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Low <= truth && truth <= s.High {
+			held++
+		}
+	}
+	// 3.5 standard deviations of the binomial count are 2.4 %; the variance is that of another family of laws.
+	if got := float64(held) / repeats; got < 0.95-0.03 || got > 0.95+0.03 {
+		t.Errorf("the interval holds the truth in %.1f %% of samples", 100*got)
+	}
+}
+
+func TestInspect(t *testing.T) {
+	dir := t.TempDir()
+	path, m := saveModel(t, dir, machine.KindLogistic, "kind", shop(100))
+	r := objects[json.RawMessage](t, ok(t, "inspect", path, "--json").stdout)
+	var got struct {
+		Kind, Task, SHA256, Python string
+		Rows, Bytes                int64
+		Features, Width, Outputs   int
+		FormatVersion              int `json:"format_version"`
+		Lambda, Bandwidth          float64
+		Schema                     data.Schema
+		Spec                       map[string]any
+		Tensors                    []machine.TensorInfo
+	}
+	if err := json.Unmarshal(r[0], &got); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Kind != "logistic" || got.Task != "classification" || got.Rows != 100 || got.Bytes != info.Size() || got.FormatVersion != 1 || got.Features != 64 ||
+		got.Width != m.Schema.Width() || got.Outputs != 2 || got.Lambda != 1 || got.Bandwidth != 2 || len(got.SHA256) != 64 || len(got.Tensors) != 3 ||
+		got.Schema.Targets[0].Classes[1] != "dear" || got.Spec["m"] != 32.0 || !strings.Contains(got.Python, "safe_open") {
+		t.Errorf("%+v", got)
+	}
+	o := ok(t, "inspect", path).stdout
+	for _, want := range []string{"format version 1", "verified", got.SHA256, "logistic (classification, 2 classes), fitted to 100 rows", "64: trig × orthogonal, m = 32, seed 5",
+		"gaussian, bandwidth 2", "penalty λ", "3 levels: ", "2 classes: cheap, dear", "carried along", "safe_open", "weights [64, 2]", "ignored"} {
+		if !strings.Contains(o, want) {
+			t.Errorf("%q is not in\n%s", want, o)
+		}
+	}
+	if o := ok(t, "inspect", path, "--levels", "1").stdout; !strings.Contains(o, "2 classes: cheap, …") {
+		t.Errorf("--levels 1:\n%s", o)
+	}
+	density, d := saveModel(t, dir, machine.KindDensity, "", shop(100))
+	d.Schema, d.Extra = nil, map[string]string{"note": "first\nsecond"}
+	if err := d.Save(density); err != nil {
+		t.Fatal(err)
+	}
+	if o := ok(t, "inspect", density).stdout; !strings.Contains(o, "No schema") || strings.Contains(o, "λ") || !strings.Contains(o, "first second") {
+		t.Errorf("a density without a schema:\n%s", o)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)-5] ^= 1
+	fails(t, exitFailed, "the checksum of the tensors is wrong", "inspect", put(t, dir, "flipped.rf", string(b)))
+	fails(t, exitFailed, "corrupt file", "inspect", put(t, dir, "cut.rf", string(b[:len(b)/2])))
+	fails(t, exitMisuse, "want a model", "inspect")
+	fails(t, exitMisuse, "--levels is -1", "inspect", path, "--levels", "-1")
+}

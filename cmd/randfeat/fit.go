@@ -1,0 +1,390 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/machine"
+	"github.com/randfeat/randfeat/machine/auto"
+)
+
+// FitReport is what fit --json prints.
+type FitReport struct {
+	*auto.Report
+	Baseline *Baseline `json:"baseline,omitempty"` // what the first score is without a model
+	File     string    `json:"file,omitempty"`     // the model
+	Bytes    int64     `json:"bytes,omitempty"`    // its size
+}
+
+// fitFlags are the flags of fit, one per choice of auto.Options.
+type fitFlags struct {
+	table tableFlags
+	out   string
+
+	targets, ids, skip   []string
+	numeric, categorical []string
+	task                 string
+	maxLevels            int
+
+	model, family, coupling string
+	bandwidth, lambda       float64
+	features, budget        int
+	classWeight             string
+
+	seed                 uint64
+	folds, sample, block int
+	float32              bool
+	checkpoint           string
+	checkpointEvery      time.Duration
+
+	demo     bool
+	saveData string
+}
+
+var fitModels = []machine.Kind{machine.KindRidge, machine.KindLogistic, machine.KindGP, machine.KindSmoother, machine.KindDensity}
+
+func (a *app) fitCommand() *cobra.Command {
+	var f fitFlags
+	cmd := &cobra.Command{
+		Use:   "fit DATA -o MODEL --target COLUMN",
+		Short: "Fit a kernel machine to a table and say how well it predicts",
+		Long: `Fit a kernel machine to a table: CSV, TSV, NDJSON, npy, npz or Parquet. What the flags leave open is chosen from the
+data: what each column is, the bandwidth of the kernel exp(-|x-y|²/(2s²)), the penalty, the number of random features,
+the family and the coupling. The summary says what was chosen and why, and how well rows are predicted by models that
+have not seen them. The file is read several times in blocks: its size does not matter.
+
+  ridge     kernel ridge regression, for numbers and for classes (the default)
+  logistic  multinomial logistic regression: probabilities of classes
+  gp        Gaussian-process regression: numbers with a variance
+  smoother  Nadaraya-Watson weighted means, for numbers and for classes
+  density   log density and anomaly score of rows, without a target
+
+With --checkpoint a fit that was interrupted goes on where it was, with the same result.
+With --json it prints one object: FitReport of this package's source, which holds Report of package machine/auto.`,
+		Example: `  randfeat fit data.csv --target price -o model.rf
+  randfeat fit data.parquet --target class --model logistic --class-weight balanced -o model.rf
+  randfeat fit data.csv --model density --id name -o model.rf
+  randfeat fit --demo -o model.rf`,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case f.demo && len(args) > 0:
+				return fmt.Errorf("%d arguments, want none with --demo", len(args))
+			case !f.demo && len(args) != 1:
+				return fmt.Errorf("%d arguments, want one file of data (or --demo)", len(args))
+			}
+			return nil
+		},
+		RunE: do(func(cmd *cobra.Command, args []string) error { return a.runFit(cmd, &f, args) }),
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func (f *fitFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVarP(&f.out, "out", "o", "", "model file to write")
+	flags.StringArrayVar(&f.targets, "target", nil, "column to predict; repeat it for several")
+	flags.StringVar(&f.task, "task", "", "regression or classification; chosen by the values of the target if left out")
+	flags.StringArrayVar(&f.ids, "id", nil, "column to carry to the predictions, not used for them; repeatable")
+	flags.StringArrayVar(&f.skip, "skip", nil, "column not to use; repeatable")
+	flags.StringArrayVar(&f.numeric, "numeric", nil, "column that must hold numbers; repeatable")
+	flags.StringArrayVar(&f.categorical, "categorical", nil, "column of levels, even if they are numbers; repeatable")
+	flags.IntVar(&f.maxLevels, "max-levels", 0, "most levels of a categorical column, the rest is \"other\" (64 if left out)")
+	flags.StringVar(&f.model, "model", "", "ridge, logistic, gp, smoother or density (ridge if left out)")
+	flags.StringVar(&f.family, "family", "", "feature family: a name of 'randfeat families' or a JSON object (chosen if left out)")
+	flags.StringVar(&f.coupling, "coupling", "", "coupling of the projections: a name of 'randfeat couplings' or a JSON object (chosen if left out)")
+	flags.Float64Var(&f.bandwidth, "bandwidth", 0, "bandwidth s of the kernel, in units of standardised columns (chosen if left out)")
+	flags.Float64Var(&f.lambda, "lambda", 0, "penalty λ on the sum of losses (chosen if left out)")
+	flags.IntVar(&f.features, "features", 0, "number of random features (by a learning curve if left out)")
+	flags.IntVar(&f.budget, "budget", 0, "most random features of the learning curve (2048 if left out)")
+	flags.StringVar(&f.classWeight, "class-weight", "", "weights of classes for --model logistic: balanced, or JSON such as '{\"yes\": 5}'")
+	flags.Uint64Var(&f.seed, "seed", defaultSeed, "seed of the projections, the sample and the folds")
+	flags.IntVar(&f.folds, "folds", 0, "folds of the cross-validation (5 if left out; 1: no cross-validation)")
+	flags.IntVar(&f.sample, "sample", 0, "rows on which choices are tried (8192 if left out)")
+	flags.BoolVar(&f.float32, "float32", false, "compute features and their products in float32: faster, sums stay float64")
+	flags.IntVar(&f.block, "block", 0, "rows handled together (1024 if left out)")
+	flags.StringVar(&f.checkpoint, "checkpoint", "", "file that lets the same command go on after an interruption")
+	flags.DurationVar(&f.checkpointEvery, "checkpoint-every", 0, "time between two versions of the checkpoint (30s if left out)")
+	f.table.add(cmd)
+	flags.BoolVar(&f.demo, "demo", false, "fit a generated table: needs no files")
+	flags.StringVar(&f.saveData, "save-data", "", "with --demo: write the generated table to a CSV file")
+	completeNames(cmd, "task", func() []string { return []string{string(data.Regression), string(data.Classification)} })
+	completeNames(cmd, "model", func() []string { return strings.Fields(kindList(" ")) })
+	completeNames(cmd, "family", familyNames)
+	completeNames(cmd, "coupling", couplingNames)
+	completeNames(cmd, "class-weight", func() []string { return []string{"balanced"} })
+	completeFiles(cmd, "out", "rf")
+	completeFiles(cmd, "save-data", "csv")
+}
+
+func kindList(sep string) string {
+	names := make([]string, len(fitModels))
+	for i, k := range fitModels {
+		names[i] = string(k)
+	}
+	return strings.Join(names, sep)
+}
+
+// options are the choices of the flags; nothing is read.
+func (f *fitFlags) options(cmd *cobra.Command) (auto.Options, error) {
+	o := auto.Options{
+		Learn: data.LearnOptions{Targets: f.targets, Task: data.Task(f.task), IDs: f.ids, Skip: f.skip, Numeric: f.numeric,
+			Categorical: f.categorical, MaxLevels: f.maxLevels},
+		Kind: machine.Kind(f.model), Bandwidth: f.bandwidth, Lambda: f.lambda, Features: f.features, Budget: f.budget,
+		Seed: f.seed, Folds: f.folds, Sample: f.sample, Float32: f.float32, Block: f.block,
+		Checkpoint: f.checkpoint, CheckpointEvery: f.checkpointEvery,
+	}
+	for _, n := range []struct {
+		flag  string
+		value float64
+	}{{"max-levels", float64(f.maxLevels)}, {"bandwidth", f.bandwidth}, {"lambda", f.lambda}, {"features", float64(f.features)},
+		{"budget", float64(f.budget)}, {"folds", float64(f.folds)}, {"sample", float64(f.sample)}, {"block", float64(f.block)},
+		{"checkpoint-every", f.checkpointEvery.Seconds()}} {
+		if cmd.Flags().Changed(n.flag) && (!(n.value > 0) || !dense.IsFinite(n.value)) {
+			return o, misused("--%s is %s, want more than 0, or leave it out", n.flag, cmd.Flag(n.flag).Value)
+		}
+	}
+	switch o.Learn.Task {
+	case data.Auto, data.Regression, data.Classification:
+	default:
+		return o, misused("--task is %q, want %s or %s", f.task, data.Regression, data.Classification)
+	}
+	if o.Kind != "" && !slices.Contains(fitModels, o.Kind) {
+		return o, misused("--model is %q, want one of %s", f.model, kindList(", "))
+	}
+	if o.Kind == machine.KindDensity && len(f.targets) > 0 {
+		return o, misused("--model density has no target: leave --target out, or name the column with --skip")
+	}
+	if o.Kind == machine.KindLogistic && o.Learn.Task == data.Regression || o.Kind == machine.KindGP && o.Learn.Task == data.Classification {
+		return o, misused("--model %s does not do %s", o.Kind, o.Learn.Task)
+	}
+	if f.classWeight != "" && o.Kind != machine.KindLogistic {
+		return o, misused("--class-weight needs --model logistic")
+	}
+	if f.lambda > 0 && (o.Kind == machine.KindSmoother || o.Kind == machine.KindDensity) {
+		return o, misused("--model %s has no penalty: leave --lambda out", o.Kind)
+	}
+	if f.features > 0 && f.budget > 0 {
+		return o, misused("--features and --budget exclude each other")
+	}
+	if f.checkpoint == "" && cmd.Flags().Changed("checkpoint-every") {
+		return o, misused("--checkpoint-every needs --checkpoint")
+	}
+	var err error
+	if f.family != "" {
+		if o.Family, err = family.Parse(f.family); err != nil {
+			return o, misused("--family: %w", err)
+		}
+	}
+	if f.coupling != "" {
+		if o.Coupling, err = coupling.Parse(f.coupling); err != nil {
+			return o, misused("--coupling: %w", err)
+		}
+	}
+	return o, nil
+}
+
+func (a *app) runFit(cmd *cobra.Command, f *fitFlags, args []string) error {
+	if f.demo {
+		if err := f.setDemo(cmd); err != nil {
+			return err
+		}
+	} else if cmd.Flags().Changed("save-data") {
+		return misused("--save-data needs --demo")
+	}
+	o, err := f.options(cmd)
+	if err != nil {
+		return err
+	}
+	if f.out == "" && !f.demo {
+		return misused("-o is missing: name the model file to write, such as -o model.rf")
+	}
+	// A fit may take hours: what would stop its end is found before its beginning.
+	if err := f.checkFiles(args); err != nil {
+		return err
+	}
+	src, err := f.source(a, args)
+	if err != nil {
+		return err
+	}
+	if len(f.targets) == 0 && o.Kind != machine.KindDensity {
+		columns, err := data.Columns(src)
+		if err != nil {
+			return err
+		}
+		return misused("--target is missing: name the column to predict, one of %s; or ask for a density without a target by --model density", quoteNames(columns, 20))
+	}
+	ctx := cmd.Context()
+	summary, err := f.weigh(ctx, src, &o)
+	if err != nil {
+		return err
+	}
+	model, report, err := a.fitWithProgress(ctx, src, o)
+	if err != nil {
+		return f.explain(ctx, err)
+	}
+	if report.Summary == nil {
+		report.Summary = summary
+	}
+	r := FitReport{Report: report, Baseline: baselineOf(report, model)}
+	if f.out != "" {
+		if err := model.Save(f.out); err != nil {
+			return err
+		}
+		r.File = f.out
+		if info, err := os.Stat(f.out); err == nil {
+			r.Bytes = info.Size()
+		}
+	}
+	if f.checkpoint != "" {
+		// Only now: a model that could not be written is not lost.
+		if err := auto.RemoveCheckpoint(f.checkpoint); err != nil {
+			return err
+		}
+	}
+	if a.json {
+		return a.object(r)
+	}
+	return a.printFit(&r, model.Schema, f)
+}
+
+// source opens the table.
+func (f *fitFlags) source(a *app, args []string) (data.Source, error) {
+	if f.demo {
+		b := fitDemoData()
+		if f.saveData != "" {
+			if err := writeFile(f.saveData, b); err != nil {
+				return nil, err
+			}
+		}
+		return data.OpenBytes(fitDemoName, b, data.Options{})
+	}
+	return f.table.open(a, args[0])
+}
+
+// checkFiles refuses outputs that cannot be written, and those that would replace what is read.
+func (f *fitFlags) checkFiles(args []string) error {
+	type output struct{ flag, path string }
+	var outs []output
+	for _, o := range []output{{"-o", f.out}, {"--checkpoint", f.checkpoint}, {"--save-data", f.saveData}} {
+		if o.path == "" {
+			continue
+		}
+		for _, other := range outs {
+			if sameFile(o.path, other.path) {
+				return misused("%s and %s name the same file, %s", other.flag, o.flag, o.path)
+			}
+		}
+		for _, in := range args {
+			if sameFile(o.path, in) {
+				return misused("%s names the data file %s: it would be replaced", o.flag, in)
+			}
+		}
+		if err := checkWritable(o.path); err != nil {
+			return fmt.Errorf("%s: %w", o.flag, err)
+		}
+		outs = append(outs, o)
+	}
+	return nil
+}
+
+func sameFile(a, b string) bool {
+	if x, err := os.Stat(a); err == nil {
+		y, err := os.Stat(b)
+		return err == nil && x.Mode().IsRegular() && os.SameFile(x, y)
+	}
+	x, errX := filepath.Abs(a)
+	y, errY := filepath.Abs(b)
+	return errX == nil && errY == nil && x == y
+}
+
+// checkWritable finds out whether a file can be put at path, by starting one beside it.
+func checkWritable(path string) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return nil // opening a pipe would wait for its reader
+	}
+	if dir := filepath.Dir(path); dir != "." {
+		if info, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("cannot write %s: the directory %s does not exist", path, dir)
+		} else if err == nil && !info.IsDir() {
+			return fmt.Errorf("cannot write %s: %s is not a directory", path, dir)
+		}
+	}
+	t, err := data.CreateAtomic(path)
+	if err != nil {
+		return err
+	}
+	t.Abort()
+	return nil
+}
+
+func writeFile(path string, b []byte) error {
+	t, err := data.CreateAtomic(path)
+	if err != nil {
+		return err
+	}
+	defer t.Abort()
+	if _, err := t.Write(b); err != nil {
+		return err
+	}
+	return t.Commit()
+}
+
+// fitWithProgress shows on a terminal how far each stage is.
+func (a *app) fitWithProgress(ctx context.Context, src data.Source, o auto.Options) (*machine.Model, *auto.Report, error) {
+	var bar *progress
+	now := ""
+	o.Progress = func(stage string, done, total int64) {
+		if bar == nil || stage != now {
+			if bar != nil {
+				bar.end()
+			}
+			bar, now = a.progress(stage, int(total)).withRate("rows"), stage
+			if bar.on { // some stages have no more to say for a while
+				fmt.Fprintf(a.stderr, "\r\x1b[K%s …", stage)
+			}
+		}
+		bar.at(int(done))
+	}
+	defer func() {
+		if bar != nil {
+			bar.end()
+		}
+	}()
+	return auto.Fit(ctx, src, o)
+}
+
+// explain adds to an error what the user can do about it.
+func (f *fitFlags) explain(ctx context.Context, err error) error {
+	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+		return err
+	}
+	hint := "no model was written; with --checkpoint FILE a fit can go on where it was"
+	if f.checkpoint != "" {
+		hint = "no model was written yet"
+		if _, err := os.Stat(f.checkpoint); err == nil {
+			hint = fmt.Sprintf("the same command goes on from the checkpoint %s", f.checkpoint)
+		}
+	}
+	if all, ok := err.(interface{ Unwrap() []error }); ok { // the checkpoint could not be written either
+		for _, e := range all.Unwrap() {
+			if !errors.Is(e, ctx.Err()) {
+				hint += "; " + e.Error()
+			}
+		}
+	}
+	return fmt.Errorf("interrupted: %s", hint)
+}

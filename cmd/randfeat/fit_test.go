@@ -1,0 +1,325 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/machine"
+	"github.com/randfeat/randfeat/machine/auto"
+)
+
+// Every choice of the library has its flag.
+func TestFitOptions(t *testing.T) {
+	parse := func(args ...string) (auto.Options, error) {
+		var f fitFlags
+		cmd := &cobra.Command{}
+		f.add(cmd)
+		if err := cmd.ParseFlags(args); err != nil {
+			t.Fatal(err)
+		}
+		return f.options(cmd)
+	}
+	got, err := parse(strings.Fields(`--target y --target z --task regression --id key --skip s --numeric n --categorical c --max-levels 9
+		--model smoother --family {"name":"oprf","a":-0.2} --coupling simplex --bandwidth 1.5 --features 100 --seed 3 --folds 4
+		--sample 500 --float32 --block 64 --checkpoint ck --checkpoint-every 5s`)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := auto.Options{
+		Learn: data.LearnOptions{Targets: []string{"y", "z"}, Task: data.Regression, IDs: []string{"key"}, Skip: []string{"s"}, Numeric: []string{"n"},
+			Categorical: []string{"c"}, MaxLevels: 9},
+		Kind: machine.KindSmoother, Family: family.OPRF{A: -0.2}, Coupling: coupling.Simplex{}, Bandwidth: 1.5, Features: 100, Seed: 3, Folds: 4,
+		Sample: 500, Float32: true, Block: 64, Checkpoint: "ck", CheckpointEvery: 5 * time.Second,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("options\n%+v\nwant\n%+v", got, want)
+	}
+	if got, err = parse("--lambda", "0.5", "--budget", "300"); err != nil || got.Lambda != 0.5 || got.Budget != 300 || got.Seed != defaultSeed {
+		t.Errorf("%+v, %v", got, err)
+	}
+	// What the flags cannot set: a schema, a progress bar, and weights, which need the classes.
+	set := reflect.ValueOf(want)
+	for i := range set.NumField() {
+		name := set.Type().Field(i).Name
+		if set.Field(i).IsZero() && !slices.Contains([]string{"Lambda", "Budget", "Schema", "Progress", "ClassWeights"}, name) {
+			t.Errorf("no flag sets %s of the options", name)
+		}
+	}
+}
+
+func TestFitMisuse(t *testing.T) {
+	dir := t.TempDir()
+	table := filepath.Join(dir, "t.csv")
+	if err := os.WriteFile(table, []byte(badHead+rowsOf(60, quantity)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	fit := func(args ...string) []string {
+		return append([]string{"fit", table, "-o", filepath.Join(dir, "m.rf")}, args...)
+	}
+	for _, c := range []struct {
+		says string
+		args []string
+	}{
+		{"0 arguments, want one file of data (or --demo)", []string{"fit"}},
+		{"1 arguments, want none with --demo", []string{"fit", "--demo", table}},
+		{"--demo and --target exclude each other", []string{"fit", "--demo", "--target", "y"}},
+		{"--save-data needs --demo", fit("--target", "y", "--save-data", "x.csv")},
+		{`--target is missing: name the column to predict, one of "x", "colour", "y"; or ask for a density without a target by --model density`, fit()},
+		{`--target is missing`, fit("--model", "ridge")},
+		{`--model is "forest", want one of ridge, logistic, gp, smoother, density`, fit("--target", "y", "--model", "forest")},
+		{`--task is "ranking", want regression or classification`, fit("--target", "y", "--task", "ranking")},
+		{"--model density has no target", fit("--target", "y", "--model", "density")},
+		{"--model logistic does not do regression", fit("--target", "y", "--model", "logistic", "--task", "regression")},
+		{"--model gp does not do classification", fit("--target", "y", "--model", "gp", "--task", "classification")},
+		{"--bandwidth is 0, want more than 0", fit("--target", "y", "--bandwidth", "0")},
+		{"--bandwidth is NaN", fit("--target", "y", "--bandwidth", "NaN")},
+		{"--lambda is -1", fit("--target", "y", "--lambda", "-1")},
+		{"--lambda is +Inf", fit("--target", "y", "--lambda", "Inf")},
+		{"--features is -5", fit("--target", "y", "--features", "-5")},
+		{"--folds is 0", fit("--target", "y", "--folds", "0")},
+		{"--features and --budget exclude each other", fit("--target", "y", "--features", "8", "--budget", "8")},
+		{"--checkpoint-every needs --checkpoint", fit("--target", "y", "--checkpoint-every", "1s")},
+		{"--model density has no penalty", fit("--model", "density", "--lambda", "1")},
+		{"--family: ", fit("--target", "y", "--family", "none")},
+		{"--coupling: ", fit("--target", "y", "--coupling", "none")},
+		{"--class-weight needs --model logistic", fit("--target", "y", "--class-weight", "balanced")},
+		{"is neither balanced nor JSON", fit("--target", "colour", "--model", "logistic", "--class-weight", "heavy")},
+		{"is neither balanced nor JSON", fit("--target", "colour", "--model", "logistic", "--class-weight", `{"red":1} x`)},
+		{`the weight of "red" is 0, want more than 0`, fit("--target", "colour", "--model", "logistic", "--class-weight", `{"red":0}`)},
+		{`no class "pink"; the classes of colour are "blue", "green", "red"`, fit("--target", "colour", "--model", "logistic", "--class-weight", `{"pink":1}`)},
+	} {
+		fails(t, exitMisuse, c.says, c.args...)
+	}
+	fails(t, exitFailed, "logistic regression needs classes", fit("--target", "y", "--model", "logistic")...)
+	if got := names(t, dir); got != "t.csv" {
+		t.Errorf("files left: %s", got)
+	}
+}
+
+// A fit of every model, its report and what is in its file.
+func TestFitModels(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	numbers, classes := put("numbers.csv", badHead+rowsOf(300, quantity)), put("classes.csv", badHead+rowsOf(300, label))
+	for _, c := range []struct {
+		args string
+		task machine.Task
+		kind machine.Kind
+	}{
+		{numbers + " --target y", machine.Regression, machine.KindRidge},
+		{numbers + " --target y --target x", machine.Regression, machine.KindRidge},
+		{numbers + " --target y --model gp", machine.Regression, machine.KindGP},
+		{numbers + " --target y --model smoother", machine.Regression, machine.KindSmoother},
+		{numbers + " --model density --skip y", machine.Unsupervised, machine.KindDensity},
+		{classes + " --target y", machine.Classification, machine.KindRidge},
+		{classes + " --target y --model logistic --class-weight balanced", machine.Classification, machine.KindLogistic},
+		{classes + ` --target y --model logistic --class-weight {"no":3}`, machine.Classification, machine.KindLogistic},
+	} {
+		out := filepath.Join(dir, "m.rf")
+		args := append([]string{"fit"}, strings.Fields(c.args)...)
+		args = append(args, "-o", out, "--budget", "128", "--folds", "3")
+		o := ok(t, append(args, "--json")...)
+		reports := objects[FitReport](t, o.stdout)
+		if len(reports) != 1 {
+			t.Fatalf("%d objects", len(reports))
+		}
+		r := reports[0]
+		info, err := os.Stat(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Task != c.task || r.Kind != c.kind || r.Rows != 300 || r.File != out || r.Bytes != info.Size() || len(r.Scores) == 0 ||
+			r.Summary == nil || len(r.Choices) < 4 || r.Seed != defaultSeed || r.Seconds <= 0 {
+			t.Errorf("%s: report %+v", c.args, r)
+		}
+		if c.task == machine.Unsupervised != (r.Baseline == nil) {
+			t.Errorf("%s: baseline %+v", c.args, r.Baseline)
+		}
+		if b := r.Baseline; b != nil {
+			if c.task == machine.Regression && r.Scores[0].Value > b.Value || c.task == machine.Classification && r.Scores[0].Value < b.Value {
+				t.Errorf("%s: %+v, no better than the baseline %+v", c.args, r.Scores[0], b)
+			}
+		}
+		m, err := machine.Load(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Schema == nil || m.Kind != c.kind {
+			t.Errorf("%s: model of kind %s with schema %v", c.args, m.Kind, m.Schema)
+		}
+		first, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := ok(t, args...).stdout
+		again, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(first, again) {
+			t.Errorf("%s: the same command gave another model", c.args)
+		}
+		for _, want := range []string{"300 rows, 3 columns", "CHOICE", "95 % INTERVAL", "randfeat predict " + out + " new.csv", "randfeat serve " + out, "Seed 1."} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: the summary does not say %q:\n%s", c.args, want, text)
+			}
+		}
+	}
+}
+
+// Weights of classes are in the order of the schema, whatever the order of the flag.
+func TestClassWeights(t *testing.T) {
+	text := "x,y\n" + strings.Repeat("1,a\n2,b\n3,b\n4,c\n5,b\n", 4)
+	for _, c := range []struct {
+		flag string
+		want []float64
+	}{
+		{"balanced", []float64{20.0 / (3 * 4), 20.0 / (3 * 12), 20.0 / (3 * 4)}},
+		{`{"c": 2, "a": 0.5}`, []float64{0.5, 1, 2}},
+	} {
+		src, err := data.OpenBytes("t.csv", []byte(text), data.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := fitFlags{classWeight: c.flag}
+		o := auto.Options{Learn: data.LearnOptions{Targets: []string{"y"}}}
+		if _, err := f.weigh(context.Background(), src, &o); err != nil || !slices.Equal(o.ClassWeights, c.want) || o.Schema == nil {
+			t.Errorf("%s: %v, %v, want %v", c.flag, o.ClassWeights, err, c.want)
+		}
+	}
+}
+
+// An interruption ends with a message and without a model.
+func TestFitInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	out, checkpoint := filepath.Join(dir, "m.rf"), filepath.Join(dir, "ck")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, []string{"fit", "--demo", "-o", out}, strings.NewReader(""), &stdout, &stderr)
+	if code != exitFailed || stdout.Len() > 0 || !strings.Contains(stderr.String(), "interrupted: no model was written; with --checkpoint FILE a fit can go on") {
+		t.Errorf("exit %d, %s%s", code, stdout.String(), stderr.String())
+	}
+	f := fitFlags{checkpoint: checkpoint}
+	if err := f.explain(ctx, context.Canceled); err == nil || err.Error() != "interrupted: no model was written yet" {
+		t.Errorf("%v", err)
+	}
+	if err := os.WriteFile(checkpoint, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.explain(ctx, fmt.Errorf("block: %w", ctx.Err())); err == nil || err.Error() != "interrupted: the same command goes on from the checkpoint "+checkpoint {
+		t.Errorf("%v", err)
+	}
+	if err := f.explain(ctx, os.ErrClosed); err != os.ErrClosed {
+		t.Errorf("%v", err)
+	}
+	if got := names(t, dir); got != "ck" {
+		t.Errorf("files left: %s", got)
+	}
+}
+
+func TestShellWord(t *testing.T) {
+	for in, want := range map[string]string{"model.rf": "model.rf", "my model.rf": "'my model.rf'", "it's": `'it'\''s'`, "/a/b-1_é.rf": "/a/b-1_é.rf", "": "''", "$x": "'$x'"} {
+		if got := shellWord(in); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+}
+
+// The run that the README shows is what the command prints, but for times.
+func TestReadmeFit(t *testing.T) {
+	b, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(b), "go run ./cmd/randfeat fit --demo -o model.rf\n```\n\n```\n")
+	if !found {
+		t.Fatal("the README shows no fit --demo")
+	}
+	block, _, _ := strings.Cut(after, "\n```\n")
+	out := filepath.Join(t.TempDir(), "model.rf")
+	got := strings.ReplaceAll(strings.TrimSpace(ok(t, "fit", "--demo", "-o", out).stdout), out, "model.rf")
+	want := strings.Split(block, "\n")
+	lines := strings.Split(got, "\n")
+	if len(lines) != len(want) {
+		t.Fatalf("README:\n%s\nfit --demo prints\n%s", block, got)
+	}
+	for i, line := range lines {
+		if strings.HasPrefix(line, "Time ") && strings.HasPrefix(want[i], "Time ") {
+			continue
+		}
+		if !sameWords(line, want[i]) {
+			t.Errorf("README: %s\nfit --demo: %s", want[i], line)
+		}
+	}
+}
+
+// sameWords compares lines whose numbers may differ by rounding, which differs between CPUs and is printed with four digits.
+func sameWords(a, b string) bool {
+	return slices.EqualFunc(strings.Fields(a), strings.Fields(b), func(x, y string) bool {
+		u, errU := strconv.ParseFloat(x, 64)
+		v, errV := strconv.ParseFloat(y, 64)
+		return x == y || errU == nil && errV == nil && math.Abs(u-v) <= 2e-3*math.Abs(v)
+	})
+}
+
+// The Python program of docs/machines.md reads a model file and predicts the same numbers.
+func TestPythonReadsModels(t *testing.T) {
+	if err := exec.Command("python3", "-c", "import numpy, safetensors").Run(); err != nil {
+		t.Skip("no python3 with numpy and safetensors")
+	}
+	doc, err := os.ReadFile("../../docs/machines.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(doc), "```python\n")
+	program, _, closed := strings.Cut(after, "```")
+	if !found || !closed {
+		t.Fatal("docs/machines.md has no Python program")
+	}
+	dir := t.TempDir()
+	model, table := filepath.Join(dir, "model.rf"), filepath.Join(dir, "demo.csv")
+	ok(t, "fit", "--demo", "-o", model, "--save-data", table, "--features", "128", "--folds", "1")
+	var stderr bytes.Buffer
+	cmd := exec.Command("python3", "-c", program, model, table)
+	cmd.Stderr = &stderr
+	python, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr.String())
+	}
+	lines := strings.Fields(string(python))
+	ours := strings.Split(strings.TrimSpace(ok(t, "predict", model, table, "--ids", "").stdout), "\n")[1:]
+	if len(lines) != fitDemoRows || len(ours) != fitDemoRows {
+		t.Fatalf("%d predictions in Python, %d here, want %d", len(lines), len(ours), fitDemoRows)
+	}
+	for i, line := range lines {
+		u, errU := strconv.ParseFloat(line, 64)
+		v, errV := strconv.ParseFloat(ours[i], 64)
+		// Rounding of sums of 128 products; predictions are about 30.
+		if errU != nil || errV != nil || math.Abs(u-v) > 1e-9 {
+			t.Fatalf("row %d: %s in Python, %s here", i, line, ours[i])
+		}
+	}
+}

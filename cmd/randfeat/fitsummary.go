@@ -1,0 +1,244 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/machine"
+	"github.com/randfeat/randfeat/machine/auto"
+)
+
+// Baseline is a score of the simplest prediction, to compare with.
+type Baseline struct {
+	Name  string  `json:"name"` // of the score
+	Value float64 `json:"value"`
+	What  string  `json:"what"`
+}
+
+// baselineOf is the first score of a report for the most frequent class or the mean of the targets.
+func baselineOf(r *auto.Report, m *machine.Model) *Baseline {
+	if len(r.Scores) == 0 {
+		return nil
+	}
+	switch name := r.Scores[0].Name; {
+	case r.Task == machine.Classification && name == "accuracy":
+		most, total := int64(0), int64(0)
+		for _, row := range r.Confusion {
+			sum := int64(0)
+			for _, n := range row {
+				sum += n
+			}
+			most, total = max(most, sum), total+sum
+		}
+		if total > 0 {
+			return &Baseline{name, float64(most) / float64(total), "always the most frequent class"}
+		}
+	case r.Task == machine.Regression && name == "RMSE" && m.Schema != nil:
+		sum := 0.0
+		for _, t := range m.Schema.Targets {
+			if !constant(r.Summary, t.Name) { // the scale of a constant is 1 by convention
+				sum += t.Scale * t.Scale
+			}
+		}
+		return &Baseline{name, math.Sqrt(sum / float64(len(m.Schema.Targets))), "always the mean"}
+	}
+	return nil
+}
+
+func constant(s *data.Summary, column string) bool {
+	if s == nil {
+		return false
+	}
+	return slices.ContainsFunc(s.Columns, func(c data.ColumnSummary) bool { return c.Name == column && c.Min == c.Max })
+}
+
+// printFit writes the summary for people.
+func (a *app) printFit(r *FitReport, s *data.Schema, f *fitFlags) error {
+	w := a.stdout
+	if err := printColumns(w, r.Report, s); err != nil {
+		return err
+	}
+	if r.Resumed > 0 {
+		fmt.Fprintf(w, "\n%d rows were taken from the checkpoint.\n", r.Resumed)
+	}
+	fmt.Fprintf(w, "\n%s\n\n", taskLine(r.Report, s))
+	err := table(w, func(w io.Writer) {
+		fmt.Fprintln(w, "CHOICE\tVALUE\tWHY")
+		for _, c := range r.Choices {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", c.Name, c.Value, whyOf(c))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if err := printScores(w, r); err != nil {
+		return err
+	}
+	if f.demo && r.Task == machine.Regression {
+		fmt.Fprintf(w, "The generated data have noise of standard deviation %d: no model can have a smaller RMSE.\n", fitDemoNoise)
+	}
+	for _, n := range r.Notes {
+		if !strings.HasPrefix(n, "left out") { // the list of columns says so
+			fmt.Fprintf(w, "Note: %s\n", n)
+		}
+	}
+	var stages []string
+	for _, s := range r.Stages {
+		stages = append(stages, fmt.Sprintf("%s %s", s.Name, secondsText(s.Seconds)))
+	}
+	fmt.Fprintf(w, "\nTime %s: %s. Seed %d.\n", secondsText(r.Seconds), strings.Join(stages, ", "), r.Seed)
+	printNext(w, r, f)
+	return nil
+}
+
+func taskLine(r *auto.Report, s *data.Schema) string {
+	var targets []string
+	if s != nil {
+		for _, t := range s.Targets {
+			targets = append(targets, t.Name)
+		}
+	}
+	of := strings.Join(targets, ", ")
+	switch r.Task {
+	case machine.Classification:
+		return fmt.Sprintf("Classification of %s into %d classes: model %s", of, r.Outputs, r.Kind)
+	case machine.Regression:
+		return fmt.Sprintf("Regression of %s: model %s", of, r.Kind)
+	}
+	return "Log density of rows: model " + string(r.Kind)
+}
+
+func whyOf(c auto.Choice) string {
+	why := c.Why
+	if c.Given && why == "" {
+		why = "given"
+	}
+	if len(c.Trials) > 1 {
+		why += fmt.Sprintf(" (%d tried)", len(c.Trials))
+	}
+	return why
+}
+
+// printColumns says what became of the columns.
+func printColumns(w io.Writer, r *auto.Report, s *data.Schema) error {
+	if r.Summary == nil {
+		fmt.Fprintf(w, "%s: %d rows, %d encoded columns\n", r.Source, r.Rows, r.Width)
+		return nil
+	}
+	fmt.Fprintf(w, "%s: %d rows, %d columns, encoded as %d numbers\n", r.Source, r.Rows, len(r.Summary.Columns), r.Width)
+	levels := map[string]int{}
+	if s != nil {
+		for _, f := range s.Fields {
+			levels[f.Name] = len(f.Levels)
+		}
+	}
+	by := map[string][]string{}
+	for _, c := range r.Summary.Columns {
+		by[c.Use] = append(by[c.Use], columnText(c, levels[c.Name]))
+	}
+	return table(w, func(w io.Writer) {
+		for _, use := range []string{"target", "numeric", "categorical", "id", "ignored"} {
+			const most = 12
+			list := by[use]
+			if len(list) == 0 {
+				continue
+			}
+			text := strings.Join(list[:min(most, len(list))], ", ")
+			if len(list) > most {
+				text += fmt.Sprintf(" and %d more", len(list)-most)
+			}
+			fmt.Fprintf(w, "  %s\t%s\n", use, text)
+		}
+	})
+}
+
+func columnText(c data.ColumnSummary, levels int) string {
+	var more []string
+	if c.Why != "" {
+		more = append(more, c.Why)
+	}
+	if c.Use == string(data.Categorical) && levels > 0 {
+		more = append(more, fmt.Sprintf("%d levels", levels))
+	}
+	if c.Missing > 0 && c.Use != "ignored" {
+		more = append(more, fmt.Sprintf("%d missing", c.Missing))
+	}
+	if len(more) == 0 {
+		return c.Name
+	}
+	return fmt.Sprintf("%s (%s)", c.Name, strings.Join(more, ", "))
+}
+
+// printScores shows the cross-validation beside what no model reaches.
+func printScores(w io.Writer, r *FitReport) error {
+	if len(r.Scores) == 0 {
+		_, err := fmt.Fprint(w, "\nNot scored: without folds nothing is known about rows that were not fitted.\n")
+		return err
+	}
+	fmt.Fprintf(w, "\nOn rows that the model has not seen (%s):\n", r.ScoredOn)
+	return table(w, func(w io.Writer) {
+		fmt.Fprintln(w, "SCORE\tVALUE\t95 % INTERVAL")
+		for i, s := range r.Scores {
+			fmt.Fprintf(w, "%s\t%.4g\t%.4g to %.4g", s.Name, s.Value, s.Low, s.High)
+			if i == 0 && r.Baseline != nil {
+				fmt.Fprintf(w, "\t%s: %.4g", r.Baseline.What, r.Baseline.Value)
+			}
+			fmt.Fprintln(w)
+		}
+	})
+}
+
+// printNext says where the model is and what can be done with it.
+func printNext(w io.Writer, r *FitReport, f *fitFlags) {
+	if r.File == "" {
+		fmt.Fprint(w, "The model was not kept; -o model.rf writes it.\n")
+		return
+	}
+	fmt.Fprintf(w, "Model %s, %s. Next:\n", r.File, bytesText(r.Bytes))
+	file, input := shellWord(r.File), "new.csv"
+	if f.saveData != "" {
+		input = shellWord(f.saveData)
+	} else if ext := filepath.Ext(strings.TrimSuffix(r.Source, ".gz")); ext != "" && !f.demo {
+		input = "new" + ext
+	}
+	if r.Task != machine.Unsupervised {
+		fmt.Fprintf(w, "  randfeat evaluate %s %s\n", file, input)
+	}
+	fmt.Fprintf(w, "  randfeat predict %s %s -o predictions.csv\n  randfeat inspect %s\n  randfeat serve %s\n", file, input, file, file)
+}
+
+// shellWord quotes a path that a shell would take apart.
+func shellWord(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+=:@%,", r) || r > 127
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func secondsText(s float64) string {
+	switch {
+	case s < 0.1:
+		return fmt.Sprintf("%.0f ms", 1e3*s)
+	case s < 120:
+		return fmt.Sprintf("%.1f s", s)
+	}
+	return fmt.Sprintf("%d min %02d s", int(s)/60, int(s)%60)
+}
+
+func bytesText(n int64) string {
+	switch {
+	case n < 10e3:
+		return fmt.Sprintf("%d bytes", n)
+	case n < 10e6:
+		return fmt.Sprintf("%.0f kB", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%.0f MB", float64(n)/1e6)
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/machine"
+	"github.com/randfeat/randfeat/machine/auto"
+)
+
+// weigh sets the weights of the classes, which must be known for it: the schema is learned here and not by the fit.
+// Without --class-weight it does nothing.
+func (f *fitFlags) weigh(ctx context.Context, src data.Source, o *auto.Options) (*data.Summary, error) {
+	if f.classWeight == "" {
+		return nil, nil
+	}
+	var named map[string]float64
+	if f.classWeight != "balanced" {
+		var err error
+		if named, err = parseWeights(f.classWeight); err != nil {
+			return nil, misused("--class-weight: %w", err)
+		}
+	}
+	o.Learn.Task = data.Classification
+	schema, summary, err := data.Learn(src, o.Learn)
+	if err != nil {
+		return nil, err
+	}
+	if len(schema.Targets) != 1 {
+		return nil, misused("--class-weight: %d targets, want one", len(schema.Targets))
+	}
+	o.Schema = schema
+	classes := schema.Targets[0].Classes
+	if named == nil {
+		o.ClassWeights, err = balanced(ctx, src, schema)
+		return summary, err
+	}
+	o.ClassWeights = make([]float64, len(classes))
+	for k, c := range classes {
+		o.ClassWeights[k] = 1
+		if w, ok := named[c]; ok {
+			o.ClassWeights[k] = w
+			delete(named, c)
+		}
+	}
+	for c := range named {
+		return nil, misused("--class-weight: no class %q; the classes of %s are %s", c, schema.Targets[0].Name, quoteNames(classes, 20))
+	}
+	return summary, nil
+}
+
+func parseWeights(text string) (map[string]float64, error) {
+	var w map[string]float64
+	d := json.NewDecoder(bytes.NewReader([]byte(text)))
+	err := d.Decode(&w)
+	if err == nil {
+		if _, err = d.Token(); err == io.EOF {
+			err = nil
+		}
+	}
+	if err != nil || len(w) == 0 {
+		return nil, fmt.Errorf("%q is neither balanced nor JSON such as {\"yes\": 5}", text)
+	}
+	for c, v := range w {
+		if !(v > 0) {
+			return nil, fmt.Errorf("the weight of %q is %g, want more than 0", c, v)
+		}
+	}
+	return w, nil
+}
+
+// balanced gives every class the same total weight, n/(K·n_k) per row.
+func balanced(ctx context.Context, src data.Source, s *data.Schema) ([]float64, error) {
+	rows, err := machine.TableRows(src, s, true)
+	if err != nil {
+		return nil, err
+	}
+	weights := make([]float64, len(s.Targets[0].Classes))
+	n := 0.0
+	err = rows.Each(1024, func(_, y dense.Matrix[float64]) error {
+		for i := range y.Rows {
+			weights[int(y.At(i, 0))]++
+		}
+		n += float64(y.Rows)
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	for k, count := range weights {
+		weights[k] = n / (float64(len(weights)) * count)
+	}
+	return weights, nil
+}
+
+// quoteNames lists names for a message, at most most of them.
+func quoteNames(names []string, most int) string {
+	more := ""
+	if len(names) > most {
+		more = fmt.Sprintf(" and %d more", len(names)-most)
+		names = names[:most]
+	}
+	quoted := slices.Clone(names)
+	for i, n := range quoted {
+		quoted[i] = fmt.Sprintf("%q", n)
+	}
+	return strings.Join(quoted, ", ") + more
+}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// InspectResult is what inspect --json prints. Its checksums have been verified.
+type InspectResult struct {
+	File           string               `json:"file"`
+	FormatVersion  int                  `json:"format_version"`
+	Bytes          int64                `json:"bytes"`
+	SHA256         string               `json:"sha256"`          // of the tensors
+	MetadataSHA256 string               `json:"sha256_metadata"` // of everything else
+	Kind           machine.Kind         `json:"kind"`
+	Task           machine.Task         `json:"task"`
+	Outputs        int                  `json:"outputs"`
+	Rows           int64                `json:"rows"` // of the fit
+	Lambda         float64              `json:"lambda"`
+	Features       int                  `json:"features"`
+	Bandwidth      float64              `json:"bandwidth"`
+	Spec           randfeat.Spec        `json:"spec"`
+	Schema         *data.Schema         `json:"schema,omitempty"`
+	Width          int                  `json:"width"` // encoded columns
+	Tensors        []machine.TensorInfo `json:"tensors"`
+	Extra          map[string]string    `json:"extra,omitempty"`
+	Python         string               `json:"python"` // how to read the file there
+}
+
+func (a *app) inspectCommand() *cobra.Command {
+	levels := 0
+	cmd := &cobra.Command{
+		Use:   "inspect MODEL",
+		Short: "Show what a model file holds",
+		Long: `Verify the checksums of a model file and show what it holds: the kind of model, the columns it reads and how they are
+encoded, the feature map, the penalty, and its tensors. The file is a safetensors container, readable from Python.`,
+		Example: `  randfeat inspect model.rf
+  randfeat inspect model.rf --json`,
+		Args:              exactArgs("a model", 1),
+		ValidArgsFunction: modelArgs,
+		RunE: do(func(_ *cobra.Command, args []string) error {
+			if levels < 0 {
+				return misused("--levels is %d, want at least 0", levels)
+			}
+			return a.inspect(args[0], levels)
+		}),
+	}
+	cmd.Flags().IntVar(&levels, "levels", 8, "levels of a categorical column that are listed; --json has them all")
+	return cmd
+}
+
+func (a *app) inspect(path string, levels int) error {
+	m, info, err := machine.LoadInfo(path)
+	if err != nil {
+		return err
+	}
+	fm, err := randfeat.NewWithOmega[float64](m.Spec, m.Omega)
+	if err != nil {
+		return err
+	}
+	r := InspectResult{
+		File: path, FormatVersion: info.Version, Bytes: info.Bytes, SHA256: info.SHA256, MetadataSHA256: info.MetadataSHA256,
+		Kind: m.Kind, Task: m.Task, Outputs: m.Outputs, Rows: m.Rows, Lambda: m.Lambda, Features: fm.OutDim(),
+		Bandwidth: m.Spec.Kernel.Scale, Spec: m.Spec, Schema: m.Schema, Width: m.Spec.Dim, Tensors: info.Tensors, Extra: m.Extra,
+		Python: fmt.Sprintf("from safetensors import safe_open; f = safe_open(%q, framework=\"np\"); f.metadata(); f.get_tensor(%q)", path, info.Tensors[len(info.Tensors)-1].Name),
+	}
+	if r.Bandwidth == 0 {
+		r.Bandwidth = 1
+	}
+	if r.Spec.Coupling == nil {
+		r.Spec.Coupling = coupling.IID{}
+	}
+	if a.json {
+		return a.object(r)
+	}
+	return r.print(a.stdout, levels)
+}
+
+func (r *InspectResult) print(w io.Writer, levels int) error {
+	err := table(w, func(w io.Writer) {
+		fmt.Fprintf(w, "file\t%s, %s, format version %d\n", r.File, byteSize(r.Bytes), r.FormatVersion)
+		fmt.Fprintf(w, "checksums\tverified; sha256 of the tensors %s\n", r.SHA256)
+		what := string(r.Task)
+		switch {
+		case r.Task == machine.Classification:
+			what = fmt.Sprintf("classification, %d classes", r.Outputs)
+		case r.Outputs > 1:
+			what = fmt.Sprintf("regression of %d targets", r.Outputs)
+		}
+		fmt.Fprintf(w, "model\t%s (%s), fitted to %d rows\n", r.Kind, what, r.Rows)
+		fmt.Fprintf(w, "features\t%d: %s × %s, m = %d, seed %d\n", r.Features, r.Spec.Family.Name(), r.Spec.Coupling.Name(), r.Spec.M, r.Spec.Seed)
+		fmt.Fprintf(w, "kernel\t%v, bandwidth %.6g, in %d dimensions\n", r.Spec.Kernel.Kind, r.Bandwidth, r.Spec.Dim)
+		if r.Kind != machine.KindSmoother && r.Kind != machine.KindDensity {
+			fmt.Fprintf(w, "penalty λ\t%.6g\n", r.Lambda)
+		}
+		for _, k := range slices.Sorted(maps.Keys(r.Extra)) {
+			fmt.Fprintf(w, "%s\t%s\n", k, shorten(r.Extra[k], 200))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.columns(w, levels); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "\nIn Python (pip install safetensors numpy):")
+	fmt.Fprintf(w, "  from safetensors import safe_open\n  f = safe_open(%q, framework=\"np\")\n  f.metadata()[\"spec\"], f.get_tensor(%q)\n", r.File, r.Tensors[len(r.Tensors)-1].Name)
+	fmt.Fprintln(w, "  # tensors, all float64:")
+	for _, t := range r.Tensors {
+		_, err = fmt.Fprintf(w, "  #   %s %s\n", t.Name, data.Dims(t.Shape))
+	}
+	return err
+}
+
+// columns describes the schema.
+func (r *InspectResult) columns(w io.Writer, levels int) error {
+	s := r.Schema
+	if s == nil {
+		_, err := fmt.Fprintln(w, "\nNo schema: the model predicts matrices, not tables.")
+		return err
+	}
+	fmt.Fprintf(w, "\n%d columns, encoded as %d:\n", len(s.Fields), s.Width())
+	return table(w, func(w io.Writer) {
+		fmt.Fprintln(w, "column\tuse\tmean\tscale\tdetails")
+		for _, f := range s.Fields {
+			var details []string
+			if f.Kind == data.Categorical {
+				details = append(details, listLevels(f.Levels, levels))
+			}
+			if f.Missing {
+				details = append(details, "missing values have an indicator")
+			}
+			mean, scale := "–", "–"
+			if f.Kind == data.Numeric {
+				mean, scale = digits(f.Mean), digits(f.Scale)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", f.Name, f.Kind, mean, scale, strings.Join(details, "; "))
+		}
+		for _, t := range s.Targets {
+			if len(t.Classes) > 0 {
+				fmt.Fprintf(w, "%s\ttarget\t–\t–\t%s\n", t.Name, strings.Replace(listLevels(t.Classes, levels), "levels", "classes", 1))
+			} else {
+				fmt.Fprintf(w, "%s\ttarget\t%s\t%s\t\n", t.Name, digits(t.Mean), digits(t.Scale))
+			}
+		}
+		for _, n := range s.IDs {
+			fmt.Fprintf(w, "%s\tid\t–\t–\tcarried along\n", n)
+		}
+		for _, n := range s.Ignored {
+			fmt.Fprintf(w, "%s\tignored\t–\t–\t\n", n)
+		}
+	})
+}
+
+func listLevels(levels []string, most int) string {
+	out := fmt.Sprintf("%d levels", len(levels))
+	if most == 0 || len(levels) == 0 {
+		return out
+	}
+	var names []string
+	for _, l := range levels[:min(most, len(levels))] {
+		names = append(names, shorten(l, 24))
+	}
+	if len(levels) > most {
+		names = append(names, "…")
+	}
+	return out + ": " + strings.Join(names, ", ")
+}
+
+// shorten cuts a text for one line.
+func shorten(s string, most int) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return s
+}
+
+// byteSize prints a number of bytes for people.
+func byteSize(n int64) string {
+	switch {
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/signal"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/machine/serve"
+)
+
+// Serving is what serve --json prints once it listens.
+type Serving struct {
+	Address string `json:"address"` // of the listener
+	URL     string `json:"url"`
+	SHA256  string `json:"sha256"` // of the model file
+}
+
+// tokenVariable holds the token if there is no --token-file.
+const tokenVariable = "RANDFEAT_TOKEN"
+
+// serveFlags are those of serve.
+type serveFlags struct {
+	address     string
+	tokenFile   string
+	public      bool
+	openMetrics bool
+	cert, key   string
+	logFormat   string
+	logLevel    string
+	float32     bool
+	limits      serve.Limits
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve MODEL",
+		Short: "Answer predictions over HTTP",
+		Long: `serve answers predictions over HTTP, and shows a page for people at /.
+
+  POST /v1/predict  rows as JSON, CSV or NDJSON in, predictions out;
+                    parameters: ?probabilities, ?scores, ?variance
+  GET  /v1/model    the model and the columns it reads
+  GET  /healthz, /readyz, /metrics
+
+  curl -H 'Content-Type: application/json' -d '{"rows":[{"age":31,"sex":"M"}]}' http://127.0.0.1:8080/v1/predict
+  curl -H 'Content-Type: text/csv' --data-binary @rows.csv http://127.0.0.1:8080/v1/predict
+
+Beyond loopback a token is needed, from --token-file or the environment variable ` + tokenVariable + `. Clients send it as
+"Authorization: Bearer TOKEN"; browsers ask for it as a password.
+
+SIGHUP reads the model file (and the certificate) again, without dropping a request; a file that is damaged changes
+nothing. Replace the file by renaming another to it. SIGTERM and SIGINT let requests in work finish, then stop.
+Logs go to stderr; they never hold rows.`,
+		Example: `  randfeat serve model.rf
+  randfeat serve model.rf --addr :8443 --token-file token --tls-cert cert.pem --tls-key key.pem --log-format json`,
+		Args: cobra.ExactArgs(1),
+		RunE: do(func(cmd *cobra.Command, args []string) error { return a.serve(cmd.Context(), args[0], &f) }),
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.address, "addr", "127.0.0.1:8080", "address to listen on; port 0 takes a free one")
+	fl.StringVar(&f.tokenFile, "token-file", "", "file with the token that clients must send")
+	fl.BoolVar(&f.public, "public-without-token", false, "serve everybody who can reach a public address")
+	fl.BoolVar(&f.openMetrics, "open-metrics", false, "let /metrics be read without the token")
+	fl.StringVar(&f.cert, "tls-cert", "", "file with the certificate chain (PEM)")
+	fl.StringVar(&f.key, "tls-key", "", "file with the private key (PEM)")
+	fl.BoolVar(&f.float32, "float32", false, "compute in float32: faster, some seven digits")
+	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	fl.StringVar(&f.logLevel, "log-level", "info", "debug (every request), info, warn or error")
+	l := &f.limits
+	fl.Int64Var(&l.Body, "max-body", 8<<20, "largest request in bytes, also after decompression (else 413)")
+	fl.IntVar(&l.Rows, "max-rows", 10000, "most rows of a request (else 413)")
+	fl.IntVar(&l.InFlight, "max-in-flight", 512, "most requests at a time (else 429)")
+	fl.Int64Var(&l.Memory, "max-memory", 256<<20, "most bytes of all requests at a time (else 429)")
+	fl.IntVar(&l.Batch, "max-batch", 256, "most rows predicted in one call")
+	fl.DurationVar(&l.Time, "timeout", 30*time.Second, "longest time to answer a request (else 503)")
+	fl.DurationVar(&l.Read, "read-timeout", 30*time.Second, "longest time for a client to send a request")
+	fl.DurationVar(&l.Header, "header-timeout", 5*time.Second, "longest time for a client to send the header of a request")
+	fl.DurationVar(&l.Idle, "idle-timeout", 2*time.Minute, "longest time that a connection stays open without a request")
+	fl.DurationVar(&l.Shutdown, "shutdown-timeout", 15*time.Second, "longest time for requests in work when the server stops")
+	return cmd
+}
+
+func (a *app) serve(ctx context.Context, path string, f *serveFlags) error {
+	log, err := f.logger(a.stderr)
+	if err != nil {
+		return err
+	}
+	token, err := f.token()
+	if err != nil {
+		return err
+	}
+	if (f.cert == "") != (f.key == "") {
+		return misused("--tls-cert and --tls-key go together")
+	}
+	if err := f.checkLimits(); err != nil {
+		return err
+	}
+	loopback, err := onLoopback(f.address)
+	if err != nil {
+		return err
+	}
+	if !loopback && token == "" && !f.public {
+		return misused("%s can be reached from other machines, and there is no token: set --token-file or %s, or say --public-without-token",
+			f.address, tokenVariable)
+	}
+	// From here on signals mean what the help says: whoever reads the address below may send them at once.
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	again := make(chan os.Signal, 1)
+	notifyReload(again)
+	defer signal.Stop(again)
+	s, err := serve.New(path, serve.Options{Limits: f.limits, Token: token, OpenMetrics: f.openMetrics,
+		LoopbackHosts: loopback && token == "", Float32: f.float32, Log: log})
+	if err != nil {
+		return err
+	}
+	pair := &certificate{cert: f.cert, key: f.key}
+	if f.cert != "" {
+		if err := pair.load(); err != nil {
+			return err
+		}
+	}
+	ln, err := net.Listen("tcp", f.address)
+	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return fmt.Errorf("another program listens on %s: choose another --addr, or port 0 for a free one: %w", f.address, err)
+		}
+		return fmt.Errorf("cannot listen on %s: %w", f.address, err)
+	}
+	serving := Serving{Address: ln.Addr().String(), URL: "http://" + ln.Addr().String() + "/", SHA256: s.SHA256()}
+	if f.cert != "" {
+		serving.URL = "https://" + ln.Addr().String() + "/"
+		ln = tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get, NextProtos: []string{"http/1.1"}})
+	} else if !loopback && token != "" {
+		log.Warn("the token travels unencrypted: use --tls-cert and --tls-key, or a proxy that does")
+	}
+	if err := a.announce(path, serving); err != nil {
+		ln.Close()
+		return err
+	}
+	log.Info("listening", "address", serving.Address, "model", path, "sha256", serving.SHA256, "token", token != "", "tls", f.cert != "")
+
+	reloads := make(chan struct{})
+	go func() {
+		defer close(reloads)
+		for {
+			select {
+			case <-ctx.Done():
+				signal.Reset(os.Interrupt, syscall.SIGTERM) // a second one does not wait
+				return
+			case <-again:
+				_ = s.Reload() // logged and counted
+				if f.cert != "" {
+					if err := pair.load(); err != nil {
+						log.Error("the certificate cannot be read, the old one stays", "error", err)
+					}
+				}
+			}
+		}
+	}()
+	err = s.Run(ctx, ln)
+	stop()
+	<-reloads
+	return err
+}
+
+// announce says where the server is, before the first request.
+func (a *app) announce(path string, s Serving) error {
+	var err error
+	if a.json {
+		err = a.object(s)
+	} else {
+		_, err = fmt.Fprintf(a.stdout, "%s is served at %s (Ctrl-C stops)\n", path, s.URL)
+	}
+	return errors.Join(err, a.stdout.Flush())
+}
+
+func (f *serveFlags) checkLimits() error {
+	l := f.limits
+	for _, v := range []struct {
+		flag string
+		ok   bool
+	}{{"max-body", l.Body > 0}, {"max-rows", l.Rows > 0}, {"max-in-flight", l.InFlight > 0}, {"max-memory", l.Memory >= l.Body},
+		{"max-batch", l.Batch > 0}, {"timeout", l.Time > 0}, {"read-timeout", l.Read > 0}, {"header-timeout", l.Header > 0},
+		{"idle-timeout", l.Idle > 0}, {"shutdown-timeout", l.Shutdown > 0}} {
+		if !v.ok {
+			if v.flag == "max-memory" {
+				return misused("--max-memory must not be less than --max-body")
+			}
+			return misused("--%s must be positive", v.flag)
+		}
+	}
+	return nil
+}
+
+func (f *serveFlags) logger(w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return nil, misused("--log-level %q: want debug, info, warn or error", f.logLevel)
+	}
+	o := &slog.HandlerOptions{Level: level}
+	switch f.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, o)), nil
+	}
+	return nil, misused("--log-format %q: want text or json", f.logFormat)
+}
+
+// token is that of the file, else of the environment.
+func (f *serveFlags) token() (string, error) {
+	if f.tokenFile == "" {
+		return strings.TrimSpace(os.Getenv(tokenVariable)), nil
+	}
+	b, err := os.ReadFile(f.tokenFile)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the token: %w", err)
+	}
+	t := strings.TrimSpace(string(b))
+	if t == "" {
+		return "", fmt.Errorf("the token file %s is empty", f.tokenFile)
+	}
+	return t, nil
+}
+
+// onLoopback reports whether only this machine can reach an address. A name must mean loopback addresses only.
+func onLoopback(address string) (bool, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false, misused("--addr %q: want host:port, such as 127.0.0.1:8080: %v", address, err)
+	}
+	if host == "" {
+		return false, nil
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.Unmap().IsLoopback(), nil
+	}
+	found, err := net.LookupHost(host)
+	if err != nil {
+		return false, fmt.Errorf("cannot find the address of %s: %w", host, err)
+	}
+	for _, h := range found {
+		if a, err := netip.ParseAddr(h); err != nil || !a.Unmap().IsLoopback() {
+			return false, nil
+		}
+	}
+	return len(found) > 0, nil
+}
+
+// certificate is a pair of files that can be read again.
+type certificate struct {
+	cert, key string
+	pair      atomic.Pointer[tls.Certificate]
+}
+
+func (c *certificate) load() error {
+	p, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err != nil {
+		return fmt.Errorf("cannot use the certificate %s with the key %s: %w", c.cert, c.key, err)
+	}
+	c.pair.Store(&p)
+	return nil
+}
+
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.pair.Load(), nil }

@@ -1,0 +1,138 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestServeChild is not a test by itself: it is a process that the tests below signal and kill.
+func TestServeChild(t *testing.T) {
+	switch path := os.Getenv("RANDFEAT_SERVE_CHILD_MODEL"); os.Getenv("RANDFEAT_SERVE_CHILD") {
+	case "serve":
+		os.Exit(run(context.Background(), []string{"serve", path, "--addr", "127.0.0.1:0", "--json"}, strings.NewReader(""), os.Stdout, os.Stderr))
+	case "replace": // the model file, again and again, until killed
+		models := [2]interface{ Save(string) error }{servedModel(t, 1), servedModel(t, 2)}
+		for i := 0; ; i++ {
+			if err := models[i%2].Save(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func serveChild(t *testing.T, what, path string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestServeChild$")
+	cmd.Env = append(os.Environ(), "RANDFEAT_SERVE_CHILD="+what, "RANDFEAT_SERVE_CHILD_MODEL="+path, tokenVariable+"=")
+	return cmd
+}
+
+// A process that replaces the model file is killed at any moment while the server reloads on SIGHUP: every request is
+// answered by one of the two models, with its value, and SIGTERM ends the server in order.
+func TestServeReloadsWhileWriterIsKilled(t *testing.T) {
+	t.Setenv(tokenVariable, "")
+	path := servedFile(t)
+	want := map[string]bool{}
+	for seed := range uint64(2) { // what each model answers
+		file := filepath.Join(t.TempDir(), "model.rf")
+		if err := servedModel(t, seed+1).Save(file); err != nil {
+			t.Fatal(err)
+		}
+		at, stop := serving(t, file)
+		_, body, err := predictAt(http.DefaultClient, at.URL, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[body] = false
+		stop()
+	}
+	if len(want) != 2 {
+		t.Fatal("the models are alike")
+	}
+	server := serveChild(t, "serve", path)
+	out, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	server.Stderr = &log
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	var at Serving
+	if err == nil {
+		err = json.Unmarshal(line, &at)
+	}
+	if err != nil {
+		server.Process.Kill()
+		server.Wait()
+		t.Fatalf("%v\n%s", err, log.String())
+	}
+	client := &http.Client{}
+	defer client.CloseIdleConnections()
+	end := time.Now().Add(2 * time.Second)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for range 4 {
+		wg.Go(func() {
+			for time.Now().Before(end) {
+				status, body, err := predictAt(client, at.URL, "")
+				mu.Lock()
+				if _, ok := want[body]; err != nil || status != 200 || !ok {
+					t.Errorf("%d %s %v", status, body, err)
+				}
+				want[body] = true
+				mu.Unlock()
+			}
+		})
+	}
+	kills := 0
+	for time.Now().Before(end) {
+		writer := serveChild(t, "replace", path)
+		if err := writer.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 20 {
+			time.Sleep(time.Duration(3+(7*kills+i)%5) * time.Millisecond)
+			if err := server.Process.Signal(syscall.SIGHUP); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := writer.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		writer.Wait()
+		kills++
+	}
+	wg.Wait()
+	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	io.Copy(io.Discard, out)
+	if err := server.Wait(); err != nil {
+		t.Errorf("the server: %v\n%s", err, log.String())
+	}
+	for body, seen := range want {
+		if !seen {
+			t.Errorf("no answer %s", body)
+		}
+	}
+	if strings.Contains(log.String(), "reload failed") || !strings.Contains(log.String(), "reloaded") {
+		t.Errorf("reloads:\n%s", log.String())
+	}
+	t.Logf("%d writers killed", kills)
+}

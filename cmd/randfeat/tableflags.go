@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/parquet"
+)
+
+// tableFlags say how to read a table.
+type tableFlags struct {
+	delimiter        string
+	header, noHeader bool
+	missing          []string
+	format           string
+}
+
+// maxStdin bounds a table from stdin that is read several times, and so held in memory.
+const maxStdin = 1 << 30
+
+// tableFormats are the names of --format.
+var tableFormats = []string{"csv", "tsv", "ndjson", "npy", "npz", "parquet"}
+
+func (f *tableFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.delimiter, "delimiter", "", `CSV: what separates fields: one character, "tab" or "space"; detected by default`)
+	flags.BoolVar(&f.header, "header", false, "CSV: the first line names the columns; detected by default")
+	flags.BoolVar(&f.noHeader, "no-header", false, "CSV: the first line is a row; columns are named c1, c2, …")
+	flags.StringSliceVar(&f.missing, "missing", nil, "texts that mean a missing value, instead of "+strings.Join(data.DefaultMissing[1:], ", ")+"; empty cells always do")
+	flags.StringVar(&f.format, "format", "", "format of the table: "+strings.Join(tableFormats, ", ")+"; detected by default")
+	completeNames(cmd, "delimiter", func() []string { return []string{",", ";", "|", "tab", "space"} })
+	completeNames(cmd, "format", func() []string { return tableFormats })
+}
+
+// options are the flags as the library has them.
+func (f *tableFlags) options() (data.Options, error) {
+	var o data.Options
+	switch f.delimiter {
+	case "":
+	case "tab", `\t`:
+		o.Delimiter = '\t'
+	case "space":
+		o.Delimiter = ' '
+	default:
+		if len(f.delimiter) != 1 || strings.Contains("\"\r\n", f.delimiter) {
+			return o, misused("--delimiter is %q, want one character that is no quote or line end, tab or space", f.delimiter)
+		}
+		o.Delimiter = f.delimiter[0]
+	}
+	if f.header && f.noHeader {
+		return o, misused("--header and --no-header exclude each other")
+	}
+	if f.header || f.noHeader {
+		o.Header = &f.header
+	}
+	if f.missing != nil {
+		o.Missing = append([]string{""}, f.missing...)
+	}
+	switch f.format {
+	case "", "csv", "ndjson", "npy", "npz", "parquet":
+		o.Format = data.Format(f.format)
+	case "tsv":
+		o.Format = data.CSV
+		if o.Delimiter == 0 {
+			o.Delimiter = '\t'
+		}
+	default:
+		return o, misused("--format is %q, want one of %s", f.format, strings.Join(tableFormats, ", "))
+	}
+	return o, nil
+}
+
+// open prepares a table that can be read several times: a file, or for - stdin, which is then held in memory.
+func (f *tableFlags) open(a *app, path string) (data.Source, error) {
+	src, _, err := f.source(a, path, false)
+	return src, err
+}
+
+// openOnce is open for a table that is read once: stdin and pipes of any size are streamed where their format allows it.
+// It also tells the format, one of tableFormats.
+func (f *tableFlags) openOnce(a *app, path string) (src data.Source, format string, err error) {
+	return f.source(a, path, true)
+}
+
+func (f *tableFlags) source(a *app, path string, once bool) (data.Source, string, error) {
+	o, err := f.options()
+	if err != nil {
+		return nil, "", err
+	}
+	if path == "-" {
+		return stream("stdin", a.stdin, o, once)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, "", err
+	}
+	if !info.IsDir() && !info.Mode().IsRegular() { // a pipe: even a look at it would take something away
+		p, err := os.Open(path)
+		if err != nil {
+			return nil, "", err
+		}
+		if !once {
+			defer p.Close()
+		}
+		return stream(path, p, o, once)
+	}
+	if o.Format == "" {
+		if o.Format, err = data.Detect(path); err != nil {
+			return nil, "", err
+		}
+	}
+	var src data.Source
+	if o.Format == data.Parquet {
+		src, err = parquet.Open(path, o)
+	} else {
+		src, err = data.Open(path, o)
+	}
+	return src, formatName(path, o), err
+}
+
+// formatName tells TSV from CSV.
+func formatName(path string, o data.Options) string {
+	ext := strings.ToLower(filepath.Ext(strings.TrimSuffix(path, ".gz")))
+	if o.Format == data.CSV && (o.Delimiter == '\t' || o.Delimiter == 0 && (ext == ".tsv" || ext == ".tab")) {
+		return "tsv"
+	}
+	return string(o.Format)
+}
+
+// stream opens what can be read only once. Archives need all of it, and so do several passes.
+func stream(name string, r io.Reader, o data.Options, once bool) (data.Source, string, error) {
+	b := bufio.NewReader(r)
+	if head, err := b.Peek(2); err == nil && string(head) == "\x1f\x8b" {
+		z, err := gzip.NewReader(b)
+		if err != nil {
+			return nil, "", &data.InputError{Place: name, Detail: fmt.Sprintf("damaged or cut stream: %v", err), Err: err}
+		}
+		b = bufio.NewReader(z)
+	}
+	head, err := b.Peek(512)
+	if err != nil && err != io.EOF {
+		return nil, "", fmt.Errorf("%s: %w", name, err)
+	}
+	switch text := bytes.TrimLeft(head, "\xef\xbb\xbf \t\r\n"); {
+	case o.Format != "":
+	case bytes.HasPrefix(head, []byte("PAR1")):
+		o.Format = data.Parquet
+	case bytes.HasPrefix(head, []byte("PK")):
+		o.Format = data.NPZ
+	case bytes.HasPrefix(head, []byte("\x93NUMPY")):
+		o.Format = data.NPY
+	case bytes.HasPrefix(text, []byte(`{"`)) || bytes.HasPrefix(text, []byte("{}")):
+		o.Format = data.NDJSON
+	case bytes.IndexByte(head, 0) < 0: // otherwise the library says what it cannot be
+		o.Format = data.CSV
+	}
+	if o.Format == data.Parquet {
+		return nil, "", &data.InputError{Place: name, Detail: "a Parquet file cannot be read from a stream: give the name of a file"}
+	}
+	var src data.Source
+	if once && o.Format != data.NPZ {
+		src, err = data.OpenReader(name, struct {
+			io.Reader
+			io.Closer
+		}{b, closerOf(r)}, o)
+		return src, formatName(name, o), err
+	}
+	all, err := io.ReadAll(io.LimitReader(b, maxStdin+1))
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", name, err)
+	}
+	if len(all) > maxStdin {
+		return nil, "", &data.InputError{Place: name, Detail: fmt.Sprintf("more than %d MiB, which would be held in memory: write the table to a file first", maxStdin>>20)}
+	}
+	src, err = data.OpenBytes(name, all, o)
+	return src, formatName(name, o), err
+}
+
+// closerOf closes pipes; stdin stays open.
+func closerOf(r io.Reader) io.Closer {
+	if f, ok := r.(*os.File); ok && f != os.Stdin {
+		return f
+	}
+	return io.NopCloser(r)
+}
+
+// nearest is the name that is most like one that is not there, or empty if none is near: equal but for case and blanks, or
+// a few letters off.
+func nearest(name string, names []string) string {
+	best, least := "", (len([]rune(name))+2)/3+1
+	if least < 3 {
+		least = 1 + len([]rune(name))/3 // c1 is not c2
+	}
+	for _, n := range names {
+		d := distance(fold(name), fold(n))
+		if d < least {
+			best, least = n, d
+		}
+	}
+	return best
+}
+
+func fold(s string) []rune {
+	return []rune(strings.NewReplacer(" ", "", "_", "", "-", "", ".", "").Replace(strings.ToLower(s)))
+}
+
+// distance is the number of letters to insert, delete or change (Levenshtein).
+func distance(a, b []rune) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i, x := range a {
+		corner := row[0]
+		row[0] = i + 1
+		for j, y := range b {
+			d := corner
+			if x != y {
+				d = 1 + min(corner, row[j], row[j+1])
+			}
+			corner, row[j+1] = row[j+1], d
+		}
+	}
+	return row[len(b)]
+}

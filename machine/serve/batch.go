@@ -1,0 +1,237 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// batcher predicts the rows of many requests with few calls. At most one call per processor runs at a time. A request
+// that finds a processor idle is predicted at once, on its own goroutine; the others queue, and whoever finishes takes
+// all that have come meanwhile. So the batches grow with the load, and there is no time to wait for a batch to fill.
+type batcher struct {
+	predictor *machine.TablePredictor
+	columns   []string // that rows have
+	kinds     []data.Kind
+	max       int // rows of a batch
+	workers   int
+	observe   func(rows int)
+
+	mu      sync.Mutex
+	queue   []*job // empty while running < workers
+	running int
+	free    []*engine
+}
+
+// engine is the memory of one call.
+type engine struct {
+	run     *machine.TableRun
+	in, out data.Block
+}
+
+// job is a block of rows of one request.
+type job struct {
+	in, out *data.Block // out: identifiers, then predictions
+	row     int         // of err, from 0; −1: unknown
+	err     error
+	done    chan struct{} // capacity 1
+}
+
+var errPanicked = errors.New("the prediction panicked")
+
+// newBatcher opens the predictor for rows with the given columns.
+func newBatcher(p *machine.TablePredictor, columns []string, max int, observe func(int)) (*batcher, error) {
+	b := &batcher{predictor: p, columns: columns, max: max, workers: runtime.GOMAXPROCS(0), observe: observe}
+	e, err := b.engine()
+	if err != nil {
+		return nil, err
+	}
+	b.kinds = e.run.Kinds()
+	b.free = append(b.free, e)
+	return b, nil
+}
+
+func (b *batcher) engine() (*engine, error) {
+	b.mu.Lock()
+	if n := len(b.free); n > 0 {
+		e := b.free[n-1]
+		b.free = b.free[:n-1]
+		b.mu.Unlock()
+		return e, nil
+	}
+	b.mu.Unlock()
+	run, err := b.predictor.Open(b.columns)
+	if err != nil {
+		return nil, err
+	}
+	return &engine{run: run}, nil
+}
+
+// predict fills j.out. It returns early only if ctx ends while the job waits, and then nobody uses the blocks any more.
+func (b *batcher) predict(ctx context.Context, j *job) error {
+	b.mu.Lock()
+	if b.running < b.workers {
+		b.running++
+		b.mu.Unlock()
+		defer b.next()
+		b.serve([]*job{j})
+		return j.err
+	}
+	b.queue = append(b.queue, j)
+	b.mu.Unlock()
+	select {
+	case <-j.done:
+		return j.err
+	case <-ctx.Done():
+	}
+	if b.withdraw(j) {
+		return ctx.Err()
+	}
+	<-j.done // it is being predicted, which does not take long
+	return j.err
+}
+
+// withdraw takes a job out of the queue; false: it is no longer there.
+func (b *batcher) withdraw(j *job) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, q := range b.queue {
+		if q == j {
+			b.queue = append(b.queue[:i], b.queue[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// next ends the turn of the caller, or starts a goroutine if jobs wait: the caller has its own answer to give.
+func (b *batcher) next() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.queue) == 0 {
+		b.running--
+		return
+	}
+	go b.drain()
+}
+
+// drain predicts until the queue is empty.
+func (b *batcher) drain() {
+	for {
+		b.mu.Lock()
+		batch := b.take()
+		if len(batch) == 0 {
+			b.running--
+			b.mu.Unlock()
+			return
+		}
+		b.mu.Unlock()
+		b.serve(batch)
+	}
+}
+
+// take removes the first jobs of the queue: as many as fit, at least one.
+func (b *batcher) take() []*job {
+	n, rows := 0, 0
+	for n < len(b.queue) && (n == 0 || rows+b.queue[n].in.Rows <= b.max) {
+		rows += b.queue[n].in.Rows
+		n++
+	}
+	batch := append([]*job(nil), b.queue[:n]...)
+	rest := copy(b.queue, b.queue[n:])
+	clear(b.queue[rest:])
+	b.queue = b.queue[:rest]
+	return batch
+}
+
+// serve predicts a batch and tells those who wait, also when it panics: one bug must not hang other requests.
+func (b *batcher) serve(batch []*job) {
+	for _, j := range batch {
+		j.err = errPanicked
+	}
+	defer func() {
+		for _, j := range batch {
+			j.done <- struct{}{}
+		}
+	}()
+	e, err := b.engine()
+	if err != nil {
+		for _, j := range batch {
+			j.err = err
+		}
+		return
+	}
+	if len(batch) == 1 || !b.together(e, batch) {
+		for _, j := range batch {
+			b.observe(j.in.Rows)
+			j.err = e.predict(j.out, j.in, &j.row)
+		}
+	}
+	b.mu.Lock()
+	b.free = append(b.free, e)
+	b.mu.Unlock()
+}
+
+func (e *engine) predict(out, in *data.Block, row *int) error {
+	*row = -1
+	return e.run.Predict(out, in, func(i int) string {
+		*row = i
+		return "row"
+	})
+}
+
+// together predicts a batch in one call. false: some row cannot be predicted, and every job has to learn whether it is
+// one of its own.
+func (b *batcher) together(e *engine, batch []*job) bool {
+	e.in.Reset(0, b.kinds)
+	for _, j := range batch {
+		for c := range e.in.Cols {
+			dst, src := &e.in.Cols[c], &j.in.Cols[c]
+			dst.Num = append(dst.Num, src.Num...)
+			dst.Text = append(dst.Text, src.Text...)
+		}
+		e.in.Rows += j.in.Rows
+	}
+	b.observe(e.in.Rows)
+	var row int
+	err := e.predict(&e.out, &e.in, &row)
+	for c := range e.in.Cols {
+		clear(e.in.Cols[c].Text) // they belong to the requests
+	}
+	if err != nil {
+		return false
+	}
+	first := 0
+	for _, j := range batch {
+		part(j.out, &e.out, first, j.in.Rows)
+		first += j.in.Rows
+		j.err = nil
+	}
+	return true
+}
+
+// part copies rows of a block.
+func part(dst, src *data.Block, first, rows int) {
+	kinds := make([]data.Kind, len(src.Cols))
+	for c := range src.Cols {
+		kinds[c] = data.Number
+		if src.Cols[c].Text != nil {
+			kinds[c] = data.Text
+		}
+	}
+	dst.Reset(0, kinds)
+	dst.Rows = rows
+	for c := range src.Cols {
+		if kinds[c] == data.Number {
+			dst.Cols[c].Num = append(dst.Cols[c].Num, src.Cols[c].Num[first:first+rows]...)
+			continue
+		}
+		for _, t := range src.Cols[c].Text[first : first+rows] {
+			dst.AppendText(c, t)
+		}
+	}
+}

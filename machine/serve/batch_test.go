@@ -1,0 +1,172 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// blocked is a batcher whose processors are taken, so that jobs queue until release is called.
+func blocked(t *testing.T, d *loaded) (b *batcher, release func()) {
+	t.Helper()
+	b, err := d.batcher(machine.TableOptions{})
+	check(t, err)
+	b.mu.Lock()
+	b.running += b.workers
+	b.mu.Unlock()
+	return b, func() {
+		b.mu.Lock()
+		b.running -= b.workers - 1
+		b.mu.Unlock()
+		b.next()
+	}
+}
+
+// waiting blocks until n jobs queue.
+func waiting(t *testing.T, b *batcher, n int) {
+	t.Helper()
+	for range 2000 {
+		b.mu.Lock()
+		got := len(b.queue)
+		b.mu.Unlock()
+		if got == n {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("no %d jobs queue", n)
+}
+
+// Requests that wait for a processor are predicted in one call, with the bits of single ones, and a row that cannot be
+// predicted fails its own request only.
+func TestBatchEqualsSingle(t *testing.T) {
+	for _, kind := range []machine.Kind{machine.KindRidge, machine.KindLogistic} {
+		s := serverOf(t, fitted(t, kind, 1), Options{})
+		d := s.current.Load()
+		rows := table(7, 60, false)
+		var alone []string
+		for _, r := range rows {
+			alone = append(alone, post(s, "/v1/predict", "application/json", objectsBody([][]string{r})).Body.String())
+		}
+		for _, bad := range []bool{false, true} {
+			var sizes []int
+			b, release := blocked(t, d)
+			b.observe = func(n int) { sizes = append(sizes, n) }
+			var wg sync.WaitGroup
+			got := make([]string, len(rows))
+			for i, r := range rows {
+				wg.Go(func() { got[i] = post(s, "/v1/predict", "application/json", objectsBody([][]string{r})).Body.String() })
+			}
+			status := 0
+			if bad {
+				wg.Go(func() {
+					status = post(s, "/v1/predict", "application/json", `{"rows":[{"a":1,"b":1e308,"c":"red"}]}`).Code
+				})
+			}
+			waiting(t, b, len(rows)+map[bool]int{true: 1}[bad])
+			release()
+			wg.Wait()
+			for i := range rows {
+				if got[i] != alone[i] {
+					t.Fatalf("%s row %d: %s in a batch, %s alone", kind, i, got[i], alone[i])
+				}
+			}
+			if sizes[0] != len(got)+map[bool]int{true: 1}[bad] {
+				t.Errorf("%s: batches of %v", kind, sizes)
+			}
+			if bad && status != 400 {
+				t.Errorf("%s: the bad row: %d", kind, status)
+			}
+		}
+	}
+}
+
+// Batches hold at most as many rows as allowed, in order, and a job larger than that is alone.
+func TestBatchSizes(t *testing.T) {
+	b := &batcher{max: 10}
+	for _, n := range []int{3, 7, 1, 12, 4, 6, 1} {
+		b.queue = append(b.queue, &job{in: &data.Block{Rows: n}})
+	}
+	var got []string
+	for len(b.queue) > 0 {
+		var sizes []int
+		for _, j := range b.take() {
+			sizes = append(sizes, j.in.Rows)
+		}
+		got = append(got, fmt.Sprint(sizes))
+	}
+	if want := []string{"[3 7]", "[1]", "[12]", "[4 6]", "[1]"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// A job whose time ends while it waits is not predicted, and the processors are all free at the end.
+func TestBatchDeadline(t *testing.T) {
+	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{})
+	d := s.current.Load()
+	b, release := blocked(t, d)
+	var in, out data.Block
+	in.Reset(0, b.kinds)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	j := newJob(&in, &out)
+	if err := b.predict(ctx, j); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	if len(b.queue) != 0 || b.withdraw(j) {
+		t.Error("the job is still there")
+	}
+	release()
+	if b.running != 0 {
+		t.Errorf("%d processors are taken", b.running)
+	}
+}
+
+// When a prediction panics, those who wait get an error and the processor is free again.
+func TestBatchPanic(t *testing.T) {
+	d := serverOf(t, fitted(t, machine.KindRidge, 1), Options{}).current.Load()
+	b, err := d.batcher(machine.TableOptions{})
+	check(t, err)
+	b.observe = func(int) { panic("a bug") }
+	j := newJob(new(data.Block), new(data.Block))
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		b.predict(context.Background(), j)
+	}()
+	if <-j.done; !errors.Is(j.err, errPanicked) || b.running != 0 {
+		t.Errorf("%v, %d processors are taken", j.err, b.running)
+	}
+}
+
+// In float32 predictions differ, and by no more than rounding.
+func TestFloat32(t *testing.T) {
+	m := fitted(t, machine.KindRidge, 1)
+	body := string(csvOf(table(3, 20, false)))
+	ask := func(o Options) []map[string]any {
+		return decode[Answer](t, post(serverOf(t, m, o), "/v1/predict", "text/csv", body, "Accept", "application/json").Body.Bytes()).Rows
+	}
+	a, b := ask(Options{}), ask(Options{Float32: true})
+	differ := false
+	for i := range a {
+		x, y := a[i]["prediction"].(float64), b[i]["prediction"].(float64)
+		differ = differ || x != y
+		if math.Abs(x-y) > 1e-4*(1+math.Abs(x)) { // 64 features with weights up to some tens, each rounded to 6e-8
+			t.Errorf("row %d: %v and %v in float32", i, x, y)
+		}
+	}
+	if !differ {
+		t.Error("float32 is not used")
+	}
+}

@@ -1,0 +1,187 @@
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// loaded is a model ready to answer. Requests hold on to the one they began with.
+type loaded struct {
+	model  *machine.Model
+	name   string
+	sha256 string // of the model file
+	bytes  int
+	at     time.Time
+
+	columns []string       // of the rows that batchers get: fields, then identifiers
+	fields  int            // how many of them are fields
+	index   map[string]int // of columns; unread for those that may come and are not read
+
+	o       *Options
+	metrics *metrics
+	offers  func() []string // query parameters that the model understands: asked for seldom, and slow to find
+	mu      sync.Mutex
+	ready   map[machine.TableOptions]*batcher
+}
+
+const unread = -1
+
+// ModelInfo is the answer of /v1/model.
+type ModelInfo struct {
+	Name     string         `json:"name,omitempty"` // of the file
+	SHA256   string         `json:"sha256"`         // of the file
+	Bytes    int            `json:"bytes"`
+	Loaded   time.Time      `json:"loaded"`
+	Kind     machine.Kind   `json:"kind"`
+	Task     machine.Task   `json:"task"`
+	Outputs  int            `json:"outputs"` // targets or classes
+	Rows     int64          `json:"rows"`    // it was fitted on
+	Lambda   float64        `json:"lambda,omitempty"`
+	Features int            `json:"features"`
+	Spec     *randfeat.Spec `json:"spec"`
+	Schema   *data.Schema   `json:"schema"`
+	Answers  []string       `json:"answers"` // columns of the predictions
+	Options  []string       `json:"options"` // query parameters of /v1/predict that this model understands
+}
+
+// readModel reads a model file once, so that the checksum is that of the model.
+func readModel(path string) (*machine.Model, []byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if info.IsDir() {
+		return nil, nil, fmt.Errorf("%s is a directory, want a model file", path)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := machine.Read(b)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, b, nil
+}
+
+// prepare makes a model answer, and has it predict a row to be sure that it can.
+func prepare(m *machine.Model, file []byte, path string, o Options, mt *metrics) (*loaded, error) {
+	sum := sha256.Sum256(file)
+	d := &loaded{model: m, sha256: hex.EncodeToString(sum[:]), bytes: len(file), at: time.Now().UTC(),
+		o: &o, metrics: mt, ready: map[machine.TableOptions]*batcher{}, index: map[string]int{}}
+	if path != "" {
+		d.name = filepath.Base(path)
+	}
+	s := m.Schema
+	if s == nil {
+		return nil, fmt.Errorf("the model has no schema, so the columns of rows are not known: fit it with randfeat fit: %w", machine.ErrSetup)
+	}
+	for i := range s.Fields {
+		d.columns = append(d.columns, s.Fields[i].Name)
+	}
+	d.fields = len(d.columns)
+	d.columns = append(d.columns, s.IDs...)
+	for j, c := range d.columns {
+		d.index[c] = j
+	}
+	for i := range s.Targets {
+		d.index[s.Targets[i].Name] = unread
+	}
+	for _, c := range s.Ignored {
+		d.index[c] = unread
+	}
+	b, err := d.batcher(machine.TableOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if err := d.try(b); err != nil {
+		return nil, fmt.Errorf("the model cannot predict a row without values: %w", err)
+	}
+	d.offers = sync.OnceValue(d.options)
+	return d, nil
+}
+
+// info is what /v1/model answers.
+func (d *loaded) info() (*ModelInfo, error) {
+	b, err := d.batcher(machine.TableOptions{})
+	if err != nil {
+		return nil, err
+	}
+	m := d.model
+	names, _ := b.predictor.Columns()
+	return &ModelInfo{Name: d.name, SHA256: d.sha256, Bytes: d.bytes, Loaded: d.at, Kind: m.Kind, Task: m.Task,
+		Outputs: m.Outputs, Rows: m.Rows, Lambda: m.Lambda, Features: max(m.Weights.Rows, len(m.Mass)), Spec: &m.Spec,
+		Schema: m.Schema, Answers: names, Options: d.offers()}, nil
+}
+
+// options are the query parameters that the model understands.
+func (d *loaded) options() []string {
+	out := []string{}
+	for _, name := range optionNames {
+		var o machine.TableOptions
+		*optionNamed(&o, name) = true
+		if _, err := machine.NewTablePredictor(d.model, o); err == nil {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// batcher is the one for predictions with the given columns; options that the model cannot serve are errors.
+func (d *loaded) batcher(o machine.TableOptions) (*batcher, error) {
+	o.Float32 = d.o.Float32
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if b := d.ready[o]; b != nil {
+		return b, nil
+	}
+	p, err := machine.NewTablePredictor(d.model, o)
+	if err != nil {
+		return nil, err
+	}
+	b, err := newBatcher(p, d.columns, d.o.Limits.Batch, func(rows int) { d.metrics.batch.Observe(float64(rows)) })
+	if err != nil {
+		return nil, err
+	}
+	d.ready[o] = b
+	return b, nil
+}
+
+// try predicts a row whose values are all missing.
+func (d *loaded) try(b *batcher) error {
+	var in, out data.Block
+	in.Reset(0, b.kinds)
+	for c, k := range b.kinds {
+		if k == data.Number {
+			in.Cols[c].Num = append(in.Cols[c].Num, math.NaN())
+		} else {
+			in.AppendText(c, nil)
+		}
+	}
+	in.Rows = 1
+	return b.predict(context.Background(), newJob(&in, &out))
+}
+
+func newJob(in, out *data.Block) *job {
+	return &job{in: in, out: out, done: make(chan struct{}, 1)}
+}
+
+// sameColumns reports whether clients of d can use o without a change.
+func (d *loaded) sameColumns(o *loaded) bool {
+	a, b := slices.Clone(d.columns[:d.fields]), slices.Clone(o.columns[:o.fields])
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(a, b)
+}

@@ -1,0 +1,98 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Limits bound what clients can make the server do; 0 is the default.
+type Limits struct {
+	Body     int64 // bytes of a request, compressed or not; 8 MiB
+	Rows     int   // of a request; 10000
+	InFlight int   // requests for predictions that are read, wait or are in work; 512. More are answered 429
+	Memory   int64 // bytes of all bodies at a time, at least Body; 256 MiB. More are answered 429
+	Batch    int   // rows predicted in one call; 256
+
+	Time     time.Duration // to answer a request whose body has come; 30 s
+	Header   time.Duration // to send the header of a request; 5 s
+	Read     time.Duration // to send a request, header and body; 30 s
+	Idle     time.Duration // between two requests of a connection; 2 min
+	Shutdown time.Duration // for requests in work to finish; 15 s
+}
+
+// answerBytes bounds an answer, which is held in memory until it is complete: an error in the last row must still become
+// a status.
+const answerBytes = 64 << 20
+
+// headerBytes bounds the header of a request.
+const headerBytes = 16 << 10
+
+// Options of a server; the zero value serves everybody who can connect.
+type Options struct {
+	Limits Limits
+	// Token must come with every request but /healthz and /readyz, as "Authorization: Bearer <token>" or as the password
+	// of basic authentication, which browsers ask for. Empty: no token is needed.
+	Token string
+	// OpenMetrics lets /metrics be read without the token.
+	OpenMetrics bool
+	// LoopbackHosts refuses requests whose Host is not a loopback address or localhost, so that no web page can reach a
+	// server on loopback by giving its own name the address 127.0.0.1.
+	LoopbackHosts bool
+	// Float32 predicts in float32.
+	Float32 bool
+	// Log gets what happens, never contents of rows; nil: nothing.
+	Log *slog.Logger
+}
+
+// ErrOptions marks options that cannot be used.
+var ErrOptions = errors.New("invalid options")
+
+func (o Options) withDefaults() (Options, error) {
+	l := &o.Limits
+	for _, x := range []struct {
+		name string
+		v    *int64
+		def  int64
+	}{{"Body", &l.Body, 8 << 20}, {"Memory", &l.Memory, max(256<<20, l.Body)}} {
+		if *x.v < 0 {
+			return o, fmt.Errorf("limit %s = %d, want a positive number: %w", x.name, *x.v, ErrOptions)
+		}
+		if *x.v == 0 {
+			*x.v = x.def
+		}
+	}
+	for _, x := range []struct {
+		name string
+		v    *int
+		def  int
+	}{{"Rows", &l.Rows, 10000}, {"InFlight", &l.InFlight, 512}, {"Batch", &l.Batch, 256}} {
+		if *x.v < 0 {
+			return o, fmt.Errorf("limit %s = %d, want a positive number: %w", x.name, *x.v, ErrOptions)
+		}
+		if *x.v == 0 {
+			*x.v = x.def
+		}
+	}
+	for _, x := range []struct {
+		name string
+		v    *time.Duration
+		def  time.Duration
+	}{{"Time", &l.Time, 30 * time.Second}, {"Header", &l.Header, 5 * time.Second}, {"Read", &l.Read, 30 * time.Second},
+		{"Idle", &l.Idle, 2 * time.Minute}, {"Shutdown", &l.Shutdown, 15 * time.Second}} {
+		if *x.v < 0 {
+			return o, fmt.Errorf("limit %s = %v, want a positive time: %w", x.name, *x.v, ErrOptions)
+		}
+		if *x.v == 0 {
+			*x.v = x.def
+		}
+	}
+	if l.Memory < l.Body {
+		return o, fmt.Errorf("limit Memory = %d is less than one body of %d bytes: %w", l.Memory, l.Body, ErrOptions)
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}

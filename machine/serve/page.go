@@ -1,0 +1,305 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"fmt"
+	"html/template"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/machine"
+)
+
+//go:embed page
+var assets embed.FS
+
+var pageTemplate = template.Must(template.New("index.html").Funcs(template.FuncMap{
+	"inc": func(i int) int { return i + 1 },
+}).ParseFS(assets, "page/index.html"))
+
+// pagePolicy lets the page use its own files and nothing else.
+const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// pageRows is the number of rows that the page shows; the file has them all.
+const pageRows = 1000
+
+// pageView is what the template shows.
+type pageView struct {
+	Info    pageInfo
+	Text    string // rows typed
+	Options []pageOption
+	Problem *Problem
+	Columns []string
+	Rows    [][]string
+	Total   int
+	Shown   int
+}
+
+type pageInfo struct {
+	Name, Kind, Task, SHA256, Loaded string
+	Rows                             int64
+	Fields                           []data.Field
+	Targets                          []string
+	IDs                              []string
+}
+
+type pageOption struct {
+	Name string
+	On   bool
+}
+
+func asset(name, kind string) func(http.ResponseWriter, *http.Request) *Problem {
+	return func(w http.ResponseWriter, r *http.Request) *Problem {
+		if p := allow(w, r, http.MethodGet); p != nil {
+			return p
+		}
+		b, err := assets.ReadFile("page/" + name)
+		if err != nil {
+			return problem(http.StatusNotFound, "not_found", "no such file")
+		}
+		w.Header().Set("Content-Type", kind)
+		w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+		w.Write(b)
+		return nil
+	}
+}
+
+// servePage shows the form, and the predictions of what was sent with it.
+func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *Problem {
+	if p := allow(w, r, http.MethodGet, http.MethodPost); p != nil {
+		return p
+	}
+	if err := s.cross.Check(r); err != nil {
+		return problem(http.StatusForbidden, "cross_origin", "forms of other sites are not answered")
+	}
+	d := s.current.Load()
+	v := &pageView{Text: example(d.model.Schema)}
+	o := machine.TableOptions{}
+	status := http.StatusOK
+	if r.Method == http.MethodPost {
+		leave, p := s.enter()
+		if p != nil {
+			return p
+		}
+		defer leave()
+		body, free, p := s.body(w, r)
+		defer free()
+		var f form
+		if p == nil {
+			f, p = readForm(r.Header.Get("Content-Type"), body)
+			o, v.Text = f.options, f.text
+		}
+		if p == nil {
+			p = s.predictForm(w, r, d, f, v)
+		}
+		if p == nil && f.csv {
+			return nil // sent
+		}
+		if p != nil {
+			p.header(w)
+			v.Problem, status = p, p.status
+			s.metrics.rejected.WithLabelValues(p.Code).Inc()
+		}
+	}
+	v.describe(d, o)
+	var buf bytes.Buffer
+	if err := pageTemplate.Execute(&buf, v); err != nil {
+		s.o.Log.Error("the page cannot be written", "error", err)
+		return problem(http.StatusInternalServerError, "internal", "the page cannot be written")
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", pagePolicy)
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set(modelHeader, d.sha256)
+	h.Set("Content-Length", strconv.Itoa(buf.Len()))
+	w.WriteHeader(status)
+	w.Write(buf.Bytes())
+	return nil
+}
+
+// describe fills in what the page says of the model.
+func (v *pageView) describe(d *loaded, o machine.TableOptions) {
+	m := d.model
+	v.Info = pageInfo{Name: d.name, Kind: string(m.Kind), Task: string(m.Task), SHA256: d.sha256,
+		Loaded: d.at.Format("2006-01-02 15:04:05 MST"), Rows: m.Rows, Fields: m.Schema.Fields, IDs: m.Schema.IDs}
+	for _, t := range m.Schema.Targets {
+		v.Info.Targets = append(v.Info.Targets, t.Name)
+	}
+	for _, name := range d.offers() {
+		v.Options = append(v.Options, pageOption{name, *optionNamed(&o, name)})
+	}
+}
+
+// form is what the page sends.
+type form struct {
+	text    string
+	file    []byte
+	csv     bool // a file is wanted, not a table
+	options machine.TableOptions
+}
+
+// readForm reads a form with or without a file.
+func readForm(header string, body []byte) (f form, p *Problem) {
+	kind, params, err := mime.ParseMediaType(header)
+	if err != nil {
+		return f, problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "Content-Type %s, want a form", show(header))
+	}
+	set := func(name, value string) {
+		switch field := optionNamed(&f.options, name); {
+		case name == "rows":
+			f.text = value
+		case name == "answer":
+			f.csv = value == "csv"
+		case field != nil:
+			*field = true
+		}
+	}
+	switch kind {
+	case "application/x-www-form-urlencoded":
+		q, err := url.ParseQuery(string(body))
+		if err != nil {
+			return f, problem(http.StatusBadRequest, "bad_form", "the form cannot be read: %v", err)
+		}
+		for name, values := range q {
+			set(name, values[0])
+		}
+		return f, nil
+	case "multipart/form-data":
+		r := multipart.NewReader(bytes.NewReader(body), params["boundary"])
+		for {
+			part, err := r.NextPart()
+			if err == io.EOF {
+				return f, nil
+			}
+			var b []byte
+			if err == nil {
+				b, err = io.ReadAll(part) // of the body, which is bounded
+			}
+			if err != nil {
+				return f, problem(http.StatusBadRequest, "bad_form", "the form cannot be read: %v", err)
+			}
+			if part.FormName() == "file" {
+				f.file = b
+			} else {
+				set(part.FormName(), string(b))
+			}
+		}
+	}
+	return f, problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "Content-Type %s, want a form", show(kind))
+}
+
+// predictForm answers a form: rows into v, or a file to w.
+func (s *Server) predictForm(w http.ResponseWriter, r *http.Request, d *loaded, f form, v *pageView) *Problem {
+	rows := []byte(f.text)
+	if len(f.file) > 0 {
+		rows = f.file
+	}
+	content := sniff(rows)
+	ctx, cancel := context.WithTimeout(r.Context(), s.o.Limits.Time)
+	defer cancel()
+	k := s.work.Get().(*work)
+	defer s.release(k)
+	if p := s.predict(ctx, d, f.options, content, rows, typeCSV, k); p != nil {
+		return p
+	}
+	if f.csv {
+		h := w.Header()
+		h.Set("Content-Type", typeCSV+"; charset=utf-8; header=present")
+		h.Set("Content-Disposition", `attachment; filename="predictions.csv"`)
+		h.Set(modelHeader, d.sha256)
+		h.Set("Content-Length", strconv.Itoa(k.answer.Len()))
+		w.Write(k.answer.Bytes())
+		return nil
+	}
+	if err := v.table(k.answer.Bytes()); err != nil {
+		s.o.Log.Error("the page cannot be written", "error", err)
+		return problem(http.StatusInternalServerError, "internal", "the table cannot be shown")
+	}
+	return nil
+}
+
+// table takes the first rows of an answer.
+func (v *pageView) table(csv []byte) error {
+	header := true
+	src, err := data.OpenBytes("answer", csv, data.Options{Format: data.CSV, Delimiter: ',', Header: &header, Missing: []string{}})
+	if err != nil {
+		return err
+	}
+	r, err := src.Open(nil)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	v.Columns = r.Columns()
+	var b data.Block
+	for {
+		err := r.Read(&b, 256)
+		if err == io.EOF {
+			v.Shown = len(v.Rows)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for i := range b.Rows {
+			if v.Total++; v.Total > pageRows {
+				continue
+			}
+			row := make([]string, len(b.Cols))
+			for j := range row {
+				row[j] = string(b.Cols[j].Text[i])
+			}
+			v.Rows = append(v.Rows, row)
+		}
+	}
+}
+
+// sniff tells JSON rows and NDJSON from CSV.
+func sniff(rows []byte) string {
+	t := bytes.TrimLeft(rows, " \t\r\n")
+	if len(t) == 0 || t[0] != '{' {
+		return typeCSV
+	}
+	p := jsonParser{b: t, i: 1}
+	p.skip()
+	if key, err := p.string(&p.key); err == nil && (string(key) == "rows" || string(key) == "columns") {
+		if p.eat(':') && p.eat('[') {
+			return typeJSON
+		}
+	}
+	return typeNDJSON
+}
+
+// example is a table of one typical row.
+func example(s *data.Schema) string {
+	var names, values []string
+	for i := range s.Fields {
+		f := &s.Fields[i]
+		names = append(names, quoted(f.Name))
+		v := ""
+		switch {
+		case f.Kind == data.Numeric:
+			v = fmt.Sprintf("%.4g", f.Mean)
+		case len(f.Levels) > 0:
+			v = quoted(f.Levels[0])
+		}
+		values = append(values, v)
+	}
+	return strings.Join(names, ",") + "\n" + strings.Join(values, ",") + "\n"
+}
+
+func quoted(t string) string {
+	var b bytes.Buffer
+	(&answer{w: &b}).csvText([]byte(t))
+	return b.String()
+}

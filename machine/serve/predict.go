@@ -1,0 +1,391 @@
+package serve
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// modelHeader tells which model answered.
+const modelHeader = "Randfeat-Model"
+
+// The kinds of content.
+const (
+	typeJSON   = "application/json"
+	typeCSV    = "text/csv"
+	typeTSV    = "text/tab-separated-values"
+	typeNDJSON = "application/x-ndjson"
+)
+
+// work is the memory of a request, kept for the next.
+type work struct {
+	in, out data.Block
+	answer  bytes.Buffer
+}
+
+// keepBytes is the largest memory of an answer that is kept.
+const keepBytes = 1 << 20
+
+// optionNames are the query parameters.
+var optionNames = []string{"probabilities", "scores", "variance"}
+
+func optionNamed(o *machine.TableOptions, name string) *bool {
+	switch name {
+	case "probabilities":
+		return &o.Probabilities
+	case "scores":
+		return &o.Scores
+	case "variance":
+		return &o.Variance
+	}
+	return nil
+}
+
+// tableOptions reads the query parameters.
+func tableOptions(q url.Values) (o machine.TableOptions, p *Problem) {
+	for name, values := range q {
+		field := optionNamed(&o, name)
+		if field == nil {
+			return o, problem(http.StatusBadRequest, "bad_option", "the parameter %s: want one of %s", show(name), strings.Join(optionNames, ", "))
+		}
+		v := values[len(values)-1]
+		on, err := strconv.ParseBool(v)
+		if err != nil && v != "" { // ?variance
+			return o, problem(http.StatusBadRequest, "bad_option", "the parameter %s is %s, want true or false", name, show(v))
+		}
+		*field = on || v == ""
+	}
+	return o, nil
+}
+
+func (s *Server) servePredict(w http.ResponseWriter, r *http.Request) *Problem {
+	if p := allow(w, r, http.MethodPost); p != nil {
+		return p
+	}
+	leave, p := s.enter()
+	if p != nil {
+		return p
+	}
+	defer leave()
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return problem(http.StatusBadRequest, "bad_option", "the query cannot be read: %v", err)
+	}
+	o, p := tableOptions(query)
+	if p != nil {
+		return p
+	}
+	content, p := contentType(r.Header.Get("Content-Type"))
+	if p != nil {
+		return p
+	}
+	accept, ok := accepted(r.Header.Values("Accept"), content)
+	if !ok {
+		return problem(http.StatusNotAcceptable, "not_acceptable", "Accept: want %s, %s or %s", typeJSON, typeCSV, typeNDJSON)
+	}
+	body, free, p := s.body(w, r)
+	defer free()
+	if p != nil {
+		return p
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), s.o.Limits.Time)
+	defer cancel()
+	k := s.work.Get().(*work)
+	defer s.release(k)
+	d := s.current.Load()
+	if p := s.predict(ctx, d, o, content, body, accept, k); p != nil {
+		return p
+	}
+	head := w.Header()
+	head.Set("Content-Type", accept)
+	if accept == typeCSV {
+		head.Set("Content-Type", typeCSV+"; charset=utf-8; header=present")
+	}
+	head.Set(modelHeader, d.sha256)
+	head.Set("Content-Length", strconv.Itoa(k.answer.Len()))
+	w.Write(k.answer.Bytes())
+	return nil
+}
+
+func (s *Server) release(k *work) {
+	if k.answer.Cap() > keepBytes || cap(k.in.Cols) > 1<<12 || k.in.Full() {
+		return
+	}
+	k.answer.Reset()
+	s.work.Put(k)
+}
+
+// enter counts a request for predictions, or refuses it.
+func (s *Server) enter() (leave func(), p *Problem) {
+	if s.draining.Load() {
+		return nil, shuttingDown()
+	}
+	if n := s.inFlight.Add(1); n > int64(s.o.Limits.InFlight) {
+		s.inFlight.Add(-1)
+		return nil, busy("%d requests are in work: try again later", s.o.Limits.InFlight)
+	}
+	s.metrics.inFlight.Inc()
+	return func() {
+		s.inFlight.Add(-1)
+		s.metrics.inFlight.Dec()
+	}, nil
+}
+
+// contentType is the kind of rows that a header names.
+func contentType(header string) (string, *Problem) {
+	t, params, err := mime.ParseMediaType(header)
+	if err == nil {
+		if c := params["charset"]; c != "" && !strings.EqualFold(c, "utf-8") && !strings.EqualFold(c, "us-ascii") {
+			return "", problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "charset %s, want utf-8", show(c))
+		}
+		switch t {
+		case typeJSON, typeCSV, typeTSV, typeNDJSON:
+			return t, nil
+		case "application/ndjson", "application/jsonl":
+			return typeNDJSON, nil
+		}
+	}
+	return "", problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "Content-Type %s, want %s, %s, %s or %s",
+		show(header), typeJSON, typeCSV, typeTSV, typeNDJSON)
+}
+
+// accepted chooses the kind of answer: the one with the greatest weight, that of the rows if nothing is said.
+func accepted(headers []string, content string) (string, bool) {
+	if content == typeTSV {
+		content = typeCSV
+	}
+	kinds := []string{content, typeJSON, typeCSV, typeNDJSON} // the first of equals wins
+	weight := make([]float64, len(kinds))
+	exact := make([]int, len(kinds)) // how closely a range names the kind: */* 1, text/* 2, text/csv 3
+	said := false
+	for _, h := range headers {
+		for part := range strings.SplitSeq(h, ",") {
+			t, params, err := mime.ParseMediaType(part)
+			if err != nil {
+				continue
+			}
+			said = true
+			q := 1.0
+			if v, err := strconv.ParseFloat(params["q"], 64); err == nil {
+				q = v
+			}
+			for i, k := range kinds {
+				match := 0
+				switch family, _, _ := strings.Cut(k, "/"); t {
+				case k:
+					match = 3
+				case family + "/*":
+					match = 2
+				case "*/*":
+					match = 1
+				}
+				if match > exact[i] {
+					exact[i], weight[i] = match, q
+				}
+			}
+		}
+	}
+	if !said {
+		return content, true
+	}
+	best := 0
+	for i := range kinds {
+		if weight[i] > weight[best] {
+			best = i
+		}
+	}
+	return kinds[best], weight[best] > 0
+}
+
+// body reads and decompresses the body. free must be called, also after a problem.
+func (s *Server) body(w http.ResponseWriter, r *http.Request) (b []byte, free func(), p *Problem) {
+	limit := s.o.Limits.Body
+	m := &metered{s: s}
+	free = m.free
+	if r.ContentLength > limit {
+		return nil, free, tooLarge("the body has %d bytes, the limit is %d", r.ContentLength, limit)
+	}
+	var in io.Reader = http.MaxBytesReader(w, r.Body, limit)
+	expect := max(r.ContentLength, 0)
+	switch e := r.Header.Get("Content-Encoding"); strings.ToLower(e) {
+	case "", "identity":
+	case "gzip", "x-gzip":
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, free, bodyProblem(err, limit)
+		}
+		in = z
+		expect *= 4
+	default:
+		return nil, free, problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "Content-Encoding %s, want gzip or none", show(e))
+	}
+	b, err := m.readAll(in, limit, min(expect, 64<<10))
+	if err != nil {
+		return nil, free, bodyProblem(err, limit)
+	}
+	return b, free, nil
+}
+
+var errTooLong = errors.New("too long")
+
+func bodyProblem(err error, limit int64) *Problem {
+	var p *Problem
+	var long *http.MaxBytesError
+	var slow net.Error
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.As(err, &long):
+		return tooLarge("the body has more than %d bytes", limit)
+	case errors.Is(err, errTooLong):
+		return tooLarge("the decompressed body has more than %d bytes", limit)
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum):
+		return problem(http.StatusBadRequest, "bad_body", "the body is not gzip, as Content-Encoding says")
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
+		return problem(http.StatusRequestTimeout, "timeout", "the body came too slowly")
+	}
+	return problem(http.StatusBadRequest, "bad_body", "the body cannot be read: %v", err)
+}
+
+// metered counts the bytes that a request holds among those of all.
+type metered struct {
+	s *Server
+	n int64
+}
+
+func (m *metered) grow(n int64) *Problem {
+	m.n += n
+	if m.s.bodies.Add(n) > m.s.o.Limits.Memory {
+		return busy("requests with %d bytes are in work: try again later", m.s.o.Limits.Memory)
+	}
+	return nil
+}
+
+func (m *metered) free() {
+	m.s.bodies.Add(-m.n)
+	m.n = 0
+}
+
+// readAll is io.ReadAll with a bound, counted.
+func (m *metered) readAll(r io.Reader, limit, expect int64) ([]byte, error) {
+	if p := m.grow(expect + 512); p != nil {
+		return nil, p
+	}
+	b := make([]byte, 0, expect+512)
+	for {
+		n, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if int64(len(b)) > limit {
+			return nil, errTooLong
+		}
+		if err == io.EOF {
+			return b, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(b) == cap(b) {
+			if p := m.grow(int64(cap(b))); p != nil {
+				return nil, p
+			}
+			b = slices.Grow(b, cap(b))
+		}
+	}
+}
+
+// predict answers rows with model d into k.answer.
+func (s *Server) predict(ctx context.Context, d *loaded, o machine.TableOptions, content string, body []byte, accept string, k *work) *Problem {
+	b, err := d.batcher(o)
+	if err != nil {
+		return problemOf(err, 0)
+	}
+	rows, records, err := openRows(body, content, d, b.kinds)
+	if err != nil {
+		return problemOf(err, 0)
+	}
+	names, kinds := b.predictor.Columns()
+	var out *answer
+	total := 0
+	for {
+		if err := ctx.Err(); err != nil {
+			return problemOf(err, 0)
+		}
+		// One row more than allowed, so that too many are noticed.
+		err := rows.read(&k.in, min(s.o.Limits.Batch, s.o.Limits.Rows-total+1))
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return problemOf(err, 0)
+		}
+		if total+k.in.Rows > s.o.Limits.Rows {
+			return tooLarge("more than %d rows", s.o.Limits.Rows)
+		}
+		j := newJob(&k.in, &k.out)
+		if err := b.predict(ctx, j); err != nil {
+			return s.failed(err, int64(total), j)
+		}
+		if out == nil {
+			out = newAnswer(&k.answer, accept, records, d, rows.given(), names, kinds)
+		}
+		total += k.in.Rows
+		out.block(&k.out)
+		if k.answer.Len() > answerBytes {
+			return tooLarge("the answer has more than %d bytes: send fewer rows", answerBytes)
+		}
+	}
+	if out == nil {
+		out = newAnswer(&k.answer, accept, records, d, rows.given(), names, kinds)
+	}
+	out.close()
+	s.metrics.rows.Add(float64(total))
+	return nil
+}
+
+// failed is the problem of a job.
+func (s *Server) failed(err error, before int64, j *job) *Problem {
+	row := int64(0)
+	switch {
+	case j.row >= 0:
+		row = before + int64(j.row) + 1
+	case j.in.Rows == 1:
+		row = before + 1
+	}
+	p := problemOf(err, row)
+	if p.status == http.StatusInternalServerError {
+		s.o.Log.Error("prediction failed", "error", err)
+	}
+	return p
+}
+
+// openRows starts reading a body. records: rows are objects, not arrays.
+func openRows(body []byte, content string, d *loaded, kinds []data.Kind) (r rowReader, records bool, err error) {
+	switch content {
+	case typeJSON:
+		j, err := newJSONRows(body, d, kinds)
+		if err != nil {
+			return nil, false, err
+		}
+		return j, !j.arrays, nil
+	case typeNDJSON:
+		r, err = newTableRows(body, data.NDJSON, 0, d, kinds)
+	case typeTSV:
+		r, err = newTableRows(body, data.CSV, '\t', d, kinds)
+	default:
+		r, err = newTableRows(body, data.CSV, 0, d, kinds)
+	}
+	return r, true, err
+}

@@ -1,0 +1,129 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// Problem is the error of a request, as clients get it.
+type Problem struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Row     int64  `json:"row,omitempty"`    // from 1; 0: not about a row
+	Column  string `json:"column,omitempty"` // empty: not about a column
+
+	status int
+	retry  bool // the same request may succeed in a second
+}
+
+// Error is the message.
+func (p *Problem) Error() string {
+	if p.Row > 0 {
+		return fmt.Sprintf("row %d: %s", p.Row, p.Message)
+	}
+	return p.Message
+}
+
+func problem(status int, code, format string, args ...any) *Problem {
+	return &Problem{Code: code, Message: fmt.Sprintf(format, args...), status: status}
+}
+
+func tooLarge(format string, args ...any) *Problem {
+	return problem(http.StatusRequestEntityTooLarge, "too_large", format, args...)
+}
+
+func busy(format string, args ...any) *Problem {
+	p := problem(http.StatusTooManyRequests, "busy", format, args...)
+	p.retry = true
+	return p
+}
+
+func shuttingDown() *Problem {
+	p := problem(http.StatusServiceUnavailable, "shutting_down", "the server is shutting down")
+	p.retry = true
+	return p
+}
+
+// statusGone is for requests whose client has left: nobody reads it, but it is counted.
+const statusGone = 499
+
+// problemOf finds out what an error means to the client. row is the one it is about, from 1, 0 if unknown.
+func problemOf(err error, row int64) *Problem {
+	var p *Problem
+	var in *data.InputError
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.Is(err, context.DeadlineExceeded):
+		p = problem(http.StatusServiceUnavailable, "timeout", "the request took too long: send fewer rows")
+		p.retry = true
+		return p
+	case errors.Is(err, context.Canceled):
+		return problem(statusGone, "gone", "the client has left")
+	case errors.As(err, &in):
+		p = problem(http.StatusBadRequest, "bad_value", "%s", in.Detail)
+		p.Row, p.Column = row, columnIn(in.Detail)
+	case errors.Is(err, data.ErrSchema):
+		p = problem(http.StatusBadRequest, "bad_columns", "%s", strings.TrimPrefix(err.Error(), data.ErrSchema.Error()+": "))
+	case errors.Is(err, dense.ErrNotFinite):
+		p = problem(http.StatusBadRequest, "bad_value", "%v", err)
+		p.Row = row
+	case errors.Is(err, machine.ErrSetup):
+		p = problem(http.StatusBadRequest, "not_available", "%v", err)
+	default:
+		p = problem(http.StatusInternalServerError, "internal", "the server failed: see its log")
+	}
+	return p
+}
+
+// columnIn is the column that a message of package data begins with, if it does.
+func columnIn(detail string) string {
+	rest, ok := strings.CutPrefix(detail, "column ")
+	if !ok {
+		return ""
+	}
+	quoted, err := strconv.QuotedPrefix(rest)
+	if err != nil || strings.HasPrefix(rest[len(quoted):], "…") {
+		return ""
+	}
+	name, err := strconv.Unquote(quoted)
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+// send answers with the problem as JSON.
+func (p *Problem) send(w http.ResponseWriter) {
+	p.header(w)
+	body, err := json.Marshal(struct {
+		Error *Problem `json:"error"`
+	}{p})
+	if err != nil { // strings and a number: it cannot
+		body = []byte(`{"error":{"code":"internal","message":"the error cannot be written"}}`)
+	}
+	body = append(body, '\n')
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(p.status)
+	w.Write(body)
+}
+
+func (p *Problem) header(w http.ResponseWriter) {
+	if p.retry {
+		w.Header().Set("Retry-After", "1")
+	}
+	switch p.status {
+	case http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable, http.StatusRequestTimeout:
+		w.Header().Set("Connection", "close") // what is left of the body is not read
+	}
+}

@@ -1,0 +1,137 @@
+package serve
+
+import (
+	"io"
+	"math"
+	"net/http"
+
+	"github.com/randfeat/randfeat/data"
+)
+
+// rowReader hands out the rows of a request in blocks with the columns of a batcher.
+type rowReader interface {
+	// read replaces b by the next rows, at most max; io.EOF after the last. Errors about rows are *Problem.
+	read(b *data.Block, max int) error
+	// given are the columns of the identifiers that the request has.
+	given() []bool
+}
+
+// missing are the texts that mean no value, in every format.
+var missing = func() map[string]bool {
+	m := map[string]bool{}
+	for _, t := range data.DefaultMissing {
+		m[t] = true
+	}
+	return m
+}()
+
+// appendCell appends a cell as package data does for NDJSON; nil is missing.
+func appendCell(b *data.Block, j int, kind data.Kind, cell []byte) bool {
+	if cell != nil && missing[string(cell)] {
+		cell = nil
+	}
+	if kind == data.Text {
+		b.AppendText(j, cell)
+		return true
+	}
+	v := math.NaN()
+	if cell != nil {
+		var ok bool
+		if v, ok = data.ParseNumber(trim(cell)); !ok {
+			return false
+		}
+	}
+	b.Cols[j].Num = append(b.Cols[j].Num, v)
+	return true
+}
+
+// trim removes blanks around a number.
+func trim(b []byte) []byte {
+	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
+		b = b[1:]
+	}
+	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == '\t') {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+// tableRows reads a table of package data and puts its columns in the order of a batcher.
+type tableRows struct {
+	r     data.Reader
+	raw   data.Block
+	from  []int // column of the table, −1: an identifier that it does not have
+	ids   []bool
+	kinds []data.Kind
+	rows  int64
+}
+
+// gzipMagic begins what package data would decompress without a bound.
+var gzipMagic = []byte{0x1f, 0x8b}
+
+func newTableRows(body []byte, format data.Format, delimiter byte, d *loaded, kinds []data.Kind) (*tableRows, error) {
+	if len(body) >= 2 && body[0] == gzipMagic[0] && body[1] == gzipMagic[1] {
+		return nil, problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "the body is compressed: send Content-Encoding: gzip with it")
+	}
+	header := true
+	src, err := data.OpenBytes("request", body, data.Options{Format: format, Delimiter: delimiter, Header: &header})
+	if err != nil {
+		return nil, badTable(err)
+	}
+	columns, err := data.Columns(src)
+	if err != nil {
+		return nil, badTable(err)
+	}
+	if _, err := d.model.Schema.Encoder(columns, false); err != nil { // every column there once, none unknown
+		return nil, err
+	}
+	t := &tableRows{from: make([]int, len(d.columns)), ids: make([]bool, len(d.columns)), kinds: kinds}
+	for j := range t.from {
+		t.from[j] = unread
+	}
+	want := make([]data.Kind, len(columns))
+	for c, name := range columns {
+		want[c] = data.Skip
+		if j := d.index[name]; j != unread {
+			t.from[j], want[c], t.ids[j] = c, kinds[j], j >= d.fields
+		}
+	}
+	if t.r, err = src.Open(want); err != nil {
+		return nil, badTable(err)
+	}
+	return t, nil
+}
+
+func (t *tableRows) given() []bool { return t.ids }
+
+func (t *tableRows) read(b *data.Block, max int) error {
+	if err := t.r.Read(&t.raw, max); err != nil {
+		if err == io.EOF {
+			return err
+		}
+		p := problemOf(err, t.rows+int64(t.raw.Rows)+1)
+		if p.Column == "" { // about the text, whose places are lines
+			return badTable(err)
+		}
+		return p
+	}
+	b.Reset(t.rows, t.kinds)
+	b.Rows = t.raw.Rows
+	t.rows += int64(b.Rows)
+	for j, c := range t.from {
+		switch {
+		case c != unread:
+			b.Cols[j] = t.raw.Cols[c]
+		default:
+			for range b.Rows {
+				b.AppendText(j, nil)
+			}
+		}
+	}
+	return nil
+}
+
+// badTable is a problem with the text itself: it keeps the line.
+func badTable(err error) error {
+	return problem(http.StatusBadRequest, "bad_rows", "%v", err)
+}

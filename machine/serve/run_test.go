@@ -1,0 +1,384 @@
+package serve
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// running starts a server on a free port. stop ends it and returns what Run returned.
+func running(t *testing.T, s *Server) (url string, stop func() error) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, ln) }()
+	var once sync.Once
+	var result error
+	stop = func() error {
+		once.Do(func() {
+			cancel()
+			result = <-done
+		})
+		return result
+	}
+	t.Cleanup(func() { _ = stop() })
+	return "http://" + ln.Addr().String(), stop
+}
+
+// gate lets tests hold requests in work: their jobs queue until it opens.
+func gate(t *testing.T, s *Server) (b *batcher, open func()) {
+	return blocked(t, s.current.Load())
+}
+
+const oneRow = `{"rows":[{"a":1,"b":2,"c":"red"}]}`
+
+func send(url string) (int, string, error) {
+	r, err := http.Post(url+"/v1/predict", "application/json", strings.NewReader(oneRow))
+	if err != nil {
+		return 0, "", err
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	return r.StatusCode, string(b), err
+}
+
+// More requests than allowed are refused at once, and say when to come again.
+func TestConcurrencyLimit(t *testing.T) {
+	noLeak(t)
+	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{Limits: Limits{InFlight: 3}})
+	b, open := gate(t, s)
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			if w := post(s, "/v1/predict", "application/json", oneRow); w.Code != 200 {
+				t.Errorf("within the limit: %d", w.Code)
+			}
+		})
+	}
+	waiting(t, b, 3)
+	if w := post(s, "/v1/predict", "application/json", oneRow); w.Code != 429 || w.Header().Get("Retry-After") != "1" {
+		t.Errorf("beyond the limit: %d %v", w.Code, w.Header())
+	}
+	open()
+	wg.Wait()
+	if w := post(s, "/v1/predict", "application/json", oneRow); w.Code != 200 {
+		t.Errorf("afterwards: %d", w.Code)
+	}
+	if n := s.inFlight.Load(); n != 0 {
+		t.Errorf("%d are counted", n)
+	}
+}
+
+// All bodies together are bounded, too.
+func TestMemoryLimit(t *testing.T) {
+	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{Limits: Limits{Body: 1 << 16, Memory: 1 << 16}})
+	s.bodies.Add(1 << 15)
+	if w := post(s, "/v1/predict", "application/json", oneRow+strings.Repeat(" ", 1<<15)); w.Code != 429 || w.Header().Get("Retry-After") == "" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := post(s, "/v1/predict", "application/json", oneRow); w.Code != 200 {
+		t.Errorf("a small one: %d %s", w.Code, w.Body)
+	}
+	if n := s.bodies.Load(); n != 1<<15 {
+		t.Errorf("%d bytes are counted", n)
+	}
+}
+
+func TestTimeLimit(t *testing.T) {
+	noLeak(t)
+	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{Limits: Limits{Time: 20 * time.Millisecond}})
+	_, open := gate(t, s)
+	w := post(s, "/v1/predict", "application/json", oneRow)
+	if w.Code != 503 || !strings.Contains(w.Body.String(), "timeout") || w.Header().Get("Retry-After") == "" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	open()
+}
+
+// Clients that send slowly lose their connection; others do not notice.
+func TestSlowClients(t *testing.T) {
+	noLeak(t)
+	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{Limits: Limits{Header: 150 * time.Millisecond, Read: 300 * time.Millisecond}})
+	url, stop := running(t, s)
+	dial := func(text string) net.Conn {
+		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		check(t, err)
+		_, err = io.WriteString(c, text)
+		check(t, err)
+		return c
+	}
+	var slow []net.Conn
+	for range 50 {
+		slow = append(slow, dial("POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "))
+	}
+	body := dial("POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"rows\":")
+	began := time.Now()
+	if code, _, err := send(url); err != nil || code != 200 {
+		t.Errorf("an honest client: %d %v", code, err)
+	}
+	drip := make(chan struct{})
+	go func() { // a byte now and then does not help
+		defer close(drip)
+		for range 100 {
+			if _, err := slow[0].Write([]byte("x")); err != nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	for _, c := range slow {
+		check(t, c.SetReadDeadline(time.Now().Add(5*time.Second)))
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal("a slow header is still waited for")
+		}
+		c.Close()
+	}
+	check(t, body.SetReadDeadline(time.Now().Add(5*time.Second)))
+	r, err := http.ReadResponse(bufio.NewReader(body), nil)
+	check(t, err)
+	if r.StatusCode != http.StatusRequestTimeout {
+		t.Errorf("a slow body: %d", r.StatusCode)
+	}
+	r.Body.Close()
+	body.Close()
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("slow clients were waited for %v", took)
+	}
+	<-drip
+	// A header without end.
+	long := dial("GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + strings.Repeat("x", 64<<10) + "\r\n\r\n")
+	check(t, long.SetReadDeadline(time.Now().Add(5*time.Second)))
+	if r, err := http.ReadResponse(bufio.NewReader(long), nil); err == nil {
+		if r.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("a long header: %d", r.StatusCode)
+		}
+		r.Body.Close()
+	}
+	long.Close()
+	check(t, stop())
+}
+
+// Shutdown lets requests in work finish and takes no new ones.
+func TestGracefulShutdown(t *testing.T) {
+	noLeak(t)
+	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{})
+	url, stop := running(t, s)
+	if code, _, err := send(url); err != nil || code != 200 {
+		t.Fatalf("%d %v", code, err)
+	}
+	b, open := gate(t, s)
+	answers := make(chan string, 5)
+	for range 5 {
+		go func() {
+			code, body, err := send(url)
+			answers <- fmt.Sprint(code, err, strings.Contains(body, "prediction"))
+		}()
+	}
+	waiting(t, b, 5)
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	for !s.draining.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	if w := post(s, "/v1/predict", "application/json", oneRow); w.Code != 503 || w.Header().Get("Retry-After") == "" {
+		t.Errorf("a new request: %d", w.Code)
+	}
+	for path, want := range map[string]int{"/readyz": 503, "/healthz": 200} {
+		w := newRecorder()
+		s.ServeHTTP(w, newGet(path))
+		if w.Code != want {
+			t.Errorf("%s: %d, want %d", path, w.Code, want)
+		}
+	}
+	select {
+	case err := <-stopped:
+		t.Errorf("stopped with requests in work: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	open()
+	for range 5 {
+		if a := <-answers; a != "200 <nil> true" {
+			t.Errorf("a request in work: %s", a)
+		}
+	}
+	check(t, <-stopped)
+	if _, err := net.Dial("tcp", strings.TrimPrefix(url, "http://")); err == nil {
+		t.Error("it still listens")
+	}
+}
+
+// Shutdown is bounded: what has not finished is cut off.
+func TestShutdownBound(t *testing.T) {
+	noLeak(t)
+	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{Limits: Limits{Shutdown: 50 * time.Millisecond}})
+	url, stop := running(t, s)
+	b, open := gate(t, s)
+	cut := make(chan error, 1)
+	go func() {
+		_, _, err := send(url)
+		cut <- err
+	}()
+	waiting(t, b, 1)
+	if err := stop(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	if err := <-cut; err == nil {
+		t.Error("the request was answered")
+	}
+	open()
+}
+
+// Reloads under load: every request is answered, by one of the models, with the value of that model.
+func TestReloadUnderLoad(t *testing.T) {
+	noLeak(t)
+	models := []*machine.Model{fitted(t, machine.KindRidge, 1), fitted(t, machine.KindRidge, 2), fitted(t, machine.KindGP, 3)}
+	path := saved(t, models[0])
+	rows := table(5, 20, false)
+	want := map[string][]string{} // sha256 → answers
+	for _, m := range models {
+		s := serverOf(t, m, Options{})
+		var all []string
+		for _, r := range rows {
+			all = append(all, post(s, "/v1/predict", "application/json", objectsBody([][]string{r})).Body.String())
+		}
+		want[s.SHA256()] = all
+	}
+	if len(want) != len(models) {
+		t.Fatal("models are alike")
+	}
+	s, err := New(path, Options{})
+	check(t, err)
+	url, stop := running(t, s)
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
+	defer client.CloseIdleConnections()
+	end := time.Now().Add(2 * time.Second)
+	var answered atomic.Int64
+	var seen sync.Map
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := g; time.Now().Before(end); i++ {
+				k := i % len(rows)
+				r, err := client.Post(url+"/v1/predict", "application/json", strings.NewReader(objectsBody(rows[k:k+1])))
+				if err != nil {
+					t.Errorf("lost: %v", err)
+					return
+				}
+				b, err := io.ReadAll(r.Body)
+				r.Body.Close()
+				sha := r.Header.Get(modelHeader)
+				if all := want[sha]; err != nil || r.StatusCode != 200 || all == nil || all[k] != string(b) {
+					t.Errorf("row %d, model %s: %d %v %s", k, sha, r.StatusCode, err, b)
+					return
+				}
+				seen.Store(sha, true)
+				answered.Add(1)
+			}
+		})
+	}
+	reloads := 0
+	for time.Now().Before(end) {
+		reloads++
+		check(t, models[reloads%len(models)].Save(path))
+		check(t, s.Reload())
+		time.Sleep(5 * time.Millisecond)
+	}
+	wg.Wait()
+	check(t, stop())
+	for sha := range want {
+		if _, ok := seen.Load(sha); !ok {
+			t.Errorf("no answer of model %s", sha)
+		}
+	}
+	t.Logf("%d answers, %d reloads", answered.Load(), reloads)
+}
+
+// A damaged file changes nothing but a counter and the log; another schema is used, and said.
+func TestReloadBadFiles(t *testing.T) {
+	m := fitted(t, machine.KindRidge, 1)
+	path := saved(t, m)
+	good := readFile(t, path)
+	var log bytes.Buffer
+	s, err := New(path, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	check(t, err)
+	before := s.SHA256()
+	want := post(s, "/v1/predict", "application/json", oneRow).Body.String()
+	flipped := bytes.Clone(good)
+	flipped[len(flipped)-5] ^= 1
+	plain := *m
+	plain.Schema = nil
+	for name, write := range map[string]func() error{
+		"missing":   func() error { return os.Remove(path) },
+		"empty":     func() error { return os.WriteFile(path, nil, 0o600) },
+		"truncated": func() error { return os.WriteFile(path, good[:len(good)/2], 0o600) },
+		"flipped":   func() error { return os.WriteFile(path, flipped, 0o600) },
+		"text":      func() error { return os.WriteFile(path, []byte("hello"), 0o600) },
+		"no schema": func() error { return plain.Save(path) },
+	} {
+		check(t, write())
+		if err := s.Reload(); err == nil {
+			t.Errorf("%s: no error", name)
+		} else if !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v does not name the file", name, err)
+		}
+		if s.SHA256() != before || post(s, "/v1/predict", "application/json", oneRow).Body.String() != want {
+			t.Errorf("%s: the model has changed", name)
+		}
+		if _, err := New(path, Options{}); err == nil {
+			t.Errorf("%s: a new server starts", name)
+		}
+	}
+	if n := strings.Count(log.String(), "reload failed"); n != 6 {
+		t.Errorf("%d failures in the log", n)
+	}
+	check(t, os.WriteFile(path, good, 0o600))
+	check(t, s.Reload())
+	other := *m
+	schema := *m.Schema
+	schema.Fields = append([]data.Field(nil), schema.Fields...)
+	schema.Fields[0].Name = "renamed"
+	other.Schema = &schema
+	check(t, other.Save(path))
+	check(t, s.Reload())
+	if !strings.Contains(log.String(), "other columns") {
+		t.Errorf("the new columns are not reported:\n%s", log.String())
+	}
+	if w := post(s, "/v1/predict", "application/json", strings.Replace(oneRow, `"a"`, `"renamed"`, 1)); w.Code != 200 {
+		t.Errorf("the new columns: %s", w.Body)
+	}
+	if err := serverOf(t, m, Options{}).Reload(); !errors.Is(err, ErrNoFile) {
+		t.Errorf("a model without a file: %v", err)
+	}
+	if err := os.Remove(path); err == nil {
+		check(t, os.Mkdir(path, 0o700))
+		if err := s.Reload(); err == nil || !strings.Contains(err.Error(), "directory") {
+			t.Errorf("a directory: %v", err)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	m := fitted(t, machine.KindRidge, 1)
+	for _, l := range []Limits{{Body: -1}, {Rows: -1}, {InFlight: -1}, {Time: -1}, {Shutdown: -1}, {Batch: -1}, {Body: 10, Memory: 9}} {
+		if _, err := NewModel(m, Options{Limits: l}); !errors.Is(err, ErrOptions) {
+			t.Errorf("%+v: %v", l, err)
+		}
+	}
+}

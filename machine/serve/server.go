@@ -1,0 +1,333 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/randfeat/randfeat/machine"
+)
+
+// Server answers requests with the newest model that it could load. It serves any number of goroutines.
+type Server struct {
+	o       Options
+	path    string // of the model file; empty: the model was given
+	mux     *http.ServeMux
+	metrics *metrics
+	token   [sha256.Size]byte
+	cross   *http.CrossOriginProtection
+
+	current  atomic.Pointer[loaded]
+	reload   sync.Mutex // one at a time
+	draining atomic.Bool
+	inFlight atomic.Int64
+	bodies   atomic.Int64 // bytes
+	work     sync.Pool    // of *work
+}
+
+// New serves the model of a file.
+func New(path string, o Options) (*Server, error) {
+	m, file, err := readModel(path)
+	if err != nil {
+		return nil, err
+	}
+	return newServer(m, file, path, o)
+}
+
+// NewModel serves a model that is in memory; it cannot be reloaded.
+func NewModel(m *machine.Model, o Options) (*Server, error) {
+	var file bytes.Buffer
+	if _, err := m.WriteTo(&file); err != nil {
+		return nil, err
+	}
+	return newServer(m, file.Bytes(), "", o)
+}
+
+func newServer(m *machine.Model, file []byte, path string, o Options) (*Server, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{o: o, path: path, metrics: newMetrics(), token: sha256.Sum256([]byte(o.Token)), cross: http.NewCrossOriginProtection()}
+	s.work.New = func() any { return new(work) }
+	d, err := s.prepare(m, file)
+	if err != nil {
+		return nil, err
+	}
+	s.current.Store(d)
+	s.metrics.use(d)
+	s.mux = s.routes()
+	return s, nil
+}
+
+func (s *Server) prepare(m *machine.Model, file []byte) (*loaded, error) {
+	d, err := prepare(m, file, s.path, s.o, s.metrics)
+	if err != nil && s.path != "" {
+		err = fmt.Errorf("%s: %w", s.path, err)
+	}
+	return d, err
+}
+
+// ErrNoFile is returned by Reload of a server that was given its model.
+var ErrNoFile = errors.New("the model did not come from a file")
+
+// Reload reads the model file again. After an error the old model stays in use. Requests in work finish with the model
+// they began with.
+func (s *Server) Reload() error {
+	if s.path == "" {
+		return ErrNoFile
+	}
+	s.reload.Lock()
+	defer s.reload.Unlock()
+	began := time.Now()
+	old := s.current.Load()
+	d, err := s.readAgain()
+	if err != nil {
+		s.metrics.reloads.WithLabelValues("failed").Inc()
+		s.o.Log.Error("reload failed, the old model stays", "error", err, "sha256", old.sha256)
+		return err
+	}
+	result := "new"
+	if d.sha256 == old.sha256 {
+		result = "same"
+	}
+	s.current.Store(d)
+	s.metrics.use(d)
+	s.metrics.reloads.WithLabelValues(result).Inc()
+	s.o.Log.Info("reloaded", "result", result, "sha256", d.sha256, "kind", d.model.Kind, "took", time.Since(began))
+	if !d.sameColumns(old) {
+		s.o.Log.Warn("the new model reads other columns: clients must send them", "columns", len(d.columns), "before", len(old.columns))
+	}
+	return nil
+}
+
+func (s *Server) readAgain() (*loaded, error) {
+	m, file, err := readModel(s.path)
+	if err != nil {
+		return nil, err
+	}
+	return s.prepare(m, file)
+}
+
+// SHA256 is that of the file of the model that answers now.
+func (s *Server) SHA256() string { return s.current.Load().sha256 }
+
+func (s *Server) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	handle := func(path, label string, open bool, h func(http.ResponseWriter, *http.Request) *Problem) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, label, open, h) })
+	}
+	handle("/healthz", "/healthz", true, s.health)
+	handle("/readyz", "/readyz", true, s.readiness)
+	handle("/metrics", "/metrics", s.o.OpenMetrics, s.serveMetrics)
+	handle("/v1/model", "/v1/model", false, s.serveModel)
+	handle("/v1/predict", "/v1/predict", false, s.servePredict)
+	handle("/{$}", "/", false, s.servePage)
+	handle("/style.css", "/style.css", false, asset("style.css", "text/css; charset=utf-8"))
+	handle("/script.js", "/script.js", false, asset("script.js", "text/javascript; charset=utf-8"))
+	handle("/", "other", false, func(_ http.ResponseWriter, r *http.Request) *Problem {
+		return problem(http.StatusNotFound, "not_found", "no such path: there are /, /v1/predict, /v1/model, /healthz, /readyz and /metrics")
+	})
+	return mux
+}
+
+// ServeHTTP answers a request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// recorder remembers the status for metrics.
+type recorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// answer is what all paths have in common: who may ask, and what is counted and logged.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, label string, open bool, h func(http.ResponseWriter, *http.Request) *Problem) {
+	began := time.Now()
+	rec := &recorder{ResponseWriter: w}
+	head := w.Header()
+	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Cache-Control", "no-store")
+	p := s.admit(r, open)
+	if p != nil && p.status == http.StatusUnauthorized {
+		head.Set("WWW-Authenticate", challenge(label))
+	}
+	if p == nil {
+		p = h(rec, r)
+	}
+	if p != nil {
+		p.send(rec)
+	}
+	status := rec.status
+	if status == 0 {
+		status = http.StatusOK
+	}
+	took := time.Since(began)
+	s.metrics.answered(label, status, took)
+	attrs := []any{"method", r.Method, "path", label, "status", status, "took", took, "from", r.RemoteAddr}
+	level := slog.LevelDebug
+	if p != nil {
+		s.metrics.rejected.WithLabelValues(p.Code).Inc()
+		attrs = append(attrs, "code", p.Code, "row", p.Row) // the message may quote cells
+		if p.status == http.StatusInternalServerError {
+			level = slog.LevelError
+		}
+	}
+	s.o.Log.Log(r.Context(), level, "request", attrs...)
+}
+
+// challenge lets browsers ask for the token where people come, and programs not be mistaken for browsers.
+func challenge(label string) string {
+	if label == "/" {
+		return `Basic realm="randfeat: the token is the password", charset="UTF-8"`
+	}
+	return `Bearer realm="randfeat"`
+}
+
+// admit checks the host and the token.
+func (s *Server) admit(r *http.Request, open bool) *Problem {
+	if s.o.LoopbackHosts && !loopbackHost(r.Host) {
+		return problem(http.StatusMisdirectedRequest, "wrong_host",
+			"the host %s is not a loopback address: a server on loopback without a token answers to 127.0.0.1, [::1] and localhost only", show(r.Host))
+	}
+	if open || s.o.Token == "" {
+		return nil
+	}
+	token := ""
+	if scheme, rest, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+		token = strings.TrimSpace(rest)
+	} else if _, password, ok := r.BasicAuth(); ok {
+		token = password
+	}
+	sum := sha256.Sum256([]byte(token)) // of one length, so that comparing tells nothing
+	if subtle.ConstantTimeCompare(sum[:], s.token[:]) != 1 {
+		return problem(http.StatusUnauthorized, "unauthorized", "send the header Authorization: Bearer <token>")
+	}
+	return nil
+}
+
+func loopbackHost(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.IsLoopback()
+}
+
+// allow checks the method; HEAD is GET without a body, which net/http sees to.
+func allow(w http.ResponseWriter, r *http.Request, methods ...string) *Problem {
+	for _, m := range methods {
+		if r.Method == m || r.Method == http.MethodHead && m == http.MethodGet {
+			return nil
+		}
+	}
+	w.Header().Set("Allow", strings.Join(methods, ", "))
+	return problem(http.StatusMethodNotAllowed, "method_not_allowed", "method %s, want %s", show(r.Method), strings.Join(methods, " or "))
+}
+
+func (s *Server) health(w http.ResponseWriter, r *http.Request) *Problem {
+	if p := allow(w, r, http.MethodGet); p != nil {
+		return p
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	fmt.Fprintln(w, "ok")
+	return nil
+}
+
+func (s *Server) readiness(w http.ResponseWriter, r *http.Request) *Problem {
+	if s.draining.Load() {
+		return shuttingDown()
+	}
+	return s.health(w, r)
+}
+
+func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) *Problem {
+	if p := allow(w, r, http.MethodGet); p != nil {
+		return p
+	}
+	s.metrics.handler().ServeHTTP(w, r)
+	return nil
+}
+
+func (s *Server) serveModel(w http.ResponseWriter, r *http.Request) *Problem {
+	if p := allow(w, r, http.MethodGet); p != nil {
+		return p
+	}
+	d := s.current.Load()
+	var b []byte
+	info, err := d.info()
+	if err == nil {
+		b, err = json.MarshalIndent(info, "", "  ")
+	}
+	if err != nil {
+		s.o.Log.Error("the model cannot be described", "error", err)
+		return problemOf(err, 0)
+	}
+	w.Header().Set("Content-Type", typeJSON)
+	w.Header().Set(modelHeader, d.sha256)
+	w.Write(append(b, '\n'))
+	return nil
+}
+
+// Run serves connections until ctx ends, then lets requests in work finish, for at most Limits.Shutdown. It closes ln. A
+// server runs once.
+func (s *Server) Run(ctx context.Context, ln net.Listener) error {
+	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	l := s.o.Limits
+	srv := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: l.Header,
+		ReadTimeout:       l.Read,
+		WriteTimeout:      l.Read + 2*l.Time, // from the end of the header: the body, the work, and a slow reader
+		IdleTimeout:       l.Idle,
+		MaxHeaderBytes:    headerBytes,
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ErrorLog:          slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug), // clients that leave, handshakes that fail
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(ln) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	s.draining.Store(true)
+	s.o.Log.Info("shutting down", "in_flight", s.inFlight.Load(), "at_most", l.Shutdown)
+	wait, stop := context.WithTimeout(context.WithoutCancel(ctx), l.Shutdown)
+	defer stop()
+	err := srv.Shutdown(wait)
+	if err != nil {
+		n := s.inFlight.Load()
+		cancel()
+		srv.Close()
+		err = fmt.Errorf("requests were still in work after %v and were cut off (%d predictions): %w", l.Shutdown, n, err)
+	}
+	<-failed
+	s.o.Log.Info("stopped")
+	return err
+}
