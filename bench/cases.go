@@ -21,15 +21,21 @@ type benchCase struct {
 	arrays map[string]any
 	ours   []variant
 	flops  float64 // of one run, where the machine's limit is arithmetic
-	bytes  float64 // of one run, where it is memory
+	bytes  float64 // read by one run, where that is what counts
+	// leastRate is a target in MB/s and thread for our first row; 0: none.
+	leastRate float64
 	// tolerance of the sample comparison, relative to its largest entry; 0: peers compute something else
 	tolerance float64
 	// tolerances of single peers that add something of their own to the result
 	tolerances map[string]float64
-	isFloat64  bool
-	targets    []target
-	note       string        // printed below the table
-	after      func() string // makes the note after the runs
+	// sameFeatures: the samplers of the peers compute our features.
+	sameFeatures bool
+	isFloat64    bool
+	rounds       int // at most; 0: those of the command line
+	targets      []target
+	note         string        // printed below the table
+	after        func() string // makes the note after the runs
+	close        func()        // removes what the case left behind
 }
 
 // variant is one way of ours to do the case; sample returns a few results to compare.
@@ -153,33 +159,6 @@ func trigCase[T dense.Float](n, d, m, components int, tolerance float64) benchCa
 		c.ours[i].flops = 2 * float64(n) * float64(d) * float64(m)
 	}
 	return c
-}
-
-// predictCase: features and a linear model on them, as a served kernel machine does.
-func predictCase[T dense.Float](n, d, m int) benchCase {
-	tn, f64 := typeName[T]()
-	x, w, beta := random[T](n, d, 0.5/math.Sqrt(float64(d)), 1), random[T](m, d, 1, 2), random[T](m, 1, 1, 3)
-	// Half the projections give as many features: sin and cos of each.
-	mp := givenMap(kernel.Kernel{}, family.Trig{}, w.RowRange(0, m/2))
-	tab := kern.Best[T]()
-	var p kern.Panel[T]
-	tab.PackT(&p, beta)
-	const block = 256
-	phi, out := dense.New[T](block, mp.OutDim()), dense.New[T](n, 1)
-	var ws randfeat.Workspace[T]
-	return benchCase{
-		name: fmt.Sprintf("transform and predict %d×%d, %d features, %s", n, d, m, tn), peer: "predict",
-		arrays: map[string]any{"x": x, "w": w, "beta": beta},
-		ours: []variant{{name: "randfeat trig + linear model", run: func() {
-			for lo := 0; lo < n; lo += block {
-				hi := min(lo+block, n)
-				b := phi.RowRange(0, hi-lo)
-				check(mp.Queries(b, nil, x.RowRange(lo, hi), &ws))
-				tab.MulT(out.RowRange(lo, hi), b, &p, nil)
-			}
-		}}},
-		flops: float64(n) * float64(d) * float64(m), isFloat64: f64,
-	}
 }
 
 // elementwiseCase: exp and sin+cos in cache.

@@ -9,8 +9,8 @@ import (
 )
 
 // measureMachine runs the multiply-add loops and the triad on all threads at once, best of several.
-func measureMachine(threads int) machine {
-	return machine{gflops32: peak[float32](threads), gflops64: peak[float64](threads), bandwidth: bandwidth(threads)}
+func measureMachine(threads int) limits {
+	return limits{gflops32: peak[float32](threads), gflops64: peak[float64](threads), bandwidth: bandwidth(threads)}
 }
 
 // together runs f on n goroutines and returns the sum of their results over the time of all.

@@ -30,6 +30,7 @@ type config struct {
 	rounds              int
 	threads             int
 	memoryLen           int
+	streamSize          int64
 	compile             bool
 	only                *regexp.Regexp
 }
@@ -45,7 +46,16 @@ func main() {
 	only := flag.String("only", "", "regular expression on the names of cases")
 	flag.IntVar(&c.memoryLen, "memory-len", 1<<20, "length of the sequence whose memory is measured")
 	child := flag.String("memory-child", "", "bidirectional or causal: run it once over that sequence, print the memory as JSON and end")
+	flag.Int64Var(&c.streamSize, "stream-size", 1e9, "bytes of the table whose fit is measured; 2e10 takes minutes")
+	stream := flag.Bool("stream-child", false, "fit that table once, print the memory as JSON and end")
 	flag.Parse()
+	if *stream {
+		if err := streamChild(c.streamSize, c.threads, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if *child != "" {
 		if err := memoryChild(*child, c.threads, c.memoryLen, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
@@ -88,7 +98,12 @@ func cases() []func() benchCase {
 		func() benchCase {
 			return mapCase[float32]("fused positive map against the product alone,", "product", family.Positive{}, 20000, 64, 1024, 0)
 		},
-		func() benchCase { return predictCase[float32](20000, 64, 1024) },
+		func() benchCase { return predictCase[float32](20000, 62, 1024, 1e-4) },
+		func() benchCase { return predictCase[float32](20000, 62, 2048, 1e-4) },
+		func() benchCase { return predictCase[float64](20000, 62, 1024, 1e-10) },
+		func() benchCase { return predictCase[float64](20000, 62, 2048, 1e-10) },
+		func() benchCase { return ridgeCase(41188, 62, 2048) },
+		func() benchCase { return csvCase(20000, 62) },
 		func() benchCase { return linearCase(16384, 64, 256) },
 		func() benchCase { return causalCase(16384, 64, 256) },
 		func() benchCase { return exactCase(2048, 64, 256, false) },
@@ -137,6 +152,9 @@ func run(c config, log io.Writer) error {
 			bc.note = bc.after()
 		}
 		table(&b, bc, rows, limits)
+		if bc.close != nil {
+			bc.close()
+		}
 	}
 	if c.threads > 1 && c.only.MatchString("scaling") {
 		scaling(&b, c.threads, c.rounds)
@@ -145,6 +163,12 @@ func run(c config, log io.Writer) error {
 		fmt.Fprintln(log, memoryName)
 		if err := memory(&b, c.threads, c.memoryLen); err != nil {
 			return fmt.Errorf("%s: %w", memoryName, err)
+		}
+	}
+	if c.only.MatchString(streamName) {
+		fmt.Fprintln(log, streamName)
+		if err := streams(&b, c.threads, c.streamSize); err != nil {
+			return fmt.Errorf("%s: %w", streamName, err)
 		}
 	}
 	if c.out == "" {
@@ -169,6 +193,10 @@ func compare(c config, bc benchCase, peers *peerProcess, dir string) ([]row, err
 	if peers != nil && bc.peer != "" {
 		files := map[string]string{}
 		for name, a := range bc.arrays {
+			if path, isText := a.(textFile); isText {
+				files[name] = string(path)
+				continue
+			}
 			files[name] = filepath.Join(dir, name+".npy")
 			if err := writeArray(files[name], a); err != nil {
 				return nil, err
@@ -182,13 +210,17 @@ func compare(c config, bc benchCase, peers *peerProcess, dir string) ([]row, err
 	times := make([][]float64, len(bc.ours)+len(names))
 	rows := make([]row, len(times))
 	var want []float64
-	for round := range c.rounds + 2 { // two rounds to warm up
+	rounds, warm := c.rounds, 2
+	if bc.rounds > 0 { // a long case
+		rounds, warm = min(rounds, bc.rounds), 1
+	}
+	for round := range rounds + warm {
 		for i, v := range bc.ours {
 			start := time.Now()
 			v.run()
 			s := time.Since(start).Seconds() / float64(max(v.repeat, 1))
 			rows[i].name, rows[i].ours, rows[i].flops = v.name, true, v.flops
-			if round >= 2 {
+			if round >= warm {
 				times[i] = append(times[i], s)
 			}
 			if v.sample != nil {
@@ -209,14 +241,14 @@ func compare(c config, bc benchCase, peers *peerProcess, dir string) ([]row, err
 				r.problem = err.Error()
 				continue
 			}
-			if round >= 2 {
+			if round >= warm {
 				times[len(bc.ours)+i] = append(times[len(bc.ours)+i], s)
 			}
 			tolerance := bc.tolerance
 			if t, own := bc.tolerances[name]; own {
 				tolerance = t
 			}
-			if bc.tolerance > 0 && comparable(name) && !agree(sample, want, tolerance) {
+			if bc.tolerance > 0 && comparable(bc, name) && !agree(sample, want, tolerance) {
 				r.problem = fmt.Sprintf("result differs: %.6g, ours %.6g", sample, want)
 			}
 		}
@@ -230,9 +262,9 @@ func compare(c config, bc benchCase, peers *peerProcess, dir string) ([]row, err
 	return rows, nil
 }
 
-// comparable: these peers compute other features (cosines with an offset, landmarks) and cannot be compared entry by entry.
-func comparable(name string) bool {
-	return !strings.Contains(name, "RBFSampler") && !strings.Contains(name, "Nystroem")
+// comparable: landmarks are other features than ours, and so are the cosines of a sampler unless it is given our projections.
+func comparable(bc benchCase, name string) bool {
+	return !strings.Contains(name, "Nystroem") && (bc.sameFeatures || !strings.Contains(name, "RBFSampler"))
 }
 
 func agree(a, b []float64, tolerance float64) bool {

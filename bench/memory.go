@@ -13,8 +13,11 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/machine"
 )
 
 // The long sequence whose memory is measured.
@@ -103,4 +106,84 @@ func highWater() (float64, error) {
 		}
 	}
 	return 0, fmt.Errorf("/proc/self/status has no VmHWM")
+}
+
+// The stream whose fit is measured: text made on the way, as if from a file of that size.
+const (
+	streamName     = "memory of a fit"
+	streamDim      = 62
+	streamFeatures = 256
+	streamBlock    = 1024
+	// streamSlack is what does not depend on the model: the program, buffers of the parser, garbage not yet collected.
+	streamSlack = 64.0 // MiB
+)
+
+// streamBound is what a fit may take, in MiB: the sums and their copy while solving, a block of features and its packed
+// copies, three blocks of rows, and the slack.
+func streamBound() float64 {
+	const f = streamFeatures
+	return float64(8*2*f*f+3*8*streamBlock*f+3*8*streamBlock*(streamDim+1))/(1<<20) + streamSlack
+}
+
+// streamResult is what the child prints.
+type streamResult struct {
+	Seconds float64 `json:"seconds"`
+	Peak    float64 `json:"peak"` // MiB, high-water mark of the process
+	Rows    int64   `json:"rows"`
+}
+
+// streams fits tables of one hundredth of size and of size, each in a process of its own.
+func streams(w io.Writer, threads int, size int64) error {
+	fmt.Fprintf(w, "### %s: ridge, %d columns, %d features, CSV made on the way, schema learned first\n\n| | rows | s | MB/s | peak, MiB | bound |\n|---|---:|---:|---:|---:|---:|\n",
+		streamName, streamDim, streamFeatures)
+	for _, n := range []int64{size / 100, size} {
+		cmd := exec.Command(os.Args[0], "-stream-child", "-stream-size", strconv.FormatInt(n, 10), "-threads", strconv.Itoa(threads))
+		cmd.Stderr = os.Stderr
+		out, err := cmd.Output()
+		if err != nil {
+			return err
+		}
+		var r streamResult
+		if err := json.Unmarshal(out, &r); err != nil {
+			return err
+		}
+		verdict := "met"
+		if r.Peak > streamBound() {
+			verdict = "**missed**"
+		}
+		// The stream is read twice: by Learn and by the fit.
+		fmt.Fprintf(w, "| **randfeat, %.2f GB** | %d | %.1f | %.0f | %.0f | ≤ %.0f %s |\n", float64(n)/1e9, r.Rows, r.Seconds, 2*float64(n)/1e6/r.Seconds, r.Peak, streamBound(), verdict)
+	}
+	fmt.Fprintln(w)
+	return nil
+}
+
+// streamChild fits one stream and prints the high-water mark of this process.
+func streamChild(size int64, threads int, w io.Writer) error {
+	runtime.GOMAXPROCS(threads)
+	start := time.Now()
+	src := newGenerated(streamDim, size)
+	schema, _, err := data.Learn(src, data.LearnOptions{Targets: []string{"y"}})
+	if err != nil {
+		return err
+	}
+	rows, err := machine.TableRows(src, schema, true)
+	if err != nil {
+		return err
+	}
+	ridge, err := machine.NewRidge(machine.Setup{Spec: randfeat.Spec{Kernel: kernel.Kernel{Scale: 8}, Family: family.Trig{}, Coupling: coupling.Orthogonal{}, Dim: rows.Dim(), M: streamFeatures / 2}, Outputs: 1, Block: streamBlock})
+	if err != nil {
+		return err
+	}
+	if err := ridge.AddRows(rows); err != nil {
+		return err
+	}
+	if _, err := ridge.Solve(1); err != nil {
+		return err
+	}
+	r := streamResult{Seconds: time.Since(start).Seconds(), Rows: ridge.Len()}
+	if r.Peak, err = highWater(); err != nil {
+		return err
+	}
+	return json.NewEncoder(w).Encode(r)
 }

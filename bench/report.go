@@ -12,13 +12,13 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// machine is what the hardware can do, measured.
-type machine struct {
+// limits is what the hardware can do, measured.
+type limits struct {
 	gflops32, gflops64 float64 // all threads
 	bandwidth          float64 // GB/s, all threads
 }
 
-func header(w io.Writer, c config, peers *peerProcess, m machine) {
+func header(w io.Writer, c config, peers *peerProcess, m limits) {
 	fmt.Fprintf(w, "## %d thread", c.threads)
 	if c.threads > 1 {
 		fmt.Fprint(w, "s")
@@ -32,7 +32,7 @@ func header(w io.Writer, c config, peers *peerProcess, m machine) {
 	fmt.Fprintf(w, "- Medians of %d interleaved runs; ratio = time of the row / time of our first row\n\n", c.rounds)
 }
 
-func table(w io.Writer, bc benchCase, rows []row, m machine) {
+func table(w io.Writer, bc benchCase, rows []row, m limits) {
 	fmt.Fprintf(w, "### %s\n\n| | ms | ratio | GFLOP/s | %% of limit |\n|---|---:|---:|---:|---:|\n", bc.name)
 	limit := m.gflops32
 	if bc.isFloat64 {
@@ -65,7 +65,22 @@ func table(w io.Writer, bc benchCase, rows []row, m machine) {
 	for _, t := range bc.targets {
 		t.print(w, rows)
 	}
-	if len(bc.targets) > 0 {
+	for i, r := range rows {
+		if bc.bytes == 0 || r.median == 0 {
+			continue
+		}
+		rate := bc.bytes / r.median / 1e6
+		fmt.Fprintf(w, "- %s: %.0f MB/s", r.name, rate)
+		if i == 0 && bc.leastRate > 0 {
+			verdict := "met"
+			if rate < bc.leastRate {
+				verdict = "**missed**"
+			}
+			fmt.Fprintf(w, " (target ≥ %g on one thread) %s", bc.leastRate, verdict)
+		}
+		fmt.Fprintln(w)
+	}
+	if len(bc.targets) > 0 || bc.bytes > 0 {
 		fmt.Fprintln(w)
 	}
 	if bc.note != "" {

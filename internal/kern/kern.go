@@ -57,6 +57,8 @@ type Table[T dense.Float] struct {
 	FWHT func(x []T)
 	// Norm2 is Σ x_i² in float64.
 	Norm2 func(x []T) float64
+	// Norms sets dst_i to Norm2 of row i, with its bits.
+	Norms func(dst []float64, a dense.Matrix[T])
 	// Mul sets dst_i *= a_i.
 	Mul func(dst, a []T)
 	// Scale sets dst_i *= f.
@@ -70,6 +72,9 @@ type Table[T dense.Float] struct {
 	Structured int
 
 	pack packer[T]
+	// addGram is AddGram of columns packed in tiles of columnRows; 0: there is none.
+	columnRows int
+	addGram    func(dst dense.Matrix[T], c *Columns[T], i, iEnd, j, jEnd int)
 }
 
 // Reference is the plain Go table.
@@ -82,6 +87,7 @@ func Reference[T dense.Float]() *Table[T] {
 	t.ExpRows = t.expSumRows
 	t.RowMax = t.maxRows
 	t.FlushMax = flushMax[T]
+	t.Norms = t.norm2Rows
 	return t
 }
 
@@ -211,6 +217,16 @@ func (t *Table[T]) maxRows(dst []T, a dense.Matrix[T]) {
 	}
 	for i := range dst {
 		dst[i] = t.Max(a.Row(i))
+	}
+}
+
+// norm2Rows is Norms from the entries of t.
+func (t *Table[T]) norm2Rows(dst []float64, a dense.Matrix[T]) {
+	if len(dst) != a.Rows {
+		panic("kern: Norms of different shapes")
+	}
+	for i := range dst {
+		dst[i] = t.Norm2(a.Row(i))
 	}
 }
 

@@ -54,7 +54,7 @@ func productTiled[T dense.Float](sh shape, dst, x, s dense.Matrix[T], add bool) 
 func productPacked[T dense.Float](sh shape, p *product, s dense.Matrix[T]) {
 	buf := packedPool.Get().(*packed)
 	defer packedPool.Put(buf)
-	_, pb := panelsOf[T](buf)
+	pb := panelsOf[T](buf)
 	width, size := sh.width(), uintptr(sh.size)
 	blocks := (s.Rows + blockInputs - 1) / blockInputs
 	part := *p
@@ -72,7 +72,7 @@ func productPacked[T dense.Float](sh shape, p *product, s dense.Matrix[T]) {
 		group := len(pb) / (part.d * width) * width
 		for j := 0; j < s.Cols; j += group {
 			part.m = min(group, s.Cols-j)
-			packPanels(pb, width, s, k0, k1, j, part.m)
+			packColumns(pb, width, s.RowRange(k0, k1), j, j+part.m, j)
 			part.c = unsafe.Add(p.c, uintptr(j)*size)
 			part.init = unsafe.Add(init, uintptr(j/width)*part.initPanel)
 			sh.product(&part)

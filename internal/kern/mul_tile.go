@@ -324,18 +324,6 @@ func tMulTiled[T dense.Float](s shape, dst, a, b dense.Matrix[T]) {
 	}
 }
 
-// packPanels copies rows k0 to k1 of cols columns of s, from j on, to panels. The last may be left partly as it was:
-// its missing columns are masked.
-func packPanels[T dense.Float](p []T, width int, s dense.Matrix[T], k0, k1, j, cols int) {
-	n := k1 - k0
-	for k := range n {
-		row := s.Row(k0 + k)[j : j+cols]
-		for at := k * width; len(row) > 0; at += n * width {
-			row = row[copy(p[at:at+width], row):]
-		}
-	}
-}
-
 const (
 	// sumInputs rows of a and b are summed at a time: the panels of b then stay in the first-level cache.
 	sumInputs = 128
@@ -344,23 +332,32 @@ const (
 	packFrom = 2048
 	// packInputs rows of a and b are packed at a time.
 	packInputs = 256
-	// packRows columns of a are packed at a time: whole tiles of any height, and longer runs than a cache line.
-	packRows = 48
+	// packRows bounds the columns of a that are packed at a time: whole tiles of any height. They are read once for every
+	// group of panels of b.
+	packRows = 3072
 )
 
-// packed is the memory of tMulPacked: a tile of columns of a, and a group of panels of b.
+// packed is memory for panels: columns of a, grown when needed, and a group of panels of b.
 type packed struct {
-	a [packInputs * packRows * 8]byte
+	a []uint64
 	b [blockBytes]byte
 	_ [64]byte // room to align
 }
 
-// panelsOf is the room for columns of a and panels of b, at multiples of 64 bytes.
-func panelsOf[T dense.Float](buf *packed) (a, b []T) {
-	size := int(unsafe.Sizeof(T(0)))
-	base := unsafe.Pointer(buf)
+// panelsOf is the room for panels of b, at a multiple of 64 bytes.
+func panelsOf[T dense.Float](buf *packed) []T {
+	base := unsafe.Pointer(&buf.b)
 	base = unsafe.Add(base, -uintptr(base)&63)
-	return unsafe.Slice((*T)(base), len(buf.a)/size), unsafe.Slice((*T)(unsafe.Add(base, len(buf.a))), len(buf.b)/size)
+	return unsafe.Slice((*T)(base), len(buf.b)/int(unsafe.Sizeof(T(0))))
+}
+
+// tilesOf is the room for n elements of columns of a.
+func tilesOf[T dense.Float](buf *packed, n int) []T {
+	words := n * int(unsafe.Sizeof(T(0))) / 8
+	if len(buf.a) <= words {
+		buf.a = make([]uint64, words+1)
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(&buf.a[0])), n)
 }
 
 var packedPool = sync.Pool{New: func() any { return new(packed) }}
@@ -370,29 +367,19 @@ var packedPool = sync.Pool{New: func() any { return new(packed) }}
 func tMulPacked[T dense.Float](s shape, dst, a, b dense.Matrix[T]) {
 	buf := packedPool.Get().(*packed)
 	defer packedPool.Put(buf)
-	pa, pb := panelsOf[T](buf)
-	width, size := s.width(), uintptr(s.size)
+	width, height := s.width(), s.height()
+	pb := panelsOf[T](buf)
 	group := len(pb) / packInputs / width * width // columns
-	blocks := (a.Rows + packInputs - 1) / packInputs
-	for block := range blocks {
-		l0, l1 := block*a.Rows/blocks, (block+1)*a.Rows/blocks
-		n := l1 - l0
-		for j := 0; j < dst.Cols; j += group {
-			cols := min(group, dst.Cols-j)
-			packPanels(pb, width, b, l0, l1, j, cols)
-			for i := 0; i < dst.Rows; i += packRows {
-				rows := min(packRows, dst.Rows-i)
-				for k := range n {
-					copy(pa[k*packRows:][:rows], a.Row(l0 + k)[i:])
-				}
-				c, cRow := unsafe.Pointer(&dst.Data[i*dst.Stride+j]), uintptr(dst.Stride)*size
-				s.product(&product{
-					a: data(pa), aRow: size, aK: packRows * size,
-					b: data(pb), bK: uintptr(width) * size, bPanel: uintptr(n*width) * size,
-					c: c, cRow: cRow,
-					init: c, initRow: cRow, initPanel: uintptr(width) * size,
-					n: rows, d: n, m: cols,
-				})
+	for l := 0; l < a.Rows; l += packInputs {
+		n := min(packInputs, a.Rows-l)
+		for i := 0; i < dst.Rows; i += packRows {
+			rows := min(packRows, dst.Rows-i)
+			pa := tilesOf[T](buf, n*((rows+height-1)/height*height))
+			packColumns(pa, height, a.RowRange(l, l+n), i, i+rows, i)
+			for j := 0; j < dst.Cols; j += group {
+				cols := min(group, dst.Cols-j)
+				packColumns(pb, width, b.RowRange(l, l+n), j, j+cols, j)
+				s.sum(&packedSum{a: data(pa), b: data(pb), c: unsafe.Pointer(&dst.Data[i*dst.Stride+j]), cRow: uintptr(dst.Stride * s.size), k: n, rows: rows, cols: cols})
 			}
 		}
 	}

@@ -47,6 +47,10 @@ func (t *Table[T]) products(name string, s shape) {
 	t.MulT = func(dst, x dense.Matrix[T], w *Panel[T], bias []T) { mulTTiled(s, dst, x, w, bias) }
 	t.TMul = func(dst, a, b dense.Matrix[T]) { tMulTiled(s, dst, a, b) }
 	t.Product = func(dst, x, y dense.Matrix[T], add bool) { productTiled(s, dst, x, y, add) }
+	t.columnRows = s.height()
+	t.addGram = func(dst dense.Matrix[T], c *Columns[T], i, iEnd, j, jEnd int) {
+		addGramTiled(s, dst, c, i, iEnd, j, jEnd)
+	}
 	t.Grain = 400_000 * s.lanes // 2 vectors a clock at 2.8 GHz, 70 % used
 }
 

@@ -231,27 +231,6 @@ func LogDet(u dense.Matrix[float64]) float64 {
 	return 2 * sum
 }
 
-// AddGram adds the upper triangle of aᵀ·a to dst, in tiles that reach below the diagonal: what is there is arbitrary.
-// The rows of a are added one after the other, so that the bits do not depend on how they are divided among calls.
-func AddGram[T dense.Float](tab *kern.Table[T], dst, a dense.Matrix[T]) {
-	if dst.Rows != a.Cols || dst.Cols != a.Cols {
-		panic("linalg: AddGram of different shapes")
-	}
-	eachTile(0, a.Cols, func(i, iEnd, j, jEnd int) {
-		tab.TMul(dst.RowRange(i, iEnd).ColRange(j, jEnd), a.ColRange(i, iEnd), a.ColRange(j, jEnd))
-	})
-}
-
-// AddProduct adds aᵀ·b to dst, with the same promise.
-func AddProduct[T dense.Float](tab *kern.Table[T], dst, a, b dense.Matrix[T]) {
-	if dst.Rows != a.Cols || dst.Cols != b.Cols {
-		panic("linalg: AddProduct of different shapes")
-	}
-	eachStripe(0, a.Cols, func(i, iEnd int) {
-		tab.TMul(dst.RowRange(i, iEnd), a.ColRange(i, iEnd), b)
-	})
-}
-
 // eachStripe runs body for the stripes of the columns lo to hi−1, on a fixed grid.
 func eachStripe(lo, hi int, body func(j, jEnd int)) {
 	par.For((hi-lo+stripe-1)/stripe, 1, func(a, b int) {
@@ -264,13 +243,18 @@ func eachStripe(lo, hi int, body func(j, jEnd int)) {
 
 // eachTile runs body for the square tiles that touch the upper triangle of rows and columns lo to hi−1.
 func eachTile(lo, hi int, body func(i, iEnd, j, jEnd int)) {
-	n := (hi - lo + stripe - 1) / stripe
-	par.For(n*(n+1)/2, 1, func(a, b int) {
+	eachUpper((hi-lo+stripe-1)/stripe, 1, func(r, c int) {
+		i, j := lo+r*stripe, lo+c*stripe
+		body(i, min(i+stripe, hi), j, min(j+stripe, hi))
+	})
+}
+
+// eachUpper runs body for the pairs r ≤ c < n, column by column; grain pairs pay for a goroutine.
+func eachUpper(n, grain int, body func(r, c int)) {
+	par.For(n*(n+1)/2, grain, func(a, b int) {
 		for ; a < b; a++ {
-			c := int((math.Sqrt(float64(8*a+1)) - 1) / 2) // tiles column by column: c(c+1)/2 come before column c
-			r := a - c*(c+1)/2
-			i, j := lo+r*stripe, lo+c*stripe
-			body(i, min(i+stripe, hi), j, min(j+stripe, hi))
+			c := int((math.Sqrt(float64(8*a+1)) - 1) / 2) // c(c+1)/2 pairs come before column c
+			body(a-c*(c+1)/2, c)
 		}
 	})
 }

@@ -136,28 +136,6 @@ func TestSameBitsOnAnyNumberOfCores(t *testing.T) {
 	}
 }
 
-func TestAddGram(t *testing.T) {
-	tab := kern.Best[float64]()
-	for _, f := range []int{1, 255, 300, 600} {
-		x := random(4, 77, f)
-		whole, parts := dense.New[float64](f, f), dense.New[float64](f, f)
-		AddGram(tab, whole, x)
-		AddGram(tab, parts, x.RowRange(0, 13))
-		AddGram(tab, parts, x.RowRange(13, 77))
-		var want mat.Dense
-		g := gonum(x)
-		want.Mul(g.T(), g)
-		for i := range f {
-			for j := i; j < f; j++ {
-				near(t, "aᵀa", whole.At(i, j), want.At(i, j), 1e-12)
-				if whole.At(i, j) != parts.At(i, j) {
-					t.Fatal("bits depend on the division into calls")
-				}
-			}
-		}
-	}
-}
-
 func TestBadMatrices(t *testing.T) {
 	for _, at := range []int{0, 14, 16, 255, 256, 299} {
 		a := positive(2, 300)

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strconv"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// Kernel machines. The RBFSampler of the peers gets every projection twice, with offsets −π/2 and 0: its cosines are then
+// our sines and cosines, and results can be compared.
+
+// trigSpec is the map of m given projections, 2m features.
+func trigSpec(w dense.Matrix[float64]) (randfeat.Spec, []coupling.Omega) {
+	return randfeat.Spec{Family: family.Trig{}, Dim: w.Cols, M: w.Rows}, []coupling.Omega{{Rows: w}}
+}
+
+// regressionData is n rows of d inputs and a smooth target with noise.
+func regressionData(n, d int, seed uint64) (x, y dense.Matrix[float64]) {
+	x, y = random[float64](n, d, 1/math.Sqrt(float64(d)), seed), random[float64](n, 1, 0.3, seed+1)
+	for i := range n {
+		r := x.Row(i)
+		y.Data[i] += math.Sin(3*(r[0]+r[1]+r[2])) + dense.Dot(r, r)
+	}
+	return x, y
+}
+
+// ridgeCase: from inputs to weights, features included. Predictions of other rows are compared.
+func ridgeCase(n, d, features int) benchCase {
+	const lambda = 1
+	x, y := regressionData(n, d, 1)
+	w := random[float64](features/2, d, 1, 3)
+	newX, newY := regressionData(4096, d, 5)
+	spec, omega := trigSpec(w)
+	fit := func(single bool) *machine.Model {
+		r := must(machine.NewRidge(machine.Setup{Spec: spec, Omega: omega, Outputs: 1, Float32: single}))
+		check(r.Add(x, y))
+		return must(r.Solve(lambda))
+	}
+	predict := func(m *machine.Model) dense.Matrix[float64] {
+		out := dense.New[float64](newX.Rows, 1)
+		check(must(machine.NewPredictor[float64](m)).Predict(out, newX, nil))
+		return out
+	}
+	const (
+		double, single = "randfeat Ridge", "randfeat Ridge, features and products in float32"
+		pipeline       = "scikit-learn RBFSampler + Ridge(cholesky)"
+		pipeline32     = pipeline + ", float32"
+		alone          = "scikit-learn Ridge(cholesky) on ready features"
+	)
+	var model64, model32 *machine.Model
+	return benchCase{
+		name: fmt.Sprintf("ridge fit %d×%d, %d features", n, d, features), peer: "ridge",
+		arrays: map[string]any{"x": x, "y": y, "w": w, "new": newX},
+		ours: []variant{
+			{name: double, run: func() { model64 = fit(false) }, sample: func() []float64 { return sampleOf(predict(model64)) }},
+			{name: single, run: func() { model32 = fit(true) }},
+		},
+		flops: float64(n) * float64(features) * float64(features+1), isFloat64: true, // of the products of features
+		tolerance: 1e-8, tolerances: map[string]float64{pipeline32: 0.1}, sameFeatures: true, rounds: 5,
+		targets: []target{
+			{row: pipeline, against: double, least: 1}, {row: alone, against: double, least: 1},
+			{row: pipeline, against: single, least: 1.5}, {row: alone, against: single, least: 1.5},
+		},
+		after: func() string {
+			return fmt.Sprintf("Root mean squared error on %d fresh rows: %.6f in float64, %.6f with float32. The share of the limit is that of float64.",
+				newX.Rows, rmse(predict(model64), newY), rmse(predict(model32), newY))
+		},
+	}
+}
+
+func rmse(a, b dense.Matrix[float64]) float64 {
+	sum := 0.0
+	for i, v := range a.Data {
+		sum += (v - b.Data[i]) * (v - b.Data[i])
+	}
+	return math.Sqrt(sum / float64(len(a.Data)))
+}
+
+// predictCase: features and a linear model on them, as a served kernel machine does.
+func predictCase[T dense.Float](n, d, features int, tolerance float64) benchCase {
+	tn, f64 := typeName[T]()
+	x := random[T](n, d, 1/math.Sqrt(float64(d)), 1)
+	w := dense.Convert[float64](random[T](features/2, d, 1, 2))
+	beta := dense.Convert[float64](random[T](features, 1, 1, 3))
+	spec, omega := trigSpec(w)
+	model := func(kind machine.Kind, task machine.Task, weights dense.Matrix[float64]) variant {
+		p := must(machine.NewPredictor[T](&machine.Model{Kind: kind, Task: task, Outputs: weights.Cols, Spec: spec, Omega: omega, Rows: int64(n), Lambda: 1, Weights: weights, Intercept: make([]float64, weights.Cols)}))
+		out := dense.New[T](n, weights.Cols)
+		var ws machine.Workspace[T]
+		return variant{run: func() { check(p.Predict(out, x, &ws)) }, sample: func() []float64 { return sampleOf(out) }}
+	}
+	logistic := model(machine.KindLogistic, machine.Classification, dense.Convert[float64](random[T](features, 2, 1, 4)))
+	logistic.name, logistic.sample = "randfeat logistic, probabilities of 2 classes", nil
+	ridge := model(machine.KindRidge, machine.Regression, beta)
+	ridge.name = "randfeat ridge"
+	const sampler = "scikit-learn RBFSampler + "
+	return benchCase{
+		name: fmt.Sprintf("transform and predict %d×%d, %d features, %s", n, d, features, tn), peer: "predict",
+		arrays: map[string]any{"x": x, "w": dense.Convert[T](w), "beta": dense.Convert[T](beta)},
+		ours:   []variant{ridge, logistic},
+		flops:  float64(n) * float64(d) * float64(features), isFloat64: f64, tolerance: tolerance, sameFeatures: true,
+		targets: []target{
+			{row: sampler + "Ridge", against: ridge.name, least: 3},
+			{row: sampler + "RidgeClassifier", against: ridge.name, least: 3},
+			{row: sampler + "LogisticRegression", against: logistic.name, least: 3},
+		},
+	}
+}
+
+// csvCase: all numbers of a delimited file, from the disk's cache into a matrix.
+func csvCase(n, d int) benchCase {
+	values := random[float64](n, d, 1, 1)
+	f := must(os.CreateTemp("", "randfeat-*.csv"))
+	w := bufio.NewWriter(f)
+	for j := range d {
+		fmt.Fprintf(w, "%sc%d", []string{"", ","}[min(j, 1)], j)
+	}
+	var b []byte
+	for i := range n {
+		b = append(b[:0], '\n')
+		for j, v := range values.Row(i) {
+			if j > 0 {
+				b = append(b, ',')
+			}
+			b = strconv.AppendFloat(b, v, 'g', 7, 64)
+		}
+		must(w.Write(b))
+	}
+	check(errors.Join(w.WriteByte('\n'), w.Flush(), f.Close()))
+	size := must(os.Stat(f.Name())).Size()
+	out := dense.New[float64](n, d)
+	return benchCase{
+		name: fmt.Sprintf("CSV of %d×%d numbers, %.0f MB", n, d, float64(size)/1e6), peer: "csv",
+		arrays: map[string]any{"path": textFile(f.Name())},
+		ours:   []variant{{name: "randfeat data.Open", run: func() { readTable(out, f.Name()) }, sample: func() []float64 { return sampleOf(out) }}},
+		bytes:  float64(size), leastRate: 150, tolerance: 1e-15, isFloat64: true, rounds: 7,
+		close: func() { os.Remove(f.Name()) },
+	}
+}
+
+// textFile is passed to the peers by its name.
+type textFile string
+
+func readTable(out dense.Matrix[float64], path string) {
+	src := must(data.Open(path, data.Options{}))
+	kinds := make([]data.Kind, out.Cols)
+	for j := range kinds {
+		kinds[j] = data.Number
+	}
+	r := must(src.Open(kinds))
+	defer r.Close()
+	var b data.Block
+	for row := 0; ; row += b.Rows {
+		err := r.Read(&b, 4096)
+		if err == io.EOF {
+			return
+		}
+		check(err)
+		for j := range b.Cols {
+			for i, v := range b.Cols[j].Num[:b.Rows] {
+				out.Set(row+i, j, v)
+			}
+		}
+	}
+}
+
+// generated is a table of text that repeats the same lines until it has size bytes: a file larger than any disk.
+type generated struct {
+	header, lines []byte
+	size          int64
+}
+
+// newGenerated has d columns of numbers and a target.
+func newGenerated(d int, size int64) *generated {
+	g := &generated{size: size}
+	var head, body bytes.Buffer
+	for j := range d {
+		fmt.Fprintf(&head, "c%d,", j)
+	}
+	head.WriteString("y\n")
+	r := rand.New(rand.NewPCG(1, 1))
+	for body.Len() < 4<<20 {
+		sum := 0.0
+		for range d {
+			v := r.NormFloat64()
+			sum += v
+			fmt.Fprintf(&body, "%.5g,", v)
+		}
+		fmt.Fprintf(&body, "%.5g\n", math.Sin(sum)+0.1*r.NormFloat64())
+	}
+	g.header, g.lines = head.Bytes(), body.Bytes()
+	return g
+}
+
+func (g *generated) Name() string { return "generated.csv" }
+
+func (g *generated) Open(want []data.Kind) (data.Reader, error) {
+	src, err := data.OpenReader(g.Name(), &generatedText{g: g, part: g.header, left: g.size}, data.Options{Format: data.CSV})
+	if err != nil {
+		return nil, err
+	}
+	return src.Open(want)
+}
+
+type generatedText struct {
+	g    *generated
+	part []byte // to be read next
+	left int64  // bytes of whole repetitions
+}
+
+func (t *generatedText) Read(p []byte) (int, error) {
+	if len(t.part) == 0 {
+		if t.left -= int64(len(t.g.lines)); t.left < 0 {
+			return 0, io.EOF
+		}
+		t.part = t.g.lines
+	}
+	n := copy(p, t.part)
+	t.part = t.part[n:]
+	return n, nil
+}

@@ -1,0 +1,365 @@
+// Command serve loads a server of randfeat with single rows at a fixed rate while its model is replaced, and checks every
+// answer:
+//
+//	go run ./serve -rate 2000 -seconds 60 -reload 1s
+//
+// Requests are sent by a schedule, whether or not earlier ones are answered, and their time counts from the schedule: a
+// server that stalls is charged for all requests of the stall. The server is a process of its own, with the default
+// limits. An answer is right if it has the bits that the model named in its header predicts for the row.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+type settings struct {
+	rate        float64
+	seconds     float64
+	reload      time.Duration
+	connections int
+	columns, m  int
+	binary      string
+	float32     bool
+}
+
+func main() {
+	var s settings
+	flag.Float64Var(&s.rate, "rate", 2000, "requests per second")
+	flag.Float64Var(&s.seconds, "seconds", 60, "how long")
+	flag.DurationVar(&s.reload, "reload", time.Second, "time between two models; 0: never")
+	flag.IntVar(&s.connections, "connections", 64, "kept-alive connections")
+	flag.IntVar(&s.columns, "columns", 62, "columns of a row")
+	flag.IntVar(&s.m, "m", 1024, "projections of the model; it has twice as many features")
+	flag.StringVar(&s.binary, "randfeat", "", "the command; empty: built from the module above")
+	flag.BoolVar(&s.float32, "float32", false, "serve in float32")
+	flag.Parse()
+	if err := run(s); err != nil {
+		fmt.Fprintln(os.Stderr, "serve:", err)
+		os.Exit(1)
+	}
+}
+
+func run(s settings) error {
+	dir, err := os.MkdirTemp("", "randfeat-serve")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if s.binary == "" {
+		s.binary = filepath.Join(dir, "randfeat")
+		build := exec.Command("go", "build", "-o", s.binary, "./cmd/randfeat")
+		build.Dir = ".."
+		build.Stderr = os.Stderr
+		if err := build.Run(); err != nil {
+			return fmt.Errorf("cannot build randfeat: %w", err)
+		}
+	}
+	c, err := newCases(s, dir)
+	if err != nil {
+		return err
+	}
+	srv, err := start(s, c.path)
+	if err != nil {
+		return err
+	}
+	defer srv.stop()
+	l := load(s, c, srv)
+	reloads, err := srv.reloads()
+	if err != nil {
+		return err
+	}
+	usage := srv.stop()
+	return l.report(s, reloads, usage)
+}
+
+// server is the process under test.
+type server struct {
+	cmd  *exec.Cmd
+	addr string
+	done bool
+}
+
+func start(s settings, path string) (*server, error) {
+	args := []string{"serve", path, "--addr", "127.0.0.1:0", "--json", "--log-level", "warn"}
+	if s.float32 {
+		args = append(args, "--float32")
+	}
+	cmd := exec.Command(s.binary, args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	var at struct{ Address string }
+	if err == nil {
+		err = json.Unmarshal(line, &at)
+	}
+	if err != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
+		return nil, fmt.Errorf("the server does not start: %w", err)
+	}
+	return &server{cmd: cmd, addr: at.Address}, nil
+}
+
+func (s *server) stop() *os.ProcessState {
+	if !s.done {
+		s.done = true
+		s.cmd.Process.Signal(syscall.SIGTERM)
+		if err := s.cmd.Wait(); err != nil {
+			fmt.Fprintln(os.Stderr, "serve: the server:", err)
+		}
+	}
+	return s.cmd.ProcessState
+}
+
+// reloads are those that the server counted, by result.
+func (s *server) reloads() (map[string]int, error) {
+	r, err := http.Get("http://" + s.addr + "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]int{}
+	for _, m := range regexp.MustCompile(`randfeat_reloads_total{result="(\w+)"} (\d+)`).FindAllStringSubmatch(string(b), -1) {
+		if out[m[1]], err = strconv.Atoi(m[2]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// results of a run.
+type results struct {
+	mu      sync.Mutex
+	latency []time.Duration
+	late    time.Duration // of the generator itself, at most
+	lost    int
+	wrong   int
+	first   string // thing that went wrong
+	models  map[string]int
+	sent    int // reloads asked for
+}
+
+// load sends requests by the schedule until the time is over.
+func load(s settings, c *cases, srv *server) *results {
+	out := &results{models: map[string]int{}}
+	total := int64(s.rate * s.seconds)
+	var next atomic.Int64
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	began := time.Now().Add(100 * time.Millisecond)
+	var wg, rl sync.WaitGroup
+	for range s.connections {
+		wg.Go(func() {
+			w := &worker{c: c, addr: srv.addr, models: map[string]int{}}
+			defer w.close()
+			for i := next.Add(1) - 1; i < total; i = next.Add(1) - 1 {
+				due := began.Add(time.Duration(float64(i) / s.rate * 1e9))
+				free := time.Now()
+				time.Sleep(time.Until(due))
+				if free.Before(due) {
+					w.late = max(w.late, time.Since(due)) // asleep for too long, not kept busy by the server
+				}
+				wrong, err := w.ask(int(i) % len(c.requests))
+				w.latency = append(w.latency, time.Since(due))
+				switch {
+				case err != nil:
+					w.lost++
+					w.note(err)
+					w.close()
+				case wrong != nil:
+					w.wrong++
+					w.note(wrong)
+				}
+			}
+			out.add(w)
+		})
+	}
+	if s.reload > 0 {
+		rl.Go(func() { out.sent = c.replace(ctx, s.reload, srv.cmd.Process) })
+	}
+	wg.Wait()
+	cancel()
+	rl.Wait()
+	return out
+}
+
+func (r *results) add(w *worker) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.latency = append(r.latency, w.latency...)
+	r.late = max(r.late, w.late)
+	r.lost += w.lost
+	r.wrong += w.wrong
+	if r.first == "" {
+		r.first = w.first
+	}
+	for k, v := range w.models {
+		r.models[k] += v
+	}
+}
+
+func (r *results) report(s settings, reloads map[string]int, usage *os.ProcessState) error {
+	slices.Sort(r.latency)
+	at := func(q float64) float64 {
+		return r.latency[min(len(r.latency)-1, int(q*float64(len(r.latency))))].Seconds() * 1e3
+	}
+	if len(r.latency) == 0 {
+		return errors.New("no request was sent")
+	}
+	fmt.Printf("%d requests of one row (%d columns, %d features) in %.0f s, %g/s, %d connections, %d processors\n",
+		len(r.latency), s.columns, 2*s.m, s.seconds, s.rate, s.connections, runtime.NumCPU())
+	fmt.Printf("latency from the schedule: p50 %.2f ms, p90 %.2f, p99 %.2f, p99.9 %.2f, max %.2f; the generator itself was late by up to %.2f\n",
+		at(.5), at(.9), at(.99), at(.999), at(1), r.late.Seconds()*1e3)
+	fmt.Printf("lost %d, wrong %d; answers by model %v\n", r.lost, r.wrong, slices.Sorted(mapsValues(r.models)))
+	fmt.Printf("models replaced %d times, reloads of the server %v\n", r.sent, reloads)
+	fmt.Printf("the server used %.2f processors\n", (usage.UserTime()+usage.SystemTime()).Seconds()/s.seconds)
+	switch {
+	case r.lost+r.wrong > 0:
+		return fmt.Errorf("%d requests lost, %d answers wrong, such as: %s", r.lost, r.wrong, r.first)
+	case reloads["failed"] > 0:
+		return fmt.Errorf("%d reloads failed", reloads["failed"])
+	case r.sent > 1 && len(r.models) < 2:
+		return errors.New("the models were never replaced")
+	}
+	return nil
+}
+
+func mapsValues(m map[string]int) func(func(int) bool) {
+	return func(yield func(int) bool) {
+		for _, v := range m {
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+// worker has one connection. It speaks HTTP by hand, since the processors belong to the server.
+type worker struct {
+	c       *cases
+	addr    string
+	conn    net.Conn
+	in      *bufio.Reader
+	body    []byte
+	latency []time.Duration
+	late    time.Duration
+	lost    int
+	wrong   int
+	first   string
+	models  map[string]int
+}
+
+func (w *worker) note(err error) {
+	if w.first == "" {
+		w.first = err.Error()
+	}
+}
+
+func (w *worker) close() {
+	if w.conn != nil {
+		w.conn.Close()
+		w.conn = nil
+	}
+}
+
+// ask sends request i. err: there is no answer with status 200; wrong: its value is not that of the model.
+func (w *worker) ask(i int) (wrong, err error) {
+	if w.conn == nil {
+		if w.conn, err = net.Dial("tcp", w.addr); err != nil {
+			return nil, err
+		}
+		w.in = bufio.NewReader(w.conn)
+	}
+	if err := w.conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		return nil, err
+	}
+	if _, err := w.conn.Write(w.c.requests[i]); err != nil {
+		return nil, err
+	}
+	line, err := w.in.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	ok := strings.HasPrefix(line, "HTTP/1.1 200 ")
+	status := strings.TrimSpace(line)
+	length, model := -1, ""
+	for {
+		if line, err = w.in.ReadString('\n'); err != nil {
+			return nil, err
+		}
+		name, value, found := strings.Cut(strings.TrimSpace(line), ": ")
+		if !found {
+			break
+		}
+		switch name {
+		case "Content-Length":
+			if length, err = strconv.Atoi(value); err != nil {
+				return nil, err
+			}
+		case "Randfeat-Model":
+			model = value
+		}
+	}
+	if length < 0 {
+		return nil, errors.New("an answer without a length")
+	}
+	w.body = slices.Grow(w.body[:0], length)[:length]
+	if _, err := io.ReadFull(w.in, w.body); err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, fmt.Errorf("%s: %s", status, w.body)
+	}
+	w.models[model]++
+	return w.c.check(i, model, w.body), nil
+}
+
+// check compares an answer with the prediction of its model.
+func (c *cases) check(i int, model string, body []byte) error {
+	want, ok := c.want[model]
+	if !ok {
+		return fmt.Errorf("an answer of the unknown model %q", model)
+	}
+	var a struct {
+		Model string
+		Rows  []struct{ Prediction float64 }
+	}
+	if err := json.Unmarshal(body, &a); err != nil {
+		return err
+	}
+	if a.Model != model || len(a.Rows) != 1 || math.Float64bits(a.Rows[0].Prediction) != math.Float64bits(want[i]) {
+		return fmt.Errorf("row %d of model %s: %s, want %v", i, model, body, want[i])
+	}
+	return nil
+}

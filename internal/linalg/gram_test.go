@@ -1,0 +1,82 @@
+package linalg
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+)
+
+func TestGram(t *testing.T) {
+	tab := kern.Best[float64]()
+	for _, f := range []int{1, 192, 193, 300, 600} {
+		x := random(4, 77, f)
+		whole, parts := dense.New[float64](f, f), dense.New[float64](f, f)
+		var g Gram[float64]
+		g.Add(tab, whole, x)
+		g.Add(tab, parts, x.RowRange(0, 13))
+		g.Add(tab, parts, x.RowRange(13, 77))
+		var want mat.Dense
+		want.Mul(gonum(x).T(), gonum(x))
+		for i := range f {
+			for j := i; j < f; j++ {
+				near(t, "aᵀa", whole.At(i, j), want.At(i, j), 1e-12)
+				if whole.At(i, j) != parts.At(i, j) {
+					t.Fatal("bits depend on the division into calls")
+				}
+			}
+		}
+	}
+}
+
+// Sums over float32 features have the bits of those over the same features in float64, on any number of cores.
+func TestAddWide(t *testing.T) {
+	tab := kern.Best[float64]()
+	r := rand.New(rand.NewPCG(6, 1))
+	a := dense.New[float32](200, 600)
+	for i := range a.Data {
+		a.Data[i] = float32(r.NormFloat64())
+	}
+	b := random(7, 200, 3)
+	want := dense.New[float64](600, 3)
+	tab.TMul(want, dense.Convert[float64](a), b)
+	for _, procs := range []int{1, 5} {
+		before := runtime.GOMAXPROCS(procs)
+		got, parts := dense.New[float64](600, 3), dense.New[float64](600, 3)
+		AddWide(tab, got, a, b)
+		AddWide(tab, parts, a.RowRange(0, 70), b.RowRange(0, 70))
+		AddProduct(tab, parts, dense.Convert[float64](a.RowRange(70, 200)), b.RowRange(70, 200))
+		runtime.GOMAXPROCS(before)
+		for i, v := range want.Data {
+			if got.Data[i] != v || parts.Data[i] != v {
+				t.Fatalf("%d cores, element %d: %v and in parts %v, want %v", procs, i, got.Data[i], parts.Data[i], v)
+			}
+		}
+	}
+}
+
+func BenchmarkGram(b *testing.B) {
+	benchGram[float32](b, "float32")
+	benchGram[float64](b, "float64")
+}
+
+// benchGram counts the multiply-adds of the upper triangle.
+func benchGram[T dense.Float](b *testing.B, typ string) {
+	tab := kern.Best[T]()
+	for _, c := range [][2]int{{1024, 256}, {1024, 1024}, {1024, 2048}} {
+		n, f := c[0], c[1]
+		b.Run(fmt.Sprintf("T=%s/n=%d/F=%d", typ, n, f), func(b *testing.B) {
+			a, dst := dense.Convert[T](random(1, n, f)), dense.New[T](f, f)
+			var g Gram[T]
+			for b.Loop() {
+				g.Add(tab, dst, a)
+			}
+			b.ReportMetric(float64(n)*float64(f)*float64(f+1)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+		})
+	}
+}
