@@ -62,8 +62,10 @@ func (l *leaf[T]) exp(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.
 	m := l.re.rows
 	if plain && l.Fn == plan.Exp && l.re.fast == nil && !l.re.absent() {
 		shift := sc.modulus[:x.Rows] // free here, and never shorter than a block
-		for i := range shift {
-			shift[i] = T(-(l.rowAt(s, x, i, sc) + outer[i]))
+		row := sc.terms[:x.Rows]
+		s.terms(row, &l.row, l.quad, x, sc)
+		for i, o := range outer {
+			shift[i] = T(-(row[i] + o))
 		}
 		s.tab.MulTExp(dst, x, &l.re.w, l.bias, shift)
 		return
@@ -177,9 +179,7 @@ func (l *leaf[T]) sinCos(s *Side[T], dst dense.Matrix[T], scale []float64, x den
 		sin, cos = cos, sin
 	}
 	f := T(1)
-	for i := range x.Rows {
-		scale[i] = l.rowAt(s, x, i, sc)
-	}
+	s.terms(scale[:x.Rows], &l.row, l.quad, x, sc)
 	if plain && constant(&l.row) {
 		f = T(math.Exp(l.row.Const))
 		clear(scale[:x.Rows])

@@ -116,8 +116,11 @@ func (j *logJob[T]) Run(worker, lo, hi int) {
 		case j.fused:
 			l := &s.leaves[0]
 			shift := sc.modulus[:x.Rows] // free here, and never shorter than a block
+			row, outer := sc.terms[:x.Rows], sc.outer[:x.Rows]
+			s.terms(row, &l.row, l.quad, x, sc)
+			s.terms(outer, &s.outer, s.outerQuad, x, sc)
 			for i := range shift {
-				shift[i] = T(j.shift[a+i] - l.rowAt(s, x, i, sc) - s.outerAt(x, i, sc))
+				shift[i] = T(j.shift[a+i] - row[i] - outer[i])
 			}
 			s.tab.MulTExp(j.dst.RowRange(a, b), x, &l.re.w, j.col, shift)
 		default:
@@ -151,8 +154,10 @@ func (s *Side[T]) log(e, value dense.Matrix[T], row []float64, x dense.Matrix[T]
 	} else {
 		s.assembleLog(e, value, row, x, sc)
 	}
-	for i := range row {
-		row[i] += s.outerAt(x, i, sc)
+	outer := sc.outer[:len(row)]
+	s.terms(outer, &s.outer, s.outerQuad, x, sc)
+	for i, o := range outer {
+		row[i] += o
 	}
 }
 
@@ -292,9 +297,7 @@ func (l *leaf[T]) logExp(s *Side[T], e dense.Matrix[T], row []float64, x dense.M
 		l.re.project(s, e.ColRange(0, m), x, nil, sc)
 		l.mirror(e)
 	}
-	for i := range x.Rows {
-		row[i] = l.rowAt(s, x, i, sc)
-	}
+	s.terms(row[:x.Rows], &l.row, l.quad, x, sc)
 }
 
 // logOscillate: e is the modulus, value the sine and cosine in the order of oscillate.

@@ -75,6 +75,22 @@ func (s *Side[T]) outerAt(x dense.Matrix[T], i int, sc *scratch[T]) float64 {
 	return s.termAt(&s.outer, s.outerQuad, x, i, sc)
 }
 
+// terms sets dst to q at the rows of the block. Most maps need only their norms, at a few operations a row.
+func (s *Side[T]) terms(dst []float64, q *plan.Quadratic, quad int, x dense.Matrix[T], sc *scratch[T]) {
+	if quad != noQuad || q.Lin != nil || q.Quad.Diag != nil {
+		for i := range dst {
+			dst[i] = s.termAt(q, quad, x, i, sc)
+		}
+		return
+	}
+	for i, n := range sc.norms[:len(dst)] {
+		dst[i] = q.Const
+		if q.Quad.Gain != 0 {
+			dst[i] += q.Quad.Gain * n
+		}
+	}
+}
+
 func (s *Side[T]) termAt(q *plan.Quadratic, quad int, x dense.Matrix[T], i int, sc *scratch[T]) float64 {
 	if quad == noQuad {
 		return quadAt(q, x.Row(i), sc.norms[i])

@@ -35,12 +35,13 @@ type scratch[T dense.Float] struct {
 	x        []float64 // one row of inputs
 	scale    []float64 // a block per leaf
 	norms    []float64 // of the block at hand
-	outer    []float64
 	quads    []float64 // full row terms, a block per matrix
 	wide     []float64 // the block in float64
 	image    []float64 // and multiplied by a matrix
 	zero     [maxBlock]float64
 	squares  [maxBlock]float64 // norms of a block that RunChecked computes
+	terms    [maxBlock]float64 // row terms of a leaf
+	outer    [maxBlock]float64 // those of the side
 	bad      int               // first row that it refused, or −1
 	neg      []int
 	vjp      vjpScratch[T]
@@ -120,7 +121,6 @@ func (s *Side[T]) grow(sc *scratch[T], rows int) {
 	sc.x = sized(sc.x, s.dim)
 	sc.scale = sized(sc.scale, s.block*len(s.leaves))
 	sc.neg = sized(sc.neg, inner)
-	sc.outer = sized(sc.outer, rows)
 }
 
 func sized[E any](b []E, n int) []E {
@@ -148,9 +148,7 @@ func (j *job[T]) Run(worker, lo, hi int) {
 		}
 		s.fillQuads(x, sc)
 		outer := sc.outer[:x.Rows]
-		for i := range outer {
-			outer[i] = s.outerAt(x, i, sc)
-		}
+		s.terms(outer, &s.outer, s.outerQuad, x, sc)
 		if s.simple {
 			s.leaves[0].run(s, dst, sc.scale, x, sc, plain, outer)
 		} else {
@@ -174,10 +172,10 @@ func (j *job[T]) check(a int, x dense.Matrix[T], sc *scratch[T]) bool {
 	if sc.bad >= 0 {
 		return false
 	}
-	for i := range x.Rows {
+	j.side.tab.Norms(sc.norms, x)
+	for i, n := range sc.norms {
 		// A sum of squares is finite only if all its terms are.
-		sc.norms[i] = j.side.tab.Norm2(x.Row(i))
-		if !(sc.norms[i] <= j.limit) {
+		if !(n <= j.limit) {
 			sc.bad = a + i
 			return false
 		}

@@ -15,6 +15,18 @@ func norm2AVX2F32(x *float32, n int) float64
 func norm2AVX2F64(x *float64, n int) float64
 
 //go:noescape
+func normsAVX512F32(dst *float64, a *float32, rows, cols, stride int)
+
+//go:noescape
+func normsAVX512F64(dst *float64, a *float64, rows, cols, stride int)
+
+//go:noescape
+func normsAVX2F32(dst *float64, a *float32, rows, cols, stride int)
+
+//go:noescape
+func normsAVX2F64(dst *float64, a *float64, rows, cols, stride int)
+
+//go:noescape
 func mulAVX2F32(dst, a *float32, n int)
 
 //go:noescape
@@ -66,6 +78,7 @@ func mulVAVX2F64(dst, a *float64, rows, cols, stride int, v *float64)
 // round alike in both.
 func vectorAVX2(t32 *Table[float32], t64 *Table[float64]) {
 	t32.Norm2, t64.Norm2 = norm2With(norm2AVX2F32), norm2With(norm2AVX2F64)
+	t32.Norms, t64.Norms = normsWith(t32.Norm2, normsAVX2F32), normsWith(t64.Norm2, normsAVX2F64)
 	t32.Mul, t64.Mul = mulWith(8, mulAVX2F32), mulWith(4, mulAVX2F64)
 	t32.Scale, t64.Scale = scaleWith(8, scaleAVX2F32), scaleWith(4, scaleAVX2F64)
 	t32.MulAdd, t64.MulAdd = mulAddWith(8, mulAddAVX2F32), mulAddWith(4, mulAddAVX2F64)
@@ -77,22 +90,51 @@ func vectorAVX2(t32 *Table[float32], t64 *Table[float64]) {
 // vectorAVX512 is vectorAVX2 with wider vectors where they pay.
 func vectorAVX512(t32 *Table[float32], t64 *Table[float64]) {
 	vectorAVX2(t32, t64)
+	t32.Norms, t64.Norms = normsWith(t32.Norm2, normsAVX512F32), normsWith(t64.Norm2, normsAVX512F64)
 	t32.MulAdd, t64.MulAdd = mulAddWith(16, mulAddAVX512F32), mulAddWith(8, mulAddAVX512F64)
 	t32.ColSum, t64.ColSum = colSumWith(colSumAVX512F32), colSumWith(colSumAVX512F64)
 	t32.MulV, t64.MulV = mulVWith(mulVAVX512F32), mulVWith(mulVAVX512F64)
 	t32.pack, t64.pack = packWith(16, packAVX512F32), packWith(8, packAVX512F64)
 }
 
+// normStep is what the length of a row of the kernels of Norm2 and Norms is a multiple of. The reference adds the rest.
+const normStep = 16
+
 func norm2With[T dense.Float](kernel func(x *T, n int) float64) func([]T) float64 {
 	return func(x []T) float64 {
-		const step = 16
 		var s float64
-		for len(x) >= step {
-			n := min(len(x)-len(x)%step, callElements)
+		for len(x) >= normStep {
+			n := min(len(x)-len(x)%normStep, callElements)
 			s += kernel(&x[0], n)
 			x = x[n:]
 		}
 		return s + norm2(x)
+	}
+}
+
+func normsWith[T dense.Float](single func([]T) float64, kernel func(dst *float64, a *T, rows, cols, stride int)) func([]float64, dense.Matrix[T]) {
+	return func(dst []float64, a dense.Matrix[T]) {
+		checkView("a", a)
+		if len(dst) != a.Rows {
+			panic("kern: Norms of different shapes")
+		}
+		whole := a.Cols - a.Cols%normStep
+		if whole == 0 || whole > callElements {
+			for i := range dst {
+				dst[i] = single(a.Row(i))
+			}
+			return
+		}
+		if a.IsEmpty() {
+			return
+		}
+		raceRead(a)
+		eachRows(a, func(i, n, stride int) { kernel(&dst[i], &a.Data[i*a.Stride], n, whole, stride) })
+		if whole < a.Cols {
+			for i := range dst {
+				dst[i] += norm2(a.Row(i)[whole:])
+			}
+		}
 	}
 }
 

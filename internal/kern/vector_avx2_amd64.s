@@ -72,6 +72,50 @@ loop:
 	VZEROUPPER
 	RET
 
+// func normsAVX2F32(dst *float64, a *float32, rows int, cols int, stride int)
+// Requires: AVX, FMA3
+TEXT ·normsAVX2F32(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ rows+16(FP), DX
+	MOVQ cols+24(FP), BX
+	MOVQ stride+32(FP), SI
+
+normsAVX2F32Row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   CX, DI
+	MOVQ   BX, R8
+
+normsAVX2F32Inputs:
+	VCVTPS2PD    (DI), Y4
+	VFMADD231PD  Y4, Y4, Y0
+	VCVTPS2PD    16(DI), Y5
+	VFMADD231PD  Y5, Y5, Y1
+	VCVTPS2PD    32(DI), Y6
+	VFMADD231PD  Y6, Y6, Y2
+	VCVTPS2PD    48(DI), Y7
+	VFMADD231PD  Y7, Y7, Y3
+	ADDQ         $0x00000040, DI
+	SUBQ         $0x00000010, R8
+	JNZ          normsAVX2F32Inputs
+	VADDPD       Y2, Y0, Y0
+	VADDPD       Y3, Y1, Y1
+	VADDPD       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPD       X1, X0, X0
+	VPERMILPD    $0x01, X0, X1
+	VADDSD       X1, X0, X0
+	VMOVSD       X0, (AX)
+	ADDQ         $0x08, AX
+	ADDQ         SI, CX
+	DECQ         DX
+	JNZ          normsAVX2F32Row
+	VZEROUPPER
+	RET
+
 // func colSumAVX2F32(dst *float32, a *float32, rows int, cols int, stride int)
 // Requires: AVX, CMOV
 TEXT ·colSumAVX2F32(SB), NOSPLIT, $0-40
@@ -502,6 +546,50 @@ loop:
 	ADDQ    $0x20, AX
 	SUBQ    $0x04, CX
 	JNZ     loop
+	VZEROUPPER
+	RET
+
+// func normsAVX2F64(dst *float64, a *float64, rows int, cols int, stride int)
+// Requires: AVX, FMA3
+TEXT ·normsAVX2F64(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ rows+16(FP), DX
+	MOVQ cols+24(FP), BX
+	MOVQ stride+32(FP), SI
+
+normsAVX2F64Row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   CX, DI
+	MOVQ   BX, R8
+
+normsAVX2F64Inputs:
+	VMOVUPD      (DI), Y4
+	VFMADD231PD  Y4, Y4, Y0
+	VMOVUPD      32(DI), Y5
+	VFMADD231PD  Y5, Y5, Y1
+	VMOVUPD      64(DI), Y6
+	VFMADD231PD  Y6, Y6, Y2
+	VMOVUPD      96(DI), Y7
+	VFMADD231PD  Y7, Y7, Y3
+	ADDQ         $0x00000080, DI
+	SUBQ         $0x00000010, R8
+	JNZ          normsAVX2F64Inputs
+	VADDPD       Y2, Y0, Y0
+	VADDPD       Y3, Y1, Y1
+	VADDPD       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPD       X1, X0, X0
+	VPERMILPD    $0x01, X0, X1
+	VADDSD       X1, X0, X0
+	VMOVSD       X0, (AX)
+	ADDQ         $0x08, AX
+	ADDQ         SI, CX
+	DECQ         DX
+	JNZ          normsAVX2F64Row
 	VZEROUPPER
 	RET
 

@@ -4,6 +4,44 @@
 
 #include "textflag.h"
 
+// func normsAVX512F32(dst *float64, a *float32, rows int, cols int, stride int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·normsAVX512F32(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ rows+16(FP), DX
+	MOVQ cols+24(FP), BX
+	MOVQ stride+32(FP), SI
+
+normsAVX512F32Row:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	MOVQ   CX, DI
+	MOVQ   BX, R8
+
+normsAVX512F32Inputs:
+	VCVTPS2PD     (DI), Z4
+	VFMADD231PD   Z4, Z4, Z0
+	VCVTPS2PD     32(DI), Z5
+	VFMADD231PD   Z5, Z5, Z1
+	ADDQ          $0x00000040, DI
+	SUBQ          $0x00000010, R8
+	JNZ           normsAVX512F32Inputs
+	VADDPD        Z1, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VADDPD        Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPD        X1, X0, X0
+	VPERMILPD     $0x01, X0, X1
+	VADDSD        X1, X0, X0
+	VMOVSD        X0, (AX)
+	ADDQ          $0x08, AX
+	ADDQ          SI, CX
+	DECQ          DX
+	JNZ           normsAVX512F32Row
+	VZEROUPPER
+	RET
+
 // func colSumAVX512F32(dst *float32, a *float32, rows int, cols int, stride int)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·colSumAVX512F32(SB), NOSPLIT, $0-40
@@ -385,6 +423,44 @@ packAVX512F32Block:
 	ADDQ         $0x10, R9
 	DECQ         BX
 	JNZ          packAVX512F32Block
+	VZEROUPPER
+	RET
+
+// func normsAVX512F64(dst *float64, a *float64, rows int, cols int, stride int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·normsAVX512F64(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ rows+16(FP), DX
+	MOVQ cols+24(FP), BX
+	MOVQ stride+32(FP), SI
+
+normsAVX512F64Row:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	MOVQ   CX, DI
+	MOVQ   BX, R8
+
+normsAVX512F64Inputs:
+	VMOVUPD       (DI), Z4
+	VFMADD231PD   Z4, Z4, Z0
+	VMOVUPD       64(DI), Z5
+	VFMADD231PD   Z5, Z5, Z1
+	ADDQ          $0x00000080, DI
+	SUBQ          $0x00000010, R8
+	JNZ           normsAVX512F64Inputs
+	VADDPD        Z1, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VADDPD        Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPD        X1, X0, X0
+	VPERMILPD     $0x01, X0, X1
+	VADDSD        X1, X0, X0
+	VMOVSD        X0, (AX)
+	ADDQ          $0x08, AX
+	ADDQ          SI, CX
+	DECQ          DX
+	JNZ           normsAVX512F64Row
 	VZEROUPPER
 	RET
 

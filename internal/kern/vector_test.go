@@ -57,6 +57,31 @@ func vectorOperations[T dense.Float](t *testing.T) {
 				}
 			}
 		}
+		for _, rows := range []int{0, 1, 2, 5, 3000} {
+			for _, cols := range []int{0, 1, 15, 16, 17, 32, 47, 64} {
+				a := dense.Matrix[T]{Rows: rows, Cols: cols, Stride: cols + 3, Data: make([]T, rows*(cols+3))}
+				for i := range a.Data {
+					a.Data[i] = T(i%13) - 6.1
+				}
+				got := make([]float64, rows+1)
+				got[rows] = 7
+				tab.Norms(got[:rows], a)
+				for i := range rows {
+					if want := tab.Norm2(a.Row(i)); got[i] != want {
+						t.Fatalf("%s norms, %d×%d: row %d has %v, norm2 says %v", tab.Name, rows, cols, i, got[i], want)
+					}
+				}
+				if got[rows] != 7 {
+					t.Fatalf("%s norms, %d×%d writes beyond its rows", tab.Name, rows, cols)
+				}
+			}
+		}
+		long := dense.New[T](2, 1<<15+20)
+		long.Set(1, 1<<15+19, 3)
+		square := make([]float64, 2)
+		if tab.Norms(square, long); square[0] != 0 || square[1] != 9 {
+			t.Errorf("%s norms of long rows: %v", tab.Name, square)
+		}
 		big := make([]T, 5*(1<<15)+3)
 		for i := range big {
 			big[i] = 1
@@ -64,7 +89,14 @@ func vectorOperations[T dense.Float](t *testing.T) {
 		if got := tab.Norm2(big); got != float64(len(big)) {
 			t.Errorf("%s norm2 of %d ones: %v", tab.Name, len(big), got)
 		}
-		if a := testing.AllocsPerRun(10, func() { tab.Norm2(big); tab.Scale(big, 1); tab.Mul(big, big); tab.MulAdd(big, big, 0) }); a > 0 {
+		square = make([]float64, 100)
+		if a := testing.AllocsPerRun(10, func() {
+			tab.Norm2(big)
+			tab.Norms(square, dense.Matrix[T]{Rows: 100, Cols: 300, Stride: 301, Data: big})
+			tab.Scale(big, 1)
+			tab.Mul(big, big)
+			tab.MulAdd(big, big, 0)
+		}); a > 0 {
 			t.Errorf("%s: %v allocations", tab.Name, a)
 		}
 	}

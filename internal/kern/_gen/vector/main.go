@@ -30,6 +30,7 @@ func main() {
 				g.scale()
 			}
 			g := wide{vec.Gen{Context: c, Wide: is512, F64: f64}}
+			g.norms()
 			g.colSum()
 			g.mulV()
 			g.mulAdd()

@@ -16,6 +16,59 @@ func (g wide) zero(v reg.VecPhysical) { g.VXORPS(v, v, v) }
 
 func (g wide) fma(m Op, b, d Op) { g.Pick(g.VFMADD231PS, g.VFMADD231PD)(m, b, d) } // d += b·m
 
+// norms emits dst_i = |a_i|² in float64 for rows a_i of cols elements, a positive multiple of 16; stride is in bytes, rows ≥ 1.
+//
+// Sixteen sums, of every sixteenth element: enough to hide the latency of the additions, and the same for both widths.
+func (g wide) norms() {
+	g.Begin("norms", "dst *float64, a *%[1]s, rows, cols, stride int")
+	dst, a, rows, cols, stride := g.gp("dst"), g.gp("a"), g.gp("rows"), g.gp("cols"), g.gp("stride")
+	p, n := g.GP64(), g.GP64()
+	lbl := g.Name("norms")
+	vectors, bytes := 4, 16 // of float64, and what one takes of float32
+	if g.Wide {
+		vectors, bytes = 2, 32
+	}
+	v := func(i int) reg.Register { return g.V(4 + i) }
+	g.Label(lbl + "Row")
+	for i := range vectors {
+		g.zero(g.V(i))
+	}
+	g.MOVQ(a, p)
+	g.MOVQ(cols, n)
+	g.Label(lbl + "Inputs")
+	for i := range vectors {
+		if g.F64 {
+			g.VMOVUPD(Mem{Base: p, Disp: 2 * bytes * i}, v(i))
+		} else {
+			g.VCVTPS2PD(Mem{Base: p, Disp: bytes * i}, v(i))
+		}
+		g.VFMADD231PD(v(i), v(i), g.V(i))
+	}
+	g.ADDQ(U32(16*g.Size()), p)
+	g.SUBQ(U32(16), n)
+	g.JNZ(LabelRef(lbl + "Inputs"))
+	if g.Wide {
+		g.VADDPD(g.V(1), g.V(0), g.V(0))
+		g.VEXTRACTF64X4(U8(1), g.V(0), g.V(1).AsY())
+	} else {
+		g.VADDPD(g.V(2), g.V(0), g.V(0))
+		g.VADDPD(g.V(3), g.V(1), g.V(1))
+	}
+	y, x, high := g.V(0).AsY(), g.V(0).AsX(), g.V(1).AsX()
+	g.VADDPD(g.V(1).AsY(), y, y)
+	g.VEXTRACTF128(U8(1), y, high)
+	g.VADDPD(high, x, x)
+	g.VPERMILPD(U8(1), x, high)
+	g.VADDSD(high, x, x)
+	g.VMOVSD(x, Mem{Base: dst})
+	g.ADDQ(U8(8), dst)
+	g.ADDQ(stride, a)
+	g.DECQ(rows)
+	g.JNZ(LabelRef(lbl + "Row"))
+	g.VZEROUPPER()
+	g.RET()
+}
+
 // colSum emits dst += the rows of a, one after the other: the sums of some columns stay in registers over all rows. stride
 // is in bytes, rows ≥ 1.
 func (g wide) colSum() {
