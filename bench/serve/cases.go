@@ -27,11 +27,17 @@ type cases struct {
 	path     string   // that the server reads
 	files    []string // the models
 	requests [][]byte
-	want     map[string][]float64 // by sha256 of the model file
+	want     map[string]answers // by sha256 of the model file
+}
+
+// answers of a model.
+type answers struct {
+	values []float64
+	before []byte // of the value in the body
 }
 
 func newCases(s settings, dir string) (*cases, error) {
-	c := &cases{path: filepath.Join(dir, "model.rf"), want: map[string][]float64{}}
+	c := &cases{path: filepath.Join(dir, "model.rf"), want: map[string]answers{}}
 	rows := table(3, 256, s.columns, false)
 	names := strings.Split(strings.SplitN(string(rows), "\n", 2)[0], ",")
 	for line := range strings.Lines(string(rows[bytes.IndexByte(rows, '\n')+1:])) {
@@ -58,9 +64,12 @@ func newCases(s settings, dir string) (*cases, error) {
 		}
 		c.files = append(c.files, path)
 		sum := sha256.Sum256(file)
-		if c.want[hex.EncodeToString(sum[:])], err = predictions(m, names, rows, s.float32); err != nil {
+		sha := hex.EncodeToString(sum[:])
+		values, err := predictions(m, names, rows, s.float32)
+		if err != nil {
 			return nil, err
 		}
+		c.want[sha] = answers{values, []byte(`{"model":"` + sha + `","columns":["prediction"],"rows":[{"prediction":`)}
 	}
 	return c, c.put(0)
 }
@@ -156,23 +165,24 @@ func (c *cases) put(i int) error {
 	return os.Rename(next, c.path)
 }
 
-// replace puts the models in place in turn and tells the server, until ctx ends.
-func (c *cases) replace(ctx context.Context, every time.Duration, server *os.Process) int {
+// replace puts the models in place in turn and tells the server, until ctx ends. It returns when it did.
+func (c *cases) replace(ctx context.Context, every time.Duration, began time.Time, server *os.Process) (sent []time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
-			return n - 1
+			return sent
 		case <-tick.C:
 		}
 		if err := c.put(n % len(c.files)); err != nil {
 			fmt.Fprintln(os.Stderr, "serve:", err)
-			return n - 1
+			return sent
 		}
+		sent = append(sent, time.Since(began))
 		if err := server.Signal(syscall.SIGHUP); err != nil {
 			fmt.Fprintln(os.Stderr, "serve:", err)
-			return n - 1
+			return sent
 		}
 	}
 }

@@ -10,6 +10,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,9 +25,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -54,6 +55,7 @@ func main() {
 	flag.StringVar(&s.binary, "randfeat", "", "the command; empty: built from the module above")
 	flag.BoolVar(&s.float32, "float32", false, "serve in float32")
 	flag.Parse()
+	debug.SetGCPercent(1000) // the processors belong to the server
 	if err := run(s); err != nil {
 		fmt.Fprintln(os.Stderr, "serve:", err)
 		os.Exit(1)
@@ -84,6 +86,7 @@ func run(s settings) error {
 		return err
 	}
 	defer srv.stop()
+	runtime.GC()
 	l := load(s, c, srv)
 	reloads, err := srv.reloads()
 	if err != nil {
@@ -160,14 +163,19 @@ func (s *server) reloads() (map[string]int, error) {
 
 // results of a run.
 type results struct {
-	mu      sync.Mutex
-	latency []time.Duration
-	late    time.Duration // of the generator itself, at most
-	lost    int
-	wrong   int
-	first   string // thing that went wrong
-	models  map[string]int
-	sent    int // reloads asked for
+	mu     sync.Mutex
+	done   []request
+	late   []time.Duration // of the generator itself: from the schedule to the sending, where a connection was free
+	lost   int
+	wrong  int
+	first  string // thing that went wrong
+	models map[string]int
+	sent   []time.Duration // reloads asked for, from the beginning
+}
+
+// request is one that was answered, or lost.
+type request struct {
+	due, took time.Duration // from the beginning; from when it was due
 }
 
 // load sends requests by the schedule until the time is over.
@@ -182,16 +190,18 @@ func load(s settings, c *cases, srv *server) *results {
 	for range s.connections {
 		wg.Go(func() {
 			w := &worker{c: c, addr: srv.addr, models: map[string]int{}}
+			w.done = make([]request, 0, 2*total/int64(s.connections))
+			w.late = make([]time.Duration, 0, cap(w.done))
 			defer w.close()
 			for i := next.Add(1) - 1; i < total; i = next.Add(1) - 1 {
 				due := began.Add(time.Duration(float64(i) / s.rate * 1e9))
 				free := time.Now()
 				time.Sleep(time.Until(due))
 				if free.Before(due) {
-					w.late = max(w.late, time.Since(due)) // asleep for too long, not kept busy by the server
+					w.late = append(w.late, time.Since(due)) // asleep for too long, not kept busy by the server
 				}
 				wrong, err := w.ask(int(i) % len(c.requests))
-				w.latency = append(w.latency, time.Since(due))
+				w.done = append(w.done, request{due.Sub(began), time.Since(due)})
 				switch {
 				case err != nil:
 					w.lost++
@@ -206,7 +216,7 @@ func load(s settings, c *cases, srv *server) *results {
 		})
 	}
 	if s.reload > 0 {
-		rl.Go(func() { out.sent = c.replace(ctx, s.reload, srv.cmd.Process) })
+		rl.Go(func() { out.sent = c.replace(ctx, s.reload, began, srv.cmd.Process) })
 	}
 	wg.Wait()
 	cancel()
@@ -217,8 +227,8 @@ func load(s settings, c *cases, srv *server) *results {
 func (r *results) add(w *worker) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.latency = append(r.latency, w.latency...)
-	r.late = max(r.late, w.late)
+	r.done = append(r.done, w.done...)
+	r.late = append(r.late, w.late...)
 	r.lost += w.lost
 	r.wrong += w.wrong
 	if r.first == "" {
@@ -230,29 +240,48 @@ func (r *results) add(w *worker) {
 }
 
 func (r *results) report(s settings, reloads map[string]int, usage *os.ProcessState) error {
-	slices.Sort(r.latency)
-	at := func(q float64) float64 {
-		return r.latency[min(len(r.latency)-1, int(q*float64(len(r.latency))))].Seconds() * 1e3
-	}
-	if len(r.latency) == 0 {
+	if len(r.done) == 0 {
 		return errors.New("no request was sent")
 	}
+	var all, near, far []time.Duration // near: a model was being loaded
+	for _, q := range r.done {
+		all = append(all, q.took)
+		if slices.ContainsFunc(r.sent, func(t time.Duration) bool { return q.due >= t && q.due < t+reloadTime }) {
+			near = append(near, q.took)
+		} else {
+			far = append(far, q.took)
+		}
+	}
 	fmt.Printf("%d requests of one row (%d columns, %d features) in %.0f s, %g/s, %d connections, %d processors\n",
-		len(r.latency), s.columns, 2*s.m, s.seconds, s.rate, s.connections, runtime.NumCPU())
-	fmt.Printf("latency from the schedule: p50 %.2f ms, p90 %.2f, p99 %.2f, p99.9 %.2f, max %.2f; the generator itself was late by up to %.2f\n",
-		at(.5), at(.9), at(.99), at(.999), at(1), r.late.Seconds()*1e3)
+		len(all), s.columns, 2*s.m, s.seconds, s.rate, s.connections, runtime.NumCPU())
+	fmt.Printf("milliseconds from the schedule: %s\n", quantiles(all))
+	fmt.Printf("  less than %v after a reload: %s\n", reloadTime, quantiles(near))
+	fmt.Printf("  otherwise: %s\n", quantiles(far))
+	fmt.Printf("  the generator itself was late by: %s\n", quantiles(r.late))
 	fmt.Printf("lost %d, wrong %d; answers by model %v\n", r.lost, r.wrong, slices.Sorted(mapsValues(r.models)))
-	fmt.Printf("models replaced %d times, reloads of the server %v\n", r.sent, reloads)
+	fmt.Printf("models replaced %d times, reloads of the server %v\n", len(r.sent), reloads)
 	fmt.Printf("the server used %.2f processors\n", (usage.UserTime()+usage.SystemTime()).Seconds()/s.seconds)
 	switch {
 	case r.lost+r.wrong > 0:
 		return fmt.Errorf("%d requests lost, %d answers wrong, such as: %s", r.lost, r.wrong, r.first)
 	case reloads["failed"] > 0:
 		return fmt.Errorf("%d reloads failed", reloads["failed"])
-	case r.sent > 1 && len(r.models) < 2:
+	case len(r.sent) > 1 && len(r.models) < 2:
 		return errors.New("the models were never replaced")
 	}
 	return nil
+}
+
+// reloadTime is how long a reload may be felt.
+const reloadTime = 50 * time.Millisecond
+
+func quantiles(t []time.Duration) string {
+	if len(t) == 0 {
+		return "none"
+	}
+	slices.Sort(t)
+	at := func(q float64) float64 { return t[min(len(t)-1, int(q*float64(len(t))))].Seconds() * 1e3 }
+	return fmt.Sprintf("p50 %.2f, p90 %.2f, p99 %.2f, p99.9 %.2f, max %.2f", at(.5), at(.9), at(.99), at(.999), at(1))
 }
 
 func mapsValues(m map[string]int) func(func(int) bool) {
@@ -267,17 +296,17 @@ func mapsValues(m map[string]int) func(func(int) bool) {
 
 // worker has one connection. It speaks HTTP by hand, since the processors belong to the server.
 type worker struct {
-	c       *cases
-	addr    string
-	conn    net.Conn
-	in      *bufio.Reader
-	body    []byte
-	latency []time.Duration
-	late    time.Duration
-	lost    int
-	wrong   int
-	first   string
-	models  map[string]int
+	c      *cases
+	addr   string
+	conn   net.Conn
+	in     *bufio.Reader
+	body   []byte
+	done   []request
+	late   []time.Duration
+	lost   int
+	wrong  int
+	first  string
+	models map[string]int
 }
 
 func (w *worker) note(err error) {
@@ -307,28 +336,30 @@ func (w *worker) ask(i int) (wrong, err error) {
 	if _, err := w.conn.Write(w.c.requests[i]); err != nil {
 		return nil, err
 	}
-	line, err := w.in.ReadString('\n')
+	line, err := w.in.ReadSlice('\n')
 	if err != nil {
 		return nil, err
 	}
-	ok := strings.HasPrefix(line, "HTTP/1.1 200 ")
-	status := strings.TrimSpace(line)
+	status := ""
+	if !bytes.HasPrefix(line, []byte("HTTP/1.1 200 ")) {
+		status = string(bytes.TrimSpace(line))
+	}
 	length, model := -1, ""
 	for {
-		if line, err = w.in.ReadString('\n'); err != nil {
+		if line, err = w.in.ReadSlice('\n'); err != nil {
 			return nil, err
 		}
-		name, value, found := strings.Cut(strings.TrimSpace(line), ": ")
+		name, value, found := bytes.Cut(bytes.TrimSpace(line), []byte(": "))
 		if !found {
 			break
 		}
-		switch name {
+		switch string(name) {
 		case "Content-Length":
-			if length, err = strconv.Atoi(value); err != nil {
+			if length, err = strconv.Atoi(string(value)); err != nil {
 				return nil, err
 			}
 		case "Randfeat-Model":
-			model = value
+			model = string(value)
 		}
 	}
 	if length < 0 {
@@ -338,7 +369,7 @@ func (w *worker) ask(i int) (wrong, err error) {
 	if _, err := io.ReadFull(w.in, w.body); err != nil {
 		return nil, err
 	}
-	if !ok {
+	if status != "" {
 		return nil, fmt.Errorf("%s: %s", status, w.body)
 	}
 	w.models[model]++
@@ -351,15 +382,13 @@ func (c *cases) check(i int, model string, body []byte) error {
 	if !ok {
 		return fmt.Errorf("an answer of the unknown model %q", model)
 	}
-	var a struct {
-		Model string
-		Rows  []struct{ Prediction float64 }
+	rest, ok := bytes.CutPrefix(body, want.before)
+	if ok {
+		rest, ok = bytes.CutSuffix(rest, []byte("}]}\n"))
 	}
-	if err := json.Unmarshal(body, &a); err != nil {
-		return err
-	}
-	if a.Model != model || len(a.Rows) != 1 || math.Float64bits(a.Rows[0].Prediction) != math.Float64bits(want[i]) {
-		return fmt.Errorf("row %d of model %s: %s, want %v", i, model, body, want[i])
+	got, err := strconv.ParseFloat(string(rest), 64)
+	if !ok || err != nil || math.Float64bits(got) != math.Float64bits(want.values[i]) {
+		return fmt.Errorf("row %d of model %s: %s, want %v", i, model, body, want.values[i])
 	}
 	return nil
 }
