@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func count(n int) []int {
@@ -76,5 +77,41 @@ func TestWarmGroupDoesNotAllocate(t *testing.T) {
 	var g Group
 	if a := testing.AllocsPerRun(50, func() { g.Do(100, 4, nopJob{}) }); a > 0 {
 		t.Errorf("%v allocations per Do", a)
+	}
+}
+
+type sumJob struct{ sum atomic.Int64 }
+
+func (j *sumJob) Run(_, lo, hi int) {
+	for i := lo; i < hi; i++ {
+		j.sum.Add(int64(i))
+	}
+}
+
+// Calls at any distance, with workers that are still there, about to leave or gone: each item once, and no goroutine
+// left soon after.
+func TestWorkersComeAndGo(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	before := runtime.NumGoroutine()
+	var groups [3]Group
+	const n = 999
+	for i := range 300 {
+		for k := range groups {
+			var j sumJob
+			groups[k].Do(n, 2+(i+k)%3, &j)
+			if s := j.sum.Load(); s != n*(n-1)/2 {
+				t.Fatalf("call %d: sum %d", i, s)
+			}
+		}
+		for start := time.Now(); time.Since(start) < time.Duration(i%4)*linger/2; {
+			runtime.Gosched()
+		}
+	}
+	For(n, 1, func(lo, hi int) {})
+	// A loaded machine may keep a goroutine from ending on time, not for seconds.
+	for start := time.Now(); runtime.NumGoroutine() > before; time.Sleep(linger) {
+		if time.Since(start) > 5*time.Second {
+			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+		}
 	}
 }
