@@ -6,12 +6,15 @@ PYTHON ?= python3
 test:
 	go test ./...
 
-# Ours and the peers, on one thread and on two, into bench/RESULTS.md. Install the peers first:
+# Ours and the peers, on one thread and on two, and the accuracy of models, into bench/RESULTS.md. Install the peers first:
 #   pip install -r bench/peers/requirements.txt
+# RANDFEAT_DATA names the folder of data sets.
 bench:
 	cd bench && go run . -python $(PYTHON) -threads 1 -compile -o one.md
 	cd bench && go run . -python $(PYTHON) -threads 2 -o two.md
-	cd bench && cat HEAD.md one.md two.md > RESULTS.md && rm one.md two.md
+	cd bench && go run ./serve -seconds 60 -reload 1s > serve.md
+	cd bench && go run ./accuracy -python $(PYTHON) -o accuracy.md
+	cd bench && cat HEAD.md one.md two.md serve.md accuracy.md > RESULTS.md && rm one.md two.md serve.md accuracy.md
 
 # The assembly of internal/kern from its generators.
 generate:

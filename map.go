@@ -223,13 +223,14 @@ func fingerprint(s Spec, omega []coupling.Omega) (sum [32]byte, err error) {
 		return sum, err
 	}
 	h.Write(b)
-	var buf [8]byte
+	var row []byte
 	for _, o := range omega {
 		for i := range o.Rows.Rows {
+			row = row[:0]
 			for _, v := range o.Rows.Row(i) {
-				binary.LittleEndian.PutUint64(buf[:], math.Float64bits(v))
-				h.Write(buf[:])
+				row = binary.LittleEndian.AppendUint64(row, math.Float64bits(v))
 			}
+			h.Write(row)
 		}
 	}
 	h.Sum(sum[:0])

@@ -87,13 +87,16 @@ func run(s settings) error {
 	}
 	defer srv.stop()
 	runtime.GC()
-	l := load(s, c, srv)
-	reloads, err := srv.reloads()
+	l, err := load(s, c, srv)
+	if err != nil {
+		return err
+	}
+	n, err := srv.counts()
 	if err != nil {
 		return err
 	}
 	usage := srv.stop()
-	return l.report(s, reloads, usage)
+	return l.report(s, n, usage)
 }
 
 // server is the process under test.
@@ -141,8 +144,9 @@ func (s *server) stop() *os.ProcessState {
 	return s.cmd.ProcessState
 }
 
-// reloads are those that the server counted, by result.
-func (s *server) reloads() (map[string]int, error) {
+// counts are the reloads that the server counted, by result, and how many requests it took less than a time for: from the
+// header to the end of the answer, without the waits before and after.
+func (s *server) counts() (counts, error) {
 	r, err := http.Get("http://" + s.addr + "/metrics")
 	if err != nil {
 		return nil, err
@@ -152,8 +156,8 @@ func (s *server) reloads() (map[string]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]int{}
-	for _, m := range regexp.MustCompile(`randfeat_reloads_total{result="(\w+)"} (\d+)`).FindAllStringSubmatch(string(b), -1) {
+	out := counts{}
+	for _, m := range regexp.MustCompile(`(?m)^randfeat_(?:reloads_total{result|http_request_seconds_bucket{path="/v1/predict",le)="(.+)"} (\d+)`).FindAllStringSubmatch(string(b), -1) {
 		if out[m[1]], err = strconv.Atoi(m[2]); err != nil {
 			return nil, err
 		}
@@ -161,11 +165,16 @@ func (s *server) reloads() (map[string]int, error) {
 	return out, nil
 }
 
+// counts of the server by label.
+type counts map[string]int
+
+// above is the percentage of requests that took longer than a bucket holds.
+func (c counts) above(le string) float64 { return 100 * (1 - float64(c[le])/float64(c["+Inf"])) }
+
 // results of a run.
 type results struct {
-	mu     sync.Mutex
 	done   []request
-	late   []time.Duration // of the generator itself: from the schedule to the sending, where a connection was free
+	late   []time.Duration // of the generator itself: from the schedule to the end of its sleep
 	lost   int
 	wrong  int
 	first  string // thing that went wrong
@@ -173,63 +182,95 @@ type results struct {
 	sent   []time.Duration // reloads asked for, from the beginning
 }
 
-// request is one that was answered, or lost.
+// request is one that was answered.
 type request struct {
 	due, took time.Duration // from the beginning; from when it was due
 }
 
-// load sends requests by the schedule until the time is over.
-func load(s settings, c *cases, srv *server) *results {
+// patience is how long an answer may take before it counts as lost.
+const patience = 30 * time.Second
+
+// load sends requests by the schedule until the time is over. One thread sends, since the timers of Go are late by up to a
+// millisecond; every connection has a goroutine that reads.
+func load(s settings, c *cases, srv *server) (*results, error) {
 	out := &results{models: map[string]int{}}
 	total := int64(s.rate * s.seconds)
-	var next atomic.Int64
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	began := time.Now().Add(100 * time.Millisecond)
-	var wg, rl sync.WaitGroup
+	l := &schedule{began: time.Now().Add(200 * time.Millisecond), rate: s.rate}
+	free := make(chan *worker, s.connections)
+	var all []*worker
 	for range s.connections {
-		wg.Go(func() {
-			w := &worker{c: c, addr: srv.addr, models: map[string]int{}}
-			w.done = make([]request, 0, 2*total/int64(s.connections))
-			w.late = make([]time.Duration, 0, cap(w.done))
-			defer w.close()
-			for i := next.Add(1) - 1; i < total; i = next.Add(1) - 1 {
-				due := began.Add(time.Duration(float64(i) / s.rate * 1e9))
-				free := time.Now()
-				time.Sleep(time.Until(due))
-				if free.Before(due) {
-					w.late = append(w.late, time.Since(due)) // asleep for too long, not kept busy by the server
-				}
-				wrong, err := w.ask(int(i) % len(c.requests))
-				w.done = append(w.done, request{due.Sub(began), time.Since(due)})
-				switch {
-				case err != nil:
-					w.lost++
-					w.note(err)
-					w.close()
-				case wrong != nil:
-					w.wrong++
-					w.note(wrong)
-				}
-			}
-			out.add(w)
-		})
+		w := &worker{c: c, l: l, free: free, models: map[string]int{}, done: make([]request, 0, 2*total/int64(s.connections))}
+		var err error
+		if w.conn, err = net.Dial("tcp", srv.addr); err != nil {
+			return nil, err
+		}
+		defer w.conn.Close()
+		w.in = bufio.NewReader(w.conn)
+		all = append(all, w)
+		free <- w
 	}
+	var readers, reloads sync.WaitGroup
+	for _, w := range all {
+		readers.Go(w.read)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
 	if s.reload > 0 {
-		rl.Go(func() { out.sent = c.replace(ctx, s.reload, began, srv.cmd.Process) })
+		reloads.Go(func() { out.sent = c.replace(ctx, s.reload, l.began, srv.cmd.Process) })
 	}
-	wg.Wait()
+	out.late = make([]time.Duration, 0, total)
+	runtime.LockOSThread()
+	for i := range total {
+		due := l.due(i)
+		if wait := time.Until(due); wait > 0 {
+			for ; wait > 0; wait = time.Until(due) {
+				sleep(wait)
+			}
+			out.late = append(out.late, -wait)
+		}
+		select {
+		case w := <-free:
+			w.send(i)
+		case <-time.After(patience):
+			out.lost += int(total - i)
+			out.first = "no connection is free"
+		}
+		if out.lost > 0 {
+			break
+		}
+	}
+	runtime.UnlockOSThread()
 	cancel()
-	rl.Wait()
-	return out
+	reloads.Wait()
+	waits := func(w *worker) bool { return w.pending.Load() != 0 }
+	for end := time.Now().Add(patience); slices.ContainsFunc(all, waits) && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	for _, w := range all {
+		if waits(w) {
+			out.lost++
+		}
+		w.ending.Store(true)
+		w.conn.Close()
+	}
+	readers.Wait()
+	for _, w := range all {
+		out.add(w)
+	}
+	return out, nil
+}
+
+// schedule says when requests are due.
+type schedule struct {
+	began time.Time
+	rate  float64
+}
+
+func (l *schedule) due(i int64) time.Time {
+	return l.began.Add(time.Duration(float64(i) / l.rate * 1e9))
 }
 
 func (r *results) add(w *worker) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.done = append(r.done, w.done...)
-	r.late = append(r.late, w.late...)
-	r.lost += w.lost
 	r.wrong += w.wrong
 	if r.first == "" {
 		r.first = w.first
@@ -239,7 +280,7 @@ func (r *results) add(w *worker) {
 	}
 }
 
-func (r *results) report(s settings, reloads map[string]int, usage *os.ProcessState) error {
+func (r *results) report(s settings, c counts, usage *os.ProcessState) error {
 	if len(r.done) == 0 {
 		return errors.New("no request was sent")
 	}
@@ -259,13 +300,15 @@ func (r *results) report(s settings, reloads map[string]int, usage *os.ProcessSt
 	fmt.Printf("  otherwise: %s\n", quantiles(far))
 	fmt.Printf("  the generator itself was late by: %s\n", quantiles(r.late))
 	fmt.Printf("lost %d, wrong %d; answers by model %v\n", r.lost, r.wrong, slices.Sorted(mapsValues(r.models)))
-	fmt.Printf("models replaced %d times, reloads of the server %v\n", len(r.sent), reloads)
+	fmt.Printf("models replaced %d times, loaded by the server %d times\n", len(r.sent), c["new"])
+	fmt.Printf("between header and answer the server took more than 1 ms for %.2f %%, more than 5 ms for %.2f %%, more than 10 ms for %.2f %%\n",
+		c.above("0.001"), c.above("0.005"), c.above("0.01"))
 	fmt.Printf("the server used %.2f processors\n", (usage.UserTime()+usage.SystemTime()).Seconds()/s.seconds)
 	switch {
 	case r.lost+r.wrong > 0:
 		return fmt.Errorf("%d requests lost, %d answers wrong, such as: %s", r.lost, r.wrong, r.first)
-	case reloads["failed"] > 0:
-		return fmt.Errorf("%d reloads failed", reloads["failed"])
+	case c["failed"] > 0:
+		return fmt.Errorf("%d reloads failed", c["failed"])
 	case len(r.sent) > 1 && len(r.models) < 2:
 		return errors.New("the models were never replaced")
 	}
@@ -296,17 +339,18 @@ func mapsValues(m map[string]int) func(func(int) bool) {
 
 // worker has one connection. It speaks HTTP by hand, since the processors belong to the server.
 type worker struct {
-	c      *cases
-	addr   string
-	conn   net.Conn
-	in     *bufio.Reader
-	body   []byte
-	done   []request
-	late   []time.Duration
-	lost   int
-	wrong  int
-	first  string
-	models map[string]int
+	c       *cases
+	l       *schedule
+	conn    net.Conn
+	in      *bufio.Reader
+	free    chan<- *worker
+	pending atomic.Int64 // 1 + number of the request that is not answered yet
+	ending  atomic.Bool
+	body    []byte
+	done    []request
+	wrong   int
+	first   string
+	models  map[string]int
 }
 
 func (w *worker) note(err error) {
@@ -315,39 +359,51 @@ func (w *worker) note(err error) {
 	}
 }
 
-func (w *worker) close() {
-	if w.conn != nil {
+// send sends request i. If that fails, the reader notes why and the request stays pending.
+func (w *worker) send(i int64) {
+	w.pending.Store(i + 1)
+	if _, err := w.conn.Write(w.c.requests[i%int64(len(w.c.requests))]); err != nil {
 		w.conn.Close()
-		w.conn = nil
 	}
 }
 
-// ask sends request i. err: there is no answer with status 200; wrong: its value is not that of the model.
-func (w *worker) ask(i int) (wrong, err error) {
-	if w.conn == nil {
-		if w.conn, err = net.Dial("tcp", w.addr); err != nil {
-			return nil, err
+// read reads answers until the connection ends.
+func (w *worker) read() {
+	for {
+		model, err := w.answer()
+		if err != nil {
+			if !w.ending.Load() {
+				w.note(err)
+			}
+			return
 		}
-		w.in = bufio.NewReader(w.conn)
+		i := w.pending.Load() - 1
+		due := w.l.due(i)
+		w.done = append(w.done, request{due.Sub(w.l.began), time.Since(due)})
+		w.models[model]++
+		if err := w.c.check(int(i)%len(w.c.requests), model, w.body); err != nil {
+			w.wrong++
+			w.note(err)
+		}
+		w.pending.Store(0)
+		w.free <- w
 	}
-	if err := w.conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		return nil, err
-	}
-	if _, err := w.conn.Write(w.c.requests[i]); err != nil {
-		return nil, err
-	}
+}
+
+// answer reads one into body, and says which model it is of. One whose status is not 200 is an error.
+func (w *worker) answer() (model string, err error) {
 	line, err := w.in.ReadSlice('\n')
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	status := ""
 	if !bytes.HasPrefix(line, []byte("HTTP/1.1 200 ")) {
 		status = string(bytes.TrimSpace(line))
 	}
-	length, model := -1, ""
+	length := -1
 	for {
 		if line, err = w.in.ReadSlice('\n'); err != nil {
-			return nil, err
+			return "", err
 		}
 		name, value, found := bytes.Cut(bytes.TrimSpace(line), []byte(": "))
 		if !found {
@@ -356,24 +412,23 @@ func (w *worker) ask(i int) (wrong, err error) {
 		switch string(name) {
 		case "Content-Length":
 			if length, err = strconv.Atoi(string(value)); err != nil {
-				return nil, err
+				return "", err
 			}
 		case "Randfeat-Model":
 			model = string(value)
 		}
 	}
 	if length < 0 {
-		return nil, errors.New("an answer without a length")
+		return "", errors.New("an answer without a length")
 	}
 	w.body = slices.Grow(w.body[:0], length)[:length]
 	if _, err := io.ReadFull(w.in, w.body); err != nil {
-		return nil, err
+		return "", err
 	}
 	if status != "" {
-		return nil, fmt.Errorf("%s: %s", status, w.body)
+		return "", fmt.Errorf("%s: %s", status, w.body)
 	}
-	w.models[model]++
-	return w.c.check(i, model, w.body), nil
+	return model, nil
 }
 
 // check compares an answer with the prediction of its model.

@@ -84,7 +84,7 @@ Logs go to stderr; they never hold rows.`,
 	fl.Int64Var(&l.Body, "max-body", 8<<20, "largest request in bytes, also after decompression (else 413)")
 	fl.IntVar(&l.Rows, "max-rows", 10000, "most rows of a request (else 413)")
 	fl.IntVar(&l.InFlight, "max-in-flight", 512, "most requests at a time (else 429)")
-	fl.Int64Var(&l.Memory, "max-memory", 256<<20, "most bytes of all requests at a time (else 429)")
+	fl.Int64Var(&l.Memory, "max-memory", 256<<20, "most bytes of all requests and answers at a time (else 429)")
 	fl.IntVar(&l.Batch, "max-batch", 256, "most rows predicted in one call")
 	fl.DurationVar(&l.Time, "timeout", 30*time.Second, "longest time to answer a request (else 503)")
 	fl.DurationVar(&l.Read, "read-timeout", 30*time.Second, "longest time for a client to send a request")
@@ -144,7 +144,7 @@ func (a *app) serve(ctx context.Context, path string, f *serveFlags) error {
 	serving := Serving{Address: ln.Addr().String(), URL: "http://" + ln.Addr().String() + "/", SHA256: s.SHA256()}
 	if f.cert != "" {
 		serving.URL = "https://" + ln.Addr().String() + "/"
-		ln = tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get, NextProtos: []string{"http/1.1"}})
+		ln = tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get, NextProtos: []string{"h2", "http/1.1"}})
 	} else if !loopback && token != "" {
 		log.Warn("the token travels unencrypted: use --tls-cert and --tls-key, or a proxy that does")
 	}

@@ -16,6 +16,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"path/filepath"
 	"strings"
@@ -209,6 +210,8 @@ func TestServeTokenAndTLS(t *testing.T) {
 	pool.AppendCertsFromPEM(files["cert.pem"])
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
 	defer client.CloseIdleConnections()
+	modern := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
+	defer modern.CloseIdleConnections()
 	t.Setenv(tokenVariable, "of the environment")
 	tls := []string{"--tls-cert", filepath.Join(dir, "cert.pem"), "--tls-key", filepath.Join(dir, "key.pem")}
 	for token, args := range map[string][]string{
@@ -216,6 +219,7 @@ func TestServeTokenAndTLS(t *testing.T) {
 		"of the environment": tls,
 	} {
 		at, stop := serving(t, append(args, servedFile(t))...)
+		connections := 0
 		if !strings.HasPrefix(at.URL, "https://") {
 			t.Errorf("URL %s", at.URL)
 		}
@@ -223,6 +227,30 @@ func TestServeTokenAndTLS(t *testing.T) {
 			if status, body, err := predictAt(client, at.URL, sent); err != nil || status != want {
 				t.Errorf("token %q for %q: %d %s %v", sent, token, status, body, err)
 			}
+		}
+		// HTTP/2 has the same answers, and one that is too large does not end the connection.
+		for _, c := range []struct {
+			body   string
+			status int
+		}{{servedRow, 200}, {strings.Repeat(" ", 9<<20), 413}, {servedRow, 200}} {
+			r, err := http.NewRequest(http.MethodPost, at.URL+"v1/predict", strings.NewReader(c.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Authorization", "Bearer "+token)
+			reused := false
+			r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }}))
+			reply, err := modern.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if reply.StatusCode != c.status || reply.ProtoMajor != 2 || reused == (connections == 0) {
+				t.Errorf("HTTP/2: %s, %d, reused %v", reply.Proto, reply.StatusCode, reused)
+			}
+			connections++
+			io.Copy(io.Discard, reply.Body)
+			reply.Body.Close()
 		}
 		if o := stop(); o.code != exitDone || strings.Contains(o.stderr, token) {
 			t.Errorf("exit %d\n%s", o.code, o.stderr)

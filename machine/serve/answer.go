@@ -15,56 +15,52 @@ type answer struct {
 	w       *bytes.Buffer
 	kind    string
 	records bool // rows are objects
-	columns []int
-	names   [][]byte // JSON strings, with a colon for records
-	kinds   []data.Kind
+	all     []column
+	shown   []int // of all
 	rows    int
 	cell    []byte
 }
 
-// newAnswer begins an answer: identifiers that were given, then predictions.
-func newAnswer(w *bytes.Buffer, kind string, records bool, d *loaded, given []bool, names []string, kinds []data.Kind) *answer {
-	a := &answer{w: w, kind: kind, records: records || kind == typeNDJSON}
-	var columns []string
-	for j := d.fields; j < len(d.columns); j++ {
-		if given[j] {
-			a.columns = append(a.columns, j-d.fields)
-			a.kinds = append(a.kinds, data.Text)
-			columns = append(columns, d.columns[j])
+// column of the rows that a batcher puts out.
+type column struct {
+	name string
+	key  []byte // the name in JSON, with a colon
+	kind data.Kind
+}
+
+func newColumn(name string, kind data.Kind) column {
+	return column{name, append(appendString(nil, []byte(name)), ':'), kind}
+}
+
+// begin begins an answer of the model with a given checksum: identifiers that were given, then predictions.
+func (a *answer) begin(kind string, records bool, sha256 string, all []column, given []bool) {
+	a.kind, a.records, a.all, a.shown, a.rows = kind, records || kind == typeNDJSON, all, a.shown[:0], 0
+	for j := range all {
+		if j >= len(given) || given[j] {
+			a.shown = append(a.shown, j)
 		}
 	}
-	for i, n := range names {
-		a.columns = append(a.columns, len(d.columns)-d.fields+i)
-		a.kinds = append(a.kinds, kinds[i])
-		columns = append(columns, n)
-	}
-	if kind == typeCSV {
-		for i, n := range columns {
+	switch kind {
+	case typeCSV:
+		for i, j := range a.shown {
 			if i > 0 {
-				w.WriteByte(',')
+				a.w.WriteByte(',')
 			}
-			a.csvText([]byte(n))
+			a.csvText([]byte(all[j].name))
 		}
-		w.WriteByte('\n')
-		return a
-	}
-	if kind == typeJSON {
-		w.WriteString(`{"model":"` + d.sha256 + `","columns":[`)
-	}
-	for i, n := range columns {
-		name := appendString(nil, []byte(n))
-		if kind == typeJSON {
+		a.w.WriteByte('\n')
+	case typeJSON:
+		a.w.WriteString(`{"model":"`)
+		a.w.WriteString(sha256)
+		a.w.WriteString(`","columns":[`)
+		for i, j := range a.shown {
 			if i > 0 {
-				w.WriteByte(',')
+				a.w.WriteByte(',')
 			}
-			w.Write(name)
+			a.w.Write(all[j].key[:len(all[j].key)-1])
 		}
-		a.names = append(a.names, append(name, ':'))
+		a.w.WriteString(`],"rows":[`)
 	}
-	if kind == typeJSON {
-		w.WriteString(`],"rows":[`)
-	}
-	return a
 }
 
 // block writes rows.
@@ -84,11 +80,11 @@ func (a *answer) block(b *data.Block) {
 }
 
 func (a *answer) csvRow(b *data.Block, i int) {
-	for c, j := range a.columns {
+	for c, j := range a.shown {
 		if c > 0 {
 			a.w.WriteByte(',')
 		}
-		if a.kinds[c] == data.Text {
+		if a.all[j].kind == data.Text {
 			a.csvText(b.Cols[j].Text[i])
 		} else if v := b.Cols[j].Num[i]; !math.IsNaN(v) {
 			a.w.Write(strconv.AppendFloat(a.w.AvailableBuffer(), v, 'g', -1, 64))
@@ -115,15 +111,15 @@ func (a *answer) jsonRow(b *data.Block, i int) {
 		open, shut = '{', '}'
 	}
 	a.w.WriteByte(open)
-	for c, j := range a.columns {
+	for c, j := range a.shown {
 		if c > 0 {
 			a.w.WriteByte(',')
 		}
 		if a.records {
-			a.w.Write(a.names[c])
+			a.w.Write(a.all[j].key)
 		}
 		a.cell = a.cell[:0]
-		if a.kinds[c] == data.Text {
+		if a.all[j].kind == data.Text {
 			a.cell = appendString(a.cell, b.Cols[j].Text[i])
 		} else if v := b.Cols[j].Num[i]; math.IsNaN(v) || math.IsInf(v, 0) {
 			a.cell = append(a.cell, "null"...)

@@ -17,9 +17,11 @@ type batcher struct {
 	predictor *machine.TablePredictor
 	columns   []string // that rows have
 	kinds     []data.Kind
-	max       int // rows of a batch
+	out       []column // of job.out
+	max       int      // rows of a batch
 	workers   int
 	observe   func(rows int)
+	panicked  func(any) // is told what a prediction panicked with
 
 	mu      sync.Mutex
 	queue   []*job // empty while running < workers
@@ -44,13 +46,20 @@ type job struct {
 var errPanicked = errors.New("the prediction panicked")
 
 // newBatcher opens the predictor for rows with the given columns.
-func newBatcher(p *machine.TablePredictor, columns []string, max int, observe func(int)) (*batcher, error) {
-	b := &batcher{predictor: p, columns: columns, max: max, workers: runtime.GOMAXPROCS(0), observe: observe}
+func newBatcher(p *machine.TablePredictor, columns []string, max int) (*batcher, error) {
+	b := &batcher{predictor: p, columns: columns, max: max, workers: runtime.GOMAXPROCS(0), observe: func(int) {}, panicked: func(any) {}}
 	e, err := b.engine()
 	if err != nil {
 		return nil, err
 	}
 	b.kinds = e.run.Kinds()
+	for _, name := range e.run.IDs() {
+		b.out = append(b.out, newColumn(name, data.Text))
+	}
+	names, kinds := p.Columns()
+	for i, name := range names {
+		b.out = append(b.out, newColumn(name, kinds[i]))
+	}
 	b.free = append(b.free, e)
 	return b, nil
 }
@@ -79,6 +88,7 @@ func (b *batcher) predict(ctx context.Context, j *job) error {
 		b.mu.Unlock()
 		defer b.next()
 		b.serve([]*job{j})
+		<-j.done
 		return j.err
 	}
 	b.queue = append(b.queue, j)
@@ -148,12 +158,16 @@ func (b *batcher) take() []*job {
 	return batch
 }
 
-// serve predicts a batch and tells those who wait, also when it panics: one bug must not hang other requests.
+// serve predicts a batch and tells those who wait. A panic fails the requests of the batch, not the process, which has
+// others in work; the engine, whose state nobody knows, is not used again.
 func (b *batcher) serve(batch []*job) {
 	for _, j := range batch {
 		j.err = errPanicked
 	}
 	defer func() {
+		if v := recover(); v != nil {
+			b.panicked(v)
+		}
 		for _, j := range batch {
 			j.done <- struct{}{}
 		}

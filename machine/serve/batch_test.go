@@ -1,11 +1,15 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -130,23 +134,88 @@ func TestBatchDeadline(t *testing.T) {
 	}
 }
 
-// When a prediction panics, those who wait get an error and the processor is free again.
-func TestBatchPanic(t *testing.T) {
-	d := serverOf(t, fitted(t, machine.KindRidge, 1), Options{}).current.Load()
-	b, err := d.batcher(machine.TableOptions{})
-	check(t, err)
+// When a prediction panics, the requests of its batch are answered 500, the stack is logged and counted, and the server
+// goes on.
+func TestPanic(t *testing.T) {
+	noLeak(t)
+	var log bytes.Buffer
+	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	b, release := blocked(t, s.current.Load())
+	observe := b.observe
 	b.observe = func(int) { panic("a bug") }
-	j := newJob(new(data.Block), new(data.Block))
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("no panic")
-			}
-		}()
-		b.predict(context.Background(), j)
+	var wg sync.WaitGroup
+	codes := make([]int, 5)
+	for i := range codes {
+		wg.Go(func() {
+			codes[i] = post(s, "/v1/predict", "application/json", oneRow, "X-Request-Id", fmt.Sprint("mine-", i)).Code
+		})
+	}
+	waiting(t, b, len(codes))
+	release()
+	wg.Wait()
+	alone := post(s, "/v1/predict", "application/json", oneRow)
+	page := post(s, "/", "application/x-www-form-urlencoded", "rows="+oneRow)
+	for _, code := range append(codes, alone.Code, page.Code) {
+		if code != http.StatusInternalServerError {
+			t.Errorf("%d, want 500", code)
+		}
+	}
+	if strings.Contains(alone.Body.String(), "a bug") || alone.Header().Get("X-Request-Id") == "" {
+		t.Errorf("the answer: %v %s", alone.Header(), alone.Body)
+	}
+	if n := counted(t, s, "randfeat_panics_total"); n != 3 { // one for the batch
+		t.Errorf("%v panics are counted", n)
+	}
+	text := log.String()
+	if strings.Count(text, "a bug") != 3 || !strings.Contains(text, "batch_test.go") || strings.Count(text, errPanicked.Error()) != 7 ||
+		!strings.Contains(text, "id=mine-3") {
+		t.Errorf("the log:\n%s", text)
+	}
+	b.observe = observe
+	if w := post(s, "/v1/predict", "application/json", oneRow); w.Code != 200 {
+		t.Errorf("afterwards: %d %s", w.Code, w.Body)
+	}
+	if b.running != 0 || s.inFlight.Load() != 0 || s.memory.Load() != 0 {
+		t.Errorf("%d processors are taken, %d requests and %d bytes are counted", b.running, s.inFlight.Load(), s.memory.Load())
+	}
+}
+
+// A handler that panics is answered 500 as well, or cut off if its answer has begun.
+func TestHandlerPanic(t *testing.T) {
+	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{})
+	w := newRecorder()
+	s.answer(w, newGet("/"), "/", true, func(http.ResponseWriter, *http.Request) *Problem { panic("a bug") })
+	if w.Code != http.StatusInternalServerError {
+		t.Errorf("%d", w.Code)
+	}
+	defer func() {
+		if v := recover(); v != http.ErrAbortHandler || counted(t, s, "randfeat_panics_total") != 2 {
+			t.Errorf("panics with %v", v)
+		}
 	}()
-	if <-j.done; !errors.Is(j.err, errPanicked) || b.running != 0 {
-		t.Errorf("%v, %d processors are taken", j.err, b.running)
+	s.answer(newRecorder(), newGet("/"), "/", true, func(w http.ResponseWriter, _ *http.Request) *Problem {
+		w.Write([]byte("half"))
+		panic("a bug")
+	})
+}
+
+// A request keeps the name that it came with if that is harmless.
+func TestRequestID(t *testing.T) {
+	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{})
+	seen := map[string]bool{}
+	for _, c := range []struct {
+		sent string
+		kept bool
+	}{{"a.b-C_9", true}, {"", false}, {"a b", false}, {"a\"b", false}, {"é", false}, {strings.Repeat("x", 65), false}} {
+		r := newGet("/healthz")
+		r.Header.Set("X-Request-Id", c.sent)
+		w := newRecorder()
+		s.ServeHTTP(w, r)
+		id := w.Header().Get("X-Request-Id")
+		if (id == c.sent) != c.kept || id == "" || seen[id] {
+			t.Errorf("%q: %q", c.sent, id)
+		}
+		seen[id] = true
 	}
 }
 

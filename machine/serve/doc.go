@@ -29,7 +29,8 @@
 // Errors are {"error": {"code", "message", "row", "column"}}: row counts from 1, row and column are there where they are
 // known. 400: the rows or parameters are wrong; 401: no or a wrong token; 413: too much; 415 and 406: a format that is not
 // understood or not available; 429: too many requests at once, 503: out of time or shutting down, both with Retry-After
-// where trying again helps.
+// where trying again helps; 500: a bug, whose stack is in the log. X-Request-Id names a request in answers and logs; one
+// that comes with it keeps its own.
 //
 // # Batches
 //
@@ -38,8 +39,8 @@
 //
 // # Memory
 //
-// All bodies together take at most [Limits].Memory bytes; every request in work also takes one block of [Limits].Batch
-// rows and its answer, at most 64 MiB.
+// All bodies and answers together take at most [Limits].Memory bytes, an answer at most 64 MiB; every request in work also
+// takes one block of [Limits].Batch rows.
 //
 // # Reload
 //

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -258,4 +259,20 @@ func newLocal(path string) *http.Request {
 	r := newGet(path)
 	r.Host = "localhost"
 	return r
+}
+
+// counted is a line of /metrics.
+func counted(t testing.TB, s *Server, name string) float64 {
+	t.Helper()
+	w := newRecorder()
+	s.ServeHTTP(w, newLocal("/metrics"))
+	for line := range strings.Lines(w.Body.String()) {
+		if rest, ok := strings.CutPrefix(line, name+" "); ok {
+			v, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
+			check(t, err)
+			return v
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
 }

@@ -18,6 +18,7 @@ type metrics struct {
 	inFlight prometheus.Gauge
 	rows     prometheus.Counter
 	rejected *prometheus.CounterVec
+	panics   prometheus.Counter
 	reloads  *prometheus.CounterVec
 	batch    prometheus.Histogram
 	model    *prometheus.GaugeVec
@@ -37,6 +38,7 @@ func newMetrics() *metrics {
 		rows: prometheus.NewCounter(prometheus.CounterOpts{Name: "randfeat_predict_rows_total", Help: "Rows predicted."}),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "randfeat_rejected_total",
 			Help: "Requests answered with an error, by its code."}, []string{"reason"}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "randfeat_panics_total", Help: "Bugs: see the log."}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "randfeat_reloads_total",
 			Help: "Reloads of the model file: new, same (the file has not changed) or failed (the old model stays)."}, []string{"result"}),
 		batch: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "randfeat_batch_rows",
@@ -46,7 +48,7 @@ func newMetrics() *metrics {
 		loaded: prometheus.NewGauge(prometheus.GaugeOpts{Name: "randfeat_model_loaded_timestamp_seconds",
 			Help: "When the model was loaded."}),
 	}
-	m.registry.MustRegister(m.requests, m.seconds, m.inFlight, m.rows, m.rejected, m.reloads, m.batch, m.model, m.loaded,
+	m.registry.MustRegister(m.requests, m.seconds, m.inFlight, m.rows, m.rejected, m.panics, m.reloads, m.batch, m.model, m.loaded,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, r := range []string{"new", "same", "failed"} {
 		m.reloads.WithLabelValues(r)

@@ -29,11 +29,10 @@ type loaded struct {
 	fields  int            // how many of them are fields
 	index   map[string]int // of columns; unread for those that may come and are not read
 
-	o       *Options
-	metrics *metrics
-	offers  func() []string // query parameters that the model understands: asked for seldom, and slow to find
-	mu      sync.Mutex
-	ready   map[machine.TableOptions]*batcher
+	s      *Server
+	offers func() []string // query parameters that the model understands: asked for seldom, and slow to find
+	mu     sync.Mutex
+	ready  map[machine.TableOptions]*batcher
 }
 
 const unread = -1
@@ -56,33 +55,32 @@ type ModelInfo struct {
 	Options  []string       `json:"options"` // query parameters of /v1/predict that this model understands
 }
 
-// readModel reads a model file once, so that the checksum is that of the model.
-func readModel(path string) (*machine.Model, []byte, error) {
+func readModel(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if info.IsDir() {
-		return nil, nil, fmt.Errorf("%s is a directory, want a model file", path)
+		return nil, fmt.Errorf("%s is a directory, want a model file", path)
 	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	m, err := machine.Read(b)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return m, b, nil
+	return os.ReadFile(path)
 }
 
-// prepare makes a model answer, and has it predict a row to be sure that it can.
-func prepare(m *machine.Model, file []byte, path string, o Options, mt *metrics) (*loaded, error) {
+func sumOf(file []byte) string {
 	sum := sha256.Sum256(file)
-	d := &loaded{model: m, sha256: hex.EncodeToString(sum[:]), bytes: len(file), at: time.Now().UTC(),
-		o: &o, metrics: mt, ready: map[machine.TableOptions]*batcher{}, index: map[string]int{}}
-	if path != "" {
-		d.name = filepath.Base(path)
+	return hex.EncodeToString(sum[:])
+}
+
+// prepare makes the model of a file answer, and has it predict a row to be sure that it can.
+func (srv *Server) prepare(file []byte) (*loaded, error) {
+	m, err := machine.Read(file)
+	if err != nil {
+		return nil, err
+	}
+	d := &loaded{model: m, sha256: sumOf(file), bytes: len(file), at: time.Now().UTC(),
+		s: srv, ready: map[machine.TableOptions]*batcher{}, index: map[string]int{}}
+	if srv.path != "" {
+		d.name = filepath.Base(srv.path)
 	}
 	s := m.Schema
 	if s == nil {
@@ -141,7 +139,8 @@ func (d *loaded) options() []string {
 
 // batcher is the one for predictions with the given columns; options that the model cannot serve are errors.
 func (d *loaded) batcher(o machine.TableOptions) (*batcher, error) {
-	o.Float32 = d.o.Float32
+	o.Float32 = d.s.o.Float32
+	o.Workers = 1 // there is a call for every processor; and a panic on another goroutine could not be recovered
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if b := d.ready[o]; b != nil {
@@ -151,10 +150,12 @@ func (d *loaded) batcher(o machine.TableOptions) (*batcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := newBatcher(p, d.columns, d.o.Limits.Batch, func(rows int) { d.metrics.batch.Observe(float64(rows)) })
+	b, err := newBatcher(p, d.columns, d.s.o.Limits.Batch)
 	if err != nil {
 		return nil, err
 	}
+	b.observe = func(rows int) { d.s.metrics.batch.Observe(float64(rows)) }
+	b.panicked = d.s.panicked
 	d.ready[o] = b
 	return b, nil
 }

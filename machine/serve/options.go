@@ -12,7 +12,7 @@ type Limits struct {
 	Body     int64 // bytes of a request, compressed or not; 8 MiB
 	Rows     int   // of a request; 10000
 	InFlight int   // requests for predictions that are read, wait or are in work; 512. More are answered 429
-	Memory   int64 // bytes of all bodies at a time, at least Body; 256 MiB. More are answered 429
+	Memory   int64 // bytes of all bodies and answers at a time, at least Body; 256 MiB. More are answered 429
 	Batch    int   // rows predicted in one call; 256
 
 	Time     time.Duration // to answer a request whose body has come; 30 s

@@ -86,26 +86,31 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *Problem {
 	o := machine.TableOptions{}
 	status := http.StatusOK
 	if r.Method == http.MethodPost {
-		leave, p := s.enter()
+		k, p := s.enter()
 		if p != nil {
 			return p
 		}
-		defer leave()
-		body, free, p := s.body(w, r)
-		defer free()
+		defer s.leave(k)
+		body, p := s.body(k, w, r)
+		if p == nil {
+			p = s.hold(k, 3*len(body)) // fields of the form, and the rows among them again
+		}
 		var f form
 		if p == nil {
 			f, p = readForm(r.Header.Get("Content-Type"), body)
 			o, v.Text = f.options, f.text
 		}
 		if p == nil {
-			p = s.predictForm(w, r, d, f, v)
+			p = s.predictForm(w, r, d, f, v, k)
 		}
 		if p == nil && f.csv {
 			return nil // sent
 		}
 		if p != nil {
-			p.header(w)
+			if p.status == http.StatusInternalServerError {
+				return p // to be logged
+			}
+			p.header(w, r)
 			v.Problem, status = p, p.status
 			s.metrics.rejected.WithLabelValues(p.Code).Inc()
 		}
@@ -113,8 +118,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *Problem {
 	v.describe(d, o)
 	var buf bytes.Buffer
 	if err := pageTemplate.Execute(&buf, v); err != nil {
-		s.o.Log.Error("the page cannot be written", "error", err)
-		return problem(http.StatusInternalServerError, "internal", "the page cannot be written")
+		return internal(fmt.Errorf("the page cannot be written: %w", err))
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
@@ -199,7 +203,7 @@ func readForm(header string, body []byte) (f form, p *Problem) {
 }
 
 // predictForm answers a form: rows into v, or a file to w.
-func (s *Server) predictForm(w http.ResponseWriter, r *http.Request, d *loaded, f form, v *pageView) *Problem {
+func (s *Server) predictForm(w http.ResponseWriter, r *http.Request, d *loaded, f form, v *pageView, k *work) *Problem {
 	rows := []byte(f.text)
 	if len(f.file) > 0 {
 		rows = f.file
@@ -207,14 +211,12 @@ func (s *Server) predictForm(w http.ResponseWriter, r *http.Request, d *loaded, 
 	content := sniff(rows)
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Limits.Time)
 	defer cancel()
-	k := s.work.Get().(*work)
-	defer s.release(k)
 	if p := s.predict(ctx, d, f.options, content, rows, typeCSV, k); p != nil {
 		return p
 	}
 	if f.csv {
 		h := w.Header()
-		h.Set("Content-Type", typeCSV+"; charset=utf-8; header=present")
+		h.Set("Content-Type", csvHeader)
 		h.Set("Content-Disposition", `attachment; filename="predictions.csv"`)
 		h.Set(modelHeader, d.sha256)
 		h.Set("Content-Length", strconv.Itoa(k.answer.Len()))
@@ -222,8 +224,7 @@ func (s *Server) predictForm(w http.ResponseWriter, r *http.Request, d *loaded, 
 		return nil
 	}
 	if err := v.table(k.answer.Bytes()); err != nil {
-		s.o.Log.Error("the page cannot be written", "error", err)
-		return problem(http.StatusInternalServerError, "internal", "the table cannot be shown")
+		return internal(fmt.Errorf("the table cannot be shown: %w", err))
 	}
 	return nil
 }

@@ -116,11 +116,12 @@ func openBrowser(t *testing.T, javascript bool) *browser {
 		t.Skip("no chromedriver: install Chromium and its driver (Debian: apt-get install chromium chromium-driver) to test the page in a browser")
 	}
 	cmd := exec.Command(driver, "--port=0")
+	ownGroup(cmd)
 	out, err := cmd.StdoutPipe()
 	check(t, err)
 	check(t, cmd.Start())
 	t.Cleanup(func() {
-		cmd.Process.Kill()
+		killGroup(cmd.Process)
 		cmd.Wait()
 	})
 	address := ""

@@ -22,6 +22,12 @@ import (
 // modelHeader tells which model answered.
 const modelHeader = "Randfeat-Model"
 
+// idHeader names a request.
+const idHeader = "X-Request-Id"
+
+// csvHeader is the Content-Type of an answer in CSV.
+const csvHeader = typeCSV + "; charset=utf-8; header=present"
+
 // The kinds of content.
 const (
 	typeJSON   = "application/json"
@@ -33,11 +39,55 @@ const (
 // work is the memory of a request, kept for the next.
 type work struct {
 	in, out data.Block
+	job     *job // of in and out
+	body    []byte
+	layout  answer
 	answer  bytes.Buffer
+	held    int64 // bytes that are counted among those of all requests
 }
 
-// keepBytes is the largest memory of an answer that is kept.
+func newWork() *work {
+	k := new(work)
+	k.job, k.layout.w = newJob(&k.in, &k.out), &k.answer
+	return k
+}
+
+// keepBytes is the largest body or answer whose memory is kept.
 const keepBytes = 1 << 20
+
+// enter counts a request for predictions, or refuses it. It must leave.
+func (s *Server) enter() (*work, *Problem) {
+	if s.draining.Load() {
+		return nil, shuttingDown()
+	}
+	if n := s.inFlight.Add(1); n > int64(s.o.Limits.InFlight) {
+		s.inFlight.Add(-1)
+		return nil, busy("%d requests are in work: try again later", s.o.Limits.InFlight)
+	}
+	s.metrics.inFlight.Inc()
+	return s.work.Get().(*work), nil
+}
+
+func (s *Server) leave(k *work) {
+	s.inFlight.Add(-1)
+	s.metrics.inFlight.Dec()
+	s.memory.Add(-k.held)
+	k.held = 0
+	if max(k.answer.Cap(), cap(k.body)) > keepBytes || cap(k.in.Cols) > 1<<12 || k.in.Full() {
+		return
+	}
+	k.answer.Reset()
+	s.work.Put(k)
+}
+
+// hold counts bytes of a request.
+func (s *Server) hold(k *work, n int) *Problem {
+	k.held += int64(n)
+	if s.memory.Add(int64(n)) > s.o.Limits.Memory {
+		return busy("requests with %d bytes are in work: try again later", s.o.Limits.Memory)
+	}
+	return nil
+}
 
 // optionNames are the query parameters.
 var optionNames = []string{"probabilities", "scores", "variance"}
@@ -75,11 +125,11 @@ func (s *Server) servePredict(w http.ResponseWriter, r *http.Request) *Problem {
 	if p := allow(w, r, http.MethodPost); p != nil {
 		return p
 	}
-	leave, p := s.enter()
+	k, p := s.enter()
 	if p != nil {
 		return p
 	}
-	defer leave()
+	defer s.leave(k)
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return problem(http.StatusBadRequest, "bad_option", "the query cannot be read: %v", err)
@@ -96,52 +146,25 @@ func (s *Server) servePredict(w http.ResponseWriter, r *http.Request) *Problem {
 	if !ok {
 		return problem(http.StatusNotAcceptable, "not_acceptable", "Accept: want %s, %s or %s", typeJSON, typeCSV, typeNDJSON)
 	}
-	body, free, p := s.body(w, r)
-	defer free()
+	body, p := s.body(k, w, r)
 	if p != nil {
 		return p
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Limits.Time)
 	defer cancel()
-	k := s.work.Get().(*work)
-	defer s.release(k)
 	d := s.current.Load()
 	if p := s.predict(ctx, d, o, content, body, accept, k); p != nil {
 		return p
 	}
 	head := w.Header()
-	head.Set("Content-Type", accept)
 	if accept == typeCSV {
-		head.Set("Content-Type", typeCSV+"; charset=utf-8; header=present")
+		accept = csvHeader
 	}
+	head.Set("Content-Type", accept)
 	head.Set(modelHeader, d.sha256)
 	head.Set("Content-Length", strconv.Itoa(k.answer.Len()))
 	w.Write(k.answer.Bytes())
 	return nil
-}
-
-func (s *Server) release(k *work) {
-	if k.answer.Cap() > keepBytes || cap(k.in.Cols) > 1<<12 || k.in.Full() {
-		return
-	}
-	k.answer.Reset()
-	s.work.Put(k)
-}
-
-// enter counts a request for predictions, or refuses it.
-func (s *Server) enter() (leave func(), p *Problem) {
-	if s.draining.Load() {
-		return nil, shuttingDown()
-	}
-	if n := s.inFlight.Add(1); n > int64(s.o.Limits.InFlight) {
-		s.inFlight.Add(-1)
-		return nil, busy("%d requests are in work: try again later", s.o.Limits.InFlight)
-	}
-	s.metrics.inFlight.Inc()
-	return func() {
-		s.inFlight.Add(-1)
-		s.metrics.inFlight.Dec()
-	}, nil
 }
 
 // contentType is the kind of rows that a header names.
@@ -210,13 +233,11 @@ func accepted(headers []string, content string) (string, bool) {
 	return kinds[best], weight[best] > 0
 }
 
-// body reads and decompresses the body. free must be called, also after a problem.
-func (s *Server) body(w http.ResponseWriter, r *http.Request) (b []byte, free func(), p *Problem) {
+// body reads and decompresses the body.
+func (s *Server) body(k *work, w http.ResponseWriter, r *http.Request) ([]byte, *Problem) {
 	limit := s.o.Limits.Body
-	m := &metered{s: s}
-	free = m.free
 	if r.ContentLength > limit {
-		return nil, free, tooLarge("the body has %d bytes, the limit is %d", r.ContentLength, limit)
+		return nil, tooLarge("the body has %d bytes, the limit is %d", r.ContentLength, limit)
 	}
 	var in io.Reader = http.MaxBytesReader(w, r.Body, limit)
 	expect := max(r.ContentLength, 0)
@@ -225,18 +246,17 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) (b []byte, free fu
 	case "gzip", "x-gzip":
 		z, err := gzip.NewReader(in)
 		if err != nil {
-			return nil, free, bodyProblem(err, limit)
+			return nil, bodyProblem(err, limit)
 		}
 		in = z
 		expect *= 4
 	default:
-		return nil, free, problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "Content-Encoding %s, want gzip or none", show(e))
+		return nil, problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "Content-Encoding %s, want gzip or none", show(e))
 	}
-	b, err := m.readAll(in, limit, min(expect, 64<<10))
-	if err != nil {
-		return nil, free, bodyProblem(err, limit)
+	if err := s.readAll(k, in, limit, int(min(expect, 64<<10))); err != nil {
+		return nil, bodyProblem(err, limit)
 	}
-	return b, free, nil
+	return k.body, nil
 }
 
 var errTooLong = errors.New("too long")
@@ -257,49 +277,31 @@ func bodyProblem(err error, limit int64) *Problem {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
 		return problem(http.StatusRequestTimeout, "timeout", "the body came too slowly")
 	}
-	return problem(http.StatusBadRequest, "bad_body", "the body cannot be read: %v", err)
+	return problem(http.StatusBadRequest, "bad_body", "the body ended early or cannot be read") // err may name addresses
 }
 
-// metered counts the bytes that a request holds among those of all.
-type metered struct {
-	s *Server
-	n int64
-}
-
-func (m *metered) grow(n int64) *Problem {
-	m.n += n
-	if m.s.bodies.Add(n) > m.s.o.Limits.Memory {
-		return busy("requests with %d bytes are in work: try again later", m.s.o.Limits.Memory)
+// readAll is io.ReadAll into k.body, with a bound and counted.
+func (s *Server) readAll(k *work, r io.Reader, limit int64, expect int) error {
+	b := slices.Grow(k.body[:0], expect+512)
+	if p := s.hold(k, cap(b)); p != nil {
+		return p
 	}
-	return nil
-}
-
-func (m *metered) free() {
-	m.s.bodies.Add(-m.n)
-	m.n = 0
-}
-
-// readAll is io.ReadAll with a bound, counted.
-func (m *metered) readAll(r io.Reader, limit, expect int64) ([]byte, error) {
-	if p := m.grow(expect + 512); p != nil {
-		return nil, p
-	}
-	b := make([]byte, 0, expect+512)
 	for {
 		n, err := r.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
+		k.body = b
 		if int64(len(b)) > limit {
-			return nil, errTooLong
+			return errTooLong
 		}
 		if err == io.EOF {
-			return b, nil
+			return nil
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if len(b) == cap(b) {
-			if p := m.grow(int64(cap(b))); p != nil {
-				return nil, p
+			if p := s.hold(k, cap(b)); p != nil {
+				return p
 			}
 			b = slices.Grow(b, cap(b))
 		}
@@ -316,9 +318,7 @@ func (s *Server) predict(ctx context.Context, d *loaded, o machine.TableOptions,
 	if err != nil {
 		return problemOf(err, 0)
 	}
-	names, kinds := b.predictor.Columns()
-	var out *answer
-	total := 0
+	begun, total := false, 0
 	for {
 		if err := ctx.Err(); err != nil {
 			return problemOf(err, 0)
@@ -334,29 +334,33 @@ func (s *Server) predict(ctx context.Context, d *loaded, o machine.TableOptions,
 		if total+k.in.Rows > s.o.Limits.Rows {
 			return tooLarge("more than %d rows", s.o.Limits.Rows)
 		}
-		j := newJob(&k.in, &k.out)
-		if err := b.predict(ctx, j); err != nil {
-			return s.failed(err, int64(total), j)
+		if err := b.predict(ctx, k.job); err != nil {
+			return failed(err, int64(total), k.job)
 		}
-		if out == nil {
-			out = newAnswer(&k.answer, accept, records, d, rows.given(), names, kinds)
+		if !begun { // after the first rows, which tell what identifiers there are
+			k.layout.begin(accept, records, d.sha256, b.out, rows.given()[d.fields:])
+			begun = true
 		}
 		total += k.in.Rows
-		out.block(&k.out)
+		before := k.answer.Len()
+		k.layout.block(&k.out)
 		if k.answer.Len() > answerBytes {
 			return tooLarge("the answer has more than %d bytes: send fewer rows", answerBytes)
 		}
+		if p := s.hold(k, k.answer.Len()-before); p != nil {
+			return p
+		}
 	}
-	if out == nil {
-		out = newAnswer(&k.answer, accept, records, d, rows.given(), names, kinds)
+	if !begun {
+		k.layout.begin(accept, records, d.sha256, b.out, rows.given()[d.fields:])
 	}
-	out.close()
+	k.layout.close()
 	s.metrics.rows.Add(float64(total))
 	return nil
 }
 
 // failed is the problem of a job.
-func (s *Server) failed(err error, before int64, j *job) *Problem {
+func failed(err error, before int64, j *job) *Problem {
 	row := int64(0)
 	switch {
 	case j.row >= 0:
@@ -364,11 +368,7 @@ func (s *Server) failed(err error, before int64, j *job) *Problem {
 	case j.in.Rows == 1:
 		row = before + 1
 	}
-	p := problemOf(err, row)
-	if p.status == http.StatusInternalServerError {
-		s.o.Log.Error("prediction failed", "error", err)
-	}
-	return p
+	return problemOf(err, row)
 }
 
 // openRows starts reading a body. records: rows are objects, not arrays.

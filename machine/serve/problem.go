@@ -22,7 +22,8 @@ type Problem struct {
 	Column  string `json:"column,omitempty"` // empty: not about a column
 
 	status int
-	retry  bool // the same request may succeed in a second
+	retry  bool  // the same request may succeed in a second
+	cause  error // for the log, not for clients
 }
 
 // Error is the message.
@@ -80,8 +81,15 @@ func problemOf(err error, row int64) *Problem {
 	case errors.Is(err, machine.ErrSetup):
 		p = problem(http.StatusBadRequest, "not_available", "%v", err)
 	default:
-		p = problem(http.StatusInternalServerError, "internal", "the server failed: see its log")
+		p = internal(err)
 	}
+	return p
+}
+
+// internal is a problem of the server. Its cause is logged and not shown.
+func internal(cause error) *Problem {
+	p := problem(http.StatusInternalServerError, "internal", "the server failed: see its log")
+	p.cause = cause
 	return p
 }
 
@@ -103,8 +111,8 @@ func columnIn(detail string) string {
 }
 
 // send answers with the problem as JSON.
-func (p *Problem) send(w http.ResponseWriter) {
-	p.header(w)
+func (p *Problem) send(w http.ResponseWriter, r *http.Request) {
+	p.header(w, r)
 	body, err := json.Marshal(struct {
 		Error *Problem `json:"error"`
 	}{p})
@@ -118,12 +126,14 @@ func (p *Problem) send(w http.ResponseWriter) {
 	w.Write(body)
 }
 
-func (p *Problem) header(w http.ResponseWriter) {
+func (p *Problem) header(w http.ResponseWriter, r *http.Request) {
 	if p.retry {
 		w.Header().Set("Retry-After", "1")
 	}
 	switch p.status {
 	case http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable, http.StatusRequestTimeout:
-		w.Header().Set("Connection", "close") // what is left of the body is not read
+		if r.ProtoMajor == 1 { // HTTP/2 ends the stream
+			w.Header().Set("Connection", "close") // what is left of the body is not read
+		}
 	}
 }

@@ -86,17 +86,27 @@ func TestConcurrencyLimit(t *testing.T) {
 	}
 }
 
-// All bodies together are bounded, too.
+// All bodies and answers together are bounded, too.
 func TestMemoryLimit(t *testing.T) {
 	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{Limits: Limits{Body: 1 << 16, Memory: 1 << 16}})
-	s.bodies.Add(1 << 15)
+	s.memory.Add(1 << 15)
 	if w := post(s, "/v1/predict", "application/json", oneRow+strings.Repeat(" ", 1<<15)); w.Code != 429 || w.Header().Get("Retry-After") == "" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	if w := post(s, "/v1/predict", "application/json", oneRow); w.Code != 200 {
 		t.Errorf("a small one: %d %s", w.Code, w.Body)
 	}
-	if n := s.bodies.Load(); n != 1<<15 {
+	// 300 rows are 3 kB of body and 6 kB of answer.
+	many := "a,b,c\n" + strings.Repeat("1,2,red\n", 300)
+	s.memory.Add(1<<15 - 6<<10)
+	if w := post(s, "/v1/predict", "text/csv", many); w.Code != 429 {
+		t.Errorf("a long answer: %d", w.Code)
+	}
+	s.memory.Add(6<<10 - 1<<15)
+	if w := post(s, "/v1/predict", "text/csv", many); w.Code != 200 {
+		t.Errorf("a long answer: %d", w.Code)
+	}
+	if n := s.memory.Load(); n != 1<<15 {
 		t.Errorf("%d bytes are counted", n)
 	}
 }
@@ -349,7 +359,11 @@ func TestReloadBadFiles(t *testing.T) {
 		t.Errorf("%d failures in the log", n)
 	}
 	check(t, os.WriteFile(path, good, 0o600))
+	same := s.current.Load()
 	check(t, s.Reload())
+	if s.current.Load() != same || counted(t, s, `randfeat_reloads_total{result="same"}`) != 1 {
+		t.Error("a file that has not changed is loaded again")
+	}
 	other := *m
 	schema := *m.Schema
 	schema.Fields = append([]data.Field(nil), schema.Fields...)

@@ -3,6 +3,7 @@ package serve
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
@@ -12,6 +13,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,17 +36,23 @@ type Server struct {
 	reload   sync.Mutex // one at a time
 	draining atomic.Bool
 	inFlight atomic.Int64
-	bodies   atomic.Int64 // bytes
-	work     sync.Pool    // of *work
+	memory   atomic.Int64 // bytes of bodies and answers
+	run      string       // begins the ids of requests
+	requests atomic.Uint64
+	work     sync.Pool // of *work
 }
 
 // New serves the model of a file.
 func New(path string, o Options) (*Server, error) {
-	m, file, err := readModel(path)
+	file, err := readModel(path)
 	if err != nil {
 		return nil, err
 	}
-	return newServer(m, file, path, o)
+	s, err := newServer(file, path, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
 }
 
 // NewModel serves a model that is in memory; it cannot be reloaded.
@@ -52,17 +61,18 @@ func NewModel(m *machine.Model, o Options) (*Server, error) {
 	if _, err := m.WriteTo(&file); err != nil {
 		return nil, err
 	}
-	return newServer(m, file.Bytes(), "", o)
+	return newServer(file.Bytes(), "", o)
 }
 
-func newServer(m *machine.Model, file []byte, path string, o Options) (*Server, error) {
+func newServer(file []byte, path string, o Options) (*Server, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, path: path, metrics: newMetrics(), token: sha256.Sum256([]byte(o.Token)), cross: http.NewCrossOriginProtection()}
-	s.work.New = func() any { return new(work) }
-	d, err := s.prepare(m, file)
+	s := &Server{o: o, path: path, metrics: newMetrics(), token: sha256.Sum256([]byte(o.Token)), cross: http.NewCrossOriginProtection(),
+		run: rand.Text()[:8] + "-"}
+	s.work.New = func() any { return newWork() }
+	d, err := s.prepare(file)
 	if err != nil {
 		return nil, err
 	}
@@ -70,14 +80,6 @@ func newServer(m *machine.Model, file []byte, path string, o Options) (*Server, 
 	s.metrics.use(d)
 	s.mux = s.routes()
 	return s, nil
-}
-
-func (s *Server) prepare(m *machine.Model, file []byte) (*loaded, error) {
-	d, err := prepare(m, file, s.path, s.o, s.metrics)
-	if err != nil && s.path != "" {
-		err = fmt.Errorf("%s: %w", s.path, err)
-	}
-	return d, err
 }
 
 // ErrNoFile is returned by Reload of a server that was given its model.
@@ -93,32 +95,37 @@ func (s *Server) Reload() error {
 	defer s.reload.Unlock()
 	began := time.Now()
 	old := s.current.Load()
-	d, err := s.readAgain()
+	file, err := readModel(s.path)
+	if err == nil && sumOf(file) == old.sha256 {
+		s.metrics.reloads.WithLabelValues("same").Inc()
+		s.o.Log.Info("the model file has not changed", "sha256", old.sha256)
+		return nil
+	}
+	var d *loaded
+	if err == nil {
+		if d, err = s.prepare(file); err != nil {
+			err = fmt.Errorf("%s: %w", s.path, err)
+		}
+	}
 	if err != nil {
 		s.metrics.reloads.WithLabelValues("failed").Inc()
 		s.o.Log.Error("reload failed, the old model stays", "error", err, "sha256", old.sha256)
 		return err
 	}
-	result := "new"
-	if d.sha256 == old.sha256 {
-		result = "same"
-	}
 	s.current.Store(d)
 	s.metrics.use(d)
-	s.metrics.reloads.WithLabelValues(result).Inc()
-	s.o.Log.Info("reloaded", "result", result, "sha256", d.sha256, "kind", d.model.Kind, "took", time.Since(began))
+	s.metrics.reloads.WithLabelValues("new").Inc()
+	s.o.Log.Info("reloaded", "sha256", d.sha256, "kind", d.model.Kind, "took", time.Since(began))
 	if !d.sameColumns(old) {
 		s.o.Log.Warn("the new model reads other columns: clients must send them", "columns", len(d.columns), "before", len(old.columns))
 	}
 	return nil
 }
 
-func (s *Server) readAgain() (*loaded, error) {
-	m, file, err := readModel(s.path)
-	if err != nil {
-		return nil, err
-	}
-	return s.prepare(m, file)
+// panicked logs and counts a bug. It must be called by the function that recovers, so that the stack is that of the panic.
+func (s *Server) panicked(v any) {
+	s.metrics.panics.Inc()
+	s.o.Log.Error("panic", "value", v, "stack", string(debug.Stack()))
 }
 
 // SHA256 is that of the file of the model that answers now.
@@ -126,7 +133,7 @@ func (s *Server) SHA256() string { return s.current.Load().sha256 }
 
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
-	handle := func(path, label string, open bool, h func(http.ResponseWriter, *http.Request) *Problem) {
+	handle := func(path, label string, open bool, h handler) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, label, open, h) })
 	}
 	handle("/healthz", "/healthz", true, s.health)
@@ -146,10 +153,20 @@ func (s *Server) routes() *http.ServeMux {
 // ServeHTTP answers a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// recorder remembers the status for metrics.
+// handler answers a request, or returns why it does not.
+type handler func(http.ResponseWriter, *http.Request) *Problem
+
+// recorder remembers the status for metrics; 0: the answer has not begun.
 type recorder struct {
 	http.ResponseWriter
 	status int
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	return r.ResponseWriter.Write(b)
 }
 
 func (r *recorder) WriteHeader(status int) {
@@ -161,22 +178,38 @@ func (r *recorder) WriteHeader(status int) {
 
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
+// requestID names a request in logs and answers: what a proxy calls it, else a number of our own.
+func (s *Server) requestID(r *http.Request) string {
+	id := r.Header.Get(idHeader)
+	odd := func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_.", c))
+	}
+	if id == "" || len(id) > 64 || strings.ContainsFunc(id, odd) {
+		return s.run + strconv.FormatUint(s.requests.Add(1), 36)
+	}
+	return id
+}
+
+// The same for all answers.
+var noSniff, noStore = []string{"nosniff"}, []string{"no-store"}
+
 // answer is what all paths have in common: who may ask, and what is counted and logged.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, label string, open bool, h func(http.ResponseWriter, *http.Request) *Problem) {
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, label string, open bool, h handler) {
 	began := time.Now()
 	rec := &recorder{ResponseWriter: w}
 	head := w.Header()
-	head.Set("X-Content-Type-Options", "nosniff")
-	head.Set("Cache-Control", "no-store")
+	head["X-Content-Type-Options"], head["Cache-Control"] = noSniff, noStore
+	id := s.requestID(r)
+	head[idHeader] = []string{id}
 	p := s.admit(r, open)
 	if p != nil && p.status == http.StatusUnauthorized {
 		head.Set("WWW-Authenticate", challenge(label))
 	}
 	if p == nil {
-		p = h(rec, r)
+		p = s.try(rec, r, h)
 	}
-	if p != nil {
-		p.send(rec)
+	if p != nil && rec.status == 0 {
+		p.send(rec, r)
 	}
 	status := rec.status
 	if status == 0 {
@@ -184,16 +217,42 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, label string, op
 	}
 	took := time.Since(began)
 	s.metrics.answered(label, status, took)
-	attrs := []any{"method", r.Method, "path", label, "status", status, "took", took, "from", r.RemoteAddr}
 	level := slog.LevelDebug
 	if p != nil {
 		s.metrics.rejected.WithLabelValues(p.Code).Inc()
-		attrs = append(attrs, "code", p.Code, "row", p.Row) // the message may quote cells
 		if p.status == http.StatusInternalServerError {
 			level = slog.LevelError
 		}
 	}
+	if !s.o.Log.Enabled(r.Context(), level) {
+		return
+	}
+	attrs := []any{"id", id, "method", r.Method, "path", label, "status", status, "took", took, "from", r.RemoteAddr}
+	if p != nil {
+		attrs = append(attrs, "code", p.Code, "row", p.Row) // the message may quote cells
+		if p.cause != nil {
+			attrs = append(attrs, "error", p.cause)
+		}
+	}
 	s.o.Log.Log(r.Context(), level, "request", attrs...)
+}
+
+// try calls h. A panic is a problem like others, unless the answer has begun: then the connection is cut.
+func (s *Server) try(w *recorder, r *http.Request, h handler) (p *Problem) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		if v == http.ErrAbortHandler {
+			panic(v)
+		}
+		s.panicked(v)
+		if p = internal(errPanicked); w.status != 0 {
+			panic(http.ErrAbortHandler)
+		}
+	}()
+	return h(w, r)
 }
 
 // challenge lets browsers ask for the token where people come, and programs not be mistaken for browsers.
@@ -284,7 +343,6 @@ func (s *Server) serveModel(w http.ResponseWriter, r *http.Request) *Problem {
 		b, err = json.MarshalIndent(info, "", "  ")
 	}
 	if err != nil {
-		s.o.Log.Error("the model cannot be described", "error", err)
 		return problemOf(err, 0)
 	}
 	w.Header().Set("Content-Type", typeJSON)
@@ -306,6 +364,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 		WriteTimeout:      l.Read + 2*l.Time, // from the end of the header: the body, the work, and a slow reader
 		IdleTimeout:       l.Idle,
 		MaxHeaderBytes:    headerBytes,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 128, MaxReceiveBufferPerConnection: 256 << 10, MaxReceiveBufferPerStream: 128 << 10},
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ErrorLog:          slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug), // clients that leave, handshakes that fail
 	}
