@@ -323,7 +323,7 @@ func (r *csvReader) quoted(i int) (cell []byte, end int, err error) {
 	return cell, end, nil
 }
 
-const literalHint = ": double quotes inside a quoted field, or read quotes as ordinary characters"
+const literalHint = ": double quotes inside a quoted field, or read quotes as ordinary characters (--no-quotes)"
 
 // cells are copies of the fields of the current record, at most limit of them, and their number.
 func (r *csvReader) cells(limit int) (cells []string, n int, err error) {

@@ -100,10 +100,20 @@ func (s *Schema) Encoder(columns []string, needTarget bool) (*Encoder, error) {
 	return e, nil
 }
 
+// index finds texts, and codes such as 01 also by the number they spell, since other formats hold it as 1; not where two
+// codes spell the same number.
 func index(texts []string) map[string]int {
 	m := make(map[string]int, len(texts))
+	times := map[string]int{}
 	for i, t := range texts {
 		m[t] = i
+		times[canonicalText(t)]++
+	}
+	for i, t := range texts {
+		number := canonicalText(t)
+		if _, ok := m[number]; !ok && times[number] == 1 {
+			m[number] = i
+		}
 	}
 	return m
 }
@@ -192,8 +202,12 @@ func encodeNumbers(x dense.Matrix[float64], first int, f *Field, c *Column, wher
 		missing := math.IsNaN(v)
 		z := 0.0
 		if !missing {
-			if z = (v - f.Mean) / f.Scale; !dense.IsFinite(z) {
+			if math.IsInf(v, 0) {
 				return infinite(f.Name, i, where)
+			}
+			if z = (v - f.Mean) / f.Scale; math.IsInf(z, 0) {
+				return &InputError{Place: where(i), Err: dense.ErrNotFinite,
+					Detail: fmt.Sprintf("column %s is %g, too far from the mean %.4g and scale %.4g of the fit", show(f.Name), v, f.Mean, f.Scale)}
 			}
 		}
 		x.Set(i, first, z)

@@ -82,6 +82,8 @@ type learner struct {
 	sample  string  // the first of them
 	where   string
 	buf     []byte
+
+	spellings int // before canonicalise counted those of one number together
 }
 
 type role int
@@ -296,10 +298,31 @@ func (l *learner) number(v float64, text []byte, i int, where func(int) string) 
 	return nil
 }
 
+// canonicalise counts all spellings of a number as one, unless they are codes: digits only, some with a leading zero, such
+// as 01 and 02. Codes keep their spelling, which the predictions would otherwise lose.
+func (l *learner) canonicalise() {
+	codes := false
+	for t := range l.counts.of {
+		if !digitsOnly(t) {
+			codes = false
+			break
+		}
+		codes = codes || len(t) > 1 && t[0] == '0'
+	}
+	if !codes {
+		l.spellings = len(l.counts.of)
+		l.counts.merge(canonicalText)
+	}
+}
+
+func digitsOnly(t string) bool {
+	return strings.IndexFunc(t, func(r rune) bool { return r < '0' || r > '9' }) < 0
+}
+
 // classes are the distinct values of a target in increasing order, by number if all are numbers.
 func (l *learner) classes() []string {
 	if l.texts == 0 {
-		l.counts.merge(canonicalText)
+		l.canonicalise()
 	}
 	names := l.counts.top(len(l.counts.of))
 	slices.SortFunc(names, func(a, b string) int {
@@ -379,7 +402,7 @@ func finish(place string, learners []*learner, rows int64, o LearnOptions, track
 			s.Fields = append(s.Fields, f)
 		default:
 			if l.texts == 0 {
-				l.counts.merge(canonicalText)
+				l.canonicalise()
 			}
 			distinct, exact := len(l.counts.of), l.counts.exact()
 			if distinct == 1 && exact && l.missing == 0 {
@@ -454,7 +477,7 @@ func (l *learner) target(place string, rows int64, o LearnOptions, note func(str
 				show(l.name), distinct, rows, l.sample, l.where)
 		}
 		if !classes && l.whole && rows >= autoRows && l.counts.exact() {
-			l.counts.merge(canonicalText)
+			l.canonicalise()
 			classes = len(l.counts.of) <= autoClasses && len(l.counts.of) > 1
 			if classes {
 				note("target %s has %d distinct whole numbers: taken for classes; ask for regression if they are quantities", show(l.name), len(l.counts.of))
@@ -463,7 +486,11 @@ func (l *learner) target(place string, rows int64, o LearnOptions, note func(str
 	}
 	if !classes {
 		if l.numbers.min == l.numbers.max {
-			note("target %s is constant", show(l.name))
+			spelled := ""
+			if l.spellings > 1 {
+				spelled = fmt.Sprintf(": %g in %d spellings", l.numbers.mean, l.spellings)
+			}
+			note("target %s is constant%s", show(l.name), spelled)
 		}
 		t.Mean, t.Scale = l.numbers.mean, l.numbers.scale()
 		if !dense.IsFinite(t.Mean) || !dense.IsFinite(t.Scale) || t.Scale <= 0 {
@@ -480,7 +507,11 @@ func (l *learner) target(place string, rows int64, o LearnOptions, note func(str
 	}
 	t.Classes = l.classes()
 	if len(t.Classes) == 1 {
-		return t, inputError(place, "target %s is %s in every row: one class cannot be told from another", show(l.name), show(t.Classes[0]))
+		spelled := ""
+		if l.spellings > 1 {
+			spelled = fmt.Sprintf(", a number in %d spellings,", l.spellings)
+		}
+		return t, inputError(place, "target %s is %s%s in every row: one class cannot be told from another", show(l.name), show(t.Classes[0]), spelled)
 	}
 	return t, nil
 }

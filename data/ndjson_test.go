@@ -37,6 +37,11 @@ func TestNDJSON(t *testing.T) {
 	} else if columns, _ := data.Columns(src); len(columns) != 1 || columns[0] != "a" {
 		t.Errorf("by its first byte: %q", columns)
 	}
+	for _, array := range []string{`[{"a":1},{"a":2}]`, "\ufeff [\n  {\n"} {
+		if _, err := data.OpenBytes("x.json", []byte(array), data.Options{}); !errors.Is(err, data.ErrInput) || !strings.Contains(err.Error(), "x.json: a JSON array: write its objects one per line") {
+			t.Errorf("%q: %v", array, err)
+		}
+	}
 }
 
 func TestNDJSONErrors(t *testing.T) {

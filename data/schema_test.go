@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -187,6 +188,11 @@ func TestEncodeErrors(t *testing.T) {
 	if _, err := s.Encoder([]string{"age", "age"}, false); !errors.Is(err, data.ErrSchema) || !strings.Contains(err.Error(), `twice: "age"`) {
 		t.Errorf("%v", err)
 	}
+	// A number that overflows when it is standardised is not infinite itself.
+	small, _ := learn(t, "x,y\n1e-3,1\n2e-3,2\n", data.LearnOptions{Targets: []string{"y"}})
+	if _, _, err := encode("x\n-1.7e308\n", small, false, 10); !errors.Is(err, dense.ErrNotFinite) || !strings.Contains(err.Error(), `x.csv:2: column "x" is -1.7e+308, too far from the mean 0.0015`) {
+		t.Errorf("%v", err)
+	}
 	e, err := s.Encoder([]string{"age", "sex", "id"}, false)
 	if err != nil || !reflect.DeepEqual(e.IDs(), []int{2}) || !reflect.DeepEqual(e.Kinds(), []data.Kind{data.Number, data.Text, data.Text}) {
 		t.Fatalf("%v %v, %v", e.IDs(), e.Kinds(), err)
@@ -217,6 +223,8 @@ func TestLearnTasks(t *testing.T) {
 		{"x,y\n1,10\n2,9.0\n3,9\n4,1e1\n", data.Classification, "[9 10]"},  // one class per number, in their order
 		{"x,y\n1,10\n2,9.0\n3,9\n4,b\n5,a\n", data.Auto, "[9 9.0 10 a b]"}, // texts as they are
 		{"x,y\n1,true\n2,false\n", data.Auto, "[false true]"},              //
+		{"x,y\n1,02\n2,01\n3,11\n", data.Classification, "[01 02 11]"},     // codes keep their zeros
+		{"x,y\n1,02\n2,2\n3,11\n", data.Classification, "[02 2 11]"},       // and are not numbers
 	} {
 		s, _ := learn(t, c.text, data.LearnOptions{Targets: []string{"y"}, Task: c.task})
 		if got := fmt.Sprint(s.Targets[0].Classes); got != c.want {
@@ -227,6 +235,29 @@ func TestLearnTasks(t *testing.T) {
 	x, y, err := encode("x,y\n1.0,9.00\n7,10\n", s, true, 10)
 	if err != nil || y.At(0, 0) != 0 || y.At(1, 0) != 1 || x.At(0, 0) != 1 || x.At(1, 4) != 1 {
 		t.Errorf("%v %v, %v", x.ToRows(), y.ToRows(), err)
+	}
+}
+
+// Codes are found by their spelling, and by their number where no other code has it: other formats hold numbers.
+func TestCodes(t *testing.T) {
+	s, _ := learn(t, "x,y\n007,01\n07,02\n9,03\n", data.LearnOptions{Targets: []string{"y"}, Task: data.Classification, Categorical: []string{"x"}})
+	x, y, err := encode("x,y\n07,1\n9.0,2.0\n7,003\n", s, true, 10)
+	if err != nil || fmt.Sprint(y.Data) != "[0 1 2]" {
+		t.Errorf("classes %v, %v", y.Data, err)
+	}
+	// 7 may be 007 or 07, so it is neither.
+	if got, want := fmt.Sprint(x.Data), "[0 1 0 0 0 0 1 0 0 0 0 1]"; got != want {
+		t.Errorf("levels %s, want %s", got, want)
+	}
+	// Other spellings of a number are one value, and messages say so.
+	spelled := "x,y\n" + strings.Repeat("1,01\n2,1\n3,1.0\n", 8)
+	_, _, err = data.Learn(openText(t, spelled, data.Options{}), data.LearnOptions{Targets: []string{"y"}, Task: data.Classification})
+	if err == nil || !strings.Contains(err.Error(), `target "y" is "1", a number in 3 spellings, in every row`) {
+		t.Errorf("%v", err)
+	}
+	_, sum := learn(t, spelled, data.LearnOptions{Targets: []string{"y"}})
+	if !slices.Contains(sum.Notes, `target "y" is constant: 1 in 3 spellings`) {
+		t.Errorf("notes %q", sum.Notes)
 	}
 }
 

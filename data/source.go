@@ -337,10 +337,15 @@ func detect(name string, head []byte) (Format, error) {
 	case CSV:
 		return CSV, nil
 	}
-	if t := bytes.TrimLeft(bytes.TrimPrefix(head, []byte(bom)), " \t\r\n"); len(t) > 1 && t[0] == '{' {
-		if t = bytes.TrimLeft(t[1:], " \t"); len(t) > 0 && (t[0] == '"' || t[0] == '}') {
-			return NDJSON, nil
-		}
+	t := bytes.TrimLeft(bytes.TrimPrefix(head, []byte(bom)), " \t\r\n")
+	if len(t) == 0 {
+		return CSV, nil
+	}
+	switch rest := bytes.TrimLeft(t[1:], " \t\r\n"); {
+	case t[0] == '{' && (bytes.HasPrefix(rest, []byte(`"`)) || bytes.HasPrefix(rest, []byte("}"))):
+		return NDJSON, nil
+	case t[0] == '[' && bytes.HasPrefix(rest, []byte("{")):
+		return "", inputError(name, "a JSON array: write its objects one per line, without brackets and commas between them (NDJSON)")
 	}
 	return CSV, nil
 }

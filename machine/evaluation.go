@@ -167,7 +167,17 @@ func (e *Evaluation) check(y, pred, variance dense.Matrix[float64]) error {
 	if variance.Rows != pred.Rows || variance.Cols != e.outputs {
 		return fmt.Errorf("variances are %d×%d, want %d×%d: %w", variance.Rows, variance.Cols, pred.Rows, e.outputs, dense.ErrShape)
 	}
-	return finite("variances", variance, e.n)
+	if err := finite("variances", variance, e.n); err != nil {
+		return err
+	}
+	for i := range variance.Rows {
+		for _, v := range variance.Row(i) {
+			if v <= 0 { // no density
+				return fmt.Errorf("variance of row %d is %g, want more than 0: %w", e.n+int64(i), v, ErrSetup)
+			}
+		}
+	}
+	return nil
 }
 
 func (e *Evaluation) addClass(truth int, p []float64) {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/randfeat/randfeat/dense"
@@ -226,6 +227,11 @@ func TestEvaluateRegression(t *testing.T) {
 	}
 	if !close12(s["R²"].Value, (s["R² 1"].Value+s["R² 2"].Value)/2) {
 		t.Error("R² is not the mean over the outputs")
+	}
+	// A variance of 0 has no density: an error, not a NaN among the scores.
+	one := dense.New[float64](1, 1)
+	if err := NewEvaluation(KindGP, Regression, 1).Add(one, one, one); !errors.Is(err, ErrSetup) || !strings.Contains(err.Error(), "variance of row 0 is 0") {
+		t.Errorf("variance 0: %v", err)
 	}
 	// Without variances and with constant targets there is less to say.
 	flat := NewEvaluation(KindRidge, Regression, 1)

@@ -165,6 +165,9 @@ func Read(b []byte) (*Model, error) {
 }
 
 func read(b []byte) (*Model, error) {
+	if len(b) > 8 && b[8] != '{' { // the header, after its length
+		return nil, fmt.Errorf("not a model file, which is a safetensors container: byte 9 is %q, want {", b[8:9])
+	}
 	f, err := tensorfile.Parse(b)
 	if err != nil {
 		return nil, err

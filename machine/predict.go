@@ -282,11 +282,13 @@ func (p *Predictor[T]) variance(w *predictWorker[T], dst dense.Matrix[T]) {
 // kernelSums predicts smoothers and densities. The features of a row are scaled so that the largest product with the
 // scales of the sums is 1: nothing overflows, and what underflows does not matter.
 func (p *Predictor[T]) kernelSums(w *predictWorker[T], dst, x dense.Matrix[T]) error {
+	var value dense.Matrix[T] // the same worker may have served a signed map before
 	if p.m.Signed() {
 		w.value = reshaped(w.value, x.Rows, p.m.OutDim())
+		value = w.value
 	}
 	w.row = sized(w.row, x.Rows)
-	if err := p.m.LogQueries(w.phi, w.value, w.row, x, &w.ws); err != nil {
+	if err := p.m.LogQueries(w.phi, value, w.row, x, &w.ws); err != nil {
 		return err
 	}
 	for i := range x.Rows {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/kernel"
 )
@@ -131,6 +132,31 @@ func TestPredictionsThatOverflow(t *testing.T) {
 	q.Set(222, 0, 1e200)
 	if err := p.Predict(dense.New[float64](300, 1), q, nil); !errors.Is(err, dense.ErrNotFinite) || !strings.Contains(err.Error(), "row 222") {
 		t.Errorf("a projection beyond float64: %v", err)
+	}
+}
+
+// A workspace serves one predictor after the other, whatever their kinds: nothing of the last one is left.
+func TestWorkspaceServesOtherPredictors(t *testing.T) {
+	x, y := sample(1, 200, 3, 1)
+	var models []*Model
+	for _, spec := range []randfeat.Spec{trigSpec(3, 40), positiveSpec(3, 64), positiveSpec(3, 16), trigSpec(3, 10)} {
+		models = append(models, smootherModel(t, mustSmoother(t, Setup{Spec: spec, Outputs: 1}, x, y)))
+	}
+	models = append(models, models[:2]...)
+	ws := Workspace[float64]{Workers: 1}
+	for i, m := range models {
+		p, err := NewPredictor[float64](m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := x.RowRange(0, 48+i)
+		got, want := dense.New[float64](rows.Rows, 1), dense.New[float64](rows.Rows, 1)
+		if err := errors.Join(p.Predict(got, rows, &ws), p.Predict(want, rows, nil)); err != nil {
+			t.Fatalf("model %d: %v", i, err)
+		}
+		if !slices.Equal(got.Data, want.Data) {
+			t.Errorf("model %d: predictions depend on what the workspace did before", i)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
@@ -258,7 +259,9 @@ func (r *TableRun) located(x dense.Matrix[float64], err error, where func(int) s
 			if inner := errors.Unwrap(err); inner != nil && !errors.As(err, new(*dense.NotFiniteError)) {
 				err = inner // without the number of the row
 			}
-			return &data.InputError{Place: where(i), Detail: err.Error(), Err: err}
+			// The row was asked for alone, so its number there says nothing.
+			detail := strings.Replace(err.Error(), "x: row 0 has", "the encoded row has", 1)
+			return &data.InputError{Place: where(i), Detail: detail, Err: err}
 		}
 	}
 	return err

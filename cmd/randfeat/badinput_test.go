@@ -241,7 +241,7 @@ func TestBadModels(t *testing.T) {
 		{"flipped", "the checksum of the tensors is wrong, the file is damaged", flipped},
 		{"version", `version "2" of the format, this program reads 1`, bytes.Replace(model, []byte(`"version":"1"`), []byte(`"version":"2"`), 1)},
 		{"huge", "a header of 1099511627776 bytes", huge},
-		{"table", "", []byte(badHead + rowsOf(60, quantity))},
+		{"table", "not a model file, which is a safetensors container", []byte(badHead + rowsOf(60, quantity))},
 	} {
 		path := b.put(c.name+".rf", string(c.data))
 		for _, args := range [][]string{{"predict", path, table, "-o", b.path("out.csv")}, {"evaluate", path, table}, {"inspect", path}} {

@@ -106,10 +106,8 @@ func (a *app) evaluate(cmd *cobra.Command, f *evaluateFlags, modelPath, path str
 	bar := a.progress("rows", estimateRows(path, format)).withRate("rows")
 	bar.approx = true
 	defer bar.end()
-	for _, n := range f.skip {
-		if !slices.Contains(columns, n) {
-			return noColumn(src.Name(), n, "--skip", columns)
-		}
+	if err := checkSkipped(f.skip, m, src.Name(), columns); err != nil {
+		return err
 	}
 	seen := func(rows int64) error {
 		bar.at(int(rows))
@@ -151,7 +149,7 @@ func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data
 	}
 	rows, err := machine.TableRows(src, allowing(m, f.skip).Schema, true)
 	if err != nil {
-		return explainColumns(err, src.Name(), m, columns)
+		return explainColumns(err, src.Name(), m, columns, "leave them out with --skip")
 	}
 	predict, err := predictor(m, f.single)
 	if err != nil {
@@ -245,7 +243,7 @@ func (f *evaluateFlags) density(r *EvaluateResult, m *machine.Model, src data.So
 	}
 	run, err := p.Open(columns)
 	if err != nil {
-		return explainColumns(err, src.Name(), m, columns)
+		return explainColumns(err, src.Name(), m, columns, "name the one that marks anomalies with --label, leave others out with --skip")
 	}
 	kinds := run.Kinds()
 	if label >= 0 && kinds[label] == data.Skip {
@@ -439,15 +437,7 @@ func (r *EvaluateResult) print(w io.Writer) error {
 	err := table(w, func(w io.Writer) {
 		fmt.Fprintln(w, "score\tvalue\t95 % interval")
 		for _, s := range r.Scores {
-			name := s.Name
-			if s.Output > 0 {
-				name += " of " + r.Targets[s.Output-1]
-			}
-			interval := fmt.Sprintf("%s to %s", digits(s.Low), digits(s.High))
-			if math.IsNaN(s.Low) || math.IsNaN(s.High) {
-				interval = "–"
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\n", name, digits(s.Value), interval)
+			fmt.Fprintln(w, scoreText(s, r.Targets))
 		}
 	})
 	if err != nil {
@@ -470,6 +460,19 @@ func (r *EvaluateResult) print(w io.Writer) error {
 			fmt.Fprintln(w)
 		}
 	})
+}
+
+// scoreText is a score as cells of a table: its name, value and interval.
+func scoreText(s machine.Score, targets []string) string {
+	name := s.Name
+	if s.Output > 0 {
+		name += " of " + targets[s.Output-1]
+	}
+	interval := fmt.Sprintf("%s to %s", digits(s.Low), digits(s.High))
+	if !dense.IsFinite(s.Low) || !dense.IsFinite(s.High) {
+		interval = "–"
+	}
+	return fmt.Sprintf("%s\t%s\t%s", name, digits(s.Value), interval)
 }
 
 // digits prints a score for people.

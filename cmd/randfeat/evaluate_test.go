@@ -94,8 +94,9 @@ func TestEvaluate(t *testing.T) {
 		{exitFailed, `c.csv:3: target "kind" is missing`, []string{logistic, put(t, dir, "c.csv", "size,colour,kind\n1,red,dear\n1,red,\n")}},
 		{exitFailed, `d.csv:3: target "price" is missing`, []string{gp, put(t, dir, "d.csv", "size,colour,price\n1,red,1\n1,red,nan\n")}},
 		{exitFailed, "columns but no rows", []string{gp, put(t, dir, "e.csv", "size,colour,price\n"), "--header"}},
-		{exitFailed, `with --keep, or leave them out with --skip`, []string{gp, put(t, dir, "f.csv", "size,colour,price,x\n1,red,1,1\n")}},
+		{exitFailed, `/f.csv: columns unknown when the schema was learned: "x"; leave them out with --skip`, []string{gp, put(t, dir, "f.csv", "size,colour,price,x\n1,red,1,1\n")}},
 		{exitFailed, `no column "zz", as --skip says`, []string{gp, in, "--skip", "zz"}},
+		{exitMisuse, "--skip size: the model predicts from this column", []string{gp, in, "--skip", "size"}},
 		{exitMisuse, "--label is for densities", []string{gp, in, "--label", "kind"}},
 		{exitMisuse, "--normal needs --label", []string{gp, in, "--normal", "1"}},
 	} {
@@ -161,7 +162,7 @@ func TestEvaluateDensity(t *testing.T) {
 	fails(t, exitFailed, `is never "x", as --normal says`, "evaluate", model, in, "--label", "label", "--normal", "x")
 	fails(t, exitFailed, `is always "red"`, "evaluate", model, in, "--label", "colour", "--skip", "label")
 	fails(t, exitFailed, `row 2: label "label" is missing`, "evaluate", model, put(t, dir, "gap.csv", "size,colour,label\n1,red,a\n1,red,\n"), "--label", "label")
-	fails(t, exitFailed, `"label"; carry them`, "evaluate", model, in)
+	fails(t, exitFailed, `"label"; name the one that marks anomalies with --label`, "evaluate", model, in)
 }
 
 // Newcombe 2006, part 2, table II gives method 5; here against its definition and by coverage.

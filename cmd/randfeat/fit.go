@@ -258,7 +258,7 @@ func (a *app) runFit(cmd *cobra.Command, f *fitFlags, args []string) error {
 	if a.json {
 		return a.object(r)
 	}
-	return a.printFit(&r, model.Schema, f)
+	return a.printFit(&r, model, f)
 }
 
 // source opens the table.
@@ -346,17 +346,17 @@ func writeFile(path string, b []byte) error {
 // fitWithProgress shows on a terminal how far each stage is.
 func (a *app) fitWithProgress(ctx context.Context, src data.Source, o auto.Options) (*machine.Model, *auto.Report, error) {
 	var bar *progress
-	now := ""
 	o.Progress = func(stage string, done, total int64) {
-		if bar == nil || stage != now {
+		if bar == nil || stage != bar.what {
 			if bar != nil {
 				bar.end()
 			}
-			bar, now = a.progress(stage, int(total)).withRate("rows"), stage
+			bar = a.fitStage(stage)
 			if bar.on { // some stages have no more to say for a while
 				fmt.Fprintf(a.stderr, "\r\x1b[K%s …", stage)
 			}
 		}
+		bar.total = int(total) // stages learn it as they go
 		bar.at(int(done))
 	}
 	defer func() {
@@ -365,6 +365,18 @@ func (a *app) fitWithProgress(ctx context.Context, src data.Source, o auto.Optio
 		}
 	}()
 	return auto.Fit(ctx, src, o)
+}
+
+// fitStage is the progress of a stage of [auto.Options.Progress], most of which count rows.
+func (a *app) fitStage(stage string) *progress {
+	unit := "rows"
+	switch stage {
+	case "choose":
+		unit = "trials"
+	case "steps":
+		unit = "steps"
+	}
+	return a.progress(stage, 0).withRate(unit)
 }
 
 // explain adds to an error what the user can do about it.

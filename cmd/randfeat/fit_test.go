@@ -101,6 +101,7 @@ func TestFitMisuse(t *testing.T) {
 		{"--class-weight needs --model logistic", fit("--target", "y", "--class-weight", "balanced")},
 		{"is neither balanced nor JSON", fit("--target", "colour", "--model", "logistic", "--class-weight", "heavy")},
 		{"is neither balanced nor JSON", fit("--target", "colour", "--model", "logistic", "--class-weight", `{"red":1} x`)},
+		{"is neither balanced nor JSON", fit("--target", "colour", "--model", "logistic", "--class-weight", `{"red":1} 2`)},
 		{`the weight of "red" is 0, want more than 0`, fit("--target", "colour", "--model", "logistic", "--class-weight", `{"red":0}`)},
 		{`no class "pink"; the classes of colour are "blue", "green", "red"`, fit("--target", "colour", "--model", "logistic", "--class-weight", `{"pink":1}`)},
 	} {
@@ -186,6 +187,27 @@ func TestFitModels(t *testing.T) {
 				t.Errorf("%s: the summary does not say %q:\n%s", c.args, want, text)
 			}
 		}
+	}
+}
+
+// The summary names the target of each score, and has no interval where there is none.
+func TestPrintScores(t *testing.T) {
+	var b bytes.Buffer
+	r := &FitReport{Report: &auto.Report{ScoredOn: "all rows", Scores: []machine.Score{
+		{Name: "RMSE", Value: 3, Low: 2, High: 4}, {Name: "RMSE", Output: 1, Value: 2, Low: math.NaN(), High: math.NaN()},
+		{Name: "RMSE", Output: 2, Value: 5, Low: 0, High: math.Inf(1)},
+	}}}
+	if err := printScores(&b, r, []string{"y", "z"}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"RMSE 3 2 to 4", "RMSE of y 2 –", "RMSE of z 5 –"}
+	for _, line := range strings.Split(b.String(), "\n") {
+		if len(want) > 0 && strings.Join(strings.Fields(line), " ") == want[0] {
+			want = want[1:]
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("no line %q in\n%s", want, &b)
 	}
 }
 

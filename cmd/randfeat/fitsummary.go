@@ -58,15 +58,15 @@ func constant(s *data.Summary, column string) bool {
 }
 
 // printFit writes the summary for people.
-func (a *app) printFit(r *FitReport, s *data.Schema, f *fitFlags) error {
-	w := a.stdout
-	if err := printColumns(w, r.Report, s); err != nil {
+func (a *app) printFit(r *FitReport, m *machine.Model, f *fitFlags) error {
+	w, targets := a.stdout, targetNames(m)
+	if err := printColumns(w, r.Report, m.Schema); err != nil {
 		return err
 	}
 	if r.Resumed > 0 {
 		fmt.Fprintf(w, "\n%d rows were taken from the checkpoint.\n", r.Resumed)
 	}
-	fmt.Fprintf(w, "\n%s\n\n", taskLine(r.Report, s))
+	fmt.Fprintf(w, "\n%s\n\n", taskLine(r.Report, targets))
 	err := table(w, func(w io.Writer) {
 		fmt.Fprintln(w, "CHOICE\tVALUE\tWHY")
 		for _, c := range r.Choices {
@@ -76,7 +76,7 @@ func (a *app) printFit(r *FitReport, s *data.Schema, f *fitFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := printScores(w, r); err != nil {
+	if err := printScores(w, r, targets); err != nil {
 		return err
 	}
 	if f.demo && r.Task == machine.Regression {
@@ -96,13 +96,7 @@ func (a *app) printFit(r *FitReport, s *data.Schema, f *fitFlags) error {
 	return nil
 }
 
-func taskLine(r *auto.Report, s *data.Schema) string {
-	var targets []string
-	if s != nil {
-		for _, t := range s.Targets {
-			targets = append(targets, t.Name)
-		}
-	}
+func taskLine(r *auto.Report, targets []string) string {
 	of := strings.Join(targets, ", ")
 	switch r.Task {
 	case machine.Classification:
@@ -175,7 +169,7 @@ func columnText(c data.ColumnSummary, levels int) string {
 }
 
 // printScores shows the cross-validation beside what no model reaches.
-func printScores(w io.Writer, r *FitReport) error {
+func printScores(w io.Writer, r *FitReport, targets []string) error {
 	if len(r.Scores) == 0 {
 		_, err := fmt.Fprint(w, "\nNot scored: without folds nothing is known about rows that were not fitted.\n")
 		return err
@@ -184,7 +178,7 @@ func printScores(w io.Writer, r *FitReport) error {
 	return table(w, func(w io.Writer) {
 		fmt.Fprintln(w, "SCORE\tVALUE\t95 % INTERVAL")
 		for i, s := range r.Scores {
-			fmt.Fprintf(w, "%s\t%.4g\t%.4g to %.4g", s.Name, s.Value, s.Low, s.High)
+			fmt.Fprint(w, scoreText(s, targets))
 			if i == 0 && r.Baseline != nil {
 				fmt.Fprintf(w, "\t%s: %.4g", r.Baseline.What, r.Baseline.Value)
 			}

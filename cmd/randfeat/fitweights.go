@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -58,14 +56,7 @@ func (f *fitFlags) weigh(ctx context.Context, src data.Source, o *auto.Options) 
 
 func parseWeights(text string) (map[string]float64, error) {
 	var w map[string]float64
-	d := json.NewDecoder(bytes.NewReader([]byte(text)))
-	err := d.Decode(&w)
-	if err == nil {
-		if _, err = d.Token(); err == io.EOF {
-			err = nil
-		}
-	}
-	if err != nil || len(w) == 0 {
+	if err := json.Unmarshal([]byte(text), &w); err != nil || len(w) == 0 {
 		return nil, fmt.Errorf("%q is neither balanced nor JSON such as {\"yes\": 5}", text)
 	}
 	for c, v := range w {

@@ -124,7 +124,7 @@ func (a *app) predict(cmd *cobra.Command, f *predictFlags, modelPath, path strin
 	}
 	run, err := p.Open(columns)
 	if err != nil {
-		return explainColumns(err, src.Name(), m, columns)
+		return explainColumns(err, src.Name(), m, columns, "carry them along with --keep, or leave them out with --skip")
 	}
 	out, err := f.output(a, p, format, columns, carry)
 	if err != nil {
@@ -221,11 +221,20 @@ func (f *predictFlags) carried(cmd *cobra.Command, m *machine.Model, table strin
 	if err := find("--keep", f.keep); err != nil {
 		return nil, err
 	}
-	before := len(carry)
-	if err := find("--skip", f.skip); err != nil {
-		return nil, err
+	return carry, checkSkipped(f.skip, m, table, columns)
+}
+
+// checkSkipped refuses to leave out columns that the table does not have, and those that the model reads.
+func checkSkipped(skip []string, m *machine.Model, table string, columns []string) error {
+	for _, n := range skip {
+		if !slices.Contains(columns, n) {
+			return noColumn(table, n, "--skip", columns)
+		}
+		if m.Schema != nil && slices.ContainsFunc(m.Schema.Fields, func(f data.Field) bool { return f.Name == n }) {
+			return misused("--skip %s: the model predicts from this column; fit without it instead", n)
+		}
 	}
-	return carry[:before], nil
+	return nil
 }
 
 func pick(columns []string, at []int) []string {
@@ -283,8 +292,8 @@ func allowing(m *machine.Model, names []string) *machine.Model {
 	return &out
 }
 
-// explainColumns adds to an error of matching columns which columns may be meant, and what to do with the others.
-func explainColumns(err error, table string, m *machine.Model, columns []string) error {
+// explainColumns adds to an error of matching columns which columns may be meant, and what to do with the others: remedy.
+func explainColumns(err error, table string, m *machine.Model, columns []string, remedy string) error {
 	if !errors.Is(err, data.ErrSchema) || m.Schema == nil {
 		return err
 	}
@@ -313,18 +322,28 @@ func explainColumns(err error, table string, m *machine.Model, columns []string)
 			hints = append(hints, fmt.Sprintf("is %q the column %q?", near, n))
 		}
 	}
-	detail := strings.TrimPrefix(err.Error(), data.ErrSchema.Error()+": ")
+	detail := strings.TrimPrefix(strings.TrimPrefix(err.Error(), table+": "), data.ErrSchema.Error()+": ")
 	switch {
-	case missing > 0 && missing == len(fields) && len(columns) == len(fields) && len(hints) == 0:
-		hints = append(hints, fmt.Sprintf("the model was fitted to columns named %s: does the table have a header?", quoted(fields[:min(len(fields), 5)])))
+	case missing == len(fields) && unnamed(columns):
+		hints = []string{fmt.Sprintf("the model was fitted to columns named %s: does the table have a header?", quoted(fields[:min(len(fields), 5)]))}
 	case missing == 0 && len(unknown) > 0:
 		detail = strings.TrimSuffix(detail, "; remove them")
-		hints = append(hints, "carry them along with --keep, or leave them out with --skip")
+		hints = append(hints, remedy)
 	}
 	if len(hints) > 0 {
 		detail += "; " + strings.Join(hints, " ")
 	}
 	return &data.InputError{Place: table, Detail: detail, Err: err}
+}
+
+// unnamed reports whether a table has no names of its own for its columns.
+func unnamed(columns []string) bool {
+	for j, c := range columns {
+		if c != fmt.Sprintf("c%d", j+1) {
+			return false
+		}
+	}
+	return true
 }
 
 // predictOutput is the table that is written.

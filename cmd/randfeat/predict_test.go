@@ -414,7 +414,7 @@ func TestPredictErrors(t *testing.T) {
 		{exitFailed, "corrupt file", []string{in, in, "-o", out}},
 		{exitFailed, "the model has no schema", []string{bare, in, "-o", out}},
 		{exitFailed, `columns missing: "size"; unknown: "Size_"; is "Size_" the column "size"?`, []string{ridge, put(t, dir, "case.csv", strings.Replace(text, "size", "Size_", 1)), "-o", out}},
-		{exitFailed, "does the table have a header?", []string{ridge, put(t, dir, "bare.csv", "1,red\n2,blue\n"), "--no-header", "-o", out}},
+		{exitFailed, "does the table have a header?", []string{ridge, put(t, dir, "bare.csv", "1,red,2\n2,blue,3\n"), "--no-header", "-o", out}},
 		{exitFailed, `no column "colr", as --keep says, did you mean "colour"?`, []string{ridge, in, "--keep", "colr", "-o", out}},
 		{exitFailed, `no column "zzzzz", as --ids says; the columns are "id"`, []string{ridge, in, "--ids", "zzzzz", "-o", out}},
 		{exitFailed, "fit with logistic", []string{kinds, in, "--probabilities", "-o", out}},
@@ -424,6 +424,7 @@ func TestPredictErrors(t *testing.T) {
 		{exitMisuse, `the class "cheap" is text, and npz files hold numbers only`, []string{kinds, in, "-o", filepath.Join(work, "out.npz")}},
 		{exitMisuse, "would overwrite the input", []string{ridge, in, "-o", in}},
 		{exitMisuse, "would overwrite the input", []string{ridge, in, "-o", ridge}},
+		{exitMisuse, "--skip colour: the model predicts from this column", []string{ridge, in, "--skip", "kind,colour", "-o", out}},
 		{exitMisuse, "want one of csv, tsv", []string{ridge, in, "--to", "xls", "-o", out}},
 		{exitMisuse, "want one of csv, tsv", []string{ridge, in, "--format", "xls", "-o", out}},
 		{exitMisuse, "want one character", []string{ridge, in, "--delimiter", "ab", "-o", out}},
@@ -439,6 +440,11 @@ func TestPredictErrors(t *testing.T) {
 	fails(t, exitMisuse, "rename it", "predict", ridge, put(t, dir, "clash.csv", strings.Replace(text, "id,", "prediction,", 1)), "--keep", "prediction")
 	if n := names(t, work); n != "" {
 		t.Errorf("left behind: %s", n)
+	}
+	quoted := put(t, dir, "quoted.csv", "size,colour\n1,\"re\"d\n2,\"red\n")
+	fails(t, exitFailed, "quoted.csv:2:7: text follows the closing quote: double quotes inside a quoted field, or read quotes as ordinary characters (--no-quotes)", "predict", ridge, quoted)
+	if o := ok(t, "predict", ridge, quoted, "--no-quotes"); strings.Count(o.stdout, "\n") != 3 {
+		t.Errorf("two rows with quotes became\n%s", o.stdout)
 	}
 	// An error in the middle, an interrupted run and a full disk leave the old file.
 	old := put(t, work, "old.csv", "old")
@@ -551,6 +557,11 @@ func TestProgressLine(t *testing.T) {
 	p.total = 0
 	if got := p.line(500, 2*time.Second); got != "rows 500  250 rows/s" {
 		t.Errorf("without a total: %q", got)
+	}
+	for stage, want := range map[string]string{"fit": "fit 4  2.0 rows/s", "choose": "choose 4  2.0 trials/s", "steps": "steps 4  2.0 steps/s"} {
+		if got := new(app).fitStage(stage).line(4, 2*time.Second); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 	dir := t.TempDir()
 	if n := estimateRows(put(t, dir, "t.csv", shop(20_000)), "csv"); math.Abs(float64(n)-20_000) > 1000 { // ids grow by two digits

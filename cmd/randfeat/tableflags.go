@@ -20,6 +20,7 @@ import (
 type tableFlags struct {
 	delimiter        string
 	header, noHeader bool
+	noQuotes         bool
 	missing          []string
 	format           string
 }
@@ -35,6 +36,7 @@ func (f *tableFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.delimiter, "delimiter", "", `CSV: what separates fields: one character, "tab" or "space"; detected by default`)
 	flags.BoolVar(&f.header, "header", false, "CSV: the first line names the columns; detected by default")
 	flags.BoolVar(&f.noHeader, "no-header", false, "CSV: the first line is a row; columns are named c1, c2, …")
+	flags.BoolVar(&f.noQuotes, "no-quotes", false, "CSV: a quote is an ordinary character, as in some tab-separated files")
 	flags.StringSliceVar(&f.missing, "missing", nil, "texts that mean a missing value, instead of "+strings.Join(data.DefaultMissing[1:], ", ")+"; empty cells always do")
 	flags.StringVar(&f.format, "format", "", "format of the table: "+strings.Join(tableFormats, ", ")+"; detected by default")
 	completeNames(cmd, "delimiter", func() []string { return []string{",", ";", "|", "tab", "space"} })
@@ -62,6 +64,7 @@ func (f *tableFlags) options() (data.Options, error) {
 	if f.header || f.noHeader {
 		o.Header = &f.header
 	}
+	o.Literal = f.noQuotes
 	if f.missing != nil {
 		o.Missing = append([]string{""}, f.missing...)
 	}

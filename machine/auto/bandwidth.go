@@ -13,6 +13,8 @@ const (
 	octavesLo    = -3
 	octavesHi    = 2
 	extraOctaves = 3
+	// extraPenalties is how far a search of λ may leave its grid, in half decades.
+	extraPenalties = 4
 )
 
 // Decades of penalties that are tried. Features have norm about 1, so λ is the ratio of noise to signal variance.
@@ -33,26 +35,29 @@ func (c *chooser) bandwidths() []float64 {
 	return g
 }
 
-// chooseBandwidth searches s and λ together with a moderate number of features: a coarse grid, then finer steps around
-// the best.
+// chooseBandwidth searches s and λ together: a coarse grid with few features, then finer steps around the best with more.
 func (c *chooser) chooseBandwidth() error {
 	ch := Choice{Name: "bandwidth", Given: c.f.o.Bandwidth > 0, Why: "as asked"}
 	features := c.searchFeatures()
+	coarse := features
+	if !ch.Given && !c.unpenalised() {
+		coarse = min(features, coarseFeatures)
+	}
 	var all []trial
-	run := func(s float64, lambdas []float64) error {
-		ts, err := c.trial(c.spec, s, features, lambdas)
+	wide := c.grid(1, decadesLo, decadesHi, 1)
+	run := func(s float64) error {
+		ts, err := c.trial(c.spec, s, coarse, wide)
 		if err != nil {
 			return err
 		}
 		all = append(all, ts...)
 		if i := best(ts); i >= 0 {
-			ch.Trials = append(ch.Trials, c.f.shown(ts[i], s, ""))
+			ch.Trials = append(ch.Trials, c.f.shown(ts[i], s, fmt.Sprintf("%d features", coarse)))
 		}
 		return nil
 	}
-	wide := c.grid(1, decadesLo, decadesHi, 1)
 	for _, s := range c.bandwidths() {
-		if err := run(s, wide); err != nil {
+		if err := run(s); err != nil {
 			return err
 		}
 	}
@@ -75,7 +80,7 @@ func (c *chooser) chooseBandwidth() error {
 			if next == 0 {
 				break
 			}
-			if err := run(next, wide); err != nil {
+			if err := run(next); err != nil {
 				return err
 			}
 			after := all[best(all)]
@@ -84,15 +89,21 @@ func (c *chooser) chooseBandwidth() error {
 			}
 			at = after
 		}
-		if features < c.finalLimit() {
+		if coarse < c.finalLimit() {
 			at = narrowest(all, at)
 		}
 		// Finer steps.
+		s, lambda := at.spec.Kernel.Scale, at.lambda
 		from := len(all)
-		s, near := at.spec.Kernel.Scale, c.grid(at.lambda, -1, 1, 2)
 		for _, f := range []float64{1, math.Sqrt2 / 2, math.Sqrt2} {
-			if err := run(s*f, near); err != nil {
+			ts, err := c.aroundPenalty(s*f, features, c.grid(lambda, -1, 1, 2))
+			if err != nil {
 				return err
+			}
+			all = append(all, ts...)
+			if i := best(ts); i >= 0 {
+				lambda = ts[i].lambda
+				ch.Trials = append(ch.Trials, c.f.shown(ts[i], s*f, fmt.Sprintf("%d features", features)))
 			}
 		}
 		if i := best(all[from:]); i >= 0 {
@@ -101,8 +112,7 @@ func (c *chooser) chooseBandwidth() error {
 		ch.Why = fmt.Sprintf("best %s with %d features around the median distance %s", c.f.metric(), features, short(c.median))
 	}
 	s := at.spec.Kernel.Scale
-	lambda := at.lambda
-	c.lambda = lambda
+	c.lambda = at.lambda
 	spec, err := c.at(s, features)
 	if err != nil {
 		return err
@@ -112,6 +122,36 @@ func (c *chooser) chooseBandwidth() error {
 	ch.Trials = distinct(ch.Trials)
 	c.chosen(ch)
 	return nil
+}
+
+// aroundPenalty tries penalties at one bandwidth, and goes on by half decades where the end is best.
+func (c *chooser) aroundPenalty(s float64, features int, lambdas []float64) ([]trial, error) {
+	ts, err := c.trial(c.spec, s, features, lambdas)
+	for range extraPenalties {
+		i := best(ts)
+		if err != nil || i < 0 || len(lambdas) < 2 {
+			break
+		}
+		lo, hi := lambdas[0], lambdas[0]
+		for _, t := range ts {
+			lo, hi = min(lo, t.lambda), max(hi, t.lambda)
+		}
+		next := lo / math.Sqrt(10)
+		switch ts[i].lambda {
+		case lo:
+		case hi:
+			next = hi * math.Sqrt(10)
+		default:
+			return ts, nil
+		}
+		var more []trial
+		more, err = c.trial(c.spec, s, features, []float64{next})
+		if len(more) == 0 { // too small to be used
+			break
+		}
+		ts = append(ts, more...)
+	}
+	return ts, err
 }
 
 // narrowest is the trial of smallest bandwidth that is as good as at within a standard error: a search with few features

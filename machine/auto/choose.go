@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	firstFeatures = 64  // of the learning curve
-	trialFeatures = 512 // of the search of a bandwidth
+	firstFeatures  = 64  // of the learning curve
+	coarseFeatures = 256 // of the first search of a bandwidth, where penalties cost F³ each
+	trialFeatures  = 512 // of the second
 )
 
 // chooser makes the choices on the sample, one after the other.
@@ -28,11 +29,14 @@ type chooser struct {
 	lambda float64
 	median float64
 	last   []trial // penalties at the final map
+	known  map[tried][]trial
+
+	done, planned int64 // trials
 }
 
 // choose decides everything but a penalty that all rows can decide better.
 func (f *fit) choose(s *sample, rows int64) (*decision, error) {
-	c := &chooser{f: f, s: s, rows: rows, d: &decision{Rows: rows, Sampled: s.len()}}
+	c := &chooser{f: f, s: s, rows: rows, d: &decision{Rows: rows, Sampled: s.len()}, known: map[tried][]trial{}}
 	c.spec = randfeat.Spec{Dim: s.x.Cols, Seed: f.o.Seed}
 	switch f.kind {
 	case machine.KindSmoother, machine.KindDensity:
@@ -42,6 +46,8 @@ func (f *fit) choose(s *sample, rows int64) (*decision, error) {
 	}
 	c.median = medianDistance(s, f.o.Seed)
 	c.noteModel()
+	c.planned = c.plan()
+	f.progress(stageChoose, 0, c.planned)
 	for _, step := range []func() error{c.chooseFamily, c.chooseBandwidth, c.chooseFeatures, c.refit, c.choosePenalty} {
 		if err := f.ctx.Err(); err != nil {
 			return nil, err
@@ -89,16 +95,17 @@ func (c *chooser) specOf(spec randfeat.Spec, s float64, features int) (randfeat.
 	return spec, nil
 }
 
-// limit is the largest number of features worth trying: some multiple of the rows at most.
+// limit is the largest number of features worth trying: about as many as there are rows, and no more than them where a
+// factorisation takes its time.
 func (c *chooser) limit() int {
 	most := firstFeatures
-	for int64(most) < c.rows {
+	for int64(most) < c.rows && (most <= trialFeatures || int64(2*most) <= c.rows) {
 		most *= 2
 	}
 	return min(most, c.f.o.Budget)
 }
 
-// features of the search of a bandwidth.
+// searchFeatures is the number of features of the search of a bandwidth.
 func (c *chooser) searchFeatures() int {
 	if c.f.o.Features > 0 {
 		return min(c.f.o.Features, trialFeatures)

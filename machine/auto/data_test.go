@@ -160,6 +160,11 @@ func evaluate(t testing.TB, m *machine.Model, src data.Source) []machine.Score {
 				return err
 			}
 		}
+		if m.Kind == machine.KindDensity {
+			for i := range out.Data {
+				out.Data[i] = m.LogDensity(out.Data[i])
+			}
+		}
 		return e.Add(y, out, variance)
 	})
 	if err != nil {

@@ -128,6 +128,8 @@ func (f *fit) settle() error {
 		return bad("a %s model needs a target: name the column to predict", f.kind)
 	case f.kind == machine.KindGP && f.task == machine.Classification:
 		return bad("a Gaussian process needs numbers, target %q has %d classes: use logistic or ridge, or ask for regression", s.Targets[0].Name, f.outputs)
+	case f.kind == machine.KindGP && f.constantTarget() != "":
+		return bad("target %q is the same in every row: a Gaussian process has no noise to estimate; use ridge, or another target", f.constantTarget())
 	case f.kind == machine.KindLogistic && f.task != machine.Classification:
 		return bad("logistic regression needs classes, target %q has numbers: use ridge or gp, or ask for classification", s.Targets[0].Name)
 	case f.task == machine.Unsupervised && o.Lambda > 0:
@@ -144,4 +146,17 @@ func (f *fit) settle() error {
 	}
 	o.Sample = max(min(o.Sample, sampleCells/width), minSample)
 	return nil
+}
+
+// constantTarget names a regression target that never changes, as far as the summary tells.
+func (f *fit) constantTarget() string {
+	if f.summary == nil || f.task != machine.Regression {
+		return ""
+	}
+	for _, c := range f.summary.Columns {
+		if c.Use == "target" && c.Min == c.Max {
+			return c.Name
+		}
+	}
+	return ""
 }

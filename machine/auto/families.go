@@ -2,11 +2,14 @@ package auto
 
 import (
 	"fmt"
+	"math"
 	"reflect"
+	"slices"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/machine"
 )
 
 const (
@@ -135,14 +138,80 @@ func label(s randfeat.Spec) string {
 	return s.Family.Name() + " × " + s.Coupling.Name()
 }
 
-// trial tries one bandwidth.
+// trial tries one bandwidth. Penalties that were tried before are not tried again.
 func (c *chooser) trial(spec randfeat.Spec, s float64, features int, lambdas []float64) ([]trial, error) {
 	if err := c.f.ctx.Err(); err != nil {
 		return nil, err
 	}
-	full, err := c.specOf(spec, s, features)
-	if err != nil {
-		return nil, err
+	key := tried{label(spec), s, features}
+	known := c.known[key]
+	var open []float64
+	if c.unpenalised() && known == nil {
+		open = []float64{0}
+	} else if !c.unpenalised() {
+		open = slices.DeleteFunc(slices.Clone(lambdas), func(l float64) bool { return find(known, l) >= 0 })
 	}
-	return c.try.try(full, lambdas)
+	if len(open) > 0 {
+		full, err := c.specOf(spec, s, features)
+		if err != nil {
+			return nil, err
+		}
+		ts, err := c.try.try(full, open)
+		if err != nil {
+			return nil, err
+		}
+		known = append(known, ts...)
+		c.known[key] = known
+		c.counted()
+	}
+	if c.unpenalised() {
+		return known, nil
+	}
+	var out []trial
+	for _, l := range lambdas {
+		if i := find(known, l); i >= 0 {
+			out = append(out, known[i])
+		}
+	}
+	return out, nil
+}
+
+// tried names the trials of one map.
+type tried struct {
+	family   string
+	s        float64
+	features int
+}
+
+// find is the trial of λ, up to rounding: steps lead there from several centres.
+func find(ts []trial, lambda float64) int {
+	return slices.IndexFunc(ts, func(t trial) bool { return math.Abs(t.lambda-lambda) <= 1e-9*lambda })
+}
+
+// counted tells of one more trial. How many there will be is not known: it is a guess that never falls short.
+func (c *chooser) counted() {
+	c.done++
+	c.f.progress(stageChoose, c.done, max(c.planned, c.done))
+}
+
+// plan guesses the number of trials.
+func (c *chooser) plan() int64 {
+	n := len(c.bandwidths())
+	if k := len(c.candidates()); k > 1 { // whose grids include that of the one chosen
+		n *= k
+	}
+	if c.f.o.Bandwidth == 0 {
+		n += 3
+	}
+	if c.f.o.Features == 0 {
+		for f := firstFeatures; f <= c.limit(); f *= 2 {
+			if n++; f > trialFeatures && c.f.o.Bandwidth == 0 {
+				n++
+			}
+		}
+	}
+	if c.f.kind == machine.KindLogistic && c.f.o.Lambda == 0 {
+		n += 5
+	}
+	return int64(n)
 }

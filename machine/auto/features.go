@@ -5,10 +5,11 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/machine"
 )
 
-// chooseFeatures doubles the number of features until that no longer pays, twice in a row, and takes the smallest number
-// that is as good as the best within a standard error of the paired difference.
+// chooseFeatures doubles the number of features until that no longer pays, twice in a row while they are few, and takes the
+// smallest number that is as good as the best within a standard error of the paired difference.
 func (c *chooser) chooseFeatures() error {
 	ch := Choice{Name: "features", Given: c.f.o.Features > 0, Why: "as asked"}
 	s := c.spec.Kernel.Scale
@@ -20,14 +21,13 @@ func (c *chooser) chooseFeatures() error {
 		return c.setFeatures(ch, spec)
 	}
 	var curve []trial
-	flat := 0
+	flat, moving := 0, true
 	for f := min(firstFeatures, c.limit()); f <= c.limit() && flat < 2; f *= 2 {
-		// Features have norm 1 whatever their number, so a good λ stays one; where factorisations are cheap it may move.
-		lambdas := c.grid(c.lambda, 0, 0, 1)
-		if f <= trialFeatures {
-			lambdas = c.grid(c.lambda, -0.5, 0.5, 2)
+		var before []float64
+		if n := len(curve); n > 0 && !moving {
+			before = curve[n-1].loss
 		}
-		ts, err := c.trial(c.spec, s, f, lambdas)
+		ts, err := c.ladder(s, f, before)
 		if err != nil {
 			return err
 		}
@@ -36,14 +36,18 @@ func (c *chooser) chooseFeatures() error {
 			continue
 		}
 		if n := len(curve); n > 0 {
-			if diff, se := gain(curve[n-1].loss, ts[i].loss); diff < se {
-				flat++
-			} else {
+			if diff, se := gain(curve[n-1].loss, ts[i].loss); diff >= se {
 				flat = 0
+			} else if flat++; f > trialFeatures {
+				flat = 2 // the next step would cost eight times as much
 			}
 		}
 		curve = append(curve, ts[i])
 		ch.Trials = append(ch.Trials, c.f.shown(ts[i], float64(f), ""))
+		if f > trialFeatures {
+			next := ts[i].spec.Kernel.Scale
+			s, moving = next, next != s
+		}
 	}
 	if len(curve) == 0 {
 		return fmt.Errorf("features: %w", errNothing)
@@ -73,7 +77,55 @@ func (c *chooser) chooseFeatures() error {
 	default:
 		ch.Why = "the best of the learning curve"
 	}
-	return c.setFeatures(ch, curve[at].spec)
+	if err := c.setFeatures(ch, curve[at].spec); err != nil {
+		return err
+	}
+	c.moveBandwidth(curve[at].spec.Kernel.Scale)
+	return nil
+}
+
+// ladder tries f features near bandwidth s. Features have norm 1 whatever their number, so a good λ stays one; where
+// factorisations are cheap it may move. More features than the search had make room for narrower kernels; that is not
+// tried where they do not improve on the losses before at s.
+func (c *chooser) ladder(s float64, f int, before []float64) ([]trial, error) {
+	if f <= trialFeatures {
+		return c.trial(c.spec, s, f, c.grid(c.lambda, -0.5, 0.5, 2))
+	}
+	same := c.grid(c.lambda, 0, 0, 1)
+	all, err := c.trial(c.spec, s, f, same)
+	if err != nil || c.find("bandwidth").Given {
+		return all, err
+	}
+	if i := best(all); i >= 0 && before != nil {
+		if diff, se := gain(before, all[i].loss); diff < se {
+			return all, nil
+		}
+	}
+	for range narrower {
+		s *= math.Sqrt2 / 2
+		ts, err := c.trial(c.spec, s, f, same)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, ts...)
+		if i := best(all); i >= 0 && all[i].spec.Kernel.Scale != s {
+			break
+		}
+	}
+	return all, nil
+}
+
+// narrower is how many steps of √2 the bandwidth may move when the number of features doubles.
+const narrower = 3
+
+func (c *chooser) moveBandwidth(s float64) {
+	ch := c.find("bandwidth")
+	if s == ch.Number {
+		return
+	}
+	ch.Why += fmt.Sprintf("; moved from %s with %d features", short(ch.Number), int(c.find("features").Number))
+	ch.Number, ch.Value = s, short(s)
+	c.spec.Kernel.Scale = s
 }
 
 func (c *chooser) setFeatures(ch Choice, spec randfeat.Spec) error {
@@ -85,33 +137,33 @@ func (c *chooser) setFeatures(ch Choice, spec randfeat.Spec) error {
 		return fmt.Errorf("family %s makes %d features, the limit is %d", spec.Family.Name(), m.OutDim(), maxFeatures)
 	}
 	ch.Number, ch.Value = float64(m.OutDim()), fmt.Sprint(m.OutDim())
+	if want := c.f.o.Features; ch.Given && m.OutDim() != want {
+		ch.Why = fmt.Sprintf("nearest to the %d asked for that family %s can make", want, spec.Family.Name())
+	}
 	c.spec.M = spec.M
 	c.chosen(ch)
 	return nil
 }
 
-// refit moves the bandwidth once more where the model has more or fewer features than the search had: more of them make
-// room for a narrower kernel. It leaves the trials of the penalties at the final map.
+// refit moves the bandwidth once more where the model has another number of features than the search had and the learning
+// curve did not see to it. It leaves the trials of the penalties at the final map.
 func (c *chooser) refit() error {
 	features := int(c.find("features").Number)
 	ch := c.find("bandwidth")
 	s := c.spec.Kernel.Scale
-	var all []trial
-	run := func(s float64, lambdas []float64) error {
-		ts, err := c.trial(c.spec, s, features, lambdas)
-		all = append(all, ts...)
-		return err
-	}
-	if !ch.Given && features != c.searchFeatures() {
+	if !ch.Given && features != c.searchFeatures() && (features < c.searchFeatures() || c.find("features").Given) {
 		same := c.grid(c.lambda, 0, 0, 1)
-		if err := run(s, same); err != nil {
+		all, err := c.trial(c.spec, s, features, same)
+		if err != nil {
 			return err
 		}
 		// Towards narrower kernels while that helps, else the other way.
 		for step, tried := math.Sqrt2/2, 0; tried < 4; tried++ {
-			if err := run(s*step, same); err != nil {
+			ts, err := c.trial(c.spec, s*step, features, same)
+			if err != nil {
 				return err
 			}
+			all = append(all, ts...)
 			i := best(all)
 			if i < 0 {
 				break
@@ -125,16 +177,16 @@ func (c *chooser) refit() error {
 			}
 			step = math.Sqrt2
 		}
-		if s != ch.Number {
-			ch.Why += fmt.Sprintf("; moved from %s with %d features", short(ch.Number), features)
-			ch.Number, ch.Value = s, short(s)
-		}
+		c.moveBandwidth(s)
 	}
 	around := c.grid(c.lambda, -0.5, 0.5, 2)
-	if features <= trialFeatures {
+	switch {
+	case features <= trialFeatures:
 		around = c.grid(c.lambda, -1, 1, 2)
+	case c.open() || c.f.kind == machine.KindLogistic:
+		around = c.grid(c.lambda, 0, 0, 1)
 	}
-	ts, err := c.trial(c.spec, s, features, around)
+	ts, err := c.aroundPenalty(s, features, around)
 	if err != nil {
 		return err
 	}

@@ -128,26 +128,14 @@ func (f *fit) run() (*machine.Model, error) {
 	return m, nil
 }
 
-// learn finds out what the columns are.
-func (f *fit) learn() (int64, error) {
-	if f.o.Schema != nil {
-		f.schema = f.o.Schema
-		return 0, nil
-	}
-	var err error
-	if f.schema, f.summary, err = data.Learn(f.src, f.o.Learn); err != nil {
-		return 0, err
-	}
-	f.report.Notes = append(f.report.Notes, f.summary.Notes...)
-	return f.summary.Rows, nil
-}
-
 // stage runs a part of the work and notes its time.
 func (f *fit) stage(name string, work func() (rows int64, err error)) error {
 	if err := f.ctx.Err(); err != nil {
 		return err
 	}
-	f.progress(name, 0, f.total())
+	if name != stageChoose { // which counts trials
+		f.progress(name, 0, f.total())
+	}
 	began := time.Now()
 	rows, err := work()
 	f.report.Stages = append(f.report.Stages, Stage{Name: name, Seconds: time.Since(began).Seconds(), Rows: rows})

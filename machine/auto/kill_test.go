@@ -215,7 +215,7 @@ func TestKilledFit(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(uint64(len(name)), 5))
 			j := job{Do: "fit", Dir: t.TempDir(), Case: name, Every: time.Millisecond}
-			write(t, j.path("table.csv"), table(6000))
+			write(t, j.path("table.csv"), table(3000))
 			total, printed, state := j.run(t, -1, 0)
 			if !state.Success() {
 				t.Fatalf("%v: %s", state, printed)
@@ -344,7 +344,7 @@ func TestFullDisk(t *testing.T) {
 
 	// The same for a checkpoint: the fit ends, and goes on when there is room again.
 	f := job{Do: "fit", Dir: t.TempDir(), Case: "ridge", Every: time.Millisecond}
-	write(t, f.path("table.csv"), table(6000))
+	write(t, f.path("table.csv"), table(3000))
 	if _, printed, state := f.run(t, -1, 0); !state.Success() {
 		t.Fatalf("%v: %s", state, printed)
 	}

@@ -39,6 +39,7 @@ func (c *chooser) chooseLogistic() error {
 		if err != nil {
 			return 0, err
 		}
+		c.counted()
 		scores[decade] = -mean(loss)
 		t := Trial{Value: lambda, Score: -mean(loss), Metric: "out-of-fold mean log likelihood"}
 		_, t.Error = gain(loss, make([]float64, len(loss)))

@@ -20,7 +20,7 @@ func (c *chooser) choosePenalty() error {
 	switch {
 	case c.f.kind == machine.KindLogistic:
 		return c.chooseLogistic()
-	case c.f.kind == machine.KindGP, c.rows > int64(c.s.len()) && (c.f.o.Folds > 1 || c.f.task == machine.Regression) && c.rows >= gcvRows*int64(c.find("features").Number):
+	case c.open():
 		c.d.Open = true
 		return nil
 	}
@@ -30,6 +30,18 @@ func (c *chooser) choosePenalty() error {
 	}
 	c.chosen(ch)
 	return nil
+}
+
+// open reports whether all rows will decide on λ.
+func (c *chooser) open() bool {
+	switch {
+	case c.f.o.Lambda > 0 || c.unpenalised() || c.f.kind == machine.KindLogistic:
+		return false
+	case c.f.kind == machine.KindGP:
+		return true
+	}
+	more := c.rows > int64(c.s.len()) && c.rows >= gcvRows*int64(c.find("features").Number)
+	return more && (c.f.o.Folds > 1 || c.f.task == machine.Regression)
 }
 
 // gcvRows is the number of rows per feature from which all rows choose λ by generalised cross-validation: with fewer it

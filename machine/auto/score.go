@@ -129,7 +129,11 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 			if f.kind == machine.KindDensity {
 				scores.add(pred)
 			}
-			truth = f.original(truth, y, pred, variance)
+			if truth = f.original(truth, y, pred, variance); f.kind == machine.KindDensity {
+				for i := range pred.Rows {
+					pred.Set(i, 0, models[l].parts[0].Model().LogDensity(pred.At(i, 0)))
+				}
+			}
 			if err := evals[l].Add(truth, pred, variance); err != nil {
 				return err
 			}

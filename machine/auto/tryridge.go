@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
+	"runtime"
+	"sync"
+	"sync/atomic"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
@@ -25,9 +29,11 @@ type ridgeTries struct {
 	tab   *kern.Table[float64]
 	ws    randfeat.Workspace[float64]
 	phi   dense.Matrix[float64]
-	parts []moments // of the folds
+	spec  randfeat.Spec // of phi, parts and total
+	parts []moments     // of the folds
 	total moments
-	a, u  dense.Matrix[float64] // F×F scratch
+	a     dense.Matrix[float64]   // F×F scratch
+	u     []dense.Matrix[float64] // the same, one per goroutine
 	pred  dense.Matrix[float64]
 }
 
@@ -71,33 +77,10 @@ func addTo(dst, src []float64, c float64) {
 
 // try is safe for any family whose features are finite.
 func (r *ridgeTries) try(spec randfeat.Spec, lambdas []float64) ([]trial, error) {
-	m, err := randfeat.New[float64](spec)
-	if err != nil {
+	if err := r.sums(spec); err != nil || r.phi.Rows == 0 {
 		return nil, err
 	}
-	if !m.Symmetric() {
-		return nil, fmt.Errorf("family %s maps queries and keys differently, ridge needs φ·φ: use a smoother or another family: %w", spec.Family.Name(), machine.ErrSetup)
-	}
-	f, k, n := m.OutDim(), r.s.t.Cols, r.s.len()
-	r.tab = kern.Best[float64]()
-	r.phi = shaped(r.phi, n, f)
-	if err := m.Queries(r.phi, nil, r.s.x, &r.ws); err != nil {
-		return nil, err
-	}
-	if r.phi.CheckFinite() != nil {
-		return nil, nil // features overflow
-	}
-	if r.parts == nil {
-		r.parts = make([]moments, r.s.folds())
-	}
-	r.total.reset(f, k)
-	for j := range r.parts {
-		if err := r.ctx.Err(); err != nil {
-			return nil, err
-		}
-		r.gather(&r.parts[j], j)
-		r.total.add(&r.parts[j], 1)
-	}
+	n := r.s.len()
 	ts := make([]trial, len(lambdas))
 	for l := range ts {
 		ts[l] = trial{spec: spec, lambda: lambdas[l], loss: make([]float64, n)}
@@ -133,6 +116,43 @@ func (r *ridgeTries) try(spec randfeat.Spec, lambdas []float64) ([]trial, error)
 	return good, nil
 }
 
+// sums computes features and their products; there are none of features that overflow. Those of the last map are kept.
+func (r *ridgeTries) sums(spec randfeat.Spec) error {
+	if r.parts != nil && reflect.DeepEqual(spec, r.spec) {
+		return nil
+	}
+	m, err := randfeat.New[float64](spec)
+	if err != nil {
+		return err
+	}
+	if !m.Symmetric() {
+		return fmt.Errorf("family %s maps queries and keys differently, ridge needs φ·φ: use a smoother or another family: %w", spec.Family.Name(), machine.ErrSetup)
+	}
+	r.spec = randfeat.Spec{}
+	r.tab = kern.Best[float64]()
+	r.phi = shaped(r.phi, r.s.len(), m.OutDim())
+	if err := m.Queries(r.phi, nil, r.s.x, &r.ws); err != nil {
+		return err
+	}
+	if r.phi.CheckFinite() != nil {
+		r.phi = shaped(r.phi, 0, m.OutDim())
+		return nil
+	}
+	if r.parts == nil {
+		r.parts = make([]moments, r.s.folds())
+	}
+	r.total.reset(m.OutDim(), r.s.t.Cols)
+	for j := range r.parts {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		r.gather(&r.parts[j], j)
+		r.total.add(&r.parts[j], 1)
+	}
+	r.spec = spec
+	return nil
+}
+
 // gather sums fold j.
 func (r *ridgeTries) gather(p *moments, j int) {
 	lo, hi := r.s.fold(j)
@@ -153,7 +173,7 @@ func (r *ridgeTries) gather(p *moments, j int) {
 // centred writes the upper triangle of C = Σ(φ−μ)(φ−μ)ᵀ of total − part to r.a; part may be nil.
 func (r *ridgeTries) centred(part *moments) (n float64, sum []float64) {
 	f := r.total.gram.Rows
-	r.a, r.u = shaped(r.a, f, f), shaped(r.u, f, f)
+	r.a = shaped(r.a, f, f)
 	n, sum = r.total.n, append([]float64(nil), r.total.sum...)
 	if part != nil {
 		n -= part.n
@@ -178,15 +198,16 @@ func (r *ridgeTries) centred(part *moments) (n float64, sum []float64) {
 	return n, sum
 }
 
-// factor puts the factor of C + λI into r.u.
-func (r *ridgeTries) factor(lambda float64) error {
+// factor is the factor of C + λI, in the memory of u.
+func (r *ridgeTries) factor(u *dense.Matrix[float64], lambda float64) error {
+	*u = shaped(*u, r.a.Rows, r.a.Rows)
 	par.For(r.a.Rows, 32, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			copy(r.u.Row(i)[i:], r.a.Row(i)[i:])
-			r.u.Row(i)[i] += lambda
+			copy(u.Row(i)[i:], r.a.Row(i)[i:])
+			u.Row(i)[i] += lambda
 		}
 	})
-	return linalg.Cholesky(r.u)
+	return linalg.Cholesky(*u)
 }
 
 // leave predicts the rows of fold j by the models of the others. The loss of a penalty that is too small becomes nil.
@@ -200,54 +221,81 @@ func (r *ridgeTries) leave(ts []trial, j int) error {
 	}
 	all := dense.New[float64](f, k*len(ts))
 	bias := make([]float64, k*len(ts))
-	w := dense.New[float64](f, k)
-	for l := range ts {
+	err := r.eachPenalty(len(ts), func(u *dense.Matrix[float64], l int) error {
 		if ts[l].loss == nil {
-			continue
+			return nil
 		}
-		err := r.factor(ts[l].lambda)
+		err := r.factor(u, ts[l].lambda)
 		if errors.Is(err, linalg.ErrNotPositive) {
 			ts[l].loss = nil
-			continue
+			return nil
 		}
 		if err != nil {
 			return err
 		}
+		w := dense.New[float64](f, k)
 		for i := range f {
 			for c := range k {
 				w.Set(i, c, r.total.cross.At(i, c)-part.cross.At(i, c)-float64(sum[i]*tMean[c]))
 			}
 		}
-		if err := errors.Join(linalg.SolveT(r.u, w), linalg.Solve(r.u, w)); err != nil {
+		if err := errors.Join(linalg.SolveT(*u, w), linalg.Solve(*u, w)); err != nil {
 			return err
 		}
-		for c := range k {
-			bias[l*k+c] = tMean[c]
-		}
+		b := bias[l*k : (l+1)*k]
+		copy(b, tMean)
 		for i := range f {
 			copy(all.Row(i)[l*k:], w.Row(i))
 			for c, v := range w.Row(i) {
-				bias[l*k+c] -= float64(sum[i] / n * v)
+				b[c] -= float64(sum[i] / n * v)
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	lo, hi := r.s.fold(j)
 	r.pred = shaped(r.pred, hi-lo, all.Cols)
 	par.For(hi-lo, 1+r.tab.Grain/(f*all.Cols), func(a, b int) {
 		r.tab.Product(r.pred.RowRange(a, b), r.phi.RowRange(lo+a, lo+b), all, false)
-	})
-	for i := range hi - lo {
-		p := r.pred.Row(i)
-		for c, b := range bias {
-			p[c] += b
-		}
-		for l := range ts {
-			if ts[l].loss != nil {
-				r.judge(&ts[l], lo+i, p[l*k:(l+1)*k])
+		for i := a; i < b; i++ {
+			p := r.pred.Row(i)
+			for c, v := range bias {
+				p[c] += v
+			}
+			for l := range ts {
+				if ts[l].loss != nil {
+					r.judge(&ts[l], lo+i, p[l*k:(l+1)*k])
+				}
 			}
 		}
-	}
+	})
 	return nil
+}
+
+// eachPenalty runs work for every penalty, several at a time: one factorisation of a few hundred features does not occupy
+// more than one core.
+func (r *ridgeTries) eachPenalty(n int, work func(u *dense.Matrix[float64], l int) error) error {
+	workers := 1
+	if r.a.Rows <= trialFeatures {
+		workers = min(runtime.GOMAXPROCS(0), n)
+	}
+	for len(r.u) < workers {
+		r.u = append(r.u, dense.Matrix[float64]{})
+	}
+	errs := make([]error, n)
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for w := range workers {
+		wait.Go(func() {
+			for l := int(next.Add(1)) - 1; l < n; l = int(next.Add(1)) - 1 {
+				errs[l] = work(&r.u[w], l)
+			}
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
 }
 
 // judge writes the losses of one row.
@@ -286,7 +334,11 @@ func wrong(p []float64, y int) float64 {
 // logEvidence of all rows of the sample; see machine.Ridge.LogEvidence.
 func (r *ridgeTries) logEvidence(lambda float64) float64 {
 	n, sum := r.centred(nil)
-	if r.factor(lambda) != nil {
+	if len(r.u) == 0 {
+		r.u = make([]dense.Matrix[float64], 1)
+	}
+	u := &r.u[0]
+	if r.factor(u, lambda) != nil {
 		return math.Inf(-1)
 	}
 	f, k := r.a.Rows, r.total.cross.Cols
@@ -297,10 +349,10 @@ func (r *ridgeTries) logEvidence(lambda float64) float64 {
 		}
 	}
 	// Q = Σ(t−t̄)² − |U⁻ᵀ b|² for b = Σ(φ−μ)(t−t̄).
-	if linalg.SolveT(r.u, w) != nil {
+	if linalg.SolveT(*u, w) != nil {
 		return math.Inf(-1)
 	}
-	logDet := linalg.LogDet(r.u)
+	logDet := linalg.LogDet(*u)
 	total := 0.0
 	for c := range k {
 		q := r.total.tt[c] - float64(r.total.tSum[c]*r.total.tSum[c]/n)

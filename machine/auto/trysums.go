@@ -83,8 +83,8 @@ func (r *sumTries) try(spec randfeat.Spec, _ []float64) ([]trial, error) {
 		}
 	}
 	if setup.Task == machine.Unsupervised {
-		// The score is the log mean kernel: less d·log(s√(2π)) it is a log density, comparable between bandwidths.
-		bulk(t.loss, float64(spec.Dim)*math.Log(spec.Kernel.Scale*math.Sqrt(2*math.Pi)))
+		// The prediction is the log mean kernel; log densities can be compared between bandwidths.
+		bulk(t.loss, -(&machine.Model{Spec: spec}).LogDensity(0))
 	}
 	t.score = -mean(t.loss)
 	if math.IsNaN(t.score) || math.IsInf(t.score, 0) {
