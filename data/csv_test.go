@@ -355,6 +355,9 @@ func (r *repeated) Read(p []byte) (int, error) {
 
 // 100 MB of text pass through a few megabytes of memory.
 func TestLearnMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures memory")
+	}
 	var text strings.Builder
 	r := rand.New(rand.NewPCG(5, 3))
 	for i := range 1000 {

@@ -419,6 +419,9 @@ func TestAttendBadInput(t *testing.T) {
 }
 
 func TestAttendDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long sequences")
+	}
 	rows := objects[AttendDemoRow](t, ok(t, "attend", "--demo", "--causal", "--json", "-m", "64", "--sample", "32").stdout)
 	if len(rows) != len(attendDemoRows)+2 || rows[0].Estimator != "exact" {
 		t.Fatalf("%d rows", len(rows))

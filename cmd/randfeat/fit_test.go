@@ -272,6 +272,9 @@ func TestShellWord(t *testing.T) {
 
 // The run that the README shows is what the command prints, but for times.
 func TestReadmeFit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a whole fit")
+	}
 	b, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)

@@ -30,6 +30,9 @@ func choice(t testing.TB, r *Report, name string) Choice {
 
 // Everything is chosen, with a reason, and what was tried is in the report.
 func TestEveryChoiceIsMadeAndStated(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many fits")
+	}
 	src := waves(800, 1)
 	for _, c := range []struct {
 		kind    machine.Kind
@@ -208,6 +211,9 @@ func TestScoreIsOfUnseenRows(t *testing.T) {
 
 // The interval of the score covers what the model reaches on many new rows.
 func TestIntervalCoversNewRows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many fits")
+	}
 	for _, c := range []struct {
 		kind   machine.Kind
 		target string
@@ -222,6 +228,9 @@ func TestIntervalCoversNewRows(t *testing.T) {
 
 // Targets of very different sizes weigh the same.
 func TestTwoTargets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many fits")
+	}
 	for _, kind := range []machine.Kind{machine.KindRidge, machine.KindGP, machine.KindSmoother} {
 		m, _ := mustFit(t, waves(1000, 8), Options{Kind: kind, Learn: learn("y", "z"), Features: 256})
 		test := waves(4000, 9)
