@@ -12,7 +12,7 @@ test:
 bench:
 	cd bench && go run . -python $(PYTHON) -threads 1 -compile -o one.md
 	cd bench && go run . -python $(PYTHON) -threads 2 -o two.md
-	cd bench && go run ./serve -seconds 60 -reload 1s > serve.md
+	cd bench && { printf '## Serving\n\n```\n' && go run ./serve -seconds 60 -reload 1s && printf '```\n\n'; } > serve.md
 	cd bench && go run ./accuracy -python $(PYTHON) -o accuracy.md
 	cd bench && cat HEAD.md one.md two.md serve.md accuracy.md > RESULTS.md && rm one.md two.md serve.md accuracy.md
 
