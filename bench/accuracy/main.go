@@ -4,7 +4,7 @@
 // From the folder bench, with the data sets of the papers in a folder of their own:
 //
 //	pip install -r peers/requirements.txt
-//	go run ./accuracy -python python3 -data DIR -o ACCURACY.md
+//	go run ./accuracy -python python3 -data DIR -o accuracy.md
 package main
 
 import (
