@@ -46,7 +46,7 @@ func main() {
 	only := flag.String("only", "", "regular expression on the names of cases")
 	flag.IntVar(&c.memoryLen, "memory-len", 1<<20, "length of the sequence whose memory is measured")
 	child := flag.String("memory-child", "", "bidirectional or causal: run it once over that sequence, print the memory as JSON and end")
-	flag.Int64Var(&c.streamSize, "stream-size", 1e9, "bytes of the table whose fit is measured; 2e10 takes minutes")
+	flag.Int64Var(&c.streamSize, "stream-size", 1e9, "bytes of the table whose fit is measured; 20000000000 takes minutes")
 	stream := flag.Bool("stream-child", false, "fit that table once, print the memory as JSON and end")
 	flag.Parse()
 	if *stream {
