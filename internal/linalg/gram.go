@@ -34,11 +34,6 @@ func (g *Gram[T]) Add(tab *kern.Table[T], dst, a dense.Matrix[T]) {
 	})
 }
 
-// AddGram is Add of a Gram that is used once.
-func AddGram[T dense.Float](tab *kern.Table[T], dst, a dense.Matrix[T]) {
-	new(Gram[T]).Add(tab, dst, a)
-}
-
 // AddProduct adds aᵀ·b to dst, with the same promise.
 func AddProduct[T dense.Float](tab *kern.Table[T], dst, a, b dense.Matrix[T]) {
 	if dst.Rows != a.Cols || dst.Cols != b.Cols {

@@ -32,6 +32,7 @@ type ridgeTries struct {
 	spec  randfeat.Spec // of phi, parts and total
 	parts []moments     // of the folds
 	total moments
+	gram  linalg.Gram[float64]    // its memory
 	a     dense.Matrix[float64]   // F×F scratch
 	u     []dense.Matrix[float64] // the same, one per goroutine
 	pred  dense.Matrix[float64]
@@ -159,7 +160,7 @@ func (r *ridgeTries) gather(p *moments, j int) {
 	phi, t := r.phi.RowRange(lo, hi), r.s.t.RowRange(lo, hi)
 	p.reset(phi.Cols, t.Cols)
 	p.n = float64(hi - lo)
-	linalg.AddGram(r.tab, p.gram, phi)
+	r.gram.Add(r.tab, p.gram, phi)
 	linalg.AddProduct(r.tab, p.cross, phi, t)
 	r.tab.ColSum(p.sum, phi)
 	for i := range t.Rows {
