@@ -205,28 +205,12 @@ func (q Quadratic) Add(o Quadratic, dim int) Quadratic {
 	return out
 }
 
-// Fn is the function a leaf applies to its projections.
-type Fn int
-
-// With e_f = Ω Mix u + Bias + Row(u) and θ_f = Ω MixIm u + BiasIm + RowIm(u), a leaf with m projections gives:
-const (
-	Exp      Fn = iota // exp(e); m features
-	ExpPM              // exp(+t + Bias + Row) then exp(−t + Bias + Row), t = Ω Mix u; 2m features
-	SinCos             // exp(e)·sin θ then exp(e)·cos θ; 2m
-	Complex            // exp(e)·cos θ then ±exp(e)·sin θ (minus where Conj); 2m
-	Sign               // exp(Bias + Row)·sgn(t), sgn 0 = 1; m
-	ReLU               // exp(Bias + Row)·max(0, t) + Eps; m
-	ELU                // elu(u)+1; as many as u has coordinates, no projection
-	Residual           // 1, u, exp(Bias)·(exp(t + Row) − 1 − t); 1 + dim u + m
-	Monomial           // exp(Bias + Row)·∏_l u_l^{Ω_fl}, 0⁰ = 1; m
-)
-
 // Leaf is one projection and one function on one side of a map. Its input is u = Lin·x − Shift.
 type Leaf struct {
 	Fn    Fn
 	Lin   Linear    // absent: identity
 	Shift []float64 // nil: zero
-	Floor float64   // if positive, u = max(u, Floor) coordinatewise (Poisson+, geometric+)
+	Floor float64   // if positive, u = max(u, Floor) coordinatewise; for Monomial (Poisson+, geometric+) and ELU only
 	Omega coupling.Omega
 	// Mix and MixIm stand between u and Ω; absent: no projection.
 	Mix, MixIm   Linear
@@ -237,18 +221,7 @@ type Leaf struct {
 }
 
 // Features is the number of output features.
-func (l Leaf) Features(dim int) int {
-	m := l.Omega.Rows.Rows
-	switch l.Fn {
-	case ExpPM, SinCos, Complex:
-		return 2 * m
-	case ELU:
-		return l.InnerDim(dim)
-	case Residual:
-		return 1 + l.InnerDim(dim) + m
-	}
-	return m
-}
+func (l Leaf) Features(dim int) int { return table[l.Fn].features(l.Omega.Rows.Rows, l.InnerDim(dim)) }
 
 // InnerDim is the dimension of u for inputs of dim columns.
 func (l Leaf) InnerDim(dim int) int {
@@ -330,19 +303,14 @@ func Single(l Leaf) Side {
 // Positive reports whether every feature is nonnegative for every input.
 func (s Side) Positive() bool {
 	for _, b := range s.Blocks {
-		if b.Coef < 0 || !s.Leaves[b.Base].positive() || b.Rho != None && !s.Leaves[b.Rho].positive() {
+		if b.Coef < 0 || !s.positive(b.Base) || b.Rho != None && !s.positive(b.Rho) {
 			return false
 		}
 	}
 	return true
 }
 
-func (l Leaf) positive() bool {
-	switch l.Fn {
-	case Exp, ExpPM, ReLU, ELU:
-		return true
-	case Monomial:
-		return l.Floor > 0
-	}
-	return false
+func (s Side) positive(leaf int) bool {
+	l := &s.Leaves[leaf]
+	return table[l.Fn].positive(l)
 }

@@ -1,0 +1,54 @@
+package plan
+
+import "fmt"
+
+// Fn is the function a leaf applies to its projections.
+type Fn int
+
+// With e_f = Ω Mix u + Bias + Row(u) and θ_f = Ω MixIm u + BiasIm + RowIm(u), a leaf with m projections gives:
+const (
+	Exp      Fn = iota // exp(e); m features
+	ExpPM              // exp(+t + Bias + Row) then exp(−t + Bias + Row), t = Ω Mix u; 2m features
+	SinCos             // exp(e)·sin θ then exp(e)·cos θ; 2m
+	Complex            // exp(e)·cos θ then ±exp(e)·sin θ (minus where Conj); 2m
+	Sign               // exp(Bias + Row)·sgn(t), sgn 0 = 1; m
+	ReLU               // exp(Bias + Row)·max(0, t) + Eps; m
+	ELU                // elu(u)+1; as many as u has coordinates, no projection
+	Residual           // 1, u, exp(Bias)·(exp(t + Row) − 1 − t); 1 + dim u + m
+	Monomial           // exp(Bias + Row)·∏_l u_l^{Ω_fl}, 0⁰ = 1; m
+	Fns                // the number of functions
+)
+
+// facts is what is true of a function whoever runs it: the interpreter and every backend read this one copy.
+type facts struct {
+	name string
+	// features is the number of features of m projections of an input u with inner coordinates.
+	features func(m, inner int) int
+	// positive reports whether no feature of the leaf is negative, whatever the input.
+	positive func(l *Leaf) bool
+}
+
+var table = [Fns]facts{
+	Exp:      {"exp", single, always},
+	ExpPM:    {"exp±", double, always},
+	SinCos:   {"sincos", double, never},
+	Complex:  {"complex", double, never},
+	Sign:     {"sign", single, never},
+	ReLU:     {"relu", single, func(l *Leaf) bool { return l.Eps >= 0 }},
+	ELU:      {"elu", func(_, inner int) int { return inner }, always},
+	Residual: {"residual", func(m, inner int) int { return 1 + inner + m }, never},
+	// A product of powers is a product of positive numbers only if the floor keeps them so.
+	Monomial: {"monomial", single, func(l *Leaf) bool { return l.Floor > 0 }},
+}
+
+func single(m, _ int) int { return m }
+func double(m, _ int) int { return 2 * m }
+func always(*Leaf) bool   { return true }
+func never(*Leaf) bool    { return false }
+
+func (f Fn) String() string {
+	if f < 0 || f >= Fns {
+		return fmt.Sprintf("Fn(%d)", int(f))
+	}
+	return table[f].name
+}
