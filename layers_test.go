@@ -7,7 +7,7 @@ import (
 )
 
 // layers orders the packages: a package may import only packages of lower layers. Nested modules are not listed.
-var layers = map[string]int{
+var layers = map[string]float64{
 	"dense":               0,
 	"internal/kern":       1,
 	"internal/par":        1,
@@ -21,6 +21,7 @@ var layers = map[string]int{
 	"data/parquet":        3,
 	"kernel":              2,
 	"internal/plan":       3,
+	"theory/forms":        2.5, // reads the pair laws of coupling, serves theory
 	"theory":              3,
 	"family":              4,
 	"internal/exec":       4,
@@ -55,7 +56,7 @@ func TestImportsPointDownward(t *testing.T) {
 			}
 			below := strings.TrimPrefix(strings.TrimPrefix(imp, module), "/")
 			if layers[below] >= layer {
-				t.Errorf("%s (layer %d) imports %s (layer %d)", name, layer, below, layers[below])
+				t.Errorf("%s (layer %v) imports %s (layer %v)", name, layer, below, layers[below])
 			}
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // replicate samples the estimate at one pair, with the plan changed by mutate.
@@ -665,7 +666,7 @@ func TestStructuredMean(t *testing.T) {
 func TestReLUMean(t *testing.T) {
 	x, y := testPair(5)
 	g := replicate(t, family.ReLU{Pure: true}, coupling.Orthogonal{}, 5, 4000, x, y, nil)
-	th := theory.Angle(x, y)
+	th := forms.Angle(x, y)
 	want := math.Sqrt(dense.Norm2(x)*dense.Norm2(y)) * (math.Sin(th) + (math.Pi-th)*math.Cos(th)) / (2 * math.Pi)
 	if z := stattest.Z(g.Mean(), want, math.Sqrt(g.Var()), g.N()); math.Abs(z) > stattest.Bound(1e-6, 1) {
 		t.Errorf("z = %.1f", z)

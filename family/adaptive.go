@@ -8,6 +8,7 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // Adaptive is the family fitted to the data without changing the kernel (docs/theory.md §2.18, beyond the papers),
@@ -213,7 +214,7 @@ func (f Adaptive) Fit(s *Stats) (Family, error) {
 func AdaptiveRho(l []float64) []float64 {
 	rho := make([]float64, len(l))
 	for i, v := range l {
-		rho[i] = theory.RhoStar(1, max(v, 0))
+		rho[i] = forms.RhoStar(1, max(v, 0))
 	}
 	return rho
 }

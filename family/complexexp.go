@@ -9,6 +9,7 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // ComplexExp is the family of complex exponential features (HRF Lemma 2.4, eqs 13-18), F = 2m (m if A is real):
@@ -219,12 +220,12 @@ func (a factors) form(x, y []float64) theory.Form {
 	for i := range zeta {
 		zeta[i] = complex(re[i], im[i])
 	}
-	rv := theory.LogRVComplexExp(zeta)
+	rv := forms.LogRVComplexExp(zeta)
 	switch {
 	case a.qIm.IsZero():
-		return theory.Simple(theory.Exponential, d, rv, dense.Norm2(re))
+		return theory.Simple(forms.Exponential, d, rv, dense.Norm2(re))
 	case a.qRe.IsZero() && a.kRe.IsZero():
-		return theory.Simple(theory.Trigonometric, d, rv, dense.Norm2(im))
+		return theory.Simple(forms.Trigonometric, d, rv, dense.Norm2(im))
 	}
 	return theory.Uncoupled(d, rv)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // Poisson is the discretely induced family with Poisson(Lambda) coordinates (CRT §3.2.1), F = m, signed:
@@ -221,7 +222,7 @@ func (f Poisson) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	for l := range x {
 		s += x[l] * x[l] * y[l] * y[l]
 	}
-	return theory.Uncoupled(len(x), theory.LogRVPoisson(len(x), f.Lambda, s, dense.Dot(x, y))), nil
+	return theory.Uncoupled(len(x), forms.LogRVPoisson(len(x), f.Lambda, s, dense.Dot(x, y))), nil
 }
 
 // Form: CRT Thm 3.5.
@@ -233,7 +234,7 @@ func (f Geometric) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	for l := range x {
 		t[l] = math.Abs(x[l] * y[l])
 	}
-	return theory.Uncoupled(len(x), theory.LogRVGeometric(f.P, t, dense.Dot(x, y))), nil
+	return theory.Uncoupled(len(x), forms.LogRVGeometric(f.P, t, dense.Dot(x, y))), nil
 }
 
 // Form is that of Poisson at the shifted pair; a clamped point is biased.

@@ -13,6 +13,7 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 func TestBadParameters(t *testing.T) {
@@ -366,17 +367,17 @@ func TestFitsImprove(t *testing.T) {
 	}
 	v := s.MeanNorm2(1)
 	a := fitted["oprf"].(family.OPRF).A
-	at := func(a float64) float64 { return theory.LogSecondGERF(6, complex(a, 0), 1, v) }
+	at := func(a float64) float64 { return forms.LogSecondGERF(6, complex(a, 0), 1, v) }
 	if at(a) > at(a*1.01) || at(a) > at(a*0.99) {
 		t.Errorf("A = %v does not minimise the second moment", a)
 	}
 	lambda := fitted["poisson"].(family.Poisson).Lambda
-	po := func(l float64) float64 { return theory.LogRVPoisson(6, l, s.S(), 0) }
+	po := func(l float64) float64 { return forms.LogRVPoisson(6, l, s.S(), 0) }
 	if po(lambda) > po(lambda*1.01) || po(lambda) > po(lambda*0.99) {
 		t.Errorf("lambda = %v is not optimal", lambda)
 	}
 	p := fitted["geometric"].(family.Geometric).P
-	ge := func(p float64) float64 { return theory.LogRVGeometric(p, s.T(), 0) }
+	ge := func(p float64) float64 { return forms.LogRVGeometric(p, s.T(), 0) }
 	if ge(p) > ge(p+1e-3) || ge(p) > ge(p-1e-3) {
 		t.Errorf("p = %v is not optimal", p)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 func gather(t *testing.T, o family.Options, x, y dense.Matrix[float64]) *family.Stats {
@@ -430,7 +431,7 @@ func TestFormImportance(t *testing.T) {
 					w[a] += u.At(k, a) * v[k]
 				}
 			}
-			want := theory.LogRVAdaptive(rho, w)
+			want := forms.LogRVAdaptive(rho, w)
 			form, err := family.Importance{L: l}.Form(kernel.Softmax, x.Row(i), y.Row(i))
 			if err != nil || math.Abs(form.Terms[0].LogRV-want) > 1e-9 {
 				t.Errorf("%s: log rv %v (%v), want %v", name, form.Terms[0].LogRV, err, want)
@@ -454,7 +455,7 @@ func TestFormImportance(t *testing.T) {
 	// Multiples of the identity, rotated or not, keep the coupled forms of OPRF.
 	rot := dense.MustFromRows([][]float64{{0.6, -0.8}, {0.8, 0.6}})
 	form, err = family.Importance{L: rot}.Form(kernel.Softmax, []float64{1, 0}, []float64{0, 1})
-	if err != nil || !form.Terms[0].Couples || math.Abs(form.Terms[0].LogRV-theory.LogRVPositive(2)) > 1e-12 {
+	if err != nil || !form.Terms[0].Couples || math.Abs(form.Terms[0].LogRV-forms.LogRVPositive(2)) > 1e-12 {
 		t.Errorf("a rotation: %+v, %v", form, err)
 	}
 	if _, err := (family.Importance{L: randomMatrix(3, 1e200, 0, 1)}).Draws(kernel.Softmax, 3, 2); !errors.Is(err, family.ErrParam) {
@@ -468,10 +469,10 @@ func TestFormComplexExpParts(t *testing.T) {
 	m := randomMatrix(d, 1, 0.2, 9)
 	for name, c := range map[string]struct {
 		f     family.ComplexExp
-		shape theory.Shape
+		shape forms.Shape
 	}{
-		"real":      {family.ComplexExp{Re: m, Im: dense.New[float64](d, d)}, theory.Exponential},
-		"imaginary": {family.ComplexExp{Re: dense.New[float64](d, d), Im: m}, theory.Trigonometric},
+		"real":      {family.ComplexExp{Re: m, Im: dense.New[float64](d, d)}, forms.Exponential},
+		"imaginary": {family.ComplexExp{Re: dense.New[float64](d, d), Im: m}, forms.Trigonometric},
 	} {
 		form, err := c.f.Form(kernel.Softmax, []float64{1, 0, 2}, []float64{0, 1, 1})
 		if err != nil || !form.Terms[0].Couples || form.Terms[0].Shape != c.shape {

@@ -12,6 +12,7 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 const ln2 = math.Ln2
@@ -110,13 +111,13 @@ func (f GERF) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 		return theory.Form{}, err
 	}
 	v2, z2 := sumNorm2(x, y)
-	shape, t := theory.Exponential, v2
+	shape, t := forms.Exponential, v2
 	if f.sign() < 0 {
-		shape, t = theory.Trigonometric, z2
+		shape, t = forms.Trigonometric, z2
 	}
-	form := theory.Simple(shape, len(x), theory.LogRVGERF(len(x), complex128(f.A), int(f.sign()), t), t)
+	form := theory.Simple(shape, len(x), forms.LogRVGERF(len(x), complex128(f.A), int(f.sign()), t), t)
 	form.Terms[0].Radial = f.A != 0
-	form.Terms[0].Cosine = shape == theory.Trigonometric && f.A == 0
+	form.Terms[0].Cosine = shape == forms.Trigonometric && f.A == 0
 	return form, nil
 }
 
@@ -145,7 +146,7 @@ func MinimiseGERF(d int, vPlus, vMinus float64) (a complex128, s int, logR float
 			v = vMinus
 		}
 		at := func(p []float64) complex128 { return complex(-math.Expm1(p[0])/8, p[1]) }
-		objective := func(p []float64) float64 { return theory.LogSecondGERF(d, at(p), sign, v) }
+		objective := func(p []float64) float64 { return forms.LogSecondGERF(d, at(p), sign, v) }
 		for _, start := range starts {
 			p := minimise(objective, start[:])
 			if r := objective(p); r < logR {
@@ -153,8 +154,8 @@ func MinimiseGERF(d int, vPlus, vMinus float64) (a complex128, s int, logR float
 			}
 		}
 		if sign > 0 { // OPRF is the real optimum in closed form
-			if ao := complex(theory.AStar(d, v), 0); theory.LogSecondGERF(d, ao, 1, v) <= logR {
-				a, s, logR = ao, 1, theory.LogSecondGERF(d, ao, 1, v)
+			if ao := complex(forms.AStar(d, v), 0); forms.LogSecondGERF(d, ao, 1, v) <= logR {
+				a, s, logR = ao, 1, forms.LogSecondGERF(d, ao, 1, v)
 			}
 		}
 	}

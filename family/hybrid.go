@@ -11,6 +11,7 @@ import (
 	"github.com/randfeat/randfeat/internal/special"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // Hybrid is the general hybrid composition (HRF eqs 8-11, Lemma 2.3): with p coefficients and p+1 bases,
@@ -262,13 +263,13 @@ func (c Coefficient) moments(x, y []float64) (mean, logVar float64) {
 	var rho float64
 	if c.Rho == RhoSign {
 		// ρ = 1-2θ/π and 1-ρ² = 4(θ/π)(1-θ/π), without cancellation at θ = 0.
-		q := theory.Angle(u, v) / math.Pi
+		q := forms.Angle(u, v) / math.Pi
 		rho, logVar = 1-2*q, math.Log(4*q*(1-q))
 	} else {
 		v2, z2 := sumNorm2(u, v)
-		logRV := theory.LogRVTrig(z2)
+		logRV := forms.LogRVTrig(z2)
 		if c.Rho == RhoPositive {
-			logRV = theory.LogRVPositive(v2)
+			logRV = forms.LogRVPositive(v2)
 		}
 		rho, logVar = math.Exp(-z2/2), logRV-z2
 	}
@@ -339,11 +340,11 @@ func sharedCovariance(a, b Family, x, y []float64) (theory.Signed, error) {
 		s := math.Sin((dense.Norm2(x) - dense.Norm2(y)) / 2)
 		return special.SignedOf(-2 * s * s), nil
 	case [2]string{"positive", "hyperbolic"}, [2]string{"hyperbolic", "positive"}, [2]string{"hyperbolic", "hyperbolic"}:
-		return log(theory.LogRVHyperbolic(v2))
+		return log(forms.LogRVHyperbolic(v2))
 	case [2]string{"trig", "trig"}:
-		return log(theory.LogRVTrig(z2))
+		return log(forms.LogRVTrig(z2))
 	case [2]string{"positive", "positive"}:
-		return log(theory.LogRVPositive(v2))
+		return log(forms.LogRVPositive(v2))
 	}
 	return theory.Signed{}, theory.NoForm(fmt.Sprintf("covariance of %s and %s on shared projections", a.Name(), b.Name()))
 }

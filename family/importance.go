@@ -11,6 +11,7 @@ import (
 	"github.com/randfeat/randfeat/internal/special"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // Importance is the importance-weighted positive family with the Gaussian proposal ψ = N(0, LLᵀ) (DARK eq 2,
@@ -187,7 +188,7 @@ func (p *proposal) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	}
 	if p.rho > 0 {
 		v2 := dense.Norm2(v)
-		form := theory.Simple(theory.Exponential, p.dim, theory.LogRVOPRF(p.dim, p.rho, v2), v2)
+		form := theory.Simple(forms.Exponential, p.dim, forms.LogRVOPRF(p.dim, p.rho, v2), v2)
 		form.Terms[0].Radial = p.rho != 1
 		return form, nil
 	}
@@ -202,13 +203,13 @@ func (p *proposal) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 
 // directionalForm is OPRF with its own ρ_i in each direction. If all are equal the coupled forms of OPRF hold.
 func directionalForm(rho, v []float64) theory.Form {
-	logRV := theory.LogRVAdaptive(rho, v)
+	logRV := forms.LogRVAdaptive(rho, v)
 	for _, r := range rho {
 		if math.Abs(r-rho[0]) > 1e-12*rho[0] {
 			return theory.Uncoupled(len(v), logRV)
 		}
 	}
-	form := theory.Simple(theory.Exponential, len(v), logRV, dense.Norm2(v))
+	form := theory.Simple(forms.Exponential, len(v), logRV, dense.Norm2(v))
 	form.Terms[0].Radial = rho[0] != 1
 	return form
 }

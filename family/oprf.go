@@ -5,6 +5,7 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // OPRF is the family of optimal positive features (FAVOR++), F = m, positive:
@@ -51,7 +52,7 @@ func (f OPRF) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 		return theory.Form{}, err
 	}
 	v2, _ := sumNorm2(x, y)
-	form := theory.Simple(theory.Exponential, len(x), theory.LogRVOPRF(len(x), 1/(1-8*f.A), v2), v2)
+	form := theory.Simple(forms.Exponential, len(x), forms.LogRVOPRF(len(x), 1/(1-8*f.A), v2), v2)
 	form.Terms[0].Radial = f.A != 0
 	return form, nil
 }
@@ -64,5 +65,5 @@ func (OPRF) Fit(s *Stats) (Family, error) {
 	if err := s.ready(OPRF{}); err != nil {
 		return nil, err
 	}
-	return OPRF{A: theory.AStar(s.Query.Dim(), s.MeanNorm2(+1))}, nil
+	return OPRF{A: forms.AStar(s.Query.Dim(), s.MeanNorm2(+1))}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // Positive is the family of positive random features (FAVOR+), F = m, positive:
@@ -37,7 +38,7 @@ func positiveLeaf(omega coupling.Omega) plan.Leaf {
 // Form: relative variance e^{v²} - 1, exponential pairs (CRT §2.2, SimRF eq 11).
 func (Positive) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	v2, _ := sumNorm2(x, y)
-	return theory.Simple(theory.Exponential, len(x), theory.LogRVPositive(v2), v2), nil
+	return theory.Simple(forms.Exponential, len(x), forms.LogRVPositive(v2), v2), nil
 }
 
 // Hyperbolic is the family of hyperbolic positive features ("++"), F = 2m, positive:
@@ -72,5 +73,5 @@ func hyperbolicLeaf(omega coupling.Omega) plan.Leaf {
 // Form: relative variance 2 sinh²(v²/2), hyperbolic pairs (HRF Lemma 2.2).
 func (Hyperbolic) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	v2, _ := sumNorm2(x, y)
-	return theory.Simple(theory.Hyperbolic, len(x), theory.LogRVHyperbolic(v2), v2), nil
+	return theory.Simple(forms.Hyperbolic, len(x), forms.LogRVHyperbolic(v2), v2), nil
 }

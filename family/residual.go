@@ -9,6 +9,7 @@ import (
 	"github.com/randfeat/randfeat/internal/special"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // Residual is the low-order-exact family (docs/theory.md §2.19, beyond the papers), F = 1 + d + m, signed:
@@ -77,7 +78,7 @@ func (f Residual) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 		return theory.Form{}, theory.NoForm("residual family with a proposal")
 	}
 	xy := dense.Dot(x, y)
-	logRV, err := theory.LogRVResidual(dense.Norm2(x), dense.Norm2(y), xy)
+	logRV, err := forms.LogRVResidual(dense.Norm2(x), dense.Norm2(y), xy)
 	if err != nil || f.Shrink == 0 {
 		return theory.Uncoupled(len(x), logRV), err
 	}

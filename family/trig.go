@@ -5,6 +5,7 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // Trig is the family of random Fourier features, F = 2m, signed:
@@ -48,7 +49,7 @@ func trigLeaf(omega coupling.Omega) plan.Leaf {
 // Form: relative variance 2 sinh²(z²/2), trigonometric pairs (HRF Lemma 2.2).
 func (Trig) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	_, z2 := sumNorm2(x, y)
-	form := theory.Simple(theory.Trigonometric, len(x), theory.LogRVTrig(z2), z2)
+	form := theory.Simple(forms.Trigonometric, len(x), forms.LogRVTrig(z2), z2)
 	form.Terms[0].Cosine = true
 	return form, nil
 }

@@ -1,32 +1,17 @@
 package theory
 
-import (
-	"errors"
-	"fmt"
-)
+import "github.com/randfeat/randfeat/theory/forms"
 
 var (
 	// ErrDomain is wrapped by errors that name an argument outside its domain.
-	ErrDomain = errors.New("theory: argument outside its domain")
+	ErrDomain = forms.ErrDomain
 
 	// ErrNoClosedForm is wrapped by every *NoClosedFormError.
-	ErrNoClosedForm = errors.New("theory: no closed form")
+	ErrNoClosedForm = forms.ErrNoClosedForm
 )
 
 // NoClosedFormError says which quantity has no closed form here.
-type NoClosedFormError struct {
-	What string
-}
+type NoClosedFormError = forms.NoClosedFormError
 
-// Error names the quantity.
-func (e *NoClosedFormError) Error() string {
-	return fmt.Sprintf("theory: no closed form for %s", e.What)
-}
-
-// Unwrap returns ErrNoClosedForm.
-func (e *NoClosedFormError) Unwrap() error { return ErrNoClosedForm }
-
-// domainError reports argument name = value as invalid.
-func domainError(name string, value any, need string) error {
-	return fmt.Errorf("%w: %s = %v, need %s", ErrDomain, name, value, need)
-}
+// NoForm is the error for a quantity without a closed form.
+func NoForm(what string) error { return &NoClosedFormError{What: what} }

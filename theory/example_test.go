@@ -4,17 +4,18 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // How much 64 coupled projections gain over independent ones, for positive features
 // of a pair with |x+y|² = 0.01 in dimension 64 (SimRF Fig 6).
 func ExampleLogRelMSE() {
 	const d, m, v2 = 64, 64, 0.01
-	rv := theory.LogRVPositive(v2)
-	iid, _ := theory.LogRelMSE(theory.Exponential, theory.Independent, d, m, rv, v2)
-	for _, law := range []theory.PairLaw{theory.OrthogonalPairs, theory.SimplexPairs} {
-		mse, err := theory.LogRelMSE(theory.Exponential, law, d, m, rv, v2)
+	rv := forms.LogRVPositive(v2)
+	iid, _ := forms.LogRelMSE(forms.Exponential, coupling.PairIndependent, d, m, rv, v2)
+	for _, law := range []coupling.PairKind{coupling.PairOrthogonal, coupling.PairSimplex} {
+		mse, err := forms.LogRelMSE(forms.Exponential, law, d, m, rv, v2)
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -7,6 +7,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/internal/special"
 	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // Estimator is what the closed forms need of a family; every family implements it.
@@ -35,7 +36,7 @@ type Signed = special.Signed
 // Term is one base estimator.
 type Term struct {
 	LogWeight float64
-	Shape     Shape
+	Shape     forms.Shape
 	LogRV     float64 // log relative variance of one projection
 	T         float64 // v² or z², the argument of kappa
 	Dim       int
@@ -49,15 +50,12 @@ type Term struct {
 }
 
 // Simple is the Form of an unbiased family with one base and coupled forms in dimension d.
-func Simple(shape Shape, d int, logRV, t float64) Form {
+func Simple(shape forms.Shape, d int, logRV, t float64) Form {
 	return Form{Terms: []Term{{Shape: shape, LogRV: logRV, T: t, Dim: d, Couples: true}}}
 }
 
 // Uncoupled is the Form of an unbiased family in dimension d whose error is known for independent rows only.
 func Uncoupled(d int, logRV float64) Form { return Form{Terms: []Term{{LogRV: logRV, Dim: d}}} }
-
-// NoForm is the error for a quantity without a closed form.
-func NoForm(what string) error { return &NoClosedFormError{What: what} }
 
 // Moments are the predicted moments of an estimate of κ(x, y), as natural logarithms; -Inf is an exact zero.
 type Moments struct {
@@ -80,16 +78,16 @@ func (m Moments) LogRelVar() float64 { return m.LogVar - 2*m.LogMean }
 // Where no closed form exists it returns an error that wraps ErrNoClosedForm.
 func Of(k kernel.Kernel, f Estimator, c coupling.Coupling, m int, x, y []float64) (Moments, error) {
 	if f == nil {
-		return Moments{}, domainError("family", nil, "a family")
+		return Moments{}, forms.DomainError("family", nil, "a family")
 	}
 	if len(x) != len(y) {
-		return Moments{}, domainError("y", len(y), fmt.Sprintf("%d coordinates, as x has", len(x)))
+		return Moments{}, forms.DomainError("y", len(y), fmt.Sprintf("%d coordinates, as x has", len(x)))
 	}
 	if err := k.Validate(len(x)); err != nil {
 		return Moments{}, err
 	}
 	if m < 1 {
-		return Moments{}, domainError("m", m, "m ≥ 1")
+		return Moments{}, forms.DomainError("m", m, "m ≥ 1")
 	}
 	d := k.Dim(len(x))
 	u, v := k.Embed(make([]float64, d), x), k.Embed(make([]float64, d), y)
@@ -158,11 +156,7 @@ func (t Term) logRelMSE(c coupling.Coupling, m int) (logRel float64, approximate
 	if t.Radial && pairs.Dim != t.Dim {
 		return 0, false, NoForm(fmt.Sprintf("features weighted by |ω|² under the %s coupling, padded from %d to %d", c.Name(), t.Dim, pairs.Dim))
 	}
-	law := OrthogonalPairs
-	if pairs.Kind == coupling.PairSimplex {
-		law = SimplexPairs
-	}
-	logRel, err = LogRelMSE(t.Shape, law, pairs.Dim, m, t.LogRV, t.T)
+	logRel, err = forms.LogRelMSE(t.Shape, pairs.Kind, pairs.Dim, m, t.LogRV, t.T)
 	return logRel, !pairs.Exact, err
 }
 
@@ -177,9 +171,9 @@ func fixedNorm(k kernel.Kernel, f Form, c coupling.Coupling, m int, u, v []float
 	var logVar float64
 	switch pairs := coupling.Pairs(c, d); {
 	case pairs.Kind == coupling.PairOrthogonal && pairs.Dim == d:
-		logVar = LogVarORFPrime(d, m, z)
+		logVar = forms.LogVarORFPrime(d, m, z)
 	case m == 1 || pairs.Kind == coupling.PairIndependent:
-		logVar = LogVarORFPrime(d, 1, z) - math.Log(float64(m))
+		logVar = forms.LogVarORFPrime(d, 1, z) - math.Log(float64(m))
 	default:
 		return Moments{}, NoForm(fmt.Sprintf("the Bessel kernel under the %s coupling", c.Name()))
 	}
@@ -189,11 +183,11 @@ func fixedNorm(k kernel.Kernel, f Form, c coupling.Coupling, m int, u, v []float
 	switch {
 	case k.Kind == kernel.Bessel && radius == 1:
 	case k.Kind == kernel.Bessel:
-		out.LogBias = math.Log(math.Abs(ORFMean(d, z) - unit.Eval(u, v)))
+		out.LogBias = math.Log(math.Abs(forms.ORFMean(d, z) - unit.Eval(u, v)))
 	case radius == 1:
-		out.LogBias = math.Log(math.Abs(ORFBias(d, z)))
+		out.LogBias = math.Log(math.Abs(forms.ORFBias(d, z)))
 	default:
-		out.LogBias = math.Log(math.Abs(ORFMean(d, z) - math.Exp(-t.T/2)))
+		out.LogBias = math.Log(math.Abs(forms.ORFMean(d, z) - math.Exp(-t.T/2)))
 	}
 	if k.Kind == kernel.Softmax { // the factor e^{(|x|²+|y|²)/2} of the softmax form
 		shift := out.LogKernel + t.T/2
@@ -203,40 +197,4 @@ func fixedNorm(k kernel.Kernel, f Form, c coupling.Coupling, m int, u, v []float
 	}
 	out.LogMSE = special.LogSumExp(out.LogVar, 2*out.LogBias)
 	return out, nil
-}
-
-// Angle is the angle between two vectors in [0, π], accurate near both ends; π/2 if one is zero.
-func Angle(x, y []float64) float64 {
-	var nx, ny float64
-	for i := range x {
-		nx, ny = math.Hypot(nx, x[i]), math.Hypot(ny, y[i])
-	}
-	if nx == 0 || ny == 0 {
-		return math.Pi / 2
-	}
-	var diff, sum float64
-	for i := range x {
-		a, b := x[i]/nx, y[i]/ny
-		diff, sum = math.Hypot(diff, a-b), math.Hypot(sum, a+b)
-	}
-	return 2 * math.Atan2(diff, sum)
-}
-
-// Warning says when a coupling is known to hurt a family at a pair, for instance simplex with trigonometric features;
-// "" otherwise.
-func Warning(k kernel.Kernel, f Estimator, c coupling.Coupling, x, y []float64) string {
-	d := k.Dim(len(x))
-	form, err := f.Form(k.Kind, k.Embed(make([]float64, d), x), k.Embed(make([]float64, d), y))
-	if err != nil {
-		return ""
-	}
-	for _, t := range form.Terms {
-		law := map[coupling.PairKind]PairLaw{coupling.PairOrthogonal: OrthogonalPairs, coupling.PairSimplex: SimplexPairs}[coupling.Pairs(c, t.Dim).Kind]
-		if t.Couples && law != Independent {
-			if w := Warn(t.Shape, law, t.Dim, t.T); w != "" {
-				return w
-			}
-		}
-	}
-	return ""
 }

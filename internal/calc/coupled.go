@@ -3,33 +3,34 @@ package calc
 import (
 	"math"
 
-	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // couplingName is the input that names a joint law of the projections.
 func couplingName() Input { return choice("coupling", "iid", "orthogonal", "simplex") }
 
-func (v values) law() theory.PairLaw {
+func (v values) law() coupling.PairKind {
 	switch v.s("coupling") {
 	case "orthogonal":
-		return theory.OrthogonalPairs
+		return coupling.PairOrthogonal
 	case "simplex":
-		return theory.SimplexPairs
+		return coupling.PairSimplex
 	}
-	return theory.Independent
+	return coupling.PairIndependent
 }
 
 // shapeName is the input that names the dependence of an estimator on a projection.
 func shapeName() Input { return choice("shape", "exponential", "trigonometric", "hyperbolic") }
 
-func (v values) shape() theory.Shape {
+func (v values) shape() forms.Shape {
 	switch v.s("shape") {
 	case "trigonometric":
-		return theory.Trigonometric
+		return forms.Trigonometric
 	case "hyperbolic":
-		return theory.Hyperbolic
+		return forms.Hyperbolic
 	}
-	return theory.Exponential
+	return forms.Exponential
 }
 
 // coupledEntries are conformities, gaps and errors of coupled projections: docs/theory.md §5.2.
@@ -41,25 +42,25 @@ func coupledEntries() []Entry {
 		}
 	}
 	return []Entry{
-		byDim("conformity.orthogonal_log", "SimRF Thm 4.3 eq 23: log 1F1(d; d/2; v2/2)", "v2", theory.LogConformityOrthogonal),
-		byDim("conformity.simplex_log", "SimRF Thm 4.3 eq 24", "v2", theory.LogConformitySimplex),
-		byDim("conformity.rff_orthogonal", "SimRF Thm 4.5: 1F1(d; d/2; -z2/2)", "z2", theory.ConformityRFFOrthogonal),
-		byDim("conformity.rff_simplex", "docs/theory.md §5.2: rho′", "z2", theory.ConformityRFFSimplex),
-		byDim("conformity.cosh_simplex_log", "docs/theory.md §5.2: rho″", "v2", theory.LogConformityCoshSimplex),
+		byDim("conformity.orthogonal_log", "SimRF Thm 4.3 eq 23: log 1F1(d; d/2; v2/2)", "v2", forms.LogConformityOrthogonal),
+		byDim("conformity.simplex_log", "SimRF Thm 4.3 eq 24", "v2", forms.LogConformitySimplex),
+		byDim("conformity.rff_orthogonal", "SimRF Thm 4.5: 1F1(d; d/2; -z2/2)", "z2", forms.ConformityRFFOrthogonal),
+		byDim("conformity.rff_simplex", "docs/theory.md §5.2: rho′", "z2", forms.ConformityRFFSimplex),
+		byDim("conformity.cosh_simplex_log", "docs/theory.md §5.2: rho″", "v2", forms.LogConformityCoshSimplex),
 		{
 			Name: "conformity.angle_log", Reference: "SimRF Lemma 4.2 eq 21: log conformity of pairs at a fixed angle, positive features",
 			Inputs: []Input{dimension("d"), nonnegative("v2"), bounded("cos", "number in [-1, 1]", func(v float64) bool { return math.Abs(v) <= 1 })},
 			eval: func(in values) (any, error) {
-				return theory.LogConformityAngle(in.i("d"), in.f("v2"), in.f("cos")), nil
+				return forms.LogConformityAngle(in.i("d"), in.f("v2"), in.f("cos")), nil
 			},
 		},
-		byDim("gap.prf_orthogonal_log", "SimRF Cor 4.4 corrected: log(e^{v2} - rho_ORF)", "v2", theory.LogGapPRFOrthogonal),
-		byDim("gap.prf_simplex_log", "log(e^{v2} - rho_SimRF)", "v2", theory.LogGapPRFSimplex),
+		byDim("gap.prf_orthogonal_log", "SimRF Cor 4.4 corrected: log(e^{v2} - rho_ORF)", "v2", forms.LogGapPRFOrthogonal),
+		byDim("gap.prf_simplex_log", "log(e^{v2} - rho_SimRF)", "v2", forms.LogGapPRFSimplex),
 		{
 			Name: "coupled.kappa", Reference: "docs/theory.md §5.2: relative covariance of two projections of a block; t is z² if trigonometric, else v²",
 			Inputs: []Input{shapeName(), couplingName(), dimension("d"), nonnegative("t")},
 			eval: func(in values) (any, error) {
-				sign, logAbs, err := theory.Kappa(in.shape(), in.law(), in.i("d"), in.f("t"))
+				sign, logAbs, err := forms.Kappa(in.shape(), in.law(), in.i("d"), in.f("t"))
 				return Object{{"sign", sign}, {"log_abs", logAbs}}, err
 			},
 		},
@@ -67,7 +68,7 @@ func coupledEntries() []Entry {
 			Name: "mse.rel_log", Reference: "docs/theory.md §5.2: log(rv/m + pf·kappa), rv the relative variance of one projection; t as in coupled.kappa",
 			Inputs: []Input{shapeName(), couplingName(), dimension("d"), natural("m"), number("log_rv"), nonnegative("t")},
 			eval: func(in values) (any, error) {
-				return result(theory.LogRelMSE(in.shape(), in.law(), in.i("d"), in.i("m"), in.f("log_rv"), in.f("t")))
+				return result(forms.LogRelMSE(in.shape(), in.law(), in.i("d"), in.i("m"), in.f("log_rv"), in.f("t")))
 			},
 		},
 		{
@@ -75,7 +76,7 @@ func coupledEntries() []Entry {
 			Inputs: []Input{couplingName(), dimension("d"), natural("m"), nonnegative("xx"), nonnegative("yy"), nonnegative("v2")},
 			eval: func(in values) (any, error) {
 				v2 := in.f("v2")
-				rel, err := theory.LogRelMSE(theory.Exponential, in.law(), in.i("d"), in.i("m"), theory.LogRVPositive(v2), v2)
+				rel, err := forms.LogRelMSE(forms.Exponential, in.law(), in.i("d"), in.i("m"), forms.LogRVPositive(v2), v2)
 				z2 := 2*in.f("xx") + 2*in.f("yy") - v2 // parallelogram law
 				return rel - z2, err
 			},
@@ -85,8 +86,8 @@ func coupledEntries() []Entry {
 			Inputs: []Input{couplingName(), dimension("d"), natural("m"), positive("v")},
 			eval: func(in values) (any, error) {
 				v2 := in.f("v") * in.f("v")
-				rv := theory.LogRVPositive(v2)
-				rel, err := theory.LogRelMSE(theory.Exponential, in.law(), in.i("d"), in.i("m"), rv, v2)
+				rv := forms.LogRVPositive(v2)
+				rel, err := forms.LogRelMSE(forms.Exponential, in.law(), in.i("d"), in.i("m"), rv, v2)
 				return math.Exp(rel - rv + math.Log(float64(in.i("m")))), err
 			},
 		},
@@ -95,7 +96,7 @@ func coupledEntries() []Entry {
 			Inputs: []Input{couplingName(), dimension("d"), natural("m"), nonnegative("z2")},
 			eval: func(in values) (any, error) {
 				z2 := in.f("z2")
-				rel, err := theory.LogRelMSE(theory.Trigonometric, in.law(), in.i("d"), in.i("m"), theory.LogRVTrig(z2), z2)
+				rel, err := forms.LogRelMSE(forms.Trigonometric, in.law(), in.i("d"), in.i("m"), forms.LogRVTrig(z2), z2)
 				return math.Exp(rel - z2), err
 			},
 		},
@@ -104,32 +105,32 @@ func coupledEntries() []Entry {
 			Inputs: []Input{couplingName(), dimension("d"), natural("m"), nonnegative("v2")},
 			eval: func(in values) (any, error) {
 				d, v2 := in.i("d"), in.f("v2")
-				rv := theory.LogRVOPRF(d, theory.RhoStar(d, v2), v2)
-				return result(theory.LogRelMSE(theory.Exponential, in.law(), d, in.i("m"), rv, v2))
+				rv := forms.LogRVOPRF(d, forms.RhoStar(d, v2), v2)
+				return result(forms.LogRelMSE(forms.Exponential, in.law(), d, in.i("m"), rv, v2))
 			},
 		},
 		{
 			Name: "simrf.pdf_iid", Reference: "SimRF Lemma 4.1: density of |ω_i + ω_j|, independent rows",
 			Inputs: []Input{dimension("d"), positive("w")},
-			eval:   func(in values) (any, error) { return math.Exp(theory.LogPairNormIID(in.i("d"), in.f("w"))), nil },
+			eval:   func(in values) (any, error) { return math.Exp(forms.LogPairNormIID(in.i("d"), in.f("w"))), nil },
 		},
 		{
 			Name: "simrf.pdf_theta", Reference: "SimRF Lemma 4.2 eq 20: density of |ω_i + ω_j|, fixed angle",
 			Inputs: []Input{dimension("d"), positive("w"), bounded("cos", "number in (-1, 1)", func(v float64) bool { return v > -1 && v < 1 })},
 			eval: func(in values) (any, error) {
-				return math.Exp(theory.LogPairNormAngle(in.i("d"), in.f("w"), in.f("cos"))), nil
+				return math.Exp(forms.LogPairNormAngle(in.i("d"), in.f("w"), in.f("cos"))), nil
 			},
 		},
 		{
 			Name: "simrf.taylor_v2", Reference: "SimRF 5.1 corrected: coefficient of v² in m·MSE·e^{2xx+2yy}, simplex",
 			Inputs: []Input{dimension("d"), natural("m")},
-			eval:   func(in values) (any, error) { return theory.SimplexSmallV(in.i("d"), in.i("m")), nil },
+			eval:   func(in values) (any, error) { return forms.SimplexSmallV(in.i("d"), in.i("m")), nil },
 		},
 		{
 			Name: "simrf.cor46_ratio", Reference: "SimRF Cor 4.6: MSE(orthogonal)/MSE(iid) of trigonometric features without the O(1/d²)",
 			Inputs: []Input{dimension("d"), natural("m"), positive("z2")},
 			eval: func(in values) (any, error) {
-				return theory.RFFOrthogonalRatio(in.i("d"), in.i("m"), in.f("z2")), nil
+				return forms.RFFOrthogonalRatio(in.i("d"), in.i("m"), in.f("z2")), nil
 			},
 		},
 	}

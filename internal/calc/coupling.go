@@ -3,7 +3,7 @@ package calc
 import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // couplingEntries are the steps of the couplings: docs/theory.md §4.
@@ -61,7 +61,7 @@ func couplingEntries() []Entry {
 		{
 			Name: "coupling.pair_fraction", Reference: "docs/theory.md §5: share of ordered pairs of projections inside a block",
 			Inputs: []Input{natural("m"), dimension("d")},
-			eval:   func(in values) (any, error) { return theory.PairFraction(in.i("m"), in.i("d")), nil },
+			eval:   func(in values) (any, error) { return forms.PairFraction(in.i("m"), in.i("d")), nil },
 		},
 		{
 			Name: "coupling.padded_wrong_norms", Reference: "docs/theory.md §4.6: 1F1(d/2; n/2; -z2/2), what chi_d norms after padding to n estimate",
@@ -70,7 +70,7 @@ func couplingEntries() []Entry {
 				if in.i("n") < in.i("d") {
 					return nil, outOfRange("n", in.i("n"), "at least d")
 				}
-				return theory.PaddedKernel(in.i("d"), in.i("n"), in.f("z2")), nil
+				return forms.PaddedKernel(in.i("d"), in.i("n"), in.f("z2")), nil
 			},
 		},
 	}

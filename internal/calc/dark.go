@@ -6,7 +6,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // darkEntries are docs/theory.md §5.6.
@@ -15,7 +15,7 @@ func darkEntries() []Entry {
 		{
 			Name: "dark.sigma_eigs", Reference: "DARK Thm 3.2: eigenvalues of the optimal proposal",
 			Inputs: []Input{vector("lam")},
-			eval:   func(in values) (any, error) { return result(theory.DarkSigmaEigs(in.vec("lam"))) },
+			eval:   func(in values) (any, error) { return result(forms.DarkSigmaEigs(in.vec("lam"))) },
 		},
 		{
 			Name: "dark.expected_variance", Reference: "DARK Thm 3.2: q, k ~ N(0, diag lam), one projection, isotropic and optimal proposal",
@@ -26,11 +26,11 @@ func darkEntries() []Entry {
 					return nil, err
 				}
 				return Object{
-					{"log_second_iso", theory.LogSecondDarkIsotropic(lam)},
-					{"log_second_opt", theory.LogSecondDarkOptimal(lam)},
-					{"log_EK2", theory.LogKernelSquareDark(lam)},
-					{"log_V_iso", theory.LogVarDarkIsotropic(lam)},
-					{"log_V_opt", theory.LogVarDarkOptimal(lam)},
+					{"log_second_iso", forms.LogSecondDarkIsotropic(lam)},
+					{"log_second_opt", forms.LogSecondDarkOptimal(lam)},
+					{"log_EK2", forms.LogKernelSquareDark(lam)},
+					{"log_V_iso", forms.LogVarDarkIsotropic(lam)},
+					{"log_V_opt", forms.LogVarDarkOptimal(lam)},
 				}, nil
 			},
 		},
@@ -41,7 +41,7 @@ func darkEntries() []Entry {
 				if err := checkLengths(in, "lam", "s"); err != nil {
 					return nil, err
 				}
-				return theory.LogSecondDarkGaussian(in.vec("lam"), in.vec("s")), nil
+				return forms.LogSecondDarkGaussian(in.vec("lam"), in.vec("s")), nil
 			},
 		},
 		{
@@ -52,7 +52,7 @@ func darkEntries() []Entry {
 				if err != nil {
 					return nil, err
 				}
-				sigma, err := theory.DarkSigma(lam)
+				sigma, err := forms.DarkSigma(lam)
 				if err != nil {
 					return nil, err
 				}
@@ -70,7 +70,7 @@ func darkEntries() []Entry {
 				if err != nil {
 					return nil, err
 				}
-				return result(theory.DarkLogWeight(sigma, in.vec("w")))
+				return result(forms.DarkLogWeight(sigma, in.vec("w")))
 			},
 		},
 	}

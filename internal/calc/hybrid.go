@@ -6,6 +6,7 @@ import (
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // hybridEntries are docs/theory.md §5.4.
@@ -15,27 +16,27 @@ func hybridEntries() []Entry {
 		{
 			Name: "hrf.mse_trig_log", Reference: "HRF Lemma 2.2, softmax", Inputs: norms,
 			eval: func(in values) (any, error) {
-				return theory.LogMSETrig(in.i("m"), in.f("xx"), in.f("yy"), in.f("xy")), nil
+				return forms.LogMSETrig(in.i("m"), in.f("xx"), in.f("yy"), in.f("xy")), nil
 			},
 		},
 		{
 			Name: "hrf.mse_pp_log", Reference: "HRF Lemma 2.2, softmax", Inputs: norms,
 			eval: func(in values) (any, error) {
-				return theory.LogMSEHyperbolic(in.i("m"), in.f("xx"), in.f("yy"), in.f("xy")), nil
+				return forms.LogMSEHyperbolic(in.i("m"), in.f("xx"), in.f("yy"), in.f("xy")), nil
 			},
 		},
 		{
 			Name: "hrf.angular_moments", Reference: "HRF Lemma 3.2",
 			Inputs: []Input{angle("theta"), natural("n")},
 			eval: func(in values) (any, error) {
-				return lambdaMoments(theory.AngularMoments(in.f("theta"), in.i("n"))), nil
+				return lambdaMoments(forms.AngularMoments(in.f("theta"), in.i("n"))), nil
 			},
 		},
 		{
 			Name: "hrf.gaussian_moments", Reference: "HRF Thm F.1 eqs 72-73; z2 = |x-y|²",
 			Inputs: []Input{nonnegative("z2"), positive("sig"), positive("r"), natural("n")},
 			eval: func(in values) (any, error) {
-				return lambdaMoments(theory.GaussianMoments(in.f("z2"), in.f("sig"), in.f("r"), in.i("n"))), nil
+				return lambdaMoments(forms.GaussianMoments(in.f("z2"), in.f("sig"), in.f("r"), in.i("n"))), nil
 			},
 		},
 		{
@@ -59,41 +60,41 @@ func hybridEntries() []Entry {
 				natural("m"), nonnegative("xx"), nonnegative("yy"), number("xy"), flag("shared"),
 			},
 			eval: func(in values) (any, error) {
-				mom := theory.LambdaMoments{Lam2: in.f("E_lam2"), Rest2: in.f("E_1mlam2"), Cross: in.f("E_lam1mlam")}
-				return theory.LogMSEBipolar(mom, in.i("m"), in.f("xx"), in.f("yy"), in.f("xy"), in.b("shared")), nil
+				mom := forms.LambdaMoments{Lam2: in.f("E_lam2"), Rest2: in.f("E_1mlam2"), Cross: in.f("E_lam1mlam")}
+				return forms.LogMSEBipolar(mom, in.i("m"), in.f("xx"), in.f("yy"), in.f("xy"), in.b("shared")), nil
 			},
 		},
 		{
 			Name: "hrf.eps_pp_log", Reference: "HRF Lemma 3.4: log relative error of hyperbolic features on the sphere of radius r",
 			Inputs: []Input{angle("theta"), nonnegative("r"), natural("m")},
-			eval:   func(in values) (any, error) { return theory.LogEpsHyperbolic(in.f("theta"), in.f("r"), in.i("m")), nil },
+			eval:   func(in values) (any, error) { return forms.LogEpsHyperbolic(in.f("theta"), in.f("r"), in.i("m")), nil },
 		},
 		{
 			Name: "hrf.eps_trig_log", Reference: "HRF Lemma 3.4 eq 25: log relative error on the sphere of radius r",
 			Inputs: []Input{angle("theta"), nonnegative("r"), natural("m")},
-			eval:   func(in values) (any, error) { return theory.LogEpsTrig(in.f("theta"), in.f("r"), in.i("m")), nil },
+			eval:   func(in values) (any, error) { return forms.LogEpsTrig(in.f("theta"), in.f("r"), in.i("m")), nil },
 		},
 		{
 			Name: "hrf.W_log", Reference: "HRF Lemma 3.4: log W(r)",
 			Inputs: []Input{nonnegative("r")},
-			eval:   func(in values) (any, error) { return theory.LogW(in.f("r")), nil },
+			eval:   func(in values) (any, error) { return forms.LogW(in.f("r")), nil },
 		},
 		{
 			Name: "hrf.eps_angular_log", Reference: "HRF eqs 48-50",
 			Inputs: []Input{angle("theta"), nonnegative("r"), natural("m"), natural("n")},
 			eval: func(in values) (any, error) {
-				return theory.LogEpsAngular(in.f("theta"), in.f("r"), in.i("m"), in.i("n")), nil
+				return forms.LogEpsAngular(in.f("theta"), in.f("r"), in.i("m"), in.i("n")), nil
 			},
 		},
 		{
 			Name: "hrf.thm35_bound_log", Reference: "HRF Thm 3.5 corrected bound, r ≥ 1",
 			Inputs: []Input{bounded("r", "number ≥ 1", func(v float64) bool { return v >= 1 }), natural("m"), natural("n")},
-			eval:   func(in values) (any, error) { return theory.LogEpsAngularBound(in.f("r"), in.i("m"), in.i("n")), nil },
+			eval:   func(in values) (any, error) { return forms.LogEpsAngularBound(in.f("r"), in.i("m"), in.i("n")), nil },
 		},
 		{
 			Name: "hrf.limit_log", Reference: "HRF Thm 3.5: log of the limit W(r)/√(2π m n)",
 			Inputs: []Input{nonnegative("r"), natural("m"), natural("n")},
-			eval:   func(in values) (any, error) { return theory.LogEpsAngularLimit(in.f("r"), in.i("m"), in.i("n")), nil },
+			eval:   func(in values) (any, error) { return forms.LogEpsAngularLimit(in.f("r"), in.i("m"), in.i("n")), nil },
 		},
 	}
 }
@@ -103,7 +104,7 @@ func angle(key string) Input {
 	return bounded(key, "angle in [0, π]", func(v float64) bool { return v >= 0 && v <= math.Nextafter(math.Pi, 4) })
 }
 
-func lambdaMoments(m theory.LambdaMoments) Object {
+func lambdaMoments(m forms.LambdaMoments) Object {
 	return Object{{"E_lam2", m.Lam2}, {"E_1mlam2", m.Rest2}, {"E_lam1mlam", m.Cross}}
 }
 

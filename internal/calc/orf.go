@@ -3,7 +3,7 @@ package calc
 import (
 	"fmt"
 
-	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // orfEntries are docs/theory.md §5.5.
@@ -12,18 +12,18 @@ func orfEntries() []Entry {
 		{
 			Name: "orf.var_log", Reference: "ORF Thm 4: log variance of ORF′ with p projections, in blocks when p > d",
 			Inputs: []Input{dimension("d"), natural("p"), nonnegative("z")},
-			eval:   func(in values) (any, error) { return theory.LogVarORFPrime(in.i("d"), in.i("p"), in.f("z")), nil },
+			eval:   func(in values) (any, error) { return forms.LogVarORFPrime(in.i("d"), in.i("p"), in.f("z")), nil },
 		},
 		{
 			Name: "orf.rff_var_log", Reference: "ORF Thm 1 corrected: log variance of p independent Fourier features",
 			Inputs: []Input{natural("p"), nonnegative("z")},
-			eval:   func(in values) (any, error) { return theory.LogVarRFF(in.i("p"), in.f("z")), nil },
+			eval:   func(in values) (any, error) { return forms.LogVarRFF(in.i("p"), in.f("z")), nil },
 		},
 		{
 			Name: "orf.constants", Reference: "ORF Props 3, 6; null where not defined (b, alpha, beta need d ≥ 2, c needs d ≥ 5)",
 			Inputs: []Input{dimension("d")},
 			eval: func(in values) (any, error) {
-				c := theory.ORFConstantsOf(in.i("d"))
+				c := forms.ORFConstantsOf(in.i("d"))
 				return Object{{"b_d", c.B}, {"c_d", c.C}, {"alpha_d", c.Alpha}, {"beta_d", c.Beta}}, nil
 			},
 		},
@@ -31,29 +31,29 @@ func orfEntries() []Entry {
 			Name: "orf.ranges", Reference: "ORF Props 3, 6: largest z of orf.kernel_bounds, orf.variance_bounds, and of Var(ORF′) ≤ Var(Fourier); null for d = 1",
 			Inputs: []Input{dimension("d")},
 			eval: func(in values) (any, error) {
-				c := theory.ORFConstantsOf(in.i("d"))
+				c := forms.ORFConstantsOf(in.i("d"))
 				return Object{{"kernel", c.KernelRange()}, {"variance", c.VarianceRange()}, {"improvement", c.ImprovementRange()}}, nil
 			},
 		},
 		{
 			Name: "orf.mean", Reference: "ORF Thm 2 eq 8: mean of ORF′, j_{d/2-1}(z)",
 			Inputs: []Input{dimension("d"), nonnegative("z")},
-			eval:   func(in values) (any, error) { return theory.ORFMean(in.i("d"), in.f("z")), nil },
+			eval:   func(in values) (any, error) { return forms.ORFMean(in.i("d"), in.f("z")), nil },
 		},
 		{
 			Name: "orf.bias", Reference: "ORF Thm 2: bias of ORF′ for the Gaussian kernel, j_{d/2-1}(z) - e^{-z²/2}",
 			Inputs: []Input{dimension("d"), nonnegative("z")},
-			eval:   func(in values) (any, error) { return theory.ORFBias(in.i("d"), in.f("z")), nil },
+			eval:   func(in values) (any, error) { return forms.ORFBias(in.i("d"), in.f("z")), nil },
 		},
 		{
 			Name: "orf.kernel_bounds", Reference: "ORF Prop 3 eq 9: bounds on j_{d/2-1}(z), z up to orf.ranges",
 			Inputs: []Input{dimension("d"), nonnegative("z")},
 			eval: func(in values) (any, error) {
 				d, z := in.i("d"), in.f("z")
-				if err := upTo(z, theory.ORFConstantsOf(d).KernelRange()); err != nil {
+				if err := upTo(z, forms.ORFConstantsOf(d).KernelRange()); err != nil {
 					return nil, err
 				}
-				return bounds(theory.ORFKernelBounds(d, z)), nil
+				return bounds(forms.ORFKernelBounds(d, z)), nil
 			},
 		},
 		{
@@ -64,16 +64,16 @@ func orfEntries() []Entry {
 				if p > d {
 					return nil, outOfRange("p", p, "at most d")
 				}
-				if err := upTo(z, theory.ORFConstantsOf(d).VarianceRange()); err != nil {
+				if err := upTo(z, forms.ORFConstantsOf(d).VarianceRange()); err != nil {
 					return nil, err
 				}
-				return bounds(theory.ORFVarianceBounds(d, p, z)), nil
+				return bounds(forms.ORFVarianceBounds(d, p, z)), nil
 			},
 		},
 		{
 			Name: "orf.first_zero", Reference: "first positive zero of j_{d/2-1}",
 			Inputs: []Input{dimension("d")},
-			eval:   func(in values) (any, error) { return theory.ORFFirstZero(in.i("d")), nil },
+			eval:   func(in values) (any, error) { return forms.ORFFirstZero(in.i("d")), nil },
 		},
 	}
 }

@@ -2,7 +2,7 @@ package calc
 
 import (
 	"github.com/randfeat/randfeat/family"
-	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // parameterEntries are statistics and optimal parameters: docs/theory.md §3, 2.8 and 2.18.
@@ -11,12 +11,12 @@ func parameterEntries() []Entry {
 		{
 			Name: "oprf.rho", Reference: "CRT Thm 3.3 eq 7 (corrected): rho*",
 			Inputs: []Input{dimension("d"), nonnegative("v2")},
-			eval:   func(in values) (any, error) { return theory.RhoStar(in.i("d"), in.f("v2")), nil },
+			eval:   func(in values) (any, error) { return forms.RhoStar(in.i("d"), in.f("v2")), nil },
 		},
 		{
 			Name: "oprf.A", Reference: "CRT Thm 3.3: A = (1 - 1/rho*)/8",
 			Inputs: []Input{dimension("d"), nonnegative("v2")},
-			eval:   func(in values) (any, error) { return theory.AStar(in.i("d"), in.f("v2")), nil },
+			eval:   func(in values) (any, error) { return forms.AStar(in.i("d"), in.f("v2")), nil },
 		},
 		{
 			Name: "stats.crt", Reference: "CRT eqs 8, 12, 14: means over all pairs of rows of X and Y",
@@ -58,7 +58,7 @@ func parameterEntries() []Entry {
 					if l < 0 {
 						return nil, outOfRange("lam", l, "numbers ≥ 0")
 					}
-					rho[i] = theory.RhoStar(1, l)
+					rho[i] = forms.RhoStar(1, l)
 				}
 				return rho, nil
 			},

@@ -4,6 +4,7 @@ import (
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
+	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // varianceEntries are the variances of one projection: docs/theory.md §5.1.
@@ -13,50 +14,50 @@ func varianceEntries() []Entry {
 		{
 			Name: "logrv.trig", Reference: rv + "HRF Lemma 2.2, CRT 2.2",
 			Inputs: []Input{nonnegative("z2")},
-			eval:   func(in values) (any, error) { return theory.LogRVTrig(in.f("z2")), nil },
+			eval:   func(in values) (any, error) { return forms.LogRVTrig(in.f("z2")), nil },
 		},
 		{
 			Name: "logrv.positive", Reference: rv + "CRT 2.2",
 			Inputs: []Input{nonnegative("v2")},
-			eval:   func(in values) (any, error) { return theory.LogRVPositive(in.f("v2")), nil },
+			eval:   func(in values) (any, error) { return forms.LogRVPositive(in.f("v2")), nil },
 		},
 		{
 			Name: "logrv.hyperbolic", Reference: rv + "HRF Lemma 2.2",
 			Inputs: []Input{nonnegative("v2")},
-			eval:   func(in values) (any, error) { return theory.LogRVHyperbolic(in.f("v2")), nil },
+			eval:   func(in values) (any, error) { return forms.LogRVHyperbolic(in.f("v2")), nil },
 		},
 		{
 			Name: "logrv.oprf", Reference: rv + "CRT Thms 3.2, 3.3 at the optimal rho",
 			Inputs: []Input{dimension("d"), nonnegative("v2")},
 			eval: func(in values) (any, error) {
 				d, v2 := in.i("d"), in.f("v2")
-				return theory.LogRVOPRF(d, theory.RhoStar(d, v2), v2), nil
+				return forms.LogRVOPRF(d, forms.RhoStar(d, v2), v2), nil
 			},
 		},
 		{
 			Name: "logrv.gerf_real_plus", Reference: rv + "CRT Thm 3.2, s = +1, real A given by rho = 1/(1-8A)",
 			Inputs: []Input{dimension("d"), positive("rho"), nonnegative("v2")},
-			eval:   func(in values) (any, error) { return theory.LogRVOPRF(in.i("d"), in.f("rho"), in.f("v2")), nil },
+			eval:   func(in values) (any, error) { return forms.LogRVOPRF(in.i("d"), in.f("rho"), in.f("v2")), nil },
 		},
 		{
 			Name: "logrv.gerf", Reference: rv + "CRT Thm 3.2 eq 6, V_ = |x + s y|²",
 			Inputs: []Input{dimension("d"), number("A_re"), number("A_im"), sign("s"), nonnegative("V_")},
 			eval: func(in values) (any, error) {
-				return theory.LogRVGERF(in.i("d"), complex(in.f("A_re"), in.f("A_im")), in.i("s"), in.f("V_")), nil
+				return forms.LogRVGERF(in.i("d"), complex(in.f("A_re"), in.f("A_im")), in.i("s"), in.f("V_")), nil
 			},
 		},
 		{
 			Name: "logrv.poisson", Reference: rv + "CRT Thm 3.4, S = Σ x_l² y_l²",
 			Inputs: []Input{dimension("d"), nonnegative("lam"), nonnegative("S"), number("xy")},
 			eval: func(in values) (any, error) {
-				return theory.LogRVPoisson(in.i("d"), in.f("lam"), in.f("S"), in.f("xy")), nil
+				return forms.LogRVPoisson(in.i("d"), in.f("lam"), in.f("S"), in.f("xy")), nil
 			},
 		},
 		{
 			Name: "logrv.geometric", Reference: rv + "CRT Thm 3.5, t_l = |x_l y_l|",
 			Inputs: []Input{probability("p"), vector("t"), number("xy")},
 			eval: func(in values) (any, error) {
-				return theory.LogRVGeometric(in.f("p"), in.vec("t"), in.f("xy")), nil
+				return forms.LogRVGeometric(in.f("p"), in.vec("t"), in.f("xy")), nil
 			},
 		},
 		{
@@ -93,7 +94,7 @@ func varianceEntries() []Entry {
 		{
 			Name: "logrv.complex_exponential_z", Reference: rv + "docs/theory.md §5.1: complex exponential features at z = Ax + A^-T y, z_k = [re, im]",
 			Inputs: []Input{complexes("z")},
-			eval:   func(in values) (any, error) { return theory.LogRVComplexExp(in.cvec("z")), nil },
+			eval:   func(in values) (any, error) { return forms.LogRVComplexExp(in.cvec("z")), nil },
 		},
 		{
 			Name: "logrv.adaptive_v", Reference: rv + "docs/theory.md §2.18 at v = Uᵀ(x' + y')",
@@ -102,19 +103,19 @@ func varianceEntries() []Entry {
 				if err := checkLengths(in, "rho", "v"); err != nil {
 					return nil, err
 				}
-				return theory.LogRVAdaptive(in.vec("rho"), in.vec("v")), nil
+				return forms.LogRVAdaptive(in.vec("rho"), in.vec("v")), nil
 			},
 		},
 		{
 			Name: "logrv.residual", Reference: rv + "docs/theory.md §2.19, relative to exp(2 xy)",
 			Inputs: []Input{nonnegative("xx"), nonnegative("yy"), number("xy")},
-			eval:   func(in values) (any, error) { return result(theory.LogRVResidual(in.f("xx"), in.f("yy"), in.f("xy"))) },
+			eval:   func(in values) (any, error) { return result(forms.LogRVResidual(in.f("xx"), in.f("yy"), in.f("xy"))) },
 		},
 		{
 			Name: "logsecond.gerf", Reference: "CRT Thm 3.2 eq 6: log second moment / kernel² of one projection, V_ = |x + s y|²",
 			Inputs: []Input{dimension("d"), number("A_re"), number("A_im"), sign("s"), nonnegative("V_")},
 			eval: func(in values) (any, error) {
-				return theory.LogSecondGERF(in.i("d"), complex(in.f("A_re"), in.f("A_im")), in.i("s"), in.f("V_")), nil
+				return forms.LogSecondGERF(in.i("d"), complex(in.f("A_re"), in.f("A_im")), in.i("s"), in.f("V_")), nil
 			},
 		},
 		{
@@ -169,7 +170,7 @@ func pairFamily(in values) (family.Family, error) {
 	case "hyperbolic":
 		return family.Hyperbolic{}, nil
 	case "oprf":
-		return family.OPRF{A: theory.AStar(len(x), v2)}, nil
+		return family.OPRF{A: forms.AStar(len(x), v2)}, nil
 	case "gerf":
 		if par[2] != 1 && par[2] != -1 {
 			return nil, outOfRange("par", par, "[Re A, Im A, s] with s = +1 or -1")

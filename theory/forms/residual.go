@@ -1,4 +1,4 @@
-package theory
+package forms
 
 import (
 	"math"
@@ -23,11 +23,11 @@ const residualLimit = 1e8
 func LogRVResidual(xx, yy, xy float64) (float64, error) {
 	switch {
 	case !(xx >= 0 && xx <= residualLimit):
-		return math.NaN(), domainError("xx", xx, "0 ≤ xx ≤ 1e8")
+		return math.NaN(), DomainError("xx", xx, "0 ≤ xx ≤ 1e8")
 	case !(yy >= 0 && yy <= residualLimit):
-		return math.NaN(), domainError("yy", yy, "0 ≤ yy ≤ 1e8")
+		return math.NaN(), DomainError("yy", yy, "0 ≤ yy ≤ 1e8")
 	case !(math.Abs(xy) <= math.Sqrt(xx)*math.Sqrt(yy)*(1+1e-9)):
-		return math.NaN(), domainError("xy", xy, "|xy| ≤ √(xx·yy)")
+		return math.NaN(), DomainError("xy", xy, "|xy| ≤ √(xx·yy)")
 	case xx == 0 || yy == 0:
 		return math.Inf(-1), nil
 	}

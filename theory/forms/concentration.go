@@ -1,4 +1,4 @@
-package theory
+package forms
 
 import (
 	"math"
@@ -83,11 +83,11 @@ func LogFeaturesChebyshev(logRV, eta, fail float64, pairs int) (float64, error) 
 func checkAccuracy(eta, fail float64, pairs int) error {
 	switch {
 	case !(eta > 0):
-		return domainError("eta", eta, "eta > 0")
+		return DomainError("eta", eta, "eta > 0")
 	case !(fail > 0 && fail < 1):
-		return domainError("fail", fail, "0 < fail < 1")
+		return DomainError("fail", fail, "0 < fail < 1")
 	case pairs < 1:
-		return domainError("pairs", pairs, "pairs ≥ 1")
+		return DomainError("pairs", pairs, "pairs ≥ 1")
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package theory
+package forms
 
 // LogRVHyperbolic returns the log relative variance of one hyperbolic ("++")
 // projection, which yields two features:

@@ -1,4 +1,4 @@
-package theory
+package forms
 
 import (
 	"errors"
@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
+
+	"github.com/randfeat/randfeat/coupling"
 )
 
 func TestErrorsNameTheirSubject(t *testing.T) {
-	_, _, err := Kappa(Trigonometric, OrthogonalPairs, 1, 1)
+	_, _, err := Kappa(Trigonometric, coupling.PairOrthogonal, 1, 1)
 	if !errors.Is(err, ErrNoClosedForm) || !strings.Contains(err.Error(), "orthogonal pairs in dimension 1") {
 		t.Errorf("%v", err)
 	}
@@ -26,10 +28,10 @@ func TestErrorsNameTheirSubject(t *testing.T) {
 	if !errors.Is(err, ErrDomain) || !strings.Contains(err.Error(), "sigma") {
 		t.Errorf("%v", err)
 	}
-	if _, err := LogRelMSE(Shape(7), Independent, 2, 2, 0, 1); err == nil || !strings.Contains(err.Error(), "Shape(7)") {
+	if _, err := LogRelMSE(Shape(7), coupling.PairIndependent, 2, 2, 0, 1); err == nil || !strings.Contains(err.Error(), "Shape(7)") {
 		t.Errorf("%v", err)
 	}
-	if _, err := LogRelMSE(Hyperbolic, PairLaw(7), 2, 2, 0, 1); err == nil || !strings.Contains(err.Error(), "PairLaw(7)") {
+	if _, err := LogRelMSE(Hyperbolic, coupling.PairKind(7), 2, 2, 0, 1); err == nil || !strings.Contains(err.Error(), "coupling.PairKind(7)") {
 		t.Errorf("%v", err)
 	}
 }

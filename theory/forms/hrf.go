@@ -1,4 +1,4 @@
-package theory
+package forms
 
 import (
 	"math"
@@ -149,4 +149,21 @@ func LogEpsAngularBound(r float64, m, n int) float64 {
 // and eps/√(π−theta) at theta → π, W(r)/√(2πmn). HRF Thm 3.5.
 func LogEpsAngularLimit(r float64, m, n int) float64 {
 	return LogW(r) - math.Log(2*math.Pi*float64(m)*float64(n))/2
+}
+
+// Angle is the angle between two vectors in [0, π], accurate near both ends; π/2 if one is zero.
+func Angle(x, y []float64) float64 {
+	var nx, ny float64
+	for i := range x {
+		nx, ny = math.Hypot(nx, x[i]), math.Hypot(ny, y[i])
+	}
+	if nx == 0 || ny == 0 {
+		return math.Pi / 2
+	}
+	var diff, sum float64
+	for i := range x {
+		a, b := x[i]/nx, y[i]/ny
+		diff, sum = math.Hypot(diff, a-b), math.Hypot(sum, a+b)
+	}
+	return 2 * math.Atan2(diff, sum)
 }

@@ -1,4 +1,4 @@
-package theory
+package forms
 
 import "github.com/randfeat/randfeat/internal/special"
 

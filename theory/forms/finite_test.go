@@ -1,9 +1,10 @@
-package theory
+package forms
 
 import (
 	"math"
 	"testing"
 
+	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/internal/special"
 )
 
@@ -194,7 +195,7 @@ func TestRFFAsymptotics(t *testing.T) {
 		for _, z2 := range []float64{0.5, 2, 6} {
 			m := d / 2
 			rv := LogRVTrig(z2)
-			exact := math.Exp(relMSE(t, Trigonometric, OrthogonalPairs, d, m, rv, z2) - rv + math.Log(float64(m)))
+			exact := math.Exp(relMSE(t, Trigonometric, coupling.PairOrthogonal, d, m, rv, z2) - rv + math.Log(float64(m)))
 			if got := RFFOrthogonalRatio(d, m, z2); math.Abs(got-exact) > 6/float64(d) {
 				t.Errorf("d=%d z²=%g: %v, exact %v", d, z2, got, exact)
 			}

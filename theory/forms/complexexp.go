@@ -1,4 +1,4 @@
-package theory
+package forms
 
 // LogRVComplexExp returns the log relative variance of one complex exponential
 // projection (HRF Lemma 2.4) with z = Ax + A^{−T}y in Cᵈ,

@@ -1,4 +1,4 @@
-package theory
+package forms
 
 import (
 	"math"
@@ -15,7 +15,7 @@ import (
 // Thm 3.3. rho and v must have the same length.
 func LogRVAdaptive(rho, v []float64) float64 {
 	if len(rho) != len(v) {
-		panic("theory: len(rho) != len(v)")
+		panic("forms: len(rho) != len(v)")
 	}
 	sum := 0.0
 	for i, r := range rho {

@@ -1,4 +1,4 @@
-package theory
+package forms
 
 import (
 	"math"
@@ -18,7 +18,7 @@ func DarkSigmaEigs(l []float64) ([]float64, error) {
 	s := make([]float64, len(l))
 	for i, v := range l {
 		if !(v >= 0) {
-			return nil, domainError("l", v, "l ≥ 0")
+			return nil, DomainError("l", v, "l ≥ 0")
 		}
 		if v >= 0.5 {
 			return nil, &NoClosedFormError{"the optimal proposal of DARK Thm 3.2: an eigenvalue of the data covariance is 1/2 or more"}
@@ -32,7 +32,7 @@ func DarkSigmaEigs(l []float64) ([]float64, error) {
 func DarkSigma(lambda mat.Symmetric) (*mat.SymDense, error) {
 	var eig mat.EigenSym
 	if !eig.Factorize(lambda, true) {
-		return nil, domainError("lambda", "matrix", "a symmetric matrix with finite entries")
+		return nil, DomainError("lambda", "matrix", "a symmetric matrix with finite entries")
 	}
 	l := eig.Values(nil)
 	for i, v := range l {
@@ -119,7 +119,7 @@ func sumBelow(l []float64, limit float64, f func(float64) float64) float64 {
 // +Inf unless every bracket is positive. docs/theory.md §5.6.
 func LogSecondDarkGaussian(l, s []float64) float64 {
 	if len(l) != len(s) {
-		panic("theory: len(l) != len(s)")
+		panic("forms: len(l) != len(s)")
 	}
 	sum := 0.0
 	for i, v := range l {
@@ -145,16 +145,16 @@ func LogSecondDarkGaussian(l, s []float64) float64 {
 // weighted estimator has finite variance only if all eigenvalues of Sigma are below 2.
 func DarkLogWeight(sigma mat.Symmetric, w []float64) (float64, error) {
 	if sigma.SymmetricDim() != len(w) {
-		panic("theory: dimension of sigma != len(w)")
+		panic("forms: dimension of sigma != len(w)")
 	}
 	var chol mat.Cholesky
 	if !chol.Factorize(sigma) {
-		return math.NaN(), domainError("sigma", "matrix", "a positive definite matrix")
+		return math.NaN(), DomainError("sigma", "matrix", "a positive definite matrix")
 	}
 	v := mat.NewVecDense(len(w), w)
 	var solved mat.VecDense
 	if err := chol.SolveVecTo(&solved, v); err != nil {
-		return math.NaN(), domainError("sigma", "matrix", "a well-conditioned matrix: "+err.Error())
+		return math.NaN(), DomainError("sigma", "matrix", "a well-conditioned matrix: "+err.Error())
 	}
 	return -(chol.LogDet() + mat.Dot(v, &solved) - mat.Dot(v, v)) / 2, nil
 }

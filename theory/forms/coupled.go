@@ -1,9 +1,10 @@
-package theory
+package forms
 
 import (
 	"fmt"
 	"math"
 
+	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/internal/special"
 )
 
@@ -31,31 +32,6 @@ func (s Shape) String() string {
 		return "hyperbolic"
 	}
 	return fmt.Sprintf("Shape(%d)", int(s))
-}
-
-// PairLaw is the joint law of two projections of one block.
-type PairLaw int
-
-const (
-	// Independent projections.
-	Independent PairLaw = iota
-	// OrthogonalPairs have orthogonal directions and independent norms.
-	OrthogonalPairs
-	// SimplexPairs have cosine −1/(d−1) and independent norms.
-	SimplexPairs
-)
-
-// String is the name of the law.
-func (l PairLaw) String() string {
-	switch l {
-	case Independent:
-		return "independent"
-	case OrthogonalPairs:
-		return "orthogonal"
-	case SimplexPairs:
-		return "simplex"
-	}
-	return fmt.Sprintf("PairLaw(%d)", int(l))
 }
 
 // PairFraction returns pf, the number of ordered pairs of distinct projections that
@@ -88,11 +64,11 @@ func blockPairs(m, d int) float64 {
 // docs/theory.md §5.2), so a coupling gains the same absolute error for PRF and OPRF.
 // Sign 0 means no covariance: independent projections, or t = 0. With d = 1 no
 // block holds a pair and the error is ErrNoClosedForm.
-func Kappa(shape Shape, law PairLaw, d int, t float64) (sign int, logAbs float64, err error) {
+func Kappa(shape Shape, law coupling.PairKind, d int, t float64) (sign int, logAbs float64, err error) {
 	if err := checkPair(shape, law, d, t); err != nil {
 		return 0, math.NaN(), err
 	}
-	if law == Independent || t == 0 {
+	if law == coupling.PairIndependent || t == 0 {
 		return 0, math.Inf(-1), nil
 	}
 	if d == 1 {
@@ -102,23 +78,23 @@ func Kappa(shape Shape, law PairLaw, d int, t float64) (sign int, logAbs float64
 	return k.Sign, k.Log, nil
 }
 
-func checkPair(shape Shape, law PairLaw, d int, t float64) error {
+func checkPair(shape Shape, law coupling.PairKind, d int, t float64) error {
 	switch {
 	case shape < Exponential || shape > Hyperbolic:
-		return domainError("shape", shape, "a known Shape")
-	case law < Independent || law > SimplexPairs:
-		return domainError("law", law, "a known PairLaw")
+		return DomainError("shape", shape, "a known Shape")
+	case law < coupling.PairIndependent || law > coupling.PairSimplex:
+		return DomainError("law", law, "a pair law with a closed form")
 	case d < 1:
-		return domainError("d", d, "d ≥ 1")
+		return DomainError("d", d, "d ≥ 1")
 	case !(t >= 0) || math.IsInf(t, 1):
-		return domainError("t", t, "0 ≤ t < ∞")
+		return DomainError("t", t, "0 ≤ t < ∞")
 	}
 	return nil
 }
 
 // kappa dispatches valid arguments with d ≥ 2 and t > 0.
-func kappa(shape Shape, law PairLaw, d int, t float64) special.Signed {
-	simplex := law == SimplexPairs
+func kappa(shape Shape, law coupling.PairKind, d int, t float64) special.Signed {
+	simplex := law == coupling.PairSimplex
 	switch {
 	case shape == Exponential && simplex:
 		return special.Signed{Sign: -1, Log: LogGapPRFSimplex(d, t) - t}
@@ -253,18 +229,18 @@ func sinhc(x float64) float64 {
 // to shape. Where rv and kappa nearly cancel (trigonometric and hyperbolic features
 // with m = d and small t) the combination is expanded jointly. logRV = +Inf gives
 // +Inf. ErrDomain names logRV if it is too small to belong to the shape.
-func LogRelMSE(shape Shape, law PairLaw, d, m int, logRV, t float64) (float64, error) {
+func LogRelMSE(shape Shape, law coupling.PairKind, d, m int, logRV, t float64) (float64, error) {
 	if err := checkPair(shape, law, d, t); err != nil {
 		return math.NaN(), err
 	}
 	if m < 1 {
-		return math.NaN(), domainError("m", m, "m ≥ 1")
+		return math.NaN(), DomainError("m", m, "m ≥ 1")
 	}
 	if math.IsNaN(logRV) {
-		return math.NaN(), domainError("logRV", logRV, "a log relative variance")
+		return math.NaN(), DomainError("logRV", logRV, "a log relative variance")
 	}
 	iid := logRV - math.Log(float64(m))
-	if law == Independent || d == 1 || m == 1 || t == 0 || math.IsInf(logRV, 1) || kappaIsNegligible(shape, d, logRV, t) {
+	if law == coupling.PairIndependent || d == 1 || m == 1 || t == 0 || math.IsInf(logRV, 1) || kappaIsNegligible(shape, d, logRV, t) {
 		return iid, nil
 	}
 	if plain, base, ok := jointMSE(shape, law, d, m, t); ok {
@@ -276,7 +252,7 @@ func LogRelMSE(shape Shape, law PairLaw, d, m int, logRV, t float64) (float64, e
 	k := kappa(shape, law, d, t)
 	ratio := float64(k.Sign) * blockPairs(m, d) * math.Exp(k.Log-logRV)
 	if !(ratio > -1) {
-		return math.NaN(), domainError("logRV", logRV, fmt.Sprintf("a variance that %v pairs can have at t = %v", law, t))
+		return math.NaN(), DomainError("logRV", logRV, fmt.Sprintf("a variance that %v pairs can have at t = %v", law, t))
 	}
 	return iid + math.Log1p(ratio), nil
 }
@@ -284,11 +260,11 @@ func LogRelMSE(shape Shape, law PairLaw, d, m int, logRV, t float64) (float64, e
 // jointMSE returns the log relative variance of the plain map of the shape and the
 // log relative error of m of its projections, in the ranges where the two parts of
 // the error nearly cancel and are expanded together.
-func jointMSE(shape Shape, law PairLaw, d, m int, t float64) (plain, base float64, ok bool) {
+func jointMSE(shape Shape, law coupling.PairKind, d, m int, t float64) (plain, base float64, ok bool) {
 	switch {
 	case shape != Exponential && t <= seriesLimit:
 		return logCoshMinus1(t), logCoshMSE(shape, law, d, m, t), true
-	case shape == Exponential && law == SimplexPairs && t <= 1:
+	case shape == Exponential && law == coupling.PairSimplex && t <= 1:
 		return LogRVPositive(t), logSimplexMSE(d, m, t), true
 	}
 	return 0, 0, false
@@ -315,7 +291,7 @@ func kappaIsNegligible(shape Shape, d int, logRV, t float64) bool {
 //
 // With N = m·pf the k = 2 coefficient is ((d+2) − N)/(m (1+d/2)), as small as 3/(d+2)
 // of its parts. A simplex adds its excess, positive at small t.
-func logCoshMSE(shape Shape, law PairLaw, d, m int, t float64) float64 {
+func logCoshMSE(shape Shape, law coupling.PairKind, d, m int, t float64) float64 {
 	u := t / 2
 	if shape == Hyperbolic {
 		u = -u
@@ -336,7 +312,7 @@ func logCoshMSE(shape Shape, law PairLaw, d, m int, t float64) float64 {
 		last = term
 		return !done && k < maxSeries
 	})
-	if law == SimplexPairs {
+	if law == coupling.PairSimplex {
 		sum += n * simplexExcess(d, u)
 	}
 	return math.Log(sum/float64(m)) + 2*math.Log(math.Abs(u))
@@ -353,21 +329,4 @@ func logSimplexMSE(d, m int, t float64) float64 {
 	gap := math.Exp(LogGapPRFOrthogonal(d, t)-math.Log(t)) + simplexGain(d, t, 2)
 	rest := real(expm1ResidueOver(complex(t, 0), t)) - n*meanQ*math.Expm1(-t) - n*math.Exp(-t)*gap
 	return math.Log((SimplexSmallV(d, m)+rest)/float64(m)) + math.Log(t)
-}
-
-// Warn returns a sentence when the coupling is known to hurt this shape at t (v² or
-// z²) in dimension d, and "" otherwise (docs/theory.md §5.2).
-func Warn(shape Shape, law PairLaw, d int, t float64) string {
-	if d < 2 || checkPair(shape, law, d, t) != nil {
-		return ""
-	}
-	switch {
-	case law == SimplexPairs && shape == Hyperbolic:
-		return "simplex coupling makes hyperbolic features worse than orthogonal coupling at every |x+y|; use orthogonal"
-	case law == SimplexPairs && shape == Trigonometric:
-		return "simplex coupling makes trigonometric features worse than orthogonal coupling for |x−y| below about 2 to 3, and of mixed effect beyond; use orthogonal"
-	case law == OrthogonalPairs && shape == Trigonometric && t > 0 && kappa(shape, law, d, t).Sign > 0:
-		return fmt.Sprintf("orthogonal coupling makes trigonometric features worse than independent ones at |x−y|² = %.3g in dimension %d", t, d)
-	}
-	return ""
 }

@@ -1,4 +1,4 @@
-package theory
+package forms
 
 import (
 	"encoding/json"
@@ -9,12 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/internal/special"
 )
 
 var (
 	shapes = []Shape{Exponential, Trigonometric, Hyperbolic}
-	laws   = []PairLaw{Independent, OrthogonalPairs, SimplexPairs}
+	laws   = []coupling.PairKind{coupling.PairIndependent, coupling.PairOrthogonal, coupling.PairSimplex}
 )
 
 // plainRV is the log relative variance of the plain map of a shape.
@@ -55,7 +56,7 @@ func TestCoupledReference(t *testing.T) {
 	worst := 0.0
 	for _, c := range file.Cases {
 		shape := map[string]Shape{"exponential": Exponential, "trigonometric": Trigonometric, "hyperbolic": Hyperbolic}[c.Shape]
-		law := map[string]PairLaw{"orthogonal": OrthogonalPairs, "simplex": SimplexPairs}[c.Law]
+		law := map[string]coupling.PairKind{"orthogonal": coupling.PairOrthogonal, "simplex": coupling.PairSimplex}[c.Law]
 		sign, logAbs, err := Kappa(shape, law, c.D, c.T)
 		if err != nil {
 			t.Fatal(err)
@@ -130,7 +131,7 @@ func TestRelMSEBig(t *testing.T) {
 		for _, d := range []int{2, 3, 4, 7, 16, 63, 512, 1999, 4096} {
 			for _, m := range []int{2, d, d + 1, 2 * d, 5*d + 2} {
 				for _, x := range []float64{1e-9, 1e-5, 1e-3, 0.1, 0.5, 1, 2, 4, 6, 7.99, 8.01, 12, 20, 35} {
-					got := relMSE(t, shape, OrthogonalPairs, d, m, plainRV(shape, x), x)
+					got := relMSE(t, shape, coupling.PairOrthogonal, d, m, plainRV(shape, x), x)
 					want := bigRelMSE(shape, d, m, x)
 					if e := math.Abs(got - want); !(e <= 1e-13*math.Max(10, math.Abs(want))) {
 						t.Errorf("%v d=%d m=%d t=%g: %.17g, want %.17g (%.1e)", shape, d, m, x, got, want, e)
@@ -149,14 +150,14 @@ func TestRelMSESmall(t *testing.T) {
 		n := float64(d)
 		for _, x := range []float64{1e-30, 1e-150, 1e-300} {
 			for _, shape := range []Shape{Trigonometric, Hyperbolic} {
-				got := relMSE(t, shape, OrthogonalPairs, d, d, plainRV(shape, x), x)
+				got := relMSE(t, shape, coupling.PairOrthogonal, d, d, plainRV(shape, x), x)
 				want := math.Log(3/(2*n*(n+2))) + 2*math.Log(x)
 				if math.Abs(got-want) > 1e-13*math.Abs(want) {
 					t.Errorf("%v d=%d t=%g: %v, want %v", shape, d, x, got, want)
 				}
 			}
 			for _, m := range []int{2, d, 2*d + 1} {
-				got := relMSE(t, Exponential, SimplexPairs, d, m, plainRV(Exponential, x), x)
+				got := relMSE(t, Exponential, coupling.PairSimplex, d, m, plainRV(Exponential, x), x)
 				want := math.Log(SimplexSmallV(d, m)/float64(m)) + math.Log(x)
 				if math.Abs(got-want) > 1e-13*math.Abs(want) {
 					t.Errorf("simplex d=%d m=%d t=%g: %v, want %v", d, m, x, got, want)
@@ -173,17 +174,17 @@ func TestRelMSEOrder(t *testing.T) {
 	for _, d := range []int{2, 3, 8, 64, 511, 4096} {
 		for _, m := range []int{2, d, 2*d + 1} {
 			for _, x := range []float64{1e-8, 1e-3, 0.3, 2, 9, 40, 200} {
-				value := func(shape Shape, law PairLaw) float64 {
+				value := func(shape Shape, law coupling.PairKind) float64 {
 					return relMSE(t, shape, law, d, m, plainRV(shape, x), x)
 				}
 				// Far out all three round to the same number.
-				if iid, ort, sim := value(Exponential, Independent), value(Exponential, OrthogonalPairs), value(Exponential, SimplexPairs); !(sim <= ort && ort <= iid) || (x < 9 && !(sim < ort && ort < iid)) {
+				if iid, ort, sim := value(Exponential, coupling.PairIndependent), value(Exponential, coupling.PairOrthogonal), value(Exponential, coupling.PairSimplex); !(sim <= ort && ort <= iid) || (x < 9 && !(sim < ort && ort < iid)) {
 					t.Errorf("positive d=%d m=%d v²=%g: simplex %v, orthogonal %v, iid %v", d, m, x, sim, ort, iid)
 				}
-				if ort, sim := value(Hyperbolic, OrthogonalPairs), value(Hyperbolic, SimplexPairs); !(sim >= ort) {
+				if ort, sim := value(Hyperbolic, coupling.PairOrthogonal), value(Hyperbolic, coupling.PairSimplex); !(sim >= ort) {
 					t.Errorf("hyperbolic d=%d m=%d v²=%g: simplex %v, orthogonal %v", d, m, x, sim, ort)
 				}
-				if ort, sim := value(Trigonometric, OrthogonalPairs), value(Trigonometric, SimplexPairs); x <= 3 && !(sim >= ort) {
+				if ort, sim := value(Trigonometric, coupling.PairOrthogonal), value(Trigonometric, coupling.PairSimplex); x <= 3 && !(sim >= ort) {
 					t.Errorf("trig d=%d m=%d z²=%g: simplex %v, orthogonal %v", d, m, x, sim, ort)
 				}
 			}
@@ -198,8 +199,8 @@ func TestRelMSEOtherMaps(t *testing.T) {
 		for _, x := range []float64{0.2, 1.5, 7} {
 			for _, shift := range []float64{-0.04, 0.0499, 0.0501, 0.3, 2} {
 				logRV := plainRV(Trigonometric, x) + shift
-				got := relMSE(t, Trigonometric, OrthogonalPairs, d, d, logRV, x)
-				sign, logAbs, _ := Kappa(Trigonometric, OrthogonalPairs, d, x)
+				got := relMSE(t, Trigonometric, coupling.PairOrthogonal, d, d, logRV, x)
+				sign, logAbs, _ := Kappa(Trigonometric, coupling.PairOrthogonal, d, x)
 				want := math.Log(math.Exp(logRV)/float64(d) + PairFraction(d, d)*float64(sign)*math.Exp(logAbs))
 				if math.Abs(got-want) > 1e-12 {
 					t.Errorf("d=%d z²=%g shift=%g: %v, want %v", d, x, shift, got, want)
@@ -230,47 +231,26 @@ func TestRelMSEEdges(t *testing.T) {
 		arg  string
 		call func() error
 	}{
-		{"d", func() error { _, err := LogRelMSE(Exponential, Independent, 0, 1, 0, 1); return err }},
-		{"m", func() error { _, err := LogRelMSE(Exponential, Independent, 1, 0, 0, 1); return err }},
-		{"t", func() error { _, err := LogRelMSE(Exponential, Independent, 1, 1, 0, -1); return err }},
-		{"shape", func() error { _, err := LogRelMSE(9, Independent, 1, 1, 0, 1); return err }},
+		{"d", func() error { _, err := LogRelMSE(Exponential, coupling.PairIndependent, 0, 1, 0, 1); return err }},
+		{"m", func() error { _, err := LogRelMSE(Exponential, coupling.PairIndependent, 1, 0, 0, 1); return err }},
+		{"t", func() error { _, err := LogRelMSE(Exponential, coupling.PairIndependent, 1, 1, 0, -1); return err }},
+		{"shape", func() error { _, err := LogRelMSE(9, coupling.PairIndependent, 1, 1, 0, 1); return err }},
 		{"law", func() error { _, _, err := Kappa(Exponential, -1, 1, 1); return err }},
-		{"logRV", func() error { _, err := LogRelMSE(Exponential, Independent, 1, 1, math.NaN(), 1); return err }},
-		{"logRV", func() error { _, err := LogRelMSE(Exponential, SimplexPairs, 8, 8, -20, 1); return err }},
+		{"logRV", func() error {
+			_, err := LogRelMSE(Exponential, coupling.PairIndependent, 1, 1, math.NaN(), 1)
+			return err
+		}},
+		{"logRV", func() error { _, err := LogRelMSE(Exponential, coupling.PairSimplex, 8, 8, -20, 1); return err }},
 	}
 	for _, c := range bad {
 		if err := c.call(); !errors.Is(err, ErrDomain) || !strings.Contains(err.Error(), c.arg+" = ") {
 			t.Errorf("want ErrDomain naming %s, got %v", c.arg, err)
 		}
 	}
-	_, _, err := Kappa(Exponential, SimplexPairs, 1, 1)
+	_, _, err := Kappa(Exponential, coupling.PairSimplex, 1, 1)
 	var none *NoClosedFormError
 	if !errors.Is(err, ErrNoClosedForm) || !errors.As(err, &none) || none.What == "" {
 		t.Errorf("simplex in dimension 1: %v", err)
-	}
-}
-
-func TestWarn(t *testing.T) {
-	for _, c := range []struct {
-		shape Shape
-		law   PairLaw
-		d     int
-		t     float64
-		warns bool
-	}{
-		{Exponential, SimplexPairs, 8, 1, false},
-		{Exponential, OrthogonalPairs, 8, 1, false},
-		{Hyperbolic, OrthogonalPairs, 8, 1, false},
-		{Hyperbolic, SimplexPairs, 8, 1, true},
-		{Trigonometric, SimplexPairs, 8, 1, true},
-		{Trigonometric, SimplexPairs, 1, 1, false}, // no pairs
-		{Trigonometric, OrthogonalPairs, 8, 1, false},
-		{Trigonometric, OrthogonalPairs, 4, 30, true}, // kappa > 0: e^{30} rho' − 1
-		{Trigonometric, Independent, 8, 1, false},
-	} {
-		if got := Warn(c.shape, c.law, c.d, c.t); (got != "") != c.warns {
-			t.Errorf("Warn(%v, %v, %d, %g) = %q", c.shape, c.law, c.d, c.t, got)
-		}
 	}
 }
 

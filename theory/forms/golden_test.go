@@ -1,4 +1,4 @@
-package theory
+package forms
 
 import (
 	"encoding/json"
@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
+
+	"github.com/randfeat/randfeat/coupling"
 )
 
 // goldenCase is one case of testdata/closed_forms.json; its README states the schema.
@@ -36,8 +38,8 @@ func (c goldenCase) b(key string) bool          { return c.Inputs[key].(bool) }
 func (c goldenCase) vec(key string) []float64   { return floats(c.Inputs[key]) }
 func (c goldenCase) rows(key string) *mat.Dense { return matrix(c.Inputs[key]) }
 
-func (c goldenCase) law(t *testing.T) PairLaw {
-	law, ok := map[string]PairLaw{"iid": Independent, "orthogonal": OrthogonalPairs, "simplex": SimplexPairs}[c.s("coupling")]
+func (c goldenCase) law(t *testing.T) coupling.PairKind {
+	law, ok := map[string]coupling.PairKind{"iid": coupling.PairIndependent, "orthogonal": coupling.PairOrthogonal, "simplex": coupling.PairSimplex}[c.s("coupling")]
 	if !ok {
 		t.Fatalf("%s: coupling %q", c.ID, c.s("coupling"))
 	}
@@ -92,7 +94,7 @@ func combine(x, y []float64, s float64) []float64 {
 
 // TestGolden checks every golden case whose name is in the remit of this package.
 func TestGolden(t *testing.T) {
-	raw, err := os.ReadFile("../testdata/closed_forms.json")
+	raw, err := os.ReadFile("../../testdata/closed_forms.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +165,7 @@ func moments(m LambdaMoments) map[string]any {
 }
 
 // relMSE is LogRelMSE or a test failure.
-func relMSE(t *testing.T, shape Shape, law PairLaw, d, m int, logRV, arg float64) float64 {
+func relMSE(t *testing.T, shape Shape, law coupling.PairKind, d, m int, logRV, arg float64) float64 {
 	t.Helper()
 	v, err := LogRelMSE(shape, law, d, m, logRV, arg)
 	if err != nil {
