@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/exec"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
@@ -48,8 +49,8 @@ func (m *Map[T]) Gram(dst, x, y dense.Matrix[T], ws *Workspace[T]) error {
 	}
 	ws.exec.Workers = ws.Workers
 	f := m.OutDim()
-	ws.phiX, ws.phiY = sized(ws.phiX, gramRows*f), sized(ws.phiY, gramRows*f)
-	ws.sx, ws.sy = sized(ws.sx, gramRows), sized(ws.sy, gramRows)
+	ws.phiX, ws.phiY = buf.Sized(ws.phiX, gramRows*f), buf.Sized(ws.phiY, gramRows*f)
+	ws.sx, ws.sy = buf.Sized(ws.sx, gramRows), buf.Sized(ws.sy, gramRows)
 	for b := 0; b < y.Rows; b += gramRows {
 		yb := y.RowRange(b, min(b+gramRows, y.Rows))
 		phiY := dense.Matrix[T]{Rows: yb.Rows, Cols: f, Stride: f, Data: ws.phiY}
@@ -92,11 +93,4 @@ func (p *product[T]) Run(_, lo, hi int) {
 			}
 		}
 	}
-}
-
-func sized[E any](b []E, n int) []E {
-	if cap(b) < n {
-		return make([]E, n)
-	}
-	return b[:n]
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/exec"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/plan"
@@ -199,7 +200,7 @@ func (m *Map[T]) checkInput(name string, x dense.Matrix[T], norms []float64) ([]
 	if err := m.checkShape(name, x); err != nil {
 		return norms, err
 	}
-	norms = sized(norms, x.Rows)
+	norms = buf.Sized(norms, x.Rows)
 	limit := normLimit[T]()
 	for i := range x.Rows {
 		// A sum of squares is finite only if all its terms are.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/exec"
 	"github.com/randfeat/randfeat/internal/plan"
 )
@@ -69,7 +70,7 @@ func (m *Map[T]) vjp(s *exec.Side[T], back *lazyBack[T], dx, dphi, phi, x dense.
 		if err := x.Check(); err != nil {
 			return fmt.Errorf("x: %w", err)
 		}
-		ws.nx = sized(ws.nx, x.Rows)
+		ws.nx = buf.Sized(ws.nx, x.Rows)
 	} else {
 		var err error
 		if ws.nx, err = m.checkInput("x", x, ws.nx); err != nil {

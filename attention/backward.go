@@ -10,6 +10,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
 )
@@ -306,8 +307,8 @@ func (p *pass[T]) stream(s *stream[T]) {
 	if p.b.gradOf(s.h) != nil {
 		p.grad = p.newGrad()
 	}
-	p.lambda, p.sign = sized(p.lambda, s.group*s.lenQ()), sized(p.sign, s.group*s.lenQ())
-	p.dots = sized(p.dots, s.group*s.lenQ())
+	p.lambda, p.sign = buf.Sized(p.lambda, s.group*s.lenQ()), buf.Sized(p.sign, s.group*s.lenQ())
+	p.dots = buf.Sized(p.dots, s.group*s.lenQ())
 	for g := range s.group {
 		h := s.h*s.group + g
 		dout, out := p.b.dout.Head(s.b, h).RowRange(s.q0, s.q1), s.outputs(g)
@@ -525,7 +526,7 @@ func (p *pass[T]) bidirectional(s *stream[T]) {
 		return
 	}
 	p.view = p.all.view(&w.worker, true)
-	p.combined = reshaped(p.combined, f, dv+1)
+	p.combined = buf.Shaped(p.combined, f, dv+1)
 	for i := range f {
 		copy(p.combined.Row(i), p.view.s.Row(i))
 		p.combined.Row(i)[dv] = p.view.z[i]
@@ -551,7 +552,7 @@ func (p *pass[T]) bidirectional(s *stream[T]) {
 			m.part.reset()
 		}
 	}
-	p.ds, p.dz = reshaped(p.ds, f, dv), sized(p.dz, f)
+	p.ds, p.dz = buf.Shaped(p.ds, f, dv), buf.Sized(p.dz, f)
 	for i, v := range p.total.s.Data {
 		p.ds.Data[i] = T(v)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
@@ -34,19 +35,19 @@ type backWorker[T dense.Float] struct {
 
 func (w *backWorker[T]) grow(s *stream[T], rows int) {
 	f, dv := s.m.OutDim(), s.v.Cols
-	w.dphi = reshaped(w.dphi, rows, f)
+	w.dphi = buf.Shaped(w.dphi, rows, f)
 	w.g, w.v1 = wide(w.g, rows*s.group, dv+1), wide(w.v1, rows, dv+1)
-	w.da = reshaped(w.da, rows, rows)
-	w.dx, w.dv = reshaped(w.dx, rows, s.k.Cols), reshaped(w.dv, rows, dv)
-	w.zc, w.negs = sized(w.zc, f), sized(w.negs, rows)
+	w.da = buf.Shaped(w.da, rows, rows)
+	w.dx, w.dv = buf.Shaped(w.dx, rows, s.k.Cols), buf.Shaped(w.dv, rows, dv)
+	w.zc, w.negs = buf.Sized(w.zc, f), buf.Sized(w.negs, rows)
 	if s.causal || s.window > 0 {
-		w.shares = reshaped(w.shares, rows*s.group, f)
+		w.shares = buf.Shaped(w.shares, rows*s.group, f)
 	}
 }
 
 // wide is reshaped with rows that begin at cache lines if the first does.
 func wide[T dense.Float](m dense.Matrix[T], rows, cols int) dense.Matrix[T] {
-	m = reshaped(m, rows, (cols+15)/16*16)
+	m = buf.Shaped(m, rows, (cols+15)/16*16)
 	m.Cols = cols
 	return m
 }
@@ -348,7 +349,7 @@ func (w *backWorker[T]) checkValues(v dense.Matrix[T]) {
 		return
 	}
 	// A sum with a term that is not finite is not finite.
-	w.sums = sized(w.sums, v.Cols)
+	w.sums = buf.Sized(w.sums, v.Cols)
 	clear(w.sums)
 	w.tab.ColSum(w.sums, v)
 	for _, s := range w.sums {

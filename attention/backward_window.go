@@ -5,6 +5,7 @@ import (
 	"sort"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -19,7 +20,7 @@ func (p *pass[T]) windowed(s *stream[T]) {
 	if s.causal {
 		sweeps = sweeps[:1]
 	}
-	p.den = sized(p.den, len(p.lambda))
+	p.den = buf.Sized(p.den, len(p.lambda))
 	clear(p.den)
 	for i := range p.lambda {
 		p.lambda[i] = math.Inf(-1)
@@ -151,7 +152,7 @@ func (w *backWorker[T]) windowCotangents(p *pass[T], g, i0 int, a, q, u, k, y de
 	w.tab.TMul(dval, a, gm.ColRange(0, dv))
 
 	// u·y is the exponent: du = ds·y, dy = dsᵀ·u; a Gaussian kernel has −|u|²/2 − |y|²/2 besides.
-	du, dy := reshaped(w.embed, n, y.Cols), reshaped(w.embedK, keys, y.Cols)
+	du, dy := buf.Shaped(w.embed, n, y.Cols), buf.Shaped(w.embedK, keys, y.Cols)
 	w.embed, w.embedK = du, dy
 	w.tab.Product(du, ds, y, false)
 	clear(dy.Data)
@@ -161,7 +162,7 @@ func (w *backWorker[T]) windowCotangents(p *pass[T], g, i0 int, a, q, u, k, y de
 		gain = 1
 	}
 	if x.kind == kernel.Gaussian {
-		w.sums = sized(w.sums, keys)
+		w.sums = buf.Sized(w.sums, keys)
 		sums := w.sums
 		clear(sums)
 		for i := range n {

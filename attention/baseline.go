@@ -2,7 +2,9 @@ package attention
 
 import (
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/rng"
 )
 
 // Constant is attention that gives every visible key the same weight: out_i is the mean of the visible values, a running
@@ -108,25 +110,25 @@ func (c *exactCall[T]) uniform(w *exactScratch[T], t exactTask) {
 	b := &c.bands[t.span]
 	dv := c.v.Dim
 	v, mask := c.v.Head(t.b, t.h), c.vis.keyMask(t.b, c.k.Len)
-	w.p = resized(w.p, tileRows*uniformBlock)
+	w.p = buf.Sized(w.p, tileRows*uniformBlock)
 	for g := range c.group {
 		h := t.h*c.group + g
 		out := c.out.Head(t.b, h)
-		head := mix(mix(mix(c.seed)+uint64(t.b)) + uint64(h))
+		head := rng.Mix64(rng.Mix64(rng.Mix64(c.seed)+uint64(t.b)) + uint64(h))
 		for i := t.lo; i < t.hi; i += tileRows {
 			n := min(tileRows, t.hi-i)
-			w.acc, w.sum = zeros(w.acc, n*dv), zeros(w.sum, n)
+			w.acc, w.sum = buf.Zeroed(w.acc, n*dv), buf.Zeroed(w.sum, n)
 			_, end := b.keys(i + n - 1)
 			for j0 := 0; j0 < end; j0 += uniformBlock {
 				j1 := min(j0+uniformBlock, end)
 				p := packedView(w.p, n, j1-j0)
 				for l := range n {
 					_, hi := b.keys(i + l)
-					row := mix(head + uint64(b.q0+i+l))
+					row := rng.Mix64(head + uint64(b.q0+i+l))
 					for j := range j1 - j0 {
 						var u T
 						if key := b.k0 + j0 + j; j0+j < hi && (mask == nil || mask[key]) {
-							u = T(float32(mix(row+uint64(key))>>40) * 0x1p-24) // 24 bits: exact, and below 1, in both precisions
+							u = T(float32(rng.Mix64(row+uint64(key))>>40) * 0x1p-24) // 24 bits: exact, and below 1, in both precisions
 						}
 						p.Data[l*(j1-j0)+j] = u
 						w.sum[l] += float64(u)
@@ -146,13 +148,4 @@ func (c *exactCall[T]) uniform(w *exactScratch[T], t exactTask) {
 			}
 		}
 	}
-}
-
-// mix is the output function of SplitMix64 (Steele, Lea and Flood 2014) one step after state x: a permutation of 64-bit
-// words that turns counters into random bits.
-func mix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
 }

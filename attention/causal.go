@@ -5,6 +5,7 @@ import (
 	"sort"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
@@ -90,7 +91,7 @@ func (w *worker[T]) pack(phi dense.Matrix[T]) {
 		return
 	}
 	if f, ok := any(phi.Data).([]float32); ok && !isNarrow(phi.Row(phi.Rows-1)) {
-		w.lifted = reshaped(w.lifted, phi.Rows, phi.Cols)
+		w.lifted = buf.Shaped(w.lifted, phi.Rows, phi.Cols)
 		lift(any(w.lifted.Data).([]float32), f)
 		phi, w.unlift = w.lifted, liftLeast
 	}
@@ -138,7 +139,7 @@ func (w *worker[T]) answer(s *stream[T], view *view[T], past int64, v dense.Matr
 			if direct {
 				out = out.RowRange(i0, i1)
 			} else {
-				w.outBuf = reshaped(w.outBuf, i1-i0, s.v.Cols)
+				w.outBuf = buf.Shaped(w.outBuf, i1-i0, s.v.Cols)
 				out = w.outBuf
 			}
 			fast := past > 0 && !w.fresh && q.Rows >= guessRows && w.value.Rows == 0
@@ -211,7 +212,7 @@ func (w *worker[T]) triangle(out dense.Matrix[T], den []T, phi, v dense.Matrix[T
 		}
 		whole := min(v.Rows, (cols+w.packed.Width-1)/w.packed.Width*w.packed.Width)
 		w.sub = kern.Panel[T]{Rows: whole, Cols: w.packed.Cols, Width: w.packed.Width, Data: w.packed.Data}
-		a := reshaped(w.a, end-r, whole)
+		a := buf.Shaped(w.a, end-r, whole)
 		w.tab.MulT(a, phi.RowRange(r, end), &w.sub, nil)
 		if w.unlift != 1 {
 			w.tab.Scale(a.Data, w.unlift)

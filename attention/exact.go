@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
 )
@@ -50,8 +51,8 @@ type Normalisers[T dense.Float] struct {
 
 func (n *Normalisers[T]) resize(q Seq[T]) {
 	n.batch, n.heads, n.length = q.Batch, q.Heads, q.Len
-	n.shift = resized(n.shift, q.Batch*q.Heads*q.Len)
-	n.inverse = resized(n.inverse, q.Batch*q.Heads*q.Len)
+	n.shift = buf.Sized(n.shift, q.Batch*q.Heads*q.Len)
+	n.inverse = buf.Sized(n.inverse, q.Batch*q.Heads*q.Len)
 }
 
 // set stores rows of a head from row i on. A row without keys gets 0·exp(s − 0).
@@ -167,7 +168,7 @@ func (v *Visibility) seenKeys(dst []bool, batch, lenQ, lenK int) []bool {
 	if v.KeySegments == nil {
 		return v.KeyMask
 	}
-	dst = resized(dst, batch*lenK)
+	dst = buf.Sized(dst, batch*lenK)
 	for b := range batch {
 		for j := b * lenK; j < (b+1)*lenK; {
 			end := j + run(v.KeySegments[j:(b+1)*lenK])
@@ -181,13 +182,13 @@ func (v *Visibility) seenKeys(dst []bool, batch, lenQ, lenK int) []bool {
 }
 
 // hiddenCleared is m with zeros in the rows that bias hides, which a weight of 0 would not take out: 0·NaN is NaN. That
-// is a copy in the memory of buf; m itself if nothing is hidden.
-func hiddenCleared[T dense.Float](buf *[]T, m dense.Matrix[T], bias []T) dense.Matrix[T] {
+// is a copy in the memory of spare; m itself if nothing is hidden.
+func hiddenCleared[T dense.Float](spare *[]T, m dense.Matrix[T], bias []T) dense.Matrix[T] {
 	if !slices.ContainsFunc(bias, func(v T) bool { return v != 0 }) {
 		return m
 	}
-	*buf = resized(*buf, m.Rows*m.Cols)
-	out := packedView(*buf, m.Rows, m.Cols)
+	*spare = buf.Sized(*spare, m.Rows*m.Cols)
+	out := packedView(*spare, m.Rows, m.Cols)
 	for j, v := range bias {
 		if v == 0 {
 			copy(out.Row(j), m.Row(j))
@@ -352,7 +353,7 @@ func (c *exactCall[T]) start(vis *Visibility, window int, scale float64, out, q,
 		}
 	}
 	c.first = append(c.first, len(c.bands))
-	c.bias = resized(c.bias, len(vis.KeyMask))
+	c.bias = buf.Sized(c.bias, len(vis.KeyMask))
 	for i, visible := range vis.KeyMask {
 		c.bias[i] = 0
 		if !visible {
@@ -521,7 +522,7 @@ func (c *exactCall[T]) sweep(w *exactScratch[T], t exactTask, dv int) {
 	b := &c.bands[t.span]
 	n, d := t.hi-t.lo, c.q.Dim
 	w.loadQueries(c, t)
-	w.acc = zeros(w.acc, n*c.group*dv)
+	w.acc = buf.Zeroed(w.acc, n*c.group*dv)
 	w.totalShift = w.totalShift[:0]
 	k, v := c.k.Head(t.b, t.h), c.v.Head(t.b, t.h)
 	first, _ := b.keys(t.lo)
@@ -564,7 +565,7 @@ func (w *exactScratch[T]) loadQueries(c *exactCall[T], t exactTask) {
 	b := &c.bands[t.span]
 	n, d := t.hi-t.lo, c.q.Dim
 	rows := n * c.group
-	w.q = resized(w.q, rows*d)
+	w.q = buf.Sized(w.q, rows*d)
 	for g := range c.group {
 		q := c.q.Head(t.b, t.h*c.group+g)
 		for i := range n {
@@ -572,12 +573,12 @@ func (w *exactScratch[T]) loadQueries(c *exactCall[T], t exactTask) {
 		}
 	}
 	c.tab.Scale(w.q, c.scale)
-	w.shift = resized(w.shift, rows)
+	w.shift = buf.Sized(w.shift, rows)
 	for r := range w.shift {
 		w.shift[r] = T(math.Inf(-1))
 	}
-	w.sum = zeros(w.sum, rows)
-	w.p = resized(w.p, tileRows*keyBlock[T]())
+	w.sum = buf.Zeroed(w.sum, rows)
+	w.p = buf.Sized(w.p, tileRows*keyBlock[T]())
 }
 
 // loadKeys packs the keys of a block for a span of queries. A few do not need that, unless Backward will compute their
@@ -669,7 +670,7 @@ func (w *exactScratch[T]) flush(dv int) {
 		return
 	}
 	if len(w.totalShift) == 0 {
-		w.total = zeros(w.total, len(w.acc))
+		w.total = buf.Zeroed(w.total, len(w.acc))
 		w.totalShift = append(w.totalShift, w.shift...)
 	}
 	for r, shift := range w.shift {
@@ -711,19 +712,4 @@ func (w *exactScratch[T]) panelPart(p *kern.Panel[T], lo, hi int) *kern.Panel[T]
 // packedView is a packed view of the front of data.
 func packedView[T dense.Float](data []T, rows, cols int) dense.Matrix[T] {
 	return dense.Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: data[:rows*cols]}
-}
-
-// resized returns n elements of any value in the memory of b if that suffices.
-func resized[E any](b []E, n int) []E {
-	if cap(b) < n {
-		return make([]E, n)
-	}
-	return b[:n]
-}
-
-// zeros is resized with all elements 0.
-func zeros[E any](b []E, n int) []E {
-	b = resized(b, n)
-	clear(b)
-	return b
 }

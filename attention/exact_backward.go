@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 )
 
 // Backward sets dq, dk and dv to the gradients of Σ out⊙dout, where out is the result of Forward on q, k and v. With
@@ -64,7 +65,7 @@ func (a *Exact[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T]) error {
 		c.keep = &c.own
 		c.own.resize(q)
 	}
-	c.rows = resized(c.rows, q.Batch*q.Heads*q.Len*c.rowStride())
+	c.rows = buf.Sized(c.rows, q.Batch*q.Heads*q.Len*c.rowStride())
 	c.splitQueries()
 	c.do(len(c.tasks), phaseRows)
 	c.splitKeys()
@@ -136,7 +137,7 @@ func (c *exactCall[T]) splitKeys() {
 			}
 		}
 	}
-	c.done = resized(c.done, len(c.tasks))
+	c.done = buf.Sized(c.done, len(c.tasks))
 	for i := range c.done {
 		c.done[i].Store(0)
 	}
@@ -162,7 +163,7 @@ func (c *exactCall[T]) backward(w *exactScratch[T], index int) {
 		before = &c.done[index-1]
 	}
 	done := &c.done[index]
-	w.dk, w.dv = zeros(w.dk, n*d), zeros(w.dv, n*dv)
+	w.dk, w.dv = buf.Zeroed(w.dk, n*d), buf.Zeroed(w.dv, n*dv)
 	bias := c.keyBias(t.b, b.k0+t.lo, b.k0+t.hi)
 	if lo, hi := b.queries(t.lo, t.hi); lo < hi && !allMasked(bias) {
 		w.loadBlock(c, t, bias)
@@ -202,7 +203,7 @@ func (w *exactScratch[T]) loadBlock(c *exactCall[T], t exactTask, bias []T) {
 	n, d, dv := t.hi-t.lo, c.k.Dim, c.v.Dim
 	k := c.k.Head(t.b, t.h).RowRange(b.k0+t.lo, b.k0+t.hi)
 	v := c.v.Head(t.b, t.h)
-	w.k, w.v = resized(w.k, n*d), resized(w.v, n*(dv+1))
+	w.k, w.v = buf.Sized(w.k, n*d), buf.Sized(w.v, n*(dv+1))
 	for j := range n {
 		key, value := w.k[j*d:(j+1)*d], w.v[j*(dv+1):][:dv]
 		if bias == nil || bias[j] == 0 {
@@ -217,7 +218,7 @@ func (w *exactScratch[T]) loadBlock(c *exactCall[T], t exactTask, bias []T) {
 	c.tab.Pack(&w.panel, packedView(w.k, n, d))
 	c.tab.Pack(&w.values, packedView(w.v, n, dv+1))
 	c.tab.Scale(w.k, c.scale)
-	w.p, w.g = resized(w.p, tileRows*gradBlock), resized(w.g, tileRows*gradBlock)
+	w.p, w.g = buf.Sized(w.p, tileRows*gradBlock), buf.Sized(w.g, tileRows*gradBlock)
 }
 
 // weights are exp(s − shift) for the tile x with the scaled queries q, the first of which has its shift at index at; 0

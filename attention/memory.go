@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
@@ -52,9 +53,9 @@ type sums[T dense.Float] struct {
 }
 
 func (s *sums[T]) resize(features, dv int) {
-	s.ref.tau = sized(s.ref.tau, features)
-	s.s = reshaped(s.s, features, dv)
-	s.z = sized(s.z, features)
+	s.ref.tau = buf.Sized(s.ref.tau, features)
+	s.s = buf.Shaped(s.s, features, dv)
+	s.z = buf.Sized(s.z, features)
 	s.reset()
 }
 
@@ -105,7 +106,7 @@ func (s *sums[T]) negTau() []T {
 	if s.negAt == s.epoch {
 		return s.neg
 	}
-	s.neg, s.negAt = sized(s.neg, len(s.ref.tau)), s.epoch
+	s.neg, s.negAt = buf.Sized(s.neg, len(s.ref.tau)), s.epoch
 	for f, t := range s.ref.tau {
 		s.neg[f] = min(-t, huge)
 	}
@@ -128,8 +129,8 @@ type totals struct {
 }
 
 func (t *totals) resize(features, dv int) {
-	t.t, t.z = sized(t.t, features), sized(t.z, features)
-	t.s = reshaped(t.s, features, dv)
+	t.t, t.z = buf.Sized(t.t, features), buf.Sized(t.z, features)
+	t.s = buf.Shaped(t.s, features, dv)
 	t.reset()
 }
 
@@ -230,9 +231,9 @@ func newMemory[T dense.Float](features, dv int) *memory[T] {
 func (m *memory[T]) resize(features, dv int) {
 	m.part.resize(features, dv)
 	m.total.resize(features, dv)
-	m.ref.tau = sized(m.ref.tau, features)
-	m.s = reshaped(m.s, features, dv)
-	m.z, m.factor = sized(m.z, features), sized(m.factor, features)
+	m.ref.tau = buf.Sized(m.ref.tau, features)
+	m.s = buf.Shaped(m.s, features, dv)
+	m.z, m.factor = buf.Sized(m.z, features), buf.Sized(m.factor, features)
 	m.ready = false
 }
 
@@ -335,8 +336,8 @@ func (m *memory[T]) view(w *worker[T], sum bool) view[T] {
 	if !sum && !m.mixed {
 		return view[T]{ref: &m.ref, s: m.s, z: m.z, s2: m.part.s, z2: m.part.z}
 	}
-	w.starS = reshaped(w.starS, m.s.Rows, m.s.Cols)
-	w.starZ = sized(w.starZ, len(m.z))
+	w.starS = buf.Shaped(w.starS, m.s.Rows, m.s.Cols)
+	w.starZ = buf.Sized(w.starZ, len(m.z))
 	copy(w.starS.Data, m.s.Data)
 	copy(w.starZ, m.z)
 	v := view[T]{ref: &m.ref, s: w.starS, z: w.starZ}
@@ -351,16 +352,4 @@ func (m *memory[T]) view(w *worker[T], sum bool) view[T] {
 		w.starZ[f] += c * m.part.z[f]
 	}
 	return v
-}
-
-func sized[E any](b []E, n int) []E {
-	if cap(b) < n {
-		return make([]E, n)
-	}
-	return b[:n]
-}
-
-// reshaped is a packed matrix that reuses the memory of m; its elements are arbitrary.
-func reshaped[T dense.Float](m dense.Matrix[T], rows, cols int) dense.Matrix[T] {
-	return dense.Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: sized(m.Data, rows*cols)}
 }

@@ -273,7 +273,7 @@ func TestStateCodecRefuses(t *testing.T) {
 			t.Fatalf("byte %d changed: %v", i, err)
 		}
 	}
-	header := len(stateMagic)
+	header := len(stateFormat.Magic)
 	put := func(at int, n uint64) func([]byte) []byte {
 		return func(b []byte) []byte { binary.LittleEndian.PutUint64(b[at:], n); return b }
 	}
@@ -337,7 +337,7 @@ func FuzzUnmarshalState(f *testing.F) {
 			}
 			return
 		}
-		at := len(stateMagic) + 4
+		at := len(stateFormat.Magic) + 4
 		if !bytes.Equal(b[at:at+32], want[:]) {
 			t.Fatal("accepted another fingerprint")
 		}

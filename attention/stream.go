@@ -3,6 +3,7 @@ package attention
 import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 )
 
 // stream is one packed sequence of one key/value head with the query heads of its group: what a forward or a backward
@@ -43,7 +44,7 @@ func (w *worker[T]) keyRows(s *stream[T], lo, hi int) (k, v dense.Matrix[T], pos
 	if !s.backward && (s.mask == nil || allTrue(s.mask[lo:hi])) {
 		return s.k.RowRange(lo, hi), s.v.RowRange(lo, hi), nil
 	}
-	w.kBuf, w.vBuf = reshaped(w.kBuf, hi-lo, s.k.Cols), reshaped(w.vBuf, hi-lo, s.v.Cols)
+	w.kBuf, w.vBuf = buf.Shaped(w.kBuf, hi-lo, s.k.Cols), buf.Shaped(w.vBuf, hi-lo, s.v.Cols)
 	w.pos = w.pos[:0]
 	for p := lo; p < hi; p++ {
 		j := p
@@ -66,7 +67,7 @@ func (w *worker[T]) queryRows(s *stream[T], g, lo, hi int) dense.Matrix[T] {
 	if !s.backward {
 		return q.RowRange(lo, hi)
 	}
-	w.qBuf = reshaped(w.qBuf, hi-lo, q.Cols)
+	w.qBuf = buf.Shaped(w.qBuf, hi-lo, q.Cols)
 	for i := range hi - lo {
 		copy(w.qBuf.Row(i), q.Row(s.row(lo+i)))
 	}

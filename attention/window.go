@@ -7,6 +7,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/kernel"
 )
@@ -29,7 +30,7 @@ type windowRows struct{ den, scale []float64 }
 // attach makes the rows of s unfinished and empty.
 func attach[T dense.Float](r *windowRows, s *stream[T]) {
 	n := s.group * s.lenQ()
-	r.den, r.scale = sized(r.den, n), sized(r.scale, n)
+	r.den, r.scale = buf.Sized(r.den, n), buf.Sized(r.scale, n)
 	s.den, s.scale = r.den, r.scale
 	clear(s.den)
 	for i := range s.scale {
@@ -155,7 +156,7 @@ func (w *worker[T]) windowBlock(s *stream[T], i0, i1 int) error {
 			}
 			y, bias := x.keys(k, w.tab)
 			w.tab.Pack(&w.packed, y)
-			x.a = reshaped(x.a, q.Rows, k.Rows)
+			x.a = buf.Shaped(x.a, q.Rows, k.Rows)
 			a := x.a
 			w.tab.MulT(a, u, &w.packed, bias)
 			for i := range a.Rows {
@@ -204,11 +205,11 @@ func (s *stream[T]) visible(i int) (lo, hi int) {
 func (x *windowScratch[T]) queries(q dense.Matrix[T], tab *kern.Table[T]) dense.Matrix[T] {
 	gain := T(1)
 	if x.embedding {
-		x.u = reshaped(x.u, q.Rows, x.embed.Rows)
+		x.u = buf.Shaped(x.u, q.Rows, x.embed.Rows)
 		tab.MulT(x.u, q, &x.embed, nil)
 	} else {
 		gain = T(x.gain * x.gain)
-		x.u = reshaped(x.u, q.Rows, q.Cols)
+		x.u = buf.Shaped(x.u, q.Rows, q.Cols)
 		for i := range q.Rows {
 			copy(x.u.Row(i), q.Row(i))
 		}
@@ -227,14 +228,14 @@ func (x *windowScratch[T]) queries(q dense.Matrix[T], tab *kern.Table[T]) dense.
 func (x *windowScratch[T]) keys(k dense.Matrix[T], tab *kern.Table[T]) (dense.Matrix[T], []T) {
 	gain := x.gain * x.gain
 	if x.embedding {
-		x.v = reshaped(x.v, k.Rows, x.embed.Rows)
+		x.v = buf.Shaped(x.v, k.Rows, x.embed.Rows)
 		tab.MulT(x.v, k, &x.embed, nil)
 		k, gain = x.v, 1
 	}
 	if x.kind != kernel.Gaussian {
 		return k, nil
 	}
-	x.bias = sized(x.bias, k.Rows)
+	x.bias = buf.Sized(x.bias, k.Rows)
 	for j := range k.Rows {
 		x.bias[j] = T(-tab.Norm2(k.Row(j)) * gain / 2)
 	}

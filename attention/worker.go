@@ -6,6 +6,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
@@ -58,23 +59,23 @@ const huge = 1e30
 func (w *worker[T]) use(m *randfeat.Map[T], tab *kern.Table[T], rows int, checks bool) {
 	f := m.OutDim()
 	w.m, w.tab, w.ws.Workers, w.checks = m, tab, 1, checks
-	w.phiK, w.phiQ = reshaped(w.phiK, rows, f), reshaped(w.phiQ, rows, f)
+	w.phiK, w.phiQ = buf.Shaped(w.phiK, rows, f), buf.Shaped(w.phiQ, rows, f)
 	if m.Signed() {
-		w.value = reshaped(w.value, rows, f)
+		w.value = buf.Shaped(w.value, rows, f)
 	} else {
 		w.value = dense.Matrix[T]{Data: w.value.Data[:0]}
 	}
-	w.col = sized(w.col, f)
-	w.shift, w.scale, w.den, w.extra = sized(w.shift, rows), sized(w.scale, rows), sized(w.den, rows), sized(w.extra, rows)
+	w.col = buf.Sized(w.col, f)
+	w.shift, w.scale, w.den, w.extra = buf.Sized(w.shift, rows), buf.Sized(w.scale, rows), buf.Sized(w.den, rows), buf.Sized(w.extra, rows)
 	w.look, w.fresh = rows, false
 	if len(w.ones) < rows {
-		w.ones = sized(w.ones, rows)
+		w.ones = buf.Sized(w.ones, rows)
 		for i := range w.ones {
 			w.ones[i] = 1
 		}
 	}
-	w.count = sized(w.count, rows)
-	w.a = reshaped(w.a, rows, rows)
+	w.count = buf.Sized(w.count, rows)
+	w.a = buf.Shaped(w.a, rows, rows)
 }
 
 // values is the scratch for the values of rows features, empty for maps that have none.
@@ -237,7 +238,7 @@ const (
 // guess is queries with one scale for all rows, taken from a few of them. It reports whether these agree; whether the
 // others do, plausible tells from their denominators. Only for maps that are not signed.
 func (w *worker[T]) guess(phi dense.Matrix[T], scale []float64, ref *reference[T], q dense.Matrix[T]) (bool, error) {
-	w.probe = reshaped(w.probe, guessProbes, q.Cols)
+	w.probe = buf.Shaped(w.probe, guessProbes, q.Cols)
 	for p := range guessProbes {
 		copy(w.probe.Row(p), q.Row(p*(q.Rows-1)/(guessProbes-1)))
 	}

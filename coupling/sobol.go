@@ -73,7 +73,7 @@ func directions(j int, poly uint64, count int) []uint64 {
 		case s == 0:
 			ms[i] = 1
 		case k <= s:
-			ms[i] = mix64(directionSalt+uint64(j)<<8+uint64(k))&(1<<(k-1)-1)<<1 | 1
+			ms[i] = rng.Mix64(directionSalt+uint64(j)<<8+uint64(k))&(1<<(k-1)-1)<<1 | 1
 		default:
 			ms[i] = ms[i-s]
 			for t := 1; t <= s; t++ {
@@ -93,14 +93,6 @@ func directions(j int, poly uint64, count int) []uint64 {
 // coordinates: with it every pair is a (t, k, 2)-net with t ≤ 4 for k = 2, …, 10, and the sum of all these t is
 // least. TestSobolPairs recomputes both numbers.
 const directionSalt = 1373 << 40
-
-// mix64 is the output function of SplitMix64.
-func mix64(z uint64) uint64 {
-	z += 0x9e3779b97f4a7c15
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
-}
 
 // scrambleDirections multiplies every v by one random lower triangular matrix with unit diagonal: digit r of the
 // result is digit r of v plus a random combination of the digits above it.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/rng"
 )
 
 // bottomSample keeps the rows with the smallest hashes: a uniform sample of the distinct rows that does not depend
@@ -68,7 +69,5 @@ func hashRow(x []float64) uint64 {
 			b >>= 8
 		}
 	}
-	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
-	h = (h ^ h>>27) * 0x94d049bb133111eb
-	return h ^ h>>31
+	return rng.Finish64(h)
 }

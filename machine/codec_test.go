@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding"
 	"encoding/binary"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/seal"
 )
 
 // saved is what Ridge, Smoother and Density have in common.
@@ -129,7 +131,7 @@ func TestDamagedSums(t *testing.T) {
 		// With a right checksum, what is wrong is still found.
 		reseal := func(change func([]byte) []byte) []byte {
 			d := change(bytes.Clone(b[:len(b)-32]))
-			return seal(d, 0)
+			return seal.Close(d, 0)
 		}
 		const head = 16 + 4 + 32
 		put := func(at int, v uint64) func([]byte) []byte {
@@ -160,8 +162,8 @@ func TestDamagedSums(t *testing.T) {
 	}
 	smoother := codecs()["smoother"]
 	b := marshalled(t, smoother.sums(t, 0, 50))
-	binary.LittleEndian.PutUint64(b[sumsHeader:], math.Float64bits(math.Inf(-1)))
-	if _, err := smoother.read(smoother.setup, seal(b[:len(b)-32], 0)); !errors.Is(err, ErrCorrupt) {
+	binary.LittleEndian.PutUint64(b[sumsFormat.Size(0)-sha256.Size:], math.Float64bits(math.Inf(-1)))
+	if _, err := smoother.read(smoother.setup, seal.Close(b[:len(b)-32], 0)); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("sums of a feature that no row has: %v", err)
 	}
 }
@@ -182,7 +184,7 @@ func FuzzSums(f *testing.F) {
 		if !ok || len(b) < 32 {
 			return
 		}
-		for _, b := range [][]byte{b, seal(bytes.Clone(b[:len(b)-32]), 0)} {
+		for _, b := range [][]byte{b, seal.Close(bytes.Clone(b[:len(b)-32]), 0)} {
 			a, err := c.read(c.setup, b)
 			if err != nil {
 				if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrMismatch) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 )
 
 // Density sums what a kernel density needs: the score of x is log (1/n) Σ_j φ1(x)·φ2(x_j), the log mean kernel. For a
@@ -107,7 +108,7 @@ func (d *Density) scores(m *Model, rows Rows) ([]float64, error) {
 		if err := finite("x", x, first); err != nil {
 			return err
 		}
-		out = reshaped(out, x.Rows, 1)
+		out = buf.Shaped(out, x.Rows, 1)
 		if err := p.Predict(out, x, &ws); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/par"
@@ -201,7 +202,7 @@ func (l *logistic[T]) features(x dense.Matrix[float64], first int64) (dense.Matr
 	if err != nil {
 		return phi, err
 	}
-	l.sum = sized(l.sum, phi.Cols)
+	l.sum = buf.Sized(l.sum, phi.Cols)
 	clear(l.sum)
 	l.tab.ColSum(l.sum, phi)
 	for _, v := range l.sum {
@@ -268,7 +269,7 @@ func (l *logistic[T]) eval(grad, x []float64) (float64, error) {
 // block adds the loss of some rows, and its gradient to grad.
 func (l *logistic[T]) block(grad []float64, phi dense.Matrix[T], y []int, b []float64) float64 {
 	f, k := l.w.Rows, l.w.Cols
-	l.p, l.loss = reshaped(l.p, phi.Rows, k), sized(l.loss, phi.Rows)
+	l.p, l.loss = buf.Shaped(l.p, phi.Rows, k), buf.Sized(l.loss, phi.Rows)
 	par.For(phi.Rows, 1+l.tab.Grain/(f*k), func(lo, hi int) {
 		l.tab.Product(l.p.RowRange(lo, hi), phi.RowRange(lo, hi), l.w, false)
 		for i := lo; i < hi; i++ {

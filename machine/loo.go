@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/par"
@@ -45,10 +46,10 @@ func (r *Ridge) LeaveOneOut(rows Rows, lambda float64, visit func(first int64, y
 			return err
 		}
 		n := x.Rows
-		y = reshaped(y, n, r.setup.Outputs+1)
+		y = buf.Shaped(y, n, r.setup.Outputs+1)
 		r.setup.targets(y, yRaw)
-		centred, out = reshaped(centred, n, r.features), reshaped(out, n, r.setup.Outputs)
-		h = sized(h, n)
+		centred, out = buf.Shaped(centred, n, r.features), buf.Shaped(out, n, r.setup.Outputs)
+		h = buf.Sized(h, n)
 		par.For(n, 16, func(lo, hi int) {
 			var z []float64
 			for i := lo; i < hi; i++ {
@@ -97,7 +98,7 @@ func (r *Ridge) features64(x dense.Matrix[float64], wide *dense.Matrix[float64])
 	if err != nil {
 		return dense.Matrix[float64]{}, err
 	}
-	*wide = reshaped(*wide, x.Rows, r.features)
+	*wide = buf.Shaped(*wide, x.Rows, r.features)
 	convert(*wide, phi)
 	return *wide, nil
 }
@@ -108,7 +109,7 @@ const leverageCols = 128
 // leverages sets h_i = |wᵀφ_i|² for the upper triangular w. The bits of a row do not depend on the others.
 func leverages[T dense.Float](tab *kern.Table[T], h []float64, phi, w dense.Matrix[T], scratch *[]T) {
 	clear(h)
-	*scratch = sized(*scratch, phi.Rows*leverageCols)
+	*scratch = buf.Sized(*scratch, phi.Rows*leverageCols)
 	for j := 0; j < w.Cols; j += leverageCols {
 		end := min(j+leverageCols, w.Cols)
 		z := dense.Matrix[T]{Rows: phi.Rows, Cols: end - j, Stride: end - j, Data: (*scratch)[:phi.Rows*(end-j)]}

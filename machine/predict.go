@@ -7,6 +7,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
 )
@@ -208,7 +209,7 @@ var errOverflow = fmt.Errorf("the prediction overflows, the input is too far fro
 
 // chunk predicts a few rows. With an error comes the row it is about.
 func (p *Predictor[T]) chunk(w *predictWorker[T], dst, x dense.Matrix[T], variance bool) (int, error) {
-	w.phi = reshaped(w.phi, x.Rows, p.m.OutDim())
+	w.phi = buf.Shaped(w.phi, x.Rows, p.m.OutDim())
 	var err error
 	switch {
 	case p.col != nil:
@@ -270,7 +271,7 @@ func (p *Predictor[T]) variance(w *predictWorker[T], dst dense.Matrix[T]) {
 			d[j] -= c
 		}
 	}
-	w.h = sized(w.h, w.phi.Rows)
+	w.h = buf.Sized(w.h, w.phi.Rows)
 	leverages(p.tab, w.h, w.phi, p.factor, &w.scratch)
 	for i := range dst.Rows {
 		for k, v := range p.model.Noise {
@@ -284,10 +285,10 @@ func (p *Predictor[T]) variance(w *predictWorker[T], dst dense.Matrix[T]) {
 func (p *Predictor[T]) kernelSums(w *predictWorker[T], dst, x dense.Matrix[T]) error {
 	var value dense.Matrix[T] // the same worker may have served a signed map before
 	if p.m.Signed() {
-		w.value = reshaped(w.value, x.Rows, p.m.OutDim())
+		w.value = buf.Shaped(w.value, x.Rows, p.m.OutDim())
 		value = w.value
 	}
-	w.row = sized(w.row, x.Rows)
+	w.row = buf.Sized(w.row, x.Rows)
 	if err := p.m.LogQueries(w.phi, value, w.row, x, &w.ws); err != nil {
 		return err
 	}
@@ -307,7 +308,7 @@ func (p *Predictor[T]) kernelSums(w *predictWorker[T], dst, x dense.Matrix[T]) e
 		w.row[i] += float64(r)
 	}
 	k := p.table.Cols - 1
-	w.uv = reshaped(w.uv, x.Rows, k+1)
+	w.uv = buf.Shaped(w.uv, x.Rows, k+1)
 	p.tab.Product(w.uv, w.phi, p.table, false)
 	for i := range x.Rows {
 		d, s := dst.Row(i), w.uv.Row(i)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/par"
@@ -109,7 +110,7 @@ func (r *Ridge) add(x, y dense.Matrix[float64]) error {
 	if x.Rows == 0 {
 		return nil
 	}
-	r.y = reshaped(r.y, x.Rows, r.setup.Outputs+1)
+	r.y = buf.Shaped(r.y, x.Rows, r.setup.Outputs+1)
 	r.setup.targets(r.y, y)
 	copy(r.next.Data, r.cross.Data)
 	var (

@@ -1,28 +1,18 @@
 package machine
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 
-	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// A saved Ridge is, all numbers little endian:
+// ridgeFormat: the flag is 1 for float32; the counts are classification (0 or 1), features F, outputs K, rows, rows in the
+// float32 part. The body is
 //
-//	magic "randfeat ridge\n\x00", version u16, float32 u16 (0 or 1), fingerprint [32]byte
-//	classification u64 (0 or 1), features F u64, outputs K u64, rows u64, rows in the float32 part u64
 //	upper triangle of ΦᵀΦ by rows f64; ΦᵀY and Σφ, F×(K+1) f64; Σy², Σy f64
 //	with float32: upper triangle of the part by rows f32
-//	SHA-256 of everything before
-const (
-	ridgeMagic   = "randfeat ridge\n\x00"
-	ridgeVersion = 1
-	ridgeHeader  = len(ridgeMagic) + 2 + 2 + 32 + 5*8
-)
+var ridgeFormat = seal.Format{Magic: "randfeat ridge\n\x00", Version: 1, Counts: 5}
 
 // MarshalBinary is AppendBinary to no bytes.
 func (r *Ridge) MarshalBinary() ([]byte, error) { return r.AppendBinary(nil) }
@@ -30,58 +20,41 @@ func (r *Ridge) MarshalBinary() ([]byte, error) { return r.AppendBinary(nil) }
 // AppendBinary appends the sums to b. A fit that goes on from them has the bits of one that was never interrupted.
 func (r *Ridge) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
-	le := binary.LittleEndian
-	b = slices.Grow(b, ridgeHeader+r.sumsSize()+sha256.Size)
-	b = append(b, ridgeMagic...)
-	b = le.AppendUint16(b, ridgeVersion)
-	b = le.AppendUint16(b, uint16(flag(r.setup.Float32)))
-	b = append(b, r.fingerprint[:]...)
-	for _, v := range []int64{flag(r.setup.Task == Classification), int64(r.features), int64(r.setup.Outputs), r.n, int64(r.partRows)} {
-		b = le.AppendUint64(b, uint64(v))
-	}
+	b = slices.Grow(b, ridgeFormat.Size(r.sumsSize()))
+	b = ridgeFormat.Begin(b, seal.Header{Flag: uint16(flag(r.setup.Float32)), Fingerprint: r.fingerprint, Counts: []uint64{
+		flag(r.setup.Task == Classification), uint64(r.features), uint64(r.setup.Outputs), uint64(r.n), uint64(r.partRows)}})
 	for i := range r.gram.Rows {
-		b = appendFloats(b, r.gram.Row(i)[i:])
+		b = seal.Append(b, r.gram.Row(i)[i:]...)
 	}
-	b = appendFloats(b, r.cross.Data)
-	b = appendFloats(b, r.yy)
-	b = appendFloats(b, r.ySum)
+	b = seal.Append(b, r.cross.Data...)
+	b = seal.Append(b, r.yy...)
+	b = seal.Append(b, r.ySum...)
 	for i := range r.part.Rows {
-		for _, v := range r.part.Row(i)[i:] {
-			b = le.AppendUint32(b, math.Float32bits(v))
-		}
+		b = seal.Append(b, r.part.Row(i)[i:]...)
 	}
-	return seal(b, start), nil
+	return seal.Close(b, start), nil
 }
 
 // UnmarshalRidge reads what AppendBinary wrote, for the same setup. Sums of another map, task, precision or shape are
 // ErrMismatch, anything else that does not fit ErrCorrupt. No more memory is used than the setup justifies.
 func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
-	body, err := unseal(b, ridgeMagic, ridgeHeader)
+	h, body, err := ridgeFormat.Open(b)
 	if err != nil {
 		return nil, fmt.Errorf("saved ridge: %w", err)
 	}
-	le := binary.LittleEndian
-	head := body[len(ridgeMagic):ridgeHeader]
-	body = body[ridgeHeader:]
-	if v := le.Uint16(head); v != ridgeVersion {
-		return nil, fmt.Errorf("version %d, this program reads %d: %w", v, ridgeVersion, ErrCorrupt)
-	}
-	var count [5]uint64
-	if err := readCounts(head[36:], count[:]); err != nil {
-		return nil, err
-	}
-	if single := le.Uint16(head[2:]); single > 1 || count[0] > 1 {
-		return nil, fmt.Errorf("precision number %d, task number %d: %w", single, count[0], ErrCorrupt)
+	count := h.Counts
+	if h.Flag > 1 || count[0] > 1 {
+		return nil, fmt.Errorf("precision number %d, task number %d: %w", h.Flag, count[0], ErrCorrupt)
 	}
 	r, err := NewRidge(s)
 	if err != nil {
 		return nil, err
 	}
-	saved := Setup{Task: Regression, Outputs: int(count[2]), Float32: le.Uint16(head[2:]) == 1}
+	saved := Setup{Task: Regression, Outputs: int(count[2]), Float32: h.Flag == 1}
 	if count[0] == 1 {
 		saved.Task = Classification
 	}
-	if err := r.matches(saved, [32]byte(head[4:36])); err != nil {
+	if err := r.matches(saved, h.Fingerprint); err != nil {
 		return nil, err
 	}
 	f := r.features
@@ -95,18 +68,13 @@ func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 	r.n, r.partRows = int64(count[3]), int(count[4])
 	ok := true
 	for i := range f {
-		body = readFloats(body, r.gram.Row(i)[i:], &ok)
+		body = seal.Read(body, r.gram.Row(i)[i:], &ok)
 	}
-	body = readFloats(body, r.cross.Data, &ok)
-	body = readFloats(body, r.yy, &ok)
-	body = readFloats(body, r.ySum, &ok)
+	body = seal.Read(body, r.cross.Data, &ok)
+	body = seal.Read(body, r.yy, &ok)
+	body = seal.Read(body, r.ySum, &ok)
 	for i := range r.part.Rows {
-		row := r.part.Row(i)[i:]
-		for j := range row {
-			row[j] = math.Float32frombits(le.Uint32(body[4*j:]))
-			ok = ok && dense.IsFinite(float64(row[j]))
-		}
-		body = body[4*len(row):]
+		body = seal.Read(body, r.part.Row(i)[i:], &ok)
 	}
 	if !ok {
 		return nil, fmt.Errorf("sums that are not finite: %w", ErrCorrupt)
@@ -124,52 +92,9 @@ func (r *Ridge) sumsSize() int {
 	return size
 }
 
-// seal appends the SHA-256 of what follows start.
-func seal(b []byte, start int) []byte {
-	sum := sha256.Sum256(b[start:])
-	return append(b, sum[:]...)
-}
-
-// unseal is b without its checksum, which it compares. What is left has at least header bytes.
-func unseal(b []byte, magic string, header int) ([]byte, error) {
-	if len(b) < header+sha256.Size || !bytes.HasPrefix(b, []byte(magic)) {
-		return nil, fmt.Errorf("%d bytes that do not begin as they should: %w", len(b), ErrCorrupt)
-	}
-	body := b[:len(b)-sha256.Size]
-	if sum := sha256.Sum256(body); !bytes.Equal(sum[:], b[len(body):]) {
-		return nil, fmt.Errorf("the checksum is wrong: %w", ErrCorrupt)
-	}
-	return body, nil
-}
-
-func readCounts(b []byte, count []uint64) error {
-	for i := range count {
-		if count[i] = binary.LittleEndian.Uint64(b[8*i:]); count[i] > math.MaxInt64/2 {
-			return fmt.Errorf("a count of %d: %w", count[i], ErrCorrupt)
-		}
-	}
-	return nil
-}
-
-func flag(b bool) int64 {
+func flag(b bool) uint64 {
 	if b {
 		return 1
 	}
 	return 0
-}
-
-func appendFloats(b []byte, x []float64) []byte {
-	for _, v := range x {
-		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
-	}
-	return b
-}
-
-// readFloats fills x from the front of b, which is long enough, and returns the rest.
-func readFloats(b []byte, x []float64, ok *bool) []byte {
-	for i := range x {
-		x[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
-		*ok = *ok && dense.IsFinite(x[i])
-	}
-	return b[8*len(x):]
 }

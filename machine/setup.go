@@ -8,6 +8,8 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/seal"
 )
 
 // Errors of this package.
@@ -15,7 +17,7 @@ var (
 	ErrSetup    = errors.New("invalid setup")                        // settings or a map that a machine cannot use
 	ErrNoRows   = errors.New("too few rows")                         // nothing to fit
 	ErrMismatch = errors.New("fit of another map, task or shape")    // merging or reading what belongs elsewhere
-	ErrCorrupt  = errors.New("corrupt file")                         // bytes that are no model or fit, or a damaged one
+	ErrCorrupt  = seal.ErrCorrupt                                    // bytes that are no model or fit, or a damaged one
 	ErrSingular = errors.New("features are singular up to rounding") // a larger λ is needed
 	ErrClass    = errors.New("no such class")                        // a target that is no class index
 )
@@ -184,14 +186,14 @@ func (p *mapper[T]) input(x dense.Matrix[float64]) dense.Matrix[T] {
 	if same, ok := any(x).(dense.Matrix[T]); ok {
 		return same
 	}
-	p.x = reshaped(p.x, x.Rows, x.Cols)
+	p.x = buf.Shaped(p.x, x.Rows, x.Cols)
 	convert(p.x, x)
 	return p.x
 }
 
 // queries are the features of x, which has been checked; they are valid until the next call.
 func (p *mapper[T]) queries(x dense.Matrix[float64]) (dense.Matrix[T], error) {
-	p.phi = reshaped(p.phi, x.Rows, p.m.OutDim())
+	p.phi = buf.Shaped(p.phi, x.Rows, p.m.OutDim())
 	return p.phi, p.m.Queries(p.phi, nil, p.input(x), &p.ws)
 }
 
@@ -202,19 +204,4 @@ func convert[U, T dense.Float](dst dense.Matrix[U], src dense.Matrix[T]) {
 			d[j] = U(v)
 		}
 	}
-}
-
-// reshaped is a packed matrix that reuses the memory of m; its elements are arbitrary.
-func reshaped[T dense.Float](m dense.Matrix[T], rows, cols int) dense.Matrix[T] {
-	if cap(m.Data) < rows*cols {
-		return dense.New[T](rows, cols)
-	}
-	return dense.Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: m.Data[:rows*cols]}
-}
-
-func sized[E any](b []E, n int) []E {
-	if cap(b) < n {
-		return make([]E, n)
-	}
-	return b[:n]
 }

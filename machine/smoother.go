@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/par"
@@ -90,16 +91,16 @@ func (a *Smoother) Add(x, y dense.Matrix[float64]) error {
 
 func (a *Smoother) add(x, y dense.Matrix[float64]) error {
 	p := a.keys
-	p.phi = reshaped(p.phi, x.Rows, p.m.OutDim())
+	p.phi = buf.Shaped(p.phi, x.Rows, p.m.OutDim())
 	e := p.phi
 	if p.m.Signed() {
-		a.value = reshaped(a.value, x.Rows, p.m.OutDim())
+		a.value = buf.Shaped(a.value, x.Rows, p.m.OutDim())
 	}
-	a.row = sized(a.row, x.Rows)
+	a.row = buf.Sized(a.row, x.Rows)
 	if err := p.m.LogKeys(e, a.value, a.row, x, &p.ws); err != nil {
 		return err
 	}
-	a.y = reshaped(a.y, x.Rows, a.setup.Outputs+1)
+	a.y = buf.Shaped(a.y, x.Rows, a.setup.Outputs+1)
 	a.setup.targets(a.y, y)
 	par.For(len(a.t), 64, func(lo, hi int) { a.raise(e, lo, hi) })
 	par.For(x.Rows, 1+a.tab.Grain/(8*len(a.t)), func(lo, hi int) {

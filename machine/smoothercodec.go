@@ -1,26 +1,18 @@
 package machine
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
 
-	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// A saved Smoother or Density is, all numbers little endian:
+// sumsFormat is a saved Smoother or Density: no flag; the counts are the task (0 regression, 1 classification, 2 density),
+// features F, outputs K, rows. The body is
 //
-//	magic "randfeat sums\n\x00\x00", version u16, 0 u16, fingerprint [32]byte
-//	task u64 (0 regression, 1 classification, 2 density), features F u64, outputs K u64, rows u64
 //	t, F f64 (−Inf: no key yet); Σ φ2 y e^{−t} and Σ φ2 e^{−t}, F×(K+1) f64; Σy f64
-//	SHA-256 of everything before
-const (
-	sumsMagic   = "randfeat sums\n\x00\x00"
-	sumsVersion = 1
-	sumsHeader  = len(sumsMagic) + 2 + 2 + 32 + 4*8
-)
+var sumsFormat = seal.Format{Magic: "randfeat sums\n\x00\x00", Version: 1, Counts: 4}
 
 var sumsTasks = []Task{Regression, Classification, Unsupervised}
 
@@ -30,20 +22,13 @@ func (a *Smoother) MarshalBinary() ([]byte, error) { return a.AppendBinary(nil) 
 // AppendBinary appends the sums to b. A fit that goes on from them has the bits of one that was never interrupted.
 func (a *Smoother) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
-	le := binary.LittleEndian
-	b = slices.Grow(b, sumsHeader+a.sumsSize()+sha256.Size)
-	b = append(b, sumsMagic...)
-	b = le.AppendUint16(b, sumsVersion)
-	b = le.AppendUint16(b, 0)
-	fingerprint := a.keys.m.Fingerprint()
-	b = append(b, fingerprint[:]...)
-	for _, v := range []int64{int64(slices.Index(sumsTasks, a.setup.Task)), int64(len(a.t)), int64(a.setup.Outputs), a.n} {
-		b = le.AppendUint64(b, uint64(v))
-	}
-	b = appendFloats(b, a.t)
-	b = appendFloats(b, a.sums.Data)
-	b = appendFloats(b, a.ySum)
-	return seal(b, start), nil
+	b = slices.Grow(b, sumsFormat.Size(a.sumsSize()))
+	b = sumsFormat.Begin(b, seal.Header{Fingerprint: a.keys.m.Fingerprint(), Counts: []uint64{
+		uint64(slices.Index(sumsTasks, a.setup.Task)), uint64(len(a.t)), uint64(a.setup.Outputs), uint64(a.n)}})
+	b = seal.Append(b, a.t...)
+	b = seal.Append(b, a.sums.Data...)
+	b = seal.Append(b, a.ySum...)
+	return seal.Close(b, start), nil
 }
 
 // UnmarshalSmoother reads what AppendBinary wrote, for the same setup. Sums of another map, task or shape are
@@ -82,23 +67,18 @@ func (a *Smoother) sumsSize() int { return 8 * (len(a.t) + len(a.sums.Data) + le
 
 // unmarshal fills a, which has no rows.
 func (a *Smoother) unmarshal(b []byte) error {
-	body, err := unseal(b, sumsMagic, sumsHeader)
+	h, body, err := sumsFormat.Open(b)
 	if err != nil {
 		return err
 	}
-	head := body[len(sumsMagic):sumsHeader]
-	body = body[sumsHeader:]
-	if v := binary.LittleEndian.Uint32(head); v != sumsVersion {
-		return fmt.Errorf("version %d, this program reads %d: %w", v, sumsVersion, ErrCorrupt)
-	}
-	var count [4]uint64
-	if err := readCounts(head[36:], count[:]); err != nil {
-		return err
+	count := h.Counts
+	if h.Flag != 0 {
+		return fmt.Errorf("flag %d: %w", h.Flag, ErrCorrupt)
 	}
 	if count[0] >= uint64(len(sumsTasks)) {
 		return fmt.Errorf("task number %d: %w", count[0], ErrCorrupt)
 	}
-	if f, g := a.keys.m.Fingerprint(), [32]byte(head[4:36]); f != g {
+	if f, g := a.keys.m.Fingerprint(), h.Fingerprint; f != g {
 		return fmt.Errorf("fingerprint %x…, this map has %x…: %w", g[:4], f[:4], ErrMismatch)
 	}
 	if task, k := sumsTasks[count[0]], count[2]; task != a.setup.Task || k != uint64(a.setup.Outputs) {
@@ -110,18 +90,15 @@ func (a *Smoother) unmarshal(b []byte) error {
 	if want := a.sumsSize(); len(body) != want {
 		return fmt.Errorf("%d bytes of sums, want %d: %w", len(body), want, ErrCorrupt)
 	}
-	ok, ignored := true, true // t is checked below
-	body = readFloats(body, a.t, &ignored)
-	body = readFloats(body, a.sums.Data, &ok)
-	readFloats(body, a.ySum, &ok)
+	ok := true
+	body = seal.ReadLogs(body, a.t, &ok)
+	body = seal.Read(body, a.sums.Data, &ok)
+	seal.Read(body, a.ySum, &ok)
 	for f, t := range a.t {
-		switch {
-		case math.IsInf(t, -1): // no key has this feature
+		if math.IsInf(t, -1) { // no key has this feature
 			for _, v := range a.sums.Row(f) {
 				ok = ok && v == 0
 			}
-		default:
-			ok = ok && dense.IsFinite(t)
 		}
 	}
 	if !ok {

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/par"
 )
@@ -33,7 +34,7 @@ func (r *Ridge) solve(lambda float64, u dense.Matrix[float64]) (*solution, error
 		return nil, fmt.Errorf("ridge of no rows: %w", ErrNoRows)
 	}
 	n, f, k := float64(r.n), r.features, r.setup.Outputs
-	s := &solution{lambda: lambda, u: reshaped(u, f, f), w: dense.New[float64](f, k), mu: make([]float64, f), mean: make([]float64, k), syy: make([]float64, k)}
+	s := &solution{lambda: lambda, u: buf.Shaped(u, f, f), w: dense.New[float64](f, k), mu: make([]float64, f), mean: make([]float64, k), syy: make([]float64, k)}
 	for j := range s.mean {
 		s.mean[j] = r.ySum[j] / n
 		s.syy[j] = max(0, r.yy[j]-float64(r.ySum[j]*s.mean[j]))

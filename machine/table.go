@@ -8,6 +8,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 )
 
 // TableOptions say what to predict, beyond the targets or classes. The zero value asks for nothing more.
@@ -178,7 +179,7 @@ func (r *TableRun) IDs() []string { return slices.Clone(r.names) }
 // Predict replaces the contents of dst by one row for every row of b: the ids as text, then the columns of
 // [TablePredictor.Columns]. dst keeps nothing of b. where names rows in errors: the reader's Where.
 func (r *TableRun) Predict(dst, b *data.Block, where func(int) string) error {
-	r.x = reshaped(r.x, b.Rows, r.p.model.Spec.Dim)
+	r.x = buf.Shaped(r.x, b.Rows, r.p.model.Spec.Dim)
 	if err := r.enc.Encode(r.x, dense.Matrix[float64]{}, b, where); err != nil {
 		return err
 	}
@@ -188,12 +189,12 @@ func (r *TableRun) Predict(dst, b *data.Block, where func(int) string) error {
 // predict is Predict for encoded rows.
 func (r *TableRun) predict(dst *data.Block, x dense.Matrix[float64], b *data.Block, where func(int) string) error {
 	m := r.p.model
-	r.y = reshaped(r.y, x.Rows, m.Outputs)
+	r.y = buf.Shaped(r.y, x.Rows, m.Outputs)
 	if err := r.engine.predict(r.y, x, false); err != nil {
 		return r.located(x, err, where)
 	}
 	if r.p.o.Variance {
-		r.v = reshaped(r.v, x.Rows, m.Outputs)
+		r.v = buf.Shaped(r.v, x.Rows, m.Outputs)
 		if err := r.engine.predict(r.v, x, true); err != nil {
 			return r.located(x, err, where)
 		}
@@ -293,7 +294,7 @@ func (r *TableRun) Each(src data.Source, want []data.Kind, rows int, f func(pred
 		if err := rd.Read(&b.cells, rows); err != nil {
 			return err
 		}
-		b.x = reshaped(b.x, b.cells.Rows, r.p.model.Spec.Dim)
+		b.x = buf.Shaped(b.x, b.cells.Rows, r.p.model.Spec.Dim)
 		return r.enc.Encode(b.x, dense.Matrix[float64]{}, &b.cells, rd.Where)
 	}
 	var out data.Block
@@ -330,7 +331,7 @@ func (e *engineOf[T]) predict(dst, x dense.Matrix[float64], variance bool) error
 	if d, ok := any(dst).(dense.Matrix[T]); ok {
 		return call(d, any(x).(dense.Matrix[T]), &e.ws)
 	}
-	e.x, e.dst = reshaped(e.x, x.Rows, x.Cols), reshaped(e.dst, dst.Rows, dst.Cols)
+	e.x, e.dst = buf.Shaped(e.x, x.Rows, x.Cols), buf.Shaped(e.dst, dst.Rows, dst.Cols)
 	convert(e.x, x)
 	if err := call(e.dst, e.x, &e.ws); err != nil {
 		return err

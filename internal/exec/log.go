@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/plan"
@@ -52,7 +53,7 @@ func (s *Side[T]) Scaled(dst dense.Matrix[T], col []T, shift []float64, x dense.
 		case col == nil:
 			ws.logs.col = l.bias
 		case l.bias != nil:
-			ws.col = sized(ws.col, len(col))
+			ws.col = buf.Sized(ws.col, len(col))
 			for f, b := range l.bias {
 				ws.col[f] = b + col[f]
 			}
@@ -70,12 +71,12 @@ func (s *Side[T]) runLog(values bool, ws *Workspace[T]) {
 		rows := min(s.block, j.x.Rows)
 		s.grow(sc, rows)
 		if values && !s.simple {
-			sc.values = sized(sc.values, rows*s.total)
+			sc.values = buf.Sized(sc.values, rows*s.total)
 		}
 		if values && j.e.IsEmpty() {
-			sc.factors = sized(sc.factors, rows*s.out)
+			sc.factors = buf.Sized(sc.factors, rows*s.out)
 		}
-		sc.rows = sized(sc.rows, rows)
+		sc.rows = buf.Sized(sc.rows, rows)
 	}
 	j.ws = ws
 	ws.group.Do(j.x.Rows, workers, j)

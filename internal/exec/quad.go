@@ -2,6 +2,7 @@ package exec
 
 import (
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/plan"
 )
@@ -29,8 +30,8 @@ func (s *Side[T]) fillQuads(x dense.Matrix[T], sc *scratch[T]) {
 		return
 	}
 	n := x.Rows * s.dim
-	sc.wide, sc.image = sized(sc.wide, n), sized(sc.image, n)
-	sc.quads = sized(sc.quads, len(s.quads)*s.block)
+	sc.wide, sc.image = buf.Sized(sc.wide, n), buf.Sized(sc.image, n)
+	sc.quads = buf.Sized(sc.quads, len(s.quads)*s.block)
 	u := dense.Matrix[float64]{Rows: x.Rows, Cols: s.dim, Stride: s.dim, Data: sc.wide}
 	for i := range x.Rows {
 		ui := u.Row(i)

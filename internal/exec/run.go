@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/plan"
 )
@@ -110,24 +111,17 @@ func (s *Side[T]) grow(sc *scratch[T], rows int) {
 		inner = max(inner, s.centres.Cols)
 	}
 	if !s.simple {
-		sc.features = sized(sc.features, rows*s.total)
+		sc.features = buf.Sized(sc.features, rows*s.total)
 	}
-	sc.modulus = sized(sc.modulus, rows*proj)
-	sc.pre = sized(sc.pre, inner)
-	sc.fast = sized(sc.fast, fast)
-	sc.u = sized(sc.u, inner)
-	sc.logs = sized(sc.logs, inner)
-	sc.powers = sized(sc.powers, proj)
-	sc.x = sized(sc.x, s.dim)
-	sc.scale = sized(sc.scale, s.block*len(s.leaves))
-	sc.neg = sized(sc.neg, inner)
-}
-
-func sized[E any](b []E, n int) []E {
-	if cap(b) < n {
-		return make([]E, n)
-	}
-	return b[:n]
+	sc.modulus = buf.Sized(sc.modulus, rows*proj)
+	sc.pre = buf.Sized(sc.pre, inner)
+	sc.fast = buf.Sized(sc.fast, fast)
+	sc.u = buf.Sized(sc.u, inner)
+	sc.logs = buf.Sized(sc.logs, inner)
+	sc.powers = buf.Sized(sc.powers, proj)
+	sc.x = buf.Sized(sc.x, s.dim)
+	sc.scale = buf.Sized(sc.scale, s.block*len(s.leaves))
+	sc.neg = buf.Sized(sc.neg, inner)
 }
 
 // Run maps rows lo to hi−1.

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/plan"
 )
@@ -202,23 +203,23 @@ func (b *Backward[T]) grow(sc *scratch[T], rows int) {
 	s := b.side
 	s.grow(sc, rows)
 	v := &sc.vjp
-	sc.rows = sized(sc.rows, rows)
-	v.gv = sized(v.gv, rows*s.total)
-	v.sums = sized(v.sums, rows)
+	sc.rows = buf.Sized(sc.rows, rows)
+	v.gv = buf.Sized(v.gv, rows*s.total)
+	v.sums = buf.Sized(v.sums, rows)
 	wide, inner := s.dim, s.dim
 	for i := range s.leaves {
 		wide = max(wide, s.leaves[i].Omega.Rows.Rows)
 		inner = max(inner, s.leaves[i].inner)
 	}
-	v.tmp = sized(v.tmp, rows*wide)
+	v.tmp = buf.Sized(v.tmp, rows*wide)
 	if b.Learns() {
 		return
 	}
-	sc.features = sized(sc.features, rows*s.total)
-	sc.values = sized(sc.values, rows*s.total)
-	v.ge = sized(v.ge, rows*s.total)
-	v.e, v.v = sized(v.e, s.out), sized(v.v, s.out)
-	v.du, v.acc = sized(v.du, inner), sized(v.acc, inner)
+	sc.features = buf.Sized(sc.features, rows*s.total)
+	sc.values = buf.Sized(sc.values, rows*s.total)
+	v.ge = buf.Sized(v.ge, rows*s.total)
+	v.e, v.v = buf.Sized(v.e, s.out), buf.Sized(v.v, s.out)
+	v.du, v.acc = buf.Sized(v.du, inner), buf.Sized(v.acc, inner)
 }
 
 // Run handles rows lo to hi−1.

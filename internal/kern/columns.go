@@ -1,6 +1,9 @@
 package kern
 
-import "github.com/randfeat/randfeat/dense"
+import (
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+)
 
 // Columns is a matrix whose columns are packed once for their products with each other, which read every column as often
 // as there are columns. The zero value is ready for Reset.
@@ -21,19 +24,12 @@ func (c *Columns[T]) Reset(t *Table[T], a dense.Matrix[T]) {
 	}
 	c.a, c.height, c.width = a, t.columnRows, t.Width
 	if c.height > 0 {
-		c.tiles = reshaped(c.tiles, a.Rows, roundUp(a.Cols, c.height))
-		c.panels = reshaped(c.panels, a.Rows, roundUp(a.Cols, c.width))
+		c.tiles = buf.Shaped(c.tiles, a.Rows, roundUp(a.Cols, c.height))
+		c.panels = buf.Shaped(c.panels, a.Rows, roundUp(a.Cols, c.width))
 	}
 }
 
 func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
-
-func reshaped[T dense.Float](m dense.Matrix[T], rows, cols int) dense.Matrix[T] {
-	if cap(m.Data) < rows*cols {
-		return dense.New[T](rows, cols)
-	}
-	return dense.Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: m.Data[:rows*cols]}
-}
 
 // ColumnUnit divides the first column of every part of Columns: it is a multiple of all tiles and panels.
 const ColumnUnit = 192

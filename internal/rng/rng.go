@@ -67,3 +67,17 @@ func Signs(dst []float64, src rand.Source) {
 		word >>= 1
 	}
 }
+
+// Mix64 is the output function of SplitMix64 one step after state x (Steele, Lea and Flood 2014): a permutation of
+// 64-bit words that turns counters into random bits.
+func Mix64(x uint64) uint64 { return Finish64(x + Golden64) }
+
+// Golden64 is 2⁶⁴ over the golden ratio, the step of SplitMix64.
+const Golden64 = 0x9e3779b97f4a7c15
+
+// Finish64 is the last stage of Mix64, for values that are hashes already.
+func Finish64(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

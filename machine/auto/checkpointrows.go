@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -27,11 +28,11 @@ func (h *rowHash) of(n int64) uint64 {
 func (h *rowHash) add(x, y dense.Matrix[float64]) error {
 	for i := range x.Rows {
 		for _, v := range x.Row(i) {
-			h.sum = mix(h.sum ^ math.Float64bits(v))
+			h.sum = rng.Mix64(h.sum ^ math.Float64bits(v))
 		}
 		if y.Cols > 0 {
 			for _, v := range y.Row(i) {
-				h.sum = mix(h.sum ^ math.Float64bits(v))
+				h.sum = rng.Mix64(h.sum ^ math.Float64bits(v))
 			}
 		}
 		h.rows++

@@ -3,6 +3,8 @@ package auto
 import (
 	"math"
 	"slices"
+
+	"github.com/randfeat/randfeat/internal/rng"
 )
 
 // medianPairs is the number of pairs whose median distance starts the search of a bandwidth.
@@ -14,7 +16,7 @@ func medianDistance(s *sample, seed uint64) float64 {
 	n := uint64(s.len())
 	var far []float64
 	for i := range uint64(medianPairs) {
-		a, b := mix(seed^pairLabel^mix(2*i))%n, mix(seed^pairLabel^mix(2*i+1))%n
+		a, b := rng.Mix64(seed^pairLabel^rng.Mix64(2*i))%n, rng.Mix64(seed^pairLabel^rng.Mix64(2*i+1))%n
 		sum := 0.0
 		y := s.x.Row(int(b))
 		for j, v := range s.x.Row(int(a)) {

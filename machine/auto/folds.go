@@ -1,38 +1,33 @@
 package auto
 
+import "github.com/randfeat/randfeat/internal/rng"
+
 // fold is the fold of row i. Every k consecutive rows are dealt to the k folds in an order of their own, so that folds
 // have equal sizes, whatever the order of the rows means, and a row's fold depends on nothing but its number.
 func fold(seed uint64, i int64, k int) int {
 	group, at := uint64(i)/uint64(k), int(uint64(i)%uint64(k))
 	// Fisher–Yates, followed for position at only: the element that ends there.
-	state := mix(seed ^ foldLabel ^ mix(group))
+	state := rng.Mix64(seed ^ foldLabel ^ rng.Mix64(group))
 	var small [16]int
 	perm := small[:]
 	if k > len(small) {
 		perm = make([]int, k)
 	}
 	for j := range k {
-		state += golden
-		r := int(mix(state) % uint64(j+1))
+		state += rng.Golden64
+		r := int(rng.Mix64(state) % uint64(j+1))
 		perm[j], perm[r] = perm[r], j
 	}
 	return perm[at]
 }
 
 // priority orders rows for the sample: those with the smallest values are taken.
-func priority(seed uint64, i int64) uint64 { return mix(seed ^ sampleLabel ^ mix(uint64(i))) }
+func priority(seed uint64, i int64) uint64 {
+	return rng.Mix64(seed ^ sampleLabel ^ rng.Mix64(uint64(i)))
+}
 
 const (
-	golden      = 0x9e3779b97f4a7c15
 	foldLabel   = 0x666f6c6473 // labels of the uses of one seed
 	sampleLabel = 0x73616d706c65
 	pairLabel   = 0x7061697273
 )
-
-// mix is the finaliser of SplitMix64 (Steele, Lea & Flood 2014), a bijection.
-func mix(z uint64) uint64 {
-	z += golden
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
-}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -26,7 +27,7 @@ func (w watched) Each(block int, f func(x, y dense.Matrix[float64]) error) error
 			return err
 		}
 		if len(w.targets) > 0 {
-			z = shaped(z, y.Rows, y.Cols)
+			z = buf.Shaped(z, y.Rows, y.Cols)
 			for i := range y.Rows {
 				d := z.Row(i)
 				for k, v := range y.Row(i) {
@@ -64,12 +65,4 @@ func restore(m *machine.Model, targets []data.Target) {
 			m.Noise[k] *= float64(t.Scale * t.Scale)
 		}
 	}
-}
-
-// shaped is a packed matrix that reuses the memory of m; its elements are arbitrary.
-func shaped(m dense.Matrix[float64], rows, cols int) dense.Matrix[float64] {
-	if cap(m.Data) < rows*cols {
-		return dense.New[float64](rows, cols)
-	}
-	return dense.Matrix[float64]{Rows: rows, Cols: cols, Stride: cols, Data: m.Data[:rows*cols]}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -51,7 +52,7 @@ func (p *folded) predict(pred, variance, x dense.Matrix[float64], first int64) e
 		if len(at) == 0 {
 			continue
 		}
-		p.x, p.out = shaped(p.x, len(at), x.Cols), shaped(p.out, len(at), pred.Cols)
+		p.x, p.out = buf.Shaped(p.x, len(at), x.Cols), buf.Shaped(p.out, len(at), pred.Cols)
 		for j, i := range at {
 			copy(p.x.Row(j), x.Row(i))
 		}
@@ -118,9 +119,9 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 		scores                thinned
 	)
 	err := rows.Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
-		pred = shaped(pred, x.Rows, max(f.outputs, 1))
+		pred = buf.Shaped(pred, x.Rows, max(f.outputs, 1))
 		if f.kind == machine.KindGP {
-			variance = shaped(variance, x.Rows, f.outputs)
+			variance = buf.Shaped(variance, x.Rows, f.outputs)
 		}
 		for l := range models {
 			if err := models[l].predict(pred, variance, x, first); err != nil {
@@ -176,7 +177,7 @@ func (f *fit) original(truth, y, pred, variance dense.Matrix[float64]) dense.Mat
 	if f.task != machine.Regression {
 		return y
 	}
-	truth = shaped(truth, y.Rows, y.Cols)
+	truth = buf.Shaped(truth, y.Rows, y.Cols)
 	for i := range y.Rows {
 		for k, t := range f.schema.Targets {
 			truth.Set(i, k, float64(y.At(i, k)*t.Scale)+t.Mean)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/par"
@@ -50,7 +51,7 @@ type moments struct {
 
 func (m *moments) reset(f, k int) {
 	m.n = 0
-	m.gram, m.cross = shaped(m.gram, f, f), shaped(m.cross, f, k)
+	m.gram, m.cross = buf.Shaped(m.gram, f, f), buf.Shaped(m.cross, f, k)
 	clear(m.gram.Data)
 	clear(m.cross.Data)
 	m.sum, m.tSum, m.tt = make([]float64, f), make([]float64, k), make([]float64, k)
@@ -131,12 +132,12 @@ func (r *ridgeTries) sums(spec randfeat.Spec) error {
 	}
 	r.spec = randfeat.Spec{}
 	r.tab = kern.Best[float64]()
-	r.phi = shaped(r.phi, r.s.len(), m.OutDim())
+	r.phi = buf.Shaped(r.phi, r.s.len(), m.OutDim())
 	if err := m.Queries(r.phi, nil, r.s.x, &r.ws); err != nil {
 		return err
 	}
 	if r.phi.CheckFinite() != nil {
-		r.phi = shaped(r.phi, 0, m.OutDim())
+		r.phi = buf.Shaped(r.phi, 0, m.OutDim())
 		return nil
 	}
 	if r.parts == nil {
@@ -174,7 +175,7 @@ func (r *ridgeTries) gather(p *moments, j int) {
 // centred writes the upper triangle of C = Σ(φ−μ)(φ−μ)ᵀ of total − part to r.a; part may be nil.
 func (r *ridgeTries) centred(part *moments) (n float64, sum []float64) {
 	f := r.total.gram.Rows
-	r.a = shaped(r.a, f, f)
+	r.a = buf.Shaped(r.a, f, f)
 	n, sum = r.total.n, append([]float64(nil), r.total.sum...)
 	if part != nil {
 		n -= part.n
@@ -201,7 +202,7 @@ func (r *ridgeTries) centred(part *moments) (n float64, sum []float64) {
 
 // factor is the factor of C + λI, in the memory of u.
 func (r *ridgeTries) factor(u *dense.Matrix[float64], lambda float64) error {
-	*u = shaped(*u, r.a.Rows, r.a.Rows)
+	*u = buf.Shaped(*u, r.a.Rows, r.a.Rows)
 	par.For(r.a.Rows, 32, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			copy(u.Row(i)[i:], r.a.Row(i)[i:])
@@ -257,7 +258,7 @@ func (r *ridgeTries) leave(ts []trial, j int) error {
 		return err
 	}
 	lo, hi := r.s.fold(j)
-	r.pred = shaped(r.pred, hi-lo, all.Cols)
+	r.pred = buf.Shaped(r.pred, hi-lo, all.Cols)
 	par.For(hi-lo, 1+r.tab.Grain/(f*all.Cols), func(a, b int) {
 		r.tab.Product(r.pred.RowRange(a, b), r.phi.RowRange(lo+a, lo+b), all, false)
 		for i := a; i < b; i++ {

@@ -1,0 +1,133 @@
+// Package seal is the frame of saved sums: a header that says what they are and which map they belong to, numbers in
+// little endian, and a checksum over all of it. Readers allocate nothing that the bytes do not justify.
+package seal
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// ErrCorrupt marks bytes that are not what they should be, or damaged.
+var ErrCorrupt = errors.New("corrupt file")
+
+// Format names a kind of record. A record is
+//
+//	magic, version u16, flag u16, fingerprint [32]byte, Counts × u64, a body, SHA-256 of everything before
+type Format struct {
+	Magic   string
+	Version uint16
+	Counts  int
+}
+
+// Header is what stands before the body.
+type Header struct {
+	Flag        uint16
+	Fingerprint [32]byte // of the feature map
+	Counts      []uint64
+}
+
+func (f Format) headerSize() int { return len(f.Magic) + 2 + 2 + 32 + 8*f.Counts }
+
+// Size is the length of a record with a body of so many bytes.
+func (f Format) Size(body int) int { return f.headerSize() + body + sha256.Size }
+
+// Begin appends the header to b. Append the body to the result, then call Close with the length that b had.
+func (f Format) Begin(b []byte, h Header) []byte {
+	if len(h.Counts) != f.Counts {
+		panic(fmt.Sprintf("seal: %d counts in a header, its format has %d", len(h.Counts), f.Counts))
+	}
+	le := binary.LittleEndian
+	b = append(b, f.Magic...)
+	b = le.AppendUint16(b, f.Version)
+	b = le.AppendUint16(b, h.Flag)
+	b = append(b, h.Fingerprint[:]...)
+	for _, n := range h.Counts {
+		b = le.AppendUint64(b, n)
+	}
+	return b
+}
+
+// Close appends the checksum of the record that begins at start.
+func Close(b []byte, start int) []byte {
+	sum := sha256.Sum256(b[start:])
+	return append(b, sum[:]...)
+}
+
+// Open checks a record and takes it apart. The body is a view of b.
+func (f Format) Open(b []byte) (h Header, body []byte, err error) {
+	header := f.headerSize()
+	if len(b) < header+sha256.Size || !bytes.HasPrefix(b, []byte(f.Magic)) {
+		return h, nil, fmt.Errorf("%d bytes that do not begin as they should: %w", len(b), ErrCorrupt)
+	}
+	body = b[:len(b)-sha256.Size]
+	if sum := sha256.Sum256(body); !bytes.Equal(sum[:], b[len(body):]) {
+		return h, nil, fmt.Errorf("the checksum is wrong: %w", ErrCorrupt)
+	}
+	le := binary.LittleEndian
+	head := body[len(f.Magic):header]
+	if v := le.Uint16(head); v != f.Version {
+		return h, nil, fmt.Errorf("version %d, this program reads %d: %w", v, f.Version, ErrCorrupt)
+	}
+	h.Flag, h.Fingerprint, h.Counts = le.Uint16(head[2:]), [32]byte(head[4:36]), make([]uint64, f.Counts)
+	for i := range h.Counts {
+		// Half the range: sums of two counts do not overflow.
+		if h.Counts[i] = le.Uint64(head[36+8*i:]); h.Counts[i] > math.MaxInt64/2 {
+			return h, nil, fmt.Errorf("a count of %d: %w", h.Counts[i], ErrCorrupt)
+		}
+	}
+	return h, body[header:], nil
+}
+
+// NumberSize is the number of bytes of a T.
+func NumberSize[T dense.Float]() int {
+	if _, ok := any(T(0)).(float32); ok {
+		return 4
+	}
+	return 8
+}
+
+// Append appends numbers to a body.
+func Append[T dense.Float](b []byte, x ...T) []byte {
+	if NumberSize[T]() == 4 {
+		for _, v := range x {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
+		}
+		return b
+	}
+	for _, v := range x {
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(v)))
+	}
+	return b
+}
+
+// Read fills x from the front of a body that is long enough and returns the rest. ok becomes false for a number that is
+// not finite.
+func Read[T dense.Float](body []byte, x []T, ok *bool) []byte {
+	return read(body, x, ok, false)
+}
+
+// ReadLogs is Read for logarithms, which may be −Inf.
+func ReadLogs[T dense.Float](body []byte, x []T, ok *bool) []byte {
+	return read(body, x, ok, true)
+}
+
+func read[T dense.Float](body []byte, x []T, ok *bool, logs bool) []byte {
+	size := NumberSize[T]()
+	for i := range x {
+		if size == 4 {
+			x[i] = T(math.Float32frombits(binary.LittleEndian.Uint32(body[i*size:])))
+		} else {
+			x[i] = T(math.Float64frombits(binary.LittleEndian.Uint64(body[i*size:])))
+		}
+		if v := float64(x[i]); !dense.IsFinite(v) && !(logs && math.IsInf(v, -1)) {
+			*ok = false
+		}
+	}
+	return body[len(x)*size:]
+}
