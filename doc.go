@@ -8,8 +8,9 @@
 //	family    which nonlinearity         package family
 //	coupling  joint law of projections   package coupling
 //
-// put together in a [Spec]. [New] draws the projections from the seed and returns an immutable [Map]; [Fit] chooses
-// the family's parameters from data; theory.Of says what error to expect before anything is drawn.
+// put together in a [Spec]. [Fit] chooses the family's parameters from data, [Spec.WithFeatures] the number of
+// projections; theory.Of says what error to expect before anything is drawn. [New] draws the projections from the seed
+// and returns an immutable [Map].
 //
 // # Log scales
 //

@@ -10,11 +10,9 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/exec"
 	"github.com/randfeat/randfeat/internal/kern"
-	"github.com/randfeat/randfeat/internal/plan"
 )
 
 // FeatureMap is a pair of maps for queries and keys with φ1(x)·φ2(y) ≈ κ(x, y). *Map implements it.
@@ -54,22 +52,9 @@ func NewWithOmega[T dense.Float](s Spec, omega []coupling.Omega) (*Map[T], error
 	if len(omega) > 0 {
 		s.M = omega[0].Rows.Rows
 	}
-	draws, err := s.draws()
+	pair, err := Lower(s, omega)
 	if err != nil {
 		return nil, err
-	}
-	if err := fits(s, draws, omega); err != nil {
-		return nil, err
-	}
-	inner := s.Kernel.Dim(s.Dim)
-	pair, err := s.Family.Lower(s.Kernel.Kind, inner, omega)
-	if err != nil {
-		return nil, err
-	}
-	if g := s.Kernel.Gain(); !s.Kernel.M.IsEmpty() {
-		pair = pair.Compose(plan.Scalar(g).Compose(plan.Linear{Dense: s.Kernel.M}, s.Dim), s.Dim)
-	} else if g != 1 {
-		pair = pair.Compose(plan.Scalar(g), s.Dim)
 	}
 	tab, err := kern.Chosen[T]()
 	if err != nil {
@@ -83,26 +68,6 @@ func NewWithOmega[T dense.Float](s Spec, omega []coupling.Omega) (*Map[T], error
 		return nil, err
 	}
 	return m, nil
-}
-
-// fits checks given projections against what the family draws.
-func fits(s Spec, draws []family.Draw, omega []coupling.Omega) error {
-	if len(omega) != len(draws) {
-		return fmt.Errorf("family %s: %d sets of projections, want %d: %w", s.Family.Name(), len(omega), len(draws), dense.ErrShape)
-	}
-	for i, d := range draws {
-		o := omega[i]
-		if err := o.Rows.Check(); err != nil {
-			return fmt.Errorf("projections %d: %w", i, err)
-		}
-		if o.Rows.Rows != d.Rows || o.Rows.Cols != d.Dim {
-			return fmt.Errorf("family %s: projections %d are %d×%d, want %d×%d: %w", s.Family.Name(), i, o.Rows.Rows, o.Rows.Cols, d.Rows, d.Dim, dense.ErrShape)
-		}
-		if f := o.Fast; f != nil && (f.Rows != d.Rows || f.Dim != d.Dim) {
-			return fmt.Errorf("family %s: the fast form of projections %d is %d×%d, want %d×%d: %w", s.Family.Name(), i, f.Rows, f.Dim, d.Rows, d.Dim, dense.ErrShape)
-		}
-	}
-	return nil
 }
 
 // Spec is the spec the map was made from.

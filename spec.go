@@ -21,7 +21,7 @@ type Spec struct {
 	Family   family.Family     // required: nobody gets an estimator by accident
 	Coupling coupling.Coupling // nil: coupling.IID{}
 	Dim      int               // input columns
-	M        int               // number of projections ω; features are Map.OutDim
+	M        int               // number of projections ω; features are OutDim, WithFeatures sets M by them
 	Seed     uint64
 }
 
@@ -74,7 +74,7 @@ func Draw(s Spec) ([]coupling.Omega, error) {
 	omega := make([]coupling.Omega, len(draws))
 	for i, d := range draws {
 		if int64(d.Rows) > maxElements/int64(d.Dim) {
-			return nil, fmt.Errorf("%d projections of dimension %d are more than %d numbers: %w", d.Rows, d.Dim, int64(maxElements), ErrSpec)
+			return nil, tooMany(d)
 		}
 		c := s.coupling()
 		if d.IID {
@@ -86,6 +86,10 @@ func Draw(s Spec) ([]coupling.Omega, error) {
 		}
 	}
 	return omega, nil
+}
+
+func tooMany(d family.Draw) error {
+	return fmt.Errorf("%d projections of dimension %d are more than %d numbers: %w", d.Rows, d.Dim, int64(maxElements), ErrSpec)
 }
 
 // specWire is the JSON form of a Spec.

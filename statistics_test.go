@@ -160,6 +160,16 @@ func testFamilies(t testing.TB, d int) map[string]family.Family {
 	}
 }
 
+// allFamilies are testFamilies and the baselines.
+func allFamilies(t testing.TB, d int) map[string]family.Family {
+	t.Helper()
+	w := dense.New[float64](6, d)
+	rng.Normals(w.Data, rng.Stream(13, uint64(d)))
+	all := testFamilies(t, d)
+	all["lfk"], all["relu"], all["elu"] = family.LFK{W: w}, family.ReLU{}, family.ELU{}
+	return all
+}
+
 func testCouplings() []coupling.Coupling {
 	return []coupling.Coupling{coupling.IID{}, coupling.Orthogonal{}, coupling.Hadamard{}, coupling.Givens{}, coupling.Simplex{},
 		coupling.FastSimplex{}, coupling.SimplexPlus{}, coupling.Optimised{}, coupling.Halton{}, coupling.Sobol{}}

@@ -28,7 +28,8 @@ type Family interface {
 	Name() string
 	// Draws lists the sets of projections the map needs for inputs of dim columns and m projections.
 	Draws(kind kernel.Kind, dim, m int) ([]Draw, error)
-	// Lower turns drawn projections, one Omega per Draw, into an executable plan.
+	// Lower turns drawn projections, one Omega per Draw, into an executable plan. Its number of features is affine in m
+	// and the same for queries and keys; projections that are all zero are as good as others.
 	Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.Pair, error)
 	// Form is what the closed forms need to predict the error at one pair.
 	theory.Estimator

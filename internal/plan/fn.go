@@ -5,14 +5,15 @@ import "fmt"
 // Fn is the function a leaf applies to its projections.
 type Fn int
 
-// With e_f = Ω Mix u + Bias + Row(u) and θ_f = Ω MixIm u + BiasIm + RowIm(u), a leaf with m projections gives:
+// With t = Ω Mix u, e = t + Bias + Row(u) and θ = Ω MixIm u + BiasIm + RowIm(u), a leaf with m projections gives what
+// Side.Eval says:
 const (
 	Exp      Fn = iota // exp(e); m features
-	ExpPM              // exp(+t + Bias + Row) then exp(−t + Bias + Row), t = Ω Mix u; 2m features
+	ExpPM              // exp(+t + Bias + Row) then exp(−t + Bias + Row); 2m features
 	SinCos             // exp(e)·sin θ then exp(e)·cos θ; 2m
 	Complex            // exp(e)·cos θ then ±exp(e)·sin θ (minus where Conj); 2m
-	Sign               // exp(Bias + Row)·sgn(t), sgn 0 = 1; m
-	ReLU               // exp(Bias + Row)·max(0, t) + Eps; m
+	Sign               // exp(Row)·sgn(t + Bias), sgn 0 = 1; m
+	ReLU               // exp(Row)·max(0, t + Bias) + Eps; m
 	ELU                // elu(u)+1; as many as u has coordinates, no projection
 	Residual           // 1, u, exp(Bias)·(exp(t + Row) − 1 − t); 1 + dim u + m
 	Monomial           // exp(Bias + Row)·∏_l u_l^{Ω_fl}, 0⁰ = 1; m

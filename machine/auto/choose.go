@@ -1,12 +1,12 @@
 package auto
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
 
 	"github.com/randfeat/randfeat"
-	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -83,16 +83,17 @@ func (c *chooser) at(s float64, features int) (randfeat.Spec, error) {
 
 func (c *chooser) specOf(spec randfeat.Spec, s float64, features int) (randfeat.Spec, error) {
 	spec.Kernel = kernel.Kernel{Kind: kernel.Gaussian, Scale: s}
-	spec.M = 1
-	one, err := randfeat.New[float64](randfeat.Spec{Kernel: spec.Kernel, Family: spec.Family, Coupling: coupling.IID{}, Dim: spec.Dim, M: 1, Seed: spec.Seed})
-	if err != nil {
-		return spec, err
-	}
-	spec.M = max(1, features/one.OutDim())
 	if c.fitted(spec.Family) {
-		return randfeat.Fit(spec, c.s.x, c.s.x)
+		var err error
+		if spec, err = randfeat.Fit(spec, c.s.x, c.s.x); err != nil {
+			return spec, err
+		}
 	}
-	return spec, nil
+	spec, err := spec.WithFeatures(features)
+	if errors.Is(err, randfeat.ErrFeatures) {
+		return spec, nil // its smallest map; the report says how many features it has
+	}
+	return spec, err
 }
 
 // limit is the largest number of features worth trying: about as many as there are rows, and no more than them where a

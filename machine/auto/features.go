@@ -129,15 +129,15 @@ func (c *chooser) moveBandwidth(s float64) {
 }
 
 func (c *chooser) setFeatures(ch Choice, spec randfeat.Spec) error {
-	m, err := randfeat.New[float64](spec)
+	n, err := spec.OutDim()
 	if err != nil {
 		return err
 	}
-	if m.OutDim() > maxFeatures {
-		return fmt.Errorf("family %s makes %d features, the limit is %d", spec.Family.Name(), m.OutDim(), maxFeatures)
+	if n > maxFeatures {
+		return fmt.Errorf("family %s makes %d features, the limit is %d", spec.Family.Name(), n, maxFeatures)
 	}
-	ch.Number, ch.Value = float64(m.OutDim()), fmt.Sprint(m.OutDim())
-	if want := c.f.o.Features; ch.Given && m.OutDim() != want {
+	ch.Number, ch.Value = float64(n), fmt.Sprint(n)
+	if want := c.f.o.Features; ch.Given && n != want {
 		ch.Why = fmt.Sprintf("nearest to the %d asked for that family %s can make", want, spec.Family.Name())
 	}
 	c.spec.M = spec.M

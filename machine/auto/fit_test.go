@@ -400,3 +400,23 @@ func TestCancel(t *testing.T) {
 		}
 	}
 }
+
+// A family gets the features asked for, or the nearest number below that it can make, whatever the law of its size:
+// affine in the projections (residual: 1 + d + m) or several for each (hyperbolic).
+func TestFeaturesAskedFor(t *testing.T) {
+	for _, c := range []struct {
+		family     family.Family
+		asked, got int
+	}{
+		{family.Trig{}, 64, 64}, {family.Residual{}, 64, 64}, {family.Residual{}, 200, 200}, {family.Hyperbolic{}, 101, 100},
+	} {
+		m, r := mustFit(t, waves(200, 1), Options{Learn: learn("y"), Family: c.family, Features: c.asked, Bandwidth: 1, Lambda: 1e-2, Folds: 2})
+		n, err := m.Spec.OutDim()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ch := choice(t, r, "features"); n != c.got || ch.Number != float64(c.got) || (c.got != c.asked) != strings.Contains(ch.Why, "nearest") {
+			t.Errorf("%s with %d features asked for: %d, the report says %+v", c.family.Name(), c.asked, n, ch)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package plan
+
+import (
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Eval is the features of one row by plain loops in float64. It defines what a plan means: a backend is right where it
+// agrees with Eval, and slow is all that Eval may be.
+func (s Side) Eval(x []float64) []float64 {
+	value, e := s.EvalLog(x)
+	for f, v := range value {
+		if v != 0 { // 0·exp(+Inf) would be NaN
+			value[f] = v * math.Exp(e[f])
+		}
+	}
+	return value
+}
+
+// EvalLog is Eval with feature f as value[f]·exp(e[f]), which does not overflow where the feature does. A feature of a
+// block that its gate turns off is 0·exp(−Inf).
+func (s Side) EvalLog(x []float64) (value, e []float64) {
+	gate := s.gate(x)
+	outer := s.Outer.at(x)
+	for _, b := range s.Blocks {
+		rho, rhoE := []float64{1}, []float64{0}
+		if b.Rho != None {
+			rho, rhoE = s.Leaves[b.Rho].eval(x)
+		}
+		base, baseE := s.Leaves[b.Base].eval(x)
+		for p := range rho {
+			for k := range base {
+				v, l := b.Coef*rho[p]*base[k], rhoE[p]+baseE[k]+outer
+				if b.Gate != None && b.Gate != gate {
+					v, l = 0, math.Inf(-1)
+				}
+				value, e = append(value, v), append(e, l)
+			}
+		}
+	}
+	return value, e
+}
+
+// gate is the index of the centre nearest to CentreLin·x, the first of equally near ones; None without centres.
+func (s Side) gate(x []float64) int {
+	at, best := None, math.Inf(1)
+	u := s.CentreLin.orIdentity(x)
+	for c := range s.Centres.Rows {
+		var d float64
+		for l, v := range s.Centres.Row(c) {
+			d += (u[l] - v) * (u[l] - v)
+		}
+		if d < best {
+			at, best = c, d
+		}
+	}
+	return at
+}
+
+// eval is the features of one leaf as value·exp(e).
+func (l Leaf) eval(x []float64) (value, e []float64) {
+	u := l.Lin.orIdentity(x)
+	for i, c := range l.Shift {
+		u[i] -= c
+	}
+	for i, v := range u {
+		if l.Floor > 0 {
+			u[i] = max(v, l.Floor)
+		}
+	}
+	add := func(v, exponent float64) { value, e = append(value, v), append(e, exponent) }
+	if l.Fn == ELU {
+		for _, v := range u {
+			if v > 0 {
+				add(v+1, 0)
+			} else {
+				add(1, v)
+			}
+		}
+		return value, e
+	}
+	t, angle := l.project(l.Mix, u), l.project(l.MixIm, u)
+	row, phase := l.Row.at(u), l.RowIm.at(u)
+	if l.Fn == Residual {
+		add(1, 0)
+		for _, v := range u {
+			add(v, 0)
+		}
+	}
+	for f := range t {
+		bias := entry(l.Bias, f)
+		switch l.Fn {
+		case Exp, ExpPM:
+			add(1, t[f]+bias+row)
+		case SinCos:
+			add(math.Sin(angle[f]+entry(l.BiasIm, f)+phase), t[f]+bias+row)
+		case Complex:
+			add(math.Cos(angle[f]+entry(l.BiasIm, f)+phase), t[f]+bias+row)
+		case Sign:
+			sign := 1.0
+			if t[f]+bias < 0 {
+				sign = -1
+			}
+			add(sign, row)
+		case ReLU:
+			add(math.Exp(row)*max(0, t[f]+bias)+l.Eps, 0)
+		case Residual:
+			if a := t[f] + row; a < 1 {
+				add(math.Expm1(a)-t[f], bias)
+			} else { // the same, with its exponential taken out
+				add(1-(1+t[f])*math.Exp(-a), a+bias)
+			}
+		case Monomial:
+			v, exponent := 1.0, bias+row
+			for k, w := range l.Omega.Rows.Row(f) {
+				if w == 0 {
+					continue // 0⁰ = 1
+				}
+				if u[k] == 0 {
+					v = 0
+					continue
+				}
+				if u[k] < 0 && math.Mod(w, 2) != 0 {
+					v = -v
+				}
+				exponent += w * math.Log(math.Abs(u[k]))
+			}
+			add(v, exponent)
+		}
+	}
+	for f := range t { // the second half
+		bias := entry(l.Bias, f)
+		switch l.Fn {
+		case ExpPM:
+			add(1, -t[f]+bias+row)
+		case SinCos:
+			add(math.Cos(angle[f]+entry(l.BiasIm, f)+phase), t[f]+bias+row)
+		case Complex:
+			v := math.Sin(angle[f] + entry(l.BiasIm, f) + phase)
+			if l.Conj {
+				v = -v
+			}
+			add(v, t[f]+bias+row)
+		}
+	}
+	return value, e
+}
+
+// project is Ω·mix·u, zeros where mix is absent.
+func (l Leaf) project(mix Linear, u []float64) []float64 {
+	t := make([]float64, l.Omega.Rows.Rows)
+	if mix.IsZero() {
+		return t
+	}
+	v := make([]float64, l.Omega.Rows.Cols)
+	mix.Apply(v, u)
+	for f := range t {
+		t[f] = dense.Dot(l.Omega.Rows.Row(f), v)
+	}
+	return t
+}
+
+// orIdentity is l·x, or a copy of x where l is absent.
+func (l Linear) orIdentity(x []float64) []float64 {
+	if l.IsZero() {
+		return append([]float64(nil), x...)
+	}
+	n := len(x)
+	if !l.Dense.IsEmpty() {
+		n = l.Dense.Rows
+	}
+	u := make([]float64, n)
+	l.Apply(u, x)
+	return u
+}
+
+// at is the value of q at u.
+func (q Quadratic) at(u []float64) float64 {
+	s := q.Const
+	for i, c := range q.Lin {
+		s += c * u[i]
+	}
+	if !q.Quad.IsZero() {
+		qu := make([]float64, len(u))
+		q.Quad.Apply(qu, u)
+		s += dense.Dot(u, qu)
+	}
+	return s
+}
+
+// entry is v[i], zero for nil.
+func entry(v []float64, i int) float64 {
+	if v == nil {
+		return 0
+	}
+	return v[i]
+}
