@@ -71,13 +71,14 @@ func BenchmarkFastOrDense(b *testing.B) {
 		leaf := plan.Leaf{Fn: plan.Exp, Omega: o, Mix: plan.Scalar(1)}
 		side := Compile(plan.Single(leaf), d, kern.Best[float32]())
 		var sc scratch[float32]
-		w := densePanel(o.Rows, side.tab)
+		w := projection[float32]{rows: d}
+		side.tab.Pack(&w.w, dense.Convert[float32](o.Rows))
 		fast := projection[float32]{fast: compileStructured[float32](o.Fast), rows: d, pre: preMap[float32]{gain: 1}}
 		sc.pre, sc.fast = make([]float32, d), make([]float32, o.Fast.N)
 		for name, p := range map[string]*projection[float32]{"dense": &w, "fast": &fast} {
 			b.Run(fmt.Sprintf("path=%s/d=%d", name, d), func(b *testing.B) {
 				for b.Loop() {
-					p.project(side, dst, x, nil, &sc)
+					p.project(side, dst, x, &sc)
 				}
 			})
 		}

@@ -2,11 +2,9 @@ package exec
 
 import (
 	"math"
-	"slices"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
-	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/plan"
 )
@@ -14,14 +12,12 @@ import (
 // Signed reports whether a feature has a factor besides its exponential, so that its log form needs values.
 func (s *Side[T]) Signed() bool {
 	for _, b := range s.blocks {
-		if b.Coef < 0 || !s.leaves[b.Base].pureExp() || b.Rho != plan.None && !s.leaves[b.Rho].pureExp() {
+		if b.Coef < 0 || !s.leaves[b.Base].fn.unit || b.Rho != plan.None && !s.leaves[b.Rho].fn.unit {
 			return true
 		}
 	}
 	return false
 }
-
-func (l *leaf[T]) pureExp() bool { return l.Fn == plan.Exp || l.Fn == plan.ExpPM }
 
 // logJob is one Log or Scaled seen by the worker goroutines. Scaled has dst, Log has e.
 type logJob[T dense.Float] struct {
@@ -47,14 +43,14 @@ func (s *Side[T]) Log(e, value dense.Matrix[T], row []float64, x dense.Matrix[T]
 // Scaled writes φ(x_i)_f·exp(col_f − shift_i); nil col is zero.
 func (s *Side[T]) Scaled(dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T], norms []float64, ws *Workspace[T]) {
 	ws.logs = logJob[T]{side: s, dst: dst, col: col, shift: shift, x: x, norms: norms}
-	if l := &s.leaves[0]; s.simple && l.Fn == plan.Exp && l.re.fast == nil {
+	if l := &s.leaves[0]; s.simple && l.fuses() {
 		ws.logs.fused = true
-		switch {
+		switch bias := l.re.bias; {
 		case col == nil:
-			ws.logs.col = l.bias
-		case l.bias != nil:
+			ws.logs.col = bias
+		case bias != nil:
 			ws.col = buf.Sized(ws.col, len(col))
-			for f, b := range l.bias {
+			for f, b := range bias {
 				ws.col[f] = b + col[f]
 			}
 			ws.logs.col = ws.col
@@ -253,150 +249,4 @@ func (s *Side[T]) blockLog(b plan.Block, live bool, top float64, e, value []T, i
 			seg[k] = sign * r * v
 		}
 	}
-}
-
-// log writes the features of a leaf as value·exp(e + row).
-func (l *leaf[T]) log(s *Side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T]) {
-	switch l.Fn {
-	case plan.Exp, plan.ExpPM:
-		l.logExp(s, e, row, x, sc)
-		for i := range value.Rows {
-			fill(value.Row(i), 1)
-		}
-	case plan.SinCos, plan.Complex:
-		l.logOscillate(s, e, value, row, x, sc)
-	case plan.Sign, plan.ReLU:
-		l.threshold(s, value, row, x, sc)
-		zero(e)
-	case plan.ELU:
-		l.elu(value, row, x, sc)
-		zero(e)
-	case plan.Residual:
-		l.logResidual(s, e, value, row, x, sc)
-	case plan.Monomial:
-		l.logMonomial(e, value, row, x, sc)
-	}
-}
-
-func fill[T dense.Float](x []T, v T) {
-	for i := range x {
-		x[i] = v
-	}
-}
-
-func zero[T dense.Float](m dense.Matrix[T]) {
-	for i := range m.Rows {
-		clear(m.Row(i))
-	}
-}
-
-func (l *leaf[T]) logExp(s *Side[T], e dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T]) {
-	m := l.re.rows
-	if l.Fn == plan.Exp {
-		l.re.project(s, e, x, l.bias, sc)
-	} else {
-		l.re.project(s, e.ColRange(0, m), x, nil, sc)
-		l.mirror(e)
-	}
-	s.terms(row[:x.Rows], &l.row, l.quad, x, sc)
-}
-
-// logOscillate: e is the modulus, value the sine and cosine in the order of oscillate.
-func (l *leaf[T]) logOscillate(s *Side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T]) {
-	m := l.Omega.Rows.Rows
-	l.waves(s, value, x, sc)
-	if !l.re.absent() {
-		l.re.project(s, e.ColRange(0, m), x, l.bias, sc)
-	}
-	for i := range x.Rows {
-		row[i] = l.rowAt(s, x, i, sc)
-		mod := e.Row(i)
-		if l.re.absent() {
-			clear(mod[:m])
-			addBias(mod[:m], l.bias)
-		}
-		copy(mod[m:], mod[:m])
-	}
-}
-
-// logResidual keeps the constant, the linear and the residual features at their own scales: e is the exponent of a
-// residual where that is positive, else 0.
-func (l *leaf[T]) logResidual(s *Side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T]) {
-	r := 1 + l.inner
-	l.re.project(s, value.ColRange(r, value.Cols), x, nil, sc)
-	for i := range x.Rows {
-		u := l.input(x.Row(i), sc)
-		quad := quadAt(&l.Row, u, dense.Norm2(u))
-		row[i] = 0
-		le, v := e.Row(i), value.Row(i)
-		clear(le[:r])
-		v[0] = 1
-		for k, c := range u {
-			v[1+k] = T(c)
-		}
-		for f, t := range v[r:] {
-			a := float64(t) + quad
-			if a < 1 {
-				v[r+f] = T(expm1MinusArg(a) + quad)
-				le[r+f] = T(l.biasAt(f))
-			} else {
-				v[r+f] = T(1 - (1+float64(t))*math.Exp(-a))
-				le[r+f] = T(a + l.biasAt(f))
-			}
-		}
-	}
-}
-
-// logMonomial: e is the logarithm of the modulus below the largest of the row, value the sign. A zero has value 0 and the
-// exponent of its other factors, which its derivative needs.
-func (l *leaf[T]) logMonomial(e, value dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T]) {
-	for i := range x.Rows {
-		u := l.input(x.Row(i), sc)
-		powers := l.exponents(u, sc)
-		top := slices.Max(powers)
-		row[i] = top + quadAt(&l.Row, u, dense.Norm2(u))
-		le, v := e.Row(i), value.Row(i)
-		for f, a := range powers {
-			le[f] = T(a - top)
-			sign, zeros := l.signAt(f, u)
-			if zeros > 0 {
-				sign = 0
-			}
-			v[f] = T(sign)
-		}
-	}
-}
-
-// exponents is Bias + Σ_l ω_fl log|u_l| of a monomial, without the coordinates that are 0.
-func (l *leaf[T]) exponents(u []float64, sc *scratch[T]) []float64 {
-	logs := sc.logs[:len(u)]
-	for k, v := range u {
-		logs[k] = 0
-		if v != 0 {
-			logs[k] = math.Log(math.Abs(v))
-		}
-	}
-	e := sc.powers[:l.Omega.Rows.Rows]
-	row := func(v []float64) dense.Matrix[float64] {
-		return dense.Matrix[float64]{Rows: 1, Cols: len(v), Stride: len(v), Data: v}
-	}
-	kern.Best[float64]().MulT(row(e), row(logs), &l.powers, l.Bias)
-	return e
-}
-
-// signAt is the sign of monomial f without its zero factors, whose total power is zeros (0⁰ = 1, CRT 3.2).
-func (l *leaf[T]) signAt(f int, u []float64) (sign, zeros float64) {
-	var power float64
-	for k, w := range l.Omega.Rows.Row(f) {
-		switch v := u[k]; {
-		case v < 0:
-			power += w
-		case v == 0:
-			zeros += w
-		}
-	}
-	if int64(power)&1 == 1 {
-		return -1, zeros
-	}
-	return 1, zeros
 }

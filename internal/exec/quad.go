@@ -102,3 +102,31 @@ func (s *Side[T]) termAt(q *plan.Quadratic, quad int, x dense.Matrix[T], i int, 
 	}
 	return v
 }
+
+// constant reports whether q does not depend on its argument.
+func constant(q *plan.Quadratic) bool { return q.Lin == nil && q.Quad.IsZero() }
+
+// quadAt evaluates q at x, whose |x|² is norm2, in float64 whatever the precision of x.
+func quadAt[T dense.Float](q *plan.Quadratic, x []T, norm2 float64) float64 {
+	s := q.Const
+	for i, l := range q.Lin {
+		s += l * float64(x[i])
+	}
+	switch {
+	case !q.Quad.Dense.IsEmpty():
+		for i, v := range x {
+			var r float64
+			for j, w := range q.Quad.Dense.Row(i) {
+				r += w * float64(x[j])
+			}
+			s += r * float64(v)
+		}
+	case q.Quad.Diag != nil:
+		for i, v := range x {
+			s += q.Quad.Diag[i] * float64(v) * float64(v)
+		}
+	case q.Quad.Gain != 0:
+		s += q.Quad.Gain * norm2
+	}
+	return s
+}

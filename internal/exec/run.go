@@ -23,29 +23,30 @@ type Workspace[T dense.Float] struct {
 
 // scratch is the memory of one worker.
 type scratch[T dense.Float] struct {
-	features []T       // a block × all leaf features
-	values   []T       // like features: what stands before the exponentials of a log form
-	factors  []T       // a block × all output features
-	rows     []float64 // row terms of a block
-	modulus  []T       // a block × projections
-	pre      []T       // one row before a fast projection, or log|u|
-	fast     []T       // scratch of the fast transforms
-	u        []float64 // one row of leaf inputs
-	logs     []float64 // log|u|
-	powers   []float64 // exponents of one row of monomials
-	x        []float64 // one row of inputs
-	scale    []float64 // a block per leaf
-	norms    []float64 // of the block at hand
-	quads    []float64 // full row terms, a block per matrix
-	wide     []float64 // the block in float64
-	image    []float64 // and multiplied by a matrix
-	zero     [maxBlock]float64
-	squares  [maxBlock]float64 // norms of a block that RunChecked computes
-	terms    [maxBlock]float64 // row terms of a leaf
-	outer    [maxBlock]float64 // those of the side
-	bad      int               // first row that it refused, or −1
-	neg      []int
-	vjp      vjpScratch[T]
+	features  []T       // a block × all leaf features
+	values    []T       // like features: what stands before the exponentials of a log form
+	factors   []T       // a block × all output features
+	rows      []float64 // row terms of a block
+	modulus   []T       // a block × projections
+	exponents []T       // a block × the features of a leaf that runs through its log form
+	pre       []T       // one row before a fast projection
+	fast      []T       // scratch of the fast transforms
+	u         []float64 // one row of leaf inputs
+	logs      []float64 // log|u|
+	powers    []float64 // exponents of one row of monomials
+	x         []float64 // one row of inputs
+	scale     []float64 // a block per leaf
+	norms     []float64 // of the block at hand
+	quads     []float64 // full row terms, a block per matrix
+	wide      []float64 // the block in float64
+	image     []float64 // and multiplied by a matrix
+	zero      [maxBlock]float64
+	squares   [maxBlock]float64 // norms of a block that RunChecked computes
+	terms     [maxBlock]float64 // row terms of a leaf
+	outer     [maxBlock]float64 // those of the side
+	bad       int               // first row that it refused, or −1
+	at        []int             // coordinates of a row: those below 0, those that are 0
+	vjp       vjpScratch[T]
 }
 
 // job is one Run seen by the worker goroutines.
@@ -95,11 +96,14 @@ func (s *Side[T]) run(j job[T]) int {
 
 // grow makes room for blocks of rows.
 func (s *Side[T]) grow(sc *scratch[T], rows int) {
-	proj, inner, fast := 0, s.dim, 0
+	proj, inner, fast, through := 0, s.dim, 0, 0
 	for i := range s.leaves {
 		l := &s.leaves[i]
 		proj = max(proj, l.Omega.Rows.Rows)
 		inner = max(inner, l.inner)
+		if l.fn.run == nil && !l.fn.flat {
+			through = max(through, l.width)
+		}
 		for _, p := range []*projection[T]{&l.re, &l.im} {
 			if p.fast != nil {
 				inner = max(inner, p.fast.dim)
@@ -114,6 +118,7 @@ func (s *Side[T]) grow(sc *scratch[T], rows int) {
 		sc.features = buf.Sized(sc.features, rows*s.total)
 	}
 	sc.modulus = buf.Sized(sc.modulus, rows*proj)
+	sc.exponents = buf.Sized(sc.exponents, rows*through)
 	sc.pre = buf.Sized(sc.pre, inner)
 	sc.fast = buf.Sized(sc.fast, fast)
 	sc.u = buf.Sized(sc.u, inner)
@@ -121,7 +126,7 @@ func (s *Side[T]) grow(sc *scratch[T], rows int) {
 	sc.powers = buf.Sized(sc.powers, proj)
 	sc.x = buf.Sized(sc.x, s.dim)
 	sc.scale = buf.Sized(sc.scale, s.block*len(s.leaves))
-	sc.neg = buf.Sized(sc.neg, inner)
+	sc.at = buf.Sized(sc.at, inner)
 }
 
 // Run maps rows lo to hi−1.
@@ -270,29 +275,4 @@ func (s *Side[T]) nearest(x []T, sc *scratch[T]) int {
 		}
 	}
 	return at
-}
-
-// project writes t = W x + bias for all rows.
-func (p *projection[T]) project(s *Side[T], dst, x dense.Matrix[T], bias []T, sc *scratch[T]) {
-	if p.fast == nil {
-		s.tab.MulT(dst, x, &p.w, bias)
-		return
-	}
-	v := sc.pre[:p.fast.dim]
-	for i := range x.Rows {
-		if p.pre.dense.IsEmpty() {
-			for k, xv := range x.Row(i) {
-				v[k] = p.pre.gain * xv
-			}
-		} else {
-			for k := range v {
-				v[k] = dense.Dot(p.pre.dense.Row(k), x.Row(i))
-			}
-		}
-		for k, c := range p.pre.shift {
-			v[k] -= c
-		}
-		p.fast.apply(dst.Row(i), v, sc.fast[:p.fast.n], s.tab)
-		addBias(dst.Row(i), bias)
-	}
 }

@@ -25,8 +25,7 @@ type Backward[T dense.Float] struct {
 // leafGrad holds the transposes of the linear parts of a leaf.
 type leafGrad[T dense.Float] struct {
 	re, im     kern.Panel[T]
-	row, rowIm quadGrad[T]
-	rowU       plan.Quadratic // of u, for leaves that need u itself
+	row, rowIm quadGrad[T] // unless explicit
 }
 
 // quadGrad is the gradient Lin + (Q + Qᵀ)x of a quadratic.
@@ -100,16 +99,12 @@ func CompileBackward[T dense.Float](s *Side[T]) *Backward[T] {
 		g := leafGrad[T]{}
 		transpose := func(p *kern.Panel[T], mix plan.Linear) {
 			if !mix.IsZero() {
-				s.tab.PackT(p, dense.Convert[T](l.weights(mix, s.dim)))
+				s.tab.PackT(p, dense.Convert[T](weights(&l.Leaf, mix, s.dim)))
 			}
 		}
-		if l.Fn != plan.Monomial && l.Fn != plan.ELU {
-			transpose(&g.re, l.Mix)
-			transpose(&g.im, l.MixIm)
-		}
-		if l.explicit {
-			g.rowU = l.Row
-		} else {
+		transpose(&g.re, l.Mix)
+		transpose(&g.im, l.MixIm)
+		if !l.fn.explicit {
 			g.row, g.rowIm = compileQuad(l.row, s.tab), compileQuad(l.rowIm, s.tab)
 		}
 		b.grads = append(b.grads, g)
@@ -117,13 +112,8 @@ func CompileBackward[T dense.Float](s *Side[T]) *Backward[T] {
 	return b
 }
 
-// weights is the matrix Ω·mix·Lin of a projection.
-func (l *leaf[T]) weights(mix plan.Linear, dim int) dense.Matrix[float64] {
-	return plan.Mul(l.Omega.Rows, mix.Compose(l.Lin, dim).Matrix(dim))
-}
-
 // Learns reports whether Run can gather Sums: one leaf of exponentials.
-func (b *Backward[T]) Learns() bool { return b.side.simple && b.side.leaves[0].pureExp() }
+func (b *Backward[T]) Learns() bool { return b.side.simple && b.side.leaves[0].fn.unit }
 
 // Sums are the derivatives of a loss by the exponents w_f·x + q(x) of a single leaf of exponentials: with dE_if the
 // derivative by the exponent of feature f of row i (the sum of both signs for ExpPM, with them) and s_i = Σ_f dE_if,
@@ -139,6 +129,19 @@ type Sums[T dense.Float] struct {
 func (b *Backward[T]) NewSums() *Sums[T] {
 	tab, m, d := b.side.tab, b.side.leaves[0].re.rows, b.side.dim
 	return &Sums[T]{w: kern.NewAccumulator(tab, m, d), q: kern.NewAccumulator(tab, d, d), lin: kern.NewAccumulator(tab, 1, d)}
+}
+
+// add adds the rows of a block: de the derivatives by the projections, t their sums over the features.
+func (s *Sums[T]) add(de dense.Matrix[T], t []T, x dense.Matrix[T], tmp []T, tab *kern.Table[T]) {
+	s.w.Add(de, x)
+	tx := dense.Matrix[T]{Rows: x.Rows, Cols: x.Cols, Stride: x.Cols, Data: tmp}
+	for i := range x.Rows {
+		row := tx.Row(i)
+		copy(row, x.Row(i))
+		tab.Scale(row, t[i])
+	}
+	s.q.Add(tx, x)
+	s.lin.Add(dense.Matrix[T]{Rows: x.Rows, Cols: 1, Stride: 1, Data: t}, x)
 }
 
 // Totals are the sums; they share memory with s.
@@ -249,55 +252,6 @@ func (j *vjpJob[T]) Run(worker, lo, hi int) {
 	}
 }
 
-// exponentials is one block of a map whose features are their exponents: with dE = dphi ⊙ phi and s_i = Σ_f dE_if,
-// dx_i = Σ_f dE_if w_f + s_i ∇row(x_i). One product, as fast as the map itself.
-func (b *Backward[T]) exponentials(dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64, sums *Sums[T], sc *scratch[T]) {
-	s, l, g, v := b.side, &b.side.leaves[0], &b.grads[0], &sc.vjp
-	de := dense.Matrix[T]{Rows: x.Rows, Cols: s.out, Stride: s.out, Data: v.gv}
-	other := dphi
-	if phi.IsEmpty() {
-		s.scaled(de, col, shift, x, sc)
-	} else {
-		other = phi
-		for i := range x.Rows {
-			copy(de.Row(i), dphi.Row(i))
-		}
-	}
-	if other.Stride == other.Cols {
-		s.tab.Mul(de.Data[:len(other.Data)], other.Data)
-	} else {
-		for i := range x.Rows {
-			s.tab.Mul(de.Row(i), other.Row(i))
-		}
-	}
-	t := v.sums[:x.Rows]
-	s.tab.MulV(t, de, b.ones)
-	if m := l.re.rows; l.Fn == plan.ExpPM {
-		for i := range x.Rows {
-			plus, minus := de.Row(i)[:m], de.Row(i)[m:]
-			for f, d := range minus {
-				plus[f] -= d
-			}
-		}
-		de = de.ColRange(0, m)
-	}
-	s.tab.MulT(dx, de, &g.re, nil)
-	g.row.add(dx, t, x, v.tmp, s.tab)
-	b.outer.add(dx, t, x, v.tmp, s.tab)
-	if sums == nil {
-		return
-	}
-	sums.w.Add(de, x)
-	tx := dense.Matrix[T]{Rows: x.Rows, Cols: x.Cols, Stride: x.Cols, Data: v.tmp}
-	for i := range x.Rows {
-		row := tx.Row(i)
-		copy(row, x.Row(i))
-		s.tab.Scale(row, t[i])
-	}
-	sums.q.Add(tx, x)
-	sums.lin.Add(dense.Matrix[T]{Rows: x.Rows, Cols: 1, Stride: 1, Data: t}, x)
-}
-
 // general is one block of any map. Features are products of leaf features value·exp(e + row); the cotangents gv of values
 // and ge of exponents are gathered per leaf, whose own rule finishes.
 func (b *Backward[T]) general(dx, dphi, x dense.Matrix[T], col []T, shift []float64, sc *scratch[T]) {
@@ -324,7 +278,7 @@ func (b *Backward[T]) general(dx, dphi, x dense.Matrix[T], col []T, shift []floa
 	b.outer.add(dx, sums, x, v.tmp, s.tab)
 	for i := range s.leaves {
 		if l := &s.leaves[i]; s.needs(i, gate) {
-			b.leaf(i, dx, matrix(l, v.gv), matrix(l, v.ge), matrix(l, sc.values), x, sc)
+			l.fn.vjp(l, b, &b.grads[i], dx, matrix(l, v.gv), matrix(l, v.ge), matrix(l, sc.values), x, sc)
 		}
 	}
 }
@@ -395,46 +349,11 @@ func (b *Backward[T]) spread(blk plan.Block, gv, ge []T, i int, sc *scratch[T]) 
 	}
 }
 
-// leaf adds the derivatives of one leaf to dx.
-func (b *Backward[T]) leaf(i int, dx, gv, ge, value, x dense.Matrix[T], sc *scratch[T]) {
-	s, l, g, v := b.side, &b.side.leaves[i], &b.grads[i], &sc.vjp
-	switch l.Fn {
-	case plan.ELU:
-		b.elu(l, dx, gv, value, x, sc)
-		return
-	case plan.Residual:
-		b.residual(l, g, dx, gv, x, sc)
-		return
-	case plan.Monomial:
-		b.monomial(l, g, dx, gv, ge, x, sc)
-		return
-	case plan.ReLU:
-		b.relu(l, g, dx, gv, x, sc)
-		return
-	}
-	sums := v.sums[:x.Rows]
-	rowSums(sums, ge)
-	g.row.add(dx, sums, x, v.tmp, s.tab)
-	m := l.Omega.Rows.Rows
-	switch l.Fn {
-	case plan.Exp:
-		b.project(dx, ge, &g.re, sc)
-	case plan.ExpPM:
-		fold(ge, m, -1)
-		b.project(dx, ge.ColRange(0, m), &g.re, sc)
-	case plan.SinCos, plan.Complex:
-		if g.re.Rows > 0 {
-			fold(ge, m, 1)
-			b.project(dx, ge.ColRange(0, m), &g.re, sc)
-		}
-		l.phases(gv, value)
-		theta := gv.ColRange(0, m)
-		if g.im.Rows > 0 {
-			b.project(dx, theta, &g.im, sc)
-		}
-		rowSums(sums, theta)
-		g.rowIm.add(dx, sums, x, v.tmp, s.tab)
-	}
+// rowTerm adds to dx what a row term of gradient g gets from the cotangents of exponents or phases that it is part of.
+func (b *Backward[T]) rowTerm(g *quadGrad[T], dx, cotangents, x dense.Matrix[T], sc *scratch[T]) {
+	sums := sc.vjp.sums[:x.Rows]
+	rowSums(sums, cotangents)
+	g.add(dx, sums, x, sc.vjp.tmp, b.side.tab)
 }
 
 // rowSums sets dst to the sums of the rows of a.
@@ -455,22 +374,6 @@ func fold[T dense.Float](a dense.Matrix[T], m int, sign T) {
 	}
 }
 
-// phases replaces the first half of gv by the cotangents of the phases.
-func (l *leaf[T]) phases(gv, value dense.Matrix[T]) {
-	m := gv.Cols / 2
-	// (sin, cos) has the derivative (cos, −sin); (cos, ±sin) has (∓ the second, ± the first).
-	sign := T(1)
-	if l.Fn == plan.Complex && !l.Conj || l.Fn == plan.SinCos && l.Conj {
-		sign = -1
-	}
-	for i := range gv.Rows {
-		g, v := gv.Row(i), value.Row(i)
-		for f := range m {
-			g[f] = sign * (g[f]*v[m+f] - g[m+f]*v[f])
-		}
-	}
-}
-
 // project adds gt·W to dx, gt being the cotangents of the projections.
 func (b *Backward[T]) project(dx, gt dense.Matrix[T], w *kern.Panel[T], sc *scratch[T]) {
 	d := b.side.dim
@@ -478,33 +381,6 @@ func (b *Backward[T]) project(dx, gt dense.Matrix[T], w *kern.Panel[T], sc *scra
 	b.side.tab.MulT(tmp, gt, w, nil)
 	for i := range dx.Rows {
 		b.side.tab.MulAdd(dx.Row(i), tmp.Row(i), 1)
-	}
-}
-
-// input adds Linᵀ·du to a row of dx. A coordinate at its floor does not move.
-func (l *leaf[T]) backInput(dx []T, du, u []float64) {
-	if l.Floor > 0 {
-		for k, v := range u {
-			if v <= l.Floor {
-				du[k] = 0
-			}
-		}
-	}
-	switch {
-	case !l.Lin.Dense.IsEmpty():
-		for k, g := range du {
-			for c, w := range l.Lin.Dense.Row(k) {
-				dx[c] += T(g * w)
-			}
-		}
-	case l.Lin.Diag != nil:
-		for k, g := range du {
-			dx[k] += T(g * l.Lin.Diag[k])
-		}
-	default:
-		for k, g := range du {
-			dx[k] += T(g * l.Lin.Gain)
-		}
 	}
 }
 
@@ -527,102 +403,4 @@ func quadBack(q *plan.Quadratic, du []float64, c float64, u, acc []float64) {
 		return
 	}
 	axpy(du, c, acc)
-}
-
-func (b *Backward[T]) elu(l *leaf[T], dx, gv, value, x dense.Matrix[T], sc *scratch[T]) {
-	for i := range x.Rows {
-		u := l.input(x.Row(i), sc)
-		du := sc.vjp.du[:len(u)]
-		for k, c := range u {
-			du[k] = float64(gv.At(i, k))
-			if c <= 0 {
-				du[k] *= float64(value.At(i, k)) // e^u
-			}
-		}
-		l.backInput(dx.Row(i), du, u)
-	}
-}
-
-// relu: exp(Row)·max(0, t) + Eps; the derivative at t = 0 is taken as 0.
-func (b *Backward[T]) relu(l *leaf[T], g *leafGrad[T], dx, gv, x dense.Matrix[T], sc *scratch[T]) {
-	s, v := b.side, &sc.vjp
-	m := l.re.rows
-	t := dense.Matrix[T]{Rows: x.Rows, Cols: m, Stride: m, Data: sc.modulus}
-	l.re.project(s, t, x, l.bias, sc)
-	sums := v.sums[:x.Rows]
-	for i := range x.Rows {
-		c := T(math.Exp(l.rowAt(s, x, i, sc)))
-		gi := gv.Row(i)
-		var sum T
-		for f, a := range t.Row(i) {
-			if a <= 0 {
-				gi[f] = 0
-				continue
-			}
-			gi[f] *= c
-			sum += gi[f] * a
-		}
-		sums[i] = sum
-	}
-	g.row.add(dx, sums, x, v.tmp, s.tab)
-	b.project(dx, gv, &g.re, sc)
-}
-
-// residual: 1, u, exp(Bias)(exp(a) − 1 − t) with a = t + Row(u). With gv the cotangent divided by the exponent of the log
-// form, which is max(a, 0) for a ≥ 1, the cotangents are (1 − e^−a)·gv of t and gv of Row there, (e^a − 1)·gv and
-// e^a·gv below.
-func (b *Backward[T]) residual(l *leaf[T], g *leafGrad[T], dx, gv, x dense.Matrix[T], sc *scratch[T]) {
-	m, r := l.re.rows, 1+l.inner
-	t := dense.Matrix[T]{Rows: x.Rows, Cols: m, Stride: m, Data: sc.modulus}
-	l.re.project(b.side, t, x, nil, sc)
-	for i := range x.Rows {
-		u := l.input(x.Row(i), sc)
-		du := sc.vjp.du[:len(u)]
-		row := quadAt(&g.rowU, u, dense.Norm2(u))
-		gi, ti := gv.Row(i), t.Row(i)
-		for k := range du {
-			du[k] = float64(gi[1+k])
-		}
-		var sum float64
-		for f, tf := range ti {
-			a, c := float64(tf)+row, float64(gi[r+f])
-			if a < 1 {
-				sum += c * math.Exp(a)
-				ti[f] = T(c * math.Expm1(a))
-			} else {
-				sum += c
-				ti[f] = T(-c * math.Expm1(-a))
-			}
-		}
-		quadBack(&g.rowU, du, sum, u, sc.vjp.acc[:len(u)])
-		l.backInput(dx.Row(i), du, u)
-	}
-	b.project(dx, t, &g.re, sc)
-}
-
-// monomial: ∂/∂u_l of ∏ u^ω is ω_l/u_l times the product; where u_l = 0 only ω_l = 1 with no other zero factor counts,
-// and gives the product of the other factors, whose exponent the log form keeps.
-func (b *Backward[T]) monomial(l *leaf[T], g *leafGrad[T], dx, gv, ge, x dense.Matrix[T], sc *scratch[T]) {
-	for i := range x.Rows {
-		u := l.input(x.Row(i), sc)
-		du := sc.vjp.du[:len(u)]
-		clear(du)
-		var sum float64
-		for f := range l.Omega.Rows.Rows {
-			e := float64(ge.At(i, f))
-			sum += e
-			sign, zeros := l.signAt(f, u)
-			for k, w := range l.Omega.Rows.Row(f) {
-				switch {
-				case w == 0:
-				case u[k] != 0:
-					du[k] += e * w / u[k]
-				case w == 1 && zeros == 1:
-					du[k] += float64(gv.At(i, f)) * sign
-				}
-			}
-		}
-		quadBack(&g.rowU, du, sum, u, sc.vjp.acc[:len(u)])
-		l.backInput(dx.Row(i), du, u)
-	}
 }

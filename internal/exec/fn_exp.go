@@ -1,0 +1,130 @@
+package exec
+
+import (
+	"unsafe"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/plan"
+)
+
+// Exp and ExpPM: features are exponentials and nothing else. Most maps are one such leaf, so these have the fused paths:
+// a dense projection that ends with its exponential (MulTExp), and derivatives by one product.
+
+func expFn[T dense.Float]() fn[T] {
+	return fn[T]{log: (*leaf[T]).logExp, run: (*leaf[T]).runExp, vjp: (*leaf[T]).vjpExp, unit: true, rowFactor: true}
+}
+
+// expPMFn: t stands with both signs, so neither a bias nor a shift may be part of it before it is mirrored.
+func expPMFn[T dense.Float]() fn[T] {
+	f := expFn[T]()
+	f.biasApart = true
+	return f
+}
+
+// fuses reports whether MulTExp can make the features.
+func (l *leaf[T]) fuses() bool { return l.Fn == plan.Exp && l.re.isDense() }
+
+// runExp needs no maximum for plain features: the row term is the shift.
+func (l *leaf[T]) runExp(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T],
+	plain bool, outer []float64) {
+	if plain && l.fuses() {
+		shift := sc.modulus[:x.Rows] // free here, and never shorter than a block
+		row := sc.terms[:x.Rows]
+		s.terms(row, &l.row, l.quad, x, sc)
+		for i, o := range outer {
+			shift[i] = T(-(row[i] + o))
+		}
+		s.tab.MulTExp(dst, x, &l.re.w, l.re.bias, shift)
+		return
+	}
+	step := max(groupBytes/(dst.Cols*int(unsafe.Sizeof(T(0)))), minBlock)
+	for a := 0; a < x.Rows; a += step {
+		b := min(a+step, x.Rows)
+		e := dst.RowRange(a, b)
+		l.exponents(s, e, x.RowRange(a, b), sc)
+		top := sc.modulus[:e.Rows]
+		if !plain {
+			s.tab.RowMax(top, e)
+		}
+		for i := range top {
+			row := l.rowAt(s, x, a+i, sc) + outer[a+i]
+			if plain {
+				top[i] = T(-row)
+			} else {
+				top[i] = finiteMax(top[i])
+				scale[a+i] = float64(top[i]) + row
+			}
+			s.tab.Exp(e.Row(i), top[i])
+		}
+	}
+}
+
+func (l *leaf[T]) logExp(s *Side[T], e, _ dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T]) {
+	l.exponents(s, e, x, sc)
+	s.terms(row[:x.Rows], &l.row, l.quad, x, sc)
+}
+
+// exponents writes the exponents of all features without their row term.
+func (l *leaf[T]) exponents(s *Side[T], e, x dense.Matrix[T], sc *scratch[T]) {
+	if l.Fn == plan.Exp {
+		l.re.project(s, e, x, sc)
+		return
+	}
+	m := l.re.rows
+	l.re.project(s, e.ColRange(0, m), x, sc)
+	for i := range e.Rows {
+		plus, minus := e.Row(i)[:m], e.Row(i)[m:]
+		for f, t := range plus {
+			minus[f] = -t
+		}
+		addBias(plus, l.bias)
+		addBias(minus, l.bias)
+	}
+}
+
+// projected turns the cotangents of exponents into those of the projections, which take their place.
+func (l *leaf[T]) projected(ge dense.Matrix[T]) dense.Matrix[T] {
+	if l.Fn == plan.Exp {
+		return ge
+	}
+	fold(ge, l.re.rows, -1)
+	return ge.ColRange(0, l.re.rows)
+}
+
+func (l *leaf[T]) vjpExp(b *Backward[T], g *leafGrad[T], dx, _, ge, _, x dense.Matrix[T], sc *scratch[T]) {
+	b.rowTerm(&g.row, dx, ge, x, sc)
+	b.project(dx, l.projected(ge), &g.re, sc)
+}
+
+// exponentials is one block of the derivatives of a map that is one leaf of exponentials: with dE = dphi ⊙ phi and
+// s_i = Σ_f dE_if, dx_i = Σ_f dE_if w_f + s_i ∇row(x_i). One product, as fast as the map itself.
+func (b *Backward[T]) exponentials(dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64, sums *Sums[T],
+	sc *scratch[T]) {
+	s, l, g, v := b.side, &b.side.leaves[0], &b.grads[0], &sc.vjp
+	de := dense.Matrix[T]{Rows: x.Rows, Cols: s.out, Stride: s.out, Data: v.gv}
+	other := dphi
+	if phi.IsEmpty() {
+		s.scaled(de, col, shift, x, sc)
+	} else {
+		other = phi
+		for i := range x.Rows {
+			copy(de.Row(i), dphi.Row(i))
+		}
+	}
+	if other.Stride == other.Cols {
+		s.tab.Mul(de.Data[:len(other.Data)], other.Data)
+	} else {
+		for i := range x.Rows {
+			s.tab.Mul(de.Row(i), other.Row(i))
+		}
+	}
+	t := v.sums[:x.Rows]
+	s.tab.MulV(t, de, b.ones)
+	de = l.projected(de)
+	s.tab.MulT(dx, de, &g.re, nil)
+	g.row.add(dx, t, x, v.tmp, s.tab)
+	b.outer.add(dx, t, x, v.tmp, s.tab)
+	if sums != nil {
+		sums.add(de, t, x, v.tmp, s.tab)
+	}
+}

@@ -1,0 +1,87 @@
+package exec
+
+import (
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Residual: 1, u, exp(Bias)·g with g = exp(a) − 1 − t and a = t + Row(u): the constant and linear terms of a positive
+// feature are exact, only the rest is random. In float64, because for small inputs g is a difference of nearly equal
+// numbers: it is computed as (expm1(a) − a) + Row(u).
+
+func residualFn[T dense.Float]() fn[T] {
+	return fn[T]{log: (*leaf[T]).logResidual, vjp: (*leaf[T]).vjpResidual, explicit: true, biasApart: true}
+}
+
+// logResidual keeps the constant, the linear and the residual features at their own scales: e is the exponent of a
+// residual where that is large, else 0, and value what is left of it.
+func (l *leaf[T]) logResidual(s *Side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T]) {
+	r := 1 + l.inner
+	l.re.project(s, value.ColRange(r, value.Cols), x, sc)
+	for i := range x.Rows {
+		u := l.input(x.Row(i), sc)
+		quad := quadAt(&l.Row, u, dense.Norm2(u))
+		row[i] = 0
+		le, v := e.Row(i), value.Row(i)
+		clear(le[:r])
+		v[0] = 1
+		for k, c := range u {
+			v[1+k] = T(c)
+		}
+		for f, t := range v[r:] {
+			a := float64(t) + quad
+			if a < 1 {
+				v[r+f] = T(expm1MinusArg(a) + quad)
+				le[r+f] = T(l.biasAt(f))
+			} else {
+				v[r+f] = T(1 - (1+float64(t))*math.Exp(-a))
+				le[r+f] = T(a + l.biasAt(f))
+			}
+		}
+	}
+}
+
+// expm1MinusArg is e^t − 1 − t without cancellation near 0.
+func expm1MinusArg(t float64) float64 {
+	if math.Abs(t) > 0.5 {
+		return math.Expm1(t) - t
+	}
+	term, sum := t*t/2, 0.0
+	for k := 3; math.Abs(term) > 1e-18*math.Abs(sum); k++ {
+		sum += term
+		term *= t / float64(k)
+	}
+	return sum
+}
+
+// vjpResidual: with gv the cotangent divided by the exponent of the log form, the cotangents are (1 − e^−a)·gv of t and
+// gv of Row where logResidual takes the exponential out, (e^a − 1)·gv and e^a·gv where it does not.
+func (l *leaf[T]) vjpResidual(b *Backward[T], g *leafGrad[T], dx, gv, _, _, x dense.Matrix[T], sc *scratch[T]) {
+	m, r := l.re.rows, 1+l.inner
+	t := dense.Matrix[T]{Rows: x.Rows, Cols: m, Stride: m, Data: sc.modulus}
+	l.re.project(b.side, t, x, sc)
+	for i := range x.Rows {
+		u := l.input(x.Row(i), sc)
+		du := sc.vjp.du[:len(u)]
+		row := quadAt(&l.Row, u, dense.Norm2(u))
+		gi, ti := gv.Row(i), t.Row(i)
+		for k := range du {
+			du[k] = float64(gi[1+k])
+		}
+		var sum float64
+		for f, tf := range ti {
+			a, c := float64(tf)+row, float64(gi[r+f])
+			if a < 1 {
+				sum += c * math.Exp(a)
+				ti[f] = T(c * math.Expm1(a))
+			} else {
+				sum += c
+				ti[f] = T(-c * math.Expm1(-a))
+			}
+		}
+		quadBack(&l.Row, du, sum, u, sc.vjp.acc[:len(u)])
+		l.backInput(dx.Row(i), du, u)
+	}
+	b.project(dx, t, &g.re, sc)
+}

@@ -1,0 +1,144 @@
+package exec
+
+import (
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/plan"
+)
+
+// projection computes t = Ω·Mix·u + bias for u = Lin·x − Shift. Everything linear before Ω is multiplied into it once, so
+// that a map costs one product however it was composed; fast transforms keep it as a step before them instead, because
+// their Ω is never a matrix.
+type projection[T dense.Float] struct {
+	rows int
+	w    kern.Panel[T]
+	fast *structured[T]
+	pre  preMap[T] // before fast
+	bias []T       // with −Ω·Mix·Shift where w is used; nil: zero
+}
+
+// preMap is x ↦ Lin·x − shift in T; an empty matrix means gain·x.
+type preMap[T dense.Float] struct {
+	gain  T
+	dense dense.Matrix[T]
+	shift []T
+}
+
+// absent reports whether t does not depend on x.
+func (p *projection[T]) absent() bool { return !p.isDense() && p.fast == nil }
+
+func (p *projection[T]) isDense() bool { return p.w.Rows > 0 }
+
+// fastPays says whether a structured projection of inputs of dim columns is cheaper by fast transforms than as a dense
+// matrix, by the measured costs of the table.
+func fastPays[T dense.Float](tab *kern.Table[T], f *coupling.Structured, dim int) bool {
+	return f != nil && len(f.Blocks)*f.N*tab.Structured < f.Rows*dim
+}
+
+// compileProjection prepares the projection of a leaf for inputs of dim columns; the Lin of the leaf is not absent.
+func compileProjection[T dense.Float](l *plan.Leaf, mix plan.Linear, bias []float64, dim int,
+	tab *kern.Table[T]) projection[T] {
+	p := projection[T]{rows: l.Omega.Rows.Rows}
+	if mix.IsZero() {
+		p.bias = narrow[T](bias)
+		return p
+	}
+	pre := mix.Compose(l.Lin, dim)
+	if f := l.Omega.Fast; fastPays(tab, f, dim) {
+		p.fast, p.bias = compileStructured[T](f), narrow[T](bias)
+		if pre.Dense.IsEmpty() && pre.Diag == nil {
+			p.pre.gain = T(pre.Gain)
+		} else {
+			p.pre.dense = dense.Convert[T](pre.Matrix(dim))
+		}
+		if l.Shift != nil {
+			s := make([]float64, f.Dim)
+			mix.Apply(s, l.Shift)
+			p.pre.shift = narrow[T](s)
+		}
+		return p
+	}
+	tab.Pack(&p.w, dense.Convert[T](weights(l, mix, dim)))
+	p.bias = foldShift[T](l, mix, bias)
+	return p
+}
+
+// weights is the matrix Ω·mix·Lin of a projection.
+func weights(l *plan.Leaf, mix plan.Linear, dim int) dense.Matrix[float64] {
+	pre := mix.Compose(l.Lin, dim)
+	if !pre.Dense.IsEmpty() || pre.Diag != nil {
+		return plan.Mul(l.Omega.Rows, pre.Matrix(dim))
+	}
+	w := l.Omega.Rows.Clone()
+	for i := range w.Data {
+		w.Data[i] *= pre.Gain
+	}
+	return w
+}
+
+// foldShift moves −Ω·mix·Shift into the bias.
+func foldShift[T dense.Float](l *plan.Leaf, mix plan.Linear, bias []float64) []T {
+	if l.Shift == nil {
+		return narrow[T](bias)
+	}
+	omega := l.Omega.Rows
+	s := make([]float64, omega.Cols)
+	mix.Apply(s, l.Shift)
+	out := make([]T, omega.Rows)
+	for f := range out {
+		v := -dense.Dot(omega.Row(f), s)
+		if bias != nil {
+			v += bias[f]
+		}
+		out[f] = T(v)
+	}
+	return out
+}
+
+// project writes t for all rows of x.
+func (p *projection[T]) project(s *Side[T], dst, x dense.Matrix[T], sc *scratch[T]) {
+	switch {
+	case p.isDense():
+		s.tab.MulT(dst, x, &p.w, p.bias)
+	case p.fast != nil:
+		for i := range x.Rows {
+			p.fast.apply(dst.Row(i), p.before(x.Row(i), sc), sc.fast[:p.fast.n], s.tab)
+			addBias(dst.Row(i), p.bias)
+		}
+	default:
+		zero(dst)
+		for i := range x.Rows {
+			copy(dst.Row(i), p.bias)
+		}
+	}
+}
+
+// before is what the fast transforms see of a row.
+func (p *projection[T]) before(x []T, sc *scratch[T]) []T {
+	v := sc.pre[:p.fast.dim]
+	if p.pre.dense.IsEmpty() {
+		for k, c := range x {
+			v[k] = p.pre.gain * c
+		}
+	} else {
+		for k := range v {
+			v[k] = dense.Dot(p.pre.dense.Row(k), x)
+		}
+	}
+	for k, c := range p.pre.shift {
+		v[k] -= c
+	}
+	return v
+}
+
+func narrow[T dense.Float](x []float64) []T {
+	if x == nil {
+		return nil
+	}
+	out := make([]T, len(x))
+	for i, v := range x {
+		out[i] = T(v)
+	}
+	return out
+}
