@@ -47,7 +47,7 @@ func ridgeCase(n, d, features int) benchCase {
 	fit := func(single bool) *machine.Model {
 		r := must(machine.NewRidge(machine.Setup{Spec: spec, Omega: omega, Outputs: 1, Float32: single}))
 		check(r.Add(x, y))
-		return must(r.Solve(lambda))
+		return must(r.Model(lambda))
 	}
 	predict := func(m *machine.Model) dense.Matrix[float64] {
 		out := dense.New[float64](newX.Rows, 1)

@@ -178,7 +178,7 @@ func streamChild(size int64, threads int, w io.Writer) error {
 	if err := ridge.AddRows(rows); err != nil {
 		return err
 	}
-	if _, err := ridge.Solve(1); err != nil {
+	if _, err := ridge.Model(1); err != nil {
 		return err
 	}
 	r := streamResult{Seconds: time.Since(start).Seconds(), Rows: ridge.Len()}

@@ -3,9 +3,9 @@ package machine
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -14,47 +14,37 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// saved is what Ridge, Smoother and Density have in common.
-type saved interface {
-	encoding.BinaryMarshaler
-	encoding.BinaryAppender
-	Len() int64
-}
-
-// codec is one kind of sums with a setup, rows and the two functions that matter.
+// codec is one kind of sums with a setup.
 type codec struct {
+	kind  Kind
 	setup Setup
-	add   func(a saved, x, y dense.Matrix[float64]) error
-	empty func(Setup) (saved, error)
-	read  func(Setup, []byte) (saved, error)
 }
 
+func (c codec) read(s Setup, b []byte) (Sums, error) { return UnmarshalSums(c.kind, s, b) }
+
+// codecs are all kinds that have sums with all their tasks, in both precisions, with features of one sign and of both.
 func codecs() map[string]codec {
-	ridge := codec{
-		setup: Setup{Spec: trigSpec(3, 7), Outputs: 2, Block: 50},
-		add:   func(a saved, x, y dense.Matrix[float64]) error { return a.(*Ridge).Add(x, y) },
-		empty: func(s Setup) (saved, error) { return NewRidge(s) },
-		read:  func(s Setup, b []byte) (saved, error) { return UnmarshalRidge(s, b) },
+	all := map[string]codec{}
+	for _, k := range kinds {
+		for _, task := range k.Tasks {
+			for _, single := range []bool{false, true} {
+				for _, signed := range []bool{false, true} {
+					if !k.Summed() || signed && k.Positive || signed && !k.Averages {
+						continue
+					}
+					s := Setup{Spec: trigSpec(3, 7), Task: task, Block: 50, Float32: single}
+					if k.Averages && !signed {
+						s.Spec = positiveSpec(3, 9)
+					}
+					if task != Unsupervised {
+						s.Outputs = 2
+					}
+					all[fmt.Sprintf("%s, %s, float32 %v, signed %v", k.Kind, task, single, signed)] = codec{k.Kind, s}
+				}
+			}
+		}
 	}
-	single := ridge
-	single.setup.Float32 = true
-	smoother := codec{
-		setup: Setup{Spec: positiveSpec(3, 9), Outputs: 2, Block: 50},
-		add:   func(a saved, x, y dense.Matrix[float64]) error { return a.(*Smoother).Add(x, y) },
-		empty: func(s Setup) (saved, error) { return NewSmoother(s) },
-		read:  func(s Setup, b []byte) (saved, error) { return UnmarshalSmoother(s, b) },
-	}
-	signed := smoother
-	signed.setup.Spec = trigSpec(3, 9)
-	classes := smoother
-	classes.setup.Task = Classification
-	return map[string]codec{"ridge": ridge, "ridge float32": single, "smoother": smoother, "smoother of signed features": signed, "smoother of classes": classes,
-		"density": {
-			setup: Setup{Spec: positiveSpec(3, 9), Block: 50},
-			add:   func(a saved, x, _ dense.Matrix[float64]) error { return a.(*Density).Add(x) },
-			empty: func(s Setup) (saved, error) { return NewDensity(s) },
-			read:  func(s Setup, b []byte) (saved, error) { return UnmarshalDensity(s, b) },
-		}}
+	return all
 }
 
 func (c codec) data() (x, y dense.Matrix[float64]) {
@@ -65,22 +55,22 @@ func (c codec) data() (x, y dense.Matrix[float64]) {
 	return x, y
 }
 
-func (c codec) sums(t testing.TB, lo, hi int) saved {
+func (c codec) sums(t testing.TB, lo, hi int) Sums {
 	t.Helper()
-	a, err := c.empty(c.setup)
+	a, err := NewSums(c.kind, c.setup)
 	if err != nil {
 		t.Fatal(err)
 	}
 	x, y := c.data()
-	if err := c.add(a, x.RowRange(lo, hi), y.RowRange(lo, hi)); err != nil {
+	if err := a.Add(x.RowRange(lo, hi), y.RowRange(lo, hi)); err != nil {
 		t.Fatal(err)
 	}
 	return a
 }
 
-func marshalled(t testing.TB, a saved) []byte {
+func marshalled(t testing.TB, a Sums) []byte {
 	t.Helper()
-	b, err := a.MarshalBinary()
+	b, err := a.AppendBinary(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +91,7 @@ func TestSavedSumsGoOnWithTheSameBits(t *testing.T) {
 			if a.Len() != int64(lo) {
 				t.Fatalf("%s: %d rows, want %d", name, a.Len(), lo)
 			}
-			if err := c.add(a, x.RowRange(lo, lo+50), y.RowRange(lo, lo+50)); err != nil {
+			if err := a.Add(x.RowRange(lo, lo+50), y.RowRange(lo, lo+50)); err != nil {
 				t.Fatal(err)
 			}
 			if b, err = a.AppendBinary([]byte("before")); err != nil || !bytes.HasPrefix(b, []byte("before")) {
@@ -160,7 +150,7 @@ func TestDamagedSums(t *testing.T) {
 			}
 		}
 	}
-	smoother := codecs()["smoother"]
+	smoother := codecs()["smoother, regression, float32 false, signed false"]
 	b := marshalled(t, smoother.sums(t, 0, 50))
 	binary.LittleEndian.PutUint64(b[sumsFormat.Size(0)-sha256.Size:], math.Float64bits(math.Inf(-1)))
 	if _, err := smoother.read(smoother.setup, seal.Close(b[:len(b)-32], 0)); !errors.Is(err, ErrCorrupt) {
@@ -195,8 +185,8 @@ func FuzzSums(f *testing.F) {
 			if !bytes.Equal(marshalled(t, a), b) {
 				t.Fatal("written otherwise than read")
 			}
-			y := dense.New[float64](1, c.setup.columns())
-			if err := c.add(a, x, y); err != nil && !errors.Is(err, dense.ErrNotFinite) {
+			y := dense.New[float64](1, c.setup.TargetColumns())
+			if err := a.Add(x, y); err != nil && !errors.Is(err, dense.ErrNotFinite) {
 				t.Fatal(err)
 			}
 		}

@@ -2,14 +2,13 @@ package machine
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
 )
 
-// Density sums what a kernel density needs: the score of x is log (1/n) Σ_j φ1(x)·φ2(x_j), the log mean kernel. For a
+// Density are the [Sums] of a kernel density: the score of x is log (1/n) Σ_j φ1(x)·φ2(x_j), the log mean kernel. For a
 // Gaussian kernel of bandwidth s in d dimensions it is the log density plus d·log(s√(2π)). The map must be positive, or
 // there would be no logarithm.
 type Density struct{ sums *Smoother }
@@ -42,54 +41,37 @@ func (d *Density) Len() int64 { return d.sums.n }
 // AddRows adds all rows; targets are not looked at.
 func (d *Density) AddRows(rows Rows) error { return d.sums.AddRows(rows) }
 
-// Add adds rows.
-func (d *Density) Add(x dense.Matrix[float64]) error { return d.sums.Add(x, dense.Matrix[float64]{}) }
+// Add adds rows; targets are not looked at.
+func (d *Density) Add(x, _ dense.Matrix[float64]) error {
+	return d.sums.Add(x, dense.Matrix[float64]{})
+}
 
-// Merge adds the rows of o.
-func (d *Density) Merge(o *Density) error { return d.sums.Merge(o.sums) }
+// Merge adds the rows of o, a Density.
+func (d *Density) Merge(o Sums) error {
+	other, ok := o.(*Density)
+	if !ok {
+		return otherSums(d, o)
+	}
+	return d.sums.Merge(other.sums)
+}
 
-const (
-	// quantiles are kept at steps of 1/1000 of probability.
-	quantileSteps = 1000
-	// maxScores bounds the memory of calibration: of more rows, every 2nd, 4th, … counts.
-	maxScores = 1 << 20
-)
-
-// Model is the density of the rows so far. calibration are rows whose scores tell how common a score is: rows that were
-// not added, since a row is close to itself. Nil leaves the model without quantiles.
-func (d *Density) Model(calibration Rows) (*Model, error) {
+// Model is the density of the rows so far, without quantiles. It has no penalty, λ is not looked at.
+func (d *Density) Model(float64) (*Model, error) {
 	a := d.sums
 	if a.n == 0 {
 		return nil, fmt.Errorf("density of no rows: %w", ErrNoRows)
 	}
-	m := &Model{Kind: KindDensity, Task: Unsupervised, Outputs: 1, Spec: a.setup.Spec, Omega: a.setup.Omega, Rows: a.n,
-		LogScale: slices.Clone(a.t), Mass: slices.Clone(a.sums.Data)}
-	if calibration == nil {
-		return m, nil
-	}
-	scores, err := d.scores(m, calibration)
+	return &Model{Kind: KindDensity, Task: Unsupervised, Outputs: 1, Spec: a.setup.Spec, Omega: a.setup.Omega, Rows: a.n,
+		LogScale: slices.Clone(a.t), Mass: slices.Clone(a.sums.Data)}, nil
+}
+
+// Calibrated is Model with the quantiles of the scores of rows, which tell how common a score is: rows that were not added,
+// since a row is close to itself.
+func (d *Density) Calibrated(rows Rows) (*Model, error) {
+	m, err := d.Model(0)
 	if err != nil {
 		return nil, err
 	}
-	if len(scores) < 2 {
-		return nil, fmt.Errorf("%d rows to calibrate with, want at least 2: %w", len(scores), ErrNoRows)
-	}
-	slices.Sort(scores)
-	for i := range quantileSteps + 1 {
-		at := float64(i) / quantileSteps * float64(len(scores)-1)
-		lo := int(at)
-		q := scores[lo]
-		if part := at - float64(lo); part > 0 && !math.IsInf(q, -1) {
-			q += part * (scores[lo+1] - q)
-		}
-		m.Quantiles = append(m.Quantiles, q)
-	}
-	// Interpolation may lose the order in the last bit.
-	slices.Sort(m.Quantiles)
-	return m, nil
-}
-
-func (d *Density) scores(m *Model, rows Rows) ([]float64, error) {
 	if err := d.sums.setup.checkRows(rows); err != nil {
 		return nil, err
 	}
@@ -100,12 +82,10 @@ func (d *Density) scores(m *Model, rows Rows) ([]float64, error) {
 	var (
 		ws     Workspace[float64]
 		out    dense.Matrix[float64]
-		scores []float64
-		first  int64
-		step   int64 = 1
+		scores Calibration
 	)
 	err = rows.Each(d.sums.setup.Block, func(x, _ dense.Matrix[float64]) error {
-		if err := finite("x", x, first); err != nil {
+		if err := finite("x", x, scores.rows); err != nil {
 			return err
 		}
 		out = buf.Shaped(out, x.Rows, 1)
@@ -113,18 +93,15 @@ func (d *Density) scores(m *Model, rows Rows) ([]float64, error) {
 			return err
 		}
 		for i := range x.Rows {
-			if at := first + int64(i); at%step == 0 {
-				scores = append(scores, out.At(i, 0))
-			}
-			if len(scores) == maxScores {
-				for j := range maxScores / 2 {
-					scores[j] = scores[2*j]
-				}
-				scores, step = scores[:maxScores/2], 2*step
-			}
+			scores.Add(out.At(i, 0))
 		}
-		first += int64(x.Rows)
 		return nil
 	})
-	return scores, err
+	if err != nil {
+		return nil, err
+	}
+	if m.Quantiles = scores.Quantiles(); m.Quantiles == nil {
+		return nil, fmt.Errorf("%d rows to calibrate with, want at least 2: %w", scores.rows, ErrNoRows)
+	}
+	return m, nil
 }

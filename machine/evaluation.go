@@ -98,7 +98,8 @@ func NewEvaluation(kind Kind, task Task, outputs int) *Evaluation {
 		for i := range e.confusion {
 			e.confusion[i] = make([]int64, outputs)
 		}
-		e.unlikely = kind != KindLogistic && kind != KindSmoother
+		info, err := kind.Info()
+		e.unlikely = err != nil || !info.Probabilities
 	case Regression:
 		e.perMSE, e.r2 = make([]moments, outputs), make([]r2Sums, outputs)
 	}
@@ -150,8 +151,8 @@ func (e *Evaluation) check(y, pred, variance dense.Matrix[float64]) error {
 		return err
 	}
 	s := Setup{Task: e.task, Outputs: e.outputs}
-	if y.Rows != pred.Rows || y.Cols != s.columns() {
-		return fmt.Errorf("targets are %d×%d, want %d×%d: %w", y.Rows, y.Cols, pred.Rows, s.columns(), dense.ErrShape)
+	if y.Rows != pred.Rows || y.Cols != s.TargetColumns() {
+		return fmt.Errorf("targets are %d×%d, want %d×%d: %w", y.Rows, y.Cols, pred.Rows, s.TargetColumns(), dense.ErrShape)
 	}
 	if err := finite("targets", y, e.n); err != nil {
 		return err

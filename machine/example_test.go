@@ -40,7 +40,7 @@ func Example() {
 			best = p
 		}
 	}
-	model, err := ridge.Solve(best.Lambda)
+	model, err := ridge.Model(best.Lambda)
 	if err != nil {
 		panic(err)
 	}

@@ -56,14 +56,14 @@ func models(t testing.TB) map[string]*Model {
 	}
 	labelled, _ := MatrixRows(x, classes(y, 3))
 	logistic, _, err := FitLogistic(Setup{Spec: trigSpec(3, 8), Outputs: 3}, labelled, LogisticOptions{})
-	ridge := must(r.Solve(1))
+	ridge := must(r.Model(1))
 	ridge.Extra = map[string]string{"note": "ω"}
 	ridge.Schema = &data.Schema{
 		Fields:  []data.Field{{Name: "a", Kind: data.Numeric, Mean: 1, Scale: 2}, {Name: "b", Kind: data.Categorical, Levels: []string{"ß"}}},
 		Targets: []data.Target{{Name: "y", Mean: 1, Scale: 3}, {Name: "z", Scale: 1}}, IDs: []string{"id"},
 	}
 	return map[string]*Model{
-		"ridge": ridge, "gp": must(r.GP(1, nil)), "smoother": must(s.Model()), "density": must(d.Model(rows)), "logistic": must(logistic, err),
+		"ridge": ridge, "gp": must(r.GP(1, nil)), "smoother": must(s.Model(0)), "density": must(d.Calibrated(rows)), "logistic": must(logistic, err),
 	}
 }
 
@@ -149,7 +149,7 @@ func TestDamagedModelFiles(t *testing.T) {
 		{"kind", func(f *tensorfile.File) {
 			f.Metadata["model"] = strings.Replace(f.Metadata["model"], "smoother", "forest", 1)
 		}},
-		{"log scale", func(f *tensorfile.File) {
+		{"log_scale", func(f *tensorfile.File) {
 			f.Metadata["model"] = strings.Replace(f.Metadata["model"], "smoother", "ridge", 1)
 		}},
 		{"weights", func(f *tensorfile.File) {

@@ -212,7 +212,7 @@ func TestGPErrors(t *testing.T) {
 	if _, err := r.GP(1, []float64{1, 1}); !errors.Is(err, dense.ErrShape) {
 		t.Errorf("two variances: %v", err)
 	}
-	m, err := r.Solve(1)
+	m, err := r.Model(1)
 	if err != nil {
 		t.Fatal(err)
 	}

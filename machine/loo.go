@@ -18,15 +18,15 @@ func (r *Ridge) LeaveOneOut(rows Rows, lambda float64, visit func(first int64, y
 	if err := r.setup.checkRows(rows); err != nil {
 		return nil, err
 	}
-	if r.n < 2 {
-		return nil, fmt.Errorf("%d rows, leaving one out needs at least 2: %w", r.n, ErrNoRows)
+	if r.sums.N < 2 {
+		return nil, fmt.Errorf("%d rows, leaving one out needs at least 2: %w", r.sums.N, ErrNoRows)
 	}
 	s, err := r.solve(lambda, dense.Matrix[float64]{})
 	if err != nil {
 		return nil, err
 	}
 	inverse := dense.New[float64](r.features, r.features)
-	if err := linalg.Inverse(inverse, s.u); err != nil {
+	if err := linalg.Inverse(inverse, s.U); err != nil {
 		return nil, err
 	}
 	var (
@@ -34,7 +34,7 @@ func (r *Ridge) LeaveOneOut(rows Rows, lambda float64, visit func(first int64, y
 		wide, centred dense.Matrix[float64]
 		y, out        dense.Matrix[float64]
 		h             []float64
-		intercept     = s.mean // of centred features
+		intercept     = s.Mean // of centred features
 		mse           = make([]float64, r.setup.Outputs)
 	)
 	err = rows.Each(r.setup.Block, func(x, yRaw dense.Matrix[float64]) error {
@@ -55,16 +55,16 @@ func (r *Ridge) LeaveOneOut(rows Rows, lambda float64, visit func(first int64, y
 			for i := lo; i < hi; i++ {
 				c := centred.Row(i)
 				for j, v := range phi.Row(i) {
-					c[j] = v - s.mu[j]
+					c[j] = v - s.Mu[j]
 				}
 			}
 			leverages(r.tab64, h[lo:hi], centred.RowRange(lo, hi), inverse, &z)
-			r.tab64.Product(out.RowRange(lo, hi), centred.RowRange(lo, hi), s.w, false)
+			r.tab64.Product(out.RowRange(lo, hi), centred.RowRange(lo, hi), s.W, false)
 		})
 		for i := range n {
 			p := out.Row(i)
 			for k, v := range y.Row(i)[:len(p)] {
-				e := (v - p[k] - intercept[k]) / (1 - 1/float64(r.n) - h[i])
+				e := (v - p[k] - intercept[k]) / (1 - 1/float64(r.sums.N) - h[i])
 				p[k] = v - e
 				mse[k] += float64(e * e)
 			}
@@ -80,11 +80,11 @@ func (r *Ridge) LeaveOneOut(rows Rows, lambda float64, visit func(first int64, y
 	if err != nil {
 		return nil, err
 	}
-	if first != r.n {
-		return nil, fmt.Errorf("%d rows, the fit has %d: leave-one-out needs the same rows: %w", first, r.n, ErrMismatch)
+	if first != r.sums.N {
+		return nil, fmt.Errorf("%d rows, the fit has %d: leave-one-out needs the same rows: %w", first, r.sums.N, ErrMismatch)
 	}
 	for k := range mse {
-		mse[k] /= float64(r.n)
+		mse[k] /= float64(r.sums.N)
 	}
 	return mse, nil
 }

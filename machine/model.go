@@ -12,18 +12,6 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// Kind says how a model predicts.
-type Kind string
-
-// The kinds.
-const (
-	KindRidge    Kind = "ridge"    // φ·w + intercept
-	KindLogistic Kind = "logistic" // softmax of φ·w + intercept
-	KindGP       Kind = "gp"       // as ridge, with a variance
-	KindSmoother Kind = "smoother" // Σ φ1(x)·φ2(x_j) y_j / Σ φ1(x)·φ2(x_j)
-	KindDensity  Kind = "density"  // log mean φ1(x)·φ2(x_j)
-)
-
 // Model is a fitted machine as plain data. It is not changed by anything in this package.
 type Model struct {
 	Kind    Kind
@@ -98,59 +86,47 @@ func (m *Model) Validate() error {
 
 func (m *Model) validate(f int, positive bool) error {
 	k := m.Outputs
-	var want Task
-	switch m.Kind {
-	case KindRidge, KindSmoother:
-		want = m.Task
-		if want != Classification {
-			want = Regression
-		}
-	case KindGP:
-		want = Regression
-	case KindLogistic:
-		want = Classification
-	case KindDensity:
-		want = Unsupervised
-		if !positive {
-			return fmt.Errorf("density with a family that is not positive: %w", ErrSetup)
-		}
-	default:
-		return fmt.Errorf("kind %q: %w", m.Kind, ErrSetup)
+	kind, err := m.Kind.Info()
+	if err != nil {
+		return err
 	}
-	if m.Task != want {
-		return fmt.Errorf("%s model for task %q: %w", m.Kind, m.Task, ErrSetup)
+	if err := kind.does(m.Task); err != nil {
+		return err
 	}
-	if k < 1 || m.Task == Classification && k < 2 || m.Kind == KindDensity && k != 1 {
+	if kind.Positive && !positive {
+		return fmt.Errorf("%s with a family that is not positive: %w", m.Kind, ErrSetup)
+	}
+	if k < 1 || m.Task == Classification && k < 2 || m.Task == Unsupervised && k != 1 {
 		return fmt.Errorf("%s model with %d outputs: %w", m.Task, k, ErrSetup)
 	}
 	if m.Rows < 1 || !(m.Lambda >= 0) || !dense.IsFinite(m.Lambda) {
 		return fmt.Errorf("model of %d rows with λ = %g: %w", m.Rows, m.Lambda, ErrSetup)
 	}
-	linear, logs := m.Kind != KindDensity, m.Kind == KindSmoother || m.Kind == KindDensity
 	for _, part := range []struct {
-		name           string
-		a              dense.Matrix[float64]
-		rows, cols     int
-		want, minusInf bool
-		positive       bool
+		name       string
+		a          dense.Matrix[float64]
+		rows, cols int
+		minusInf   bool
+		positive   bool
 	}{
-		{name: "weights", a: m.Weights, rows: f, cols: k, want: linear},
-		{name: "intercept", a: row(m.Intercept), rows: 1, cols: k, want: linear},
-		{name: "noise", a: row(m.Noise), rows: 1, cols: k, want: m.Kind == KindGP, positive: true},
-		{name: "centre", a: row(m.Centre), rows: 1, cols: f, want: m.Kind == KindGP},
-		{name: "factor", a: m.Factor, rows: f, cols: f, want: m.Kind == KindGP},
-		{name: "log scale", a: row(m.LogScale), rows: 1, cols: f, want: logs, minusInf: true},
-		{name: "mass", a: row(m.Mass), rows: 1, cols: f, want: logs},
-		{name: "quantiles", a: row(m.Quantiles), rows: 1, cols: len(m.Quantiles), want: m.Kind == KindDensity, minusInf: true},
+		{name: "weights", a: m.Weights, rows: f, cols: k},
+		{name: "intercept", a: row(m.Intercept), rows: 1, cols: k},
+		{name: "noise", a: row(m.Noise), rows: 1, cols: k, positive: true},
+		{name: "centre", a: row(m.Centre), rows: 1, cols: f},
+		{name: "factor", a: m.Factor, rows: f, cols: f},
+		{name: "log_scale", a: row(m.LogScale), rows: 1, cols: f, minusInf: true},
+		{name: "mass", a: row(m.Mass), rows: 1, cols: f},
+		{name: "quantiles", a: row(m.Quantiles), rows: 1, cols: len(m.Quantiles), minusInf: true},
 	} {
-		if !part.want {
+		if !kind.has(part.name) {
 			if !part.a.IsEmpty() {
 				return fmt.Errorf("%s model with %s: %w", m.Kind, part.name, ErrSetup)
 			}
 			continue
 		}
 		if part.a.Rows != part.rows || part.a.Cols != part.cols {
-			return fmt.Errorf("%s is %d×%d, want %d×%d: %w", part.name, part.a.Rows, part.a.Cols, part.rows, part.cols, dense.ErrShape)
+			return fmt.Errorf("%s is %d×%d, want %d×%d: %w", part.name, part.a.Rows, part.a.Cols, part.rows, part.cols,
+				dense.ErrShape)
 		}
 		if err := part.a.Check(); err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
@@ -181,14 +157,7 @@ func (m *Model) validateSchema() error {
 	if w := s.Width(); w != m.Spec.Dim {
 		return fmt.Errorf("schema of %d encoded columns for a map of %d: %w", w, m.Spec.Dim, dense.ErrShape)
 	}
-	want := m.Outputs
-	switch m.Task {
-	case Classification:
-		want = 1
-	case Unsupervised:
-		want = 0
-	}
-	if len(s.Targets) != want {
+	if want := (Setup{Task: m.Task, Outputs: m.Outputs}).TargetColumns(); len(s.Targets) != want {
 		return fmt.Errorf("schema of %d targets for a %s of %d outputs: %w", len(s.Targets), m.Task, m.Outputs, ErrSetup)
 	}
 	for _, t := range s.Targets {

@@ -16,6 +16,7 @@ import (
 // Workspace. The bits of a prediction do not depend on the rows around it.
 type Predictor[T dense.Float] struct {
 	model *Model
+	kind  KindInfo
 	m     *randfeat.Map[T]
 	tab   *kern.Table[T]
 
@@ -44,14 +45,17 @@ func NewPredictor[T dense.Float](model *Model) (*Predictor[T], error) {
 		return nil, err
 	}
 	p := &Predictor[T]{model: model, m: m, tab: tab, intercept: narrow[T](model.Intercept)}
-	switch model.Kind {
-	case KindGP:
-		p.centre, p.factor = narrow[T](model.Centre), dense.Convert[T](model.Factor)
-	case KindSmoother, KindDensity:
+	if p.kind, err = model.Kind.Info(); err != nil {
+		return nil, err
+	}
+	if p.kind.Averages {
 		p.prepareSums()
 		return p, nil
 	}
 	p.table = dense.Convert[T](model.Weights)
+	if p.kind.Bayesian {
+		p.centre, p.factor = narrow[T](model.Centre), dense.Convert[T](model.Factor)
+	}
 	return p, nil
 }
 
@@ -119,7 +123,7 @@ type predictWorker[T dense.Float] struct {
 const predictRows = 64
 
 // Predict writes one row of dst per row of x: the targets; one score per class, estimates of probabilities that only
-// those of KindLogistic and of positive smoothers are; or the log density. dst is overwritten and must not share memory
+// those of logistic models and of positive smoothers are; or the log density. dst is overwritten and must not share memory
 // with x. A nil ws allocates one.
 func (p *Predictor[T]) Predict(dst, x dense.Matrix[T], ws *Workspace[T]) error {
 	return p.run(dst, x, ws, false)
@@ -128,8 +132,8 @@ func (p *Predictor[T]) Predict(dst, x dense.Matrix[T], ws *Workspace[T]) error {
 // Variance writes the variance of a new observation for every row of x and output of a GP: that of the function is less
 // by Model.Noise.
 func (p *Predictor[T]) Variance(dst, x dense.Matrix[T], ws *Workspace[T]) error {
-	if p.model.Kind != KindGP {
-		return fmt.Errorf("variance of a %s model, want %s: %w", p.model.Kind, KindGP, ErrSetup)
+	if !p.kind.Bayesian {
+		return fmt.Errorf("variance of a %s model, which has none: %w", p.model.Kind, ErrSetup)
 	}
 	return p.run(dst, x, ws, true)
 }
@@ -212,7 +216,7 @@ func (p *Predictor[T]) chunk(w *predictWorker[T], dst, x dense.Matrix[T], varian
 	w.phi = buf.Shaped(w.phi, x.Rows, p.m.OutDim())
 	var err error
 	switch {
-	case p.col != nil:
+	case p.kind.Averages:
 		err = p.kernelSums(w, dst, x)
 	default:
 		if err = p.m.Queries(w.phi, nil, x, &w.ws); err != nil {
@@ -238,7 +242,7 @@ func (p *Predictor[T]) chunk(w *predictWorker[T], dst, x dense.Matrix[T], varian
 	}
 	for i := range dst.Rows {
 		for _, v := range dst.Row(i) {
-			if d := v - v; d != d && p.model.Kind != KindDensity {
+			if d := v - v; d != d && p.model.Task != Unsupervised {
 				return i, errOverflow
 			}
 		}
@@ -253,7 +257,7 @@ func (p *Predictor[T]) linear(phi, dst dense.Matrix[T]) {
 		for k, b := range p.intercept {
 			d[k] += b
 		}
-		if p.model.Kind == KindLogistic {
+		if p.kind.softmax {
 			softmax(p.tab, d)
 		}
 	}
@@ -313,7 +317,7 @@ func (p *Predictor[T]) kernelSums(w *predictWorker[T], dst, x dense.Matrix[T]) e
 	for i := range x.Rows {
 		d, s := dst.Row(i), w.uv.Row(i)
 		den := s[k]
-		if p.model.Kind == KindDensity {
+		if p.model.Task == Unsupervised {
 			d[0] = T(math.Log(float64(den)) + w.row[i] + p.top - math.Log(float64(p.model.Rows)))
 			continue
 		}

@@ -116,7 +116,7 @@ func TestPredictionsThatOverflow(t *testing.T) {
 	x, y := sample(1, 50, 2, 1)
 	spec := trigSpec(2, 4)
 	spec.Kernel = kernel.Kernel{Kind: kernel.Softmax}
-	m, err := mustRidge(t, Setup{Spec: spec, Outputs: 1}, x, y).Solve(1)
+	m, err := mustRidge(t, Setup{Spec: spec, Outputs: 1}, x, y).Model(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func BenchmarkPredict(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	m, err := r.Solve(1)
+	m, err := r.Model(1)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Ridge sums what least squares on features needs: ΦᵀΦ, ΦᵀY, Σφ, Σy, Σy². Memory is 8F² bytes (12F² in float32), however
+// Ridge are the [Sums] of kernel ridge regression: what least squares on features needs, ΦᵀΦ, ΦᵀY, Σφ, Σy, Σy². Memory is 8F² bytes (12F² in float32), however
 // many rows there are, 8F² more while solving, and three times Block·F features. A Ridge serves one call at a time.
 //
 // The bits of the sums do not depend on how rows are divided among calls of Add.
@@ -19,14 +19,7 @@ type Ridge struct {
 	fingerprint [32]byte
 	features    int
 
-	n     int64
-	gram  dense.Matrix[float64] // F×F, upper triangle
-	cross dense.Matrix[float64] // F×(K+1): ΦᵀY and, last, Σφ
-	yy    []float64             // Σy²
-	ySum  []float64
-
-	// Products of the last partRows rows in float32, on the grid of flushRows rows.
-	part     dense.Matrix[float32]
+	sums     linalg.Normal // its Part: products of the last partRows rows in float32, on the grid of flushRows rows
 	partRows int
 
 	f64    *mapper[float64]
@@ -58,7 +51,7 @@ func NewRidge(s Setup) (*Ridge, error) {
 			return nil, err
 		}
 		r.features, r.fingerprint, symmetric = r.f32.m.OutDim(), r.f32.m.Fingerprint(), r.f32.m.Symmetric()
-		r.part = dense.New[float32](r.features, r.features)
+		r.sums.Part = dense.New[float32](r.features, r.features)
 		r.tab32 = kern.Best[float32]()
 	} else {
 		if r.f64, err = newMapper[float64](s); err != nil {
@@ -70,15 +63,13 @@ func NewRidge(s Setup) (*Ridge, error) {
 		return nil, fmt.Errorf("family %s maps queries and keys differently, ridge needs φ·φ: use a smoother or another family: %w", s.Spec.Family.Name(), ErrSetup)
 	}
 	r.tab64 = kern.Best[float64]()
-	r.gram = dense.New[float64](r.features, r.features)
-	r.cross = dense.New[float64](r.features, s.Outputs+1)
-	r.next = r.cross.Clone()
-	r.yy, r.ySum = make([]float64, s.Outputs), make([]float64, s.Outputs)
+	r.sums.Reset(r.features, s.Outputs)
+	r.next = r.sums.Cross.Clone()
 	return r, nil
 }
 
 // Len is the number of rows added.
-func (r *Ridge) Len() int64 { return r.n }
+func (r *Ridge) Len() int64 { return r.sums.N }
 
 // Features is F.
 func (r *Ridge) Features() int { return r.features }
@@ -94,7 +85,7 @@ func (r *Ridge) AddRows(rows Rows) error {
 // Add adds rows x with targets y: numbers, or one column of class indices. After an error the sums are as before, but
 // for blocks before the one that failed. Rows in errors are counted from the first row ever added.
 func (r *Ridge) Add(x, y dense.Matrix[float64]) error {
-	if err := r.setup.checkBlock(x, y, r.n); err != nil {
+	if err := r.setup.checkBlock(x, y, r.sums.N); err != nil {
 		return err
 	}
 	for lo := 0; lo < x.Rows; lo += r.setup.Block {
@@ -112,7 +103,7 @@ func (r *Ridge) add(x, y dense.Matrix[float64]) error {
 	}
 	r.y = buf.Shaped(r.y, x.Rows, r.setup.Outputs+1)
 	r.setup.targets(r.y, y)
-	copy(r.next.Data, r.cross.Data)
+	copy(r.next.Data, r.sums.Cross.Data)
 	var (
 		phi    dense.Matrix[float64]
 		single dense.Matrix[float32]
@@ -131,31 +122,26 @@ func (r *Ridge) add(x, y dense.Matrix[float64]) error {
 	}
 	// Every feature and target is in these sums, so they are finite only if all are.
 	if err := r.next.CheckFinite(); err != nil {
-		return fmt.Errorf("rows %d to %d: features or their products with targets overflow; scale the inputs, or use a bounded family such as trig: %w", r.n, r.n+int64(x.Rows)-1, dense.ErrNotFinite)
+		return fmt.Errorf("rows %d to %d: features or their products with targets overflow; scale the inputs, or use a bounded family such as trig: %w", r.sums.N, r.sums.N+int64(x.Rows)-1, dense.ErrNotFinite)
 	}
-	r.cross, r.next = r.next, r.cross
-	for i := range r.y.Rows {
-		for k, v := range r.y.Row(i)[:r.setup.Outputs] {
-			r.ySum[k] += v
-			r.yy[k] += float64(v * v)
-		}
-	}
+	r.sums.Cross, r.next = r.next, r.sums.Cross
+	r.sums.AddTargets(r.y)
 	if r.setup.Float32 {
 		r.addSingle(single)
 	} else {
-		r.gram64.Add(r.tab64, r.gram, phi)
+		r.gram64.Add(r.tab64, r.sums.Gram, phi)
 	}
-	r.n += int64(x.Rows)
+	r.sums.N += int64(x.Rows)
 	return nil
 }
 
 func (r *Ridge) addSingle(phi dense.Matrix[float32]) {
 	for lo := 0; lo < phi.Rows; {
 		hi := min(phi.Rows, lo+flushRows-r.partRows)
-		r.gram32.Add(r.tab32, r.part, phi.RowRange(lo, hi))
+		r.gram32.Add(r.tab32, r.sums.Part, phi.RowRange(lo, hi))
 		if r.partRows += hi - lo; r.partRows == flushRows {
-			addPart(r.gram, r.part)
-			clear(r.part.Data)
+			addPart(r.sums.Gram, r.sums.Part)
+			clear(r.sums.Part.Data)
 			r.partRows = 0
 		}
 		lo = hi
@@ -174,26 +160,18 @@ func addPart(dst dense.Matrix[float64], part dense.Matrix[float32]) {
 	})
 }
 
-// Merge adds the rows of o. Sums of floating-point numbers depend on their grouping: merging the same shards in the same
-// order always gives the same bits, other groupings agree up to rounding.
-func (r *Ridge) Merge(o *Ridge) error {
-	if err := r.matches(o.setup, o.fingerprint); err != nil {
+// Merge adds the rows of o, a Ridge. Sums of floating-point numbers depend on their grouping: merging the same shards in
+// the same order always gives the same bits, other groupings agree up to rounding.
+func (r *Ridge) Merge(o Sums) error {
+	other, ok := o.(*Ridge)
+	if !ok {
+		return otherSums(r, o)
+	}
+	if err := r.matches(other.setup, other.fingerprint); err != nil {
 		return err
 	}
-	for i := range r.gram.Rows {
-		d := r.gram.Row(i)[i:]
-		for j, v := range o.gram.Row(i)[i:] {
-			d[j] += v
-		}
-	}
-	if r.setup.Float32 {
-		// The part of o goes to the totals: the grid of r is that of its own rows.
-		addPart(r.gram, o.part)
-	}
-	addTo(r.cross.Data, o.cross.Data)
-	addTo(r.yy, o.yy)
-	addTo(r.ySum, o.ySum)
-	r.n += o.n
+	// The part of o goes to the totals: the grid of r is that of its own rows.
+	r.sums.Add(&other.sums, 1)
 	return nil
 }
 

@@ -138,7 +138,7 @@ func TestRidgeSolvesTheNormalEquations(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			x, y := sample(1, c.n, 3, 2)
 			s := Setup{Spec: trigSpec(3, c.m), Outputs: 2, Float32: c.single, Block: 128}
-			got, err := mustRidge(t, s, x, y).Solve(c.lambda)
+			got, err := mustRidge(t, s, x, y).Model(c.lambda)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -171,7 +171,7 @@ func TestRidgeClassifies(t *testing.T) {
 	x, raw := sample(4, 200, 2, 1)
 	y := classes(raw, 3)
 	s := Setup{Spec: trigSpec(2, 16), Task: Classification, Outputs: 3}
-	got, err := mustRidge(t, s, x, y).Solve(0.5)
+	got, err := mustRidge(t, s, x, y).Model(0.5)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestPathAndLeaveOneOutEqualBruteForce(t *testing.T) {
 		}
 		rows, _ := MatrixRows(x, y)
 		for i, lambda := range lambdas {
-			m, err := r.Solve(lambda)
+			m, err := r.Model(lambda)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -311,7 +311,7 @@ func TestRidgeSameBits(t *testing.T) {
 			}()
 		}
 		half := mustRidge(t, s, x.RowRange(0, 1234), y.RowRange(0, 1234))
-		if _, err := half.Solve(1); err != nil { // looking at a result changes nothing
+		if _, err := half.Model(1); err != nil { // looking at a result changes nothing
 			t.Fatal(err)
 		}
 		resumed, err := UnmarshalRidge(s, []byte(bytesOf(t, half)))
@@ -324,11 +324,11 @@ func TestRidgeSameBits(t *testing.T) {
 		if bytesOf(t, resumed) != bytesOf(t, want) {
 			t.Errorf("float32 %v: a resumed fit differs", single)
 		}
-		a, err := want.Solve(0.1)
+		a, err := want.Model(0.1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := resumed.Solve(0.1)
+		b, err := resumed.Model(0.1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -358,7 +358,7 @@ func TestRidgeMerge(t *testing.T) {
 		if first != again {
 			t.Error("merging the same shards again gives other bits")
 		}
-		want, err := mustRidge(t, s, x, y).Solve(0.1)
+		want, err := mustRidge(t, s, x, y).Model(0.1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -367,7 +367,7 @@ func TestRidgeMerge(t *testing.T) {
 			if r.Len() != 900 {
 				t.Fatalf("%d rows", r.Len())
 			}
-			got, err := r.Solve(0.1)
+			got, err := r.Model(0.1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -469,14 +469,14 @@ func TestRidgeErrors(t *testing.T) {
 		}
 	}
 	empty, _ := NewRidge(good)
-	if _, err := empty.Solve(1); !errors.Is(err, ErrNoRows) {
+	if _, err := empty.Model(1); !errors.Is(err, ErrNoRows) {
 		t.Errorf("no rows: %v", err)
 	}
 	if _, err := empty.Path([]float64{1}); !errors.Is(err, ErrNoRows) {
 		t.Errorf("path of no rows: %v", err)
 	}
 	for _, l := range []float64{-1, math.NaN(), math.Inf(1)} {
-		if _, err := r.Solve(l); !errors.Is(err, ErrSetup) {
+		if _, err := r.Model(l); !errors.Is(err, ErrSetup) {
 			t.Errorf("λ = %g: %v", l, err)
 		}
 	}
@@ -509,14 +509,14 @@ func TestRidgeConstantFeatures(t *testing.T) {
 		sum += float64(i)
 	}
 	r := mustRidge(t, Setup{Spec: trigSpec(2, 8), Outputs: 1}, x, y)
-	m, err := r.Solve(0.1)
+	m, err := r.Model(0.1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if p := predict(t, m, x); math.Abs(p.At(3, 0)-sum/20) > 1e-9 {
 		t.Errorf("prediction %g, want the mean %g", p.At(3, 0), sum/20)
 	}
-	if _, err := r.Solve(0); !errors.Is(err, ErrSingular) || !strings.Contains(err.Error(), "larger λ") {
+	if _, err := r.Model(0); !errors.Is(err, ErrSingular) || !strings.Contains(err.Error(), "larger λ") {
 		t.Errorf("λ = 0: %v", err)
 	}
 	path, err := r.Path([]float64{1e-30, 1})

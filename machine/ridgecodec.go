@@ -22,15 +22,15 @@ func (r *Ridge) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	b = slices.Grow(b, ridgeFormat.Size(r.sumsSize()))
 	b = ridgeFormat.Begin(b, seal.Header{Flag: uint16(flag(r.setup.Float32)), Fingerprint: r.fingerprint, Counts: []uint64{
-		flag(r.setup.Task == Classification), uint64(r.features), uint64(r.setup.Outputs), uint64(r.n), uint64(r.partRows)}})
-	for i := range r.gram.Rows {
-		b = seal.Append(b, r.gram.Row(i)[i:]...)
+		flag(r.setup.Task == Classification), uint64(r.features), uint64(r.setup.Outputs), uint64(r.sums.N), uint64(r.partRows)}})
+	for i := range r.sums.Gram.Rows {
+		b = seal.Append(b, r.sums.Gram.Row(i)[i:]...)
 	}
-	b = seal.Append(b, r.cross.Data...)
-	b = seal.Append(b, r.yy...)
-	b = seal.Append(b, r.ySum...)
-	for i := range r.part.Rows {
-		b = seal.Append(b, r.part.Row(i)[i:]...)
+	b = seal.Append(b, r.sums.Cross.Data...)
+	b = seal.Append(b, r.sums.Squares...)
+	b = seal.Append(b, r.sums.Sum...)
+	for i := range r.sums.Part.Rows {
+		b = seal.Append(b, r.sums.Part.Row(i)[i:]...)
 	}
 	return seal.Close(b, start), nil
 }
@@ -65,16 +65,16 @@ func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 	if len(body) != want || count[4] >= flushRows || count[4] > count[3] || !r.setup.Float32 && count[4] > 0 {
 		return nil, fmt.Errorf("%d bytes of sums with %d rows in the part, want %d bytes: %w", len(body), count[4], want, ErrCorrupt)
 	}
-	r.n, r.partRows = int64(count[3]), int(count[4])
+	r.sums.N, r.partRows = int64(count[3]), int(count[4])
 	ok := true
 	for i := range f {
-		body = seal.Read(body, r.gram.Row(i)[i:], &ok)
+		body = seal.Read(body, r.sums.Gram.Row(i)[i:], &ok)
 	}
-	body = seal.Read(body, r.cross.Data, &ok)
-	body = seal.Read(body, r.yy, &ok)
-	body = seal.Read(body, r.ySum, &ok)
-	for i := range r.part.Rows {
-		body = seal.Read(body, r.part.Row(i)[i:], &ok)
+	body = seal.Read(body, r.sums.Cross.Data, &ok)
+	body = seal.Read(body, r.sums.Squares, &ok)
+	body = seal.Read(body, r.sums.Sum, &ok)
+	for i := range r.sums.Part.Rows {
+		body = seal.Read(body, r.sums.Part.Row(i)[i:], &ok)
 	}
 	if !ok {
 		return nil, fmt.Errorf("sums that are not finite: %w", ErrCorrupt)
@@ -85,7 +85,7 @@ func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 // sumsSize is the number of bytes of the sums.
 func (r *Ridge) sumsSize() int {
 	triangle := r.features * (r.features + 1) / 2
-	size := 8 * (triangle + len(r.cross.Data) + 2*r.setup.Outputs)
+	size := 8 * (triangle + len(r.sums.Cross.Data) + 2*r.setup.Outputs)
 	if r.setup.Float32 {
 		size += 4 * triangle
 	}

@@ -176,7 +176,7 @@ func TestTableRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := r.Solve(0.1)
+		m, err := r.Model(0.1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -83,8 +83,8 @@ func (s Setup) prepared() (Setup, error) {
 	return s, nil
 }
 
-// columns is the number of columns of y that rows must have.
-func (s Setup) columns() int {
+// TargetColumns is the number of columns of y that rows must have: a class is one, its index.
+func (s Setup) TargetColumns() int {
 	switch s.Task {
 	case Classification:
 		return 1
@@ -99,8 +99,8 @@ func (s Setup) checkRows(r Rows) error {
 	if r.Dim() != s.Spec.Dim {
 		return fmt.Errorf("rows of %d columns, the map takes %d: %w", r.Dim(), s.Spec.Dim, dense.ErrShape)
 	}
-	if s.Task != Unsupervised && r.Outputs() != s.columns() {
-		return fmt.Errorf("%d target columns, want %d: %w", r.Outputs(), s.columns(), dense.ErrShape)
+	if s.Task != Unsupervised && r.Outputs() != s.TargetColumns() {
+		return fmt.Errorf("%d target columns, want %d: %w", r.Outputs(), s.TargetColumns(), dense.ErrShape)
 	}
 	return nil
 }
@@ -116,8 +116,8 @@ func (s Setup) checkBlock(x, y dense.Matrix[float64], first int64) error {
 	if s.Task == Unsupervised {
 		return nil
 	}
-	if y.Rows != x.Rows || y.Cols != s.columns() {
-		return fmt.Errorf("y is %d×%d, want %d×%d: %w", y.Rows, y.Cols, x.Rows, s.columns(), dense.ErrShape)
+	if y.Rows != x.Rows || y.Cols != s.TargetColumns() {
+		return fmt.Errorf("y is %d×%d, want %d×%d: %w", y.Rows, y.Cols, x.Rows, s.TargetColumns(), dense.ErrShape)
 	}
 	if err := finite("y", y, first); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Smoother sums what the Nadaraya–Watson estimate needs,
+// Smoother are the [Sums] of the Nadaraya–Watson estimate,
 //
 //	ŷ(x) = Σ_j φ1(x)·φ2(x_j) y_j / Σ_j φ1(x)·φ2(x_j)
 //
@@ -155,8 +155,12 @@ func (a *Smoother) rescale(f int, t float64) float64 {
 	return 1
 }
 
-// Merge adds the rows of o, up to rounding as if they had been added here.
-func (a *Smoother) Merge(o *Smoother) error {
+// Merge adds the rows of o, a Smoother, up to rounding as if they had been added here.
+func (a *Smoother) Merge(sums Sums) error {
+	o, ok := sums.(*Smoother)
+	if !ok {
+		return otherSums(a, sums)
+	}
 	if f, g := a.keys.m.Fingerprint(), o.keys.m.Fingerprint(); f != g {
 		return fmt.Errorf("fingerprint %x…, this map has %x…: %w", g[:4], f[:4], ErrMismatch)
 	}
@@ -175,8 +179,8 @@ func (a *Smoother) Merge(o *Smoother) error {
 	return nil
 }
 
-// Model is the smoother of the rows so far.
-func (a *Smoother) Model() (*Model, error) {
+// Model is the smoother of the rows so far. It has no penalty, λ is not looked at.
+func (a *Smoother) Model(float64) (*Model, error) {
 	if a.n == 0 {
 		return nil, fmt.Errorf("smoother of no rows: %w", ErrNoRows)
 	}

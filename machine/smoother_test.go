@@ -34,7 +34,7 @@ func mustSmoother(t *testing.T, s Setup, x, y dense.Matrix[float64]) *Smoother {
 
 func smootherModel(t *testing.T, a *Smoother) *Model {
 	t.Helper()
-	m, err := a.Model()
+	m, err := a.Model(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestSmootherMergeAndBits(t *testing.T) {
 		t.Errorf("merge of another map: %v", err)
 	}
 	empty, _ := NewSmoother(s)
-	if _, err := empty.Model(); !errors.Is(err, ErrNoRows) {
+	if _, err := empty.Model(0); !errors.Is(err, ErrNoRows) {
 		t.Errorf("no rows: %v", err)
 	}
 }
@@ -174,10 +174,10 @@ func TestDensity(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows, _ := MatrixRows(held, dense.Matrix[float64]{})
-	if err := d.Add(x); err != nil {
+	if err := d.Add(x, dense.Matrix[float64]{}); err != nil {
 		t.Fatal(err)
 	}
-	m, err := d.Model(rows)
+	m, err := d.Calibrated(rows)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,16 +53,21 @@ func NewTablePredictor(m *Model, o TableOptions) (*TablePredictor, error) {
 	if m.Schema == nil {
 		return nil, fmt.Errorf("the model has no schema, it predicts matrices only: fit it to a table: %w", ErrSetup)
 	}
+	kind, err := m.Kind.Info()
+	if err != nil {
+		return nil, err
+	}
 	switch {
 	case o.Probabilities && m.Task != Classification:
 		err = fmt.Errorf("probabilities of a %s, only a classification has them: %w", m.Task, ErrSetup)
-	case o.Probabilities && m.Kind == KindRidge:
-		err = fmt.Errorf("a ridge model has scores but no probabilities: fit with logistic: %w", ErrSetup)
-	case o.Probabilities && m.Kind == KindSmoother && !positive:
-		err = fmt.Errorf("a smoother with features of both signs (%s) has scores but no probabilities: fit with logistic, or with the family oprf: %w", m.Spec.Family.Name(), ErrSetup)
+	case o.Probabilities && !kind.Probabilities:
+		err = fmt.Errorf("a %s model has scores but no probabilities: fit with logistic: %w", m.Kind, ErrSetup)
+	case o.Probabilities && kind.Averages && !positive:
+		err = fmt.Errorf("a %s with features of both signs (%s) has scores but no probabilities: fit with logistic, "+
+			"or with the family oprf: %w", m.Kind, m.Spec.Family.Name(), ErrSetup)
 	case o.Scores && m.Task != Classification:
 		err = fmt.Errorf("scores of a %s, only a classification has them: %w", m.Task, ErrSetup)
-	case o.Variance && m.Kind != KindGP:
+	case o.Variance && !kind.Bayesian:
 		err = fmt.Errorf("a %s model has no variance: fit with gp: %w", m.Kind, ErrSetup)
 	}
 	if err != nil {

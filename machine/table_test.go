@@ -48,7 +48,7 @@ func tableModels(t testing.TB) (map[string]*Model, data.Source) {
 			if err != nil {
 				return nil, err
 			}
-			return r.Solve(0.1)
+			return r.Model(0.1)
 		}
 	}
 	gp := func(dim, outputs int, rows Rows) (*Model, error) {
@@ -78,7 +78,7 @@ func tableModels(t testing.TB) (map[string]*Model, data.Source) {
 			if err != nil {
 				return nil, err
 			}
-			return s.Model()
+			return s.Model(0)
 		}
 	}
 	density := func(dim, _ int, rows Rows) (*Model, error) {
@@ -89,7 +89,7 @@ func tableModels(t testing.TB) (map[string]*Model, data.Source) {
 		if err != nil {
 			return nil, err
 		}
-		return d.Model(rows)
+		return d.Calibrated(rows)
 	}
 	class := data.LearnOptions{Targets: []string{"class"}, Skip: []string{"y", "z"}}
 	y := data.LearnOptions{Targets: []string{"y"}, Skip: []string{"z", "class"}}

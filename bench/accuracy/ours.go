@@ -56,7 +56,7 @@ func ours(j job, t *table) (map[string]*result, error) {
 		if err := ridge.Add(rows(t.x, tr.Train), rows(t.y, tr.Train)); err != nil {
 			return nil, err
 		}
-		m, err := ridge.Solve(lambda)
+		m, err := ridge.Model(lambda)
 		if err != nil {
 			return nil, err
 		}
@@ -120,7 +120,7 @@ func (j job) tuneRidge(t *table, tr trial) (scale, lambda float64, err error) {
 				}
 			}
 			for l, lambda := range j.Lambdas {
-				m, err := rest.Solve(lambda)
+				m, err := rest.Model(lambda)
 				if err != nil {
 					return 0, 0, err
 				}

@@ -127,7 +127,7 @@ func fit(s settings, seed uint64) (*machine.Model, error) {
 	if err := r.AddRows(rows); err != nil {
 		return nil, err
 	}
-	m, err := r.Solve(1)
+	m, err := r.Model(1)
 	if err != nil {
 		return nil, err
 	}

@@ -155,6 +155,10 @@ func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data
 	if err != nil {
 		return err
 	}
+	kind, err := m.Kind.Info()
+	if err != nil {
+		return err
+	}
 	e := machine.NewEvaluation(m.Kind, m.Task, m.Outputs)
 	var pred, variance dense.Matrix[float64]
 	err = rows.Each(predictRows, func(x, y dense.Matrix[float64]) error {
@@ -162,7 +166,7 @@ func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data
 		if err := predict(pred, x, false); err != nil {
 			return fmt.Errorf("%s: after row %d: %w", src.Name(), e.Len(), err)
 		}
-		if m.Kind == machine.KindGP {
+		if kind.Bayesian {
 			variance = fitting(variance, x.Rows, m.Outputs)
 			if err := predict(variance, x, true); err != nil {
 				return fmt.Errorf("%s: after row %d: %w", src.Name(), e.Len(), err)

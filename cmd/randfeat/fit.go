@@ -53,8 +53,6 @@ type fitFlags struct {
 	saveData string
 }
 
-var fitModels = []machine.Kind{machine.KindRidge, machine.KindLogistic, machine.KindGP, machine.KindSmoother, machine.KindDensity}
-
 func (a *app) fitCommand() *cobra.Command {
 	var f fitFlags
 	cmd := &cobra.Command{
@@ -65,12 +63,7 @@ data: what each column is, the bandwidth of the kernel exp(-|x-y|²/(2s²)), the
 the family and the coupling. The summary says what was chosen and why, and how well rows are predicted by models that
 have not seen them. The file is read several times in blocks: its size does not matter.
 
-  ridge     kernel ridge regression, for numbers and for classes (the default)
-  logistic  multinomial logistic regression: probabilities of classes
-  gp        Gaussian-process regression: numbers with a variance
-  smoother  Nadaraya-Watson weighted means, for numbers and for classes
-  density   log density and anomaly score of rows, without a target
-
+` + kindTable() + `
 With --checkpoint a fit that was interrupted goes on where it was, with the same result.
 With --json it prints one object: FitReport of this package's source, which holds Report of package machine/auto.`,
 		Example: `  randfeat fit data.csv --target price -o model.rf
@@ -103,7 +96,7 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.numeric, "numeric", nil, "column that must hold numbers; repeatable")
 	flags.StringArrayVar(&f.categorical, "categorical", nil, "column of levels, even if they are numbers; repeatable")
 	flags.IntVar(&f.maxLevels, "max-levels", 0, "most levels of a categorical column, the rest is \"other\" (64 if left out)")
-	flags.StringVar(&f.model, "model", "", "ridge, logistic, gp, smoother or density (ridge if left out)")
+	flags.StringVar(&f.model, "model", "", kindList(", ")+fmt.Sprintf(" (%s if left out)", machine.Kinds()[0].Kind))
 	flags.StringVar(&f.family, "family", "", "feature family: a name of 'randfeat families' or a JSON object (chosen if left out)")
 	flags.StringVar(&f.coupling, "coupling", "", "coupling of the projections: a name of 'randfeat couplings' or a JSON object (chosen if left out)")
 	flags.Float64Var(&f.bandwidth, "bandwidth", 0, "bandwidth s of the kernel, in units of standardised columns (chosen if left out)")
@@ -131,11 +124,24 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 }
 
 func kindList(sep string) string {
-	names := make([]string, len(fitModels))
-	for i, k := range fitModels {
-		names[i] = string(k)
+	var names []string
+	for _, k := range machine.Kinds() {
+		names = append(names, string(k.Kind))
 	}
 	return strings.Join(names, sep)
+}
+
+// kindTable are the models, a line each.
+func kindTable() string {
+	var b strings.Builder
+	for i, k := range machine.Kinds() {
+		usual := ""
+		if i == 0 {
+			usual = " (the default)"
+		}
+		fmt.Fprintf(&b, "  %-8s  %s%s\n", k.Kind, k.About, usual)
+	}
+	return b.String()
 }
 
 // options are the choices of the flags; nothing is read.
@@ -162,20 +168,8 @@ func (f *fitFlags) options(cmd *cobra.Command) (auto.Options, error) {
 	default:
 		return o, misused("--task is %q, want %s or %s", f.task, data.Regression, data.Classification)
 	}
-	if o.Kind != "" && !slices.Contains(fitModels, o.Kind) {
-		return o, misused("--model is %q, want one of %s", f.model, kindList(", "))
-	}
-	if o.Kind == machine.KindDensity && len(f.targets) > 0 {
-		return o, misused("--model density has no target: leave --target out, or name the column with --skip")
-	}
-	if o.Kind == machine.KindLogistic && o.Learn.Task == data.Regression || o.Kind == machine.KindGP && o.Learn.Task == data.Classification {
-		return o, misused("--model %s does not do %s", o.Kind, o.Learn.Task)
-	}
-	if f.classWeight != "" && o.Kind != machine.KindLogistic {
-		return o, misused("--class-weight needs --model logistic")
-	}
-	if f.lambda > 0 && (o.Kind == machine.KindSmoother || o.Kind == machine.KindDensity) {
-		return o, misused("--model %s has no penalty: leave --lambda out", o.Kind)
+	if err := f.checkKind(o); err != nil {
+		return o, err
 	}
 	if f.features > 0 && f.budget > 0 {
 		return o, misused("--features and --budget exclude each other")
@@ -195,6 +189,45 @@ func (f *fitFlags) options(cmd *cobra.Command) (auto.Options, error) {
 		}
 	}
 	return o, nil
+}
+
+// checkKind finds flags that the model of --model does not go with.
+func (f *fitFlags) checkKind(o auto.Options) error {
+	if o.Kind == "" {
+		if f.classWeight != "" {
+			return misused("--class-weight needs --model %s", withClassWeights())
+		}
+		return nil
+	}
+	kind, err := o.Kind.Info()
+	if err != nil {
+		return misused("--model is %q, want one of %s", f.model, kindList(", "))
+	}
+	task := machine.Task(o.Learn.Task)
+	switch {
+	case unsupervised(kind) && len(f.targets) > 0:
+		return misused("--model %s has no target: leave --target out, or name the column with --skip", o.Kind)
+	case !unsupervised(kind) && o.Learn.Task != data.Auto && !slices.Contains(kind.Tasks, task):
+		return misused("--model %s does not do %s", o.Kind, task)
+	case f.classWeight != "" && !kind.ClassWeights:
+		return misused("--class-weight needs --model %s", withClassWeights())
+	case f.lambda > 0 && !kind.Penalised:
+		return misused("--model %s has no penalty: leave --lambda out", o.Kind)
+	}
+	return nil
+}
+
+// unsupervised reports whether a kind has no target.
+func unsupervised(k machine.KindInfo) bool { return slices.Contains(k.Tasks, machine.Unsupervised) }
+
+func withClassWeights() string {
+	var names []string
+	for _, k := range machine.Kinds() {
+		if k.ClassWeights {
+			names = append(names, string(k.Kind))
+		}
+	}
+	return strings.Join(names, " or ")
 }
 
 func (a *app) runFit(cmd *cobra.Command, f *fitFlags, args []string) error {
@@ -220,12 +253,13 @@ func (a *app) runFit(cmd *cobra.Command, f *fitFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	if len(f.targets) == 0 && o.Kind != machine.KindDensity {
+	if kind, _ := o.Kind.Info(); len(f.targets) == 0 && !unsupervised(kind) {
 		columns, err := data.Columns(src)
 		if err != nil {
 			return err
 		}
-		return misused("--target is missing: name the column to predict, one of %s; or ask for a density without a target by --model density", quoteNames(columns, 20))
+		return misused("--target is missing: name the column to predict, one of %s; or ask for a density without a target by --model %s",
+			quoteNames(columns, 20), machine.KindsOf(machine.Unsupervised)[0])
 	}
 	ctx := cmd.Context()
 	summary, err := f.weigh(ctx, src, &o)

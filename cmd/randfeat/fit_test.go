@@ -107,7 +107,7 @@ func TestFitMisuse(t *testing.T) {
 	} {
 		fails(t, exitMisuse, c.says, c.args...)
 	}
-	fails(t, exitFailed, "logistic regression needs classes", fit("--target", "y", "--model", "logistic")...)
+	fails(t, exitFailed, "a logistic model is for classification", fit("--target", "y", "--model", "logistic")...)
 	if got := names(t, dir); got != "t.csv" {
 		t.Errorf("files left: %s", got)
 	}

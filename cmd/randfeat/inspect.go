@@ -100,7 +100,7 @@ func (r *InspectResult) print(w io.Writer, levels int) error {
 		fmt.Fprintf(w, "model\t%s (%s), fitted to %d rows\n", r.Kind, what, r.Rows)
 		fmt.Fprintf(w, "features\t%d: %s × %s, m = %d, seed %d\n", r.Features, r.Spec.Family.Name(), r.Spec.Coupling.Name(), r.Spec.M, r.Spec.Seed)
 		fmt.Fprintf(w, "kernel\t%v, bandwidth %.6g, in %d dimensions\n", r.Spec.Kernel.Kind, r.Bandwidth, r.Spec.Dim)
-		if r.Kind != machine.KindSmoother && r.Kind != machine.KindDensity {
+		if kind, err := r.Kind.Info(); err == nil && kind.Penalised {
 			fmt.Fprintf(w, "penalty λ\t%.6g\n", r.Lambda)
 		}
 		for _, k := range slices.Sorted(maps.Keys(r.Extra)) {

@@ -87,7 +87,7 @@ func saveModel(t *testing.T, dir string, kind machine.Kind, target, text string)
 		d, e := machine.NewDensity(setup)
 		check(e)
 		check(d.AddRows(rows))
-		m, err = d.Model(rows)
+		m, err = d.Calibrated(rows)
 	default:
 		r, e := machine.NewRidge(setup)
 		check(e)
@@ -95,7 +95,7 @@ func saveModel(t *testing.T, dir string, kind machine.Kind, target, text string)
 		if kind == machine.KindGP {
 			m, err = r.GP(0.1, nil)
 		} else {
-			m, err = r.Solve(0.1)
+			m, err = r.Model(0.1)
 		}
 	}
 	check(err)
@@ -246,7 +246,7 @@ func TestPredictFormats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	npy, err := r.Solve(1)
+	npy, err := r.Model(1)
 	if err != nil {
 		t.Fatal(err)
 	}

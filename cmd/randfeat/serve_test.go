@@ -59,7 +59,7 @@ func servedModel(t testing.TB, seed uint64) *machine.Model {
 	if err := r.AddRows(rows); err != nil {
 		t.Fatal(err)
 	}
-	m, err := r.Solve(1)
+	m, err := r.Model(1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ import (
 //	state     see checkpointState
 //	sha256    of the bytes of all tensors; sha256_metadata of everything else
 //
-// Tensors are, for every fold k, sums.k (the bytes of Ridge, Smoother or Density), x.k and y.k (the rows that wait); or,
+// Tensors are, for every fold k, sums.k (the bytes of machine.Sums), x.k and y.k (the rows that wait); or,
 // for logistic regression, points and gradients (the rows of LogisticState).
 const (
 	checkpointFormat  = "randfeat checkpoint"
@@ -166,33 +166,14 @@ func (f *fit) loadSums(c *tensorfile.File, s *checkpointState) error {
 	total := int64(0)
 	for k, held := range s.Held {
 		p := &sums.parts[k]
-		p.gp = f.kind == machine.KindGP
 		t, ok := c.Tensor("sums." + strconv.Itoa(k))
 		if !ok {
 			return fmt.Errorf("%w: no sums of fold %d", machine.ErrCorrupt, k)
 		}
-		var n int64
-		switch f.kind {
-		case machine.KindRidge, machine.KindGP:
-			if p.ridge, err = machine.UnmarshalRidge(setup, t.Data); err == nil {
-				n = p.ridge.Len()
-			}
-		case machine.KindSmoother:
-			if p.smoother, err = machine.UnmarshalSmoother(setup, t.Data); err == nil {
-				n = p.smoother.Len()
-			}
-		case machine.KindDensity:
-			if p.density, err = machine.UnmarshalDensity(setup, t.Data); err == nil {
-				n = p.density.Len()
-			}
-		default:
-			err = fmt.Errorf("sums of a %s model: %w", f.kind, machine.ErrMismatch)
-		}
-		if err != nil {
+		if p.Sums, err = machine.UnmarshalSums(f.kind, setup, t.Data); err != nil {
 			return err
 		}
-		p.x = dense.New[float64](setup.Block, setup.Spec.Dim)
-		p.y = dense.New[float64](setup.Block, targetColumns(f.task, f.outputs))
+		p.wait(setup)
 		if held < 0 || held >= setup.Block {
 			return fmt.Errorf("%w: %d rows of fold %d wait for a block of %d", machine.ErrCorrupt, held, k, setup.Block)
 		}
@@ -203,7 +184,7 @@ func (f *fit) loadSums(c *tensorfile.File, s *checkpointState) error {
 		if err := fill(c, "y."+strconv.Itoa(k), p.y.RowRange(0, held)); err != nil {
 			return err
 		}
-		total += n + int64(held)
+		total += p.Len() + int64(held)
 	}
 	if total != s.Rows {
 		return fmt.Errorf("%w: %d rows in the folds, want %d", machine.ErrCorrupt, total, s.Rows)
@@ -213,8 +194,9 @@ func (f *fit) loadSums(c *tensorfile.File, s *checkpointState) error {
 }
 
 func (f *fit) loadLogistic(c *tensorfile.File, s *checkpointState) error {
-	if f.kind != machine.KindLogistic || s.Rows != s.Decision.Rows {
-		return fmt.Errorf("%w: steps of a logistic regression on %d of %d rows for a %s model", machine.ErrCorrupt, s.Rows, s.Decision.Rows, f.kind)
+	if f.info.Summed() || s.Rows != s.Decision.Rows {
+		return fmt.Errorf("%w: steps of a logistic regression on %d of %d rows for a %s model", machine.ErrCorrupt, s.Rows,
+			s.Decision.Rows, f.kind)
 	}
 	l := &machine.LogisticState{Iterations: s.Logistic.Iterations, Passes: s.Logistic.Passes, Loss: s.Logistic.Loss}
 	for _, x := range []struct {
@@ -300,16 +282,7 @@ func (f *fit) snapshot() (*tensorfile.File, error) {
 		for k := range f.sums.parts {
 			p := &f.sums.parts[k]
 			s.Held = append(s.Held, p.held)
-			var b []byte
-			var err error
-			switch {
-			case p.ridge != nil:
-				b, err = p.ridge.MarshalBinary()
-			case p.smoother != nil:
-				b, err = p.smoother.MarshalBinary()
-			default:
-				b, err = p.density.MarshalBinary()
-			}
+			b, err := p.AppendBinary(nil)
 			if err != nil {
 				return nil, err
 			}

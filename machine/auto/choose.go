@@ -38,11 +38,10 @@ type chooser struct {
 func (f *fit) choose(s *sample, rows int64) (*decision, error) {
 	c := &chooser{f: f, s: s, rows: rows, d: &decision{Rows: rows, Sampled: s.len()}, known: map[tried][]trial{}}
 	c.spec = randfeat.Spec{Dim: s.x.Cols, Seed: f.o.Seed}
-	switch f.kind {
-	case machine.KindSmoother, machine.KindDensity:
-		c.try = &sumTries{ctx: f.ctx, s: s, kind: f.kind, setup: machine.Setup{Task: f.task, Outputs: f.outputs, Block: f.o.Block}}
-	default:
-		c.try = &ridgeTries{ctx: f.ctx, s: s, task: f.task, evidence: f.kind == machine.KindGP}
+	if f.info.LeastSquares {
+		c.try = &ridgeTries{ctx: f.ctx, s: s, task: f.task, evidence: f.info.Bayesian}
+	} else {
+		c.try = &sumTries{ctx: f.ctx, s: s, kind: f.kind, setup: f.setup(c.spec)}
 	}
 	c.median = medianDistance(s, f.o.Seed)
 	c.noteModel()
@@ -66,7 +65,7 @@ func (c *chooser) noteModel() {
 	ch := Choice{Name: "model", Value: string(c.f.kind), Given: c.f.o.Kind != "", Why: "as asked"}
 	if !ch.Given {
 		ch.Why = "least squares: one pass over the rows, penalties and folds in closed form"
-		if c.f.kind == machine.KindDensity {
+		if c.f.task == machine.Unsupervised {
 			ch.Why = "no target was named"
 		}
 	}
@@ -137,8 +136,6 @@ func (c *chooser) grid(centre float64, lo, hi float64, per int) []float64 {
 	return g
 }
 
-func (c *chooser) unpenalised() bool {
-	return c.f.kind == machine.KindSmoother || c.f.kind == machine.KindDensity
-}
+func (c *chooser) unpenalised() bool { return !c.f.info.Penalised }
 
 func short(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }

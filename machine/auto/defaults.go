@@ -3,6 +3,8 @@ package auto
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/randfeat/randfeat/data"
@@ -45,17 +47,19 @@ func (o Options) withDefaults() (Options, error) {
 	if o.CheckpointEvery == 0 {
 		o.CheckpointEvery = defaultEvery
 	}
-	switch o.Kind {
-	case "", machine.KindRidge, machine.KindLogistic, machine.KindGP, machine.KindSmoother, machine.KindDensity:
-	default:
-		return bad("model %q, want ridge, logistic, gp, smoother or density", o.Kind)
+	var kind machine.KindInfo // of which nothing is known if it is left open
+	if o.Kind != "" {
+		var err error
+		if kind, err = o.Kind.Info(); err != nil {
+			return o, err
+		}
 	}
 	switch {
 	case !(o.Bandwidth >= 0) || math.IsInf(o.Bandwidth, 1):
 		return bad("bandwidth %g, want a positive number, or 0 to have one chosen", o.Bandwidth)
 	case !(o.Lambda >= 0) || math.IsInf(o.Lambda, 1):
 		return bad("λ = %g, want a positive number, or 0 to have one chosen", o.Lambda)
-	case o.Lambda > 0 && (o.Kind == machine.KindSmoother || o.Kind == machine.KindDensity):
+	case o.Lambda > 0 && o.Kind != "" && !kind.Penalised:
 		return bad("λ = %g for a %s, which has no penalty: leave it out", o.Lambda, o.Kind)
 	case o.Features < 0 || o.Features > maxFeatures:
 		return bad("%d features, want 1 to %d, or 0 to have a number chosen", o.Features, maxFeatures)
@@ -69,8 +73,8 @@ func (o Options) withDefaults() (Options, error) {
 		return bad("blocks of %d rows, want 1 to %d, or 0 for %d", o.Block, maxBlock, defaultBlock)
 	case o.CheckpointEvery < 0:
 		return bad("a checkpoint every %v, want a positive time", o.CheckpointEvery)
-	case o.ClassWeights != nil && o.Kind != machine.KindLogistic:
-		return bad("class weights for a %s model: only logistic regression has them", kindName(o.Kind))
+	case o.ClassWeights != nil && !kind.ClassWeights:
+		return bad("class weights for a %s model, which has none: only %s has them", kindName(o.Kind), joined(weighted()))
 	}
 	for _, w := range o.ClassWeights {
 		if !(w > 0) || math.IsInf(w, 1) {
@@ -114,24 +118,28 @@ func (f *fit) settle() error {
 	default:
 		return bad("%d targets of which %d have classes: a classification has one target; name one, or ask for regression", len(s.Targets), classes)
 	}
-	f.kind = o.Kind
-	if f.kind == "" {
-		f.kind = machine.KindRidge
-		if f.task == machine.Unsupervised {
-			f.kind = machine.KindDensity
-		}
+	usual := machine.KindsOf(f.task)
+	if f.kind = o.Kind; f.kind == "" {
+		f.kind = usual[0]
+	}
+	var err error
+	if f.info, err = f.kind.Info(); err != nil {
+		return err
 	}
 	switch {
-	case f.kind == machine.KindDensity && f.task != machine.Unsupervised:
-		return bad("a density has no target, the schema has %d: leave it out, or use another model", len(s.Targets))
-	case f.kind != machine.KindDensity && f.task == machine.Unsupervised:
+	case slices.Contains(usual, f.kind):
+	case f.task == machine.Unsupervised:
 		return bad("a %s model needs a target: name the column to predict", f.kind)
-	case f.kind == machine.KindGP && f.task == machine.Classification:
-		return bad("a Gaussian process needs numbers, target %q has %d classes: use logistic or ridge, or ask for regression", s.Targets[0].Name, f.outputs)
-	case f.kind == machine.KindGP && f.constantTarget() != "":
-		return bad("target %q is the same in every row: a Gaussian process has no noise to estimate; use ridge, or another target", f.constantTarget())
-	case f.kind == machine.KindLogistic && f.task != machine.Classification:
-		return bad("logistic regression needs classes, target %q has numbers: use ridge or gp, or ask for classification", s.Targets[0].Name)
+	case slices.Contains(f.info.Tasks, machine.Unsupervised):
+		return bad("a %s has no target, the schema has %d: leave it out, or use another model", f.kind, len(s.Targets))
+	default:
+		return bad("a %s model is for %s, target %q asks for %s: use another model (%s), or ask for %s", f.kind, f.info.Tasks[0],
+			s.Targets[0].Name, f.task, joined(usual), f.info.Tasks[0])
+	}
+	switch {
+	case f.info.Bayesian && f.constantTarget() != "":
+		return bad("target %q is the same in every row: a %s model has no noise to estimate; use another target, or a "+
+			"model without a variance", f.constantTarget(), f.kind)
 	case f.task == machine.Unsupervised && o.Lambda > 0:
 		return bad("λ = %g for a density, which has no penalty: leave it out", o.Lambda)
 	case o.ClassWeights != nil && len(o.ClassWeights) != f.outputs:
@@ -146,6 +154,25 @@ func (f *fit) settle() error {
 	}
 	o.Sample = max(min(o.Sample, sampleCells/width), minSample)
 	return nil
+}
+
+// weighted are the kinds that take class weights.
+func weighted() []machine.Kind {
+	var out []machine.Kind
+	for _, k := range machine.Kinds() {
+		if k.ClassWeights {
+			out = append(out, k.Kind)
+		}
+	}
+	return out
+}
+
+func joined(kinds []machine.Kind) string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = string(k)
+	}
+	return strings.Join(names, ", ")
 }
 
 // constantTarget names a regression target that never changes, as far as the summary tells.

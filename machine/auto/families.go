@@ -9,7 +9,6 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
-	"github.com/randfeat/randfeat/machine"
 )
 
 const (
@@ -34,7 +33,7 @@ func (c *chooser) candidates() []randfeat.Spec {
 		}
 		return s
 	}
-	if !c.unpenalised() {
+	if !c.f.info.Averages {
 		return []randfeat.Spec{spec(family.Trig{}, coupling.Orthogonal{})}
 	}
 	if c.f.o.Family != nil {
@@ -48,7 +47,7 @@ func (c *chooser) candidates() []randfeat.Spec {
 	if c.spec.Dim <= maxCovariance {
 		list = append(list, spec(family.Adaptive{}, coupling.Simplex{}))
 	}
-	if c.f.task != "density" {
+	if !c.f.info.Positive {
 		list = append(list, spec(family.Trig{}, coupling.Orthogonal{}))
 	}
 	return list
@@ -105,7 +104,7 @@ func (c *chooser) chooseFamily() error {
 		if at == 0 {
 			why = "positive features; nothing tried was better by more than a standard error"
 		}
-	} else if c.unpenalised() {
+	} else if c.f.info.Averages {
 		why = "positive features of smallest error"
 	}
 	c.spec = list[at]
@@ -210,7 +209,7 @@ func (c *chooser) plan() int64 {
 			}
 		}
 	}
-	if c.f.kind == machine.KindLogistic && c.f.o.Lambda == 0 {
+	if !c.f.info.Summed() && c.f.o.Lambda == 0 {
 		n += 5
 	}
 	return int64(n)

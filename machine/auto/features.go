@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat"
-	"github.com/randfeat/randfeat/machine"
 )
 
 // chooseFeatures doubles the number of features until that no longer pays, twice in a row while they are few, and takes the
@@ -183,7 +182,7 @@ func (c *chooser) refit() error {
 	switch {
 	case features <= trialFeatures:
 		around = c.grid(c.lambda, -1, 1, 2)
-	case c.open() || c.f.kind == machine.KindLogistic:
+	case c.open() || !c.f.info.Summed():
 		around = c.grid(c.lambda, 0, 0, 1)
 	}
 	ts, err := c.aroundPenalty(s, features, around)

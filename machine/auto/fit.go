@@ -44,12 +44,13 @@ type fit struct {
 	schema  *data.Schema
 	summary *data.Summary // nil if the schema was given
 	kind    machine.Kind
+	info    machine.KindInfo // of kind
 	task    machine.Task
 	outputs int
 
 	decision *decision
-	sums     *foldSums              // of all kinds but logistic
-	logistic *machine.LogisticState // of KindLogistic; nil: not begun
+	sums     *foldSums              // of kinds whose rows add up
+	logistic *machine.LogisticState // of the others; nil: not begun
 	report   Report
 	file     checkpoint
 }
@@ -93,7 +94,7 @@ func (f *fit) run() (*machine.Model, error) {
 	}
 	var s *sample
 	var n int64
-	if !resumed || f.kind == machine.KindLogistic && f.o.Folds > 1 { // the score of logistic regression is of the sample
+	if !resumed || !f.info.Summed() && f.o.Folds > 1 { // the score of logistic regression is of the sample
 		err := f.stage(stageSample, func() (_ int64, err error) {
 			s, n, err = f.take(f.watch(rows, stageSample))
 			return n, err
@@ -174,7 +175,7 @@ func (f *fit) watch(rows machine.Rows, stage string) machine.Rows {
 
 // finish fits all rows and scores the model.
 func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
-	if f.kind == machine.KindLogistic {
+	if !f.info.Summed() {
 		var m *machine.Model
 		err := f.stage(stageFit, func() (n int64, err error) {
 			m, err = f.fitLogistic(f.watch(rows, stageFit))
@@ -194,12 +195,12 @@ func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
 	}
 	lambdas := []float64{f.decision.Lambda}
 	if f.decision.Open {
-		if lambdas, err = f.openPenalty(&total); err != nil {
+		if lambdas, err = f.openPenalty(total); err != nil {
 			return nil, err
 		}
 	}
 	var quantiles []float64
-	if f.o.Folds > 1 || f.kind == machine.KindDensity {
+	if f.o.Folds > 1 || f.task == machine.Unsupervised {
 		err := f.stage(stageScore, func() (n int64, err error) {
 			lambdas[0], quantiles, err = f.score(f.watch(rows, stageScore), lambdas)
 			return f.decision.Rows, err
@@ -208,7 +209,7 @@ func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
 			return nil, err
 		}
 	}
-	m, err := total.model(lambdas[0])
+	m, err := total.Model(lambdas[0])
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +226,7 @@ func (f *fit) sum(rows machine.Rows) error {
 			return err
 		}
 		folds := f.o.Folds
-		if f.kind == machine.KindDensity {
+		if f.task == machine.Unsupervised { // which is calibrated by rows held out
 			folds = f.innerFolds(f.decision.Rows)
 		}
 		if f.sums, err = newFoldSums(f.kind, setup, folds, f.o.Seed); err != nil {

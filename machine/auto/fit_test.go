@@ -180,7 +180,7 @@ func TestScoreIsOfUnseenRows(t *testing.T) {
 				}
 			}
 		}
-		without, err := one.Solve(0.01)
+		without, err := one.Model(0.01)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -323,8 +323,8 @@ func TestErrors(t *testing.T) {
 		{"negative weight", good, Options{Kind: machine.KindLogistic, ClassWeights: []float64{1, -2}, Learn: learn("class")}, machine.ErrSetup, "class weight -2"},
 		{"no target", good, Options{Kind: machine.KindRidge, Learn: learn()}, machine.ErrSetup, "needs a target"},
 		{"target of a density", good, Options{Kind: machine.KindDensity, Learn: learn("y")}, machine.ErrSetup, "density has no target"},
-		{"gp of classes", good, Options{Kind: machine.KindGP, Learn: learn("class")}, machine.ErrSetup, "Gaussian process needs numbers"},
-		{"logistic of numbers", good, Options{Kind: machine.KindLogistic, Learn: learn("y")}, machine.ErrSetup, "needs classes"},
+		{"gp of classes", good, Options{Kind: machine.KindGP, Learn: learn("class")}, machine.ErrSetup, "gp model is for regression"},
+		{"logistic of numbers", good, Options{Kind: machine.KindLogistic, Learn: learn("y")}, machine.ErrSetup, "logistic model is for classification"},
 		{"two targets with classes", good, Options{Learn: learn("y", "class")}, machine.ErrSetup, "one target"},
 		{"unknown target", good, Options{Learn: data.LearnOptions{Targets: []string{"why"}}}, data.ErrInput, "why"},
 		{"signed density", good, Options{Family: family.Trig{}, Learn: learn()}, machine.ErrSetup, "positive"},

@@ -143,7 +143,7 @@ func TestRidgeTries(t *testing.T) {
 						}
 					}
 				}
-				without, err := one.Solve(lambda)
+				without, err := one.Model(lambda)
 				if err != nil {
 					t.Fatal(err)
 				}

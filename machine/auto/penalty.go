@@ -18,7 +18,7 @@ func (c *chooser) choosePenalty() error {
 		return nil
 	}
 	switch {
-	case c.f.kind == machine.KindLogistic:
+	case !c.f.info.Summed():
 		return c.chooseLogistic()
 	case c.open():
 		c.d.Open = true
@@ -35,9 +35,9 @@ func (c *chooser) choosePenalty() error {
 // open reports whether all rows will decide on λ.
 func (c *chooser) open() bool {
 	switch {
-	case c.f.o.Lambda > 0 || c.unpenalised() || c.f.kind == machine.KindLogistic:
+	case c.f.o.Lambda > 0 || !c.f.info.LeastSquares || !c.f.info.Summed():
 		return false
-	case c.f.kind == machine.KindGP:
+	case c.f.info.Bayesian:
 		return true
 	}
 	more := c.rows > int64(c.s.len()) && c.rows >= gcvRows*int64(c.find("features").Number)
@@ -51,12 +51,18 @@ const gcvRows = 4
 // halfDecades are the steps around the λ of the sample that all rows choose between.
 var halfDecades = []float64{-2, -1, 0, 1, 2}
 
+// pather are sums that tell of a penalty without looking at the rows again: those of machine.Ridge.
+type pather interface {
+	Path(lambdas []float64) ([]machine.Point, error)
+	Len() int64
+}
+
 // pathPenalty chooses λ on the sums of all rows: by generalised cross-validation, or by the evidence of a Gaussian
 // process. It goes on beyond the steps while the end is best.
-func pathPenalty(r *machine.Ridge, kind machine.Kind, centre float64, outputs int) (Choice, error) {
+func pathPenalty(r pather, evidence bool, centre float64, outputs int) (Choice, error) {
 	ch := Choice{Name: "lambda", Why: "least generalised cross-validation error of all rows"}
 	metric := "GCV R²"
-	if kind == machine.KindGP {
+	if evidence {
 		ch.Why, metric = "largest marginal likelihood of all rows", "log evidence per row"
 	}
 	top := math.Inf(-1)
@@ -67,7 +73,7 @@ func pathPenalty(r *machine.Ridge, kind machine.Kind, centre float64, outputs in
 			return false, err
 		}
 		score := 1 - path[0].GCV/float64(outputs) // targets are standardised
-		if kind == machine.KindGP {
+		if evidence {
 			score = path[0].LogEvidence / float64(r.Len())
 		}
 		if math.IsInf(score, 0) || math.IsNaN(score) {

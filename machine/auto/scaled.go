@@ -56,12 +56,12 @@ func restore(m *machine.Model, targets []data.Target) {
 		for i := range m.Weights.Rows {
 			w := m.Weights.Row(i)
 			w[k] *= t.Scale
-			if m.Kind == machine.KindSmoother { // sums of φ·y, not coefficients
+			if len(m.Mass) > 0 { // sums of φ·y, not coefficients
 				w[k] += float64(t.Mean * m.Mass[i])
 			}
 		}
 		m.Intercept[k] = float64(m.Intercept[k]*t.Scale) + t.Mean
-		if m.Kind == machine.KindGP {
+		if len(m.Noise) > 0 {
 			m.Noise[k] *= float64(t.Scale * t.Scale)
 		}
 	}

@@ -13,20 +13,20 @@ import (
 
 // folded predicts every row by the model of the folds that it is not in.
 type folded struct {
-	seed  uint64
-	parts []*machine.Predictor[float64]
-	gp    bool
-	ws    machine.Workspace[float64]
-	at    [][]int // rows of a block by fold
-	x     dense.Matrix[float64]
-	out   dense.Matrix[float64]
+	seed     uint64
+	parts    []*machine.Predictor[float64]
+	variance bool
+	ws       machine.Workspace[float64]
+	at       [][]int // rows of a block by fold
+	x        dense.Matrix[float64]
+	out      dense.Matrix[float64]
 }
 
 // without are the predictors with penalty λ; others[k] is the sum of all folds but k.
-func (s *foldSums) without(others []foldPart, lambda float64) (*folded, error) {
-	p := &folded{seed: s.seed, gp: s.kind == machine.KindGP, at: make([][]int, len(s.parts))}
+func (s *foldSums) without(others []machine.Sums, lambda float64, variance bool) (*folded, error) {
+	p := &folded{seed: s.seed, variance: variance, at: make([][]int, len(s.parts))}
 	for k := range others {
-		m, err := others[k].model(lambda)
+		m, err := others[k].Model(lambda)
 		if err != nil {
 			return nil, fmt.Errorf("model without fold %d: %w", k+1, err)
 		}
@@ -39,7 +39,7 @@ func (s *foldSums) without(others []foldPart, lambda float64) (*folded, error) {
 	return p, nil
 }
 
-// predict writes predictions, and variances of a Gaussian process, of rows that begin with number first.
+// predict writes predictions, and variances of a Bayesian model, of rows that begin with number first.
 func (p *folded) predict(pred, variance, x dense.Matrix[float64], first int64) error {
 	for k := range p.at {
 		p.at[k] = p.at[k][:0]
@@ -60,7 +60,7 @@ func (p *folded) predict(pred, variance, x dense.Matrix[float64], first int64) e
 			return err
 		}
 		scatter(pred, p.out, at)
-		if !p.gp {
+		if !p.variance {
 			continue
 		}
 		if err := p.parts[k].Variance(p.out, p.x, &p.ws); err != nil {
@@ -78,12 +78,16 @@ func scatter(dst, src dense.Matrix[float64], at []int) {
 }
 
 // openPenalty settles λ on all rows: at once by the sums of a regression, or by the scores of several that it returns.
-func (f *fit) openPenalty(total *foldPart) ([]float64, error) {
+func (f *fit) openPenalty(total machine.Sums) ([]float64, error) {
 	if f.task == machine.Classification {
 		l := f.decision.Lambda
 		return []float64{l, l * math.Sqrt(0.1), l * math.Sqrt(10)}, nil
 	}
-	ch, err := pathPenalty(total.ridge, f.kind, f.decision.Lambda, f.outputs)
+	path, ok := total.(pather)
+	if !ok { // of an entry of the table of kinds that claims what it does not do
+		return nil, fmt.Errorf("sums of a %s model know nothing of penalties: %w", f.kind, machine.ErrSetup)
+	}
+	ch, err := pathPenalty(path, f.info.Bayesian, f.decision.Lambda, f.outputs)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +98,7 @@ func (f *fit) openPenalty(total *foldPart) ([]float64, error) {
 // score predicts all rows once more, each by the models that have not seen its fold, for every penalty, and takes the one
 // of most right classes. A density gets the quantiles of its scores.
 func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, error) {
-	others := make([]foldPart, len(f.sums.parts))
+	others := make([]machine.Sums, len(f.sums.parts))
 	models := make([]*folded, len(lambdas))
 	for k := range others {
 		var err error
@@ -108,7 +112,7 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 			return 0, nil, err
 		}
 		var err error
-		if models[l], err = f.sums.without(others, lambda); err != nil {
+		if models[l], err = f.sums.without(others, lambda, f.info.Bayesian); err != nil {
 			return 0, nil, err
 		}
 		evals[l] = machine.NewEvaluation(f.kind, f.task, max(f.outputs, 1))
@@ -116,24 +120,21 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 	var (
 		pred, variance, truth dense.Matrix[float64]
 		first                 int64
-		scores                thinned
+		scores                machine.Calibration
 	)
 	err := rows.Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
 		pred = buf.Shaped(pred, x.Rows, max(f.outputs, 1))
-		if f.kind == machine.KindGP {
+		if f.info.Bayesian {
 			variance = buf.Shaped(variance, x.Rows, f.outputs)
 		}
 		for l := range models {
 			if err := models[l].predict(pred, variance, x, first); err != nil {
 				return err
 			}
-			if f.kind == machine.KindDensity {
-				scores.add(pred)
-			}
-			if truth = f.original(truth, y, pred, variance); f.kind == machine.KindDensity {
-				for i := range pred.Rows {
-					pred.Set(i, 0, models[l].parts[0].Model().LogDensity(pred.At(i, 0)))
-				}
+			truth = f.original(truth, y, pred, variance)
+			for i := 0; f.task == machine.Unsupervised && i < pred.Rows; i++ {
+				scores.Add(pred.At(i, 0))
+				pred.Set(i, 0, models[l].parts[0].Model().LogDensity(pred.At(i, 0)))
 			}
 			if err := evals[l].Add(truth, pred, variance); err != nil {
 				return err
@@ -153,7 +154,7 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 		f.report.Scores, f.report.Confusion = evals[at].Scores(), evals[at].Confusion()
 		f.report.ScoredOn = fmt.Sprintf("all rows, %d folds", len(f.sums.parts))
 	}
-	return lambdas[at], scores.quantiles(), nil
+	return lambdas[at], scores.Quantiles(), nil
 }
 
 // scoredPenalty takes the penalty of the best main score.
@@ -182,7 +183,7 @@ func (f *fit) original(truth, y, pred, variance dense.Matrix[float64]) dense.Mat
 		for k, t := range f.schema.Targets {
 			truth.Set(i, k, float64(y.At(i, k)*t.Scale)+t.Mean)
 			pred.Set(i, k, float64(pred.At(i, k)*t.Scale)+t.Mean)
-			if f.kind == machine.KindGP {
+			if f.info.Bayesian {
 				variance.Set(i, k, variance.At(i, k)*t.Scale*t.Scale)
 			}
 		}

@@ -1,8 +1,6 @@
 package auto
 
 import (
-	"fmt"
-
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -20,48 +18,27 @@ type foldSums struct {
 // foldPart is one fold. Rows wait in x and y until there are setup.Block of them, so that sums do not depend on the blocks
 // in which rows were read.
 type foldPart struct {
-	ridge    *machine.Ridge    // KindRidge, KindGP
-	smoother *machine.Smoother // KindSmoother
-	density  *machine.Density  // KindDensity
-	gp       bool
-	x, y     dense.Matrix[float64]
-	held     int // rows that wait
+	machine.Sums
+	x, y dense.Matrix[float64]
+	held int // rows that wait
 }
 
 func newFoldSums(kind machine.Kind, setup machine.Setup, folds int, seed uint64) (*foldSums, error) {
 	s := &foldSums{kind: kind, setup: setup, seed: seed, parts: make([]foldPart, folds)}
 	for k := range s.parts {
-		p := &s.parts[k]
-		p.gp = kind == machine.KindGP
 		var err error
-		switch kind {
-		case machine.KindRidge, machine.KindGP:
-			p.ridge, err = machine.NewRidge(setup)
-		case machine.KindSmoother:
-			p.smoother, err = machine.NewSmoother(setup)
-		case machine.KindDensity:
-			p.density, err = machine.NewDensity(setup)
-		default:
-			err = fmt.Errorf("sums of a %s model: %w", kind, machine.ErrSetup)
-		}
-		if err != nil {
+		if s.parts[k].Sums, err = machine.NewSums(kind, setup); err != nil {
 			return nil, err
 		}
-		p.x = dense.New[float64](setup.Block, setup.Spec.Dim)
-		p.y = dense.New[float64](setup.Block, targetColumns(setup.Task, setup.Outputs))
+		s.parts[k].wait(setup)
 	}
 	return s, nil
 }
 
-// targetColumns is the number of columns of y: a class index, or numbers.
-func targetColumns(task machine.Task, outputs int) int {
-	switch task {
-	case machine.Classification:
-		return 1
-	case machine.Unsupervised:
-		return 0
-	}
-	return outputs
+// wait makes room for the rows that wait.
+func (p *foldPart) wait(setup machine.Setup) {
+	p.x = dense.New[float64](setup.Block, setup.Spec.Dim)
+	p.y = dense.New[float64](setup.Block, setup.TargetColumns())
 }
 
 // add takes in the rows that follow those before.
@@ -99,56 +76,21 @@ func (p *foldPart) flush() error {
 		return nil
 	}
 	p.held = 0
-	return p.add(x, y)
-}
-
-// add adds rows at once.
-func (p *foldPart) add(x, y dense.Matrix[float64]) error {
-	switch {
-	case p.ridge != nil:
-		return p.ridge.Add(x, y)
-	case p.smoother != nil:
-		return p.smoother.Add(x, y)
-	}
-	return p.density.Add(x)
-}
-
-// model is that of the sums, with penalty λ where there is one.
-func (p *foldPart) model(lambda float64) (*machine.Model, error) {
-	switch {
-	case p.ridge != nil && p.gp:
-		return p.ridge.GP(lambda, nil)
-	case p.ridge != nil:
-		return p.ridge.Solve(lambda)
-	case p.smoother != nil:
-		return p.smoother.Model()
-	}
-	return p.density.Model(nil)
+	return p.Add(x, y)
 }
 
 // merged is the sum of all folds but one, in order; without −1: of all.
-func (s *foldSums) merged(without int) (foldPart, error) {
-	var sum foldPart
-	empty, err := newFoldSums(s.kind, s.setup, 1, s.seed)
+func (s *foldSums) merged(without int) (machine.Sums, error) {
+	sum, err := machine.NewSums(s.kind, s.setup)
 	if err != nil {
-		return sum, err
+		return nil, err
 	}
-	sum = empty.parts[0]
 	for k := range s.parts {
 		if k == without {
 			continue
 		}
-		p := &s.parts[k]
-		switch {
-		case sum.ridge != nil:
-			err = sum.ridge.Merge(p.ridge)
-		case sum.smoother != nil:
-			err = sum.smoother.Merge(p.smoother)
-		default:
-			err = sum.density.Merge(p.density)
-		}
-		if err != nil {
-			return sum, err
+		if err := sum.Merge(s.parts[k].Sums); err != nil {
+			return nil, err
 		}
 	}
 	return sum, nil

@@ -76,7 +76,7 @@ func best(ts []trial) int {
 // metric names what Trial.Score is.
 func (f *fit) metric() string {
 	switch {
-	case f.kind == machine.KindGP:
+	case f.info.Bayesian:
 		return "log evidence per row"
 	case f.task == machine.Classification:
 		return "out-of-fold accuracy"
@@ -89,7 +89,7 @@ func (f *fit) metric() string {
 // shown is a trial for the report.
 func (f *fit) shown(t trial, value float64, label string) Trial {
 	out := Trial{Value: value, Label: label, Metric: f.metric(), Score: t.score}
-	if f.kind == machine.KindGP {
+	if f.info.Bayesian {
 		return out
 	}
 	loss := mean(t.loss)

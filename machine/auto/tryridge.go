@@ -20,7 +20,8 @@ import (
 )
 
 // ridgeTries are trials of least squares with a penalty: one ΦᵀΦ per fold of the sample serves all penalties and all
-// folds. It is machine.Ridge for many λ at once, which shares features and products.
+// folds, and features are computed once to be summed and predicted from. machine.Ridge, which keeps no features, would map
+// every row once more per fold; the algebra is the same, that of linalg.Normal.
 type ridgeTries struct {
 	ctx      context.Context
 	s        *sample
@@ -30,51 +31,14 @@ type ridgeTries struct {
 	tab   *kern.Table[float64]
 	ws    randfeat.Workspace[float64]
 	phi   dense.Matrix[float64]
-	spec  randfeat.Spec // of phi, parts and total
-	parts []moments     // of the folds
-	total moments
+	spec  randfeat.Spec   // of phi, parts and total
+	parts []linalg.Normal // of the folds
+	total linalg.Normal
+	rest  linalg.Normal           // total without a fold
 	gram  linalg.Gram[float64]    // its memory
-	a     dense.Matrix[float64]   // F×F scratch
-	u     []dense.Matrix[float64] // the same, one per goroutine
+	u     []dense.Matrix[float64] // F×F scratch, one per goroutine
+	t     dense.Matrix[float64]   // targets and a column of ones
 	pred  dense.Matrix[float64]
-}
-
-// moments are the sums of some rows.
-type moments struct {
-	n     float64
-	gram  dense.Matrix[float64] // ΦᵀΦ, upper triangle
-	cross dense.Matrix[float64] // F×K: ΦᵀT
-	sum   []float64             // Σφ
-	tSum  []float64             // Σt
-	tt    []float64             // Σt²
-}
-
-func (m *moments) reset(f, k int) {
-	m.n = 0
-	m.gram, m.cross = buf.Shaped(m.gram, f, f), buf.Shaped(m.cross, f, k)
-	clear(m.gram.Data)
-	clear(m.cross.Data)
-	m.sum, m.tSum, m.tt = make([]float64, f), make([]float64, k), make([]float64, k)
-}
-
-// add adds c times o.
-func (m *moments) add(o *moments, c float64) {
-	m.n += c * o.n
-	par.For(m.gram.Rows, 32, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			addTo(m.gram.Row(i)[i:], o.gram.Row(i)[i:], c)
-		}
-	})
-	addTo(m.cross.Data, o.cross.Data, c)
-	addTo(m.sum, o.sum, c)
-	addTo(m.tSum, o.tSum, c)
-	addTo(m.tt, o.tt, c)
-}
-
-func addTo(dst, src []float64, c float64) {
-	for i, v := range src {
-		dst[i] += float64(c * v)
-	}
 }
 
 // try is safe for any family whose features are finite.
@@ -94,7 +58,7 @@ func (r *ridgeTries) try(spec randfeat.Spec, lambdas []float64) ([]trial, error)
 		if err := r.ctx.Err(); err != nil {
 			return nil, err
 		}
-		if r.parts[j].n == 0 {
+		if r.parts[j].N == 0 {
 			continue
 		}
 		if err := r.leave(ts, j); err != nil {
@@ -141,93 +105,49 @@ func (r *ridgeTries) sums(spec randfeat.Spec) error {
 		return nil
 	}
 	if r.parts == nil {
-		r.parts = make([]moments, r.s.folds())
+		r.parts = make([]linalg.Normal, r.s.folds())
 	}
-	r.total.reset(m.OutDim(), r.s.t.Cols)
+	r.total.Reset(m.OutDim(), r.s.t.Cols)
 	for j := range r.parts {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
 		r.gather(&r.parts[j], j)
-		r.total.add(&r.parts[j], 1)
+		r.total.Add(&r.parts[j], 1)
 	}
 	r.spec = spec
 	return nil
 }
 
 // gather sums fold j.
-func (r *ridgeTries) gather(p *moments, j int) {
+func (r *ridgeTries) gather(p *linalg.Normal, j int) {
 	lo, hi := r.s.fold(j)
-	phi, t := r.phi.RowRange(lo, hi), r.s.t.RowRange(lo, hi)
-	p.reset(phi.Cols, t.Cols)
-	p.n = float64(hi - lo)
-	r.gram.Add(r.tab, p.gram, phi)
-	linalg.AddProduct(r.tab, p.cross, phi, t)
-	r.tab.ColSum(p.sum, phi)
-	for i := range t.Rows {
-		for k, v := range t.Row(i) {
-			p.tSum[k] += v
-			p.tt[k] += float64(v * v)
-		}
+	phi, k := r.phi.RowRange(lo, hi), r.s.t.Cols
+	r.t = buf.Shaped(r.t, hi-lo, k+1)
+	for i := range r.t.Rows {
+		copy(r.t.Row(i), r.s.t.Row(lo+i))
+		r.t.Row(i)[k] = 1
 	}
-}
-
-// centred writes the upper triangle of C = Σ(φ−μ)(φ−μ)ᵀ of total − part to r.a; part may be nil.
-func (r *ridgeTries) centred(part *moments) (n float64, sum []float64) {
-	f := r.total.gram.Rows
-	r.a = buf.Shaped(r.a, f, f)
-	n, sum = r.total.n, append([]float64(nil), r.total.sum...)
-	if part != nil {
-		n -= part.n
-		addTo(sum, part.sum, -1)
-	}
-	par.For(f, 32, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			d := r.a.Row(i)
-			copy(d[i:], r.total.gram.Row(i)[i:])
-			if part != nil {
-				for j, v := range part.gram.Row(i)[i:] {
-					d[i+j] -= v
-				}
-			}
-			c := sum[i] / n
-			for j := i; j < f; j++ {
-				d[j] -= float64(c * sum[j])
-			}
-			d[i] = max(d[i], 0)
-		}
-	})
-	return n, sum
-}
-
-// factor is the factor of C + λI, in the memory of u.
-func (r *ridgeTries) factor(u *dense.Matrix[float64], lambda float64) error {
-	*u = buf.Shaped(*u, r.a.Rows, r.a.Rows)
-	par.For(r.a.Rows, 32, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			copy(u.Row(i)[i:], r.a.Row(i)[i:])
-			u.Row(i)[i] += lambda
-		}
-	})
-	return linalg.Cholesky(*u)
+	p.Reset(phi.Cols, k)
+	p.N = int64(hi - lo)
+	r.gram.Add(r.tab, p.Gram, phi)
+	linalg.AddProduct(r.tab, p.Cross, phi, r.t)
+	p.AddTargets(r.t)
 }
 
 // leave predicts the rows of fold j by the models of the others. The loss of a penalty that is too small becomes nil.
 func (r *ridgeTries) leave(ts []trial, j int) error {
-	part := &r.parts[j]
-	n, sum := r.centred(part)
-	f, k := r.a.Rows, r.total.cross.Cols
-	tMean := make([]float64, k)
-	for c := range tMean {
-		tMean[c] = (r.total.tSum[c] - part.tSum[c]) / n
-	}
+	r.rest.Copy(&r.total)
+	r.rest.Add(&r.parts[j], -1)
+	f, k := r.phi.Cols, r.s.t.Cols
+	// The weights of all penalties side by side: one product predicts for all.
 	all := dense.New[float64](f, k*len(ts))
 	bias := make([]float64, k*len(ts))
 	err := r.eachPenalty(len(ts), func(u *dense.Matrix[float64], l int) error {
 		if ts[l].loss == nil {
 			return nil
 		}
-		err := r.factor(u, ts[l].lambda)
+		s, err := r.rest.Solve(ts[l].lambda, *u)
 		if errors.Is(err, linalg.ErrNotPositive) {
 			ts[l].loss = nil
 			return nil
@@ -235,22 +155,10 @@ func (r *ridgeTries) leave(ts []trial, j int) error {
 		if err != nil {
 			return err
 		}
-		w := dense.New[float64](f, k)
+		*u = s.U
+		copy(bias[l*k:], s.Intercept())
 		for i := range f {
-			for c := range k {
-				w.Set(i, c, r.total.cross.At(i, c)-part.cross.At(i, c)-float64(sum[i]*tMean[c]))
-			}
-		}
-		if err := errors.Join(linalg.SolveT(*u, w), linalg.Solve(*u, w)); err != nil {
-			return err
-		}
-		b := bias[l*k : (l+1)*k]
-		copy(b, tMean)
-		for i := range f {
-			copy(all.Row(i)[l*k:], w.Row(i))
-			for c, v := range w.Row(i) {
-				b[c] -= float64(sum[i] / n * v)
-			}
+			copy(all.Row(i)[l*k:], s.W.Row(i))
 		}
 		return nil
 	})
@@ -280,7 +188,7 @@ func (r *ridgeTries) leave(ts []trial, j int) error {
 // more than one core.
 func (r *ridgeTries) eachPenalty(n int, work func(u *dense.Matrix[float64], l int) error) error {
 	workers := 1
-	if r.a.Rows <= trialFeatures {
+	if r.phi.Cols <= trialFeatures {
 		workers = min(runtime.GOMAXPROCS(0), n)
 	}
 	for len(r.u) < workers {
@@ -333,39 +241,23 @@ func wrong(p []float64, y int) float64 {
 	return 1
 }
 
-// logEvidence of all rows of the sample; see machine.Ridge.LogEvidence.
+// logEvidence of all rows of the sample, each target with its best noise; −Inf where there is none.
 func (r *ridgeTries) logEvidence(lambda float64) float64 {
-	n, sum := r.centred(nil)
 	if len(r.u) == 0 {
 		r.u = make([]dense.Matrix[float64], 1)
 	}
-	u := &r.u[0]
-	if r.factor(u, lambda) != nil {
+	s, err := r.total.Solve(lambda, r.u[0])
+	if err != nil {
 		return math.Inf(-1)
 	}
-	f, k := r.a.Rows, r.total.cross.Cols
-	w := dense.New[float64](f, k)
-	for i := range f {
-		for c := range k {
-			w.Set(i, c, r.total.cross.At(i, c)-float64(sum[i]*r.total.tSum[c]/n))
-		}
-	}
-	// Q = Σ(t−t̄)² − |U⁻ᵀ b|² for b = Σ(φ−μ)(t−t̄).
-	if linalg.SolveT(*u, w) != nil {
-		return math.Inf(-1)
-	}
-	logDet := linalg.LogDet(*u)
+	r.u[0] = s.U
 	total := 0.0
-	for c := range k {
-		q := r.total.tt[c] - float64(r.total.tSum[c]*r.total.tSum[c]/n)
-		for i := range f {
-			q -= float64(w.At(i, c) * w.At(i, c))
-		}
-		v := q / (n - 1)
+	for c := range s.Mean {
+		v := s.Noise(c)
 		if !(v > 0) {
 			return math.Inf(-1)
 		}
-		total -= ((n-1)*math.Log(2*math.Pi*v) + math.Log(n) + logDet - float64(f)*math.Log(lambda) + n - 1) / 2
+		total += s.LogEvidence(c, v)
 	}
 	return total
 }

@@ -3,7 +3,6 @@ package auto
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 
 	"github.com/randfeat/randfeat"
@@ -11,7 +10,7 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// sumTries are trials of smoothers and densities: one sum per fold of the sample.
+// sumTries are trials of any kind whose rows add up: one sum per fold of the sample.
 type sumTries struct {
 	ctx   context.Context
 	s     *sample
@@ -19,7 +18,7 @@ type sumTries struct {
 	setup machine.Setup // without a map
 }
 
-func (r *sumTries) try(spec randfeat.Spec, _ []float64) ([]trial, error) {
+func (r *sumTries) try(spec randfeat.Spec, lambdas []float64) ([]trial, error) {
 	setup := r.setup
 	setup.Spec = spec
 	var err error
@@ -35,44 +34,73 @@ func (r *sumTries) try(spec randfeat.Spec, _ []float64) ([]trial, error) {
 			return nil, err
 		}
 		lo, hi := r.s.fold(k)
-		if err := sums.parts[k].add(r.s.x.RowRange(lo, hi), r.s.y.RowRange(lo, hi)); err != nil {
+		if err := sums.parts[k].Add(r.s.x.RowRange(lo, hi), r.s.y.RowRange(lo, hi)); err != nil {
 			return nil, err
 		}
 	}
-	t := trial{spec: spec, loss: make([]float64, r.s.len())}
-	if setup.Task == machine.Classification {
-		t.tie = make([]float64, r.s.len())
+	ts := make([]trial, len(lambdas))
+	preds := make([]dense.Matrix[float64], len(lambdas))
+	for l := range ts {
+		ts[l] = trial{spec: spec, lambda: lambdas[l], loss: make([]float64, r.s.len())}
+		preds[l] = dense.New[float64](r.s.len(), max(setup.Outputs, 1))
 	}
-	pred := dense.New[float64](r.s.len(), max(setup.Outputs, 1))
 	var ws machine.Workspace[float64]
 	for k := range sums.parts {
-		if err := r.ctx.Err(); err != nil {
-			return nil, err
-		}
 		lo, hi := r.s.fold(k)
 		if lo == hi {
 			continue
 		}
-		part, err := sums.merged(k)
+		rest, err := sums.merged(k)
 		if err != nil {
 			return nil, err
 		}
-		m, err := part.model(0)
-		if err != nil {
-			return nil, err
-		}
-		p, err := machine.NewPredictor[float64](m)
-		if err != nil {
-			return nil, err
-		}
-		if err := p.Predict(pred.RowRange(lo, hi), r.s.x.RowRange(lo, hi), &ws); errors.Is(err, dense.ErrNotFinite) {
-			return nil, nil // overflow: the setting is of no use
-		} else if err != nil {
-			return nil, err
+		for l := range ts {
+			if err := r.ctx.Err(); err != nil {
+				return nil, err
+			}
+			if ts[l].loss == nil {
+				continue
+			}
+			switch err := r.predict(preds[l].RowRange(lo, hi), r.s.x.RowRange(lo, hi), rest, lambdas[l], &ws); {
+			case errors.Is(err, dense.ErrNotFinite), errors.Is(err, machine.ErrSingular):
+				ts[l].loss = nil // overflow, or too small a penalty: the setting is of no use
+			case err != nil:
+				return nil, err
+			}
 		}
 	}
+	var good []trial
+	for l := range ts {
+		if ts[l].loss == nil {
+			continue
+		}
+		r.judge(&ts[l], preds[l])
+		if ts[l].score = -mean(ts[l].loss); dense.IsFinite(ts[l].score) {
+			good = append(good, ts[l])
+		}
+	}
+	return good, nil
+}
+
+func (r *sumTries) predict(dst, x dense.Matrix[float64], sums machine.Sums, lambda float64, ws *machine.Workspace[float64]) error {
+	m, err := sums.Model(lambda)
+	if err != nil {
+		return err
+	}
+	p, err := machine.NewPredictor[float64](m)
+	if err != nil {
+		return err
+	}
+	return p.Predict(dst, x, ws)
+}
+
+// judge writes the losses of all rows.
+func (r *sumTries) judge(t *trial, pred dense.Matrix[float64]) {
+	if r.setup.Task == machine.Classification {
+		t.tie = make([]float64, r.s.len())
+	}
 	for i := range t.loss {
-		switch setup.Task {
+		switch r.setup.Task {
 		case machine.Unsupervised:
 			t.loss[i] = -pred.At(i, 0)
 		case machine.Classification:
@@ -82,15 +110,10 @@ func (r *sumTries) try(spec randfeat.Spec, _ []float64) ([]trial, error) {
 			t.loss[i] = squared(pred.Row(i), r.s.t.Row(i))
 		}
 	}
-	if setup.Task == machine.Unsupervised {
+	if r.setup.Task == machine.Unsupervised {
 		// The prediction is the log mean kernel; log densities can be compared between bandwidths.
-		bulk(t.loss, -(&machine.Model{Spec: spec}).LogDensity(0))
+		bulk(t.loss, -(&machine.Model{Spec: t.spec}).LogDensity(0))
 	}
-	t.score = -mean(t.loss)
-	if math.IsNaN(t.score) || math.IsInf(t.score, 0) {
-		return nil, nil
-	}
-	return []trial{t}, nil
 }
 
 // tail is the fraction of least likely rows that count as if they were at its border: few outliers, whose log density is

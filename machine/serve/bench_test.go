@@ -31,7 +31,7 @@ func wide(b *testing.B) *machine.Model {
 		Coupling: coupling.Orthogonal{}, Dim: d, M: 1024, Seed: 1}})
 	check(b, err)
 	check(b, ridge.Add(x, y))
-	m, err := ridge.Solve(1)
+	m, err := ridge.Model(1)
 	check(b, err)
 	m.Schema = &data.Schema{Targets: []data.Target{{Name: "y", Scale: 1}}}
 	for j := range d {

@@ -87,7 +87,7 @@ func fitted(t testing.TB, kind machine.Kind, seed uint64) *machine.Model {
 		d, err = machine.NewDensity(setup)
 		check(t, err)
 		check(t, d.AddRows(rows))
-		m, err = d.Model(rows)
+		m, err = d.Calibrated(rows)
 	default:
 		var r *machine.Ridge
 		r, err = machine.NewRidge(setup)
@@ -96,7 +96,7 @@ func fitted(t testing.TB, kind machine.Kind, seed uint64) *machine.Model {
 		if kind == machine.KindGP {
 			m, err = r.GP(0.5, nil)
 		} else {
-			m, err = r.Solve(0.5)
+			m, err = r.Model(0.5)
 		}
 	}
 	check(t, err)

@@ -1,0 +1,167 @@
+package linalg
+
+import (
+	"errors"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// Normal are the sums that least squares with a penalty and a free intercept b needs of n rows with F features φ and K
+// targets y. It minimises Σ|y − φ·w − b|² + λ|w|²: with μ and ȳ the means and C = Σ(φ−μ)(φ−μ)ᵀ that is
+// (C + λI) w = Σ(φ−μ)(y−ȳ), b = ȳ − μ·w (Hastie, Tibshirani & Friedman, The Elements of Statistical Learning, §3.4.1).
+// The sums of parts add up, and one part can be taken out again, which is what cross-validation does.
+type Normal struct {
+	N       int64
+	Gram    dense.Matrix[float64] // F×F: ΦᵀΦ, upper triangle
+	Cross   dense.Matrix[float64] // F×(K+1): ΦᵀY and, last, Σφ
+	Sum     []float64             // Σy
+	Squares []float64             // Σy²
+
+	// Part, if it is not empty, is the upper triangle of products that have not been added to Gram yet.
+	Part dense.Matrix[float32]
+}
+
+// Reset makes n the sums of no rows, in the memory it has.
+func (n *Normal) Reset(features, outputs int) {
+	n.N = 0
+	n.Gram, n.Cross = buf.Shaped(n.Gram, features, features), buf.Shaped(n.Cross, features, outputs+1)
+	clear(n.Gram.Data)
+	clear(n.Cross.Data)
+	n.Sum, n.Squares = buf.Zeroed(n.Sum, outputs), buf.Zeroed(n.Squares, outputs)
+}
+
+// AddTargets adds those of some rows to Sum and Squares; what follows the K targets of a row does not count.
+func (n *Normal) AddTargets(y dense.Matrix[float64]) {
+	for i := range y.Rows {
+		for k, v := range y.Row(i)[:len(n.Sum)] {
+			n.Sum[k] += v
+			n.Squares[k] += float64(v * v)
+		}
+	}
+}
+
+// Add adds c times the sums of o, c being 1 or −1. The part of o goes to the totals.
+func (n *Normal) Add(o *Normal, c float64) {
+	n.N += int64(c) * o.N
+	par.For(n.Gram.Rows, 32, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			d := n.Gram.Row(i)[i:]
+			for j, v := range o.Gram.Row(i)[i:] {
+				d[j] += c * v
+			}
+			if o.Part.Rows > 0 {
+				for j, v := range o.Part.Row(i)[i:] {
+					d[j] += c * float64(v)
+				}
+			}
+		}
+	})
+	for _, x := range [][2][]float64{{n.Cross.Data, o.Cross.Data}, {n.Sum, o.Sum}, {n.Squares, o.Squares}} {
+		for i, v := range x[1] {
+			x[0][i] += c * v
+		}
+	}
+}
+
+// Copy makes n the sums of o, in the memory it has.
+func (n *Normal) Copy(o *Normal) {
+	n.Reset(o.Cross.Rows, len(o.Sum))
+	n.Add(o, 1)
+}
+
+// Solution is the least squares fit of one λ.
+type Solution struct {
+	Lambda  float64
+	N       int64
+	U       dense.Matrix[float64] // UᵀU = C + λI
+	W, B    dense.Matrix[float64] // F×K: weights and right-hand side
+	Mu      []float64             // mean features
+	Mean    []float64             // mean targets
+	Squares []float64             // Σ(y−ȳ)²
+}
+
+// Solve is the fit with penalty λ ≥ 0; there is at least one row. It uses the memory of u if that is large enough. Features
+// that are singular up to rounding are ErrNotPositive.
+func (n *Normal) Solve(lambda float64, u dense.Matrix[float64]) (*Solution, error) {
+	rows, f, k := float64(n.N), n.Cross.Rows, len(n.Sum)
+	s := &Solution{Lambda: lambda, N: n.N, U: buf.Shaped(u, f, f), W: dense.New[float64](f, k), Mu: make([]float64, f), Mean: make([]float64, k), Squares: make([]float64, k)}
+	for j := range s.Mean {
+		s.Mean[j] = n.Sum[j] / rows
+		s.Squares[j] = max(0, n.Squares[j]-float64(n.Sum[j]*s.Mean[j]))
+	}
+	for i := range f {
+		s.Mu[i] = n.Cross.At(i, k) / rows
+		for j := range k {
+			s.W.Set(i, j, n.Cross.At(i, j)-float64(n.Cross.At(i, k)*s.Mean[j]))
+		}
+	}
+	par.For(f, 64, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			d, sum := s.U.Row(i), n.Cross.At(i, k)
+			copy(d[i:], n.Gram.Row(i)[i:])
+			if n.Part.Rows > 0 {
+				for j, v := range n.Part.Row(i)[i:] {
+					d[i+j] += float64(v)
+				}
+			}
+			for j := i; j < f; j++ {
+				d[j] -= float64(sum * s.Mu[j])
+			}
+			d[i] = max(d[i], 0) + lambda
+		}
+	})
+	s.B = s.W.Clone()
+	if err := Cholesky(s.U); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(SolveT(s.U, s.W), Solve(s.U, s.W)); err != nil {
+		return nil, err
+	}
+	if s.W.CheckFinite() != nil {
+		return nil, ErrNotPositive
+	}
+	return s, nil
+}
+
+// Quadratic is Q = Σ(y−ȳ)² − b·w of output k: the squared residuals plus λ|w|².
+func (s *Solution) Quadratic(k int) float64 {
+	q := s.Squares[k]
+	for i := range s.W.Rows {
+		q -= float64(s.W.At(i, k) * s.B.At(i, k))
+	}
+	return max(q, 0)
+}
+
+// RSS is the sum of squared residuals of output k.
+func (s *Solution) RSS(k int) float64 {
+	norm := 0.0
+	for i := range s.W.Rows {
+		norm += float64(s.W.At(i, k) * s.W.At(i, k))
+	}
+	return max(s.Quadratic(k)-s.Lambda*norm, 0)
+}
+
+// Intercept is b = ȳ − μ·w.
+func (s *Solution) Intercept() []float64 {
+	b := append([]float64(nil), s.Mean...)
+	for i, m := range s.Mu {
+		for k := range b {
+			b[k] -= float64(m * s.W.At(i, k))
+		}
+	}
+	return b
+}
+
+// LogEvidence is the log marginal likelihood of output k with noise variance v where w ~ N(0, (v/λ) I) and b has a flat
+// prior: the density of all contrasts of y (Rasmussen & Williams, Gaussian Processes for Machine Learning, eq. 2.45).
+func (s *Solution) LogEvidence(k int, v float64) float64 {
+	f := float64(s.W.Rows)
+	return -(float64(s.N-1)*math.Log(2*math.Pi*v) + math.Log(float64(s.N)) + LogDet(s.U) - f*math.Log(s.Lambda) +
+		s.Quadratic(k)/v) / 2
+}
+
+// Noise is the variance that maximises the evidence of output k.
+func (s *Solution) Noise(k int) float64 { return s.Quadratic(k) / float64(s.N-1) }

@@ -1,0 +1,102 @@
+package machine
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/linalg"
+)
+
+// GP are the [Sums] of Gaussian-process regression: those of [Ridge], of which it makes a model with a variance. The noise
+// is that of largest evidence; [Ridge.GP] takes a given one.
+type GP struct{ *Ridge }
+
+// NewGP returns the sums of no rows.
+func NewGP(s Setup) (*GP, error) {
+	r, err := NewRidge(s)
+	if err != nil {
+		return nil, err
+	}
+	return &GP{r}, nil
+}
+
+// Merge adds the rows of o, a GP; see [Ridge.Merge].
+func (g *GP) Merge(o Sums) error {
+	other, ok := o.(*GP)
+	if !ok {
+		return otherSums(g, o)
+	}
+	return g.Ridge.Merge(other.Ridge)
+}
+
+// Model is the process of [Ridge.GP] with the noise of largest evidence.
+func (g *GP) Model(lambda float64) (*Model, error) { return g.GP(lambda, nil) }
+
+// UnmarshalGP reads what AppendBinary wrote, for the same setup, as [UnmarshalRidge] does.
+func UnmarshalGP(s Setup, b []byte) (*GP, error) {
+	r, err := UnmarshalRidge(s, b)
+	if err != nil {
+		return nil, err
+	}
+	return &GP{r}, nil
+}
+
+// GP is Gaussian-process regression with the prior of the features: f = φ·w + b, w ~ N(0, (v/λ) I), a flat prior on b,
+// and noise of variance v. noise has one v per output; nil: those of largest evidence. Rasmussen & Williams, Gaussian
+// Processes for Machine Learning, §2.1.2 and §2.7.
+func (r *Ridge) GP(lambda float64, noise []float64) (*Model, error) {
+	s, noise, err := r.bayes(lambda, noise)
+	if err != nil {
+		return nil, err
+	}
+	m := r.model(KindGP, s)
+	m.Noise, m.Centre = noise, s.Mu
+	m.Factor = dense.New[float64](r.features, r.features)
+	return m, linalg.Inverse(m.Factor, s.U)
+}
+
+// LogEvidence is the log marginal likelihood of the model of GP, summed over outputs: the density of all contrasts of y,
+// which do not depend on b (Rasmussen & Williams, eq. 2.45).
+func (r *Ridge) LogEvidence(lambda float64, noise []float64) (float64, error) {
+	s, noise, err := r.bayes(lambda, noise)
+	if err != nil {
+		return 0, err
+	}
+	sum := 0.0
+	for k, v := range noise {
+		sum += s.LogEvidence(k, v)
+	}
+	return sum, nil
+}
+
+func (r *Ridge) bayes(lambda float64, noise []float64) (*linalg.Solution, []float64, error) {
+	if r.setup.Task != Regression {
+		return nil, nil, fmt.Errorf("gaussian process for %s, want %s: %w", r.setup.Task, Regression, ErrSetup)
+	}
+	if r.sums.N < 2 {
+		return nil, nil, fmt.Errorf("%d rows, a Gaussian process needs at least 2: %w", r.sums.N, ErrNoRows)
+	}
+	if !(lambda > 0) {
+		return nil, nil, fmt.Errorf("λ = %g, want a positive number: %w", lambda, ErrSetup)
+	}
+	s, err := r.solve(lambda, dense.Matrix[float64]{})
+	if err != nil {
+		return nil, nil, err
+	}
+	if noise == nil {
+		for k := range r.setup.Outputs {
+			noise = append(noise, s.Noise(k))
+		}
+		return s, noise, nil
+	}
+	if len(noise) != r.setup.Outputs {
+		return nil, nil, fmt.Errorf("%d noise variances for %d outputs: %w", len(noise), r.setup.Outputs, dense.ErrShape)
+	}
+	for _, v := range noise {
+		if !(v > 0) || math.IsInf(v, 1) {
+			return nil, nil, fmt.Errorf("noise variance %g, want a positive number: %w", v, ErrSetup)
+		}
+	}
+	return s, append([]float64(nil), noise...), nil
+}

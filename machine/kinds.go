@@ -1,0 +1,188 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Kind names a way to predict. What a kind can do, and how, is its entry in one table: [Kinds].
+type Kind string
+
+// The kinds.
+const (
+	KindRidge    Kind = "ridge"    // φ·w + intercept
+	KindLogistic Kind = "logistic" // softmax of φ·w + intercept
+	KindGP       Kind = "gp"       // as ridge, with a variance
+	KindSmoother Kind = "smoother" // Σ φ1(x)·φ2(x_j) y_j / Σ φ1(x)·φ2(x_j)
+	KindDensity  Kind = "density"  // log mean φ1(x)·φ2(x_j)
+)
+
+// KindInfo describes a kind. Everything that depends on the kind of a model reads it here: to add one, add an entry.
+type KindInfo struct {
+	Kind  Kind
+	About string // a line for people
+	Tasks []Task // that it can do
+
+	Penalised     bool // it has a penalty λ
+	LeastSquares  bool // least squares on the same features finds a good bandwidth and number of features for it
+	Bayesian      bool // it has a variance, and λ is that of largest evidence
+	Averages      bool // it weighs rows by the kernel: features of one sign keep weights from being negative
+	Positive      bool // it is not defined with features of both signs
+	Probabilities bool // its scores of classes are probabilities, of one that Averages if features are positive
+	ClassWeights  bool // rows of a class may be given a weight
+
+	tensors []string // fields of Model that it has, by their names in a file
+	softmax bool     // φ·w + intercept are logits
+	// sums and decode are nil where rows do not add up: such a kind is fitted by passes over them.
+	sums   func(Setup) (Sums, error)
+	decode func(Setup, []byte) (Sums, error)
+}
+
+var (
+	linear   = []string{"weights", "intercept"}
+	averages = []string{"log_scale", "mass"}
+)
+
+// kinds is the table; of the kinds of a task the first is the usual one.
+var kinds = []KindInfo{
+	{Kind: KindRidge, About: "kernel ridge regression, for numbers and for classes", Tasks: []Task{Regression, Classification},
+		Penalised: true, LeastSquares: true, tensors: linear,
+		sums: sumsOf(NewRidge), decode: decodeOf(UnmarshalRidge)},
+	{Kind: KindLogistic, About: "multinomial logistic regression: probabilities of classes", Tasks: []Task{Classification},
+		Penalised: true, LeastSquares: true, Probabilities: true, ClassWeights: true, tensors: linear, softmax: true},
+	{Kind: KindGP, About: "Gaussian-process regression: numbers with a variance", Tasks: []Task{Regression},
+		Penalised: true, LeastSquares: true, Bayesian: true, tensors: slices.Concat(linear, []string{"noise", "centre", "factor"}),
+		sums: sumsOf(NewGP), decode: decodeOf(UnmarshalGP)},
+	{Kind: KindSmoother, About: "Nadaraya-Watson weighted means, for numbers and for classes", Tasks: []Task{Regression, Classification},
+		Averages: true, Probabilities: true, tensors: slices.Concat(linear, averages),
+		sums: sumsOf(NewSmoother), decode: decodeOf(UnmarshalSmoother)},
+	{Kind: KindDensity, About: "log density and anomaly score of rows, without a target", Tasks: []Task{Unsupervised},
+		Averages: true, Positive: true, tensors: slices.Concat(averages, []string{"quantiles"}),
+		sums: sumsOf(NewDensity), decode: decodeOf(UnmarshalDensity)},
+}
+
+// Kinds are all kinds; of those of a task the first is the usual one.
+func Kinds() []KindInfo { return slices.Clone(kinds) }
+
+// KindsOf are the kinds that can do a task, the usual one first.
+func KindsOf(t Task) []Kind {
+	var out []Kind
+	for _, k := range kinds {
+		if slices.Contains(k.Tasks, t) {
+			out = append(out, k.Kind)
+		}
+	}
+	return out
+}
+
+// Info is the entry of a kind; one that is not known is ErrSetup.
+func (k Kind) Info() (KindInfo, error) {
+	for _, e := range kinds {
+		if e.Kind == k {
+			return e, nil
+		}
+	}
+	return KindInfo{}, fmt.Errorf("kind %q, want %s: %w", k, kindNames(), ErrSetup)
+}
+
+// Summed reports whether rows add up, so that there are [Sums].
+func (k KindInfo) Summed() bool { return k.sums != nil }
+
+// has reports whether models of the kind have a tensor.
+func (k KindInfo) has(tensor string) bool { return slices.Contains(k.tensors, tensor) }
+
+func kindNames() string {
+	var names []string
+	for _, k := range kinds {
+		names = append(names, string(k.Kind))
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// Sums are what rows add up to, all that a model of their kind needs to know of them. They are as large as the model,
+// however many rows there are; sums of parts merge, and can be saved and taken up again.
+//
+// The same rows in the same blocks give the same bits; other blocks and other orders of merging agree up to rounding. Sums
+// serve one call at a time.
+type Sums interface {
+	// Add adds rows x with targets y: numbers, or one column of class indices; a density does not look at them. After an
+	// error the sums are as before, but for blocks before the one that failed. Rows in errors are counted from the first
+	// row ever added.
+	Add(x, y dense.Matrix[float64]) error
+	// Merge adds the rows of o, which must be of the same kind, map, task and shape: otherwise it is ErrMismatch.
+	Merge(o Sums) error
+	// Len is the number of rows added.
+	Len() int64
+	// AppendBinary appends the sums to b. A fit that goes on from them has the bits of one that was never interrupted.
+	AppendBinary(b []byte) ([]byte, error)
+	// Model is that of the rows so far, with penalty λ where the kind has one.
+	Model(lambda float64) (*Model, error)
+}
+
+// NewSums returns the sums of no rows for a kind of model.
+func NewSums(k Kind, s Setup) (Sums, error) {
+	e, err := k.summed(&s)
+	if err != nil {
+		return nil, err
+	}
+	return e.sums(s)
+}
+
+// UnmarshalSums reads what AppendBinary of sums of that kind wrote, for the same setup. Sums of another map, task or shape
+// are ErrMismatch, anything else that does not fit ErrCorrupt. No more memory is used than the setup justifies.
+func UnmarshalSums(k Kind, s Setup, b []byte) (Sums, error) {
+	e, err := k.summed(&s)
+	if err != nil {
+		return nil, err
+	}
+	return e.decode(s, b)
+}
+
+// summed is the entry of a kind that has sums for the task of s, which becomes its first if it is empty.
+func (k Kind) summed(s *Setup) (KindInfo, error) {
+	e, err := k.Info()
+	if err != nil {
+		return e, err
+	}
+	if !e.Summed() {
+		return e, fmt.Errorf("rows of a %s model do not add up: %w", k, ErrSetup)
+	}
+	if s.Task == "" {
+		s.Task = e.Tasks[0]
+	}
+	return e, e.does(s.Task)
+}
+
+func (k KindInfo) does(t Task) error {
+	if !slices.Contains(k.Tasks, t) {
+		return fmt.Errorf("%s model for task %q: %w", k.Kind, t, ErrSetup)
+	}
+	return nil
+}
+
+func sumsOf[S Sums](f func(Setup) (S, error)) func(Setup) (Sums, error) {
+	return func(s Setup) (Sums, error) {
+		sums, err := f(s)
+		if err != nil {
+			return nil, err // not an interface that holds a nil pointer
+		}
+		return sums, nil
+	}
+}
+
+func decodeOf[S Sums](f func(Setup, []byte) (S, error)) func(Setup, []byte) (Sums, error) {
+	return func(s Setup, b []byte) (Sums, error) {
+		sums, err := f(s, b)
+		if err != nil {
+			return nil, err
+		}
+		return sums, nil
+	}
+}
+
+// otherSums is the error of merging sums of different kinds.
+func otherSums(a, b Sums) error { return fmt.Errorf("%T merged into %T: %w", b, a, ErrMismatch) }
