@@ -13,16 +13,8 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/exec"
 	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/kernel"
 )
-
-// FeatureMap is a pair of maps for queries and keys with φ1(x)·φ2(y) ≈ κ(x, y). *Map implements it.
-type FeatureMap[T dense.Float] interface {
-	InDim() int
-	OutDim() int
-	Queries(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], ws *Workspace[T]) error
-	Keys(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], ws *Workspace[T]) error
-	Fingerprint() [32]byte
-}
 
 // Map is a drawn feature map. It is immutable and may be used by many goroutines, each with its own Workspace.
 type Map[T dense.Float] struct {
@@ -84,6 +76,9 @@ func (m *Map[T]) OutDim() int { return m.query.OutDim() }
 
 // Positive reports whether every feature is nonnegative for every input.
 func (m *Map[T]) Positive() bool { return m.positive }
+
+// Target is the kernel that the map estimates.
+func (m *Map[T]) Target() kernel.Kernel { return m.spec.Target() }
 
 // Symmetric reports whether queries and keys have the same map, as kernel ridge regression requires.
 func (m *Map[T]) Symmetric() bool { return m.symmetric }

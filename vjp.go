@@ -12,15 +12,6 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 )
 
-// Differentiable is a feature map with derivatives. *Map implements it for every family; where features have no
-// derivative (sgn and max(0, ·) at zero, clamped coordinates at their floor, rows between two clusters) the
-// derivative of the side they are on is taken, 0 for sgn: gates and signs are constants.
-type Differentiable[T dense.Float] interface {
-	FeatureMap[T]
-	QueriesVJP(dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64, g *Grad[T], ws *Workspace[T]) error
-	KeysVJP(dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64, g *Grad[T], ws *Workspace[T]) error
-}
-
 // ErrNoParameters is returned for maps whose family has no parameters that gradients reach.
 var ErrNoParameters = errors.New("family has no learnable parameters")
 

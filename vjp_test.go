@@ -13,8 +13,6 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-var _ randfeat.Differentiable[float32] = (*randfeat.Map[float32])(nil)
-
 func normals[T dense.Float](rows, cols int, seed uint64) dense.Matrix[T] {
 	x := dense.New[float64](rows, cols)
 	rng.Normals(x.Data, rng.Stream(seed, 77))

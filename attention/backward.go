@@ -35,25 +35,24 @@ func (a *Linear[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T], grads []*ran
 	if err := a.check(out, q, k, v); err != nil {
 		return Report{}, err
 	}
-	for _, s := range []struct {
-		name, like string
-		got, want  Seq[T]
-	}{{"dq", "q", dq, q}, {"dk", "k", dk, k}, {"dv", "v", dv, v}, {"dout", "out", dout, out}} {
-		if err := s.got.Check(s.name); err != nil {
-			return Report{}, err
-		}
-		g, w := s.got, s.want
-		if g.Batch != w.Batch || g.Heads != w.Heads || g.Len != w.Len || g.Dim != w.Dim {
-			return Report{}, fmt.Errorf("%s is [%d, %d, %d, %d], %s [%d, %d, %d, %d], want them equal: %w", s.name, g.Batch, g.Heads, g.Len, g.Dim,
-				s.like, w.Batch, w.Heads, w.Len, w.Dim, dense.ErrShape)
-		}
+	if err := checkGradients(dq, dk, dv, dout, out, q, k, v); err != nil {
+		return Report{}, err
 	}
 	if grads != nil && len(grads) != len(a.Maps) {
 		return Report{}, fmt.Errorf("%d parameter gradients for %d maps: %w", len(grads), len(a.Maps), dense.ErrShape)
 	}
-	for _, g := range grads {
-		if g != nil && a.Window > 0 {
+	for i, m := range a.Maps {
+		if _, ok := m.(randfeat.Differentiable[T]); !ok {
+			return Report{}, fmt.Errorf("map %d, a %T, has no derivatives (randfeat.Differentiable): %w", i, m, errors.ErrUnsupported)
+		}
+		if grads == nil || grads[i] == nil {
+			continue
+		}
+		if a.Window > 0 {
 			return Report{}, fmt.Errorf("parameter gradients with a window: %w", errors.ErrUnsupported)
+		}
+		if _, ok := m.(randfeat.Learnable[T]); !ok {
+			return Report{}, fmt.Errorf("map %d, a %T: %w", i, m, randfeat.ErrNoParameters)
 		}
 	}
 	b := backCalls[T]().Get().(*backCall[T])
@@ -83,7 +82,7 @@ func (b *backCall[T]) put() {
 		p.s, p.grad, p.view, p.segment, p.sweeps = nil, nil, view[T]{}, nil, [2]stream[T]{}
 	}
 	for _, w := range b.all {
-		w.report, w.err, w.bad, w.grad, w.m, w.win.m, w.matrixOf = Report{}, nil, false, nil, nil, nil, nil
+		w.report, w.err, w.bad, w.grad, w.m, w.diff = Report{}, nil, false, nil, nil, nil
 	}
 	backCalls[T]().Put(b)
 }
@@ -303,6 +302,7 @@ func (p *pass[T]) stream(s *stream[T]) {
 	for _, w := range p.workers {
 		w.use(s.m, p.b.tab, rows, p.b.checks || !s.m.Positive())
 		w.grow(s, rows)
+		w.diff = s.m.(randfeat.Differentiable[T])
 	}
 	if p.b.gradOf(s.h) != nil {
 		p.grad = p.newGrad()
@@ -345,7 +345,7 @@ func dot[T dense.Float](x, y []T) T {
 }
 
 func (p *pass[T]) newGrad() *randfeat.Grad[T] {
-	g, err := p.s.m.NewGrad()
+	g, err := p.s.m.(randfeat.Learnable[T]).NewGrad() // as Backward has checked
 	if err != nil {
 		p.workers[0].err = err
 	}

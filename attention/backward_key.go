@@ -31,7 +31,7 @@ func (w *backWorker[T]) keyBlock(p *pass[T], lo, hi int) error {
 		w.checkValues(v)
 		w.tab.MulT(dphi, v, &p.packed, p.dz)
 		w.tab.Product(dv, phi, p.ds, false)
-		if err := w.m.KeysVJP(dx, dphi, phi, k, w.col, shift, w.grad, &w.ws); err != nil {
+		if err := w.diff.KeysVJP(dx, dphi, phi, k, w.col, shift, w.grad, &w.ws); err != nil {
 			return err
 		}
 		w.addKeys(p, pos, c, n)
@@ -248,7 +248,7 @@ func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read bo
 			w.keyTriangle(dphi, dval, shares.RowRange(g*n, (g+1)*n), cot.RowRange(g*n, (g+1)*n), count, k.Rows)
 		}
 	}
-	if err := w.m.KeysVJP(dx, dphi, phi, k, ref.tau, shift, w.grad, &w.ws); err != nil {
+	if err := w.diff.KeysVJP(dx, dphi, phi, k, ref.tau, shift, w.grad, &w.ws); err != nil {
 		return err
 	}
 	w.addKeys(p, pos, c, k.Rows)

@@ -25,11 +25,12 @@ type backWorker[T dense.Float] struct {
 	zc     []T // running z
 	negs   []float64
 	grad   *randfeat.Grad[T]
+	diff   randfeat.Differentiable[T] // the map
 
 	// Of a window: cotangents of embedded queries and keys, the matrix that embeds them, sums by key.
 	embed, embedK dense.Matrix[T]
 	matrix        dense.Matrix[T]
-	matrixOf      *randfeat.Map[T]
+	matrixOf      [32]byte
 	sums          []T
 }
 
@@ -147,7 +148,7 @@ func (w *backWorker[T]) vjpQueries(p *pass[T], dphi, phi dense.Matrix[T], ref *r
 	if p.b.direct {
 		dx = p.b.dq.Head(s.b, s.h*s.group+g).RowRange(s.q0+i0, s.q0+i0+n)
 	}
-	if err := w.m.QueriesVJP(dx, dphi, phi, q, ref.tau, shift, w.grad, &w.ws); err != nil {
+	if err := w.diff.QueriesVJP(dx, dphi, phi, q, ref.tau, shift, w.grad, &w.ws); err != nil {
 		return err
 	}
 	if !p.b.direct {

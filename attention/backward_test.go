@@ -95,7 +95,7 @@ func TestLinearBackwardFamilies(t *testing.T) {
 		for _, causal := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/causal=%v", name, causal), func(t *testing.T) {
 				q, k, v := normals[float64](1, 1, 13, d, 0.6, 1), normals[float64](1, 1, 13, d, 0.6, 2), normals[float64](1, 1, 13, 3, 1, 3)
-				a := &Linear[float64]{Maps: []*randfeat.Map[float64]{m}, Chunk: 5, Visibility: Visibility{Causal: causal}}
+				a := &Linear[float64]{Maps: []randfeat.FeatureMap[float64]{m}, Chunk: 5, Visibility: Visibility{Causal: causal}}
 				tolerance := 1e-6
 				if !m.Positive() {
 					tolerance = 1e-4 // denominators may be small
@@ -125,14 +125,14 @@ func TestLinearBackwardShapes(t *testing.T) {
 	}
 	dark := testMap[float64](t, family.DARK{M: normals[float64](1, 1, 3, d, 0.7, 8).Head(0, 0)}, d, 6)
 	for name, c := range map[string]struct {
-		maps       []*randfeat.Map[float64]
+		maps       []randfeat.FeatureMap[float64]
 		vis        Visibility
 		lenQ, lenK int
 		heads, kv  int
 		chunk      int
 	}{
 		"groups":       {lenQ: 14, lenK: 14, heads: 6, kv: 2, chunk: 4},
-		"own maps":     {maps: []*randfeat.Map[float64]{m, other}, lenQ: 14, lenK: 14, heads: 4, kv: 2, chunk: 6},
+		"own maps":     {maps: []randfeat.FeatureMap[float64]{m, other}, lenQ: 14, lenK: 14, heads: 4, kv: 2, chunk: 6},
 		"mask":         {vis: Visibility{KeyMask: mask}, lenQ: 11, lenK: 14, heads: 2, kv: 1, chunk: 5},
 		"segments":     {vis: Visibility{Segments: segments}, lenQ: 14, lenK: 14, heads: 2, kv: 2, chunk: 4},
 		"segment mask": {vis: Visibility{Segments: segments, KeyMask: mask}, lenQ: 14, lenK: 14, heads: 2, kv: 1, chunk: 4},
@@ -140,15 +140,15 @@ func TestLinearBackwardShapes(t *testing.T) {
 		"fewer keys":   {lenQ: 14, lenK: 5, heads: 2, kv: 1, chunk: 4},
 		"one chunk":    {lenQ: 9, lenK: 9, heads: 1, kv: 1},
 		"chunk of 1":   {lenQ: 7, lenK: 7, heads: 1, kv: 1, chunk: 1},
-		"gaussian":     {maps: []*randfeat.Map[float64]{gauss}, lenQ: 9, lenK: 9, heads: 2, kv: 1, chunk: 4},
-		"dark":         {maps: []*randfeat.Map[float64]{dark}, lenQ: 9, lenK: 9, heads: 2, kv: 1, chunk: 4},
+		"gaussian":     {maps: []randfeat.FeatureMap[float64]{gauss}, lenQ: 9, lenK: 9, heads: 2, kv: 1, chunk: 4},
+		"dark":         {maps: []randfeat.FeatureMap[float64]{dark}, lenQ: 9, lenK: 9, heads: 2, kv: 1, chunk: 4},
 	} {
 		for _, causal := range []bool{false, true} {
 			for _, window := range []int{0, 1, 3, 20} {
 				t.Run(fmt.Sprintf("%s/causal=%v/window=%d", name, causal, window), func(t *testing.T) {
 					maps := c.maps
 					if maps == nil {
-						maps = []*randfeat.Map[float64]{m}
+						maps = []randfeat.FeatureMap[float64]{m}
 					}
 					vis := c.vis
 					vis.Causal = causal
@@ -183,8 +183,8 @@ func TestLinearBackwardFloat32(t *testing.T) {
 						}
 					}
 					vis := Visibility{Causal: causal}
-					_, got := linearGradients(t, &Linear[float32]{Maps: []*randfeat.Map[float32]{m32}, Visibility: vis, Chunk: 64}, q, k, v, nil)
-					_, want := linearGradients(t, &Linear[float64]{Maps: []*randfeat.Map[float64]{m64}, Visibility: vis, Chunk: 50}, widened(q), widened(k), widened(v), nil)
+					_, got := linearGradients(t, &Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m32}, Visibility: vis, Chunk: 64}, q, k, v, nil)
+					_, want := linearGradients(t, &Linear[float64]{Maps: []randfeat.FeatureMap[float64]{m64}, Visibility: vis, Chunk: 50}, widened(q), widened(k), widened(v), nil)
 					for n, name := range []string{"dq", "dk", "dv"} {
 						for i, x := range got[n].Data {
 							if !dense.IsFinite(float64(x)) || !dense.IsFinite(want[n].Data[i]) {
@@ -223,7 +223,7 @@ func TestLinearBackwardDeterministic(t *testing.T) {
 		var wantM dense.Matrix[float64]
 		for _, procs := range []int{1, 2, 5} {
 			runtime.GOMAXPROCS(procs)
-			a := &Linear[float32]{Maps: []*randfeat.Map[float32]{m}, Visibility: Visibility{Causal: causal}}
+			a := &Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}, Visibility: Visibility{Causal: causal}}
 			g, err := m.NewGrad()
 			if err != nil {
 				t.Fatal(err)
@@ -276,11 +276,11 @@ func TestLinearBackwardParameters(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					return &Linear[float64]{Maps: []*randfeat.Map[float64]{m}, Visibility: Visibility{Causal: causal}, Chunk: 4}
+					return &Linear[float64]{Maps: []randfeat.FeatureMap[float64]{m}, Visibility: Visibility{Causal: causal}, Chunk: 4}
 				}
 				q, k, v := normals[float64](2, 4, 11, d, 1, 43), normals[float64](2, 2, 11, d, 1, 44), normals[float64](2, 2, 11, 3, 1, 45)
 				a := attention(c.at)
-				g, err := a.Maps[0].NewGrad()
+				g, err := a.Maps[0].(randfeat.Learnable[float64]).NewGrad()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -314,7 +314,7 @@ func TestLinearBackwardApproachesExact(t *testing.T) {
 		vis := Visibility{Causal: causal}
 		exact := &Exact[float64]{Visibility: vis}
 		out := NewSeq[float64](1, 1, length, v.Dim)
-		if err := exact.Forward(out, q, k, v); err != nil {
+		if _, err := exact.Forward(out, q, k, v); err != nil {
 			t.Fatal(err)
 		}
 		dout := normals[float64](1, 1, length, v.Dim, 1, 99)
@@ -324,7 +324,7 @@ func TestLinearBackwardApproachesExact(t *testing.T) {
 		}
 		var last [3]float64
 		for n, features := range []int{256, 16384} {
-			a := &Linear[float64]{Maps: []*randfeat.Map[float64]{testMap[float64](t, family.Positive{}, d, features)}, Visibility: vis}
+			a := &Linear[float64]{Maps: []randfeat.FeatureMap[float64]{testMap[float64](t, family.Positive{}, d, features)}, Visibility: vis}
 			_, got := linearGradients(t, a, q, k, v, nil)
 			for i := range got {
 				var diff float64
@@ -351,7 +351,7 @@ func TestLinearBackwardEmpty(t *testing.T) {
 		for _, causal := range []bool{false, true} {
 			for _, window := range []int{0, 2} {
 				q, k, v := normals[float64](2, 2, shape[0], d, 1, 1), normals[float64](2, 1, shape[1], d, 1, 2), normals[float64](2, 1, shape[1], shape[2], 1, 3)
-				a := &Linear[float64]{Maps: []*randfeat.Map[float64]{m}, Visibility: Visibility{Causal: causal}, Window: window}
+				a := &Linear[float64]{Maps: []randfeat.FeatureMap[float64]{m}, Visibility: Visibility{Causal: causal}, Window: window}
 				out, dout := NewSeq[float64](2, 2, shape[0], shape[2]), normals[float64](2, 2, shape[0], shape[2], 1, 4)
 				if _, err := a.Forward(out, q, k, v); err != nil {
 					t.Fatal(err)
@@ -376,7 +376,7 @@ func TestLinearBackwardEmpty(t *testing.T) {
 func TestLinearBackwardErrors(t *testing.T) {
 	const d = 4
 	m := testMap[float32](t, family.DARK{M: dense.Identity[float64](d)}, d, 6)
-	a := &Linear[float32]{Maps: []*randfeat.Map[float32]{m}}
+	a := &Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}
 	q, k, v := normals[float32](1, 1, 6, d, 1, 1), normals[float32](1, 1, 6, d, 1, 2), normals[float32](1, 1, 6, 3, 1, 3)
 	out := NewSeq[float32](1, 1, 6, 3)
 	if _, err := a.Forward(out, q, k, v); err != nil {
@@ -424,7 +424,7 @@ func BenchmarkLinearBackward(b *testing.B) {
 	fm := testMap[float32](b, family.Positive{}, d, m)
 	for _, causal := range []bool{false, true} {
 		b.Run(fmt.Sprintf("causal=%v/d=%d/m=%d/L=%d", causal, d, m, length), func(b *testing.B) {
-			a := &Linear[float32]{Maps: []*randfeat.Map[float32]{fm}, Visibility: Visibility{Causal: causal}}
+			a := &Linear[float32]{Maps: []randfeat.FeatureMap[float32]{fm}, Visibility: Visibility{Causal: causal}}
 			out, dout := NewSeq[float32](1, 1, length, d), normals[float32](1, 1, length, d, 1, 4)
 			dq, dk, dv := NewSeq[float32](1, 1, length, d), NewSeq[float32](1, 1, length, d), NewSeq[float32](1, 1, length, d)
 			var forward, backward time.Duration

@@ -179,9 +179,9 @@ func (w *backWorker[T]) windowCotangents(p *pass[T], g, i0 int, a, q, u, k, y de
 	}
 	dq, dk := w.dx.RowRange(0, n), dense.Matrix[T]{}
 	if x.embedding {
-		if w.matrixOf != x.m {
-			w.matrixOf = x.m
-			w.matrix = dense.Convert[T](x.m.Spec().Target().M)
+		if w.matrix.IsEmpty() || w.matrixOf != x.of {
+			w.matrixOf = x.of
+			w.matrix = dense.Convert[T](w.m.Target().M)
 			w.tab.Scale(w.matrix.Data, T(x.gain))
 		}
 		w.tab.Product(dq, du, w.matrix, false)

@@ -16,25 +16,30 @@ type Constant[T dense.Float] struct {
 }
 
 // Forward sets out. Only the shapes of q and k matter.
-func (a *Constant[T]) Forward(out, q, k, v Seq[T]) error {
-	if err := checkExact(&a.Visibility, out, q, k, v); err != nil {
-		return err
+func (a *Constant[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
+	if err := checkSeqs(&a.Visibility, out, q, k, v); err != nil {
+		return Report{}, err
 	}
 	if !a.Unchecked {
 		if err := checkRows("v", v, a.seenKeys(nil, q.Batch, q.Len, k.Len)); err != nil {
-			return err
+			return Report{}, err
 		}
 	}
-	par.For(k.Batch*k.Heads, 1, func(lo, hi int) {
+	reports := make([]Report, k.Batch*k.Heads)
+	par.For(len(reports), 1, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			a.head(out, q, v, i/k.Heads, i%k.Heads)
+			reports[i] = a.head(out, q, v, i/k.Heads, i%k.Heads)
 		}
 	})
-	return nil
+	var total Report
+	for _, r := range reports {
+		total.Add(r)
+	}
+	return total, nil
 }
 
 // head computes the query heads that share head h of the values, with sums in float64.
-func (a *Constant[T]) head(out, q, v Seq[T], b, h int) {
+func (a *Constant[T]) head(out, q, v Seq[T], b, h int) (r Report) {
 	values, mask := v.Head(b, h), a.keyMask(b, v.Len)
 	group := q.Heads / v.Heads
 	sum := make([]float64, v.Dim)
@@ -55,7 +60,9 @@ func (a *Constant[T]) head(out, q, v Seq[T], b, h int) {
 			}
 			for g := range group {
 				dst := out.Head(b, h*group+g).Row(s.q0 + i)
+				r.Rows++
 				if count == 0 {
+					r.Empty++
 					clear(dst)
 					continue
 				}
@@ -65,6 +72,7 @@ func (a *Constant[T]) head(out, q, v Seq[T], b, h int) {
 			}
 		}
 	}
+	return r
 }
 
 // Uniform is attention with random weights that ignore queries and keys, independent and uniform in [0, 1), divided by
@@ -81,25 +89,25 @@ type Uniform[T dense.Float] struct {
 }
 
 // Forward sets out. Only the shapes of q and k matter.
-func (a *Uniform[T]) Forward(out, q, k, v Seq[T]) error {
-	if err := checkExact(&a.Visibility, out, q, k, v); err != nil {
-		return err
+func (a *Uniform[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
+	if err := checkSeqs(&a.Visibility, out, q, k, v); err != nil {
+		return Report{}, err
 	}
 	c, err := a.calls.get()
 	if err != nil {
-		return err
+		return Report{}, err
 	}
 	defer a.calls.put(c)
 	c.start(&a.Visibility, 0, 1, out, q, k, v)
 	c.seed = a.Seed
 	if !a.Unchecked {
 		if err := c.checkFinite(named[T]{"v", v, c.seen}); err != nil {
-			return err
+			return Report{}, err
 		}
 	}
 	c.splitQueries()
 	c.do(len(c.tasks), phaseUniform)
-	return nil
+	return c.report(), nil
 }
 
 // uniformBlock keys are handled together.
@@ -138,13 +146,7 @@ func (c *exactCall[T]) uniform(w *exactScratch[T], t exactTask) {
 				c.tab.Product(packedView(w.acc, n, dv), p, values, true)
 			}
 			for l := range n {
-				dst := out.Row(b.q0 + i + l)
-				if w.sum[l] == 0 {
-					clear(dst)
-					continue
-				}
-				copy(dst, w.acc[l*dv:(l+1)*dv])
-				c.tab.Scale(dst, T(1/w.sum[l]))
+				w.finish(c, out.Row(b.q0+i+l), w.acc[l*dv:(l+1)*dv], w.sum[l])
 			}
 		}
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 func TestConstantIsTheRunningMean(t *testing.T) {
-	v := Seq[float64]{Data: []float64{1, 3, 8, 0}, Batch: 1, Heads: 1, Len: 4, Dim: 1, StrideB: 4, StrideH: 4, StrideL: 1}
+	v := Seq[float64]{Data: []float64{1, 3, 8, 0}, Shape: Shape{1, 1, 4, 1}, StrideB: 4, StrideH: 4, StrideL: 1}
 	for _, c := range []struct {
 		vis  Visibility
 		want []float64

@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/rng"
@@ -55,7 +57,12 @@ func Compare[T dense.Float](a *Linear[T], q, k, v Seq[T], opt CompareOptions) (C
 	if opt.Rows < 0 || opt.Keys < 2 {
 		return Comparison{}, fmt.Errorf("comparing %d rows with %d keys, want at least 1 and 2: %w", opt.Rows, opt.Keys, dense.ErrShape)
 	}
-	if err := checkInputs(&a.Visibility, q, k, v); err != nil {
+	for i, s := range []Seq[T]{q, k, v} {
+		if err := s.Check([]string{"q", "k", "v"}[i]); err != nil {
+			return Comparison{}, err
+		}
+	}
+	if err := a.checkInputs(q.Shape, k.Shape, v.Shape); err != nil {
 		return Comparison{}, err
 	}
 	if err := a.checkMaps(k.Heads, q.Dim); err != nil {
@@ -77,7 +84,7 @@ func Compare[T dense.Float](a *Linear[T], q, k, v Seq[T], opt CompareOptions) (C
 	counts := a.seenKeys(nil, k.Batch, q.Len, k.Len)
 	maps := make([]*reference64, len(a.Maps))
 	for h, m := range a.Maps {
-		if maps[h], err = newReference64(m.Spec(), m, opt.Unpredicted); err != nil {
+		if maps[h], err = newReference64(m, opt.Unpredicted); err != nil {
 			return c, fmt.Errorf("map %d: %w", h, err)
 		}
 	}
@@ -113,12 +120,12 @@ func orDefault(v, d int) int {
 func timeExact[T dense.Float](a *Linear[T], q, k, v Seq[T]) (time.Duration, error) {
 	e := Exact[T]{Visibility: a.Visibility, Unchecked: a.Unchecked}
 	if len(a.Maps) > 0 {
-		g := a.Maps[0].Spec().Kernel.Gain()
+		g := a.Maps[0].Target().Gain()
 		e.Scale = g * g
 	}
 	out := NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
 	start := time.Now()
-	err := e.Forward(out, q, k, v)
+	_, err := e.Forward(out, q, k, v)
 	return time.Since(start), err
 }
 
@@ -129,12 +136,22 @@ type reference64 struct {
 	predictor *predictor
 }
 
-func newReference64[T dense.Float](s randfeat.Spec, m *randfeat.Map[T], unpredicted bool) (*reference64, error) {
-	target := s.Target()
+// Drawn is a map that knows its spec and projections, as *randfeat.Map does: comparisons compute it again in float64.
+type Drawn interface {
+	Spec() randfeat.Spec
+	Omega() []coupling.Omega
+}
+
+func newReference64[T dense.Float](m randfeat.FeatureMap[T], unpredicted bool) (*reference64, error) {
+	target := m.Target()
 	if target.Kind == kernel.Bessel {
 		return nil, fmt.Errorf("the bessel kernel has negative values and no attention: %w", kernel.ErrKernel)
 	}
-	m64, err := randfeat.NewWithOmega[float64](s, m.Omega())
+	d, ok := m.(Drawn)
+	if !ok {
+		return nil, fmt.Errorf("a %T does not tell its spec and projections: %w", m, errors.ErrUnsupported)
+	}
+	m64, err := randfeat.NewWithOmega[float64](d.Spec(), d.Omega())
 	if err != nil {
 		return nil, err
 	}

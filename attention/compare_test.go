@@ -102,7 +102,7 @@ func TestPredictionAgreesWithMeasurement(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lin := &Linear[float64]{Visibility: Visibility{Causal: c.causal}, Maps: []*randfeat.Map[float64]{mp}, Window: c.window}
+			lin := &Linear[float64]{Visibility: Visibility{Causal: c.causal}, Maps: []randfeat.FeatureMap[float64]{mp}, Window: c.window}
 			got, err := Compare(lin, q, k, v, CompareOptions{Rows: length, Keys: c.keys, Unpredicted: seed > 0})
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -166,7 +166,7 @@ func TestCompareMeasuresAgainstExact(t *testing.T) {
 		}
 		lin, report := forwardLinear(t, a, q, k, v)
 		exact := NewSeq[float64](batch, 4, length, dv)
-		if err := (&Exact[float64]{Visibility: a.Visibility}).Forward(exact, q, k, v); err != nil {
+		if _, err := (&Exact[float64]{Visibility: a.Visibility}).Forward(exact, q, k, v); err != nil {
 			t.Fatal(err)
 		}
 		var diff, norm float64
@@ -202,7 +202,7 @@ func TestCompareMeasuresAgainstExact(t *testing.T) {
 func TestCompareSampleAndErrors(t *testing.T) {
 	const d, length = 8, 500
 	q, k, v := randomSeq[float32](1, 2, length, d, 0.6, 0, 1), randomSeq[float32](1, 2, length, d, 0.6, 0, 2), randomSeq[float32](1, 2, length, d, 1, 0, 3)
-	a := &Linear[float32]{Maps: []*randfeat.Map[float32]{oneMap[float32](t, family.OPRF{A: -0.1}, coupling.Orthogonal{}, d, 64, 1)}}
+	a := &Linear[float32]{Maps: []randfeat.FeatureMap[float32]{oneMap[float32](t, family.OPRF{A: -0.1}, coupling.Orthogonal{}, d, 64, 1)}}
 	errorsOf := func(o CompareOptions) Errors {
 		t.Helper()
 		c, err := Compare(a, q, k, v, o)
@@ -263,7 +263,7 @@ func TestPredictionOutOfRange(t *testing.T) {
 		for _, f := range []family.Family{family.Positive{}, family.ZeroOne{Clusters: clusters}, family.Residual{}} {
 			for _, c := range []coupling.Coupling{nil, coupling.Orthogonal{}} {
 				for _, keys := range []int{0, 32} { // all and sampled
-					a := &Linear[float64]{Maps: []*randfeat.Map[float64]{oneMap[float64](t, f, c, d, 64, 1)}}
+					a := &Linear[float64]{Maps: []randfeat.FeatureMap[float64]{oneMap[float64](t, f, c, d, 64, 1)}}
 					got, err := Compare(a, q, k, v, CompareOptions{Rows: 8, Keys: keys})
 					if err != nil {
 						t.Fatal(err)
@@ -283,7 +283,7 @@ func TestPredictionOutOfRange(t *testing.T) {
 // Keys that are masked, or of a segment that no query has, may hold anything: the comparison is that with zeros there.
 func TestCompareIgnoresHiddenKeys(t *testing.T) {
 	const d, length = 4, 150
-	a := &Linear[float64]{Visibility: hiddenKeys(1, length), Maps: []*randfeat.Map[float64]{oneMap[float64](t, family.Positive{}, nil, d, 32, 1)}}
+	a := &Linear[float64]{Visibility: hiddenKeys(1, length), Maps: []randfeat.FeatureMap[float64]{oneMap[float64](t, family.Positive{}, nil, d, 32, 1)}}
 	q, k, v := randomSeq[float64](1, 2, length, d, 0.5, 0, 1), randomSeq[float64](1, 1, length, d, 0.5, 0, 2), randomSeq[float64](1, 1, length, 3, 1, 0, 3)
 	for _, opt := range []CompareOptions{{}, {Keys: 16, Exact: true}} {
 		var got [2]Comparison

@@ -14,7 +14,7 @@ import (
 // nothing. Outputs are those of Forward over all tokens at once, up to rounding. A Decoder serves one call at a
 // time. It cannot be saved; a State, which has no window, can.
 type Decoder[T dense.Float] struct {
-	maps            []*randfeat.Map[T]
+	maps            []randfeat.FeatureMap[T]
 	batch           int
 	qHeads, kvHeads int
 	dim, valueDim   int
@@ -150,8 +150,8 @@ func (d *Decoder[T]) check(out, q, k, v Seq[T]) error {
 		if err := x.s.Check(x.name); err != nil {
 			return err
 		}
-		if s := x.s; s.Batch != d.batch || s.Heads != x.heads || s.Len != q.Len || s.Dim != x.dim {
-			return fmt.Errorf("%s is [%d, %d, %d, %d], want [%d, %d, %d, %d]: %w", x.name, s.Batch, s.Heads, s.Len, s.Dim, d.batch, x.heads, q.Len, x.dim, dense.ErrShape)
+		if want := (Shape{d.batch, x.heads, q.Len, x.dim}); x.s.Shape != want {
+			return fmt.Errorf("%s is %v, want %v: %w", x.name, x.s.Shape, want, dense.ErrShape)
 		}
 		if x.name == "out" || x.name == "v" && !d.checks {
 			continue

@@ -221,7 +221,7 @@ func BenchmarkDecode(b *testing.B) {
 	for _, window := range []int{0, 128} {
 		for _, seen := range []int{100, 10_000, 1_000_000} {
 			b.Run(fmt.Sprintf("window=%d/heads=%d/m=%d/d=%d/seen=%d", window, heads, m, d, seen), func(b *testing.B) {
-				dec, err := (&Linear[float32]{Maps: []*randfeat.Map[float32]{fm}, Window: window}).NewDecoder(1, heads, heads, d, dv)
+				dec, err := (&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{fm}, Window: window}).NewDecoder(1, heads, heads, d, dv)
 				must(b, err)
 				for n := 0; n < seen; n += length {
 					c := min(length, seen-n)

@@ -84,23 +84,23 @@ const (
 func keyBlock[T dense.Float]() int { return 2048 / int(unsafe.Sizeof(T(0))) }
 
 // Forward sets out, which has the heads and length of q and the dimension of v.
-func (a *Exact[T]) Forward(out, q, k, v Seq[T]) error {
-	if err := checkExact(&a.Visibility, out, q, k, v); err != nil {
-		return err
+func (a *Exact[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
+	if err := checkSeqs(&a.Visibility, out, q, k, v); err != nil {
+		return Report{}, err
 	}
 	scale, err := a.scale(q.Dim)
 	if err != nil {
-		return err
+		return Report{}, err
 	}
 	c, err := a.calls.get()
 	if err != nil {
-		return err
+		return Report{}, err
 	}
 	defer a.calls.put(c)
 	c.start(&a.Visibility, a.Window, scale, out, q, k, v)
 	if !a.Unchecked {
 		if err := c.checkFinite(named[T]{"q", q, nil}, named[T]{"k", k, c.seen}, named[T]{"v", v, c.seen}); err != nil {
-			return err
+			return Report{}, err
 		}
 	}
 	if c.keep = a.Keep; c.keep != nil {
@@ -108,7 +108,7 @@ func (a *Exact[T]) Forward(out, q, k, v Seq[T]) error {
 	}
 	c.splitQueries()
 	c.do(len(c.tasks), phaseForward)
-	return nil
+	return c.report(), nil
 }
 
 func (a *Exact[T]) scale(dim int) (float64, error) {
@@ -121,45 +121,6 @@ func (a *Exact[T]) scale(dim int) (float64, error) {
 		return a.Scale, nil
 	}
 	return 1 / math.Sqrt(float64(max(1, dim))), nil
-}
-
-// checkExact validates the arguments of a Forward.
-func checkExact[T dense.Float](vis *Visibility, out, q, k, v Seq[T]) error {
-	if err := checkInputs(vis, q, k, v); err != nil {
-		return err
-	}
-	if err := out.Check("out"); err != nil {
-		return err
-	}
-	if out.Batch != q.Batch || out.Heads != q.Heads || out.Len != q.Len || out.Dim != v.Dim {
-		return fmt.Errorf("out is [%d, %d, %d, %d], want [%d, %d, %d, %d]: %w", out.Batch, out.Heads, out.Len, out.Dim,
-			q.Batch, q.Heads, q.Len, v.Dim, dense.ErrShape)
-	}
-	return nil
-}
-
-// checkInputs is checkExact before there is an output.
-func checkInputs[T dense.Float](vis *Visibility, q, k, v Seq[T]) error {
-	if err := q.Check("q"); err != nil {
-		return err
-	}
-	if err := k.Check("k"); err != nil {
-		return err
-	}
-	if err := v.Check("v"); err != nil {
-		return err
-	}
-	switch {
-	case k.Batch != q.Batch || v.Batch != q.Batch:
-		return fmt.Errorf("batches of q, k, v are %d, %d, %d, want them equal: %w", q.Batch, k.Batch, v.Batch, dense.ErrShape)
-	case k.Dim != q.Dim:
-		return fmt.Errorf("q has dimension %d, k %d, want them equal: %w", q.Dim, k.Dim, dense.ErrShape)
-	case k.Heads != v.Heads || k.Len != v.Len:
-		return fmt.Errorf("k has %d heads of %d positions, v %d of %d, want them equal: %w", k.Heads, k.Len, v.Heads, v.Len, dense.ErrShape)
-	case q.Heads != 0 && (k.Heads == 0 || q.Heads%k.Heads != 0):
-		return fmt.Errorf("%d query heads on %d key heads, want a multiple: %w", q.Heads, k.Heads, dense.ErrShape)
-	}
-	return vis.check(q.Batch, q.Len, k.Len)
 }
 
 // seenKeys tells the keys that count, one entry per batch and key, from those that are masked or in a segment that no
@@ -305,6 +266,7 @@ type exactScratch[T dense.Float] struct {
 	total         []float64 // of long sums
 	totalShift    []T
 	k, v, dk, dv  []T // of a key block, see backward and hiddenCleared
+	report        Report
 }
 
 // exactPool keeps calls for reuse.
@@ -504,17 +466,34 @@ func (c *exactCall[T]) forward(w *exactScratch[T], t exactTask) {
 		for i := range n {
 			r := g*n + i
 			dst := out.Row(b.q0 + t.lo + i)
-			if w.sum[r] != 0 {
-				copy(dst, w.acc[r*dv:(r+1)*dv])
-				c.tab.Scale(dst, T(1/w.sum[r]))
-			} else {
-				clear(dst)
-			}
+			w.finish(c, dst, w.acc[r*dv:(r+1)*dv], w.sum[r])
 		}
 		if c.keep != nil {
 			c.keep.set(t.b, h, b.q0+t.lo, w.shift[g*n:(g+1)*n], w.sum[g*n:(g+1)*n])
 		}
 	}
+}
+
+// finish writes a row of sums divided by that of its weights, zeros if it has seen no key.
+func (w *exactScratch[T]) finish(c *exactCall[T], dst, acc []T, sum float64) {
+	w.report.Rows++
+	if sum == 0 {
+		w.report.Empty++
+		clear(dst)
+		return
+	}
+	copy(dst, acc)
+	c.tab.Scale(dst, T(1/sum))
+}
+
+// report collects the counts of all workers.
+func (c *exactCall[T]) report() Report {
+	var total Report
+	for _, w := range c.scratch {
+		total.Add(w.report)
+		w.report = Report{}
+	}
+	return total
 }
 
 // sweep finds the shifts and sums of the queries of one task, and their weighted sums of values unless dv is 0.

@@ -23,21 +23,11 @@ import (
 // Every dq_i is summed in the order of the keys, every dk_j and dv_j in the order of the queries, so the bits do not
 // depend on the number of workers.
 func (a *Exact[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T]) error {
-	if err := checkExact(&a.Visibility, out, q, k, v); err != nil {
+	if err := checkSeqs(&a.Visibility, out, q, k, v); err != nil {
 		return err
 	}
-	for _, s := range []struct {
-		name, like string
-		got, want  Seq[T]
-	}{{"dq", "q", dq, q}, {"dk", "k", dk, k}, {"dv", "v", dv, v}, {"dout", "out", dout, out}} {
-		if err := s.got.Check(s.name); err != nil {
-			return err
-		}
-		g, w := s.got, s.want
-		if g.Batch != w.Batch || g.Heads != w.Heads || g.Len != w.Len || g.Dim != w.Dim {
-			return fmt.Errorf("%s is [%d, %d, %d, %d], %s [%d, %d, %d, %d], want them equal: %w", s.name, g.Batch, g.Heads, g.Len, g.Dim,
-				s.like, w.Batch, w.Heads, w.Len, w.Dim, dense.ErrShape)
-		}
+	if err := checkGradients(dq, dk, dv, dout, out, q, k, v); err != nil {
+		return err
 	}
 	if n := a.Keep; n != nil && (n.batch != q.Batch || n.heads != q.Heads || n.length != q.Len) {
 		return fmt.Errorf("normalisers are of [%d, %d, %d] rows, q has [%d, %d, %d]; call Forward with the same Keep first: %w",

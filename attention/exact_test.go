@@ -231,7 +231,7 @@ func TestExactEqualsNaive(t *testing.T) {
 func checkForward[T dense.Float](t *testing.T, c exactCase) {
 	a, q, k, v := exactOf[T](c)
 	out := gaussianSeq[T](9, c.batch, c.heads, c.lenQ, c.valDim)
-	if err := a.Forward(out, q, k, v); err != nil {
+	if _, err := a.Forward(out, q, k, v); err != nil {
 		t.Fatal(err)
 	}
 	if e := maxDiff(t, out, naiveExact(a, q, k, v)); e > tolerance[T]() {
@@ -274,7 +274,7 @@ func TestExactGolden(t *testing.T) {
 		q, k, v := dense.MustFromRows(in.Q), dense.MustFromRows(in.K), dense.MustFromRows(in.V)
 		out := dense.New[float64](q.Rows, v.Cols)
 		a := Exact[float64]{Visibility: Visibility{Causal: in.Causal}}
-		if err := a.Forward(One(out), One(q), One(k), One(v)); err != nil {
+		if _, err := a.Forward(One(out), One(q), One(k), One(v)); err != nil {
 			t.Fatal(err)
 		}
 		for i := range want {
@@ -291,9 +291,7 @@ func TestExactGolden(t *testing.T) {
 }
 
 // forwarder is any attention of this package that needs no maps.
-type forwarder[T dense.Float] interface {
-	Forward(out, q, k, v Seq[T]) error
-}
+type forwarder[T dense.Float] = Attention[Seq[T]]
 
 // methods are the ones under test, with the given visibility.
 func methods[T dense.Float](vis Visibility) map[string]forwarder[T] {
@@ -308,7 +306,7 @@ func methods[T dense.Float](vis Visibility) map[string]forwarder[T] {
 func forward[T dense.Float](t *testing.T, f forwarder[T], q, k, v Seq[T]) Seq[T] {
 	t.Helper()
 	out := gaussianSeq[T](99, q.Batch, q.Heads, q.Len, v.Dim)
-	if err := f.Forward(out, q, k, v); err != nil {
+	if _, err := f.Forward(out, q, k, v); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -580,7 +578,7 @@ func checkHidden[T dense.Float](t *testing.T) {
 			fillHidden(&vis, T(math.NaN()), k, v)
 			v.Head(1, 1).Set(200, 2, T(math.Inf(1)))
 			for name, f := range methods[T](vis) {
-				err := f.Forward(NewSeq[T](2, 4, lenQ, dv), q, k, v)
+				_, err := f.Forward(NewSeq[T](2, 4, lenQ, dv), q, k, v)
 				if !errors.Is(err, dense.ErrNotFinite) || !strings.Contains(err.Error(), "v: batch 1, head 1, position 200, column 2") {
 					t.Errorf("%s: error %v", name, err)
 				}
@@ -642,9 +640,11 @@ func TestNotFiniteIsNamed(t *testing.T) {
 	q, k, v := gaussianSeq[float32](1, 2, 2, 40, 4), gaussianSeq[float32](2, 2, 2, 40, 4), gaussianSeq[float32](3, 2, 2, 40, 4)
 	out, nan, inf := NewSeq[float32](2, 2, 40, 4), float32(math.NaN()), float32(math.Inf(1))
 	for name, f := range methods[float32](Visibility{}) {
-		calls := map[string]error{"v": f.Forward(out, q, k, bad(v, nan))}
+		calls := map[string]error{}
+		_, calls["v"] = f.Forward(out, q, k, bad(v, nan))
 		if e, ok := f.(*Exact[float32]); ok {
-			calls["q"], calls["k"] = f.Forward(out, bad(q, inf), k, v), f.Forward(out, q, bad(k, -inf), v)
+			_, calls["q"] = f.Forward(out, bad(q, inf), k, v)
+			_, calls["k"] = f.Forward(out, q, bad(k, -inf), v)
 			calls["dout"] = e.Backward(q, k, v, bad(out, nan), out, q, k, v)
 		}
 		for arg, err := range calls {
@@ -654,13 +654,13 @@ func TestNotFiniteIsNamed(t *testing.T) {
 			}
 		}
 	}
-	if err := (&Exact[float32]{Unchecked: true}).Forward(out, q, k, bad(v, nan)); err != nil {
+	if _, err := (&Exact[float32]{Unchecked: true}).Forward(out, q, k, bad(v, nan)); err != nil {
 		t.Errorf("unchecked: %v", err)
 	}
 	// Sums of squares of finite float64 numbers may overflow.
 	big := gaussianSeq[float64](1, 1, 1, 3, 2)
 	big.Data[3] = 1e200
-	if err := (&Exact[float64]{}).Forward(NewSeq[float64](1, 1, 3, 2), gaussianSeq[float64](2, 1, 1, 3, 2), gaussianSeq[float64](3, 1, 1, 3, 2), big); err != nil {
+	if _, err := (&Exact[float64]{}).Forward(NewSeq[float64](1, 1, 3, 2), gaussianSeq[float64](2, 1, 1, 3, 2), gaussianSeq[float64](3, 1, 1, 3, 2), big); err != nil {
 		t.Errorf("large but finite: %v", err)
 	}
 }
@@ -674,10 +674,10 @@ func TestWrongShapes(t *testing.T) {
 		"none":  {s(1, 3, 3, 4), s(1, 3, 3, 4), s(1, 0, 3, 4), s(1, 0, 3, 4)},
 		"len":   {s(1, 2, 3, 4), s(1, 2, 3, 4), s(1, 2, 3, 4), s(1, 2, 4, 4)},
 		"out":   {s(1, 2, 3, 4), s(1, 2, 3, 4), s(1, 2, 3, 4), s(1, 2, 3, 5)},
-		"data":  {s(1, 2, 3, 4), Seq[float32]{Batch: 1, Heads: 2, Len: 3, Dim: 4, StrideB: 24, StrideH: 12, StrideL: 4}, s(1, 2, 3, 4), s(1, 2, 3, 4)},
+		"data":  {s(1, 2, 3, 4), Seq[float32]{Shape: Shape{1, 2, 3, 4}, StrideB: 24, StrideH: 12, StrideL: 4}, s(1, 2, 3, 4), s(1, 2, 3, 4)},
 	} {
 		for method, f := range methods[float32](Visibility{}) {
-			if err := f.Forward(c.out, c.q, c.k, c.v); !errors.Is(err, dense.ErrShape) {
+			if _, err := f.Forward(c.out, c.q, c.k, c.v); !errors.Is(err, dense.ErrShape) {
 				t.Errorf("%s, %s: error %v", name, method, err)
 			}
 		}
@@ -686,7 +686,7 @@ func TestWrongShapes(t *testing.T) {
 	for name, a := range map[string]*Exact[float32]{
 		"window": {Window: -1}, "mask": {Visibility: Visibility{KeyMask: make([]bool, 2)}}, "scale": {Scale: math.NaN()},
 	} {
-		if err := a.Forward(x, x, x, x); err == nil {
+		if _, err := a.Forward(x, x, x, x); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 		if err := a.Backward(x, x, x, x, x, x, x, x); err == nil {
@@ -737,7 +737,7 @@ func TestLayoutDoesNotMatter(t *testing.T) {
 	for name, f := range methods[float32](Visibility{Causal: true}) {
 		want := forward(t, f, q, k, v)
 		out := NewSeqBLHD[float32](2, 150, 4, 8)
-		if err := f.Forward(out, blhd(q), blhd(k), blhd(v)); err != nil {
+		if _, err := f.Forward(out, blhd(q), blhd(k), blhd(v)); err != nil {
 			t.Fatal(err)
 		}
 		if err := sameBits(out, want); err != nil {
@@ -794,7 +794,7 @@ func TestExactDoesNotAllocate(t *testing.T) {
 			mask[j] = true
 		}
 		a := &Exact[float32]{Visibility: Visibility{Causal: causal, KeyMask: mask}, Window: 200}
-		if n := testing.AllocsPerRun(5, func() { _ = a.Forward(out, q, k, v) }); n > 0 {
+		if n := testing.AllocsPerRun(5, func() { _, _ = a.Forward(out, q, k, v) }); n > 0 {
 			t.Errorf("causal %v: Forward allocates %v times", causal, n)
 		}
 		if n := testing.AllocsPerRun(5, func() { _ = a.Backward(dq, dk, dv, out, out, q, k, v) }); n > 0 {
@@ -817,13 +817,13 @@ func BenchmarkExact(b *testing.B) {
 			b.Run(name, func(b *testing.B) {
 				a := &Exact[float32]{Visibility: Visibility{Causal: causal}}
 				for b.Loop() {
-					if err := a.Forward(out, q, k, v); err != nil {
+					if _, err := a.Forward(out, q, k, v); err != nil {
 						b.Fatal(err)
 					}
 				}
 				b.ReportMetric(flops*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 			})
-			if err := keep.Forward(out, q, k, v); err != nil {
+			if _, err := keep.Forward(out, q, k, v); err != nil {
 				b.Fatal(err)
 			}
 			for _, kept := range []bool{false, true} {

@@ -71,7 +71,7 @@ func Example() {
 	}
 	exact := attention.Exact[float32]{Visibility: visible}
 	out := attention.NewSeq[float32](1, q.Heads, length, d)
-	if err := exact.Forward(out, q, k, v); err != nil {
+	if _, err := exact.Forward(out, q, k, v); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -89,12 +89,12 @@ func ExampleLinear_window() {
 		return
 	}
 	exact, out := attention.NewSeq[float32](1, 1, length, d), attention.NewSeq[float32](1, 1, length, d)
-	if err := (&attention.Exact[float32]{Visibility: attention.Visibility{Causal: true}}).Forward(exact, q, k, v); err != nil {
+	if _, err := (&attention.Exact[float32]{Visibility: attention.Visibility{Causal: true}}).Forward(exact, q, k, v); err != nil {
 		fmt.Println(err)
 		return
 	}
 	for _, window := range []int{0, 64, 256, 512} {
-		a := attention.Linear[float32]{Visibility: attention.Visibility{Causal: true}, Maps: []*randfeat.Map[float32]{m}, Window: window}
+		a := attention.Linear[float32]{Visibility: attention.Visibility{Causal: true}, Maps: []randfeat.FeatureMap[float32]{m}, Window: window}
 		if _, err := a.Forward(out, q, k, v); err != nil {
 			fmt.Println(err)
 			return
@@ -157,7 +157,7 @@ func ExampleDecoder() {
 		fmt.Println(err)
 		return
 	}
-	a := attention.Linear[float32]{Visibility: attention.Visibility{Causal: true}, Maps: []*randfeat.Map[float32]{m}, Window: 8}
+	a := attention.Linear[float32]{Visibility: attention.Visibility{Causal: true}, Maps: []randfeat.FeatureMap[float32]{m}, Window: 8}
 	batch := attention.NewSeq[float32](1, q.Heads, length, d)
 	if _, err := a.Forward(batch, q, k, v); err != nil {
 		fmt.Println(err)
@@ -198,7 +198,7 @@ func ExampleCompare() {
 			fmt.Println(err)
 			return
 		}
-		c, err := attention.Compare(&attention.Linear[float32]{Maps: []*randfeat.Map[float32]{m}}, q, k, v, attention.CompareOptions{})
+		c, err := attention.Compare(&attention.Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}, q, k, v, attention.CompareOptions{})
 		if err != nil {
 			fmt.Println(err)
 			return

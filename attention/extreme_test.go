@@ -14,7 +14,7 @@ import (
 )
 
 func linear[T dense.Float](t testing.TB, f family.Family, d, m int, causal bool) *Linear[T] {
-	return &Linear[T]{Visibility: Visibility{Causal: causal}, Maps: []*randfeat.Map[T]{testMap[T](t, f, d, m)}}
+	return &Linear[T]{Visibility: Visibility{Causal: causal}, Maps: []randfeat.FeatureMap[T]{testMap[T](t, f, d, m)}}
 }
 
 // Queries and keys of norm up to 10³ in float32: no overflow, no NaN, and for positive maps every output is a convex
@@ -323,16 +323,16 @@ func TestLinearErrors(t *testing.T) {
 		want         error
 	}{
 		"no map":        {&Linear[float32]{}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
-		"nil map":       {&Linear[float32]{Maps: []*randfeat.Map[float32]{nil}}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), randfeat.ErrSpec},
-		"three maps":    {&Linear[float32]{Maps: []*randfeat.Map[float32]{m, m, m}}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
-		"dim":           {&Linear[float32]{Maps: []*randfeat.Map[float32]{m}}, seq(1, 2, 3, 5), seq(1, 2, 3, 3), seq(1, 2, 3, 3), seq(1, 2, 3, 5), dense.ErrShape},
-		"heads":         {&Linear[float32]{Maps: []*randfeat.Map[float32]{m}}, seq(1, 3, 3, 5), seq(1, 3, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
-		"out":           {&Linear[float32]{Maps: []*randfeat.Map[float32]{m}}, seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
-		"values":        {&Linear[float32]{Maps: []*randfeat.Map[float32]{m}}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 2, 5), dense.ErrShape},
-		"window":        {&Linear[float32]{Maps: []*randfeat.Map[float32]{m}, Window: -1}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
-		"chunk":         {&Linear[float32]{Maps: []*randfeat.Map[float32]{m}, Chunk: -1}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
-		"mask":          {&Linear[float32]{Maps: []*randfeat.Map[float32]{m}, Visibility: Visibility{KeyMask: make([]bool, 2)}}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
-		"too long keys": {&Linear[float32]{Maps: []*randfeat.Map[float32]{m}}, seq(1, 1, 1, 5), seq(1, 1, 1, 4), Seq[float32]{Data: []float32{1e20, 0, 0, 0}, Batch: 1, Heads: 1, Len: 1, Dim: 4, StrideL: 4}, seq(1, 1, 1, 5), dense.ErrNotFinite},
+		"nil map":       {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{nil}}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), randfeat.ErrSpec},
+		"three maps":    {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m, m, m}}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
+		"dim":           {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}, seq(1, 2, 3, 5), seq(1, 2, 3, 3), seq(1, 2, 3, 3), seq(1, 2, 3, 5), dense.ErrShape},
+		"heads":         {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}, seq(1, 3, 3, 5), seq(1, 3, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
+		"out":           {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}, seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
+		"values":        {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 2, 5), dense.ErrShape},
+		"window":        {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}, Window: -1}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
+		"chunk":         {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}, Chunk: -1}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
+		"mask":          {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}, Visibility: Visibility{KeyMask: make([]bool, 2)}}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
+		"too long keys": {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}, seq(1, 1, 1, 5), seq(1, 1, 1, 4), Seq[float32]{Data: []float32{1e20, 0, 0, 0}, Shape: Shape{1, 1, 1, 4}, StrideL: 4}, seq(1, 1, 1, 5), dense.ErrNotFinite},
 	} {
 		if _, err := c.a.Forward(c.out, c.q, c.k, c.v); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)

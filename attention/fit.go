@@ -240,8 +240,8 @@ func Redraw(specs []randfeat.Spec, seed uint64) []randfeat.Spec {
 
 // NewMaps draws the map of every spec, for the field Maps of [Linear]. Specs are used as they are: two heads with the
 // same seed have the same projections.
-func NewMaps[T dense.Float](specs []randfeat.Spec) ([]*randfeat.Map[T], error) {
-	maps := make([]*randfeat.Map[T], len(specs))
+func NewMaps[T dense.Float](specs []randfeat.Spec) ([]randfeat.FeatureMap[T], error) {
+	maps := make([]randfeat.FeatureMap[T], len(specs))
 	errs := make([]error, len(specs))
 	par.For(len(specs), 1, func(lo, hi int) {
 		for h := lo; h < hi; h++ {

@@ -233,8 +233,8 @@ func TestHeadSeeds(t *testing.T) {
 				t.Errorf("%s, head %d has the map of %s", name, h, other)
 			}
 			seen[m.Fingerprint()] = name
-			if m.Spec().Family != spec.Family {
-				t.Errorf("%s, head %d: family %v", name, h, m.Spec().Family)
+			if m.(*randfeat.Map[float32]).Spec().Family != spec.Family {
+				t.Errorf("%s, head %d: family %v", name, h, m.(*randfeat.Map[float32]).Spec().Family)
 			}
 		}
 		if name == "seed 5" && specs[0].Seed != 5 {

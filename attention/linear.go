@@ -19,7 +19,7 @@ import (
 // both.
 type Linear[T dense.Float] struct {
 	Visibility
-	Maps []*randfeat.Map[T] // one for all heads, or one per key/value head
+	Maps []randfeat.FeatureMap[T] // one for all heads, or one per key/value head
 	// Window > 0 gives the nearest keys their exact weights κ(q, k) of Spec.Target, and features to all others, with one
 	// common normaliser: the last Window keys if Causal, else those less than Window positions away on either side.
 	Window    int
@@ -53,7 +53,7 @@ func (a *Linear[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
 
 // check validates the settings and arguments of Forward.
 func (a *Linear[T]) check(out, q, k, v Seq[T]) error {
-	if err := checkExact(&a.Visibility, out, q, k, v); err != nil {
+	if err := checkSeqs(&a.Visibility, out, q, k, v); err != nil {
 		return err
 	}
 	return a.checkMaps(k.Heads, q.Dim)
@@ -65,14 +65,14 @@ func (a *Linear[T]) checkMaps(kvHeads, dim int) error {
 		return fmt.Errorf("%d maps for %d key/value heads, want 1 or %d: %w", len(a.Maps), kvHeads, kvHeads, dense.ErrShape)
 	}
 	for i, m := range a.Maps {
-		if m == nil {
-			return fmt.Errorf("map %d is nil: %w", i, randfeat.ErrSpec)
+		if err := randfeat.CheckMap(m); err != nil {
+			return fmt.Errorf("map %d: %w", i, err)
 		}
 		if m.InDim() != dim {
 			return fmt.Errorf("map %d takes %d columns, queries and keys have %d: %w", i, m.InDim(), dim, dense.ErrShape)
 		}
 		if a.Window > 0 {
-			if err := checkWindow(m.Spec()); err != nil {
+			if err := checkWindow(m.Target()); err != nil {
 				return fmt.Errorf("map %d: %w", i, err)
 			}
 		}
@@ -87,7 +87,7 @@ func (a *Linear[T]) checkMaps(kvHeads, dim int) error {
 }
 
 // rows is how many rows of a map are handled together.
-func (a *Linear[T]) rows(m *randfeat.Map[T], causal bool) int {
+func (a *Linear[T]) rows(m randfeat.FeatureMap[T], causal bool) int {
 	if a.Chunk > 0 {
 		return a.Chunk
 	}
@@ -99,7 +99,7 @@ func (a *Linear[T]) rows(m *randfeat.Map[T], causal bool) int {
 }
 
 // mapOf is the map of a key/value head.
-func (a *Linear[T]) mapOf(h int) *randfeat.Map[T] {
+func (a *Linear[T]) mapOf(h int) randfeat.FeatureMap[T] {
 	if len(a.Maps) == 1 {
 		return a.Maps[0]
 	}

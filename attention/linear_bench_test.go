@@ -34,7 +34,7 @@ func BenchmarkLinear(b *testing.B) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(c.threads))
 			m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Positive{}, Dim: d, M: c.m, Seed: 1})
 			must(b, err)
-			a := &Linear[float32]{Visibility: Visibility{Causal: c.causal}, Maps: []*randfeat.Map[float32]{m}, Window: c.window}
+			a := &Linear[float32]{Visibility: Visibility{Causal: c.causal}, Maps: []randfeat.FeatureMap[float32]{m}, Window: c.window}
 			q, k, v, out := normals[float32](1, 1, c.length, d, 1, 1), normals[float32](1, 1, c.length, d, 1, 2), normals[float32](1, 1, c.length, d, 1, 3), NewSeq[float32](1, 1, c.length, d)
 			b.ReportAllocs()
 			for b.Loop() {

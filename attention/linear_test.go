@@ -88,7 +88,7 @@ func testMap[T dense.Float](t testing.TB, f family.Family, d, m int) *randfeat.M
 
 // logWeights is w_ij = φ1(q_i)·φ2(k_j) = weight·e^log, by the exponents of single features in float64, and the same sum of
 // moduli.
-func logWeights(t testing.TB, m *randfeat.Map[float64], q, k dense.Matrix[float64]) (logs, weights, moduli dense.Matrix[float64]) {
+func logWeights(t testing.TB, m randfeat.FeatureMap[float64], q, k dense.Matrix[float64]) (logs, weights, moduli dense.Matrix[float64]) {
 	t.Helper()
 	f := m.OutDim()
 	eq, ek := dense.New[float64](q.Rows, f), dense.New[float64](k.Rows, f)
@@ -180,7 +180,7 @@ func differ[T dense.Float](t testing.TB, got dense.Matrix[T], want dense.Matrix[
 
 func widened[T dense.Float](s Seq[T]) Seq[float64] {
 	w := s
-	out := Seq[float64]{Batch: w.Batch, Heads: w.Heads, Len: w.Len, Dim: w.Dim, StrideB: w.StrideB, StrideH: w.StrideH, StrideL: w.StrideL, Data: make([]float64, len(w.Data))}
+	out := Seq[float64]{Shape: Shape{w.Batch, w.Heads, w.Len, w.Dim}, StrideB: w.StrideB, StrideH: w.StrideH, StrideL: w.StrideL, Data: make([]float64, len(w.Data))}
 	for i, v := range s.Data {
 		out.Data[i] = float64(v)
 	}
@@ -196,7 +196,7 @@ func linearTolerance[T dense.Float]() float64 {
 }
 
 // checkLinear compares Forward with the definition for every head.
-func checkLinear[T dense.Float](t *testing.T, a *Linear[T], ref []*randfeat.Map[float64], q, k, v Seq[T]) {
+func checkLinear[T dense.Float](t *testing.T, a *Linear[T], ref []randfeat.FeatureMap[float64], q, k, v Seq[T]) {
 	t.Helper()
 	out := NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
 	for i := range out.Data {
@@ -258,8 +258,8 @@ func testLinearFamilies[T dense.Float](t *testing.T) {
 	for name, f := range linearFamilies(t, d) {
 		for _, causal := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/causal=%t", name, causal), func(t *testing.T) {
-				a := &Linear[T]{Visibility: Visibility{Causal: causal}, Maps: []*randfeat.Map[T]{testMap[T](t, f, d, m)}, Chunk: 8}
-				checkLinear(t, a, []*randfeat.Map[float64]{testMap[float64](t, f, d, m)}, q, k, v)
+				a := &Linear[T]{Visibility: Visibility{Causal: causal}, Maps: []randfeat.FeatureMap[T]{testMap[T](t, f, d, m)}, Chunk: 8}
+				checkLinear(t, a, []randfeat.FeatureMap[float64]{testMap[float64](t, f, d, m)}, q, k, v)
 			})
 		}
 	}
@@ -268,7 +268,7 @@ func testLinearFamilies[T dense.Float](t *testing.T) {
 // Shapes: grouped heads, masks, packed sequences, more or fewer keys than queries, lengths off the chunk grid, strides.
 func TestLinearShapes(t *testing.T) {
 	const d, m, dv = 4, 9, 3
-	maps, ref := make([]*randfeat.Map[float32], 2), make([]*randfeat.Map[float64], 2)
+	maps, ref := make([]randfeat.FeatureMap[float32], 2), make([]randfeat.FeatureMap[float64], 2)
 	for h := range maps {
 		f := family.OPRF{A: -0.1 * float64(h+1)}
 		maps[h], ref[h] = testMap[float32](t, f, d, m), testMap[float64](t, f, d, m)
@@ -356,8 +356,8 @@ func TestLinearSegments(t *testing.T) {
 							}
 						}
 					}
-					a := &Linear[float32]{Visibility: Visibility{Causal: causal}, Maps: []*randfeat.Map[float32]{testMap[float32](t, f, d, m)}}
-					checkLinear(t, a, []*randfeat.Map[float64]{testMap[float64](t, f, d, m)}, q, k, v)
+					a := &Linear[float32]{Visibility: Visibility{Causal: causal}, Maps: []randfeat.FeatureMap[float32]{testMap[float32](t, f, d, m)}}
+					checkLinear(t, a, []randfeat.FeatureMap[float64]{testMap[float64](t, f, d, m)}, q, k, v)
 				})
 			}
 		}
@@ -405,7 +405,7 @@ func TestLinearGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := &Linear[float64]{Visibility: Visibility{Causal: in.Causal}, Maps: []*randfeat.Map[float64]{m}}
+			a := &Linear[float64]{Visibility: Visibility{Causal: in.Causal}, Maps: []randfeat.FeatureMap[float64]{m}}
 			out := dense.New[float64](in.Q.Rows, in.V.Cols)
 			if _, err := a.Forward(One(out), One(in.Q), One(in.K), One(in.V)); err != nil {
 				t.Fatal(err)
@@ -437,7 +437,7 @@ func TestLinearDeterministic(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/heads=%d", c.name, heads), func(t *testing.T) {
 				const length = 5*segment + 123
 				q, k, v := normals[float32](1, heads, length, d, 1, 7), normals[float32](1, heads, length, d, 1, 8), normals[float32](1, heads, length, dv, 1, 9)
-				a := &Linear[float32]{Visibility: Visibility{Causal: c.causal}, Maps: []*randfeat.Map[float32]{testMap[float32](t, family.Positive{}, d, m)}, Window: c.window}
+				a := &Linear[float32]{Visibility: Visibility{Causal: c.causal}, Maps: []randfeat.FeatureMap[float32]{testMap[float32](t, family.Positive{}, d, m)}, Window: c.window}
 				var first []float32
 				var firstReport Report
 				for _, threads := range []int{1, 2, 8} {

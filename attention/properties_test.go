@@ -45,7 +45,7 @@ func TestLinearProperties(t *testing.T) {
 				}
 				return r
 			}
-			b := &Linear[float64]{Visibility: a.Visibility, Maps: []*randfeat.Map[float64]{two[0], two[0], two[1], two[1]}, Chunk: 24}
+			b := &Linear[float64]{Visibility: a.Visibility, Maps: []randfeat.FeatureMap[float64]{two[0], two[0], two[1], two[1]}, Chunk: 24}
 			repeated, _ := forwardLinear(t, b, q, repeat(k), repeat(v))
 			if e := apart(out, repeated, length); e > 1e-12 {
 				t.Errorf("%s, causal = %v: grouped and repeated heads differ by %.1g", name, causal, e)

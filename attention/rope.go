@@ -61,8 +61,7 @@ func (r RoPE[T]) rotate(x Seq[T], offset int, sign float64) error {
 			}
 			for b := range x.Batch {
 				for h := range x.Heads {
-					at := b*x.StrideB + h*x.StrideH + l*x.StrideL
-					row := x.Data[at : at+dim]
+					row := x.Head(b, h).Row(l)
 					for c := range n {
 						u, v := float64(row[c*step]), float64(row[c*step+other])
 						row[c*step] = T(u*cos[c] - v*sin[c])

@@ -133,7 +133,7 @@ func TestRoPEFarPositions(t *testing.T) {
 		}
 	}
 	// float32 data get the same angles.
-	z := Seq[float32]{Data: make([]float32, 2*n), Batch: 1, Heads: 1, Len: 1, Dim: 2 * n, StrideB: 2 * n, StrideH: 2 * n, StrideL: 2 * n}
+	z := Seq[float32]{Data: make([]float32, 2*n), Shape: Shape{1, 1, 1, 2 * n}, StrideB: 2 * n, StrideH: 2 * n, StrideL: 2 * n}
 	for c := range n {
 		z.Data[c] = 1
 	}

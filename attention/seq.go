@@ -7,25 +7,26 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Seq is a view of [batch, head, position, dim] in any order of the first three axes: element (b, h, l, c) is
-// Data[b*StrideB + h*StrideH + l*StrideL + c]. The last axis is contiguous.
+// Seq is a sequence in the memory of the host, a view of [batch, head, position, dim] in any order of the first three
+// axes: element (b, h, l, c) is Data[b*StrideB + h*StrideH + l*StrideL + c]. The last axis is contiguous. Algorithms
+// address it by Head only: nothing but this file knows how rows lie.
 type Seq[T dense.Float] struct {
+	Shape
 	Data                      []T
-	Batch, Heads, Len, Dim    int
 	StrideB, StrideH, StrideL int
 }
 
 // NewSeq returns zeros in the order batch, head, position, dim. Like make it panics if a size is negative or there are
 // more elements than an int can count: sizes of unknown origin are for the caller to check.
 func NewSeq[T dense.Float](batch, heads, length, dim int) Seq[T] {
-	return Seq[T]{Data: make([]T, elements(batch, heads, length, dim)), Batch: batch, Heads: heads, Len: length, Dim: dim,
+	return Seq[T]{Shape: Shape{batch, heads, length, dim}, Data: make([]T, elements(batch, heads, length, dim)),
 		StrideB: heads * length * dim, StrideH: length * dim, StrideL: dim}
 }
 
 // NewSeqBLHD returns zeros in the order batch, position, head, dim: the layout of most projection layers. It panics as
 // NewSeq does.
 func NewSeqBLHD[T dense.Float](batch, length, heads, dim int) Seq[T] {
-	return Seq[T]{Data: make([]T, elements(batch, heads, length, dim)), Batch: batch, Heads: heads, Len: length, Dim: dim,
+	return Seq[T]{Shape: Shape{batch, heads, length, dim}, Data: make([]T, elements(batch, heads, length, dim)),
 		StrideB: heads * length * dim, StrideH: dim, StrideL: heads * dim}
 }
 
@@ -49,7 +50,7 @@ func elements(sizes ...int) int {
 
 // One is a matrix seen as one batch with one head.
 func One[T dense.Float](m dense.Matrix[T]) Seq[T] {
-	return Seq[T]{Data: m.Data, Batch: 1, Heads: 1, Len: m.Rows, Dim: m.Cols, StrideL: m.Stride}
+	return Seq[T]{Shape: Shape{1, 1, m.Rows, m.Cols}, Data: m.Data, StrideL: m.Stride}
 }
 
 // Head is the Len×Dim matrix of one batch and head; it shares memory with s.
@@ -64,14 +65,15 @@ func (s Seq[T]) Head(b, h int) dense.Matrix[T] {
 
 // Check reports a shape that is negative or reaches outside of Data; name says which sequence in the error.
 func (s Seq[T]) Check(name string) error {
-	if s.Batch < 0 || s.Heads < 0 || s.Len < 0 || s.Dim < 0 {
-		return fmt.Errorf("%s is [%d, %d, %d, %d]: %w", name, s.Batch, s.Heads, s.Len, s.Dim, dense.ErrShape)
+	if err := s.Shape.check(name); err != nil {
+		return err
 	}
 	if s.Batch == 0 || s.Heads == 0 || s.Len == 0 || s.Dim == 0 {
 		return nil
 	}
 	if s.StrideB < 0 || s.StrideH < 0 || s.StrideL < 0 {
-		return fmt.Errorf("%s has strides %d, %d, %d, want none below 0: %w", name, s.StrideB, s.StrideH, s.StrideL, dense.ErrShape)
+		return fmt.Errorf("%s has strides %d, %d, %d, want none below 0: %w", name, s.StrideB, s.StrideH, s.StrideL,
+			dense.ErrShape)
 	}
 	if s.Len > 1 && s.StrideL < s.Dim {
 		return fmt.Errorf("%s: positions are %d apart and %d long: %w", name, s.StrideL, s.Dim, dense.ErrShape)
@@ -86,8 +88,8 @@ func (s Seq[T]) Check(name string) error {
 		}
 	}
 	if !ok || last >= len(s.Data) {
-		return fmt.Errorf("%s is [%d, %d, %d, %d] with strides %d, %d, %d but has only %d elements: %w", name,
-			s.Batch, s.Heads, s.Len, s.Dim, s.StrideB, s.StrideH, s.StrideL, len(s.Data), dense.ErrShape)
+		return fmt.Errorf("%s is %v with strides %d, %d, %d but has only %d elements: %w", name, s.Shape,
+			s.StrideB, s.StrideH, s.StrideL, len(s.Data), dense.ErrShape)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ var ErrMismatch = errors.New("state of another map or shape")
 // State is what linear attention remembers of the keys and values seen so far: O(F·d) numbers, however many they were.
 // It is made by NewState or UnmarshalState. Its size and the time to use it never grow. A State serves one call at a time; Clone it to go on in two ways.
 type State[T dense.Float] struct {
-	m      *randfeat.Map[T]
+	m      randfeat.FeatureMap[T]
 	mem    *memory[T]
 	w      *worker[T]
 	report Report
@@ -24,9 +24,9 @@ type State[T dense.Float] struct {
 var errNoState = fmt.Errorf("state that was not made by NewState: %w", ErrMismatch)
 
 // NewState returns the state of no keys, for values of valueDim columns.
-func NewState[T dense.Float](m *randfeat.Map[T], valueDim int) (*State[T], error) {
-	if m == nil {
-		return nil, fmt.Errorf("no map: %w", randfeat.ErrSpec)
+func NewState[T dense.Float](m randfeat.FeatureMap[T], valueDim int) (*State[T], error) {
+	if err := randfeat.CheckMap(m); err != nil {
+		return nil, err
 	}
 	if valueDim < 1 {
 		return nil, fmt.Errorf("values of %d columns, want at least 1: %w", valueDim, dense.ErrShape)
@@ -41,7 +41,7 @@ func NewState[T dense.Float](m *randfeat.Map[T], valueDim int) (*State[T], error
 }
 
 // Map is the map of the features.
-func (s *State[T]) Map() *randfeat.Map[T] { return s.m }
+func (s *State[T]) Map() randfeat.FeatureMap[T] { return s.m }
 
 // ValueDim is the number of columns of values.
 func (s *State[T]) ValueDim() int { return s.mem.part.s.Cols }

@@ -77,7 +77,7 @@ func TestStateAppend(t *testing.T) {
 		if !slices.Equal(a.Data, b.Data) {
 			t.Errorf("%s: appending in parts changes bits", name)
 		}
-		lin := &Linear[float32]{Maps: []*randfeat.Map[float32]{s.Map()}}
+		lin := &Linear[float32]{Maps: []randfeat.FeatureMap[float32]{s.Map()}}
 		if _, err := lin.Forward(One(all), One(q), One(k), One(v)); err != nil {
 			t.Fatal(err)
 		}
@@ -386,7 +386,7 @@ func TestZeroValues(t *testing.T) {
 		t.Errorf("Merge: %v", err)
 	}
 	var d Decoder[float64]
-	if err := d.Step(Seq[float64]{Len: 1}, Seq[float64]{Len: 1}, Seq[float64]{Len: 1}, Seq[float64]{Len: 1}); !errors.Is(err, randfeat.ErrSpec) {
+	if err := d.Step(Seq[float64]{Shape: Shape{Len: 1}}, Seq[float64]{Shape: Shape{Len: 1}}, Seq[float64]{Shape: Shape{Len: 1}}, Seq[float64]{Shape: Shape{Len: 1}}); !errors.Is(err, randfeat.ErrSpec) {
 		t.Errorf("Step: %v", err)
 	}
 }
@@ -403,7 +403,7 @@ func TestLinearOverflow(t *testing.T) {
 			q.Data[i] = c.norm * float32(math.Sin(float64(i)))
 			v.Data[i] = c.value
 		}
-		_, err := (&Linear[float32]{Maps: []*randfeat.Map[float32]{m}}).Forward(out, q, q, v)
+		_, err := (&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}).Forward(out, q, q, v)
 		if !errors.Is(err, dense.ErrNotFinite) {
 			t.Errorf("%s: error = %v", name, err)
 		}

@@ -53,9 +53,9 @@ func (s *State[T]) AppendBinary(b []byte) ([]byte, error) {
 
 // UnmarshalState reads what AppendBinary wrote, for the same map. A state of another map, precision or shape is
 // ErrMismatch, anything else that does not fit ErrCorrupt. No more memory is used than b and the map justify.
-func UnmarshalState[T dense.Float](m *randfeat.Map[T], b []byte) (*State[T], error) {
-	if m == nil {
-		return nil, fmt.Errorf("no map: %w", randfeat.ErrSpec)
+func UnmarshalState[T dense.Float](m randfeat.FeatureMap[T], b []byte) (*State[T], error) {
+	if err := randfeat.CheckMap(m); err != nil {
+		return nil, err
 	}
 	h, body, err := stateFormat.Open(b)
 	if err != nil {

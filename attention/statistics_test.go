@@ -71,7 +71,7 @@ func TestNumeratorAndDenominatorAreUnbiased(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						a.Maps = []*randfeat.Map[float64]{mp}
+						a.Maps = []randfeat.FeatureMap[float64]{mp}
 						if _, err := a.Forward(out, q, k, v); err != nil {
 							t.Fatal(err)
 						}
@@ -125,7 +125,7 @@ func TestErrorFallsAsRootM(t *testing.T) {
 		for _, m := range sizes {
 			var sum float64
 			for seed := range uint64(draws) {
-				a := Linear[float64]{Visibility: Visibility{Causal: c.causal}, Maps: []*randfeat.Map[float64]{oneMap[float64](t, c.f, c.c, d, m, seed)}}
+				a := Linear[float64]{Visibility: Visibility{Causal: c.causal}, Maps: []randfeat.FeatureMap[float64]{oneMap[float64](t, c.f, c.c, d, m, seed)}}
 				got, err := Compare(&a, q, k, v, CompareOptions{Rows: 16, Unpredicted: true})
 				if err != nil {
 					t.Fatal(err)
@@ -149,10 +149,10 @@ func TestErrorFallsAsRootM(t *testing.T) {
 func TestInvariances(t *testing.T) {
 	const d, length, dv = 4, 40, 3
 	q, k, v := randomSeq[float64](1, 1, length, d, 0.8, 0.1, 41), randomSeq[float64](1, 1, length, d, 0.8, -0.1, 42), randomSeq[float64](1, 1, length, dv, 1, 0, 43)
-	run := func(mp *randfeat.Map[float64], causal bool, k, v Seq[float64]) Seq[float64] {
+	run := func(mp randfeat.FeatureMap[float64], causal bool, k, v Seq[float64]) Seq[float64] {
 		t.Helper()
 		out := NewSeq[float64](1, 1, q.Len, v.Dim)
-		a := Linear[float64]{Visibility: Visibility{Causal: causal}, Maps: []*randfeat.Map[float64]{mp}}
+		a := Linear[float64]{Visibility: Visibility{Causal: causal}, Maps: []randfeat.FeatureMap[float64]{mp}}
 		if _, err := a.Forward(out, q, k, v); err != nil {
 			t.Fatal(err)
 		}

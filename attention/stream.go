@@ -9,7 +9,7 @@ import (
 // stream is one packed sequence of one key/value head with the query heads of its group: what a forward or a backward
 // pass works through. Positions count from the first key.
 type stream[T dense.Float] struct {
-	m        *randfeat.Map[T]
+	m        randfeat.FeatureMap[T]
 	q, out   Seq[T]
 	k, v     dense.Matrix[T]
 	mask     []bool // of the keys; nil: all count

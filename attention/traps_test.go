@@ -45,7 +45,7 @@ func TestTrapStabiliserOverTheWrongAxes(t *testing.T) {
 	const d, length, dv = 8, 300, 4
 	q, k, v := randomSeq[float32](1, 1, length, d, 1, 0, 51), randomSeq[float32](1, 1, length, d, 1, 0, 52), randomSeq[float32](1, 1, length, dv, 1, 0, 53)
 	mp := oneMap[float32](t, family.Positive{}, nil, d, 64, 1)
-	a := &Linear[float32]{Maps: []*randfeat.Map[float32]{mp}}
+	a := &Linear[float32]{Maps: []randfeat.FeatureMap[float32]{mp}}
 	out, _ := forwardLinear(t, a, q, k, v)
 	// The definition, in float64, right and with a maximum per key taken out.
 	ref, err := randfeat.NewWithOmega[float64](mp.Spec(), mp.Omega())
@@ -125,7 +125,7 @@ func TestTrapPaddingMaskedOnlyInV(t *testing.T) {
 	for name, f := range kernelFamilies(t, d) {
 		mp := oneMap[float32](t, f, nil, d, 32, 1)
 		for _, causal := range []bool{false, true} {
-			a := &Linear[float32]{Visibility: Visibility{Causal: causal}, Maps: []*randfeat.Map[float32]{mp}}
+			a := &Linear[float32]{Visibility: Visibility{Causal: causal}, Maps: []randfeat.FeatureMap[float32]{mp}}
 			want, _ := forwardLinear(t, a, short(q), short(k), short(v))
 			wrong, _ := forwardLinear(t, a, q, k, zeroed)
 			a.KeyMask = mask
@@ -152,7 +152,7 @@ func TestTrapCausalMemory(t *testing.T) {
 		mp := oneMap[float32](t, f, nil, d, m, 1)
 		for _, window := range []int{0, 64} {
 			used := func(length int) int64 {
-				a := Linear[float32]{Visibility: Visibility{Causal: true}, Maps: []*randfeat.Map[float32]{mp}, Window: window}
+				a := Linear[float32]{Visibility: Visibility{Causal: true}, Maps: []randfeat.FeatureMap[float32]{mp}, Window: window}
 				short := func(s Seq[float32]) Seq[float32] {
 					s.Len = length
 					return s
@@ -191,13 +191,13 @@ func TestTrapLongSums(t *testing.T) {
 	}
 	q := randomSeq[float32](1, 1, 16, d, 0.3, 0, 82)
 	mp := oneMap[float32](t, family.Positive{}, nil, d, m, 1)
-	a := Linear[float32]{Maps: []*randfeat.Map[float32]{mp}}
+	a := Linear[float32]{Maps: []randfeat.FeatureMap[float32]{mp}}
 	got, _ := forwardLinear(t, &a, q, k, v)
 	ref, err := randfeat.NewWithOmega[float64](mp.Spec(), mp.Omega())
 	if err != nil {
 		t.Fatal(err)
 	}
-	exact := Linear[float64]{Maps: []*randfeat.Map[float64]{ref}}
+	exact := Linear[float64]{Maps: []randfeat.FeatureMap[float64]{ref}}
 	want, _ := forwardLinear(t, &exact, asFloat64(q), asFloat64(k), asFloat64(v))
 	var worst float64
 	for i, x := range want.Data {
@@ -246,7 +246,7 @@ func TestTrapTinyDenominators(t *testing.T) {
 			if err := mp.Keys(psi, nil, k.Head(0, 0), nil); err != nil {
 				t.Fatal(err)
 			}
-			a := &Linear[float64]{Visibility: Visibility{Causal: causal}, Maps: []*randfeat.Map[float64]{mp}}
+			a := &Linear[float64]{Visibility: Visibility{Causal: causal}, Maps: []randfeat.FeatureMap[float64]{mp}}
 			got, report := forwardLinear(t, a, q, k, v)
 			var negative int64
 			for i := range length {
@@ -288,7 +288,7 @@ func TestTrapTinyDenominators(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &Linear[float64]{Maps: []*randfeat.Map[float64]{mp}}
+	a := &Linear[float64]{Maps: []randfeat.FeatureMap[float64]{mp}}
 	one := func(x float64) Seq[float64] { return One(dense.MustFromRows([][]float64{{x}})) }
 	got, report := forwardLinear(t, a, one(-1), one(1), one(5))
 	if got.Data[0] != 0 || report != (Report{Rows: 1, Zero: 1}) {

@@ -17,8 +17,8 @@ import (
 // keep their true scales, e^scale, and are combined as in online softmax.
 
 // checkWindow reports a map whose kernel has no positive weights.
-func checkWindow(s randfeat.Spec) error {
-	if k := s.Target(); k.Kind == kernel.Bessel {
+func checkWindow(k kernel.Kernel) error {
+	if k.Kind == kernel.Bessel {
 		return fmt.Errorf("a window needs a kernel that is positive, not %v: %w", k.Kind, kernel.ErrKernel)
 	}
 	return nil
@@ -89,7 +89,8 @@ func (w *worker[T]) merge(s *stream[T], g, i int, num []T, den, scale float64) {
 
 // windowScratch is the memory of exact weights.
 type windowScratch[T dense.Float] struct {
-	m         *randfeat.Map[T] // whose kernel is prepared
+	of        [32]byte // the map whose kernel is prepared
+	ready     bool
 	kind      kernel.Kind
 	gain      float64
 	embed     kern.Panel[T] // gain·M
@@ -102,12 +103,14 @@ type windowScratch[T dense.Float] struct {
 }
 
 // prepare reads the kernel of a map.
-func (x *windowScratch[T]) prepare(m *randfeat.Map[T], tab *kern.Table[T]) {
-	if x.m == m {
+func (x *windowScratch[T]) prepare(m randfeat.FeatureMap[T], tab *kern.Table[T]) {
+	of := m.Fingerprint()
+	if x.ready && x.of == of {
 		return
 	}
-	k := m.Spec().Target()
-	x.m, x.kind, x.gain, x.embedding = m, k.Kind, k.Gain(), !k.M.IsEmpty()
+	k := m.Target()
+	x.of, x.ready = of, true
+	x.kind, x.gain, x.embedding = k.Kind, k.Gain(), !k.M.IsEmpty()
 	if x.embedding {
 		scaled := dense.Convert[T](k.M)
 		tab.Scale(scaled.Data, T(x.gain))

@@ -54,7 +54,7 @@ func testWindow[T dense.Float](t *testing.T) {
 					for _, window := range []int{1, 6, 13, 100} {
 						for _, masked := range []bool{false, true} {
 							q, k, v := normals[T](1, heads, l[0], d, 1, 1), normals[T](1, 1, l[1], d, 1, 2), normals[T](1, 1, l[1], dv, 1, 3)
-							a := &Linear[T]{Visibility: Visibility{Causal: causal}, Maps: []*randfeat.Map[T]{fm}, Window: window, Chunk: 8}
+							a := &Linear[T]{Visibility: Visibility{Causal: causal}, Maps: []randfeat.FeatureMap[T]{fm}, Window: window, Chunk: 8}
 							if masked {
 								a.KeyMask = make([]bool, l[1])
 								for j := range a.KeyMask {
@@ -106,7 +106,9 @@ func testWindowExact[T dense.Float](t *testing.T, tol float64) {
 		a.Window = length
 		got, want := NewSeq[T](1, 2, length, dv), NewSeq[T](1, 2, length, dv)
 		_, err := a.Forward(got, q, k, v)
-		must(t, err, (&Exact[T]{Visibility: Visibility{Causal: causal}}).Forward(want, q, k, v))
+		must(t, err)
+		_, err = (&Exact[T]{Visibility: Visibility{Causal: causal}}).Forward(want, q, k, v)
+		must(t, err)
 		for h := range 2 {
 			if x := relative(got.Head(0, h), want.Head(0, h)); !(x <= tol) {
 				t.Errorf("causal %t: off by %.2g", causal, x)
@@ -132,7 +134,8 @@ func TestWindowErrorFalls(t *testing.T) {
 	}
 	for _, causal := range []bool{false, true} {
 		want := NewSeq[float64](1, 1, length, dv)
-		must(t, (&Exact[float64]{Visibility: Visibility{Causal: causal}}).Forward(want, q, k, v))
+		_, err := (&Exact[float64]{Visibility: Visibility{Causal: causal}}).Forward(want, q, k, v)
+		must(t, err)
 		last := math.Inf(1)
 		for _, window := range []int{0, 8, 32, 128, 512} {
 			a := linear[float64](t, family.Positive{}, d, m, causal)
@@ -161,7 +164,7 @@ func TestWindowErrorFalls(t *testing.T) {
 func TestWindowErrors(t *testing.T) {
 	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Bessel}, Family: family.Trig{}, Dim: 4, M: 4})
 	must(t, err)
-	a := &Linear[float32]{Maps: []*randfeat.Map[float32]{m}, Window: 3}
+	a := &Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}, Window: 3}
 	x := NewSeq[float32](1, 1, 3, 4)
 	if _, err := a.Forward(NewSeq[float32](1, 1, 3, 4), x, x, x); !errors.Is(err, kernel.ErrKernel) {
 		t.Error(err)

@@ -12,7 +12,7 @@ import (
 
 // worker is the scratch memory of one goroutine, and the counts of what it has done.
 type worker[T dense.Float] struct {
-	m   *randfeat.Map[T]
+	m   randfeat.FeatureMap[T]
 	tab *kern.Table[T]
 	ws  randfeat.Workspace[T]
 
@@ -56,7 +56,7 @@ type worker[T dense.Float] struct {
 const huge = 1e30
 
 // use prepares for a map and chunks of the given rows; checks says that outputs may not be finite.
-func (w *worker[T]) use(m *randfeat.Map[T], tab *kern.Table[T], rows int, checks bool) {
+func (w *worker[T]) use(m randfeat.FeatureMap[T], tab *kern.Table[T], rows int, checks bool) {
 	f := m.OutDim()
 	w.m, w.tab, w.ws.Workers, w.checks = m, tab, 1, checks
 	w.phiK, w.phiQ = buf.Shaped(w.phiK, rows, f), buf.Shaped(w.phiQ, rows, f)

@@ -33,7 +33,7 @@ func (h heads) arrays() map[string]any {
 }
 
 func (h heads) linear(causal bool) *attention.Linear[float32] {
-	return &attention.Linear[float32]{Visibility: attention.Visibility{Causal: causal}, Maps: []*randfeat.Map[float32]{h.mp}}
+	return &attention.Linear[float32]{Visibility: attention.Visibility{Causal: causal}, Maps: []randfeat.FeatureMap[float32]{h.mp}}
 }
 
 func forward(a *attention.Linear[float32], h heads) func() {
@@ -113,7 +113,7 @@ func exactCase(l, d, m int, causal bool) benchCase {
 		name: fmt.Sprintf("%s L = %d, d = %d, float32", title, l, d), peer: peer, arrays: h.arrays(),
 		ours: []variant{
 			{name: linear, run: forward(h.linear(causal), h), flops: linearFlops(l, d, m)},
-			{name: exact, run: func() { check(e.Forward(h.out, h.q, h.k, h.v)) }, sample: sampleSeqs(h.out)},
+			{name: exact, run: func() { must(e.Forward(h.out, h.q, h.k, h.v)) }, sample: sampleSeqs(h.out)},
 		},
 		flops: flops, tolerance: 1e-3,
 		targets: []target{{row: peerSDPA, against: exact, least: 0.8}},
@@ -162,7 +162,7 @@ func exactBackwardCase(l, d int) benchCase {
 	h := newHeads(l, d, 1)
 	e := &attention.Exact[float32]{Keep: new(attention.Normalisers[float32])}
 	dout, dq, dk, dv := attention.One(random[float32](l, d, 1, 5)), attention.NewSeq[float32](1, 1, l, d), attention.NewSeq[float32](1, 1, l, d), attention.NewSeq[float32](1, 1, l, d)
-	fwd := func() { check(e.Forward(h.out, h.q, h.k, h.v)) }
+	fwd := func() { must(e.Forward(h.out, h.q, h.k, h.v)) }
 	bwd := func() { check(e.Backward(dq, dk, dv, dout, h.out, h.q, h.k, h.v)) }
 	arrays := h.arrays()
 	arrays["dout"] = dout.Head(0, 0)
@@ -192,7 +192,7 @@ func decodeCase(nHeads, d, m int) benchCase {
 		var dec *attention.Decoder[float32]
 		token := func(n int, scale float64, seed uint64) attention.Seq[float32] {
 			x := random[float32](nHeads*n, d, scale, seed)
-			return attention.Seq[float32]{Data: x.Data, Batch: 1, Heads: nHeads, Len: n, Dim: d, StrideB: nHeads * n * d, StrideH: n * d, StrideL: d}
+			return attention.Seq[float32]{Shape: attention.Shape{Batch: 1, Heads: nHeads, Len: n, Dim: d}, Data: x.Data, StrideB: nHeads * n * d, StrideH: n * d, StrideL: d}
 		}
 		q, k, v, out := token(1, inputScale, 1), token(1, inputScale, 2), token(1, 1, 3), token(1, 1, 4)
 		return variant{name: name, repeat: decodeSteps, run: func() {

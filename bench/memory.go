@@ -76,7 +76,7 @@ func memoryChild(direction string, threads, length int, w io.Writer) error {
 	}
 	q, k, v, out := fill(inputScale, 1), fill(inputScale, 2), fill(1, 3), fill(1, 4) // writing touches every page
 	mp := givenMap(kernel.Attention(memoryDim), family.Positive{}, random[float32](memoryFeatures, memoryDim, 1, 5))
-	a := &attention.Linear[float32]{Visibility: attention.Visibility{Causal: direction == "causal"}, Maps: []*randfeat.Map[float32]{mp}}
+	a := &attention.Linear[float32]{Visibility: attention.Visibility{Causal: direction == "causal"}, Maps: []randfeat.FeatureMap[float32]{mp}}
 	start := time.Now()
 	if _, err := a.Forward(out, q, k, v); err != nil {
 		return err

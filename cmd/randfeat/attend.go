@@ -226,7 +226,7 @@ func attendAs[T dense.Float](ctx context.Context, a *app, f *attendFlags, files 
 		out = likeQueries(in)
 	}
 	if f.exact {
-		if err := exactForward(ctx, a, f, &in, out, &r.Seconds); err != nil {
+		if err := exactForward(ctx, a, f, &in, out, &r); err != nil {
 			return files.name(err)
 		}
 	} else {
@@ -235,7 +235,7 @@ func attendAs[T dense.Float](ctx context.Context, a *app, f *attendFlags, files 
 			return files.name(err)
 		}
 		for _, m := range maps {
-			r.Specs = append(r.Specs, m.Spec())
+			r.Specs = append(r.Specs, m.(*randfeat.Map[T]).Spec()) // as NewMaps draws them
 		}
 		r.Features, r.Seed = maps[0].OutDim(), &f.seed
 		if in.q.Len > 0 && in.k.Len > 0 {
@@ -279,7 +279,7 @@ func likeQueries[T dense.Float](in attendInput[T]) attention.Seq[T] {
 }
 
 // attendMaps draws the maps: fitted, one per key/value head, or one for all.
-func attendMaps[T dense.Float](a *app, f *attendFlags, in *attendInput[T]) ([]*randfeat.Map[T], error) {
+func attendMaps[T dense.Float](a *app, f *attendFlags, in *attendInput[T]) ([]randfeat.FeatureMap[T], error) {
 	if f.fitDefault && !in.canFit() {
 		a.note("note: there is no query or no key to fit the family %s to: positive features, not fitted", f.family)
 		f.family, f.fit, f.fitDefault = fallbackFamily, false, false
@@ -357,25 +357,23 @@ func fitHeads[T dense.Float](a *app, f *attendFlags, spec randfeat.Spec, in *att
 	return specs, nil
 }
 
-func exactForward[T dense.Float](ctx context.Context, a *app, f *attendFlags, in *attendInput[T], out attention.Seq[T], seconds *float64) error {
-	e := attention.Exact[T]{Visibility: in.vis, Scale: f.scale}
+func exactForward[T dense.Float](ctx context.Context, a *app, f *attendFlags, in *attendInput[T], out attention.Seq[T],
+	r *AttendResult) error {
+	e := &attention.Exact[T]{Visibility: in.vis, Scale: f.scale}
 	flops := 4 * float64(in.q.Batch) * float64(in.q.Len) * float64(in.k.Len) * float64(in.q.Dim)
-	return eachHead(ctx, a, in, out, flops, seconds, func(out, q, k, v attention.Seq[T], _, _ int) error {
-		return e.Forward(out, q, k, v)
-	})
+	return eachHead(ctx, a, in, out, flops, r, func(_, _ int) attention.Attention[attention.Seq[T]] { return e })
 }
 
-func linearForward[T dense.Float](ctx context.Context, a *app, f *attendFlags, in *attendInput[T], out attention.Seq[T], maps []*randfeat.Map[T], r *AttendResult) error {
-	lin := attention.Linear[T]{Visibility: in.vis, Window: f.window}
+func linearForward[T dense.Float](ctx context.Context, a *app, f *attendFlags, in *attendInput[T], out attention.Seq[T],
+	maps []randfeat.FeatureMap[T], r *AttendResult) error {
+	lin := &attention.Linear[T]{Visibility: in.vis, Window: f.window}
 	flops := 4 * float64(in.q.Batch) * float64(in.q.Len+in.k.Len) * float64(in.q.Dim) * float64(maps[0].OutDim())
-	return eachHead(ctx, a, in, out, flops, &r.Seconds, func(out, q, k, v attention.Seq[T], lo, hi int) error {
+	return eachHead(ctx, a, in, out, flops, r, func(lo, hi int) attention.Attention[attention.Seq[T]] {
 		lin.Maps = maps
 		if len(maps) > 1 {
 			lin.Maps = maps[lo:hi]
 		}
-		rep, err := lin.Forward(out, q, k, v)
-		r.Empty, r.Negative, r.Zero = r.Empty+rep.Empty, r.Negative+rep.Negative, r.Zero+rep.Zero
-		return err
+		return lin
 	})
 }
 
@@ -383,10 +381,10 @@ func linearForward[T dense.Float](ctx context.Context, a *app, f *attendFlags, i
 // an interrupt is heard.
 const callFlops = 1e11
 
-// eachHead runs f on groups of key/value heads [lo, hi) with their query heads, and adds up the time it takes. flops is the
-// work of one query head.
-func eachHead[T dense.Float](ctx context.Context, a *app, in *attendInput[T], out attention.Seq[T], flops float64, seconds *float64,
-	f func(out, q, k, v attention.Seq[T], lo, hi int) error) error {
+// eachHead runs what method gives for key/value heads [lo, hi) on these and their query heads, group by group, and adds
+// up counts and time in r. flops is the work of one query head.
+func eachHead[T dense.Float](ctx context.Context, a *app, in *attendInput[T], out attention.Seq[T], flops float64,
+	r *AttendResult, method func(lo, hi int) attention.Attention[attention.Seq[T]]) error {
 	group := in.q.Heads / in.k.Heads
 	step := 1 + int(min(callFlops/max(flops*float64(group), 1), float64(in.k.Heads)))
 	bar := a.progress("heads", in.q.Heads)
@@ -397,10 +395,13 @@ func eachHead[T dense.Float](ctx context.Context, a *app, in *attendInput[T], ou
 		}
 		hi := min(lo+step, in.k.Heads)
 		start := time.Now()
-		if err := f(headRange(out, lo*group, hi*group), headRange(in.q, lo*group, hi*group), headRange(in.k, lo, hi), headRange(in.v, lo, hi), lo, hi); err != nil {
+		rep, err := method(lo, hi).Forward(headRange(out, lo*group, hi*group), headRange(in.q, lo*group, hi*group),
+			headRange(in.k, lo, hi), headRange(in.v, lo, hi))
+		if err != nil {
 			return err
 		}
-		*seconds += time.Since(start).Seconds()
+		r.Empty, r.Negative, r.Zero = r.Empty+rep.Empty, r.Negative+rep.Negative, r.Zero+rep.Zero
+		r.Seconds += time.Since(start).Seconds()
 		bar.at(hi * group)
 	}
 	return nil

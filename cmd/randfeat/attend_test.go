@@ -162,7 +162,7 @@ func TestAttendLinear(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lin := attention.Linear[float32]{Visibility: attention.Visibility{Causal: true}, Maps: []*randfeat.Map[float32]{m}}
+	lin := attention.Linear[float32]{Visibility: attention.Visibility{Causal: true}, Maps: []randfeat.FeatureMap[float32]{m}}
 	seq := func(path string) attention.Seq[float32] {
 		s := attention.NewSeq[float32](1, 2, 40, 8)
 		copy(s.Data, loadTensor(t, path).F32)

@@ -65,7 +65,7 @@ func attendErrors(e attention.Errors) AttendErrors {
 const exactLimit = 1e12
 
 // compareHeads measures the errors. It also fills in the time and counts of r if the linear output was not computed yet.
-func compareHeads[T dense.Float](ctx context.Context, a *app, f *attendFlags, in *attendInput[T], maps []*randfeat.Map[T], r *AttendResult) error {
+func compareHeads[T dense.Float](ctx context.Context, a *app, f *attendFlags, in *attendInput[T], maps []randfeat.FeatureMap[T], r *AttendResult) error {
 	lin := &attention.Linear[T]{Visibility: in.vis, Window: f.window, Maps: maps}
 	work := exactWork(in)
 	bar := a.progress("comparing with exact attention", 1)
@@ -132,7 +132,7 @@ func exactRate[T dense.Float](f *attendFlags, in *attendInput[T]) (float64, erro
 	best := time.Duration(0)
 	for range 3 {
 		start := time.Now()
-		if err := e.Forward(out, part.q, part.k, part.v); err != nil {
+		if _, err := e.Forward(out, part.q, part.k, part.v); err != nil {
 			return 0, err
 		}
 		if t := time.Since(start); best == 0 || t < best {

@@ -118,12 +118,12 @@ func (a *app) attendDemoRow(ctx context.Context, f *attendFlags, in *attendInput
 		return row, err
 	}
 	e := attendErrors(c.Errors)
-	if maps[0].Spec().Target().Kind == kernel.Softmax { // theory knows nothing of baselines
+	if maps[0].Target().Kind == kernel.Softmax { // theory knows nothing of baselines
 		row.Predicted, row.Method = e.Predicted, e.Method
 	}
 	row.Output, row.Negative = e.Output, c.Report.Negative
 	out := likeQueries(*in)
-	row.Seconds, err = bestOf(func() error { _, err := lin.Forward(out, in.q, in.k, in.v); return err })
+	row.Seconds, err = bestOf(lin, out, in)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -140,24 +140,25 @@ func (a *app) attendBaselines(f *attendFlags, in *attendInput[float32]) ([]Atten
 	e := attention.Exact[float32]{Visibility: in.vis}
 	row := demoRow(f, "exact")
 	var err error
-	if row.Seconds, err = bestOf(func() error { return e.Forward(exact, in.q, in.k, in.v) }); err != nil {
+	if row.Seconds, err = bestOf(&e, exact, in); err != nil {
 		return nil, err
 	}
 	mean := attention.Constant[float32]{Visibility: in.vis}
 	constant := demoRow(f, "mean of the values")
-	if constant.Seconds, err = bestOf(func() error { return mean.Forward(out, in.q, in.k, in.v) }); err != nil {
+	if constant.Seconds, err = bestOf(&mean, out, in); err != nil {
 		return nil, err
 	}
 	constant.Output = relativeDistance(out.Data, exact.Data)
 	return []AttendDemoRow{row, constant}, nil
 }
 
-// bestOf times a call, the best of three.
-func bestOf(f func() error) (seconds float64, err error) {
+// bestOf times an attention, the best of three.
+func bestOf(f attention.Attention[attention.Seq[float32]], out attention.Seq[float32],
+	in *attendInput[float32]) (seconds float64, err error) {
 	seconds = math.Inf(1)
 	for range 3 {
 		start := time.Now()
-		if err := f(); err != nil {
+		if _, err := f.Forward(out, in.q, in.k, in.v); err != nil {
 			return 0, err
 		}
 		seconds = min(seconds, time.Since(start).Seconds())

@@ -130,7 +130,7 @@ func sequence[T dense.Float](name string, t data.Tensor, heads int) (attention.S
 			return bad("[L, d], [H, L, d] or [B, H, L, d]")
 		}
 		full := append(slices.Repeat([]int{1}, 4-len(shape)), shape...)
-		s = attention.Seq[T]{Batch: full[0], Heads: full[1], Len: full[2], Dim: full[3]}
+		s = attention.Seq[T]{Shape: attention.Shape{Batch: full[0], Heads: full[1], Len: full[2], Dim: full[3]}}
 		s.StrideL, s.StrideH, s.StrideB = s.Dim, s.Len*s.Dim, s.Heads*s.Len*s.Dim
 	} else {
 		if len(shape) < 2 || len(shape) > 3 {
@@ -140,7 +140,7 @@ func sequence[T dense.Float](name string, t data.Tensor, heads int) (attention.S
 		if full[2]%heads != 0 {
 			return bad(fmt.Sprintf("columns that divide into %d heads", heads))
 		}
-		s = attention.Seq[T]{Batch: full[0], Heads: heads, Len: full[1], Dim: full[2] / heads}
+		s = attention.Seq[T]{Shape: attention.Shape{Batch: full[0], Heads: heads, Len: full[1], Dim: full[2] / heads}}
 		s.StrideH, s.StrideL, s.StrideB = s.Dim, full[2], full[1]*full[2]
 	}
 	if s.Dim == 0 || s.Heads == 0 || s.Batch == 0 {

@@ -173,14 +173,13 @@ func (a *app) crossover(ctx context.Context, f *crossoverFlags) error {
 type race struct {
 	f             *crossoverFlags
 	q, k, v, out  attention.Seq[float32]
-	linear, exact func(out, q, k, v attention.Seq[float32]) error
+	linear, exact attention.Attention[attention.Seq[float32]]
 }
 
 func newRace(f *crossoverFlags, m *randfeat.Map[float32]) *race {
 	vis := attention.Visibility{Causal: f.causal}
-	lin, ex := &attention.Linear[float32]{Visibility: vis, Maps: []*randfeat.Map[float32]{m}}, &attention.Exact[float32]{Visibility: vis}
-	r := &race{f: f, exact: ex.Forward}
-	r.linear = func(out, q, k, v attention.Seq[float32]) error { _, err := lin.Forward(out, q, k, v); return err }
+	r := &race{f: f, exact: &attention.Exact[float32]{Visibility: vis},
+		linear: &attention.Linear[float32]{Visibility: vis, Maps: []randfeat.FeatureMap[float32]{m}}}
 	for i, s := range []*attention.Seq[float32]{&r.q, &r.k, &r.v, &r.out} {
 		*s = attention.NewSeq[float32](1, f.heads, f.maxLen, f.dim)
 		if s != &r.out {
@@ -200,10 +199,11 @@ func fillNormals(dst []float32, seed, stream uint64) {
 }
 
 // call times n calls at a length and returns the seconds of one.
-func (r *race) call(f func(out, q, k, v attention.Seq[float32]) error, length, n int) (float64, error) {
+func (r *race) call(f attention.Attention[attention.Seq[float32]], length, n int) (float64, error) {
 	start := time.Now()
 	for range n {
-		if err := f(firstRows(r.out, length), firstRows(r.q, length), firstRows(r.k, length), firstRows(r.v, length)); err != nil {
+		_, err := f.Forward(firstRows(r.out, length), firstRows(r.q, length), firstRows(r.k, length), firstRows(r.v, length))
+		if err != nil {
 			return 0, err
 		}
 	}

@@ -28,7 +28,7 @@ func attentionEntries() []Entry {
 					return nil, err
 				}
 				a := attention.Exact[float64]{Visibility: attention.Visibility{Causal: in.b("causal")}}
-				err = a.Forward(attention.One(out), attention.One(in.mat("Q")), attention.One(in.mat("K_")), attention.One(in.mat("V_")))
+				_, err = a.Forward(attention.One(out), attention.One(in.mat("Q")), attention.One(in.mat("K_")), attention.One(in.mat("V_")))
 				return out, err
 			},
 		},
@@ -63,7 +63,7 @@ func evalLinearAttention(in values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := attention.Linear[float64]{Visibility: attention.Visibility{Causal: in.b("causal")}, Maps: []*randfeat.Map[float64]{m}}
+	a := attention.Linear[float64]{Visibility: attention.Visibility{Causal: in.b("causal")}, Maps: []randfeat.FeatureMap[float64]{m}}
 	_, err = a.Forward(attention.One(out), attention.One(in.mat("Q")), attention.One(in.mat("K_")), attention.One(in.mat("V_")))
 	return out, err
 }
