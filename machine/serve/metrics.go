@@ -1,72 +1,218 @@
 package serve
 
 import (
+	"maps"
+	"math"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	process "github.com/VictoriaMetrics/metrics"
 )
 
-// metrics are those of one server, in a registry of their own: two servers in a process do not meet.
+// metrics are those of one server: two servers in a process do not meet.
 type metrics struct {
-	registry *prometheus.Registry
-	requests *prometheus.CounterVec
-	seconds  *prometheus.HistogramVec
-	inFlight prometheus.Gauge
-	rows     prometheus.Counter
-	rejected *prometheus.CounterVec
-	panics   prometheus.Counter
-	reloads  *prometheus.CounterVec
-	batch    prometheus.Histogram
-	model    *prometheus.GaugeVec
-	loaded   prometheus.Gauge
+	requests, seconds, inFlight, rows, rejected, panics, reloads, batch, model, loaded *measure
+
+	all []*measure
 }
 
+// secondsBuckets and rowsBuckets are the upper bounds of histograms, without +Inf.
+var (
+	secondsBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+	rowsBuckets    = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}
+)
+
 func newMetrics() *metrics {
-	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "randfeat_http_requests_total",
-			Help: "Requests answered, by path and status."}, []string{"path", "code"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "randfeat_http_request_seconds",
-			Help:    "Time from the header of a request to the end of its answer.",
-			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}}, []string{"path"}),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "randfeat_predict_in_flight",
-			Help: "Requests for predictions being read, waiting or in work."}),
-		rows: prometheus.NewCounter(prometheus.CounterOpts{Name: "randfeat_predict_rows_total", Help: "Rows predicted."}),
-		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "randfeat_rejected_total",
-			Help: "Requests answered with an error, by its code."}, []string{"reason"}),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "randfeat_panics_total", Help: "Bugs: see the log."}),
-		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "randfeat_reloads_total",
-			Help: "Reloads of the model file: new, same (the file has not changed) or failed (the old model stays)."}, []string{"result"}),
-		batch: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "randfeat_batch_rows",
-			Help: "Rows predicted in one call.", Buckets: prometheus.ExponentialBuckets(1, 2, 10)}),
-		model: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "randfeat_model_info", Help: "The model that answers."},
-			[]string{"sha256", "kind", "task"}),
-		loaded: prometheus.NewGauge(prometheus.GaugeOpts{Name: "randfeat_model_loaded_timestamp_seconds",
-			Help: "When the model was loaded."}),
+	m := new(metrics)
+	histogram := func(bounds []float64, name, help string, labels ...string) *measure {
+		f := &measure{name: name, help: help, kind: "histogram", labels: labels, bounds: bounds}
+		m.all = append(m.all, f)
+		if len(labels) == 0 {
+			f.with() // 0 until something happens
+		}
+		return f
 	}
-	m.registry.MustRegister(m.requests, m.seconds, m.inFlight, m.rows, m.rejected, m.panics, m.reloads, m.batch, m.model, m.loaded,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	add := func(kind, name, help string, labels ...string) *measure {
+		f := histogram(nil, name, help, labels...)
+		f.kind = kind
+		return f
+	}
+	m.requests = add("counter", "randfeat_http_requests_total", "Requests answered, by path and status.", "code", "path")
+	m.seconds = histogram(secondsBuckets, "randfeat_http_request_seconds",
+		"Time from the header of a request to the end of its answer.", "path")
+	m.inFlight = add("gauge", "randfeat_predict_in_flight", "Requests for predictions being read, waiting or in work.")
+	m.rows = add("counter", "randfeat_predict_rows_total", "Rows predicted.")
+	m.rejected = add("counter", "randfeat_rejected_total", "Requests answered with an error, by its code.", "reason")
+	m.panics = add("counter", "randfeat_panics_total", "Bugs: see the log.")
+	m.reloads = add("counter", "randfeat_reloads_total",
+		"Reloads of the model file: new, same (the file has not changed) or failed (the old model stays).", "result")
+	m.batch = histogram(rowsBuckets, "randfeat_batch_rows", "Rows predicted in one call.")
+	m.model = add("gauge", "randfeat_model_info", "The model that answers.", "kind", "sha256", "task")
+	m.loaded = add("gauge", "randfeat_model_loaded_timestamp_seconds", "When the model was loaded.")
 	for _, r := range []string{"new", "same", "failed"} {
-		m.reloads.WithLabelValues(r)
+		m.reloads.with(r)
 	}
 	return m
 }
 
-func (m *metrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+// metadata makes that client name the types of the process's metrics too.
+var metadata = sync.OnceFunc(func() { process.ExposeMetadata(true) })
+
+// write writes the text format of Prometheus, version 0.0.4, and what is known of the process.
+func (m *metrics) write(w http.ResponseWriter) {
+	metadata()
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	var b []byte
+	for _, f := range m.all {
+		b = f.append(b)
+	}
+	w.Write(b)
+	process.WriteProcessMetrics(w)
+	process.WriteFDMetrics(w)
 }
 
 func (m *metrics) answered(path string, status int, took time.Duration) {
-	m.requests.WithLabelValues(path, strconv.Itoa(status)).Inc()
-	m.seconds.WithLabelValues(path).Observe(took.Seconds())
+	m.requests.with(strconv.Itoa(status), path).add(1)
+	m.seconds.with(path).observe(secondsBuckets, took.Seconds())
 }
 
 func (m *metrics) use(l *loaded) {
-	m.model.Reset()
-	m.model.WithLabelValues(l.sha256, string(l.model.Kind), string(l.model.Task)).Set(1)
-	m.loaded.Set(float64(l.at.UnixMilli()) / 1e3)
+	m.model.replace(1, string(l.model.Kind), l.sha256, string(l.model.Task))
+	m.loaded.with().set(float64(l.at.UnixMilli()) / 1e3)
+}
+
+// measure is what one name measures, by the values of its labels. Labels are in the order of their names.
+type measure struct {
+	name, help, kind string
+	labels           []string
+	bounds           []float64 // of a histogram
+
+	mu     sync.RWMutex
+	series map[labelValues]*series
+}
+
+// labelValues of a series; what a family has no label for is empty.
+type labelValues [3]string
+
+// series is one line of a counter or gauge, or one histogram.
+type series struct {
+	value   number          // of a histogram: the sum of what was observed
+	buckets []atomic.Uint64 // how many were in each, the last is above all bounds
+}
+
+// with gives the series of some values, which it makes at first.
+func (f *measure) with(values ...string) *series {
+	var key labelValues
+	copy(key[:], values)
+	f.mu.RLock()
+	s := f.series[key]
+	f.mu.RUnlock()
+	if s != nil {
+		return s
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.make(key)
+}
+
+func (f *measure) make(key labelValues) *series {
+	s := f.series[key]
+	if s == nil {
+		if s = new(series); f.bounds != nil {
+			s.buckets = make([]atomic.Uint64, len(f.bounds)+1)
+		}
+		if f.series == nil {
+			f.series = map[labelValues]*series{}
+		}
+		f.series[key] = s
+	}
+	return s
+}
+
+// replace leaves one series.
+func (f *measure) replace(v float64, values ...string) {
+	var key labelValues
+	copy(key[:], values)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.series)
+	f.make(key).set(v)
+}
+
+func (s *series) add(v float64) { s.value.add(v) }
+func (s *series) set(v float64) { s.value.Store(math.Float64bits(v)) }
+
+func (s *series) observe(bounds []float64, v float64) {
+	i, _ := slices.BinarySearch(bounds, v) // the first bound that is not less: buckets hold what is less or equal
+	s.buckets[i].Add(1)
+	s.value.add(v)
+}
+
+// number is a float64 that many goroutines may add to.
+type number struct{ atomic.Uint64 }
+
+func (n *number) get() float64 { return math.Float64frombits(n.Load()) }
+
+func (n *number) add(v float64) {
+	for {
+		old := n.Load()
+		if n.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+v)) {
+			return
+		}
+	}
+}
+
+// append writes a family: its meaning and type, then its series in the order of their labels.
+func (f *measure) append(b []byte) []byte {
+	b = append(b, "# HELP "+f.name+" "+f.help+"\n# TYPE "+f.name+" "+f.kind+"\n"...)
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	keys := slices.SortedFunc(maps.Keys(f.series), func(a, b labelValues) int { return slices.Compare(a[:], b[:]) })
+	for _, key := range keys {
+		s := f.series[key]
+		if f.bounds == nil {
+			b = f.sample(b, "", key, "", s.value.get())
+			continue
+		}
+		total := uint64(0) // buckets are cumulative, and the last is the count
+		for i := range s.buckets {
+			le := "+Inf"
+			if i < len(f.bounds) {
+				le = strconv.FormatFloat(f.bounds[i], 'g', -1, 64)
+			}
+			total += s.buckets[i].Load()
+			b = f.sample(b, "_bucket", key, le, float64(total))
+		}
+		b = f.sample(b, "_sum", key, "", s.value.get())
+		b = f.sample(b, "_count", key, "", float64(total))
+	}
+	return b
+}
+
+// labelEscapes are those of the text format.
+var labelEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+func (f *measure) sample(b []byte, suffix string, key labelValues, le string, v float64) []byte {
+	b = append(append(b, f.name...), suffix...)
+	open := byte('{')
+	label := func(name, value string) {
+		b = append(append(append(b, open), name...), `="`...)
+		b = append(append(b, labelEscapes.Replace(value)...), '"')
+		open = ','
+	}
+	for i, name := range f.labels {
+		label(name, key[i])
+	}
+	if le != "" {
+		label("le", le)
+	}
+	if open == ',' {
+		b = append(b, '}')
+	}
+	return append(strconv.AppendFloat(append(b, ' '), v, 'g', -1, 64), '\n')
 }

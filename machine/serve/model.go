@@ -154,7 +154,7 @@ func (d *loaded) batcher(o machine.TableOptions) (*batcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.observe = func(rows int) { d.s.metrics.batch.Observe(float64(rows)) }
+	b.observe = func(rows int) { d.s.metrics.batch.with().observe(rowsBuckets, float64(rows)) }
 	b.panicked = d.s.panicked
 	d.ready[o] = b
 	return b, nil

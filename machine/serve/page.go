@@ -112,7 +112,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *Problem {
 			}
 			p.header(w, r)
 			v.Problem, status = p, p.status
-			s.metrics.rejected.WithLabelValues(p.Code).Inc()
+			s.metrics.rejected.with(p.Code).add(1)
 		}
 	}
 	v.describe(d, o)

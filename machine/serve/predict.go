@@ -64,13 +64,13 @@ func (s *Server) enter() (*work, *Problem) {
 		s.inFlight.Add(-1)
 		return nil, busy("%d requests are in work: try again later", s.o.Limits.InFlight)
 	}
-	s.metrics.inFlight.Inc()
+	s.metrics.inFlight.with().add(1)
 	return s.work.Get().(*work), nil
 }
 
 func (s *Server) leave(k *work) {
 	s.inFlight.Add(-1)
-	s.metrics.inFlight.Dec()
+	s.metrics.inFlight.with().add(-1)
 	s.memory.Add(-k.held)
 	k.held = 0
 	if max(k.answer.Cap(), cap(k.body)) > keepBytes || cap(k.in.Cols) > 1<<12 || k.in.Full() {
@@ -355,7 +355,7 @@ func (s *Server) predict(ctx context.Context, d *loaded, o machine.TableOptions,
 		k.layout.begin(accept, records, d.sha256, b.out, rows.given()[d.fields:])
 	}
 	k.layout.close()
-	s.metrics.rows.Add(float64(total))
+	s.metrics.rows.with().add(float64(total))
 	return nil
 }
 

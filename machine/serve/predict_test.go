@@ -13,9 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
-
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -354,59 +351,6 @@ func TestModelInfo(t *testing.T) {
 		info.Features != 64 || !reflect.DeepEqual(info.Options, []string{"variance"}) || !reflect.DeepEqual(info.Answers, []string{"prediction"}) ||
 		!reflect.DeepEqual(info.Schema, m.Schema) || !reflect.DeepEqual(*info.Spec, m.Spec) {
 		t.Errorf("%s", w.Body)
-	}
-}
-
-// What the server counts can be read by Prometheus, and is right.
-func TestMetrics(t *testing.T) {
-	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{})
-	post(s, "/v1/predict", "text/csv", string(csvOf(table(3, 5, false))))
-	post(s, "/v1/predict", "text/csv", "a\n1\n")
-	w := httptest.NewRecorder()
-	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(w.Body)
-	check(t, err)
-	value := func(name string, labels ...string) float64 {
-		t.Helper()
-		for _, m := range families[name].GetMetric() {
-			match := 0
-			for _, l := range m.GetLabel() {
-				if i := slices.Index(labels, l.GetName()); i >= 0 && i%2 == 0 && labels[i+1] == l.GetValue() {
-					match++
-				}
-			}
-			if match == len(labels)/2 {
-				switch {
-				case m.Counter != nil:
-					return m.Counter.GetValue()
-				case m.Gauge != nil:
-					return m.Gauge.GetValue()
-				}
-				return float64(m.Histogram.GetSampleCount())
-			}
-		}
-		t.Errorf("no metric %s %v", name, labels)
-		return -1
-	}
-	for _, c := range []struct {
-		want   float64
-		name   string
-		labels []string
-	}{
-		{1, "randfeat_http_requests_total", []string{"path", "/v1/predict", "code", "200"}},
-		{1, "randfeat_http_requests_total", []string{"path", "/v1/predict", "code", "400"}},
-		{2, "randfeat_http_request_seconds", []string{"path", "/v1/predict"}},
-		{5, "randfeat_predict_rows_total", nil},
-		{0, "randfeat_predict_in_flight", nil},
-		{1, "randfeat_rejected_total", []string{"reason", "bad_columns"}},
-		{0, "randfeat_reloads_total", []string{"result", "failed"}},
-		{2, "randfeat_batch_rows", nil}, // one row to try the model
-		{1, "randfeat_model_info", []string{"sha256", s.SHA256(), "kind", "ridge", "task", "regression"}},
-	} {
-		if got := value(c.name, c.labels...); got != c.want {
-			t.Errorf("%s %v = %v, want %v", c.name, c.labels, got, c.want)
-		}
 	}
 }
 

@@ -97,7 +97,7 @@ func (s *Server) Reload() error {
 	old := s.current.Load()
 	file, err := readModel(s.path)
 	if err == nil && sumOf(file) == old.sha256 {
-		s.metrics.reloads.WithLabelValues("same").Inc()
+		s.metrics.reloads.with("same").add(1)
 		s.o.Log.Info("the model file has not changed", "sha256", old.sha256)
 		return nil
 	}
@@ -108,13 +108,13 @@ func (s *Server) Reload() error {
 		}
 	}
 	if err != nil {
-		s.metrics.reloads.WithLabelValues("failed").Inc()
+		s.metrics.reloads.with("failed").add(1)
 		s.o.Log.Error("reload failed, the old model stays", "error", err, "sha256", old.sha256)
 		return err
 	}
 	s.current.Store(d)
 	s.metrics.use(d)
-	s.metrics.reloads.WithLabelValues("new").Inc()
+	s.metrics.reloads.with("new").add(1)
 	s.o.Log.Info("reloaded", "sha256", d.sha256, "kind", d.model.Kind, "took", time.Since(began))
 	if !d.sameColumns(old) {
 		s.o.Log.Warn("the new model reads other columns: clients must send them", "columns", len(d.columns), "before", len(old.columns))
@@ -124,7 +124,7 @@ func (s *Server) Reload() error {
 
 // panicked logs and counts a bug. It must be called by the function that recovers, so that the stack is that of the panic.
 func (s *Server) panicked(v any) {
-	s.metrics.panics.Inc()
+	s.metrics.panics.with().add(1)
 	s.o.Log.Error("panic", "value", v, "stack", string(debug.Stack()))
 }
 
@@ -219,7 +219,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, label string, op
 	s.metrics.answered(label, status, took)
 	level := slog.LevelDebug
 	if p != nil {
-		s.metrics.rejected.WithLabelValues(p.Code).Inc()
+		s.metrics.rejected.with(p.Code).add(1)
 		if p.status == http.StatusInternalServerError {
 			level = slog.LevelError
 		}
@@ -328,7 +328,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) *Problem {
 	if p := allow(w, r, http.MethodGet); p != nil {
 		return p
 	}
-	s.metrics.handler().ServeHTTP(w, r)
+	s.metrics.write(w)
 	return nil
 }
 
