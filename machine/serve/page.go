@@ -5,7 +5,6 @@ import (
 	"context"
 	"embed"
 	"fmt"
-	"html/template"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -18,12 +17,8 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-//go:embed page
+//go:embed page/style.css page/script.js
 var assets embed.FS
-
-var pageTemplate = template.Must(template.New("index.html").Funcs(template.FuncMap{
-	"inc": func(i int) int { return i + 1 },
-}).ParseFS(assets, "page/index.html"))
 
 // pagePolicy lets the page use its own files and nothing else.
 const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; " +
@@ -32,7 +27,7 @@ const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; con
 // pageRows is the number of rows that the page shows; the file has them all.
 const pageRows = 1000
 
-// pageView is what the template shows.
+// pageView is what the page shows.
 type pageView struct {
 	Info    pageInfo
 	Text    string // rows typed
@@ -116,10 +111,8 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *Problem {
 		}
 	}
 	v.describe(d, o)
-	var buf bytes.Buffer
-	if err := pageTemplate.Execute(&buf, v); err != nil {
-		return internal(fmt.Errorf("the page cannot be written: %w", err))
-	}
+	var buf page
+	v.write(&buf)
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", pagePolicy)
