@@ -77,7 +77,7 @@ func (a *app) crossoverCommand() *cobra.Command {
 		Short: "Measure from which length linear attention beats exact attention on this machine",
 		Long: `Time exact and linear attention in float32 at growing lengths, in turns, and find the length where they cross. The table
 shows medians, the crossing comes with the range of 90 % of resampled measurements, and the curves are drawn in the terminal
-and, with -o, as SVG or PNG.
+and, with -o, as SVG.
 
 The measurement ends after --budget; lengths that would not fit are left out. Other work on the machine shows as spread.`,
 		Example: `  randfeat crossover
@@ -96,12 +96,12 @@ The measurement ends after --budget; lengths that would not fit are left out. Ot
 	flags.StringVar(&f.family, "family", "positive", "feature family: a name of 'randfeat families' or a JSON object with parameters")
 	flags.StringVar(&f.coupling, "coupling", defaultAttendCoupling, "joint law of the projections")
 	flags.DurationVar(&f.budget, "budget", 20*time.Second, "time for all measurements")
-	flags.StringVarP(&f.out, "out", "o", "", "file for the picture, .svg or .png")
+	flags.StringVarP(&f.out, "out", "o", "", "file for the picture, .svg")
 	flags.Uint64Var(&f.seed, "seed", defaultSeed, "seed of the projections and of the inputs")
 	completeNames(cmd, "family", familyNames)
 	completeNames(cmd, "coupling", couplingNames)
 	register(cmd, "out", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return []string{"svg", "png"}, cobra.ShellCompDirectiveFilterFileExt
+		return []string{"svg"}, cobra.ShellCompDirectiveFilterFileExt
 	})
 	return cmd
 }
@@ -120,8 +120,8 @@ func (f *crossoverFlags) check() (randfeat.Spec, error) {
 		return spec, misused("--threads is %d, want 0 to %d", f.threads, maxThreads)
 	case f.budget < time.Millisecond:
 		return spec, misused("--budget is %v, want at least 1ms", f.budget)
-	case f.out != "" && ext != ".svg" && ext != ".png":
-		return spec, misused("--out (-o) is %q, want a name that ends in .svg or .png", f.out)
+	case f.out != "" && ext != ".svg":
+		return spec, misused("--out (-o) is %q, want a name that ends in .svg: browsers and editors turn that into other formats", f.out)
 	case float64(f.heads)*float64(f.maxLen)*float64(f.dim) > maxElements:
 		return spec, misused("--heads × --max-len × --dim is %.3g, the limit is %d", float64(f.heads)*float64(f.maxLen)*float64(f.dim), maxElements)
 	}
@@ -353,7 +353,7 @@ func (r *CrossoverResult) savePlot(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := r.plot(w, strings.ToLower(filepath.Ext(path))); err != nil {
+	if err := r.plot(w); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return files.commit()

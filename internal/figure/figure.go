@@ -1,0 +1,432 @@
+// Package figure draws curves as SVG: axes with linear or logarithmic ticks, lines through points with intervals, marks
+// and a legend. A figure follows the light or dark scheme of its reader; its series differ in colours that the colour
+// blind tell apart (Okabe and Ito, "Color universal design", 2008) and in the shapes of their points.
+package figure
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Figure is what is drawn.
+type Figure struct {
+	Title, Subtitle string
+	X, Y            Axis
+	Series          []Series // at most MaxSeries
+	Marks           []Mark
+}
+
+// Axis has a label and a scale.
+type Axis struct {
+	Label string
+	Log   bool
+	Ticks []float64 // those that have a label; nil: round numbers
+}
+
+// Series is a line through points; Low and High are empty, or the ends of an interval around each.
+type Series struct {
+	Name      string
+	X, Y      []float64
+	Low, High []float64
+}
+
+// Mark is a vertical line at a place that was found, with the interval around it.
+type Mark struct {
+	Name         string
+	X, Low, High float64
+}
+
+// MaxSeries is the number of colours and shapes.
+const MaxSeries = 6
+
+// ErrFigure marks figures that cannot be drawn.
+var ErrFigure = errors.New("cannot draw the figure")
+
+// Sizes in pixels. Browsers choose the font: widths of texts are estimated and left room.
+const (
+	width, height       = 720, 480
+	left, right, bottom = 72, 24, 56
+	fontSize            = 13.0
+	letter              = 0.56 * fontSize // a wide average of sans-serif digits and letters
+)
+
+// WriteSVG writes the figure.
+func (f *Figure) WriteSVG(w io.Writer) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	d := &drawing{f: f}
+	d.legend() // its height decides where the axes begin
+	d.x = f.X.scale(left, width-right, f.xs())
+	d.y = f.Y.scale(height-bottom, d.top, f.ys())
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" `+
+		`aria-labelledby="title desc">`+"\n", width, height, width, height)
+	fmt.Fprintf(&b, "<title id=\"title\">%s</title>\n<desc id=\"desc\">%s</desc>\n", text(f.Title), text(f.description()))
+	b.WriteString(style)
+	fmt.Fprintf(&b, `<rect class="back" width="%d" height="%d"/>`+"\n", width, height)
+	d.axes()
+	d.marks()
+	for i := range f.Series {
+		d.series(i)
+	}
+	b.Write(d.b.Bytes())
+	b.WriteString("</svg>\n")
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// style gives the series their colours, which on dark ground are lighter.
+const style = `<style>
+text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill: #24292f }
+.title { font-size: 15px; font-weight: 600 } .minor { fill: #57606a }
+.x { text-anchor: middle } .y { text-anchor: end }
+.back { fill: #fff } .axis { stroke: #57606a; fill: none } .grid { stroke: #d8dee4 } .fine { stroke: #eff1f3 }
+.line { fill: none; stroke-width: 2; stroke-linejoin: round } .bar { stroke-width: 1.2 }
+.at { stroke: #57606a; stroke-dasharray: 5 4 }
+.range { fill: #57606a; opacity: .12 }
+.s0 { color: #0072b2 } .s1 { color: #d55e00 } .s2 { color: #009e73 }
+.s3 { color: #aa4499 } .s4 { color: #b07d00 } .s5 { color: #333 }
+.line, .bar { stroke: currentColor } .point { fill: currentColor }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 } .minor { fill: #9da7b1 }
+.back { fill: #15191f } .axis { stroke: #9da7b1 } .grid { stroke: #343b44 } .fine { stroke: #22272e }
+.at { stroke: #9da7b1 }
+.range { fill: #9da7b1 }
+.s0 { color: #56b4e9 } .s1 { color: #ff8c42 } .s2 { color: #2ecc9b }
+.s3 { color: #e59ad0 } .s4 { color: #f0c419 } .s5 { color: #ddd }
+}
+</style>
+`
+
+// shapes of points, around 0, 0.
+var shapes = [MaxSeries]string{
+	`M-3.6,0a3.6,3.6 0 1,0 7.2,0a3.6,3.6 0 1,0 -7.2,0z`,          // a circle
+	`M-3.3,-3.3h6.6v6.6h-6.6z`,                                   // a square
+	`M0,-4.4L4.2,3.3H-4.2z`,                                      // a triangle
+	`M0,-4.6L4.6,0L0,4.6L-4.6,0z`,                                // a diamond
+	`M0,4.4L4.2,-3.3H-4.2z`,                                      // a triangle on its head
+	`M-4,-1.4h2.6v-2.6h2.8v2.6h2.6v2.8h-2.6v2.6h-2.8v-2.6h-2.6z`, // a cross
+}
+
+func (f *Figure) check() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{ErrFigure}, args...)...)
+	}
+	if n := len(f.Series); n == 0 || n > MaxSeries {
+		return bad("%d series, want 1 to %d", n, MaxSeries)
+	}
+	for _, s := range f.Series {
+		n := len(s.X)
+		if n == 0 || len(s.Y) != n {
+			return bad("series %q has %d x and %d y, want as many and at least one", s.Name, n, len(s.Y))
+		}
+		for _, l := range []int{len(s.Low), len(s.High)} {
+			if l != 0 && l != n || len(s.Low) != len(s.High) {
+				return bad("series %q has %d points and intervals from %d to %d numbers", s.Name, n, len(s.Low), len(s.High))
+			}
+		}
+	}
+	for _, a := range []struct {
+		name   string
+		axis   *Axis
+		values []float64
+	}{{"x", &f.X, append(f.xs(), f.X.Ticks...)}, {"y", &f.Y, append(f.ys(), f.Y.Ticks...)}} {
+		for _, v := range a.values {
+			if math.IsNaN(v) || math.IsInf(v, 0) || a.axis.Log && v <= 0 {
+				return bad("%v on the %s axis", v, a.name)
+			}
+		}
+	}
+	return nil
+}
+
+func (f *Figure) xs() (v []float64) {
+	for _, s := range f.Series {
+		v = append(v, s.X...)
+	}
+	for _, m := range f.Marks {
+		v = append(v, m.X, m.Low, m.High)
+	}
+	return v
+}
+
+func (f *Figure) ys() (v []float64) {
+	for _, s := range f.Series {
+		v = append(append(append(v, s.Y...), s.Low...), s.High...)
+	}
+	return v
+}
+
+// description says in words what is drawn, for those who do not see it.
+func (f *Figure) description() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s by %s:", f.Y.Label, f.X.Label)
+	for i, s := range f.Series {
+		sep := ";"
+		if i == 0 {
+			sep = ""
+		}
+		n := len(s.X) - 1
+		fmt.Fprintf(&b, "%s %s from %s at %s to %s at %s", sep, s.Name,
+			label(s.Y[0]), label(s.X[0]), label(s.Y[n]), label(s.X[n]))
+	}
+	for _, m := range f.Marks {
+		fmt.Fprintf(&b, "; %s", m.Name)
+	}
+	return b.String() + "."
+}
+
+// scale maps an axis to pixels.
+type scale struct {
+	log        bool
+	from, to   float64 // the first and last value, as logarithms if log
+	begin, end float64 // in pixels
+	major      []float64
+	minor      []float64
+}
+
+// scale covers values and the ticks asked for; without those it is rounded out to ticks where that costs little.
+func (a *Axis) scale(begin, end float64, values []float64) scale {
+	s := scale{log: a.Log, begin: begin, end: end}
+	lo, hi := slices.Min(values), slices.Max(values)
+	if a.Log {
+		if lo == hi {
+			lo, hi = lo/2, hi*2
+		}
+		s.from, s.to = math.Log10(lo), math.Log10(hi)
+	} else {
+		if lo == hi {
+			lo, hi = lo-1, hi+1
+		}
+		s.from, s.to = lo, hi
+	}
+	pad := 0.03 * (s.to - s.from)
+	s.from, s.to = s.from-pad, s.to+pad
+	switch {
+	case a.Ticks != nil:
+		s.major = a.Ticks
+	case a.Log:
+		s.major, s.minor = logTicks(s.from, s.to)
+	default:
+		s.major = linearTicks(s.from, s.to)
+	}
+	outside := func(v float64) bool {
+		p := s.at(v)
+		return p < math.Min(begin, end) || p > math.Max(begin, end)
+	}
+	s.major = slices.DeleteFunc(slices.Clone(s.major), outside)
+	s.minor = slices.DeleteFunc(s.minor, outside)
+	return s
+}
+
+// at is the pixel of a value.
+func (s *scale) at(v float64) float64 {
+	if s.log {
+		v = math.Log10(v)
+	}
+	return s.begin + (v-s.from)/(s.to-s.from)*(s.end-s.begin)
+}
+
+// logTicks are powers of ten, with 2 and 5 where there are few, and all other digits between.
+func logTicks(from, to float64) (major, minor []float64) {
+	step := max(1, int(math.Ceil((to-from)/8))) // decades between labels
+	few := to-from < 2.5
+	for e := int(math.Floor(from)); e <= int(math.Ceil(to)); e++ {
+		for digit := 1; digit < 10; digit++ {
+			v, err := strconv.ParseFloat(fmt.Sprintf("%de%d", digit, e), 64) // exact, which Pow10 times digit is not
+			if err != nil {
+				continue
+			}
+			if digit == 1 && e%step == 0 || few && (digit == 2 || digit == 5) {
+				major = append(major, v)
+			} else if step == 1 {
+				minor = append(minor, v)
+			}
+		}
+	}
+	return major, minor
+}
+
+// linearTicks are five to ten multiples of 1, 2 or 5 times a power of ten.
+func linearTicks(from, to float64) (major []float64) {
+	e := int(math.Floor(math.Log10((to - from) / 5)))
+	for _, digit := range []int{1, 2, 5, 10} {
+		step, err := strconv.ParseFloat(fmt.Sprintf("%de%d", digit, e), 64)
+		if err != nil || (to-from)/step > 10 {
+			continue
+		}
+		for k := math.Ceil(from / step); k*step <= to; k++ {
+			v, err := strconv.ParseFloat(strconv.FormatFloat(k*step, 'g', 12, 64), 64) // 0.3, not 3·0.1
+			if err == nil {
+				major = append(major, v)
+			}
+		}
+		break
+	}
+	return major
+}
+
+// drawing collects the parts of a figure.
+type drawing struct {
+	f    *Figure
+	b    bytes.Buffer
+	x, y scale
+	top  float64 // of the axes
+}
+
+// legend writes title and legend above the axes: there no curve can cross them.
+func (d *drawing) legend() {
+	y := 26.0
+	fmt.Fprintf(&d.b, `<text class="title" x="%d" y="%s">%s</text>`+"\n", left, px(y), text(d.f.Title))
+	for _, line := range wrap(d.f.Subtitle, (width-left-right)/letter) {
+		y += 20
+		fmt.Fprintf(&d.b, `<text class="minor" x="%d" y="%s">%s</text>`+"\n", left, px(y), text(line))
+	}
+	y += 24
+	x := float64(left)
+	entry := func(name string, draw func(x, y float64)) {
+		w := 34 + letter*float64(utf8.RuneCountInString(name)) + 18
+		if x > left && x+w > width-right {
+			x, y = left, y+20
+		}
+		draw(x, y-4.5)
+		fmt.Fprintf(&d.b, `<text x="%s" y="%s">%s</text>`+"\n", px(x+34), px(y), text(name))
+		x += w
+	}
+	for i, s := range d.f.Series {
+		entry(s.Name, func(x, y float64) {
+			fmt.Fprintf(&d.b, `<g class="s%d"><path class="line" d="M%s,%sh26"/>`, i, px(x), px(y))
+			d.point(i, x+13, y, "")
+			d.b.WriteString("</g>\n")
+		})
+	}
+	for _, m := range d.f.Marks {
+		entry(m.Name, func(x, y float64) {
+			fmt.Fprintf(&d.b, `<path class="at" d="M%s,%sh26"/>`+"\n", px(x), px(y))
+		})
+	}
+	d.top = y + 16
+}
+
+// wrap breaks a text into lines of at most some letters, between words.
+func wrap(s string, letters float64) (lines []string) {
+	for _, word := range strings.Fields(s) {
+		n := len(lines) - 1
+		if n < 0 || float64(utf8.RuneCountInString(lines[n])+1+utf8.RuneCountInString(word)) > letters {
+			lines = append(lines, word)
+		} else {
+			lines[n] += " " + word
+		}
+	}
+	return lines
+}
+
+func (d *drawing) axes() {
+	for _, v := range d.x.minor {
+		fmt.Fprintf(&d.b, `<path class="fine" d="M%s,%sV%s"/>`+"\n", px(d.x.at(v)), px(d.y.begin), px(d.y.end))
+	}
+	for _, v := range d.y.minor {
+		fmt.Fprintf(&d.b, `<path class="fine" d="M%s,%sH%s"/>`+"\n", px(d.x.begin), px(d.y.at(v)), px(d.x.end))
+	}
+	free := math.Inf(-1) // where the next label may begin
+	for _, v := range d.x.major {
+		x, half := d.x.at(v), letter*float64(len(label(v)))/2
+		fmt.Fprintf(&d.b, `<path class="grid" d="M%s,%sV%s"/><path class="axis" d="M%s,%sv5"/>`+"\n",
+			px(x), px(d.y.begin), px(d.y.end), px(x), px(d.y.begin))
+		if x-half > free {
+			fmt.Fprintf(&d.b, `<text class="x" x="%s" y="%s">%s</text>`+"\n", px(x), px(d.y.begin+20), label(v))
+			free = x + half + letter
+		}
+	}
+	free = math.Inf(1)
+	for _, v := range d.y.major {
+		y := d.y.at(v)
+		fmt.Fprintf(&d.b, `<path class="grid" d="M%s,%sH%s"/><path class="axis" d="M%s,%sh-5"/>`+"\n",
+			px(d.x.begin), px(y), px(d.x.end), px(d.x.begin), px(y))
+		if y+fontSize/2 < free {
+			fmt.Fprintf(&d.b, `<text class="y" x="%s" y="%s">%s</text>`+"\n", px(d.x.begin-9), px(y+4.5), label(v))
+			free = y - fontSize/2
+		}
+	}
+	fmt.Fprintf(&d.b, `<path class="axis" d="M%s,%sV%sH%s"/>`+"\n", px(d.x.begin), px(d.y.end), px(d.y.begin), px(d.x.end))
+	middleX, middleY := (d.x.begin+d.x.end)/2, (d.y.begin+d.y.end)/2
+	fmt.Fprintf(&d.b, `<text class="x minor" x="%s" y="%d">%s</text>`+"\n", px(middleX), height-14, text(d.f.X.Label))
+	fmt.Fprintf(&d.b, `<text class="x minor" transform="translate(18,%s) rotate(-90)">%s</text>`+"\n",
+		px(middleY), text(d.f.Y.Label))
+}
+
+func (d *drawing) marks() {
+	for _, m := range d.f.Marks {
+		low, high := d.x.at(m.Low), d.x.at(m.High)
+		fmt.Fprintf(&d.b, `<rect class="range" x="%s" y="%s" width="%s" height="%s"/>`,
+			px(low), px(d.y.end), px(high-low), px(d.y.begin-d.y.end))
+		fmt.Fprintf(&d.b, `<path class="at" d="M%s,%sV%s"/>`+"\n", px(d.x.at(m.X)), px(d.y.begin), px(d.y.end))
+	}
+}
+
+func (d *drawing) series(i int) {
+	s := &d.f.Series[i]
+	fmt.Fprintf(&d.b, `<g class="s%d"><path class="line" d="`, i)
+	for j := range s.X {
+		command := byte('L')
+		if j == 0 {
+			command = 'M'
+		}
+		d.b.WriteByte(command)
+		d.b.WriteString(px(d.x.at(s.X[j])) + "," + px(d.y.at(s.Y[j])))
+	}
+	d.b.WriteString("\"/>\n")
+	for j := range s.Low {
+		x, low, high := d.x.at(s.X[j]), d.y.at(s.Low[j]), d.y.at(s.High[j])
+		fmt.Fprintf(&d.b, `<path class="bar" d="M%s,%sh6m-3,0V%sm-3,0h6"/>`+"\n", px(x-3), px(low), px(high))
+	}
+	for j := range s.X {
+		meaning := fmt.Sprintf("%s: %s %s, %s %s", s.Name, d.f.X.Label, label(s.X[j]), label(s.Y[j]), d.f.Y.Label)
+		d.point(i, d.x.at(s.X[j]), d.y.at(s.Y[j]), meaning)
+		d.b.WriteByte('\n')
+	}
+	d.b.WriteString("</g>\n")
+}
+
+func (d *drawing) point(i int, x, y float64, meaning string) {
+	fmt.Fprintf(&d.b, `<path class="point" transform="translate(%s,%s)" d="%s"`, px(x), px(y), shapes[i])
+	if meaning == "" {
+		d.b.WriteString("/>")
+		return
+	}
+	fmt.Fprintf(&d.b, "><title>%s</title></path>", text(meaning))
+}
+
+// px writes a coordinate.
+func px(v float64) string { return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") }
+
+// label writes a number for people, to four digits.
+func label(v float64) string {
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64)
+	if a := math.Abs(v); a == 0 || a >= 1e-4 && a < 1e6 {
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(v, 'e', -1, 64), "e")
+	n, _ := strconv.Atoi(exponent)
+	return fmt.Sprintf("%se%d", mantissa, n)
+}
+
+// text is XML for a text; what XML cannot hold becomes a replacement character.
+func text(s string) string {
+	return html.EscapeString(strings.Map(func(r rune) rune {
+		if r == '\t' || r == '\n' || unicode.IsPrint(r) {
+			return r
+		}
+		return utf8.RuneError
+	}, s))
+}
