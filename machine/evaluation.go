@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
 )
 
@@ -87,6 +88,21 @@ type Evaluation struct {
 
 	// Density.
 	score moments
+}
+
+// Evaluation is that of predictions of the model, of no rows yet: [NewEvaluation], and whether scores are probabilities,
+// which those of a kernel average with features of both signs are not.
+func (m *Model) Evaluation() (*Evaluation, error) {
+	e := NewEvaluation(m.Kind, m.Task, m.Outputs)
+	if kind, err := m.Kind.Info(); err != nil || !kind.Averages || m.Task != Classification {
+		return e, err
+	}
+	fm, err := randfeat.NewWithOmega[float64](m.Spec, m.Omega)
+	if err != nil {
+		return nil, err
+	}
+	e.unlikely = e.unlikely || !fm.Positive()
+	return e, nil
 }
 
 // NewEvaluation returns the evaluation of no rows; outputs is the number of targets or classes.

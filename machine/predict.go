@@ -321,12 +321,35 @@ func (p *Predictor[T]) kernelSums(w *predictWorker[T], dst, x dense.Matrix[T]) e
 			d[0] = T(math.Log(float64(den)) + w.row[i] + p.top - math.Log(float64(p.model.Rows)))
 			continue
 		}
-		for j := range d {
-			if d[j] = s[j] / den; d[j]-d[j] != 0 {
-				copy(d, p.intercept)
-				break
-			}
-		}
+		p.average(d, s[:k], den)
 	}
 	return nil
+}
+
+// average turns the sums Σ_j w_j y_j and Σ_j w_j of the kernel weights of a row into the estimate. Features of both signs
+// may make weights negative. Where their sum is, a quotient would turn the largest class into the smallest, so classes come
+// from the numerators: those below 0 are taken for 0, and if all are below, they count by how much less they are so than
+// the others. Either way the largest wins and the estimates are between 0 and 1 with sum 1. Targets have no such order:
+// without a positive weight there is no estimate but their mean.
+func (p *Predictor[T]) average(d, s []T, den T) {
+	if p.model.Task == Classification && !p.m.Positive() {
+		above, below := T(0), T(0)
+		for _, v := range s {
+			above, below = above+max(v, 0), below-min(v, 0)
+		}
+		for j, v := range s {
+			if s[j] = max(v, 0); above == 0 {
+				s[j] = below + v
+			}
+		}
+		if den = above; above == 0 {
+			den = T(len(s)-1) * below
+		}
+	}
+	for j := range d {
+		if d[j] = s[j] / den; !(den > 0) || d[j]-d[j] != 0 {
+			copy(d, p.intercept)
+			return
+		}
+	}
 }

@@ -245,3 +245,73 @@ func TestDensity(t *testing.T) {
 		t.Errorf("density with signed features: %v", err)
 	}
 }
+
+// Features of both signs may make the sum of all weights negative: the class is that of the largest numerator all the same,
+// and the estimates are probabilities. (A quotient by a negative sum would give the class of the smallest.)
+func TestSmootherClassesOfSignedFeatures(t *testing.T) {
+	x, y := sample(41, 300, 3, 1)
+	q, _ := sample(42, 400, 3, 1)
+	for _, spec := range []randfeat.Spec{
+		{Kernel: kernel.Kernel{Scale: 0.4}, Family: family.Trig{}, Dim: 3, M: 6, Seed: 2},
+		{Kernel: kernel.Kernel{Scale: 0.4}, Family: family.Poisson{Lambda: 2}, Dim: 3, M: 40, Seed: 3},
+	} {
+		for _, k := range []int{2, 3} {
+			model := smootherModel(t, mustSmoother(t, Setup{Spec: spec, Task: Classification, Outputs: k}, x, classes(y, k)))
+			fm, err := randfeat.New[float64](spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := NewPredictor[float64](model)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, phi := dense.New[float64](q.Rows, k), dense.New[float64](q.Rows, fm.OutDim())
+			if err := errors.Join(p.Predict(out, q, nil), fm.Queries(phi, nil, q, nil)); err != nil {
+				t.Fatal(err)
+			}
+			e, err := model.Evaluation()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Add(dense.New[float64](q.Rows, 1), out, dense.Matrix[float64]{}); err != nil || len(e.Scores()) != 2 {
+				t.Errorf("%s: scores %v, %v: want accuracies, there are no probabilities", spec.Family.Name(), e.Scores(), err)
+			}
+			negative, none := 0, 0
+			for i := range q.Rows {
+				numerators, den := make([]float64, k), 0.0
+				for f, v := range phi.Row(i) {
+					if math.IsInf(model.LogScale[f], -1) {
+						continue
+					}
+					v *= math.Exp(model.LogScale[f])
+					den += v * model.Mass[f]
+					for c := range k {
+						numerators[c] += v * model.Weights.At(f, c)
+					}
+				}
+				if den < 0 {
+					negative++
+				}
+				if slices.Max(numerators) < 0 {
+					none++
+				}
+				if got, want := Class(out.Row(i)), Class(numerators); got != want {
+					t.Fatalf("%s: row %d is of class %d, numerators %v ask for %d", spec.Family.Name(), i, got, numerators, want)
+				}
+				sum := 0.0
+				for _, v := range out.Row(i) {
+					if sum += v; v < 0 || v > 1 {
+						t.Fatalf("%s: row %d has probabilities %v", spec.Family.Name(), i, out.Row(i))
+					}
+				}
+				if math.Abs(sum-1) > 1e-12 {
+					t.Fatalf("%s: row %d has probabilities %v, sum %g", spec.Family.Name(), i, out.Row(i), sum)
+				}
+			}
+			if negative < 10 || none == 0 {
+				t.Errorf("%s, %d classes: %d sums of weights are negative, %d rows have no positive numerator: the test shows nothing",
+					spec.Family.Name(), k, negative, none)
+			}
+		}
+	}
+}

@@ -159,7 +159,10 @@ func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data
 	if err != nil {
 		return err
 	}
-	e := machine.NewEvaluation(m.Kind, m.Task, m.Outputs)
+	e, err := m.Evaluation()
+	if err != nil {
+		return err
+	}
 	var pred, variance dense.Matrix[float64]
 	err = rows.Each(predictRows, func(x, y dense.Matrix[float64]) error {
 		pred = fitting(pred, x.Rows, m.Outputs)

@@ -1,6 +1,7 @@
 package auto
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -9,6 +10,7 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/machine"
 )
 
 const (
@@ -28,7 +30,7 @@ func (c *chooser) candidates() []randfeat.Spec {
 		}
 		if c.f.o.Coupling != nil {
 			s.Coupling = c.f.o.Coupling
-		} else if s.Dim > maxBlocks {
+		} else if s.Dim > maxBlocks || !c.defined(s) {
 			s.Coupling = coupling.IID{}
 		}
 		return s
@@ -47,10 +49,24 @@ func (c *chooser) candidates() []randfeat.Spec {
 	if c.spec.Dim <= maxCovariance {
 		list = append(list, spec(family.Adaptive{}, coupling.Simplex{}))
 	}
-	if !c.f.info.Positive {
+	if c.f.task == machine.Regression {
+		// Features of both signs give classes no probabilities, and a density no logarithm. A mean can bear them.
 		list = append(list, spec(family.Trig{}, coupling.Orthogonal{}))
 	}
 	return list
+}
+
+// defined reports whether the coupling goes with the projections of a family that was given: some, such as Poisson's, are
+// not normal, and only independent ones are defined.
+func (c *chooser) defined(s randfeat.Spec) bool {
+	if c.f.o.Family == nil {
+		return true
+	}
+	one, err := c.specOf(s, c.median, 1)
+	if err == nil {
+		_, err = randfeat.Draw(one)
+	}
+	return !errors.Is(err, coupling.ErrLaw)
 }
 
 // fitted reports whether the parameters of a family are to be fitted: they are where none were given.
@@ -116,7 +132,8 @@ func (c *chooser) chooseFamily() error {
 		fam.Why += "; parameters fitted to the sample"
 	}
 	c.chosen(fam)
-	cou := Choice{Name: "coupling", Value: coupling.IID{}.Name(), Given: c.f.o.Coupling != nil, Why: "goes with the family: less variance than independent projections"}
+	cou := Choice{Name: "coupling", Value: coupling.IID{}.Name(), Given: c.f.o.Coupling != nil,
+		Why: "goes with the family: less variance than independent projections"}
 	if c.spec.Coupling != nil {
 		cou.Value = c.spec.Coupling.Name()
 	}
@@ -124,7 +141,10 @@ func (c *chooser) chooseFamily() error {
 	case cou.Given:
 		cou.Why = "as asked"
 	case c.spec.Dim > maxBlocks:
-		cou.Why = fmt.Sprintf("blocks of %d dimensions would take too long to draw, and independent projections are nearly orthogonal there", c.spec.Dim)
+		cou.Why = fmt.Sprintf("blocks of %d dimensions would take too long to draw, and independent projections are nearly "+
+			"orthogonal there", c.spec.Dim)
+	case cou.Value == coupling.IID{}.Name():
+		cou.Why = "others are not defined for the projections of this family"
 	}
 	c.chosen(cou)
 	return nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
@@ -418,5 +419,40 @@ func TestFeaturesAskedFor(t *testing.T) {
 		if ch := choice(t, r, "features"); n != c.got || ch.Number != float64(c.got) || (c.got != c.asked) != strings.Contains(ch.Why, "nearest") {
 			t.Errorf("%s with %d features asked for: %d, the report says %+v", c.family.Name(), c.asked, n, ch)
 		}
+	}
+}
+
+// Smoothers of classes and densities are tried with positive families only: others give no probabilities and no logarithm.
+// A family whose projections are not normal gets the coupling that is defined for them.
+func TestFamiliesOfAverages(t *testing.T) {
+	rows := waves(200, 3)
+	for _, c := range []struct {
+		src data.Source
+		o   Options
+	}{
+		{rows, Options{Kind: machine.KindSmoother, Learn: learn("class"), Features: 64}},
+		{rows, Options{Kind: machine.KindDensity, Learn: learn(), Features: 64}},
+	} {
+		_, r := mustFit(t, c.src, c.o)
+		ch := choice(t, r, "family")
+		if len(ch.Trials) < 2 {
+			t.Errorf("%s: %d families tried", c.o.Kind, len(ch.Trials))
+		}
+		for _, tr := range ch.Trials {
+			name, _, _ := strings.Cut(tr.Label, " ")
+			f, err := family.Parse(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := randfeat.New[float64](randfeat.Spec{Family: f, Dim: 2, M: 4})
+			if err != nil || !m.Positive() {
+				t.Errorf("%s was tried with %s: %v", c.o.Kind, name, err)
+			}
+		}
+	}
+	m, r := mustFit(t, rows, Options{Kind: machine.KindSmoother, Family: family.Poisson{}, Features: 64,
+		Learn: learn("y")})
+	if got := choice(t, r, "coupling"); got.Value != "iid" || got.Given || m.Spec.Family.Name() != "poisson" {
+		t.Errorf("%s × %s (%s), want poisson × iid", m.Spec.Family.Name(), got.Value, got.Why)
 	}
 }

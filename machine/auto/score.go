@@ -115,7 +115,9 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 		if models[l], err = f.sums.without(others, lambda, f.info.Bayesian); err != nil {
 			return 0, nil, err
 		}
-		evals[l] = machine.NewEvaluation(f.kind, f.task, max(f.outputs, 1))
+		if evals[l], err = models[l].parts[0].Model().Evaluation(); err != nil {
+			return 0, nil, err
+		}
 	}
 	var (
 		pred, variance, truth dense.Matrix[float64]
