@@ -58,8 +58,15 @@ func (s Side) gate(x []float64) int {
 	return at
 }
 
+// point is what a function sees of one row: u, and for every projection t = Ω Mix u, its bias and its phase θ.
+type point struct {
+	*Leaf
+	u, t, bias, theta []float64
+	row               float64 // Row(u)
+}
+
 // eval is the features of one leaf as value·exp(e).
-func (l Leaf) eval(x []float64) (value, e []float64) {
+func (l *Leaf) eval(x []float64) (value, e []float64) {
 	u := l.Lin.orIdentity(x)
 	for i, c := range l.Shift {
 		u[i] -= c
@@ -69,86 +76,118 @@ func (l Leaf) eval(x []float64) (value, e []float64) {
 			u[i] = max(v, l.Floor)
 		}
 	}
-	add := func(v, exponent float64) { value, e = append(value, v), append(e, exponent) }
-	if l.Fn == ELU {
-		for _, v := range u {
-			if v > 0 {
-				add(v+1, 0)
-			} else {
-				add(1, v)
-			}
-		}
-		return value, e
+	p := point{Leaf: l, u: u, t: l.project(l.Mix, u), theta: l.project(l.MixIm, u), bias: l.Bias, row: l.Row.at(u)}
+	if p.bias == nil {
+		p.bias = make([]float64, len(p.t))
 	}
-	t, angle := l.project(l.Mix, u), l.project(l.MixIm, u)
-	row, phase := l.Row.at(u), l.RowIm.at(u)
-	if l.Fn == Residual {
-		add(1, 0)
-		for _, v := range u {
-			add(v, 0)
+	phase := l.RowIm.at(u)
+	for f := range p.theta {
+		p.theta[f] += phase
+		if l.BiasIm != nil {
+			p.theta[f] += l.BiasIm[f]
 		}
 	}
-	for f := range t {
-		bias := entry(l.Bias, f)
-		switch l.Fn {
-		case Exp, ExpPM:
-			add(1, t[f]+bias+row)
-		case SinCos:
-			add(math.Sin(angle[f]+entry(l.BiasIm, f)+phase), t[f]+bias+row)
-		case Complex:
-			add(math.Cos(angle[f]+entry(l.BiasIm, f)+phase), t[f]+bias+row)
-		case Sign:
-			sign := 1.0
-			if t[f]+bias < 0 {
-				sign = -1
-			}
-			add(sign, row)
-		case ReLU:
-			add(math.Exp(row)*max(0, t[f]+bias)+l.Eps, 0)
-		case Residual:
-			if a := t[f] + row; a < 1 {
-				add(math.Expm1(a)-t[f], bias)
-			} else { // the same, with its exponential taken out
-				add(1-(1+t[f])*math.Exp(-a), a+bias)
-			}
-		case Monomial:
-			v, exponent := 1.0, bias+row
-			for k, w := range l.Omega.Rows.Row(f) {
-				if w == 0 {
-					continue // 0⁰ = 1
-				}
-				if u[k] == 0 {
-					v = 0
-					continue
-				}
-				if u[k] < 0 && math.Mod(w, 2) != 0 {
-					v = -v
-				}
-				exponent += w * math.Log(math.Abs(u[k]))
-			}
-			add(v, exponent)
-		}
-	}
-	for f := range t { // the second half
-		bias := entry(l.Bias, f)
-		switch l.Fn {
-		case ExpPM:
-			add(1, -t[f]+bias+row)
-		case SinCos:
-			add(math.Cos(angle[f]+entry(l.BiasIm, f)+phase), t[f]+bias+row)
-		case Complex:
-			v := math.Sin(angle[f] + entry(l.BiasIm, f) + phase)
-			if l.Conj {
-				v = -v
-			}
-			add(v, t[f]+bias+row)
-		}
-	}
+	table[l.Fn].eval(&p, func(v, exponent float64) { value, e = append(value, v), append(e, exponent) })
 	return value, e
 }
 
+func evalExp(p *point, add adder) {
+	for f, t := range p.t {
+		add(1, t+p.bias[f]+p.row)
+	}
+}
+
+func evalExpPM(p *point, add adder) {
+	evalExp(p, add)
+	for f, t := range p.t {
+		add(1, -t+p.bias[f]+p.row)
+	}
+}
+
+func evalSinCos(p *point, add adder) {
+	for f, t := range p.t {
+		add(math.Sin(p.theta[f]), t+p.bias[f]+p.row)
+	}
+	for f, t := range p.t {
+		add(math.Cos(p.theta[f]), t+p.bias[f]+p.row)
+	}
+}
+
+func evalComplex(p *point, add adder) {
+	for f, t := range p.t {
+		add(math.Cos(p.theta[f]), t+p.bias[f]+p.row)
+	}
+	for f, t := range p.t {
+		v := math.Sin(p.theta[f])
+		if p.Conj {
+			v = -v
+		}
+		add(v, t+p.bias[f]+p.row)
+	}
+}
+
+func evalSign(p *point, add adder) {
+	for f, t := range p.t {
+		sign := 1.0
+		if t+p.bias[f] < 0 {
+			sign = -1
+		}
+		add(sign, p.row)
+	}
+}
+
+func evalReLU(p *point, add adder) {
+	for f, t := range p.t {
+		add(math.Exp(p.row)*max(0, t+p.bias[f])+p.Eps, 0)
+	}
+}
+
+func evalELU(p *point, add adder) {
+	for _, v := range p.u {
+		if v > 0 {
+			add(v+1, 0)
+		} else {
+			add(1, v)
+		}
+	}
+}
+
+func evalResidual(p *point, add adder) {
+	add(1, 0)
+	for _, v := range p.u {
+		add(v, 0)
+	}
+	for f, t := range p.t {
+		if a := t + p.row; a < 1 {
+			add(math.Expm1(a)-t, p.bias[f])
+		} else { // the same, with its exponential taken out
+			add(1-(1+t)*math.Exp(-a), a+p.bias[f])
+		}
+	}
+}
+
+func evalMonomial(p *point, add adder) {
+	for f := range p.t {
+		v, exponent := 1.0, p.bias[f]+p.row
+		for k, w := range p.Omega.Rows.Row(f) {
+			if w == 0 {
+				continue // 0⁰ = 1
+			}
+			if p.u[k] == 0 {
+				v = 0
+				continue
+			}
+			if p.u[k] < 0 && math.Mod(w, 2) != 0 {
+				v = -v
+			}
+			exponent += w * math.Log(math.Abs(p.u[k]))
+		}
+		add(v, exponent)
+	}
+}
+
 // project is Ω·mix·u, zeros where mix is absent.
-func (l Leaf) project(mix Linear, u []float64) []float64 {
+func (l *Leaf) project(mix Linear, u []float64) []float64 {
 	t := make([]float64, l.Omega.Rows.Rows)
 	if mix.IsZero() {
 		return t
@@ -187,12 +226,4 @@ func (q Quadratic) at(u []float64) float64 {
 		s += dense.Dot(u, qu)
 	}
 	return s
-}
-
-// entry is v[i], zero for nil.
-func entry(v []float64, i int) float64 {
-	if v == nil {
-		return 0
-	}
-	return v[i]
 }

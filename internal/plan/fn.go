@@ -27,19 +27,24 @@ type facts struct {
 	features func(m, inner int) int
 	// positive reports whether no feature of the leaf is negative, whatever the input.
 	positive func(l *Leaf) bool
+	// eval adds the features of one row in their order: the definition of the function.
+	eval func(p *point, add adder)
 }
 
+// adder takes a feature as value·exp(exponent).
+type adder func(value, exponent float64)
+
 var table = [Fns]facts{
-	Exp:      {"exp", single, always},
-	ExpPM:    {"exp±", double, always},
-	SinCos:   {"sincos", double, never},
-	Complex:  {"complex", double, never},
-	Sign:     {"sign", single, never},
-	ReLU:     {"relu", single, func(l *Leaf) bool { return l.Eps >= 0 }},
-	ELU:      {"elu", func(_, inner int) int { return inner }, always},
-	Residual: {"residual", func(m, inner int) int { return 1 + inner + m }, never},
+	Exp:      {"exp", single, always, evalExp},
+	ExpPM:    {"exp±", double, always, evalExpPM},
+	SinCos:   {"sincos", double, never, evalSinCos},
+	Complex:  {"complex", double, never, evalComplex},
+	Sign:     {"sign", single, never, evalSign},
+	ReLU:     {"relu", single, func(l *Leaf) bool { return l.Eps >= 0 }, evalReLU},
+	ELU:      {"elu", func(_, inner int) int { return inner }, always, evalELU},
+	Residual: {"residual", func(m, inner int) int { return 1 + inner + m }, never, evalResidual},
 	// A product of powers is a product of positive numbers only if the floor keeps them so.
-	Monomial: {"monomial", single, func(l *Leaf) bool { return l.Floor > 0 }},
+	Monomial: {"monomial", single, func(l *Leaf) bool { return l.Floor > 0 }, evalMonomial},
 }
 
 func single(m, _ int) int { return m }

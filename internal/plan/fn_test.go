@@ -6,7 +6,7 @@ import "testing"
 func TestEveryFunctionHasFacts(t *testing.T) {
 	seen := map[string]Fn{}
 	for f := range Fns {
-		if e := table[f]; e.name == "" || e.features == nil || e.positive == nil {
+		if e := table[f]; e.name == "" || e.features == nil || e.positive == nil || e.eval == nil {
 			t.Errorf("function %d has no entry, or half of one: %q", int(f), e.name)
 		}
 		if other, ok := seen[f.String()]; ok {
