@@ -121,7 +121,11 @@ func (b *Backward[T]) exponentials(dx, dphi, phi, x dense.Matrix[T], col []T, sh
 	t := v.sums[:x.Rows]
 	s.tab.MulV(t, de, b.ones)
 	de = l.projected(de)
-	s.tab.MulT(dx, de, &g.re, nil)
+	if l.re.absent() {
+		zero(dx)
+	} else {
+		s.tab.MulT(dx, de, &g.re, nil)
+	}
 	g.row.add(dx, t, x, v.tmp, s.tab)
 	b.outer.add(dx, t, x, v.tmp, s.tab)
 	if sums != nil {

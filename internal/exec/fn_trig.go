@@ -103,15 +103,11 @@ func (l *leaf[T]) logTrig(s *Side[T], e, value dense.Matrix[T], row []float64, x
 func (l *leaf[T]) vjpTrig(b *Backward[T], g *leafGrad[T], dx, gv, ge, value, x dense.Matrix[T], sc *scratch[T]) {
 	m := l.re.rows
 	b.rowTerm(&g.row, dx, ge, x, sc)
-	if !l.re.absent() {
-		fold(ge, m, 1)
-		b.project(dx, ge.ColRange(0, m), &g.re, sc)
-	}
+	fold(ge, m, 1)
+	b.project(dx, ge.ColRange(0, m), &g.re, sc)
 	l.phases(gv, value)
 	theta := gv.ColRange(0, m)
-	if !l.im.absent() {
-		b.project(dx, theta, &g.im, sc)
-	}
+	b.project(dx, theta, &g.im, sc)
 	b.rowTerm(&g.rowIm, dx, theta, x, sc)
 }
 

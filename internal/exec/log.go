@@ -179,12 +179,7 @@ func (s *Side[T]) assembleLog(e, value dense.Matrix[T], row []float64, x dense.M
 		l.log(s, le, lv, sc.scale[i*s.block:i*s.block+x.Rows], x, sc)
 	}
 	for i := range x.Rows {
-		top := math.Inf(-1)
-		for _, b := range s.blocks {
-			if b.Gate == plan.None || b.Gate == gate {
-				top = max(top, s.blockScale(b, i, sc))
-			}
-		}
+		top := s.top(i, gate, sc)
 		row[i] = top
 		at := 0
 		for _, b := range s.blocks {
@@ -193,7 +188,7 @@ func (s *Side[T]) assembleLog(e, value dense.Matrix[T], row []float64, x dense.M
 			if signed {
 				out = value.Row(i)[at : at+n]
 			}
-			s.blockLog(b, b.Gate == plan.None || b.Gate == gate, top, e.Row(i)[at:at+n], out, i, sc)
+			s.blockLog(b, live(b, gate), top, e.Row(i)[at:at+n], out, i, sc)
 			at += n
 		}
 	}

@@ -197,23 +197,13 @@ func (s *Side[T]) assemble(dst, x dense.Matrix[T], sc *scratch[T]) {
 	}
 	for i := range x.Rows {
 		row := sc.features[i*total:]
-		// One scale per row: the blocks of a row must keep their proportions.
-		scale := math.Inf(-1)
-		for _, b := range s.blocks {
-			if b.Gate == plan.None || b.Gate == gate {
-				scale = max(scale, s.blockScale(b, i, sc))
-			}
-		}
+		scale := s.top(i, gate, sc)
 		out, at := dst.Row(i), 0
 		for _, b := range s.blocks {
-			base := &s.leaves[b.Base]
-			n := base.width
-			if b.Rho != plan.None {
-				n *= s.leaves[b.Rho].width
-			}
+			base, n := &s.leaves[b.Base], s.blockWidth(b)
 			block := out[at : at+n]
 			at += n
-			if b.Gate != plan.None && b.Gate != gate {
+			if !live(b, gate) {
 				clear(block)
 				continue
 			}
@@ -237,6 +227,21 @@ func (s *Side[T]) assemble(dst, x dense.Matrix[T], sc *scratch[T]) {
 	}
 }
 
+// live reports whether a block is kept for rows of that gate.
+func live(b plan.Block, gate int) bool { return b.Gate == plan.None || b.Gate == gate }
+
+// top is the scale of row i: the largest of its blocks, so that they keep their proportions and none overflows. A row
+// whose blocks are all off is one of zeros, at any scale.
+func (s *Side[T]) top(i, gate int, sc *scratch[T]) float64 {
+	top := math.Inf(-1)
+	for _, b := range s.blocks {
+		if live(b, gate) {
+			top = max(top, s.blockScale(b, i, sc))
+		}
+	}
+	return finiteMax(top)
+}
+
 func (s *Side[T]) blockScale(b plan.Block, i int, sc *scratch[T]) float64 {
 	v := sc.scale[b.Base*s.block+i]
 	if b.Rho != plan.None {
@@ -247,7 +252,7 @@ func (s *Side[T]) blockScale(b plan.Block, i int, sc *scratch[T]) float64 {
 
 func (s *Side[T]) needs(leaf, gate int) bool {
 	for _, b := range s.blocks {
-		if (b.Base == leaf || b.Rho == leaf) && (b.Gate == plan.None || b.Gate == gate) {
+		if (b.Base == leaf || b.Rho == leaf) && live(b, gate) {
 			return true
 		}
 	}

@@ -287,16 +287,11 @@ func (b *Backward[T]) general(dx, dphi, x dense.Matrix[T], col []T, shift []floa
 // features, which is the cotangent of the log scale of the row.
 func (b *Backward[T]) cotangents(dphi, col []T, shift float64, gate, i int, sc *scratch[T]) T {
 	s, v := b.side, &sc.vjp
-	top := math.Inf(-1)
-	for _, blk := range s.blocks {
-		if blk.Gate == plan.None || blk.Gate == gate {
-			top = max(top, s.blockScale(blk, i, sc))
-		}
-	}
+	top := s.top(i, gate, sc)
 	at := 0
 	for _, blk := range s.blocks {
 		n := s.blockWidth(blk)
-		s.blockLog(blk, blk.Gate == plan.None || blk.Gate == gate, top, v.e[at:at+n], v.v[at:at+n], i, sc)
+		s.blockLog(blk, live(blk, gate), top, v.e[at:at+n], v.v[at:at+n], i, sc)
 		at += n
 	}
 	addBias(v.e, col)
@@ -310,7 +305,7 @@ func (b *Backward[T]) cotangents(dphi, col []T, shift float64, gate, i int, sc *
 	at = 0
 	for _, blk := range s.blocks {
 		n := s.blockWidth(blk)
-		if blk.Gate == plan.None || blk.Gate == gate {
+		if live(blk, gate) {
 			b.spread(blk, v.e[at:at+n], v.v[at:at+n], i, sc)
 		}
 		at += n
@@ -374,8 +369,11 @@ func fold[T dense.Float](a dense.Matrix[T], m int, sign T) {
 	}
 }
 
-// project adds gt·W to dx, gt being the cotangents of the projections.
+// project adds gt·W to dx, gt being the cotangents of the projections; nothing where there are none.
 func (b *Backward[T]) project(dx, gt dense.Matrix[T], w *kern.Panel[T], sc *scratch[T]) {
+	if w.Rows == 0 {
+		return
+	}
 	d := b.side.dim
 	tmp := dense.Matrix[T]{Rows: dx.Rows, Cols: d, Stride: d, Data: sc.vjp.tmp}
 	b.side.tab.MulT(tmp, gt, w, nil)

@@ -77,6 +77,13 @@ func (l Linear) Compose(inner Linear, dim int) Linear {
 	return Linear{Dense: Mul(l.Matrix(mid), inner.Matrix(dim))}
 }
 
+func (l Linear) transpose() Linear {
+	if !l.Dense.IsEmpty() {
+		l.Dense = Transpose(l.Dense)
+	}
+	return l
+}
+
 func (l Linear) scale(g float64) Linear {
 	if !l.Dense.IsEmpty() {
 		m := l.Dense.Clone()
@@ -141,11 +148,7 @@ func (q Quadratic) Compose(l Linear, shift []float64, dim int) Quadratic {
 	out := Quadratic{Const: q.Const}
 	if q.Lin != nil {
 		out.Lin = make([]float64, dim)
-		lt := l
-		if !l.Dense.IsEmpty() {
-			lt = Linear{Dense: Transpose(l.Dense)}
-		}
-		lt.Apply(out.Lin, q.Lin)
+		l.transpose().Apply(out.Lin, q.Lin)
 	}
 	if q.Quad.IsZero() {
 		return out
@@ -159,7 +162,7 @@ func (q Quadratic) Compose(l Linear, shift []float64, dim int) Quadratic {
 	return out
 }
 
-// translate is u ↦ q(u − s): for symmetric Q, uᵀQu − 2(Qs)·u + sᵀQs + l·u − l·s.
+// translate is u ↦ q(u − s): uᵀQu − (Q + Qᵀ)s·u + sᵀQs + l·u − l·s.
 func (q Quadratic) translate(s []float64) Quadratic {
 	out := Quadratic{Const: q.Const, Lin: make([]float64, len(s)), Quad: q.Quad}
 	if q.Lin != nil {
@@ -167,11 +170,12 @@ func (q Quadratic) translate(s []float64) Quadratic {
 		out.Const -= dense.Dot(q.Lin, s)
 	}
 	if !q.Quad.IsZero() {
-		qs := make([]float64, len(s))
+		qs, qts := make([]float64, len(s)), make([]float64, len(s))
 		q.Quad.Apply(qs, s)
+		q.Quad.transpose().Apply(qts, s)
 		out.Const += dense.Dot(qs, s)
 		for i, v := range qs {
-			out.Lin[i] -= 2 * v
+			out.Lin[i] -= v + qts[i]
 		}
 	}
 	return out
