@@ -17,8 +17,8 @@ var layers = []string{
 	"theory",
 	"family internal/exec",
 	".",
-	"attention randfeattest",
-	"internal/calc machine",
+	"attention predict randfeattest",
+	"attention/compare internal/calc machine",
 	"machine/auto machine/serve",
 	"cmd/randfeat",
 }

@@ -21,7 +21,7 @@ func (a *Constant[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
 		return Report{}, err
 	}
 	if !a.Unchecked {
-		if err := checkRows("v", v, a.seenKeys(nil, q.Batch, q.Len, k.Len)); err != nil {
+		if err := checkRows("v", v, a.SeenKeys(nil, q.Batch, q.Len, k.Len)); err != nil {
 			return Report{}, err
 		}
 	}

@@ -123,25 +123,6 @@ func (a *Exact[T]) scale(dim int) (float64, error) {
 	return 1 / math.Sqrt(float64(max(1, dim))), nil
 }
 
-// seenKeys tells the keys that count, one entry per batch and key, from those that are masked or in a segment that no
-// query has; nil if all count. It may use the memory of dst.
-func (v *Visibility) seenKeys(dst []bool, batch, lenQ, lenK int) []bool {
-	if v.KeySegments == nil {
-		return v.KeyMask
-	}
-	dst = buf.Sized(dst, batch*lenK)
-	for b := range batch {
-		for j := b * lenK; j < (b+1)*lenK; {
-			end := j + run(v.KeySegments[j:(b+1)*lenK])
-			asked := slices.Contains(v.Segments[b*lenQ:(b+1)*lenQ], v.KeySegments[j])
-			for ; j < end; j++ {
-				dst[j] = asked && (v.KeyMask == nil || v.KeyMask[j])
-			}
-		}
-	}
-	return dst
-}
-
 // hiddenCleared is m with zeros in the rows that bias hides, which a weight of 0 would not take out: 0·NaN is NaN. That
 // is a copy in the memory of spare; m itself if nothing is hidden.
 func hiddenCleared[T dense.Float](spare *[]T, m dense.Matrix[T], bias []T) dense.Matrix[T] {
@@ -158,48 +139,6 @@ func hiddenCleared[T dense.Float](spare *[]T, m dense.Matrix[T], bias []T) dense
 		}
 	}
 	return out
-}
-
-// band says which keys of a span its queries see. Both bounds of query i, and so both bounds of key j, never fall as i
-// and j grow.
-type band struct {
-	span
-	causal bool
-	window int
-}
-
-// keys is the half-open range that query i of the span sees, both counted from its start.
-func (b *band) keys(i int) (lo, hi int) {
-	n := b.k1 - b.k0
-	p := i + n - (b.q1 - b.q0)
-	lo, hi = 0, n
-	if b.causal {
-		hi = p + 1
-	} else if b.window > 0 {
-		hi = p + b.window
-	}
-	if b.window > 0 {
-		lo = p - b.window + 1
-	}
-	hi = min(max(hi, 0), n)
-	return min(max(lo, 0), hi), hi
-}
-
-// queries is the smallest range that holds every query which sees one of the keys [j0, j1).
-func (b *band) queries(j0, j1 int) (lo, hi int) {
-	n := b.q1 - b.q0
-	off := b.k1 - b.k0 - n
-	lo, hi = 0, n
-	if b.causal {
-		lo = j0 - off
-	} else if b.window > 0 {
-		lo = j0 - off - b.window + 1
-	}
-	if b.window > 0 {
-		hi = j1 - off + b.window - 1
-	}
-	hi = min(max(hi, 0), n)
-	return min(max(lo, 0), hi), hi
 }
 
 // exactTask is a block of one span: queries [lo, hi) of all heads that share key head h, or keys [lo, hi) of that head.
@@ -227,7 +166,7 @@ type exactCall[T dense.Float] struct {
 	first []int  // of a batch in bands, and their number at the end
 	spans []span
 	bias  []T    // 0, or −∞ for masked keys, of all batches; empty without a mask
-	seen  []bool // see Visibility.seenKeys
+	seen  []bool // see Visibility.SeenKeys
 	tasks []exactTask
 
 	// scratch of the whole call
@@ -322,7 +261,7 @@ func (c *exactCall[T]) start(vis *Visibility, window int, scale float64, out, q,
 			c.bias[i] = T(math.Inf(-1))
 		}
 	}
-	if c.seen = vis.seenKeys(c.keys, q.Batch, q.Len, k.Len); vis.KeySegments != nil {
+	if c.seen = vis.SeenKeys(c.keys, q.Batch, q.Len, k.Len); vis.KeySegments != nil {
 		c.keys = c.seen
 	}
 }

@@ -187,27 +187,3 @@ func ExampleDecoder() {
 	fmt.Println(dec.Len(), "tokens; the same as in one batch:", distance(out, batch) < 1e-5)
 	// Output: 45 tokens; the same as in one batch: true
 }
-
-// What to expect of a map, and what it gives, on a sample of rows.
-func ExampleCompare() {
-	const d, length = 32, 1000
-	q, k, v := exampleSeq(1, length, d, 0.7, 1), exampleSeq(1, length, d, 0.7, 2), exampleSeq(1, length, d, 1, 3)
-	for _, f := range []family.Family{family.Positive{}, family.Trig{}, family.ReLU{}} {
-		m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: f, Dim: d, M: 256, Seed: 7})
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		c, err := attention.Compare(&attention.Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}, q, k, v, attention.CompareOptions{})
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		p := c.Predicted
-		fmt.Printf("%s: output error %.2f, predicted %.2f (%v)\n", f.Name(), c.Output, p.Output, p.Method)
-	}
-	// Output:
-	// positive: output error 0.05, predicted 0.06 (covariances)
-	// trig: output error 0.03, predicted 0.03 (covariances)
-	// relu: output error 0.38, predicted NaN (no prediction)
-}

@@ -86,14 +86,14 @@ func TestHeadStatsFitPerHead(t *testing.T) {
 					if !mask[b*length+l] {
 						continue
 					}
-					ys = append(ys, toFloat64(k.Head(b, h)).Row(l))
+					ys = append(ys, dense.Convert[float64](k.Head(b, h)).Row(l))
 				}
 			}
 			for g := h * group; g < (h+1)*group; g++ {
 				for b := range batch {
 					for l := range length {
 						if mask[b*length+l] {
-							xs = append(xs, toFloat64(q.Head(b, g)).Row(l))
+							xs = append(xs, dense.Convert[float64](q.Head(b, g)).Row(l))
 						}
 					}
 				}

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat"
-	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/stattest"
@@ -105,43 +104,6 @@ func TestNumeratorAndDenominatorAreUnbiased(t *testing.T) {
 	t.Logf("%d comparisons, largest |z| %.2f, bound %.2f; %d refute weights 1 %% off", compared, largest, bound, refuted)
 	if refuted < compared/2 {
 		t.Errorf("only %d of %d comparisons can tell weights that are 1 %% off", refuted, compared)
-	}
-}
-
-// The error of outputs falls as 1/√m: a line through log error against log m has slope -1/2.
-func TestErrorFallsAsRootM(t *testing.T) {
-	if testing.Short() {
-		t.Skip("thousands of draws")
-	}
-	const d, length, draws = 8, 64, 40
-	q, k, v := randomSeq[float64](1, 1, length, d, 0.4, 0.1, 31), randomSeq[float64](1, 1, length, d, 0.4, -0.1, 32), randomSeq[float64](1, 1, length, 4, 1, 0, 33)
-	sizes := []int{32, 128, 512}
-	for _, c := range []struct {
-		f      family.Family
-		c      coupling.Coupling
-		causal bool
-	}{{family.Positive{}, nil, false}, {family.Positive{}, nil, true}, {family.OPRF{A: -0.05}, coupling.Orthogonal{}, false}, {family.Trig{}, nil, false}, {family.Angular{N: 4}, nil, false}} {
-		var sx, sy, sxx, sxy float64
-		for _, m := range sizes {
-			var sum float64
-			for seed := range uint64(draws) {
-				a := Linear[float64]{Visibility: Visibility{Causal: c.causal}, Maps: []randfeat.FeatureMap[float64]{oneMap[float64](t, c.f, c.c, d, m, seed)}}
-				got, err := Compare(&a, q, k, v, CompareOptions{Rows: 16, Unpredicted: true})
-				if err != nil {
-					t.Fatal(err)
-				}
-				sum += got.Output * got.Output
-			}
-			x, y := math.Log(float64(m)), math.Log(sum/draws)/2
-			sx, sy, sxx, sxy = sx+x, sy+y, sxx+x*x, sxy+x*y
-		}
-		n := float64(len(sizes))
-		slope := (n*sxy - sx*sy) / (n*sxx - sx*sx)
-		t.Logf("%s, causal = %v: slope %.3f", c.f.Name(), c.causal, slope)
-		// Errors over 40 draws of a whole output are known to about 4 %: 0.02 in the slope over two factors of four.
-		if math.Abs(slope+0.5) > 0.07 {
-			t.Errorf("%s, causal = %v: slope %.3f, want -0.5", c.f.Name(), c.causal, slope)
-		}
 	}
 }
 

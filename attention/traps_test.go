@@ -54,10 +54,10 @@ func TestTrapStabiliserOverTheWrongAxes(t *testing.T) {
 	}
 	phi, psi := dense.New[float64](length, 64), dense.New[float64](length, 64)
 	scale := make([]float64, length) // of a key: its largest feature, in logarithms
-	if err := ref.Queries(phi, make([]float64, length), toFloat64(q.Head(0, 0)), nil); err != nil {
+	if err := ref.Queries(phi, make([]float64, length), dense.Convert[float64](q.Head(0, 0)), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := ref.Keys(psi, scale, toFloat64(k.Head(0, 0)), nil); err != nil {
+	if err := ref.Keys(psi, scale, dense.Convert[float64](k.Head(0, 0)), nil); err != nil {
 		t.Fatal(err)
 	}
 	define := func(keep float64) Seq[float32] {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 )
 
 // Visibility says which keys a query sees. The zero value: all of them.
@@ -117,4 +118,78 @@ func (v *Visibility) keyMask(b, lenK int) []bool {
 		return nil
 	}
 	return v.KeyMask[b*lenK : (b+1)*lenK]
+}
+
+// SeenKeys tells the keys that count, one entry per batch and key, from those that are masked or in a segment that no
+// query has; nil if all count. It may use the memory of dst.
+func (v *Visibility) SeenKeys(dst []bool, batch, lenQ, lenK int) []bool {
+	if v.KeySegments == nil {
+		return v.KeyMask
+	}
+	dst = buf.Sized(dst, batch*lenK)
+	for b := range batch {
+		for j := b * lenK; j < (b+1)*lenK; {
+			end := j + run(v.KeySegments[j:(b+1)*lenK])
+			asked := slices.Contains(v.Segments[b*lenQ:(b+1)*lenQ], v.KeySegments[j])
+			for ; j < end; j++ {
+				dst[j] = asked && (v.KeyMask == nil || v.KeyMask[j])
+			}
+		}
+	}
+	return dst
+}
+
+// Keys is the half-open range of keys that query i of a batch sees, apart from masked ones, and the position among the
+// keys at which the query stands itself, which may lie outside of them.
+func (v *Visibility) Keys(b, i, lenQ, lenK int) (lo, hi, at int) {
+	for _, s := range v.spans(nil, b, lenQ, lenK) {
+		if i >= s.q0 && i < s.q1 {
+			bd := band{span: s, causal: v.Causal}
+			lo, hi = bd.keys(i - s.q0)
+			return s.k0 + lo, s.k0 + hi, i - s.q1 + s.k1
+		}
+	}
+	return 0, 0, 0
+}
+
+// band says which keys of a span its queries see. Both bounds of query i, and so both bounds of key j, never fall as i
+// and j grow.
+type band struct {
+	span
+	causal bool
+	window int
+}
+
+// keys is the half-open range that query i of the span sees, both counted from its start.
+func (b *band) keys(i int) (lo, hi int) {
+	n := b.k1 - b.k0
+	p := i + n - (b.q1 - b.q0)
+	lo, hi = 0, n
+	if b.causal {
+		hi = p + 1
+	} else if b.window > 0 {
+		hi = p + b.window
+	}
+	if b.window > 0 {
+		lo = p - b.window + 1
+	}
+	hi = min(max(hi, 0), n)
+	return min(max(lo, 0), hi), hi
+}
+
+// queries is the smallest range that holds every query which sees one of the keys [j0, j1).
+func (b *band) queries(j0, j1 int) (lo, hi int) {
+	n := b.q1 - b.q0
+	off := b.k1 - b.k0 - n
+	lo, hi = 0, n
+	if b.causal {
+		lo = j0 - off
+	} else if b.window > 0 {
+		lo = j0 - off - b.window + 1
+	}
+	if b.window > 0 {
+		hi = j1 - off + b.window - 1
+	}
+	hi = min(max(hi, 0), n)
+	return min(max(lo, 0), hi), hi
 }

@@ -10,7 +10,9 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/compare"
 	"github.com/randfeat/randfeat/dense"
+	forecast "github.com/randfeat/randfeat/predict"
 )
 
 // AttendCompare is the error of linear attention against exact attention: part of what attend --compare --json prints.
@@ -32,15 +34,15 @@ type AttendErrors struct {
 	Predicted *float64 `json:"predicted,omitempty"`
 	Method    string   `json:"method,omitempty"`
 	Reason    string   `json:"reason,omitempty"`
-	// Denominator is the predicted relative error of the denominators. Where it is not small the prediction is too large,
-	// and above 1 there is none.
+	// Denominator is the predicted relative error of the denominators. Where it is not small the prediction for positive
+	// features is too large, and above 1 there is none; with signed features there is none once that of a row is above ¼.
 	Denominator *float64 `json:"denominator,omitempty"`
 	Output      float64  `json:"output"`    // |ô-o|/|o| over all rows
 	Row         float64  `json:"row"`       // root mean square of |â-a|/|a| of the attention rows
 	Variation   float64  `json:"variation"` // mean share of the attention that is on the wrong keys
 }
 
-func attendErrors(e attention.Errors) AttendErrors {
+func attendErrors(e compare.Errors) AttendErrors {
 	r := AttendErrors{Rows: e.Rows, Output: e.Output, Row: e.Row, Variation: e.Variation}
 	if e.Predicted.Err != nil {
 		r.Reason = e.Predicted.Err.Error()
@@ -49,7 +51,7 @@ func attendErrors(e attention.Errors) AttendErrors {
 	case r.Rows == 0:
 		r.Reason = "no query row sees a key"
 		return r
-	case p.Method != attention.NoPrediction:
+	case p.Method != forecast.NoPrediction:
 		r.Predicted = number(p.Output)
 	}
 	r.Denominator = number(e.Predicted.Denominator)
@@ -72,7 +74,7 @@ func compareHeads[T dense.Float](ctx context.Context, a *app, f *attendFlags, in
 	defer bar.end()
 	bar.last = time.Time{}
 	bar.at(0)
-	c, err := attention.Compare(lin, in.q, in.k, in.v, attention.CompareOptions{Rows: f.sample, Seed: f.seed, Exact: work <= exactLimit})
+	c, err := compare.Run(lin, in.q, in.k, in.v, compare.Options{Rows: f.sample, Seed: f.seed, Exact: work <= exactLimit})
 	if err != nil {
 		return err
 	}
@@ -219,9 +221,9 @@ func predictedText(e AttendErrors) string {
 	}
 	mark := ""
 	switch e.Method {
-	case attention.ScaledCovariances.String(), attention.IndependentRows.String():
+	case forecast.ScaledCovariances.String(), forecast.IndependentRows.String():
 		mark = "~"
-	case attention.UpperBound.String():
+	case forecast.UpperBound.String():
 		mark = "≤"
 	}
 	return fmt.Sprintf("%s%.3g", mark, *e.Predicted)
@@ -230,13 +232,13 @@ func predictedText(e AttendErrors) string {
 func methodText(e AttendErrors) string {
 	text := ""
 	switch e.Method {
-	case attention.Covariances.String():
+	case forecast.Covariances.String():
 		text = "closed form, to first order"
-	case attention.ScaledCovariances.String():
+	case forecast.ScaledCovariances.String():
 		text = "~ that of independent projections, scaled by the gain of the coupling"
-	case attention.IndependentRows.String():
+	case forecast.IndependentRows.String():
 		text = "~ that of independent projections"
-	case attention.UpperBound.String():
+	case forecast.UpperBound.String():
 		text = "≤ an upper bound"
 	}
 	if e.Reason != "" {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/compare"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/kernel"
 )
@@ -113,7 +114,7 @@ func (a *app) attendDemoRow(ctx context.Context, f *attendFlags, in *attendInput
 	}
 	row.Features = maps[0].OutDim()
 	lin := &attention.Linear[float32]{Visibility: in.vis, Window: f.window, Maps: maps}
-	c, err := attention.Compare(lin, in.q, in.k, in.v, attention.CompareOptions{Rows: f.sample, Keys: attendDemoKeys, Seed: f.seed})
+	c, err := compare.Run(lin, in.q, in.k, in.v, compare.Options{Rows: f.sample, Keys: attendDemoKeys, Seed: f.seed})
 	if err != nil {
 		return row, err
 	}

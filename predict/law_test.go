@@ -1,4 +1,4 @@
-package attention
+package predict
 
 import (
 	"errors"
@@ -86,7 +86,7 @@ func TestWeightLawAgreesWithVariances(t *testing.T) {
 	x, y := normalRows(1, d, 0.3, 0.1, 3).Row(0), normalRows(3, d, 0.3, -0.1, 4)
 	without := map[string]bool{"mixture": true, "angular": true, "gaussian-lambda": true, "bipolar": true, "hybrid": true, "residual": true}
 	for name, f := range kernelFamilies(t, d) {
-		law, err := newWeightLaw(f, d)
+		law, err := LawOf(f, d)
 		if without[name] {
 			if !errors.Is(err, theory.ErrNoClosedForm) {
 				t.Errorf("%s: error %v, want no closed form", name, err)
@@ -97,7 +97,7 @@ func TestWeightLawAgreesWithVariances(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		cov := law.at(x, y)
+		cov := law.At(x, y)
 		for j := range y.Rows {
 			m, err := theory.Of(kernel.Kernel{Kind: kernel.Softmax}, f, nil, 1, x, y.Row(j))
 			if err != nil {
@@ -110,7 +110,7 @@ func TestWeightLawAgreesWithVariances(t *testing.T) {
 		}
 	}
 	for _, f := range []family.Family{family.LFK{W: normalRows(3, d, 1, 0, 1)}, family.ReLU{}, family.ELU{}} {
-		if _, err := newWeightLaw(f, d); !errors.Is(err, theory.ErrNoClosedForm) {
+		if _, err := LawOf(f, d); !errors.Is(err, theory.ErrNoClosedForm) {
 			t.Errorf("%s: error %v, want no closed form", f.Name(), err)
 		}
 	}
@@ -129,7 +129,7 @@ func TestWeightLawCovariances(t *testing.T) {
 	bound := stattest.Bound(1e-6, len(pairs)*len(families))
 	largest, refuted := 0.0, 0
 	for name, f := range families {
-		law, err := newWeightLaw(f, d)
+		law, err := LawOf(f, d)
 		if err != nil {
 			continue
 		}
@@ -165,7 +165,7 @@ func TestWeightLawCovariances(t *testing.T) {
 				prod[i].Add(s)
 			}
 		}
-		cov := law.at(x.Row(0), y)
+		cov := law.At(x.Row(0), y)
 		for i, p := range pairs {
 			sd := math.Sqrt(prod[i].Var())
 			z := stattest.Z(prod[i].Mean(), cov(p[0], p[1]), sd, maps)

@@ -1,4 +1,4 @@
-package attention
+package predict
 
 import (
 	"fmt"
@@ -11,34 +11,9 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/plan"
-	"github.com/randfeat/randfeat/internal/special"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
 )
-
-// weightLaw is the joint law of the estimated weights ŵ_j of the keys of one query, for one projection.
-type weightLaw interface {
-	// at fixes a query and keys, embedded by the kernel. The result is the covariance of ŵ_j/w_j and ŵ_k/w_k.
-	at(x []float64, y dense.Matrix[float64]) func(j, k int) float64
-}
-
-// newWeightLaw finds the law of a family for embedded inputs of dim columns; theory.ErrNoClosedForm if there is none
-// here: hybrids, residual features, baselines.
-func newWeightLaw(f family.Family, dim int) (weightLaw, error) {
-	switch f := f.(type) {
-	case family.Poisson:
-		return discreteLaw{lambda: f.Lambda}, nil
-	case family.PoissonPlus:
-		return discreteLaw{lambda: f.Lambda, shift: f.Shift}, nil
-	case family.Geometric:
-		return discreteLaw{p: f.P}, nil
-	case family.GeometricPlus:
-		return discreteLaw{p: f.P, shift: f.Shift}, nil
-	case family.LFK:
-		return nil, theory.NoForm("learned feature kernel (not an estimator)")
-	}
-	return newExponentialLaw(f, dim)
-}
 
 // exponentialLaw is the law of single-exponential features: all families of which one projection ω gives
 //
@@ -266,7 +241,7 @@ func nearestRow(centres dense.Matrix[float64], x []float64) int {
 	return at
 }
 
-func (e *exponentialLaw) at(x []float64, y dense.Matrix[float64]) func(j, k int) float64 {
+func (e *exponentialLaw) At(x []float64, y dense.Matrix[float64]) func(j, k int) float64 {
 	d, n := len(e.gamma), y.Rows
 	beta := [2]dense.Matrix[float64]{dense.New[float64](n, d), dense.New[float64](n, d)}
 	first := 0
@@ -348,58 +323,5 @@ func (e *exponentialLaw) at(x []float64, y dense.Matrix[float64]) func(j, k int)
 			dotConj += u * cmplx.Conj(v) * complex(w, 0)
 		}
 		return (real(cmplx.Exp(half[j]+half[k]+dot))+real(cmplx.Exp(halfConj[j]+cmplx.Conj(halfConj[k])+dotConj)))/2 - 1
-	}
-}
-
-// discreteLaw is Poisson (lambda set) or geometric (p set), on inputs shifted by shift. As for one pair (CRT Thms 3.4,
-// 3.5) with y_l² replaced by y_jl y_kl [derived]:
-//
-//	Poisson    E = exp( λd + Σ_l x_l² y_jl y_kl/λ - x·y_j - x·y_k )
-//	geometric  E = p^{-d} Π_l I_0( 2|x_l| √(y_jl y_kl/(1-p)) ) exp( -x·y_j - x·y_k ),  J_0 where y_jl y_kl < 0
-type discreteLaw struct {
-	lambda, p float64
-	shift     []float64
-}
-
-func (f discreteLaw) at(x []float64, y dense.Matrix[float64]) func(j, k int) float64 {
-	d := len(x)
-	move := func(v []float64) []float64 {
-		out := append([]float64(nil), v...)
-		for l, c := range f.shift {
-			out[l] -= c
-		}
-		return out
-	}
-	x = move(x)
-	rows, dots := make([][]float64, y.Rows), make([]float64, y.Rows)
-	for j := range rows {
-		rows[j] = move(y.Row(j))
-		dots[j] = dense.Dot(x, rows[j])
-	}
-	return func(j, k int) float64 {
-		log, sign := -dots[j]-dots[k], 1.0
-		for l, v := range x {
-			t := v * v * rows[j][l] * rows[k][l]
-			if f.lambda > 0 {
-				log += t / f.lambda
-				continue
-			}
-			if r := 2 * math.Sqrt(math.Abs(t)/(1-f.p)); t >= 0 {
-				log += special.LogI0(r)
-			} else {
-				b := special.BesselJLog(2, r)
-				log += b.Log
-				sign *= float64(b.Sign)
-			}
-		}
-		if f.lambda > 0 {
-			log += f.lambda * float64(d)
-		} else {
-			log -= float64(d) * math.Log(f.p)
-		}
-		if sign == 1 {
-			return math.Expm1(log)
-		}
-		return sign*math.Exp(log) - 1
 	}
 }

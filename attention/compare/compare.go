@@ -1,4 +1,4 @@
-package attention
+package compare
 
 import (
 	"errors"
@@ -9,15 +9,17 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/predict"
 )
 
-// CompareOptions says how much of the attention [Compare] looks at. The zero value is useful.
-type CompareOptions struct {
+// Options say how much of the attention [Run] looks at. The zero value is useful.
+type Options struct {
 	Rows int    // query rows sampled per head, over all batches; 0: 32
 	Keys int    // keys per row in the double sums of the prediction, drawn from the attention if there are more; 0: 256
 	Seed uint64 // of the sample
@@ -37,39 +39,34 @@ type Errors struct {
 	Variation float64
 	// Rounding is ‖ô-Σ_j â_j v_j‖_F/‖o‖_F with â in float64: the part of Output that is due to the precision of T.
 	Rounding  float64
-	Predicted Prediction
+	Predicted predict.Prediction
 }
 
-// Comparison is the result of [Compare].
-type Comparison struct {
-	Errors          // of all heads together
-	Heads  []Errors // of every query head
-	Report Report   // of the whole linear attention
+// Result is that of [Run].
+type Result struct {
+	Errors                  // of all heads together
+	Heads  []Errors         // of every query head
+	Report attention.Report // of the whole linear attention
 	Linear time.Duration
 	Exact  time.Duration // 0 unless asked for
 }
 
-// Compare runs linear attention and measures its errors on a sample of rows of every query head, beside the errors that
+// Run runs linear attention and measures its errors on a sample of rows of every query head, beside the errors that
 // theory predicts. Visibility, masks, segments and the window of a apply; masked keys and those of segments that no query
 // has may hold anything. The work beyond linear attention is O(Heads·Rows·L·(m + d)).
-func Compare[T dense.Float](a *Linear[T], q, k, v Seq[T], opt CompareOptions) (Comparison, error) {
+func Run[T dense.Float](a *attention.Linear[T], q, k, v attention.Seq[T], opt Options) (Result, error) {
 	opt.Rows, opt.Keys = orDefault(opt.Rows, 32), orDefault(opt.Keys, 256)
 	if opt.Rows < 0 || opt.Keys < 2 {
-		return Comparison{}, fmt.Errorf("comparing %d rows with %d keys, want at least 1 and 2: %w", opt.Rows, opt.Keys, dense.ErrShape)
+		return Result{}, fmt.Errorf("comparing %d rows with %d keys, want at least 1 and 2: %w", opt.Rows, opt.Keys, dense.ErrShape)
 	}
-	for i, s := range []Seq[T]{q, k, v} {
-		if err := s.Check([]string{"q", "k", "v"}[i]); err != nil {
-			return Comparison{}, err
-		}
+	if err := q.Check("q"); err != nil {
+		return Result{}, err
 	}
-	if err := a.checkInputs(q.Shape, k.Shape, v.Shape); err != nil {
-		return Comparison{}, err
+	if err := v.Check("v"); err != nil {
+		return Result{}, err
 	}
-	if err := a.checkMaps(k.Heads, q.Dim); err != nil {
-		return Comparison{}, err
-	}
-	var c Comparison
-	out := NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
+	var c Result
+	out := attention.NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
 	start := time.Now()
 	var err error
 	if c.Report, err = a.Forward(out, q, k, v); err != nil {
@@ -81,7 +78,7 @@ func Compare[T dense.Float](a *Linear[T], q, k, v Seq[T], opt CompareOptions) (C
 			return c, err
 		}
 	}
-	counts := a.seenKeys(nil, k.Batch, q.Len, k.Len)
+	counts := a.SeenKeys(nil, k.Batch, q.Len, k.Len)
 	maps := make([]*reference64, len(a.Maps))
 	for h, m := range a.Maps {
 		if maps[h], err = newReference64(m, opt.Unpredicted); err != nil {
@@ -117,13 +114,13 @@ func orDefault(v, d int) int {
 }
 
 // timeExact runs exact attention over the same keys. Its time does not depend on the kernel.
-func timeExact[T dense.Float](a *Linear[T], q, k, v Seq[T]) (time.Duration, error) {
-	e := Exact[T]{Visibility: a.Visibility, Unchecked: a.Unchecked}
+func timeExact[T dense.Float](a *attention.Linear[T], q, k, v attention.Seq[T]) (time.Duration, error) {
+	e := attention.Exact[T]{Visibility: a.Visibility, Unchecked: a.Unchecked}
 	if len(a.Maps) > 0 {
 		g := a.Maps[0].Target().Gain()
 		e.Scale = g * g
 	}
-	out := NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
+	out := attention.NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
 	start := time.Now()
 	_, err := e.Forward(out, q, k, v)
 	return time.Since(start), err
@@ -133,7 +130,7 @@ func timeExact[T dense.Float](a *Linear[T], q, k, v Seq[T]) (time.Duration, erro
 type reference64 struct {
 	m         *randfeat.Map[float64]
 	target    kernel.Kernel
-	predictor *predictor
+	predictor *predict.Predictor
 }
 
 // Drawn is a map that knows its spec and projections, as *randfeat.Map does: comparisons compute it again in float64.
@@ -157,19 +154,17 @@ func newReference64[T dense.Float](m randfeat.FeatureMap[T], unpredicted bool) (
 	}
 	r := &reference64{m: m64, target: target}
 	if !unpredicted {
-		r.predictor = newPredictor(m64.Spec())
+		r.predictor = predict.New(m64.Spec())
 	}
 	return r, nil
 }
 
 // errorSums accumulate squares over rows.
 type errorSums struct {
-	rows                    int
-	diff, norm, rounding    float64
-	row, variation          float64
-	predOut, predRow, denom float64
-	method                  Method
-	err                     error
+	rows                 int
+	diff, norm, rounding float64
+	row, variation       float64
+	predicted            predict.Sum
 }
 
 func (e *errorSums) add(o *errorSums) {
@@ -179,13 +174,7 @@ func (e *errorSums) add(o *errorSums) {
 	e.rounding += o.rounding
 	e.row += o.row
 	e.variation += o.variation
-	e.predOut += o.predOut
-	e.predRow += o.predRow
-	e.denom += o.denom
-	if e.err == nil {
-		e.err = o.err
-	}
-	e.method = max(e.method, o.method)
+	e.predicted.Merge(&o.predicted)
 }
 
 // errors turns sums into Errors. A sum estimated from sampled keys may come out below zero, where it is close to it.
@@ -201,18 +190,17 @@ func (e *errorSums) errors() Errors {
 	if e.rows > 0 {
 		out.Variation = e.variation / n
 	}
-	out.Predicted = Prediction{Output: root(e.predOut, e.norm), Row: root(e.predRow, n), Denominator: root(e.denom, n), Method: e.method, Err: e.err}
-	out.Predicted.checkRange()
+	out.Predicted = e.predicted.Prediction()
 	return out
 }
 
 // headComparison compares the sampled rows of one query head.
 type headComparison[T dense.Float] struct {
-	a            *Linear[T]
-	out, q, k, v Seq[T]
-	opt          CompareOptions
+	a            *attention.Linear[T]
+	out, q, k, v attention.Seq[T]
+	opt          Options
 	h, kv        int
-	counts       []bool // see Visibility.seenKeys
+	counts       []bool // see attention.Visibility.SeenKeys
 	ref          *reference64
 }
 
@@ -221,9 +209,7 @@ const maxCells = 1 << 22
 
 func (c *headComparison[T]) run(e *errorSums) error {
 	if c.ref.predictor != nil {
-		e.method, e.err = c.ref.predictor.method, c.ref.predictor.err
-	} else {
-		e.method = NoPrediction
+		e.predicted = c.ref.predictor.Sum()
 	}
 	at := 0
 	rows := sampleRows(c.q.Batch*c.q.Len, c.opt.Rows, rng.Stream(c.opt.Seed, uint64(c.h)))
@@ -296,11 +282,14 @@ func (c *headComparison[T]) block(e *errorSums, b int, positions []int) error {
 	for i := range n {
 		c.ref.target.Embed(x.Row(i), rows.Row(i))
 	}
-	mask := c.a.keyMask(b, c.k.Len)
-	spans := c.a.spans(nil, b, c.q.Len, c.k.Len)
+	var mask []bool
+	if c.a.KeyMask != nil {
+		mask = c.a.KeyMask[b*c.k.Len : (b+1)*c.k.Len]
+	}
 	seen := make([]keyRange, n)
 	for i, p := range positions {
-		seen[i] = keyRangeOf(spans, p, c.a.Causal, c.a.Window)
+		lo, hi, at := c.a.Keys(b, p, c.q.Len, c.k.Len)
+		seen[i] = keyRange{k0: lo, k1: hi, p: at, window: c.a.Window}
 	}
 	// weights and estimates are logarithms; the sign of an estimate is kept apart.
 	weights, estimates := dense.New[float64](n, c.k.Len), dense.New[float64](n, c.k.Len)
@@ -311,7 +300,7 @@ func (c *headComparison[T]) block(e *errorSums, b int, positions []int) error {
 	var ws randfeat.Workspace[float64]
 	for k0 := 0; k0 < k.Rows; k0 += step {
 		k1 := min(k0+step, k.Rows)
-		keys := toFloat64(k.RowRange(k0, k1))
+		keys := dense.Convert[float64](k.RowRange(k0, k1))
 		for j := k0; c.counts != nil && j < k1; j++ {
 			if !c.counts[b*c.k.Len+j] {
 				clear(keys.Row(j - k0)) // may hold anything
@@ -393,24 +382,7 @@ func normalise(w []float64, negative []bool) bool {
 }
 
 // keyRange is what one query sees: keys [k0, k1), of which those near position p are not estimated.
-type keyRange struct {
-	k0, k1, p, window int
-	causal            bool
-}
-
-func keyRangeOf(spans []span, i int, causal bool, window int) keyRange {
-	for _, s := range spans {
-		if i < s.q0 || i >= s.q1 {
-			continue
-		}
-		v := keyRange{k0: s.k0, k1: s.k1, p: s.k0 + (i - s.q0) + (s.k1 - s.k0) - (s.q1 - s.q0), window: window, causal: causal}
-		if causal {
-			v.k1 = min(v.k1, v.p+1)
-		}
-		return v
-	}
-	return keyRange{}
-}
+type keyRange struct{ k0, k1, p, window int }
 
 func (v keyRange) sees(j int) bool { return j >= v.k0 && j < v.k1 }
 
@@ -447,18 +419,16 @@ func (c *headComparison[T]) row(e *errorSums, b, p int, x, a, est []float64, k, 
 	if c.ref.predictor == nil {
 		return nil
 	}
-	pred, err := c.ref.predictor.row(x, c.keysOf(a, o, k, v, w, uint64(b*c.q.Len+p)))
-	if err != nil && !c.ref.predictor.failed {
+	pred, err := c.ref.predictor.Row(x, c.keysOf(a, o, k, v, w, uint64(b*c.q.Len+p)))
+	if err != nil {
 		return err
 	}
-	e.predOut += pred.output
-	e.predRow += pred.row / norm
-	e.denom += pred.denominator
+	e.predicted.Add(pred, dense.Norm2(o), norm)
 	return nil
 }
 
 // keysOf picks the keys for the prediction of one row: all, or a sample from its attention.
-func (c *headComparison[T]) keysOf(a, o []float64, k, v dense.Matrix[T], w keyRange, label uint64) keysOf {
+func (c *headComparison[T]) keysOf(a, o []float64, k, v dense.Matrix[T], w keyRange, label uint64) predict.Keys {
 	seen := 0
 	for j := w.k0; j < w.k1; j++ {
 		if a[j] > 0 {
@@ -478,17 +448,18 @@ func (c *headComparison[T]) keysOf(a, o []float64, k, v dense.Matrix[T], w keyRa
 		}
 	}
 	dim := c.ref.target.Dim(k.Cols)
-	out := keysOf{y: dense.New[float64](n, dim), a: make([]float64, n), exact: make([]bool, n), dev: dense.New[float64](n, v.Cols), sampled: sampled}
+	out := predict.Keys{Embedded: dense.New[float64](n, dim), Attention: make([]float64, n), Exact: make([]bool, n),
+		Deviations: dense.New[float64](n, v.Cols), Sampled: sampled}
 	raw := make([]float64, k.Cols)
 	for s, j := range pick {
 		j += w.k0
 		for l, x := range k.Row(j) {
 			raw[l] = float64(x)
 		}
-		c.ref.target.Embed(out.y.Row(s), raw)
-		out.a[s], out.exact[s] = a[j], w.exact(j)
+		c.ref.target.Embed(out.Embedded.Row(s), raw)
+		out.Attention[s], out.Exact[s] = a[j], w.exact(j)
 		for l, x := range v.Row(j) {
-			out.dev.Row(s)[l] = float64(x) - o[l]
+			out.Deviations.Row(s)[l] = float64(x) - o[l]
 		}
 	}
 	return out
