@@ -14,20 +14,15 @@ import (
 
 func TestConformance(t *testing.T) {
 	const d, m = 5, 13
-	families := testFamilies(t, d)
-	w := dense.New[float64](m, d)
-	rng.Normals(w.Data, rng.Stream(5))
-	families["lfk"] = family.LFK{W: w}
-	families["relu"] = family.ReLU{}
-	families["elu"] = family.ELU{}
-	for name, f := range families {
-		t.Run(name, func(t *testing.T) {
-			randfeattest.Map(t, randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax, Scale: 1.3}, Family: f, Dim: d, M: m, Seed: 3})
+	for _, f := range allFamilies(t, d) {
+		t.Run(f.Name, func(t *testing.T) {
+			randfeattest.Map(t, randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax, Scale: 1.3}, Family: f.Family,
+				Dim: d, M: m, Seed: 3})
 		})
 	}
-	for _, c := range testCouplings() {
-		t.Run("coupling-"+c.Name(), func(t *testing.T) {
-			randfeattest.Map(t, randfeat.Spec{Family: family.OPRF{A: -0.1}, Coupling: c, Dim: d, M: m, Seed: 3})
+	for _, c := range randfeattest.Couplings(t) {
+		t.Run("coupling-"+c.Name, func(t *testing.T) {
+			randfeattest.Map(t, randfeat.Spec{Family: family.OPRF{A: -0.1}, Coupling: c.Value, Dim: d, M: m, Seed: 3})
 		})
 	}
 	// Large enough for the structured projections to be multiplied by fast transforms.

@@ -17,25 +17,19 @@ import (
 // mapCases are specs of every family, with both kernels, a matrix kernel and projections by fast transforms.
 func mapCases(t *testing.T) map[string]randfeat.Spec {
 	const d, m = 5, 13
-	families := testFamilies(t, d)
-	w := dense.New[float64](m, d)
-	rng.Normals(w.Data, rng.Stream(5))
-	families["lfk"] = family.LFK{W: w}
-	families["relu"] = family.ReLU{}
-	families["elu"] = family.ELU{}
-	// The fitted ones have hardly any power above 0.
-	families["poisson-dense"], families["geometric-dense"] = family.Poisson{Lambda: 1.2}, family.Geometric{P: 0.4}
 	specs := map[string]randfeat.Spec{}
-	for name, f := range families {
-		specs[name] = randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax, Scale: 1.3}, Family: f, Dim: d, M: m, Seed: 3}
-		specs[name+"/gaussian"] = randfeat.Spec{Family: f, Dim: d, M: m, Seed: 4}
+	for _, f := range allFamilies(t, d) {
+		soft := kernel.Kernel{Kind: kernel.Softmax, Scale: 1.3}
+		specs[f.Name] = randfeat.Spec{Kernel: soft, Family: f.Family, Dim: d, M: m, Seed: 3}
+		specs[f.Name+"/gaussian"] = randfeat.Spec{Family: f.Family, Dim: d, M: m, Seed: 4}
 	}
 	mat := dense.New[float64](3, d)
 	rng.Normals(mat.Data, rng.Stream(6))
 	k := kernel.Kernel{Kind: kernel.Gaussian, Scale: 1.4, M: mat}
-	for name, f := range map[string]family.Family{"positive": family.Positive{}, "hyperbolic": family.Hyperbolic{}, "trig": family.Trig{}, "residual": family.Residual{},
-		"poisson": family.Poisson{Lambda: 0.7}, "relu": family.ReLU{}, "elu": family.ELU{}, "angular": family.Angular{N: 2}} {
-		specs[name+"/matrix"] = randfeat.Spec{Kernel: k, Family: f, Dim: d, M: m, Seed: 5}
+	for _, f := range allFamilies(t, mat.Rows) {
+		if f.Name == f.Info.Name {
+			specs[f.Name+"/matrix"] = randfeat.Spec{Kernel: k, Family: f.Family, Dim: d, M: m, Seed: 5}
+		}
 	}
 	for _, c := range []coupling.Coupling{coupling.Hadamard{}, coupling.FastSimplex{}} {
 		specs["fast-"+c.Name()] = randfeat.Spec{Family: family.OPRF{A: -0.01}, Coupling: c, Dim: 300, M: 700, Seed: 3}

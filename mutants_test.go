@@ -2,7 +2,6 @@ package randfeat_test
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -31,6 +30,8 @@ func replicate(t *testing.T, f family.Family, c coupling.Coupling, m, reps int, 
 		t.Fatal(err)
 	}
 	out := new(stattest.Moments)
+	xs, ys := dense.MustFromRows([][]float64{x}), dense.MustFromRows([][]float64{y})
+	var run runner
 	for r := range reps {
 		p := &pool{c: c, seed: uint64(r), sets: map[string][]coupling.Omega{}}
 		omega, err := p.take(draws)
@@ -44,7 +45,7 @@ func replicate(t *testing.T, f family.Family, c coupling.Coupling, m, reps int, 
 		if mutate != nil {
 			pair = mutate(pair)
 		}
-		out.Add(runPair(pair, x, y))
+		out.Add(run.pairs(pair, xs, ys)[0])
 	}
 	return out
 }
@@ -73,52 +74,12 @@ func zScores(t *testing.T, g *stattest.Moments, f family.Family, c coupling.Coup
 //	 7 half-precision sums           TestTrapLongFloat32Sums; internal/kern: TestAccumulatorErrorGrowth; attention: TestTrapLongSums
 //	 8 tiny denominators             attention: TestTrapTinyDenominators
 //	 9 hybrid weights swapped        TestTrapHybridWeightsSwapped
-//	10 loose tolerance               TestTrapBandwidth, and TestMutantVariance for variances
+//	10 loose tolerance               TestTrapBandwidth; TestEveryFamilyWithEveryCoupling for variances
 //	11 structured slower than dense  TestTrapStructuredIsNotSlower
 //	12 orthogonality on wrong axis   coupling: TestTrapOrthogonalityOnTheWrongAxis
 //	   norms reused for all blocks   coupling: TestTrapNormsReusedOverBlocks
 //	   one seed for all rotations    coupling: TestTrapOneSeedForAllGivensRotations
 //	   (and chi_d norms in n > d     coupling: TestTrapChiOfTheWrongDimensionAfterPadding)
-
-// TestMutantVariance takes the replicates of TestEveryFamilyWithEveryCoupling through its variance comparison, against
-// 1.5 times the predicted variance and against 1/1.5 of it: both must fail in every dimension, with the bound of that
-// test. (At smaller m the tails are heavier; that test logs how many of its comparisons have this power.)
-func TestMutantVariance(t *testing.T) {
-	if testing.Short() {
-		t.Skip("thousands of replicates")
-	}
-	bound := varianceBound()
-	for _, s := range []size{testSizes()[2], testSizes()[5], testSizes()[8], testSizes()[11]} {
-		t.Run(fmt.Sprintf("d=%d", s.d), func(t *testing.T) {
-			light := testFamilies(t, s.d)
-			maps.DeleteFunc(light, func(name string, _ family.Family) bool { return !plain(name, s.d) })
-			worst, checked := math.Inf(1), 0
-			for _, c := range []coupling.Coupling{coupling.IID{}, coupling.Orthogonal{}, coupling.Simplex{}} {
-				got, _, err := compare(light, c, s)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for name, g := range got {
-					if !g.variance {
-						continue
-					}
-					ratio, se := g.clusters.Variance()
-					if z := stattest.VarianceZ(ratio, se); math.Abs(z) > bound {
-						t.Errorf("%s × %s: z = %.1f", name, c.Name(), z)
-					}
-					low, high := stattest.VarianceZ(ratio/1.5, se), stattest.VarianceZ(ratio*1.5, se)
-					checked++
-					worst = min(worst, -low, high)
-					if !refuted(g.clusters, 1.5, bound) {
-						t.Errorf("%s × %s: ratio %.3f ± %.3f: z = %.1f against 1.5 times the variance, %.1f against 1/1.5, bound %.1f",
-							name, c.Name(), ratio, se*ratio, low, high, bound)
-					}
-				}
-			}
-			t.Logf("m = %d: %d combinations, smallest |z| of a mutant %.1f, bound %.1f", s.m, checked, worst, bound)
-		})
-	}
-}
 
 // A long sum of features in one float32 stops growing; the accumulator of package kern must not. The features are those
 // of a map, repeated: the exact sum is a multiple of that of one block.
@@ -490,6 +451,7 @@ func TestORFPrimeOfExponentials(t *testing.T) {
 				want := math.Exp(c.weight(float64(s.d), r*r) - (dense.Norm2(x)+dense.Norm2(y))/2 +
 					special.Hyp0F1Log(float64(s.d)/2, c.gain2*r*r*v2/4))
 				var g stattest.Moments // of the mean over pairs
+				var run runner
 				for seed := range uint64(s.draws) {
 					p := &pool{c: prime, seed: seed, sets: map[string][]coupling.Omega{}}
 					omega, err := p.take(draws)
@@ -501,7 +463,7 @@ func TestORFPrimeOfExponentials(t *testing.T) {
 						t.Fatal(err)
 					}
 					var sum float64
-					for _, v := range runPairs(pair, xs, ys) {
+					for _, v := range run.pairs(pair, xs, ys) {
 						sum += v
 					}
 					g.Add(sum / float64(xs.Rows))

@@ -16,7 +16,8 @@ import (
 // The size of a map is known before it is drawn, and its inverse is the largest map that is small enough.
 func TestOutDimIsTheSizeOfTheMap(t *testing.T) {
 	for _, d := range []int{1, 3, 8} {
-		for name, f := range allFamilies(t, d) {
+		for _, e := range allFamilies(t, d) {
+			name, f := e.Name, e.Family
 			spec := randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax, Scale: 2}, Family: f, Dim: d}
 			size := func(m int) int {
 				spec.M = m

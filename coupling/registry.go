@@ -16,10 +16,18 @@ type Info struct {
 	Summary   string    `json:"summary"`
 	Reference string    `json:"reference"`        // paper and equation
 	Exact     bool      `json:"exact"`            // each row has exactly the law asked for, so estimators stay unbiased
+	Replaces  bool      `json:"replaces"`         // rows have another law than asked for: another kernel is estimated
 	Cost      string    `json:"cost"`             // operations to draw m rows; products cost O(md) each unless said
 	Laws      []LawKind `json:"laws"`             // marginals it is defined for
 	Fields    []Field   `json:"fields,omitempty"` // its parameters
+
+	examples []Coupling
 }
+
+// Examples are values of the coupling for tests and demonstrations, one for each way through its code; the first is its
+// zero value. Whatever tests couplings iterates over the examples of the registry, so that one without a test is one
+// without examples, which is refused.
+func (i Info) Examples() []Coupling { return slices.Clone(i.examples) }
 
 // Field is a parameter of a coupling, as written in JSON.
 type Field struct {
@@ -34,10 +42,13 @@ type entry struct {
 	decode func([]byte) (Coupling, error)
 }
 
-// register makes an entry for the type C.
-func register[C Coupling](info Info) entry {
+// register makes an entry for the type C, whose zero value and more are its examples.
+func register[C Coupling](info Info, more ...C) entry {
 	var zero C
-	info.Name = zero.Name()
+	info.Name, info.examples = zero.Name(), []Coupling{zero}
+	for _, c := range more {
+		info.examples = append(info.examples, c)
+	}
 	return entry{info: info, zero: zero, decode: func(data []byte) (Coupling, error) {
 		var c C
 		if err := json.Unmarshal(data, &c); err != nil {
@@ -74,10 +85,11 @@ func entries() []entry {
 			Summary:   "orthogonal rows of one fixed norm; the target becomes the Bessel kernel, not the Gaussian",
 			Reference: "ORF section 2, Thms 2 and 4",
 			Exact:     false,
+			Replaces:  true,
 			Cost:      "O(md²), QR per block",
 			Laws:      directionalLaws(),
 			Fields:    []Field{{"sqrtDim", "norm √d instead of 1, default false"}},
-		}),
+		}, ORFPrime{SqrtDim: true}),
 		register[Hadamard](Info{
 			Summary:   "nearly Haar orthogonal blocks from sign flips and Hadamard transforms, fast products",
 			Reference: "SimRF B.2.2, eqs 89-90",
@@ -85,7 +97,7 @@ func entries() []entry {
 			Cost:      "O(md log d); products O(m log d)",
 			Laws:      directionalLaws(),
 			Fields:    factors,
-		}),
+		}, Hadamard{K: 2}),
 		register[Givens](Info{
 			Summary:   "nearly Haar orthogonal blocks from random plane rotations",
 			Reference: "Choromanski et al. 2019, Unifying Orthogonal Monte Carlo Methods",
@@ -93,7 +105,7 @@ func entries() []entry {
 			Cost:      "O(md log d)",
 			Laws:      directionalLaws(),
 			Fields:    []Field{{"rotations", "rotations per block, 0 means 4 d ⌈log2 d⌉"}},
-		}),
+		}, Givens{Rotations: 60}),
 		register[Simplex](Info{
 			Summary:   "rows to the corners of a simplex: least variance for positive features",
 			Reference: "SimRF eqs 8-9, Alg 1",
@@ -108,7 +120,7 @@ func entries() []entry {
 			Cost:      "O(md log d); products O(m log d)",
 			Laws:      directionalLaws(),
 			Fields:    factors,
-		}),
+		}, FastSimplex{K: 2}),
 		register[SimplexPlus](Info{
 			Summary:   "simplex turned until the rows of a block sum to zero",
 			Reference: "SimRF eqs 15-17",
@@ -116,7 +128,7 @@ func entries() []entry {
 			Cost:      "O(md²), QR and product per block",
 			Laws:      directionalLaws(),
 			Fields:    []Field{{"sweeps", "largest number of sweeps, 0 means 20"}},
-		}),
+		}, SimplexPlus{Sweeps: 3}),
 		register[Optimised](Info{
 			Summary:   "numerically optimal directions for one |x+y|; benchmark only",
 			Reference: "SimRF eqs 10 and 12",
@@ -124,7 +136,7 @@ func entries() []entry {
 			Cost:      "O(md²) times hundreds of iterations",
 			Laws:      directionalLaws(),
 			Fields:    []Field{{"v", "|x+y| to optimise for, 0 means 1"}},
-		}),
+		}, Optimised{V: 2}),
 		register[Halton](Info{
 			Summary:   "shifted Halton points with digit permutations above dimension 8",
 			Reference: "HRF Table 1 (baseline); Halton 1960",

@@ -52,7 +52,7 @@ func Decode(b []byte) (Family, error) {
 		}
 		return f, nil
 	}
-	return nil, fmt.Errorf("family %q: want one of %s: %w", name, strings.Join(Names(), ", "), ErrParam)
+	return nil, fmt.Errorf("family %q: want one of %s: %w", name, names(), ErrParam)
 }
 
 // Parse reads a family from the command line: a name for its default value, or the JSON object of Encode.
@@ -65,15 +65,6 @@ func Parse(text string) (Family, error) {
 		return nil, err
 	}
 	return Decode(b)
-}
-
-// Names lists the names of all families.
-func Names() []string {
-	var out []string
-	for _, i := range List() {
-		out = append(out, i.Name)
-	}
-	return out
 }
 
 // strict decodes JSON and refuses unknown fields.

@@ -59,7 +59,7 @@ var codeTexts = [][2]string{
 	{codeFixedNorm, "fixed norms have a closed form for trig only; the other families become biased"},
 	{codeBaseline, "a baseline that does not estimate this kernel"},
 	{codeUndefined, "not defined: the coupling cannot draw what the family needs"},
-	{codeNeeds, "no usable parameters: it needs a trained matrix, or these data allow no fit"},
+	{codeNeeds, "no usable parameters: these data allow no fit"},
 }
 
 func (a *app) demo(cmd *cobra.Command, f *gramFlags) error {
@@ -89,7 +89,7 @@ func (a *app) demo(cmd *cobra.Command, f *gramFlags) error {
 	defer bar.end()
 	for _, info := range families {
 		var row []DemoCell
-		fitted, fitErr := demoFamily(info.Name, x, y)
+		fitted, fitErr := demoFamily(info, x, y)
 		for _, c := range couplings {
 			cell := DemoCell{Family: info.Name, Coupling: c.Name, Seed: f.seed, Draws: draws}
 			if fitErr != nil {
@@ -114,25 +114,21 @@ func (a *app) demo(cmd *cobra.Command, f *gramFlags) error {
 	return a.printDemo(cells, m, draws, f.seed)
 }
 
-// demoFamily is a family with parameters fitted to the data, as far as it has any.
-func demoFamily(name string, x, y dense.Matrix[float64]) (family.Family, error) {
-	var fam family.Family
-	switch name {
-	case "hybrid": // has no default; this is the smallest one that is no other family of the list
-		fam = family.Hybrid{
-			Bases:        []family.Family{family.Positive{}, family.Trig{}},
-			Coefficients: []family.Coefficient{{Const: 0.5, Sign: -1, Gain: 0.5, Rho: family.RhoSign, N: 8}},
-		}
-	case "lfk":
-		return nil, errors.New("needs a trained matrix W")
-	default:
-		var err error
-		if fam, err = family.Parse(name); err != nil {
-			return nil, err
-		}
+// demoFamily is a family with parameters fitted to the data, as far as it has any; one without a usable default is shown
+// by its first example.
+func demoFamily(info family.Info, x, y dense.Matrix[float64]) (family.Family, error) {
+	fam, err := family.Parse(info.Name)
+	if err != nil {
+		return nil, err
 	}
 	spec, err := randfeat.Fit(demoSpec(fam, nil, 1, 0), x, y)
-	return spec.Family, err
+	if err != nil {
+		return nil, err
+	}
+	if _, err := spec.OutDim(); errors.Is(err, family.ErrParam) {
+		return info.Examples(demoDim)[0].Family, nil
+	}
+	return spec.Family, nil
 }
 
 func demoSpec(f family.Family, c coupling.Coupling, m int, seed uint64) randfeat.Spec {

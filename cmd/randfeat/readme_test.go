@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/randfeat/randfeat/family"
 )
 
 // The table that opens the README is what the demo computes.
@@ -26,7 +28,7 @@ func TestReadmeTable(t *testing.T) {
 		if !strings.Contains(match[2], "/") {
 			continue
 		}
-		fam, err := demoFamily(match[1], x, y)
+		fam, err := demoFamily(infoOf(t, match[1]), x, y)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,4 +61,15 @@ func near(t *testing.T, got string, want *float64, cell DemoCell) {
 	if err != nil || math.Abs(v-*want) > 0.06**want {
 		t.Errorf("README says %s for %s with %s, the demo %.3g", got, cell.Family, cell.Coupling, *want)
 	}
+}
+
+func infoOf(t *testing.T, name string) family.Info {
+	t.Helper()
+	for _, i := range family.List() {
+		if i.Name == name {
+			return i
+		}
+	}
+	t.Fatalf("no family %q", name)
+	return family.Info{}
 }
