@@ -9,6 +9,7 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/internal/stattest"
 )
@@ -169,11 +170,12 @@ func TestHadamardPaddedBlock(t *testing.T) {
 	wide := *s
 	wide.Dim, wide.Rows = s.N, 3*s.N
 	w := dense.New[float64](wide.Rows, wide.Dim)
-	col, scratch := make([]float64, wide.Rows), make([]float64, wide.N)
+	tr := coupling.NewTransform(&wide, kern.Reference[float64]())
+	col, scratch := make([]float64, wide.Rows), make([]float64, tr.Scratch())
 	for j := range wide.Dim {
 		e := make([]float64, wide.Dim)
 		e[j] = 1
-		coupling.Apply(&wide, col, e, scratch)
+		tr.Apply(col, e, scratch)
 		for i, v := range col {
 			w.Set(i, j, v)
 		}

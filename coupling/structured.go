@@ -2,7 +2,6 @@ package coupling
 
 import (
 	"fmt"
-	"math"
 	"math/bits"
 	"math/rand/v2"
 
@@ -12,7 +11,7 @@ import (
 )
 
 // Structured is a stack of blocks diag(c) (S) H D_1 H D_2 … H D_k that multiplies a vector in O(n log n) per
-// block. It describes the same rows as Omega.Rows; see [Apply].
+// block. It describes the same rows as Omega.Rows; see [Transform].
 type Structured struct {
 	Dim, N int // inputs have Dim coordinates and are padded with zeros to N = 2^⌈log2 Dim⌉
 	Rows   int // total number of rows; the last block may be cut
@@ -24,55 +23,6 @@ type HDBlock struct {
 	Signs   [][]float64 // Signs[i] is the diagonal of D_{i+1}; the last is applied first
 	Norms   []float64   // c_i, N of them
 	Simplex bool        // rows are S R instead of R
-}
-
-// Apply writes Ω x into dst: dst[i] is the product of row i of Omega.Rows with x. It needs O(k n log n) operations
-// per block of n rows and allocates nothing. len(dst) must be s.Rows, len(x) s.Dim and len(scratch) at least s.N;
-// wrong lengths panic. The contents of scratch are overwritten; it must not overlap dst or x.
-//
-// The k Hadamard transforms are left unnormalised; the common factor n^{−k/2} is applied once, with the norms.
-func Apply[T dense.Float](s *Structured, dst, x, scratch []T) {
-	if len(dst) != s.Rows || len(x) != s.Dim || len(scratch) < s.N {
-		panic(fmt.Sprintf("coupling: Apply with len(dst) = %d, len(x) = %d, len(scratch) = %d, want %d, %d, ≥ %d",
-			len(dst), len(x), len(scratch), s.Rows, s.Dim, s.N))
-	}
-	buf := scratch[:s.N]
-	for i := range s.Blocks {
-		b := &s.Blocks[i]
-		copy(buf, x)
-		clear(buf[s.Dim:])
-		f := hdInPlace(buf, b.Signs)
-		if b.Simplex {
-			SimplexInPlace(buf)
-		}
-		lo := i * s.N
-		out := dst[lo:min(lo+s.N, s.Rows)]
-		for j := range out {
-			out[j] = T(b.Norms[j]*f) * buf[j]
-		}
-	}
-}
-
-// hdInPlace overwrites x by g·H D_1 … H D_k x, H orthonormal, and returns the factor 1/g still to be applied.
-func hdInPlace[T dense.Float](x []T, signs [][]float64) float64 {
-	// Without a rescale |x| grows by √n per transform. The limit keeps float32 far from overflow for any k.
-	const limit = 1 << 40
-	growth := 1.0
-	for i := len(signs) - 1; i >= 0; i-- {
-		for j, v := range signs[i][:len(x)] {
-			x[j] *= T(v)
-		}
-		kern.FWHT(x)
-		growth *= math.Sqrt(float64(len(x)))
-		if growth > limit {
-			f := T(1 / growth)
-			for j := range x {
-				x[j] *= f
-			}
-			growth = 1
-		}
-	}
-	return 1 / growth
 }
 
 // HDProduct is (H D_1)(H D_2)…(H D_k) x (SimRF eq 89) with signs[i] the diagonal of D_{i+1}, so that the last
@@ -90,9 +40,12 @@ func HDProduct(signs [][]float64, x []float64, n int) ([]float64, error) {
 			return nil, fmt.Errorf("coupling: signs[%d] has %d entries, n is %d: %w", i, len(s), n, dense.ErrShape)
 		}
 	}
-	y := make([]float64, n)
-	copy(y, x)
-	scale(y, hdInPlace(y, signs))
+	ones, y := make([]float64, n), make([]float64, n)
+	for i := range ones {
+		ones[i] = 1
+	}
+	s := &Structured{Dim: len(x), N: n, Rows: n, Blocks: []HDBlock{{Signs: signs, Norms: ones}}}
+	NewTransform(s, kern.Reference[float64]()).Apply(y, x, make([]float64, n))
 	return y, nil
 }
 
@@ -132,13 +85,15 @@ func sampleStructured(m, dim, k int, simplex bool, l Law, src rand.Source) Omega
 	return Omega{Rows: s.dense(), Fast: s}
 }
 
-// dense multiplies the unit vectors, so that the dense rows are the fast ones by construction.
+// dense multiplies the unit vectors, so that the dense rows are the fast ones by construction; by the reference kernels,
+// so that they are the same on every machine.
 func (s *Structured) dense() dense.Matrix[float64] {
 	w := dense.New[float64](s.Rows, s.Dim)
+	t := NewTransform(s, kern.Reference[float64]())
 	x, col, scratch := make([]float64, s.Dim), make([]float64, s.Rows), make([]float64, s.N)
 	for j := range s.Dim {
 		x[j] = 1
-		Apply(s, col, x, scratch)
+		t.Apply(col, x, scratch)
 		x[j] = 0
 		for i, v := range col {
 			w.Set(i, j, v)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
@@ -48,22 +49,26 @@ func checkFast(t *testing.T, name string, o coupling.Omega) {
 	for i := range dst {
 		dst[i] = math.NaN() // must be overwritten
 	}
-	allocs := testing.AllocsPerRun(1, func() {
-		coupling.Apply(s, dst, x, scratch)
-		coupling.Apply(s, dst32, x32, scratch32)
-	})
-	if allocs != 0 {
-		t.Errorf("%s: %v allocations", name, allocs)
-	}
-	for i := range dst {
-		row := o.Rows.Row(i)
-		want := dense.Dot(row, x)
-		size := math.Sqrt(dense.Norm2(row) * dense.Norm2(x))
-		if !(math.Abs(dst[i]-want) <= 1e-12*(1+size)) {
-			t.Fatalf("%s: row %d: fast %v, dense %v", name, i, dst[i], want)
+	for k, tab := range kern.Available[float64]() {
+		wide := coupling.NewTransform(s, tab)
+		narrow := coupling.NewTransform(s, kern.Available[float32]()[k])
+		allocs := testing.AllocsPerRun(1, func() {
+			wide.Apply(dst, x, scratch)
+			narrow.Apply(dst32, x32, scratch32)
+		})
+		if allocs != 0 {
+			t.Errorf("%s, %s: %v allocations", name, tab.Name, allocs)
 		}
-		if !(math.Abs(float64(dst32[i])-want) <= 1e-4*(1+size)) {
-			t.Fatalf("%s: row %d: float32 %v, dense %v", name, i, dst32[i], want)
+		for i := range dst {
+			row := o.Rows.Row(i)
+			want := dense.Dot(row, x)
+			size := math.Sqrt(dense.Norm2(row) * dense.Norm2(x))
+			if !(math.Abs(dst[i]-want) <= 1e-12*(1+size)) {
+				t.Fatalf("%s, %s: row %d: fast %v, dense %v", name, tab.Name, i, dst[i], want)
+			}
+			if !(math.Abs(float64(dst32[i])-want) <= 1e-4*(1+size)) {
+				t.Fatalf("%s, %s: row %d: float32 %v, dense %v", name, tab.Name, i, dst32[i], want)
+			}
 		}
 	}
 }
@@ -132,7 +137,8 @@ func TestApplyPanicsOnShapes(t *testing.T) {
 					t.Errorf("lengths %v accepted", c)
 				}
 			}()
-			coupling.Apply(o.Fast, make([]float64, c[0]), make([]float64, c[1]), make([]float64, c[2]))
+			tr := coupling.NewTransform(o.Fast, kern.Reference[float64]())
+			tr.Apply(make([]float64, c[0]), make([]float64, c[1]), make([]float64, c[2]))
 		}()
 	}
 }
@@ -144,9 +150,10 @@ func BenchmarkApply(b *testing.B) {
 			b.Fatal(err)
 		}
 		x, dst, scratch := make([]float32, d), make([]float32, d), make([]float32, d)
+		tr := coupling.NewTransform(o.Fast, kern.Best[float32]())
 		b.Run(fmt.Sprintf("coupling=hadamard/d=%d", d), func(b *testing.B) {
 			for b.Loop() {
-				coupling.Apply(o.Fast, dst, x, scratch)
+				tr.Apply(dst, x, scratch)
 			}
 		})
 	}

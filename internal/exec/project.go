@@ -13,7 +13,7 @@ import (
 type projection[T dense.Float] struct {
 	rows int
 	w    kern.Panel[T]
-	fast *structured[T]
+	fast *coupling.Transform[T]
 	pre  preMap[T] // before fast
 	bias []T       // with −Ω·Mix·Shift where w is used; nil: zero
 }
@@ -46,7 +46,7 @@ func compileProjection[T dense.Float](l *plan.Leaf, mix plan.Linear, bias []floa
 	}
 	pre := mix.Compose(l.Lin, dim)
 	if f := l.Omega.Fast; fastPays(tab, f, dim) {
-		p.fast, p.bias = compileStructured[T](f), narrow[T](bias)
+		p.fast, p.bias = coupling.NewTransform(f, tab), narrow[T](bias)
 		if pre.Dense.IsEmpty() && pre.Diag == nil {
 			p.pre.gain = T(pre.Gain)
 		} else {
@@ -103,7 +103,7 @@ func (p *projection[T]) project(s *Side[T], dst, x dense.Matrix[T], sc *scratch[
 		s.tab.MulT(dst, x, &p.w, p.bias)
 	case p.fast != nil:
 		for i := range x.Rows {
-			p.fast.apply(dst.Row(i), p.before(x.Row(i), sc), sc.fast[:p.fast.n], s.tab)
+			p.fast.Apply(dst.Row(i), p.before(x.Row(i), sc), sc.fast)
 			addBias(dst.Row(i), p.bias)
 		}
 	default:
@@ -116,7 +116,7 @@ func (p *projection[T]) project(s *Side[T], dst, x dense.Matrix[T], sc *scratch[
 
 // before is what the fast transforms see of a row.
 func (p *projection[T]) before(x []T, sc *scratch[T]) []T {
-	v := sc.pre[:p.fast.dim]
+	v := sc.pre[:p.fast.Dim()]
 	if p.pre.dense.IsEmpty() {
 		for k, c := range x {
 			v[k] = p.pre.gain * c

@@ -106,8 +106,8 @@ func (s *Side[T]) grow(sc *scratch[T], rows int) {
 		}
 		for _, p := range []*projection[T]{&l.re, &l.im} {
 			if p.fast != nil {
-				inner = max(inner, p.fast.dim)
-				fast = max(fast, p.fast.n)
+				inner = max(inner, p.fast.Dim())
+				fast = max(fast, p.fast.Scratch())
 			}
 		}
 	}
