@@ -1,81 +1,97 @@
 package parquet
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
-	"reflect"
 
-	pq "github.com/parquet-go/parquet-go"
+	"github.com/klauspost/compress/snappy"
+	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 )
 
-// table is a group whose fields keep their order; pq.Group sorts them by name.
-type table struct {
-	pq.Group
-	order []string
-}
-
-func (t table) Fields() []pq.Field {
-	at := make(map[string]pq.Field, len(t.order))
-	for _, f := range t.Group.Fields() {
-		at[f.Name()] = f
-	}
-	fields := make([]pq.Field, len(t.order))
-	for i, name := range t.order {
-		fields[i] = at[name]
-	}
-	return fields
-}
-
-// GoType is never used for writing rows; that of pq.Group fails on names that differ only in case.
-func (t table) GoType() reflect.Type { return reflect.TypeFor[map[string]any]() }
-
-// rowGroup is the number of rows that are collected before they are written.
-const rowGroup = 1 << 16
+// A row group is written when it has so many rows or bytes, a page ends when its values take so many bytes.
+const (
+	groupRows  = 1 << 16
+	groupBytes = 64 << 20
+	pageBytes  = 1 << 20
+)
 
 type writer struct {
 	path  string
 	file  *data.AtomicFile
-	w     *pq.GenericWriter[any]
 	kinds []data.Kind
-	rows  []pq.Row
-	since int // rows since the last flush
+	cols  []columnWriter
+	meta  format.FileMetaData
+	at    int64 // bytes written
+	rows  int64 // of the group
 	err   error
+}
+
+// columnWriter collects the pages of a column of a row group.
+type columnWriter struct {
+	name   string
+	levels []byte // one bit for each row of the page: 1 is a value
+	rows   int    // of the page
+	values []byte // of the page, in plain encoding
+	pages  []byte // complete ones, with their headers
+	raw    int64  // bytes of pages before compression
+	count  int64  // values, nulls included
+	nulls  int64
 }
 
 // Create starts a table in a Parquet file: optional doubles and strings, snappy-compressed. The file appears on Close, in
 // one step.
-func Create(path string, columns []string, kinds []data.Kind) (w data.Writer, err error) {
+func Create(path string, columns []string, kinds []data.Kind) (data.Writer, error) {
 	if len(columns) == 0 || len(columns) != len(kinds) {
 		return nil, fmt.Errorf("%s: %d columns of %d kinds to write: %w", path, len(columns), len(kinds), dense.ErrShape)
 	}
-	t := table{Group: pq.Group{}, order: columns}
+	w := &writer{path: path, kinds: kinds, cols: make([]columnWriter, len(columns))}
+	w.meta = format.FileMetaData{Version: 1, CreatedBy: "randfeat",
+		Schema: []format.SchemaElement{{Name: "table", NumChildren: some(int32(len(columns)))}}}
+	seen := map[string]bool{}
 	for j, name := range columns {
-		if _, ok := t.Group[name]; ok || name == "" {
+		if seen[name] || name == "" {
 			return nil, fmt.Errorf("%s: column name %q is empty or comes twice", path, name)
 		}
+		seen[name] = true
+		e := format.SchemaElement{Name: name, Type: some(format.Double), RepetitionType: some(format.Optional)}
 		switch kinds[j] {
 		case data.Number:
-			t.Group[name] = pq.Optional(pq.Leaf(pq.DoubleType))
 		case data.Text:
-			t.Group[name] = pq.Optional(pq.String())
+			e.Type, e.ConvertedType = some(format.ByteArray), some(deprecated.UTF8)
+			e.LogicalType.Value = new(format.StringType)
 		default:
 			return nil, fmt.Errorf("%s: column %q is to be written as %v, want number or text", path, name, kinds[j])
 		}
+		w.cols[j].name = name
+		w.meta.Schema = append(w.meta.Schema, e)
 	}
-	file, err := data.CreateAtomic(path)
-	if err != nil {
+	var err error
+	if w.file, err = data.CreateAtomic(path); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			file.Abort()
-		}
-	}()
-	return &writer{path: path, file: file, kinds: kinds,
-		w: pq.NewGenericWriter[any](file, pq.NewSchema("table", t), pq.Compression(&pq.Snappy))}, nil
+	if err := w.put([]byte(magic)); err != nil {
+		w.file.Abort()
+		return nil, err
+	}
+	return w, nil
+}
+
+// some is a field that is there.
+func some[T any](v T) thrift.Null[T] { return thrift.Null[T]{V: v, Valid: true} }
+
+func (w *writer) put(b []byte) error {
+	n, err := w.file.Write(b)
+	w.at += int64(n)
+	if err != nil {
+		return fmt.Errorf("%s: %w", w.path, err)
+	}
+	return nil
 }
 
 func (w *writer) WriteBlock(b *data.Block) error {
@@ -89,38 +105,100 @@ func (w *writer) write(b *data.Block) error {
 	if err := data.CheckBlock(b, w.kinds); err != nil {
 		return fmt.Errorf("%s: %w", w.path, err)
 	}
-	for first := 0; first < b.Rows; first += batch {
-		w.rows = w.rows[:0]
-		for i := first; i < min(first+batch, b.Rows); i++ {
-			if len(w.rows) < cap(w.rows) {
-				w.rows = w.rows[:len(w.rows)+1]
-			} else {
-				w.rows = append(w.rows, nil)
-			}
-			row := w.rows[len(w.rows)-1][:0]
-			for j, k := range w.kinds {
-				v, level := pq.NullValue(), 0
-				if k == data.Number {
-					if x := b.Cols[j].Num[i]; !math.IsNaN(x) {
-						v, level = pq.DoubleValue(x), 1
-					}
-				} else if t := b.Cols[j].Text[i]; t != nil {
-					v, level = pq.ByteArrayValue(t), 1
+	for i := range b.Rows {
+		size := 0
+		for j, k := range w.kinds {
+			c := &w.cols[j]
+			if k == data.Number {
+				x := b.Cols[j].Num[i]
+				if c.level(!math.IsNaN(x)) {
+					c.values = binary.LittleEndian.AppendUint64(c.values, math.Float64bits(x))
 				}
-				row = append(row, v.Level(0, level, j))
+			} else if t := b.Cols[j].Text[i]; c.level(t != nil) {
+				if len(t) > math.MaxInt32-pageBytes-groupRows {
+					return fmt.Errorf("%s: a text of %d bytes in column %q", w.path, len(t), c.name)
+				}
+				c.values = append(binary.LittleEndian.AppendUint32(c.values, uint32(len(t))), t...)
 			}
-			w.rows[len(w.rows)-1] = row
+			if len(c.values) >= pageBytes {
+				if err := c.endPage(); err != nil {
+					return fmt.Errorf("%s: %w", w.path, err)
+				}
+			}
+			size += len(c.values) + len(c.pages)
 		}
-		if _, err := w.w.WriteRows(w.rows); err != nil {
-			return fmt.Errorf("%s: %w", w.path, err)
-		}
-		if w.since += len(w.rows); w.since >= rowGroup {
-			w.since = 0
-			if err := w.w.Flush(); err != nil {
-				return fmt.Errorf("%s: %w", w.path, err)
+		if w.rows++; w.rows == groupRows || size >= groupBytes {
+			if err := w.endGroup(); err != nil {
+				return err
 			}
 		}
 	}
+	return nil
+}
+
+// level notes whether the next row has a value.
+func (c *columnWriter) level(there bool) bool {
+	if c.rows%8 == 0 {
+		c.levels = append(c.levels, 0)
+	}
+	c.count++
+	if there {
+		c.levels[c.rows/8] |= 1 << (c.rows % 8)
+	} else {
+		c.nulls++
+	}
+	c.rows++
+	return there
+}
+
+// endPage writes the page: the length of the levels, the levels as one run of packed bits, the values.
+func (c *columnWriter) endPage() error {
+	if c.rows == 0 {
+		return nil
+	}
+	head := binary.AppendUvarint(nil, uint64(len(c.levels))<<1|1)
+	body := binary.LittleEndian.AppendUint32(nil, uint32(len(head)+len(c.levels)))
+	body = append(append(append(body, head...), c.levels...), c.values...)
+	packed := snappy.Encode(nil, body)
+	header, err := thrift.Marshal(&compact, &format.PageHeader{Type: format.DataPage,
+		UncompressedPageSize: int32(len(body)), CompressedPageSize: int32(len(packed)),
+		DataPageHeader: some(format.DataPageHeader{NumValues: int32(c.rows), Encoding: format.Plain,
+			DefinitionLevelEncoding: format.RLE, RepetitionLevelEncoding: format.RLE})})
+	if err != nil {
+		return err
+	}
+	c.pages = append(append(c.pages, header...), packed...)
+	c.raw += int64(len(header) + len(body))
+	c.levels, c.values, c.rows = c.levels[:0], c.values[:0], 0
+	return nil
+}
+
+// endGroup writes the pages of all columns.
+func (w *writer) endGroup() error {
+	if w.rows == 0 {
+		return nil
+	}
+	g := format.RowGroup{NumRows: w.rows, FileOffset: w.at, Ordinal: int16(min(len(w.meta.RowGroups), math.MaxInt16))}
+	for j := range w.cols {
+		c := &w.cols[j]
+		if err := c.endPage(); err != nil {
+			return fmt.Errorf("%s: %w", w.path, err)
+		}
+		m := format.ColumnMetaData{Type: w.meta.Schema[j+1].Type.V, Codec: format.Snappy,
+			Encoding: []format.Encoding{format.Plain, format.RLE}, PathInSchema: []string{c.name}, NumValues: c.count,
+			TotalUncompressedSize: c.raw, TotalCompressedSize: int64(len(c.pages)), DataPageOffset: w.at,
+			Statistics: format.Statistics{NullCount: c.nulls}}
+		g.TotalByteSize += m.TotalUncompressedSize
+		g.TotalCompressedSize += m.TotalCompressedSize
+		if err := w.put(c.pages); err != nil {
+			return err
+		}
+		g.Columns = append(g.Columns, format.ColumnChunk{MetaData: m})
+		c.pages, c.raw, c.count, c.nulls = c.pages[:0], 0, 0, 0
+	}
+	w.meta.RowGroups = append(w.meta.RowGroups, g)
+	w.meta.NumRows += w.rows
+	w.rows = 0
 	return nil
 }
 
@@ -129,8 +207,18 @@ func (w *writer) Close() error {
 	if w.err != nil {
 		return w.err
 	}
-	if err := w.w.Close(); err != nil {
+	if err := w.endGroup(); err != nil {
+		return err
+	}
+	if w.meta.RowGroups == nil {
+		w.meta.RowGroups = []format.RowGroup{} // required, though empty
+	}
+	footer, err := thrift.Marshal(&compact, &w.meta)
+	if err != nil {
 		return fmt.Errorf("%s: %w", w.path, err)
+	}
+	if err := w.put(append(binary.LittleEndian.AppendUint32(footer, uint32(len(footer))), magic...)); err != nil {
+		return err
 	}
 	return w.file.Commit()
 }

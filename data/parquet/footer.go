@@ -1,0 +1,199 @@
+package parquet
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"os"
+
+	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/randfeat/randfeat/data"
+)
+
+// magic begins and ends a file; a file with an encrypted footer ends otherwise.
+const magic, encryptedMagic = "PAR1", "PARE"
+
+// compact is how the metadata is written.
+var compact thrift.CompactProtocol
+
+// guard turns a panic of the Parquet library into an error: it panics on some damaged files, which are input like any
+// other.
+func guard(path string, err *error) {
+	if r := recover(); r != nil {
+		*err = bad(path, "damaged: %v", r)
+	}
+}
+
+func bad(path, format string, args ...any) error {
+	return &data.InputError{Place: path, Detail: fmt.Sprintf(format, args...)}
+}
+
+// file is an opened Parquet file.
+type file struct {
+	*os.File
+	size    int64
+	rows    int64 // of all groups; some writers give no total
+	meta    format.FileMetaData
+	columns []column
+}
+
+func openFile(path string) (_ *file, err error) {
+	defer guard(path, &err)
+	f := new(file)
+	if f.File, err = os.Open(path); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	switch f.size = info.Size(); {
+	case info.IsDir():
+		return nil, bad(path, "a directory, want a data file")
+	case !info.Mode().IsRegular():
+		return nil, bad(path, "a Parquet file cannot be read from a stream: write it to a file first")
+	case f.size == 0:
+		return nil, bad(path, "the file is empty")
+	}
+	if err := f.readFooter(); err != nil {
+		return nil, bad(path, "not a readable Parquet file: %v", err)
+	}
+	if f.columns, err = columnsOf(f.meta.Schema); err != nil {
+		return nil, bad(path, "not a readable Parquet file: %v", err)
+	}
+	return f, nil
+}
+
+// readFooter reads the metadata, which stands at the end: itself, its length in four bytes, the magic.
+func (f *file) readFooter() error {
+	var tail [8]byte
+	if f.size < int64(len(magic)+len(tail)) {
+		return io.ErrUnexpectedEOF
+	}
+	if _, err := f.ReadAt(tail[:], f.size-int64(len(tail))); err != nil {
+		return err
+	}
+	switch string(tail[4:]) {
+	case magic:
+	case encryptedMagic:
+		return fmt.Errorf("it is encrypted")
+	default:
+		return fmt.Errorf("it does not end in %s", magic)
+	}
+	n := int64(binary.LittleEndian.Uint32(tail[:]))
+	if n > f.size-int64(len(magic)+len(tail)) {
+		return fmt.Errorf("metadata of %d bytes in a file of %d", n, f.size)
+	}
+	b := make([]byte, n)
+	if _, err := f.ReadAt(b, f.size-int64(len(tail))-n); err != nil {
+		return err
+	}
+	if err := thrift.Unmarshal(&compact, b, &f.meta); err != nil {
+		return fmt.Errorf("metadata: %w", err)
+	}
+	for i := range f.meta.RowGroups {
+		g := &f.meta.RowGroups[i]
+		if g.NumRows < 0 || g.NumRows > math.MaxInt64-f.rows {
+			return fmt.Errorf("metadata: a group of %d rows", g.NumRows)
+		}
+		f.rows += g.NumRows
+	}
+	return nil
+}
+
+// column is how a column is stored.
+type column struct {
+	name     string
+	leaf     int // its place among all leaves of the schema
+	kind     format.Type
+	optional bool
+	uint     bool
+	divisor  float64 // of decimals, else 1
+	why      string  // not empty: the reason why it cannot be read
+}
+
+// natural is the kind without conversion.
+func (c *column) natural() data.Kind {
+	if c.kind == format.ByteArray {
+		return data.Text
+	}
+	return data.Number
+}
+
+// columnsOf are the children of the root, the first element of the schema; the tree is written depth first.
+func columnsOf(schema []format.SchemaElement) ([]column, error) {
+	if len(schema) == 0 {
+		return nil, fmt.Errorf("metadata: no schema")
+	}
+	var out []column
+	leaves, rest := 0, schema[1:]
+	for range schema[0].NumChildren.V {
+		if len(rest) == 0 {
+			return nil, fmt.Errorf("metadata: the schema ends early")
+		}
+		e := &rest[0]
+		c := newColumn(e)
+		c.leaf = leaves
+		out = append(out, c)
+		for open := 1; open > 0; open-- { // elements of its subtree that have not come
+			if len(rest) == 0 {
+				return nil, fmt.Errorf("metadata: the schema ends early")
+			}
+			switch n := rest[0].NumChildren.V; {
+			case rest[0].Type.Valid:
+				leaves++
+			case n < 0 || int(n) > len(rest):
+				return nil, fmt.Errorf("metadata: %d children in the schema", n)
+			default:
+				open += int(n)
+			}
+			rest = rest[1:]
+		}
+	}
+	return out, nil
+}
+
+func newColumn(e *format.SchemaElement) column {
+	c := column{name: e.Name, divisor: 1, kind: e.Type.V, optional: e.RepetitionType.V == format.Optional}
+	switch {
+	case !e.Type.Valid || e.RepetitionType.V == format.Repeated:
+		c.why = "nested or repeated"
+		return c
+	case c.kind == format.Int96:
+		c.why = "of type INT96, a deprecated time: write it as INT64"
+	case c.kind == format.FixedLenByteArray:
+		c.why = "of fixed-length bytes: write it as a number or a string"
+	case c.kind < format.Boolean || c.kind > format.FixedLenByteArray:
+		c.why = "of an unknown type"
+	}
+	decimal := func(scale int32) {
+		c.divisor = math.Pow10(int(scale))
+		if c.kind == format.ByteArray || scale < 0 || scale > 38 {
+			c.why = "a decimal of many digits: write it as a double"
+		}
+	}
+	switch t := e.LogicalType.Value.(type) { // newer files have both
+	case *format.IntType:
+		c.uint = !t.IsSigned
+	case *format.DecimalType:
+		decimal(t.Scale)
+	case nil:
+		switch t := e.ConvertedType; {
+		case !t.Valid:
+		case t.V == deprecated.Decimal:
+			decimal(e.Scale.V)
+		case t.V >= deprecated.Uint8 && t.V <= deprecated.Uint64:
+			c.uint = true
+		}
+	}
+	return c
+}
