@@ -2,31 +2,33 @@ package family
 
 import (
 	"math"
+	"slices"
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
-	"github.com/randfeat/randfeat/theory/forms"
 )
 
 // Adaptive is the family fitted to the data without changing the kernel (docs/theory.md §2.18, beyond the papers),
 // F = m, positive. Three exact rewritings of exp(x·y), then OPRF per direction:
 //
-//	re-embedding   x' = Ax, y” = A^{-T}y         (x'·y” = x·y)
-//	key shift      y' = y” - c                   (the factor e^{x'·c} belongs to the query)
-//	proposal       u = Uᵀx', w = Uᵀy', ρ_i in (0,1], a_i = (1-1/ρ_i)/8, B_i = √(1-4a_i)
+//	re-embedding   x' = Ax, y' = A^{-T}y            (x'·y' = x·y)
+//	shifts         u = x' - q, w = y' - k           (x'·y' = u·w + x'·k + y'·q - q·k), q + k = c
+//	proposal       ρ_i in (0,1] in direction U_i, a_i = (1-1/ρ_i)/8, B_i = √(1-4a_i)
 //
-//	φ1_f(x) = m^{-1/2} exp( x'·c + ¼Σ log(1-4a_i) + Σ a_i ω_fi² + Σ B_i ω_fi u_i - |x'|²/2 )
-//	φ2_f(y) = m^{-1/2} exp(        ¼Σ log(1-4a_i) + Σ a_i ω_fi² + Σ B_i ω_fi w_i - |y'|²/2 )
+//	φ1_f(x) = m^{-1/2} exp( ½q·k + u·k + ¼Σ log(1-4a_i) + Σ a_i ω_fi² + Σ B_i ω_fi (Uᵀu)_i - |u|²/2 )
+//	φ2_f(y) = m^{-1/2} exp( ½q·k + w·q + ¼Σ log(1-4a_i) + Σ a_i ω_fi² + Σ B_i ω_fi (Uᵀw)_i - |w|²/2 )
 //
-// A direction of large variance l costs ½ log l in the exponent of the relative variance instead of l, so on
-// anisotropic data the error falls by many orders of magnitude against OPRF. The zero value is Positive; Fit chooses
-// A, C, U and Rho from means and covariances.
+// The error depends on c alone, but each side must lose its own mean: of u and w that are large and opposite only
+// their sum is small, and their features underflow. A direction of large variance l costs ½ log l in the exponent of
+// the relative variance instead of l, so on anisotropic data the error falls by many orders of magnitude against
+// OPRF. The zero value is Positive; Fit chooses all parameters from means and covariances.
 type Adaptive struct {
 	A   dense.Matrix[float64] `json:"a,omitzero"`    // d×d, invertible; empty: the identity
-	C   []float64             `json:"c,omitempty"`   // nil: zero
+	C   []float64             `json:"c,omitempty"`   // q + k, subtracted from x'+y'; nil: zero
+	Q   []float64             `json:"q,omitempty"`   // the query's part of C; nil: zero
 	U   dense.Matrix[float64] `json:"u,omitzero"`    // d×d, orthogonal, directions in columns; empty: the identity
 	Rho []float64             `json:"rho,omitempty"` // nil: ones
 }
@@ -36,14 +38,15 @@ func (Adaptive) Name() string { return "adaptive" }
 
 // resolved holds the parameters with defaults filled in.
 type resolved struct {
-	a, aInvT, ut  dense.Matrix[float64]
-	c, gain, quad []float64 // quad is a_i, gain is B_i
-	rho           []float64
-	logD          float64 // ¼Σ log(1-4a_i)
+	a, aInvT, ut dense.Matrix[float64]
+	c, q         []float64
+	gain, quad   []float64 // B_i, a_i
+	rho          []float64
+	logD         float64 // ¼Σ log(1-4a_i)
 }
 
 func (f Adaptive) resolve(dim int) (resolved, error) {
-	r := resolved{a: f.A, ut: f.U, c: f.C, rho: f.Rho}
+	r := resolved{a: f.A, ut: f.U, c: f.C, q: f.Q, rho: f.Rho}
 	if r.a.IsEmpty() {
 		r.a = dense.Identity[float64](dim)
 	}
@@ -83,19 +86,23 @@ func (f Adaptive) resolve(dim int) (resolved, error) {
 	if r.c == nil {
 		r.c = make([]float64, dim)
 	}
+	if r.q == nil {
+		r.q = make([]float64, dim)
+	}
 	if r.rho == nil {
 		r.rho = make([]float64, dim)
 		for i := range r.rho {
 			r.rho[i] = 1
 		}
 	}
-	if len(r.c) != dim || len(r.rho) != dim {
-		return r, paramError(f, "c has %d and rho %d entries, the inputs %d columns", len(r.c), len(r.rho), dim)
+	if len(r.c) != dim || len(r.q) != dim || len(r.rho) != dim {
+		return r, paramError(f, "c has %d, q %d and rho %d entries, the inputs %d columns",
+			len(r.c), len(r.q), len(r.rho), dim)
 	}
 	r.gain, r.quad = make([]float64, dim), make([]float64, dim)
 	for i, rho := range r.rho {
-		if !(rho > 0 && rho <= 1) || !dense.IsFinite(r.c[i]) {
-			return r, paramError(f, "rho %d is %v, want 0 < rho ≤ 1; c %d is %v", i, rho, i, r.c[i])
+		if !(rho > 0 && rho <= 1) || !dense.IsFinite(r.c[i]) || !dense.IsFinite(r.q[i]) {
+			return r, paramError(f, "rho %d is %v, want 0 < rho ≤ 1; c %d is %v, q %d is %v", i, rho, i, r.c[i], i, r.q[i])
 		}
 		r.quad[i] = (1 - 1/rho) / 8
 		r.gain[i] = math.Sqrt(1 - 4*r.quad[i])
@@ -138,10 +145,44 @@ func (f Adaptive) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan
 			leaf.Bias[i] += r.quad[k] * w * w
 		}
 	}
+	shift := make([]float64, dim) // k
+	for i, c := range r.c {
+		shift[i] = c - r.q[i]
+	}
+	leaf.Row.Const += dense.Dot(r.q, shift) / 2
 	q, k := leaf, leaf
-	q.Lin, q.Row.Lin = plan.Linear{Dense: r.a}, r.c
-	k.Lin, k.Shift = plan.Linear{Dense: r.aInvT}, r.c
+	if !f.A.IsEmpty() {
+		q.Lin, k.Lin = plan.Linear{Dense: r.a}, plan.Linear{Dense: r.aInvT}
+	}
+	if f.Q != nil || f.C != nil {
+		q.Shift, q.Row.Lin = r.q, shift
+		k.Shift, k.Row.Lin = shift, r.q
+	}
+	if kind == kernel.Gaussian {
+		// With the means mx, my of the two sides, e^{-|x|²/2} leaves factors of about e^{∓(|mx|²-|my|²)/4 - |mx-my|²/4}:
+		// what the sides have in excess of each other moves to the middle, so that plain features stay in range.
+		half := r.excess(shift) / 4
+		q.Row.Const += half
+		k.Row.Const -= half
+	}
 	return finish(kind, plan.Pair{Query: plan.Single(q), Key: plan.Single(k)}, dim), nil
+}
+
+// excess is |A^{-1}q|² - |Aᵀk|², the difference of the squared means that the shifts stand for.
+func (r resolved) excess(k []float64) float64 {
+	d := len(k)
+	mx, my := make([]float64, d), make([]float64, d)
+	for i := range d { // A^{-1} = (A^{-T})ᵀ
+		for j := range d {
+			mx[j] += r.aInvT.At(i, j) * r.q[i]
+			my[j] += r.a.At(i, j) * k[i]
+		}
+	}
+	var e float64
+	for i := range mx {
+		e += (mx[i] - my[i]) * (mx[i] + my[i])
+	}
+	return e
 }
 
 // Form: relative variance expm1 Σ( logcosh(½ log ρ_i) + ρ_i v_i² ), v = Uᵀ(x'+y').
@@ -167,54 +208,96 @@ func (r resolved) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	return directionalForm(r.rho, v), nil
 }
 
-// Needs asks for covariances.
-func (Adaptive) Needs() Options { return Options{Covariance: true} }
+// Needs asks for covariances, and for rows that tell outliers from spread.
+func (Adaptive) Needs() Options { return Options{Covariance: true, Sample: fitSample} }
 
-// Fit matches covariances (A = P^{1/2}), centres the sum (c = A·mean x + A^{-T}·mean y) and sets ρ_i in the
-// eigenbasis of E[vvᵀ]. If queries or keys do not vary there is nothing to match and A is the identity.
+// Fit matches covariances (A = P^{1/2}), centres both sides (Q = A·mean x, C = Q + A^{-T}·mean y) and sets ρ_i in the
+// eigenbasis of E[vvᵀ], all from estimates for fresh rows: they are shrunk and do not follow an outlier. If queries or
+// keys do not vary, or have the same moments, there is nothing to match and A is the identity.
 func (f Adaptive) Fit(s *Stats) (Family, error) {
 	if err := s.readyCov(f); err != nil {
 		return nil, err
 	}
-	cx, cy := s.Query.Covariance(), s.Key.Covariance()
-	a := dense.Identity[float64](s.Query.Dim())
+	x, y := s.Query.fresh(true), s.Key.fresh(true)
+	a, err := reembedding(x, y)
+	if err != nil {
+		return nil, statsError(f, "matching the covariances: %v", err)
+	}
 	inv := a
-	if !vanishes(cx) && !vanishes(cy) {
-		p, _, err := match(ridged(cx, fitRidge), ridged(cy, fitRidge))
-		if err == nil {
-			a, err = spectral(p, sqrtClamped)
-		}
-		if err == nil {
-			inv, err = invert(a)
-		}
-		if err != nil {
-			return nil, statsError(f, "matching the covariances: %v", err)
-		}
+	out := Adaptive{A: a}
+	if a.IsEmpty() {
+		a = dense.Identity[float64](s.Query.Dim())
+		inv = a
+	} else if inv, err = invert(a); err != nil {
+		return nil, statsError(f, "matching the covariances: %v", err)
 	}
 	invT := plan.Transpose(inv)
-	c := make([]float64, s.Query.Dim())
-	for i := range c {
-		c[i] = dense.Dot(a.Row(i), s.Query.mean) + dense.Dot(invT.Row(i), s.Key.mean)
-		if !dense.IsFinite(c[i]) {
+	out.Q, out.C = make([]float64, s.Query.Dim()), make([]float64, s.Query.Dim())
+	for i := range out.C {
+		out.Q[i] = dense.Dot(a.Row(i), x.centre)
+		out.C[i] = out.Q[i] + dense.Dot(invT.Row(i), y.centre)
+		if !dense.IsFinite(out.C[i]) {
 			return nil, statsError(f, "the centre of the matched data is not finite")
 		}
 	}
-	spread := plan.Mul(a, plan.Mul(cx, plan.Transpose(a)))
-	for i, v := range plan.Mul(invT, plan.Mul(cy, inv)).Data {
+	spread := plan.Mul(a, plan.Mul(x.second, plan.Transpose(a)))
+	for i, v := range plan.Mul(invT, plan.Mul(y.second, inv)).Data {
 		spread.Data[i] += v
 	}
 	values, u, err := eigSym(spread)
 	if err != nil {
 		return nil, statsError(f, "spread of the matched data: %v", err)
 	}
-	return Adaptive{A: a, C: c, U: u, Rho: AdaptiveRho(values)}, nil
+	out.U, out.Rho = u, meanRho(values)
+	return out, nil
 }
 
-// AdaptiveRho is ρ_i = 2/(√((2l_i+1)²+8l_i) + 2l_i + 1), the optimal ρ of OPRF in one dimension with |v|² = l_i.
-func AdaptiveRho(l []float64) []float64 {
+// lost is the share of a squared difference that noise explains.
+func lost(noise, square float64) float64 {
+	if noise >= square {
+		return 1
+	}
+	return noise / square
+}
+
+// reembedding is A = P^{1/2} for the second moments of two sides, empty where it is the identity.
+func reembedding(x, y estimate) (a dense.Matrix[float64], err error) {
+	if vanishes(x.second) || vanishes(y.second) || slices.Equal(x.second.Data, y.second.Data) {
+		return a, nil
+	}
+	// Sizes first, then shapes of equal size: each difference between the sides is shrunk, as a mean is, by what the
+	// noise of both may have made of it. Sides of one law keep A = I.
+	cx, cy := x.second.Clone(), y.second.Clone()
+	tx, ty := trace(cx), trace(cy)
+	r := math.Log(tx / ty)
+	half := math.Exp(lost(4*(x.sizeNoise+y.sizeNoise), r*r) * r / 2)
+	var diff float64
+	for i, v := range cx.Data {
+		diff += (v/tx - cy.Data[i]/ty) * (v/tx - cy.Data[i]/ty)
+	}
+	away := lost(2*(x.noise+y.noise), diff) / 2
+	for i, v := range cx.Data {
+		gap := v/tx - cy.Data[i]/ty
+		cx.Data[i] = (v/tx - away*gap) * (tx / half)
+		cy.Data[i] = (cy.Data[i]/ty + away*gap) * (ty * half)
+	}
+	p, _, err := match(cx, cy)
+	if err != nil {
+		return a, err
+	}
+	return spectral(p, sqrtClamped)
+}
+
+// meanRho is ρ_i = 1/(1+4l_i), which minimises the mean relative second moment over v_i ~ N(0, l_i):
+//
+//	E cosh(½ log ρ) e^{ρv²} = cosh(½ log ρ) (1-2ρl)^{-1/2} ≥ (1+2l)^{1/2}
+//
+// docs/theory.md §2.18. OPRF's rule minimises the mean logarithm instead, 2/(√((2l+1)²+8l) + 2l + 1): the same for
+// small l, but for large l its second moment has a far heavier tail.
+func meanRho(l []float64) []float64 {
 	rho := make([]float64, len(l))
 	for i, v := range l {
-		rho[i] = forms.RhoStar(1, max(v, 0))
+		rho[i] = 1 / (1 + 4*max(v, 0))
 	}
 	return rho
 }

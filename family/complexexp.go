@@ -230,43 +230,28 @@ func (a factors) form(x, y []float64) theory.Form {
 	return theory.Uncoupled(d, rv)
 }
 
-// Needs asks for covariances.
-func (ComplexExp) Needs() Options { return Options{Covariance: true} }
+// Needs asks for covariances, and for rows that tell outliers from spread.
+func (ComplexExp) Needs() Options { return Options{Covariance: true, Sample: fitSample} }
 
 // Fit returns the real symmetric A = P^{1/2} that matches the second moments of queries and keys, the minimiser of
-// E|Ax + A^{-T}y|² (docs/theory.md §2.18 without centring). If all queries or all keys are zero A is the identity.
+// E|Ax + A^{-T}y|² (docs/theory.md §2.18 without centring), as they are expected of fresh rows. If all queries or all
+// keys are zero, or both have the same moments, A is the identity.
 func (f ComplexExp) Fit(s *Stats) (Family, error) {
 	if err := s.readyCov(f); err != nil {
 		return nil, err
 	}
-	cx, cy := s.Query.secondMoment(), s.Key.secondMoment()
-	if vanishes(cx) || vanishes(cy) {
-		return ComplexExp{Re: dense.Identity[float64](s.Query.Dim())}, nil
-	}
-	p, _, err := match(ridged(cx, fitRidge), ridged(cy, fitRidge))
+	a, err := reembedding(s.Query.fresh(false), s.Key.fresh(false))
 	if err != nil {
 		return nil, statsError(f, "matching the second moments: %v", err)
 	}
-	a, err := spectral(p, sqrtClamped)
-	if err != nil {
-		return nil, statsError(f, "matching the second moments: %v", err)
+	if a.IsEmpty() {
+		a = dense.Identity[float64](s.Query.Dim())
 	}
 	return ComplexExp{Re: a}, nil
 }
 
 // fitRidge is added to covariances before they are inverted, relative to their mean eigenvalue.
 const fitRidge = 1e-6
-
-func (m *Moments) secondMoment() dense.Matrix[float64] {
-	c := m.Covariance()
-	for i, a := range m.mean {
-		row := c.Row(i)
-		for j, b := range m.mean {
-			row[j] += a * b
-		}
-	}
-	return c
-}
 
 // DiagonalA is the diagonal A of HRF H.2, eqs 85-88, for a query centre r and a key centre t. With complex = false
 // it is real; amax bounds every modulus to [1/amax, amax], +Inf for no bound.
