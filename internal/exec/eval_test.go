@@ -1,4 +1,4 @@
-package exec
+package exec_test
 
 import (
 	"math"
@@ -6,11 +6,15 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/exec"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/randfeattest"
 )
 
 // drawer draws plans that use every field a leaf has, each present or absent by a throw of the coin.
@@ -188,6 +192,33 @@ func TestAllPathsAgreeWithEval(t *testing.T) {
 	}
 }
 
+// The same for the plans of every family, of both kernels.
+func TestFamiliesAgreeWithEval(t *testing.T) {
+	const d = 5
+	x, y := randfeattest.Rows(200, d, 0.2, 0.5, 1), randfeattest.Rows(200, d, -0.1, 0.5, 2)
+	for _, f := range randfeattest.Families(t, x, y) {
+		for _, k := range []kernel.Kernel{{Kind: kernel.Softmax, Scale: 1.2}, {Kind: kernel.Gaussian}} {
+			spec := randfeat.Spec{Kernel: k, Family: f.Family, Dim: d, M: 7, Seed: 3}
+			omega, err := randfeat.Draw(spec)
+			if err != nil {
+				t.Fatalf("%s: %v", f.Name, err)
+			}
+			pair, err := randfeat.Lower(spec, omega)
+			if err != nil {
+				t.Fatalf("%s: %v", f.Name, err)
+			}
+			compared := 0
+			for _, s := range []plan.Side{pair.Query, pair.Key} {
+				c, _ := checkSide(t, s, x.RowRange(0, 3))
+				compared += c
+			}
+			if t.Failed() || compared == 0 {
+				t.Fatalf("%s, %v kernel (%d derivatives compared)", f.Name, k.Kind, compared)
+			}
+		}
+	}
+}
+
 // FuzzPlans is TestAllPathsAgreeWithEval for any draw.
 func FuzzPlans(f *testing.F) {
 	f.Add(uint64(plan.Residual), uint64(1)<<40, false)
@@ -213,14 +244,19 @@ func checkDrawn(t *testing.T, f plan.Fn, seed uint64, large bool) (compared, ski
 			x.Data[d.IntN(len(x.Data))] = 0
 		}
 	}
-	checkPlan(t, s, x, 5e-14, kern.Available[float64]())
-	checkPlan(t, s, x, 1e-5, kern.Available[float32]())
-	checkVJP(t, s, x, 1e-4, kern.Available[float32]())
-	compared, skipped = checkVJP(t, s, x, 1e-8, kern.Available[float64]())
+	compared, skipped = checkSide(t, s, x)
 	if t.Failed() {
 		t.Fatalf("seed %d: %+v", seed, s)
 	}
 	return compared, skipped
+}
+
+func checkSide(t *testing.T, s plan.Side, x dense.Matrix[float64]) (compared, skipped int) {
+	t.Helper()
+	checkPlan(t, s, x, 5e-14, kern.Available[float64]())
+	checkPlan(t, s, x, 1e-5, kern.Available[float32]())
+	checkVJP(t, s, x, 1e-4, kern.Available[float32]())
+	return checkVJP(t, s, x, 1e-8, kern.Available[float64]())
 }
 
 // checkPlan compares every path of the compiled side with Eval. tol is relative to a feature, and to what its inputs
@@ -236,11 +272,11 @@ func checkPlan[T dense.Float](t *testing.T, s plan.Side, x64 dense.Matrix[float6
 	}
 	var paths []path
 	for _, tab := range tables {
-		c := Compile(s, x.Cols, tab)
+		c := exec.Compile(s, x.Cols, tab)
 		if c.OutDim() != s.OutDim(x.Cols) {
 			t.Fatalf("%d features, the plan has %d", c.OutDim(), s.OutDim(x.Cols))
 		}
-		for _, p := range allPaths(c, x) {
+		for _, p := range allPaths(c, tab, x) {
 			p.name = tab.Name + ", " + p.name
 			paths = append(paths, p)
 		}
@@ -273,11 +309,11 @@ type path struct {
 }
 
 // allPaths maps the rows of x by every function that gives features.
-func allPaths[T dense.Float](s *Side[T], x dense.Matrix[T]) []path {
+func allPaths[T dense.Float](s *exec.Side[T], tab *kern.Table[T], x dense.Matrix[T]) []path {
 	n, out := x.Rows, s.OutDim()
-	var ws Workspace[T]
+	var ws exec.Workspace[T]
 	norms := make([]float64, n)
-	s.tab.Norms(norms, x)
+	tab.Norms(norms, x)
 	var paths []path
 	add := func(name string, scale []float64, at func(i, f int) float64) {
 		paths = append(paths, path{name, at, scale})
@@ -366,14 +402,16 @@ func checkVJP[T dense.Float](t *testing.T, s plan.Side, x64 dense.Matrix[float64
 	var results []dense.Matrix[T]
 	var names []string
 	for _, tab := range tables {
-		c := Compile(s, x.Cols, tab)
-		b := CompileBackward(c)
-		var ws Workspace[T]
+		c := exec.Compile(s, x.Cols, tab)
+		b := exec.CompileBackward(c)
+		var ws exec.Workspace[T]
 		phi := dense.New[T](n, out)
 		c.Scaled(phi, col, shift, x, norms, &ws)
 		for name, given := range map[string]dense.Matrix[T]{"": {}, " with features": phi} {
 			dx := dense.New[T](n, x.Cols)
-			fill(dx.Data, T(math.NaN()))
+			for i := range dx.Data {
+				dx.Data[i] = T(math.NaN())
+			}
 			b.Run(dx, dphi, given, x, col, shift, norms, nil, &ws)
 			results, names = append(results, dx), append(names, tab.Name+name)
 		}
