@@ -1,13 +1,13 @@
 package randfeat
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/namedjson"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
 )
@@ -115,13 +115,11 @@ func (s Spec) MarshalJSON() ([]byte, error) {
 	return json.Marshal(w)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes; unknown fields are errors.
+// UnmarshalJSON reads what MarshalJSON writes; unknown and repeated fields are errors.
 func (s *Spec) UnmarshalJSON(b []byte) error {
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
 	var w specWire
-	if err := dec.Decode(&w); err != nil {
-		return fmt.Errorf("spec: %w", err)
+	if err := namedjson.Decode(b, &w); err != nil {
+		return fmt.Errorf("spec: %w: %w", err, ErrSpec)
 	}
 	if isNull(w.Family) {
 		return fmt.Errorf("spec: no family: %w", ErrSpec)

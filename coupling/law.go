@@ -54,15 +54,23 @@ func quantileLaws() []LawKind    { return []LawKind{Normal, Poisson, Geometric} 
 // validator is implemented by the couplings with fields.
 type validator interface{ validate() error }
 
+// valid checks the fields of a coupling; ErrParam.
+func valid(c Coupling) error {
+	if v, ok := c.(validator); ok {
+		if err := v.validate(); err != nil {
+			return fmt.Errorf("%w: %w", err, ErrParam)
+		}
+	}
+	return nil
+}
+
 // checkSample holds the checks common to all Sample methods.
 func checkSample(c Coupling, m, dim int, l Law, laws []LawKind) error {
 	if m < 1 || dim < 1 {
 		return fmt.Errorf("coupling %s: m = %d, dim = %d: %w", c.Name(), m, dim, ErrSize)
 	}
-	if v, ok := c.(validator); ok {
-		if err := v.validate(); err != nil {
-			return err
-		}
+	if err := valid(c); err != nil {
+		return err
 	}
 	if err := l.Validate(); err != nil {
 		return fmt.Errorf("coupling %s: %w", c.Name(), err)

@@ -1,13 +1,12 @@
 package coupling
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/randfeat/randfeat/internal/namedjson"
 )
 
 // Info describes a coupling for listings and help texts.
@@ -51,13 +50,11 @@ func register[C Coupling](info Info, more ...C) entry {
 	}
 	return entry{info: info, zero: zero, decode: func(data []byte) (Coupling, error) {
 		var c C
-		if err := json.Unmarshal(data, &c); err != nil {
-			return nil, fmt.Errorf("coupling %s: %w", info.Name, err)
+		if err := namedjson.Decode(data, &c); err != nil {
+			return nil, fmt.Errorf("coupling %s: %w: %w", info.Name, err, ErrParam)
 		}
-		if v, ok := Coupling(c).(validator); ok {
-			if err := v.validate(); err != nil {
-				return nil, err
-			}
+		if err := valid(c); err != nil {
+			return nil, err
 		}
 		return c, nil
 	}}
@@ -179,7 +176,10 @@ func lookup(name string) (entry, error) {
 			return e, nil
 		}
 	}
-	return entry{}, fmt.Errorf("unknown coupling %q; valid names: %s", name, names())
+	if name == "" {
+		return entry{}, fmt.Errorf("coupling: no name; want one of %s: %w", names(), ErrName)
+	}
+	return entry{}, fmt.Errorf("coupling %q: want one of %s: %w", name, names(), ErrName)
 }
 
 // Parse reads a coupling from a command line or a spec: a name such as "simplex", which gives the zero value, or a
@@ -196,52 +196,19 @@ func Parse(text string) (Coupling, error) {
 	return e.zero, nil
 }
 
-// Decode reads the JSON object written by [Encode]. Unknown names and unknown fields are errors that list the valid
-// ones; fields out of range are errors that name the field.
+// Decode reads the JSON object written by [Encode]. A missing or unknown name is an ErrName that lists the valid ones;
+// what is no JSON object, and unknown, repeated, unreadable fields or ones out of range are an ErrParam. Names of fields
+// are case-sensitive.
 func Decode(data []byte) (Coupling, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil {
-		return nil, fmt.Errorf("coupling: want a JSON object with a \"name\" (one of %s): %w", names(), err)
-	}
-	raw, ok := fields["name"]
-	if !ok {
-		return nil, fmt.Errorf("coupling: no \"name\"; valid names: %s", names())
-	}
-	var name string
-	if err := json.Unmarshal(raw, &name); err != nil {
-		return nil, fmt.Errorf("coupling: \"name\": %w", err)
+	name, body, err := namedjson.Split(data)
+	if err != nil {
+		return nil, fmt.Errorf("coupling: want a JSON object with a \"name\": %w: %w", err, ErrParam)
 	}
 	e, err := lookup(name)
 	if err != nil {
 		return nil, err
 	}
-	delete(fields, "name")
-	if err := checkFields(e.info, fields); err != nil {
-		return nil, err
-	}
-	rest, err := json.Marshal(fields)
-	if err != nil {
-		return nil, fmt.Errorf("coupling %s: %w", name, err)
-	}
-	return e.decode(rest)
-}
-
-// checkFields refuses fields the coupling does not have. Names are case-sensitive, unlike in encoding/json.
-func checkFields(info Info, fields map[string]json.RawMessage) error {
-	var valid []string
-	for _, f := range info.Fields {
-		valid = append(valid, f.Name)
-	}
-	for _, k := range slices.Sorted(maps.Keys(fields)) {
-		if slices.Contains(valid, k) {
-			continue
-		}
-		if len(valid) == 0 {
-			return fmt.Errorf("coupling %s: unknown field %q; it has no fields", info.Name, k)
-		}
-		return fmt.Errorf("coupling %s: unknown field %q; valid fields: %s", info.Name, k, strings.Join(valid, ", "))
-	}
-	return nil
+	return e.decode(body)
 }
 
 // Encode writes a coupling as a JSON object with its name and its non-zero fields, for instance
@@ -252,24 +219,14 @@ func Encode(c Coupling) ([]byte, error) {
 	}
 	known := slices.ContainsFunc(entries(), func(e entry) bool { return reflect.TypeOf(e.zero) == reflect.TypeOf(c) })
 	if !known {
-		return nil, fmt.Errorf("cannot encode coupling of type %T; valid names: %s", c, names())
+		return nil, fmt.Errorf("cannot encode coupling of type %T; valid names: %s: %w", c, names(), ErrName)
 	}
-	if v, ok := c.(validator); ok {
-		if err := v.validate(); err != nil {
-			return nil, err
-		}
+	if err := valid(c); err != nil {
+		return nil, err
 	}
-	body, err := json.Marshal(c)
+	b, err := namedjson.Encode(c.Name(), c)
 	if err != nil {
 		return nil, fmt.Errorf("coupling %s: %w", c.Name(), err)
 	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "{\"name\":%q", c.Name())
-	if len(body) > len("{}") {
-		b.WriteByte(',')
-		b.Write(body[1:])
-	} else {
-		b.WriteByte('}')
-	}
-	return b.Bytes(), nil
+	return b, nil
 }

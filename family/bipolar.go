@@ -6,6 +6,7 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/namedjson"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
@@ -221,7 +222,7 @@ func (f GaussianLambda) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads what MarshalJSON writes.
 func (f *GaussianLambda) UnmarshalJSON(b []byte) error {
 	var w gaussianLambdaWire
-	if err := strict(b, &w); err != nil {
+	if err := namedjson.Decode(b, &w); err != nil {
 		return err
 	}
 	bases, err := decodeAll(w.Bases)

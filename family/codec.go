@@ -1,46 +1,35 @@
 package family
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/randfeat/randfeat/internal/namedjson"
 )
+
+// ErrName is returned by Decode and Parse for a family without a name, or with one that no family has.
+var ErrName = errors.New("unknown family")
 
 // Encode writes a family as a JSON object with its "name" and parameters.
 func Encode(f Family) ([]byte, error) {
 	if f == nil {
 		return nil, fmt.Errorf("no family: %w", ErrParam)
 	}
-	body, err := json.Marshal(f)
+	b, err := namedjson.Encode(f.Name(), f)
 	if err != nil {
 		return nil, fmt.Errorf("family %s: %w", f.Name(), err)
 	}
-	name, err := json.Marshal(f.Name())
-	if err != nil {
-		return nil, err
-	}
-	head := append([]byte(`{"name":`), name...)
-	if string(body) == "{}" {
-		return append(head, '}'), nil
-	}
-	return append(append(head, ','), body[1:]...), nil
+	return b, nil
 }
 
-// Decode reads what Encode writes. Unknown names and fields are errors.
+// Decode reads what Encode writes. A missing or unknown name is an ErrName that lists the valid ones; what is no JSON
+// object, and unknown, repeated or unreadable fields are an ErrParam. Names of fields are case-sensitive.
 func Decode(b []byte) (Family, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(b, &fields); err != nil {
-		return nil, fmt.Errorf("family: want an object with a name: %w", err)
-	}
-	var name string
-	if err := json.Unmarshal(fields["name"], &name); err != nil {
-		return nil, fmt.Errorf("family: no name: %w", ErrParam)
-	}
-	delete(fields, "name")
-	body, err := json.Marshal(fields)
+	name, body, err := namedjson.Split(b)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("family: want a JSON object with a \"name\": %w", asParam(err))
 	}
 	for _, i := range List() {
 		if i.Name != name {
@@ -48,35 +37,39 @@ func Decode(b []byte) (Family, error) {
 		}
 		f, err := i.decode(body)
 		if err != nil {
-			return nil, fmt.Errorf("family %s: %w", name, err)
+			return nil, fmt.Errorf("family %s: %w", name, asParam(err))
 		}
 		return f, nil
 	}
-	return nil, fmt.Errorf("family %q: want one of %s: %w", name, names(), ErrParam)
+	if name == "" {
+		return nil, fmt.Errorf("family: no name; want one of %s: %w", names(), ErrName)
+	}
+	return nil, fmt.Errorf("family %q: want one of %s: %w", name, names(), ErrName)
+}
+
+// asParam marks errors of fields as ErrParam; those of a family inside this one have their own mark.
+func asParam(err error) error {
+	if errors.Is(err, ErrName) || errors.Is(err, ErrParam) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, ErrParam)
 }
 
 // Parse reads a family from the command line: a name for its default value, or the JSON object of Encode.
 func Parse(text string) (Family, error) {
-	if strings.HasPrefix(strings.TrimSpace(text), "{") {
+	if text = strings.TrimSpace(text); strings.HasPrefix(text, "{") {
 		return Decode([]byte(text))
 	}
-	b, err := json.Marshal(map[string]string{"name": text})
+	b, err := namedjson.Encode(text, struct{}{})
 	if err != nil {
 		return nil, err
 	}
 	return Decode(b)
 }
 
-// strict decodes JSON and refuses unknown fields.
-func strict(b []byte, v any) error {
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	return dec.Decode(v)
-}
-
 func decodeAs[F Family](b []byte) (Family, error) {
 	var f F
-	err := strict(b, &f)
+	err := namedjson.Decode(b, &f)
 	return f, err
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/namedjson"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
@@ -239,7 +240,7 @@ func (f DARK) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads what MarshalJSON writes.
 func (f *DARK) UnmarshalJSON(b []byte) error {
 	var w darkWire
-	if err := strict(b, &w); err != nil {
+	if err := namedjson.Decode(b, &w); err != nil {
 		return err
 	}
 	*f = DARK{M: w.M, Temperature: w.Temperature}

@@ -145,18 +145,30 @@ func TestParse(t *testing.T) {
 	if g := f.(family.DARK).Base.(family.GERF); g.A != -0.1+0.02i || g.S != 1 {
 		t.Errorf("got %+v", f)
 	}
-	for text, says := range map[string]string{
-		"fourier":                        "want one of trig, positive",
-		`{"name":"oprf","A2":1}`:         "unknown field",
-		`{"name":"oprf","a":"x"}`:        "oprf",
-		`{"a":1}`:                        "no name",
-		`{"name":"gerf","a":[1]}`:        "[re, im]",
-		`{"name":"dark","base":{"a":1}}`: "no name",
-		`{"name":"hybrid","bases":[1]}`:  "object",
-		`{`:                              "object",
+	for text, c := range map[string]struct {
+		says string
+		want error
+	}{
+		"fourier":                           {"want one of trig, positive", family.ErrName},
+		"":                                  {"no name", family.ErrName},
+		`{"name":"oprf","A2":1}`:            {`unknown field "A2"; valid fields: a`, family.ErrParam},
+		`{"name":"oprf","A":-0.1}`:          {`unknown field "A"`, family.ErrParam},
+		`{"name":"oprf","a":-0.1,"a":-0.2}`: {`field "a" is there twice`, family.ErrParam},
+		`{"name":"oprf","a":"x"}`:           {"oprf", family.ErrParam},
+		`{"name":"oprf"} x`:                 {"object", family.ErrParam},
+		`{"a":1}`:                           {"no name", family.ErrName},
+		`{"Name":"trig"}`:                   {"no name", family.ErrName},
+		`{"name":"gerf","a":[1]}`:           {"[re, im]", family.ErrParam},
+		`{"name":"dark","base":{"a":1}}`:    {"no name", family.ErrName},
+		`{"name":"dark","base":{"name":"oprf","A":1}}`:                       {`unknown field "A"`, family.ErrParam},
+		`{"name":"dark","Base":{"name":"oprf"}}`:                             {`unknown field "Base"`, family.ErrParam},
+		`{"name":"hybrid","bases":[1]}`:                                      {"object", family.ErrParam},
+		`{"name":"hybrid","bases":[],"coefficients":[{"rho":"sign","N":1}]}`: {`unknown field "N"`, family.ErrParam},
+		`{"name":"zero-one","AMax":2}`:                                       {`unknown field "AMax"; valid fields: query_centres`, family.ErrParam},
+		`{`:                                                                  {"object", family.ErrParam},
 	} {
-		if _, err := family.Parse(text); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v, want an error with %q", text, err, says)
+		if _, err := family.Parse(text); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %v with %q", text, err, c.want, c.says)
 		}
 	}
 	if _, err := family.Encode(nil); err == nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/namedjson"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/internal/special"
 	"github.com/randfeat/randfeat/kernel"
@@ -369,7 +370,7 @@ func (f Hybrid) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads what MarshalJSON writes.
 func (f *Hybrid) UnmarshalJSON(b []byte) error {
 	var w hybridWire
-	if err := strict(b, &w); err != nil {
+	if err := namedjson.Decode(b, &w); err != nil {
 		return err
 	}
 	bases, err := decodeAll(w.Bases)

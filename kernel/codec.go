@@ -1,11 +1,11 @@
 package kernel
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/namedjson"
 )
 
 // wire is the JSON form: {"kind":"softmax","scale":2.5,"m":[[…],…]}.
@@ -20,12 +20,10 @@ func (k Kernel) MarshalJSON() ([]byte, error) {
 	return json.Marshal(wire{Kind: k.Kind.String(), Scale: k.Scale, M: k.M})
 }
 
-// UnmarshalJSON reads what MarshalJSON writes; unknown fields are errors.
+// UnmarshalJSON reads what MarshalJSON writes; unknown and repeated fields are errors.
 func (k *Kernel) UnmarshalJSON(b []byte) error {
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
 	var w wire
-	if err := dec.Decode(&w); err != nil {
+	if err := namedjson.Decode(b, &w); err != nil {
 		return fmt.Errorf("kernel: %w", err)
 	}
 	kind, err := ParseKind(w.Kind)

@@ -227,7 +227,7 @@ func TestFeaturesBadInput(t *testing.T) {
 		{exitMisuse, "--family is missing: choose one of trig, ", []string{good, "-o", out}},
 		{exitMisuse, `--family: family "trigg": want one of trig`, []string{good, "-o", out, "--family", "trigg"}},
 		{exitMisuse, "--family: ", []string{good, "-o", out, "--family", `{"name":"oprf","b":1}`}},
-		{exitMisuse, `--coupling: unknown coupling "orthogonl"`, []string{good, "-o", out, "--family", "trig", "--coupling", "orthogonl"}},
+		{exitMisuse, `--coupling: coupling "orthogonl": want one of iid`, []string{good, "-o", out, "--family", "trig", "--coupling", "orthogonl"}},
 		{exitMisuse, "--kernel: ", []string{good, "-o", out, "--family", "trig", "--kernel", "rbf"}},
 		{exitMisuse, `--scale is "-1"`, []string{good, "-o", out, "--family", "trig", "--scale", "-1"}},
 		{exitMisuse, `--scale is "0"`, []string{good, "-o", out, "--family", "trig", "--scale", "0"}},
