@@ -1,10 +1,15 @@
 # Everything else is plain go; see README.md and .ci/run.
 PYTHON ?= python3
 
-.PHONY: test bench generate
+.PHONY: test bench generate release
 
 test:
 	go test ./...
+
+# The program as it is released, for this machine or for GOOS and GOARCH: no paths of the builder, no symbols, no C. Two
+# builds of the same revision by the same Go have the same bytes.
+release:
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o randfeat$$(go env GOEXE) ./cmd/randfeat
 
 # Ours and the peers, on one thread and on two, and the accuracy of models, into bench/RESULTS.md. Install the peers first:
 #   pip install -r bench/peers/requirements.txt

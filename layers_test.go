@@ -10,7 +10,8 @@ import (
 // modules are not listed.
 var layers = []string{
 	"dense",
-	"internal/buf internal/figure internal/namedjson internal/par internal/rng internal/seal internal/special internal/stattest internal/tensorfile",
+	"internal/buf internal/figure internal/namedjson internal/par internal/rng internal/seal " +
+		"internal/similar internal/special internal/stattest internal/tensorfile",
 	"internal/kern",
 	"coupling data internal/linalg kernel",
 	"data/parquet internal/plan theory/forms",

@@ -136,7 +136,8 @@ var ErrInput = errors.New("unusable data")
 
 // InputError says what is wrong with a table and where.
 type InputError struct {
-	Place  string // file, file:line or file:line:column; columns count bytes from 1
+	Place  string // file, file:line or file:line:byte, from 1; file: row in formats without lines
+	Column string // the name of the column or target that it is about; empty: not about one
 	Detail string
 	Err    error // a more specific sentinel, or nil
 }
@@ -152,6 +153,11 @@ func (e *InputError) Unwrap() error { return e.Err }
 
 func inputError(place, format string, args ...any) error {
 	return &InputError{Place: place, Detail: fmt.Sprintf(format, args...)}
+}
+
+// columnError is about a cell of a column.
+func columnError(place, column string, err error, format string, args ...any) error {
+	return &InputError{Place: place, Column: column, Detail: fmt.Sprintf(format, args...), Err: err}
 }
 
 // show quotes a cell for a message, cut to a readable length.

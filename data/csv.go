@@ -2,6 +2,7 @@ package data
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -215,7 +216,7 @@ func (r *csvReader) parse(b *Block) error {
 				if !r.missing.has(cell) {
 					var ok bool
 					if v, ok = ParseNumber(cell); !ok {
-						return inputError(r.place(start), "column %s is %s, want a number", show(r.columns[j]), show(cell))
+						return columnError(r.place(start), r.columns[j], nil, "column %s is %s, want a number", show(r.columns[j]), show(cell))
 					}
 				}
 				col.Num = append(col.Num, v)
@@ -291,7 +292,7 @@ func (r *csvReader) quoted(i int) (cell []byte, end int, err error) {
 			from = len(rec)
 			switch err := r.extend(); {
 			case err == io.EOF:
-				return nil, 0, inputError(r.place(i), "the quote is not closed%s", literalHint)
+				return nil, 0, quoteError(r.place(i), "the quote is not closed")
 			case err != nil:
 				return nil, 0, err
 			}
@@ -318,12 +319,18 @@ func (r *csvReader) quoted(i int) (cell []byte, end int, err error) {
 		end++
 	}
 	if !r.ends(rec, end) && !(r.blank && isBlank(rec[max(end-1, 0)])) {
-		return nil, 0, inputError(r.place(end), "text follows the closing quote%s", literalHint)
+		return nil, 0, quoteError(r.place(end), "text follows the closing quote")
 	}
 	return cell, end, nil
 }
 
-const literalHint = ": double quotes inside a quoted field, or read quotes as ordinary characters (--no-quotes)"
+// ErrQuotes marks errors about quotes in CSV, which [Options].Literal may cure.
+var ErrQuotes = errors.New("wrong quotes")
+
+func quoteError(place, detail string) error {
+	return &InputError{Place: place, Err: ErrQuotes,
+		Detail: detail + ": double quotes inside a quoted field, or read quotes as ordinary characters"}
+}
 
 // cells are copies of the fields of the current record, at most limit of them, and their number.
 func (r *csvReader) cells(limit int) (cells []string, n int, err error) {

@@ -186,11 +186,11 @@ func numberAt(c *Column, i int) (v float64, ok bool) {
 }
 
 func badNumber(name string, c *Column, i int, where func(int) string) error {
-	return inputError(where(i), "column %s is %s, want a number", show(name), show(c.Text[i]))
+	return columnError(where(i), name, nil, "column %s is %s, want a number", show(name), show(c.Text[i]))
 }
 
 func infinite(name string, i int, where func(int) string) error {
-	return &InputError{Place: where(i), Detail: fmt.Sprintf("column %s is infinite", show(name)), Err: dense.ErrNotFinite}
+	return columnError(where(i), name, dense.ErrNotFinite, "column %s is infinite", show(name))
 }
 
 func encodeNumbers(x dense.Matrix[float64], first int, f *Field, c *Column, where func(int) string) error {
@@ -206,8 +206,8 @@ func encodeNumbers(x dense.Matrix[float64], first int, f *Field, c *Column, wher
 				return infinite(f.Name, i, where)
 			}
 			if z = (v - f.Mean) / f.Scale; math.IsInf(z, 0) {
-				return &InputError{Place: where(i), Err: dense.ErrNotFinite,
-					Detail: fmt.Sprintf("column %s is %g, too far from the mean %.4g and scale %.4g of the fit", show(f.Name), v, f.Mean, f.Scale)}
+				return columnError(where(i), f.Name, dense.ErrNotFinite,
+					"column %s is %g, too far from the mean %.4g and scale %.4g of the fit", show(f.Name), v, f.Mean, f.Scale)
 			}
 		}
 		x.Set(i, first, z)
@@ -253,7 +253,7 @@ func (e *Encoder) encodeTarget(y dense.Matrix[float64], k int, c *Column, rows i
 	}
 	for i := range rows {
 		if c.Text != nil && c.Text[i] == nil || c.Num != nil && math.IsNaN(c.Num[i]) {
-			return &InputError{Place: where(i), Detail: fmt.Sprintf("target %s is missing", show(t.Name)), Err: dense.ErrNotFinite}
+			return columnError(where(i), t.Name, dense.ErrNotFinite, "target %s is missing", show(t.Name))
 		}
 		if len(t.Classes) == 0 {
 			v, ok := numberAt(c, i)
@@ -261,7 +261,7 @@ func (e *Encoder) encodeTarget(y dense.Matrix[float64], k int, c *Column, rows i
 			case !ok:
 				return badNumber(t.Name, c, i, where)
 			case math.IsNaN(v):
-				return &InputError{Place: where(i), Detail: fmt.Sprintf("target %s is missing", show(t.Name)), Err: dense.ErrNotFinite}
+				return columnError(where(i), t.Name, dense.ErrNotFinite, "target %s is missing", show(t.Name))
 			case math.IsInf(v, 0):
 				return infinite(t.Name, i, where)
 			}
@@ -276,7 +276,8 @@ func (e *Encoder) encodeTarget(y dense.Matrix[float64], k int, c *Column, rows i
 		}
 		class, ok := lookup(e.classes[k], text)
 		if !ok {
-			return inputError(where(i), "target %s is %s, a class unseen when the schema was learned; known are %s", show(t.Name), show(text), listNames(t.Classes))
+			return columnError(where(i), t.Name, nil, "target %s is %s, a class unseen when the schema was learned; known are %s",
+				show(t.Name), show(text), listNames(t.Classes))
 		}
 		y.Set(i, k, float64(class))
 	}

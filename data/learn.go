@@ -274,13 +274,13 @@ func (l *learner) add(c *Column, where func(int) string) error {
 func (l *learner) number(v float64, text []byte, i int, where func(int) string) error {
 	if math.IsNaN(v) {
 		if l.role == asTarget {
-			return &InputError{Place: where(i), Detail: fmt.Sprintf("target %s is missing: remove the row", show(l.name)), Err: dense.ErrNotFinite}
+			return columnError(where(i), l.name, dense.ErrNotFinite, "target %s is missing: remove the row", show(l.name))
 		}
 		l.missing++
 		return nil
 	}
 	if math.IsInf(v, 0) {
-		return &InputError{Place: where(i), Detail: fmt.Sprintf("column %s is infinite", show(l.name)), Err: dense.ErrNotFinite}
+		return columnError(where(i), l.name, dense.ErrNotFinite, "column %s is infinite", show(l.name))
 	}
 	l.numbers.add(v)
 	l.whole = l.whole && v == math.Trunc(v)
@@ -396,7 +396,7 @@ func finish(place string, learners []*learner, rows int64, o LearnOptions, track
 			}
 			f := Field{Name: l.name, Kind: Numeric, Mean: l.numbers.mean, Scale: l.numbers.scale(), Missing: l.missing > 0}
 			if !dense.IsFinite(f.Mean) || !dense.IsFinite(f.Scale) || f.Scale <= 0 {
-				return nil, nil, inputError(place, "column %s runs from %g to %g, beyond what can be standardised: rescale it", show(l.name), l.numbers.min, l.numbers.max)
+				return nil, nil, columnError(place, l.name, nil, "column %s runs from %g to %g, beyond what can be standardised: rescale it", show(l.name), l.numbers.min, l.numbers.max)
 			}
 			cs.Use = string(Numeric)
 			s.Fields = append(s.Fields, f)
@@ -471,9 +471,9 @@ func (l *learner) target(place string, rows int64, o LearnOptions, note func(str
 		distinct := len(l.counts.of)
 		switch {
 		case classes && l.numbers.n > 9*l.texts && (distinct > autoClasses || !l.counts.exact()):
-			return t, inputError(l.where, "target %s is %s, though %d of its values are numbers: correct it, or ask for classification", show(l.name), l.sample, l.numbers.n)
+			return t, columnError(l.where, l.name, nil, "target %s is %s, though %d of its values are numbers: correct it, or ask for classification", show(l.name), l.sample, l.numbers.n)
 		case classes && rows >= autoRows && 2*int64(distinct) > rows && l.counts.exact():
-			return t, inputError(place, "target %s has %d distinct texts in %d rows, such as %s at %s: an identifier? Ask for classification if they are classes",
+			return t, columnError(place, l.name, nil, "target %s has %d distinct texts in %d rows, such as %s at %s: an identifier? Ask for classification if they are classes",
 				show(l.name), distinct, rows, l.sample, l.where)
 		}
 		if !classes && l.whole && rows >= autoRows && l.counts.exact() {
@@ -494,7 +494,7 @@ func (l *learner) target(place string, rows int64, o LearnOptions, note func(str
 		}
 		t.Mean, t.Scale = l.numbers.mean, l.numbers.scale()
 		if !dense.IsFinite(t.Mean) || !dense.IsFinite(t.Scale) || t.Scale <= 0 {
-			return t, inputError(place, "target %s runs from %g to %g, beyond what can be standardised: rescale it", show(l.name), l.numbers.min, l.numbers.max)
+			return t, columnError(place, l.name, nil, "target %s runs from %g to %g, beyond what can be standardised: rescale it", show(l.name), l.numbers.min, l.numbers.max)
 		}
 		return t, nil
 	}
@@ -503,7 +503,7 @@ func (l *learner) target(place string, rows int64, o LearnOptions, note func(str
 		if l.texts > 0 && l.numbers.n > l.texts {
 			hint = fmt.Sprintf(" (most are numbers; the first that is not is %s at %s)", l.sample, l.where)
 		}
-		return t, inputError(place, "target %s has more than %d classes%s: an identifier, or a quantity for regression?", show(l.name), o.MaxClasses, hint)
+		return t, columnError(place, l.name, nil, "target %s has more than %d classes%s: an identifier, or a quantity for regression?", show(l.name), o.MaxClasses, hint)
 	}
 	t.Classes = l.classes()
 	if len(t.Classes) == 1 {
@@ -511,7 +511,7 @@ func (l *learner) target(place string, rows int64, o LearnOptions, note func(str
 		if l.spellings > 1 {
 			spelled = fmt.Sprintf(", a number in %d spellings,", l.spellings)
 		}
-		return t, inputError(place, "target %s is %s%s in every row: one class cannot be told from another", show(l.name), show(t.Classes[0]), spelled)
+		return t, columnError(place, l.name, nil, "target %s is %s%s in every row: one class cannot be told from another", show(l.name), show(t.Classes[0]), spelled)
 	}
 	return t, nil
 }

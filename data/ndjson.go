@@ -163,7 +163,7 @@ func (r *jsonReader) parse(b *Block, p *jsonParser) error {
 			if cell != nil {
 				var ok bool
 				if x, ok = ParseNumber(trimBlanks(cell)); !ok {
-					return inputError(r.place(v.at), "column %s is %s, want a number", show(r.columns[j]), show(cell))
+					return columnError(r.place(v.at), r.columns[j], nil, "column %s is %s, want a number", show(r.columns[j]), show(cell))
 				}
 			}
 			b.Cols[j].Num = append(b.Cols[j].Num, x)

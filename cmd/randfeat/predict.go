@@ -15,6 +15,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/parquet"
+	"github.com/randfeat/randfeat/internal/similar"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -248,7 +249,7 @@ func pick(columns []string, at []int) []string {
 // noColumn says that a table has no column of a name, and which may be meant.
 func noColumn(table, name, flag string, columns []string) error {
 	hint := ""
-	if n := nearest(name, columns); n != "" {
+	if n := similar.Nearest(name, columns); n != "" {
 		hint = fmt.Sprintf(", did you mean %q?", n)
 	} else if len(columns) <= 20 {
 		hint = fmt.Sprintf("; the columns are %s", quoted(columns))
@@ -318,7 +319,7 @@ func explainColumns(err error, table string, m *machine.Model, columns []string,
 			continue
 		}
 		missing++
-		if near := nearest(n, unknown); near != "" && len(hints) < 5 {
+		if near := similar.Nearest(n, unknown); near != "" && len(hints) < 5 {
 			hints = append(hints, fmt.Sprintf("is %q the column %q?", near, n))
 		}
 	}

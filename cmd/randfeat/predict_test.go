@@ -571,13 +571,3 @@ func TestProgressLine(t *testing.T) {
 		t.Error("rows estimated where there is no telling")
 	}
 }
-
-func TestNearest(t *testing.T) {
-	names := []string{"age", "marital_status", "duration", "c1", "Größe"}
-	for name, want := range map[string]string{"Age": "age", "agee": "age", "marital status": "marital_status", "maritalstatus": "marital_status",
-		"durations": "duration", "größe": "Größe", "c2": "", "income": "", "": ""} {
-		if got := nearest(name, names); got != want {
-			t.Errorf("nearest to %q is %q, want %q", name, got, want)
-		}
-	}
-}

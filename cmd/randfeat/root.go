@@ -6,17 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
-)
 
-// VersionInfo is what --version --json prints.
-type VersionInfo struct {
-	Version string `json:"version"` // of the module, or (devel)
-	Go      string `json:"go"`
-}
+	"github.com/randfeat/randfeat/data"
+)
 
 // Exit statuses.
 const (
@@ -69,7 +63,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if errors.Is(err, errMiss) {
 		return exitFailed
 	}
-	fmt.Fprintf(stderr, "randfeat: %v\n", err)
+	hint := ""
+	if errors.Is(err, data.ErrQuotes) {
+		hint = " (--no-quotes)"
+	}
+	fmt.Fprintf(stderr, "randfeat: %v%s\n", err, hint)
 	var failed failure
 	var wrong misuse
 	if errors.As(err, &failed) && !errors.As(err, &wrong) {
@@ -113,19 +111,7 @@ Exit status: 0 done, 1 failed or a check missed, 2 misused.`,
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object per line")
 	root.AddCommand(a.evalCommand(), a.theoryCommand(), a.familiesCommand(), a.couplingsCommand(), a.featuresCommand(), a.gramCommand(),
 		a.attendCommand(), a.crossoverCommand(),
-		a.fitCommand(), a.evaluateCommand(), a.predictCommand(), a.inspectCommand(), a.serveCommand())
+		a.fitCommand(), a.evaluateCommand(), a.predictCommand(), a.inspectCommand(), a.serveCommand(),
+		a.versionCommand())
 	return root
-}
-
-// version prints the module version, or the revision of a build from a checkout.
-func (a *app) version() error {
-	v := VersionInfo{Version: "(devel)", Go: runtime.Version()}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		v.Version = info.Main.Version
-	}
-	if a.json {
-		return a.object(v)
-	}
-	_, err := fmt.Fprintf(a.stdout, "randfeat %s %s\n", v.Version, v.Go)
-	return err
 }

@@ -196,7 +196,7 @@ func (r *reader) store(b *data.Block, j int, c *column, p *values, v int) error 
 		default:
 			x, ok := data.ParseNumber(text)
 			if !ok {
-				return r.badCell(col, "column %q is %.40q, want a number", c.name, text)
+				return r.badCell(col, c.name, fmt.Sprintf("column %q is %.40q, want a number", c.name, text))
 			}
 			col.Num = append(col.Num, x)
 		}
@@ -206,7 +206,7 @@ func (r *reader) store(b *data.Block, j int, c *column, p *values, v int) error 
 	if v >= 0 {
 		var ok bool
 		if x, ok = c.number(p, v); !ok {
-			return r.badCell(col, "column %q is an integer beyond float64", c.name)
+			return r.badCell(col, c.name, fmt.Sprintf("column %q is an integer beyond float64", c.name))
 		}
 	}
 	switch {
@@ -222,9 +222,9 @@ func (r *reader) store(b *data.Block, j int, c *column, p *values, v int) error 
 }
 
 // badCell is about the cell that comes next in a column.
-func (r *reader) badCell(col *data.Column, format string, args ...any) error {
+func (r *reader) badCell(col *data.Column, name, detail string) error {
 	row := r.row + int64(max(len(col.Num), len(col.Text))) + 1
-	return bad(fmt.Sprintf("%s: row %d", r.s.path, row), format, args...)
+	return &data.InputError{Place: fmt.Sprintf("%s: row %d", r.s.path, row), Column: name, Detail: detail}
 }
 
 // number converts value v of a numeric column; integers that float64 does not hold are refused.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"sort"
+
+	"github.com/randfeat/randfeat/internal/similar"
 )
 
 // ErrUnknown marks a name that the calculator does not have.
@@ -76,7 +78,7 @@ func (t Table) Find(name string) (Entry, error) {
 	}
 	sort.Strings(names)
 	for _, n := range names {
-		if d := editDistance(name, n); d < distance {
+		if d := similar.Distance(name, n); d < distance {
 			best, distance = n, d
 		}
 	}
@@ -84,25 +86,4 @@ func (t Table) Find(name string) (Entry, error) {
 		return Entry{}, fmt.Errorf("%w %q: randfeat theory list shows all names", ErrUnknown, name)
 	}
 	return Entry{}, fmt.Errorf("%w %q: did you mean %s?", ErrUnknown, name, best)
-}
-
-// editDistance is the Levenshtein distance in bytes.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substitute := diagonal
-			if a[i] != b[j] {
-				substitute++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(substitute, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

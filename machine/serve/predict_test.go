@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -351,6 +352,22 @@ func TestModelInfo(t *testing.T) {
 		info.Features != 64 || !reflect.DeepEqual(info.Options, []string{"variance"}) || !reflect.DeepEqual(info.Answers, []string{"prediction"}) ||
 		!reflect.DeepEqual(info.Schema, m.Schema) || !reflect.DeepEqual(*info.Spec, m.Spec) {
 		t.Errorf("%s", w.Body)
+	}
+}
+
+// The column of an error is a field, whatever its name looks like in messages.
+func TestProblemColumn(t *testing.T) {
+	long := strings.Repeat("a long name ", 8)
+	for _, err := range []error{
+		&data.InputError{Place: "request:2", Column: long, Detail: "column \"a long n…\" is \"x\", want a number"},
+		fmt.Errorf("batch: %w", &data.InputError{Column: long, Detail: "is infinite"}),
+	} {
+		if p := problemOf(err, 7); p.Column != long || p.Row != 7 || p.Code != "bad_value" {
+			t.Errorf("%+v", p)
+		}
+	}
+	if p := problemOf(&data.InputError{Detail: `column "a" ends early`}, 0); p.Column != "" {
+		t.Errorf("a column was read out of a text: %+v", p)
 	}
 }
 

@@ -72,7 +72,7 @@ func problemOf(err error, row int64) *Problem {
 		return problem(statusGone, "gone", "the client has left")
 	case errors.As(err, &in):
 		p = problem(http.StatusBadRequest, "bad_value", "%s", in.Detail)
-		p.Row, p.Column = row, columnIn(in.Detail)
+		p.Row, p.Column = row, in.Column
 	case errors.Is(err, data.ErrSchema):
 		p = problem(http.StatusBadRequest, "bad_columns", "%s", strings.TrimPrefix(err.Error(), data.ErrSchema.Error()+": "))
 	case errors.Is(err, dense.ErrNotFinite):
@@ -91,23 +91,6 @@ func internal(cause error) *Problem {
 	p := problem(http.StatusInternalServerError, "internal", "the server failed: see its log")
 	p.cause = cause
 	return p
-}
-
-// columnIn is the column that a message of package data begins with, if it does.
-func columnIn(detail string) string {
-	rest, ok := strings.CutPrefix(detail, "column ")
-	if !ok {
-		return ""
-	}
-	quoted, err := strconv.QuotedPrefix(rest)
-	if err != nil || strings.HasPrefix(rest[len(quoted):], "…") {
-		return ""
-	}
-	name, err := strconv.Unquote(quoted)
-	if err != nil {
-		return ""
-	}
-	return name
 }
 
 // send answers with the problem as JSON.

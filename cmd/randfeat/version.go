@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// VersionInfo is what version --json prints. What a build does not know is empty.
+type VersionInfo struct {
+	Version  string `json:"version"`            // of the module; (devel): built from a checkout without one
+	Revision string `json:"revision,omitempty"` // of the checkout that it was built from
+	Time     string `json:"time,omitempty"`     // of that revision
+	Modified bool   `json:"modified,omitempty"` // the checkout had changes that are not in the revision
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// versionOf reads what the linker noted: nothing that differs between two builds of the same source.
+func versionOf(info *debug.BuildInfo) VersionInfo {
+	v := VersionInfo{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if info == nil {
+		return v
+	}
+	if info.Main.Version != "" {
+		v.Version = info.Main.Version
+	}
+	if info.GoVersion != "" {
+		v.Go = info.GoVersion
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Revision = s.Value
+		case "vcs.time":
+			v.Time = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		}
+	}
+	return v
+}
+
+// String is one line for people.
+func (v VersionInfo) String() string {
+	s := "randfeat " + v.Version
+	if v.Revision != "" {
+		s += fmt.Sprintf(" (%.12s", v.Revision)
+		if v.Modified {
+			s += ", modified"
+		}
+		s += ")"
+	}
+	return s + " " + v.Go + " " + v.Platform
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, the revision it was built from, and that of Go",
+		Args:  cobra.NoArgs,
+		RunE:  do(func(*cobra.Command, []string) error { return a.version() }),
+	}
+}
+
+func (a *app) version() error {
+	info, _ := debug.ReadBuildInfo()
+	v := versionOf(info)
+	if a.json {
+		return a.object(v)
+	}
+	_, err := fmt.Fprintln(a.stdout, v)
+	return err
+}
