@@ -56,12 +56,6 @@ func (s *Score) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// z95 is the two-sided 95 % point of the normal law, z90 that of 90 %.
-const (
-	z95 = 1.959963984540054
-	z90 = 1.6448536269514722
-)
-
 // minProbability keeps the log loss of one sure mistake finite: 2⁻⁵², as scikit-learn does for float64.
 const minProbability = 0x1p-52
 
@@ -76,7 +70,7 @@ type Evaluation struct {
 	// Classification.
 	confusion     [][]int64
 	unlikely      bool // some scores are no probabilities
-	loss, squares moments
+	loss, squares lossSums
 
 	// Regression; by row over all outputs, and by output.
 	mse, mae moments
@@ -217,8 +211,27 @@ func (e *Evaluation) addClass(truth int, p []float64) {
 	if math.Abs(sum-1) > 1e-3 {
 		e.unlikely = true
 	}
-	e.loss.add(-math.Log(min(max(p[truth], minProbability), 1)))
+	bounded := func(v float64) float64 { return min(max(v, minProbability), 1) }
+	top := Class(p)
+	rest, logs, squares := 0.0, 0.0, 0.0 // of the other classes
+	for k, v := range p {
+		if k != top {
+			v = bounded(v)
+			rest += v
+			logs += v * math.Log(bounded(p[top])/v)
+			squares += v * 2 * (p[top] - v)
+		}
+	}
+	e.loss.add(-math.Log(bounded(p[truth])))
 	e.squares.add(square)
+	e.loss.fear += logs / rest
+	e.squares.fear += squares / rest
+	if top != truth {
+		e.loss.wrong++
+		e.squares.wrong++
+		e.loss.extra += math.Log(bounded(p[top]) / bounded(p[truth]))
+		e.squares.extra += 2 * (p[top] - p[truth])
+	}
 }
 
 // Class is the class that scores ask for: the largest, of equal ones the first.
@@ -288,8 +301,8 @@ func (e *Evaluation) Merge(o *Evaluation) error {
 
 // Scores are the measures, the main one first:
 //
-//	classification  accuracy (Wilson), balanced accuracy; log loss, Brier where the model has probabilities
-//	regression      RMSE (delta method), R², MAE; with variances: mean log density of the targets, coverage of 90 %
+//	classification  accuracy, balanced accuracy; log loss, Brier where the model has probabilities
+//	regression      RMSE, R², MAE; with variances: mean log density of the targets, coverage of 90 %
 //	                intervals; with several outputs RMSE and R² of each
 //	density         mean log density
 //
@@ -302,7 +315,7 @@ func (e *Evaluation) Scores() []Score {
 	case Classification:
 		out := []Score{e.accuracy(), e.balanced()}
 		if !e.unlikely {
-			out = append(out, e.loss.score("log loss", 0), e.squares.score("Brier", 0))
+			out = append(out, e.loss.score("log loss"), e.squares.score("Brier"))
 		}
 		return out
 	case Regression:
@@ -326,11 +339,11 @@ func (e *Evaluation) accuracy() Score {
 		right += row[c]
 	}
 	p := float64(right) / float64(e.n)
-	low, high := wilson(p, float64(e.n))
+	low, high := proportion(p, float64(e.n))
 	return Score{Name: "accuracy", Value: p, Low: low, High: high, Rows: e.n}
 }
 
-// balanced is the mean recall of the classes that occur. Its interval puts their Wilson intervals together as in Zou and
+// balanced is the mean recall of the classes that occur. Its interval puts their intervals together as in Zou and
 // Donner 2008, "Construction of confidence limits about effect measures: a general approach" (MOVER): unlike the delta
 // method it has a width when a class is always right.
 func (e *Evaluation) balanced() Score {
@@ -344,7 +357,7 @@ func (e *Evaluation) balanced() Score {
 			continue
 		}
 		p := float64(row[c]) / float64(n)
-		low, high := wilson(p, float64(n))
+		low, high := proportion(p, float64(n))
 		sum += p
 		below += (p - low) * (p - low)
 		above += (high - p) * (high - p)
@@ -374,7 +387,7 @@ func (e *Evaluation) regression() []Score {
 	out = append(out, e.mae.score("MAE", 0))
 	if e.varied > 0 {
 		p := float64(e.covered) / float64(e.varied) / float64(e.outputs)
-		low, high := wilson(p, float64(e.varied)) // outputs of one row are taken for one observation
+		low, high := proportion(p, float64(e.varied)) // outputs of one row are taken for one observation
 		out = append(out, e.logs.score("mean log density of the targets", math.Inf(-1)),
 			Score{Name: "coverage of 90 % intervals", Value: p, Low: low, High: high, Rows: e.varied})
 	}
@@ -390,73 +403,11 @@ func (e *Evaluation) regression() []Score {
 	return out
 }
 
-// rmse has the interval of the delta method: the standard error of √m is that of m over 2√m.
+// rmse has the root of the limits of the mean square.
 func rmse(m moments) Score {
-	v := math.Sqrt(m.mean)
-	se := 0.0
-	if v > 0 {
-		se = m.standardError() / (2 * v)
-	} else if m.n < 2 {
-		se = math.NaN()
-	}
-	return Score{Name: "RMSE", Value: v, Low: max(v-z95*se, 0), High: v + z95*se, Rows: m.n}
-}
-
-// wilson is the score interval of a proportion p of n (Wilson 1927).
-func wilson(p, n float64) (low, high float64) {
-	z := z95 * z95 / n
-	centre := (p + z/2) / (1 + z)
-	half := math.Sqrt(p*(1-p)*z+z*z/4) / (1 + z)
-	return max(centre-half, 0), min(centre+half, 1)
-}
-
-// moments are the count, mean and sum of squared deviations of numbers, which merge (Chan, Golub and LeVeque 1979).
-type moments struct {
-	n        int64
-	mean, m2 float64
-}
-
-func (m *moments) add(v float64) {
-	m.n++
-	d := v - m.mean
-	if math.IsInf(v, -1) || math.IsInf(m.mean, -1) {
-		m.mean, m.m2 = math.Inf(-1), math.NaN()
-		return
-	}
-	m.mean += d / float64(m.n)
-	m.m2 += d * (v - m.mean)
-}
-
-func (m *moments) merge(o moments) {
-	if o.n == 0 {
-		return
-	}
-	if m.n == 0 {
-		*m = o
-		return
-	}
-	if n := float64(m.n + o.n); math.IsInf(m.mean, -1) || math.IsInf(o.mean, -1) {
-		m.mean, m.m2 = math.Inf(-1), math.NaN()
-	} else {
-		d := o.mean - m.mean
-		m.m2 += o.m2 + d*d*(float64(m.n)*float64(o.n)/n)
-		m.mean += d * (float64(o.n) / n)
-	}
-	m.n += o.n
-}
-
-// standardError is that of the mean, NaN for fewer than two numbers.
-func (m *moments) standardError() float64 {
-	if m.n < 2 {
-		return math.NaN()
-	}
-	return math.Sqrt(m.m2 / float64(m.n-1) / float64(m.n))
-}
-
-// score is the mean with the interval of the central limit theorem; no limit is below least.
-func (m *moments) score(name string, least float64) Score {
-	se := m.standardError()
-	return Score{Name: name, Value: m.mean, Low: max(m.mean-z95*se, least), High: m.mean + z95*se, Rows: m.n}
+	s := m.score("RMSE", 0)
+	s.Value, s.Low, s.High = math.Sqrt(s.Value), math.Sqrt(s.Low), math.Sqrt(s.High)
+	return s
 }
 
 // r2Sums are what R² = 1 − A/B needs, A the mean of the squared errors e and B the variance of y, together with the
@@ -464,9 +415,10 @@ func (m *moments) score(name string, least float64) Score {
 type r2Sums struct {
 	n     float64
 	shift float64
-	u     [5]float64 // Σ (y−shift)^k
-	e     [3]float64 // Σ e (y−shift)^k
-	ee    float64    // Σ e²
+	u     [7]float64 // Σ (y−shift)^k
+	e     [5]float64 // Σ e (y−shift)^k
+	ee    [3]float64 // Σ e² (y−shift)^k
+	eee   float64    // Σ e³
 }
 
 func (s *r2Sums) add(y, e float64) {
@@ -480,9 +432,12 @@ func (s *r2Sums) add(y, e float64) {
 		if k < len(s.e) {
 			s.e[k] += e * p
 		}
+		if k < len(s.ee) {
+			s.ee[k] += e * e * p
+		}
 		p *= d
 	}
-	s.ee += e * e
+	s.eee += e * e * e
 }
 
 func (s *r2Sums) merge(o r2Sums) {
@@ -493,16 +448,12 @@ func (s *r2Sums) merge(o r2Sums) {
 		s.shift = o.shift
 	}
 	d := o.shift - s.shift
-	moved(o.u[:], d)
-	moved(o.e[:], d)
-	for k, v := range o.u {
-		s.u[k] += v
-	}
-	for k, v := range o.e {
-		s.e[k] += v
+	for _, x := range [][2][]float64{{s.u[:], o.u[:]}, {s.e[:], o.e[:]}, {s.ee[:], o.ee[:]}} {
+		moved(x[1], d)
+		addTo(x[0], x[1])
 	}
 	s.n += o.n
-	s.ee += o.ee
+	s.eee += o.eee
 }
 
 // moved turns sums of w·x^k into those of w·(x+d)^k, by the binomial theorem.
@@ -523,12 +474,24 @@ func (s r2Sums) score() (Score, bool) {
 	d := -s.u[1] / s.n
 	moved(s.u[:], d)
 	moved(s.e[:], d)
+	moved(s.ee[:], d)
 	a, b := s.e[0]/s.n, s.u[2]/s.n
 	if !(b > 0) {
 		return Score{}, false
 	}
-	v := 1 - a/b
-	influence := max((a/b*a/b*s.u[4]-2*a/b*s.e[2]+s.ee)/s.n, 0)
-	se := math.Sqrt(influence/s.n) / b
-	return Score{Name: "R²", Value: v, Low: v - z95*se, High: min(v+z95*se, 1), Rows: int64(s.n)}, true
+	q := a / b
+	m2 := max(q*q*s.u[4]-2*q*s.e[2]+s.ee[0], 0)
+	m3 := q*q*q*s.u[6] - 3*q*q*s.e[4] + 3*q*s.ee[2] - s.eee
+	influence := moments{n: int64(s.n), m2: m2, m3: m3}
+	low, high := skewed(1-q, influence.standardError()/b, influence.skewness(), influence.n)
+	// The influence is that of small changes. Errors with heavy tails move A far, and B with it, while what the model
+	// explains, B − A, stays. The wider of the two intervals is taken on either side.
+	errors := moments{n: influence.n, mean: a, m2: max(s.ee[0]-s.n*a*a, 0), m3: s.eee - 3*a*s.ee[0] + 2*s.n*a*a*a}
+	least, most := skewed(a, errors.standardError(), errors.skewness(), errors.n)
+	total := b
+	if b > a {
+		total = b - a + most
+	}
+	low, high = min(low, 1-most/total), max(high, 1-max(least, 0)/b)
+	return Score{Name: "R²", Value: 1 - q, Low: low, High: min(high, 1), Rows: influence.n}, true
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"github.com/randfeat/randfeat/dense"
 )
 
@@ -39,15 +41,26 @@ func wantScore(t *testing.T, s Score, value, low, high float64) {
 	}
 }
 
-// meanOf is a mean with the standard error from the deviations.
-func meanOf(v []float64) (mean, se float64) {
+// meanOf is a mean with the standard error and the skewness from the deviations.
+func meanOf(v []float64) (mean, se, skewness float64) {
+	n := float64(len(v))
 	for _, x := range v {
-		mean += x / float64(len(v))
+		mean += x / n
 	}
+	m2, m3 := 0.0, 0.0
 	for _, x := range v {
-		se += (x - mean) * (x - mean)
+		m2 += (x - mean) * (x - mean)
+		m3 += (x - mean) * (x - mean) * (x - mean)
 	}
-	return mean, math.Sqrt(se / float64(len(v)-1) / float64(len(v)))
+	return mean, math.Sqrt(m2 / (n - 1) / n), m3 / n / math.Pow(m2/n, 1.5)
+}
+
+// wantMean compares a score with the mean of numbers and its interval.
+func wantMean(t *testing.T, s Score, v []float64, least float64) {
+	t.Helper()
+	mean, se, skewness := meanOf(v)
+	low, high := skewed(mean, se, skewness, int64(len(v)))
+	wantScore(t, s, mean, max(low, least), high)
 }
 
 // Every score of a classification by its definition.
@@ -98,23 +111,25 @@ func TestEvaluateClassification(t *testing.T) {
 	if e.Scores()[0].Name != "accuracy" || e.Len() != n {
 		t.Error("accuracy is not the main score")
 	}
-	// Wilson's limits solve (p̂ − π)² = z² π(1−π)/n.
+	// At the limits of Clopper and Pearson, as many right ones or more, or fewer, have a chance of 0.025.
 	acc := s["accuracy"]
 	if acc.Value != right/n {
 		t.Errorf("accuracy %g, want %g", acc.Value, right/n)
 	}
-	for _, limit := range []float64{acc.Low, acc.High} {
-		if d := acc.Value - limit; !close12(d*d, z95*z95*limit*(1-limit)/n) {
-			t.Errorf("limit %g does not solve the score equation", limit)
+	tail := func(p, from, to float64) (sum float64) {
+		for k := from; k <= to; k++ {
+			sum += distuv.Binomial{N: n, P: p}.Prob(k)
 		}
+		return sum
+	}
+	if above, below := tail(acc.Low, right, n), tail(acc.High, 0, right); math.Abs(above-0.025) > 1e-9 || math.Abs(below-0.025) > 1e-9 {
+		t.Errorf("limits %g and %g have tails of %g and %g", acc.Low, acc.High, above, below)
 	}
 	if b := s["balanced accuracy"]; !close12(b.Value, (hit[0]/of[0]+hit[1]/of[1]+hit[2]/of[2])/3) || !(b.Low < b.Value && b.Value < b.High) {
 		t.Errorf("balanced accuracy %+v", b)
 	}
-	mean, se := meanOf(losses)
-	wantScore(t, s["log loss"], mean, mean-z95*se, mean+z95*se)
-	mean, se = meanOf(squares)
-	wantScore(t, s["Brier"], mean, mean-z95*se, mean+z95*se)
+	wantMean(t, s["log loss"], losses, 0)
+	wantMean(t, s["Brier"], squares, 0)
 	for c, row := range e.Confusion() {
 		if float64(row[c]) != hit[c] || float64(row[0]+row[1]+row[2]) != of[c] {
 			t.Errorf("confusion of class %d: %v", c, row)
@@ -178,17 +193,15 @@ func TestEvaluateRegression(t *testing.T) {
 		t.Error("RMSE is not the main score")
 	}
 	root := func(name string, v []float64) {
-		mean, se := meanOf(v)
-		rmse := math.Sqrt(mean)
-		wantScore(t, s[name], rmse, rmse-z95*se/(2*rmse), rmse+z95*se/(2*rmse))
+		got := s[name]
+		got.Value, got.Low, got.High = got.Value*got.Value, got.Low*got.Low, got.High*got.High
+		wantMean(t, got, v, 0)
 	}
 	root("RMSE", square)
 	root("RMSE 1", perSquare[0])
 	root("RMSE 2", perSquare[1])
-	mean, se := meanOf(abs)
-	wantScore(t, s["MAE"], mean, mean-z95*se, mean+z95*se)
-	mean, se = meanOf(logs)
-	wantScore(t, s["mean log density of the targets"], mean, mean-z95*se, mean+z95*se)
+	wantMean(t, s["MAE"], abs, 0)
+	wantMean(t, s["mean log density of the targets"], logs, math.Inf(-1))
 	if c := s["coverage of 90 % intervals"]; c.Value != covered/(2*n) || c.Low > 0.9 || c.High < 0.9 {
 		t.Errorf("coverage %+v, counted %g", c, covered/(2*n))
 	}
@@ -219,10 +232,10 @@ func TestEvaluateRegression(t *testing.T) {
 		for i := range n {
 			leave = append(leave, r2(k, i))
 		}
-		_, se := meanOf(leave)
-		se *= n - 1
-		if w := (got.High - got.Low) / 2 / z95; math.Abs(w-se) > 0.02*se {
-			t.Errorf("standard error of R² %g, jackknife %g", w, se)
+		_, se, skewness := meanOf(leave)
+		low, high := skewed(got.Value, se*(n-1), -skewness, n) // a row that lowers R² raises it when it is left out
+		if math.Abs(got.Low-low) > 0.03*(high-low) || math.Abs(got.High-high) > 0.03*(high-low) {
+			t.Errorf("R² from %g to %g, by the jackknife from %g to %g", got.Low, got.High, low, high)
 		}
 	}
 	if !close12(s["R²"].Value, (s["R² 1"].Value+s["R² 2"].Value)/2) {
@@ -252,8 +265,7 @@ func TestEvaluateDensity(t *testing.T) {
 	if err := e.Add(dense.Matrix[float64]{Rows: 3}, p, dense.Matrix[float64]{}); err != nil {
 		t.Fatal(err)
 	}
-	mean, se := meanOf(p.Data)
-	wantScore(t, e.Scores()[0], mean, mean-z95*se, mean+z95*se)
+	wantMean(t, e.Scores()[0], p.Data, math.Inf(-1))
 	p.Set(1, 0, math.Inf(-1))
 	for range 2 {
 		if err := e.Add(dense.Matrix[float64]{}, p, dense.Matrix[float64]{}); err != nil {

@@ -1,0 +1,147 @@
+package machine
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/mathext"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// Intervals are of 95 %. They take rows for independent and hold for few rows and heavy tails: tests count how often they
+// cover the truth, at least 0.90 for n from 20 to 1000 with lognormal and t₃ errors, rare mistakes and rare classes.
+const (
+	outside = 0.05
+	// heavySide is the chance of missing on the side of the longer tail once skewness is felt. The rows that make such a tail
+	// heavy are mostly not in the sample, whose skewness is then too small; a fifth of the usual chance makes up for that.
+	heavySide = outside / 10
+	// felt is γ/√n, the relative size of Hall's correction, from which on skewness is felt in full.
+	felt = 0.1
+)
+
+// z90 is the two-sided 90 % point of the normal law.
+const z90 = 1.6448536269514722
+
+// skewed is the interval of an estimate with standard error se that is a mean of n numbers of skewness γ: Student's after the
+// cubic transformation of Hall 1992 ("On the removal of skewness by transformation", J. R. Statist. Soc. B 54, 221–228),
+//
+//	g(T) = T + γT²/(3√n) + γ²T³/(27n) + γ/(6√n),
+//
+// which is monotone and takes the skewness out of T = (estimate − truth)/se. The plain interval of losses with one long tail
+// misses on that side: 0.62 of the time it covers the mean square of 20 lognormal errors, this one 0.91.
+func skewed(estimate, se, skewness float64, n int64) (low, high float64) {
+	if n < 2 || math.IsNaN(se) {
+		return math.NaN(), math.NaN()
+	}
+	if se == 0 {
+		return estimate, estimate
+	}
+	law := distuv.StudentsT{Sigma: 1, Nu: float64(n - 1)}
+	root := math.Sqrt(float64(n))
+	a := math.Abs(skewness) / root
+	heavy := outside / 2 * math.Pow(2*heavySide/outside, min(1, a/felt))
+	inverse := func(y float64) float64 {
+		if a < 1e-6 {
+			return y
+		}
+		return 3 / a * (math.Cbrt(1+a*(y-a/6)) - 1)
+	}
+	light, far := se*inverse(law.Quantile(1-outside/2)), -se*inverse(law.Quantile(heavy))
+	if skewness < 0 {
+		return estimate - far, estimate + light
+	}
+	return estimate - light, estimate + far
+}
+
+// proportion is the interval of Clopper & Pearson 1934 for a share p of n: it covers at least as often as it says, also
+// near 0 and 1, where Wilson's falls to 0.83.
+func proportion(p, n float64) (low, high float64) {
+	k := p * n
+	low, high = 0, 1
+	if k > 0 {
+		low = mathext.InvRegIncBeta(k, n-k+1, outside/2)
+	}
+	if k < n {
+		high = mathext.InvRegIncBeta(k+1, n-k, 1-outside/2)
+	}
+	return low, high
+}
+
+// moments are the count, mean and sums of squared and cubed deviations of numbers, which merge (Pébay 2008, "Formulas for
+// robust, one-pass parallel computation of covariances and arbitrary-order statistical moments", eq. 2.1 and 2.3).
+type moments struct {
+	n            int64
+	mean, m2, m3 float64
+}
+
+func (m *moments) add(v float64) { m.merge(moments{n: 1, mean: v}) }
+
+func (m *moments) merge(o moments) {
+	if o.n == 0 {
+		return
+	}
+	if m.n == 0 {
+		*m = o
+		return
+	}
+	if math.IsInf(m.mean, -1) || math.IsInf(o.mean, -1) {
+		*m = moments{n: m.n + o.n, mean: math.Inf(-1), m2: math.NaN(), m3: math.NaN()}
+		return
+	}
+	a, b := float64(m.n), float64(o.n)
+	n, d := a+b, o.mean-m.mean
+	m.m3 += o.m3 + d*d*d*(a*b*(a-b)/(n*n)) + 3*d*(a*o.m2-b*m.m2)/n
+	m.m2 += o.m2 + d*d*(a*b/n)
+	m.mean += d * (b / n)
+	m.n += o.n
+}
+
+// standardError is that of the mean, NaN for fewer than two numbers.
+func (m *moments) standardError() float64 {
+	if m.n < 2 {
+		return math.NaN()
+	}
+	return math.Sqrt(m.m2 / float64(m.n-1) / float64(m.n))
+}
+
+func (m *moments) skewness() float64 {
+	if m.m2 == 0 {
+		return 0
+	}
+	return math.Sqrt(float64(m.n)) * m.m3 / math.Pow(m.m2, 1.5)
+}
+
+// score is the mean with its interval; no limit is below least.
+func (m *moments) score(name string, least float64) Score {
+	low, high := skewed(m.mean, m.standardError(), m.skewness(), m.n)
+	return Score{Name: name, Value: m.mean, Low: max(low, least), High: high, Rows: m.n}
+}
+
+// lossSums are those of a loss of probabilities that is small for a right class and much larger for a wrong one.
+type lossSums struct {
+	moments
+	wrong int64
+	extra float64 // Σ over wrong rows of what the mistake cost beyond the loss of the most likely class
+	fear  float64 // Σ over all rows of what a mistake would cost by the model's own probabilities of the other classes
+}
+
+func (l *lossSums) merge(o lossSums) {
+	l.moments.merge(o.moments)
+	l.wrong += o.wrong
+	l.extra += o.extra
+	l.fear += o.fear
+}
+
+// score has an upper limit that knows of mistakes that did not happen to be among the rows: few sure ones make up most of a
+// loss, and rows without one show no spread at all. Up to π_U of rows may be wrong (Clopper–Pearson), and one more mistake
+// costs as much as those seen and one that the model fears.
+func (l *lossSums) score(name string) Score {
+	s := l.moments.score(name, 0)
+	n, wrong := float64(l.n), float64(l.wrong)
+	_, most := proportion(wrong/n, n)
+	more := s.Value + (most-wrong/n)*(l.extra+l.fear/n)/(wrong+1)
+	if l.n < 2 {
+		return s
+	}
+	s.High = max(s.High, more)
+	return s
+}

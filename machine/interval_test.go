@@ -1,0 +1,200 @@
+package machine
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/stattest"
+)
+
+// world makes rows of predictions whose scores are known.
+type world struct {
+	name  string
+	kind  Kind
+	task  Task
+	out   int
+	row   func(r *rand.Rand, y, p []float64)
+	truth map[string]float64 // of scores by name
+	// recall of the classes: the truth of balanced accuracy, over those that occur
+	recall []float64
+}
+
+// classWorld predicts class c with probability conf, the rest shared equally; it is right with probability recall[c].
+func classWorld(name string, prior, recall []float64, conf float64) world {
+	k := len(prior)
+	other := (1 - conf) / float64(k-1)
+	w := world{name: name, kind: KindLogistic, task: Classification, out: k, recall: recall, truth: map[string]float64{}}
+	right := 0.0
+	for c := range prior {
+		right += prior[c] * recall[c]
+	}
+	brier := func(p float64) float64 { // of the probability of the true class
+		s := (1-conf)*(1-conf) + float64(k-1)*other*other
+		if p != conf {
+			s = conf*conf + (1-other)*(1-other) + float64(k-2)*other*other
+		}
+		return s
+	}
+	w.truth["accuracy"] = right
+	w.truth["log loss"] = -right*math.Log(conf) - (1-right)*math.Log(other)
+	w.truth["Brier"] = right*brier(conf) + (1-right)*brier(other)
+	w.row = func(r *rand.Rand, y, p []float64) {
+		u, c := r.Float64(), 0
+		for c < k-1 && u >= prior[c] {
+			u -= prior[c]
+			c++
+		}
+		said := c
+		if r.Float64() >= recall[c] {
+			said = (c + 1 + r.IntN(k-1)) % k
+		}
+		for j := range p {
+			p[j] = other
+		}
+		p[said] = conf
+		y[0] = float64(c)
+	}
+	return w
+}
+
+// errorWorld predicts y = f + e by f ~ N(0, 4); mean, abs and square are moments of e.
+func errorWorld(name string, e func(r *rand.Rand) float64, mean, abs, square float64) world {
+	return world{name: name, kind: KindRidge, task: Regression, out: 1,
+		row: func(r *rand.Rand, y, p []float64) {
+			p[0] = 2 * r.NormFloat64()
+			y[0] = p[0] + e(r)
+		},
+		truth: map[string]float64{"RMSE": math.Sqrt(square), "MAE": abs, "R²": 1 - square/(4+square-mean*mean)}}
+}
+
+func t3(r *rand.Rand) float64 {
+	s := 0.0
+	for range 3 {
+		v := r.NormFloat64()
+		s += v * v
+	}
+	return r.NormFloat64() / math.Sqrt(s/3)
+}
+
+func worlds() []world {
+	lognormal := func(r *rand.Rand) float64 { return math.Exp(r.NormFloat64()) }
+	return []world{
+		classWorld("calibrated", []float64{0.5, 0.5}, []float64{0.8, 0.8}, 0.8),
+		classWorld("rare sure mistakes", []float64{0.5, 0.5}, []float64{0.98, 0.98}, 0.9999),
+		classWorld("rarer and surer", []float64{0.5, 0.5}, []float64{0.995, 0.995}, 1-1e-9),
+		classWorld("rare class", []float64{0.57, 0.4, 0.03}, []float64{0.95, 0.9, 0.3}, 0.9),
+		errorWorld("normal errors", func(r *rand.Rand) float64 { return r.NormFloat64() }, 0, math.Sqrt(2/math.Pi), 1),
+		errorWorld("t3 errors", t3, 0, 2*math.Sqrt(3)/math.Pi, 3),
+		errorWorld("lognormal errors", lognormal, math.Exp(0.5), math.Exp(0.5), math.Exp(2)),
+		{name: "log densities with outliers", kind: KindDensity, task: Unsupervised, out: 1,
+			row:   func(r *rand.Rand, _, p []float64) { p[0] = 1 - lognormal(r) },
+			truth: map[string]float64{"mean log density": 1 - math.Exp(0.5)}},
+	}
+}
+
+// coverage is how often intervals of n rows hold the truth, and how often there is one, by score.
+func (w world) coverage(n, reps int, scores func(*Evaluation) []Score) (covered, stated map[string]int) {
+	covered, stated = map[string]int{}, map[string]int{}
+	r := rand.New(rand.NewPCG(uint64(n), 99))
+	p := dense.New[float64](n, w.out)
+	y := dense.New[float64](n, (Setup{Task: w.task, Outputs: w.out}).TargetColumns())
+	for range reps {
+		for i := range n {
+			var target []float64
+			if y.Cols > 0 {
+				target = y.Row(i)
+			}
+			w.row(r, target, p.Row(i))
+		}
+		e := NewEvaluation(w.kind, w.task, w.out)
+		if err := e.Add(y, p, dense.Matrix[float64]{}); err != nil {
+			panic(err)
+		}
+		for _, s := range scores(e) {
+			truth, ok := w.truth[s.Name]
+			if s.Name == "balanced accuracy" {
+				sum, classes := 0.0, 0.0
+				for c, row := range e.Confusion() {
+					if slices.Max(row) > 0 {
+						sum, classes = sum+w.recall[c], classes+1
+					}
+				}
+				truth, ok = sum/classes, true
+			}
+			if !ok {
+				panic("no truth of " + s.Name)
+			}
+			if math.IsNaN(s.Low) || math.IsNaN(s.High) {
+				continue
+			}
+			stated[s.Name]++
+			if s.Low <= truth && truth <= s.High {
+				covered[s.Name]++
+			}
+		}
+	}
+	return covered, stated
+}
+
+// Intervals of 95 % cover at least 0.90 of the time: with few rows, heavy tails, rare mistakes and rare classes.
+func TestIntervalsCover(t *testing.T) {
+	const least = 0.90
+	reps := 1000
+	if testing.Short() {
+		reps = 200
+	}
+	sizes := []int{20, 50, 200, 1000}
+	all := worlds()
+	bound := stattest.Bound(1e-3, 4*len(all)*len(sizes))
+	for _, w := range all {
+		for _, n := range sizes {
+			covered, stated := w.coverage(n, reps, (*Evaluation).Scores)
+			line := fmt.Sprintf("%-27s n = %-4d", w.name, n)
+			for _, name := range []string{"accuracy", "balanced accuracy", "log loss", "Brier", "RMSE", "R²", "MAE", "mean log density"} {
+				if stated[name] == 0 {
+					continue
+				}
+				got := float64(covered[name]) / float64(stated[name])
+				line += fmt.Sprintf("  %s %.3f", name, got)
+				if z := (got - least) / math.Sqrt(least*(1-least)/float64(stated[name])); z < -bound {
+					t.Errorf("%s, %d rows: the interval of %s covers %.3f", w.name, n, name, got)
+				}
+			}
+			t.Log(line)
+		}
+	}
+}
+
+// The test above has power: the intervals that these replaced, normal ones of the mean, do not pass.
+func TestPlainIntervalsDoNotCover(t *testing.T) {
+	const z = 1.959963984540054
+	plain := func(m moments, name string, f func(float64) float64) Score {
+		se := m.standardError()
+		return Score{Name: name, Low: f(m.mean - z*se), High: f(m.mean + z*se)}
+	}
+	root := func(v float64) float64 { return math.Sqrt(max(v, 0)) }
+	same := func(v float64) float64 { return v }
+	for _, w := range worlds() {
+		var of func(e *Evaluation) []Score
+		switch w.name {
+		case "rare sure mistakes":
+			of = func(e *Evaluation) []Score {
+				return []Score{plain(e.loss.moments, "log loss", same), plain(e.squares.moments, "Brier", same)}
+			}
+		case "lognormal errors":
+			of = func(e *Evaluation) []Score { return []Score{plain(e.mse, "RMSE", root)} }
+		default:
+			continue
+		}
+		covered, stated := w.coverage(20, 300, of)
+		for name, n := range stated {
+			if got := float64(covered[name]) / float64(n); got > 0.75 {
+				t.Errorf("%s: plain intervals of %s cover %.2f", w.name, name, got)
+			}
+		}
+	}
+}
