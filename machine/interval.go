@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"math"
 
 	"gonum.org/v1/gonum/mathext"
@@ -144,4 +145,64 @@ func (l *lossSums) score(name string) Score {
 	}
 	s.High = max(s.High, more)
 	return s
+}
+
+// ScoresOfModels are the scores of the rows of all parts, each of which one model predicted that was fitted by the same
+// procedure on other rows, as in cross-validation: what to expect of one more such model. Rows of a part share a model, so
+// intervals of rows alone are too short (Bates, Hastie & Tibshirani 2024, "Cross-validation: what does it estimate and how
+// well does it do it?", JASA 119, 1434–1445). What the scores of the parts differ by beyond the noise of their rows is the
+// spread of models, which the mean over parts shares and one more model has in full: Student's interval of the parts with
+// that variance added is taken where it is wider. The evaluation is that of all rows.
+func ScoresOfModels(parts []*Evaluation) (*Evaluation, []Score, error) {
+	if len(parts) == 0 {
+		return nil, nil, fmt.Errorf("scores of no models: %w", ErrNoRows)
+	}
+	all := NewEvaluation(parts[0].kind, parts[0].task, parts[0].outputs)
+	by := map[string]*moments{}
+	key := func(s Score) string { return fmt.Sprint(s.Output, " ", s.Name) }
+	for _, p := range parts {
+		if err := all.Merge(p); err != nil {
+			return nil, nil, err
+		}
+		for _, s := range p.Scores() {
+			if by[key(s)] == nil {
+				by[key(s)] = new(moments)
+			}
+			by[key(s)].add(s.Value)
+		}
+	}
+	scores := all.Scores()
+	if len(parts) < 2 {
+		return all, scores, nil
+	}
+	k := float64(len(parts))
+	law := distuv.StudentsT{Sigma: 1, Nu: k - 1}
+	for i := range scores {
+		s := &scores[i]
+		m := by[key(*s)]
+		if m == nil || m.n < int64(len(parts)) { // a part whose targets are all equal has no R²
+			continue
+		}
+		rows := (s.High - s.Low) / (2 * law.Quantile(1-outside/2)) // compared at the same quantile
+		parts := m.standardError()
+		models := max(k*(parts*parts-rows*rows), 0)
+		half := law.Quantile(1-outside/2) * math.Sqrt(parts*parts+models)
+		least, most := s.limits()
+		s.Low, s.High = max(min(s.Low, s.Value-half), least), min(max(s.High, s.Value+half), most)
+	}
+	return all, scores, nil
+}
+
+// limits are those of the values that a score can have.
+func (s *Score) limits() (least, most float64) {
+	least, most = math.Inf(-1), math.Inf(1)
+	switch s.Name {
+	case "RMSE", "MAE", "log loss", "Brier":
+		least = 0
+	case "R²":
+		most = 1
+	case "accuracy", "balanced accuracy", "coverage of 90 % intervals":
+		least, most = 0, 1
+	}
+	return least, most
 }

@@ -36,7 +36,7 @@ type chooser struct {
 
 // choose decides everything but a penalty that all rows can decide better.
 func (f *fit) choose(s *sample, rows int64) (*decision, error) {
-	c := &chooser{f: f, s: s, rows: rows, d: &decision{Rows: rows, Sampled: s.len()}, known: map[tried][]trial{}}
+	c := &chooser{f: f, s: s, rows: rows, d: &decision{Rows: rows, Sampled: s.len(), Last: s.last}, known: map[tried][]trial{}}
 	c.spec = randfeat.Spec{Dim: s.x.Cols, Seed: f.o.Seed}
 	if f.info.LeastSquares {
 		c.try = &ridgeTries{ctx: f.ctx, s: s, task: f.task, evidence: f.info.Bayesian}
@@ -55,7 +55,10 @@ func (f *fit) choose(s *sample, rows int64) (*decision, error) {
 			return nil, err
 		}
 	}
-	c.d.Spec, c.d.Lambda = c.spec, c.lambda
+	c.d.Spec, c.d.Lambda, c.d.Tried = c.spec, c.lambda, c.d.Open
+	for _, ch := range c.d.Choices {
+		c.d.Tried = c.d.Tried || !ch.Given && len(ch.Trials) > 1
+	}
 	return c.d, nil
 }
 

@@ -64,6 +64,8 @@ type decision struct {
 	Notes   []string      `json:"notes,omitempty"`
 	Rows    int64         `json:"rows"` // of the table
 	Sampled int           `json:"sampled"`
+	Last    uint64        `json:"last,omitempty"`  // largest priority of the sampled rows
+	Tried   bool          `json:"tried,omitempty"` // some choice was between alternatives tried on the sample
 }
 
 // The stages, in order.
@@ -94,7 +96,7 @@ func (f *fit) run() (*machine.Model, error) {
 	}
 	var s *sample
 	var n int64
-	if !resumed || !f.info.Summed() && f.o.Folds > 1 { // the score of logistic regression is of the sample
+	if !resumed || f.nests() {
 		err := f.stage(stageSample, func() (_ int64, err error) {
 			s, n, err = f.take(f.watch(rows, stageSample))
 			return n, err
@@ -181,10 +183,10 @@ func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
 			m, err = f.fitLogistic(f.watch(rows, stageFit))
 			return f.decision.Rows, err
 		})
-		if err == nil && f.o.Folds > 1 {
-			err = f.stage(stageScore, func() (int64, error) { return int64(s.len()), f.scoreSample(s) })
+		if err != nil {
+			return nil, err
 		}
-		return m, err
+		return m, f.scoreNested(s)
 	}
 	if err := f.stage(stageFit, func() (int64, error) { return f.decision.Rows, f.sum(f.watch(rows, stageFit)) }); err != nil {
 		return nil, err
@@ -200,7 +202,7 @@ func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
 		}
 	}
 	var quantiles []float64
-	if f.o.Folds > 1 || f.task == machine.Unsupervised {
+	if f.o.Folds > 1 && !f.nests() || f.task == machine.Unsupervised {
 		err := f.stage(stageScore, func() (n int64, err error) {
 			lambdas[0], quantiles, err = f.score(f.watch(rows, stageScore), lambdas)
 			return f.decision.Rows, err
@@ -214,7 +216,14 @@ func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
 		return nil, err
 	}
 	m.Quantiles = quantiles
-	return m, nil
+	return m, f.scoreNested(s)
+}
+
+func (f *fit) scoreNested(s *sample) error {
+	if !f.nests() {
+		return nil
+	}
+	return f.stage(stageScore, func() (int64, error) { return int64(s.len()), f.nested(s) })
 }
 
 // sum adds all rows to the sums of their folds, but for those that a checkpoint had.

@@ -85,28 +85,15 @@ func (f *fit) setup(spec randfeat.Spec) machine.Setup {
 	return machine.Setup{Spec: spec, Task: f.task, Outputs: f.outputs, Float32: f.o.Float32, Block: f.o.Block}
 }
 
-// logisticFold fits all folds of the sample but k.
-func (f *fit) logisticFold(s *sample, setup machine.Setup, lambda, tolerance float64, k int) (*machine.Predictor[float64], error) {
-	lo, hi := s.fold(k)
-	x, y := dense.New[float64](s.len()-(hi-lo), s.x.Cols), dense.New[float64](s.len()-(hi-lo), 1)
-	for i := range x.Rows {
-		from := i
-		if i >= lo {
-			from += hi - lo
-		}
-		copy(x.Row(i), s.x.Row(from))
-		copy(y.Row(i), s.y.Row(from))
-	}
-	rows, err := machine.MatrixRows(x, y)
+// logisticModel fits all rows of a sample.
+func (f *fit) logisticModel(s *sample, setup machine.Setup, lambda float64) (*machine.Model, error) {
+	rows, err := machine.MatrixRows(s.x, s.y)
 	if err != nil {
 		return nil, err
 	}
-	m, _, err := machine.FitLogistic(setup, rows, machine.LogisticOptions{Lambda: lambda, ClassWeights: f.o.ClassWeights, Tolerance: tolerance,
-		MaxIterations: logisticSteps, Step: func(*machine.LogisticState) error { return f.ctx.Err() }})
-	if err != nil {
-		return nil, fmt.Errorf("cross-validation on the sample without fold %d: %w", k+1, err)
-	}
-	return machine.NewPredictor[float64](m)
+	m, _, err := machine.FitLogistic(setup, rows, machine.LogisticOptions{Lambda: lambda, ClassWeights: f.o.ClassWeights,
+		Tolerance: logisticTol, MaxIterations: logisticSteps, Step: func(*machine.LogisticState) error { return f.ctx.Err() }})
+	return m, err
 }
 
 // logisticLoss are the log losses of the rows of the first folds, with class weights.
@@ -122,7 +109,11 @@ func (f *fit) logisticLoss(s *sample, spec randfeat.Spec, lambda float64, folds 
 		if lo == hi {
 			continue
 		}
-		p, err := f.logisticFold(s, setup, lambda, logisticTol, k)
+		m, err := f.logisticModel(s.without(k), setup, lambda)
+		if err != nil {
+			return nil, fmt.Errorf("cross-validation on the sample without fold %d: %w", k+1, err)
+		}
+		p, err := machine.NewPredictor[float64](m)
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package auto
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
 	"slices"
@@ -16,6 +17,8 @@ type sample struct {
 	t dense.Matrix[float64] // targets: standardised numbers, or 0 and 1 per class; none for a density
 	// first[k] is the first row of fold k; the last entry is the number of rows.
 	first []int
+	// last is the largest priority of its rows: no other row of the table has one as small.
+	last uint64
 }
 
 func (s *sample) len() int   { return s.x.Rows }
@@ -23,6 +26,36 @@ func (s *sample) folds() int { return len(s.first) - 1 }
 
 // rows lo to hi−1 are fold k.
 func (s *sample) fold(k int) (lo, hi int) { return s.first[k], s.first[k+1] }
+
+// without is a copy of all folds but k; there are at least two.
+func (s *sample) without(k int) *sample {
+	lo, hi := s.fold(k)
+	gone := hi - lo
+	out := &sample{first: append([]int(nil), s.first[:k]...), last: s.last}
+	for _, at := range s.first[k+1:] {
+		out.first = append(out.first, at-gone)
+	}
+	if out.folds() < 2 {
+		out.first = []int{0, (s.len() - gone) / 2, s.len() - gone}
+	}
+	rest := func(m dense.Matrix[float64]) dense.Matrix[float64] {
+		if m.Cols == 0 {
+			m.Rows = s.len() - gone
+			return m
+		}
+		c := dense.New[float64](s.len()-gone, m.Cols)
+		for i := range c.Rows {
+			from := i
+			if i >= lo {
+				from += gone
+			}
+			copy(c.Row(i), m.Row(from))
+		}
+		return c
+	}
+	out.x, out.y, out.t = rest(s.x), rest(s.y), rest(s.t)
+	return out
+}
 
 // reservoir keeps the rows of smallest priority: which ones depends on nothing but their numbers and the seed.
 type reservoir struct {
@@ -93,6 +126,11 @@ func (f *fit) take(rows machine.Rows) (*sample, int64, error) {
 	if err := f.checkRows(r.rows, counts); err != nil {
 		return nil, 0, err
 	}
+	// Rows on which nothing was tried make an honest score: half of them at least, if not all are in the sample.
+	if int64(len(r.top)) < r.rows && int64(len(r.top)) > r.rows/2 {
+		slices.SortFunc(r.top, func(a, b candidate) int { return cmp.Compare(a.priority, b.priority) })
+		r.top = r.top[:max(r.rows/2, int64(minSample))]
+	}
 	folds := f.innerFolds(r.rows)
 	slices.SortFunc(r.top, func(a, b candidate) int {
 		if k := fold(f.o.Seed, a.row, folds) - fold(f.o.Seed, b.row, folds); k != 0 {
@@ -103,6 +141,7 @@ func (f *fit) take(rows machine.Rows) (*sample, int64, error) {
 	s := &sample{x: dense.New[float64](len(r.top), r.x.Cols), y: dense.New[float64](len(r.top), r.y.Cols)}
 	at := -1
 	for i, c := range r.top {
+		s.last = max(s.last, c.priority)
 		copy(s.x.Row(i), r.x.Row(c.slot))
 		copy(s.y.Row(i), r.y.Row(c.slot))
 		for k := fold(f.o.Seed, c.row, folds); at < k; at++ {

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/machine"
@@ -96,7 +95,8 @@ func (f *fit) openPenalty(total machine.Sums) ([]float64, error) {
 }
 
 // score predicts all rows once more, each by the models that have not seen its fold, for every penalty, and takes the one
-// of most right classes. A density gets the quantiles of its scores.
+// of most right classes. A density gets the quantiles of its scores. Where choices were tried, the rows they were tried on
+// only choose among the penalties: a score of the rows that the best of many settings is best on would be too good.
 func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, error) {
 	others := make([]machine.Sums, len(f.sums.parts))
 	models := make([]*folded, len(lambdas))
@@ -106,7 +106,7 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 			return 0, nil, err
 		}
 	}
-	evals := make([]*machine.Evaluation, len(lambdas))
+	evals, seen := make([]*machine.Evaluation, len(lambdas)), make([]*machine.Evaluation, len(lambdas))
 	for l, lambda := range lambdas {
 		if err := f.ctx.Err(); err != nil {
 			return 0, nil, err
@@ -115,8 +115,10 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 		if models[l], err = f.sums.without(others, lambda, f.info.Bayesian); err != nil {
 			return 0, nil, err
 		}
-		if evals[l], err = models[l].parts[0].Model().Evaluation(); err != nil {
-			return 0, nil, err
+		for _, e := range []*[]*machine.Evaluation{&evals, &seen} {
+			if (*e)[l], err = models[l].parts[0].Model().Evaluation(); err != nil {
+				return 0, nil, err
+			}
 		}
 	}
 	var (
@@ -138,7 +140,7 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 				scores.Add(pred.At(i, 0))
 				pred.Set(i, 0, models[l].parts[0].Model().LogDensity(pred.At(i, 0)))
 			}
-			if err := evals[l].Add(truth, pred, variance); err != nil {
+			if err := f.divide(evals[l], seen[l], truth, pred, variance, first); err != nil {
 				return err
 			}
 		}
@@ -150,18 +152,50 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 	}
 	at := 0
 	if len(lambdas) > 1 {
-		at = f.scoredPenalty(lambdas, evals)
+		at = f.scoredPenalty(lambdas, seen)
 	}
-	if f.o.Folds > 1 {
+	if f.o.Folds > 1 && !f.nests() {
 		f.report.Scores, f.report.Confusion = evals[at].Scores(), evals[at].Confusion()
 		f.report.ScoredOn = fmt.Sprintf("all rows, %d folds", len(f.sums.parts))
+		if f.decision.Tried {
+			f.report.ScoredOn = fmt.Sprintf("the %d rows that no choice was tried on, %d folds", evals[at].Len(), len(f.sums.parts))
+		}
 	}
 	return lambdas[at], scores.Quantiles(), nil
 }
 
+// divide adds rows that begin with number first to fresh, or to seen if choices were tried on them.
+func (f *fit) divide(fresh, seen *machine.Evaluation, truth, pred, variance dense.Matrix[float64], first int64) error {
+	if !f.decision.Tried {
+		return fresh.Add(truth, pred, variance)
+	}
+	part := func(m dense.Matrix[float64], lo, hi int) dense.Matrix[float64] {
+		if m.Cols == 0 {
+			return m
+		}
+		return m.RowRange(lo, hi)
+	}
+	sampled := func(i int) bool { return priority(f.o.Seed, first+int64(i)) <= f.decision.Last }
+	for lo := 0; lo < pred.Rows; {
+		hi := lo + 1
+		for hi < pred.Rows && sampled(hi) == sampled(lo) {
+			hi++
+		}
+		e := fresh
+		if sampled(lo) {
+			e = seen
+		}
+		if err := e.Add(part(truth, lo, hi), part(pred, lo, hi), part(variance, lo, hi)); err != nil {
+			return err
+		}
+		lo = hi
+	}
+	return nil
+}
+
 // scoredPenalty takes the penalty of the best main score.
 func (f *fit) scoredPenalty(lambdas []float64, evals []*machine.Evaluation) int {
-	ch := Choice{Name: "lambda", Why: "best out-of-fold accuracy of all rows"}
+	ch := Choice{Name: "lambda", Why: "best out-of-fold accuracy of the sample by models of all rows"}
 	at, top := 0, math.Inf(-1)
 	for l, e := range evals {
 		s := e.Scores()[0]
@@ -191,39 +225,4 @@ func (f *fit) original(truth, y, pred, variance dense.Matrix[float64]) dense.Mat
 		}
 	}
 	return truth
-}
-
-// scoreSample cross-validates logistic regression on the sample: its fits do not merge.
-func (f *fit) scoreSample(s *sample) error {
-	setup := f.setup(f.decision.Spec)
-	var err error
-	if setup.Omega, err = randfeat.Draw(setup.Spec); err != nil {
-		return err
-	}
-	e := machine.NewEvaluation(f.kind, f.task, max(f.outputs, 1))
-	for k := range s.folds() {
-		lo, hi := s.fold(k)
-		if lo == hi {
-			continue
-		}
-		p, err := f.logisticFold(s, setup, f.decision.Lambda, logisticTol, k)
-		if err != nil {
-			return err
-		}
-		pred := dense.New[float64](hi-lo, f.outputs)
-		if err := p.Predict(pred, s.x.RowRange(lo, hi), nil); err != nil {
-			return err
-		}
-		if err := e.Add(s.y.RowRange(lo, hi), pred, dense.Matrix[float64]{}); err != nil {
-			return err
-		}
-		f.progress(stageScore, int64(hi), int64(s.len()))
-	}
-	f.report.Scores, f.report.Confusion = e.Scores(), e.Confusion()
-	f.report.ScoredOn = fmt.Sprintf("all rows, %d folds", s.folds())
-	if f.decision.Rows > int64(s.len()) {
-		f.report.ScoredOn = fmt.Sprintf("a sample of %d rows, %d folds", s.len(), s.folds())
-		f.note("the score is of models of %d rows: that of all %d is likely to be better", s.len()-s.len()/s.folds(), f.decision.Rows)
-	}
-	return nil
 }
