@@ -152,7 +152,8 @@ func (l *lossSums) score(name string) Score {
 // intervals of rows alone are too short (Bates, Hastie & Tibshirani 2024, "Cross-validation: what does it estimate and how
 // well does it do it?", JASA 119, 1434–1445). What the scores of the parts differ by beyond the noise of their rows is the
 // spread of models, which the mean over parts shares and one more model has in full: Student's interval of the parts with
-// that variance added is taken where it is wider. The evaluation is that of all rows.
+// that variance added is taken where it is wider. Of fewer than four parts a spread is hardly known: intervals are then
+// those of rows. The evaluation is that of all rows.
 func ScoresOfModels(parts []*Evaluation) (*Evaluation, []Score, error) {
 	if len(parts) == 0 {
 		return nil, nil, fmt.Errorf("scores of no models: %w", ErrNoRows)
@@ -172,7 +173,7 @@ func ScoresOfModels(parts []*Evaluation) (*Evaluation, []Score, error) {
 		}
 	}
 	scores := all.Scores()
-	if len(parts) < 2 {
+	if len(parts) < fewParts {
 		return all, scores, nil
 	}
 	k := float64(len(parts))
@@ -192,6 +193,8 @@ func ScoresOfModels(parts []*Evaluation) (*Evaluation, []Score, error) {
 	}
 	return all, scores, nil
 }
+
+const fewParts = 4
 
 // limits are those of the values that a score can have.
 func (s *Score) limits() (least, most float64) {
