@@ -133,6 +133,27 @@ func TestAdaptiveFarFromTheOrigin(t *testing.T) {
 	}
 }
 
+// A shift of the keys alone leaves features that underflow in float32; Gram finds the entries that they lose.
+func TestGramOfLostFeatures(t *testing.T) {
+	const n, d = 60, 16
+	x, y := farSets(n, d, 8, 8)
+	s, err := randfeat.Fit(randfeat.Spec{Family: family.Adaptive{}, Dim: d, M: 128, Seed: 5}, x, y)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exact := dense.New[float64](n, n)
+	if err := kernel.Gram(s.Kernel, exact, x, y); err != nil {
+		t.Fatal(err)
+	}
+	want := gramError[float32](t, s, x, y, exact)
+	a := s.Family.(family.Adaptive)
+	a.Q = nil
+	s.Family = a
+	if got := gramError[float32](t, s, x, y, exact); math.Abs(got-want) > 1e-3*want {
+		t.Errorf("error %.4g with a shift of the keys, %.4g with one of both sides", got, want)
+	}
+}
+
 func gramError[T dense.Float](t *testing.T, s randfeat.Spec, x, y, exact dense.Matrix[float64]) float64 {
 	t.Helper()
 	m, err := randfeat.New[T](s)

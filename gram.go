@@ -3,6 +3,7 @@ package randfeat
 import (
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
@@ -24,6 +25,7 @@ type Workspace[T dense.Float] struct {
 	nx, ny     []float64 // squared norms of all rows
 	group      par.Group
 	product    product[T]
+	block      []T // of LogGram, scaled
 }
 
 // gramRows bounds the rows of features held at a time by Gram.
@@ -31,6 +33,38 @@ const gramRows = 128
 
 // Gram fills dst (x.Rows × y.Rows) with the estimates φ1(x_i)·φ2(y_j). Features are held for blocks of rows only.
 func (m *Map[T]) Gram(dst, x, y dense.Matrix[T], ws *Workspace[T]) error {
+	if err := checkGram("dst", dst, x, y); err != nil {
+		return err
+	}
+	return m.gram(dst, dense.Matrix[float64]{}, dense.Matrix[float64]{}, x, y, ws)
+}
+
+// LogGram is Gram for estimates outside the range of T: it fills log with the logarithms of their moduli, -Inf for
+// zeros, and sign with their signs, ±1. The sign of a Positive map may be the empty matrix.
+func (m *Map[T]) LogGram(log, sign dense.Matrix[float64], x, y dense.Matrix[T], ws *Workspace[T]) error {
+	if err := checkGram("log", log, x, y); err != nil {
+		return err
+	}
+	if !sign.IsEmpty() || !m.positive {
+		if err := checkGram("sign", sign, x, y); err != nil {
+			return err
+		}
+	}
+	return m.gram(dense.Matrix[T]{}, log, sign, x, y, ws)
+}
+
+func checkGram[E, T dense.Float](name string, dst dense.Matrix[E], x, y dense.Matrix[T]) error {
+	if dst.Rows != x.Rows || dst.Cols != y.Rows {
+		return fmt.Errorf("%s is %d×%d, want %d×%d: %w", name, dst.Rows, dst.Cols, x.Rows, y.Rows, dense.ErrShape)
+	}
+	if err := dst.Check(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// gram fills dst, or log and sign if log is not empty.
+func (m *Map[T]) gram(dst dense.Matrix[T], log, sign dense.Matrix[float64], x, y dense.Matrix[T], ws *Workspace[T]) error {
 	if ws == nil {
 		ws = new(Workspace[T])
 	}
@@ -41,16 +75,13 @@ func (m *Map[T]) Gram(dst, x, y dense.Matrix[T], ws *Workspace[T]) error {
 	if ws.ny, err = m.checkInput("y", y, ws.ny); err != nil {
 		return err
 	}
-	if dst.Rows != x.Rows || dst.Cols != y.Rows {
-		return fmt.Errorf("dst is %d×%d, want %d×%d: %w", dst.Rows, dst.Cols, x.Rows, y.Rows, dense.ErrShape)
-	}
-	if err := dst.Check(); err != nil {
-		return fmt.Errorf("dst: %w", err)
-	}
 	ws.exec.Workers = ws.Workers
 	f := m.OutDim()
 	ws.phiX, ws.phiY = buf.Sized(ws.phiX, gramRows*f), buf.Sized(ws.phiY, gramRows*f)
 	ws.sx, ws.sy = buf.Sized(ws.sx, gramRows), buf.Sized(ws.sy, gramRows)
+	if !log.IsEmpty() {
+		ws.block = buf.Sized(ws.block, gramRows*gramRows)
+	}
 	for b := 0; b < y.Rows; b += gramRows {
 		yb := y.RowRange(b, min(b+gramRows, y.Rows))
 		phiY := dense.Matrix[T]{Rows: yb.Rows, Cols: f, Stride: f, Data: ws.phiY}
@@ -60,37 +91,125 @@ func (m *Map[T]) Gram(dst, x, y dense.Matrix[T], ws *Workspace[T]) error {
 			xb := x.RowRange(a, min(a+gramRows, x.Rows))
 			phiX := dense.Matrix[T]{Rows: xb.Rows, Cols: f, Stride: f, Data: ws.phiX}
 			m.query.Run(phiX, ws.sx[:xb.Rows], xb, ws.nx[a:], &ws.exec)
-			out := dst.RowRange(a, a+xb.Rows).ColRange(b, b+yb.Rows)
-			ws.product = product[T]{m: m, dst: out, phiX: phiX, phiY: &ws.packed, sx: ws.sx, sy: ws.sy}
+			p := product[T]{m: m, phiX: phiX, phiY: &ws.packed, sx: ws.sx, sy: ws.sy}
+			if log.IsEmpty() {
+				p.dst = dst.RowRange(a, a+xb.Rows).ColRange(b, b+yb.Rows)
+			} else {
+				p.dst = dense.Matrix[T]{Rows: xb.Rows, Cols: yb.Rows, Stride: yb.Rows, Data: ws.block}
+				p.log = log.RowRange(a, a+xb.Rows).ColRange(b, b+yb.Rows)
+				if !sign.IsEmpty() {
+					p.sign = sign.RowRange(a, a+xb.Rows).ColRange(b, b+yb.Rows)
+				}
+			}
+			ws.product = p
 			workers := par.Workers(xb.Rows, 1+200_000/(f*yb.Rows))
 			if ws.Workers > 0 {
 				workers = min(workers, ws.Workers)
 			}
 			ws.group.Do(xb.Rows, workers, &ws.product)
+			if ws.product.lost != 0 {
+				ws.product.restore(xb, yb, ws.nx[a:], ws.ny[b:], &ws.exec)
+			}
 		}
 	}
 	ws.product = product[T]{}
 	return nil
 }
 
-// product is the job that multiplies two blocks of features and restores their scales.
+// product is the job that multiplies two blocks of features and restores their scales, in log if that is not empty.
 type product[T dense.Float] struct {
 	m         *Map[T]
 	dst, phiX dense.Matrix[T]
 	phiY      *kern.Panel[T]
 	sx, sy    []float64
+	log, sign dense.Matrix[float64]
+	lost      int32 // not 0: some entry is NaN, its features underflowed
 }
 
 // Run computes rows lo to hi−1.
+//
+// Features are at most 1 and lose what is below the smallest number of T. Where a row and a column are large at
+// different features, as those of x and −x are, the products that count are among the lost ones: then the sum of a
+// positive map is too small for its size, and is marked by NaN.
 func (p *product[T]) Run(_, lo, hi int) {
 	dst := p.dst.RowRange(lo, hi)
 	p.m.tab.MulT(dst, p.phiX.RowRange(lo, hi), p.phiY, nil)
+	floor, tiny := smallest[T](p.phiX.Cols)
+	logs := !p.log.IsEmpty()
 	for i := range dst.Rows {
 		row := dst.Row(i)
 		for j, v := range row {
-			if v != 0 { // 0·Inf would be NaN
-				row[j] = T(float64(v) * math.Exp(p.sx[lo+i]+p.sy[j]))
+			scale := p.sx[lo+i] + p.sy[j]
+			if v < floor && p.m.positive && (logs || math.Log(float64(floor))+scale > tiny) {
+				atomic.StoreInt32(&p.lost, 1)
+				row[j] = T(math.NaN())
+				continue
+			}
+			switch {
+			case logs:
+				p.log.Row(lo + i)[j] = math.Log(math.Abs(float64(v))) + scale
+				if !p.sign.IsEmpty() {
+					p.sign.Row(lo + i)[j] = math.Copysign(1, float64(v))
+				}
+			case v != 0: // 0·Inf would be NaN
+				row[j] = T(float64(v) * math.Exp(scale))
 			}
 		}
 	}
+}
+
+// smallest is the sum of products of f features below which the lost ones may count, f·2^24 or f·2^53 times the smallest
+// normal number, and the logarithm of the smallest number above 0.
+func smallest[T dense.Float](f int) (floor T, tiny float64) {
+	if _, ok := any(T(0)).(float32); ok {
+		return T(float64(f) * 0x1p-126 * 0x1p24), math.Log(math.SmallestNonzeroFloat32)
+	}
+	return T(float64(f) * 0x1p-1022 * 0x1p53), math.Log(math.SmallestNonzeroFloat64)
+}
+
+// restore computes the entries that Run marked, from exponents that are added before they are exponentiated.
+func (p *product[T]) restore(x, y dense.Matrix[T], nx, ny []float64, ws *exec.Workspace[T]) {
+	f := p.phiX.Cols
+	logs := func(s *exec.Side[T], x dense.Matrix[T], norms []float64) (e, value dense.Matrix[T], row []float64) {
+		e, row = dense.New[T](x.Rows, f), make([]float64, x.Rows)
+		if p.m.Signed() {
+			value = dense.New[T](x.Rows, f)
+		}
+		s.Log(e, value, row, x, norms, ws)
+		return e, value, row
+	}
+	ex, vx, rx := logs(p.m.query, x, nx)
+	ey, vy, ry := logs(p.m.key, y, ny)
+	par.For(x.Rows, 8, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			for j, v := range p.dst.Row(i) {
+				if v == v {
+					continue
+				}
+				top := math.Inf(-1)
+				for k, e := range ex.Row(i) {
+					top = math.Max(top, float64(e)+float64(ey.At(j, k)))
+				}
+				var sum float64
+				for k, e := range ex.Row(i) {
+					t := math.Exp(float64(e) + float64(ey.At(j, k)) - top)
+					if !vx.IsEmpty() {
+						t *= float64(vx.At(i, k)) * float64(vy.At(j, k))
+					}
+					sum += t
+				}
+				log := math.Inf(-1)
+				if sum > 0 {
+					log = math.Log(sum) + top + rx[i] + ry[j]
+				}
+				if !p.log.IsEmpty() {
+					p.log.Row(i)[j] = log
+				}
+				if !p.sign.IsEmpty() {
+					p.sign.Row(i)[j] = 1
+				}
+				p.dst.Row(i)[j] = T(math.Exp(log))
+			}
+		}
+	})
 }

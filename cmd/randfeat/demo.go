@@ -83,13 +83,17 @@ func (a *app) demo(cmd *cobra.Command, f *gramFlags) error {
 	if err != nil {
 		return err
 	}
+	fitX, fitY, err := demoFitData()
+	if err != nil {
+		return err
+	}
 	families, couplings := family.List(), coupling.List()
 	var cells [][]DemoCell
 	bar := a.progress("family × coupling", len(families)*len(couplings))
 	defer bar.end()
 	for _, info := range families {
 		var row []DemoCell
-		fitted, fitErr := demoFamily(info, x, y)
+		fitted, fitErr := demoFamily(info, fitX, fitY)
 		for _, c := range couplings {
 			cell := DemoCell{Family: info.Name, Coupling: c.Name, Seed: f.seed, Draws: draws}
 			if fitErr != nil {

@@ -11,11 +11,18 @@ import (
 const (
 	demoDim  = 16
 	demoRows = 24
+	// demoFit rows of each side are what the families are fitted to, other ones than those of the Gram matrix.
+	demoFit  = 1000
 	demoSeed = 20220531
 )
 
 // demoData draws the queries and the keys; the seed is fixed, so every run sees the same rows.
-func demoData() (queries, keys dense.Matrix[float64], err error) {
+func demoData() (queries, keys dense.Matrix[float64], err error) { return drawDemo(demoRows, 1, 2) }
+
+// demoFitData draws the rows that families are fitted to.
+func demoFitData() (queries, keys dense.Matrix[float64], err error) { return drawDemo(demoFit, 3, 4) }
+
+func drawDemo(rows int, queryStream, keyStream uint64) (queries, keys dense.Matrix[float64], err error) {
 	g := dense.New[float64](demoDim, demoDim)
 	rng.Normals(g.Data, rng.Stream(demoSeed, 0))
 	axes, err := coupling.HaarFromGaussian(g)
@@ -23,7 +30,7 @@ func demoData() (queries, keys dense.Matrix[float64], err error) {
 		return queries, keys, err
 	}
 	side := func(stream uint64, spread func(l int) float64, mean float64) dense.Matrix[float64] {
-		m, z := dense.New[float64](demoRows, demoDim), make([]float64, demoDim)
+		m, z := dense.New[float64](rows, demoDim), make([]float64, demoDim)
 		src := rng.Stream(demoSeed, stream)
 		for i := range m.Rows {
 			rng.Normals(z, src)
@@ -38,7 +45,7 @@ func demoData() (queries, keys dense.Matrix[float64], err error) {
 		return m
 	}
 	decay := func(l int) float64 { return 0.7 / float64(l+1) }
-	queries = side(1, decay, 0.08)
-	keys = side(2, func(l int) float64 { return decay(demoDim - 1 - l) }, 0.05)
+	queries = side(queryStream, decay, 0.08)
+	keys = side(keyStream, func(l int) float64 { return decay(demoDim - 1 - l) }, 0.05)
 	return queries, keys, nil
 }

@@ -141,8 +141,10 @@ func (a *app) gram(cmd *cobra.Command, f *gramFlags, xPath, yPath string) error 
 		}
 	}
 	switch {
+	case f.error && x.DType == data.Float32 && y.DType == data.Float32:
+		return gramError(cmd.Context(), a, f, spec, x.Float32(), y.Float32())
 	case f.error:
-		return a.gramError(cmd.Context(), f, spec, x.Float64(), y.Float64())
+		return gramError(cmd.Context(), a, f, spec, x.Float64(), y.Float64())
 	case f.exact:
 		return a.exactGram(cmd.Context(), f, spec.Kernel, x.Float64(), y.Float64())
 	case x.DType == data.Float32 && y.DType == data.Float32:

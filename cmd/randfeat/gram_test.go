@@ -10,6 +10,7 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/kernel"
 )
 
 func TestGramExact(t *testing.T) {
@@ -92,6 +93,35 @@ func TestGramError(t *testing.T) {
 	r = objects[ErrorResult](t, ok(t, "gram", x, y, "--kernel", "bessel", "--family", "trig", "--coupling", "orthogonal", "--error", "--json").stdout)[0]
 	if r.Measured != nil || r.Frobenius == nil || *r.Frobenius > 0.1 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// The error is that of the matrix that -o writes, in its precision: opposite rows are a case where float32 fails.
+func TestGramErrorIsOfWhatIsWritten(t *testing.T) {
+	dir := t.TempDir()
+	mx := dense.Convert[float32](random(5, 16, 1, 1))
+	my := mx.Clone()
+	for i := range my.Data {
+		my.Data[i] *= -1
+	}
+	x, y, out := save(t, dir, "x.npy", mx), save(t, dir, "y.npy", my), filepath.Join(dir, "k.npy")
+	for _, name := range []string{"angular", "positive", "trig"} {
+		args := []string{"gram", x, y, "--kernel", "softmax", "--family", name, "-m", "64", "--seed", "3"}
+		ok(t, append(args, "-o", out)...)
+		r := objects[ErrorResult](t, ok(t, append(args, "--error", "--repeat", "1", "--json")...).stdout)[0]
+		written, exact := load(t, out).F32, dense.New[float64](5, 5)
+		target := kernel.Kernel{Kind: kernel.Softmax}
+		if err := kernel.Gram(target, exact, dense.Convert[float64](mx), dense.Convert[float64](my)); err != nil {
+			t.Fatal(err)
+		}
+		var sum float64
+		for i, k := range exact.Data {
+			e := float64(written.Data[i])/k - 1
+			sum += e * e / 25
+		}
+		if want := math.Sqrt(sum); r.Measured == nil || math.Abs(*r.Measured-want) > 1e-5*want+1e-7 || r.DType != "float32" {
+			t.Errorf("%s: measured %v in %s, the file has %.6g", name, r.Measured, r.DType, want)
+		}
 	}
 }
 

@@ -15,6 +15,8 @@ type ErrorResult struct {
 	Pairs    int `json:"pairs"` // rows of X times rows of Y
 	Draws    int `json:"draws"` // of the projections; the seeds are spec.seed, spec.seed+1, …
 	Features int `json:"features"`
+	// DType is the precision of the features, that of both inputs, which gram -o writes too.
+	DType string `json:"dtype"`
 	// Predicted is the root mean square relative error by theory; absent where no closed form exists, and Reason says why.
 	Predicted   *float64 `json:"predicted,omitempty"`
 	Approximate bool     `json:"approximate,omitempty"` // the prediction is only nearly exact for this coupling
@@ -33,7 +35,7 @@ type ErrorResult struct {
 
 const defaultErrorDraws = 8
 
-func (a *app) gramError(ctx context.Context, f *gramFlags, spec randfeat.Spec, x, y dense.Matrix[float64]) error {
+func gramError[T dense.Float](ctx context.Context, a *app, f *gramFlags, spec randfeat.Spec, x, y dense.Matrix[T]) error {
 	draws := defaultErrorDraws
 	if f.repeat > 0 {
 		draws = f.repeat
@@ -41,12 +43,12 @@ func (a *app) gramError(ctx context.Context, f *gramFlags, spec randfeat.Spec, x
 	if len(f.omega) > 0 {
 		draws = 1
 	}
-	result := ErrorResult{Pairs: x.Rows * y.Rows, Draws: draws, Omega: f.omega}
+	result := ErrorResult{Pairs: x.Rows * y.Rows, Draws: draws, DType: fmt.Sprintf("%T", *new(T)), Omega: f.omega}
 	var sums errorSums
 	bar := a.progress("draws", draws)
 	defer bar.end()
 	for r := range draws {
-		m, err := build[float64](&f.mapFlags, spec.WithSeed(spec.Seed+uint64(r)), 1, f.fit)
+		m, err := build[T](&f.mapFlags, spec.WithSeed(spec.Seed+uint64(r)), 1, f.fit)
 		if err != nil {
 			return err
 		}
@@ -64,7 +66,7 @@ func (a *app) gramError(ctx context.Context, f *gramFlags, spec randfeat.Spec, x
 		n := float64(sums.pairs)
 		result.Measured, result.MeanBias, result.Largest = number(sums.rms()), number(sums.rel/n), number(sums.maxRel)
 	}
-	p, err := predict(ctx, spec, result.Spec.M, x, y)
+	p, err := predict(ctx, spec, result.Spec.M, dense.Convert[float64](x), dense.Convert[float64](y))
 	switch {
 	case len(f.omega) > 0:
 		result.Reason = "given projections are not random"
@@ -114,7 +116,7 @@ func (a *app) printError(f *gramFlags, r ErrorResult) error {
 		fmt.Fprintf(w, "mean of estimate/kernel - 1\t%s\n", show(r.MeanBias))
 		fmt.Fprintf(w, "largest relative error\t%s\n", show(r.Largest))
 		fmt.Fprintf(w, "Frobenius error of the matrix\t%s\n", show(r.Frobenius))
-		fmt.Fprintf(w, "pairs, draws, features\t%d, %d, %d\n", r.Pairs, r.Draws, r.Features)
+		fmt.Fprintf(w, "pairs, draws, features\t%d, %d, %d in %s\n", r.Pairs, r.Draws, r.Features, r.DType)
 		fmt.Fprintf(w, "family, coupling\t%s, %s\n", r.Spec.Family.Name(), couplingName(r.Spec))
 		fmt.Fprintf(w, "randomness\t%s\n", f.origin(r.Spec))
 	})

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 
 	"github.com/randfeat/randfeat"
@@ -92,51 +93,59 @@ func (s squares) log() float64 {
 	return math.Log(s.sum) + 2*s.top
 }
 
-// measureRows bounds the rows of features held at a time.
-const measureRows = 256
+// measureRows and measureCols bound the part of the matrix held at a time.
+const measureRows, measureCols = 256, 4096
 
-// measure adds the errors of one map over all pairs of rows. Log scales that are not finite are an error.
-func measure(ctx context.Context, m *randfeat.Map[float64], target kernel.Kernel, x, y dense.Matrix[float64], sums *errorSums) error {
+// measure adds the errors of one map over all pairs of rows: those of the matrix that gram -o writes, computed in the
+// same way and the same precision, also where the kernel is beyond its range. Exact values are those of float64.
+func measure[T dense.Float](
+	ctx context.Context, m *randfeat.Map[T], target kernel.Kernel, x, y dense.Matrix[T], sums *errorSums,
+) error {
 	sums.noRelative = sums.noRelative || target.Kind == kernel.Bessel
-	var ws randfeat.Workspace[float64]
-	block := blockRows(m.OutDim(), measureRows)
-	phiX, phiY := dense.New[float64](min(block, x.Rows), m.OutDim()), dense.New[float64](min(block, y.Rows), m.OutDim())
-	sx, sy := make([]float64, phiX.Rows), make([]float64, phiY.Rows)
-	for b := 0; b < y.Rows; b += block {
-		yb := y.RowRange(b, min(b+block, y.Rows))
-		if err := m.Keys(phiY.RowRange(0, yb.Rows), sy[:yb.Rows], yb, &ws); err != nil {
-			return err
-		}
-		if err := checkLogScales("Y", b, sy[:yb.Rows]); err != nil {
-			return err
-		}
-		for a := 0; a < x.Rows; a += block {
+	var ws randfeat.Workspace[T]
+	n, c := min(measureRows, x.Rows), min(measureCols, y.Rows)
+	log, sign := dense.New[float64](n, c), dense.New[float64](n, c)
+	for b := 0; b < y.Rows; b += c {
+		yb := y.RowRange(b, min(b+c, y.Rows))
+		wideY := dense.Convert[float64](yb)
+		for a := 0; a < x.Rows; a += n {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			xb := x.RowRange(a, min(a+block, x.Rows))
-			if err := m.Queries(phiX.RowRange(0, xb.Rows), sx[:xb.Rows], xb, &ws); err != nil {
-				return err
-			}
-			if err := checkLogScales("X", a, sx[:xb.Rows]); err != nil {
+			xb := x.RowRange(a, min(a+n, x.Rows))
+			wideX := dense.Convert[float64](xb)
+			l, s := log.RowRange(0, xb.Rows).ColRange(0, yb.Rows), sign.RowRange(0, xb.Rows).ColRange(0, yb.Rows)
+			if err := m.LogGram(l, s, xb, yb, &ws); err != nil {
 				return err
 			}
 			// One sum per row, merged in order: the result does not depend on the number of threads.
-			rows := make([]errorSums, xb.Rows)
-			par.For(xb.Rows, 1+65536/(yb.Rows*m.OutDim()), func(lo, hi int) {
+			rows, bad := make([]errorSums, xb.Rows), make([]int, xb.Rows)
+			par.For(xb.Rows, 1+65536/(yb.Rows*x.Cols), func(lo, hi int) {
 				for i := lo; i < hi; i++ {
-					for j := range yb.Rows {
-						sign, logK := exactLog(target, xb.Row(i), yb.Row(j))
-						rows[i].add(dense.Dot(phiX.Row(i), phiY.Row(j)), sx[i]+sy[j], sign, logK)
-					}
+					bad[i] = rows[i].addRow(target, wideX.Row(i), wideY, l.Row(i), s.Row(i))
 				}
 			})
-			for _, r := range rows {
+			for i, r := range rows {
+				if bad[i] >= 0 {
+					return fmt.Errorf("the estimate of X row %d and Y row %d is not finite: choose a larger --scale", a+i, b+bad[i])
+				}
 				sums.merge(r)
 			}
 		}
 	}
 	return nil
+}
+
+// addRow records the estimates of x with all rows of y and returns the first that is not finite, or -1.
+func (s *errorSums) addRow(target kernel.Kernel, x []float64, y dense.Matrix[float64], log, sign []float64) (bad int) {
+	for j, v := range log {
+		if math.IsNaN(v) || math.IsInf(v, 1) {
+			return j
+		}
+		exactSign, exact := exactLog(target, x, y.Row(j))
+		s.add(sign[j], v, exactSign, exact)
+	}
+	return -1
 }
 
 // exactLog is the exact kernel as a sign and a logarithm; only the Bessel kernel has signs.

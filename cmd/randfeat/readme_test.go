@@ -22,13 +22,17 @@ func TestReadmeTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	fitX, fitY, err := demoFitData()
+	if err != nil {
+		t.Fatal(err)
+	}
 	row := regexp.MustCompile(`(?m)^\| \**([a-z-]+)[^|]*\|([^|]*)\|([^|]*)\|([^|]*)\|$`)
 	checked := 0
 	for _, match := range row.FindAllStringSubmatch(string(b), -1) {
 		if !strings.Contains(match[2], "/") {
 			continue
 		}
-		fam, err := demoFamily(infoOf(t, match[1]), x, y)
+		fam, err := demoFamily(infoOf(t, match[1]), fitX, fitY)
 		if err != nil {
 			t.Fatal(err)
 		}
