@@ -560,8 +560,9 @@ func enumerateRows(z []float64, n int, simplex bool, g func(float64) float64) []
 	return out
 }
 
-// Rows of HD products are far from uniform for small n, where the mean can be enumerated: signs by force, norms by
-// 1F1(n/2; 1/2; ±a²/2). The sampled maps must have that mean, and not that of the kernel where the two differ visibly.
+// Rows of HD products are far from uniform for small n, where the mean can be enumerated (and where the default draws
+// exact blocks instead): signs by force, norms by 1F1(n/2; 1/2; ±a²/2). The sampled maps must have that mean, and not
+// that of the kernel where the two differ visibly.
 //
 // Relative biases at |x| = 0.8, |y| = 0.7, over both couplings; those of exponentials are at |x+y| = 1.4 (d = 2, 3, 5)
 // or 0.8 (d = 4, 8), those of trig at |x-y| = 0.5 or 1.3:
@@ -574,7 +575,7 @@ func TestStructuredMean(t *testing.T) {
 		t.Skip("many draws: run without -short")
 	}
 	sizes := []size{{2, 2, 20000, 0}, {2, 5, 10000, 0}, {3, 4, 10000, 0}, {4, 6, 10000, 0}, {5, 8, 5000, 0}, {8, 11, 5000, 0}}
-	couplings := []coupling.Coupling{coupling.Hadamard{}, coupling.FastSimplex{}}
+	couplings := []coupling.Coupling{coupling.Hadamard{K: 3}, coupling.FastSimplex{K: 3}}
 	families := []family.Family{family.Trig{}, family.Positive{}, family.Hyperbolic{}}
 	bound := stattest.Bound(1e-6, len(sizes)*len(couplings)*len(families))
 	largest, refuted := 0.0, 0

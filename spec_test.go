@@ -40,7 +40,7 @@ func TestBadSpecs(t *testing.T) {
 // Given projections are checked as strictly as drawn ones: parameters, kernel, number, shape, values.
 func TestBadOmega(t *testing.T) {
 	good := coupling.Omega{Rows: dense.New[float64](3, 2)}
-	fast, err := coupling.Hadamard{}.Sample(3, 4, coupling.Law{}, rand.NewPCG(1, 2))
+	fast, err := coupling.Hadamard{K: 3}.Sample(3, 4, coupling.Law{}, rand.NewPCG(1, 2))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -131,7 +131,7 @@ func TestTrapChiOfTheWrongDimensionAfterPadding(t *testing.T) {
 		return m.Mean(), math.Sqrt(m.Var() / reps)
 	}
 	mutant := func(m, dim int, l coupling.Law, src rand.Source) (coupling.Omega, error) {
-		o, err := coupling.Hadamard{}.Sample(m, dim, l, src)
+		o, err := coupling.Hadamard{K: 3}.Sample(m, dim, l, src)
 		for i := range m {
 			f := rng.Chi(d, src) / o.Fast.Blocks[0].Norms[i]
 			for j := range dim {
@@ -142,7 +142,7 @@ func TestTrapChiOfTheWrongDimensionAfterPadding(t *testing.T) {
 	}
 	const hdBias = 0.006 // what k = 3 leaves at n = 8
 	gauss, wrong := math.Exp(-z*z/2), paddedWrongNorms(d, n, z*z)
-	if got, se := run(coupling.Hadamard{}.Sample); math.Abs(got-gauss) > 5*se+hdBias {
+	if got, se := run(coupling.Hadamard{K: 3}.Sample); math.Abs(got-gauss) > 5*se+hdBias {
 		t.Errorf("chi_n norms: %.4f ± %.4f, want %.4f", got, se, gauss)
 	}
 	got, se := run(mutant)
@@ -159,7 +159,7 @@ func TestTrapChiOfTheWrongDimensionAfterPadding(t *testing.T) {
 
 // The blocks of a padded transform have n rows, all usable: the full n×n matrix is orthogonal.
 func TestHadamardPaddedBlock(t *testing.T) {
-	o, err := coupling.Hadamard{}.Sample(20, 5, coupling.Law{}, rng.Stream(63))
+	o, err := coupling.Hadamard{K: 3}.Sample(20, 5, coupling.Law{}, rng.Stream(63))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,12 +187,18 @@ func TestHadamardPaddedBlock(t *testing.T) {
 
 func TestStructuredFieldsAndLaws(t *testing.T) {
 	sphere := coupling.Law{Kind: coupling.Sphere, Param: 1}
-	for _, c := range []coupling.Coupling{coupling.Hadamard{}, coupling.FastSimplex{}} {
-		if _, err := c.Sample(3, 5, sphere, rng.Stream(1)); !errors.Is(err, coupling.ErrLaw) {
-			t.Errorf("%s on the sphere in dimension 5: %v", c.Name(), err)
-		}
-		if _, err := c.Sample(3, 8, sphere, rng.Stream(1)); err != nil {
-			t.Errorf("%s on the sphere in dimension 8: %v", c.Name(), err)
+	for _, c := range []struct {
+		c   coupling.Coupling
+		d   int
+		err error
+	}{
+		{coupling.Hadamard{}, 5, nil}, {coupling.Hadamard{}, 33, coupling.ErrLaw}, {coupling.Hadamard{}, 64, nil},
+		{coupling.Hadamard{K: 3}, 5, coupling.ErrLaw}, {coupling.Hadamard{K: 3}, 8, nil},
+		{coupling.FastSimplex{}, 5, nil}, {coupling.FastSimplex{}, 33, coupling.ErrLaw}, {coupling.FastSimplex{}, 64, nil},
+		{coupling.FastSimplex{K: 3}, 5, coupling.ErrLaw}, {coupling.FastSimplex{K: 3}, 8, nil},
+	} {
+		if _, err := c.c.Sample(3, c.d, sphere, rng.Stream(1)); !errors.Is(err, c.err) {
+			t.Errorf("%+v on the sphere in dimension %d: %v, want %v", c.c, c.d, err, c.err)
 		}
 	}
 	for _, c := range []coupling.Coupling{coupling.Hadamard{K: -1}, coupling.FastSimplex{K: -1}, coupling.Hadamard{K: 65}} {

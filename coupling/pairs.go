@@ -31,17 +31,17 @@ func (k PairKind) String() string {
 // PairLaw says which closed forms describe a coupling (docs/theory.md §5.2).
 type PairLaw struct {
 	Kind PairKind
-	// Dim is the block size, which is also the dimension in the closed forms: dim, or the padded n for the
-	// structured couplings.
+	// Dim is the block size, which is also the dimension in the closed forms: dim, or the padded n of HD products.
 	Dim int
-	// Exact is false when rows have this law only nearly, as the HD products do.
+	// Exact is false when rows have this law only nearly, as HD and Givens products do; see [Excess].
 	Exact bool
 }
 
 // Pairs is the pair law of a coupling in dimension dim. A nil coupling is IID. Simplex-type couplings whose blocks
 // have one row (d = 1) are independent.
 func Pairs(c Coupling, dim int) PairLaw {
-	switch c.(type) {
+	dim = max(dim, 1)
+	switch c := c.(type) {
 	case nil, IID:
 		return PairLaw{Kind: PairIndependent, Dim: dim, Exact: true}
 	case Orthogonal, ORFPrime:
@@ -49,12 +49,18 @@ func Pairs(c Coupling, dim int) PairLaw {
 	case Givens:
 		return PairLaw{Kind: PairOrthogonal, Dim: dim, Exact: dim <= 2}
 	case Hadamard:
-		n := paddedDim(max(dim, 1))
+		if c.exact(dim) {
+			return PairLaw{Kind: PairOrthogonal, Dim: dim, Exact: true}
+		}
+		n := paddedDim(dim)
 		return PairLaw{Kind: PairOrthogonal, Dim: n, Exact: n == 1}
 	case Simplex:
 		return simplexPairs(dim, true)
 	case FastSimplex:
-		return simplexPairs(paddedDim(max(dim, 1)), false)
+		if c.exact(dim) {
+			return simplexPairs(dim, true)
+		}
+		return simplexPairs(paddedDim(dim), false)
 	case SimplexPlus, Optimised:
 		if dim == 1 {
 			return simplexPairs(1, true)

@@ -52,16 +52,32 @@ func HDProduct(signs [][]float64, x []float64, n int) ([]float64, error) {
 // paddedDim is n, the least power of two ≥ d.
 func paddedDim(d int) int { return 1 << bits.Len(uint(d-1)) }
 
-// defaultFactors is the number k of HD factors when K is 0. One factor fails on sparse inputs, two leave a bias of
-// a few per cent at n = 16; three are within 1 % everywhere measured (docs/theory.md §4.6).
+// defaultFactors is the number k of HD factors when K is 0 and HD products are used at all, see exactBelow.
 const defaultFactors = 3
+
+// exactBelow is the padded size n from which K = 0 means HD products; below it exact blocks are drawn. The relative
+// bias of the Gaussian kernel at |z| = 2 along an axis, the worst direction, is −103 % at n = 4, −23 % at n = 8, −3.5 %
+// at n = 16, −0.6 % at n = 32 (docs/theory.md §4.6), and nothing is gained by fast products of that size.
+const exactBelow = 32
+
+// drawsExact says that a structured coupling with K = k draws exact blocks in dimension dim.
+func drawsExact(k, dim int) bool { return k == 0 && paddedDim(dim) < exactBelow }
+
+// factors is the number of HD factors of K = k.
+func factors(k int) int {
+	if k == 0 {
+		return defaultFactors
+	}
+	return k
+}
 
 // maxFactors bounds K: beyond a handful of factors nothing improves, and a typo should not fill the memory.
 const maxFactors = 64
 
 func checkFactors(name string, k int) error {
 	if k < 0 || k > maxFactors {
-		return fmt.Errorf("coupling %s: K (\"k\") is %d, want 1 to %d, or 0 for %d", name, k, maxFactors, defaultFactors)
+		return fmt.Errorf("coupling %s: K (\"k\") is %d, want 1 to %d, or 0 for %d (exact blocks below n = %d)",
+			name, k, maxFactors, defaultFactors, exactBelow)
 	}
 	return nil
 }
@@ -69,9 +85,6 @@ func checkFactors(name string, k int) error {
 // sampleStructured draws the blocks of Hadamard and FastSimplex. Norms are those of dimension n, not d: only then
 // is the restriction of a row to d coordinates (nearly) N(0, I_d).
 func sampleStructured(m, dim, k int, simplex bool, l Law, src rand.Source) Omega {
-	if k == 0 {
-		k = defaultFactors
-	}
 	n := paddedDim(dim)
 	s := &Structured{Dim: dim, N: n, Rows: m, Blocks: make([]HDBlock, (m+n-1)/n)}
 	for i := range s.Blocks {
@@ -106,7 +119,8 @@ func (s *Structured) dense() dense.Matrix[float64] {
 // sphere of R^n are not uniform on a sphere of R^d.
 func checkPadding(c Coupling, dim int, l Law) error {
 	if l.Kind == Sphere && dim != paddedDim(dim) {
-		return fmt.Errorf("coupling %s with %v marginals in dimension %d, which is not a power of two: %w", c.Name(), l, dim, ErrLaw)
+		return fmt.Errorf("coupling %s with %v marginals in dimension %d, which is not a power of two: %w",
+			c.Name(), l, dim, ErrLaw)
 	}
 	return nil
 }

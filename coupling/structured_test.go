@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/randfeat/randfeat/coupling"
@@ -13,8 +14,8 @@ import (
 )
 
 var structuredCouplings = []coupling.Coupling{
-	coupling.Hadamard{}, coupling.Hadamard{K: 1}, coupling.Hadamard{K: 2}, coupling.Hadamard{K: 40},
-	coupling.FastSimplex{}, coupling.FastSimplex{K: 1}, coupling.FastSimplex{K: 40},
+	coupling.Hadamard{K: 3}, coupling.Hadamard{K: 1}, coupling.Hadamard{K: 2}, coupling.Hadamard{K: 40},
+	coupling.FastSimplex{K: 3}, coupling.FastSimplex{K: 1}, coupling.FastSimplex{K: 40},
 }
 
 // Apply equals the dense rows, for all paddings and cuts, without allocation.
@@ -126,7 +127,7 @@ func TestHDProductErrors(t *testing.T) {
 }
 
 func TestApplyPanicsOnShapes(t *testing.T) {
-	o, err := coupling.Hadamard{}.Sample(4, 3, coupling.Law{}, rng.Stream(52))
+	o, err := coupling.Hadamard{K: 3}.Sample(4, 3, coupling.Law{}, rng.Stream(52))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,5 +157,51 @@ func BenchmarkApply(b *testing.B) {
 				tr.Apply(dst, x, scratch)
 			}
 		})
+	}
+}
+
+// Below n = 32 the default draws the rows of the exact couplings, in blocks of d; from there on, and with an explicit
+// number of factors, HD products with their fast form. The rows of a seed are API, as in TestRegression.
+func TestStructuredFallsBackToExactBlocks(t *testing.T) {
+	sample := func(c coupling.Coupling, m, d int) coupling.Omega {
+		o, err := c.Sample(m, d, coupling.Law{}, rng.Stream(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	for _, c := range []struct{ fast, explicit, exact coupling.Coupling }{
+		{coupling.Hadamard{}, coupling.Hadamard{K: 3}, coupling.Orthogonal{}},
+		{coupling.FastSimplex{}, coupling.FastSimplex{K: 3}, coupling.Simplex{}},
+	} {
+		for _, d := range []int{1, 2, 3, 5, 16, 17, 32, 33, 64} {
+			got, m := sample(c.fast, 2*d+1, d), 2*d+1
+			want, pairs := sample(c.exact, m, d), coupling.Pairs(c.exact, d)
+			if d > 16 {
+				want, pairs = sample(c.explicit, m, d), coupling.Pairs(c.explicit, d)
+			}
+			if !slices.Equal(got.Rows.Data, want.Rows.Data) || (got.Fast != nil) != (d > 16) {
+				t.Errorf("%s, d = %d: rows of the wrong kind", c.fast.Name(), d)
+			}
+			if p := coupling.Pairs(c.fast, d); p != pairs {
+				t.Errorf("%s, d = %d: pair law %+v, want %+v", c.fast.Name(), d, p, pairs)
+			}
+			if sample(c.explicit, m, d).Fast == nil {
+				t.Errorf("%+v, d = %d: no fast form", c.explicit, d)
+			}
+		}
+	}
+	for _, c := range []struct {
+		c    coupling.Coupling
+		d    int
+		want [2]float64
+	}{
+		{coupling.Hadamard{K: 3}, 3, [2]float64{0.786605811919, -0.786467322069}},
+		{coupling.FastSimplex{K: 3}, 3, [2]float64{0.454147077258, -0.454067120105}},
+	} {
+		o := sample(c.c, 5, c.d)
+		if got := [2]float64{o.Rows.At(0, 0), o.Rows.At(4, 2)}; math.Abs(got[0]-c.want[0])+math.Abs(got[1]-c.want[1]) > 1e-5 {
+			t.Errorf("%+v: {%.12g, %.12g},", c.c, got[0], got[1])
+		}
 	}
 }

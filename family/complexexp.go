@@ -223,9 +223,9 @@ func (a factors) form(x, y []float64) theory.Form {
 	rv := forms.LogRVComplexExp(zeta)
 	switch {
 	case a.qIm.IsZero():
-		return theory.Simple(forms.Exponential, d, rv, dense.Norm2(re))
+		return theory.Simple(forms.Exponential, d, rv, theory.PowersOf(re))
 	case a.qRe.IsZero() && a.kRe.IsZero():
-		return theory.Simple(forms.Trigonometric, d, rv, dense.Norm2(im))
+		return theory.Simple(forms.Trigonometric, d, rv, theory.PowersOf(im))
 	}
 	return theory.Uncoupled(d, rv)
 }

@@ -110,12 +110,11 @@ func (f GERF) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	if err := f.validate(); err != nil {
 		return theory.Form{}, err
 	}
-	v2, z2 := sumNorm2(x, y)
-	shape, t := forms.Exponential, v2
+	shape, v := forms.Exponential, theory.PowersOfSum(x, f.sign(), y)
 	if f.sign() < 0 {
-		shape, t = forms.Trigonometric, z2
+		shape = forms.Trigonometric
 	}
-	form := theory.Simple(shape, len(x), forms.LogRVGERF(len(x), complex128(f.A), int(f.sign()), t), t)
+	form := theory.Simple(shape, len(x), forms.LogRVGERF(len(x), complex128(f.A), int(f.sign()), v.Two), v)
 	form.Terms[0].Radial = f.A != 0
 	form.Terms[0].Cosine = shape == forms.Trigonometric && f.A == 0
 	return form, nil

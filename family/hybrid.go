@@ -303,6 +303,7 @@ func (f Hybrid) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
 		w := special.LogSumExp(2*math.Log(math.Abs(mean[k])), logVar[k]) // log E λ̂²
 		for _, t := range form.Terms {
 			t.LogWeight += w
+			t.Mean *= mean[k]
 			out.Terms = append(out.Terms, t)
 		}
 	}

@@ -105,7 +105,8 @@ func (f Importance) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) 
 // With variances s_i along the axes of the proposal it is OPRF per direction, ρ_i = 1/(2s_i-1).
 type proposal struct {
 	dim      int
-	rho      float64 // if Sg is a multiple of I: its ρ, else 0
+	rho      float64               // if Sg is a multiple of I: its ρ, else 0
+	rotation dense.Matrix[float64] // L up to its scale, then orthogonal; empty: the identity
 	infinite bool
 	logConst float64 // 2 log|det L| - ½ log det G
 	chol     mat.Cholesky
@@ -124,7 +125,7 @@ func (f Importance) prepare(dim int) (*proposal, error) {
 	lm := toMat(l)
 	sg.Mul(lm, lm.T())
 	if s, ok := isotropic(&sg); ok {
-		p.rho, p.infinite = 1/(2*s-1), s <= 0.5
+		p.rho, p.infinite, p.rotation = 1/(2*s-1), s <= 0.5, l
 		return p, nil
 	}
 	p.rho = 0
@@ -154,6 +155,26 @@ func (f Importance) prepare(dim int) (*proposal, error) {
 		}
 	}
 	return p, nil
+}
+
+// rotate turns v into the coordinates in which the rows are drawn, Lᵀv at the length of v.
+func (p *proposal) rotate(v []float64) []float64 {
+	if p.rotation.IsEmpty() {
+		return v
+	}
+	out := make([]float64, p.dim)
+	for i, a := range v {
+		for j, l := range p.rotation.Row(i) {
+			out[j] += l * a
+		}
+	}
+	if n := dense.Norm2(out); n > 0 {
+		f := math.Sqrt(dense.Norm2(v) / n)
+		for j := range out {
+			out[j] *= f
+		}
+	}
+	return out
 }
 
 // isotropic reports whether m = s·I to rounding.
@@ -187,8 +208,8 @@ func (p *proposal) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 		v[i] = x[i] + y[i]
 	}
 	if p.rho > 0 {
-		v2 := dense.Norm2(v)
-		form := theory.Simple(forms.Exponential, p.dim, forms.LogRVOPRF(p.dim, p.rho, v2), v2)
+		drawn := theory.PowersOf(p.rotate(v))
+		form := theory.Simple(forms.Exponential, p.dim, forms.LogRVOPRF(p.dim, p.rho, drawn.Two), drawn)
 		form.Terms[0].Radial = p.rho != 1
 		return form, nil
 	}
@@ -209,7 +230,7 @@ func directionalForm(rho, v []float64) theory.Form {
 			return theory.Uncoupled(len(v), logRV)
 		}
 	}
-	form := theory.Simple(forms.Exponential, len(v), logRV, dense.Norm2(v))
+	form := theory.Simple(forms.Exponential, len(v), logRV, theory.PowersOf(v))
 	form.Terms[0].Radial = rho[0] != 1
 	return form
 }

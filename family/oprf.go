@@ -51,8 +51,8 @@ func (f OPRF) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	if err := f.validate(); err != nil {
 		return theory.Form{}, err
 	}
-	v2, _ := sumNorm2(x, y)
-	form := theory.Simple(forms.Exponential, len(x), forms.LogRVOPRF(len(x), 1/(1-8*f.A), v2), v2)
+	v := theory.PowersOfSum(x, 1, y)
+	form := theory.Simple(forms.Exponential, len(x), forms.LogRVOPRF(len(x), 1/(1-8*f.A), v.Two), v)
 	form.Terms[0].Radial = f.A != 0
 	return form, nil
 }

@@ -37,8 +37,8 @@ func positiveLeaf(omega coupling.Omega) plan.Leaf {
 
 // Form: relative variance e^{v²} - 1, exponential pairs (CRT §2.2, SimRF eq 11).
 func (Positive) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
-	v2, _ := sumNorm2(x, y)
-	return theory.Simple(forms.Exponential, len(x), forms.LogRVPositive(v2), v2), nil
+	v := theory.PowersOfSum(x, 1, y)
+	return theory.Simple(forms.Exponential, len(x), forms.LogRVPositive(v.Two), v), nil
 }
 
 // Hyperbolic is the family of hyperbolic positive features ("++"), F = 2m, positive:
@@ -72,6 +72,6 @@ func hyperbolicLeaf(omega coupling.Omega) plan.Leaf {
 
 // Form: relative variance 2 sinh²(v²/2), hyperbolic pairs (HRF Lemma 2.2).
 func (Hyperbolic) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
-	v2, _ := sumNorm2(x, y)
-	return theory.Simple(forms.Hyperbolic, len(x), forms.LogRVHyperbolic(v2), v2), nil
+	v := theory.PowersOfSum(x, 1, y)
+	return theory.Simple(forms.Hyperbolic, len(x), forms.LogRVHyperbolic(v.Two), v), nil
 }

@@ -48,8 +48,8 @@ func trigLeaf(omega coupling.Omega) plan.Leaf {
 
 // Form: relative variance 2 sinh²(z²/2), trigonometric pairs (HRF Lemma 2.2).
 func (Trig) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
-	_, z2 := sumNorm2(x, y)
-	form := theory.Simple(forms.Trigonometric, len(x), forms.LogRVTrig(z2), z2)
+	z := theory.PowersOfSum(x, -1, y)
+	form := theory.Simple(forms.Trigonometric, len(x), forms.LogRVTrig(z.Two), z)
 	form.Terms[0].Cosine = true
 	return form, nil
 }

@@ -32,7 +32,7 @@ func models(t testing.TB) map[string]*Model {
 		return m
 	}
 	structured := trigSpec(3, 8)
-	structured.Coupling = coupling.Hadamard{}
+	structured.Coupling = coupling.Hadamard{K: 3}
 	r, err := NewRidge(Setup{Spec: structured, Outputs: 2})
 	if err == nil {
 		err = r.AddRows(rows)

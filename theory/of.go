@@ -36,10 +36,14 @@ type Signed = special.Signed
 // Term is one base estimator.
 type Term struct {
 	LogWeight float64
-	Shape     forms.Shape
-	LogRV     float64 // log relative variance of one projection
-	T         float64 // v² or z², the argument of kappa
-	Dim       int
+	// Mean is its weight in the mean of the estimate: 1 for a plain family, E λ̂ for a base of a hybrid.
+	Mean  float64
+	Shape forms.Shape
+	LogRV float64 // log relative variance of one projection
+	// V are the power sums of the vector v that the estimate depends on by ω·v, x+y or x−y for the plain families, in
+	// the coordinates in which ω is drawn. V.Two, v² or z², is the argument of kappa.
+	V   Powers
+	Dim int
 	// Couples says that kappa of Shape describes coupled rows; otherwise only independent rows have a form.
 	Couples bool
 	// Radial marks features weighted by |ω|² (OPRF, GERF with A ≠ 0): their coupled form needs rows that are not cut
@@ -49,13 +53,41 @@ type Term struct {
 	Cosine bool
 }
 
+// Powers are the sums Σ v_l², Σ v_l⁴ and Σ v_l⁶ of a vector.
+type Powers struct{ Two, Four, Six float64 }
+
+func (p *Powers) add(v float64) {
+	v *= v
+	p.Two += v
+	p.Four += v * v
+	p.Six += v * v * v
+}
+
+// PowersOf are the power sums of v.
+func PowersOf(v []float64) (p Powers) {
+	for _, a := range v {
+		p.add(a)
+	}
+	return p
+}
+
+// PowersOfSum are the power sums of x + s·y.
+func PowersOfSum(x []float64, s float64, y []float64) (p Powers) {
+	for i, a := range x {
+		p.add(a + s*y[i])
+	}
+	return p
+}
+
 // Simple is the Form of an unbiased family with one base and coupled forms in dimension d.
-func Simple(shape forms.Shape, d int, logRV, t float64) Form {
-	return Form{Terms: []Term{{Shape: shape, LogRV: logRV, T: t, Dim: d, Couples: true}}}
+func Simple(shape forms.Shape, d int, logRV float64, v Powers) Form {
+	return Form{Terms: []Term{{Mean: 1, Shape: shape, LogRV: logRV, V: v, Dim: d, Couples: true}}}
 }
 
 // Uncoupled is the Form of an unbiased family in dimension d whose error is known for independent rows only.
-func Uncoupled(d int, logRV float64) Form { return Form{Terms: []Term{{LogRV: logRV, Dim: d}}} }
+func Uncoupled(d int, logRV float64) Form {
+	return Form{Terms: []Term{{Mean: 1, LogRV: logRV, Dim: d}}}
+}
 
 // Moments are the predicted moments of an estimate of κ(x, y), as natural logarithms; -Inf is an exact zero.
 type Moments struct {
@@ -64,7 +96,8 @@ type Moments struct {
 	LogBias   float64 // log |E κ̂ - κ|; -Inf: unbiased
 	LogVar    float64
 	LogMSE    float64
-	// Approximate is set where rows follow the law of the closed form only nearly (HD products, Givens rotations).
+	// Approximate is set where rows follow the law of the closed form only nearly (HD products, Givens rotations): the
+	// bias is then that of an expansion to sixth order in |v|, the variance that of exact rows.
 	Approximate bool
 }
 
@@ -106,10 +139,14 @@ func Of(k kernel.Kernel, f Estimator, c coupling.Coupling, m int, x, y []float64
 	if err != nil {
 		return Moments{}, err
 	}
+	logRow, err := form.logRowRatio(c, m)
+	if err != nil {
+		return Moments{}, err
+	}
 	out := Moments{LogKernel: (kernel.Kernel{Kind: k.Kind}).Log(u, v), LogBias: math.Inf(-1), Approximate: approximate}
 	out.LogMean = out.LogKernel + form.LogRatio
 	out.LogVar = 2*out.LogMean + logRel
-	if form.LogRatio != 0 {
+	if out.LogMean += logRow; out.LogMean != out.LogKernel {
 		hi, lo := max(out.LogMean, out.LogKernel), min(out.LogMean, out.LogKernel)
 		out.LogBias = special.LogSub(hi, lo)
 	}
@@ -145,18 +182,21 @@ func (f Form) logRelVar(c coupling.Coupling, m int) (logRel float64, approximate
 func (t Term) logRelMSE(c coupling.Coupling, m int) (logRel float64, approximate bool, err error) {
 	pairs := coupling.Pairs(c, t.Dim)
 	if m == 1 || pairs.Kind == coupling.PairIndependent {
-		return t.LogRV - math.Log(float64(m)), m > 1 && !pairs.Exact, nil
+		e, _ := coupling.Excess(c, t.Dim, m)
+		return t.LogRV - math.Log(float64(m)), e.Fourth != 0, nil
 	}
 	if pairs.Kind == coupling.PairUnknown {
 		return 0, false, NoForm(fmt.Sprintf("the variance under the %s coupling", c.Name()))
 	}
 	if !t.Couples {
-		return 0, false, NoForm(fmt.Sprintf("this family under the %s coupling: only independent rows have one", c.Name()))
+		return 0, false, NoForm(fmt.Sprintf("this family under the %s coupling: only independent rows have one",
+			c.Name()))
 	}
 	if t.Radial && pairs.Dim != t.Dim {
-		return 0, false, NoForm(fmt.Sprintf("features weighted by |ω|² under the %s coupling, padded from %d to %d", c.Name(), t.Dim, pairs.Dim))
+		return 0, false, NoForm(fmt.Sprintf("features weighted by |ω|² under the %s coupling, padded from %d to %d",
+			c.Name(), t.Dim, pairs.Dim))
 	}
-	logRel, err = forms.LogRelMSE(t.Shape, pairs.Kind, pairs.Dim, m, t.LogRV, t.T)
+	logRel, err = forms.LogRelMSE(t.Shape, pairs.Kind, pairs.Dim, m, t.LogRV, t.V.Two)
 	return logRel, !pairs.Exact, err
 }
 
@@ -167,7 +207,7 @@ func fixedNorm(k kernel.Kernel, f Form, c coupling.Coupling, m int, u, v []float
 	if len(f.Terms) != 1 || !t.Cosine || f.LogRatio != 0 || t.Dim != len(u) {
 		return Moments{}, NoForm("projections of fixed norm with a family other than trig")
 	}
-	d, z := len(u), radius*math.Sqrt(t.T)
+	d, z := len(u), radius*math.Sqrt(t.V.Two)
 	var logVar float64
 	switch pairs := coupling.Pairs(c, d); {
 	case pairs.Kind == coupling.PairOrthogonal && pairs.Dim == d:
@@ -187,10 +227,10 @@ func fixedNorm(k kernel.Kernel, f Form, c coupling.Coupling, m int, u, v []float
 	case radius == 1:
 		out.LogBias = math.Log(math.Abs(forms.ORFBias(d, z)))
 	default:
-		out.LogBias = math.Log(math.Abs(forms.ORFMean(d, z) - math.Exp(-t.T/2)))
+		out.LogBias = math.Log(math.Abs(forms.ORFMean(d, z) - math.Exp(-t.V.Two/2)))
 	}
 	if k.Kind == kernel.Softmax { // the factor e^{(|x|²+|y|²)/2} of the softmax form
-		shift := out.LogKernel + t.T/2
+		shift := out.LogKernel + t.V.Two/2
 		out.LogMean += shift
 		out.LogBias += shift
 		out.LogVar += 2 * shift

@@ -90,7 +90,7 @@ func TestOfWithoutClosedForm(t *testing.T) {
 		"relu":                {softmax, family.ReLU{}, nil, 4},
 		"bessel simplex":      {kernel.Kernel{Kind: kernel.Bessel}, family.Trig{}, coupling.Simplex{}, 4},
 		"orf' positive":       {kernel.Kernel{}, family.Positive{}, coupling.ORFPrime{}, 4},
-		"padded oprf":         {softmax, family.OPRF{A: -0.1}, coupling.FastSimplex{}, 4},
+		"padded oprf":         {softmax, family.OPRF{A: -0.1}, coupling.FastSimplex{K: 3}, 4},
 		"residual orthogonal": {softmax, family.Residual{}, coupling.Orthogonal{}, 4},
 	} {
 		var typed *theory.NoClosedFormError
@@ -131,7 +131,8 @@ func TestOfMarksApproximations(t *testing.T) {
 	for _, c := range []struct {
 		c    coupling.Coupling
 		want bool
-	}{{nil, false}, {coupling.Orthogonal{}, false}, {coupling.Simplex{}, false}, {coupling.Hadamard{}, true}, {coupling.FastSimplex{}, true}, {coupling.Givens{}, true}} {
+	}{{nil, false}, {coupling.Orthogonal{}, false}, {coupling.Simplex{}, false}, {coupling.Givens{}, true},
+		{coupling.Hadamard{K: 3}, true}, {coupling.FastSimplex{K: 3}, true}, {coupling.Hadamard{}, false}, {coupling.FastSimplex{}, false}} {
 		m, err := theory.Of(softmax, family.Positive{}, c.c, 7, x, y)
 		if err != nil || m.Approximate != c.want {
 			t.Errorf("%v: approximate = %v (%v), want %v", c.c, m.Approximate, err, c.want)
@@ -202,23 +203,6 @@ func TestOfExtremes(t *testing.T) {
 					}
 				}
 			}
-		}
-	}
-}
-
-// Combinations known to hurt work but warn.
-func TestWarning(t *testing.T) {
-	x, y := []float64{0.5, 0.1, 0.2}, []float64{0.1, 0.3, -0.2}
-	for _, c := range []struct {
-		f    family.Family
-		c    coupling.Coupling
-		warn bool
-	}{
-		{family.Trig{}, coupling.Simplex{}, true}, {family.Hyperbolic{}, coupling.FastSimplex{}, true}, {family.Angular{}, coupling.Simplex{}, true},
-		{family.OPRF{A: -0.1}, coupling.Simplex{}, false}, {family.Trig{}, coupling.Orthogonal{}, false}, {family.Positive{}, nil, false}, {family.ELU{}, coupling.Simplex{}, false},
-	} {
-		if w := theory.Warning(kernel.Kernel{}, c.f, c.c, x, y); (w != "") != c.warn {
-			t.Errorf("%s × %v: warning %q", c.f.Name(), c.c, w)
 		}
 	}
 }

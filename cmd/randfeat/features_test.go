@@ -343,6 +343,7 @@ func TestWarnings(t *testing.T) {
 		{"", []string{"--family", "trig", "--coupling", "orthogonal"}},
 		{"", []string{"--family", "trig", "--coupling", "simplex", "-m", "1"}},
 		{"", []string{"--family", "elu", "--coupling", "orfprime"}},
+		{"simplexplus coupling makes trigonometric", []string{"--family", "trig", "--coupling", "simplexplus", "-m", "8"}},
 		{"", []string{"--family", "trig", "--omega", w}},
 	} {
 		for name, command := range commands {
@@ -363,11 +364,13 @@ func TestWarnings(t *testing.T) {
 			}
 		}
 	}
-	// Orthogonal rows hurt trigonometric features at some distances only: the data decide. In dimension 4 kappa + 1 is
-	// e^u (1 − u + u²/6) with u = |x−y|²/2 (SimRF Thm 4.5).
-	far := save(t, dir, "far.npy", dense.MustFromRows([][]float64{{0, 0, 0, 0}, {4, 0, 0, 0}}))
-	if o := ok(t, "features", far, "-o", out, "--family", "trig", "--coupling", "orthogonal"); !strings.Contains(o.stderr, "orthogonal coupling makes") {
-		t.Errorf("no warning at |x−y| = 4 in dimension 4: %q", o.stderr)
+	// Uneven rows of HD products show where the data are: along an axis, and with explicit factors only.
+	axis := save(t, dir, "axis.npy", dense.MustFromRows([][]float64{{0, 0, 0, 0}, {2, 0, 0, 0}}))
+	for k, says := range map[string]string{`{"name":"hadamard","k":3}`: "rows of the hadamard coupling are not uniform", "hadamard": ""} {
+		o := ok(t, "features", axis, "-o", out, "--family", "trig", "--coupling", k)
+		if warned := strings.Contains(o.stderr, "warning: "); warned != (says != "") || !strings.Contains(o.stderr, says) {
+			t.Errorf("%s at |x−y| = 2 along an axis: %q, want %q", k, o.stderr, says)
+		}
 	}
 }
 

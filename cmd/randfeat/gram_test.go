@@ -87,7 +87,7 @@ func TestGramError(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	o := ok(t, "gram", x, y, "--family", "trig", "--coupling", "simplex", "--error")
-	if !strings.Contains(o.stderr, "warning: simplex coupling") {
+	if !strings.Contains(o.stderr, "warning: the simplex coupling") {
 		t.Errorf("no warning: %q", o.stderr)
 	}
 	r = objects[ErrorResult](t, ok(t, "gram", x, y, "--kernel", "bessel", "--family", "trig", "--coupling", "orthogonal", "--error", "--json").stdout)[0]

@@ -1,33 +1,29 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/randfeat/randfeat"
-	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/family"
-	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
 )
 
 // warnPairs bounds the pairs at which a combination is judged.
 const warnPairs = 64
 
-// warning says why a spec is a bad choice for queries x and keys y: rows of fixed norm make the estimate biased, or
-// theory knows that the coupling hurts the family at some pair of the data. It is "" otherwise.
+// warning says why a spec is a bad choice for queries x and keys y: theory knows that the coupling hurts the family at
+// some pair of the data. It is "" otherwise.
 func warning(spec randfeat.Spec, x, y dense.Matrix[float64]) string {
-	if w := fixedNormWarning(spec); w != "" {
-		return w
+	if spec.Coupling == nil {
+		return ""
 	}
-	if spec.Coupling == nil || spec.M < 2 { // a single projection has nothing to be coupled with
+	draws, err := spec.Family.Draws(spec.Kernel.Kind, spec.Kernel.Dim(spec.Dim), spec.M)
+	if err != nil || len(draws) == 0 { // invalid, or no projections to couple
 		return ""
 	}
 	pairs := newPairSample(x.Rows, y.Rows, warnPairs)
 	for k := range pairs.n {
 		i, j := pairs.at(k)
-		if w := theory.Warning(spec.Kernel, spec.Family, spec.Coupling, x.Row(i), y.Row(j)); w != "" {
+		if w := theory.Warning(spec.Kernel, spec.Family, spec.Coupling, spec.M, x.Row(i), y.Row(j)); w != "" {
 			return w
 		}
 	}
@@ -40,26 +36,6 @@ func (f *mapFlags) warning(spec randfeat.Spec, x, y dense.Matrix[float64]) strin
 		return ""
 	}
 	return warning(spec, x, y)
-}
-
-// fixedNormWarning says that ORF′ does not estimate the kernel asked for: rows of one norm are no Gaussian rows. Only
-// unit rows with trigonometric features have a kernel of their own, Bessel's (docs/theory.md §4.4).
-func fixedNormWarning(spec randfeat.Spec) string {
-	prime, fixed := spec.Coupling.(coupling.ORFPrime)
-	if !fixed {
-		return ""
-	}
-	draws, err := spec.Family.Draws(spec.Kernel.Kind, spec.Kernel.Dim(spec.Dim), spec.M)
-	if err != nil || len(draws) == 0 { // invalid, or no projections to couple
-		return ""
-	}
-	if _, trig := spec.Family.(family.Trig); !trig {
-		return fmt.Sprintf("orfprime draws rows of one fixed norm, which makes %s features biased for every kernel; use orthogonal", spec.Family.Name())
-	}
-	if spec.Kernel.Kind == kernel.Bessel && !prime.SqrtDim {
-		return ""
-	}
-	return fmt.Sprintf("orfprime makes trig features estimate the Bessel kernel, biased for the %v kernel asked for; use orthogonal, or --kernel bessel with unit norms", spec.Kernel.Kind)
 }
 
 func sampleArray(x data.Array) dense.Matrix[float64] {

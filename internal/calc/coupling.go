@@ -3,6 +3,7 @@ package calc
 import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/theory"
 	"github.com/randfeat/randfeat/theory/forms"
 )
 
@@ -30,6 +31,22 @@ func couplingEntries() []Entry {
 			Inputs: []Input{matrix("signs"), vector("x"), dimension("n")},
 			eval: func(in values) (any, error) {
 				return result(coupling.HDProduct(in.mat("signs").ToRows(), in.vec("x"), in.i("n")))
+			},
+		},
+		{
+			Name: "coupling.hd_cumulants",
+			Reference: "docs/theory.md §4.6: cumulants k4/24 and k6/720 of ω·v, rows of k factors HD in dimension len(v); " +
+				"the mean of an estimate over the kernel is exp(c4 ± c6), − for trig",
+			Inputs: []Input{integer("k", 1, 64), vector("v")},
+			eval: func(in values) (any, error) {
+				v, k := in.vec("v"), in.i("k")
+				e, _ := coupling.Excess(coupling.Hadamard{K: k}, len(v), len(v))
+				if e.Dim != len(v) {
+					return nil, outOfRange("v", len(v), "a power of two of coordinates")
+				}
+				p := theory.PowersOf(v)
+				c4, c6 := forms.RowCumulants(e.Dim, e.Fourth, e.Sixth, p.Two, p.Four, p.Six)
+				return Object{{"c4", c4}, {"c6", c6}}, nil
 			},
 		},
 		{

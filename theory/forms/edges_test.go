@@ -31,7 +31,7 @@ func TestErrorsNameTheirSubject(t *testing.T) {
 	if _, err := LogRelMSE(Shape(7), coupling.PairIndependent, 2, 2, 0, 1); err == nil || !strings.Contains(err.Error(), "Shape(7)") {
 		t.Errorf("%v", err)
 	}
-	if _, err := LogRelMSE(Hyperbolic, coupling.PairKind(7), 2, 2, 0, 1); err == nil || !strings.Contains(err.Error(), "coupling.PairKind(7)") {
+	if _, err := LogRelMSE(Hyperbolic, coupling.PairKind(7), 2, 2, 0, 1); err == nil || !strings.Contains(err.Error(), "law = PairKind(7)") {
 		t.Errorf("%v", err)
 	}
 }

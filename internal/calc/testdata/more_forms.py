@@ -7,6 +7,8 @@
 schema is that of closed_forms.json; inputs are the doubles nearest to the printed numbers.
 """
 import json
+from collections import Counter
+from itertools import product
 from mpmath import (mp, mpf, mpc, quad, exp, log, sqrt, sin, cos, cosh, pi, gamma, besselj, hyp1f1, inf, expm1, re,
                     findroot, fabs)
 
@@ -238,5 +240,37 @@ add("orf.bias", lambda d, z: j(d, z) - exp(-z * z / 2), places, rtol=1e-11, atol
 add("orf.ranges", ranges, [{"d": d} for d in (1, 2, 4, 5, 64)])
 add("orf.kernel_bounds", lambda d, z: {"lower": exp(-z * z / 2), "upper": exp(-z * z / (2 * d))}, [{"d": 3, "z": 1.0}, {"d": 64, "z": 20.0}])
 add("orf.variance_bounds", variance_bounds, [{"d": 4, "p": 4, "z": 0.5}, {"d": 64, "p": 16, "z": 1e-3}], rtol=1e-10, atol=0)
+
+# Couplings.
+
+
+def hd_cumulants(k, v):
+    # ω·v over all signs, ω = c (first row of H D_1 … H D_k), E c⁴ = n(n+2), E c⁶ = n(n+2)(n+4). The signs of D_k act on v.
+    n = len(v)
+    signs = list(product((1, -1), repeat=n))
+    rows = {(1,) * n: 1}
+    for i in range(k):
+        flipped = Counter()
+        for row, count in rows.items():
+            for s in signs:
+                flipped[tuple(a * b for a, b in zip(row, s))] += count
+        rows = flipped
+        if i < k - 1:
+            rows = Counter()
+            for row, count in flipped.items():
+                rows[tuple(sum(a * (-1) ** bin(i & l).count("1") for i, a in enumerate(row)) for l in range(n))] += count
+    total, m4, m6 = sum(rows.values()), mpf(0), mpf(0)
+    for row, count in rows.items():
+        p = sum(a * b for a, b in zip(row, v)) / mpf(n) ** (mpf(k) / 2)
+        m4, m6 = m4 + count * p ** 4, m6 + count * p ** 6
+    m2 = sum(a * a for a in v)
+    m4, m6 = m4 * n * (n + 2) / total, m6 * n * (n + 2) * (n + 4) / total
+    return {"c4": (m4 - 3 * m2 ** 2) / 24, "c6": (m6 - 15 * m4 * m2 + 30 * m2 ** 3) / 720}
+
+
+add("coupling.hd_cumulants", hd_cumulants, [
+    {"k": 1, "v": [0.5, -1.0, 0.25, 2.0]}, {"k": 2, "v": [0.5, -1.0, 0.25, 2.0]}, {"k": 3, "v": [1.5, 0.0, 0.0, 0.0]},
+    {"k": 3, "v": [0.5, -1.0, 0.25, 2.0]}, {"k": 2, "v": [1.0, 0.5, 0.0, -0.75, 0.0, 0.25, 1.25, -0.5]},
+    {"k": 4, "v": [1.0, -0.5]}], rtol=1e-11)
 
 print(json.dumps({"schema": 1, "title": "closed forms beyond closed_forms.json", "count": len(cases), "cases": cases}, indent=1))
