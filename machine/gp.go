@@ -44,7 +44,7 @@ func UnmarshalGP(s Setup, b []byte) (*GP, error) {
 
 // GP is Gaussian-process regression with the prior of the features: f = φ·w + b, w ~ N(0, (v/λ) I), a flat prior on b,
 // and noise of variance v. noise has one v per output; nil: those of largest evidence. Rasmussen & Williams, Gaussian
-// Processes for Machine Learning, §2.1.2 and §2.7.
+// Processes for Machine Learning, §2.1.2 and §2.7. With few features variances are too small: see [Point].Saturation.
 func (r *Ridge) GP(lambda float64, noise []float64) (*Model, error) {
 	s, noise, err := r.bayes(lambda, noise)
 	if err != nil {

@@ -7,7 +7,10 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -222,5 +225,72 @@ func TestGPErrors(t *testing.T) {
 	}
 	if err := p.Variance(dense.New[float32](1, 1), dense.New[float32](1, 2), nil); !errors.Is(err, ErrSetup) {
 		t.Errorf("variance of a ridge: %v", err)
+	}
+}
+
+// Against exact processes: variances of new observations are nearly right where features are many by their saturation, and
+// few features, whose variances are half of what they should be and less, are found by it.
+func TestSaturationTellsOverconfidence(t *testing.T) {
+	const news = 40
+	found, trusted := 0, 0
+	for _, c := range []struct {
+		n, d          int
+		scale, lambda float64
+	}{{150, 1, 0.7, 0.1}, {100, 3, 0.7, 0.01}, {100, 3, 2, 0.01}, {200, 3, 0.7, 0.3}, {100, 6, 2, 0.01}, {150, 6, 2, 0.3}, {100, 6, 0.7, 0.3}} {
+		x, y := sample(6, c.n, c.d, 1)
+		xNew, _ := sample(7, news, c.d, 1)
+		kern := kernel.Kernel{Scale: c.scale}
+		k, kNew, self := dense.New[float64](c.n, c.n), dense.New[float64](news, c.n), make([]float64, news)
+		for j := range c.n {
+			for i := range c.n {
+				k.Set(i, j, kern.Eval(x.Row(i), x.Row(j)))
+			}
+			for i := range news {
+				kNew.Set(i, j, kern.Eval(xNew.Row(i), x.Row(j)))
+				self[i] = 1
+			}
+		}
+		_, exact, _ := dualGP(t, k, kNew, self, column(y, 0), c.lambda)
+		for _, m := range []int{25, 100, 400} {
+			spec := randfeat.Spec{Kernel: kern, Family: family.Trig{}, Coupling: coupling.Orthogonal{}, Dim: c.d, M: m, Seed: 3}
+			r := mustRidge(t, Setup{Spec: spec, Outputs: 1}, x, y)
+			path, err := r.Path([]float64{c.lambda})
+			if err != nil {
+				t.Fatal(err)
+			}
+			model, err := r.GP(c.lambda, []float64{c.lambda})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := NewPredictor[float64](model)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := dense.New[float64](news, 1)
+			if err := p.Variance(v, xNew, nil); err != nil {
+				t.Fatal(err)
+			}
+			got, want := 0.0, 0.0
+			for i, e := range exact {
+				got, want = got+v.At(i, 0), want+e
+			}
+			ratio, used := got/want, path[0].Saturation
+			t.Logf("n = %d, d = %d, s = %g, λ = %g, F = %d: saturation %.2f, variance %.2f of exact", c.n, c.d, c.scale, c.lambda, 2*m, used, ratio)
+			if used <= Saturated/2 {
+				trusted++
+				if ratio < 0.7 {
+					t.Errorf("%+v, F = %d: saturation %.2f, but the variance is %.2f of that of the exact process", c, 2*m, used, ratio)
+				}
+			}
+			if ratio < 0.6 {
+				found++
+				if used < Saturated {
+					t.Errorf("%+v, F = %d: the variance is %.2f of that of the exact process, saturation %.2f tells nothing of it", c, 2*m, ratio, used)
+				}
+			}
+		}
+	}
+	if found < 3 || trusted < 5 {
+		t.Errorf("%d overconfident processes and %d to be trusted: the test shows nothing", found, trusted)
 	}
 }

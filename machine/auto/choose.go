@@ -47,7 +47,7 @@ func (f *fit) choose(s *sample, rows int64) (*decision, error) {
 	c.noteModel()
 	c.planned = c.plan()
 	f.progress(stageChoose, 0, c.planned)
-	for _, step := range []func() error{c.chooseFamily, c.chooseBandwidth, c.chooseFeatures, c.refit, c.choosePenalty} {
+	for _, step := range []func() error{c.chooseFamily, c.chooseBandwidth, c.chooseFeatures, c.moreFeatures, c.refit, c.choosePenalty} {
 		if err := f.ctx.Err(); err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/machine"
 )
 
 // chooseFeatures doubles the number of features until that no longer pays, twice in a row while they are few, and takes the
@@ -142,6 +143,46 @@ func (c *chooser) setFeatures(ch Choice, spec randfeat.Spec) error {
 	c.spec.M = spec.M
 	c.chosen(ch)
 	return nil
+}
+
+// moreFeatures doubles the number of features of a model with variances until they can be believed: a learning curve of
+// errors stops where predictions are good, at a fraction of what their variances need.
+func (c *chooser) moreFeatures() error {
+	ch := c.find("features")
+	r, ok := c.try.(*ridgeTries)
+	if !ok || !c.f.info.Bayesian || ch.Given {
+		return nil
+	}
+	from := int(ch.Number)
+	for f := from; ; f *= 2 {
+		spec, err := c.at(c.spec.Kernel.Scale, f)
+		if err != nil {
+			return err
+		}
+		used, err := r.saturation(spec, c.lambda)
+		if err != nil {
+			return err
+		}
+		c.counted()
+		enough := !(used > machine.Saturated/2)
+		if !enough && 2*f <= c.f.o.Budget {
+			continue
+		}
+		if f == from {
+			return nil
+		}
+		n, err := spec.OutDim()
+		if err != nil {
+			return err
+		}
+		c.spec.M = spec.M
+		ch.Number, ch.Value = float64(n), fmt.Sprint(n)
+		ch.Why = fmt.Sprintf("%d are enough for predictions; more, so that %.2f of them are used up and variances can be believed", from, used)
+		if !enough {
+			ch.Why = fmt.Sprintf("%d are enough for predictions; variances need more than the budget", from)
+		}
+		return nil
+	}
 }
 
 // refit moves the bandwidth once more where the model has another number of features than the search had and the learning

@@ -216,7 +216,26 @@ func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
 		return nil, err
 	}
 	m.Quantiles = quantiles
+	if err := f.noteSaturation(total, lambdas[0]); err != nil {
+		return nil, err
+	}
 	return m, f.scoreNested(s)
+}
+
+// noteSaturation warns of variances that are too small.
+func (f *fit) noteSaturation(total machine.Sums, lambda float64) error {
+	path, ok := total.(pather)
+	if !ok || !f.info.Bayesian {
+		return nil
+	}
+	at, err := path.Path([]float64{lambda})
+	if err != nil {
+		return err
+	}
+	if used := at[0].Saturation; used > machine.Saturated {
+		f.note("%.0f %% of the features are used up: variances are too small, at 50 %% by about half; use more features", 100*used)
+	}
+	return nil
 }
 
 func (f *fit) scoreNested(s *sample) error {

@@ -495,3 +495,18 @@ func TestFamiliesOfAverages(t *testing.T) {
 		t.Errorf("%s × %s (%s), want poisson × iid", m.Spec.Family.Name(), got.Value, got.Why)
 	}
 }
+
+// The features of a process are as many as its variances need, and few ones that were asked for come with a warning.
+func TestVariancesThatCanBeBelieved(t *testing.T) {
+	src := waves(300, 17)
+	warned := func(r *Report) bool { return strings.Contains(strings.Join(r.Notes, "\n"), "of the features are used up") }
+	_, r := mustFit(t, src, Options{Kind: machine.KindGP, Learn: learn("y"), Features: 24, Bandwidth: 0.5, Folds: 1})
+	if !warned(r) {
+		t.Errorf("no warning of 24 features: %q", r.Notes)
+	}
+	_, r = mustFit(t, src, Options{Kind: machine.KindGP, Learn: learn("y"), Bandwidth: 0.5, Folds: 1})
+	ch := choice(t, r, "features")
+	if warned(r) || !strings.Contains(ch.Why, "variances can be believed") {
+		t.Errorf("%s features (%s), notes %q", ch.Value, ch.Why, r.Notes)
+	}
+}

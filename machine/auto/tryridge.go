@@ -241,6 +241,23 @@ func wrong(p []float64, y int) float64 {
 	return 1
 }
 
+// saturation of least squares with penalty λ on the sample: see machine.Point. NaN where it cannot be had.
+func (r *ridgeTries) saturation(spec randfeat.Spec, lambda float64) (float64, error) {
+	if err := r.sums(spec); err != nil || r.phi.Rows == 0 {
+		return math.NaN(), err
+	}
+	s, err := r.total.Solve(lambda, dense.Matrix[float64]{})
+	if errors.Is(err, linalg.ErrNotPositive) {
+		return math.NaN(), nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	trace, err := linalg.TraceInverse(s.U)
+	f := float64(r.phi.Cols)
+	return (1 + f - lambda*trace) / f, err
+}
+
 // logEvidence of all rows of the sample, each target with its best noise; −Inf where there is none.
 func (r *ridgeTries) logEvidence(lambda float64) float64 {
 	if len(r.u) == 0 {
