@@ -63,7 +63,7 @@ func (w *backWorker[T]) addKeys(p *pass[T], pos []int, c, n int) {
 		if s.backward {
 			j = s.k.Rows - 1 - j
 		}
-		j += p.keyStart
+		j += s.k0
 		w.tab.MulAdd(dk.Row(j), w.dx.Row(i), 1)
 		w.tab.MulAdd(dv.Row(j), w.dv.Row(i), 1)
 	}
@@ -243,7 +243,7 @@ func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read bo
 	if n > 0 {
 		w.tab.Pack(&w.packed, phi)
 		count := w.count[:n]
-		w.counts(count, pos, first+s.off-c, c, k.Rows)
+		counts(count, pos, first+s.off-c, c, k.Rows)
 		for g := range s.group {
 			w.keyTriangle(dphi, dval, shares.RowRange(g*n, (g+1)*n), cot.RowRange(g*n, (g+1)*n), count, k.Rows)
 		}

@@ -157,28 +157,6 @@ func (w *backWorker[T]) vjpQueries(p *pass[T], dphi, phi dense.Matrix[T], ref *r
 	return nil
 }
 
-// features writes the features of q at the references of view, r_i into scale and φ·z into den: with a guess of r_i if
-// that will do.
-func (w *backWorker[T]) features(phi, q dense.Matrix[T], view *view[T], past int64) error {
-	den, scale := w.den[:q.Rows], w.scale[:q.Rows]
-	if past > 0 && !w.fresh && q.Rows >= guessRows && w.value.Rows == 0 {
-		ok, err := w.guess(phi, scale, view.ref, q)
-		if err != nil {
-			return err
-		}
-		if ok {
-			if w.tab.MulV(den, phi, view.z); plausible(den, view.z, nil) {
-				return nil
-			}
-		}
-	}
-	if err := w.queries(phi, scale, view.ref, q); err != nil {
-		return err
-	}
-	w.tab.MulV(den, phi, view.z)
-	return nil
-}
-
 // addShares adds queries with the features phi and the cotangents [g | −D] to the sums dS and dz.
 func (w *backWorker[T]) addShares(part *sums[T], phi, g dense.Matrix[T]) {
 	if phi.Rows == 0 {
@@ -201,7 +179,7 @@ func (w *backWorker[T]) queryBlock(p *pass[T], part *sums[T], lo, hi int) error 
 			n := min(rows, hi-i0)
 			q := w.queryRows(s, g, i0, i0+n)
 			phi, dphi, gm := w.phiQ.RowRange(0, n), w.dphi.RowRange(0, n), w.g.RowRange(0, n)
-			if err := w.features(phi, q, &p.view, 1); err != nil {
+			if err := w.weigh(phi, q, &p.view, 1); err != nil {
 				return err
 			}
 			w.factors(p, g, i0, n, all)
@@ -219,28 +197,16 @@ func (w *backWorker[T]) queryBlock(p *pass[T], part *sums[T], lo, hi int) error 
 // querySegment computes dq of the queries at positions lo to hi−1 of a causal stream and adds the keys there to mem: the
 // sweep of Forward, with the same references.
 func (w *backWorker[T]) querySegment(p *pass[T], mem *memory[T], lo, hi int) error {
-	s := p.s
 	w.look = w.phiK.Rows
-	for c := lo; c < hi; {
-		end := min(hi, c-c%w.phiK.Rows+w.phiK.Rows, c+w.look)
-		k, v, pos := w.keyRows(s, c, end)
-		n := 0
-		if k.Rows > 0 {
-			var err error
-			if n, err = w.next(w.phiK, &mem.part, k); err != nil {
-				return err
-			}
-		}
-		if n < k.Rows {
-			if end = c + n; pos != nil {
-				end = pos[n]
-			}
-		}
-		v = v.RowRange(0, n)
-		if err := w.queryChunk(p, mem, w.phiK.RowRange(0, n), v, pos, c, end); err != nil {
+	for lo < hi {
+		k, err := w.take(p.s, &mem.part, lo, hi)
+		if err != nil {
 			return err
 		}
-		c = end
+		if err := w.queryChunk(p, mem, k, lo); err != nil {
+			return err
+		}
+		lo = k.end
 	}
 	return nil
 }
@@ -248,18 +214,18 @@ func (w *backWorker[T]) querySegment(p *pass[T], mem *memory[T], lo, hi int) err
 // beside computes dq of queries at positions p0 to p1−1 behind all keys.
 func (w *backWorker[T]) beside(p *pass[T], mem *memory[T], p0, p1 int) error {
 	for ; p0 < p1; p0 += w.phiQ.Rows {
-		if err := w.queryChunk(p, mem, dense.Matrix[T]{}, dense.Matrix[T]{}, nil, p0, min(p1, p0+w.phiQ.Rows)); err != nil {
+		if err := w.queryChunk(p, mem, keys[T]{end: min(p1, p0+w.phiQ.Rows)}, p0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// queryChunk computes dq of the queries at positions p0 to p1−1, at most a chunk, and adds the keys there, which have
-// features phiK, to mem.
-func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], phiK, v dense.Matrix[T], pos []int, p0, p1 int) error {
-	s, past := p.s, mem.seen()
-	first, last := max(p0-s.off, 0), min(p1-s.off, s.lenQ())
+// queryChunk computes dq of the queries from position p0 to the end of the keys k, at most a chunk, and adds these to
+// mem.
+func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], k keys[T], p0 int) error {
+	s, past, phiK, v := p.s, mem.seen(), k.phi, k.v
+	first, last := s.queriesAt(p0, k.end)
 	if first >= last || past == 0 && v.Rows == 0 {
 		w.addKeysTo(mem, phiK, v)
 		w.fresh = false
@@ -287,13 +253,13 @@ func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], phiK, v dense.Mat
 	for g := range s.group {
 		q := w.queryRows(s, g, first, last)
 		phi, dphi, gm := w.phiQ.RowRange(0, n), w.dphi.RowRange(0, n), w.g.RowRange(0, n)
-		if err := w.features(phi, q, &view, past); err != nil {
+		if err := w.weigh(phi, q, &view, past); err != nil {
 			return err
 		}
 		count := w.count[:n]
 		clear(count)
 		if v.Rows > 0 {
-			w.counts(count, pos, first+s.off-p0, p0, v.Rows)
+			counts(count, k.pos, first+s.off-p0, p0, v.Rows)
 		}
 		w.denominators(phi, phiK, view.z, past, count)
 		if p.summing {

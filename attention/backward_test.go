@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -443,5 +444,51 @@ func BenchmarkLinearBackward(b *testing.B) {
 			b.ReportMetric(float64(backward)/float64(forward), "forwards")
 			b.ReportMetric(float64(forward.Nanoseconds())/float64(b.N), "ns-forward")
 		})
+	}
+}
+
+// Every head with a map of its own gets the parameter gradient that it gets alone, on any number of workers.
+func TestLinearBackwardParametersPerHead(t *testing.T) {
+	const d, dv, heads, length = 4, 3, 3, 40
+	maps, alone := make([]randfeat.FeatureMap[float64], heads), make([]dense.Matrix[float64], heads)
+	newGrads := func() (g []*randfeat.Grad[float64]) {
+		for _, m := range maps {
+			one, err := m.(randfeat.Learnable[float64]).NewGrad()
+			must(t, err)
+			g = append(g, one)
+		}
+		return g
+	}
+	for h := range maps {
+		maps[h] = testMap[float64](t, family.LFK{W: normals[float64](1, 1, 6, d, 1, uint64(60+h)).Head(0, 0)}, d, 6)
+	}
+	q, k, v := normals[float64](1, heads, length, d, 0.7, 51), normals[float64](1, heads, length, d, 0.7, 52),
+		normals[float64](1, heads, length, dv, 1, 53)
+	one := func(s Seq[float64], h int) Seq[float64] { return One(s.Head(0, h)) }
+	for h, m := range maps {
+		g := newGrads()[h : h+1]
+		a := &Linear[float64]{Maps: []randfeat.FeatureMap[float64]{m}, Visibility: Visibility{Causal: true}, Chunk: 8}
+		out := NewSeq[float64](1, 1, length, dv)
+		_, err := a.Forward(out, one(q, h), one(k, h), one(v, h))
+		must(t, err)
+		_, err = a.Backward(NewSeq[float64](1, 1, length, d), NewSeq[float64](1, 1, length, d), NewSeq[float64](1, 1, length, dv),
+			one(v, h), out, one(q, h), one(k, h), one(v, h), g)
+		must(t, err)
+		alone[h], err = g[0].Parameter()
+		must(t, err)
+	}
+	a := &Linear[float64]{Maps: maps, Visibility: Visibility{Causal: true}, Chunk: 8}
+	out, g := NewSeq[float64](1, heads, length, dv), newGrads()
+	_, err := a.Forward(out, q, k, v)
+	must(t, err)
+	_, err = a.Backward(NewSeq[float64](1, heads, length, d), NewSeq[float64](1, heads, length, d),
+		NewSeq[float64](1, heads, length, dv), v, out, q, k, v, g)
+	must(t, err)
+	for h := range maps {
+		got, err := g[h].Parameter()
+		must(t, err)
+		if !slices.Equal(got.Data, alone[h].Data) {
+			t.Errorf("head %d: its parameter gradient differs from that of the head alone", h)
+		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 // gradients of the sweeps at these denominators, then those of the exact weights p = κ(q, k)/den:
 //
 //	ds = p ⊙ (dout·v − D),   dv = pᵀ·dout,   d(q, k) = ds ∂ log κ(q, k)
-func (p *pass[T]) windowed(s *stream[T]) {
-	w := p.workers[0]
+func (p *pass[T]) windowed(s *stream[T]) error {
+	w := p.crew.Workers[0]
 	p.sweeps[0], p.sweeps[1] = s.sweeps()
 	sweeps := p.sweeps[:2]
 	if s.causal {
@@ -25,32 +25,38 @@ func (p *pass[T]) windowed(s *stream[T]) {
 	for i := range p.lambda {
 		p.lambda[i] = math.Inf(-1)
 	}
-	p.summing = true
 	for i := range sweeps {
-		p.forwards(&sweeps[i])
+		p.summing = true
+		err := p.forwards(&sweeps[i])
+		if p.summing = false; err != nil {
+			return err
+		}
 	}
-	p.summing = false
 	p.s = s
-	for i := 0; i < s.lenQ() && w.err == nil; i += w.phiQ.Rows {
-		w.err = w.windowRows(p, i, min(i+w.phiQ.Rows, s.lenQ()), true)
+	for i := 0; i < s.lenQ(); i += w.phiQ.Rows {
+		if err := w.windowRows(p, i, min(i+w.phiQ.Rows, s.lenQ()), true); err != nil {
+			return err
+		}
 	}
 	for i, d := range p.den {
 		w.factor(p, i, T(d), p.lambda[i], !math.IsInf(p.lambda[i], -1))
 	}
 	p.known = true
 	for i := range sweeps {
-		if !p.failed() {
-			p.forwards(&sweeps[i])
+		if err := p.forwards(&sweeps[i]); err != nil {
+			return err
 		}
-		if !p.failed() {
-			p.backwards(&sweeps[i])
+		if err := p.backwards(&sweeps[i]); err != nil {
+			return err
 		}
 	}
 	p.s = s
-	for i := 0; i < s.lenQ() && w.err == nil; i += w.phiQ.Rows {
-		w.err = w.windowRows(p, i, min(i+w.phiQ.Rows, s.lenQ()), false)
+	for i := 0; i < s.lenQ(); i += w.phiQ.Rows {
+		if err := w.windowRows(p, i, min(i+w.phiQ.Rows, s.lenQ()), false); err != nil {
+			return err
+		}
 	}
-	p.sweeps = [2]stream[T]{}
+	return nil
 }
 
 // addDenominators adds den_i·e^scale_i to the denominators of queries from i0 of head g.

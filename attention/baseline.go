@@ -85,7 +85,7 @@ type Uniform[T dense.Float] struct {
 	// Unchecked leaves out the search for NaN and infinities.
 	Unchecked bool
 
-	calls exactPool[T]
+	calls pool[exactCall[T]]
 }
 
 // Forward sets out. Only the shapes of q and k matter.
@@ -93,12 +93,12 @@ func (a *Uniform[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
 	if err := checkSeqs(&a.Visibility, out, q, k, v); err != nil {
 		return Report{}, err
 	}
-	c, err := a.calls.get()
-	if err != nil {
+	c := a.calls.get()
+	defer a.calls.put(c)
+	defer c.forget()
+	if err := c.start(&a.Visibility, 0, 1, out, q, k, v); err != nil {
 		return Report{}, err
 	}
-	defer a.calls.put(c)
-	c.start(&a.Visibility, 0, 1, out, q, k, v)
 	c.seed = a.Seed
 	if !a.Unchecked {
 		if err := c.checkFinite(named[T]{"v", v, c.seen}); err != nil {
@@ -106,12 +106,21 @@ func (a *Uniform[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
 		}
 	}
 	c.splitQueries()
-	c.do(len(c.tasks), phaseUniform)
+	c.do(len(c.tasks), (*uniformRows[T])(c))
 	return c.report(), nil
 }
 
 // uniformBlock keys are handled together.
 const uniformBlock = 128
+
+// uniformRows is the step whose items are the outputs of a task.
+type uniformRows[T dense.Float] exactCall[T]
+
+func (s *uniformRows[T]) Item(w *exactScratch[T], i int) error {
+	c := (*exactCall[T])(s)
+	c.uniform(w, c.task(i))
+	return nil
+}
 
 // uniform computes the outputs of one task.
 func (c *exactCall[T]) uniform(w *exactScratch[T], t exactTask) {

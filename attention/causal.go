@@ -9,8 +9,79 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// triangleRows is how many rows of scores are computed together: blocks above the diagonal are left out.
-const triangleRows = 32
+// sweep runs all queries of a causal stream on one worker.
+func (w *worker[T]) sweep(s *stream[T], mem *memory[T]) error {
+	if err := w.readBefore(s, mem); err != nil {
+		return err
+	}
+	n := s.segments()
+	for i := range n {
+		if err := w.causalSegment(s, mem, i*segment, min((i+1)*segment, s.positions())); err != nil {
+			return err
+		}
+		if i < n-1 {
+			mem.flush()
+		}
+	}
+	return w.readAfter(s, mem)
+}
+
+// sweep is worker.sweep on all workers: the sums of the segments of a wave first, then from the totals before each
+// segment its queries.
+func (c *call[T]) sweep(s *stream[T]) error {
+	c.s = s
+	n, wave := s.segments(), c.wave(s)
+	c.resizeMems(s, max(1, wave))
+	w, last := c.crew.Workers[0], c.mems[0]
+	w.use(&c.streams, s)
+	if err := w.readBefore(s, last); err != nil {
+		return err
+	}
+	for c.first = 0; c.first < n; c.first += wave {
+		now := min(wave, n-c.first)
+		if now > 1 {
+			if err := c.crew.Do(now-1, c.active, (*eachPart[T])(c)); err != nil {
+				return err
+			}
+			chain(c.mems[:now])
+		}
+		if err := c.crew.Do(now, c.active, (*eachSegment[T])(c)); err != nil {
+			return err
+		}
+		if last = c.mems[now-1]; c.first+now < n {
+			restart(c.mems[:now])
+		}
+	}
+	w.use(&c.streams, s)
+	return w.readAfter(s, last)
+}
+
+// eachSegment is the step whose items are the queries and keys of a segment of the wave.
+type eachSegment[T dense.Float] call[T]
+
+// Item runs segment i from the totals before it.
+func (c *eachSegment[T]) Item(w *worker[T], i int) error {
+	w.use(&c.streams, c.s)
+	at := (c.first + i) * segment
+	return w.causalSegment(c.s, c.mems[i], at, min(at+segment, c.s.positions()))
+}
+
+// readBefore answers the queries before the first key, readAfter those behind the last.
+func (w *worker[T]) readBefore(s *stream[T], mem *memory[T]) error {
+	return w.readBeside(s, mem, s.off, 0)
+}
+
+func (w *worker[T]) readAfter(s *stream[T], mem *memory[T]) error {
+	return w.readBeside(s, mem, s.positions(), s.lenQ()+s.off)
+}
+
+func (w *worker[T]) readBeside(s *stream[T], mem *memory[T], p0, p1 int) error {
+	if p0 >= p1 {
+		return nil
+	}
+	view := mem.view(w, p1-p0 > fewQueries)
+	return w.readAll(s, &view, mem.seen(), p0, p1)
+}
 
 // causalSegment answers the queries at positions lo to hi−1 and adds the keys there to the part of mem. Queries before
 // the first key belong to the first segment, queries after the last key to the last.
@@ -19,60 +90,113 @@ const triangleRows = 32
 // early at a key that needs higher references, so a reference comes from a key that all its queries see.
 func (w *worker[T]) causalSegment(s *stream[T], mem *memory[T], lo, hi int) error {
 	w.look = w.phiK.Rows
-	for c := lo; c < hi; {
-		end := min(hi, c-c%w.phiK.Rows+w.phiK.Rows, c+w.look)
-		k, v, pos := w.keyRows(s, c, end)
-		n := 0
-		if k.Rows > 0 {
-			var err error
-			if n, err = w.next(w.phiK, &mem.part, k); err != nil {
-				return err
-			}
-		}
-		if n < k.Rows {
-			if end = c + n; pos != nil {
-				end = pos[n]
-			}
-		}
-		v = v.RowRange(0, n)
-		if err := w.chunk(s, mem, w.phiK.RowRange(0, n), v, pos, c, end); err != nil {
+	for lo < hi {
+		k, err := w.take(s, &mem.part, lo, hi)
+		if err != nil {
 			return err
 		}
-		c = end
+		if err := w.chunk(s, mem, k, lo); err != nil {
+			return err
+		}
+		lo = k.end
 	}
 	return nil
 }
 
-// chunk answers the queries at positions p0 to p1−1 and adds the keys there, which have features phi, to mem.
-func (w *worker[T]) chunk(s *stream[T], mem *memory[T], phi, v dense.Matrix[T], pos []int, p0, p1 int) error {
+// chunk answers the queries from position p0 to the end of the keys k and adds these to mem.
+func (w *worker[T]) chunk(s *stream[T], mem *memory[T], k keys[T], p0 int) error {
 	past := mem.seen()
-	if max(p0-s.off, 0) >= min(p1-s.off, s.lenQ()) {
-		w.add(&mem.part, phi, v)
+	if first, last := s.queriesAt(p0, k.end); first >= last {
+		w.add(&mem.part, k.phi, k.v)
 		return nil
 	}
-	if p1-p0 == 1 {
+	if k.end-p0 == 1 {
 		// One query, which sees all of the chunk.
-		w.add(&mem.part, phi, v)
+		w.add(&mem.part, k.phi, k.v)
 		view := mem.view(w, s.group > fewQueries)
-		return w.answer(s, &view, mem.seen(), dense.Matrix[T]{}, nil, p0, p1)
+		return w.readAll(s, &view, mem.seen(), p0, k.end)
 	}
-	view := mem.view(w, p1-p0 > fewQueries)
+	view := mem.view(w, k.end-p0 > fewQueries)
 	if view.factor == nil {
-		w.pack(phi)
-		err := w.answer(s, &view, past, v, pos, p0, p1)
-		w.add(&mem.part, phi, v)
+		w.pack(k.phi)
+		err := w.readChunk(s, &view, past, k, p0)
+		w.add(&mem.part, k.phi, k.v)
 		return err
 	}
 	// The references of reading are above those of the part. The sums of the view are a copy: add the keys first.
-	mem.part.add(w.tab, phi, v)
-	for j := range phi.Rows {
-		w.tab.Mul(phi.Row(j), view.factor)
+	mem.part.add(w.tab, k.phi, k.v)
+	for j := range k.phi.Rows {
+		w.tab.Mul(k.phi.Row(j), view.factor)
 	}
-	w.tab.FlushMax(phi.Data)
-	w.pack(phi)
-	err := w.answer(s, &view, past, v, pos, p0, p1)
+	w.tab.FlushMax(k.phi.Data)
+	w.pack(k.phi)
+	err := w.readChunk(s, &view, past, k, p0)
 	w.fresh = false
 	return err
+}
+
+// readChunk answers the queries from position p0 to the end of the packed keys k: from a view of the past keys before
+// them and, up to their own position, from k.
+func (w *worker[T]) readChunk(s *stream[T], view *view[T], past int64, k keys[T], p0 int) error {
+	if k.v.Rows == 0 {
+		return w.readAll(s, view, past, p0, k.end)
+	}
+	first, last := s.queriesAt(p0, k.end)
+	for g := range s.group {
+		for i0 := first; i0 < last; i0 += w.phiQ.Rows {
+			i1 := min(i0+w.phiQ.Rows, last)
+			out, den, err := w.read(s, view, past, g, i0, i1)
+			if err != nil {
+				return err
+			}
+			count := w.count[:i1-i0]
+			counts(count, k.pos, i0+s.off-p0, p0, k.v.Rows)
+			w.triangle(out, den, w.phiQ.RowRange(0, i1-i0), k.v, count)
+			w.deliver(s, g, i0, out, den, past, count)
+		}
+	}
+	return nil
+}
+
+// counts says how many keys of the chunk each query sees: the first query is at position p0 + skip.
+func counts(count []int, pos []int, skip, p0, keys int) {
+	for i := range count {
+		if pos == nil {
+			count[i] = min(skip+i+1, keys)
+		} else {
+			count[i] = min(sort.SearchInts(pos, p0+skip+i+1), keys)
+		}
+	}
+}
+
+// triangleRows is how many rows of scores are computed together: blocks above the diagonal are left out.
+const triangleRows = 32
+
+// triangle adds the part of a chunk's own keys: scores A = phi·phi_kᵀ, of which row i keeps the first count[i], then
+// out += A·v and den += A·1.
+func (w *worker[T]) triangle(out dense.Matrix[T], den []T, phi, v dense.Matrix[T], count []int) {
+	for r := 0; r < phi.Rows; r += triangleRows {
+		end := min(r+triangleRows, phi.Rows)
+		cols := count[end-1]
+		if cols == 0 {
+			continue
+		}
+		whole := min(v.Rows, (cols+w.packed.Width-1)/w.packed.Width*w.packed.Width)
+		w.sub = kern.Panel[T]{Rows: whole, Cols: w.packed.Cols, Width: w.packed.Width, Data: w.packed.Data}
+		a := buf.Shaped(w.a, end-r, whole)
+		w.tab.MulT(a, phi.RowRange(r, end), &w.sub, nil)
+		if w.unlift != 1 {
+			w.tab.Scale(a.Data, w.unlift)
+		}
+		w.tab.FlushMax(a.Data)
+		for i := range a.Rows {
+			clear(a.Row(i)[count[r+i]:])
+		}
+		extra := w.extra[:a.Rows]
+		w.tab.MulV(extra, a, w.ones[:whole])
+		w.tab.MulAdd(den[r:end], extra, 1)
+		w.tab.Product(out.RowRange(r, end), a, v.RowRange(0, whole), true)
+	}
 }
 
 // A product of two small features can be subnormal where neither is, and a score is a sum of many such products: as slow
@@ -119,111 +243,4 @@ func isNarrow[T dense.Float](phi []T) bool {
 		}
 	}
 	return true
-}
-
-// answer computes the outputs of the queries at positions p0 to p1−1 from a view of past keys and from the packed keys
-// of the chunk at p0, whose values are v. More positions than a chunk are allowed if there are no such keys.
-func (w *worker[T]) answer(s *stream[T], view *view[T], past int64, v dense.Matrix[T], pos []int, p0, p1 int) error {
-	first, last := max(p0-s.off, 0), min(p1-s.off, s.lenQ())
-	for g := range s.group {
-		for i0 := first; i0 < last; i0 += w.phiQ.Rows {
-			i1 := min(i0+w.phiQ.Rows, last)
-			if past == 0 && v.Rows == 0 {
-				w.empty(s, g, i0, i1)
-				continue
-			}
-			q := w.queryRows(s, g, i0, i1)
-			phi, den := w.phiQ.RowRange(0, q.Rows), w.den[:q.Rows]
-			direct := s.scale == nil
-			out := s.outputs(g)
-			if direct {
-				out = out.RowRange(i0, i1)
-			} else {
-				w.outBuf = buf.Shaped(w.outBuf, i1-i0, s.v.Cols)
-				out = w.outBuf
-			}
-			fast := past > 0 && !w.fresh && q.Rows >= guessRows && w.value.Rows == 0
-			if fast {
-				var err error
-				if fast, err = w.guess(phi, w.scale[:q.Rows], view.ref, q); err != nil {
-					return err
-				}
-				if fast {
-					w.read(out, den, phi, view)
-					fast = plausible(den, view.z, view.z2)
-				}
-			}
-			if !fast {
-				if err := w.queries(phi, w.scale[:q.Rows], view.ref, q); err != nil {
-					return err
-				}
-				w.read(out, den, phi, view)
-			}
-			count := w.count[:q.Rows]
-			clear(count)
-			if v.Rows > 0 {
-				w.counts(count, pos, i0+s.off-p0, p0, v.Rows)
-				w.triangle(out, den, phi, v, count)
-			}
-			if direct {
-				w.finishAll(out, den, past, count)
-				continue
-			}
-			for i := range out.Rows {
-				if past+int64(count[i]) > 0 {
-					w.merge(s, g, s.row(i0+i), out.Row(i), float64(den[i]), w.scale[i])
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// empty finishes rows whose queries see no key.
-func (w *worker[T]) empty(s *stream[T], g, i0, i1 int) {
-	if s.scale != nil {
-		return // the window may have keys
-	}
-	out := s.outputs(g)
-	for i := i0; i < i1; i++ {
-		w.finish(out.Row(i), 1, true, false)
-	}
-}
-
-// counts says how many keys of the chunk each query sees: the first query is at position p0 + skip.
-func (w *worker[T]) counts(count []int, pos []int, skip, p0, keys int) {
-	for i := range count {
-		if pos == nil {
-			count[i] = min(skip+i+1, keys)
-		} else {
-			count[i] = min(sort.SearchInts(pos, p0+skip+i+1), keys)
-		}
-	}
-}
-
-// triangle adds the part of a chunk's own keys: scores A = phi·phi_kᵀ, of which row i keeps the first count[i], then
-// out += A·v and den += A·1.
-func (w *worker[T]) triangle(out dense.Matrix[T], den []T, phi, v dense.Matrix[T], count []int) {
-	for r := 0; r < phi.Rows; r += triangleRows {
-		end := min(r+triangleRows, phi.Rows)
-		cols := count[end-1]
-		if cols == 0 {
-			continue
-		}
-		whole := min(v.Rows, (cols+w.packed.Width-1)/w.packed.Width*w.packed.Width)
-		w.sub = kern.Panel[T]{Rows: whole, Cols: w.packed.Cols, Width: w.packed.Width, Data: w.packed.Data}
-		a := buf.Shaped(w.a, end-r, whole)
-		w.tab.MulT(a, phi.RowRange(r, end), &w.sub, nil)
-		if w.unlift != 1 {
-			w.tab.Scale(a.Data, w.unlift)
-		}
-		w.tab.FlushMax(a.Data)
-		for i := range a.Rows {
-			clear(a.Row(i)[count[r+i]:])
-		}
-		extra := w.extra[:a.Rows]
-		w.tab.MulV(extra, a, w.ones[:whole])
-		w.tab.MulAdd(den[r:end], extra, 1)
-		w.tab.Product(out.RowRange(r, end), a, v.RowRange(0, whole), true)
-	}
 }

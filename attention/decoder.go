@@ -25,8 +25,7 @@ type Decoder[T dense.Float] struct {
 	report          Report
 	mems            []*memory[T] // batch × key/value heads
 	rings           []ring[T]
-	workers         []*worker[T]
-	group           par.Group
+	crew            par.Crew[worker[T]]
 	tab             *kern.Table[T]
 	out, q, k, v    Seq[T] // of the step under way
 	ringed          int    // tokens that a ring takes at a time
@@ -120,19 +119,12 @@ func (d *Decoder[T]) Step(out, q, k, v Seq[T]) error {
 	}
 	work := q.Len * d.maps[0].OutDim() * (d.dim + d.valueDim) * (2 + d.qHeads/d.kvHeads)
 	workers := par.Workers(len(d.mems), 1+d.tab.Grain/max(1, work))
-	for len(d.workers) < workers {
-		d.workers = append(d.workers, new(worker[T]))
-	}
 	d.out, d.q, d.k, d.v = out, q, k, v
-	d.group.Do(len(d.mems), workers, (*decoderJob[T])(d))
+	failed := d.crew.Do(len(d.mems), workers, (*eachHead[T])(d))
 	d.out, d.q, d.k, d.v = Seq[T]{}, Seq[T]{}, Seq[T]{}, Seq[T]{}
-	var failed error
-	for _, w := range d.workers {
+	for _, w := range d.crew.Workers {
 		d.report.Add(w.report)
-		if failed == nil {
-			failed = w.err
-		}
-		w.report, w.err, w.bad, w.main = Report{}, nil, false, stream[T]{}
+		w.report, w.bad, w.main = Report{}, false, stream[T]{}
 	}
 	d.length += q.Len
 	return failed
@@ -182,22 +174,14 @@ func checkNorms[T dense.Float](tab *kern.Table[T], name string, s Seq[T]) error 
 	return nil
 }
 
-// decoderJob is a Decoder as the job of its group.
-type decoderJob[T dense.Float] Decoder[T]
+// eachHead is the step whose items are the memories of a Decoder.
+type eachHead[T dense.Float] Decoder[T]
 
-// Run is the step of heads lo to hi−1.
-func (j *decoderJob[T]) Run(worker, lo, hi int) {
-	d := (*Decoder[T])(j)
-	w := d.workers[worker]
-	for i := lo; i < hi && w.err == nil; i++ {
-		w.err = d.head(w, i)
-	}
-}
-
-func (d *Decoder[T]) head(w *worker[T], i int) error {
+// Item is the step of one key/value head of a batch.
+func (d *eachHead[T]) Item(w *worker[T], i int) error {
 	b, h := i/d.kvHeads, i%d.kvHeads
 	m, mem := d.maps[h], d.mems[i]
-	w.use(m, d.tab, d.rows[h], d.checks || !m.Positive())
+	w.useMap(m, d.tab, d.rows[h], d.checks || !m.Positive())
 	k, v := d.k.Head(b, h), d.v.Head(b, h)
 	w.main = stream[T]{m: m, q: d.q, out: d.out, k: k, v: v, b: b, h: h, q1: k.Rows, group: d.qHeads / d.kvHeads, causal: true, window: d.window}
 	if d.window == 0 {
@@ -225,7 +209,7 @@ func (d *Decoder[T]) head(w *worker[T], i int) error {
 
 // resume runs the queries and keys of a causal stream on top of a memory.
 func (w *worker[T]) resume(s *stream[T], mem *memory[T]) error {
-	if err := w.before(s, mem); err != nil {
+	if err := w.readBefore(s, mem); err != nil {
 		return err
 	}
 	n := s.positions()

@@ -5,7 +5,6 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -40,7 +39,7 @@ type Exact[T dense.Float] struct {
 	// scores once more.
 	Keep *Normalisers[T]
 
-	calls exactPool[T]
+	calls pool[exactCall[T]]
 }
 
 // Normalisers hold what turns the scores of every query row into probabilities: p = exp(s − shift)·inverse.
@@ -92,12 +91,12 @@ func (a *Exact[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	c, err := a.calls.get()
-	if err != nil {
+	c := a.calls.get()
+	defer a.calls.put(c)
+	defer c.forget()
+	if err := c.start(&a.Visibility, a.Window, scale, out, q, k, v); err != nil {
 		return Report{}, err
 	}
-	defer a.calls.put(c)
-	c.start(&a.Visibility, a.Window, scale, out, q, k, v)
 	if !a.Unchecked {
 		if err := c.checkFinite(named[T]{"q", q, nil}, named[T]{"k", k, c.seen}, named[T]{"v", v, c.seen}); err != nil {
 			return Report{}, err
@@ -107,7 +106,7 @@ func (a *Exact[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
 		c.keep.resize(q)
 	}
 	c.splitQueries()
-	c.do(len(c.tasks), phaseForward)
+	c.do(len(c.tasks), (*exactForward[T])(c))
 	return c.report(), nil
 }
 
@@ -177,22 +176,8 @@ type exactCall[T dense.Float] struct {
 	finite []named[T]
 	wrong  atomic.Bool
 
-	phase   exactPhase
-	n       int
-	next    atomic.Int64
-	workers par.Group
-	scratch []*exactScratch[T]
+	crew par.Crew[exactScratch[T]]
 }
-
-type exactPhase int
-
-const (
-	phaseFinite exactPhase = iota
-	phaseForward
-	phaseRows
-	phaseKeys
-	phaseUniform
-)
 
 // exactScratch is the memory of one worker.
 type exactScratch[T dense.Float] struct {
@@ -208,36 +193,21 @@ type exactScratch[T dense.Float] struct {
 	report        Report
 }
 
-// exactPool keeps calls for reuse.
-type exactPool[T dense.Float] struct {
-	mu   sync.Mutex
-	free []*exactCall[T]
-}
-
-func (p *exactPool[T]) get() (*exactCall[T], error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if n := len(p.free); n > 0 {
-		c := p.free[n-1]
-		p.free = p.free[:n-1]
-		return c, nil
-	}
-	tab, err := kern.Chosen[T]()
-	return &exactCall[T]{tab: tab}, err
-}
-
-func (p *exactPool[T]) put(c *exactCall[T]) {
+// forget drops the data of the caller.
+func (c *exactCall[T]) forget() {
 	c.vis, c.keep, c.seen = nil, nil, nil
 	c.out, c.q, c.k, c.v = Seq[T]{}, Seq[T]{}, Seq[T]{}, Seq[T]{}
 	c.dout, c.dq, c.dk, c.dv = Seq[T]{}, Seq[T]{}, Seq[T]{}, Seq[T]{}
 	clear(c.finite)
-	p.mu.Lock()
-	p.free = append(p.free, c)
-	p.mu.Unlock()
 }
 
 // start takes the arguments of a call, which must have been checked.
-func (c *exactCall[T]) start(vis *Visibility, window int, scale float64, out, q, k, v Seq[T]) {
+func (c *exactCall[T]) start(vis *Visibility, window int, scale float64, out, q, k, v Seq[T]) (err error) {
+	if c.tab == nil {
+		if c.tab, err = kern.Chosen[T](); err != nil {
+			return err
+		}
+	}
 	c.vis, c.scale = vis, T(scale)
 	c.out, c.q, c.k, c.v = out, q, k, v
 	c.group = 1
@@ -264,6 +234,7 @@ func (c *exactCall[T]) start(vis *Visibility, window int, scale float64, out, q,
 	if c.seen = vis.SeenKeys(c.keys, q.Batch, q.Len, k.Len); vis.KeySegments != nil {
 		c.keys = c.seen
 	}
+	return nil
 }
 
 // keyBias is the bias of the keys [lo, hi) of a batch: nil without a mask.
@@ -303,42 +274,50 @@ func (c *exactCall[T]) splitQueries() {
 	}
 }
 
-// do runs n items of a phase, on as many goroutines as the work pays for. The items are handed out one by one.
-func (c *exactCall[T]) do(n int, p exactPhase) {
-	work := float64(c.q.Batch) * float64(c.q.Heads) * float64(c.q.Len) * float64(c.k.Len) * float64(c.q.Dim+c.v.Dim)
-	if p == phaseFinite {
-		work = float64(c.q.Batch) * float64(c.q.Heads*c.q.Len+c.k.Heads*c.k.Len) * float64(c.q.Dim+c.v.Dim)
-	}
-	workers := min(n, runtime.GOMAXPROCS(0), 1+int(min(work/float64(c.tab.Grain), 1<<20)))
-	for len(c.scratch) < workers {
-		c.scratch = append(c.scratch, new(exactScratch[T]))
-	}
-	c.phase, c.n = p, n
-	c.next.Store(0)
-	c.workers.Do(workers, workers, c)
+// do runs n items of a step that computes scores, on as many goroutines as these pay for.
+func (c *exactCall[T]) do(n int, step par.Step[exactScratch[T]]) {
+	c.doWork(n, float64(c.q.Batch)*float64(c.q.Heads)*float64(c.q.Len)*float64(c.k.Len)*float64(c.q.Dim+c.v.Dim), step)
 }
 
-// Run implements par.Job for one worker.
-func (c *exactCall[T]) Run(worker, _, _ int) {
-	w := c.scratch[worker]
-	for {
-		i := int(c.next.Add(1)) - 1
-		if i >= c.n {
-			return
-		}
-		switch c.phase {
-		case phaseFinite:
-			c.finiteItem(i)
-		case phaseForward:
-			c.forward(w, c.tasks[c.n-1-i])
-		case phaseRows:
-			c.prepareRows(w, c.tasks[c.n-1-i])
-		case phaseKeys:
-			c.backward(w, i)
-		case phaseUniform:
-			c.uniform(w, c.tasks[c.n-1-i])
-		}
+// doWork is do for a step of any other work. No item of exact attention fails: arguments have been checked.
+func (c *exactCall[T]) doWork(n int, work float64, step par.Step[exactScratch[T]]) {
+	workers := min(n, runtime.GOMAXPROCS(0), 1+int(min(work/float64(c.tab.Grain), 1<<20)))
+	if err := c.crew.Do(n, workers, step); err != nil {
+		panic("attention: " + err.Error())
 	}
+}
+
+// task is item i of a loop over queries, the longest first.
+func (c *exactCall[T]) task(i int) exactTask { return c.tasks[len(c.tasks)-1-i] }
+
+// The steps of exact attention, by what an item is.
+type (
+	finiteHeads[T dense.Float]  exactCall[T] // one head of an argument that is searched for NaN
+	exactForward[T dense.Float] exactCall[T] // the outputs of a task
+	exactRows[T dense.Float]    exactCall[T] // what keys need of the queries of a task
+	exactKeys[T dense.Float]    exactCall[T] // the gradients of a block of keys
+)
+
+func (s *finiteHeads[T]) Item(_ *exactScratch[T], i int) error {
+	(*exactCall[T])(s).finiteItem(i)
+	return nil
+}
+
+func (s *exactForward[T]) Item(w *exactScratch[T], i int) error {
+	c := (*exactCall[T])(s)
+	c.forward(w, c.task(i))
+	return nil
+}
+
+func (s *exactRows[T]) Item(w *exactScratch[T], i int) error {
+	c := (*exactCall[T])(s)
+	c.prepareRows(w, c.task(i))
+	return nil
+}
+
+func (s *exactKeys[T]) Item(w *exactScratch[T], i int) error {
+	(*exactCall[T])(s).backward(w, i)
+	return nil
 }
 
 // named is an argument of a call, for errors.
@@ -357,7 +336,8 @@ func (c *exactCall[T]) checkFinite(list ...named[T]) error {
 	for _, s := range list {
 		n += s.seq.Batch * s.seq.Heads
 	}
-	c.do(n, phaseFinite)
+	work := float64(c.q.Batch) * float64(c.q.Heads*c.q.Len+c.k.Heads*c.k.Len) * float64(c.q.Dim+c.v.Dim)
+	c.doWork(n, work, (*finiteHeads[T])(c))
 	if !c.wrong.Load() {
 		return nil
 	}
@@ -428,7 +408,7 @@ func (w *exactScratch[T]) finish(c *exactCall[T], dst, acc []T, sum float64) {
 // report collects the counts of all workers.
 func (c *exactCall[T]) report() Report {
 	var total Report
-	for _, w := range c.scratch {
+	for _, w := range c.crew.Workers {
 		total.Add(w.report)
 		w.report = Report{}
 	}

@@ -37,12 +37,12 @@ func (a *Exact[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T]) error {
 	if err != nil {
 		return err
 	}
-	c, err := a.calls.get()
-	if err != nil {
+	c := a.calls.get()
+	defer a.calls.put(c)
+	defer c.forget()
+	if err := c.start(&a.Visibility, a.Window, scale, out, q, k, v); err != nil {
 		return err
 	}
-	defer a.calls.put(c)
-	c.start(&a.Visibility, a.Window, scale, out, q, k, v)
 	c.dq, c.dk, c.dv, c.dout = dq, dk, dv, dout
 	if !a.Unchecked {
 		if err := c.checkFinite(named[T]{"q", q, nil}, named[T]{"k", k, c.seen}, named[T]{"v", v, c.seen}, named[T]{"out", out, nil},
@@ -57,9 +57,9 @@ func (a *Exact[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T]) error {
 	}
 	c.rows = buf.Sized(c.rows, q.Batch*q.Heads*q.Len*c.rowStride())
 	c.splitQueries()
-	c.do(len(c.tasks), phaseRows)
+	c.do(len(c.tasks), (*exactRows[T])(c))
 	c.splitKeys()
-	c.do(len(c.tasks), phaseKeys)
+	c.do(len(c.tasks), (*exactKeys[T])(c))
 	return nil
 }
 

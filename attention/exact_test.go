@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
 )
 
 // visible is the rule of Visibility and Window for one query and key, written without blocks and ranges.
@@ -763,13 +764,13 @@ func TestSameBitsOnAnyNumberOfThreads(t *testing.T) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
 			// Enough batches to pay for the goroutines are too slow here; a small grain is as good.
 			a.calls.free = nil
-			call, err := a.calls.get()
+			tab, err := kern.Chosen[float32]()
 			if err != nil {
 				t.Fatal(err)
 			}
-			tab := *call.tab
-			tab.Grain = 1
-			call.tab = &tab
+			small, call := *tab, a.calls.get()
+			small.Grain = 1
+			call.tab = &small
 			a.calls.put(call)
 			out := forward(t, a, q, k, v)
 			u := forward(t, &Uniform[float32]{Visibility: a.Visibility}, q, k, v)

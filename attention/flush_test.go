@@ -63,14 +63,11 @@ func TestFeaturesAreNotSubnormal(t *testing.T) {
 					chosen.MulT(dst, x, w, bias)
 				}
 				q, k, v := oneLong(length, d, 1), oneLong(length, d, 2), normals[float32](1, 1, length, d, 1, 3)
-				w, rows := new(worker[float32]), (&Linear[float32]{}).rows(mp, s.causal || s.window > 0)
-				w.use(mp, &tab, rows, true)
-				st := &stream[float32]{m: mp, q: q, out: NewSeq[float32](1, 1, length, d), k: k.Head(0, 0), v: v.Head(0, 0),
+				rows := (&Linear[float32]{}).rows(mp, s.causal || s.window > 0)
+				st := stream[float32]{m: mp, q: q, out: NewSeq[float32](1, 1, length, d), k: k.Head(0, 0), v: v.Head(0, 0),
 					q1: length, group: 1, rows: rows, causal: s.causal, window: s.window}
-				if s.window > 0 {
-					attach(&w.rows, st)
-				}
-				must(t, w.serial(st, newMemory[float32](mp.OutDim(), d)))
+				c := &call[float32]{streams: streams[float32]{tab: &tab, all: []stream[float32]{st}, checks: true}}
+				must(t, (*eachStream[float32])(c).Item(new(worker[float32]), 0))
 				if f == (family.Positive{}) && flushed == 0 {
 					t.Error("nothing was flushed: these data show nothing")
 				}

@@ -26,7 +26,8 @@ type Linear[T dense.Float] struct {
 	Chunk     int  // rows handled together; 0: chosen
 	Unchecked bool // values are known to be finite
 
-	pool pool[T]
+	calls pool[call[T]]
+	backs pool[backCall[T]]
 }
 
 // Rows handled together: many keep kernels busy, but their features should stay in the second-level cache. A causal chunk
@@ -39,17 +40,6 @@ const (
 
 // maxChunk bounds scratch memory, which is quadratic in the chunk.
 const maxChunk = 1 << 12
-
-// Forward writes the attention of queries q over keys k and values v into out. Query heads are a multiple of the
-// key/value heads; out has the heads and positions of q and the columns of v. It must not share memory with the others.
-func (a *Linear[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
-	if err := a.check(out, q, k, v); err != nil {
-		return Report{}, err
-	}
-	c := a.pool.get()
-	defer a.pool.put(c)
-	return c.forward(a, out, q, k, v)
-}
 
 // check validates the settings and arguments of Forward.
 func (a *Linear[T]) check(out, q, k, v Seq[T]) error {
@@ -104,69 +94,4 @@ func (a *Linear[T]) mapOf(h int) randfeat.FeatureMap[T] {
 		return a.Maps[0]
 	}
 	return a.Maps[h]
-}
-
-// sumSegment adds the keys at positions lo to hi−1 to sums.
-func (w *worker[T]) sumSegment(s *stream[T], part *sums[T], lo, hi int) error {
-	w.look = w.phiK.Rows
-	for c := lo; c < hi; c += w.phiK.Rows {
-		k, v, _ := w.keyRows(s, c, min(c+w.phiK.Rows, hi))
-		if err := w.absorb(part, k, v); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// serial computes a stream on one goroutine.
-func (w *worker[T]) serial(s *stream[T], mem *memory[T]) error {
-	switch {
-	case s.window > 0:
-		return w.windowed(s, mem)
-	case s.causal:
-		return w.sweep(s, mem)
-	}
-	n := s.segments()
-	for i := range n {
-		if err := w.sumSegment(s, &mem.part, i*segment, min((i+1)*segment, s.k.Rows)); err != nil {
-			return err
-		}
-		if n > 1 {
-			mem.flush()
-		}
-	}
-	view := mem.view(w, true)
-	return w.answer(s, &view, mem.seen(), dense.Matrix[T]{}, nil, s.off, s.off+s.lenQ())
-}
-
-// sweep runs all queries of a causal stream on one goroutine.
-func (w *worker[T]) sweep(s *stream[T], mem *memory[T]) error {
-	if err := w.before(s, mem); err != nil {
-		return err
-	}
-	n := s.segments()
-	for i := range n {
-		if err := w.causalSegment(s, mem, i*segment, min((i+1)*segment, s.positions())); err != nil {
-			return err
-		}
-		if i < n-1 {
-			mem.flush()
-		}
-	}
-	return w.after(s, mem)
-}
-
-// before answers the queries before the first key, after those behind the last.
-func (w *worker[T]) before(s *stream[T], mem *memory[T]) error { return w.beside(s, mem, s.off, 0) }
-
-func (w *worker[T]) after(s *stream[T], mem *memory[T]) error {
-	return w.beside(s, mem, s.positions(), s.lenQ()+s.off)
-}
-
-func (w *worker[T]) beside(s *stream[T], mem *memory[T], p0, p1 int) error {
-	if p0 >= p1 {
-		return nil
-	}
-	view := mem.view(w, p1-p0 > fewQueries)
-	return w.answer(s, &view, mem.seen(), dense.Matrix[T]{}, nil, p0, p1)
 }

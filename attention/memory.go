@@ -266,6 +266,32 @@ func (m *memory[T]) flush() {
 	m.ready = false
 }
 
+// chain gives every memory but the first the totals of all keys before its segment: those of the memory before it and
+// that one's part.
+func chain[T dense.Float](mems []*memory[T]) {
+	for i, m := range mems[:len(mems)-1] {
+		next := &mems[i+1].total
+		next.copyFrom(&m.total)
+		addSums(next, &m.part)
+		m.part.reset()
+		mems[i+1].ready = false
+	}
+}
+
+// restart makes the first memory that of all keys seen by the last one, and empties the others' parts, for another wave.
+func restart[T dense.Float](mems []*memory[T]) {
+	last := mems[len(mems)-1]
+	last.flush()
+	if len(mems) == 1 {
+		return
+	}
+	mems[0].total.copyFrom(&last.total)
+	for _, m := range mems {
+		m.part.reset()
+		m.ready = false
+	}
+}
+
 // negligible nats below the part's reference, where a key of the part has a feature of 1, even the sum of 10⁹ keys that
 // exceed their own reference by the whole lag is lost in rounding; as subnormal numbers it would only cost time.
 const negligible = 80

@@ -36,7 +36,7 @@ func NewState[T dense.Float](m randfeat.FeatureMap[T], valueDim int) (*State[T],
 		return nil, err
 	}
 	s := &State[T]{m: m, mem: newMemory[T](m.OutDim(), valueDim), w: new(worker[T])}
-	s.w.use(m, tab, causalRows, true)
+	s.w.useMap(m, tab, causalRows, true)
 	return s, nil
 }
 
@@ -157,7 +157,7 @@ func (s *State[T]) Read(out, q dense.Matrix[T]) error {
 	st := stream[T]{m: s.m, q: One(q), out: One(out), v: dense.Matrix[T]{Cols: out.Cols}, q1: q.Rows, group: 1}
 	s.w.forward = st
 	view := s.mem.view(s.w, q.Rows > fewQueries)
-	err := s.w.answer(&s.w.forward, &view, s.mem.seen(), dense.Matrix[T]{}, nil, 0, q.Rows)
+	err := s.w.readAll(&s.w.forward, &view, s.mem.seen(), 0, q.Rows)
 	s.w.forward = stream[T]{}
 	s.collect()
 	if err != nil {

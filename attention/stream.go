@@ -4,6 +4,7 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
 )
 
 // stream is one packed sequence of one key/value head with the query heads of its group: what a forward or a backward
@@ -15,6 +16,7 @@ type stream[T dense.Float] struct {
 	mask     []bool // of the keys; nil: all count
 	b, h     int    // batch and key/value head
 	q0, q1   int    // the queries
+	k0       int    // the position of the first key in its head
 	group    int    // query heads
 	rows     int    // handled together
 	causal   bool
@@ -27,6 +29,51 @@ type stream[T dense.Float] struct {
 	den, scale []float64
 }
 
+// streams is all streams of a call, in the order of batches, key/value heads and packed sequences.
+type streams[T dense.Float] struct {
+	tab    *kern.Table[T]
+	all    []stream[T]
+	spans  []span
+	checks bool
+}
+
+// list lists the streams of the arguments.
+func (c *streams[T]) list(a *Linear[T], out, q, k, v Seq[T]) error {
+	var err error
+	if c.tab, err = kern.Chosen[T](); err != nil {
+		return err
+	}
+	c.checks = !a.Unchecked
+	c.all = c.all[:0]
+	if q.Batch == 0 || q.Heads == 0 || q.Len == 0 {
+		return nil
+	}
+	for b := range q.Batch {
+		c.spans = a.spans(c.spans[:0], b, q.Len, k.Len)
+		mask := a.keyMask(b, k.Len)
+		for h := range k.Heads {
+			km, vm := k.Head(b, h), v.Head(b, h)
+			for _, sp := range c.spans {
+				s := stream[T]{m: a.mapOf(h), q: q, out: out, k: km.RowRange(sp.k0, sp.k1), v: vm.RowRange(sp.k0, sp.k1),
+					b: b, h: h, q0: sp.q0, q1: sp.q1, k0: sp.k0, group: q.Heads / k.Heads, causal: a.Causal, window: a.Window}
+				s.rows = a.rows(s.m, a.Causal || a.Window > 0)
+				if mask != nil {
+					s.mask = mask[sp.k0:sp.k1]
+				}
+				s.off = s.k.Rows - s.lenQ()
+				c.all = append(c.all, s)
+			}
+		}
+	}
+	return nil
+}
+
+// forget drops the data of the caller.
+func (c *streams[T]) forget() {
+	clear(c.all[:cap(c.all)])
+	c.all = c.all[:0]
+}
+
 func (s *stream[T]) lenQ() int { return s.q1 - s.q0 }
 
 // queries and outputs are the rows of query head g of the group.
@@ -36,6 +83,11 @@ func (s *stream[T]) queries(g int) dense.Matrix[T] {
 
 func (s *stream[T]) outputs(g int) dense.Matrix[T] {
 	return s.out.Head(s.b, s.h*s.group+g).RowRange(s.q0, s.q1)
+}
+
+// queriesAt is the range of queries at positions p0 to p1−1.
+func (s *stream[T]) queriesAt(p0, p1 int) (first, last int) {
+	return max(p0-s.off, 0), min(p1-s.off, s.lenQ())
 }
 
 // keyRows are the keys and values at positions lo to hi−1 that count, and their positions if some do not (nil: all).

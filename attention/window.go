@@ -70,6 +70,31 @@ func (w *worker[T]) windowed(s *stream[T], mem *memory[T]) error {
 	return w.windowRange(s, 0, s.lenQ())
 }
 
+// windowed is worker.windowed on all workers.
+func (c *call[T]) windowed(s *stream[T]) error {
+	attach(&c.rows, s)
+	c.forwards, c.backwards = s.sweeps()
+	if err := c.sweep(&c.forwards); err != nil {
+		return err
+	}
+	if !s.causal {
+		if err := c.sweep(&c.backwards); err != nil {
+			return err
+		}
+	}
+	c.s = s
+	return c.crew.Do((s.lenQ()+s.rows-1)/s.rows, c.active, (*eachWindow[T])(c))
+}
+
+// eachWindow is the step whose items are the windows of blocks of queries.
+type eachWindow[T dense.Float] call[T]
+
+// Item finishes block i.
+func (c *eachWindow[T]) Item(w *worker[T], i int) error {
+	w.use(&c.streams, c.s)
+	return w.windowBlock(c.s, i*c.s.rows, min((i+1)*c.s.rows, c.s.lenQ()))
+}
+
 // merge adds num·e^scale and den·e^scale to an unfinished row.
 func (w *worker[T]) merge(s *stream[T], g, i int, num []T, den, scale float64) {
 	at := g*s.lenQ() + i

@@ -1,0 +1,71 @@
+package par
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Step is a kind of work that comes in items. Which worker does an item never changes its result; w is scratch memory.
+type Step[W any] interface{ Item(w *W, i int) error }
+
+// Crew runs steps of long, unequal items on goroutines with memory of their own. Items are handed out one by one and in
+// order, so an item may wait for one before it: that has begun. The zero value is ready; a warm Crew allocates nothing. A
+// Crew serves one Do at a time.
+type Crew[W any] struct {
+	Workers []*W // the memory of every goroutine; Hire and Do make what is missing
+
+	group Group
+	step  Step[W]
+	n     int
+	next  atomic.Int64
+
+	mu     sync.Mutex
+	err    error
+	failed int // the item of err
+}
+
+// Hire makes sure that there are n Workers.
+func (c *Crew[W]) Hire(n int) {
+	for len(c.Workers) < n {
+		c.Workers = append(c.Workers, new(W))
+	}
+}
+
+// Do runs items 0 to n−1 on up to workers goroutines. After an error no further item begins. The error returned is that
+// of the lowest item that failed, whatever the goroutines do: all items below it had begun.
+func (c *Crew[W]) Do(n, workers int, s Step[W]) error {
+	if n <= 0 {
+		return nil
+	}
+	workers = max(1, min(workers, n))
+	c.Hire(workers)
+	c.step, c.n = s, n
+	c.next.Store(0)
+	c.group.Do(workers, workers, c)
+	err := c.err
+	c.step, c.err = nil, nil
+	return err
+}
+
+// Run makes a Crew the Job of its Group: what one worker does of a step.
+func (c *Crew[W]) Run(worker, _, _ int) {
+	for {
+		i := int(c.next.Add(1)) - 1
+		if i >= c.n {
+			return
+		}
+		if err := c.step.Item(c.Workers[worker], i); err != nil {
+			c.fail(i, err)
+			return
+		}
+	}
+}
+
+func (c *Crew[W]) fail(i int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil || i < c.failed {
+		c.err, c.failed = err, i
+	}
+	c.next.Store(int64(c.n))
+}
