@@ -16,18 +16,9 @@ func (t *Table[T]) fusedSinCos(s shape) {
 	}
 }
 
-// sinCosFactors are the coefficients of the kernel times f: f, −f/2, −f·C₃, those of the sine, those of the cosine. See
-// _gen/mul, and _gen/math for the polynomials.
+// sinCosFactors are the coefficients of the kernel times f: f, −f/2, −f·C₃, those of the sine, those of the cosine. The
+// kernel's generator (_gen/mul) writes them, from the polynomials of _gen/approx.
 type sinCosFactors[T dense.Float] [15]T
-
-var (
-	coefficients32 = [...]float64{1, -0.5, 1.7151244994428829e-15,
-		-0.1666665453669239148351, 0.008332156054550535523242, -0.0001951463182691901361774,
-		0.04166664555437582154258, -0.001388730986093709503108, 0.00002443241229020396328009}
-	coefficients64 = [...]float64{1, -0.5, 1.4973849048591698e-33,
-		-0.1666666666666663029517, 0.00833333333332200579244, -0.0001984126982949570891352, 0.000002755731358768963970665, -2.505074231823642926248e-8, 1.589590529863706645261e-10,
-		0.04166666666666659201917, -0.001388888888887289539736, 0.00002480158728874837216119, -2.75573141486796876652e-7, 2.08756965804931596639e-9, -1.135831090906428462173e-11}
-)
 
 func (c *sinCosFactors[T]) set(f T) {
 	from := coefficients32[:]

@@ -5,6 +5,8 @@ import (
 
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/randfeat/randfeat/internal/kern/_gen/approx"
 )
 
 // exponentialOf describes base^x in one precision: x = q·ln(2)/ln(base) + r, base^x = 2^q·P(r).
@@ -21,10 +23,8 @@ type exponentialOf struct {
 }
 
 // exponential chooses the polynomial. AVX-512 looks 2^{j/16} up in a register, so |r| ≤ ln(2)/32 and a low degree
-// suffices; AVX2 has no such permutation, |r| ≤ ln(2)/2.
-//
-// Relative errors of the polynomials: 2^-29 and 2^-28 in float32, 2^-56 and 2^-59 in float64. What remains is
-// rounding: the table adds ½ ulp (|r| is small), the long polynomial ⅓.
+// suffices; AVX2 has no such permutation, |r| ≤ ln(2)/2. Their errors are far below an ulp; what remains is rounding: the
+// table adds ½ ulp (|r| is small), the long polynomial ⅓.
 func exponential(base float64, g *gen) exponentialOf {
 	e := exponentialOf{base2: base == 2, plain: 87, lo: -105, hi: 89}
 	if e.base2 {
@@ -47,22 +47,12 @@ func exponential(base float64, g *gen) exponentialOf {
 		e.least, e.most = -126, float64(math.Nextafter32(128, 0))
 	}
 	switch {
-	case g.Wide && !g.F64:
-		// e^r − 1 − r = r²(½ + r/6 + r²/24 + …); on |r| ≤ h, r²·|r² − 0.83h²| is smallest.
-		h := math.Ln2 / 32
-		e.poly = []float64{1, 1, 0.5 + 0.8284*h*h/24, 1./6 + 0.85*h*h/120}
 	case g.Wide:
-		e.poly = []float64{1, 1, 0.4999999999999958020789, 0.1666666666432663333111, 0.04166666669432823315812, 0.008333474707148115864146, 0.001388858808378777999298}
-	case !g.F64 && !e.base2:
-		e.poly = []float64{1, 1, .4999999344778881, .16666520631720164, .04166838804685542, .008368716878709971, .001381459857028957}
-	case !g.F64:
-		e.poly = []float64{1, .6931472057372683, .24022646890633415, .05550328776964251, .009618488957167168, .0013399931219531004, .00015345811991950974}
-	case !e.base2:
-		e.poly = []float64{1, 1, 0.4999999999999999988751, 0.1666666666666667042751, 0.04166666666666703225913, 0.00833333333332744546212, 0.001388888888861775143737,
-			0.0001984126986945506138515, 0.00002480158803807968688777, 0.000002755726263800814877664, 2.755650429271701615733e-7, 2.510220313620228880045e-8, 2.11977785182878709744e-9}
+		e.poly = approx.ExpTable(g.F64)
+	case e.base2:
+		e.poly = approx.Exp2(g.F64)
 	default:
-		e.poly = []float64{1, 0.693147180559945307972, 0.2402265069591007114047, 0.05550410866482173373777, 0.00961812910762856110405, 0.001333355814638174150158,
-			0.0001540353039317210658244, 0.00001525273386484172474614, 0.000001321548700318004020488, 1.017804753262976344906e-7, 7.054814922409204296219e-9, 4.457239091610100828413e-10, 2.585511925380281550311e-11}
+		e.poly = approx.Exp(g.F64)
 	}
 	if g.Wide && e.base2 { // 2^r = e^{r·ln 2}
 		s := 1.0
@@ -119,7 +109,7 @@ func (g *gen) exp(op string, e exponentialOf, form int) {
 			num("normal", pow2(mant)), // the smallest normal result in units of the smallest subnormal
 			raw("scale", uint64(mant+bias-1)<<mant))
 	}
-	l := g.split(ln2, 2)
+	l := approx.Split(approx.Ln2, 2, g.F64)
 	ks = append(ks, num("ln2hi", l[0]), num("ln2lo", l[1]))
 	for i, c := range e.poly {
 		ks = append(ks, num(cname(i), c))

@@ -3,6 +3,8 @@ package main
 import (
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/randfeat/randfeat/internal/kern/_gen/approx"
 )
 
 // log emits func(dst *T, n int): dst_i = log(dst_i).
@@ -32,14 +34,9 @@ func (g *gen) log() {
 		// VFIXUPIMM: NaN → itself, 0 → −Inf, −Inf and negative → NaN, +Inf → +Inf.
 		raw("fixup", 0x03530422),
 	}
-	l := g.split(ln2, 2)
+	l := approx.Split(approx.Ln2, 2, g.F64)
 	ks = append(ks, num("ln2hi", l[0]), num("ln2lo", l[1]))
-	poly := []float64{0.3333331260347599907594, -0.2500000959438719724219, 0.2000211866670937442115, -0.1666799612432499148524, 0.1421955253180685506222,
-		-0.1240558468362607142452, 0.1188815726052905155023, -0.1167567317253011133263, 0.06746674649232961800422}
-	if g.F64 {
-		poly = []float64{0.6666666666666734245297, 0.399999999994157039171, 0.2857142874217927450101, 0.2222219859249483211912, 0.1818356342904237950327,
-			0.1531407084361468906594, 0.1479577248595487081967}
-	}
+	poly := approx.Log(g.F64)
 	for i, c := range poly {
 		ks = append(ks, num(cname(i), c))
 	}

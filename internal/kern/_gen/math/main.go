@@ -12,7 +12,6 @@ import (
 	"flag"
 	"log"
 	"math"
-	"math/big"
 
 	"github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -292,32 +291,3 @@ func (g *gen) ifAny(m reg.VecPhysical, label string) {
 	}
 	g.JNZ(LabelRef(label))
 }
-
-// split writes x as a sum of n numbers of the precision at hand, largest first.
-func (g *gen) split(x *big.Float, n int) []float64 {
-	x = new(big.Float).Copy(x)
-	var out []float64
-	for range n {
-		v, _ := x.Float64()
-		if !g.F64 {
-			f, _ := x.Float32()
-			v = float64(f)
-		}
-		out = append(out, v)
-		x.Sub(x, big.NewFloat(v))
-	}
-	return out
-}
-
-func constant(s string) *big.Float {
-	x, _, err := big.ParseFloat(s, 10, 300, big.ToNearestEven)
-	if err != nil {
-		panic(err)
-	}
-	return x
-}
-
-var (
-	ln2    = constant("0.693147180559945309417232121458176568075500134360255254120680009493393621969694715605863327")
-	halfPi = constant("1.57079632679489661923132169163975144209858469968755291048747229615390820314310449931401741")
-)

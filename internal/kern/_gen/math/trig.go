@@ -3,6 +3,8 @@ package main
 import (
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/randfeat/randfeat/internal/kern/_gen/approx"
 )
 
 // limit of the vector range reduction. n < 2^16 multiples of π/2 keep every product of the reduction exact.
@@ -17,11 +19,10 @@ const trigLimit = 1e5
 //
 //	sin = r + (r·s·S(s) + ε),   cos = 1 + s·(−½ + s·C(s)),
 //
-// relative errors of the polynomials 2^-28 and 2^-33 in float32, 2^-58 and 2^-64 in float64. cos ignores ε: it moves by
-// less than 0.3 ulp. The quadrant n exchanges and negates. Arguments below 2^-13 (2^-27) are their own sine, and go
+// with the polynomials of approx.SinCos. cos ignores ε: it moves by less than 0.3 ulp. The quadrant n exchanges and negates. Arguments below 2^-13 (2^-27) are their own sine, and go
 // through the rest as zeros: their squares would be subnormal.
 func (g *gen) sinCos() {
-	pi := g.split(halfPi, 3)
+	pi := approx.Split(approx.HalfPi, 3, g.F64)
 	ks := []konst{
 		num("2/pi", 0.6366197723675813430755350534900574481378385829618257949906), num("magic", 1.5*pow2(g.mant())),
 		num("pi1", pi[0]), num("pi2", pi[1]), num("pi3", pi[2]),
@@ -29,12 +30,7 @@ func (g *gen) sinCos() {
 		raw("sign", uint64(1)<<(8*g.Size()-1)), raw("abs", uint64(1)<<(8*g.Size()-1)-1),
 		raw("1", 1), num("small", pow2(-(g.mant()+3)/2)),
 	}
-	sin := []float64{-0.1666665453669239148351, 0.008332156054550535523242, -0.0001951463182691901361774}
-	cos := []float64{0.04166664555437582154258, -0.001388730986093709503108, 0.00002443241229020396328009}
-	if g.F64 {
-		sin = []float64{-0.1666666666666663029517, 0.00833333333332200579244, -0.0001984126982949570891352, 0.000002755731358768963970665, -2.505074231823642926248e-8, 1.589590529863706645261e-10}
-		cos = []float64{0.04166666666666659201917, -0.001388888888887289539736, 0.00002480158728874837216119, -2.75573141486796876652e-7, 2.08756965804931596639e-9, -1.135831090906428462173e-11}
-	}
+	sin, cos := approx.SinCos(g.F64)
 	for i := range sin {
 		ks = append(ks, num("s"+cname(i), sin[i]), num("c"+cname(i), cos[i]))
 	}

@@ -7,6 +7,8 @@ import (
 	"github.com/mmcloughlin/avo/attr"
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/randfeat/randfeat/internal/kern/_gen/approx"
 )
 
 // exponential applies exp(t − shift) to the accumulators of a tile before they are stored (AVX-512).
@@ -32,15 +34,10 @@ func (t target) newExponential() *exponential {
 	e := &exponential{at: map[string]int{}, hoisted: map[string]reg.Register{}}
 	mant, bias, tiny := 23, 127, -100
 	plain, lo, hi := 87.0, -105.0, 89.0
-	ln2hi, ln2lo := float64(float32(math.Ln2)), math.Float32frombits(0xb102e308)
-	h := math.Ln2 / 32
-	poly := []float64{1, 1, 0.5 + 0.8284*h*h/24, 1./6 + 0.85*h*h/120}
-	low := float64(ln2lo)
+	ln2, poly := approx.Split(approx.Ln2, 2, t.double), approx.ExpTable(t.double)
 	if t.double {
 		mant, bias, tiny = 52, 1023, -400
 		plain, lo, hi = 708, -746, 710
-		ln2hi, low = math.Ln2, math.Float64frombits(0x3c7abc9e3b39803f)
-		poly = []float64{1, 1, 0.4999999999999958020789, 0.1666666666432663333111, 0.04166666669432823315812, 0.008333474707148115864146, 0.001388858808378777999298}
 	}
 	e.degree = len(poly) - 1
 
@@ -66,7 +63,7 @@ func (t target) newExponential() *exponential {
 		{"magic", 1.5 * math.Ldexp(1, mant) / 16}, {"tiny", math.Ldexp(1, tiny)},
 		{"plain", plain}, {"lo", lo}, {"hi", hi},
 		{"least", float64(2 - bias)}, {"units", float64(mant + bias - 1)},
-		{"log2e", 1 / math.Ln2}, {"ln2hi", ln2hi}, {"ln2lo", low},
+		{"log2e", 1 / math.Ln2}, {"ln2hi", ln2[0]}, {"ln2lo", ln2[1]},
 	} {
 		e.at[k.name] = off
 		put(k.val)

@@ -3,13 +3,14 @@ package main
 import (
 	"fmt"
 	"math"
-	"math/big"
+	"strings"
 
 	"github.com/mmcloughlin/avo/attr"
 	"github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
+	"github.com/randfeat/randfeat/internal/kern/_gen/approx"
 	"github.com/randfeat/randfeat/internal/kern/_gen/emit"
 	"github.com/randfeat/randfeat/internal/kern/_gen/vec"
 )
@@ -39,14 +40,31 @@ const (
 )
 
 func (o *oscillation) degree() int {
-	if o.F64 {
-		return 6
-	}
-	return 3
+	s, _ := approx.SinCos(o.F64)
+	return len(s)
 }
 
-// sinCosFile writes mulsincos_avx512_amd64.s.
+// sinCosFile writes mulsincos_avx512_amd64.s, and for the Go code that multiplies them mulsincos_factors_amd64.go.
 func sinCosFile() error {
+	var text strings.Builder
+	text.WriteString("package kern\n\n")
+	for _, f64 := range []bool{false, true} {
+		s, c := approx.SinCos(f64)
+		list := append([]float64{1, -0.5, -approx.Split(approx.HalfPi, 3, f64)[2]}, append(s, c...)...)
+		bits := map[bool]int{false: 32, true: 64}[f64]
+		fmt.Fprintf(&text, "// coefficients%[1]d are 1, −½, −C₃, those of the sine, those of the cosine, to be rounded to float%[1]d after the factor.\n", bits)
+		fmt.Fprintf(&text, "var coefficients%d = [...]float64{\n", bits)
+		for _, v := range list {
+			fmt.Fprintf(&text, "\t%v,\n", v)
+		}
+		text.WriteString("}\n")
+		if !f64 {
+			text.WriteString("\n")
+		}
+	}
+	if err := emit.Text("mulsincos_factors_amd64.go", "mul", text.String()); err != nil {
+		return err
+	}
 	c := build.NewContext()
 	for _, f64 := range []bool{false, true} {
 		o := &oscillation{Gen: vec.Gen{Context: c, Wide: true, F64: f64}}
@@ -77,19 +95,7 @@ func (o *oscillation) constants() {
 	if o.F64 {
 		mant, bits = 52, math.Float64bits
 	}
-	halfPi, _, err := big.ParseFloat("1.57079632679489661923132169163975144209858469968755291048747229615390820314310449931401741", 10, 300, big.ToNearestEven)
-	if err != nil {
-		panic(err)
-	}
-	var pi [2]float64
-	for i := range pi {
-		pi[i], _ = halfPi.Float64()
-		if !o.F64 {
-			f, _ := halfPi.Float32()
-			pi[i] = float64(f)
-		}
-		halfPi.Sub(halfPi, big.NewFloat(pi[i]))
-	}
+	pi := approx.Split(approx.HalfPi, 2, o.F64)
 	for _, k := range []struct {
 		name string
 		bits uint64

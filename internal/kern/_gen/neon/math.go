@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"math"
-	"math/big"
+	"slices"
 	"strings"
+
+	"github.com/randfeat/randfeat/internal/kern/_gen/approx"
 )
 
 func emitMath(a *asm) {
@@ -17,30 +19,12 @@ func emitMath(a *asm) {
 	emitNorm2(a)
 }
 
-// split returns the leading parts of a decimal constant, each rounded to the element type: their sum has as many more
-// bits of it.
-func (a *asm) split(s string, parts int) []float64 {
-	x, _, err := big.ParseFloat(s, 10, 400, big.ToNearestEven)
-	if err != nil {
-		panic(err)
-	}
-	var out []float64
-	for range parts {
-		f, _ := x.Float64()
-		if a.f32() {
-			f32, _ := x.Float32()
-			f = float64(f32)
-		}
-		out = append(out, f)
-		x.Sub(x, new(big.Float).SetFloat64(f))
-	}
-	return out
+// falling is a list of coefficients from the highest degree down, as polynomial takes them.
+func falling(c []float64) []float64 {
+	c = slices.Clone(c)
+	slices.Reverse(c)
+	return c
 }
-
-const (
-	ln2Digits    = "0.69314718055994530941723212145817656807550013436025525412068000949339362196969471560586332699641868754200148102"
-	halfPiDigits = "1.57079632679489661923132169163975144209858469968755291048747229615390820314310449931401741267105853399107404326"
-)
 
 // bits is v in the element type.
 func (a *asm) bits(v float64) uint64 {
@@ -101,26 +85,21 @@ func polynomial(a *asm, n, p, tmp, v, first, last int) int {
 // emitExp writes exp(x − shift) in place.
 //
 // t = x − shift is clamped to where the result is not yet 0 or +Inf; n = round(t/ln 2), r = t − n·ln 2 in two parts (the
-// first fused step is exact); e^r = 1 + (r + r²q(r)), |r| ≤ ln 2/2, q of degree 4 (float32, relative error of e^r
-// 3.1e-9) or 9 (float64, 3.6e-18), by Remez; then two multiplications by powers of two, so that results of the whole
+// first fused step is exact); e^r = 1 + (r + r²q(r)) with q of approx.ExpRest; then two multiplications by powers of two, so that results of the whole
 // range come out and subnormal ones are rounded once. FMIN and FMAX keep NaN, and FCVTNS makes its n zero.
 // Measured: math_arm64.go.
 func emitExp(a *asm) {
 	name := "exp" + a.suffix()
-	ln2 := a.split(ln2Digits, 2)
+	ln2 := approx.Split(approx.Ln2, 2, !a.f32())
 	t := &table{name: "expTab" + a.suffix()}
+	lowest, highest, exponent := -746.0, 710.0, uint64(1023)
 	if a.f32() {
-		t.add(a, -104, 89, math.Log2E, ln2[0], ln2[1])
-		t.add(a, 0.001381462556309998, 0.008368710055947304, 0.04166838899254799, 0.1666652113199234, 0.4999999403953552)
-		t.add(a, 1)
-		t.words = append(t.words, 127)
-	} else {
-		t.add(a, -746, 710, math.Log2E, ln2[0], ln2[1])
-		t.add(a, 2.5000017865024216e-08, 2.7630235467638156e-07, 2.755758645224665e-06, 2.480149313247278e-05, 0.0001984126950655803,
-			0.0013888888943600563, 0.00833333333349444, 0.04166666666653026, 0.16666666666666413, 0.5000000000000011)
-		t.add(a, 1)
-		t.words = append(t.words, 1023)
+		lowest, highest, exponent = -104, 89, 127
 	}
+	t.add(a, lowest, highest, math.Log2E, ln2[0], ln2[1])
+	t.add(a, falling(approx.ExpRest(!a.f32()))...)
+	t.add(a, 1)
+	t.words = append(t.words, exponent)
 	t.emit(a)
 	a.fn(name, fmt.Sprintf("(x *float%[1]d, vectors int, shift float%[1]d)", 8*a.size), 16+a.size)
 	a.ptr("x", "R0")
@@ -178,19 +157,15 @@ func timesPowerOfTwo(a *asm, n, x, k, tmp, bias int) {
 	each(n, func(i int) { a.op3("FMUL", x+i, x+i, k+i) })
 }
 
-// emitExp2 writes 2^x in place: n = round(x), r = x − n exactly, 2^r = 1 + r·p(r), |r| ≤ ½, p of degree 5 (float32, relative
-// error of 2^r 3e-9) or 10 (float64, 3.1e-18), by Remez; the rest as in emitExp.
+// emitExp2 writes 2^x in place: n = round(x), r = x − n exactly, 2^r by approx.Exp2Short; the rest as in emitExp.
 func emitExp2(a *asm) {
 	t := &table{name: "exp2Tab" + a.suffix()}
+	lowest, highest := -1076.0, 1025.0
 	if a.f32() {
-		t.add(a, -151, 129)
-		t.add(a, .00015345811991950974, .0013399931219531004, .009618488957167168, .05550328776964251, .24022646890633415, .6931472057372683)
-	} else {
-		t.add(a, -1076, 1025)
-		t.add(a, 4.435285856334136e-10, 7.074105809748144e-09, 1.017819799974967e-07, 1.3215433088590364e-06, 1.5252733490053182e-05,
-			0.0001540353046251647, 0.001333355814678982, 0.009618129107588334, 0.055504108664819925, 0.24022650695910155, 0.6931471805599453)
+		lowest, highest = -151, 129
 	}
-	t.add(a, 1)
+	t.add(a, lowest, highest)
+	t.add(a, falling(approx.Exp2Short(!a.f32()))...)
 	t.words = append(t.words, map[int]uint64{4: 127, 8: 1023}[a.size])
 	t.emit(a)
 	a.fn("exp2"+a.suffix(), fmt.Sprintf("(x *float%d, vectors int)", 8*a.size), 16)
@@ -228,16 +203,15 @@ func emitLog(a *asm) {
 	up := map[int]int{4: 25, 8: 54}[a.size]
 	smallest := map[int]float64{4: 0x1p-126, 8: 0x1p-1022}[a.size]
 	t.add(a, smallest, math.Ldexp(1, up), float64(-up), math.Sqrt2/2, math.Inf(1), math.Inf(-1), 1, 0.5)
-	terms := 4
+	// ln 2 in two parts of which the first has few enough bits for exact products with k.
 	if a.f32() {
 		t.add(a, 6.9313812256e-01, 9.0580006145e-06)
-		t.add(a, 0.24279078841, 0.28498786688, 0.40000972152, 0.66666662693)
 	} else {
-		terms = 7
 		t.add(a, 6.93147180369123816490e-01, 1.90821492927058770002e-10)
-		t.add(a, 1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01, 2.222219843214978396e-01,
-			2.857142874366239149e-01, 3.999999999940941908e-01, 6.666666666666735130e-01)
 	}
+	poly := falling(approx.LogFDLIBM(!a.f32()))
+	terms := len(poly)
+	t.add(a, poly...)
 	t.emit(a)
 	a.fn("log"+a.suffix(), fmt.Sprintf("(x *float%d, vectors int)", 8*a.size), 16)
 	a.ptr("x", "R0")
@@ -325,18 +299,13 @@ func groups(a *asm, count string, group int, body func(n int)) {
 // of n choose and negate. Working on |t| keeps sin odd to the bit and sin −0 = −0. Measured: math_arm64.go.
 func emitSinCos(a *asm) {
 	name := "sinCos" + a.suffix()
-	c := a.split(halfPiDigits, 3)
+	c := approx.Split(approx.HalfPi, 3, !a.f32())
 	t := &table{name: "sinCosTab" + a.suffix()}
 	t.add(a, 1e5, 2/math.Pi, c[0], c[1], c[2])
-	terms := 3
-	if a.f32() {
-		t.add(a, -0.00019515276653692126, 0.00833216030150652, -0.16666655242443085)
-		t.add(a, 2.443315133859869e-05, -0.0013887316454201937, 0.04166664555668831)
-	} else {
-		terms = 6
-		t.add(a, 1.5896226679379962e-10, -2.5050747705426375e-08, 2.7557313621039235e-06, -0.0001984126982958862, 0.008333333333322118, -0.1666666666666663)
-		t.add(a, -1.1358534066487702e-11, 2.087570079592304e-09, -2.755731417896952e-07, 2.4801587288850616e-05, -0.0013888888888873056, 0.041666666666666595)
-	}
+	sine, cosine := approx.SinCosNEON(!a.f32())
+	terms := len(sine)
+	t.add(a, falling(sine)...)
+	t.add(a, falling(cosine)...)
 	t.add(a, -0.5, 1)
 	t.words = append(t.words, 1) // the integer
 	t.emit(a)

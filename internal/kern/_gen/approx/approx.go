@@ -1,0 +1,144 @@
+// Package approx holds the numbers that kernels approximate functions by: split constants and polynomials, each written
+// once for all the generators that use it. Coefficients are of rising degree. They were fitted by Remez' algorithm in 50
+// digits or more; the errors given are relative to the function, before the rounding of the evaluation. The tests of
+// package kern measure what comes out.
+//
+// Two targets with the same method share a polynomial; where their methods differ (a table in a register, a shorter
+// sequence) so does what has to be approximated, and where. In plain Go the functions are those of package math.
+package approx
+
+import (
+	"math"
+	"math/big"
+)
+
+// Digits of ln 2 and π/2.
+const (
+	Ln2    = "0.69314718055994530941723212145817656807550013436025525412068000949339362196969471560586332699641868754200148102"
+	HalfPi = "1.57079632679489661923132169163975144209858469968755291048747229615390820314310449931401741267105853399107404326"
+)
+
+// Split writes a decimal constant as a sum of n numbers of the precision, largest first: each adds its bits to those of
+// the ones before.
+func Split(digits string, n int, f64 bool) []float64 {
+	x, _, err := big.ParseFloat(digits, 10, 400, big.ToNearestEven)
+	if err != nil {
+		panic(err)
+	}
+	var out []float64
+	for range n {
+		v, _ := x.Float64()
+		if !f64 {
+			f, _ := x.Float32()
+			v = float64(f)
+		}
+		out = append(out, v)
+		x.Sub(x, new(big.Float).SetFloat64(v))
+	}
+	return out
+}
+
+// ExpTable is P with e^r = P(r) for |r| ≤ ln(2)/32: AVX-512 looks 2^{j/16} up in a register. Relative errors 2^-29 and
+// 2^-56.
+func ExpTable(f64 bool) []float64 {
+	if f64 {
+		return []float64{1, 1, 0.4999999999999958020789, 0.1666666666432663333111, 0.04166666669432823315812,
+			0.008333474707148115864146, 0.001388858808378777999298}
+	}
+	// e^r − 1 − r = r²(½ + r/6 + r²/24 + …); on |r| ≤ h, r²·|r² − 0.83h²| is smallest.
+	h := math.Ln2 / 32
+	return []float64{1, 1, 0.5 + 0.8284*h*h/24, 1./6 + 0.85*h*h/120}
+}
+
+// Exp is P with e^r = P(r) for |r| ≤ ln(2)/2. Relative errors 2^-28 and 2^-59.
+func Exp(f64 bool) []float64 {
+	if f64 {
+		return []float64{1, 1, 0.4999999999999999988751, 0.1666666666666667042751, 0.04166666666666703225913,
+			0.00833333333332744546212, 0.001388888888861775143737, 0.0001984126986945506138515,
+			0.00002480158803807968688777, 0.000002755726263800814877664, 2.755650429271701615733e-7,
+			2.510220313620228880045e-8, 2.11977785182878709744e-9}
+	}
+	return []float64{1, 1, .4999999344778881, .16666520631720164, .04166838804685542, .008368716878709971,
+		.001381459857028957}
+}
+
+// ExpRest is q with e^r = 1 + (r + r²q(r)) for |r| ≤ ln(2)/2, of a lower degree than Exp in float64 (NEON, which has few
+// registers for constants). Relative errors 3.1e-9 and 3.6e-18.
+func ExpRest(f64 bool) []float64 {
+	if f64 {
+		return []float64{0.5000000000000011, 0.16666666666666413, 0.04166666666653026, 0.00833333333349444,
+			0.0013888888943600563, 0.0001984126950655803, 2.480149313247278e-05, 2.755758645224665e-06,
+			2.7630235467638156e-07, 2.5000017865024216e-08}
+	}
+	return []float64{0.4999999403953552, 0.1666652113199234, 0.04166838899254799, 0.008368710055947304,
+		0.001381462556309998}
+}
+
+// Exp2 is P with 2^r = P(r) for |r| ≤ ½. Relative errors 3e-9 and 2^-59.
+func Exp2(f64 bool) []float64 {
+	if f64 {
+		return []float64{1, 0.693147180559945307972, 0.2402265069591007114047, 0.05550410866482173373777,
+			0.00961812910762856110405, 0.001333355814638174150158, 0.0001540353039317210658244,
+			0.00001525273386484172474614, 0.000001321548700318004020488, 1.017804753262976344906e-7,
+			7.054814922409204296219e-9, 4.457239091610100828413e-10, 2.585511925380281550311e-11}
+	}
+	return []float64{1, .6931472057372683, .24022646890633415, .05550328776964251, .009618488957167168,
+		.0013399931219531004, .00015345811991950974}
+}
+
+// Exp2Short is Exp2 of a lower degree in float64, relative error 3.1e-18 (NEON).
+func Exp2Short(f64 bool) []float64 {
+	if f64 {
+		return []float64{1, 0.6931471805599453, 0.24022650695910155, 0.055504108664819925, 0.009618129107588334,
+			0.001333355814678982, 0.0001540353046251647, 1.5252733490053182e-05, 1.3215433088590364e-06,
+			1.017819799974967e-07, 7.074105809748144e-09, 4.435285856334136e-10}
+	}
+	return Exp2(false)
+}
+
+// SinCos are S and C with sin r = r + r³S(r²) and cos r = 1 + r²(−½ + r²C(r²)) for |r| ≤ π/4, fitted to coefficients that
+// are rounded to the precision only where they are used (AVX2, AVX-512). Relative errors 2^-28 and 2^-33, 2^-58 and 2^-64.
+func SinCos(f64 bool) (s, c []float64) {
+	if f64 {
+		return []float64{-0.1666666666666663029517, 0.00833333333332200579244, -0.0001984126982949570891352,
+				0.000002755731358768963970665, -2.505074231823642926248e-8, 1.589590529863706645261e-10},
+			[]float64{0.04166666666666659201917, -0.001388888888887289539736, 0.00002480158728874837216119,
+				-2.75573141486796876652e-7, 2.08756965804931596639e-9, -1.135831090906428462173e-11}
+	}
+	return []float64{-0.1666665453669239148351, 0.008332156054550535523242, -0.0001951463182691901361774},
+		[]float64{0.04166664555437582154258, -0.001388730986093709503108, 0.00002443241229020396328009}
+}
+
+// SinCosNEON are S and C of SinCos where r has no correction term, so that its whole range counts. Relative errors 3.8e-9
+// and 1.2e-10, 3.7e-18 and 5.6e-20.
+func SinCosNEON(f64 bool) (s, c []float64) {
+	if f64 {
+		return []float64{-0.1666666666666663, 0.008333333333322118, -0.0001984126982958862, 2.7557313621039235e-06,
+				-2.5050747705426375e-08, 1.5896226679379962e-10},
+			[]float64{0.041666666666666595, -0.0013888888888873056, 2.4801587288850616e-05, -2.755731417896952e-07,
+				2.087570079592304e-09, -1.1358534066487702e-11}
+	}
+	return []float64{-0.16666655242443085, 0.00833216030150652, -0.00019515276653692126},
+		[]float64{0.04166664555668831, -0.0013887316454201937, 2.443315133859869e-05}
+}
+
+// Log is, in float32, P with log(1+f) = f − f²/2 + f³P(f), relative error 2^-30; in float64 it is R(s²)/s² of fdlibm's form
+// log(1+f) = f − (f²/2 − s(f²/2 + R(s²))), s = f/(2+f), refitted: 2^-59. 1+f is in [√½, √2).
+func Log(f64 bool) []float64 {
+	if f64 {
+		return []float64{0.6666666666666734245297, 0.399999999994157039171, 0.2857142874217927450101,
+			0.2222219859249483211912, 0.1818356342904237950327, 0.1531407084361468906594, 0.1479577248595487081967}
+	}
+	return []float64{0.3333331260347599907594, -0.2500000959438719724219, 0.2000211866670937442115,
+		-0.1666799612432499148524, 0.1421955253180685506222, -0.1240558468362607142452, 0.1188815726052905155023,
+		-0.1167567317253011133263, 0.06746674649232961800422}
+}
+
+// LogFDLIBM is R(s²)/s² of FreeBSD's e_logf.c and e_log.c: errors of R 2^-34.2 and 2^-58.4 (NEON).
+func LogFDLIBM(f64 bool) []float64 {
+	if f64 {
+		return []float64{6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01,
+			2.222219843214978396e-01, 1.818357216161805012e-01, 1.531383769920937332e-01, 1.479819860511658591e-01}
+	}
+	return []float64{0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841}
+}
