@@ -10,7 +10,7 @@ import (
 // modules are not listed.
 var layers = []string{
 	"dense",
-	"internal/buf internal/figure internal/namedjson internal/par internal/rng internal/seal " +
+	"internal/buf internal/cell internal/figure internal/jsonscan internal/namedjson internal/par internal/rng internal/seal " +
 		"internal/similar internal/special internal/stattest internal/tensorfile",
 	"internal/kern",
 	"coupling data internal/linalg kernel",

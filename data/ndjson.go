@@ -2,11 +2,12 @@ package data
 
 import (
 	"bytes"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
-	"unicode/utf8"
+
+	"github.com/randfeat/randfeat/internal/jsonscan"
 )
 
 // jsonSource is one flat JSON object per line: numbers, strings, true, false and null. The columns are the keys found at
@@ -49,12 +50,12 @@ func newJSONSourceFrom(in, first input, rows int, o Options) (Source, error) {
 		case err != nil:
 			return nil, err
 		}
-		p := jsonParser{lines: l, b: l.record()}
-		if p.skip(); p.i == len(p.b) {
+		p := lineScanner{jsonscan.Scanner{Data: l.record()}, l}
+		if p.blank() {
 			continue
 		}
 		n++
-		err := p.object(func(key []byte, _ jsonValue, at int) error {
+		err := p.object(func(key, _ []byte, at, _ int) error {
 			if !seen[string(key)] {
 				seen[string(key)] = true
 				s.columns = append(s.columns, string(key))
@@ -120,8 +121,8 @@ func (r *jsonReader) Read(b *Block, max int) error {
 		if err != nil {
 			return err
 		}
-		p := jsonParser{lines: r.lines, b: r.record()}
-		if p.skip(); p.i == len(p.b) {
+		p := lineScanner{jsonscan.Scanner{Data: r.record()}, r.lines}
+		if p.blank() {
 			continue
 		}
 		if err := r.parse(b, &p); err != nil {
@@ -137,9 +138,9 @@ func (r *jsonReader) Read(b *Block, max int) error {
 	return nil
 }
 
-func (r *jsonReader) parse(b *Block, p *jsonParser) error {
+func (r *jsonReader) parse(b *Block, p *lineScanner) error {
 	expect, row := 0, r.row+1
-	err := p.object(func(key []byte, v jsonValue, at int) error {
+	err := p.object(func(key, cell []byte, at, cellAt int) error {
 		j := expect // rows mostly have their keys in one order
 		if j >= len(r.columns) || string(key) != r.columns[j] {
 			var ok bool
@@ -151,8 +152,7 @@ func (r *jsonReader) parse(b *Block, p *jsonParser) error {
 			return inputError(r.place(at), "the key %s comes twice", show(key))
 		}
 		r.seen[j], expect = row, j+1
-		cell := v.text
-		if v.null || r.missing.has(cell) {
+		if cell != nil && r.missing.has(cell) {
 			cell = nil
 		}
 		switch r.want[j] {
@@ -163,7 +163,7 @@ func (r *jsonReader) parse(b *Block, p *jsonParser) error {
 			if cell != nil {
 				var ok bool
 				if x, ok = ParseNumber(trimBlanks(cell)); !ok {
-					return columnError(r.place(v.at), r.columns[j], nil, "column %s is %s, want a number", show(r.columns[j]), show(cell))
+					return columnError(r.place(cellAt), r.columns[j], nil, "column %s is %s, want a number", show(r.columns[j]), show(cell))
 				}
 			}
 			b.Cols[j].Num = append(b.Cols[j].Num, x)
@@ -187,134 +187,43 @@ func (r *jsonReader) parse(b *Block, p *jsonParser) error {
 	return nil
 }
 
-// jsonValue is a scalar: the text of a string without its escapes, or the literal.
-type jsonValue struct {
-	text []byte
-	null bool
-	at   int // offset in the line
+// lineScanner reads the object of a line.
+type lineScanner struct {
+	jsonscan.Scanner
+	lines *lines
 }
 
-// jsonParser reads one flat object.
-type jsonParser struct {
-	*lines
-	b   []byte
-	i   int
-	key []byte // unescaped copies
-	val []byte
+// blank reports whether nothing is on the line.
+func (p *lineScanner) blank() bool {
+	p.Skip()
+	return p.Pos == len(p.Data)
 }
 
-func (p *jsonParser) skip() {
-	for p.i < len(p.b) && (p.b[p.i] == ' ' || p.b[p.i] == '\t' || p.b[p.i] == '\r') {
-		p.i++
+// object reads the whole line as a flat object and gives every entry to f, with the places of key and value; null is nil.
+// Both live until the next entry.
+func (p *lineScanner) object(f func(key, value []byte, keyAt, valueAt int) error) error {
+	err := p.Object(func(key []byte, keyAt int) error {
+		p.Skip()
+		valueAt := p.Pos
+		value, err := p.Scalar()
+		if err != nil {
+			return err
+		}
+		return f(key, value, keyAt, valueAt)
+	})
+	if err == nil && !p.blank() {
+		err = &jsonscan.Error{Pos: p.Pos, Want: "the end of the line"}
 	}
-}
-
-func (p *jsonParser) eat(c byte) bool {
-	p.skip()
-	if p.i < len(p.b) && p.b[p.i] == c {
-		p.i++
-		return true
+	var e *jsonscan.Error
+	switch {
+	case !errors.As(err, &e):
+		return err
+	case e.Want == "":
+		return inputError(p.lines.place(e.Pos), "%s", e.Wrong)
 	}
-	return false
-}
-
-func (p *jsonParser) fail(want string) error {
 	found := "the end of the line"
-	if p.i < len(p.b) {
-		found = show(p.b[p.i:])
+	if e.Pos < len(p.Data) {
+		found = show(p.Data[e.Pos:])
 	}
-	return inputError(p.place(p.i), "%s, want %s", found, want)
-}
-
-// object reads the whole line as an object and gives every entry to f. The key and value live until the next entry.
-func (p *jsonParser) object(f func(key []byte, v jsonValue, at int) error) error {
-	if !p.eat('{') {
-		return p.fail("a JSON object")
-	}
-	for first := true; ; first = false {
-		if p.eat('}') {
-			break
-		}
-		if !first && !p.eat(',') {
-			return p.fail("a comma or }")
-		}
-		p.skip()
-		at := p.i
-		key, err := p.string(&p.key)
-		if err != nil {
-			return err
-		}
-		if !p.eat(':') {
-			return p.fail("a colon")
-		}
-		v, err := p.value()
-		if err != nil {
-			return err
-		}
-		if err := f(key, v, at); err != nil {
-			return err
-		}
-	}
-	if p.skip(); p.i != len(p.b) {
-		return p.fail("the end of the line")
-	}
-	return nil
-}
-
-func (p *jsonParser) value() (jsonValue, error) {
-	p.skip()
-	v := jsonValue{at: p.i}
-	if p.i == len(p.b) {
-		return v, p.fail("a value")
-	}
-	switch p.b[p.i] {
-	case '"':
-		var err error
-		v.text, err = p.string(&p.val)
-		return v, err
-	case '{', '[':
-		return v, inputError(p.place(p.i), "a nested value: rows must be flat objects of numbers, strings, true, false and null")
-	}
-	for p.i < len(p.b) && !bytes.ContainsRune([]byte(",}] \t\r"), rune(p.b[p.i])) {
-		p.i++
-	}
-	v.text = p.b[v.at:p.i]
-	if !json.Valid(v.text) {
-		p.i = v.at
-		return v, p.fail("a number, string, true, false or null")
-	}
-	v.null = string(v.text) == "null"
-	return v, nil
-}
-
-// string reads a string literal. Without escapes it is a part of the line, else a copy in buf.
-func (p *jsonParser) string(buf *[]byte) ([]byte, error) {
-	if p.i == len(p.b) || p.b[p.i] != '"' {
-		return nil, p.fail("a string")
-	}
-	start := p.i
-	plain := true
-	for i := start + 1; i < len(p.b); i++ {
-		switch c := p.b[i]; {
-		case c == '\\':
-			plain = false
-			i++
-		case c < ' ':
-			p.i = i
-			return nil, p.fail("an escaped control character")
-		case c == '"':
-			p.i = i + 1
-			if plain && utf8.Valid(p.b[start:i]) { // encoding/json replaces invalid UTF-8
-
-				return p.b[start+1 : i], nil
-			}
-			var s string
-			if err := json.Unmarshal(p.b[start:p.i], &s); err != nil {
-				return nil, inputError(p.place(start), "%v", err)
-			}
-			*buf = append((*buf)[:0], s...)
-			return *buf, nil
-		}
-	}
-	return nil, inputError(p.place(start), "the string is not closed on its line")
+	return inputError(p.lines.place(e.Pos), "%s, want %s", found, e.Want)
 }

@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"strconv"
 	"unsafe"
+
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // pow10 are the powers of ten that float64 holds exactly.
@@ -174,18 +176,10 @@ func startsNumber(c byte) bool {
 	return c-'0' <= 9 || c == '-' || c == '+' || c == '.' || c|0x20 == 'i' || c|0x20 == 'n'
 }
 
-// appendNumber writes a number so that reading gives the same bits.
-func appendNumber(b []byte, v float64) []byte {
-	if a := math.Abs(v); a != 0 && (a < 1e-5 || a >= 1e15) {
-		return strconv.AppendFloat(b, v, 'e', -1, 64)
-	}
-	return strconv.AppendFloat(b, v, 'f', -1, 64)
-}
-
 // canonical is the one spelling of a number used for classes and levels: 1, 1.0 and 1e0 are one class.
 func canonical(v float64) string {
 	if v == 0 {
 		v = 0 // -0 is 0
 	}
-	return string(appendNumber(nil, v))
+	return string(cell.AppendNumber(nil, v))
 }

@@ -1,9 +1,7 @@
 package data
 
 import (
-	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // Writer writes a table block by block.
@@ -145,18 +144,14 @@ func newRowWriter(w io.Writer, f Format, delim byte, columns []string, kinds []K
 			if j > 0 {
 				c.buf = append(c.buf, delim)
 			}
-			c.text([]byte(name), len(columns) == 1)
+			c.buf = cell.AppendCSV(c.buf, []byte(name), delim, len(columns) == 1)
 		}
 		c.buf = append(c.buf, '\n')
 		return c, nil
 	case NDJSON:
 		n := &jsonTable{tableOut: t}
 		for _, name := range columns {
-			key, err := json.Marshal(name)
-			if err != nil {
-				return nil, err
-			}
-			n.keys = append(n.keys, append(key, ':'))
+			n.keys = append(n.keys, append(cell.AppendJSON(nil, []byte(name)), ':'))
 		}
 		return n, nil
 	case NPY:
@@ -217,9 +212,9 @@ func (c *csvTable) write(b *Block) error {
 			}
 			switch {
 			case k == Text:
-				c.text(b.Cols[j].Text[i], len(c.kinds) == 1)
+				c.buf = cell.AppendCSV(c.buf, b.Cols[j].Text[i], c.delim, len(c.kinds) == 1)
 			case !math.IsNaN(b.Cols[j].Num[i]):
-				c.buf = appendNumber(c.buf, b.Cols[j].Num[i])
+				c.buf = cell.AppendNumber(c.buf, b.Cols[j].Num[i])
 			case len(c.kinds) == 1:
 				c.buf = append(c.buf, `""`...)
 			}
@@ -230,25 +225,6 @@ func (c *csvTable) write(b *Block) error {
 		}
 	}
 	return nil
-}
-
-// text writes a field, quoted where reading it back needs that: also around outer blanks, and if it is the only field of
-// its line and empty.
-func (c *csvTable) text(t []byte, alone bool) {
-	quote := len(t) == 0 && alone || bytes.IndexByte(t, c.delim) >= 0 || bytes.ContainsAny(t, "\"\r\n") ||
-		len(t) > 0 && (isBlank(t[0]) || isBlank(t[len(t)-1])) || bytes.HasPrefix(t, []byte(bom))
-	if !quote {
-		c.buf = append(c.buf, t...)
-		return
-	}
-	c.buf = append(c.buf, '"')
-	for _, x := range t {
-		if x == '"' {
-			c.buf = append(c.buf, '"')
-		}
-		c.buf = append(c.buf, x)
-	}
-	c.buf = append(c.buf, '"')
 }
 
 type jsonTable struct {
@@ -266,16 +242,7 @@ func (n *jsonTable) write(b *Block) error {
 			n.buf = append(append(n.buf, sep), n.keys[j]...)
 			sep = ','
 			if k == Text {
-				t := b.Cols[j].Text[i]
-				if t == nil {
-					n.buf = append(n.buf, "null"...)
-					continue
-				}
-				s, err := json.Marshal(string(t))
-				if err != nil {
-					return err
-				}
-				n.buf = append(n.buf, s...)
+				n.buf = cell.AppendJSON(n.buf, b.Cols[j].Text[i])
 				continue
 			}
 			v := b.Cols[j].Num[i]
@@ -285,7 +252,7 @@ func (n *jsonTable) write(b *Block) error {
 			case math.IsInf(v, 0):
 				return fmt.Errorf("row %d, column %d is infinite, which JSON cannot say: %w", b.First+int64(i)+1, j+1, dense.ErrNotFinite)
 			default:
-				n.buf = appendNumber(n.buf, v)
+				n.buf = cell.AppendNumber(n.buf, v)
 			}
 		}
 		n.buf = append(n.buf, '}', '\n')

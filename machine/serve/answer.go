@@ -2,12 +2,10 @@ package serve
 
 import (
 	"bytes"
-	"encoding/json"
 	"math"
-	"strconv"
-	"unicode/utf8"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/cell"
 )
 
 // answer writes predictions as JSON, CSV or NDJSON.
@@ -29,7 +27,7 @@ type column struct {
 }
 
 func newColumn(name string, kind data.Kind) column {
-	return column{name, append(appendString(nil, []byte(name)), ':'), kind}
+	return column{name, append(cell.AppendJSON(nil, []byte(name)), ':'), kind}
 }
 
 // begin begins an answer of the model with a given checksum: identifiers that were given, then predictions.
@@ -87,22 +85,17 @@ func (a *answer) csvRow(b *data.Block, i int) {
 		if a.all[j].kind == data.Text {
 			a.csvText(b.Cols[j].Text[i])
 		} else if v := b.Cols[j].Num[i]; !math.IsNaN(v) {
-			a.w.Write(strconv.AppendFloat(a.w.AvailableBuffer(), v, 'g', -1, 64))
+			a.w.Write(cell.AppendNumber(a.w.AvailableBuffer(), v))
+		} else {
+			a.csvText(nil)
 		}
 	}
 	a.w.WriteByte('\n')
 }
 
-// csvText quotes a field where reading it back needs that.
+// csvText writes a field.
 func (a *answer) csvText(t []byte) {
-	blank := func(c byte) bool { return c == ' ' || c == '\t' }
-	if !bytes.ContainsAny(t, ",\"\r\n") && (len(t) == 0 || !blank(t[0]) && !blank(t[len(t)-1])) {
-		a.w.Write(t)
-		return
-	}
-	a.w.WriteByte('"')
-	a.w.Write(bytes.ReplaceAll(t, []byte{'"'}, []byte{'"', '"'}))
-	a.w.WriteByte('"')
+	a.w.Write(cell.AppendCSV(a.w.AvailableBuffer(), t, ',', len(a.shown) == 1))
 }
 
 func (a *answer) jsonRow(b *data.Block, i int) {
@@ -120,11 +113,11 @@ func (a *answer) jsonRow(b *data.Block, i int) {
 		}
 		a.cell = a.cell[:0]
 		if a.all[j].kind == data.Text {
-			a.cell = appendString(a.cell, b.Cols[j].Text[i])
+			a.cell = cell.AppendJSON(a.cell, b.Cols[j].Text[i])
 		} else if v := b.Cols[j].Num[i]; math.IsNaN(v) || math.IsInf(v, 0) {
 			a.cell = append(a.cell, "null"...)
 		} else {
-			a.cell = strconv.AppendFloat(a.cell, v, 'g', -1, 64)
+			a.cell = cell.AppendNumber(a.cell, v)
 		}
 		a.w.Write(a.cell)
 	}
@@ -138,21 +131,4 @@ func (a *answer) close() {
 	if a.kind == typeJSON {
 		a.w.WriteString("]}\n")
 	}
-}
-
-// appendString appends a JSON string; nil is null.
-func appendString(dst, t []byte) []byte {
-	if t == nil {
-		return append(dst, "null"...)
-	}
-	for _, c := range t {
-		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf || c == '<' || c == '>' || c == '&' {
-			s, err := json.Marshal(string(t))
-			if err != nil { // a string: it cannot
-				return append(dst, "null"...)
-			}
-			return append(dst, s...)
-		}
-	}
-	return append(append(append(dst, '"'), t...), '"')
 }

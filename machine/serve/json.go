@@ -1,20 +1,20 @@
 package serve
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net/http"
-	"unicode/utf8"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/jsonscan"
 )
 
 // jsonRows reads {"rows": [{…}, …]} or {"columns": […], "rows": [[…], …]} without building values: cells go from the
 // body to the block.
 type jsonRows struct {
-	p       jsonParser
+	p       jsonscan.Scanner
 	d       *loaded
 	kinds   []data.Kind
 	arrays  bool
@@ -27,44 +27,44 @@ type jsonRows struct {
 }
 
 func newJSONRows(body []byte, d *loaded, kinds []data.Kind) (*jsonRows, error) {
-	r := &jsonRows{p: jsonParser{b: body}, d: d, kinds: kinds, ids: make([]bool, len(d.columns)), last: make([]int64, len(d.columns))}
+	r := &jsonRows{p: jsonscan.Scanner{Data: body}, d: d, kinds: kinds, ids: make([]bool, len(d.columns)), last: make([]int64, len(d.columns))}
 	rowsAt, columnsAt := -1, -1
 	p := &r.p
-	err := p.object(func(key []byte) error {
+	err := p.Object(func(key []byte, _ int) error {
 		at := &rowsAt
 		switch string(key) {
 		case "rows":
 		case "columns":
 			at = &columnsAt
 		default:
-			return p.fail(`the key %s, want "rows" or "columns"`, show(key))
+			return r.fail(`the key %s, want "rows" or "columns"`, show(key))
 		}
 		if *at >= 0 {
-			return p.fail("the key %s comes twice", show(key))
+			return r.fail("the key %s comes twice", show(key))
 		}
-		p.skip()
-		*at = p.i
-		return p.ignore(0)
+		p.Skip()
+		*at = p.Pos
+		return p.Ignore()
 	})
 	if err != nil {
-		return nil, err
+		return nil, r.wrong(err)
 	}
-	if p.skip(); p.i < len(p.b) {
-		return nil, p.fail("something after the object")
+	if p.End() != nil {
+		return nil, r.fail("something after the object")
 	}
 	if rowsAt < 0 {
-		return nil, p.fail(`no key "rows"`)
+		return nil, r.fail(`no key "rows"`)
 	}
 	if columnsAt >= 0 {
 		r.arrays = true
-		p.i = columnsAt
+		p.Pos = columnsAt
 		if err := r.readColumns(); err != nil {
-			return nil, err
+			return nil, r.wrong(err)
 		}
 	}
-	p.i = rowsAt
-	if !p.eat('[') {
-		return nil, p.fail(`"rows" must be an array`)
+	p.Pos = rowsAt
+	if !p.Eat('[') {
+		return nil, r.fail(`"rows" must be an array`)
 	}
 	return r, nil
 }
@@ -73,19 +73,17 @@ func newJSONRows(body []byte, d *loaded, kinds []data.Kind) (*jsonRows, error) {
 func (r *jsonRows) readColumns() error {
 	p := &r.p
 	var names []string
-	if !p.eat('[') {
-		return p.fail(`"columns" must be an array of names`)
+	if p.Skip(); p.Pos == len(p.Data) || p.Data[p.Pos] != '[' {
+		return r.fail(`"columns" must be an array of names`)
 	}
-	for !p.eat(']') {
-		if len(names) > 0 && !p.eat(',') {
-			return p.fail("want a comma or ]")
-		}
-		p.skip()
-		name, err := p.string(&p.key)
-		if err != nil {
-			return err
-		}
+	err := p.Array(func(int) error {
+		p.Skip()
+		name, err := p.Key()
 		names = append(names, string(name))
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	if _, err := r.d.model.Schema.Encoder(names, false); err != nil {
 		return err
@@ -106,12 +104,12 @@ func (r *jsonRows) read(b *data.Block, max int) error {
 	b.Reset(r.rows, r.kinds)
 	p := &r.p
 	for b.Rows < max && !r.end && !b.Full() {
-		if p.eat(']') {
+		if p.Eat(']') {
 			r.end = true
 			break
 		}
-		if r.open && !p.eat(',') {
-			return p.fail("want a comma or ]")
+		if r.open && !p.Eat(',') {
+			return r.fail("want a comma or ]")
 		}
 		r.open = true
 		r.rows++
@@ -119,7 +117,7 @@ func (r *jsonRows) read(b *data.Block, max int) error {
 		if r.arrays {
 			row = r.readArray
 		}
-		if err := row(b); err != nil {
+		if err := r.wrong(row(b)); err != nil {
 			if q, ok := err.(*Problem); ok && q.Row == 0 {
 				q.Row = r.rows
 			}
@@ -135,10 +133,10 @@ func (r *jsonRows) read(b *data.Block, max int) error {
 
 func (r *jsonRows) readObject(b *data.Block) error {
 	p, expect, fields := &r.p, 0, 0
-	if p.skip(); p.i < len(p.b) && p.b[p.i] == '[' {
-		return p.fail(`a row is an array, but there are no "columns": add them, or send objects`)
+	if p.Skip(); p.Pos < len(p.Data) && p.Data[p.Pos] == '[' {
+		return r.fail(`a row is an array, but there are no "columns": add them, or send objects`)
 	}
-	err := p.object(func(key []byte) error {
+	err := p.Object(func(key []byte, _ int) error {
 		j := expect // rows mostly have their keys in one order
 		if j >= len(r.d.columns) || string(key) != r.d.columns[j] {
 			var ok bool
@@ -149,7 +147,7 @@ func (r *jsonRows) readObject(b *data.Block) error {
 			}
 		}
 		if j == unread {
-			return p.ignore(0)
+			return p.Ignore()
 		}
 		if r.last[j] == r.rows {
 			return r.about(j, "the column %s comes twice", show(key))
@@ -178,26 +176,24 @@ func (r *jsonRows) readObject(b *data.Block) error {
 
 func (r *jsonRows) readArray(b *data.Block) error {
 	p, n := &r.p, 0
-	if !p.eat('[') {
-		return p.fail("with \"columns\", a row must be an array")
+	if p.Skip(); p.Pos == len(p.Data) || p.Data[p.Pos] != '[' {
+		return r.fail("with \"columns\", a row must be an array")
 	}
-	for ; !p.eat(']'); n++ {
-		if n > 0 && !p.eat(',') {
-			return p.fail("want a comma or ]")
-		}
+	err := p.Array(func(int) error {
 		if n == len(r.columns) {
-			return p.fail("more than the %d cells that \"columns\" names", len(r.columns))
+			return r.fail("more than the %d cells that \"columns\" names", len(r.columns))
 		}
-		if j := r.columns[n]; j == unread {
-			if err := p.ignore(0); err != nil {
-				return err
-			}
-		} else if err := r.cell(b, j); err != nil {
-			return err
+		j := r.columns[n]
+		if n++; j == unread {
+			return p.Ignore()
 		}
+		return r.cell(b, j)
+	})
+	if err != nil {
+		return err
 	}
 	if n != len(r.columns) {
-		return p.fail("%d cells, \"columns\" names %d", n, len(r.columns))
+		return r.fail("%d cells, \"columns\" names %d", n, len(r.columns))
 	}
 	for j := r.d.fields; j < len(r.ids); j++ {
 		if !r.ids[j] {
@@ -209,8 +205,9 @@ func (r *jsonRows) readArray(b *data.Block) error {
 
 // cell reads a scalar into column j.
 func (r *jsonRows) cell(b *data.Block, j int) error {
-	text, err := r.p.scalar()
+	text, err := r.p.Scalar()
 	if err != nil {
+		err = r.wrong(err)
 		if q, ok := err.(*Problem); ok {
 			q.Column = r.d.columns[j]
 		}
@@ -233,190 +230,32 @@ func (r *jsonRows) about(j int, format string, args ...any) *Problem {
 	return q
 }
 
+// fail is a problem at the place where the reading has come to.
+func (r *jsonRows) fail(format string, args ...any) error {
+	return r.failAt(r.p.Pos, fmt.Sprintf(format, args...))
+}
+
+func (r *jsonRows) failAt(at int, message string) error {
+	found := "the end"
+	if b := r.p.Data; at < len(b) {
+		found = show(b[at:min(len(b), at+12)])
+	}
+	return problem(http.StatusBadRequest, "bad_json", "%s (byte %d: %s)", message, at+1, found)
+}
+
+// wrong makes what the scanner says a problem of the client.
+func (r *jsonRows) wrong(err error) error {
+	var e *jsonscan.Error
+	if errors.As(err, &e) {
+		return r.failAt(e.Pos, e.Error())
+	}
+	return err
+}
+
 // show quotes a text for a message, cut to a readable length.
 func show[S string | []byte](s S) string {
 	if len(s) > 40 {
 		return fmt.Sprintf("%q…", s[:40])
 	}
 	return fmt.Sprintf("%q", s)
-}
-
-// maxDepth bounds the nesting of values that are not read.
-const maxDepth = 16
-
-// jsonParser reads JSON (RFC 8259) from front to back.
-type jsonParser struct {
-	b        []byte
-	i        int
-	key, val []byte // unescaped copies
-}
-
-func (p *jsonParser) skip() {
-	for p.i < len(p.b) && (p.b[p.i] == ' ' || p.b[p.i] == '\t' || p.b[p.i] == '\r' || p.b[p.i] == '\n') {
-		p.i++
-	}
-}
-
-func (p *jsonParser) eat(c byte) bool {
-	p.skip()
-	if p.i < len(p.b) && p.b[p.i] == c {
-		p.i++
-		return true
-	}
-	return false
-}
-
-func (p *jsonParser) fail(format string, args ...any) error {
-	found := "the end"
-	if p.i < len(p.b) {
-		found = show(p.b[p.i:min(len(p.b), p.i+12)])
-	}
-	return problem(http.StatusBadRequest, "bad_json", "%s (byte %d: %s)", fmt.Sprintf(format, args...), p.i+1, found)
-}
-
-// object hands every key to f, which must read the value. The key lives until the next string is read.
-func (p *jsonParser) object(f func(key []byte) error) error {
-	if !p.eat('{') {
-		return p.fail("want an object")
-	}
-	for first := true; ; first = false {
-		if p.eat('}') {
-			return nil
-		}
-		if !first && !p.eat(',') {
-			return p.fail("want a comma or }")
-		}
-		p.skip()
-		key, err := p.string(&p.key)
-		if err != nil {
-			return err
-		}
-		if !p.eat(':') {
-			return p.fail("want a colon")
-		}
-		if err := f(key); err != nil {
-			return err
-		}
-	}
-}
-
-// scalar reads a number, string, true, false or null, and gives its text, nil for null. It lives until the next one.
-func (p *jsonParser) scalar() ([]byte, error) {
-	p.skip()
-	if p.i == len(p.b) {
-		return nil, p.fail("want a value")
-	}
-	at := p.i
-	switch c := p.b[p.i]; {
-	case c == '"':
-		return p.string(&p.val)
-	case c == '{' || c == '[':
-		return nil, p.fail("a nested value: cells are numbers, strings, true, false and null")
-	case c == 't' && p.word("true"), c == 'f' && p.word("false"), (c == '-' || c >= '0' && c <= '9') && p.number():
-		return p.b[at:p.i], nil
-	case c == 'n' && p.word("null"):
-		return nil, nil
-	}
-	p.i = at
-	return nil, p.fail("want a number, string, true, false or null")
-}
-
-func (p *jsonParser) word(w string) bool {
-	if len(p.b)-p.i < len(w) || string(p.b[p.i:p.i+len(w)]) != w {
-		return false
-	}
-	p.i += len(w)
-	return true
-}
-
-func (p *jsonParser) digits() bool {
-	from := p.i
-	for p.i < len(p.b) && p.b[p.i] >= '0' && p.b[p.i] <= '9' {
-		p.i++
-	}
-	return p.i > from
-}
-
-// number reads -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?.
-func (p *jsonParser) number() bool {
-	if p.b[p.i] == '-' {
-		p.i++
-	}
-	from := p.i
-	if !p.digits() || p.b[from] == '0' && p.i > from+1 {
-		return false
-	}
-	if p.i < len(p.b) && p.b[p.i] == '.' {
-		p.i++
-		if !p.digits() {
-			return false
-		}
-	}
-	if p.i < len(p.b) && (p.b[p.i] == 'e' || p.b[p.i] == 'E') {
-		p.i++
-		if p.i < len(p.b) && (p.b[p.i] == '+' || p.b[p.i] == '-') {
-			p.i++
-		}
-		return p.digits()
-	}
-	return true
-}
-
-// string reads a string. Without escapes it is a part of the body, else a copy in buf.
-func (p *jsonParser) string(buf *[]byte) ([]byte, error) {
-	if p.i == len(p.b) || p.b[p.i] != '"' {
-		return nil, p.fail("want a string")
-	}
-	start, plain := p.i, true
-	for i := start + 1; i < len(p.b); i++ {
-		switch c := p.b[i]; {
-		case c == '\\':
-			plain = false
-			i++
-		case c < ' ':
-			p.i = i
-			return nil, p.fail("a control character in a string must be escaped")
-		case c == '"':
-			if plain && utf8.Valid(p.b[start+1:i]) { // encoding/json replaces what is not UTF-8
-				p.i = i + 1
-				return p.b[start+1 : i], nil
-			}
-			var s string
-			if err := json.Unmarshal(p.b[start:i+1], &s); err != nil {
-				return nil, p.fail("a wrong escape in a string")
-			}
-			p.i = i + 1
-			*buf = append((*buf)[:0], s...)
-			return *buf, nil
-		}
-	}
-	return nil, p.fail("the string is not closed")
-}
-
-// ignore reads any value.
-func (p *jsonParser) ignore(depth int) error {
-	p.skip()
-	if p.i == len(p.b) {
-		return p.fail("want a value")
-	}
-	if depth > maxDepth {
-		return p.fail("values are nested too deeply")
-	}
-	switch p.b[p.i] {
-	case '{':
-		return p.object(func([]byte) error { return p.ignore(depth + 1) })
-	case '[':
-		p.i++
-		for n := 0; !p.eat(']'); n++ {
-			if n > 0 && !p.eat(',') {
-				return p.fail("want a comma or ]")
-			}
-			if err := p.ignore(depth + 1); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	_, err := p.scalar()
-	return err
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/cell"
+	"github.com/randfeat/randfeat/internal/jsonscan"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -264,10 +266,10 @@ func sniff(rows []byte) string {
 	if len(t) == 0 || t[0] != '{' {
 		return typeCSV
 	}
-	p := jsonParser{b: t, i: 1}
-	p.skip()
-	if key, err := p.string(&p.key); err == nil && (string(key) == "rows" || string(key) == "columns") {
-		if p.eat(':') && p.eat('[') {
+	p := jsonscan.Scanner{Data: t, Pos: 1}
+	p.Skip()
+	if key, err := p.Key(); err == nil && (string(key) == "rows" || string(key) == "columns") {
+		if p.Eat(':') && p.Eat('[') {
 			return typeJSON
 		}
 	}
@@ -292,8 +294,4 @@ func example(s *data.Schema) string {
 	return strings.Join(names, ",") + "\n" + strings.Join(values, ",") + "\n"
 }
 
-func quoted(t string) string {
-	var b bytes.Buffer
-	(&answer{w: &b}).csvText([]byte(t))
-	return b.String()
-}
+func quoted(t string) string { return string(cell.AppendCSV(nil, []byte(t), ',', false)) }

@@ -148,8 +148,8 @@ func TestBadRequests(t *testing.T) {
 		row                  int64
 		column               string
 	}{
-		{js, ``, "", 400, "bad_json", "want an object", 0, ""},
-		{js, `[]`, "", 400, "bad_json", "want an object", 0, ""},
+		{js, ``, "", 400, "bad_json", "want a JSON object", 0, ""},
+		{js, `[]`, "", 400, "bad_json", "want a JSON object", 0, ""},
 		{js, `{}`, "", 400, "bad_json", `no key \"rows\"`, 0, ""},
 		{js, `{"rows":[` + good + `]`, "", 400, "bad_json", "the end", 0, ""},
 		{js, `{"rows":[` + good + `]} x`, "", 400, "bad_json", "after the object", 0, ""},
@@ -158,7 +158,7 @@ func TestBadRequests(t *testing.T) {
 		{js, `{"rows":[` + good + `],"x":1}`, "", 400, "bad_json", `\"x\"`, 0, ""},
 		{js, `{"rows":{}}`, "", 400, "bad_json", "must be an array", 0, ""},
 		{js, `{"rows":[` + good + `,[1,2,"red"]]}`, "", 400, "bad_json", `no \"columns\"`, 2, ""},
-		{js, `{"rows":[` + good + `,7]}`, "", 400, "bad_json", "want an object", 2, ""},
+		{js, `{"rows":[` + good + `,7]}`, "", 400, "bad_json", "want a JSON object", 2, ""},
 		{js, `{"rows":[{"a":1,"b":2}]}`, "", 400, "bad_value", "send null", 1, "c"},
 		{js, `{"rows":[` + good + `,{"a":1,"b":2,"c":"red","d":3}]}`, "", 400, "bad_columns", "remove it", 2, "d"},
 		{js, `{"rows":[{"a":1,"b":2,"c":"red","a":3}]}`, "", 400, "bad_value", "twice", 1, "a"},

@@ -1,0 +1,60 @@
+// Package cell writes the cells of tables as text, so that reading them back gives the same.
+package cell
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strconv"
+	"unicode/utf8"
+)
+
+// AppendNumber appends a finite number so that reading gives the same bits, in a form that is CSV and JSON.
+func AppendNumber(b []byte, v float64) []byte {
+	if a := math.Abs(v); a != 0 && (a < 1e-5 || a >= 1e15) {
+		return strconv.AppendFloat(b, v, 'e', -1, 64)
+	}
+	return strconv.AppendFloat(b, v, 'f', -1, 64)
+}
+
+// AppendCSV appends a field, quoted where reading it back needs that: also around outer blanks, and if it is alone on its
+// line and empty.
+func AppendCSV(b, field []byte, delim byte, alone bool) []byte {
+	if !needsQuotes(field, delim, alone) {
+		return append(b, field...)
+	}
+	b = append(b, '"')
+	for _, c := range field {
+		if c == '"' {
+			b = append(b, '"')
+		}
+		b = append(b, c)
+	}
+	return append(b, '"')
+}
+
+func needsQuotes(t []byte, delim byte, alone bool) bool {
+	if len(t) == 0 {
+		return alone
+	}
+	blank := func(c byte) bool { return c == ' ' || c == '\t' }
+	return bytes.IndexByte(t, delim) >= 0 || bytes.ContainsAny(t, "\"\r\n") || blank(t[0]) || blank(t[len(t)-1]) ||
+		bytes.HasPrefix(t, []byte("\xef\xbb\xbf")) // a byte order mark
+}
+
+// AppendJSON appends a text as a JSON string as encoding/json writes it; nil is null.
+func AppendJSON(b, text []byte) []byte {
+	if text == nil {
+		return append(b, "null"...)
+	}
+	for _, c := range text {
+		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf || c == '<' || c == '>' || c == '&' {
+			s, err := json.Marshal(string(text))
+			if err != nil { // a string: it cannot
+				return append(b, "null"...)
+			}
+			return append(b, s...)
+		}
+	}
+	return append(append(append(b, '"'), text...), '"')
+}

@@ -1,0 +1,241 @@
+// Package jsonscan reads JSON (RFC 8259) from front to back without building values: keys and cells are parts of the
+// text. It is as strict as encoding/json, and bounds the nesting of what is passed over.
+package jsonscan
+
+import (
+	"encoding/json"
+	"unicode/utf8"
+)
+
+// Scanner reads Data from Pos on.
+type Scanner struct {
+	Data []byte
+	Pos  int
+
+	key, val []byte // unescaped copies
+}
+
+// Error is where the text is not what it should be: either it wants something there, or says what is wrong.
+type Error struct {
+	Pos   int    // from 0
+	Want  string // such as "a colon"; empty: see Wrong
+	Wrong string
+}
+
+// Error is what is wrong, without the place: callers know lines.
+func (e *Error) Error() string {
+	if e.Want != "" {
+		return "want " + e.Want
+	}
+	return e.Wrong
+}
+
+// What can be wrong besides a missing part.
+const (
+	Nested   = "a nested value: want numbers, strings, true, false and null"
+	Control  = "a control character in a string must be escaped"
+	Escape   = "a wrong escape in a string"
+	Unclosed = "the string is not closed"
+	Deep     = "values are nested too deeply"
+)
+
+func (s *Scanner) want(what string) error { return &Error{Pos: s.Pos, Want: what} }
+
+// Skip passes over blanks.
+func (s *Scanner) Skip() {
+	for s.Pos < len(s.Data) {
+		switch s.Data[s.Pos] {
+		case ' ', '\t', '\r', '\n':
+			s.Pos++
+		default:
+			return
+		}
+	}
+}
+
+// Eat passes over blanks and then c, if c is there.
+func (s *Scanner) Eat(c byte) bool {
+	s.Skip()
+	if s.Pos < len(s.Data) && s.Data[s.Pos] == c {
+		s.Pos++
+		return true
+	}
+	return false
+}
+
+// End is an error if anything but blanks is left.
+func (s *Scanner) End() error {
+	if s.Skip(); s.Pos < len(s.Data) {
+		return s.want("the end")
+	}
+	return nil
+}
+
+// Object hands every key to f with its place; f must read the value. A key lives until the next one is read.
+func (s *Scanner) Object(f func(key []byte, at int) error) error {
+	if !s.Eat('{') {
+		return s.want("a JSON object")
+	}
+	for first := true; !s.Eat('}'); first = false {
+		if !first && !s.Eat(',') {
+			return s.want("a comma or }")
+		}
+		s.Skip()
+		at := s.Pos
+		key, err := s.Key()
+		if err != nil {
+			return err
+		}
+		if !s.Eat(':') {
+			return s.want("a colon")
+		}
+		if err := f(key, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Array calls f at every element, which f must read; i counts from 0.
+func (s *Scanner) Array(f func(i int) error) error {
+	if !s.Eat('[') {
+		return s.want("an array")
+	}
+	for i := 0; !s.Eat(']'); i++ {
+		if i > 0 && !s.Eat(',') {
+			return s.want("a comma or ]")
+		}
+		if err := f(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Key reads a string that lives until the next key.
+func (s *Scanner) Key() ([]byte, error) { return s.string(&s.key) }
+
+// Scalar reads a number, string, true, false or null, and gives its text, nil for null. It lives until the next one.
+func (s *Scanner) Scalar() ([]byte, error) {
+	s.Skip()
+	if s.Pos == len(s.Data) {
+		return nil, s.want("a value")
+	}
+	at := s.Pos
+	switch c := s.Data[s.Pos]; {
+	case c == '"':
+		return s.string(&s.val)
+	case c == '{' || c == '[':
+		return nil, &Error{Pos: s.Pos, Wrong: Nested}
+	case c == 't' && s.word("true"), c == 'f' && s.word("false"), (c == '-' || c >= '0' && c <= '9') && s.number():
+		if s.Pos == len(s.Data) || !inWord(s.Data[s.Pos]) {
+			return s.Data[at:s.Pos:s.Pos], nil
+		}
+	case c == 'n' && s.word("null"):
+		if s.Pos == len(s.Data) || !inWord(s.Data[s.Pos]) {
+			return nil, nil
+		}
+	}
+	s.Pos = at // the whole word is wrong
+	return nil, s.want("a number, string, true, false or null")
+}
+
+// inWord: after a literal such a byte can only be a part of it that should not be there.
+func inWord(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '+' || c == '-' || c == '_'
+}
+
+func (s *Scanner) word(w string) bool {
+	if len(s.Data)-s.Pos < len(w) || string(s.Data[s.Pos:s.Pos+len(w)]) != w {
+		return false
+	}
+	s.Pos += len(w)
+	return true
+}
+
+func (s *Scanner) digits() bool {
+	from := s.Pos
+	for s.Pos < len(s.Data) && s.Data[s.Pos] >= '0' && s.Data[s.Pos] <= '9' {
+		s.Pos++
+	}
+	return s.Pos > from
+}
+
+// number reads -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?.
+func (s *Scanner) number() bool {
+	if s.Data[s.Pos] == '-' {
+		s.Pos++
+	}
+	from := s.Pos
+	if !s.digits() || s.Data[from] == '0' && s.Pos > from+1 {
+		return false
+	}
+	if s.Pos < len(s.Data) && s.Data[s.Pos] == '.' {
+		s.Pos++
+		if !s.digits() {
+			return false
+		}
+	}
+	if s.Pos < len(s.Data) && (s.Data[s.Pos] == 'e' || s.Data[s.Pos] == 'E') {
+		s.Pos++
+		if s.Pos < len(s.Data) && (s.Data[s.Pos] == '+' || s.Data[s.Pos] == '-') {
+			s.Pos++
+		}
+		return s.digits()
+	}
+	return true
+}
+
+// string reads a string. Without escapes it is a part of the text, else a copy in buf.
+func (s *Scanner) string(buf *[]byte) ([]byte, error) {
+	if s.Pos == len(s.Data) || s.Data[s.Pos] != '"' {
+		return nil, s.want("a string")
+	}
+	start, plain := s.Pos, true
+	for i := start + 1; i < len(s.Data); i++ {
+		switch c := s.Data[i]; {
+		case c == '\\':
+			plain = false
+			i++
+		case c < ' ':
+			return nil, &Error{Pos: i, Wrong: Control}
+		case c == '"':
+			if plain && utf8.Valid(s.Data[start+1:i]) { // encoding/json replaces what is not UTF-8
+				s.Pos = i + 1
+				return s.Data[start+1 : i : i], nil
+			}
+			var text string
+			if err := json.Unmarshal(s.Data[start:i+1], &text); err != nil {
+				return nil, &Error{Pos: start, Wrong: Escape}
+			}
+			s.Pos = i + 1
+			*buf = append((*buf)[:0], text...)
+			return *buf, nil
+		}
+	}
+	return nil, &Error{Pos: start, Wrong: Unclosed}
+}
+
+// maxDepth bounds the nesting of values that are passed over.
+const maxDepth = 16
+
+// Ignore passes over any value.
+func (s *Scanner) Ignore() error { return s.ignore(0) }
+
+func (s *Scanner) ignore(depth int) error {
+	s.Skip()
+	if s.Pos == len(s.Data) {
+		return s.want("a value")
+	}
+	if depth > maxDepth {
+		return &Error{Pos: s.Pos, Wrong: Deep}
+	}
+	switch s.Data[s.Pos] {
+	case '{':
+		return s.Object(func([]byte, int) error { return s.ignore(depth + 1) })
+	case '[':
+		return s.Array(func(int) error { return s.ignore(depth + 1) })
+	}
+	_, err := s.Scalar()
+	return err
+}
