@@ -40,7 +40,8 @@ func fourthFailure(s sampler, d int, want float64, reps int, src rand.Source) fl
 func TestGivensConvergesToHaar(t *testing.T) {
 	bound := stattest.Bound(alpha, comparisons)
 	for _, c := range []struct{ d, rotations int }{{2, 1}, {5, 3}, {8, 10}, {8, 40}, {16, 64}} {
-		z := fourthFailure(coupling.Givens{Rotations: c.rotations}.Sample, c.d, givensFourth(c.d, float64(c.rotations)), 2000, rng.Stream(70))
+		z := fourthFailure(coupling.Givens{Rotations: c.rotations}.Sample, c.d, givensFourth(c.d, float64(c.rotations)), 2000,
+			rng.Stream(70))
 		if math.Abs(z) > bound {
 			t.Errorf("d=%d, %d rotations: fourth moment off, z = %.1f", c.d, c.rotations, z)
 		}
@@ -81,7 +82,8 @@ func TestTrapOneSeedForAllGivensRotations(t *testing.T) {
 		return coupling.Omega{Rows: w}, nil
 	}
 	bound := stattest.Bound(alpha, comparisons)
-	if z := fourthFailure(coupling.Givens{Rotations: rotations}.Sample, d, 3./(d+2), 300, rng.Stream(72)); math.Abs(z) > bound {
+	if z := fourthFailure(coupling.Givens{Rotations: rotations}.Sample, d, 3./(d+2), 300,
+		rng.Stream(72)); math.Abs(z) > bound {
 		t.Errorf("independent rotations: z = %.1f", z)
 	}
 	if z := fourthFailure(mutant, d, 3./(d+2), 300, rng.Stream(72)); math.Abs(z) < bound {
@@ -90,7 +92,8 @@ func TestTrapOneSeedForAllGivensRotations(t *testing.T) {
 }
 
 func TestGivensFields(t *testing.T) {
-	if _, err := (coupling.Givens{Rotations: -1}).Sample(1, 2, coupling.Law{}, rng.Stream(1)); err == nil || !strings.Contains(err.Error(), "Rotations") {
+	if _, err := (coupling.Givens{Rotations: -1}).Sample(1, 2, coupling.Law{}, rng.Stream(1)); err == nil ||
+		!strings.Contains(err.Error(), "Rotations") {
 		t.Errorf("negative number of rotations: %v", err)
 	}
 }

@@ -54,8 +54,8 @@ func enumerateBias(t *testing.T, x []float64, k int) float64 {
 	return sum/float64(patterns*n)/math.Exp(-0.98) - 1
 }
 
-// docs/theory.md §4.6, n = 4, exact enumeration: +3.1 % (k=1), −1.3 % (k=2), +0.9 % (k=3) for "a dense vector", which is
-// not given there; (3, 4, 7, 11) reproduces all three. The other rows were computed with an independent script.
+// docs/theory.md §4.6, n = 4, exact enumeration: +3.1 % (k=1), −1.3 % (k=2), +0.9 % (k=3) for "a dense vector", which
+// is not given there; (3, 4, 7, 11) reproduces all three. The other rows were computed with an independent script.
 func TestHadamardBiasEnumerated(t *testing.T) {
 	for _, c := range []struct {
 		x    []float64
@@ -75,8 +75,8 @@ func TestHadamardBiasEnumerated(t *testing.T) {
 	}
 }
 
-// docs/theory.md §4.6, one-hot vectors at n = 16: −50 % (k=1), +3.8 % (k=2), −0.6 % (k=3). A one-hot vector leaves the first
-// factor as a vector of equal moduli, so k factors on it are k−1 on (1, …, 1).
+// docs/theory.md §4.6, one-hot vectors at n = 16: −50 % (k=1), +3.8 % (k=2), −0.6 % (k=3). A one-hot vector leaves the
+// first factor as a vector of equal moduli, so k factors on it are k−1 on (1, …, 1).
 func TestHadamardBiasOneHot(t *testing.T) {
 	ones := make([]float64, 16)
 	for i := range ones {
@@ -201,7 +201,8 @@ func TestStructuredFieldsAndLaws(t *testing.T) {
 			t.Errorf("%+v on the sphere in dimension %d: %v, want %v", c.c, c.d, err, c.err)
 		}
 	}
-	for _, c := range []coupling.Coupling{coupling.Hadamard{K: -1}, coupling.FastSimplex{K: -1}, coupling.Hadamard{K: 65}} {
+	for _, c := range []coupling.Coupling{coupling.Hadamard{K: -1}, coupling.FastSimplex{K: -1},
+		coupling.Hadamard{K: 65}} {
 		if _, err := c.Sample(3, 8, coupling.Law{}, rng.Stream(1)); err == nil || !strings.Contains(err.Error(), "K (") {
 			t.Errorf("%+v: %v", c, err)
 		}

@@ -146,7 +146,8 @@ func TestHaltonScrambledRegression(t *testing.T) {
 	for _, c := range []struct {
 		m, d        int
 		first, last float64
-	}{{3, 2000, 0.681167747293, -0.449075230827}, {100, 500, 2.10148029444, -0.74463686993}, {40, 9, -1.07599464258, 0.109630234431}} {
+	}{{3, 2000, 0.681167747293, -0.449075230827}, {100, 500, 2.10148029444, -0.74463686993},
+		{40, 9, -1.07599464258, 0.109630234431}} {
 		o, err := coupling.Halton{}.Sample(c.m, c.d, coupling.Law{}, rng.Stream(103))
 		if err != nil {
 			t.Fatal(err)

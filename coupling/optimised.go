@@ -64,7 +64,8 @@ func minimiseConformity(w dense.Matrix[float64], v float64) {
 	}
 	settings := &optimize.Settings{MajorIterations: 200, GradientThreshold: 1e-7}
 	// A failed line search at the rounding floor still leaves the best point found.
-	if r, _ := optimize.Minimize(optimize.Problem{Func: p.value, Grad: p.gradient}, start, settings, &optimize.LBFGS{}); r != nil && r.F <= p.value(start) {
+	if r, _ := optimize.Minimize(optimize.Problem{Func: p.value, Grad: p.gradient}, start, settings,
+		&optimize.LBFGS{}); r != nil && r.F <= p.value(start) {
 		start = r.X
 	}
 	p.place(start)
@@ -185,7 +186,8 @@ func ConformityObjective(w dense.Matrix[float64], v float64) (ConformityResult, 
 		return ConformityResult{}, fmt.Errorf("coupling: W: %w", err)
 	}
 	if w.Rows < 2 || w.Cols < 1 {
-		return ConformityResult{}, fmt.Errorf("coupling: W is %d×%d, want at least two rows: %w", w.Rows, w.Cols, dense.ErrShape)
+		return ConformityResult{}, fmt.Errorf("coupling: W is %d×%d, want at least two rows: %w", w.Rows, w.Cols,
+			dense.ErrShape)
 	}
 	m := float64(w.Rows)
 	grad := dense.New[float64](w.Rows, w.Cols)

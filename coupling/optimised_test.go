@@ -89,7 +89,8 @@ func TestOptimisedLargeV(t *testing.T) {
 
 func TestOptimisedErrors(t *testing.T) {
 	for _, v := range []float64{-1, math.NaN(), math.Inf(1)} {
-		if _, err := (coupling.Optimised{V: v}).Sample(1, 2, coupling.Law{}, rng.Stream(1)); err == nil || !strings.Contains(err.Error(), "V (") {
+		if _, err := (coupling.Optimised{V: v}).Sample(1, 2, coupling.Law{}, rng.Stream(1)); err == nil ||
+			!strings.Contains(err.Error(), "V (") {
 			t.Errorf("V = %v: %v", v, err)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// ORFPrime is the ORF′ of the ORF paper (section 2, Thm 2; docs/theory.md §4.4): blocks of d orthogonal rows of one fixed
-// norm, 1 by default.
+// ORFPrime is the ORF′ of the ORF paper (section 2, Thm 2; docs/theory.md §4.4): blocks of d orthogonal rows of one
+// fixed norm, 1 by default.
 //
 // It changes the target: whatever law is asked for, Normal or Sphere, rows are uniform on the sphere of radius 1
 // (or √d), so trigonometric features estimate the Bessel kernel

@@ -44,7 +44,8 @@ func TestORFPrimeTarget(t *testing.T) {
 		x := denseVector(d)
 		s.Add((math.Cos(z*dense.Dot(o.Rows.Row(0), x)) + math.Cos(z*dense.Dot(o.Rows.Row(1), x))) / 2)
 	}
-	if zs := stattest.Z(s.Mean(), math.Sin(z)/z, math.Sqrt(s.Var()), reps); math.Abs(zs) > stattest.Bound(alpha, comparisons) {
+	if zs := stattest.Z(s.Mean(), math.Sin(z)/z, math.Sqrt(s.Var()), reps); math.Abs(zs) > stattest.Bound(alpha,
+		comparisons) {
 		t.Errorf("mean %v, want %v (z = %.1f)", s.Mean(), math.Sin(z)/z, zs)
 	}
 }

@@ -80,7 +80,8 @@ func HaarFromGaussian(g dense.Matrix[float64]) (dense.Matrix[float64], error) {
 		return dense.Matrix[float64]{}, fmt.Errorf("coupling: G: %w", err)
 	}
 	if g.IsEmpty() || g.Rows < g.Cols {
-		return dense.Matrix[float64]{}, fmt.Errorf("coupling: G is %d×%d, want rows ≥ columns ≥ 1: %w", g.Rows, g.Cols, dense.ErrShape)
+		return dense.Matrix[float64]{}, fmt.Errorf("coupling: G is %d×%d, want rows ≥ columns ≥ 1: %w", g.Rows, g.Cols,
+			dense.ErrShape)
 	}
 	return qrPositive(g.Clone()), nil
 }

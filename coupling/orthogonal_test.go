@@ -93,7 +93,8 @@ func TestTrapQRWithoutSignFix(t *testing.T) {
 			t.Errorf("d=%d: without the sign fix %.4f ± %.4f, PEERS says %.3f", c.d, got, se, c.biased)
 		}
 	}
-	if bad := marginalFailures(rawQRSample, true, 16, 16, coupling.Law{}, replicates(coupling.Orthogonal{}, 16), rng.Stream(31)); len(bad) == 0 {
+	if bad := marginalFailures(rawQRSample, true, 16, 16, coupling.Law{}, replicates(coupling.Orthogonal{}, 16),
+		rng.Stream(31)); len(bad) == 0 {
 		t.Error("the marginal suite accepts QR without the sign fix")
 	}
 }
@@ -154,7 +155,8 @@ func TestOrthogonalPrefix(t *testing.T) {
 }
 
 func TestHaarFromGaussianErrors(t *testing.T) {
-	for _, g := range []dense.Matrix[float64]{{}, dense.New[float64](2, 3), {Rows: 2, Cols: 2, Stride: 1, Data: make([]float64, 4)}} {
+	for _, g := range []dense.Matrix[float64]{{}, dense.New[float64](2, 3),
+		{Rows: 2, Cols: 2, Stride: 1, Data: make([]float64, 4)}} {
 		if _, err := coupling.HaarFromGaussian(g); !errors.Is(err, dense.ErrShape) {
 			t.Errorf("%d×%d: %v", g.Rows, g.Cols, err)
 		}

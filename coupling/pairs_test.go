@@ -35,7 +35,8 @@ func TestPairs(t *testing.T) {
 			t.Errorf("%#v in dimension %d: %+v, want %+v", c.c, c.dim, got, c.want)
 		}
 	}
-	for want, k := range map[string]coupling.PairKind{"unknown": 0, "independent": 1, "orthogonal": 2, "simplex": 3, "PairKind(8)": 8} {
+	for want, k := range map[string]coupling.PairKind{"unknown": 0, "independent": 1, "orthogonal": 2, "simplex": 3,
+		"PairKind(8)": 8} {
 		if k.String() != want {
 			t.Errorf("%q, want %q", k.String(), want)
 		}

@@ -197,8 +197,8 @@ func Parse(text string) (Coupling, error) {
 }
 
 // Decode reads the JSON object written by [Encode]. A missing or unknown name is an ErrName that lists the valid ones;
-// what is no JSON object, and unknown, repeated, unreadable fields or ones out of range are an ErrParam. Names of fields
-// are case-sensitive.
+// what is no JSON object, and unknown, repeated, unreadable fields or ones out of range are an ErrParam. Names of
+// fields are case-sensitive.
 func Decode(data []byte) (Coupling, error) {
 	name, body, err := namedjson.Split(data)
 	if err != nil {

@@ -50,7 +50,8 @@ func TestRoundTrip(t *testing.T) {
 func TestList(t *testing.T) {
 	infos := coupling.List()
 	for _, i := range infos {
-		if i.Name == "" || i.Summary == "" || i.Reference == "" || i.Cost == "" || len(i.Laws) == 0 || len(i.Examples()) == 0 {
+		if i.Name == "" || i.Summary == "" || i.Reference == "" || i.Cost == "" || len(i.Laws) == 0 ||
+			len(i.Examples()) == 0 {
 			t.Errorf("incomplete, or without examples: %+v", i)
 		}
 		c, err := coupling.Parse(i.Name)
@@ -122,7 +123,8 @@ func (foreign) Sample(int, int, coupling.Law, rand.Source) (coupling.Omega, erro
 }
 
 func TestEncodeErrors(t *testing.T) {
-	for _, c := range []coupling.Coupling{foreign{}, &coupling.Hadamard{}, coupling.Hadamard{K: -1}, coupling.Optimised{V: math.NaN()}} {
+	for _, c := range []coupling.Coupling{foreign{}, &coupling.Hadamard{}, coupling.Hadamard{K: -1},
+		coupling.Optimised{V: math.NaN()}} {
 		if text, err := coupling.Encode(c); err == nil {
 			t.Errorf("%#v encoded as %s", c, text)
 		}
@@ -130,7 +132,8 @@ func TestEncodeErrors(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, s := range []string{`{"name":"iid"}`, `{"name":"hadamard","k":2}`, `{"name":"hadamard","K":2}`, `{"name":"iid","name":"iid"}`, `{"name":"optimised","v":1e300}`, `{}`, `[1]`} {
+	for _, s := range []string{`{"name":"iid"}`, `{"name":"hadamard","k":2}`, `{"name":"hadamard","K":2}`,
+		`{"name":"iid","name":"iid"}`, `{"name":"optimised","v":1e300}`, `{}`, `[1]`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

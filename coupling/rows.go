@@ -84,8 +84,8 @@ func simplexStart(n, m int) (fourth, sixth float64) {
 }
 
 // givensExcess follows Σ u⁴ and Σ u⁶ of a column u through T rotations of Kac's walk, from a coordinate vector. A
-// rotation of the coordinates i, j replaces u_i⁴ + u_j⁴ by ¾(u_i²+u_j²)² and u_i⁶ + u_j⁶ by ⅝(u_i²+u_j²)³ on average, so
-// that with p = 2/(d(d−1)) the excesses F and S of the two sums obey
+// rotation of the coordinates i, j replaces u_i⁴ + u_j⁴ by ¾(u_i²+u_j²)² and u_i⁶ + u_j⁶ by ⅝(u_i²+u_j²)³ on average,
+// so that with p = 2/(d(d−1)) the excesses F and S of the two sums obey
 //
 //	F → f F,  f = 1 − 2/d + ¾(2/d − p),    S → s S + g F,  s = 1 − 2/d + ⅝(2/d − 3p),  g = 15p/8.
 func givensExcess(d, rotations int) RowExcess {

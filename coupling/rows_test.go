@@ -81,8 +81,10 @@ func TestExcess(t *testing.T) {
 	})
 	few := len(runs)
 	for _, d := range []int{4, 8, 16, 32} {
-		for _, c := range []coupling.Coupling{coupling.Hadamard{K: 1}, coupling.Hadamard{K: 2}, coupling.Hadamard{K: 3}, coupling.Hadamard{K: 4},
-			coupling.FastSimplex{K: 2}, coupling.FastSimplex{K: 3}, coupling.Givens{Rotations: 1}, coupling.Givens{Rotations: d}} {
+		for _, c := range []coupling.Coupling{coupling.Hadamard{K: 1}, coupling.Hadamard{K: 2}, coupling.Hadamard{K: 3},
+			coupling.Hadamard{K: 4},
+			coupling.FastSimplex{K: 2}, coupling.FastSimplex{K: 3}, coupling.Givens{Rotations: 1},
+			coupling.Givens{Rotations: d}} {
 			runs = append(runs, run{c, d, d}, run{c, d, d / 2}, run{c, d, 2*d + 1})
 		}
 	}

@@ -13,8 +13,9 @@ import (
 //	block = diag(c) S R,  c_i ~ chi_d independent,  R Haar,  s_i·s_j = −1/(d−1).
 //
 // Each row is exactly N(0, I_d). Among couplings whose directions do not depend on the norms it has the
-// least variance for positive features (SimRF section 3), but it is worse than [Orthogonal] for hyperbolic and (small |x−y|) trigonometric
-// ones. d = 1: a block is one N(0,1) row, so Simplex is then the same as IID. Under Sphere(r) all c_i = r.
+// least variance for positive features (SimRF section 3), but it is worse than [Orthogonal] for hyperbolic and (small
+// |x−y|) trigonometric ones. d = 1: a block is one N(0,1) row, so Simplex is then the same as IID. Under Sphere(r) all
+// c_i = r.
 type Simplex struct{}
 
 // Name is "simplex".

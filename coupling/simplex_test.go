@@ -85,7 +85,8 @@ func TestSimplexInOneDimensionIsIID(t *testing.T) {
 			t.Errorf("%s: %s", name, bad)
 		}
 	})
-	for _, c := range []coupling.Coupling{coupling.Simplex{}, coupling.FastSimplex{}, coupling.SimplexPlus{}, coupling.Optimised{}} {
+	for _, c := range []coupling.Coupling{coupling.Simplex{}, coupling.FastSimplex{}, coupling.SimplexPlus{},
+		coupling.Optimised{}} {
 		if p := coupling.Pairs(c, 1); p.Kind != coupling.PairIndependent || !p.Exact {
 			t.Errorf("%s: pair law %+v in one dimension", c.Name(), p)
 		}

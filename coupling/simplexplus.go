@@ -11,8 +11,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// SimplexPlus is the norm-dependent coupling of SimRF section 3.4 (eqs 15-17; docs/theory.md §4.8). For the norms drawn it
-// turns the directions until the rows of a block sum to (nearly) zero,
+// SimplexPlus is the norm-dependent coupling of SimRF section 3.4 (eqs 15-17; docs/theory.md §4.8). For the norms drawn
+// it turns the directions until the rows of a block sum to (nearly) zero,
 //
 //	w_i ← −c_i (T − w_i)/|T − w_i|,  T = Σ_j w_j,  i = 1, …, d, repeatedly,
 //

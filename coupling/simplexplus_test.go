@@ -105,7 +105,8 @@ func TestSimplexPlusErrors(t *testing.T) {
 	if _, err := coupling.SimplexPlusSweeps([]float64{1, 2}, -1, id); err == nil {
 		t.Error("negative passes accepted")
 	}
-	if _, err := (coupling.SimplexPlus{Sweeps: -2}).Sample(1, 2, coupling.Law{}, rng.Stream(1)); err == nil || !strings.Contains(err.Error(), "Sweeps") {
+	if _, err := (coupling.SimplexPlus{Sweeps: -2}).Sample(1, 2, coupling.Law{}, rng.Stream(1)); err == nil ||
+		!strings.Contains(err.Error(), "Sweeps") {
 		t.Errorf("negative sweeps: %v", err)
 	}
 }

@@ -98,8 +98,8 @@ func sampleStructured(m, dim, k int, simplex bool, l Law, src rand.Source) Omega
 	return Omega{Rows: s.dense(), Fast: s}
 }
 
-// dense multiplies the unit vectors, so that the dense rows are the fast ones by construction; by the reference kernels,
-// so that they are the same on every machine.
+// dense multiplies the unit vectors, so that the dense rows are the fast ones by construction; by the reference
+// kernels, so that they are the same on every machine.
 func (s *Structured) dense() dense.Matrix[float64] {
 	w := dense.New[float64](s.Rows, s.Dim)
 	t := NewTransform(s, kern.Reference[float64]())

@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// Transform multiplies vectors by a [Structured] in O(k n log n) operations per block of n rows, in the precision T. It is
-// the only code that does: the dense rows of an Omega are its products with unit vectors.
+// Transform multiplies vectors by a [Structured] in O(k n log n) operations per block of n rows, in the precision T. It
+// is the only code that does: the dense rows of an Omega are its products with unit vectors.
 type Transform[T dense.Float] struct {
 	dim, n, rows int
 	blocks       []transformBlock[T]
@@ -25,8 +25,8 @@ type transformBlock[T dense.Float] struct {
 // NewTransform prepares s for the kernels of a table.
 //
 // Hadamard transforms are left unnormalised, which costs nothing and is exact in their additions; the common factor
-// n^{−k/2} is applied once, with the norms. Without it |x| grows by √n per transform: before float32 could overflow, for
-// some large k, the factor so far goes into the next signs.
+// n^{−k/2} is applied once, with the norms. Without it |x| grows by √n per transform: before float32 could overflow,
+// for some large k, the factor so far goes into the next signs.
 func NewTransform[T dense.Float](s *Structured, tab *kern.Table[T]) *Transform[T] {
 	const limit = 1 << 40
 	t := &Transform[T]{dim: s.Dim, n: s.N, rows: s.Rows, tab: tab}
@@ -59,9 +59,9 @@ func (t *Transform[T]) Dim() int { return t.dim }
 // Scratch is the length of the scratch that Apply needs.
 func (t *Transform[T]) Scratch() int { return t.n }
 
-// Apply writes Ω x into dst: dst[i] is the product of row i of Omega.Rows with x. It allocates nothing. len(dst) must be
-// the number of rows, len(x) that of the inputs and len(scratch) at least Scratch; wrong lengths panic. The contents of
-// scratch are overwritten; it must not overlap dst or x.
+// Apply writes Ω x into dst: dst[i] is the product of row i of Omega.Rows with x. It allocates nothing. len(dst) must
+// be the number of rows, len(x) that of the inputs and len(scratch) at least Scratch; wrong lengths panic. The contents
+// of scratch are overwritten; it must not overlap dst or x.
 func (t *Transform[T]) Apply(dst, x, scratch []T) {
 	if len(dst) != t.rows || len(x) != t.dim || len(scratch) < t.n {
 		panic(fmt.Sprintf("coupling: Apply with len(dst) = %d, len(x) = %d, len(scratch) = %d, want %d, %d, ≥ %d",

@@ -94,7 +94,8 @@ func TestOfWithoutClosedForm(t *testing.T) {
 		"residual orthogonal": {softmax, family.Residual{}, coupling.Orthogonal{}, 4},
 	} {
 		var typed *theory.NoClosedFormError
-		if _, err := theory.Of(c.k, c.f, c.c, c.m, x, y); !errors.Is(err, theory.ErrNoClosedForm) || !errors.As(err, &typed) || typed.What == "" {
+		if _, err := theory.Of(c.k, c.f, c.c, c.m, x, y); !errors.Is(err, theory.ErrNoClosedForm) ||
+			!errors.As(err, &typed) || typed.What == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -132,7 +133,8 @@ func TestOfMarksApproximations(t *testing.T) {
 		c    coupling.Coupling
 		want bool
 	}{{nil, false}, {coupling.Orthogonal{}, false}, {coupling.Simplex{}, false}, {coupling.Givens{}, true},
-		{coupling.Hadamard{K: 3}, true}, {coupling.FastSimplex{K: 3}, true}, {coupling.Hadamard{}, false}, {coupling.FastSimplex{}, false}} {
+		{coupling.Hadamard{K: 3}, true}, {coupling.FastSimplex{K: 3}, true}, {coupling.Hadamard{}, false},
+		{coupling.FastSimplex{}, false}} {
 		m, err := theory.Of(softmax, family.Positive{}, c.c, 7, x, y)
 		if err != nil || m.Approximate != c.want {
 			t.Errorf("%v: approximate = %v (%v), want %v", c.c, m.Approximate, err, c.want)
@@ -195,7 +197,8 @@ func TestOfExtremes(t *testing.T) {
 		for _, r := range []float64{1e-8, 1, 30} {
 			x, y := make([]float64, d), make([]float64, d)
 			x[0], y[d-1] = r, r/2
-			for _, f := range []family.Family{family.Trig{}, family.Positive{}, family.Hyperbolic{}, family.OPRF{A: -0.1}, family.GERF{A: 0.01i, S: -1}, family.Angular{}} {
+			for _, f := range []family.Family{family.Trig{}, family.Positive{}, family.Hyperbolic{}, family.OPRF{A: -0.1},
+				family.GERF{A: 0.01i, S: -1}, family.Angular{}} {
 				for _, c := range []coupling.Coupling{nil, coupling.Orthogonal{}, coupling.Simplex{}} {
 					m, err := theory.Of(softmax, f, c, d+3, x, y)
 					if err != nil || math.IsNaN(m.LogMSE) || math.IsInf(m.LogMSE, 0) || math.IsNaN(m.LogMean) {
@@ -212,7 +215,8 @@ func TestOfHybridExtremes(t *testing.T) {
 	x, y := []float64{30, 0, 0}, []float64{20, 10, 0}
 	shared := family.Hybrid{Bases: []family.Family{family.Positive{}, family.Hyperbolic{}}, Groups: []int{0, 0},
 		Coefficients: []family.Coefficient{{Const: 0.5, Sign: -1, Gain: 0.5, Rho: family.RhoSign, N: 2}}}
-	for name, f := range map[string]family.Family{"gaussian-lambda": family.GaussianLambda{}, "shared": shared, "angular": family.Angular{Shared: true},
+	for name, f := range map[string]family.Family{"gaussian-lambda": family.GaussianLambda{}, "shared": shared,
+		"angular":  family.Angular{Shared: true},
 		"residual": family.Residual{Shrink: 0.5}} {
 		m, err := theory.Of(softmax, f, nil, 4, x, y)
 		if err != nil || math.IsNaN(m.LogVar) || math.IsInf(m.LogVar, 0) || math.IsInf(m.LogMean, 0) {
@@ -226,8 +230,9 @@ func TestOfHybridExtremes(t *testing.T) {
 func TestOfFixedNormNeedsPlainCosine(t *testing.T) {
 	x, y := []float64{0.5, 0.1, 0.2}, []float64{0.1, 0.3, -0.2}
 	for name, f := range map[string]family.Family{
-		"dark":        family.DARK{M: dense.MustFromRows([][]float64{{0.5, 0.2, 0}, {0, 0.6, -0.3}}), Base: family.Trig{}},
-		"dark square": family.DARK{M: dense.MustFromRows([][]float64{{0.5, 0.2, 0}, {0, 0.6, -0.3}, {0, 0, 1}}), Base: family.Trig{}},
+		"dark": family.DARK{M: dense.MustFromRows([][]float64{{0.5, 0.2, 0}, {0, 0.6, -0.3}}), Base: family.Trig{}},
+		"dark square": family.DARK{M: dense.MustFromRows([][]float64{{0.5, 0.2, 0}, {0, 0.6, -0.3}, {0, 0, 1}}),
+			Base: family.Trig{}},
 		"complex-exp": family.ComplexExp{Diag: []family.Complex{1.3i, 0.8i, 1i}},
 		"gerf":        family.GERF{A: 0.01, S: -1},
 	} {

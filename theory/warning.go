@@ -82,8 +82,8 @@ func unevenRows(t Term, c coupling.Coupling, m int) string {
 	if coupling.Pairs(c, t.Dim).Kind == coupling.PairSimplex {
 		exact = "simplex"
 	}
-	return fmt.Sprintf("the rows of the %s coupling are not uniform in dimension %d: %s at this pair; leave the number of "+
-		"factors or rotations to the default, or use %s", c.Name(), t.Dim, size, exact)
+	return fmt.Sprintf("the rows of the %s coupling are not uniform in dimension %d: %s at this pair; leave the number "+
+		"of factors or rotations to the default, or use %s", c.Name(), t.Dim, size, exact)
 }
 
 // worsePairs: closed forms say that the error is larger than that of orthogonal or independent rows.

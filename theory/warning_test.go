@@ -43,9 +43,9 @@ func estimates(t *testing.T, s randfeat.Spec, x, y []float64, reps int) (g statt
 }
 
 // Warnings are true and complete, over every family with every coupling of the registries and structured ones with few
-// factors. Where closed forms exist a warning stands exactly where they show a bias above 1 %, or 2 % more variance than
-// the better of independent and orthogonal rows. Elsewhere estimates are drawn, for families that stand for the others:
-// without a warning they must be unbiased, and not worse than independent rows by 15 %.
+// factors. Where closed forms exist a warning stands exactly where they show a bias above 1 %, or 2 % more variance
+// than the better of independent and orthogonal rows. Elsewhere estimates are drawn, for families that stand for the
+// others: without a warning they must be unbiased, and not worse than independent rows by 15 %.
 func TestWarningsAreTrue(t *testing.T) {
 	const d, m = 4, 4
 	reps := 1000
@@ -173,7 +173,8 @@ func TestWarning(t *testing.T) {
 		x, y []float64
 		says string
 	}{
-		{kernel.Kernel{}, family.Trig{}, coupling.Simplex{}, 3, x, y, "simplex coupling makes trigonometric features worse than orthogonal"},
+		{kernel.Kernel{}, family.Trig{}, coupling.Simplex{}, 3, x, y, "simplex coupling makes trigonometric features worse " +
+			"than orthogonal"},
 		{kernel.Kernel{}, family.Trig{}, coupling.SimplexPlus{}, 3, x, y, "simplexplus coupling makes trigonometric"},
 		{softmax, family.Trig{}, coupling.SimplexPlus{}, 1, x, y, ""},
 		{kernel.Kernel{}, family.Hyperbolic{}, coupling.FastSimplex{}, 3, x, y, "fastsimplex coupling makes hyperbolic"},
@@ -184,12 +185,15 @@ func TestWarning(t *testing.T) {
 		{kernel.Kernel{}, family.Trig{}, coupling.Simplex{}, 4, far, origin, ""},
 		{kernel.Kernel{}, family.Positive{}, nil, 3, x, y, ""},
 		{kernel.Kernel{}, family.ELU{}, coupling.Simplex{}, 3, x, y, ""},
-		{kernel.Kernel{}, family.Trig{}, coupling.ORFPrime{}, 3, x, y, "estimate the Bessel kernel, biased for the gaussian kernel"},
+		{kernel.Kernel{}, family.Trig{}, coupling.ORFPrime{}, 3, x, y, "estimate the Bessel kernel, biased for the " +
+			"gaussian kernel"},
 		{softmax, family.Trig{}, coupling.ORFPrime{}, 1, x, y, "biased for the softmax kernel"},
 		{softmax, family.Positive{}, coupling.ORFPrime{}, 3, x, y, "makes positive features biased"},
 		{kernel.Kernel{Kind: kernel.Bessel}, family.Trig{}, coupling.ORFPrime{}, 3, x, y, ""},
-		{kernel.Kernel{Kind: kernel.Bessel}, family.Trig{}, coupling.ORFPrime{SqrtDim: true}, 3, x, y, "estimate the Bessel kernel"},
-		{kernel.Kernel{}, family.Trig{}, coupling.Hadamard{K: 3}, 4, []float64{1.4, 0, 0, 0}, origin, "rows of the hadamard coupling are not uniform"},
+		{kernel.Kernel{Kind: kernel.Bessel}, family.Trig{}, coupling.ORFPrime{SqrtDim: true}, 3, x, y,
+			"estimate the Bessel kernel"},
+		{kernel.Kernel{}, family.Trig{}, coupling.Hadamard{K: 3}, 4, []float64{1.4, 0, 0, 0}, origin,
+			"rows of the hadamard coupling are not uniform"},
 		{kernel.Kernel{}, family.Trig{}, coupling.Hadamard{}, 4, []float64{1.4, 0, 0, 0}, origin, ""},
 	} {
 		if w := theory.Warning(c.k, c.f, c.c, c.m, c.x, c.y); (w != "") != (c.says != "") || !strings.Contains(w, c.says) {

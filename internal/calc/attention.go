@@ -16,8 +16,9 @@ func attentionEntries() []Entry {
 	return []Entry{
 		{
 			Name: "attention.linear", Reference: "docs/theory.md §6: linear attention, x = d^{-1/4} q; A is used by oprf only",
-			Inputs: []Input{matrix("omega"), matrix("Q"), matrix("K_"), matrix("V_"), choice("family", "positive", "oprf", "trig", "hyperbolic"), number("A"), flag("causal")},
-			eval:   evalLinearAttention,
+			Inputs: []Input{matrix("omega"), matrix("Q"), matrix("K_"), matrix("V_"),
+				choice("family", "positive", "oprf", "trig", "hyperbolic"), number("A"), flag("causal")},
+			eval: evalLinearAttention,
 		},
 		{
 			Name: "attention.exact", Reference: "softmax(QKᵀ/√d) V",
@@ -28,7 +29,8 @@ func attentionEntries() []Entry {
 					return nil, err
 				}
 				a := attention.Exact[float64]{Visibility: attention.Visibility{Causal: in.b("causal")}}
-				_, err = a.Forward(attention.One(out), attention.One(in.mat("Q")), attention.One(in.mat("K_")), attention.One(in.mat("V_")))
+				_, err = a.Forward(attention.One(out), attention.One(in.mat("Q")), attention.One(in.mat("K_")),
+					attention.One(in.mat("V_")))
 				return out, err
 			},
 		},
@@ -57,13 +59,16 @@ func evalLinearAttention(in values) (any, error) {
 	}
 	d := in.mat("Q").Cols
 	spec := randfeat.Spec{Kernel: kernel.Attention(d), Dim: d, Family: map[string]family.Family{
-		"positive": family.Positive{}, "oprf": family.OPRF{A: in.f("A")}, "trig": family.Trig{}, "hyperbolic": family.Hyperbolic{},
+		"positive": family.Positive{}, "oprf": family.OPRF{A: in.f("A")}, "trig": family.Trig{},
+		"hyperbolic": family.Hyperbolic{},
 	}[in.s("family")]}
 	m, err := randfeat.NewWithOmega[float64](spec, []coupling.Omega{{Rows: in.mat("omega")}})
 	if err != nil {
 		return nil, err
 	}
-	a := attention.Linear[float64]{Visibility: attention.Visibility{Causal: in.b("causal")}, Maps: []randfeat.FeatureMap[float64]{m}}
-	_, err = a.Forward(attention.One(out), attention.One(in.mat("Q")), attention.One(in.mat("K_")), attention.One(in.mat("V_")))
+	a := attention.Linear[float64]{Visibility: attention.Visibility{Causal: in.b("causal")},
+		Maps: []randfeat.FeatureMap[float64]{m}}
+	_, err = a.Forward(attention.One(out), attention.One(in.mat("Q")), attention.One(in.mat("K_")),
+		attention.One(in.mat("V_")))
 	return out, err
 }

@@ -78,7 +78,8 @@ func TestEvalRefuses(t *testing.T) {
 		{"features.positive", `{"kernel": "softmax", "omega": [[1, 2]], "x": [1], "y": [1]}`, `projection`},
 		{"features.poisson", `{"kernel": "softmax", "omega": [[0.5]], "x": [1], "y": [1], "param": 1}`, `0, 1, 2`},
 		{"features.importance_prf", `{"g": [[1]], "L": [[0]], "x": [1], "y": [1]}`, `singular`},
-		{"features.adaptive", `{"A_": [[1]], "c": [0], "U": [[2]], "rho": [1], "x": [1], "y": [1], "omega": [[1]]}`, `orthogonal`},
+		{"features.adaptive", `{"A_": [[1]], "c": [0], "U": [[2]], "rho": [1], "x": [1], "y": [1], "omega": [[1]]}`,
+			`orthogonal`},
 		{"cluster.diagonal_A", `{"r": [1], "t": [1], "mode": "real", "amax": 0.5}`, `≥ 1`},
 	} {
 		_, err := find(t, c.name).Eval(json.RawMessage(c.inputs))
@@ -153,7 +154,8 @@ func TestCompare(t *testing.T) {
 
 // The three forms of input hold the same cases.
 func TestReaderForms(t *testing.T) {
-	a := `{"id": "a", "formula": "logrv.trig | HRF Lemma 2.2", "inputs": {"z2": 1}, "expected": 0.5, "rtol": 0.1, "atol": 0.2}`
+	a := `{"id": "a", "formula": "logrv.trig | HRF Lemma 2.2", "inputs": {"z2": 1}, "expected": 0.5, ` +
+		`"rtol": 0.1, "atol": 0.2}`
 	b := `{"formula": "oprf.rho", "inputs": {"d": 2, "v2": 1}, "cases": "of no interest"}`
 	for name, text := range map[string]string{
 		"golden": `{"schema": 1, "title": "t", "count": 2, "cases": [` + a + `,` + b + `]}`,
@@ -166,7 +168,8 @@ func TestReaderForms(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if first.ID != "a" || first.Name != "logrv.trig" || string(first.Expected) != "0.5" || first.RTol != 0.1 || first.ATol != 0.2 {
+		if first.ID != "a" || first.Name != "logrv.trig" || string(first.Expected) != "0.5" || first.RTol != 0.1 ||
+			first.ATol != 0.2 {
 			t.Errorf("%s: first case %+v", name, first)
 		}
 		second, err := r.Next()
@@ -237,8 +240,10 @@ func TestReaderRefuses(t *testing.T) {
 // FuzzEval: whatever the bytes, the calculator answers or reports an error.
 func FuzzEval(f *testing.F) {
 	f.Add(`{"formula": "logrv.trig", "inputs": {"z2": 1}}`)
-	f.Add(`[{"formula": "features.gerf", "inputs": {"kernel": "softmax", "omega": [[1, 2]], "x": [1, 0], "y": [0, 1], "A_re": 0.1, "A_im": 0.2, "s": -1}}]`)
-	f.Add(`{"schema": 1, "cases": [{"formula": "coupling.hd_product", "inputs": {"signs": [[1, -1]], "x": [1], "n": 2}, "expected": [1, null]}]}`)
+	f.Add(`[{"formula": "features.gerf", "inputs": {"kernel": "softmax", "omega": [[1, 2]], "x": [1, 0], ` +
+		`"y": [0, 1], "A_re": 0.1, "A_im": 0.2, "s": -1}}]`)
+	f.Add(`{"schema": 1, "cases": [{"formula": "coupling.hd_product", "inputs": {"signs": [[1, -1]], "x": [1], "n": 2}, ` +
+		`"expected": [1, null]}]}`)
 	f.Add(`{"formula": "opt.matched_P", "inputs": {"Cx": [[2, 1], [1, 2]], "Cy": [[1, 0], [0, 1]]}}`)
 	table := calc.NewTable()
 	f.Fuzz(func(t *testing.T, text string) {

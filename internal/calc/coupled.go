@@ -48,8 +48,10 @@ func coupledEntries() []Entry {
 		byDim("conformity.rff_simplex", "docs/theory.md §5.2: rho′", "z2", forms.ConformityRFFSimplex),
 		byDim("conformity.cosh_simplex_log", "docs/theory.md §5.2: rho″", "v2", forms.LogConformityCoshSimplex),
 		{
-			Name: "conformity.angle_log", Reference: "SimRF Lemma 4.2 eq 21: log conformity of pairs at a fixed angle, positive features",
-			Inputs: []Input{dimension("d"), nonnegative("v2"), bounded("cos", "number in [-1, 1]", func(v float64) bool { return math.Abs(v) <= 1 })},
+			Name: "conformity.angle_log", Reference: "SimRF Lemma 4.2 eq 21: log conformity of pairs at a fixed angle, " +
+				"positive features",
+			Inputs: []Input{dimension("d"), nonnegative("v2"), bounded("cos", "number in [-1, 1]",
+				func(v float64) bool { return math.Abs(v) <= 1 })},
 			eval: func(in values) (any, error) {
 				return forms.LogConformityAngle(in.i("d"), in.f("v2"), in.f("cos")), nil
 			},
@@ -57,7 +59,8 @@ func coupledEntries() []Entry {
 		byDim("gap.prf_orthogonal_log", "SimRF Cor 4.4 corrected: log(e^{v2} - rho_ORF)", "v2", forms.LogGapPRFOrthogonal),
 		byDim("gap.prf_simplex_log", "log(e^{v2} - rho_SimRF)", "v2", forms.LogGapPRFSimplex),
 		{
-			Name: "coupled.kappa", Reference: "docs/theory.md §5.2: relative covariance of two projections of a block; t is z² if trigonometric, else v²",
+			Name: "coupled.kappa", Reference: "docs/theory.md §5.2: relative covariance of two projections of a block; t is " +
+				"z² if trigonometric, else v²",
 			Inputs: []Input{shapeName(), couplingName(), dimension("d"), nonnegative("t")},
 			eval: func(in values) (any, error) {
 				sign, logAbs, err := forms.Kappa(in.shape(), in.law(), in.i("d"), in.f("t"))
@@ -65,7 +68,8 @@ func coupledEntries() []Entry {
 			},
 		},
 		{
-			Name: "mse.rel_log", Reference: "docs/theory.md §5.2: log(rv/m + pf·kappa), rv the relative variance of one projection; t as in coupled.kappa",
+			Name: "mse.rel_log", Reference: "docs/theory.md §5.2: log(rv/m + pf·kappa), rv the relative variance of one " +
+				"projection; t as in coupled.kappa",
 			Inputs: []Input{shapeName(), couplingName(), dimension("d"), natural("m"), number("log_rv"), nonnegative("t")},
 			eval: func(in values) (any, error) {
 				return result(forms.LogRelMSE(in.shape(), in.law(), in.i("d"), in.i("m"), in.f("log_rv"), in.f("t")))
@@ -73,7 +77,8 @@ func coupledEntries() []Entry {
 		},
 		{
 			Name: "mse.prf_log", Reference: "SimRF Thm 3.2 for any number of blocks, Gaussian kernel",
-			Inputs: []Input{couplingName(), dimension("d"), natural("m"), nonnegative("xx"), nonnegative("yy"), nonnegative("v2")},
+			Inputs: []Input{couplingName(), dimension("d"), natural("m"), nonnegative("xx"), nonnegative("yy"),
+				nonnegative("v2")},
 			eval: func(in values) (any, error) {
 				v2 := in.f("v2")
 				rel, err := forms.LogRelMSE(forms.Exponential, in.law(), in.i("d"), in.i("m"), forms.LogRVPositive(v2), v2)
@@ -116,7 +121,8 @@ func coupledEntries() []Entry {
 		},
 		{
 			Name: "simrf.pdf_theta", Reference: "SimRF Lemma 4.2 eq 20: density of |ω_i + ω_j|, fixed angle",
-			Inputs: []Input{dimension("d"), positive("w"), bounded("cos", "number in (-1, 1)", func(v float64) bool { return v > -1 && v < 1 })},
+			Inputs: []Input{dimension("d"), positive("w"), bounded("cos", "number in (-1, 1)",
+				func(v float64) bool { return v > -1 && v < 1 })},
 			eval: func(in values) (any, error) {
 				return math.Exp(forms.LogPairNormAngle(in.i("d"), in.f("w"), in.f("cos"))), nil
 			},
@@ -127,7 +133,8 @@ func coupledEntries() []Entry {
 			eval:   func(in values) (any, error) { return forms.SimplexSmallV(in.i("d"), in.i("m")), nil },
 		},
 		{
-			Name: "simrf.cor46_ratio", Reference: "SimRF Cor 4.6: MSE(orthogonal)/MSE(iid) of trigonometric features without the O(1/d²)",
+			Name: "simrf.cor46_ratio", Reference: "SimRF Cor 4.6: MSE(orthogonal)/MSE(iid) of trigonometric features without " +
+				"the O(1/d²)",
 			Inputs: []Input{dimension("d"), natural("m"), positive("z2")},
 			eval: func(in values) (any, error) {
 				return forms.RFFOrthogonalRatio(in.i("d"), in.i("m"), in.f("z2")), nil

@@ -27,7 +27,8 @@ func couplingEntries() []Entry {
 			},
 		},
 		{
-			Name: "coupling.hd_product", Reference: "SimRF eq 89: H D_1 … H D_k x; signs[i] is the diagonal of D_{i+1}, the last is applied first",
+			Name: "coupling.hd_product", Reference: "SimRF eq 89: H D_1 … H D_k x; signs[i] is the diagonal of D_{i+1}, the " +
+				"last is applied first",
 			Inputs: []Input{matrix("signs"), vector("x"), dimension("n")},
 			eval: func(in values) (any, error) {
 				return result(coupling.HDProduct(in.mat("signs").ToRows(), in.vec("x"), in.i("n")))
@@ -65,7 +66,8 @@ func couplingEntries() []Entry {
 			eval:   func(in values) (any, error) { return result(coupling.HaarFromGaussian(in.mat("G"))) },
 		},
 		{
-			Name: "coupling.conformity_objective", Reference: "SimRF eq 12: conformity of fixed vectors, and the gradient of its sum",
+			Name: "coupling.conformity_objective", Reference: "SimRF eq 12: conformity of fixed vectors, and the gradient of " +
+				"its sum",
 			Inputs: []Input{matrix("W"), nonnegative("v")},
 			eval: func(in values) (any, error) {
 				r, err := coupling.ConformityObjective(in.mat("W"), in.f("v"))
@@ -81,7 +83,8 @@ func couplingEntries() []Entry {
 			eval:   func(in values) (any, error) { return forms.PairFraction(in.i("m"), in.i("d")), nil },
 		},
 		{
-			Name: "coupling.padded_wrong_norms", Reference: "docs/theory.md §4.6: 1F1(d/2; n/2; -z2/2), what chi_d norms after padding to n estimate",
+			Name: "coupling.padded_wrong_norms", Reference: "docs/theory.md §4.6: 1F1(d/2; n/2; -z2/2), what chi_d norms " +
+				"after padding to n estimate",
 			Inputs: []Input{dimension("d"), dimension("n"), nonnegative("z2")},
 			eval: func(in values) (any, error) {
 				if in.i("n") < in.i("d") {

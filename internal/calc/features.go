@@ -76,7 +76,8 @@ func softmaxFeatureEntries() []Entry {
 			Name: "features.angular_hybrid", Reference: "HRF eqs 12, 19; layout of docs/theory.md §2.9",
 			Inputs: []Input{matrix("omega_pp"), matrix("omega_trig"), matrix("tau"), x, y},
 			eval: func(in values) (any, error) {
-				return evalSoftmax(family.Angular{N: in.mat("tau").Rows}, in, in.mat("omega_pp"), in.mat("omega_trig"), in.mat("tau"))
+				return evalSoftmax(family.Angular{N: in.mat("tau").Rows}, in, in.mat("omega_pp"), in.mat("omega_trig"),
+					in.mat("tau"))
 			},
 		},
 		{
@@ -98,19 +99,23 @@ func softmaxFeatureEntries() []Entry {
 			eval: evalGaussianLambda,
 		},
 		{
-			Name: "features.clustered_zero_one", Reference: "HRF Def H.2 with real A (eq 88), blocks (i,j) row-major, one omega for all",
+			Name: "features.clustered_zero_one", Reference: "HRF Def H.2 with real A (eq 88), blocks (i,j) row-major, one " +
+				"omega for all",
 			Inputs: []Input{matrix("omega"), x, y, matrix("query_centres"), matrix("key_centres"), positive("amax")},
 			eval: func(in values) (any, error) {
-				f := family.ZeroOne{Clusters: family.Clusters{QueryCentres: in.mat("query_centres"), KeyCentres: in.mat("key_centres"), AMax: in.f("amax")}}
+				f := family.ZeroOne{Clusters: family.Clusters{QueryCentres: in.mat("query_centres"),
+					KeyCentres: in.mat("key_centres"), AMax: in.f("amax")}}
 				return evalSoftmax(f, in, in.mat("omega"))
 			},
 		},
 		{
 			Name: "features.clustered_gaussian_mixture",
-			Reference: "HRF Def H.1, one pair of centres, complex A (eq 85, no clamp), Hermitian lambda by positive features of tau, " +
+			Reference: "HRF Def H.1, one pair of centres, complex A (eq 85, no clamp), Hermitian lambda by positive features " +
+				"of tau, " +
 				"default base trig(omega2)",
-			Inputs: []Input{matrix("omega1"), matrix("omega2"), matrix("tau"), x, y, vector("query_centre"), vector("key_centre"), positive("tau_bandwidth")},
-			eval:   evalMixture,
+			Inputs: []Input{matrix("omega1"), matrix("omega2"), matrix("tau"), x, y, vector("query_centre"),
+				vector("key_centre"), positive("tau_bandwidth")},
+			eval: evalMixture,
 		},
 		{
 			Name: "features.dark", Reference: "DARK eq 3: omega in R^r, Σ = MᵀM",
@@ -135,7 +140,8 @@ func softmaxFeatureEntries() []Entry {
 			eval:   func(in values) (any, error) { return evalSoftmax(family.ELU{}, in) },
 		},
 		{
-			Name: "features.adaptive", Reference: "docs/theory.md §2.18, softmax; A_ re-embedding, c key shift, U directions (columns), rho per direction",
+			Name: "features.adaptive", Reference: "docs/theory.md §2.18, softmax; A_ re-embedding, c key shift, U directions " +
+				"(columns), rho per direction",
 			Inputs: []Input{matrix("A_"), vector("c"), matrix("U"), vector("rho"), x, y, matrix("omega")},
 			eval: func(in values) (any, error) {
 				f, err := adaptive(in)

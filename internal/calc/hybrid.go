@@ -48,9 +48,11 @@ func hybridEntries() []Entry {
 		},
 		{
 			Name: "hrf.gaussian_mse_log", Reference: "HRF Thm F.1 with eq 23 for shared projections, softmax",
-			Inputs: []Input{natural("m"), natural("n"), vector("x"), vector("y"), positive("sig"), positive("r"), flag("shared")},
+			Inputs: []Input{natural("m"), natural("n"), vector("x"), vector("y"), positive("sig"), positive("r"),
+				flag("shared")},
 			eval: func(in values) (any, error) {
-				return softmaxMSE(family.BipolarGaussian{Sigma: in.f("sig"), R: in.f("r"), N: in.i("n"), Shared: in.b("shared")}, in)
+				return softmaxMSE(family.BipolarGaussian{Sigma: in.f("sig"), R: in.f("r"), N: in.i("n"), Shared: in.b("shared")},
+					in)
 			},
 		},
 		{
@@ -65,7 +67,8 @@ func hybridEntries() []Entry {
 			},
 		},
 		{
-			Name: "hrf.eps_pp_log", Reference: "HRF Lemma 3.4: log relative error of hyperbolic features on the sphere of radius r",
+			Name: "hrf.eps_pp_log", Reference: "HRF Lemma 3.4: log relative error of hyperbolic features on the sphere of " +
+				"radius r",
 			Inputs: []Input{angle("theta"), nonnegative("r"), natural("m")},
 			eval:   func(in values) (any, error) { return forms.LogEpsHyperbolic(in.f("theta"), in.f("r"), in.i("m")), nil },
 		},

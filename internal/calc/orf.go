@@ -20,19 +20,22 @@ func orfEntries() []Entry {
 			eval:   func(in values) (any, error) { return forms.LogVarRFF(in.i("p"), in.f("z")), nil },
 		},
 		{
-			Name: "orf.constants", Reference: "ORF Props 3, 6; null where not defined (b, alpha, beta need d ≥ 2, c needs d ≥ 5)",
-			Inputs: []Input{dimension("d")},
+			Name:      "orf.constants",
+			Reference: "ORF Props 3, 6; null where not defined (b, alpha, beta need d ≥ 2, c needs d ≥ 5)",
+			Inputs:    []Input{dimension("d")},
 			eval: func(in values) (any, error) {
 				c := forms.ORFConstantsOf(in.i("d"))
 				return Object{{"b_d", c.B}, {"c_d", c.C}, {"alpha_d", c.Alpha}, {"beta_d", c.Beta}}, nil
 			},
 		},
 		{
-			Name: "orf.ranges", Reference: "ORF Props 3, 6: largest z of orf.kernel_bounds, orf.variance_bounds, and of Var(ORF′) ≤ Var(Fourier); null for d = 1",
+			Name: "orf.ranges", Reference: "ORF Props 3, 6: largest z of orf.kernel_bounds, orf.variance_bounds, and of " +
+				"Var(ORF′) ≤ Var(Fourier); null for d = 1",
 			Inputs: []Input{dimension("d")},
 			eval: func(in values) (any, error) {
 				c := forms.ORFConstantsOf(in.i("d"))
-				return Object{{"kernel", c.KernelRange()}, {"variance", c.VarianceRange()}, {"improvement", c.ImprovementRange()}}, nil
+				return Object{{"kernel", c.KernelRange()}, {"variance", c.VarianceRange()}, {"improvement", c.ImprovementRange()}},
+					nil
 			},
 		},
 		{
@@ -57,7 +60,8 @@ func orfEntries() []Entry {
 			},
 		},
 		{
-			Name: "orf.variance_bounds", Reference: "ORF eq 12: bounds on the variance of ORF′ with p ≤ d projections, z up to orf.ranges",
+			Name: "orf.variance_bounds", Reference: "ORF eq 12: bounds on the variance of ORF′ with p ≤ d projections, z up " +
+				"to orf.ranges",
 			Inputs: []Input{dimension("d"), natural("p"), nonnegative("z")},
 			eval: func(in values) (any, error) {
 				d, p, z := in.i("d"), in.i("p"), in.f("z")

@@ -42,7 +42,8 @@ func parameterEntries() []Entry {
 			},
 		},
 		{
-			Name: "opt.gerf", Reference: "CRT 3.1: minimum of log R_s over complex A and s, given the means of |x+y|² and |x-y|²; A is not unique",
+			Name: "opt.gerf", Reference: "CRT 3.1: minimum of log R_s over complex A and s, given the means of |x+y|² and " +
+				"|x-y|²; A is not unique",
 			Inputs: []Input{dimension("d"), nonnegative("V_plus"), nonnegative("V_minus")},
 			eval: func(in values) (any, error) {
 				a, s, logR := family.MinimiseGERF(in.i("d"), in.f("V_plus"), in.f("V_minus"))
@@ -64,7 +65,8 @@ func parameterEntries() []Entry {
 			},
 		},
 		{
-			Name: "opt.matched_P", Reference: "docs/theory.md §2.18: P = Cx^-½ (Cx^½ Cy Cx^½)^½ Cx^-½ and the minimum of E|Ax + A^-T y|²",
+			Name: "opt.matched_P", Reference: "docs/theory.md §2.18: P = Cx^-½ (Cx^½ Cy Cx^½)^½ Cx^-½ and the minimum of E|Ax " +
+				"+ A^-T y|²",
 			Inputs: []Input{matrix("Cx"), matrix("Cy")},
 			eval:   evalMatch,
 		},

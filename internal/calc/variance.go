@@ -92,7 +92,8 @@ func varianceEntries() []Entry {
 			},
 		},
 		{
-			Name: "logrv.complex_exponential_z", Reference: rv + "docs/theory.md §5.1: complex exponential features at z = Ax + A^-T y, z_k = [re, im]",
+			Name: "logrv.complex_exponential_z", Reference: rv + "docs/theory.md §5.1: complex exponential features at z = Ax " +
+				"+ A^-T y, z_k = [re, im]",
 			Inputs: []Input{complexes("z")},
 			eval:   func(in values) (any, error) { return forms.LogRVComplexExp(in.cvec("z")), nil },
 		},
@@ -112,8 +113,9 @@ func varianceEntries() []Entry {
 			eval:   func(in values) (any, error) { return result(forms.LogRVResidual(in.f("xx"), in.f("yy"), in.f("xy"))) },
 		},
 		{
-			Name: "logsecond.gerf", Reference: "CRT Thm 3.2 eq 6: log second moment / kernel² of one projection, V_ = |x + s y|²",
-			Inputs: []Input{dimension("d"), number("A_re"), number("A_im"), sign("s"), nonnegative("V_")},
+			Name:      "logsecond.gerf",
+			Reference: "CRT Thm 3.2 eq 6: log second moment / kernel² of one projection, V_ = |x + s y|²",
+			Inputs:    []Input{dimension("d"), number("A_re"), number("A_im"), sign("s"), nonnegative("V_")},
 			eval: func(in values) (any, error) {
 				return forms.LogSecondGERF(in.i("d"), complex(in.f("A_re"), in.f("A_im")), in.i("s"), in.f("V_")), nil
 			},

@@ -72,7 +72,8 @@ func Kappa(shape Shape, law coupling.PairKind, d int, t float64) (sign int, logA
 		return 0, math.Inf(-1), nil
 	}
 	if d == 1 {
-		return 0, math.NaN(), &NoClosedFormError{fmt.Sprintf("the covariance of %v pairs in dimension 1: no block holds a pair", law)}
+		return 0, math.NaN(), &NoClosedFormError{
+			fmt.Sprintf("the covariance of %v pairs in dimension 1: no block holds a pair", law)}
 	}
 	k := kappa(shape, law, d, t)
 	return k.Sign, k.Log, nil
@@ -240,7 +241,8 @@ func LogRelMSE(shape Shape, law coupling.PairKind, d, m int, logRV, t float64) (
 		return math.NaN(), DomainError("logRV", logRV, "a log relative variance")
 	}
 	iid := logRV - math.Log(float64(m))
-	if law == coupling.PairIndependent || d == 1 || m == 1 || t == 0 || math.IsInf(logRV, 1) || kappaIsNegligible(shape, d, logRV, t) {
+	if law == coupling.PairIndependent || d == 1 || m == 1 || t == 0 || math.IsInf(logRV, 1) ||
+		kappaIsNegligible(shape, d, logRV, t) {
 		return iid, nil
 	}
 	if plain, base, ok := jointMSE(shape, law, d, m, t); ok {

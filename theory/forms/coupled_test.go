@@ -55,7 +55,8 @@ func TestCoupledReference(t *testing.T) {
 	}
 	worst := 0.0
 	for _, c := range file.Cases {
-		shape := map[string]Shape{"exponential": Exponential, "trigonometric": Trigonometric, "hyperbolic": Hyperbolic}[c.Shape]
+		shape := map[string]Shape{"exponential": Exponential, "trigonometric": Trigonometric,
+			"hyperbolic": Hyperbolic}[c.Shape]
 		law := map[string]coupling.PairKind{"orthogonal": coupling.PairOrthogonal, "simplex": coupling.PairSimplex}[c.Law]
 		sign, logAbs, err := Kappa(shape, law, c.D, c.T)
 		if err != nil {
@@ -178,13 +179,15 @@ func TestRelMSEOrder(t *testing.T) {
 					return relMSE(t, shape, law, d, m, plainRV(shape, x), x)
 				}
 				// Far out all three round to the same number.
-				if iid, ort, sim := value(Exponential, coupling.PairIndependent), value(Exponential, coupling.PairOrthogonal), value(Exponential, coupling.PairSimplex); !(sim <= ort && ort <= iid) || (x < 9 && !(sim < ort && ort < iid)) {
+				if iid, ort, sim := value(Exponential, coupling.PairIndependent), value(Exponential, coupling.PairOrthogonal),
+					value(Exponential, coupling.PairSimplex); !(sim <= ort && ort <= iid) || (x < 9 && !(sim < ort && ort < iid)) {
 					t.Errorf("positive d=%d m=%d v²=%g: simplex %v, orthogonal %v, iid %v", d, m, x, sim, ort, iid)
 				}
 				if ort, sim := value(Hyperbolic, coupling.PairOrthogonal), value(Hyperbolic, coupling.PairSimplex); !(sim >= ort) {
 					t.Errorf("hyperbolic d=%d m=%d v²=%g: simplex %v, orthogonal %v", d, m, x, sim, ort)
 				}
-				if ort, sim := value(Trigonometric, coupling.PairOrthogonal), value(Trigonometric, coupling.PairSimplex); x <= 3 && !(sim >= ort) {
+				if ort, sim := value(Trigonometric, coupling.PairOrthogonal), value(Trigonometric, coupling.PairSimplex); x <= 3 &&
+					!(sim >= ort) {
 					t.Errorf("trig d=%d m=%d z²=%g: simplex %v, orthogonal %v", d, m, x, sim, ort)
 				}
 			}

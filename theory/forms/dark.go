@@ -21,7 +21,8 @@ func DarkSigmaEigs(l []float64) ([]float64, error) {
 			return nil, DomainError("l", v, "l ≥ 0")
 		}
 		if v >= 0.5 {
-			return nil, &NoClosedFormError{"the optimal proposal of DARK Thm 3.2: an eigenvalue of the data covariance is 1/2 or more"}
+			return nil, &NoClosedFormError{"the optimal proposal of DARK Thm 3.2: an eigenvalue of the data covariance is 1/2 " +
+				"or more"}
 		}
 		s[i] = (1 + 2*v) / (1 - 2*v)
 	}

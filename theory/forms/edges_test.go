@@ -28,10 +28,12 @@ func TestErrorsNameTheirSubject(t *testing.T) {
 	if !errors.Is(err, ErrDomain) || !strings.Contains(err.Error(), "sigma") {
 		t.Errorf("%v", err)
 	}
-	if _, err := LogRelMSE(Shape(7), coupling.PairIndependent, 2, 2, 0, 1); err == nil || !strings.Contains(err.Error(), "Shape(7)") {
+	if _, err := LogRelMSE(Shape(7), coupling.PairIndependent, 2, 2, 0, 1); err == nil ||
+		!strings.Contains(err.Error(), "Shape(7)") {
 		t.Errorf("%v", err)
 	}
-	if _, err := LogRelMSE(Hyperbolic, coupling.PairKind(7), 2, 2, 0, 1); err == nil || !strings.Contains(err.Error(), "law = PairKind(7)") {
+	if _, err := LogRelMSE(Hyperbolic, coupling.PairKind(7), 2, 2, 0, 1); err == nil ||
+		!strings.Contains(err.Error(), "law = PairKind(7)") {
 		t.Errorf("%v", err)
 	}
 }
@@ -76,10 +78,13 @@ func TestInvalidArguments(t *testing.T) {
 		"LogConformityCoshSimplex": LogConformityCoshSimplex(1, 1), "ConformityRFFOrthogonal": ConformityRFFOrthogonal(0, 1),
 		"ConformityRFFSimplex": ConformityRFFSimplex(1, 1), "LogGapPRFOrthogonal": LogGapPRFOrthogonal(2, -1),
 		"LogGapPRFSimplex": LogGapPRFSimplex(1, 1), "AStar": AStar(0, 1), "LogVarORFPrime": LogVarORFPrime(2, 0, 1),
-		"ORFFirstZero": ORFFirstZero(0), "LogPairNormIID": LogPairNormIID(2, 0), "LogPairNormAngle": LogPairNormAngle(2, 1, 1),
-		"SimplexSmallV": SimplexSmallV(1, 1), "PaddedKernel": PaddedKernel(8, 5, 1), "LogRVAdaptive": LogRVAdaptive([]float64{0}, []float64{1}),
-		"LogRVGeometric": LogRVGeometric(0.5, []float64{-1}, 0), "LogSecondDarkGaussian": LogSecondDarkGaussian([]float64{0.1}, []float64{0}),
-		"LogRVTrig": LogRVTrig(nan), "LogRVHyperbolic": LogRVHyperbolic(-1), "LogRVOPRF": LogRVOPRF(4, nan, 1),
+		"ORFFirstZero": ORFFirstZero(0), "LogPairNormIID": LogPairNormIID(2, 0),
+		"LogPairNormAngle": LogPairNormAngle(2, 1, 1),
+		"SimplexSmallV":    SimplexSmallV(1, 1), "PaddedKernel": PaddedKernel(8, 5, 1),
+		"LogRVAdaptive":         LogRVAdaptive([]float64{0}, []float64{1}),
+		"LogRVGeometric":        LogRVGeometric(0.5, []float64{-1}, 0),
+		"LogSecondDarkGaussian": LogSecondDarkGaussian([]float64{0.1}, []float64{0}),
+		"LogRVTrig":             LogRVTrig(nan), "LogRVHyperbolic": LogRVHyperbolic(-1), "LogRVOPRF": LogRVOPRF(4, nan, 1),
 	} {
 		if !math.IsNaN(v) {
 			t.Errorf("%s: %v, want NaN", name, v)

@@ -15,16 +15,20 @@ var gridDims = []int{1, 2, 3, 5, 16, 63, 64, 501, 1024, 4095, 4096}
 // argument from e^{−700} to e^{700}.
 func TestFiniteMonotone(t *testing.T) {
 	forms := map[string]func(d int, x float64) float64{
-		"LogRVTrig":               func(_ int, x float64) float64 { return LogRVTrig(x) },
-		"LogRVPositive":           func(_ int, x float64) float64 { return LogRVPositive(x) },
-		"LogRVHyperbolic":         func(_ int, x float64) float64 { return LogRVHyperbolic(x) },
-		"LogRVOPRF best":          logRVBestOPRF,
-		"LogRVOPRF 1/2":           func(d int, x float64) float64 { return LogRVOPRF(d, 0.5, x) },
-		"LogRVGERF real":          func(d int, x float64) float64 { return LogRVGERF(d, -0.3, 1, x) },
-		"LogRVGERF trig":          func(d int, x float64) float64 { return LogRVGERF(d, -0.05, -1, x) },
-		"LogSecondGERF":           func(d int, x float64) float64 { return LogSecondGERF(d, -0.3, 1, x) },
-		"LogRVComplexExp":         func(_ int, x float64) float64 { return LogRVComplexExp([]complex128{complex(0, math.Sqrt(x))}) },
-		"LogRVAdaptive":           func(_ int, x float64) float64 { return LogRVAdaptive([]float64{0.5, 1}, []float64{0, math.Sqrt(x)}) },
+		"LogRVTrig":       func(_ int, x float64) float64 { return LogRVTrig(x) },
+		"LogRVPositive":   func(_ int, x float64) float64 { return LogRVPositive(x) },
+		"LogRVHyperbolic": func(_ int, x float64) float64 { return LogRVHyperbolic(x) },
+		"LogRVOPRF best":  logRVBestOPRF,
+		"LogRVOPRF 1/2":   func(d int, x float64) float64 { return LogRVOPRF(d, 0.5, x) },
+		"LogRVGERF real":  func(d int, x float64) float64 { return LogRVGERF(d, -0.3, 1, x) },
+		"LogRVGERF trig":  func(d int, x float64) float64 { return LogRVGERF(d, -0.05, -1, x) },
+		"LogSecondGERF":   func(d int, x float64) float64 { return LogSecondGERF(d, -0.3, 1, x) },
+		"LogRVComplexExp": func(_ int, x float64) float64 {
+			return LogRVComplexExp([]complex128{complex(0, math.Sqrt(x))})
+		},
+		"LogRVAdaptive": func(_ int, x float64) float64 {
+			return LogRVAdaptive([]float64{0.5, 1}, []float64{0, math.Sqrt(x)})
+		},
 		"LogConformityOrthogonal": LogConformityOrthogonal,
 		"LogGapPRFOrthogonal":     LogGapPRFOrthogonal,
 		"LogBoundOrthogonalGain":  func(d int, x float64) float64 { return LogBoundOrthogonalGain(d+1, 3*d+2, x) },
@@ -114,8 +118,9 @@ func TestZeroVariance(t *testing.T) {
 	bad := map[string]float64{
 		"trig": LogRVTrig(-1), "positive": LogRVPositive(nan), "oprf rho": LogRVOPRF(5, 0, 1), "oprf d": LogRVOPRF(0, 1, 1),
 		"gerf s": LogRVGERF(5, 0, 2, 1), "gerf V": LogRVGERF(5, 0, 1, -1), "poisson": LogRVPoisson(3, -1, 1, 0),
-		"poisson pair": LogRVPoisson(3, 1, 1, 100), "geometric": LogRVGeometric(1, nil, 0), "simplex": LogConformitySimplex(1, 1),
-		"rho": RhoStar(4, -1), "angle": LogConformityAngle(4, 1, 2), "sup": LogSupOPRF(4, 0.1, 1),
+		"poisson pair": LogRVPoisson(3, 1, 1, 100), "geometric": LogRVGeometric(1, nil, 0),
+		"simplex": LogConformitySimplex(1, 1),
+		"rho":     RhoStar(4, -1), "angle": LogConformityAngle(4, 1, 2), "sup": LogSupOPRF(4, 0.1, 1),
 		"bound": LogEpsAngularBound(0.5, 1, 1), "dark": LogSecondDarkOptimal([]float64{-1}),
 	}
 	for name, v := range bad {

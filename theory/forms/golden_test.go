@@ -39,7 +39,8 @@ func (c goldenCase) vec(key string) []float64   { return floats(c.Inputs[key]) }
 func (c goldenCase) rows(key string) *mat.Dense { return matrix(c.Inputs[key]) }
 
 func (c goldenCase) law(t *testing.T) coupling.PairKind {
-	law, ok := map[string]coupling.PairKind{"iid": coupling.PairIndependent, "orthogonal": coupling.PairOrthogonal, "simplex": coupling.PairSimplex}[c.s("coupling")]
+	law, ok := map[string]coupling.PairKind{"iid": coupling.PairIndependent, "orthogonal": coupling.PairOrthogonal,
+		"simplex": coupling.PairSimplex}[c.s("coupling")]
 	if !ok {
 		t.Fatalf("%s: coupling %q", c.ID, c.s("coupling"))
 	}
@@ -197,14 +198,28 @@ var goldenEval = map[string]func(t *testing.T, c goldenCase) any{
 	"logrv.adaptive":            evalAdaptive,
 	"logvar.gaussian":           evalGaussianVariance,
 
-	"conformity.orthogonal_log":   func(_ *testing.T, c goldenCase) any { return LogConformityOrthogonal(c.i("d"), c.f("v2")) },
-	"conformity.simplex_log":      func(_ *testing.T, c goldenCase) any { return LogConformitySimplex(c.i("d"), c.f("v2")) },
-	"conformity.rff_orthogonal":   func(_ *testing.T, c goldenCase) any { return ConformityRFFOrthogonal(c.i("d"), c.f("z2")) },
-	"conformity.rff_simplex":      func(_ *testing.T, c goldenCase) any { return ConformityRFFSimplex(c.i("d"), c.f("z2")) },
-	"conformity.cosh_simplex_log": func(_ *testing.T, c goldenCase) any { return LogConformityCoshSimplex(c.i("d"), c.f("v2")) },
-	"gap.prf_orthogonal_log":      func(_ *testing.T, c goldenCase) any { return LogGapPRFOrthogonal(c.i("d"), c.f("v2")) },
-	"gap.prf_simplex_log":         func(_ *testing.T, c goldenCase) any { return LogGapPRFSimplex(c.i("d"), c.f("v2")) },
-	"coupling.pair_fraction":      func(_ *testing.T, c goldenCase) any { return PairFraction(c.i("m"), c.i("d")) },
+	"conformity.orthogonal_log": func(_ *testing.T, c goldenCase) any {
+		return LogConformityOrthogonal(c.i("d"), c.f("v2"))
+	},
+	"conformity.simplex_log": func(_ *testing.T, c goldenCase) any {
+		return LogConformitySimplex(c.i("d"), c.f("v2"))
+	},
+	"conformity.rff_orthogonal": func(_ *testing.T, c goldenCase) any {
+		return ConformityRFFOrthogonal(c.i("d"),
+			c.f("z2"))
+	},
+	"conformity.rff_simplex": func(_ *testing.T, c goldenCase) any {
+		return ConformityRFFSimplex(c.i("d"),
+			c.f("z2"))
+	},
+	"conformity.cosh_simplex_log": func(_ *testing.T, c goldenCase) any {
+		return LogConformityCoshSimplex(c.i("d"), c.f("v2"))
+	},
+	"gap.prf_orthogonal_log": func(_ *testing.T, c goldenCase) any {
+		return LogGapPRFOrthogonal(c.i("d"), c.f("v2"))
+	},
+	"gap.prf_simplex_log":    func(_ *testing.T, c goldenCase) any { return LogGapPRFSimplex(c.i("d"), c.f("v2")) },
+	"coupling.pair_fraction": func(_ *testing.T, c goldenCase) any { return PairFraction(c.i("m"), c.i("d")) },
 	"coupling.padded_wrong_norms": func(_ *testing.T, c goldenCase) any {
 		return PaddedKernel(c.i("d"), c.i("n"), c.f("z2"))
 	},
@@ -253,8 +268,12 @@ var goldenEval = map[string]func(t *testing.T, c goldenCase) any{
 	"hrf.eps_angular_log": func(_ *testing.T, c goldenCase) any {
 		return LogEpsAngular(c.f("theta"), c.f("r"), c.i("m"), c.i("n"))
 	},
-	"hrf.thm35_bound_log": func(_ *testing.T, c goldenCase) any { return LogEpsAngularBound(c.f("r"), c.i("m"), c.i("n")) },
-	"hrf.limit_log":       func(_ *testing.T, c goldenCase) any { return LogEpsAngularLimit(c.f("r"), c.i("m"), c.i("n")) },
+	"hrf.thm35_bound_log": func(_ *testing.T, c goldenCase) any {
+		return LogEpsAngularBound(c.f("r"), c.i("m"), c.i("n"))
+	},
+	"hrf.limit_log": func(_ *testing.T, c goldenCase) any {
+		return LogEpsAngularLimit(c.f("r"), c.i("m"), c.i("n"))
+	},
 
 	"orf.var_log":     func(_ *testing.T, c goldenCase) any { return LogVarORFPrime(c.i("d"), c.i("p"), c.f("z")) },
 	"orf.rff_var_log": func(_ *testing.T, c goldenCase) any { return LogVarRFF(c.i("p"), c.f("z")) },

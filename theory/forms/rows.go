@@ -3,19 +3,20 @@ package forms
 import "math"
 
 // RowCumulants returns k4/24 and k6/720 of the cumulants k4, k6 of ω·v, for rows ω = c r whose directions r are not
-// quite uniform, as in HD and Givens products; c ~ chi_n. To sixth order in v the mean of an estimate over the kernel is
+// quite uniform, as in HD and Givens products; c ~ chi_n. To sixth order in v the mean of an estimate over the kernel
+// is
 //
 //	exp( k4/24 + k6/720 ),  with v = x+y, for exponential and hyperbolic shapes,
 //	exp( k4/24 − k6/720 ),  with v = x−y, for trigonometric ones.
 //
-// fourth and sixth are the excesses of E Σ r_l⁴ and E Σ r_l⁶ over those of a uniform direction in dimension n, and v2, v4,
-// v6 the sums Σ v_l², Σ v_l⁴, Σ v_l⁶:
+// fourth and sixth are the excesses of E Σ r_l⁴ and E Σ r_l⁶ over those of a uniform direction in dimension n, and v2,
+// v4, v6 the sums Σ v_l², Σ v_l⁴, Σ v_l⁶:
 //
 //	k4 = (n+2)/(n−1) fourth ((n+2) v4 − 3 v2²),   k6 = n(n+2)(n+4) δE(r·v)⁶ − 15 v2 k4.
 //
 // δE(r·v)⁶ follows from the two excesses because the signs of the coordinates of r are free and any three coordinates
-// are alike (the affine maps of the index group, and permutations, leave the two laws unchanged). Weights by |ω|², as in
-// GERF, change nothing: the norms absorb them. Derived in docs/theory.md §4.6.
+// are alike (the affine maps of the index group, and permutations, leave the two laws unchanged). Weights by |ω|², as
+// in GERF, change nothing: the norms absorb them. Derived in docs/theory.md §4.6.
 func RowCumulants(n int, fourth, sixth, v2, v4, v6 float64) (c4, c6 float64) {
 	switch {
 	case n < 1 || !(v2 >= 0):
