@@ -29,7 +29,7 @@ func lowerKernels(d int) map[string]kernel.Kernel {
 
 // A map computes what its plan means: for every example of every family, both sides, plain and in the log domain.
 func TestMapsAgreeWithEval(t *testing.T) {
-	for _, d := range []int{1, 5, 12} {
+	for _, d := range []int{1, 2, 5, 12} {
 		for _, f := range allFamilies(t, d) {
 			for kname, k := range lowerKernels(d) {
 				spec := randfeat.Spec{Kernel: k, Family: f.Family, Dim: d, M: 9, Seed: 5}

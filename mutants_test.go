@@ -45,7 +45,7 @@ func replicate(t *testing.T, f family.Family, c coupling.Coupling, m, reps int, 
 		if mutate != nil {
 			pair = mutate(pair)
 		}
-		out.Add(run.pairs(pair, xs, ys)[0])
+		out.Add(run.pairs(pair, false, xs, ys)[0])
 	}
 	return out
 }
@@ -463,7 +463,7 @@ func TestORFPrimeOfExponentials(t *testing.T) {
 						t.Fatal(err)
 					}
 					var sum float64
-					for _, v := range run.pairs(pair, xs, ys) {
+					for _, v := range run.pairs(pair, false, xs, ys) {
 						sum += v
 					}
 					g.Add(sum / float64(xs.Rows))

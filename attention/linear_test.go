@@ -17,6 +17,7 @@ import (
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/randfeattest"
 )
 
 // normals is a sequence of independent normal numbers times scale.
@@ -30,51 +31,15 @@ func normals[T dense.Float](batch, heads, length, dim int, scale float64, seed u
 	return s
 }
 
-// linearFamilies are all families, with parameters that exercise every kind of feature.
+// linearFamilies are the examples of all families, baselines too.
 func linearFamilies(t testing.TB, d int) map[string]family.Family {
 	t.Helper()
 	qs, ks := normals[float64](1, 1, 300, d, 0.5, 91).Head(0, 0), normals[float64](1, 1, 300, d, 0.5, 92).Head(0, 0)
-	fit := func(f family.Family) family.Family {
-		s, err := randfeat.Fit(randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: f, Dim: d}, qs, ks)
-		if err != nil {
-			t.Fatalf("fitting %s: %v", f.Name(), err)
-		}
-		return s.Family
+	out := map[string]family.Family{}
+	for _, f := range randfeattest.Families(t, qs, ks) {
+		out[f.Name] = f.Family
 	}
-	w, m := dense.New[float64](11, d), dense.New[float64](3, d)
-	rng.Normals(w.Data, rng.Stream(5))
-	for i := range m.Rows {
-		m.Row(i)[i], m.Row(i)[(i+1)%d] = 0.8, -0.3
-	}
-	return map[string]family.Family{
-		"trig":           family.Trig{},
-		"positive":       family.Positive{},
-		"hyperbolic":     family.Hyperbolic{},
-		"gerf":           family.GERF{A: -0.05 + 0.03i, S: 1},
-		"oprf":           fit(family.OPRF{}),
-		"poisson":        fit(family.Poisson{}),
-		"geometric":      fit(family.Geometric{}),
-		"poisson+":       fit(family.PoissonPlus{}),
-		"geometric+":     fit(family.GeometricPlus{}),
-		"complex-exp":    fit(family.ComplexExp{}),
-		"angular":        family.Angular{N: 4},
-		"bipolar":        fit(family.BipolarGaussian{N: 3}),
-		"gaussian-lambd": family.GaussianLambda{C: []float64{1.3}, N: 3},
-		"zero-one":       fit(family.ZeroOne{}),
-		"mixture":        fit(family.Mixture{N: 2, Clusters: family.Clusters{AMax: 1.5}}),
-		"hybrid": family.Hybrid{Bases: []family.Family{family.Hyperbolic{}, family.Positive{}, family.Trig{}}, Groups: []int{0, 1, 1},
-			Coefficients: []family.Coefficient{
-				{Const: 0.4, Sign: -1, Gain: 0.3, Rho: family.RhoSign, N: 3},
-				{Rho: family.RhoPositive, N: 2, Bandwidth: 1.5, Gain: 0.5}}},
-		"dark":       family.DARK{M: m},
-		"importance": fit(family.Importance{}),
-		"adaptive":   fit(family.Adaptive{}),
-		"residual":   family.Residual{},
-		"lfk":        family.LFK{W: w},
-		"relu":       family.ReLU{},
-		"relu-pure":  family.ReLU{Pure: true},
-		"elu":        family.ELU{},
-	}
+	return out
 }
 
 func testMap[T dense.Float](t testing.TB, f family.Family, d, m int) *randfeat.Map[T] {

@@ -1,20 +1,17 @@
 package attention
 
 import (
-	"maps"
 	"testing"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/family"
 )
 
 // Properties that hold for every family, estimator or baseline, whatever the map is worth. The tolerance is that of
 // sums in another order, in float64, divided by denominators that signed features make small.
 func TestLinearProperties(t *testing.T) {
 	const d, dv, length, tol = 4, 3, 200, 1e-9
-	families := kernelFamilies(t, d)
-	maps.Copy(families, map[string]family.Family{"relu": family.ReLU{}, "elu": family.ELU{}, "lfk": family.LFK{W: normalRows(6, d, 1, 0, 9)}})
+	families := linearFamilies(t, d)
 	q, k, v := randomSeq[float64](1, 4, length, d, 0.6, 0.1, 101), randomSeq[float64](1, 2, length, d, 0.6, -0.1, 102), randomSeq[float64](1, 2, length, dv, 1, 0, 103)
 	segments := make([]int32, length)
 	for i := range segments {
