@@ -227,7 +227,9 @@ func (a factors) form(x, y []float64) theory.Form {
 	case a.qRe.IsZero() && a.kRe.IsZero():
 		return theory.Simple(forms.Trigonometric, d, rv, theory.PowersOf(im))
 	}
-	return theory.Uncoupled(d, rv)
+	form := theory.Uncoupled(d, rv)
+	form.LogMass = dense.Norm2(im) / 2
+	return form
 }
 
 // Needs asks for covariances, and for rows that tell outliers from spread.

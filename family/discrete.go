@@ -222,7 +222,9 @@ func (f Poisson) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	for l := range x {
 		s += x[l] * x[l] * y[l] * y[l]
 	}
-	return theory.Uncoupled(len(x), forms.LogRVPoisson(len(x), f.Lambda, s, dense.Dot(x, y))), nil
+	form := theory.Uncoupled(len(x), forms.LogRVPoisson(len(x), f.Lambda, s, dense.Dot(x, y)))
+	form.LogMass = monomialMass(x, y)
+	return form, nil
 }
 
 // Form: CRT Thm 3.5.
@@ -234,7 +236,18 @@ func (f Geometric) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	for l := range x {
 		t[l] = math.Abs(x[l] * y[l])
 	}
-	return theory.Uncoupled(len(x), forms.LogRVGeometric(f.P, t, dense.Dot(x, y))), nil
+	form := theory.Uncoupled(len(x), forms.LogRVGeometric(f.P, t, dense.Dot(x, y)))
+	form.LogMass = monomialMass(x, y)
+	return form, nil
+}
+
+// monomialMass is the log of the kernel of the moduli of the coordinates, relative to the kernel.
+func monomialMass(x, y []float64) float64 {
+	var sum float64
+	for l, v := range x {
+		sum += max(0, -2*v*y[l])
+	}
+	return sum
 }
 
 // Form is that of Poisson at the shifted pair; a clamped point is biased.

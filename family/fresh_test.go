@@ -266,6 +266,16 @@ func TestFitOnFreshRowsOfTables(t *testing.T) {
 	}
 }
 
+// Fits that need covariances say when there are too few rows for them.
+func TestFitWarning(t *testing.T) {
+	for name, f := range fitters(t) {
+		few, enough := family.Warning(f, 31, 16), family.Warning(f, 32, 16)
+		if (few != "") != f.Needs().Covariance || enough != "" {
+			t.Errorf("%s: %q for 31 rows of 16 columns, %q for 32", name, few, enough)
+		}
+	}
+}
+
 // table reads a table of numbers, whose columns it standardises; empty if there is no such file.
 func table(t *testing.T, path string) (m dense.Matrix[float64]) {
 	t.Helper()

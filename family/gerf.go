@@ -117,7 +117,16 @@ func (f GERF) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	form := theory.Simple(shape, len(x), forms.LogRVGERF(len(x), complex128(f.A), int(f.sign()), v.Two), v)
 	form.Terms[0].Radial = f.A != 0
 	form.Terms[0].Cosine = shape == forms.Trigonometric && f.A == 0
+	form.LogMass = f.logMass(len(x), v.Two)
 	return form, nil
+}
+
+// logMass is the log of E|f1 f2| relative to the kernel, a Gaussian integral: with a = Re A and V = |x+sy|²,
+// (d/2) log(|1-4A|/(1-4a)) + ((Re B)²/(1-4a) - s) V/2.
+func (f GERF) logMass(d int, v float64) float64 {
+	a, wide := complex128(f.A), 1-4*real(f.A)
+	b := real(cmplx.Sqrt(complex(f.sign(), 0) * (1 - 4*a)))
+	return float64(d)/2*math.Log(cmplx.Abs(1-4*a)/wide) + (b*b/wide-f.sign())*v/2
 }
 
 // Needs asks for nothing costly.

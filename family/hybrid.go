@@ -292,6 +292,7 @@ func (f Hybrid) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
 	}
 	logVar[p] = special.LogSumExp(logVar[:p]...)
 	var out theory.Form
+	mass := make([]float64, 0, p+1)
 	for k, b := range f.Bases {
 		form, err := b.Form(kind, x, y)
 		if err != nil {
@@ -306,7 +307,9 @@ func (f Hybrid) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
 			t.Mean *= mean[k]
 			out.Terms = append(out.Terms, t)
 		}
+		mass = append(mass, math.Log(f.coefficientMass(k, x, y))+form.LogMass)
 	}
+	out.LogMass = special.LogSumExp(mass...)
 	var cross []theory.Signed
 	for k := range f.Bases {
 		for l := range k {
@@ -330,6 +333,28 @@ func (f Hybrid) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
 		out.Cross = special.SumSigned(cross...)
 	}
 	return out, nil
+}
+
+// coefficientMass is the sum of the moduli of the parts of λ̂_k, which the blocks of base k carry one by one, or of
+// 1 - Σ λ̂ for the last base. Signs and waves have modulus 1 at most.
+func (f Hybrid) coefficientMass(k int, x, y []float64) float64 {
+	rho := func(c Coefficient) float64 {
+		if c.Rho != RhoPositive {
+			return orOne(c.Gain)
+		}
+		mean, _ := c.moments(x, y)
+		return math.Abs(mean - c.Const)
+	}
+	if k < len(f.Coefficients) {
+		c := f.Coefficients[k]
+		return math.Abs(c.Const) + rho(c)
+	}
+	rest, mass := 1.0, 0.0
+	for _, c := range f.Coefficients {
+		rest -= c.Const
+		mass += rho(c)
+	}
+	return math.Abs(rest) + mass
 }
 
 // sharedCovariance is the relative covariance, one projection, of two bases on the same ω:

@@ -80,7 +80,9 @@ func (f Residual) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	xy := dense.Dot(x, y)
 	logRV, err := forms.LogRVResidual(dense.Norm2(x), dense.Norm2(y), xy)
 	if err != nil || f.Shrink == 0 {
-		return theory.Uncoupled(len(x), logRV), err
+		form := theory.Uncoupled(len(x), logRV)
+		form.LogMass = residualMass(x, y)
+		return form, err
 	}
 	// Mean 1 + xy + (1-s)(e^{xy} - 1 - xy) = (1-s)e^{xy} + s(1+xy), variance times (1-s)².
 	logKeep := math.Log(1 - f.Shrink)
@@ -90,6 +92,16 @@ func (f Residual) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 	}
 	ratio := mean.Log - xy
 	form := theory.Uncoupled(len(x), logRV+2*logKeep-2*ratio)
-	form.LogRatio = ratio
+	form.LogRatio, form.LogMass = ratio, residualMass(x, y)-ratio
 	return form, nil
+}
+
+// residualMass bounds the log of 1 + Σ|x_l y_l| + E|g(ω,x) g(ω,y)| relative to the kernel, by Cauchy and Schwarz.
+func residualMass(x, y []float64) float64 {
+	low := 1.0
+	for l, v := range x {
+		low += math.Abs(v * y[l])
+	}
+	rest := (special.LogExpm1(dense.Norm2(x)) + special.LogExpm1(dense.Norm2(y))) / 2 // E g² = e^{|x|²} - 1 - |x|²
+	return special.LogSumExp(math.Log(low), rest) - dense.Dot(x, y)
 }

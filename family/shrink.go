@@ -1,6 +1,7 @@
 package family
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -247,4 +248,15 @@ func drawIn(x dense.Matrix[float64]) {
 			}
 		}
 	}
+}
+
+// Warning says when the smaller of two sets of so many rows with dim columns, after the kernel's embedding, is too small
+// for what the fit of f takes from it; "" otherwise. Such a fit stays close to OPRF, or to positive features for families
+// without a proposal.
+func Warning(f Fitter, rows, dim int) string {
+	if !f.Needs().Covariance || rows >= 2*dim {
+		return ""
+	}
+	return fmt.Sprintf("%s is fitted to %d rows of %d columns, too few to know their covariances: parameters are kept close to "+
+		"those of isotropic rows; fit to at least %d", f.Name(), rows, dim, 2*dim)
 }

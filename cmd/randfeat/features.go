@@ -200,7 +200,9 @@ func (a *app) fit(spec randfeat.Spec, path string, x data.Array, xIsKey bool) (r
 }
 
 func (a *app) fitSpec(spec randfeat.Spec, queries, keys dense.Matrix[float64]) (randfeat.Spec, error) {
-	if _, fits := spec.Family.(family.Fitter); !fits {
+	if f, fits := spec.Family.(family.Fitter); fits {
+		a.warn(family.Warning(f, min(queries.Rows, keys.Rows), spec.Kernel.Dim(spec.Dim)))
+	} else {
 		a.note("note: the family %s has no parameters to fit", spec.Family.Name())
 	}
 	fitted, err := randfeat.Fit(spec, queries, keys)

@@ -21,6 +21,8 @@ type ErrorResult struct {
 	Predicted   *float64 `json:"predicted,omitempty"`
 	Approximate bool     `json:"approximate,omitempty"` // the prediction is only nearly exact for this coupling
 	Reason      string   `json:"reason,omitempty"`
+	// Rounding is the root mean square relative error that the precision adds to signed features, by theory.
+	Rounding *float64 `json:"rounding,omitempty"`
 	// Measured is the root mean square over pairs and draws of estimate/kernel - 1; absent, as the next two, for kernels
 	// with zeros and where it is beyond float64 because kernel values are.
 	Measured *float64 `json:"measured,omitempty"`
@@ -71,7 +73,7 @@ func gramError[T dense.Float](ctx context.Context, a *app, f *gramFlags, spec ra
 	case len(f.omega) > 0:
 		result.Reason = "given projections are not random"
 	case err == nil:
-		result.Predicted, result.Approximate = number(p.rms), p.approximate
+		result.Predicted, result.Approximate, result.Rounding = number(p.rms), p.approximate, number(p.rounding*unit[T]())
 		if result.Predicted == nil {
 			result.Reason = "the predicted error is infinite"
 		}
@@ -81,11 +83,23 @@ func gramError[T dense.Float](ctx context.Context, a *app, f *gramFlags, spec ra
 		return err
 	}
 	result.Warning = f.warning(result.Spec, someRows(x), someRows(y))
+	if r := result.Rounding; result.Warning == "" && r != nil && *r > 0.1 && (result.Predicted == nil || *r > *result.Predicted) {
+		result.Warning = fmt.Sprintf("products of %s features cancel down to a small kernel: rounding them to %s alone makes a relative "+
+			"error of about %.2g; use a positive family, or a larger --scale", result.Spec.Family.Name(), result.DType, *r)
+	}
 	a.warn(result.Warning)
 	if a.json {
 		return a.object(result)
 	}
 	return a.printError(f, result)
+}
+
+// unit is the unit roundoff of T.
+func unit[T dense.Float]() float64 {
+	if _, ok := any(T(0)).(float32); ok {
+		return 0x1p-24
+	}
+	return 0x1p-53
 }
 
 // number is v, or nil where JSON has no number for it.
@@ -113,6 +127,9 @@ func (a *app) printError(f *gramFlags, r ErrorResult) error {
 	return table(a.stdout, func(w io.Writer) {
 		fmt.Fprintf(w, "predicted relative error\t%s\n", predicted)
 		fmt.Fprintf(w, "measured relative error\t%s\n", show(r.Measured))
+		if r.Rounding != nil && *r.Rounding > 1e-3 {
+			fmt.Fprintf(w, "of it by rounding, at most about\t%s\n", show(r.Rounding))
+		}
 		fmt.Fprintf(w, "mean of estimate/kernel - 1\t%s\n", show(r.MeanBias))
 		fmt.Fprintf(w, "largest relative error\t%s\n", show(r.Largest))
 		fmt.Fprintf(w, "Frobenius error of the matrix\t%s\n", show(r.Frobenius))

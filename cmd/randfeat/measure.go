@@ -160,7 +160,8 @@ func exactLog(k kernel.Kernel, x, y []float64) (sign, log float64) {
 // prediction is the error that theory gives for a spec, averaged over pairs.
 type prediction struct {
 	rms         float64
-	approximate bool // the rows follow the law of the closed form only nearly
+	approximate bool    // the rows follow the law of the closed form only nearly
+	rounding    float64 // root mean square, in units of the precision
 }
 
 // predictPairs bounds the pairs that a prediction looks at; closed forms cost far more than features.
@@ -189,15 +190,16 @@ func predict(ctx context.Context, spec randfeat.Spec, m int, x, y dense.Matrix[f
 	if err := ctx.Err(); err != nil {
 		return p, err
 	}
-	var sum float64
+	var sum, units float64
 	for _, q := range at { // in order: the first error is always the same
 		if q.err != nil {
 			return p, q.err
 		}
 		sum += math.Exp(q.logMSE)
+		units += math.Exp(2 * q.logUnits)
 		p.approximate = p.approximate || q.approximate
 	}
-	p.rms = math.Sqrt(sum / float64(pairs.n))
+	p.rms, p.rounding = math.Sqrt(sum/float64(pairs.n)), math.Sqrt(units/float64(pairs.n))
 	return p, nil
 }
 
@@ -226,6 +228,7 @@ func (s pairSample) at(k int) (i, j int) {
 
 type pairPrediction struct {
 	logMSE      float64
+	logUnits    float64 // of the error of rounding
 	approximate bool
 	err         error
 }
@@ -235,7 +238,7 @@ func predictPair(k kernel.Kernel, est theory.Estimator, c coupling.Coupling, m i
 	if err != nil {
 		return pairPrediction{err: err}
 	}
-	q := pairPrediction{logMSE: moments.LogRelMSE(), approximate: moments.Approximate}
+	q := pairPrediction{logMSE: moments.LogRelMSE(), logUnits: moments.LogRounding(1), approximate: moments.Approximate}
 	if ownTarget { // the error is measured against what the family estimates
 		q.logMSE = moments.LogRelVar()
 	}
