@@ -62,7 +62,7 @@ func register[C Coupling](info Info, more ...C) entry {
 
 // entries is the table of all couplings. It is a function, not a variable: nothing to initialise, nothing to change.
 func entries() []entry {
-	factors := []Field{{"k", "number of HD factors, 0 means 3"}}
+	factors := []Field{{"k", "number of HD factors; 0 means 3, and exact blocks up to d = 16"}}
 	return []entry{
 		register[IID](Info{
 			Summary:   "independent rows",
@@ -88,7 +88,7 @@ func entries() []entry {
 			Fields:    []Field{{"sqrtDim", "norm √d instead of 1, default false"}},
 		}, ORFPrime{SqrtDim: true}),
 		register[Hadamard](Info{
-			Summary:   "nearly Haar orthogonal blocks from sign flips and Hadamard transforms, fast products",
+			Summary:   "nearly Haar blocks from sign flips and Hadamard transforms, fast products; exact up to d = 16",
 			Reference: "SimRF B.2.2, eqs 89-90",
 			Exact:     false,
 			Cost:      "O(md log d); products O(m log d)",
@@ -111,7 +111,7 @@ func entries() []entry {
 			Laws:      directionalLaws(),
 		}),
 		register[FastSimplex](Info{
-			Summary:   "simplex rotated by HD products, fast products",
+			Summary:   "simplex rotated by HD products, fast products; exact up to d = 16",
 			Reference: "SimRF Alg 1 with B.2.2, eqs 89-90",
 			Exact:     false,
 			Cost:      "O(md log d); products O(m log d)",
