@@ -211,3 +211,50 @@ func BenchmarkPredict(b *testing.B) {
 		})
 	}
 }
+
+// otherMap hides everything of a map but the interface.
+type otherMap[T dense.Float] struct{ randfeat.FeatureMap[T] }
+
+// Another implementation of the map of a model predicts the same; another map is refused.
+func TestPredictorWithMap(t *testing.T) {
+	x, _ := sample(51, 70, 2, 1)
+	for name, m := range models(t) {
+		own, err := randfeat.NewWithOmega[float64](m.Spec, m.Omega)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := NewPredictor[float64](m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := NewPredictorWithMap[float64](m, otherMap[float64]{own})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		in := dense.New[float64](x.Rows, m.Spec.Dim)
+		for i := range in.Data {
+			in.Data[i] = x.Data[i%len(x.Data)]
+		}
+		want, got := dense.New[float64](x.Rows, m.Outputs), dense.New[float64](x.Rows, m.Outputs)
+		if err := errors.Join(a.Predict(want, in, nil), b.Predict(got, in, nil)); err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range got.Data {
+			if math.Abs(v-want.Data[i]) > 1e-10*(1+math.Abs(want.Data[i])) {
+				t.Fatalf("%s: %g, want %g", name, v, want.Data[i])
+			}
+		}
+		spec := m.Spec
+		spec.Seed++
+		other, err := randfeat.New[float64](spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := NewPredictorWithMap[float64](m, other); !errors.Is(err, ErrMismatch) {
+			t.Errorf("%s: a map of another seed: %v", name, err)
+		}
+		if _, err := NewPredictorWithMap[float64](m, (*randfeat.Map[float64])(nil)); err == nil {
+			t.Errorf("%s: no map was accepted", name)
+		}
+	}
+}

@@ -499,7 +499,9 @@ func TestFamiliesOfAverages(t *testing.T) {
 // The features of a process are as many as its variances need, and few ones that were asked for come with a warning.
 func TestVariancesThatCanBeBelieved(t *testing.T) {
 	src := waves(300, 17)
-	warned := func(r *Report) bool { return strings.Contains(strings.Join(r.Notes, "\n"), "of the features are used up") }
+	warned := func(r *Report) bool {
+		return strings.Contains(strings.Join(r.Notes, "\n"), "of the features are used up")
+	}
 	_, r := mustFit(t, src, Options{Kind: machine.KindGP, Learn: learn("y"), Features: 24, Bandwidth: 0.5, Folds: 1})
 	if !warned(r) {
 		t.Errorf("no warning of 24 features: %q", r.Notes)
