@@ -3,8 +3,8 @@ package machine
 import "io"
 
 // ahead fills one of two buffers while the other is used, in order: use sees what fill made, buffer by buffer, and fill
-// runs in one goroutine. fill returns io.EOF, and fills nothing, at the end. The first error in the order of buffers ends
-// everything; the goroutine has ended when ahead returns, also when use panics.
+// runs in one goroutine. fill returns io.EOF, and fills nothing, at the end. The first error in the order of buffers
+// ends everything; the goroutine has ended when ahead returns, also when use panics.
 func ahead[B any](buffers [2]*B, fill, use func(*B) error) error {
 	type filled struct {
 		b   *B

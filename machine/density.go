@@ -30,7 +30,8 @@ func NewDensity(s Setup) (*Density, error) {
 		return nil, err
 	}
 	if !sums.keys.m.Positive() {
-		return nil, fmt.Errorf("family %s has negative features, a density needs positive ones such as oprf: %w", s.Spec.Family.Name(), ErrSetup)
+		return nil, fmt.Errorf("family %s has negative features, a density needs positive ones such as oprf: %w",
+			s.Spec.Family.Name(), ErrSetup)
 	}
 	return &Density{sums}, nil
 }
@@ -65,8 +66,8 @@ func (d *Density) Model(float64) (*Model, error) {
 		LogScale: slices.Clone(a.t), Mass: slices.Clone(a.sums.Data)}, nil
 }
 
-// Calibrated is Model with the quantiles of the scores of rows, which tell how common a score is: rows that were not added,
-// since a row is close to itself.
+// Calibrated is Model with the quantiles of the scores of rows, which tell how common a score is: rows that were not
+// added, since a row is close to itself.
 func (d *Density) Calibrated(rows Rows) (*Model, error) {
 	m, err := d.Model(0)
 	if err != nil {

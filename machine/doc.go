@@ -6,8 +6,8 @@
 // kernel density with calibrated quantiles, [FitLogistic] multinomial logistic regression. All give a [Model], which is
 // plain data with a file format; a [Predictor] runs it.
 //
-// Results do not depend on the number of goroutines, nor, with the same Setup.Block, on whether rows come from memory or
-// from a stream.
+// Results do not depend on the number of goroutines, nor, with the same Setup.Block, on whether rows come from memory
+// or from a stream.
 //
 // Legend: n rows, F features φ, Φ the n×F matrix of features, K outputs, Y the n×K targets.
 package machine

@@ -9,8 +9,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Score is a measure of predictions with its 95 % interval, which takes rows for independent. Low and High are NaN where
-// there are too few rows for one; NaN and infinities are null in JSON.
+// Score is a measure of predictions with its 95 % interval, which takes rows for independent. Low and High are NaN
+// where there are too few rows for one; NaN and infinities are null in JSON.
 type Score struct {
 	Name   string // accuracy, log loss, RMSE, …
 	Output int    // from 1: the score of one output alone; 0: of all
@@ -84,8 +84,8 @@ type Evaluation struct {
 	score moments
 }
 
-// Evaluation is that of predictions of the model, of no rows yet: [NewEvaluation], and whether scores are probabilities,
-// which those of a kernel average with features of both signs are not.
+// Evaluation is that of predictions of the model, of no rows yet: [NewEvaluation], and whether scores are
+// probabilities, which those of a kernel average with features of both signs are not.
 func (m *Model) Evaluation() (*Evaluation, error) {
 	e := NewEvaluation(m.Kind, m.Task, m.Outputs)
 	if kind, err := m.Kind.Info(); err != nil || !kind.Averages || m.Task != Classification {
@@ -176,7 +176,8 @@ func (e *Evaluation) check(y, pred, variance dense.Matrix[float64]) error {
 		return nil
 	}
 	if variance.Rows != pred.Rows || variance.Cols != e.outputs {
-		return fmt.Errorf("variances are %d×%d, want %d×%d: %w", variance.Rows, variance.Cols, pred.Rows, e.outputs, dense.ErrShape)
+		return fmt.Errorf("variances are %d×%d, want %d×%d: %w", variance.Rows, variance.Cols, pred.Rows, e.outputs,
+			dense.ErrShape)
 	}
 	if err := finite("variances", variance, e.n); err != nil {
 		return err
@@ -364,7 +365,8 @@ func (e *Evaluation) balanced() Score {
 		classes++
 	}
 	v := sum / classes
-	return Score{Name: "balanced accuracy", Value: v, Low: v - math.Sqrt(below)/classes, High: v + math.Sqrt(above)/classes, Rows: e.n}
+	return Score{Name: "balanced accuracy", Value: v, Low: v - math.Sqrt(below)/classes, High: v +
+		math.Sqrt(above)/classes, Rows: e.n}
 }
 
 func (e *Evaluation) regression() []Score {

@@ -122,10 +122,12 @@ func TestEvaluateClassification(t *testing.T) {
 		}
 		return sum
 	}
-	if above, below := tail(acc.Low, right, n), tail(acc.High, 0, right); math.Abs(above-0.025) > 1e-9 || math.Abs(below-0.025) > 1e-9 {
+	if above, below := tail(acc.Low, right, n), tail(acc.High, 0, right); math.Abs(above-0.025) > 1e-9 ||
+		math.Abs(below-0.025) > 1e-9 {
 		t.Errorf("limits %g and %g have tails of %g and %g", acc.Low, acc.High, above, below)
 	}
-	if b := s["balanced accuracy"]; !close12(b.Value, (hit[0]/of[0]+hit[1]/of[1]+hit[2]/of[2])/3) || !(b.Low < b.Value && b.Value < b.High) {
+	if b := s["balanced accuracy"]; !close12(b.Value, (hit[0]/of[0]+hit[1]/of[1]+hit[2]/of[2])/3) || !(b.Low < b.Value &&
+		b.Value < b.High) {
 		t.Errorf("balanced accuracy %+v", b)
 	}
 	wantMean(t, s["log loss"], losses, 0)
@@ -141,7 +143,8 @@ func TestEvaluateClassification(t *testing.T) {
 	likely := NewEvaluation(KindSmoother, Classification, k)
 	off := p.Clone()
 	off.Set(7, 1, off.At(7, 1)+0.01)
-	for _, err := range []error{ridge.Add(y, p, dense.Matrix[float64]{}), smoother.Add(y, off, dense.Matrix[float64]{}), likely.Add(y, p, dense.Matrix[float64]{})} {
+	for _, err := range []error{ridge.Add(y, p, dense.Matrix[float64]{}), smoother.Add(y, off, dense.Matrix[float64]{}),
+		likely.Add(y, p, dense.Matrix[float64]{})} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +154,8 @@ func TestEvaluateClassification(t *testing.T) {
 	}
 	// A sure mistake costs much, not everything.
 	sure := NewEvaluation(KindLogistic, Classification, 2)
-	if err := sure.Add(dense.MustFromRows([][]float64{{1}}), dense.MustFromRows([][]float64{{1, 0}}), dense.Matrix[float64]{}); err != nil {
+	if err := sure.Add(dense.MustFromRows([][]float64{{1}}), dense.MustFromRows([][]float64{{1, 0}}),
+		dense.Matrix[float64]{}); err != nil {
 		t.Fatal(err)
 	}
 	if v := byName(t, sure)["log loss"].Value; v != 52*math.Ln2 {
@@ -243,12 +247,14 @@ func TestEvaluateRegression(t *testing.T) {
 	}
 	// A variance of 0 has no density: an error, not a NaN among the scores.
 	one := dense.New[float64](1, 1)
-	if err := NewEvaluation(KindGP, Regression, 1).Add(one, one, one); !errors.Is(err, ErrSetup) || !strings.Contains(err.Error(), "variance of row 0 is 0") {
+	if err := NewEvaluation(KindGP, Regression, 1).Add(one, one, one); !errors.Is(err, ErrSetup) ||
+		!strings.Contains(err.Error(), "variance of row 0 is 0") {
 		t.Errorf("variance 0: %v", err)
 	}
 	// Without variances and with constant targets there is less to say.
 	flat := NewEvaluation(KindRidge, Regression, 1)
-	if err := flat.Add(dense.MustFromRows([][]float64{{2}, {2}, {2}}), dense.MustFromRows([][]float64{{1}, {2}, {4}}), dense.Matrix[float64]{}); err != nil {
+	if err := flat.Add(dense.MustFromRows([][]float64{{2}, {2}, {2}}), dense.MustFromRows([][]float64{{1}, {2}, {4}}),
+		dense.Matrix[float64]{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := byName(t, flat); len(got) != 2 || !close12(got["RMSE"].Value, math.Sqrt(5./3)) || got["MAE"].Value != 1 {
@@ -318,7 +324,8 @@ func TestEvaluationMerge(t *testing.T) {
 		},
 	} {
 		fresh := func() *Evaluation {
-			return map[string]*Evaluation{"gp": NewEvaluation(KindGP, Regression, 2), "logistic": NewEvaluation(KindLogistic, Classification, 2),
+			return map[string]*Evaluation{"gp": NewEvaluation(KindGP, Regression, 2), "logistic": NewEvaluation(KindLogistic,
+				Classification, 2),
 				"density": NewEvaluation(KindDensity, Unsupervised, 1)}[name]
 		}
 		whole := fresh()

@@ -43,7 +43,8 @@ func fitPlants() *machine.Model {
 		panic(err)
 	}
 	model, _, err := machine.FitLogistic(machine.Setup{
-		Spec: randfeat.Spec{Kernel: kernel.Kernel{Scale: 2}, Family: family.Trig{}, Coupling: coupling.Orthogonal{}, Dim: schema.Width(), M: 64, Seed: 1},
+		Spec: randfeat.Spec{Kernel: kernel.Kernel{Scale: 2}, Family: family.Trig{}, Coupling: coupling.Orthogonal{},
+			Dim: schema.Width(), M: 64, Seed: 1},
 		Task: machine.Classification, Outputs: len(schema.Targets[0].Classes),
 	}, rows, machine.LogisticOptions{Lambda: 0.1})
 	if err != nil {

@@ -21,7 +21,8 @@ func Example() {
 		y.Set(i, 0, math.Sin(t)+0.1*math.Cos(37*t))
 	}
 	ridge, err := machine.NewRidge(machine.Setup{
-		Spec:    randfeat.Spec{Kernel: kernel.Kernel{}, Family: family.Trig{}, Coupling: coupling.Orthogonal{}, Dim: 1, M: 100, Seed: 1},
+		Spec: randfeat.Spec{Kernel: kernel.Kernel{}, Family: family.Trig{}, Coupling: coupling.Orthogonal{}, Dim: 1,
+			M: 100, Seed: 1},
 		Outputs: 1,
 	})
 	if err != nil {

@@ -95,7 +95,8 @@ func (m *Model) file() (*tensorfile.File, error) {
 		return nil, fmt.Errorf("model: %w", err)
 	}
 	head := facts{m.Kind, m.Task, m.Outputs, m.Rows, m.Lambda, []bool{}}
-	f := &tensorfile.File{Metadata: map[string]string{"format": fileFormat, "version": strconv.Itoa(fileVersion), "spec": string(spec)}}
+	f := &tensorfile.File{Metadata: map[string]string{"format": fileFormat, "version": strconv.Itoa(fileVersion),
+		"spec": string(spec)}}
 	for i, o := range m.Omega {
 		head.Fast = append(head.Fast, o.Fast != nil)
 		f.Tensors = append(f.Tensors, tensorfile.Floats(omegaName(i), o.Rows.Clone().Data, o.Rows.Rows, o.Rows.Cols))
@@ -257,7 +258,8 @@ func (m *Model) readTensors(f *tensorfile.File, draws int) error {
 
 func matrixOf(t tensorfile.Tensor) (dense.Matrix[float64], error) {
 	if len(t.Shape) != 2 {
-		return dense.Matrix[float64]{}, fmt.Errorf("tensor %s has %d dimensions, want 2: %w", t.Name, len(t.Shape), dense.ErrShape)
+		return dense.Matrix[float64]{}, fmt.Errorf("tensor %s has %d dimensions, want 2: %w", t.Name, len(t.Shape),
+			dense.ErrShape)
 	}
 	x, err := t.Floats()
 	return dense.Matrix[float64]{Rows: t.Shape[0], Cols: t.Shape[1], Stride: t.Shape[1], Data: x}, err
@@ -309,7 +311,8 @@ func LoadInfo(path string) (*Model, *FileInfo, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w: %w", path, ErrCorrupt, err)
 	}
-	info := &FileInfo{Version: fileVersion, Bytes: int64(len(b)), SHA256: f.Metadata["sha256"], MetadataSHA256: f.Metadata["sha256_metadata"]}
+	info := &FileInfo{Version: fileVersion, Bytes: int64(len(b)), SHA256: f.Metadata["sha256"],
+		MetadataSHA256: f.Metadata["sha256_metadata"]}
 	for _, t := range f.Tensors {
 		info.Tensors = append(info.Tensors, TensorInfo{t.Name, t.Shape})
 	}

@@ -59,11 +59,13 @@ func models(t testing.TB) map[string]*Model {
 	ridge := must(r.Model(1))
 	ridge.Extra = map[string]string{"note": "ω"}
 	ridge.Schema = &data.Schema{
-		Fields:  []data.Field{{Name: "a", Kind: data.Numeric, Mean: 1, Scale: 2}, {Name: "b", Kind: data.Categorical, Levels: []string{"ß"}}},
+		Fields: []data.Field{{Name: "a", Kind: data.Numeric, Mean: 1, Scale: 2}, {Name: "b", Kind: data.Categorical,
+			Levels: []string{"ß"}}},
 		Targets: []data.Target{{Name: "y", Mean: 1, Scale: 3}, {Name: "z", Scale: 1}}, IDs: []string{"id"},
 	}
 	return map[string]*Model{
-		"ridge": ridge, "gp": must(r.GP(1, nil)), "smoother": must(s.Model(0)), "density": must(d.Calibrated(rows)), "logistic": must(logistic, err),
+		"ridge": ridge, "gp": must(r.GP(1, nil)), "smoother": must(s.Model(0)), "density": must(d.Calibrated(rows)),
+		"logistic": must(logistic, err),
 	}
 }
 
@@ -258,8 +260,10 @@ func TestValidateSchema(t *testing.T) {
 		{"gp", data.Schema{Fields: fields, Targets: regression}, true},
 		{"gp", data.Schema{Fields: fields, Targets: regression[:1]}, false},
 		{"gp", data.Schema{Fields: fields}, false},
-		{"gp", data.Schema{Fields: append(fields, data.Field{Name: "b", Kind: data.Numeric, Scale: 1}), Targets: regression}, false},
-		{"gp", data.Schema{Fields: []data.Field{{Name: "a", Kind: data.Categorical, Levels: []string{"x", "x"}}}, Targets: regression}, false},
+		{"gp", data.Schema{Fields: append(fields, data.Field{Name: "b", Kind: data.Numeric, Scale: 1}), Targets: regression},
+			false},
+		{"gp", data.Schema{Fields: []data.Field{{Name: "a", Kind: data.Categorical, Levels: []string{"x", "x"}}},
+			Targets: regression}, false},
 		{"smoother", data.Schema{Fields: fields, Targets: append(classes(2), regression[0])}, false},
 		{"logistic", data.Schema{Fields: fields, Targets: classes(3)}, true},
 		{"logistic", data.Schema{Fields: fields, Targets: classes(2)}, false},

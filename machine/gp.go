@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/internal/linalg"
 )
 
-// GP are the [Sums] of Gaussian-process regression: those of [Ridge], of which it makes a model with a variance. The noise
-// is that of largest evidence; [Ridge.GP] takes a given one.
+// GP are the [Sums] of Gaussian-process regression: those of [Ridge], of which it makes a model with a variance. The
+// noise is that of largest evidence; [Ridge.GP] takes a given one.
 type GP struct{ *Ridge }
 
 // NewGP returns the sums of no rows.
@@ -56,8 +56,8 @@ func (r *Ridge) GP(lambda float64, noise []float64) (*Model, error) {
 	return m, linalg.Inverse(m.Factor, s.U)
 }
 
-// LogEvidence is the log marginal likelihood of the model of GP, summed over outputs: the density of all contrasts of y,
-// which do not depend on b (Rasmussen & Williams, eq. 2.45).
+// LogEvidence is the log marginal likelihood of the model of GP, summed over outputs: the density of all contrasts of
+// y, which do not depend on b (Rasmussen & Williams, eq. 2.45).
 func (r *Ridge) LogEvidence(lambda float64, noise []float64) (float64, error) {
 	s, noise, err := r.bayes(lambda, noise)
 	if err != nil {

@@ -14,9 +14,11 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// dualGP is Gaussian-process regression from kernel matrices alone, with a flat prior on the mean (Rasmussen & Williams,
-// eqs 2.41, 2.42 and 2.45 with the constant basis function): prediction and variance of new observations, log evidence.
-func dualGP(t *testing.T, k, kNew dense.Matrix[float64], self []float64, y []float64, noise float64) (mean, variance []float64, evidence float64) {
+// dualGP is Gaussian-process regression from kernel matrices alone, with a flat prior on the mean (Rasmussen &
+// Williams, eqs 2.41, 2.42 and 2.45 with the constant basis function): prediction and variance of new observations, log
+// evidence.
+func dualGP(t *testing.T, k, kNew dense.Matrix[float64], self []float64, y []float64, noise float64) (mean,
+	variance []float64, evidence float64) {
 	t.Helper()
 	n := k.Rows
 	a := mat.NewSymDense(n, nil)
@@ -106,7 +108,8 @@ func TestGPEqualsTheDualWithTheFeatureKernel(t *testing.T) {
 			evidence += e
 			for i := range self {
 				if math.Abs(mean.At(i, o)-wantMean[i]) > 1e-9 || math.Abs(variance.At(i, o)-wantVar[i]) > 1e-9 {
-					t.Fatalf("m = %d, row %d: mean %.12g and variance %.12g, want %.12g and %.12g", m, i, mean.At(i, o), variance.At(i, o), wantMean[i], wantVar[i])
+					t.Fatalf("m = %d, row %d: mean %.12g and variance %.12g, want %.12g and %.12g", m, i, mean.At(i, o),
+						variance.At(i, o), wantMean[i], wantVar[i])
 				}
 			}
 		}
@@ -228,15 +231,16 @@ func TestGPErrors(t *testing.T) {
 	}
 }
 
-// Against exact processes: variances of new observations are nearly right where features are many by their saturation, and
-// few features, whose variances are half of what they should be and less, are found by it.
+// Against exact processes: variances of new observations are nearly right where features are many by their saturation,
+// and few features, whose variances are half of what they should be and less, are found by it.
 func TestSaturationTellsOverconfidence(t *testing.T) {
 	const news = 40
 	found, trusted := 0, 0
 	for _, c := range []struct {
 		n, d          int
 		scale, lambda float64
-	}{{150, 1, 0.7, 0.1}, {100, 3, 0.7, 0.01}, {100, 3, 2, 0.01}, {200, 3, 0.7, 0.3}, {100, 6, 2, 0.01}, {150, 6, 2, 0.3}, {100, 6, 0.7, 0.3}} {
+	}{{150, 1, 0.7, 0.1}, {100, 3, 0.7, 0.01}, {100, 3, 2, 0.01}, {200, 3, 0.7, 0.3}, {100, 6, 2, 0.01}, {150, 6, 2, 0.3},
+		{100, 6, 0.7, 0.3}} {
 		x, y := sample(6, c.n, c.d, 1)
 		xNew, _ := sample(7, news, c.d, 1)
 		kern := kernel.Kernel{Scale: c.scale}
@@ -275,17 +279,20 @@ func TestSaturationTellsOverconfidence(t *testing.T) {
 				got, want = got+v.At(i, 0), want+e
 			}
 			ratio, used := got/want, path[0].Saturation
-			t.Logf("n = %d, d = %d, s = %g, λ = %g, F = %d: saturation %.2f, variance %.2f of exact", c.n, c.d, c.scale, c.lambda, 2*m, used, ratio)
+			t.Logf("n = %d, d = %d, s = %g, λ = %g, F = %d: saturation %.2f, variance %.2f of exact", c.n, c.d, c.scale,
+				c.lambda, 2*m, used, ratio)
 			if used <= Saturated/2 {
 				trusted++
 				if ratio < 0.7 {
-					t.Errorf("%+v, F = %d: saturation %.2f, but the variance is %.2f of that of the exact process", c, 2*m, used, ratio)
+					t.Errorf("%+v, F = %d: saturation %.2f, but the variance is %.2f of that of the exact process", c, 2*m, used,
+						ratio)
 				}
 			}
 			if ratio < 0.6 {
 				found++
 				if used < Saturated {
-					t.Errorf("%+v, F = %d: the variance is %.2f of that of the exact process, saturation %.2f tells nothing of it", c, 2*m, ratio, used)
+					t.Errorf("%+v, F = %d: the variance is %.2f of that of the exact process, saturation %.2f tells nothing of it", c,
+						2*m, ratio, used)
 				}
 			}
 		}

@@ -8,12 +8,14 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Intervals are of 95 %. They take rows for independent and hold for few rows and heavy tails: tests count how often they
-// cover the truth, at least 0.90 for n from 20 to 1000 with lognormal and t₃ errors, rare mistakes and rare classes.
+// Intervals are of 95 %. They take rows for independent and hold for few rows and heavy tails: tests count how often
+// they cover the truth, at least 0.90 for n from 20 to 1000 with lognormal and t₃ errors, rare mistakes and rare
+// classes.
 const (
 	outside = 0.05
-	// heavySide is the chance of missing on the side of the longer tail once skewness is felt. The rows that make such a tail
-	// heavy are mostly not in the sample, whose skewness is then too small; a fifth of the usual chance makes up for that.
+	// heavySide is the chance of missing on the side of the longer tail once skewness is felt. The rows that make such a
+	// tail heavy are mostly not in the sample, whose skewness is then too small; a fifth of the usual chance makes up for
+	// that.
 	heavySide = outside / 10
 	// felt is γ/√n, the relative size of Hall's correction, from which on skewness is felt in full.
 	felt = 0.1
@@ -22,13 +24,14 @@ const (
 // z90 is the two-sided 90 % point of the normal law.
 const z90 = 1.6448536269514722
 
-// skewed is the interval of an estimate with standard error se that is a mean of n numbers of skewness γ: Student's after the
-// cubic transformation of Hall 1992 ("On the removal of skewness by transformation", J. R. Statist. Soc. B 54, 221–228),
+// skewed is the interval of an estimate with standard error se that is a mean of n numbers of skewness γ: Student's
+// after the cubic transformation of Hall 1992 ("On the removal of skewness by transformation", J. R. Statist. Soc. B
+// 54, 221–228),
 //
 //	g(T) = T + γT²/(3√n) + γ²T³/(27n) + γ/(6√n),
 //
-// which is monotone and takes the skewness out of T = (estimate − truth)/se. The plain interval of losses with one long tail
-// misses on that side: 0.62 of the time it covers the mean square of 20 lognormal errors, this one 0.91.
+// which is monotone and takes the skewness out of T = (estimate − truth)/se. The plain interval of losses with one long
+// tail misses on that side: 0.62 of the time it covers the mean square of 20 lognormal errors, this one 0.91.
 func skewed(estimate, se, skewness float64, n int64) (low, high float64) {
 	if n < 2 || math.IsNaN(se) {
 		return math.NaN(), math.NaN()
@@ -67,8 +70,8 @@ func proportion(p, n float64) (low, high float64) {
 	return low, high
 }
 
-// moments are the count, mean and sums of squared and cubed deviations of numbers, which merge (Pébay 2008, "Formulas for
-// robust, one-pass parallel computation of covariances and arbitrary-order statistical moments", eq. 2.1 and 2.3).
+// moments are the count, mean and sums of squared and cubed deviations of numbers, which merge (Pébay 2008, "Formulas
+// for robust, one-pass parallel computation of covariances and arbitrary-order statistical moments", eq. 2.1 and 2.3).
 type moments struct {
 	n            int64
 	mean, m2, m3 float64
@@ -132,9 +135,9 @@ func (l *lossSums) merge(o lossSums) {
 	l.fear += o.fear
 }
 
-// score has an upper limit that knows of mistakes that did not happen to be among the rows: few sure ones make up most of a
-// loss, and rows without one show no spread at all. Up to π_U of rows may be wrong (Clopper–Pearson), and one more mistake
-// costs as much as those seen and one that the model fears.
+// score has an upper limit that knows of mistakes that did not happen to be among the rows: few sure ones make up most
+// of a loss, and rows without one show no spread at all. Up to π_U of rows may be wrong (Clopper–Pearson), and one more
+// mistake costs as much as those seen and one that the model fears.
 func (l *lossSums) score(name string) Score {
 	s := l.moments.score(name, 0)
 	n, wrong := float64(l.n), float64(l.wrong)
@@ -148,12 +151,12 @@ func (l *lossSums) score(name string) Score {
 }
 
 // ScoresOfModels are the scores of the rows of all parts, each of which one model predicted that was fitted by the same
-// procedure on other rows, as in cross-validation: what to expect of one more such model. Rows of a part share a model, so
-// intervals of rows alone are too short (Bates, Hastie & Tibshirani 2024, "Cross-validation: what does it estimate and how
-// well does it do it?", JASA 119, 1434–1445). What the scores of the parts differ by beyond the noise of their rows is the
-// spread of models, which the mean over parts shares and one more model has in full: Student's interval of the parts with
-// that variance added is taken where it is wider. Of fewer than four parts a spread is hardly known: intervals are then
-// those of rows. The evaluation is that of all rows.
+// procedure on other rows, as in cross-validation: what to expect of one more such model. Rows of a part share a model,
+// so intervals of rows alone are too short (Bates, Hastie & Tibshirani 2024, "Cross-validation: what does it estimate
+// and how well does it do it?", JASA 119, 1434–1445). What the scores of the parts differ by beyond the noise of their
+// rows is the spread of models, which the mean over parts shares and one more model has in full: Student's interval of
+// the parts with that variance added is taken where it is wider. Of fewer than four parts a spread is hardly known:
+// intervals are then those of rows. The evaluation is that of all rows.
 func ScoresOfModels(parts []*Evaluation) (*Evaluation, []Score, error) {
 	if len(parts) == 0 {
 		return nil, nil, fmt.Errorf("scores of no models: %w", ErrNoRows)

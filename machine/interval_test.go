@@ -154,7 +154,8 @@ func TestIntervalsCover(t *testing.T) {
 		for _, n := range sizes {
 			covered, stated := w.coverage(n, reps, (*Evaluation).Scores)
 			line := fmt.Sprintf("%-27s n = %-4d", w.name, n)
-			for _, name := range []string{"accuracy", "balanced accuracy", "log loss", "Brier", "RMSE", "R²", "MAE", "mean log density"} {
+			for _, name := range []string{"accuracy", "balanced accuracy", "log loss", "Brier", "RMSE", "R²", "MAE",
+				"mean log density"} {
 				if stated[name] == 0 {
 					continue
 				}

@@ -48,15 +48,18 @@ var (
 
 // kinds is the table; of the kinds of a task the first is the usual one.
 var kinds = []KindInfo{
-	{Kind: KindRidge, About: "kernel ridge regression, for numbers and for classes", Tasks: []Task{Regression, Classification},
+	{Kind: KindRidge, About: "kernel ridge regression, for numbers and for classes", Tasks: []Task{Regression,
+		Classification},
 		Penalised: true, LeastSquares: true, tensors: linear,
 		sums: sumsOf(NewRidge), decode: decodeOf(UnmarshalRidge)},
 	{Kind: KindLogistic, About: "multinomial logistic regression: probabilities of classes", Tasks: []Task{Classification},
 		Penalised: true, LeastSquares: true, Probabilities: true, ClassWeights: true, tensors: linear, softmax: true},
 	{Kind: KindGP, About: "Gaussian-process regression: numbers with a variance", Tasks: []Task{Regression},
-		Penalised: true, LeastSquares: true, Bayesian: true, tensors: slices.Concat(linear, []string{"noise", "centre", "factor"}),
+		Penalised: true, LeastSquares: true, Bayesian: true, tensors: slices.Concat(linear, []string{"noise", "centre",
+			"factor"}),
 		sums: sumsOf(NewGP), decode: decodeOf(UnmarshalGP)},
-	{Kind: KindSmoother, About: "Nadaraya-Watson weighted means, for numbers and for classes", Tasks: []Task{Regression, Classification},
+	{Kind: KindSmoother, About: "Nadaraya-Watson weighted means, for numbers and for classes", Tasks: []Task{Regression,
+		Classification},
 		Averages: true, Probabilities: true, tensors: slices.Concat(linear, averages),
 		sums: sumsOf(NewSmoother), decode: decodeOf(UnmarshalSmoother)},
 	{Kind: KindDensity, About: "log density and anomaly score of rows, without a target", Tasks: []Task{Unsupervised},
@@ -106,8 +109,8 @@ func kindNames() string {
 // Sums are what rows add up to, all that a model of their kind needs to know of them. They are as large as the model,
 // however many rows there are; sums of parts merge, and can be saved and taken up again.
 //
-// The same rows in the same blocks give the same bits; other blocks and other orders of merging agree up to rounding. Sums
-// serve one call at a time.
+// The same rows in the same blocks give the same bits; other blocks and other orders of merging agree up to rounding.
+// Sums serve one call at a time.
 type Sums interface {
 	// Add adds rows x with targets y: numbers, or one column of class indices; a density does not look at them. After an
 	// error the sums are as before, but for blocks before the one that failed. Rows in errors are counted from the first
@@ -132,8 +135,8 @@ func NewSums(k Kind, s Setup) (Sums, error) {
 	return e.sums(s)
 }
 
-// UnmarshalSums reads what AppendBinary of sums of that kind wrote, for the same setup. Sums of another map, task or shape
-// are ErrMismatch, anything else that does not fit ErrCorrupt. No more memory is used than the setup justifies.
+// UnmarshalSums reads what AppendBinary of sums of that kind wrote, for the same setup. Sums of another map, task or
+// shape are ErrMismatch, anything else that does not fit ErrCorrupt. No more memory is used than the setup justifies.
 func UnmarshalSums(k Kind, s Setup, b []byte) (Sums, error) {
 	e, err := k.summed(&s)
 	if err != nil {

@@ -26,9 +26,10 @@ func TestKinds(t *testing.T) {
 
 // A kind needs an entry in the table and a file of its own. The mean of the targets is the smallest that there is.
 func TestNewKind(t *testing.T) {
-	toy := KindInfo{Kind: "mean", About: "the mean of the targets", Tasks: []Task{Regression, Classification}, tensors: linear,
-		sums:   sumsOf(func(s Setup) (*meanSums, error) { return newMean(s) }),
-		decode: decodeOf(unmarshalMean)}
+	toy := KindInfo{Kind: "mean", About: "the mean of the targets", Tasks: []Task{Regression, Classification},
+		tensors: linear,
+		sums:    sumsOf(func(s Setup) (*meanSums, error) { return newMean(s) }),
+		decode:  decodeOf(unmarshalMean)}
 	before := kinds
 	t.Cleanup(func() { kinds = before })
 	kinds = append(slices.Clone(kinds), toy)
@@ -150,7 +151,8 @@ func (m *meanSums) Model(float64) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Model{Kind: "mean", Task: m.setup.Task, Outputs: m.setup.Outputs, Spec: m.setup.Spec, Omega: m.setup.Omega, Rows: m.n,
+	out := &Model{Kind: "mean", Task: m.setup.Task, Outputs: m.setup.Outputs, Spec: m.setup.Spec, Omega: m.setup.Omega,
+		Rows:    m.n,
 		Weights: dense.New[float64](fm.m.OutDim(), m.setup.Outputs)}
 	for _, v := range m.sum {
 		out.Intercept = append(out.Intercept, v/float64(m.n))
@@ -282,8 +284,8 @@ func conformsTo(t reporter, k KindInfo, s Setup, x, y dense.Matrix[float64]) {
 	}
 }
 
-// What depends on a kind stands in its entry and its own file: no other file names it. Commands may offer one by name in
-// examples, which is text.
+// What depends on a kind stands in its entry and its own file: no other file names it. Commands may offer one by name
+// in examples, which is text.
 func TestKindsAreNamedInTwoFiles(t *testing.T) {
 	files := map[string][]string{}
 	constant := regexp.MustCompile(`\bKind(Ridge|Logistic|GP|Smoother|Density)\b`)

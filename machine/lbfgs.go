@@ -19,16 +19,18 @@ type LogisticState struct {
 	Iterations int
 	Passes     int
 	Loss       float64 // at the last point
-	// Points are the last 21 or fewer, oldest first: W, F×K by rows, then the intercept. Gradients are those of the mean loss
-	// there.
+	// Points are the last 21 or fewer, oldest first: W, F×K by rows, then the intercept. Gradients are those of the mean
+	// loss there.
 	Points, Gradients [][]float64
 }
 
 // check reports what keeps a fit of size parameters and at most limit iterations from starting at s.
 func (s *LogisticState) check(size, limit int) error {
 	n := len(s.Points)
-	if s.Iterations < 0 || s.Iterations > limit || s.Passes < s.Iterations || n != min(s.Iterations, stored)+1 || len(s.Gradients) != n {
-		return fmt.Errorf("start of logistic regression: %d points and %d gradients after %d of %d iterations: %w", n, len(s.Gradients), s.Iterations, limit, ErrMismatch)
+	if s.Iterations < 0 || s.Iterations > limit || s.Passes < s.Iterations || n != min(s.Iterations, stored)+1 ||
+		len(s.Gradients) != n {
+		return fmt.Errorf("start of logistic regression: %d points and %d gradients after %d of %d iterations: %w", n,
+			len(s.Gradients), s.Iterations, limit, ErrMismatch)
 	}
 	for _, v := range slices.Concat(s.Points, s.Gradients) {
 		if len(v) != size {
@@ -80,7 +82,8 @@ func (s *LogisticState) push(l *optimize.Location) {
 // minimise moves s by L-BFGS until no entry of the gradient exceeds tolerance, or for limit iterations in all, or until
 // rounding leaves no lower point. eval writes the gradient and returns the loss; step, if not nil, is called between
 // iterations. Only their errors are returned; s is then that of the last iteration, but for Passes.
-func (s *LogisticState) minimise(tolerance float64, limit int, eval func(gradient, x []float64) (float64, error), step func(*LogisticState) error) error {
+func (s *LogisticState) minimise(tolerance float64, limit int, eval func(gradient, x []float64) (float64, error),
+	step func(*LogisticState) error) error {
 	x, gradient := s.last()
 	now := &optimize.Location{X: slices.Clone(x), F: s.Loss, Gradient: slices.Clone(gradient)}
 	memory := &optimize.LBFGS{Store: stored}

@@ -13,8 +13,8 @@ import (
 
 // LogisticOptions are the settings of FitLogistic; the zero value is usable.
 type LogisticOptions struct {
-	// Lambda is the penalty: the loss is Σ_i c_i·(−log p_i) + (Lambda/2)|W|², the intercept is free; 0: 1. scikit-learn's C
-	// is 1/Lambda.
+	// Lambda is the penalty: the loss is Σ_i c_i·(−log p_i) + (Lambda/2)|W|², the intercept is free; 0: 1. scikit-learn's
+	// C is 1/Lambda.
 	Lambda float64
 	// ClassWeights are the c of the classes; nil: all 1.
 	ClassWeights []float64
@@ -81,7 +81,8 @@ func (o *LogisticOptions) defaults(classes int) error {
 		o.Tolerance = 1e-5
 	}
 	if !(o.Lambda > 0) || math.IsInf(o.Lambda, 1) || !(o.Tolerance > 0) || o.MaxIterations < 1 || o.Memory < 0 {
-		return fmt.Errorf("logistic regression with λ = %g, tolerance %g, %d iterations, %d bytes: %w", o.Lambda, o.Tolerance, o.MaxIterations, o.Memory, ErrSetup)
+		return fmt.Errorf("logistic regression with λ = %g, tolerance %g, %d iterations, %d bytes: %w", o.Lambda,
+			o.Tolerance, o.MaxIterations, o.Memory, ErrSetup)
 	}
 	if o.ClassWeights == nil {
 		return nil
@@ -129,7 +130,8 @@ func fitLogistic[T dense.Float](s Setup, rows Rows, o LogisticOptions) (*Model, 
 	}
 	f, k := l.w.Rows, l.w.Cols
 	size := (f + 1) * k
-	at := &LogisticState{Passes: 1, Points: [][]float64{make([]float64, size)}, Gradients: [][]float64{make([]float64, size)}}
+	at := &LogisticState{Passes: 1, Points: [][]float64{make([]float64, size)}, Gradients: [][]float64{make([]float64,
+		size)}}
 	if o.Start != nil {
 		if err := o.Start.check(size, o.MaxIterations); err != nil {
 			return nil, rep, err
@@ -142,9 +144,11 @@ func fitLogistic[T dense.Float](s Setup, rows Rows, o LogisticOptions) (*Model, 
 		return nil, rep, err
 	}
 	x, gradient := at.last()
-	rep = LogisticReport{Loss: at.Loss, Gradient: largest(gradient), Iterations: at.Iterations, Passes: at.Passes, Cached: l.kept}
+	rep = LogisticReport{Loss: at.Loss, Gradient: largest(gradient), Iterations: at.Iterations, Passes: at.Passes,
+		Cached: l.kept}
 	rep.Converged = rep.Gradient <= o.Tolerance
-	m := &Model{Kind: KindLogistic, Task: Classification, Outputs: k, Spec: s.Spec, Omega: s.Omega, Rows: l.n, Lambda: o.Lambda,
+	m := &Model{Kind: KindLogistic, Task: Classification, Outputs: k, Spec: s.Spec, Omega: s.Omega, Rows: l.n,
+		Lambda:  o.Lambda,
 		Weights: dense.Matrix[float64]{Rows: f, Cols: k, Stride: k, Data: x[:f*k]}, Intercept: x[f*k:]}
 	return m, rep, m.validate(f, false)
 }
@@ -207,7 +211,8 @@ func (l *logistic[T]) features(x dense.Matrix[float64], first int64) (dense.Matr
 	l.tab.ColSum(l.sum, phi)
 	for _, v := range l.sum {
 		if v-v != 0 {
-			return phi, fmt.Errorf("rows %d to %d: features overflow; scale the inputs, or use a bounded family such as trig: %w", first, first+int64(x.Rows)-1, dense.ErrNotFinite)
+			return phi, fmt.Errorf("rows %d to %d: features overflow; scale the inputs, or use a bounded family such as "+
+				"trig: %w", first, first+int64(x.Rows)-1, dense.ErrNotFinite)
 		}
 	}
 	return phi, nil

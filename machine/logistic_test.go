@@ -28,7 +28,8 @@ func TestLogisticGradient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := LogisticOptions{Lambda: 0.7, ClassWeights: []float64{1, 2.5, 0.5}, Memory: 64 * 24 * 8} // one block of three is kept
+	// one block of three is kept
+	o := LogisticOptions{Lambda: 0.7, ClassWeights: []float64{1, 2.5, 0.5}, Memory: 64 * 24 * 8}
 	if err := o.defaults(3); err != nil {
 		t.Fatal(err)
 	}
@@ -130,14 +131,16 @@ func TestLogistic(t *testing.T) {
 func TestLogisticErrors(t *testing.T) {
 	s, rows, x, _ := logisticCase(50)
 	same, _ := MatrixRows(x, dense.New[float64](50, 1))
-	if _, _, err := FitLogistic(s, same, LogisticOptions{}); !errors.Is(err, ErrClass) || !strings.Contains(err.Error(), "one class") {
+	if _, _, err := FitLogistic(s, same, LogisticOptions{}); !errors.Is(err, ErrClass) || !strings.Contains(err.Error(),
+		"one class") {
 		t.Errorf("one class: %v", err)
 	}
 	none, _ := MatrixRows(x.RowRange(0, 0), dense.New[float64](0, 1))
 	if _, _, err := FitLogistic(s, none, LogisticOptions{}); !errors.Is(err, ErrNoRows) {
 		t.Errorf("no rows: %v", err)
 	}
-	for _, o := range []LogisticOptions{{Lambda: -1}, {Lambda: math.NaN()}, {Tolerance: -1}, {ClassWeights: []float64{1, 1, 0}}, {MaxIterations: -1}} {
+	for _, o := range []LogisticOptions{{Lambda: -1}, {Lambda: math.NaN()}, {Tolerance: -1}, {ClassWeights: []float64{1,
+		1, 0}}, {MaxIterations: -1}} {
 		if _, _, err := FitLogistic(s, rows, o); !errors.Is(err, ErrSetup) {
 			t.Errorf("%+v: %v", o, err)
 		}
@@ -180,7 +183,8 @@ func TestLogisticGoesOn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !slices.Equal(got.Weights.Data, want.Weights.Data) || !slices.Equal(got.Intercept, want.Intercept) || again != rep {
+			if !slices.Equal(got.Weights.Data, want.Weights.Data) || !slices.Equal(got.Intercept, want.Intercept) ||
+				again != rep {
 				t.Errorf("float32 %v, from iteration %d: other bits, %+v, want %+v", single, i, again, rep)
 			}
 			if !reflect.DeepEqual(before, start) {
@@ -190,12 +194,14 @@ func TestLogisticGoesOn(t *testing.T) {
 	}
 	// An error of Step ends the fit, and the states before it are usable.
 	stop := errors.New("stop")
-	if _, _, err := FitLogistic(s, rows, LogisticOptions{Step: func(*LogisticState) error { return stop }}); !errors.Is(err, stop) {
+	if _, _, err := FitLogistic(s, rows,
+		LogisticOptions{Step: func(*LogisticState) error { return stop }}); !errors.Is(err, stop) {
 		t.Errorf("an error of Step: %v", err)
 	}
 	size := 25 * 3
 	good := func() *LogisticState {
-		return &LogisticState{Iterations: 1, Passes: 2, Points: [][]float64{make([]float64, size), make([]float64, size)}, Gradients: [][]float64{make([]float64, size), make([]float64, size)}}
+		return &LogisticState{Iterations: 1, Passes: 2, Points: [][]float64{make([]float64, size), make([]float64, size)},
+			Gradients: [][]float64{make([]float64, size), make([]float64, size)}}
 	}
 	for name, c := range map[string]struct {
 		change func(*LogisticState)

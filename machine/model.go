@@ -47,8 +47,8 @@ type Model struct {
 	Extra map[string]string
 }
 
-// Anomaly is the fraction of calibration rows with a higher log density than score: near 1 for outliers. It is NaN for a
-// model without Quantiles.
+// Anomaly is the fraction of calibration rows with a higher log density than score: near 1 for outliers. It is NaN for
+// a model without Quantiles.
 func (m *Model) Anomaly(score float64) float64 {
 	q := m.Quantiles
 	if len(q) < 2 || math.IsNaN(score) {
@@ -173,8 +173,8 @@ func (m *Model) validateSchema() error {
 }
 
 // LogDensity turns a prediction of a density model, the log mean kernel, into the log density of the encoded row: for a
-// Gaussian kernel of bandwidth s in d dimensions it is less by d·log(s√(2π)). Other kernels have no density; the score is
-// returned as it is.
+// Gaussian kernel of bandwidth s in d dimensions it is less by d·log(s√(2π)). Other kernels have no density; the score
+// is returned as it is.
 func (m *Model) LogDensity(score float64) float64 {
 	k := m.Spec.Kernel
 	if k.Kind != kernel.Gaussian || !k.M.IsEmpty() {

@@ -143,8 +143,8 @@ type predictWorker[T dense.Float] struct {
 const predictRows = 64
 
 // Predict writes one row of dst per row of x: the targets; one score per class, estimates of probabilities that only
-// those of logistic models and of positive smoothers are; or the log density. dst is overwritten and must not share memory
-// with x. A nil ws allocates one.
+// those of logistic models and of positive smoothers are; or the log density. dst is overwritten and must not share
+// memory with x. A nil ws allocates one.
 func (p *Predictor[T]) Predict(dst, x dense.Matrix[T], ws *Workspace[T]) error {
 	return p.run(dst, x, ws, false)
 }
@@ -229,7 +229,8 @@ func located[T dense.Float](x dense.Matrix[T], at int, err error) error {
 	return fmt.Errorf("x: row %d: %w", at, err)
 }
 
-var errOverflow = fmt.Errorf("the prediction overflows, the input is too far from the training data: %w", dense.ErrNotFinite)
+var errOverflow = fmt.Errorf("the prediction overflows, the input is too far from the training data: %w",
+	dense.ErrNotFinite)
 
 // chunk predicts a few rows. With an error comes the row it is about.
 func (p *Predictor[T]) chunk(w *predictWorker[T], dst, x dense.Matrix[T], variance bool) (int, error) {
@@ -270,8 +271,8 @@ func (p *Predictor[T]) chunk(w *predictWorker[T], dst, x dense.Matrix[T], varian
 	return 0, nil
 }
 
-// features writes φ(x) to w.phi. A map that has plain features at less cost than scaled ones, as *randfeat.Map, is asked
-// for those.
+// features writes φ(x) to w.phi. A map that has plain features at less cost than scaled ones, as *randfeat.Map, is
+// asked for those.
 func (p *Predictor[T]) features(w *predictWorker[T], x dense.Matrix[T]) error {
 	if plain, ok := p.m.(*randfeat.Map[T]); ok {
 		return plain.Queries(w.phi, nil, x, &w.ws)
@@ -356,11 +357,11 @@ func (p *Predictor[T]) kernelSums(w *predictWorker[T], dst, x dense.Matrix[T]) e
 	return nil
 }
 
-// average turns the sums Σ_j w_j y_j and Σ_j w_j of the kernel weights of a row into the estimate. Features of both signs
-// may make weights negative. Where their sum is, a quotient would turn the largest class into the smallest, so classes come
-// from the numerators: those below 0 are taken for 0, and if all are below, they count by how much less they are so than
-// the others. Either way the largest wins and the estimates are between 0 and 1 with sum 1. Targets have no such order:
-// without a positive weight there is no estimate but their mean.
+// average turns the sums Σ_j w_j y_j and Σ_j w_j of the kernel weights of a row into the estimate. Features of both
+// signs may make weights negative. Where their sum is, a quotient would turn the largest class into the smallest, so
+// classes come from the numerators: those below 0 are taken for 0, and if all are below, they count by how much less
+// they are so than the others. Either way the largest wins and the estimates are between 0 and 1 with sum 1. Targets
+// have no such order: without a positive weight there is no estimate but their mean.
 func (p *Predictor[T]) average(d, s []T, den T) {
 	if p.model.Task == Classification && !p.m.Positive() {
 		above, below := T(0), T(0)

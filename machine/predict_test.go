@@ -126,11 +126,13 @@ func TestPredictionsThatOverflow(t *testing.T) {
 	}
 	q := dense.New[float64](300, 2)
 	q.Set(222, 0, 1e5)
-	if err := p.Predict(dense.New[float64](300, 1), q, nil); !errors.Is(err, dense.ErrNotFinite) || !strings.Contains(err.Error(), "row 222") {
+	if err := p.Predict(dense.New[float64](300, 1), q, nil); !errors.Is(err, dense.ErrNotFinite) ||
+		!strings.Contains(err.Error(), "row 222") {
 		t.Errorf("features beyond float64: %v", err)
 	}
 	q.Set(222, 0, 1e200)
-	if err := p.Predict(dense.New[float64](300, 1), q, nil); !errors.Is(err, dense.ErrNotFinite) || !strings.Contains(err.Error(), "row 222") {
+	if err := p.Predict(dense.New[float64](300, 1), q, nil); !errors.Is(err, dense.ErrNotFinite) ||
+		!strings.Contains(err.Error(), "row 222") {
 		t.Errorf("a projection beyond float64: %v", err)
 	}
 }

@@ -10,8 +10,8 @@ const (
 	maxScores     = 1 << 20 // of more rows, every 2nd, 4th, … counts
 )
 
-// Calibration keeps scores of rows that a density has not seen, at equal steps in bounded memory: its quantiles tell how
-// common a score is. The zero value is ready.
+// Calibration keeps scores of rows that a density has not seen, at equal steps in bounded memory: its quantiles tell
+// how common a score is. The zero value is ready.
 type Calibration struct {
 	kept []float64
 	step int64

@@ -10,8 +10,9 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Ridge are the [Sums] of kernel ridge regression: what least squares on features needs, ΦᵀΦ, ΦᵀY, Σφ, Σy, Σy². Memory is 8F² bytes (12F² in float32), however
-// many rows there are, 8F² more while solving, and three times Block·F features. A Ridge serves one call at a time.
+// Ridge are the [Sums] of kernel ridge regression: what least squares on features needs, ΦᵀΦ, ΦᵀY, Σφ, Σy, Σy². Memory
+// is 8F² bytes (12F² in float32), however many rows there are, 8F² more while solving, and three times Block·F
+// features. A Ridge serves one call at a time.
 //
 // The bits of the sums do not depend on how rows are divided among calls of Add.
 type Ridge struct {
@@ -60,7 +61,8 @@ func NewRidge(s Setup) (*Ridge, error) {
 		r.features, r.fingerprint, symmetric = r.f64.m.OutDim(), r.f64.m.Fingerprint(), r.f64.m.Symmetric()
 	}
 	if !symmetric {
-		return nil, fmt.Errorf("family %s maps queries and keys differently, ridge needs φ·φ: use a smoother or another family: %w", s.Spec.Family.Name(), ErrSetup)
+		return nil, fmt.Errorf("family %s maps queries and keys differently, ridge needs φ·φ: use a smoother or another "+
+			"family: %w", s.Spec.Family.Name(), ErrSetup)
 	}
 	r.tab64 = kern.Best[float64]()
 	r.sums.Reset(r.features, s.Outputs)
@@ -122,7 +124,8 @@ func (r *Ridge) add(x, y dense.Matrix[float64]) error {
 	}
 	// Every feature and target is in these sums, so they are finite only if all are.
 	if err := r.next.CheckFinite(); err != nil {
-		return fmt.Errorf("rows %d to %d: features or their products with targets overflow; scale the inputs, or use a bounded family such as trig: %w", r.sums.N, r.sums.N+int64(x.Rows)-1, dense.ErrNotFinite)
+		return fmt.Errorf("rows %d to %d: features or their products with targets overflow; scale the inputs, or use a "+
+			"bounded family such as trig: %w", r.sums.N, r.sums.N+int64(x.Rows)-1, dense.ErrNotFinite)
 	}
 	r.sums.Cross, r.next = r.next, r.sums.Cross
 	r.sums.AddTargets(r.y)
@@ -160,8 +163,8 @@ func addPart(dst dense.Matrix[float64], part dense.Matrix[float32]) {
 	})
 }
 
-// Merge adds the rows of o, a Ridge. Sums of floating-point numbers depend on their grouping: merging the same shards in
-// the same order always gives the same bits, other groupings agree up to rounding.
+// Merge adds the rows of o, a Ridge. Sums of floating-point numbers depend on their grouping: merging the same shards
+// in the same order always gives the same bits, other groupings agree up to rounding.
 func (r *Ridge) Merge(o Sums) error {
 	other, ok := o.(*Ridge)
 	if !ok {
@@ -186,7 +189,8 @@ func (r *Ridge) matches(s Setup, fingerprint [32]byte) error {
 	case fingerprint != r.fingerprint:
 		return fmt.Errorf("fingerprint %x…, this map has %x…: %w", fingerprint[:4], r.fingerprint[:4], ErrMismatch)
 	case s.Task != r.setup.Task || s.Outputs != r.setup.Outputs:
-		return fmt.Errorf("%s with %d outputs, want %s with %d: %w", s.Task, s.Outputs, r.setup.Task, r.setup.Outputs, ErrMismatch)
+		return fmt.Errorf("%s with %d outputs, want %s with %d: %w", s.Task, s.Outputs, r.setup.Task, r.setup.Outputs,
+			ErrMismatch)
 	case s.Float32 != r.setup.Float32:
 		return fmt.Errorf("features of another precision: %w", ErrMismatch)
 	}

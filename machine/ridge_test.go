@@ -19,7 +19,8 @@ import (
 )
 
 func trigSpec(dim, m int) randfeat.Spec {
-	return randfeat.Spec{Kernel: kernel.Kernel{Scale: 1.5}, Family: family.Trig{}, Coupling: coupling.Orthogonal{}, Dim: dim, M: m, Seed: 3}
+	return randfeat.Spec{Kernel: kernel.Kernel{Scale: 1.5}, Family: family.Trig{}, Coupling: coupling.Orthogonal{},
+		Dim: dim, M: m, Seed: 3}
 }
 
 // sample is n rows of a smooth function of dim inputs with noise, for k targets.
@@ -464,7 +465,8 @@ func TestRidgeErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, v := range []float64{-1, 3, 0.5} {
-		if err := cl.Add(x, bad(dense.New[float64](10, 1), 2, v)); !errors.Is(err, ErrClass) || !strings.Contains(err.Error(), "row 2") {
+		if err := cl.Add(x, bad(dense.New[float64](10, 1), 2, v)); !errors.Is(err, ErrClass) ||
+			!strings.Contains(err.Error(), "row 2") {
 			t.Errorf("class %g: %v", v, err)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// TableRows reads the rows of a table by a schema, with its targets or without. Columns are found by name; what does not
-// fit is an error that names the column, and while reading the place. The next block is parsed while f works on the
+// TableRows reads the rows of a table by a schema, with its targets or without. Columns are found by name; what does
+// not fit is an error that names the column, and while reading the place. The next block is parsed while f works on the
 // current one. Memory is two blocks of encoded rows and one of cells.
 func TableRows(src data.Source, s *data.Schema, targets bool) (Rows, error) {
 	if err := s.Validate(); err != nil {

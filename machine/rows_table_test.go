@@ -17,7 +17,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// tableText is a table with an id, a number with gaps, a category, and targets for regression (y, z) and classification.
+// tableText is a table with an id, a number with gaps, a category, and targets for regression (y, z) and
+// classification.
 func tableText(seed uint64, n int) string {
 	r := rand.New(rand.NewPCG(seed, 5))
 	var b strings.Builder
@@ -142,7 +143,8 @@ func TestTableRows(t *testing.T) {
 			}
 			i := 0
 			if err := rows.Each(block, func(x, y dense.Matrix[float64]) error {
-				if !slices.Equal(x.Clone().Data, blocks[i].x.Clone().Data) || !slices.Equal(y.Clone().Data, blocks[i].y.Clone().Data) {
+				if !slices.Equal(x.Clone().Data, blocks[i].x.Clone().Data) || !slices.Equal(y.Clone().Data,
+					blocks[i].y.Clone().Data) {
 					t.Errorf("%s: block %d of %d rows differs", name, i, block)
 				}
 				i++
@@ -254,7 +256,8 @@ func TestTableRowsErrors(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if _, err := TableRows(src, &data.Schema{Fields: s.Fields, Ignored: []string{"id", "y", "z", "class"}}, true); !errors.Is(err, ErrSetup) {
+	if _, err := TableRows(src, &data.Schema{Fields: s.Fields, Ignored: []string{"id", "y", "z", "class"}},
+		true); !errors.Is(err, ErrSetup) {
 		t.Errorf("targets of a schema without: %v", err)
 	}
 	if _, err := TableRows(src, &data.Schema{}, false); !errors.Is(err, data.ErrSchema) {

@@ -16,9 +16,9 @@ import (
 //
 //	ŷ(x) = Σ_j φ1(x)·φ2(x_j) y_j / Σ_j φ1(x)·φ2(x_j)
 //
-// for any map, asymmetric ones too. Features of keys are kept relative to the largest so far, feature by feature, so that
-// positive maps neither overflow nor divide by zero (docs/theory.md §6). Classes get one column each: the estimates are
-// then probabilities if the map is positive. Sums are float64; Setup.Float32 has no effect on them.
+// for any map, asymmetric ones too. Features of keys are kept relative to the largest so far, feature by feature, so
+// that positive maps neither overflow nor divide by zero (docs/theory.md §6). Classes get one column each: the
+// estimates are then probabilities if the map is positive. Sums are float64; Setup.Float32 has no effect on them.
 //
 // The same block size gives the same bits. A Smoother serves one call at a time.
 type Smoother struct {
@@ -51,7 +51,8 @@ func newSums(s Setup) (*Smoother, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Smoother{setup: s, keys: keys, tab: kern.Best[float64](), t: make([]float64, keys.m.OutDim()), ySum: make([]float64, s.Outputs)}
+	a := &Smoother{setup: s, keys: keys, tab: kern.Best[float64](), t: make([]float64, keys.m.OutDim()),
+		ySum: make([]float64, s.Outputs)}
 	for f := range a.t {
 		a.t[f] = math.Inf(-1)
 	}
@@ -165,7 +166,8 @@ func (a *Smoother) Merge(sums Sums) error {
 		return fmt.Errorf("fingerprint %x…, this map has %x…: %w", g[:4], f[:4], ErrMismatch)
 	}
 	if a.setup.Task != o.setup.Task || a.setup.Outputs != o.setup.Outputs {
-		return fmt.Errorf("%s with %d outputs, want %s with %d: %w", o.setup.Task, o.setup.Outputs, a.setup.Task, a.setup.Outputs, ErrMismatch)
+		return fmt.Errorf("%s with %d outputs, want %s with %d: %w", o.setup.Task, o.setup.Outputs, a.setup.Task,
+			a.setup.Outputs, ErrMismatch)
 	}
 	for f, t := range o.t {
 		if math.IsInf(t, -1) {

@@ -17,7 +17,8 @@ import (
 )
 
 func positiveSpec(dim, m int) randfeat.Spec {
-	return randfeat.Spec{Kernel: kernel.Kernel{Scale: 1.2}, Family: family.OPRF{A: -0.1}, Coupling: coupling.Simplex{}, Dim: dim, M: m, Seed: 4}
+	return randfeat.Spec{Kernel: kernel.Kernel{Scale: 1.2}, Family: family.OPRF{A: -0.1}, Coupling: coupling.Simplex{},
+		Dim: dim, M: m, Seed: 4}
 }
 
 func mustSmoother(t *testing.T, s Setup, x, y dense.Matrix[float64]) *Smoother {
@@ -49,7 +50,8 @@ func TestSmootherEqualsAttention(t *testing.T) {
 	asymmetric.Family = family.GERF{A: -0.1, S: -1}
 	far := positiveSpec(3, 32)
 	far.Kernel = kernel.Kernel{Kind: kernel.Softmax, Scale: 0.1} // exponents of some hundreds
-	for name, spec := range map[string]randfeat.Spec{"positive": positiveSpec(3, 32), "trig": trigSpec(3, 300), "asymmetric": asymmetric, "far": far} {
+	for name, spec := range map[string]randfeat.Spec{"positive": positiveSpec(3, 32), "trig": trigSpec(3, 300),
+		"asymmetric": asymmetric, "far": far} {
 		model := smootherModel(t, mustSmoother(t, Setup{Spec: spec, Outputs: 2, Block: 64}, x, y))
 		m, err := randfeat.New[float64](spec)
 		if err != nil {
@@ -138,14 +140,16 @@ func TestSmootherMergeAndBits(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := smootherModel(t, a)
-			if !slices.Equal(got.Weights.Data, want.Weights.Data) || !slices.Equal(got.LogScale, want.LogScale) || !slices.Equal(got.Mass, want.Mass) {
+			if !slices.Equal(got.Weights.Data, want.Weights.Data) || !slices.Equal(got.LogScale, want.LogScale) ||
+				!slices.Equal(got.Mass, want.Mass) {
 				t.Errorf("%d cores, streamed: other bits", procs)
 			}
 		}()
 	}
 	p := predict(t, want, x)
 	for _, cut := range []int{0, 1, 450} {
-		a, b := mustSmoother(t, s, x.RowRange(cut, 900), y.RowRange(cut, 900)), mustSmoother(t, s, x.RowRange(0, cut), y.RowRange(0, cut))
+		a, b := mustSmoother(t, s, x.RowRange(cut, 900), y.RowRange(cut, 900)), mustSmoother(t, s, x.RowRange(0, cut),
+			y.RowRange(0, cut))
 		if err := a.Merge(b); err != nil {
 			t.Fatal(err)
 		}
@@ -241,13 +245,14 @@ func TestDensity(t *testing.T) {
 			t.Fatalf("anomaly of quantile %d is %g", i, a)
 		}
 	}
-	if _, err := NewDensity(Setup{Spec: trigSpec(2, 4)}); !errors.Is(err, ErrSetup) || !strings.Contains(err.Error(), "negative features") {
+	if _, err := NewDensity(Setup{Spec: trigSpec(2, 4)}); !errors.Is(err, ErrSetup) || !strings.Contains(err.Error(),
+		"negative features") {
 		t.Errorf("density with signed features: %v", err)
 	}
 }
 
-// Features of both signs may make the sum of all weights negative: the class is that of the largest numerator all the same,
-// and the estimates are probabilities. (A quotient by a negative sum would give the class of the smallest.)
+// Features of both signs may make the sum of all weights negative: the class is that of the largest numerator all the
+// same, and the estimates are probabilities. (A quotient by a negative sum would give the class of the smallest.)
 func TestSmootherClassesOfSignedFeatures(t *testing.T) {
 	x, y := sample(41, 300, 3, 1)
 	q, _ := sample(42, 400, 3, 1)
@@ -309,7 +314,8 @@ func TestSmootherClassesOfSignedFeatures(t *testing.T) {
 				}
 			}
 			if negative < 10 || none == 0 {
-				t.Errorf("%s, %d classes: %d sums of weights are negative, %d rows have no positive numerator: the test shows nothing",
+				t.Errorf("%s, %d classes: %d sums of weights are negative, %d rows have no positive numerator: the test shows "+
+					"nothing",
 					spec.Family.Name(), k, negative, none)
 			}
 		}

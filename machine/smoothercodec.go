@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// sumsFormat is a saved Smoother or Density: no flag; the counts are the task (0 regression, 1 classification, 2 density),
-// features F, outputs K, rows. The body is
+// sumsFormat is a saved Smoother or Density: no flag; the counts are the task (0 regression, 1 classification, 2
+// density), features F, outputs K, rows. The body is
 //
 //	t, F f64 (−Inf: no key yet); Σ φ2 y e^{−t} and Σ φ2 e^{−t}, F×(K+1) f64; Σy f64
 var sumsFormat = seal.Format{Magic: "randfeat sums\n\x00\x00", Version: 1, Counts: 4}

@@ -49,11 +49,11 @@ type Point struct {
 	GCV float64
 	// LogEvidence is the largest LogEvidence over noise variances: −Inf where GCV is infinite.
 	LogEvidence float64
-	// Saturation is DF over the number of features. A process with as many degrees of freedom as features has used them up:
-	// between the rows it knows nothing of what the kernel allows, and its variance is too small. Random features need
-	// several times the degrees of freedom of the kernel (Avron et al. 2017, arXiv:1804.09893, Theorem 7). Measured against
-	// exact processes, variances of new observations are at least 0.7 of what they should be below [Saturated]/2, and fall
-	// to half and less beyond [Saturated].
+	// Saturation is DF over the number of features. A process with as many degrees of freedom as features has used them
+	// up: between the rows it knows nothing of what the kernel allows, and its variance is too small. Random features need
+	// several times the degrees of freedom of the kernel (Avron et al. 2017, arXiv:1804.09893, Theorem 7). Measured
+	// against exact processes, variances of new observations are at least 0.7 of what they should be below [Saturated]/2,
+	// and fall to half and less beyond [Saturated].
 	Saturation float64
 }
 
@@ -73,7 +73,8 @@ func (r *Ridge) Path(lambdas []float64) ([]Point, error) {
 		if !(lambda > 0) {
 			return nil, fmt.Errorf("λ = %g, want a positive number: %w", lambda, ErrSetup)
 		}
-		path[i] = Point{Lambda: lambda, GCV: math.Inf(1), LogEvidence: math.Inf(-1), DF: math.NaN(), RSS: math.NaN(), Saturation: math.NaN()}
+		path[i] = Point{Lambda: lambda, GCV: math.Inf(1), LogEvidence: math.Inf(-1), DF: math.NaN(), RSS: math.NaN(),
+			Saturation: math.NaN()}
 		p := &path[i]
 		s, err := r.solve(lambda, u)
 		if errors.Is(err, ErrSingular) {

@@ -87,7 +87,8 @@ func TestMemoryDoesNotGrowWithRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ridge, err := NewRidge(Setup{Spec: randfeat.Spec{Kernel: kernel.Kernel{Scale: 5}, Family: family.Trig{}, Coupling: coupling.Orthogonal{}, Dim: d, M: 32}, Outputs: 1, Block: block})
+		ridge, err := NewRidge(Setup{Spec: randfeat.Spec{Kernel: kernel.Kernel{Scale: 5}, Family: family.Trig{},
+			Coupling: coupling.Orthogonal{}, Dim: d, M: 32}, Outputs: 1, Block: block})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,8 +21,8 @@ type TableOptions struct {
 	Workers       int  // goroutines of a call; 0: GOMAXPROCS
 }
 
-// TablePredictor predicts rows of tables by the schema of a model: columns are found by name, classes are written as they
-// were in the table of the fit. It is immutable and may be used by many goroutines.
+// TablePredictor predicts rows of tables by the schema of a model: columns are found by name, classes are written as
+// they were in the table of the fit. It is immutable and may be used by many goroutines.
 type TablePredictor struct {
 	model   *Model
 	o       TableOptions
@@ -34,8 +34,8 @@ type TablePredictor struct {
 	fields  map[string]bool // columns of the predictions
 }
 
-// NewTablePredictor validates a model and prepares it. A model without a schema, and options that it has no answer to, are
-// ErrSetup. The model must not be changed afterwards.
+// NewTablePredictor validates a model and prepares it. A model without a schema, and options that it has no answer to,
+// are ErrSetup. The model must not be changed afterwards.
 func NewTablePredictor(m *Model, o TableOptions) (*TablePredictor, error) {
 	p := &TablePredictor{model: m, o: o}
 	var err error
@@ -148,7 +148,8 @@ func (p *TablePredictor) Open(columns []string) (*TableRun, error) {
 			continue
 		}
 		if p.fields[columns[j]] {
-			return nil, fmt.Errorf("the id column %q has the name of a column of predictions, rename it: %w", columns[j], ErrSetup)
+			return nil, fmt.Errorf("the id column %q has the name of a column of predictions, rename it: %w", columns[j],
+				ErrSetup)
 		}
 		r.ids, r.names = append(r.ids, j), append(r.names, columns[j])
 		r.out = append(r.out, data.Text)
@@ -273,11 +274,12 @@ func (r *TableRun) located(x dense.Matrix[float64], err error, where func(int) s
 	return err
 }
 
-// Each predicts a whole table, whose columns must be those that the run was opened with: it hands blocks of at most rows
-// rows to f, in order, the predictions beside the cells they are made of. want is Kinds, with other kinds than Skip for
-// further columns that f wants to see. The next block is parsed meanwhile; memory does not depend on the size of the table.
-// The blocks are valid until f returns.
-func (r *TableRun) Each(src data.Source, want []data.Kind, rows int, f func(predictions, cells *data.Block) error) (err error) {
+// Each predicts a whole table, whose columns must be those that the run was opened with: it hands blocks of at most
+// rows rows to f, in order, the predictions beside the cells they are made of. want is Kinds, with other kinds than
+// Skip for further columns that f wants to see. The next block is parsed meanwhile; memory does not depend on the size
+// of the table. The blocks are valid until f returns.
+func (r *TableRun) Each(src data.Source, want []data.Kind, rows int, f func(predictions,
+	cells *data.Block) error) (err error) {
 	if rows < 1 {
 		return fmt.Errorf("blocks of %d rows, want at least 1: %w", rows, dense.ErrShape)
 	}

@@ -172,7 +172,8 @@ func TestTablePredictor(t *testing.T) {
 		{"classes", TableOptions{Scores: true}, "id prediction score_high score_low"},
 		{"logistic", TableOptions{Probabilities: true}, "id prediction p_high p_low"},
 		{"logistic", TableOptions{}, "id prediction"},
-		{"smoother", TableOptions{Probabilities: true, Scores: true, NoIDs: true}, "prediction p_high p_low score_high score_low"},
+		{"smoother", TableOptions{Probabilities: true, Scores: true, NoIDs: true},
+			"prediction p_high p_low score_high score_low"},
 		{"density", TableOptions{}, "id log_density anomaly"},
 	} {
 		m := models[c.model]
@@ -323,13 +324,15 @@ func TestTablePredictorErrors(t *testing.T) {
 		{"signed", "oprf", TableOptions{Probabilities: true}},
 		{"density", "only a classification", TableOptions{Scores: true}},
 	} {
-		if _, err := NewTablePredictor(models[c.model], c.o); !errors.Is(err, ErrSetup) || !strings.Contains(err.Error(), c.says) {
+		if _, err := NewTablePredictor(models[c.model], c.o); !errors.Is(err, ErrSetup) || !strings.Contains(err.Error(),
+			c.says) {
 			t.Errorf("%s %+v: %v, want %s", c.model, c.o, err, c.says)
 		}
 	}
 	bare := *models["ridge"]
 	bare.Schema = nil
-	if _, err := NewTablePredictor(&bare, TableOptions{}); !errors.Is(err, ErrSetup) || !strings.Contains(err.Error(), "no schema") {
+	if _, err := NewTablePredictor(&bare, TableOptions{}); !errors.Is(err, ErrSetup) || !strings.Contains(err.Error(),
+		"no schema") {
 		t.Errorf("without a schema: %v", err)
 	}
 	p, err := NewTablePredictor(models["ridge"], TableOptions{})

@@ -141,7 +141,8 @@ func targetNames(m *machine.Model) []string {
 }
 
 // supervised compares predictions with targets.
-func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data.Source, columns []string, seen func(int64) error) error {
+func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data.Source, columns []string,
+	seen func(int64) error) error {
 	for _, n := range targetNames(m) {
 		if !slices.Contains(columns, n) {
 			return noColumn(src.Name(), n, "the model's target", columns)
@@ -235,7 +236,8 @@ func predictor(m *machine.Model, single bool) (func(dst, x dense.Matrix[float64]
 }
 
 // density scores a density, and with a label how it tells anomalies from normal rows.
-func (f *evaluateFlags) density(r *EvaluateResult, m *machine.Model, src data.Source, columns []string, seen func(int64) error) error {
+func (f *evaluateFlags) density(r *EvaluateResult, m *machine.Model, src data.Source, columns []string,
+	seen func(int64) error) error {
 	label := -1
 	allowed := slices.Clone(f.skip)
 	if f.label != "" {
@@ -250,7 +252,8 @@ func (f *evaluateFlags) density(r *EvaluateResult, m *machine.Model, src data.So
 	}
 	run, err := p.Open(columns)
 	if err != nil {
-		return explainColumns(err, src.Name(), m, columns, "name the one that marks anomalies with --label, leave others out with --skip")
+		return explainColumns(err, src.Name(), m, columns,
+			"name the one that marks anomalies with --label, leave others out with --skip")
 	}
 	kinds := run.Kinds()
 	if label >= 0 && kinds[label] == data.Skip {
@@ -267,7 +270,8 @@ func (f *evaluateFlags) density(r *EvaluateResult, m *machine.Model, src data.So
 		if label >= 0 {
 			for i, v := range score {
 				if err := by.add(cells.Cols[label], i, v); err != nil {
-					return &data.InputError{Place: fmt.Sprintf("%s: row %d", src.Name(), cells.First+int64(i)+1), Detail: fmt.Sprintf("label %q %v", f.label, err)}
+					return &data.InputError{Place: fmt.Sprintf("%s: row %d", src.Name(), cells.First+int64(i)+1),
+						Detail: fmt.Sprintf("label %q %v", f.label, err)}
 				}
 			}
 		}
@@ -352,7 +356,8 @@ func (l *labelled) add(c data.Column, i int, score float64) error {
 	return nil
 }
 
-// normal is the label of normal rows: the one that is asked for, else 0, else the most frequent and of equal ones the first.
+// normal is the label of normal rows: the one that is asked for, else 0, else the most frequent and of equal ones the
+// first.
 func (l *labelled) normal(asked string) (int, error) {
 	if asked != "" {
 		if v, ok := data.ParseNumber([]byte(asked)); ok {
@@ -396,7 +401,8 @@ func (l *labelled) auc(normal int) (machine.Score, error) {
 		pos, neg, lo = pos+p, neg+n, hi
 	}
 	if pos == 0 || neg == 0 {
-		return machine.Score{}, fmt.Errorf("is always %q: there are no anomalies to tell from normal rows, or the other way round", l.names[l.scores[0].label])
+		return machine.Score{}, fmt.Errorf("is always %q: there are no anomalies to tell from normal rows, or the other "+
+			"way round", l.names[l.scores[0].label])
 	}
 	v := sum / pos / neg
 	low, high := aucInterval(v, pos, neg)

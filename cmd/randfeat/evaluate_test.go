@@ -49,17 +49,20 @@ func TestEvaluate(t *testing.T) {
 		counts[row[1]+row[2]]++
 	}
 	acc := r.Scores[0]
-	if acc.Name != "accuracy" || acc.Value != float64(right)/3000 || acc.Rows != 3000 || !(acc.Low < acc.Value && acc.Value < acc.High) {
+	if acc.Name != "accuracy" || acc.Value != float64(right)/3000 || acc.Rows != 3000 || !(acc.Low < acc.Value &&
+		acc.Value < acc.High) {
 		t.Errorf("accuracy %+v, counted %d", acc, right)
 	}
-	if want := [][]int64{{counts["cheapcheap"], counts["cheapdear"]}, {counts["dearcheap"], counts["deardear"]}}; fmt.Sprint(r.Confusion) != fmt.Sprint(want) {
+	if want := [][]int64{{counts["cheapcheap"], counts["cheapdear"]}, {counts["dearcheap"],
+		counts["deardear"]}}; fmt.Sprint(r.Confusion) != fmt.Sprint(want) {
 		t.Errorf("confusion %v, want %v", r.Confusion, want)
 	}
 	if r.Rows != 3000 || !slices.Equal(r.Classes, []string{"cheap", "dear"}) || math.IsNaN(scoreOf(r, "log loss").Value) {
 		t.Errorf("%+v", r)
 	}
 	o := ok(t, "evaluate", logistic, in).stdout
-	for _, want := range []string{"3000 rows, logistic model, classification of kind", "accuracy", "Brier", " to ", "true class (down)", "cheap"} {
+	for _, want := range []string{"3000 rows, logistic model, classification of kind", "accuracy", "Brier", " to ",
+		"true class (down)", "cheap"} {
 		if !strings.Contains(o, want) {
 			t.Errorf("%q is not in\n%s", want, o)
 		}
@@ -80,7 +83,8 @@ func TestEvaluate(t *testing.T) {
 	if c := scoreOf(r, "coverage of 90 % intervals"); math.IsNaN(c.Value) {
 		t.Error("no coverage of a Gaussian process")
 	}
-	if single := evaluated(t, gp, in, "--float32").Scores[0].Value; single == r.Scores[0].Value || math.Abs(single-r.Scores[0].Value) > 1e-3 {
+	if single := evaluated(t, gp, in, "--float32").Scores[0].Value; single == r.Scores[0].Value ||
+		math.Abs(single-r.Scores[0].Value) > 1e-3 {
 		t.Errorf("RMSE %g in float32, %g in float64", single, r.Scores[0].Value)
 	}
 	// Bad tables.
@@ -141,16 +145,19 @@ func TestEvaluateDensity(t *testing.T) {
 		}
 	}
 	e := evaluated(t, model, in, "--label", "label")
-	if s := e.Scores[0]; s.Name != "ROC AUC" || math.Abs(s.Value-right/pairs) > 1e-14 || !(s.Low < s.Value && s.Value < s.High) || s.High > 1 {
+	if s := e.Scores[0]; s.Name != "ROC AUC" || math.Abs(s.Value-right/pairs) > 1e-14 || !(s.Low < s.Value &&
+		s.Value < s.High) || s.High > 1 {
 		t.Errorf("AUC %+v, want %g", s, right/pairs)
 	}
 	if e.Normal != "fine" || e.Anomalies != 25 || e.Scores[1].Name != "mean log density" {
 		t.Errorf("%+v", e)
 	}
-	if other := evaluated(t, model, in, "--label", "label", "--normal", "odd"); math.Abs(other.Scores[0].Value-(1-right/pairs)) > 1e-14 || other.Anomalies != 175 {
+	if other := evaluated(t, model, in, "--label", "label", "--normal",
+		"odd"); math.Abs(other.Scores[0].Value-(1-right/pairs)) > 1e-14 || other.Anomalies != 175 {
 		t.Errorf("the other way round: %+v", other)
 	}
-	if o := ok(t, "evaluate", model, in, "--label", "label").stdout; !strings.Contains(o, "25 rows whose label is not fine are taken for anomalies") {
+	if o := ok(t, "evaluate", model, in, "--label", "label").stdout; !strings.Contains(o,
+		"25 rows whose label is not fine are taken for anomalies") {
 		t.Error(o)
 	}
 	// 0 is normal even if it is rare.
@@ -233,14 +240,18 @@ func TestInspect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Kind != "logistic" || got.Task != "classification" || got.Rows != 100 || got.Bytes != info.Size() || got.FormatVersion != 1 || got.Features != 64 ||
-		got.Width != m.Schema.Width() || got.Outputs != 2 || got.Lambda != 1 || got.Bandwidth != 2 || len(got.SHA256) != 64 || len(got.Tensors) != 3 ||
+	if got.Kind != "logistic" || got.Task != "classification" || got.Rows != 100 || got.Bytes != info.Size() ||
+		got.FormatVersion != 1 || got.Features != 64 ||
+		got.Width != m.Schema.Width() || got.Outputs != 2 || got.Lambda != 1 || got.Bandwidth != 2 ||
+		len(got.SHA256) != 64 || len(got.Tensors) != 3 ||
 		got.Schema.Targets[0].Classes[1] != "dear" || got.Spec["m"] != 32.0 || !strings.Contains(got.Python, "safe_open") {
 		t.Errorf("%+v", got)
 	}
 	o := ok(t, "inspect", path).stdout
-	for _, want := range []string{"format version 1", "verified", got.SHA256, "logistic (classification, 2 classes), fitted to 100 rows", "64: trig × orthogonal, m = 32, seed 5",
-		"gaussian, bandwidth 2", "penalty λ", "3 levels: ", "2 classes: cheap, dear", "carried along", "safe_open", "weights [64, 2]", "ignored"} {
+	for _, want := range []string{"format version 1", "verified", got.SHA256,
+		"logistic (classification, 2 classes), fitted to 100 rows", "64: trig × orthogonal, m = 32, seed 5",
+		"gaussian, bandwidth 2", "penalty λ", "3 levels: ", "2 classes: cheap, dear", "carried along", "safe_open",
+		"weights [64, 2]", "ignored"} {
 		if !strings.Contains(o, want) {
 			t.Errorf("%q is not in\n%s", want, o)
 		}
@@ -253,7 +264,8 @@ func TestInspect(t *testing.T) {
 	if err := d.Save(density); err != nil {
 		t.Fatal(err)
 	}
-	if o := ok(t, "inspect", density).stdout; !strings.Contains(o, "No schema") || strings.Contains(o, "λ") || !strings.Contains(o, "first second") {
+	if o := ok(t, "inspect", density).stdout; !strings.Contains(o, "No schema") || strings.Contains(o, "λ") ||
+		!strings.Contains(o, "first second") {
 		t.Errorf("a density without a schema:\n%s", o)
 	}
 	b, err := os.ReadFile(path)

@@ -95,22 +95,29 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.skip, "skip", nil, "column not to use; repeatable")
 	flags.StringArrayVar(&f.numeric, "numeric", nil, "column that must hold numbers; repeatable")
 	flags.StringArrayVar(&f.categorical, "categorical", nil, "column of levels, even if they are numbers; repeatable")
-	flags.IntVar(&f.maxLevels, "max-levels", 0, "most levels of a categorical column, the rest is \"other\" (64 if left out)")
+	flags.IntVar(&f.maxLevels, "max-levels", 0, "most levels of a categorical column, the rest is \"other\" (64 if "+
+		"left out)")
 	flags.StringVar(&f.model, "model", "", kindList(", ")+fmt.Sprintf(" (%s if left out)", machine.Kinds()[0].Kind))
-	flags.StringVar(&f.family, "family", "", "feature family: a name of 'randfeat families' or a JSON object (chosen if left out)")
-	flags.StringVar(&f.coupling, "coupling", "", "coupling of the projections: a name of 'randfeat couplings' or a JSON object (chosen if left out)")
-	flags.Float64Var(&f.bandwidth, "bandwidth", 0, "bandwidth s of the kernel, in units of standardised columns (chosen if left out)")
+	flags.StringVar(&f.family, "family", "", "feature family: a name of 'randfeat families' or a JSON object (chosen "+
+		"if left out)")
+	flags.StringVar(&f.coupling, "coupling", "", "coupling of the projections: a name of 'randfeat couplings' or a "+
+		"JSON object (chosen if left out)")
+	flags.Float64Var(&f.bandwidth, "bandwidth", 0, "bandwidth s of the kernel, in units of standardised columns "+
+		"(chosen if left out)")
 	flags.Float64Var(&f.lambda, "lambda", 0, "penalty λ on the sum of losses (chosen if left out)")
 	flags.IntVar(&f.features, "features", 0, "number of random features (by a learning curve if left out)")
 	flags.IntVar(&f.budget, "budget", 0, "most random features of the learning curve (2048 if left out)")
-	flags.StringVar(&f.classWeight, "class-weight", "", "weights of classes for --model logistic: balanced, or JSON such as '{\"yes\": 5}'")
+	flags.StringVar(&f.classWeight, "class-weight", "",
+		"weights of classes for --model logistic: balanced, or JSON such as '{\"yes\": 5}'")
 	flags.Uint64Var(&f.seed, "seed", defaultSeed, "seed of the projections, the sample and the folds")
 	flags.IntVar(&f.folds, "folds", 0, "folds of the cross-validation (5 if left out; 1: no cross-validation)")
 	flags.IntVar(&f.sample, "sample", 0, "rows on which choices are tried (8192 if left out)")
-	flags.BoolVar(&f.float32, "float32", false, "compute features and their products in float32: faster, sums stay float64")
+	flags.BoolVar(&f.float32, "float32", false, "compute features and their products in float32: faster, sums stay "+
+		"float64")
 	flags.IntVar(&f.block, "block", 0, "rows handled together (1024 if left out)")
 	flags.StringVar(&f.checkpoint, "checkpoint", "", "file that lets the same command go on after an interruption")
-	flags.DurationVar(&f.checkpointEvery, "checkpoint-every", 0, "time between two versions of the checkpoint (30s if left out)")
+	flags.DurationVar(&f.checkpointEvery, "checkpoint-every", 0,
+		"time between two versions of the checkpoint (30s if left out)")
 	f.table.add(cmd)
 	flags.BoolVar(&f.demo, "demo", false, "fit a generated table: needs no files")
 	flags.StringVar(&f.saveData, "save-data", "", "with --demo: write the generated table to a CSV file")
@@ -156,8 +163,10 @@ func (f *fitFlags) options(cmd *cobra.Command) (auto.Options, error) {
 	for _, n := range []struct {
 		flag  string
 		value float64
-	}{{"max-levels", float64(f.maxLevels)}, {"bandwidth", f.bandwidth}, {"lambda", f.lambda}, {"features", float64(f.features)},
-		{"budget", float64(f.budget)}, {"folds", float64(f.folds)}, {"sample", float64(f.sample)}, {"block", float64(f.block)},
+	}{{"max-levels", float64(f.maxLevels)}, {"bandwidth", f.bandwidth}, {"lambda", f.lambda}, {"features",
+		float64(f.features)},
+		{"budget", float64(f.budget)}, {"folds", float64(f.folds)}, {"sample", float64(f.sample)}, {"block",
+			float64(f.block)},
 		{"checkpoint-every", f.checkpointEvery.Seconds()}} {
 		if cmd.Flags().Changed(n.flag) && (!(n.value > 0) || !dense.IsFinite(n.value)) {
 			return o, misused("--%s is %s, want more than 0, or leave it out", n.flag, cmd.Flag(n.flag).Value)
@@ -258,7 +267,8 @@ func (a *app) runFit(cmd *cobra.Command, f *fitFlags, args []string) error {
 		if err != nil {
 			return err
 		}
-		return misused("--target is missing: name the column to predict, one of %s; or ask for a density without a target by --model %s",
+		return misused("--target is missing: name the column to predict, one of %s; or ask for a density without a target "+
+			"by --model %s",
 			quoteNames(columns, 20), machine.KindsOf(machine.Unsupervised)[0])
 	}
 	ctx := cmd.Context()
@@ -378,7 +388,8 @@ func writeFile(path string, b []byte) error {
 }
 
 // fitWithProgress shows on a terminal how far each stage is.
-func (a *app) fitWithProgress(ctx context.Context, src data.Source, o auto.Options) (*machine.Model, *auto.Report, error) {
+func (a *app) fitWithProgress(ctx context.Context, src data.Source, o auto.Options) (*machine.Model, *auto.Report,
+	error) {
 	var bar *progress
 	o.Progress = func(stage string, done, total int64) {
 		if bar == nil || stage != bar.what {

@@ -42,22 +42,26 @@ func TestFitOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := auto.Options{
-		Learn: data.LearnOptions{Targets: []string{"y", "z"}, Task: data.Regression, IDs: []string{"key"}, Skip: []string{"s"}, Numeric: []string{"n"},
+		Learn: data.LearnOptions{Targets: []string{"y", "z"}, Task: data.Regression, IDs: []string{"key"},
+			Skip: []string{"s"}, Numeric: []string{"n"},
 			Categorical: []string{"c"}, MaxLevels: 9},
-		Kind: machine.KindSmoother, Family: family.OPRF{A: -0.2}, Coupling: coupling.Simplex{}, Bandwidth: 1.5, Features: 100, Seed: 3, Folds: 4,
+		Kind: machine.KindSmoother, Family: family.OPRF{A: -0.2}, Coupling: coupling.Simplex{}, Bandwidth: 1.5,
+		Features: 100, Seed: 3, Folds: 4,
 		Sample: 500, Float32: true, Block: 64, Checkpoint: "ck", CheckpointEvery: 5 * time.Second,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("options\n%+v\nwant\n%+v", got, want)
 	}
-	if got, err = parse("--lambda", "0.5", "--budget", "300"); err != nil || got.Lambda != 0.5 || got.Budget != 300 || got.Seed != defaultSeed {
+	if got, err = parse("--lambda", "0.5", "--budget", "300"); err != nil || got.Lambda != 0.5 || got.Budget != 300 ||
+		got.Seed != defaultSeed {
 		t.Errorf("%+v, %v", got, err)
 	}
 	// What the flags cannot set: a schema, a progress bar, and weights, which need the classes.
 	set := reflect.ValueOf(want)
 	for i := range set.NumField() {
 		name := set.Type().Field(i).Name
-		if set.Field(i).IsZero() && !slices.Contains([]string{"Lambda", "Budget", "Schema", "Progress", "ClassWeights"}, name) {
+		if set.Field(i).IsZero() && !slices.Contains([]string{"Lambda", "Budget", "Schema", "Progress", "ClassWeights"},
+			name) {
 			t.Errorf("no flag sets %s of the options", name)
 		}
 	}
@@ -151,7 +155,8 @@ func TestFitModels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Task != c.task || r.Kind != c.kind || r.Rows != 300 || r.File != out || r.Bytes != info.Size() || len(r.Scores) == 0 ||
+		if r.Task != c.task || r.Kind != c.kind || r.Rows != 300 || r.File != out || r.Bytes != info.Size() ||
+			len(r.Scores) == 0 ||
 			r.Summary == nil || len(r.Choices) < 4 || r.Seed != defaultSeed || r.Seconds <= 0 {
 			t.Errorf("%s: report %+v", c.args, r)
 		}
@@ -159,7 +164,8 @@ func TestFitModels(t *testing.T) {
 			t.Errorf("%s: baseline %+v", c.args, r.Baseline)
 		}
 		if b := r.Baseline; b != nil {
-			if c.task == machine.Regression && r.Scores[0].Value > b.Value || c.task == machine.Classification && r.Scores[0].Value < b.Value {
+			if c.task == machine.Regression && r.Scores[0].Value > b.Value || c.task == machine.Classification &&
+				r.Scores[0].Value < b.Value {
 				t.Errorf("%s: %+v, no better than the baseline %+v", c.args, r.Scores[0], b)
 			}
 		}
@@ -182,7 +188,8 @@ func TestFitModels(t *testing.T) {
 		if !bytes.Equal(first, again) {
 			t.Errorf("%s: the same command gave another model", c.args)
 		}
-		for _, want := range []string{"300 rows, 3 columns", "CHOICE", "95 % INTERVAL", "randfeat predict " + out + " new.csv", "randfeat serve " + out, "Seed 1."} {
+		for _, want := range []string{"300 rows, 3 columns", "CHOICE", "95 % INTERVAL", "randfeat predict " + out +
+			" new.csv", "randfeat serve " + out, "Seed 1."} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: the summary does not say %q:\n%s", c.args, want, text)
 			}
@@ -227,7 +234,8 @@ func TestClassWeights(t *testing.T) {
 		}
 		f := fitFlags{classWeight: c.flag}
 		o := auto.Options{Learn: data.LearnOptions{Targets: []string{"y"}}}
-		if _, err := f.weigh(context.Background(), src, &o); err != nil || !slices.Equal(o.ClassWeights, c.want) || o.Schema == nil {
+		if _, err := f.weigh(context.Background(), src, &o); err != nil || !slices.Equal(o.ClassWeights, c.want) ||
+			o.Schema == nil {
 			t.Errorf("%s: %v, %v, want %v", c.flag, o.ClassWeights, err, c.want)
 		}
 	}
@@ -241,7 +249,8 @@ func TestFitInterrupted(t *testing.T) {
 	cancel()
 	var stdout, stderr bytes.Buffer
 	code := run(ctx, []string{"fit", "--demo", "-o", out}, strings.NewReader(""), &stdout, &stderr)
-	if code != exitFailed || stdout.Len() > 0 || !strings.Contains(stderr.String(), "interrupted: no model was written; with --checkpoint FILE a fit can go on") {
+	if code != exitFailed || stdout.Len() > 0 || !strings.Contains(stderr.String(),
+		"interrupted: no model was written; with --checkpoint FILE a fit can go on") {
 		t.Errorf("exit %d, %s%s", code, stdout.String(), stderr.String())
 	}
 	f := fitFlags{checkpoint: checkpoint}
@@ -251,7 +260,8 @@ func TestFitInterrupted(t *testing.T) {
 	if err := os.WriteFile(checkpoint, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.explain(ctx, fmt.Errorf("block: %w", ctx.Err())); err == nil || err.Error() != "interrupted: the same command goes on from the checkpoint "+checkpoint {
+	if err := f.explain(ctx, fmt.Errorf("block: %w", ctx.Err())); err == nil ||
+		err.Error() != "interrupted: the same command goes on from the checkpoint "+checkpoint {
 		t.Errorf("%v", err)
 	}
 	if err := f.explain(ctx, os.ErrClosed); err != os.ErrClosed {

@@ -21,7 +21,8 @@ const (
 
 // setDemo fills the flags that describe the generated table.
 func (f *fitFlags) setDemo(cmd *cobra.Command) error {
-	if err := conflict(cmd, "demo", "target", "id", "skip", "numeric", "categorical", "task", "delimiter", "header", "no-header", "missing", "format"); err != nil {
+	if err := conflict(cmd, "demo", "target", "id", "skip", "numeric", "categorical", "task", "delimiter", "header",
+		"no-header", "missing", "format"); err != nil {
 		return err
 	}
 	f.ids = []string{"meter"}
@@ -58,7 +59,8 @@ func fitDemoData() []byte {
 		if share() < 0.03 {
 			people = "" // the sensor failed
 		}
-		fmt.Fprintf(&b, "m%04d,north,%s,%g,%.1f,%s,%.1f\n", i, []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"}[day], hour, temperature, people, kwh)
+		fmt.Fprintf(&b, "m%04d,north,%s,%g,%.1f,%s,%.1f\n", i, []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat",
+			"Sun"}[day], hour, temperature, people, kwh)
 	}
 	return b.Bytes()
 }

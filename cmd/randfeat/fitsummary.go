@@ -80,7 +80,8 @@ func (a *app) printFit(r *FitReport, m *machine.Model, f *fitFlags) error {
 		return err
 	}
 	if f.demo && r.Task == machine.Regression {
-		fmt.Fprintf(w, "The generated data have noise of standard deviation %d: no model can have a smaller RMSE.\n", fitDemoNoise)
+		fmt.Fprintf(w, "The generated data have noise of standard deviation %d: no model can have a smaller RMSE.\n",
+			fitDemoNoise)
 	}
 	for _, n := range r.Notes {
 		if !strings.HasPrefix(n, "left out") { // the list of columns says so
@@ -203,13 +204,15 @@ func printNext(w io.Writer, r *FitReport, f *fitFlags) {
 	if r.Task != machine.Unsupervised {
 		fmt.Fprintf(w, "  randfeat evaluate %s %s\n", file, input)
 	}
-	fmt.Fprintf(w, "  randfeat predict %s %s -o predictions.csv\n  randfeat inspect %s\n  randfeat serve %s\n", file, input, file, file)
+	fmt.Fprintf(w, "  randfeat predict %s %s -o predictions.csv\n  randfeat inspect %s\n  randfeat serve %s\n", file,
+		input, file, file)
 }
 
 // shellWord quotes a path that a shell would take apart.
 func shellWord(s string) string {
 	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+=:@%,", r) || r > 127
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+=:@%,",
+			r) || r > 127
 	}
 	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
 		return s

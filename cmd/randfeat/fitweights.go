@@ -49,7 +49,8 @@ func (f *fitFlags) weigh(ctx context.Context, src data.Source, o *auto.Options) 
 		}
 	}
 	for c := range named {
-		return nil, misused("--class-weight: no class %q; the classes of %s are %s", c, schema.Targets[0].Name, quoteNames(classes, 20))
+		return nil, misused("--class-weight: no class %q; the classes of %s are %s", c, schema.Targets[0].Name,
+			quoteNames(classes, 20))
 	}
 	return summary, nil
 }

@@ -71,8 +71,10 @@ func (a *app) inspect(path string, levels int) error {
 	r := InspectResult{
 		File: path, FormatVersion: info.Version, Bytes: info.Bytes, SHA256: info.SHA256, MetadataSHA256: info.MetadataSHA256,
 		Kind: m.Kind, Task: m.Task, Outputs: m.Outputs, Rows: m.Rows, Lambda: m.Lambda, Features: fm.OutDim(),
-		Bandwidth: m.Spec.Kernel.Scale, Spec: m.Spec, Schema: m.Schema, Width: m.Spec.Dim, Tensors: info.Tensors, Extra: m.Extra,
-		Python: fmt.Sprintf("from safetensors import safe_open; f = safe_open(%q, framework=\"np\"); f.metadata(); f.get_tensor(%q)", path, info.Tensors[len(info.Tensors)-1].Name),
+		Bandwidth: m.Spec.Kernel.Scale, Spec: m.Spec, Schema: m.Schema, Width: m.Spec.Dim, Tensors: info.Tensors,
+		Extra: m.Extra,
+		Python: fmt.Sprintf("from safetensors import safe_open; f = safe_open(%q, framework=\"np\"); f.metadata(); "+
+			"f.get_tensor(%q)", path, info.Tensors[len(info.Tensors)-1].Name),
 	}
 	if r.Bandwidth == 0 {
 		r.Bandwidth = 1
@@ -98,7 +100,8 @@ func (r *InspectResult) print(w io.Writer, levels int) error {
 			what = fmt.Sprintf("regression of %d targets", r.Outputs)
 		}
 		fmt.Fprintf(w, "model\t%s (%s), fitted to %d rows\n", r.Kind, what, r.Rows)
-		fmt.Fprintf(w, "features\t%d: %s × %s, m = %d, seed %d\n", r.Features, r.Spec.Family.Name(), r.Spec.Coupling.Name(), r.Spec.M, r.Spec.Seed)
+		fmt.Fprintf(w, "features\t%d: %s × %s, m = %d, seed %d\n", r.Features, r.Spec.Family.Name(), r.Spec.Coupling.Name(),
+			r.Spec.M, r.Spec.Seed)
 		fmt.Fprintf(w, "kernel\t%v, bandwidth %.6g, in %d dimensions\n", r.Spec.Kernel.Kind, r.Bandwidth, r.Spec.Dim)
 		if kind, err := r.Kind.Info(); err == nil && kind.Penalised {
 			fmt.Fprintf(w, "penalty λ\t%.6g\n", r.Lambda)
@@ -114,7 +117,8 @@ func (r *InspectResult) print(w io.Writer, levels int) error {
 		return err
 	}
 	fmt.Fprintln(w, "\nIn Python (pip install safetensors numpy):")
-	fmt.Fprintf(w, "  from safetensors import safe_open\n  f = safe_open(%q, framework=\"np\")\n  f.metadata()[\"spec\"], f.get_tensor(%q)\n", r.File, r.Tensors[len(r.Tensors)-1].Name)
+	fmt.Fprintf(w, "  from safetensors import safe_open\n  f = safe_open(%q, framework=\"np\")\n  "+
+		"f.metadata()[\"spec\"], f.get_tensor(%q)\n", r.File, r.Tensors[len(r.Tensors)-1].Name)
 	fmt.Fprintln(w, "  # tensors, all float64:")
 	for _, t := range r.Tensors {
 		_, err = fmt.Fprintf(w, "  #   %s %s\n", t.Name, data.Dims(t.Shape))
@@ -148,7 +152,8 @@ func (r *InspectResult) columns(w io.Writer, levels int) error {
 		}
 		for _, t := range s.Targets {
 			if len(t.Classes) > 0 {
-				fmt.Fprintf(w, "%s\ttarget\t–\t–\t%s\n", t.Name, strings.Replace(listLevels(t.Classes, levels), "levels", "classes", 1))
+				fmt.Fprintf(w, "%s\ttarget\t–\t–\t%s\n", t.Name, strings.Replace(listLevels(t.Classes, levels), "levels",
+					"classes", 1))
 			} else {
 				fmt.Fprintf(w, "%s\ttarget\t%s\t%s\t\n", t.Name, digits(t.Mean), digits(t.Scale))
 			}

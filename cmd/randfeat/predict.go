@@ -68,7 +68,8 @@ Memory does not grow with the number of rows. A file appears when it is complete
 	f.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&f.out, "out", "o", "", "file to write; - for stdout")
-	flags.StringVar(&f.to, "to", "", "format to write: "+strings.Join(tableFormats, ", ")+"; by default that of -o, then that of DATA")
+	flags.StringVar(&f.to, "to", "", "format to write: "+strings.Join(tableFormats,
+		", ")+"; by default that of -o, then that of DATA")
 	flags.BoolVar(&f.probabilities, "probabilities", false, "probability of every class")
 	flags.BoolVar(&f.scores, "scores", false, "score of every class")
 	flags.BoolVar(&f.variance, "variance", false, "variance of a new observation")
@@ -119,7 +120,8 @@ func (a *app) predict(cmd *cobra.Command, f *predictFlags, modelPath, path strin
 		return err
 	}
 	p, err := machine.NewTablePredictor(allowing(m, append(slices.Clone(f.skip), pick(columns, carry)...)),
-		machine.TableOptions{Probabilities: f.probabilities, Scores: f.scores, Variance: f.variance, NoIDs: true, Float32: f.single})
+		machine.TableOptions{Probabilities: f.probabilities, Scores: f.scores, Variance: f.variance, NoIDs: true,
+			Float32: f.single})
 	if err != nil {
 		return fmt.Errorf("%s: %w", modelPath, err)
 	}
@@ -162,7 +164,8 @@ func (a *app) predict(cmd *cobra.Command, f *predictFlags, modelPath, path strin
 	}
 	seconds := time.Since(start).Seconds()
 	if a.json {
-		return a.object(PredictResult{Out: f.out, Format: out.format, Rows: out.rows, Columns: out.columns, Model: modelPath, Seconds: seconds})
+		return a.object(PredictResult{Out: f.out, Format: out.format, Rows: out.rows, Columns: out.columns, Model: modelPath,
+			Seconds: seconds})
 	}
 	bar.end()
 	a.note("%s: %d rows in %.2f s", f.out, out.rows, seconds)
@@ -254,7 +257,8 @@ func noColumn(table, name, flag string, columns []string) error {
 	} else if len(columns) <= 20 {
 		hint = fmt.Sprintf("; the columns are %s", quoted(columns))
 	}
-	return &data.InputError{Place: table, Detail: fmt.Sprintf("no column %q, as %s says%s", name, flag, hint), Err: data.ErrSchema}
+	return &data.InputError{Place: table, Detail: fmt.Sprintf("no column %q, as %s says%s", name, flag, hint),
+		Err: data.ErrSchema}
 }
 
 func quoted(names []string) string {
@@ -293,7 +297,8 @@ func allowing(m *machine.Model, names []string) *machine.Model {
 	return &out
 }
 
-// explainColumns adds to an error of matching columns which columns may be meant, and what to do with the others: remedy.
+// explainColumns adds to an error of matching columns which columns may be meant, and what to do with the others:
+// remedy.
 func explainColumns(err error, table string, m *machine.Model, columns []string, remedy string) error {
 	if !errors.Is(err, data.ErrSchema) || m.Schema == nil {
 		return err
@@ -326,7 +331,8 @@ func explainColumns(err error, table string, m *machine.Model, columns []string,
 	detail := strings.TrimPrefix(strings.TrimPrefix(err.Error(), table+": "), data.ErrSchema.Error()+": ")
 	switch {
 	case missing == len(fields) && unnamed(columns):
-		hints = []string{fmt.Sprintf("the model was fitted to columns named %s: does the table have a header?", quoted(fields[:min(len(fields), 5)]))}
+		hints = []string{fmt.Sprintf("the model was fitted to columns named %s: does the table have a header?",
+			quoted(fields[:min(len(fields), 5)]))}
 	case missing == 0 && len(unknown) > 0:
 		detail = strings.TrimSuffix(detail, "; remove them")
 		hints = append(hints, remedy)
@@ -361,13 +367,15 @@ type predictOutput struct {
 }
 
 // output decides the format and checks what can be checked before there are rows.
-func (f *predictFlags) output(a *app, p *machine.TablePredictor, input string, columns []string, carry []int) (*predictOutput, error) {
+func (f *predictFlags) output(a *app, p *machine.TablePredictor, input string, columns []string,
+	carry []int) (*predictOutput, error) {
 	o := &predictOutput{format: f.to, carry: carry, columns: pick(columns, carry)}
 	names, kinds := p.Columns()
 	o.columns, o.kinds = append(o.columns, names...), kinds
 	for _, n := range pick(columns, carry) {
 		if slices.Contains(names, n) {
-			return nil, misused("the column %q of the table has the name of a column of predictions: rename it, or do not carry it along", n)
+			return nil, misused("the column %q of the table has the name of a column of predictions: rename it, or do not "+
+				"carry it along", n)
 		}
 	}
 	stdout := f.out == "" || f.out == "-"
@@ -400,7 +408,8 @@ func (f *predictFlags) output(a *app, p *machine.TablePredictor, input string, c
 	if m := p.Model(); o.numbers && m.Task == machine.Classification {
 		for _, c := range m.Schema.Targets[0].Classes {
 			if _, ok := data.ParseNumber([]byte(c)); !ok {
-				return nil, misused("the class %q is text, and %s files hold numbers only: choose --to csv, ndjson or parquet", c, o.format)
+				return nil, misused("the class %q is text, and %s files hold numbers only: choose --to csv, ndjson or parquet", c,
+					o.format)
 			}
 		}
 	}
@@ -480,7 +489,8 @@ func (o *predictOutput) toNumbers(b *data.Block, table string) error {
 			}
 			if !ok {
 				return &data.InputError{Place: fmt.Sprintf("%s: row %d", table, b.First+int64(i)+1),
-					Detail: fmt.Sprintf("column %q is %.40q, and %s files hold numbers only: choose --to csv, ndjson or parquet, or leave the column out with --ids", o.columns[j], t, o.format)}
+					Detail: fmt.Sprintf("column %q is %.40q, and %s files hold numbers only: choose --to csv, ndjson or parquet, "+
+						"or leave the column out with --ids", o.columns[j], t, o.format)}
 			}
 			num = append(num, v)
 		}
@@ -504,7 +514,8 @@ func (o *predictOutput) abort() {
 	}
 }
 
-// estimateRows guesses the rows of a text file by the lines at its beginning, for the time left; 0 if there is no telling.
+// estimateRows guesses the rows of a text file by the lines at its beginning, for the time left; 0 if there is no
+// telling.
 func estimateRows(path, format string) int {
 	if path == "-" || format != "csv" && format != "tsv" && format != "ndjson" || strings.HasSuffix(path, ".gz") {
 		return 0

@@ -26,7 +26,8 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// shop is a table with an id, numbers, a category and targets for regression and classification; d is a class in digits.
+// shop is a table with an id, numbers, a category and targets for regression and classification; d is a class in
+// digits.
 func shop(n int) string {
 	r := rand.New(rand.NewPCG(7, 7))
 	var b strings.Builder
@@ -74,7 +75,8 @@ func saveModel(t *testing.T, dir string, kind machine.Kind, target, text string)
 	check(err)
 	rows, err := machine.TableRows(src, s, target != "")
 	check(err)
-	setup := machine.Setup{Spec: randfeat.Spec{Kernel: kernel.Kernel{Scale: 2}, Family: family.Trig{}, Coupling: coupling.Orthogonal{}, Dim: s.Width(), M: 32, Seed: 5}, Outputs: 1}
+	setup := machine.Setup{Spec: randfeat.Spec{Kernel: kernel.Kernel{Scale: 2}, Family: family.Trig{},
+		Coupling: coupling.Orthogonal{}, Dim: s.Width(), M: 32, Seed: 5}, Outputs: 1}
 	if len(s.Targets) > 0 && len(s.Targets[0].Classes) > 0 {
 		setup.Task, setup.Outputs = machine.Classification, len(s.Targets[0].Classes)
 	}
@@ -263,7 +265,8 @@ func TestPredictFormats(t *testing.T) {
 	}
 	fails(t, exitFailed, `columns missing: "c3"`, "predict", path, save(t, dir, "narrow.npy", random(7, 2, 1, 1)), "-o", out)
 	fails(t, exitMisuse, "npy is binary", "predict", path, in)
-	if o := cli(t, ok(t, "predict", path, in, "-o", "-", "--to", "npy").stdout, "predict", path, "-", "-o", "-"); o.code == exitDone {
+	if o := cli(t, ok(t, "predict", path, in, "-o", "-", "--to", "npy").stdout, "predict", path, "-", "-o",
+		"-"); o.code == exitDone {
 		t.Error("predictions of one column fit three")
 	}
 	// From stdin: text is streamed, archives are held.
@@ -281,7 +284,8 @@ func TestPredictFormats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := cli(t, string(b), "predict", model, "-"); o.code != exitFailed || !strings.Contains(o.stderr, "Parquet file cannot be read from a stream") {
+	if o := cli(t, string(b), "predict", model, "-"); o.code != exitFailed || !strings.Contains(o.stderr,
+		"Parquet file cannot be read from a stream") {
 		t.Errorf("Parquet from stdin: %+v", o)
 	}
 }
@@ -300,8 +304,10 @@ func TestPredictColumns(t *testing.T) {
 		{machine.KindRidge, "price", "id,prediction", nil, machine.TableOptions{}},
 		{machine.KindRidge, "price", "id,prediction", []string{"--float32"}, machine.TableOptions{Float32: true}},
 		{machine.KindGP, "price", "id,prediction,variance", []string{"--variance"}, machine.TableOptions{Variance: true}},
-		{machine.KindLogistic, "kind", "id,prediction,p_cheap,p_dear", []string{"--probabilities"}, machine.TableOptions{Probabilities: true}},
-		{machine.KindRidge, "kind", "id,prediction,score_cheap,score_dear", []string{"--scores"}, machine.TableOptions{Scores: true}},
+		{machine.KindLogistic, "kind", "id,prediction,p_cheap,p_dear", []string{"--probabilities"},
+			machine.TableOptions{Probabilities: true}},
+		{machine.KindRidge, "kind", "id,prediction,score_cheap,score_dear", []string{"--scores"},
+			machine.TableOptions{Scores: true}},
 		{machine.KindDensity, "", "id,log_density,anomaly", nil, machine.TableOptions{}},
 	} {
 		model, m := saveModel(t, dir, c.kind, c.target, text)
@@ -364,22 +370,26 @@ func TestPredictColumns(t *testing.T) {
 	// What was written.
 	out := filepath.Join(dir, "out.parquet")
 	r := objects[PredictResult](t, ok(t, "predict", model, in, "-o", out, "--json").stdout)
-	if len(r) != 1 || r[0].Rows != 5000 || r[0].Format != "parquet" || r[0].Out != out || strings.Join(r[0].Columns, ",") != "id,prediction" {
+	if len(r) != 1 || r[0].Rows != 5000 || r[0].Format != "parquet" || r[0].Out != out || strings.Join(r[0].Columns,
+		",") != "id,prediction" {
 		t.Errorf("--json with -o: %+v", r)
 	}
 	if o := ok(t, "predict", model, in, "-o", out); !strings.Contains(o.stderr, "5000 rows") || o.stdout != "" {
 		t.Errorf("-o: %+v", o)
 	}
 	// A table without rows gives a table without rows.
-	if got := ok(t, "predict", model, put(t, dir, "none.csv", "size,colour,id\n"), "--header").stdout; got != "id,prediction\n" {
+	if got := ok(t, "predict", model, put(t, dir, "none.csv", "size,colour,id\n"),
+		"--header").stdout; got != "id,prediction\n" {
 		t.Errorf("no rows: %q", got)
 	}
 	// Unseen levels are one level; flags of the table.
-	got := ok(t, "predict", model, put(t, dir, "odd.txt", "size;colour\n1;mauve\n1;pink\n-9;red\n;red\n"), "--delimiter", ";", "--missing", "-9").stdout
+	got := ok(t, "predict", model, put(t, dir, "odd.txt", "size;colour\n1;mauve\n1;pink\n-9;red\n;red\n"), "--delimiter",
+		";", "--missing", "-9").stdout
 	if f := strings.Fields(got); len(f) != 5 || f[1] != f[2] || f[3] != f[4] {
 		t.Errorf("unseen levels and missing numbers: %q", got)
 	}
-	if got := ok(t, "predict", model, put(t, dir, "odd.tsv", "size\tcolour\n1\tred\n"), "--keep", "size,colour").stdout; !strings.HasPrefix(got, "size\tcolour\tprediction\n1\tred\t") {
+	if got := ok(t, "predict", model, put(t, dir, "odd.tsv", "size\tcolour\n1\tred\n"), "--keep",
+		"size,colour").stdout; !strings.HasPrefix(got, "size\tcolour\tprediction\n1\tred\t") {
 		t.Errorf("TSV on stdout: %q", got)
 	}
 }
@@ -404,7 +414,8 @@ func TestPredictErrors(t *testing.T) {
 		says string
 		args []string
 	}{
-		{exitFailed, "ragged.csv:31:4: the row has 2 fields, want 6", []string{ridge, put(t, dir, "ragged.csv", line30+"1,2\n"), "-o", out}},
+		{exitFailed, "ragged.csv:31:4: the row has 2 fields, want 6", []string{ridge, put(t, dir, "ragged.csv",
+			line30+"1,2\n"), "-o", out}},
 		{exitFailed, `text.csv:31:3: column "size" is "tall", want a number`, []string{ridge, put(t, dir, "text.csv", line30+"1,tall,red,1,dear,1\n"), "-o", out}},
 		{exitFailed, `inf.csv:31: column "size" is infinite`, []string{ridge, put(t, dir, "inf.csv", line30+"1,inf,red,1,dear,1\n"), "-o", out}},
 		{exitFailed, "empty.csv: the file is empty", []string{ridge, put(t, dir, "empty.csv", ""), "-o", out}},
@@ -414,7 +425,8 @@ func TestPredictErrors(t *testing.T) {
 		{exitFailed, "corrupt file", []string{in, in, "-o", out}},
 		{exitFailed, "the model has no schema", []string{bare, in, "-o", out}},
 		{exitFailed, `columns missing: "size"; unknown: "Size_"; is "Size_" the column "size"?`, []string{ridge, put(t, dir, "case.csv", strings.Replace(text, "size", "Size_", 1)), "-o", out}},
-		{exitFailed, "does the table have a header?", []string{ridge, put(t, dir, "bare.csv", "1,red,2\n2,blue,3\n"), "--no-header", "-o", out}},
+		{exitFailed, "does the table have a header?", []string{ridge, put(t, dir, "bare.csv", "1,red,2\n2,blue,3\n"),
+			"--no-header", "-o", out}},
 		{exitFailed, `no column "colr", as --keep says, did you mean "colour"?`, []string{ridge, in, "--keep", "colr", "-o", out}},
 		{exitFailed, `no column "zzzzz", as --ids says; the columns are "id"`, []string{ridge, in, "--ids", "zzzzz", "-o", out}},
 		{exitFailed, "fit with logistic", []string{kinds, in, "--probabilities", "-o", out}},
@@ -424,7 +436,8 @@ func TestPredictErrors(t *testing.T) {
 		{exitMisuse, `the class "cheap" is text, and npz files hold numbers only`, []string{kinds, in, "-o", filepath.Join(work, "out.npz")}},
 		{exitMisuse, "would overwrite the input", []string{ridge, in, "-o", in}},
 		{exitMisuse, "would overwrite the input", []string{ridge, in, "-o", ridge}},
-		{exitMisuse, "--skip colour: the model predicts from this column", []string{ridge, in, "--skip", "kind,colour", "-o", out}},
+		{exitMisuse, "--skip colour: the model predicts from this column", []string{ridge, in, "--skip", "kind,colour", "-o",
+			out}},
 		{exitMisuse, "want one of csv, tsv", []string{ridge, in, "--to", "xls", "-o", out}},
 		{exitMisuse, "want one of csv, tsv", []string{ridge, in, "--format", "xls", "-o", out}},
 		{exitMisuse, "want one character", []string{ridge, in, "--delimiter", "ab", "-o", out}},
@@ -437,12 +450,14 @@ func TestPredictErrors(t *testing.T) {
 	} {
 		fails(t, c.code, c.says, append([]string{"predict"}, c.args...)...)
 	}
-	fails(t, exitMisuse, "rename it", "predict", ridge, put(t, dir, "clash.csv", strings.Replace(text, "id,", "prediction,", 1)), "--keep", "prediction")
+	fails(t, exitMisuse, "rename it", "predict", ridge, put(t, dir, "clash.csv", strings.Replace(text, "id,",
+		"prediction,", 1)), "--keep", "prediction")
 	if n := names(t, work); n != "" {
 		t.Errorf("left behind: %s", n)
 	}
 	quoted := put(t, dir, "quoted.csv", "size,colour\n1,\"re\"d\n2,\"red\n")
-	fails(t, exitFailed, "quoted.csv:2:7: text follows the closing quote: double quotes inside a quoted field, or read quotes as ordinary characters (--no-quotes)", "predict", ridge, quoted)
+	fails(t, exitFailed, "quoted.csv:2:7: text follows the closing quote: double quotes inside a quoted field, or read "+
+		"quotes as ordinary characters (--no-quotes)", "predict", ridge, quoted)
 	if o := ok(t, "predict", ridge, quoted, "--no-quotes"); strings.Count(o.stdout, "\n") != 3 {
 		t.Errorf("two rows with quotes became\n%s", o.stdout)
 	}
@@ -452,7 +467,8 @@ func TestPredictErrors(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var stdout, stderr bytes.Buffer
-	if code := run(ctx, []string{"predict", ridge, in, "-o", old}, nil, &stdout, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "interrupted") {
+	if code := run(ctx, []string{"predict", ridge, in, "-o", old}, nil, &stdout, &stderr); code != exitFailed ||
+		!strings.Contains(stderr.String(), "interrupted") {
 		t.Errorf("interrupted: %d %s", code, &stderr)
 	}
 	if b, err := os.ReadFile(old); err != nil || string(b) != "old" || names(t, work) != "old.csv" {
@@ -558,16 +574,19 @@ func TestProgressLine(t *testing.T) {
 	if got := p.line(500, 2*time.Second); got != "rows 500  250 rows/s" {
 		t.Errorf("without a total: %q", got)
 	}
-	for stage, want := range map[string]string{"fit": "fit 4  2.0 rows/s", "choose": "choose 4  2.0 trials/s", "steps": "steps 4  2.0 steps/s"} {
+	for stage, want := range map[string]string{"fit": "fit 4  2.0 rows/s", "choose": "choose 4  2.0 trials/s",
+		"steps": "steps 4  2.0 steps/s"} {
 		if got := new(app).fitStage(stage).line(4, 2*time.Second); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
 	dir := t.TempDir()
-	if n := estimateRows(put(t, dir, "t.csv", shop(20_000)), "csv"); math.Abs(float64(n)-20_000) > 1000 { // ids grow by two digits
+	// ids grow by two digits
+	if n := estimateRows(put(t, dir, "t.csv", shop(20_000)), "csv"); math.Abs(float64(n)-20_000) > 1000 {
 		t.Errorf("%d rows estimated, want about 20000", n)
 	}
-	if estimateRows(filepath.Join(dir, "t.csv"), "npy")+estimateRows("-", "csv")+estimateRows(dir, "csv")+estimateRows(put(t, dir, "e.csv", ""), "csv") != 0 {
+	if estimateRows(filepath.Join(dir, "t.csv"), "npy")+estimateRows("-", "csv")+estimateRows(dir,
+		"csv")+estimateRows(put(t, dir, "e.csv", ""), "csv") != 0 {
 		t.Error("rows estimated where there is no telling")
 	}
 }

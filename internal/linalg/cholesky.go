@@ -2,8 +2,8 @@
 // kernels of package kern.
 //
 // Matrices are row-major; a factor is the upper triangle U of A = UᵀU, whose row blocks are what the kernels read in
-// place. What lies below the diagonal has no influence and may be overwritten. Every element is computed by one chain of
-// operations that does not depend on the number of goroutines.
+// place. What lies below the diagonal has no influence and may be overwritten. Every element is computed by one chain
+// of operations that does not depend on the number of goroutines.
 package linalg
 
 import (
@@ -112,7 +112,8 @@ func SolveT(u, b dense.Matrix[float64]) error { return solve(u, b, forward) }
 // Solve overwrites b with U⁻¹·b.
 func Solve(u, b dense.Matrix[float64]) error { return solve(u, b, backward) }
 
-func solve(u, b dense.Matrix[float64], side func(*kern.Table[float64], dense.Matrix[float64], dense.Matrix[float64])) error {
+func solve(u, b dense.Matrix[float64], side func(*kern.Table[float64], dense.Matrix[float64],
+	dense.Matrix[float64])) error {
 	if err := square(u); err != nil {
 		return err
 	}

@@ -152,7 +152,8 @@ func TestBadMatrices(t *testing.T) {
 	}
 	u := dense.Identity[float64](4)
 	for _, err := range []error{
-		Cholesky(dense.New[float64](3, 4)), Solve(u, dense.New[float64](3, 1)), SolveT(u, dense.Matrix[float64]{Rows: 4, Cols: 1, Stride: 1}),
+		Cholesky(dense.New[float64](3, 4)), Solve(u, dense.New[float64](3, 1)), SolveT(u, dense.Matrix[float64]{Rows: 4,
+			Cols: 1, Stride: 1}),
 		Inverse(dense.New[float64](3, 3), u), Inverse(u, dense.New[float64](3, 4)),
 	} {
 		if !errors.Is(err, dense.ErrShape) {

@@ -6,12 +6,12 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Gram adds up products of features, aᵀ·a. It holds a packed copy of a, twice, between calls; the zero value is ready and
-// serves one call at a time.
+// Gram adds up products of features, aᵀ·a. It holds a packed copy of a, twice, between calls; the zero value is ready
+// and serves one call at a time.
 type Gram[T dense.Float] struct{ columns kern.Columns[T] }
 
-// Add adds the upper triangle of aᵀ·a to dst; what is below the diagonal is arbitrary. The rows of a are added one after
-// the other, so that the bits do not depend on how they are divided among calls.
+// Add adds the upper triangle of aᵀ·a to dst; what is below the diagonal is arbitrary. The rows of a are added one
+// after the other, so that the bits do not depend on how they are divided among calls.
 func (g *Gram[T]) Add(tab *kern.Table[T], dst, a dense.Matrix[T]) {
 	if dst.Rows != a.Cols || dst.Cols != a.Cols {
 		panic("linalg: Gram of different shapes")

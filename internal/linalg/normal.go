@@ -83,11 +83,12 @@ type Solution struct {
 	Squares []float64             // Σ(y−ȳ)²
 }
 
-// Solve is the fit with penalty λ ≥ 0; there is at least one row. It uses the memory of u if that is large enough. Features
-// that are singular up to rounding are ErrNotPositive.
+// Solve is the fit with penalty λ ≥ 0; there is at least one row. It uses the memory of u if that is large enough.
+// Features that are singular up to rounding are ErrNotPositive.
 func (n *Normal) Solve(lambda float64, u dense.Matrix[float64]) (*Solution, error) {
 	rows, f, k := float64(n.N), n.Cross.Rows, len(n.Sum)
-	s := &Solution{Lambda: lambda, N: n.N, U: buf.Shaped(u, f, f), W: dense.New[float64](f, k), Mu: make([]float64, f), Mean: make([]float64, k), Squares: make([]float64, k)}
+	s := &Solution{Lambda: lambda, N: n.N, U: buf.Shaped(u, f, f), W: dense.New[float64](f, k), Mu: make([]float64, f),
+		Mean: make([]float64, k), Squares: make([]float64, k)}
 	for j := range s.Mean {
 		s.Mean[j] = n.Sum[j] / rows
 		s.Squares[j] = max(0, n.Squares[j]-float64(n.Sum[j]*s.Mean[j]))

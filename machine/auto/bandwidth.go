@@ -35,7 +35,8 @@ func (c *chooser) bandwidths() []float64 {
 	return g
 }
 
-// chooseBandwidth searches s and λ together: a coarse grid with few features, then finer steps around the best with more.
+// chooseBandwidth searches s and λ together: a coarse grid with few features, then finer steps around the best with
+// more.
 func (c *chooser) chooseBandwidth() error {
 	ch := Choice{Name: "bandwidth", Given: c.f.o.Bandwidth > 0, Why: "as asked"}
 	features := c.searchFeatures()
@@ -109,7 +110,8 @@ func (c *chooser) chooseBandwidth() error {
 		if i := best(all[from:]); i >= 0 {
 			at = all[from+i]
 		}
-		ch.Why = fmt.Sprintf("best %s with %d features around the median distance %s", c.f.metric(), features, short(c.median))
+		ch.Why = fmt.Sprintf("best %s with %d features around the median distance %s", c.f.metric(), features,
+			short(c.median))
 	}
 	s := at.spec.Kernel.Scale
 	c.lambda = at.lambda
@@ -154,8 +156,8 @@ func (c *chooser) aroundPenalty(s float64, features int, lambdas []float64) ([]t
 	return ts, err
 }
 
-// narrowest is the trial of smallest bandwidth that is as good as at within a standard error: a search with few features
-// leans towards wide kernels, which need fewer.
+// narrowest is the trial of smallest bandwidth that is as good as at within a standard error: a search with few
+// features leans towards wide kernels, which need fewer.
 func narrowest(ts []trial, at trial) trial {
 	if at.loss == nil {
 		return at

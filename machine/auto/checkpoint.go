@@ -64,8 +64,8 @@ type checkpointSteps struct {
 	Loss       float64 `json:"loss"`
 }
 
-// RemoveCheckpoint removes the file Options.Checkpoint of a fit whose model is safe; that there is none is no error. Fit
-// leaves the file, so that a model that could not be written is not lost.
+// RemoveCheckpoint removes the file Options.Checkpoint of a fit whose model is safe; that there is none is no error.
+// Fit leaves the file, so that a model that could not be written is not lost.
 func RemoveCheckpoint(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove the checkpoint: %w", err)
@@ -129,7 +129,8 @@ func (f *fit) load(b []byte) error {
 	if err := dec.Decode(&s); err != nil {
 		return fmt.Errorf("%w: state: %w", machine.ErrCorrupt, err)
 	}
-	if s.Schema == nil || s.Decision == nil || s.Decision.Spec.Dim != s.Schema.Width() || s.Rows < 0 || s.Rows > s.Decision.Rows {
+	if s.Schema == nil || s.Decision == nil || s.Decision.Spec.Dim != s.Schema.Width() || s.Rows < 0 ||
+		s.Rows > s.Decision.Rows {
 		return fmt.Errorf("%w: a state without schema or decisions, or with %d rows", machine.ErrCorrupt, s.Rows)
 	}
 	f.schema, f.summary, f.decision = s.Schema, s.Summary, s.Decision
@@ -289,15 +290,17 @@ func (f *fit) snapshot() (*tensorfile.File, error) {
 			id := strconv.Itoa(k)
 			x, y := p.x.RowRange(0, p.held), p.y.RowRange(0, p.held)
 			tensors = append(tensors, tensorfile.Tensor{Name: "sums." + id, DType: "U8", Shape: []int{len(b)}, Data: b},
-				tensorfile.Floats("x."+id, x.Data[:x.Rows*x.Cols], x.Rows, x.Cols), tensorfile.Floats("y."+id, y.Data[:y.Rows*y.Cols], y.Rows, y.Cols))
+				tensorfile.Floats("x."+id, x.Data[:x.Rows*x.Cols], x.Rows, x.Cols), tensorfile.Floats("y."+id,
+					y.Data[:y.Rows*y.Cols], y.Rows, y.Cols))
 		}
 	}
 	state, err := json.Marshal(s)
 	if err != nil {
 		return nil, err
 	}
-	c := &tensorfile.File{Tensors: tensors, Metadata: map[string]string{"format": checkpointFormat, "version": strconv.Itoa(checkpointVersion),
-		"source": f.file.source, "options": f.file.options, "state": string(state)}}
+	c := &tensorfile.File{Tensors: tensors, Metadata: map[string]string{"format": checkpointFormat,
+		"version": strconv.Itoa(checkpointVersion),
+		"source":  f.file.source, "options": f.file.options, "state": string(state)}}
 	c.Seal()
 	return c, nil
 }

@@ -44,7 +44,8 @@ func kinds() map[string]Options {
 		o.Kind = kind
 		o.Learn = data.LearnOptions{Skip: []string{"y", "class"}}
 		if target != "" {
-			o.Learn = data.LearnOptions{Targets: []string{target}, Skip: []string{map[string]string{"y": "class", "class": "y"}[target]}}
+			o.Learn = data.LearnOptions{Targets: []string{target}, Skip: []string{map[string]string{"y": "class",
+				"class": "y"}[target]}}
 		}
 		if change != nil {
 			change(&o)
@@ -200,7 +201,8 @@ func TestUnusableCheckpoints(t *testing.T) {
 			t.Helper()
 			before, _ := os.ReadFile(o.Checkpoint)
 			_, _, err := Fit(context.Background(), src, o)
-			if !errors.Is(err, want) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), o.Checkpoint) || !strings.Contains(err.Error(), "delete the file") {
+			if !errors.Is(err, want) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), o.Checkpoint) ||
+				!strings.Contains(err.Error(), "delete the file") {
 				t.Errorf("%s, %s: %v", name, what, err)
 			}
 			if after, _ := os.ReadFile(o.Checkpoint); !bytes.Equal(before, after) {
@@ -222,7 +224,8 @@ func TestUnusableCheckpoints(t *testing.T) {
 			fails(what, src, other, machine.ErrMismatch, "its "+what+" is")
 		}
 		// Other tables: another column, and rows that differ in one place that the sums hold.
-		fails("column", opened(t, bytes.Replace(b, []byte("colour"), []byte("color"), 1)), o, machine.ErrMismatch, "its columns is")
+		fails("column", opened(t, bytes.Replace(b, []byte("colour"), []byte("color"), 1)), o, machine.ErrMismatch,
+			"its columns is")
 		line := bytes.SplitAfter(b, []byte("\n"))
 		line[300] = bytes.Replace(line[300], []byte("."), []byte(".1"), 1)
 		fails("row", opened(t, bytes.Join(line, nil)), o, machine.ErrMismatch, "the table has changed")
@@ -230,8 +233,9 @@ func TestUnusableCheckpoints(t *testing.T) {
 		for what, d := range map[string][]byte{
 			"empty":     {},
 			"truncated": good[:len(good)/2],
-			"one bit":   append(bytes.Clone(good[:len(good)-40]), append([]byte{good[len(good)-40] ^ 1}, good[len(good)-39:]...)...),
-			"text":      []byte("not a checkpoint at all"),
+			"one bit": append(bytes.Clone(good[:len(good)-40]), append([]byte{good[len(good)-40] ^ 1},
+				good[len(good)-39:]...)...),
+			"text": []byte("not a checkpoint at all"),
 		} {
 			if err := os.WriteFile(o.Checkpoint, d, 0o600); err != nil {
 				t.Fatal(err)

@@ -18,8 +18,10 @@ import (
 
 // identity are the options that matter to the result, by name.
 func (o Options) identity() (string, error) {
-	m := map[string]any{"columns": o.Learn, "schema": o.Schema, "model": o.Kind, "bandwidth": o.Bandwidth, "lambda": o.Lambda,
-		"features": o.Features, "budget": o.Budget, "class weights": o.ClassWeights, "seed": o.Seed, "folds": o.Folds, "sample": o.Sample,
+	m := map[string]any{"columns": o.Learn, "schema": o.Schema, "model": o.Kind, "bandwidth": o.Bandwidth,
+		"lambda":   o.Lambda,
+		"features": o.Features, "budget": o.Budget, "class weights": o.ClassWeights, "seed": o.Seed, "folds": o.Folds,
+		"sample":  o.Sample,
 		"float32": o.Float32, "block": o.Block}
 	for name, encode := range map[string]func() ([]byte, error){
 		"family":   func() ([]byte, error) { return family.Encode(o.Family) },
@@ -66,7 +68,8 @@ func differs(what, got, want string) error {
 		return fmt.Errorf("%w: %s: written otherwise", machine.ErrCorrupt, what)
 	}
 	k := names[0]
-	return fmt.Errorf("it is of a fit with %s: its %s is %s, now it is %s: %w", map[string]string{"table": "another table", "options": "other options"}[what],
+	return fmt.Errorf("it is of a fit with %s: its %s is %s, now it is %s: %w",
+		map[string]string{"table": "another table", "options": "other options"}[what],
 		k, excerpt(g[k]), excerpt(w[k]), machine.ErrMismatch)
 }
 
@@ -82,7 +85,8 @@ func excerpt(b json.RawMessage) string {
 }
 
 // sourceIdentity tells tables apart: by their columns and, where the source is a file, by its size and the SHA-256 of
-// its first and last MiB. Not by its name: files may be moved. Changes in between are found when the rows are read again.
+// its first and last MiB. Not by its name: files may be moved. Changes in between are found when the rows are read
+// again.
 func sourceIdentity(src data.Source) (string, error) {
 	columns, err := data.Columns(src)
 	if err != nil {

@@ -36,7 +36,8 @@ type chooser struct {
 
 // choose decides everything but a penalty that all rows can decide better.
 func (f *fit) choose(s *sample, rows int64) (*decision, error) {
-	c := &chooser{f: f, s: s, rows: rows, d: &decision{Rows: rows, Sampled: s.len(), Last: s.last}, known: map[tried][]trial{}}
+	c := &chooser{f: f, s: s, rows: rows, d: &decision{Rows: rows, Sampled: s.len(), Last: s.last},
+		known: map[tried][]trial{}}
 	c.spec = randfeat.Spec{Dim: s.x.Cols, Seed: f.o.Seed}
 	if f.info.LeastSquares {
 		c.try = &ridgeTries{ctx: f.ctx, s: s, task: f.task, evidence: f.info.Bayesian}
@@ -47,7 +48,8 @@ func (f *fit) choose(s *sample, rows int64) (*decision, error) {
 	c.noteModel()
 	c.planned = c.plan()
 	f.progress(stageChoose, 0, c.planned)
-	for _, step := range []func() error{c.chooseFamily, c.chooseBandwidth, c.chooseFeatures, c.moreFeatures, c.refit, c.choosePenalty} {
+	for _, step := range []func() error{c.chooseFamily, c.chooseBandwidth, c.chooseFeatures, c.moreFeatures, c.refit,
+		c.choosePenalty} {
 		if err := f.ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -78,7 +80,8 @@ func (c *chooser) noteModel() {
 	}
 }
 
-// at is the spec with bandwidth s and about features features; parameters of the family are fitted where that is wanted.
+// at is the spec with bandwidth s and about features features; parameters of the family are fitted where that is
+// wanted.
 func (c *chooser) at(s float64, features int) (randfeat.Spec, error) {
 	return c.specOf(c.spec, s, features)
 }

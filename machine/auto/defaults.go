@@ -116,7 +116,8 @@ func (f *fit) settle() error {
 	case len(s.Targets) == 1:
 		f.task, f.outputs = machine.Classification, len(s.Targets[0].Classes)
 	default:
-		return bad("%d targets of which %d have classes: a classification has one target; name one, or ask for regression", len(s.Targets), classes)
+		return bad("%d targets of which %d have classes: a classification has one target; name one, or ask for regression",
+			len(s.Targets), classes)
 	}
 	usual := machine.KindsOf(f.task)
 	if f.kind = o.Kind; f.kind == "" {
@@ -133,7 +134,8 @@ func (f *fit) settle() error {
 	case slices.Contains(f.info.Tasks, machine.Unsupervised):
 		return bad("a %s has no target, the schema has %d: leave it out, or use another model", f.kind, len(s.Targets))
 	default:
-		return bad("a %s model is for %s, target %q asks for %s: use another model (%s), or ask for %s", f.kind, f.info.Tasks[0],
+		return bad("a %s model is for %s, target %q asks for %s: use another model (%s), or ask for %s", f.kind,
+			f.info.Tasks[0],
 			s.Targets[0].Name, f.task, joined(usual), f.info.Tasks[0])
 	}
 	switch {
@@ -143,11 +145,13 @@ func (f *fit) settle() error {
 	case f.task == machine.Unsupervised && o.Lambda > 0:
 		return bad("λ = %g for a density, which has no penalty: leave it out", o.Lambda)
 	case o.ClassWeights != nil && len(o.ClassWeights) != f.outputs:
-		return fmt.Errorf("%d class weights for the %d classes %v: %w", len(o.ClassWeights), f.outputs, s.Targets[0].Classes, dense.ErrShape)
+		return fmt.Errorf("%d class weights for the %d classes %v: %w", len(o.ClassWeights), f.outputs, s.Targets[0].Classes,
+			dense.ErrShape)
 	}
 	width := s.Width()
 	if width > maxWidth {
-		return fmt.Errorf("%d encoded columns, the limit is %d: skip columns or keep fewer levels: %w", width, maxWidth, data.ErrSchema)
+		return fmt.Errorf("%d encoded columns, the limit is %d: skip columns or keep fewer levels: %w", width, maxWidth,
+			data.ErrSchema)
 	}
 	if o.Block == 0 {
 		o.Block = min(max(blockCells/width, 16), defaultBlock)

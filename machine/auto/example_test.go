@@ -28,7 +28,8 @@ func ExampleFit() {
 	if err != nil {
 		panic(err)
 	}
-	m, report, err := auto.Fit(context.Background(), src, auto.Options{Learn: data.LearnOptions{Targets: []string{"load"}}, Seed: 1})
+	m, report, err := auto.Fit(context.Background(), src,
+		auto.Options{Learn: data.LearnOptions{Targets: []string{"load"}}, Seed: 1})
 	if err != nil {
 		panic(err)
 	}

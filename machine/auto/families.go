@@ -56,8 +56,8 @@ func (c *chooser) candidates() []randfeat.Spec {
 	return list
 }
 
-// defined reports whether the coupling goes with the projections of a family that was given: some, such as Poisson's, are
-// not normal, and only independent ones are defined.
+// defined reports whether the coupling goes with the projections of a family that was given: some, such as Poisson's,
+// are not normal, and only independent ones are defined.
 func (c *chooser) defined(s randfeat.Spec) bool {
 	if c.f.o.Family == nil {
 		return true

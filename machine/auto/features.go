@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// chooseFeatures doubles the number of features until that no longer pays, twice in a row while they are few, and takes the
-// smallest number that is as good as the best within a standard error of the paired difference.
+// chooseFeatures doubles the number of features until that no longer pays, twice in a row while they are few, and takes
+// the smallest number that is as good as the best within a standard error of the paired difference.
 func (c *chooser) chooseFeatures() error {
 	ch := Choice{Name: "features", Given: c.f.o.Features > 0, Why: "as asked"}
 	s := c.spec.Kernel.Scale
@@ -177,7 +177,8 @@ func (c *chooser) moreFeatures() error {
 		}
 		c.spec.M = spec.M
 		ch.Number, ch.Value = float64(n), fmt.Sprint(n)
-		ch.Why = fmt.Sprintf("%d are enough for predictions; more, so that %.2f of them are used up and variances can be believed", from, used)
+		ch.Why = fmt.Sprintf("%d are enough for predictions; more, so that %.2f of them are used up and variances can be "+
+			"believed", from, used)
 		if !enough {
 			ch.Why = fmt.Sprintf("%d are enough for predictions; variances need more than the budget", from)
 		}
@@ -185,8 +186,8 @@ func (c *chooser) moreFeatures() error {
 	}
 }
 
-// refit moves the bandwidth once more where the model has another number of features than the search had and the learning
-// curve did not see to it. It leaves the trials of the penalties at the final map.
+// refit moves the bandwidth once more where the model has another number of features than the search had and the
+// learning curve did not see to it. It leaves the trials of the penalties at the final map.
 func (c *chooser) refit() error {
 	features := int(c.find("features").Number)
 	ch := c.find("bandwidth")

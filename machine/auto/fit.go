@@ -13,8 +13,8 @@ import (
 )
 
 // Fit reads a table several times and fits a model to it: once to learn the columns, once to draw a sample on which the
-// choices are made, once to fit, once to score. Memory does not grow with the number of rows: it is 8F² bytes per fold and
-// twice that to solve, the sample with its features, and a few blocks.
+// choices are made, once to fit, once to score. Memory does not grow with the number of rows: it is 8F² bytes per fold
+// and twice that to solve, the sample with its features, and a few blocks.
 //
 // The same table, options and seed give the same model, at any GOMAXPROCS.
 func Fit(ctx context.Context, src data.Source, o Options) (*machine.Model, *Report, error) {
@@ -117,8 +117,10 @@ func (f *fit) run() (*machine.Model, error) {
 			return nil, err
 		}
 	}
-	f.report = Report{Source: f.src.Name(), Summary: f.summary, Rows: f.decision.Rows, Width: f.schema.Width(), Kind: f.kind, Task: f.task, Outputs: f.outputs,
-		Choices: f.decision.Choices, Notes: append(f.report.Notes, f.decision.Notes...), Seed: f.o.Seed, Stages: f.report.Stages, Resumed: f.report.Resumed}
+	f.report = Report{Source: f.src.Name(), Summary: f.summary, Rows: f.decision.Rows, Width: f.schema.Width(),
+		Kind: f.kind, Task: f.task, Outputs: f.outputs,
+		Choices: f.decision.Choices, Notes: append(f.report.Notes, f.decision.Notes...), Seed: f.o.Seed,
+		Stages: f.report.Stages, Resumed: f.report.Resumed}
 	m, err := f.finish(rows, s)
 	if err != nil {
 		return nil, err
@@ -188,7 +190,10 @@ func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
 		}
 		return m, f.scoreNested(s)
 	}
-	if err := f.stage(stageFit, func() (int64, error) { return f.decision.Rows, f.sum(f.watch(rows, stageFit)) }); err != nil {
+	if err := f.stage(stageFit, func() (int64, error) {
+		return f.decision.Rows, f.sum(f.watch(rows,
+			stageFit))
+	}); err != nil {
 		return nil, err
 	}
 	total, err := f.sums.merged(-1)
@@ -233,7 +238,8 @@ func (f *fit) noteSaturation(total machine.Sums, lambda float64) error {
 		return err
 	}
 	if used := at[0].Saturation; used > machine.Saturated {
-		f.note("%.0f %% of the features are used up: variances are too small, at 50 %% by about half; use more features", 100*used)
+		f.note("%.0f %% of the features are used up: variances are too small, at 50 %% by about half; use more features",
+			100*used)
 	}
 	return nil
 }
@@ -280,7 +286,8 @@ func (f *fit) sum(rows machine.Rows) error {
 		return err
 	}
 	if seen != f.decision.Rows || f.sums.rows != seen {
-		return fmt.Errorf("%s: %d rows now, %d before: the table changed while it was read: %w", f.src.Name(), seen, f.decision.Rows, machine.ErrMismatch)
+		return fmt.Errorf("%s: %d rows now, %d before: the table changed while it was read: %w", f.src.Name(), seen,
+			f.decision.Rows, machine.ErrMismatch)
 	}
 	if err := f.sums.flush(); err != nil {
 		return err

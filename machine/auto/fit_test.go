@@ -73,11 +73,13 @@ func TestEveryChoiceIsMadeAndStated(t *testing.T) {
 		if slices.Contains(c.tried, "lambda") && (m.Lambda <= 0 || m.Lambda != choice(t, r, "lambda").Number) {
 			t.Errorf("%s: λ = %g, the report says %+v", m.Kind, m.Lambda, choice(t, r, "lambda"))
 		}
-		if r.Rows != 800 || r.Width != 2 || r.Summary == nil || r.ScoredOn != "all rows, 5 folds, choices made without each" || m.Schema == nil || m.Rows != 800 {
+		if r.Rows != 800 || r.Width != 2 || r.Summary == nil ||
+			r.ScoredOn != "all rows, 5 folds, choices made without each" || m.Schema == nil || m.Rows != 800 {
 			t.Errorf("%s: report %+v", m.Kind, r)
 		}
 		s := r.Scores[0]
-		if good := s.Value >= c.least; s.Name != c.name || (c.name == "RMSE") == good || !(s.Low <= s.Value && s.Value <= s.High) {
+		if good := s.Value >= c.least; s.Name != c.name || (c.name == "RMSE") == good || !(s.Low <= s.Value &&
+			s.Value <= s.High) {
 			t.Errorf("%s: score %+v, want %s of %g", m.Kind, s, c.name, c.least)
 		}
 	}
@@ -86,21 +88,26 @@ func TestEveryChoiceIsMadeAndStated(t *testing.T) {
 // What the caller gives is used as it is.
 func TestChoicesCanBeOverridden(t *testing.T) {
 	src := waves(400, 1)
-	m, r := mustFit(t, src, Options{Kind: machine.KindRidge, Family: family.Trig{}, Coupling: coupling.IID{}, Bandwidth: 1.25, Lambda: 0.5, Features: 96, Learn: learn("y")})
+	m, r := mustFit(t, src, Options{Kind: machine.KindRidge, Family: family.Trig{}, Coupling: coupling.IID{},
+		Bandwidth: 1.25, Lambda: 0.5, Features: 96, Learn: learn("y")})
 	for _, c := range r.Choices {
 		if !c.Given || c.Why != "as asked" || len(c.Trials) > 0 && c.Name != "bandwidth" {
 			t.Errorf("choice %+v was given", c)
 		}
 	}
-	if len(r.Choices) != 6 || m.Spec.Kernel.Scale != 1.25 || m.Lambda != 0.5 || m.Weights.Rows != 96 || m.Spec.Coupling != (coupling.IID{}) {
+	if len(r.Choices) != 6 || m.Spec.Kernel.Scale != 1.25 || m.Lambda != 0.5 || m.Weights.Rows != 96 ||
+		m.Spec.Coupling != (coupling.IID{}) {
 		t.Errorf("model %+v with choices %+v", m.Spec, r.Choices)
 	}
-	m, r = mustFit(t, src, Options{Kind: machine.KindDensity, Family: family.OPRF{A: -0.2}, Coupling: coupling.Orthogonal{}, Bandwidth: 0.8, Features: 64, Learn: learn()})
-	if m.Spec.Family != (family.OPRF{A: -0.2}) || m.Spec.Coupling != (coupling.Orthogonal{}) || len(m.Mass) != 64 || choice(t, r, "family").Trials != nil {
+	m, r = mustFit(t, src, Options{Kind: machine.KindDensity, Family: family.OPRF{A: -0.2},
+		Coupling: coupling.Orthogonal{}, Bandwidth: 0.8, Features: 64, Learn: learn()})
+	if m.Spec.Family != (family.OPRF{A: -0.2}) || m.Spec.Coupling != (coupling.Orthogonal{}) || len(m.Mass) != 64 ||
+		choice(t, r, "family").Trials != nil {
 		t.Errorf("model %+v with choices %+v", m.Spec, r.Choices)
 	}
 	// Without parameters the family is fitted.
-	m, _ = mustFit(t, src, Options{Kind: machine.KindSmoother, Family: family.OPRF{}, Bandwidth: 0.8, Features: 64, Learn: learn("y")})
+	m, _ = mustFit(t, src, Options{Kind: machine.KindSmoother, Family: family.OPRF{}, Bandwidth: 0.8, Features: 64,
+		Learn: learn("y")})
 	if f, ok := m.Spec.Family.(family.OPRF); !ok || f.A >= 0 {
 		t.Errorf("family %+v, want a fitted one", m.Spec.Family)
 	}
@@ -146,7 +153,8 @@ func TestSameBytes(t *testing.T) {
 		if !bytes.Equal(modelBytes(t, m), modelBytes(t, m1)) || !slices.Equal(r.Scores, r1.Scores) {
 			t.Errorf("%s: the model depends on GOMAXPROCS or on the size of reads", name)
 		}
-		if m1, r1 = mustFit(t, src.csv(t), o); !bytes.Equal(modelBytes(t, m), modelBytes(t, m1)) || !slices.Equal(r.Scores, r1.Scores) {
+		if m1, r1 = mustFit(t, src.csv(t), o); !bytes.Equal(modelBytes(t, m), modelBytes(t, m1)) || !slices.Equal(r.Scores,
+			r1.Scores) {
 			t.Errorf("%s: a stream of text and numbers in memory give different models", name)
 		}
 		o.Seed = 6
@@ -160,13 +168,18 @@ func TestSameBytes(t *testing.T) {
 func TestScoreIsOfUnseenRows(t *testing.T) {
 	src := waves(300, 5)
 	const folds = 4
-	m, r := mustFit(t, src, Options{Learn: learn("y"), Seed: 8, Folds: folds, Features: 128, Bandwidth: 0.3, Lambda: 0.01, Block: 50})
+	m, r := mustFit(t, src, Options{Learn: learn("y"), Seed: 8, Folds: folds, Features: 128, Bandwidth: 0.3, Lambda: 0.01,
+		Block: 50})
 	rows, err := machine.TableRows(src, m.Schema, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var x, y dense.Matrix[float64]
-	if err := rows.Each(1000, func(a, b dense.Matrix[float64]) error { x, y = a.Clone(), b.Clone(); return nil }); err != nil {
+	if err := rows.Each(1000, func(a, b dense.Matrix[float64]) error {
+		x, y = a.Clone(),
+			b.Clone()
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	sum := 0.0
@@ -219,7 +232,8 @@ func TestIntervalCoversNewRows(t *testing.T) {
 	for _, c := range []struct {
 		kind   machine.Kind
 		target string
-	}{{machine.KindRidge, "y"}, {machine.KindRidge, "class"}, {machine.KindGP, "y"}, {machine.KindLogistic, "class"}, {machine.KindDensity, ""}} {
+	}{{machine.KindRidge, "y"}, {machine.KindRidge, "class"}, {machine.KindGP, "y"}, {machine.KindLogistic, "class"},
+		{machine.KindDensity, ""}} {
 		m, r := mustFit(t, waves(1500, 6), Options{Kind: c.kind, Learn: learn(strings.Fields(c.target)...), Budget: 128})
 		got := evaluate(t, m, waves(20000, 7))
 		if s := r.Scores[0]; got[0].Name != s.Name || got[0].Value < s.Low || got[0].Value > s.High {
@@ -228,8 +242,9 @@ func TestIntervalCoversNewRows(t *testing.T) {
 	}
 }
 
-// The interval of the score covers the error of the model on new rows, although bandwidth, penalty and features were chosen
-// by out-of-fold errors of few rows. That error itself, of the best of all that was tried, is too small: its interval covered
+// The interval of the score covers the error of the model on new rows, although bandwidth, penalty and features were
+// chosen by out-of-fold errors of few rows. That error itself, of the best of all that was tried, is too small: its
+// interval covered
 // 0.62 of the time.
 func TestScoreIsNotThatOfTheChoices(t *testing.T) {
 	if testing.Short() {
@@ -311,11 +326,13 @@ func TestMoreRowsThanTheSample(t *testing.T) {
 		if ch := choice(t, r, "lambda"); len(ch.Trials) < 3 || ch.Trials[0].Metric != metric || ch.Number != m.Lambda {
 			t.Errorf("λ: %+v", ch)
 		}
-		if m.Rows != 3000 || r.Scores[0].Rows != 2500 || !strings.HasPrefix(r.ScoredOn, "the 2500 rows") || !strings.Contains(strings.Join(r.Notes, "\n"), "a sample of 500 of the 3000 rows") {
+		if m.Rows != 3000 || r.Scores[0].Rows != 2500 || !strings.HasPrefix(r.ScoredOn, "the 2500 rows") ||
+			!strings.Contains(strings.Join(r.Notes, "\n"), "a sample of 500 of the 3000 rows") {
 			t.Errorf("model of %d rows, score %+v, notes %q", m.Rows, r.Scores[0], r.Notes)
 		}
 	}
-	_, r := mustFit(t, waves(1000, 10), Options{Kind: machine.KindLogistic, Learn: learn("class"), Sample: 300, Features: 32})
+	_, r := mustFit(t, waves(1000, 10), Options{Kind: machine.KindLogistic, Learn: learn("class"), Sample: 300,
+		Features: 32})
 	if r.ScoredOn != "300 rows of 5 of 5 folds, choices made without each" || r.Scores[0].Rows != 300 {
 		t.Errorf("scored on %q, %+v", r.ScoredOn, r.Scores[0])
 	}
@@ -335,7 +352,8 @@ func TestErrors(t *testing.T) {
 		return src
 	}
 	schema := func(classes ...string) *data.Schema {
-		return &data.Schema{Fields: []data.Field{{Name: "a", Kind: data.Numeric, Scale: 1}}, Targets: []data.Target{{Name: "class", Classes: classes}}, Ignored: []string{"b", "y", "z"}}
+		return &data.Schema{Fields: []data.Field{{Name: "a", Kind: data.Numeric, Scale: 1}},
+			Targets: []data.Target{{Name: "class", Classes: classes}}, Ignored: []string{"b", "y", "z"}}
 	}
 	one := waves(50, 1)
 	for _, r := range one.rows {
@@ -358,24 +376,36 @@ func TestErrors(t *testing.T) {
 		{"folds", good, Options{Folds: -1}, machine.ErrSetup, "-1 folds"},
 		{"sample", good, Options{Sample: 3}, machine.ErrSetup, "sample of 3"},
 		{"block", good, Options{Block: -3}, machine.ErrSetup, "blocks of -3"},
-		{"weights of a ridge", good, Options{ClassWeights: []float64{1, 2}, Learn: learn("class")}, machine.ErrSetup, "only logistic"},
-		{"weights of other classes", good, Options{Kind: machine.KindLogistic, ClassWeights: []float64{1, 2, 3}, Learn: learn("class")}, dense.ErrShape, "3 class weights for the 2 classes"},
-		{"negative weight", good, Options{Kind: machine.KindLogistic, ClassWeights: []float64{1, -2}, Learn: learn("class")}, machine.ErrSetup, "class weight -2"},
+		{"weights of a ridge", good, Options{ClassWeights: []float64{1, 2}, Learn: learn("class")}, machine.ErrSetup,
+			"only logistic"},
+		{"weights of other classes", good, Options{Kind: machine.KindLogistic, ClassWeights: []float64{1, 2, 3},
+			Learn: learn("class")}, dense.ErrShape, "3 class weights for the 2 classes"},
+		{"negative weight", good, Options{Kind: machine.KindLogistic, ClassWeights: []float64{1, -2}, Learn: learn("class")},
+			machine.ErrSetup, "class weight -2"},
 		{"no target", good, Options{Kind: machine.KindRidge, Learn: learn()}, machine.ErrSetup, "needs a target"},
-		{"target of a density", good, Options{Kind: machine.KindDensity, Learn: learn("y")}, machine.ErrSetup, "density has no target"},
-		{"gp of classes", good, Options{Kind: machine.KindGP, Learn: learn("class")}, machine.ErrSetup, "gp model is for regression"},
-		{"logistic of numbers", good, Options{Kind: machine.KindLogistic, Learn: learn("y")}, machine.ErrSetup, "logistic model is for classification"},
+		{"target of a density", good, Options{Kind: machine.KindDensity, Learn: learn("y")}, machine.ErrSetup,
+			"density has no target"},
+		{"gp of classes", good, Options{Kind: machine.KindGP, Learn: learn("class")}, machine.ErrSetup,
+			"gp model is for regression"},
+		{"logistic of numbers", good, Options{Kind: machine.KindLogistic, Learn: learn("y")}, machine.ErrSetup,
+			"logistic model is for classification"},
 		{"two targets with classes", good, Options{Learn: learn("y", "class")}, machine.ErrSetup, "one target"},
 		{"unknown target", good, Options{Learn: data.LearnOptions{Targets: []string{"why"}}}, data.ErrInput, "why"},
 		{"signed density", good, Options{Family: family.Trig{}, Learn: learn()}, machine.ErrSetup, "positive"},
-		{"asymmetric ridge", good, Options{Family: family.Adaptive{C: []float64{1, 2}}, Learn: learn("y")}, machine.ErrSetup, "differently"},
+		{"asymmetric ridge", good, Options{Family: family.Adaptive{C: []float64{1, 2}}, Learn: learn("y")}, machine.ErrSetup,
+			"differently"},
 		{"one class in the rows", one, Options{Schema: schema("0", "1")}, machine.ErrClass, `"class" is "1" in every row`},
-		{"one class learned", one, Options{Learn: data.LearnOptions{Targets: []string{"class"}, Task: data.Classification}}, data.ErrInput, "one class"},
-		{"fewer rows than folds", waves(3, 1), Options{Learn: learn("y")}, machine.ErrNoRows, "3 rows cannot be divided into 5 folds"},
-		{"missing target", csv("a,y\n1,2\n2,NaN\n3,4\n"), Options{Learn: data.LearnOptions{Targets: []string{"y"}}}, dense.ErrNotFinite, "bad.csv:3"},
+		{"one class learned", one, Options{Learn: data.LearnOptions{Targets: []string{"class"}, Task: data.Classification}},
+			data.ErrInput, "one class"},
+		{"fewer rows than folds", waves(3, 1), Options{Learn: learn("y")}, machine.ErrNoRows,
+			"3 rows cannot be divided into 5 folds"},
+		{"missing target", csv("a,y\n1,2\n2,NaN\n3,4\n"), Options{Learn: data.LearnOptions{Targets: []string{"y"}}},
+			dense.ErrNotFinite, "bad.csv:3"},
 		{"constant target of a gp", csv("a,y\n1,2\n2,2\n3,2\n4,2\n"), Options{Kind: machine.KindGP, Learn: data.LearnOptions{Targets: []string{"y"}, Task: data.Regression}}, machine.ErrSetup, `target "y" is the same in every row`},
-		{"constant columns only", csv("a,y\n1,2\n1,3\n1,4\n"), Options{Learn: data.LearnOptions{Targets: []string{"y"}}}, data.ErrSchema, "no column left"},
-		{"empty columns only", csv("a,y\n,2\n,3\n,4\n"), Options{Learn: data.LearnOptions{Targets: []string{"y"}}}, data.ErrSchema, "no column left"},
+		{"constant columns only", csv("a,y\n1,2\n1,3\n1,4\n"), Options{Learn: data.LearnOptions{Targets: []string{"y"}}},
+			data.ErrSchema, "no column left"},
+		{"empty columns only", csv("a,y\n,2\n,3\n,4\n"), Options{Learn: data.LearnOptions{Targets: []string{"y"}}},
+			data.ErrSchema, "no column left"},
 		{"bad schema", good, Options{Schema: &data.Schema{}}, data.ErrSchema, "no column"},
 	} {
 		m, r, err := Fit(context.Background(), c.src, c.o)
@@ -405,7 +435,8 @@ func TestDegenerateRows(t *testing.T) {
 	for i := range src.rows {
 		src.rows[i][2] = 5
 	}
-	m, r := mustFit(t, src, Options{Learn: data.LearnOptions{Targets: []string{"y"}, Task: data.Regression, Skip: []string{"z", "class"}}, Features: 16})
+	m, r := mustFit(t, src, Options{Learn: data.LearnOptions{Targets: []string{"y"}, Task: data.Regression,
+		Skip: []string{"z", "class"}}, Features: 16})
 	if s := r.Scores[0].Value; s > 1e-9 || math.Abs(m.Intercept[0]-5) > 1e-9 {
 		t.Errorf("RMSE %g of a constant, intercept %g", s, m.Intercept[0])
 	}
@@ -424,7 +455,8 @@ func TestCancel(t *testing.T) {
 		}
 		var last report
 		after := 0
-		_, _, err := Fit(ctx, waves(1500, 15), Options{Learn: learn("y"), Features: 32, Block: 20, Progress: func(s string, done, total int64) {
+		_, _, err := Fit(ctx, waves(1500, 15), Options{Learn: learn("y"), Features: 32, Block: 20, Progress: func(s string,
+			done, total int64) {
 			if ctx.Err() != nil {
 				after++
 			} else if last = (report{s, done}); s == stage && done > 0 {
@@ -450,19 +482,21 @@ func TestFeaturesAskedFor(t *testing.T) {
 	}{
 		{family.Trig{}, 64, 64}, {family.Residual{}, 64, 64}, {family.Residual{}, 200, 200}, {family.Hyperbolic{}, 101, 100},
 	} {
-		m, r := mustFit(t, waves(200, 1), Options{Learn: learn("y"), Family: c.family, Features: c.asked, Bandwidth: 1, Lambda: 1e-2, Folds: 2})
+		m, r := mustFit(t, waves(200, 1), Options{Learn: learn("y"), Family: c.family, Features: c.asked, Bandwidth: 1,
+			Lambda: 1e-2, Folds: 2})
 		n, err := m.Spec.OutDim()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ch := choice(t, r, "features"); n != c.got || ch.Number != float64(c.got) || (c.got != c.asked) != strings.Contains(ch.Why, "nearest") {
+		if ch := choice(t, r, "features"); n != c.got || ch.Number != float64(c.got) ||
+			(c.got != c.asked) != strings.Contains(ch.Why, "nearest") {
 			t.Errorf("%s with %d features asked for: %d, the report says %+v", c.family.Name(), c.asked, n, ch)
 		}
 	}
 }
 
-// Smoothers of classes and densities are tried with positive families only: others give no probabilities and no logarithm.
-// A family whose projections are not normal gets the coupling that is defined for them.
+// Smoothers of classes and densities are tried with positive families only: others give no probabilities and no
+// logarithm. A family whose projections are not normal gets the coupling that is defined for them.
 func TestFamiliesOfAverages(t *testing.T) {
 	rows := waves(200, 3)
 	for _, c := range []struct {

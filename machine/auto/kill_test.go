@@ -207,7 +207,8 @@ func unresumed(t *testing.T, b []byte) string {
 
 // A fit that is killed at random points and started again each time ends with the files of one that never was.
 func TestKilledFit(t *testing.T) {
-	for name, kills := range map[string]int{"ridge": 30, "classes": 15, "gp": 15, "smoother": 15, "density": 15, "logistic": 15} {
+	for name, kills := range map[string]int{"ridge": 30, "classes": 15, "gp": 15, "smoother": 15, "density": 15,
+		"logistic": 15} {
 		if testing.Short() {
 			kills = 5
 		}
@@ -332,7 +333,8 @@ func TestFullDisk(t *testing.T) {
 	a := read(t, j.path("a.rf"))
 	j.Limit = uint64(len(a)) + 100 // the small model fits, the large one does not
 	_, printed, state := j.run(t, -1, 0)
-	if state.ExitCode() != 3 || !strings.Contains(printed, "cannot write "+j.path("model.rf")) || !strings.Contains(printed, syscall.EFBIG.Error()) {
+	if state.ExitCode() != 3 || !strings.Contains(printed, "cannot write "+j.path("model.rf")) ||
+		!strings.Contains(printed, syscall.EFBIG.Error()) {
 		t.Errorf("%v: %s", state, printed)
 	}
 	if !bytes.Equal(read(t, j.path("model.rf")), a) {

@@ -92,7 +92,8 @@ func (f *fit) logisticModel(s *sample, setup machine.Setup, lambda float64) (*ma
 		return nil, err
 	}
 	m, _, err := machine.FitLogistic(setup, rows, machine.LogisticOptions{Lambda: lambda, ClassWeights: f.o.ClassWeights,
-		Tolerance: logisticTol, MaxIterations: logisticSteps, Step: func(*machine.LogisticState) error { return f.ctx.Err() }})
+		Tolerance: logisticTol, MaxIterations: logisticSteps,
+		Step: func(*machine.LogisticState) error { return f.ctx.Err() }})
 	return m, err
 }
 
@@ -135,20 +136,22 @@ func (f *fit) logisticLoss(s *sample, spec randfeat.Spec, lambda float64, folds 
 
 // fitLogistic fits all rows, from where a checkpoint left off.
 func (f *fit) fitLogistic(rows machine.Rows) (*machine.Model, error) {
-	m, rep, err := machine.FitLogistic(f.setup(f.decision.Spec), f.checked(rows), machine.LogisticOptions{Lambda: f.decision.Lambda, ClassWeights: f.o.ClassWeights,
-		Start: f.logistic, Step: func(at *machine.LogisticState) error {
-			f.logistic = at
-			f.progress("steps", int64(at.Iterations), 0)
-			if err := f.ctx.Err(); err != nil {
-				return err
-			}
-			return f.save(false)
-		}})
+	m, rep, err := machine.FitLogistic(f.setup(f.decision.Spec), f.checked(rows),
+		machine.LogisticOptions{Lambda: f.decision.Lambda, ClassWeights: f.o.ClassWeights,
+			Start: f.logistic, Step: func(at *machine.LogisticState) error {
+				f.logistic = at
+				f.progress("steps", int64(at.Iterations), 0)
+				if err := f.ctx.Err(); err != nil {
+					return err
+				}
+				return f.save(false)
+			}})
 	if err != nil {
 		return nil, err
 	}
 	if !rep.Converged {
-		f.note("logistic regression stopped after %d steps with a gradient of %.2g: a larger λ converges sooner", rep.Iterations, rep.Gradient)
+		f.note("logistic regression stopped after %d steps with a gradient of %.2g: a larger λ converges sooner",
+			rep.Iterations, rep.Gradient)
 	}
 	return m, nil
 }

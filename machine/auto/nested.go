@@ -11,17 +11,17 @@ import (
 // nestedRows are enough for a score: folds beyond them are not scored, which would take as long as all choices again.
 const nestedRows = 1000
 
-// nests reports whether the score is that of the sample, every fold by a model whose choices were made without it: where
-// all rows are in the sample and choices were tried on them, and where sums of folds do not exist.
+// nests reports whether the score is that of the sample, every fold by a model whose choices were made without it:
+// where all rows are in the sample and choices were tried on them, and where sums of folds do not exist.
 func (f *fit) nests() bool {
 	return f.o.Folds > 1 && (!f.info.Summed() || f.decision.Tried && f.decision.Rows == int64(f.decision.Sampled))
 }
 
-// nested scores the sample by nested cross-validation. The out-of-fold error of the best of many settings is an optimistic
-// one, the more so the fewer rows: with 60 rows the true RMSE was 1.27 times that stated (Cawley & Talbot 2010, "On
-// over-fitting in model selection and subsequent selection bias in performance evaluation", JMLR 11, §5). So the rows of a
-// fold are predicted by a model all of whose choices were made on the others, by the same procedure. The score is that of
-// the procedure on fewer rows.
+// nested scores the sample by nested cross-validation. The out-of-fold error of the best of many settings is an
+// optimistic one, the more so the fewer rows: with 60 rows the true RMSE was 1.27 times that stated (Cawley & Talbot
+// 2010, "On over-fitting in model selection and subsequent selection bias in performance evaluation", JMLR 11, §5). So
+// the rows of a fold are predicted by a model all of whose choices were made on the others, by the same procedure. The
+// score is that of the procedure on fewer rows.
 func (f *fit) nested(s *sample) error {
 	var parts []*machine.Evaluation // of the folds
 	scored := int64(0)
@@ -58,7 +58,8 @@ func (f *fit) nested(s *sample) error {
 		f.report.ScoredOn = fmt.Sprintf("%d rows of %d of %d folds, choices made without each", scored, len(parts), s.folds())
 	}
 	if f.decision.Rows > int64(s.len()) {
-		f.note("the score is of models of %d rows: that of all %d is likely to be better", s.len()-s.len()/s.folds(), f.decision.Rows)
+		f.note("the score is of models of %d rows: that of all %d is likely to be better", s.len()-s.len()/s.folds(),
+			f.decision.Rows)
 	}
 	return nil
 }

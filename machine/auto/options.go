@@ -37,7 +37,7 @@ type Options struct {
 	Checkpoint      string
 	CheckpointEvery time.Duration
 
-	// Progress, if set, is told how far a stage is: rows done of total, which is 0 where it is unknown; of "choose", trials
-	// done of about as many as there will be; of "steps", those of logistic regression.
+	// Progress, if set, is told how far a stage is: rows done of total, which is 0 where it is unknown; of "choose",
+	// trials done of about as many as there will be; of "steps", those of logistic regression.
 	Progress func(stage string, done, total int64)
 }

@@ -105,7 +105,8 @@ func TestBest(t *testing.T) {
 // Trials of a ridge are machine.Ridge without the fold, and evidence is that of machine.Ridge.
 func TestRidgeTries(t *testing.T) {
 	m, _ := mustFit(t, waves(200, 20), Options{Learn: learn("y"), Features: 64, Bandwidth: 1, Lambda: 0.1, Seed: 3})
-	f := &fit{o: Options{Folds: 5, Sample: 1000, Block: 64, Seed: 3}, src: waves(200, 20), schema: m.Schema, task: machine.Regression, outputs: 1, ctx: t.Context()}
+	f := &fit{o: Options{Folds: 5, Sample: 1000, Block: 64, Seed: 3}, src: waves(200, 20), schema: m.Schema,
+		task: machine.Regression, outputs: 1, ctx: t.Context()}
 	rows, err := machine.TableRows(f.src, m.Schema, true)
 	if err != nil {
 		t.Fatal(err)
@@ -218,7 +219,8 @@ func TestOutliers(t *testing.T) {
 			high++
 		}
 	}
-	// One in ten by calibration with 2000 rows, of which 10 are outliers: sd √(p(1−p)(1/4000 + 1/2000)), and 0.005 of shift.
+	// One in ten by calibration with 2000 rows, of which 10 are outliers: sd √(p(1−p)(1/4000 + 1/2000)), and 0.005 of
+	// shift.
 	if got := high / 4000; math.Abs(got-0.1) > 0.01+stattest.Bound(1e-4, 1)*math.Sqrt(0.09*(1.0/4000+1.0/2000)) {
 		t.Errorf("%.3f of new rows have an anomaly above 0.9", got)
 	}

@@ -103,7 +103,8 @@ func pathPenalty(r pather, evidence bool, centre float64, outputs int) (Choice, 
 		}
 	}
 	if ch.Number == 0 {
-		return ch, fmt.Errorf("no penalty near %g can be used: give one with λ, or fewer features: %w", centre, machine.ErrSingular)
+		return ch, fmt.Errorf("no penalty near %g can be used: give one with λ, or fewer features: %w", centre,
+			machine.ErrSingular)
 	}
 	ch.Value = short(ch.Number)
 	return ch, nil

@@ -167,7 +167,8 @@ func (f *fit) innerFolds(rows int64) int {
 // checkRows refuses tables that cannot be divided into folds, or of one class.
 func (f *fit) checkRows(n int64, counts []int64) error {
 	if need := int64(max(f.o.Folds, 2)); n < need { // choices need rows held out even where no score was asked for
-		return fmt.Errorf("%s: %d rows cannot be divided into %d folds: give more rows, or fewer folds: %w", f.src.Name(), n, need, machine.ErrNoRows)
+		return fmt.Errorf("%s: %d rows cannot be divided into %d folds: give more rows, or fewer folds: %w", f.src.Name(), n,
+			need, machine.ErrNoRows)
 	}
 	if f.task != machine.Classification {
 		return nil
@@ -179,7 +180,8 @@ func (f *fit) checkRows(n int64, counts []int64) error {
 		}
 	}
 	if present < 2 {
-		return fmt.Errorf("%s: target %q is %q in every row, one class cannot be told from another: %w", f.src.Name(), f.schema.Targets[0].Name, f.schema.Targets[0].Classes[last], machine.ErrClass)
+		return fmt.Errorf("%s: target %q is %q in every row, one class cannot be told from another: %w", f.src.Name(),
+			f.schema.Targets[0].Name, f.schema.Targets[0].Classes[last], machine.ErrClass)
 	}
 	return nil
 }

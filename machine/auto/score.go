@@ -94,9 +94,10 @@ func (f *fit) openPenalty(total machine.Sums) ([]float64, error) {
 	return []float64{ch.Number}, nil
 }
 
-// score predicts all rows once more, each by the models that have not seen its fold, for every penalty, and takes the one
-// of most right classes. A density gets the quantiles of its scores. Where choices were tried, the rows they were tried on
-// only choose among the penalties: a score of the rows that the best of many settings is best on would be too good.
+// score predicts all rows once more, each by the models that have not seen its fold, for every penalty, and takes the
+// one of most right classes. A density gets the quantiles of its scores. Where choices were tried, the rows they were
+// tried on only choose among the penalties: a score of the rows that the best of many settings is best on would be too
+// good.
 func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, error) {
 	others := make([]machine.Sums, len(f.sums.parts))
 	models := make([]*folded, len(lambdas))
@@ -158,7 +159,8 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 		f.report.Scores, f.report.Confusion = evals[at].Scores(), evals[at].Confusion()
 		f.report.ScoredOn = fmt.Sprintf("all rows, %d folds", len(f.sums.parts))
 		if f.decision.Tried {
-			f.report.ScoredOn = fmt.Sprintf("the %d rows that no choice was tried on, %d folds", evals[at].Len(), len(f.sums.parts))
+			f.report.ScoredOn = fmt.Sprintf("the %d rows that no choice was tried on, %d folds", evals[at].Len(),
+				len(f.sums.parts))
 		}
 	}
 	return lambdas[at], scores.Quantiles(), nil
@@ -199,7 +201,8 @@ func (f *fit) scoredPenalty(lambdas []float64, evals []*machine.Evaluation) int 
 	at, top := 0, math.Inf(-1)
 	for l, e := range evals {
 		s := e.Scores()[0]
-		ch.Trials = append(ch.Trials, Trial{Value: lambdas[l], Score: s.Value, Metric: s.Name, Error: (s.High - s.Low) / (2 * 1.96)})
+		ch.Trials = append(ch.Trials, Trial{Value: lambdas[l], Score: s.Value, Metric: s.Name,
+			Error: (s.High - s.Low) / (2 * 1.96)})
 		if s.Value > top {
 			at, top = l, s.Value
 		}

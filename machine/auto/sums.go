@@ -5,8 +5,8 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// foldSums is the state of the pass over all rows: what the rows of every fold add up to. Models of all folds, and of all
-// but one, are merged from it.
+// foldSums is the state of the pass over all rows: what the rows of every fold add up to. Models of all folds, and of
+// all but one, are merged from it.
 type foldSums struct {
 	kind  machine.Kind
 	setup machine.Setup // with projections, task, outputs and block
@@ -15,8 +15,8 @@ type foldSums struct {
 	parts []foldPart
 }
 
-// foldPart is one fold. Rows wait in x and y until there are setup.Block of them, so that sums do not depend on the blocks
-// in which rows were read.
+// foldPart is one fold. Rows wait in x and y until there are setup.Block of them, so that sums do not depend on the
+// blocks in which rows were read.
 type foldPart struct {
 	machine.Sums
 	x, y dense.Matrix[float64]

@@ -20,8 +20,8 @@ import (
 )
 
 // ridgeTries are trials of least squares with a penalty: one ΦᵀΦ per fold of the sample serves all penalties and all
-// folds, and features are computed once to be summed and predicted from. machine.Ridge, which keeps no features, would map
-// every row once more per fold; the algebra is the same, that of linalg.Normal.
+// folds, and features are computed once to be summed and predicted from. machine.Ridge, which keeps no features, would
+// map every row once more per fold; the algebra is the same, that of linalg.Normal.
 type ridgeTries struct {
 	ctx      context.Context
 	s        *sample
@@ -92,7 +92,8 @@ func (r *ridgeTries) sums(spec randfeat.Spec) error {
 		return err
 	}
 	if !m.Symmetric() {
-		return fmt.Errorf("family %s maps queries and keys differently, ridge needs φ·φ: use a smoother or another family: %w", spec.Family.Name(), machine.ErrSetup)
+		return fmt.Errorf("family %s maps queries and keys differently, ridge needs φ·φ: use a smoother or another "+
+			"family: %w", spec.Family.Name(), machine.ErrSetup)
 	}
 	r.spec = randfeat.Spec{}
 	r.tab = kern.Best[float64]()
@@ -184,8 +185,8 @@ func (r *ridgeTries) leave(ts []trial, j int) error {
 	return nil
 }
 
-// eachPenalty runs work for every penalty, several at a time: one factorisation of a few hundred features does not occupy
-// more than one core.
+// eachPenalty runs work for every penalty, several at a time: one factorisation of a few hundred features does not
+// occupy more than one core.
 func (r *ridgeTries) eachPenalty(n int, work func(u *dense.Matrix[float64], l int) error) error {
 	workers := 1
 	if r.phi.Cols <= trialFeatures {

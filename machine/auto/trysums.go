@@ -82,7 +82,8 @@ func (r *sumTries) try(spec randfeat.Spec, lambdas []float64) ([]trial, error) {
 	return good, nil
 }
 
-func (r *sumTries) predict(dst, x dense.Matrix[float64], sums machine.Sums, lambda float64, ws *machine.Workspace[float64]) error {
+func (r *sumTries) predict(dst, x dense.Matrix[float64], sums machine.Sums, lambda float64,
+	ws *machine.Workspace[float64]) error {
 	m, err := sums.Model(lambda)
 	if err != nil {
 		return err
@@ -116,8 +117,8 @@ func (r *sumTries) judge(t *trial, pred dense.Matrix[float64]) {
 	}
 }
 
-// tail is the fraction of least likely rows that count as if they were at its border: few outliers, whose log density is
-// mostly noise, would choose the bandwidth otherwise.
+// tail is the fraction of least likely rows that count as if they were at its border: few outliers, whose log density
+// is mostly noise, would choose the bandwidth otherwise.
 const tail = 0.02
 
 // bulk adds shift to minus log densities and cuts the largest.
