@@ -34,9 +34,11 @@ func TestConformance(t *testing.T) {
 	t.Run("matrix-kernel", func(t *testing.T) {
 		mat := dense.New[float64](3, d)
 		rng.Normals(mat.Data, rng.Stream(6))
-		randfeattest.Map(t, randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Gaussian, Scale: 2, M: mat}, Family: family.Hyperbolic{}, Dim: d, M: m})
+		randfeattest.Map(t, randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Gaussian, Scale: 2, M: mat},
+			Family: family.Hyperbolic{}, Dim: d, M: m})
 	})
 	t.Run("bessel", func(t *testing.T) {
-		randfeattest.Map(t, randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Bessel}, Family: family.Trig{}, Coupling: coupling.Orthogonal{}, Dim: d, M: m})
+		randfeattest.Map(t, randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Bessel}, Family: family.Trig{},
+			Coupling: coupling.Orthogonal{}, Dim: d, M: m})
 	})
 }

@@ -77,7 +77,8 @@ func Example_gaussian() {
 // theory says what error to expect before anything is drawn.
 func Example_softmax() {
 	q, k := exampleSet(40, 8, 1), exampleSet(40, 8, 2)
-	spec := randfeat.Spec{Kernel: kernel.Attention(8), Family: family.OPRF{}, Coupling: coupling.Simplex{}, Dim: 8, M: 256, Seed: 7}
+	spec := randfeat.Spec{Kernel: kernel.Attention(8), Family: family.OPRF{}, Coupling: coupling.Simplex{}, Dim: 8, M: 256,
+		Seed: 7}
 	spec, err := randfeat.Fit(spec, q, k)
 	if err != nil {
 		fmt.Println(err)
@@ -116,7 +117,8 @@ func Example_adaptive() {
 	}
 	exact, got := dense.New[float64](200, 200), dense.New[float64](200, 200)
 	for _, f := range []family.Family{family.Positive{}, family.OPRF{}, family.Adaptive{}} {
-		spec, err := randfeat.Fit(randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: f, Coupling: coupling.Orthogonal{}, Dim: 32, M: 256, Seed: 7}, q, k)
+		spec, err := randfeat.Fit(randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: f,
+			Coupling: coupling.Orthogonal{}, Dim: 32, M: 256, Seed: 7}, q, k)
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -64,7 +64,8 @@ func checkGram[E, T dense.Float](name string, dst dense.Matrix[E], x, y dense.Ma
 }
 
 // gram fills dst, or log and sign if log is not empty.
-func (m *Map[T]) gram(dst dense.Matrix[T], log, sign dense.Matrix[float64], x, y dense.Matrix[T], ws *Workspace[T]) error {
+func (m *Map[T]) gram(dst dense.Matrix[T], log, sign dense.Matrix[float64], x, y dense.Matrix[T],
+	ws *Workspace[T]) error {
 	if ws == nil {
 		ws = new(Workspace[T])
 	}
@@ -158,8 +159,8 @@ func (p *product[T]) Run(_, lo, hi int) {
 	}
 }
 
-// smallest is the sum of products of f features below which the lost ones may count, f·2^24 or f·2^53 times the smallest
-// normal number, and the logarithm of the smallest number above 0.
+// smallest is the sum of products of f features below which the lost ones may count, f·2^24 or f·2^53 times the
+// smallest normal number, and the logarithm of the smallest number above 0.
 func smallest[T dense.Float](f int) (floor T, tiny float64) {
 	if _, ok := any(T(0)).(float32); ok {
 		return T(float64(f) * 0x1p-126 * 0x1p24), math.Log(math.SmallestNonzeroFloat32)

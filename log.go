@@ -11,8 +11,8 @@ import (
 // map that is not signed are positive and are their exponents, so LogQueries and LogKeys need no values.
 func (m *Map[T]) Signed() bool { return m.query.Signed() || m.key.Signed() }
 
-// LogQueries writes the features of queries in the log domain: feature f of row i is value_if·exp(e_if + row_i). What is
-// common to a row (−|x|²/2) is in row, in float64, so that e keeps its accuracy for large inputs. Zero features have
+// LogQueries writes the features of queries in the log domain: feature f of row i is value_if·exp(e_if + row_i). What
+// is common to a row (−|x|²/2) is in row, in float64, so that e keeps its accuracy for large inputs. Zero features have
 // value 0 or e = −Inf. The value of a map that is not Signed is 1 and may be the empty matrix. The rules for memory,
 // shapes and values are those of Queries.
 func (m *Map[T]) LogQueries(e, value dense.Matrix[T], row []float64, x dense.Matrix[T], ws *Workspace[T]) error {
@@ -27,7 +27,8 @@ func (m *Map[T]) LogKeys(e, value dense.Matrix[T], row []float64, x dense.Matrix
 // QueriesScaled writes φ1(x_i)_f·exp(col_f − shift_i): features at scales that the caller chose. Nil col is zero; −Inf
 // makes a feature zero. The scales are applied in the log domain, so only the result itself may overflow, which is the
 // caller's business.
-func (m *Map[T]) QueriesScaled(dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T], ws *Workspace[T]) error {
+func (m *Map[T]) QueriesScaled(dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T],
+	ws *Workspace[T]) error {
 	return m.scaled(m.query, dst, col, shift, x, ws)
 }
 
@@ -36,7 +37,8 @@ func (m *Map[T]) KeysScaled(dst dense.Matrix[T], col []T, shift []float64, x den
 	return m.scaled(m.key, dst, col, shift, x, ws)
 }
 
-func (m *Map[T]) log(s *exec.Side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T], ws *Workspace[T]) error {
+func (m *Map[T]) log(s *exec.Side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T],
+	ws *Workspace[T]) error {
 	if ws == nil {
 		ws = new(Workspace[T])
 	}
@@ -63,7 +65,8 @@ func (m *Map[T]) log(s *exec.Side[T], e, value dense.Matrix[T], row []float64, x
 	return nil
 }
 
-func (m *Map[T]) scaled(s *exec.Side[T], dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T], ws *Workspace[T]) error {
+func (m *Map[T]) scaled(s *exec.Side[T], dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T],
+	ws *Workspace[T]) error {
 	if ws == nil {
 		ws = new(Workspace[T])
 	}

@@ -33,7 +33,8 @@ func mapCases(t *testing.T) map[string]randfeat.Spec {
 	}
 	for _, c := range []coupling.Coupling{coupling.Hadamard{}, coupling.FastSimplex{}} {
 		specs["fast-"+c.Name()] = randfeat.Spec{Family: family.OPRF{A: -0.01}, Coupling: c, Dim: 300, M: 700, Seed: 3}
-		specs["fast-hyperbolic-"+c.Name()] = randfeat.Spec{Family: family.Hyperbolic{}, Coupling: c, Dim: 300, M: 700, Seed: 3}
+		specs["fast-hyperbolic-"+c.Name()] = randfeat.Spec{Family: family.Hyperbolic{}, Coupling: c, Dim: 300, M: 700,
+			Seed: 3}
 		specs["fast-trig-"+c.Name()] = randfeat.Spec{Family: family.Trig{}, Coupling: c, Dim: 300, M: 700, Seed: 3}
 	}
 	return specs
@@ -60,7 +61,8 @@ type side[T dense.Float] struct {
 }
 
 func sidesOf[T dense.Float](m *randfeat.Map[T]) map[string]side[T] {
-	return map[string]side[T]{"queries": {m.Queries, m.LogQueries, m.QueriesScaled}, "keys": {m.Keys, m.LogKeys, m.KeysScaled}}
+	return map[string]side[T]{"queries": {m.Queries, m.LogQueries, m.QueriesScaled}, "keys": {m.Keys, m.LogKeys,
+		m.KeysScaled}}
 }
 
 func epsilon[T dense.Float]() float64 {

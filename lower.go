@@ -10,9 +10,9 @@ import (
 )
 
 // Lower turns a spec and its projections, one Omega per draw of the family in the order of its Draws, into the plan
-// that backends execute: the family's, after the kernel's embedding (bandwidth, matrix). Spec.M and Spec.Seed are not used:
-// the first Omega says how many projections. What a plan means is defined by its Eval. Plans are an internal type, for
-// the backends of this repository.
+// that backends execute: the family's, after the kernel's embedding (bandwidth, matrix). Spec.M and Spec.Seed are not
+// used: the first Omega says how many projections. What a plan means is defined by its Eval. Plans are an internal
+// type, for the backends of this repository.
 func Lower(s Spec, omega []coupling.Omega) (plan.Pair, error) {
 	if len(omega) > 0 {
 		s.M = omega[0].Rows.Rows

@@ -128,7 +128,8 @@ func evalDistance[T dense.Float](t *testing.T, m *randfeat.Map[T], spec randfeat
 		if side.dim != f {
 			t.Fatalf("the plan has %d features, the map %d", side.dim, f)
 		}
-		if err := errors.Join(side.run(phi, nil, x, nil), side.run(scaled, scale, x, nil), side.log(e, value, row, x, nil)); err != nil {
+		if err := errors.Join(side.run(phi, nil, x, nil), side.run(scaled, scale, x, nil), side.log(e, value, row, x,
+			nil)); err != nil {
 			t.Fatal(err)
 		}
 		for i := range n {

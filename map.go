@@ -99,7 +99,8 @@ func (m *Map[T]) Keys(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T]
 	return m.run(m.key, dst, logScale, x, ws)
 }
 
-func (m *Map[T]) run(s *exec.Side[T], dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], ws *Workspace[T]) error {
+func (m *Map[T]) run(s *exec.Side[T], dst dense.Matrix[T], logScale []float64, x dense.Matrix[T],
+	ws *Workspace[T]) error {
 	if ws == nil {
 		ws = new(Workspace[T])
 	}
@@ -152,7 +153,8 @@ func badRow[T dense.Float](name string, x dense.Matrix[T], i int) error {
 	for _, v := range x.Row(i) {
 		s += float64(v) * float64(v)
 	}
-	return fmt.Errorf("%s: row %d has |x|² = %.3g, beyond %.0g its projections would overflow: %w", name, i, s, normLimit[T](), dense.ErrNotFinite)
+	return fmt.Errorf("%s: row %d has |x|² = %.3g, beyond %.0g its projections would overflow: %w", name, i, s,
+		normLimit[T](), dense.ErrNotFinite)
 }
 
 // checkInput checks the shape and the values of x and writes |x_i|² of every row into norms, which it returns grown.

@@ -13,7 +13,8 @@ import (
 
 // BenchmarkQueries measures whole maps: features of 2048 rows into a reused output.
 func BenchmarkQueries(b *testing.B) {
-	for _, f := range []family.Family{family.Positive{}, family.OPRF{A: -0.1}, family.Trig{}, family.Hyperbolic{}, family.GERF{A: 0.01i}, family.Angular{N: 2}} {
+	for _, f := range []family.Family{family.Positive{}, family.OPRF{A: -0.1}, family.Trig{}, family.Hyperbolic{},
+		family.GERF{A: 0.01i}, family.Angular{N: 2}} {
 		for _, d := range []int{16, 64, 256} {
 			benchmarkQueries[float32](b, f, d, 256)
 		}

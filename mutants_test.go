@@ -23,7 +23,8 @@ import (
 )
 
 // replicate samples the estimate at one pair, with the plan changed by mutate.
-func replicate(t *testing.T, f family.Family, c coupling.Coupling, m, reps int, x, y []float64, mutate func(plan.Pair) plan.Pair) *stattest.Moments {
+func replicate(t *testing.T, f family.Family, c coupling.Coupling, m, reps int, x, y []float64,
+	mutate func(plan.Pair) plan.Pair) *stattest.Moments {
 	t.Helper()
 	draws, err := f.Draws(kernel.Softmax, len(x), m)
 	if err != nil {
@@ -51,7 +52,8 @@ func replicate(t *testing.T, f family.Family, c coupling.Coupling, m, reps int, 
 }
 
 // zScores compares replicates with the closed form.
-func zScores(t *testing.T, g *stattest.Moments, f family.Family, c coupling.Coupling, m int, x, y []float64) (mean, variance float64) {
+func zScores(t *testing.T, g *stattest.Moments, f family.Family, c coupling.Coupling, m int, x, y []float64) (mean,
+	variance float64) {
 	t.Helper()
 	want, err := theory.Of(kernel.Kernel{Kind: kernel.Softmax}, f, c, m, x, y)
 	if err != nil {
@@ -85,7 +87,8 @@ func zScores(t *testing.T, g *stattest.Moments, f family.Family, c coupling.Coup
 // of a map, repeated: the exact sum is a multiple of that of one block.
 func TestTrapLongFloat32Sums(t *testing.T) {
 	const block, repeats, m = 2000, 1000, 4 // 2·10⁶ rows
-	mp, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.Positive{}, Dim: 3, M: m, Seed: 3})
+	mp, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.Positive{},
+		Dim: 3, M: m, Seed: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,9 +149,11 @@ func TestTrapStructuredIsNotSlower(t *testing.T) {
 			x.Data[i] = float32(src.NormFloat64() / math.Sqrt(float64(d)))
 		}
 		var maps [2]*randfeat.Map[float32]
-		for i, c := range []coupling.Coupling{coupling.Hadamard{}, coupling.IID{}} { // dense rows cost the same, however drawn
+		for i, c := range []coupling.Coupling{coupling.Hadamard{},
+			coupling.IID{}} { // dense rows cost the same, however drawn
 			var err error
-			if maps[i], err = randfeat.New[float32](randfeat.Spec{Family: family.Positive{}, Coupling: c, Dim: d, M: d, Seed: 1}); err != nil {
+			if maps[i], err = randfeat.New[float32](randfeat.Spec{Family: family.Positive{}, Coupling: c, Dim: d, M: d,
+				Seed: 1}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -216,7 +221,8 @@ func TestTrapHybridWeightsSwapped(t *testing.T) {
 		t.Errorf("right weights: z = %.1f (mean), %.1f (variance), bound %.1f", z, zv, bound)
 	}
 	_, zv := zScores(t, wrong, f, c, m, x, y)
-	if z := stattest.Z(wrong.Mean(), math.Exp(dense.Dot(x, y)), math.Sqrt(wrong.Var()), wrong.N()); math.Abs(z) > bound || zv < bound {
+	if z := stattest.Z(wrong.Mean(), math.Exp(dense.Dot(x, y)), math.Sqrt(wrong.Var()), wrong.N()); math.Abs(z) > bound ||
+		zv < bound {
 		t.Errorf("swapped weights: z = %.1f (mean), %.1f (variance); want an unbiased mean and a wrong variance", z, zv)
 	}
 	same := replicate(t, f, c, m, 50, x, x, nil)
@@ -246,7 +252,8 @@ func TestTrapBandwidth(t *testing.T) {
 		var g stattest.Moments
 		dst := dense.New[float64](1, 1)
 		for seed := range uint64(reps) {
-			mp, err := randfeat.New[float64](randfeat.Spec{Kernel: k, Family: f, Coupling: coupling.Orthogonal{}, Dim: 3, M: m, Seed: seed})
+			mp, err := randfeat.New[float64](randfeat.Spec{Kernel: k, Family: f, Coupling: coupling.Orthogonal{}, Dim: 3, M: m,
+				Seed: seed})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -271,7 +278,8 @@ func TestTrapBandwidth(t *testing.T) {
 // the origin along the same direction must leave the log of every feature exact.
 func TestTrapNoEpsilonInFeatures(t *testing.T) {
 	omega := dense.MustFromRows([][]float64{{0.3, -1.2}, {1.1, 0.4}, {-0.7, 0.2}})
-	m, err := randfeat.NewWithOmega[float64](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.Positive{}, Dim: 2},
+	m, err := randfeat.NewWithOmega[float64](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax},
+		Family: family.Positive{}, Dim: 2},
 		[]coupling.Omega{{Rows: omega}})
 	if err != nil {
 		t.Fatal(err)
@@ -295,7 +303,8 @@ func TestTrapNoEpsilonInFeatures(t *testing.T) {
 // Trap 3: a stabiliser shared by keys must be restored exactly. Each row has its own scale, so a huge key in the batch
 // changes nothing for the others.
 func TestTrapStabiliserIsPerRow(t *testing.T) {
-	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.OPRF{A: -0.1}, Dim: 4, M: 32, Seed: 1})
+	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax},
+		Family: family.OPRF{A: -0.1}, Dim: 4, M: 32, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -375,10 +384,12 @@ func TestORFPrime(t *testing.T) {
 		k kernel.Kernel
 		c coupling.Coupling
 	}
-	bessel, gauss, soft := kernel.Kernel{Kind: kernel.Bessel, Scale: 0.4}, kernel.Kernel{Scale: 0.4}, kernel.Kernel{Kind: kernel.Softmax, Scale: 0.6}
+	bessel, gauss, soft := kernel.Kernel{Kind: kernel.Bessel,
+		Scale: 0.4}, kernel.Kernel{Scale: 0.4}, kernel.Kernel{Kind: kernel.Softmax, Scale: 0.6}
 	combos := []combo{
 		{bessel, coupling.IID{}}, {bessel, coupling.Orthogonal{}}, {bessel, coupling.ORFPrime{}},
-		{gauss, coupling.ORFPrime{}}, {gauss, coupling.ORFPrime{SqrtDim: true}}, {soft, coupling.ORFPrime{SqrtDim: true}}, {soft, coupling.ORFPrime{}},
+		{gauss, coupling.ORFPrime{}}, {gauss, coupling.ORFPrime{SqrtDim: true}}, {soft,
+			coupling.ORFPrime{SqrtDim: true}}, {soft, coupling.ORFPrime{}},
 	}
 	sizes := [][2]int{{2, 2}, {2, 5}, {5, 3}, {5, 5}, {16, 16}, {16, 37}}
 	bound := stattest.Bound(1e-6, 2*len(combos)*len(sizes))
@@ -394,7 +405,8 @@ func TestORFPrime(t *testing.T) {
 			var g stattest.Moments
 			dst := dense.New[float64](1, 1)
 			for seed := range uint64(600) {
-				mp, err := randfeat.New[float64](randfeat.Spec{Kernel: c.k, Family: family.Trig{}, Coupling: c.c, Dim: d, M: m, Seed: seed})
+				mp, err := randfeat.New[float64](randfeat.Spec{Kernel: c.k, Family: family.Trig{}, Coupling: c.c, Dim: d, M: m,
+					Seed: seed})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -407,7 +419,8 @@ func TestORFPrime(t *testing.T) {
 			mean := math.Copysign(math.Exp(want.LogMean), g.Mean())
 			z, zv := stattest.Z(g.Mean(), mean, math.Sqrt(v), g.N()), g.VarZ(v)
 			if math.Abs(z) > bound || math.Abs(zv) > bound {
-				t.Errorf("%v × %s, d = %d, m = %d: z = %.1f (mean), %.1f (variance), bound %.1f", c.k.Kind, c.c.Name(), d, m, z, zv, bound)
+				t.Errorf("%v × %s, d = %d, m = %d: z = %.1f (mean), %.1f (variance), bound %.1f", c.k.Kind, c.c.Name(), d, m, z, zv,
+					bound)
 			}
 			// The same draws must refute the kernel that a bias was predicted against.
 			if bias := math.Exp(want.LogBias); bias > 10*math.Sqrt(v/float64(g.N())) {
@@ -484,7 +497,8 @@ func TestORFPrimeOfExponentials(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("largest |z| %.2f, bound %.2f; the kernel is refuted by %d of %d", largest, bound, refuted, 2*len(combos)*len(sizes))
+	t.Logf("largest |z| %.2f, bound %.2f; the kernel is refuted by %d of %d", largest, bound, refuted,
+		2*len(combos)*len(sizes))
 	if refuted < len(sizes) {
 		t.Errorf("only %d combinations could refute the kernel", refuted)
 	}
@@ -529,7 +543,8 @@ func enumerateRows(z []float64, n int, simplex bool, g func(float64) float64) []
 		}
 		kern.FWHT(dst)
 	}
-	padded, u, v, w, out := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+	padded, u, v, w, out := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n), make([]float64,
+		n)
 	copy(padded, z)
 	for _, third := range patterns {
 		step(u, padded, third)
@@ -574,7 +589,8 @@ func TestStructuredMean(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many draws: run without -short")
 	}
-	sizes := []size{{2, 2, 20000, 0}, {2, 5, 10000, 0}, {3, 4, 10000, 0}, {4, 6, 10000, 0}, {5, 8, 5000, 0}, {8, 11, 5000, 0}}
+	sizes := []size{{2, 2, 20000, 0}, {2, 5, 10000, 0}, {3, 4, 10000, 0}, {4, 6, 10000, 0}, {5, 8, 5000, 0}, {8, 11, 5000,
+		0}}
 	couplings := []coupling.Coupling{coupling.Hadamard{K: 3}, coupling.FastSimplex{K: 3}}
 	families := []family.Family{family.Trig{}, family.Positive{}, family.Hyperbolic{}}
 	bound := stattest.Bound(1e-6, len(sizes)*len(couplings)*len(families))

@@ -11,9 +11,9 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// Features of x and −x are large at opposite projections: at |x|² = 10⁴ those that matter for their product are e^{-300}
-// of the largest, which float32 does not have. The product of every positive map must be that of float64 all the same,
-// and exact for the families that are exact there.
+// Features of x and −x are large at opposite projections: at |x|² = 10⁴ those that matter for their product are
+// e^{-300} of the largest, which float32 does not have. The product of every positive map must be that of float64 all
+// the same, and exact for the families that are exact there.
 func TestLogGramOfOppositeRows(t *testing.T) {
 	const d = 16
 	for _, norm2 := range []float64{16, 1e3, 1e4} {
@@ -63,7 +63,8 @@ func TestLogGramOfOppositeRows(t *testing.T) {
 					for i := range x.Rows {
 						if exact := s.Kernel.Log(x.Row(i), y.Row(i)); math.Abs(want.At(i, i)-exact) > 1e-9*norm2 ||
 							math.Abs(got.At(i, i)-exact) > 1e-6*(10+10*math.Sqrt(norm2)) {
-							t.Errorf("|x|² = %g, %s: log estimate %v, %v in float32, want %v", norm2, e.Name, want.At(i, i), got.At(i, i), exact)
+							t.Errorf("|x|² = %g, %s: log estimate %v, %v in float32, want %v", norm2, e.Name, want.At(i, i), got.At(i, i),
+								exact)
 						}
 					}
 				}
@@ -91,7 +92,8 @@ func TestLogGram(t *testing.T) {
 			}
 		}
 		none := dense.Matrix[float64]{}
-		if err := m.LogGram(log, none, x, y, nil); m.Positive() != (err == nil) || err != nil && !errors.Is(err, dense.ErrShape) {
+		if err := m.LogGram(log, none, x, y, nil); m.Positive() != (err == nil) || err != nil && !errors.Is(err,
+			dense.ErrShape) {
 			t.Errorf("%s without signs: %v", f.Name(), err)
 		}
 		if err := m.LogGram(log.RowRange(0, 3), sign, x, y, nil); !errors.Is(err, dense.ErrShape) {

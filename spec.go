@@ -89,7 +89,8 @@ func Draw(s Spec) ([]coupling.Omega, error) {
 }
 
 func tooMany(d family.Draw) error {
-	return fmt.Errorf("%d projections of dimension %d are more than %d numbers: %w", d.Rows, d.Dim, int64(maxElements), ErrSpec)
+	return fmt.Errorf("%d projections of dimension %d are more than %d numbers: %w", d.Rows, d.Dim, int64(maxElements),
+		ErrSpec)
 }
 
 // specWire is the JSON form of a Spec.

@@ -20,15 +20,20 @@ func TestBadSpecs(t *testing.T) {
 		s    randfeat.Spec
 		want error
 	}{
-		"no family":      {randfeat.Spec{Dim: 2, M: 3}, randfeat.ErrSpec},
-		"dim 0":          {randfeat.Spec{Family: family.Trig{}, M: 3}, randfeat.ErrSpec},
-		"m 0":            {randfeat.Spec{Family: family.Trig{}, Dim: 2}, coupling.ErrSize},
-		"huge m":         {randfeat.Spec{Family: family.Trig{}, Dim: 2, M: math.MaxInt}, randfeat.ErrSpec},
-		"bandwidth":      {randfeat.Spec{Kernel: kernel.Kernel{Scale: -1}, Family: family.Trig{}, Dim: 2, M: 3}, kernel.ErrKernel},
-		"kernel matrix":  {randfeat.Spec{Kernel: kernel.Mahalanobis(dense.New[float64](2, 3)), Family: family.Trig{}, Dim: 2, M: 3}, dense.ErrShape},
-		"hollow matrix":  {randfeat.Spec{Kernel: kernel.Kernel{M: dense.Matrix[float64]{Rows: 2, Cols: 2, Stride: 2}}, Family: family.Trig{}, Dim: 2, M: 3}, dense.ErrShape},
-		"bessel":         {randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Bessel}, Family: family.Positive{}, Dim: 2, M: 3}, family.ErrKernel},
-		"law":            {randfeat.Spec{Family: family.Poisson{Lambda: 1}, Coupling: coupling.Simplex{}, Dim: 2, M: 3}, coupling.ErrLaw},
+		"no family": {randfeat.Spec{Dim: 2, M: 3}, randfeat.ErrSpec},
+		"dim 0":     {randfeat.Spec{Family: family.Trig{}, M: 3}, randfeat.ErrSpec},
+		"m 0":       {randfeat.Spec{Family: family.Trig{}, Dim: 2}, coupling.ErrSize},
+		"huge m":    {randfeat.Spec{Family: family.Trig{}, Dim: 2, M: math.MaxInt}, randfeat.ErrSpec},
+		"bandwidth": {randfeat.Spec{Kernel: kernel.Kernel{Scale: -1}, Family: family.Trig{}, Dim: 2, M: 3},
+			kernel.ErrKernel},
+		"kernel matrix": {randfeat.Spec{Kernel: kernel.Mahalanobis(dense.New[float64](2, 3)), Family: family.Trig{}, Dim: 2,
+			M: 3}, dense.ErrShape},
+		"hollow matrix": {randfeat.Spec{Kernel: kernel.Kernel{M: dense.Matrix[float64]{Rows: 2, Cols: 2, Stride: 2}},
+			Family: family.Trig{}, Dim: 2, M: 3}, dense.ErrShape},
+		"bessel": {randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Bessel}, Family: family.Positive{}, Dim: 2, M: 3},
+			family.ErrKernel},
+		"law": {randfeat.Spec{Family: family.Poisson{Lambda: 1}, Coupling: coupling.Simplex{}, Dim: 2, M: 3},
+			coupling.ErrLaw},
 		"infinite error": {randfeat.Spec{Family: family.OPRF{A: 0.2}, Dim: 2, M: 3}, family.ErrParam},
 	} {
 		if _, err := randfeat.New[float64](c.s); !errors.Is(err, c.want) {
@@ -50,15 +55,19 @@ func TestBadOmega(t *testing.T) {
 		omega []coupling.Omega
 		want  error
 	}{
-		"none":          {randfeat.Spec{Family: family.Trig{}, Dim: 2, M: 3}, nil, dense.ErrShape},
-		"two":           {randfeat.Spec{Family: family.Trig{}, Dim: 2}, []coupling.Omega{good, good}, dense.ErrShape},
-		"hollow":        {randfeat.Spec{Family: family.Trig{}, Dim: 2}, []coupling.Omega{{Rows: dense.Matrix[float64]{Rows: 3, Cols: 2, Stride: 2}}}, dense.ErrShape},
-		"other fast":    {randfeat.Spec{Family: family.Trig{}, Dim: 2}, []coupling.Omega{mixed}, dense.ErrShape},
-		"short shift":   {randfeat.Spec{Family: family.PoissonPlus{Lambda: 1, Shift: []float64{0}}, Dim: 2}, []coupling.Omega{good}, family.ErrParam},
-		"unfitted":      {randfeat.Spec{Family: family.Poisson{}, Dim: 2}, []coupling.Omega{good}, family.ErrParam},
-		"kernel":        {randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Bessel}, Family: family.Positive{}, Dim: 2}, []coupling.Omega{good}, family.ErrKernel},
-		"eps":           {randfeat.Spec{Family: family.ReLU{Eps: -5}, Dim: 2}, []coupling.Omega{good}, family.ErrParam},
-		"hybrid's rows": {randfeat.Spec{Family: family.Angular{N: 2}, Dim: 2}, []coupling.Omega{good, good, good}, dense.ErrShape},
+		"none": {randfeat.Spec{Family: family.Trig{}, Dim: 2, M: 3}, nil, dense.ErrShape},
+		"two":  {randfeat.Spec{Family: family.Trig{}, Dim: 2}, []coupling.Omega{good, good}, dense.ErrShape},
+		"hollow": {randfeat.Spec{Family: family.Trig{}, Dim: 2}, []coupling.Omega{{Rows: dense.Matrix[float64]{Rows: 3,
+			Cols: 2, Stride: 2}}}, dense.ErrShape},
+		"other fast": {randfeat.Spec{Family: family.Trig{}, Dim: 2}, []coupling.Omega{mixed}, dense.ErrShape},
+		"short shift": {randfeat.Spec{Family: family.PoissonPlus{Lambda: 1, Shift: []float64{0}}, Dim: 2},
+			[]coupling.Omega{good}, family.ErrParam},
+		"unfitted": {randfeat.Spec{Family: family.Poisson{}, Dim: 2}, []coupling.Omega{good}, family.ErrParam},
+		"kernel": {randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Bessel}, Family: family.Positive{}, Dim: 2},
+			[]coupling.Omega{good}, family.ErrKernel},
+		"eps": {randfeat.Spec{Family: family.ReLU{Eps: -5}, Dim: 2}, []coupling.Omega{good}, family.ErrParam},
+		"hybrid's rows": {randfeat.Spec{Family: family.Angular{N: 2}, Dim: 2}, []coupling.Omega{good, good, good},
+			dense.ErrShape},
 	} {
 		if _, err := randfeat.NewWithOmega[float64](c.s, c.omega); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
@@ -80,7 +89,8 @@ func TestSpecJSON(t *testing.T) {
 			t.Errorf("%s: %v, want an error with %q", text, err, says)
 		}
 	}
-	if err := json.Unmarshal([]byte(`{"family":{"name":"trig"},"coupling":null,"dim":2,"m":3}`), &s); err != nil || s.Coupling != nil {
+	if err := json.Unmarshal([]byte(`{"family":{"name":"trig"},"coupling":null,"dim":2,"m":3}`), &s); err != nil ||
+		s.Coupling != nil {
 		t.Errorf("null coupling: %+v, %v", s, err)
 	}
 }

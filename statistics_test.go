@@ -154,7 +154,8 @@ type runner struct {
 }
 
 // features writes the features of the rows of v into data, and their scales.
-func (r *runner) features(c *exec.Side[float64], v dense.Matrix[float64], data *[]float64, scale []float64) dense.Matrix[float64] {
+func (r *runner) features(c *exec.Side[float64], v dense.Matrix[float64], data *[]float64,
+	scale []float64) dense.Matrix[float64] {
 	*data = buf.Sized(*data, v.Rows*c.OutDim())
 	out := dense.Matrix[float64]{Rows: v.Rows, Cols: c.OutDim(), Stride: c.OutDim(), Data: *data}
 	for i := range r.norms {
@@ -238,9 +239,10 @@ type comparison struct {
 	largest float64
 }
 
-// compare samples estimates at testPairs and standardises them by the closed form. Combinations that are not defined are
-// left out, and those that are biased by design where no closed form says by how much.
-func compare(families []randfeattest.Family, c randfeattest.Coupling, s size) (out map[string]comparison, undefined int, err error) {
+// compare samples estimates at testPairs and standardises them by the closed form. Combinations that are not defined
+// are left out, and those that are biased by design where no closed form says by how much.
+func compare(families []randfeattest.Family, c randfeattest.Coupling, s size) (out map[string]comparison, undefined int,
+	err error) {
 	xs, ys := testPairs(s.d)
 	k := kernel.Kernel{Kind: s.kind()}
 	type job struct {
@@ -416,7 +418,8 @@ func TestEveryFamilyWithEveryCoupling(t *testing.T) {
 						t.Error(bad)
 					}
 					for name, g := range got {
-						if plain(name, s.d) && s.plain > s.draws && s.largest() && powerful(c.Value) && g.variance && !refuted(g.clusters, 1.5) {
+						if plain(name, s.d) && s.plain > s.draws && s.largest() && powerful(c.Value) && g.variance && !refuted(g.clusters,
+							1.5) {
 							t.Errorf("%s, d = %d, m = %d: a variance wrong by 1.5 would not be seen", name, s.d, s.m)
 						}
 					}
@@ -483,7 +486,8 @@ func (a *tally) add(got map[string]comparison, c randfeattest.Coupling, s size) 
 }
 
 func (a *tally) log(t *testing.T) {
-	t.Logf("%d comparisons, bound %.2f; %d without closed form, %d undefined", a.checked, varianceBound(), a.noForm, a.undefined)
+	t.Logf("%d comparisons, bound %.2f; %d without closed form, %d undefined", a.checked, varianceBound(), a.noForm,
+		a.undefined)
 	for _, what := range slices.Sorted(maps.Keys(a.worst)) {
 		t.Logf("%s: largest |z| %.2f (%s)", what, math.Abs(a.worst[what]), a.worstName[what])
 	}
@@ -508,7 +512,8 @@ func (f biased) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.P
 // A family that is registered is tested by that: this one, with an entry and an example of its own, must be refused by
 // the same code under every coupling.
 func TestBiasedFamilyIsRefused(t *testing.T) {
-	mutant := randfeattest.Family{Example: family.Example{Name: "biased", Family: biased{}}, Info: family.Info{Name: "biased", Unbiased: true}}
+	mutant := randfeattest.Family{Example: family.Example{Name: "biased", Family: biased{}},
+		Info: family.Info{Name: "biased", Unbiased: true}}
 	right := mutant
 	right.Name, right.Family = "positive", family.Positive{}
 	for _, c := range randfeattest.Couplings(t) {
@@ -522,7 +527,8 @@ func TestBiasedFamilyIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			bad := failures(got, c, s)
-			if len(bad) != 1 && len(bad) != 2 || !strings.HasPrefix(bad[0], "biased") || !strings.HasPrefix(bad[len(bad)-1], "biased") {
+			if len(bad) != 1 && len(bad) != 2 || !strings.HasPrefix(bad[0], "biased") || !strings.HasPrefix(bad[len(bad)-1],
+				"biased") {
 				t.Errorf("%s: a bias of 22 %% gives %q", c.Name, bad)
 			}
 		}

@@ -22,7 +22,8 @@ var ErrNoParameters = errors.New("family has no learnable parameters")
 // col (nil: zeros) and shift being constants, as in QueriesScaled. A phi that is not empty must hold what QueriesScaled
 // wrote for the same x, col and shift; maps of exponentials then need only one product. dx is overwritten; it may share
 // no memory with the others. A Grad of the map, or nil, receives the derivatives by the parameters of the family.
-func (m *Map[T]) QueriesVJP(dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64, g *Grad[T], ws *Workspace[T]) error {
+func (m *Map[T]) QueriesVJP(dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64, g *Grad[T],
+	ws *Workspace[T]) error {
 	if g != nil {
 		return m.vjp(m.query, &m.queryBack, dx, dphi, phi, x, col, shift, g, g.query, ws)
 	}
@@ -30,7 +31,8 @@ func (m *Map[T]) QueriesVJP(dx, dphi, phi, x dense.Matrix[T], col []T, shift []f
 }
 
 // KeysVJP is QueriesVJP with the map φ2 of keys.
-func (m *Map[T]) KeysVJP(dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64, g *Grad[T], ws *Workspace[T]) error {
+func (m *Map[T]) KeysVJP(dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64, g *Grad[T],
+	ws *Workspace[T]) error {
 	if g != nil {
 		return m.vjp(m.key, &m.keyBack, dx, dphi, phi, x, col, shift, g, g.key, ws)
 	}
@@ -48,7 +50,8 @@ func (l *lazyBack[T]) of(s *exec.Side[T]) *exec.Backward[T] {
 	return l.b
 }
 
-func (m *Map[T]) vjp(s *exec.Side[T], back *lazyBack[T], dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64, g *Grad[T], sums *exec.Sums[T], ws *Workspace[T]) error {
+func (m *Map[T]) vjp(s *exec.Side[T], back *lazyBack[T], dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64,
+	g *Grad[T], sums *exec.Sums[T], ws *Workspace[T]) error {
 	if ws == nil {
 		ws = new(Workspace[T])
 	}
@@ -113,7 +116,8 @@ func (m *Map[T]) NewGrad() (*Grad[T], error) {
 	}
 	q, k := m.queryBack.of(m.query), m.keyBack.of(m.key)
 	if !q.Learns() || !k.Learns() {
-		return nil, fmt.Errorf("family %s with features that are not single exponentials: %w", m.spec.Family.Name(), ErrNoParameters)
+		return nil, fmt.Errorf("family %s with features that are not single exponentials: %w", m.spec.Family.Name(),
+			ErrNoParameters)
 	}
 	return &Grad[T]{of: m.fingerprint, m: m, query: q.NewSums(), key: k.NewSums()}, nil
 }

@@ -23,11 +23,13 @@ func normals[T dense.Float](rows, cols int, seed uint64) dense.Matrix[T] {
 type sideVJP[T dense.Float] struct {
 	plain  func(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], ws *randfeat.Workspace[T]) error
 	scaled func(dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T], ws *randfeat.Workspace[T]) error
-	vjp    func(dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64, g *randfeat.Grad[T], ws *randfeat.Workspace[T]) error
+	vjp    func(dx, dphi, phi, x dense.Matrix[T], col []T, shift []float64, g *randfeat.Grad[T],
+		ws *randfeat.Workspace[T]) error
 }
 
 func vjpSides[T dense.Float](m *randfeat.Map[T]) map[string]sideVJP[T] {
-	return map[string]sideVJP[T]{"queries": {m.Queries, m.QueriesScaled, m.QueriesVJP}, "keys": {m.Keys, m.KeysScaled, m.KeysVJP}}
+	return map[string]sideVJP[T]{"queries": {m.Queries, m.QueriesScaled, m.QueriesVJP}, "keys": {m.Keys, m.KeysScaled,
+		m.KeysVJP}}
 }
 
 func columnScales[T dense.Float](f int) []T {
@@ -131,7 +133,8 @@ func finiteDifferences(t *testing.T, m *randfeat.Map[float64], side sideVJP[floa
 		}
 	}
 	var err error
-	if allocs := testing.AllocsPerRun(2, func() { err = side.vjp(dx, dphi, phi, x, col, shift, nil, &ws) }); allocs > 0 || err != nil {
+	if allocs := testing.AllocsPerRun(2, func() { err = side.vjp(dx, dphi, phi, x, col, shift, nil, &ws) }); allocs > 0 ||
+		err != nil {
 		t.Errorf("%v allocations with a warm workspace, error %v", allocs, err)
 	}
 }
@@ -182,7 +185,8 @@ func TestParameterGradient(t *testing.T) {
 		return func(p dense.Matrix[float64]) family.Family { return family.DARK{M: p, Base: base} }
 	}
 	adaptive := func() family.Family {
-		s, err := randfeat.Fit(randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.Adaptive{}, Dim: r}, normals[float64](50, r, 23), normals[float64](50, r, 24))
+		s, err := randfeat.Fit(randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.Adaptive{}, Dim: r},
+			normals[float64](50, r, 23), normals[float64](50, r, 24))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,7 +258,8 @@ func TestParameterGradient(t *testing.T) {
 				}
 				dx := dense.New[float64](n, dim)
 				none := dense.Matrix[float64]{}
-				if err := errors.Join(fm.QueriesVJP(dx, a, none, x, col, shift, g, nil), fm.KeysVJP(dx, b, none, y, nil, shift, o, nil), g.Merge(o)); err != nil {
+				if err := errors.Join(fm.QueriesVJP(dx, a, none, x, col, shift, g, nil), fm.KeysVJP(dx, b, none, y, nil, shift, o,
+					nil), g.Merge(o)); err != nil {
 					t.Fatal(err)
 				}
 				got, err := g.Parameter()
@@ -335,7 +340,8 @@ func TestVJPErrors(t *testing.T) {
 // BenchmarkVJP compares the derivative of a map, given its features, with the map itself.
 func BenchmarkVJP(b *testing.B) {
 	const d, f, n = 64, 256, 128
-	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Positive{}, Dim: d, M: f, Seed: 1})
+	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Positive{}, Dim: d, M: f,
+		Seed: 1})
 	if err != nil {
 		b.Fatal(err)
 	}

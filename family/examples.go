@@ -54,7 +54,8 @@ func poissonExamples(dim int) []Example {
 }
 
 func geometricExamples(dim int) []Example {
-	return []Example{{Family: Geometric{}, Fit: true}, {Name: "given", Family: Geometric{P: float64(dim) / float64(dim+1)}}}
+	return []Example{{Family: Geometric{}, Fit: true}, {Name: "given",
+		Family: Geometric{P: float64(dim) / float64(dim+1)}}}
 }
 
 func complexExpExamples(dim int) []Example {

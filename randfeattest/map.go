@@ -48,13 +48,15 @@ func inputs(dim, n int, seed uint64) dense.Matrix[float64] {
 }
 
 // side is Queries or Keys of a map.
-type side[T dense.Float] func(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], ws *randfeat.Workspace[T]) error
+type side[T dense.Float] func(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T],
+	ws *randfeat.Workspace[T]) error
 
 func sides[T dense.Float](m *randfeat.Map[T]) map[string]side[T] {
 	return map[string]side[T]{"queries": m.Queries, "keys": m.Keys}
 }
 
-func features[T dense.Float](t *testing.T, m *randfeat.Map[T], f side[T], x dense.Matrix[T], scaled bool) (dense.Matrix[T], []float64) {
+func features[T dense.Float](t *testing.T, m *randfeat.Map[T], f side[T], x dense.Matrix[T],
+	scaled bool) (dense.Matrix[T], []float64) {
 	t.Helper()
 	dst := dense.New[T](x.Rows, m.OutDim())
 	var scale []float64
@@ -72,8 +74,10 @@ func rows(t *testing.T, m *randfeat.Map[float64], x dense.Matrix[float64]) {
 	before := x.Clone()
 	for name, f := range sides(m) {
 		want, wantScale := features(t, m, f, x, true)
-		wide := dense.Matrix[float64]{Rows: x.Rows, Cols: x.Cols, Stride: x.Cols + 3, Data: make([]float64, x.Rows*(x.Cols+3))}
-		out := dense.Matrix[float64]{Rows: x.Rows, Cols: m.OutDim(), Stride: m.OutDim() + 5, Data: make([]float64, x.Rows*(m.OutDim()+5))}
+		wide := dense.Matrix[float64]{Rows: x.Rows, Cols: x.Cols, Stride: x.Cols + 3, Data: make([]float64,
+			x.Rows*(x.Cols+3))}
+		out := dense.Matrix[float64]{Rows: x.Rows, Cols: m.OutDim(), Stride: m.OutDim() + 5, Data: make([]float64,
+			x.Rows*(m.OutDim()+5))}
 		for i := range out.Data {
 			out.Data[i] = math.Inf(1)
 		}
@@ -277,7 +281,8 @@ func large(t *testing.T, s randfeat.Spec) {
 }
 
 // compareFeatures compares float32 features with float64 ones at a common scale, relative to the largest of each row.
-func compareFeatures(t *testing.T, m32 *randfeat.Map[float32], m64 *randfeat.Map[float64], x dense.Matrix[float32], tolerance float64) {
+func compareFeatures(t *testing.T, m32 *randfeat.Map[float32], m64 *randfeat.Map[float64], x dense.Matrix[float32],
+	tolerance float64) {
 	t.Helper()
 	f32, f64 := sides(m32), sides(m64)
 	x64 := dense.Convert[float64](x)

@@ -47,7 +47,8 @@ func (a *app) listCouplings() error {
 			for _, f := range c.Fields {
 				fields = append(fields, f.Name)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, yesNo(c.Exact), c.Cost, dash(strings.Join(fields, " ")), c.Summary, c.Reference)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, yesNo(c.Exact), c.Cost, dash(strings.Join(fields, " ")),
+				c.Summary, c.Reference)
 		}
 	})
 }

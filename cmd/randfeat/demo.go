@@ -63,7 +63,8 @@ var codeTexts = [][2]string{
 }
 
 func (a *app) demo(cmd *cobra.Command, f *gramFlags) error {
-	if err := conflict(cmd, "demo", "exact", "error", "out", "fit", "family", "coupling", "kernel", "scale", "kernel-matrix", "omega", "spec"); err != nil {
+	if err := conflict(cmd, "demo", "exact", "error", "out", "fit", "family", "coupling", "kernel", "scale",
+		"kernel-matrix", "omega", "spec"); err != nil {
 		return err
 	}
 	m, draws := demoM, demoDraws
@@ -118,8 +119,8 @@ func (a *app) demo(cmd *cobra.Command, f *gramFlags) error {
 	return a.printDemo(cells, m, draws, f.seed)
 }
 
-// demoFamily is a family with parameters fitted to the data, as far as it has any; one without a usable default is shown
-// by its first example.
+// demoFamily is a family with parameters fitted to the data, as far as it has any; one without a usable default is
+// shown by its first example.
 func demoFamily(info family.Info, x, y dense.Matrix[float64]) (family.Family, error) {
 	fam, err := family.Parse(info.Name)
 	if err != nil {
@@ -136,7 +137,8 @@ func demoFamily(info family.Info, x, y dense.Matrix[float64]) (family.Family, er
 }
 
 func demoSpec(f family.Family, c coupling.Coupling, m int, seed uint64) randfeat.Spec {
-	return randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: f, Coupling: c, Dim: demoDim, M: m, Seed: seed}
+	return randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: f, Coupling: c, Dim: demoDim, M: m,
+		Seed: seed}
 }
 
 // demoCell predicts and measures one combination. A combination that is not defined is a finding, not an error.
@@ -178,7 +180,8 @@ func demoCell(ctx context.Context, cell *DemoCell, f family.Family, m int, x, y 
 	return nil
 }
 
-// noFormCode says which part of a spec lacks the closed form: the family on its own, the coupling, or only both together.
+// noFormCode says which part of a spec lacks the closed form: the family on its own, the coupling, or only both
+// together.
 func noFormCode(spec randfeat.Spec, x, y dense.Matrix[float64]) string {
 	if _, err := theory.Of(spec.Kernel, spec.Family, coupling.IID{}, spec.M, x.Row(0), y.Row(0)); noForm(err) {
 		return codeBaseline
@@ -194,10 +197,12 @@ func noFormCode(spec randfeat.Spec, x, y dense.Matrix[float64]) string {
 
 // printDemo prints two lines per family, predicted and measured, with a column per coupling.
 func (a *app) printDemo(cells [][]DemoCell, m, draws int, seed uint64) error {
-	fmt.Fprintf(a.stdout, "Relative error of exp(x·y), root mean square over %d×%d pairs in dimension %d and %d draws; m = %d, seed %d.\n",
+	fmt.Fprintf(a.stdout,
+		"Relative error of exp(x·y), root mean square over %d×%d pairs in dimension %d and %d draws; m = %d, seed %d.\n",
 		demoRows, demoRows, demoDim, draws, m, seed)
-	fmt.Fprintf(a.stdout, "First line of a family: predicted by theory. Second line: measured; it is lower where most of the error lies in\n"+
-		"rare draws (heavy tails).\n\n")
+	fmt.Fprintf(a.stdout,
+		"First line of a family: predicted by theory. Second line: measured; it is lower where most of the error lies in\n"+
+			"rare draws (heavy tails).\n\n")
 	err := table(a.stdout, func(w io.Writer) {
 		fmt.Fprint(w, "FAMILY\tF")
 		for _, c := range cells[0] {
@@ -291,6 +296,7 @@ func (a *app) printDemoNotes(cells [][]DemoCell) error {
 	for _, w := range warnings {
 		fmt.Fprintln(a.stdout, w)
 	}
-	_, err := fmt.Fprintf(a.stdout, "\nSmallest measured error: %s with %s, %s.\n", best.Family, best.Coupling, demoNumber(best.Measured, ""))
+	_, err := fmt.Fprintf(a.stdout, "\nSmallest measured error: %s with %s, %s.\n", best.Family, best.Coupling,
+		demoNumber(best.Measured, ""))
 	return err
 }

@@ -1,6 +1,6 @@
-// Package namedjson is the JSON form of a value that is chosen by name, {"name":"hadamard","k":2}, read strictly: names of
-// fields are case-sensitive, and unknown fields, repeated fields and trailing data are errors. (encoding/json accepts
-// "K" for k, takes the last of two fields without a word, and stops at the end of the first value of a stream.)
+// Package namedjson is the JSON form of a value that is chosen by name, {"name":"hadamard","k":2}, read strictly: names
+// of fields are case-sensitive, and unknown fields, repeated fields and trailing data are errors. (encoding/json
+// accepts "K" for k, takes the last of two fields without a word, and stops at the end of the first value of a stream.)
 package namedjson
 
 import (
