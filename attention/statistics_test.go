@@ -135,26 +135,31 @@ func TestInvariances(t *testing.T) {
 		return out
 	}
 	t.Run("shift of all keys", func(t *testing.T) {
-		// A fit centres the keys, so with the same seed even the estimates are the same, however far the keys move.
+		// A fit centres the keys, but for what the noise of n rows may have made of their mean, a share of 1/n: with the
+		// same seed the estimates come to be the same, however far the keys move.
 		for _, causal := range []bool{false, true} {
-			var outs []Seq[float64]
-			for _, by := range [][]float64{{0, 0, 0, 0}, {3, -1, 0.5, 2}, {-40, 30, 20, -50}} {
-				keys := shift(k, by)
-				s := headStats[float64](t, family.Adaptive{}, d, 1)
-				if err := s.Add(q, keys, nil, nil); err != nil {
-					t.Fatal(err)
+			moved := func(repeats int) (worst float64) {
+				var outs []Seq[float64]
+				for _, by := range [][]float64{{0, 0, 0, 0}, {3, -1, 0.5, 2}, {-40, 30, 20, -50}} {
+					keys := shift(k, by)
+					s := headStats[float64](t, family.Adaptive{}, d, 1)
+					for range repeats {
+						if err := s.Add(q, keys, nil, nil); err != nil {
+							t.Fatal(err)
+						}
+					}
+					maps, err := NewMaps[float64](fitHeads(t, s))
+					if err != nil {
+						t.Fatal(err)
+					}
+					outs = append(outs, run(maps[0], causal, keys, v))
 				}
-				maps, err := NewMaps[float64](fitHeads(t, s))
-				if err != nil {
-					t.Fatal(err)
-				}
-				outs = append(outs, run(maps[0], causal, keys, v))
+				return max(differ(outs[0], outs[1]), differ(outs[0], outs[2]))
 			}
-			if e := differ(outs[0], outs[1]); e > 1e-9 {
-				t.Errorf("causal = %v: keys moved by 4 change outputs by %.1g", causal, e)
-			}
-			if e := differ(outs[0], outs[2]); e > 1e-7 {
-				t.Errorf("causal = %v: keys moved by 70 change outputs by %.1g", causal, e)
+			few, many := moved(10), moved(1000)
+			t.Logf("causal = %v: keys moved by 4 and 70 change outputs by %.1g, with 100 times the rows by %.1g", causal, few, many)
+			if many > 1e-3 || many > few/50 {
+				t.Errorf("causal = %v: keys moved by 4 and 70 change outputs by %.1g, with 100 times the rows by %.1g", causal, few, many)
 			}
 			// Without centring the shift is free for exact attention only.
 			mp := oneMap[float64](t, family.Positive{}, nil, d, 16, 7)
