@@ -218,6 +218,8 @@ func (p *lineScanner) object(f func(key, value []byte, keyAt, valueAt int) error
 	switch {
 	case !errors.As(err, &e):
 		return err
+	case e.Wrong == jsonscan.Nested:
+		return inputError(p.lines.place(e.Pos), "a nested value: rows must be flat objects of numbers, strings, true, false and null")
 	case e.Want == "":
 		return inputError(p.lines.place(e.Pos), "%s", e.Wrong)
 	}
