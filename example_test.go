@@ -77,7 +77,8 @@ func Example_gaussian() {
 // theory says what error to expect before anything is drawn.
 func Example_softmax() {
 	q, k := exampleSet(40, 8, 1), exampleSet(40, 8, 2)
-	spec := randfeat.Spec{Kernel: kernel.Attention(8), Family: family.OPRF{}, Coupling: coupling.Simplex{}, Dim: 8, M: 256,
+	spec := randfeat.Spec{Kernel: kernel.Attention(8), Family: family.OPRF{}, Coupling: coupling.Simplex{}, Dim: 8,
+		M:    256,
 		Seed: 7}
 	spec, err := randfeat.Fit(spec, q, k)
 	if err != nil {
@@ -148,7 +149,8 @@ func Example_adaptive() {
 func Example_dark() {
 	q, k := exampleSet(100, 8, 1), exampleSet(100, 8, 2)
 	spec, err := randfeat.Fit(randfeat.Spec{
-		Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.DARK{Base: family.OPRF{}}, Coupling: coupling.Simplex{}, Dim: 8, M: 256, Seed: 7,
+		Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.DARK{Base: family.OPRF{}},
+		Coupling: coupling.Simplex{}, Dim: 8, M: 256, Seed: 7,
 	}, q, k)
 	if err != nil {
 		fmt.Println(err)

@@ -122,8 +122,10 @@ func TestAdaptiveFarFromTheOrigin(t *testing.T) {
 			predicted += math.Exp(p.LogRelMSE()) / n
 		}
 		for form, e := range map[string]float64{
-			"float32 Gram": gramError[float32](t, s, x, y, exact), "float64 Gram": gramError[float64](t, s, x, y, exact),
-			"plain float32": plainError[float32](t, s, x, y, exact), "plain float64": plainError[float64](t, s, x, y, exact),
+			"float32 Gram": gramError[float32](t, s, x, y, exact), "float64 Gram": gramError[float64](t, s, x, y,
+				exact),
+			"plain float32": plainError[float32](t, s, x, y, exact), "plain float64": plainError[float64](t, s, x, y,
+				exact),
 			"log float32": logError[float32](t, s, x, y, exact),
 		} {
 			if !(e < 1.5*math.Sqrt(predicted)) || !(predicted < 0.25) {

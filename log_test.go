@@ -125,10 +125,13 @@ func logForm[T dense.Float](t *testing.T, s randfeat.Spec, norm float64) {
 					t.Fatalf("%s row %d feature %d: value %v, exponent %v", name, i, k, v, ek)
 				}
 				if d := v*math.Exp(ek+row[i]-scale[i]) - float64(want); !(math.Abs(d) <= tolerance*top) {
-					t.Fatalf("%s row %d feature %d: %v·exp(%v + %v), want %v·exp(%v)", name, i, k, v, ek, row[i], want, scale[i])
+					t.Fatalf("%s row %d feature %d: %v·exp(%v + %v), want %v·exp(%v)", name, i, k, v, ek, row[i], want,
+						scale[i])
 				}
-				if d := float64(got.At(i, k))*math.Exp(-float64(col[k])) - float64(want); !(math.Abs(d) <= tolerance*top) {
-					t.Fatalf("%s row %d feature %d: %v scaled by exp(%v), want %v", name, i, k, got.At(i, k), col[k], want)
+				d := float64(got.At(i, k))*math.Exp(-float64(col[k])) - float64(want)
+				if !(math.Abs(d) <= tolerance*top) {
+					t.Fatalf("%s row %d feature %d: %v scaled by exp(%v), want %v", name, i, k, got.At(i, k), col[k],
+						want)
 				}
 				if !m.Signed() && v != 1 && !math.IsInf(ek, -1) {
 					t.Fatalf("%s row %d feature %d has value %v in a map without signs", name, i, k, v)

@@ -146,7 +146,8 @@ func evalDistance[T dense.Float](t *testing.T, m *randfeat.Map[T], spec randfeat
 				if log != 0 {
 					log *= math.Exp(float64(e.At(i, j)) + row[i])
 				}
-				for _, got := range []float64{float64(phi.At(i, j)), float64(scaled.At(i, j)) * math.Exp(scale[i]), log} {
+				for _, got := range []float64{float64(phi.At(i, j)), float64(scaled.At(i, j)) * math.Exp(scale[i]),
+					log} {
 					if d := math.Abs(got-w) / top; !(d <= worst) { // NaN is worst
 						worst = d
 					}

@@ -42,7 +42,8 @@ func TestFirstBadRow(t *testing.T) {
 			}
 			x.Set(first, 2, 0)
 			x.Set(first, 3, 1e16)
-			if err := m.Queries(dst, nil, x, &ws); !errors.Is(err, dense.ErrNotFinite) || errors.As(err, &bad) && first < n-1 {
+			if err := m.Queries(dst, nil, x, &ws); !errors.Is(err, dense.ErrNotFinite) || errors.As(err, &bad) &&
+				first < n-1 {
 				t.Errorf("row %d too long, %d goroutines: %v", first, workers, err)
 			}
 			if err := m.Queries(dst, nil, good, &ws); err != nil {

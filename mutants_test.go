@@ -73,7 +73,8 @@ func zScores(t *testing.T, g *stattest.Moments, f family.Family, c coupling.Coup
 //	 4 padding masked only in V      attention: TestTrapPaddingMaskedOnlyInV
 //	 5 causal fallback of L×m×d      attention: TestTrapCausalMemory
 //	 6 redraw seeded from data       TestTrapNoHiddenRedraw
-//	 7 half-precision sums           TestTrapLongFloat32Sums; internal/kern: TestAccumulatorErrorGrowth; attention: TestTrapLongSums
+//	 7 half-precision sums           TestTrapLongFloat32Sums; internal/kern: TestAccumulatorErrorGrowth;
+//	                                 attention: TestTrapLongSums
 //	 8 tiny denominators             attention: TestTrapTinyDenominators
 //	 9 hybrid weights swapped        TestTrapHybridWeightsSwapped
 //	10 loose tolerance               TestTrapBandwidth; TestEveryFamilyWithEveryCoupling for variances
@@ -87,8 +88,9 @@ func zScores(t *testing.T, g *stattest.Moments, f family.Family, c coupling.Coup
 // of a map, repeated: the exact sum is a multiple of that of one block.
 func TestTrapLongFloat32Sums(t *testing.T) {
 	const block, repeats, m = 2000, 1000, 4 // 2·10⁶ rows
-	mp, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.Positive{},
-		Dim: 3, M: m, Seed: 3})
+	mp, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax},
+		Family: family.Positive{},
+		Dim:    3, M: m, Seed: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +223,8 @@ func TestTrapHybridWeightsSwapped(t *testing.T) {
 		t.Errorf("right weights: z = %.1f (mean), %.1f (variance), bound %.1f", z, zv, bound)
 	}
 	_, zv := zScores(t, wrong, f, c, m, x, y)
-	if z := stattest.Z(wrong.Mean(), math.Exp(dense.Dot(x, y)), math.Sqrt(wrong.Var()), wrong.N()); math.Abs(z) > bound ||
+	if z := stattest.Z(wrong.Mean(), math.Exp(dense.Dot(x, y)), math.Sqrt(wrong.Var()),
+		wrong.N()); math.Abs(z) > bound ||
 		zv < bound {
 		t.Errorf("swapped weights: z = %.1f (mean), %.1f (variance); want an unbiased mean and a wrong variance", z, zv)
 	}
@@ -252,12 +255,14 @@ func TestTrapBandwidth(t *testing.T) {
 		var g stattest.Moments
 		dst := dense.New[float64](1, 1)
 		for seed := range uint64(reps) {
-			mp, err := randfeat.New[float64](randfeat.Spec{Kernel: k, Family: f, Coupling: coupling.Orthogonal{}, Dim: 3, M: m,
+			mp, err := randfeat.New[float64](randfeat.Spec{Kernel: k, Family: f, Coupling: coupling.Orthogonal{},
+				Dim: 3, M: m,
 				Seed: seed})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := mp.Gram(dst, dense.MustFromRows([][]float64{x}), dense.MustFromRows([][]float64{y}), nil); err != nil {
+			if err := mp.Gram(dst, dense.MustFromRows([][]float64{x}), dense.MustFromRows([][]float64{y}),
+				nil); err != nil {
 				t.Fatal(err)
 			}
 			g.Add(dst.Data[0])
@@ -405,7 +410,8 @@ func TestORFPrime(t *testing.T) {
 			var g stattest.Moments
 			dst := dense.New[float64](1, 1)
 			for seed := range uint64(600) {
-				mp, err := randfeat.New[float64](randfeat.Spec{Kernel: c.k, Family: family.Trig{}, Coupling: c.c, Dim: d, M: m,
+				mp, err := randfeat.New[float64](randfeat.Spec{Kernel: c.k, Family: family.Trig{}, Coupling: c.c,
+					Dim: d, M: m,
 					Seed: seed})
 				if err != nil {
 					t.Fatal(err)
@@ -419,7 +425,8 @@ func TestORFPrime(t *testing.T) {
 			mean := math.Copysign(math.Exp(want.LogMean), g.Mean())
 			z, zv := stattest.Z(g.Mean(), mean, math.Sqrt(v), g.N()), g.VarZ(v)
 			if math.Abs(z) > bound || math.Abs(zv) > bound {
-				t.Errorf("%v × %s, d = %d, m = %d: z = %.1f (mean), %.1f (variance), bound %.1f", c.k.Kind, c.c.Name(), d, m, z, zv,
+				t.Errorf("%v × %s, d = %d, m = %d: z = %.1f (mean), %.1f (variance), bound %.1f", c.k.Kind, c.c.Name(),
+					d, m, z, zv,
 					bound)
 			}
 			// The same draws must refute the kernel that a bias was predicted against.
@@ -447,7 +454,8 @@ func TestORFPrimeOfExponentials(t *testing.T) {
 	zero := func(_, _ float64) float64 { return 0 }
 	combos := []combo{{family.Positive{}, zero, 1}, {family.Hyperbolic{}, zero, 1},
 		{family.OPRF{A: a}, func(d, r2 float64) float64 { return d/2*math.Log(1-4*a) + 2*a*r2 }, 1 - 4*a}}
-	sizes := []size{{2, 2, 1500, 0}, {2, 5, 1500, 0}, {5, 3, 1000, 0}, {5, 13, 1000, 0}, {16, 16, 300, 0}, {64, 64, 60, 0}}
+	sizes := []size{{2, 2, 1500, 0}, {2, 5, 1500, 0}, {5, 3, 1000, 0}, {5, 13, 1000, 0}, {16, 16, 300, 0},
+		{64, 64, 60, 0}}
 	bound := stattest.Bound(1e-6, 2*len(combos)*len(sizes))
 	largest, refuted := 0.0, 0
 	for _, s := range sizes {
@@ -491,7 +499,8 @@ func TestORFPrimeOfExponentials(t *testing.T) {
 				if exact := math.Exp(dense.Dot(x, y)); math.Abs(want-exact) > 1.6*bound*sd/math.Sqrt(float64(g.N())) {
 					refuted++
 					if math.Abs(stattest.Z(g.Mean(), exact, sd, g.N())) < bound {
-						t.Errorf("%s × %+v, d = %d, m = %d: a bias of %.3g was not seen", c.f.Name(), prime, s.d, s.m, want-exact)
+						t.Errorf("%s × %+v, d = %d, m = %d: a bias of %.3g was not seen", c.f.Name(), prime, s.d, s.m,
+							want-exact)
 					}
 				}
 			}
@@ -543,8 +552,9 @@ func enumerateRows(z []float64, n int, simplex bool, g func(float64) float64) []
 		}
 		kern.FWHT(dst)
 	}
-	padded, u, v, w, out := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n), make([]float64,
-		n)
+	padded, u, v, w, out := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n),
+		make([]float64,
+			n)
 	copy(padded, z)
 	for _, third := range patterns {
 		step(u, padded, third)
@@ -589,8 +599,9 @@ func TestStructuredMean(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many draws: run without -short")
 	}
-	sizes := []size{{2, 2, 20000, 0}, {2, 5, 10000, 0}, {3, 4, 10000, 0}, {4, 6, 10000, 0}, {5, 8, 5000, 0}, {8, 11, 5000,
-		0}}
+	sizes := []size{{2, 2, 20000, 0}, {2, 5, 10000, 0}, {3, 4, 10000, 0}, {4, 6, 10000, 0}, {5, 8, 5000, 0},
+		{8, 11, 5000,
+			0}}
 	couplings := []coupling.Coupling{coupling.Hadamard{K: 3}, coupling.FastSimplex{K: 3}}
 	families := []family.Family{family.Trig{}, family.Positive{}, family.Hyperbolic{}}
 	bound := stattest.Bound(1e-6, len(sizes)*len(couplings)*len(families))

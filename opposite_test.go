@@ -27,7 +27,8 @@ func TestLogGramOfOppositeRows(t *testing.T) {
 		}
 		for _, info := range family.List() {
 			for _, e := range info.Examples(d) {
-				s := randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: e.Family, Dim: d, M: 64, Seed: 3}
+				s := randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: e.Family, Dim: d, M: 64,
+					Seed: 3}
 				var err error
 				if e.Fit {
 					if s, err = randfeat.Fit(s, x, y); err != nil {
@@ -47,7 +48,8 @@ func TestLogGramOfOppositeRows(t *testing.T) {
 				}
 				got, want := dense.New[float64](3, 3), dense.New[float64](3, 3)
 				none := dense.Matrix[float64]{}
-				if err := m32.LogGram(got, none, dense.Convert[float32](x), dense.Convert[float32](y), nil); err != nil {
+				if err := m32.LogGram(got, none, dense.Convert[float32](x), dense.Convert[float32](y),
+					nil); err != nil {
 					t.Fatal(err)
 				}
 				if err := m64.LogGram(want, none, x, y, nil); err != nil {
@@ -56,14 +58,16 @@ func TestLogGramOfOppositeRows(t *testing.T) {
 				for i, v := range want.Data {
 					// Exponents of float32 are good to 2^-24 of their size, which is some |x| per projection.
 					if tol := 1e-6*(10+10*math.Sqrt(norm2)) + 1e-7*math.Abs(v); !(math.Abs(got.Data[i]-v) <= tol) {
-						t.Errorf("|x|² = %g, %s: log estimate %d is %v in float32, %v in float64", norm2, e.Name, i, got.Data[i], v)
+						t.Errorf("|x|² = %g, %s: log estimate %d is %v in float32, %v in float64", norm2, e.Name, i,
+							got.Data[i], v)
 					}
 				}
 				if e.Name == "positive" || e.Name == "hyperbolic" {
 					for i := range x.Rows {
 						if exact := s.Kernel.Log(x.Row(i), y.Row(i)); math.Abs(want.At(i, i)-exact) > 1e-9*norm2 ||
 							math.Abs(got.At(i, i)-exact) > 1e-6*(10+10*math.Sqrt(norm2)) {
-							t.Errorf("|x|² = %g, %s: log estimate %v, %v in float32, want %v", norm2, e.Name, want.At(i, i), got.At(i, i),
+							t.Errorf("|x|² = %g, %s: log estimate %v, %v in float32, want %v", norm2, e.Name,
+								want.At(i, i), got.At(i, i),
 								exact)
 						}
 					}

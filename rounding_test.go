@@ -12,9 +12,9 @@ import (
 	"github.com/randfeat/randfeat/theory"
 )
 
-// What float32 costs a signed map is what theory says, within a factor of 8 for features of bounded modulus, no more than
-// 8 times that for all: at opposite rows hybrids have no variance, but this error. The difference to float64 is median
-// over draws and pairs.
+// What float32 costs a signed map is what theory says, within a factor of 8 for features of bounded modulus, no more
+// than 8 times that for all: at opposite rows hybrids have no variance, but this error. The difference to float64 is
+// median over draws and pairs.
 func TestRoundingOfSignedMaps(t *testing.T) {
 	const d, m, n = 16, 64, 4
 	checked := map[string]bool{}
@@ -55,7 +55,8 @@ func TestRoundingOfSignedMaps(t *testing.T) {
 						checked[info.Name] = true
 					}
 					if !(median <= 8) || median < least {
-						t.Errorf("|x|² = %g, opposite %v, %s: rounding is %.3g of what theory says", norm2, opposite, e.Name, median)
+						t.Errorf("|x|² = %g, opposite %v, %s: rounding is %.3g of what theory says", norm2, opposite,
+							e.Name, median)
 					}
 				}
 			}
@@ -66,8 +67,8 @@ func TestRoundingOfSignedMaps(t *testing.T) {
 	}
 }
 
-// rounding is the difference of float32 and float64 estimates of the pairs of a signed map with a closed form, relative to
-// the prediction.
+// rounding is the difference of float32 and float64 estimates of the pairs of a signed map with a closed form,
+// relative to the prediction.
 func rounding(t *testing.T, s randfeat.Spec, x, y dense.Matrix[float64]) (ratios []float64) {
 	t.Helper()
 	m32, err := randfeat.New[float32](s)
@@ -96,7 +97,8 @@ func rounding(t *testing.T, s randfeat.Spec, x, y dense.Matrix[float64]) (ratios
 			return nil
 		}
 		unit := p.LogKernel + p.LogRounding(0x1p-24)
-		ratios = append(ratios, math.Abs(sign32.At(i, i)*math.Exp(log32.At(i, i)-unit)-sign64.At(i, i)*math.Exp(log64.At(i, i)-unit)))
+		ratios = append(ratios, math.Abs(sign32.At(i, i)*math.Exp(log32.At(i, i)-unit)-sign64.At(i,
+			i)*math.Exp(log64.At(i, i)-unit)))
 	}
 	return ratios
 }

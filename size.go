@@ -22,7 +22,8 @@ func (s Spec) OutDim() (int, error) {
 		return 0, err
 	}
 	if each > 0 && s.M > (math.MaxInt-fixed)/each {
-		return 0, fmt.Errorf("family %s: %d features for each of %d projections: %w", s.Family.Name(), each, s.M, ErrSpec)
+		return 0, fmt.Errorf("family %s: %d features for each of %d projections: %w", s.Family.Name(), each, s.M,
+			ErrSpec)
 	}
 	return fixed + each*s.M, nil
 }

@@ -48,7 +48,8 @@ func TestOutDimIsTheSizeOfTheMap(t *testing.T) {
 				case err != nil:
 					t.Errorf("%s: %d features: %v", name, features, err)
 				case !fixed && (size(got.M) > features || size(got.M+1) <= features):
-					t.Errorf("%s: %d features: M = %d gives %d, one more %d", name, features, got.M, size(got.M), size(got.M+1))
+					t.Errorf("%s: %d features: M = %d gives %d, one more %d", name, features, got.M, size(got.M),
+						size(got.M+1))
 				}
 			}
 			if _, err := spec.WithFeatures(0); !errors.Is(err, randfeat.ErrFeatures) {

@@ -351,7 +351,8 @@ func failures(got map[string]comparison, c randfeattest.Coupling, s size) (bad [
 				bad = append(bad, fmt.Sprintf("%s: %s: z = %.1f (bound %.1f)", label, what, z, bound))
 			}
 			// Heavy tails widen the standard error, but may not excuse anything: one draw may stand out, not more.
-			if ratio, _ := g.clusters.Variance(); what == "variance" && !(ratio > 1.0/guard && ratio-g.largest < guard) {
+			if ratio, _ := g.clusters.Variance(); what == "variance" &&
+				!(ratio > 1.0/guard && ratio-g.largest < guard) {
 				bad = append(bad, fmt.Sprintf("%s: the variance is %.2f times that of the theory", label, ratio))
 			}
 		}
@@ -399,7 +400,8 @@ func TestEveryFamilyWithEveryCoupling(t *testing.T) {
 		}
 		families[s.d] = testFamilies(t, s.d)
 		if s.d > 16 { // the costliest dimension does without variants, whose code runs in the others
-			families[s.d] = slices.DeleteFunc(families[s.d], func(f randfeattest.Family) bool { return f.Name != f.Info.Name })
+			families[s.d] = slices.DeleteFunc(families[s.d],
+				func(f randfeattest.Family) bool { return f.Name != f.Info.Name })
 		}
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // millions of tiny maps: let them pile up
@@ -418,8 +420,9 @@ func TestEveryFamilyWithEveryCoupling(t *testing.T) {
 						t.Error(bad)
 					}
 					for name, g := range got {
-						if plain(name, s.d) && s.plain > s.draws && s.largest() && powerful(c.Value) && g.variance && !refuted(g.clusters,
-							1.5) {
+						if plain(name, s.d) && s.plain > s.draws && s.largest() && powerful(c.Value) && g.variance &&
+							!refuted(g.clusters,
+								1.5) {
 							t.Errorf("%s, d = %d, m = %d: a variance wrong by 1.5 would not be seen", name, s.d, s.m)
 						}
 					}
@@ -457,7 +460,8 @@ type tally struct {
 
 func (a *tally) add(got map[string]comparison, c randfeattest.Coupling, s size) {
 	if a.worst == nil {
-		*a = tally{undefined: a.undefined, worst: map[string]float64{}, worstName: map[string]string{}, lowest: math.Inf(1),
+		*a = tally{undefined: a.undefined, worst: map[string]float64{}, worstName: map[string]string{},
+			lowest: math.Inf(1),
 			tested: map[int]int{}, by15: map[int]int{}, by3: map[int]int{}}
 	}
 	for name, g := range got {
@@ -527,8 +531,9 @@ func TestBiasedFamilyIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			bad := failures(got, c, s)
-			if len(bad) != 1 && len(bad) != 2 || !strings.HasPrefix(bad[0], "biased") || !strings.HasPrefix(bad[len(bad)-1],
-				"biased") {
+			if len(bad) != 1 && len(bad) != 2 || !strings.HasPrefix(bad[0], "biased") ||
+				!strings.HasPrefix(bad[len(bad)-1],
+					"biased") {
 				t.Errorf("%s: a bias of 22 %% gives %q", c.Name, bad)
 			}
 		}

@@ -133,7 +133,10 @@ func finiteDifferences(t *testing.T, m *randfeat.Map[float64], side sideVJP[floa
 		}
 	}
 	var err error
-	if allocs := testing.AllocsPerRun(2, func() { err = side.vjp(dx, dphi, phi, x, col, shift, nil, &ws) }); allocs > 0 ||
+	if allocs := testing.AllocsPerRun(2, func() {
+		err = side.vjp(dx, dphi, phi, x, col, shift, nil,
+			&ws)
+	}); allocs > 0 ||
 		err != nil {
 		t.Errorf("%v allocations with a warm workspace, error %v", allocs, err)
 	}
@@ -159,10 +162,12 @@ func TestVJPFloat32(t *testing.T) {
 			t.Fatal(err)
 		}
 		want, got := dense.New[float64](n, d), dense.New[float32](n, d)
-		if err := m64.KeysVJP(want, g, dense.Matrix[float64]{}, x, columnScales[float64](f), shift, nil, nil); err != nil {
+		if err := m64.KeysVJP(want, g, dense.Matrix[float64]{}, x, columnScales[float64](f), shift, nil,
+			nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := m32.KeysVJP(got, g32, dense.Matrix[float32]{}, x32, columnScales[float32](f), shift, nil, nil); err != nil {
+		if err := m32.KeysVJP(got, g32, dense.Matrix[float32]{}, x32, columnScales[float32](f), shift, nil,
+			nil); err != nil {
 			t.Fatal(err)
 		}
 		for i := range n {
@@ -185,7 +190,8 @@ func TestParameterGradient(t *testing.T) {
 		return func(p dense.Matrix[float64]) family.Family { return family.DARK{M: p, Base: base} }
 	}
 	adaptive := func() family.Family {
-		s, err := randfeat.Fit(randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.Adaptive{}, Dim: r},
+		s, err := randfeat.Fit(randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.Adaptive{},
+			Dim: r},
 			normals[float64](50, r, 23), normals[float64](50, r, 24))
 		if err != nil {
 			t.Fatal(err)
@@ -258,8 +264,9 @@ func TestParameterGradient(t *testing.T) {
 				}
 				dx := dense.New[float64](n, dim)
 				none := dense.Matrix[float64]{}
-				if err := errors.Join(fm.QueriesVJP(dx, a, none, x, col, shift, g, nil), fm.KeysVJP(dx, b, none, y, nil, shift, o,
-					nil), g.Merge(o)); err != nil {
+				if err := errors.Join(fm.QueriesVJP(dx, a, none, x, col, shift, g, nil),
+					fm.KeysVJP(dx, b, none, y, nil, shift, o,
+						nil), g.Merge(o)); err != nil {
 					t.Fatal(err)
 				}
 				got, err := g.Parameter()

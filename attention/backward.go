@@ -11,8 +11,8 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Backward sets dq, dk and dv to the gradients of Σ out⊙dout, where out is the result of Forward on q, k and v. With the
-// shares P_if = φ1(q_i)_f / den_i and D_i = out_i·dout_i,
+// Backward sets dq, dk and dv to the gradients of Σ out⊙dout, where out is the result of Forward on q, k and v. With
+// the shares P_if = φ1(q_i)_f / den_i and D_i = out_i·dout_i,
 //
 //	dφ1(q_i)_f = (S_f·dout_i − z_f D_i) / den_i,   S_f = Σ_j φ2(k_j)_f v_j,   z_f = Σ_j φ2(k_j)_f
 //	dφ2(k_j)_f = dS_f·v_j + dz_f,                  dS_f = Σ_i P_if dout_i,    dz_f = −Σ_i P_if D_i
@@ -26,7 +26,8 @@ import (
 // nothing overflows with positive maps (docs/theory.md §6). Rows that Forward counts as Empty or Zero have no gradient.
 //
 // grads, nil or one per map, receive the gradients by the parameters of the families (randfeat.Grad); nil entries are
-// skipped. With a Window they are refused (errors.ErrUnsupported). The bits of all results are the same at any GOMAXPROCS.
+// skipped. With a Window they are refused (errors.ErrUnsupported). The bits of all results are the same at any
+// GOMAXPROCS.
 func (a *Linear[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T], grads []*randfeat.Grad[T]) (Report, error) {
 	if err := a.check(out, q, k, v); err != nil {
 		return Report{}, err
@@ -39,7 +40,8 @@ func (a *Linear[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T], grads []*ran
 	}
 	for i, m := range a.Maps {
 		if _, ok := m.(randfeat.Differentiable[T]); !ok {
-			return Report{}, fmt.Errorf("map %d, a %T, has no derivatives (randfeat.Differentiable): %w", i, m, errors.ErrUnsupported)
+			return Report{}, fmt.Errorf("map %d, a %T, has no derivatives (randfeat.Differentiable): %w", i, m,
+				errors.ErrUnsupported)
 		}
 		if grads == nil || grads[i] == nil {
 			continue

@@ -69,8 +69,9 @@ func (w *backWorker[T]) addKeys(p *pass[T], pos []int, c, n int) {
 	}
 }
 
-// reverse sweeps the positions lo to hi−1 of a causal stream from the last to the first. mem holds the sums of the shares
-// P of the queries behind, with [dout | −D] for values; with read it first gives the keys of a chunk their gradients.
+// reverse sweeps the positions lo to hi−1 of a causal stream from the last to the first. mem holds the sums of the
+// shares P of the queries behind, with [dout | −D] for values; with read it first gives the keys of a chunk their
+// gradients.
 //
 // The references of P are raised by the queries at the last position of a piece only: these see every key of the piece,
 // so that no feature of a key exceeds 1 there.
@@ -118,8 +119,8 @@ func (w *backWorker[T]) appendBeside(p *pass[T], mem *memory[T], p0, p1 int) err
 	return nil
 }
 
-// sharesOf writes the shares of the queries at positions c to end−1 at the references of the part of mem, one head after
-// the other, and reports whether they stay below e^lag. Without references there must be no query.
+// sharesOf writes the shares of the queries at positions c to end−1 at the references of the part of mem, one head
+// after the other, and reports whether they stay below e^lag. Without references there must be no query.
 func (w *backWorker[T]) sharesOf(p *pass[T], mem *memory[T], c, end int) (bool, error) {
 	s := p.s
 	first, last := max(c-s.off, 0), min(end-s.off, s.lenQ())
@@ -277,7 +278,8 @@ func (w *backWorker[T]) keyTriangle(dphi, dv, shares, g dense.Matrix[T], count [
 		for r0 := r; r0 < g.Rows; {
 			cols := min(c+triangleRows, keys, wholePanels(count[min(r0+triangleRows, g.Rows)-1], keys, w.packV.Width))
 			r1 := r0
-			for r1 < g.Rows && min(c+triangleRows, keys, wholePanels(count[min(r1+triangleRows, g.Rows)-1], keys, w.packV.Width)) == cols {
+			for r1 < g.Rows && min(c+triangleRows, keys, wholePanels(count[min(r1+triangleRows, g.Rows)-1], keys,
+				w.packV.Width)) == cols {
 				r1 += triangleRows
 			}
 			r1 = min(r1, g.Rows)

@@ -276,8 +276,8 @@ func (p *pass[T]) sweep(n int, part, seg par.Step[backWorker[T]]) (last *memory[
 	return last, nil
 }
 
-// bidirectional sums all keys, then the queries, then reads with the keys. The references are those of the keys: a share
-// at them is at most 1.
+// bidirectional sums all keys, then the queries, then reads with the keys. The references are those of the keys: a
+// share at them is at most 1.
 func (p *pass[T]) bidirectional(s *stream[T]) error {
 	n, queries, f, dv := s.segments(), (s.lenQ()+segment-1)/segment, s.m.OutDim(), s.v.Cols
 	wave := max(1, p.wave(max(n, queries)))

@@ -137,8 +137,10 @@ func (w *backWorker[T]) addQueries(b *backCall[T], s *stream[T], g, i0, n int) {
 	}
 }
 
-// vjpQueries turns the cotangents dphi of the features phi at the references ref into gradients of queries i0… of head g.
-func (w *backWorker[T]) vjpQueries(p *pass[T], dphi, phi dense.Matrix[T], ref *reference[T], q dense.Matrix[T], g, i0 int) error {
+// vjpQueries turns the cotangents dphi of the features phi at the references ref into gradients of queries i0… of head
+// g.
+func (w *backWorker[T]) vjpQueries(p *pass[T], dphi, phi dense.Matrix[T], ref *reference[T], q dense.Matrix[T],
+	g, i0 int) error {
 	s, n := p.s, q.Rows
 	shift := w.negs[:n]
 	for i := range shift {
@@ -194,8 +196,8 @@ func (w *backWorker[T]) queryBlock(p *pass[T], part *sums[T], lo, hi int) error 
 	return nil
 }
 
-// querySegment computes dq of the queries at positions lo to hi−1 of a causal stream and adds the keys there to mem: the
-// sweep of Forward, with the same references.
+// querySegment computes dq of the queries at positions lo to hi−1 of a causal stream and adds the keys there to mem:
+// the sweep of Forward, with the same references.
 func (w *backWorker[T]) querySegment(p *pass[T], mem *memory[T], lo, hi int) error {
 	w.look = w.phiK.Rows
 	for lo < hi {
@@ -279,7 +281,8 @@ func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], k keys[T], p0 int
 		}
 		if v.Rows > 0 {
 			w.scoreCotangents(gm, count, v.Rows, func(r, end, whole int) {
-				w.tab.Product(dphi.RowRange(r, end), w.da.RowRange(r, end).ColRange(0, whole), phiK.RowRange(0, whole), true)
+				w.tab.Product(dphi.RowRange(r, end), w.da.RowRange(r, end).ColRange(0, whole), phiK.RowRange(0, whole),
+					true)
 			})
 		}
 		if err := w.vjpQueries(p, dphi, phi, view.ref, q, g, first); err != nil {
@@ -340,8 +343,8 @@ func (w *backWorker[T]) denominators(phi, phiK dense.Matrix[T], z []T, past int6
 	}
 }
 
-// scoreCotangents sets row i of da to g_i·[v_j | 1] for the first count_i of the chunk's keys and to zero for the others,
-// in blocks of rows; then is called for each block with the number of columns in use.
+// scoreCotangents sets row i of da to g_i·[v_j | 1] for the first count_i of the chunk's keys and to zero for the
+// others, in blocks of rows; then is called for each block with the number of columns in use.
 func (w *backWorker[T]) scoreCotangents(g dense.Matrix[T], count []int, keys int, then func(r, end, cols int)) {
 	for r := 0; r < g.Rows; r += triangleRows {
 		end := min(r+triangleRows, g.Rows)

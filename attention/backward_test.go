@@ -17,7 +17,8 @@ import (
 )
 
 // linearGradients runs Forward and Backward with a fixed random dout.
-func linearGradients[T dense.Float](t testing.TB, a *Linear[T], q, k, v Seq[T], grads []*randfeat.Grad[T]) (dout Seq[T], d [3]Seq[T]) {
+func linearGradients[T dense.Float](t testing.TB, a *Linear[T], q, k, v Seq[T],
+	grads []*randfeat.Grad[T]) (dout Seq[T], d [3]Seq[T]) {
 	t.Helper()
 	out := NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
 	want, err := a.Forward(out, q, k, v)
@@ -52,8 +53,9 @@ func linearLoss(t testing.TB, a *Linear[float64], dout, q, k, v Seq[float64]) fl
 	return dense.Dot(out.Data, dout.Data)
 }
 
-// checkDerivative compares directional derivatives with central differences: for every input in turn and every position a
-// random direction would be slow; a few directions that touch single positions and all of them are enough to see each.
+// checkDerivative compares directional derivatives with central differences: for every input in turn and every
+// position a random direction would be slow; a few directions that touch single positions and all of them are enough
+// to see each.
 func checkDerivative(t *testing.T, a *Linear[float64], q, k, v Seq[float64], tolerance float64) {
 	t.Helper()
 	dout, d := linearGradients(t, a, q, k, v, nil)
@@ -61,7 +63,8 @@ func checkDerivative(t *testing.T, a *Linear[float64], q, k, v Seq[float64], tol
 	args := [3]Seq[float64]{q, k, v}
 	for n, name := range []string{"dq", "dk", "dv"} {
 		x := args[n].Data
-		directions := [][]float64{normals[float64](1, 1, 1, len(x), 1, uint64(50+n)).Data, normals[float64](1, 1, 1, len(x), 1, uint64(60+n)).Data}
+		directions := [][]float64{normals[float64](1, 1, 1, len(x), 1, uint64(50+n)).Data,
+			normals[float64](1, 1, 1, len(x), 1, uint64(60+n)).Data}
 		for i := 0; i < len(x); i += 1 + len(x)/7 {
 			one := make([]float64, len(x))
 			one[i] = 1
@@ -95,8 +98,10 @@ func TestLinearBackwardFamilies(t *testing.T) {
 		m := testMap[float64](t, f, d, 6)
 		for _, causal := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/causal=%v", name, causal), func(t *testing.T) {
-				q, k, v := normals[float64](1, 1, 13, d, 0.6, 1), normals[float64](1, 1, 13, d, 0.6, 2), normals[float64](1, 1, 13, 3, 1, 3)
-				a := &Linear[float64]{Maps: []randfeat.FeatureMap[float64]{m}, Chunk: 5, Visibility: Visibility{Causal: causal}}
+				q, k, v := normals[float64](1, 1, 13, d, 0.6, 1), normals[float64](1, 1, 13, d, 0.6, 2),
+					normals[float64](1, 1, 13, 3, 1, 3)
+				a := &Linear[float64]{Maps: []randfeat.FeatureMap[float64]{m}, Chunk: 5,
+					Visibility: Visibility{Causal: causal}}
 				tolerance := 1e-6
 				if !m.Positive() {
 					tolerance = 1e-4 // denominators may be small
@@ -120,7 +125,8 @@ func TestLinearBackwardShapes(t *testing.T) {
 	for i := range segments {
 		segments[i] = int32(i%14) / 6
 	}
-	gauss, err := randfeat.New[float64](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Gaussian, Scale: 0.8}, Family: family.Positive{}, Dim: d, M: 6, Seed: 4})
+	gauss, err := randfeat.New[float64](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Gaussian, Scale: 0.8},
+		Family: family.Positive{}, Dim: d, M: 6, Seed: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,17 +138,18 @@ func TestLinearBackwardShapes(t *testing.T) {
 		heads, kv  int
 		chunk      int
 	}{
-		"groups":       {lenQ: 14, lenK: 14, heads: 6, kv: 2, chunk: 4},
-		"own maps":     {maps: []randfeat.FeatureMap[float64]{m, other}, lenQ: 14, lenK: 14, heads: 4, kv: 2, chunk: 6},
-		"mask":         {vis: Visibility{KeyMask: mask}, lenQ: 11, lenK: 14, heads: 2, kv: 1, chunk: 5},
-		"segments":     {vis: Visibility{Segments: segments}, lenQ: 14, lenK: 14, heads: 2, kv: 2, chunk: 4},
-		"segment mask": {vis: Visibility{Segments: segments, KeyMask: mask}, lenQ: 14, lenK: 14, heads: 2, kv: 1, chunk: 4},
-		"more keys":    {lenQ: 5, lenK: 14, heads: 1, kv: 1, chunk: 4},
-		"fewer keys":   {lenQ: 14, lenK: 5, heads: 2, kv: 1, chunk: 4},
-		"one chunk":    {lenQ: 9, lenK: 9, heads: 1, kv: 1},
-		"chunk of 1":   {lenQ: 7, lenK: 7, heads: 1, kv: 1, chunk: 1},
-		"gaussian":     {maps: []randfeat.FeatureMap[float64]{gauss}, lenQ: 9, lenK: 9, heads: 2, kv: 1, chunk: 4},
-		"dark":         {maps: []randfeat.FeatureMap[float64]{dark}, lenQ: 9, lenK: 9, heads: 2, kv: 1, chunk: 4},
+		"groups":   {lenQ: 14, lenK: 14, heads: 6, kv: 2, chunk: 4},
+		"own maps": {maps: []randfeat.FeatureMap[float64]{m, other}, lenQ: 14, lenK: 14, heads: 4, kv: 2, chunk: 6},
+		"mask":     {vis: Visibility{KeyMask: mask}, lenQ: 11, lenK: 14, heads: 2, kv: 1, chunk: 5},
+		"segments": {vis: Visibility{Segments: segments}, lenQ: 14, lenK: 14, heads: 2, kv: 2, chunk: 4},
+		"segment mask": {vis: Visibility{Segments: segments, KeyMask: mask}, lenQ: 14, lenK: 14, heads: 2, kv: 1,
+			chunk: 4},
+		"more keys":  {lenQ: 5, lenK: 14, heads: 1, kv: 1, chunk: 4},
+		"fewer keys": {lenQ: 14, lenK: 5, heads: 2, kv: 1, chunk: 4},
+		"one chunk":  {lenQ: 9, lenK: 9, heads: 1, kv: 1},
+		"chunk of 1": {lenQ: 7, lenK: 7, heads: 1, kv: 1, chunk: 1},
+		"gaussian":   {maps: []randfeat.FeatureMap[float64]{gauss}, lenQ: 9, lenK: 9, heads: 2, kv: 1, chunk: 4},
+		"dark":       {maps: []randfeat.FeatureMap[float64]{dark}, lenQ: 9, lenK: 9, heads: 2, kv: 1, chunk: 4},
 	} {
 		for _, causal := range []bool{false, true} {
 			for _, window := range []int{0, 1, 3, 20} {
@@ -163,8 +170,8 @@ func TestLinearBackwardShapes(t *testing.T) {
 	}
 }
 
-// Keys whose norms jump by orders of magnitude, so that references are raised and the sweeps split their chunks: float32
-// stays finite and near float64.
+// Keys whose norms jump by orders of magnitude, so that references are raised and the sweeps split their chunks:
+// float32 stays finite and near float64.
 func TestLinearBackwardFloat32(t *testing.T) {
 	const d, length = 16, 300
 	for _, name := range []string{"positive", "hyperbolic", "oprf", "dark", "lfk", "relu", "elu", "adaptive"} {
@@ -176,7 +183,8 @@ func TestLinearBackwardFloat32(t *testing.T) {
 					if strings.Contains("relu elu", name) && large > 12 {
 						t.Skip("the products of such inputs are not exponents")
 					}
-					q, k, v := normals[float32](1, 2, length, d, 1, 21), normals[float32](1, 1, length, d, 1, 22), normals[float32](1, 1, length, 8, 1, 23)
+					q, k, v := normals[float32](1, 2, length, d, 1, 21), normals[float32](1, 1, length, d, 1, 22),
+						normals[float32](1, 1, length, 8, 1, 23)
 					for _, i := range []int{70, 71, 150, 290} {
 						for j := range d {
 							k.Head(0, 0).Row(i)[j] *= large
@@ -184,8 +192,10 @@ func TestLinearBackwardFloat32(t *testing.T) {
 						}
 					}
 					vis := Visibility{Causal: causal}
-					_, got := linearGradients(t, &Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m32}, Visibility: vis, Chunk: 64}, q, k, v, nil)
-					_, want := linearGradients(t, &Linear[float64]{Maps: []randfeat.FeatureMap[float64]{m64}, Visibility: vis, Chunk: 50}, widened(q), widened(k), widened(v), nil)
+					_, got := linearGradients(t, &Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m32},
+						Visibility: vis, Chunk: 64}, q, k, v, nil)
+					_, want := linearGradients(t, &Linear[float64]{Maps: []randfeat.FeatureMap[float64]{m64},
+						Visibility: vis, Chunk: 50}, widened(q), widened(k), widened(v), nil)
 					for n, name := range []string{"dq", "dk", "dv"} {
 						for i, x := range got[n].Data {
 							if !dense.IsFinite(float64(x)) || !dense.IsFinite(want[n].Data[i]) {
@@ -217,7 +227,8 @@ func TestLinearBackwardFloat32(t *testing.T) {
 func TestLinearBackwardDeterministic(t *testing.T) {
 	const d, length = 8, 9000
 	m := testMap[float32](t, family.DARK{M: normals[float64](1, 1, 5, d, 0.5, 8).Head(0, 0)}, d, 24)
-	q, k, v := normals[float32](1, 2, length, d, 1, 31), normals[float32](1, 1, length, d, 1, 32), normals[float32](1, 1, length, 6, 1, 33)
+	q, k, v := normals[float32](1, 2, length, d, 1, 31), normals[float32](1, 1, length, d, 1, 32),
+		normals[float32](1, 1, length, 6, 1, 33)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, causal := range []bool{false, true} {
 		var want [3]Seq[float32]
@@ -241,7 +252,8 @@ func TestLinearBackwardDeterministic(t *testing.T) {
 			for n := range got {
 				for i, x := range got[n].Data {
 					if x != want[n].Data[i] {
-						t.Fatalf("causal=%v, %d threads: gradient %d element %d is %v, was %v", causal, procs, n, i, x, want[n].Data[i])
+						t.Fatalf("causal=%v, %d threads: gradient %d element %d is %v, was %v", causal, procs, n, i, x,
+							want[n].Data[i])
 					}
 				}
 			}
@@ -262,7 +274,8 @@ func TestLinearBackwardParameters(t *testing.T) {
 	for name, c := range map[string]struct {
 		at   dense.Matrix[float64]
 		with func(dense.Matrix[float64]) family.Family
-	}{"dark": {normals[float64](1, 1, 3, d, 0.6, 41).Head(0, 0), dark}, "lfk": {normals[float64](1, 1, 6, d, 1, 42).Head(0, 0), lfk}} {
+	}{"dark": {normals[float64](1, 1, 3, d, 0.6, 41).Head(0, 0), dark},
+		"lfk": {normals[float64](1, 1, 6, d, 1, 42).Head(0, 0), lfk}} {
 		for _, causal := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/causal=%v", name, causal), func(t *testing.T) {
 				spec := randfeat.Spec{Kernel: kernel.Attention(d), Family: c.with(c.at), Dim: d, M: 6, Seed: 5}
@@ -277,9 +290,11 @@ func TestLinearBackwardParameters(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					return &Linear[float64]{Maps: []randfeat.FeatureMap[float64]{m}, Visibility: Visibility{Causal: causal}, Chunk: 4}
+					return &Linear[float64]{Maps: []randfeat.FeatureMap[float64]{m},
+						Visibility: Visibility{Causal: causal}, Chunk: 4}
 				}
-				q, k, v := normals[float64](2, 4, 11, d, 1, 43), normals[float64](2, 2, 11, d, 1, 44), normals[float64](2, 2, 11, 3, 1, 45)
+				q, k, v := normals[float64](2, 4, 11, d, 1, 43), normals[float64](2, 2, 11, d, 1, 44),
+					normals[float64](2, 2, 11, 3, 1, 45)
 				a := attention(c.at)
 				g, err := a.Maps[0].(randfeat.Learnable[float64]).NewGrad()
 				if err != nil {
@@ -296,7 +311,8 @@ func TestLinearBackwardParameters(t *testing.T) {
 						plus, minus := c.at.Clone(), c.at.Clone()
 						plus.Row(i)[j] += h
 						minus.Row(i)[j] -= h
-						want := (linearLoss(t, attention(plus), dout, q, k, v) - linearLoss(t, attention(minus), dout, q, k, v)) / (2 * h)
+						want := (linearLoss(t, attention(plus), dout, q, k, v) - linearLoss(t, attention(minus), dout,
+							q, k, v)) / (2 * h)
 						if !(math.Abs(got.At(i, j)-want) <= 1e-6*(1+math.Abs(want))) {
 							t.Errorf("parameter %d,%d: derivative %v, differences give %v", i, j, got.At(i, j), want)
 						}
@@ -310,7 +326,8 @@ func TestLinearBackwardParameters(t *testing.T) {
 // Gradients approach those of exact attention as the number of features grows: the error falls about as 1/√m.
 func TestLinearBackwardApproachesExact(t *testing.T) {
 	const d, length = 8, 40
-	q, k, v := normals[float64](1, 1, length, d, 0.4, 51), normals[float64](1, 1, length, d, 0.4, 52), normals[float64](1, 1, length, 4, 1, 53)
+	q, k, v := normals[float64](1, 1, length, d, 0.4, 51), normals[float64](1, 1, length, d, 0.4, 52),
+		normals[float64](1, 1, length, 4, 1, 53)
 	for _, causal := range []bool{false, true} {
 		vis := Visibility{Causal: causal}
 		exact := &Exact[float64]{Visibility: vis}
@@ -319,13 +336,15 @@ func TestLinearBackwardApproachesExact(t *testing.T) {
 			t.Fatal(err)
 		}
 		dout := normals[float64](1, 1, length, v.Dim, 1, 99)
-		want := [3]Seq[float64]{NewSeq[float64](1, 1, length, d), NewSeq[float64](1, 1, length, d), NewSeq[float64](1, 1, length, v.Dim)}
+		want := [3]Seq[float64]{NewSeq[float64](1, 1, length, d), NewSeq[float64](1, 1, length, d),
+			NewSeq[float64](1, 1, length, v.Dim)}
 		if err := exact.Backward(want[0], want[1], want[2], dout, out, q, k, v); err != nil {
 			t.Fatal(err)
 		}
 		var last [3]float64
 		for n, features := range []int{256, 16384} {
-			a := &Linear[float64]{Maps: []randfeat.FeatureMap[float64]{testMap[float64](t, family.Positive{}, d, features)}, Visibility: vis}
+			a := &Linear[float64]{Maps: []randfeat.FeatureMap[float64]{testMap[float64](t, family.Positive{}, d,
+				features)}, Visibility: vis}
 			_, got := linearGradients(t, a, q, k, v, nil)
 			for i := range got {
 				var diff float64
@@ -336,7 +355,8 @@ func TestLinearBackwardApproachesExact(t *testing.T) {
 				relative := math.Sqrt(diff / dense.Norm2(want[i].Data))
 				// A factor 8 in theory.
 				if n == 1 && !(relative < last[i]/4 && relative < 0.1) {
-					t.Errorf("causal=%v, gradient %d: relative error %.3g with 256 features, %.3g with 16384", causal, i, last[i], relative)
+					t.Errorf("causal=%v, gradient %d: relative error %.3g with 256 features, %.3g with 16384", causal,
+						i, last[i], relative)
 				}
 				last[i] = relative
 			}
@@ -351,13 +371,16 @@ func TestLinearBackwardEmpty(t *testing.T) {
 	for _, shape := range [][3]int{{0, 5, 3}, {5, 0, 3}, {5, 5, 0}, {0, 0, 3}, {1, 1, 1}, {3, 300, 2}, {300, 3, 2}} {
 		for _, causal := range []bool{false, true} {
 			for _, window := range []int{0, 2} {
-				q, k, v := normals[float64](2, 2, shape[0], d, 1, 1), normals[float64](2, 1, shape[1], d, 1, 2), normals[float64](2, 1, shape[1], shape[2], 1, 3)
-				a := &Linear[float64]{Maps: []randfeat.FeatureMap[float64]{m}, Visibility: Visibility{Causal: causal}, Window: window}
+				q, k, v := normals[float64](2, 2, shape[0], d, 1, 1), normals[float64](2, 1, shape[1], d, 1, 2),
+					normals[float64](2, 1, shape[1], shape[2], 1, 3)
+				a := &Linear[float64]{Maps: []randfeat.FeatureMap[float64]{m}, Visibility: Visibility{Causal: causal},
+					Window: window}
 				out, dout := NewSeq[float64](2, 2, shape[0], shape[2]), normals[float64](2, 2, shape[0], shape[2], 1, 4)
 				if _, err := a.Forward(out, q, k, v); err != nil {
 					t.Fatal(err)
 				}
-				d := [3]Seq[float64]{normals[float64](2, 2, shape[0], d, 1, 5), normals[float64](2, 1, shape[1], d, 1, 6), normals[float64](2, 1, shape[1], shape[2], 1, 7)}
+				d := [3]Seq[float64]{normals[float64](2, 2, shape[0], d, 1, 5),
+					normals[float64](2, 1, shape[1], d, 1, 6), normals[float64](2, 1, shape[1], shape[2], 1, 7)}
 				if _, err := a.Backward(d[0], d[1], d[2], dout, out, q, k, v, nil); err != nil {
 					t.Fatal(err)
 				}
@@ -365,7 +388,8 @@ func TestLinearBackwardEmpty(t *testing.T) {
 				for n := range d {
 					for i, x := range d[n].Data {
 						if !dense.IsFinite(x) || none && x != 0 {
-							t.Fatalf("%v, causal=%v, window=%d: gradient %d element %d is %v", shape, causal, window, n, i, x)
+							t.Fatalf("%v, causal=%v, window=%d: gradient %d element %d is %v", shape, causal, window, n,
+								i, x)
 						}
 					}
 				}
@@ -378,12 +402,14 @@ func TestLinearBackwardErrors(t *testing.T) {
 	const d = 4
 	m := testMap[float32](t, family.DARK{M: dense.Identity[float64](d)}, d, 6)
 	a := &Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}
-	q, k, v := normals[float32](1, 1, 6, d, 1, 1), normals[float32](1, 1, 6, d, 1, 2), normals[float32](1, 1, 6, 3, 1, 3)
+	q, k, v := normals[float32](1, 1, 6, d, 1, 1), normals[float32](1, 1, 6, d, 1, 2),
+		normals[float32](1, 1, 6, 3, 1, 3)
 	out := NewSeq[float32](1, 1, 6, 3)
 	if _, err := a.Forward(out, q, k, v); err != nil {
 		t.Fatal(err)
 	}
-	dq, dk, dv, dout := NewSeq[float32](1, 1, 6, d), NewSeq[float32](1, 1, 6, d), NewSeq[float32](1, 1, 6, 3), normals[float32](1, 1, 6, 3, 1, 4)
+	dq, dk, dv, dout := NewSeq[float32](1, 1, 6, d), NewSeq[float32](1, 1, 6, d), NewSeq[float32](1, 1, 6, 3),
+		normals[float32](1, 1, 6, 3, 1, 4)
 	g, err := m.NewGrad()
 	if err != nil {
 		t.Fatal(err)
@@ -402,12 +428,14 @@ func TestLinearBackwardErrors(t *testing.T) {
 		got, want error
 		text      string
 	}{
-		"dq":            {run(a, NewSeq[float32](1, 1, 5, d), dout, q, v), dense.ErrShape, "dq is"},
-		"gradients":     {run(a, dq, dout, q, v, g, g), dense.ErrShape, "parameter gradients"},
-		"window":        {run(windowed, dq, dout, q, v, g), errors.ErrUnsupported, "window"},
-		"dout infinite": {run(a, dq, broken(dout), q, v), dense.ErrNotFinite, "dout: batch 0, head 0, position 1, column 2"},
-		"q infinite":    {run(a, dq, dout, broken(q), v), dense.ErrNotFinite, "q: batch 0, head 0, position 1, column 1"},
-		"v infinite":    {run(a, dq, dout, q, broken(v)), dense.ErrNotFinite, "v: batch 0"},
+		"dq":        {run(a, NewSeq[float32](1, 1, 5, d), dout, q, v), dense.ErrShape, "dq is"},
+		"gradients": {run(a, dq, dout, q, v, g, g), dense.ErrShape, "parameter gradients"},
+		"window":    {run(windowed, dq, dout, q, v, g), errors.ErrUnsupported, "window"},
+		"dout infinite": {run(a, dq, broken(dout), q, v), dense.ErrNotFinite,
+			"dout: batch 0, head 0, position 1, column 2"},
+		"q infinite": {run(a, dq, dout, broken(q), v), dense.ErrNotFinite,
+			"q: batch 0, head 0, position 1, column 1"},
+		"v infinite": {run(a, dq, dout, q, broken(v)), dense.ErrNotFinite, "v: batch 0"},
 	} {
 		if !errors.Is(c.got, c.want) || !strings.Contains(fmt.Sprint(c.got), c.text) {
 			t.Errorf("%s: error %v, want %v", name, c.got, c.want)
@@ -421,13 +449,15 @@ func TestLinearBackwardErrors(t *testing.T) {
 // BenchmarkLinearBackward also reports how many times Forward it takes.
 func BenchmarkLinearBackward(b *testing.B) {
 	const d, m, length = 64, 256, 16384
-	q, k, v := normals[float32](1, 1, length, d, 1, 1), normals[float32](1, 1, length, d, 1, 2), normals[float32](1, 1, length, d, 1, 3)
+	q, k, v := normals[float32](1, 1, length, d, 1, 1), normals[float32](1, 1, length, d, 1, 2),
+		normals[float32](1, 1, length, d, 1, 3)
 	fm := testMap[float32](b, family.Positive{}, d, m)
 	for _, causal := range []bool{false, true} {
 		b.Run(fmt.Sprintf("causal=%v/d=%d/m=%d/L=%d", causal, d, m, length), func(b *testing.B) {
 			a := &Linear[float32]{Maps: []randfeat.FeatureMap[float32]{fm}, Visibility: Visibility{Causal: causal}}
 			out, dout := NewSeq[float32](1, 1, length, d), normals[float32](1, 1, length, d, 1, 4)
-			dq, dk, dv := NewSeq[float32](1, 1, length, d), NewSeq[float32](1, 1, length, d), NewSeq[float32](1, 1, length, d)
+			dq, dk, dv := NewSeq[float32](1, 1, length, d), NewSeq[float32](1, 1, length, d),
+				NewSeq[float32](1, 1, length, d)
 			var forward, backward time.Duration
 			for b.Loop() {
 				t0 := time.Now()
@@ -471,7 +501,8 @@ func TestLinearBackwardParametersPerHead(t *testing.T) {
 		out := NewSeq[float64](1, 1, length, dv)
 		_, err := a.Forward(out, one(q, h), one(k, h), one(v, h))
 		must(t, err)
-		_, err = a.Backward(NewSeq[float64](1, 1, length, d), NewSeq[float64](1, 1, length, d), NewSeq[float64](1, 1, length, dv),
+		_, err = a.Backward(NewSeq[float64](1, 1, length, d), NewSeq[float64](1, 1, length, d),
+			NewSeq[float64](1, 1, length, dv),
 			one(v, h), out, one(q, h), one(k, h), one(v, h), g)
 		must(t, err)
 		alone[h], err = g[0].Parameter()

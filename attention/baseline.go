@@ -7,8 +7,8 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// Constant is attention that gives every visible key the same weight: out_i is the mean of the visible values, a running
-// mean if causal. A baseline: what attention is without queries and keys. Values of masked keys are not read.
+// Constant is attention that gives every visible key the same weight: out_i is the mean of the visible values, a
+// running mean if causal. A baseline: what attention is without queries and keys. Values of masked keys are not read.
 type Constant[T dense.Float] struct {
 	Visibility
 	// Unchecked leaves out the search for NaN and infinities.
@@ -145,7 +145,8 @@ func (c *exactCall[T]) uniform(w *exactScratch[T], t exactTask) {
 					for j := range j1 - j0 {
 						var u T
 						if key := b.k0 + j0 + j; j0+j < hi && (mask == nil || mask[key]) {
-							u = T(float32(rng.Mix64(row+uint64(key))>>40) * 0x1p-24) // 24 bits: exact, and below 1, in both precisions
+							// 24 bits: exact, and below 1, in both precisions
+							u = T(float32(rng.Mix64(row+uint64(key))>>40) * 0x1p-24)
 						}
 						p.Data[l*(j1-j0)+j] = u
 						w.sum[l] += float64(u)

@@ -47,9 +47,9 @@ func TestUniformWeights(t *testing.T) {
 	const length = 400
 	w := uniformWeights(t, &Uniform[float64]{Seed: 1}, 2, length)
 	other := uniformWeights(t, &Uniform[float64]{Seed: 2}, 2, length)
-	// Weights u/Σu with u uniform: mean of n·w is 1, and the second moment of n·w is (1/3)/(1/2)² = 4/3 up to O(1/n). Over
-	// n² = 160000 weights the standard error of the second moment is √(16/5 − 16/9)/400 = 0.003; the bound is 6 of them
-	// and the O(1/n) bias.
+	// Weights u/Σu with u uniform: mean of n·w is 1, and the second moment of n·w is (1/3)/(1/2)² = 4/3 up to O(1/n).
+	// Over n² = 160000 weights the standard error of the second moment is √(16/5 − 16/9)/400 = 0.003; the bound is 6
+	// of them and the O(1/n) bias.
 	for h, s := range w {
 		var second, lag, top float64
 		for i := range length {

@@ -34,8 +34,8 @@ type Decoder[T dense.Float] struct {
 // maxWindow bounds the memory of a decoder: more is a mistake.
 const maxWindow = 1 << 24
 
-// NewDecoder returns a decoder of no tokens with the maps, Window and Chunk of a. It is causal whatever a.Causal says and
-// takes no masks: padding is simply not passed to it.
+// NewDecoder returns a decoder of no tokens with the maps, Window and Chunk of a. It is causal whatever a.Causal says
+// and takes no masks: padding is simply not passed to it.
 func (a *Linear[T]) NewDecoder(batch, qHeads, kvHeads, dim, valueDim int) (*Decoder[T], error) {
 	if batch < 1 || kvHeads < 1 || qHeads < 1 || qHeads%kvHeads != 0 || valueDim < 1 {
 		return nil, fmt.Errorf("batch %d, %d query heads, %d key/value heads, %d value columns; want at least 1 and heads in whole groups: %w",
@@ -48,7 +48,8 @@ func (a *Linear[T]) NewDecoder(batch, qHeads, kvHeads, dim, valueDim int) (*Deco
 		return nil, err
 	}
 	if a.Window > maxWindow {
-		return nil, fmt.Errorf("window = %d: a decoder keeps the keys of its window, want at most %d: %w", a.Window, maxWindow, dense.ErrShape)
+		return nil, fmt.Errorf("window = %d: a decoder keeps the keys of its window, want at most %d: %w", a.Window,
+			maxWindow, dense.ErrShape)
 	}
 	tab, err := kern.Chosen[T]()
 	if err != nil {
@@ -93,8 +94,10 @@ func (d *Decoder[T]) Reset() {
 
 // Clone is a copy that goes on by itself: a fork of the sequence.
 func (d *Decoder[T]) Clone() *Decoder[T] {
-	c := &Decoder[T]{maps: d.maps, batch: d.batch, qHeads: d.qHeads, kvHeads: d.kvHeads, dim: d.dim, valueDim: d.valueDim,
-		window: d.window, rows: d.rows, checks: d.checks, length: d.length, report: d.report, tab: d.tab, ringed: d.ringed}
+	c := &Decoder[T]{maps: d.maps, batch: d.batch, qHeads: d.qHeads, kvHeads: d.kvHeads, dim: d.dim,
+		valueDim: d.valueDim,
+		window:   d.window, rows: d.rows, checks: d.checks, length: d.length, report: d.report, tab: d.tab,
+		ringed: d.ringed}
 	for i, m := range d.mems {
 		o := newMemory[T](m.part.s.Rows, m.part.s.Cols)
 		o.copyFrom(m)
@@ -138,7 +141,8 @@ func (d *Decoder[T]) check(out, q, k, v Seq[T]) error {
 		name       string
 		s          Seq[T]
 		heads, dim int
-	}{{"q", q, d.qHeads, d.dim}, {"k", k, d.kvHeads, d.dim}, {"v", v, d.kvHeads, d.valueDim}, {"out", out, d.qHeads, d.valueDim}} {
+	}{{"q", q, d.qHeads, d.dim}, {"k", k, d.kvHeads, d.dim}, {"v", v, d.kvHeads, d.valueDim},
+		{"out", out, d.qHeads, d.valueDim}} {
 		if err := x.s.Check(x.name); err != nil {
 			return err
 		}
@@ -166,7 +170,8 @@ func checkNorms[T dense.Float](tab *kern.Table[T], name string, s Seq[T]) error 
 					if err := s.CheckFinite(name); err != nil {
 						return err
 					}
-					return fmt.Errorf("%s: batch %d, head %d, position %d has |x|² = %.3g, which would overflow: %w", name, b, h, l, n, dense.ErrNotFinite)
+					return fmt.Errorf("%s: batch %d, head %d, position %d has |x|² = %.3g, which would overflow: %w",
+						name, b, h, l, n, dense.ErrNotFinite)
 				}
 			}
 		}
@@ -183,7 +188,8 @@ func (d *eachHead[T]) Item(w *worker[T], i int) error {
 	m, mem := d.maps[h], d.mems[i]
 	w.useMap(m, d.tab, d.rows[h], d.checks || !m.Positive())
 	k, v := d.k.Head(b, h), d.v.Head(b, h)
-	w.main = stream[T]{m: m, q: d.q, out: d.out, k: k, v: v, b: b, h: h, q1: k.Rows, group: d.qHeads / d.kvHeads, causal: true, window: d.window}
+	w.main = stream[T]{m: m, q: d.q, out: d.out, k: k, v: v, b: b, h: h, q1: k.Rows, group: d.qHeads / d.kvHeads,
+		causal: true, window: d.window}
 	if d.window == 0 {
 		return w.resume(&w.main, mem)
 	}

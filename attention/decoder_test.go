@@ -23,7 +23,8 @@ func cut[T dense.Float](s Seq[T], lo, hi int) Seq[T] {
 // Prefill, then steps of one and of several tokens, equal the batch result.
 func TestDecoder(t *testing.T) {
 	const d, m, dv, qHeads, kvHeads, batch, length = 6, 20, 4, 4, 2, 2, 211
-	q, k, v := normals[float32](batch, qHeads, length, d, 1, 1), normals[float32](batch, kvHeads, length, d, 1, 2), normals[float32](batch, kvHeads, length, dv, 1, 3)
+	q, k, v := normals[float32](batch, qHeads, length, d, 1, 1), normals[float32](batch, kvHeads, length, d, 1, 2),
+		normals[float32](batch, kvHeads, length, dv, 1, 3)
 	for name, f := range linearFamilies(t, d) {
 		for _, window := range []int{0, 1, 10, 300} {
 			a := linear[float32](t, f, d, m, true)
@@ -81,8 +82,10 @@ func TestDecoder(t *testing.T) {
 			if r := dec.Report(); dec.Len() != 1 || r.Rows != batch*qHeads {
 				t.Errorf("%s: after a reset %d tokens, %+v", name, dec.Len(), r)
 			}
-			if x := relative(got.Head(1, 3).RowRange(0, 1), v.Head(1, 1).RowRange(0, 1)); a.Maps[0].Positive() && name != "relu-pure" && !(x <= 1e-6) {
-				t.Errorf("%s, window %d: the first token gives %v, its value is %v", name, window, got.Head(1, 3).Row(0), v.Head(1, 1).Row(0))
+			if x := relative(got.Head(1, 3).RowRange(0, 1), v.Head(1, 1).RowRange(0, 1)); a.Maps[0].Positive() &&
+				name != "relu-pure" && !(x <= 1e-6) {
+				t.Errorf("%s, window %d: the first token gives %v, its value is %v", name, window,
+					got.Head(1, 3).Row(0), v.Head(1, 1).Row(0))
 			}
 		}
 	}
@@ -91,7 +94,8 @@ func TestDecoder(t *testing.T) {
 // Long sequences cross segments: totals and parts have references of their own.
 func TestDecoderLong(t *testing.T) {
 	const d, m, dv, length = 4, 8, 3, 2*segment + 500
-	q, k, v := normals[float32](1, 1, length, d, 1, 1), normals[float32](1, 1, length, d, 1, 2), normals[float32](1, 1, length, dv, 1, 3)
+	q, k, v := normals[float32](1, 1, length, d, 1, 1), normals[float32](1, 1, length, d, 1, 2),
+		normals[float32](1, 1, length, dv, 1, 3)
 	for _, grow := range []bool{false, true} {
 		for j := range length {
 			for c := range d {
@@ -136,7 +140,8 @@ func TestDecoderAllocations(t *testing.T) {
 			dec, err := a.NewDecoder(1, heads, heads, d, dv)
 			must(t, err)
 			const prompt = segment + 10
-			q, v, out := normals[float32](1, heads, prompt, d, 1, 1), normals[float32](1, heads, prompt, dv, 1, 2), NewSeq[float32](1, heads, prompt, dv)
+			q, v, out := normals[float32](1, heads, prompt, d, 1, 1), normals[float32](1, heads, prompt, dv, 1, 2),
+				NewSeq[float32](1, heads, prompt, dv)
 			must(t, dec.Prefill(out, q, q, v))
 			i := 0
 			step := func() {
@@ -215,13 +220,16 @@ func TestDecoderDeterministic(t *testing.T) {
 // BenchmarkDecode is one token of 8 heads: the time must not depend on the tokens seen.
 func BenchmarkDecode(b *testing.B) {
 	const d, m, dv, heads, length = 64, 256, 64, 8, 10000
-	q, k, v, out := normals[float32](1, heads, length, d, 1, 1), normals[float32](1, heads, length, d, 1, 2), normals[float32](1, heads, length, dv, 1, 3), NewSeq[float32](1, heads, length, dv)
-	fm, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Positive{}, Dim: d, M: m})
+	q, k, v, out := normals[float32](1, heads, length, d, 1, 1), normals[float32](1, heads, length, d, 1, 2),
+		normals[float32](1, heads, length, dv, 1, 3), NewSeq[float32](1, heads, length, dv)
+	fm, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Positive{}, Dim: d,
+		M: m})
 	must(b, err)
 	for _, window := range []int{0, 128} {
 		for _, seen := range []int{100, 10_000, 1_000_000} {
 			b.Run(fmt.Sprintf("window=%d/heads=%d/m=%d/d=%d/seen=%d", window, heads, m, d, seen), func(b *testing.B) {
-				dec, err := (&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{fm}, Window: window}).NewDecoder(1, heads, heads, d, dv)
+				dec, err := (&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{fm}, Window: window}).NewDecoder(1,
+					heads, heads, d, dv)
 				must(b, err)
 				for n := 0; n < seen; n += length {
 					c := min(length, seen-n)

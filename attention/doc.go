@@ -1,5 +1,5 @@
-// Package attention computes attention over long sequences: exact softmax attention in O(L) memory, and linear attention
-// with the random features of package randfeat.
+// Package attention computes attention over long sequences: exact softmax attention in O(L) memory, and linear
+// attention with the random features of package randfeat.
 //
 // For queries q_i, keys k_j and values v_j,
 //
@@ -10,14 +10,14 @@
 // attention remembers of the keys seen so far: O(m·d) numbers that can be appended to, read, merged, copied and saved.
 // [Decoder] keeps the states of all heads for decoding token by token.
 //
-// Linear attention is stabilised without bias: scales of features travel from the keys to the queries, where one maximum
-// per row is divided out (docs/theory.md §6). Nothing is added to features or denominators.
+// Linear attention is stabilised without bias: scales of features travel from the keys to the queries, where one
+// maximum per row is divided out (docs/theory.md §6). Nothing is added to features or denominators.
 //
 // # Other maps, other devices
 //
 // Whatever computes the features of a map stands behind [randfeat.FeatureMap]: [Linear], [State] and [Decoder] take any
 // implementation, and Backward any [randfeat.Differentiable] one. The algorithms here then still run on the host. An
-// implementation that runs elsewhere is an [Attention] of its own kind of [Sequence]: a type with a [Shape] and a handle
-// of its memory instead of the slice of [Seq]. It validates arguments with [Visibility.CheckShapes], and callers that
-// hold an Attention do not see the difference.
+// implementation that runs elsewhere is an [Attention] of its own kind of [Sequence]: a type with a [Shape] and a
+// handle of its memory instead of the slice of [Seq]. It validates arguments with [Visibility.CheckShapes], and
+// callers that hold an Attention do not see the difference.
 package attention

@@ -18,25 +18,26 @@ import (
 //
 //	out_i = Σ_j p_ij v_j,   p_ij = exp(s_ij) / Σ_j exp(s_ij),   s_ij = Scale · q_i·k_j,
 //
-// over the visible keys, computed in blocks with a running maximum (Milakov and Gimelshein 2018, arXiv:1805.02867; Dao et
-// al. 2022, arXiv:2205.14135): no L×L matrix, a few blocks of memory per worker. A query that sees no key gets zeros.
+// over the visible keys, computed in blocks with a running maximum (Milakov and Gimelshein 2018, arXiv:1805.02867; Dao
+// et al. 2022, arXiv:2205.14135): no L×L matrix, a few blocks of memory per worker. A query that sees no key gets
+// zeros.
 //
 // Fewer key/value heads than query heads are shared by groups of neighbours: query head h reads head h·k.Heads/q.Heads.
-// Masked keys and those of segments that no query has may hold anything, NaN too: neither they nor their values are read.
-// The bits of an output row depend neither on the number of workers nor on keys it does not see.
+// Masked keys and those of segments that no query has may hold anything, NaN too: neither they nor their values are
+// read. The bits of an output row depend neither on the number of workers nor on keys it does not see.
 //
 // The zero value is ready and is safe for calls at the same time, except with Keep.
 type Exact[T dense.Float] struct {
 	Visibility
 	// Scale of the scores; 0: 1/√d.
 	Scale float64
-	// Window limits a query at position p to the keys j with p−Window < j ≤ p if causal, else |p−j| < Window; 0: no limit.
-	// Positions are those of Visibility: the last query and the last key of a segment are aligned.
+	// Window limits a query at position p to the keys j with p−Window < j ≤ p if causal, else |p−j| < Window; 0: no
+	// limit. Positions are those of Visibility: the last query and the last key of a segment are aligned.
 	Window int
 	// Unchecked leaves out the search for NaN and infinities.
 	Unchecked bool
-	// Keep, if not nil, receives the normalisers of Forward, and Backward takes them from there instead of computing the
-	// scores once more.
+	// Keep, if not nil, receives the normalisers of Forward, and Backward takes them from there instead of computing
+	// the scores once more.
 	Keep *Normalisers[T]
 
 	calls pool[exactCall[T]]
@@ -78,8 +79,8 @@ const (
 	longSum = 4096
 )
 
-// keyBlock keys are packed and used by all queries of a task. Keys, values and a tile of scores are 128 KiB each at d = 64;
-// half as many cost 6 % more time, a quarter 12 %.
+// keyBlock keys are packed and used by all queries of a task. Keys, values and a tile of scores are 128 KiB each at d
+// = 64; half as many cost 6 % more time, a quarter 12 %.
 func keyBlock[T dense.Float]() int { return 2048 / int(unsafe.Sizeof(T(0))) }
 
 // Forward sets out, which has the heads and length of q and the dimension of v.
@@ -489,7 +490,8 @@ func (w *exactScratch[T]) loadKeys(c *exactCall[T], k dense.Matrix[T], queries i
 	}
 }
 
-// exactTile is a part of a key block: queries [i, i+n) of a span and the columns [c0, c1) of the block that starts at key j0.
+// exactTile is a part of a key block: queries [i, i+n) of a span and the columns [c0, c1) of the block that starts at
+// key j0.
 type exactTile struct{ i, n, j0, c0, c1 int }
 
 // nextTile is the tile at query i: tall if all of its queries see the whole block [j0, j1), else narrowed to what they
@@ -601,7 +603,8 @@ func totalFactor[T dense.Float](from, to T) float64 {
 	return math.Exp(float64(from) - float64(to))
 }
 
-// panelPart is the view of the outputs [lo, hi) of a panel; lo is a multiple of its width. It lies in w, not on the heap.
+// panelPart is the view of the outputs [lo, hi) of a panel; lo is a multiple of its width. It lies in w, not on the
+// heap.
 func (w *exactScratch[T]) panelPart(p *kern.Panel[T], lo, hi int) *kern.Panel[T] {
 	w.view = kern.Panel[T]{Rows: hi - lo, Cols: p.Cols, Width: p.Width, Data: p.Data[lo*p.Cols:]}
 	return &w.view

@@ -17,8 +17,8 @@ import (
 //	dv = pᵀ·dout,   ds = p ⊙ (dp − D),   dq = Scale · ds·k,   dk = Scale · dsᵀ·q
 //
 // (Dao et al. 2022, arXiv:2205.14135, appendix B.2). Probabilities are computed again block by block; memory is that of
-// a copy of q and dout. Key heads shared by a group of query heads get the sum over the group. Keys that no query sees, and
-// their values, get zeros.
+// a copy of q and dout. Key heads shared by a group of query heads get the sum over the group. Keys that no query
+// sees, and their values, get zeros.
 //
 // Every dq_i is summed in the order of the keys, every dk_j and dv_j in the order of the queries, so the bits do not
 // depend on the number of workers.
@@ -45,7 +45,8 @@ func (a *Exact[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T]) error {
 	}
 	c.dq, c.dk, c.dv, c.dout = dq, dk, dv, dout
 	if !a.Unchecked {
-		if err := c.checkFinite(named[T]{"q", q, nil}, named[T]{"k", k, c.seen}, named[T]{"v", v, c.seen}, named[T]{"out", out, nil},
+		if err := c.checkFinite(named[T]{"q", q, nil}, named[T]{"k", k, c.seen}, named[T]{"v", v, c.seen},
+			named[T]{"out", out, nil},
 			named[T]{"dout", dout, nil}); err != nil {
 			return err
 		}
@@ -111,7 +112,8 @@ func (c *exactCall[T]) prepareRows(w *exactScratch[T], t exactTask) {
 	}
 }
 
-// splitKeys makes the tasks of the loop over keys. Keys that no query sees are in none: their gradients are cleared here.
+// splitKeys makes the tasks of the loop over keys. Keys that no query sees are in none: their gradients are cleared
+// here.
 func (c *exactCall[T]) splitKeys() {
 	c.tasks = c.tasks[:0]
 	for b := range c.k.Batch {
@@ -122,7 +124,8 @@ func (c *exactCall[T]) splitKeys() {
 			}
 			for s := c.first[b]; s < c.first[b+1]; s++ {
 				for j, n := 0, c.bands[s].k1-c.bands[s].k0; j < n; j += gradBlock {
-					c.tasks = append(c.tasks, exactTask{b: b, h: h, span: s, lo: j, hi: min(j+gradBlock, n), chained: j > 0})
+					c.tasks = append(c.tasks, exactTask{b: b, h: h, span: s, lo: j, hi: min(j+gradBlock, n),
+						chained: j > 0})
 				}
 			}
 		}
@@ -213,7 +216,8 @@ func (w *exactScratch[T]) loadBlock(c *exactCall[T], t exactTask, bias []T) {
 
 // weights are exp(s − shift) for the tile x with the scaled queries q, the first of which has its shift at index at; 0
 // for keys that a query does not see.
-func (w *exactScratch[T]) weights(c *exactCall[T], b *band, bias []T, x exactTile, q dense.Matrix[T], at int) dense.Matrix[T] {
+func (w *exactScratch[T]) weights(c *exactCall[T], b *band, bias []T, x exactTile, q dense.Matrix[T],
+	at int) dense.Matrix[T] {
 	if bias != nil {
 		bias = bias[x.c0:x.c1]
 	}

@@ -16,7 +16,8 @@ func gradOf[T dense.Float](out Seq[T]) Seq[T] {
 // backward returns dq, dk, dv for gradOf(out).
 func backward[T dense.Float](t *testing.T, a *Exact[T], out, q, k, v Seq[T]) [3]Seq[T] {
 	t.Helper()
-	g := [3]Seq[T]{gaussianSeq[T](21, q.Batch, q.Heads, q.Len, q.Dim), gaussianSeq[T](22, k.Batch, k.Heads, k.Len, k.Dim), gaussianSeq[T](23, v.Batch, v.Heads, v.Len, v.Dim)}
+	g := [3]Seq[T]{gaussianSeq[T](21, q.Batch, q.Heads, q.Len, q.Dim), gaussianSeq[T](22, k.Batch, k.Heads, k.Len,
+		k.Dim), gaussianSeq[T](23, v.Batch, v.Heads, v.Len, v.Dim)}
 	if err := a.Backward(g[0], g[1], g[2], gradOf(out), out, q, k, v); err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +30,8 @@ func naiveBackward[T dense.Float](a *Exact[T], dout, q, k, v Seq[T]) [3]Seq[T] {
 	if scale == 0 {
 		scale = 1 / math.Sqrt(float64(q.Dim))
 	}
-	dq, dk, dv := NewSeq[float64](q.Batch, q.Heads, q.Len, q.Dim), NewSeq[float64](k.Batch, k.Heads, k.Len, k.Dim), NewSeq[float64](v.Batch, v.Heads, v.Len, v.Dim)
+	dq, dk, dv := NewSeq[float64](q.Batch, q.Heads, q.Len, q.Dim), NewSeq[float64](k.Batch, k.Heads, k.Len, k.Dim),
+		NewSeq[float64](v.Batch, v.Heads, v.Len, v.Dim)
 	for b := range q.Batch {
 		for h := range q.Heads {
 			kh := h * k.Heads / q.Heads
@@ -93,7 +95,8 @@ func checkBackward[T dense.Float](t *testing.T, c exactCase) {
 }
 
 func TestExactBackwardIsTheDerivative(t *testing.T) {
-	// Central differences of step 1e-5 are accurate to about 1e-10 in float64; the bound leaves room for roundoff 1e-16/1e-5.
+	// Central differences of step 1e-5 are accurate to about 1e-10 in float64; the bound leaves room for roundoff
+	// 1e-16/1e-5.
 	const step = 1e-5
 	for _, c := range []exactCase{
 		{batch: 1, heads: 2, kvHeads: 1, lenQ: 5, lenK: 7, dim: 3, valDim: 2},
@@ -119,7 +122,8 @@ func TestExactBackwardIsTheDerivative(t *testing.T) {
 				down := loss()
 				x.Data[i] = at
 				if d := (up - down) / (2 * step); math.Abs(d-g.Data[i]) > 1e-8*(1+math.Abs(d)) {
-					t.Errorf("%s %d: derivative %v, difference quotient %v", []string{"dq", "dk", "dv"}[n], i, g.Data[i], d)
+					t.Errorf("%s %d: derivative %v, difference quotient %v", []string{"dq", "dk", "dv"}[n], i,
+						g.Data[i], d)
 				}
 			}
 		}
@@ -128,7 +132,8 @@ func TestExactBackwardIsTheDerivative(t *testing.T) {
 
 func TestExactBackwardWithoutKeys(t *testing.T) {
 	a := &Exact[float64]{Visibility: Visibility{Segments: []int32{1, 2}, KeySegments: []int32{1, 1, 3}}}
-	q, k, v := gaussianSeq[float64](1, 1, 1, 2, 4), gaussianSeq[float64](2, 1, 1, 3, 4), gaussianSeq[float64](3, 1, 1, 3, 2)
+	q, k, v := gaussianSeq[float64](1, 1, 1, 2, 4), gaussianSeq[float64](2, 1, 1, 3, 4),
+		gaussianSeq[float64](3, 1, 1, 3, 2)
 	g := backward(t, a, forward(t, a, q, k, v), q, k, v)
 	zero := NewSeq[float64](1, 1, 1, 4)
 	if err := errors.Join(sameBits(slice(g[0], 0, 1, 2), zero), sameBits(slice(g[1], 0, 2, 3), zero)); err != nil {
@@ -136,7 +141,8 @@ func TestExactBackwardWithoutKeys(t *testing.T) {
 	}
 	empty := NewSeq[float64](1, 1, 0, 4)
 	g = backward(t, &Exact[float64]{}, empty, empty, k, k)
-	if err := errors.Join(sameBits(g[1], NewSeq[float64](1, 1, 3, 4)), sameBits(g[2], NewSeq[float64](1, 1, 3, 4))); err != nil {
+	if err := errors.Join(sameBits(g[1], NewSeq[float64](1, 1, 3, 4)),
+		sameBits(g[2], NewSeq[float64](1, 1, 3, 4))); err != nil {
 		t.Errorf("no queries: %v", err)
 	}
 	g = backward(t, &Exact[float64]{}, NewSeq[float64](1, 1, 2, 4), q, empty, empty)

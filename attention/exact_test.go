@@ -182,14 +182,20 @@ var exactCases = []exactCase{
 	{name: "more keys", batch: 1, heads: 1, kvHeads: 1, lenQ: 70, lenK: 290, dim: 8, valDim: 9, causal: true},
 	{name: "more queries", batch: 1, heads: 1, kvHeads: 1, lenQ: 290, lenK: 70, dim: 8, valDim: 9, causal: true},
 	{name: "decode", batch: 2, heads: 4, kvHeads: 2, lenQ: 1, lenK: 261, dim: 16, valDim: 8, causal: true},
-	{name: "groups", batch: 2, heads: 6, kvHeads: 2, lenQ: 150, lenK: 150, dim: 12, valDim: 5, causal: true, scale: 0.7},
-	{name: "window", batch: 1, heads: 2, kvHeads: 1, lenQ: 401, lenK: 401, dim: 8, valDim: 8, causal: true, window: 150},
-	{name: "short window", batch: 1, heads: 1, kvHeads: 1, lenQ: 290, lenK: 290, dim: 8, valDim: 8, causal: true, window: 1},
+	{name: "groups", batch: 2, heads: 6, kvHeads: 2, lenQ: 150, lenK: 150, dim: 12, valDim: 5, causal: true,
+		scale: 0.7},
+	{name: "window", batch: 1, heads: 2, kvHeads: 1, lenQ: 401, lenK: 401, dim: 8, valDim: 8, causal: true,
+		window: 150},
+	{name: "short window", batch: 1, heads: 1, kvHeads: 1, lenQ: 290, lenK: 290, dim: 8, valDim: 8, causal: true,
+		window: 1},
 	{name: "band", batch: 1, heads: 2, kvHeads: 2, lenQ: 300, lenK: 300, dim: 8, valDim: 8, window: 40},
-	{name: "band of more queries", batch: 1, heads: 1, kvHeads: 1, lenQ: 300, lenK: 130, dim: 8, valDim: 8, window: 131},
+	{name: "band of more queries", batch: 1, heads: 1, kvHeads: 1, lenQ: 300, lenK: 130, dim: 8, valDim: 8,
+		window: 131},
 	{name: "mask", batch: 3, heads: 2, kvHeads: 2, lenQ: 270, lenK: 270, dim: 8, valDim: 8, mask: true},
-	{name: "segments", batch: 2, heads: 2, kvHeads: 1, lenQ: 333, lenK: 333, dim: 8, valDim: 8, causal: true, segments: true},
-	{name: "everything", batch: 2, heads: 4, kvHeads: 2, lenQ: 333, lenK: 333, dim: 8, valDim: 8, causal: true, segments: true, mask: true, window: 33},
+	{name: "segments", batch: 2, heads: 2, kvHeads: 1, lenQ: 333, lenK: 333, dim: 8, valDim: 8, causal: true,
+		segments: true},
+	{name: "everything", batch: 2, heads: 4, kvHeads: 2, lenQ: 333, lenK: 333, dim: 8, valDim: 8, causal: true,
+		segments: true, mask: true, window: 33},
 }
 
 func exactOf[T dense.Float](c exactCase) (a *Exact[T], q, k, v Seq[T]) {
@@ -341,7 +347,8 @@ func TestGroupsEqualRepeatedHeads(t *testing.T) {
 
 func TestPaddingEqualsTruncation(t *testing.T) {
 	const length, real = 300, 171
-	q, k, v := gaussianSeq[float64](1, 1, 2, length, 16), gaussianSeq[float64](2, 1, 2, length, 16), gaussianSeq[float64](3, 1, 2, length, 8)
+	q, k, v := gaussianSeq[float64](1, 1, 2, length, 16), gaussianSeq[float64](2, 1, 2, length, 16),
+		gaussianSeq[float64](3, 1, 2, length, 8)
 	mask := make([]bool, length)
 	for j := range real {
 		mask[j] = true
@@ -366,7 +373,8 @@ func TestPackedEqualsSeparate(t *testing.T) {
 			ids = append(ids, int32(9-n))
 		}
 	}
-	q, k, v := gaussianSeq[float32](1, 1, 2, len(ids), 16), gaussianSeq[float32](2, 1, 1, len(ids), 16), gaussianSeq[float32](3, 1, 1, len(ids), 8)
+	q, k, v := gaussianSeq[float32](1, 1, 2, len(ids), 16), gaussianSeq[float32](2, 1, 1, len(ids), 16),
+		gaussianSeq[float32](3, 1, 1, len(ids), 8)
 	for _, causal := range []bool{false, true} {
 		alone := methods[float32](Visibility{Causal: causal})
 		for name, f := range methods[float32](Visibility{Causal: causal, Segments: ids}) {
@@ -389,12 +397,14 @@ func TestPackedEqualsSeparate(t *testing.T) {
 func TestKeySegments(t *testing.T) {
 	// Queries of 7 see the keys of 7, wherever these are; id 8 has no keys.
 	vis := Visibility{Segments: []int32{7, 7, 8}, KeySegments: []int32{5, 5, 7, 7, 7}}
-	q, k, v := gaussianSeq[float64](1, 1, 1, 3, 4), gaussianSeq[float64](2, 1, 1, 5, 4), gaussianSeq[float64](3, 1, 1, 5, 2)
+	q, k, v := gaussianSeq[float64](1, 1, 1, 3, 4), gaussianSeq[float64](2, 1, 1, 5, 4),
+		gaussianSeq[float64](3, 1, 1, 5, 2)
 	plain := methods[float64](Visibility{})
 	for name, f := range methods[float64](vis) {
 		got := forward(t, f, q, k, v)
 		if name != "uniform" {
-			if err := sameBits(slice(got, 0, 0, 2), forward(t, plain[name], slice(q, 0, 0, 2), slice(k, 0, 2, 5), slice(v, 0, 2, 5))); err != nil {
+			if err := sameBits(slice(got, 0, 0, 2), forward(t, plain[name], slice(q, 0, 0, 2), slice(k, 0, 2, 5),
+				slice(v, 0, 2, 5))); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -405,7 +415,8 @@ func TestKeySegments(t *testing.T) {
 }
 
 func TestKeyOrderDoesNotMatter(t *testing.T) {
-	q, k, v := gaussianSeq[float64](1, 1, 2, 50, 16), gaussianSeq[float64](2, 1, 2, 270, 16), gaussianSeq[float64](3, 1, 2, 270, 8)
+	q, k, v := gaussianSeq[float64](1, 1, 2, 50, 16), gaussianSeq[float64](2, 1, 2, 270, 16),
+		gaussianSeq[float64](3, 1, 2, 270, 8)
 	perm := rand.New(rand.NewPCG(5, 5)).Perm(270)
 	shuffle := func(s Seq[float64]) Seq[float64] {
 		r := NewSeq[float64](s.Batch, s.Heads, s.Len, s.Dim)
@@ -426,7 +437,8 @@ func TestKeyOrderDoesNotMatter(t *testing.T) {
 
 func TestFutureLeavesThePastBitForBit(t *testing.T) {
 	const length = 300
-	q, k, v := gaussianSeq[float32](1, 1, 1, length, 16), gaussianSeq[float32](2, 1, 1, length, 16), gaussianSeq[float32](3, 1, 1, length, 8)
+	q, k, v := gaussianSeq[float32](1, 1, 1, length, 16), gaussianSeq[float32](2, 1, 1, length, 16),
+		gaussianSeq[float32](3, 1, 1, length, 8)
 	for _, cut := range []int{1, 31, 100, 128, 255} {
 		k2, v2 := k, v
 		k2.Data, v2.Data = append([]float32(nil), k.Data...), append([]float32(nil), v.Data...)
@@ -437,7 +449,8 @@ func TestFutureLeavesThePastBitForBit(t *testing.T) {
 			v2.Data[cut*8+i] *= 1e30
 		}
 		for name, f := range methods[float32](Visibility{Causal: true}) {
-			if err := sameBits(slice(forward(t, f, q, k2, v2), 0, 0, cut), slice(forward(t, f, q, k, v), 0, 0, cut)); err != nil {
+			if err := sameBits(slice(forward(t, f, q, k2, v2), 0, 0, cut),
+				slice(forward(t, f, q, k, v), 0, 0, cut)); err != nil {
 				t.Errorf("%s, future from %d: %v", name, cut, err)
 			}
 		}
@@ -445,7 +458,8 @@ func TestFutureLeavesThePastBitForBit(t *testing.T) {
 }
 
 func TestWindowOfAllKeysIsNone(t *testing.T) {
-	q, k, v := gaussianSeq[float32](1, 1, 2, 200, 16), gaussianSeq[float32](2, 1, 2, 260, 16), gaussianSeq[float32](3, 1, 2, 260, 8)
+	q, k, v := gaussianSeq[float32](1, 1, 2, 200, 16), gaussianSeq[float32](2, 1, 2, 260, 16),
+		gaussianSeq[float32](3, 1, 2, 260, 8)
 	for _, causal := range []bool{false, true} {
 		want := forward(t, &Exact[float32]{Visibility: Visibility{Causal: causal}}, q, k, v)
 		for _, w := range []int{260, 261, math.MaxInt} {
@@ -460,20 +474,23 @@ func TestWindowOfAllKeysIsNone(t *testing.T) {
 func TestEmptyAndMasked(t *testing.T) {
 	for name, f := range methods[float32](Visibility{}) {
 		for _, s := range [][2]int{{0, 0}, {0, 5}, {5, 0}} {
-			q, k, v := gaussianSeq[float32](1, 2, 2, s[0], 4), gaussianSeq[float32](2, 2, 2, s[1], 4), gaussianSeq[float32](3, 2, 2, s[1], 3)
+			q, k, v := gaussianSeq[float32](1, 2, 2, s[0], 4), gaussianSeq[float32](2, 2, 2, s[1], 4),
+				gaussianSeq[float32](3, 2, 2, s[1], 3)
 			if err := sameBits(forward(t, f, q, k, v), NewSeq[float32](2, 2, s[0], 3)); err != nil {
 				t.Errorf("%s, %d queries on %d keys: %v", name, s[0], s[1], err)
 			}
 		}
 	}
-	q, k, v := gaussianSeq[float32](1, 1, 1, 140, 4), gaussianSeq[float32](2, 1, 1, 140, 4), gaussianSeq[float32](3, 1, 1, 140, 3)
+	q, k, v := gaussianSeq[float32](1, 1, 1, 140, 4), gaussianSeq[float32](2, 1, 1, 140, 4),
+		gaussianSeq[float32](3, 1, 1, 140, 3)
 	for name, f := range methods[float32](Visibility{KeyMask: make([]bool, 140)}) {
 		if err := sameBits(forward(t, f, q, k, v), NewSeq[float32](1, 1, 140, 3)); err != nil {
 			t.Errorf("%s, all masked: %v", name, err)
 		}
 	}
 	// One key takes all the weight: a copy of its value.
-	q, k, v = gaussianSeq[float32](1, 1, 1, 1, 4), gaussianSeq[float32](2, 1, 1, 1, 4), gaussianSeq[float32](3, 1, 1, 1, 3)
+	q, k, v = gaussianSeq[float32](1, 1, 1, 1, 4), gaussianSeq[float32](2, 1, 1, 1, 4),
+		gaussianSeq[float32](3, 1, 1, 1, 3)
 	for name, f := range methods[float32](Visibility{}) {
 		if e := maxDiff(t, forward(t, f, q, k, v), v); e > 1e-6 {
 			t.Errorf("%s: one key changes its value by %.2g", name, e)
@@ -515,7 +532,8 @@ func fillHidden[T dense.Float](vis *Visibility, x T, seqs ...Seq[T]) {
 	}
 }
 
-// What hidden keys and their values hold does not change a bit of outputs and gradients, whether it is looked for or not.
+// What hidden keys and their values hold does not change a bit of outputs and gradients, whether it is looked for or
+// not.
 func TestHiddenKeysMayHoldAnything(t *testing.T) {
 	t.Run("float32", checkHidden[float32])
 	t.Run("float64", checkHidden[float64])
@@ -557,7 +575,8 @@ func checkHidden[T dense.Float](t *testing.T) {
 					got := run(T(x))
 					for i, s := range got {
 						if err := sameBits(s, want[i]); err != nil {
-							t.Errorf("%s, %d queries, causal %v, hidden %v, result %d: %v", name, lenQ, causal, x, i, err)
+							t.Errorf("%s, %d queries, causal %v, hidden %v, result %d: %v", name, lenQ, causal, x, i,
+								err)
 						}
 						if err := s.CheckFinite(name); err != nil {
 							t.Error(err)
@@ -580,7 +599,8 @@ func checkHidden[T dense.Float](t *testing.T) {
 			v.Head(1, 1).Set(200, 2, T(math.Inf(1)))
 			for name, f := range methods[T](vis) {
 				_, err := f.Forward(NewSeq[T](2, 4, lenQ, dv), q, k, v)
-				if !errors.Is(err, dense.ErrNotFinite) || !strings.Contains(err.Error(), "v: batch 1, head 1, position 200, column 2") {
+				if !errors.Is(err, dense.ErrNotFinite) || !strings.Contains(err.Error(),
+					"v: batch 1, head 1, position 200, column 2") {
 					t.Errorf("%s: error %v", name, err)
 				}
 			}
@@ -589,7 +609,8 @@ func checkHidden[T dense.Float](t *testing.T) {
 }
 
 func TestLargeQueriesStayFinite(t *testing.T) {
-	q, k, v := gaussianSeq[float32](1, 1, 1, 200, 64), gaussianSeq[float32](2, 1, 1, 200, 64), gaussianSeq[float32](3, 1, 1, 200, 8)
+	q, k, v := gaussianSeq[float32](1, 1, 1, 200, 64), gaussianSeq[float32](2, 1, 1, 200, 64),
+		gaussianSeq[float32](3, 1, 1, 200, 8)
 	for i := range q.Data {
 		q.Data[i] *= 1000
 		k.Data[i] *= 1000
@@ -638,7 +659,8 @@ func TestNotFiniteIsNamed(t *testing.T) {
 		s.Head(1, 1).Set(17, 2, x)
 		return s
 	}
-	q, k, v := gaussianSeq[float32](1, 2, 2, 40, 4), gaussianSeq[float32](2, 2, 2, 40, 4), gaussianSeq[float32](3, 2, 2, 40, 4)
+	q, k, v := gaussianSeq[float32](1, 2, 2, 40, 4), gaussianSeq[float32](2, 2, 2, 40, 4),
+		gaussianSeq[float32](3, 2, 2, 40, 4)
 	out, nan, inf := NewSeq[float32](2, 2, 40, 4), float32(math.NaN()), float32(math.Inf(1))
 	for name, f := range methods[float32](Visibility{}) {
 		calls := map[string]error{}
@@ -661,7 +683,8 @@ func TestNotFiniteIsNamed(t *testing.T) {
 	// Sums of squares of finite float64 numbers may overflow.
 	big := gaussianSeq[float64](1, 1, 1, 3, 2)
 	big.Data[3] = 1e200
-	if _, err := (&Exact[float64]{}).Forward(NewSeq[float64](1, 1, 3, 2), gaussianSeq[float64](2, 1, 1, 3, 2), gaussianSeq[float64](3, 1, 1, 3, 2), big); err != nil {
+	if _, err := (&Exact[float64]{}).Forward(NewSeq[float64](1, 1, 3, 2), gaussianSeq[float64](2, 1, 1, 3, 2),
+		gaussianSeq[float64](3, 1, 1, 3, 2), big); err != nil {
 		t.Errorf("large but finite: %v", err)
 	}
 }
@@ -675,7 +698,8 @@ func TestWrongShapes(t *testing.T) {
 		"none":  {s(1, 3, 3, 4), s(1, 3, 3, 4), s(1, 0, 3, 4), s(1, 0, 3, 4)},
 		"len":   {s(1, 2, 3, 4), s(1, 2, 3, 4), s(1, 2, 3, 4), s(1, 2, 4, 4)},
 		"out":   {s(1, 2, 3, 4), s(1, 2, 3, 4), s(1, 2, 3, 4), s(1, 2, 3, 5)},
-		"data":  {s(1, 2, 3, 4), Seq[float32]{Shape: Shape{1, 2, 3, 4}, StrideB: 24, StrideH: 12, StrideL: 4}, s(1, 2, 3, 4), s(1, 2, 3, 4)},
+		"data": {s(1, 2, 3, 4), Seq[float32]{Shape: Shape{1, 2, 3, 4}, StrideB: 24, StrideH: 12, StrideL: 4},
+			s(1, 2, 3, 4), s(1, 2, 3, 4)},
 	} {
 		for method, f := range methods[float32](Visibility{}) {
 			if _, err := f.Forward(c.out, c.q, c.k, c.v); !errors.Is(err, dense.ErrShape) {
@@ -685,7 +709,8 @@ func TestWrongShapes(t *testing.T) {
 	}
 	x := s(1, 1, 3, 4)
 	for name, a := range map[string]*Exact[float32]{
-		"window": {Window: -1}, "mask": {Visibility: Visibility{KeyMask: make([]bool, 2)}}, "scale": {Scale: math.NaN()},
+		"window": {Window: -1}, "mask": {Visibility: Visibility{KeyMask: make([]bool, 2)}},
+		"scale": {Scale: math.NaN()},
 	} {
 		if _, err := a.Forward(x, x, x, x); err == nil {
 			t.Errorf("%s: no error", name)
@@ -706,8 +731,10 @@ func TestWrongShapes(t *testing.T) {
 
 // Sequences of impossible sizes cannot be made.
 func TestNewSeqPanics(t *testing.T) {
-	for _, s := range [][4]int{{-1, 1, 1, 1}, {-1, -1, 1, 1}, {1, 1, -2, 0}, {1 << 32, 1 << 32, 1, 1}, {1, 1 << 31, 1 << 31, 16}} {
-		for name, f := range map[string]func(a, b, c, d int) Seq[float32]{"NewSeq": NewSeq[float32], "NewSeqBLHD": NewSeqBLHD[float32]} {
+	for _, s := range [][4]int{{-1, 1, 1, 1}, {-1, -1, 1, 1}, {1, 1, -2, 0}, {1 << 32, 1 << 32, 1, 1},
+		{1, 1 << 31, 1 << 31, 16}} {
+		for name, f := range map[string]func(a, b, c, d int) Seq[float32]{"NewSeq": NewSeq[float32],
+			"NewSeqBLHD": NewSeqBLHD[float32]} {
 			func() {
 				defer func() {
 					if e := recover(); e == nil || !strings.HasPrefix(fmt.Sprint(e), "attention: ") {
@@ -734,7 +761,8 @@ func blhd[T dense.Float](s Seq[T]) Seq[T] {
 }
 
 func TestLayoutDoesNotMatter(t *testing.T) {
-	q, k, v := gaussianSeq[float32](1, 2, 4, 150, 16), gaussianSeq[float32](2, 2, 2, 150, 16), gaussianSeq[float32](3, 2, 2, 150, 8)
+	q, k, v := gaussianSeq[float32](1, 2, 4, 150, 16), gaussianSeq[float32](2, 2, 2, 150, 16),
+		gaussianSeq[float32](3, 2, 2, 150, 8)
 	for name, f := range methods[float32](Visibility{Causal: true}) {
 		want := forward(t, f, q, k, v)
 		out := NewSeqBLHD[float32](2, 150, 4, 8)
@@ -746,7 +774,8 @@ func TestLayoutDoesNotMatter(t *testing.T) {
 		}
 		if a, ok := f.(*Exact[float32]); ok {
 			g := backward(t, a, want, q, k, v)
-			dq, dk, dv := NewSeqBLHD[float32](2, 150, 4, 16), NewSeqBLHD[float32](2, 150, 2, 16), NewSeqBLHD[float32](2, 150, 2, 8)
+			dq, dk, dv := NewSeqBLHD[float32](2, 150, 4, 16), NewSeqBLHD[float32](2, 150, 2, 16),
+				NewSeqBLHD[float32](2, 150, 2, 8)
 			if err := a.Backward(dq, dk, dv, blhd(gradOf(want)), out, blhd(q), blhd(k), blhd(v)); err != nil {
 				t.Fatal(err)
 			}
@@ -779,7 +808,8 @@ func TestSameBitsOnAnyNumberOfThreads(t *testing.T) {
 		out, u, g := run(1)
 		for _, threads := range []int{2, 8} {
 			out2, u2, g2 := run(threads)
-			if err := errors.Join(sameBits(out2, out), sameBits(u2, u), sameBits(g2[0], g[0]), sameBits(g2[1], g[1]), sameBits(g2[2], g[2])); err != nil {
+			if err := errors.Join(sameBits(out2, out), sameBits(u2, u), sameBits(g2[0], g[0]), sameBits(g2[1], g[1]),
+				sameBits(g2[2], g[2])); err != nil {
 				t.Errorf("%s, %d threads: %v", c.name, threads, err)
 			}
 		}
@@ -788,8 +818,10 @@ func TestSameBitsOnAnyNumberOfThreads(t *testing.T) {
 
 func TestExactDoesNotAllocate(t *testing.T) {
 	for _, causal := range []bool{false, true} {
-		q, k, v := gaussianSeq[float32](1, 1, 2, 300, 16), gaussianSeq[float32](2, 1, 1, 300, 16), gaussianSeq[float32](3, 1, 1, 300, 8)
-		out, dq, dk, dv := NewSeq[float32](1, 2, 300, 8), NewSeq[float32](1, 2, 300, 16), NewSeq[float32](1, 1, 300, 16), NewSeq[float32](1, 1, 300, 8)
+		q, k, v := gaussianSeq[float32](1, 1, 2, 300, 16), gaussianSeq[float32](2, 1, 1, 300, 16),
+			gaussianSeq[float32](3, 1, 1, 300, 8)
+		out, dq, dk, dv := NewSeq[float32](1, 2, 300, 8), NewSeq[float32](1, 2, 300, 16),
+			NewSeq[float32](1, 1, 300, 16), NewSeq[float32](1, 1, 300, 8)
 		mask := make([]bool, 300)
 		for j := range 290 {
 			mask[j] = true
@@ -807,8 +839,10 @@ func TestExactDoesNotAllocate(t *testing.T) {
 func BenchmarkExact(b *testing.B) {
 	for _, length := range []int{2048, 4096, 8192, 16384} {
 		for _, causal := range []bool{false, true} {
-			q, k, v := gaussianSeq[float32](1, 1, 1, length, 64), gaussianSeq[float32](2, 1, 1, length, 64), gaussianSeq[float32](3, 1, 1, length, 64)
-			out, dq, dk, dv := NewSeq[float32](1, 1, length, 64), NewSeq[float32](1, 1, length, 64), NewSeq[float32](1, 1, length, 64), NewSeq[float32](1, 1, length, 64)
+			q, k, v := gaussianSeq[float32](1, 1, 1, length, 64), gaussianSeq[float32](2, 1, 1, length, 64),
+				gaussianSeq[float32](3, 1, 1, length, 64)
+			out, dq, dk, dv := NewSeq[float32](1, 1, length, 64), NewSeq[float32](1, 1, length, 64),
+				NewSeq[float32](1, 1, length, 64), NewSeq[float32](1, 1, length, 64)
 			flops := 4 * 64 * float64(length) * float64(length)
 			if causal {
 				flops /= 2

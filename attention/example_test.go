@@ -40,7 +40,8 @@ func Example() {
 	const d, length = 32, 1000
 	q, k, v := exampleSeq(4, length, d, 1, 1), exampleSeq(2, length, d, 1, 2), exampleSeq(2, length, d, 1, 3)
 
-	spec := randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Adaptive{}, Coupling: coupling.Orthogonal{}, Dim: d, M: 256, Seed: 7}
+	spec := randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Adaptive{}, Coupling: coupling.Orthogonal{},
+		Dim: d, M: 256, Seed: 7}
 	stats, err := attention.NewHeadStats[float32](spec, k.Heads)
 	if err != nil {
 		fmt.Println(err)
@@ -83,18 +84,21 @@ func Example() {
 func ExampleLinear_window() {
 	const d, length = 32, 512
 	q, k, v := exampleSeq(1, length, d, 1, 1), exampleSeq(1, length, d, 1, 2), exampleSeq(1, length, d, 1, 3)
-	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.OPRF{A: -0.05}, Dim: d, M: 128, Seed: 7})
+	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.OPRF{A: -0.05}, Dim: d,
+		M: 128, Seed: 7})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	exact, out := attention.NewSeq[float32](1, 1, length, d), attention.NewSeq[float32](1, 1, length, d)
-	if _, err := (&attention.Exact[float32]{Visibility: attention.Visibility{Causal: true}}).Forward(exact, q, k, v); err != nil {
+	if _, err := (&attention.Exact[float32]{Visibility: attention.Visibility{Causal: true}}).Forward(exact, q, k,
+		v); err != nil {
 		fmt.Println(err)
 		return
 	}
 	for _, window := range []int{0, 64, 256, 512} {
-		a := attention.Linear[float32]{Visibility: attention.Visibility{Causal: true}, Maps: []randfeat.FeatureMap[float32]{m}, Window: window}
+		a := attention.Linear[float32]{Visibility: attention.Visibility{Causal: true},
+			Maps: []randfeat.FeatureMap[float32]{m}, Window: window}
 		if _, err := a.Forward(out, q, k, v); err != nil {
 			fmt.Println(err)
 			return
@@ -111,8 +115,10 @@ func ExampleLinear_window() {
 // A state holds what linear attention needs of any number of keys. Parts may be gathered apart and merged.
 func ExampleState() {
 	const d, length = 16, 3000
-	k, v, q := exampleSeq(1, length, d, 1, 1).Head(0, 0), exampleSeq(1, length, 4, 1, 2).Head(0, 0), exampleSeq(1, 5, d, 1, 3).Head(0, 0)
-	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.OPRF{A: -0.05}, Dim: d, M: 64, Seed: 7})
+	k, v, q := exampleSeq(1, length, d, 1, 1).Head(0, 0), exampleSeq(1, length, 4, 1, 2).Head(0, 0),
+		exampleSeq(1, 5, d, 1, 3).Head(0, 0)
+	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.OPRF{A: -0.05}, Dim: d,
+		M: 64, Seed: 7})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -152,12 +158,14 @@ func ExampleState() {
 func ExampleDecoder() {
 	const d, prompt, length = 16, 40, 45
 	q, k, v := exampleSeq(2, length, d, 1, 1), exampleSeq(1, length, d, 1, 2), exampleSeq(1, length, d, 1, 3)
-	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.OPRF{A: -0.05}, Dim: d, M: 64, Seed: 7})
+	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.OPRF{A: -0.05}, Dim: d,
+		M: 64, Seed: 7})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	a := attention.Linear[float32]{Visibility: attention.Visibility{Causal: true}, Maps: []randfeat.FeatureMap[float32]{m}, Window: 8}
+	a := attention.Linear[float32]{Visibility: attention.Visibility{Causal: true},
+		Maps: []randfeat.FeatureMap[float32]{m}, Window: 8}
 	batch := attention.NewSeq[float32](1, q.Heads, length, d)
 	if _, err := a.Forward(batch, q, k, v); err != nil {
 		fmt.Println(err)

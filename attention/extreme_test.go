@@ -25,7 +25,8 @@ func TestLinearLargeNorms(t *testing.T) {
 		for _, causal := range []bool{false, true} {
 			for _, window := range []int{0, 20} {
 				for _, norm := range []float64{30, 1000} {
-					q, k, v := normals[float32](1, 1, length, d, 1, 1), normals[float32](1, 1, length, d, 1, 2), normals[float32](1, 1, length, dv, 1, 3)
+					q, k, v := normals[float32](1, 1, length, d, 1, 1), normals[float32](1, 1, length, d, 1, 2),
+						normals[float32](1, 1, length, dv, 1, 3)
 					for i := range length {
 						for _, s := range []Seq[float32]{q, k} {
 							row := s.Head(0, 0).Row(i)
@@ -54,7 +55,8 @@ func TestLinearLargeNorms(t *testing.T) {
 							break
 						}
 					}
-					if zero := report.Zero + report.Negative + report.Empty; !a.Maps[0].Signed() && name != "zero-one" && zero > 0 {
+					if zero := report.Zero + report.Negative + report.Empty; !a.Maps[0].Signed() &&
+						name != "zero-one" && zero > 0 {
 						t.Errorf("%s: %+v", label, report)
 					}
 				}
@@ -66,11 +68,13 @@ func TestLinearLargeNorms(t *testing.T) {
 // With float64 as the judge, norms of 30 lose only what rounding of the exponents explains.
 func TestLinearLargeNormsAccurate(t *testing.T) {
 	const d, m, dv, length = 8, 32, 3, 200
-	q, k, v := normals[float32](1, 1, length, d, 10, 1), normals[float32](1, 1, length, d, 10, 2), normals[float32](1, 1, length, dv, 1, 3)
+	q, k, v := normals[float32](1, 1, length, d, 10, 1), normals[float32](1, 1, length, d, 10, 2),
+		normals[float32](1, 1, length, dv, 1, 3)
 	for _, causal := range []bool{false, true} {
 		out, want := NewSeq[float32](1, 1, length, dv), NewSeq[float64](1, 1, length, dv)
 		_, err := linear[float32](t, family.Positive{}, d, m, causal).Forward(out, q, k, v)
-		_, err64 := linear[float64](t, family.Positive{}, d, m, causal).Forward(want, widened(q), widened(k), widened(v))
+		_, err64 := linear[float64](t, family.Positive{}, d, m, causal).Forward(want, widened(q), widened(k),
+			widened(v))
 		must(t, err, err64)
 		// Exponents of size 100 have roundings of 4e-6; a handful of them add up in a product.
 		if d := differ(t, out.Head(0, 0), want.Head(0, 0), make([]float64, length)); !(d <= 1e-3) {
@@ -86,7 +90,8 @@ func TestLinearCausality(t *testing.T) {
 		for _, window := range []int{0, 20} {
 			a := linear[float32](t, f, d, m, true)
 			a.Window = window
-			q, k, v := normals[float32](1, 1, length, d, 1, 1), normals[float32](1, 1, length, d, 1, 2), normals[float32](1, 1, length, dv, 1, 3)
+			q, k, v := normals[float32](1, 1, length, d, 1, 1), normals[float32](1, 1, length, d, 1, 2),
+				normals[float32](1, 1, length, dv, 1, 3)
 			before, after := NewSeq[float32](1, 1, length, dv), NewSeq[float32](1, 1, length, dv)
 			_, err := a.Forward(before, q, k, v)
 			must(t, err)
@@ -119,7 +124,8 @@ func TestLinearCausality(t *testing.T) {
 // cut off, and what the caller may do with heads.
 func TestLinearInvariances(t *testing.T) {
 	const d, m, dv, length = 8, 32, 3, 150
-	q, k, v := normals[float64](1, 2, length, d, 1, 1), normals[float64](1, 2, length, d, 1, 2), normals[float64](1, 2, length, dv, 1, 3)
+	q, k, v := normals[float64](1, 2, length, d, 1, 1), normals[float64](1, 2, length, d, 1, 2),
+		normals[float64](1, 2, length, dv, 1, 3)
 	forward := func(a *Linear[float64], q, k, v Seq[float64]) Seq[float64] {
 		t.Helper()
 		out := NewSeq[float64](q.Batch, q.Heads, q.Len, v.Dim)
@@ -162,7 +168,8 @@ func TestLinearInvariances(t *testing.T) {
 		}
 		for _, causal := range []bool{false, true} {
 			for _, window := range []int{0, 10} {
-				padded := &Linear[float64]{Visibility: Visibility{Causal: causal, KeyMask: mask}, Maps: a.Maps, Window: window}
+				padded := &Linear[float64]{Visibility: Visibility{Causal: causal, KeyMask: mask}, Maps: a.Maps,
+					Window: window}
 				truncated := &Linear[float64]{Visibility: Visibility{Causal: causal}, Maps: a.Maps, Window: window}
 				got := short(forward(padded, q, bad, v))
 				ref := forward(truncated, short(q), short(k), short(v))
@@ -181,7 +188,8 @@ func TestLinearInvariances(t *testing.T) {
 // Packed sequences equal separate ones.
 func TestLinearPacked(t *testing.T) {
 	const d, m, dv, length = 6, 16, 3, 90
-	q, k, v := normals[float64](1, 1, length, d, 1, 1), normals[float64](1, 1, length, d, 1, 2), normals[float64](1, 1, length, dv, 1, 3)
+	q, k, v := normals[float64](1, 1, length, d, 1, 1), normals[float64](1, 1, length, d, 1, 2),
+		normals[float64](1, 1, length, dv, 1, 3)
 	ends := []int{0, 1, 40, 90}
 	ids := make([]int32, length)
 	for s := range len(ends) - 1 {
@@ -201,7 +209,8 @@ func TestLinearPacked(t *testing.T) {
 			for s := range len(ends) - 1 {
 				lo, hi := ends[s], ends[s+1]
 				want := dense.New[float64](hi-lo, dv)
-				_, err := b.Forward(One(want), One(q.Head(0, 0).RowRange(lo, hi)), One(k.Head(0, 0).RowRange(lo, hi)), One(v.Head(0, 0).RowRange(lo, hi)))
+				_, err := b.Forward(One(want), One(q.Head(0, 0).RowRange(lo, hi)), One(k.Head(0, 0).RowRange(lo, hi)),
+					One(v.Head(0, 0).RowRange(lo, hi)))
 				must(t, err)
 				if !slices.Equal(out.Head(0, 0).RowRange(lo, hi).Clone().Data, want.Data) {
 					t.Errorf("causal %t, window %d, sequence %d: other bits than alone", causal, window, s)
@@ -242,7 +251,8 @@ func TestLinearEmpty(t *testing.T) {
 // Signed features: negative denominators are counted and used, zero ones give zeros.
 func TestLinearDenominators(t *testing.T) {
 	const d, length, dv = 4, 400, 2
-	q, k, v := normals[float64](1, 1, length, d, 3, 1), normals[float64](1, 1, 3, d, 3, 2), normals[float64](1, 1, 3, dv, 1, 3)
+	q, k, v := normals[float64](1, 1, length, d, 3, 1), normals[float64](1, 1, 3, d, 3, 2),
+		normals[float64](1, 1, 3, dv, 1, 3)
 	a := linear[float64](t, family.Trig{}, d, 4, false)
 	out := NewSeq[float64](1, 1, length, dv)
 	report, err := a.Forward(out, q, k, v)
@@ -288,8 +298,10 @@ func TestLinearNotFinite(t *testing.T) {
 		for _, window := range []int{0, 9} {
 			for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 				for _, name := range []string{"q", "k", "v"} {
-					q, k, v := normals[float32](2, 2, length, d, 1, 1), normals[float32](2, 1, length, d, 1, 2), normals[float32](2, 1, length, dv, 1, 3)
-					s, want := map[string]Seq[float32]{"q": q, "k": k, "v": v}[name], name+": batch 1, head 0, position 150, column 2 is"
+					q, k, v := normals[float32](2, 2, length, d, 1, 1), normals[float32](2, 1, length, d, 1, 2),
+						normals[float32](2, 1, length, dv, 1, 3)
+					s, want := map[string]Seq[float32]{"q": q, "k": k, "v": v}[name],
+						name+": batch 1, head 0, position 150, column 2 is"
 					s.Head(1, 0).Row(150)[2] = float32(bad)
 					a := linear[float32](t, family.Positive{}, d, 8, causal)
 					a.Window = window
@@ -322,17 +334,30 @@ func TestLinearErrors(t *testing.T) {
 		out, q, k, v Seq[float32]
 		want         error
 	}{
-		"no map":        {&Linear[float32]{}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
-		"nil map":       {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{nil}}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), randfeat.ErrSpec},
-		"three maps":    {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m, m, m}}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
-		"dim":           {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}, seq(1, 2, 3, 5), seq(1, 2, 3, 3), seq(1, 2, 3, 3), seq(1, 2, 3, 5), dense.ErrShape},
-		"heads":         {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}, seq(1, 3, 3, 5), seq(1, 3, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
-		"out":           {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}, seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
-		"values":        {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 2, 5), dense.ErrShape},
-		"window":        {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}, Window: -1}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
-		"chunk":         {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}, Chunk: -1}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
-		"mask":          {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}, Visibility: Visibility{KeyMask: make([]bool, 2)}}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
-		"too long keys": {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}, seq(1, 1, 1, 5), seq(1, 1, 1, 4), Seq[float32]{Data: []float32{1e20, 0, 0, 0}, Shape: Shape{1, 1, 1, 4}, StrideL: 4}, seq(1, 1, 1, 5), dense.ErrNotFinite},
+		"no map": {&Linear[float32]{}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5),
+			dense.ErrShape},
+		"nil map": {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{nil}}, seq(1, 2, 3, 5), seq(1, 2, 3, 4),
+			seq(1, 2, 3, 4), seq(1, 2, 3, 5), randfeat.ErrSpec},
+		"three maps": {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m, m, m}}, seq(1, 2, 3, 5),
+			seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
+		"dim": {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}, seq(1, 2, 3, 5), seq(1, 2, 3, 3),
+			seq(1, 2, 3, 3), seq(1, 2, 3, 5), dense.ErrShape},
+		"heads": {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}, seq(1, 3, 3, 5), seq(1, 3, 3, 4),
+			seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
+		"out": {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}, seq(1, 2, 3, 4), seq(1, 2, 3, 4),
+			seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
+		"values": {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}, seq(1, 2, 3, 5), seq(1, 2, 3, 4),
+			seq(1, 2, 3, 4), seq(1, 2, 2, 5), dense.ErrShape},
+		"window": {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}, Window: -1}, seq(1, 2, 3, 5),
+			seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
+		"chunk": {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}, Chunk: -1}, seq(1, 2, 3, 5),
+			seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1, 2, 3, 5), dense.ErrShape},
+		"mask": {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m},
+			Visibility: Visibility{KeyMask: make([]bool, 2)}}, seq(1, 2, 3, 5), seq(1, 2, 3, 4), seq(1, 2, 3, 4), seq(1,
+			2, 3, 5), dense.ErrShape},
+		"too long keys": {&Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}, seq(1, 1, 1, 5), seq(1, 1, 1, 4),
+			Seq[float32]{Data: []float32{1e20, 0, 0, 0}, Shape: Shape{1, 1, 1, 4}, StrideL: 4}, seq(1, 1, 1, 5),
+			dense.ErrNotFinite},
 	} {
 		if _, err := c.a.Forward(c.out, c.q, c.k, c.v); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
@@ -343,7 +368,8 @@ func TestLinearErrors(t *testing.T) {
 // Steady use allocates nothing, alone and on several goroutines.
 func TestLinearAllocations(t *testing.T) {
 	const d, m, dv, length = 16, 64, 16, 2*segment + 100
-	q, k, v := normals[float32](1, 1, length, d, 1, 1), normals[float32](1, 1, length, d, 1, 2), normals[float32](1, 1, length, dv, 1, 3)
+	q, k, v := normals[float32](1, 1, length, d, 1, 1), normals[float32](1, 1, length, d, 1, 2),
+		normals[float32](1, 1, length, dv, 1, 3)
 	out := NewSeq[float32](1, 1, length, dv)
 	for _, causal := range []bool{false, true} {
 		for _, window := range []int{0, 30} {

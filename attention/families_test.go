@@ -48,7 +48,8 @@ func randomSeq[T dense.Float](batch, heads, length, dim int, scale, centre float
 // oneMap is a map for attention over rows of d columns.
 func oneMap[T dense.Float](t testing.TB, f family.Family, c coupling.Coupling, d, m int, seed uint64) *randfeat.Map[T] {
 	t.Helper()
-	mp, err := randfeat.New[T](randfeat.Spec{Kernel: kernel.Attention(d), Family: f, Coupling: c, Dim: d, M: m, Seed: seed})
+	mp, err := randfeat.New[T](randfeat.Spec{Kernel: kernel.Attention(d), Family: f, Coupling: c, Dim: d, M: m,
+		Seed: seed})
 	if err != nil {
 		t.Fatal(err)
 	}

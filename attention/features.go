@@ -191,8 +191,8 @@ func (w *worker[T]) queries(phi dense.Matrix[T], scale []float64, ref *reference
 	return nil
 }
 
-// Guessing: the row maxima r_i of queries only have to be about right. If they are, the features of a block are one fused
-// product and exponential without a pass for the maxima.
+// Guessing: the row maxima r_i of queries only have to be about right. If they are, the features of a block are one
+// fused product and exponential without a pass for the maxima.
 const (
 	guessProbes = 4  // rows whose maxima are computed
 	guessSpread = 20 // nats by which they may differ

@@ -108,7 +108,8 @@ func (s *HeadStats[T]) check(name string, x Seq[T], mask []bool) error {
 		return fmt.Errorf("%s has %d columns, the spec %d: %w", name, x.Dim, s.spec.Dim, dense.ErrShape)
 	}
 	if mask != nil && len(mask) != x.Batch*x.Len {
-		return fmt.Errorf("the mask of %s has %d entries for %d×%d positions: %w", name, len(mask), x.Batch, x.Len, dense.ErrShape)
+		return fmt.Errorf("the mask of %s has %d entries for %d×%d positions: %w", name, len(mask), x.Batch, x.Len,
+			dense.ErrShape)
 	}
 	return nil
 }
@@ -127,7 +128,8 @@ func checkRows[T dense.Float](name string, x Seq[T], mask []bool) error {
 				}
 				for c, v := range m.Row(l) {
 					if !dense.IsFinite(float64(v)) {
-						return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", name, b, h, l, c, v, dense.ErrNotFinite)
+						return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", name, b, h, l, c,
+							v, dense.ErrNotFinite)
 					}
 				}
 			}

@@ -31,11 +31,12 @@ func fitHeads[T dense.Float](t *testing.T, s *HeadStats[T]) []randfeat.Spec {
 	return specs
 }
 
-// Every fitting family, head by head: the result is that of randfeat.Fit on the queries of the group and the keys of the
-// head; heads differ; padding does not count.
+// Every fitting family, head by head: the result is that of randfeat.Fit on the queries of the group and the keys of
+// the head; heads differ; padding does not count.
 func TestHeadStatsFitPerHead(t *testing.T) {
 	const d, kv, group, batch, length = 4, 2, 3, 2, 37
-	q, k := randomSeq[float32](batch, kv*group, length, d, 0.4, 0.1, 1), randomSeq[float32](batch, kv, length, d, 0.3, -0.2, 2)
+	q, k := randomSeq[float32](batch, kv*group, length, d, 0.4, 0.1, 1), randomSeq[float32](batch, kv, length, d, 0.3,
+		-0.2, 2)
 	for b := range batch { // heads with different data
 		for h := range kv {
 			m := k.Head(b, h)
@@ -144,8 +145,10 @@ func TestHeadStatsMerge(t *testing.T) {
 	kFirst, kSecond := k, k
 	kFirst.Len, kSecond.Len = 45, 5
 	kSecond.Data = k.Data[45*d:]
-	whole, a, b := headStats[float64](t, family.Adaptive{}, d, kv), headStats[float64](t, family.Adaptive{}, d, kv), headStats[float64](t, family.Adaptive{}, d, kv)
-	for _, err := range []error{whole.Add(q, k, nil, nil), a.Add(first, kFirst, nil, nil), b.Add(second, kSecond, nil, nil), a.Merge(b)} {
+	whole, a, b := headStats[float64](t, family.Adaptive{}, d, kv), headStats[float64](t, family.Adaptive{}, d, kv),
+		headStats[float64](t, family.Adaptive{}, d, kv)
+	for _, err := range []error{whole.Add(q, k, nil, nil), a.Add(first, kFirst, nil, nil),
+		b.Add(second, kSecond, nil, nil), a.Merge(b)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +163,8 @@ func TestHeadStatsMerge(t *testing.T) {
 		}
 	}
 	for name, o := range map[string]*HeadStats[float64]{
-		"heads": headStats[float64](t, family.Adaptive{}, d, 3), "family": headStats[float64](t, family.Positive{}, d, kv), "dimension": headStats[float64](t, family.Adaptive{}, 5, kv),
+		"heads": headStats[float64](t, family.Adaptive{}, d, 3), "family": headStats[float64](t, family.Positive{}, d,
+			kv), "dimension": headStats[float64](t, family.Adaptive{}, 5, kv),
 	} {
 		if err := a.Merge(o); !errors.Is(err, dense.ErrShape) && !errors.Is(err, randfeat.ErrSpec) {
 			t.Errorf("statistics of another %s merged: %v", name, err)
@@ -172,7 +176,8 @@ func TestHeadStatsErrors(t *testing.T) {
 	if _, err := NewHeadStats[float32](randfeat.Spec{Dim: 3}, 1); !errors.Is(err, randfeat.ErrSpec) {
 		t.Errorf("no family: %v", err)
 	}
-	if _, err := NewHeadStats[float32](randfeat.Spec{Family: family.OPRF{}, Dim: 3}, 0); !errors.Is(err, dense.ErrShape) {
+	if _, err := NewHeadStats[float32](randfeat.Spec{Family: family.OPRF{}, Dim: 3}, 0); !errors.Is(err,
+		dense.ErrShape) {
 		t.Errorf("no heads: %v", err)
 	}
 	s := headStats[float64](t, family.OPRF{}, 3, 2)
@@ -193,7 +198,8 @@ func TestHeadStatsErrors(t *testing.T) {
 		}
 	}
 	err := s.Add(good, bad, nil, nil)
-	if !errors.Is(err, dense.ErrNotFinite) || err.Error() != "k: batch 0, head 1, position 2, column 1 is +Inf: "+dense.ErrNotFinite.Error() {
+	want := "k: batch 0, head 1, position 2, column 1 is +Inf: " + dense.ErrNotFinite.Error()
+	if !errors.Is(err, dense.ErrNotFinite) || err.Error() != want {
 		t.Errorf("infinite key: %v", err)
 	}
 	if _, err := s.Fit(); !errors.Is(err, family.ErrStats) {
@@ -212,7 +218,8 @@ func TestHeadStatsErrors(t *testing.T) {
 	if n := len(HeadSpecs(randfeat.Spec{}, -1)); n != 0 {
 		t.Errorf("%d specs for -1 heads", n)
 	}
-	if _, err := NewMaps[float32]([]randfeat.Spec{{Family: family.Positive{}, Dim: 2, M: 2}, {Dim: 2, M: 2}}); !errors.Is(err, randfeat.ErrSpec) {
+	if _, err := NewMaps[float32]([]randfeat.Spec{{Family: family.Positive{}, Dim: 2, M: 2},
+		{Dim: 2, M: 2}}); !errors.Is(err, randfeat.ErrSpec) {
 		t.Errorf("spec without a family: %v", err)
 	}
 }

@@ -33,7 +33,8 @@ func TestFeaturesAreNotSubnormal(t *testing.T) {
 			window int
 		}{{"bidirectional", false, 0}, {"causal", true, 0}, {"causal window", true, 40}, {"band", false, 40}} {
 			t.Run(fmt.Sprintf("%s/%s", f.Name(), s.name), func(t *testing.T) {
-				mp, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: f, Dim: d, M: m, Seed: 5})
+				mp, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: f, Dim: d, M: m,
+					Seed: 5})
 				must(t, err)
 				tab, flushed := *chosen, 0
 				check := func(name string, x dense.Matrix[float32]) {
@@ -64,7 +65,8 @@ func TestFeaturesAreNotSubnormal(t *testing.T) {
 				}
 				q, k, v := oneLong(length, d, 1), oneLong(length, d, 2), normals[float32](1, 1, length, d, 1, 3)
 				rows := (&Linear[float32]{}).rows(mp, s.causal || s.window > 0)
-				st := stream[float32]{m: mp, q: q, out: NewSeq[float32](1, 1, length, d), k: k.Head(0, 0), v: v.Head(0, 0),
+				st := stream[float32]{m: mp, q: q, out: NewSeq[float32](1, 1, length, d), k: k.Head(0, 0),
+					v:  v.Head(0, 0),
 					q1: length, group: 1, rows: rows, causal: s.causal, window: s.window}
 				c := &call[float32]{streams: streams[float32]{tab: &tab, all: []stream[float32]{st}, checks: true}}
 				must(t, (*eachStream[float32])(c).Item(new(worker[float32]), 0))

@@ -67,7 +67,8 @@ func (p plain[T]) row(x []T) float64 {
 	return -s
 }
 
-func (p plain[T]) LogQueries(e, value dense.Matrix[T], row []float64, x dense.Matrix[T], _ *randfeat.Workspace[T]) error {
+func (p plain[T]) LogQueries(e, value dense.Matrix[T], row []float64, x dense.Matrix[T],
+	_ *randfeat.Workspace[T]) error {
 	for i := range x.Rows {
 		row[i] = p.row(x.Row(i))
 		for f := range p.OutDim() {
@@ -216,10 +217,12 @@ func testForeignMap[T dense.Float](t *testing.T, tolerance float64) {
 					if err != nil || r.Rows != 2*4*length {
 						t.Fatalf("%s: %+v, %v", name, r, err)
 					}
-					grad[i] = [3]attention.Seq[T]{attention.NewSeq[T](2, 4, length, d), attention.NewSeq[T](2, 2, length, d),
+					grad[i] = [3]attention.Seq[T]{attention.NewSeq[T](2, 4, length, d),
+						attention.NewSeq[T](2, 2, length, d),
 						attention.NewSeq[T](2, 2, length, dv)}
 					dout := normalSeq[T](2, 4, length, dv, 1, 4)
-					if _, err := a.Backward(grad[i][0], grad[i][1], grad[i][2], dout, out[i], q, k, v, nil); err != nil {
+					if _, err := a.Backward(grad[i][0], grad[i][1], grad[i][2], dout, out[i], q, k, v,
+						nil); err != nil {
 						t.Fatalf("%s: %v", name, err)
 					}
 				}
@@ -273,7 +276,8 @@ func testForeignMap[T dense.Float](t *testing.T, tolerance float64) {
 func TestMapsThatWillNotDo(t *testing.T) {
 	const d, dv = 4, 2
 	own, other := pairOfMaps[float64](t, false, d, 8)
-	q, v, out := normalSeq[float64](1, 1, 6, d, 1, 1), normalSeq[float64](1, 1, 6, dv, 1, 2), attention.NewSeq[float64](1, 1, 6, dv)
+	q, v, out := normalSeq[float64](1, 1, 6, d, 1, 1), normalSeq[float64](1, 1, 6, dv, 1, 2),
+		attention.NewSeq[float64](1, 1, 6, dv)
 	dq, dk := attention.NewSeq[float64](1, 1, 6, d), attention.NewSeq[float64](1, 1, 6, d)
 	backward := func(fm randfeat.FeatureMap[float64], grads []*randfeat.Grad[float64]) error {
 		a := &attention.Linear[float64]{Maps: []randfeat.FeatureMap[float64]{fm}}
@@ -301,14 +305,17 @@ func TestMapsThatWillNotDo(t *testing.T) {
 		want error
 		says string
 	}{
-		"no derivatives":   {backward(other, nil), errors.ErrUnsupported, "has no derivatives"},
-		"no parameters":    {backward(plainVJP[float64]{other}, []*randfeat.Grad[float64]{g}), randfeat.ErrNoParameters, "map 0"},
-		"another's":        {backward(own, []*randfeat.Grad[float64]{g}), randfeat.ErrNoParameters, ""},
-		"nil":              {backward(nil, nil), randfeat.ErrSpec, "map 0: no map"},
-		"typed nil":        {backward(missing, nil), randfeat.ErrSpec, "only a nil *randfeat.Map"},
-		"typed nil, state": {second(attention.NewState[float64](missing, dv)), randfeat.ErrSpec, "only a nil *randfeat.Map"},
-		"nil, state":       {second(attention.NewState[float64](nil, dv)), randfeat.ErrSpec, "no map"},
-		"typed nil, read":  {second(attention.UnmarshalState[float64](missing, nil)), randfeat.ErrSpec, "only a nil *randfeat.Map"},
+		"no derivatives": {backward(other, nil), errors.ErrUnsupported, "has no derivatives"},
+		"no parameters": {backward(plainVJP[float64]{other}, []*randfeat.Grad[float64]{g}), randfeat.ErrNoParameters,
+			"map 0"},
+		"another's": {backward(own, []*randfeat.Grad[float64]{g}), randfeat.ErrNoParameters, ""},
+		"nil":       {backward(nil, nil), randfeat.ErrSpec, "map 0: no map"},
+		"typed nil": {backward(missing, nil), randfeat.ErrSpec, "only a nil *randfeat.Map"},
+		"typed nil, state": {second(attention.NewState[float64](missing, dv)), randfeat.ErrSpec,
+			"only a nil *randfeat.Map"},
+		"nil, state": {second(attention.NewState[float64](nil, dv)), randfeat.ErrSpec, "no map"},
+		"typed nil, read": {second(attention.UnmarshalState[float64](missing, nil)), randfeat.ErrSpec,
+			"only a nil *randfeat.Map"},
 	} {
 		if !errors.Is(c.err, c.want) || !strings.Contains(fmt.Sprint(c.err), c.says) {
 			t.Errorf("%s: %v, want %v that says %q", name, c.err, c.want, c.says)

@@ -21,9 +21,9 @@ func (a *Linear[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
 	return c.finish(err, q, k, v)
 }
 
-// call is one Forward: its streams and the memory to work on them. Streams run side by side, each on one worker from its
-// first key to its last, if there are enough of them; otherwise one after the other on all workers, in steps. Both give
-// the same bits: a segment is summed from nothing in any case, and segments are combined in order.
+// call is one Forward: its streams and the memory to work on them. Streams run side by side, each on one worker from
+// its first key to its last, if there are enough of them; otherwise one after the other on all workers, in steps. Both
+// give the same bits: a segment is summed from nothing in any case, and segments are combined in order.
 type call[T dense.Float] struct {
 	streams[T]
 	crew   par.Crew[worker[T]]

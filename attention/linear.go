@@ -8,20 +8,20 @@ import (
 )
 
 // Linear is attention with the weights φ1(q_i)·φ2(k_j) of a feature map in O(L·F·d) time and, besides its arguments,
-// memory that does not depend on L; with a Window, 16 bytes per query row of the heads under way. The zero value of every
-// field but Maps is useful. A Linear may be used by many goroutines.
+// memory that does not depend on L; with a Window, 16 bytes per query row of the heads under way. The zero value of
+// every field but Maps is useful. A Linear may be used by many goroutines.
 //
 // Outputs have the same bits at any GOMAXPROCS. An output depends on what its query sees only, up to rounding: with
 // Causal a later key never changes the outputs of earlier chunks by a bit, and in its own chunk by rounding alone.
 //
-// A query that sees no key gets zeros. With positive maps every other denominator is positive. Maps with signed features
-// give no such guarantee: a negative denominator is used as it is, one that is zero gives zeros, and the Report counts
-// both.
+// A query that sees no key gets zeros. With positive maps every other denominator is positive. Maps with signed
+// features give no such guarantee: a negative denominator is used as it is, one that is zero gives zeros, and the
+// Report counts both.
 type Linear[T dense.Float] struct {
 	Visibility
 	Maps []randfeat.FeatureMap[T] // one for all heads, or one per key/value head
-	// Window > 0 gives the nearest keys their exact weights κ(q, k) of Spec.Target, and features to all others, with one
-	// common normaliser: the last Window keys if Causal, else those less than Window positions away on either side.
+	// Window > 0 gives the nearest keys their exact weights κ(q, k) of Spec.Target, and features to all others, with
+	// one common normaliser: the last Window keys if Causal, else those less than Window positions away on either side.
 	Window    int
 	Chunk     int  // rows handled together; 0: chosen
 	Unchecked bool // values are known to be finite
@@ -30,8 +30,8 @@ type Linear[T dense.Float] struct {
 	backs pool[backCall[T]]
 }
 
-// Rows handled together: many keep kernels busy, but their features should stay in the second-level cache. A causal chunk
-// has a triangle that grows with it, and reads the sums once.
+// Rows handled together: many keep kernels busy, but their features should stay in the second-level cache. A causal
+// chunk has a triangle that grows with it, and reads the sums once.
 const (
 	minRows, maxRows = 32, 256
 	causalRows       = 64
@@ -52,14 +52,16 @@ func (a *Linear[T]) check(out, q, k, v Seq[T]) error {
 // checkMaps validates what does not depend on the length of sequences.
 func (a *Linear[T]) checkMaps(kvHeads, dim int) error {
 	if len(a.Maps) != 1 && len(a.Maps) != kvHeads {
-		return fmt.Errorf("%d maps for %d key/value heads, want 1 or %d: %w", len(a.Maps), kvHeads, kvHeads, dense.ErrShape)
+		return fmt.Errorf("%d maps for %d key/value heads, want 1 or %d: %w", len(a.Maps), kvHeads, kvHeads,
+			dense.ErrShape)
 	}
 	for i, m := range a.Maps {
 		if err := randfeat.CheckMap(m); err != nil {
 			return fmt.Errorf("map %d: %w", i, err)
 		}
 		if m.InDim() != dim {
-			return fmt.Errorf("map %d takes %d columns, queries and keys have %d: %w", i, m.InDim(), dim, dense.ErrShape)
+			return fmt.Errorf("map %d takes %d columns, queries and keys have %d: %w", i, m.InDim(), dim,
+				dense.ErrShape)
 		}
 		if a.Window > 0 {
 			if err := checkWindow(m.Target()); err != nil {

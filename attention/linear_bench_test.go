@@ -30,20 +30,24 @@ func BenchmarkLinear(b *testing.B) {
 		{"bidirectional", false, 0, 16384, 256, 2},
 		{"causal", true, 0, 16384, 256, 2},
 	} {
-		b.Run(fmt.Sprintf("%s/window=%d/L=%d/d=%d/m=%d/threads=%d", c.name, c.window, c.length, d, c.m, c.threads), func(b *testing.B) {
-			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(c.threads))
-			m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Positive{}, Dim: d, M: c.m, Seed: 1})
-			must(b, err)
-			a := &Linear[float32]{Visibility: Visibility{Causal: c.causal}, Maps: []randfeat.FeatureMap[float32]{m}, Window: c.window}
-			q, k, v, out := normals[float32](1, 1, c.length, d, 1, 1), normals[float32](1, 1, c.length, d, 1, 2), normals[float32](1, 1, c.length, d, 1, 3), NewSeq[float32](1, 1, c.length, d)
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := a.Forward(out, q, k, v); err != nil {
-					b.Fatal(err)
+		b.Run(fmt.Sprintf("%s/window=%d/L=%d/d=%d/m=%d/threads=%d", c.name, c.window, c.length, d, c.m, c.threads),
+			func(b *testing.B) {
+				defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(c.threads))
+				m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Positive{},
+					Dim: d, M: c.m, Seed: 1})
+				must(b, err)
+				a := &Linear[float32]{Visibility: Visibility{Causal: c.causal}, Maps: []randfeat.FeatureMap[float32]{m},
+					Window: c.window}
+				q, k, v, out := normals[float32](1, 1, c.length, d, 1, 1), normals[float32](1, 1, c.length, d, 1, 2),
+					normals[float32](1, 1, c.length, d, 1, 3), NewSeq[float32](1, 1, c.length, d)
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := a.Forward(out, q, k, v); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
-			// Two projections, two products with the sums.
-			b.ReportMetric(8*float64(c.length)*d*float64(c.m)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
-		})
+				// Two projections, two products with the sums.
+				b.ReportMetric(8*float64(c.length)*d*float64(c.m)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			})
 	}
 }

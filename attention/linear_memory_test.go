@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/family"
 )
 
-// All that Forward allocates is scratch of its workers, which does not depend on the length: far below 64 MiB for 8 heads
-// of 256 features on 8 threads.
+// All that Forward allocates is scratch of its workers, which does not depend on the length: far below 64 MiB for 8
+// heads of 256 features on 8 threads.
 func TestLinearMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("memory does not depend on the kernels: run without -short")

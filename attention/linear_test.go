@@ -51,9 +51,10 @@ func testMap[T dense.Float](t testing.TB, f family.Family, d, m int) *randfeat.M
 	return fm
 }
 
-// logWeights is w_ij = φ1(q_i)·φ2(k_j) = weight·e^log, by the exponents of single features in float64, and the same sum of
-// moduli.
-func logWeights(t testing.TB, m randfeat.FeatureMap[float64], q, k dense.Matrix[float64]) (logs, weights, moduli dense.Matrix[float64]) {
+// logWeights is w_ij = φ1(q_i)·φ2(k_j) = weight·e^log, by the exponents of single features in float64, and the same
+// sum of moduli.
+func logWeights(t testing.TB, m randfeat.FeatureMap[float64],
+	q, k dense.Matrix[float64]) (logs, weights, moduli dense.Matrix[float64]) {
 	t.Helper()
 	f := m.OutDim()
 	eq, ek := dense.New[float64](q.Rows, f), dense.New[float64](k.Rows, f)
@@ -65,7 +66,8 @@ func logWeights(t testing.TB, m randfeat.FeatureMap[float64], q, k dense.Matrix[
 	if err := m.LogKeys(ek, vk, rk, k, nil); err != nil {
 		t.Fatal(err)
 	}
-	logs, weights, moduli = dense.New[float64](q.Rows, k.Rows), dense.New[float64](q.Rows, k.Rows), dense.New[float64](q.Rows, k.Rows)
+	logs, weights, moduli = dense.New[float64](q.Rows, k.Rows), dense.New[float64](q.Rows, k.Rows),
+		dense.New[float64](q.Rows, k.Rows)
 	for i := range q.Rows {
 		for j := range k.Rows {
 			top := math.Inf(-1)
@@ -145,7 +147,8 @@ func differ[T dense.Float](t testing.TB, got dense.Matrix[T], want dense.Matrix[
 
 func widened[T dense.Float](s Seq[T]) Seq[float64] {
 	w := s
-	out := Seq[float64]{Shape: Shape{w.Batch, w.Heads, w.Len, w.Dim}, StrideB: w.StrideB, StrideH: w.StrideH, StrideL: w.StrideL, Data: make([]float64, len(w.Data))}
+	out := Seq[float64]{Shape: Shape{w.Batch, w.Heads, w.Len, w.Dim}, StrideB: w.StrideB, StrideH: w.StrideH,
+		StrideL: w.StrideL, Data: make([]float64, len(w.Data))}
 	for i, v := range s.Data {
 		out.Data[i] = float64(v)
 	}
@@ -223,7 +226,8 @@ func testLinearFamilies[T dense.Float](t *testing.T) {
 	for name, f := range linearFamilies(t, d) {
 		for _, causal := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/causal=%t", name, causal), func(t *testing.T) {
-				a := &Linear[T]{Visibility: Visibility{Causal: causal}, Maps: []randfeat.FeatureMap[T]{testMap[T](t, f, d, m)}, Chunk: 8}
+				a := &Linear[T]{Visibility: Visibility{Causal: causal},
+					Maps: []randfeat.FeatureMap[T]{testMap[T](t, f, d, m)}, Chunk: 8}
 				checkLinear(t, a, []randfeat.FeatureMap[float64]{testMap[float64](t, f, d, m)}, q, k, v)
 			})
 		}
@@ -274,7 +278,8 @@ func TestLinearShapes(t *testing.T) {
 			for _, blhd := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/causal=%t/blhd=%t", c.name, causal, blhd), func(t *testing.T) {
 					c.vis.Causal = causal
-					q, k, v := normals[float32](batch, 4, c.lq, d, 1, 4), normals[float32](batch, 2, c.lk, d, 1, 5), normals[float32](batch, 2, c.lk, dv, 1, 6)
+					q, k, v := normals[float32](batch, 4, c.lq, d, 1, 4), normals[float32](batch, 2, c.lk, d, 1, 5),
+						normals[float32](batch, 2, c.lk, dv, 1, 6)
 					if blhd {
 						q, k, v = transposed(q), transposed(k), transposed(v)
 					}
@@ -306,7 +311,8 @@ func TestLinearSegments(t *testing.T) {
 	}
 	const d, m, dv = 3, 6, 2
 	const lk, lq = segment + 300, 70
-	q, k, v := normals[float32](1, 1, lq, d, 1, 7), normals[float32](1, 1, lk, d, 1, 8), normals[float32](1, 1, lk, dv, 1, 9)
+	q, k, v := normals[float32](1, 1, lq, d, 1, 7), normals[float32](1, 1, lk, d, 1, 8),
+		normals[float32](1, 1, lk, dv, 1, 9)
 	for name, f := range map[string]family.Family{"positive": family.Positive{}, "trig": family.Trig{}} {
 		for _, causal := range []bool{false, true} {
 			for _, shrink := range []bool{false, true} {
@@ -321,7 +327,8 @@ func TestLinearSegments(t *testing.T) {
 							}
 						}
 					}
-					a := &Linear[float32]{Visibility: Visibility{Causal: causal}, Maps: []randfeat.FeatureMap[float32]{testMap[float32](t, f, d, m)}}
+					a := &Linear[float32]{Visibility: Visibility{Causal: causal},
+						Maps: []randfeat.FeatureMap[float32]{testMap[float32](t, f, d, m)}}
 					checkLinear(t, a, []randfeat.FeatureMap[float64]{testMap[float64](t, f, d, m)}, q, k, v)
 				})
 			}
@@ -365,8 +372,10 @@ func TestLinearGolden(t *testing.T) {
 			if err := errors.Join(json.Unmarshal(c.Inputs, &in), json.Unmarshal(c.Expected, &want)); err != nil {
 				t.Fatal(err)
 			}
-			f := map[string]family.Family{"positive": family.Positive{}, "oprf": family.OPRF{A: in.A}, "trig": family.Trig{}, "hyperbolic": family.Hyperbolic{}}[in.Family]
-			m, err := randfeat.NewWithOmega[float64](randfeat.Spec{Kernel: kernel.Attention(in.Q.Cols), Family: f, Dim: in.Q.Cols}, []coupling.Omega{{Rows: in.Omega}})
+			f := map[string]family.Family{"positive": family.Positive{}, "oprf": family.OPRF{A: in.A},
+				"trig": family.Trig{}, "hyperbolic": family.Hyperbolic{}}[in.Family]
+			m, err := randfeat.NewWithOmega[float64](randfeat.Spec{Kernel: kernel.Attention(in.Q.Cols), Family: f,
+				Dim: in.Q.Cols}, []coupling.Omega{{Rows: in.Omega}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -401,8 +410,11 @@ func TestLinearDeterministic(t *testing.T) {
 		}{{"bidirectional", false, 0}, {"causal", true, 0}, {"window", true, 50}, {"band", false, 50}} {
 			t.Run(fmt.Sprintf("%s/heads=%d", c.name, heads), func(t *testing.T) {
 				const length = 5*segment + 123
-				q, k, v := normals[float32](1, heads, length, d, 1, 7), normals[float32](1, heads, length, d, 1, 8), normals[float32](1, heads, length, dv, 1, 9)
-				a := &Linear[float32]{Visibility: Visibility{Causal: c.causal}, Maps: []randfeat.FeatureMap[float32]{testMap[float32](t, family.Positive{}, d, m)}, Window: c.window}
+				q, k, v := normals[float32](1, heads, length, d, 1, 7), normals[float32](1, heads, length, d, 1, 8),
+					normals[float32](1, heads, length, dv, 1, 9)
+				a := &Linear[float32]{Visibility: Visibility{Causal: c.causal},
+					Maps:   []randfeat.FeatureMap[float32]{testMap[float32](t, family.Positive{}, d, m)},
+					Window: c.window}
 				var first []float32
 				var firstReport Report
 				for _, threads := range []int{1, 2, 8} {

@@ -150,7 +150,8 @@ func (t *totals) copyFrom(o *totals) {
 	t.n = o.n
 }
 
-// rescale sets the reference of feature f to the larger of its own and at; it returns the factor for what is kept at at.
+// rescale sets the reference of feature f to the larger of its own and at; it returns the factor for what is kept at
+// at.
 func (t *totals) rescale(f int, at float64) float64 {
 	old := t.t[f]
 	if at <= old {
@@ -278,7 +279,8 @@ func chain[T dense.Float](mems []*memory[T]) {
 	}
 }
 
-// restart makes the first memory that of all keys seen by the last one, and empties the others' parts, for another wave.
+// restart makes the first memory that of all keys seen by the last one, and empties the others' parts, for another
+// wave.
 func restart[T dense.Float](mems []*memory[T]) {
 	last := mems[len(mems)-1]
 	last.flush()

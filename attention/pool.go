@@ -2,8 +2,8 @@ package attention
 
 import "sync"
 
-// pool keeps the memory of calls that are over for those that follow: a Linear or Exact in steady use allocates nothing,
-// and as many calls as run at the same time have memory of their own.
+// pool keeps the memory of calls that are over for those that follow: a Linear or Exact in steady use allocates
+// nothing, and as many calls as run at the same time have memory of their own.
 type pool[C any] struct {
 	mu   sync.Mutex
 	free []*C

@@ -12,7 +12,8 @@ import (
 func TestLinearProperties(t *testing.T) {
 	const d, dv, length, tol = 4, 3, 200, 1e-9
 	families := linearFamilies(t, d)
-	q, k, v := randomSeq[float64](1, 4, length, d, 0.6, 0.1, 101), randomSeq[float64](1, 2, length, d, 0.6, -0.1, 102), randomSeq[float64](1, 2, length, dv, 1, 0, 103)
+	q, k, v := randomSeq[float64](1, 4, length, d, 0.6, 0.1, 101), randomSeq[float64](1, 2, length, d, 0.6, -0.1, 102),
+		randomSeq[float64](1, 2, length, dv, 1, 0, 103)
 	segments := make([]int32, length)
 	for i := range segments {
 		switch {
@@ -42,7 +43,8 @@ func TestLinearProperties(t *testing.T) {
 				}
 				return r
 			}
-			b := &Linear[float64]{Visibility: a.Visibility, Maps: []randfeat.FeatureMap[float64]{two[0], two[0], two[1], two[1]}, Chunk: 24}
+			b := &Linear[float64]{Visibility: a.Visibility, Maps: []randfeat.FeatureMap[float64]{two[0], two[0], two[1],
+				two[1]}, Chunk: 24}
 			repeated, _ := forwardLinear(t, b, q, repeat(k), repeat(v))
 			if e := apart(out, repeated, length); e > 1e-12 {
 				t.Errorf("%s, causal = %v: grouped and repeated heads differ by %.1g", name, causal, e)

@@ -30,7 +30,8 @@ func (w *worker[T]) readAll(s *stream[T], view *view[T], past int64, p0, p1 int)
 
 // read computes features and numerators of queries i0 to i1−1 of head g, no more than a chunk: φ·S, in the rows of the
 // output or in scratch, and den = φ·z.
-func (w *worker[T]) read(s *stream[T], v *view[T], past int64, g, i0, i1 int) (out dense.Matrix[T], den []T, err error) {
+func (w *worker[T]) read(s *stream[T], v *view[T], past int64,
+	g, i0, i1 int) (out dense.Matrix[T], den []T, err error) {
 	phi := w.phiQ.RowRange(0, i1-i0)
 	if err := w.weigh(phi, w.queryRows(s, g, i0, i1), v, past); err != nil {
 		return out, nil, err

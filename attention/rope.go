@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// RoPE rotates pairs of columns by angles proportional to the position, so that q_i·k_j depends on i − j only (Su et al.
-// 2021, arXiv:2104.09864): pair c of n pairs turns by position · Base^(−c/n).
+// RoPE rotates pairs of columns by angles proportional to the position, so that q_i·k_j depends on i − j only (Su et
+// al. 2021, arXiv:2104.09864): pair c of n pairs turns by position · Base^(−c/n).
 type RoPE[T dense.Float] struct {
 	// Base of the frequencies; 0: 10000.
 	Base float64
@@ -22,7 +22,8 @@ type RoPE[T dense.Float] struct {
 // Apply rotates x in place. Its first position is offset, the number of tokens that came before.
 func (r RoPE[T]) Apply(x Seq[T], offset int) error { return r.rotate(x, offset, 1) }
 
-// Inverse undoes Apply. Rotations are orthogonal, so this is also the gradient: from that of the rotated x to that of x.
+// Inverse undoes Apply. Rotations are orthogonal, so this is also the gradient: from that of the rotated x to that of
+// x.
 func (r RoPE[T]) Inverse(x Seq[T], offset int) error { return r.rotate(x, offset, -1) }
 
 func (r RoPE[T]) rotate(x Seq[T], offset int, sign float64) error {

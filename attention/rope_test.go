@@ -122,7 +122,8 @@ func TestRoPEFarPositions(t *testing.T) {
 		x.Data[c] = 1
 	}
 	y := rotated(t, RoPE[float64]{Base: 256}, x, at) // frequencies 2^−c: exact
-	twoPi, _, _ := big.ParseFloat("6.283185307179586476925286766559005768394338798750211641949889", 10, 200, big.ToNearestEven)
+	twoPi, _, _ := big.ParseFloat("6.283185307179586476925286766559005768394338798750211641949889", 10, 200,
+		big.ToNearestEven)
 	for c := range n {
 		angle := new(big.Float).SetPrec(200).SetFloat64(at * math.Pow(2, -float64(c)))
 		turns, _ := new(big.Float).Quo(angle, twoPi).Int(nil)
@@ -133,7 +134,8 @@ func TestRoPEFarPositions(t *testing.T) {
 		}
 	}
 	// float32 data get the same angles.
-	z := Seq[float32]{Data: make([]float32, 2*n), Shape: Shape{1, 1, 1, 2 * n}, StrideB: 2 * n, StrideH: 2 * n, StrideL: 2 * n}
+	z := Seq[float32]{Data: make([]float32, 2*n), Shape: Shape{1, 1, 1, 2 * n}, StrideB: 2 * n, StrideH: 2 * n,
+		StrideL: 2 * n}
 	for c := range n {
 		z.Data[c] = 1
 	}

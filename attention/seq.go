@@ -102,7 +102,8 @@ func (s Seq[T]) CheckFinite(name string) error {
 			for l := range m.Rows {
 				for c, v := range m.Row(l) {
 					if !dense.IsFinite(float64(v)) {
-						return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", name, b, h, l, c, v, dense.ErrNotFinite)
+						return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", name, b, h, l, c,
+							v, dense.ErrNotFinite)
 					}
 				}
 			}

@@ -28,8 +28,8 @@ func (s Shape) check(name string) error {
 type Sequence interface{ Sizes() Shape }
 
 // Attention writes the attention of queries q over keys k and values v into out, for sequences of one kind of storage.
-// Here [Linear], [Exact], [Constant] and [Uniform] are an Attention[Seq[T]]; an implementation on a device is one of its
-// own sequences. All ask Visibility.CheckShapes what fits and Visibility what a query sees.
+// Here [Linear], [Exact], [Constant] and [Uniform] are an Attention[Seq[T]]; an implementation on a device is one of
+// its own sequences. All ask Visibility.CheckShapes what fits and Visibility what a query sees.
 type Attention[S Sequence] interface {
 	Forward(out, q, k, v S) (Report, error)
 }

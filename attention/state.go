@@ -13,7 +13,8 @@ import (
 var ErrMismatch = errors.New("state of another map or shape")
 
 // State is what linear attention remembers of the keys and values seen so far: O(F·d) numbers, however many they were.
-// It is made by NewState or UnmarshalState. Its size and the time to use it never grow. A State serves one call at a time; Clone it to go on in two ways.
+// It is made by NewState or UnmarshalState. Its size and the time to use it never grow. A State serves one call at a
+// time; Clone it to go on in two ways.
 type State[T dense.Float] struct {
 	m      randfeat.FeatureMap[T]
 	mem    *memory[T]
@@ -193,7 +194,8 @@ func (s *State[T]) matches(fingerprint [32]byte, features, valueDim int) error {
 		return fmt.Errorf("fingerprint %x…, this map has %x…: %w", fingerprint[:4], f[:4], ErrMismatch)
 	}
 	if features != s.m.OutDim() || valueDim != s.ValueDim() {
-		return fmt.Errorf("%d features and %d value columns, want %d and %d: %w", features, valueDim, s.m.OutDim(), s.ValueDim(), ErrMismatch)
+		return fmt.Errorf("%d features and %d value columns, want %d and %d: %w", features, valueDim, s.m.OutDim(),
+			s.ValueDim(), ErrMismatch)
 	}
 	return nil
 }

@@ -189,7 +189,8 @@ func TestStateErrors(t *testing.T) {
 func TestStateAllocations(t *testing.T) {
 	const d, dv = 16, 16
 	s := newState[float32](t, family.Positive{}, d, 64, dv)
-	k, v := normals[float32](1, 1, 2*segment, d, 1, 1).Head(0, 0), normals[float32](1, 1, 2*segment, dv, 1, 2).Head(0, 0)
+	k, v := normals[float32](1, 1, 2*segment, d, 1, 1).Head(0, 0), normals[float32](1, 1, 2*segment, dv, 1, 2).Head(0,
+		0)
 	out := dense.New[float32](1, dv)
 	must(t, s.Append(k, v), s.Read(out, k.RowRange(0, 1)))
 	i := 0
@@ -353,11 +354,13 @@ func BenchmarkState(b *testing.B) {
 	const d, m, dv = 64, 256, 64
 	for _, seen := range []int{100, 1_000_000} {
 		b.Run(fmt.Sprintf("step/seen=%d", seen), func(b *testing.B) {
-			fm, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Positive{}, Dim: d, M: m})
+			fm, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Positive{},
+				Dim: d, M: m})
 			must(b, err)
 			s, err := NewState(fm, dv)
 			must(b, err)
-			k, v := normals[float32](1, 1, 10000, d, 1, 1).Head(0, 0), normals[float32](1, 1, 10000, dv, 1, 2).Head(0, 0)
+			k, v := normals[float32](1, 1, 10000, d, 1, 1).Head(0, 0), normals[float32](1, 1, 10000, dv, 1, 2).Head(0,
+				0)
 			for n := 0; n < seen; n += 10000 {
 				c := min(10000, seen-n)
 				must(b, s.Append(k.RowRange(0, c), v.RowRange(0, c)))
@@ -386,18 +389,21 @@ func TestZeroValues(t *testing.T) {
 		t.Errorf("Merge: %v", err)
 	}
 	var d Decoder[float64]
-	if err := d.Step(Seq[float64]{Shape: Shape{Len: 1}}, Seq[float64]{Shape: Shape{Len: 1}}, Seq[float64]{Shape: Shape{Len: 1}}, Seq[float64]{Shape: Shape{Len: 1}}); !errors.Is(err, randfeat.ErrSpec) {
+	if err := d.Step(Seq[float64]{Shape: Shape{Len: 1}}, Seq[float64]{Shape: Shape{Len: 1}},
+		Seq[float64]{Shape: Shape{Len: 1}}, Seq[float64]{Shape: Shape{Len: 1}}); !errors.Is(err, randfeat.ErrSpec) {
 		t.Errorf("Step: %v", err)
 	}
 }
 
 // Numbers too large for the sums of a positive map are an error, never silent zeros.
 func TestLinearOverflow(t *testing.T) {
-	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(4), Family: family.Positive{}, Dim: 4, M: 16, Seed: 1})
+	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(4), Family: family.Positive{}, Dim: 4, M: 16,
+		Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]struct{ norm, value float32 }{"values": {1, 1e37}, "norms": {1e10, 1}, "too large norms": {1e16, 1}} {
+	for name, c := range map[string]struct{ norm, value float32 }{"values": {1, 1e37}, "norms": {1e10, 1},
+		"too large norms": {1e16, 1}} {
 		q, v, out := NewSeq[float32](1, 1, 2000, 4), NewSeq[float32](1, 1, 2000, 4), NewSeq[float32](1, 1, 2000, 4)
 		for i := range q.Data {
 			q.Data[i] = c.norm * float32(math.Sin(float64(i)))

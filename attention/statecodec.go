@@ -13,8 +13,8 @@ import (
 // ErrCorrupt marks bytes that are no state, or a damaged one.
 var ErrCorrupt = seal.ErrCorrupt
 
-// stateFormat: the flag is the number of bytes of a number; the counts are features, value columns, the five of the Report,
-// keys in the totals, keys in the part. The body is
+// stateFormat: the flag is the number of bytes of a number; the counts are features, value columns, the five of the
+// Report, keys in the totals, keys in the part. The body is
 //
 //	the part: set u64, base f64, tau, z, S in T; the totals: t, z, S in f64
 var stateFormat = seal.Format{Magic: "randfeat state\n\x00", Version: 1, Counts: 9}
@@ -28,7 +28,8 @@ func (s *State[T]) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	mem, r := s.mem, s.report
 	h := seal.Header{Flag: uint16(seal.NumberSize[T]()), Fingerprint: s.m.Fingerprint()}
-	for _, n := range []int64{int64(s.m.OutDim()), int64(s.ValueDim()), r.Rows, r.Empty, r.Negative, r.Zero, r.Raised, mem.total.n, int64(mem.part.n)} {
+	for _, n := range []int64{int64(s.m.OutDim()), int64(s.ValueDim()), r.Rows, r.Empty, r.Negative, r.Zero, r.Raised,
+		mem.total.n, int64(mem.part.n)} {
 		h.Counts = append(h.Counts, uint64(n))
 	}
 	b = stateFormat.Begin(b, h)
@@ -82,7 +83,8 @@ func UnmarshalState[T dense.Float](m randfeat.FeatureMap[T], b []byte) (*State[T
 	if err != nil {
 		return nil, err
 	}
-	s.report = Report{Rows: int64(head[2]), Empty: int64(head[3]), Negative: int64(head[4]), Zero: int64(head[5]), Raised: int64(head[6])}
+	s.report = Report{Rows: int64(head[2]), Empty: int64(head[3]), Negative: int64(head[4]), Zero: int64(head[5]),
+		Raised: int64(head[6])}
 	mem := s.mem
 	set := binary.LittleEndian.Uint64(body)
 	mem.total.n, mem.part.n = int64(head[7]), int(head[8])

@@ -12,8 +12,9 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// Outputs are quotients, whose expectation is not that of exact attention. But beside one key of known weight κ, its own
-// value (1, 0, 0) against (0, 1, v_j) of the others, an output tells its numerator and denominator at their true scale:
+// Outputs are quotients, whose expectation is not that of exact attention. But beside one key of known weight κ, its
+// own value (1, 0, 0) against (0, 1, v_j) of the others, an output tells its numerator and denominator at their true
+// scale:
 //
 //	Σ_j ŵ_j = κ·out_1/out_0,   Σ_j ŵ_j v_j = κ·out_2/out_0
 //
@@ -94,14 +95,16 @@ func TestNumeratorAndDenominatorAreUnbiased(t *testing.T) {
 						}
 						mu.Unlock()
 						if math.Abs(z) > bound {
-							t.Errorf("%v, causal = %v: %s %.5g, want %.5g, z = %.1f, bound %.1f", c.kernel.Kind, c.causal, s.name, s.got.Mean(), s.want, z, bound)
+							t.Errorf("%v, causal = %v: %s %.5g, want %.5g, z = %.1f, bound %.1f", c.kernel.Kind,
+								c.causal, s.name, s.got.Mean(), s.want, z, bound)
 						}
 					}
 				}
 			})
 		}
 	})
-	t.Logf("%d comparisons, largest |z| %.2f, bound %.2f; %d refute weights 1 %% off", compared, largest, bound, refuted)
+	t.Logf("%d comparisons, largest |z| %.2f, bound %.2f; %d refute weights 1 %% off", compared, largest, bound,
+		refuted)
 	if refuted < compared/2 {
 		t.Errorf("only %d of %d comparisons can tell weights that are 1 %% off", refuted, compared)
 	}
@@ -110,7 +113,8 @@ func TestNumeratorAndDenominatorAreUnbiased(t *testing.T) {
 // Attention does not change under the rules of docs/theory.md §6.
 func TestInvariances(t *testing.T) {
 	const d, length, dv = 4, 40, 3
-	q, k, v := randomSeq[float64](1, 1, length, d, 0.8, 0.1, 41), randomSeq[float64](1, 1, length, d, 0.8, -0.1, 42), randomSeq[float64](1, 1, length, dv, 1, 0, 43)
+	q, k, v := randomSeq[float64](1, 1, length, d, 0.8, 0.1, 41), randomSeq[float64](1, 1, length, d, 0.8, -0.1, 42),
+		randomSeq[float64](1, 1, length, dv, 1, 0, 43)
 	run := func(mp randfeat.FeatureMap[float64], causal bool, k, v Seq[float64]) Seq[float64] {
 		t.Helper()
 		out := NewSeq[float64](1, 1, q.Len, v.Dim)
@@ -135,8 +139,8 @@ func TestInvariances(t *testing.T) {
 		return out
 	}
 	t.Run("shift of all keys", func(t *testing.T) {
-		// A fit centres the keys, but for what the noise of n rows may have made of their mean, a share of 1/n: with the
-		// same seed the estimates come to be the same, however far the keys move.
+		// A fit centres the keys, but for what the noise of n rows may have made of their mean, a share of 1/n: with
+		// the same seed the estimates come to be the same, however far the keys move.
 		for _, causal := range []bool{false, true} {
 			moved := func(repeats int) (worst float64) {
 				var outs []Seq[float64]
@@ -157,9 +161,11 @@ func TestInvariances(t *testing.T) {
 				return max(differ(outs[0], outs[1]), differ(outs[0], outs[2]))
 			}
 			few, many := moved(10), moved(1000)
-			t.Logf("causal = %v: keys moved by 4 and 70 change outputs by %.1g, with 100 times the rows by %.1g", causal, few, many)
+			t.Logf("causal = %v: keys moved by 4 and 70 change outputs by %.1g, with 100 times the rows by %.1g",
+				causal, few, many)
 			if many > 1e-3 || many > few/50 {
-				t.Errorf("causal = %v: keys moved by 4 and 70 change outputs by %.1g, with 100 times the rows by %.1g", causal, few, many)
+				t.Errorf("causal = %v: keys moved by 4 and 70 change outputs by %.1g, with 100 times the rows by %.1g",
+					causal, few, many)
 			}
 			// Without centring the shift is free for exact attention only.
 			mp := oneMap[float64](t, family.Positive{}, nil, d, 16, 7)
@@ -185,8 +191,8 @@ func TestInvariances(t *testing.T) {
 		}
 	})
 	t.Run("factors", func(t *testing.T) {
-		// Softmax and Gaussian weights differ by a factor per query, which is free, and one per key, which is not unless all
-		// keys have one norm.
+		// Softmax and Gaussian weights differ by a factor per query, which is free, and one per key, which is not
+		// unless all keys have one norm.
 		unit := NewSeq[float64](1, 1, length, d)
 		for j := range length {
 			r := k.Head(0, 0).Row(j)
@@ -202,7 +208,8 @@ func TestInvariances(t *testing.T) {
 			var maps [2]*randfeat.Map[float64]
 			for i, kern := range []kernel.Kernel{soft, gauss} {
 				var err error
-				if maps[i], err = randfeat.New[float64](randfeat.Spec{Kernel: kern, Family: f, Dim: d, M: 16, Seed: 7}); err != nil {
+				if maps[i], err = randfeat.New[float64](randfeat.Spec{Kernel: kern, Family: f, Dim: d, M: 16,
+					Seed: 7}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -54,8 +54,10 @@ func (c *streams[T]) list(a *Linear[T], out, q, k, v Seq[T]) error {
 		for h := range k.Heads {
 			km, vm := k.Head(b, h), v.Head(b, h)
 			for _, sp := range c.spans {
-				s := stream[T]{m: a.mapOf(h), q: q, out: out, k: km.RowRange(sp.k0, sp.k1), v: vm.RowRange(sp.k0, sp.k1),
-					b: b, h: h, q0: sp.q0, q1: sp.q1, k0: sp.k0, group: q.Heads / k.Heads, causal: a.Causal, window: a.Window}
+				s := stream[T]{m: a.mapOf(h), q: q, out: out, k: km.RowRange(sp.k0, sp.k1),
+					v: vm.RowRange(sp.k0, sp.k1),
+					b: b, h: h, q0: sp.q0, q1: sp.q1, k0: sp.k0, group: q.Heads / k.Heads, causal: a.Causal,
+					window: a.Window}
 				s.rows = a.rows(s.m, a.Causal || a.Window > 0)
 				if mask != nil {
 					s.mask = mask[sp.k0:sp.k1]

@@ -43,7 +43,8 @@ func apart[T dense.Float](a, b Seq[T], n int) float64 {
 // result, one over the sequence leaks the future.
 func TestTrapStabiliserOverTheWrongAxes(t *testing.T) {
 	const d, length, dv = 8, 300, 4
-	q, k, v := randomSeq[float32](1, 1, length, d, 1, 0, 51), randomSeq[float32](1, 1, length, d, 1, 0, 52), randomSeq[float32](1, 1, length, dv, 1, 0, 53)
+	q, k, v := randomSeq[float32](1, 1, length, d, 1, 0, 51), randomSeq[float32](1, 1, length, d, 1, 0, 52),
+		randomSeq[float32](1, 1, length, dv, 1, 0, 53)
 	mp := oneMap[float32](t, family.Positive{}, nil, d, 64, 1)
 	a := &Linear[float32]{Maps: []randfeat.FeatureMap[float32]{mp}}
 	out, _ := forwardLinear(t, a, q, k, v)
@@ -105,7 +106,8 @@ func TestTrapStabiliserOverTheWrongAxes(t *testing.T) {
 // Trap 4: padding masked in the values only is still counted by the denominator.
 func TestTrapPaddingMaskedOnlyInV(t *testing.T) {
 	const d, length, dv, pad = 8, 70, 4, 20
-	q, k, v := randomSeq[float32](2, 2, length, d, 1, 0, 61), randomSeq[float32](2, 2, length, d, 1, 0, 62), randomSeq[float32](2, 2, length, dv, 1, 0, 63)
+	q, k, v := randomSeq[float32](2, 2, length, d, 1, 0, 61), randomSeq[float32](2, 2, length, d, 1, 0, 62),
+		randomSeq[float32](2, 2, length, dv, 1, 0, 63)
 	short := func(s Seq[float32]) Seq[float32] {
 		s.Len = length - pad
 		return s
@@ -146,13 +148,15 @@ func TestTrapCausalMemory(t *testing.T) {
 		t.Skip("memory does not depend on the kernels: run without -short")
 	}
 	const d, m, length = 64, 256, 8192
-	q, k, v := randomSeq[float32](1, 1, length, d, 1, 0, 71), randomSeq[float32](1, 1, length, d, 1, 0, 72), randomSeq[float32](1, 1, length, d, 1, 0, 73)
+	q, k, v := randomSeq[float32](1, 1, length, d, 1, 0, 71), randomSeq[float32](1, 1, length, d, 1, 0, 72),
+		randomSeq[float32](1, 1, length, d, 1, 0, 73)
 	out := NewSeq[float32](1, 1, length, d)
 	for name, f := range map[string]family.Family{"positive": family.Positive{}, "trig": family.Trig{}} {
 		mp := oneMap[float32](t, f, nil, d, m, 1)
 		for _, window := range []int{0, 64} {
 			used := func(length int) int64 {
-				a := Linear[float32]{Visibility: Visibility{Causal: true}, Maps: []randfeat.FeatureMap[float32]{mp}, Window: window}
+				a := Linear[float32]{Visibility: Visibility{Causal: true}, Maps: []randfeat.FeatureMap[float32]{mp},
+					Window: window}
 				short := func(s Seq[float32]) Seq[float32] {
 					s.Len = length
 					return s
@@ -166,7 +170,8 @@ func TestTrapCausalMemory(t *testing.T) {
 				return int64(after.TotalAlloc - before.TotalAlloc)
 			}
 			long, short := used(length), used(length/2)
-			t.Logf("%s, window %d: %d KiB at %d keys, %d KiB at %d; L×m×d would be %d KiB", name, window, long>>10, length, short>>10, length/2, length*m*d*4>>10)
+			t.Logf("%s, window %d: %d KiB at %d keys, %d KiB at %d; L×m×d would be %d KiB", name, window, long>>10,
+				length, short>>10, length/2, length*m*d*4>>10)
 			// The sums of segments under way in parallel are all that grows: one per worker.
 			if limit := int64(8<<20) * int64(runtime.GOMAXPROCS(0)); long > limit {
 				t.Errorf("%s, window %d: %d bytes allocated, limit %d", name, window, long, limit)
@@ -235,7 +240,8 @@ func asFloat64(s Seq[float32]) Seq[float64] {
 // Trap 8: negative and zero denominators are neither clipped nor hidden. Every quotient is taken as it is, and counted.
 func TestTrapTinyDenominators(t *testing.T) {
 	const d, length, m, dv = 4, 64, 4, 3 // few features and large inputs: estimates of both signs
-	q, k, v := randomSeq[float64](1, 1, length, d, 2.5, 0, 91), randomSeq[float64](1, 1, length, d, 2.5, 0, 92), randomSeq[float64](1, 1, length, dv, 1, 0, 93)
+	q, k, v := randomSeq[float64](1, 1, length, d, 2.5, 0, 91), randomSeq[float64](1, 1, length, d, 2.5, 0, 92),
+		randomSeq[float64](1, 1, length, dv, 1, 0, 93)
 	for name, f := range map[string]family.Family{"trig": family.Trig{}, "angular": family.Angular{N: 2}} {
 		mp := oneMap[float64](t, f, nil, d, m, 3)
 		for _, causal := range []bool{false, true} {
@@ -271,7 +277,8 @@ func TestTrapTinyDenominators(t *testing.T) {
 				}
 				for c, x := range got.Head(0, 0).Row(i) {
 					if want := num[c] / den; math.Abs(x-want) > 1e-9*size/math.Abs(den)*(1+math.Abs(want)) {
-						t.Errorf("%s, causal = %v: output %d,%d is %v, want the quotient %v as it is", name, causal, i, c, x, want)
+						t.Errorf("%s, causal = %v: output %d,%d is %v, want the quotient %v as it is", name, causal, i,
+							c, x, want)
 					}
 				}
 			}
@@ -284,7 +291,8 @@ func TestTrapTinyDenominators(t *testing.T) {
 		}
 	}
 	// Residual features with nothing random are (1, x): the denominator of q = -k is 1 - |k|² = 0 exactly.
-	mp, err := randfeat.New[float64](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.Residual{Shrink: 1}, Dim: 1, M: 1})
+	mp, err := randfeat.New[float64](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax},
+		Family: family.Residual{Shrink: 1}, Dim: 1, M: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,14 +46,16 @@ func (v *Visibility) check(batch, lenQ, lenK int) error {
 			ids  []int32
 		}{{"query", v.Segments[b*lenQ : (b+1)*lenQ]}, {"key", v.keySegments()[b*lenK : (b+1)*lenK]}} {
 			if i := secondRun(side.ids); i >= 0 {
-				return fmt.Errorf("batch %d, %s %d: segment %d begins a second time; equal ids must be neighbours: %w", b, side.name, i, side.ids[i], dense.ErrShape)
+				return fmt.Errorf("batch %d, %s %d: segment %d begins a second time; equal ids must be neighbours: %w",
+					b, side.name, i, side.ids[i], dense.ErrShape)
 			}
 		}
 	}
 	return nil
 }
 
-// secondRun is the position where an id comes back after another one, or -1. Ids that grow, the usual ones, cost nothing.
+// secondRun is the position where an id comes back after another one, or -1. Ids that grow, the usual ones, cost
+// nothing.
 func secondRun(ids []int32) int {
 	var seen map[int32]bool
 	for i, id := range ids {

@@ -13,8 +13,8 @@ import (
 )
 
 // A window gives the nearest keys their exact weights. The features of all other keys come from causal sweeps whose
-// queries stand Window positions back: one forward and, unless causal, one backward. Nothing is ever subtracted. The sums
-// keep their true scales, e^scale, and are combined as in online softmax.
+// queries stand Window positions back: one forward and, unless causal, one backward. Nothing is ever subtracted. The
+// sums keep their true scales, e^scale, and are combined as in online softmax.
 
 // checkWindow reports a map whose kernel has no positive weights.
 func checkWindow(k kernel.Kernel) error {

@@ -38,7 +38,8 @@ func testWindow[T dense.Float](t *testing.T) {
 		"softmax, no family": kernel.Attention(d),
 	}
 	for name, kern := range kernels {
-		families := map[string]family.Family{"positive": family.Positive{}, "oprf": family.OPRF{A: -0.1}, "trig": family.Trig{}}
+		families := map[string]family.Family{"positive": family.Positive{}, "oprf": family.OPRF{A: -0.1},
+			"trig": family.Trig{}}
 		if kern.Kind == kernel.Softmax && kern.M.IsEmpty() {
 			families["dark"] = family.DARK{M: mat}
 			families["elu"] = family.ELU{}
@@ -53,8 +54,10 @@ func testWindow[T dense.Float](t *testing.T) {
 				for _, l := range [][2]int{{41, 41}, {20, 41}, {41, 20}, {1, 1}} {
 					for _, window := range []int{1, 6, 13, 100} {
 						for _, masked := range []bool{false, true} {
-							q, k, v := normals[T](1, heads, l[0], d, 1, 1), normals[T](1, 1, l[1], d, 1, 2), normals[T](1, 1, l[1], dv, 1, 3)
-							a := &Linear[T]{Visibility: Visibility{Causal: causal}, Maps: []randfeat.FeatureMap[T]{fm}, Window: window, Chunk: 8}
+							q, k, v := normals[T](1, heads, l[0], d, 1, 1), normals[T](1, 1, l[1], d, 1, 2),
+								normals[T](1, 1, l[1], dv, 1, 3)
+							a := &Linear[T]{Visibility: Visibility{Causal: causal}, Maps: []randfeat.FeatureMap[T]{fm},
+								Window: window, Chunk: 8}
 							if masked {
 								a.KeyMask = make([]bool, l[1])
 								for j := range a.KeyMask {
@@ -71,7 +74,8 @@ func testWindow[T dense.Float](t *testing.T) {
 								for i := range l[0] {
 									for j := range l[1] {
 										if inWindow(causal, window, i+off, j) {
-											logs.Set(i, j, spec.Target().Log(q64.Head(0, h).Row(i), k64.Head(0, 0).Row(j)))
+											logs.Set(i, j, spec.Target().Log(q64.Head(0, h).Row(i),
+												k64.Head(0, 0).Row(j)))
 											weights.Set(i, j, 1)
 											moduli.Set(i, j, 1)
 										}
@@ -81,7 +85,8 @@ func testWindow[T dense.Float](t *testing.T) {
 									return (!causal || j <= i+off) && (!masked || a.KeyMask[j])
 								})
 								if x := differ(t, out.Head(0, h), want, condition); !(x <= linearTolerance[T]()) {
-									t.Errorf("%s, %s, causal %t, lengths %v, window %d, masked %t: off by %.2g", name, fname, causal, l, window, masked, x)
+									t.Errorf("%s, %s, causal %t, lengths %v, window %d, masked %t: off by %.2g", name,
+										fname, causal, l, window, masked, x)
 								}
 							}
 						}
@@ -100,7 +105,8 @@ func TestWindowExact(t *testing.T) {
 
 func testWindowExact[T dense.Float](t *testing.T, tol float64) {
 	const d, dv, length = 16, 8, 300
-	q, k, v := normals[T](1, 2, length, d, 1.5, 1), normals[T](1, 2, length, d, 1.5, 2), normals[T](1, 2, length, dv, 1, 3)
+	q, k, v := normals[T](1, 2, length, d, 1.5, 1), normals[T](1, 2, length, d, 1.5, 2),
+		normals[T](1, 2, length, dv, 1, 3)
 	for _, causal := range []bool{false, true} {
 		a := linear[T](t, family.Trig{}, d, 8, causal)
 		a.Window = length
@@ -120,7 +126,8 @@ func testWindowExact[T dense.Float](t *testing.T, tol float64) {
 // The error against exact attention falls with the window, to nothing.
 func TestWindowErrorFalls(t *testing.T) {
 	const d, dv, length, m = 16, 8, 512, 64
-	q, k, v := normals[float64](1, 1, length, d, 1, 1), normals[float64](1, 1, length, d, 1, 2), normals[float64](1, 1, length, dv, 1, 3)
+	q, k, v := normals[float64](1, 1, length, d, 1, 1), normals[float64](1, 1, length, d, 1, 2),
+		normals[float64](1, 1, length, dv, 1, 3)
 	// Neighbours are alike, as in text and images: a query attends to what is near.
 	for i := 1; i < length; i++ {
 		for c := range d {
@@ -162,7 +169,8 @@ func TestWindowErrorFalls(t *testing.T) {
 }
 
 func TestWindowErrors(t *testing.T) {
-	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Bessel}, Family: family.Trig{}, Dim: 4, M: 4})
+	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Bessel}, Family: family.Trig{},
+		Dim: 4, M: 4})
 	must(t, err)
 	a := &Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}, Window: 3}
 	x := NewSeq[float32](1, 1, 3, 4)

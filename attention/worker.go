@@ -68,7 +68,8 @@ func (w *worker[T]) useMap(m randfeat.FeatureMap[T], tab *kern.Table[T], rows in
 		w.value = dense.Matrix[T]{Data: w.value.Data[:0]}
 	}
 	w.col = buf.Sized(w.col, f)
-	w.shift, w.scale, w.den, w.extra = buf.Sized(w.shift, rows), buf.Sized(w.scale, rows), buf.Sized(w.den, rows), buf.Sized(w.extra, rows)
+	w.shift, w.scale, w.den, w.extra = buf.Sized(w.shift, rows), buf.Sized(w.scale, rows), buf.Sized(w.den, rows),
+		buf.Sized(w.extra, rows)
 	w.look, w.fresh = rows, false
 	if len(w.ones) < rows {
 		w.ones = buf.Sized(w.ones, rows)

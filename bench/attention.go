@@ -23,7 +23,8 @@ func newHeads(l, d, m int) heads {
 	seq := func(rows int, scale float64, seed uint64) attention.Seq[float32] {
 		return attention.One(random[float32](rows, d, scale, seed))
 	}
-	h := heads{q: seq(l, inputScale, 1), k: seq(l, inputScale, 2), v: seq(l, 1, 3), w: seq(m, 1, 4), out: attention.NewSeq[float32](1, 1, l, d)}
+	h := heads{q: seq(l, inputScale, 1), k: seq(l, inputScale, 2), v: seq(l, 1, 3), w: seq(m, 1, 4),
+		out: attention.NewSeq[float32](1, 1, l, d)}
 	h.mp = givenMap(kernel.Attention(d), family.Positive{}, h.w.Head(0, 0))
 	return h
 }
@@ -33,7 +34,8 @@ func (h heads) arrays() map[string]any {
 }
 
 func (h heads) linear(causal bool) *attention.Linear[float32] {
-	return &attention.Linear[float32]{Visibility: attention.Visibility{Causal: causal}, Maps: []randfeat.FeatureMap[float32]{h.mp}}
+	return &attention.Linear[float32]{Visibility: attention.Visibility{Causal: causal},
+		Maps: []randfeat.FeatureMap[float32]{h.mp}}
 }
 
 func forward(a *attention.Linear[float32], h heads) func() {
@@ -71,7 +73,8 @@ func linearCase(l, d, m int) benchCase {
 	unchecked := h.linear(false)
 	unchecked.Unchecked = true
 	return benchCase{
-		name: fmt.Sprintf("linear attention L = %d, d = %d, m = %d, float32", l, d, m), peer: "attention", arrays: h.arrays(),
+		name: fmt.Sprintf("linear attention L = %d, d = %d, m = %d, float32", l, d, m), peer: "attention",
+		arrays: h.arrays(),
 		ours: []variant{
 			{name: linearName, run: forward(h.linear(false), h), sample: sampleSeqs(h.out)},
 			{name: linearUncheckedName, run: forward(unchecked, h), sample: sampleSeqs(h.out)},
@@ -89,7 +92,8 @@ func linearCase(l, d, m int) benchCase {
 func causalCase(l, d, m int) benchCase {
 	h := newHeads(l, d, m)
 	return benchCase{
-		name: fmt.Sprintf("causal linear attention L = %d, d = %d, m = %d, float32", l, d, m), peer: "attention_causal", arrays: h.arrays(),
+		name: fmt.Sprintf("causal linear attention L = %d, d = %d, m = %d, float32", l, d, m), peer: "attention_causal",
+		arrays: h.arrays(),
 		ours: []variant{
 			{name: "randfeat, bidirectional", run: forward(h.linear(false), h)},
 			{name: "randfeat, causal", run: forward(h.linear(true), h), sample: sampleSeqs(h.out)},
@@ -131,7 +135,8 @@ func exactCase(l, d, m int, causal bool) benchCase {
 func linearBackwardCase(l, d, m int) benchCase {
 	h := newHeads(l, d, m)
 	a := h.linear(false)
-	dout, dq, dk, dv := attention.One(random[float32](l, d, 1, 5)), attention.NewSeq[float32](1, 1, l, d), attention.NewSeq[float32](1, 1, l, d), attention.NewSeq[float32](1, 1, l, d)
+	dout, dq, dk, dv := attention.One(random[float32](l, d, 1, 5)), attention.NewSeq[float32](1, 1, l, d),
+		attention.NewSeq[float32](1, 1, l, d), attention.NewSeq[float32](1, 1, l, d)
 	backwardOf := func(a *attention.Linear[float32]) func() {
 		return func() { must(a.Backward(dq, dk, dv, dout, h.out, h.q, h.k, h.v, nil)) }
 	}
@@ -140,9 +145,11 @@ func linearBackwardCase(l, d, m int) benchCase {
 	arrays := h.arrays()
 	arrays["dout"] = dout.Head(0, 0)
 	return benchCase{
-		name: fmt.Sprintf("linear attention, forward and backward, L = %d, d = %d, m = %d, float32", l, d, m), peer: "attention_backward", arrays: arrays,
+		name: fmt.Sprintf("linear attention, forward and backward, L = %d, d = %d, m = %d, float32", l, d, m),
+		peer: "attention_backward", arrays: arrays,
 		ours: []variant{
-			{name: "randfeat, forward and backward", run: func() { forwardBoth(); backward() }, sample: sampleSeqs(dq, dk, dv)},
+			{name: "randfeat, forward and backward", run: func() { forwardBoth(); backward() },
+				sample: sampleSeqs(dq, dk, dv)},
 			{name: "randfeat, forward", run: forwardBoth},
 			{name: "randfeat, backward", run: backward, sample: sampleSeqs(dq, dk, dv)},
 			{name: "randfeat, causal, forward", run: forward(causal, h)},
@@ -161,13 +168,15 @@ func linearBackwardCase(l, d, m int) benchCase {
 func exactBackwardCase(l, d int) benchCase {
 	h := newHeads(l, d, 1)
 	e := &attention.Exact[float32]{Keep: new(attention.Normalisers[float32])}
-	dout, dq, dk, dv := attention.One(random[float32](l, d, 1, 5)), attention.NewSeq[float32](1, 1, l, d), attention.NewSeq[float32](1, 1, l, d), attention.NewSeq[float32](1, 1, l, d)
+	dout, dq, dk, dv := attention.One(random[float32](l, d, 1, 5)), attention.NewSeq[float32](1, 1, l, d),
+		attention.NewSeq[float32](1, 1, l, d), attention.NewSeq[float32](1, 1, l, d)
 	fwd := func() { must(e.Forward(h.out, h.q, h.k, h.v)) }
 	bwd := func() { check(e.Backward(dq, dk, dv, dout, h.out, h.q, h.k, h.v)) }
 	arrays := h.arrays()
 	arrays["dout"] = dout.Head(0, 0)
 	return benchCase{
-		name: fmt.Sprintf("exact attention, forward and backward, L = %d, d = %d, float32", l, d), peer: "exact_backward", arrays: arrays,
+		name: fmt.Sprintf("exact attention, forward and backward, L = %d, d = %d, float32", l, d),
+		peer: "exact_backward", arrays: arrays,
 		ours: []variant{
 			{name: "randfeat, forward and backward", run: func() { fwd(); bwd() }, sample: sampleSeqs(dq, dk, dv)},
 			{name: "randfeat, forward", run: fwd},
@@ -192,14 +201,16 @@ func decodeCase(nHeads, d, m int) benchCase {
 		var dec *attention.Decoder[float32]
 		token := func(n int, scale float64, seed uint64) attention.Seq[float32] {
 			x := random[float32](nHeads*n, d, scale, seed)
-			return attention.Seq[float32]{Shape: attention.Shape{Batch: 1, Heads: nHeads, Len: n, Dim: d}, Data: x.Data, StrideB: nHeads * n * d, StrideH: n * d, StrideL: d}
+			return attention.Seq[float32]{Shape: attention.Shape{Batch: 1, Heads: nHeads, Len: n, Dim: d}, Data: x.Data,
+				StrideB: nHeads * n * d, StrideH: n * d, StrideL: d}
 		}
 		q, k, v, out := token(1, inputScale, 1), token(1, inputScale, 2), token(1, 1, 3), token(1, 1, 4)
 		return variant{name: name, repeat: decodeSteps, run: func() {
 			if dec == nil { // the first runs are not timed
 				dec = must(h.linear(true).NewDecoder(1, nHeads, nHeads, d, d))
 				block := min(tokens, 20_000) // the same one again and again
-				out, q, k, v := token(block, 1, 8), token(block, inputScale, 5), token(block, inputScale, 6), token(block, 1, 7)
+				out, q, k, v := token(block, 1, 8), token(block, inputScale, 5), token(block, inputScale, 6),
+					token(block, 1, 7)
 				for range tokens / block {
 					check(dec.Prefill(out, q, k, v))
 				}
@@ -209,7 +220,8 @@ func decodeCase(nHeads, d, m int) benchCase {
 			}
 		}}
 	}
-	first, last := fmt.Sprintf("randfeat, one step after %d tokens", few), fmt.Sprintf("randfeat, one step after %d tokens", many)
+	first, last := fmt.Sprintf("randfeat, one step after %d tokens", few),
+		fmt.Sprintf("randfeat, one step after %d tokens", many)
 	a, b := variantAfter(few, first), variantAfter(many, last)
 	return benchCase{
 		name: fmt.Sprintf("decoding, %d heads, d = %d, m = %d, float32", nHeads, d, m), ours: []variant{a, b},

@@ -104,7 +104,8 @@ func productCase[T dense.Float](n, d, m int) benchCase {
 	tab.Pack(&p, w)
 	return benchCase{
 		name: fmt.Sprintf("product %d×%d×%d %s", n, d, m, tn), peer: "product", arrays: map[string]any{"x": x, "w": w},
-		ours:  []variant{{name: "randfeat MulT", run: func() { tab.MulT(dst, x, &p, nil) }, sample: func() []float64 { return sampleOf(dst) }}},
+		ours: []variant{{name: "randfeat MulT", run: func() { tab.MulT(dst, x, &p, nil) },
+			sample: func() []float64 { return sampleOf(dst) }}},
 		flops: 2 * float64(n) * float64(d) * float64(m), tolerance: 1e-4, isFloat64: f64,
 	}
 }
@@ -120,9 +121,10 @@ func mapCase[T dense.Float](title, peer string, f family.Family, n, d, m int, to
 	tn, f64 := typeName[T]()
 	x, w := random[T](n, d, 0.5/math.Sqrt(float64(d)), 1), random[T](m, d, 1, 2)
 	return benchCase{
-		name: fmt.Sprintf("%s %d×%d, m = %d, %s", title, n, d, m, tn), peer: peer, arrays: map[string]any{"x": x, "w": w},
-		ours:  outputs(givenMap(kernel.Kernel{Kind: kernel.Softmax}, f, w), x, reusedOutput, freshOutput),
-		flops: 2 * float64(n) * float64(d) * float64(m), tolerance: tolerance, isFloat64: f64,
+		name: fmt.Sprintf("%s %d×%d, m = %d, %s", title, n, d, m, tn), peer: peer,
+		arrays: map[string]any{"x": x, "w": w},
+		ours:   outputs(givenMap(kernel.Kernel{Kind: kernel.Softmax}, f, w), x, reusedOutput, freshOutput),
+		flops:  2 * float64(n) * float64(d) * float64(m), tolerance: tolerance, isFloat64: f64,
 	}
 }
 
@@ -133,13 +135,14 @@ func outputs[T dense.Float](mp *randfeat.Map[T], x dense.Matrix[T], reused, fres
 	dst := dense.New[T](x.Rows, mp.OutDim())
 	var ws randfeat.Workspace[T]
 	return []variant{
-		{name: reused, run: func() { check(mp.Queries(dst, nil, x, &ws)) }, sample: func() []float64 { return sampleOf(dst) }},
+		{name: reused, run: func() { check(mp.Queries(dst, nil, x, &ws)) },
+			sample: func() []float64 { return sampleOf(dst) }},
 		{name: fresh, run: func() { check(mp.Queries(dense.New[T](x.Rows, mp.OutDim()), nil, x, &ws)) }},
 	}
 }
 
-// trigCase: sine and cosine of m projections against the cosines of an RBFSampler with its own number of components. Either
-// both have as many features (m is half the components), or both project as often (m is all of them).
+// trigCase: sine and cosine of m projections against the cosines of an RBFSampler with its own number of components.
+// Either both have as many features (m is half the components), or both project as often (m is all of them).
 func trigCase[T dense.Float](n, d, m, components int, tolerance float64) benchCase {
 	tn, f64 := typeName[T]()
 	x, w := random[T](n, d, 0.5/math.Sqrt(float64(d)), 1), random[T](components, d, 1, 2)
@@ -147,12 +150,14 @@ func trigCase[T dense.Float](n, d, m, components int, tolerance float64) benchCa
 	if m == components {
 		equal = fmt.Sprintf("equal projections (%d)", components)
 	}
-	ours, sampler := fmt.Sprintf(" (%d features)", 2*m), fmt.Sprintf("scikit-learn RBFSampler (%d features)", components)
+	ours, sampler := fmt.Sprintf(" (%d features)", 2*m), fmt.Sprintf("scikit-learn RBFSampler (%d features)",
+		components)
 	reused, fresh := reusedOutput+ours, freshOutput+ours
 	c := benchCase{
 		name: fmt.Sprintf("trig map %d×%d, %s, %s", n, d, equal, tn), peer: "trig",
-		arrays: map[string]any{"x": x, "w": w.RowRange(0, m), "sampler": w},
-		ours:   outputs(givenMap(kernel.Kernel{}, family.Trig{}, w.RowRange(0, m)), x, reused, fresh), tolerance: tolerance, isFloat64: f64,
+		arrays:    map[string]any{"x": x, "w": w.RowRange(0, m), "sampler": w},
+		ours:      outputs(givenMap(kernel.Kernel{}, family.Trig{}, w.RowRange(0, m)), x, reused, fresh),
+		tolerance: tolerance, isFloat64: f64,
 		targets: []target{{row: sampler, against: reused, least: 3}, {row: sampler, against: fresh, least: 2.2}},
 	}
 	for i := range c.ours { // peers project more or less
@@ -168,9 +173,11 @@ func elementwiseCase[T dense.Float](n int) benchCase {
 	a, b := make([]T, n), make([]T, n)
 	tab := kern.Best[T]()
 	return benchCase{
-		name: fmt.Sprintf("exp, then sin and cos, of %d %s in cache", n, tn), peer: "elementwise", arrays: map[string]any{"x": x},
+		name: fmt.Sprintf("exp, then sin and cos, of %d %s in cache", n, tn), peer: "elementwise",
+		arrays: map[string]any{"x": x},
 		ours: []variant{
-			{name: "randfeat exp", run: func() { copy(a, x.Data); tab.Exp(a, 0) }, sample: func() []float64 { return sampleOf(dense.Matrix[T]{Rows: 1, Cols: n, Stride: n, Data: a}) }},
+			{name: "randfeat exp", run: func() { copy(a, x.Data); tab.Exp(a, 0) },
+				sample: func() []float64 { return sampleOf(dense.Matrix[T]{Rows: 1, Cols: n, Stride: n, Data: a}) }},
 			{name: "randfeat sin and cos", run: func() { tab.SinCos(a, b, x.Data) }},
 		},
 		bytes: 0, tolerance: 0, isFloat64: f64,
@@ -185,8 +192,10 @@ func structuredCase[T dense.Float](n, d int) benchCase {
 	for _, v := range []struct {
 		name string
 		c    coupling.Coupling
-	}{{"dense (orthogonal)", coupling.Orthogonal{}}, {"HD", coupling.Hadamard{}}, {"fast simplex", coupling.FastSimplex{}}} {
-		mp := must(randfeat.New[T](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.Positive{}, Coupling: v.c, Dim: d, M: d}))
+	}{{"dense (orthogonal)", coupling.Orthogonal{}}, {"HD", coupling.Hadamard{}},
+		{"fast simplex", coupling.FastSimplex{}}} {
+		mp := must(randfeat.New[T](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.Positive{},
+			Coupling: v.c, Dim: d, M: d}))
 		dst, ws := dense.New[T](n, d), new(randfeat.Workspace[T])
 		c.ours = append(c.ours, variant{name: "randfeat " + v.name, run: func() { check(mp.Queries(dst, nil, x, ws)) }})
 	}

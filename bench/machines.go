@@ -19,8 +19,8 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Kernel machines. The RBFSampler of the peers gets every projection twice, with offsets −π/2 and 0: its cosines are then
-// our sines and cosines, and results can be compared.
+// Kernel machines. The RBFSampler of the peers gets every projection twice, with offsets −π/2 and 0: its cosines are
+// then our sines and cosines, and results can be compared.
 
 // trigSpec is the map of m given projections, 2m features.
 func trigSpec(w dense.Matrix[float64]) (randfeat.Spec, []coupling.Omega) {
@@ -65,7 +65,8 @@ func ridgeCase(n, d, features int) benchCase {
 		name: fmt.Sprintf("ridge fit %d×%d, %d features", n, d, features), peer: "ridge",
 		arrays: map[string]any{"x": x, "y": y, "w": w, "new": newX},
 		ours: []variant{
-			{name: double, run: func() { model64 = fit(false) }, sample: func() []float64 { return sampleOf(predict(model64)) }},
+			{name: double, run: func() { model64 = fit(false) },
+				sample: func() []float64 { return sampleOf(predict(model64)) }},
 			{name: single, run: func() { model32 = fit(true) }},
 		},
 		flops: float64(n) * float64(features) * float64(features+1), isFloat64: true, // of the products of features
@@ -97,12 +98,14 @@ func predictCase[T dense.Float](n, d, features int, tolerance float64) benchCase
 	beta := dense.Convert[float64](random[T](features, 1, 1, 3))
 	spec, omega := trigSpec(w)
 	model := func(kind machine.Kind, task machine.Task, weights dense.Matrix[float64]) variant {
-		p := must(machine.NewPredictor[T](&machine.Model{Kind: kind, Task: task, Outputs: weights.Cols, Spec: spec, Omega: omega, Rows: int64(n), Lambda: 1, Weights: weights, Intercept: make([]float64, weights.Cols)}))
+		p := must(machine.NewPredictor[T](&machine.Model{Kind: kind, Task: task, Outputs: weights.Cols, Spec: spec,
+			Omega: omega, Rows: int64(n), Lambda: 1, Weights: weights, Intercept: make([]float64, weights.Cols)}))
 		out := dense.New[T](n, weights.Cols)
 		var ws machine.Workspace[T]
 		return variant{run: func() { check(p.Predict(out, x, &ws)) }, sample: func() []float64 { return sampleOf(out) }}
 	}
-	logistic := model(machine.KindLogistic, machine.Classification, dense.Convert[float64](random[T](features, 2, 1, 4)))
+	logistic := model(machine.KindLogistic, machine.Classification,
+		dense.Convert[float64](random[T](features, 2, 1, 4)))
 	logistic.name, logistic.sample = "randfeat logistic, probabilities of 2 classes", nil
 	ridge := model(machine.KindRidge, machine.Regression, beta)
 	ridge.name = "randfeat ridge"
@@ -145,8 +148,9 @@ func csvCase(n, d int) benchCase {
 	return benchCase{
 		name: fmt.Sprintf("CSV of %d×%d numbers, %.0f MB", n, d, float64(size)/1e6), peer: "csv",
 		arrays: map[string]any{"path": textFile(f.Name())},
-		ours:   []variant{{name: "randfeat data.Open", run: func() { readTable(out, f.Name()) }, sample: func() []float64 { return sampleOf(out) }}},
-		bytes:  float64(size), leastRate: 150, tolerance: 1e-15, isFloat64: true, rounds: 7,
+		ours: []variant{{name: "randfeat data.Open", run: func() { readTable(out, f.Name()) },
+			sample: func() []float64 { return sampleOf(out) }}},
+		bytes: float64(size), leastRate: 150, tolerance: 1e-15, isFloat64: true, rounds: 7,
 		close: func() { os.Remove(f.Name()) },
 	}
 }
@@ -208,7 +212,8 @@ func newGenerated(d int, size int64) *generated {
 func (g *generated) Name() string { return "generated.csv" }
 
 func (g *generated) Open(want []data.Kind) (data.Reader, error) {
-	src, err := data.OpenReader(g.Name(), &generatedText{g: g, part: g.header, left: g.size}, data.Options{Format: data.CSV})
+	src, err := data.OpenReader(g.Name(), &generatedText{g: g, part: g.header, left: g.size},
+		data.Options{Format: data.CSV})
 	if err != nil {
 		return nil, err
 	}

@@ -93,10 +93,12 @@ func cases() []func() benchCase {
 			return mapCase[float64]("positive map", "positive", family.Positive{}, 20000, 64, 1024, 1e-10)
 		},
 		func() benchCase {
-			return mapCase[float32]("fused positive map against the product alone,", "product", family.Positive{}, 20000, 64, 256, 0)
+			return mapCase[float32]("fused positive map against the product alone,", "product", family.Positive{},
+				20000, 64, 256, 0)
 		},
 		func() benchCase {
-			return mapCase[float32]("fused positive map against the product alone,", "product", family.Positive{}, 20000, 64, 1024, 0)
+			return mapCase[float32]("fused positive map against the product alone,", "product", family.Positive{},
+				20000, 64, 1024, 0)
 		},
 		func() benchCase { return predictCase[float32](20000, 62, 1024, 1e-4) },
 		func() benchCase { return predictCase[float32](20000, 62, 2048, 1e-4) },
@@ -262,7 +264,8 @@ func compare(c config, bc benchCase, peers *peerProcess, dir string) ([]row, err
 	return rows, nil
 }
 
-// comparable: landmarks are other features than ours, and so are the cosines of a sampler unless it is given our projections.
+// comparable: landmarks are other features than ours, and so are the cosines of a sampler unless it is given our
+// projections.
 func comparable(bc benchCase, name string) bool {
 	return !strings.Contains(name, "Nystroem") && (bc.sameFeatures || !strings.Contains(name, "RBFSampler"))
 }

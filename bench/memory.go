@@ -42,7 +42,8 @@ func memory(w io.Writer, threads, length int) error {
 	fmt.Fprintf(w, "### %s: L = %d, %d heads, d = %d, m = %d, float32\n\n| | s | peak, MiB | inputs and output, MiB | beyond, MiB | target |\n|---|---:|---:|---:|---:|---:|\n",
 		memoryName, length, memoryHeads, memoryDim, memoryFeatures)
 	for _, direction := range []string{"bidirectional", "causal"} {
-		cmd := exec.Command(os.Args[0], "-memory-child", direction, "-memory-len", strconv.Itoa(length), "-threads", strconv.Itoa(threads))
+		cmd := exec.Command(os.Args[0], "-memory-child", direction, "-memory-len", strconv.Itoa(length), "-threads",
+			strconv.Itoa(threads))
 		cmd.Stderr = os.Stderr
 		out, err := cmd.Output()
 		if err != nil {
@@ -57,7 +58,8 @@ func memory(w io.Writer, threads, length int) error {
 		if beyond >= memoryTarget || !r.Finite {
 			verdict = "**missed**"
 		}
-		fmt.Fprintf(w, "| **randfeat, %s** | %.1f | %.0f | %.0f | %.1f | < %.0f %s |\n", direction, r.Seconds, r.Peak, r.InOut, beyond, memoryTarget, verdict)
+		fmt.Fprintf(w, "| **randfeat, %s** | %.1f | %.0f | %.0f | %.1f | < %.0f %s |\n", direction, r.Seconds, r.Peak,
+			r.InOut, beyond, memoryTarget, verdict)
 	}
 	fmt.Fprintln(w)
 	return nil
@@ -76,7 +78,8 @@ func memoryChild(direction string, threads, length int, w io.Writer) error {
 	}
 	q, k, v, out := fill(inputScale, 1), fill(inputScale, 2), fill(1, 3), fill(1, 4) // writing touches every page
 	mp := givenMap(kernel.Attention(memoryDim), family.Positive{}, random[float32](memoryFeatures, memoryDim, 1, 5))
-	a := &attention.Linear[float32]{Visibility: attention.Visibility{Causal: direction == "causal"}, Maps: []randfeat.FeatureMap[float32]{mp}}
+	a := &attention.Linear[float32]{Visibility: attention.Visibility{Causal: direction == "causal"},
+		Maps: []randfeat.FeatureMap[float32]{mp}}
 	start := time.Now()
 	if _, err := a.Forward(out, q, k, v); err != nil {
 		return err
@@ -137,7 +140,8 @@ func streams(w io.Writer, threads int, size int64) error {
 	fmt.Fprintf(w, "### %s: ridge, %d columns, %d features, CSV made on the way, schema learned first\n\n| | rows | s | MB/s | peak, MiB | bound |\n|---|---:|---:|---:|---:|---:|\n",
 		streamName, streamDim, streamFeatures)
 	for _, n := range []int64{size / 100, size} {
-		cmd := exec.Command(os.Args[0], "-stream-child", "-stream-size", strconv.FormatInt(n, 10), "-threads", strconv.Itoa(threads))
+		cmd := exec.Command(os.Args[0], "-stream-child", "-stream-size", strconv.FormatInt(n, 10), "-threads",
+			strconv.Itoa(threads))
 		cmd.Stderr = os.Stderr
 		out, err := cmd.Output()
 		if err != nil {
@@ -152,7 +156,8 @@ func streams(w io.Writer, threads int, size int64) error {
 			verdict = "**missed**"
 		}
 		// The stream is read twice: by Learn and by the fit.
-		fmt.Fprintf(w, "| **randfeat, %.2f GB** | %d | %.1f | %.0f | %.0f | ≤ %.0f %s |\n", float64(n)/1e9, r.Rows, r.Seconds, 2*float64(n)/1e6/r.Seconds, r.Peak, streamBound(), verdict)
+		fmt.Fprintf(w, "| **randfeat, %.2f GB** | %d | %.1f | %.0f | %.0f | ≤ %.0f %s |\n", float64(n)/1e9, r.Rows,
+			r.Seconds, 2*float64(n)/1e6/r.Seconds, r.Peak, streamBound(), verdict)
 	}
 	fmt.Fprintln(w)
 	return nil
@@ -171,7 +176,9 @@ func streamChild(size int64, threads int, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	ridge, err := machine.NewRidge(machine.Setup{Spec: randfeat.Spec{Kernel: kernel.Kernel{Scale: 8}, Family: family.Trig{}, Coupling: coupling.Orthogonal{}, Dim: rows.Dim(), M: streamFeatures / 2}, Outputs: 1, Block: streamBlock})
+	ridge, err := machine.NewRidge(machine.Setup{Spec: randfeat.Spec{Kernel: kernel.Kernel{Scale: 8},
+		Family: family.Trig{}, Coupling: coupling.Orthogonal{}, Dim: rows.Dim(), M: streamFeatures / 2}, Outputs: 1,
+		Block: streamBlock})
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,8 @@ func table(w io.Writer, bc benchCase, rows []row, m limits) {
 		if r.problem != "" {
 			name += " (" + r.problem + ")"
 		}
-		fmt.Fprintf(w, "| %s | %s | %.2f | %s | %s |\n", name, milliseconds(r.median), r.median/rows[0].median, rate, share)
+		fmt.Fprintf(w, "| %s | %s | %.2f | %s | %s |\n", name, milliseconds(r.median), r.median/rows[0].median, rate,
+			share)
 	}
 	fmt.Fprintln(w)
 	for _, t := range bc.targets {

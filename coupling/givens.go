@@ -31,7 +31,8 @@ func (Givens) Name() string { return "givens" }
 
 func (c Givens) validate() error {
 	if c.Rotations < 0 {
-		return fmt.Errorf("coupling givens: Rotations (\"rotations\") is %d, want ≥ 1, or 0 for 4 d ⌈log2 d⌉", c.Rotations)
+		return fmt.Errorf("coupling givens: Rotations (\"rotations\") is %d, want ≥ 1, or 0 for 4 d ⌈log2 d⌉",
+			c.Rotations)
 	}
 	return nil
 }

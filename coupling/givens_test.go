@@ -40,7 +40,8 @@ func fourthFailure(s sampler, d int, want float64, reps int, src rand.Source) fl
 func TestGivensConvergesToHaar(t *testing.T) {
 	bound := stattest.Bound(alpha, comparisons)
 	for _, c := range []struct{ d, rotations int }{{2, 1}, {5, 3}, {8, 10}, {8, 40}, {16, 64}} {
-		z := fourthFailure(coupling.Givens{Rotations: c.rotations}.Sample, c.d, givensFourth(c.d, float64(c.rotations)), 2000,
+		z := fourthFailure(coupling.Givens{Rotations: c.rotations}.Sample, c.d, givensFourth(c.d, float64(c.rotations)),
+			2000,
 			rng.Stream(70))
 		if math.Abs(z) > bound {
 			t.Errorf("d=%d, %d rotations: fourth moment off, z = %.1f", c.d, c.rotations, z)
@@ -58,7 +59,8 @@ func TestGivensConvergesToHaar(t *testing.T) {
 		if c.d == 64 {
 			reps = 40
 		}
-		if z := fourthFailure(coupling.Givens{}.Sample, c.d, 3/float64(c.d+2), reps, rng.Stream(71)); math.Abs(z) > bound {
+		if z := fourthFailure(coupling.Givens{}.Sample, c.d, 3/float64(c.d+2), reps,
+			rng.Stream(71)); math.Abs(z) > bound {
 			t.Errorf("d=%d: default differs from Haar, z = %.1f", c.d, z)
 		}
 	}

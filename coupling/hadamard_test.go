@@ -194,7 +194,8 @@ func TestStructuredFieldsAndLaws(t *testing.T) {
 	}{
 		{coupling.Hadamard{}, 5, nil}, {coupling.Hadamard{}, 33, coupling.ErrLaw}, {coupling.Hadamard{}, 64, nil},
 		{coupling.Hadamard{K: 3}, 5, coupling.ErrLaw}, {coupling.Hadamard{K: 3}, 8, nil},
-		{coupling.FastSimplex{}, 5, nil}, {coupling.FastSimplex{}, 33, coupling.ErrLaw}, {coupling.FastSimplex{}, 64, nil},
+		{coupling.FastSimplex{}, 5, nil}, {coupling.FastSimplex{}, 33, coupling.ErrLaw},
+		{coupling.FastSimplex{}, 64, nil},
 		{coupling.FastSimplex{K: 3}, 5, coupling.ErrLaw}, {coupling.FastSimplex{K: 3}, 8, nil},
 	} {
 		if _, err := c.c.Sample(3, c.d, sphere, rng.Stream(1)); !errors.Is(err, c.err) {
@@ -203,7 +204,8 @@ func TestStructuredFieldsAndLaws(t *testing.T) {
 	}
 	for _, c := range []coupling.Coupling{coupling.Hadamard{K: -1}, coupling.FastSimplex{K: -1},
 		coupling.Hadamard{K: 65}} {
-		if _, err := c.Sample(3, 8, coupling.Law{}, rng.Stream(1)); err == nil || !strings.Contains(err.Error(), "K (") {
+		if _, err := c.Sample(3, 8, coupling.Law{}, rng.Stream(1)); err == nil ||
+			!strings.Contains(err.Error(), "K (") {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

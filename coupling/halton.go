@@ -52,7 +52,8 @@ const permuteAbove = 8
 // row i = 1, …, m is Φ⁻¹(frac(φ_b(i) + shift)), one coordinate per entry of shift (docs/theory.md §4.10).
 func HaltonRows(m int, shift []float64) (dense.Matrix[float64], error) {
 	if m < 1 || len(shift) < 1 {
-		return dense.Matrix[float64]{}, fmt.Errorf("coupling: %d Halton rows of dimension %d: %w", m, len(shift), ErrSize)
+		return dense.Matrix[float64]{}, fmt.Errorf("coupling: %d Halton rows of dimension %d: %w", m, len(shift),
+			ErrSize)
 	}
 	w := dense.New[float64](m, len(shift))
 	for j, base := range primes(len(shift)) {

@@ -75,7 +75,8 @@ func TestLawParameters(t *testing.T) {
 			}
 		}
 		for _, p := range c.good {
-			if _, err := (coupling.IID{}).Sample(1, 1, coupling.Law{Kind: c.kind, Param: p}, rng.Stream(1)); err != nil {
+			if _, err := (coupling.IID{}).Sample(1, 1, coupling.Law{Kind: c.kind, Param: p},
+				rng.Stream(1)); err != nil {
 				t.Errorf("%v(%v): %v", c.kind, p, err)
 			}
 		}

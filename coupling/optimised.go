@@ -83,7 +83,8 @@ type conformityProblem struct {
 }
 
 func newConformityProblem(w dense.Matrix[float64], v float64) *conformityProblem {
-	p := &conformityProblem{v: v, norms: make([]float64, w.Rows), w: w.Clone(), grad: dense.New[float64](w.Rows, w.Cols)}
+	p := &conformityProblem{v: v, norms: make([]float64, w.Rows), w: w.Clone(),
+		grad: dense.New[float64](w.Rows, w.Cols)}
 	for i := range p.norms {
 		p.norms[i] = math.Sqrt(dense.Norm2(w.Row(i)))
 	}

@@ -114,7 +114,8 @@ func TestExcess(t *testing.T) {
 			se := math.Sqrt(g[p].Var() / float64(g[p].N()))
 			slack := bound*se + 1e-12 // moduli that do not vary have se = 0
 			if diff := g[p].Mean() - want[p]; math.Abs(diff) > slack {
-				t.Errorf("%+v, d = %d, m = %d: %s moment %.6f ± %.6f, want %.6f", r.c, r.d, r.m, name, g[p].Mean(), se, want[p])
+				t.Errorf("%+v, d = %d, m = %d: %s moment %.6f ± %.6f, want %.6f", r.c, r.d, r.m, name, g[p].Mean(), se,
+					want[p])
 			}
 			if i >= few && math.Abs(g[p].Mean()-uniform[p]) > slack {
 				seen++

@@ -32,7 +32,8 @@ const defaultSweeps = 20
 
 func (c SimplexPlus) validate() error {
 	if c.Sweeps < 0 {
-		return fmt.Errorf("coupling simplexplus: Sweeps (\"sweeps\") is %d, want ≥ 1, or 0 for %d", c.Sweeps, defaultSweeps)
+		return fmt.Errorf("coupling simplexplus: Sweeps (\"sweeps\") is %d, want ≥ 1, or 0 for %d", c.Sweeps,
+			defaultSweeps)
 	}
 	return nil
 }

@@ -200,7 +200,8 @@ func TestStructuredFallsBackToExactBlocks(t *testing.T) {
 		{coupling.FastSimplex{K: 3}, 3, [2]float64{0.454147077258, -0.454067120105}},
 	} {
 		o := sample(c.c, 5, c.d)
-		if got := [2]float64{o.Rows.At(0, 0), o.Rows.At(4, 2)}; math.Abs(got[0]-c.want[0])+math.Abs(got[1]-c.want[1]) > 1e-5 {
+		got := [2]float64{o.Rows.At(0, 0), o.Rows.At(4, 2)}
+		if math.Abs(got[0]-c.want[0])+math.Abs(got[1]-c.want[1]) > 1e-5 {
 			t.Errorf("%+v: {%.12g, %.12g},", c.c, got[0], got[1])
 		}
 	}

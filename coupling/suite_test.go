@@ -83,9 +83,14 @@ func momentChecks(l coupling.Law, d int) []*meanCheck {
 		{name: "mean of ω·x", want: 0, f: centred},
 		{name: "variance of ω·x", want: variance, f: func(w []float64) float64 { return centred(w) * centred(w) }},
 		{name: "mean of ω_1", want: mean, f: func(w []float64) float64 { return w[0] }},
-		{name: "variance of ω_1", want: variance, f: func(w []float64) float64 { return (w[0] - mean) * (w[0] - mean) }},
-		{name: "variance of ω_d", want: variance, f: func(w []float64) float64 { return (w[d-1] - mean) * (w[d-1] - mean) }},
-		{name: "|ω|²", want: float64(d) * (variance + mean*mean), f: func(w []float64) float64 { return dense.Norm2(w) }},
+		{name: "variance of ω_1", want: variance, f: func(w []float64) float64 {
+			return (w[0] - mean) * (w[0] - mean)
+		}},
+		{name: "variance of ω_d", want: variance, f: func(w []float64) float64 {
+			return (w[d-1] - mean) * (w[d-1] - mean)
+		}},
+		{name: "|ω|²", want: float64(d) * (variance + mean*mean),
+			f: func(w []float64) float64 { return dense.Norm2(w) }},
 	}
 	if d > 1 {
 		cs = append(cs, &meanCheck{name: "covariance of ω_1, ω_d", want: 0,
@@ -102,7 +107,10 @@ func lawChecks(l coupling.Law, d int) []*meanCheck {
 		return []*meanCheck{
 			{name: "cos ω·x", want: math.Exp(-0.5), f: func(w []float64) float64 { return math.Cos(dense.Dot(w, x)) }},
 			{name: "cos 2ω_1", want: math.Exp(-2), f: func(w []float64) float64 { return math.Cos(2 * w[0]) }},
-			{name: "exp(ω·x/2)", want: math.Exp(0.125), f: func(w []float64) float64 { return math.Exp(dense.Dot(w, x) / 2) }},
+			{name: "exp(ω·x/2)", want: math.Exp(0.125), f: func(w []float64) float64 {
+				return math.Exp(dense.Dot(w,
+					x) / 2)
+			}},
 		}
 	case coupling.Poisson, coupling.Geometric:
 		zero := math.Exp(-l.Param)

@@ -84,7 +84,8 @@ func isAt(f *os.File, name string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// removeOrphans removes the temporary files of path whose writers are gone. Errors do not matter: nothing depends on it.
+// removeOrphans removes the temporary files of path whose writers are gone. Errors do not matter: nothing depends on
+// it.
 func removeOrphans(path string) {
 	if !haveLocks {
 		return

@@ -34,7 +34,8 @@ func TestAtomicFileRemovesOrphans(t *testing.T) {
 	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, "m.rf")
-	keep := []string{".m.rf.tmp", ".m.rf..tmp", ".m.rf.a.b.tmp", ".m.rf.A-.tmp", "m.rf.abc.tmp", ".n.rf.abc.tmp", ".m.rf.abc", ".m.rf.x.zzz.tmp"}
+	keep := []string{".m.rf.tmp", ".m.rf..tmp", ".m.rf.a.b.tmp", ".m.rf.A-.tmp", "m.rf.abc.tmp", ".n.rf.abc.tmp",
+		".m.rf.abc", ".m.rf.x.zzz.tmp"}
 	for _, name := range append(keep, ".m.rf.abc123.tmp") {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o600); err != nil {
 			t.Fatal(err)
@@ -115,7 +116,8 @@ func TestAtomicFileDoesNotCommitAfterAFailedWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := full.Write([]byte("x")); err == nil || !strings.Contains(err.Error(), "cannot write /dev/full: no space left on device") {
+	if _, err := full.Write([]byte("x")); err == nil || !strings.Contains(err.Error(),
+		"cannot write /dev/full: no space left on device") {
 		t.Errorf("write to a full device: %v", err)
 	}
 	if err := full.Commit(); err == nil || !strings.Contains(err.Error(), "no space left") {

@@ -31,8 +31,8 @@ type Column struct {
 	Text [][]byte  // nil is missing
 }
 
-// Block is some consecutive rows of a table, column by column. Its memory is reused by the next Read into it: who keeps a
-// cell copies it. The zero value is ready for use.
+// Block is some consecutive rows of a table, column by column. Its memory is reused by the next Read into it: who
+// keeps a cell copies it. The zero value is ready for use.
 type Block struct {
 	Rows  int
 	First int64 // number of its first row, from 0
@@ -102,8 +102,8 @@ const maxBlockText = 32 << 20
 type Reader interface {
 	// Columns are the names, the same for every reader of a source.
 	Columns() []string
-	// Read replaces the contents of b by the next rows: at least one, at most max, fewer when their text exceeds 32 MiB.
-	// It returns io.EOF after the last row. After any other error the reader can only be closed.
+	// Read replaces the contents of b by the next rows: at least one, at most max, fewer when their text exceeds 32
+	// MiB. It returns io.EOF after the last row. After any other error the reader can only be closed.
 	Read(b *Block, max int) error
 	// Where names the place of row i of the last block for messages: file.csv:12.
 	Where(i int) string

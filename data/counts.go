@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// counts holds the most frequent texts of a column in bounded memory: exact counts of up to k distinct texts; beyond, the
-// summary of Misra and Gries (1982), which keeps every text that makes up more than 1/(k+1) of the rows and counts it too
-// low by at most total/(k+1).
+// counts holds the most frequent texts of a column in bounded memory: exact counts of up to k distinct texts; beyond,
+// the summary of Misra and Gries (1982), which keeps every text that makes up more than 1/(k+1) of the rows and counts
+// it too low by at most total/(k+1).
 type counts struct {
 	k     int
 	of    map[string]*int64

@@ -20,7 +20,8 @@ type csvSource struct {
 func newCSVSource(in input, sample []byte, whole bool, o Options) (Source, error) {
 	sniffCSV(in.name, sample, whole, &o)
 	s := &csvSource{in: in, o: o}
-	// The first record may be longer than the sample, so it comes from the file itself, unless that can be read only once.
+	// The first record may be longer than the sample, so it comes from the file itself, unless that can be read only
+	// once.
 	first := in
 	if in.size < 0 {
 		if !whole && bytes.IndexByte(sample, '\n') < 0 {
@@ -103,7 +104,8 @@ func newCSVReader(in input, o Options) (*csvReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &csvReader{lines: l, missing: newMissingSet(o.Missing), delim: o.Delimiter, blank: o.Delimiter == ' ', literal: o.Literal}, nil
+	return &csvReader{lines: l, missing: newMissingSet(o.Missing), delim: o.Delimiter, blank: o.Delimiter == ' ',
+		literal: o.Literal}, nil
 }
 
 func (r *csvReader) Columns() []string { return r.columns }
@@ -184,7 +186,8 @@ func (r *csvReader) parse(b *Block) error {
 	for j, kind := range r.want {
 		col := &b.Cols[j]
 		if kind == Number {
-			if v, n, ok := scanNumber(rec[i:]); n > 0 && r.ends(rec, i+n) && !(r.missing.numbers && r.missing.has(rec[i:i+n])) {
+			if v, n, ok := scanNumber(rec[i:]); n > 0 && r.ends(rec, i+n) &&
+				!(r.missing.numbers && r.missing.has(rec[i:i+n])) {
 				if !ok {
 					v, ok = parseSlow(rec[i : i+n])
 				}
@@ -216,7 +219,8 @@ func (r *csvReader) parse(b *Block) error {
 				if !r.missing.has(cell) {
 					var ok bool
 					if v, ok = ParseNumber(cell); !ok {
-						return columnError(r.place(start), r.columns[j], nil, "column %s is %s, want a number", show(r.columns[j]), show(cell))
+						return columnError(r.place(start), r.columns[j], nil, "column %s is %s, want a number",
+							show(r.columns[j]), show(cell))
 					}
 				}
 				col.Num = append(col.Num, v)

@@ -37,7 +37,8 @@ func table(src data.Source, want []data.Kind, block int) (columns []string, rows
 			return nil, nil, err
 		}
 		if b.First != int64(len(rows)) || b.Rows < 1 || b.Rows > block {
-			return nil, nil, fmt.Errorf("block of %d rows from %d after %d rows, at most %d", b.Rows, b.First, len(rows), block)
+			return nil, nil, fmt.Errorf("block of %d rows from %d after %d rows, at most %d", b.Rows, b.First,
+				len(rows), block)
 		}
 		for i := range b.Rows {
 			row := make([]string, len(b.Cols))
@@ -157,12 +158,15 @@ func TestCSVErrors(t *testing.T) {
 		{"a,b\n1,2\n\n3,abc\n", `x.csv:4:3: column "b" is "abc", want a number`, number, data.Options{}},
 		{"a,b\n1,1e999\n", `x.csv:2:3: column "b" is "1e999", want a number`, number, data.Options{}},
 		{"a,b\n\"1\n\",2x\n", `x.csv:2:1: column "a" is "1\n", want a number`, number, data.Options{}},
-		{"a,b\n\"x\ny\",2z\n", `x.csv:3:4: column "b" is "2z", want a number`, []data.Kind{data.Text, data.Number}, data.Options{}},
+		{"a,b\n\"x\ny\",2z\n", `x.csv:3:4: column "b" is "2z", want a number`, []data.Kind{data.Text, data.Number},
+			data.Options{}},
 		{"a,b\n1,\"2\n3,4\n", `x.csv:2:3: the quote is not closed`, nil, data.Options{}},
 		{"a,b\n1,\"2\"3\n", `x.csv:2:6: text follows the closing quote`, nil, data.Options{}},
-		{"a,a\n1,2\n", `x.csv:1:1: columns 1 and 2 are both named "a": rename one`, nil, data.Options{Header: ptr(true)}},
+		{"a,a\n1,2\n", `x.csv:1:1: columns 1 and 2 are both named "a": rename one`, nil,
+			data.Options{Header: ptr(true)}},
 		{"a,a,y\n1,2,3\n", `x.csv:1:1: columns 1 and 2 are both named "a": rename one`, nil, data.Options{}},
-		{"a\x01\x02,\x03b\n1,2\n", `3 of the first 11 bytes are control characters: neither text nor`, nil, data.Options{}},
+		{"a\x01\x02,\x03b\n1,2\n", `3 of the first 11 bytes are control characters: neither text nor`, nil,
+			data.Options{}},
 		{"a b\n1 2\n1 2 3\n", `x.csv:3:5: the row has 3 fields, want 2`, nil, data.Options{Delimiter: ' '}},
 		{"a b\n1 2\n1\n", `x.csv:3:2: the row has 1 fields, want 2`, nil, data.Options{Delimiter: ' '}},
 		{"", `x.csv: the file is empty`, nil, data.Options{}},
@@ -229,7 +233,8 @@ func TestOpenFiles(t *testing.T) {
 	if !errors.Is(err, data.ErrInput) {
 		t.Errorf("a gzip file with another byte: %v", err)
 	}
-	for name, want := range map[string]data.Format{"x.csv": data.CSV, "x.tsv.gz": data.CSV, "x.jsonl": data.NDJSON, "x.npy": data.NPY,
+	for name, want := range map[string]data.Format{"x.csv": data.CSV, "x.tsv.gz": data.CSV, "x.jsonl": data.NDJSON,
+		"x.npy": data.NPY,
 		"x.npz": data.NPZ, "x.parquet": data.Parquet, "x.data": ""} {
 		if got := data.FormatOf(name); got != want {
 			t.Errorf("%s: %q", name, got)
@@ -270,7 +275,8 @@ func TestMillionColumns(t *testing.T) {
 func randomTable(r *rand.Rand, rows int) string {
 	var b strings.Builder
 	b.WriteString("x,y,z\n")
-	cells := []string{"1", "-2.5e3", "", "NA", "abc", `"q"`, `"a,b"`, "\"l1\nl2\"", `"say ""hi"""`, " pad ", "0.1234567890123456789", "\"\r\n\""}
+	cells := []string{"1", "-2.5e3", "", "NA", "abc", `"q"`, `"a,b"`, "\"l1\nl2\"", `"say ""hi"""`, " pad ",
+		"0.1234567890123456789", "\"\r\n\""}
 	for range rows {
 		for j := range 3 {
 			if j > 0 {
@@ -296,7 +302,8 @@ func TestCSVBlocks(t *testing.T) {
 			t.Errorf("blocks of %d: %d rows, %v", block, len(rows), err)
 		}
 	}
-	for name, r := range map[string]io.Reader{"bytes": iotest.OneByteReader(strings.NewReader(text)), "halves": iotest.HalfReader(strings.NewReader(text)),
+	for name, r := range map[string]io.Reader{"bytes": iotest.OneByteReader(strings.NewReader(text)),
+		"halves":   iotest.HalfReader(strings.NewReader(text)),
 		"with EOF": iotest.DataErrReader(strings.NewReader(text))} {
 		src, err := data.OpenReader("x.csv", r, data.Options{})
 		if err != nil {
@@ -361,9 +368,11 @@ func TestLearnMemory(t *testing.T) {
 	var text strings.Builder
 	r := rand.New(rand.NewPCG(5, 3))
 	for i := range 1000 {
-		fmt.Fprintf(&text, "%.6f,%.6f,%.6f,level%d,%d\n", r.Float64(), r.NormFloat64(), 100*r.Float64(), r.IntN(5000), i%3)
+		fmt.Fprintf(&text, "%.6f,%.6f,%.6f,level%d,%d\n", r.Float64(), r.NormFloat64(), 100*r.Float64(), r.IntN(5000),
+			i%3)
 	}
-	src, err := data.OpenReader("x.csv", &repeated{head: "a,b,c,d,y\n", text: text.String(), n: 100 << 20 / text.Len()}, data.Options{})
+	src, err := data.OpenReader("x.csv", &repeated{head: "a,b,c,d,y\n", text: text.String(), n: 100 << 20 / text.Len()},
+		data.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -408,7 +417,8 @@ func FuzzCSV(f *testing.F) {
 			}
 		}
 		no := false
-		src, err := data.OpenBytes("f", b, data.Options{Format: data.CSV, Delimiter: ',', Header: &no, Missing: []string{}})
+		src, err := data.OpenBytes("f", b, data.Options{Format: data.CSV, Delimiter: ',', Header: &no,
+			Missing: []string{}})
 		if err != nil {
 			return
 		}
@@ -471,7 +481,8 @@ func BenchmarkCSV(b *testing.B) {
 		name  string
 		text  []byte
 		kinds []data.Kind
-	}{{"numeric", numeric.Bytes(), num}, {"numeric17", digits17.Bytes(), num}, {"mixed", mixed.Bytes(), mix}, {"text", numeric.Bytes(), nil}} {
+	}{{"numeric", numeric.Bytes(), num}, {"numeric17", digits17.Bytes(), num}, {"mixed", mixed.Bytes(), mix},
+		{"text", numeric.Bytes(), nil}} {
 		b.Run("cells="+c.name, func(b *testing.B) {
 			src, err := data.OpenBytes("x.csv", c.text, data.Options{})
 			if err != nil {

@@ -71,8 +71,8 @@ func sniffDelimiter(name string, sample []byte, whole bool, o Options) byte {
 	return best
 }
 
-// sniffHeader reports whether the first row names columns: none of its fields is a number, and either a column has a text
-// there and a number in every other row, or none is missing (save the first, which programs leave empty above row
+// sniffHeader reports whether the first row names columns: none of its fields is a number, and either a column has a
+// text there and a number in every other row, or none is missing (save the first, which programs leave empty above row
 // names), no two are equal and none comes again in its own column.
 func sniffHeader(rows [][]string, missing *missingSet) bool {
 	if len(rows) == 0 {

@@ -100,8 +100,8 @@ func (s *Schema) Encoder(columns []string, needTarget bool) (*Encoder, error) {
 	return e, nil
 }
 
-// index finds texts, and codes such as 01 also by the number they spell, since other formats hold it as 1; not where two
-// codes spell the same number.
+// index finds texts, and codes such as 01 also by the number they spell, since other formats hold it as 1; not where
+// two codes spell the same number.
 func index(texts []string) map[string]int {
 	m := make(map[string]int, len(texts))
 	times := map[string]int{}
@@ -144,10 +144,12 @@ func (e *Encoder) Encode(x, y dense.Matrix[float64], b *Block, where func(int) s
 		return fmt.Errorf("x is %d×%d for %d rows of %d columns: %w", x.Rows, x.Cols, b.Rows, width, dense.ErrShape)
 	}
 	if len(e.targets) > 0 && (y.Rows != b.Rows || y.Cols != len(e.targets)) {
-		return fmt.Errorf("y is %d×%d for %d rows of %d targets: %w", y.Rows, y.Cols, b.Rows, len(e.targets), dense.ErrShape)
+		return fmt.Errorf("y is %d×%d for %d rows of %d targets: %w", y.Rows, y.Cols, b.Rows, len(e.targets),
+			dense.ErrShape)
 	}
 	if len(b.Cols) != len(e.columns) {
-		return fmt.Errorf("a block of %d columns, the encoder was made for %d: %w", len(b.Cols), len(e.columns), dense.ErrShape)
+		return fmt.Errorf("a block of %d columns, the encoder was made for %d: %w", len(b.Cols), len(e.columns),
+			dense.ErrShape)
 	}
 	first := 0
 	for i := range e.schema.Fields {
@@ -207,7 +209,8 @@ func encodeNumbers(x dense.Matrix[float64], first int, f *Field, c *Column, wher
 			}
 			if z = (v - f.Mean) / f.Scale; math.IsInf(z, 0) {
 				return columnError(where(i), f.Name, dense.ErrNotFinite,
-					"column %s is %g, too far from the mean %.4g and scale %.4g of the fit", show(f.Name), v, f.Mean, f.Scale)
+					"column %s is %g, too far from the mean %.4g and scale %.4g of the fit", show(f.Name), v, f.Mean,
+					f.Scale)
 			}
 		}
 		x.Set(i, first, z)

@@ -100,8 +100,8 @@ const (
 // Learn reads a table once and decides what every column is: numbers are standardised, text becomes levels, constant
 // columns and texts that nearly always differ (names, identifiers) are left out.
 //
-// Memory does not depend on the number of rows: one block of at most 1024 rows, 2²⁰ cells and 32 MiB of text, one row of
-// at most MaxLine bytes, and at most 128 MiB or 5 KiB a column, whichever is more, for counting texts.
+// Memory does not depend on the number of rows: one block of at most 1024 rows, 2²⁰ cells and 32 MiB of text, one row
+// of at most MaxLine bytes, and at most 128 MiB or 5 KiB a column, whichever is more, for counting texts.
 func Learn(src Source, o LearnOptions) (*Schema, *Summary, error) {
 	if o.MaxLevels == 0 {
 		o.MaxLevels = 64
@@ -110,7 +110,8 @@ func Learn(src Source, o LearnOptions) (*Schema, *Summary, error) {
 		o.MaxClasses = 1024
 	}
 	if o.MaxLevels < 1 || o.MaxClasses < 2 {
-		return nil, nil, fmt.Errorf("at most %d levels and %d classes: want at least 1 and 2", o.MaxLevels, o.MaxClasses)
+		return nil, nil, fmt.Errorf("at most %d levels and %d classes: want at least 1 and 2", o.MaxLevels,
+			o.MaxClasses)
 	}
 	switch o.Task {
 	case Auto, Regression, Classification:
@@ -176,14 +177,18 @@ func (o *LearnOptions) roles(place string, columns []string) ([]*learner, error)
 			j, ok := index[n]
 			if !ok {
 				return nil, &InputError{Place: place, Err: ErrSchema,
-					Detail: fmt.Sprintf("no column %s, named as %s; the columns are %s%s", show(n), list.what, listNames(columns), nameHint(n, columns))}
+					Detail: fmt.Sprintf("no column %s, named as %s; the columns are %s%s", show(n), list.what,
+						listNames(columns), nameHint(n, columns))}
 			}
 			switch r := learners[j].role; r {
 			case asField:
 			case list.role:
-				return nil, &InputError{Place: place, Err: ErrSchema, Detail: fmt.Sprintf("column %s is named twice as %s", show(n), list.what)}
+				return nil, &InputError{Place: place, Err: ErrSchema,
+					Detail: fmt.Sprintf("column %s is named twice as %s", show(n), list.what)}
 			default:
-				return nil, &InputError{Place: place, Err: ErrSchema, Detail: fmt.Sprintf("column %s is named as %s and as %s: it can be one of them", show(n), what[r], list.what)}
+				return nil, &InputError{Place: place, Err: ErrSchema,
+					Detail: fmt.Sprintf("column %s is named as %s and as %s: it can be one of them", show(n), what[r],
+						list.what)}
 			}
 			learners[j].role = list.role
 		}
@@ -274,7 +279,8 @@ func (l *learner) add(c *Column, where func(int) string) error {
 func (l *learner) number(v float64, text []byte, i int, where func(int) string) error {
 	if math.IsNaN(v) {
 		if l.role == asTarget {
-			return columnError(where(i), l.name, dense.ErrNotFinite, "target %s is missing: remove the row", show(l.name))
+			return columnError(where(i), l.name, dense.ErrNotFinite, "target %s is missing: remove the row",
+				show(l.name))
 		}
 		l.missing++
 		return nil
@@ -298,8 +304,8 @@ func (l *learner) number(v float64, text []byte, i int, where func(int) string) 
 	return nil
 }
 
-// canonicalise counts all spellings of a number as one, unless they are codes: digits only, some with a leading zero, such
-// as 01 and 02. Codes keep their spelling, which the predictions would otherwise lose.
+// canonicalise counts all spellings of a number as one, unless they are codes: digits only, some with a leading zero,
+// such as 01 and 02. Codes keep their spelling, which the predictions would otherwise lose.
 func (l *learner) canonicalise() {
 	codes := false
 	for t := range l.counts.of {
@@ -394,9 +400,12 @@ func finish(place string, learners []*learner, rows int64, o LearnOptions, track
 				ignore(fmt.Sprintf("constant %g", l.numbers.mean))
 				break
 			}
-			f := Field{Name: l.name, Kind: Numeric, Mean: l.numbers.mean, Scale: l.numbers.scale(), Missing: l.missing > 0}
+			f := Field{Name: l.name, Kind: Numeric, Mean: l.numbers.mean, Scale: l.numbers.scale(),
+				Missing: l.missing > 0}
 			if !dense.IsFinite(f.Mean) || !dense.IsFinite(f.Scale) || f.Scale <= 0 {
-				return nil, nil, columnError(place, l.name, nil, "column %s runs from %g to %g, beyond what can be standardised: rescale it", show(l.name), l.numbers.min, l.numbers.max)
+				return nil, nil, columnError(place, l.name, nil,
+					"column %s runs from %g to %g, beyond what can be standardised: rescale it", show(l.name),
+					l.numbers.min, l.numbers.max)
 			}
 			cs.Use = string(Numeric)
 			s.Fields = append(s.Fields, f)
@@ -414,9 +423,11 @@ func finish(place string, learners []*learner, rows int64, o LearnOptions, track
 				break
 			}
 			if l.role == asField && l.numbers.n > 9*l.texts {
-				note("column %s is categorical though %d of its values are numbers: the first that is not is %s at %s", show(l.name), l.numbers.n, l.sample, l.where)
+				note("column %s is categorical though %d of its values are numbers: the first that is not is %s at %s",
+					show(l.name), l.numbers.n, l.sample, l.where)
 			}
-			f := Field{Name: l.name, Kind: Categorical, Levels: l.counts.top(min(o.MaxLevels, tracked)), Missing: l.missing > 0}
+			f := Field{Name: l.name, Kind: Categorical, Levels: l.counts.top(min(o.MaxLevels, tracked)),
+				Missing: l.missing > 0}
 			if len(f.Levels) < distinct || !exact {
 				note("column %s keeps its %d most frequent levels, the rest is \"other\"", show(l.name), len(f.Levels))
 			}

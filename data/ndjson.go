@@ -10,8 +10,8 @@ import (
 	"github.com/randfeat/randfeat/internal/jsonscan"
 )
 
-// jsonSource is one flat JSON object per line: numbers, strings, true, false and null. The columns are the keys found at
-// the beginning of the file; a key that a row lacks is a missing value, a key that only a later row has is an error.
+// jsonSource is one flat JSON object per line: numbers, strings, true, false and null. The columns are the keys found
+// at the beginning of the file; a key that a row lacks is a missing value, a key that only a later row has is an error.
 type jsonSource struct {
 	in      input
 	o       Options
@@ -28,7 +28,10 @@ func newJSONSource(in input, sample []byte, whole bool, o Options) (Source, erro
 			return newJSONSourceFrom(in, in, 1, o)
 		}
 	}
-	first := input{name: in.name, size: int64(len(sample)), open: func() (stream, error) { return memory{bytes.NewReader(sample)}, nil }}
+	first := input{name: in.name, size: int64(len(sample)), open: func() (stream,
+		error) {
+		return memory{bytes.NewReader(sample)}, nil
+	}}
 	return newJSONSourceFrom(in, first, math.MaxInt, o)
 }
 
@@ -163,7 +166,8 @@ func (r *jsonReader) parse(b *Block, p *lineScanner) error {
 			if cell != nil {
 				var ok bool
 				if x, ok = ParseNumber(trimBlanks(cell)); !ok {
-					return columnError(r.place(cellAt), r.columns[j], nil, "column %s is %s, want a number", show(r.columns[j]), show(cell))
+					return columnError(r.place(cellAt), r.columns[j], nil, "column %s is %s, want a number",
+						show(r.columns[j]), show(cell))
 				}
 			}
 			b.Cols[j].Num = append(b.Cols[j].Num, x)
@@ -199,8 +203,8 @@ func (p *lineScanner) blank() bool {
 	return p.Pos == len(p.Data)
 }
 
-// object reads the whole line as a flat object and gives every entry to f, with the places of key and value; null is nil.
-// Both live until the next entry.
+// object reads the whole line as a flat object and gives every entry to f, with the places of key and value; null is
+// nil. Both live until the next entry.
 func (p *lineScanner) object(f func(key, value []byte, keyAt, valueAt int) error) error {
 	err := p.Object(func(key []byte, keyAt int) error {
 		p.Skip()

@@ -17,7 +17,8 @@ func openJSON(text string) (data.Source, error) {
 }
 
 func TestNDJSON(t *testing.T) {
-	src, err := openJSON(`{"a": 1.5, "b": "x \"y\" \u00e9", "c": true}` + "\r\n\n" + `{"b":null,"a":-2e3}` + "\n" + `{"d":"","c":false,"b":"é"}`)
+	src, err := openJSON(`{"a": 1.5, "b": "x \"y\" \u00e9", "c": true}` + "\r\n\n" + `{"b":null,"a":-2e3}` + "\n" +
+		`{"d":"","c":false,"b":"é"}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +39,8 @@ func TestNDJSON(t *testing.T) {
 		t.Errorf("by its first byte: %q", columns)
 	}
 	for _, array := range []string{`[{"a":1},{"a":2}]`, "\ufeff [\n  {\n"} {
-		if _, err := data.OpenBytes("x.json", []byte(array), data.Options{}); !errors.Is(err, data.ErrInput) || !strings.Contains(err.Error(), "x.json: a JSON array: write its objects one per line") {
+		if _, err := data.OpenBytes("x.json", []byte(array), data.Options{}); !errors.Is(err, data.ErrInput) ||
+			!strings.Contains(err.Error(), "x.json: a JSON array: write its objects one per line") {
 			t.Errorf("%q: %v", array, err)
 		}
 	}

@@ -67,12 +67,16 @@ func equal(t *testing.T, got dense.Matrix[float64], want [][]float64) {
 
 func TestReadNPYLayouts(t *testing.T) {
 	for name, b := range map[string][]byte{
-		"c order":           file(c23, le64(1, 2, 3, 4, 5, 6)),
-		"fortran order":     file("{'descr': '<f8', 'fortran_order': True, 'shape': (2, 3), }\n", le64(1, 4, 2, 5, 3, 6)),
-		"big endian f4":     file("{'descr': '>f4', 'fortran_order': False, 'shape': (2, 3), }\n", be32(1, 2, 3, 4, 5, 6)),
+		"c order": file(c23, le64(1, 2, 3, 4, 5, 6)),
+		"fortran order": file("{'descr': '<f8', 'fortran_order': True, 'shape': (2, 3), }\n",
+			le64(1, 4, 2, 5, 3, 6)),
+		"big endian f4": file("{'descr': '>f4', 'fortran_order': False, 'shape': (2, 3), }\n",
+			be32(1, 2, 3, 4, 5, 6)),
 		"keys in any order": file(`{"shape":(2,3),"fortran_order":False,"descr":"<f8"}`, le64(1, 2, 3, 4, 5, 6)),
-		"python 2 longs":    file("{'descr': '<f8', 'fortran_order': False, 'shape': (2L, 3L)}\n", le64(1, 2, 3, 4, 5, 6)),
-		"version 2":         append([]byte("\x93NUMPY\x02\x00\x3b\x00\x00\x00"+c23[:len(c23)-1]), le64(1, 2, 3, 4, 5, 6)...),
+		"python 2 longs": file("{'descr': '<f8', 'fortran_order': False, 'shape': (2L, 3L)}\n",
+			le64(1, 2, 3, 4, 5, 6)),
+		"version 2": append([]byte("\x93NUMPY\x02\x00\x3b\x00\x00\x00"+c23[:len(c23)-1]),
+			le64(1, 2, 3, 4, 5, 6)...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, err := data.ReadNPY(bytes.NewReader(b))
@@ -121,12 +125,16 @@ func TestReadNPYFaults(t *testing.T) {
 		{"unknown key", file("{'order': 'C'}", nil), data.FaultFormat, "order"},
 		{"bad order", file("{'fortran_order': 1}", nil), data.FaultFormat, "fortran_order"},
 		{"after the dictionary", file(c23[:len(c23)-1]+" 7\n", nil), data.FaultFormat, "continues"},
-		{"integers", file("{'descr': '<i8', 'fortran_order': False, 'shape': (2, 3), }\n", le64(1, 2, 3, 4, 5, 6)), data.FaultDType, "<i8"},
+		{"integers", file("{'descr': '<i8', 'fortran_order': False, 'shape': (2, 3), }\n", le64(1, 2, 3, 4, 5, 6)),
+			data.FaultDType, "<i8"},
 		{"half", file("{'descr': '<f2', 'fortran_order': False, 'shape': (2, 3), }\n", nil), data.FaultDType, "<f2"},
-		{"short type", file("{'descr': 'f', 'fortran_order': False, 'shape': (2, 3), }\n", nil), data.FaultDType, "\"f\""},
-		{"no byte order", file("{'descr': '|f8', 'fortran_order': False, 'shape': (2, 3), }\n", nil), data.FaultDType, "|f8"},
+		{"short type", file("{'descr': 'f', 'fortran_order': False, 'shape': (2, 3), }\n", nil), data.FaultDType,
+			"\"f\""},
+		{"no byte order", file("{'descr': '|f8', 'fortran_order': False, 'shape': (2, 3), }\n", nil), data.FaultDType,
+			"|f8"},
 		{"objects", file("{'descr': '|O', 'fortran_order': False, 'shape': (2, 3), }\n", nil), data.FaultDType, "|O"},
-		{"structured", file("{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (2, 3), }\n", nil), data.FaultDType, "structured"},
+		{"structured", file("{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (2, 3), }\n", nil),
+			data.FaultDType, "structured"},
 		{"vector", file(shape("(6,)"), le64(1, 2, 3, 4, 5, 6)), data.FaultShape, "reshape(1, -1)"},
 		{"scalar", file(shape("()"), le64(1)), data.FaultShape, "no dimensions"},
 		{"three dimensions", file(shape("(1, 2, 3)"), le64(1, 2, 3, 4, 5, 6)), data.FaultShape, "3 dimensions"},
@@ -343,7 +351,8 @@ func TestAtomicFileLeavesNothingBehind(t *testing.T) {
 		t.Errorf("a directory as target: %v", err)
 	}
 	lost := filepath.Join(dir, "no", "out.npy")
-	if _, err := data.CreateAtomic(lost); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), lost) || strings.Contains(err.Error(), ".tmp") {
+	if _, err := data.CreateAtomic(lost); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), lost) ||
+		strings.Contains(err.Error(), ".tmp") {
 		t.Errorf("a missing directory: %v, want the name of the target alone", err)
 	}
 }

@@ -126,7 +126,8 @@ func newNPYSource(in input, o Options) (Source, error) {
 	if err := checkWidth(in.name, m.cols, o.MaxColumns); err != nil {
 		return nil, err
 	}
-	return &arraySource{name: in.name, members: []*member{m}, columns: columnNames("c", m.cols), rows: m.h.shape[0]}, nil
+	return &arraySource{name: in.name, members: []*member{m}, columns: columnNames("c", m.cols), rows: m.h.shape[0]},
+		nil
 }
 
 // maxMembers bounds the arrays of an npz file.
@@ -149,7 +150,8 @@ func newNPZSource(in input, o Options) (Source, error) {
 		z, err := zip.NewReader(at, in.size)
 		if err != nil {
 			f.Close()
-			return nil, nil, &InputError{Place: in.name, Detail: fmt.Sprintf("not a readable zip archive: %v", err), Err: err}
+			return nil, nil, &InputError{Place: in.name, Detail: fmt.Sprintf("not a readable zip archive: %v", err),
+				Err: err}
 		}
 		return z, f, nil
 	}
@@ -191,7 +193,8 @@ func newNPZSource(in input, o Options) (Source, error) {
 			return nil, err
 		}
 		if s.rows >= 0 && m.h.shape[0] != s.rows {
-			return nil, inputError(m.name, "%d rows, but %s has %d: the arrays of a table have one row each per row", m.h.shape[0], s.members[0].name, s.rows)
+			return nil, inputError(m.name, "%d rows, but %s has %d: the arrays of a table have one row each per row",
+				m.h.shape[0], s.members[0].name, s.rows)
 		}
 		s.rows, m.first = m.h.shape[0], len(s.columns)
 		if err := checkWidth(m.name, m.first+m.cols, o.MaxColumns); err != nil {

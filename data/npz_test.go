@@ -58,7 +58,8 @@ func TestNPYSource(t *testing.T) {
 				t.Errorf("%s: %v %v, %v", name, columns, rows, err)
 			}
 		}
-		if _, rows, err := table(src, []data.Kind{data.Text, data.Skip, data.Number}, 2); err != nil || fmt.Sprint(rows) != "[[1 skipped 3] [4 skipped 6]]" {
+		if _, rows, err := table(src, []data.Kind{data.Text, data.Skip, data.Number}, 2); err != nil ||
+			fmt.Sprint(rows) != "[[1 skipped 3] [4 skipped 6]]" {
 			t.Errorf("%s by kinds: %v, %v", name, rows, err)
 		}
 		once, err := data.OpenReader(name, bytes.NewReader(b), data.Options{})
@@ -72,9 +73,11 @@ func TestNPYSource(t *testing.T) {
 }
 
 func TestNPZSource(t *testing.T) {
-	y := file("{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }\n", append([]byte{7, 0, 0, 0, 0, 0, 0, 0}, 8, 0, 0, 0, 0, 0, 0, 0))
+	y := file("{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }\n", append([]byte{7, 0, 0, 0, 0, 0, 0, 0}, 8,
+		0, 0, 0, 0, 0, 0, 0))
 	for _, method := range []uint16{zip.Store, zip.Deflate} {
-		b := arrays(t, method, "X.npy", file(c23, le64(1, 2, 3, 4, 5, 6)), "y.npy", y, "Z.npy", file(f23, le64(1, 4, 2, 5, 3, 6)))
+		b := arrays(t, method, "X.npy", file(c23, le64(1, 2, 3, 4, 5, 6)), "y.npy", y, "Z.npy",
+			file(f23, le64(1, 4, 2, 5, 3, 6)))
 		src, err := data.OpenBytes("x.npz", b, data.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -92,19 +95,20 @@ func TestNPZSource(t *testing.T) {
 func TestArrayErrors(t *testing.T) {
 	x := file(c23, le64(1, 2, 3, 4, 5, 6))
 	for name, b := range map[string][]byte{
-		"cut":             x[:len(x)-1],
-		"longer":          append(bytes.Clone(x), 0),
-		"cut, zipped":     gzipped(x[:len(x)-1]),
-		"longer, zipped":  gzipped(append(bytes.Clone(x), 0)),
-		"cube":            file("{'descr': '<f8', 'fortran_order': False, 'shape': (1, 1, 1), }\n", le64(1)),
-		"no columns":      file("{'descr': '<f8', 'fortran_order': False, 'shape': (2, 0), }\n", nil),
-		"huge":            file("{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904, 4), }", nil),
-		"huge, zipped":    gzipped(file("{'descr': '<f8', 'fortran_order': True, 'shape': (1000000000, 3), }", nil)),
-		"strings":         file("{'descr': '<U5', 'fortran_order': False, 'shape': (2, 3), }", nil),
-		"bad zip":         []byte("PK\x03\x04"),
-		"no arrays":       []byte("PK\x05\x06" + strings.Repeat("\x00", 18)),
-		"other file":      arrays(t, zip.Store, "xl/workbook.xml", []byte("x")),
-		"rows differ":     arrays(t, zip.Store, "X.npy", x, "y.npy", file("{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }", le64(1, 2, 3))),
+		"cut":            x[:len(x)-1],
+		"longer":         append(bytes.Clone(x), 0),
+		"cut, zipped":    gzipped(x[:len(x)-1]),
+		"longer, zipped": gzipped(append(bytes.Clone(x), 0)),
+		"cube":           file("{'descr': '<f8', 'fortran_order': False, 'shape': (1, 1, 1), }\n", le64(1)),
+		"no columns":     file("{'descr': '<f8', 'fortran_order': False, 'shape': (2, 0), }\n", nil),
+		"huge":           file("{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904, 4), }", nil),
+		"huge, zipped":   gzipped(file("{'descr': '<f8', 'fortran_order': True, 'shape': (1000000000, 3), }", nil)),
+		"strings":        file("{'descr': '<U5', 'fortran_order': False, 'shape': (2, 3), }", nil),
+		"bad zip":        []byte("PK\x03\x04"),
+		"no arrays":      []byte("PK\x05\x06" + strings.Repeat("\x00", 18)),
+		"other file":     arrays(t, zip.Store, "xl/workbook.xml", []byte("x")),
+		"rows differ": arrays(t, zip.Store, "X.npy", x, "y.npy",
+			file("{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }", le64(1, 2, 3))),
 		"two of one name": arrays(t, zip.Store, "X.npy", x, "X.npy", x),
 		"cut member":      arrays(t, zip.Deflate, "X.npy", x[:len(x)-1]),
 	} {

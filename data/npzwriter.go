@@ -13,16 +13,18 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// CreateNPZ starts a table in an npz file: one array of float64 for every column, by its name. kinds are all Number. Arrays
-// lie one after the other in the file, so the columns wait in a temporary file until Close; memory does not depend on the
-// number of rows.
+// CreateNPZ starts a table in an npz file: one array of float64 for every column, by its name. kinds are all Number.
+// Arrays lie one after the other in the file, so the columns wait in a temporary file until Close; memory does not
+// depend on the number of rows.
 func CreateNPZ(path string, columns []string, kinds []Kind) (Writer, error) {
 	if len(columns) == 0 || len(columns) != len(kinds) || len(columns) > maxMembers {
-		return nil, fmt.Errorf("%s: %d columns of %d kinds to write, an npz file holds 1 to %d: %w", path, len(columns), len(kinds), maxMembers, dense.ErrShape)
+		return nil, fmt.Errorf("%s: %d columns of %d kinds to write, an npz file holds 1 to %d: %w", path, len(columns),
+			len(kinds), maxMembers, dense.ErrShape)
 	}
 	for j, k := range kinds {
 		if k != Number {
-			return nil, fmt.Errorf("%s: column %s is %v, an npz file holds numbers only: write CSV, NDJSON or Parquet", path, show(columns[j]), k)
+			return nil, fmt.Errorf("%s: column %s is %v, an npz file holds numbers only: write CSV, NDJSON or Parquet",
+				path, show(columns[j]), k)
 		}
 		// Readers take the name of a member for a path.
 		if columns[j] == "" || strings.ContainsAny(columns[j], "/\\\x00") {

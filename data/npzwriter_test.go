@@ -71,7 +71,8 @@ func TestNPZWriter(t *testing.T) {
 	for _, c := range []struct {
 		columns []string
 		kinds   []Kind
-	}{{[]string{"x"}, []Kind{Text}}, {[]string{"a/b"}, []Kind{Number}}, {[]string{""}, []Kind{Number}}, {[]string{"x", "x"}, kinds}, {nil, nil}} {
+	}{{[]string{"x"}, []Kind{Text}}, {[]string{"a/b"}, []Kind{Number}}, {[]string{""}, []Kind{Number}},
+		{[]string{"x", "x"}, kinds}, {nil, nil}} {
 		if _, err := CreateNPZ(path, c.columns, c.kinds); err == nil {
 			t.Errorf("columns %q of kinds %v were accepted", c.columns, c.kinds)
 		}
@@ -96,7 +97,8 @@ func TestTSVWriter(t *testing.T) {
 
 // Numbers that mean a missing value do so in columns of numbers and of text alike.
 func TestMissingNumbers(t *testing.T) {
-	for name, text := range map[string]string{"t.csv": "x\n1\n-999\n-9990\n \"-999\"\n", "t.ndjson": "{\"x\":1}\n{\"x\":-999}\n{\"x\":-9990}\n{\"x\":\"-999\"}\n"} {
+	for name, text := range map[string]string{"t.csv": "x\n1\n-999\n-9990\n \"-999\"\n",
+		"t.ndjson": "{\"x\":1}\n{\"x\":-999}\n{\"x\":-9990}\n{\"x\":\"-999\"}\n"} {
 		src, err := OpenBytes(name, []byte(text), Options{Missing: []string{"-999"}})
 		if err != nil {
 			t.Fatal(err)
@@ -111,7 +113,8 @@ func TestMissingNumbers(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, missing := range []bool{false, true, false, true} {
-				if c := b.Cols[0]; kind == Number && math.IsNaN(c.Num[i]) != missing || kind == Text && (c.Text[i] == nil) != missing {
+				if c := b.Cols[0]; kind == Number && math.IsNaN(c.Num[i]) != missing || kind == Text &&
+					(c.Text[i] == nil) != missing {
 					t.Errorf("%s, %v: row %d is missing: want %v", name, kind, i, missing)
 				}
 			}

@@ -15,8 +15,8 @@ var pow10 = [...]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10,
 	1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
 
 // scanNumber reads the longest plain decimal at the start of b and returns its length, 0 for none. If exact, v is the
-// value that strconv.ParseFloat gives, otherwise strconv has to say. Digits that make an integer below 2⁵³ and a power of
-// ten up to 10²² are both exact in float64, so their product or quotient is rounded once (Clinger 1990, "How to read
+// value that strconv.ParseFloat gives, otherwise strconv has to say. Digits that make an integer below 2⁵³ and a power
+// of ten up to 10²² are both exact in float64, so their product or quotient is rounded once (Clinger 1990, "How to read
 // floating point numbers accurately").
 func scanNumber(b []byte) (v float64, n int, exact bool) {
 	i := 0
@@ -100,7 +100,8 @@ var pow10Bits = func() (table [2*scaleMax + 1][2]uint64) {
 	for e := -scaleMax; e <= scaleMax; e++ {
 		x := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(e, -e))), nil)
 		if e < 0 {
-			// The quotient has 128 bits: 2^(n+127) lies between 2^127 and 2^128 times a number of n bits, no power of two.
+			// The quotient has 128 bits: 2^(n+127) lies between 2^127 and 2^128 times a number of n bits, no power of
+			// two.
 			x.Quo(new(big.Int).Lsh(one, uint(x.BitLen())+127), x)
 		} else if n := x.BitLen(); n < 128 {
 			x.Lsh(x, uint(128-n))
@@ -114,8 +115,8 @@ var pow10Bits = func() (table [2*scaleMax + 1][2]uint64) {
 }()
 
 // scale10 is mant·10^exp rounded to nearest even, or ok is false for the few products whose 128 bits do not decide
-// (Lemire 2021, "Number parsing at a gigabyte per second", arXiv:2101.11408; the same steps as in strconv, which would scan
-// the digits again).
+// (Lemire 2021, "Number parsing at a gigabyte per second", arXiv:2101.11408; the same steps as in strconv, which would
+// scan the digits again).
 func scale10(mant uint64, exp int) (v float64, ok bool) {
 	if mant == 0 {
 		return 0, true

@@ -136,7 +136,8 @@ const chunkBytes = 1 << 20
 
 // readElements reads all elements in row-major order. known says that the file holds as many as the shape promises, so
 // that the memory may be taken at once.
-func readElements[E any](r io.Reader, h header, known bool, decode func(dst []E, b []byte, h header) error) ([]E, error) {
+func readElements[E any](r io.Reader, h header, known bool, decode func(dst []E, b []byte,
+	h header) error) ([]E, error) {
 	total := h.elements()
 	var values []E
 	if known {

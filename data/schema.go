@@ -23,12 +23,14 @@ const (
 
 // Field is a column that a model reads.
 type Field struct {
-	Name    string    `json:"name"`
-	Kind    FieldKind `json:"kind"`
-	Mean    float64   `json:"mean,omitempty"`    // numeric: of the values present
-	Scale   float64   `json:"scale,omitempty"`   // numeric: their standard deviation (divided by n), 1 if they are all equal
-	Missing bool      `json:"missing,omitempty"` // values were missing when the schema was learned: they get an indicator column
-	Levels  []string  `json:"levels,omitempty"`  // categorical: most frequent first
+	Name string    `json:"name"`
+	Kind FieldKind `json:"kind"`
+	Mean float64   `json:"mean,omitempty"` // numeric: of the values present
+	// numeric: their standard deviation (divided by n), 1 if they are all equal
+	Scale float64 `json:"scale,omitempty"`
+	// values were missing when the schema was learned: they get an indicator column
+	Missing bool     `json:"missing,omitempty"`
+	Levels  []string `json:"levels,omitempty"` // categorical: most frequent first
 }
 
 // width is the number of encoded columns.
@@ -55,8 +57,9 @@ type Target struct {
 type Schema struct {
 	Fields  []Field  `json:"fields"`
 	Targets []Target `json:"targets,omitempty"`
-	IDs     []string `json:"ids,omitempty"`     // carried to the predictions, if present
-	Ignored []string `json:"ignored,omitempty"` // known, allowed and not used: constant columns and those the user excluded
+	IDs     []string `json:"ids,omitempty"` // carried to the predictions, if present
+	// known, allowed and not used: constant columns and those the user excluded
+	Ignored []string `json:"ignored,omitempty"`
 }
 
 // Bounds on a schema that comes from a file.
@@ -175,7 +178,8 @@ func (s *Schema) Validate() error {
 
 func checkScale(name string, mean, scale float64) error {
 	if !dense.IsFinite(mean) || !dense.IsFinite(scale) || scale <= 0 {
-		return schemaError("column %s has mean %g and scale %g, want finite numbers and a positive scale", show(name), mean, scale)
+		return schemaError("column %s has mean %g and scale %g, want finite numbers and a positive scale", show(name),
+			mean, scale)
 	}
 	return nil
 }

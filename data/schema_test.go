@@ -94,7 +94,8 @@ func TestLearnAndEncode(t *testing.T) {
 	if !reflect.DeepEqual(s, want) {
 		t.Errorf("%+v\nwant %+v", s, want)
 	}
-	if sum.Rows != 4 || len(sum.Columns) != 6 || len(sum.Notes) != 1 || !strings.Contains(sum.Notes[0], `constant: "one"`) {
+	if sum.Rows != 4 || len(sum.Columns) != 6 || len(sum.Notes) != 1 ||
+		!strings.Contains(sum.Notes[0], `constant: "one"`) {
 		t.Errorf("%+v", sum)
 	}
 	if got := strings.Join(s.Names(), ","); got != "age,age missing,sex=F,sex=M,sex=other,sex missing,city=Paris,city=Rome,city=other" || s.Width() != 9 {
@@ -102,8 +103,10 @@ func TestLearnAndEncode(t *testing.T) {
 	}
 	// Other order, without the constant column; an unseen level, a missing city, which was never missing.
 	x, y, err := encode("y,city,age,sex,id\n9,Oslo,30,F,b1\n8,,,,b2\n7,Rome,20,M,b3\n", s, true, 2)
-	expect := [][]float64{{0, 0, 1, 0, 0, 0, 0, 0, 1}, {0, 1, 0, 0, 0, 1, 0, 0, 1}, {-10 / scale, 0, 0, 1, 0, 0, 0, 1, 0}}
-	if err != nil || !reflect.DeepEqual(x.ToRows(), expect) || !reflect.DeepEqual(y.ToRows(), [][]float64{{9}, {8}, {7}}) {
+	expect := [][]float64{{0, 0, 1, 0, 0, 0, 0, 0, 1}, {0, 1, 0, 0, 0, 1, 0, 0, 1},
+		{-10 / scale, 0, 0, 1, 0, 0, 0, 1, 0}}
+	if err != nil || !reflect.DeepEqual(x.ToRows(), expect) ||
+		!reflect.DeepEqual(y.ToRows(), [][]float64{{9}, {8}, {7}}) {
 		t.Errorf("%v %v, %v", x.ToRows(), y.ToRows(), err)
 	}
 	// At predict, neither the target nor the ids need be there.
@@ -133,21 +136,26 @@ func TestLearnErrors(t *testing.T) {
 		text, want string
 		o          data.LearnOptions
 	}{
-		{people, `x.csv: no column "z", named as target; the columns are "id", "age", "sex", "city", "one", "y"`, data.LearnOptions{Targets: []string{"z"}}},
+		{people, `x.csv: no column "z", named as target; the columns are "id", "age", "sex", "city", "one", "y"`,
+			data.LearnOptions{Targets: []string{"z"}}},
 		{people, `no column "key", named as id`, data.LearnOptions{IDs: []string{"key"}}},
 		{people, `no column "Sex", named as skipped; the columns are "id", "age", "sex", "city", "one", "y"; "sex" is spelled otherwise`, data.LearnOptions{Skip: []string{"Sex"}}},
 		{"c1,c2\n1,2\n", `no column "y", named as target; the columns are "c1", "c2"; no line of names was found`, y},
-		{people, `column "y" is named as target and as skipped: it can be one of them`, data.LearnOptions{Targets: []string{"y"}, Skip: []string{"y"}}},
+		{people, `column "y" is named as target and as skipped: it can be one of them`,
+			data.LearnOptions{Targets: []string{"y"}, Skip: []string{"y"}}},
 		{people, `column "y" is named twice as target`, data.LearnOptions{Targets: []string{"y", "y"}}},
 		{"x,y\n" + numbered(30) + "1,many\n", `x.csv:32: target "y" is "many", though 30 of its values are numbers: correct it, or ask for classification`, y},
-		{"x,y\n" + strings.ReplaceAll(numbered(30), ",", ",t"), `x.csv: target "y" has 30 distinct texts in 30 rows, such as "t0" at x.csv:2: an identifier?`, y},
+		{"x,y\n" + strings.ReplaceAll(numbered(30), ",", ",t"),
+			`x.csv: target "y" has 30 distinct texts in 30 rows, such as "t0" at x.csv:2: an identifier?`, y},
 		{"x,y\n1,2\n3,NaN\n", `x.csv:3: target "y" is missing`, y},
 		{"x,y\n1,2\n3,\n", `x.csv:3: target "y" is missing`, y},
 		{"x,y\n1,2\n3,inf\n", `x.csv:3: column "y" is infinite`, y},
 		{"x,y\n1,2\n-Inf,3\n", `x.csv:3: column "x" is infinite`, y},
 		{"x,y\n1,a\n2,a\n", `target "y" is "a" in every row`, y},
-		{"x,y\n1,a\n2,b\n3,c\n", `target "y" has more than 2 classes`, data.LearnOptions{Targets: []string{"y"}, MaxClasses: 2}},
-		{"x,y\n1,2\nabc,3\n", `x.csv:3:1: column "x" is "abc", want a number`, data.LearnOptions{Numeric: []string{"x"}}},
+		{"x,y\n1,a\n2,b\n3,c\n", `target "y" has more than 2 classes`, data.LearnOptions{Targets: []string{"y"},
+			MaxClasses: 2}},
+		{"x,y\n1,2\nabc,3\n", `x.csv:3:1: column "x" is "abc", want a number`,
+			data.LearnOptions{Numeric: []string{"x"}}},
 		{"x,y\n1,2\n1,3\n", `x.csv: no column left to predict from`, y},
 		{"x,y\n", `x.csv: the table has columns but no rows`, y},
 		{"x,y\n1e300,1\n-1e300,2\n", `column "x" runs from -1e+300 to 1e+300, beyond what can be standardised`, y},
@@ -181,23 +189,28 @@ func TestEncodeErrors(t *testing.T) {
 		{head + "inf,F,Rome,1\n", `x.csv:2: column "age" is infinite`},
 	} {
 		_, _, err := encode(c.text, s, true, 10)
-		if err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, data.ErrInput) && !errors.Is(err, data.ErrSchema) {
+		if err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, data.ErrInput) &&
+			!errors.Is(err, data.ErrSchema) {
 			t.Errorf("%q: %v, want %s", c.text, err, c.want)
 		}
 	}
-	if _, err := s.Encoder([]string{"age", "age"}, false); !errors.Is(err, data.ErrSchema) || !strings.Contains(err.Error(), `twice: "age"`) {
+	if _, err := s.Encoder([]string{"age", "age"}, false); !errors.Is(err, data.ErrSchema) ||
+		!strings.Contains(err.Error(), `twice: "age"`) {
 		t.Errorf("%v", err)
 	}
 	// A number that overflows when it is standardised is not infinite itself.
 	small, _ := learn(t, "x,y\n1e-3,1\n2e-3,2\n", data.LearnOptions{Targets: []string{"y"}})
-	if _, _, err := encode("x\n-1.7e308\n", small, false, 10); !errors.Is(err, dense.ErrNotFinite) || !strings.Contains(err.Error(), `x.csv:2: column "x" is -1.7e+308, too far from the mean 0.0015`) {
+	if _, _, err := encode("x\n-1.7e308\n", small, false, 10); !errors.Is(err, dense.ErrNotFinite) ||
+		!strings.Contains(err.Error(), `x.csv:2: column "x" is -1.7e+308, too far from the mean 0.0015`) {
 		t.Errorf("%v", err)
 	}
 	e, err := s.Encoder([]string{"age", "sex", "id"}, false)
-	if err != nil || !reflect.DeepEqual(e.IDs(), []int{2}) || !reflect.DeepEqual(e.Kinds(), []data.Kind{data.Number, data.Text, data.Text}) {
+	if err != nil || !reflect.DeepEqual(e.IDs(), []int{2}) ||
+		!reflect.DeepEqual(e.Kinds(), []data.Kind{data.Number, data.Text, data.Text}) {
 		t.Fatalf("%v %v, %v", e.IDs(), e.Kinds(), err)
 	}
-	if err := e.Encode(dense.New[float64](2, 2), dense.Matrix[float64]{}, &data.Block{Rows: 2}, nil); !errors.Is(err, dense.ErrShape) {
+	if err := e.Encode(dense.New[float64](2, 2), dense.Matrix[float64]{}, &data.Block{Rows: 2}, nil); !errors.Is(err,
+		dense.ErrShape) {
 		t.Errorf("%v", err)
 	}
 }
@@ -231,7 +244,8 @@ func TestLearnTasks(t *testing.T) {
 			t.Errorf("%.20q %s: %s, want %s", c.text, c.task, got, c.want)
 		}
 	}
-	s, _ := learn(t, "x,y\n1,10\n2,9.0\n3,9\n4,1e1\n", data.LearnOptions{Targets: []string{"y"}, Task: data.Classification, Categorical: []string{"x"}})
+	s, _ := learn(t, "x,y\n1,10\n2,9.0\n3,9\n4,1e1\n", data.LearnOptions{Targets: []string{"y"},
+		Task: data.Classification, Categorical: []string{"x"}})
 	x, y, err := encode("x,y\n1.0,9.00\n7,10\n", s, true, 10)
 	if err != nil || y.At(0, 0) != 0 || y.At(1, 0) != 1 || x.At(0, 0) != 1 || x.At(1, 4) != 1 {
 		t.Errorf("%v %v, %v", x.ToRows(), y.ToRows(), err)
@@ -240,7 +254,8 @@ func TestLearnTasks(t *testing.T) {
 
 // Codes are found by their spelling, and by their number where no other code has it: other formats hold numbers.
 func TestCodes(t *testing.T) {
-	s, _ := learn(t, "x,y\n007,01\n07,02\n9,03\n", data.LearnOptions{Targets: []string{"y"}, Task: data.Classification, Categorical: []string{"x"}})
+	s, _ := learn(t, "x,y\n007,01\n07,02\n9,03\n", data.LearnOptions{Targets: []string{"y"}, Task: data.Classification,
+		Categorical: []string{"x"}})
 	x, y, err := encode("x,y\n07,1\n9.0,2.0\n7,003\n", s, true, 10)
 	if err != nil || fmt.Sprint(y.Data) != "[0 1 2]" {
 		t.Errorf("classes %v, %v", y.Data, err)
@@ -251,7 +266,8 @@ func TestCodes(t *testing.T) {
 	}
 	// Other spellings of a number are one value, and messages say so.
 	spelled := "x,y\n" + strings.Repeat("1,01\n2,1\n3,1.0\n", 8)
-	_, _, err = data.Learn(openText(t, spelled, data.Options{}), data.LearnOptions{Targets: []string{"y"}, Task: data.Classification})
+	_, _, err = data.Learn(openText(t, spelled, data.Options{}), data.LearnOptions{Targets: []string{"y"},
+		Task: data.Classification})
 	if err == nil || !strings.Contains(err.Error(), `target "y" is "1", a number in 3 spellings, in every row`) {
 		t.Errorf("%v", err)
 	}
@@ -285,7 +301,8 @@ func TestLearnLevels(t *testing.T) {
 		t.Errorf("ignored %q", s.Ignored)
 	}
 	notes := strings.Join(sum.Notes, "\n")
-	for _, want := range []string{`"common" keeps its 3 most frequent`, `identifiers: "name"`, `"stray" is categorical though 19999 of its values are numbers: the first that is not is "oops" at x.csv:15002`} {
+	for _, want := range []string{`"common" keeps its 3 most frequent`, `identifiers: "name"`,
+		`"stray" is categorical though 19999 of its values are numbers: the first that is not is "oops" at x.csv:15002`} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no note %s in\n%s", want, notes)
 		}
@@ -331,9 +348,12 @@ func TestSchemaValidate(t *testing.T) {
 		t.Fatalf("%d, %v", s.Width(), err)
 	}
 	for _, r := range [][2]string{
-		{`"scale":2`, `"scale":0`}, {`"scale":2`, `"scale":-1`}, {`"scale":2`, `"scale":1e999`}, {`"numeric"`, `"number"`},
-		{`"name":"b"`, `"name":"a"`}, {`"name":"y"`, `"name":"a"`}, {`["x","y"]`, `["x","x"]`}, {`["0","1"]`, `["0"]`}, {`["0","1"]`, `["1","1"]`},
-		{`"mean":1`, `"mean":1,"levels":["a"]`}, {`"levels"`, `"scale":1,"levels"`}, {`"mean"`, `"means"`}, {`,"classes":["0","1"]`, ``},
+		{`"scale":2`, `"scale":0`}, {`"scale":2`, `"scale":-1`}, {`"scale":2`, `"scale":1e999`},
+		{`"numeric"`, `"number"`},
+		{`"name":"b"`, `"name":"a"`}, {`"name":"y"`, `"name":"a"`}, {`["x","y"]`, `["x","x"]`}, {`["0","1"]`, `["0"]`},
+		{`["0","1"]`, `["1","1"]`},
+		{`"mean":1`, `"mean":1,"levels":["a"]`}, {`"levels"`, `"scale":1,"levels"`}, {`"mean"`, `"means"`},
+		{`,"classes":["0","1"]`, ``},
 		{good, `{"fields":[]}`}, {good, `null`}, {good, `[]`}, {good, good + "{}"},
 	} {
 		bad := strings.Replace(good, r[0], r[1], 1)
@@ -433,7 +453,8 @@ func TestPublicSets(t *testing.T) {
 			continue
 		}
 		if sum.Rows != c.rows || len(sum.Columns) != c.columns || len(s.Targets[0].Classes) != c.classes {
-			t.Errorf("%s: %d × %d, %d classes; want %d × %d, %d", c.path, sum.Rows, len(sum.Columns), len(s.Targets[0].Classes), c.rows, c.columns, c.classes)
+			t.Errorf("%s: %d × %d, %d classes; want %d × %d, %d", c.path, sum.Rows, len(sum.Columns),
+				len(s.Targets[0].Classes), c.rows, c.columns, c.classes)
 		}
 		switch c.path {
 		case "yeast/yeast.data": // the name of the sequence

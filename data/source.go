@@ -27,8 +27,9 @@ const (
 
 // Options say how to read a file. The zero value detects everything.
 type Options struct {
-	Format     Format   // empty: by the contents, then the name
-	Delimiter  byte     // CSV: 0 is detected among comma, tab, semicolon, bar and runs of blanks; ' ' means runs of blanks
+	Format Format // empty: by the contents, then the name
+	// CSV: 0 is detected among comma, tab, semicolon, bar and runs of blanks; ' ' means runs of blanks
+	Delimiter  byte
 	Header     *bool    // CSV: whether the first line names the columns; nil is detected. Without, they are c1, c2, …
 	Literal    bool     // CSV: a quote is an ordinary character
 	Missing    []string // texts that mean a missing value; nil is [DefaultMissing], empty is none
@@ -116,7 +117,10 @@ func Open(path string, o Options) (Source, error) {
 
 // OpenBytes is Open for a table in memory; name is used in messages and for its extension.
 func OpenBytes(name string, b []byte, o Options) (Source, error) {
-	return open(input{name: name, size: int64(len(b)), open: func() (stream, error) { return memory{bytes.NewReader(b)}, nil }}, o)
+	return open(input{name: name, size: int64(len(b)), open: func() (stream, error) {
+		return memory{bytes.NewReader(b)},
+			nil
+	}}, o)
 }
 
 // OpenReader is Open for a stream: the source can be opened once. The reader closes r if it is an io.Closer.
@@ -181,7 +185,8 @@ func (in input) wrap(err error) error {
 		return err
 	}
 	var flate flate.CorruptInputError
-	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &flate) {
+	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.As(err, &flate) {
 		return &InputError{Place: in.name, Detail: fmt.Sprintf("damaged or cut file: %v", err), Err: err}
 	}
 	return fmt.Errorf("%s: %w", in.name, err)

@@ -130,7 +130,8 @@ func newRowWriter(w io.Writer, f Format, delim byte, columns []string, kinds []K
 			return nil, fmt.Errorf("column %s is to be written as %v, want number or text", show(columns[j]), k)
 		}
 		if f == NPY && k == Text {
-			return nil, fmt.Errorf("column %s is text, which an npy array cannot hold: write CSV, NDJSON or Parquet", show(columns[j]))
+			return nil, fmt.Errorf("column %s is text, which an npy array cannot hold: write CSV, NDJSON or Parquet",
+				show(columns[j]))
 		}
 	}
 	if err := checkNames("the table to write", columns); err != nil {
@@ -178,7 +179,8 @@ func CheckBlock(b *Block, kinds []Kind) error {
 			n = len(b.Cols[j].Text)
 		}
 		if n != b.Rows {
-			return fmt.Errorf("column %d of the block has %d cells of kind %v, want %d: %w", j+1, n, k, b.Rows, dense.ErrShape)
+			return fmt.Errorf("column %d of the block has %d cells of kind %v, want %d: %w", j+1, n, k, b.Rows,
+				dense.ErrShape)
 		}
 	}
 	return nil
@@ -250,7 +252,8 @@ func (n *jsonTable) write(b *Block) error {
 			case math.IsNaN(v):
 				n.buf = append(n.buf, "null"...)
 			case math.IsInf(v, 0):
-				return fmt.Errorf("row %d, column %d is infinite, which JSON cannot say: %w", b.First+int64(i)+1, j+1, dense.ErrNotFinite)
+				return fmt.Errorf("row %d, column %d is infinite, which JSON cannot say: %w", b.First+int64(i)+1, j+1,
+					dense.ErrNotFinite)
 			default:
 				n.buf = cell.AppendNumber(n.buf, v)
 			}
@@ -281,7 +284,8 @@ func (n *npyTable) write(b *Block) error {
 	for i := range b.Rows {
 		for j := range n.kinds {
 			v := math.Float64bits(b.Cols[j].Num[i])
-			n.buf = append(n.buf, byte(v), byte(v>>8), byte(v>>16), byte(v>>24), byte(v>>32), byte(v>>40), byte(v>>48), byte(v>>56))
+			n.buf = append(n.buf, byte(v), byte(v>>8), byte(v>>16), byte(v>>24), byte(v>>32), byte(v>>40), byte(v>>48),
+				byte(v>>56))
 		}
 		if n.patch != nil {
 			if err := n.spill(false); err != nil {

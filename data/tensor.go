@@ -19,8 +19,8 @@ type Tensor struct {
 	Int     []int64
 }
 
-// ReadNPYTensor reads one array of floats, integers or bools that must end where r ends. Both byte orders and both memory
-// orders are understood. Errors about the contents are *[NPYError].
+// ReadNPYTensor reads one array of floats, integers or bools that must end where r ends. Both byte orders and both
+// memory orders are understood. Errors about the contents are *[NPYError].
 func ReadNPYTensor(r io.Reader) (Tensor, error) { return readTensor(r, -1) }
 
 // ReadNPYTensorFile is ReadNPYTensor for a file; the error names it.
@@ -43,7 +43,8 @@ func Dims(shape []int) string { return strings.ReplaceAll(fmt.Sprint(shape), " "
 // IsFloat reports whether the elements are floats.
 func (t Tensor) IsFloat() bool { return t.DType == Float32 || t.DType == Float64 }
 
-// Floats are the elements of a float tensor in the type T; nothing is copied when the file holds T. It is nil for integers.
+// Floats are the elements of a float tensor in the type T; nothing is copied when the file holds T. It is nil for
+// integers.
 func Floats[T dense.Float](t Tensor) []T {
 	if same, ok := any(t.F32).([]T); ok && t.DType == Float32 {
 		return same

@@ -24,10 +24,13 @@ func readTensor(t *testing.T, dict string, body []byte) data.Tensor {
 
 // The same 2×3×2 array in both memory orders.
 func TestReadTensorOrders(t *testing.T) {
-	c := readTensor(t, "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3, 2), }\n", le64(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11))
+	c := readTensor(t, "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3, 2), }\n",
+		le64(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11))
 	// numpy.asfortranarray(numpy.arange(12.).reshape(2, 3, 2)) in memory
-	f := readTensor(t, "{'descr': '<f8', 'fortran_order': True, 'shape': (2, 3, 2), }\n", le64(0, 6, 2, 8, 4, 10, 1, 7, 3, 9, 5, 11))
-	if !slices.Equal(c.F64, f.F64) || c.F64[11] != 11 || !slices.Equal(f.Shape, []int{2, 3, 2}) || f.Dims() != "[2, 3, 2]" {
+	f := readTensor(t, "{'descr': '<f8', 'fortran_order': True, 'shape': (2, 3, 2), }\n",
+		le64(0, 6, 2, 8, 4, 10, 1, 7, 3, 9, 5, 11))
+	if !slices.Equal(c.F64, f.F64) || c.F64[11] != 11 || !slices.Equal(f.Shape, []int{2, 3, 2}) ||
+		f.Dims() != "[2, 3, 2]" {
 		t.Errorf("%v, %v", c, f)
 	}
 	if got := data.Floats[float32](c); len(got) != 12 || got[7] != 7 {
@@ -52,17 +55,20 @@ func TestReadTensorIntegers(t *testing.T) {
 		{"<i2", []byte{0xfe, 0xff, 1, 0, 0, 1}, []int64{-2, 1, 256}, false, "int16"},
 		{">u2", []byte{0xfe, 0xff, 0, 1, 1, 0}, []int64{0xfeff, 1, 256}, false, "uint16"},
 		{">i4", []byte{0xff, 0xff, 0xff, 0xfd, 0, 0, 0, 1, 0, 0, 1, 0}, []int64{-3, 1, 256}, false, "int32"},
-		{"<i8", append(append([]byte{5, 0, 0, 0, 0, 0, 0, 0}, bytes.Repeat([]byte{0xff}, 8)...), make([]byte, 8)...), []int64{5, -1, 0}, false, "int64"},
+		{"<i8", append(append([]byte{5, 0, 0, 0, 0, 0, 0, 0}, bytes.Repeat([]byte{0xff}, 8)...), make([]byte, 8)...),
+			[]int64{5, -1, 0}, false, "int64"},
 	} {
 		a := readTensor(t, "{'descr': '"+c.descr+"', 'fortran_order': False, 'shape': (3,), }\n", c.body)
 		if a.Element != c.element {
 			t.Errorf("%s: element type %s, want %s", c.descr, a.Element, c.element)
 		}
-		if !slices.Equal(a.Int, c.want) || (a.DType == data.Bool) != c.bool || a.IsFloat() || data.Floats[float32](a) != nil {
+		if !slices.Equal(a.Int, c.want) || (a.DType == data.Bool) != c.bool || a.IsFloat() ||
+			data.Floats[float32](a) != nil {
 			t.Errorf("%s: %+v, want %v", c.descr, a, c.want)
 		}
 	}
-	_, err := data.ReadNPYTensor(bytes.NewReader(file("{'descr': '<u8', 'fortran_order': False, 'shape': (1,), }\n", bytes.Repeat([]byte{0xff}, 8))))
+	_, err := data.ReadNPYTensor(bytes.NewReader(file("{'descr': '<u8', 'fortran_order': False, 'shape': (1,), }\n",
+		bytes.Repeat([]byte{0xff}, 8))))
 	var e *data.NPYError
 	if !errors.As(err, &e) || e.Fault != data.FaultOverflow {
 		t.Errorf("2⁶⁴-1 as int64: %v", err)
@@ -70,10 +76,12 @@ func TestReadTensorIntegers(t *testing.T) {
 }
 
 func TestReadTensorShapes(t *testing.T) {
-	if a := readTensor(t, "{'descr': '<f8', 'fortran_order': False, 'shape': (), }\n", le64(3)); len(a.Shape) != 0 || a.F64[0] != 3 {
+	if a := readTensor(t, "{'descr': '<f8', 'fortran_order': False, 'shape': (), }\n", le64(3)); len(a.Shape) != 0 ||
+		a.F64[0] != 3 {
 		t.Errorf("scalar: %+v", a)
 	}
-	if a := readTensor(t, "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 0, 5), }\n", nil); a.Dims() != "[2, 0, 5]" || len(a.F32) != 0 {
+	if a := readTensor(t, "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 0, 5), }\n",
+		nil); a.Dims() != "[2, 0, 5]" || len(a.F32) != 0 {
 		t.Errorf("empty: %+v", a)
 	}
 	many := "{'descr': '<f8', 'fortran_order': False, 'shape': (" + strings.Repeat("1, ", 65) + "), }\n"

@@ -75,7 +75,8 @@ const writeBytes = 1 << 16
 // WriteRows appends the rows of m.
 func (n *NPYWriter[T]) WriteRows(m dense.Matrix[T]) error {
 	if m.Rows > 0 && m.Cols != n.cols || n.written+m.Rows > n.rows {
-		return fmt.Errorf("%d×%d rows after %d of a %d×%d array: %w", m.Rows, m.Cols, n.written, n.rows, n.cols, dense.ErrShape)
+		return fmt.Errorf("%d×%d rows after %d of a %d×%d array: %w", m.Rows, m.Cols, n.written, n.rows, n.cols,
+			dense.ErrShape)
 	}
 	if err := m.Check(); err != nil {
 		return err

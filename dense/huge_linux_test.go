@@ -7,7 +7,8 @@ func TestHugeRange(t *testing.T) {
 	for _, p := range []uintptr{0, 1, 8192, hugePage - 64, hugePage, hugePage + 4096, 5*hugePage - 1} {
 		for _, n := range []int{hugeFrom, hugeFrom + 1, hugeFrom + 4100, 3*hugePage - 4, 7*hugePage + 12345} {
 			lo, hi := hugeRange(p, n)
-			if lo < 0 || hi <= lo || hi > n || (p+uintptr(lo))%hugePage != 0 || (hi-lo)%hugePage != 0 || lo >= hugePage || n-hi >= hugePage {
+			if lo < 0 || hi <= lo || hi > n || (p+uintptr(lo))%hugePage != 0 || (hi-lo)%hugePage != 0 ||
+				lo >= hugePage || n-hi >= hugePage {
 				t.Errorf("%d bytes at %#x: %d to %d", n, p, lo, hi)
 			}
 		}

@@ -31,7 +31,8 @@ func TestViews(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	for _, m := range []Matrix[float64]{{Rows: -1, Cols: 2}, {Rows: 2, Cols: 3, Stride: 2, Data: make([]float64, 9)}, {Rows: 2, Cols: 3, Stride: 3, Data: make([]float64, 5)}} {
+	for _, m := range []Matrix[float64]{{Rows: -1, Cols: 2}, {Rows: 2, Cols: 3, Stride: 2, Data: make([]float64, 9)},
+		{Rows: 2, Cols: 3, Stride: 3, Data: make([]float64, 5)}} {
 		if err := m.Check(); !errors.Is(err, ErrShape) {
 			t.Errorf("%+v: %v", m, err)
 		}
@@ -46,7 +47,8 @@ func TestCheck(t *testing.T) {
 
 func TestCheckFinite(t *testing.T) {
 	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-		m := Matrix[float64]{Rows: 2, Cols: 2, Stride: 3, Data: []float64{1, 2, math.NaN(), 3, bad}} // padding is not looked at
+		// padding is not looked at
+		m := Matrix[float64]{Rows: 2, Cols: 2, Stride: 3, Data: []float64{1, 2, math.NaN(), 3, bad}}
 		var e *NotFiniteError
 		if err := m.CheckFinite(); !errors.As(err, &e) || e.Row != 1 || e.Col != 1 || !errors.Is(err, ErrNotFinite) {
 			t.Errorf("%v: %v", bad, err)

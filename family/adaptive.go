@@ -78,7 +78,8 @@ func (f Adaptive) resolve(dim int) (resolved, error) {
 					v--
 				}
 				if !(math.Abs(v) <= 1e-4) {
-					return r, paramError(f, "U is not orthogonal: columns %d and %d have inner product %.3g", i, j, gram.At(i, j))
+					return r, paramError(f, "U is not orthogonal: columns %d and %d have inner product %.3g", i, j,
+						gram.At(i, j))
 				}
 			}
 		}
@@ -102,7 +103,8 @@ func (f Adaptive) resolve(dim int) (resolved, error) {
 	r.gain, r.quad = make([]float64, dim), make([]float64, dim)
 	for i, rho := range r.rho {
 		if !(rho > 0 && rho <= 1) || !dense.IsFinite(r.c[i]) || !dense.IsFinite(r.q[i]) {
-			return r, paramError(f, "rho %d is %v, want 0 < rho ≤ 1; c %d is %v, q %d is %v", i, rho, i, r.c[i], i, r.q[i])
+			return r, paramError(f, "rho %d is %v, want 0 < rho ≤ 1; c %d is %v, q %d is %v", i, rho, i, r.c[i], i,
+				r.q[i])
 		}
 		r.quad[i] = (1 - 1/rho) / 8
 		r.gain[i] = math.Sqrt(1 - 4*r.quad[i])
@@ -159,8 +161,9 @@ func (f Adaptive) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan
 		k.Shift, k.Row.Lin = shift, r.q
 	}
 	if kind == kernel.Gaussian {
-		// With the means mx, my of the two sides, e^{-|x|²/2} leaves factors of about e^{∓(|mx|²-|my|²)/4 - |mx-my|²/4}:
-		// what the sides have in excess of each other moves to the middle, so that plain features stay in range.
+		// With the means mx, my of the two sides, e^{-|x|²/2} leaves factors of about e^{∓(|mx|²-|my|²)/4 -
+		// |mx-my|²/4}: what the sides have in excess of each other moves to the middle, so that plain features stay in
+		// range.
 		half := r.excess(shift) / 4
 		q.Row.Const += half
 		k.Row.Const -= half

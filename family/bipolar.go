@@ -13,8 +13,8 @@ import (
 )
 
 // Angular is the angular hybrid (HRF eqs 12, 19), F = 4m(N+1), signed. It mixes the hyperbolic and the trigonometric
-// map with λ̂ = ½ - (1/2n) Σ_j sgn(τ_j·x) sgn(τ_j·y), E λ̂ = θ/π: trigonometric where it is exact (θ = 0), positive where
-// that is (θ = π). HRF §2.4; the extracted text suggests θ/2π, an erratum.
+// map with λ̂ = ½ - (1/2n) Σ_j sgn(τ_j·x) sgn(τ_j·y), E λ̂ = θ/π: trigonometric where it is exact (θ = 0), positive
+// where that is (θ = π). HRF §2.4; the extracted text suggests θ/2π, an erratum.
 type Angular struct {
 	N      int  `json:"n,omitempty"` // projections τ; 0 means 8
 	Shared bool `json:"shared,omitempty"`
@@ -82,7 +82,8 @@ func (f BipolarGaussian) hybrid() (Hybrid, error) {
 	if !(sig > 0 && r > 0 && rho > 0) || !dense.IsFinite(sig*r) {
 		return Hybrid{}, paramError(f, "sigma = %v and r = %v must be positive", f.Sigma, f.R)
 	}
-	c := Coefficient{Const: 1 / rho, Sign: -1, Gain: 1 / rho, Rho: RhoTrig, N: orDefault(f.N, defaultRho), Bandwidth: 1 / sig}
+	c := Coefficient{Const: 1 / rho, Sign: -1, Gain: 1 / rho, Rho: RhoTrig, N: orDefault(f.N, defaultRho),
+		Bandwidth: 1 / sig}
 	return bipolar(f.Shared, c), nil
 }
 

@@ -129,7 +129,8 @@ func (f ComplexExp) fullFactors(dim int) (factors, error) {
 	}
 	return factors{
 		qRe: plan.Linear{Dense: f.Re}, kRe: plan.Linear{Dense: plan.Transpose(inv.RowRange(0, dim).ColRange(0, dim))},
-		qIm: plan.Linear{Dense: f.Im}, kIm: plan.Linear{Dense: plan.Transpose(inv.RowRange(dim, 2*dim).ColRange(0, dim))},
+		qIm: plan.Linear{Dense: f.Im}, kIm: plan.Linear{Dense: plan.Transpose(inv.RowRange(dim, 2*dim).ColRange(0,
+			dim))},
 	}, nil
 }
 

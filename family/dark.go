@@ -213,7 +213,8 @@ func (o *Moments) through(m dense.Matrix[float64]) *Moments {
 			out.abs[i] += math.Abs(v) / n
 			out.min[i] = min(out.min[i], v)
 		}
-		out.sample.rows = append(out.sample.rows, hashedRow{hash: h.hash, row: row}) // the same rows, by their old hashes
+		// the same rows, by their old hashes
+		out.sample.rows = append(out.sample.rows, hashedRow{hash: h.hash, row: row})
 	}
 	return out
 }

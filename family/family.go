@@ -108,7 +108,8 @@ func halfNorm(omega coupling.Omega) plan.Quadratic {
 // need checks that as many sets of projections came as the family draws, each dim columns wide.
 func need(f Family, omega []coupling.Omega, dims ...int) error {
 	if len(omega) != len(dims) {
-		return fmt.Errorf("family %s: %d sets of projections, want %d: %w", f.Name(), len(omega), len(dims), dense.ErrShape)
+		return fmt.Errorf("family %s: %d sets of projections, want %d: %w", f.Name(), len(omega), len(dims),
+			dense.ErrShape)
 	}
 	for i, o := range omega {
 		if err := o.Rows.Check(); err != nil {

@@ -27,45 +27,50 @@ func TestBadParameters(t *testing.T) {
 		f    family.Family
 		says string
 	}{
-		"gerf infinite variance":       {family.GERF{A: 0.125}, "Re(1-8A) > 0"},
-		"gerf complex":                 {family.GERF{A: 0.2 + 1i, S: -1}, "Re(1-8A) > 0"},
-		"gerf NaN":                     {family.GERF{A: family.Complex(complex(nan, 0))}, "A"},
-		"gerf sign":                    {family.GERF{S: 2}, "s = 2"},
-		"oprf":                         {family.OPRF{A: 0.2}, "A = 0.2"},
-		"oprf -Inf":                    {family.OPRF{A: math.Inf(-1)}, "A"},
-		"poisson unfitted":             {family.Poisson{}, "lambda"},
-		"poisson negative":             {family.Poisson{Lambda: -1}, "lambda"},
-		"geometric":                    {family.Geometric{P: 1}, "p = 1"},
-		"poisson+ shift":               {family.PoissonPlus{Lambda: 1, Shift: []float64{0}}, "shift"},
-		"geometric+ NaN shift":         {family.GeometricPlus{P: 0.5, Shift: []float64{0, nan, 0}}, "shift 1"},
-		"complex-exp zero entry":       {family.ComplexExp{Diag: []family.Complex{1, 0, 1}}, "diag entry 1"},
-		"complex-exp singular":         {family.ComplexExp{Re: singular}, "singular"},
-		"complex-exp size":             {family.ComplexExp{Re: wrong}, "re is 2×2"},
-		"complex-exp Inf":              {family.ComplexExp{Im: holed}, "im"},
-		"complex-exp both":             {family.ComplexExp{Diag: []family.Complex{1, 1, 1}, Re: holed}, "both"},
-		"hybrid empty":                 {family.Hybrid{}, "coefficients"},
-		"hybrid nested":                {family.Hybrid{Bases: []family.Family{family.Angular{}, family.Trig{}}, Coefficients: []family.Coefficient{{Rho: family.RhoSign, N: 1}}}, "sets of projections"},
-		"hybrid rho":                   {family.Hybrid{Bases: []family.Family{family.Trig{}, family.Trig{}}, Coefficients: []family.Coefficient{{Rho: "cubic", N: 1}}}, "cubic"},
-		"hybrid n":                     {family.Angular{N: -1}, "n = -1"},
-		"hybrid shares unlike draws":   {family.Hybrid{Bases: []family.Family{family.Poisson{Lambda: 1}, family.Trig{}}, Groups: []int{0, 0}, Coefficients: []family.Coefficient{{Rho: family.RhoSign, N: 1}}}, "share"},
-		"bipolar sigma":                {family.BipolarGaussian{Sigma: -1}, "sigma"},
-		"gaussian-lambda c":            {family.GaussianLambda{C: []float64{1, 2}}, "bandwidths"},
-		"gaussian-lambda M":            {family.GaussianLambda{M: []dense.Matrix[float64]{wrong}}, "M 0"},
-		"zero-one unfitted":            {family.ZeroOne{}, "query_centres"},
-		"mixture amax":                 {family.Mixture{Clusters: family.Clusters{QueryCentres: centres, KeyCentres: centres, AMax: 0.5}}, "amax"},
-		"dark unfitted":                {family.DARK{}, "no matrix M"},
-		"dark size":                    {family.DARK{M: wrong}, "M is 2×2"},
-		"dark Inf":                     {family.DARK{M: holed}, "row 1, column 1"},
-		"importance singular":          {family.Importance{L: singular}, "singular"},
-		"lfk":                          {family.LFK{W: wrong}, "W is 2×2"},
-		"relu":                         {family.ReLU{Eps: -1}, "eps"},
-		"adaptive singular":            {family.Adaptive{A: singular}, "singular"},
-		"adaptive not orthogonal":      {family.Adaptive{U: holed.Clone()}, "U"},
-		"adaptive rho":                 {family.Adaptive{Rho: []float64{1, 2, 1}}, "rho 1"},
-		"adaptive rho length":          {family.Adaptive{Rho: []float64{1}}, "rho"},
-		"residual shrink":              {family.Residual{Shrink: 2}, "shrink"},
-		"residual singular proposal":   {family.Residual{L: singular}, "singular"},
-		"zero-one wrong number of A's": {family.ZeroOne{Clusters: family.Clusters{QueryCentres: centres, KeyCentres: centres, A: [][]family.Complex{{1}}}}, "diagonals"},
+		"gerf infinite variance": {family.GERF{A: 0.125}, "Re(1-8A) > 0"},
+		"gerf complex":           {family.GERF{A: 0.2 + 1i, S: -1}, "Re(1-8A) > 0"},
+		"gerf NaN":               {family.GERF{A: family.Complex(complex(nan, 0))}, "A"},
+		"gerf sign":              {family.GERF{S: 2}, "s = 2"},
+		"oprf":                   {family.OPRF{A: 0.2}, "A = 0.2"},
+		"oprf -Inf":              {family.OPRF{A: math.Inf(-1)}, "A"},
+		"poisson unfitted":       {family.Poisson{}, "lambda"},
+		"poisson negative":       {family.Poisson{Lambda: -1}, "lambda"},
+		"geometric":              {family.Geometric{P: 1}, "p = 1"},
+		"poisson+ shift":         {family.PoissonPlus{Lambda: 1, Shift: []float64{0}}, "shift"},
+		"geometric+ NaN shift":   {family.GeometricPlus{P: 0.5, Shift: []float64{0, nan, 0}}, "shift 1"},
+		"complex-exp zero entry": {family.ComplexExp{Diag: []family.Complex{1, 0, 1}}, "diag entry 1"},
+		"complex-exp singular":   {family.ComplexExp{Re: singular}, "singular"},
+		"complex-exp size":       {family.ComplexExp{Re: wrong}, "re is 2×2"},
+		"complex-exp Inf":        {family.ComplexExp{Im: holed}, "im"},
+		"complex-exp both":       {family.ComplexExp{Diag: []family.Complex{1, 1, 1}, Re: holed}, "both"},
+		"hybrid empty":           {family.Hybrid{}, "coefficients"},
+		"hybrid nested": {family.Hybrid{Bases: []family.Family{family.Angular{}, family.Trig{}},
+			Coefficients: []family.Coefficient{{Rho: family.RhoSign, N: 1}}}, "sets of projections"},
+		"hybrid rho": {family.Hybrid{Bases: []family.Family{family.Trig{}, family.Trig{}},
+			Coefficients: []family.Coefficient{{Rho: "cubic", N: 1}}}, "cubic"},
+		"hybrid n": {family.Angular{N: -1}, "n = -1"},
+		"hybrid shares unlike draws": {family.Hybrid{Bases: []family.Family{family.Poisson{Lambda: 1}, family.Trig{}},
+			Groups: []int{0, 0}, Coefficients: []family.Coefficient{{Rho: family.RhoSign, N: 1}}}, "share"},
+		"bipolar sigma":     {family.BipolarGaussian{Sigma: -1}, "sigma"},
+		"gaussian-lambda c": {family.GaussianLambda{C: []float64{1, 2}}, "bandwidths"},
+		"gaussian-lambda M": {family.GaussianLambda{M: []dense.Matrix[float64]{wrong}}, "M 0"},
+		"zero-one unfitted": {family.ZeroOne{}, "query_centres"},
+		"mixture amax": {family.Mixture{Clusters: family.Clusters{QueryCentres: centres,
+			KeyCentres: centres, AMax: 0.5}}, "amax"},
+		"dark unfitted":              {family.DARK{}, "no matrix M"},
+		"dark size":                  {family.DARK{M: wrong}, "M is 2×2"},
+		"dark Inf":                   {family.DARK{M: holed}, "row 1, column 1"},
+		"importance singular":        {family.Importance{L: singular}, "singular"},
+		"lfk":                        {family.LFK{W: wrong}, "W is 2×2"},
+		"relu":                       {family.ReLU{Eps: -1}, "eps"},
+		"adaptive singular":          {family.Adaptive{A: singular}, "singular"},
+		"adaptive not orthogonal":    {family.Adaptive{U: holed.Clone()}, "U"},
+		"adaptive rho":               {family.Adaptive{Rho: []float64{1, 2, 1}}, "rho 1"},
+		"adaptive rho length":        {family.Adaptive{Rho: []float64{1}}, "rho"},
+		"residual shrink":            {family.Residual{Shrink: 2}, "shrink"},
+		"residual singular proposal": {family.Residual{L: singular}, "singular"},
+		"zero-one wrong number of A's": {family.ZeroOne{Clusters: family.Clusters{QueryCentres: centres,
+			KeyCentres: centres, A: [][]family.Complex{{1}}}}, "diagonals"},
 	} {
 		_, err := c.f.Draws(kernel.Softmax, 3, 4)
 		if !errors.Is(err, family.ErrParam) {
@@ -155,6 +160,7 @@ func TestParse(t *testing.T) {
 		`{"name":"oprf","A":-0.1}`:          {`unknown field "A"`, family.ErrParam},
 		`{"name":"oprf","a":-0.1,"a":-0.2}`: {`field "a" is there twice`, family.ErrParam},
 		`{"name":"oprf","a":"x"}`:           {"oprf", family.ErrParam},
+		`{"name":"zero-one","AMax":2}`:      {`unknown field "AMax"; valid fields: query_centres`, family.ErrParam},
 		`{"name":"oprf"} x`:                 {"object", family.ErrParam},
 		`{"a":1}`:                           {"no name", family.ErrName},
 		`{"Name":"trig"}`:                   {"no name", family.ErrName},
@@ -164,8 +170,7 @@ func TestParse(t *testing.T) {
 		`{"name":"dark","Base":{"name":"oprf"}}`:                             {`unknown field "Base"`, family.ErrParam},
 		`{"name":"hybrid","bases":[1]}`:                                      {"object", family.ErrParam},
 		`{"name":"hybrid","bases":[],"coefficients":[{"rho":"sign","N":1}]}`: {`unknown field "N"`, family.ErrParam},
-		`{"name":"zero-one","AMax":2}`:                                       {`unknown field "AMax"; valid fields: query_centres`, family.ErrParam},
-		`{`:                                                                  {"object", family.ErrParam},
+		`{`: {"object", family.ErrParam},
 	} {
 		if _, err := family.Parse(text); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %v with %q", text, err, c.want, c.says)
@@ -222,7 +227,8 @@ func stats(t *testing.T, x, y dense.Matrix[float64], cuts ...int) *family.Stats 
 	lo := 0
 	for _, hi := range append(cuts, x.Rows) {
 		part := family.NewStats(x.Cols, o)
-		if err := errors.Join(part.Query.Add(x.RowRange(lo, hi)), part.Key.Add(y.RowRange(lo, hi)), total.Merge(part)); err != nil {
+		if err := errors.Join(part.Query.Add(x.RowRange(lo, hi)), part.Key.Add(y.RowRange(lo, hi)),
+			total.Merge(part)); err != nil {
 			t.Fatal(err)
 		}
 		lo = hi
@@ -338,7 +344,8 @@ func TestImportanceNeedsSmallCovariance(t *testing.T) {
 		x.Data[i] *= 10
 		y.Data[i] *= 10
 	}
-	if _, err := (family.Importance{}).Fit(stats(t, x, y)); !errors.Is(err, family.ErrParam) || !strings.Contains(err.Error(), "1/2") {
+	if _, err := (family.Importance{}).Fit(stats(t, x, y)); !errors.Is(err, family.ErrParam) ||
+		!strings.Contains(err.Error(), "1/2") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -363,7 +370,8 @@ func TestFitsImprove(t *testing.T) {
 	x, y := sets(300, 6)
 	s := stats(t, x, y)
 	fitted := map[string]family.Family{}
-	for _, f := range []family.Fitter{family.OPRF{}, family.GERF{}, family.ComplexExp{}, family.Adaptive{}, family.Poisson{}, family.Geometric{}} {
+	for _, f := range []family.Fitter{family.OPRF{}, family.GERF{}, family.ComplexExp{}, family.Adaptive{},
+		family.Poisson{}, family.Geometric{}} {
 		g, err := f.Fit(s)
 		if err != nil {
 			t.Fatal(err)

@@ -51,8 +51,10 @@ func fitters(t *testing.T) map[string]family.Fitter {
 func TestFitDARKBase(t *testing.T) {
 	x, y := sets(120, 4)
 	through := func(m, x dense.Matrix[float64]) dense.Matrix[float64] { return plan.Mul(x, plan.Transpose(m)) }
-	for _, base := range []family.Fitter{family.Geometric{}, family.Poisson{}, family.PoissonPlus{}, family.GeometricPlus{}, family.OPRF{},
-		family.ZeroOne{}, family.Adaptive{}, family.DARK{Base: family.GeometricPlus{}}, family.DARK{Base: family.ZeroOne{}}} {
+	for _, base := range []family.Fitter{family.Geometric{}, family.Poisson{}, family.PoissonPlus{},
+		family.GeometricPlus{}, family.OPRF{},
+		family.ZeroOne{}, family.Adaptive{}, family.DARK{Base: family.GeometricPlus{}},
+		family.DARK{Base: family.ZeroOne{}}} {
 		f := family.DARK{Base: base}
 		g, err := f.Fit(gather(t, f.Needs(), x, y))
 		if err != nil {
@@ -64,19 +66,22 @@ func TestFitDARKBase(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(fmt.Sprintf("%T %+v", base, base), "Centres") { // the sample is in another order: other seeds of k-means
+		// the sample is in another order: other seeds of k-means
+		if strings.Contains(fmt.Sprintf("%T %+v", base, base), "Centres") {
 			if _, err := g.Draws(kernel.Softmax, 4, 3); err != nil {
 				t.Errorf("clusters: %v", err)
 			}
 			continue
 		}
 		if d := difference(g.(family.DARK).Base, want); !(d < 1e-6) {
-			t.Errorf("%s: base fitted through M differs by %g from\n%+v: %+v", base.Name(), d, want, g.(family.DARK).Base)
+			t.Errorf("%s: base fitted through M differs by %g from\n%+v: %+v", base.Name(), d, want,
+				g.(family.DARK).Base)
 		}
 	}
 	// Without a sample what is missing is named.
 	for says, bases := range map[string][]family.Fitter{
-		"absolute": {family.Geometric{}}, "sampled rows": {family.ZeroOne{}}, "smallest": {family.PoissonPlus{}, family.GeometricPlus{}},
+		"absolute": {family.Geometric{}}, "sampled rows": {family.ZeroOne{}},
+		"smallest": {family.PoissonPlus{}, family.GeometricPlus{}},
 	} {
 		for _, base := range bases {
 			_, err := family.DARK{Base: base}.Fit(gather(t, family.Options{Covariance: true}, x, y))
@@ -127,7 +132,8 @@ func TestFitAnyData(t *testing.T) {
 	}
 	for name, f := range fitters(t) {
 		for data, p := range pairs {
-			for _, scale := range []float64{0, 1e-310, 1e-200, 1e-150, 1e-20, 0.1, 1, 1e3, 1e20, 1e76, 1e100, 1e150, 1e160, 1e300} {
+			for _, scale := range []float64{0, 1e-310, 1e-200, 1e-150, 1e-20, 0.1, 1, 1e3, 1e20, 1e76, 1e100, 1e150,
+				1e160, 1e300} {
 				x, y := p[0].Clone(), p[1].Clone()
 				for _, m := range []dense.Matrix[float64]{x, y} {
 					for i := range m.Data {
@@ -142,7 +148,8 @@ func TestFitAnyData(t *testing.T) {
 					if g != nil || !errors.Is(err, family.ErrStats) && !errors.Is(err, family.ErrParam) {
 						t.Errorf("%s, %s × %g: %v, %v", name, data, scale, g, err)
 					}
-					if scale <= 1 && scale >= 0.1 && data == "normal" && f.Name() != "importance" && !strings.HasSuffix(name, "importance") {
+					if scale <= 1 && scale >= 0.1 && data == "normal" && f.Name() != "importance" &&
+						!strings.HasSuffix(name, "importance") {
 						t.Errorf("%s, %s × %g: %v", name, data, scale, err)
 					}
 					continue
@@ -159,7 +166,8 @@ func TestFitDegenerate(t *testing.T) {
 	one := dense.MustFromRows([][]float64{{0.3, -0.2}, {0.3, -0.2}})
 	two := dense.MustFromRows([][]float64{{0.1, 0.4}, {0.1, 0.4}})
 	s := gather(t, family.Options{Covariance: true, Sample: 8}, one, two)
-	if _, err := (family.DARK{}).Fit(s); !errors.Is(err, family.ErrStats) || !strings.Contains(err.Error(), "whitened") {
+	if _, err := (family.DARK{}).Fit(s); !errors.Is(err, family.ErrStats) ||
+		!strings.Contains(err.Error(), "whitened") {
 		t.Errorf("DARK on rows that do not vary: %v", err)
 	}
 	f, err := family.Adaptive{}.Fit(s)
@@ -167,7 +175,8 @@ func TestFitDegenerate(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := f.(family.Adaptive)
-	if !a.A.IsEmpty() || math.Abs(a.C[0]-0.4) > 1e-15 || math.Abs(a.C[1]-0.2) > 1e-15 || a.Rho[0] != 1 || a.Rho[1] != 1 {
+	if !a.A.IsEmpty() || math.Abs(a.C[0]-0.4) > 1e-15 || math.Abs(a.C[1]-0.2) > 1e-15 || a.Rho[0] != 1 ||
+		a.Rho[1] != 1 {
 		t.Errorf("adaptive on one point is %+v, want A = I, the centre and ρ = 1", a)
 	}
 	// Centred on its only pair the family is exact there.
@@ -205,10 +214,12 @@ func TestFitEmptyStats(t *testing.T) {
 		other := gather(t, family.Options{Covariance: true, Sample: 4}, x, y)
 		other.Key = gather(t, family.Options{Covariance: true, Sample: 4}, x.ColRange(0, 2), y.ColRange(0, 2)).Key
 		flat := family.NewStats(0, family.Options{Covariance: true, Sample: 4})
-		if err := errors.Join(flat.Query.Add(dense.New[float64](2, 0)), flat.Key.Add(dense.New[float64](2, 0))); err != nil {
+		if err := errors.Join(flat.Query.Add(dense.New[float64](2, 0)),
+			flat.Key.Add(dense.New[float64](2, 0))); err != nil {
 			t.Fatal(err)
 		}
-		for what, s := range map[string]*family.Stats{"nil": nil, "empty": {}, "zero": {Query: &family.Moments{}, Key: &family.Moments{}}, "half": half,
+		for what, s := range map[string]*family.Stats{"nil": nil, "empty": {},
+			"zero": {Query: &family.Moments{}, Key: &family.Moments{}}, "half": half,
 			"unequal dimensions": other, "no columns": flat} {
 			if g, err := f.Fit(s); !errors.Is(err, family.ErrStats) || g != nil {
 				t.Errorf("%s, %s statistics: %v, %v", name, what, g, err)
@@ -228,10 +239,12 @@ func TestFitEmptyStats(t *testing.T) {
 			t.Errorf("statistics of nothing: %v, %v, %v", o.MeanNorm2(1), o.S(), o.T())
 		}
 	}
-	if err := s.Merge(&family.Stats{Query: s.Query, Key: family.NewStats(2, family.Options{}).Key}); !errors.Is(err, dense.ErrShape) || s.Query.N() != n {
+	if err := s.Merge(&family.Stats{Query: s.Query, Key: family.NewStats(2, family.Options{}).Key}); !errors.Is(err,
+		dense.ErrShape) || s.Query.N() != n {
 		t.Errorf("a failed merge (%v) changed the query side: %d rows", err, s.Query.N())
 	}
-	if c := family.NewStats(2, family.Options{Covariance: true}).Query.Covariance(); c.CheckFinite() != nil || c.At(0, 0) != 0 {
+	if c := family.NewStats(2, family.Options{Covariance: true}).Query.Covariance(); c.CheckFinite() != nil ||
+		c.At(0, 0) != 0 {
 		t.Errorf("covariance of nothing is %v", c.ToRows())
 	}
 }
@@ -241,7 +254,8 @@ func TestFitClusterSettings(t *testing.T) {
 	s := gather(t, family.Options{Sample: 64}, x, y)
 	for says, c := range map[string]family.Clusters{"count = -1": {Count: -1}, "amax = 0.5": {AMax: 0.5}} {
 		for _, f := range []family.Fitter{family.ZeroOne{Clusters: c}, family.Mixture{Clusters: c}} {
-			if g, err := f.Fit(s); !errors.Is(err, family.ErrParam) || !strings.Contains(err.Error(), says) || g != nil {
+			if g, err := f.Fit(s); !errors.Is(err, family.ErrParam) || !strings.Contains(err.Error(), says) ||
+				g != nil {
 				t.Errorf("%s with %s: %v, %v", f.Name(), says, g, err)
 			}
 			if _, err := f.Draws(kernel.Softmax, 3, 4); !errors.Is(err, family.ErrParam) {
@@ -253,7 +267,8 @@ func TestFitClusterSettings(t *testing.T) {
 	for i := range y.Rows {
 		y.Row(i)[1] = 0
 	}
-	if _, err := (family.ZeroOne{Clusters: family.Clusters{AMax: -1}}).Fit(gather(t, family.Options{Sample: 64}, x, y)); !errors.Is(err, family.ErrParam) {
+	if _, err := (family.ZeroOne{Clusters: family.Clusters{AMax: -1}}).Fit(gather(t, family.Options{Sample: 64}, x,
+		y)); !errors.Is(err, family.ErrParam) {
 		t.Errorf("no bound: %v", err)
 	}
 }
@@ -261,7 +276,8 @@ func TestFitClusterSettings(t *testing.T) {
 // A fit must work with no more than it says it needs, and cheap families must say that they are.
 func TestFitNeeds(t *testing.T) {
 	x, y := sets(50, 3)
-	cheap := map[string]bool{"oprf": true, "gerf": true, "poisson": true, "geometric": true, "poisson+": true, "geometric+": true, "bipolar-gaussian": true}
+	cheap := map[string]bool{"oprf": true, "gerf": true, "poisson": true, "geometric": true, "poisson+": true,
+		"geometric+": true, "bipolar-gaussian": true}
 	for name, f := range fitters(t) {
 		o := f.Needs()
 		if cheap[name] != (o == family.Options{}) {
@@ -275,7 +291,8 @@ func TestFitNeeds(t *testing.T) {
 	if few.Covariance || few.Sample < 1 || many.Sample < 10*1000 {
 		t.Errorf("clusters need %+v and %+v", few, many)
 	}
-	if got := (family.DARK{Base: family.Mixture{Clusters: family.Clusters{Count: 1000}}}).Needs(); got != (family.Options{Covariance: true, Sample: many.Sample}) {
+	mixture := family.DARK{Base: family.Mixture{Clusters: family.Clusters{Count: 1000}}}
+	if got := mixture.Needs(); got != (family.Options{Covariance: true, Sample: many.Sample}) {
 		t.Errorf("DARK over a mixture needs %+v", got)
 	}
 	if got := (family.DARK{Base: family.OPRF{}}).Needs(); got != (family.Options{Covariance: true}) {
@@ -336,8 +353,10 @@ func prepared(t testing.TB, d int) map[string]family.Family {
 	if err := errors.Join(s.Query.Add(x), s.Key.Add(y)); err != nil {
 		t.Fatal(err)
 	}
-	out := map[string]family.Family{"importance": family.Importance{L: randomMatrix(d, 1.1, 0.1/math.Sqrt(float64(d)), 5)}}
-	for _, f := range []family.Fitter{family.Adaptive{}, family.ComplexExp{}, family.ZeroOne{}, family.DARK{Base: family.Adaptive{}}} {
+	out := map[string]family.Family{"importance": family.Importance{L: randomMatrix(d, 1.1, 0.1/math.Sqrt(float64(d)),
+		5)}}
+	for _, f := range []family.Fitter{family.Adaptive{}, family.ComplexExp{}, family.ZeroOne{},
+		family.DARK{Base: family.Adaptive{}}} {
 		g, err := f.Fit(s)
 		if err != nil {
 			t.Fatal(err)
@@ -380,7 +399,8 @@ func TestFormPrepared(t *testing.T) {
 		if _, err := p.Form(kernel.Gaussian, x.Row(0)[:2], y.Row(0)[:2]); !errors.Is(err, dense.ErrShape) {
 			t.Errorf("%s: a shorter pair: %v", name, err)
 		}
-		if p, err := family.Prepare(f, d+1); err == nil && !strings.Contains(name, "default") || err != nil && p != nil {
+		if p, err := family.Prepare(f, d+1); err == nil && !strings.Contains(name, "default") || err != nil &&
+			p != nil {
 			t.Errorf("%s prepared for another dimension: %v, %v", name, p, err)
 		}
 	}
@@ -389,8 +409,8 @@ func TestFormPrepared(t *testing.T) {
 	}
 }
 
-// The form of Importance against its definition along the axes of the proposal, ρ_i = 1/(2s_i-1) (docs/theory.md §2.15),
-// and against the integral ∫p²/ψ e^{2ω·v} as it stands.
+// The form of Importance against its definition along the axes of the proposal, ρ_i = 1/(2s_i-1) (docs/theory.md
+// §2.15), and against the integral ∫p²/ψ e^{2ω·v} as it stands.
 func TestFormImportance(t *testing.T) {
 	x, y := sets(8, 4)
 	for name, l := range map[string]dense.Matrix[float64]{
@@ -448,7 +468,8 @@ func TestFormImportance(t *testing.T) {
 			}
 		}
 	}
-	form, err := family.Importance{L: dense.MustFromRows([][]float64{{0.5, 0}, {0.1, 2}})}.Form(kernel.Softmax, []float64{0, 0}, []float64{0, 0})
+	form, err := family.Importance{L: dense.MustFromRows([][]float64{{0.5, 0}, {0.1, 2}})}.Form(kernel.Softmax,
+		[]float64{0, 0}, []float64{0, 0})
 	if err != nil || !math.IsInf(form.Terms[0].LogRV, 1) {
 		t.Errorf("a proposal narrower than 1/2: %+v, %v", form, err)
 	}
@@ -458,7 +479,8 @@ func TestFormImportance(t *testing.T) {
 	if err != nil || !form.Terms[0].Couples || math.Abs(form.Terms[0].LogRV-forms.LogRVPositive(2)) > 1e-12 {
 		t.Errorf("a rotation: %+v, %v", form, err)
 	}
-	if _, err := (family.Importance{L: randomMatrix(3, 1e200, 0, 1)}).Draws(kernel.Softmax, 3, 2); !errors.Is(err, family.ErrParam) {
+	if _, err := (family.Importance{L: randomMatrix(3, 1e200, 0, 1)}).Draws(kernel.Softmax, 3, 2); !errors.Is(err,
+		family.ErrParam) {
 		t.Errorf("a proposal that overflows: %v", err)
 	}
 }
@@ -479,7 +501,8 @@ func TestFormComplexExpParts(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, form, err)
 		}
 	}
-	if _, err := (family.ComplexExp{Re: dense.New[float64](d, d)}).Draws(kernel.Softmax, d, 2); !errors.Is(err, family.ErrParam) {
+	if _, err := (family.ComplexExp{Re: dense.New[float64](d, d)}).Draws(kernel.Softmax, d, 2); !errors.Is(err,
+		family.ErrParam) {
 		t.Errorf("zero matrix: %v", err)
 	}
 }
@@ -535,9 +558,11 @@ func TestHybridSizes(t *testing.T) {
 	}{
 		"gaussian-lambda":      {family.GaussianLambda{N: n}, 2 * m * (2*n + 1)},
 		"gaussian-lambda trig": {family.GaussianLambda{N: n, TrigRho: true}, 2 * m * (4*n + 1)},
-		"mixture":              {family.Mixture{Clusters: family.Clusters{QueryCentres: centres, KeyCentres: centres}, N: n}, m * (3*4*n + 2)},
+		"mixture": {family.Mixture{Clusters: family.Clusters{QueryCentres: centres, KeyCentres: centres},
+			N: n}, m * (3*4*n + 2)},
 		// All four pairs of centres agree in sign in the second coordinate: all A_ij are complex.
-		"mixture complex": {family.Mixture{Clusters: family.Clusters{QueryCentres: centres, KeyCentres: centres, Complex: true}, N: n, TrigRho: true}, m * ((3*4+4)*2*n + 2)},
+		"mixture complex": {family.Mixture{Clusters: family.Clusters{QueryCentres: centres, KeyCentres: centres,
+			Complex: true}, N: n, TrigRho: true}, m * ((3*4+4)*2*n + 2)},
 	} {
 		draws, err := c.f.Draws(kernel.Softmax, d, m)
 		if err != nil {

@@ -229,7 +229,8 @@ func TestFitOnFreshRowsOfTables(t *testing.T) {
 	}
 	const fits = 4
 	for name, path := range map[string]string{
-		"banknote": "banknote/data_banknote_authentication.txt", "wine": "wine/wine.data", "digits": "digits/digits.csv.gz",
+		"banknote": "banknote/data_banknote_authentication.txt", "wine": "wine/wine.data",
+		"digits":       "digits/digits.csv.gz",
 		"wine quality": "wine_quality/winequality-red.csv", "wifi": "wifi/wifi_localization.txt",
 	} {
 		all := table(t, filepath.Join(dir, path))
@@ -297,7 +298,10 @@ func table(t *testing.T, path string) (m dense.Matrix[float64]) {
 	var rows [][]float64
 	for line := range strings.Lines(string(text)) {
 		var row []float64
-		for _, word := range strings.FieldsFunc(line, func(c rune) bool { return strings.ContainsRune(",;\t \r\n", c) }) {
+		for _, word := range strings.FieldsFunc(line, func(c rune) bool {
+			return strings.ContainsRune(",;\t \r\n",
+				c)
+		}) {
 			v, err := strconv.ParseFloat(word, 64)
 			if err != nil {
 				t.Fatal(err)

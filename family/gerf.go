@@ -88,7 +88,8 @@ func (f GERF) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.Pai
 	a, s := complex128(f.A), f.sign()
 	b := cmplx.Sqrt(complex(s, 0) * (1 - 4*a))
 	logD := complex(float64(dim)/4, 0) * cmplx.Log(1-4*a)
-	q := plan.Leaf{Fn: plan.Complex, Omega: omega[0], Mix: plan.Scalar(real(b)), MixIm: plan.Scalar(imag(b)), Row: plan.Norm2(-s / 2)}
+	q := plan.Leaf{Fn: plan.Complex, Omega: omega[0], Mix: plan.Scalar(real(b)), MixIm: plan.Scalar(imag(b)),
+		Row: plan.Norm2(-s / 2)}
 	q.Row.Const = rootM(omega[0]) + real(logD)
 	q.RowIm.Const = imag(logD)
 	q.Bias, q.BiasIm = norms2(omega[0]), norms2(omega[0])

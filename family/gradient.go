@@ -14,8 +14,9 @@ type Learnable interface {
 	Gradient(kind kernel.Kind, dim int, omega []coupling.Omega, query, key ExponentSums) (dense.Matrix[float64], error)
 }
 
-// ExponentSums are derivatives of a loss by the exponents e_f(z) = w_f·z + q(z) of features. With dE_if the derivative by
-// e_f(z_i), minus that of its mirror feature if there is one, and s_i = Σ_f of the derivatives by all exponents of row i:
+// ExponentSums are derivatives of a loss by the exponents e_f(z) = w_f·z + q(z) of features. With dE_if the derivative
+// by e_f(z_i), minus that of its mirror feature if there is one, and s_i = Σ_f of the derivatives by all exponents of
+// row i:
 //
 //	W = Σ_i dE_i ⊗ z_i,  Q = Σ_i s_i z_i z_iᵀ,  Lin = Σ_i s_i z_i.
 type ExponentSums struct {
@@ -28,7 +29,8 @@ type ExponentSums struct {
 //	dM = wᵀ ΣdE⊗z + (Q + Qᵀ) M Σ s zzᵀ + l ⊗ Σ s z;
 //
 // the positive base has w = ω, Q = −I/2, l = 0.
-func (f DARK) Gradient(kind kernel.Kind, dim int, omega []coupling.Omega, query, key ExponentSums) (dense.Matrix[float64], error) {
+func (f DARK) Gradient(kind kernel.Kind, dim int, omega []coupling.Omega,
+	query, key ExponentSums) (dense.Matrix[float64], error) {
 	if err := f.validate(dim); err != nil {
 		return dense.Matrix[float64]{}, err
 	}
@@ -67,7 +69,8 @@ func (f DARK) Gradient(kind kernel.Kind, dim int, omega []coupling.Omega, query,
 }
 
 // Gradient is dW: W stands in the exponents as it is.
-func (f LFK) Gradient(_ kernel.Kind, _ int, _ []coupling.Omega, query, key ExponentSums) (dense.Matrix[float64], error) {
+func (f LFK) Gradient(_ kernel.Kind, _ int, _ []coupling.Omega,
+	query, key ExponentSums) (dense.Matrix[float64], error) {
 	g := query.W.Clone()
 	for i, v := range key.W.Data {
 		g.Data[i] += v

@@ -109,10 +109,12 @@ func (f Hybrid) validate(dim int) error {
 			return paramError(f, "coefficient %d has rho = %q, want sign, trig or positive", k, c.Rho)
 		case c.Sign < -1 || c.Sign > 1:
 			return paramError(f, "coefficient %d has sign %d, want +1 or -1", k, c.Sign)
-		case c.Bandwidth < 0 || !dense.IsFinite(c.Bandwidth) || c.Gain < 0 || !dense.IsFinite(c.Gain) || !dense.IsFinite(c.Const):
+		case c.Bandwidth < 0 || !dense.IsFinite(c.Bandwidth) || c.Gain < 0 || !dense.IsFinite(c.Gain) ||
+			!dense.IsFinite(c.Const):
 			return paramError(f, "coefficient %d: bandwidth %v, gain %v and const %v must be finite, the first two positive", k, c.Bandwidth, c.Gain, c.Const)
 		case !c.Query.IsEmpty() && c.Query.Cols != dim || !c.Key.IsEmpty() && c.Key.Cols != dim:
-			return paramError(f, "coefficient %d: its matrices have %d and %d columns, the inputs %d", k, c.Query.Cols, c.Key.Cols, dim)
+			return paramError(f, "coefficient %d: its matrices have %d and %d columns, the inputs %d", k, c.Query.Cols,
+				c.Key.Cols, dim)
 		case !c.Key.IsEmpty() && c.Key.Rows != c.dim(dim) || c.Key.IsEmpty() && c.dim(dim) != dim:
 			return paramError(f, "coefficient %d: query and key matrices have different numbers of rows", k)
 		}
@@ -154,7 +156,8 @@ func (f Hybrid) Draws(kind kernel.Kind, dim, m int) ([]Draw, error) {
 			return nil, fmt.Errorf("base %d: %w", k, err)
 		}
 		if len(d) != 1 {
-			return nil, paramError(f, "base %d (%s) has %d sets of projections, want a map with one", k, b.Name(), len(d))
+			return nil, paramError(f, "base %d (%s) has %d sets of projections, want a map with one", k, b.Name(),
+				len(d))
 		}
 		switch g := f.group(k); {
 		case g == len(draws):
@@ -180,7 +183,8 @@ func (f Hybrid) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.P
 		groups = max(groups, f.group(k)+1)
 	}
 	if len(omega) != groups+p {
-		return plan.Pair{}, fmt.Errorf("family hybrid: %d sets of projections, want %d: %w", len(omega), groups+p, dense.ErrShape)
+		return plan.Pair{}, fmt.Errorf("family hybrid: %d sets of projections, want %d: %w", len(omega), groups+p,
+			dense.ErrShape)
 	}
 	// Leaves: bases 0…p, then coefficients p+1…2p.
 	var query, key plan.Side
@@ -363,17 +367,20 @@ func sharedCovariance(a, b Family, x, y []float64) (theory.Signed, error) {
 	v2, z2 := sumNorm2(x, y)
 	log := func(v float64) (theory.Signed, error) { return theory.Signed{Sign: 1, Log: v}, nil }
 	switch pair := [2]string{a.Name(), b.Name()}; pair {
-	case [2]string{"trig", "positive"}, [2]string{"positive", "trig"}, [2]string{"trig", "hyperbolic"}, [2]string{"hyperbolic", "trig"}:
+	case [2]string{"trig", "positive"}, [2]string{"positive", "trig"}, [2]string{"trig", "hyperbolic"},
+		[2]string{"hyperbolic", "trig"}:
 		s := math.Sin((dense.Norm2(x) - dense.Norm2(y)) / 2)
 		return special.SignedOf(-2 * s * s), nil
-	case [2]string{"positive", "hyperbolic"}, [2]string{"hyperbolic", "positive"}, [2]string{"hyperbolic", "hyperbolic"}:
+	case [2]string{"positive", "hyperbolic"}, [2]string{"hyperbolic", "positive"},
+		[2]string{"hyperbolic", "hyperbolic"}:
 		return log(forms.LogRVHyperbolic(v2))
 	case [2]string{"trig", "trig"}:
 		return log(forms.LogRVTrig(z2))
 	case [2]string{"positive", "positive"}:
 		return log(forms.LogRVPositive(v2))
 	}
-	return theory.Signed{}, theory.NoForm(fmt.Sprintf("covariance of %s and %s on shared projections", a.Name(), b.Name()))
+	return theory.Signed{}, theory.NoForm(fmt.Sprintf("covariance of %s and %s on shared projections", a.Name(),
+		b.Name()))
 }
 
 type hybridWire struct {

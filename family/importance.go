@@ -69,7 +69,8 @@ func (f Importance) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (pl
 	if err := need(f, omega, dim); err != nil {
 		return plan.Pair{}, err
 	}
-	leaf := plan.Leaf{Fn: plan.Exp, Omega: omega[0], Mix: plan.Linear{Dense: plan.Transpose(l)}, Row: halfNorm(omega[0])}
+	leaf := plan.Leaf{Fn: plan.Exp, Omega: omega[0], Mix: plan.Linear{Dense: plan.Transpose(l)},
+		Row: halfNorm(omega[0])}
 	leaf.Bias = halfLogWeight(l, omega[0])
 	return finish(kind, symmetric(leaf), dim), nil
 }
@@ -144,7 +145,8 @@ func (f Importance) prepare(dim int) (*proposal, error) {
 		return p, nil
 	}
 	p.logConst = 2*det - p.chol.LogDet()/2
-	if p.logConst < 1e-2 { // a proposal near N(0, I): both logarithms cancel to second order, their sum over axes does not
+	// a proposal near N(0, I): both logarithms cancel to second order, their sum over axes does not
+	if p.logConst < 1e-2 {
 		values, _, err := eigSym(fromMat(&sg))
 		if err != nil {
 			return nil, paramError(f, "LLᵀ: %v", err)

@@ -39,7 +39,8 @@ func List() []Info {
 		estimates = true
 	)
 	info := func(summary, reference, positive, size, cost string, unbiased bool) Info {
-		return Info{Summary: summary, Reference: reference, Positive: positive, Size: size, Cost: cost, Unbiased: unbiased}
+		return Info{Summary: summary, Reference: reference, Positive: positive, Size: size, Cost: cost,
+			Unbiased: unbiased}
 	}
 	return []Info{
 		register[Trig](info("random Fourier features: sin and cos",

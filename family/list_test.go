@@ -27,7 +27,8 @@ func problems(i Info) (bad []string) {
 			case e.Family == nil || reflect.TypeOf(e.Family) != reflect.TypeOf(zero):
 				bad = append(bad, fmt.Sprintf("example %s of family %s is a %T", e.Name, i.Name, e.Family))
 			case e.Family.Name() != i.Name:
-				bad = append(bad, fmt.Sprintf("example %s of family %s has the name %s", e.Name, i.Name, e.Family.Name()))
+				bad = append(bad, fmt.Sprintf("example %s of family %s has the name %s", e.Name, i.Name,
+					e.Family.Name()))
 			case seen[e.Name]:
 				bad = append(bad, fmt.Sprintf("family %s has two examples %s", i.Name, e.Name))
 			case e.Fit && !i.Fits:

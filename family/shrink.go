@@ -155,9 +155,9 @@ func isotropicRows(n, d float64) float64 {
 	return 1 / (1 + max(r, r*r))
 }
 
-// likeliest is the weight of isotropic variance with the largest mean log likelihood of sampled rows under a normal law,
-// each without its own part of C (Theiler 2012). With u a row about the centre, Σ = (1-w)n/(n-1)·C + w·tr(C)/d·I and
-// r = uᵀΣ^{-1}u, leaving the row out takes b·uuᵀ from Σ, b = (1-w)/(n-1), and -2 log likelihood is
+// likeliest is the weight of isotropic variance with the largest mean log likelihood of sampled rows under a normal
+// law, each without its own part of C (Theiler 2012). With u a row about the centre, Σ = (1-w)n/(n-1)·C + w·tr(C)/d·I
+// and r = uᵀΣ^{-1}u, leaving the row out takes b·uuᵀ from Σ, b = (1-w)/(n-1), and -2 log likelihood is
 // log det Σ + log(1-br) + r/(1-br).
 func likeliest(e estimate, rows dense.Matrix[float64]) float64 {
 	c, n := e.second, e.n
@@ -250,9 +250,9 @@ func drawIn(x dense.Matrix[float64]) {
 	}
 }
 
-// Warning says when the smaller of two sets of so many rows with dim columns, after the kernel's embedding, is too small
-// for what the fit of f takes from it; "" otherwise. Such a fit stays close to OPRF, or to positive features for families
-// without a proposal.
+// Warning says when the smaller of two sets of so many rows with dim columns, after the kernel's embedding, is too
+// small for what the fit of f takes from it; "" otherwise. Such a fit stays close to OPRF, or to positive features for
+// families without a proposal.
 func Warning(f Fitter, rows, dim int) string {
 	if !f.Needs().Covariance || rows >= 2*dim {
 		return ""

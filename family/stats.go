@@ -163,7 +163,8 @@ type Moments struct {
 
 func newMoments(dim int, o Options) *Moments {
 	m := &Moments{mean: make([]float64, dim), abs: make([]float64, dim), min: make([]float64, dim),
-		diag: make([]float64, dim), dev: make([]float64, dim), prev: make([]float64, dim), sample: bottomSample{size: o.Sample}}
+		diag: make([]float64, dim), dev: make([]float64, dim), prev: make([]float64, dim),
+		sample: bottomSample{size: o.Sample}}
 	for l := range m.min {
 		m.min[l] = math.Inf(1)
 	}

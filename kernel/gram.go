@@ -14,8 +14,8 @@ import (
 const blockRows = 256
 
 // Gram fills dst (x.Rows × y.Rows) with exact kernel values, computed in float64 with the product kernels: |u-v|² is
-// |u|²+|v|²-2u·v, with an absolute error of a few roundings of |u|²+|v|². Work memory is bounded by blocks of rows; rows
-// of dst are computed in parallel, and a value does not depend on the rows around it.
+// |u|²+|v|²-2u·v, with an absolute error of a few roundings of |u|²+|v|². Work memory is bounded by blocks of rows;
+// rows of dst are computed in parallel, and a value does not depend on the rows around it.
 func Gram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T]) error { return gram(k, dst, x, y, true) }
 
 // LogGram is Gram in the log domain; it is defined for the Gaussian and softmax kernels only.
@@ -93,7 +93,8 @@ func rowNorms(tab *kern.Table[float64], x dense.Matrix[float64]) []float64 {
 
 // EachBlock computes the exact Gram matrix in blocks of rows and hands each to visit, in order: the whole
 // matrix is never held. The block is valid until visit returns; an error from visit stops the loop.
-func EachBlock(k Kernel, x, y dense.Matrix[float64], visit func(firstRow int, block dense.Matrix[float64]) error) error {
+func EachBlock(k Kernel, x, y dense.Matrix[float64], visit func(firstRow int,
+	block dense.Matrix[float64]) error) error {
 	if err := checkSets(k, x, y); err != nil {
 		return err
 	}

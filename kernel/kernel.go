@@ -81,7 +81,8 @@ func (k Kernel) Validate(dim int) error {
 		return fmt.Errorf("kernel matrix M: %w", err)
 	}
 	if k.M.Cols != dim || k.M.Rows < 1 {
-		return fmt.Errorf("kernel matrix M is %d×%d, the inputs have %d columns: %w", k.M.Rows, k.M.Cols, dim, dense.ErrShape)
+		return fmt.Errorf("kernel matrix M is %d×%d, the inputs have %d columns: %w", k.M.Rows, k.M.Cols, dim,
+			dense.ErrShape)
 	}
 	if err := k.M.CheckFinite(); err != nil {
 		return fmt.Errorf("kernel matrix M: %w", err)

@@ -34,7 +34,8 @@ func TestEval(t *testing.T) {
 		{"attention", kernel.Attention(3), math.Exp(xy / math.Sqrt(3))},
 		{"mahalanobis", kernel.Mahalanobis(m), math.Exp(-0.1186)},
 		{"bessel in 3 dimensions", kernel.Kernel{Kind: kernel.Bessel}, math.Sin(z) / z},
-		{"bessel with norms √3", kernel.Kernel{Kind: kernel.Bessel, Scale: 1 / math.Sqrt(3)}, math.Sin(math.Sqrt(3)*z) / (math.Sqrt(3) * z)},
+		{"bessel with norms √3", kernel.Kernel{Kind: kernel.Bessel, Scale: 1 / math.Sqrt(3)},
+			math.Sin(math.Sqrt(3)*z) / (math.Sqrt(3) * z)},
 	} {
 		if got := c.k.Eval(x, y); math.Abs(got/c.want-1) > 1e-13 {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
@@ -128,7 +129,8 @@ func TestBadInput(t *testing.T) {
 		}
 	}
 	var where *dense.NotFiniteError
-	if err := kernel.Gram(kernel.Kernel{}, dense.New[float64](2, 2), ok, nan); !errors.As(err, &where) || where.Row != 1 || where.Col != 2 {
+	if err := kernel.Gram(kernel.Kernel{}, dense.New[float64](2, 2), ok, nan); !errors.As(err, &where) ||
+		where.Row != 1 || where.Col != 2 {
 		t.Errorf("the error does not say where the NaN is: %v", err)
 	}
 	if err := kernel.Gram(kernel.Kernel{}, dense.New[float64](1, 2), ok, ok); !errors.Is(err, dense.ErrShape) {
@@ -149,7 +151,8 @@ func TestJSON(t *testing.T) {
 	if got.Kind != k.Kind || got.Scale != k.Scale || got.M.At(1, 2) != k.M.At(1, 2) {
 		t.Errorf("%s became %+v", b, got)
 	}
-	for _, bad := range []string{`{"kind":"cubic"}`, `{"kind":"softmax","m":[[1],[1,2]]}`, `{"kind":"softmax","sigma":1}`, `[]`} {
+	for _, bad := range []string{`{"kind":"cubic"}`, `{"kind":"softmax","m":[[1],[1,2]]}`,
+		`{"kind":"softmax","sigma":1}`, `[]`} {
 		if err := json.Unmarshal([]byte(bad), &got); err == nil {
 			t.Errorf("%s was accepted", bad)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// FromSigma is the Mahalanobis kernel exp(xᵀΣy) of a symmetric positive semidefinite Σ: it takes the factor M = Λ^{1/2}Uᵀ
-// of Σ = UΛUᵀ, which has one row per positive eigenvalue. Where M with Σ = MᵀM is known, Mahalanobis needs no
+// FromSigma is the Mahalanobis kernel exp(xᵀΣy) of a symmetric positive semidefinite Σ: it takes the factor M =
+// Λ^{1/2}Uᵀ of Σ = UΛUᵀ, which has one row per positive eigenvalue. Where M with Σ = MᵀM is known, Mahalanobis needs no
 // factorisation.
 func FromSigma(sigma dense.Matrix[float64]) (Kernel, error) {
 	d := sigma.Rows
@@ -18,7 +18,8 @@ func FromSigma(sigma dense.Matrix[float64]) (Kernel, error) {
 		return Kernel{}, fmt.Errorf("matrix Σ: %w", err)
 	}
 	if d < 1 || sigma.Cols != d {
-		return Kernel{}, fmt.Errorf("matrix Σ is %d×%d, want a square matrix: %w", sigma.Rows, sigma.Cols, dense.ErrShape)
+		return Kernel{}, fmt.Errorf("matrix Σ is %d×%d, want a square matrix: %w", sigma.Rows, sigma.Cols,
+			dense.ErrShape)
 	}
 	if err := sigma.CheckFinite(); err != nil {
 		return Kernel{}, fmt.Errorf("matrix Σ: %w", err)
@@ -33,7 +34,8 @@ func FromSigma(sigma dense.Matrix[float64]) (Kernel, error) {
 	for i := range d {
 		for j := range i + 1 {
 			if a, b := sigma.At(i, j), sigma.At(j, i); math.Abs(a-b) > 1e-12*top {
-				return Kernel{}, fmt.Errorf("matrix Σ is not symmetric: entries %d,%d and %d,%d are %v and %v: %w", i, j, j, i, a, b, ErrKernel)
+				return Kernel{}, fmt.Errorf("matrix Σ is not symmetric: entries %d,%d and %d,%d are %v and %v: %w", i,
+					j, j, i, a, b, ErrKernel)
 			}
 			s.SetSym(i, j, sigma.At(i, j))
 		}
@@ -46,7 +48,8 @@ func FromSigma(sigma dense.Matrix[float64]) (Kernel, error) {
 	// Rounding of a singular Σ leaves eigenvalues of this size on either side of zero.
 	tiny := 1e-13 * float64(d) * math.Abs(values[d-1])
 	if values[0] < -tiny {
-		return Kernel{}, fmt.Errorf("matrix Σ is not positive semidefinite: it has the eigenvalue %.4g: %w", values[0], ErrKernel)
+		return Kernel{}, fmt.Errorf("matrix Σ is not positive semidefinite: it has the eigenvalue %.4g: %w", values[0],
+			ErrKernel)
 	}
 	var u mat.Dense
 	e.VectorsTo(&u)

@@ -13,8 +13,9 @@ import (
 func TestFromSigma(t *testing.T) {
 	x, y := []float64{0.3, -0.5, 0.8}, []float64{0.4, 0.1, -0.6}
 	for name, sigma := range map[string]dense.Matrix[float64]{
-		"full":     dense.MustFromRows([][]float64{{2, 0.5, 0}, {0.5, 1, -0.3}, {0, -0.3, 0.7}}),
-		"singular": dense.MustFromRows([][]float64{{0.25, 0.1, 0}, {0.1, 0.4, -0.18}, {0, -0.18, 0.09}}), // MᵀM of the golden M
+		"full": dense.MustFromRows([][]float64{{2, 0.5, 0}, {0.5, 1, -0.3}, {0, -0.3, 0.7}}),
+		// MᵀM of the golden M
+		"singular": dense.MustFromRows([][]float64{{0.25, 0.1, 0}, {0.1, 0.4, -0.18}, {0, -0.18, 0.09}}),
 	} {
 		k, err := kernel.FromSigma(sigma)
 		if err != nil {

@@ -128,10 +128,13 @@ func TestDamagedSums(t *testing.T) {
 			return func(d []byte) []byte { binary.LittleEndian.PutUint64(d[at:], v); return d }
 		}
 		for what, d := range map[string][]byte{
-			"a longer tail":       reseal(func(d []byte) []byte { return append(d, 0) }),
-			"another version":     reseal(func(d []byte) []byte { d[16] = 9; return d }),
-			"a huge count":        reseal(put(head+24, math.MaxUint64)),
-			"a last sum of NaN":   reseal(func(d []byte) []byte { return put(len(d)-8, math.Float64bits(math.NaN()))(d) }),
+			"a longer tail":   reseal(func(d []byte) []byte { return append(d, 0) }),
+			"another version": reseal(func(d []byte) []byte { d[16] = 9; return d }),
+			"a huge count":    reseal(put(head+24, math.MaxUint64)),
+			"a last sum of NaN": reseal(func(d []byte) []byte {
+				return put(len(d)-8,
+					math.Float64bits(math.NaN()))(d)
+			}),
 			"no bytes after head": reseal(func(d []byte) []byte { return d[:head+32] }),
 		} {
 			if _, err := c.read(c.setup, d); !errors.Is(err, ErrCorrupt) {

@@ -62,7 +62,8 @@ func (d *Density) Model(float64) (*Model, error) {
 	if a.n == 0 {
 		return nil, fmt.Errorf("density of no rows: %w", ErrNoRows)
 	}
-	return &Model{Kind: KindDensity, Task: Unsupervised, Outputs: 1, Spec: a.setup.Spec, Omega: a.setup.Omega, Rows: a.n,
+	return &Model{Kind: KindDensity, Task: Unsupervised, Outputs: 1, Spec: a.setup.Spec, Omega: a.setup.Omega,
+		Rows:     a.n,
 		LogScale: slices.Clone(a.t), Mass: slices.Clone(a.sums.Data)}, nil
 }
 

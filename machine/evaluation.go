@@ -162,14 +162,16 @@ func (e *Evaluation) check(y, pred, variance dense.Matrix[float64]) error {
 	}
 	s := Setup{Task: e.task, Outputs: e.outputs}
 	if y.Rows != pred.Rows || y.Cols != s.TargetColumns() {
-		return fmt.Errorf("targets are %d×%d, want %d×%d: %w", y.Rows, y.Cols, pred.Rows, s.TargetColumns(), dense.ErrShape)
+		return fmt.Errorf("targets are %d×%d, want %d×%d: %w", y.Rows, y.Cols, pred.Rows, s.TargetColumns(),
+			dense.ErrShape)
 	}
 	if err := finite("targets", y, e.n); err != nil {
 		return err
 	}
 	for i := 0; e.task == Classification && i < y.Rows; i++ {
 		if c := y.At(i, 0); c != math.Trunc(c) || c < 0 || c >= float64(e.outputs) {
-			return fmt.Errorf("target of row %d is %g, want a class from 0 to %d: %w", e.n+int64(i), c, e.outputs-1, ErrClass)
+			return fmt.Errorf("target of row %d is %g, want a class from 0 to %d: %w", e.n+int64(i), c, e.outputs-1,
+				ErrClass)
 		}
 	}
 	if e.task != Regression || variance.Cols == 0 {

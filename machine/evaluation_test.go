@@ -37,7 +37,8 @@ func close12(a, b float64) bool { return math.Abs(a-b) <= 1e-12*(1+math.Abs(b)) 
 func wantScore(t *testing.T, s Score, value, low, high float64) {
 	t.Helper()
 	if !close12(s.Value, value) || !close12(s.Low, low) || !close12(s.High, high) {
-		t.Errorf("%s: %.14g (%.14g to %.14g), want %.14g (%.14g to %.14g)", s.Name, s.Value, s.Low, s.High, value, low, high)
+		t.Errorf("%s: %.14g (%.14g to %.14g), want %.14g (%.14g to %.14g)", s.Name, s.Value, s.Low, s.High, value, low,
+			high)
 	}
 }
 
@@ -126,8 +127,9 @@ func TestEvaluateClassification(t *testing.T) {
 		math.Abs(below-0.025) > 1e-9 {
 		t.Errorf("limits %g and %g have tails of %g and %g", acc.Low, acc.High, above, below)
 	}
-	if b := s["balanced accuracy"]; !close12(b.Value, (hit[0]/of[0]+hit[1]/of[1]+hit[2]/of[2])/3) || !(b.Low < b.Value &&
-		b.Value < b.High) {
+	if b := s["balanced accuracy"]; !close12(b.Value, (hit[0]/of[0]+hit[1]/of[1]+hit[2]/of[2])/3) ||
+		!(b.Low < b.Value &&
+			b.Value < b.High) {
 		t.Errorf("balanced accuracy %+v", b)
 	}
 	wantMean(t, s["log loss"], losses, 0)
@@ -280,7 +282,8 @@ func TestEvaluateDensity(t *testing.T) {
 	}
 	s := e.Scores()[0]
 	b, err := json.Marshal(s)
-	if want := `{"name":"mean log density","value":null,"low":null,"high":null,"rows":9}`; err != nil || string(b) != want || !math.IsInf(s.Value, -1) {
+	if want := `{"name":"mean log density","value":null,"low":null,"high":null,"rows":9}`; err != nil ||
+		string(b) != want || !math.IsInf(s.Value, -1) {
 		t.Errorf("a density of zero: %s, want %s; %v", b, want, err)
 	}
 	var back Score
@@ -324,8 +327,9 @@ func TestEvaluationMerge(t *testing.T) {
 		},
 	} {
 		fresh := func() *Evaluation {
-			return map[string]*Evaluation{"gp": NewEvaluation(KindGP, Regression, 2), "logistic": NewEvaluation(KindLogistic,
-				Classification, 2),
+			return map[string]*Evaluation{"gp": NewEvaluation(KindGP, Regression, 2),
+				"logistic": NewEvaluation(KindLogistic,
+					Classification, 2),
 				"density": NewEvaluation(KindDensity, Unsupervised, 1)}[name]
 		}
 		whole := fresh()
@@ -345,7 +349,8 @@ func TestEvaluationMerge(t *testing.T) {
 			for i, s := range merged.Scores() {
 				for j, d := range []float64{s.Value - want[i].Value, s.Low - want[i].Low, s.High - want[i].High} {
 					// Fourth powers of deviations of 100 about the shifts cancel by some digits.
-					if math.Abs(d) > 1e-9*(1+math.Abs(want[i].Value)) || s.Rows != want[i].Rows || s.Name != want[i].Name {
+					if math.Abs(d) > 1e-9*(1+math.Abs(want[i].Value)) || s.Rows != want[i].Rows ||
+						s.Name != want[i].Name {
 						t.Errorf("%s %v: part %d of %+v, want %+v", name, order, j, s, want[i])
 					}
 				}
@@ -421,7 +426,8 @@ func TestScoreIntervals(t *testing.T) {
 			p.Set(i, 0, 2*r.NormFloat64())
 			y.Set(i, 0, p.At(i, 0)+0.5*r.NormFloat64())
 		}
-		if err := errors.Join(cls.Add(c, q, dense.Matrix[float64]{}), reg.Add(y, p, dense.Matrix[float64]{})); err != nil {
+		if err := errors.Join(cls.Add(c, q, dense.Matrix[float64]{}),
+			reg.Add(y, p, dense.Matrix[float64]{})); err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range append(cls.Scores(), reg.Scores()...) {
@@ -430,8 +436,8 @@ func TestScoreIntervals(t *testing.T) {
 			}
 		}
 	}
-	// The count is binomial: 3.5 standard deviations are 1.7 %. On top comes what normal limits of skewed sums lose at 200
-	// rows, about 1 % for R² and RMSE.
+	// The count is binomial: 3.5 standard deviations are 1.7 %. On top comes what normal limits of skewed sums lose at
+	// 200 rows, about 1 % for R² and RMSE.
 	for name := range truth {
 		if got := float64(held[name]) / repeats; math.Abs(got-0.95) > 0.017+0.01 {
 			t.Errorf("%s: the interval holds the truth in %.1f %% of samples", name, 100*got)

@@ -54,7 +54,8 @@ func (m *Model) fields() []field {
 	return []field{
 		{name: "weights", matrix: &m.Weights}, {name: "intercept", vector: &m.Intercept},
 		{name: "noise", vector: &m.Noise}, {name: "centre", vector: &m.Centre}, {name: "factor", matrix: &m.Factor},
-		{name: "log_scale", vector: &m.LogScale}, {name: "mass", vector: &m.Mass}, {name: "quantiles", vector: &m.Quantiles},
+		{name: "log_scale", vector: &m.LogScale}, {name: "mass", vector: &m.Mass},
+		{name: "quantiles", vector: &m.Quantiles},
 	}
 }
 
@@ -104,7 +105,8 @@ func (m *Model) file() (*tensorfile.File, error) {
 	for _, x := range m.fields() {
 		switch {
 		case x.matrix != nil && !x.matrix.IsEmpty():
-			f.Tensors = append(f.Tensors, tensorfile.Floats(x.name, x.matrix.Clone().Data, x.matrix.Rows, x.matrix.Cols))
+			f.Tensors = append(f.Tensors, tensorfile.Floats(x.name, x.matrix.Clone().Data, x.matrix.Rows,
+				x.matrix.Cols))
 		case x.vector != nil && len(*x.vector) > 0:
 			f.Tensors = append(f.Tensors, tensorfile.Floats(x.name, *x.vector, len(*x.vector)))
 		}

@@ -91,7 +91,8 @@ func (r *Ridge) bayes(lambda float64, noise []float64) (*linalg.Solution, []floa
 		return s, noise, nil
 	}
 	if len(noise) != r.setup.Outputs {
-		return nil, nil, fmt.Errorf("%d noise variances for %d outputs: %w", len(noise), r.setup.Outputs, dense.ErrShape)
+		return nil, nil, fmt.Errorf("%d noise variances for %d outputs: %w", len(noise), r.setup.Outputs,
+			dense.ErrShape)
 	}
 	for _, v := range noise {
 		if !(v > 0) || math.IsInf(v, 1) {

@@ -239,7 +239,8 @@ func TestSaturationTellsOverconfidence(t *testing.T) {
 	for _, c := range []struct {
 		n, d          int
 		scale, lambda float64
-	}{{150, 1, 0.7, 0.1}, {100, 3, 0.7, 0.01}, {100, 3, 2, 0.01}, {200, 3, 0.7, 0.3}, {100, 6, 2, 0.01}, {150, 6, 2, 0.3},
+	}{{150, 1, 0.7, 0.1}, {100, 3, 0.7, 0.01}, {100, 3, 2, 0.01}, {200, 3, 0.7, 0.3}, {100, 6, 2, 0.01},
+		{150, 6, 2, 0.3},
 		{100, 6, 0.7, 0.3}} {
 		x, y := sample(6, c.n, c.d, 1)
 		xNew, _ := sample(7, news, c.d, 1)
@@ -256,7 +257,8 @@ func TestSaturationTellsOverconfidence(t *testing.T) {
 		}
 		_, exact, _ := dualGP(t, k, kNew, self, column(y, 0), c.lambda)
 		for _, m := range []int{25, 100, 400} {
-			spec := randfeat.Spec{Kernel: kern, Family: family.Trig{}, Coupling: coupling.Orthogonal{}, Dim: c.d, M: m, Seed: 3}
+			spec := randfeat.Spec{Kernel: kern, Family: family.Trig{}, Coupling: coupling.Orthogonal{}, Dim: c.d, M: m,
+				Seed: 3}
 			r := mustRidge(t, Setup{Spec: spec, Outputs: 1}, x, y)
 			path, err := r.Path([]float64{c.lambda})
 			if err != nil {
@@ -284,7 +286,8 @@ func TestSaturationTellsOverconfidence(t *testing.T) {
 			if used <= Saturated/2 {
 				trusted++
 				if ratio < 0.7 {
-					t.Errorf("%+v, F = %d: saturation %.2f, but the variance is %.2f of that of the exact process", c, 2*m, used,
+					t.Errorf("%+v, F = %d: saturation %.2f, but the variance is %.2f of that of the exact process", c,
+						2*m, used,
 						ratio)
 				}
 			}

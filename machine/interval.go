@@ -13,9 +13,9 @@ import (
 // classes.
 const (
 	outside = 0.05
-	// heavySide is the chance of missing on the side of the longer tail once skewness is felt. The rows that make such a
-	// tail heavy are mostly not in the sample, whose skewness is then too small; a fifth of the usual chance makes up for
-	// that.
+	// heavySide is the chance of missing on the side of the longer tail once skewness is felt. The rows that make such
+	// a tail heavy are mostly not in the sample, whose skewness is then too small; a fifth of the usual chance makes
+	// up for that.
 	heavySide = outside / 10
 	// felt is γ/√n, the relative size of Hall's correction, from which on skewness is felt in full.
 	felt = 0.1

@@ -27,7 +27,8 @@ type world struct {
 func classWorld(name string, prior, recall []float64, conf float64) world {
 	k := len(prior)
 	other := (1 - conf) / float64(k-1)
-	w := world{name: name, kind: KindLogistic, task: Classification, out: k, recall: recall, truth: map[string]float64{}}
+	w := world{name: name, kind: KindLogistic, task: Classification, out: k, recall: recall,
+		truth: map[string]float64{}}
 	right := 0.0
 	for c := range prior {
 		right += prior[c] * recall[c]

@@ -52,7 +52,8 @@ var kinds = []KindInfo{
 		Classification},
 		Penalised: true, LeastSquares: true, tensors: linear,
 		sums: sumsOf(NewRidge), decode: decodeOf(UnmarshalRidge)},
-	{Kind: KindLogistic, About: "multinomial logistic regression: probabilities of classes", Tasks: []Task{Classification},
+	{Kind: KindLogistic, About: "multinomial logistic regression: probabilities of classes",
+		Tasks:     []Task{Classification},
 		Penalised: true, LeastSquares: true, Probabilities: true, ClassWeights: true, tensors: linear, softmax: true},
 	{Kind: KindGP, About: "Gaussian-process regression: numbers with a variance", Tasks: []Task{Regression},
 		Penalised: true, LeastSquares: true, Bayesian: true, tensors: slices.Concat(linear, []string{"noise", "centre",
@@ -112,9 +113,9 @@ func kindNames() string {
 // The same rows in the same blocks give the same bits; other blocks and other orders of merging agree up to rounding.
 // Sums serve one call at a time.
 type Sums interface {
-	// Add adds rows x with targets y: numbers, or one column of class indices; a density does not look at them. After an
-	// error the sums are as before, but for blocks before the one that failed. Rows in errors are counted from the first
-	// row ever added.
+	// Add adds rows x with targets y: numbers, or one column of class indices; a density does not look at them. After
+	// an error the sums are as before, but for blocks before the one that failed. Rows in errors are counted from the
+	// first row ever added.
 	Add(x, y dense.Matrix[float64]) error
 	// Merge adds the rows of o, which must be of the same kind, map, task and shape: otherwise it is ErrMismatch.
 	Merge(o Sums) error

@@ -163,7 +163,8 @@ func (m *meanSums) Model(float64) (*Model, error) {
 // conforms checks an entry of the table.
 func conforms(t reporter, k KindInfo) {
 	t.Helper()
-	if k.About == "" || len(k.Tasks) == 0 || (k.sums == nil) != (k.decode == nil) || !k.has("weights") && !k.has("mass") {
+	if k.About == "" || len(k.Tasks) == 0 || (k.sums == nil) != (k.decode == nil) || !k.has("weights") &&
+		!k.has("mass") {
 		t.Fatalf("%s: an entry without description, tasks, decoder or weights", k.Kind)
 	}
 	if got, err := k.Kind.Info(); err != nil || got.Kind != k.Kind {

@@ -19,8 +19,8 @@ type LogisticState struct {
 	Iterations int
 	Passes     int
 	Loss       float64 // at the last point
-	// Points are the last 21 or fewer, oldest first: W, F×K by rows, then the intercept. Gradients are those of the mean
-	// loss there.
+	// Points are the last 21 or fewer, oldest first: W, F×K by rows, then the intercept. Gradients are those of the
+	// mean loss there.
 	Points, Gradients [][]float64
 }
 
@@ -50,7 +50,8 @@ func (s *LogisticState) clone() *LogisticState {
 	c := *s
 	c.Points, c.Gradients = nil, nil
 	for i := range s.Points {
-		c.Points, c.Gradients = append(c.Points, slices.Clone(s.Points[i])), append(c.Gradients, slices.Clone(s.Gradients[i]))
+		c.Points, c.Gradients = append(c.Points, slices.Clone(s.Points[i])),
+			append(c.Gradients, slices.Clone(s.Gradients[i]))
 	}
 	return &c
 }

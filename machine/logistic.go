@@ -13,8 +13,8 @@ import (
 
 // LogisticOptions are the settings of FitLogistic; the zero value is usable.
 type LogisticOptions struct {
-	// Lambda is the penalty: the loss is Σ_i c_i·(−log p_i) + (Lambda/2)|W|², the intercept is free; 0: 1. scikit-learn's
-	// C is 1/Lambda.
+	// Lambda is the penalty: the loss is Σ_i c_i·(−log p_i) + (Lambda/2)|W|², the intercept is free; 0: 1.
+	// scikit-learn's C is 1/Lambda.
 	Lambda float64
 	// ClassWeights are the c of the classes; nil: all 1.
 	ClassWeights []float64
@@ -25,7 +25,8 @@ type LogisticOptions struct {
 	// Tolerance is the largest entry of the gradient of the mean loss at which to stop; 0: 1e-5.
 	Tolerance float64
 
-	// Start is where to go on, as Step got it; nil: at zero. Setup, rows and the other options must be those of that fit.
+	// Start is where to go on, as Step got it; nil: at zero. Setup, rows and the other options must be those of that
+	// fit.
 	Start *LogisticState
 	// Step, if set, is called between iterations with the state, which it must not keep; its error ends the fit.
 	Step func(*LogisticState) error

@@ -200,7 +200,8 @@ func TestLogisticGoesOn(t *testing.T) {
 	}
 	size := 25 * 3
 	good := func() *LogisticState {
-		return &LogisticState{Iterations: 1, Passes: 2, Points: [][]float64{make([]float64, size), make([]float64, size)},
+		return &LogisticState{Iterations: 1, Passes: 2, Points: [][]float64{make([]float64, size),
+			make([]float64, size)},
 			Gradients: [][]float64{make([]float64, size), make([]float64, size)}}
 	}
 	for name, c := range map[string]struct {

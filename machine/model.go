@@ -158,7 +158,8 @@ func (m *Model) validateSchema() error {
 		return fmt.Errorf("schema of %d encoded columns for a map of %d: %w", w, m.Spec.Dim, dense.ErrShape)
 	}
 	if want := (Setup{Task: m.Task, Outputs: m.Outputs}).TargetColumns(); len(s.Targets) != want {
-		return fmt.Errorf("schema of %d targets for a %s of %d outputs: %w", len(s.Targets), m.Task, m.Outputs, ErrSetup)
+		return fmt.Errorf("schema of %d targets for a %s of %d outputs: %w", len(s.Targets), m.Task, m.Outputs,
+			ErrSetup)
 	}
 	for _, t := range s.Targets {
 		classes := 0

@@ -74,7 +74,8 @@ func checkPredictor[T dense.Float](t *testing.T, m *Model) {
 	bad := dense.New[T](1000, 3)
 	bad.Set(777, 2, T(math.NaN()))
 	dst := dense.New[T](1000, m.Outputs)
-	if err := p.Predict(dst, bad, nil); !errors.Is(err, dense.ErrNotFinite) || !strings.Contains(err.Error(), "row 777") {
+	if err := p.Predict(dst, bad, nil); !errors.Is(err, dense.ErrNotFinite) ||
+		!strings.Contains(err.Error(), "row 777") {
 		t.Errorf("NaN in row 777: %v", err)
 	}
 	for _, err := range []error{

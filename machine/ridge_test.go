@@ -345,7 +345,10 @@ func TestRidgeMerge(t *testing.T) {
 	x, y := sample(5, 900, 3, 1)
 	for _, single := range []bool{false, true} {
 		s := Setup{Spec: trigSpec(3, 20), Outputs: 1, Float32: single}
-		shard := func(i int) *Ridge { return mustRidge(t, s, x.RowRange(300*i, 300*i+300), y.RowRange(300*i, 300*i+300)) }
+		shard := func(i int) *Ridge {
+			return mustRidge(t, s, x.RowRange(300*i, 300*i+300),
+				y.RowRange(300*i, 300*i+300))
+		}
 		join := func(order ...int) *Ridge {
 			r := shard(order[0])
 			for _, i := range order[1:] {
@@ -457,7 +460,8 @@ func TestRidgeErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Add(bad(x, 1, 1e4), y); !errors.Is(err, dense.ErrNotFinite) || !strings.Contains(err.Error(), "overflow") {
+	if err := p.Add(bad(x, 1, 1e4), y); !errors.Is(err, dense.ErrNotFinite) ||
+		!strings.Contains(err.Error(), "overflow") {
 		t.Errorf("features beyond float64: %v", err)
 	}
 	cl, err := NewRidge(Setup{Spec: good.Spec, Task: Classification, Outputs: 3})

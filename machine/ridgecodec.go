@@ -21,9 +21,10 @@ func (r *Ridge) MarshalBinary() ([]byte, error) { return r.AppendBinary(nil) }
 func (r *Ridge) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	b = slices.Grow(b, ridgeFormat.Size(r.sumsSize()))
-	b = ridgeFormat.Begin(b, seal.Header{Flag: uint16(flag(r.setup.Float32)), Fingerprint: r.fingerprint, Counts: []uint64{
-		flag(r.setup.Task == Classification), uint64(r.features), uint64(r.setup.Outputs), uint64(r.sums.N),
-		uint64(r.partRows)}})
+	b = ridgeFormat.Begin(b, seal.Header{Flag: uint16(flag(r.setup.Float32)), Fingerprint: r.fingerprint,
+		Counts: []uint64{
+			flag(r.setup.Task == Classification), uint64(r.features), uint64(r.setup.Outputs), uint64(r.sums.N),
+			uint64(r.partRows)}})
 	for i := range r.sums.Gram.Rows {
 		b = seal.Append(b, r.sums.Gram.Row(i)[i:]...)
 	}
@@ -64,7 +65,8 @@ func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 	}
 	want := r.sumsSize()
 	if len(body) != want || count[4] >= flushRows || count[4] > count[3] || !r.setup.Float32 && count[4] > 0 {
-		return nil, fmt.Errorf("%d bytes of sums with %d rows in the part, want %d bytes: %w", len(body), count[4], want,
+		return nil, fmt.Errorf("%d bytes of sums with %d rows in the part, want %d bytes: %w", len(body), count[4],
+			want,
 			ErrCorrupt)
 	}
 	r.sums.N, r.partRows = int64(count[3]), int(count[4])

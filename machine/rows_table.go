@@ -79,7 +79,8 @@ func (r *tableRows) Each(block int, f func(x, y dense.Matrix[float64]) error) (e
 			lo := b.x.Rows
 			b.x = extended(b.x, lo+cells.Rows, r.dim, block)
 			b.y = extended(b.y, lo+cells.Rows, r.outputs, block)
-			if err := r.enc.Encode(b.x.RowRange(lo, b.x.Rows), b.y.RowRange(lo, b.y.Rows), &cells, rd.Where); err != nil {
+			if err := r.enc.Encode(b.x.RowRange(lo, b.x.Rows), b.y.RowRange(lo, b.y.Rows), &cells,
+				rd.Where); err != nil {
 				return err
 			}
 		}

@@ -34,7 +34,8 @@ func tableText(seed uint64, n int) string {
 		if v > 0.3 {
 			class = "high"
 		}
-		fmt.Fprintf(&b, "r%d,%s,%s,%.3f,%.3f,%s\n", i, size, colour, 2*v+float64(len(colour))+0.1*r.NormFloat64(), v*v, class)
+		fmt.Fprintf(&b, "r%d,%s,%s,%.3f,%.3f,%s\n", i, size, colour, 2*v+float64(len(colour))+0.1*r.NormFloat64(), v*v,
+			class)
 	}
 	return b.String()
 }
@@ -207,7 +208,8 @@ func TestTableRowsErrors(t *testing.T) {
 		table string
 	}{
 		{"table.csv:502:6: column \"size\" is \"tall\"", strings.Replace(text, "\nr500,", "\nr500,tall,", 1)},
-		{"table.csv:502: target \"class\" is \"medium\"", strings.Replace(text, "\nr500,", "\nx,1,red,1,1,medium\nr500,", 1)},
+		{"table.csv:502: target \"class\" is \"medium\"", strings.Replace(text, "\nr500,",
+			"\nx,1,red,1,1,medium\nr500,", 1)},
 		{"table.csv:502: target \"class\" is missing", strings.Replace(text, "\nr500,", "\nx,1,red,1,1,\nr500,", 1)},
 		{"table.csv:502:4: the row has 2 fields", strings.Replace(text, "\nr500,", "\nx,1\nr500,", 1)},
 		{"columns missing: \"size\"; unknown: \"sise\"", strings.Replace(text, "size", "sise", 1)},

@@ -42,8 +42,8 @@ type Setup struct {
 	Outputs int
 	// Float32 computes features and their products in float32. Sums over many rows are still float64.
 	Float32 bool
-	// Block is the number of rows handled together; 0: 1024. Memory for features is Block·F numbers, three times that for
-	// ridge.
+	// Block is the number of rows handled together; 0: 1024. Memory for features is Block·F numbers, three times that
+	// for ridge.
 	Block int
 }
 
@@ -58,7 +58,8 @@ func (s Setup) prepared() (Setup, error) {
 	case s.Task == "":
 		s.Task = Regression
 	case s.Task != Regression && s.Task != Classification && s.Task != Unsupervised:
-		return s, fmt.Errorf("task %q, want %s, %s or %s: %w", s.Task, Regression, Classification, Unsupervised, ErrSetup)
+		return s, fmt.Errorf("task %q, want %s, %s or %s: %w", s.Task, Regression, Classification, Unsupervised,
+			ErrSetup)
 	}
 	switch {
 	case s.Task == Unsupervised && s.Outputs > 0:
@@ -125,13 +126,15 @@ func (s Setup) checkBlock(x, y dense.Matrix[float64], first int64) error {
 	for i := range y.Rows {
 		for _, v := range y.Row(i) {
 			if !(math.Abs(v) <= maxTarget) {
-				return fmt.Errorf("y: row %d is %g, whose square would overflow: %w", first+int64(i), v, dense.ErrNotFinite)
+				return fmt.Errorf("y: row %d is %g, whose square would overflow: %w", first+int64(i), v,
+					dense.ErrNotFinite)
 			}
 		}
 	}
 	for i := 0; s.Task == Classification && i < y.Rows; i++ {
 		if c := y.At(i, 0); c != float64(int(c)) || c < 0 || int(c) >= s.Outputs {
-			return fmt.Errorf("y: row %d is %g, want a class from 0 to %d: %w", first+int64(i), c, s.Outputs-1, ErrClass)
+			return fmt.Errorf("y: row %d is %g, want a class from 0 to %d: %w", first+int64(i), c, s.Outputs-1,
+				ErrClass)
 		}
 	}
 	return nil

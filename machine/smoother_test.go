@@ -261,7 +261,8 @@ func TestSmootherClassesOfSignedFeatures(t *testing.T) {
 		{Kernel: kernel.Kernel{Scale: 0.4}, Family: family.Poisson{Lambda: 2}, Dim: 3, M: 40, Seed: 3},
 	} {
 		for _, k := range []int{2, 3} {
-			model := smootherModel(t, mustSmoother(t, Setup{Spec: spec, Task: Classification, Outputs: k}, x, classes(y, k)))
+			model := smootherModel(t, mustSmoother(t, Setup{Spec: spec, Task: Classification, Outputs: k}, x,
+				classes(y, k)))
 			fm, err := randfeat.New[float64](spec)
 			if err != nil {
 				t.Fatal(err)
@@ -278,8 +279,10 @@ func TestSmootherClassesOfSignedFeatures(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := e.Add(dense.New[float64](q.Rows, 1), out, dense.Matrix[float64]{}); err != nil || len(e.Scores()) != 2 {
-				t.Errorf("%s: scores %v, %v: want accuracies, there are no probabilities", spec.Family.Name(), e.Scores(), err)
+			if err := e.Add(dense.New[float64](q.Rows, 1), out, dense.Matrix[float64]{}); err != nil ||
+				len(e.Scores()) != 2 {
+				t.Errorf("%s: scores %v, %v: want accuracies, there are no probabilities", spec.Family.Name(),
+					e.Scores(), err)
 			}
 			negative, none := 0, 0
 			for i := range q.Rows {
@@ -301,7 +304,8 @@ func TestSmootherClassesOfSignedFeatures(t *testing.T) {
 					none++
 				}
 				if got, want := Class(out.Row(i)), Class(numerators); got != want {
-					t.Fatalf("%s: row %d is of class %d, numerators %v ask for %d", spec.Family.Name(), i, got, numerators, want)
+					t.Fatalf("%s: row %d is of class %d, numerators %v ask for %d", spec.Family.Name(), i, got,
+						numerators, want)
 				}
 				sum := 0.0
 				for _, v := range out.Row(i) {

@@ -82,7 +82,8 @@ func (a *Smoother) unmarshal(b []byte) error {
 		return fmt.Errorf("fingerprint %x…, this map has %x…: %w", g[:4], f[:4], ErrMismatch)
 	}
 	if task, k := sumsTasks[count[0]], count[2]; task != a.setup.Task || k != uint64(a.setup.Outputs) {
-		return fmt.Errorf("%s with %d outputs, want %s with %d: %w", task, k, a.setup.Task, a.setup.Outputs, ErrMismatch)
+		return fmt.Errorf("%s with %d outputs, want %s with %d: %w", task, k, a.setup.Task, a.setup.Outputs,
+			ErrMismatch)
 	}
 	if count[1] != uint64(len(a.t)) {
 		return fmt.Errorf("%d features, the map has %d: %w", count[1], len(a.t), ErrMismatch)

@@ -50,10 +50,10 @@ type Point struct {
 	// LogEvidence is the largest LogEvidence over noise variances: −Inf where GCV is infinite.
 	LogEvidence float64
 	// Saturation is DF over the number of features. A process with as many degrees of freedom as features has used them
-	// up: between the rows it knows nothing of what the kernel allows, and its variance is too small. Random features need
-	// several times the degrees of freedom of the kernel (Avron et al. 2017, arXiv:1804.09893, Theorem 7). Measured
-	// against exact processes, variances of new observations are at least 0.7 of what they should be below [Saturated]/2,
-	// and fall to half and less beyond [Saturated].
+	// up: between the rows it knows nothing of what the kernel allows, and its variance is too small. Random features
+	// need several times the degrees of freedom of the kernel (Avron et al. 2017, arXiv:1804.09893, Theorem 7).
+	// Measured against exact processes, variances of new observations are at least 0.7 of what they should be below
+	// [Saturated]/2, and fall to half and less beyond [Saturated].
 	Saturation float64
 }
 

@@ -324,8 +324,9 @@ func TestTablePredictorErrors(t *testing.T) {
 		{"signed", "oprf", TableOptions{Probabilities: true}},
 		{"density", "only a classification", TableOptions{Scores: true}},
 	} {
-		if _, err := NewTablePredictor(models[c.model], c.o); !errors.Is(err, ErrSetup) || !strings.Contains(err.Error(),
-			c.says) {
+		if _, err := NewTablePredictor(models[c.model], c.o); !errors.Is(err, ErrSetup) ||
+			!strings.Contains(err.Error(),
+				c.says) {
 			t.Errorf("%s %+v: %v, want %s", c.model, c.o, err, c.says)
 		}
 	}
@@ -367,7 +368,8 @@ func TestTablePredictorErrors(t *testing.T) {
 	if _, err := pc.Open([]string{"colour", "size", "prediction"}); !errors.Is(err, ErrSetup) {
 		t.Errorf("an id named prediction: %v", err)
 	}
-	// Unseen levels are "other", missing ones too where none was missing; infinite numbers and text are errors of a place.
+	// Unseen levels are "other", missing ones too where none was missing; infinite numbers and text are errors of a
+	// place.
 	read := func(text string) (*data.Block, error) {
 		r, err := openText(t, "colour,size\n"+text).Open(run.Kinds())
 		if err != nil {

@@ -19,11 +19,12 @@ import (
 //
 //	ŵ_j/w_j = Re exp( α_j + β_j·ω + Σ_l γ_l ω_l² ),   ω ~ N(0, I)
 //
-// (positive, trig, hyperbolic, OPRF, GERF, complex-exp, adaptive, importance, zero-one, DARK over them). β_j = P x + R y_j
-// + s is read off the lowered map, γ off its per-feature terms at chosen ω; α_j follows from E ŵ_j = w_j. With
+// (positive, trig, hyperbolic, OPRF, GERF, complex-exp, adaptive, importance, zero-one, DARK over them). β_j = P x + R
+// y_j + s is read off the lowered map, γ off its per-feature terms at chosen ω; α_j follows from E ŵ_j = w_j. With
 // E exp(b·ω + Σ c_l ω_l²) = Π (1-2c_l)^{-1/2} exp(½ Σ b_l²/(1-2c_l)) the covariances are closed [derived]:
 //
-//	E f_j f_k = exp( α_j + α_k - ½ Σ log(1-4γ_l) + ½ Σ (β_jl+β_kl)²/(1-4γ_l) ),   E Re f_j Re f_k = ½ Re( E f_j f_k + E f_j f̄_k )
+//	E f_j f_k = exp( α_j + α_k - ½ Σ log(1-4γ_l) + ½ Σ (β_jl+β_kl)²/(1-4γ_l) ),
+//	E Re f_j Re f_k = ½ Re( E f_j f_k + E f_j f̄_k )
 //
 // For positive features this is cov = expm1( (x+y_j)·(x+y_k) ), for trig cosh( (x-y_j)·(x-y_k) ) - 1.
 type exponentialLaw struct {
@@ -61,7 +62,8 @@ func newExponentialLaw(f family.Family, dim int) (*exponentialLaw, error) {
 	out := &exponentialLaw{qc: q.Centres, kc: k.Centres, realValued: true}
 	var rotation dense.Matrix[float64]
 	for i, b := range q.Blocks {
-		if b.Rho != plan.None || k.Blocks[i].Rho != plan.None || b.Gate >= 0 && (b.Gate != i/k.Centres.Rows || k.Blocks[i].Gate != i%k.Centres.Rows) {
+		if b.Rho != plan.None || k.Blocks[i].Rho != plan.None || b.Gate >= 0 &&
+			(b.Gate != i/k.Centres.Rows || k.Blocks[i].Gate != i%k.Centres.Rows) {
 			return nil, none
 		}
 		ql, kl := q.Leaves[b.Base], k.Leaves[k.Blocks[i].Base]

@@ -133,7 +133,8 @@ func TestWeightLawCovariances(t *testing.T) {
 			z := stattest.Z(prod[i].Mean(), cov(p[0], p[1]), sd, maps)
 			largest = max(largest, math.Abs(z))
 			if math.Abs(z) > bound {
-				t.Errorf("%s, keys %v: covariance %.4g, closed form %.4g, z = %.1f", name, p, prod[i].Mean(), cov(p[0], p[1]), z)
+				t.Errorf("%s, keys %v: covariance %.4g, closed form %.4g, z = %.1f", name, p, prod[i].Mean(),
+					cov(p[0], p[1]), z)
 			}
 			if math.Abs(stattest.Z(prod[i].Mean(), 0, sd, maps)) > bound {
 				refuted++ // independence of keys is refuted

@@ -18,8 +18,8 @@ const (
 	// IndependentRows: nothing is known of the coupling for this family; the value is that of independent projections.
 	// Err says what is missing.
 	IndependentRows
-	// UpperBound: only variances of single weights are known (of independent projections where the coupling has no form);
-	// covariances are bounded by Cauchy and Schwarz. Err says what is missing.
+	// UpperBound: only variances of single weights are known (of independent projections where the coupling has no
+	// form); covariances are bounded by Cauchy and Schwarz. Err says what is missing.
 	UpperBound
 	// NoPrediction: the map has no closed form at all, or denominators vary too much; Err says which.
 	NoPrediction

@@ -13,8 +13,8 @@ var ErrRange = errors.New("out of the range of first-order predictions")
 //
 // With weights w_j, attention a_j = w_j/Σw, relative errors ε_j = ŵ_j/w_j - 1 and their covariance C = E εεᵀ,
 //
-//	ô - o = Σ_j a_j ε_j (v_j - o) / (1 + Σ a_l ε_l)          E|ô - o|² ≈ Σ_jk a_j a_k C_jk (v_j - o)·(v_k - o) / (1 + aᵀCa)
-//	â_j - a_j = a_j (ε_j - Σ_l a_l ε_l) / (1 + Σ a_l ε_l)    E|â - a|² ≈ Σ_j a_j² (C_jj - 2(Ca)_j + aᵀCa) / (1 + aᵀCa)
+//	ô - o = Σ_j a_j ε_j (v_j - o) / (1 + Σ a_l ε_l)        E|ô - o|² ≈ Σ_jk a_j a_k C_jk (v_j-o)·(v_k-o) / (1 + aᵀCa)
+//	â_j - a_j = a_j (ε_j - Σ_l a_l ε_l) / (1 + Σ a_l ε_l)  E|â - a|² ≈ Σ_j a_j² (C_jj - 2(Ca)_j + aᵀCa) / (1 + aᵀCa)
 //
 // to first order in C the delta method.
 // Estimates of different keys share their projections: C is far from diagonal, and most of it cancels, because

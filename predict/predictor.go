@@ -103,9 +103,9 @@ type Keys struct {
 	Sampled    bool                  // keys were drawn from a, with replacement; otherwise they are all keys
 }
 
-// Row predicts the errors of the embedded query x. With all keys the double sums over keys are complete. With a sample from a
-// they are U-statistics: Σ_jk a_j a_k g_jk is the mean of g over pairs of different draws; C is then centred first, which
-// takes nothing but noise away because Σ_j a_j (v_j - o) = 0.
+// Row predicts the errors of the embedded query x. With all keys the double sums over keys are complete. With a sample
+// from a they are U-statistics: Σ_jk a_j a_k g_jk is the mean of g over pairs of different draws; C is then centred
+// first, which takes nothing but noise away because Σ_j a_j (v_j - o) = 0.
 func (p *Predictor) Row(x []float64, k Keys) (Row, error) {
 	if p.method == NoPrediction {
 		return Row{math.NaN(), math.NaN(), math.NaN()}, nil

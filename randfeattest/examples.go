@@ -29,7 +29,8 @@ func Families(t testing.TB, x, y dense.Matrix[float64]) []Family {
 		}
 		for _, e := range examples {
 			if e.Fit {
-				s, err := randfeat.Fit(randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: e.Family, Dim: x.Cols}, x,
+				s, err := randfeat.Fit(randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: e.Family,
+					Dim: x.Cols}, x,
 					y)
 				if err != nil {
 					t.Fatalf("fitting %s: %v", e.Name, err)

@@ -213,7 +213,8 @@ func badInput(t *testing.T, m *randfeat.Map[float64]) {
 		{"dst rows", dense.New[float64](3, f), nil, ok, dense.ErrShape},
 		{"dst columns", dense.New[float64](2, f+1), nil, ok, dense.ErrShape},
 		{"scales", dense.New[float64](2, f), make([]float64, 1), ok, dense.ErrShape},
-		{"short data", dense.Matrix[float64]{Rows: 2, Cols: f, Stride: f, Data: make([]float64, f)}, nil, ok, dense.ErrShape},
+		{"short data", dense.Matrix[float64]{Rows: 2, Cols: f, Stride: f, Data: make([]float64, f)}, nil, ok,
+			dense.ErrShape},
 	}
 	for _, c := range cases {
 		for i := range c.dst.Data {
@@ -297,7 +298,8 @@ func compareFeatures(t *testing.T, m32 *randfeat.Map[float32], m64 *randfeat.Map
 			}
 			for j, v := range got.Row(i) {
 				if d := math.Abs(float64(v)*shift - want.At(i, j)); !(d <= tolerance*top) {
-					t.Fatalf("%s row %d feature %d: %v in float32, %v in float64", name, i, j, float64(v)*shift, want.At(i, j))
+					t.Fatalf("%s row %d feature %d: %v in float32, %v in float64", name, i, j, float64(v)*shift,
+						want.At(i, j))
 				}
 			}
 		}

@@ -28,8 +28,8 @@ type Form struct {
 	Cross Signed
 	// LogRatio is log(mean/kernel): 0 for an unbiased family.
 	LogRatio float64
-	// LogMass is the log of the mean of Σ_f |φ1_f φ2_f| relative to that of Σ_f φ1_f φ2_f, or a bound on it: 0 for positive
-	// features. It is what rounding costs; see [Moments.LogRounding].
+	// LogMass is the log of the mean of Σ_f |φ1_f φ2_f| relative to that of Σ_f φ1_f φ2_f, or a bound on it: 0 for
+	// positive features. It is what rounding costs; see [Moments.LogRounding].
 	LogMass float64
 }
 
@@ -110,9 +110,9 @@ type Moments struct {
 }
 
 // LogRounding is the log of the error, relative to κ, that features rounded to the unit u leave whatever their number:
-// u·e^{LogMass}, 2^-24 and 2^-53 being the units of float32 and float64. Signed features whose products cancel down to a
-// small kernel have it as a floor: trigonometric ones at a distance, or hybrids of them at y = -x, where their variance
-// is zero. Measured errors of float32 were within a factor of 8.
+// u·e^{LogMass}, 2^-24 and 2^-53 being the units of float32 and float64. Signed features whose products cancel down to
+// a small kernel have it as a floor: trigonometric ones at a distance, or hybrids of them at y = -x, where their
+// variance is zero. Measured errors of float32 were within a factor of 8.
 func (m Moments) LogRounding(u float64) float64 {
 	return math.Log(u) + m.LogMass + m.LogMean - m.LogKernel
 }
@@ -235,7 +235,8 @@ func fixedNorm(k kernel.Kernel, f Form, c coupling.Coupling, m int, u, v []float
 		return Moments{}, NoForm(fmt.Sprintf("the Bessel kernel under the %s coupling", c.Name()))
 	}
 	unit := kernel.Kernel{Kind: k.Kind}
-	out := Moments{LogKernel: unit.Log(u, v), LogMean: special.BesselJLog(d, z).Log, LogVar: logVar, LogBias: math.Inf(-1),
+	out := Moments{LogKernel: unit.Log(u, v), LogMean: special.BesselJLog(d, z).Log, LogVar: logVar,
+		LogBias:     math.Inf(-1),
 		Approximate: !coupling.Pairs(c, d).Exact}
 	switch {
 	case k.Kind == kernel.Bessel && radius == 1:

@@ -197,7 +197,8 @@ func TestOfExtremes(t *testing.T) {
 		for _, r := range []float64{1e-8, 1, 30} {
 			x, y := make([]float64, d), make([]float64, d)
 			x[0], y[d-1] = r, r/2
-			for _, f := range []family.Family{family.Trig{}, family.Positive{}, family.Hyperbolic{}, family.OPRF{A: -0.1},
+			for _, f := range []family.Family{family.Trig{}, family.Positive{}, family.Hyperbolic{},
+				family.OPRF{A: -0.1},
 				family.GERF{A: 0.01i, S: -1}, family.Angular{}} {
 				for _, c := range []coupling.Coupling{nil, coupling.Orthogonal{}, coupling.Simplex{}} {
 					m, err := theory.Of(softmax, f, c, d+3, x, y)
@@ -236,7 +237,8 @@ func TestOfFixedNormNeedsPlainCosine(t *testing.T) {
 		"complex-exp": family.ComplexExp{Diag: []family.Complex{1.3i, 0.8i, 1i}},
 		"gerf":        family.GERF{A: 0.01, S: -1},
 	} {
-		if m, err := theory.Of(kernel.Kernel{}, f, coupling.ORFPrime{}, 4, x, y); !errors.Is(err, theory.ErrNoClosedForm) {
+		if m, err := theory.Of(kernel.Kernel{}, f, coupling.ORFPrime{}, 4, x, y); !errors.Is(err,
+			theory.ErrNoClosedForm) {
 			t.Errorf("%s: %+v, %v", name, m, err)
 		}
 	}

@@ -90,7 +90,8 @@ func TestRowBias(t *testing.T) {
 		draws, sizes = 150, []int{4, 16, 32}
 	}
 	defaults := []coupling.Coupling{coupling.Hadamard{}, coupling.FastSimplex{}, coupling.Givens{}}
-	couplings := append(slices.Clone(defaults), coupling.Hadamard{K: 1}, coupling.Hadamard{K: 2}, coupling.Hadamard{K: 3},
+	couplings := append(slices.Clone(defaults), coupling.Hadamard{K: 1}, coupling.Hadamard{K: 2},
+		coupling.Hadamard{K: 3},
 		coupling.FastSimplex{K: 3}, coupling.Givens{Rotations: 60})
 	lengths := []float64{0.7, 1, 1.4, 2, 3}
 	bound := stattest.Bound(1e-6, len(couplings)*len(sizes)*len(lengths)*10)
@@ -105,7 +106,8 @@ func TestRowBias(t *testing.T) {
 						x[i] = length * v
 					}
 					for sign, f := range map[float64]family.Family{-1: family.Trig{}, 1: family.Positive{}} {
-						label := fmt.Sprintf("%s × %s %+v, n = %d, %s, |v| = %v", f.Name(), c.Name(), c, n, name, length)
+						label := fmt.Sprintf("%s × %s %+v, n = %d, %s, |v| = %v", f.Name(), c.Name(), c, n, name,
+							length)
 						g := rowMean(rows, x, sign)
 						got, se := g.Mean()-1, math.Sqrt(g.Var()/float64(g.N()))
 						if slices.Contains(defaults, c) && length <= 2 && math.Abs(got) > 0.01+bound*se {

@@ -104,7 +104,8 @@ func worsePairs(t Term, c coupling.Coupling, m int) string {
 		if ratio := math.Exp(own - at(law)); ratio > 1+hazardMargin {
 			return fmt.Sprintf("the %s coupling makes %v features worse than %v rows: %.0f %% more variance at |%s|² = %.3g "+
 				"in dimension %d; use %s", c.Name(), t.Shape, law, 100*(ratio-1), t.vector(), t.V.Two, t.Dim,
-				map[coupling.PairKind]string{coupling.PairOrthogonal: "orthogonal", coupling.PairIndependent: "iid"}[law])
+				map[coupling.PairKind]string{coupling.PairOrthogonal: "orthogonal",
+					coupling.PairIndependent: "iid"}[law])
 		}
 	}
 	return ""

@@ -22,7 +22,8 @@ import (
 func warnedFamilies(t *testing.T, d int) []randfeattest.Family {
 	t.Helper()
 	x, y := randfeattest.Rows(50, d, 0, 0.4, 1), randfeattest.Rows(50, d, 0, 0.4, 2)
-	return slices.DeleteFunc(randfeattest.Families(t, x, y), func(f randfeattest.Family) bool { return !f.Info.Unbiased })
+	return slices.DeleteFunc(randfeattest.Families(t, x, y),
+		func(f randfeattest.Family) bool { return !f.Info.Unbiased })
 }
 
 // estimates draws the estimate of the kernel of a spec, relative to it.
@@ -121,7 +122,8 @@ func TestWarningsAreTrue(t *testing.T) {
 				bias := stattest.Z(g.Mean(), 1, math.Sqrt(g.Var()), g.N())
 				independent := math.Exp(iid.LogVar - 2*iid.LogKernel)
 				if math.Abs(bias) > bound || g.VarZ(1.15*independent) > bound {
-					t.Errorf("%s: no warning, but bias z = %.1f, variance %.3f of independent rows", label, bias, g.Var()/independent)
+					t.Errorf("%s: no warning, but bias z = %.1f, variance %.3f of independent rows", label, bias,
+						g.Var()/independent)
 				}
 			}
 		}
@@ -173,11 +175,13 @@ func TestWarning(t *testing.T) {
 		x, y []float64
 		says string
 	}{
-		{kernel.Kernel{}, family.Trig{}, coupling.Simplex{}, 3, x, y, "simplex coupling makes trigonometric features worse " +
-			"than orthogonal"},
+		{kernel.Kernel{}, family.Trig{}, coupling.Simplex{}, 3, x, y,
+			"simplex coupling makes trigonometric features worse " +
+				"than orthogonal"},
 		{kernel.Kernel{}, family.Trig{}, coupling.SimplexPlus{}, 3, x, y, "simplexplus coupling makes trigonometric"},
 		{softmax, family.Trig{}, coupling.SimplexPlus{}, 1, x, y, ""},
-		{kernel.Kernel{}, family.Hyperbolic{}, coupling.FastSimplex{}, 3, x, y, "fastsimplex coupling makes hyperbolic"},
+		{kernel.Kernel{}, family.Hyperbolic{}, coupling.FastSimplex{}, 3, x, y,
+			"fastsimplex coupling makes hyperbolic"},
 		{kernel.Kernel{}, family.Angular{}, coupling.Simplex{}, 3, x, y, "simplex coupling makes"},
 		{kernel.Kernel{}, family.OPRF{A: -0.1}, coupling.Simplex{}, 3, x, y, ""},
 		{kernel.Kernel{}, family.Trig{}, coupling.Orthogonal{}, 3, x, y, ""},
@@ -196,7 +200,8 @@ func TestWarning(t *testing.T) {
 			"rows of the hadamard coupling are not uniform"},
 		{kernel.Kernel{}, family.Trig{}, coupling.Hadamard{}, 4, []float64{1.4, 0, 0, 0}, origin, ""},
 	} {
-		if w := theory.Warning(c.k, c.f, c.c, c.m, c.x, c.y); (w != "") != (c.says != "") || !strings.Contains(w, c.says) {
+		if w := theory.Warning(c.k, c.f, c.c, c.m, c.x, c.y); (w != "") != (c.says != "") ||
+			!strings.Contains(w, c.says) {
 			t.Errorf("%s × %v: warning %q, want %q", c.f.Name(), c.c, w, c.says)
 		}
 	}

@@ -34,8 +34,8 @@ type Errors struct {
 	Rows   int     // rows compared: sampled ones that see a key
 	Output float64 // ‖ô-o‖_F/‖o‖_F
 	Row    float64 // root mean square of |â_i-a_i|₂/|a_i|₂, a_i the attention of query i over its keys
-	// Variation is the mean of ½ Σ_j |â_ij-a_ij|: how much of the attention is on the wrong keys. Signed features may give
-	// more than 1.
+	// Variation is the mean of ½ Σ_j |â_ij-a_ij|: how much of the attention is on the wrong keys. Signed features may
+	// give more than 1.
 	Variation float64
 	// Rounding is ‖ô-Σ_j â_j v_j‖_F/‖o‖_F with â in float64: the part of Output that is due to the precision of T.
 	Rounding  float64
@@ -52,12 +52,13 @@ type Result struct {
 }
 
 // Run runs linear attention and measures its errors on a sample of rows of every query head, beside the errors that
-// theory predicts. Visibility, masks, segments and the window of a apply; masked keys and those of segments that no query
-// has may hold anything. The work beyond linear attention is O(Heads·Rows·L·(m + d)).
+// theory predicts. Visibility, masks, segments and the window of a apply; masked keys and those of segments that no
+// query has may hold anything. The work beyond linear attention is O(Heads·Rows·L·(m + d)).
 func Run[T dense.Float](a *attention.Linear[T], q, k, v attention.Seq[T], opt Options) (Result, error) {
 	opt.Rows, opt.Keys = orDefault(opt.Rows, 32), orDefault(opt.Keys, 256)
 	if opt.Rows < 0 || opt.Keys < 2 {
-		return Result{}, fmt.Errorf("comparing %d rows with %d keys, want at least 1 and 2: %w", opt.Rows, opt.Keys, dense.ErrShape)
+		return Result{}, fmt.Errorf("comparing %d rows with %d keys, want at least 1 and 2: %w", opt.Rows, opt.Keys,
+			dense.ErrShape)
 	}
 	if err := q.Check("q"); err != nil {
 		return Result{}, err
@@ -89,7 +90,8 @@ func Run[T dense.Float](a *attention.Linear[T], q, k, v attention.Seq[T], opt Op
 	errs := make([]error, q.Heads)
 	par.For(q.Heads, 1, func(lo, hi int) {
 		for h := lo; h < hi; h++ {
-			cmp := headComparison[T]{a: a, out: out, q: q, k: k, v: v, opt: opt, h: h, kv: h / (q.Heads / k.Heads), counts: counts}
+			cmp := headComparison[T]{a: a, out: out, q: q, k: k, v: v, opt: opt, h: h, kv: h / (q.Heads / k.Heads),
+				counts: counts}
 			cmp.ref = maps[min(cmp.kv, len(maps)-1)]
 			errs[h] = cmp.run(&totals[h])
 		}

@@ -31,7 +31,8 @@ func randomSeq[T dense.Float](batch, heads, length, dim int, scale, centre float
 // oneMap is a map for attention over rows of d columns.
 func oneMap[T dense.Float](t testing.TB, f family.Family, c coupling.Coupling, d, m int, seed uint64) *randfeat.Map[T] {
 	t.Helper()
-	mp, err := randfeat.New[T](randfeat.Spec{Kernel: kernel.Attention(d), Family: f, Coupling: c, Dim: d, M: m, Seed: seed})
+	mp, err := randfeat.New[T](randfeat.Spec{Kernel: kernel.Attention(d), Family: f, Coupling: c, Dim: d, M: m,
+		Seed: seed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,15 +41,17 @@ func oneMap[T dense.Float](t testing.TB, f family.Family, c coupling.Coupling, d
 
 // The prediction is made before a map is drawn; over many draws the measured errors must have its root mean square.
 // With covariances it is exact to first order: where denominators vary by less than 0.1 the two agree to
-// 10 %, of which 50 draws leave a few per cent to chance; scaled covariances to 20 %. What is said to be a bound must be
-// one.
+// 10 %, of which 50 draws leave a few per cent to chance; scaled covariances to 20 %. What is said to be a bound must
+// be one.
 func TestPredictionAgreesWithMeasurement(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many of draws")
 	}
 	const d, m, length, draws = 8, 256, 48, 50
-	q, k, v := randomSeq[float64](1, 1, length, d, 0.45, 0.1, 1), randomSeq[float64](1, 1, length, d, 0.45, -0.1, 2), randomSeq[float64](1, 1, length, 5, 1, 0.3, 3)
-	stats, err := attention.NewHeadStats[float64](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Adaptive{}, Dim: d}, 1)
+	q, k, v := randomSeq[float64](1, 1, length, d, 0.45, 0.1, 1), randomSeq[float64](1, 1, length, d, 0.45, -0.1, 2),
+		randomSeq[float64](1, 1, length, 5, 1, 0.3, 3)
+	stats, err := attention.NewHeadStats[float64](randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Adaptive{},
+		Dim: d}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,17 +81,22 @@ func TestPredictionAgreesWithMeasurement(t *testing.T) {
 		{f: family.Positive{}, kernel: kernel.Softmax, method: predict.Covariances, lo: 0.9, hi: 1.1},
 		{f: family.Positive{}, kernel: kernel.Softmax, method: predict.Covariances, lo: 0.9, hi: 1.1, causal: true},
 		{f: family.Positive{}, kernel: kernel.Softmax, method: predict.Covariances, lo: 0.9, hi: 1.1, window: 7},
-		{f: family.Positive{}, kernel: kernel.Softmax, method: predict.Covariances, lo: 0.85, hi: 1.15, keys: 32}, // sampled keys
+		// sampled keys
+		{f: family.Positive{}, kernel: kernel.Softmax, method: predict.Covariances, lo: 0.85, hi: 1.15, keys: 32},
 		{f: family.Positive{}, kernel: kernel.Gaussian, method: predict.Covariances, lo: 0.9, hi: 1.1},
 		{f: family.OPRF{A: -0.05}, kernel: kernel.Softmax, method: predict.Covariances, lo: 0.9, hi: 1.1},
 		{f: family.Trig{}, kernel: kernel.Softmax, method: predict.Covariances, lo: 0.9, hi: 1.1},
 		{f: family.Hyperbolic{}, kernel: kernel.Softmax, method: predict.Covariances, lo: 0.9, hi: 1.1},
 		{f: adaptive, kernel: kernel.Softmax, method: predict.Covariances, lo: 0.9, hi: 1.1},
 		{f: family.DARK{M: darkM}, kernel: kernel.Softmax, method: predict.Covariances, lo: 0.9, hi: 1.1},
-		{f: family.Positive{}, c: coupling.Orthogonal{}, kernel: kernel.Softmax, method: predict.ScaledCovariances, lo: 0.8, hi: 1.2},
-		{f: family.OPRF{A: -0.05}, c: coupling.Orthogonal{}, kernel: kernel.Softmax, method: predict.ScaledCovariances, lo: 0.8, hi: 1.2},
-		{f: family.Positive{}, c: coupling.Simplex{}, kernel: kernel.Softmax, method: predict.ScaledCovariances, lo: 0.8, hi: 1.2},
-		{f: adaptive, c: coupling.Orthogonal{}, kernel: kernel.Softmax, method: predict.IndependentRows, lo: 0.5, hi: 1.05},
+		{f: family.Positive{}, c: coupling.Orthogonal{}, kernel: kernel.Softmax, method: predict.ScaledCovariances,
+			lo: 0.8, hi: 1.2},
+		{f: family.OPRF{A: -0.05}, c: coupling.Orthogonal{}, kernel: kernel.Softmax, method: predict.ScaledCovariances,
+			lo: 0.8, hi: 1.2},
+		{f: family.Positive{}, c: coupling.Simplex{}, kernel: kernel.Softmax, method: predict.ScaledCovariances,
+			lo: 0.8, hi: 1.2},
+		{f: adaptive, c: coupling.Orthogonal{}, kernel: kernel.Softmax, method: predict.IndependentRows, lo: 0.5,
+			hi: 1.05},
 		{f: family.Angular{N: 4}, kernel: kernel.Softmax, method: predict.UpperBound, lo: 0.02, hi: 1},
 		{f: family.Residual{}, kernel: kernel.Softmax, method: predict.UpperBound, lo: 0.02, hi: 1},
 	} {
@@ -100,11 +108,13 @@ func TestPredictionAgreesWithMeasurement(t *testing.T) {
 		for seed := range uint64(draws) {
 			kern := kernel.Attention(d)
 			kern.Kind = c.kernel
-			mp, err := randfeat.New[float64](randfeat.Spec{Kernel: kern, Family: c.f, Coupling: c.c, Dim: d, M: m, Seed: seed})
+			mp, err := randfeat.New[float64](randfeat.Spec{Kernel: kern, Family: c.f, Coupling: c.c, Dim: d, M: m,
+				Seed: seed})
 			if err != nil {
 				t.Fatal(err)
 			}
-			lin := &attention.Linear[float64]{Visibility: attention.Visibility{Causal: c.causal}, Maps: []randfeat.FeatureMap[float64]{mp}, Window: c.window}
+			lin := &attention.Linear[float64]{Visibility: attention.Visibility{Causal: c.causal},
+				Maps: []randfeat.FeatureMap[float64]{mp}, Window: c.window}
 			got, err := Run(lin, q, k, v, Options{Rows: length, Keys: c.keys, Unpredicted: seed > 0})
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -122,7 +132,8 @@ func TestPredictionAgreesWithMeasurement(t *testing.T) {
 			if p.Method != c.method {
 				t.Errorf("%s: method %v, want %v", name, p.Method, c.method)
 			}
-			if missing := c.method == predict.IndependentRows || c.method == predict.UpperBound; errors.Is(p.Err, theory.ErrNoClosedForm) != missing {
+			if missing := c.method == predict.IndependentRows || c.method == predict.UpperBound; errors.Is(p.Err,
+				theory.ErrNoClosedForm) != missing {
 				t.Errorf("%s: error %v", name, p.Err)
 			}
 		}
@@ -130,17 +141,19 @@ func TestPredictionAgreesWithMeasurement(t *testing.T) {
 		t.Logf("%-60s output %.4f predicted %.4f (%.2f), rows %.4f predicted %.4f (%.2f), denominators %.3f", name,
 			math.Sqrt(out), predOut, ro, math.Sqrt(row), predRow, rr, den)
 		if !(ro >= c.lo && ro <= c.hi) {
-			t.Errorf("%s: output error %.4f, predicted %.4f: ratio %.2f not within [%.2f, %.2f]", name, math.Sqrt(out), predOut, ro, c.lo, c.hi)
+			t.Errorf("%s: output error %.4f, predicted %.4f: ratio %.2f not within [%.2f, %.2f]", name, math.Sqrt(out),
+				predOut, ro, c.lo, c.hi)
 		}
 		if !(rr >= c.lo && rr <= c.hi) {
-			t.Errorf("%s: row error %.4f, predicted %.4f: ratio %.2f not within [%.2f, %.2f]", name, math.Sqrt(row), predRow, rr, c.lo, c.hi)
+			t.Errorf("%s: row error %.4f, predicted %.4f: ratio %.2f not within [%.2f, %.2f]", name, math.Sqrt(row),
+				predRow, rr, c.lo, c.hi)
 		}
 	}
 }
 
-// Wherever a prediction is given, at whatever variation of the denominators, the measured error is within the bounds that
-// package predict states: a fifth for signed maps, whose predictions end early, a factor of 3 below for positive ones,
-// no more than the prediction where that is a bound.
+// Wherever a prediction is given, at whatever variation of the denominators, the measured error is within the bounds
+// that package predict states: a fifth for signed maps, whose predictions end early, a factor of 3 below for positive
+// ones, no more than the prediction where that is a bound.
 func TestPredictionsHoldWhereGiven(t *testing.T) {
 	if testing.Short() {
 		t.Skip("thousands of draws")
@@ -163,12 +176,14 @@ func TestPredictionsHoldWhereGiven(t *testing.T) {
 		given, withheld := 0, 0
 		for _, m := range []int{16, 64} {
 			for _, size := range []float64{0.3, 0.4, 0.5, 0.6, 0.8, 1} {
-				q, k, v := randomSeq[float64](1, 1, length, d, size, 0.1, 1), randomSeq[float64](1, 1, length, d, size, -0.1, 2),
+				q, k, v := randomSeq[float64](1, 1, length, d, size, 0.1, 1), randomSeq[float64](1, 1, length, d, size,
+					-0.1, 2),
 					randomSeq[float64](1, 1, length, 5, 1, 0.3, 3)
 				var out, row float64
 				var p predict.Prediction
 				for seed := range uint64(draws) {
-					lin := &attention.Linear[float64]{Maps: []randfeat.FeatureMap[float64]{oneMap[float64](t, c.f, nil, d, m, seed)}}
+					lin := &attention.Linear[float64]{Maps: []randfeat.FeatureMap[float64]{oneMap[float64](t, c.f, nil,
+						d, m, seed)}}
 					got, err := Run(lin, q, k, v, Options{Rows: length, Unpredicted: seed > 0})
 					if err != nil {
 						t.Fatal(err)
@@ -181,7 +196,8 @@ func TestPredictionsHoldWhereGiven(t *testing.T) {
 					out += got.Output * got.Output / draws
 					row += got.Row * got.Row / draws
 				}
-				name := fmt.Sprintf("%s m=%d size %.1f, denominators %.2f, worst %.2f", c.f.Name(), m, size, p.Denominator, p.Worst)
+				name := fmt.Sprintf("%s m=%d size %.1f, denominators %.2f, worst %.2f", c.f.Name(), m, size,
+					p.Denominator, p.Worst)
 				if p.Method == predict.NoPrediction {
 					withheld++
 					if !errors.Is(p.Err, predict.ErrRange) || !math.IsNaN(p.Output) || !(p.Worst > c.withhold) {
@@ -193,7 +209,8 @@ func TestPredictionsHoldWhereGiven(t *testing.T) {
 				ro, rr := math.Sqrt(out)/p.Output, math.Sqrt(row)/p.Row
 				t.Logf("%s: measured over predicted: output %.2f, rows %.2f", name, ro, rr)
 				if !(ro >= c.lo && ro <= c.hi) || !(rr >= c.lo && rr <= c.hi) {
-					t.Errorf("%s: measured over predicted %.2f for outputs, %.2f for rows, want %.2f to %.2f", name, ro, rr, c.lo, c.hi)
+					t.Errorf("%s: measured over predicted %.2f for outputs, %.2f for rows, want %.2f to %.2f", name, ro,
+						rr, c.lo, c.hi)
 				}
 			}
 		}
@@ -206,26 +223,30 @@ func TestPredictionsHoldWhereGiven(t *testing.T) {
 // Measured errors are those of all outputs against exact attention, whatever is masked, packed, grouped or in a window.
 func TestCompareMeasuresAgainstExact(t *testing.T) {
 	const d, dv, length, batch = 4, 3, 40, 2
-	q, k, v := randomSeq[float64](batch, 4, length, d, 0.4, 0, 1), randomSeq[float64](batch, 2, length, d, 0.4, 0, 2), randomSeq[float64](batch, 2, length, dv, 1, 0, 3)
+	q, k, v := randomSeq[float64](batch, 4, length, d, 0.4, 0, 1), randomSeq[float64](batch, 2, length, d, 0.4, 0, 2),
+		randomSeq[float64](batch, 2, length, dv, 1, 0, 3)
 	mask, segments := make([]bool, batch*length), make([]int32, batch*length)
 	for i := range mask {
 		mask[i] = i%7 != 3
 		segments[i] = int32(i % length / 15)
 	}
-	maps, err := attention.NewMaps[float64](attention.HeadSpecs(randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Positive{}, Dim: d, M: 32, Seed: 1}, 2))
+	maps, err := attention.NewMaps[float64](attention.HeadSpecs(randfeat.Spec{Kernel: kernel.Attention(d),
+		Family: family.Positive{}, Dim: d, M: 32, Seed: 1}, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, a := range map[string]*attention.Linear[float64]{
-		"plain":         {Maps: maps},
-		"causal":        {Maps: maps, Visibility: attention.Visibility{Causal: true}},
-		"mask":          {Maps: maps, Visibility: attention.Visibility{KeyMask: mask}},
-		"segments":      {Maps: maps, Visibility: attention.Visibility{Segments: segments}},
-		"all":           {Maps: maps, Visibility: attention.Visibility{KeyMask: mask, Segments: segments, Causal: true}},
-		"window":        {Maps: maps, Window: 5, Visibility: attention.Visibility{KeyMask: mask}},
-		"causal window": {Maps: maps, Window: 5, Visibility: attention.Visibility{KeyMask: mask, Causal: true, Segments: segments}},
-		"whole window":  {Maps: maps, Window: length, Visibility: attention.Visibility{Causal: true}},
-		"one map":       {Maps: maps[:1]},
+		"plain":    {Maps: maps},
+		"causal":   {Maps: maps, Visibility: attention.Visibility{Causal: true}},
+		"mask":     {Maps: maps, Visibility: attention.Visibility{KeyMask: mask}},
+		"segments": {Maps: maps, Visibility: attention.Visibility{Segments: segments}},
+		"all": {Maps: maps, Visibility: attention.Visibility{KeyMask: mask, Segments: segments,
+			Causal: true}},
+		"window": {Maps: maps, Window: 5, Visibility: attention.Visibility{KeyMask: mask}},
+		"causal window": {Maps: maps, Window: 5, Visibility: attention.Visibility{KeyMask: mask, Causal: true,
+			Segments: segments}},
+		"whole window": {Maps: maps, Window: length, Visibility: attention.Visibility{Causal: true}},
+		"one map":      {Maps: maps[:1]},
 	} {
 		got, err := Run(a, q, k, v, Options{Rows: batch * length, Exact: true})
 		if err != nil {
@@ -253,11 +274,13 @@ func TestCompareMeasuresAgainstExact(t *testing.T) {
 			if got.Output > 1e-12 || got.Row > 1e-12 || got.Variation > 1e-12 || got.Predicted.Output != 0 {
 				t.Errorf("%s: errors %+v, want none", name, got.Errors)
 			}
-		} else if !(got.Variation > 0.01 && got.Variation < 1 && got.Row > 0.01 && got.Predicted.Output > want/3 && got.Predicted.Output < 3*want) {
+		} else if !(got.Variation > 0.01 && got.Variation < 1 && got.Row > 0.01 && got.Predicted.Output > want/3 &&
+			got.Predicted.Output < 3*want) {
 			t.Errorf("%s: %+v", name, got.Errors)
 		}
 		if got.Report != report || len(got.Heads) != 4 || got.Exact <= 0 || got.Linear <= 0 {
-			t.Errorf("%s: report %+v, %d heads, times %v and %v", name, got.Report, len(got.Heads), got.Exact, got.Linear)
+			t.Errorf("%s: report %+v, %d heads, times %v and %v", name, got.Report, len(got.Heads), got.Exact,
+				got.Linear)
 		}
 		rows := 0
 		for _, h := range got.Heads {
@@ -269,11 +292,14 @@ func TestCompareMeasuresAgainstExact(t *testing.T) {
 	}
 }
 
-// The sample depends on its seed alone; float32 outputs are told apart from their estimates; maps without theory say so.
+// The sample depends on its seed alone; float32 outputs are told apart from their estimates; maps without theory say
+// so.
 func TestCompareSampleAndErrors(t *testing.T) {
 	const d, length = 8, 500
-	q, k, v := randomSeq[float32](1, 2, length, d, 0.6, 0, 1), randomSeq[float32](1, 2, length, d, 0.6, 0, 2), randomSeq[float32](1, 2, length, d, 1, 0, 3)
-	a := &attention.Linear[float32]{Maps: []randfeat.FeatureMap[float32]{oneMap[float32](t, family.OPRF{A: -0.1}, coupling.Orthogonal{}, d, 64, 1)}}
+	q, k, v := randomSeq[float32](1, 2, length, d, 0.6, 0, 1), randomSeq[float32](1, 2, length, d, 0.6, 0, 2),
+		randomSeq[float32](1, 2, length, d, 1, 0, 3)
+	a := &attention.Linear[float32]{Maps: []randfeat.FeatureMap[float32]{oneMap[float32](t, family.OPRF{A: -0.1},
+		coupling.Orthogonal{}, d, 64, 1)}}
 	errorsOf := func(o Options) Errors {
 		t.Helper()
 		c, err := Run(a, q, k, v, o)
@@ -295,12 +321,14 @@ func TestCompareSampleAndErrors(t *testing.T) {
 	for _, f := range []family.Family{family.ReLU{}, family.ELU{}} {
 		a.Maps[0] = oneMap[float32](t, f, nil, d, 64, 1)
 		e := errorsOf(Options{})
-		if p := e.Predicted; p.Method != predict.NoPrediction || !errors.Is(p.Err, theory.ErrNoClosedForm) || !math.IsNaN(p.Output) || !(e.Output > 0) {
+		if p := e.Predicted; p.Method != predict.NoPrediction || !errors.Is(p.Err, theory.ErrNoClosedForm) ||
+			!math.IsNaN(p.Output) || !(e.Output > 0) {
 			t.Errorf("%s: %+v", f.Name(), e)
 		}
 	}
 	masked := &attention.Linear[float32]{Maps: a.Maps, Visibility: attention.Visibility{KeyMask: make([]bool, length)}}
-	if c, err := Run(masked, q, k, v, Options{}); err != nil || c.Rows != 0 || c.Output != 0 || c.Report.Empty != 2*length {
+	if c, err := Run(masked, q, k, v, Options{}); err != nil || c.Rows != 0 || c.Output != 0 ||
+		c.Report.Empty != 2*length {
 		t.Errorf("all keys masked: %+v, %v", c, err)
 	}
 	wrong := q
@@ -314,7 +342,8 @@ func TestCompareSampleAndErrors(t *testing.T) {
 	if _, err := Run(a, q, k, q, Options{Keys: 1}); !errors.Is(err, dense.ErrShape) {
 		t.Errorf("one key: %v", err)
 	}
-	bessel, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Bessel}, Family: family.Trig{}, Coupling: coupling.ORFPrime{}, Dim: d, M: 8})
+	bessel, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Bessel},
+		Family: family.Trig{}, Coupling: coupling.ORFPrime{}, Dim: d, M: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,25 +353,30 @@ func TestCompareSampleAndErrors(t *testing.T) {
 	}
 }
 
-// A huge variance is not a huge error: no number is given where the first order means nothing, and the reason is. At 100 variances overflow.
+// A huge variance is not a huge error: no number is given where the first order means nothing, and the reason is. At
+// 100 variances overflow.
 func TestPredictionOutOfRange(t *testing.T) {
 	const d, length = 16, 64
 	v := randomSeq[float64](1, 1, length, d, 1, 0, 3)
-	clusters := family.Clusters{QueryCentres: randomSeq[float64](1, 1, 2, d, 1, 0, 4).Head(0, 0), KeyCentres: randomSeq[float64](1, 1, 2, d, 1, 0, 5).Head(0, 0)}
+	clusters := family.Clusters{QueryCentres: randomSeq[float64](1, 1, 2, d, 1, 0, 4).Head(0, 0),
+		KeyCentres: randomSeq[float64](1, 1, 2, d, 1, 0, 5).Head(0, 0)}
 	for _, size := range []float64{1, 4, 100} {
 		q, k := randomSeq[float64](1, 1, length, d, size, 0, 1), randomSeq[float64](1, 1, length, d, size, 0, 2)
 		for _, f := range []family.Family{family.Positive{}, family.ZeroOne{Clusters: clusters}, family.Residual{}} {
 			for _, c := range []coupling.Coupling{nil, coupling.Orthogonal{}} {
 				for _, keys := range []int{0, 32} { // all and sampled
-					a := &attention.Linear[float64]{Maps: []randfeat.FeatureMap[float64]{oneMap[float64](t, f, c, d, 64, 1)}}
+					a := &attention.Linear[float64]{Maps: []randfeat.FeatureMap[float64]{oneMap[float64](t, f, c, d, 64,
+						1)}}
 					got, err := Run(a, q, k, v, Options{Rows: 8, Keys: keys})
 					if err != nil {
 						t.Fatal(err)
 					}
 					for _, e := range []Errors{got.Errors, got.Heads[0]} {
 						p := e.Predicted
-						if p.Method != predict.NoPrediction || !errors.Is(p.Err, predict.ErrRange) || !math.IsNaN(p.Output) || !math.IsNaN(p.Row) || !(p.Denominator > 1) {
-							t.Errorf("%s, size %v, coupling %v, %d keys: %+v beside a measured error of %.2f", f.Name(), size, c, keys, p, e.Output)
+						if p.Method != predict.NoPrediction || !errors.Is(p.Err, predict.ErrRange) ||
+							!math.IsNaN(p.Output) || !math.IsNaN(p.Row) || !(p.Denominator > 1) {
+							t.Errorf("%s, size %v, coupling %v, %d keys: %+v beside a measured error of %.2f", f.Name(),
+								size, c, keys, p, e.Output)
 						}
 					}
 				}
@@ -354,7 +388,8 @@ func TestPredictionOutOfRange(t *testing.T) {
 // Keys that are masked, or of a segment that no query has, may hold anything: the comparison is that with zeros there.
 func TestCompareIgnoresHiddenKeys(t *testing.T) {
 	const d, length = 4, 150
-	vis := attention.Visibility{KeyMask: make([]bool, length), Segments: make([]int32, length), KeySegments: make([]int32, length)}
+	vis := attention.Visibility{KeyMask: make([]bool, length), Segments: make([]int32, length),
+		KeySegments: make([]int32, length)}
 	hidden := func(j int) bool { return !vis.KeyMask[j] || vis.KeySegments[j] == 9 }
 	for j := range length {
 		vis.KeyMask[j] = j%7 != 3
@@ -362,8 +397,10 @@ func TestCompareIgnoresHiddenKeys(t *testing.T) {
 			vis.KeySegments[j] = 9
 		}
 	}
-	a := &attention.Linear[float64]{Visibility: vis, Maps: []randfeat.FeatureMap[float64]{oneMap[float64](t, family.Positive{}, nil, d, 32, 1)}}
-	q, k, v := randomSeq[float64](1, 2, length, d, 0.5, 0, 1), randomSeq[float64](1, 1, length, d, 0.5, 0, 2), randomSeq[float64](1, 1, length, 3, 1, 0, 3)
+	a := &attention.Linear[float64]{Visibility: vis, Maps: []randfeat.FeatureMap[float64]{oneMap[float64](t,
+		family.Positive{}, nil, d, 32, 1)}}
+	q, k, v := randomSeq[float64](1, 2, length, d, 0.5, 0, 1), randomSeq[float64](1, 1, length, d, 0.5, 0, 2),
+		randomSeq[float64](1, 1, length, 3, 1, 0, 3)
 	for _, opt := range []Options{{}, {Keys: 16, Exact: true}} {
 		var got [2]Result
 		for i, x := range []float64{0, math.NaN()} {
@@ -400,13 +437,15 @@ func TestErrorFallsAsRootM(t *testing.T) {
 		t.Skip("thousands of draws")
 	}
 	const d, length, draws = 8, 64, 40
-	q, k, v := randomSeq[float64](1, 1, length, d, 0.4, 0.1, 31), randomSeq[float64](1, 1, length, d, 0.4, -0.1, 32), randomSeq[float64](1, 1, length, 4, 1, 0, 33)
+	q, k, v := randomSeq[float64](1, 1, length, d, 0.4, 0.1, 31), randomSeq[float64](1, 1, length, d, 0.4, -0.1, 32),
+		randomSeq[float64](1, 1, length, 4, 1, 0, 33)
 	sizes := []int{32, 128, 512}
 	for _, c := range []struct {
 		f      family.Family
 		c      coupling.Coupling
 		causal bool
-	}{{family.Positive{}, nil, false}, {family.Positive{}, nil, true}, {family.OPRF{A: -0.05}, coupling.Orthogonal{}, false}, {family.Trig{}, nil, false}, {family.Angular{N: 4}, nil, false}} {
+	}{{family.Positive{}, nil, false}, {family.Positive{}, nil, true}, {family.OPRF{A: -0.05}, coupling.Orthogonal{},
+		false}, {family.Trig{}, nil, false}, {family.Angular{N: 4}, nil, false}} {
 		var sx, sy, sxx, sxy float64
 		for _, m := range sizes {
 			var sum float64

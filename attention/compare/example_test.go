@@ -31,7 +31,8 @@ func ExampleRun() {
 			fmt.Println(err)
 			return
 		}
-		c, err := compare.Run(&attention.Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}, q, k, v, compare.Options{})
+		c, err := compare.Run(&attention.Linear[float32]{Maps: []randfeat.FeatureMap[float32]{m}}, q, k, v,
+			compare.Options{})
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -11,8 +11,8 @@ import (
 	"github.com/randfeat/randfeat/machine/auto"
 )
 
-// automatic is the same splits, in another form: the training lines of the file go to auto.Fit, which learns the columns
-// of them and chooses everything.
+// automatic is the same splits, in another form: the training lines of the file go to auto.Fit, which learns the
+// columns of them and chooses everything.
 func automatic(j job, s set, t *table) (answer, error) {
 	kinds := []machine.Kind{machine.KindRidge}
 	if j.Classes > 0 {
@@ -31,7 +31,8 @@ func automatic(j job, s set, t *table) (answer, error) {
 			if err != nil {
 				return nil, err
 			}
-			m, _, err := auto.Fit(context.Background(), src, auto.Options{Learn: s.learn(), Kind: kind, Seed: uint64(tr.Seed), Folds: 1})
+			m, _, err := auto.Fit(context.Background(), src, auto.Options{Learn: s.learn(), Kind: kind,
+				Seed: uint64(tr.Seed), Folds: 1})
 			if err != nil {
 				return nil, fmt.Errorf("%s, trial %d: %w", kind, tr.Seed, err)
 			}

@@ -36,7 +36,8 @@ func main() {
 	flag.StringVar(&c.python, "python", "python3", "Python with the packages of peers/requirements.txt")
 	flag.StringVar(&c.script, "script", "peers/accuracy.py", "the peers")
 	flag.StringVar(&c.data, "data", os.Getenv("RANDFEAT_DATA"), "folder of the data sets")
-	flag.StringVar(&c.cache, "cache", filepath.Join(os.TempDir(), "randfeat-accuracy"), "folder for results: what is there is not run again")
+	flag.StringVar(&c.cache, "cache", filepath.Join(os.TempDir(), "randfeat-accuracy"),
+		"folder for results: what is there is not run again")
 	flag.StringVar(&c.out, "o", "", "file for the tables, Markdown; empty: standard output")
 	flag.IntVar(&c.threads, "threads", 1, "threads for ours and for the peers")
 	only := flag.String("only", "", "regular expression on the names of sets to run; the tables have all that were run")
@@ -122,7 +123,8 @@ func (c config) runSet(s set, log io.Writer) (outcome, error) {
 	mine := func(j job) (answer, error) { return ours(j, t) }
 	theirs := func(j job) (answer, error) { return c.peers(path, j, t) }
 	chosen := func(j job) (answer, error) { return automatic(j, s, t) }
-	for _, p := range []part{{"ours", j, mine}, {"peers", j, theirs}, {"more", j.more(), mine}, {"large", e, mine}, {"exact", e, theirs}, {"auto", j.auto(), chosen}} {
+	for _, p := range []part{{"ours", j, mine}, {"peers", j, theirs}, {"more", j.more(), mine}, {"large", e, mine},
+		{"exact", e, theirs}, {"auto", j.auto(), chosen}} {
 		if p.name == "more" && !o.behind() {
 			continue
 		}
@@ -181,7 +183,8 @@ func (c config) peers(path string, j job, t *table) (answer, error) {
 	cmd.Stderr = os.Stderr
 	b, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w (install the peers with: pip install -r peers/requirements.txt)", c.python, c.script, err)
+		return nil, fmt.Errorf("%s %s: %w (install the peers with: pip install -r peers/requirements.txt)", c.python,
+			c.script, err)
 	}
 	var a answer
 	return a, json.Unmarshal(b, &a)

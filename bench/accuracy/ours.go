@@ -167,7 +167,8 @@ func (j job) fitLogistic(t *table, tr trial, index []int, features int, scale, l
 	if err != nil {
 		return nil, err
 	}
-	m, _, err := machine.FitLogistic(j.setup(t.x.Cols, features, scale, tr.Seed), in, machine.LogisticOptions{Lambda: lambda, MaxIterations: j.MaxIter, Tolerance: j.Tol})
+	m, _, err := machine.FitLogistic(j.setup(t.x.Cols, features, scale, tr.Seed), in,
+		machine.LogisticOptions{Lambda: lambda, MaxIterations: j.MaxIter, Tolerance: j.Tol})
 	return m, err
 }
 

@@ -54,7 +54,8 @@ const (
 
 func newJob(s set, t *table) job {
 	j := job{Classes: len(t.classes), Features: s.features, tuning: s.features, MaxIter: 200, Tol: 1e-4,
-		Lambdas: []float64{10, 1, 0.1, 0.01, 1e-3, 1e-4}, Logistic: []float64{1, 0.1, 0.01, 1e-3}, Costs: []float64{1, 10, 100, 1000}}
+		Lambdas: []float64{10, 1, 0.1, 0.01, 1e-3, 1e-4}, Logistic: []float64{1, 0.1, 0.01, 1e-3},
+		Costs: []float64{1, 10, 100, 1000}}
 	median := medianDistance(t.x)
 	for _, f := range []float64{2, 1, 0.5, 0.25, 0.125} {
 		j.Scales = append(j.Scales, f*median)

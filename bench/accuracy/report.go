@@ -38,7 +38,8 @@ func report(all []outcome, versions string) string {
 			if ours == nil {
 				continue
 			}
-			fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %.2f |", o.set.name, o.shape(), o.Train, len(ours.Scores), o.set.features, mean(ours))
+			fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %.2f |", o.set.name, o.shape(), o.Train, len(ours.Scores),
+				o.set.features, mean(ours))
 			for _, peer := range []string{"RBFSampler", "Nystroem"} {
 				theirs := o.parts["peers"][peer+" "+kind]
 				if theirs == nil {
@@ -58,7 +59,8 @@ func report(all []outcome, versions string) string {
 	for _, peer := range []string{"RBFSampler", "Nystroem"} {
 		for _, kind := range []string{"ridge", "logistic"} {
 			k := peer + " " + kind + " "
-			fmt.Fprintf(&b, "%s + %s: ours better on %d sets, within on %d, worse on %d.\n", peer, kind, counts[k+"better"], counts[k+"within"], counts[k+"worse"])
+			fmt.Fprintf(&b, "%s + %s: ours better on %d sets, within on %d, worse on %d.\n", peer, kind,
+				counts[k+"better"], counts[k+"within"], counts[k+"worse"])
 		}
 	}
 	b.WriteString("\n")
@@ -95,7 +97,8 @@ func moreTable(b *strings.Builder, all []outcome) {
 				continue
 			}
 			d := paired(ours.Scores, theirs.Scores, o.Test, o.Train)
-			fmt.Fprintf(b, "| %s | %s | %d | %.2f | %d | %.2f | %v | %s |\n", o.label(), peer, o.set.features, mean(theirs), 4*o.set.features, mean(ours), d, d.verdict())
+			fmt.Fprintf(b, "| %s | %s | %d | %.2f | %d | %.2f | %v | %s |\n", o.label(), peer, o.set.features,
+				mean(theirs), 4*o.set.features, mean(ours), d, d.verdict())
 		}
 	}
 	b.WriteString("\n")
@@ -164,7 +167,8 @@ func autoTable(b *strings.Builder, all []outcome) {
 				continue
 			}
 			f := slices.Sorted(slices.Values(chosen.Features))
-			fmt.Fprintf(b, " %d | %.2f | %v |", f[len(f)/2], mean(chosen), paired(chosen.Scores, grid.Scores, o.Test, o.Train))
+			fmt.Fprintf(b, " %d | %.2f | %v |", f[len(f)/2], mean(chosen), paired(chosen.Scores, grid.Scores, o.Test,
+				o.Train))
 		}
 		b.WriteString("\n")
 	}

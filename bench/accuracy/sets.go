@@ -33,22 +33,34 @@ type set struct {
 func sets() []set {
 	const class, value = data.Classification, data.Regression
 	return []set{
-		{name: "abalone", file: "abalone/abalone.data", target: "c9", task: class, features: 512, large: 1024, trials: 5},
-		{name: "banknote", file: "banknote/data_banknote_authentication.txt", target: "c5", task: class, features: 512, large: 512, trials: 10},
+		{name: "abalone", file: "abalone/abalone.data", target: "c9", task: class, features: 512, large: 1024,
+			trials: 5},
+		{name: "banknote", file: "banknote/data_banknote_authentication.txt", target: "c5", task: class, features: 512,
+			large: 512, trials: 10},
 		{name: "car", file: "car/car.data", target: "c7", task: class, features: 512, large: 1024, trials: 6},
-		{name: "yeast", file: "yeast/yeast.data", target: "c10", skip: []string{"c1"}, task: class, features: 512, large: 512, trials: 6},
+		{name: "yeast", file: "yeast/yeast.data", target: "c10", skip: []string{"c1"}, task: class, features: 512,
+			large: 512, trials: 6},
 		{name: "cmc", file: "cmc/cmc.data", target: "c10", task: class, features: 512, large: 512, trials: 6},
-		{name: "nursery", file: "nursery/nursery.data", target: "c9", task: class, features: 1024, large: 2048, trials: 5},
-		{name: "wifi", file: "wifi/wifi_localization.txt", target: "c8", task: class, features: 512, large: 512, trials: 6},
+		{name: "nursery", file: "nursery/nursery.data", target: "c9", task: class, features: 1024, large: 2048,
+			trials: 5},
+		{name: "wifi", file: "wifi/wifi_localization.txt", target: "c8", task: class, features: 512, large: 512,
+			trials: 6},
 		{name: "chess", file: "chess/krkopt.data", target: "c7", task: class, features: 1024, large: 4096, trials: 4},
-		{name: "wine quality red", file: "wine_quality/winequality-red.csv", target: "c12", task: value, features: 512, large: 1024, trials: 6},
-		{name: "wine quality white", file: "wine_quality/winequality-white.csv", target: "c12", task: value, features: 512, large: 2048, trials: 5},
-		{name: "Boston", file: "boston/housing.data", target: "c14", task: value, features: 256, large: 1024, trials: 10},
-		{name: "campaign", file: "campaign/campaign.csv.gz", target: "class", header: true, task: class, features: 1024, large: 1024, trials: 5},
-		{name: "backdoor", file: "backdoor/backdoor_20000.csv.gz", target: "class", header: true, task: class, features: 1024, large: 1024, trials: 5},
-		{name: "digits", file: "digits/digits.csv.gz", target: "c65", task: class, features: 512, large: 1024, trials: 10},
+		{name: "wine quality red", file: "wine_quality/winequality-red.csv", target: "c12", task: value, features: 512,
+			large: 1024, trials: 6},
+		{name: "wine quality white", file: "wine_quality/winequality-white.csv", target: "c12", task: value,
+			features: 512, large: 2048, trials: 5},
+		{name: "Boston", file: "boston/housing.data", target: "c14", task: value, features: 256, large: 1024,
+			trials: 10},
+		{name: "campaign", file: "campaign/campaign.csv.gz", target: "class", header: true, task: class, features: 1024,
+			large: 1024, trials: 5},
+		{name: "backdoor", file: "backdoor/backdoor_20000.csv.gz", target: "class", header: true, task: class,
+			features: 1024, large: 1024, trials: 5},
+		{name: "digits", file: "digits/digits.csv.gz", target: "c65", task: class, features: 512, large: 1024,
+			trials: 10},
 		{name: "MNIST 8×8", file: "mnist", target: "c65", task: class, features: 1024, large: 4096, trials: 4, pool: 3},
-		{name: "MNIST 28×28", file: "mnist", target: "c785", task: class, features: 1024, large: 4096, trials: 4, pool: 1},
+		{name: "MNIST 28×28", file: "mnist", target: "c785", task: class, features: 1024, large: 4096, trials: 4,
+			pool: 1},
 	}
 }
 
@@ -168,7 +180,8 @@ func (s set) readImages(dir string) (*table, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(images) < 16 || len(l) < 8 || binary.BigEndian.Uint32(images) != 2051 || binary.BigEndian.Uint32(l) != 2049 || len(images)-16 != 784*(len(l)-8) {
+		if len(images) < 16 || len(l) < 8 || binary.BigEndian.Uint32(images) != 2051 ||
+			binary.BigEndian.Uint32(l) != 2049 || len(images)-16 != 784*(len(l)-8) {
 			return nil, fmt.Errorf("%s: %s is no pair of idx files of 28×28 images", dir, part)
 		}
 		t.fixed = len(labels)

@@ -119,7 +119,8 @@ func fit(s settings, seed uint64) (*machine.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := machine.NewRidge(machine.Setup{Outputs: 1, Spec: randfeat.Spec{Kernel: kernel.Kernel{Scale: 8}, Family: family.Trig{},
+	r, err := machine.NewRidge(machine.Setup{Outputs: 1, Spec: randfeat.Spec{Kernel: kernel.Kernel{Scale: 8},
+		Family:   family.Trig{},
 		Coupling: coupling.Orthogonal{}, Dim: schema.Width(), M: s.m, Seed: seed}})
 	if err != nil {
 		return nil, err
@@ -156,7 +157,8 @@ func predictions(m *machine.Model, names []string, rows []byte, float32 bool) ([
 	return out, err
 }
 
-// put makes model i the one that the server reads, in one step and with little work: the processors belong to the server.
+// put makes model i the one that the server reads, in one step and with little work: the processors belong to the
+// server.
 func (c *cases) put(i int) error {
 	next := c.path + ".next"
 	if err := os.Link(c.files[i], next); err != nil {
@@ -166,7 +168,8 @@ func (c *cases) put(i int) error {
 }
 
 // replace puts the models in place in turn and tells the server, until ctx ends. It returns when it did.
-func (c *cases) replace(ctx context.Context, every time.Duration, began time.Time, server *os.Process) (sent []time.Duration) {
+func (c *cases) replace(ctx context.Context, every time.Duration, began time.Time,
+	server *os.Process) (sent []time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for n := 1; ; n++ {

@@ -1,5 +1,5 @@
-// Command serve loads a server of randfeat with single rows at a fixed rate while its model is replaced, and checks every
-// answer:
+// Command serve loads a server of randfeat with single rows at a fixed rate while its model is replaced, and checks
+// every answer:
 //
 //	go run ./serve -rate 2000 -seconds 60 -reload 1s
 //
@@ -144,8 +144,8 @@ func (s *server) stop() *os.ProcessState {
 	return s.cmd.ProcessState
 }
 
-// counts are the reloads that the server counted, by result, and how many requests it took less than a time for: from the
-// header to the end of the answer, without the waits before and after.
+// counts are the reloads that the server counted, by result, and how many requests it took less than a time for: from
+// the header to the end of the answer, without the waits before and after.
 func (s *server) counts() (counts, error) {
 	r, err := http.Get("http://" + s.addr + "/metrics")
 	if err != nil {
@@ -190,8 +190,8 @@ type request struct {
 // patience is how long an answer may take before it counts as lost.
 const patience = 30 * time.Second
 
-// load sends requests by the schedule until the time is over. One thread sends, since the timers of Go are late by up to a
-// millisecond; every connection has a goroutine that reads.
+// load sends requests by the schedule until the time is over. One thread sends, since the timers of Go are late by up
+// to a millisecond; every connection has a goroutine that reads.
 func load(s settings, c *cases, srv *server) (*results, error) {
 	out := &results{models: map[string]int{}}
 	total := int64(s.rate * s.seconds)
@@ -199,7 +199,8 @@ func load(s settings, c *cases, srv *server) (*results, error) {
 	free := make(chan *worker, s.connections)
 	var all []*worker
 	for range s.connections {
-		w := &worker{c: c, l: l, free: free, models: map[string]int{}, done: make([]request, 0, 2*total/int64(s.connections))}
+		w := &worker{c: c, l: l, free: free, models: map[string]int{},
+			done: make([]request, 0, 2*total/int64(s.connections))}
 		var err error
 		if w.conn, err = net.Dial("tcp", srv.addr); err != nil {
 			return nil, err

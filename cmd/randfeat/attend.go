@@ -121,8 +121,10 @@ predicts, and the times of both. --demo needs no files: it compares several esti
 	flags.IntVar(&f.window, "window", 0, "exact softmax over the last so many keys; 0: none")
 	flags.Float64Var(&f.scale, "scale", 0, "factor of the scores q·k; default: 1/√d")
 	flags.StringVar(&f.dtype, "dtype", "", "float32 or float64; default: that of the files")
-	flags.StringVar(&f.family, "family", defaultAttendFamily, "feature family: a name of 'randfeat families' or a JSON object with parameters")
-	flags.StringVar(&f.coupling, "coupling", defaultAttendCoupling, "joint law of the projections: a name of 'randfeat couplings' or a JSON object")
+	flags.StringVar(&f.family, "family", defaultAttendFamily,
+		"feature family: a name of 'randfeat families' or a JSON object with parameters")
+	flags.StringVar(&f.coupling, "coupling", defaultAttendCoupling,
+		"joint law of the projections: a name of 'randfeat couplings' or a JSON object")
 	flags.IntVarP(&f.m, "features", "m", defaultM, "random projections per head")
 	flags.BoolVar(&f.fit, "fit", false, "fit the parameters of --family to each head; this is the default without --family")
 	flags.Uint64Var(&f.seed, "seed", defaultSeed, "seed of the projections")
@@ -219,8 +221,9 @@ func attendAs[T dense.Float](ctx context.Context, a *app, f *attendFlags, files 
 	if in.vis, err = a.visibility(f, in.q.Batch, in.q.Len, in.k.Len); err != nil {
 		return err
 	}
-	r := AttendResult{Out: f.out, Shape: in.shape, DType: fmt.Sprintf("%T", *new(T)), Exact: f.exact, Causal: f.causal, Window: f.window,
-		Heads: in.q.Heads, KVHeads: in.k.Heads, Rows: int64(in.q.Batch) * int64(in.q.Heads) * int64(in.q.Len)}
+	r := AttendResult{Out: f.out, Shape: in.shape, DType: fmt.Sprintf("%T", *new(T)), Exact: f.exact, Causal: f.causal,
+		Window: f.window,
+		Heads:  in.q.Heads, KVHeads: in.k.Heads, Rows: int64(in.q.Batch) * int64(in.q.Heads) * int64(in.q.Len)}
 	var out attention.Seq[T]
 	if f.out != "" {
 		out = likeQueries(in)
@@ -323,7 +326,8 @@ func parameterHint(f family.Family, fit bool) string {
 // canFit reports whether a query and a key count: masks are those of all heads.
 func (in *attendInput[T]) canFit() bool {
 	queries, keys := in.fitMasks()
-	return in.q.Len > 0 && in.k.Len > 0 && (queries == nil || slices.Contains(queries, true)) && (keys == nil || slices.Contains(keys, true))
+	return in.q.Len > 0 && in.k.Len > 0 && (queries == nil || slices.Contains(queries, true)) &&
+		(keys == nil || slices.Contains(keys, true))
 }
 
 // fitMasks say which queries and keys count in a fit: padding of one sequence is padding on both sides.
@@ -352,7 +356,8 @@ func fitHeads[T dense.Float](a *app, f *attendFlags, spec randfeat.Spec, in *att
 	case err != nil && f.fitDefault:
 		return nil, fmt.Errorf("fitting the family used without --family: %w; name one that needs no fit, such as --family %s", err, fallbackFamily)
 	case err != nil:
-		return nil, fmt.Errorf("--fit: %w; leave --fit out and set parameters of --family %s, or use --family %s", err, name, fallbackFamily)
+		return nil, fmt.Errorf("--fit: %w; leave --fit out and set parameters of --family %s, or use --family %s", err,
+			name, fallbackFamily)
 	}
 	return specs, nil
 }
@@ -427,7 +432,8 @@ func writeSequence[T dense.Float](a *app, path string, shape []int, out attentio
 		return err
 	}
 	cols := shape[len(shape)-1]
-	rows := dense.Matrix[T]{Rows: len(out.Data) / cols, Cols: cols, Stride: cols, Data: out.Data} // the memory order of the file
+	// the memory order of the file
+	rows := dense.Matrix[T]{Rows: len(out.Data) / cols, Cols: cols, Stride: cols, Data: out.Data}
 	if err := n.WriteRows(rows); err != nil {
 		return err
 	}
@@ -449,7 +455,8 @@ func (a *app) reportAttend(f *attendFlags, r AttendResult) error {
 		if _, fits := spec.Family.(family.Fitter); fits && f.fit {
 			fitted = ", fitted per head"
 		}
-		what = fmt.Sprintf("linear attention, %d %s features%s, %s, seed %d", r.Features, spec.Family.Name(), fitted, couplingName(spec), *r.Seed)
+		what = fmt.Sprintf("linear attention, %d %s features%s, %s, seed %d", r.Features, spec.Family.Name(), fitted,
+			couplingName(spec), *r.Seed)
 	}
 	target := r.Out
 	if target == "" {
@@ -460,10 +467,12 @@ func (a *app) reportAttend(f *attendFlags, r AttendResult) error {
 		a.note("note: %s no key: zeros", outOf(r.Empty, r.Rows, "query row", "sees", "see"))
 	}
 	if r.Negative > 0 {
-		a.note("note: %s negative (signed features); quotients are taken as they are", outOf(r.Negative, r.Rows, "denominator", "is", "are"))
+		a.note("note: %s negative (signed features); quotients are taken as they are",
+			outOf(r.Negative, r.Rows, "denominator", "is", "are"))
 	}
 	if r.Zero > 0 {
-		a.note("note: %s zero, or so small that the quotient is not finite in %s: rows of zeros", outOf(r.Zero, r.Rows, "denominator", "is", "are"), r.DType)
+		a.note("note: %s zero, or so small that the quotient is not finite in %s: rows of zeros",
+			outOf(r.Zero, r.Rows, "denominator", "is", "are"), r.DType)
 	}
 	if r.Compare != nil {
 		return a.printCompare(r)

@@ -107,16 +107,21 @@ func TestAttendExactLayouts(t *testing.T) {
 		want     []int
 	}{
 		{"[L, d]", []int{5, 4}, []int{7, 4}, []int{7, 3}, nil, 1, 1, 1, []int{5, 3}},
-		{"[H, L, d]", []int{4, 5, 4}, []int{2, 7, 4}, []int{2, 7, 3}, []string{"--kv-heads", "2"}, 1, 4, 2, []int{4, 5, 3}},
+		{"[H, L, d]", []int{4, 5, 4}, []int{2, 7, 4}, []int{2, 7, 3}, []string{"--kv-heads", "2"}, 1, 4, 2,
+			[]int{4, 5, 3}},
 		{"[B, H, L, d]", []int{2, 3, 5, 4}, []int{2, 1, 7, 4}, []int{2, 1, 7, 3}, nil, 2, 3, 1, []int{2, 3, 5, 3}},
-		{"[L, H·d]", []int{5, 16}, []int{7, 8}, []int{7, 6}, []string{"--heads", "4", "--kv-heads", "2"}, 1, 4, 2, []int{5, 12}},
-		{"[B, L, H·d]", []int{2, 5, 8}, []int{2, 7, 8}, []int{2, 7, 6}, []string{"--heads", "2"}, 2, 2, 2, []int{2, 5, 6}},
+		{"[L, H·d]", []int{5, 16}, []int{7, 8}, []int{7, 6}, []string{"--heads", "4", "--kv-heads", "2"}, 1, 4, 2,
+			[]int{5, 12}},
+		{"[B, L, H·d]", []int{2, 5, 8}, []int{2, 7, 8}, []int{2, 7, 6}, []string{"--heads", "2"}, 2, 2, 2,
+			[]int{2, 5, 6}},
 	} {
 		for _, causal := range []bool{false, true} {
 			dir := t.TempDir()
-			q, k, v := saveTensor[float64](t, dir, "q.npy", 1, 1, c.q...), saveTensor[float64](t, dir, "k.npy", 2, 1, c.k...), saveTensor[float64](t, dir, "v.npy", 3, 1, c.v...)
+			q, k, v := saveTensor[float64](t, dir, "q.npy", 1, 1, c.q...), saveTensor[float64](t, dir, "k.npy", 2, 1,
+				c.k...), saveTensor[float64](t, dir, "v.npy", 3, 1, c.v...)
 			out := filepath.Join(dir, "out.npy")
-			args := append([]string{"attend", q, k, v, "-o", out, "--exact", fmt.Sprintf("--causal=%v", causal)}, c.args...)
+			args := append([]string{"attend", q, k, v, "-o", out, "--exact", fmt.Sprintf("--causal=%v", causal)},
+				c.args...)
 			if o := ok(t, args...); !strings.Contains(o.stderr, "exact attention") {
 				t.Errorf("stderr %q", o.stderr)
 			}
@@ -127,19 +132,22 @@ func TestAttendExactLayouts(t *testing.T) {
 			rows := func(path string, b, h, heads, length, dim int) dense.Matrix[float64] {
 				x := loadTensor(t, path).F64
 				if strings.Contains(c.name, "H·d") {
-					return dense.Matrix[float64]{Rows: length, Cols: dim, Stride: heads * dim, Data: x[b*length*heads*dim+h*dim:]}
+					return dense.Matrix[float64]{Rows: length, Cols: dim, Stride: heads * dim,
+						Data: x[b*length*heads*dim+h*dim:]}
 				}
 				return dense.Matrix[float64]{Rows: length, Cols: dim, Stride: dim, Data: x[(b*heads+h)*length*dim:]}
 			}
 			for b := range c.b {
 				for h := range c.h {
 					g := h / (c.h / c.hk)
-					qm, km, vm, om := rows(q, b, h, c.h, 5, 4), rows(k, b, g, c.hk, 7, 4), rows(v, b, g, c.hk, 7, 3), rows(out, b, h, c.h, 5, 3)
+					qm, km, vm, om := rows(q, b, h, c.h, 5, 4), rows(k, b, g, c.hk, 7, 4), rows(v, b, g, c.hk, 7, 3),
+						rows(out, b, h, c.h, 5, 3)
 					for i := range 5 {
 						want := softmaxRow(qm.Row(i), km, vm, func(j int) bool { return !causal || j <= i+2 })
 						for l, w := range want {
 							if math.Abs(om.At(i, l)-w) > 1e-12 {
-								t.Fatalf("%s causal %v: batch %d head %d row %d: %v, want %v", c.name, causal, b, h, i, om.Row(i), want)
+								t.Fatalf("%s causal %v: batch %d head %d row %d: %v, want %v", c.name, causal, b, h, i,
+									om.Row(i), want)
 							}
 						}
 					}
@@ -152,17 +160,22 @@ func TestAttendExactLayouts(t *testing.T) {
 // The command is the library: same spec, same numbers.
 func TestAttendLinear(t *testing.T) {
 	dir := t.TempDir()
-	q, k, v := saveTensor[float32](t, dir, "q.npy", 1, 1, 2, 40, 8), saveTensor[float32](t, dir, "k.npy", 2, 1, 2, 40, 8), saveTensor[float32](t, dir, "v.npy", 3, 1, 2, 40, 8)
+	q, k, v := saveTensor[float32](t, dir, "q.npy", 1, 1, 2, 40, 8), saveTensor[float32](t, dir, "k.npy", 2, 1, 2, 40,
+		8), saveTensor[float32](t, dir, "v.npy", 3, 1, 2, 40, 8)
 	out := filepath.Join(dir, "out.npy")
-	r := objects[AttendResult](t, ok(t, "attend", q, k, v, "-o", out, "--causal", "--family", "positive", "--coupling", "orthogonal", "-m", "32", "--seed", "9", "--json").stdout)[0]
-	if r.Features != 32 || r.DType != "float32" || r.KVHeads != 2 || r.Rows != 80 || r.Seed == nil || *r.Seed != 9 || len(r.Specs) != 1 || !r.Causal {
+	r := objects[AttendResult](t, ok(t, "attend", q, k, v, "-o", out, "--causal", "--family", "positive", "--coupling",
+		"orthogonal", "-m", "32", "--seed", "9", "--json").stdout)[0]
+	if r.Features != 32 || r.DType != "float32" || r.KVHeads != 2 || r.Rows != 80 || r.Seed == nil || *r.Seed != 9 ||
+		len(r.Specs) != 1 || !r.Causal {
 		t.Errorf("%+v", r)
 	}
-	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(8), Family: family.Positive{}, Coupling: coupling.Orthogonal{}, Dim: 8, M: 32, Seed: 9})
+	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(8), Family: family.Positive{},
+		Coupling: coupling.Orthogonal{}, Dim: 8, M: 32, Seed: 9})
 	if err != nil {
 		t.Fatal(err)
 	}
-	lin := attention.Linear[float32]{Visibility: attention.Visibility{Causal: true}, Maps: []randfeat.FeatureMap[float32]{m}}
+	lin := attention.Linear[float32]{Visibility: attention.Visibility{Causal: true},
+		Maps: []randfeat.FeatureMap[float32]{m}}
 	seq := func(path string) attention.Seq[float32] {
 		s := attention.NewSeq[float32](1, 2, 40, 8)
 		copy(s.Data, loadTensor(t, path).F32)
@@ -177,7 +190,8 @@ func TestAttendLinear(t *testing.T) {
 	}
 	// Without a family the adaptive one is fitted, each head on its own.
 	o := ok(t, "attend", q, k, v, "-o", out)
-	if !strings.Contains(o.stderr, "adaptive features, fitted per head") || !strings.Contains(o.stderr, "seed 1") || o.stdout != "" {
+	if !strings.Contains(o.stderr, "adaptive features, fitted per head") || !strings.Contains(o.stderr, "seed 1") ||
+		o.stdout != "" {
 		t.Errorf("%+v", o)
 	}
 	r = objects[AttendResult](t, ok(t, "attend", q, k, v, "-o", out, "--json").stdout)[0]
@@ -189,10 +203,12 @@ func TestAttendLinear(t *testing.T) {
 // A window as long as the sequence leaves nothing to the features.
 func TestAttendFullWindowIsExact(t *testing.T) {
 	dir := t.TempDir()
-	q, k, v := saveTensor[float64](t, dir, "q.npy", 1, 1, 30, 6), saveTensor[float64](t, dir, "k.npy", 2, 1, 30, 6), saveTensor[float64](t, dir, "v.npy", 3, 1, 30, 2)
+	q, k, v := saveTensor[float64](t, dir, "q.npy", 1, 1, 30, 6), saveTensor[float64](t, dir, "k.npy", 2, 1, 30, 6),
+		saveTensor[float64](t, dir, "v.npy", 3, 1, 30, 2)
 	exact, out := filepath.Join(dir, "exact.npy"), filepath.Join(dir, "out.npy")
 	ok(t, "attend", q, k, v, "-o", exact, "--exact", "--causal", "--scale", "0.7")
-	ok(t, "attend", q, k, v, "-o", out, "--causal", "--window", "30", "--family", "positive", "-m", "4", "--scale", "0.7")
+	ok(t, "attend", q, k, v, "-o", out, "--causal", "--window", "30", "--family", "positive", "-m", "4", "--scale",
+		"0.7")
 	equalNear(t, loadTensor(t, out).F64, loadTensor(t, exact).F64, 1e-12)
 }
 
@@ -252,9 +268,11 @@ func TestAttendPipes(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	code := run(context.Background(), []string{"attend", "-", k, k, "-o", "-", "--exact", "--dtype", "float64"}, bytes.NewReader(in), &stdout, &stderr)
+	code := run(context.Background(), []string{"attend", "-", k, k, "-o", "-", "--exact", "--dtype", "float64"},
+		bytes.NewReader(in), &stdout, &stderr)
 	if code != exitDone || !bytes.Equal(stdout.Bytes(), want) {
-		t.Errorf("exit %d, %d bytes on stdout, want those of the file (%d): %s", code, stdout.Len(), len(want), stderr.String())
+		t.Errorf("exit %d, %d bytes on stdout, want those of the file (%d): %s", code, stdout.Len(), len(want),
+			stderr.String())
 	}
 }
 
@@ -299,7 +317,8 @@ func TestAttendCompareWithoutPrediction(t *testing.T) {
 			t.Errorf("%s: %+v", family, c.AttendErrors)
 		}
 		o := ok(t, args...)
-		if n := strings.Count(o.stderr, reason); n != 1 || !strings.Contains(o.stderr, "PREDICTED is - for heads 0, 1: ") {
+		if n := strings.Count(o.stderr, reason); n != 1 || !strings.Contains(o.stderr,
+			"PREDICTED is - for heads 0, 1: ") {
 			t.Errorf("%s: the reason comes %d times in %s", family, n, o.stderr)
 		}
 		if n := strings.Count(o.stdout, "  -  "); n != 3 {
@@ -309,7 +328,8 @@ func TestAttendCompareWithoutPrediction(t *testing.T) {
 }
 
 func TestPercent(t *testing.T) {
-	for share, want := range map[float64]string{0.0972: "9.7 %", 0.996: "100 %", 1: "100 %", 21.77: "2177 %", 1.678e13: "1.7e+15 %"} {
+	for share, want := range map[float64]string{0.0972: "9.7 %", 0.996: "100 %", 1: "100 %", 21.77: "2177 %",
+		1.678e13: "1.7e+15 %"} {
 		if got := percent(share); got != want {
 			t.Errorf("%v: %s, want %s", share, got, want)
 		}
@@ -319,12 +339,15 @@ func TestPercent(t *testing.T) {
 // --compare measures what the output file shows, and the prediction is of its size.
 func TestAttendCompare(t *testing.T) {
 	dir := t.TempDir()
-	q, k, v := saveTensor[float32](t, dir, "q.npy", 1, 0.3, 2, 100, 8), saveTensor[float32](t, dir, "k.npy", 2, 0.3, 1, 100, 8), saveTensor[float32](t, dir, "v.npy", 3, 1, 1, 100, 8)
+	q, k, v := saveTensor[float32](t, dir, "q.npy", 1, 0.3, 2, 100, 8), saveTensor[float32](t, dir, "k.npy", 2, 0.3, 1,
+		100, 8), saveTensor[float32](t, dir, "v.npy", 3, 1, 1, 100, 8)
 	out, exact := filepath.Join(dir, "out.npy"), filepath.Join(dir, "exact.npy")
-	args := []string{"attend", q, k, v, "--family", "positive", "--coupling", "iid", "-m", "512", "--compare", "--sample", "100"}
+	args := []string{"attend", q, k, v, "--family", "positive", "--coupling", "iid", "-m", "512", "--compare",
+		"--sample", "100"}
 	r := objects[AttendResult](t, ok(t, append(args, "-o", out, "--json")...).stdout)[0]
 	c := r.Compare
-	if c == nil || len(c.Heads) != 2 || c.Rows != 200 || c.Predicted == nil || c.Method != "covariances" || c.LinearSeconds <= 0 || c.ExactSeconds <= 0 || c.ExactEstimated {
+	if c == nil || len(c.Heads) != 2 || c.Rows != 200 || c.Predicted == nil || c.Method != "covariances" ||
+		c.LinearSeconds <= 0 || c.ExactSeconds <= 0 || c.ExactEstimated {
 		t.Fatalf("%+v", r)
 	}
 	ok(t, "attend", q, k, v, "-o", exact, "--exact")
@@ -332,7 +355,8 @@ func TestAttendCompare(t *testing.T) {
 	if d := relativeDistance(got, want); math.Abs(d-c.Output) > 1e-3*d {
 		t.Errorf("the files differ by %v, --compare says %v", d, c.Output)
 	}
-	// One draw of 512 projections, with small inputs and so light tails: the error is a random number around the prediction.
+	// One draw of 512 projections, with small inputs and so light tails: the error is a random number around the
+	// prediction.
 	if ratio := c.Output / *c.Predicted; ratio < 0.5 || ratio > 2 {
 		t.Errorf("measured %v, predicted %v", c.Output, *c.Predicted)
 	}
@@ -361,7 +385,8 @@ func TestAttendBadInput(t *testing.T) {
 	bad.Set(7, 2, float32(math.NaN()))
 	nan := saveAs(t, dir, "nan.npy", bad, 2, 6, 4)
 	ints := saveInts(t, dir, "ints.npy", "(2, 6, 4)", make([]byte, 48)...)
-	mask5, apart := saveInts(t, dir, "mask5.npy", "(5,)", 1, 1, 1, 1, 1), saveInts(t, dir, "apart.npy", "(6,)", 1, 1, 2, 2, 1, 1)
+	mask5, apart := saveInts(t, dir, "mask5.npy", "(5,)", 1, 1, 1, 1, 1), saveInts(t, dir, "apart.npy", "(6,)", 1, 1, 2,
+		2, 1, 1)
 	none := saveInts(t, dir, "none.npy", "(6,)", make([]byte, 6)...)
 	out, lost := filepath.Join(dir, "out.npy"), filepath.Join(dir, "nowhere", "out.npy")
 	before := names(t, dir)
@@ -400,12 +425,16 @@ func TestAttendBadInput(t *testing.T) {
 		{exitFailed, "two.npy is [2, 1, 6, 4], want [L, H·d]", []string{two, two, two, "-o", out, "--heads", "2"}},
 		{exitFailed, "ints.npy holds uint8, want float32 or float64: convert", []string{ints, k, k, "-o", out}},
 		{exitFailed, "nan.npy as k: batch 0, head 1, position 1, column 2 is NaN", []string{q, nan, k, "-o", out}},
-		{exitFailed, "nan.npy as k: batch 0, head 1, position 1, column 2 is NaN", []string{q, nan, k, "-o", out, "--family", "positive"}},
-		{exitFailed, "nan.npy as v: batch 0, head 1, position 1, column 2 is NaN", []string{q, k, nan, "-o", out, "--exact"}},
+		{exitFailed, "nan.npy as k: batch 0, head 1, position 1, column 2 is NaN",
+			[]string{q, nan, k, "-o", out, "--family", "positive"}},
+		{exitFailed, "nan.npy as v: batch 0, head 1, position 1, column 2 is NaN",
+			[]string{q, k, nan, "-o", out, "--exact"}},
 		{exitFailed, "mask5.npy is [5], want [6] or [1, 6]", []string{q, k, k, "-o", out, "--mask", mask5}},
 		{exitFailed, "q.npy holds float32, want bools or integers: convert", []string{q, k, k, "-o", out, "--mask", q}},
-		{exitFailed, "or use --family positive", []string{q, k, k, "-o", out, "--mask", none, "--family", "oprf", "--fit"}},
-		{exitFailed, `set parameters with --family '{"name": "lfk", "w": [[...], ...]}'` + "\n", []string{q, k, k, "-o", out, "--family", "lfk", "--fit"}},
+		{exitFailed, "or use --family positive", []string{q, k, k, "-o", out, "--mask", none, "--family", "oprf",
+			"--fit"}},
+		{exitFailed, `set parameters with --family '{"name": "lfk", "w": [[...], ...]}'` + "\n",
+			[]string{q, k, k, "-o", out, "--family", "lfk", "--fit"}},
 		{exitFailed, "or fit them with --fit\n", []string{q, k, k, "-o", out, "--family", "zero-one"}},
 		{exitFailed, "cannot write " + lost + ": ", []string{q, k, k, "-o", lost}},
 		{exitFailed, "segment 1 begins a second time", []string{q, k, k, "-o", out, "--segments", apart}},
@@ -422,7 +451,8 @@ func TestAttendDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long sequences")
 	}
-	rows := objects[AttendDemoRow](t, ok(t, "attend", "--demo", "--causal", "--json", "-m", "64", "--sample", "32").stdout)
+	rows := objects[AttendDemoRow](t, ok(t, "attend", "--demo", "--causal", "--json", "-m", "64", "--sample",
+		"32").stdout)
 	if len(rows) != len(attendDemoRows)+2 || rows[0].Estimator != "exact" {
 		t.Fatalf("%d rows", len(rows))
 	}
@@ -435,7 +465,8 @@ func TestAttendDemo(t *testing.T) {
 		t.Fatalf("no row %s, %s, %d", estimator, coupling, window)
 		return AttendDemoRow{}
 	}
-	mean, plain, best := find("mean of the values", "", 0), find("positive", "orthogonal", 0), find("adaptive", "orthogonal", 0)
+	mean, plain, best := find("mean of the values", "", 0), find("positive", "orthogonal", 0),
+		find("adaptive", "orthogonal", 0)
 	near, far := find("adaptive", "orthogonal", 32), find("adaptive", "orthogonal", 512)
 	if !(best.Output < plain.Output && best.Output < mean.Output) {
 		t.Errorf("adaptive %v, positive %v, mean of the values %v", best.Output, plain.Output, mean.Output)

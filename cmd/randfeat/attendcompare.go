@@ -19,8 +19,8 @@ import (
 type AttendCompare struct {
 	AttendErrors                // of all heads together
 	Heads        []AttendErrors `json:"heads"` // of each query head
-	// LinearSeconds and ExactSeconds are the times of both over the whole input. ExactEstimated says that exact attention
-	// would have taken long: its time is then that of a part, multiplied.
+	// LinearSeconds and ExactSeconds are the times of both over the whole input. ExactEstimated says that exact
+	// attention would have taken long: its time is then that of a part, multiplied.
 	LinearSeconds  float64 `json:"linear_seconds"`
 	ExactSeconds   float64 `json:"exact_seconds"`
 	ExactEstimated bool    `json:"exact_estimated,omitempty"`
@@ -29,13 +29,14 @@ type AttendCompare struct {
 // AttendErrors are the errors of one head over a sample of its query rows.
 type AttendErrors struct {
 	Rows int `json:"rows"` // compared; rows that see no key are left out
-	// Predicted is the error of the output by theory, to first order; absent where it is not known, and Reason says why.
-	// Method says how it was found: covariances, scaled covariances, independent rows, upper bound.
+	// Predicted is the error of the output by theory, to first order; absent where it is not known, and Reason says
+	// why. Method says how it was found: covariances, scaled covariances, independent rows, upper bound.
 	Predicted *float64 `json:"predicted,omitempty"`
 	Method    string   `json:"method,omitempty"`
 	Reason    string   `json:"reason,omitempty"`
-	// Denominator is the predicted relative error of the denominators. Where it is not small the prediction for positive
-	// features is too large, and above 1 there is none; with signed features there is none once that of a row is above ¼.
+	// Denominator is the predicted relative error of the denominators. Where it is not small the prediction for
+	// positive features is too large, and above 1 there is none; with signed features there is none once that of a row
+	// is above ¼.
 	Denominator *float64 `json:"denominator,omitempty"`
 	Output      float64  `json:"output"`    // |ô-o|/|o| over all rows
 	Row         float64  `json:"row"`       // root mean square of |â-a|/|a| of the attention rows
@@ -66,22 +67,26 @@ func attendErrors(e compare.Errors) AttendErrors {
 // exactLimit is the work up to which exact attention is run for its time, some ten seconds.
 const exactLimit = 1e12
 
-// compareHeads measures the errors. It also fills in the time and counts of r if the linear output was not computed yet.
-func compareHeads[T dense.Float](ctx context.Context, a *app, f *attendFlags, in *attendInput[T], maps []randfeat.FeatureMap[T], r *AttendResult) error {
+// compareHeads measures the errors. It also fills in the time and counts of r if the linear output was not computed
+// yet.
+func compareHeads[T dense.Float](ctx context.Context, a *app, f *attendFlags, in *attendInput[T],
+	maps []randfeat.FeatureMap[T], r *AttendResult) error {
 	lin := &attention.Linear[T]{Visibility: in.vis, Window: f.window, Maps: maps}
 	work := exactWork(in)
 	bar := a.progress("comparing with exact attention", 1)
 	defer bar.end()
 	bar.last = time.Time{}
 	bar.at(0)
-	c, err := compare.Run(lin, in.q, in.k, in.v, compare.Options{Rows: f.sample, Seed: f.seed, Exact: work <= exactLimit})
+	c, err := compare.Run(lin, in.q, in.k, in.v, compare.Options{Rows: f.sample, Seed: f.seed,
+		Exact: work <= exactLimit})
 	if err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	out := &AttendCompare{AttendErrors: attendErrors(c.Errors), LinearSeconds: c.Linear.Seconds(), ExactSeconds: c.Exact.Seconds()}
+	out := &AttendCompare{AttendErrors: attendErrors(c.Errors), LinearSeconds: c.Linear.Seconds(),
+		ExactSeconds: c.Exact.Seconds()}
 	for _, h := range c.Heads {
 		out.Heads = append(out.Heads, attendErrors(h))
 	}
@@ -127,7 +132,8 @@ func exactWork[T dense.Float](in *attendInput[T]) float64 {
 // exactRate is the operations per second of exact attention over the first rows of all heads.
 func exactRate[T dense.Float](f *attendFlags, in *attendInput[T]) (float64, error) {
 	const rows = 2048
-	part := attendInput[T]{q: firstRows(headRange(in.q, 0, in.q.Heads/in.k.Heads), rows), k: firstRows(headRange(in.k, 0, 1), rows), v: firstRows(headRange(in.v, 0, 1), rows)}
+	part := attendInput[T]{q: firstRows(headRange(in.q, 0, in.q.Heads/in.k.Heads), rows),
+		k: firstRows(headRange(in.k, 0, 1), rows), v: firstRows(headRange(in.v, 0, 1), rows)}
 	part.vis.Causal = f.causal
 	e := attention.Exact[T]{Visibility: part.vis, Scale: f.scale, Unchecked: true}
 	out := attention.NewSeq[T](part.q.Batch, part.q.Heads, part.q.Len, part.v.Dim)
@@ -162,7 +168,8 @@ func (a *app) printCompare(r AttendResult) error {
 			fmt.Fprintf(w, "%d\t%s\t%.3g\t%.3g\t%s\n", h, predictedText(e), e.Output, e.Row, percent(e.Variation))
 		}
 		if len(c.Heads) > 1 {
-			fmt.Fprintf(w, "all\t%s\t%.3g\t%.3g\t%s\n", predictedText(c.AttendErrors), c.Output, c.Row, percent(c.Variation))
+			fmt.Fprintf(w, "all\t%s\t%.3g\t%.3g\t%s\n", predictedText(c.AttendErrors), c.Output, c.Row,
+				percent(c.Variation))
 		}
 	})
 	if err != nil {
@@ -172,7 +179,8 @@ func (a *app) printCompare(r AttendResult) error {
 	if c.ExactEstimated {
 		approximately, exact = "about ", " (estimated from a part)"
 	}
-	_, err = fmt.Fprintf(a.stdout, "\nlinear %.3g s, exact %s%.3g s%s: %s%.3g times as fast\n", c.LinearSeconds, approximately, c.ExactSeconds, exact, approximately, c.ExactSeconds/c.LinearSeconds)
+	_, err = fmt.Fprintf(a.stdout, "\nlinear %.3g s, exact %s%.3g s%s: %s%.3g times as fast\n", c.LinearSeconds,
+		approximately, c.ExactSeconds, exact, approximately, c.ExactSeconds/c.LinearSeconds)
 	a.note("%d query row%s of each head, relative errors; OUTPUT of the output, ROWS of the attention rows, MISPLACED the share of attention on wrong keys", c.Heads[0].Rows, plural(c.Heads[0].Rows))
 	if predicted, ok := c.predicted(); ok {
 		a.note("PREDICTED by theory for OUTPUT, over all draws of the projections: %s", methodText(predicted))

@@ -9,8 +9,8 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// The synthetic sequence of attend --demo: queries and keys follow a slowly changing topic, so that near keys matter more
-// than distant ones, with variances that fall off along random axes, as in trained models.
+// The synthetic sequence of attend --demo: queries and keys follow a slowly changing topic, so that near keys matter
+// more than distant ones, with variances that fall off along random axes, as in trained models.
 const (
 	topicKeep = 0.995 // of the topic from one position to the next: it changes within some two hundred
 	topicSize = 1.2   // of the topic in the leading direction
@@ -25,7 +25,8 @@ func attendDemoData(length, dim int) (q, k, v attention.Seq[float32], err error)
 	if err != nil {
 		return q, k, v, err
 	}
-	q, k, v = attention.NewSeq[float32](1, 1, length, dim), attention.NewSeq[float32](1, 1, length, dim), attention.NewSeq[float32](1, 1, length, dim)
+	q, k, v = attention.NewSeq[float32](1, 1, length, dim), attention.NewSeq[float32](1, 1, length, dim),
+		attention.NewSeq[float32](1, 1, length, dim)
 	topic, step := make([]float64, dim), make([]float64, dim)
 	src := rng.Stream(demoSeed, 11)
 	rng.Normals(topic, src)

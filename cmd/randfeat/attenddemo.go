@@ -60,7 +60,8 @@ var attendDemoRows = []struct {
 }
 
 func (a *app) attendDemo(cmd *cobra.Command, f *attendFlags) error {
-	err := conflict(cmd, "demo", "out", "exact", "heads", "kv-heads", "mask", "segments", "key-segments", "window", "scale", "dtype", "family", "coupling", "fit", "compare")
+	err := conflict(cmd, "demo", "out", "exact", "heads", "kv-heads", "mask", "segments", "key-segments", "window",
+		"scale", "dtype", "family", "coupling", "fit", "compare")
 	if err != nil {
 		return err
 	}
@@ -199,7 +200,8 @@ func (a *app) printAttendDemo(f *attendFlags, rows []AttendDemoRow) error {
 				window = fmt.Sprint(r.Window)
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%.2g\t%.2f\t%.1f\n", name, dash(r.Coupling), window, features,
-				predictedText(AttendErrors{Predicted: r.Predicted, Method: r.Method}), r.Output, r.Seconds*1e3, rows[0].Seconds/r.Seconds)
+				predictedText(AttendErrors{Predicted: r.Predicted, Method: r.Method}), r.Output, r.Seconds*1e3,
+				rows[0].Seconds/r.Seconds)
 		}
 	})
 	if err != nil {

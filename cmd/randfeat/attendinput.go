@@ -25,7 +25,8 @@ func (a *app) readAttend(paths []string) (attendFiles, error) {
 			return f, err
 		}
 		if !f.tensors[i].IsFloat() {
-			return f, fmt.Errorf("%s holds %s, want float32 or float64: convert with array.astype('float32')", f.names[i], f.tensors[i].Element)
+			return f, fmt.Errorf("%s holds %s, want float32 or float64: convert with array.astype('float32')",
+				f.names[i], f.tensors[i].Element)
 		}
 	}
 	return f, nil
@@ -55,14 +56,15 @@ type attendInput[T dense.Float] struct {
 	shape   []int // of the output file
 }
 
-// sequences sees the arrays as sequences. Without heads they are [L, d], [H, L, d] or [B, H, L, d]; with heads the columns
-// of [L, H·d] or [B, L, H·d] are split, kvHeads being the number of heads of k and v.
+// sequences sees the arrays as sequences. Without heads they are [L, d], [H, L, d] or [B, H, L, d]; with heads the
+// columns of [L, H·d] or [B, L, H·d] are split, kvHeads being the number of heads of k and v.
 func sequences[T dense.Float](f attendFiles, heads, kvHeads int) (attendInput[T], error) {
 	var in attendInput[T]
 	var s [3]attention.Seq[T]
 	for i, t := range f.tensors {
 		if len(t.Shape) != len(f.tensors[0].Shape) {
-			return in, fmt.Errorf("%s is %s and %s is %s: they need the same number of dimensions: %w", f.names[0], f.tensors[0].Dims(), f.names[i], t.Dims(), dense.ErrShape)
+			return in, fmt.Errorf("%s is %s and %s is %s: they need the same number of dimensions: %w", f.names[0],
+				f.tensors[0].Dims(), f.names[i], t.Dims(), dense.ErrShape)
 		}
 		n := heads
 		if i > 0 && heads > 0 && kvHeads > 0 {
@@ -87,17 +89,20 @@ func sequences[T dense.Float](f attendFiles, heads, kvHeads int) (attendInput[T]
 		return in, f.differ(1, 2, fmt.Sprintf("%d heads of keys and %d of values", in.k.Heads, in.v.Heads))
 	}
 	if in.k.Heads == 0 || in.q.Heads%in.k.Heads != 0 {
-		return in, f.differ(0, 1, fmt.Sprintf("%d query heads are no multiple of %d key/value heads", in.q.Heads, in.k.Heads))
+		return in, f.differ(0, 1, fmt.Sprintf("%d query heads are no multiple of %d key/value heads", in.q.Heads,
+			in.k.Heads))
 	}
 	if kvHeads > 0 && in.k.Heads != kvHeads {
-		return in, fmt.Errorf("--kv-heads is %d, %s is %s: %d heads: %w", kvHeads, f.names[1], f.tensors[1].Dims(), in.k.Heads, dense.ErrShape)
+		return in, fmt.Errorf("--kv-heads is %d, %s is %s: %d heads: %w", kvHeads, f.names[1], f.tensors[1].Dims(),
+			in.k.Heads, dense.ErrShape)
 	}
 	in.shape = slices.Clone(f.tensors[0].Shape)
 	last := len(in.shape) - 1
 	in.shape[last] = in.shape[last] / in.q.Dim * in.v.Dim
 	rows := float64(in.q.Batch) * float64(in.q.Heads) * float64(in.q.Len)
 	if size := rows * float64(in.v.Dim); size > maxAttend {
-		return in, fmt.Errorf("the output %s would have %.3g elements, the limit is %d: %w", data.Dims(in.shape), size, int64(maxAttend), dense.ErrShape)
+		return in, fmt.Errorf("the output %s would have %.3g elements, the limit is %d: %w", data.Dims(in.shape), size,
+			int64(maxAttend), dense.ErrShape)
 	}
 	return in, nil
 }
@@ -116,7 +121,8 @@ func (f attendFiles) check(q, k, v int, what string) error {
 }
 
 func (f attendFiles) differ(i, j int, what string) error {
-	return fmt.Errorf("%s is %s and %s is %s: %s: %w", f.names[i], f.tensors[i].Dims(), f.names[j], f.tensors[j].Dims(), what, dense.ErrShape)
+	return fmt.Errorf("%s is %s and %s is %s: %s: %w", f.names[i], f.tensors[i].Dims(), f.names[j], f.tensors[j].Dims(),
+		what, dense.ErrShape)
 }
 
 func sequence[T dense.Float](name string, t data.Tensor, heads int) (attention.Seq[T], error) {
@@ -157,7 +163,8 @@ func (a *app) positions(flag, path string, batch, length int) ([]int64, error) {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	if t.IsFloat() {
-		return nil, fmt.Errorf("--%s: %s holds %s, want bools or integers: convert with array.astype('int32')", flag, name, t.Element)
+		return nil, fmt.Errorf("--%s: %s holds %s, want bools or integers: convert with array.astype('int32')", flag,
+			name, t.Element)
 	}
 	switch {
 	case slices.Equal(t.Shape, []int{batch, length}):
@@ -165,7 +172,8 @@ func (a *app) positions(flag, path string, batch, length int) ([]int64, error) {
 	case slices.Equal(t.Shape, []int{length}):
 		return slices.Repeat(t.Int, batch), nil
 	}
-	return nil, fmt.Errorf("--%s: %s is %s, want [%d] or [%d, %d]: %w", flag, name, t.Dims(), length, batch, length, dense.ErrShape)
+	return nil, fmt.Errorf("--%s: %s is %s, want [%d] or [%d, %d]: %w", flag, name, t.Dims(), length, batch, length,
+		dense.ErrShape)
 }
 
 func asMask(v []int64) []bool {
@@ -214,7 +222,8 @@ func (a *app) visibility(f *attendFlags, batch, lenQ, lenK int) (attention.Visib
 		}
 		v.KeySegments, err = asIDs("key-segments", ids)
 	case lenQ != lenK:
-		return v, fmt.Errorf("--segments with %d queries and %d keys needs --key-segments for the keys: %w", lenQ, lenK, dense.ErrShape)
+		return v, fmt.Errorf("--segments with %d queries and %d keys needs --key-segments for the keys: %w", lenQ, lenK,
+			dense.ErrShape)
 	}
 	return v, err
 }

@@ -34,7 +34,8 @@ func TestDiskFull(t *testing.T) {
 	}
 	// A file system of 16 KiB, seen by this command only.
 	script := func(then string) (string, error) {
-		cmd := exec.Command("unshare", "--map-root-user", "--mount", "sh", "-c", "mount -t tmpfs -o size=16k none "+disk+" && "+then)
+		cmd := exec.Command("unshare", "--map-root-user", "--mount", "sh", "-c",
+			"mount -t tmpfs -o size=16k none "+disk+" && "+then)
 		cmd.Env = append(os.Environ(), asCommand+"=1")
 		b, err := cmd.CombinedOutput()
 		return string(b), err
@@ -42,20 +43,24 @@ func TestDiskFull(t *testing.T) {
 	if out, err := script("true"); err != nil {
 		t.Skipf("no small file system: %v %s", err, out)
 	}
-	fit := fmt.Sprintf("'%s' fit --demo --features 256 --bandwidth 2 --lambda 1 --folds 1 --model gp -o %s/model.rf", self, disk)
+	fit := fmt.Sprintf("'%s' fit --demo --features 256 --bandwidth 2 --lambda 1 --folds 1 --model gp -o %s/model.rf",
+		self, disk)
 	out, err := script(fit + "; echo exit $?; ls -A " + disk)
-	if err != nil || !strings.HasSuffix(out, "exit 1\n") || !strings.Contains(out, "model.rf: no space left on device") {
+	if err != nil || !strings.HasSuffix(out, "exit 1\n") || !strings.Contains(out,
+		"model.rf: no space left on device") {
 		t.Errorf("fit to a full disk: %v\n%s", err, out)
 	}
 	table, model := filepath.Join(dir, "demo.csv"), filepath.Join(dir, "model.rf")
-	ok(t, "fit", "--demo", "--features", "16", "--bandwidth", "2", "--lambda", "1", "--folds", "1", "-o", model, "--save-data", table)
+	ok(t, "fit", "--demo", "--features", "16", "--bandwidth", "2", "--lambda", "1", "--folds", "1", "-o", model,
+		"--save-data", table)
 	predict := fmt.Sprintf("'%s' predict %s %s -o %s/out.csv", self, model, table, disk)
 	out, err = script(predict + "; echo exit $?; ls -A " + disk)
 	if err != nil || !strings.HasSuffix(out, "exit 1\n") || !strings.Contains(out, "out.csv: no space left on device") {
 		t.Errorf("predict to a full disk: %v\n%s", err, out)
 	}
 	// What cannot be replaced is written directly.
-	fails(t, exitFailed, "cannot write /dev/full: no space left on device", "fit", "--demo", "--features", "16", "--bandwidth", "2", "--lambda", "1", "--folds", "1", "-o", "/dev/full")
+	fails(t, exitFailed, "cannot write /dev/full: no space left on device", "fit", "--demo", "--features", "16",
+		"--bandwidth", "2", "--lambda", "1", "--folds", "1", "-o", "/dev/full")
 }
 
 func TestUnreadable(t *testing.T) {
@@ -73,7 +78,8 @@ func TestUnreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := b.put("good.csv", badHead+rowsOf(60, quantity))
-	b.says(exitFailed, "m.rf: permission denied", append([]string{"fit", good, "--target", "y", "-o", b.path("locked/m.rf")}, quick...)...)
+	b.says(exitFailed, "m.rf: permission denied", append([]string{"fit", good, "--target", "y", "-o",
+		b.path("locked/m.rf")}, quick...)...)
 }
 
 // A million columns take little memory.

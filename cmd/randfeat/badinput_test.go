@@ -117,29 +117,37 @@ func TestBadTables(t *testing.T) {
 		name, text, says string
 		more             []string
 	}{
-		{"target.csv", good, `target.csv: no column "z", named as target; the columns are "x", "colour", "y"`, []string{"--target", "z"}},
+		{"target.csv", good, `target.csv: no column "z", named as target; the columns are "x", "colour", "y"`,
+			[]string{"--target", "z"}},
 		{"case.csv", good, `"y" is spelled otherwise`, []string{"--target", "Y"}},
 		{"id.csv", good, `no column "key", named as id`, append(y, "--id", "key")},
 		{"skip.csv", good, `no column "w", named as skipped`, append(y, "--skip", "w")},
-		{"both.csv", good, `both.csv: column "y" is named as target and as id: it can be one of them`, append(y, "--id", "y")},
+		{"both.csv", good, `both.csv: column "y" is named as target and as id: it can be one of them`,
+			append(y, "--id", "y")},
 		{"short.csv", good + "1,red\n", `short.csv:62:6: the row has 2 fields, want 3 as in the first row`, y},
 		{"wide.csv", good + "1,red,2,3\n", `wide.csv:62:8: the row has 4 fields, want 3 as in the first row`, y},
-		{"text.csv", good + "1,red,many\n", `text.csv:62: target "y" is "many", though 60 of its values are numbers`, y},
-		{"regression.csv", good + "1,red,many\n", `regression.csv:62:7: column "y" is "many", want a number`, append(y, "--task", "regression")},
-		{"numeric.csv", good + "one,red,1\n", `numeric.csv:62:1: column "x" is "one", want a number`, append(y, "--numeric", "x")},
+		{"text.csv", good + "1,red,many\n", `text.csv:62: target "y" is "many", though 60 of its values are numbers`,
+			y},
+		{"regression.csv", good + "1,red,many\n", `regression.csv:62:7: column "y" is "many", want a number`,
+			append(y, "--task", "regression")},
+		{"numeric.csv", good + "one,red,1\n", `numeric.csv:62:1: column "x" is "one", want a number`,
+			append(y, "--numeric", "x")},
 		{"nan.csv", good + "1,red,NaN\n", `nan.csv:62: target "y" is missing: remove the row`, y},
 		{"inf.csv", good + "1,red,inf\n", `inf.csv:62: column "y" is infinite`, y},
 		{"empty.csv", "", `empty.csv: the file is empty`, y},
 		{"blank.csv", "\n\n\n", `blank.csv: the file has no rows`, y},
 		{"header.csv", badHead, `header.csv: the table has columns but no rows`, y},
-		{"constant.csv", "x,y\n" + strings.Repeat("1,2\n1,3\n", 20), `constant.csv: no column left to predict from: all are targets, ids or constant`, y},
-		{"oneclass.csv", badHead + rowsOf(60, func(float64, string) string { return "yes" }), `oneclass.csv: target "y" is "yes" in every row: one class cannot be told from another`, y},
+		{"constant.csv", "x,y\n" + strings.Repeat("1,2\n1,3\n", 20),
+			`constant.csv: no column left to predict from: all are targets, ids or constant`, y},
+		{"oneclass.csv", badHead + rowsOf(60, func(float64, string) string { return "yes" }),
+			`oneclass.csv: target "y" is "yes" in every row: one class cannot be told from another`, y},
 		{"twice.csv", "x,x,y\n1,2,3\n4,5,6\n", `twice.csv:1:1: columns 1 and 2 are both named "x": rename one`, y},
 		{"cut.csv.gz", string(gz(long)[:3000]), `cut.csv.gz: damaged or cut file`, y},
 		{"flipped.csv.gz", string(flipped), `flipped.csv.gz`, y},
 		{"noise.csv", string(noise), `neither text nor a format known here`, y},
 		{"utf16.csv", string(utf), `utf16.csv: UTF-16 text: convert it to UTF-8`, y},
-		{"line.csv", good + strings.Repeat("x", 17<<20) + ",red,1\n", `line.csv:62:1: a row of more than 16777216 bytes`, y},
+		{"line.csv", good + strings.Repeat("x", 17<<20) + ",red,1\n",
+			`line.csv:62:1: a row of more than 16777216 bytes`, y},
 		{"quote.csv", good + "\"1,red,2\n3,blue,4\n", `quote.csv:62:1: the quote is not closed`, y},
 		{"xz.csv.xz", "\xfd7zXZ\x00", `compressed by xz: decompress it, or compress it with gzip`, y},
 		{"nested.ndjson", `{"x": 1, "y": {"a": 2}}` + "\n", `nested.ndjson:1:15: a nested value: rows must be flat objects`, y},
@@ -153,7 +161,8 @@ func TestBadTables(t *testing.T) {
 
 	// A constant column is not an error: it is left out, and said so.
 	rows := strings.TrimSuffix(strings.ReplaceAll(good, "\n", "\n7,"), "7,")
-	o := ok(t, append([]string{"fit", b.put("leftout.csv", "one,"+rows), "--target", "y", "-o", b.path("leftout.rf")}, quick...)...)
+	o := ok(t, append([]string{"fit", b.put("leftout.csv", "one,"+rows), "--target", "y", "-o", b.path("leftout.rf")},
+		quick...)...)
 	if !strings.Contains(o.stdout, "one (constant 7)") {
 		t.Errorf("the summary does not say that a constant column is ignored:\n%s", o.stdout)
 	}
@@ -165,7 +174,8 @@ func TestMillionColumnsFit(t *testing.T) {
 	line := strings.Repeat("1,", 999_999) + "1\n"
 	path := b.put("wide.csv", line+line)
 	start := time.Now()
-	b.says(exitFailed, "wide.csv:1:1: 1000000 columns, the limit is 65536: is the table transposed?", b.fit(path, "--target", "c1")...)
+	b.says(exitFailed, "wide.csv:1:1: 1000000 columns, the limit is 65536: is the table transposed?",
+		b.fit(path, "--target", "c1")...)
 	if d := time.Since(start); d > 5*time.Second { // 0.1 s
 		t.Errorf("a million columns were refused after %v", d)
 	}
@@ -179,10 +189,12 @@ func TestBadOutputs(t *testing.T) {
 		return append(append([]string{"fit", good, "--target", "y", "-o", out}, quick...), more...)
 	}
 	b.says(exitMisuse, "-o is missing: name the model file to write", "fit", good, "--target", "y")
-	b.says(exitFailed, "-o: cannot write none"+string(filepath.Separator)+"out.rf: the directory", to(b.path(filepath.Join("none", "out.rf")))...)
+	b.says(exitFailed, "-o: cannot write none"+string(filepath.Separator)+"out.rf: the directory",
+		to(b.path(filepath.Join("none", "out.rf")))...)
 	b.says(exitFailed, "is a directory, want a file to write", to(b.dir)...)
 	b.says(exitMisuse, "-o names the data file good.csv: it would be replaced", to(good)...)
-	b.says(exitFailed, "--checkpoint: cannot write none", to(b.path("m.rf"), "--checkpoint", b.path(filepath.Join("none", "c")))...)
+	b.says(exitFailed, "--checkpoint: cannot write none", to(b.path("m.rf"), "--checkpoint",
+		b.path(filepath.Join("none", "c")))...)
 	b.says(exitMisuse, "-o and --checkpoint name the same file", to(b.path("m.rf"), "--checkpoint", b.path("m.rf"))...)
 	if got := names(t, b.dir); got != "good.csv" {
 		t.Errorf("files left: %s", got)
@@ -213,8 +225,10 @@ func TestBadTablesOfModels(t *testing.T) {
 
 	unseen := b.put("unseen.csv", badHead+"1,red,yes\n2,red,perhaps\n")
 	b.says(exitFailed, `unseen.csv:3: target "y" is "perhaps", a class unseen when the schema was learned; known are "no", "yes"`, "evaluate", classes, unseen)
-	b.says(exitFailed, `no column "y", as the model's target says; the columns are "x", "colour"`, "evaluate", classes, b.put("untold.csv", "x,colour\n1,red\n"))
-	b.says(exitFailed, `nan.csv:3: target "y" is missing`, "evaluate", numbers, b.put("nan.csv", badHead+"1,red,2\n2,red,NaN\n"))
+	b.says(exitFailed, `no column "y", as the model's target says; the columns are "x", "colour"`, "evaluate", classes,
+		b.put("untold.csv", "x,colour\n1,red\n"))
+	b.says(exitFailed, `nan.csv:3: target "y" is missing`, "evaluate", numbers,
+		b.put("nan.csv", badHead+"1,red,2\n2,red,NaN\n"))
 	b.says(exitFailed, `no rows`, "evaluate", numbers, b.put("head.csv", badHead))
 }
 
@@ -239,12 +253,14 @@ func TestBadModels(t *testing.T) {
 		{"stub", "truncated", model[:header/2]},
 		{"none", "0 bytes, too few for a header", nil},
 		{"flipped", "the checksum of the tensors is wrong, the file is damaged", flipped},
-		{"version", `version "2" of the format, this program reads 1`, bytes.Replace(model, []byte(`"version":"1"`), []byte(`"version":"2"`), 1)},
+		{"version", `version "2" of the format, this program reads 1`, bytes.Replace(model, []byte(`"version":"1"`),
+			[]byte(`"version":"2"`), 1)},
 		{"huge", "a header of 1099511627776 bytes", huge},
 		{"table", "not a model file, which is a safetensors container", []byte(badHead + rowsOf(60, quantity))},
 	} {
 		path := b.put(c.name+".rf", string(c.data))
-		for _, args := range [][]string{{"predict", path, table, "-o", b.path("out.csv")}, {"evaluate", path, table}, {"inspect", path}} {
+		for _, args := range [][]string{{"predict", path, table, "-o", b.path("out.csv")}, {"evaluate", path, table},
+			{"inspect", path}} {
 			b.says(exitFailed, c.name+".rf: ", args...)
 			b.says(exitFailed, c.says, args...)
 		}

@@ -120,7 +120,8 @@ func TestHelpAndVersion(t *testing.T) {
 	if len(v) != 1 || v[0].Version == "" || !strings.HasPrefix(v[0].Go, "go") {
 		t.Errorf("--json --version: %+v", v)
 	}
-	for _, args := range [][]string{{}, {"--help"}, {"completion"}, {"theory"}, {"features", "--help"}, {"gram", "--help"}, {"eval", "--help"},
+	for _, args := range [][]string{{}, {"--help"}, {"completion"}, {"theory"}, {"features", "--help"},
+		{"gram", "--help"}, {"eval", "--help"},
 		{"attend", "--help"}, {"crossover", "--help"}} {
 		if o := ok(t, args...); !strings.Contains(o.stdout, "Usage:") {
 			t.Errorf("%v: %q", args, o.stdout)
@@ -164,7 +165,8 @@ func TestCouplings(t *testing.T) {
 		}
 	}
 	list := objects[CouplingInfo](t, ok(t, "couplings", "--json").stdout)
-	if len(list) < 10 || list[0].Name != "iid" || !list[0].Exact || !slices.Contains(list[0].Laws, "poisson") || list[2].Fields[0].Name != "sqrtDim" {
+	if len(list) < 10 || list[0].Name != "iid" || !list[0].Exact || !slices.Contains(list[0].Laws, "poisson") ||
+		list[2].Fields[0].Name != "sqrtDim" {
 		t.Errorf("couplings --json: %+v", list)
 	}
 }
@@ -177,7 +179,8 @@ func TestTheoryList(t *testing.T) {
 		}
 	}
 	list := objects[FormulaInfo](t, ok(t, "theory", "list", "orf.", "--json").stdout)
-	if len(list) != 9 || list[0].Name != "orf.var_log" || list[0].Inputs[2].Key != "z" || list[0].Inputs[2].Type != "number ≥ 0" {
+	if len(list) != 9 || list[0].Name != "orf.var_log" || list[0].Inputs[2].Key != "z" ||
+		list[0].Inputs[2].Type != "number ≥ 0" {
 		t.Errorf("theory list orf. --json: %+v", list)
 	}
 	fails(t, exitMisuse, `"zzz"`, "theory", "list", "zzz")

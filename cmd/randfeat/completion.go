@@ -33,7 +33,8 @@ func completeFiles(cmd *cobra.Command, flag, ext string) {
 	})
 }
 
-func register(cmd *cobra.Command, flag string, f func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)) {
+func register(cmd *cobra.Command, flag string, f func(*cobra.Command, []string,
+	string) ([]string, cobra.ShellCompDirective)) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
 		panic("randfeat: " + err.Error()) // the flag does not exist: a bug here
 	}

@@ -35,8 +35,8 @@ type CrossoverResult struct {
 	Length *float64 `json:"length,omitempty"`
 	Low    *float64 `json:"low,omitempty"`
 	High   *float64 `json:"high,omitempty"`
-	// Below: linear attention is faster at every measured length. Extrapolated: it is faster at none, and Length is where
-	// quadratic and linear growth from the longest one would meet.
+	// Below: linear attention is faster at every measured length. Extrapolated: it is faster at none, and Length is
+	// where quadratic and linear growth from the longest one would meet.
 	Below        bool `json:"below,omitempty"`
 	Extrapolated bool `json:"extrapolated,omitempty"`
 	// Stopped says that --budget ended the series before --max-len.
@@ -123,7 +123,8 @@ func (f *crossoverFlags) check() (randfeat.Spec, error) {
 	case f.out != "" && ext != ".svg":
 		return spec, misused("--out (-o) is %q, want a name that ends in .svg: browsers and editors turn that into other formats", f.out)
 	case float64(f.heads)*float64(f.maxLen)*float64(f.dim) > maxElements:
-		return spec, misused("--heads × --max-len × --dim is %.3g, the limit is %d", float64(f.heads)*float64(f.maxLen)*float64(f.dim), maxElements)
+		return spec, misused("--heads × --max-len × --dim is %.3g, the limit is %d",
+			float64(f.heads)*float64(f.maxLen)*float64(f.dim), maxElements)
 	}
 	var err error
 	if spec.Family, err = family.Parse(f.family); err != nil {
@@ -202,7 +203,8 @@ func fillNormals(dst []float32, seed, stream uint64) {
 func (r *race) call(f attention.Attention[attention.Seq[float32]], length, n int) (float64, error) {
 	start := time.Now()
 	for range n {
-		_, err := f.Forward(firstRows(r.out, length), firstRows(r.q, length), firstRows(r.k, length), firstRows(r.v, length))
+		_, err := f.Forward(firstRows(r.out, length), firstRows(r.q, length), firstRows(r.k, length),
+			firstRows(r.v, length))
 		if err != nil {
 			return 0, err
 		}
@@ -224,7 +226,8 @@ func (r *race) run(ctx context.Context, a *app, result *CrossoverResult) error {
 	defer bar.end()
 	spent := 0.0
 	for _, length := range crossoverLengths(r.f.minLen, r.f.maxLen) {
-		// A length takes two calls here, exact attention up to twice as long as at the last one; keep half of the budget.
+		// A length takes two calls here, exact attention up to twice as long as at the last one; keep half of the
+		// budget.
 		if len(result.Points) >= 2 && 4*spent > left()-r.f.budget.Seconds()/2 {
 			result.Stopped = true
 			break
@@ -302,11 +305,13 @@ func (a *app) printCrossover(f *crossoverFlags, r CrossoverResult) error {
 	if r.Causal {
 		direction = "causal"
 	}
-	fmt.Fprintf(a.stdout, "%s attention, d = %d, %d %s features, %d head%s, float32, %d thread%s; medians in ms\n\n", direction, r.Dim, r.Features, r.Family, r.Heads, plural(r.Heads), r.Threads, plural(r.Threads))
+	fmt.Fprintf(a.stdout, "%s attention, d = %d, %d %s features, %d head%s, float32, %d thread%s; medians in ms\n\n",
+		direction, r.Dim, r.Features, r.Family, r.Heads, plural(r.Heads), r.Threads, plural(r.Threads))
 	err := table(a.stdout, func(w io.Writer) {
 		fmt.Fprintln(w, "LENGTH\tLINEAR\tEXACT\tEXACT/LINEAR\tRUNS")
 		for _, p := range r.Points {
-			fmt.Fprintf(w, "%d\t%.4g\t%.4g\t%.2f\t%d\n", p.Length, p.Linear.Median*1e3, p.Exact.Median*1e3, p.Exact.Median/p.Linear.Median, p.Runs)
+			fmt.Fprintf(w, "%d\t%.4g\t%.4g\t%.2f\t%d\n", p.Length, p.Linear.Median*1e3, p.Exact.Median*1e3,
+				p.Exact.Median/p.Linear.Median, p.Runs)
 		}
 	})
 	if err != nil {

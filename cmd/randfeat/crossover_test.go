@@ -42,7 +42,8 @@ func curves(a, b, noise float64) CrossoverResult {
 
 func TestCrossoverFind(t *testing.T) {
 	r := curves(1e-6, 1e-9, 0)
-	if r.Length == nil || math.Abs(*r.Length-1000) > 1e-6 || math.Abs(*r.Low-1000) > 1e-6 || math.Abs(*r.High-1000) > 1e-6 {
+	if r.Length == nil || math.Abs(*r.Length-1000) > 1e-6 || math.Abs(*r.Low-1000) > 1e-6 ||
+		math.Abs(*r.High-1000) > 1e-6 {
 		t.Errorf("a/b = 1000, found %v", r.Length)
 	}
 	// With noise the range holds the truth and is as wide as the noise allows: the medians of 15 runs vary by
@@ -74,7 +75,8 @@ func TestCrossoverDrawing(t *testing.T) {
 	if bottom := lines[drawRows-1]; !strings.HasPrefix(bottom, "0.0164 ms ┤●") {
 		t.Errorf("bottom line %q", bottom)
 	}
-	if top := lines[0]; !strings.HasSuffix(top, "●") || !strings.HasPrefix(top, "  67.1 ms") || !strings.Contains(top, "┊") {
+	if top := lines[0]; !strings.HasSuffix(top, "●") || !strings.HasPrefix(top, "  67.1 ms") ||
+		!strings.Contains(top, "┊") {
 		t.Errorf("top line %q", top)
 	}
 	if !strings.Contains(b.String(), "○") || !strings.Contains(lines[drawRows+1], "8192") {
@@ -85,7 +87,8 @@ func TestCrossoverDrawing(t *testing.T) {
 func TestCrossoverCommand(t *testing.T) {
 	dir := t.TempDir()
 	svg := filepath.Join(dir, "c.svg")
-	args := []string{"crossover", "--dim", "16", "-m", "16", "--min-len", "16", "--max-len", "512", "--budget", "300ms", "--threads", "1"}
+	args := []string{"crossover", "--dim", "16", "-m", "16", "--min-len", "16", "--max-len", "512", "--budget", "300ms",
+		"--threads", "1"}
 	r := objects[CrossoverResult](t, ok(t, append(args, "-o", svg, "--json")...).stdout)[0]
 	if r.Threads != 1 || r.Features != 16 || len(r.Points) < 3 || r.Seed != defaultSeed || r.Plot != svg {
 		t.Fatalf("%+v", r)
@@ -103,7 +106,8 @@ func TestCrossoverCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	picture := string(b)
-	for _, text := range []string{"<svg ", "bidirectional, d = 16, 16 positive features, 1 head, 1 thread", ">linear<", ">exact<"} {
+	for _, text := range []string{"<svg ", "bidirectional, d = 16, 16 positive features, 1 head, 1 thread", ">linear<",
+		">exact<"} {
 		if !strings.Contains(picture, text) {
 			t.Errorf("no %q in the picture", text)
 		}

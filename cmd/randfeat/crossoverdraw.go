@@ -53,7 +53,8 @@ func (r *CrossoverResult) draw(w io.Writer) {
 			const dots = 2 * drawCols
 			for s := range dots {
 				t := float64(s) / dots
-				set((1-t)*math.Log(float64(p.Length))+t*math.Log(float64(q.Length)), (1-t)*math.Log(time(p))+t*math.Log(time(q)), '·')
+				set((1-t)*math.Log(float64(p.Length))+t*math.Log(float64(q.Length)),
+					(1-t)*math.Log(time(p))+t*math.Log(time(q)), '·')
 			}
 		}
 		for _, p := range r.Points {

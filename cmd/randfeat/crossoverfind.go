@@ -54,8 +54,8 @@ func (r *CrossoverResult) find(seed uint64) {
 	r.Length, r.Low, r.High = &at, &low, &high
 }
 
-// crossing is the length from which on linear is faster at all longer lengths, interpolated in the logarithms of length and
-// time; false if linear is faster everywhere or not at the end.
+// crossing is the length from which on linear is faster at all longer lengths, interpolated in the logarithms of
+// length and time; false if linear is faster everywhere or not at the end.
 func (r *CrossoverResult) crossing(linear, exact []float64) (float64, bool) {
 	gain := func(i int) float64 { return math.Log(exact[i] / linear[i]) }
 	last := len(r.Points) - 1

@@ -272,7 +272,8 @@ func (a *app) printDemoNotes(cells [][]DemoCell) error {
 			used[c.Code] = true
 			used[targetMark] = used[targetMark] || c.OwnTarget
 			approximate = approximate || c.Approximate
-			if text := fmt.Sprintf("!   %s with %s: %s", c.Family, c.Coupling, c.Warning); c.marked() && !used[c.Warning] {
+			if text := fmt.Sprintf("!   %s with %s: %s", c.Family, c.Coupling, c.Warning); c.marked() &&
+				!used[c.Warning] {
 				used[c.Warning] = true
 				warnings = append(warnings, text)
 			}

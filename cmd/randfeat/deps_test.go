@@ -15,7 +15,8 @@ func TestBinaryDependencies(t *testing.T) {
 	}
 	for path := range strings.Lines(string(out)) {
 		path = strings.TrimSpace(path)
-		for _, heavy := range []string{"html/template", "google.golang.org/protobuf/", "github.com/prometheus/", "gonum.org/v1/plot",
+		for _, heavy := range []string{"html/template", "google.golang.org/protobuf/", "github.com/prometheus/",
+			"gonum.org/v1/plot",
 			"github.com/parquet-go/parquet-go/variant", "encoding/gob", "net/http/pprof", "image/png"} {
 			if strings.HasPrefix(path, heavy) {
 				t.Errorf("the program depends on %s", path)

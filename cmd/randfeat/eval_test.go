@@ -38,7 +38,8 @@ func TestEvalCheckReportsAMiss(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := cli(t, "", "eval", "--check", path)
-	if o.code != exitFailed || strings.Count(o.stdout, "MISS") != 1 || !strings.Contains(o.stdout, "MISS logrv.positive#") {
+	if o.code != exitFailed || strings.Count(o.stdout, "MISS") != 1 ||
+		!strings.Contains(o.stdout, "MISS logrv.positive#") {
 		t.Errorf("exit %d\n%s%s", o.code, o.stdout, o.stderr)
 	}
 }

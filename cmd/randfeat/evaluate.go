@@ -365,7 +365,8 @@ func (l *labelled) normal(asked string) (int, error) {
 		}
 		k, ok := l.index[asked]
 		if !ok {
-			return 0, fmt.Errorf("is never %q, as --normal says; it is %s", asked, quoted(l.names[:min(len(l.names), 10)]))
+			return 0, fmt.Errorf("is never %q, as --normal says; it is %s", asked,
+				quoted(l.names[:min(len(l.names), 10)]))
 		}
 		return k, nil
 	}

@@ -57,7 +57,8 @@ func TestEvaluate(t *testing.T) {
 		counts["deardear"]}}; fmt.Sprint(r.Confusion) != fmt.Sprint(want) {
 		t.Errorf("confusion %v, want %v", r.Confusion, want)
 	}
-	if r.Rows != 3000 || !slices.Equal(r.Classes, []string{"cheap", "dear"}) || math.IsNaN(scoreOf(r, "log loss").Value) {
+	if r.Rows != 3000 || !slices.Equal(r.Classes, []string{"cheap", "dear"}) ||
+		math.IsNaN(scoreOf(r, "log loss").Value) {
 		t.Errorf("%+v", r)
 	}
 	o := ok(t, "evaluate", logistic, in).stdout
@@ -93,12 +94,17 @@ func TestEvaluate(t *testing.T) {
 		says string
 		args []string
 	}{
-		{exitFailed, `no column "kind", as the model's target says`, []string{logistic, put(t, dir, "a.csv", "id,size,colour\n1,2,red\n")}},
-		{exitFailed, `b.csv:3: target "kind" is "free", a class unseen`, []string{logistic, put(t, dir, "b.csv", "size,colour,kind\n1,red,dear\n1,red,free\n")}},
-		{exitFailed, `c.csv:3: target "kind" is missing`, []string{logistic, put(t, dir, "c.csv", "size,colour,kind\n1,red,dear\n1,red,\n")}},
-		{exitFailed, `d.csv:3: target "price" is missing`, []string{gp, put(t, dir, "d.csv", "size,colour,price\n1,red,1\n1,red,nan\n")}},
+		{exitFailed, `no column "kind", as the model's target says`,
+			[]string{logistic, put(t, dir, "a.csv", "id,size,colour\n1,2,red\n")}},
+		{exitFailed, `b.csv:3: target "kind" is "free", a class unseen`,
+			[]string{logistic, put(t, dir, "b.csv", "size,colour,kind\n1,red,dear\n1,red,free\n")}},
+		{exitFailed, `c.csv:3: target "kind" is missing`, []string{logistic,
+			put(t, dir, "c.csv", "size,colour,kind\n1,red,dear\n1,red,\n")}},
+		{exitFailed, `d.csv:3: target "price" is missing`, []string{gp,
+			put(t, dir, "d.csv", "size,colour,price\n1,red,1\n1,red,nan\n")}},
 		{exitFailed, "columns but no rows", []string{gp, put(t, dir, "e.csv", "size,colour,price\n"), "--header"}},
-		{exitFailed, `/f.csv: columns unknown when the schema was learned: "x"; leave them out with --skip`, []string{gp, put(t, dir, "f.csv", "size,colour,price,x\n1,red,1,1\n")}},
+		{exitFailed, `/f.csv: columns unknown when the schema was learned: "x"; leave them out with --skip`,
+			[]string{gp, put(t, dir, "f.csv", "size,colour,price,x\n1,red,1,1\n")}},
 		{exitFailed, `no column "zz", as --skip says`, []string{gp, in, "--skip", "zz"}},
 		{exitMisuse, "--skip size: the model predicts from this column", []string{gp, in, "--skip", "size"}},
 		{exitMisuse, "--label is for densities", []string{gp, in, "--label", "kind"}},
@@ -165,10 +171,12 @@ func TestEvaluateDensity(t *testing.T) {
 	if e := evaluated(t, model, digits, "--label", "label"); e.Normal != "0" || e.Anomalies != 175 {
 		t.Errorf("%+v", e)
 	}
-	fails(t, exitFailed, `no column "lable", as --label says, did you mean "label"?`, "evaluate", model, in, "--label", "lable")
+	fails(t, exitFailed, `no column "lable", as --label says, did you mean "label"?`, "evaluate", model, in, "--label",
+		"lable")
 	fails(t, exitFailed, `is never "x", as --normal says`, "evaluate", model, in, "--label", "label", "--normal", "x")
 	fails(t, exitFailed, `is always "red"`, "evaluate", model, in, "--label", "colour", "--skip", "label")
-	fails(t, exitFailed, `row 2: label "label" is missing`, "evaluate", model, put(t, dir, "gap.csv", "size,colour,label\n1,red,a\n1,red,\n"), "--label", "label")
+	fails(t, exitFailed, `row 2: label "label" is missing`, "evaluate", model,
+		put(t, dir, "gap.csv", "size,colour,label\n1,red,a\n1,red,\n"), "--label", "label")
 	fails(t, exitFailed, `"label"; name the one that marks anomalies with --label`, "evaluate", model, in)
 }
 
@@ -185,7 +193,8 @@ func TestAUCInterval(t *testing.T) {
 				continue
 			}
 			k := (m+n)/2 - 1
-			if want := 1.959963984540054 * math.Sqrt(l*(1-l)/(m*n)*(1+k*(1-l)/(2-l)+k*l/(1+l))); math.Abs(math.Abs(v-l)-want) > 1e-9 {
+			want := 1.959963984540054 * math.Sqrt(l*(1-l)/(m*n)*(1+k*(1-l)/(2-l)+k*l/(1+l)))
+			if math.Abs(math.Abs(v-l)-want) > 1e-9 {
 				t.Errorf("%v: limit %g does not solve the equation", c, l)
 			}
 		}
@@ -244,7 +253,8 @@ func TestInspect(t *testing.T) {
 		got.FormatVersion != 1 || got.Features != 64 ||
 		got.Width != m.Schema.Width() || got.Outputs != 2 || got.Lambda != 1 || got.Bandwidth != 2 ||
 		len(got.SHA256) != 64 || len(got.Tensors) != 3 ||
-		got.Schema.Targets[0].Classes[1] != "dear" || got.Spec["m"] != 32.0 || !strings.Contains(got.Python, "safe_open") {
+		got.Schema.Targets[0].Classes[1] != "dear" || got.Spec["m"] != 32.0 ||
+		!strings.Contains(got.Python, "safe_open") {
 		t.Errorf("%+v", got)
 	}
 	o := ok(t, "inspect", path).stdout

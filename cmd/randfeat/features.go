@@ -189,7 +189,8 @@ func (a *app) fit(spec randfeat.Spec, path string, x data.Array, xIsKey bool) (r
 		return spec, y, fmt.Errorf("--fit: %w", err)
 	}
 	if y.Cols() != x.Cols() {
-		return spec, y, fmt.Errorf("--fit: %s has %d columns, the data have %d: %w", path, y.Cols(), x.Cols(), dense.ErrShape)
+		return spec, y, fmt.Errorf("--fit: %s has %d columns, the data have %d: %w", path, y.Cols(), x.Cols(),
+			dense.ErrShape)
 	}
 	queries, keys := x.Float64(), y.Float64()
 	if xIsKey {
@@ -215,7 +216,8 @@ func (a *app) fitSpec(spec randfeat.Spec, queries, keys dense.Matrix[float64]) (
 // featureRows bounds the rows of features held at a time.
 const featureRows = 1024
 
-func writeFeatures[T dense.Float](ctx context.Context, a *app, f *featuresFlags, spec randfeat.Spec, x dense.Matrix[T], warn func() string) error {
+func writeFeatures[T dense.Float](ctx context.Context, a *app, f *featuresFlags, spec randfeat.Spec, x dense.Matrix[T],
+	warn func() string) error {
 	m, err := build[T](&f.mapFlags, spec, 1, f.fit != "")
 	if err != nil {
 		return err
@@ -260,12 +262,14 @@ func (a *app) reportFeatures(f *featuresFlags, r FeaturesResult) error {
 	if a.json {
 		return a.object(r)
 	}
-	a.note("%s: %d×%d %s, %s side of %s features, %s", r.Out, r.Rows, r.Features, r.DType, r.Side, r.Spec.Family.Name(), f.origin(r.Spec))
+	a.note("%s: %d×%d %s, %s side of %s features, %s", r.Out, r.Rows, r.Features, r.DType, r.Side, r.Spec.Family.Name(),
+		f.origin(r.Spec))
 	return nil
 }
 
 // streamFeatures maps x block by block. scales may be nil: plain features, which must then be finite.
-func streamFeatures[T dense.Float](ctx context.Context, a *app, m *randfeat.Map[T], side string, x dense.Matrix[T], phi, scales io.Writer) error {
+func streamFeatures[T dense.Float](ctx context.Context, a *app, m *randfeat.Map[T], side string, x dense.Matrix[T],
+	phi, scales io.Writer) error {
 	out, err := data.NewNPYWriter[T](phi, x.Rows, m.OutDim())
 	if err != nil {
 		return err
@@ -306,7 +310,8 @@ func streamFeatures[T dense.Float](ctx context.Context, a *app, m *randfeat.Map[
 			if scales != nil {
 				return fmt.Errorf("the features of row %d of the input are not finite: the row is too large for this map, choose a larger --scale", lo+overflow.Row)
 			}
-			return fmt.Errorf("the features of row %d overflow %T: keep them in the log domain with --log-scale S.npy", lo+overflow.Row, *new(T))
+			return fmt.Errorf("the features of row %d overflow %T: keep them in the log domain with --log-scale S.npy",
+				lo+overflow.Row, *new(T))
 		}
 		if err := out.WriteRows(dst); err != nil {
 			return err

@@ -44,7 +44,8 @@ func TestFeaturesAreThoseOfTheLibrary(t *testing.T) {
 		t.Errorf("stdout %q, stderr %q", o.stdout, o.stderr)
 	}
 	m, err := randfeat.New[float64](randfeat.Spec{
-		Kernel: kernel.Kernel{Kind: kernel.Softmax, Scale: 2}, Family: family.OPRF{A: -0.1}, Coupling: coupling.Orthogonal{}, Dim: 5, M: 8, Seed: 42,
+		Kernel: kernel.Kernel{Kind: kernel.Softmax, Scale: 2}, Family: family.OPRF{A: -0.1},
+		Coupling: coupling.Orthogonal{}, Dim: 5, M: 8, Seed: 42,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -62,9 +63,12 @@ func TestFeaturesFitBothSides(t *testing.T) {
 	q, k := save(t, dir, "q.npy", random(30, 4, 0.5, 1)), save(t, dir, "k.npy", random(20, 4, 0.5, 2))
 	phiQ, phiK := filepath.Join(dir, "pq.npy"), filepath.Join(dir, "pk.npy")
 	common := []string{"--kernel", "softmax", "--family", "adaptive", "-m", "4096", "--json"}
-	a := objects[FeaturesResult](t, ok(t, append([]string{"features", q, "-o", phiQ, "--fit", k}, common...)...).stdout)[0]
-	b := objects[FeaturesResult](t, ok(t, append([]string{"features", k, "-o", phiK, "--fit", q, "--side", "key"}, common...)...).stdout)[0]
-	if a.Features != 4096 || a.Rows != 30 || a.DType != "float64" || !a.Positive || a.Spec.Seed != defaultSeed || a.Side != "query" {
+	a := objects[FeaturesResult](t, ok(t, append([]string{"features", q, "-o", phiQ, "--fit", k},
+		common...)...).stdout)[0]
+	b := objects[FeaturesResult](t, ok(t, append([]string{"features", k, "-o", phiK, "--fit", q, "--side", "key"},
+		common...)...).stdout)[0]
+	if a.Features != 4096 || a.Rows != 30 || a.DType != "float64" || !a.Positive || a.Spec.Seed != defaultSeed ||
+		a.Side != "query" {
 		t.Errorf("%+v", a)
 	}
 	one, _ := a.Spec.MarshalJSON()
@@ -88,12 +92,14 @@ func TestFeaturesSpecRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	x, y := save(t, dir, "x.npy", random(10, 3, 0.5, 1)), save(t, dir, "y.npy", random(10, 3, 0.5, 2))
 	spec, first, second := filepath.Join(dir, "spec.json"), filepath.Join(dir, "a.npy"), filepath.Join(dir, "b.npy")
-	ok(t, "features", x, "-o", first, "--family", "geometric", "--kernel", "softmax", "--fit", y, "--seed", "7", "-m", "16", "--save-spec", spec)
+	ok(t, "features", x, "-o", first, "--family", "geometric", "--kernel", "softmax", "--fit", y, "--seed", "7", "-m",
+		"16", "--save-spec", spec)
 	ok(t, "features", x, "-o", second, "--spec", spec)
 	equalRows(t, load(t, second).F64, load(t, first).F64)
 	fails(t, exitMisuse, "--spec and --seed exclude", "features", x, "-o", second, "--spec", spec, "--seed", "3")
 	wide := save(t, dir, "wide.npy", random(2, 4, 1, 3))
-	fails(t, exitFailed, "for inputs of 3 columns, the data have 4", "features", wide, "-o", filepath.Join(dir, "c.npy"), "--spec", spec)
+	fails(t, exitFailed, "for inputs of 3 columns, the data have 4", "features", wide, "-o",
+		filepath.Join(dir, "c.npy"), "--spec", spec)
 }
 
 func TestFeaturesGivenProjections(t *testing.T) {
@@ -111,7 +117,8 @@ func TestFeaturesGivenProjections(t *testing.T) {
 			t.Errorf("feature %d = %v, want %v", i, got.At(0, i), want)
 		}
 	}
-	fails(t, exitMisuse, "--omega and --seed exclude", "features", x, "-o", out, "--family", "positive", "--omega", w, "--seed", "2")
+	fails(t, exitMisuse, "--omega and --seed exclude", "features", x, "-o", out, "--family", "positive", "--omega", w,
+		"--seed", "2")
 	fails(t, exitFailed, "--omega", "features", x, "-o", out, "--family", "angular", "--omega", w)
 	bad := save(t, dir, "bad.npy", dense.MustFromRows([][]float64{{1, 2, 3}}))
 	fails(t, exitFailed, "--omega", "features", x, "-o", out, "--family", "positive", "--omega", bad)
@@ -147,11 +154,13 @@ func TestFeaturesDType(t *testing.T) {
 	if a := load(t, out); a.DType != data.Float32 || a.Cols() != 2*defaultM {
 		t.Errorf("%v, %d columns", a.DType, a.Cols())
 	}
-	if o := ok(t, "features", in, "-o", out, "--family", "trig", "--fit", in); !strings.Contains(o.stderr, "no parameters to fit") {
+	if o := ok(t, "features", in, "-o", out, "--family", "trig", "--fit", in); !strings.Contains(o.stderr,
+		"no parameters to fit") {
 		t.Errorf("stderr %q", o.stderr)
 	}
 	huge := save(t, dir, "huge.npy", dense.MustFromRows([][]float64{{1e300}}))
-	fails(t, exitFailed, "as float32", "features", huge, "-o", filepath.Join(dir, "h.npy"), "--family", "trig", "--dtype", "float32")
+	fails(t, exitFailed, "as float32", "features", huge, "-o", filepath.Join(dir, "h.npy"), "--family", "trig",
+		"--dtype", "float32")
 }
 
 func TestFeaturesThroughPipes(t *testing.T) {
@@ -160,7 +169,8 @@ func TestFeaturesThroughPipes(t *testing.T) {
 	if err := data.WriteNPY(&in, x); err != nil {
 		t.Fatal(err)
 	}
-	code := run(context.Background(), []string{"features", "-", "-o", "-", "--family", "relu", "-m", "5"}, &in, &stdout, &stderr)
+	code := run(context.Background(), []string{"features", "-", "-o", "-", "--family", "relu", "-m", "5"}, &in, &stdout,
+		&stderr)
 	if code != exitDone {
 		t.Fatal(stderr.String())
 	}
@@ -215,11 +225,13 @@ func TestFeaturesBadInput(t *testing.T) {
 		{exitFailed, "(dtype)", []string{ints, "-o", out, "--family", "trig"}},
 		{exitFailed, "(shape)", []string{vector, "-o", out, "--family", "trig"}},
 		{exitFailed, "text.csv: not a usable npy file (format)", []string{text, "-o", out, "--family", "trig"}},
-		{exitFailed, "other.npy has 4 columns, the data have 2", []string{good, "-o", out, "--family", "oprf", "--fit", other}},
+		{exitFailed, "other.npy has 4 columns, the data have 2", []string{good, "-o", out, "--family", "oprf", "--fit",
+			other}},
 		{exitFailed, "--fit: ", []string{good, "-o", out, "--family", "oprf", "--fit", nan}},
 		{exitFailed, "--family '{\"name\":\"poisson\"", []string{good, "-o", out, "--family", "poisson"}},
 		{exitFailed, "only trig has it", []string{good, "-o", out, "--family", "positive", "--kernel", "bessel"}},
-		{exitFailed, "not defined for this law", []string{good, "-o", out, "--family", `{"name":"poisson","lambda":1}`, "--coupling", "simplex"}},
+		{exitFailed, "not defined for this law", []string{good, "-o", out, "--family", `{"name":"poisson","lambda":1}`,
+			"--coupling", "simplex"}},
 		{exitFailed, "--kernel-matrix", []string{good, "-o", out, "--family", "trig", "--kernel-matrix", nan}},
 		{exitFailed, "M is 3×4", []string{good, "-o", out, "--family", "trig", "--kernel-matrix", other}},
 		{exitFailed, "spec.json: ", []string{good, "-o", out, "--spec", spec}},
@@ -227,16 +239,20 @@ func TestFeaturesBadInput(t *testing.T) {
 		{exitMisuse, "--family is missing: choose one of trig, ", []string{good, "-o", out}},
 		{exitMisuse, `--family: family "trigg": want one of trig`, []string{good, "-o", out, "--family", "trigg"}},
 		{exitMisuse, "--family: ", []string{good, "-o", out, "--family", `{"name":"oprf","b":1}`}},
-		{exitMisuse, `--coupling: coupling "orthogonl": want one of iid`, []string{good, "-o", out, "--family", "trig", "--coupling", "orthogonl"}},
+		{exitMisuse, `--coupling: coupling "orthogonl": want one of iid`, []string{good, "-o", out, "--family", "trig",
+			"--coupling", "orthogonl"}},
 		{exitMisuse, "--kernel: ", []string{good, "-o", out, "--family", "trig", "--kernel", "rbf"}},
 		{exitMisuse, `--scale is "-1"`, []string{good, "-o", out, "--family", "trig", "--scale", "-1"}},
 		{exitMisuse, `--scale is "0"`, []string{good, "-o", out, "--family", "trig", "--scale", "0"}},
 		{exitMisuse, `--scale is "NaN"`, []string{good, "-o", out, "--family", "trig", "--scale", "NaN"}},
 		{exitMisuse, "--projections (-m) is 0", []string{good, "-o", out, "--family", "trig", "-m", "0"}},
 		{exitMisuse, "--projections (-m) is -3", []string{good, "-o", out, "--family", "trig", "-m", "-3"}},
-		{exitMisuse, "--projections (-m) is 100000000000", []string{good, "-o", out, "--family", "trig", "-m", "100000000000"}},
-		{exitMisuse, "--projections (-m) is 9223372036854775807", []string{good, "-o", out, "--family", "angular", "-m", "9223372036854775807"}},
-		{exitMisuse, "--projections (-m) is 16: the projections of the family angular", []string{good, "-o", out, "--family", `{"name":"angular","n":1000000000}`, "-m", "16"}},
+		{exitMisuse, "--projections (-m) is 100000000000", []string{good, "-o", out, "--family", "trig", "-m",
+			"100000000000"}},
+		{exitMisuse, "--projections (-m) is 9223372036854775807", []string{good, "-o", out, "--family", "angular", "-m",
+			"9223372036854775807"}},
+		{exitMisuse, "--projections (-m) is 16: the projections of the family angular",
+			[]string{good, "-o", out, "--family", `{"name":"angular","n":1000000000}`, "-m", "16"}},
 		{exitMisuse, "\"m\" of --spec ", []string{good, "-o", out, "--spec", large}},
 		{exitMisuse, "can come from stdin", []string{"-", "-o", out, "--family", "oprf", "--fit", "-"}},
 		{exitMisuse, `--side is "value"`, []string{good, "-o", out, "--family", "trig", "--side", "value"}},
@@ -259,7 +275,8 @@ func TestFeaturesOfHugeRows(t *testing.T) {
 		in := save(t, dir, name, dense.MustFromRows([][]float64{{0.5, 1}, {v, 3}}))
 		for _, fam := range []string{"trig", "positive", "hyperbolic", "oprf", "angular"} {
 			out, scale := filepath.Join(dir, "phi.npy"), filepath.Join(dir, "s.npy")
-			o := cli(t, "", "features", in, "-o", out, "--log-scale", scale, "--family", fam, "--kernel", "softmax", "-m", "4")
+			o := cli(t, "", "features", in, "-o", out, "--log-scale", scale, "--family", fam, "--kernel", "softmax",
+				"-m", "4")
 			if o.code == exitFailed {
 				if !strings.Contains(o.stderr, "row 1") {
 					t.Errorf("%g, %s: %q does not name the row", v, fam, o.stderr)
@@ -284,7 +301,8 @@ func TestFeaturesOfHugeRows(t *testing.T) {
 		os.Remove(in)
 	}
 	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-		if err := checkLogScales("X", 3, []float64{0, bad}); err == nil || !strings.Contains(err.Error(), "row 4 of X") {
+		if err := checkLogScales("X", 3, []float64{0, bad}); err == nil ||
+			!strings.Contains(err.Error(), "row 4 of X") {
 			t.Errorf("%v: %v", bad, err)
 		}
 	}
@@ -314,7 +332,8 @@ func TestFitHint(t *testing.T) {
 // Known-bad combinations warn on stderr and in the JSON, whatever the command; good ones do not.
 func TestWarnings(t *testing.T) {
 	dir := t.TempDir()
-	x, y := save(t, dir, "x.npy", random(5, 4, 0.5, 1)), save(t, dir, "y.npy", dense.Convert[float32](random(6, 4, 0.5, 2)))
+	x, y := save(t, dir, "x.npy", random(5, 4, 0.5, 1)), save(t, dir, "y.npy",
+		dense.Convert[float32](random(6, 4, 0.5, 2)))
 	w := save(t, dir, "w.npy", random(4, 4, 1, 3))
 	out := filepath.Join(dir, "o.npy")
 	type result struct {
@@ -332,18 +351,22 @@ func TestWarnings(t *testing.T) {
 		args []string
 	}{
 		{"simplex coupling makes trigonometric", []string{"--family", "trig", "--coupling", "simplex", "-m", "8"}},
-		{"simplex coupling makes hyperbolic", []string{"--family", "hyperbolic", "--coupling", "fastsimplex", "-m", "8"}},
-		{"simplex coupling makes trigonometric", []string{"--family", `{"name":"gerf","a":[0.01,0],"s":-1}`, "--coupling", "simplex"}},
+		{"simplex coupling makes hyperbolic", []string{"--family", "hyperbolic", "--coupling", "fastsimplex", "-m",
+			"8"}},
+		{"simplex coupling makes trigonometric", []string{"--family", `{"name":"gerf","a":[0.01,0],"s":-1}`,
+			"--coupling", "simplex"}},
 		{"simplex coupling makes ", []string{"--family", "angular", "--coupling", "simplex"}},
 		{"makes positive features biased", []string{"--family", "positive", "--coupling", "orfprime", "-m", "1"}},
-		{"makes oprf features biased", []string{"--family", "oprf", "--coupling", `{"name":"orfprime","sqrtDim":true}`}},
+		{"makes oprf features biased", []string{"--family", "oprf", "--coupling",
+			`{"name":"orfprime","sqrtDim":true}`}},
 		{"estimate the Bessel kernel", []string{"--family", "trig", "--coupling", "orfprime"}},
 		{"", []string{"--family", "trig", "--coupling", "orfprime", "--kernel", "bessel"}},
 		{"", []string{"--family", "positive", "--coupling", "simplex"}},
 		{"", []string{"--family", "trig", "--coupling", "orthogonal"}},
 		{"", []string{"--family", "trig", "--coupling", "simplex", "-m", "1"}},
 		{"", []string{"--family", "elu", "--coupling", "orfprime"}},
-		{"simplexplus coupling makes trigonometric", []string{"--family", "trig", "--coupling", "simplexplus", "-m", "8"}},
+		{"simplexplus coupling makes trigonometric", []string{"--family", "trig", "--coupling", "simplexplus", "-m",
+			"8"}},
 		{"", []string{"--family", "trig", "--omega", w}},
 	} {
 		for name, command := range commands {
@@ -355,7 +378,8 @@ func TestWarnings(t *testing.T) {
 				t.Fatal(err)
 			}
 			for where, got := range map[string]string{"stderr": o.stderr, "stderr with --json": j.stderr} {
-				if warned := strings.Contains(got, "warning: "); warned != (c.says != "") || !strings.Contains(got, c.says) {
+				if warned := strings.Contains(got, "warning: "); warned != (c.says != "") ||
+					!strings.Contains(got, c.says) {
 					t.Errorf("%s %v: %s is %q, want %q", name, c.args, where, got, c.says)
 				}
 			}
@@ -366,9 +390,11 @@ func TestWarnings(t *testing.T) {
 	}
 	// Uneven rows of HD products show where the data are: along an axis, and with explicit factors only.
 	axis := save(t, dir, "axis.npy", dense.MustFromRows([][]float64{{0, 0, 0, 0}, {2, 0, 0, 0}}))
-	for k, says := range map[string]string{`{"name":"hadamard","k":3}`: "rows of the hadamard coupling are not uniform", "hadamard": ""} {
+	for k, says := range map[string]string{`{"name":"hadamard","k":3}`: "rows of the hadamard coupling are not uniform",
+		"hadamard": ""} {
 		o := ok(t, "features", axis, "-o", out, "--family", "trig", "--coupling", k)
-		if warned := strings.Contains(o.stderr, "warning: "); warned != (says != "") || !strings.Contains(o.stderr, says) {
+		if warned := strings.Contains(o.stderr, "warning: "); warned != (says != "") ||
+			!strings.Contains(o.stderr, says) {
 			t.Errorf("%s at |x−y| = 2 along an axis: %q, want %q", k, o.stderr, says)
 		}
 	}
@@ -380,7 +406,8 @@ func TestFeaturesStopWhenInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var stdout, stderr bytes.Buffer
-	code := run(ctx, []string{"features", in, "-o", filepath.Join(dir, "out.npy"), "--family", "trig"}, nil, &stdout, &stderr)
+	code := run(ctx, []string{"features", in, "-o", filepath.Join(dir, "out.npy"), "--family", "trig"}, nil, &stdout,
+		&stderr)
 	if code != exitFailed || names(t, dir) != "x.npy" {
 		t.Errorf("exit %d, files %s", code, names(t, dir))
 	}

@@ -121,7 +121,10 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	f.table.add(cmd)
 	flags.BoolVar(&f.demo, "demo", false, "fit a generated table: needs no files")
 	flags.StringVar(&f.saveData, "save-data", "", "with --demo: write the generated table to a CSV file")
-	completeNames(cmd, "task", func() []string { return []string{string(data.Regression), string(data.Classification)} })
+	completeNames(cmd, "task", func() []string {
+		return []string{string(data.Regression),
+			string(data.Classification)}
+	})
 	completeNames(cmd, "model", func() []string { return strings.Fields(kindList(" ")) })
 	completeNames(cmd, "family", familyNames)
 	completeNames(cmd, "coupling", couplingNames)
@@ -154,7 +157,8 @@ func kindTable() string {
 // options are the choices of the flags; nothing is read.
 func (f *fitFlags) options(cmd *cobra.Command) (auto.Options, error) {
 	o := auto.Options{
-		Learn: data.LearnOptions{Targets: f.targets, Task: data.Task(f.task), IDs: f.ids, Skip: f.skip, Numeric: f.numeric,
+		Learn: data.LearnOptions{Targets: f.targets, Task: data.Task(f.task), IDs: f.ids, Skip: f.skip,
+			Numeric:     f.numeric,
 			Categorical: f.categorical, MaxLevels: f.maxLevels},
 		Kind: machine.Kind(f.model), Bandwidth: f.bandwidth, Lambda: f.lambda, Features: f.features, Budget: f.budget,
 		Seed: f.seed, Folds: f.folds, Sample: f.sample, Float32: f.float32, Block: f.block,

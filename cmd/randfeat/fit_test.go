@@ -86,10 +86,12 @@ func TestFitMisuse(t *testing.T) {
 		{"--save-data needs --demo", fit("--target", "y", "--save-data", "x.csv")},
 		{`--target is missing: name the column to predict, one of "x", "colour", "y"; or ask for a density without a target by --model density`, fit()},
 		{`--target is missing`, fit("--model", "ridge")},
-		{`--model is "forest", want one of ridge, logistic, gp, smoother, density`, fit("--target", "y", "--model", "forest")},
+		{`--model is "forest", want one of ridge, logistic, gp, smoother, density`,
+			fit("--target", "y", "--model", "forest")},
 		{`--task is "ranking", want regression or classification`, fit("--target", "y", "--task", "ranking")},
 		{"--model density has no target", fit("--target", "y", "--model", "density")},
-		{"--model logistic does not do regression", fit("--target", "y", "--model", "logistic", "--task", "regression")},
+		{"--model logistic does not do regression", fit("--target", "y", "--model", "logistic", "--task",
+			"regression")},
 		{"--model gp does not do classification", fit("--target", "y", "--model", "gp", "--task", "classification")},
 		{"--bandwidth is 0, want more than 0", fit("--target", "y", "--bandwidth", "0")},
 		{"--bandwidth is NaN", fit("--target", "y", "--bandwidth", "NaN")},
@@ -104,10 +106,14 @@ func TestFitMisuse(t *testing.T) {
 		{"--coupling: ", fit("--target", "y", "--coupling", "none")},
 		{"--class-weight needs --model logistic", fit("--target", "y", "--class-weight", "balanced")},
 		{"is neither balanced nor JSON", fit("--target", "colour", "--model", "logistic", "--class-weight", "heavy")},
-		{"is neither balanced nor JSON", fit("--target", "colour", "--model", "logistic", "--class-weight", `{"red":1} x`)},
-		{"is neither balanced nor JSON", fit("--target", "colour", "--model", "logistic", "--class-weight", `{"red":1} 2`)},
-		{`the weight of "red" is 0, want more than 0`, fit("--target", "colour", "--model", "logistic", "--class-weight", `{"red":0}`)},
-		{`no class "pink"; the classes of colour are "blue", "green", "red"`, fit("--target", "colour", "--model", "logistic", "--class-weight", `{"pink":1}`)},
+		{"is neither balanced nor JSON", fit("--target", "colour", "--model", "logistic", "--class-weight",
+			`{"red":1} x`)},
+		{"is neither balanced nor JSON", fit("--target", "colour", "--model", "logistic", "--class-weight",
+			`{"red":1} 2`)},
+		{`the weight of "red" is 0, want more than 0`, fit("--target", "colour", "--model", "logistic",
+			"--class-weight", `{"red":0}`)},
+		{`no class "pink"; the classes of colour are "blue", "green", "red"`,
+			fit("--target", "colour", "--model", "logistic", "--class-weight", `{"pink":1}`)},
 	} {
 		fails(t, exitMisuse, c.says, c.args...)
 	}
@@ -127,7 +133,8 @@ func TestFitModels(t *testing.T) {
 		}
 		return path
 	}
-	numbers, classes := put("numbers.csv", badHead+rowsOf(300, quantity)), put("classes.csv", badHead+rowsOf(300, label))
+	numbers, classes := put("numbers.csv", badHead+rowsOf(300, quantity)),
+		put("classes.csv", badHead+rowsOf(300, label))
 	for _, c := range []struct {
 		args string
 		task machine.Task
@@ -139,8 +146,10 @@ func TestFitModels(t *testing.T) {
 		{numbers + " --target y --model smoother", machine.Regression, machine.KindSmoother},
 		{numbers + " --model density --skip y", machine.Unsupervised, machine.KindDensity},
 		{classes + " --target y", machine.Classification, machine.KindRidge},
-		{classes + " --target y --model logistic --class-weight balanced", machine.Classification, machine.KindLogistic},
-		{classes + ` --target y --model logistic --class-weight {"no":3}`, machine.Classification, machine.KindLogistic},
+		{classes + " --target y --model logistic --class-weight balanced", machine.Classification,
+			machine.KindLogistic},
+		{classes + ` --target y --model logistic --class-weight {"no":3}`, machine.Classification,
+			machine.KindLogistic},
 	} {
 		out := filepath.Join(dir, "m.rf")
 		args := append([]string{"fit"}, strings.Fields(c.args)...)
@@ -201,7 +210,8 @@ func TestFitModels(t *testing.T) {
 func TestPrintScores(t *testing.T) {
 	var b bytes.Buffer
 	r := &FitReport{Report: &auto.Report{ScoredOn: "all rows", Scores: []machine.Score{
-		{Name: "RMSE", Value: 3, Low: 2, High: 4}, {Name: "RMSE", Output: 1, Value: 2, Low: math.NaN(), High: math.NaN()},
+		{Name: "RMSE", Value: 3, Low: 2, High: 4}, {Name: "RMSE", Output: 1, Value: 2, Low: math.NaN(),
+			High: math.NaN()},
 		{Name: "RMSE", Output: 2, Value: 5, Low: 0, High: math.Inf(1)},
 	}}}
 	if err := printScores(&b, r, []string{"y", "z"}); err != nil {
@@ -273,7 +283,8 @@ func TestFitInterrupted(t *testing.T) {
 }
 
 func TestShellWord(t *testing.T) {
-	for in, want := range map[string]string{"model.rf": "model.rf", "my model.rf": "'my model.rf'", "it's": `'it'\''s'`, "/a/b-1_é.rf": "/a/b-1_é.rf", "": "''", "$x": "'$x'"} {
+	for in, want := range map[string]string{"model.rf": "model.rf", "my model.rf": "'my model.rf'", "it's": `'it'\''s'`,
+		"/a/b-1_é.rf": "/a/b-1_é.rf", "": "''", "$x": "'$x'"} {
 		if got := shellWord(in); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}

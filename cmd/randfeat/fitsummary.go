@@ -125,7 +125,8 @@ func printColumns(w io.Writer, r *auto.Report, s *data.Schema) error {
 		fmt.Fprintf(w, "%s: %d rows, %d encoded columns\n", r.Source, r.Rows, r.Width)
 		return nil
 	}
-	fmt.Fprintf(w, "%s: %d rows, %d columns, encoded as %d numbers\n", r.Source, r.Rows, len(r.Summary.Columns), r.Width)
+	fmt.Fprintf(w, "%s: %d rows, %d columns, encoded as %d numbers\n", r.Source, r.Rows, len(r.Summary.Columns),
+		r.Width)
 	levels := map[string]int{}
 	if s != nil {
 		for _, f := range s.Fields {
@@ -211,8 +212,9 @@ func printNext(w io.Writer, r *FitReport, f *fitFlags) {
 // shellWord quotes a path that a shell would take apart.
 func shellWord(s string) string {
 	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+=:@%,",
-			r) || r > 127
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune("/._-+=:@%,",
+				r) || r > 127
 	}
 	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
 		return s

@@ -162,20 +162,23 @@ func (a *app) exactGram(ctx context.Context, f *gramFlags, k kernel.Kernel, x, y
 	return a.reportGram(f, result, fmt.Sprintf("exact %v kernel", k.Kind))
 }
 
-func approximateGram[T dense.Float](ctx context.Context, a *app, f *gramFlags, spec randfeat.Spec, x, y dense.Matrix[T]) error {
+func approximateGram[T dense.Float](ctx context.Context, a *app, f *gramFlags, spec randfeat.Spec,
+	x, y dense.Matrix[T]) error {
 	m, err := build[T](&f.mapFlags, spec, libraryRows, f.fit)
 	if err != nil {
 		return err
 	}
 	spec = m.Spec()
-	result := GramResult{Out: f.out, Rows: x.Rows, Cols: y.Rows, DType: fmt.Sprintf("%T", *new(T)), Omega: f.omega, Spec: &spec}
+	result := GramResult{Out: f.out, Rows: x.Rows, Cols: y.Rows, DType: fmt.Sprintf("%T", *new(T)), Omega: f.omega,
+		Spec: &spec}
 	result.Warning = f.warning(spec, someRows(x), someRows(y))
 	var ws randfeat.Workspace[T]
 	fill := func(dst, block dense.Matrix[T]) error { return m.Gram(dst, block, y, &ws) }
 	if err := writeGram(ctx, a, f.out, result.Warning, x, y.Rows, fill); err != nil {
 		return err
 	}
-	return a.reportGram(f, result, fmt.Sprintf("%v kernel from %d %s features, %s", spec.Kernel.Kind, m.OutDim(), spec.Family.Name(), f.origin(spec)))
+	return a.reportGram(f, result, fmt.Sprintf("%v kernel from %d %s features, %s", spec.Kernel.Kind, m.OutDim(),
+		spec.Family.Name(), f.origin(spec)))
 }
 
 func (a *app) reportGram(f *gramFlags, result GramResult, what string) error {
@@ -198,7 +201,8 @@ const libraryRows = 128
 const gramBytes = 64 << 20
 
 // writeGram computes the matrix in blocks of rows and writes each to the file, or prints it with the warning.
-func writeGram[T dense.Float](ctx context.Context, a *app, path, warn string, x dense.Matrix[T], cols int, fill func(dst, block dense.Matrix[T]) error) error {
+func writeGram[T dense.Float](ctx context.Context, a *app, path, warn string, x dense.Matrix[T], cols int,
+	fill func(dst, block dense.Matrix[T]) error) error {
 	if path == "" {
 		return eachBlock(ctx, a, x, cols, fill, func(first int, block dense.Matrix[T]) error {
 			return a.printRows(first, dense.Convert[float64](block), warn)
@@ -242,7 +246,8 @@ func eachBlock[T dense.Float](ctx context.Context, a *app, x dense.Matrix[T], co
 		}
 		var overflow *dense.NotFiniteError
 		if err := dst.CheckFinite(); errors.As(err, &overflow) {
-			return fmt.Errorf("the kernel of x row %d and y row %d overflows %T: choose a larger --scale", lo+overflow.Row, overflow.Col, *new(T))
+			return fmt.Errorf("the kernel of x row %d and y row %d overflows %T: choose a larger --scale",
+				lo+overflow.Row, overflow.Col, *new(T))
 		}
 		if err := emit(lo, dst); err != nil {
 			return err

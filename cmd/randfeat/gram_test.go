@@ -53,7 +53,8 @@ func TestGramApproximate(t *testing.T) {
 		t.Fatal(err)
 	}
 	equalRows(t, load(t, out).F64, want)
-	if lines := strings.Split(strings.TrimSpace(ok(t, "gram", x, y, "--family", "trig", "-m", "16", "--seed", "3").stdout), "\n"); len(lines) != 6 {
+	if lines := strings.Split(strings.TrimSpace(ok(t, "gram", x, y, "--family", "trig", "-m", "16", "--seed",
+		"3").stdout), "\n"); len(lines) != 6 {
 		t.Errorf("%d rows printed, want 6", len(lines))
 	}
 }
@@ -82,7 +83,8 @@ func TestGramError(t *testing.T) {
 			t.Errorf("%s", o.stdout)
 		}
 	}
-	r := objects[ErrorResult](t, ok(t, "gram", x, y, "--family", "trig", "--coupling", "halton", "--error", "--json").stdout)[0]
+	r := objects[ErrorResult](t, ok(t, "gram", x, y, "--family", "trig", "--coupling", "halton", "--error",
+		"--json").stdout)[0]
 	if r.Predicted != nil || !strings.Contains(r.Reason, "halton") || r.Draws != defaultErrorDraws {
 		t.Errorf("%+v", r)
 	}
@@ -90,7 +92,8 @@ func TestGramError(t *testing.T) {
 	if !strings.Contains(o.stderr, "warning: the simplex coupling") {
 		t.Errorf("no warning: %q", o.stderr)
 	}
-	r = objects[ErrorResult](t, ok(t, "gram", x, y, "--kernel", "bessel", "--family", "trig", "--coupling", "orthogonal", "--error", "--json").stdout)[0]
+	r = objects[ErrorResult](t, ok(t, "gram", x, y, "--kernel", "bessel", "--family", "trig", "--coupling",
+		"orthogonal", "--error", "--json").stdout)[0]
 	if r.Measured != nil || r.Frobenius == nil || *r.Frobenius > 0.1 {
 		t.Errorf("%+v", r)
 	}
@@ -119,7 +122,8 @@ func TestGramErrorIsOfWhatIsWritten(t *testing.T) {
 			e := float64(written.Data[i])/k - 1
 			sum += e * e
 		}
-		if want := math.Sqrt(sum); r.Measured == nil || math.Abs(*r.Measured-want) > 1e-5*want+1e-7 || r.DType != "float32" {
+		if want := math.Sqrt(sum); r.Measured == nil || math.Abs(*r.Measured-want) > 1e-5*want+1e-7 ||
+			r.DType != "float32" {
 			t.Errorf("%s: measured %v in %s, the file has %.6g", name, r.Measured, r.DType, want)
 		}
 		// The angular hybrid has no variance at opposite rows: what is measured is rounding, and is said.
@@ -141,7 +145,8 @@ func TestGramErrorOfHugeKernels(t *testing.T) {
 	if names(t, dir) != "x.npy" {
 		t.Errorf("the directory holds %s", names(t, dir))
 	}
-	r := objects[ErrorResult](t, ok(t, "gram", x, x, "--kernel", "softmax", "--family", "positive", "--error", "--json").stdout)[0]
+	r := objects[ErrorResult](t, ok(t, "gram", x, x, "--kernel", "softmax", "--family", "positive", "--error",
+		"--json").stdout)[0]
 	if r.Measured == nil || math.IsNaN(*r.Measured) || r.Frobenius == nil {
 		t.Errorf("%+v", r)
 	}
@@ -157,7 +162,8 @@ func TestGramErrorOfTinyKernels(t *testing.T) {
 	y := save(t, dir, "y.npy", dense.MustFromRows([][]float64{{40, 0}, {0, 0}}))
 	var got []float64
 	for _, second := range []string{x, y} { // a tiny or a large kernel comes first
-		r := objects[ErrorResult](t, ok(t, "gram", x, second, "--family", "trig", "-m", "64", "--error", "--json").stdout)[0]
+		r := objects[ErrorResult](t, ok(t, "gram", x, second, "--family", "trig", "-m", "64", "--error",
+			"--json").stdout)[0]
 		if r.Frobenius == nil {
 			t.Fatalf("%+v", r)
 		}
@@ -205,7 +211,8 @@ func TestGramBadInput(t *testing.T) {
 		{exitMisuse, "--projections (-m) is 0", []string{"--demo", "-m", "0"}},
 		{exitMisuse, "--projections (-m) is 100000000000", []string{"--demo", "-m", "100000000000"}},
 		{exitMisuse, "--projections (-m) is 100000000000", []string{x, x, "--family", "trig", "-m", "100000000000"}},
-		{exitMisuse, "--projections (-m) is 100000000000", []string{x, x, "--family", "trig", "-m", "100000000000", "--error"}},
+		{exitMisuse, "--projections (-m) is 100000000000", []string{x, x, "--family", "trig", "-m", "100000000000",
+			"--error"}},
 		{exitMisuse, "features for each of 128 rows", []string{x, x, "--family", "angular", "-m", "100000"}},
 	} {
 		fails(t, c.code, c.says, append([]string{"gram"}, c.args...)...)
@@ -232,7 +239,8 @@ func TestDemo(t *testing.T) {
 		}
 	}
 	o := ok(t, "gram", "--demo", "-m", "16", "--repeat", "1", "--seed", "5")
-	for _, want := range []string{"seed 5", "adaptive", "simplexplus", "-c  no closed form", "!   trig with simplex", "Smallest measured error"} {
+	for _, want := range []string{"seed 5", "adaptive", "simplexplus", "-c  no closed form", "!   trig with simplex",
+		"Smallest measured error"} {
 		if !strings.Contains(o.stdout, want) {
 			t.Errorf("the table does not show %q", want)
 		}
@@ -241,7 +249,8 @@ func TestDemo(t *testing.T) {
 
 // A sample of pairs visits both sets evenly, also when their sizes have a common period.
 func TestPairSample(t *testing.T) {
-	for _, c := range [][3]int{{3, 5, 64}, {64, 64, 64}, {1024, 1024, 1024}, {1000, 7, 512}, {1, 100000, 256}, {100000, 1, 256}} {
+	for _, c := range [][3]int{{3, 5, 64}, {64, 64, 64}, {1024, 1024, 1024}, {1000, 7, 512}, {1, 100000, 256},
+		{100000, 1, 256}} {
 		s := newPairSample(c[0], c[1], c[2])
 		if s.n != min(c[0]*c[1], c[2]) {
 			t.Errorf("%v: %d pairs", c, s.n)

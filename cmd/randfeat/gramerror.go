@@ -17,14 +17,15 @@ type ErrorResult struct {
 	Features int `json:"features"`
 	// DType is the precision of the features, that of both inputs, which gram -o writes too.
 	DType string `json:"dtype"`
-	// Predicted is the root mean square relative error by theory; absent where no closed form exists, and Reason says why.
+	// Predicted is the root mean square relative error by theory; absent where no closed form exists, and Reason says
+	// why.
 	Predicted   *float64 `json:"predicted,omitempty"`
 	Approximate bool     `json:"approximate,omitempty"` // the prediction is only nearly exact for this coupling
 	Reason      string   `json:"reason,omitempty"`
 	// Rounding is the root mean square relative error that the precision adds to signed features, by theory.
 	Rounding *float64 `json:"rounding,omitempty"`
-	// Measured is the root mean square over pairs and draws of estimate/kernel - 1; absent, as the next two, for kernels
-	// with zeros and where it is beyond float64 because kernel values are.
+	// Measured is the root mean square over pairs and draws of estimate/kernel - 1; absent, as the next two, for
+	// kernels with zeros and where it is beyond float64 because kernel values are.
 	Measured *float64 `json:"measured,omitempty"`
 	MeanBias *float64 `json:"mean_relative,omitempty"` // mean of estimate/kernel - 1
 	Largest  *float64 `json:"largest_relative,omitempty"`
@@ -37,7 +38,8 @@ type ErrorResult struct {
 
 const defaultErrorDraws = 8
 
-func gramError[T dense.Float](ctx context.Context, a *app, f *gramFlags, spec randfeat.Spec, x, y dense.Matrix[T]) error {
+func gramError[T dense.Float](ctx context.Context, a *app, f *gramFlags, spec randfeat.Spec,
+	x, y dense.Matrix[T]) error {
 	draws := defaultErrorDraws
 	if f.repeat > 0 {
 		draws = f.repeat
@@ -73,7 +75,8 @@ func gramError[T dense.Float](ctx context.Context, a *app, f *gramFlags, spec ra
 	case len(f.omega) > 0:
 		result.Reason = "given projections are not random"
 	case err == nil:
-		result.Predicted, result.Approximate, result.Rounding = number(p.rms), p.approximate, number(p.rounding*unit[T]())
+		result.Predicted, result.Approximate, result.Rounding = number(p.rms), p.approximate,
+			number(p.rounding*unit[T]())
 		if result.Predicted == nil {
 			result.Reason = "the predicted error is infinite"
 		}
@@ -83,9 +86,11 @@ func gramError[T dense.Float](ctx context.Context, a *app, f *gramFlags, spec ra
 		return err
 	}
 	result.Warning = f.warning(result.Spec, someRows(x), someRows(y))
-	if r := result.Rounding; result.Warning == "" && r != nil && *r > 0.1 && (result.Predicted == nil || *r > *result.Predicted) {
+	if r := result.Rounding; result.Warning == "" && r != nil && *r > 0.1 &&
+		(result.Predicted == nil || *r > *result.Predicted) {
 		result.Warning = fmt.Sprintf("products of %s features cancel down to a small kernel: rounding them to %s alone makes a relative "+
-			"error of about %.2g; use a positive family, or a larger --scale", result.Spec.Family.Name(), result.DType, *r)
+			"error of about %.2g; use a positive family, or a larger --scale", result.Spec.Family.Name(), result.DType,
+			*r)
 	}
 	a.warn(result.Warning)
 	if a.json {

@@ -69,8 +69,9 @@ func (a *app) inspect(path string, levels int) error {
 		return err
 	}
 	r := InspectResult{
-		File: path, FormatVersion: info.Version, Bytes: info.Bytes, SHA256: info.SHA256, MetadataSHA256: info.MetadataSHA256,
-		Kind: m.Kind, Task: m.Task, Outputs: m.Outputs, Rows: m.Rows, Lambda: m.Lambda, Features: fm.OutDim(),
+		File: path, FormatVersion: info.Version, Bytes: info.Bytes, SHA256: info.SHA256,
+		MetadataSHA256: info.MetadataSHA256,
+		Kind:           m.Kind, Task: m.Task, Outputs: m.Outputs, Rows: m.Rows, Lambda: m.Lambda, Features: fm.OutDim(),
 		Bandwidth: m.Spec.Kernel.Scale, Spec: m.Spec, Schema: m.Schema, Width: m.Spec.Dim, Tensors: info.Tensors,
 		Extra: m.Extra,
 		Python: fmt.Sprintf("from safetensors import safe_open; f = safe_open(%q, framework=\"np\"); f.metadata(); "+
@@ -100,7 +101,8 @@ func (r *InspectResult) print(w io.Writer, levels int) error {
 			what = fmt.Sprintf("regression of %d targets", r.Outputs)
 		}
 		fmt.Fprintf(w, "model\t%s (%s), fitted to %d rows\n", r.Kind, what, r.Rows)
-		fmt.Fprintf(w, "features\t%d: %s × %s, m = %d, seed %d\n", r.Features, r.Spec.Family.Name(), r.Spec.Coupling.Name(),
+		fmt.Fprintf(w, "features\t%d: %s × %s, m = %d, seed %d\n", r.Features, r.Spec.Family.Name(),
+			r.Spec.Coupling.Name(),
 			r.Spec.M, r.Spec.Seed)
 		fmt.Fprintf(w, "kernel\t%v, bandwidth %.6g, in %d dimensions\n", r.Spec.Kernel.Kind, r.Bandwidth, r.Spec.Dim)
 		if kind, err := r.Kind.Info(); err == nil && kind.Penalised {
@@ -152,7 +154,8 @@ func (r *InspectResult) columns(w io.Writer, levels int) error {
 		}
 		for _, t := range s.Targets {
 			if len(t.Classes) > 0 {
-				fmt.Fprintf(w, "%s\ttarget\t–\t–\t%s\n", t.Name, strings.Replace(listLevels(t.Classes, levels), "levels",
+				fmt.Fprintf(w, "%s\ttarget\t–\t–\t%s\n", t.Name, strings.Replace(listLevels(t.Classes, levels),
+					"levels",
 					"classes", 1))
 			} else {
 				fmt.Fprintf(w, "%s\ttarget\t%s\t%s\t\n", t.Name, digits(t.Mean), digits(t.Scale))

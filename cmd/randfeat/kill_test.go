@@ -57,7 +57,8 @@ func TestFitGoesOnAfterKills(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := func(out string) []string {
-		return []string{"fit", path("table.csv"), "--target", "y", "--seed", "4", "--features", "128", "--bandwidth", "2", "--sample", "512",
+		return []string{"fit", path("table.csv"), "--target", "y", "--seed", "4", "--features", "128", "--bandwidth",
+			"2", "--sample", "512",
 			"-o", path(out), "--checkpoint", path("ck"), "--checkpoint-every", "1ms"}
 	}
 	began := time.Now()

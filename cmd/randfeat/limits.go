@@ -21,7 +21,8 @@ func checkSize(spec randfeat.Spec, source string) error {
 	}
 	dim := spec.Kernel.Dim(spec.Dim)
 	if spec.M > maxElements/max(dim, 1) {
-		return misused("%s is %d: projections of %d columns are limited to %d", source, spec.M, dim, maxElements/max(dim, 1))
+		return misused("%s is %d: projections of %d columns are limited to %d", source, spec.M, dim,
+			maxElements/max(dim, 1))
 	}
 	draws, err := spec.Family.Draws(spec.Kernel.Kind, dim, spec.M)
 	if err != nil {
@@ -36,7 +37,8 @@ func checkSize(spec randfeat.Spec, source string) error {
 		}
 	}
 	if total > maxElements {
-		return misused("%s is %d: the projections of the family %s take %.3g numbers, the limit is %d", source, spec.M, spec.Family.Name(), total, maxElements)
+		return misused("%s is %d: the projections of the family %s take %.3g numbers, the limit is %d", source, spec.M,
+			spec.Family.Name(), total, maxElements)
 	}
 	return nil
 }
@@ -45,7 +47,8 @@ func checkSize(spec randfeat.Spec, source string) error {
 // into memory.
 func checkFeatures(features, rows int, source string) error {
 	if features < 1 || rows > maxElements/features {
-		return misused("%s gives %d features for each of %d rows held at a time: more than %d numbers", source, features, rows, maxElements)
+		return misused("%s gives %d features for each of %d rows held at a time: more than %d numbers", source,
+			features, rows, maxElements)
 	}
 	return nil
 }
@@ -53,7 +56,8 @@ func checkFeatures(features, rows int, source string) error {
 // checkOutput refuses a file of features that no disk holds.
 func checkOutput(features, rows int, source string) error {
 	if int64(features) > maxOutput/int64(rows) {
-		return misused("%s gives %d features for each of %d rows: a file of more than %d numbers", source, features, rows, int64(maxOutput))
+		return misused("%s gives %d features for each of %d rows: a file of more than %d numbers", source, features,
+			rows, int64(maxOutput))
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Command randfeat fits, evaluates and serves kernel machines, computes attention in linear time, and random features with
-// the error to expect from them.
+// Command randfeat fits, evaluates and serves kernel machines, computes attention in linear time, and random features
+// with the error to expect from them.
 //
 // Results go to stdout, everything else to stderr. The exit status is 0 when the work is done, 1 when it failed or
 // a check found a miss, 2 when the command was misused. With --json every command prints one object per line; the

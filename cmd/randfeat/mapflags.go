@@ -150,7 +150,8 @@ func readSpec(path string, dim int) (randfeat.Spec, error) {
 		return spec, fmt.Errorf("%s: %w", path, err)
 	}
 	if spec.Dim != dim {
-		return spec, fmt.Errorf("%s is for inputs of %d columns, the data have %d: %w", path, spec.Dim, dim, dense.ErrShape)
+		return spec, fmt.Errorf("%s is for inputs of %d columns, the data have %d: %w", path, spec.Dim, dim,
+			dense.ErrShape)
 	}
 	return spec, nil
 }

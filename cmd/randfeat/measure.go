@@ -127,7 +127,8 @@ func measure[T dense.Float](
 			})
 			for i, r := range rows {
 				if bad[i] >= 0 {
-					return fmt.Errorf("the estimate of X row %d and Y row %d is not finite: choose a larger --scale", a+i, b+bad[i])
+					return fmt.Errorf("the estimate of X row %d and Y row %d is not finite: choose a larger --scale",
+						a+i, b+bad[i])
 				}
 				sums.merge(r)
 			}
@@ -233,7 +234,8 @@ type pairPrediction struct {
 	err         error
 }
 
-func predictPair(k kernel.Kernel, est theory.Estimator, c coupling.Coupling, m int, ownTarget bool, x, y []float64) pairPrediction {
+func predictPair(k kernel.Kernel, est theory.Estimator, c coupling.Coupling, m int, ownTarget bool,
+	x, y []float64) pairPrediction {
 	moments, err := theory.Of(k, est, c, m, x, y)
 	if err != nil {
 		return pairPrediction{err: err}

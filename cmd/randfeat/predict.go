@@ -164,7 +164,8 @@ func (a *app) predict(cmd *cobra.Command, f *predictFlags, modelPath, path strin
 	}
 	seconds := time.Since(start).Seconds()
 	if a.json {
-		return a.object(PredictResult{Out: f.out, Format: out.format, Rows: out.rows, Columns: out.columns, Model: modelPath,
+		return a.object(PredictResult{Out: f.out, Format: out.format, Rows: out.rows, Columns: out.columns,
+			Model:   modelPath,
 			Seconds: seconds})
 	}
 	bar.end()

@@ -263,7 +263,8 @@ func TestPredictFormats(t *testing.T) {
 	if y := load(t, out); y.Rows() != 7 || y.Cols() != 1 {
 		t.Errorf("npy predictions of %d×%d", y.Rows(), y.Cols())
 	}
-	fails(t, exitFailed, `columns missing: "c3"`, "predict", path, save(t, dir, "narrow.npy", random(7, 2, 1, 1)), "-o", out)
+	fails(t, exitFailed, `columns missing: "c3"`, "predict", path, save(t, dir, "narrow.npy", random(7, 2, 1, 1)), "-o",
+		out)
 	fails(t, exitMisuse, "npy is binary", "predict", path, in)
 	if o := cli(t, ok(t, "predict", path, in, "-o", "-", "--to", "npy").stdout, "predict", path, "-", "-o",
 		"-"); o.code == exitDone {
@@ -276,7 +277,8 @@ func TestPredictFormats(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := cli(t, string(b), "predict", model, "-", "--scores", "--to", "csv")
-		if _, got := cells(t, put(t, dir, "stdin.csv", o.stdout)); o.code != exitDone || fmt.Sprint(got) != fmt.Sprint(want) {
+		if _, got := cells(t, put(t, dir, "stdin.csv", o.stdout)); o.code != exitDone ||
+			fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s from stdin: exit %d\n%s", format, o.code, o.stderr)
 		}
 	}
@@ -303,7 +305,8 @@ func TestPredictColumns(t *testing.T) {
 	}{
 		{machine.KindRidge, "price", "id,prediction", nil, machine.TableOptions{}},
 		{machine.KindRidge, "price", "id,prediction", []string{"--float32"}, machine.TableOptions{Float32: true}},
-		{machine.KindGP, "price", "id,prediction,variance", []string{"--variance"}, machine.TableOptions{Variance: true}},
+		{machine.KindGP, "price", "id,prediction,variance", []string{"--variance"},
+			machine.TableOptions{Variance: true}},
 		{machine.KindLogistic, "kind", "id,prediction,p_cheap,p_dear", []string{"--probabilities"},
 			machine.TableOptions{Probabilities: true}},
 		{machine.KindRidge, "kind", "id,prediction,score_cheap,score_dear", []string{"--scores"},
@@ -356,7 +359,8 @@ func TestPredictColumns(t *testing.T) {
 			t.Errorf("%v: %.40s", c.flags, got)
 		}
 	}
-	if got := ok(t, "predict", model, in, "--keep", "colour", "--json").stdout; !strings.HasPrefix(got, `{"id":"100","colour":"`) {
+	if got := ok(t, "predict", model, in, "--keep", "colour", "--json").stdout; !strings.HasPrefix(got,
+		`{"id":"100","colour":"`) {
 		t.Errorf("--json: %.60s", got)
 	}
 	extra := put(t, dir, "extra.csv", strings.ReplaceAll(text, "\n", ",note\n"))
@@ -383,7 +387,8 @@ func TestPredictColumns(t *testing.T) {
 		t.Errorf("no rows: %q", got)
 	}
 	// Unseen levels are one level; flags of the table.
-	got := ok(t, "predict", model, put(t, dir, "odd.txt", "size;colour\n1;mauve\n1;pink\n-9;red\n;red\n"), "--delimiter",
+	got := ok(t, "predict", model, put(t, dir, "odd.txt", "size;colour\n1;mauve\n1;pink\n-9;red\n;red\n"),
+		"--delimiter",
 		";", "--missing", "-9").stdout
 	if f := strings.Fields(got); len(f) != 5 || f[1] != f[2] || f[3] != f[4] {
 		t.Errorf("unseen levels and missing numbers: %q", got)
@@ -416,27 +421,35 @@ func TestPredictErrors(t *testing.T) {
 	}{
 		{exitFailed, "ragged.csv:31:4: the row has 2 fields, want 6", []string{ridge, put(t, dir, "ragged.csv",
 			line30+"1,2\n"), "-o", out}},
-		{exitFailed, `text.csv:31:3: column "size" is "tall", want a number`, []string{ridge, put(t, dir, "text.csv", line30+"1,tall,red,1,dear,1\n"), "-o", out}},
-		{exitFailed, `inf.csv:31: column "size" is infinite`, []string{ridge, put(t, dir, "inf.csv", line30+"1,inf,red,1,dear,1\n"), "-o", out}},
+		{exitFailed, `text.csv:31:3: column "size" is "tall", want a number`,
+			[]string{ridge, put(t, dir, "text.csv", line30+"1,tall,red,1,dear,1\n"), "-o", out}},
+		{exitFailed, `inf.csv:31: column "size" is infinite`,
+			[]string{ridge, put(t, dir, "inf.csv", line30+"1,inf,red,1,dear,1\n"), "-o", out}},
 		{exitFailed, "empty.csv: the file is empty", []string{ridge, put(t, dir, "empty.csv", ""), "-o", out}},
 		{exitFailed, "a directory, want a data file", []string{ridge, dir, "-o", out}},
 		{exitFailed, "is a directory, want a model file", []string{dir, in, "-o", out}},
 		{exitFailed, "no such file", []string{ridge, filepath.Join(dir, "none.csv"), "-o", out}},
 		{exitFailed, "corrupt file", []string{in, in, "-o", out}},
 		{exitFailed, "the model has no schema", []string{bare, in, "-o", out}},
-		{exitFailed, `columns missing: "size"; unknown: "Size_"; is "Size_" the column "size"?`, []string{ridge, put(t, dir, "case.csv", strings.Replace(text, "size", "Size_", 1)), "-o", out}},
+		{exitFailed, `columns missing: "size"; unknown: "Size_"; is "Size_" the column "size"?`,
+			[]string{ridge, put(t, dir, "case.csv", strings.Replace(text, "size", "Size_", 1)), "-o", out}},
 		{exitFailed, "does the table have a header?", []string{ridge, put(t, dir, "bare.csv", "1,red,2\n2,blue,3\n"),
 			"--no-header", "-o", out}},
-		{exitFailed, `no column "colr", as --keep says, did you mean "colour"?`, []string{ridge, in, "--keep", "colr", "-o", out}},
-		{exitFailed, `no column "zzzzz", as --ids says; the columns are "id"`, []string{ridge, in, "--ids", "zzzzz", "-o", out}},
+		{exitFailed, `no column "colr", as --keep says, did you mean "colour"?`,
+			[]string{ridge, in, "--keep", "colr", "-o", out}},
+		{exitFailed, `no column "zzzzz", as --ids says; the columns are "id"`,
+			[]string{ridge, in, "--ids", "zzzzz", "-o", out}},
 		{exitFailed, "fit with logistic", []string{kinds, in, "--probabilities", "-o", out}},
 		{exitFailed, "fit with gp", []string{ridge, in, "--variance", "-o", out}},
 		{exitFailed, "cannot write", []string{ridge, in, "-o", filepath.Join(work, "no", "out.csv")}},
-		{exitFailed, `row 1: column "colour" is "`, []string{ridge, in, "--keep", "colour", "-o", filepath.Join(work, "out.npy")}},
-		{exitMisuse, `the class "cheap" is text, and npz files hold numbers only`, []string{kinds, in, "-o", filepath.Join(work, "out.npz")}},
+		{exitFailed, `row 1: column "colour" is "`, []string{ridge, in, "--keep", "colour", "-o",
+			filepath.Join(work, "out.npy")}},
+		{exitMisuse, `the class "cheap" is text, and npz files hold numbers only`,
+			[]string{kinds, in, "-o", filepath.Join(work, "out.npz")}},
 		{exitMisuse, "would overwrite the input", []string{ridge, in, "-o", in}},
 		{exitMisuse, "would overwrite the input", []string{ridge, in, "-o", ridge}},
-		{exitMisuse, "--skip colour: the model predicts from this column", []string{ridge, in, "--skip", "kind,colour", "-o",
+		{exitMisuse, "--skip colour: the model predicts from this column", []string{ridge, in, "--skip", "kind,colour",
+			"-o",
 			out}},
 		{exitMisuse, "want one of csv, tsv", []string{ridge, in, "--to", "xls", "-o", out}},
 		{exitMisuse, "want one of csv, tsv", []string{ridge, in, "--format", "xls", "-o", out}},
@@ -480,7 +493,8 @@ func TestPredictErrors(t *testing.T) {
 		}
 	}
 	// A pipe that is closed.
-	if code := run(context.Background(), []string{"predict", ridge, in}, nil, brokenPipe{}, &stderr); code != exitFailed {
+	if code := run(context.Background(), []string{"predict", ridge, in}, nil, brokenPipe{},
+		&stderr); code != exitFailed {
 		t.Errorf("broken stdout: exit %d", code)
 	}
 }
@@ -505,7 +519,8 @@ func TestPredictMemory(t *testing.T) {
 			most.Store(max(most.Load(), m.HeapInuse))
 		}}
 		var stderr bytes.Buffer
-		if code := run(context.Background(), []string{"predict", model, "-"}, src, io.Discard, &stderr); code != exitDone {
+		if code := run(context.Background(), []string{"predict", model, "-"}, src, io.Discard,
+			&stderr); code != exitDone {
 			t.Fatal(stderr.String())
 		}
 		return most.Load()

@@ -109,7 +109,8 @@ Exit status: 0 done, 1 failed or a check missed, 2 misused.`,
 		return cmd.Help()
 	}
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object per line")
-	root.AddCommand(a.evalCommand(), a.theoryCommand(), a.familiesCommand(), a.couplingsCommand(), a.featuresCommand(), a.gramCommand(),
+	root.AddCommand(a.evalCommand(), a.theoryCommand(), a.familiesCommand(), a.couplingsCommand(), a.featuresCommand(),
+		a.gramCommand(),
 		a.attendCommand(), a.crossoverCommand(),
 		a.fitCommand(), a.evaluateCommand(), a.predictCommand(), a.inspectCommand(), a.serveCommand(),
 		a.versionCommand())

@@ -88,9 +88,11 @@ Logs go to stderr; they never hold rows.`,
 	fl.IntVar(&l.Batch, "max-batch", 256, "most rows predicted in one call")
 	fl.DurationVar(&l.Time, "timeout", 30*time.Second, "longest time to answer a request (else 503)")
 	fl.DurationVar(&l.Read, "read-timeout", 30*time.Second, "longest time for a client to send a request")
-	fl.DurationVar(&l.Header, "header-timeout", 5*time.Second, "longest time for a client to send the header of a request")
+	fl.DurationVar(&l.Header, "header-timeout", 5*time.Second,
+		"longest time for a client to send the header of a request")
 	fl.DurationVar(&l.Idle, "idle-timeout", 2*time.Minute, "longest time that a connection stays open without a request")
-	fl.DurationVar(&l.Shutdown, "shutdown-timeout", 15*time.Second, "longest time for requests in work when the server stops")
+	fl.DurationVar(&l.Shutdown, "shutdown-timeout", 15*time.Second,
+		"longest time for requests in work when the server stops")
 	return cmd
 }
 
@@ -137,14 +139,16 @@ func (a *app) serve(ctx context.Context, path string, f *serveFlags) error {
 	ln, err := net.Listen("tcp", f.address)
 	if err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
-			return fmt.Errorf("another program listens on %s: choose another --addr, or port 0 for a free one: %w", f.address, err)
+			return fmt.Errorf("another program listens on %s: choose another --addr, or port 0 for a free one: %w",
+				f.address, err)
 		}
 		return fmt.Errorf("cannot listen on %s: %w", f.address, err)
 	}
 	serving := Serving{Address: ln.Addr().String(), URL: "http://" + ln.Addr().String() + "/", SHA256: s.SHA256()}
 	if f.cert != "" {
 		serving.URL = "https://" + ln.Addr().String() + "/"
-		ln = tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get, NextProtos: []string{"h2", "http/1.1"}})
+		ln = tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get,
+			NextProtos: []string{"h2", "http/1.1"}})
 	} else if !loopback && token != "" {
 		log.Warn("the token travels unencrypted: use --tls-cert and --tls-key, or a proxy that does")
 	}
@@ -152,7 +156,8 @@ func (a *app) serve(ctx context.Context, path string, f *serveFlags) error {
 		ln.Close()
 		return err
 	}
-	log.Info("listening", "address", serving.Address, "model", path, "sha256", serving.SHA256, "token", token != "", "tls", f.cert != "")
+	log.Info("listening", "address", serving.Address, "model", path, "sha256", serving.SHA256, "token", token != "",
+		"tls", f.cert != "")
 
 	reloads := make(chan struct{})
 	go func() {
@@ -194,8 +199,10 @@ func (f *serveFlags) checkLimits() error {
 	for _, v := range []struct {
 		flag string
 		ok   bool
-	}{{"max-body", l.Body > 0}, {"max-rows", l.Rows > 0}, {"max-in-flight", l.InFlight > 0}, {"max-memory", l.Memory >= l.Body},
-		{"max-batch", l.Batch > 0}, {"timeout", l.Time > 0}, {"read-timeout", l.Read > 0}, {"header-timeout", l.Header > 0},
+	}{{"max-body", l.Body > 0}, {"max-rows", l.Rows > 0}, {"max-in-flight", l.InFlight > 0},
+		{"max-memory", l.Memory >= l.Body},
+		{"max-batch", l.Batch > 0}, {"timeout", l.Time > 0}, {"read-timeout", l.Read > 0},
+		{"header-timeout", l.Header > 0},
 		{"idle-timeout", l.Idle > 0}, {"shutdown-timeout", l.Shutdown > 0}} {
 		if !v.ok {
 			if v.flag == "max-memory" {

@@ -51,7 +51,8 @@ func servedModel(t testing.TB, seed uint64) *machine.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := machine.NewRidge(machine.Setup{Outputs: 1, Spec: randfeat.Spec{Kernel: kernel.Kernel{}, Family: family.Trig{},
+	r, err := machine.NewRidge(machine.Setup{Outputs: 1, Spec: randfeat.Spec{Kernel: kernel.Kernel{},
+		Family:   family.Trig{},
 		Coupling: coupling.Orthogonal{}, Dim: 2, M: 64, Seed: seed}})
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +85,8 @@ func serving(t *testing.T, args ...string) (at Serving, stop func() outcome) {
 	var stderr bytes.Buffer
 	done := make(chan int, 1)
 	go func() {
-		done <- run(ctx, append([]string{"serve", "--addr", "127.0.0.1:0", "--json"}, args...), strings.NewReader(""), in, &stderr)
+		done <- run(ctx, append([]string{"serve", "--addr", "127.0.0.1:0", "--json"}, args...), strings.NewReader(""),
+			in, &stderr)
 		in.Close()
 	}()
 	line, err := bufio.NewReader(out).ReadBytes('\n')
@@ -186,7 +188,8 @@ func TestServeTokenAndTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	cert := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:    time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
 	if err != nil {
@@ -210,7 +213,8 @@ func TestServeTokenAndTLS(t *testing.T) {
 	pool.AppendCertsFromPEM(files["cert.pem"])
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
 	defer client.CloseIdleConnections()
-	modern := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
+	modern := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool},
+		ForceAttemptHTTP2: true}}
 	defer modern.CloseIdleConnections()
 	t.Setenv(tokenVariable, "of the environment")
 	tls := []string{"--tls-cert", filepath.Join(dir, "cert.pem"), "--tls-key", filepath.Join(dir, "key.pem")}
@@ -240,7 +244,8 @@ func TestServeTokenAndTLS(t *testing.T) {
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("Authorization", "Bearer "+token)
 			reused := false
-			r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }}))
+			r = r.WithContext(httptrace.WithClientTrace(r.Context(),
+				&httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }}))
 			reply, err := modern.Do(r)
 			if err != nil {
 				t.Fatal(err)

@@ -22,7 +22,8 @@ import (
 func TestServeChild(t *testing.T) {
 	switch path := os.Getenv("RANDFEAT_SERVE_CHILD_MODEL"); os.Getenv("RANDFEAT_SERVE_CHILD") {
 	case "serve":
-		os.Exit(run(context.Background(), []string{"serve", path, "--addr", "127.0.0.1:0", "--json"}, strings.NewReader(""), os.Stdout, os.Stderr))
+		os.Exit(run(context.Background(), []string{"serve", path, "--addr", "127.0.0.1:0", "--json"},
+			strings.NewReader(""), os.Stdout, os.Stderr))
 	case "replace": // the model file, again and again, until killed
 		models := [2]interface{ Save(string) error }{servedModel(t, 1), servedModel(t, 2)}
 		for i := 0; ; i++ {

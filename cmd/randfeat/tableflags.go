@@ -37,8 +37,11 @@ func (f *tableFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.header, "header", false, "CSV: the first line names the columns; detected by default")
 	flags.BoolVar(&f.noHeader, "no-header", false, "CSV: the first line is a row; columns are named c1, c2, …")
 	flags.BoolVar(&f.noQuotes, "no-quotes", false, "CSV: a quote is an ordinary character, as in some tab-separated files")
-	flags.StringSliceVar(&f.missing, "missing", nil, "texts that mean a missing value, instead of "+strings.Join(data.DefaultMissing[1:], ", ")+"; empty cells always do")
-	flags.StringVar(&f.format, "format", "", "format of the table: "+strings.Join(tableFormats, ", ")+"; detected by default")
+	usual := strings.Join(data.DefaultMissing[1:], ", ")
+	flags.StringSliceVar(&f.missing, "missing", nil,
+		"texts that mean a missing value, instead of "+usual+"; empty cells always do")
+	flags.StringVar(&f.format, "format", "", "format of the table: "+strings.Join(tableFormats,
+		", ")+"; detected by default")
 	completeNames(cmd, "delimiter", func() []string { return []string{",", ";", "|", "tab", "space"} })
 	completeNames(cmd, "format", func() []string { return tableFormats })
 }
@@ -54,7 +57,8 @@ func (f *tableFlags) options() (data.Options, error) {
 		o.Delimiter = ' '
 	default:
 		if len(f.delimiter) != 1 || strings.Contains("\"\r\n", f.delimiter) {
-			return o, misused("--delimiter is %q, want one character that is no quote or line end, tab or space", f.delimiter)
+			return o, misused("--delimiter is %q, want one character that is no quote or line end, tab or space",
+				f.delimiter)
 		}
 		o.Delimiter = f.delimiter[0]
 	}
@@ -88,8 +92,8 @@ func (f *tableFlags) open(a *app, path string) (data.Source, error) {
 	return src, err
 }
 
-// openOnce is open for a table that is read once: stdin and pipes of any size are streamed where their format allows it.
-// It also tells the format, one of tableFormats.
+// openOnce is open for a table that is read once: stdin and pipes of any size are streamed where their format allows
+// it. It also tells the format, one of tableFormats.
 func (f *tableFlags) openOnce(a *app, path string) (src data.Source, format string, err error) {
 	return f.source(a, path, true)
 }
@@ -145,7 +149,8 @@ func stream(name string, r io.Reader, o data.Options, once bool) (data.Source, s
 	if head, err := b.Peek(2); err == nil && string(head) == "\x1f\x8b" {
 		z, err := gzip.NewReader(b)
 		if err != nil {
-			return nil, "", &data.InputError{Place: name, Detail: fmt.Sprintf("damaged or cut stream: %v", err), Err: err}
+			return nil, "", &data.InputError{Place: name, Detail: fmt.Sprintf("damaged or cut stream: %v", err),
+				Err: err}
 		}
 		b = bufio.NewReader(z)
 	}

@@ -28,10 +28,12 @@ func TestVersion(t *testing.T) {
 		}
 	}
 	line := ok(t, "version").stdout
-	if flag := ok(t, "--version").stdout; flag != line || !strings.HasPrefix(line, "randfeat ") || !strings.HasSuffix(line, here+"\n") {
+	if flag := ok(t, "--version").stdout; flag != line || !strings.HasPrefix(line, "randfeat ") ||
+		!strings.HasSuffix(line, here+"\n") {
 		t.Errorf("version %q, --version %q", line, flag)
 	}
-	if v := objects[VersionInfo](t, ok(t, "version", "--json").stdout); len(v) != 1 || v[0].Version == "" || v[0].Platform != here {
+	if v := objects[VersionInfo](t, ok(t, "version", "--json").stdout); len(v) != 1 || v[0].Version == "" ||
+		v[0].Platform != here {
 		t.Errorf("%+v", v)
 	}
 	fails(t, exitMisuse, "unknown command", "version", "x")

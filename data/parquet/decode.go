@@ -159,8 +159,8 @@ func (v *values) packed(kind format.Type, b []byte, n int) error {
 	return err
 }
 
-// checkDelta looks at the header of numbers packed as differences, before the decoder makes room for as many as it says:
-// block size, parts of a block, number of values.
+// checkDelta looks at the header of numbers packed as differences, before the decoder makes room for as many as it
+// says: block size, parts of a block, number of values.
 func checkDelta(b []byte, n int) error {
 	for range 2 {
 		_, k := binary.Uvarint(b)

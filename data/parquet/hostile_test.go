@@ -43,19 +43,20 @@ func readAll(path string) (rows int, err error) {
 }
 
 // onePage is a file with a required column of a type in one page, as its writer claims it.
-func onePage(t testing.TB, path string, kind format.Type, codec format.CompressionCodec, h format.PageHeader, body []byte, rows int64) {
+func onePage(t testing.TB, path string, kind format.Type, codec format.CompressionCodec, h format.PageHeader,
+	body []byte, rows int64) {
 	t.Helper()
 	header, err := thrift.Marshal(&compact, &h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	size := int64(len(header) + len(body))
+	column := format.ColumnMetaData{Type: kind, Encoding: []format.Encoding{format.Plain}, PathInSchema: []string{"x"},
+		Codec: codec, NumValues: rows, TotalUncompressedSize: size, TotalCompressedSize: size, DataPageOffset: 4}
 	meta := format.FileMetaData{Version: 1, NumRows: rows,
 		Schema: []format.SchemaElement{{Name: "table", NumChildren: some(int32(1))},
 			{Name: "x", Type: some(kind), RepetitionType: some(format.Required)}},
-		RowGroups: []format.RowGroup{{NumRows: rows, Columns: []format.ColumnChunk{{MetaData: format.ColumnMetaData{Type: kind,
-			Encoding: []format.Encoding{format.Plain}, PathInSchema: []string{"x"}, Codec: codec, NumValues: rows,
-			TotalUncompressedSize: size, TotalCompressedSize: size, DataPageOffset: 4}}}}}}
+		RowGroups: []format.RowGroup{{NumRows: rows, Columns: []format.ColumnChunk{{MetaData: column}}}}}
 	footer, err := thrift.Marshal(&compact, &meta)
 	if err != nil {
 		t.Fatal(err)
@@ -82,20 +83,33 @@ func TestPromises(t *testing.T) {
 		h     format.PageHeader
 		body  []byte
 	}{
-		"values that are not there":      {format.Double, format.Uncompressed, data1(format.Plain, many, 16), make([]byte, 16)},
-		"more values than any page":      {format.Double, format.Uncompressed, data1(format.Plain, math.MaxInt32, 16), make([]byte, 16)},
-		"texts that are not there":       {format.ByteArray, format.Uncompressed, data1(format.Plain, many, 16), make([]byte, 16)},
-		"packed numbers, not there":      {format.Int64, format.Uncompressed, data1(format.DeltaBinaryPacked, 3, len(delta)), delta},
-		"packed texts, not there":        {format.ByteArray, format.Uncompressed, data1(format.DeltaByteArray, 3, len(delta)), delta},
-		"snappy that claims 2 GB":        {format.Double, format.Snappy, data1(format.Plain, 1, math.MaxInt32), binary.AppendUvarint(nil, math.MaxInt32)},
-		"lz4 that claims 2 GB":           {format.Double, format.Lz4Raw, data1(format.Plain, 1, math.MaxInt32), make([]byte, 16)},
-		"zstd that claims 2 GB":          {format.Double, format.Zstd, data1(format.Plain, 1, math.MaxInt32), make([]byte, 16)},
-		"brotli that claims 2 GB":        {format.Double, format.Brotli, data1(format.Plain, 1, math.MaxInt32), make([]byte, 16)},
-		"gzip that claims 2 GB":          {format.Double, format.Gzip, data1(format.Plain, 1, math.MaxInt32), make([]byte, 16)},
-		"less than it decompresses to":   {format.Double, format.Snappy, data1(format.Plain, 1, 8), snappy.Encode(nil, make([]byte, 16))},
-		"an encoding of another type":    {format.Double, format.Uncompressed, data1(format.DeltaByteArray, 1, 8), make([]byte, 8)},
-		"a dictionary that is not there": {format.Double, format.Uncompressed, data1(format.RLEDictionary, 1, 8), make([]byte, 8)},
-		"a codec that nobody uses":       {format.Double, format.LZO, data1(format.Plain, 1, 8), make([]byte, 8)},
+		"values that are not there": {format.Double, format.Uncompressed, data1(format.Plain, many, 16),
+			make([]byte, 16)},
+		"more values than any page": {format.Double, format.Uncompressed, data1(format.Plain, math.MaxInt32, 16),
+			make([]byte, 16)},
+		"texts that are not there": {format.ByteArray, format.Uncompressed, data1(format.Plain, many, 16),
+			make([]byte, 16)},
+		"packed numbers, not there": {format.Int64, format.Uncompressed,
+			data1(format.DeltaBinaryPacked, 3, len(delta)), delta},
+		"packed texts, not there": {format.ByteArray, format.Uncompressed,
+			data1(format.DeltaByteArray, 3, len(delta)), delta},
+		"snappy that claims 2 GB": {format.Double, format.Snappy, data1(format.Plain, 1, math.MaxInt32),
+			binary.AppendUvarint(nil, math.MaxInt32)},
+		"lz4 that claims 2 GB": {format.Double, format.Lz4Raw, data1(format.Plain, 1, math.MaxInt32),
+			make([]byte, 16)},
+		"zstd that claims 2 GB": {format.Double, format.Zstd, data1(format.Plain, 1, math.MaxInt32),
+			make([]byte, 16)},
+		"brotli that claims 2 GB": {format.Double, format.Brotli, data1(format.Plain, 1, math.MaxInt32),
+			make([]byte, 16)},
+		"gzip that claims 2 GB": {format.Double, format.Gzip, data1(format.Plain, 1, math.MaxInt32),
+			make([]byte, 16)},
+		"less than it decompresses to": {format.Double, format.Snappy, data1(format.Plain, 1, 8),
+			snappy.Encode(nil, make([]byte, 16))},
+		"an encoding of another type": {format.Double, format.Uncompressed, data1(format.DeltaByteArray, 1, 8),
+			make([]byte, 8)},
+		"a dictionary that is not there": {format.Double, format.Uncompressed, data1(format.RLEDictionary, 1, 8),
+			make([]byte, 8)},
+		"a codec that nobody uses": {format.Double, format.LZO, data1(format.Plain, 1, 8), make([]byte, 8)},
 	} {
 		c.h.CompressedPageSize = int32(len(c.body))
 		onePage(t, path, c.kind, c.codec, c.h, c.body, math.MaxInt32)
@@ -155,7 +169,8 @@ func TestHybrid(t *testing.T) {
 			t.Fatalf("%d numbers were taken for 1000", len(want))
 		}
 	}
-	if hybrid(make([]uint32, 1), []byte{2, 255, 255, 255, 255, 255}, 33) == nil || hybrid(make([]uint32, 1), []byte{2, 4}, 2) == nil {
+	if hybrid(make([]uint32, 1), []byte{2, 255, 255, 255, 255, 255}, 33) == nil ||
+		hybrid(make([]uint32, 1), []byte{2, 4}, 2) == nil {
 		t.Error("numbers of 33 bits, or with more bits than they have")
 	}
 }
@@ -183,11 +198,14 @@ func FuzzRead(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(whole)
-	for kind, e := range map[format.Type]format.Encoding{format.Int32: format.DeltaBinaryPacked, format.ByteArray: format.DeltaByteArray,
-		format.Boolean: format.RLE, format.Float: format.ByteStreamSplit} {
+	for kind, e := range map[format.Type]format.Encoding{format.Int32: format.DeltaBinaryPacked,
+		format.ByteArray: format.DeltaByteArray,
+		format.Boolean:   format.RLE, format.Float: format.ByteStreamSplit} {
 		body := []byte{128, 1, 4, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0}
-		onePage(f, path, kind, format.Uncompressed, format.PageHeader{Type: format.DataPage, UncompressedPageSize: int32(len(body)),
-			CompressedPageSize: int32(len(body)), DataPageHeader: some(format.DataPageHeader{NumValues: 2, Encoding: e})}, body, 2)
+		onePage(f, path, kind, format.Uncompressed, format.PageHeader{Type: format.DataPage,
+			UncompressedPageSize: int32(len(body)),
+			CompressedPageSize:   int32(len(body)), DataPageHeader: some(format.DataPageHeader{NumValues: 2,
+				Encoding: e})}, body, 2)
 		seed, err := os.ReadFile(path)
 		if err != nil {
 			f.Fatal(err)

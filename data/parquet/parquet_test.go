@@ -140,20 +140,23 @@ type sample struct {
 func TestTypes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.parquet")
 	v := 2.5
-	if err := pq.WriteFile(path, []sample{{-3, 1 << 60, -7, 0.5, &v, true, "12", 1234, nil}, {4, 5, 6, 7, nil, false, "abc", -5, []int32{1, 2}}}); err != nil {
+	if err := pq.WriteFile(path, []sample{{-3, 1 << 60, -7, 0.5, &v, true, "12", 1234, nil},
+		{4, 5, 6, 7, nil, false, "abc", -5, []int32{1, 2}}}); err != nil {
 		t.Fatal(err)
 	}
 	src, err := parquet.Open(path, data.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cells(src, nil, 10); !errors.Is(err, data.ErrInput) || !strings.Contains(err.Error(), `"list" is nested`) {
+	if _, err := cells(src, nil, 10); !errors.Is(err, data.ErrInput) ||
+		!strings.Contains(err.Error(), `"list" is nested`) {
 		t.Errorf("a list: %v", err)
 	}
 	want := make([]data.Kind, 9)
 	want[8] = data.Skip
 	got, err := cells(src, want, 10)
-	if expect := "-3 1.152921504606847e+18 -7 0.5 2.5 1 12 12.34 4 5 6 7 ∅ 0 abc -0.05"; err != nil || strings.Join(got, " ") != expect {
+	if expect := "-3 1.152921504606847e+18 -7 0.5 2.5 1 12 12.34 4 5 6 7 ∅ 0 abc -0.05"; err != nil ||
+		strings.Join(got, " ") != expect {
 		t.Errorf("%q, want %q; %v", got, expect, err)
 	}
 	for j := range 8 {
@@ -163,7 +166,8 @@ func TestTypes(t *testing.T) {
 		t.Errorf("as text: %q, %v", got, err)
 	}
 	want[6] = data.Number
-	if _, err := cells(src, want, 10); err == nil || !strings.Contains(err.Error(), `x.parquet: row 2: column "s" is "abc", want a number`) {
+	if _, err := cells(src, want, 10); err == nil || !strings.Contains(err.Error(),
+		`x.parquet: row 2: column "s" is "abc", want a number`) {
 		t.Errorf("text as a number: %v", err)
 	}
 }

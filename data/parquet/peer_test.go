@@ -207,7 +207,8 @@ func compareWith(t *testing.T, path string, names []string, want map[string][]st
 			}
 		}
 		if differs >= 0 {
-			t.Errorf("%s: column %q, row %d: %.40q, want %.40q", path, name, differs+1, got[differs], want[name][differs])
+			t.Errorf("%s: column %q, row %d: %.40q, want %.40q", path, name, differs+1, got[differs],
+				want[name][differs])
 			continue
 		}
 		same++
@@ -287,7 +288,8 @@ func everyRows(n int) []every {
 	for i := range rows {
 		e := &rows[i]
 		text := strings.Repeat("ab", r.IntN(4)) + strconv.Itoa(r.IntN(50))
-		e.B, e.I, e.U, e.L, e.UL = r.IntN(2) == 1, int32(r.Uint32()), r.Uint32(), int64(r.Uint64()>>12)-1<<51, r.Uint64()>>12
+		e.B, e.I, e.U, e.L, e.UL = r.IntN(2) == 1, int32(r.Uint32()), r.Uint32(), int64(r.Uint64()>>12)-1<<51,
+			r.Uint64()>>12
 		e.F, e.D, e.S = float32(r.NormFloat64()), r.NormFloat64(), text
 		e.DI, e.DS, e.EI, e.ES, e.PF, e.PD = int32(r.IntN(300)), text, int32(i*3), text, e.F, e.D
 		if r.IntN(4) > 0 {
@@ -305,9 +307,11 @@ func TestEncodings(t *testing.T) {
 		rows := everyRows(n)
 		var names []string
 		var want map[string][]string
-		for _, codec := range []compress.Codec{&pq.Uncompressed, &pq.Snappy, &pq.Gzip, &pq.Brotli, &pq.Zstd, &pq.Lz4Raw} {
+		for _, codec := range []compress.Codec{&pq.Uncompressed, &pq.Snappy, &pq.Gzip, &pq.Brotli, &pq.Zstd,
+			&pq.Lz4Raw} {
 			for version := 1; version <= 2; version++ {
-				err := pq.WriteFile(path, rows, pq.Compression(codec), pq.DataPageVersion(version), pq.PageBufferSize(4096),
+				err := pq.WriteFile(path, rows, pq.Compression(codec), pq.DataPageVersion(version),
+					pq.PageBufferSize(4096),
 					pq.MaxRowsPerRowGroup(900))
 				if err != nil {
 					t.Fatal(err)

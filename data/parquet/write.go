@@ -44,11 +44,12 @@ type columnWriter struct {
 	nulls  int64
 }
 
-// Create starts a table in a Parquet file: optional doubles and strings, snappy-compressed. The file appears on Close, in
-// one step.
+// Create starts a table in a Parquet file: optional doubles and strings, snappy-compressed. The file appears on Close,
+// in one step.
 func Create(path string, columns []string, kinds []data.Kind) (data.Writer, error) {
 	if len(columns) == 0 || len(columns) != len(kinds) {
-		return nil, fmt.Errorf("%s: %d columns of %d kinds to write: %w", path, len(columns), len(kinds), dense.ErrShape)
+		return nil, fmt.Errorf("%s: %d columns of %d kinds to write: %w", path, len(columns), len(kinds),
+			dense.ErrShape)
 	}
 	w := &writer{path: path, kinds: kinds, cols: make([]columnWriter, len(columns))}
 	w.meta = format.FileMetaData{Version: 1, CreatedBy: "randfeat",

@@ -23,7 +23,8 @@ func TestMemoryIsReused(t *testing.T) {
 		t.Errorf("zeroed: %v", c)
 	}
 	m := dense.New[float32](4, 6)
-	if v := buf.Shaped(m, 3, 7); v.Rows != 3 || v.Cols != 7 || v.Stride != 7 || len(v.Data) != 21 || &v.Data[0] != &m.Data[0] {
+	if v := buf.Shaped(m, 3, 7); v.Rows != 3 || v.Cols != 7 || v.Stride != 7 || len(v.Data) != 21 ||
+		&v.Data[0] != &m.Data[0] {
 		t.Errorf("a shape that fits: %d×%d with stride %d", v.Rows, v.Cols, v.Stride)
 	}
 	if v := buf.Shaped(m, 5, 5); len(v.Data) != 25 || v.Check() != nil {

@@ -42,7 +42,8 @@ func coupledEntries() []Entry {
 		}
 	}
 	return []Entry{
-		byDim("conformity.orthogonal_log", "SimRF Thm 4.3 eq 23: log 1F1(d; d/2; v2/2)", "v2", forms.LogConformityOrthogonal),
+		byDim("conformity.orthogonal_log", "SimRF Thm 4.3 eq 23: log 1F1(d; d/2; v2/2)", "v2",
+			forms.LogConformityOrthogonal),
 		byDim("conformity.simplex_log", "SimRF Thm 4.3 eq 24", "v2", forms.LogConformitySimplex),
 		byDim("conformity.rff_orthogonal", "SimRF Thm 4.5: 1F1(d; d/2; -z2/2)", "z2", forms.ConformityRFFOrthogonal),
 		byDim("conformity.rff_simplex", "docs/theory.md §5.2: rho′", "z2", forms.ConformityRFFSimplex),
@@ -56,7 +57,8 @@ func coupledEntries() []Entry {
 				return forms.LogConformityAngle(in.i("d"), in.f("v2"), in.f("cos")), nil
 			},
 		},
-		byDim("gap.prf_orthogonal_log", "SimRF Cor 4.4 corrected: log(e^{v2} - rho_ORF)", "v2", forms.LogGapPRFOrthogonal),
+		byDim("gap.prf_orthogonal_log", "SimRF Cor 4.4 corrected: log(e^{v2} - rho_ORF)", "v2",
+			forms.LogGapPRFOrthogonal),
 		byDim("gap.prf_simplex_log", "log(e^{v2} - rho_SimRF)", "v2", forms.LogGapPRFSimplex),
 		{
 			Name: "coupled.kappa", Reference: "docs/theory.md §5.2: relative covariance of two projections of a block; t is " +
@@ -70,7 +72,8 @@ func coupledEntries() []Entry {
 		{
 			Name: "mse.rel_log", Reference: "docs/theory.md §5.2: log(rv/m + pf·kappa), rv the relative variance of one " +
 				"projection; t as in coupled.kappa",
-			Inputs: []Input{shapeName(), couplingName(), dimension("d"), natural("m"), number("log_rv"), nonnegative("t")},
+			Inputs: []Input{shapeName(), couplingName(), dimension("d"), natural("m"), number("log_rv"),
+				nonnegative("t")},
 			eval: func(in values) (any, error) {
 				return result(forms.LogRelMSE(in.shape(), in.law(), in.i("d"), in.i("m"), in.f("log_rv"), in.f("t")))
 			},
@@ -81,7 +84,8 @@ func coupledEntries() []Entry {
 				nonnegative("v2")},
 			eval: func(in values) (any, error) {
 				v2 := in.f("v2")
-				rel, err := forms.LogRelMSE(forms.Exponential, in.law(), in.i("d"), in.i("m"), forms.LogRVPositive(v2), v2)
+				rel, err := forms.LogRelMSE(forms.Exponential, in.law(), in.i("d"), in.i("m"), forms.LogRVPositive(v2),
+					v2)
 				z2 := 2*in.f("xx") + 2*in.f("yy") - v2 // parallelogram law
 				return rel - z2, err
 			},
@@ -101,7 +105,8 @@ func coupledEntries() []Entry {
 			Inputs: []Input{couplingName(), dimension("d"), natural("m"), nonnegative("z2")},
 			eval: func(in values) (any, error) {
 				z2 := in.f("z2")
-				rel, err := forms.LogRelMSE(forms.Trigonometric, in.law(), in.i("d"), in.i("m"), forms.LogRVTrig(z2), z2)
+				rel, err := forms.LogRelMSE(forms.Trigonometric, in.law(), in.i("d"), in.i("m"), forms.LogRVTrig(z2),
+					z2)
 				return math.Exp(rel - z2), err
 			},
 		},

@@ -36,7 +36,8 @@ func darkEntries() []Entry {
 			},
 		},
 		{
-			Name: "dark.second_moment_gaussian_proposal_log", Reference: "docs/theory.md §5.6: proposal variances s in the " +
+			Name: "dark.second_moment_gaussian_proposal_log",
+			Reference: "docs/theory.md §5.6: proposal variances s in the " +
 				"eigenbasis of the data",
 			Inputs: []Input{vector("lam"), vector("s")},
 			eval: func(in values) (any, error) {
@@ -98,7 +99,8 @@ func symmetric(in values, key string) (*mat.SymDense, error) {
 		for j := i; j < m.Cols; j++ {
 			a, b := m.At(i, j), m.At(j, i)
 			if math.Abs(a-b) > 1e-9*math.Max(math.Abs(a), math.Abs(b)) {
-				return nil, outOfRange(key, fmt.Sprintf("not symmetric: [%d][%d] = %v, [%d][%d] = %v", i, j, a, j, i, b),
+				return nil, outOfRange(key, fmt.Sprintf("not symmetric: [%d][%d] = %v, [%d][%d] = %v", i, j, a, j, i,
+					b),
 					"a symmetric matrix")
 			}
 			s.SetSym(i, j, (a+b)/2)

@@ -14,7 +14,8 @@ func TestEdges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many evaluations")
 	}
-	edges := []string{"0", "1", "2", "-1", "0.5", "1e-300", "1e300", "-1e300", "5e-324", "1e8", "1000", "1048576", "1e4",
+	edges := []string{"0", "1", "2", "-1", "0.5", "1e-300", "1e300", "-1e300", "5e-324", "1e8", "1000", "1048576",
+		"1e4",
 		"123.25", "700"}
 	table := calc.NewTable()
 	done := map[string]bool{}

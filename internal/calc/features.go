@@ -43,9 +43,11 @@ func featureEntries() []Entry {
 		simple("features.oprf", "CRT Thm 3.3, A given",
 			func(in values) (family.Family, error) { return family.OPRF{A: in.f("A")}, nil }, number("A")),
 		simple("features.poisson", "CRT 3.2, signed inputs; param = lambda",
-			func(in values) (family.Family, error) { return family.Poisson{Lambda: in.f("param")}, nil }, positive("param")),
+			func(in values) (family.Family, error) { return family.Poisson{Lambda: in.f("param")}, nil },
+			positive("param")),
 		simple("features.geometric", "CRT 3.2, signed inputs; param = p",
-			func(in values) (family.Family, error) { return family.Geometric{P: in.f("param")}, nil }, probability("param")),
+			func(in values) (family.Family, error) { return family.Geometric{P: in.f("param")}, nil },
+			probability("param")),
 		simple("features.poisson_plus", "CRT 3.2.3 with given shift c; param = lambda",
 			func(in values) (family.Family, error) {
 				return family.PoissonPlus{Lambda: in.f("param"), Shift: in.vec("c")}, checkLengths(in, "x", "c")
@@ -82,7 +84,8 @@ func softmaxFeatureEntries() []Entry {
 		},
 		{
 			Name: "features.gaussian_hybrid_normalised", Reference: "HRF eqs 67-70, docs/theory.md §2.12",
-			Inputs: []Input{matrix("omega_pp"), matrix("omega_trig"), matrix("tau"), x, y, positive("sig"), positive("r")},
+			Inputs: []Input{matrix("omega_pp"), matrix("omega_trig"), matrix("tau"), x, y, positive("sig"),
+				positive("r")},
 			eval: func(in values) (any, error) {
 				f := family.BipolarGaussian{Sigma: in.f("sig"), R: in.f("r"), N: in.mat("tau").Rows}
 				return evalSoftmax(f, in, in.mat("omega_pp"), in.mat("omega_trig"), in.mat("tau"))
@@ -120,12 +123,18 @@ func softmaxFeatureEntries() []Entry {
 		{
 			Name: "features.dark", Reference: "DARK eq 3: omega in R^r, Σ = MᵀM",
 			Inputs: []Input{matrix("omega"), matrix("M_"), x, y},
-			eval:   func(in values) (any, error) { return evalSoftmax(family.DARK{M: in.mat("M_")}, in, in.mat("omega")) },
+			eval: func(in values) (any, error) {
+				return evalSoftmax(family.DARK{M: in.mat("M_")}, in,
+					in.mat("omega"))
+			},
 		},
 		{
 			Name: "features.importance_prf", Reference: "DARK eq 2: omega = L g, proposal N(0, LLᵀ), softmax",
 			Inputs: []Input{matrix("g"), matrix("L"), x, y},
-			eval:   func(in values) (any, error) { return evalSoftmax(family.Importance{L: in.mat("L")}, in, in.mat("g")) },
+			eval: func(in values) (any, error) {
+				return evalSoftmax(family.Importance{L: in.mat("L")}, in,
+					in.mat("g"))
+			},
 		},
 		{
 			Name: "features.relu", Reference: "m^{-1/2} max(0, ω·x) + eps0",

@@ -51,7 +51,8 @@ func hybridEntries() []Entry {
 			Inputs: []Input{natural("m"), natural("n"), vector("x"), vector("y"), positive("sig"), positive("r"),
 				flag("shared")},
 			eval: func(in values) (any, error) {
-				return softmaxMSE(family.BipolarGaussian{Sigma: in.f("sig"), R: in.f("r"), N: in.i("n"), Shared: in.b("shared")},
+				return softmaxMSE(family.BipolarGaussian{Sigma: in.f("sig"), R: in.f("r"), N: in.i("n"),
+					Shared: in.b("shared")},
 					in)
 			},
 		},
@@ -70,7 +71,10 @@ func hybridEntries() []Entry {
 			Name: "hrf.eps_pp_log", Reference: "HRF Lemma 3.4: log relative error of hyperbolic features on the sphere of " +
 				"radius r",
 			Inputs: []Input{angle("theta"), nonnegative("r"), natural("m")},
-			eval:   func(in values) (any, error) { return forms.LogEpsHyperbolic(in.f("theta"), in.f("r"), in.i("m")), nil },
+			eval: func(in values) (any, error) {
+				return forms.LogEpsHyperbolic(in.f("theta"), in.f("r"), in.i("m")),
+					nil
+			},
 		},
 		{
 			Name: "hrf.eps_trig_log", Reference: "HRF Lemma 3.4 eq 25: log relative error on the sphere of radius r",
@@ -91,13 +95,20 @@ func hybridEntries() []Entry {
 		},
 		{
 			Name: "hrf.thm35_bound_log", Reference: "HRF Thm 3.5 corrected bound, r ≥ 1",
-			Inputs: []Input{bounded("r", "number ≥ 1", func(v float64) bool { return v >= 1 }), natural("m"), natural("n")},
-			eval:   func(in values) (any, error) { return forms.LogEpsAngularBound(in.f("r"), in.i("m"), in.i("n")), nil },
+			Inputs: []Input{bounded("r", "number ≥ 1", func(v float64) bool { return v >= 1 }), natural("m"),
+				natural("n")},
+			eval: func(in values) (any, error) {
+				return forms.LogEpsAngularBound(in.f("r"), in.i("m"), in.i("n")),
+					nil
+			},
 		},
 		{
 			Name: "hrf.limit_log", Reference: "HRF Thm 3.5: log of the limit W(r)/√(2π m n)",
 			Inputs: []Input{nonnegative("r"), natural("m"), natural("n")},
-			eval:   func(in values) (any, error) { return forms.LogEpsAngularLimit(in.f("r"), in.i("m"), in.i("n")), nil },
+			eval: func(in values) (any, error) {
+				return forms.LogEpsAngularLimit(in.f("r"), in.i("m"), in.i("n")),
+					nil
+			},
 		},
 	}
 }

@@ -34,7 +34,8 @@ func orfEntries() []Entry {
 			Inputs: []Input{dimension("d")},
 			eval: func(in values) (any, error) {
 				c := forms.ORFConstantsOf(in.i("d"))
-				return Object{{"kernel", c.KernelRange()}, {"variance", c.VarianceRange()}, {"improvement", c.ImprovementRange()}},
+				return Object{{"kernel", c.KernelRange()}, {"variance", c.VarianceRange()},
+						{"improvement", c.ImprovementRange()}},
 					nil
 			},
 		},

@@ -80,7 +80,8 @@ func parameterEntries() []Entry {
 				if in.f("amax") < 1 {
 					return nil, outOfRange("amax", in.f("amax"), "a number ≥ 1")
 				}
-				return fromComplex(family.DiagonalA(in.vec("r"), in.vec("t"), in.s("mode") == "complex", in.f("amax"))), nil
+				return fromComplex(family.DiagonalA(in.vec("r"), in.vec("t"), in.s("mode") == "complex", in.f("amax"))),
+					nil
 			},
 		},
 	}

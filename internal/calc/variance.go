@@ -92,7 +92,8 @@ func varianceEntries() []Entry {
 			},
 		},
 		{
-			Name: "logrv.complex_exponential_z", Reference: rv + "docs/theory.md §5.1: complex exponential features at z = Ax " +
+			Name: "logrv.complex_exponential_z", Reference: rv +
+				"docs/theory.md §5.1: complex exponential features at z = Ax " +
 				"+ A^-T y, z_k = [re, im]",
 			Inputs: []Input{complexes("z")},
 			eval:   func(in values) (any, error) { return forms.LogRVComplexExp(in.cvec("z")), nil },
@@ -110,7 +111,10 @@ func varianceEntries() []Entry {
 		{
 			Name: "logrv.residual", Reference: rv + "docs/theory.md §2.19, relative to exp(2 xy)",
 			Inputs: []Input{nonnegative("xx"), nonnegative("yy"), number("xy")},
-			eval:   func(in values) (any, error) { return result(forms.LogRVResidual(in.f("xx"), in.f("yy"), in.f("xy"))) },
+			eval: func(in values) (any, error) {
+				return result(forms.LogRVResidual(in.f("xx"), in.f("yy"),
+					in.f("xy")))
+			},
 		},
 		{
 			Name:      "logsecond.gerf",

@@ -17,8 +17,8 @@ func AppendNumber(b []byte, v float64) []byte {
 	return strconv.AppendFloat(b, v, 'f', -1, 64)
 }
 
-// AppendCSV appends a field, quoted where reading it back needs that: also around outer blanks, and if it is alone on its
-// line and empty.
+// AppendCSV appends a field, quoted where reading it back needs that: also around outer blanks, and if it is alone on
+// its line and empty.
 func AppendCSV(b, field []byte, delim byte, alone bool) []byte {
 	if !needsQuotes(field, delim, alone) {
 		return append(b, field...)

@@ -10,12 +10,14 @@ import (
 	"testing"
 )
 
-var texts = []string{"", "a", " a", "a\t", `a"b`, "a,b", "a;b", "a\nb", "\ufeffa", "é", "<b>&", "\x00", "\xff", `\`, "a b"}
+var texts = []string{"", "a", " a", "a\t", `a"b`, "a,b", "a;b", "a\nb", "\ufeffa", "é", "<b>&", "\x00", "\xff", `\`,
+	"a b"}
 
 func TestText(t *testing.T) {
 	for _, s := range texts {
 		var back string
-		if b := AppendJSON(nil, []byte(s)); json.Unmarshal(b, &back) != nil || back != strings.ToValidUTF8(s, "\uFFFD") {
+		if b := AppendJSON(nil, []byte(s)); json.Unmarshal(b, &back) != nil ||
+			back != strings.ToValidUTF8(s, "\uFFFD") {
 			t.Errorf("%q is %s", s, b)
 		}
 		if want, _ := json.Marshal(s); string(AppendJSON(nil, []byte(s))) != string(want) {
@@ -33,7 +35,8 @@ func TestText(t *testing.T) {
 	if got := string(AppendCSV(nil, nil, ',', true)) + string(AppendJSON(nil, nil)); got != `""null` {
 		t.Errorf("nothing is %s", got)
 	}
-	for s, want := range map[string]string{" a": `" a"`, "a,b": `"a,b"`, "a;b": "a;b", `a"b`: `"a""b"`, "\ufeff": "\"\ufeff\"", "a b": "a b"} {
+	for s, want := range map[string]string{" a": `" a"`, "a,b": `"a,b"`, "a;b": "a;b", `a"b`: `"a""b"`,
+		"\ufeff": "\"\ufeff\"", "a b": "a b"} {
 		if got := string(AppendCSV(nil, []byte(s), ',', false)); got != want {
 			t.Errorf("%q is %s, want %s", s, got, want)
 		}
@@ -52,7 +55,8 @@ func TestNumber(t *testing.T) {
 			t.Errorf("%v is %s", v, b)
 		}
 	}
-	for v, want := range map[float64]string{0: "0", 0.5: "0.5", 1e-5: "0.00001", 1e-6: "1e-06", 1e14: "100000000000000", 1e15: "1e+15", -3: "-3"} {
+	for v, want := range map[float64]string{0: "0", 0.5: "0.5", 1e-5: "0.00001", 1e-6: "1e-06", 1e14: "100000000000000",
+		1e15: "1e+15", -3: "-3"} {
 		if got := string(AppendNumber(nil, v)); got != want {
 			t.Errorf("%v is %s, want %s", v, got, want)
 		}

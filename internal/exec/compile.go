@@ -13,8 +13,8 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 )
 
-// Rows are mapped in blocks: large ones reuse a panel of the projection for more rows, but the features of a block should
-// stay in the second-level cache until their function is applied.
+// Rows are mapped in blocks: large ones reuse a panel of the projection for more rows, but the features of a block
+// should stay in the second-level cache until their function is applied.
 const (
 	minBlock, maxBlock = 16, 128
 	blockBytes         = 512 << 10

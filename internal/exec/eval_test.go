@@ -293,7 +293,8 @@ func checkPlan[T dense.Float](t *testing.T, s plan.Side, x64 dense.Matrix[float6
 				}
 				underflow := tiny * math.Exp(p.scale[i]-e[f])
 				if !(math.Abs(got-want) <= tol*(max(1, math.Abs(want))+cond[f])+underflow) {
-					t.Errorf("%T, %s: row %d, feature %d is %v·exp(%v), Eval gives %v", T(0), p.name, i, f, got, e[f], want)
+					t.Errorf("%T, %s: row %d, feature %d is %v·exp(%v), Eval gives %v", T(0), p.name, i, f, got, e[f],
+						want)
 					return
 				}
 			}
@@ -360,8 +361,8 @@ func allPaths[T dense.Float](s *exec.Side[T], tab *kern.Table[T], x dense.Matrix
 	return paths
 }
 
-// conditions is Σ_k |∂φ_f/∂x_k·x_k| relative to exp(e_f): how much of a rounding of the inputs a feature shows. It is huge
-// next to a jump, where a rounding decides a sign or a gate.
+// conditions is Σ_k |∂φ_f/∂x_k·x_k| relative to exp(e_f): how much of a rounding of the inputs a feature shows. It is
+// huge next to a jump, where a rounding decides a sign or a gate.
 func conditions(s plan.Side, x, value, e []float64) []float64 {
 	const h = 1e-6
 	c, y := make([]float64, len(value)), append([]float64(nil), x...)

@@ -73,7 +73,8 @@ func BenchmarkFastOrDense(b *testing.B) {
 		var sc scratch[float32]
 		w := projection[float32]{rows: d}
 		side.tab.Pack(&w.w, dense.Convert[float32](o.Rows))
-		fast := projection[float32]{fast: coupling.NewTransform(o.Fast, side.tab), rows: d, pre: preMap[float32]{gain: 1}}
+		fast := projection[float32]{fast: coupling.NewTransform(o.Fast, side.tab), rows: d,
+			pre: preMap[float32]{gain: 1}}
 		sc.pre, sc.fast = make([]float32, d), make([]float32, o.Fast.N)
 		for name, p := range map[string]*projection[float32]{"dense": &w, "fast": &fast} {
 			b.Run(fmt.Sprintf("path=%s/d=%d", name, d), func(b *testing.B) {

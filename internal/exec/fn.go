@@ -16,8 +16,8 @@ type fn[T dense.Float] struct {
 	// where a float32 exponent would keep two digits after the point. A unit function does not write value, a flat one
 	// does not write e; both may then be empty.
 	log func(l *leaf[T], s *Side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T])
-	// run writes the features of leaf.run, where a fused kernel does it faster than log and an exponential; nil: through
-	// log.
+	// run writes the features of leaf.run, where a fused kernel does it faster than log and an exponential; nil:
+	// through log.
 	run func(l *leaf[T], s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T],
 		plain bool, outer []float64)
 	// vjp adds to dx what the cotangents gv of value and ge of e, with that of the row term in ge, give. value is what
@@ -51,8 +51,8 @@ func functions[T dense.Float]() *[plan.Fns]fn[T] {
 	}
 }
 
-// run writes the features of all rows of x, divided by exp(scale[i]), and the scales. outer[i] is a log factor of row i.
-// With plain the features are written themselves, undivided, and the scales are of no use.
+// run writes the features of all rows of x, divided by exp(scale[i]), and the scales. outer[i] is a log factor of row
+// i. With plain the features are written themselves, undivided, and the scales are of no use.
 func (l *leaf[T]) run(s *Side[T], dst dense.Matrix[T], scale []float64, x dense.Matrix[T], sc *scratch[T],
 	plain bool, outer []float64) {
 	if l.fn.run != nil {

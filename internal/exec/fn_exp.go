@@ -7,8 +7,8 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 )
 
-// Exp and ExpPM: features are exponentials and nothing else. Most maps are one such leaf, so these have the fused paths:
-// a dense projection that ends with its exponential (MulTExp), and derivatives by one product.
+// Exp and ExpPM: features are exponentials and nothing else. Most maps are one such leaf, so these have the fused
+// paths: a dense projection that ends with its exponential (MulTExp), and derivatives by one product.
 
 func expFn[T dense.Float]() fn[T] {
 	return fn[T]{log: (*leaf[T]).logExp, run: (*leaf[T]).runExp, vjp: (*leaf[T]).vjpExp, unit: true, rowFactor: true}

@@ -17,8 +17,8 @@ func monomialFn[T dense.Float]() fn[T] {
 
 func (l *leaf[T]) prepareMonomial() { kern.Best[float64]().Pack(&l.powers, l.Omega.Rows) }
 
-// logMonomial: e is the logarithm of the modulus below the largest of the row, value the sign. A zero has value 0 and the
-// exponent of its other factors, which its derivative needs.
+// logMonomial: e is the logarithm of the modulus below the largest of the row, value the sign. A zero has value 0 and
+// the exponent of its other factors, which its derivative needs.
 func (l *leaf[T]) logMonomial(_ *Side[T], e, value dense.Matrix[T], row []float64, x dense.Matrix[T], sc *scratch[T]) {
 	tab := kern.Best[float64]()
 	for i := range x.Rows {
@@ -83,8 +83,8 @@ func (l *leaf[T]) signAt(f int, neg, zero []int) (sign, zeros float64) {
 	return 1, zeros
 }
 
-// vjpMonomial: ∂/∂u_l of ∏ u^ω is ω_l/u_l times the product; where u_l = 0 only ω_l = 1 with no other zero factor counts,
-// and gives the product of the other factors, whose exponent the log form keeps.
+// vjpMonomial: ∂/∂u_l of ∏ u^ω is ω_l/u_l times the product; where u_l = 0 only ω_l = 1 with no other zero factor
+// counts, and gives the product of the other factors, whose exponent the log form keeps.
 func (l *leaf[T]) vjpMonomial(_ *Backward[T], _ *leafGrad[T], dx, gv, ge, _, x dense.Matrix[T], sc *scratch[T]) {
 	for i := range x.Rows {
 		u := l.input(x.Row(i), sc)

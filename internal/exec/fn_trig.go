@@ -69,8 +69,8 @@ func (l *leaf[T]) pure(s *Side[T], dst dense.Matrix[T], scale []float64, x dense
 	s.tab.MulTSinCos(sin, cos, x, &l.im.w, l.im.bias, f)
 }
 
-// waves writes the sines and cosines without their modulus. The phase of a row may be large (GERF: c·|x|²); it is brought
-// near 0 in float64, where the remainder is exact, before it joins the others in T.
+// waves writes the sines and cosines without their modulus. The phase of a row may be large (GERF: c·|x|²); it is
+// brought near 0 in float64, where the remainder is exact, before it joins the others in T.
 func (l *leaf[T]) waves(s *Side[T], dst, x dense.Matrix[T], sc *scratch[T]) {
 	m := l.im.rows
 	l.im.project(s, dst.ColRange(0, m), x, sc)

@@ -33,15 +33,16 @@ type logJob[T dense.Float] struct {
 }
 
 // Log writes the features as value_if·exp(e_if + row_i). The large terms of a row (−|x|²/2) go to row, in float64; what
-// differs between features goes to e. An empty value is allowed unless the side is Signed. A block that its gate turns off
-// has value 0 and e = −Inf. Arguments are checked by the caller as for Run.
+// differs between features goes to e. An empty value is allowed unless the side is Signed. A block that its gate turns
+// off has value 0 and e = −Inf. Arguments are checked by the caller as for Run.
 func (s *Side[T]) Log(e, value dense.Matrix[T], row []float64, x dense.Matrix[T], norms []float64, ws *Workspace[T]) {
 	ws.logs = logJob[T]{side: s, e: e, value: value, row: row, x: x, norms: norms}
 	s.runLog(!value.IsEmpty(), ws)
 }
 
 // Scaled writes φ(x_i)_f·exp(col_f − shift_i); nil col is zero.
-func (s *Side[T]) Scaled(dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T], norms []float64, ws *Workspace[T]) {
+func (s *Side[T]) Scaled(dst dense.Matrix[T], col []T, shift []float64, x dense.Matrix[T], norms []float64,
+	ws *Workspace[T]) {
 	ws.logs = logJob[T]{side: s, dst: dst, col: col, shift: shift, x: x, norms: norms}
 	if l := &s.leaves[0]; s.simple && l.fuses() {
 		ws.logs.fused = true

@@ -68,10 +68,11 @@ func (s *Side[T]) Run(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T]
 	s.run(job[T]{side: s, dst: dst, x: x, logScale: logScale, norms: norms, ws: ws})
 }
 
-// RunChecked is Run for an x that nobody has looked at: it computes the norms of a block when it maps it, while the rows
-// are in cache, and returns the first row whose |x|² is beyond limit or not a number, −1 if there is none. dst and
+// RunChecked is Run for an x that nobody has looked at: it computes the norms of a block when it maps it, while the
+// rows are in cache, and returns the first row whose |x|² is beyond limit or not a number, −1 if there is none. dst and
 // logScale are then undefined.
-func (s *Side[T]) RunChecked(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], limit float64, ws *Workspace[T]) int {
+func (s *Side[T]) RunChecked(dst dense.Matrix[T], logScale []float64, x dense.Matrix[T], limit float64,
+	ws *Workspace[T]) int {
 	return s.run(job[T]{side: s, dst: dst, x: x, logScale: logScale, limit: limit, ws: ws})
 }
 
@@ -165,8 +166,8 @@ func (j *job[T]) Run(worker, lo, hi int) {
 	}
 }
 
-// check computes the norms of a block that starts at row a. After a row beyond the limit a worker does nothing more: the
-// rows it would get are later ones.
+// check computes the norms of a block that starts at row a. After a row beyond the limit a worker does nothing more:
+// the rows it would get are later ones.
 func (j *job[T]) check(a int, x dense.Matrix[T], sc *scratch[T]) bool {
 	if sc.bad >= 0 {
 		return false

@@ -10,8 +10,8 @@ import (
 	"github.com/randfeat/randfeat/internal/plan"
 )
 
-// vjpBytes of cotangents are worked on together by maps of exponentials: they are passed over four times, so they should
-// stay near the first-level cache. Measured by BenchmarkVJP.
+// vjpBytes of cotangents are worked on together by maps of exponentials: they are passed over four times, so they
+// should stay near the first-level cache. Measured by BenchmarkVJP.
 const vjpBytes = 64 << 10
 
 // Backward is a compiled side with what its derivatives need: the projections by output instead of by input.
@@ -128,7 +128,8 @@ type Sums[T dense.Float] struct {
 // NewSums returns zero sums.
 func (b *Backward[T]) NewSums() *Sums[T] {
 	tab, m, d := b.side.tab, b.side.leaves[0].re.rows, b.side.dim
-	return &Sums[T]{w: kern.NewAccumulator(tab, m, d), q: kern.NewAccumulator(tab, d, d), lin: kern.NewAccumulator(tab, 1, d)}
+	return &Sums[T]{w: kern.NewAccumulator(tab, m, d), q: kern.NewAccumulator(tab, d, d),
+		lin: kern.NewAccumulator(tab, 1, d)}
 }
 
 // add adds the rows of a block: de the derivatives by the projections, t their sums over the features.
@@ -187,7 +188,8 @@ type vjpJob[T dense.Float] struct {
 
 // Run sets dx_i = Σ_f dphi_if ∂/∂x_i φ(x_i)_f·exp(col_f − shift_i). A phi that is not empty holds these features, as
 // Scaled wrote them. Sums, if not nil, are added to; then one goroutine does all, so that their order is fixed.
-func (b *Backward[T]) Run(dx, dphi, phi, x dense.Matrix[T], col []T, shift, norms []float64, sums *Sums[T], ws *Workspace[T]) {
+func (b *Backward[T]) Run(dx, dphi, phi, x dense.Matrix[T], col []T, shift, norms []float64, sums *Sums[T],
+	ws *Workspace[T]) {
 	s := b.side
 	workers := ws.workers(s, x.Rows)
 	if sums != nil {
@@ -197,7 +199,8 @@ func (b *Backward[T]) Run(dx, dphi, phi, x dense.Matrix[T], col []T, shift, norm
 	for i := range workers {
 		b.grow(&ws.scratch[i], rows)
 	}
-	ws.vjp = vjpJob[T]{b: b, dx: dx, dphi: dphi, phi: phi, x: x, col: col, shift: shift, norms: norms, sums: sums, ws: ws}
+	ws.vjp = vjpJob[T]{b: b, dx: dx, dphi: dphi, phi: phi, x: x, col: col, shift: shift, norms: norms, sums: sums,
+		ws: ws}
 	ws.group.Do(x.Rows, workers, &ws.vjp)
 	ws.vjp = vjpJob[T]{}
 }
@@ -252,8 +255,8 @@ func (j *vjpJob[T]) Run(worker, lo, hi int) {
 	}
 }
 
-// general is one block of any map. Features are products of leaf features value·exp(e + row); the cotangents gv of values
-// and ge of exponents are gathered per leaf, whose own rule finishes.
+// general is one block of any map. Features are products of leaf features value·exp(e + row); the cotangents gv of
+// values and ge of exponents are gathered per leaf, whose own rule finishes.
 func (b *Backward[T]) general(dx, dphi, x dense.Matrix[T], col []T, shift []float64, sc *scratch[T]) {
 	s, v := b.side, &sc.vjp
 	gate := plan.None
@@ -283,8 +286,8 @@ func (b *Backward[T]) general(dx, dphi, x dense.Matrix[T], col []T, shift []floa
 	}
 }
 
-// cotangents spreads the row dphi of features scaled by exp(col − shift) over the leaves and returns its product with the
-// features, which is the cotangent of the log scale of the row.
+// cotangents spreads the row dphi of features scaled by exp(col − shift) over the leaves and returns its product with
+// the features, which is the cotangent of the log scale of the row.
 func (b *Backward[T]) cotangents(dphi, col []T, shift float64, gate, i int, sc *scratch[T]) T {
 	s, v := b.side, &sc.vjp
 	top := s.top(i, gate, sc)

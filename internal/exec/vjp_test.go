@@ -34,7 +34,8 @@ func TestQuadraticGradient(t *testing.T) {
 				}
 				want := s * (at(h) - at(-h)) / (2 * h)
 				if math.Abs(dx.At(i, k)-want) > 1e-8 || math.Abs(du[k]-want) > 1e-8 {
-					t.Errorf("%s, row %d, coordinate %d: %v and %v, differences give %v", name, i, k, dx.At(i, k), du[k], want)
+					t.Errorf("%s, row %d, coordinate %d: %v and %v, differences give %v", name, i, k, dx.At(i, k),
+						du[k], want)
 				}
 			}
 		}

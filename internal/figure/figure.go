@@ -71,7 +71,8 @@ func (f *Figure) WriteSVG(w io.Writer) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" `+
 		`aria-labelledby="title desc">`+"\n", width, height, width, height)
-	fmt.Fprintf(&b, "<title id=\"title\">%s</title>\n<desc id=\"desc\">%s</desc>\n", text(f.Title), text(f.description()))
+	fmt.Fprintf(&b, "<title id=\"title\">%s</title>\n<desc id=\"desc\">%s</desc>\n", text(f.Title),
+		text(f.description()))
 	b.WriteString(style)
 	fmt.Fprintf(&b, `<rect class="back" width="%d" height="%d"/>`+"\n", width, height)
 	d.axes()
@@ -132,7 +133,8 @@ func (f *Figure) check() error {
 		}
 		for _, l := range []int{len(s.Low), len(s.High)} {
 			if l != 0 && l != n || len(s.Low) != len(s.High) {
-				return bad("series %q has %d points and intervals from %d to %d numbers", s.Name, n, len(s.Low), len(s.High))
+				return bad("series %q has %d points and intervals from %d to %d numbers", s.Name, n, len(s.Low),
+					len(s.High))
 			}
 		}
 	}
@@ -358,7 +360,8 @@ func (d *drawing) axes() {
 			free = y - fontSize/2
 		}
 	}
-	fmt.Fprintf(&d.b, `<path class="axis" d="M%s,%sV%sH%s"/>`+"\n", px(d.x.begin), px(d.y.end), px(d.y.begin), px(d.x.end))
+	fmt.Fprintf(&d.b, `<path class="axis" d="M%s,%sV%sH%s"/>`+"\n", px(d.x.begin), px(d.y.end), px(d.y.begin),
+		px(d.x.end))
 	middleX, middleY := (d.x.begin+d.x.end)/2, (d.y.begin+d.y.end)/2
 	fmt.Fprintf(&d.b, `<text class="x minor" x="%s" y="%d">%s</text>`+"\n", px(middleX), height-14, text(d.f.X.Label))
 	fmt.Fprintf(&d.b, `<text class="x minor" transform="translate(18,%s) rotate(-90)">%s</text>`+"\n",

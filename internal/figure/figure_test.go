@@ -49,7 +49,8 @@ func svg(t *testing.T, f *Figure) string {
 func labels(t *testing.T, svg, axis string) map[float64]float64 {
 	t.Helper()
 	out := map[float64]float64{}
-	for _, m := range regexp.MustCompile(`<text class="(.)" x="([^"]+)" y="([^"]+)">([^<]+)<`).FindAllStringSubmatch(svg, -1) {
+	texts := regexp.MustCompile(`<text class="(.)" x="([^"]+)" y="([^"]+)">([^<]+)<`)
+	for _, m := range texts.FindAllStringSubmatch(svg, -1) {
 		if m[1] != axis {
 			continue
 		}
@@ -99,9 +100,11 @@ func TestPointsAgreeWithLabels(t *testing.T) {
 			s := f.Series[i/7]
 			px, _ := strconv.ParseFloat(p[1], 64)
 			py, _ := strconv.ParseFloat(p[2], 64)
-			wantX, wantY := interpolate(x, s.X[i%7]), interpolate(y, s.Y[i%7])-4.5 // labels stand on a line below their tick
+			// labels stand on a line below their tick
+			wantX, wantY := interpolate(x, s.X[i%7]), interpolate(y, s.Y[i%7])-4.5
 			if math.Abs(px-wantX) > 0.5 || math.Abs(py-wantY) > 0.5 {
-				t.Errorf("%s: point %v, %v at %v, %v; the axes say %v, %v", name, s.X[i%7], s.Y[i%7], px, py, wantX, wantY)
+				t.Errorf("%s: point %v, %v at %v, %v; the axes say %v, %v", name, s.X[i%7], s.Y[i%7], px, py, wantX,
+					wantY)
 			}
 			if px < left || px > width-right || py > height-bottom || py < 60 {
 				t.Errorf("%s: a point outside the axes: %v, %v", name, px, py)
@@ -114,8 +117,11 @@ func TestParts(t *testing.T) {
 	f := two()
 	f.Title, f.Series[0].Name = `<a> & "b"`+"\x00", "<exact>"
 	text := svg(t, f)
-	for says, n := range map[string]int{"&lt;a&gt; &amp; &#34;b&#34;\uFFFD</text>": 1, "&lt;exact&gt;: length 128, 0.01638 ms": 1,
-		`class="bar"`: 14, `class="range"`: 1, `class="at"`: 2, `class="point"`: 16, "prefers-color-scheme: dark": 1, "<exact>": 0} {
+	for says, n := range map[string]int{"&lt;a&gt; &amp; &#34;b&#34;\uFFFD</text>": 1,
+		"&lt;exact&gt;: length 128, 0.01638 ms": 1,
+		`class="bar"`:                           14, `class="range"`: 1, `class="at"`: 2, `class="point"`: 16,
+		"prefers-color-scheme: dark": 1,
+		"<exact>":                    0} {
 		if got := strings.Count(text, says); got != n {
 			t.Errorf("%d of %q, want %d", got, says, n)
 		}
@@ -155,7 +161,8 @@ func TestTicks(t *testing.T) {
 			t.Errorf("%v to %v: %v, want %v", c.from, c.to, got, c.want)
 		}
 	}
-	for v, want := range map[float64]string{0: "0", 0.1: "0.1", 1e-5: "1e-5", 2.5e6: "2.5e6", 123456: "123500", -0.25: "-0.25", 1e-4: "0.0001"} {
+	for v, want := range map[float64]string{0: "0", 0.1: "0.1", 1e-5: "1e-5", 2.5e6: "2.5e6", 123456: "123500",
+		-0.25: "-0.25", 1e-4: "0.0001"} {
 		if got := label(v); got != want {
 			t.Errorf("label of %v: %q, want %q", v, got, want)
 		}
@@ -208,8 +215,9 @@ func TestErrors(t *testing.T) {
 		"intervals from 1 to 2": {Series: []Series{{X: one.X, Y: one.Y, Low: []float64{1}, High: one.Y}}},
 		"NaN on the y axis":     {Series: []Series{{X: one.X, Y: []float64{1, math.NaN()}}}},
 		"0 on the x axis":       {X: Axis{Log: true}, Series: []Series{{X: []float64{0, 1}, Y: one.Y}}},
-		"-1 on the y axis":      {Y: Axis{Log: true}, Series: []Series{{X: one.X, Y: one.Y, Low: []float64{-1, 1}, High: one.Y}}},
-		"+Inf on the x axis":    {Series: []Series{one}, Marks: []Mark{{X: 1, Low: 1, High: math.Inf(1)}}},
+		"-1 on the y axis": {Y: Axis{Log: true}, Series: []Series{{X: one.X, Y: one.Y, Low: []float64{-1, 1},
+			High: one.Y}}},
+		"+Inf on the x axis": {Series: []Series{one}, Marks: []Mark{{X: 1, Low: 1, High: math.Inf(1)}}},
 	} {
 		if err := f.WriteSVG(io.Discard); !errors.Is(err, ErrFigure) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)

@@ -142,7 +142,8 @@ func (s *Scanner) Scalar() ([]byte, error) {
 
 // inWord: after a literal such a byte can only be a part of it that should not be there.
 func inWord(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '+' || c == '-' || c == '_'
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '+' || c == '-' ||
+		c == '_'
 }
 
 func (s *Scanner) word(w string) bool {

@@ -8,8 +8,10 @@ import (
 	"testing"
 )
 
-var seeds = []string{`{"a":1,"b":[true,null,"x"]}`, `[]`, `{}`, ` [ 1 , -0.5e+3 ] `, `"\u00e9\ud83d\ude00"`, `"\ud800"`, "\"\xff\"", `01`, `1.`, `-`, `1e`,
-	`truee`, `nul`, `nullx`, `{"a":1,}`, `[1,]`, `{"a" 1}`, `{a:1}`, `"abc`, "\"\n\"", `"\x"`, `[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]`, ``, ` `, `1 2`, `1-2`,
+var seeds = []string{`{"a":1,"b":[true,null,"x"]}`, `[]`, `{}`, ` [ 1 , -0.5e+3 ] `, `"\u00e9\ud83d\ude00"`, `"\ud800"`,
+	"\"\xff\"", `01`, `1.`, `-`, `1e`,
+	`truee`, `nul`, `nullx`, `{"a":1,}`, `[1,]`, `{"a" 1}`, `{a:1}`, `"abc`, "\"\n\"", `"\x"`,
+	`[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]`, ``, ` `, `1 2`, `1-2`,
 	`{"a":1}{}`, "\uFEFF1", `"\"`, `[1 2]`, `+1`, `.5`, `Infinity`}
 
 // scan reads a value in the ways that callers do.
@@ -84,10 +86,13 @@ func TestScan(t *testing.T) {
 		check(t, []byte(s))
 	}
 	for text, want := range map[string]Error{
-		`{"a":[1,2}`: {Pos: 9, Want: "a comma or ]"}, `{"a":tru}`: {Pos: 5, Want: "a number, string, true, false or null"},
+		`{"a":[1,2}`: {Pos: 9, Want: "a comma or ]"}, `{"a":tru}`: {Pos: 5,
+			Want: "a number, string, true, false or null"},
 		`{"a":"b`: {Pos: 5, Wrong: Unclosed}, `["\q"]`: {Pos: 1, Wrong: Escape}, "[\"a\tb\"]": {Pos: 3, Wrong: Control},
-		`{"a"}`: {Pos: 4, Want: "a colon"}, `{"a":1 "b":2}`: {Pos: 7, Want: "a comma or }"}, `[1,`: {Pos: 3, Want: "a value"},
-		`{} x`: {Pos: 3, Want: "the end"}, strings.Repeat("[", 40): {Pos: 17, Wrong: Deep}, `[1.5.2]`: {Pos: 1, Want: "a number, string, true, false or null"},
+		`{"a"}`: {Pos: 4, Want: "a colon"}, `{"a":1 "b":2}`: {Pos: 7, Want: "a comma or }"},
+		`[1,`:  {Pos: 3, Want: "a value"},
+		`{} x`: {Pos: 3, Want: "the end"}, strings.Repeat("[", 40): {Pos: 17, Wrong: Deep},
+		`[1.5.2]`: {Pos: 1, Want: "a number, string, true, false or null"},
 	} {
 		var e *Error
 		if err := scan([]byte(text)); !errors.As(err, &e) || *e != want {

@@ -5,8 +5,8 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 )
 
-// Columns is a matrix whose columns are packed once for their products with each other, which read every column as often
-// as there are columns. The zero value is ready for Reset.
+// Columns is a matrix whose columns are packed once for their products with each other, which read every column as
+// often as there are columns. The zero value is ready for Reset.
 type Columns[T dense.Float] struct {
 	a             dense.Matrix[T]
 	height, width int // columns of a tile and of a panel; no height: a is read as it lies
@@ -67,8 +67,8 @@ func packColumns[T dense.Float](dst []T, width int, a dense.Matrix[T], lo, hi, o
 	}
 }
 
-// AddGram adds columns i to iEnd−1 times columns j to jEnd−1 to that part of dst, with the bits of TMul. Products of a column
-// with earlier ones, below the diagonal, are left out or not: what is there is arbitrary.
+// AddGram adds columns i to iEnd−1 times columns j to jEnd−1 to that part of dst, with the bits of TMul. Products of a
+// column with earlier ones, below the diagonal, are left out or not: what is there is arbitrary.
 func (t *Table[T]) AddGram(dst dense.Matrix[T], c *Columns[T], i, iEnd, j, jEnd int) {
 	checkPart(i, iEnd, c.a.Cols)
 	checkPart(j, jEnd, c.a.Cols)

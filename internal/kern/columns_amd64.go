@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// packedSum is c += aᵀ·b of packed columns: tiles of height columns of a one after the other, panels of width columns of b
-// one after the other, each with its k rows.
+// packedSum is c += aᵀ·b of packed columns: tiles of height columns of a one after the other, panels of width columns
+// of b one after the other, each with its k rows.
 type packedSum struct {
 	a, b, c       unsafe.Pointer
 	cRow          uintptr
@@ -31,7 +31,8 @@ func (s shape) height() int {
 func (s shape) sum(p *packedSum) {
 	width, height, size := s.width(), s.height(), uintptr(s.size)
 	panelBytes := uintptr(width) * size // also the distance of panels in c
-	t := tile{aRow: size, aK: uintptr(height) * size, bK: panelBytes, bPanel: uintptr(p.k) * panelBytes, cRow: p.cRow, initRow: p.cRow, initPanel: panelBytes, k: p.k}
+	t := tile{aRow: size, aK: uintptr(height) * size, bK: panelBytes, bPanel: uintptr(p.k) * panelBytes, cRow: p.cRow,
+		initRow: p.cRow, initPanel: panelBytes, k: p.k}
 	full, tail := p.cols/width, p.cols%width
 	for row := 0; row < p.rows; row += height {
 		t.a = unsafe.Add(p.a, uintptr(row*p.k)*size)
@@ -77,7 +78,8 @@ func addGramTiled[T dense.Float](s shape, dst dense.Matrix[T], c *Columns[T], i,
 	for k := 0; k < c.a.Rows; k += columnInputs {
 		n := min(columnInputs, c.a.Rows-k)
 		s.sum(&packedSum{
-			a: unsafe.Pointer(&c.tiles.Data[k*c.tiles.Cols+i*n]), b: unsafe.Pointer(&c.panels.Data[k*c.panels.Cols+j*n]),
+			a: unsafe.Pointer(&c.tiles.Data[k*c.tiles.Cols+i*n]),
+			b: unsafe.Pointer(&c.panels.Data[k*c.panels.Cols+j*n]),
 			c: unsafe.Pointer(&dst.Data[i*dst.Stride+j]), cRow: uintptr(dst.Stride * s.size),
 			k: n, rows: iEnd - i, cols: jEnd - j, upper: true, below: i - j,
 		})

@@ -22,7 +22,8 @@ func TestAddGram(t *testing.T) {
 func testAddGram[T dense.Float](t *testing.T, tab *Table[T]) {
 	r := rand.New(rand.NewPCG(3, 1))
 	var c Columns[T]
-	for _, size := range [][2]int{{0, 5}, {1, 1}, {3, 7}, {5, 33}, {255, 16}, {256, 40}, {257, 191}, {513, 193}, {9, 400}} {
+	for _, size := range [][2]int{{0, 5}, {1, 1}, {3, 7}, {5, 33}, {255, 16}, {256, 40}, {257, 191}, {513, 193},
+		{9, 400}} {
 		a := dense.New[T](size[0], size[1]+3).ColRange(1, 1+size[1])
 		fillNormal(a, r)
 		got := dense.New[T](size[1], size[1]+1).ColRange(0, size[1])
@@ -41,7 +42,8 @@ func testAddGram[T dense.Float](t *testing.T, tab *Table[T]) {
 		for i := range size[1] {
 			for j := i; j < size[1]; j++ {
 				if math.Float64bits(float64(got.At(i, j))) != math.Float64bits(float64(want.At(i, j))) {
-					t.Fatalf("%s %T %d×%d: [%d,%d] is %v, TMul gives %v", tab.Name, got.At(i, j), size[0], size[1], i, j, got.At(i, j), want.At(i, j))
+					t.Fatalf("%s %T %d×%d: [%d,%d] is %v, TMul gives %v", tab.Name, got.At(i, j), size[0], size[1], i,
+						j, got.At(i, j), want.At(i, j))
 				}
 			}
 		}

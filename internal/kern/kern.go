@@ -21,8 +21,8 @@ type Table[T dense.Float] struct {
 	MulT func(dst, x dense.Matrix[T], w *Panel[T], bias []T)
 	// MulTExp sets dst_ij = exp((x·wᵀ)_ij + bias_j − shift_i): the bits of MulT, then Exp of every row.
 	MulTExp func(dst, x dense.Matrix[T], w *Panel[T], bias, shift []T)
-	// MulTSinCos sets sin = f·sin t and cos = f·cos t for t = x·wᵀ + bias with the bits of MulT, each within 2 ulp, or what
-	// SinCos and Scale give. The bits of a row do not depend on the other rows.
+	// MulTSinCos sets sin = f·sin t and cos = f·cos t for t = x·wᵀ + bias with the bits of MulT, each within 2 ulp, or
+	// what SinCos and Scale give. The bits of a row do not depend on the other rows.
 	MulTSinCos func(sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T)
 	// TMul adds: dst += aᵀ·b, one row of a and b after the other. So several calls on parts of the rows, in order, give
 	// the bits of one call on all.
@@ -48,8 +48,8 @@ type Table[T dense.Float] struct {
 	ExpRows func(sum []T, a dense.Matrix[T], shift []T)
 	// Max is -Inf for no elements and NaN if one is NaN.
 	Max func(x []T) T
-	// FlushMax sets subnormal x_i to zero, with their sign, and returns Max. A product with a subnormal number takes some 150
-	// cycles on many CPUs: a hundredth of them slows a matrix product tenfold and more.
+	// FlushMax sets subnormal x_i to zero, with their sign, and returns Max. A product with a subnormal number takes
+	// some 150 cycles on many CPUs: a hundredth of them slows a matrix product tenfold and more.
 	FlushMax func(x []T) T
 	// RowMax sets dst_i to Max of row i.
 	RowMax func(dst []T, a dense.Matrix[T])
@@ -79,7 +79,8 @@ type Table[T dense.Float] struct {
 
 // Reference is the plain Go table.
 func Reference[T dense.Float]() *Table[T] {
-	t := &Table[T]{Name: "go", Width: refWidth, MulT: mulT[T], TMul: tMul[T], Product: refProduct[T], ColSum: colSum[T], MulV: mulV[T], Exp: exp[T], Exp2: exp2[T], Log: logOf[T], SinCos: sinCos[T], Max: maxOf[T], FWHT: FWHT[T],
+	t := &Table[T]{Name: "go", Width: refWidth, MulT: mulT[T], TMul: tMul[T], Product: refProduct[T], ColSum: colSum[T],
+		MulV: mulV[T], Exp: exp[T], Exp2: exp2[T], Log: logOf[T], SinCos: sinCos[T], Max: maxOf[T], FWHT: FWHT[T],
 		Norm2: norm2[T], Mul: mul[T], Scale: scale[T], MulAdd: mulAdd[T], Grain: 200_000, Structured: 20}
 	t.MulTExp = t.mulThenExp
 	t.MulTSinCos = t.mulThenSinCos

@@ -20,8 +20,8 @@ import (
 //	cos        1.20   1.63    1.20   1.63
 //	FWHT       equal to the reference bit for bit
 //
-// Special cases are those of package math. Subnormal arguments and results keep the bounds and cost no assists. A result
-// depends on its argument alone, never on its place in the slice.
+// Special cases are those of package math. Subnormal arguments and results keep the bounds and cost no assists. A
+// result depends on its argument alone, never on its place in the slice.
 
 // callElements bounds one call of an assembly function, which cannot be preempted, to some 50 µs.
 const callElements = 1 << 15
@@ -86,7 +86,8 @@ func expSumWith[T dense.Float](kernel func(dst *T, n int, shift T) T) func([]T, 
 }
 
 // expRowsWith has the bits of ExpSum, which serves rows too long for one call.
-func expRowsWith[T dense.Float](t *Table[T], kernel func(dst *T, cols int, shift, sum *T, rows, stride int)) func(sum []T, a dense.Matrix[T], shift []T) {
+func expRowsWith[T dense.Float](t *Table[T], kernel func(dst *T, cols int, shift, sum *T,
+	rows, stride int)) func(sum []T, a dense.Matrix[T], shift []T) {
 	return func(sum []T, a dense.Matrix[T], shift []T) {
 		checkView("a", a)
 		if a.IsEmpty() || a.Cols > callElements || len(sum) != a.Rows || len(shift) != a.Rows {

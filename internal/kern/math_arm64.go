@@ -8,10 +8,11 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Elementwise functions of the NEON table. _gen/neon tells the methods. Largest errors in ulp, for sin and cos up to 1e5: in
-// float32 over all arguments, by a C model of the same operations (not kept; its bits were those of the kernels on 600 000
-// arguments under emulation); in float64 over random and hard arguments, so a larger one may exist. math_test.go checks
-// the bound of 2. Beyond 1e5 sinCosLarge serves; there float64 had 1.372 (sin) and 1.587 (cos) in that test:
+// Elementwise functions of the NEON table. _gen/neon tells the methods. Largest errors in ulp, for sin and cos up to
+// 1e5: in float32 over all arguments, by a C model of the same operations (not kept; its bits were those of the
+// kernels on 600 000 arguments under emulation); in float64 over random and hard arguments, so a larger one may exist.
+// math_test.go checks the bound of 2. Beyond 1e5 sinCosLarge serves; there float64 had 1.372 (sin) and 1.587 (cos) in
+// that test:
 //
 //	        exp    exp2   log    sin    cos
 //	f32     1.014  0.949  0.840  1.533  1.533

@@ -22,7 +22,8 @@ func BenchmarkExp(b *testing.B) {
 
 func benchExp[T dense.Float](b *testing.B, typ string, tab *Table[T]) {
 	for _, n := range []int{16, 64, 256, 1024} {
-		benchInPlace(b, fmt.Sprintf("table=%s/T=%s/n=%d", tab.Name, typ, n), n, func(r *rand.Rand) T { return T(-5 + 2*r.NormFloat64()) }, func(x []T) { tab.Exp(x, 1) })
+		benchInPlace(b, fmt.Sprintf("table=%s/T=%s/n=%d", tab.Name, typ, n), n,
+			func(r *rand.Rand) T { return T(-5 + 2*r.NormFloat64()) }, func(x []T) { tab.Exp(x, 1) })
 	}
 	// Arguments whose results are all subnormal; some of them; subnormal arguments; results zero.
 	low, least := -95.0, 1e-40
@@ -38,7 +39,8 @@ func benchExp[T dense.Float](b *testing.B, typ string, tab *Table[T]) {
 		{"tiny", func(r *rand.Rand) float64 { return least * r.Float64() }},
 		{"zero", func(r *rand.Rand) float64 { return 10 * low * (1 + r.Float64()) }},
 	} {
-		benchInPlace(b, fmt.Sprintf("table=%s/T=%s/n=1024/range=%s", tab.Name, typ, c.name), 1024, func(r *rand.Rand) T { return T(c.arg(r)) }, func(x []T) { tab.Exp(x, 0) })
+		benchInPlace(b, fmt.Sprintf("table=%s/T=%s/n=1024/range=%s", tab.Name, typ, c.name), 1024,
+			func(r *rand.Rand) T { return T(c.arg(r)) }, func(x []T) { tab.Exp(x, 0) })
 	}
 }
 
@@ -63,20 +65,25 @@ func reportElements(b *testing.B, n int) {
 
 func BenchmarkExp2(b *testing.B) {
 	for _, tab := range Available[float32]() {
-		benchInPlace(b, fmt.Sprintf("table=%s/T=float32/n=1024", tab.Name), 1024, func(r *rand.Rand) float32 { return float32(5 * r.NormFloat64()) }, tab.Exp2)
+		benchInPlace(b, fmt.Sprintf("table=%s/T=float32/n=1024", tab.Name), 1024,
+			func(r *rand.Rand) float32 { return float32(5 * r.NormFloat64()) }, tab.Exp2)
 	}
 	for _, tab := range Available[float64]() {
-		benchInPlace(b, fmt.Sprintf("table=%s/T=float64/n=1024", tab.Name), 1024, func(r *rand.Rand) float64 { return 5 * r.NormFloat64() }, tab.Exp2)
+		benchInPlace(b, fmt.Sprintf("table=%s/T=float64/n=1024", tab.Name), 1024,
+			func(r *rand.Rand) float64 { return 5 * r.NormFloat64() }, tab.Exp2)
 	}
 }
 
 func BenchmarkLog(b *testing.B) {
 	for _, tab := range Available[float32]() {
-		benchInPlace(b, fmt.Sprintf("table=%s/T=float32/n=1024", tab.Name), 1024, func(r *rand.Rand) float32 { return float32(math.Exp(5 * r.NormFloat64())) }, tab.Log)
-		benchInPlace(b, fmt.Sprintf("table=%s/T=float32/n=1024/range=subnormal", tab.Name), 1024, func(r *rand.Rand) float32 { return math.Float32frombits(r.Uint32() >> 9) }, tab.Log)
+		benchInPlace(b, fmt.Sprintf("table=%s/T=float32/n=1024", tab.Name), 1024,
+			func(r *rand.Rand) float32 { return float32(math.Exp(5 * r.NormFloat64())) }, tab.Log)
+		benchInPlace(b, fmt.Sprintf("table=%s/T=float32/n=1024/range=subnormal", tab.Name), 1024,
+			func(r *rand.Rand) float32 { return math.Float32frombits(r.Uint32() >> 9) }, tab.Log)
 	}
 	for _, tab := range Available[float64]() {
-		benchInPlace(b, fmt.Sprintf("table=%s/T=float64/n=1024", tab.Name), 1024, func(r *rand.Rand) float64 { return math.Exp(5 * r.NormFloat64()) }, tab.Log)
+		benchInPlace(b, fmt.Sprintf("table=%s/T=float64/n=1024", tab.Name), 1024,
+			func(r *rand.Rand) float64 { return math.Exp(5 * r.NormFloat64()) }, tab.Log)
 	}
 }
 

@@ -229,23 +229,30 @@ func bigSinCos(x float64) (sin, cos *big.Float) {
 // specials are the values where elementwise functions go wrong.
 func specials[T dense.Float]() []T {
 	v := []float64{0, math.Copysign(0, -1), 1, -1, math.Inf(1), math.Inf(-1), math.NaN(), -math.NaN(),
-		0.5, math.Sqrt2, math.Sqrt2 / 2, math.E, math.Pi, math.Pi / 2, math.Pi / 4, 1e-3, -1e-3, 1e-30, -1e-30, 1e5, -1e5, 100001, -1e6, 1e30, -1e30,
+		0.5, math.Sqrt2, math.Sqrt2 / 2, math.E, math.Pi, math.Pi / 2, math.Pi / 4, 1e-3, -1e-3, 1e-30, -1e-30, 1e5,
+		-1e5, 100001, -1e6, 1e30, -1e30,
 		-87, -87.1, -87.33, -87.34, -88, -100, -103.2, -103.97, -104, -105, -110, 87, 88, 88.72283, 88.7229, 89, 100,
 		125, 126, 127, 127.5, 128, 129, 200, -125, -126, -126.5, -127, -148.5, -149, -149.9, -150, -151, -200,
 		708, 709, 709.7827, 709.7828, 710, 720, -708, -708.3, -708.4, -709, -740, -745.1, -745.2, -746, -750, -1e4, 1e4,
-		1021, 1022, 1023, 1023.5, 1024, 1025, -1021, -1022, -1022.5, -1023, -1073.5, -1074, -1074.9, -1075, -1076, -1077}
+		1021, 1022, 1023, 1023.5, 1024, 1025, -1021, -1022, -1022.5, -1023, -1073.5, -1074, -1074.9, -1075, -1076,
+		-1077}
 	var out []T
 	for _, x := range v {
 		out = append(out, T(x))
 	}
 	if unsafe.Sizeof(T(0)) == 4 {
-		for _, b := range []uint32{1, 2, 0x7fffff, 0x800000, 0x800001, 0x80000001, 0x807fffff, 0x80800000, 0x7f7fffff, 0xff7fffff, 0x7f800001, 0xffc00001, 0x3f800001, 0x3f7fffff, 0x3f3504f2, 0x3f3504f3, 0x3f3504f4, 0x7fffffff,
-			0x42b17217, 0x42b17218, 0x42b17219, 0xc2cff1b4, 0xc2cff1b5, 0xc2aeac4f, 0xc2aeac50, 0x47c35000, 0x47c35001} {
+		for _, b := range []uint32{1, 2, 0x7fffff, 0x800000, 0x800001, 0x80000001, 0x807fffff, 0x80800000, 0x7f7fffff,
+			0xff7fffff, 0x7f800001, 0xffc00001, 0x3f800001, 0x3f7fffff, 0x3f3504f2, 0x3f3504f3, 0x3f3504f4, 0x7fffffff,
+			0x42b17217, 0x42b17218, 0x42b17219, 0xc2cff1b4, 0xc2cff1b5, 0xc2aeac4f, 0xc2aeac50, 0x47c35000,
+			0x47c35001} {
 			out = append(out, T(math.Float32frombits(b)))
 		}
 	} else {
-		for _, b := range []uint64{1, 2, 0xfffffffffffff, 0x10000000000000, 0x10000000000001, 1<<63 | 1, 1<<63 | 0xfffffffffffff, 0x7fefffffffffffff, 0xffefffffffffffff, 0x7ff0000000000001, 0xfff8000000000001,
-			0x3ff0000000000001, 0x3fefffffffffffff, 0x3fe6a09e667f3bcc, 0x3fe6a09e667f3bcd, 0x3fe6a09e667f3bce, 0x40862e42fefa39ee, 0x40862e42fefa39ef, 0x40862e42fefa39f0, 0xc0874910d52d3051, 0xc0874910d52d3052, 0x40f86a0000000000, 0x40f86a0000000001} {
+		for _, b := range []uint64{1, 2, 0xfffffffffffff, 0x10000000000000, 0x10000000000001, 1<<63 | 1,
+			1<<63 | 0xfffffffffffff, 0x7fefffffffffffff, 0xffefffffffffffff, 0x7ff0000000000001, 0xfff8000000000001,
+			0x3ff0000000000001, 0x3fefffffffffffff, 0x3fe6a09e667f3bcc, 0x3fe6a09e667f3bcd, 0x3fe6a09e667f3bce,
+			0x40862e42fefa39ee, 0x40862e42fefa39ef, 0x40862e42fefa39f0, 0xc0874910d52d3051, 0xc0874910d52d3052,
+			0x40f86a0000000000, 0x40f86a0000000001} {
 			out = append(out, T(math.Float64frombits(b)))
 		}
 	}
@@ -363,8 +370,8 @@ func sweep32(f function[float32], tabs []*Table[float32], stride uint64) []worst
 	return total
 }
 
-// doubtful tells whether package math may be too wrong to judge a float32 result: its reduction of large arguments leaves
-// an absolute error of some 10^-15, which near a zero of sin or cos is no longer small.
+// doubtful tells whether package math may be too wrong to judge a float32 result: its reduction of large arguments
+// leaves an absolute error of some 10^-15, which near a zero of sin or cos is no longer small.
 func doubtful(f string, x, want float64) bool {
 	return math.Abs(want) < 0x1p-12 && math.Abs(x) > 1 && (f == "sin" || f == "cos")
 }
@@ -373,7 +380,8 @@ func doubtful(f string, x, want float64) bool {
 func ulps32(got float32, want float64) float64 {
 	w := float32(want)
 	if e := math.Float32bits(w) >> 23 & 0xff; e > 24 && e < 254 && got-got == 0 {
-		// Far from both ends the unit is a power of two made of bits: of the float64's exponent, not of the rounded one.
+		// Far from both ends the unit is a power of two made of bits: of the float64's exponent, not of the rounded
+		// one.
 		unit := math.Float64frombits((2*1023 + 23 - math.Float64bits(want)>>52&0x7ff) << 52)
 		return math.Abs((float64(got) - want) * unit)
 	}
@@ -418,7 +426,8 @@ func hard64(f string, n int, r *rand.Rand) []float64 {
 			x = append(x, v, math.Nextafter(v, 0), math.Nextafter(v, math.Inf(1)), v*math.Sqrt2, v*1.1)
 		}
 		for range n {
-			x = append(x, math.Float64frombits(r.Uint64N(0x7ff0000000000000)), 1+(r.Float64()-0.5)*math.Exp(-30*r.Float64()), 0.4+2*r.Float64())
+			x = append(x, math.Float64frombits(r.Uint64N(0x7ff0000000000000)),
+				1+(r.Float64()-0.5)*math.Exp(-30*r.Float64()), 0.4+2*r.Float64())
 			x = append(x, math.Float64frombits(r.Uint64N(1<<52)))
 		}
 	default:
@@ -511,14 +520,15 @@ func TestElementwisePositions(t *testing.T) {
 	each(t, checkPositions[float32], checkPositions[float64])
 }
 
-// checkPositions runs every function over all lengths to three vectors and one, some beyond the unrolled loops, at every
-// misalignment: nothing outside may change and each element must have the bits it has alone.
+// checkPositions runs every function over all lengths to three vectors and one, some beyond the unrolled loops, at
+// every misalignment: nothing outside may change and each element must have the bits it has alone.
 func checkPositions[T dense.Float](t *testing.T, tab *Table[T]) {
 	r := rand.New(rand.NewPCG(3, 4))
 	size := int(unsafe.Sizeof(T(0)))
 	pool := specials[T]()
 	for range 100 {
-		pool = append(pool, T(r.NormFloat64()*20), T(r.NormFloat64()), T(math.Exp(r.NormFloat64()*10)), fromBits[T](r.Uint64()))
+		pool = append(pool, T(r.NormFloat64()*20), T(r.NormFloat64()), T(math.Exp(r.NormFloat64()*10)),
+			fromBits[T](r.Uint64()))
 	}
 	alone := map[string][]T{}
 	for _, f := range functions[T]() {
@@ -535,7 +545,8 @@ func checkPositions[T dense.Float](t *testing.T, tab *Table[T]) {
 	for _, n := range lengths {
 		for shift := range 64 / size {
 			pick := make([]int, n)
-			in, out, out2 := view[T](1, n, shift, 0, guard), view[T](1, n, shift, 0, guard), view[T](1, n, (shift+3)%(64/size), 0, guard)
+			in, out, out2 := view[T](1, n, shift, 0, guard), view[T](1, n, shift, 0, guard),
+				view[T](1, n, (shift+3)%(64/size), 0, guard)
 			// Mostly tame values, so that the cheap paths run too.
 			for i := range pick {
 				pick[i] = r.IntN(len(pool))
@@ -548,7 +559,8 @@ func checkPositions[T dense.Float](t *testing.T, tab *Table[T]) {
 				t.Helper()
 				for i, v := range got {
 					if want := alone[name][pick[i]]; !same(v, want) {
-						t.Fatalf("%s: element %d of %d, shift %d: f(%v) = %v, alone %v", name, i, n, shift, in.Data[i], v, want)
+						t.Fatalf("%s: element %d of %d, shift %d: f(%v) = %v, alone %v", name, i, n, shift, in.Data[i],
+							v, want)
 					}
 				}
 				checkGuards(t, out, shift)
@@ -633,7 +645,8 @@ func checkMax[T dense.Float](t *testing.T, tab *Table[T]) {
 			}
 			try := func(what string) {
 				t.Helper()
-				if got, want := tab.Max(x), ref.Max(x); !same(got, want) || math.Signbit(float64(got)) != math.Signbit(float64(want)) && want == want {
+				if got, want := tab.Max(x), ref.Max(x); !same(got, want) ||
+					math.Signbit(float64(got)) != math.Signbit(float64(want)) && want == want {
 					t.Fatalf("%s: n %d shift %d: %v, want %v", what, n, shift, got, want)
 				}
 			}
@@ -706,7 +719,8 @@ func checkFWHT[T dense.Float](t *testing.T, tab *Table[T]) {
 				tab.FWHT(got.Data)
 				for i := range want {
 					if !same(got.Data[i], want[i]) {
-						t.Fatalf("n %d shift %d kind %d: element %d is %v, want %v", n, shift, kind, i, got.Data[i], want[i])
+						t.Fatalf("n %d shift %d kind %d: element %d is %v, want %v", n, shift, kind, i, got.Data[i],
+							want[i])
 					}
 				}
 				checkGuards(t, got, shift)

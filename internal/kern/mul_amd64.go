@@ -14,9 +14,9 @@ const (
 	avx2F64
 )
 
-// The largest tiles: 16 accumulators of AVX-512, 24 in pairs of panels, 12 of AVX2. Pairs issue fewer instructions for a
-// multiply-add: 2 to 5 % faster on an idle core, 8 to 15 % on one whose other thread is busy. 14 rows of one panel gain 3 %
-// at d = 64 and lose at d ≥ 256.
+// The largest tiles: 16 accumulators of AVX-512, 24 in pairs of panels, 12 of AVX2. Pairs issue fewer instructions for
+// a multiply-add: 2 to 5 % faster on an idle core, 8 to 15 % on one whose other thread is busy. 14 rows of one panel
+// gain 3 % at d = 64 and lose at d ≥ 256.
 var (
 	shapeAVX512F32 = shape{id: avx512F32, rows: 8, pairRows: 6, expPairRows: 6, lanes: 16, size: 4}
 	shapeAVX512F64 = shape{id: avx512F64, rows: 8, pairRows: 6, expPairRows: 5, lanes: 8, size: 8}
@@ -66,7 +66,8 @@ func (id target) call(t *tile) {
 }
 
 // laneMasks holds eight set words, then eight clear ones: read n words before the middle, it selects n lanes.
-var laneMasks = [16]uint32{0: ^uint32(0), 1: ^uint32(0), 2: ^uint32(0), 3: ^uint32(0), 4: ^uint32(0), 5: ^uint32(0), 6: ^uint32(0), 7: ^uint32(0)}
+var laneMasks = [16]uint32{0: ^uint32(0), 1: ^uint32(0), 2: ^uint32(0), 3: ^uint32(0), 4: ^uint32(0), 5: ^uint32(0),
+	6: ^uint32(0), 7: ^uint32(0)}
 
 // mask selects the first n lanes of a vector: bits for AVX-512, the address of words for AVX2.
 func (s shape) mask(n int) uintptr {

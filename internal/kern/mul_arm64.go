@@ -19,40 +19,50 @@ const (
 	// neonGroup is the number of bytes of panels that are used by all rows in turn before the next ones: it fits in the
 	// second-level cache of small cores.
 	neonGroup = 128 << 10
-	// neonWork bounds the multiply-adds of one call, since assembly cannot be preempted: 100 µs of float64 at one vector per
-	// clock and 2 GHz.
+	// neonWork bounds the multiply-adds of one call, since assembly cannot be preempted: 100 µs of float64 at one
+	// vector per clock and 2 GHz.
 	neonWork = 400_000
 )
 
 //go:noescape
-func mulT8NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int, start *float32, startRow, startPanel int)
+func mulT8NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int,
+	start *float32, startRow, startPanel int)
 
 //go:noescape
-func mulT4NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int, start *float32, startRow, startPanel int)
+func mulT4NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int,
+	start *float32, startRow, startPanel int)
 
 //go:noescape
-func mulT2NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int, start *float32, startRow, startPanel int)
+func mulT2NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int,
+	start *float32, startRow, startPanel int)
 
 //go:noescape
-func mulT1NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int, start *float32, startRow, startPanel int)
+func mulT1NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int,
+	start *float32, startRow, startPanel int)
 
 //go:noescape
-func mulT1x4NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int, start *float32, startRow, startPanel int)
+func mulT1x4NEONF32(dst *float32, ldd int, x *float32, ldx int, w *float32, wK, d, panelStride, panels int,
+	start *float32, startRow, startPanel int)
 
 //go:noescape
-func mulT8NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int, start *float64, startRow, startPanel int)
+func mulT8NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int,
+	start *float64, startRow, startPanel int)
 
 //go:noescape
-func mulT4NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int, start *float64, startRow, startPanel int)
+func mulT4NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int,
+	start *float64, startRow, startPanel int)
 
 //go:noescape
-func mulT2NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int, start *float64, startRow, startPanel int)
+func mulT2NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int,
+	start *float64, startRow, startPanel int)
 
 //go:noescape
-func mulT1NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int, start *float64, startRow, startPanel int)
+func mulT1NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int,
+	start *float64, startRow, startPanel int)
 
 //go:noescape
-func mulT1x4NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int, start *float64, startRow, startPanel int)
+func mulT1x4NEONF64(dst *float64, ldd int, x *float64, ldx int, w *float64, wK, d, panelStride, panels int,
+	start *float64, startRow, startPanel int)
 
 //go:noescape
 func tMulNEONF32(dst *float32, ldd int, a, b *float32, ldb, n, blocks int)
@@ -254,8 +264,8 @@ func productNEON[T dense.Float](dst, x, s dense.Matrix[T], add bool) {
 	}
 }
 
-// productTailNEON computes the columns from j on, fewer than a panel. They are packed: the vectors of a panel would reach
-// past the end of s.
+// productTailNEON computes the columns from j on, fewer than a panel. They are packed: the vectors of a panel would
+// reach past the end of s.
 func productTailNEON[T dense.Float](dst, x, s dense.Matrix[T], k0, k, j int, resume bool) {
 	width := neonPanel / int(unsafe.Sizeof(T(0)))
 	var panel [neonInputs * neonPanel / 4]T
@@ -300,9 +310,9 @@ const neonStrip = 64
 
 // tMulNEON is TMul. Every element of dst is one chain of fused multiply-adds over the rows in order, as in Reference.
 //
-// Rows come in passes of 64. In each, 8 columns of a at a time are packed (a column walk over a would fall on few sets of
-// the cache when its stride is a power of two) and meet all columns of b. Columns beyond the last full block of a or b
-// are packed with zeros around them and summed beside dst.
+// Rows come in passes of 64. In each, 8 columns of a at a time are packed (a column walk over a would fall on few sets
+// of the cache when its stride is a power of two) and meet all columns of b. Columns beyond the last full block of a
+// or b are packed with zeros around them and summed beside dst.
 func tMulNEON[T dense.Float](dst, a, b dense.Matrix[T]) {
 	neonCheck("dst", dst)
 	neonCheck("a", a)
@@ -332,7 +342,8 @@ func tMulNEON[T dense.Float](dst, a, b dense.Matrix[T]) {
 			packStrip(strip[:], neonRows, a, i0, n, k, rows)
 			if rows == neonRows {
 				for j := 0; j < blocks; j += step {
-					tMulTile(&dst.Data[k*dst.Stride+j*width], dst.Stride, &strip[0], &b.Data[i0*b.Stride+j*width], b.Stride, n, min(step, blocks-j))
+					tMulTile(&dst.Data[k*dst.Stride+j*width], dst.Stride, &strip[0], &b.Data[i0*b.Stride+j*width],
+						b.Stride, n, min(step, blocks-j))
 				}
 			} else {
 				for j := 0; j < blocks; j++ {

@@ -81,7 +81,8 @@ func BenchmarkTMul(b *testing.B) {
 // benchTMul accumulates l rows into an m×n sum.
 func benchTMul[T dense.Float](b *testing.B, typ string, tab *Table[T]) {
 	peak := peakRate(tab)
-	for _, c := range [][3]int{{1, 256, 65}, {128, 256, 1}, {128, 256, 64}, {128, 256, 65}, {4096, 256, 64}, {4096, 1024, 1024}} {
+	for _, c := range [][3]int{{1, 256, 65}, {128, 256, 1}, {128, 256, 64}, {128, 256, 65}, {4096, 256, 64},
+		{4096, 1024, 1024}} {
 		l, m, n := c[0], c[1], c[2]
 		b.Run(fmt.Sprintf("table=%s/T=%s/l=%d/m=%d/n=%d", tab.Name, typ, l, m, n), func(b *testing.B) {
 			r := rand.New(rand.NewPCG(1, 1))
@@ -97,7 +98,8 @@ func BenchmarkPack(b *testing.B) {
 	tab := Best[float32]()
 	w := dense.New[float32](128, 256)
 	var p Panel[float32]
-	for name, pack := range map[string]func(*Panel[float32], dense.Matrix[float32]){"Pack": tab.Pack, "PackT": tab.PackT} {
+	for name, pack := range map[string]func(*Panel[float32], dense.Matrix[float32]){"Pack": tab.Pack,
+		"PackT": tab.PackT} {
 		b.Run(fmt.Sprintf("func=%s/rows=128/cols=256", name), func(b *testing.B) {
 			b.SetBytes(int64(4 * len(w.Data)))
 			for b.Loop() {

@@ -14,7 +14,8 @@ func fenced[T dense.Float](t *testing.T, n int) []T {
 	page := syscall.Getpagesize()
 	bytes := n * int(unsafe.Sizeof(T(0)))
 	pages := (bytes + page - 1) / page * page
-	mem, err := syscall.Mmap(-1, 0, pages+page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	mem, err := syscall.Mmap(-1, 0, pages+page, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
 		t.Skip(err)
 	}

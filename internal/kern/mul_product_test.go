@@ -9,8 +9,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// chainProduct is what every assembly table promises of Product to the bit: zero or dst, then multiply-adds in the order
-// of the inputs.
+// chainProduct is what every assembly table promises of Product to the bit: zero or dst, then multiply-adds in the
+// order of the inputs.
 func chainProduct[T dense.Float](dst, x, s dense.Matrix[T], add bool) dense.Matrix[T] {
 	out := dense.New[T](x.Rows, s.Cols)
 	for i := range x.Rows {
@@ -83,8 +83,8 @@ func checkProduct[T dense.Float](t *testing.T, tab *Table[T]) {
 	}
 }
 
-// A row has the same bits alone, in any batch and at any place in it; a sum over parts of the inputs, in order, has those
-// of the whole.
+// A row has the same bits alone, in any batch and at any place in it; a sum over parts of the inputs, in order, has
+// those of the whole.
 func TestProductIgnoresBatching(t *testing.T) {
 	each(t, checkProductBatching[float32], checkProductBatching[float64])
 }
@@ -175,7 +175,8 @@ func BenchmarkProduct(b *testing.B) {
 
 func benchProduct[T dense.Float](b *testing.B, typ string, tab *Table[T]) {
 	peak := peakRate(tab)
-	for _, c := range [][3]int{{1, 256, 64}, {64, 16, 64}, {64, 64, 64}, {128, 128, 64}, {128, 256, 64}, {128, 256, 1024}} {
+	for _, c := range [][3]int{{1, 256, 64}, {64, 16, 64}, {64, 64, 64}, {128, 128, 64}, {128, 256, 64},
+		{128, 256, 1024}} {
 		n, d, m := c[0], c[1], c[2]
 		b.Run(fmt.Sprintf("table=%s/T=%s/n=%d/d=%d/m=%d", tab.Name, typ, n, d, m), func(b *testing.B) {
 			r := rand.New(rand.NewPCG(1, 1))

@@ -12,8 +12,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// guard surrounds every view of these tests. It is no NaN in dst, where writes must be seen, and NaN around inputs, where
-// reads must show up in the result.
+// guard surrounds every view of these tests. It is no NaN in dst, where writes must be seen, and NaN around inputs,
+// where reads must show up in the result.
 const guard = -12345
 
 func epsilon[T dense.Float]() float64 {
@@ -60,7 +60,8 @@ func checkGuards[T dense.Float](t *testing.T, m dense.Matrix[T], shift int) {
 		at := i - fence - shift
 		inside := at >= 0 && at < m.Rows*m.Stride && at%m.Stride < m.Cols
 		if !inside && v != guard {
-			t.Fatalf("wrote %v outside, %d elements from the start of a %d×%d view with stride %d", v, at, m.Rows, m.Cols, m.Stride)
+			t.Fatalf("wrote %v outside, %d elements from the start of a %d×%d view with stride %d", v, at, m.Rows,
+				m.Cols, m.Stride)
 		}
 	}
 }
@@ -180,7 +181,8 @@ func edgeShapes(width int) []productCase {
 		for n := range 26 {
 			list = append(list, productCase{n, 1 + (n+m)%4, m, 0, 0})
 		}
-		list = append(list, productCase{1 + m%9, 5, m, m % 16, m % 5}, productCase{9, m, 1 + m%width, (m + 3) % 16, m % 7})
+		list = append(list, productCase{1 + m%9, 5, m, m % 16, m % 5}, productCase{9, m, 1 + m%width, (m + 3) % 16,
+			m % 7})
 	}
 	for shift := range 16 {
 		for pad := range 18 {
@@ -234,7 +236,8 @@ func checkReference[T dense.Float](t *testing.T, tab *Table[T]) {
 				}
 				bound := 2 * float64(c.d+2) * epsilon[T]() * size
 				if d := math.Abs(float64(v) - float64(want.At(i, j))); !(d <= bound) {
-					t.Fatalf("MulT %+v: row %d, column %d is %v, want %v (bound %.2g)", c, i, j, v, want.At(i, j), bound)
+					t.Fatalf("MulT %+v: row %d, column %d is %v, want %v (bound %.2g)", c, i, j, v, want.At(i, j),
+						bound)
 				}
 			}
 		}
@@ -259,7 +262,8 @@ func checkReference[T dense.Float](t *testing.T, tab *Table[T]) {
 				}
 				bound := 2 * float64(c.d+2) * epsilon[T]() * size
 				if d := math.Abs(float64(v) - float64(want.At(i, j))); !(d <= bound) {
-					t.Fatalf("TMul %+v: row %d, column %d is %v, want %v (bound %.2g)", c, i, j, v, want.At(i, j), bound)
+					t.Fatalf("TMul %+v: row %d, column %d is %v, want %v (bound %.2g)", c, i, j, v, want.At(i, j),
+						bound)
 				}
 			}
 		}
@@ -268,7 +272,8 @@ func checkReference[T dense.Float](t *testing.T, tab *Table[T]) {
 
 // blockedShapes need several blocks of inputs, of columns and of rows.
 func blockedShapes() []productCase {
-	return []productCase{{37, 1100, 300, 3, 1}, {130, 513, 70, 0, 0}, {1, 2000, 33, 1, 0}, {600, 64, 129, 2, 9}, {9, 300, 1100, 0, 0}}
+	return []productCase{{37, 1100, 300, 3, 1}, {130, 513, 70, 0, 0}, {1, 2000, 33, 1, 0}, {600, 64, 129, 2, 9},
+		{9, 300, 1100, 0, 0}}
 }
 
 // The assembly tables compute one chain of multiply-adds per output, so all of them give the same bits, at any shape.
@@ -284,8 +289,10 @@ func checkChains[T dense.Float](t *testing.T, tab *Table[T]) {
 	}
 	r := rand.New(rand.NewPCG(3, 4))
 	var p Panel[T]
-	for _, c := range append(shapes, productCase{5, 3, 7, 1, 1}, productCase{20, 12, 5, 0, 0}, productCase{40, 20, 65, 0, 3}) {
-		x, w, dst := view(c.n, c.d, c.shift, c.pad, T(guard)), view(c.m, c.d, 0, 0, T(guard)), view(c.n, c.m, c.shift, c.pad, T(guard))
+	for _, c := range append(shapes, productCase{5, 3, 7, 1, 1}, productCase{20, 12, 5, 0, 0},
+		productCase{40, 20, 65, 0, 3}) {
+		x, w, dst := view(c.n, c.d, c.shift, c.pad, T(guard)), view(c.m, c.d, 0, 0, T(guard)),
+			view(c.n, c.m, c.shift, c.pad, T(guard))
 		fillNormal(x, r)
 		fillNormal(w, r)
 		bias := make([]T, c.m)
@@ -431,7 +438,8 @@ func checkClass[T dense.Float](t *testing.T, what string, got, want dense.Matrix
 	for i := range got.Rows {
 		for j, v := range got.Row(i) {
 			g, w := float64(v), float64(want.At(i, j))
-			if math.IsNaN(g) != math.IsNaN(w) || math.IsInf(g, 1) != math.IsInf(w, 1) || math.IsInf(g, -1) != math.IsInf(w, -1) {
+			if math.IsNaN(g) != math.IsNaN(w) || math.IsInf(g, 1) != math.IsInf(w, 1) ||
+				math.IsInf(g, -1) != math.IsInf(w, -1) {
 				t.Fatalf("%s: row %d, column %d is %v, want %v", what, i, j, g, w)
 			}
 		}
@@ -527,8 +535,12 @@ func FuzzProducts(f *testing.F) {
 		f.Add(raw, uint8(r.Uint32()), uint8(r.Uint32()), uint8(r.Uint32()))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, n, d, m uint8) {
-		fuzzProducts(t, raw, n, d, m, 4, func(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) })
-		fuzzProducts(t, raw, n, d, m, 8, func(b []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(b)) })
+		fuzzProducts(t, raw, n, d, m, 4, func(b []byte) float32 {
+			return math.Float32frombits(binary.LittleEndian.Uint32(b))
+		})
+		fuzzProducts(t, raw, n, d, m, 8, func(b []byte) float64 {
+			return math.Float64frombits(binary.LittleEndian.Uint64(b))
+		})
 	})
 }
 
@@ -546,7 +558,8 @@ func fuzzProducts[T dense.Float](t *testing.T, raw []byte, n, d, m uint8, size i
 	rows, inputs, cols := 1+int(n)%19, 1+int(d)%17, 1+int(m)%70
 	x, w := fill(dense.New[T](rows, inputs), 0), fill(dense.New[T](cols, inputs), 77)
 	bias := fill(dense.New[T](1, cols), 5).Data
-	a, b, start := fill(dense.New[T](inputs, rows), 9), fill(dense.New[T](inputs, cols), 31), fill(dense.New[T](rows, cols), 3)
+	a, b, start := fill(dense.New[T](inputs, rows), 9), fill(dense.New[T](inputs, cols), 31),
+		fill(dense.New[T](rows, cols), 3)
 	want, wantSum := chainMulT(x, w, bias), chainTMul(start, a, b)
 	for _, tab := range Available[T]() {
 		if tab.Name == Reference[T]().Name {
@@ -596,7 +609,8 @@ func checkPack[T dense.Float](t *testing.T, tab *Table[T]) {
 			tab.Pack(&p, w)
 			tab.PackT(&q, wt)
 			panels := (rows + tab.Width - 1) / tab.Width
-			if len(p.Data) != panels*cols*tab.Width || !slices.Equal(p.Data, q.Data) || uintptr(unsafe.Pointer(unsafe.SliceData(p.Data)))%64 != 0 {
+			if len(p.Data) != panels*cols*tab.Width || !slices.Equal(p.Data, q.Data) ||
+				uintptr(unsafe.Pointer(unsafe.SliceData(p.Data)))%64 != 0 {
 				t.Fatalf("%d×%d: Pack has %d elements, PackT %d, or they differ", rows, cols, len(p.Data), len(q.Data))
 			}
 			for at, v := range p.Data {
@@ -629,11 +643,13 @@ func TestNamed(t *testing.T) {
 		return list
 	}
 	all64 := Available[float64]()
-	if a, b := names(len(all), func(i int) string { return all[i].Name }), names(len(all64), func(i int) string { return all64[i].Name }); !slices.Equal(a, b) {
+	if a, b := names(len(all), func(i int) string { return all[i].Name }),
+		names(len(all64), func(i int) string { return all64[i].Name }); !slices.Equal(a, b) {
 		t.Errorf("float32 has %v, float64 %v", a, b)
 	}
 	for _, tab := range all {
-		if tab.Width < 1 || tab.MulT == nil || tab.MulTExp == nil || tab.TMul == nil || tab.Product == nil || tab.Exp == nil || tab.SinCos == nil || tab.Max == nil || tab.FWHT == nil {
+		if tab.Width < 1 || tab.MulT == nil || tab.MulTExp == nil || tab.TMul == nil || tab.Product == nil ||
+			tab.Exp == nil || tab.SinCos == nil || tab.Max == nil || tab.FWHT == nil {
 			t.Errorf("table %s is incomplete", tab.Name)
 		}
 	}

@@ -62,7 +62,8 @@ const (
 	blockInputs = 512
 	// blockBytes of packed panels are used for all rows before the next: half of a small second-level cache.
 	blockBytes = 512 << 10
-	// pairFirst bytes of a pair of panels, and blockFirst of the rows of a, stay in a first-level cache of 48 KiB together.
+	// pairFirst bytes of a pair of panels, and blockFirst of the rows of a, stay in a first-level cache of 48 KiB
+	// together.
 	pairFirst  = 24 << 10
 	blockFirst = 16 << 10
 	// callWork bounds the multiply-adds of one call. Assembly cannot be preempted: 2M take 30 to 100 µs.
@@ -189,8 +190,8 @@ func (t *tile) skip(n, panelBytes uintptr) tile {
 	return next
 }
 
-// run covers rows rows with tiles of nearly equal height, at most that of the largest: 9 rows are 5 and 4, since a single row cannot keep the
-// multipliers busy.
+// run covers rows rows with tiles of nearly equal height, at most that of the largest: 9 rows are 5 and 4, since a
+// single row cannot keep the multipliers busy.
 func (s shape) run(t tile, rows, most int) {
 	tiles := (rows + most - 1) / most
 	// A tile that only writes fetches its own lines. One that starts with what c holds would wait for them: it fetches
@@ -332,8 +333,8 @@ const (
 	packFrom = 2048
 	// packInputs rows of a and b are packed at a time.
 	packInputs = 256
-	// packRows bounds the columns of a that are packed at a time: whole tiles of any height. They are read once for every
-	// group of panels of b.
+	// packRows bounds the columns of a that are packed at a time: whole tiles of any height. They are read once for
+	// every group of panels of b.
 	packRows = 3072
 )
 
@@ -379,7 +380,8 @@ func tMulPacked[T dense.Float](s shape, dst, a, b dense.Matrix[T]) {
 			for j := 0; j < dst.Cols; j += group {
 				cols := min(group, dst.Cols-j)
 				packColumns(pb, width, b.RowRange(l, l+n), j, j+cols, j)
-				s.sum(&packedSum{a: data(pa), b: data(pb), c: unsafe.Pointer(&dst.Data[i*dst.Stride+j]), cRow: uintptr(dst.Stride * s.size), k: n, rows: rows, cols: cols})
+				s.sum(&packedSum{a: data(pa), b: data(pb), c: unsafe.Pointer(&dst.Data[i*dst.Stride+j]),
+					cRow: uintptr(dst.Stride * s.size), k: n, rows: rows, cols: cols})
 			}
 		}
 	}

@@ -69,7 +69,8 @@ func TestMulTExpSpecialValues(t *testing.T) {
 func checkMulTExpSpecial[T dense.Float](t *testing.T, tab *Table[T]) {
 	r := rand.New(rand.NewPCG(23, 24))
 	inf := math.Inf(1)
-	special := []float64{math.NaN(), inf, -inf, 0, math.Copysign(0, -1), tiny[T](), -1000 * tiny[T](), 87, -87, 88.8, 88.7, -87.4, -95, -103.9, -104,
+	special := []float64{math.NaN(), inf, -inf, 0, math.Copysign(0, -1), tiny[T](), -1000 * tiny[T](), 87, -87, 88.8,
+		88.7, -87.4, -95, -103.9, -104,
 		708, -708, 709.7, 709.8, -708.5, -730, -745, -746, 1e6, -1e6, 1e30, -1e30}
 	var p Panel[T]
 	for trial := range 400 {
@@ -119,7 +120,8 @@ func checkMulTExpSpecial[T dense.Float](t *testing.T, tab *Table[T]) {
 	tab.MulTExp(dense.Matrix[T]{}, dense.Matrix[T]{}, &Panel[T]{Width: tab.Width}, nil, nil)
 }
 
-// A row has the same bits alone, in any batch and at any place in it, whether its neighbours take the careful way or not.
+// A row has the same bits alone, in any batch and at any place in it, whether its neighbours take the careful way or
+// not.
 func TestMulTExpIgnoresBatching(t *testing.T) {
 	each(t, checkMulTExpBatching[float32], checkMulTExpBatching[float64])
 }
@@ -180,7 +182,8 @@ func benchMulTExp[T dense.Float](b *testing.B, typ string, tab *Table[T]) {
 		low = 739
 	}
 	peak := peakRate(tab)
-	for _, c := range [][3]int{{1, 64, 256}, {16, 64, 256}, {16, 64, 1024}, {4096, 16, 256}, {4096, 64, 65}, {4096, 64, 256}, {4096, 64, 1024}, {512, 1024, 1024}} {
+	for _, c := range [][3]int{{1, 64, 256}, {16, 64, 256}, {16, 64, 1024}, {4096, 16, 256}, {4096, 64, 65},
+		{4096, 64, 256}, {4096, 64, 1024}, {512, 1024, 1024}} {
 		n, d, m := c[0], c[1], c[2]
 		r := rand.New(rand.NewPCG(1, 1))
 		x, w := dense.New[T](n, d), dense.New[T](m, d)

@@ -131,7 +131,8 @@ func mulTSinCosTiled[T dense.Float](s shape, sin, cos, x dense.Matrix[T], w *Pan
 				if bias != nil {
 					b = bias[j : j+cols]
 				}
-				redoLarge(s, sin.RowRange(i, end).ColRange(j, j+cols), cos.RowRange(i, end).ColRange(j, j+cols), x.RowRange(i, end), &part, b, f)
+				redoLarge(s, sin.RowRange(i, end).ColRange(j, j+cols), cos.RowRange(i, end).ColRange(j, j+cols),
+					x.RowRange(i, end), &part, b, f)
 			}
 		}
 	}

@@ -185,7 +185,8 @@ func checkMulTSinCos[T dense.Float](t *testing.T, tab *Table[T]) {
 					continue // package math has fewer digits there
 				}
 				for _, e := range [][2]float64{{float64(wantSin.At(i, j)), s}, {float64(wantCos.At(i, j)), k}} {
-					if d := math.Abs(e[0] - e[1]*float64(f)); !(d <= 4*epsilon[T]()*float64(f)) && !(e[0] != e[0] && e[1] != e[1]) {
+					if d := math.Abs(e[0] - e[1]*float64(f)); !(d <= 4*epsilon[T]()*float64(f)) &&
+						!(e[0] != e[0] && e[1] != e[1]) {
 						t.Fatalf("%+v: at t = %v, factor %v: %v, want %v", c, v, f, e[0], e[1]*float64(f))
 					}
 				}
@@ -205,7 +206,10 @@ func checkMulTSinCosAllocs[T dense.Float](t *testing.T, tab *Table[T]) {
 	bias[3] = 1e6
 	var p Panel[T]
 	tab.Pack(&p, dense.New[T](128, 20))
-	if n := testing.AllocsPerRun(10, func() { tab.MulTSinCos(dst.ColRange(0, 128), dst.ColRange(128, 256), x, &p, bias, 2) }); n != 0 {
+	if n := testing.AllocsPerRun(10, func() {
+		tab.MulTSinCos(dst.ColRange(0, 128), dst.ColRange(128, 256), x, &p, bias,
+			2)
+	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// The suites over Available test the NEON table with all others. These tests add the borders of its own blocks, the small
-// vector operations and what its wrappers refuse. On another machine run them with arm64_test.sh.
+// The suites over Available test the NEON table with all others. These tests add the borders of its own blocks, the
+// small vector operations and what its wrappers refuse. On another machine run them with arm64_test.sh.
 
 // neonGuard surrounds what kernels may write; any change of it is a write outside.
 const neonGuard = 12345.678
@@ -41,8 +41,8 @@ func neonBits[T dense.Float](v T) uint64 {
 	return math.Float64bits(float64(v))
 }
 
-// neonFMA is x·y + z with one rounding. In float32 the product is exact in float64; the sum is rounded to odd there, so that
-// the second rounding sees on which side of a tie it fell.
+// neonFMA is x·y + z with one rounding. In float32 the product is exact in float64; the sum is rounded to odd there,
+// so that the second rounding sees on which side of a tie it fell.
 func neonFMA[T dense.Float](x, y, z T) T {
 	if !is32[T]() {
 		return T(math.FMA(float64(x), float64(y), float64(z)))
@@ -118,7 +118,8 @@ func testNEONMulT[T dense.Float](t *testing.T) {
 					want = neonFMA(x.At(i, k), w.At(j, k), want)
 				}
 				if got := dst.At(i, j); neonBits(got) != neonBits(want) {
-					t.Fatalf("n=%d d=%d m=%d pad=%d bias=%v: (%d, %d) is %v, want %v", n, d, m, pad, withBias, i, j, got, want)
+					t.Fatalf("n=%d d=%d m=%d pad=%d bias=%v: (%d, %d) is %v, want %v", n, d, m, pad, withBias, i, j,
+						got, want)
 				}
 			}
 		}

@@ -15,8 +15,8 @@ type Panel[T dense.Float] struct {
 
 // packer transposes a vector of rows of a matrix into half a panel.
 type packer[T dense.Float] struct {
-	// rows is the number of rows that kernel takes, half the width of a panel; 0: there is no kernel. It takes blocks of
-	// cols columns.
+	// rows is the number of rows that kernel takes, half the width of a panel; 0: there is no kernel. It takes blocks
+	// of cols columns.
 	rows, cols int
 	// kernel transposes blocks blocks of w.
 	kernel func(dst []T, w dense.Matrix[T], blocks int)

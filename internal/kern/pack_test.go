@@ -71,13 +71,14 @@ func benchPack[T dense.Float](b *testing.B, typ string, tab *Table[T]) {
 		w := dense.New[T](s[0], s[1])
 		fillNormal(w, rand.New(rand.NewPCG(1, 2)))
 		for name, pack := range map[string]func(*Panel[T], dense.Matrix[T]){"pack": tab.Pack, "packT": tab.PackT} {
-			b.Run(fmt.Sprintf("table=%s/T=%s/op=%s/rows=%d/cols=%d", tab.Name, typ, name, s[0], s[1]), func(b *testing.B) {
-				var p Panel[T]
-				for b.Loop() {
-					pack(&p, w)
-				}
-				reportElements(b, len(w.Data))
-			})
+			b.Run(fmt.Sprintf("table=%s/T=%s/op=%s/rows=%d/cols=%d", tab.Name, typ, name, s[0], s[1]),
+				func(b *testing.B) {
+					var p Panel[T]
+					for b.Loop() {
+						pack(&p, w)
+					}
+					reportElements(b, len(w.Data))
+				})
 		}
 	}
 }

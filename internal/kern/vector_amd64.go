@@ -112,7 +112,8 @@ func norm2With[T dense.Float](kernel func(x *T, n int) float64) func([]T) float6
 	}
 }
 
-func normsWith[T dense.Float](single func([]T) float64, kernel func(dst *float64, a *T, rows, cols, stride int)) func([]float64, dense.Matrix[T]) {
+func normsWith[T dense.Float](single func([]T) float64, kernel func(dst *float64, a *T,
+	rows, cols, stride int)) func([]float64, dense.Matrix[T]) {
 	return func(dst []float64, a dense.Matrix[T]) {
 		checkView("a", a)
 		if len(dst) != a.Rows {
@@ -191,7 +192,8 @@ func colSumWith[T dense.Float](kernel func(dst, a *T, rows, cols, stride int)) f
 	}
 }
 
-func mulVWith[T dense.Float](kernel func(dst, a *T, rows, cols, stride int, v *T)) func(dst []T, a dense.Matrix[T], v []T) {
+func mulVWith[T dense.Float](kernel func(dst, a *T, rows, cols, stride int, v *T)) func(dst []T, a dense.Matrix[T],
+	v []T) {
 	return func(dst []T, a dense.Matrix[T], v []T) {
 		checkView("a", a)
 		if len(dst) != a.Rows || len(v) != a.Cols {

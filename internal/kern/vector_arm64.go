@@ -51,7 +51,8 @@ func vectorNEON[T dense.Float](t *Table[T]) {
 	t.MulAdd = mulAddNEON[T]
 	t.ExpSum = expSumNEON[T]
 	t.FlushMax = flushMaxNEON[T]
-	t.pack = packer[T]{rows: neonLanes[T](), cols: neonLanes[T](), kernel: func(dst []T, w dense.Matrix[T], blocks int) {
+	t.pack = packer[T]{rows: neonLanes[T](), cols: neonLanes[T](), kernel: func(dst []T, w dense.Matrix[T],
+		blocks int) {
 		stride := w.Stride * int(unsafe.Sizeof(T(0)))
 		if is32[T]() {
 			packNEONF32(asF32(&dst[0]), asF32(&w.Data[0]), stride, blocks)

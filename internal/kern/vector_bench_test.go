@@ -9,8 +9,8 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Sums over a block of features, 128×256 unless said, which waits in the second-level cache as behind a feature map; B/s are
-// the bytes of the matrix.
+// Sums over a block of features, 128×256 unless said, which waits in the second-level cache as behind a feature map;
+// B/s are the bytes of the matrix.
 func BenchmarkSums(b *testing.B) {
 	for _, tab := range Available[float32]() {
 		benchSums(b, "float32", tab)

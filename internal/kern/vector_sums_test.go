@@ -20,7 +20,8 @@ func sumShapes[T dense.Float]() (rows, cols []int) {
 
 // awkward fills m with numbers of which some are subnormal, infinite, NaN or zeros.
 func awkward[T dense.Float](m dense.Matrix[T], r *rand.Rand) {
-	values := []T{T(math.Inf(1)), T(math.Inf(-1)), T(math.NaN()), 0, T(math.Copysign(0, -1)), T(tiny[T]()), T(-3 * tiny[T]())}
+	values := []T{T(math.Inf(1)), T(math.Inf(-1)), T(math.NaN()), 0, T(math.Copysign(0, -1)), T(tiny[T]()),
+		T(-3 * tiny[T]())}
 	for i := range m.Rows {
 		for j := range m.Row(i) {
 			if r.IntN(8) == 0 {
@@ -74,14 +75,16 @@ func checkColSum[T dense.Float](t *testing.T, tab *Table[T]) {
 
 func TestMulV(t *testing.T) { each(t, checkMulV[float32], checkMulV[float64]) }
 
-// Products with a vector are within the bound of any order of summation, c·ε·Σ|a_j v_j|, and rows do not know each other.
+// Products with a vector are within the bound of any order of summation, c·ε·Σ|a_j v_j|, and rows do not know each
+// other.
 func checkMulV[T dense.Float](t *testing.T, tab *Table[T]) {
 	r := rand.New(rand.NewPCG(23, 24))
 	rows, cols := sumShapes[T]()
 	for _, n := range rows {
 		for _, c := range cols {
 			shift := r.IntN(16)
-			a, v := view(n, c, shift, r.IntN(4), T(math.NaN())), view(1, c, r.IntN(16), 0, T(math.NaN())) // reads outside show
+			// reads outside show
+			a, v := view(n, c, shift, r.IntN(4), T(math.NaN())), view(1, c, r.IntN(16), 0, T(math.NaN()))
 			fillNormal(a, r)
 			fillNormal(v, r)
 			special := c%3 == 0

@@ -32,8 +32,10 @@ func vectorOperations[T dense.Float](t *testing.T) {
 					run(tab, got[off:off+n], gb[off:off+n])
 					run(ref, want[off:off+n], wb[off:off+n])
 					for i := range got {
-						if math.Float64bits(float64(got[i])) != math.Float64bits(float64(want[i])) && !(got[i] != got[i] && want[i] != want[i]) {
-							t.Fatalf("%s %s, n = %d, offset %d: element %d is %v, want %v", tab.Name, what, n, off, i-off, got[i], want[i])
+						if math.Float64bits(float64(got[i])) != math.Float64bits(float64(want[i])) &&
+							!(got[i] != got[i] && want[i] != want[i]) {
+							t.Fatalf("%s %s, n = %d, offset %d: element %d is %v, want %v", tab.Name, what, n, off,
+								i-off, got[i], want[i])
 						}
 					}
 				}

@@ -141,7 +141,8 @@ func TestBadMatrices(t *testing.T) {
 		a := positive(2, 300)
 		a.Set(at, at, -1)
 		err := Cholesky(a)
-		if want := fmt.Sprintf("pivot %d of 300", at); !errors.Is(err, ErrNotPositive) || err.Error()[:len(want)] != want {
+		if want := fmt.Sprintf("pivot %d of 300", at); !errors.Is(err, ErrNotPositive) ||
+			err.Error()[:len(want)] != want {
 			t.Errorf("pivot %d: %v", at, err)
 		}
 		a = positive(2, 300)

@@ -78,7 +78,8 @@ func TestSplitAndEncode(t *testing.T) {
 	if name, body, err := Split([]byte(`{}`)); name != "" || string(body) != "{}" || err != nil {
 		t.Errorf("no fields: %q, %s, %v", name, body, err)
 	}
-	for _, text := range []string{`null`, `[]`, `3`, `{"name":1}`, `{"name":"a","name":"b"}`, `{"name":"a"} {}`, `{`, ``} {
+	for _, text := range []string{`null`, `[]`, `3`, `{"name":1}`, `{"name":"a","name":"b"}`, `{"name":"a"} {}`, `{`,
+		``} {
 		if _, _, err := Split([]byte(text)); !errors.Is(err, ErrFields) {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -92,7 +93,8 @@ func TestSplitAndEncode(t *testing.T) {
 
 // Whatever is accepted is one object without repeated fields, and means the same to encoding/json.
 func FuzzDecode(f *testing.F) {
-	for _, s := range []string{`{"k":2,"own":{"deep":1}}`, `{"K":2}`, `{"k":1,"k":2}`, `{"list":[{"deep":1}],"Bare":[]}`,
+	for _, s := range []string{`{"k":2,"own":{"deep":1}}`, `{"K":2}`, `{"k":1,"k":2}`,
+		`{"list":[{"deep":1}],"Bare":[]}`,
 		`{"k":1} x`, `null`} {
 		f.Add([]byte(s))
 	}

@@ -9,8 +9,8 @@ import (
 type Step[W any] interface{ Item(w *W, i int) error }
 
 // Crew runs steps of long, unequal items on goroutines with memory of their own. Items are handed out one by one and in
-// order, so an item may wait for one before it: that has begun. The zero value is ready; a warm Crew allocates nothing. A
-// Crew serves one Do at a time.
+// order, so an item may wait for one before it: that has begun. The zero value is ready; a warm Crew allocates
+// nothing. A Crew serves one Do at a time.
 type Crew[W any] struct {
 	Workers []*W // the memory of every goroutine; Hire and Do make what is missing
 

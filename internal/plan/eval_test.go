@@ -20,7 +20,8 @@ func check(t *testing.T, name string, s plan.Side, x, want []float64) {
 	got := s.Eval(x)
 	value, e := s.EvalLog(x)
 	if len(got) != len(want) || len(got) != s.OutDim(len(x)) || len(value) != len(got) || len(e) != len(got) {
-		t.Errorf("%s: %d features, %d in the log domain, %d by OutDim, want %d", name, len(got), len(value), s.OutDim(len(x)),
+		t.Errorf("%s: %d features, %d in the log domain, %d by OutDim, want %d", name, len(got), len(value),
+			s.OutDim(len(x)),
 			len(want))
 		return
 	}
@@ -53,8 +54,9 @@ func TestEvalOfEveryFunction(t *testing.T) {
 			[]float64{e1, e2, math.Exp(-2 + 0.25 - 1), math.Exp(1 - 0.5 - 1)}},
 		{"sine and cosine", plan.Leaf{Fn: plan.SinCos, Omega: o, MixIm: one, Row: row},
 			[]float64{math.Sin(2) / math.E, math.Sin(-1) / math.E, math.Cos(2) / math.E, math.Cos(-1) / math.E}},
-		{"sine and cosine with a modulus and a phase", plan.Leaf{Fn: plan.SinCos, Omega: o, Mix: one, MixIm: plan.Scalar(3),
-			Bias: bias, Row: row,
+		{"sine and cosine with a modulus and a phase", plan.Leaf{Fn: plan.SinCos, Omega: o, Mix: one,
+			MixIm: plan.Scalar(3),
+			Bias:  bias, Row: row,
 			BiasIm: []float64{1, 0}, RowIm: im},
 			[]float64{e1 * math.Sin(7.125), e2 * math.Sin(-2.875), e1 * math.Cos(7.125), e2 * math.Cos(-2.875)}},
 		{"complex", plan.Leaf{Fn: plan.Complex, Omega: o, Mix: one, MixIm: one, Bias: bias, Row: row},
@@ -63,8 +65,9 @@ func TestEvalOfEveryFunction(t *testing.T) {
 			[]float64{math.Cos(2.125), math.Cos(-0.875), -math.Sin(2.125), -math.Sin(-0.875)}},
 		{"sign", plan.Leaf{Fn: plan.Sign, Omega: o, Mix: one, Row: row}, []float64{1 / math.E, -1 / math.E}},
 		{"sign of zero", plan.Leaf{Fn: plan.Sign, Omega: o, Mix: one, Bias: []float64{-2, 1}}, []float64{1, 1}},
-		{"relu", plan.Leaf{Fn: plan.ReLU, Omega: o, Mix: one, Row: row, Bias: bias, Eps: 0.01}, []float64{2.25/math.E + 0.01,
-			0.01}},
+		{"relu", plan.Leaf{Fn: plan.ReLU, Omega: o, Mix: one, Row: row, Bias: bias, Eps: 0.01},
+			[]float64{2.25/math.E + 0.01,
+				0.01}},
 		{"elu", plan.Leaf{Fn: plan.ELU, Shift: []float64{0, 3}}, []float64{2, math.Exp(-1)}},
 		{"residual", plan.Leaf{Fn: plan.Residual, Omega: o, Mix: one, Row: row, Bias: bias},
 			[]float64{1, 1, 2, math.Exp(0.25) * (math.E - 3), math.Exp(-0.5) * math.Exp(-2)}},
@@ -73,8 +76,9 @@ func TestEvalOfEveryFunction(t *testing.T) {
 			[]float64{2 * math.Exp(0.25-1), 8 * math.Exp(-0.5-1)}},
 		{"monomial of negative and zero", plan.Leaf{Fn: plan.Monomial, Shift: []float64{1, 5},
 			Omega: omega([]float64{0, 3}, []float64{0, 2}, []float64{1, 1}, []float64{0, 0})}, []float64{-27, 9, 0, 1}},
-		{"monomial with a floor", plan.Leaf{Fn: plan.Monomial, Shift: []float64{3, 0}, Floor: 0.5, Omega: omega([]float64{1,
-			1})}, []float64{1}},
+		{"monomial with a floor", plan.Leaf{Fn: plan.Monomial, Shift: []float64{3, 0}, Floor: 0.5,
+			Omega: omega([]float64{1,
+				1})}, []float64{1}},
 		{"matrices", plan.Leaf{Fn: plan.Exp, Omega: omega([]float64{1, 1}), Lin: full([]float64{1, 1}, []float64{0, 1},
 			[]float64{2, 0}),
 			Shift: []float64{0, 1, 1}, Mix: full([]float64{1, 0, 0}, []float64{0, 2,
@@ -103,7 +107,8 @@ func TestEvalOfBlocks(t *testing.T) {
 	check(t, "composed", s.Compose(plan.Scalar(-2), 1), []float64{-0.25}, want)
 
 	g := plan.Side{Leaves: []plan.Leaf{base}, Centres: dense.MustFromRows([][]float64{{0}, {2}}), Blocks: []plan.Block{
-		{Coef: 1, Rho: plan.None, Base: 0, Gate: 0}, {Coef: 1, Rho: plan.None, Base: 0, Gate: 1}, {Coef: 1, Rho: plan.None,
+		{Coef: 1, Rho: plan.None, Base: 0, Gate: 0}, {Coef: 1, Rho: plan.None, Base: 0, Gate: 1},
+		{Coef: 1, Rho: plan.None,
 			Base: 0, Gate: plan.None}}}
 	at := func(x float64) (float64, float64) { return math.Exp(x), math.Exp(2 * x) }
 	a, b = at(1)

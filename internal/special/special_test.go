@@ -260,9 +260,15 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	eval := map[string]func(d int, in map[string]any) float64{
-		"kernel.bessel":             func(d int, in map[string]any) float64 { return BesselJ(d, in["z"].(float64)) },
-		"conformity.orthogonal_log": func(d int, in map[string]any) float64 { return LogKummerPos(d, in["v2"].(float64)/2) },
-		"conformity.rff_orthogonal": func(d int, in map[string]any) float64 { return KummerNeg(d, in["z2"].(float64)/2) },
+		"kernel.bessel": func(d int, in map[string]any) float64 { return BesselJ(d, in["z"].(float64)) },
+		"conformity.orthogonal_log": func(d int, in map[string]any) float64 {
+			return LogKummerPos(d,
+				in["v2"].(float64)/2)
+		},
+		"conformity.rff_orthogonal": func(d int, in map[string]any) float64 {
+			return KummerNeg(d,
+				in["z2"].(float64)/2)
+		},
 		"coupling.padded_wrong_norms": func(d int, in map[string]any) float64 {
 			return Hyp1F1Neg(float64(d)/2, in["n"].(float64)/2, in["z2"].(float64)/2)
 		},

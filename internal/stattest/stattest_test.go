@@ -9,8 +9,8 @@ import (
 	"github.com/randfeat/randfeat/internal/stattest"
 )
 
-// The scores of right predictions are standard normal or narrower, on both sides, whether pairs of a draw are independent
-// or copies of each other; scores of wrong ones are not.
+// The scores of right predictions are standard normal or narrower, on both sides, whether pairs of a draw are
+// independent or copies of each other; scores of wrong ones are not.
 func TestVarianceScores(t *testing.T) {
 	const reps, draws, pairs = 3000, 120, 8
 	src := rand.New(rng.Stream(1))
@@ -42,7 +42,8 @@ func TestVarianceScores(t *testing.T) {
 		}
 		// An estimated standard error with few draws has slightly heavier tails; largest of 3000 normals: 3.6.
 		if v := zs.Var(); v > 1.15 || v < 0.7 || math.Abs(zs.Mean()) > 0.25 || largest > 5 {
-			t.Errorf("copies %v: variance scores have mean %.2f, variance %.2f, largest %.1f", copies, zs.Mean(), v, largest)
+			t.Errorf("copies %v: variance scores have mean %.2f, variance %.2f, largest %.1f", copies, zs.Mean(), v,
+				largest)
 		}
 		if v := means.Var(); v > 1.15 || v < 0.8 || math.Abs(means.Mean()) > 0.1 {
 			t.Errorf("copies %v: mean scores have mean %.2f, variance %.2f", copies, means.Mean(), v)

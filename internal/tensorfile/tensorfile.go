@@ -51,7 +51,8 @@ const (
 	align     = 8
 )
 
-var sizes = map[string]int{"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1}
+var sizes = map[string]int{"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8,
+	"U32": 4, "U16": 2, "U8": 1, "BOOL": 1}
 
 // entry is a tensor in the header.
 type entry struct {
@@ -121,7 +122,8 @@ func (f *File) Seal() {
 // Verify compares the checksums of Seal.
 func (f *File) Verify() error {
 	data, meta := f.sums()
-	for _, c := range []struct{ key, want, of string }{{keyMetadata, meta, "the header"}, {keyData, data, "the tensors"}} {
+	for _, c := range []struct{ key, want, of string }{{keyMetadata, meta, "the header"},
+		{keyData, data, "the tensors"}} {
 		switch got, ok := f.Metadata[c.key]; {
 		case !ok:
 			return fmt.Errorf("no checksum %s: %w", c.key, ErrFormat)
@@ -194,7 +196,8 @@ func (f *File) header() ([]byte, error) {
 			return nil, err
 		}
 		if n != len(t.Data) || seen[t.Name] || !utf8.ValidString(t.Name) {
-			return nil, fmt.Errorf("tensor %q of shape %v with %d bytes, or a second one of that name: %w", t.Name, t.Shape, len(t.Data), ErrFormat)
+			return nil, fmt.Errorf("tensor %q of shape %v with %d bytes, or a second one of that name: %w", t.Name,
+				t.Shape, len(t.Data), ErrFormat)
 		}
 		seen[t.Name] = true
 		name, err := json.Marshal(t.Name)
@@ -312,7 +315,8 @@ func (f *File) place(entries []entry, data []byte) error {
 			return err
 		}
 		if n != o[1]-o[0] {
-			return fmt.Errorf("tensor %q of shape %v has %d bytes, want %d: %w", t.Name, t.Shape, o[1]-o[0], n, ErrFormat)
+			return fmt.Errorf("tensor %q of shape %v has %d bytes, want %d: %w", t.Name, t.Shape, o[1]-o[0], n,
+				ErrFormat)
 		}
 		t.Data = data[o[0]:o[1]:o[1]]
 		sorted = append(sorted, t)

@@ -112,7 +112,8 @@ func (f *fit) load(b []byte) error {
 		return fmt.Errorf("%w: format %q, want %q", machine.ErrCorrupt, v, checkpointFormat)
 	}
 	if v := c.Metadata["version"]; v != strconv.Itoa(checkpointVersion) {
-		return fmt.Errorf("%w: version %q of the format, this program reads %d", machine.ErrCorrupt, v, checkpointVersion)
+		return fmt.Errorf("%w: version %q of the format, this program reads %d", machine.ErrCorrupt, v,
+			checkpointVersion)
 	}
 	if err := c.Verify(); err != nil {
 		return fmt.Errorf("%w: %w", machine.ErrCorrupt, err)
@@ -196,7 +197,8 @@ func (f *fit) loadSums(c *tensorfile.File, s *checkpointState) error {
 
 func (f *fit) loadLogistic(c *tensorfile.File, s *checkpointState) error {
 	if f.info.Summed() || s.Rows != s.Decision.Rows {
-		return fmt.Errorf("%w: steps of a logistic regression on %d of %d rows for a %s model", machine.ErrCorrupt, s.Rows,
+		return fmt.Errorf("%w: steps of a logistic regression on %d of %d rows for a %s model", machine.ErrCorrupt,
+			s.Rows,
 			s.Decision.Rows, f.kind)
 	}
 	l := &machine.LogisticState{Iterations: s.Logistic.Iterations, Passes: s.Logistic.Passes, Loss: s.Logistic.Loss}

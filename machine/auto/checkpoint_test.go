@@ -201,7 +201,8 @@ func TestUnusableCheckpoints(t *testing.T) {
 			t.Helper()
 			before, _ := os.ReadFile(o.Checkpoint)
 			_, _, err := Fit(context.Background(), src, o)
-			if !errors.Is(err, want) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), o.Checkpoint) ||
+			if !errors.Is(err, want) || !strings.Contains(err.Error(), says) ||
+				!strings.Contains(err.Error(), o.Checkpoint) ||
 				!strings.Contains(err.Error(), "delete the file") {
 				t.Errorf("%s, %s: %v", name, what, err)
 			}

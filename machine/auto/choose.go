@@ -76,7 +76,8 @@ func (c *chooser) noteModel() {
 	}
 	c.chosen(ch)
 	if c.rows > int64(c.s.len()) {
-		c.d.Notes = append(c.d.Notes, fmt.Sprintf("choices were tried on a sample of %d of the %d rows", c.s.len(), c.rows))
+		c.d.Notes = append(c.d.Notes, fmt.Sprintf("choices were tried on a sample of %d of the %d rows", c.s.len(),
+			c.rows))
 	}
 }
 

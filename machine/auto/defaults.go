@@ -74,7 +74,8 @@ func (o Options) withDefaults() (Options, error) {
 	case o.CheckpointEvery < 0:
 		return bad("a checkpoint every %v, want a positive time", o.CheckpointEvery)
 	case o.ClassWeights != nil && !kind.ClassWeights:
-		return bad("class weights for a %s model, which has none: only %s has them", kindName(o.Kind), joined(weighted()))
+		return bad("class weights for a %s model, which has none: only %s has them", kindName(o.Kind),
+			joined(weighted()))
 	}
 	for _, w := range o.ClassWeights {
 		if !(w > 0) || math.IsInf(w, 1) {
@@ -145,7 +146,8 @@ func (f *fit) settle() error {
 	case f.task == machine.Unsupervised && o.Lambda > 0:
 		return bad("λ = %g for a density, which has no penalty: leave it out", o.Lambda)
 	case o.ClassWeights != nil && len(o.ClassWeights) != f.outputs:
-		return fmt.Errorf("%d class weights for the %d classes %v: %w", len(o.ClassWeights), f.outputs, s.Targets[0].Classes,
+		return fmt.Errorf("%d class weights for the %d classes %v: %w", len(o.ClassWeights), f.outputs,
+			s.Targets[0].Classes,
 			dense.ErrShape)
 	}
 	width := s.Width()

@@ -52,7 +52,8 @@ func TestEveryChoiceIsMadeAndStated(t *testing.T) {
 	} {
 		m, r := mustFit(t, src, Options{Kind: c.kind, Learn: learn(c.targets...), Seed: 2, Budget: 128})
 		for _, name := range []string{"model", "family", "coupling", "bandwidth", "features"} {
-			if ch := choice(t, r, name); ch.Given != (name == "model" && c.kind != "") || ch.Why == "" || ch.Value == "" {
+			if ch := choice(t, r, name); ch.Given != (name == "model" && c.kind != "") || ch.Why == "" ||
+				ch.Value == "" {
 				t.Errorf("%s: choice %+v", m.Kind, ch)
 			}
 		}
@@ -153,8 +154,9 @@ func TestSameBytes(t *testing.T) {
 		if !bytes.Equal(modelBytes(t, m), modelBytes(t, m1)) || !slices.Equal(r.Scores, r1.Scores) {
 			t.Errorf("%s: the model depends on GOMAXPROCS or on the size of reads", name)
 		}
-		if m1, r1 = mustFit(t, src.csv(t), o); !bytes.Equal(modelBytes(t, m), modelBytes(t, m1)) || !slices.Equal(r.Scores,
-			r1.Scores) {
+		if m1, r1 = mustFit(t, src.csv(t), o); !bytes.Equal(modelBytes(t, m), modelBytes(t, m1)) ||
+			!slices.Equal(r.Scores,
+				r1.Scores) {
 			t.Errorf("%s: a stream of text and numbers in memory give different models", name)
 		}
 		o.Seed = 6
@@ -168,8 +170,9 @@ func TestSameBytes(t *testing.T) {
 func TestScoreIsOfUnseenRows(t *testing.T) {
 	src := waves(300, 5)
 	const folds = 4
-	m, r := mustFit(t, src, Options{Learn: learn("y"), Seed: 8, Folds: folds, Features: 128, Bandwidth: 0.3, Lambda: 0.01,
-		Block: 50})
+	m, r := mustFit(t, src, Options{Learn: learn("y"), Seed: 8, Folds: folds, Features: 128, Bandwidth: 0.3,
+		Lambda: 0.01,
+		Block:  50})
 	rows, err := machine.TableRows(src, m.Schema, true)
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +237,8 @@ func TestIntervalCoversNewRows(t *testing.T) {
 		target string
 	}{{machine.KindRidge, "y"}, {machine.KindRidge, "class"}, {machine.KindGP, "y"}, {machine.KindLogistic, "class"},
 		{machine.KindDensity, ""}} {
-		m, r := mustFit(t, waves(1500, 6), Options{Kind: c.kind, Learn: learn(strings.Fields(c.target)...), Budget: 128})
+		m, r := mustFit(t, waves(1500, 6), Options{Kind: c.kind, Learn: learn(strings.Fields(c.target)...),
+			Budget: 128})
 		got := evaluate(t, m, waves(20000, 7))
 		if s := r.Scores[0]; got[0].Name != s.Name || got[0].Value < s.Low || got[0].Value > s.High {
 			t.Errorf("%s: cross-validated %+v, new rows %+v", c.kind, s, got[0])
@@ -337,7 +341,8 @@ func TestMoreRowsThanTheSample(t *testing.T) {
 		t.Errorf("scored on %q, %+v", r.ScoredOn, r.Scores[0])
 	}
 	// Few more: half of the rows are left for the score.
-	if _, r = mustFit(t, waves(1000, 10), Options{Learn: learn("y"), Sample: 900, Features: 32}); r.Scores[0].Rows != 500 {
+	if _, r = mustFit(t, waves(1000, 10), Options{Learn: learn("y"), Sample: 900,
+		Features: 32}); r.Scores[0].Rows != 500 {
 		t.Errorf("scored on %q, %+v", r.ScoredOn, r.Scores[0])
 	}
 }
@@ -380,7 +385,8 @@ func TestErrors(t *testing.T) {
 			"only logistic"},
 		{"weights of other classes", good, Options{Kind: machine.KindLogistic, ClassWeights: []float64{1, 2, 3},
 			Learn: learn("class")}, dense.ErrShape, "3 class weights for the 2 classes"},
-		{"negative weight", good, Options{Kind: machine.KindLogistic, ClassWeights: []float64{1, -2}, Learn: learn("class")},
+		{"negative weight", good, Options{Kind: machine.KindLogistic, ClassWeights: []float64{1, -2},
+			Learn: learn("class")},
 			machine.ErrSetup, "class weight -2"},
 		{"no target", good, Options{Kind: machine.KindRidge, Learn: learn()}, machine.ErrSetup, "needs a target"},
 		{"target of a density", good, Options{Kind: machine.KindDensity, Learn: learn("y")}, machine.ErrSetup,
@@ -392,17 +398,23 @@ func TestErrors(t *testing.T) {
 		{"two targets with classes", good, Options{Learn: learn("y", "class")}, machine.ErrSetup, "one target"},
 		{"unknown target", good, Options{Learn: data.LearnOptions{Targets: []string{"why"}}}, data.ErrInput, "why"},
 		{"signed density", good, Options{Family: family.Trig{}, Learn: learn()}, machine.ErrSetup, "positive"},
-		{"asymmetric ridge", good, Options{Family: family.Adaptive{C: []float64{1, 2}}, Learn: learn("y")}, machine.ErrSetup,
+		{"asymmetric ridge", good, Options{Family: family.Adaptive{C: []float64{1, 2}}, Learn: learn("y")},
+			machine.ErrSetup,
 			"differently"},
-		{"one class in the rows", one, Options{Schema: schema("0", "1")}, machine.ErrClass, `"class" is "1" in every row`},
-		{"one class learned", one, Options{Learn: data.LearnOptions{Targets: []string{"class"}, Task: data.Classification}},
+		{"one class in the rows", one, Options{Schema: schema("0", "1")}, machine.ErrClass,
+			`"class" is "1" in every row`},
+		{"one class learned", one, Options{Learn: data.LearnOptions{Targets: []string{"class"},
+			Task: data.Classification}},
 			data.ErrInput, "one class"},
 		{"fewer rows than folds", waves(3, 1), Options{Learn: learn("y")}, machine.ErrNoRows,
 			"3 rows cannot be divided into 5 folds"},
 		{"missing target", csv("a,y\n1,2\n2,NaN\n3,4\n"), Options{Learn: data.LearnOptions{Targets: []string{"y"}}},
 			dense.ErrNotFinite, "bad.csv:3"},
-		{"constant target of a gp", csv("a,y\n1,2\n2,2\n3,2\n4,2\n"), Options{Kind: machine.KindGP, Learn: data.LearnOptions{Targets: []string{"y"}, Task: data.Regression}}, machine.ErrSetup, `target "y" is the same in every row`},
-		{"constant columns only", csv("a,y\n1,2\n1,3\n1,4\n"), Options{Learn: data.LearnOptions{Targets: []string{"y"}}},
+		{"constant target of a gp", csv("a,y\n1,2\n2,2\n3,2\n4,2\n"),
+			Options{Kind: machine.KindGP, Learn: data.LearnOptions{Targets: []string{"y"}, Task: data.Regression}},
+			machine.ErrSetup, `target "y" is the same in every row`},
+		{"constant columns only", csv("a,y\n1,2\n1,3\n1,4\n"),
+			Options{Learn: data.LearnOptions{Targets: []string{"y"}}},
 			data.ErrSchema, "no column left"},
 		{"empty columns only", csv("a,y\n,2\n,3\n,4\n"), Options{Learn: data.LearnOptions{Targets: []string{"y"}}},
 			data.ErrSchema, "no column left"},
@@ -455,17 +467,18 @@ func TestCancel(t *testing.T) {
 		}
 		var last report
 		after := 0
-		_, _, err := Fit(ctx, waves(1500, 15), Options{Learn: learn("y"), Features: 32, Block: 20, Progress: func(s string,
-			done, total int64) {
-			if ctx.Err() != nil {
-				after++
-			} else if last = (report{s, done}); s == stage && done > 0 {
-				cancel()
-			}
-			if total > 0 && done > total {
-				t.Errorf("%s: %d of %d", s, done, total)
-			}
-		}})
+		_, _, err := Fit(ctx, waves(1500, 15), Options{Learn: learn("y"), Features: 32, Block: 20,
+			Progress: func(s string,
+				done, total int64) {
+				if ctx.Err() != nil {
+					after++
+				} else if last = (report{s, done}); s == stage && done > 0 {
+					cancel()
+				}
+				if total > 0 && done > total {
+					t.Errorf("%s: %d of %d", s, done, total)
+				}
+			}})
 		cancel()
 		if !errors.Is(err, context.Canceled) || last.stage != stage || last.done >= 1500 || after > 0 {
 			t.Errorf("cancelled in %q: error %v, last %+v, %d more reports", stage, err, last, after)
@@ -480,7 +493,8 @@ func TestFeaturesAskedFor(t *testing.T) {
 		family     family.Family
 		asked, got int
 	}{
-		{family.Trig{}, 64, 64}, {family.Residual{}, 64, 64}, {family.Residual{}, 200, 200}, {family.Hyperbolic{}, 101, 100},
+		{family.Trig{}, 64, 64}, {family.Residual{}, 64, 64}, {family.Residual{}, 200, 200},
+		{family.Hyperbolic{}, 101, 100},
 	} {
 		m, r := mustFit(t, waves(200, 1), Options{Learn: learn("y"), Family: c.family, Features: c.asked, Bandwidth: 1,
 			Lambda: 1e-2, Folds: 2})

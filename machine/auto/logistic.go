@@ -91,8 +91,9 @@ func (f *fit) logisticModel(s *sample, setup machine.Setup, lambda float64) (*ma
 	if err != nil {
 		return nil, err
 	}
-	m, _, err := machine.FitLogistic(setup, rows, machine.LogisticOptions{Lambda: lambda, ClassWeights: f.o.ClassWeights,
-		Tolerance: logisticTol, MaxIterations: logisticSteps,
+	m, _, err := machine.FitLogistic(setup, rows, machine.LogisticOptions{Lambda: lambda,
+		ClassWeights: f.o.ClassWeights,
+		Tolerance:    logisticTol, MaxIterations: logisticSteps,
 		Step: func(*machine.LogisticState) error { return f.ctx.Err() }})
 	return m, err
 }

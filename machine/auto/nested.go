@@ -55,7 +55,8 @@ func (f *fit) nested(s *sample) error {
 	f.report.Scores, f.report.Confusion = scores, e.Confusion()
 	f.report.ScoredOn = fmt.Sprintf("all rows, %d folds, choices made without each", len(parts))
 	if scored < f.decision.Rows {
-		f.report.ScoredOn = fmt.Sprintf("%d rows of %d of %d folds, choices made without each", scored, len(parts), s.folds())
+		f.report.ScoredOn = fmt.Sprintf("%d rows of %d of %d folds, choices made without each", scored, len(parts),
+			s.folds())
 	}
 	if f.decision.Rows > int64(s.len()) {
 		f.note("the score is of models of %d rows: that of all %d is likely to be better", s.len()-s.len()/s.folds(),

@@ -15,7 +15,8 @@ type Report struct {
 	Task    machine.Task  `json:"task"`
 	Outputs int           `json:"outputs"`
 	Choices []Choice      `json:"choices"`
-	// Scores are of rows predicted by models that have not seen them; the main one first. Empty without cross-validation.
+	// Scores are of rows predicted by models that have not seen them; the main one first. Empty without
+	// cross-validation.
 	Scores    []machine.Score `json:"scores,omitempty"`
 	ScoredOn  string          `json:"scored_on,omitempty"` // "all rows, 5 folds"
 	Confusion [][]int64       `json:"confusion,omitempty"` // of classes, by truth and prediction

@@ -47,7 +47,8 @@ var errPanicked = errors.New("the prediction panicked")
 
 // newBatcher opens the predictor for rows with the given columns.
 func newBatcher(p *machine.TablePredictor, columns []string, max int) (*batcher, error) {
-	b := &batcher{predictor: p, columns: columns, max: max, workers: runtime.GOMAXPROCS(0), observe: func(int) {}, panicked: func(any) {}}
+	b := &batcher{predictor: p, columns: columns, max: max, workers: runtime.GOMAXPROCS(0), observe: func(int) {},
+		panicked: func(any) {}}
 	e, err := b.engine()
 	if err != nil {
 		return nil, err

@@ -67,7 +67,10 @@ func TestBatchEqualsSingle(t *testing.T) {
 			var wg sync.WaitGroup
 			got := make([]string, len(rows))
 			for i, r := range rows {
-				wg.Go(func() { got[i] = post(s, "/v1/predict", "application/json", objectsBody([][]string{r})).Body.String() })
+				wg.Go(func() {
+					got[i] = post(s, "/v1/predict", "application/json",
+						objectsBody([][]string{r})).Body.String()
+				})
 			}
 			status := 0
 			if bad {
@@ -167,7 +170,8 @@ func TestPanic(t *testing.T) {
 		t.Errorf("%v panics are counted", n)
 	}
 	text := log.String()
-	if strings.Count(text, "a bug") != 3 || !strings.Contains(text, "batch_test.go") || strings.Count(text, errPanicked.Error()) != 7 ||
+	if strings.Count(text, "a bug") != 3 || !strings.Contains(text, "batch_test.go") ||
+		strings.Count(text, errPanicked.Error()) != 7 ||
 		!strings.Contains(text, "id=mine-3") {
 		t.Errorf("the log:\n%s", text)
 	}
@@ -176,7 +180,8 @@ func TestPanic(t *testing.T) {
 		t.Errorf("afterwards: %d %s", w.Code, w.Body)
 	}
 	if b.running != 0 || s.inFlight.Load() != 0 || s.memory.Load() != 0 {
-		t.Errorf("%d processors are taken, %d requests and %d bytes are counted", b.running, s.inFlight.Load(), s.memory.Load())
+		t.Errorf("%d processors are taken, %d requests and %d bytes are counted", b.running, s.inFlight.Load(),
+			s.memory.Load())
 	}
 }
 
@@ -224,7 +229,8 @@ func TestFloat32(t *testing.T) {
 	m := fitted(t, machine.KindRidge, 1)
 	body := string(csvOf(table(3, 20, false)))
 	ask := func(o Options) []map[string]any {
-		return decode[Answer](t, post(serverOf(t, m, o), "/v1/predict", "text/csv", body, "Accept", "application/json").Body.Bytes()).Rows
+		return decode[Answer](t, post(serverOf(t, m, o), "/v1/predict", "text/csv", body, "Accept",
+			"application/json").Body.Bytes()).Rows
 	}
 	a, b := ask(Options{}), ask(Options{Float32: true})
 	differ := false

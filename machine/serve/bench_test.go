@@ -27,7 +27,8 @@ func wide(b *testing.B) *machine.Model {
 	for i := range y.Data {
 		y.Data[i] = r.NormFloat64()
 	}
-	ridge, err := machine.NewRidge(machine.Setup{Outputs: 1, Spec: randfeat.Spec{Kernel: kernel.Kernel{Scale: 8}, Family: family.Trig{},
+	ridge, err := machine.NewRidge(machine.Setup{Outputs: 1, Spec: randfeat.Spec{Kernel: kernel.Kernel{Scale: 8},
+		Family:   family.Trig{},
 		Coupling: coupling.Orthogonal{}, Dim: d, M: 1024, Seed: 1}})
 	check(b, err)
 	check(b, ridge.Add(x, y))
@@ -35,7 +36,8 @@ func wide(b *testing.B) *machine.Model {
 	check(b, err)
 	m.Schema = &data.Schema{Targets: []data.Target{{Name: "y", Scale: 1}}}
 	for j := range d {
-		m.Schema.Fields = append(m.Schema.Fields, data.Field{Name: fmt.Sprintf("column_%d", j), Kind: data.Numeric, Scale: 1})
+		m.Schema.Fields = append(m.Schema.Fields, data.Field{Name: fmt.Sprintf("column_%d", j), Kind: data.Numeric,
+			Scale: 1})
 	}
 	return m
 }

@@ -20,7 +20,8 @@ func FuzzJSONRows(f *testing.F) {
 		`{"rows":[{"a":1,"b":2.5e-1,"c":"red"}]}`,
 		`{"rows":[{"a":"1","b":null,"c":"7","id":"x","note":[{}],"y":0}]}`,
 		`{"rows":[[1,2,"\u00e9\n"],[-0.5,"",true]],"columns":["a","b","c"]}`,
-		`{"columns":["c","b","a","id"],"rows":[]}`, `{"rows":[{"a":01}]}`, `{"rows":[{"a":1,"b":2,"c":"\ud800"}]}`, "{\"rows\":[{\"a\":1,\"b\":2,\"c\":\"\xff\"}]}",
+		`{"columns":["c","b","a","id"],"rows":[]}`, `{"rows":[{"a":01}]}`, `{"rows":[{"a":1,"b":2,"c":"\ud800"}]}`,
+		"{\"rows\":[{\"a\":1,\"b\":2,\"c\":\"\xff\"}]}",
 		`{"rows":[[[[[[[[]]]]]]]]}`, ` { "rows" : [ ] } `, `{"rows":[{"a":1,"b":2,"c":"red"},]}`,
 	} {
 		f.Add([]byte(seed))
@@ -67,7 +68,8 @@ func FuzzJSONRows(f *testing.F) {
 }
 
 // compareRow checks a row of a block against encoding/json.
-func compareRow(t *testing.T, d *loaded, kinds []data.Kind, in *data.Block, i int, columns []string, raw json.RawMessage) {
+func compareRow(t *testing.T, d *loaded, kinds []data.Kind, in *data.Block, i int, columns []string,
+	raw json.RawMessage) {
 	t.Helper()
 	cells := map[string]json.RawMessage{}
 	if columns == nil {
@@ -126,7 +128,8 @@ func FuzzPredict(f *testing.F) {
 	f.Add([]byte("rows=a,b,c%0A1,2,<b>&answer=csv"), byte(4))
 	s := serverOf(f, fitted(f, machine.KindRidge, 1), Options{Limits: Limits{Body: 1 << 16, Rows: 50}})
 	f.Fuzz(func(t *testing.T, body []byte, kind byte) {
-		content := []string{typeJSON, typeCSV, typeNDJSON, "multipart/form-data; boundary=x", "application/x-www-form-urlencoded"}[kind%5]
+		content := []string{typeJSON, typeCSV, typeNDJSON, "multipart/form-data; boundary=x",
+			"application/x-www-form-urlencoded"}[kind%5]
 		path := "/v1/predict"
 		if kind%5 > 2 {
 			path = "/"

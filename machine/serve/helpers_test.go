@@ -24,8 +24,8 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// columns of the tables of these tests: a and b are numbers, c has the levels red, green, blue and 7, note is constant and
-// so ignored, id is an identifier.
+// columns of the tables of these tests: a and b are numbers, c has the levels red, green, blue and 7, note is constant
+// and so ignored, id is an identifier.
 var columns = []string{"id", "a", "b", "c", "note", "y"}
 
 // table is n rows as text; b is missing in some.

@@ -7,8 +7,9 @@ import (
 	"strconv"
 )
 
-// markup is HTML of this file. Only constants become one without a conversion, so that no text of a client or of a model
-// is taken for it; html/template would do as much, and keep every exported method in the program from being left out.
+// markup is HTML of this file. Only constants become one without a conversion, so that no text of a client or of a
+// model is taken for it; html/template would do as much, and keep every exported method in the program from being left
+// out.
 type markup string
 
 // page collects HTML.

@@ -48,12 +48,13 @@ func TestPageEscapes(t *testing.T) {
 	if strings.Contains(text, "alert(1)</script>") || strings.Contains(text, odd) {
 		t.Error("a text became HTML")
 	}
-	// Title, heading, kind and task, 2 targets, rows, 2 × 2 for options, message, 2 columns, 4 cells, 2 × (name, kind, 2
-	// levels), 2 identifiers, loaded, sha256.
+	// Title, heading, kind and task, 2 targets, rows, 2 × 2 for options, message, 2 columns, 4 cells, 2 × (name, kind,
+	// 2 levels), 2 identifiers, loaded, sha256.
 	if n := strings.Count(text, html.EscapeString(odd)); n != 1+1+2+2+1+4+1+2+4+8+2+1+1 {
 		t.Errorf("%d texts", n)
 	}
-	for _, says := range []string{"<td>1 ± 2</td>", "<td>a, b, c, d, e, f, g, h, i, j, k, l, …</td>", "Row 7: ", "reads (4)"} {
+	for _, says := range []string{"<td>1 ± 2</td>", "<td>a, b, c, d, e, f, g, h, i, j, k, l, …</td>", "Row 7: ",
+		"reads (4)"} {
 		if !strings.Contains(text, says) {
 			t.Errorf("no %q", says)
 		}

@@ -27,7 +27,8 @@ type jsonRows struct {
 }
 
 func newJSONRows(body []byte, d *loaded, kinds []data.Kind) (*jsonRows, error) {
-	r := &jsonRows{p: jsonscan.Scanner{Data: body}, d: d, kinds: kinds, ids: make([]bool, len(d.columns)), last: make([]int64, len(d.columns))}
+	r := &jsonRows{p: jsonscan.Scanner{Data: body}, d: d, kinds: kinds, ids: make([]bool, len(d.columns)),
+		last: make([]int64, len(d.columns))}
 	rowsAt, columnsAt := -1, -1
 	p := &r.p
 	err := p.Object(func(key []byte, _ int) error {
@@ -141,7 +142,8 @@ func (r *jsonRows) readObject(b *data.Block) error {
 		if j >= len(r.d.columns) || string(key) != r.d.columns[j] {
 			var ok bool
 			if j, ok = r.d.index[string(key)]; !ok {
-				q := problem(http.StatusBadRequest, "bad_columns", "the model does not know the column %s: remove it", show(key))
+				q := problem(http.StatusBadRequest, "bad_columns", "the model does not know the column %s: remove it",
+					show(key))
 				q.Column = string(key)
 				return q
 			}

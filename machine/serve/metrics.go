@@ -42,7 +42,8 @@ func newMetrics() *metrics {
 		f.kind = kind
 		return f
 	}
-	m.requests = add("counter", "randfeat_http_requests_total", "Requests answered, by path and status.", "code", "path")
+	m.requests = add("counter", "randfeat_http_requests_total", "Requests answered, by path and status.", "code",
+		"path")
 	m.seconds = histogram(secondsBuckets, "randfeat_http_request_seconds",
 		"Time from the header of a request to the end of its answer.", "path")
 	m.inFlight = add("gauge", "randfeat_predict_in_flight", "Requests for predictions being read, waiting or in work.")

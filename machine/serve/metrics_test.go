@@ -33,7 +33,8 @@ func scrapeServer(t *testing.T, s *Server) map[string]*dto.MetricFamily {
 	t.Helper()
 	w := newRecorder()
 	s.ServeHTTP(w, newGet("/metrics"))
-	if kind := w.Header().Get("Content-Type"); w.Code != http.StatusOK || kind != "text/plain; version=0.0.4; charset=utf-8" {
+	if kind := w.Header().Get("Content-Type"); w.Code != http.StatusOK ||
+		kind != "text/plain; version=0.0.4; charset=utf-8" {
 		t.Fatalf("%d %s", w.Code, kind)
 	}
 	return scrape(t, w.Body)
@@ -78,7 +79,8 @@ func TestMetrics(t *testing.T) {
 		{0, dto.MetricType_COUNTER, "randfeat_reloads_total", []string{"result", "new"}},
 		{0, dto.MetricType_COUNTER, "randfeat_reloads_total", []string{"result", "same"}},
 		{2, dto.MetricType_HISTOGRAM, "randfeat_batch_rows", nil}, // one row to try the model
-		{1, dto.MetricType_GAUGE, "randfeat_model_info", []string{"kind", "ridge", "sha256", s.SHA256(), "task", "regression"}},
+		{1, dto.MetricType_GAUGE, "randfeat_model_info", []string{"kind", "ridge", "sha256", s.SHA256(), "task",
+			"regression"}},
 	} {
 		f := families[c.name]
 		if f == nil || f.GetType() != c.kind || f.GetHelp() == "" {
@@ -91,7 +93,8 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s %v = %v, want %v", c.name, c.labels, got, c.want)
 		}
 	}
-	age := float64(time.Now().UnixMilli())/1e3 - metricOf(t, families["randfeat_model_loaded_timestamp_seconds"]).GetGauge().GetValue()
+	age := float64(time.Now().UnixMilli())/1e3 - metricOf(t,
+		families["randfeat_model_loaded_timestamp_seconds"]).GetGauge().GetValue()
 	if age < 0 || age > 600 {
 		t.Errorf("the model was loaded %v s ago", age)
 	}

@@ -22,8 +22,8 @@ type Limits struct {
 	Shutdown time.Duration // for requests in work to finish; 15 s
 }
 
-// answerBytes bounds an answer, which is held in memory until it is complete: an error in the last row must still become
-// a status.
+// answerBytes bounds an answer, which is held in memory until it is complete: an error in the last row must still
+// become a status.
 const answerBytes = 64 << 20
 
 // headerBytes bounds the header of a request.
@@ -32,8 +32,8 @@ const headerBytes = 16 << 10
 // Options of a server; the zero value serves everybody who can connect.
 type Options struct {
 	Limits Limits
-	// Token must come with every request but /healthz and /readyz, as "Authorization: Bearer <token>" or as the password
-	// of basic authentication, which browsers ask for. Empty: no token is needed.
+	// Token must come with every request but /healthz and /readyz, as "Authorization: Bearer <token>" or as the
+	// password of basic authentication, which browsers ask for. Empty: no token is needed.
 	Token string
 	// OpenMetrics lets /metrics be read without the token.
 	OpenMetrics bool

@@ -151,7 +151,8 @@ type form struct {
 func readForm(header string, body []byte) (f form, p *Problem) {
 	kind, params, err := mime.ParseMediaType(header)
 	if err != nil {
-		return f, problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "Content-Type %s, want a form", show(header))
+		return f, problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "Content-Type %s, want a form",
+			show(header))
 	}
 	set := func(name, value string) {
 		switch field := optionNamed(&f.options, name); {
@@ -194,7 +195,8 @@ func readForm(header string, body []byte) (f form, p *Problem) {
 			}
 		}
 	}
-	return f, problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "Content-Type %s, want a form", show(kind))
+	return f, problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "Content-Type %s, want a form",
+		show(kind))
 }
 
 // predictForm answers a form: rows into v, or a file to w.
@@ -227,7 +229,8 @@ func (s *Server) predictForm(w http.ResponseWriter, r *http.Request, d *loaded, 
 // table takes the first rows of an answer.
 func (v *pageView) table(csv []byte) error {
 	header := true
-	src, err := data.OpenBytes("answer", csv, data.Options{Format: data.CSV, Delimiter: ',', Header: &header, Missing: []string{}})
+	src, err := data.OpenBytes("answer", csv, data.Options{Format: data.CSV, Delimiter: ',', Header: &header,
+		Missing: []string{}})
 	if err != nil {
 		return err
 	}

@@ -46,10 +46,12 @@ func TestPageForm(t *testing.T) {
 	w := newRecorder()
 	s.ServeHTTP(w, newGet("/"))
 	page := w.Body.String()
-	if w.Code != 200 || !strings.Contains(page, "a,b,c") || !strings.Contains(page, `name="probabilities"`) || strings.Contains(page, `name="variance"`) {
+	if w.Code != 200 || !strings.Contains(page, "a,b,c") || !strings.Contains(page, `name="probabilities"`) ||
+		strings.Contains(page, `name="variance"`) {
 		t.Errorf("%d %s", w.Code, page)
 	}
-	if csp := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
+	if csp := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'") ||
+		strings.Contains(csp, "unsafe") {
 		t.Errorf("policy %q", csp)
 	}
 	if regexp.MustCompile(`(?i)<script>|style=|\son[a-z]+=|https?://`).MatchString(page) {
@@ -59,9 +61,11 @@ func TestPageForm(t *testing.T) {
 	rows[0][0] = "<img src=x onerror=alert(1)>"
 	want := direct(t, m, machine.TableOptions{Probabilities: true}, rows)
 
-	content, body := multipartForm(t, "rows", "ignored", "file", string(csvOf(rows)), "probabilities", "true", "answer", "table")
+	content, body := multipartForm(t, "rows", "ignored", "file", string(csvOf(rows)), "probabilities", "true", "answer",
+		"table")
 	page = post(s, "/", content, body).Body.String()
-	if strings.Contains(page, "<img") || strings.Contains(page, "<b>yes") || !strings.Contains(page, "&lt;img src=x onerror=alert(1)&gt;") {
+	if strings.Contains(page, "<img") || strings.Contains(page, "<b>yes") ||
+		!strings.Contains(page, "&lt;img src=x onerror=alert(1)&gt;") {
 		t.Error("a cell became HTML")
 	}
 	if n := strings.Count(page, "<tr><td>") - len(m.Schema.Fields); n != pageRows {
@@ -73,7 +77,8 @@ func TestPageForm(t *testing.T) {
 
 	content, body = multipartForm(t, "rows", string(csvOf(rows)), "file", "", "answer", "csv")
 	w = post(s, "/", content, body)
-	if lines := strings.Split(w.Body.String(), "\n"); len(lines) != 1202 || lines[2] != want[1][0]+","+want[1][1] || !strings.Contains(w.Header().Get("Content-Disposition"), "predictions.csv") {
+	if lines := strings.Split(w.Body.String(), "\n"); len(lines) != 1202 || lines[2] != want[1][0]+","+want[1][1] ||
+		!strings.Contains(w.Header().Get("Content-Disposition"), "predictions.csv") {
 		t.Errorf("the file: %d lines, %v", len(lines), w.Header())
 	}
 	for _, c := range []struct {
@@ -92,7 +97,8 @@ func TestPageForm(t *testing.T) {
 			t.Errorf("%s: %d, no %q in %s", c.body, w.Code, c.says, w.Body)
 		}
 	}
-	if w := post(s, "/", "application/x-www-form-urlencoded", "rows=", "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"); w.Code != http.StatusForbidden {
+	if w := post(s, "/", "application/x-www-form-urlencoded", "rows=", "Origin", "https://evil.example",
+		"Sec-Fetch-Site", "cross-site"); w.Code != http.StatusForbidden {
 		t.Errorf("a form of another site: %d", w.Code)
 	}
 	if w := post(s, "/", "text/plain", "rows="); w.Code != http.StatusUnsupportedMediaType {
@@ -141,12 +147,14 @@ func openBrowser(t *testing.T, javascript bool) *browser {
 		setting = 2
 	}
 	var made struct{ SessionID string }
-	err = b.call(http.MethodPost, "/session", map[string]any{"capabilities": map[string]any{"alwaysMatch": map[string]any{
-		"goog:loggingPrefs": map[string]any{"browser": "ALL"},
-		"goog:chromeOptions": map[string]any{
-			"args":  []string{"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir=" + t.TempDir()},
-			"prefs": map[string]any{"profile.managed_default_content_settings.javascript": setting},
-		}}}}, &made)
+	err = b.call(http.MethodPost, "/session", map[string]any{
+		"capabilities": map[string]any{"alwaysMatch": map[string]any{
+			"goog:loggingPrefs": map[string]any{"browser": "ALL"},
+			"goog:chromeOptions": map[string]any{
+				"args": []string{"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+					"--user-data-dir=" + t.TempDir()},
+				"prefs": map[string]any{"profile.managed_default_content_settings.javascript": setting},
+			}}}}, &made)
 	if err != nil {
 		t.Skipf("chromedriver cannot start Chromium: %v", err)
 	}

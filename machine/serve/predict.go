@@ -109,12 +109,14 @@ func tableOptions(q url.Values) (o machine.TableOptions, p *Problem) {
 	for name, values := range q {
 		field := optionNamed(&o, name)
 		if field == nil {
-			return o, problem(http.StatusBadRequest, "bad_option", "the parameter %s: want one of %s", show(name), strings.Join(optionNames, ", "))
+			return o, problem(http.StatusBadRequest, "bad_option", "the parameter %s: want one of %s", show(name),
+				strings.Join(optionNames, ", "))
 		}
 		v := values[len(values)-1]
 		on, err := strconv.ParseBool(v)
 		if err != nil && v != "" { // ?variance
-			return o, problem(http.StatusBadRequest, "bad_option", "the parameter %s is %s, want true or false", name, show(v))
+			return o, problem(http.StatusBadRequest, "bad_option", "the parameter %s is %s, want true or false", name,
+				show(v))
 		}
 		*field = on || v == ""
 	}
@@ -144,7 +146,8 @@ func (s *Server) servePredict(w http.ResponseWriter, r *http.Request) *Problem {
 	}
 	accept, ok := accepted(r.Header.Values("Accept"), content)
 	if !ok {
-		return problem(http.StatusNotAcceptable, "not_acceptable", "Accept: want %s, %s or %s", typeJSON, typeCSV, typeNDJSON)
+		return problem(http.StatusNotAcceptable, "not_acceptable", "Accept: want %s, %s or %s", typeJSON, typeCSV,
+			typeNDJSON)
 	}
 	body, p := s.body(k, w, r)
 	if p != nil {
@@ -172,7 +175,8 @@ func contentType(header string) (string, *Problem) {
 	t, params, err := mime.ParseMediaType(header)
 	if err == nil {
 		if c := params["charset"]; c != "" && !strings.EqualFold(c, "utf-8") && !strings.EqualFold(c, "us-ascii") {
-			return "", problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "charset %s, want utf-8", show(c))
+			return "", problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "charset %s, want utf-8",
+				show(c))
 		}
 		switch t {
 		case typeJSON, typeCSV, typeTSV, typeNDJSON:
@@ -181,7 +185,8 @@ func contentType(header string) (string, *Problem) {
 			return typeNDJSON, nil
 		}
 	}
-	return "", problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "Content-Type %s, want %s, %s, %s or %s",
+	return "", problem(http.StatusUnsupportedMediaType, "unsupported_media_type",
+		"Content-Type %s, want %s, %s, %s or %s",
 		show(header), typeJSON, typeCSV, typeTSV, typeNDJSON)
 }
 
@@ -251,7 +256,8 @@ func (s *Server) body(k *work, w http.ResponseWriter, r *http.Request) ([]byte, 
 		in = z
 		expect *= 4
 	default:
-		return nil, problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "Content-Encoding %s, want gzip or none", show(e))
+		return nil, problem(http.StatusUnsupportedMediaType, "unsupported_media_type",
+			"Content-Encoding %s, want gzip or none", show(e))
 	}
 	if err := s.readAll(k, in, limit, int(min(expect, 64<<10))); err != nil {
 		return nil, bodyProblem(err, limit)
@@ -277,7 +283,8 @@ func bodyProblem(err error, limit int64) *Problem {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
 		return problem(http.StatusRequestTimeout, "timeout", "the body came too slowly")
 	}
-	return problem(http.StatusBadRequest, "bad_body", "the body ended early or cannot be read") // err may name addresses
+	// err may name addresses
+	return problem(http.StatusBadRequest, "bad_body", "the body ended early or cannot be read")
 }
 
 // readAll is io.ReadAll into k.body, with a bound and counted.
@@ -309,7 +316,8 @@ func (s *Server) readAll(k *work, r io.Reader, limit int64, expect int) error {
 }
 
 // predict answers rows with model d into k.answer.
-func (s *Server) predict(ctx context.Context, d *loaded, o machine.TableOptions, content string, body []byte, accept string, k *work) *Problem {
+func (s *Server) predict(ctx context.Context, d *loaded, o machine.TableOptions, content string, body []byte,
+	accept string, k *work) *Problem {
 	b, err := d.batcher(o)
 	if err != nil {
 		return problemOf(err, 0)

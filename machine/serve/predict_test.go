@@ -46,7 +46,8 @@ func TestFormatsAgree(t *testing.T) {
 			for _, c := range []struct{ name, content, body string }{
 				{"objects", "application/json", objectsBody(rows)},
 				{"arrays", "application/json; charset=utf-8", fmt.Sprintf(`{"columns":%s,"rows":%s}`, names, arrays)},
-				{"arrays, columns last", "application/json", fmt.Sprintf(` { "rows" : %s , "columns":%s } `, arrays, names)},
+				{"arrays, columns last", "application/json", fmt.Sprintf(` { "rows" : %s , "columns":%s } `, arrays,
+					names)},
 				{"csv", "text/csv", string(csvOf(rows))},
 				{"tsv", "text/tab-separated-values", tsv},
 				{"ndjson", "application/x-ndjson", nd.String()},
@@ -114,7 +115,8 @@ func TestCellsFollowTheRulesOfCSV(t *testing.T) {
 	if want == missing {
 		t.Fatal("a missing value does not matter")
 	}
-	for _, row := range []string{`{"a":"1.5","b":"9","c":7}`, `{"a":" 1.50 ","b":9e0,"c":7.0}`, `{"c":"7","b":9,"a":15e-1}`,
+	for _, row := range []string{`{"a":"1.5","b":"9","c":7}`, `{"a":" 1.50 ","b":9e0,"c":7.0}`,
+		`{"c":"7","b":9,"a":15e-1}`,
 		`{"a":1.5,"b":9,"c":"7","note":{"any":[1,{}]},"y":"unknown"}`, `{"\u0061":1.5,"b":9,"c":"\u0037"}`} {
 		if got := ask(row).Rows[0]["prediction"]; got != want {
 			t.Errorf("%s: %v, want %v", row, got, want)
@@ -132,7 +134,8 @@ func TestCellsFollowTheRulesOfCSV(t *testing.T) {
 	if !slices.Equal(a.Columns, []string{"id", "prediction"}) || a.Rows[0]["id"] != "17" || a.Rows[1]["id"] != nil {
 		t.Errorf("identifiers: %v", a)
 	}
-	if a := decode[Answer](t, post(s, "/v1/predict", "application/json", `{"rows":[]}`).Body.Bytes()); len(a.Rows) != 0 || len(a.Columns) != 1 {
+	if a := decode[Answer](t, post(s, "/v1/predict", "application/json",
+		`{"rows":[]}`).Body.Bytes()); len(a.Rows) != 0 || len(a.Columns) != 1 {
 		t.Errorf("no rows: %v", a)
 	}
 }
@@ -172,7 +175,8 @@ func TestBadRequests(t *testing.T) {
 		{js, `{"rows":[{"a":1.,"b":2,"c":"red"}]}`, "", 400, "bad_json", "", 0, ""},
 		{js, `{"rows":[{"a":NaN,"b":2,"c":"red"}]}`, "", 400, "bad_json", "", 0, ""},
 		{js, `{"rows":[{"a":1,"b":2,"c":"re` + "\n" + `d"}]}`, "", 400, "bad_json", "control character", 0, ""},
-		{js, `{"rows":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, "", 400, "bad_json", "deeply", 0, ""},
+		{js, `{"rows":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, "", 400, "bad_json", "deeply", 0,
+			""},
 		{js, `{"columns":["a","b"],"rows":[]}`, "", 400, "bad_columns", "missing", 0, ""},
 		{js, `{"columns":["a","b","c","d"],"rows":[]}`, "", 400, "bad_columns", "unknown", 0, ""},
 		{js, `{"columns":["a","b","c","a"],"rows":[]}`, "", 400, "bad_columns", "twice", 0, ""},
@@ -180,7 +184,8 @@ func TestBadRequests(t *testing.T) {
 		{js, `{"columns":["a","b","c"],"rows":[[1,2,"red",4]]}`, "", 400, "bad_json", "more than the 3", 1, ""},
 		{js, `{"columns":["a","b","c"],"rows":[` + good + `]}`, "", 400, "bad_json", "must be an array", 1, ""},
 		{js, `{"columns":"a","rows":[]}`, "", 400, "bad_json", "array of names", 0, ""},
-		{js, `{"rows":[` + good + `,` + good + `,` + good + `,` + good + `]}`, "", 413, "too_large", "more than 3 rows", 0, ""},
+		{js, `{"rows":[` + good + `,` + good + `,` + good + `,` + good + `]}`, "", 413, "too_large", "more than 3 rows",
+			0, ""},
 		{js, `{"rows":[` + strings.Repeat(" ", 2000) + good + `]}`, "", 413, "too_large", "limit is 2000", 0, ""},
 		{js, `{"rows":[` + good + `]}`, "?variance", 400, "not_available", "gp", 0, ""},
 		{js, `{"rows":[` + good + `]}`, "?probabilities=1", 400, "not_available", "", 0, ""},
@@ -215,7 +220,8 @@ func TestBadRequests(t *testing.T) {
 		method, path string
 		status       int
 	}{
-		{"GET", "/v1/predict", 405}, {"PUT", "/v1/model", 405}, {"DELETE", "/", 405}, {"POST", "/healthz", 405}, {"POST", "/metrics", 405},
+		{"GET", "/v1/predict", 405}, {"PUT", "/v1/model", 405}, {"DELETE", "/", 405}, {"POST", "/healthz", 405},
+		{"POST", "/metrics", 405},
 		{"GET", "/v1/nothing", 404}, {"GET", "/../etc/passwd", 404}, {"GET", "/page/index.html", 404},
 	} {
 		r := httptest.NewRequest(c.method, "http://host/", nil)
@@ -234,8 +240,10 @@ func TestBadRequests(t *testing.T) {
 func TestAccept(t *testing.T) {
 	for _, c := range []struct{ accept, content, want string }{
 		{"", typeJSON, typeJSON}, {"", typeCSV, typeCSV}, {"*/*", typeTSV, typeCSV}, {"*/*", typeNDJSON, typeNDJSON},
-		{"text/csv", typeJSON, typeCSV}, {"text/*", typeJSON, typeCSV}, {"application/json, text/csv;q=0.5", typeCSV, typeJSON},
-		{"text/csv;q=0.5, */*;q=0.1", typeJSON, typeCSV}, {"application/json;q=0, */*", typeJSON, typeCSV}, {"image/png", typeJSON, ""},
+		{"text/csv", typeJSON, typeCSV}, {"text/*", typeJSON, typeCSV}, {"application/json, text/csv;q=0.5", typeCSV,
+			typeJSON},
+		{"text/csv;q=0.5, */*;q=0.1", typeJSON, typeCSV}, {"application/json;q=0, */*", typeJSON, typeCSV},
+		{"image/png", typeJSON, ""},
 	} {
 		var headers []string
 		if c.accept != "" {
@@ -247,7 +255,8 @@ func TestAccept(t *testing.T) {
 		}
 	}
 	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{})
-	if w := post(s, "/v1/predict", "text/csv", "a,b,c\n1,2,red\n", "Accept", "image/png"); w.Code != http.StatusNotAcceptable {
+	if w := post(s, "/v1/predict", "text/csv", "a,b,c\n1,2,red\n", "Accept",
+		"image/png"); w.Code != http.StatusNotAcceptable {
 		t.Errorf("image/png: %d", w.Code)
 	}
 }
@@ -267,7 +276,8 @@ func TestGzip(t *testing.T) {
 	rows := csvOf(table(3, 50, false))
 	plain := post(s, "/v1/predict", "text/csv", string(rows))
 	small := post(s, "/v1/predict", "text/csv", gzipped(t, rows), "Content-Encoding", "gzip")
-	if plain.Code != http.StatusOK || small.Code != http.StatusOK || !bytes.Equal(plain.Body.Bytes(), small.Body.Bytes()) {
+	if plain.Code != http.StatusOK || small.Code != http.StatusOK ||
+		!bytes.Equal(plain.Body.Bytes(), small.Body.Bytes()) {
 		t.Errorf("compressed rows: %d %s", small.Code, small.Body)
 	}
 	// 64 MiB of blank lines in 64 KiB: more than a body may have, and package data would skip them for long.
@@ -314,7 +324,8 @@ func TestTokenAndHost(t *testing.T) {
 	open := serverOf(t, m, Options{Token: "secret", OpenMetrics: true})
 	for _, path := range []string{"/", "/v1/model", "/metrics", "/script.js", "/nothing"} {
 		want := map[bool]int{true: 404, false: 200}[path == "/nothing"]
-		for header, status := range map[string]int{"": 401, "Bearer secret": want, "bearer secret": want, "Bearer secre": 401, "Bearer secrets": 401,
+		for header, status := range map[string]int{"": 401, "Bearer secret": want, "bearer secret": want,
+			"Bearer secre": 401, "Bearer secrets": 401,
 			"Bearer": 401, "secret": 401, "Basic OnNlY3JldA==": want, "Basic OnNlY3JlZA==": 401} {
 			if got := get(closed, path, "Authorization", header); got != status {
 				t.Errorf("%s with %q: %d, want %d", path, header, got, status)
@@ -328,7 +339,8 @@ func TestTokenAndHost(t *testing.T) {
 		t.Error("an open path asks for the token")
 	}
 	local := serverOf(t, m, Options{LoopbackHosts: true})
-	for host, status := range map[string]int{"localhost:8080": 200, "127.0.0.1:8080": 200, "[::1]:8080": 200, "127.0.0.1": 200, "LOCALHOST": 200,
+	for host, status := range map[string]int{"localhost:8080": 200, "127.0.0.1:8080": 200, "[::1]:8080": 200,
+		"127.0.0.1": 200, "LOCALHOST": 200,
 		"evil.example": 421, "127.0.0.1.evil.example:80": 421, "10.0.0.1": 421, "": 421} {
 		r := httptest.NewRequest(http.MethodGet, "/v1/model", nil)
 		r.Host = host
@@ -348,8 +360,10 @@ func TestModelInfo(t *testing.T) {
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/model", nil))
 	info := decode[ModelInfo](t, w.Body.Bytes())
-	if info.Kind != machine.KindGP || info.SHA256 != s.SHA256() || info.Name != "model.rf" || info.Bytes != len(readFile(t, path)) ||
-		info.Features != 64 || !reflect.DeepEqual(info.Options, []string{"variance"}) || !reflect.DeepEqual(info.Answers, []string{"prediction"}) ||
+	if info.Kind != machine.KindGP || info.SHA256 != s.SHA256() || info.Name != "model.rf" ||
+		info.Bytes != len(readFile(t, path)) ||
+		info.Features != 64 || !reflect.DeepEqual(info.Options, []string{"variance"}) ||
+		!reflect.DeepEqual(info.Answers, []string{"prediction"}) ||
 		!reflect.DeepEqual(info.Schema, m.Schema) || !reflect.DeepEqual(*info.Spec, m.Spec) {
 		t.Errorf("%s", w.Body)
 	}
@@ -374,8 +388,10 @@ func TestProblemColumn(t *testing.T) {
 // Rows may be secret: logs have none of them, whatever goes wrong.
 func TestLogsHoldNoRows(t *testing.T) {
 	var log bytes.Buffer
-	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
-	for _, body := range []string{`{"rows":[{"a":"SECRET","b":1,"c":"red"}]}`, `{"rows":[{"SECRET":1}]}`, `{"rows":[SECRET]}`, `{"rows":[{"a":1,"b":2,"c":"SECRET","id":"SECRET"}]}`} {
+	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{Log: slog.New(slog.NewTextHandler(&log,
+		&slog.HandlerOptions{Level: slog.LevelDebug}))})
+	for _, body := range []string{`{"rows":[{"a":"SECRET","b":1,"c":"red"}]}`, `{"rows":[{"SECRET":1}]}`,
+		`{"rows":[SECRET]}`, `{"rows":[{"a":1,"b":2,"c":"SECRET","id":"SECRET"}]}`} {
 		post(s, "/v1/predict", "application/json", body)
 		post(s, "/", "application/x-www-form-urlencoded", "rows="+body)
 	}

@@ -74,7 +74,8 @@ func problemOf(err error, row int64) *Problem {
 		p = problem(http.StatusBadRequest, "bad_value", "%s", in.Detail)
 		p.Row, p.Column = row, in.Column
 	case errors.Is(err, data.ErrSchema):
-		p = problem(http.StatusBadRequest, "bad_columns", "%s", strings.TrimPrefix(err.Error(), data.ErrSchema.Error()+": "))
+		p = problem(http.StatusBadRequest, "bad_columns", "%s",
+			strings.TrimPrefix(err.Error(), data.ErrSchema.Error()+": "))
 	case errors.Is(err, dense.ErrNotFinite):
 		p = problem(http.StatusBadRequest, "bad_value", "%v", err)
 		p.Row = row

@@ -90,7 +90,8 @@ func TestConcurrencyLimit(t *testing.T) {
 func TestMemoryLimit(t *testing.T) {
 	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{Limits: Limits{Body: 1 << 16, Memory: 1 << 16}})
 	s.memory.Add(1 << 15)
-	if w := post(s, "/v1/predict", "application/json", oneRow+strings.Repeat(" ", 1<<15)); w.Code != 429 || w.Header().Get("Retry-After") == "" {
+	if w := post(s, "/v1/predict", "application/json", oneRow+strings.Repeat(" ", 1<<15)); w.Code != 429 ||
+		w.Header().Get("Retry-After") == "" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	if w := post(s, "/v1/predict", "application/json", oneRow); w.Code != 200 {
@@ -125,7 +126,8 @@ func TestTimeLimit(t *testing.T) {
 // Clients that send slowly lose their connection; others do not notice.
 func TestSlowClients(t *testing.T) {
 	noLeak(t)
-	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{Limits: Limits{Header: 150 * time.Millisecond, Read: 300 * time.Millisecond}})
+	s := serverOf(t, fitted(t, machine.KindRidge, 1), Options{Limits: Limits{Header: 150 * time.Millisecond,
+		Read: 300 * time.Millisecond}})
 	url, stop := running(t, s)
 	dial := func(text string) net.Conn {
 		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
@@ -258,7 +260,8 @@ func TestShutdownBound(t *testing.T) {
 // Reloads under load: every request is answered, by one of the models, with the value of that model.
 func TestReloadUnderLoad(t *testing.T) {
 	noLeak(t)
-	models := []*machine.Model{fitted(t, machine.KindRidge, 1), fitted(t, machine.KindRidge, 2), fitted(t, machine.KindGP, 3)}
+	models := []*machine.Model{fitted(t, machine.KindRidge, 1), fitted(t, machine.KindRidge, 2),
+		fitted(t, machine.KindGP, 3)}
 	path := saved(t, models[0])
 	rows := table(5, 20, false)
 	want := map[string][]string{} // sha256 → answers
@@ -286,7 +289,8 @@ func TestReloadUnderLoad(t *testing.T) {
 		wg.Go(func() {
 			for i := g; time.Now().Before(end); i++ {
 				k := i % len(rows)
-				r, err := client.Post(url+"/v1/predict", "application/json", strings.NewReader(objectsBody(rows[k:k+1])))
+				r, err := client.Post(url+"/v1/predict", "application/json",
+					strings.NewReader(objectsBody(rows[k:k+1])))
 				if err != nil {
 					t.Errorf("lost: %v", err)
 					return
@@ -390,7 +394,8 @@ func TestReloadBadFiles(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	m := fitted(t, machine.KindRidge, 1)
-	for _, l := range []Limits{{Body: -1}, {Rows: -1}, {InFlight: -1}, {Time: -1}, {Shutdown: -1}, {Batch: -1}, {Body: 10, Memory: 9}} {
+	for _, l := range []Limits{{Body: -1}, {Rows: -1}, {InFlight: -1}, {Time: -1}, {Shutdown: -1}, {Batch: -1},
+		{Body: 10, Memory: 9}} {
 		if _, err := NewModel(m, Options{Limits: l}); !errors.Is(err, ErrOptions) {
 			t.Errorf("%+v: %v", l, err)
 		}

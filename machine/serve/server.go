@@ -69,8 +69,9 @@ func newServer(file []byte, path string, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, path: path, metrics: newMetrics(), token: sha256.Sum256([]byte(o.Token)), cross: http.NewCrossOriginProtection(),
-		run: rand.Text()[:8] + "-"}
+	s := &Server{o: o, path: path, metrics: newMetrics(), token: sha256.Sum256([]byte(o.Token)),
+		cross: http.NewCrossOriginProtection(),
+		run:   rand.Text()[:8] + "-"}
 	s.work.New = func() any { return newWork() }
 	d, err := s.prepare(file)
 	if err != nil {
@@ -117,12 +118,14 @@ func (s *Server) Reload() error {
 	s.metrics.reloads.with("new").add(1)
 	s.o.Log.Info("reloaded", "sha256", d.sha256, "kind", d.model.Kind, "took", time.Since(began))
 	if !d.sameColumns(old) {
-		s.o.Log.Warn("the new model reads other columns: clients must send them", "columns", len(d.columns), "before", len(old.columns))
+		s.o.Log.Warn("the new model reads other columns: clients must send them", "columns", len(d.columns), "before",
+			len(old.columns))
 	}
 	return nil
 }
 
-// panicked logs and counts a bug. It must be called by the function that recovers, so that the stack is that of the panic.
+// panicked logs and counts a bug. It must be called by the function that recovers, so that the stack is that of the
+// panic.
 func (s *Server) panicked(v any) {
 	s.metrics.panics.with().add(1)
 	s.o.Log.Error("panic", "value", v, "stack", string(debug.Stack()))
@@ -305,7 +308,8 @@ func allow(w http.ResponseWriter, r *http.Request, methods ...string) *Problem {
 		}
 	}
 	w.Header().Set("Allow", strings.Join(methods, ", "))
-	return problem(http.StatusMethodNotAllowed, "method_not_allowed", "method %s, want %s", show(r.Method), strings.Join(methods, " or "))
+	return problem(http.StatusMethodNotAllowed, "method_not_allowed", "method %s, want %s", show(r.Method),
+		strings.Join(methods, " or "))
 }
 
 func (s *Server) health(w http.ResponseWriter, r *http.Request) *Problem {
@@ -351,8 +355,8 @@ func (s *Server) serveModel(w http.ResponseWriter, r *http.Request) *Problem {
 	return nil
 }
 
-// Run serves connections until ctx ends, then lets requests in work finish, for at most Limits.Shutdown. It closes ln. A
-// server runs once.
+// Run serves connections until ctx ends, then lets requests in work finish, for at most Limits.Shutdown. It closes ln.
+// A server runs once.
 func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -364,9 +368,11 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 		WriteTimeout:      l.Read + 2*l.Time, // from the end of the header: the body, the work, and a slow reader
 		IdleTimeout:       l.Idle,
 		MaxHeaderBytes:    headerBytes,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 128, MaxReceiveBufferPerConnection: 256 << 10, MaxReceiveBufferPerStream: 128 << 10},
-		BaseContext:       func(net.Listener) context.Context { return base },
-		ErrorLog:          slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug), // clients that leave, handshakes that fail
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 128, MaxReceiveBufferPerConnection: 256 << 10,
+			MaxReceiveBufferPerStream: 128 << 10},
+		BaseContext: func(net.Listener) context.Context { return base },
+		// clients that leave, handshakes that fail
+		ErrorLog: slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(ln) }()
@@ -384,7 +390,8 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 		n := s.inFlight.Load()
 		cancel()
 		srv.Close()
-		err = fmt.Errorf("requests were still in work after %v and were cut off (%d predictions): %w", l.Shutdown, n, err)
+		err = fmt.Errorf("requests were still in work after %v and were cut off (%d predictions): %w", l.Shutdown, n,
+			err)
 	}
 	<-failed
 	s.o.Log.Info("stopped")

@@ -254,7 +254,8 @@ func LogRelMSE(shape Shape, law coupling.PairKind, d, m int, logRV, t float64) (
 	k := kappa(shape, law, d, t)
 	ratio := float64(k.Sign) * blockPairs(m, d) * math.Exp(k.Log-logRV)
 	if !(ratio > -1) {
-		return math.NaN(), DomainError("logRV", logRV, fmt.Sprintf("a variance that %v pairs can have at t = %v", law, t))
+		return math.NaN(), DomainError("logRV", logRV, fmt.Sprintf("a variance that %v pairs can have at t = %v", law,
+			t))
 	}
 	return iid + math.Log1p(ratio), nil
 }

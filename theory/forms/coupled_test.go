@@ -57,14 +57,16 @@ func TestCoupledReference(t *testing.T) {
 	for _, c := range file.Cases {
 		shape := map[string]Shape{"exponential": Exponential, "trigonometric": Trigonometric,
 			"hyperbolic": Hyperbolic}[c.Shape]
-		law := map[string]coupling.PairKind{"orthogonal": coupling.PairOrthogonal, "simplex": coupling.PairSimplex}[c.Law]
+		law := map[string]coupling.PairKind{"orthogonal": coupling.PairOrthogonal,
+			"simplex": coupling.PairSimplex}[c.Law]
 		sign, logAbs, err := Kappa(shape, law, c.D, c.T)
 		if err != nil {
 			t.Fatal(err)
 		}
 		want := number(c.LogKappa)
 		if e := math.Abs(logAbs - want); sign != c.Sign || !(e <= 2e-12*math.Max(1, math.Abs(want))) {
-			t.Errorf("Kappa(%v, %v, %d, %g) = %d, %.17g, want %d, %.17g", shape, law, c.D, c.T, sign, logAbs, c.Sign, want)
+			t.Errorf("Kappa(%v, %v, %d, %g) = %d, %.17g, want %d, %.17g", shape, law, c.D, c.T, sign, logAbs, c.Sign,
+				want)
 		}
 		for _, r := range c.Rel {
 			m, want := int(number(string(r[0]))), number(string(r[1]))
@@ -72,7 +74,8 @@ func TestCoupledReference(t *testing.T) {
 			e := math.Abs(got-want) / math.Max(1, math.Abs(want))
 			worst = math.Max(worst, e)
 			if !(e <= 2e-12) {
-				t.Errorf("LogRelMSE(%v, %v, %d, %d, %g) = %.17g, want %.17g (%.1e)", shape, law, c.D, m, c.T, got, want, e)
+				t.Errorf("LogRelMSE(%v, %v, %d, %d, %g) = %.17g, want %.17g (%.1e)", shape, law, c.D, m, c.T, got, want,
+					e)
 			}
 		}
 	}
@@ -179,14 +182,18 @@ func TestRelMSEOrder(t *testing.T) {
 					return relMSE(t, shape, law, d, m, plainRV(shape, x), x)
 				}
 				// Far out all three round to the same number.
-				if iid, ort, sim := value(Exponential, coupling.PairIndependent), value(Exponential, coupling.PairOrthogonal),
-					value(Exponential, coupling.PairSimplex); !(sim <= ort && ort <= iid) || (x < 9 && !(sim < ort && ort < iid)) {
+				if iid, ort, sim := value(Exponential, coupling.PairIndependent),
+					value(Exponential, coupling.PairOrthogonal),
+					value(Exponential, coupling.PairSimplex); !(sim <= ort && ort <= iid) ||
+					(x < 9 && !(sim < ort && ort < iid)) {
 					t.Errorf("positive d=%d m=%d v²=%g: simplex %v, orthogonal %v, iid %v", d, m, x, sim, ort, iid)
 				}
-				if ort, sim := value(Hyperbolic, coupling.PairOrthogonal), value(Hyperbolic, coupling.PairSimplex); !(sim >= ort) {
+				if ort, sim := value(Hyperbolic, coupling.PairOrthogonal),
+					value(Hyperbolic, coupling.PairSimplex); !(sim >= ort) {
 					t.Errorf("hyperbolic d=%d m=%d v²=%g: simplex %v, orthogonal %v", d, m, x, sim, ort)
 				}
-				if ort, sim := value(Trigonometric, coupling.PairOrthogonal), value(Trigonometric, coupling.PairSimplex); x <= 3 &&
+				if ort, sim := value(Trigonometric, coupling.PairOrthogonal),
+					value(Trigonometric, coupling.PairSimplex); x <= 3 &&
 					!(sim >= ort) {
 					t.Errorf("trig d=%d m=%d z²=%g: simplex %v, orthogonal %v", d, m, x, sim, ort)
 				}

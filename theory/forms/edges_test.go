@@ -75,8 +75,9 @@ func TestInvalidArguments(t *testing.T) {
 	for name, v := range map[string]float64{
 		"LogBoundOrthogonalGain": LogBoundOrthogonalGain(0, 1, 1), "LogHoeffdingOPRF": LogHoeffdingOPRF(3, -1, 1, 0, 1),
 		"LogUpperTailOPRF": LogUpperTailOPRF(3, 0, 1, 1, 1), "LogConformityOrthogonal": LogConformityOrthogonal(0, 1),
-		"LogConformityCoshSimplex": LogConformityCoshSimplex(1, 1), "ConformityRFFOrthogonal": ConformityRFFOrthogonal(0, 1),
-		"ConformityRFFSimplex": ConformityRFFSimplex(1, 1), "LogGapPRFOrthogonal": LogGapPRFOrthogonal(2, -1),
+		"LogConformityCoshSimplex": LogConformityCoshSimplex(1, 1),
+		"ConformityRFFOrthogonal":  ConformityRFFOrthogonal(0, 1),
+		"ConformityRFFSimplex":     ConformityRFFSimplex(1, 1), "LogGapPRFOrthogonal": LogGapPRFOrthogonal(2, -1),
 		"LogGapPRFSimplex": LogGapPRFSimplex(1, 1), "AStar": AStar(0, 1), "LogVarORFPrime": LogVarORFPrime(2, 0, 1),
 		"ORFFirstZero": ORFFirstZero(0), "LogPairNormIID": LogPairNormIID(2, 0),
 		"LogPairNormAngle": LogPairNormAngle(2, 1, 1),
@@ -84,7 +85,8 @@ func TestInvalidArguments(t *testing.T) {
 		"LogRVAdaptive":         LogRVAdaptive([]float64{0}, []float64{1}),
 		"LogRVGeometric":        LogRVGeometric(0.5, []float64{-1}, 0),
 		"LogSecondDarkGaussian": LogSecondDarkGaussian([]float64{0.1}, []float64{0}),
-		"LogRVTrig":             LogRVTrig(nan), "LogRVHyperbolic": LogRVHyperbolic(-1), "LogRVOPRF": LogRVOPRF(4, nan, 1),
+		"LogRVTrig":             LogRVTrig(nan), "LogRVHyperbolic": LogRVHyperbolic(-1),
+		"LogRVOPRF": LogRVOPRF(4, nan, 1),
 	} {
 		if !math.IsNaN(v) {
 			t.Errorf("%s: %v, want NaN", name, v)

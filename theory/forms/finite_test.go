@@ -116,7 +116,8 @@ func TestZeroVariance(t *testing.T) {
 	}
 	nan := math.NaN()
 	bad := map[string]float64{
-		"trig": LogRVTrig(-1), "positive": LogRVPositive(nan), "oprf rho": LogRVOPRF(5, 0, 1), "oprf d": LogRVOPRF(0, 1, 1),
+		"trig": LogRVTrig(-1), "positive": LogRVPositive(nan), "oprf rho": LogRVOPRF(5, 0, 1),
+		"oprf d": LogRVOPRF(0, 1, 1),
 		"gerf s": LogRVGERF(5, 0, 2, 1), "gerf V": LogRVGERF(5, 0, 1, -1), "poisson": LogRVPoisson(3, -1, 1, 0),
 		"poisson pair": LogRVPoisson(3, 1, 1, 100), "geometric": LogRVGeometric(1, nil, 0),
 		"simplex": LogConformitySimplex(1, 1),
@@ -200,7 +201,8 @@ func TestRFFAsymptotics(t *testing.T) {
 		for _, z2 := range []float64{0.5, 2, 6} {
 			m := d / 2
 			rv := LogRVTrig(z2)
-			exact := math.Exp(relMSE(t, Trigonometric, coupling.PairOrthogonal, d, m, rv, z2) - rv + math.Log(float64(m)))
+			exact := math.Exp(relMSE(t, Trigonometric, coupling.PairOrthogonal, d, m, rv, z2) - rv +
+				math.Log(float64(m)))
 			if got := RFFOrthogonalRatio(d, m, z2); math.Abs(got-exact) > 6/float64(d) {
 				t.Errorf("d=%d z²=%g: %v, exact %v", d, z2, got, exact)
 			}

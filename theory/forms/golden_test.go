@@ -257,14 +257,20 @@ var goldenEval = map[string]func(t *testing.T, c goldenCase) any{
 	"hrf.mse_pp_log": func(_ *testing.T, c goldenCase) any {
 		return LogMSEHyperbolic(c.i("m"), c.f("xx"), c.f("yy"), c.f("xy"))
 	},
-	"hrf.angular_moments": func(_ *testing.T, c goldenCase) any { return moments(AngularMoments(c.f("theta"), c.i("n"))) },
+	"hrf.angular_moments": func(_ *testing.T, c goldenCase) any {
+		return moments(AngularMoments(c.f("theta"),
+			c.i("n")))
+	},
 	"hrf.gaussian_moments": func(_ *testing.T, c goldenCase) any {
 		return moments(GaussianMoments(c.f("z2"), c.f("sig"), c.f("r"), c.i("n")))
 	},
 	"hrf.angular_mse_log":  evalAngularMSE,
 	"hrf.gaussian_mse_log": evalGaussianMSE,
-	"hrf.eps_trig_log":     func(_ *testing.T, c goldenCase) any { return LogEpsTrig(c.f("theta"), c.f("r"), c.i("m")) },
-	"hrf.W_log":            func(_ *testing.T, c goldenCase) any { return LogW(c.f("r")) },
+	"hrf.eps_trig_log": func(_ *testing.T, c goldenCase) any {
+		return LogEpsTrig(c.f("theta"), c.f("r"),
+			c.i("m"))
+	},
+	"hrf.W_log": func(_ *testing.T, c goldenCase) any { return LogW(c.f("r")) },
 	"hrf.eps_angular_log": func(_ *testing.T, c goldenCase) any {
 		return LogEpsAngular(c.f("theta"), c.f("r"), c.i("m"), c.i("n"))
 	},
@@ -287,8 +293,11 @@ var goldenEval = map[string]func(t *testing.T, c goldenCase) any{
 	"simrf.pdf_theta": func(_ *testing.T, c goldenCase) any {
 		return math.Exp(LogPairNormAngle(c.i("d"), c.f("w"), c.f("cos")))
 	},
-	"simrf.taylor_v2":   func(_ *testing.T, c goldenCase) any { return SimplexSmallV(c.i("d"), c.i("m")) },
-	"simrf.cor46_ratio": func(_ *testing.T, c goldenCase) any { return RFFOrthogonalRatio(c.i("d"), c.i("m"), c.f("z2")) },
+	"simrf.taylor_v2": func(_ *testing.T, c goldenCase) any { return SimplexSmallV(c.i("d"), c.i("m")) },
+	"simrf.cor46_ratio": func(_ *testing.T, c goldenCase) any {
+		return RFFOrthogonalRatio(c.i("d"), c.i("m"),
+			c.f("z2"))
+	},
 
 	"dark.sigma_eigs": func(t *testing.T, c goldenCase) any {
 		s, err := DarkSigmaEigs(c.vec("lam"))
@@ -402,7 +411,8 @@ func evalGaussianVariance(t *testing.T, c goldenCase) any {
 
 func evalAngularMSE(_ *testing.T, c goldenCase) any {
 	x, y := c.vec("x"), c.vec("y")
-	return LogMSEBipolar(AngularMoments(Angle(x, y), c.i("n")), c.i("m"), dot(x, x), dot(y, y), dot(x, y), c.b("shared"))
+	return LogMSEBipolar(AngularMoments(Angle(x, y), c.i("n")), c.i("m"), dot(x, x), dot(y, y), dot(x, y),
+		c.b("shared"))
 }
 
 func evalGaussianMSE(_ *testing.T, c goldenCase) any {

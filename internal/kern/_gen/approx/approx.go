@@ -1,6 +1,6 @@
 // Package approx holds the numbers that kernels approximate functions by: split constants and polynomials, each written
-// once for all the generators that use it. Coefficients are of rising degree. They were fitted by Remez' algorithm in 50
-// digits or more; the errors given are relative to the function, before the rounding of the evaluation. The tests of
+// once for all the generators that use it. Coefficients are of rising degree. They were fitted by Remez' algorithm in
+// 50 digits or more; the errors given are relative to the function, before the rounding of the evaluation. The tests of
 // package kern measure what comes out.
 //
 // Two targets with the same method share a polynomial; where their methods differ (a table in a register, a shorter
@@ -62,8 +62,8 @@ func Exp(f64 bool) []float64 {
 		.001381459857028957}
 }
 
-// ExpRest is q with e^r = 1 + (r + r²q(r)) for |r| ≤ ln(2)/2, of a lower degree than Exp in float64 (NEON, which has few
-// registers for constants). Relative errors 3.1e-9 and 3.6e-18.
+// ExpRest is q with e^r = 1 + (r + r²q(r)) for |r| ≤ ln(2)/2, of a lower degree than Exp in float64 (NEON, which has
+// few registers for constants). Relative errors 3.1e-9 and 3.6e-18.
 func ExpRest(f64 bool) []float64 {
 	if f64 {
 		return []float64{0.5000000000000011, 0.16666666666666413, 0.04166666666653026, 0.00833333333349444,
@@ -96,8 +96,9 @@ func Exp2Short(f64 bool) []float64 {
 	return Exp2(false)
 }
 
-// SinCos are S and C with sin r = r + r³S(r²) and cos r = 1 + r²(−½ + r²C(r²)) for |r| ≤ π/4, fitted to coefficients that
-// are rounded to the precision only where they are used (AVX2, AVX-512). Relative errors 2^-28 and 2^-33, 2^-58 and 2^-64.
+// SinCos are S and C with sin r = r + r³S(r²) and cos r = 1 + r²(−½ + r²C(r²)) for |r| ≤ π/4, fitted to coefficients
+// that are rounded to the precision only where they are used (AVX2, AVX-512). Relative errors 2^-28 and 2^-33, 2^-58
+// and 2^-64.
 func SinCos(f64 bool) (s, c []float64) {
 	if f64 {
 		return []float64{-0.1666666666666663029517, 0.00833333333332200579244, -0.0001984126982949570891352,
@@ -109,8 +110,8 @@ func SinCos(f64 bool) (s, c []float64) {
 		[]float64{0.04166664555437582154258, -0.001388730986093709503108, 0.00002443241229020396328009}
 }
 
-// SinCosNEON are S and C of SinCos where r has no correction term, so that its whole range counts. Relative errors 3.8e-9
-// and 1.2e-10, 3.7e-18 and 5.6e-20.
+// SinCosNEON are S and C of SinCos where r has no correction term, so that its whole range counts. Relative errors
+// 3.8e-9 and 1.2e-10, 3.7e-18 and 5.6e-20.
 func SinCosNEON(f64 bool) (s, c []float64) {
 	if f64 {
 		return []float64{-0.1666666666666663, 0.008333333333322118, -0.0001984126982958862, 2.7557313621039235e-06,
@@ -122,8 +123,8 @@ func SinCosNEON(f64 bool) (s, c []float64) {
 		[]float64{0.04166664555668831, -0.0013887316454201937, 2.443315133859869e-05}
 }
 
-// Log is, in float32, P with log(1+f) = f − f²/2 + f³P(f), relative error 2^-30; in float64 it is R(s²)/s² of fdlibm's form
-// log(1+f) = f − (f²/2 − s(f²/2 + R(s²))), s = f/(2+f), refitted: 2^-59. 1+f is in [√½, √2).
+// Log is, in float32, P with log(1+f) = f − f²/2 + f³P(f), relative error 2^-30; in float64 it is R(s²)/s² of fdlibm's
+// form log(1+f) = f − (f²/2 − s(f²/2 + R(s²))), s = f/(2+f), refitted: 2^-59. 1+f is in [√½, √2).
 func Log(f64 bool) []float64 {
 	if f64 {
 		return []float64{0.6666666666666734245297, 0.399999999994157039171, 0.2857142874217927450101,

@@ -17,8 +17,8 @@ import (
 const mark = "align the loop"
 
 // AlignLoop puts the next instruction at a multiple of 64 bytes, so that a hot loop starts on a cache line of code.
-// The Go assembler (1.26) never ends on a function with several aligned loops and forward jumps across them: use it once
-// per function, and always assemble with a time limit first.
+// The Go assembler (1.26) never ends on a function with several aligned loops and forward jumps across them: use it
+// once per function, and always assemble with a time limit first.
 func AlignLoop(c *build.Context) { c.Comment(mark) }
 
 // Dir is the folder the generators write to: -dir, by default the package.

@@ -23,8 +23,8 @@ type exponentialOf struct {
 }
 
 // exponential chooses the polynomial. AVX-512 looks 2^{j/16} up in a register, so |r| ≤ ln(2)/32 and a low degree
-// suffices; AVX2 has no such permutation, |r| ≤ ln(2)/2. Their errors are far below an ulp; what remains is rounding: the
-// table adds ½ ulp (|r| is small), the long polynomial ⅓.
+// suffices; AVX2 has no such permutation, |r| ≤ ln(2)/2. Their errors are far below an ulp; what remains is rounding:
+// the table adds ½ ulp (|r| is small), the long polynomial ⅓.
 func exponential(base float64, g *gen) exponentialOf {
 	e := exponentialOf{base2: base == 2, plain: 87, lo: -105, hi: 89}
 	if e.base2 {
@@ -71,9 +71,9 @@ const (
 	rowsExp  // of several rows, with their sums
 )
 
-// exp emits func(dst *T, n int, shift T): dst_i = base^(dst_i − shift), for sumExp with the sum as its result. For rowsExp
-// it is func(dst *T, cols int, shift, sum *T, rows, stride int): rows ≥ 1 rows stride bytes apart, each with its shift.
-// Sums: even and odd vectors of a group apart, and the rest behind the last group with the even ones.
+// exp emits func(dst *T, n int, shift T): dst_i = base^(dst_i − shift), for sumExp with the sum as its result. For
+// rowsExp it is func(dst *T, cols int, shift, sum *T, rows, stride int): rows ≥ 1 rows stride bytes apart, each with
+// its shift. Sums: even and odd vectors of a group apart, and the rest behind the last group with the even ones.
 //
 //   - z = x·log₂(base) + magic rounds to a multiple of 1/16 (AVX-512) or 1 (AVX2) in the low bits of z; q = z − magic.
 //   - r = x − q·ln 2 in two parts (base e). The first product is exact under FMA, so only the second rounds. For base 2

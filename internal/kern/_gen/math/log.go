@@ -12,7 +12,8 @@ import (
 // x = 2^k·m with m in [√½, √2), f = m − 1:
 //
 //   - float32: log m = f − f²/2 + f³·P(f), P of degree 8, relative error 2^-30.
-//   - float64: s = f/(2+f), log m = f − (f²/2 − s·(f²/2 + R(s²))), fdlibm's form with a refitted R, relative error 2^-59.
+//   - float64: s = f/(2+f), log m = f − (f²/2 − s·(f²/2 + R(s²))), fdlibm's form with a refitted R, relative error
+//     2^-59.
 //
 // k·ln 2 is added in two parts. k and m come from integer arithmetic; a subnormal x is first multiplied by the power of
 // two that makes its bit pattern an integer. Zeros, negative numbers, +Inf and NaN are put in at the end.

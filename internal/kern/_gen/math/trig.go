@@ -19,8 +19,9 @@ const trigLimit = 1e5
 //
 //	sin = r + (r·s·S(s) + ε),   cos = 1 + s·(−½ + s·C(s)),
 //
-// with the polynomials of approx.SinCos. cos ignores ε: it moves by less than 0.3 ulp. The quadrant n exchanges and negates. Arguments below 2^-13 (2^-27) are their own sine, and go
-// through the rest as zeros: their squares would be subnormal.
+// with the polynomials of approx.SinCos. cos ignores ε: it moves by less than 0.3 ulp. The quadrant n exchanges and
+// negates. Arguments below 2^-13 (2^-27) are their own sine, and go through the rest as zeros: their squares would be
+// subnormal.
 func (g *gen) sinCos() {
 	pi := approx.Split(approx.HalfPi, 3, g.F64)
 	ks := []konst{
@@ -234,8 +235,8 @@ func (g *gen) sinCos() {
 // max emits func(x *T, n int) T for n ≥ 1: the largest, NaN if one is NaN. VMAX forgets NaN, so a comparison of each
 // pair of vectors with itself remembers them. AVX-512 orders −0 below +0; AVX2 returns either, which the caller mends.
 // rowMax is func(dst, x *T, rows, cols, stride int): one maximum for each of rows ≥ 1 rows stride bytes apart. flushMax
-// has the arguments of max and first replaces subnormal elements by zeros of their sign; it writes only groups that have
-// some (AVX2: or zeros).
+// has the arguments of max and first replaces subnormal elements by zeros of their sign; it writes only groups that
+// have some (AVX2: or zeros).
 func (g *gen) max(op string) {
 	rows, flush := op == "rowMax", op == "flushMax"
 	nan, negInf := uint64(0x7fc00000), uint64(0xff800000)
@@ -246,7 +247,8 @@ func (g *gen) max(op string) {
 	signBit := uint64(1) << (8*g.Size() - 1)
 	gp := func(name string) reg.GPVirtual { return g.Load(g.Param(name), g.GP64()).(reg.GPVirtual) }
 	var x, n, first, cols, dst, left, stride reg.GPVirtual
-	g.constants(op, raw("nan", nan), raw("-inf", negInf), raw("least", least), raw("sign", signBit), raw("abs", signBit-1))
+	g.constants(op, raw("nan", nan), raw("-inf", negInf), raw("least", least), raw("sign", signBit),
+		raw("abs", signBit-1))
 	if rows {
 		g.Begin(op, "dst, x *%[1]s, rows, cols, stride int")
 		dst, first, left, cols, stride = gp("dst"), gp("x"), gp("rows"), gp("cols"), gp("stride")

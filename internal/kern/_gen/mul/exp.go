@@ -150,8 +150,8 @@ func (t target) rowMask(rows int) {
 	t.c.KMOVW(count.As32(), reg.K2)
 }
 
-// arguments subtracts the shifts and jumps to careful if an argument needs it. row gives the row of accumulator i, whose
-// registers are the first n; the temporaries follow them.
+// arguments subtracts the shifts and jumps to careful if an argument needs it. row gives the row of accumulator i,
+// whose registers are the first n; the temporaries follow them.
 func (t target) arguments(n int, row func(i int) int, careful operand.LabelRef) {
 	c := t.c
 	for i := range n {
@@ -179,7 +179,8 @@ func (t target) arguments(n int, row func(i int) int, careful operand.LabelRef) 
 // exponentiate replaces the first n registers by their exponentials; temporaries follow them.
 func (t target) exponentiate(n int) {
 	for i := 0; i < n; i += together {
-		t.expCore(min(together, n-i), false, func(u int) reg.Register { return t.vec(i + u) }, func(j int) reg.Register { return t.vec(n + j) })
+		t.expCore(min(together, n-i), false, func(u int) reg.Register { return t.vec(i + u) },
+			func(j int) reg.Register { return t.vec(n + j) })
 	}
 }
 

@@ -186,8 +186,8 @@ func (t target) function(name string) {
 	}
 }
 
-// pairRows is the height of the largest tile of two panels, 24 accumulators. The exponential of float64 has two registers
-// of tables; AVX2 has too few for any.
+// pairRows is the height of the largest tile of two panels, 24 accumulators. The exponential of float64 has two
+// registers of tables; AVX2 has too few for any.
 func (t target) pairRows() int {
 	switch {
 	case !t.zmm:
@@ -331,7 +331,8 @@ func (t target) tile(kind, rows int) {
 			c.ADDQ(count, aCur)
 		}
 	}
-	// The stores, or the loads of the next tile, would wait for their lines: they are fetched while the sums are computed.
+	// The stores, or the loads of the next tile, would wait for their lines: they are fetched while the sums are
+	// computed.
 	c.MOVQ(cPanel, aCur)
 	c.ADDQ(field(fAhead), aCur)
 	c.MOVQ(field(fCRow), count)
@@ -533,7 +534,10 @@ func (t target) fma(x operand.Op, y, acc reg.Register) {
 	}
 }
 
-var zmm = []reg.Register{reg.Z0, reg.Z1, reg.Z2, reg.Z3, reg.Z4, reg.Z5, reg.Z6, reg.Z7, reg.Z8, reg.Z9, reg.Z10, reg.Z11, reg.Z12, reg.Z13, reg.Z14, reg.Z15,
-	reg.Z16, reg.Z17, reg.Z18, reg.Z19, reg.Z20, reg.Z21, reg.Z22, reg.Z23, reg.Z24, reg.Z25, reg.Z26, reg.Z27, reg.Z28, reg.Z29, reg.Z30, reg.Z31}
+var zmm = []reg.Register{reg.Z0, reg.Z1, reg.Z2, reg.Z3, reg.Z4, reg.Z5, reg.Z6, reg.Z7, reg.Z8, reg.Z9, reg.Z10,
+	reg.Z11, reg.Z12, reg.Z13, reg.Z14, reg.Z15,
+	reg.Z16, reg.Z17, reg.Z18, reg.Z19, reg.Z20, reg.Z21, reg.Z22, reg.Z23, reg.Z24, reg.Z25, reg.Z26, reg.Z27, reg.Z28,
+	reg.Z29, reg.Z30, reg.Z31}
 
-var ymm = []reg.Register{reg.Y0, reg.Y1, reg.Y2, reg.Y3, reg.Y4, reg.Y5, reg.Y6, reg.Y7, reg.Y8, reg.Y9, reg.Y10, reg.Y11, reg.Y12, reg.Y13, reg.Y14, reg.Y15}
+var ymm = []reg.Register{reg.Y0, reg.Y1, reg.Y2, reg.Y3, reg.Y4, reg.Y5, reg.Y6, reg.Y7, reg.Y8, reg.Y9, reg.Y10,
+	reg.Y11, reg.Y12, reg.Y13, reg.Y14, reg.Y15}

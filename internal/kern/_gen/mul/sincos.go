@@ -100,7 +100,8 @@ func (o *oscillation) constants() {
 		name string
 		bits uint64
 	}{
-		{"2/pi", bits(2 / math.Pi)}, {"magic", bits(1.5 * math.Ldexp(1, mant))}, {"pi1", bits(pi[0])}, {"pi2", bits(pi[1])},
+		{"2/pi", bits(2 / math.Pi)}, {"magic", bits(1.5 * math.Ldexp(1, mant))}, {"pi1", bits(pi[0])},
+		{"pi2", bits(pi[1])},
 		{"limit", bits(1e5)}, {"1", 1}, {"sign", sign},
 	} {
 		o.at[k.name] = off
@@ -231,10 +232,12 @@ func (o *oscillation) check(vectors int, stop string) {
 func (o *oscillation) body(vectors int) {
 	each := func(f func(r func(i int) reg.VecPhysical, mask reg.OpmaskPhysical)) {
 		for u := range vectors {
-			f(func(i int) reg.VecPhysical { return o.reg(u, i) }, []reg.OpmaskPhysical{reg.K2, reg.K3, reg.K4, reg.K5}[u])
+			f(func(i int) reg.VecPhysical { return o.reg(u, i) }, []reg.OpmaskPhysical{reg.K2, reg.K3, reg.K4,
+				reg.K5}[u])
 		}
 	}
-	fma213, fnma231, fma231 := o.Pick(o.VFMADD213PS, o.VFMADD213PD), o.Pick(o.VFNMADD231PS, o.VFNMADD231PD), o.Pick(o.VFMADD231PS, o.VFMADD231PD)
+	fma213, fnma231, fma231 := o.Pick(o.VFMADD213PS, o.VFMADD213PD), o.Pick(o.VFNMADD231PS, o.VFNMADD231PD),
+		o.Pick(o.VFMADD231PS, o.VFMADD231PD)
 	fma213Mem, mulMem := o.Pick(o.VFMADD213PS_BCST, o.VFMADD213PD_BCST), o.Pick(o.VMULPS_BCST, o.VMULPD_BCST)
 	type regs = func(i int) reg.VecPhysical
 	k := o.hoisted
@@ -303,8 +306,8 @@ const (
 	oFactors = oArguments + 8*2*64
 )
 
-// tiles emits func(t *oscillationTile): tiles of up to 8 rows of two vectors, like those of tile in main.go and with the
-// same chains, all panels of one before the next. The projections of a tile then rest in the first-level cache, and
+// tiles emits func(t *oscillationTile): tiles of up to 8 rows of two vectors, like those of tile in main.go and with
+// the same chains, all panels of one before the next. The projections of a tile then rest in the first-level cache, and
 // two rows at a time go through body. So stores come a few at a time between the products, and the memory keeps up.
 func (o *oscillation) tiles() {
 	t := target{c: o.Context, zmm: true, double: o.F64, rows: 8}
@@ -363,7 +366,8 @@ func (o *oscillation) tiles() {
 		if r == rows {
 			emit.AlignLoop(o.Context)
 		}
-		b, tmp := func(j int) reg.Register { return t.vec(width*rows + j) }, func(i int) reg.Register { return t.vec(width*rows + width + i%4) }
+		b, tmp := func(j int) reg.Register { return t.vec(width*rows + j) },
+			func(i int) reg.Register { return t.vec(width*rows + width + i%4) }
 		o.Label(fmt.Sprintf("rows%dk", r))
 		for j := range width {
 			t.load(operand.Mem{Base: bCur, Disp: 64 * j}, b(j), false, nil)

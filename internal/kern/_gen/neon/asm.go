@@ -120,7 +120,8 @@ func (a *asm) fmlaElem(d, n, m, lane int) {
 
 // sshr is the arithmetic shift d = n >> by.
 func (a *asm) sshr(d, n, by int) {
-	a.word(0x4F000400|uint32(16*a.size-by)<<16|uint32(n<<5|d), "SSHR V%d.%s, V%d.%s, #%d", d, a.armArr(), n, a.armArr(), by)
+	a.word(0x4F000400|uint32(16*a.size-by)<<16|uint32(n<<5|d), "SSHR V%d.%s, V%d.%s, #%d", d, a.armArr(), n, a.armArr(),
+		by)
 }
 
 // loadIndexed is d = the vector at rn + rm.

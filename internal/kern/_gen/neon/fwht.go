@@ -101,7 +101,8 @@ func emitFWHTBlock(a *asm) {
 // emitFWHTPass writes log₂ radix levels, from h on, of consecutive blocks of radix·h elements, for count vectors from
 // the start of each run of h.
 func emitFWHTPass(a *asm, radix int) {
-	a.fn(fmt.Sprintf("fwhtPass%d%s", radix, a.suffix()), fmt.Sprintf("(x *float%d, h, count, blocks int)", 8*a.size), 32)
+	a.fn(fmt.Sprintf("fwhtPass%d%s", radix, a.suffix()), fmt.Sprintf("(x *float%d, h, count, blocks int)", 8*a.size),
+		32)
 	a.ptr("x", "R0")
 	a.num("h", "R1")
 	a.ptr("count", "R2")

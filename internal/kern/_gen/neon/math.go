@@ -84,10 +84,10 @@ func polynomial(a *asm, n, p, tmp, v, first, last int) int {
 
 // emitExp writes exp(x − shift) in place.
 //
-// t = x − shift is clamped to where the result is not yet 0 or +Inf; n = round(t/ln 2), r = t − n·ln 2 in two parts (the
-// first fused step is exact); e^r = 1 + (r + r²q(r)) with q of approx.ExpRest; then two multiplications by powers of two, so that results of the whole
-// range come out and subnormal ones are rounded once. FMIN and FMAX keep NaN, and FCVTNS makes its n zero.
-// Measured: math_arm64.go.
+// t = x − shift is clamped to where the result is not yet 0 or +Inf; n = round(t/ln 2), r = t − n·ln 2 in two parts
+// (the first fused step is exact); e^r = 1 + (r + r²q(r)) with q of approx.ExpRest; then two multiplications by powers
+// of two, so that results of the whole range come out and subnormal ones are rounded once. FMIN and FMAX keep NaN, and
+// FCVTNS makes its n zero. Measured: math_arm64.go.
 func emitExp(a *asm) {
 	name := "exp" + a.suffix()
 	ln2 := approx.Split(approx.Ln2, 2, !a.f32())
@@ -195,9 +195,9 @@ func emitExp2(a *asm) {
 }
 
 // emitLog writes log x in place, by the method of FreeBSD's e_log.c and e_logf.c: x = 2^k·(1+f) with 1+f in [√½, √2),
-// s = f/(2+f), log(1+f) = f − (f²/2 − s(f²/2 + R(s²))), and k·ln 2 in two parts of which the first product is exact. Their
-// coefficients (errors of R 2^-34.2 and 2^-58.4); below 1 ulp there, and measured here: math_arm64.go. Subnormal x are
-// scaled up first. Lanes that are not positive and finite are replaced at the end.
+// s = f/(2+f), log(1+f) = f − (f²/2 − s(f²/2 + R(s²))), and k·ln 2 in two parts of which the first product is exact.
+// Their coefficients (errors of R 2^-34.2 and 2^-58.4); below 1 ulp there, and measured here: math_arm64.go. Subnormal
+// x are scaled up first. Lanes that are not positive and finite are replaced at the end.
 func emitLog(a *asm) {
 	t := &table{name: "logTab" + a.suffix()}
 	up := map[int]int{4: 25, 8: 54}[a.size]
@@ -218,7 +218,8 @@ func emitLog(a *asm) {
 	a.ptr("vectors", "R1")
 	base := 32 - len(t.words)
 	t.load(a, "R2", base)
-	small, scale, down, root, inf, minusInf, one, half, ln2hi, ln2lo, first := base, base+1, base+2, base+3, base+4, base+5, base+6, base+7, base+8, base+9, base+10
+	small, scale, down, root, inf, minusInf, one, half, ln2hi, ln2lo, first := base, base+1, base+2, base+3, base+4,
+		base+5, base+6, base+7, base+8, base+9, base+10
 	const group = 2
 	groups(a, "R1", group, func(n int) {
 		x, f, k, s, p, q, h := 0, group, 2*group, 3*group, 4*group, 5*group, 6*group

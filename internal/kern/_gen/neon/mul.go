@@ -20,8 +20,8 @@ const mulTSig = "(dst *%[1]s, ldd int, x *%[1]s, ldx int, w *%[1]s, wK, d, panel
 // Every output is one chain of fused multiply-adds over the inputs in order, from its start value: its bits depend on
 // neither the tile nor its place in it. 8 rows give 16 chains, enough for four pipes of latency 4.
 //
-// The inputs of w are wK apart: a packed panel, or a matrix as it lies. The loop of 8 rows has 83 instructions, 64 of them
-// FMLA, for 4 inputs of float32 (512 flop), and 47 with 32 FMLA for 2 inputs of float64 (128 flop).
+// The inputs of w are wK apart: a packed panel, or a matrix as it lies. The loop of 8 rows has 83 instructions, 64 of
+// them FMLA, for 4 inputs of float32 (512 flop), and 47 with 32 FMLA for 2 inputs of float64 (128 flop).
 //
 // Registers: V0–V15 sums, V16–V23 one vector of inputs per row, V24–V31 weights.
 func emitMulT(a *asm, rows int) {
@@ -189,8 +189,8 @@ func emitMulT1x4(a *asm) {
 }
 
 // emitTMul writes a tile of 8 outputs of a × 32 bytes of b, for consecutive blocks of b's columns: 16 chains over the
-// rows in order, from what dst holds. a is a strip packed as [n][8]. A row takes 21 instructions (float64: 22), 16 of them
-// FMLA.
+// rows in order, from what dst holds. a is a strip packed as [n][8]. A row takes 21 instructions (float64: 22), 16 of
+// them FMLA.
 //
 // Registers: V0–V15 sums, V16–V19 row of a, V24–V25 row of b.
 func emitTMul(a *asm) {

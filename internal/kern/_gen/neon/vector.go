@@ -141,8 +141,8 @@ func emitSum(a *asm) {
 	a.p("RET")
 }
 
-// emitPack writes the transposition of 4 rows (2 in float64) of w into half a panel, blocks × as many columns; stride in
-// bytes, blocks ≥ 1.
+// emitPack writes the transposition of 4 rows (2 in float64) of w into half a panel, blocks × as many columns; stride
+// in bytes, blocks ≥ 1.
 func emitPack(a *asm) {
 	a.fn("pack"+a.suffix(), fmt.Sprintf("(dst, w *float%d, stride, blocks int)", 8*a.size), 32)
 	a.ptr("dst", "R0")

@@ -1,5 +1,6 @@
-// Command vector generates the plain vector operations of package kern: sums, products, and the transposition that packs
-// matrices. For the simplest ones 256-bit vectors serve AVX-512 too: these loops wait for memory, not for arithmetic.
+// Command vector generates the plain vector operations of package kern: sums, products, and the transposition that
+// packs matrices. For the simplest ones 256-bit vectors serve AVX-512 too: these loops wait for memory, not for
+// arithmetic.
 //
 //	go run ./vector      # from internal/kern/_gen
 package main

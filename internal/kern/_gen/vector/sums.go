@@ -16,7 +16,8 @@ func (g wide) zero(v reg.VecPhysical) { g.VXORPS(v, v, v) }
 
 func (g wide) fma(m Op, b, d Op) { g.Pick(g.VFMADD231PS, g.VFMADD231PD)(m, b, d) } // d += b·m
 
-// norms emits dst_i = |a_i|² in float64 for rows a_i of cols elements, a positive multiple of 16; stride is in bytes, rows ≥ 1.
+// norms emits dst_i = |a_i|² in float64 for rows a_i of cols elements, a positive multiple of 16; stride is in bytes,
+// rows ≥ 1.
 //
 // Sixteen sums, of every sixteenth element: enough to hide the latency of the additions, and the same for both widths.
 func (g wide) norms() {
@@ -69,8 +70,8 @@ func (g wide) norms() {
 	g.RET()
 }
 
-// colSum emits dst += the rows of a, one after the other: the sums of some columns stay in registers over all rows. stride
-// is in bytes, rows ≥ 1.
+// colSum emits dst += the rows of a, one after the other: the sums of some columns stay in registers over all rows.
+// stride is in bytes, rows ≥ 1.
 func (g wide) colSum() {
 	g.Begin("colSum", "dst, a *%[1]s, rows, cols, stride int")
 	dst, a, rows, cols, stride := g.gp("dst"), g.gp("a"), g.gp("rows"), g.gp("cols"), g.gp("stride")
@@ -130,8 +131,9 @@ func (g wide) colSum() {
 
 // mulV emits dst_i = a_i·v for rows a_i, four rows at a time and then one by one.
 //
-// Whatever the group, a row has two vectors of sums: of even and of odd vectors of its elements, the last ones masked. They
-// are added, the halves of the result added until four sums (two in float64) are left, and these as (s0 + s2) + (s1 + s3).
+// Whatever the group, a row has two vectors of sums: of even and of odd vectors of its elements, the last ones masked.
+// They are added, the halves of the result added until four sums (two in float64) are left, and these as (s0 + s2) +
+// (s1 + s3).
 func (g wide) mulV() {
 	g.Begin("mulV", "dst, a *%[1]s, rows, cols, stride int, v *%[1]s")
 	dst, a, rows, cols, stride, v := g.gp("dst"), g.gp("a"), g.gp("rows"), g.gp("cols"), g.gp("stride"), g.gp("v")
@@ -256,8 +258,8 @@ func (g wide) lastSums(rows int, s func(int) reg.VecPhysical, dst reg.Register) 
 	}
 }
 
-// mulAdd emits dst += f·a for n > 0 elements, whole vectors. The product is rounded, as in Go on this architecture: the loop
-// waits for memory either way.
+// mulAdd emits dst += f·a for n > 0 elements, whole vectors. The product is rounded, as in Go on this architecture:
+// the loop waits for memory either way.
 func (g wide) mulAdd() {
 	g.Begin("mulAdd", "dst, a *%[1]s, n int, f %[1]s")
 	dst, a, n := g.gp("dst"), g.gp("a"), g.gp("n")
@@ -284,8 +286,8 @@ func (g wide) mulAdd() {
 	g.RET()
 }
 
-// pack emits the transposition of one vector of rows of w into half a panel: blocks × (4 or 2) columns, each becoming one
-// vector of dst, which lie two vectors apart. stride is in bytes, blocks ≥ 1.
+// pack emits the transposition of one vector of rows of w into half a panel: blocks × (4 or 2) columns, each becoming
+// one vector of dst, which lie two vectors apart. stride is in bytes, blocks ≥ 1.
 //
 // A vector is gathered from 16 bytes of every fourth (second) row, so that all shuffles stay within 128 bits.
 func (g wide) pack() {
