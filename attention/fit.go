@@ -216,6 +216,26 @@ func (s *HeadStats[T]) Fit() ([]randfeat.Spec, error) {
 	return specs, nil
 }
 
+// Warning is [family.Warning] for the head with the fewest rows: one sentence for all heads, "" where every head has
+// enough, there is nothing to fit, or no rows were added.
+func (s *HeadStats[T]) Warning() string {
+	if s.made() != nil {
+		return ""
+	}
+	f, ok := s.spec.Family.(family.Fitter)
+	if !ok {
+		return ""
+	}
+	rows := s.heads[0].Key.N()
+	for _, st := range s.heads {
+		rows = min(rows, st.Query.N(), st.Key.N())
+	}
+	if rows == 0 {
+		return ""
+	}
+	return family.Warning(f, rows, s.spec.Kernel.Dim(s.spec.Dim))
+}
+
 // seedStep separates the seeds of heads: 2⁶⁴ divided by the golden ratio, so that redrawing with a seed nearby does not
 // give head h the projections that head h+1 had.
 const seedStep = 0x9e3779b97f4a7c15

@@ -256,3 +256,37 @@ func TestHeadSeeds(t *testing.T) {
 		t.Error("the same specs gave other maps")
 	}
 }
+
+// All heads together warn once, of the rows that count.
+func TestHeadStatsWarning(t *testing.T) {
+	const d, length = 8, 16
+	q, k := randomSeq[float32](1, 4, length, d, 0.4, 0, 1), randomSeq[float32](1, 2, length, d, 0.3, 0, 2)
+	padded := make([]bool, length)
+	for i := range padded {
+		padded[i] = i > 0
+	}
+	for _, c := range []struct {
+		f    family.Family
+		mask []bool
+		want string
+	}{
+		{family.Adaptive{}, nil, ""},
+		{family.Adaptive{}, padded, family.Warning(family.Adaptive{}, length-1, d)},
+		{family.OPRF{}, padded, ""},
+		{family.Positive{}, padded, ""},
+	} {
+		s := headStats[float32](t, c.f, d, 2)
+		if w := s.Warning(); w != "" {
+			t.Errorf("%s without rows: %q", c.f.Name(), w)
+		}
+		if err := s.Add(q, k, nil, c.mask); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Warning(); got != c.want {
+			t.Errorf("%s, mask %v: %q, want %q", c.f.Name(), c.mask, got, c.want)
+		}
+	}
+	if w := new(HeadStats[float32]).Warning(); w != "" {
+		t.Errorf("the zero value: %q", w)
+	}
+}

@@ -39,7 +39,7 @@ type AttendResult struct {
 	Zero     int64 `json:"zero,omitempty"`
 	// Compare holds the errors against exact attention, with --compare.
 	Compare *AttendCompare `json:"compare,omitempty"`
-	Warning string         `json:"warning,omitempty"` // why the combination is a bad choice
+	Warning string         `json:"warning,omitempty"` // why the combination or the fit is a bad choice
 	Seed    *uint64        `json:"seed,omitempty"`
 	// Specs are the maps: one for all heads, or one for each key/value head.
 	Specs []randfeat.Spec `json:"specs,omitempty"`
@@ -233,7 +233,7 @@ func attendAs[T dense.Float](ctx context.Context, a *app, f *attendFlags, files 
 			return files.name(err)
 		}
 	} else {
-		maps, err := attendMaps[T](a, f, &in)
+		maps, few, err := attendMaps[T](a, f, &in)
 		if err != nil {
 			return files.name(err)
 		}
@@ -241,8 +241,9 @@ func attendAs[T dense.Float](ctx context.Context, a *app, f *attendFlags, files 
 			r.Specs = append(r.Specs, m.(*randfeat.Map[T]).Spec()) // as NewMaps draws them
 		}
 		r.Features, r.Seed = maps[0].OutDim(), &f.seed
+		r.Warning = few
 		if in.q.Len > 0 && in.k.Len > 0 {
-			r.Warning = warning(r.Specs[0], someRows(in.q.Head(0, 0)), someRows(in.k.Head(0, 0)))
+			r.Warning = both(few, warning(r.Specs[0], someRows(in.q.Head(0, 0)), someRows(in.k.Head(0, 0))))
 		}
 		if f.out != "" {
 			if err := linearForward(ctx, a, f, &in, out, maps, &r); err != nil {
@@ -281,33 +282,34 @@ func likeQueries[T dense.Float](in attendInput[T]) attention.Seq[T] {
 	return attention.NewSeq[T](in.q.Batch, in.q.Heads, in.q.Len, in.v.Dim)
 }
 
-// attendMaps draws the maps: fitted, one per key/value head, or one for all.
-func attendMaps[T dense.Float](a *app, f *attendFlags, in *attendInput[T]) ([]randfeat.FeatureMap[T], error) {
+// attendMaps draws the maps: fitted, one per key/value head, or one for all. few warns of a fit to few rows.
+func attendMaps[T dense.Float](a *app, f *attendFlags, in *attendInput[T]) (maps []randfeat.FeatureMap[T], few string,
+	err error) {
 	if f.fitDefault && !in.canFit() {
 		a.note("note: there is no query or no key to fit the family %s to: positive features, not fitted", f.family)
 		f.family, f.fit, f.fitDefault = fallbackFamily, false, false
 	}
 	spec, err := f.spec(in.q.Dim)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if err := checkSize(spec, "--features (-m)"); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	specs := []randfeat.Spec{spec}
 	if f.fit {
-		if specs, err = fitHeads(a, f, spec, in); err != nil {
-			return nil, err
+		if specs, few, err = fitHeads(a, f, spec, in); err != nil {
+			return nil, "", err
 		}
 	}
-	maps, err := attention.NewMaps[T](specs)
+	maps, err = attention.NewMaps[T](specs)
 	if errors.Is(err, family.ErrParam) {
-		return nil, fmt.Errorf("%w; %s", err, parameterHint(spec.Family, f.fit))
+		return nil, "", fmt.Errorf("%w; %s", err, parameterHint(spec.Family, f.fit))
 	}
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return maps, checkFeatures(maps[0].OutDim(), libraryRows, "--features (-m)")
+	return maps, few, checkFeatures(maps[0].OutDim(), libraryRows, "--features (-m)")
 }
 
 // parameterHint says how to give a family the parameters that it lacks.
@@ -338,28 +340,29 @@ func (in *attendInput[T]) fitMasks() (queries, keys []bool) {
 	return queries, in.vis.KeyMask
 }
 
-func fitHeads[T dense.Float](a *app, f *attendFlags, spec randfeat.Spec, in *attendInput[T]) ([]randfeat.Spec, error) {
+func fitHeads[T dense.Float](a *app, f *attendFlags, spec randfeat.Spec, in *attendInput[T]) (specs []randfeat.Spec,
+	few string, err error) {
 	name := spec.Family.Name()
 	if _, fits := spec.Family.(family.Fitter); !fits {
 		a.note("note: --fit changes nothing: there is no rule that fits the family %s to data", name)
 	}
 	stats, err := attention.NewHeadStats[T](spec, in.k.Heads)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	queries, keys := in.fitMasks()
 	if err := stats.Add(in.q, in.k, queries, keys); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	specs, err := stats.Fit()
+	specs, err = stats.Fit()
 	switch {
 	case err != nil && f.fitDefault:
-		return nil, fmt.Errorf("fitting the family used without --family: %w; name one that needs no fit, such as --family %s", err, fallbackFamily)
+		return nil, "", fmt.Errorf("fitting the family used without --family: %w; name one that needs no fit, such as --family %s", err, fallbackFamily)
 	case err != nil:
-		return nil, fmt.Errorf("--fit: %w; leave --fit out and set parameters of --family %s, or use --family %s", err,
+		return nil, "", fmt.Errorf("--fit: %w; leave --fit out and set parameters of --family %s, or use --family %s", err,
 			name, fallbackFamily)
 	}
-	return specs, nil
+	return specs, stats.Warning(), nil
 }
 
 func exactForward[T dense.Float](ctx context.Context, a *app, f *attendFlags, in *attendInput[T], out attention.Seq[T],

@@ -200,6 +200,34 @@ func TestAttendLinear(t *testing.T) {
 	}
 }
 
+// A fit to few rows is said once, not once per head, beside what theory says of the combination.
+func TestAttendFewRows(t *testing.T) {
+	dir := t.TempDir()
+	const few, both = "adaptive is fitted to 15 rows of 8 columns, too few", "orfprime draws rows of one fixed norm"
+	for _, c := range []struct {
+		rows, times int
+		args        []string
+	}{
+		{15, 1, nil},
+		{16, 0, nil},
+		{15, 0, []string{"--family", "oprf", "--fit"}},
+		{15, 1, []string{"--coupling", "orfprime"}},
+	} {
+		args := []string{"attend"}
+		for i, name := range []string{"q.npy", "k.npy", "v.npy"} {
+			args = append(args, saveTensor[float32](t, dir, name, uint64(i), 1, 3, c.rows, 8))
+		}
+		args = append(append(args, "-o", filepath.Join(dir, "out.npy"), "-m", "16"), c.args...)
+		r := objects[AttendResult](t, ok(t, append(args, "--json")...).stdout)[0].Warning
+		stderr := ok(t, args...).stderr
+		for where, got := range map[string]string{"stderr": stderr, "JSON": r} {
+			if n := strings.Count(got, few); n != c.times || strings.Contains(got, both) != (len(c.args) == 2) {
+				t.Errorf("%d rows %v: %s warns %d times, want %d: %q", c.rows, c.args, where, n, c.times, got)
+			}
+		}
+	}
+}
+
 // A window as long as the sequence leaves nothing to the features.
 func TestAttendFullWindowIsExact(t *testing.T) {
 	dir := t.TempDir()

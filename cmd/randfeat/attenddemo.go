@@ -109,7 +109,7 @@ func (a *app) attendDemo(cmd *cobra.Command, f *attendFlags) error {
 func (a *app) attendDemoRow(ctx context.Context, f *attendFlags, in *attendInput[float32]) (AttendDemoRow, error) {
 	row := demoRow(f, f.family)
 	row.Coupling, row.Fitted, row.Window = f.coupling, f.fit, f.window
-	maps, err := attendMaps[float32](a, f, in)
+	maps, _, err := attendMaps[float32](a, f, in)
 	if err != nil {
 		return row, err
 	}

@@ -30,6 +30,14 @@ func warning(spec randfeat.Spec, x, y dense.Matrix[float64]) string {
 	return ""
 }
 
+// both are two warnings in one, either of which may be "".
+func both(a, b string) string {
+	if a != "" && b != "" {
+		a += "; "
+	}
+	return a + b
+}
+
 // warning is that of a spec, or "" with given projections: their coupling is unknown.
 func (f *mapFlags) warning(spec randfeat.Spec, x, y dense.Matrix[float64]) string {
 	if len(f.omega) > 0 {

@@ -130,6 +130,9 @@ func (c *chooser) chooseFamily() error {
 	}
 	if c.fitted(c.spec.Family) {
 		fam.Why += "; parameters fitted to the sample"
+		if w := family.Warning(c.spec.Family.(family.Fitter), c.s.len(), c.spec.Dim); w != "" {
+			c.d.Notes = append(c.d.Notes, w)
+		}
 	}
 	c.chosen(fam)
 	cou := Choice{Name: "coupling", Value: coupling.IID{}.Name(), Given: c.f.o.Coupling != nil,

@@ -560,3 +560,24 @@ func TestVariancesThatCanBeBelieved(t *testing.T) {
 		t.Errorf("%s features (%s), notes %q", ch.Value, ch.Why, r.Notes)
 	}
 }
+
+// A family fitted to fewer rows than its covariances need is noted once, however often it was fitted.
+func TestNoteOfFewRows(t *testing.T) {
+	for _, c := range []struct {
+		f     family.Family
+		rows  int
+		times int
+	}{{family.Adaptive{}, 7, 1}, {family.Adaptive{}, 40, 0}, {family.OPRF{}, 7, 0}} {
+		src := waves(c.rows, 21)
+		src.names = append(src.names, "third", "fourth")
+		for i := range src.rows {
+			src.rows[i] = append(src.rows[i], float64(i*i%11), float64(i*i%7))
+		}
+		_, r := mustFit(t, src, Options{Kind: machine.KindSmoother, Family: c.f, Learn: learn("y"), Features: 16})
+		notes := strings.Join(r.Notes, "\n")
+		if n := strings.Count(notes, "adaptive is fitted to 7 rows of 4 columns"); n != c.times || n == 0 &&
+			strings.Contains(notes, "is fitted to") {
+			t.Errorf("%s, %d rows: notes %q", c.f.Name(), c.rows, r.Notes)
+		}
+	}
+}
