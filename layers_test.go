@@ -12,7 +12,7 @@ var layers = []string{
 	"dense",
 	"internal/buf internal/cell internal/figure internal/jsonscan internal/namedjson internal/par internal/rng internal/seal " +
 		"internal/similar internal/special internal/stattest internal/tensorfile",
-	"internal/kern",
+	"internal/kern internal/omega",
 	"coupling data internal/linalg kernel",
 	"data/parquet internal/plan theory/forms",
 	"theory",

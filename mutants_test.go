@@ -13,6 +13,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/omega"
 	"github.com/randfeat/randfeat/internal/plan"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/internal/special"
@@ -566,7 +567,7 @@ func enumerateRows(z []float64, n int, simplex bool, g func(float64) float64) []
 					continue
 				}
 				step(w, v, first)
-				coupling.SimplexInPlace(w)
+				omega.SimplexInPlace(w)
 				for i, a := range w {
 					out[i] += g(a)
 				}

@@ -10,10 +10,6 @@
 // d = 1: a block is a single N(0,1) row, so every block coupling (orthogonal, givens, simplex, …) is then the
 // same as [IID]. Under [Sphere] the row is ±radius.
 //
-// The exported step functions ([SimplexMultiply], [SimplexPlusSweeps], [HDProduct], [HaltonRows],
-// [HaarFromGaussian], [ConformityObjective]) are the deterministic halves of the couplings: the
-// same code, with the randomness as an argument.
-//
 // Legend: d is the dimension of ω, m the number of rows, n the next power of two ≥ d; chi_d is the law of the
 // norm of an N(0, I_d) vector; S is the simplex matrix, R a rotation, H the Hadamard matrix, D random signs.
 //

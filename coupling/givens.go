@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/omega"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
@@ -55,7 +56,7 @@ func (c Givens) Sample(m, dim int, l Law, src rand.Source) (Omega, error) {
 		for i := range block.Rows {
 			copy(block.Row(i), r.Row(i))
 		}
-		scaleRows(block, l.norms(block.Rows, dim, src))
+		omega.ScaleRows(block, l.norms(block.Rows, dim, src))
 	})}, nil
 }
 

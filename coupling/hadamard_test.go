@@ -43,10 +43,7 @@ func enumerateBias(t *testing.T, x []float64, k int) float64 {
 		for b := range n * k {
 			signs[b/n][b%n] = 1 - 2*float64(p>>b&1)
 		}
-		y, err := coupling.HDProduct(signs, scaled, n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		y := hdProduct(signs, scaled)
 		for _, a := range y {
 			sum += chiCos(float64(n), a)
 		}

@@ -1,13 +1,11 @@
 package coupling
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 
-	"gonum.org/v1/gonum/mathext"
-
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/omega"
 )
 
 // Halton is the randomised Halton sequence (baseline of HRF Table 1; docs/theory.md §4.10): point i = 1, …, m has the
@@ -32,14 +30,14 @@ func (c Halton) Sample(m, dim int, l Law, src rand.Source) (Omega, error) {
 	}
 	w := dense.New[float64](m, dim)
 	rnd := rand.New(src)
-	for j, base := range primes(dim) {
-		inverse := func(i int) float64 { return radicalInverse(i, base) }
+	for j, base := range omega.Primes(dim) {
+		inverse := func(i int) float64 { return omega.RadicalInverse(i, base) }
 		if dim > permuteAbove {
 			inverse = newDigitScramble(base, m, rnd).inverse
 		}
 		shift := rnd.Float64()
 		for i := range m {
-			w.Set(i, j, l.quantile(clampUnit(frac(inverse(i+1)+shift))))
+			w.Set(i, j, l.quantile(omega.OpenUnit(inverse(i+1)+shift)))
 		}
 	}
 	return Omega{Rows: w}, nil
@@ -47,42 +45,6 @@ func (c Halton) Sample(m, dim int, l Law, src rand.Source) (Omega, error) {
 
 // permuteAbove is the largest dimension without digit permutations.
 const permuteAbove = 8
-
-// HaltonRows are the first m points of the shifted Halton sequence without digit permutations, mapped to N(0,1):
-// row i = 1, …, m is Φ⁻¹(frac(φ_b(i) + shift)), one coordinate per entry of shift (docs/theory.md §4.10).
-func HaltonRows(m int, shift []float64) (dense.Matrix[float64], error) {
-	if m < 1 || len(shift) < 1 {
-		return dense.Matrix[float64]{}, fmt.Errorf("coupling: %d Halton rows of dimension %d: %w", m, len(shift),
-			ErrSize)
-	}
-	w := dense.New[float64](m, len(shift))
-	for j, base := range primes(len(shift)) {
-		if !dense.IsFinite(shift[j]) {
-			return dense.Matrix[float64]{}, fmt.Errorf("coupling: shift[%d] is %v: %w", j, shift[j], dense.ErrNotFinite)
-		}
-		for i := range m {
-			w.Set(i, j, mathext.NormalQuantile(clampUnit(frac(radicalInverse(i+1, base)+shift[j]))))
-		}
-	}
-	return w, nil
-}
-
-func frac(u float64) float64 { return u - math.Floor(u) }
-
-// clampUnit keeps u inside (0,1), where quantiles are finite.
-func clampUnit(u float64) float64 { return min(max(u, 0x1p-53), 1-0x1p-53) }
-
-// radicalInverse mirrors the base-b digits of i at the radix point: Σ a_k b^k ↦ Σ a_k b^{−k−1}.
-func radicalInverse(i, base int) float64 {
-	b := float64(base)
-	var u float64
-	f := 1 / b
-	for ; i > 0; i /= base {
-		u += float64(i%base) * f
-		f /= b
-	}
-	return u
-}
 
 // digitScramble is the radical inverse with a random permutation of {0, …, b−1} per digit position.
 //
@@ -160,25 +122,4 @@ func (s digitScramble) inverse(i int) float64 {
 		f /= float64(s.base)
 	}
 	return u
-}
-
-// primes are the first count primes.
-func primes(count int) []int {
-	// p_n < n (ln n + ln ln n) for n ≥ 6 (Rosser).
-	limit := 13
-	if n := float64(count); count > 5 {
-		limit = int(n*(math.Log(n)+math.Log(math.Log(n)))) + 1
-	}
-	composite := make([]bool, limit+1)
-	ps := make([]int, 0, count)
-	for i := 2; len(ps) < count; i++ {
-		if composite[i] {
-			continue
-		}
-		ps = append(ps, i)
-		for j := i * i; j <= limit; j += i {
-			composite[j] = true
-		}
-	}
-	return ps
 }

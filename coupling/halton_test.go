@@ -1,7 +1,6 @@
 package coupling_test
 
 import (
-	"errors"
 	"math"
 	"runtime"
 	"testing"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/omega"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/internal/stattest"
 )
@@ -66,7 +66,7 @@ func TestHaltonDigitPermutations(t *testing.T) {
 		a, b := uniforms(o, d-1), uniforms(o, d-2)
 		return math.Abs(pearson(a, b))
 	}
-	plain, err := coupling.HaltonRows(m, make([]float64, d))
+	plain, err := omega.HaltonRows(m, make([]float64, d))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,17 +155,5 @@ func TestHaltonScrambledRegression(t *testing.T) {
 		if a, b := o.Rows.At(0, 0), o.Rows.At(c.m-1, c.d-1); math.Abs(a-c.first) > 1e-10 || math.Abs(b-c.last) > 1e-10 {
 			t.Errorf("m = %d, d = %d: %.12g, %.12g, want %.12g, %.12g", c.m, c.d, a, b, c.first, c.last)
 		}
-	}
-}
-
-func TestHaltonRowsErrors(t *testing.T) {
-	if _, err := coupling.HaltonRows(0, []float64{0}); !errors.Is(err, coupling.ErrSize) {
-		t.Errorf("no rows: %v", err)
-	}
-	if _, err := coupling.HaltonRows(1, nil); !errors.Is(err, coupling.ErrSize) {
-		t.Errorf("no shift: %v", err)
-	}
-	if _, err := coupling.HaltonRows(1, []float64{math.NaN()}); !errors.Is(err, dense.ErrNotFinite) {
-		t.Errorf("NaN shift: %v", err)
 	}
 }

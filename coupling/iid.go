@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/omega"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
@@ -43,15 +44,8 @@ func uniformDirection(row []float64, radius float64, src rand.Source) {
 		rng.Normals(row, src)
 		// Zero has positive probability in floating point when d = 1; it has no direction.
 		if n := math.Sqrt(dense.Norm2(row)); n > 0 {
-			scale(row, radius/n)
+			omega.Scale(row, radius/n)
 			return
 		}
-	}
-}
-
-// scale multiplies x by f in place.
-func scale(x []float64, f float64) {
-	for i := range x {
-		x[i] *= f
 	}
 }

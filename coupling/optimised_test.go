@@ -1,13 +1,13 @@
 package coupling_test
 
 import (
-	"errors"
 	"math"
 	"strings"
 	"testing"
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/omega"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
@@ -22,7 +22,7 @@ func TestOptimisedIsStationary(t *testing.T) {
 			if v == 0 {
 				v = 1 // the default
 			}
-			res, err := coupling.ConformityObjective(o.Rows, v)
+			res, err := omega.ConformityObjective(o.Rows, v)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -38,37 +38,6 @@ func TestOptimisedIsStationary(t *testing.T) {
 				if tangent = math.Sqrt(tangent * dense.Norm2(row)); tangent > 1e-5 {
 					t.Errorf("d=%d, v=%v: relative tangential gradient %g of row %d", d, v, tangent, i)
 				}
-			}
-		}
-	}
-}
-
-// The gradient of ConformityObjective is that of its value.
-func TestConformityGradient(t *testing.T) {
-	const m, d, v, h = 4, 3, 1.3, 1e-5
-	w := dense.New[float64](m, d)
-	rng.Normals(w.Data, rng.Stream(96))
-	sum := func() float64 {
-		r, err := coupling.ConformityObjective(w, v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.Rho * m * (m - 1)
-	}
-	r, err := coupling.ConformityObjective(w, v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range m {
-		for j := range d {
-			x := w.At(i, j)
-			w.Set(i, j, x+h)
-			up := sum()
-			w.Set(i, j, x-h)
-			down := sum()
-			w.Set(i, j, x)
-			if num := (up - down) / (2 * h); math.Abs(num-r.GradSum[i][j]) > 1e-7*(1+math.Abs(num)) {
-				t.Errorf("∂/∂w[%d][%d] = %v, difference quotient %v", i, j, r.GradSum[i][j], num)
 			}
 		}
 	}
@@ -93,8 +62,5 @@ func TestOptimisedErrors(t *testing.T) {
 			!strings.Contains(err.Error(), "V (") {
 			t.Errorf("V = %v: %v", v, err)
 		}
-	}
-	if _, err := coupling.ConformityObjective(dense.New[float64](1, 3), 1); !errors.Is(err, dense.ErrShape) {
-		t.Errorf("one row: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/omega"
 )
 
 // ORFPrime is the ORF′ of the ORF paper (section 2, Thm 2; docs/theory.md §4.4): blocks of d orthogonal rows of one
@@ -39,6 +40,6 @@ func (c ORFPrime) Sample(m, dim int, l Law, src rand.Source) (Omega, error) {
 	fixed := Law{Kind: Sphere, Param: c.Radius(dim)}
 	return Omega{Rows: sampleBlocks(m, dim, func(block dense.Matrix[float64]) {
 		haarRows(block, src)
-		scaleRows(block, fixed.norms(block.Rows, dim, src))
+		omega.ScaleRows(block, fixed.norms(block.Rows, dim, src))
 	})}, nil
 }

@@ -1,7 +1,6 @@
 package coupling_test
 
 import (
-	"errors"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -129,36 +128,6 @@ func TestHaarMoments(t *testing.T) {
 	} {
 		if z := stattest.Z(c.m.Mean(), c.want, math.Sqrt(c.m.Var()), reps); math.Abs(z) > bound {
 			t.Errorf("%s: %v, want %v (z = %.1f)", c.name, c.m.Mean(), c.want, z)
-		}
-	}
-}
-
-// A partial block has the first rows of the full block: Gram–Schmidt does not look ahead.
-func TestOrthogonalPrefix(t *testing.T) {
-	g := dense.New[float64](7, 7)
-	rng.Normals(g.Data, rng.Stream(33))
-	full, err := coupling.HaarFromGaussian(g)
-	if err != nil {
-		t.Fatal(err)
-	}
-	part, err := coupling.HaarFromGaussian(g.ColRange(0, 3))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 7 {
-		for j := range 3 {
-			if math.Abs(full.At(i, j)-part.At(i, j)) > 1e-14 {
-				t.Fatalf("Q[%d][%d] is %v, from all columns %v", i, j, part.At(i, j), full.At(i, j))
-			}
-		}
-	}
-}
-
-func TestHaarFromGaussianErrors(t *testing.T) {
-	for _, g := range []dense.Matrix[float64]{{}, dense.New[float64](2, 3),
-		{Rows: 2, Cols: 2, Stride: 1, Data: make([]float64, 4)}} {
-		if _, err := coupling.HaarFromGaussian(g); !errors.Is(err, dense.ErrShape) {
-			t.Errorf("%d×%d: %v", g.Rows, g.Cols, err)
 		}
 	}
 }

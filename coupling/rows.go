@@ -1,6 +1,10 @@
 package coupling
 
-import "math"
+import (
+	"math"
+
+	"github.com/randfeat/randfeat/internal/omega"
+)
 
 // RowExcess says how far the directions of the rows of a coupling are from uniform. For the unit direction r of a row
 // in dimension Dim
@@ -62,7 +66,7 @@ func hdExcess(n, k int, fourth, sixth float64) RowExcess {
 }
 
 // simplexStart is the mean over m rows of Σ w_l⁴ and Σ w_l⁶, w = H s_i, s_i row i of S: the moments after the first
-// factor. With a, b, e of simplexCoefficients the coordinates of w are, up to signs,
+// factor. With a, b, e of omega.SimplexCoefficients the coordinates of w are, up to signs,
 //
 //	i < n−1:  (a ± be)/√n, half of them each, but (a + be)/√n − be√n at l = 0;
 //	i = n−1:  e/√n, but e(√n − 1/√n) at l = 0.
@@ -70,7 +74,7 @@ func hdExcess(n, k int, fourth, sixth float64) RowExcess {
 // The last row is nearly a coordinate vector: it is as if one factor were missing.
 func simplexStart(n, m int) (fourth, sixth float64) {
 	dim := float64(n)
-	a, b, e := simplexCoefficients(n)
+	a, b, e := omega.SimplexCoefficients(n)
 	root, be := math.Sqrt(dim), b*e
 	plus, minus, zero := (a+be)/root, (a-be)/root, (a+be)/root-be*root
 	last, lastZero := e/root, e*(root-1/root)

@@ -25,30 +25,6 @@ type HDBlock struct {
 	Simplex bool        // rows are S R instead of R
 }
 
-// HDProduct is (H D_1)(H D_2)…(H D_k) x (SimRF eq 89) with signs[i] the diagonal of D_{i+1}, so that the last
-// one is applied first; H is the orthonormal Hadamard matrix in Sylvester order and x is padded with zeros to the
-// power of two n.
-func HDProduct(signs [][]float64, x []float64, n int) ([]float64, error) {
-	if n < 1 || n&(n-1) != 0 {
-		return nil, fmt.Errorf("coupling: n = %d is not a power of two: %w", n, dense.ErrShape)
-	}
-	if len(x) > n {
-		return nil, fmt.Errorf("coupling: x has %d coordinates, n is %d: %w", len(x), n, dense.ErrShape)
-	}
-	for i, s := range signs {
-		if len(s) != n {
-			return nil, fmt.Errorf("coupling: signs[%d] has %d entries, n is %d: %w", i, len(s), n, dense.ErrShape)
-		}
-	}
-	ones, y := make([]float64, n), make([]float64, n)
-	for i := range ones {
-		ones[i] = 1
-	}
-	s := &Structured{Dim: len(x), N: n, Rows: n, Blocks: []HDBlock{{Signs: signs, Norms: ones}}}
-	NewTransform(s, kern.Reference[float64]()).Apply(y, x, make([]float64, n))
-	return y, nil
-}
-
 // paddedDim is n, the least power of two ≥ d.
 func paddedDim(d int) int { return 1 << bits.Len(uint(d-1)) }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/omega"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/internal/stattest"
 )
@@ -457,7 +458,7 @@ func TestTrapOrthogonalityOnTheWrongAxis(t *testing.T) {
 	const m, d = 8, 4
 	g := dense.New[float64](m, d)
 	rng.Normals(g.Data, rng.Stream(7))
-	q, err := coupling.HaarFromGaussian(g)
+	q, err := omega.HaarFromGaussian(g)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -478,7 +479,7 @@ func TestConformityOrder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := coupling.ConformityObjective(o.Rows, v)
+			r, err := omega.ConformityObjective(o.Rows, v)
 			if err != nil {
 				t.Fatal(err)
 			}

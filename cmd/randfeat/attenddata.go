@@ -4,8 +4,8 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/attention"
-	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/omega"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
@@ -21,7 +21,7 @@ const (
 func attendDemoData(length, dim int) (q, k, v attention.Seq[float32], err error) {
 	g := dense.New[float64](dim, dim)
 	rng.Normals(g.Data, rng.Stream(demoSeed, 10))
-	axes, err := coupling.HaarFromGaussian(g)
+	axes, err := omega.HaarFromGaussian(g)
 	if err != nil {
 		return q, k, v, err
 	}

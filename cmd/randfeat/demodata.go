@@ -1,8 +1,8 @@
 package main
 
 import (
-	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/omega"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
@@ -25,7 +25,7 @@ func demoFitData() (queries, keys dense.Matrix[float64], err error) { return dra
 func drawDemo(rows int, queryStream, keyStream uint64) (queries, keys dense.Matrix[float64], err error) {
 	g := dense.New[float64](demoDim, demoDim)
 	rng.Normals(g.Data, rng.Stream(demoSeed, 0))
-	axes, err := coupling.HaarFromGaussian(g)
+	axes, err := omega.HaarFromGaussian(g)
 	if err != nil {
 		return queries, keys, err
 	}

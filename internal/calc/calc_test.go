@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/calc"
 )
 
@@ -276,4 +277,14 @@ func FuzzEval(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestHDProductErrors(t *testing.T) {
+	e := find(t, "coupling.hd_product")
+	for _, in := range []string{`{"signs":[[1,1,1]],"x":[1],"n":3}`, `{"signs":[[1,1]],"x":[1,2,3],"n":2}`,
+		`{"signs":[[1,1]],"x":[1,1],"n":4}`} {
+		if _, err := e.Eval(json.RawMessage(in)); !errors.Is(err, dense.ErrShape) {
+			t.Errorf("%s: %v", in, err)
+		}
+	}
 }

@@ -1,8 +1,12 @@
 package calc
 
 import (
+	"fmt"
+
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/omega"
 	"github.com/randfeat/randfeat/theory"
 	"github.com/randfeat/randfeat/theory/forms"
 )
@@ -13,13 +17,13 @@ func couplingEntries() []Entry {
 		{
 			Name: "coupling.simplex_multiply", Reference: "SimRF Alg 1: S x",
 			Inputs: []Input{vector("x")},
-			eval:   func(in values) (any, error) { return coupling.SimplexMultiply(in.vec("x")), nil },
+			eval:   func(in values) (any, error) { return omega.SimplexMultiply(in.vec("x")), nil },
 		},
 		{
 			Name: "coupling.simplex_plus", Reference: "SimRF eq 17: sweeps from w_i = norms_i s_i, then W = [w] R",
 			Inputs: []Input{vector("norms"), integer("passes", 0, maxPasses), matrix("R")},
 			eval: func(in values) (any, error) {
-				r, err := coupling.SimplexPlusSweeps(in.vec("norms"), in.i("passes"), in.mat("R"))
+				r, err := omega.SimplexPlusSweeps(in.vec("norms"), in.i("passes"), in.mat("R"))
 				if err != nil {
 					return nil, err
 				}
@@ -31,7 +35,7 @@ func couplingEntries() []Entry {
 				"last is applied first",
 			Inputs: []Input{matrix("signs"), vector("x"), dimension("n")},
 			eval: func(in values) (any, error) {
-				return result(coupling.HDProduct(in.mat("signs").ToRows(), in.vec("x"), in.i("n")))
+				return result(hdProduct(in.mat("signs").ToRows(), in.vec("x"), in.i("n")))
 			},
 		},
 		{
@@ -57,20 +61,20 @@ func couplingEntries() []Entry {
 				if in.i("m") > maxElements/len(in.vec("shift")) {
 					return nil, outOfRange("m", in.i("m"), "fewer rows")
 				}
-				return result(coupling.HaltonRows(in.i("m"), in.vec("shift")))
+				return result(omega.HaltonRows(in.i("m"), in.vec("shift")))
 			},
 		},
 		{
 			Name: "coupling.haar_from_gaussian", Reference: "the factor Q of G = QR with diag R > 0",
 			Inputs: []Input{matrix("G")},
-			eval:   func(in values) (any, error) { return result(coupling.HaarFromGaussian(in.mat("G"))) },
+			eval:   func(in values) (any, error) { return result(omega.HaarFromGaussian(in.mat("G"))) },
 		},
 		{
 			Name: "coupling.conformity_objective", Reference: "SimRF eq 12: conformity of fixed vectors, and the gradient of " +
 				"its sum",
 			Inputs: []Input{matrix("W"), nonnegative("v")},
 			eval: func(in values) (any, error) {
-				r, err := coupling.ConformityObjective(in.mat("W"), in.f("v"))
+				r, err := omega.ConformityObjective(in.mat("W"), in.f("v"))
 				if err != nil {
 					return nil, err
 				}
@@ -94,6 +98,30 @@ func couplingEntries() []Entry {
 			},
 		},
 	}
+}
+
+// hdProduct is (H D_1)(H D_2)…(H D_k) x (SimRF eq 89) with signs[i] the diagonal of D_{i+1}, so that the last
+// one is applied first; H is the orthonormal Hadamard matrix in Sylvester order and x is padded with zeros to the
+// power of two n.
+func hdProduct(signs [][]float64, x []float64, n int) ([]float64, error) {
+	if n < 1 || n&(n-1) != 0 {
+		return nil, fmt.Errorf("coupling: n = %d is not a power of two: %w", n, dense.ErrShape)
+	}
+	if len(x) > n {
+		return nil, fmt.Errorf("coupling: x has %d coordinates, n is %d: %w", len(x), n, dense.ErrShape)
+	}
+	for i, s := range signs {
+		if len(s) != n {
+			return nil, fmt.Errorf("coupling: signs[%d] has %d entries, n is %d: %w", i, len(s), n, dense.ErrShape)
+		}
+	}
+	ones, y := make([]float64, n), make([]float64, n)
+	for i := range ones {
+		ones[i] = 1
+	}
+	s := &coupling.Structured{Dim: len(x), N: n, Rows: n, Blocks: []coupling.HDBlock{{Signs: signs, Norms: ones}}}
+	coupling.NewTransform(s, kern.Reference[float64]()).Apply(y, x, make([]float64, n))
+	return y, nil
 }
 
 // result adapts a function with an error to an entry.
