@@ -56,6 +56,7 @@ type attendFlags struct {
 	family, coupling            string
 	m                           int
 	fit, fitDefault             bool // fitDefault: because no family was named
+	asked                       bool // for the number of features
 	seed                        uint64
 	compare, demo               bool
 	sample                      int
@@ -125,7 +126,7 @@ predicts, and the times of both. --demo needs no files: it compares several esti
 		"feature family: a name of 'randfeat families' or a JSON object with parameters")
 	flags.StringVar(&f.coupling, "coupling", defaultAttendCoupling,
 		"joint law of the projections: a name of 'randfeat couplings' or a JSON object")
-	flags.IntVarP(&f.m, "features", "m", defaultM, "random projections per head")
+	flags.IntVarP(&f.m, "features", "m", defaultM, "random features per head, at most: as many projections as make them")
 	flags.BoolVar(&f.fit, "fit", false, "fit the parameters of --family to each head; this is the default without --family")
 	flags.Uint64Var(&f.seed, "seed", defaultSeed, "seed of the projections")
 	flags.BoolVar(&f.compare, "compare", false, "print the error against exact attention and the times of both; -o may be left out")
@@ -176,6 +177,7 @@ func (f *attendFlags) check(cmd *cobra.Command, a *app, paths []string) error {
 	}
 	f.fitDefault = !cmd.Flags().Changed("family")
 	f.fit = f.fit || f.fitDefault
+	f.asked = cmd.Flags().Changed("features")
 	if f.m < 1 {
 		return misused("--features (-m) is %d, want at least 1", f.m)
 	}
@@ -183,7 +185,8 @@ func (f *attendFlags) check(cmd *cobra.Command, a *app, paths []string) error {
 	return err
 }
 
-// spec is the map of one head, for queries of dim columns, before fitting.
+// spec is the map of one head, for queries of dim columns, before fitting. M is the number of features until then:
+// how many projections make them may depend on the parameters.
 func (f *attendFlags) spec(dim int) (randfeat.Spec, error) {
 	spec := randfeat.Spec{Kernel: kernel.Attention(dim), Dim: dim, M: f.m, Seed: f.seed}
 	if f.scale > 0 {
@@ -302,7 +305,14 @@ func attendMaps[T dense.Float](a *app, f *attendFlags, in *attendInput[T]) (maps
 			return nil, "", err
 		}
 	}
-	maps, err = attention.NewMaps[T](specs)
+	for i := range specs {
+		if specs[i], err = withFeatures(specs[i], f.m, f.asked); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		maps, err = attention.NewMaps[T](specs)
+	}
 	if errors.Is(err, family.ErrParam) {
 		return nil, "", fmt.Errorf("%w; %s", err, parameterHint(spec.Family, f.fit))
 	}

@@ -506,3 +506,70 @@ func TestAttendDemo(t *testing.T) {
 		t.Errorf("%+v", best)
 	}
 }
+
+// --features is what it says, for every family: the largest map with at most so many features, or an error that names
+// the flag; a default that is too small gives the smallest map.
+func TestAttendFeatures(t *testing.T) {
+	const d, asked = 4, 37
+	dir := t.TempDir()
+	q, k := saveTensor[float64](t, dir, "q.npy", 1, 0.4, 40, d), saveTensor[float64](t, dir, "k.npy", 2, 0.4, 40, d)
+	size := func(s randfeat.Spec) int {
+		n, err := s.OutDim()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	fixed, several := 0, 0
+	for _, info := range family.List() {
+		for _, e := range info.Examples(d) {
+			text, err := family.Encode(e.Family)
+			if err != nil {
+				t.Fatal(err)
+			}
+			args := []string{"attend", q, k, k, "-o", filepath.Join(dir, "out.npy"), "--json", "--family", string(text),
+				"--coupling", "iid"}
+			if e.Fit {
+				args = append(args, "--fit")
+			}
+			plain := objects[AttendResult](t, ok(t, args...).stdout)[0]
+			one := plain.Specs[0]
+			one.M = 1
+			least := size(one)
+			if least > asked {
+				fails(t, exitMisuse, fmt.Sprintf("--features (-m) is %d: family", asked), append(args, "-m",
+					fmt.Sprint(asked))...)
+			}
+			for _, m := range []int{asked, max(least, asked) + 5, 256} {
+				if least > m {
+					continue
+				}
+				r := objects[AttendResult](t, ok(t, append(args, "-m", fmt.Sprint(m))...).stdout)[0]
+				more := r.Specs[0]
+				if size(more) != r.Features {
+					t.Errorf("%s: %d features reported, the spec has %d", e.Name, r.Features, size(more))
+				}
+				more.M++
+				switch next := size(more); {
+				case r.Features > m:
+					t.Errorf("%s: %d features, asked for at most %d", e.Name, r.Features, m)
+				case next == r.Features:
+					fixed++
+				case next <= m:
+					t.Errorf("%s: %d features of %d, one projection more gives %d", e.Name, r.Features, m, next)
+				case next > r.Features+1:
+					several++
+				}
+			}
+		}
+	}
+	if fixed == 0 || several == 0 {
+		t.Errorf("%d maps of fixed size, %d with several features for each projection: no power", fixed, several)
+	}
+	wide := saveTensor[float64](t, dir, "wide.npy", 1, 0.1, 3, defaultM+1)
+	elu := []string{"attend", wide, wide, wide, "-o", filepath.Join(dir, "out.npy"), "--json", "--family", "elu"}
+	if r := objects[AttendResult](t, ok(t, elu...).stdout)[0]; r.Features != defaultM+1 {
+		t.Errorf("elu: %d features of %d columns", r.Features, defaultM+1)
+	}
+	fails(t, exitMisuse, "--features (-m) is 256: family elu has 257", append(elu, "-m", "256")...)
+}

@@ -183,7 +183,7 @@ func (a *app) printAttendDemo(f *attendFlags, rows []AttendDemoRow) error {
 	if f.causal {
 		direction = "causal"
 	}
-	fmt.Fprintf(a.stdout, "Error of the output relative to exact attention, %s, L = %d, d = %d, one head, float32; m = %d, seed %d.\n\n",
+	fmt.Fprintf(a.stdout, "Error of the output relative to exact attention, %s, L = %d, d = %d, one head, float32; -m %d, seed %d.\n\n",
 		direction, attendDemoLen, attendDemoDim, f.m, f.seed)
 	err := table(a.stdout, func(w io.Writer) {
 		fmt.Fprintln(w, "ESTIMATOR\tCOUPLING\tWINDOW\tFEATURES\tPREDICTED\tERROR\tms\tSPEED-UP")

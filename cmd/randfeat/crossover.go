@@ -83,11 +83,11 @@ The measurement ends after --budget; lengths that would not fit are left out. Ot
 		Example: `  randfeat crossover
   randfeat crossover --dim 128 -m 512 --heads 8 --causal --threads 1 -o crossover.svg`,
 		Args: cobra.NoArgs,
-		RunE: do(func(cmd *cobra.Command, _ []string) error { return a.crossover(cmd.Context(), &f) }),
+		RunE: do(func(cmd *cobra.Command, _ []string) error { return a.crossover(cmd, &f) }),
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&f.dim, "dim", 64, "columns of queries, keys and values")
-	flags.IntVarP(&f.m, "features", "m", defaultM, "random projections per head")
+	flags.IntVarP(&f.m, "features", "m", defaultM, "random features per head, at most: as many projections as make them")
 	flags.IntVar(&f.heads, "heads", 1, "heads")
 	flags.BoolVar(&f.causal, "causal", false, "causal attention")
 	flags.IntVar(&f.minLen, "min-len", 128, "the shortest length")
@@ -109,7 +109,7 @@ The measurement ends after --budget; lengths that would not fit are left out. Ot
 // maxThreads bounds --threads: more never helps, and a slip of a digit should not start them.
 const maxThreads = 1024
 
-func (f *crossoverFlags) check() (randfeat.Spec, error) {
+func (f *crossoverFlags) check(asked bool) (randfeat.Spec, error) {
 	spec := randfeat.Spec{Dim: f.dim, M: f.m, Seed: f.seed}
 	switch ext := strings.ToLower(filepath.Ext(f.out)); {
 	case f.dim < 1 || f.m < 1 || f.heads < 1:
@@ -134,11 +134,14 @@ func (f *crossoverFlags) check() (randfeat.Spec, error) {
 		return spec, misused("--coupling: %w", err)
 	}
 	spec.Kernel = kernel.Attention(f.dim)
-	return spec, checkSize(spec, "--features (-m)")
+	if err := checkSize(spec, "--features (-m)"); err != nil {
+		return spec, err
+	}
+	return withFeatures(spec, f.m, asked)
 }
 
-func (a *app) crossover(ctx context.Context, f *crossoverFlags) error {
-	spec, err := f.check()
+func (a *app) crossover(cmd *cobra.Command, f *crossoverFlags) error {
+	spec, err := f.check(cmd.Flags().Changed("features"))
 	if err != nil {
 		return err
 	}
@@ -155,7 +158,7 @@ func (a *app) crossover(ctx context.Context, f *crossoverFlags) error {
 	r := CrossoverResult{Dim: f.dim, Features: m.OutDim(), Heads: f.heads, Causal: f.causal, Family: spec.Family.Name(),
 		Threads: runtime.GOMAXPROCS(0), Seed: f.seed, Plot: f.out}
 	race := newRace(f, m)
-	if err := race.run(ctx, a, &r); err != nil {
+	if err := race.run(cmd.Context(), a, &r); err != nil {
 		return err
 	}
 	r.find(f.seed)

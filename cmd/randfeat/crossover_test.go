@@ -115,6 +115,11 @@ func TestCrossoverCommand(t *testing.T) {
 	if n := strings.Count(picture, `class="bar"`); n != 2*len(r.Points) {
 		t.Errorf("%d intervals of %d points", n, len(r.Points))
 	}
+	args[4] = "17"
+	pairs := objects[CrossoverResult](t, ok(t, append(args, "--family", "trig", "--json")...).stdout)[0]
+	if pairs.Features != 16 {
+		t.Errorf("%d trigonometric features for -m 17", pairs.Features)
+	}
 	o := ok(t, append(args, "--causal")...)
 	for _, text := range []string{"causal attention, d = 16", "EXACT/LINEAR", "● exact", "inear attention"} {
 		if !strings.Contains(o.stdout, text) {
@@ -135,6 +140,7 @@ func TestCrossoverMisuse(t *testing.T) {
 		"--budget is 0s":                  {"--budget", "0"},
 		"--heads × --max-len × --dim is":  {"--max-len", "1000000000"},
 		"--features (-m) is 100000000000": {"-m", "100000000000"},
+		"--features (-m) is 1: family":    {"-m", "1", "--family", "trig"},
 		"--family":                        {"--family", "none"},
 		"--coupling":                      {"--coupling", "none"},
 		`unknown command "x" for`:         {"x"},

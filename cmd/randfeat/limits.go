@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -51,6 +52,24 @@ func checkFeatures(features, rows int, source string) error {
 			features, rows, maxElements)
 	}
 	return nil
+}
+
+// withFeatures gives a spec the projections that make at most so many features. A family that has fewer whatever the
+// number of projections keeps them. One that has more even with one projection is refused if the number was asked for,
+// and has its smallest map if not.
+func withFeatures(spec randfeat.Spec, features int, asked bool) (randfeat.Spec, error) {
+	spec, err := spec.WithFeatures(features)
+	if !errors.Is(err, randfeat.ErrFeatures) {
+		return spec, err
+	}
+	least, sizeErr := spec.OutDim()
+	switch {
+	case sizeErr != nil:
+		return spec, sizeErr
+	case least > features && asked:
+		return spec, misused("--features (-m) is %d: %w", features, err)
+	}
+	return spec, nil
 }
 
 // checkOutput refuses a file of features that no disk holds.
