@@ -253,18 +253,6 @@ func sampleRows(total, n int, src rand.Source) []int {
 	return out
 }
 
-// toFloat64 copies rows.
-func toFloat64[T dense.Float](m dense.Matrix[T]) dense.Matrix[float64] {
-	out := dense.New[float64](m.Rows, m.Cols)
-	for i := range m.Rows {
-		row := out.Row(i)
-		for c, v := range m.Row(i) {
-			row[c] = float64(v)
-		}
-	}
-	return out
-}
-
 // block compares query rows of one batch.
 func (c *headComparison[T]) block(e *errorSums, b int, positions []int) error {
 	q, k, v := c.q.Head(b, c.h), c.k.Head(b, c.kv), c.v.Head(b, c.kv)

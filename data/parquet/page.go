@@ -119,9 +119,13 @@ func cut(err error) error {
 	return err
 }
 
+// plainDictionary is what writers of version 1 call both a plain dictionary and references to it. The format deprecates
+// it; files have it.
+const plainDictionary format.Encoding = 2
+
 func (k *chunk) readDictionary(h *format.PageHeader, body []byte) error {
 	d := h.DictionaryPageHeader
-	if !d.Valid || d.V.NumValues < 0 || d.V.Encoding != format.Plain && d.V.Encoding != format.PlainDictionary {
+	if !d.Valid || d.V.NumValues < 0 || d.V.Encoding != format.Plain && d.V.Encoding != plainDictionary {
 		return fmt.Errorf("a dictionary of %d values in encoding %v", d.V.NumValues, d.V.Encoding)
 	}
 	body, err := decompress(k.codec, body, int(h.UncompressedPageSize))
@@ -213,7 +217,7 @@ func (k *chunk) readValues(p *page, e format.Encoding, b []byte) (err error) {
 	for _, l := range p.levels {
 		n -= 1 - int(l)
 	}
-	if e != format.PlainDictionary && e != format.RLEDictionary {
+	if e != plainDictionary && e != format.RLEDictionary {
 		p.values, err = decode(k.c.kind, e, b, n)
 		return err
 	}

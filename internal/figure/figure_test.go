@@ -153,10 +153,7 @@ func TestTicks(t *testing.T) {
 			lo, hi = math.Pow(10, lo), math.Pow(10, hi)
 		}
 		s := a.scale(0, 100, []float64{lo, hi})
-		var got []float64
-		for _, v := range s.major {
-			got = append(got, v)
-		}
+		got := s.major
 		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%v to %v: %v, want %v", c.from, c.to, got, c.want)
 		}
