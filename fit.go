@@ -11,7 +11,8 @@ import (
 
 // Fit returns the spec with family parameters chosen from queries x and keys y (pass the same set twice for a kernel
 // machine). A family without parameters is returned as it is. Only statistics that the family needs are gathered, so
-// the cost is O(d) per row, or O(d²) for families that need covariances (Fitter.Needs).
+// the cost is O(d) per row, or O(d²) for families that need covariances (Fitter.Needs). [HeldOut] estimates the error
+// on other rows.
 func Fit(s Spec, x, y dense.Matrix[float64]) (Spec, error) {
 	if s.Family == nil {
 		return s, fmt.Errorf("no family: %w", ErrSpec)

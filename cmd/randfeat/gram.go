@@ -55,7 +55,8 @@ func (a *app) gramCommand() *cobra.Command {
 exactly with --exact. With -o the matrix is written to an npy file, otherwise its rows are printed.
 
 --error measures the error of the features instead: relative to the exact kernel, over all pairs and --repeat draws of
-the projections, beside the error that theory predicts where a closed form exists.
+the projections, beside the error that theory predicts where a closed form exists. With --fit it also estimates the
+error on other rows than those of the fit: of fits to half of the rows, at the other half.
 
 --demo needs no files: it runs every family with every coupling on synthetic anisotropic data and prints the
 predicted and the measured error of each.`,
@@ -135,16 +136,20 @@ func (a *app) gram(cmd *cobra.Command, f *gramFlags, xPath, yPath string) error 
 	if err != nil {
 		return err
 	}
+	var heldOut *float64
 	if f.fit {
+		if f.error && len(f.omega) == 0 {
+			heldOut = a.heldOut(spec, x.Float64(), y.Float64())
+		}
 		if spec, err = a.fitSpec(spec, x.Float64(), y.Float64()); err != nil {
 			return err
 		}
 	}
 	switch {
 	case f.error && x.DType == data.Float32 && y.DType == data.Float32:
-		return gramError(cmd.Context(), a, f, spec, x.Float32(), y.Float32())
+		return gramError(cmd.Context(), a, f, spec, heldOut, x.Float32(), y.Float32())
 	case f.error:
-		return gramError(cmd.Context(), a, f, spec, x.Float64(), y.Float64())
+		return gramError(cmd.Context(), a, f, spec, heldOut, x.Float64(), y.Float64())
 	case f.exact:
 		return a.exactGram(cmd.Context(), f, spec.Kernel, x.Float64(), y.Float64())
 	case x.DType == data.Float32 && y.DType == data.Float32:

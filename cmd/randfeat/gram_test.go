@@ -99,6 +99,45 @@ func TestGramError(t *testing.T) {
 	}
 }
 
+// A fit comes with the error on rows held out of it, or with the reason why that is not known.
+func TestGramErrorHeldOut(t *testing.T) {
+	dir := t.TempDir()
+	x, y := random(24, 6, 0.12, 1), random(20, 6, 0.12, 2)
+	px, py := save(t, dir, "x.npy", x), save(t, dir, "y.npy", dense.Convert[float32](y))
+	three := save(t, dir, "three.npy", random(3, 6, 0.12, 3))
+	const line = "the same on rows held out of the fit"
+	for _, c := range []struct {
+		says   string // a note
+		x      string
+		known  bool
+		family string
+		args   []string
+	}{
+		{"", px, true, "adaptive", []string{"--fit"}},
+		{"", px, false, "adaptive", nil},
+		{"no parameters to fit", px, false, "trig", []string{"--fit"}},
+		{"", px, false, "adaptive", []string{"--fit", "--coupling", "halton"}},
+		{"no error on rows held out of the fit: 3 queries", three, false, "adaptive", []string{"--fit"}},
+	} {
+		args := append([]string{"gram", c.x, py, "--kernel", "softmax", "--family", c.family, "-m", "24", "--error",
+			"--repeat", "1"}, c.args...)
+		o, r := ok(t, args...), objects[ErrorResult](t, ok(t, append(args, "--json")...).stdout)[0]
+		if (r.HeldOut != nil) != c.known || strings.Contains(o.stdout, line) != c.known ||
+			!strings.Contains(o.stderr, c.says) || c.says == "" && strings.Contains(o.stderr, "held out") {
+			t.Errorf("%v: %+v\n%s%s", args, r, o.stdout, o.stderr)
+		}
+		if !c.known {
+			continue
+		}
+		want, err := randfeat.HeldOut(randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax},
+			Family: family.Adaptive{}, Coupling: r.Spec.Coupling, Dim: 6, M: 24}, x,
+			dense.Convert[float64](dense.Convert[float32](y)))
+		if err != nil || *r.HeldOut != want {
+			t.Errorf("%v: %v, want %v (%v)", args, *r.HeldOut, want, err)
+		}
+	}
+}
+
 // The error is that of the matrix that -o writes, in its precision: opposite rows are a case where float32 fails.
 func TestGramErrorIsOfWhatIsWritten(t *testing.T) {
 	dir := t.TempDir()

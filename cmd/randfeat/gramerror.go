@@ -8,6 +8,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
 )
 
 // ErrorResult is the error of an approximate Gram matrix: what gram --error prints.
@@ -22,6 +23,9 @@ type ErrorResult struct {
 	Predicted   *float64 `json:"predicted,omitempty"`
 	Approximate bool     `json:"approximate,omitempty"` // the prediction is only nearly exact for this coupling
 	Reason      string   `json:"reason,omitempty"`
+	// HeldOut is the prediction for rows that a fit has not seen, from fits to half of the rows (randfeat.HeldOut);
+	// absent without a fit or a closed form.
+	HeldOut *float64 `json:"held_out,omitempty"`
 	// Rounding is the root mean square relative error that the precision adds to signed features, by theory.
 	Rounding *float64 `json:"rounding,omitempty"`
 	// Measured is the root mean square over pairs and draws of estimate/kernel - 1; absent, as the next two, for
@@ -38,7 +42,7 @@ type ErrorResult struct {
 
 const defaultErrorDraws = 8
 
-func gramError[T dense.Float](ctx context.Context, a *app, f *gramFlags, spec randfeat.Spec,
+func gramError[T dense.Float](ctx context.Context, a *app, f *gramFlags, spec randfeat.Spec, heldOut *float64,
 	x, y dense.Matrix[T]) error {
 	draws := defaultErrorDraws
 	if f.repeat > 0 {
@@ -47,7 +51,8 @@ func gramError[T dense.Float](ctx context.Context, a *app, f *gramFlags, spec ra
 	if len(f.omega) > 0 {
 		draws = 1
 	}
-	result := ErrorResult{Pairs: x.Rows * y.Rows, Draws: draws, DType: fmt.Sprintf("%T", *new(T)), Omega: f.omega}
+	result := ErrorResult{Pairs: x.Rows * y.Rows, Draws: draws, DType: fmt.Sprintf("%T", *new(T)), Omega: f.omega,
+		HeldOut: heldOut}
 	var sums errorSums
 	bar := a.progress("draws", draws)
 	defer bar.end()
@@ -99,6 +104,24 @@ func gramError[T dense.Float](ctx context.Context, a *app, f *gramFlags, spec ra
 	return a.printError(f, result)
 }
 
+// heldOut is the error that a fit will have on other rows, nil where that is not known: a note says why, except for the
+// lack of a closed form, which is the reason that there is no prediction either.
+func (a *app) heldOut(spec randfeat.Spec, x, y dense.Matrix[float64]) *float64 {
+	if _, fits := spec.Family.(family.Fitter); !fits {
+		return nil
+	}
+	v, err := randfeat.HeldOut(spec, x, y)
+	switch {
+	case err == nil && !dense.IsFinite(v):
+		a.note("note: the error on rows held out of the fit is infinite")
+	case err == nil:
+		return &v
+	case !noForm(err):
+		a.note("note: no error on rows held out of the fit: %v", err)
+	}
+	return nil
+}
+
 // unit is the unit roundoff of T.
 func unit[T dense.Float]() float64 {
 	if _, ok := any(T(0)).(float32); ok {
@@ -131,6 +154,9 @@ func (a *app) printError(f *gramFlags, r ErrorResult) error {
 	}
 	return table(a.stdout, func(w io.Writer) {
 		fmt.Fprintf(w, "predicted relative error\t%s\n", predicted)
+		if r.HeldOut != nil {
+			fmt.Fprintf(w, "the same on rows held out of the fit\t%s\n", show(r.HeldOut))
+		}
 		fmt.Fprintf(w, "measured relative error\t%s\n", show(r.Measured))
 		if r.Rounding != nil && *r.Rounding > 1e-3 {
 			fmt.Fprintf(w, "of it by rounding, at most about\t%s\n", show(r.Rounding))
