@@ -222,6 +222,7 @@ func read(b []byte) (*Model, error) {
 
 func (m *Model) readTensors(f *tensorfile.File, draws int) error {
 	used := 0
+	m.Omega = make([]coupling.Omega, 0, draws) // empty for families without projections, as they draw it
 	for ; used < draws; used++ {
 		t, ok := f.Tensor(omegaName(used))
 		if !ok {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
@@ -40,6 +41,14 @@ func models(t testing.TB) map[string]*Model {
 	if err != nil {
 		t.Fatal(err)
 	}
+	fixed, err := NewRidge(Setup{Spec: randfeat.Spec{Family: family.ELU{}, Coupling: coupling.IID{}, Dim: 3,
+		M: 1}, Outputs: 2})
+	if err == nil {
+		err = fixed.AddRows(rows)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	s, err := NewSmoother(Setup{Spec: positiveSpec(3, 8), Outputs: 2})
 	if err == nil {
 		err = s.AddRows(rows)
@@ -65,7 +74,7 @@ func models(t testing.TB) map[string]*Model {
 	}
 	return map[string]*Model{
 		"ridge": ridge, "gp": must(r.GP(1, nil)), "smoother": must(s.Model(0)), "density": must(d.Calibrated(rows)),
-		"logistic": must(logistic, err),
+		"logistic": must(logistic, err), "no projections": must(fixed.Model(1)),
 	}
 }
 
@@ -228,7 +237,8 @@ func FuzzRead(f *testing.F) {
 func TestValidate(t *testing.T) {
 	for name, m := range models(t) {
 		for what, edit := range map[string]func(*Model){
-			"no projections": func(m *Model) { m.Omega = nil },
+			"a set too few":  func(m *Model) { m.Omega = m.Omega[:max(len(m.Omega)-1, 0)] },
+			"a set too many": func(m *Model) { m.Omega = append(slices.Clip(m.Omega), coupling.Omega{}) },
 			"no outputs":     func(m *Model) { m.Outputs = 0 },
 			"no rows":        func(m *Model) { m.Rows = 0 },
 			"another task":   func(m *Model) { m.Task = "ranking" },
@@ -236,7 +246,9 @@ func TestValidate(t *testing.T) {
 			"another family": func(m *Model) { m.Spec.Family = family.Hybrid{} },
 		} {
 			c := *m
-			edit(&c)
+			if edit(&c); len(m.Omega) == 0 && what == "a set too few" {
+				continue
+			}
 			if c.Validate() == nil {
 				t.Errorf("%s model with %s is accepted", name, what)
 			}

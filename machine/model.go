@@ -74,9 +74,6 @@ func (m *Model) Anomaly(score float64) float64 {
 
 // Validate reports what is missing or does not fit together. Everything in this package that takes a model checks it.
 func (m *Model) Validate() error {
-	if len(m.Omega) == 0 {
-		return fmt.Errorf("model without projections: %w", ErrSetup)
-	}
 	fm, err := randfeat.NewWithOmega[float64](m.Spec, m.Omega)
 	if err != nil {
 		return fmt.Errorf("model: %w", err)

@@ -30,9 +30,6 @@ type Predictor[T dense.Float] struct {
 
 // NewPredictor validates a model and prepares it. The model must not be changed afterwards.
 func NewPredictor[T dense.Float](model *Model) (*Predictor[T], error) {
-	if len(model.Omega) == 0 {
-		return nil, fmt.Errorf("model without projections: %w", ErrSetup)
-	}
 	m, err := randfeat.NewWithOmega[T](model.Spec, model.Omega)
 	if err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/auto"
 )
@@ -367,5 +368,38 @@ func TestPythonReadsModels(t *testing.T) {
 		if errU != nil || errV != nil || math.Abs(u-v) > 1e-9 {
 			t.Fatalf("row %d: %s in Python, %s here", i, line, ours[i])
 		}
+	}
+}
+
+// Families without projections, whose features are those of the columns or of given weights, are fitted like others.
+func TestFitWithoutProjections(t *testing.T) {
+	dir := t.TempDir()
+	model, table := filepath.Join(dir, "model.rf"), filepath.Join(dir, "demo.csv")
+	ok(t, "fit", "--demo", "-o", model, "--save-data", table, "--features", "16", "--folds", "1")
+	m, err := machine.Load(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for _, info := range family.List() {
+		for _, e := range info.Examples(m.Spec.Dim) {
+			if draws, err := e.Family.Draws(kernel.Gaussian, m.Spec.Dim, 1); err != nil || len(draws) > 0 {
+				continue
+			}
+			tried++
+			text, err := family.Encode(e.Family)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ok(t, "fit", "--demo", "-o", model, "--family", string(text), "--folds", "1")
+			rows := strings.Count(ok(t, "predict", model, table, "--ids", "").stdout, "\n")
+			if rows != fitDemoRows+1 {
+				t.Errorf("%s: %d lines of predictions", e.Name, rows)
+			}
+			ok(t, "inspect", model)
+		}
+	}
+	if tried < 2 { // elu and lfk
+		t.Errorf("only %d families without projections", tried)
 	}
 }
