@@ -90,7 +90,8 @@ func (s *Schema) Encoder(columns []string, needTarget bool) (*Encoder, error) {
 	case len(missing) > 0:
 		return nil, schemaError("columns missing: %s", listNames(missing))
 	case len(unknown) > 0:
-		return nil, schemaError("columns unknown when the schema was learned: %s; remove them", listNames(unknown))
+		return nil, &SchemaError{Detail: "columns unknown when the schema was learned: " + listNames(unknown),
+			Remedy: "remove them"}
 	}
 	for i := range s.Fields {
 		if s.Fields[i].Kind == Categorical {

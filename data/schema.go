@@ -69,11 +69,33 @@ const (
 	maxSchemaBytes = 256 << 20
 )
 
-// ErrSchema marks a schema that cannot be used and a table that does not fit its schema.
+// ErrSchema marks a schema that cannot be used and a table that does not fit its schema; errors.As with *[SchemaError]
+// tells what is wrong.
 var ErrSchema = errors.New("schema")
 
+// SchemaError says what is wrong with a schema, or with the columns of a table that should fit it. The remedy is apart,
+// because a caller may know a better one.
+type SchemaError struct {
+	Detail string
+	Remedy string // empty: none
+}
+
+// Error is ErrSchema with the text.
+func (e *SchemaError) Error() string { return ErrSchema.Error() + ": " + e.Text() }
+
+// Text is what is wrong and, where there is one, the remedy.
+func (e *SchemaError) Text() string {
+	if e.Remedy == "" {
+		return e.Detail
+	}
+	return e.Detail + "; " + e.Remedy
+}
+
+// Is makes errors.Is(err, ErrSchema) true.
+func (e *SchemaError) Is(target error) bool { return target == ErrSchema }
+
 func schemaError(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrSchema, fmt.Sprintf(format, args...))
+	return &SchemaError{Detail: fmt.Sprintf(format, args...)}
 }
 
 // Width is the number of encoded columns.

@@ -198,6 +198,12 @@ func TestEncodeErrors(t *testing.T) {
 		!strings.Contains(err.Error(), `twice: "age"`) {
 		t.Errorf("%v", err)
 	}
+	var wrong *data.SchemaError
+	if _, err := s.Encoder([]string{"age", "sex", "size"}, false); !errors.As(err, &wrong) ||
+		wrong.Detail != `columns unknown when the schema was learned: "size"` || wrong.Remedy != "remove them" ||
+		err.Error() != "schema: "+wrong.Detail+"; remove them" {
+		t.Errorf("%v: %+v", err, wrong)
+	}
 	// A number that overflows when it is standardised is not infinite itself.
 	small, _ := learn(t, "x,y\n1e-3,1\n2e-3,2\n", data.LearnOptions{Targets: []string{"y"}})
 	if _, _, err := encode("x\n-1.7e308\n", small, false, 10); !errors.Is(err, dense.ErrNotFinite) ||

@@ -301,7 +301,8 @@ func allowing(m *machine.Model, names []string) *machine.Model {
 // explainColumns adds to an error of matching columns which columns may be meant, and what to do with the others:
 // remedy.
 func explainColumns(err error, table string, m *machine.Model, columns []string, remedy string) error {
-	if !errors.Is(err, data.ErrSchema) || m.Schema == nil {
+	var wrong *data.SchemaError
+	if !errors.As(err, &wrong) || m.Schema == nil {
 		return err
 	}
 	known := slices.Concat(m.Schema.IDs, m.Schema.Ignored)
@@ -329,13 +330,13 @@ func explainColumns(err error, table string, m *machine.Model, columns []string,
 			hints = append(hints, fmt.Sprintf("is %q the column %q?", near, n))
 		}
 	}
-	detail := strings.TrimPrefix(strings.TrimPrefix(err.Error(), table+": "), data.ErrSchema.Error()+": ")
+	detail := wrong.Text()
 	switch {
 	case missing == len(fields) && unnamed(columns):
 		hints = []string{fmt.Sprintf("the model was fitted to columns named %s: does the table have a header?",
 			quoted(fields[:min(len(fields), 5)]))}
 	case missing == 0 && len(unknown) > 0:
-		detail = strings.TrimSuffix(detail, "; remove them")
+		detail = wrong.Detail
 		hints = append(hints, remedy)
 	}
 	if len(hints) > 0 {

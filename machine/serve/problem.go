@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
@@ -61,6 +60,7 @@ const statusGone = 499
 func problemOf(err error, row int64) *Problem {
 	var p *Problem
 	var in *data.InputError
+	var columns *data.SchemaError
 	switch {
 	case errors.As(err, &p):
 		return p
@@ -73,9 +73,8 @@ func problemOf(err error, row int64) *Problem {
 	case errors.As(err, &in):
 		p = problem(http.StatusBadRequest, "bad_value", "%s", in.Detail)
 		p.Row, p.Column = row, in.Column
-	case errors.Is(err, data.ErrSchema):
-		p = problem(http.StatusBadRequest, "bad_columns", "%s",
-			strings.TrimPrefix(err.Error(), data.ErrSchema.Error()+": "))
+	case errors.As(err, &columns):
+		p = problem(http.StatusBadRequest, "bad_columns", "%s", columns.Text())
 	case errors.Is(err, dense.ErrNotFinite):
 		p = problem(http.StatusBadRequest, "bad_value", "%v", err)
 		p.Row = row
