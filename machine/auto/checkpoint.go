@@ -22,19 +22,27 @@ import (
 //
 //	format    "randfeat checkpoint"
 //	version   "1"
-//	source    {"size":…,"sha256":…,"columns":[…]}: see sourceIdentity
+//	source    {"columns":[…],"contents":…,"size in bytes":…}: see sourceIdentity
 //	options   the options that matter to the result, by name
 //	state     see checkpointState
 //	sha256    of the bytes of all tensors; sha256_metadata of everything else
 //
 // Tensors are, for every fold k, sums.k (the bytes of machine.Sums), x.k and y.k (the rows that wait); or,
 // for logistic regression, points and gradients (the rows of LogisticState).
+//
+// Why it is safe: the file is written beside its target, synced and renamed, so a kill leaves the old one or the new
+// one; checksums find damage (not forgery: nothing is signed); another version, unknown fields, another table or other
+// options are refused, never guessed at; shapes, counts and finiteness are checked before use, and rows that were taken
+// in are hashed again as they are read. Why the model is the same to the last bit: sums, waiting rows and steps are
+// kept as they are in memory, the rest is JSON that keeps every bit of a float64, and projections follow from the seed.
+// A change of format, or of anything that makes the same options give another result half way, takes a new version.
 const (
 	checkpointFormat  = "randfeat checkpoint"
 	checkpointVersion = 1
 )
 
-// checkpointShare bounds the time spent on writing: the next checkpoint waits for this multiple of the last one's time.
+// checkpointShare bounds the time spent on writing: the next checkpoint waits for this multiple of the last one's time,
+// so an eleventh of the whole at most, however large the sums and slow the disk. A variable for tests that want many.
 var checkpointShare time.Duration = 10
 
 // checkpoint is the file of one fit.
@@ -74,7 +82,8 @@ func RemoveCheckpoint(path string) error {
 }
 
 // resume takes up what a checkpoint of the same fit holds: schema, summary, decision and sums. It reports whether there
-// was one.
+// was one. One that cannot be used is an error and is left alone: to begin anew in silence would overwrite hours of
+// work because of a mistyped option.
 func (f *fit) resume() (bool, error) {
 	path := f.o.Checkpoint
 	if path == "" {
@@ -239,7 +248,8 @@ func fill(c *tensorfile.File, name string, m dense.Matrix[float64]) error {
 	return nil
 }
 
-// save writes a checkpoint if it is time for one, or now. It takes as much memory again as the sums.
+// save writes a checkpoint if it is time for one, or now. It takes as much memory again as the sums. Before the choices
+// are made there is nothing worth keeping but two passes.
 func (f *fit) save(now bool) error {
 	if f.o.Checkpoint == "" || f.decision == nil || !now && time.Since(f.file.wrote) < f.file.wait {
 		return nil

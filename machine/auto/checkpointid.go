@@ -16,7 +16,9 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// identity are the options that matter to the result, by name.
+// identity are the options that matter to the result, by name: all but Progress and those of the checkpoint itself. One
+// that is forgotten here lets a fit take up a checkpoint that is not its own. As JSON with sorted keys, so that equal
+// options are equal bytes and a difference can be named.
 func (o Options) identity() (string, error) {
 	m := map[string]any{"columns": o.Learn, "schema": o.Schema, "model": o.Kind, "bandwidth": o.Bandwidth,
 		"lambda":   o.Lambda,
@@ -85,8 +87,9 @@ func excerpt(b json.RawMessage) string {
 }
 
 // sourceIdentity tells tables apart: by their columns and, where the source is a file, by its size and the SHA-256 of
-// its first and last MiB. Not by its name: files may be moved. Changes in between are found when the rows are read
-// again.
+// its first and last MiB. Not by its name: files may be moved. To hash all of it would be one more pass; changes in
+// between are found when the rows that were taken in are read again (rowHash). Changes of later rows that keep size and
+// ends are not found.
 func sourceIdentity(src data.Source) (string, error) {
 	columns, err := data.Columns(src)
 	if err != nil {

@@ -10,6 +10,9 @@ import (
 )
 
 // rowHash follows the rows of a pass, so that one that is resumed knows whether it reads the rows that it has taken in.
+// A chain of permutations of words: it depends on order, and costs a few operations a number, next to F a number for
+// the features. 64 bits find accidents, not adversaries. Rows are hashed as encoded, so a table may change its
+// spelling.
 type rowHash struct {
 	sum      uint64
 	rows     int64

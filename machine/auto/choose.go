@@ -11,13 +11,22 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
+// Numbers of features of trials, powers of two so that searches and the learning curve meet at the same maps, which are
+// then tried once (chooser.known). A trial of L penalties takes n·F²/2 multiply-adds for ΦᵀΦ and K·L·F³/6 for its
+// factorisations: with n = 8192, K = 5 and L = 7 these are equal at F = 700, so up to trialFeatures a search of λ costs
+// less than the map it is for; beyond it the learning curve tries one λ per map.
 const (
 	firstFeatures  = 64  // of the learning curve
-	coarseFeatures = 256 // of the first search of a bandwidth, where penalties cost F³ each
+	coarseFeatures = 256 // of the first search of a bandwidth: a quarter of the cost of the second, or less
 	trialFeatures  = 512 // of the second
 )
 
-// chooser makes the choices on the sample, one after the other.
+// chooser makes the choices on the sample, one after the other: a search of all of them together would cost their
+// product. What that may miss is looked at again where it is known to matter: more features want narrower kernels
+// (ladder, refit), and λ follows both.
+//
+// Nothing is nested here. All trials share the folds of the sample, and parameters of a family and the median distance
+// are of all its inputs, held out or not: trials compare settings, none of their scores is reported as the model's.
 type chooser struct {
 	f    *fit
 	s    *sample
@@ -34,7 +43,11 @@ type chooser struct {
 	done, planned int64 // trials
 }
 
-// choose decides everything but a penalty that all rows can decide better.
+// choose decides everything but a penalty that all rows can decide better. Logistic regression is searched with least
+// squares for all but λ: closed forms instead of L-BFGS per setting, and the same maps suit both.
+//
+// The order: the family first, since bandwidths and feature counts of two families do not compare; then s with λ, which
+// trade against each other; then F, whose curve is only meaningful at a good s; λ last, at the final map.
 func (f *fit) choose(s *sample, rows int64) (*decision, error) {
 	c := &chooser{f: f, s: s, rows: rows, d: &decision{Rows: rows, Sampled: s.len(), Last: s.last},
 		known: map[tried][]trial{}}
@@ -57,6 +70,7 @@ func (f *fit) choose(s *sample, rows int64) (*decision, error) {
 			return nil, err
 		}
 	}
+	// A single trial chooses nothing: rows it was tried on make an honest score.
 	c.d.Spec, c.d.Lambda, c.d.Tried = c.spec, c.lambda, c.d.Open
 	for _, ch := range c.d.Choices {
 		c.d.Tried = c.d.Tried || !ch.Given && len(ch.Trials) > 1
@@ -103,7 +117,8 @@ func (c *chooser) specOf(spec randfeat.Spec, s float64, features int) (randfeat.
 }
 
 // limit is the largest number of features worth trying: about as many as there are rows, and no more than them where a
-// factorisation takes its time.
+// factorisation takes its time. With F = n the features can fit any targets of the rows; more only bring the kernel
+// nearer.
 func (c *chooser) limit() int {
 	most := firstFeatures
 	for int64(most) < c.rows && (most <= trialFeatures || int64(2*most) <= c.rows) {
@@ -128,7 +143,7 @@ func (c *chooser) finalLimit() int {
 	return c.limit()
 }
 
-// grid are the penalties from 10^lo to 10^hi, per steps a decade, or the one that was given.
+// grid are the penalties centre·10^lo to centre·10^hi, per steps a decade, or the one that was given.
 func (c *chooser) grid(centre float64, lo, hi float64, per int) []float64 {
 	if c.f.o.Lambda > 0 {
 		return []float64{c.f.o.Lambda}

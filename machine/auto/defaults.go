@@ -12,18 +12,19 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Limits and defaults.
+// Limits and defaults. Defaults trade time for accuracy: a trial costs Sample·F² for its products and K·F³ per penalty,
+// the fit n·F², scores K·F³.
 const (
-	defaultBudget = 2048
+	defaultBudget = 2048 // 0.44 GB for ridge with 5 folds
 	defaultFolds  = 5
-	defaultSample = 8192
+	defaultSample = 8192 // 4 per feature of the budget
 	defaultBlock  = 1024
 	defaultEvery  = 30 * time.Second
 
-	minSample   = 64
+	minSample   = 64      // below it standard errors of differences, which decide, mean little
 	maxFeatures = 1 << 14 // 2 GiB for one ΦᵀΦ, and there is one per fold
-	maxFolds    = 64
-	maxWidth    = 1 << 16
+	maxFolds    = 64      // each holds sums of its own, and a block of rows
+	maxWidth    = 1 << 16 // as many as a table may have columns
 	maxBlock    = 1 << 16
 	// blockCells and sampleCells bound the numbers of a block and of the sample: 32 and 256 MiB.
 	blockCells  = 1 << 22
@@ -97,7 +98,8 @@ func kindName(k machine.Kind) string {
 	return string(k)
 }
 
-// settle fixes task, kind and block by the schema.
+// settle fixes task, kind and block by the schema. It is called again when a checkpoint was read, whose schema takes
+// the place of a learned one, and gives the same result: all it sets depends on schema and options only.
 func (f *fit) settle() error {
 	s, o := f.schema, &f.o
 	bad := func(format string, args ...any) error {
@@ -155,6 +157,7 @@ func (f *fit) settle() error {
 		return fmt.Errorf("%d encoded columns, the limit is %d: skip columns or keep fewer levels: %w", width, maxWidth,
 			data.ErrSchema)
 	}
+	// Block is part of the result: sums are rounded block by block. So it is set by the width and never by the machine.
 	if o.Block == 0 {
 		o.Block = min(max(blockCells/width, 16), defaultBlock)
 	}
@@ -181,7 +184,8 @@ func joined(kinds []machine.Kind) string {
 	return strings.Join(names, ", ")
 }
 
-// constantTarget names a regression target that never changes, as far as the summary tells.
+// constantTarget names a regression target that never changes, as far as the summary tells. Its best noise is 0, where
+// the evidence of a Gaussian process has no maximum.
 func (f *fit) constantTarget() string {
 	if f.summary == nil || f.task != machine.Regression {
 		return ""

@@ -7,11 +7,12 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// medianPairs is the number of pairs whose median distance starts the search of a bandwidth.
+// medianPairs is the number of pairs whose median distance starts the search of a bandwidth. The rank of the median is
+// then known to a standard error of ½/√4096 = 0.8 %, far finer than the steps of the grid, at 4096·d operations.
 const medianPairs = 4096
 
 // medianDistance is the median distance of random pairs of rows: the usual first guess of a bandwidth. Pairs of equal
-// rows do not count; 1 if there are no others.
+// rows do not count, lest a table of few distinct rows have a bandwidth of 0; 1 if there are no others.
 func medianDistance(s *sample, seed uint64) float64 {
 	n := uint64(s.len())
 	var far []float64

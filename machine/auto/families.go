@@ -14,13 +14,17 @@ import (
 )
 
 const (
-	// maxBlocks is the dimension up to which projections are drawn in blocks of d, which takes d³ operations.
+	// maxBlocks is the dimension up to which projections are drawn in blocks of d, which takes d³ operations per block,
+	// at every trial. Cosines of independent directions are of order d^(−1/2), so little is lost beyond.
 	maxBlocks = 1024
-	// maxCovariance is the dimension up to which a family that needs covariances is tried.
+	// maxCovariance is the dimension up to which a family that needs covariances is tried: d³ operations to fit it, and
+	// d(d+1)/2 parameters that the sample must tell.
 	maxCovariance = 256
 )
 
-// candidates are families and couplings that the data may choose between, the usual one first.
+// candidates are families and couplings that the data may choose between, the usual one first. Least squares gives no
+// choice: it needs φ·φ, which any sign serves, and trigonometric features are bounded. Means weighted by kernels need
+// weights that are positive.
 func (c *chooser) candidates() []randfeat.Spec {
 	spec := func(f family.Family, k coupling.Coupling) randfeat.Spec {
 		s := c.spec
@@ -69,14 +73,16 @@ func (c *chooser) defined(s randfeat.Spec) bool {
 	return !errors.Is(err, coupling.ErrLaw)
 }
 
-// fitted reports whether the parameters of a family are to be fitted: they are where none were given.
+// fitted reports whether the parameters of a family are to be fitted: they are where none were given. They are fitted
+// to scaled inputs, so anew for every bandwidth.
 func (c *chooser) fitted(f family.Family) bool {
 	_, ok := f.(family.Fitter)
 	return ok && reflect.ValueOf(f).IsZero()
 }
 
-// chooseFamily tries the candidates over a coarse grid of bandwidths. Another one than the usual must be better by more
-// than a standard error.
+// chooseFamily tries the candidates over a coarse grid of bandwidths, each at its own best: the estimates have
+// different variances, and with them different best bandwidths. Another one than the usual must be better by more than
+// a standard error, for the best of several is the best by chance too.
 func (c *chooser) chooseFamily() error {
 	list := c.candidates()
 	at := 0
@@ -160,7 +166,8 @@ func label(s randfeat.Spec) string {
 	return s.Family.Name() + " × " + s.Coupling.Name()
 }
 
-// trial tries one bandwidth. Penalties that were tried before are not tried again.
+// trial tries one bandwidth. Penalties that were tried before are not tried again. Trials are kept with the losses of
+// all rows, 8 or 16 bytes a row: pairs are compared row by row.
 func (c *chooser) trial(spec randfeat.Spec, s float64, features int, lambdas []float64) ([]trial, error) {
 	if err := c.f.ctx.Err(); err != nil {
 		return nil, err
@@ -198,7 +205,7 @@ func (c *chooser) trial(spec randfeat.Spec, s float64, features int, lambdas []f
 	return out, nil
 }
 
-// tried names the trials of one map.
+// tried names the trials of one map: all else in a spec is fixed by the table and the seed.
 type tried struct {
 	family   string
 	s        float64

@@ -9,7 +9,10 @@ import (
 )
 
 // chooseFeatures doubles the number of features until that no longer pays, twice in a row while they are few, and takes
-// the smallest number that is as good as the best within a standard error of the paired difference.
+// the smallest number that is as good as the best within a standard error of the paired difference (the "1 SE rule" of
+// Breiman et al. 1984, Classification and Regression Trees, §3.4.3, with the difference in place of the error: maps
+// that share rows have losses that go up and down together). Small maps are cheap and noisy, so one flat step there may
+// be chance; predictions cost F each for ever after, so the smallest is taken.
 func (c *chooser) chooseFeatures() error {
 	ch := Choice{Name: "features", Given: c.f.o.Features > 0, Why: "as asked"}
 	s := c.spec.Kernel.Scale
@@ -115,7 +118,8 @@ func (c *chooser) ladder(s float64, f int, before []float64) ([]trial, error) {
 	return all, nil
 }
 
-// narrower is how many steps of √2 the bandwidth may move when the number of features doubles.
+// narrower is how many steps of √2 the bandwidth may move when the number of features doubles: a bound on cost, since
+// every step is a map and K factorisations; the search ends at the first step that does not help.
 const narrower = 3
 
 func (c *chooser) moveBandwidth(s float64) {
@@ -146,7 +150,9 @@ func (c *chooser) setFeatures(ch Choice, spec randfeat.Spec) error {
 }
 
 // moreFeatures doubles the number of features of a model with variances until they can be believed: a learning curve of
-// errors stops where predictions are good, at a fraction of what their variances need.
+// errors stops where predictions are good, at a fraction of what their variances need. It stops at half of
+// machine.Saturated, below which variances were at least 0.7 of the exact ones where that was measured, and leaves a
+// factor of two for the rows outside the sample.
 func (c *chooser) moreFeatures() error {
 	ch := c.find("features")
 	r, ok := c.try.(*ridgeTries)
@@ -187,7 +193,9 @@ func (c *chooser) moreFeatures() error {
 }
 
 // refit moves the bandwidth once more where the model has another number of features than the search had and the
-// learning curve did not see to it. It leaves the trials of the penalties at the final map.
+// learning curve did not see to it: ladder moves it only beyond trialFeatures, and not for a number that was given.
+// Four steps of √2 at most, one way: the loss is taken to have one minimum in s. It leaves the trials of the penalties
+// at the final map, fewer of them where a factorisation takes longer, and then one only if λ is settled later.
 func (c *chooser) refit() error {
 	features := int(c.find("features").Number)
 	ch := c.find("bandwidth")

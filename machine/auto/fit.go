@@ -13,8 +13,9 @@ import (
 )
 
 // Fit reads a table several times and fits a model to it: once to learn the columns, once to draw a sample on which the
-// choices are made, once to fit, once to score. Memory does not grow with the number of rows: it is 8F² bytes per fold
-// and twice that to solve, the sample with its features, and a few blocks.
+// choices are made, once to fit, once to score. Memory does not grow with the number of rows: least squares holds about
+// 2K + 3 matrices of 8F² bytes (the sums of every fold, of all but it, and what solving takes), besides the sample with
+// its features and a few blocks (docs/machines.md, "Memory").
 //
 // The same table, options and seed give the same model, at any GOMAXPROCS.
 func Fit(ctx context.Context, src data.Source, o Options) (*machine.Model, *Report, error) {
@@ -55,7 +56,9 @@ type fit struct {
 	file     checkpoint
 }
 
-// decision is what was chosen on the sample, as plain data with a JSON form.
+// decision is what was chosen on the sample, as plain data with a JSON form: a checkpoint keeps it, and JSON keeps
+// every bit of a float64, so a resumed fit has the same map and λ. Projections are not kept: they are drawn again from
+// Spec.Seed.
 type decision struct {
 	Spec    randfeat.Spec `json:"spec"`
 	Lambda  float64       `json:"lambda"`
@@ -68,7 +71,7 @@ type decision struct {
 	Tried   bool          `json:"tried,omitempty"` // some choice was between alternatives tried on the sample
 }
 
-// The stages, in order.
+// The stages, in order. Their names are part of the report and of checkpoints.
 const (
 	stageLearn  = "learn columns"
 	stageSample = "draw a sample"
@@ -77,6 +80,8 @@ const (
 	stageScore  = "score"
 )
 
+// run goes through the stages. A checkpoint exists only once all choices are made, so a resumed fit begins with the fit
+// of all rows; it draws the sample again (the same one) only where the nested score needs it.
 func (f *fit) run() (*machine.Model, error) {
 	resumed, err := f.resume()
 	if err != nil {
@@ -113,7 +118,7 @@ func (f *fit) run() (*machine.Model, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := f.save(true); err != nil {
+		if err := f.save(true); err != nil { // at once: a kill would lose all choices
 			return nil, err
 		}
 	}
@@ -177,7 +182,10 @@ func (f *fit) watch(rows machine.Rows, stage string) machine.Rows {
 	return w
 }
 
-// finish fits all rows and scores the model.
+// finish fits all rows and scores the model. The order matters where λ is open: regressions settle it on the sums
+// before any model of a fold is made, classes by the pass that scores. A density passes over the rows again even if no
+// score was asked for: its quantiles, which make anomalies comparable, must be of rows held out, since every row raises
+// the density at its own place.
 func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
 	if !f.info.Summed() {
 		var m *machine.Model
@@ -227,7 +235,8 @@ func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
 	return m, f.scoreNested(s)
 }
 
-// noteSaturation warns of variances that are too small.
+// noteSaturation warns of variances that are too small. It looks at all rows: the degrees of freedom grow with them, so
+// what moreFeatures found enough on the sample need not be; and a number that was given is never raised.
 func (f *fit) noteSaturation(total machine.Sums, lambda float64) error {
 	path, ok := total.(pather)
 	if !ok || !f.info.Bayesian {
@@ -251,7 +260,9 @@ func (f *fit) scoreNested(s *sample) error {
 	return f.stage(stageScore, func() (int64, error) { return int64(s.len()), f.nested(s) })
 }
 
-// sum adds all rows to the sums of their folds, but for those that a checkpoint had.
+// sum adds all rows to the sums of their folds, but for those that a checkpoint had: these are read, hashed and
+// skipped. The number of rows must be that of the sample's pass: folds and the sample are known by row numbers only,
+// and a changed count is what shows of a table that changed between passes.
 func (f *fit) sum(rows machine.Rows) error {
 	if f.sums == nil {
 		setup := f.setup(f.decision.Spec)

@@ -6,7 +6,9 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
-// learn finds out what the columns are.
+// learn finds out what the columns are. It looks at all rows, and nested cross-validation does not repeat it: of
+// targets the schema holds only classes, or mean and scale, which are units; nothing in it is chosen for how well it
+// predicts.
 func (f *fit) learn() (int64, error) {
 	if f.o.Schema != nil {
 		f.schema = f.o.Schema

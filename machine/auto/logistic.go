@@ -9,15 +9,20 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
+// Bounds on trials, every one of which is a fit by L-BFGS per fold: they trade the accuracy of λ, of which half a
+// decade is asked, for time. Tolerance and steps are ten and three times looser than those of the model
+// (machine.FitLogistic); models of nested folds have them too.
 const (
 	logisticFeatures = 512     // most features of a trial
-	logisticWork     = 1 << 25 // multiply-adds of a pass of a trial, n·F·K, beyond which two folds must do
+	logisticWork     = 1 << 25 // multiply-adds of a pass of a trial, n·F·outputs, beyond which two folds must do
 	logisticTol      = 1e-4
 	logisticSteps    = 300
 )
 
 // chooseLogistic walks over decades of λ towards the smallest out-of-fold log loss. Features have norm 1 whatever their
-// number, so λ is found with a moderate number of them.
+// number, so λ is found with a moderate number of them. A walk instead of a grid, by decades and then by half decades:
+// the loss out of fold is taken to have one minimum in log λ, and small penalties take the most steps to fit. It does
+// not go on from below 10⁻⁶ or above 100.
 func (c *chooser) chooseLogistic() error {
 	features := int(c.find("features").Number)
 	spec, err := c.at(c.spec.Kernel.Scale, min(features, logisticFeatures))
@@ -98,7 +103,8 @@ func (f *fit) logisticModel(s *sample, setup machine.Setup, lambda float64) (*ma
 	return m, err
 }
 
-// logisticLoss are the log losses of the rows of the first folds, with class weights.
+// logisticLoss are the log losses of the rows of the first folds, with class weights: what the fit minimises. The floor
+// of 1e-300 keeps one sure mistake from making a mean infinite.
 func (f *fit) logisticLoss(s *sample, spec randfeat.Spec, lambda float64, folds int) ([]float64, error) {
 	setup := f.setup(spec)
 	var err error
@@ -135,7 +141,8 @@ func (f *fit) logisticLoss(s *sample, spec randfeat.Spec, lambda float64, folds 
 	return loss, nil
 }
 
-// fitLogistic fits all rows, from where a checkpoint left off.
+// fitLogistic fits all rows, from where a checkpoint left off: the points and gradients of L-BFGS after a whole step. A
+// step that was interrupted is done again, from the same numbers.
 func (f *fit) fitLogistic(rows machine.Rows) (*machine.Model, error) {
 	m, rep, err := machine.FitLogistic(f.setup(f.decision.Spec), f.checked(rows),
 		machine.LogisticOptions{Lambda: f.decision.Lambda, ClassWeights: f.o.ClassWeights,

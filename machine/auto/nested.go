@@ -22,6 +22,10 @@ func (f *fit) nests() bool {
 // 2010, "On over-fitting in model selection and subsequent selection bias in performance evaluation", JMLR 11, §5). So
 // the rows of a fold are predicted by a model all of whose choices were made on the others, by the same procedure. The
 // score is that of the procedure on fewer rows.
+//
+// In the folds: median distance, family with its parameters, s, F, λ and the weights. Not in them: the schema (see
+// learn) and the projections' seed. Folds may choose differently; their spread is in the intervals
+// (machine.ScoresOfModels). It costs all choices again per fold that is scored.
 func (f *fit) nested(s *sample) error {
 	var parts []*machine.Evaluation // of the folds
 	scored := int64(0)
@@ -65,7 +69,8 @@ func (f *fit) nested(s *sample) error {
 	return nil
 }
 
-// chosenModel makes all choices on a sample and fits all of it.
+// chosenModel makes all choices on a sample and fits all of it, as if it were the table. Its choices and their notes
+// are not reported: those of the model are.
 func (f *fit) chosenModel(s *sample) (*machine.Model, error) {
 	quiet := *f
 	quiet.o.Progress = nil

@@ -7,7 +7,8 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// choosePenalty decides on λ with what the sample tells, or leaves it open.
+// choosePenalty decides on λ with what the sample tells, or leaves it open. λ weighs against a sum of losses, so its
+// best value does not shrink with n as one against a mean would: that of the sample is a good centre for all rows.
 func (c *chooser) choosePenalty() error {
 	if c.unpenalised() {
 		return nil
@@ -32,7 +33,9 @@ func (c *chooser) choosePenalty() error {
 	return nil
 }
 
-// open reports whether all rows will decide on λ.
+// open reports whether all rows will decide on λ: where their sums tell of it without another pass (regression), or
+// where the pass that scores is made anyway (classes). Not where the sample is the table: it was asked already, out of
+// fold. A Gaussian process always asks all rows, since the evidence needs none held out.
 func (c *chooser) open() bool {
 	switch {
 	case c.f.o.Lambda > 0 || !c.f.info.LeastSquares || !c.f.info.Summed():
@@ -48,7 +51,7 @@ func (c *chooser) open() bool {
 // takes models that nearly interpolate for good ones.
 const gcvRows = 4
 
-// halfDecades are the steps around the λ of the sample that all rows choose between.
+// halfDecades are the steps around the λ of the sample that all rows choose between; each costs a factorisation.
 var halfDecades = []float64{-2, -1, 0, 1, 2}
 
 // pather are sums that tell of a penalty without looking at the rows again: those of machine.Ridge.
@@ -58,7 +61,8 @@ type pather interface {
 }
 
 // pathPenalty chooses λ on the sums of all rows: by generalised cross-validation, or by the evidence of a Gaussian
-// process. It goes on beyond the steps while the end is best.
+// process. It goes on beyond the steps while the end is best, up to six decades. The centre comes from a sample, so the
+// end may well be best.
 func pathPenalty(r pather, evidence bool, centre float64, outputs int) (Choice, error) {
 	ch := Choice{Name: "lambda", Why: "least generalised cross-validation error of all rows"}
 	metric := "GCV R²"

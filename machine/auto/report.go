@@ -27,7 +27,7 @@ type Report struct {
 	Resumed   int64           `json:"resumed,omitempty"` // rows taken from a checkpoint
 }
 
-// Choice is one decision.
+// Choice is one decision. Trials are those that it was made by, not all: bandwidths show their best penalty each.
 type Choice struct {
 	Name   string  `json:"name"`  // model, family, coupling, bandwidth, features, lambda, …
 	Value  string  `json:"value"` // for people

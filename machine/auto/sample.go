@@ -10,7 +10,10 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// sample is a part of the rows in memory, the rows of a fold side by side: choices are tried on it.
+// sample is a part of the rows in memory, the rows of a fold side by side: choices are tried on it, and a fold is a
+// range of rows of the features, with no copy. Its rows are in their folds of the whole table, so a model without a
+// fold has not seen that fold's part of the sample either. At most 8·sampleCells bytes of inputs, twice while it is
+// drawn.
 type sample struct {
 	x dense.Matrix[float64]
 	y dense.Matrix[float64] // as rows hand it
@@ -27,7 +30,8 @@ func (s *sample) folds() int { return len(s.first) - 1 }
 // rows lo to hi−1 are fold k.
 func (s *sample) fold(k int) (lo, hi int) { return s.first[k], s.first[k+1] }
 
-// without is a copy of all folds but k; there are at least two.
+// without is a copy of all folds but k; there are at least two. Folds keep their borders, so that choices are made with
+// one fold less; where one only is left, it is halved, since choices need rows held out.
 func (s *sample) without(k int) *sample {
 	lo, hi := s.fold(k)
 	gone := hi - lo
@@ -57,7 +61,9 @@ func (s *sample) without(k int) *sample {
 	return out
 }
 
-// reservoir keeps the rows of smallest priority: which ones depends on nothing but their numbers and the seed.
+// reservoir keeps the rows of smallest priority: which ones depends on nothing but their numbers and the seed. A
+// simple random sample in one pass, whose rows can be told afterwards without a list (see priority); O(log Sample) per
+// row taken.
 type reservoir struct {
 	seed uint64
 	x, y dense.Matrix[float64]

@@ -11,7 +11,7 @@ import (
 
 // watched are rows with standardised targets whose reading can be stopped and followed. Targets of a regression become
 // (y − mean)/scale by the schema, so that several targets weigh the same in every choice and none overflows; restore
-// takes that back in the model.
+// takes that back in the model. One range of penalties then suits all tables.
 type watched struct {
 	machine.Rows
 	ctx     context.Context
@@ -47,7 +47,8 @@ func (w watched) Each(block int, f func(x, y dense.Matrix[float64]) error) error
 	})
 }
 
-// restore turns a model of standardised targets into one of the targets.
+// restore turns a model of standardised targets into one of the targets. Products are converted before they are added,
+// here and elsewhere: Go may fuse x·y + z otherwise, on some processors only.
 func restore(m *machine.Model, targets []data.Target) {
 	if m.Task != machine.Regression {
 		return

@@ -10,7 +10,8 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// folded predicts every row by the model of the folds that it is not in.
+// folded predicts every row by the model of the folds that it is not in. Rows of a block are sorted by fold first: one
+// product per fold instead of one per row.
 type folded struct {
 	seed     uint64
 	parts    []*machine.Predictor[float64]
@@ -77,6 +78,9 @@ func scatter(dst, src dense.Matrix[float64], at []int) {
 }
 
 // openPenalty settles λ on all rows: at once by the sums of a regression, or by the scores of several that it returns.
+// Squared errors of class indicators, which the sums know, choose another λ than errors of classes do, so classes are
+// predicted. Three penalties, half a decade apart: each costs K factorisations and a prediction of every row. That of
+// the sample comes first and wins ties.
 func (f *fit) openPenalty(total machine.Sums) ([]float64, error) {
 	if f.task == machine.Classification {
 		l := f.decision.Lambda
@@ -97,7 +101,8 @@ func (f *fit) openPenalty(total machine.Sums) ([]float64, error) {
 // score predicts all rows once more, each by the models that have not seen its fold, for every penalty, and takes the
 // one of most right classes. A density gets the quantiles of its scores. Where choices were tried, the rows they were
 // tried on only choose among the penalties: a score of the rows that the best of many settings is best on would be too
-// good.
+// good. The sums of all folds but k are made for all k at once, K more matrices of 8F², so that one pass serves all
+// folds and penalties; rows are not fitted again, which is what makes a score of all rows cost one pass.
 func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, error) {
 	others := make([]machine.Sums, len(f.sums.parts))
 	models := make([]*folded, len(lambdas))
@@ -166,7 +171,8 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 	return lambdas[at], scores.Quantiles(), nil
 }
 
-// divide adds rows that begin with number first to fresh, or to seen if choices were tried on them.
+// divide adds rows that begin with number first to fresh, or to seen if choices were tried on them: which those are,
+// the largest priority of the sample tells, with no list of rows to keep or to write into a checkpoint.
 func (f *fit) divide(fresh, seen *machine.Evaluation, truth, pred, variance dense.Matrix[float64], first int64) error {
 	if !f.decision.Tried {
 		return fresh.Add(truth, pred, variance)
@@ -195,7 +201,7 @@ func (f *fit) divide(fresh, seen *machine.Evaluation, truth, pred, variance dens
 	return nil
 }
 
-// scoredPenalty takes the penalty of the best main score.
+// scoredPenalty takes the penalty of the best main score. Error is what a normal interval of that width would have.
 func (f *fit) scoredPenalty(lambdas []float64, evals []*machine.Evaluation) int {
 	ch := Choice{Name: "lambda", Why: "best out-of-fold accuracy of the sample by models of all rows"}
 	at, top := 0, math.Inf(-1)

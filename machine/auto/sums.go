@@ -6,7 +6,7 @@ import (
 )
 
 // foldSums is the state of the pass over all rows: what the rows of every fold add up to. Models of all folds, and of
-// all but one, are merged from it.
+// all but one, are merged from it: cross-validation of K folds costs one pass and K solutions, not K fits.
 type foldSums struct {
 	kind  machine.Kind
 	setup machine.Setup // with projections, task, outputs and block
@@ -16,7 +16,8 @@ type foldSums struct {
 }
 
 // foldPart is one fold. Rows wait in x and y until there are setup.Block of them, so that sums do not depend on the
-// blocks in which rows were read.
+// blocks in which rows were read, nor on where a checkpoint cut the pass: it holds the rows that wait. Full blocks are
+// also what the products are fast on.
 type foldPart struct {
 	machine.Sums
 	x, y dense.Matrix[float64]
@@ -79,7 +80,8 @@ func (p *foldPart) flush() error {
 	return p.Add(x, y)
 }
 
-// merged is the sum of all folds but one, in order; without −1: of all.
+// merged is the sum of all folds but one, in order; without −1: of all. It adds the others rather than subtract one
+// from all: no cancellation where a fold outweighs the rest, and machine.Sums need not know how to subtract.
 func (s *foldSums) merged(without int) (machine.Sums, error) {
 	sum, err := machine.NewSums(s.kind, s.setup)
 	if err != nil {

@@ -22,6 +22,9 @@ import (
 // ridgeTries are trials of least squares with a penalty: one ΦᵀΦ per fold of the sample serves all penalties and all
 // folds, and features are computed once to be summed and predicted from. machine.Ridge, which keeps no features, would
 // map every row once more per fold; the algebra is the same, that of linalg.Normal.
+//
+// Memory: 8nF bytes of features, a packed copy of those of a fold, and K + 3 matrices of 8F²; up to trialFeatures
+// one more per goroutine. It is used again from map to map; always in float64, whatever the model will use.
 type ridgeTries struct {
 	ctx      context.Context
 	s        *sample
@@ -82,7 +85,9 @@ func (r *ridgeTries) try(spec randfeat.Spec, lambdas []float64) ([]trial, error)
 	return good, nil
 }
 
-// sums computes features and their products; there are none of features that overflow. Those of the last map are kept.
+// sums computes features and their products; there are none of features that overflow. Those of the last map are kept:
+// penalties of a map are asked for in several calls. While they are computed they belong to no spec, so that those of a
+// call that was cancelled are not taken for whole ones.
 func (r *ridgeTries) sums(spec randfeat.Spec) error {
 	if r.parts != nil && reflect.DeepEqual(spec, r.spec) {
 		return nil
@@ -137,6 +142,8 @@ func (r *ridgeTries) gather(p *linalg.Normal, j int) {
 }
 
 // leave predicts the rows of fold j by the models of the others. The loss of a penalty that is too small becomes nil.
+// Here the fold is subtracted from all, F² instead of K·F² additions: what that rounds is of the order of what ΦᵀΦ was
+// rounded by, and a λ too small for it fails in the factorisation and is left out.
 func (r *ridgeTries) leave(ts []trial, j int) error {
 	r.rest.Copy(&r.total)
 	r.rest.Add(&r.parts[j], -1)
@@ -186,7 +193,8 @@ func (r *ridgeTries) leave(ts []trial, j int) error {
 }
 
 // eachPenalty runs work for every penalty, several at a time: one factorisation of a few hundred features does not
-// occupy more than one core.
+// occupy more than one core. Larger ones run in parallel inside, one after the other, which also bounds the scratch to
+// one matrix. Which goroutine takes which penalty does not matter: each writes its own columns.
 func (r *ridgeTries) eachPenalty(n int, work func(u *dense.Matrix[float64], l int) error) error {
 	workers := 1
 	if r.phi.Cols <= trialFeatures {
@@ -259,7 +267,8 @@ func (r *ridgeTries) saturation(spec randfeat.Spec, lambda float64) (float64, er
 	return (1 + f - lambda*trace) / f, err
 }
 
-// logEvidence of all rows of the sample, each target with its best noise; −Inf where there is none.
+// logEvidence of all rows of the sample, each target with its best noise; −Inf where there is none. No fold is held
+// out: the evidence pays for its parameters itself (Rasmussen & Williams 2006, §5.2).
 func (r *ridgeTries) logEvidence(lambda float64) float64 {
 	if len(r.u) == 0 {
 		r.u = make([]dense.Matrix[float64], 1)

@@ -10,7 +10,9 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// sumTries are trials of any kind whose rows add up: one sum per fold of the sample.
+// sumTries are trials of any kind whose rows add up: one sum per fold of the sample. Rows are mapped twice, to be
+// summed and to be predicted; sums of smoothers and densities are F numbers per output, so nothing else costs. The kind
+// itself predicts: what is tried is what will be used.
 type sumTries struct {
 	ctx   context.Context
 	s     *sample
@@ -118,7 +120,8 @@ func (r *sumTries) judge(t *trial, pred dense.Matrix[float64]) {
 }
 
 // tail is the fraction of least likely rows that count as if they were at its border: few outliers, whose log density
-// is mostly noise, would choose the bandwidth otherwise.
+// is mostly noise, would choose the bandwidth otherwise: −log density has no bound, and one row far from all others
+// asks for kernels that reach it. More than two rows in a hundred are no longer taken for outliers.
 const tail = 0.02
 
 // bulk adds shift to minus log densities and cuts the largest.
