@@ -26,6 +26,7 @@ type Workspace[T dense.Float] struct {
 	group      par.Group
 	product    product[T]
 	block      []T // of LogGram, scaled
+	rescue     rescue[T]
 }
 
 // gramRows bounds the rows of features held at a time by Gram.
@@ -109,7 +110,11 @@ func (m *Map[T]) gram(dst dense.Matrix[T], log, sign dense.Matrix[float64], x, y
 			}
 			ws.group.Do(xb.Rows, workers, &ws.product)
 			if ws.product.lost != 0 {
-				ws.product.restore(xb, yb, ws.nx[a:], ws.ny[b:], &ws.exec)
+				ws.rescue.p = &ws.product
+				ws.rescue.x.of(m.query, m.Signed(), xb, ws.nx[a:], &ws.exec)
+				ws.rescue.y.of(m.key, m.Signed(), yb, ws.ny[b:], &ws.exec)
+				ws.group.Do(xb.Rows, workers, &ws.rescue)
+				ws.rescue.p = nil
 			}
 		}
 	}
@@ -168,49 +173,74 @@ func smallest[T dense.Float](f int) (floor T, tiny float64) {
 	return T(float64(f) * 0x1p-1022 * 0x1p53), math.Log(math.SmallestNonzeroFloat64)
 }
 
-// restore computes the entries that Run marked, from exponents that are added before they are exponentiated.
-func (p *product[T]) restore(x, y dense.Matrix[T], nx, ny []float64, ws *exec.Workspace[T]) {
-	f := p.phiX.Cols
-	logs := func(s *exec.Side[T], x dense.Matrix[T], norms []float64) (e, value dense.Matrix[T], row []float64) {
-		e, row = dense.New[T](x.Rows, f), make([]float64, x.Rows)
-		if p.m.Signed() {
-			value = dense.New[T](x.Rows, f)
-		}
-		s.Log(e, value, row, x, norms, ws)
-		return e, value, row
+// exponents are the features of a block in the log domain, value·exp(e + row).
+type exponents[T dense.Float] struct {
+	e, value dense.Matrix[T] // value is empty unless the map is Signed
+	row      []float64
+}
+
+func (l *exponents[T]) of(s *exec.Side[T], signed bool, x dense.Matrix[T], norms []float64, ws *exec.Workspace[T]) {
+	l.e, l.row = buf.Shaped(l.e, x.Rows, s.OutDim()), buf.Sized(l.row, x.Rows)
+	if signed {
+		l.value = buf.Shaped(l.value, x.Rows, s.OutDim())
+	} else {
+		l.value = dense.Matrix[T]{}
 	}
-	ex, vx, rx := logs(p.m.query, x, nx)
-	ey, vy, ry := logs(p.m.key, y, ny)
-	par.For(x.Rows, 8, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			for j, v := range p.dst.Row(i) {
-				if v == v {
-					continue
-				}
-				top := math.Inf(-1)
-				for k, e := range ex.Row(i) {
-					top = math.Max(top, float64(e)+float64(ey.At(j, k)))
-				}
-				var sum float64
-				for k, e := range ex.Row(i) {
-					t := math.Exp(float64(e) + float64(ey.At(j, k)) - top)
-					if !vx.IsEmpty() {
-						t *= float64(vx.At(i, k)) * float64(vy.At(j, k))
-					}
-					sum += t
-				}
-				log := math.Inf(-1)
-				if sum > 0 {
-					log = math.Log(sum) + top + rx[i] + ry[j]
-				}
-				if !p.log.IsEmpty() {
-					p.log.Row(i)[j] = log
-				}
-				if !p.sign.IsEmpty() {
-					p.sign.Row(i)[j] = 1
-				}
-				p.dst.Row(i)[j] = T(math.Exp(log))
+	s.Log(l.e, l.value, l.row, x, norms, ws)
+}
+
+// rescue is the job that computes the entries that a product marked, from exponents that are added before they are
+// exponentiated.
+type rescue[T dense.Float] struct {
+	p    *product[T]
+	x, y exponents[T]
+}
+
+// Run computes the marked entries of rows lo to hi−1.
+func (r *rescue[T]) Run(_, lo, hi int) {
+	p := r.p
+	for i := lo; i < hi; i++ {
+		for j, v := range p.dst.Row(i) {
+			if v == v {
+				continue
 			}
+			log := r.entry(i, j)
+			if !p.log.IsEmpty() {
+				p.log.Row(i)[j] = log
+			}
+			if !p.sign.IsEmpty() {
+				p.sign.Row(i)[j] = 1
+			}
+			p.dst.Row(i)[j] = T(math.Exp(log))
 		}
-	})
+	}
+}
+
+// entry is the logarithm of one entry, −Inf where no feature is above 0 on both sides: thresholds and gates make such
+// zeros, and they must not cost exponentials.
+func (r *rescue[T]) entry(i, j int) float64 {
+	ex, ey := r.x.e.Row(i), r.y.e.Row(j)
+	var vx, vy []T
+	if !r.x.value.IsEmpty() {
+		vx, vy = r.x.value.Row(i), r.y.value.Row(j)
+	}
+	top := math.Inf(-1)
+	for k, e := range ex {
+		if vx == nil || vx[k] != 0 && vy[k] != 0 {
+			top = math.Max(top, float64(e)+float64(ey[k]))
+		}
+	}
+	if math.IsInf(top, -1) {
+		return top
+	}
+	var sum float64
+	for k, e := range ex {
+		switch {
+		case vx == nil:
+			sum += math.Exp(float64(e) + float64(ey[k]) - top)
+		case vx[k] != 0 && vy[k] != 0:
+			sum += float64(vx[k]) * float64(vy[k]) * math.Exp(float64(e)+float64(ey[k])-top)
+		}
+	}
+	return math.Log(sum) + top + r.x.row[i] + r.y.row[j]
 }
