@@ -25,8 +25,12 @@ func TestDecoder(t *testing.T) {
 	const d, m, dv, qHeads, kvHeads, batch, length = 6, 20, 4, 4, 2, 2, 211
 	q, k, v := normals[float32](batch, qHeads, length, d, 1, 1), normals[float32](batch, kvHeads, length, d, 1, 2),
 		normals[float32](batch, kvHeads, length, dv, 1, 3)
+	windows := []int{0, 1, 10, 300}
+	if testing.Short() {
+		windows = []int{0, 10}
+	}
 	for name, f := range linearFamilies(t, d) {
-		for _, window := range []int{0, 1, 10, 300} {
+		for _, window := range windows {
 			a := linear[float32](t, f, d, m, true)
 			a.Window = window
 			want := NewSeq[float32](batch, qHeads, length, dv)

@@ -144,6 +144,9 @@ func TestSameBytes(t *testing.T) {
 		"density":  {Kind: machine.KindDensity, Learn: learn(), Budget: 128},
 	} {
 		o.Seed, o.Block = 5, 64
+		if testing.Short() {
+			o.Budget = 32
+		}
 		src := waves(400, 4)
 		before := runtime.GOMAXPROCS(4)
 		m, r := mustFit(t, src, o)
@@ -155,8 +158,7 @@ func TestSameBytes(t *testing.T) {
 			t.Errorf("%s: the model depends on GOMAXPROCS or on the size of reads", name)
 		}
 		if m1, r1 = mustFit(t, src.csv(t), o); !bytes.Equal(modelBytes(t, m), modelBytes(t, m1)) ||
-			!slices.Equal(r.Scores,
-				r1.Scores) {
+			!slices.Equal(r.Scores, r1.Scores) {
 			t.Errorf("%s: a stream of text and numbers in memory give different models", name)
 		}
 		o.Seed = 6
