@@ -144,8 +144,8 @@ func TestSameBytes(t *testing.T) {
 		"density":  {Kind: machine.KindDensity, Learn: learn(), Budget: 128},
 	} {
 		o.Seed, o.Block = 5, 64
-		if testing.Short() {
-			o.Budget = 32
+		if testing.Short() && name != "ridge" && name != "density" {
+			continue // whole fits, one of each way to make sums
 		}
 		src := waves(400, 4)
 		before := runtime.GOMAXPROCS(4)
