@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/randfeat/randfeat/kernel"
 )
 
 // The grid of bandwidths is the median distance times 2^lo … 2^hi, one step a power of two; it grows by up to extra
@@ -43,6 +45,13 @@ func (c *chooser) bandwidths() []float64 {
 // have a standard error.
 func (c *chooser) chooseBandwidth() error {
 	ch := Choice{Name: "bandwidth", Given: c.f.o.Bandwidth > 0, Why: "as asked"}
+	if ch.Given && c.fixedPenalty() { // there is nothing to try
+		s := c.f.o.Bandwidth
+		c.spec.Kernel, c.lambda = kernel.Kernel{Kind: kernel.Gaussian, Scale: s}, c.f.o.Lambda
+		ch.Number, ch.Value = s, short(s)
+		c.chosen(ch)
+		return nil
+	}
 	features := c.searchFeatures()
 	coarse := features
 	if !ch.Given && !c.unpenalised() {

@@ -158,6 +158,9 @@ func (c *chooser) grid(centre float64, lo, hi float64, per int) []float64 {
 	return g
 }
 
+// fixedPenalty reports whether there is no λ to choose.
+func (c *chooser) fixedPenalty() bool { return c.f.o.Lambda > 0 || c.unpenalised() }
+
 func (c *chooser) unpenalised() bool { return !c.f.info.Penalised }
 
 func short(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }

@@ -226,6 +226,9 @@ func (c *chooser) counted() {
 // plan guesses the number of trials.
 func (c *chooser) plan() int64 {
 	n := len(c.bandwidths())
+	if c.f.o.Bandwidth > 0 && c.fixedPenalty() {
+		n = 0
+	}
 	if k := len(c.candidates()); k > 1 { // whose grids include that of the one chosen
 		n *= k
 	}

@@ -228,6 +228,11 @@ func (c *chooser) refit() error {
 		}
 		c.moveBandwidth(s)
 	}
+	if c.fixedPenalty() {
+		spec, err := c.at(s, features)
+		c.spec = spec
+		return err
+	}
 	around := c.grid(c.lambda, -0.5, 0.5, 2)
 	switch {
 	case features <= trialFeatures:

@@ -224,12 +224,13 @@ func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
 			return nil, err
 		}
 	}
-	m, err := total.Model(lambdas[0])
+	m, err := f.solved(total, lambdas[0])
 	if err != nil {
 		return nil, err
 	}
+	f.noteRaised(lambdas[0], m.Lambda)
 	m.Quantiles = quantiles
-	if err := f.noteSaturation(total, lambdas[0]); err != nil {
+	if err := f.noteSaturation(total, m.Lambda); err != nil {
 		return nil, err
 	}
 	return m, f.scoreNested(s)

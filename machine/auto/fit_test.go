@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -580,6 +581,55 @@ func TestNoteOfFewRows(t *testing.T) {
 		if n := strings.Count(notes, "adaptive is fitted to 7 rows of 4 columns"); n != c.times || n == 0 &&
 			strings.Contains(notes, "is fitted to") {
 			t.Errorf("%s, %d rows: notes %q", c.f.Name(), c.rows, r.Notes)
+		}
+	}
+}
+
+// With few features and hardly any noise ever smaller penalties are better, down to those at which the features of some
+// rows are singular up to rounding, and those of others not: a fit goes on with the next larger one.
+func TestSingularPenaltyIsRaised(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	s := &numbers{names: []string{"a", "b", "y"}}
+	for range 400 {
+		a, b := r.Float64(), r.Float64()
+		s.rows = append(s.rows, []float64{a, b, math.Sin(3*a) + b*b + 1e-5*r.NormFloat64()})
+	}
+	for seed := range uint64(6) {
+		m, rep := mustFit(t, s, Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Kind: machine.KindRidge,
+			Family: family.Trig{}, Budget: 32, Seed: seed})
+		if at := len(rep.Choices) - 1; rep.Choices[at].Number != m.Lambda {
+			t.Errorf("seed %d: λ = %g is stated, that of the model is %g", seed, rep.Choices[at].Number, m.Lambda)
+		}
+		if r2 := rep.Scores[1].Value; r2 < 0.999 {
+			t.Errorf("seed %d: R² = %g", seed, r2)
+		}
+	}
+}
+
+// What is given is not tried: with everything given, no trial is made.
+func TestFixedChoicesCostNothing(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		o      Options
+		trials int64
+	}{
+		{"all", Options{Family: family.Trig{}, Coupling: coupling.IID{}, Bandwidth: 1, Features: 64, Lambda: 0.1}, 0},
+		{"gp", Options{Kind: machine.KindGP, Bandwidth: 1, Features: 64, Lambda: 0.1}, 0},
+		{"smoother", Options{Kind: machine.KindSmoother, Family: family.OPRF{}, Bandwidth: 1, Features: 64}, 0},
+		{"all but λ", Options{Family: family.Trig{}, Bandwidth: 1, Features: 64}, 3},
+	} {
+		trials := int64(0)
+		c.o.Learn, c.o.Progress = learn("y"), func(stage string, done, _ int64) {
+			if stage == stageChoose {
+				trials = max(trials, done)
+			}
+		}
+		m, r := mustFit(t, waves(300, 3), c.o)
+		if trials > c.trials {
+			t.Errorf("%s: %d trials, want %d at most", c.name, trials, c.trials)
+		}
+		if m.Spec.Kernel.Scale != 1 || m.Weights.Rows != 64 || c.o.Lambda > 0 && m.Lambda != 0.1 || len(r.Scores) == 0 {
+			t.Errorf("%s: s = %g, %d features, λ = %g", c.name, m.Spec.Kernel.Scale, m.Weights.Rows, m.Lambda)
 		}
 	}
 }

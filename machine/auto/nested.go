@@ -99,7 +99,7 @@ func (f *fit) chosenModel(s *sample) (*machine.Model, error) {
 		}
 		d.Lambda = ch.Number
 	}
-	return sums.Model(d.Lambda)
+	return f.solved(sums, d.Lambda)
 }
 
 // judge adds rows lo to hi−1 of the sample, predicted by m, to e.

@@ -1,8 +1,10 @@
 package auto
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/randfeat/randfeat/machine"
 )
@@ -112,4 +114,35 @@ func pathPenalty(r pather, evidence bool, centre float64, outputs int) (Choice, 
 	}
 	ch.Value = short(ch.Number)
 	return ch, nil
+}
+
+// mostRaises bounds how often solved goes on: eight decades. No features of norm 1 are singular with what follows.
+const mostRaises = 16
+
+// solved is the model of sums with penalty λ or, where the features are singular up to rounding with it, with the next
+// larger one of the steps of half a decade that all penalties lie on. A λ that some rows could do with may be too small
+// for others: pivots that are 0 but for rounding come out on either side of it. Not where λ was given: that is refused.
+func (f *fit) solved(s machine.Sums, lambda float64) (*machine.Model, error) {
+	for k := range mostRaises + 1 {
+		m, err := s.Model(lambda * math.Pow(10, float64(k)/2))
+		if !errors.Is(err, machine.ErrSingular) || f.o.Lambda > 0 || k == mostRaises {
+			return m, err
+		}
+	}
+	panic("unreachable")
+}
+
+// noteRaised corrects the choice of a λ that solved did not take.
+func (f *fit) noteRaised(from, to float64) {
+	if from == to {
+		return
+	}
+	f.report.Choices = slices.Clone(f.report.Choices)
+	for i := range f.report.Choices {
+		if ch := &f.report.Choices[i]; ch.Name == "lambda" {
+			ch.Why += fmt.Sprintf("; raised from %s, with which the features of all rows are singular up to rounding",
+				short(from))
+			ch.Number, ch.Value = to, short(to)
+		}
+	}
 }

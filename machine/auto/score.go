@@ -23,10 +23,10 @@ type folded struct {
 }
 
 // without are the predictors with penalty λ; others[k] is the sum of all folds but k.
-func (s *foldSums) without(others []machine.Sums, lambda float64, variance bool) (*folded, error) {
-	p := &folded{seed: s.seed, variance: variance, at: make([][]int, len(s.parts))}
+func (f *fit) without(others []machine.Sums, lambda float64) (*folded, error) {
+	p := &folded{seed: f.o.Seed, variance: f.info.Bayesian, at: make([][]int, len(others))}
 	for k := range others {
-		m, err := others[k].Model(lambda)
+		m, err := f.solved(others[k], lambda)
 		if err != nil {
 			return nil, fmt.Errorf("model without fold %d: %w", k+1, err)
 		}
@@ -118,7 +118,7 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 			return 0, nil, err
 		}
 		var err error
-		if models[l], err = f.sums.without(others, lambda, f.info.Bayesian); err != nil {
+		if models[l], err = f.without(others, lambda); err != nil {
 			return 0, nil, err
 		}
 		for _, e := range []*[]*machine.Evaluation{&evals, &seen} {
