@@ -26,7 +26,7 @@ import (
 // nothing overflows with positive maps (docs/theory.md §6). Rows that Forward counts as Empty or Zero have no gradient.
 //
 // grads, nil or one per map, receive the gradients by the parameters of the families (randfeat.Grad); nil entries are
-// skipped. With a Window they are refused (errors.ErrUnsupported). The bits of all results are the same at any
+// skipped. With a Window or Sinks they are refused (errors.ErrUnsupported). The bits of all results are the same at any
 // GOMAXPROCS.
 func (a *Linear[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T], grads []*randfeat.Grad[T]) (Report, error) {
 	if err := a.check(out, q, k, v); err != nil {
@@ -46,8 +46,8 @@ func (a *Linear[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T], grads []*ran
 		if grads == nil || grads[i] == nil {
 			continue
 		}
-		if a.Window > 0 {
-			return Report{}, fmt.Errorf("parameter gradients with a window: %w", errors.ErrUnsupported)
+		if a.exact() {
+			return Report{}, fmt.Errorf("parameter gradients with a window or sinks: %w", errors.ErrUnsupported)
 		}
 		if _, ok := m.(randfeat.Learnable[T]); !ok {
 			return Report{}, fmt.Errorf("map %d, a %T: %w", i, m, randfeat.ErrNoParameters)
@@ -92,7 +92,7 @@ func (b *backCall[T]) run(a *Linear[T], q, k, v Seq[T]) error {
 		}
 	}
 	none := len(b.all) == 0 || v.Dim == 0
-	b.direct = a.Window == 0 && a.KeyMask == nil && a.Segments == nil
+	b.direct = !a.exact() && a.KeyMask == nil && a.Segments == nil
 	if !b.direct || none {
 		for _, s := range [...]Seq[T]{b.dq, b.dk, b.dv} {
 			clearSeq(s)
@@ -101,7 +101,7 @@ func (b *backCall[T]) run(a *Linear[T], q, k, v Seq[T]) error {
 	if none {
 		return nil
 	}
-	n := b.hire(a.Window > 0)
+	n := b.hire(a.exact())
 	// Parameter gradients of streams are merged in their order, so no more streams are under way than there are passes.
 	step := len(b.all)
 	if b.grads != nil {
@@ -124,9 +124,9 @@ func (b *backCall[T]) run(a *Linear[T], q, k, v Seq[T]) error {
 	return nil
 }
 
-// hire divides as many workers as the work pays for among passes and returns the number of these. The rows of a window
-// are no step of their own: streams with one run on one worker each.
-func (b *backCall[T]) hire(window bool) (passes int) {
+// hire divides as many workers as the work pays for among passes and returns the number of these. Exact
+// weights are no step of their own: streams with some run on one worker each.
+func (b *backCall[T]) hire(exact bool) (passes int) {
 	work := 0
 	for i := range b.all {
 		s := &b.all[i]
@@ -136,7 +136,7 @@ func (b *backCall[T]) hire(window bool) (passes int) {
 	for len(b.workers) < workers {
 		b.workers = append(b.workers, new(backWorker[T]))
 	}
-	if len(b.all) < workers && !window {
+	if len(b.all) < workers && !exact {
 		b.crew.Hire(1)
 		b.crew.Workers[0].crew.Workers = b.workers[:workers:workers]
 		return 1

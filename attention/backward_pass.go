@@ -25,7 +25,7 @@ type pass[T dense.Float] struct {
 	lambda []float64
 	sign   []T
 	dots   []T // D_i
-	// With a window lambda is known before the queries: first their denominators den·e^lambda are summed.
+	// With exact weights lambda is known before the queries: first their denominators den·e^lambda are summed.
 	known, summing bool
 	den            []float64
 
@@ -68,7 +68,7 @@ func (p *pass[T]) stream(s *stream[T]) error {
 	}
 	p.known = false
 	switch {
-	case s.window > 0:
+	case s.exact():
 		return p.windowed(s)
 	case s.causal:
 		return p.causal(s)
@@ -279,6 +279,7 @@ func (p *pass[T]) sweep(n int, part, seg par.Step[backWorker[T]]) (last *memory[
 // bidirectional sums all keys, then the queries, then reads with the keys. The references are those of the keys: a
 // share at them is at most 1.
 func (p *pass[T]) bidirectional(s *stream[T]) error {
+	p.s = s
 	n, queries, f, dv := s.segments(), (s.lenQ()+segment-1)/segment, s.m.OutDim(), s.v.Cols
 	wave := max(1, p.wave(max(n, queries)))
 	p.need(wave, dv)
@@ -325,6 +326,9 @@ func (p *pass[T]) bidirectional(s *stream[T]) error {
 			}
 			m.part.reset()
 		}
+	}
+	if p.first = 0; p.summing {
+		return nil
 	}
 	p.ds, p.dz = buf.Shaped(p.ds, f, dv), buf.Sized(p.dz, f)
 	for i, v := range p.total.s.Data {

@@ -27,7 +27,7 @@ type backWorker[T dense.Float] struct {
 	grad   *randfeat.Grad[T]
 	diff   randfeat.Differentiable[T] // the map
 
-	// Of a window: cotangents of embedded queries and keys, the matrix that embeds them, sums by key.
+	// Of exact weights: cotangents of embedded queries and keys, the matrix that embeds them, sums by key.
 	embed, embedK dense.Matrix[T]
 	matrix        dense.Matrix[T]
 	matrixOf      [32]byte
@@ -41,7 +41,7 @@ func (w *backWorker[T]) grow(s *stream[T], rows int) {
 	w.da = buf.Shaped(w.da, rows, rows)
 	w.dx, w.dv = buf.Shaped(w.dx, rows, s.k.Cols), buf.Shaped(w.dv, rows, dv)
 	w.zc, w.negs = buf.Sized(w.zc, f), buf.Sized(w.negs, rows)
-	if s.causal || s.window > 0 {
+	if s.causal || s.exact() {
 		w.shares = buf.Shaped(w.shares, rows*s.group, f)
 	}
 }
@@ -183,6 +183,10 @@ func (w *backWorker[T]) queryBlock(p *pass[T], part *sums[T], lo, hi int) error 
 			phi, dphi, gm := w.phiQ.RowRange(0, n), w.dphi.RowRange(0, n), w.g.RowRange(0, n)
 			if err := w.weigh(phi, q, &p.view, 1); err != nil {
 				return err
+			}
+			if p.summing {
+				p.addDenominators(g, i0, w.den[:n], w.scale)
+				continue
 			}
 			w.factors(p, g, i0, n, all)
 			w.cotangents(p, gm, w.den, g, i0, n)

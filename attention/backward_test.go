@@ -97,22 +97,24 @@ func TestLinearBackwardFamilies(t *testing.T) {
 		}
 		m := testMap[float64](t, f, d, 6)
 		for _, causal := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/causal=%v", name, causal), func(t *testing.T) {
-				q, k, v := normals[float64](1, 1, 13, d, 0.6, 1), normals[float64](1, 1, 13, d, 0.6, 2),
-					normals[float64](1, 1, 13, 3, 1, 3)
-				a := &Linear[float64]{Maps: []randfeat.FeatureMap[float64]{m}, Chunk: 5,
-					Visibility: Visibility{Causal: causal}}
-				tolerance := 1e-6
-				if !m.Positive() {
-					tolerance = 1e-4 // denominators may be small
-				}
-				checkDerivative(t, a, q, k, v, tolerance)
-			})
+			for _, sinks := range []int{0, 2} {
+				t.Run(fmt.Sprintf("%s/causal=%v/sinks=%d", name, causal, sinks), func(t *testing.T) {
+					q, k, v := normals[float64](1, 1, 13, d, 0.6, 1), normals[float64](1, 1, 13, d, 0.6, 2),
+						normals[float64](1, 1, 13, 3, 1, 3)
+					a := &Linear[float64]{Maps: []randfeat.FeatureMap[float64]{m}, Chunk: 5, Sinks: sinks,
+						Visibility: Visibility{Causal: causal}}
+					tolerance := 1e-6
+					if !m.Positive() {
+						tolerance = 1e-4 // denominators may be small
+					}
+					checkDerivative(t, a, q, k, v, tolerance)
+				})
+			}
 		}
 	}
 }
 
-// Masks, packed sequences, groups of heads, other lengths and chunks, windows.
+// Masks, packed sequences, groups of heads, other lengths and chunks, windows and sinks.
 func TestLinearBackwardShapes(t *testing.T) {
 	const d = 4
 	m := testMap[float64](t, family.OPRF{A: -0.05}, d, 7)
@@ -152,8 +154,9 @@ func TestLinearBackwardShapes(t *testing.T) {
 		"dark":       {maps: []randfeat.FeatureMap[float64]{dark}, lenQ: 9, lenK: 9, heads: 2, kv: 1, chunk: 4},
 	} {
 		for _, causal := range []bool{false, true} {
-			for _, window := range []int{0, 1, 3, 20} {
-				t.Run(fmt.Sprintf("%s/causal=%v/window=%d", name, causal, window), func(t *testing.T) {
+			for _, near := range [][2]int{{0, 0}, {1, 0}, {3, 0}, {20, 0}, {0, 2}, {3, 2}, {1, 20}} {
+				window, sinks := near[0], near[1]
+				t.Run(fmt.Sprintf("%s/causal=%v/window=%d/sinks=%d", name, causal, window, sinks), func(t *testing.T) {
 					maps := c.maps
 					if maps == nil {
 						maps = []randfeat.FeatureMap[float64]{m}
@@ -162,7 +165,8 @@ func TestLinearBackwardShapes(t *testing.T) {
 					vis.Causal = causal
 					q := transposed(normals[float64](2, c.heads, c.lenQ, d, 0.7, 11))
 					k, v := normals[float64](2, c.kv, c.lenK, d, 0.7, 12), normals[float64](2, c.kv, c.lenK, 3, 1, 13)
-					a := &Linear[float64]{Maps: maps, Visibility: vis, Chunk: c.chunk, Window: window}
+					a := &Linear[float64]{Maps: maps, Visibility: vis, Chunk: c.chunk, Window: window,
+						Sinks: sinks}
 					checkDerivative(t, a, q, k, v, 1e-6)
 				})
 			}

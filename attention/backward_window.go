@@ -9,7 +9,7 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// windowed computes a stream with a window: first the common denominators of features and exact weights, then the
+// windowed computes a stream with exact weights: first the common denominators of features and exact weights, then the
 // gradients of the sweeps at these denominators, then those of the exact weights p = κ(q, k)/den:
 //
 //	ds = p ⊙ (dout·v − D),   dv = pᵀ·dout,   d(q, k) = ds ∂ log κ(q, k)
@@ -17,9 +17,10 @@ func (p *pass[T]) windowed(s *stream[T]) error {
 	w := p.crew.Workers[0]
 	p.sweeps[0], p.sweeps[1] = s.sweeps()
 	sweeps := p.sweeps[:2]
-	if s.causal {
+	if s.oneSweep() {
 		sweeps = sweeps[:1]
 	}
+	all := !sweeps[0].causal // without a window, at once
 	p.den = buf.Sized(p.den, len(p.lambda))
 	clear(p.den)
 	for i := range p.lambda {
@@ -27,22 +28,27 @@ func (p *pass[T]) windowed(s *stream[T]) error {
 	}
 	for i := range sweeps {
 		p.summing = true
-		err := p.forwards(&sweeps[i])
+		run := p.forwards
+		if all {
+			run = p.bidirectional
+		}
+		err := run(&sweeps[i])
 		if p.summing = false; err != nil {
 			return err
 		}
 	}
-	p.s = s
-	for i := 0; i < s.lenQ(); i += w.phiQ.Rows {
-		if err := w.windowRows(p, i, min(i+w.phiQ.Rows, s.lenQ()), true); err != nil {
-			return err
-		}
-	}
+	w.exactRows(p, s, true)
 	for i, d := range p.den {
 		w.factor(p, i, T(d), p.lambda[i], !math.IsInf(p.lambda[i], -1))
 	}
 	p.known = true
 	for i := range sweeps {
+		if all {
+			if err := p.bidirectional(&sweeps[i]); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := p.forwards(&sweeps[i]); err != nil {
 			return err
 		}
@@ -50,13 +56,24 @@ func (p *pass[T]) windowed(s *stream[T]) error {
 			return err
 		}
 	}
-	p.s = s
+	w.exactRows(p, s, false)
+	return nil
+}
+
+// exactRows handles the exact weights of all queries, those of the sinks and of the window.
+func (w *backWorker[T]) exactRows(p *pass[T], s *stream[T], summing bool) {
 	for i := 0; i < s.lenQ(); i += w.phiQ.Rows {
-		if err := w.windowRows(p, i, min(i+w.phiQ.Rows, s.lenQ()), false); err != nil {
-			return err
+		end := min(i+w.phiQ.Rows, s.lenQ())
+		if s.sinkK.Rows > 0 {
+			w.sinks = s.sinks()
+			p.s = &w.sinks
+			w.windowRows(p, i, end, summing)
+		}
+		if p.s = s; s.window > 0 {
+			w.windowRows(p, i, end, summing)
 		}
 	}
-	return nil
+	w.sinks = stream[T]{}
 }
 
 // addDenominators adds den_i·e^scale_i to the denominators of queries from i0 of head g.
@@ -70,21 +87,10 @@ func (p *pass[T]) addDenominators(g, i0 int, den []T, scale []float64) {
 }
 
 // windowRows handles the exact weights of queries i0 to i1−1: their denominators if summing, else their gradients.
-func (w *backWorker[T]) windowRows(p *pass[T], i0, i1 int, summing bool) error {
+func (w *backWorker[T]) windowRows(p *pass[T], i0, i1 int, summing bool) {
 	s, x, n := p.s, &w.win, i1-i0
 	x.prepare(s.m, w.tab)
-	if cap(x.lo) < n {
-		x.lo, x.hi, x.row = make([]int, n), make([]int, n), make([]float64, n)
-	}
-	x.lo, x.hi, x.row = x.lo[:cap(x.lo)], x.hi[:cap(x.hi)], x.row[:cap(x.row)]
-	first, last := s.k.Rows, 0
-	for i := range n {
-		lo, hi := s.visible(i0 + i)
-		x.lo[i], x.hi[i] = lo, hi
-		if lo < hi {
-			first, last = min(first, lo), max(last, hi)
-		}
-	}
+	first, last := within(x, s, i0, i1)
 	for g := range s.group {
 		q := s.queries(g).RowRange(i0, i1)
 		u := x.queries(q, w.tab)
@@ -128,7 +134,6 @@ func (w *backWorker[T]) windowRows(p *pass[T], i0, i1 int, summing bool) error {
 			}
 		}
 	}
-	return nil
 }
 
 // windowWeights replaces the exponents of a query, up to its term row, by their weights, or sums these.

@@ -9,16 +9,16 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Decoder is causal linear attention that continues: it keeps the memories of all heads and, with a window, the last
-// Window keys and values. Its size does not grow with the tokens seen, nor does the time of a Step, which allocates
+// Decoder is causal linear attention that continues: it keeps the memories of all heads and, with a window or sinks,
+// the last Window and the first Sinks keys and values. Its size does not grow with the tokens seen, nor does the time of a Step, which allocates
 // nothing. Outputs are those of Forward over all tokens at once, up to rounding. A Decoder serves one call at a
-// time. It cannot be saved; a State, which has no window, can.
+// time. It cannot be saved; a State, which has neither, can.
 type Decoder[T dense.Float] struct {
 	maps            []randfeat.FeatureMap[T]
 	batch           int
 	qHeads, kvHeads int
 	dim, valueDim   int
-	window          int
+	window, sinks   int
 	rows            []int // handled together, per map
 	checks          bool
 	length          int
@@ -34,7 +34,7 @@ type Decoder[T dense.Float] struct {
 // maxWindow bounds the memory of a decoder: more is a mistake.
 const maxWindow = 1 << 24
 
-// NewDecoder returns a decoder of no tokens with the maps, Window and Chunk of a. It is causal whatever a.Causal says
+// NewDecoder returns a decoder of no tokens with the maps, Window, Sinks and Chunk of a. It is causal whatever a.Causal says
 // and takes no masks: padding is simply not passed to it.
 func (a *Linear[T]) NewDecoder(batch, qHeads, kvHeads, dim, valueDim int) (*Decoder[T], error) {
 	if batch < 1 || kvHeads < 1 || qHeads < 1 || qHeads%kvHeads != 0 || valueDim < 1 {
@@ -51,12 +51,16 @@ func (a *Linear[T]) NewDecoder(batch, qHeads, kvHeads, dim, valueDim int) (*Deco
 		return nil, fmt.Errorf("window = %d: a decoder keeps the keys of its window, want at most %d: %w", a.Window,
 			maxWindow, dense.ErrShape)
 	}
+	if a.Sinks > maxWindow {
+		return nil, fmt.Errorf("sinks = %d: a decoder keeps their keys, want at most %d: %w", a.Sinks, maxWindow,
+			dense.ErrShape)
+	}
 	tab, err := kern.Chosen[T]()
 	if err != nil {
 		return nil, err
 	}
 	d := &Decoder[T]{batch: batch, qHeads: qHeads, kvHeads: kvHeads, dim: dim, valueDim: valueDim, window: a.Window,
-		checks: !a.Unchecked, tab: tab}
+		sinks: a.Sinks, checks: !a.Unchecked, tab: tab}
 	for h := range kvHeads {
 		m := a.mapOf(h)
 		d.maps, d.rows = append(d.maps, m), append(d.rows, a.rows(m, true))
@@ -68,10 +72,11 @@ func (a *Linear[T]) NewDecoder(batch, qHeads, kvHeads, dim, valueDim int) (*Deco
 		}
 	}
 	d.ringed = max(d.window, causalRows)
-	if d.window > 0 {
+	if a.exact() {
 		for i := range d.rings {
 			rows := 2*d.window + d.ringed
-			d.rings[i] = ring[T]{k: dense.New[T](rows, dim), v: dense.New[T](rows, valueDim)}
+			d.rings[i] = ring[T]{k: dense.New[T](rows, dim), v: dense.New[T](rows, valueDim),
+				sinkK: dense.New[T](d.sinks, dim), sinkV: dense.New[T](d.sinks, valueDim)}
 		}
 	}
 	return d, nil
@@ -87,7 +92,7 @@ func (d *Decoder[T]) Report() Report { return d.report }
 func (d *Decoder[T]) Reset() {
 	for i, m := range d.mems {
 		m.reset()
-		d.rings[i].first, d.rings[i].n = 0, 0
+		d.rings[i].first, d.rings[i].n, d.rings[i].sinks = 0, 0, 0
 	}
 	d.length, d.report = 0, Report{}
 }
@@ -96,14 +101,15 @@ func (d *Decoder[T]) Reset() {
 func (d *Decoder[T]) Clone() *Decoder[T] {
 	c := &Decoder[T]{maps: d.maps, batch: d.batch, qHeads: d.qHeads, kvHeads: d.kvHeads, dim: d.dim,
 		valueDim: d.valueDim,
-		window:   d.window, rows: d.rows, checks: d.checks, length: d.length, report: d.report, tab: d.tab,
+		window:   d.window, sinks: d.sinks, rows: d.rows, checks: d.checks, length: d.length, report: d.report, tab: d.tab,
 		ringed: d.ringed}
 	for i, m := range d.mems {
 		o := newMemory[T](m.part.s.Rows, m.part.s.Cols)
 		o.copyFrom(m)
 		c.mems = append(c.mems, o)
 		r := d.rings[i]
-		c.rings = append(c.rings, ring[T]{k: r.k.Clone(), v: r.v.Clone(), first: r.first, n: r.n})
+		c.rings = append(c.rings, ring[T]{k: r.k.Clone(), v: r.v.Clone(), first: r.first, n: r.n,
+			sinkK: r.sinkK.Clone(), sinkV: r.sinkV.Clone(), sinks: r.sinks})
 	}
 	return c
 }
@@ -190,15 +196,22 @@ func (d *eachHead[T]) Item(w *worker[T], i int) error {
 	k, v := d.k.Head(b, h), d.v.Head(b, h)
 	w.main = stream[T]{m: m, q: d.q, out: d.out, k: k, v: v, b: b, h: h, q1: k.Rows, group: d.qHeads / d.kvHeads,
 		causal: true, window: d.window}
-	if d.window == 0 {
+	if d.window == 0 && d.sinks == 0 {
 		return w.resume(&w.main, mem)
 	}
 	r := &d.rings[i]
-	for t := 0; t < k.Rows; t += d.ringed {
-		n := min(d.ringed, k.Rows-t)
+	for t, n := 0, 0; t < k.Rows; t += n {
 		s := &w.main
-		s.q0, s.q1, s.off = t, t+n, r.n
-		s.k, s.v = r.push(k.RowRange(t, t+n), v.RowRange(t, t+n))
+		if n = min(d.ringed, k.Rows-t, d.sinks-r.sinks); n > 0 {
+			r.sink(k.RowRange(t, t+n), v.RowRange(t, t+n))
+			s.k, s.v, s.off = k.RowRange(0, 0), v.RowRange(0, 0), -n
+		} else {
+			n = min(d.ringed, k.Rows-t)
+			s.off = r.n
+			s.k, s.v = r.push(k.RowRange(t, t+n), v.RowRange(t, t+n))
+		}
+		s.q0, s.q1 = t, t+n
+		s.sinkK, s.sinkV = r.sinkK.RowRange(0, r.sinks), r.sinkV.RowRange(0, r.sinks)
 		attach(&w.rows, s)
 		w.forward, _ = s.sweeps()
 		if err := w.resume(&w.forward, mem); err != nil {
@@ -232,10 +245,22 @@ func (w *worker[T]) resume(s *stream[T], mem *memory[T]) error {
 	return nil
 }
 
-// ring keeps the last keys and values as neighbouring rows: it moves them to the front when it reaches the end.
+// ring keeps the last keys and values as neighbouring rows: it moves them to the front when it reaches the end. The
+// sinks, which stay, are beside it.
 type ring[T dense.Float] struct {
-	k, v     dense.Matrix[T]
-	first, n int
+	k, v         dense.Matrix[T]
+	first, n     int
+	sinkK, sinkV dense.Matrix[T]
+	sinks        int
+}
+
+// sink keeps rows for good; there is room for them.
+func (r *ring[T]) sink(k, v dense.Matrix[T]) {
+	for i := range k.Rows {
+		copy(r.sinkK.Row(r.sinks+i), k.Row(i))
+		copy(r.sinkV.Row(r.sinks+i), v.Row(i))
+	}
+	r.sinks += k.Rows
 }
 
 // push appends rows and returns all.

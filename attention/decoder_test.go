@@ -25,19 +25,19 @@ func TestDecoder(t *testing.T) {
 	const d, m, dv, qHeads, kvHeads, batch, length = 6, 20, 4, 4, 2, 2, 211
 	q, k, v := normals[float32](batch, qHeads, length, d, 1, 1), normals[float32](batch, kvHeads, length, d, 1, 2),
 		normals[float32](batch, kvHeads, length, dv, 1, 3)
-	windows := []int{0, 1, 10, 300}
+	exact := [][2]int{{0, 0}, {1, 0}, {10, 0}, {300, 0}, {0, 3}, {10, 70}, {1, 300}} // windows and sinks
 	if testing.Short() {
-		windows = []int{0, 10}
+		exact = [][2]int{{0, 0}, {10, 0}, {0, 3}, {10, 70}}
 	}
 	for name, f := range linearFamilies(t, d) {
-		for _, window := range windows {
+		for _, window := range exact {
 			a := linear[float32](t, f, d, m, true)
-			a.Window = window
+			a.Window, a.Sinks = window[0], window[1]
 			want := NewSeq[float32](batch, qHeads, length, dv)
 			report, err := a.Forward(want, q, k, v)
 			must(t, err)
 			b := linear[float32](t, f, d, m, true)
-			b.Window, b.Chunk = window, 7 // another grid
+			b.Window, b.Sinks, b.Chunk = window[0], window[1], 7 // another grid
 			dec, err := b.NewDecoder(batch, qHeads, kvHeads, d, dv)
 			must(t, err)
 			got := NewSeq[float32](batch, qHeads, length, dv)
@@ -65,7 +65,7 @@ func TestDecoder(t *testing.T) {
 			}
 			// Signed features have denominators near zero, which amplify rounding without bound.
 			if a.Maps[0].Positive() && !(worst <= 1e-5) {
-				t.Errorf("%s, window %d: differs from the batch by %.2g", name, window, worst)
+				t.Errorf("%s, window and sinks %d: differs from the batch by %.2g", name, window, worst)
 			}
 			// The fork does not know what the original did after it.
 			lo := fork.Len()
@@ -78,7 +78,7 @@ func TestDecoder(t *testing.T) {
 				}
 			}
 			if a.Maps[0].Positive() && !(worst <= 1e-5) {
-				t.Errorf("%s, window %d: the fork differs from the batch by %.2g", name, window, worst)
+				t.Errorf("%s, window and sinks %d: the fork differs from the batch by %.2g", name, window, worst)
 			}
 			dec.Reset()
 			must(t, dec.Step(cut(got, 0, 1), cut(q, 0, 1), cut(k, 0, 1), cut(v, 0, 1)))
@@ -88,7 +88,7 @@ func TestDecoder(t *testing.T) {
 			}
 			if x := relative(got.Head(1, 3).RowRange(0, 1), v.Head(1, 1).RowRange(0, 1)); a.Maps[0].Positive() &&
 				name != "relu-pure" && !(x <= 1e-6) {
-				t.Errorf("%s, window %d: the first token gives %v, its value is %v", name, window,
+				t.Errorf("%s, window and sinks %d: the first token gives %v, its value is %v", name, window,
 					got.Head(1, 3).Row(0), v.Head(1, 1).Row(0))
 			}
 		}

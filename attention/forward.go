@@ -71,7 +71,7 @@ func (c *eachStream[T]) Item(w *worker[T], i int) error {
 	w.use(&c.streams, s)
 	w.mem.resize(s.m.OutDim(), s.v.Cols)
 	switch {
-	case s.window > 0:
+	case s.exact():
 		attach(&w.rows, s)
 		return w.windowed(s, &w.mem)
 	case s.causal:
@@ -110,7 +110,7 @@ func (w *worker[T]) sumSegment(s *stream[T], part *sums[T], lo, hi int) error {
 // together computes one stream on all workers.
 func (c *call[T]) together(s *stream[T]) error {
 	switch {
-	case s.window > 0:
+	case s.exact():
 		return c.windowed(s)
 	case s.causal:
 		return c.sweep(s)

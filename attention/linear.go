@@ -8,7 +8,7 @@ import (
 )
 
 // Linear is attention with the weights φ1(q_i)·φ2(k_j) of a feature map in O(L·F·d) time and, besides its arguments,
-// memory that does not depend on L; with a Window, 16 bytes per query row of the heads under way. The zero value of
+// memory that does not depend on L; with a Window or Sinks, 16 bytes per query row of the heads under way. The zero value of
 // every field but Maps is useful. A Linear may be used by many goroutines.
 //
 // Outputs have the same bits at any GOMAXPROCS. An output depends on what its query sees only, up to rounding: with
@@ -22,7 +22,10 @@ type Linear[T dense.Float] struct {
 	Maps []randfeat.FeatureMap[T] // one for all heads, or one per key/value head
 	// Window > 0 gives the nearest keys their exact weights κ(q, k) of Spec.Target, and features to all others, with
 	// one common normaliser: the last Window keys if Causal, else those less than Window positions away on either side.
-	Window    int
+	Window int
+	// Sinks > 0 gives the first Sinks keys of a sequence that are not masked their exact weights too, for every query:
+	// the first tokens of a text receive much attention, whatever they are (Xiao et al. 2023, arXiv:2309.17453).
+	Sinks     int
 	Chunk     int  // rows handled together; 0: chosen
 	Unchecked bool // values are known to be finite
 
@@ -63,7 +66,7 @@ func (a *Linear[T]) checkMaps(kvHeads, dim int) error {
 			return fmt.Errorf("map %d takes %d columns, queries and keys have %d: %w", i, m.InDim(), dim,
 				dense.ErrShape)
 		}
-		if a.Window > 0 {
+		if a.exact() {
 			if err := checkWindow(m.Target()); err != nil {
 				return fmt.Errorf("map %d: %w", i, err)
 			}
@@ -72,11 +75,17 @@ func (a *Linear[T]) checkMaps(kvHeads, dim int) error {
 	if a.Window < 0 {
 		return fmt.Errorf("window = %d, want at least 0: %w", a.Window, dense.ErrShape)
 	}
+	if a.Sinks < 0 {
+		return fmt.Errorf("sinks = %d, want at least 0: %w", a.Sinks, dense.ErrShape)
+	}
 	if a.Chunk < 0 || a.Chunk > maxChunk {
 		return fmt.Errorf("chunk = %d, want 0 to %d: %w", a.Chunk, maxChunk, dense.ErrShape)
 	}
 	return nil
 }
+
+// exact says that some keys have exact weights.
+func (a *Linear[T]) exact() bool { return a.Window > 0 || a.Sinks > 0 }
 
 // rows is how many rows of a map are handled together.
 func (a *Linear[T]) rows(m randfeat.FeatureMap[T], causal bool) int {

@@ -1,6 +1,8 @@
 package attention
 
 import (
+	"math"
+
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
@@ -23,7 +25,11 @@ type stream[T dense.Float] struct {
 	off      int  // query i is at position i + off: it sees the keys up to there
 	backward bool // positions count from the last key, queries from the last query: what comes after
 
-	// With a window outputs are sums until the window is added: row i of head g has the denominator den·e^scale, index
+	// The sinks come before the keys k: key j of them is at position j − sinkK.Rows.
+	sinkK, sinkV dense.Matrix[T]
+	sinkMask     []bool
+
+	// With exact weights outputs are sums until these are added: row i of head g has the denominator den·e^scale, index
 	// g·lenQ + i, and its values have the same scale. Nil: outputs are finished at once.
 	window     int
 	den, scale []float64
@@ -58,16 +64,47 @@ func (c *streams[T]) list(a *Linear[T], out, q, k, v Seq[T]) error {
 					v: vm.RowRange(sp.k0, sp.k1),
 					b: b, h: h, q0: sp.q0, q1: sp.q1, k0: sp.k0, group: q.Heads / k.Heads, causal: a.Causal,
 					window: a.Window}
-				s.rows = a.rows(s.m, a.Causal || a.Window > 0)
+				s.rows = a.rows(s.m, a.Causal || a.exact())
 				if mask != nil {
 					s.mask = mask[sp.k0:sp.k1]
 				}
 				s.off = s.k.Rows - s.lenQ()
+				s.split(a.Sinks)
 				c.all = append(c.all, s)
 			}
 		}
 	}
 	return nil
+}
+
+// split takes the first n keys that count from the keys, and those between them.
+func (s *stream[T]) split(n int) {
+	n = min(n, s.k.Rows)
+	if s.mask != nil {
+		end := 0
+		for ; n > 0 && end < len(s.mask); end++ {
+			if s.mask[end] {
+				n--
+			}
+		}
+		n = end
+		s.sinkMask, s.mask = s.mask[:n], s.mask[n:]
+	}
+	s.sinkK, s.sinkV = s.k.RowRange(0, n), s.v.RowRange(0, n)
+	s.k, s.v = s.k.RowRange(n, s.k.Rows), s.v.RowRange(n, s.v.Rows)
+	s.k0, s.off = s.k0+n, s.off-n
+}
+
+// exact says that some keys have exact weights.
+func (s *stream[T]) exact() bool { return s.window > 0 || s.sinkK.Rows > 0 }
+
+// sinks is the stream of the sinks alone, all of them inside of its window.
+func (s *stream[T]) sinks() stream[T] {
+	n := *s
+	n.k, n.v, n.mask = s.sinkK, s.sinkV, s.sinkMask
+	n.k0, n.off = s.k0-n.k.Rows, s.off+n.k.Rows
+	n.window = math.MaxInt / 2
+	return n
 }
 
 // forget drops the data of the caller.

@@ -12,14 +12,15 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// A window gives the nearest keys their exact weights. The features of all other keys come from causal sweeps whose
-// queries stand Window positions back: one forward and, unless causal, one backward. Nothing is ever subtracted. The
-// sums keep their true scales, e^scale, and are combined as in online softmax.
+// A window gives the nearest keys their exact weights, sinks the first. The features of all other keys come from causal
+// sweeps whose queries stand Window positions back: one forward and, unless causal, one backward. Without a window, and
+// not causal, all keys but the sinks are summed at once. Nothing is ever subtracted. The sums keep their true scales,
+// e^scale, and are combined as in online softmax.
 
 // checkWindow reports a map whose kernel has no positive weights.
 func checkWindow(k kernel.Kernel) error {
 	if k.Kind == kernel.Bessel {
-		return fmt.Errorf("a window needs a kernel that is positive, not %v: %w", k.Kind, kernel.ErrKernel)
+		return fmt.Errorf("exact weights need a kernel that is positive, not %v: %w", k.Kind, kernel.ErrKernel)
 	}
 	return nil
 }
@@ -44,9 +45,16 @@ func attach[T dense.Float](r *windowRows, s *stream[T]) {
 	}
 }
 
-// sweeps are the causal streams of the keys before the window of a query and of those behind it.
+// oneSweep says that the keys without exact weights are a single stream, the first of sweeps.
+func (s *stream[T]) oneSweep() bool { return s.causal || s.window == 0 }
+
+// sweeps are the streams of the keys before the window of a query and of those behind it, both causal; without a
+// window, all keys and nothing.
 func (s *stream[T]) sweeps() (forward, backward stream[T]) {
 	forward, backward = *s, *s
+	if s.window == 0 {
+		return forward, stream[T]{}
+	}
 	forward.causal, backward.causal = true, true
 	forward.off = s.off - s.window
 	backward.backward = true
@@ -54,13 +62,17 @@ func (s *stream[T]) sweeps() (forward, backward stream[T]) {
 	return forward, backward
 }
 
-// windowed computes a stream with a window on one goroutine.
+// windowed computes a stream with exact weights on one goroutine.
 func (w *worker[T]) windowed(s *stream[T], mem *memory[T]) error {
 	w.forward, w.backward = s.sweeps()
-	if err := w.sweep(&w.forward, mem); err != nil {
+	run := w.sweep
+	if !w.forward.causal {
+		run = w.bidirectional
+	}
+	if err := run(&w.forward, mem); err != nil {
 		return err
 	}
-	if !s.causal {
+	if !s.oneSweep() {
 		mem.reset()
 		if err := w.sweep(&w.backward, mem); err != nil {
 			return err
@@ -74,10 +86,14 @@ func (w *worker[T]) windowed(s *stream[T], mem *memory[T]) error {
 func (c *call[T]) windowed(s *stream[T]) error {
 	attach(&c.rows, s)
 	c.forwards, c.backwards = s.sweeps()
-	if err := c.sweep(&c.forwards); err != nil {
+	run := c.sweep
+	if !c.forwards.causal {
+		run = c.bidirectional
+	}
+	if err := run(&c.forwards); err != nil {
 		return err
 	}
-	if !s.causal {
+	if !s.oneSweep() {
 		if err := c.sweep(&c.backwards); err != nil {
 			return err
 		}
@@ -86,7 +102,7 @@ func (c *call[T]) windowed(s *stream[T]) error {
 	return c.crew.Do((s.lenQ()+s.rows-1)/s.rows, c.active, (*eachWindow[T])(c))
 }
 
-// eachWindow is the step whose items are the windows of blocks of queries.
+// eachWindow is the step whose items are the exact weights of blocks of queries.
 type eachWindow[T dense.Float] call[T]
 
 // Item finishes block i.
@@ -157,21 +173,45 @@ func (w *worker[T]) windowRange(s *stream[T], i0, i1 int) error {
 	return nil
 }
 
-// windowBlock adds the exact weights of the window to queries i0 to i1−1, no more than a chunk, and finishes them.
+// windowBlock adds the exact weights to queries i0 to i1−1, no more than a chunk, and finishes them.
 func (w *worker[T]) windowBlock(s *stream[T], i0, i1 int) error {
-	x := &w.win
-	x.prepare(s.m, w.tab)
-	if n := i1 - i0; cap(x.lo) < n {
-		x.lo, x.hi, x.row = make([]int, n), make([]int, n), make([]float64, n)
+	if s.sinkK.Rows > 0 {
+		w.sinks = s.sinks()
+		w.windowKeys(&w.sinks, i0, i1)
+		w.sinks = stream[T]{}
 	}
-	first, last := s.k.Rows, 0
-	for i := range i1 - i0 {
+	if s.window > 0 {
+		w.windowKeys(s, i0, i1)
+	}
+	for g := range s.group {
+		out, at := s.outputs(g), g*s.lenQ()
+		for i := i0; i < i1; i++ {
+			w.finish(out.Row(i), T(s.den[at+i]), math.IsInf(s.scale[at+i], -1), w.checks)
+		}
+	}
+	return nil
+}
+
+// within sets the keys in the windows of queries i0 to i1−1 and returns the smallest range that has all.
+func within[T dense.Float](x *windowScratch[T], s *stream[T], i0, i1 int) (first, last int) {
+	n := i1 - i0
+	x.lo, x.hi, x.row = buf.Sized(x.lo, n), buf.Sized(x.hi, n), buf.Sized(x.row, n)
+	first = s.k.Rows
+	for i := range n {
 		lo, hi := s.visible(i0 + i)
 		x.lo[i], x.hi[i] = lo, hi
 		if lo < hi {
 			first, last = min(first, lo), max(last, hi)
 		}
 	}
+	return first, last
+}
+
+// windowKeys adds the exact weights of the keys in the windows of queries i0 to i1−1.
+func (w *worker[T]) windowKeys(s *stream[T], i0, i1 int) {
+	x := &w.win
+	x.prepare(s.m, w.tab)
+	first, last := within(x, s, i0, i1)
 	for g := range s.group {
 		q := s.queries(g).RowRange(i0, i1)
 		out := s.outputs(g).RowRange(i0, i1)
@@ -212,11 +252,7 @@ func (w *worker[T]) windowBlock(s *stream[T], i0, i1 int) error {
 			w.tab.FlushMax(a.Data)
 			w.tab.Product(out, a, v, true)
 		}
-		for i := range out.Rows {
-			w.finish(out.Row(i), T(den[i]), math.IsInf(scale[i], -1), w.checks)
-		}
 	}
-	return nil
 }
 
 // visible is the range of keys in the window of query i.

@@ -43,6 +43,7 @@ type worker[T dense.Float] struct {
 	rows              windowRows
 	forward, backward stream[T]
 	main              stream[T] // of a decoder
+	sinks             stream[T]
 
 	checks bool
 	report Report

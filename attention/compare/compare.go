@@ -52,7 +52,7 @@ type Result struct {
 }
 
 // Run runs linear attention and measures its errors on a sample of rows of every query head, beside the errors that
-// theory predicts. Visibility, masks, segments and the window of a apply; masked keys and those of segments that no
+// theory predicts. Visibility, masks, segments, window and sinks of a apply; masked keys and those of segments that no
 // query has may hold anything. The work beyond linear attention is O(Heads·Rows·L·(m + d)).
 func Run[T dense.Float](a *attention.Linear[T], q, k, v attention.Seq[T], opt Options) (Result, error) {
 	opt.Rows, opt.Keys = orDefault(opt.Rows, 32), orDefault(opt.Keys, 256)
@@ -279,7 +279,12 @@ func (c *headComparison[T]) block(e *errorSums, b int, positions []int) error {
 	seen := make([]keyRange, n)
 	for i, p := range positions {
 		lo, hi, at := c.a.Keys(b, p, c.q.Len, c.k.Len)
-		seen[i] = keyRange{k0: lo, k1: hi, p: at, window: c.a.Window}
+		seen[i] = keyRange{k0: lo, k1: hi, p: at, window: c.a.Window, sinks: lo}
+		for n := c.a.Sinks; n > 0 && seen[i].sinks < hi; seen[i].sinks++ {
+			if mask == nil || mask[seen[i].sinks] {
+				n--
+			}
+		}
 	}
 	// weights and estimates are logarithms; the sign of an estimate is kept apart.
 	weights, estimates := dense.New[float64](n, c.k.Len), dense.New[float64](n, c.k.Len)
@@ -371,14 +376,15 @@ func normalise(w []float64, negative []bool) bool {
 	return true
 }
 
-// keyRange is what one query sees: keys [k0, k1), of which those near position p are not estimated.
-type keyRange struct{ k0, k1, p, window int }
+// keyRange is what one query sees: keys [k0, k1), of which those near position p, and those before sinks, are
+// not estimated.
+type keyRange struct{ k0, k1, p, window, sinks int }
 
 func (v keyRange) sees(j int) bool { return j >= v.k0 && j < v.k1 }
 
-// exact reports whether the weight of key j is that of the kernel: the key is in the window.
+// exact reports whether the weight of key j is that of the kernel: the key is in the window or a sink.
 func (v keyRange) exact(j int) bool {
-	return v.window > 0 && j > v.p-v.window && j < v.p+v.window
+	return j < v.sinks || v.window > 0 && j > v.p-v.window && j < v.p+v.window
 }
 
 // row adds the errors of one query.

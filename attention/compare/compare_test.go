@@ -245,6 +245,7 @@ func TestCompareMeasuresAgainstExact(t *testing.T) {
 		"window": {Maps: maps, Window: 5, Visibility: attention.Visibility{KeyMask: mask}},
 		"causal window": {Maps: maps, Window: 5, Visibility: attention.Visibility{KeyMask: mask, Causal: true,
 			Segments: segments}},
+		"sinks":        {Maps: maps, Sinks: 4, Visibility: attention.Visibility{KeyMask: mask, Causal: true}},
 		"whole window": {Maps: maps, Window: length, Visibility: attention.Visibility{Causal: true}},
 		"one map":      {Maps: maps[:1]},
 	} {
