@@ -19,7 +19,7 @@ var layers = []string{
 	"family internal/exec",
 	".",
 	"attention predict randfeattest",
-	"attention/compare internal/calc machine",
+	"attention/centroid attention/compare internal/calc machine",
 	"machine/auto machine/serve",
 	"cmd/randfeat",
 }

@@ -105,6 +105,19 @@ func (v *Visibility) spans(dst []span, b, lenQ, lenK int) []span {
 	return dst
 }
 
+// Span is one packed sequence of a batch: queries [Q0, Q1) see keys [K0, K1). Their last positions are aligned.
+type Span struct{ Q0, Q1, K0, K1 int }
+
+// Spans appends the packed sequences of one batch to dst, in the order of the queries; without Segments that is one.
+// Keys that no query sees are left out.
+func (v *Visibility) Spans(dst []Span, b, lenQ, lenK int) []Span {
+	var few [8]span
+	for _, s := range v.spans(few[:0], b, lenQ, lenK) {
+		dst = append(dst, Span{s.q0, s.q1, s.k0, s.k1})
+	}
+	return dst
+}
+
 // run is the number of equal ids at the front.
 func run(ids []int32) int {
 	n := 1

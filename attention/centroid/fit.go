@@ -1,0 +1,720 @@
+package centroid
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/rng"
+)
+
+// Fit clusters the keys of every key/value head, those of all batches and packed sequences together, and returns one
+// Centres per head. specs has one entry for all heads or one per head; scale is that of [Attention]. Queries of a group
+// of heads count together. Where vis is causal a query weighs only keys that it meets in a cluster: none of its future,
+// of its window and of the sinks.
+//
+// Keys are weighed by the attention that landmark queries give them,
+//
+//	w_j = mean_t softmax_j(r_t·y_j) + 0.1/L,
+//
+// and clustered by weighted k-means in the metric R: without these two the error of attention on real heads is a third
+// larger.
+func Fit[T dense.Float](specs []Spec, scale float64, vis attention.Visibility, q, k, v attention.Seq[T]) ([]*Centres,
+	error) {
+	out := attention.Seq[T]{Shape: attention.Shape{Batch: q.Batch, Heads: q.Heads, Len: q.Len, Dim: v.Dim}}
+	if err := checkInputs(&vis, out.Shape, q, k, v); err != nil {
+		return nil, err
+	}
+	if err := checkSpecs(specs, k.Heads); err != nil {
+		return nil, err
+	}
+	scale, err := logitScale(scale, q.Dim)
+	if err != nil {
+		return nil, err
+	}
+	tab, err := kern.Chosen[T]()
+	if err != nil {
+		return nil, err
+	}
+	seen := vis.SeenKeys(nil, q.Batch, q.Len, k.Len)
+	if err := checkFinite(tab, q, k, v, seen); err != nil {
+		return nil, err
+	}
+	centres := make([]*Centres, k.Heads)
+	errs := make([]error, k.Heads)
+	par.For(k.Heads, 1, func(lo, hi int) {
+		f := fitter[T]{tab: tab}
+		for h := lo; h < hi; h++ {
+			f.reset(specOf(specs, h), scale, vis.Causal, q, k, v, h)
+			for b := range q.Batch {
+				for _, s := range vis.Spans(nil, b, q.Len, k.Len) {
+					f.add(b, s, seen)
+				}
+			}
+			f.train()
+			centres[h], errs[h] = f.centres()
+		}
+	})
+	for h, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("head %d: %w", h, err)
+		}
+	}
+	return centres, nil
+}
+
+// specOf is the spec of key/value head h.
+func specOf(specs []Spec, h int) *Spec {
+	if len(specs) == 1 {
+		return &specs[0]
+	}
+	return &specs[h]
+}
+
+func checkSpecs(specs []Spec, heads int) error {
+	if len(specs) != 1 && len(specs) != heads {
+		return fmt.Errorf("%d specs, want 1 or one per key/value head, %d: %w", len(specs), heads, dense.ErrShape)
+	}
+	for h := range specs {
+		if err := specs[h].Validate(); err != nil {
+			if len(specs) > 1 {
+				return fmt.Errorf("head %d: %w", h, err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// logitScale is that of the logits of keys of dimension d.
+func logitScale(scale float64, d int) (float64, error) {
+	switch {
+	case !dense.IsFinite(scale):
+		return 0, fmt.Errorf("scale %v: %w", scale, dense.ErrNotFinite)
+	case scale != 0:
+		return scale, nil
+	}
+	return 1 / math.Sqrt(float64(max(1, d))), nil
+}
+
+// checkInputs validates the memory and the shapes of the arguments.
+func checkInputs[T dense.Float](vis *attention.Visibility, out attention.Shape, q, k, v attention.Seq[T]) error {
+	for _, s := range [...]struct {
+		name string
+		seq  attention.Seq[T]
+	}{{"q", q}, {"k", k}, {"v", v}} {
+		if err := s.seq.Check(s.name); err != nil {
+			return err
+		}
+	}
+	return vis.CheckShapes(out, q.Shape, k.Shape, v.Shape)
+}
+
+// checkFinite looks for NaN and infinities in the queries and in the keys and values that count. Sums of squares find
+// them; only then positions are searched, as large float64 numbers overflow a sum without being wrong.
+func checkFinite[T dense.Float](tab *kern.Table[T], q, k, v attention.Seq[T], seen []bool) error {
+	for _, s := range [...]struct {
+		name string
+		seq  attention.Seq[T]
+		seen []bool
+	}{{"q", q, nil}, {"k", k, seen}, {"v", v, seen}} {
+		for b := range s.seq.Batch {
+			for h := range s.seq.Heads {
+				m := s.seq.Head(b, h)
+				for l := range m.Rows {
+					if s.seen != nil && !s.seen[b*m.Rows+l] || dense.IsFinite(tab.Norm2(m.Row(l))) {
+						continue
+					}
+					for c, x := range m.Row(l) {
+						if !dense.IsFinite(float64(x)) {
+							return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", s.name, b, h, l,
+								c, x, dense.ErrNotFinite)
+						}
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// part is a packed sequence as the fit sees it.
+type part struct {
+	b          int
+	span       attention.Span
+	first, end int // its keys in fitter.keys
+	landmarks  int // rows that have seen a key
+}
+
+// fitter fits one head, with memory that later heads reuse.
+type fitter[T dense.Float] struct {
+	tab    *kern.Table[T]
+	spec   *Spec
+	scale  float64
+	causal bool
+	q      attention.Seq[T]
+	k, v   attention.Seq[T]
+	head   int // of keys
+	group  int // query heads per key head
+
+	parts   []part
+	keys    []int32 // the keys that count, position in the sequence, part by part
+	weights []T     // one per key; they sum to 1.1
+
+	// The metric E xxᵀ = (queryUnit)²·factor·factorᵀ, factor lower triangular, and what maps a key to coordinates
+	// z = (y − mean)·unit·factor, followed by (v − mean)·unit·valueScale.
+	metric     dense.Matrix[float64]
+	queryUnit  float64
+	factor     dense.Matrix[T]
+	mean       []T
+	unit       float64
+	valueScale float64
+
+	sample []int32 // indexes of keys
+	mass   []T     // their weights
+	z      dense.Matrix[T]
+	km     kmeans[T]
+
+	x, gather, e dense.Matrix[T]
+	panel        kern.Panel[T]
+	chunkMax     []T
+	top, sum     []float64
+	share        dense.Matrix[T]
+}
+
+// fitChunk keys are weighed at a time, and so many queries at most make the metric.
+const (
+	fitChunk      = 512
+	metricQueries = 1024
+)
+
+// reset takes a head; parts are added afterwards.
+func (f *fitter[T]) reset(spec *Spec, scale float64, causal bool, q, k, v attention.Seq[T], head int) {
+	f.spec, f.scale, f.causal, f.q, f.k, f.v, f.head = spec, scale, causal, q, k, v, head
+	f.group = q.Heads / max(1, k.Heads)
+	f.parts, f.keys, f.weights = f.parts[:0], f.keys[:0], f.weights[:0]
+	f.km.tab = f.tab
+}
+
+// add takes the keys of one packed sequence of batch b that count. seen is as of [attention.Visibility.SeenKeys].
+func (f *fitter[T]) add(b int, s attention.Span, seen []bool) {
+	p := part{b: b, span: s, first: len(f.keys)}
+	for j := s.K0; j < s.K1; j++ {
+		if seen == nil || seen[b*f.k.Len+j] {
+			f.keys = append(f.keys, int32(j))
+		}
+	}
+	p.end = len(f.keys)
+	f.parts = append(f.parts, p)
+}
+
+// train weighs the keys and clusters them: afterwards f.km.centres are the centres in the coordinates z.
+func (f *fitter[T]) train() {
+	f.weigh()
+	f.measure()
+	f.draw()
+	f.coordinates()
+	f.km.run(f.z, f.mass, f.spec.Clusters, f.spec.passes(), rng.Stream(f.spec.Seed, streamSeeding))
+}
+
+// Labels of random streams.
+const (
+	streamSeeding = iota + 1
+	streamSample
+)
+
+// weigh computes the weights of all keys.
+func (f *fitter[T]) weigh() {
+	f.weights = buf.Sized(f.weights, len(f.keys))
+	for i := range f.parts {
+		p := &f.parts[i]
+		if n := p.end - p.first; n > 0 {
+			w := f.weights[p.first:p.end]
+			f.weighPart(w, p)
+			share := T(float64(n) / float64(len(f.keys)))
+			floor := T(0.1 / float64(n))
+			for j := range w {
+				w[j] = (w[j] + floor) * share
+			}
+		}
+	}
+}
+
+// position is where query i of a span stands among its keys.
+func position(s attention.Span, i int) int { return i - s.Q1 + s.K1 - s.K0 }
+
+// weighPart sets w to the mean attention of the landmarks.
+func (f *fitter[T]) weighPart(w []T, p *part) {
+	clear(w)
+	s := p.span
+	queries := s.Q1 - s.Q0
+	marks := min(f.spec.landmarks(), queries)
+	rows := marks * f.group
+	if rows == 0 {
+		return
+	}
+	d := f.q.Dim
+	f.x = buf.Shaped(f.x, rows, d)
+	for g := range f.group {
+		q := f.q.Head(p.b, f.head*f.group+g)
+		for t := range marks {
+			row := f.x.Row(g*marks + t)
+			copy(row, q.Row(s.Q0+landmark(t, marks, queries)))
+			f.tab.Scale(row, T(f.scale))
+		}
+	}
+	n := len(w)
+	chunks := (n + fitChunk - 1) / fitChunk
+	f.e = buf.Shaped(f.e, rows, n)
+	f.chunkMax = buf.Sized(f.chunkMax, chunks*rows)
+	f.top, f.sum = buf.Sized(f.top, rows), buf.Zeroed(f.sum, rows)
+	for r := range f.top {
+		f.top[r] = math.Inf(-1)
+	}
+	k := f.k.Head(p.b, f.head)
+	for c := range chunks {
+		lo, hi := c*fitChunk, min((c+1)*fitChunk, n)
+		f.tab.Pack(&f.panel, f.gathered(k, f.keys[p.first+lo:p.first+hi]))
+		e := dense.Matrix[T]{Rows: rows, Cols: hi - lo, Stride: hi - lo, Data: f.e.Data[lo*rows : hi*rows]}
+		f.tab.MulT(e, f.x, &f.panel, nil)
+		for r := range rows {
+			row := e.Row(r)
+			from, to := f.visible(p, landmark(r%marks, marks, queries), lo, hi)
+			clear(row[:from])
+			clear(row[to:])
+			row = row[from:to]
+			m := f.tab.Max(row)
+			f.chunkMax[c*rows+r] = m
+			if math.IsInf(float64(m), -1) {
+				clear(row)
+				continue
+			}
+			if float64(m) > f.top[r] {
+				f.sum[r] *= math.Exp(f.top[r] - float64(m))
+				f.top[r] = float64(m)
+			}
+			f.sum[r] += float64(f.tab.ExpSum(row, m)) * math.Exp(float64(m)-f.top[r])
+		}
+	}
+	p.landmarks = 0
+	for _, v := range f.sum {
+		if v > 0 && dense.IsFinite(v) {
+			p.landmarks++
+		}
+	}
+	f.share = buf.Shaped(f.share, 1, rows)
+	for c := range chunks {
+		lo, hi := c*fitChunk, min((c+1)*fitChunk, n)
+		for r := range rows {
+			f.share.Data[r] = 0
+			if m := float64(f.chunkMax[c*rows+r]); f.sum[r] > 0 && dense.IsFinite(f.sum[r]) && !math.IsInf(m, -1) {
+				f.share.Data[r] = T(math.Exp(m-f.top[r]) / (f.sum[r] * float64(p.landmarks)))
+			}
+		}
+		e := dense.Matrix[T]{Rows: rows, Cols: hi - lo, Stride: hi - lo, Data: f.e.Data[lo*rows : hi*rows]}
+		f.tab.Product(dense.Matrix[T]{Rows: 1, Cols: hi - lo, Stride: hi - lo, Data: w[lo:hi]}, f.share, e, false)
+	}
+	for j, v := range w {
+		if !(v >= 0) { // logits beyond the range of T
+			w[j] = 0
+		}
+	}
+}
+
+// landmark is the query of landmark t of n among so many queries: the middles of n equal parts.
+func landmark(t, n, queries int) int { return (2*t + 1) * queries / (2 * n) }
+
+// visible is the range of the keys [lo, hi) of a part, counted from lo, that a query of it weighs.
+func (f *fitter[T]) visible(p *part, query, lo, hi int) (from, to int) {
+	if !f.causal {
+		return 0, hi - lo
+	}
+	at := position(p.span, p.span.Q0+query)
+	block := f.spec.block(true)
+	end := p.span.K0 + floorTo(at, block) - f.spec.Window
+	start := p.span.K0 + f.spec.Sinks
+	keys := f.keys[p.first+lo : p.first+hi]
+	for from < len(keys) && int(keys[from]) < start {
+		from++
+	}
+	to = from
+	for to < len(keys) && int(keys[to]) < end {
+		to++
+	}
+	return from, to
+}
+
+// floorTo is the largest multiple of unit that is not above n, which may be negative.
+func floorTo(n, unit int) int {
+	r := n % unit
+	if r < 0 {
+		r += unit
+	}
+	return n - r
+}
+
+// gathered are rows of m, side by side.
+func (f *fitter[T]) gathered(m dense.Matrix[T], rows []int32) dense.Matrix[T] {
+	if n := len(rows); int(rows[n-1])-int(rows[0]) == n-1 {
+		return m.RowRange(int(rows[0]), int(rows[0])+n)
+	}
+	f.gather = buf.Shaped(f.gather, len(rows), m.Cols)
+	for i, j := range rows {
+		copy(f.gather.Row(i), m.Row(int(j)))
+	}
+	return f.gather
+}
+
+// measure computes the metric from queries at equal distances: E xxᵀ in units of the largest number, and its factor.
+// Queries that are all zero leave the keys' own geometry.
+func (f *fitter[T]) measure() {
+	d := f.q.Dim
+	total := 0
+	for _, p := range f.parts {
+		if p.end > p.first {
+			total += (p.span.Q1 - p.span.Q0) * f.group
+		}
+	}
+	n := min(total, metricQueries)
+	f.x = buf.Shaped(f.x, n, d)
+	row, before := 0, 0
+	for _, p := range f.parts {
+		if p.end == p.first {
+			continue
+		}
+		for g := range f.group {
+			q := f.q.Head(p.b, f.head*f.group+g)
+			for queries := p.span.Q1 - p.span.Q0; row < n; row++ {
+				i := int(uint64(2*row+1)*uint64(total)/uint64(2*n)) - before
+				if i >= queries {
+					break
+				}
+				copy(f.x.Row(row), q.Row(p.span.Q0+i))
+			}
+			before += p.span.Q1 - p.span.Q0
+		}
+	}
+	var top float64
+	for _, v := range f.x.Data {
+		top = max(top, math.Abs(float64(v)))
+	}
+	f.queryUnit = top * math.Abs(f.scale)
+	f.metric = buf.Shaped(f.metric, d, d)
+	clear(f.metric.Data)
+	f.factor = buf.Shaped(f.factor, d, d)
+	clear(f.factor.Data)
+	if top == 0 || !dense.IsFinite(f.queryUnit) || f.queryUnit == 0 {
+		f.queryUnit = 1
+		for i := range d {
+			f.metric.Set(i, i, 1)
+			f.factor.Set(i, i, 1)
+		}
+		return
+	}
+	f.tab.Scale(f.x.Data, T(1/top))
+	second := f.factor // its memory serves twice
+	f.tab.TMul(second, f.x, f.x)
+	for i := range d {
+		for j := range d {
+			f.metric.Set(i, j, float64(second.At(i, j))/float64(n))
+		}
+	}
+	f.factorise()
+}
+
+// factorise is Cholesky's decomposition of the metric. Directions in which queries do not differ from zero, up to
+// rounding, become zeros.
+func (f *fitter[T]) factorise() {
+	d := f.metric.Rows
+	l := f.factor
+	clear(l.Data)
+	var trace float64
+	for i := range d {
+		trace += f.metric.At(i, i)
+	}
+	least := trace * 1e-7
+	for j := range d {
+		s := f.metric.At(j, j)
+		for _, v := range l.Row(j)[:j] {
+			s -= float64(v) * float64(v)
+		}
+		if s <= least {
+			continue
+		}
+		root := math.Sqrt(s)
+		l.Set(j, j, T(root))
+		for i := j + 1; i < d; i++ {
+			s := f.metric.At(i, j)
+			li, lj := l.Row(i)[:j], l.Row(j)[:j]
+			for m, v := range li {
+				s -= float64(v) * float64(lj[m])
+			}
+			l.Set(i, j, T(s/root))
+		}
+	}
+}
+
+// draw chooses the keys to train on: all of them with their weights, or of many a systematic sample in proportion to
+// the weights.
+func (f *fitter[T]) draw() {
+	n, want := len(f.keys), f.spec.sample()
+	f.sample, f.mass = f.sample[:0], f.mass[:0]
+	if n <= want {
+		for i, w := range f.weights {
+			f.sample, f.mass = append(f.sample, int32(i)), append(f.mass, w)
+		}
+		return
+	}
+	var total float64
+	for _, w := range f.weights {
+		total += float64(w)
+	}
+	step := total / float64(want)
+	next := step * rng.Uniform(rng.Stream(f.spec.Seed, streamSample))
+	var sum float64
+	for i, w := range f.weights {
+		sum += float64(w)
+		if next < sum {
+			times := math.Ceil((sum - next) / step)
+			f.sample, f.mass = append(f.sample, int32(i)), append(f.mass, T(times/float64(want)))
+			next += times * step
+		}
+	}
+}
+
+// eachSample calls body with the rows of keys and values of every key of the sample.
+func (f *fitter[T]) eachSample(body func(i int, y, v []T)) {
+	at := 0
+	for _, p := range f.parts {
+		k, v := f.k.Head(p.b, f.head), f.v.Head(p.b, f.head)
+		for ; at < len(f.sample) && int(f.sample[at]) < p.end; at++ {
+			j := int(f.keys[f.sample[at]])
+			body(at, k.Row(j), v.Row(j))
+		}
+	}
+}
+
+// coordinates sets z to those of the sample.
+func (f *fitter[T]) coordinates() {
+	d, dv := f.k.Dim, 0
+	if f.spec.Values > 0 {
+		dv = f.v.Dim
+	}
+	n := len(f.sample)
+	f.gather = buf.Shaped(f.gather, n, d+dv)
+	sums := make([]float64, d+dv)
+	f.eachSample(func(i int, y, v []T) {
+		row := f.gather.Row(i)
+		copy(row, y)
+		copy(row[d:], v)
+		for l, x := range row {
+			sums[l] += float64(x) / float64(n)
+		}
+	})
+	f.mean = convert(f.mean[:0], sums)
+	var top, square float64
+	for i := range n {
+		row := f.gather.Row(i)
+		for l, m := range f.mean {
+			row[l] -= m
+		}
+		for _, x := range row[:d] {
+			top = max(top, math.Abs(float64(x)))
+		}
+		square += f.tab.Norm2(row[d:]) / float64(n)
+	}
+	f.unit, f.valueScale = 1, 0
+	if top > 0 && dense.IsFinite(top) && 1/top > 0 && dense.IsFinite(1/top) {
+		f.unit = 1 / top
+	}
+	if square > 0 && dense.IsFinite(square) {
+		f.valueScale = f.spec.Values / math.Sqrt(square)
+	}
+	f.z = buf.Shaped(f.z, n, d+dv)
+	toZ := T(f.valueScale * f.unit / f.queryUnit)
+	for i := range n {
+		row := f.gather.Row(i)
+		f.tab.Scale(row[:d], T(f.unit))
+		f.tab.Scale(row[d:], toZ)
+		copy(f.z.Row(i)[d:], row[d:])
+	}
+	f.tab.Product(f.z.ColRange(0, d), f.gather.ColRange(0, d), f.factor, false)
+}
+
+// assigner sets a to the clusters of the fit.
+func (f *fitter[T]) assigner(a *assigner[T]) {
+	c := f.km.centres
+	d := f.k.Dim
+	a.tab, a.unit = f.tab, T(f.unit)
+	a.mean = append(a.mean[:0], f.mean...)
+	a.rows = buf.Shaped(a.rows, c.Rows, c.Cols)
+	a.bias = buf.Sized(a.bias, c.Rows)
+	f.tab.Pack(&f.panel, f.factor)
+	f.tab.MulT(a.rows.ColRange(0, d), c.ColRange(0, d), &f.panel, nil)
+	value := T(f.valueScale / f.queryUnit)
+	for i := range c.Rows {
+		row := a.rows.Row(i)
+		copy(row[d:], c.Row(i)[d:])
+		f.tab.Scale(row[d:], value)
+		f.tab.Scale(row, 2)
+		a.bias[i] = -T(f.tab.Norm2(c.Row(i)))
+	}
+	f.tab.Pack(&a.panel, a.rows)
+}
+
+// centres are those of the fit in the space of the keys, with the residual directions.
+func (f *fitter[T]) centres() (*Centres, error) {
+	if len(f.keys) == 0 {
+		return nil, fmt.Errorf("no key that counts to fit centroids to: %w", dense.ErrShape)
+	}
+	d, cols := f.k.Dim, f.z.Cols
+	w := centresWire{Scale: f.scale, Keys: int64(len(f.keys))}
+	for l, m := range f.mean {
+		if l < d {
+			w.Mean = append(w.Mean, float64(m))
+		} else {
+			w.ValueMean = append(w.ValueMean, float64(m))
+		}
+	}
+	w.ValueScale = f.valueScale
+	k := f.km.centres.Rows
+	w.Centres = dense.New[float64](k, cols)
+	plain := dense.New[float64](k, d) // means without weights
+	mass, count := make([]float64, k), make([]float64, k)
+	f.eachSample(func(i int, y, v []T) {
+		c := f.km.assign[i]
+		m := float64(f.mass[i])
+		mass[c] += m
+		count[c]++
+		for l, x := range y {
+			w.Centres.Row(int(c))[l] += m * float64(x)
+			plain.Row(int(c))[l] += float64(x)
+		}
+		for l, x := range v[:cols-d] {
+			w.Centres.Row(int(c))[d+l] += m * float64(x)
+		}
+	})
+	seeds := make(map[int32]int, k)
+	for c, j := range f.km.picked {
+		seeds[j] = c
+	}
+	f.eachSample(func(i int, y, v []T) {
+		if c, ok := seeds[int32(i)]; ok && mass[c] == 0 { // has stayed where it was
+			for l, x := range y {
+				w.Centres.Row(c)[l] = float64(x)
+			}
+			for l, x := range v[:cols-d] {
+				w.Centres.Row(c)[d+l] = float64(x)
+			}
+		}
+	})
+	for c := range k {
+		for l := range w.Centres.Row(c) {
+			if mass[c] > 0 {
+				w.Centres.Row(c)[l] /= mass[c]
+			}
+		}
+		for l := range plain.Row(c) {
+			plain.Row(c)[l] /= max(1, count[c])
+		}
+	}
+	f.directions(&w, plain)
+	return w.finish()
+}
+
+// directions sets the metric and the residual directions of w.
+func (f *fitter[T]) directions(w *centresWire, means dense.Matrix[float64]) {
+	d := f.k.Dim
+	r := min(d, max(defaultResidual, f.spec.Residual))
+	w.Metric = dense.New[float64](d, d)
+	w.PX, w.PY, w.Deviation = dense.New[float64](d, r), dense.New[float64](d, r), make([]float64, r)
+	if d == 0 {
+		return
+	}
+	values, vectors := eigen(f.metric)
+	inverse := dense.New[float64](d, d)
+	for i := range d {
+		for j := range d {
+			for l, v := range values {
+				if v > 1e-7*values[d-1] {
+					p := vectors.At(i, l) * vectors.At(j, l)
+					w.Metric.Data[i*d+j] += p * math.Sqrt(v) * f.queryUnit
+					inverse.Data[i*d+j] += p / (math.Sqrt(v) * f.queryUnit)
+				}
+			}
+		}
+	}
+	// The covariance of residuals, in units of the largest one.
+	var top float64
+	f.eachSample(func(i int, y, _ []T) {
+		for l, m := range means.Row(int(f.km.assign[i])) {
+			top = max(top, math.Abs(float64(y[l])-m))
+		}
+	})
+	if top == 0 {
+		top = 1
+	}
+	cov := mat.NewSymDense(d, nil)
+	residual := make([]float64, d)
+	n := float64(len(f.sample))
+	f.eachSample(func(i int, y, _ []T) {
+		for l, m := range means.Row(int(f.km.assign[i])) {
+			residual[l] = (float64(y[l]) - m) / top
+		}
+		cov.SymRankOne(cov, 1/n, mat.NewVecDense(d, residual))
+	})
+	var in mat.Dense // R·Cov·R in units of queryUnit²·top²
+	metric := mat.NewDense(d, d, nil)
+	for i := range d {
+		for j := range d {
+			metric.Set(i, j, w.Metric.At(i, j)/f.queryUnit)
+		}
+	}
+	in.Product(metric, cov, metric)
+	sym := dense.New[float64](d, d)
+	for i := range d {
+		for j := range d {
+			sym.Set(i, j, (in.At(i, j)+in.At(j, i))/2)
+		}
+	}
+	values, vectors = eigen(sym)
+	for c := range r {
+		from := d - 1 - c
+		w.Deviation[c] = math.Sqrt(max(0, values[from])) * f.queryUnit * top
+		for i := range d {
+			for l := range d {
+				w.PX.Data[i*r+c] += inverse.At(i, l) * vectors.At(l, from)
+				w.PY.Data[i*r+c] += w.Metric.At(i, l) * vectors.At(l, from)
+			}
+		}
+	}
+}
+
+// eigen is the decomposition of a symmetric matrix, values ascending. The first number of every vector that is not zero
+// is positive: signs are the same on all machines.
+func eigen(m dense.Matrix[float64]) ([]float64, dense.Matrix[float64]) {
+	var e mat.EigenSym
+	if !e.Factorize(mat.NewSymDense(m.Rows, m.Clone().Data), true) {
+		panic("centroid: no eigenvalues of a finite symmetric matrix")
+	}
+	var v mat.Dense
+	e.VectorsTo(&v)
+	out := dense.New[float64](m.Rows, m.Rows)
+	for c := range m.Rows {
+		sign := 0.0
+		for i := range m.Rows {
+			x := v.At(i, c)
+			if sign == 0 && math.Abs(x) > 1e-9 {
+				sign = math.Copysign(1, x)
+			}
+			out.Set(i, c, x*sign)
+		}
+	}
+	return e.Values(nil), out
+}

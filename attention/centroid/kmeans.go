@@ -1,0 +1,185 @@
+package centroid
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+)
+
+// kmeans is weighted k-means in Euclidean coordinates, with memory that later calls reuse.
+type kmeans[T dense.Float] struct {
+	tab     *kern.Table[T]
+	centres dense.Matrix[T] // the result
+	assign  []int32         // of every point to the centres before the last pass, which are the means of their points
+	picked  []int32         // the points that were the first centres
+
+	norm, near, draw []T
+	taken            []bool
+	panel            kern.Panel[T]
+	bias, mass       []T
+	twice            dense.Matrix[T]
+	score            dense.Matrix[T]
+}
+
+// Rounds of seeding: the first takes k/firstShare points by weight alone, the others 3/10 of k each. A round takes fewer
+// where a point has more than its share; after mostRounds all points that are no centre yet are alike.
+const (
+	firstShare = 8
+	mostRounds = 6
+)
+
+// run clusters the rows of z with weights w into at most k clusters. Fewer come out if fewer points have any weight and
+// distance.
+func (m *kmeans[T]) run(z dense.Matrix[T], w []T, k, passes int, src rand.Source) {
+	m.seed(z, w, min(k, z.Rows), src)
+	m.assign = buf.Sized(m.assign, z.Rows)
+	for range passes {
+		m.pass(z, w)
+	}
+}
+
+// seed takes points as centres in a few rounds, each by systematic sampling in proportion to w·D², D the distance from
+// the nearest centre of earlier rounds: k-means‖ (Bahmani et al. 2012, arXiv:1203.6402) with a fixed number of points
+// per round and no reclustering.
+func (m *kmeans[T]) seed(z dense.Matrix[T], w []T, k int, src rand.Source) {
+	n := z.Rows
+	m.norm, m.near, m.draw = buf.Sized(m.norm, n), buf.Sized(m.near, n), buf.Sized(m.draw, n)
+	m.taken = buf.Zeroed(m.taken, n)
+	for j := range n {
+		m.norm[j] = T(m.tab.Norm2(z.Row(j)))
+		m.near[j] = T(math.Inf(1))
+	}
+	copy(m.draw, w[:n])
+	m.picked = m.picked[:0]
+	batch := max(1, k/firstShare)
+	for round := 0; ; round++ {
+		from := len(m.picked)
+		if round >= mostRounds {
+			m.level()
+		}
+		m.take(min(batch, k-from), src)
+		if len(m.picked) == k || len(m.picked) == from {
+			break
+		}
+		m.update(z, w, m.picked[from:])
+		batch = max(1, (3*k+9)/10)
+	}
+	m.centres = buf.Shaped(m.centres, len(m.picked), z.Cols)
+	for i, j := range m.picked {
+		copy(m.centres.Row(i), z.Row(int(j)))
+	}
+}
+
+// take draws b points in proportion to draw by systematic sampling: one random offset, then equal steps. Points with
+// more than a step of the total come once; nothing is drawn if all are zero.
+func (m *kmeans[T]) take(b int, src rand.Source) {
+	var total float64
+	for _, v := range m.draw {
+		total += float64(v)
+	}
+	if !(total > 0) || !dense.IsFinite(total) {
+		return
+	}
+	step := total / float64(b)
+	next := step * rand.New(src).Float64()
+	var sum float64
+	for j, v := range m.draw {
+		if v == 0 {
+			continue
+		}
+		if sum += float64(v); next < sum && !m.taken[j] {
+			m.taken[j] = true
+			m.picked = append(m.picked, int32(j))
+			next += step * math.Ceil((sum-next)/step)
+		}
+	}
+}
+
+// level makes all points that may be drawn equally likely.
+func (m *kmeans[T]) level() {
+	for j, v := range m.draw {
+		if v > 0 {
+			m.draw[j] = 1
+		}
+	}
+}
+
+// scoreRows points are compared with the centres at a time.
+const scoreRows = 64
+
+// load packs centres so that scores(z) are 2z·c − |c|², the largest for the nearest.
+func (m *kmeans[T]) load(centres dense.Matrix[T]) {
+	m.twice = buf.Shaped(m.twice, centres.Rows, centres.Cols)
+	m.bias = buf.Sized(m.bias, centres.Rows)
+	for i := range centres.Rows {
+		row := m.twice.Row(i)
+		copy(row, centres.Row(i))
+		m.bias[i] = -T(m.tab.Norm2(row))
+		m.tab.Scale(row, 2)
+	}
+	m.tab.Pack(&m.panel, m.twice)
+}
+
+func (m *kmeans[T]) scores(z dense.Matrix[T]) dense.Matrix[T] {
+	m.score = buf.Shaped(m.score, z.Rows, m.panel.Rows)
+	m.tab.MulT(m.score, z, &m.panel, m.bias)
+	return m.score
+}
+
+// update brings the distances up to date with new centres.
+func (m *kmeans[T]) update(z dense.Matrix[T], w []T, added []int32) {
+	m.centres = buf.Shaped(m.centres, len(added), z.Cols)
+	for i, j := range added {
+		copy(m.centres.Row(i), z.Row(int(j)))
+	}
+	m.load(m.centres)
+	m.mass = buf.Sized(m.mass, scoreRows)
+	for lo := 0; lo < z.Rows; lo += scoreRows {
+		hi := min(lo+scoreRows, z.Rows)
+		best := m.mass[:hi-lo]
+		m.tab.RowMax(best, m.scores(z.RowRange(lo, hi)))
+		for j := lo; j < hi; j++ {
+			m.near[j] = min(m.near[j], max(0, m.norm[j]-best[j-lo]))
+			m.draw[j] = w[j] * m.near[j]
+			if m.taken[j] || !(m.draw[j] > 0) {
+				m.draw[j] = 0
+			}
+		}
+	}
+}
+
+// pass is one of Lloyd's: every point to its nearest centre, every centre to the mean of its points. One without points
+// stays.
+func (m *kmeans[T]) pass(z dense.Matrix[T], w []T) {
+	m.nearest(m.assign, z)
+	m.mass = buf.Zeroed(m.mass, m.centres.Rows)
+	for j, c := range m.assign {
+		if m.mass[c] == 0 && w[j] > 0 {
+			clear(m.centres.Row(int(c)))
+		}
+		if w[j] > 0 {
+			m.tab.MulAdd(m.centres.Row(int(c)), z.Row(j), w[j])
+			m.mass[c] += w[j]
+		}
+	}
+	for c, s := range m.mass {
+		if s > 0 {
+			m.tab.Scale(m.centres.Row(c), 1/s)
+		}
+	}
+}
+
+// nearest assigns the rows of z to the centres.
+func (m *kmeans[T]) nearest(dst []int32, z dense.Matrix[T]) {
+	m.load(m.centres)
+	for lo := 0; lo < z.Rows; lo += scoreRows {
+		hi := min(lo+scoreRows, z.Rows)
+		s := m.scores(z.RowRange(lo, hi))
+		for j := lo; j < hi; j++ {
+			dst[j] = int32(argMax(m.tab, s.Row(j-lo)))
+		}
+	}
+}
