@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
@@ -210,6 +211,9 @@ func newGenerated(d int, size int64) *generated {
 }
 
 func (g *generated) Name() string { return "generated.csv" }
+func (g *generated) Columns() []string {
+	return strings.Split(strings.TrimSpace(string(g.header)), ",")
+}
 
 func (g *generated) Open(want []data.Kind) (data.Reader, error) {
 	src, err := data.OpenReader(g.Name(), &generatedText{g: g, part: g.header, left: g.size},

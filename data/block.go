@@ -114,21 +114,10 @@ type Reader interface {
 type Source interface {
 	// Name is what the user calls it: the path.
 	Name() string
+	// Columns are the names, without reading any rows.
+	Columns() []string
 	// Open starts at the first row. want has a kind for every column, nil means Infer for all.
 	Open(want []Kind) (Reader, error)
-}
-
-// Columns are the names of the columns of a source, without reading its rows.
-func Columns(src Source) ([]string, error) {
-	if c, ok := src.(interface{ Columns() []string }); ok {
-		return c.Columns(), nil
-	}
-	r, err := src.Open(nil)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	return r.Columns(), nil
 }
 
 // ErrInput marks every error about the contents of a table; errors.As with *[InputError] tells the place.

@@ -118,10 +118,7 @@ func Learn(src Source, o LearnOptions) (*Schema, *Summary, error) {
 	default:
 		return nil, nil, fmt.Errorf("unknown task %q: want regression or classification", o.Task)
 	}
-	columns, err := Columns(src)
-	if err != nil {
-		return nil, nil, err
-	}
+	columns := src.Columns()
 	learners, err := o.roles(src.Name(), columns)
 	if err != nil {
 		return nil, nil, err

@@ -35,7 +35,7 @@ func TestNDJSON(t *testing.T) {
 	}
 	if src, err := data.OpenBytes("no name", []byte(`{"a":1}`), data.Options{}); err != nil {
 		t.Error(err)
-	} else if columns, _ := data.Columns(src); len(columns) != 1 || columns[0] != "a" {
+	} else if columns := src.Columns(); len(columns) != 1 || columns[0] != "a" {
 		t.Errorf("by its first byte: %q", columns)
 	}
 	for _, array := range []string{`[{"a":1},{"a":2}]`, "\ufeff [\n  {\n"} {

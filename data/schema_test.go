@@ -39,10 +39,7 @@ func encode(text string, s *data.Schema, needTarget bool, block int) (x, y dense
 	if err != nil {
 		return x, y, err
 	}
-	columns, err := data.Columns(src)
-	if err != nil {
-		return x, y, err
-	}
+	columns := src.Columns()
 	e, err := s.Encoder(columns, needTarget)
 	if err != nil {
 		return x, y, err

@@ -79,10 +79,7 @@ func ExampleTablePredictor() {
 	if err != nil {
 		panic(err)
 	}
-	columns, err := data.Columns(src)
-	if err != nil {
-		panic(err)
-	}
+	columns := src.Columns()
 	run, err := p.Open(columns)
 	if err != nil {
 		panic(err)

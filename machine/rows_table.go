@@ -15,17 +15,14 @@ func TableRows(src data.Source, s *data.Schema, targets bool) (Rows, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	columns, err := data.Columns(src)
-	if err != nil {
-		return nil, err
-	}
 	r := &tableRows{src: src, dim: s.Width()}
 	if targets {
 		if r.outputs = len(s.Targets); r.outputs == 0 {
 			return nil, fmt.Errorf("targets of %s by a schema that has none: %w", src.Name(), ErrSetup)
 		}
 	}
-	if r.enc, err = s.Encoder(columns, targets); err != nil {
+	var err error
+	if r.enc, err = s.Encoder(src.Columns(), targets); err != nil {
 		return nil, fmt.Errorf("%s: %w", src.Name(), err)
 	}
 	r.kinds = append(r.kinds, r.enc.Kinds()...)

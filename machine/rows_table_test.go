@@ -61,10 +61,7 @@ func learn(t testing.TB, src data.Source, o data.LearnOptions) *data.Schema {
 // encodedTable is a whole table in memory.
 func encodedTable(t testing.TB, src data.Source, s *data.Schema, targets bool) (x, y dense.Matrix[float64]) {
 	t.Helper()
-	columns, err := data.Columns(src)
-	if err != nil {
-		t.Fatal(err)
-	}
+	columns := src.Columns()
 	enc, err := s.Encoder(columns, targets)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/randfeat/randfeat"
@@ -23,7 +24,8 @@ type repeated struct {
 	times         int
 }
 
-func (t repeated) Name() string { return "repeated.csv" }
+func (t repeated) Name() string      { return "repeated.csv" }
+func (t repeated) Columns() []string { return strings.Split(strings.TrimSpace(string(t.header)), ",") }
 
 func (t repeated) Open(want []data.Kind) (data.Reader, error) {
 	parts := []io.Reader{bytes.NewReader(t.header)}

@@ -108,10 +108,7 @@ func tableModels(t testing.TB) (map[string]*Model, data.Source) {
 // predicted is a whole table of predictions, in blocks of n rows.
 func predicted(t *testing.T, p *TablePredictor, src data.Source, n int) (columns []string, cells [][]string) {
 	t.Helper()
-	names, err := data.Columns(src)
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := src.Columns()
 	run, err := p.Open(names)
 	if err != nil {
 		t.Fatal(err)
@@ -268,10 +265,7 @@ func TestTableRunEach(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, want := predicted(t, p, src, 300)
-	columns, err := data.Columns(src)
-	if err != nil {
-		t.Fatal(err)
-	}
+	columns := src.Columns()
 	open := 0
 	run, err := p.Open(columns)
 	if err != nil {
@@ -414,10 +408,7 @@ func BenchmarkTablePredict(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	columns, err := data.Columns(src)
-	if err != nil {
-		b.Fatal(err)
-	}
+	columns := src.Columns()
 	run, err := p.Open(columns)
 	if err != nil {
 		b.Fatal(err)

@@ -98,10 +98,7 @@ func (a *app) evaluate(cmd *cobra.Command, f *evaluateFlags, modelPath, path str
 	if err != nil {
 		return err
 	}
-	columns, err := data.Columns(src)
-	if err != nil {
-		return err
-	}
+	columns := src.Columns()
 	r := EvaluateResult{Model: modelPath, Data: src.Name(), Kind: m.Kind, Task: m.Task, Targets: targetNames(m)}
 	bar := a.progress("rows", estimateRows(path, format)).withRate("rows")
 	bar.approx = true

@@ -267,13 +267,9 @@ func (a *app) runFit(cmd *cobra.Command, f *fitFlags, args []string) error {
 		return err
 	}
 	if kind, _ := o.Kind.Info(); len(f.targets) == 0 && !unsupervised(kind) {
-		columns, err := data.Columns(src)
-		if err != nil {
-			return err
-		}
 		return misused("--target is missing: name the column to predict, one of %s; or ask for a density without a target "+
 			"by --model %s",
-			quoteNames(columns, 20), machine.KindsOf(machine.Unsupervised)[0])
+			quoteNames(src.Columns(), 20), machine.KindsOf(machine.Unsupervised)[0])
 	}
 	ctx := cmd.Context()
 	summary, err := f.weigh(ctx, src, &o)

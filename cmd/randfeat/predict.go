@@ -111,10 +111,7 @@ func (a *app) predict(cmd *cobra.Command, f *predictFlags, modelPath, path strin
 	if err != nil {
 		return err
 	}
-	columns, err := data.Columns(src)
-	if err != nil {
-		return err
-	}
+	columns := src.Columns()
 	carry, err := f.carried(cmd, m, src.Name(), columns)
 	if err != nil {
 		return err

@@ -6,226 +6,390 @@ import (
 	"io"
 	"math"
 
-	"github.com/parquet-go/parquet-go/encoding/delta"
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// values are decoded cells: integers, floats or texts, according to the type of the column.
+// values are the cells of a page or a dictionary, according to the type of the column: numbers are read where they
+// stand when they are asked for, so that they take no memory beside the page.
 type values struct {
+	n       int
+	kind    format.Type
+	width   int    // bytes of a value; 0: texts, or ints
+	raw     []byte // little-endian values of equal width, or what texts are parts of
 	ints    []int64
-	floats  []float64
-	text    []byte
-	offsets []uint32 // text i is text[offsets[i]:offsets[i+1]]
+	offsets []uint32 // text i is raw[offsets[i]:ends[i]]
+	ends    []uint32
+	held    int64 // bytes that the budget was charged with
 }
 
-func (v *values) len() int { return max(len(v.ints), len(v.floats), len(v.offsets)-1) }
+// booleans is what the bits of a page of booleans choose from.
+var booleans = &values{n: 2, kind: format.Boolean, ints: []int64{0, 1}}
 
-// decode reads n values of a type.
-func decode(kind format.Type, e format.Encoding, b []byte, n int) (v *values, err error) {
-	v = new(values)
-	if n == 0 {
-		return v, nil
+// text is value i of texts, or the bytes of one of fixed length.
+func (v *values) text(i int) []byte {
+	if v.width > 0 {
+		return v.raw[i*v.width : (i+1)*v.width]
 	}
+	return v.raw[v.offsets[i]:v.ends[i]]
+}
+
+// int is value i of integers.
+func (v *values) int(i int) int64 {
 	switch {
-	case e == format.Plain:
-		err = v.plain(kind, b, n)
-	case e == format.ByteStreamSplit && width(kind) > 0:
-		if b, err = unsplit(b, width(kind), n); err == nil {
-			err = v.plain(kind, b, n)
-		}
-	case e == format.RLE && kind == format.Boolean:
-		if len(b) < 4 { // the length of what follows
-			return nil, io.ErrUnexpectedEOF
-		}
-		bits := make([]uint32, n)
-		if err = hybrid(bits, b[4:], 1); err == nil {
-			for _, x := range bits {
-				v.floats = append(v.floats, float64(x))
-			}
-		}
-	case e == format.DeltaBinaryPacked && (kind == format.Int32 || kind == format.Int64):
-		err = v.packed(kind, b, n)
-	case (e == format.DeltaLengthByteArray || e == format.DeltaByteArray) && kind == format.ByteArray:
-		if err = checkDelta(b, n); err != nil {
-			break
-		}
-		if e == format.DeltaByteArray {
-			v.text, v.offsets, err = new(delta.ByteArrayEncoding).DecodeByteArray(nil, b, nil)
-		} else {
-			v.text, v.offsets, err = new(delta.LengthByteArrayEncoding).DecodeByteArray(nil, b, nil)
-		}
-	default:
-		return nil, fmt.Errorf("values of type %v in encoding %v", kind, e)
+	case v.ints != nil:
+		return v.ints[i]
+	case v.kind == format.Int32:
+		return int64(int32(binary.LittleEndian.Uint32(v.raw[4*i:])))
 	}
-	if err == nil && v.len() != n {
-		err = fmt.Errorf("%d values, want %d", v.len(), n)
-	}
-	return v, err
+	return int64(binary.LittleEndian.Uint64(v.raw[8*i:]))
 }
 
-// width is the number of bytes of a value of fixed size that is read, else 0.
-func width(kind format.Type) int {
-	switch kind {
+// float is value i of floats.
+func (v *values) float(i int) float64 {
+	if v.kind == format.Float {
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(v.raw[4*i:])))
+	}
+	return math.Float64frombits(binary.LittleEndian.Uint64(v.raw[8*i:]))
+}
+
+// widthOf is the number of bytes of a value of fixed size, else 0.
+func (c *column) widthOf() int {
+	switch c.kind {
 	case format.Int32, format.Float:
 		return 4
 	case format.Int64, format.Double:
 		return 8
+	case format.Int96:
+		return 12
+	case format.FixedLenByteArray:
+		return c.length
 	}
 	return 0
 }
 
-// plain reads values as they are in memory: little-endian, booleans as bits, texts behind their length.
-func (v *values) plain(kind format.Type, b []byte, n int) error {
-	if int64(len(b)) < int64(n)*int64(width(kind)) {
+// decode reads n values. What is made besides b is charged to the budget first.
+func (c *column) decode(e format.Encoding, b []byte, n int, budget *budget) (*values, error) {
+	v := &values{n: n, kind: c.kind, width: c.widthOf()}
+	if n == 0 {
+		return v, nil
+	}
+	texts := c.kind == format.ByteArray || c.kind == format.FixedLenByteArray
+	switch {
+	case e == format.Plain && v.width > 0, e == format.ByteStreamSplit && v.width > 0:
+		if int64(len(b)) < int64(n)*int64(v.width) {
+			return nil, io.ErrUnexpectedEOF
+		}
+		if v.raw = b; e == format.Plain {
+			return v, nil
+		}
+		if len(b) != n*v.width {
+			return nil, fmt.Errorf("%d bytes of %d split values", len(b), n)
+		}
+		if err := budget.take(&v.held, int64(len(b))); err != nil {
+			return nil, err
+		}
+		v.raw = unsplit(b, v.width, n)
+		return v, nil
+	case e == format.Plain && c.kind == format.ByteArray:
+		return v, v.plainTexts(b, budget)
+	case e == format.DeltaBinaryPacked && (c.kind == format.Int32 || c.kind == format.Int64):
+		var err error
+		if v.ints, _, err = deltas(b, n, &v.held, budget); err == nil && c.kind == format.Int32 {
+			for i, x := range v.ints {
+				v.ints[i] = int64(int32(x)) // differences wrap around in the type of the column
+			}
+		}
+		return v, err
+	case e == format.DeltaLengthByteArray && c.kind == format.ByteArray:
+		return v, v.lengthTexts(b, budget)
+	case e == format.DeltaByteArray && texts:
+		return v, v.prefixTexts(b, budget)
+	}
+	return nil, fmt.Errorf("values of type %v in encoding %v", c.kind, e)
+}
+
+// plainTexts are texts behind their lengths.
+func (v *values) plainTexts(b []byte, budget *budget) error {
+	if len(b) < 4*v.n { // before anything of that size is made
 		return io.ErrUnexpectedEOF
 	}
-	switch kind {
-	case format.Boolean:
-		if len(b) < (n+7)/8 {
+	if err := v.makeOffsets(budget); err != nil {
+		return err
+	}
+	v.raw = b
+	at := 0
+	for i := range v.n {
+		if len(b)-at < 4 || int64(binary.LittleEndian.Uint32(b[at:])) > int64(len(b)-at-4) {
 			return io.ErrUnexpectedEOF
 		}
-		v.floats = make([]float64, n)
-		for i := range v.floats {
-			v.floats[i] = float64(b[i/8] >> (i % 8) & 1)
+		n := int(binary.LittleEndian.Uint32(b[at:]))
+		v.offsets[i], v.ends[i] = uint32(at+4), uint32(at+4+n)
+		at += 4 + n
+	}
+	return nil
+}
+
+func (v *values) makeOffsets(budget *budget) error {
+	if err := budget.take(&v.held, 8*int64(v.n)); err != nil {
+		return err
+	}
+	v.offsets, v.ends = make([]uint32, v.n), make([]uint32, v.n)
+	return nil
+}
+
+// lengthTexts are all lengths, then all texts.
+func (v *values) lengthTexts(b []byte, budget *budget) error {
+	lengths, rest, err := deltas(b, v.n, &v.held, budget)
+	if err != nil {
+		return err
+	}
+	if err := v.makeOffsets(budget); err != nil {
+		return err
+	}
+	v.raw = rest
+	at := int64(0)
+	for i, n := range lengths {
+		if n < 0 || n > int64(len(rest))-at {
+			return fmt.Errorf("a text of %d bytes, %d are left", n, int64(len(rest))-at)
 		}
-	case format.Int32:
-		v.ints = make([]int64, n)
-		for i := range v.ints {
-			v.ints[i] = int64(int32(binary.LittleEndian.Uint32(b[4*i:])))
+		v.offsets[i], v.ends[i] = uint32(at), uint32(at+n)
+		at += n
+	}
+	return nil
+}
+
+// prefixTexts are the lengths of what every text has in common with the one before, then the lengths and texts of the
+// rest. A few bytes can stand for very long texts, so their sum is known before they are made.
+func (v *values) prefixTexts(b []byte, budget *budget) error {
+	prefixes, b, err := deltas(b, v.n, &v.held, budget)
+	if err != nil {
+		return err
+	}
+	lengths, b, err := deltas(b, v.n, &v.held, budget)
+	if err != nil {
+		return err
+	}
+	total, before, left := int64(0), int64(0), int64(len(b))
+	for i, p := range prefixes {
+		n := lengths[i]
+		if p < 0 || p > before || n < 0 || n > left {
+			return fmt.Errorf("a text of %d bytes and %d of the one before, which has %d; %d are left", n, p, before, left)
 		}
-	case format.Int64:
-		v.ints = make([]int64, n)
-		for i := range v.ints {
-			v.ints[i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
+		if v.width > 0 && p+n != int64(v.width) {
+			return fmt.Errorf("a value of %d bytes, want %d", p+n, v.width)
 		}
-	case format.Float:
-		v.floats = make([]float64, n)
-		for i := range v.floats {
-			v.floats[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
+		before, left = p+n, left-n
+		if total += before; total > math.MaxInt32 {
+			return fmt.Errorf("texts of more than %d bytes in one page", math.MaxInt32)
 		}
-	case format.Double:
-		v.floats = make([]float64, n)
-		for i := range v.floats {
-			v.floats[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
-		}
-	case format.ByteArray:
-		if len(b) < 4*n { // before anything of that size is made
-			return io.ErrUnexpectedEOF
-		}
-		v.text, v.offsets = make([]byte, 0, len(b)-4*n), make([]uint32, 1, n+1)
-		for range n {
-			if len(b) < 4 || int64(binary.LittleEndian.Uint32(b)) > int64(len(b)-4) {
-				return io.ErrUnexpectedEOF
-			}
-			end := 4 + binary.LittleEndian.Uint32(b)
-			v.text = append(v.text, b[4:end]...)
-			v.offsets = append(v.offsets, uint32(len(v.text)))
-			b = b[end:]
-		}
-	default:
-		return fmt.Errorf("values of type %v", kind)
+	}
+	if err := budget.take(&v.held, total); err != nil {
+		return err
+	}
+	if err := v.makeOffsets(budget); err != nil {
+		return err
+	}
+	v.raw = make([]byte, 0, total)
+	last := 0 // where the text before begins
+	for i, p := range prefixes {
+		at := len(v.raw)
+		v.raw = append(append(v.raw, v.raw[last:last+int(p)]...), b[:lengths[i]]...)
+		b = b[lengths[i]:]
+		v.offsets[i], v.ends[i] = uint32(at), uint32(len(v.raw))
+		last = at
 	}
 	return nil
 }
 
 // unsplit brings the bytes of values together: first all first bytes, then all second ones.
-func unsplit(b []byte, width, n int) ([]byte, error) {
-	if int64(len(b)) != int64(width)*int64(n) {
-		return nil, io.ErrUnexpectedEOF
-	}
+func unsplit(b []byte, width, n int) []byte {
 	out := make([]byte, len(b))
 	for j := range width {
 		for i, x := range b[j*n : (j+1)*n] {
 			out[i*width+j] = x
 		}
 	}
-	return out, nil
+	return out
 }
 
-func (v *values) packed(kind format.Type, b []byte, n int) error {
-	if err := checkDelta(b, n); err != nil {
-		return err
-	}
-	if kind == format.Int64 {
-		var err error
-		v.ints, err = new(delta.BinaryPackedEncoding).DecodeInt64(nil, b)
-		return err
-	}
-	short, err := new(delta.BinaryPackedEncoding).DecodeInt32(nil, b)
-	v.ints = make([]int64, len(short))
-	for i, x := range short {
-		v.ints[i] = int64(x)
-	}
-	return err
-}
-
-// checkDelta looks at the header of numbers packed as differences, before the decoder makes room for as many as it
-// says: block size, parts of a block, number of values.
-func checkDelta(b []byte, n int) error {
-	for range 2 {
-		_, k := binary.Uvarint(b)
-		if k <= 0 {
-			return io.ErrUnexpectedEOF
+// deltas reads n numbers packed as differences, and gives what follows them: the size of a block, the number of its
+// parts, the number of values and the first of them; then blocks of the least difference, a number of bits for each
+// part, and what the differences exceed the least by.
+func deltas(b []byte, n int, held *int64, budget *budget) (out []int64, rest []byte, err error) {
+	var head [3]uint64
+	for i := range head {
+		var k int
+		if head[i], k = binary.Uvarint(b); k <= 0 {
+			return nil, nil, io.ErrUnexpectedEOF
 		}
 		b = b[k:]
 	}
-	if total, k := binary.Uvarint(b); k <= 0 || total != uint64(n) {
-		return fmt.Errorf("%d values, want %d", total, n)
+	first, k := binary.Varint(b)
+	size, parts := head[0], head[1]
+	switch {
+	case k <= 0:
+		return nil, nil, io.ErrUnexpectedEOF
+	case head[2] != uint64(n):
+		return nil, nil, fmt.Errorf("%d values, want %d", head[2], n)
+	case size == 0 || size > 1<<20 || parts == 0 || parts > size || size%parts != 0 || size/parts%8 != 0:
+		return nil, nil, fmt.Errorf("blocks of %d differences in %d parts", size, parts)
+	}
+	b = b[k:]
+	if n == 0 {
+		return nil, b, nil
+	}
+	// A part of equal differences takes a byte for its bits.
+	if most := (uint64(len(b)) + 1) * (size / parts); uint64(n) > most+1 {
+		return nil, nil, fmt.Errorf("%d values in %d bytes", n, len(b))
+	}
+	if err := budget.take(held, 8*int64(n)); err != nil {
+		return nil, nil, err
+	}
+	out = append(make([]int64, 0, n), first)
+	for value, each := first, int(size/parts); len(out) < n; {
+		least, k := binary.Varint(b)
+		if k <= 0 || len(b)-k < int(parts) {
+			return nil, nil, io.ErrUnexpectedEOF
+		}
+		widths := b[k : k+int(parts)]
+		b = b[k+int(parts):]
+		for _, bits := range widths {
+			if len(out) == n {
+				break // the parts that hold nothing are not written
+			}
+			if bits > 64 || len(b) < each/8*int(bits) {
+				return nil, nil, io.ErrUnexpectedEOF
+			}
+			word := b[:each/8*int(bits)]
+			b = b[len(word):]
+			for i := range min(each, n-len(out)) {
+				value += least + int64(bitsAt(word, i*int(bits), int(bits)))
+				out = append(out, value)
+			}
+		}
+	}
+	return out, b, nil
+}
+
+// bitsAt reads a number of some bits, from the lowest up.
+func bitsAt(b []byte, at, bits int) (x uint64) {
+	if i := at / 8; bits <= 56 && i+8 <= len(b) {
+		return binary.LittleEndian.Uint64(b[i:]) >> (at % 8) & (1<<bits - 1)
+	}
+	for got := 0; got < bits; {
+		c := uint64(b[(at+got)/8]) >> ((at + got) % 8)
+		x |= c << got
+		got += 8 - (at+got)%8
+	}
+	if bits < 64 {
+		x &= 1<<bits - 1
+	}
+	return x
+}
+
+// runs are numbers of some bits each, written as runs: an even header is twice the length of a run of one value, an odd
+// one twice the number of groups of eight that are packed bit by bit. They are read as they are needed: a few bytes can
+// stand for any number of them.
+type runs struct {
+	b    []byte
+	bits int
+
+	same  int    // numbers left of a run of one value
+	value uint32 // that one
+	word  []byte // packed numbers
+	at    int    // bit of word
+	left  int    // packed numbers left
+}
+
+// packedRun are n numbers packed bit by bit, without headers.
+func packedRun(b []byte, bits, n int) runs {
+	return runs{word: b, bits: bits, left: min(n, len(b)*8/bits)}
+}
+
+// read reads len(dst) numbers.
+func (r *runs) read(dst []uint32) error {
+	for len(dst) > 0 {
+		switch {
+		case r.same > 0:
+			n := min(r.same, len(dst))
+			for i := range n {
+				dst[i] = r.value
+			}
+			dst, r.same = dst[n:], r.same-n
+		case r.left > 0:
+			n := min(r.left, len(dst))
+			for i := range n {
+				dst[i] = uint32(bitsAt(r.word, r.at, r.bits))
+				r.at += r.bits
+			}
+			dst, r.left = dst[n:], r.left-n
+		default:
+			if err := r.header(); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
-// hybrid reads len(dst) numbers of some bits each, written as runs: an even header is twice the length of a run of one
-// value, an odd one twice the number of groups of eight that are packed bit by bit.
-func hybrid(dst []uint32, b []byte, bits int) error {
-	if bits > 32 {
-		return fmt.Errorf("numbers of %d bits", bits)
+// header begins the next run.
+func (r *runs) header() error {
+	if r.bits > 32 {
+		return fmt.Errorf("numbers of %d bits", r.bits)
 	}
-	for len(dst) > 0 {
-		head, k := binary.Uvarint(b)
-		if k <= 0 {
+	head, k := binary.Uvarint(r.b)
+	if k <= 0 {
+		return io.ErrUnexpectedEOF
+	}
+	r.b = r.b[k:]
+	if head&1 == 0 {
+		size := (r.bits + 7) / 8
+		if len(r.b) < size {
 			return io.ErrUnexpectedEOF
 		}
-		b = b[k:]
-		if head&1 == 0 {
-			size := (bits + 7) / 8
-			if len(b) < size {
-				return io.ErrUnexpectedEOF
-			}
-			x := uint32(0)
-			for i, c := range b[:size] {
-				x |= uint32(c) << (8 * i)
-			}
-			if x>>bits != 0 {
-				return fmt.Errorf("%d in %d bits", x, bits)
-			}
-			n := int(min(head>>1, uint64(len(dst))))
-			for i := range n {
-				dst[i] = x
-			}
-			dst, b = dst[n:], b[size:]
+		r.value = 0
+		for i, c := range r.b[:size] {
+			r.value |= uint32(c) << (8 * i)
+		}
+		if uint64(r.value)>>r.bits != 0 {
+			return fmt.Errorf("%d in %d bits", r.value, r.bits)
+		}
+		r.b, r.same = r.b[size:], int(min(head>>1, math.MaxInt32))
+		return nil
+	}
+	r.left = int(min(head>>1, math.MaxInt32)) * 8
+	if r.bits > 0 { // some writers leave out the padding of the last group
+		r.left = min(r.left, len(r.b)*8/r.bits)
+	}
+	n := min((r.left*r.bits+7)/8, len(r.b))
+	r.word, r.at, r.b = r.b[:n], 0, r.b[n:]
+	return nil
+}
+
+// count gives how many of n numbers of one bit are 1. It reads a copy.
+func (r runs) count(n int) (ones int, err error) {
+	var buf [1024]uint32
+	for n > 0 {
+		if r.same > 0 {
+			k := min(r.same, n)
+			ones, n, r.same = ones+k*int(r.value), n-k, r.same-k
 			continue
 		}
-		n := int(min(head>>1, uint64(len(dst)+7)/8)) // groups
-		m := min(8*n, len(dst))
-		if len(b) < (m*bits+7)/8 { // some writers leave out the padding of the last group
-			return io.ErrUnexpectedEOF
+		k := min(n, len(buf))
+		if r.left > 0 {
+			k = min(k, r.left)
+		} else if err := r.header(); err != nil {
+			return 0, err
+		} else {
+			continue
 		}
-		unpack(dst[:m], b, bits)
-		dst, b = dst[m:], b[min(n*bits, len(b)):]
-	}
-	return nil
-}
-
-// unpack reads numbers from the lowest bits up.
-func unpack(dst []uint32, b []byte, bits int) {
-	word, have, mask := uint64(0), 0, uint64(1)<<bits-1
-	for i := range dst {
-		for have < bits {
-			word |= uint64(b[0]) << have
-			b, have = b[1:], have+8
+		if err := r.read(buf[:k]); err != nil {
+			return 0, err
 		}
-		dst[i] = uint32(word & mask)
-		word, have = word>>bits, have-bits
+		for _, x := range buf[:k] {
+			ones += int(x)
+		}
+		n -= k
 	}
+	return ones, nil
 }

@@ -117,13 +117,16 @@ type column struct {
 	kind     format.Type
 	optional bool
 	uint     bool
-	divisor  float64 // of decimals, else 1
-	why      string  // not empty: the reason why it cannot be read
+	length   int  // of fixed-length bytes
+	half     bool // float16
+	decimal  bool // with so many digits behind the point
+	scale    int
+	why      string // not empty: the reason why it cannot be read
 }
 
 // natural is the kind without conversion.
 func (c *column) natural() data.Kind {
-	if c.kind == format.ByteArray {
+	if c.kind == format.ByteArray && !c.decimal {
 		return data.Text
 	}
 	return data.Number
@@ -163,37 +166,42 @@ func columnsOf(schema []format.SchemaElement) ([]column, error) {
 }
 
 func newColumn(e *format.SchemaElement) column {
-	c := column{name: e.Name, divisor: 1, kind: e.Type.V, optional: e.RepetitionType.V == format.Optional}
-	switch {
-	case !e.Type.Valid || e.RepetitionType.V == format.Repeated:
+	c := column{name: e.Name, kind: e.Type.V, optional: e.RepetitionType.V == format.Optional}
+	if !e.Type.Valid || e.RepetitionType.V == format.Repeated {
 		c.why = "nested or repeated"
 		return c
-	case c.kind == format.Int96:
-		c.why = "of type INT96, a deprecated time: write it as INT64"
-	case c.kind == format.FixedLenByteArray:
-		c.why = "of fixed-length bytes: write it as a number or a string"
-	case c.kind < format.Boolean || c.kind > format.FixedLenByteArray:
-		c.why = "of an unknown type"
-	}
-	decimal := func(scale int32) {
-		c.divisor = math.Pow10(int(scale))
-		if c.kind == format.ByteArray || scale < 0 || scale > 38 {
-			c.why = "a decimal of many digits: write it as a double"
-		}
 	}
 	switch t := e.LogicalType.Value.(type) { // newer files have both
 	case *format.IntType:
 		c.uint = !t.IsSigned
 	case *format.DecimalType:
-		decimal(t.Scale)
+		c.decimal, c.scale = true, int(t.Scale)
+	case *format.Float16Type:
+		c.half = true
 	case nil:
 		switch t := e.ConvertedType; {
 		case !t.Valid:
 		case t.V == deprecated.Decimal:
-			decimal(e.Scale.V)
+			c.decimal, c.scale = true, int(e.Scale.V)
 		case t.V >= deprecated.Uint8 && t.V <= deprecated.Uint64:
 			c.uint = true
 		}
+	}
+	if c.kind == format.FixedLenByteArray {
+		c.length = int(e.TypeLength.V)
+	}
+	switch {
+	case c.decimal && (c.scale < 0 || c.scale > maxScale):
+		c.why = fmt.Sprintf("a decimal with %d digits behind the point", c.scale)
+	case c.kind == format.Int96:
+		c.why = "of type INT96, a deprecated time: write it as INT64"
+	case c.kind == format.FixedLenByteArray && (c.length <= 0 || c.half && c.length != 2 ||
+		c.decimal && c.length > maxDecimalBytes):
+		c.why = fmt.Sprintf("of values of %d bytes", c.length)
+	case c.kind == format.FixedLenByteArray && !c.half && !c.decimal:
+		c.why = "of fixed-length bytes: write it as a number or a string"
+	case c.kind < format.Boolean || c.kind > format.FixedLenByteArray:
+		c.why = "of an unknown type"
 	}
 	return c
 }

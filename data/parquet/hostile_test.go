@@ -126,6 +126,19 @@ func TestPromises(t *testing.T) {
 	}
 }
 
+// hybrid reads in pieces of some size.
+func hybrid(dst []uint32, b []byte, bits int) error {
+	r := runs{b: b, bits: bits}
+	for len(dst) > 0 {
+		n := min(len(dst), 1+len(dst)%7)
+		if err := r.read(dst[:n]); err != nil {
+			return err
+		}
+		dst = dst[n:]
+	}
+	return nil
+}
+
 // Runs and packed bits against a plain definition.
 func TestHybrid(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"slices"
 	"sync"
 
 	"github.com/andybalholm/brotli"
@@ -20,9 +19,36 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// maxPageValues bounds the values of a page, which a few bytes can promise in any number. Writers put thousands to a
-// million into one.
-const maxPageValues = 1 << 26
+// A page may decompress to 16 MiB, or 64 times its size in the file if that is more. Writers put 1 MiB into one, some
+// all rows of a group. All pages that are held at a time, one or with a dictionary two for every column that is read,
+// may take 256 MiB and 16 times the size of the file. What a file says is compared with these bounds before anything
+// is made.
+const (
+	maxPageBytes = 16 << 20
+	maxPageRatio = 64
+	maxHeldBytes = 256 << 20
+	maxHeldRatio = 16
+)
+
+// budget is what the pages of a reader may still take.
+type budget struct{ left int64 }
+
+// take charges n bytes, which held counts to give them back.
+func (b *budget) take(held *int64, n int64) error {
+	if n > b.left {
+		return fmt.Errorf("a page takes %d bytes more than the %d that are left to the pages of all columns: write the file "+
+			"with smaller pages or without this column", n-b.left, b.left)
+	}
+	b.left -= n
+	*held += n
+	return nil
+}
+
+// give takes a charge back.
+func (b *budget) give(held *int64) {
+	b.left += *held
+	*held = 0
+}
 
 // chunk reads one column of one row group, page by page.
 type chunk struct {
@@ -33,10 +59,14 @@ type chunk struct {
 	in    *bufio.Reader
 	pages *thrift.Decoder
 	dict  *values
+
+	budget *budget
+	held   int64 // of the dictionary
+	page   int64 // of the page
 }
 
 // openChunk begins a column of a row group.
-func (f *file) openChunk(c *column, g *format.RowGroup) (*chunk, error) {
+func (f *file) openChunk(c *column, g *format.RowGroup, b *budget) (*chunk, error) {
 	if c.leaf >= len(g.Columns) {
 		return nil, fmt.Errorf("a row group has %d columns", len(g.Columns))
 	}
@@ -58,27 +88,41 @@ func (f *file) openChunk(c *column, g *format.RowGroup) (*chunk, error) {
 		return nil, fmt.Errorf("damaged: %d bytes at %d of a file of %d", m.TotalCompressedSize, at, f.size)
 	}
 	in := bufio.NewReaderSize(io.NewSectionReader(f, at, m.TotalCompressedSize), 1<<16)
-	return &chunk{c: c, codec: m.Codec, left: m.NumValues, size: m.TotalCompressedSize, in: in,
+	return &chunk{c: c, codec: m.Codec, left: m.NumValues, size: m.TotalCompressedSize, in: in, budget: b,
 		pages: thrift.NewDecoder(compact.NewReader(in))}, nil
 }
 
 // page is some consecutive values of a column.
 type page struct {
-	n      int    // nulls included
-	levels []byte // 1 for a value, 0 for null; nil if there are no nulls
-	dict   []uint32
+	n      int  // nulls included
+	nulls  bool // there are
+	levels runs // 1 for a value, 0 for null
+	chosen bool // dict chooses the values
+	dict   runs
 	values *values // of the page, or those that dict chooses from
 }
 
 // next gives the next data page, or io.EOF after the last value.
 func (k *chunk) next() (*page, error) {
 	for k.left > 0 {
+		k.budget.give(&k.page)
 		var h format.PageHeader
 		if err := k.pages.Decode(&h); err != nil {
 			return nil, cut(err)
 		}
 		if n := int64(h.CompressedPageSize); n < 0 || n > k.size || h.UncompressedPageSize < 0 {
 			return nil, fmt.Errorf("a page of %d bytes (%d uncompressed)", h.CompressedPageSize, h.UncompressedPageSize)
+		}
+		if n := int64(h.UncompressedPageSize); n > max(maxPageBytes, maxPageRatio*int64(h.CompressedPageSize)) {
+			return nil, fmt.Errorf("a page of %d bytes that decompresses to %d: the limit is %d, or %d times its size; "+
+				"write the file with smaller pages", h.CompressedPageSize, n, maxPageBytes, maxPageRatio)
+		}
+		held := &k.page
+		if h.Type == format.DictionaryPage {
+			held = &k.held
+		}
+		if err := k.budget.take(held, int64(max(h.CompressedPageSize, h.UncompressedPageSize))); err != nil {
+			return nil, err
 		}
 		k.size -= int64(h.CompressedPageSize)
 		body := make([]byte, h.CompressedPageSize)
@@ -108,7 +152,14 @@ func (k *chunk) next() (*page, error) {
 			}
 		}
 	}
+	k.close()
 	return nil, io.EOF
+}
+
+// close gives back what the chunk holds.
+func (k *chunk) close() {
+	k.budget.give(&k.page)
+	k.budget.give(&k.held)
 }
 
 // cut is the error of a page that ends early.
@@ -132,7 +183,9 @@ func (k *chunk) readDictionary(h *format.PageHeader, body []byte) error {
 	if err != nil {
 		return err
 	}
-	k.dict, err = decode(k.c.kind, format.Plain, body, int(d.V.NumValues))
+	if k.dict, err = k.c.decode(format.Plain, body, int(d.V.NumValues), k.budget); err == nil {
+		k.held += k.dict.held
+	}
 	return err
 }
 
@@ -154,9 +207,7 @@ func (k *chunk) readV1(h *format.PageHeader, body []byte) (*page, error) {
 			return nil, io.ErrUnexpectedEOF
 		}
 		n := 4 + int(binary.LittleEndian.Uint32(body))
-		if err := p.readLevels(body[4:n]); err != nil {
-			return nil, err
-		}
+		p.nulls, p.levels = true, runs{b: body[4:n], bits: 1}
 		body = body[n:]
 	}
 	return p, k.readValues(p, d.V.Encoding, body)
@@ -176,9 +227,7 @@ func (k *chunk) readV2(h *format.PageHeader, body []byte) (*page, error) {
 	levels := body[repetition : repetition+definition]
 	body = body[repetition+definition:]
 	if k.c.optional {
-		if err := p.readLevels(levels); err != nil {
-			return nil, err
-		}
+		p.nulls, p.levels = true, runs{b: levels, bits: 1}
 	}
 	if !d.V.IsCompressed.Valid || d.V.IsCompressed.V {
 		if body, err = decompress(k.codec, body, int(h.UncompressedPageSize)-repetition-definition); err != nil {
@@ -189,55 +238,48 @@ func (k *chunk) readV2(h *format.PageHeader, body []byte) (*page, error) {
 }
 
 func (k *chunk) newPage(valid bool, n int32) (*page, error) {
-	if !valid || n < 0 || int64(n) > k.left || n > maxPageValues {
+	if !valid || n < 0 || int64(n) > k.left {
 		return nil, fmt.Errorf("a page of %d values, %d are left", n, k.left)
 	}
 	return &page{n: int(n)}, nil
 }
 
-// readLevels reads which values are there. Columns are not nested: a level is 0 or 1.
-func (p *page) readLevels(b []byte) error {
-	levels := make([]uint32, p.n)
-	if err := hybrid(levels, b, 1); err != nil {
-		return err
-	}
-	if !slices.Contains(levels, 0) {
-		return nil
-	}
-	p.levels = make([]byte, p.n)
-	for i, l := range levels {
-		p.levels[i] = byte(l)
-	}
-	return nil
-}
-
-// readValues reads those that are not null.
+// readValues reads those that are not null. Columns are not nested: a level is 0 or 1.
 func (k *chunk) readValues(p *page, e format.Encoding, b []byte) (err error) {
 	n := p.n
-	for _, l := range p.levels {
-		n -= 1 - int(l)
+	if p.nulls {
+		if n, err = p.levels.count(p.n); err != nil {
+			return err
+		}
+		p.nulls = n < p.n
 	}
-	if e != plainDictionary && e != format.RLEDictionary {
-		p.values, err = decode(k.c.kind, e, b, n)
-		return err
-	}
-	if k.dict == nil {
-		return errors.New("a page refers to a dictionary that is not there")
-	}
-	p.values, p.dict = k.dict, make([]uint32, n)
-	if n == 0 {
+	switch {
+	case e == plainDictionary || e == format.RLEDictionary:
+		if k.dict == nil {
+			return errors.New("a page refers to a dictionary that is not there")
+		}
+		if len(b) == 0 && n > 0 {
+			return io.ErrUnexpectedEOF
+		}
+		p.values, p.chosen = k.dict, true
+		if len(b) > 0 {
+			p.dict = runs{b: b[1:], bits: int(b[0])}
+		}
+		return nil
+	case k.c.kind == format.Boolean && e == format.Plain:
+		p.values, p.chosen, p.dict = booleans, true, packedRun(b, 1, n)
+		return nil
+	case k.c.kind == format.Boolean && e == format.RLE:
+		if len(b) < 4 && n > 0 { // the length of what follows
+			return io.ErrUnexpectedEOF
+		}
+		p.values, p.chosen, p.dict = booleans, true, runs{b: b[min(4, len(b)):], bits: 1}
 		return nil
 	}
-	if len(b) == 0 {
-		return io.ErrUnexpectedEOF
+	if p.values, err = k.c.decode(e, b, n, k.budget); err == nil {
+		k.page += p.values.held
 	}
-	if err := hybrid(p.dict, b[1:], int(b[0])); err != nil {
-		return err
-	}
-	if most := slices.Max(p.dict); int64(most) >= int64(k.dict.len()) {
-		return fmt.Errorf("value %d of a dictionary of %d", most, k.dict.len())
-	}
-	return nil
+	return err
 }
 
 // decompress gives the size bytes of a page. What a damaged page can make it take is in proportion to the page.
@@ -271,22 +313,56 @@ func decompress(c format.CompressionCodec, b []byte, size int) (out []byte, err 
 			out, err = readUpTo(z, size)
 		}
 	case format.Lz4Raw:
-		if size/255 > len(b) {
-			return nil, fmt.Errorf("lz4: %d bytes become %d", len(b), size)
-		}
-		out = make([]byte, size)
-		var n int
-		if n, err = lz4.UncompressBlock(b, out); err == nil {
-			out = out[:n]
+		out, err = lz4Block(b, size)
+	case format.Lz4:
+		// The name stands for two things: blocks behind their two lengths, as Hadoop frames them, and in older files of
+		// others one plain block.
+		if out, err = lz4Framed(b, size); err != nil {
+			out, err = lz4Block(b, size)
 		}
 	default:
-		return nil, fmt.Errorf("compressed by %v, which is not supported: want snappy, gzip, zstd, brotli, lz4_raw or none", c)
+		return nil, fmt.Errorf("compressed by %v, which is not supported: want snappy, gzip, zstd, brotli, lz4 or none", c)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", c, err)
 	}
 	if len(out) != size {
 		return nil, fmt.Errorf("%v: a page of %d bytes, want %d", c, len(out), size)
+	}
+	return out, nil
+}
+
+// lz4Block decompresses a block to at most size bytes.
+func lz4Block(b []byte, size int) ([]byte, error) {
+	if size/255 > len(b) {
+		return nil, fmt.Errorf("%d bytes become %d", len(b), size)
+	}
+	out := make([]byte, size)
+	n, err := lz4.UncompressBlock(b, out)
+	if err != nil {
+		return nil, err
+	}
+	return out[:n], nil
+}
+
+// lz4Framed decompresses blocks that stand behind their lengths, big-endian: decompressed, compressed.
+func lz4Framed(b []byte, size int) (out []byte, err error) {
+	for len(b) > 0 {
+		if len(b) < 8 {
+			return nil, io.ErrUnexpectedEOF
+		}
+		big, small := int64(binary.BigEndian.Uint32(b)), int64(binary.BigEndian.Uint32(b[4:]))
+		if b = b[8:]; small > int64(len(b)) || big > int64(size-len(out)) {
+			return nil, fmt.Errorf("a block of %d bytes becomes %d", small, big)
+		}
+		block, err := lz4Block(b[:small], int(big))
+		if err != nil {
+			return nil, err
+		}
+		if int64(len(block)) != big {
+			return nil, fmt.Errorf("a block of %d bytes, want %d", len(block), big)
+		}
+		out, b = append(out, block...), b[small:]
 	}
 	return out, nil
 }

@@ -1,6 +1,7 @@
 package parquet_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -95,8 +96,8 @@ func TestRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if names, err := data.Columns(src); err != nil || !slices.Equal(names, columns) {
-		t.Errorf("columns %q, %v", names, err)
+	if names := src.Columns(); !slices.Equal(names, columns) {
+		t.Errorf("columns %q", names)
 	}
 	want, err := cells(src, nil, 1<<20)
 	if err != nil || len(want) != 4*70_001 {
@@ -235,5 +236,44 @@ func TestWriterErrors(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("files left: %v", left)
+	}
+}
+
+// Decimals of many digits and integers keep them all as text, and are rounded once as numbers.
+func TestDigits(t *testing.T) {
+	type row struct {
+		Dec  [13]byte `parquet:"dec,decimal(2:30)"`
+		ID   int64    `parquet:"id"`
+		U    uint64   `parquet:"u"`
+		UUID [16]byte `parquet:"uuid,uuid"`
+	}
+	big := func(v int64) (b [13]byte) {
+		for i := range b {
+			b[i] = byte(v >> 63)
+		}
+		binary.BigEndian.PutUint64(b[5:], uint64(v))
+		return b
+	}
+	path := filepath.Join(t.TempDir(), "x.parquet")
+	if err := pq.WriteFile(path, []row{{big(-5), 1<<53 + 1, 1<<64 - 1, [16]byte{}},
+		{big(123456789012345678), -1 << 63, 0, [16]byte{}}}); err != nil {
+		t.Fatal(err)
+	}
+	src, err := parquet.Open(path, data.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cells(src, nil, 10); err == nil || !strings.Contains(err.Error(), `"uuid" is of fixed-length bytes`) {
+		t.Errorf("a UUID: %v", err)
+	}
+	got, err := cells(src, []data.Kind{data.Text, data.Text, data.Text, data.Skip}, 10)
+	want := "-0.05 9007199254740993 18446744073709551615 1234567890123456.78 -9223372036854775808 0"
+	if err != nil || strings.Join(got, " ") != want {
+		t.Errorf("%q, %v", got, err)
+	}
+	got, err = cells(src, []data.Kind{data.Number, data.Number, data.Number, data.Skip}, 10)
+	want = "-0.05 9.007199254740992e+15 1.8446744073709552e+19 1.2345678901234568e+15 -9.223372036854776e+18 0"
+	if err != nil || strings.Join(got, " ") != want {
+		t.Errorf("%q, %v", got, err)
 	}
 }

@@ -5,9 +5,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strconv"
-
-	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/randfeat/randfeat/data"
 )
@@ -68,7 +65,8 @@ func (s *source) Open(want []data.Kind) (rd data.Reader, err error) {
 		f.Close()
 		return nil, bad(s.path, "the file changed since it was opened")
 	}
-	return &reader{s: s, f: f, want: kinds, cursors: make([]cursor, len(kinds))}, nil
+	return &reader{s: s, f: f, want: kinds, cursors: make([]cursor, len(kinds)),
+		budget: budget{maxHeldBytes + maxHeldRatio*f.size}, text: []byte{}}, nil
 }
 
 type reader struct {
@@ -79,6 +77,9 @@ type reader struct {
 	row     int64 // of the next block
 	first   int64 // of the last block
 	text    []byte
+	budget  budget
+	levels  [batch]uint32
+	dict    [batch]uint32
 }
 
 // cursor is where the reading of a column has come to. One page is held at a time.
@@ -137,19 +138,42 @@ func (r *reader) readColumn(b *data.Block, j, n int) error {
 			}
 		}
 		p := at.page
-		for ; n > 0 && at.i < p.n; n-- {
+		m := min(n, p.n-at.i, batch)
+		there := m
+		if p.nulls {
+			if err := p.levels.read(r.levels[:m]); err != nil {
+				return bad(r.s.path, "column %q: %v", c.name, err)
+			}
+			there = 0
+			for _, l := range r.levels[:m] {
+				there += int(l)
+			}
+		}
+		if p.chosen {
+			if err := p.dict.read(r.dict[:there]); err != nil {
+				return bad(r.s.path, "column %q: %v", c.name, err)
+			}
+			for _, v := range r.dict[:there] {
+				if int64(v) >= int64(p.values.n) {
+					return bad(r.s.path, "column %q: value %d of a dictionary of %d", c.name, v, p.values.n)
+				}
+			}
+		}
+		for i, k := 0, 0; i < m; i++ {
 			v := -1 // null
-			if p.levels == nil || p.levels[at.i] == 1 {
-				if v = at.v; p.dict != nil {
-					v = int(p.dict[v])
+			if !p.nulls || r.levels[i] == 1 {
+				if v = at.v; p.chosen {
+					v = int(r.dict[k])
 				}
 				at.v++
+				k++
 			}
-			at.i++
 			if err := r.store(b, j, c, p.values, v); err != nil {
 				return err
 			}
 		}
+		at.i += m
+		n -= m
 		if at.i == p.n {
 			at.page = nil
 		}
@@ -165,7 +189,7 @@ func (r *reader) nextPage(at *cursor, c *column) (err error) {
 			if at.group == len(groups) {
 				return io.EOF
 			}
-			if at.chunk, err = r.f.openChunk(c, &groups[at.group]); err != nil {
+			if at.chunk, err = r.f.openChunk(c, &groups[at.group], &r.budget); err != nil {
 				return err
 			}
 			at.group++
@@ -181,42 +205,25 @@ func (r *reader) nextPage(at *cursor, c *column) (err error) {
 // store appends value v of a page to column j; -1 is null.
 func (r *reader) store(b *data.Block, j int, c *column, p *values, v int) error {
 	col := &b.Cols[j]
-	if c.kind == format.ByteArray {
-		var text []byte
-		if v >= 0 {
-			text = p.text[p.offsets[v]:p.offsets[v+1]]
-		}
-		switch {
-		case r.want[j] == data.Text && v < 0:
-			b.AppendText(j, nil)
-		case r.want[j] == data.Text:
-			b.AppendText(j, text[:len(text):len(text)])
-		case v < 0:
-			col.Num = append(col.Num, math.NaN())
-		default:
-			x, ok := data.ParseNumber(text)
-			if !ok {
-				return r.badCell(col, c.name, fmt.Sprintf("column %q is %.40q, want a number", c.name, text))
-			}
-			col.Num = append(col.Num, x)
-		}
-		return nil
-	}
-	x := math.NaN()
-	if v >= 0 {
-		var ok bool
-		if x, ok = c.number(p, v); !ok {
-			return r.badCell(col, c.name, fmt.Sprintf("column %q is an integer beyond float64", c.name))
-		}
-	}
 	switch {
-	case r.want[j] == data.Number:
-		col.Num = append(col.Num, x)
-	case math.IsNaN(x):
+	case v < 0 && r.want[j] == data.Text:
 		b.AppendText(j, nil)
+	case v < 0:
+		col.Num = append(col.Num, math.NaN())
+	case r.want[j] == data.Text:
+		text, ok := c.appendText(r.text[:0], p, v)
+		if r.text = text; !ok && c.decimal {
+			return r.badCell(col, c.name, fmt.Sprintf("column %q is a decimal of %d bytes", c.name, len(p.text(v))))
+		} else if !ok {
+			text = nil // NaN
+		}
+		b.AppendText(j, text[:len(text):len(text)])
 	default:
-		r.text = strconv.AppendFloat(r.text[:0], x, 'f', -1, 64)
-		b.AppendText(j, r.text)
+		x, ok := c.number(p, v)
+		if !ok {
+			return r.badCell(col, c.name, fmt.Sprintf("column %q is %.40q, want a number", c.name, p.text(v)))
+		}
+		col.Num = append(col.Num, x)
 	}
 	return nil
 }
@@ -225,26 +232,4 @@ func (r *reader) store(b *data.Block, j int, c *column, p *values, v int) error 
 func (r *reader) badCell(col *data.Column, name, detail string) error {
 	row := r.row + int64(max(len(col.Num), len(col.Text))) + 1
 	return &data.InputError{Place: fmt.Sprintf("%s: row %d", r.s.path, row), Column: name, Detail: detail}
-}
-
-// number converts value v of a numeric column; integers that float64 does not hold are refused.
-func (c *column) number(p *values, v int) (float64, bool) {
-	if p.floats != nil {
-		return p.floats[v] / c.divisor, true
-	}
-	i := p.ints[v]
-	var x float64
-	switch {
-	case c.uint && c.kind == format.Int32:
-		x = float64(uint32(i))
-	case c.uint:
-		if x = float64(uint64(i)); uint64(i) > 1<<53 && (x >= 1<<64 || uint64(x) != uint64(i)) {
-			return 0, false
-		}
-	default:
-		if x = float64(i); x >= 1<<63 || int64(x) != i {
-			return 0, false
-		}
-	}
-	return x / c.divisor, true
 }

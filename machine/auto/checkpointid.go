@@ -91,10 +91,7 @@ func excerpt(b json.RawMessage) string {
 // between are found when the rows that were taken in are read again (rowHash). Changes of later rows that keep size and
 // ends are not found.
 func sourceIdentity(src data.Source) (string, error) {
-	columns, err := data.Columns(src)
-	if err != nil {
-		return "", err
-	}
+	columns := src.Columns()
 	id := map[string]any{"columns": columns}
 	info, err := os.Stat(src.Name())
 	if err == nil && info.Mode().IsRegular() {

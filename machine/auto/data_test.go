@@ -21,7 +21,8 @@ type numbers struct {
 	most  int // rows of one Read; 0: as many as asked for
 }
 
-func (s *numbers) Name() string { return "numbers" }
+func (s *numbers) Name() string      { return "numbers" }
+func (s *numbers) Columns() []string { return s.names }
 
 func (s *numbers) Open(want []data.Kind) (data.Reader, error) {
 	if want == nil {

@@ -78,10 +78,7 @@ func newTableRows(body []byte, format data.Format, delimiter byte, d *loaded, ki
 	if err != nil {
 		return nil, badTable(err)
 	}
-	columns, err := data.Columns(src)
-	if err != nil {
-		return nil, badTable(err)
-	}
+	columns := src.Columns()
 	if _, err := d.model.Schema.Encoder(columns, false); err != nil { // every column there once, none unknown
 		return nil, err
 	}

@@ -1,0 +1,105 @@
+package parquet
+
+import (
+	"encoding/binary"
+	"math"
+	"math/big"
+	"strconv"
+	"strings"
+
+	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/randfeat/randfeat/data"
+)
+
+// Decimals have at most 76 digits, which 32 bytes hold.
+const (
+	maxScale        = 76
+	maxDecimalBytes = 32
+)
+
+// number converts value v. ok is false for texts that are no numbers.
+func (c *column) number(p *values, v int) (x float64, ok bool) {
+	switch {
+	case c.decimal: // rounded once
+		text, ok := c.appendText(nil, p, v)
+		if !ok {
+			return 0, false
+		}
+		return data.ParseNumber(text)
+	case c.half:
+		return float16(binary.LittleEndian.Uint16(p.text(v))), true
+	case c.kind == format.ByteArray:
+		return data.ParseNumber(p.text(v))
+	case c.kind == format.Float || c.kind == format.Double:
+		return p.float(v), true
+	case c.uint && c.kind == format.Int32:
+		return float64(uint32(p.int(v))), true
+	case c.uint:
+		return float64(uint64(p.int(v))), true
+	}
+	return float64(p.int(v)), true
+}
+
+// appendText writes value v with all its digits. ok is false for what is missing: NaN, and decimals of too many bytes.
+func (c *column) appendText(b []byte, p *values, v int) (text []byte, ok bool) {
+	switch {
+	case c.decimal && (c.kind == format.ByteArray || c.kind == format.FixedLenByteArray):
+		raw := p.text(v)
+		if len(raw) > maxDecimalBytes {
+			return b, false
+		}
+		x := new(big.Int).SetBytes(raw) // two's complement, big-endian
+		if len(raw) > 0 && raw[0]&0x80 != 0 {
+			x.Sub(x, new(big.Int).Lsh(big.NewInt(1), uint(8*len(raw))))
+		}
+		return appendDecimal(b, x.String(), c.scale), true
+	case c.decimal:
+		return appendDecimal(b, strconv.FormatInt(p.int(v), 10), c.scale), true
+	case c.half, c.kind == format.Float, c.kind == format.Double:
+		x, _ := c.number(p, v)
+		if math.IsNaN(x) {
+			return b, false
+		}
+		return strconv.AppendFloat(b, x, 'f', -1, 64), true
+	case c.kind == format.ByteArray:
+		return append(b, p.text(v)...), true
+	case c.uint && c.kind == format.Int32:
+		return strconv.AppendUint(b, uint64(uint32(p.int(v))), 10), true
+	case c.uint:
+		return strconv.AppendUint(b, uint64(p.int(v)), 10), true
+	}
+	return strconv.AppendInt(b, p.int(v), 10), true
+}
+
+// appendDecimal puts the point before the last scale digits.
+func appendDecimal(b []byte, digits string, scale int) []byte {
+	if digits[0] == '-' {
+		b, digits = append(b, '-'), digits[1:]
+	}
+	if scale == 0 {
+		return append(b, digits...)
+	}
+	if n := scale + 1 - len(digits); n > 0 {
+		digits = strings.Repeat("0", n) + digits
+	}
+	point := len(digits) - scale
+	return append(append(append(b, digits[:point]...), '.'), digits[point:]...)
+}
+
+// float16 is a number of IEEE 754's 16 bits.
+func float16(h uint16) float64 {
+	sign, exp, frac := uint64(h>>15)<<63, int(h>>10&31), float64(h&0x3ff)
+	var x float64
+	switch exp {
+	case 0:
+		x = math.Ldexp(frac, -24)
+	case 31:
+		if x = math.Inf(1); frac != 0 {
+			return math.NaN()
+		}
+	default:
+		x = math.Ldexp(1024+frac, exp-25)
+	}
+	return math.Float64frombits(math.Float64bits(x) | sign)
+}
