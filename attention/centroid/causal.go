@@ -1,13 +1,414 @@
 package centroid
 
 import (
-	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
 )
 
-// forwardCausal is Forward for causal attention; the arguments have been checked.
-func (a *Attention[T]) forwardCausal(_, _, _, _ attention.Seq[T]) (attention.Report, error) {
-	return attention.Report{}, fmt.Errorf("causal centroids: %w", errors.ErrUnsupported)
+// Causal attention goes by blocks of B positions. For the queries of the block that begins at b0
+//
+//   - the first Sinks keys and the keys [b0−W, p] up to the own position p are exact;
+//   - the keys [Sinks, b0−W) are in clusters: centres that are fixed decide which, and a cluster is the plain mean c of
+//     the n keys it has so far, with the variance σ²(x) = Σ_r a_r² Var(q_r) of their scores along the residual
+//     directions if Spread;
+//   - the Top clusters of the largest log n + x·c + ½σ² are opened: their keys, or the best Keys of them by
+//     x·c + a·(q_j − q̄), are exact; all other keys weigh e^{x·c + ½ min(σ², 6)};
+//   - with Shared the query heads of a group open the same clusters and keys, by the largest score of a head, relative
+//     to the logarithm of its estimated normaliser.
+//
+// Nothing depends on a later key. Without calibrated centres all keys are exact for the first prefix(spec) positions;
+// centres are then fitted to the queries and keys of these positions.
+
+// chunkKeys positions, or more for many clusters, are the work of one task.
+const chunkKeys = 2048
+
+// prefixKeys keys per cluster are seen before centres are fitted to them.
+const prefixKeys = 8
+
+// prefix is the number of positions that centres are fitted to, whole blocks.
+func prefix(s *Spec) int {
+	b := s.block(true)
+	return (s.Sinks + s.Window + prefixKeys*s.Clusters + b - 1) / b * b
+}
+
+// causalStream is one packed sequence of one key/value head and the queries of its group. Positions count from its
+// first key.
+type causalStream[T dense.Float] struct {
+	b, h  int
+	span  attention.Span
+	k, v  dense.Matrix[T]
+	mask  []bool
+	off   int // position of the first query
+	g     *geometry[T]
+	begin int // positions before it see all keys exactly
+
+	chunk     int // positions of a task
+	first     int // chunk of the first query
+	cluster   []int32
+	q         []int8
+	m         members[T]
+	snapshots []sums
+}
+
+// lastBlock is the first position of the block of the last query.
+func (s *causalStream[T]) lastBlock() int { return floorTo(s.k.Rows-1, s.g.spec.block(true)) }
+
+// farEnd is the end of the clustered keys for the block that begins at b0.
+func (s *causalStream[T]) farEnd(b0 int) int {
+	if s.g.k == 0 || b0 < s.begin {
+		return s.g.spec.Sinks
+	}
+	return min(max(s.g.spec.Sinks, b0-s.g.spec.Window), max(s.k.Rows, s.g.spec.Sinks))
+}
+
+// startOf is the first block of chunk i that has queries.
+func (s *causalStream[T]) startOf(i int) int {
+	return max(i*s.chunk, floorTo(max(s.off, 0), s.g.spec.block(true)))
+}
+
+func (s *causalStream[T]) visible(p int) bool { return s.mask == nil || s.mask[p] }
+
+// causalCall is one causal Forward.
+type causalCall[T dense.Float] struct {
+	tab       *kern.Table[T]
+	scale     T
+	group     int
+	out, q    attention.Seq[T]
+	streams   []causalStream[T]
+	assigning []causalTask
+	reading   []causalTask
+	empty     int64 // queries before the first key
+	crew      par.Crew[causalWorker[T]]
+}
+
+// causalTask is the range [lo, hi) of positions of a stream.
+type causalTask struct{ stream, lo, hi int }
+
+// causalWorker is the memory of a goroutine.
+type causalWorker[T dense.Float] struct {
+	assign assignScratch[T]
+	tmp    dense.Matrix[T]
+	sums   sums
+	near   near[T]
+	far    far[T]
+	reader reader[T]
+}
+
+// forwardCausal is Forward of causal attention; the arguments have been checked.
+func (a *Attention[T]) forwardCausal(out, q, k, v attention.Seq[T]) (attention.Report, error) {
+	tab, err := kern.Chosen[T]()
+	if err != nil {
+		return attention.Report{}, err
+	}
+	scale, err := logitScale(a.Scale, q.Dim)
+	if err != nil {
+		return attention.Report{}, err
+	}
+	c := &causalCall[T]{tab: tab, scale: T(scale), out: out, q: q}
+	if k.Heads > 0 {
+		c.group = q.Heads / k.Heads
+	}
+	if err := c.list(a, k, v); err != nil {
+		return attention.Report{}, err
+	}
+	workers := runtime.GOMAXPROCS(0)
+	for _, step := range []struct {
+		n int
+		s par.Step[causalWorker[T]]
+	}{{len(c.assigning), (*causalAssign[T])(c)}, {len(c.streams), (*causalSort[T])(c)},
+		{len(c.reading), (*causalRead[T])(c)}} {
+		if err := c.crew.Do(step.n, workers, step.s); err != nil {
+			return attention.Report{}, err
+		}
+	}
+	r := attention.Report{Rows: c.empty, Empty: c.empty}
+	for _, w := range c.crew.Workers {
+		r.Add(w.reader.report)
+	}
+	return r, nil
+}
+
+// list makes the streams and tasks of a call. Centres that are missing are fitted.
+func (c *causalCall[T]) list(a *Attention[T], k, v attention.Seq[T]) error {
+	geometries := make([]*geometry[T], k.Heads)
+	if a.Centres != nil {
+		for h := range geometries {
+			var err error
+			if geometries[h], err = newGeometry(c.tab, specOf(a.Specs, h), a.Centres[h], k.Dim, v.Dim); err != nil {
+				return fmt.Errorf("head %d: %w", h, err)
+			}
+		}
+	}
+	var spans []attention.Span
+	for b := range c.q.Batch {
+		spans = a.Spans(spans[:0], b, c.q.Len, k.Len)
+		for h := range k.Heads {
+			for _, sp := range spans {
+				s := causalStream[T]{b: b, h: h, span: sp, g: geometries[h], k: k.Head(b, h).RowRange(sp.K0, sp.K1),
+					v: v.Head(b, h).RowRange(sp.K0, sp.K1), off: sp.K1 - sp.K0 - (sp.Q1 - sp.Q0)}
+				if a.KeyMask != nil {
+					s.mask = a.KeyMask[b*k.Len+sp.K0 : b*k.Len+sp.K1]
+				}
+				if s.g == nil {
+					if err := c.fit(a, &s); err != nil {
+						return fmt.Errorf("batch %d, head %d: %w", b, h, err)
+					}
+				}
+				c.streams = append(c.streams, s)
+			}
+		}
+	}
+	for i := range c.streams {
+		c.split(i)
+	}
+	return nil
+}
+
+// fit gives a stream centres from its own first keys.
+func (c *causalCall[T]) fit(a *Attention[T], s *causalStream[T]) (err error) {
+	spec := specOf(a.Specs, s.h)
+	s.begin = prefix(spec)
+	if spec.Clusters == 0 || s.k.Rows <= s.begin {
+		none := *spec
+		none.Clusters = 0
+		s.g, err = newGeometry[T](c.tab, &none, nil, s.k.Cols, s.v.Cols)
+		if spec.Clusters > 0 {
+			s.begin = s.k.Rows + 1
+		} else {
+			s.begin = 0
+		}
+		return err
+	}
+	if s.off > 0 {
+		return fmt.Errorf("%d queries at the end of %d keys and no centres: a causal fit needs the queries of the first %d positions; set Centres, from Fit: %w",
+			s.span.Q1-s.span.Q0, s.k.Rows, s.begin, ErrSpec)
+	}
+	q := attention.Seq[T]{Shape: attention.Shape{Batch: 1, Heads: c.group, Len: s.begin, Dim: c.q.Dim},
+		Data:    c.q.Data[s.b*c.q.StrideB+s.h*c.group*c.q.StrideH+(s.span.Q0-s.off)*c.q.StrideL:],
+		StrideH: c.q.StrideH, StrideL: c.q.StrideL}
+	vis := attention.Visibility{Causal: true}
+	if s.mask != nil {
+		vis.KeyMask = s.mask[:s.begin]
+	}
+	fitted, err := Fit([]Spec{*spec}, a.Scale, vis, q, attention.One(s.k.RowRange(0, s.begin)),
+		attention.One(s.v.RowRange(0, s.begin)))
+	if err != nil {
+		return err
+	}
+	s.g, err = newGeometry(c.tab, spec, fitted[0], s.k.Cols, s.v.Cols)
+	return err
+}
+
+// split makes the tasks of stream i.
+func (c *causalCall[T]) split(i int) {
+	s := &c.streams[i]
+	block := s.g.spec.block(true)
+	n := s.k.Rows
+	s.chunk = (max(chunkKeys, 8*s.g.k) + block - 1) / block * block
+	if s.off < 0 { // queries before the first key see none
+		c.empty += int64(-s.off * c.group)
+		for h := range c.group {
+			out := c.out.Head(s.b, s.h*c.group+h)
+			for i := s.span.Q0; i < s.span.Q0-s.off; i++ {
+				clear(out.Row(i))
+			}
+		}
+	}
+	if s.span.Q1 == s.span.Q0 || n == 0 {
+		return
+	}
+	if end := s.farEnd(s.lastBlock()); end > s.g.spec.Sinks {
+		s.cluster = make([]int32, end)
+		s.q = make([]int8, end*s.g.r)
+		for lo := s.g.spec.Sinks; lo < end; lo += chunkKeys {
+			c.assigning = append(c.assigning, causalTask{i, lo, min(lo+chunkKeys, end)})
+		}
+	}
+	s.first = max(s.off, 0) / s.chunk
+	for lo := s.first * s.chunk; lo < n; lo += s.chunk {
+		c.reading = append(c.reading, causalTask{i, max(lo, s.off, 0), min(lo+s.chunk, n)})
+	}
+}
+
+type (
+	causalAssign[T dense.Float] causalCall[T] // clusters and residual numbers of a range of keys
+	causalSort[T dense.Float]   causalCall[T] // members of clusters, and sums at the beginning of chunks
+	causalRead[T dense.Float]   causalCall[T] // outputs of a chunk
+)
+
+func (c *causalAssign[T]) Item(w *causalWorker[T], i int) error {
+	t := c.assigning[i]
+	s := &c.streams[t.stream]
+	s.g.assign.assign(s.cluster[t.lo:t.hi], s.k.RowRange(t.lo, t.hi), s.v.RowRange(t.lo, t.hi), &w.assign)
+	s.g.quantise(s.q[t.lo*s.g.r:t.hi*s.g.r], s.cluster[t.lo:t.hi], s.k.RowRange(t.lo, t.hi), &w.tmp)
+	return nil
+}
+
+func (c *causalSort[T]) Item(w *causalWorker[T], i int) error {
+	s := &c.streams[i]
+	g := s.g
+	if s.cluster == nil {
+		return nil
+	}
+	sinks, end := g.spec.Sinks, len(s.cluster)
+	count := make([]int, g.k)
+	total := 0
+	for p := sinks; p < end; p++ {
+		if s.visible(p) {
+			count[s.cluster[p]]++
+			total++
+		}
+	}
+	open := g.spec.Top > 0
+	filter := open && g.spec.Keys > 0
+	if open {
+		pos := make([]int32, total)
+		s.m.pos = make([][]int32, g.k)
+		for c, n := range count {
+			s.m.pos[c] = pos[:0:n]
+			pos = pos[n:]
+		}
+	}
+	if filter {
+		width := c.tab.Width
+		s.m.wide = make([][]T, g.k)
+		all := 0
+		for _, n := range count {
+			all += (n + width - 1) / width * width * (g.r + 1)
+		}
+		data := make([]T, all)
+		for c, n := range count {
+			n = (n + width - 1) / width * width * (g.r + 1)
+			s.m.wide[c] = data[:n:n]
+			data = data[n:]
+		}
+	}
+	w.sums.reset(g.k, g.d+g.dv, g.r)
+	at := s.first
+	last := s.lastBlock() / s.chunk
+	s.snapshots = make([]sums, last-s.first+1)
+	for p := sinks; ; p++ {
+		for at <= last && p == s.farEnd(s.startOf(at)) {
+			s.snapshots[at-s.first].copyFrom(&w.sums)
+			at++
+		}
+		if p >= end {
+			break
+		}
+		if !s.visible(p) {
+			continue
+		}
+		id := int(s.cluster[p])
+		q := s.q[p*g.r : (p+1)*g.r]
+		addKey(&w.sums, id, s.k.Row(p), s.v.Row(p), q)
+		if filter {
+			putResiduals(s.m.wide[id], len(s.m.pos[id]), c.tab.Width, q)
+		}
+		if open {
+			s.m.pos[id] = append(s.m.pos[id], int32(p))
+		}
+	}
+	return nil
+}
+
+// putResiduals makes q, and a 1, the inputs of output j of a panel.
+func putResiduals[T dense.Float](panel []T, j, width int, q []int8) {
+	at := j/width*width*(len(q)+1) + j%width
+	for _, v := range q {
+		panel[at] = T(v)
+		at += width
+	}
+	panel[at] = 1
+}
+
+func (c *causalRead[T]) Item(w *causalWorker[T], i int) error {
+	t := c.reading[i]
+	s := &c.streams[t.stream]
+	g := s.g
+	block := g.spec.block(true)
+	r := &w.reader
+	r.g, r.near, r.m, r.k, r.v, r.group = g, &w.near, &s.m, s.k, s.v, c.group
+	done := s.farEnd(floorTo(t.lo, block))
+	r.far = nil
+	if s.cluster != nil {
+		w.far.load(g, &s.snapshots[t.lo/s.chunk-s.first])
+		r.far = &w.far
+	}
+	step := max(1, blockRows/c.group)
+	for p := t.lo; p < t.hi; {
+		b0 := floorTo(p, block)
+		end := min(b0+block, t.hi)
+		if s.cluster != nil {
+			for hi := s.farEnd(b0); done < hi; done++ {
+				if s.visible(done) {
+					w.far.add(int(s.cluster[done]), s.k.Row(done), s.v.Row(done), s.q[done*g.r:(done+1)*g.r])
+				}
+			}
+			w.far.refresh()
+		}
+		s.loadNear(&w.near, b0, end)
+		for ; p < end; p += r.n {
+			r.n, r.p0 = min(step, end-p), p
+			w.loadQueries((*causalCall[T])(c), s, p)
+			r.read()
+			w.store((*causalCall[T])(c), s, p)
+		}
+	}
+	return nil
+}
+
+// loadNear lists the exact keys of the block that begins at b0, up to end.
+func (s *causalStream[T]) loadNear(a *near[T], b0, end int) {
+	g := s.g
+	lo := s.nearStart(b0)
+	sinks := min(g.spec.Sinks, lo)
+	a.reset(g.tab, sinks+max(0, end-lo), g.d, g.dv)
+	for p := range sinks {
+		if s.visible(p) {
+			a.add(p, s.k.Row(p), s.v.Row(p))
+		}
+	}
+	for p := lo; p < end; p++ {
+		if s.visible(p) {
+			a.add(p, s.k.Row(p), s.v.Row(p))
+		}
+	}
+}
+
+// nearStart is the first key of the window of the block that begins at b0.
+func (s *causalStream[T]) nearStart(b0 int) int {
+	if b0 < s.begin {
+		return 0
+	}
+	return max(0, b0-s.g.spec.Window)
+}
+
+// loadQueries copies the queries at positions p to p+n−1, scaled.
+func (w *causalWorker[T]) loadQueries(c *causalCall[T], s *causalStream[T], p int) {
+	r := &w.reader
+	r.x = buf.Shaped(r.x, c.group*r.n, s.g.d)
+	for h := range c.group {
+		q := c.q.Head(s.b, s.h*c.group+h)
+		for i := range r.n {
+			copy(r.x.Row(h*r.n+i), q.Row(s.span.Q0+p-s.off+i))
+		}
+	}
+	c.tab.Scale(r.x.Data, c.scale)
+}
+
+// store writes the outputs of the queries of loadQueries.
+func (w *causalWorker[T]) store(c *causalCall[T], s *causalStream[T], p int) {
+	r := &w.reader
+	for h := range c.group {
+		out := c.out.Head(s.b, s.h*c.group+h)
+		for i := range r.n {
+			copy(out.Row(s.span.Q0+p-s.off+i), r.acc.Row(h*r.n+i))
+		}
+	}
 }

@@ -1,0 +1,568 @@
+package centroid
+
+import (
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+)
+
+// near holds the keys that every query of a block sees exactly, up to its own position: sinks, then the window, by
+// position.
+type near[T dense.Float] struct {
+	pos   []int32
+	keys  kern.Panel[T]
+	value dense.Matrix[T]
+}
+
+// reset empties it and makes room for so many keys.
+func (a *near[T]) reset(tab *kern.Table[T], keys, d, dv int) {
+	a.pos = buf.Sized(a.pos, keys)[:0]
+	if n := (keys + tab.Width - 1) / tab.Width * tab.Width * d; cap(a.keys.Data) < n {
+		zeroPanel(tab, &a.keys, keys, d)
+	} else {
+		a.keys = kern.Panel[T]{Cols: d, Width: tab.Width, Data: a.keys.Data[:n]}
+	}
+	a.keys.Rows = 0
+	a.value = buf.Shaped(a.value, keys, dv)
+	a.value.Rows = 0
+}
+
+func (a *near[T]) add(pos int, y, v []T) {
+	at := outputOf(&a.keys, len(a.pos))
+	for _, x := range y {
+		a.keys.Data[at] = x
+		at += a.keys.Width
+	}
+	a.pos = append(a.pos, int32(pos))
+	a.keys.Rows++
+	a.value.Rows++
+	copy(a.value.Row(a.value.Rows-1), v)
+}
+
+// seen is the number of keys up to position p.
+func (a *near[T]) seen(p int) int {
+	n, _ := slices.BinarySearch(a.pos, int32(p)+1)
+	return n
+}
+
+// members are the keys of every cluster in the order of their positions, and their residual numbers.
+type members[T dense.Float] struct {
+	pos [][]int32
+	// Residual numbers as panels of r+1 inputs, the last of them 1, or as bytes in the same order without it.
+	wide [][]T
+	q    [][]int8
+}
+
+// residuals is the panel of the first n members of c. It may lie in tmp.
+func (m *members[T]) residuals(g *geometry[T], c, n int, tmp *[]T) kern.Panel[T] {
+	p := kern.Panel[T]{Rows: n, Cols: g.r + 1, Width: g.tab.Width}
+	if m.wide != nil {
+		p.Data = m.wide[c]
+		return p
+	}
+	w := p.Width
+	*tmp = buf.Sized(*tmp, (n+w-1)/w*w*p.Cols)
+	p.Data = *tmp
+	src := m.q[c]
+	for i := 0; i < len(p.Data); i += w * p.Cols {
+		dst, ones := p.Data[i:i+w*g.r], p.Data[i+w*g.r:i+w*p.Cols]
+		for j, v := range src[:len(dst)] {
+			dst[j] = T(v)
+		}
+		src = src[len(dst):]
+		for j := range ones {
+			ones[j] = 1
+		}
+	}
+	return p
+}
+
+const (
+	// blockRows bounds the rows of queries that are handled together: three tiles of scores of 1024 clusters then stay
+	// in a second-level cache.
+	blockRows = 64
+	// exactKeys keys of a cluster are gathered at a time.
+	exactKeys = 256
+)
+
+// reader computes outputs of queries of one block of one head; it is the scratch memory of a worker.
+type reader[T dense.Float] struct {
+	g    *geometry[T]
+	near *near[T]
+	far  *far[T] // nil: none
+	m    *members[T]
+	k, v dense.Matrix[T] // by position
+
+	group, n int             // query heads, positions
+	x        dense.Matrix[T] // scaled queries, row h·n + i
+	p0       int             // position of the first
+
+	s, raw, gain, rank dense.Matrix[T] // scores: near, x·c, weight of a centroid, and what ranks clusters
+	a, a2              dense.Matrix[T] // residual coordinates of queries, with room for a constant; their squares
+	acc                dense.Matrix[T]
+	shift              []T
+	sum                []float64
+	logZ               []T
+
+	unit    []int // rows that share a choice
+	best    []T   // scores of the chosen clusters
+	chosen  []int32
+	all     [][]int32 // the chosen clusters of every row
+	allData []int32
+	cand    []T
+	tile    dense.Matrix[T]
+	au      dense.Matrix[T]
+	sel     []int32
+	selPos  []int32
+	selOf   []int32
+	sorted  selector[T]
+	keys    dense.Matrix[T]
+	values  dense.Matrix[T]
+	score   []T
+	count   []T
+	one     [1]T
+	tmp     []T
+	rows    []int
+	panel   kern.Panel[T]
+	report  attention.Report
+}
+
+// read computes the outputs of n positions from p0 on, all of one block, and hands them to out. X holds the scaled
+// queries, row h·n + i.
+func (w *reader[T]) read() {
+	g, tab := w.g, w.g.tab
+	rows := w.group * w.n
+	w.acc = buf.Shaped(w.acc, rows, g.dv)
+	w.shift = buf.Sized(w.shift, rows)
+	w.sum = buf.Sized(w.sum, rows)
+	w.readNear()
+	if w.far != nil && w.far.total > 0 {
+		w.readFar()
+	}
+	for l := range rows {
+		w.report.Rows++
+		if w.sum[l] == 0 {
+			w.report.Empty++
+			clear(w.acc.Row(l))
+			continue
+		}
+		tab.Scale(w.acc.Row(l), T(1/w.sum[l]))
+	}
+}
+
+// readNear begins the sums with the near keys.
+func (w *reader[T]) readNear() {
+	tab, n := w.g.tab, len(w.near.pos)
+	w.s = buf.Shaped(w.s, w.x.Rows, n)
+	tab.MulT(w.s, w.x, &w.near.keys, nil)
+	for l := range w.x.Rows {
+		row := w.s.Row(l)
+		seen := w.near.seen(w.p0 + l%w.n)
+		clear(row[seen:])
+		w.shift[l], w.sum[l] = T(math.Inf(-1)), 0
+		if seen > 0 {
+			w.shift[l] = tab.Max(row[:seen])
+			w.sum[l] = float64(tab.ExpSum(row[:seen], w.shift[l]))
+		}
+	}
+	tab.Product(w.acc, w.s, w.near.value, false)
+}
+
+// raise makes m the reference of row l, if it is larger.
+func (w *reader[T]) raise(l int, m T) {
+	if !(m > w.shift[l]) {
+		return
+	}
+	if f := T(math.Exp(float64(w.shift[l]) - float64(m))); f != 0 {
+		w.g.tab.Scale(w.acc.Row(l), f)
+		w.sum[l] *= float64(f)
+	} else {
+		clear(w.acc.Row(l))
+		w.sum[l] = 0
+	}
+	w.shift[l] = m
+}
+
+// readFar adds the clusters and the exact keys among them.
+func (w *reader[T]) readFar() {
+	g, f, tab := w.g, w.far, w.g.tab
+	w.scoreClusters()
+	shared := g.spec.Shared && w.group > 1
+	top := min(g.spec.Top, g.k)
+	if top > 0 {
+		if shared {
+			w.normalise()
+		}
+		w.chooseAll(top, shared)
+	}
+	w.count = buf.Sized(w.count, g.k)
+	switch {
+	case top == 0:
+		for l := range w.x.Rows {
+			w.weighClusters(l, f.count)
+		}
+	case g.spec.Keys > 0:
+		units := w.x.Rows
+		if shared {
+			units = w.n
+		}
+		for u := range units {
+			w.unit = append(w.unit[:0], u)
+			if shared {
+				for h := 1; h < w.group; h++ {
+					w.unit = append(w.unit, h*w.n+u)
+				}
+			}
+			w.exactKeys(w.all[u])
+		}
+	default:
+		w.exactClusters()
+		for l := range w.x.Rows {
+			w.weighClusters(l, f.count)
+		}
+	}
+	tab.Product(w.acc, w.gain, f.value, true)
+}
+
+// scoreClusters sets raw = x·c, gain = x·c + ½ min(σ², maxSpread) and rank = log n + x·c + ½σ²; −∞ for empty clusters.
+func (w *reader[T]) scoreClusters() {
+	g, f, tab := w.g, w.far, w.g.tab
+	rows := w.x.Rows
+	w.raw, w.rank = buf.Shaped(w.raw, rows, g.k), buf.Shaped(w.rank, rows, g.k)
+	w.gain = buf.Shaped(w.gain, rows, g.k)
+	tab.MulT(w.raw, w.x, &f.mean, nil)
+	if g.r > 0 {
+		w.a, w.a2 = buf.Shaped(w.a, rows, g.r), buf.Shaped(w.a2, rows, g.r)
+		tab.MulT(w.a, w.x, &g.px, nil)
+	}
+	if g.spec.Spread {
+		copy(w.a2.Data, w.a.Data)
+		tab.Mul(w.a2.Data, w.a.Data)
+		tab.MulT(w.gain, w.a2, &f.spread, nil)
+	}
+	for l := range rows {
+		raw, gain, rank := w.raw.Row(l), w.gain.Row(l), w.rank.Row(l)
+		gain, rank, logn := gain[:len(raw)], rank[:len(raw)], f.logn[:len(raw)]
+		if !g.spec.Spread {
+			for c, v := range raw {
+				rank[c] = v + logn[c]
+			}
+			copy(gain, raw)
+		} else {
+			for c, v := range raw {
+				s2 := gain[c]
+				if !(s2 < hugeSpread) { // NaN too
+					s2 = hugeSpread
+				}
+				gain[c] = v + min(s2, maxSpread)/2
+				rank[c] = v + s2/2 + logn[c]
+			}
+		}
+		if len(f.empty) > 0 {
+			for _, c := range f.empty {
+				gain[c], rank[c] = T(math.Inf(-1)), T(math.Inf(-1))
+			}
+		}
+	}
+}
+
+// hugeSpread is larger than any σ² of use and far from overflow.
+const hugeSpread = 1e6
+
+// normalise sets logZ of every row to the logarithm of its estimated normaliser, near keys and all clusters by rank:
+// scores of several heads compare after it is subtracted.
+func (w *reader[T]) normalise() {
+	tab := w.g.tab
+	w.logZ = buf.Sized(w.logZ, w.x.Rows)
+	w.tmp = buf.Sized(w.tmp, w.g.k)
+	for l := range w.x.Rows {
+		m := tab.Max(w.rank.Row(l))
+		copy(w.tmp, w.rank.Row(l))
+		z := math.Log(float64(tab.ExpSum(w.tmp, m))) + float64(m)
+		if w.sum[l] > 0 {
+			o := math.Log(w.sum[l]) + float64(w.shift[l])
+			z = max(z, o) + math.Log1p(math.Exp(-math.Abs(z-o)))
+		}
+		w.logZ[l] = T(z)
+	}
+}
+
+// chooseAll lists the top clusters of every row, or of every position if its rows share them, in the order of the
+// clusters.
+func (w *reader[T]) chooseAll(top int, shared bool) {
+	units := w.x.Rows
+	if shared {
+		units = w.n
+		w.tmp = buf.Sized(w.tmp, w.g.k)
+	}
+	w.allData = buf.Sized(w.allData, units*top)[:0]
+	w.all = w.all[:0]
+	for u := range units {
+		score := w.rank.Row(u)
+		if shared {
+			score = w.tmp
+			for c, v := range w.rank.Row(u) {
+				score[c] = v - w.logZ[u]
+			}
+			for h := 1; h < w.group; h++ {
+				l := h*w.n + u
+				z := w.logZ[l]
+				for c, v := range w.rank.Row(l)[:len(score)] {
+					score[c] = max(score[c], v-z)
+				}
+			}
+		}
+		start := len(w.allData)
+		w.chooseTop(score, top)
+		w.allData = append(w.allData, w.chosen...)
+		w.all = append(w.all, w.allData[start:len(w.allData):len(w.allData)])
+	}
+}
+
+// chooseTop sets chosen to the clusters of the largest scores, the first of equals, none of −∞, by number.
+func (w *reader[T]) chooseTop(score []T, top int) {
+	w.best, w.chosen = buf.Sized(w.best, top)[:0], buf.Sized(w.chosen, top)[:0]
+	least := T(math.Inf(-1))
+	for c, v := range score {
+		if !(v > least) {
+			continue
+		}
+		if len(w.best) < top {
+			w.best, w.chosen = append(w.best, 0), append(w.chosen, 0)
+		}
+		i := len(w.best) - 1
+		for ; i > 0 && w.best[i-1] < v; i-- {
+			w.best[i], w.chosen[i] = w.best[i-1], w.chosen[i-1]
+		}
+		w.best[i], w.chosen[i] = v, int32(c)
+		if len(w.best) == top {
+			least = w.best[top-1]
+		}
+	}
+	slices.Sort(w.chosen)
+}
+
+// weighClusters turns the gains of row l into weights, count keys each, and adds them to the sum.
+func (w *reader[T]) weighClusters(l int, count []T) {
+	tab, f := w.g.tab, w.far
+	gain := w.gain.Row(l)
+	w.raise(l, tab.Max(gain))
+	tab.Exp(gain, w.shift[l])
+	tab.MulV(w.one[:], dense.Matrix[T]{Rows: 1, Cols: len(gain), Stride: len(gain), Data: gain}, count)
+	w.sum[l] += float64(w.one[0])
+	tab.Mul(gain, f.count)
+}
+
+// exactKeys chooses the best keys of the chosen clusters for the rows of a unit and weighs everything far:
+//
+//	Σ_{j∈S} (e^{x·y_j} − e^{g_c(j)}) v_j + Σ_c e^{g_c} n_c v̄_c  over  Σ_{j∈S} e^{x·y_j} + Σ_c e^{g_c} (n_c − n_c^S);
+//
+// clusters without a key left are out of both.
+func (w *reader[T]) exactKeys(chosen []int32) {
+	g, f, tab := w.g, w.far, w.g.tab
+	shared := len(w.unit) > 1
+	total := 0
+	for _, c := range chosen {
+		total += int(f.n[c])
+	}
+	w.cand = buf.Sized(w.cand, total)
+	w.selPos, w.selOf = w.selPos[:0], w.selOf[:0]
+	if total > g.spec.Keys {
+		w.au = buf.Shaped(w.au, len(w.unit), g.r+1)
+		for i, l := range w.unit {
+			copy(w.au.Row(i), w.a.Row(l))
+		}
+		at := 0
+		for _, c32 := range chosen {
+			c := int(c32)
+			n := int(f.n[c])
+			middle := f.middle.Row(c)
+			for i, l := range w.unit {
+				base := w.raw.At(l, c) - dense.Dot(w.a.Row(l), middle)
+				if shared {
+					base -= w.logZ[l]
+				}
+				w.au.Row(i)[g.r] = base
+			}
+			w.panel = w.m.residuals(g, c, n, &w.tmp)
+			dst := w.cand[at : at+n]
+			if !shared {
+				tab.MulT(dense.Matrix[T]{Rows: 1, Cols: n, Stride: n, Data: dst}, w.au, &w.panel, nil)
+			} else {
+				w.tile = buf.Shaped(w.tile, len(w.unit), n)
+				tab.MulT(w.tile, w.au, &w.panel, nil)
+				copy(dst, w.tile.Row(0))
+				for i := 1; i < len(w.unit); i++ {
+					for j, v := range w.tile.Row(i)[:len(dst)] {
+						dst[j] = max(dst[j], v)
+					}
+				}
+			}
+			at += n
+		}
+		w.sel = w.sorted.top(w.sel, w.cand, g.spec.Keys, tab)
+		at, i := 0, 0
+		for _, c := range chosen {
+			pos := w.m.pos[c]
+			n := int(f.n[c])
+			for ; i < len(w.sel) && int(w.sel[i]) < at+n; i++ {
+				w.selPos, w.selOf = append(w.selPos, pos[int(w.sel[i])-at]), append(w.selOf, c)
+			}
+			at += n
+		}
+	} else {
+		for _, c := range chosen {
+			for _, p := range w.m.pos[c][:f.n[c]] {
+				w.selPos, w.selOf = append(w.selPos, p), append(w.selOf, c)
+			}
+		}
+	}
+	copy(w.count, f.count)
+	for _, c := range w.selOf {
+		w.count[c]--
+	}
+	n := len(w.selPos)
+	w.gather(w.selPos)
+	w.score = buf.Sized(w.score, n)
+	for _, l := range w.unit {
+		gain := w.gain.Row(l)
+		for _, c := range chosen {
+			if w.count[c] == 0 {
+				gain[c] = T(math.Inf(-1))
+			}
+		}
+		tab.MulV(w.score, w.keys, w.x.Row(l))
+		w.raise(l, tab.Max(w.score))
+		w.raise(l, tab.Max(gain))
+		w.sum[l] += float64(tab.ExpSum(w.score, w.shift[l]))
+		tab.Exp(gain, w.shift[l])
+		for j, c := range w.selOf {
+			w.score[j] -= gain[c]
+		}
+		tab.MulV(w.one[:], dense.Matrix[T]{Rows: 1, Cols: g.k, Stride: g.k, Data: gain}, w.count)
+		w.sum[l] += float64(w.one[0])
+		tab.Mul(gain, f.count)
+		weight := dense.Matrix[T]{Rows: 1, Cols: n, Stride: n, Data: w.score}
+		tab.Product(w.acc.RowRange(l, l+1), weight, w.values, true)
+	}
+}
+
+// gather copies keys and values of the given positions together.
+func (w *reader[T]) gather(pos []int32) {
+	g := w.g
+	w.keys, w.values = buf.Shaped(w.keys, len(pos), g.d), buf.Shaped(w.values, len(pos), g.dv)
+	for i, p := range pos {
+		copy(w.keys.Data[i*g.d:(i+1)*g.d], w.k.Data[int(p)*w.k.Stride:])
+		copy(w.values.Data[i*g.dv:(i+1)*g.dv], w.v.Data[int(p)*w.v.Stride:])
+	}
+}
+
+// exactClusters adds all keys of the chosen clusters, as tiles of the rows that chose a cluster, and takes these
+// clusters out of the gains.
+func (w *reader[T]) exactClusters() {
+	g, f, tab := w.g, w.far, w.g.tab
+	shared := len(w.all) < w.x.Rows
+	for c := range g.k {
+		w.rows = w.rows[:0]
+		for l := range w.x.Rows {
+			u := l
+			if shared {
+				u = l % w.n
+			}
+			if slices.Contains(w.all[u], int32(c)) {
+				w.rows = append(w.rows, l)
+			}
+		}
+		if len(w.rows) == 0 {
+			continue
+		}
+		w.au = buf.Shaped(w.au, len(w.rows), g.d)
+		for i, l := range w.rows {
+			copy(w.au.Row(i), w.x.Row(l))
+			w.gain.Row(l)[c] = T(math.Inf(-1))
+		}
+		pos := w.m.pos[c][:f.n[c]]
+		for j := 0; j < len(pos); j += exactKeys {
+			n := min(exactKeys, len(pos)-j)
+			w.gather(pos[j : j+n])
+			tab.Pack(&w.panel, w.keys)
+			w.tile = buf.Shaped(w.tile, len(w.rows), n)
+			tab.MulT(w.tile, w.au, &w.panel, nil)
+			for i, l := range w.rows {
+				row := w.tile.Row(i)
+				w.raise(l, tab.Max(row))
+				w.sum[l] += float64(tab.ExpSum(row, w.shift[l]))
+				tab.Product(w.acc.RowRange(l, l+1), w.tile.RowRange(i, i+1), w.values, true)
+			}
+		}
+	}
+}
+
+// selector finds the largest of many numbers.
+type selector[T dense.Float] struct {
+	bucket []uint8
+	edge   []int32
+}
+
+// top sets dst to the indices of the n largest of x, ascending; of equal ones the first. x has more than n elements.
+//
+// Numbers fall into 256 buckets of equal width between the extremes; only those of the bucket where the n-th lies are
+// sorted.
+func (s *selector[T]) top(dst []int32, x []T, n int, tab *kern.Table[T]) []int32 {
+	dst = dst[:0]
+	hi, lo := tab.Max(x), T(math.Inf(1))
+	for _, v := range x {
+		lo = min(lo, v)
+	}
+	f := 255 / (hi - lo)
+	s.edge = s.edge[:0]
+	edge := uint8(0)
+	if s.bucket = buf.Sized(s.bucket, len(x)); f > 0 && !math.IsInf(float64(f), 0) && hi-lo < T(math.MaxFloat32) {
+		var counts [256]int32
+		for i, v := range x {
+			b := uint8((hi - v) * f)
+			s.bucket[i] = b
+			counts[b]++
+		}
+		before := 0
+		for before+int(counts[edge]) < n {
+			before += int(counts[edge])
+			edge++
+		}
+	} else {
+		clear(s.bucket) // all equal, or not finite
+	}
+	above := 0
+	for i, b := range s.bucket {
+		if b < edge {
+			above++
+		} else if b == edge {
+			s.edge = append(s.edge, int32(i))
+		}
+	}
+	slices.SortFunc(s.edge, func(i, j int32) int {
+		switch {
+		case x[i] > x[j]:
+			return -1
+		case x[i] < x[j]:
+			return 1
+		}
+		return int(i - j)
+	})
+	s.edge = s.edge[:n-above]
+	slices.Sort(s.edge)
+	next := 0
+	for i, b := range s.bucket {
+		if b < edge {
+			dst = append(dst, int32(i))
+		} else if next < len(s.edge) && s.edge[next] == int32(i) {
+			dst = append(dst, int32(i))
+			next++
+		}
+	}
+	return dst
+}
