@@ -1,7 +1,6 @@
 package centroid
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/randfeat/randfeat/attention"
@@ -21,25 +20,95 @@ type Attention[T dense.Float] struct {
 	Centres []*Centres
 	// Unchecked leaves out the search for NaN and infinities.
 	Unchecked bool
+
+	calls pool[T]
 }
 
 // Forward sets out, which has the heads and length of q and the dimension of v.
 func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
-	if err := a.check(out, q, k, v); err != nil {
+	if err := out.Check("out"); err != nil {
+		return attention.Report{}, err
+	}
+	if err := a.check(out.Shape, q, k, v); err != nil {
 		return attention.Report{}, err
 	}
 	if a.Causal {
+		if err := a.checkFinite(q, k, v); err != nil {
+			return attention.Report{}, err
+		}
 		return a.forwardCausal(out, q, k, v)
 	}
-	return attention.Report{}, fmt.Errorf("bidirectional centroids: %w", errors.ErrUnsupported)
+	return a.forward(nil, out, q, k, v)
 }
 
-// check validates the arguments of Forward.
-func (a *Attention[T]) check(out, q, k, v attention.Seq[T]) error {
+// At sets out, which has len(rows) positions, to what Forward computes for the queries at these positions of every
+// batch and head: the same bits, for the price of the clusters and of a few rows.
+func (a *Attention[T]) At(out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error {
+	if out.Len != len(rows) {
+		return fmt.Errorf("out has %d positions for %d rows: %w", out.Len, len(rows), dense.ErrShape)
+	}
+	for _, l := range rows {
+		if l < 0 || l >= q.Len {
+			return fmt.Errorf("row %d of %d queries: %w", l, q.Len, dense.ErrShape)
+		}
+	}
+	whole := out.Shape
+	whole.Len = q.Len
 	if err := out.Check("out"); err != nil {
 		return err
 	}
-	if err := checkInputs(&a.Visibility, out.Shape, q, k, v); err != nil {
+	if err := a.check(whole, q, k, v); err != nil {
+		return err
+	}
+	if a.Causal {
+		if err := a.checkFinite(q, k, v); err != nil {
+			return err
+		}
+		return a.atCausal(out, rows, q, k, v)
+	}
+	if rows == nil {
+		return nil
+	}
+	_, err := a.forward(rows, out, q, k, v)
+	return err
+}
+
+// atCausal is At for causal attention, for the price of all rows.
+func (a *Attention[T]) atCausal(out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error {
+	all := attention.NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
+	if _, err := a.forwardCausal(all, q, k, v); err != nil {
+		return err
+	}
+	for b := range q.Batch {
+		for h := range q.Heads {
+			for i, l := range rows {
+				copy(out.Head(b, h).Row(i), all.Head(b, h).Row(l))
+			}
+		}
+	}
+	return nil
+}
+
+// forward computes all rows, or the wanted ones.
+func (a *Attention[T]) forward(wanted []int, out, q, k, v attention.Seq[T]) (attention.Report, error) {
+	c := a.calls.get()
+	defer a.calls.put(c)
+	defer c.forget()
+	if err := c.start(a, out, q, k, v); err != nil {
+		return attention.Report{}, err
+	}
+	if !a.Unchecked {
+		if err := checkFinite(c.tab, q, k, v, c.seen); err != nil {
+			return attention.Report{}, err
+		}
+	}
+	c.wanted = wanted
+	return c.run(), nil
+}
+
+// check validates the shapes of Forward and the fields of a.
+func (a *Attention[T]) check(out attention.Shape, q, k, v attention.Seq[T]) error {
+	if err := checkInputs(&a.Visibility, out, q, k, v); err != nil {
 		return err
 	}
 	if err := checkSpecs(a.Specs, k.Heads); err != nil {
@@ -53,8 +122,9 @@ func (a *Attention[T]) check(out, q, k, v attention.Seq[T]) error {
 	}
 	for h, c := range a.Centres {
 		switch {
-		case c == nil:
+		case c == nil && specOf(a.Specs, h).Clusters > 0:
 			return fmt.Errorf("head %d has no centres: %w", h, dense.ErrShape)
+		case c == nil:
 		case c.Dim() != k.Dim:
 			return fmt.Errorf("head %d: centres of dimension %d, keys of %d: %w", h, c.Dim(), k.Dim, dense.ErrShape)
 		case c.ValueDim() != 0 && c.ValueDim() != v.Dim:
@@ -62,6 +132,11 @@ func (a *Attention[T]) check(out, q, k, v attention.Seq[T]) error {
 				dense.ErrShape)
 		}
 	}
+	return nil
+}
+
+// checkFinite looks for NaN and infinities unless the caller knows better.
+func (a *Attention[T]) checkFinite(q, k, v attention.Seq[T]) error {
 	if a.Unchecked {
 		return nil
 	}

@@ -11,13 +11,14 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
-	"github.com/randfeat/randfeat/internal/rng"
 )
 
 // Fit clusters the keys of every key/value head, those of all batches and packed sequences together, and returns one
 // Centres per head. specs has one entry for all heads or one per head; scale is that of [Attention]. Queries of a group
 // of heads count together. Where vis is causal a query weighs only keys that it meets in a cluster: none of its future,
 // of its window and of the sinks.
+//
+// Sinks have no part in a cluster. A head without clusters has no Centres: nil.
 //
 // Keys are weighed by the attention that landmark queries give them,
 //
@@ -57,8 +58,10 @@ func Fit[T dense.Float](specs []Spec, scale float64, vis attention.Visibility, q
 					f.add(b, s, seen)
 				}
 			}
-			f.train()
-			centres[h], errs[h] = f.centres()
+			if f.spec.Clusters > 0 {
+				f.train()
+				centres[h], errs[h] = f.centres()
+			}
 		}
 	})
 	for h, err := range errs {
@@ -133,7 +136,8 @@ func checkFinite[T dense.Float](tab *kern.Table[T], q, k, v attention.Seq[T], se
 					}
 					for c, x := range m.Row(l) {
 						if !dense.IsFinite(float64(x)) {
-							return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", s.name, b, h, l,
+							return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", s.name, b, h,
+								l,
 								c, x, dense.ErrNotFinite)
 						}
 					}
@@ -185,6 +189,7 @@ type fitter[T dense.Float] struct {
 	panel        kern.Panel[T]
 	chunkMax     []T
 	top, sum     []float64
+	sums         []float64
 	share        dense.Matrix[T]
 }
 
@@ -202,10 +207,11 @@ func (f *fitter[T]) reset(spec *Spec, scale float64, causal bool, q, k, v attent
 	f.km.tab = f.tab
 }
 
-// add takes the keys of one packed sequence of batch b that count. seen is as of [attention.Visibility.SeenKeys].
+// add takes the keys of one packed sequence of batch b that count, but for the sinks: they are exact for all queries,
+// and often outliers that would have clusters of their own. seen is as of [attention.Visibility.SeenKeys].
 func (f *fitter[T]) add(b int, s attention.Span, seen []bool) {
 	p := part{b: b, span: s, first: len(f.keys)}
-	for j := s.K0; j < s.K1; j++ {
+	for j := s.K0 + min(f.spec.Sinks, s.K1-s.K0); j < s.K1; j++ {
 		if seen == nil || seen[b*f.k.Len+j] {
 			f.keys = append(f.keys, int32(j))
 		}
@@ -220,14 +226,8 @@ func (f *fitter[T]) train() {
 	f.measure()
 	f.draw()
 	f.coordinates()
-	f.km.run(f.z, f.mass, f.spec.Clusters, f.spec.passes(), rng.Stream(f.spec.Seed, streamSeeding))
+	f.km.run(f.z, f.mass, f.spec.Clusters, f.spec.passes(), f.spec.Seed)
 }
-
-// Labels of random streams.
-const (
-	streamSeeding = iota + 1
-	streamSample
-)
 
 // weigh computes the weights of all keys.
 func (f *fitter[T]) weigh() {
@@ -280,7 +280,7 @@ func (f *fitter[T]) weighPart(w []T, p *part) {
 	k := f.k.Head(p.b, f.head)
 	for c := range chunks {
 		lo, hi := c*fitChunk, min((c+1)*fitChunk, n)
-		f.tab.Pack(&f.panel, f.gathered(k, f.keys[p.first+lo:p.first+hi]))
+		f.tab.Pack(&f.panel, gathered(&f.gather, k, f.keys[p.first+lo:p.first+hi]))
 		e := dense.Matrix[T]{Rows: rows, Cols: hi - lo, Stride: hi - lo, Data: f.e.Data[lo*rows : hi*rows]}
 		f.tab.MulT(e, f.x, &f.panel, nil)
 		for r := range rows {
@@ -338,16 +338,11 @@ func (f *fitter[T]) visible(p *part, query, lo, hi int) (from, to int) {
 	at := position(p.span, p.span.Q0+query)
 	block := f.spec.block(true)
 	end := p.span.K0 + floorTo(at, block) - f.spec.Window
-	start := p.span.K0 + f.spec.Sinks
 	keys := f.keys[p.first+lo : p.first+hi]
-	for from < len(keys) && int(keys[from]) < start {
-		from++
-	}
-	to = from
 	for to < len(keys) && int(keys[to]) < end {
 		to++
 	}
-	return from, to
+	return 0, to
 }
 
 // floorTo is the largest multiple of unit that is not above n, which may be negative.
@@ -357,18 +352,6 @@ func floorTo(n, unit int) int {
 		r += unit
 	}
 	return n - r
-}
-
-// gathered are rows of m, side by side.
-func (f *fitter[T]) gathered(m dense.Matrix[T], rows []int32) dense.Matrix[T] {
-	if n := len(rows); int(rows[n-1])-int(rows[0]) == n-1 {
-		return m.RowRange(int(rows[0]), int(rows[0])+n)
-	}
-	f.gather = buf.Shaped(f.gather, len(rows), m.Cols)
-	for i, j := range rows {
-		copy(f.gather.Row(i), m.Row(int(j)))
-	}
-	return f.gather
 }
 
 // measure computes the metric from queries at equal distances: E xxᵀ in units of the largest number, and its factor.
@@ -476,7 +459,7 @@ func (f *fitter[T]) draw() {
 		total += float64(w)
 	}
 	step := total / float64(want)
-	next := step * rng.Uniform(rng.Stream(f.spec.Seed, streamSample))
+	next := step * uniform(f.spec.Seed, drawSample)
 	var sum float64
 	for i, w := range f.weights {
 		sum += float64(w)
@@ -508,7 +491,8 @@ func (f *fitter[T]) coordinates() {
 	}
 	n := len(f.sample)
 	f.gather = buf.Shaped(f.gather, n, d+dv)
-	sums := make([]float64, d+dv)
+	f.sums = buf.Zeroed(f.sums, d+dv)
+	sums := f.sums
 	f.eachSample(func(i int, y, v []T) {
 		row := f.gather.Row(i)
 		copy(row, y)
@@ -570,9 +554,6 @@ func (f *fitter[T]) assigner(a *assigner[T]) {
 
 // centres are those of the fit in the space of the keys, with the residual directions.
 func (f *fitter[T]) centres() (*Centres, error) {
-	if len(f.keys) == 0 {
-		return nil, fmt.Errorf("no key that counts to fit centroids to: %w", dense.ErrShape)
-	}
 	d, cols := f.k.Dim, f.z.Cols
 	w := centresWire{Scale: f.scale, Keys: int64(len(f.keys))}
 	for l, m := range f.mean {
@@ -583,7 +564,7 @@ func (f *fitter[T]) centres() (*Centres, error) {
 		}
 	}
 	w.ValueScale = f.valueScale
-	k := f.km.centres.Rows
+	k := max(1, f.km.centres.Rows) // no keys: one cluster for those to come
 	w.Centres = dense.New[float64](k, cols)
 	plain := dense.New[float64](k, d) // means without weights
 	mass, count := make([]float64, k), make([]float64, k)

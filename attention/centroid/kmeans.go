@@ -2,11 +2,11 @@ package centroid
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/rng"
 )
 
 // kmeans is weighted k-means in Euclidean coordinates, with memory that later calls reuse.
@@ -24,7 +24,8 @@ type kmeans[T dense.Float] struct {
 	score            dense.Matrix[T]
 }
 
-// Rounds of seeding: the first takes k/firstShare points by weight alone, the others 3/10 of k each. A round takes fewer
+// Rounds of seeding: the first takes k/firstShare points by weight alone, the others 3/10 of k each. A round takes
+// fewer
 // where a point has more than its share; after mostRounds all points that are no centre yet are alike.
 const (
 	firstShare = 8
@@ -33,8 +34,8 @@ const (
 
 // run clusters the rows of z with weights w into at most k clusters. Fewer come out if fewer points have any weight and
 // distance.
-func (m *kmeans[T]) run(z dense.Matrix[T], w []T, k, passes int, src rand.Source) {
-	m.seed(z, w, min(k, z.Rows), src)
+func (m *kmeans[T]) run(z dense.Matrix[T], w []T, k, passes int, seed uint64) {
+	m.seed(z, w, min(k, z.Rows), seed)
 	m.assign = buf.Sized(m.assign, z.Rows)
 	for range passes {
 		m.pass(z, w)
@@ -44,7 +45,7 @@ func (m *kmeans[T]) run(z dense.Matrix[T], w []T, k, passes int, src rand.Source
 // seed takes points as centres in a few rounds, each by systematic sampling in proportion to w·D², D the distance from
 // the nearest centre of earlier rounds: k-means‖ (Bahmani et al. 2012, arXiv:1203.6402) with a fixed number of points
 // per round and no reclustering.
-func (m *kmeans[T]) seed(z dense.Matrix[T], w []T, k int, src rand.Source) {
+func (m *kmeans[T]) seed(z dense.Matrix[T], w []T, k int, seed uint64) {
 	n := z.Rows
 	m.norm, m.near, m.draw = buf.Sized(m.norm, n), buf.Sized(m.near, n), buf.Sized(m.draw, n)
 	m.taken = buf.Zeroed(m.taken, n)
@@ -60,7 +61,7 @@ func (m *kmeans[T]) seed(z dense.Matrix[T], w []T, k int, src rand.Source) {
 		if round >= mostRounds {
 			m.level()
 		}
-		m.take(min(batch, k-from), src)
+		m.take(min(batch, k-from), uniform(seed, drawSeeds+uint64(round)))
 		if len(m.picked) == k || len(m.picked) == from {
 			break
 		}
@@ -73,9 +74,10 @@ func (m *kmeans[T]) seed(z dense.Matrix[T], w []T, k int, src rand.Source) {
 	}
 }
 
-// take draws b points in proportion to draw by systematic sampling: one random offset, then equal steps. Points with
+// take draws b points in proportion to draw by systematic sampling: one random offset in (0,1), then equal steps.
+// Points with
 // more than a step of the total come once; nothing is drawn if all are zero.
-func (m *kmeans[T]) take(b int, src rand.Source) {
+func (m *kmeans[T]) take(b int, offset float64) {
 	var total float64
 	for _, v := range m.draw {
 		total += float64(v)
@@ -84,7 +86,7 @@ func (m *kmeans[T]) take(b int, src rand.Source) {
 		return
 	}
 	step := total / float64(b)
-	next := step * rand.New(src).Float64()
+	next := step * offset
 	var sum float64
 	for j, v := range m.draw {
 		if v == 0 {
@@ -182,4 +184,15 @@ func (m *kmeans[T]) nearest(dst []int32, z dense.Matrix[T]) {
 			dst[j] = int32(argMax(m.tab, s.Row(j-lo)))
 		}
 	}
+}
+
+// Labels of the random numbers of a fit. It needs few: one for the sample and one for every round of seeding.
+const (
+	drawSample = 1
+	drawSeeds  = 2 // and following
+)
+
+// uniform is the number in (0,1) of a seed and a label.
+func uniform(seed, label uint64) float64 {
+	return rng.OpenFromBits(rng.Mix64(rng.Mix64(seed)+label*rng.Golden64) >> 12)
 }

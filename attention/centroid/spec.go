@@ -14,9 +14,9 @@ var ErrSpec = errors.New("invalid centroid spec")
 // Spec says how the keys of one head are summarised and which of them a query meets exactly. It is plain data; a field
 // that is 0 means none or a default, as its comment says.
 type Spec struct {
-	// Clusters is k, the number of centroids; at least 1.
+	// Clusters is k, the number of centroids. 0: keys outside of the window and the sinks do not count at all.
 	Clusters int `json:"clusters"`
-	// Top is s: the members of the s clusters with the largest estimated mass of a query are exact; 0: none.
+	// Top is s: the members of the s clusters that promise the largest error of a query are exact; 0: none.
 	Top int `json:"top,omitempty"`
 	// Keys is t: of the members of the Top clusters only the t with the best residual scores are exact; 0: all.
 	Keys int `json:"keys,omitempty"`
@@ -63,8 +63,8 @@ const (
 
 // Validate reports the first field that makes no sense.
 func (s *Spec) Validate() error {
-	if s.Clusters < 1 || s.Clusters > mostClusters {
-		return fmt.Errorf("%d clusters, want 1 to %d: %w", s.Clusters, mostClusters, ErrSpec)
+	if s.Clusters < 0 || s.Clusters > mostClusters {
+		return fmt.Errorf("%d clusters, want 0 to %d: %w", s.Clusters, mostClusters, ErrSpec)
 	}
 	for _, f := range [...]struct {
 		name string
@@ -76,6 +76,10 @@ func (s *Spec) Validate() error {
 		}
 	}
 	switch {
+	case s.Clusters == 0 && s.Sinks == 0 && s.Window == 0 && s.Block == 0:
+		return fmt.Errorf("neither clusters nor sinks nor a window, set clusters: %w", ErrSpec)
+	case s.Clusters == 0 && s.Top > 0:
+		return fmt.Errorf("top %d of no clusters, set clusters: %w", s.Top, ErrSpec)
 	case s.Keys > 0 && s.Top == 0:
 		return fmt.Errorf("keys %d without top clusters to choose them from, set top: %w", s.Keys, ErrSpec)
 	case s.Bits != 0 && s.Bits != 4 && s.Bits != 8:
@@ -140,7 +144,10 @@ func (s Spec) Cost(lenK, dim, valueDim int) float64 {
 		}
 		exact += members
 	}
-	key := (k + float64(s.landmarks())) * d
+	key := 0.0
+	if k > 0 {
+		key = (k + float64(s.landmarks())) * d
+	}
 	if s.Values > 0 {
 		key += k * float64(valueDim)
 	}

@@ -1,0 +1,541 @@
+package centroid
+
+import (
+	"math"
+	"runtime"
+	"sync"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// pool keeps the memory of calls that are over for those that follow.
+type pool[T dense.Float] struct {
+	mu   sync.Mutex
+	free []*call[T]
+}
+
+func (p *pool[T]) get() *call[T] {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.free); n > 0 {
+		c := p.free[n-1]
+		p.free = p.free[:n-1]
+		return c
+	}
+	return new(call[T])
+}
+
+// put takes back a call that has forgotten the data of its caller.
+func (p *pool[T]) put(c *call[T]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free = append(p.free, c)
+}
+
+// call is one bidirectional Forward as its workers see it. Its steps are: fit every problem, assign keys in
+// chunks, group the keys of every problem by cluster, compute rows in tasks.
+type call[T dense.Float] struct {
+	tab     *kern.Table[T]
+	vis     *attention.Visibility
+	specs   []Spec
+	centres []*Centres
+	scale   float64
+	group   int
+
+	out, q, k, v attention.Seq[T]
+	seen         []bool
+	memory       []bool // of seen
+	spans        []attention.Span
+
+	problems []*problem[T]
+	used     int // of problems, whose memory is reused
+	chunks   []keyChunk
+	tasks    []rowTask
+	wanted   []int // rows of At; nil: all
+
+	crew par.Crew[worker[T]]
+}
+
+// keyChunk are keys of a problem, counted among those that it sees.
+type keyChunk struct{ problem, lo, hi int }
+
+// rowTask are the queries [lo, hi) of a problem, for all heads of the group. The first is row at of the output.
+type rowTask struct{ problem, lo, hi, at int }
+
+const (
+	// assignChunk keys are assigned by one item.
+	assignChunk = 2048
+	// tileRows rows of weights are computed at a time; fewer if there are very many clusters.
+	tileRows = 64
+	// tileCells bounds a tile of weights of centroids.
+	tileCells = 1 << 18
+	// keyBlock keys of a cluster are packed at a time.
+	keyBlock = 512
+	// stretch positions share the packed keys of their windows.
+	stretch = 256
+	// A task has enough rows that clusterRows of them choose a cluster on average, within bounds: keys are packed, and
+	// read from memory, once per task.
+	clusterRows = 64
+	fewestRows  = 512
+	mostRows    = 1 << 14
+)
+
+// start takes the arguments of a call, which have been checked.
+func (c *call[T]) start(a *Attention[T], out, q, k, v attention.Seq[T]) (err error) {
+	if c.tab == nil {
+		if c.tab, err = kern.Chosen[T](); err != nil {
+			return err
+		}
+	}
+	if c.scale, err = logitScale(a.Scale, q.Dim); err != nil {
+		return err
+	}
+	c.vis, c.specs, c.centres = &a.Visibility, a.Specs, a.Centres
+	c.out, c.q, c.k, c.v = out, q, k, v
+	c.group = q.Heads / max(1, k.Heads)
+	if c.seen = a.SeenKeys(c.memory, q.Batch, q.Len, k.Len); a.KeySegments != nil {
+		c.memory = c.seen
+	}
+	c.used = 0
+	for b := range q.Batch {
+		c.spans = a.Spans(c.spans[:0], b, q.Len, k.Len)
+		for h := range k.Heads {
+			for _, s := range c.spans {
+				c.add(b, h, s)
+			}
+		}
+	}
+	return nil
+}
+
+// forget drops the data of the caller.
+func (c *call[T]) forget() {
+	c.vis, c.specs, c.centres, c.seen, c.wanted = nil, nil, nil, nil, nil
+	c.out, c.q, c.k, c.v = attention.Seq[T]{}, attention.Seq[T]{}, attention.Seq[T]{}, attention.Seq[T]{}
+	for _, w := range c.crew.Workers {
+		w.fit.q, w.fit.k, w.fit.v, w.fit.spec = c.q, c.k, c.v, nil
+	}
+	for _, p := range c.problems {
+		p.spec, p.centres = nil, nil
+	}
+}
+
+// add makes a problem of one packed sequence of a head.
+func (c *call[T]) add(b, h int, s attention.Span) {
+	if c.used == len(c.problems) {
+		c.problems = append(c.problems, new(problem[T]))
+	}
+	p := c.problems[c.used]
+	c.used++
+	p.b, p.h, p.span, p.spec, p.centres = b, h, s, specOf(c.specs, h), nil
+	if c.centres != nil {
+		p.centres = c.centres[h]
+	}
+}
+
+// do runs n items on as many goroutines as their work pays for.
+func (c *call[T]) do(n int, work float64, step par.Step[worker[T]]) {
+	workers := min(n, runtime.GOMAXPROCS(0), 1+int(min(work/float64(c.tab.Grain), 1<<20)))
+	if err := c.crew.Do(n, workers, step); err != nil {
+		panic("centroid: " + err.Error()) // no item fails: arguments have been checked
+	}
+}
+
+// prepare clusters the keys of all problems.
+func (c *call[T]) prepare() {
+	var work float64
+	for _, p := range c.problems[:c.used] {
+		n := float64(p.span.K1 - p.span.K0)
+		work += n * float64(c.k.Dim) * float64(p.spec.Clusters+p.spec.landmarks())
+	}
+	c.do(c.used, work, (*fitStep[T])(c))
+	c.chunks = c.chunks[:0]
+	for i, p := range c.problems[:c.used] {
+		if p.single {
+			continue
+		}
+		for lo := 0; lo < len(p.keys); lo += assignChunk {
+			c.chunks = append(c.chunks, keyChunk{i, lo, min(lo+assignChunk, len(p.keys))})
+		}
+	}
+	c.do(len(c.chunks), work, (*assignStep[T])(c))
+	c.do(c.used, work, (*groupStep[T])(c))
+}
+
+// split makes the tasks of the rows. The bits of a row do not depend on those of its task, so their number may follow
+// that of the processors.
+func (c *call[T]) split() (work float64) {
+	c.tasks = c.tasks[:0]
+	total := c.q.Batch * c.k.Heads * c.q.Len
+	for i, p := range c.problems[:c.used] {
+		s := p.span
+		keys := float64(p.clusters) + float64(p.top)*float64(len(p.keys))/float64(max(1, p.clusters)) + 64
+		if c.wanted != nil {
+			for at, l := range c.wanted {
+				if l >= s.Q0 && l < s.Q1 {
+					c.tasks = append(c.tasks, rowTask{i, l - s.Q0, l - s.Q0 + 1, at})
+					work += float64(c.group) * keys * float64(c.q.Dim+c.v.Dim)
+				}
+			}
+			continue
+		}
+		n := s.Q1 - s.Q0
+		rows := fewestRows
+		if p.top > 0 {
+			rows = min(max(rows, clusterRows*p.clusters/p.top), mostRows)
+		}
+		rows /= c.group
+		rows = min(rows, total/(4*runtime.GOMAXPROCS(0)))
+		rows = max(rows/tileRows, 1) * tileRows
+		for lo := 0; lo < n; lo += rows {
+			c.tasks = append(c.tasks, rowTask{i, lo, min(lo+rows, n), s.Q0 + lo})
+		}
+		work += float64(n*c.group) * keys * float64(c.q.Dim+c.v.Dim)
+	}
+	return work
+}
+
+// run computes the outputs.
+func (c *call[T]) run() attention.Report {
+	c.prepare()
+	work := c.split()
+	c.do(len(c.tasks), work, (*rowStep[T])(c))
+	var total attention.Report
+	for _, w := range c.crew.Workers {
+		total.Add(w.report)
+		w.report = attention.Report{}
+	}
+	return total
+}
+
+// The steps, by what an item is.
+type (
+	fitStep[T dense.Float]    call[T] // a problem: weights of its keys and the centres that assign them
+	assignStep[T dense.Float] call[T] // the clusters of a chunk of keys
+	groupStep[T dense.Float]  call[T] // a problem: its keys sorted by cluster, and the centroids
+	rowStep[T dense.Float]    call[T] // the outputs of a task
+)
+
+func (s *fitStep[T]) Item(w *worker[T], i int) error {
+	(*call[T])(s).fit(w, s.problems[i])
+	return nil
+}
+
+func (s *assignStep[T]) Item(w *worker[T], i int) error {
+	x := s.chunks[i]
+	p := s.problems[x.problem]
+	k, v := s.k.Head(p.b, p.h), s.v.Head(p.b, p.h)
+	keys := p.keys[x.lo:x.hi]
+	p.assign.assign(p.found[x.lo:x.hi], gathered(&w.gatherK, k, keys), gathered(&w.gatherV, v, keys), &w.scores)
+	return nil
+}
+
+func (s *groupStep[T]) Item(w *worker[T], i int) error {
+	(*call[T])(s).groupKeys(w, s.problems[i])
+	return nil
+}
+
+func (s *rowStep[T]) Item(w *worker[T], i int) error {
+	(*call[T])(s).rows(w, s.tasks[i])
+	return nil
+}
+
+// worker is the scratch memory of one goroutine.
+type worker[T dense.Float] struct {
+	fit              fitter[T]
+	scores           assignScratch[T]
+	gatherK, gatherV dense.Matrix[T]
+	count            []int32
+	wide             []float64
+	one, part        []T
+	diff             dense.Matrix[T]
+
+	x, acc       dense.Matrix[T] // scaled queries and sums of a task
+	shift        []T
+	sum          []float64
+	chosen       []int32 // Top clusters of every row
+	stamp        []int32 // of a cluster: the last row that has chosen it
+	far          dense.Matrix[T]
+	ranks        []T
+	near         band[T]
+	sinks        band[T]
+	tile, values dense.Matrix[T]
+	tileX        dense.Matrix[T]
+	panel        kern.Panel[T]
+	view         kern.Panel[T]
+	tileMax      []T
+	tileSum      []T
+	choosers     []int32 // rows by the clusters that they have chosen
+	report       attention.Report
+}
+
+// band are the exact keys [lo, hi) of a span, by position, that a stretch of queries shares.
+type band[T dense.Float] struct {
+	lo, hi  int
+	panel   kern.Panel[T]
+	bias    []T // −∞ for masked keys
+	masked  bool
+	k, v    dense.Matrix[T] // copies of masked ones
+	values  dense.Matrix[T]
+	weights dense.Matrix[T]
+}
+
+// problem is one packed sequence of one key/value head, with its keys grouped by cluster.
+type problem[T dense.Float] struct {
+	b, h    int
+	span    attention.Span
+	spec    *Spec
+	centres *Centres
+
+	single   bool            // every key is a cluster of its own
+	factor   dense.Matrix[T] // of the metric, in any unit
+	top      int             // exact clusters per row
+	keys     []int32         // the keys that count, by position in the sequence
+	weights  []T             // of them
+	assign   assigner[T]
+	found    []int32 // cluster of every key that counts
+	clusters int     // those that have keys
+	start    []int32 // of a cluster among the sorted keys, and their number at the end
+	order    []int32 // sorted keys: index in keys
+	cluster  []int32 // of every key of the span, or hidden, or loose
+	k, v     dense.Matrix[T]
+	share    []T // of a sorted key in its centroid
+
+	centre  dense.Matrix[T]
+	panel   kern.Panel[T]
+	logSize []T
+	perKey  []T // 1/size
+	risk    []T // what turns the logarithm of a mass into that of an expected error, see rank
+	mean    dense.Matrix[T]
+}
+
+// Keys that are in no cluster.
+const (
+	hidden = -1 // masked
+	loose  = -2 // a sink, or there are no clusters
+)
+
+// fit weighs the keys of p and, unless there are centres, clusters them.
+func (c *call[T]) fit(w *worker[T], p *problem[T]) {
+	f := &w.fit
+	f.tab = c.tab
+	f.reset(p.spec, c.scale, false, c.q, c.k, c.v, p.h)
+	f.add(p.b, p.span, c.seen)
+	n := len(f.keys)
+	p.keys = append(p.keys[:0], f.keys...)
+	if p.spec.Clusters == 0 {
+		n, p.keys = 0, p.keys[:0]
+	}
+	if p.single = n <= p.spec.Clusters; p.single {
+		p.found = buf.Sized(p.found, n)
+		for j := range p.found {
+			p.found[j] = int32(j)
+		}
+		return
+	}
+	p.found = buf.Sized(p.found, n)
+	p.factor = buf.Shaped(p.factor, c.k.Dim, c.k.Dim)
+	if p.centres != nil {
+		f.weigh()
+		p.assign.load(c.tab, p.centres)
+		unit := max(largest(p.centres.w.Metric), math.SmallestNonzeroFloat64)
+		for i, v := range p.centres.w.Metric.Data {
+			p.factor.Data[i] = T(v / unit)
+		}
+	} else {
+		f.train()
+		f.assigner(&p.assign)
+		copy(p.factor.Data, f.factor.Data)
+	}
+	p.weights = append(p.weights[:0], f.weights...)
+}
+
+// gathered are rows of m, as they lie or copied to the memory of spare.
+func gathered[T dense.Float](spare *dense.Matrix[T], m dense.Matrix[T], rows []int32) dense.Matrix[T] {
+	n := len(rows)
+	if n == 0 {
+		return dense.Matrix[T]{Cols: m.Cols, Stride: m.Cols}
+	}
+	if int(rows[n-1])-int(rows[0]) == n-1 {
+		return m.RowRange(int(rows[0]), int(rows[0])+n)
+	}
+	*spare = buf.Shaped(*spare, n, m.Cols)
+	for i, j := range rows {
+		copy(spare.Row(i), m.Row(int(j)))
+	}
+	return *spare
+}
+
+// groupKeys sorts the keys of p by cluster, leaves out clusters without keys, and computes the centroids: means of keys
+// by weight, and plain means of values.
+func (c *call[T]) groupKeys(w *worker[T], p *problem[T]) {
+	n, most := len(p.keys), 0
+	for _, x := range p.found {
+		most = max(most, int(x)+1)
+	}
+	w.count = buf.Zeroed(w.count, most)
+	for _, x := range p.found {
+		w.count[x]++
+	}
+	p.start = append(p.start[:0], 0)
+	for x, m := range w.count { // its new number and where its next key goes
+		if m > 0 {
+			w.count[x] = int32(len(p.start) - 1)
+			p.start = append(p.start, p.start[len(p.start)-1]+m)
+		}
+	}
+	p.clusters = len(p.start) - 1
+	for i, x := range p.found {
+		p.found[i] = w.count[x]
+	}
+	p.cluster = buf.Sized(p.cluster, p.span.K1-p.span.K0)
+	for j := range p.cluster {
+		p.cluster[j] = loose
+		if c.seen != nil && !c.seen[p.b*c.k.Len+p.span.K0+j] {
+			p.cluster[j] = hidden
+		}
+	}
+	p.order = buf.Sized(p.order, n)
+	w.count = append(w.count[:0], p.start...)
+	for i, x := range p.found {
+		p.order[w.count[x]] = int32(i)
+		w.count[x]++
+		p.cluster[int(p.keys[i])-p.span.K0] = x
+	}
+	p.top = min(p.spec.Top, p.clusters)
+	if p.single {
+		p.top = 0
+	}
+	k, v := c.k.Head(p.b, p.h), c.v.Head(p.b, p.h)
+	p.k, p.v = buf.Shaped(p.k, n, k.Cols), buf.Shaped(p.v, n, v.Cols)
+	p.share = buf.Sized(p.share, n)
+	for i, j := range p.order {
+		at := int(p.keys[j])
+		copy(p.k.Row(i), k.Row(at))
+		copy(p.v.Row(i), v.Row(at))
+		p.share[i] = 1
+		if !p.single {
+			p.share[i] = p.weights[j]
+		}
+	}
+	c.centroids(w, p)
+	if p.top > 0 {
+		c.rank(w, p)
+	}
+}
+
+// centroids computes the means of the sorted keys.
+func (c *call[T]) centroids(w *worker[T], p *problem[T]) {
+	p.centre, p.mean = buf.Shaped(p.centre, p.clusters, p.k.Cols), buf.Shaped(p.mean, p.clusters, p.v.Cols)
+	p.logSize, p.perKey = buf.Sized(p.logSize, p.clusters), buf.Sized(p.perKey, p.clusters)
+	for x := range p.clusters {
+		lo, hi := int(p.start[x]), int(p.start[x+1])
+		size := float64(hi - lo)
+		p.logSize[x], p.perKey[x] = T(math.Log(size)), T(1/size)
+		if hi-lo == 1 { // exactly the key
+			p.share[lo] = 1
+			copy(p.centre.Row(x), p.k.Row(lo))
+			copy(p.mean.Row(x), p.v.Row(lo))
+			continue
+		}
+		var total float64
+		for _, s := range p.share[lo:hi] {
+			total += float64(s)
+		}
+		c.tab.Scale(p.share[lo:hi], T(1/total))
+		c.average(w, p.centre.Row(x), p.k.RowRange(lo, hi), p.share[lo:hi])
+		c.average(w, p.mean.Row(x), p.v.RowRange(lo, hi), nil)
+	}
+	if p.clusters > 0 {
+		c.tab.Pack(&p.panel, p.centre)
+	}
+}
+
+// rankMembers of a cluster, at equal distances, tell how much its keys and values differ.
+const rankMembers = 16
+
+// rank computes what is added to log n_c + x·c to rank clusters by the error that their centroid promises, not by their
+// mass: log(ρ_c·ν_c/√n_c), for ρ² the mean of |R(y_j − c)|² over the members, ν² that of |v_j − v̄|² and v̄ the mean of
+// all values. It is −∞ for a cluster of equal keys, which is exact already.
+func (c *call[T]) rank(w *worker[T], p *problem[T]) {
+	p.risk = buf.Sized(p.risk, p.clusters)
+	d, dv := p.k.Cols, p.v.Cols
+	w.one = buf.Sized(w.one, dv)
+	mean := w.one
+	c.average(w, mean, p.v, nil)
+	w.diff, w.tile = buf.Shaped(w.diff, rankMembers+1, d), buf.Shaped(w.tile, rankMembers+1, d)
+	// Differences that are rounding errors of the centroid are none.
+	eps := 0x1p-20
+	if is64 := T(0x1p-149)/2 != 0; is64 {
+		eps = 0x1p-49
+	}
+	for x := range p.clusters {
+		lo, n := int(p.start[x]), int(p.start[x+1]-p.start[x])
+		p.risk[x] = T(math.Inf(-1))
+		if n == 1 {
+			continue
+		}
+		m := min(n, rankMembers)
+		var nu float64
+		top := 0.0
+		for i := range m {
+			j := lo + (2*i+1)*n/(2*m)
+			row := w.diff.Row(i)
+			copy(row, p.k.Row(j))
+			c.tab.MulAdd(row, p.centre.Row(x), -1)
+			for _, v := range row {
+				top = max(top, math.Abs(float64(v)))
+			}
+			for l, v := range p.v.Row(j) {
+				z := float64(v - mean[l])
+				nu += z * z
+			}
+		}
+		var size float64
+		for _, v := range p.centre.Row(x) {
+			size = max(size, math.Abs(float64(v)))
+		}
+		if top <= eps*size || nu == 0 {
+			continue
+		}
+		c.tab.Scale(w.diff.Data[:m*d], T(1/top)) // squares might overflow
+		z := w.tile.RowRange(0, m)
+		c.tab.Product(z, w.diff.RowRange(0, m), p.factor, false)
+		rho := c.tab.Norm2(z.Data)
+		p.risk[x] = T(0.5*(math.Log(rho)+math.Log(nu)-math.Log(float64(n))) + math.Log(top) - math.Log(float64(m)))
+	}
+}
+
+// average sets dst to the sum of the rows of m with weights, or to their mean. Blocks are summed in T, their sums in
+// float64: the error does not grow with the cluster.
+func (c *call[T]) average(w *worker[T], dst []T, m dense.Matrix[T], weights []T) {
+	w.wide = buf.Zeroed(w.wide, len(dst))
+	w.part = buf.Sized(w.part, keyBlock)
+	for lo := 0; lo < m.Rows; lo += keyBlock {
+		hi := min(lo+keyBlock, m.Rows)
+		part := w.part[:hi-lo]
+		for i := range part {
+			if weights != nil {
+				part[i] = weights[lo+i]
+			} else {
+				part[i] = T(1 / float64(m.Rows))
+			}
+		}
+		c.tab.Product(view(dst, 1, len(dst)), view(part, 1, hi-lo), m.RowRange(lo, hi), false)
+		for l, v := range dst {
+			w.wide[l] += float64(v)
+		}
+	}
+	for l, v := range w.wide {
+		dst[l] = T(v)
+	}
+}
+
+// view is a packed view of the front of data.
+func view[T dense.Float](data []T, rows, cols int) dense.Matrix[T] {
+	return dense.Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: data[:rows*cols]}
+}

@@ -1,0 +1,348 @@
+package centroid
+
+import (
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+)
+
+// rows computes the outputs of a task: the centroids and the exact neighbours of all rows, then the exact clusters, one
+// after the other with the rows that have chosen them.
+//
+// With e_c = exp(x·c) and e_j = exp(x·y_j) the sums of a row are
+//
+//	Σ_{c ∉ top} e_c n_c (v̄_c, 1) + Σ_{j near, c(j) ∉ top} (e_j − e_c(j)) (v_j, 1)
+//	                             + Σ_{c ∈ top} Σ_{j ∈ c} e_j (v_j, 1):
+//
+// a neighbour takes its own share of a centroid out, so that no sum per block of queries is needed, and is left to its
+// cluster where that is exact.
+func (c *call[T]) rows(w *worker[T], t rowTask) {
+	p := c.problems[t.problem]
+	c.load(w, p, t)
+	c.nearAndFar(w, p, t)
+	if p.top > 0 {
+		c.exactClusters(w, p)
+	}
+	n := t.hi - t.lo
+	for g := range c.group {
+		out := c.out.Head(p.b, p.h*c.group+g)
+		for i := range n {
+			r := g*n + i
+			dst := out.Row(t.at + i)
+			w.report.Rows++
+			if w.sum[r] == 0 {
+				w.report.Empty++
+				clear(dst)
+				continue
+			}
+			copy(dst, w.acc.Row(r))
+			c.tab.Scale(dst, T(1/w.sum[r]))
+		}
+	}
+}
+
+// load copies the queries of a task, scaled: row g·n + i is that of head g of the group.
+func (c *call[T]) load(w *worker[T], p *problem[T], t rowTask) {
+	n := t.hi - t.lo
+	rows := n * c.group
+	w.x, w.acc = buf.Shaped(w.x, rows, c.q.Dim), buf.Shaped(w.acc, rows, c.v.Dim)
+	w.shift, w.sum = buf.Sized(w.shift, rows), buf.Sized(w.sum, rows)
+	w.chosen = buf.Sized(w.chosen, rows*p.top)
+	w.stamp = buf.Sized(w.stamp, p.clusters)
+	for i := range w.stamp {
+		w.stamp[i] = -1
+	}
+	for g := range c.group {
+		q := c.q.Head(p.b, p.h*c.group+g)
+		for i := range n {
+			copy(w.x.Row(g*n+i), q.Row(p.span.Q0+t.lo+i))
+		}
+	}
+	c.tab.Scale(w.x.Data, T(c.scale))
+}
+
+// neighbours is the half-open range of the positions of keys that are exact for a query, sinks apart.
+func (p *problem[T]) neighbours(query int) (lo, hi int) {
+	n := p.span.K1 - p.span.K0
+	block := p.spec.block(false)
+	if block == 0 {
+		return 0, 0
+	}
+	at := floorTo(position(p.span, p.span.Q0+query), block)
+	hi = min(max(at+block+p.spec.Window, 0), n)
+	return min(max(at-p.spec.Window, min(p.spec.Sinks, n)), hi), hi
+}
+
+// nearAndFar sets the sums of all rows to those of centroids and exact neighbours, and chooses the exact clusters.
+func (c *call[T]) nearAndFar(w *worker[T], p *problem[T], t rowTask) {
+	n := t.hi - t.lo
+	high := max(1, min(tileRows, tileCells/max(1, p.clusters)))
+	sinks := min(p.spec.Sinks, p.span.K1-p.span.K0)
+	c.loadBand(&w.sinks, p, 0, sinks)
+	for from := 0; from < n; from += stretch {
+		to := min(from+stretch, n)
+		lo, _ := p.neighbours(t.lo + from)
+		_, hi := p.neighbours(t.lo + to - 1)
+		c.loadBand(&w.near, p, lo, hi)
+		for g := range c.group {
+			for i := from; i < to; i += high {
+				c.nearAndFarTile(w, p, t.lo+i, g*n+i, min(high, to-i))
+			}
+		}
+	}
+}
+
+// loadBand packs the keys at positions [lo, hi) of the span. Masked ones become zeros with a bias of −∞.
+func (c *call[T]) loadBand(b *band[T], p *problem[T], lo, hi int) {
+	b.lo, b.hi = lo, hi
+	if lo == hi {
+		return
+	}
+	k := c.k.Head(p.b, p.h).RowRange(p.span.K0+lo, p.span.K0+hi)
+	b.values = c.v.Head(p.b, p.h).RowRange(p.span.K0+lo, p.span.K0+hi)
+	b.masked = false
+	for _, x := range p.cluster[lo:hi] {
+		b.masked = b.masked || x == hidden
+	}
+	if b.masked {
+		b.k, b.v = buf.Shaped(b.k, hi-lo, k.Cols), buf.Shaped(b.v, hi-lo, b.values.Cols)
+		b.bias = buf.Zeroed(b.bias, hi-lo)
+		for i, x := range p.cluster[lo:hi] {
+			if x == hidden {
+				clear(b.k.Row(i))
+				clear(b.v.Row(i))
+				b.bias[i] = T(math.Inf(-1))
+			} else {
+				copy(b.k.Row(i), k.Row(i))
+				copy(b.v.Row(i), b.values.Row(i))
+			}
+		}
+		k, b.values = b.k, b.v
+	}
+	c.tab.Pack(&b.panel, k)
+}
+
+// logits of m queries x with the positions [lo, hi) of the band, or a few more before them; from is the first.
+func (c *call[T]) logits(w *worker[T], b *band[T], x dense.Matrix[T], lo, hi int) (m dense.Matrix[T], from int) {
+	c0 := (lo - b.lo) / c.tab.Width * c.tab.Width
+	c1 := hi - b.lo
+	b.weights = buf.Shaped(b.weights, x.Rows, c1-c0)
+	w.view = kern.Panel[T]{Rows: c1 - c0, Cols: b.panel.Cols, Width: b.panel.Width,
+		Data: b.panel.Data[c0*b.panel.Cols:]}
+	var bias []T
+	if b.masked {
+		bias = b.bias[c0:c1]
+	}
+	c.tab.MulT(b.weights, x, &w.view, bias)
+	return b.weights, b.lo + c0
+}
+
+// nearAndFarTile is nearAndFar for m queries from query on, whose first row is r.
+func (c *call[T]) nearAndFarTile(w *worker[T], p *problem[T], query, r, m int) {
+	x := w.x.RowRange(r, r+m)
+	w.far = buf.Shaped(w.far, m, p.clusters)
+	if p.clusters > 0 {
+		c.tab.MulT(w.far, x, &p.panel, p.logSize)
+	}
+	first, _ := p.neighbours(query)
+	_, end := p.neighbours(query + m - 1)
+	var near, sinks dense.Matrix[T]
+	var nearAt int
+	hasNear, hasSinks := first < end, w.sinks.hi > 0
+	if hasNear {
+		near, nearAt = c.logits(w, &w.near, x, first, end)
+	}
+	if hasSinks {
+		sinks, _ = c.logits(w, &w.sinks, x, 0, w.sinks.hi)
+	}
+	for i := range m {
+		far := w.far.Row(i)
+		shift := c.tab.Max(far)
+		var row []T
+		var lo int
+		if hasNear {
+			var hi int
+			lo, hi = p.neighbours(query + i)
+			row = near.Row(i)
+			clear(row[:lo-nearAt])
+			clear(row[hi-nearAt:])
+			row = row[lo-nearAt : hi-nearAt]
+			shift = max(shift, c.tab.Max(row))
+		}
+		if hasSinks {
+			shift = max(shift, c.tab.Max(sinks.Row(i)))
+		}
+		if math.IsInf(float64(shift), -1) { // no key
+			clear(row)
+			if hasSinks {
+				clear(sinks.Row(i))
+			}
+			for j := range w.chosen[(r+i)*p.top : (r+i+1)*p.top] {
+				w.chosen[(r+i)*p.top+j] = -1
+			}
+			w.shift[r+i], w.sum[r+i] = shift, 0
+			continue
+		}
+		stamp := int32(r + i)
+		if p.top > 0 {
+			c.choose(w, p, far, stamp)
+		}
+		sum := float64(c.tab.ExpSum(far, shift))
+		if hasNear {
+			c.tab.Exp(row, shift)
+			sum += p.takeOut(row, p.cluster[lo:lo+len(row)], far, w.stamp, stamp)
+		}
+		if hasSinks {
+			row := sinks.Row(i)
+			c.tab.Exp(row, shift)
+			sum += p.takeOut(row, p.cluster[:len(row)], far, w.stamp, stamp)
+		}
+		w.shift[r+i], w.sum[r+i] = shift, sum
+	}
+	acc := w.acc.RowRange(r, r+m)
+	if p.clusters > 0 {
+		c.tab.Product(acc, w.far, p.mean, false)
+	} else {
+		clear(acc.Data)
+	}
+	if hasNear {
+		from := nearAt - w.near.lo
+		c.tab.Product(acc, near, w.near.values.RowRange(from, from+near.Cols), true)
+	}
+	if hasSinks {
+		c.tab.Product(acc, sinks, w.sinks.values, true)
+	}
+}
+
+// choose takes the clusters of a row that promise the largest errors out of its centroids: their weights become 0.
+func (c *call[T]) choose(w *worker[T], p *problem[T], far []T, row int32) {
+	w.ranks = append(w.ranks[:0], far...)
+	c.tab.MulAdd(w.ranks, p.risk, 1)
+	chosen := w.chosen[int(row)*p.top : (int(row)+1)*p.top]
+	largestOf(chosen, w.ranks)
+	for _, x := range chosen {
+		if x >= 0 {
+			w.stamp[x] = row
+			far[x] = T(math.Inf(-1))
+		}
+	}
+}
+
+// takeOut subtracts from the weights of exact keys what their centroids weigh for them, and makes them 0 where the
+// whole cluster is exact. The sum of the weights is returned.
+func (p *problem[T]) takeOut(row []T, cluster []int32, far []T, stamps []int32, stamp int32) (sum float64) {
+	for j, x := range cluster {
+		if x < 0 {
+			sum += float64(row[j]) // 0 if hidden
+			continue
+		}
+		if stamps[x] == stamp {
+			row[j] = 0
+			continue
+		}
+		row[j] -= far[x] * p.perKey[x]
+		sum += float64(row[j])
+	}
+	return sum
+}
+
+// largestOf sets dst to the indexes of the largest numbers of x, of equal ones the first; −∞ and NaN do not count, and
+// where there are too few others the last indexes are −1.
+func largestOf[T dense.Float](dst []int32, x []T) {
+	n := 0
+	least := T(math.Inf(-1)) // of those found, once there are enough
+	for i, v := range x {
+		if !(v > least) {
+			continue
+		}
+		at := n
+		if n < len(dst) {
+			n++
+		} else {
+			at--
+		}
+		for at > 0 && x[dst[at-1]] < v {
+			dst[at] = dst[at-1]
+			at--
+		}
+		dst[at] = int32(i)
+		if n == len(dst) {
+			least = x[dst[n-1]]
+		}
+	}
+	for ; n < len(dst); n++ {
+		dst[n] = -1
+	}
+}
+
+// exactClusters adds the members of the chosen clusters to the sums of the rows.
+func (c *call[T]) exactClusters(w *worker[T], p *problem[T]) {
+	rows := w.x.Rows
+	// Rows sorted by the clusters that they have chosen, in ascending order for every cluster.
+	w.count = buf.Zeroed(w.count, p.clusters+1)
+	for _, x := range w.chosen {
+		if x >= 0 {
+			w.count[x+1]++
+		}
+	}
+	for x := range p.clusters {
+		w.count[x+1] += w.count[x]
+	}
+	w.choosers = buf.Sized(w.choosers, len(w.chosen))
+	for r := range rows {
+		for _, x := range w.chosen[r*p.top : (r+1)*p.top] {
+			if x < 0 {
+				break
+			}
+			w.choosers[w.count[x]] = int32(r)
+			w.count[x]++
+		}
+	}
+	from := 0
+	for x := range p.clusters {
+		to := int(w.count[x])
+		if from < to {
+			for lo, end := int(p.start[x]), int(p.start[x+1]); lo < end; lo += keyBlock {
+				c.exactBlock(w, p, w.choosers[from:to], lo, min(lo+keyBlock, end))
+			}
+		}
+		from = to
+	}
+}
+
+// exactBlock adds the sorted keys [lo, hi) to the sums of rows.
+func (c *call[T]) exactBlock(w *worker[T], p *problem[T], rows []int32, lo, hi int) {
+	c.tab.Pack(&w.panel, p.k.RowRange(lo, hi))
+	values := p.v.RowRange(lo, hi)
+	w.tileMax, w.tileSum = buf.Sized(w.tileMax, tileRows), buf.Sized(w.tileSum, tileRows)
+	for len(rows) > 0 {
+		m := min(tileRows, len(rows))
+		w.tileX = buf.Shaped(w.tileX, m, w.x.Cols)
+		for i, r := range rows[:m] {
+			copy(w.tileX.Row(i), w.x.Row(int(r)))
+		}
+		w.tile = buf.Shaped(w.tile, m, hi-lo)
+		c.tab.MulT(w.tile, w.tileX, &w.panel, nil)
+		c.tab.RowMax(w.tileMax[:m], w.tile)
+		for i, r := range rows[:m] {
+			top := w.tileMax[i]
+			if top > w.shift[r] {
+				f := T(math.Exp(float64(w.shift[r]) - float64(top)))
+				c.tab.Scale(w.acc.Row(int(r)), f)
+				w.sum[r] *= float64(f)
+				w.shift[r] = top
+			}
+			w.tileMax[i] = w.shift[r]
+		}
+		c.tab.ExpRows(w.tileSum[:m], w.tile, w.tileMax[:m])
+		w.values = buf.Shaped(w.values, m, values.Cols)
+		c.tab.Product(w.values, w.tile, values, false)
+		for i, r := range rows[:m] {
+			w.sum[r] += float64(w.tileSum[i])
+			c.tab.MulAdd(w.acc.Row(int(r)), w.values.Row(i), 1)
+		}
+		rows = rows[m:]
+	}
+}
