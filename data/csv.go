@@ -61,6 +61,7 @@ func newCSVSource(in input, sample []byte, whole bool, o Options) (Source, error
 
 func (s *csvSource) Name() string      { return s.in.name }
 func (s *csvSource) Columns() []string { return s.columns }
+func (s *csvSource) Encoding() string  { return s.in.encoding.name() }
 
 func (s *csvSource) Open(want []Kind) (Reader, error) {
 	kinds, err := CheckKinds(want, len(s.columns), func(int) Kind { return Text })

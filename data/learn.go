@@ -65,9 +65,10 @@ type ColumnSummary struct {
 
 // Summary is what Learn found, for people to read.
 type Summary struct {
-	Rows    int64           `json:"rows"`
-	Columns []ColumnSummary `json:"columns"`
-	Notes   []string        `json:"notes,omitempty"`
+	Rows     int64           `json:"rows"`
+	Encoding string          `json:"encoding,omitempty"` // of the text, if it is not UTF-8
+	Columns  []ColumnSummary `json:"columns"`
+	Notes    []string        `json:"notes,omitempty"`
 }
 
 // learner collects one column.
@@ -147,7 +148,15 @@ func Learn(src Source, o LearnOptions) (*Schema, *Summary, error) {
 	if rows == 0 {
 		return nil, nil, inputError(src.Name(), "the table has columns but no rows")
 	}
-	return finish(src.Name(), learners, rows, o, tracked)
+	s, sum, err := finish(src.Name(), learners, rows, o, tracked)
+	if err == nil {
+		if s.Encoding = EncodingOf(src); s.Encoding != "" {
+			sum.Encoding = s.Encoding
+			sum.Notes = append(sum.Notes, fmt.Sprintf("the text is not UTF-8 and was read as %s: name its encoding if it is another",
+				s.Encoding))
+		}
+	}
+	return s, sum, err
 }
 
 // roles gives every column its role; names that are not columns are errors.

@@ -26,6 +26,9 @@ func newLines(in input, limit int) (*lines, error) {
 	if err != nil {
 		return nil, err
 	}
+	if in.encoding != nil {
+		r = newDecoder(in.name, r, in.encoding)
+	}
 	l := &lines{in: in, r: r, c: c, limit: limit, buf: make([]byte, min(limit+2, 1<<17)), n: -1, line: 1}
 	for l.end < len(bom) && !l.eof {
 		if err := l.fill(); err != nil {

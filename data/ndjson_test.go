@@ -86,7 +86,8 @@ func FuzzNDJSON(f *testing.F) {
 	f.Add([]byte(`{"a": 1.5, "b": "x \"y\" \u00e9"}` + "\n" + `{"b":null,"a":-2e3}`))
 	f.Add([]byte("{\"a\":\"\xff\"}\r\n{\"a\":true}"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		src, err := data.OpenBytes("f", b, data.Options{Format: data.NDJSON, Missing: []string{}, MaxLine: 1 << 16})
+		src, err := data.OpenBytes("f", b, data.Options{Format: data.NDJSON, Missing: []string{}, MaxLine: 1 << 16,
+			Encoding: "utf-8"})
 		if err != nil {
 			return
 		}

@@ -60,6 +60,9 @@ type Schema struct {
 	IDs     []string `json:"ids,omitempty"` // carried to the predictions, if present
 	// known, allowed and not used: constant columns and those the user excluded
 	Ignored []string `json:"ignored,omitempty"`
+	// Encoding is that of the text the schema was learned from, if it was not UTF-8. It is a guess for later tables;
+	// levels and classes here are UTF-8.
+	Encoding string `json:"encoding,omitempty"`
 }
 
 // Bounds on a schema that comes from a file.
@@ -133,6 +136,9 @@ func (s *Schema) Validate() error {
 	}
 	if len(s.Fields) == 0 {
 		return schemaError("no column to predict from")
+	}
+	if _, err := encodingNamed(s.Encoding); s.Encoding != "" && err != nil {
+		return schemaError("%v", err)
 	}
 	seen := map[string]bool{}
 	name := func(n string) error {

@@ -32,6 +32,8 @@ type Options struct {
 	Delimiter  byte
 	Header     *bool    // CSV: whether the first line names the columns; nil is detected. Without, they are c1, c2, …
 	Literal    bool     // CSV: a quote is an ordinary character
+	Encoding   string   // text formats: one of [Encodings]; empty is detected
+	Assume     string   // the encoding of text that is not UTF-8; empty is [DefaultAssume]
 	Missing    []string // texts that mean a missing value; nil is [DefaultMissing], empty is none
 	MaxColumns int      // 0 is [DefaultMaxColumns]
 	MaxLine    int      // bytes of one row of a text format; 0 is [DefaultMaxLine]
@@ -176,6 +178,8 @@ type input struct {
 	name string
 	size int64 // -1: unknown
 	open func() (stream, error)
+
+	encoding *encodingState // of text; nil: UTF-8 that has been checked
 }
 
 // wrap names the input in errors of reading.
@@ -259,9 +263,22 @@ func openSample(in input, sample []byte, whole bool, o Options) (Source, error) 
 		return nil, inputError(in.name, "the file is empty")
 	}
 	format := o.Format
+	if format == "" || format == CSV || format == NDJSON {
+		state, err := newEncodingState(sample, o)
+		if err != nil {
+			return nil, err
+		}
+		in.encoding = state
+	}
 	if format == "" {
 		var err error
 		if format, err = detect(in.name, sample); err != nil {
+			return nil, err
+		}
+	}
+	if format == CSV || format == NDJSON {
+		var err error
+		if sample, err = in.encoding.decodeSample(in.name, sample, whole); err != nil {
 			return nil, err
 		}
 	}
@@ -311,8 +328,6 @@ var foreign = []struct{ magic, what string }{
 	{"\x28\xb5\x2f\xfd", "compressed by zstd: decompress it, or compress it with gzip"},
 	{"BZh", "compressed by bzip2: decompress it, or compress it with gzip"},
 	{"\x89HDF", "an HDF5 file: export it as CSV, npy or Parquet"},
-	{"\xff\xfe", "UTF-16 text: convert it to UTF-8"},
-	{"\xfe\xff", "UTF-16 text: convert it to UTF-8"},
 }
 
 func detect(name string, head []byte) (Format, error) {
@@ -329,6 +344,11 @@ func detect(name string, head []byte) (Format, error) {
 		if starts(f.magic) {
 			return "", inputError(name, "%s", f.what)
 		}
+	}
+	if e := sniffUTF16(head); e != nil {
+		s := new(encodingState)
+		s.is.Store(e)
+		head, _ = s.decodeSample(name, head, false)
 	}
 	if i := bytes.IndexByte(head, 0); i >= 0 {
 		return "", inputError(name, "byte %d is zero: neither text nor a format known here (CSV, NDJSON, npy, npz, Parquet)", i+1)
@@ -355,7 +375,7 @@ func detect(name string, head []byte) (Format, error) {
 	return CSV, nil
 }
 
-// controls counts bytes that text does not hold. Text need not be UTF-8: Latin-1 does no harm.
+// controls counts bytes that text does not hold, in any encoding.
 func controls(b []byte) int {
 	n := 0
 	for _, c := range b {

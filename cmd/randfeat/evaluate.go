@@ -94,6 +94,7 @@ func (a *app) evaluate(cmd *cobra.Command, f *evaluateFlags, modelPath, path str
 	case cmd.Flags().Changed("normal") && f.label == "":
 		return misused("--normal needs --label")
 	}
+	f.readLike(m)
 	src, format, err := f.openOnce(a, path)
 	if err != nil {
 		return err

@@ -107,6 +107,7 @@ func (a *app) predict(cmd *cobra.Command, f *predictFlags, modelPath, path strin
 	if err != nil {
 		return err
 	}
+	f.readLike(m)
 	src, format, err := f.openOnce(a, path)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/parquet"
+	"github.com/randfeat/randfeat/machine"
 )
 
 // tableFlags say how to read a table.
@@ -23,6 +24,8 @@ type tableFlags struct {
 	noQuotes         bool
 	missing          []string
 	format           string
+	encoding         string
+	assume           string // the encoding that a model was fitted with
 }
 
 // maxStdin bounds a table from stdin that is read several times, and so held in memory.
@@ -42,6 +45,9 @@ func (f *tableFlags) add(cmd *cobra.Command) {
 		"texts that mean a missing value, instead of "+usual+"; empty cells always do")
 	flags.StringVar(&f.format, "format", "", "format of the table: "+strings.Join(tableFormats,
 		", ")+"; detected by default")
+	flags.StringVar(&f.encoding, "encoding", "", "encoding of the text, such as utf-8, utf-16, windows-1252 or latin1; "+
+		"detected by default")
+	completeNames(cmd, "encoding", data.Encodings)
 	completeNames(cmd, "delimiter", func() []string { return []string{",", ";", "|", "tab", "space"} })
 	completeNames(cmd, "format", func() []string { return tableFormats })
 }
@@ -69,6 +75,10 @@ func (f *tableFlags) options() (data.Options, error) {
 		o.Header = &f.header
 	}
 	o.Literal = f.noQuotes
+	o.Encoding, o.Assume = f.encoding, f.assume
+	if o.Encoding != "" && !data.KnownEncoding(o.Encoding) {
+		return o, misused("--encoding is %q, want one of %s", f.encoding, strings.Join(data.Encodings(), ", "))
+	}
 	if f.missing != nil {
 		o.Missing = append([]string{""}, f.missing...)
 	}
@@ -90,6 +100,13 @@ func (f *tableFlags) options() (data.Options, error) {
 func (f *tableFlags) open(a *app, path string) (data.Source, error) {
 	src, _, err := f.source(a, path, false)
 	return src, err
+}
+
+// readLike takes over from a model how its table was read, where a table itself does not tell.
+func (f *tableFlags) readLike(m *machine.Model) {
+	if m.Schema != nil {
+		f.assume = m.Schema.Encoding
+	}
 }
 
 // openOnce is open for a table that is read once: stdin and pipes of any size are streamed where their format allows
@@ -166,6 +183,10 @@ func stream(name string, r io.Reader, o data.Options, once bool) (data.Source, s
 		o.Format = data.NPZ
 	case bytes.HasPrefix(head, []byte("\x93NUMPY")):
 		o.Format = data.NPY
+	case bytes.HasPrefix(head, []byte("\xff\xfe")) || bytes.HasPrefix(head, []byte("\xfe\xff")): // UTF-16
+		if o.Format = data.CSV; len(head) > 4 && head[2]|head[3] == '{' && head[2]&head[3] == 0 {
+			o.Format = data.NDJSON
+		}
 	case bytes.HasPrefix(text, []byte(`{"`)) || bytes.HasPrefix(text, []byte("{}")):
 		o.Format = data.NDJSON
 	case bytes.IndexByte(head, 0) < 0: // otherwise the library says what it cannot be

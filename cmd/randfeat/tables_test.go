@@ -1,9 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	pq "github.com/parquet-go/parquet-go"
@@ -50,4 +52,39 @@ func TestSkipRescuesParquet(t *testing.T) {
 	fails(t, 1, `column "uuid" is of fixed-length bytes`, "fit", path, "--target", "y", "-o", out)
 	model := fitTo(t, path, "--target", "y", "--skip", "uuid", "--skip", "list")
 	ok(t, "evaluate", model, path)
+}
+
+// A table in Latin-1 is the table that it is in UTF-8: in the fit, in its scores, in later tables of either encoding.
+func TestLatin1(t *testing.T) {
+	var utf, latin strings.Builder
+	utf.WriteString("stadt,x,y\n")
+	for i := range 120 {
+		k := i * 7 % 4
+		fmt.Fprintf(&utf, "%s,%d,%.3f\n", []string{"Köln", "Århus", "Genève", "Bonn"}[k], i%9,
+			10*float64(k)+math.Sin(float64(i)))
+	}
+	for _, r := range utf.String() {
+		latin.WriteByte(byte(r))
+	}
+	u, l := writeText(t, "u.csv", utf.String()), writeText(t, "l.csv", latin.String())
+	models := []string{fitTo(t, u, "--target", "y"), fitTo(t, l, "--target", "y")}
+	var scores []float64
+	for _, m := range models {
+		for _, table := range []string{u, l} {
+			r := objects[EvaluateResult](t, ok(t, "evaluate", m, table, "--json").stdout)[0]
+			scores = append(scores, r.Scores[0].Value)
+		}
+	}
+	for _, s := range scores {
+		if s != scores[0] || s > 2 {
+			t.Fatalf("RMSE %v", scores)
+		}
+	}
+	m := filepath.Join(t.TempDir(), "m.rf")
+	summary := ok(t, append([]string{"fit", l, "--target", "y", "-o", m}, fixedFlags...)...)
+	if !strings.Contains(summary.stdout, "read as windows-1252") {
+		t.Errorf("the summary does not say how the text was read:\n%s", summary.stdout)
+	}
+	fails(t, 2, `--encoding is "klingon"`, "evaluate", models[0], u, "--encoding", "klingon")
+	fails(t, 1, "l.csv:2:2: byte 0xF6 is not UTF-8", "evaluate", models[1], l, "--encoding", "utf-8")
 }

@@ -2,10 +2,12 @@ package parquet
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"math"
 	"math/big"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go/format"
 
@@ -63,7 +65,11 @@ func (c *column) appendText(b []byte, p *values, v int) (text []byte, ok bool) {
 		}
 		return strconv.AppendFloat(b, x, 'f', -1, 64), true
 	case c.kind == format.ByteArray:
-		return append(b, p.text(v)...), true
+		raw := p.text(v)
+		if !c.text && !utf8.Valid(raw) {
+			return hex.AppendEncode(append(b, "0x"...), raw), true
+		}
+		return append(b, raw...), true
 	case c.uint && c.kind == format.Int32:
 		return strconv.AppendUint(b, uint64(uint32(p.int(v))), 10), true
 	case c.uint:

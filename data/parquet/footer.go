@@ -118,6 +118,7 @@ type column struct {
 	optional bool
 	uint     bool
 	length   int  // of fixed-length bytes
+	text     bool // bytes that are said to be text
 	half     bool // float16
 	decimal  bool // with so many digits behind the point
 	scale    int
@@ -176,11 +177,15 @@ func newColumn(e *format.SchemaElement) column {
 		c.uint = !t.IsSigned
 	case *format.DecimalType:
 		c.decimal, c.scale = true, int(t.Scale)
+	case *format.StringType, *format.EnumType, *format.JsonType:
+		c.text = true
 	case *format.Float16Type:
 		c.half = true
 	case nil:
 		switch t := e.ConvertedType; {
 		case !t.Valid:
+		case t.V == deprecated.UTF8 || t.V == deprecated.Enum || t.V == deprecated.Json:
+			c.text = true
 		case t.V == deprecated.Decimal:
 			c.decimal, c.scale = true, int(e.Scale.V)
 		case t.V >= deprecated.Uint8 && t.V <= deprecated.Uint64:

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/randfeat/randfeat/data"
 )
@@ -216,6 +217,10 @@ func (r *reader) store(b *data.Block, j int, c *column, p *values, v int) error 
 			return r.badCell(col, c.name, fmt.Sprintf("column %q is a decimal of %d bytes", c.name, len(p.text(v))))
 		} else if !ok {
 			text = nil // NaN
+		}
+		if c.text && !utf8.Valid(text) {
+			return r.badCell(col, c.name, fmt.Sprintf("column %q is %.40q, not UTF-8 as texts are: write it as bytes, or "+
+				"leave the column out", c.name, text))
 		}
 		b.AppendText(j, text[:len(text):len(text)])
 	default:

@@ -30,6 +30,9 @@ type watchedSource struct {
 	report func(done int64)
 }
 
+// Unwrap is the table itself.
+func (s watchedSource) Unwrap() data.Source { return s.Source }
+
 func (s watchedSource) Open(want []data.Kind) (data.Reader, error) {
 	if err := s.ctx.Err(); err != nil {
 		return nil, err

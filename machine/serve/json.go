@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"unicode/utf8"
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/internal/jsonscan"
@@ -29,6 +30,16 @@ type jsonRows struct {
 func newJSONRows(body []byte, d *loaded, kinds []data.Kind) (*jsonRows, error) {
 	r := &jsonRows{p: jsonscan.Scanner{Data: body}, d: d, kinds: kinds, ids: make([]bool, len(d.columns)),
 		last: make([]int64, len(d.columns))}
+	if !utf8.Valid(body) {
+		for {
+			c, n := utf8.DecodeRune(body[r.p.Pos:])
+			if c == utf8.RuneError && n == 1 {
+				break
+			}
+			r.p.Pos += n
+		}
+		return nil, r.fail("the body is not UTF-8")
+	}
 	rowsAt, columnsAt := -1, -1
 	p := &r.p
 	err := p.Object(func(key []byte, _ int) error {

@@ -74,7 +74,8 @@ func newTableRows(body []byte, format data.Format, delimiter byte, d *loaded, ki
 		return nil, problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "the body is compressed: send Content-Encoding: gzip with it")
 	}
 	header := true
-	src, err := data.OpenBytes("request", body, data.Options{Format: format, Delimiter: delimiter, Header: &header})
+	src, err := data.OpenBytes("request", body, data.Options{Format: format, Delimiter: delimiter, Header: &header,
+		Encoding: "utf-8"})
 	if err != nil {
 		return nil, badTable(err)
 	}
