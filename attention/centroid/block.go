@@ -104,7 +104,7 @@ type reader[T dense.Float] struct {
 	s, raw, gain, rank dense.Matrix[T] // scores: near, x·c, weight of a centroid, and what ranks clusters
 	a, a2              dense.Matrix[T] // residual coordinates of queries, with room for a constant; their squares
 	acc                dense.Matrix[T]
-	shift              []T
+	shift, shift0      []T // references of the sums, and those of the near part
 	sum                []float64
 	logZ               []T
 
@@ -137,7 +137,7 @@ func (w *reader[T]) read() {
 	g, tab := w.g, w.g.tab
 	rows := w.group * w.n
 	w.acc = buf.Shaped(w.acc, rows, g.dv)
-	w.shift = buf.Sized(w.shift, rows)
+	w.shift, w.shift0 = buf.Sized(w.shift, rows), buf.Sized(w.shift0, rows)
 	w.sum = buf.Sized(w.sum, rows)
 	w.readNear()
 	if w.far != nil && w.far.total > 0 {
@@ -168,8 +168,26 @@ func (w *reader[T]) readNear() {
 			w.shift[l] = tab.Max(row[:seen])
 			w.sum[l] = float64(tab.ExpSum(row[:seen], w.shift[l]))
 		}
+		w.shift0[l] = w.shift[l]
 	}
 	tab.Product(w.acc, w.s, w.near.value, false)
+}
+
+// received adds the attention that near keys and clusters have got from the rows of read, one position after the other.
+func (w *reader[T]) received(near, far []T) {
+	for i := range w.n {
+		for h := range w.group {
+			l := h*w.n + i
+			if w.sum[l] == 0 {
+				continue
+			}
+			f := math.Exp(float64(w.shift0[l])-float64(w.shift[l])) / w.sum[l]
+			w.g.tab.MulAdd(near, w.s.Row(l), T(f))
+			if len(far) > 0 {
+				w.g.tab.MulAdd(far, w.gain.Row(l), T(1/w.sum[l]))
+			}
+		}
+	}
 }
 
 // raise makes m the reference of row l, if it is larger.
@@ -500,69 +518,4 @@ func (w *reader[T]) exactClusters() {
 			}
 		}
 	}
-}
-
-// selector finds the largest of many numbers.
-type selector[T dense.Float] struct {
-	bucket []uint8
-	edge   []int32
-}
-
-// top sets dst to the indices of the n largest of x, ascending; of equal ones the first. x has more than n elements.
-//
-// Numbers fall into 256 buckets of equal width between the extremes; only those of the bucket where the n-th lies are
-// sorted.
-func (s *selector[T]) top(dst []int32, x []T, n int, tab *kern.Table[T]) []int32 {
-	dst = dst[:0]
-	hi, lo := tab.Max(x), T(math.Inf(1))
-	for _, v := range x {
-		lo = min(lo, v)
-	}
-	f := 255 / (hi - lo)
-	s.edge = s.edge[:0]
-	edge := uint8(0)
-	if s.bucket = buf.Sized(s.bucket, len(x)); f > 0 && !math.IsInf(float64(f), 0) && hi-lo < T(math.MaxFloat32) {
-		var counts [256]int32
-		for i, v := range x {
-			b := uint8((hi - v) * f)
-			s.bucket[i] = b
-			counts[b]++
-		}
-		before := 0
-		for before+int(counts[edge]) < n {
-			before += int(counts[edge])
-			edge++
-		}
-	} else {
-		clear(s.bucket) // all equal, or not finite
-	}
-	above := 0
-	for i, b := range s.bucket {
-		if b < edge {
-			above++
-		} else if b == edge {
-			s.edge = append(s.edge, int32(i))
-		}
-	}
-	slices.SortFunc(s.edge, func(i, j int32) int {
-		switch {
-		case x[i] > x[j]:
-			return -1
-		case x[i] < x[j]:
-			return 1
-		}
-		return int(i - j)
-	})
-	s.edge = s.edge[:n-above]
-	slices.Sort(s.edge)
-	next := 0
-	for i, b := range s.bucket {
-		if b < edge {
-			dst = append(dst, int32(i))
-		} else if next < len(s.edge) && s.edge[next] == int32(i) {
-			dst = append(dst, int32(i))
-			next++
-		}
-	}
-	return dst
 }

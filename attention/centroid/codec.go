@@ -1,0 +1,186 @@
+package centroid
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/internal/seal"
+)
+
+// fingerprint tells states of different shapes, specs, scales and centres apart.
+func (l *layer) fingerprint(kind string, scale float64, spec any, centres []*Centres) [32]byte {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s %d %d %d %d %d %x\n", kind, l.batch, l.qHeads, l.kvHeads, l.dim, l.valueDim,
+		math.Float64bits(scale))
+	b, err := json.Marshal(spec)
+	if err != nil {
+		panic("centroid: " + err.Error()) // plain data that has been validated
+	}
+	h.Write(b)
+	for _, c := range centres {
+		f := [32]byte{}
+		if c != nil {
+			f = c.Fingerprint()
+		}
+		h.Write(f[:])
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+// counts are those of the header of a saved state: tokens and report. Their number is stateCounts.
+func (l *layer) counts() []uint64 {
+	r := l.report
+	return []uint64{uint64(l.length), uint64(l.joined), uint64(r.Rows), uint64(r.Empty), uint64(r.Negative),
+		uint64(r.Zero), uint64(r.Raised)}
+}
+
+const stateCounts = 7
+
+func (l *layer) setCounts(c []uint64) error {
+	if c[0] > maxLen {
+		return fmt.Errorf("%d tokens: %w", c[0], attention.ErrCorrupt)
+	}
+	l.length, l.joined = int(c[0]), int(c[1])
+	l.report = attention.Report{Rows: int64(c[2]), Empty: int64(c[3]), Negative: int64(c[4]), Zero: int64(c[5]),
+		Raised: int64(c[6])}
+	return nil
+}
+
+// slotsFormat: the flag is the number of bytes of a number. The body has for every head the number of slots as u64,
+// then near keys, values and attention, then means, values, variances, counts and attention of the slots.
+var slotsFormat = seal.Format{Magic: "randfeat slots\n\x00", Version: 1, Counts: stateCounts}
+
+func (s *Slots[T]) fingerprint() [32]byte {
+	return s.layer.fingerprint("slots", float64(s.scale), s.spec, s.from)
+}
+
+// MarshalBinary is AppendBinary to no bytes.
+func (s *Slots[T]) MarshalBinary() ([]byte, error) { return s.AppendBinary(nil) }
+
+// AppendBinary appends the state to b. It carries a fingerprint of spec, scale, shape and centres, and a checksum;
+// centres are not saved with it.
+func (s *Slots[T]) AppendBinary(b []byte) ([]byte, error) {
+	if len(s.heads) == 0 {
+		return nil, fmt.Errorf("slots that were not made by NewSlots: %w", attention.ErrMismatch)
+	}
+	start := len(b)
+	b = slotsFormat.Begin(b, seal.Header{Flag: uint16(sizeOf[T]()), Fingerprint: s.fingerprint(), Counts: s.counts()})
+	row := make([]T, max(s.dim, s.spec.Residual))
+	for i := range s.heads {
+		h := &s.heads[i]
+		b = binary.LittleEndian.AppendUint64(b, uint64(h.g.k))
+		for j := range h.near.pos {
+			panelRow(row[:s.dim], &h.near.keys, j)
+			b = seal.Append(b, row[:s.dim]...)
+		}
+		b = seal.Append(b, h.near.value.Data[:len(h.near.pos)*s.valueDim]...)
+		b = seal.Append(b, h.hNear...)
+		for j := range h.g.k {
+			panelRow(row[:s.dim], &h.far.mean, j)
+			b = seal.Append(b, row[:s.dim]...)
+			panelRow(row[:h.g.r], &h.far.spread, j)
+			b = seal.Append(b, row[:h.g.r]...)
+			b = seal.Append(b, h.far.value.Row(j)...)
+		}
+		b = seal.Append(b, h.far.count...)
+		b = seal.Append(b, h.h...)
+	}
+	return seal.Close(b, start), nil
+}
+
+// UnmarshalBinary makes s the state that AppendBinary wrote, for slots made with the same arguments: others are
+// [attention.ErrMismatch], anything else that does not fit [attention.ErrCorrupt]; s is then as before. No more memory
+// is used than b and s justify.
+func (s *Slots[T]) UnmarshalBinary(b []byte) error {
+	if len(s.heads) == 0 {
+		return fmt.Errorf("slots that were not made by NewSlots: %w", attention.ErrMismatch)
+	}
+	head, body, err := slotsFormat.Open(b)
+	if err != nil {
+		return fmt.Errorf("saved slots: %w", err)
+	}
+	if head.Flag != uint16(sizeOf[T]()) || head.Fingerprint != s.fingerprint() {
+		return fmt.Errorf("saved slots of another precision, shape, spec or centres: %w", attention.ErrMismatch)
+	}
+	c := s.Clone()
+	c.Reset()
+	if err := c.setCounts(head.Counts); err != nil {
+		return fmt.Errorf("saved slots: %w", err)
+	}
+	// Near keys follow from the length: sinks, and those since the window of the block of the last token.
+	var pos []int
+	if c.length > 0 {
+		lo := floorTo(c.length-1, s.spec.Block) - s.spec.Window
+		for p := range min(s.spec.Sinks, max(0, lo), c.length) {
+			pos = append(pos, p)
+		}
+		for p := max(0, lo); p < c.length; p++ {
+			pos = append(pos, p)
+		}
+	}
+	size := int(sizeOf[T]())
+	ok := true
+	k, v := make([]T, s.dim), make([]T, s.valueDim)
+	for i := range c.heads {
+		h := &c.heads[i]
+		bad := fmt.Errorf("saved slots: head %d does not fit %d bytes: %w", i, len(body), attention.ErrCorrupt)
+		near := len(pos) * (s.dim + s.valueDim + 1) * size
+		if len(body) < 8+near {
+			return bad
+		}
+		n := binary.LittleEndian.Uint64(body)
+		body = body[8:]
+		if n > uint64(s.spec.slots()) || uint64(len(body)-near) < n*uint64((s.dim+s.valueDim+h.g.r+2)*size) {
+			return bad
+		}
+		values := body[len(pos)*s.dim*size:]
+		for _, p := range pos {
+			body = seal.Read(body, k, &ok)
+			values = seal.Read(values, v, &ok)
+			h.near.add(p, k, v)
+		}
+		h.hNear = h.hNear[:len(pos)]
+		body = seal.Read(values, h.hNear, &ok)
+		h.resize(s.spec.slots(), int(n))
+		body = h.read(body, int(n), &ok)
+	}
+	if !ok || len(body) != 0 {
+		return fmt.Errorf("saved slots with numbers that make no sense: %w", attention.ErrCorrupt)
+	}
+	s.layer, s.heads = c.layer, c.heads
+	return nil
+}
+
+// read takes n slots from the front of a body that is long enough.
+func (h *slotHead[T]) read(body []byte, n int, ok *bool) []byte {
+	f := &h.far
+	row := make([]T, max(h.g.d, h.g.r))
+	put := func(p []T, at, width int, row []T) {
+		for _, v := range row {
+			p[at] = v
+			at += width
+		}
+	}
+	for j := range n {
+		body = seal.Read(body, row[:h.g.d], ok)
+		put(f.mean.Data, outputOf(&f.mean, j), f.mean.Width, row[:h.g.d])
+		body = seal.Read(body, row[:h.g.r], ok)
+		put(f.spread.Data, outputOf(&f.spread, j), f.spread.Width, row[:h.g.r])
+		for _, v := range row[:h.g.r] {
+			*ok = *ok && v >= 0
+		}
+		body = seal.Read(body, f.value.Row(j), ok)
+	}
+	body = seal.Read(body, f.count, ok)
+	body = seal.Read(body, h.h, ok)
+	for j, v := range f.count {
+		*ok = *ok && v >= 1 && float64(v) <= maxLen && h.h[j] >= 0
+		f.logn[j] = T(math.Log(float64(v)))
+		f.total += int64(v)
+	}
+	return body
+}

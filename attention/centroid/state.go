@@ -1,0 +1,83 @@
+package centroid
+
+import (
+	"fmt"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+)
+
+// State is causal attention that continues, for all heads of a layer: [Cache], which keeps every key, or [Slots], whose
+// memory is fixed. A State serves one call at a time.
+type State[T dense.Float] interface {
+	// Step appends the keys and values of one or more tokens and writes the attention of their queries, each over all
+	// tokens up to its own. Arguments are checked before anything changes. Outputs do not depend on how tokens are
+	// divided among steps.
+	Step(out, q, k, v attention.Seq[T]) error
+	// Len is the number of tokens seen.
+	Len() int
+	// Bytes is the memory that the state holds: keys, values, sums, and room for more of them.
+	Bytes() int64
+	// Report counts what happened to the rows of all steps.
+	Report() attention.Report
+	// Reset forgets all tokens and counts.
+	Reset()
+	// Fork is a copy that goes on by itself.
+	Fork() State[T]
+	// Join appends the tokens of another state of the same kind, specs, centres and shape, as the method Merge says.
+	Join(o State[T]) error
+	// AppendBinary appends the state to b, with a checksum.
+	AppendBinary(b []byte) ([]byte, error)
+}
+
+// layer is what the states of all heads of a layer have in common.
+type layer struct {
+	batch, qHeads, kvHeads int
+	dim, valueDim          int
+	length                 int
+	joined                 int // tokens that came with another state
+	unchecked              bool
+	report                 attention.Report
+}
+
+func (l *layer) group() int { return l.qHeads / l.kvHeads }
+
+func newLayer(batch, qHeads, kvHeads, dim, valueDim int) (layer, error) {
+	if batch < 1 || kvHeads < 1 || qHeads < 1 || qHeads%kvHeads != 0 || dim < 1 || valueDim < 1 {
+		return layer{}, fmt.Errorf("batch %d, %d query heads, %d key/value heads, dimensions %d and %d; want at least 1 and heads in whole groups: %w",
+			batch, qHeads, kvHeads, dim, valueDim, dense.ErrShape)
+	}
+	return layer{batch: batch, qHeads: qHeads, kvHeads: kvHeads, dim: dim, valueDim: valueDim}, nil
+}
+
+// maxLen bounds the tokens of a state: positions are int32.
+const maxLen = 1<<31 - 2
+
+// checkStep validates the arguments of a Step.
+func checkStep[T dense.Float](l *layer, out, q, k, v attention.Seq[T]) error {
+	if l.batch == 0 {
+		return fmt.Errorf("a state that was not made by NewCache or NewSlots: %w", attention.ErrMismatch)
+	}
+	for _, x := range [...]struct {
+		name       string
+		s          attention.Seq[T]
+		heads, dim int
+	}{{"q", q, l.qHeads, l.dim}, {"k", k, l.kvHeads, l.dim}, {"v", v, l.kvHeads, l.valueDim},
+		{"out", out, l.qHeads, l.valueDim}} {
+		if err := x.s.Check(x.name); err != nil {
+			return err
+		}
+		if want := (attention.Shape{Batch: l.batch, Heads: x.heads, Len: q.Len, Dim: x.dim}); x.s.Shape != want {
+			return fmt.Errorf("%s is %v, want %v: %w", x.name, x.s.Shape, want, dense.ErrShape)
+		}
+		if x.name != "out" && !l.unchecked {
+			if err := x.s.CheckFinite(x.name); err != nil {
+				return err
+			}
+		}
+	}
+	if q.Len > maxLen-l.length {
+		return fmt.Errorf("%d tokens after %d, want at most %d: %w", q.Len, l.length, maxLen, dense.ErrShape)
+	}
+	return nil
+}
