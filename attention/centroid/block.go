@@ -375,7 +375,8 @@ func (w *reader[T]) weighClusters(l int, count []T) {
 	tab.Mul(gain, f.count)
 }
 
-// exactKeys chooses the best keys of the chosen clusters for the rows of a unit and weighs everything far:
+// exactKeys chooses the best keys of the chosen clusters for the rows of a unit and weighs everything far, with the
+// gains g_c of tails for the keys that are left of a chosen cluster:
 //
 //	Σ_{j∈S} (e^{x·y_j} − e^{g_c(j)}) v_j + Σ_c e^{g_c} n_c v̄_c  over  Σ_{j∈S} e^{x·y_j} + Σ_c e^{g_c} (n_c − n_c^S);
 //
@@ -387,9 +388,10 @@ func (w *reader[T]) exactKeys(chosen []int32) {
 	for _, c := range chosen {
 		total += int(f.n[c])
 	}
-	w.cand = buf.Sized(w.cand, total)
 	w.selPos, w.selOf = w.selPos[:0], w.selOf[:0]
-	if total > g.spec.Keys {
+	filter := total > g.spec.Keys
+	if filter {
+		w.tile = buf.Shaped(w.tile, len(w.unit), total)
 		w.au = buf.Shaped(w.au, len(w.unit), g.r+1)
 		for i, l := range w.unit {
 			copy(w.au.Row(i), w.a.Row(l))
@@ -407,22 +409,10 @@ func (w *reader[T]) exactKeys(chosen []int32) {
 				w.au.Row(i)[g.r] = base
 			}
 			w.panel = w.m.residuals(g, c, n, &w.tmp)
-			dst := w.cand[at : at+n]
-			if !shared {
-				tab.MulT(dense.Matrix[T]{Rows: 1, Cols: n, Stride: n, Data: dst}, w.au, &w.panel, nil)
-			} else {
-				w.tile = buf.Shaped(w.tile, len(w.unit), n)
-				tab.MulT(w.tile, w.au, &w.panel, nil)
-				copy(dst, w.tile.Row(0))
-				for i := 1; i < len(w.unit); i++ {
-					for j, v := range w.tile.Row(i)[:len(dst)] {
-						dst[j] = max(dst[j], v)
-					}
-				}
-			}
+			tab.MulT(w.tile.ColRange(at, at+n), w.au, &w.panel, nil)
 			at += n
 		}
-		w.sel = w.sorted.top(w.sel, w.cand, g.spec.Keys, tab)
+		w.sel = w.sorted.top(w.sel, w.merit(), g.spec.Keys, tab)
 		at, i := 0, 0
 		for _, c := range chosen {
 			pos := w.m.pos[c]
@@ -446,8 +436,11 @@ func (w *reader[T]) exactKeys(chosen []int32) {
 	n := len(w.selPos)
 	w.gather(w.selPos)
 	w.score = buf.Sized(w.score, n)
-	for _, l := range w.unit {
+	for i, l := range w.unit {
 		gain := w.gain.Row(l)
+		if filter {
+			w.tails(i, l, chosen)
+		}
 		for _, c := range chosen {
 			if w.count[c] == 0 {
 				gain[c] = T(math.Inf(-1))
@@ -466,6 +459,46 @@ func (w *reader[T]) exactKeys(chosen []int32) {
 		tab.Mul(gain, f.count)
 		weight := dense.Matrix[T]{Rows: 1, Cols: n, Stride: n, Data: w.score}
 		tab.Product(w.acc.RowRange(l, l+1), weight, w.values, true)
+	}
+}
+
+// merit is what decides on the keys of a unit: their residual scores, the largest of several rows.
+func (w *reader[T]) merit() []T {
+	if w.tile.Rows == 1 {
+		return w.tile.Row(0)
+	}
+	w.cand = append(w.cand[:0], w.tile.Row(0)...)
+	for i := 1; i < w.tile.Rows; i++ {
+		for j, v := range w.tile.Row(i)[:len(w.cand)] {
+			w.cand[j] = max(w.cand[j], v)
+		}
+	}
+	return w.cand
+}
+
+// tails makes the gain of every chosen cluster the logarithm of the mean of e^{ŝ_j} over its keys that are not exact,
+// for row i of the unit, which is row l: the mean of a cluster says little about what is left when the best keys are
+// gone.
+func (w *reader[T]) tails(i, l int, chosen []int32) {
+	tab, score := w.g.tab, w.tile.Row(i)
+	for _, j := range w.sel {
+		score[j] = T(math.Inf(-1))
+	}
+	for _, c := range chosen {
+		n := int(w.far.n[c])
+		left := score[:n]
+		score = score[n:]
+		if w.count[c] == 0 {
+			continue
+		}
+		m := tab.Max(left)
+		z := float64(m) + math.Log(float64(tab.ExpSum(left, m))/float64(w.count[c]))
+		if len(w.unit) > 1 {
+			z += float64(w.logZ[l])
+		}
+		if dense.IsFinite(z) {
+			w.gain.Row(l)[c] = T(z)
+		}
 	}
 }
 

@@ -18,7 +18,8 @@ import (
 //     the n keys it has so far, with the variance σ²(x) = Σ_r a_r² Var(q_r) of their scores along the residual
 //     directions if Spread;
 //   - the Top clusters of the largest log n + x·c + ½σ² are opened: their keys, or the best Keys of them by
-//     x·c + a·(q_j − q̄), are exact; all other keys weigh e^{x·c + ½ min(σ², 6)};
+//     ŝ_j = x·c + a·(q_j − q̄), are exact; the others of an opened cluster weigh the mean of their e^{ŝ_j};
+//   - the keys of all other clusters weigh e^{x·c + ½ min(σ², 6)};
 //   - with Shared the query heads of a group open the same clusters and keys, by the largest score of a head, relative
 //     to the logarithm of its estimated normaliser.
 //
