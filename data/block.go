@@ -92,6 +92,26 @@ func (b *Block) AppendText(j int, text []byte) {
 	b.Cols[j].Text = append(b.Cols[j].Text, text)
 }
 
+// Keep keeps the given rows of the block, in ascending order, and removes all others.
+func (b *Block) Keep(rows []int) {
+	for j := range b.Cols {
+		c := &b.Cols[j]
+		for at, i := range rows {
+			if c.Num != nil {
+				c.Num[at] = c.Num[i]
+			} else if c.Text != nil {
+				c.Text[at] = c.Text[i]
+			}
+		}
+		if c.Num != nil {
+			c.Num = c.Num[:len(rows)]
+		} else if c.Text != nil {
+			c.Text = c.Text[:len(rows)]
+		}
+	}
+	b.Rows = len(rows)
+}
+
 // Full reports whether the text of the block has reached its bound, so that a reader must stop.
 func (b *Block) Full() bool { return b.text >= maxBlockText }
 

@@ -167,6 +167,13 @@ func (e *Encoder) Encode(x, y dense.Matrix[float64], b *Block, where func(int) s
 		if err != nil {
 			return err
 		}
+		if f.Weight != 0 {
+			for i := range x.Rows {
+				for j := range f.width() {
+					x.Row(i)[first+j] *= f.Weight
+				}
+			}
+		}
 		first += f.width()
 	}
 	for k, j := range e.targets {

@@ -31,6 +31,8 @@ type Field struct {
 	// values were missing when the schema was learned: they get an indicator column
 	Missing bool     `json:"missing,omitempty"`
 	Levels  []string `json:"levels,omitempty"` // categorical: most frequent first
+	// Weight multiplies all encoded columns of the field, whatever its kind: how much it counts in distances. 0 means 1.
+	Weight float64 `json:"weight,omitempty"`
 }
 
 // width is the number of encoded columns.
@@ -153,6 +155,9 @@ func (s *Schema) Validate() error {
 		f := &s.Fields[i]
 		if err := name(f.Name); err != nil {
 			return err
+		}
+		if !(f.Weight >= 0) || !dense.IsFinite(f.Weight) {
+			return schemaError("column %s has the weight %g, want a positive number", show(f.Name), f.Weight)
 		}
 		switch f.Kind {
 		case Numeric:

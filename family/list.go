@@ -85,6 +85,8 @@ func List() []Info {
 			"Performer-ReLU", yes, "m", dense, baseline), reluExamples),
 		register[ELU](info("elu(x)+1 (baseline)",
 			"linear transformer", yes, "d", "O(d)", baseline), only(ELU{})),
+		register[Landmarks](info("columns of the kernel at landmarks (for exact and Nyström machines)",
+			"Williams & Seeger 2001", yes, "m", dense, baseline), only(Landmarks{})),
 		register[Adaptive](info("re-embedding, key centring and OPRF per direction, fitted to the data",
 			"docs/theory.md §2.18", yes, "m", reembeds, estimates), adaptiveExamples),
 		register[Residual](info("exact to first order, random remainder",

@@ -33,6 +33,7 @@ type KindInfo struct {
 	Positive      bool // it is not defined with features of both signs
 	Probabilities bool // its scores of classes are probabilities, of one that Averages if features are positive
 	ClassWeights  bool // rows of a class may be given a weight
+	Exact         bool // it can have the exact kernel of its rows: FitExact
 
 	tensors []string // fields of Model that it has, by their names in a file
 	softmax bool     // φ·w + intercept are logits
@@ -50,7 +51,7 @@ var (
 var kinds = []KindInfo{
 	{Kind: KindRidge, About: "kernel ridge regression, for numbers and for classes", Tasks: []Task{Regression,
 		Classification},
-		Penalised: true, LeastSquares: true, tensors: linear,
+		Penalised: true, LeastSquares: true, Exact: true, tensors: linear,
 		sums: sumsOf(NewRidge), decode: decodeOf(UnmarshalRidge)},
 	{Kind: KindLogistic, About: "multinomial logistic regression: probabilities of classes",
 		Tasks:     []Task{Classification},

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/linalg"
 )
 
@@ -37,6 +39,18 @@ func (r *Ridge) Model(lambda float64) (*Model, error) {
 func (r *Ridge) model(k Kind, s *linalg.Solution) *Model {
 	return &Model{Kind: k, Task: r.setup.Task, Outputs: r.setup.Outputs, Spec: r.setup.Spec, Omega: r.setup.Omega,
 		Rows: s.N, Lambda: s.Lambda, Weights: s.W, Intercept: s.Intercept()}
+}
+
+// landmarkModel is Σ_j α_j κ(x, z_j) + b with landmarks z.
+func landmarkModel(s Setup, z, alpha dense.Matrix[float64], intercept []float64, lambda float64, rows int64) *Model {
+	spec := s.Spec
+	spec.Family, spec.Coupling, spec.M = family.Landmarks{}, nil, z.Rows
+	omega := dense.New[float64](z.Rows, spec.Kernel.Dim(spec.Dim))
+	for i := range z.Rows {
+		spec.Kernel.Embed(omega.Row(i), z.Row(i))
+	}
+	return &Model{Kind: KindRidge, Task: s.Task, Outputs: s.Outputs, Spec: spec, Omega: []coupling.Omega{{Rows: omega}},
+		Rows: rows, Lambda: lambda, Weights: alpha, Intercept: intercept}
 }
 
 // Point is what is known of one λ without looking at the rows again. Sums are over outputs.

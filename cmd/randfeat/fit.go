@@ -39,6 +39,7 @@ type fitFlags struct {
 	maxLevels            int
 
 	model, family, coupling string
+	featureMap              string
 	bandwidth, lambda       float64
 	features, budget        int
 	classWeight             string
@@ -98,6 +99,8 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.maxLevels, "max-levels", 0, "most levels of a categorical column, the rest is \"other\" (64 if "+
 		"left out)")
 	flags.StringVar(&f.model, "model", "", kindList(", ")+fmt.Sprintf(" (%s if left out)", machine.Kinds()[0].Kind))
+	flags.StringVar(&f.featureMap, "map", "", "exact, the kernel of all rows, for ridge; or random, random features "+
+		"(exact up to 20000 rows if left out)")
 	flags.StringVar(&f.family, "family", "", "feature family: a name of 'randfeat families' or a JSON object (chosen "+
 		"if left out)")
 	flags.StringVar(&f.coupling, "coupling", "", "coupling of the projections: a name of 'randfeat couplings' or a "+
@@ -126,6 +129,7 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 			string(data.Classification)}
 	})
 	completeNames(cmd, "model", func() []string { return strings.Fields(kindList(" ")) })
+	completeNames(cmd, "map", func() []string { return []string{auto.MapExact, auto.MapRandom} })
 	completeNames(cmd, "family", familyNames)
 	completeNames(cmd, "coupling", couplingNames)
 	completeNames(cmd, "class-weight", func() []string { return []string{"balanced"} })
@@ -162,7 +166,7 @@ func (f *fitFlags) options(cmd *cobra.Command) (auto.Options, error) {
 			Categorical: f.categorical, MaxLevels: f.maxLevels},
 		Kind: machine.Kind(f.model), Bandwidth: f.bandwidth, Lambda: f.lambda, Features: f.features, Budget: f.budget,
 		Seed: f.seed, Folds: f.folds, Sample: f.sample, Float32: f.float32, Block: f.block,
-		Checkpoint: f.checkpoint, CheckpointEvery: f.checkpointEvery,
+		Checkpoint: f.checkpoint, CheckpointEvery: f.checkpointEvery, Map: f.featureMap,
 	}
 	for _, n := range []struct {
 		flag  string
@@ -180,6 +184,16 @@ func (f *fitFlags) options(cmd *cobra.Command) (auto.Options, error) {
 	case data.Auto, data.Regression, data.Classification:
 	default:
 		return o, misused("--task is %q, want %s or %s", f.task, data.Regression, data.Classification)
+	}
+	switch {
+	case o.Map != "" && o.Map != auto.MapExact && o.Map != auto.MapRandom:
+		return o, misused("--map is %q, want %s or %s", o.Map, auto.MapExact, auto.MapRandom)
+	case o.Map == auto.MapExact:
+		for _, name := range []string{"family", "coupling", "features", "budget", "float32"} {
+			if cmd.Flags().Changed(name) {
+				return o, misused("--map %s and --%s exclude each other: an exact kernel has no random features", o.Map, name)
+			}
+		}
 	}
 	if err := f.checkKind(o); err != nil {
 		return o, err
@@ -218,6 +232,8 @@ func (f *fitFlags) checkKind(o auto.Options) error {
 	}
 	task := machine.Task(o.Learn.Task)
 	switch {
+	case o.Map == auto.MapExact && !kind.Exact:
+		return misused("--model %s has no exact kernel: leave --map out", o.Kind)
 	case unsupervised(kind) && len(f.targets) > 0:
 		return misused("--model %s has no target: leave --target out, or name the column with --skip", o.Kind)
 	case !unsupervised(kind) && o.Learn.Task != data.Auto && !slices.Contains(kind.Tasks, task):

@@ -53,6 +53,14 @@ func TestFitOptions(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("options\n%+v\nwant\n%+v", got, want)
 	}
+	if got, err = parse("--map", "exact"); err != nil || got.Map != auto.MapExact {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, args := range []string{"--map some", "--map exact --features 64", "--map exact --model gp"} {
+		if _, err = parse(strings.Fields(args)...); err == nil {
+			t.Errorf("%s is accepted", args)
+		}
+	}
 	if got, err = parse("--lambda", "0.5", "--budget", "300"); err != nil || got.Lambda != 0.5 || got.Budget != 300 ||
 		got.Seed != defaultSeed {
 		t.Errorf("%+v, %v", got, err)
@@ -61,7 +69,7 @@ func TestFitOptions(t *testing.T) {
 	set := reflect.ValueOf(want)
 	for i := range set.NumField() {
 		name := set.Type().Field(i).Name
-		if set.Field(i).IsZero() && !slices.Contains([]string{"Lambda", "Budget", "Schema", "Progress", "ClassWeights"},
+		if set.Field(i).IsZero() && !slices.Contains([]string{"Lambda", "Budget", "Schema", "Progress", "ClassWeights", "Map"},
 			name) {
 			t.Errorf("no flag sets %s of the options", name)
 		}

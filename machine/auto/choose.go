@@ -49,6 +49,15 @@ type chooser struct {
 // The order: the family first, since bandwidths and feature counts of two families do not compare; then s with λ, which
 // trade against each other; then F, whose curve is only meaningful at a good s; λ last, at the final map.
 func (f *fit) choose(s *sample, rows int64) (*decision, error) {
+	switch {
+	case rows <= int64(f.exactLimit()):
+		return f.chooseExact(s, rows)
+	case f.o.Map == MapExact && !f.info.Exact:
+		return nil, fmt.Errorf("a %s model has no exact kernel: leave the map out: %w", f.kind, machine.ErrSetup)
+	case f.o.Map == MapExact:
+		return nil, fmt.Errorf("%s: %d rows are too many for an exact kernel, the limit is %d (fewer if rows are wide): "+
+			"leave the map to be chosen, or give fewer rows: %w", f.src.Name(), rows, f.exactLimit(), machine.ErrSetup)
+	}
 	c := &chooser{f: f, s: s, rows: rows, d: &decision{Rows: rows, Sampled: s.len(), Last: s.last},
 		known: map[tried][]trial{}}
 	c.spec = randfeat.Spec{Dim: s.x.Cols, Seed: f.o.Seed}

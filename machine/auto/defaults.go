@@ -72,6 +72,13 @@ func (o Options) withDefaults() (Options, error) {
 		return bad("a sample of %d rows, want at least %d", o.Sample, minSample)
 	case o.Block < 0 || o.Block > maxBlock:
 		return bad("blocks of %d rows, want 1 to %d, or 0 for %d", o.Block, maxBlock, defaultBlock)
+	case o.Map != "" && o.Map != MapRandom && o.Map != MapExact:
+		return bad("map %q, want %s or %s", o.Map, MapRandom, MapExact)
+	case o.Map == MapExact && (o.Family != nil || o.Coupling != nil || o.Features > 0 || o.Budget != defaultBudget ||
+		o.Float32):
+		return bad("an exact kernel has no random features: leave family, coupling, features, budget and float32 out")
+	case o.Map == MapExact && o.Kind != "" && !kind.Exact:
+		return bad("a %s model has no exact kernel: leave the map out", o.Kind)
 	case o.CheckpointEvery < 0:
 		return bad("a checkpoint every %v, want a positive time", o.CheckpointEvery)
 	case o.ClassWeights != nil && !kind.ClassWeights:

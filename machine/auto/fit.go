@@ -54,6 +54,7 @@ type fit struct {
 	logistic *machine.LogisticState // of the others; nil: not begun
 	report   Report
 	file     checkpoint
+	inner    bool // it is a part of a cross-validation
 }
 
 // decision is what was chosen on the sample, as plain data with a JSON form: a checkpoint keeps it, and JSON keeps
@@ -67,8 +68,11 @@ type decision struct {
 	Notes   []string      `json:"notes,omitempty"`
 	Rows    int64         `json:"rows"` // of the table
 	Sampled int           `json:"sampled"`
-	Last    uint64        `json:"last,omitempty"`  // largest priority of the sampled rows
-	Tried   bool          `json:"tried,omitempty"` // some choice was between alternatives tried on the sample
+	Last    uint64        `json:"last,omitempty"` // largest priority of the sampled rows
+	// Exact: the kernel of all rows, no random features. Weights are those of the fields, if any was chosen.
+	Exact   bool      `json:"exact,omitempty"`
+	Weights []float64 `json:"weights,omitempty"`
+	Tried   bool      `json:"tried,omitempty"` // some choice was between alternatives tried on the sample
 }
 
 // The stages, in order. Their names are part of the report and of checkpoints.
@@ -101,7 +105,7 @@ func (f *fit) run() (*machine.Model, error) {
 	}
 	var s *sample
 	var n int64
-	if !resumed || f.nests() {
+	if !resumed || f.decision.Exact {
 		err := f.stage(stageSample, func() (_ int64, err error) {
 			s, n, err = f.take(f.watch(rows, stageSample))
 			return n, err
@@ -196,7 +200,18 @@ func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
 		if err != nil {
 			return nil, err
 		}
-		return m, f.scoreNested(s)
+		return m, f.scoreNested()
+	}
+	if f.decision.Exact {
+		var m *machine.Model
+		err := f.stage(stageFit, func() (n int64, err error) {
+			m, err = f.fitExact(s)
+			return f.decision.Rows, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		return m, f.scoreNested()
 	}
 	if err := f.stage(stageFit, func() (int64, error) {
 		return f.decision.Rows, f.sum(f.watch(rows,
@@ -215,7 +230,7 @@ func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
 		}
 	}
 	var quantiles []float64
-	if f.o.Folds > 1 && !f.nests() || f.task == machine.Unsupervised {
+	if len(lambdas) > 1 || f.task == machine.Unsupervised {
 		err := f.stage(stageScore, func() (n int64, err error) {
 			lambdas[0], quantiles, err = f.score(f.watch(rows, stageScore), lambdas)
 			return f.decision.Rows, err
@@ -233,7 +248,10 @@ func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
 	if err := f.noteSaturation(total, m.Lambda); err != nil {
 		return nil, err
 	}
-	return m, f.scoreNested(s)
+	if f.o.Checkpoint == "" {
+		f.sums = nil // the memory is wanted
+	}
+	return m, f.scoreNested()
 }
 
 // noteSaturation warns of variances that are too small. It looks at all rows: the degrees of freedom grow with them, so
@@ -254,11 +272,11 @@ func (f *fit) noteSaturation(total machine.Sums, lambda float64) error {
 	return nil
 }
 
-func (f *fit) scoreNested(s *sample) error {
+func (f *fit) scoreNested() error {
 	if !f.nests() {
 		return nil
 	}
-	return f.stage(stageScore, func() (int64, error) { return int64(s.len()), f.nested(s) })
+	return f.stage(stageScore, func() (int64, error) { return f.decision.Rows, f.nested() })
 }
 
 // sum adds all rows to the sums of their folds, but for those that a checkpoint had: these are read, hashed and
@@ -271,9 +289,9 @@ func (f *fit) sum(rows machine.Rows) error {
 		if setup.Omega, err = randfeat.Draw(setup.Spec); err != nil {
 			return err
 		}
-		folds := f.o.Folds
-		if f.task == machine.Unsupervised { // which is calibrated by rows held out
-			folds = f.innerFolds(f.decision.Rows)
+		folds := 1
+		if f.task == machine.Unsupervised || f.decision.Open && f.task == machine.Classification {
+			folds = f.innerFolds(f.decision.Rows) // rows held out calibrate the one and choose λ for the other
 		}
 		if f.sums, err = newFoldSums(f.kind, setup, folds, f.o.Seed); err != nil {
 			return err

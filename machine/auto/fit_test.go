@@ -76,7 +76,7 @@ func TestEveryChoiceIsMadeAndStated(t *testing.T) {
 			t.Errorf("%s: λ = %g, the report says %+v", m.Kind, m.Lambda, choice(t, r, "lambda"))
 		}
 		if r.Rows != 800 || r.Width != 2 || r.Summary == nil ||
-			r.ScoredOn != "all rows, 5 folds, choices made without each" || m.Schema == nil || m.Rows != 800 {
+			r.ScoredOn != "all rows, 5 folds, columns and choices made without each" || m.Schema == nil || m.Rows != 800 {
 			t.Errorf("%s: report %+v", m.Kind, r)
 		}
 		s := r.Scores[0]
@@ -173,9 +173,12 @@ func TestSameBytes(t *testing.T) {
 func TestScoreIsOfUnseenRows(t *testing.T) {
 	src := waves(300, 5)
 	const folds = 4
-	m, r := mustFit(t, src, Options{Learn: learn("y"), Seed: 8, Folds: folds, Features: 128, Bandwidth: 0.3,
-		Lambda: 0.01,
-		Block:  50})
+	schema, _, err := data.Learn(src, learn("y"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, r := mustFit(t, src, Options{Schema: schema, Seed: 8, Folds: folds, Features: 128, Bandwidth: 0.3, Lambda: 0.01,
+		Block: 50})
 	rows, err := machine.TableRows(src, m.Schema, true)
 	if err != nil {
 		t.Fatal(err)
@@ -326,25 +329,25 @@ func TestTwoTargets(t *testing.T) {
 	}
 }
 
-// More rows than the sample: all rows are in the model; those that no choice was tried on are in the score.
+// More rows than the sample: all rows are in the model, and folds of at least a thousand in the score.
 func TestMoreRowsThanTheSample(t *testing.T) {
 	for target, metric := range map[string]string{"y": "GCV R²", "class": "accuracy"} {
 		m, r := mustFit(t, waves(3000, 10), Options{Learn: learn(target), Sample: 500, Features: 64})
 		if ch := choice(t, r, "lambda"); len(ch.Trials) < 3 || ch.Trials[0].Metric != metric || ch.Number != m.Lambda {
 			t.Errorf("λ: %+v", ch)
 		}
-		if m.Rows != 3000 || r.Scores[0].Rows != 2500 || !strings.HasPrefix(r.ScoredOn, "the 2500 rows") ||
+		if m.Rows != 3000 || r.Scores[0].Rows != 1200 || !strings.HasPrefix(r.ScoredOn, "1200 rows of 2 of 5") ||
 			!strings.Contains(strings.Join(r.Notes, "\n"), "a sample of 500 of the 3000 rows") {
 			t.Errorf("model of %d rows, score %+v, notes %q", m.Rows, r.Scores[0], r.Notes)
 		}
 	}
 	_, r := mustFit(t, waves(1000, 10), Options{Kind: machine.KindLogistic, Learn: learn("class"), Sample: 300,
 		Features: 32})
-	if r.ScoredOn != "300 rows of 5 of 5 folds, choices made without each" || r.Scores[0].Rows != 300 {
+	if r.Scores[0].Rows != 1000 {
 		t.Errorf("scored on %q, %+v", r.ScoredOn, r.Scores[0])
 	}
-	// Few more: half of the rows are left for the score.
-	if _, r = mustFit(t, waves(1000, 10), Options{Learn: learn("y"), Sample: 900,
+	// Few more, of a density: half of the rows are left for the score.
+	if _, r = mustFit(t, waves(1000, 10), Options{Learn: learn(), Sample: 900,
 		Features: 32}); r.Scores[0].Rows != 500 {
 		t.Errorf("scored on %q, %+v", r.ScoredOn, r.Scores[0])
 	}

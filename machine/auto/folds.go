@@ -30,10 +30,11 @@ func priority(seed uint64, i int64) uint64 {
 	return rng.Mix64(seed ^ sampleLabel ^ rng.Mix64(uint64(i)))
 }
 
-// Labels of the uses of one seed, which keep them apart: the ASCII of folds, sample and pairs. To
+// Labels of the uses of one seed, which keep them apart: the ASCII of folds, sample, pairs and exact. To
 // change one is to change every result.
 const (
 	foldLabel   = 0x666f6c6473
 	sampleLabel = 0x73616d706c65
 	pairLabel   = 0x7061697273
+	exactLabel  = 0x6578616374
 )

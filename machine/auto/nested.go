@@ -1,128 +1,140 @@
 package auto
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
-	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/machine"
 )
 
-// nestedRows are enough for a score: folds beyond them are not scored, which would take as long as all choices again.
+// nestedRows are enough for a score: folds beyond them are not scored, which would take as long as the fit again. Of
+// more than 5000 rows and 5 folds one is scored.
 const nestedRows = 1000
 
-// nests reports whether the score is that of the sample, every fold by a model whose choices were made without it:
-// where all rows are in the sample and choices were tried on them, and where sums of folds do not exist.
+// nests reports whether the score is that of whole fits without a fold. A density of more rows than the sample has
+// scores of its own, those of its calibration.
 func (f *fit) nests() bool {
-	return f.o.Folds > 1 && (!f.info.Summed() || f.decision.Tried && f.decision.Rows == int64(f.decision.Sampled))
+	return f.o.Folds > 1 && (f.task != machine.Unsupervised ||
+		f.decision.Tried && f.decision.Rows == int64(f.decision.Sampled))
 }
 
-// nested scores the sample by nested cross-validation. The out-of-fold error of the best of many settings is an
-// optimistic one, the more so the fewer rows: with 60 rows the true RMSE was 1.27 times that stated (Cawley & Talbot
-// 2010, "On over-fitting in model selection and subsequent selection bias in performance evaluation", JMLR 11, §5). So
-// the rows of a fold are predicted by a model all of whose choices were made on the others, by the same procedure. The
-// score is that of the procedure on fewer rows.
+// nested scores rows by nested cross-validation: those of a fold are predicted by a model that has seen nothing of
+// them, neither when its columns, levels and scales were learned nor when its choices were made. The out-of-fold error
+// of the best of many settings is an optimistic one, the more so the fewer rows: with 60 rows the true RMSE was 1.27
+// times that stated (Cawley & Talbot 2010, "On over-fitting in model selection and subsequent selection bias in
+// performance evaluation", JMLR 11, §5); columns learned from all rows hide what a rare value of one does to a model
+// that has not seen it. The score is that of the procedure on fewer rows.
 //
-// In the folds: median distance, family with its parameters, s, F, λ and the weights. Not in them: the schema (see
-// learn) and the projections' seed. Folds may choose differently; their spread is in the intervals
-// (machine.ScoresOfModels). It costs all choices again per fold that is scored.
-func (f *fit) nested(s *sample) error {
+// Not in the folds: the classes, the units of numeric targets, the columns of a density, whose scales are its units, and
+// the seed. Folds may choose differently; their
+// spread is in the intervals (machine.ScoresOfModels). It costs the fit again per fold that is scored.
+func (f *fit) nested() error {
 	var parts []*machine.Evaluation // of the folds
 	scored := int64(0)
-	for k := range s.folds() {
-		lo, hi := s.fold(k)
-		if lo == hi {
-			continue
-		}
+	for k := range f.o.Folds {
 		if scored >= nestedRows {
 			break
 		}
-		m, err := f.chosenModel(s.without(k))
+		part, err := f.heldOut(k)
 		if err != nil {
 			return fmt.Errorf("cross-validation without fold %d: %w", k+1, err)
 		}
-		part, err := m.Evaluation()
-		if err != nil {
-			return err
-		}
-		if err := f.judge(part, m, s, lo, hi); err != nil {
-			return err
+		if part.Len() == 0 {
+			continue
 		}
 		parts = append(parts, part)
 		scored += part.Len()
-		f.progress(stageScore, scored, int64(s.len()))
+		f.progress(stageScore, scored, f.decision.Rows)
 	}
 	e, scores, err := machine.ScoresOfModels(parts)
 	if err != nil {
 		return err
 	}
 	f.report.Scores, f.report.Confusion = scores, e.Confusion()
-	f.report.ScoredOn = fmt.Sprintf("all rows, %d folds, choices made without each", len(parts))
+	f.report.ScoredOn = fmt.Sprintf("all rows, %d folds, columns and choices made without each", len(parts))
 	if scored < f.decision.Rows {
-		f.report.ScoredOn = fmt.Sprintf("%d rows of %d of %d folds, choices made without each", scored, len(parts),
-			s.folds())
-	}
-	if f.decision.Rows > int64(s.len()) {
-		f.note("the score is of models of %d rows: that of all %d is likely to be better", s.len()-s.len()/s.folds(),
-			f.decision.Rows)
+		f.report.ScoredOn = fmt.Sprintf("%d rows of %d of %d folds, columns and choices made without each", scored,
+			len(parts), f.o.Folds)
 	}
 	return nil
 }
 
-// chosenModel makes all choices on a sample and fits all of it, as if it were the table. Its choices and their notes
-// are not reported: those of the model are.
-func (f *fit) chosenModel(s *sample) (*machine.Model, error) {
-	quiet := *f
-	quiet.o.Progress = nil
-	d, err := quiet.choose(s, int64(s.len()))
+// heldOut evaluates fold k by a fit of all others, as if they were the table.
+func (f *fit) heldOut(k int) (*machine.Evaluation, error) {
+	rest := foldSource{Source: f.src, seed: f.o.Seed, k: k, folds: f.o.Folds}
+	sub := &fit{ctx: f.ctx, src: rest, o: f.o, inner: true}
+	sub.o.Folds, sub.o.Checkpoint, sub.o.Progress = 1, "", nil
+	var err error
+	if sub.o.Schema, err = f.learnFold(rest); err != nil {
+		return nil, err
+	}
+	m, err := sub.run()
 	if err != nil {
 		return nil, err
 	}
-	setup := f.setup(d.Spec)
-	if setup.Omega, err = randfeat.Draw(d.Spec); err != nil {
-		return nil, err
-	}
-	if !f.info.Summed() {
-		return f.logisticModel(s, setup, d.Lambda)
-	}
-	sums, err := machine.NewSums(f.kind, setup)
+	fold := rest
+	fold.inside = true
+	rows, err := machine.TableRows(fold, m.Schema, f.task != machine.Unsupervised)
 	if err != nil {
 		return nil, err
 	}
-	if err := sums.Add(s.x, s.y); err != nil {
+	e, err := m.Evaluation()
+	if err != nil {
 		return nil, err
 	}
-	if path, ok := sums.(pather); ok && d.Open && f.task == machine.Regression {
-		ch, err := pathPenalty(path, f.info.Bayesian, d.Lambda, f.outputs)
-		if err != nil {
-			return nil, err
-		}
-		d.Lambda = ch.Number
-	}
-	return f.solved(sums, d.Lambda)
-}
-
-// judge adds rows lo to hi−1 of the sample, predicted by m, to e.
-func (f *fit) judge(e *machine.Evaluation, m *machine.Model, s *sample, lo, hi int) error {
 	p, err := machine.NewPredictor[float64](m)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	x, y := s.x.RowRange(lo, hi), s.y.RowRange(lo, hi)
-	pred := dense.New[float64](x.Rows, max(f.outputs, 1))
-	if err := p.Predict(pred, x, nil); err != nil {
-		return err
-	}
-	var variance dense.Matrix[float64]
-	if f.info.Bayesian {
-		variance = dense.New[float64](x.Rows, f.outputs)
-		if err := p.Variance(variance, x, nil); err != nil {
+	var (
+		ws             machine.Workspace[float64]
+		pred, variance dense.Matrix[float64]
+	)
+	err = rows.Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
+		if err := f.ctx.Err(); err != nil {
 			return err
 		}
+		pred = buf.Shaped(pred, x.Rows, m.Outputs)
+		if err := p.Predict(pred, x, &ws); err != nil {
+			return err
+		}
+		if f.info.Bayesian {
+			variance = buf.Shaped(variance, x.Rows, m.Outputs)
+			if err := p.Variance(variance, x, &ws); err != nil {
+				return err
+			}
+		}
+		for i := 0; f.task == machine.Unsupervised && i < pred.Rows; i++ {
+			pred.Set(i, 0, m.LogDensity(pred.At(i, 0)))
+		}
+		return e.Add(y, pred, variance)
+	})
+	return e, err
+}
+
+// learnFold learns the columns from a part of the rows, unless the schema was given. Targets are those of all rows:
+// their classes, and the mean and scale of numbers, which are units that the model gives back. Rows too few to tell
+// any column leave the columns of all.
+func (f *fit) learnFold(src data.Source) (*data.Schema, error) {
+	if f.o.Schema != nil || f.task == machine.Unsupervised {
+		return f.schema, nil
 	}
-	truth := f.original(dense.Matrix[float64]{}, y, pred, variance)
-	for i := 0; f.task == machine.Unsupervised && i < pred.Rows; i++ {
-		pred.Set(i, 0, m.LogDensity(pred.At(i, 0)))
+	o := f.o.Learn
+	o.Targets, o.Task, o.Skip = nil, data.Auto, slices.Concat(o.Skip, o.Targets)
+	s, _, err := data.Learn(src, o)
+	if errors.Is(err, data.ErrSchema) {
+		return f.schema, nil
 	}
-	return e.Add(truth, pred, variance)
+	if err != nil {
+		return nil, err
+	}
+	s.Targets = f.schema.Targets
+	s.Ignored = slices.DeleteFunc(s.Ignored, func(name string) bool {
+		return slices.ContainsFunc(s.Targets, func(t data.Target) bool { return t.Name == name })
+	})
+	return s, nil
 }

@@ -23,6 +23,9 @@ type Options struct {
 	Lambda    float64           // penalty on the sum of losses
 	Features  int               // F; 0: by a learning curve
 	Budget    int               // most features of the learning curve; 0: 2048
+	// Map is MapRandom or MapExact; empty: the exact kernel for ridge of at most 20,000 rows, unless something is said
+	// of features.
+	Map string
 	// ClassWeights are those of logistic regression, in the order of the classes of the schema.
 	ClassWeights []float64
 
@@ -41,3 +44,9 @@ type Options struct {
 	// trials done of about as many as there will be; of "steps", those of logistic regression.
 	Progress func(stage string, done, total int64)
 }
+
+// The maps that a model may be linear in.
+const (
+	MapRandom = "random" // random features
+	MapExact  = "exact"  // kernels with all rows: exact kernel ridge regression
+)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/machine"
@@ -225,3 +226,61 @@ func TestOutliers(t *testing.T) {
 		t.Errorf("%.3f of new rows have an anomaly above 0.9", got)
 	}
 }
+
+// A fold and the rest are the table, and columns are learned from the rest only.
+func TestFoldSource(t *testing.T) {
+	src := waves(200, 3)
+	src.most = 7
+	f := &fit{o: Options{Seed: 4, Learn: learn("class")}, src: src, task: machine.Classification}
+	var err error
+	if f.schema, _, err = data.Learn(src, f.o.Learn); err != nil {
+		t.Fatal(err)
+	}
+	seen := make([]int, 200)
+	for k := range 3 {
+		rest := foldSource{Source: src, seed: 4, k: k, folds: 3}
+		fold := rest
+		fold.inside = true
+		sum, n := 0.0, 0
+		for _, part := range []foldSource{fold, rest} {
+			r, err := part.Open(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b data.Block
+			at := int64(0)
+			for r.Read(&b, 10) == nil {
+				if b.First != at {
+					t.Errorf("a block begins with row %d, want %d", b.First, at)
+				}
+				at += int64(b.Rows)
+				for i := range b.Rows {
+					row := slices.IndexFunc(src.rows, func(row []float64) bool { return row[0] == b.Cols[0].Num[i] })
+					if (foldOf(4, row, 3) == k) != part.inside || b.Cols[2].Num[i] != src.rows[row][2] {
+						t.Fatalf("row %d is in the wrong part, or not whole", row)
+					}
+					seen[row]++
+					if !part.inside {
+						sum += src.rows[row][0]
+						n++
+					}
+				}
+			}
+		}
+		s, err := f.learnFold(rest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(s.Fields[0].Mean-sum/float64(n)) > 1e-12 || s.Fields[0].Mean == f.schema.Fields[0].Mean ||
+			len(s.Targets) != 1 || len(s.Targets[0].Classes) != 2 {
+			t.Errorf("fold %d: %+v", k, s)
+		}
+	}
+	for i, n := range seen {
+		if n != 3 {
+			t.Errorf("row %d was read %d times, want once a fold", i, n)
+		}
+	}
+}
+
+func foldOf(seed uint64, row, k int) int { return fold(seed, int64(row), k) }

@@ -45,8 +45,7 @@ func (c *chooser) open() bool {
 	case c.f.info.Bayesian:
 		return true
 	}
-	more := c.rows > int64(c.s.len()) && c.rows >= gcvRows*int64(c.find("features").Number)
-	return more && (c.f.o.Folds > 1 || c.f.task == machine.Regression)
+	return c.rows > int64(c.s.len()) && c.rows >= gcvRows*int64(c.find("features").Number)
 }
 
 // gcvRows is the number of rows per feature from which all rows choose λ by generalised cross-validation: with fewer it

@@ -116,6 +116,7 @@ func appendRow(m dense.Matrix[float64], row []float64) dense.Matrix[float64] {
 // take reads the table once: it counts rows and classes, and draws the sample.
 func (f *fit) take(rows machine.Rows) (*sample, int64, error) {
 	r := reservoir{seed: f.o.Seed}
+	most := max(f.o.Sample, f.exactLimit())
 	counts := make([]int64, f.outputs)
 	err := rows.Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
 		if f.task == machine.Classification {
@@ -123,7 +124,7 @@ func (f *fit) take(rows machine.Rows) (*sample, int64, error) {
 				counts[int(y.At(i, 0))]++
 			}
 		}
-		r.add(x, y, f.o.Sample)
+		r.add(x, y, most)
 		return nil
 	})
 	if err != nil {
@@ -132,10 +133,11 @@ func (f *fit) take(rows machine.Rows) (*sample, int64, error) {
 	if err := f.checkRows(r.rows, counts); err != nil {
 		return nil, 0, err
 	}
-	// Rows on which nothing was tried make an honest score: half of them at least, if not all are in the sample.
-	if int64(len(r.top)) < r.rows && int64(len(r.top)) > r.rows/2 {
+	// All rows, if they will have the exact kernel; else, of a density, half of them at most if not all: those on which
+	// nothing was tried make its score.
+	if keep := f.kept(r.rows); keep < len(r.top) {
 		slices.SortFunc(r.top, func(a, b candidate) int { return cmp.Compare(a.priority, b.priority) })
-		r.top = r.top[:max(r.rows/2, int64(minSample))]
+		r.top = r.top[:keep]
 	}
 	folds := f.innerFolds(r.rows)
 	slices.SortFunc(r.top, func(a, b candidate) int {
@@ -159,6 +161,17 @@ func (f *fit) take(rows machine.Rows) (*sample, int64, error) {
 	}
 	s.t = indicators(f.task, f.outputs, s.y)
 	return s, r.rows, nil
+}
+
+// kept is the number of rows of a sample from n.
+func (f *fit) kept(n int64) int {
+	switch {
+	case n <= int64(f.exactLimit()) || n <= int64(f.o.Sample):
+		return int(n)
+	case f.task == machine.Unsupervised:
+		return int(min(int64(f.o.Sample), max(n/2, minSample)))
+	}
+	return f.o.Sample
 }
 
 // innerFolds is the number of folds for choices and for calibration, which need rows held out even where no score was
@@ -185,7 +198,7 @@ func (f *fit) checkRows(n int64, counts []int64) error {
 			present, last = present+1, c
 		}
 	}
-	if present < 2 {
+	if present < 2 && !f.inner {
 		return fmt.Errorf("%s: target %q is %q in every row, one class cannot be told from another: %w", f.src.Name(),
 			f.schema.Targets[0].Name, f.schema.Targets[0].Classes[last], machine.ErrClass)
 	}

@@ -99,9 +99,8 @@ func (f *fit) openPenalty(total machine.Sums) ([]float64, error) {
 }
 
 // score predicts all rows once more, each by the models that have not seen its fold, for every penalty, and takes the
-// one of most right classes. A density gets the quantiles of its scores. Where choices were tried, the rows they were
-// tried on only choose among the penalties: a score of the rows that the best of many settings is best on would be too
-// good. The sums of all folds but k are made for all k at once, K more matrices of 8F², so that one pass serves all
+// one of most right classes. A density gets the quantiles of its scores, and the scores of rows that no choice was tried
+// on: those of rows that the best of many settings is best on would be too good. The sums of all folds but k are made for all k at once, K more matrices of 8F², so that one pass serves all
 // folds and penalties; rows are not fitted again, which is what makes a score of all rows cost one pass.
 func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, error) {
 	others := make([]machine.Sums, len(f.sums.parts))
@@ -112,7 +111,7 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 			return 0, nil, err
 		}
 	}
-	evals, seen := make([]*machine.Evaluation, len(lambdas)), make([]*machine.Evaluation, len(lambdas))
+	evals := make([]*machine.Evaluation, len(lambdas))
 	for l, lambda := range lambdas {
 		if err := f.ctx.Err(); err != nil {
 			return 0, nil, err
@@ -121,10 +120,8 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 		if models[l], err = f.without(others, lambda); err != nil {
 			return 0, nil, err
 		}
-		for _, e := range []*[]*machine.Evaluation{&evals, &seen} {
-			if (*e)[l], err = models[l].parts[0].Model().Evaluation(); err != nil {
-				return 0, nil, err
-			}
+		if evals[l], err = models[l].parts[0].Model().Evaluation(); err != nil {
+			return 0, nil, err
 		}
 	}
 	var (
@@ -146,7 +143,7 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 				scores.Add(pred.At(i, 0))
 				pred.Set(i, 0, models[l].parts[0].Model().LogDensity(pred.At(i, 0)))
 			}
-			if err := f.divide(evals[l], seen[l], truth, pred, variance, first); err != nil {
+			if err := f.unseen(evals[l], truth, pred, variance, first); err != nil {
 				return err
 			}
 		}
@@ -158,9 +155,9 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 	}
 	at := 0
 	if len(lambdas) > 1 {
-		at = f.scoredPenalty(lambdas, seen)
+		at = f.scoredPenalty(lambdas, evals)
 	}
-	if f.o.Folds > 1 && !f.nests() {
+	if f.task == machine.Unsupervised && f.o.Folds > 1 && !f.nests() {
 		f.report.Scores, f.report.Confusion = evals[at].Scores(), evals[at].Confusion()
 		f.report.ScoredOn = fmt.Sprintf("all rows, %d folds", len(f.sums.parts))
 		if f.decision.Tried {
@@ -171,39 +168,26 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 	return lambdas[at], scores.Quantiles(), nil
 }
 
-// divide adds rows that begin with number first to fresh, or to seen if choices were tried on them: which those are,
-// the largest priority of the sample tells, with no list of rows to keep or to write into a checkpoint.
-func (f *fit) divide(fresh, seen *machine.Evaluation, truth, pred, variance dense.Matrix[float64], first int64) error {
-	if !f.decision.Tried {
-		return fresh.Add(truth, pred, variance)
+// unseen adds rows that begin with number first to e, those of a density only if no choice was tried on them: which
+// those are, the largest priority of the sample tells, with no list of rows to keep or to write into a checkpoint.
+func (f *fit) unseen(e *machine.Evaluation, truth, pred, variance dense.Matrix[float64], first int64) error {
+	if !f.decision.Tried || f.task != machine.Unsupervised {
+		return e.Add(truth, pred, variance)
 	}
-	part := func(m dense.Matrix[float64], lo, hi int) dense.Matrix[float64] {
-		if m.Cols == 0 {
-			return m
+	for i := range pred.Rows {
+		if priority(f.o.Seed, first+int64(i)) <= f.decision.Last {
+			continue
 		}
-		return m.RowRange(lo, hi)
-	}
-	sampled := func(i int) bool { return priority(f.o.Seed, first+int64(i)) <= f.decision.Last }
-	for lo := 0; lo < pred.Rows; {
-		hi := lo + 1
-		for hi < pred.Rows && sampled(hi) == sampled(lo) {
-			hi++
-		}
-		e := fresh
-		if sampled(lo) {
-			e = seen
-		}
-		if err := e.Add(part(truth, lo, hi), part(pred, lo, hi), part(variance, lo, hi)); err != nil {
+		if err := e.Add(truth, pred.RowRange(i, i+1), variance); err != nil {
 			return err
 		}
-		lo = hi
 	}
 	return nil
 }
 
 // scoredPenalty takes the penalty of the best main score. Error is what a normal interval of that width would have.
 func (f *fit) scoredPenalty(lambdas []float64, evals []*machine.Evaluation) int {
-	ch := Choice{Name: "lambda", Why: "best out-of-fold accuracy of the sample by models of all rows"}
+	ch := Choice{Name: "lambda", Why: "best out-of-fold accuracy of all rows"}
 	at, top := 0, math.Inf(-1)
 	for l, e := range evals {
 		s := e.Scores()[0]

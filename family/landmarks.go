@@ -1,0 +1,45 @@
+package family
+
+import (
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/internal/plan"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/theory"
+)
+
+// Landmarks are columns of the kernel matrix, F = m, positive:
+//
+//	φ_f(x) = κ(x, ω_f) = exp(x·ω_f), or exp(−|x−ω_f|²/2) for the Gaussian kernel
+//
+// with the projections as landmarks. They are meant to be rows of the data, given to randfeat.NewWithOmega; drawn ones
+// are N(0, I). φ(x)·φ(y) estimates nothing: weights that a machine finds make it a kernel machine. With all rows as
+// landmarks that is the exact one, with some of them that of Nyström (Williams & Seeger 2001).
+type Landmarks struct{}
+
+// Name is "landmarks".
+func (Landmarks) Name() string { return "landmarks" }
+
+// Draws asks for N(0, I).
+func (f Landmarks) Draws(kind kernel.Kind, dim, m int) ([]Draw, error) {
+	return normalDraw(f, kind, dim, m)
+}
+
+// Lower implements Family.
+func (f Landmarks) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.Pair, error) {
+	if err := need(f, omega, dim); err != nil {
+		return plan.Pair{}, err
+	}
+	l := plan.Leaf{Fn: plan.Exp, Omega: omega[0], Mix: plan.Scalar(1)}
+	if kind == kernel.Gaussian {
+		l.Bias = norms2(omega[0])
+		for i := range l.Bias {
+			l.Bias[i] /= -2
+		}
+	}
+	return finish(kind, symmetric(l), dim), nil
+}
+
+// Form does not exist: the map estimates nothing.
+func (Landmarks) Form(kernel.Kind, []float64, []float64) (theory.Form, error) {
+	return theory.Form{}, theory.NoForm("columns of the kernel (not an estimator)")
+}

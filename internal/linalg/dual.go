@@ -1,0 +1,114 @@
+package linalg
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// Dual is least squares with a penalty and a free intercept b by the kernels K of n rows with each other instead of
+// features: f(x) = Σ_i α_i κ(x_i, x) + b minimises Σ(y − f)² + λ αᵀKα, where
+//
+//	(K + λI) α + b·1 = y,  1ᵀα = 0
+//
+// (Saunders, Gammerman & Vovk 1998; with b: Suykens & Vandewalle 1999, eq. 13). With K = ΦΦᵀ it is the fit of Normal.
+type Dual struct {
+	U         dense.Matrix[float64] // UᵀU = K + λI
+	Alpha     dense.Matrix[float64] // n×K
+	Intercept []float64
+
+	ones []float64 // (K + λI)⁻¹·1
+	sum  float64   // of ones
+}
+
+// SolveDual is the fit to targets y, n×K, with penalty λ ≥ 0. It overwrites the upper triangle of k with U; what is
+// below has no influence. n³/6 multiply-adds, no memory of order n² besides k. A matrix that is singular up to rounding
+// is ErrNotPositive.
+func SolveDual(k, y dense.Matrix[float64], lambda float64) (*Dual, error) {
+	if k.Rows != y.Rows {
+		return nil, fmt.Errorf("targets of %d rows for kernels of %d: %w", y.Rows, k.Rows, dense.ErrShape)
+	}
+	for i := range k.Rows {
+		k.Row(i)[i] += lambda
+	}
+	if err := Cholesky(k); err != nil {
+		return nil, err
+	}
+	n, outs := y.Rows, y.Cols
+	b := dense.New[float64](n, outs+1)
+	for i := range n {
+		copy(b.Row(i), y.Row(i))
+		b.Row(i)[outs] = 1
+	}
+	if err := errors.Join(SolveT(k, b), Solve(k, b)); err != nil {
+		return nil, err
+	}
+	d := &Dual{U: k, Alpha: dense.New[float64](n, outs), Intercept: make([]float64, outs), ones: make([]float64, n)}
+	for i := range n {
+		v := b.At(i, outs)
+		d.ones[i] = v
+		d.sum += v
+		for c, t := range y.Row(i) {
+			d.Intercept[c] += float64(v * t)
+		}
+	}
+	if !(d.sum > 0) {
+		return nil, ErrNotPositive
+	}
+	for c := range d.Intercept {
+		d.Intercept[c] /= d.sum
+	}
+	for i := range n {
+		for c, t := range b.Row(i)[:outs] {
+			d.Alpha.Set(i, c, t-float64(d.ones[i]*d.Intercept[c]))
+		}
+	}
+	if d.Alpha.CheckFinite() != nil {
+		return nil, ErrNotPositive
+	}
+	return d, nil
+}
+
+// LeaveOneOut sets row i of dst to the prediction of row i by the fit of all others, intercept included: y_i − α_i/G_ii
+// with G = M − M11ᵀM/(1ᵀM1), M = (K+λI)⁻¹ (the inverse of a bordered matrix; Cawley & Talbot 2003, eq. 8). inverse is n×n
+// scratch. n³/6 multiply-adds.
+func (d *Dual) LeaveOneOut(dst, y, inverse dense.Matrix[float64]) error {
+	if err := Inverse(inverse, d.U); err != nil {
+		return err
+	}
+	tab := kern.Best[float64]()
+	bad := make([]bool, y.Rows)
+	par.For(y.Rows, 64, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			g := tab.Norm2(inverse.Row(i)[i:]) - float64(d.ones[i]*d.ones[i])/d.sum
+			if !(g > 0) {
+				bad[i] = true
+				continue
+			}
+			for c, t := range y.Row(i) {
+				dst.Row(i)[c] = t - d.Alpha.At(i, c)/g
+			}
+		}
+	})
+	for _, b := range bad {
+		if b {
+			return ErrNotPositive
+		}
+	}
+	return nil
+}
+
+// CopyUpper copies the upper triangle of src to dst, in the memory of dst if that is large enough.
+func CopyUpper(dst, src dense.Matrix[float64]) dense.Matrix[float64] {
+	dst = buf.Shaped(dst, src.Rows, src.Cols)
+	par.For(src.Rows, 64, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			copy(dst.Row(i)[i:], src.Row(i)[i:])
+		}
+	})
+	return dst
+}

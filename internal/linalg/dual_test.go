@@ -1,0 +1,92 @@
+package linalg
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/rng"
+)
+
+// The dual fit is the primal one of the same features, and leaving a row out is fitting the others.
+func TestDual(t *testing.T) {
+	const n, f, outs, lambda = 60, 9, 2, 0.3
+	phi, y := dense.New[float64](n, f), dense.New[float64](n, outs)
+	rng.Normals(phi.Data, rng.Stream(1))
+	rng.Normals(y.Data, rng.Stream(2))
+	fit := func(phi, y dense.Matrix[float64]) (*Solution, []float64) {
+		var p Normal
+		p.Reset(f, outs)
+		t1 := dense.New[float64](phi.Rows, outs+1)
+		for i := range phi.Rows {
+			copy(t1.Row(i), y.Row(i))
+			t1.Row(i)[outs] = 1
+		}
+		p.N = int64(phi.Rows)
+		var g Gram[float64]
+		tab := kern.Best[float64]()
+		g.Add(tab, p.Gram, phi)
+		AddProduct(tab, p.Cross, phi, t1)
+		p.AddTargets(t1)
+		s, err := p.Solve(lambda, dense.Matrix[float64]{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, s.Intercept()
+	}
+	k := dense.New[float64](n, n)
+	for i := range n {
+		for j := range n {
+			k.Set(i, j, dense.Dot(phi.Row(i), phi.Row(j)))
+		}
+	}
+	d, err := SolveDual(k.Clone(), y, lambda)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if math.Abs(got-want) > 1e-10*(1+math.Abs(want)) {
+			t.Errorf("%s is %g, want %g", what, got, want)
+		}
+	}
+	s, b := fit(phi, y)
+	for c := range outs {
+		near("intercept", d.Intercept[c], b[c])
+		for j := range f {
+			w := 0.0
+			for i := range n {
+				w += d.Alpha.At(i, c) * phi.At(i, j)
+			}
+			near("weight", w, s.W.At(j, c))
+		}
+	}
+	loo := dense.New[float64](n, outs)
+	if err := d.LeaveOneOut(loo, y, dense.New[float64](n, n)); err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range []int{0, 17, n - 1} {
+		rest := func(m dense.Matrix[float64]) dense.Matrix[float64] {
+			out := dense.New[float64](n-1, m.Cols)
+			copy(out.Data, m.Data[:i*m.Cols])
+			copy(out.Data[i*m.Cols:], m.Data[(i+1)*m.Cols:])
+			return out
+		}
+		s, b := fit(rest(phi), rest(y))
+		for c := range outs {
+			want := b[c]
+			for j := range f {
+				want += s.W.At(j, c) * phi.At(i, j)
+			}
+			near("left out", loo.At(i, c), want)
+		}
+	}
+	if _, err := SolveDual(k.Clone(), y, 0); !errors.Is(err, ErrNotPositive) {
+		t.Errorf("a singular matrix: %v", err)
+	}
+	if _, err := SolveDual(k.Clone(), y.RowRange(0, 5), 1); !errors.Is(err, dense.ErrShape) {
+		t.Errorf("other rows: %v", err)
+	}
+}

@@ -1,0 +1,249 @@
+package auto
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/machine"
+)
+
+const (
+	// exactRows is the number of rows up to which ridge has the exact kernel: 3.2 GB, and n³/6 = 1.3·10¹² multiply-adds
+	// for one factorisation. Random features of as many rows would need as many to be as good, and then cost more.
+	exactRows = 20000
+	// A search looks at few rows first and at more around the best: a trial of n rows takes n³/3 multiply-adds. What
+	// more rows want, narrower kernels, comes in steps that are looked at each time.
+	firstRows = 1024
+	lastRows  = 4096
+)
+
+// exactPossible reports whether the fit may have the exact kernel, as far as is known before rows are counted.
+func (f *fit) exactPossible() bool {
+	return f.info.Exact && (f.o.Map == MapExact || f.o.Map == "" && f.o.Family == nil &&
+		f.o.Coupling == nil && f.o.Features == 0 && f.o.Budget == defaultBudget && !f.o.Float32)
+}
+
+// exactLimit is the largest number of rows for which it will.
+func (f *fit) exactLimit() int {
+	if !f.exactPossible() {
+		return 0
+	}
+	return min(exactRows, sampleCells/f.schema.Width())
+}
+
+// chooseExact chooses bandwidth and penalty of an exact kernel.
+func (f *fit) chooseExact(s *sample, rows int64) (*decision, error) {
+	c := &chooser{f: f, s: s, rows: rows, d: &decision{Rows: rows, Sampled: s.len(), Last: s.last, Exact: true}}
+	c.noteModel()
+	why := fmt.Sprintf("the exact kernel of all rows: %d are no more than %d", rows, f.exactLimit())
+	if f.o.Map != "" {
+		why = "as asked"
+	}
+	c.chosen(Choice{Name: "map", Value: MapExact, Given: f.o.Map != "", Why: why})
+	e := &exactSearch{c: c, order: shuffled(s.len(), f.o.Seed)}
+	e.tries = exactTries{ctx: f.ctx, task: f.task}
+	c.planned = 20
+	f.progress(stageChoose, 0, c.planned)
+	if err := e.search(); err != nil {
+		return nil, err
+	}
+	c.d.Spec = randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Gaussian, Scale: e.at.scale}, Dim: s.x.Cols, M: s.len(),
+		Seed: f.o.Seed, Family: family.Landmarks{}}
+	c.d.Lambda = e.at.lambda
+	b := Choice{Name: "bandwidth", Number: e.at.scale, Value: short(e.at.scale), Given: f.o.Bandwidth > 0, Why: "as asked"}
+	l := Choice{Name: "lambda", Number: e.at.lambda, Value: short(e.at.lambda), Given: f.o.Lambda > 0, Why: "as asked"}
+	how := fmt.Sprintf("best %s, every row left out of %d", f.metric(), e.tries.x.Rows)
+	if !b.Given {
+		b.Why, b.Trials = how, e.shown(func(t trial) float64 { return t.spec.Kernel.Scale })
+	}
+	if !l.Given {
+		l.Why, l.Trials = how, e.shown(func(t trial) float64 { return t.lambda })
+	}
+	c.chosen(b)
+	c.chosen(l)
+	c.d.Tried = len(e.all) > 1
+	return c.d, nil
+}
+
+// exactSearch searches s and λ together.
+type exactSearch struct {
+	c     *chooser
+	tries exactTries
+	order []int // rows of the sample, in the order in which searches take them
+	at    exactPoint
+	all   []trial // of the last number of rows
+}
+
+type exactPoint struct{ scale, lambda float64 }
+
+// shuffled are the numbers below n in an order hashed from the seed.
+func shuffled(n int, seed uint64) []int {
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Compare(rng.Mix64(seed^exactLabel^rng.Mix64(uint64(a))), rng.Mix64(seed^exactLabel^rng.Mix64(uint64(b))))
+	})
+	return order
+}
+
+// picked are some rows of the sample.
+func (s *sample) picked(rows []int) (x, y, t dense.Matrix[float64]) {
+	x, y, t = dense.New[float64](len(rows), s.x.Cols), dense.New[float64](len(rows), s.y.Cols),
+		dense.New[float64](len(rows), s.t.Cols)
+	for to, from := range rows {
+		copy(x.Row(to), s.x.Row(from))
+		copy(y.Row(to), s.y.Row(from))
+		copy(t.Row(to), s.t.Row(from))
+	}
+	return x, y, t
+}
+
+// rows takes the first n rows of the order for what follows.
+func (e *exactSearch) rows(n int) error {
+	e.all = nil
+	x, y, t := e.c.s.picked(e.order[:n])
+	return e.tries.reset(x, y, t)
+}
+
+// search tries a grid on few rows, and climbs from its best on more.
+func (e *exactSearch) search() error {
+	c := e.c
+	o := &c.f.o
+	n := len(e.order)
+	if o.Bandwidth > 0 && o.Lambda > 0 {
+		e.at = exactPoint{o.Bandwidth, o.Lambda}
+		return nil
+	}
+	c.median = medianDistance(c.s, o.Seed)
+	if err := e.rows(min(n, firstRows)); err != nil {
+		return err
+	}
+	if err := e.grid(); err != nil {
+		return err
+	}
+	for size := min(n, firstRows); ; {
+		if err := e.climb(); err != nil {
+			return err
+		}
+		next := min(n, 2*size, lastRows)
+		if next < size*5/4 { // little is to be learned from so few more
+			return nil
+		}
+		size = next
+		if err := e.rows(size); err != nil {
+			return err
+		}
+	}
+}
+
+// The grid of an exact kernel reaches further down than that of random features, in s and in λ: as many features as
+// rows can make use of narrow kernels, and tables without noise of small penalties.
+const (
+	exactOctavesLo = -4
+	exactDecadesLo = -7
+)
+
+// grid begins with s from 2⁻⁴ to 4 median distances, an octave apart, and λ from 10⁻⁷ to 10.
+func (e *exactSearch) grid() error {
+	scales := []float64{e.c.f.o.Bandwidth}
+	if e.c.f.o.Bandwidth == 0 {
+		scales = nil
+		for k := exactOctavesLo; k <= octavesHi; k++ {
+			scales = append(scales, math.Ldexp(e.c.median, k))
+		}
+	}
+	for _, s := range scales {
+		if err := e.try(s, e.c.grid(1, exactDecadesLo, decadesHi, 1)); err != nil {
+			return err
+		}
+	}
+	i := best(e.all)
+	if i < 0 {
+		return fmt.Errorf("bandwidth: %w", errNothing)
+	}
+	e.at = exactPoint{e.all[i].spec.Kernel.Scale, e.all[i].lambda}
+	return nil
+}
+
+func (e *exactSearch) try(s float64, lambdas []float64) error {
+	lambdas = slices.DeleteFunc(slices.Clone(lambdas), func(l float64) bool { return e.known(s, l) })
+	if len(lambdas) == 0 {
+		return nil
+	}
+	ts, err := e.tries.try(s, lambdas)
+	e.all = append(e.all, ts...)
+	e.c.counted()
+	return err
+}
+
+func (e *exactSearch) known(s, lambda float64) bool {
+	return slices.ContainsFunc(e.all, func(t trial) bool {
+		return math.Abs(t.spec.Kernel.Scale-s) <= 1e-9*s && math.Abs(t.lambda-lambda) <= 1e-9*lambda
+	})
+}
+
+// mostSteps bounds a climb.
+const mostSteps = 12
+
+// climb goes from e.at by steps of √2 in s and half a decade in λ to a setting whose neighbours are not better.
+func (e *exactSearch) climb() error {
+	o := &e.c.f.o
+	steps := []exactPoint{{1, math.Sqrt(0.1)}, {1, math.Sqrt(10)}, {math.Sqrt2 / 2, 1}, {math.Sqrt2, 1}}
+	for range mostSteps {
+		if err := e.try(e.at.scale, []float64{e.at.lambda}); err != nil {
+			return err
+		}
+		for _, p := range steps {
+			if p.scale != 1 && o.Bandwidth > 0 || p.lambda != 1 && o.Lambda > 0 {
+				continue
+			}
+			if err := e.try(e.at.scale*p.scale, []float64{e.at.lambda * p.lambda}); err != nil {
+				return err
+			}
+		}
+		i := best(e.all)
+		if i < 0 {
+			return nil
+		}
+		next := exactPoint{e.all[i].spec.Kernel.Scale, e.all[i].lambda}
+		if math.Abs(next.scale-e.at.scale) <= 1e-9*next.scale && math.Abs(next.lambda-e.at.lambda) <= 1e-9*next.lambda {
+			return nil
+		}
+		e.at = next
+	}
+	return nil
+}
+
+// shown are the trials of the last number of rows, the best for every value of what is shown.
+func (e *exactSearch) shown(value func(trial) float64) []Trial {
+	var out []Trial
+	for _, t := range e.all {
+		out = append(out, e.c.f.shown(t, value(t), fmt.Sprintf("%d rows", e.tries.x.Rows)))
+	}
+	return distinct(out)
+}
+
+// fitExact solves for all rows. A λ that more rows than the search had make too small is raised, as that of sums is.
+func (f *fit) fitExact(s *sample) (*machine.Model, error) {
+	d := f.decision
+	for k := range mostRaises + 1 {
+		m, err := machine.FitExact(f.setup(d.Spec), s.x, s.y, d.Lambda*math.Pow(10, float64(k)/2))
+		if !errors.Is(err, machine.ErrSingular) || f.o.Lambda > 0 || k == mostRaises {
+			if err == nil {
+				f.noteRaised(d.Lambda, m.Lambda)
+			}
+			return m, err
+		}
+	}
+	panic("unreachable")
+}

@@ -1,0 +1,83 @@
+package auto
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// board is n rows of three columns of which the first two say whether a point is on a black field of a board of 4×4.
+func board(n int, seed uint64) *numbers {
+	r := rand.New(rand.NewPCG(seed, 3))
+	s := &numbers{names: []string{"a", "b", "c", "class"}}
+	for range n {
+		a, b, c := r.Float64(), r.Float64(), r.Float64()
+		s.rows = append(s.rows, []float64{a, b, c, float64((int(4*a) + int(4*b)) % 2)})
+	}
+	return s
+}
+
+// Narrow kernels are found: a board needs a kernel narrower than its fields, for which random features must be many.
+func TestExactKernelFindsNarrowKernels(t *testing.T) {
+	o := Options{Learn: data.LearnOptions{Targets: []string{"class"}}, Folds: 1}
+	m, r := mustFit(t, board(700, 1), o)
+	if ch := choice(t, r, "map"); ch.Value != MapExact || m.Spec.Family != (family.Landmarks{}) || m.Weights.Rows != 700 {
+		t.Errorf("map %+v, %d features of family %s", ch, m.Weights.Rows, m.Spec.Family.Name())
+	}
+	if b, l := choice(t, r, "bandwidth"), choice(t, r, "lambda"); b.Number != m.Spec.Kernel.Scale || l.Number != m.Lambda ||
+		len(b.Trials) < 2 || len(l.Trials) < 2 {
+		t.Errorf("bandwidth %+v, λ %+v", b, l)
+	}
+	exact := evaluate(t, m, board(4000, 2))[0].Value
+	if exact < 0.80 {
+		t.Errorf("accuracy %.3f", exact)
+	}
+	t.Logf("accuracy %.3f", exact)
+	if testing.Short() {
+		return
+	}
+	old := runtime.GOMAXPROCS(1)
+	again, _ := mustFit(t, board(700, 1), o)
+	runtime.GOMAXPROCS(old)
+	if !bytes.Equal(modelBytes(t, m), modelBytes(t, again)) {
+		t.Error("other bytes with one goroutine")
+	}
+}
+
+// What is given is kept, and the score is of fits without the fold.
+func TestExactKernelAsAsked(t *testing.T) {
+	m, r := mustFit(t, waves(200, 1), Options{Learn: learn("y", "z"), Map: MapExact, Bandwidth: 1.5, Lambda: 0.2})
+	if m.Spec.Kernel.Scale != 1.5 || m.Lambda != 0.2 || m.Weights.Rows != 200 || m.Outputs != 2 || len(r.Scores) == 0 ||
+		r.ScoredOn != "all rows, 5 folds, columns and choices made without each" {
+		t.Errorf("s = %g, λ = %g, %d landmarks, scored on %q", m.Spec.Kernel.Scale, m.Lambda, m.Weights.Rows, r.ScoredOn)
+	}
+	if m, _ = mustFit(t, waves(200, 1), Options{Learn: learn("y"), Map: MapRandom, Folds: 1}); m.Spec.Family != (family.Trig{}) {
+		t.Errorf("family %s, random features were asked for", m.Spec.Family.Name())
+	}
+	for name, o := range map[string]Options{
+		"features": {Features: 64}, "family": {Family: family.Trig{}}, "gp": {Kind: machine.KindGP},
+		"float32": {Float32: true},
+	} {
+		o.Map, o.Learn = MapExact, learn("y")
+		if _, _, err := Fit(context.Background(), waves(50, 1), o); !errors.Is(err, machine.ErrSetup) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Equal rows of a constant target have no best setting, but a model.
+	same := &numbers{names: []string{"a", "b", "y"}}
+	for i := range 60 {
+		same.rows = append(same.rows, []float64{float64(i % 2), float64(i % 3), 5})
+	}
+	m, _ = mustFit(t, same, Options{Learn: data.LearnOptions{Targets: []string{"y"}, Task: data.Regression}, Folds: 1})
+	if v := evaluate(t, m, same)[0].Value; !(math.Abs(v) < 1e-6) {
+		t.Errorf("RMSE %g of a constant target", v)
+	}
+}

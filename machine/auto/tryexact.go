@@ -1,0 +1,128 @@
+package auto
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/linalg"
+	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// exactTries are trials of exact kernel ridge regression on some rows, every one of which is predicted by the others in
+// closed form (linalg.Dual). Memory: a matrix of 8n² bytes of distances, one of kernels, and two per goroutine, of
+// which there is one beyond parallelRows.
+type exactTries struct {
+	ctx  context.Context
+	task machine.Task
+
+	x, y, t dense.Matrix[float64]
+	log     dense.Matrix[float64] // −|x_i−x_j|²/2, upper triangle
+	k       dense.Matrix[float64]
+	work    []exactWork
+	scale   float64 // of k; 0: none
+}
+
+type exactWork struct{ u, inverse, loo dense.Matrix[float64] }
+
+// parallelRows is the number of rows up to which penalties are tried side by side: factorisations of larger matrices
+// occupy all cores by themselves.
+const parallelRows = 1536
+
+// reset takes other rows.
+func (e *exactTries) reset(x, y, t dense.Matrix[float64]) error {
+	e.x, e.y, e.t, e.scale = x, y, t, 0
+	e.log = buf.Shaped(e.log, x.Rows, x.Rows)
+	return kernel.LogGram(kernel.Kernel{Kind: kernel.Gaussian}, e.log, x, x)
+}
+
+// kernels sets k to those of bandwidth s.
+func (e *exactTries) kernels(s float64) {
+	if e.scale == s {
+		return
+	}
+	tab := kern.Best[float64]()
+	e.k = buf.Shaped(e.k, e.log.Rows, e.log.Rows)
+	par.For(e.k.Rows, 64, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			row := e.k.Row(i)[i:]
+			copy(row, e.log.Row(i)[i:])
+			tab.Scale(row, 1/(s*s))
+			tab.Exp(row, 0)
+		}
+	})
+	e.scale = s
+}
+
+// try tries penalties at one bandwidth; those that cannot be used are left out.
+func (e *exactTries) try(s float64, lambdas []float64) ([]trial, error) {
+	e.kernels(s)
+	n := e.x.Rows
+	spec := randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Gaussian, Scale: s}}
+	workers := 1
+	if n <= parallelRows {
+		workers = min(runtime.GOMAXPROCS(0), len(lambdas))
+	}
+	for len(e.work) < workers {
+		e.work = append(e.work, exactWork{})
+	}
+	ts, errs := make([]trial, len(lambdas)), make([]error, len(lambdas))
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for w := range workers {
+		wait.Go(func() {
+			work := &e.work[w]
+			for l := int(next.Add(1)) - 1; l < len(ts); l = int(next.Add(1)) - 1 {
+				if errs[l] = e.ctx.Err(); errs[l] != nil {
+					return
+				}
+				work.u = linalg.CopyUpper(work.u, e.k)
+				work.inverse, work.loo = buf.Shaped(work.inverse, n, n), buf.Shaped(work.loo, n, e.t.Cols)
+				d, err := linalg.SolveDual(work.u, e.t, lambdas[l])
+				if err == nil {
+					err = d.LeaveOneOut(work.loo, e.t, work.inverse)
+				}
+				if err != nil {
+					errs[l] = err
+					continue
+				}
+				ts[l] = trial{spec: spec, lambda: lambdas[l]}
+				judgeAll(e.task, &ts[l], work.loo, e.y, e.t)
+			}
+		})
+	}
+	wait.Wait()
+	var good []trial
+	for l := range ts {
+		switch {
+		case errs[l] == nil:
+			good = append(good, ts[l])
+		case !errors.Is(errs[l], linalg.ErrNotPositive):
+			return nil, errs[l]
+		}
+	}
+	return good, nil
+}
+
+// judgeAll writes the losses of predictions of all rows of targets y, which are t as numbers.
+func judgeAll(task machine.Task, tr *trial, pred, y, t dense.Matrix[float64]) {
+	tr.loss = make([]float64, pred.Rows)
+	for i := range tr.loss {
+		tr.loss[i] = squared(pred.Row(i), t.Row(i))
+	}
+	if task == machine.Classification {
+		tr.tie, tr.loss = tr.loss, make([]float64, pred.Rows)
+		for i := range tr.loss {
+			tr.loss[i] = wrong(pred.Row(i), int(y.At(i, 0)))
+		}
+	}
+	tr.score = -mean(tr.loss)
+}

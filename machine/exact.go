@@ -1,0 +1,51 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/linalg"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// FitExact is kernel ridge regression of all rows at once, without random features: what [Ridge] tends to as F grows.
+// The kernel is that of s.Spec, whose family, coupling and M do not matter. Memory is 8n² bytes, 3.2 GB for 20,000 rows,
+// and time n³/6 multiply-adds.
+//
+// The model is a ridge of the family landmarks, whose landmarks are the rows: it is saved, loaded and served as any
+// other, and holds 8n(d + outputs) bytes.
+func FitExact(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, error) {
+	s.Omega = []coupling.Omega{}
+	s, err := s.prepared()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case s.Task == Unsupervised:
+		return nil, fmt.Errorf("kernel ridge regression without targets: %w", ErrSetup)
+	case !(lambda > 0) || math.IsInf(lambda, 1):
+		return nil, fmt.Errorf("λ = %g, want a positive number: %w", lambda, ErrSetup)
+	case x.Rows == 0:
+		return nil, fmt.Errorf("kernel ridge regression of no rows: %w", ErrNoRows)
+	}
+	if err := s.checkBlock(x, y, 0); err != nil {
+		return nil, err
+	}
+	t := dense.New[float64](x.Rows, s.Outputs+1)
+	s.targets(t, y)
+	k := dense.New[float64](x.Rows, x.Rows)
+	if err := kernel.Gram(s.Spec.Kernel, k, x, x); err != nil {
+		return nil, err
+	}
+	d, err := linalg.SolveDual(k, t.ColRange(0, s.Outputs), lambda)
+	if errors.Is(err, linalg.ErrNotPositive) {
+		return nil, fmt.Errorf("λ = %g: %w (%w): use a larger λ", lambda, ErrSingular, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return landmarkModel(s, x, d.Alpha, d.Intercept, lambda, int64(x.Rows)), nil
+}

@@ -1,0 +1,128 @@
+package machine
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"runtime"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// An exact kernel machine solves (K + λI) α + b = y with Σα = 0, for numbers and classes, and its file predicts the
+// same.
+func TestExact(t *testing.T) {
+	const n, dim, lambda = 90, 3, 0.2
+	k := kernel.Kernel{Scale: 1.2}
+	x, numbers := sample(4, n, dim, 2)
+	fresh, _ := sample(5, 40, dim, 1)
+	for _, c := range []struct {
+		s Setup
+		y dense.Matrix[float64]
+	}{
+		{Setup{Task: Regression, Outputs: 2}, numbers},
+		{Setup{Task: Classification, Outputs: 3}, classes(numbers, 3)},
+	} {
+		c.s.Spec = randfeat.Spec{Kernel: k, Dim: dim}
+		m, err := FitExact(c.s, x, c.y, lambda)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		targets := c.y
+		if c.s.Task == Classification {
+			targets = oneHot(c.y, 3)
+		}
+		a, b := mat.NewDense(n+1, n+1, nil), mat.NewDense(n+1, targets.Cols, nil)
+		for i := range n {
+			for j := range n {
+				a.Set(i, j, k.Eval(x.Row(i), x.Row(j)))
+			}
+			a.Set(i, i, a.At(i, i)+lambda)
+			a.Set(i, n, 1)
+			a.Set(n, i, 1)
+			for j, v := range targets.Row(i) {
+				b.Set(i, j, v)
+			}
+		}
+		var solution mat.Dense
+		if err := solution.Solve(a, b); err != nil {
+			t.Fatal(err)
+		}
+		var file bytes.Buffer
+		if _, err := m.WriteTo(&file); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Read(file.Bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, read := predict(t, m, fresh), predict(t, again, fresh)
+		p, err := NewPredictor[float32](m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		single := dense.New[float32](fresh.Rows, targets.Cols)
+		if err := p.Predict(single, dense.Convert[float32](fresh), nil); err != nil {
+			t.Fatal(err)
+		}
+		for i := range fresh.Rows {
+			for j := range targets.Cols {
+				want := solution.At(n, j)
+				for r := range n {
+					want += solution.At(r, j) * k.Eval(x.Row(r), fresh.Row(i))
+				}
+				if math.Abs(got.At(i, j)-want) > 1e-9 || math.Abs(float64(single.At(i, j))-want) > 1e-3 {
+					t.Errorf("%s: row %d, output %d is %g, in float32 %g, want %g", c.s.Task, i, j, got.At(i, j),
+						single.At(i, j), want)
+				}
+				if read.At(i, j) != got.At(i, j) {
+					t.Errorf("%s: row %d of the file is %g, want %g", c.s.Task, i, read.At(i, j), got.At(i, j))
+				}
+			}
+		}
+		old := runtime.GOMAXPROCS(1)
+		one, err := FitExact(c.s, x, c.y, lambda)
+		runtime.GOMAXPROCS(old)
+		var other bytes.Buffer
+		if err == nil {
+			_, err = one.WriteTo(&other)
+		}
+		if err != nil || !bytes.Equal(file.Bytes(), other.Bytes()) {
+			t.Errorf("%s: other bytes with one goroutine (%v)", c.s.Task, err)
+		}
+	}
+}
+
+func TestExactErrors(t *testing.T) {
+	x, y := sample(4, 10, 2, 1)
+	good := Setup{Task: Regression, Outputs: 1, Spec: randfeat.Spec{Dim: 2}}
+	bad := x.Clone()
+	bad.Set(3, 1, math.NaN())
+	twice := dense.New[float64](10, 2)
+	for _, c := range []struct {
+		name   string
+		s      Setup
+		x, y   dense.Matrix[float64]
+		lambda float64
+		want   error
+	}{
+		{"no penalty", good, x, y, 0, ErrSetup},
+		{"density", Setup{Task: Unsupervised, Spec: good.Spec}, x, y, 1, ErrSetup},
+		{"no rows", good, x.RowRange(0, 0), y.RowRange(0, 0), 1, ErrNoRows},
+		{"another width", Setup{Task: Regression, Outputs: 1, Spec: randfeat.Spec{Dim: 3}}, x, y, 1, dense.ErrShape},
+		{"not a number", good, bad, y, 1, dense.ErrNotFinite},
+		{"equal rows", good, twice, y, 1e-300, ErrSingular},
+	} {
+		if _, err := FitExact(c.s, c.x, c.y, c.lambda); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+	}
+}
