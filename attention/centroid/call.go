@@ -71,6 +71,8 @@ const (
 	assignChunk = 2048
 	// tileRows rows of weights are computed at a time; fewer if there are very many clusters.
 	tileRows = 64
+	// nearRows rows share a tile of neighbours.
+	nearRows = 32
 	// tileCells bounds a tile of weights of centroids.
 	tileCells = 1 << 18
 	// keyBlock keys of a cluster are packed at a time.
@@ -147,12 +149,26 @@ func (c *call[T]) do(n int, work float64, step par.Step[worker[T]]) {
 
 // prepare clusters the keys of all problems.
 func (c *call[T]) prepare() {
-	var work float64
+	c.prepareFit()
+	c.prepareAssign()
+	c.prepareGroup()
+}
+
+// prepareFit, prepareAssign and prepareGroup are the steps of prepare.
+func (c *call[T]) prepareFit() { c.do(c.used, c.keyWork(), (*fitStep[T])(c)) }
+
+func (c *call[T]) prepareGroup() { c.do(c.used, c.keyWork(), (*groupStep[T])(c)) }
+
+// keyWork is about that of assigning all keys.
+func (c *call[T]) keyWork() (work float64) {
 	for _, p := range c.problems[:c.used] {
 		n := float64(p.span.K1 - p.span.K0)
 		work += n * float64(c.k.Dim) * float64(p.spec.Clusters+p.spec.landmarks())
 	}
-	c.do(c.used, work, (*fitStep[T])(c))
+	return work
+}
+
+func (c *call[T]) prepareAssign() {
 	c.chunks = c.chunks[:0]
 	for i, p := range c.problems[:c.used] {
 		if p.single {
@@ -162,8 +178,7 @@ func (c *call[T]) prepare() {
 			c.chunks = append(c.chunks, keyChunk{i, lo, min(lo+assignChunk, len(p.keys))})
 		}
 	}
-	c.do(len(c.chunks), work, (*assignStep[T])(c))
-	c.do(c.used, work, (*groupStep[T])(c))
+	c.do(len(c.chunks), c.keyWork(), (*assignStep[T])(c))
 }
 
 // split makes the tasks of the rows. The bits of a row do not depend on those of its task, so their number may follow
@@ -455,8 +470,12 @@ func (c *call[T]) centroids(w *worker[T], p *problem[T]) {
 	}
 }
 
-// rankMembers of a cluster, at equal distances, tell how much its keys and values differ.
-const rankMembers = 16
+const (
+	// rankMembers of a cluster, at equal distances, tell how much its keys and values differ.
+	rankMembers = 16
+	// rankRows of them are handled together.
+	rankRows = 256
+)
 
 // rank computes what is added to log n_c + x·c to rank clusters by the error that their centroid promises, not by their
 // mass: log(ρ_c·ν_c/√n_c), for ρ² the mean of |R(y_j − c)|² over the members, ν² that of |v_j − v̄|² and v̄ the mean of
@@ -465,48 +484,66 @@ func (c *call[T]) rank(w *worker[T], p *problem[T]) {
 	p.risk = buf.Sized(p.risk, p.clusters)
 	d, dv := p.k.Cols, p.v.Cols
 	w.one = buf.Sized(w.one, dv)
-	mean := w.one
-	c.average(w, mean, p.v, nil)
-	w.diff, w.tile = buf.Shaped(w.diff, rankMembers+1, d), buf.Shaped(w.tile, rankMembers+1, d)
+	c.average(w, w.one, p.v, nil)
+	for x := 0; x < p.clusters; {
+		first, rows := x, 0
+		for ; x < p.clusters && rows+rankMembers <= rankRows; x++ {
+			rows += p.members(x)
+		}
+		w.diff, w.tile = buf.Shaped(w.diff, rows, d), buf.Shaped(w.tile, rows, dv)
+		at := 0
+		for y := first; y < x; y++ {
+			lo, n := int(p.start[y]), int(p.start[y+1]-p.start[y])
+			for i, m := 0, p.members(y); i < m; i++ {
+				j := lo + (2*i+1)*n/(2*m)
+				copy(w.diff.Row(at), p.k.Row(j))
+				c.tab.MulAdd(w.diff.Row(at), p.centre.Row(y), -1)
+				copy(w.tile.Row(at), p.v.Row(j))
+				c.tab.MulAdd(w.tile.Row(at), w.one, -1)
+				at++
+			}
+		}
+		c.risks(w, p, first, x)
+	}
+}
+
+// members is the number of keys of a cluster that rank looks at.
+func (p *problem[T]) members(x int) int { return min(rankMembers, int(p.start[x+1]-p.start[x])) }
+
+// risks sets those of the clusters [lo, hi), whose differences of keys and values are in w.diff and w.tile.
+func (c *call[T]) risks(w *worker[T], p *problem[T], lo, hi int) {
+	rows := w.diff.Rows
+	w.wide = buf.Sized(w.wide, 3*rows)
+	size, rho, nu := w.wide[:rows], w.wide[rows:2*rows], w.wide[2*rows:]
+	c.tab.Norms(size, w.diff)
+	c.tab.Norms(nu, w.tile)
+	for r := range rows { // the squares of what follows might overflow
+		if size[r] > 0 {
+			c.tab.Scale(w.diff.Row(r), T(1/math.Sqrt(size[r])))
+		}
+	}
+	w.values = buf.Shaped(w.values, rows, p.k.Cols)
+	c.tab.Product(w.values, w.diff, p.factor, false)
+	c.tab.Norms(rho, w.values)
 	// Differences that are rounding errors of the centroid are none.
 	eps := 0x1p-20
 	if is64 := T(0x1p-149)/2 != 0; is64 {
 		eps = 0x1p-49
 	}
-	for x := range p.clusters {
-		lo, n := int(p.start[x]), int(p.start[x+1]-p.start[x])
+	at := 0
+	for x := lo; x < hi; x++ {
+		m := p.members(x)
+		var largest, key, value float64
+		for r := at; r < at+m; r++ {
+			largest = max(largest, size[r])
+			key += rho[r] * size[r] / float64(m)
+			value += nu[r] / float64(m)
+		}
+		at += m
 		p.risk[x] = T(math.Inf(-1))
-		if n == 1 {
-			continue
+		if m > 1 && largest > eps*eps*c.tab.Norm2(p.centre.Row(x)) {
+			p.risk[x] = T(0.5 * (math.Log(key) + math.Log(value) - math.Log(float64(p.start[x+1]-p.start[x]))))
 		}
-		m := min(n, rankMembers)
-		var nu float64
-		top := 0.0
-		for i := range m {
-			j := lo + (2*i+1)*n/(2*m)
-			row := w.diff.Row(i)
-			copy(row, p.k.Row(j))
-			c.tab.MulAdd(row, p.centre.Row(x), -1)
-			for _, v := range row {
-				top = max(top, math.Abs(float64(v)))
-			}
-			for l, v := range p.v.Row(j) {
-				z := float64(v - mean[l])
-				nu += z * z
-			}
-		}
-		var size float64
-		for _, v := range p.centre.Row(x) {
-			size = max(size, math.Abs(float64(v)))
-		}
-		if top <= eps*size || nu == 0 {
-			continue
-		}
-		c.tab.Scale(w.diff.Data[:m*d], T(1/top)) // squares might overflow
-		z := w.tile.RowRange(0, m)
-		c.tab.Product(z, w.diff.RowRange(0, m), p.factor, false)
-		rho := c.tab.Norm2(z.Data)
-		p.risk[x] = T(0.5*(math.Log(rho)+math.Log(nu)-math.Log(float64(n))) + math.Log(top) - math.Log(float64(m)))
 	}
 }
 

@@ -358,12 +358,21 @@ func (a *assigner[T]) centre(z, y []T) {
 }
 
 // argMax is the first index of the largest number, 0 if there is none but NaN.
-func argMax[T dense.Float](tab *kern.Table[T], x []T) int {
-	m := tab.Max(x)
-	for i, v := range x {
-		if v == m {
+func argMax[T dense.Float](tab *kern.Table[T], x []T) int { return max(0, indexOf(x, tab.Max(x))) }
+
+// indexOf is the first index of m, or −1.
+func indexOf[T dense.Float](x []T, m T) int {
+	i := 0
+	for ; i+8 <= len(x); i += 8 {
+		q := x[i : i+8 : i+8]
+		if q[0] == m || q[1] == m || q[2] == m || q[3] == m || q[4] == m || q[5] == m || q[6] == m || q[7] == m {
+			break
+		}
+	}
+	for ; i < len(x); i++ {
+		if x[i] == m {
 			return i
 		}
 	}
-	return 0
+	return -1
 }

@@ -130,6 +130,9 @@ func checkFinite[T dense.Float](tab *kern.Table[T], q, k, v attention.Seq[T], se
 		for b := range s.seq.Batch {
 			for h := range s.seq.Heads {
 				m := s.seq.Head(b, h)
+				if s.seen == nil && m.Stride == m.Cols && dense.IsFinite(tab.Norm2(m.Data)) {
+					continue
+				}
 				for l := range m.Rows {
 					if s.seen != nil && !s.seen[b*m.Rows+l] || dense.IsFinite(tab.Norm2(m.Row(l))) {
 						continue
@@ -383,10 +386,7 @@ func (f *fitter[T]) measure() {
 			before += p.span.Q1 - p.span.Q0
 		}
 	}
-	var top float64
-	for _, v := range f.x.Data {
-		top = max(top, math.Abs(float64(v)))
-	}
+	top := f.longest(f.x)
 	f.queryUnit = top * math.Abs(f.scale)
 	f.metric = buf.Shaped(f.metric, d, d)
 	clear(f.metric.Data)
@@ -491,44 +491,64 @@ func (f *fitter[T]) coordinates() {
 	}
 	n := len(f.sample)
 	f.gather = buf.Shaped(f.gather, n, d+dv)
-	f.sums = buf.Zeroed(f.sums, d+dv)
-	sums := f.sums
 	f.eachSample(func(i int, y, v []T) {
-		row := f.gather.Row(i)
-		copy(row, y)
-		copy(row[d:], v)
-		for l, x := range row {
-			sums[l] += float64(x) / float64(n)
-		}
+		copy(f.gather.Row(i), y)
+		copy(f.gather.Row(i)[d:], v)
 	})
-	f.mean = convert(f.mean[:0], sums)
-	var top, square float64
-	for i := range n {
-		row := f.gather.Row(i)
+	f.mean = buf.Sized(f.mean, d+dv)
+	f.sums = buf.Zeroed(f.sums, d+dv)
+	for lo := 0; lo < n; lo += fitChunk {
+		hi := min(lo+fitChunk, n)
+		clear(f.mean)
+		f.tab.ColSum(f.mean, f.gather.RowRange(lo, hi))
 		for l, m := range f.mean {
-			row[l] -= m
+			f.sums[l] += float64(m) / float64(n)
 		}
-		for _, x := range row[:d] {
-			top = max(top, math.Abs(float64(x)))
-		}
-		square += f.tab.Norm2(row[d:]) / float64(n)
 	}
+	f.mean = convert(f.mean[:0], f.sums)
+	for i := range n {
+		f.tab.MulAdd(f.gather.Row(i), f.mean, -1)
+	}
+	keys := f.gather.ColRange(0, d)
 	f.unit, f.valueScale = 1, 0
-	if top > 0 && dense.IsFinite(top) && 1/top > 0 && dense.IsFinite(1/top) {
+	if top := f.longest(keys); top > 0 && 1/top > 0 && dense.IsFinite(1/top) {
 		f.unit = 1 / top
+	}
+	var square float64
+	for i := 0; dv > 0 && i < n; i++ {
+		square += f.tab.Norm2(f.gather.Row(i)[d:]) / float64(n)
 	}
 	if square > 0 && dense.IsFinite(square) {
 		f.valueScale = f.spec.Values / math.Sqrt(square)
 	}
 	f.z = buf.Shaped(f.z, n, d+dv)
-	toZ := T(f.valueScale * f.unit / f.queryUnit)
-	for i := range n {
-		row := f.gather.Row(i)
-		f.tab.Scale(row[:d], T(f.unit))
-		f.tab.Scale(row[d:], toZ)
-		copy(f.z.Row(i)[d:], row[d:])
+	f.tab.Scale(f.gather.Data, T(f.unit))
+	toZ := T(f.valueScale / f.queryUnit)
+	for i := 0; dv > 0 && i < n; i++ {
+		copy(f.z.Row(i)[d:], f.gather.Row(i)[d:])
+		f.tab.Scale(f.z.Row(i)[d:], toZ)
 	}
-	f.tab.Product(f.z.ColRange(0, d), f.gather.ColRange(0, d), f.factor, false)
+	f.tab.Product(f.z.ColRange(0, d), keys, f.factor, false)
+}
+
+// longest is the length of the longest row of m; of numbers whose squares overflow the largest one.
+func (f *fitter[T]) longest(m dense.Matrix[T]) float64 {
+	f.sum = buf.Sized(f.sum, m.Rows)
+	f.tab.Norms(f.sum, m)
+	var top float64
+	for _, v := range f.sum {
+		top = max(top, v)
+	}
+	if dense.IsFinite(top) && top > 1e-200 {
+		return math.Sqrt(top)
+	}
+	top = 0
+	for i := range m.Rows {
+		for _, v := range m.Row(i) {
+			top = max(top, math.Abs(float64(v)))
+		}
+	}
+	return top
 }
 
 // assigner sets a to the clusters of the fit.

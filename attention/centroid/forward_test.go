@@ -214,8 +214,10 @@ func naive[T dense.Float](c *call[T], p *problem[T], q dense.Matrix[T], how muta
 	return out, gap
 }
 
-// fromNaive is the largest difference between Forward and the naive reference, over rows whose choice of clusters is clear.
-func fromNaive[T dense.Float](t testing.TB, a *Attention[T], q, k, v attention.Seq[T], how mutant, clear float64) float64 {
+// fromNaive is the largest difference between Forward and the naive reference, over rows whose choice of clusters is
+// clear.
+func fromNaive[T dense.Float](t testing.TB, a *Attention[T], q, k, v attention.Seq[T], how mutant,
+	clear float64) float64 {
 	t.Helper()
 	out := attention.NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
 	for i := range out.Data {

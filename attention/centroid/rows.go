@@ -141,26 +141,44 @@ func (c *call[T]) logits(w *worker[T], b *band[T], x dense.Matrix[T], lo, hi int
 
 // nearAndFarTile is nearAndFar for m queries from query on, whose first row is r.
 func (c *call[T]) nearAndFarTile(w *worker[T], p *problem[T], query, r, m int) {
-	x := w.x.RowRange(r, r+m)
 	w.far = buf.Shaped(w.far, m, p.clusters)
+	acc := w.acc.RowRange(r, r+m)
 	if p.clusters > 0 {
-		c.tab.MulT(w.far, x, &p.panel, p.logSize)
+		c.tab.MulT(w.far, w.x.RowRange(r, r+m), &p.panel, p.logSize)
+		c.tab.RowMax(w.shift[r:r+m], w.far)
+	} else {
+		clear(acc.Data)
+		for i := range m {
+			w.shift[r+i] = T(math.Inf(-1))
+		}
 	}
-	first, _ := p.neighbours(query)
-	_, end := p.neighbours(query + m - 1)
+	hasNear, hasSinks := w.near.lo < w.near.hi, w.sinks.hi > 0
+	// Neighbours of fewer rows at a time: they share a smaller part of the keys of all.
+	for i := 0; i < m; i += nearRows {
+		c.nearTile(w, p, query+i, r+i, i, min(nearRows, m-i), hasNear, hasSinks)
+	}
+	if p.clusters > 0 {
+		c.tab.Product(acc, w.far, p.mean, hasNear || hasSinks)
+	}
+}
+
+// nearTile chooses the exact clusters of m rows from r on, whose weights of centroids begin at row at of w.far: these
+// become exponentials. It sets the sums of weights, and those of values of neighbours where there are any.
+func (c *call[T]) nearTile(w *worker[T], p *problem[T], query, r, at, m int, hasNear, hasSinks bool) {
+	x := w.x.RowRange(r, r+m)
 	var near, sinks dense.Matrix[T]
 	var nearAt int
-	hasNear, hasSinks := first < end, w.sinks.hi > 0
 	if hasNear {
+		first, _ := p.neighbours(query)
+		_, end := p.neighbours(query + m - 1)
 		near, nearAt = c.logits(w, &w.near, x, first, end)
 	}
 	if hasSinks {
 		sinks, _ = c.logits(w, &w.sinks, x, 0, w.sinks.hi)
 	}
 	for i := range m {
-		far := w.far.Row(i)
-		shift := c.tab.Max(far)
-		var row []T
+		far, shift := w.far.Row(at+i), w.shift[r+i]
+		var row, sink []T
 		var lo int
 		if hasNear {
 			var hi int
@@ -172,22 +190,18 @@ func (c *call[T]) nearAndFarTile(w *worker[T], p *problem[T], query, r, m int) {
 			shift = max(shift, c.tab.Max(row))
 		}
 		if hasSinks {
-			shift = max(shift, c.tab.Max(sinks.Row(i)))
+			sink = sinks.Row(i)
+			shift = max(shift, c.tab.Max(sink))
 		}
-		if math.IsInf(float64(shift), -1) { // no key
-			clear(row)
-			if hasSinks {
-				clear(sinks.Row(i))
-			}
-			for j := range w.chosen[(r+i)*p.top : (r+i+1)*p.top] {
-				w.chosen[(r+i)*p.top+j] = -1
-			}
-			w.shift[r+i], w.sum[r+i] = shift, 0
-			continue
-		}
+		w.shift[r+i], w.sum[r+i] = shift, 0
 		stamp := int32(r + i)
 		if p.top > 0 {
 			c.choose(w, p, far, stamp)
+		}
+		if math.IsInf(float64(shift), -1) { // no key
+			clear(row)
+			clear(sink)
+			continue
 		}
 		sum := float64(c.tab.ExpSum(far, shift))
 		if hasNear {
@@ -195,24 +209,18 @@ func (c *call[T]) nearAndFarTile(w *worker[T], p *problem[T], query, r, m int) {
 			sum += p.takeOut(row, p.cluster[lo:lo+len(row)], far, w.stamp, stamp)
 		}
 		if hasSinks {
-			row := sinks.Row(i)
-			c.tab.Exp(row, shift)
-			sum += p.takeOut(row, p.cluster[:len(row)], far, w.stamp, stamp)
+			c.tab.Exp(sink, shift)
+			sum += p.takeOut(sink, p.cluster[:len(sink)], far, w.stamp, stamp)
 		}
-		w.shift[r+i], w.sum[r+i] = shift, sum
+		w.sum[r+i] = sum
 	}
 	acc := w.acc.RowRange(r, r+m)
-	if p.clusters > 0 {
-		c.tab.Product(acc, w.far, p.mean, false)
-	} else {
-		clear(acc.Data)
-	}
 	if hasNear {
 		from := nearAt - w.near.lo
-		c.tab.Product(acc, near, w.near.values.RowRange(from, from+near.Cols), true)
+		c.tab.Product(acc, near, w.near.values.RowRange(from, from+near.Cols), false)
 	}
 	if hasSinks {
-		c.tab.Product(acc, sinks, w.sinks.values, true)
+		c.tab.Product(acc, sinks, w.sinks.values, hasNear)
 	}
 }
 
@@ -221,7 +229,7 @@ func (c *call[T]) choose(w *worker[T], p *problem[T], far []T, row int32) {
 	w.ranks = append(w.ranks[:0], far...)
 	c.tab.MulAdd(w.ranks, p.risk, 1)
 	chosen := w.chosen[int(row)*p.top : (int(row)+1)*p.top]
-	largestOf(chosen, w.ranks)
+	largestOf(c.tab, chosen, w.ranks)
 	for _, x := range chosen {
 		if x >= 0 {
 			w.stamp[x] = row
@@ -248,32 +256,16 @@ func (p *problem[T]) takeOut(row []T, cluster []int32, far []T, stamps []int32, 
 	return sum
 }
 
-// largestOf sets dst to the indexes of the largest numbers of x, of equal ones the first; −∞ and NaN do not count, and
-// where there are too few others the last indexes are −1.
-func largestOf[T dense.Float](dst []int32, x []T) {
-	n := 0
-	least := T(math.Inf(-1)) // of those found, once there are enough
-	for i, v := range x {
-		if !(v > least) {
-			continue
-		}
-		at := n
-		if n < len(dst) {
-			n++
-		} else {
-			at--
-		}
-		for at > 0 && x[dst[at-1]] < v {
-			dst[at] = dst[at-1]
-			at--
-		}
-		dst[at] = int32(i)
-		if n == len(dst) {
-			least = x[dst[n-1]]
-		}
-	}
-	for ; n < len(dst); n++ {
+// largestOf sets dst to the indexes of the largest numbers of x, of equal ones the first, and makes these −∞. Numbers
+// that are −∞ already do not count: where there are too few others the last indexes are −1, and so they are for NaN.
+func largestOf[T dense.Float](tab *kern.Table[T], dst []int32, x []T) {
+	for n := range dst {
+		m := tab.Max(x)
 		dst[n] = -1
+		if m > T(math.Inf(-1)) {
+			dst[n] = int32(indexOf(x, m))
+			x[dst[n]] = T(math.Inf(-1))
+		}
 	}
 }
 
@@ -338,10 +330,13 @@ func (c *call[T]) exactBlock(w *worker[T], p *problem[T], rows []int32, lo, hi i
 		}
 		c.tab.ExpRows(w.tileSum[:m], w.tile, w.tileMax[:m])
 		w.values = buf.Shaped(w.values, m, values.Cols)
-		c.tab.Product(w.values, w.tile, values, false)
 		for i, r := range rows[:m] {
 			w.sum[r] += float64(w.tileSum[i])
-			c.tab.MulAdd(w.acc.Row(int(r)), w.values.Row(i), 1)
+			copy(w.values.Row(i), w.acc.Row(int(r)))
+		}
+		c.tab.Product(w.values, w.tile, values, true)
+		for i, r := range rows[:m] {
+			copy(w.acc.Row(int(r)), w.values.Row(i))
 		}
 		rows = rows[m:]
 	}

@@ -40,7 +40,7 @@ type Spec struct {
 	Landmarks int `json:"landmarks,omitempty"`
 	// Passes of Lloyd's algorithm after seeding; 0: 2.
 	Passes int `json:"passes,omitempty"`
-	// Sample bounds the keys that the clustering is trained on; 0: 4096, but not below 16 per cluster.
+	// Sample bounds the keys that the clustering is trained on; 0: 16 per cluster, at least 1024.
 	Sample int `json:"sample,omitempty"`
 	// Values is the weight of the values in the clustering: a distance of their standard deviation counts as much as
 	// Values in a logit; 0: keys alone.
@@ -53,7 +53,7 @@ const (
 	defaultResidual    = 16
 	defaultLandmarks   = 32
 	defaultPasses      = 2
-	defaultSample      = 4096
+	defaultSample      = 1024
 	samplePerCluster   = 16
 	defaultBlock       = 16
 	defaultCausalBlock = 64
