@@ -11,6 +11,11 @@ type Report struct {
 	// Raised counts how often references were raised after the first key: many mean keys of very different norms, and
 	// slower work.
 	Raised int64
+	// Exact counts the keys that queries meet exactly where others are only estimated: sinks, windows and members of
+	// chosen clusters, summed over rows and heads. Package centroid fills it in.
+	Exact int64
+	// Scored counts the residual scores of keys by which package centroid chooses exact ones.
+	Scored int64
 }
 
 // Add adds the counts of o.
@@ -20,4 +25,6 @@ func (r *Report) Add(o Report) {
 	r.Negative += o.Negative
 	r.Zero += o.Zero
 	r.Raised += o.Raised
+	r.Exact += o.Exact
+	r.Scored += o.Scored
 }

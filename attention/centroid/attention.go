@@ -114,6 +114,11 @@ func (a *Attention[T]) check(out attention.Shape, q, k, v attention.Seq[T]) erro
 	if err := checkSpecs(a.Specs, k.Heads); err != nil {
 		return err
 	}
+	for h := range a.Specs {
+		if s := &a.Specs[h]; !a.Causal && (s.Keys > 0 || s.Spread || s.Shared) {
+			return fmt.Errorf("head %d: keys, spread and shared are of causal attention, leave them out: %w", h, ErrSpec)
+		}
+	}
 	if _, err := logitScale(a.Scale, q.Dim); err != nil {
 		return err
 	}

@@ -27,8 +27,10 @@ const (
 )
 
 // naive computes one head of one packed sequence in O(L²) and float64, from the clusters and weights of p. It returns
-// outputs of all queries of the span, and the smallest gap between the ranks of chosen and other clusters.
-func naive[T dense.Float](c *call[T], p *problem[T], q dense.Matrix[T], how mutant) (out [][]float64, gap []float64) {
+// outputs of all queries of the span, the smallest gap between the ranks of chosen and other
+// clusters, and the number of exact keys.
+func naive[T dense.Float](c *call[T], p *problem[T], q dense.Matrix[T], how mutant) (out [][]float64, gap []float64,
+	exactKeys int) {
 	s, spec := p.span, p.spec
 	k, v := c.k.Head(p.b, p.h), c.v.Head(p.b, p.h)
 	n, d, dv := s.K1-s.K0, k.Cols, v.Cols
@@ -157,6 +159,7 @@ func naive[T dense.Float](c *call[T], p *problem[T], q dense.Matrix[T], how muta
 				}
 			}
 		}
+		exactKeys += len(exact)
 		type term struct {
 			logit, times float64
 			values       []int
@@ -211,7 +214,7 @@ func naive[T dense.Float](c *call[T], p *problem[T], q dense.Matrix[T], how muta
 		}
 		out = append(out, row)
 	}
-	return out, gap
+	return out, gap, exactKeys
 }
 
 // fromNaive is the largest difference between Forward and the naive reference, over rows whose choice of clusters is
@@ -235,7 +238,7 @@ func fromNaive[T dense.Float](t testing.TB, a *Attention[T], q, k, v attention.S
 	for _, p := range c.problems[:c.used] {
 		for g := range c.group {
 			h := p.h*c.group + g
-			want, gap := naive(&c, p, q.Head(p.b, h), how)
+			want, gap, _ := naive(&c, p, q.Head(p.b, h), how)
 			for i, row := range want {
 				if gap[i] < clear {
 					continue
@@ -378,7 +381,7 @@ func exactly[T dense.Float](t *testing.T, name string, a *Attention[T], q, k, v 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rep != rep2 {
+	if rep.Exact = 0; rep != rep2 {
 		t.Errorf("%s: report %+v, exact attention has %+v", name, rep, rep2)
 	}
 	for i := range got.Data {
@@ -607,6 +610,33 @@ func scaleAll(s attention.Seq[float32], f float32) {
 func shiftAll(s attention.Seq[float32], f float32) {
 	for i := range s.Data {
 		s.Data[i] += f
+	}
+}
+
+// The count of exact keys is that of a search over all pairs.
+func TestExactKeysAreCounted(t *testing.T) {
+	for _, c := range shapeCases {
+		a, q, k, v := makeCase[float64](t, c)
+		out := attention.NewSeq[float64](q.Batch, q.Heads, q.Len, v.Dim)
+		rep, err := a.Forward(out, q, k, v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var x call[float64]
+		if err := x.start(a, out, q, k, v); err != nil {
+			t.Fatal(err)
+		}
+		x.prepare()
+		var want int64
+		for _, p := range x.problems[:x.used] {
+			for g := range x.group {
+				_, _, exact := naive(&x, p, q.Head(p.b, p.h*x.group+g), faithful)
+				want += int64(exact)
+			}
+		}
+		if rep.Exact != want {
+			t.Errorf("%s: %d exact keys, want %d", c.name, rep.Exact, want)
+		}
 	}
 }
 

@@ -206,11 +206,11 @@ func (c *call[T]) nearTile(w *worker[T], p *problem[T], query, r, at, m int, has
 		sum := float64(c.tab.ExpSum(far, shift))
 		if hasNear {
 			c.tab.Exp(row, shift)
-			sum += p.takeOut(row, p.cluster[lo:lo+len(row)], far, w.stamp, stamp)
+			sum += p.takeOut(w, row, p.cluster[lo:lo+len(row)], far, stamp)
 		}
 		if hasSinks {
 			c.tab.Exp(sink, shift)
-			sum += p.takeOut(sink, p.cluster[:len(sink)], far, w.stamp, stamp)
+			sum += p.takeOut(w, sink, p.cluster[:len(sink)], far, stamp)
 		}
 		w.sum[r+i] = sum
 	}
@@ -240,19 +240,25 @@ func (c *call[T]) choose(w *worker[T], p *problem[T], far []T, row int32) {
 
 // takeOut subtracts from the weights of exact keys what their centroids weigh for them, and makes them 0 where the
 // whole cluster is exact. The sum of the weights is returned.
-func (p *problem[T]) takeOut(row []T, cluster []int32, far []T, stamps []int32, stamp int32) (sum float64) {
+func (p *problem[T]) takeOut(w *worker[T], row []T, cluster []int32, far []T, stamp int32) (sum float64) {
+	exact := len(cluster)
 	for j, x := range cluster {
 		if x < 0 {
 			sum += float64(row[j]) // 0 if hidden
+			if x == hidden {
+				exact--
+			}
 			continue
 		}
-		if stamps[x] == stamp {
+		if w.stamp[x] == stamp {
 			row[j] = 0
+			exact--
 			continue
 		}
 		row[j] -= far[x] * p.perKey[x]
 		sum += float64(row[j])
 	}
+	w.report.Exact += int64(exact)
 	return sum
 }
 
@@ -308,6 +314,7 @@ func (c *call[T]) exactClusters(w *worker[T], p *problem[T]) {
 func (c *call[T]) exactBlock(w *worker[T], p *problem[T], rows []int32, lo, hi int) {
 	c.tab.Pack(&w.panel, p.k.RowRange(lo, hi))
 	values := p.v.RowRange(lo, hi)
+	w.report.Exact += int64(len(rows)) * int64(hi-lo)
 	w.tileMax, w.tileSum = buf.Sized(w.tileMax, tileRows), buf.Sized(w.tileSum, tileRows)
 	for len(rows) > 0 {
 		m := min(tileRows, len(rows))

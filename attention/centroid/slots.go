@@ -125,7 +125,8 @@ type slotWorker[T dense.Float] struct {
 	pool   slotPool[T]
 }
 
-// NewSlots returns the state of no tokens. Scale is that of [Attention]; centres has one entry per key/value head, or is
+// NewSlots returns the state of no tokens. Scale is that of [Attention]; centres has one entry per key/value head, or
+// is
 // nil if spec.Evict.
 func NewSlots[T dense.Float](spec SlotSpec, scale float64, centres []*Centres, batch, qHeads, kvHeads, dim,
 	valueDim int) (*Slots[T], error) {

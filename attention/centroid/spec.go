@@ -18,7 +18,8 @@ type Spec struct {
 	Clusters int `json:"clusters"`
 	// Top is s: the members of the s clusters that promise the largest error of a query are exact; 0: none.
 	Top int `json:"top,omitempty"`
-	// Keys is t: of the members of the Top clusters only the t with the best residual scores are exact; 0: all.
+	// Keys is t: of the members of the Top clusters only the t with the best residual scores are exact; 0: all. It is
+	// for causal attention: without order whole clusters are dense tiles, which take less time than chosen keys.
 	Keys int `json:"keys,omitempty"`
 	// Residual is r, the number of residual directions of Spread and Keys; 0: 16.
 	Residual int `json:"residual,omitempty"`
