@@ -11,25 +11,31 @@ type Kind int
 
 // The kinds. Text formats hold only text, so Infer gives Text there; the others give the type of the file.
 const (
-	Infer  Kind = iota
-	Skip        // not read: the column of the block stays empty
-	Number      // float64; NaN is missing
-	Text        // bytes; nil is missing
+	Infer   Kind = iota
+	Skip         // not read: the column of the block stays empty
+	Number       // float64; NaN is missing
+	Text         // bytes; nil is missing
+	Integer      // for writers: whole numbers as digits in Column.Text, missing is nil
 )
 
 // String names the kind in messages.
 func (k Kind) String() string {
-	if k < Infer || k > Text {
+	if k < Infer || k > Integer {
 		return fmt.Sprintf("Kind(%d)", int(k))
 	}
-	return [...]string{"infer", "skip", "number", "text"}[k]
+	return [...]string{"infer", "skip", "number", "text", "integer"}[k]
 }
 
 // Column holds the cells of one column of a block: numbers or text, or neither if it was skipped.
 type Column struct {
 	Num  []float64 // NaN is missing
 	Text [][]byte  // nil is missing
+	// Bare tells which texts are numbers or truth values in their file, not strings. It may be shorter than Text.
+	Bare []bool
 }
+
+// IsBare reports whether text i is a number or a truth value in its file.
+func (c *Column) IsBare(i int) bool { return i < len(c.Bare) && c.Bare[i] }
 
 // Block is some consecutive rows of a table, column by column. Its memory is reused by the next Read into it: who
 // keeps a cell copies it. The zero value is ready for use.
@@ -48,6 +54,7 @@ func (b *Block) reset(first int64, want []Kind) {
 	b.Cols = slices.Grow(b.Cols[:0], len(want))[:len(want)]
 	for j, k := range want {
 		c := &b.Cols[j]
+		c.Bare = c.Bare[:0]
 		if k == Number {
 			if c.Num == nil {
 				c.Num = []float64{} // set, though empty
@@ -101,15 +108,42 @@ func (b *Block) Keep(rows []int) {
 				c.Num[at] = c.Num[i]
 			} else if c.Text != nil {
 				c.Text[at] = c.Text[i]
+				if len(c.Bare) > at {
+					c.Bare[at] = c.IsBare(i)
+				}
 			}
 		}
 		if c.Num != nil {
 			c.Num = c.Num[:len(rows)]
 		} else if c.Text != nil {
-			c.Text = c.Text[:len(rows)]
+			c.Text, c.Bare = c.Text[:len(rows)], c.Bare[:min(len(rows), len(c.Bare))]
 		}
 	}
 	b.Rows = len(rows)
+}
+
+// AppendBare appends a copy of a text that is a number or a truth value in its file.
+func (b *Block) AppendBare(j int, text []byte) {
+	b.AppendText(j, text)
+	b.Cols[j].setBare()
+}
+
+// setBare marks the last text.
+func (c *Column) setBare() {
+	for len(c.Bare) < len(c.Text)-1 {
+		c.Bare = append(c.Bare, false)
+	}
+	c.Bare = append(c.Bare, true)
+}
+
+// AppendCells appends copies of n texts of another column, from the one of number first on.
+func (b *Block) AppendCells(j int, c *Column, first, n int) {
+	for i := first; i < first+n; i++ {
+		b.AppendText(j, c.Text[i])
+		if c.IsBare(i) {
+			b.Cols[j].setBare()
+		}
+	}
 }
 
 // Full reports whether the text of the block has reached its bound, so that a reader must stop.
@@ -138,6 +172,21 @@ type Source interface {
 	Columns() []string
 	// Open starts at the first row. want has a kind for every column, nil means Infer for all.
 	Open(want []Kind) (Reader, error)
+}
+
+// IsInteger reports whether column j of a source is of integers by its type, which texts hold with all digits and
+// numbers perhaps not. Text formats do not tell.
+func IsInteger(src Source, j int) bool {
+	for {
+		if i, ok := src.(interface{ Integer(j int) bool }); ok {
+			return i.Integer(j)
+		}
+		w, ok := src.(interface{ Unwrap() Source })
+		if !ok {
+			return false
+		}
+		src = w.Unwrap()
+	}
 }
 
 // ErrInput marks every error about the contents of a table; errors.As with *[InputError] tells the place.

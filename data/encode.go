@@ -56,7 +56,7 @@ func (s *Schema) Encoder(columns []string, needTarget bool) (*Encoder, error) {
 			e.ids = append(e.ids, j)
 		case r >= 0:
 			e.kinds[j] = Number
-			if s.Fields[r].Kind == Categorical {
+			if s.Fields[r].Kind != Numeric {
 				e.kinds[j] = Text
 			}
 			e.fields[r] = j
@@ -102,7 +102,7 @@ func (s *Schema) Encoder(columns []string, needTarget bool) (*Encoder, error) {
 }
 
 // index finds texts, and codes such as 01 also by the number they spell, since other formats hold it as 1; not where
-// two codes spell the same number.
+// two codes spell the same number. Truth values are found in any spelling, and as 0 and 1.
 func index(texts []string) map[string]int {
 	m := make(map[string]int, len(texts))
 	times := map[string]int{}
@@ -116,6 +116,15 @@ func index(texts []string) map[string]int {
 			m[number] = i
 		}
 	}
+	for _, alias := range [][2]string{{"true", "1"}, {"false", "0"}} {
+		for k, name := range alias {
+			if i, ok := m[name]; ok && times[name] < 2 {
+				if _, ok := m[alias[1-k]]; !ok {
+					m[alias[1-k]] = i
+				}
+			}
+		}
+	}
 	return m
 }
 
@@ -124,7 +133,11 @@ func lookup(m map[string]int, text []byte) (int, bool) {
 	if i, ok := m[string(text)]; ok {
 		return i, true
 	}
-	if v, ok := ParseNumber(text); ok {
+	if b, ok := parseBool(text); ok {
+		i, ok := m[boolText(b)]
+		return i, ok
+	}
+	if v, ok := ParseNumber(text); ok && !long(text, v) {
 		i, ok := m[canonical(v)]
 		return i, ok
 	}
@@ -159,7 +172,7 @@ func (e *Encoder) Encode(x, y dense.Matrix[float64], b *Block, where func(int) s
 			return fmt.Errorf("column %s of the block was not read: %w", show(f.Name), dense.ErrShape)
 		}
 		var err error
-		if f.Kind == Numeric {
+		if f.Kind != Categorical {
 			err = encodeNumbers(x, first, f, c, where)
 		} else {
 			encodeLevels(x, first, f, e.levels[i], c)
@@ -195,6 +208,34 @@ func numberAt(c *Column, i int) (v float64, ok bool) {
 	return ParseNumber(trimBlanks(c.Text[i]))
 }
 
+// valueAt is cell i of a numeric or boolean field, NaN if missing.
+func (f *Field) valueAt(c *Column, i int) (v float64, ok bool) {
+	if f.Kind != Boolean {
+		return numberAt(c, i)
+	}
+	switch {
+	case c.Num != nil:
+		v = c.Num[i]
+		return v, v == 0 || v == 1 || math.IsNaN(v)
+	case c.Text[i] == nil:
+		return math.NaN(), true
+	}
+	return boolAt(c.Text[i])
+}
+
+func (f *Field) badValue(c *Column, i int, where func(int) string) error {
+	if f.Kind != Boolean {
+		return badNumber(f.Name, c, i, where)
+	}
+	var text []byte
+	if c.Num != nil {
+		text = []byte(canonical(c.Num[i]))
+	} else {
+		text = c.Text[i]
+	}
+	return columnError(where(i), f.Name, nil, "column %s is %s, want true or false", show(f.Name), show(text))
+}
+
 func badNumber(name string, c *Column, i int, where func(int) string) error {
 	return columnError(where(i), name, nil, "column %s is %s, want a number", show(name), show(c.Text[i]))
 }
@@ -205,9 +246,9 @@ func infinite(name string, i int, where func(int) string) error {
 
 func encodeNumbers(x dense.Matrix[float64], first int, f *Field, c *Column, where func(int) string) error {
 	for i := range x.Rows {
-		v, ok := numberAt(c, i)
+		v, ok := f.valueAt(c, i)
 		if !ok {
-			return badNumber(f.Name, c, i, where)
+			return f.badValue(c, i, where)
 		}
 		missing := math.IsNaN(v)
 		z := 0.0

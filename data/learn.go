@@ -52,7 +52,7 @@ const (
 // ColumnSummary describes a column as Learn saw it.
 type ColumnSummary struct {
 	Name     string  `json:"name"`
-	Use      string  `json:"use"` // numeric, categorical, target, id, ignored
+	Use      string  `json:"use"` // numeric, boolean, categorical, target, id, ignored
 	Why      string  `json:"why,omitempty"`
 	Missing  int64   `json:"missing,omitempty"`
 	Distinct int     `json:"distinct,omitempty"` // texts that were counted
@@ -80,6 +80,7 @@ type learner struct {
 	counts  *counts // nil: not counted, or no longer
 	whole   bool    // all numbers are integers
 	texts   int64   // that are no numbers
+	bools   int64   // of them, those that are true or false
 	sample  string  // the first of them
 	where   string
 	buf     []byte
@@ -132,10 +133,14 @@ func Learn(src Source, o LearnOptions) (*Schema, *Summary, error) {
 			want[j] = Skip
 		case asNumeric:
 			want[j] = Number
+		case asCategorical:
+			want[j], l.counts = Text, newCounts(tracked)
 		case asTarget:
 			l.counts = newCounts(max(o.MaxClasses, autoClasses) + 1)
 			if o.Task == Regression {
 				want[j], l.counts = Number, nil
+			} else if o.Task == Classification {
+				want[j] = Text
 			}
 		default:
 			l.counts = newCounts(tracked)
@@ -267,6 +272,9 @@ func (l *learner) add(c *Column, where func(int) string) error {
 			}
 			continue
 		}
+		if _, ok := parseBool(t); ok {
+			l.bools++
+		}
 		if l.texts++; l.texts == 1 {
 			l.sample, l.where = show(t), where(i)
 			if l.counts == nil && l.role != asNumeric { // counting had stopped: the numbers before were many
@@ -336,6 +344,20 @@ func (l *learner) classes() []string {
 	if l.texts == 0 {
 		l.canonicalise()
 	}
+	if l.boolean() { // True and TRUE are one class, spelled as it mostly is
+		spelled := map[float64]string{}
+		truth := func(t string) float64 {
+			v, _ := boolAt([]byte(t))
+			return v
+		}
+		for _, t := range l.counts.top(len(l.counts.of)) {
+			if spelled[truth(t)] == "" {
+				spelled[truth(t)] = t
+			}
+		}
+		l.spellings = len(l.counts.of)
+		l.counts.merge(func(t string) string { return spelled[truth(t)] })
+	}
 	names := l.counts.top(len(l.counts.of))
 	slices.SortFunc(names, func(a, b string) int {
 		x, okX := ParseNumber([]byte(a))
@@ -354,12 +376,24 @@ func (l *learner) classes() []string {
 	return names
 }
 
-// canonicalText is the canonical spelling of a text that is a number.
+// canonicalText is the canonical spelling of a text that is a number or a truth value.
 func canonicalText(t string) string {
-	if v, ok := ParseNumber([]byte(t)); ok {
+	if b, ok := parseBool([]byte(t)); ok {
+		return boolText(b)
+	}
+	if v, ok := ParseNumber([]byte(t)); ok && !long([]byte(t), v) {
 		return canonical(v)
 	}
 	return t
+}
+
+// long reports whether a text is an integer of more digits than float64 holds, such as a key: others would be taken for
+// the same number.
+func long(text []byte, v float64) bool {
+	if math.Abs(v) < 1<<53 {
+		return false
+	}
+	return digitsOnly(strings.TrimLeft(string(text), "+-"))
 }
 
 func finish(place string, learners []*learner, rows int64, o LearnOptions, tracked int) (*Schema, *Summary, error) {
@@ -401,6 +435,16 @@ func finish(place string, learners []*learner, rows int64, o LearnOptions, track
 			byName[l.name] = t
 		case l.missing == rows:
 			ignore("empty")
+		case l.boolean() && l.role == asField:
+			truths := l.truths()
+			if truths.min == truths.max && l.missing == 0 {
+				ignore("constant " + boolText(truths.mean == 1))
+				break
+			}
+			cs.Use, cs.Mean, cs.Scale = string(Boolean), truths.mean, truths.scale()
+			cs.Min, cs.Max = truths.min, truths.max
+			s.Fields = append(s.Fields, Field{Name: l.name, Kind: Boolean, Mean: cs.Mean, Scale: cs.Scale,
+				Missing: l.missing > 0})
 		case l.texts == 0 && l.role != asCategorical:
 			if l.numbers.min == l.numbers.max && l.missing == 0 {
 				ignore(fmt.Sprintf("constant %g", l.numbers.mean))

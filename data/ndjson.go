@@ -161,7 +161,9 @@ func (r *jsonReader) parse(b *Block, p *lineScanner) error {
 		}
 		switch r.want[j] {
 		case Text:
-			b.AppendText(j, cell)
+			if b.AppendText(j, cell); cell != nil && p.Data[cellAt] != '"' {
+				b.Cols[j].setBare()
+			}
 		case Number:
 			x := math.NaN()
 			if cell != nil {

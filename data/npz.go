@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -226,8 +227,22 @@ func (c closers) Close() error {
 func (s *arraySource) Name() string      { return s.name }
 func (s *arraySource) Columns() []string { return s.columns }
 
+// Integer reports whether column j is of integers.
+func (s *arraySource) Integer(j int) bool { return s.member(j).h.dtype == Int64 }
+
+// member is the array of column j.
+func (s *arraySource) member(j int) *member {
+	i, _ := slices.BinarySearchFunc(s.members, j, func(m *member, j int) int { return m.first + m.cols - 1 - j })
+	return s.members[i]
+}
+
 func (s *arraySource) Open(want []Kind) (Reader, error) {
-	kinds, err := CheckKinds(want, len(s.columns), func(int) Kind { return Number })
+	kinds, err := CheckKinds(want, len(s.columns), func(j int) Kind {
+		if s.member(j).h.dtype == Bool {
+			return Text
+		}
+		return Number
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
@@ -300,8 +315,15 @@ func (r *arrayReader) Read(b *Block, max int) error {
 						b.AppendText(j, nil)
 						continue
 					}
-					r.text = append(r.text[:0], canonical(v)...)
-					b.AppendText(j, r.text)
+					switch p.h.dtype {
+					case Bool:
+						r.text = append(r.text[:0], boolText(v != 0)...)
+					case Int64:
+						r.text = strconv.AppendInt(r.text[:0], p.ints[at+i*step], 10)
+					default:
+						r.text = append(r.text[:0], canonical(v)...)
+					}
+					b.AppendBare(j, r.text)
 				}
 			}
 		}
@@ -396,9 +418,7 @@ func (p *memberReader) rows(first, n int) ([]float64, error) {
 		p.ints = slices.Grow(p.ints[:0], count)[:count]
 		err = decodeInt(p.ints, p.buf, p.h)
 		for i, v := range p.ints {
-			if p.values[i] = float64(v); int64(p.values[i]) != v {
-				err = fault(FaultOverflow, "the integer %d is not a float64", v)
-			}
+			p.values[i] = float64(v)
 		}
 	}
 	if err != nil {

@@ -18,6 +18,7 @@ type FieldKind string
 // The kinds of field.
 const (
 	Numeric     FieldKind = "numeric"     // one standardised column
+	Boolean     FieldKind = "boolean"     // the same of true (1) and false (0)
 	Categorical FieldKind = "categorical" // one column per level, and one for all others
 )
 
@@ -160,12 +161,12 @@ func (s *Schema) Validate() error {
 			return schemaError("column %s has the weight %g, want a positive number", show(f.Name), f.Weight)
 		}
 		switch f.Kind {
-		case Numeric:
+		case Numeric, Boolean:
 			if err := checkScale(f.Name, f.Mean, f.Scale); err != nil {
 				return err
 			}
 			if len(f.Levels) > 0 {
-				return schemaError("numeric column %s has levels", show(f.Name))
+				return schemaError("%s column %s has levels", f.Kind, show(f.Name))
 			}
 		case Categorical:
 			if f.Mean != 0 || f.Scale != 0 {

@@ -39,8 +39,12 @@ func encode(text string, s *data.Schema, needTarget bool, block int) (x, y dense
 	if err != nil {
 		return x, y, err
 	}
-	columns := src.Columns()
-	e, err := s.Encoder(columns, needTarget)
+	return encodeSource(src, s, needTarget, block)
+}
+
+func encodeSource(src data.Source, s *data.Schema, needTarget bool, block int) (x, y dense.Matrix[float64],
+	err error) {
+	e, err := s.Encoder(src.Columns(), needTarget)
 	if err != nil {
 		return x, y, err
 	}

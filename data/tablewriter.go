@@ -126,10 +126,10 @@ func newRowWriter(w io.Writer, f Format, delim byte, columns []string, kinds []K
 		return nil, fmt.Errorf("%d columns of %d kinds to write: %w", len(columns), len(kinds), dense.ErrShape)
 	}
 	for j, k := range kinds {
-		if k != Number && k != Text {
-			return nil, fmt.Errorf("column %s is to be written as %v, want number or text", show(columns[j]), k)
+		if k != Number && k != Text && k != Integer {
+			return nil, fmt.Errorf("column %s is to be written as %v, want number, integer or text", show(columns[j]), k)
 		}
-		if f == NPY && k == Text {
+		if f == NPY && k != Number {
 			return nil, fmt.Errorf("column %s is text, which an npy array cannot hold: write CSV, NDJSON or Parquet",
 				show(columns[j]))
 		}
@@ -168,14 +168,14 @@ type tableOut struct {
 	buf   []byte
 }
 
-// CheckBlock reports whether b has the columns of the kinds, Number or Text, complete.
+// CheckBlock reports whether b has the columns of the kinds, Number, Integer or Text, complete.
 func CheckBlock(b *Block, kinds []Kind) error {
 	if len(b.Cols) != len(kinds) {
 		return fmt.Errorf("a block of %d columns for a table of %d: %w", len(b.Cols), len(kinds), dense.ErrShape)
 	}
 	for j, k := range kinds {
 		n := len(b.Cols[j].Num)
-		if k == Text {
+		if k != Number {
 			n = len(b.Cols[j].Text)
 		}
 		if n != b.Rows {
@@ -213,7 +213,7 @@ func (c *csvTable) write(b *Block) error {
 				c.buf = append(c.buf, c.delim)
 			}
 			switch {
-			case k == Text:
+			case k != Number:
 				c.buf = cell.AppendCSV(c.buf, b.Cols[j].Text[i], c.delim, len(c.kinds) == 1)
 			case !math.IsNaN(b.Cols[j].Num[i]):
 				c.buf = cell.AppendNumber(c.buf, b.Cols[j].Num[i])
@@ -243,8 +243,8 @@ func (n *jsonTable) write(b *Block) error {
 		for j, k := range n.kinds {
 			n.buf = append(append(n.buf, sep), n.keys[j]...)
 			sep = ','
-			if k == Text {
-				n.buf = cell.AppendJSON(n.buf, b.Cols[j].Text[i])
+			if k != Number {
+				n.buf = cell.AppendJSONCell(n.buf, b.Cols[j].Text[i], k == Integer || b.Cols[j].IsBare(i))
 				continue
 			}
 			v := b.Cols[j].Num[i]

@@ -212,9 +212,7 @@ func (r *TableRun) predict(dst *data.Block, x dense.Matrix[float64], b *data.Blo
 		if len(c.Text) != b.Rows {
 			return fmt.Errorf("id column %q of the block was not read as text: %w", r.names[k], dense.ErrShape)
 		}
-		for _, t := range c.Text {
-			dst.AppendText(k, t)
-		}
+		dst.AppendCells(k, c, 0, b.Rows)
 	}
 	r.write(dst.Cols[len(r.ids):])
 	return nil

@@ -147,7 +147,7 @@ func (r *InspectResult) columns(w io.Writer, levels int) error {
 				details = append(details, "missing values have an indicator")
 			}
 			mean, scale := "–", "–"
-			if f.Kind == data.Numeric {
+			if f.Kind != data.Categorical {
 				mean, scale = digits(f.Mean), digits(f.Scale)
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", f.Name, f.Kind, mean, scale, strings.Join(details, "; "))

@@ -134,7 +134,11 @@ func (a *app) predict(cmd *cobra.Command, f *predictFlags, modelPath, path strin
 	defer out.abort()
 	kinds := run.Kinds()
 	for _, j := range carry {
-		if kinds[j] == data.Skip {
+		switch {
+		case kinds[j] != data.Skip:
+		case data.IsInteger(src, j): // float64 may not hold it
+			kinds[j], out.integer[j] = data.Text, true
+		default:
 			kinds[j] = data.Infer
 		}
 	}
@@ -358,8 +362,9 @@ type predictOutput struct {
 	format  string
 	columns []string
 	carry   []int
-	kinds   []data.Kind // of the predictions
-	numbers bool        // the format holds numbers only
+	kinds   []data.Kind  // of the predictions
+	integer map[int]bool // columns of the table that are so by their type
+	numbers bool         // the format holds numbers only
 	create  func(kinds []data.Kind) (data.Writer, error)
 	w       data.Writer
 	block   data.Block
@@ -369,7 +374,7 @@ type predictOutput struct {
 // output decides the format and checks what can be checked before there are rows.
 func (f *predictFlags) output(a *app, p *machine.TablePredictor, input string, columns []string,
 	carry []int) (*predictOutput, error) {
-	o := &predictOutput{format: f.to, carry: carry, columns: pick(columns, carry)}
+	o := &predictOutput{format: f.to, carry: carry, columns: pick(columns, carry), integer: map[int]bool{}}
 	names, kinds := p.Columns()
 	o.columns, o.kinds = append(o.columns, names...), kinds
 	for _, n := range pick(columns, carry) {
@@ -436,6 +441,9 @@ func (o *predictOutput) start(cells *data.Block) error {
 	var kinds []data.Kind
 	for _, j := range o.carry {
 		kind := data.Text
+		if o.integer[j] {
+			kind = data.Integer
+		}
 		if o.numbers || cells != nil && cells.Cols[j].Num != nil {
 			kind = data.Number
 		}

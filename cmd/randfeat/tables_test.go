@@ -88,3 +88,47 @@ func TestLatin1(t *testing.T) {
 	fails(t, 2, `--encoding is "klingon"`, "evaluate", models[0], u, "--encoding", "klingon")
 	fails(t, 1, "l.csv:2:2: byte 0xF6 is not UTF-8", "evaluate", models[1], l, "--encoding", "utf-8")
 }
+
+// Identifiers come back as they were: all digits, numbers as numbers, strings as strings.
+func TestIdentifiersComeBack(t *testing.T) {
+	type row struct {
+		ID int64   `parquet:"id"`
+		S  string  `parquet:"s"`
+		X  float64 `parquet:"x"`
+		Y  float64 `parquet:"y"`
+	}
+	var rows []row
+	var nd strings.Builder
+	for i := range 40 {
+		r := row{1<<53 + 1 + int64(i), fmt.Sprintf("%03d", i), float64(i), float64(i % 7)}
+		rows = append(rows, r)
+		fmt.Fprintf(&nd, `{"id":%d,"s":%q,"x":%g,"y":%g}`+"\n", r.ID, r.S, r.X, r.Y)
+	}
+	path := filepath.Join(t.TempDir(), "x.parquet")
+	if err := pq.WriteFile(path, rows); err != nil {
+		t.Fatal(err)
+	}
+	model := fitTo(t, path, "--target", "y", "--task", "regression", "--id", "id", "--id", "s")
+	const first = `{"id":9007199254740993,"s":"000","prediction":`
+	for _, table := range []string{path, writeText(t, "x.ndjson", nd.String())} {
+		if got := ok(t, "predict", model, table, "--to", "ndjson").stdout; !strings.HasPrefix(got, first) {
+			t.Errorf("%s: %.60s", filepath.Base(table), got)
+		}
+		got := ok(t, "predict", model, table, "--to", "csv").stdout
+		if !strings.Contains(got, "\n9007199254740993,000,") {
+			t.Errorf("%s: %.60s", filepath.Base(table), got)
+		}
+	}
+	out := filepath.Join(t.TempDir(), "p.parquet")
+	ok(t, "predict", model, path, "-o", out)
+	type answer struct {
+		ID int64  `parquet:"id,optional"`
+		S  string `parquet:"s,optional"`
+	}
+	got, err := pq.ReadFile[answer](out)
+	if err != nil || len(got) != 40 || got[39] != (answer{1<<53 + 40, "039"}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	out = filepath.Join(t.TempDir(), "p.npy")
+	ok(t, "predict", model, path, "--ids", "id", "-o", out) // rounded, as npy has floats
+}

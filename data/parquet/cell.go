@@ -70,6 +70,8 @@ func (c *column) appendText(b []byte, p *values, v int) (text []byte, ok bool) {
 			return hex.AppendEncode(append(b, "0x"...), raw), true
 		}
 		return append(b, raw...), true
+	case c.kind == format.Boolean:
+		return strconv.AppendBool(b, p.int(v) != 0), true
 	case c.uint && c.kind == format.Int32:
 		return strconv.AppendUint(b, uint64(uint32(p.int(v))), 10), true
 	case c.uint:

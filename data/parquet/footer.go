@@ -127,7 +127,7 @@ type column struct {
 
 // natural is the kind without conversion.
 func (c *column) natural() data.Kind {
-	if c.kind == format.ByteArray && !c.decimal {
+	if c.kind == format.ByteArray && !c.decimal || c.kind == format.Boolean {
 		return data.Text
 	}
 	return data.Number

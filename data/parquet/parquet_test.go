@@ -156,7 +156,7 @@ func TestTypes(t *testing.T) {
 	want := make([]data.Kind, 9)
 	want[8] = data.Skip
 	got, err := cells(src, want, 10)
-	if expect := "-3 1.152921504606847e+18 -7 0.5 2.5 1 12 12.34 4 5 6 7 ∅ 0 abc -0.05"; err != nil ||
+	if expect := "-3 1.152921504606847e+18 -7 0.5 2.5 true 12 12.34 4 5 6 7 ∅ false abc -0.05"; err != nil ||
 		strings.Join(got, " ") != expect {
 		t.Errorf("%q, want %q; %v", got, expect, err)
 	}

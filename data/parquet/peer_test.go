@@ -118,7 +118,7 @@ func shown(c *pq.Column, v pq.Value) string {
 		f, _ := new(big.Rat).SetFrac(x, power).Float64()
 		return number(f)
 	case v.Kind() == pq.Boolean:
-		return map[bool]string{false: "0", true: "1"}[v.Boolean()]
+		return strconv.FormatBool(v.Boolean())
 	case v.Kind() == pq.Int32 && unsigned:
 		return number(float64(v.Uint32()))
 	case v.Kind() == pq.Int32:

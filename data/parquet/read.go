@@ -7,6 +7,8 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"github.com/parquet-go/parquet-go/format"
+
 	"github.com/randfeat/randfeat/data"
 )
 
@@ -46,6 +48,12 @@ func Open(path string, o data.Options) (src data.Source, err error) {
 
 func (s *source) Name() string      { return s.path }
 func (s *source) Columns() []string { return s.names }
+
+// Integer reports whether column j is of integers that int64 holds.
+func (s *source) Integer(j int) bool {
+	c := &s.columns[j]
+	return !c.decimal && (c.kind == format.Int32 || c.kind == format.Int64 && !c.uint)
+}
 
 func (s *source) Open(want []data.Kind) (rd data.Reader, err error) {
 	defer guard(s.path, &err)
@@ -222,7 +230,11 @@ func (r *reader) store(b *data.Block, j int, c *column, p *values, v int) error 
 			return r.badCell(col, c.name, fmt.Sprintf("column %q is %.40q, not UTF-8 as texts are: write it as bytes, or "+
 				"leave the column out", c.name, text))
 		}
-		b.AppendText(j, text[:len(text):len(text)])
+		if text = text[:len(text):len(text)]; c.natural() == data.Text && c.kind != format.Boolean {
+			b.AppendText(j, text)
+		} else {
+			b.AppendBare(j, text)
+		}
 	default:
 		x, ok := c.number(p, v)
 		if !ok {

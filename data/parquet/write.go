@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/parquet-go/parquet-go/deprecated"
@@ -63,11 +64,13 @@ func Create(path string, columns []string, kinds []data.Kind) (data.Writer, erro
 		e := format.SchemaElement{Name: name, Type: some(format.Double), RepetitionType: some(format.Optional)}
 		switch kinds[j] {
 		case data.Number:
+		case data.Integer:
+			e.Type = some(format.Int64)
 		case data.Text:
 			e.Type, e.ConvertedType = some(format.ByteArray), some(deprecated.UTF8)
 			e.LogicalType.Value = new(format.StringType)
 		default:
-			return nil, fmt.Errorf("%s: column %q is to be written as %v, want number or text", path, name, kinds[j])
+			return nil, fmt.Errorf("%s: column %q is to be written as %v, want number, integer or text", path, name, kinds[j])
 		}
 		w.cols[j].name = name
 		w.meta.Schema = append(w.meta.Schema, e)
@@ -115,7 +118,15 @@ func (w *writer) write(b *data.Block) error {
 				if c.level(!math.IsNaN(x)) {
 					c.values = binary.LittleEndian.AppendUint64(c.values, math.Float64bits(x))
 				}
-			} else if t := b.Cols[j].Text[i]; c.level(t != nil) {
+			} else if t := b.Cols[j].Text[i]; k == data.Integer {
+				if c.level(t != nil) {
+					v, err := strconv.ParseInt(string(t), 10, 64)
+					if err != nil {
+						return fmt.Errorf("%s: column %q is %.40q, want an integer of 64 bits", w.path, c.name, t)
+					}
+					c.values = binary.LittleEndian.AppendUint64(c.values, uint64(v))
+				}
+			} else if c.level(t != nil) {
 				if len(t) > math.MaxInt32-pageBytes-groupRows {
 					return fmt.Errorf("%s: a text of %d bytes in column %q", w.path, len(t), c.name)
 				}

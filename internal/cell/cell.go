@@ -58,3 +58,12 @@ func AppendJSON(b, text []byte) []byte {
 	}
 	return append(append(append(b, '"'), text...), '"')
 }
+
+// AppendJSONCell is AppendJSON, or for a bare cell the number or truth value that it is; one that JSON does not have,
+// such as an infinity, stays a string.
+func AppendJSONCell(b, text []byte, bare bool) []byte {
+	if bare && len(text) > 0 && text[0] != '"' && json.Valid(text) {
+		return append(b, text...)
+	}
+	return AppendJSON(b, text)
+}

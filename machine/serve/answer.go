@@ -113,7 +113,7 @@ func (a *answer) jsonRow(b *data.Block, i int) {
 		}
 		a.cell = a.cell[:0]
 		if a.all[j].kind == data.Text {
-			a.cell = cell.AppendJSON(a.cell, b.Cols[j].Text[i])
+			a.cell = cell.AppendJSONCell(a.cell, b.Cols[j].Text[i], b.Cols[j].IsBare(i))
 		} else if v := b.Cols[j].Num[i]; math.IsNaN(v) || math.IsInf(v, 0) {
 			a.cell = append(a.cell, "null"...)
 		} else {

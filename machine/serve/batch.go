@@ -207,7 +207,10 @@ func (b *batcher) together(e *engine, batch []*job) bool {
 		for c := range e.in.Cols {
 			dst, src := &e.in.Cols[c], &j.in.Cols[c]
 			dst.Num = append(dst.Num, src.Num...)
-			dst.Text = append(dst.Text, src.Text...)
+			for i, t := range src.Text {
+				dst.Text = append(dst.Text, t)
+				dst.Bare = append(dst.Bare, src.IsBare(i))
+			}
 		}
 		e.in.Rows += j.in.Rows
 	}
@@ -245,8 +248,6 @@ func part(dst, src *data.Block, first, rows int) {
 			dst.Cols[c].Num = append(dst.Cols[c].Num, src.Cols[c].Num[first:first+rows]...)
 			continue
 		}
-		for _, t := range src.Cols[c].Text[first : first+rows] {
-			dst.AppendText(c, t)
-		}
+		dst.AppendCells(c, &src.Cols[c], first, rows)
 	}
 }

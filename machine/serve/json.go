@@ -218,6 +218,8 @@ func (r *jsonRows) readArray(b *data.Block) error {
 
 // cell reads a scalar into column j.
 func (r *jsonRows) cell(b *data.Block, j int) error {
+	r.p.Skip()
+	bare := r.p.Pos < len(r.p.Data) && r.p.Data[r.p.Pos] != '"'
 	text, err := r.p.Scalar()
 	if err != nil {
 		err = r.wrong(err)
@@ -226,7 +228,7 @@ func (r *jsonRows) cell(b *data.Block, j int) error {
 		}
 		return err
 	}
-	if !appendCell(b, j, r.kinds[j], text) {
+	if !appendCell(b, j, r.kinds[j], text, bare) {
 		return r.about(j, "column %s is %s, want a number", show(r.d.columns[j]), show(text))
 	}
 	if r.kinds[j] == data.Number {

@@ -289,6 +289,8 @@ func example(s *data.Schema) string {
 		switch {
 		case f.Kind == data.Numeric:
 			v = fmt.Sprintf("%.4g", f.Mean)
+		case f.Kind == data.Boolean:
+			v = fmt.Sprint(f.Mean >= 0.5)
 		case len(f.Levels) > 0:
 			v = quoted(f.Levels[0])
 		}

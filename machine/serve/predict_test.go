@@ -131,7 +131,8 @@ func TestCellsFollowTheRulesOfCSV(t *testing.T) {
 		t.Errorf("columns %v without an identifier", a.Columns)
 	}
 	a := ask(`{"a":1.5,"b":9,"c":"7","id":17},{"a":1.5,"b":9,"c":"7"}`)
-	if !slices.Equal(a.Columns, []string{"id", "prediction"}) || a.Rows[0]["id"] != "17" || a.Rows[1]["id"] != nil {
+	if !slices.Equal(a.Columns, []string{"id", "prediction"}) || fmt.Sprint(a.Rows[0]["id"]) != "17" ||
+		a.Rows[1]["id"] != nil {
 		t.Errorf("identifiers: %v", a)
 	}
 	if a := decode[Answer](t, post(s, "/v1/predict", "application/json",

@@ -25,12 +25,16 @@ var missing = func() map[string]bool {
 	return m
 }()
 
-// appendCell appends a cell as package data does for NDJSON; nil is missing.
-func appendCell(b *data.Block, j int, kind data.Kind, cell []byte) bool {
+// appendCell appends a cell as package data does for NDJSON; nil is missing, bare is no string.
+func appendCell(b *data.Block, j int, kind data.Kind, cell []byte, bare bool) bool {
 	if cell != nil && missing[string(cell)] {
 		cell = nil
 	}
-	if kind == data.Text {
+	switch {
+	case kind == data.Text && bare && cell != nil:
+		b.AppendBare(j, cell)
+		return true
+	case kind == data.Text:
 		b.AppendText(j, cell)
 		return true
 	}
