@@ -71,6 +71,8 @@ type Evaluation struct {
 	confusion     [][]int64
 	unlikely      bool // some scores are no probabilities
 	loss, squares lossSums
+	bins          [len(binEnds)]binSums
+	ranks         ranks
 
 	// Regression; by row over all outputs, and by output.
 	mse, mae moments
@@ -85,9 +87,13 @@ type Evaluation struct {
 }
 
 // Evaluation is that of predictions of the model, of no rows yet: [NewEvaluation], and whether scores are
-// probabilities, which those of a kernel average with features of both signs are not.
+// probabilities: those of ridge if they are calibrated, those of a kernel average with features of both signs likewise.
 func (m *Model) Evaluation() (*Evaluation, error) {
 	e := NewEvaluation(m.Kind, m.Task, m.Outputs)
+	if m.Calibrated() {
+		e.unlikely = false
+		return e, nil
+	}
 	if kind, err := m.Kind.Info(); err != nil || !kind.Averages || m.Task != Classification {
 		return e, err
 	}
@@ -110,10 +116,25 @@ func NewEvaluation(kind Kind, task Task, outputs int) *Evaluation {
 		}
 		info, err := kind.Info()
 		e.unlikely = err != nil || !info.Probabilities
+		e.ranks.classes = outputs
 	case Regression:
 		e.perMSE, e.r2 = make([]moments, outputs), make([]r2Sums, outputs)
 	}
 	return e
+}
+
+// Probable reports whether scores of classes are probabilities, as far as it is known by now.
+func (e *Evaluation) Probable() bool { return e.task == Classification && !e.unlikely }
+
+// TakeProbabilities takes what is known of probabilities from o, an evaluation of some of the same rows with calibrated
+// scores: log loss, Brier score and reliability are then of its rows, counts and ranks of those that e has.
+func (e *Evaluation) TakeProbabilities(o *Evaluation) error {
+	if e.task != Classification || o.task != e.task || o.outputs != e.outputs {
+		return fmt.Errorf("probabilities of a %s of %d for a %s of %d: %w", o.task, o.outputs, e.task, e.outputs,
+			ErrMismatch)
+	}
+	e.unlikely, e.loss, e.squares, e.bins = o.unlikely, o.loss, o.squares, o.bins
+	return nil
 }
 
 // Len is the number of rows added.
@@ -195,7 +216,9 @@ func (e *Evaluation) check(y, pred, variance dense.Matrix[float64]) error {
 }
 
 func (e *Evaluation) addClass(truth int, p []float64) {
-	e.confusion[truth][Class(p)]++
+	top := Class(p)
+	e.confusion[truth][top]++
+	e.ranks.add(truth, p)
 	if e.unlikely {
 		return
 	}
@@ -215,7 +238,6 @@ func (e *Evaluation) addClass(truth int, p []float64) {
 		e.unlikely = true
 	}
 	bounded := func(v float64) float64 { return min(max(v, minProbability), 1) }
-	top := Class(p)
 	rest, logs, squares := 0.0, 0.0, 0.0 // of the other classes
 	for k, v := range p {
 		if k != top {
@@ -227,6 +249,7 @@ func (e *Evaluation) addClass(truth int, p []float64) {
 	}
 	e.loss.add(-math.Log(bounded(p[truth])))
 	e.squares.add(square)
+	e.bins[binOf(p[top])].add(min(max(p[top], 0), 1), top == truth)
 	e.loss.fear += logs / rest
 	e.squares.fear += squares / rest
 	if top != truth {
@@ -289,6 +312,10 @@ func (e *Evaluation) Merge(o *Evaluation) error {
 	e.unlikely = e.unlikely || o.unlikely
 	e.loss.merge(o.loss)
 	e.squares.merge(o.squares)
+	for i, b := range o.bins {
+		e.bins[i].merge(b)
+	}
+	e.ranks.merge(o.ranks)
 	e.mse.merge(o.mse)
 	e.mae.merge(o.mae)
 	for k := range e.r2 {
@@ -304,7 +331,8 @@ func (e *Evaluation) Merge(o *Evaluation) error {
 
 // Scores are the measures, the main one first:
 //
-//	classification  accuracy, balanced accuracy; log loss, Brier where the model has probabilities
+//	classification  accuracy, balanced accuracy, area under the ROC curve (the mean over classes, each against all
+//	                others); log loss, Brier, calibration error ([Reliability]) where the model has probabilities
 //	regression      RMSE, R², MAE; with variances: mean log density of the targets, coverage of 90 %
 //	                intervals; with several outputs RMSE and R² of each
 //	density         mean log density
@@ -317,8 +345,12 @@ func (e *Evaluation) Scores() []Score {
 	switch e.task {
 	case Classification:
 		out := []Score{e.accuracy(), e.balanced()}
-		if !e.unlikely {
-			out = append(out, e.loss.score("log loss"), e.squares.score("Brier"))
+		if s := e.ranks.score(); !math.IsNaN(s.Value) { // not of rows of one class
+			out = append(out, s)
+		}
+		if r := e.Reliability(); r != nil {
+			out = append(out, e.loss.score("log loss"), e.squares.score("Brier"), Score{Name: "calibration error",
+				Value: r.Error, Low: math.NaN(), High: math.NaN(), Rows: e.loss.n})
 		}
 		return out
 	case Regression:

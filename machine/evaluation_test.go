@@ -151,7 +151,7 @@ func TestEvaluateClassification(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(ridge.Scores()) != 2 || len(smoother.Scores()) != 2 || len(likely.Scores()) != 4 {
+	if len(ridge.Scores()) != 3 || len(smoother.Scores()) != 3 || len(likely.Scores()) != 6 {
 		t.Error("probabilities are not told from scores")
 	}
 	// A sure mistake costs much, not everything.

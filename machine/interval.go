@@ -21,8 +21,11 @@ const (
 	felt = 0.1
 )
 
-// z90 is the two-sided 90 % point of the normal law.
-const z90 = 1.6448536269514722
+// z90 and z95 are the two-sided 90 % and 95 % points of the normal law.
+const (
+	z90 = 1.6448536269514722
+	z95 = 1.959963984540054
+)
 
 // skewed is the interval of an estimate with standard error se that is a mean of n numbers of skewness γ: Student's
 // after the cubic transformation of Hall 1992 ("On the removal of skewness by transformation", J. R. Statist. Soc. B
@@ -162,6 +165,7 @@ func ScoresOfModels(parts []*Evaluation) (*Evaluation, []Score, error) {
 		return nil, nil, fmt.Errorf("scores of no models: %w", ErrNoRows)
 	}
 	all := NewEvaluation(parts[0].kind, parts[0].task, parts[0].outputs)
+	all.unlikely = parts[0].unlikely // scores may be calibrated
 	by := map[string]*moments{}
 	key := func(s Score) string { return fmt.Sprint(s.Output, " ", s.Name) }
 	for _, p := range parts {
@@ -207,7 +211,7 @@ func (s *Score) limits() (least, most float64) {
 		least = 0
 	case "R²":
 		most = 1
-	case "accuracy", "balanced accuracy", "coverage of 90 % intervals":
+	case "accuracy", "balanced accuracy", "ROC AUC", "calibration error", "coverage of 90 % intervals":
 		least, most = 0, 1
 	}
 	return least, most

@@ -32,7 +32,7 @@ type KindInfo struct {
 	Averages      bool // it weighs rows by the kernel: features of one sign keep weights from being negative
 	Positive      bool // it is not defined with features of both signs
 	Probabilities bool // its scores of classes are probabilities, of one that Averages if features are positive
-	ClassWeights  bool // rows of a class may be given a weight
+	ClassWeights  bool // classes may be given weights: in the fit, or with calibrated scores after it
 	Exact         bool // it can have the exact kernel of its rows: FitExact
 
 	tensors []string // fields of Model that it has, by their names in a file
@@ -51,7 +51,7 @@ var (
 var kinds = []KindInfo{
 	{Kind: KindRidge, About: "kernel ridge regression, for numbers and for classes", Tasks: []Task{Regression,
 		Classification},
-		Penalised: true, LeastSquares: true, Exact: true, tensors: linear,
+		Penalised: true, LeastSquares: true, ClassWeights: true, Exact: true, tensors: linear,
 		sums: sumsOf(NewRidge), decode: decodeOf(UnmarshalRidge)},
 	{Kind: KindLogistic, About: "multinomial logistic regression: probabilities of classes",
 		Tasks:     []Task{Classification},

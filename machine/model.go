@@ -37,6 +37,13 @@ type Model struct {
 	LogScale []float64
 	Mass     []float64
 
+	// Calibration are the ε and a by which scores of classes become probabilities ([FitCalibration]); nil: they stay
+	// scores, unless the kind has probabilities. ClassWeights multiply these, so that classes of more weight are
+	// predicted sooner: what weights of rows do to probabilities (Elkan 2001, "The foundations of cost-sensitive
+	// learning"); nil: none.
+	Calibration  []float64
+	ClassWeights []float64
+
 	// Quantiles are log densities of calibration rows at equal steps of probability, ascending.
 	Quantiles []float64
 
@@ -138,6 +145,9 @@ func (m *Model) validate(f int, positive bool) error {
 	}
 	if !sort.Float64sAreSorted(m.Quantiles) {
 		return fmt.Errorf("quantiles are not in order: %w", ErrSetup)
+	}
+	if err := m.validateCalibration(); err != nil {
+		return err
 	}
 	return m.validateSchema()
 }

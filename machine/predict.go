@@ -131,6 +131,7 @@ type predictWorker[T dense.Float] struct {
 	ws             randfeat.Workspace[T]
 	phi, value, uv dense.Matrix[T]
 	row, h         []float64
+	scores         []float64
 	scratch        []T
 	err            error
 	at             int // row of err
@@ -139,8 +140,8 @@ type predictWorker[T dense.Float] struct {
 // predictRows rows are predicted at a time: their features stay in cache.
 const predictRows = 64
 
-// Predict writes one row of dst per row of x: the targets; one score per class, estimates of probabilities that only
-// those of logistic models and of positive smoothers are; or the log density. dst is overwritten and must not share
+// Predict writes one row of dst per row of x: the targets; one score per class, which is a probability for logistic
+// models, positive smoothers and calibrated models (Model.Calibration); or the log density. dst is overwritten and must not share
 // memory with x. A nil ws allocates one.
 func (p *Predictor[T]) Predict(dst, x dense.Matrix[T], ws *Workspace[T]) error {
 	return p.run(dst, x, ws, false)
@@ -265,7 +266,25 @@ func (p *Predictor[T]) chunk(w *predictWorker[T], dst, x dense.Matrix[T], varian
 			}
 		}
 	}
+	if p.model.Calibrated() {
+		p.calibrate(w, dst)
+	}
 	return 0, nil
+}
+
+// calibrate turns scores into probabilities, in float64.
+func (p *Predictor[T]) calibrate(w *predictWorker[T], dst dense.Matrix[T]) {
+	w.scores = buf.Sized(w.scores, dst.Cols)
+	for i := range dst.Rows {
+		d := dst.Row(i)
+		for k, v := range d {
+			w.scores[k] = float64(v)
+		}
+		p.model.Calibrate(w.scores)
+		for k, v := range w.scores {
+			d[k] = T(v)
+		}
+	}
 }
 
 // features writes φ(x) to w.phi. A map that has plain features at less cost than scaled ones, as *randfeat.Map, is

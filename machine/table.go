@@ -14,7 +14,7 @@ import (
 // TableOptions say what to predict, beyond the targets or classes. The zero value asks for nothing more.
 type TableOptions struct {
 	Probabilities bool // of every class
-	Scores        bool // of every class, what the largest of decides; those of a logistic model are probabilities
+	Scores        bool // of every class, the largest of which decides; probabilities where the model has them
 	Variance      bool // of a new observation of every target
 	NoIDs         bool // leave the id columns of the schema out
 	Float32       bool // compute in float32
@@ -60,9 +60,10 @@ func NewTablePredictor(m *Model, o TableOptions) (*TablePredictor, error) {
 	switch {
 	case o.Probabilities && m.Task != Classification:
 		err = fmt.Errorf("probabilities of a %s, only a classification has them: %w", m.Task, ErrSetup)
-	case o.Probabilities && !kind.Probabilities:
-		err = fmt.Errorf("a %s model has scores but no probabilities: fit with logistic: %w", m.Kind, ErrSetup)
-	case o.Probabilities && kind.Averages && !positive:
+	case o.Probabilities && !kind.Probabilities && !m.Calibrated():
+		err = fmt.Errorf("this %s model has scores but no probabilities: fit with cross-validation (more than one fold), "+
+			"which calibrates them, or with logistic: %w", m.Kind, ErrSetup)
+	case o.Probabilities && kind.Averages && !positive && !m.Calibrated():
 		err = fmt.Errorf("a %s with features of both signs (%s) has scores but no probabilities: fit with logistic, "+
 			"or with the family oprf: %w", m.Kind, m.Spec.Family.Name(), ErrSetup)
 	case o.Scores && m.Task != Classification:

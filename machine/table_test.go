@@ -314,7 +314,7 @@ func TestTablePredictorErrors(t *testing.T) {
 		{"ridge", "only a classification", TableOptions{Probabilities: true}},
 		{"ridge", "only a classification", TableOptions{Scores: true}},
 		{"ridge", "fit with gp", TableOptions{Variance: true}},
-		{"classes", "fit with logistic", TableOptions{Probabilities: true}},
+		{"classes", "or with logistic", TableOptions{Probabilities: true}},
 		{"signed", "oprf", TableOptions{Probabilities: true}},
 		{"density", "only a classification", TableOptions{Scores: true}},
 	} {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -26,9 +25,14 @@ type EvaluateResult struct {
 	Rows    int64           `json:"rows"`
 	Targets []string        `json:"targets,omitempty"`
 	Scores  []machine.Score `json:"scores"` // the main one first; of several targets, output counts from 1
-	// Classes and Confusion, rows by true class and predicted class, of a classification with at most 20 classes.
-	Classes   []string  `json:"classes,omitempty"`
-	Confusion [][]int64 `json:"confusion,omitempty"`
+	// Classes of a classification; their scores; how far probabilities can be believed, if there are any; of at most 20
+	// classes rows by true class and predicted class, of more than 12 the pairs that are most often confused. Classes
+	// are given by their place in Classes, from 0.
+	Classes     []string              `json:"classes,omitempty"`
+	ByClass     []machine.ClassScores `json:"by_class,omitempty"`
+	Reliability *machine.Reliability  `json:"reliability,omitempty"`
+	Confusion   [][]int64             `json:"confusion,omitempty"`
+	Confusions  []machine.Confused    `json:"confusions,omitempty"`
 	// Label, Normal and Anomalies say how the ROC AUC of a density was taken.
 	Label     string  `json:"label,omitempty"`
 	Normal    string  `json:"normal,omitempty"`
@@ -51,10 +55,11 @@ func (a *app) evaluateCommand() *cobra.Command {
 		Long: `Predict every row of DATA and compare with its targets. DATA must not be the table of the fit: a model knows the
 answers there. All scores come with 95 % intervals, which take rows for independent.
 
-  classification  accuracy (Wilson interval), balanced accuracy; log loss and Brier score where the model has
-                  probabilities; the confusion matrix of at most 20 classes
-  regression      RMSE (delta method), R², MAE; of a Gaussian process the mean log density of the targets and how many lie
-                  in their 90 % intervals
+  classification  accuracy, balanced accuracy, area under the ROC curve (mean over classes, each against the others);
+                  where the model has probabilities log loss, Brier score, and how far they can be believed (calibration);
+                  precision, recall and F1 of every class; the confusion matrix, or the largest confusions of many classes
+  regression      RMSE, R², MAE; of a Gaussian process the mean log density of the targets and how many lie in their 90 %
+                  intervals
   density         mean log density; with --label the area under the ROC curve
 
 --label names a column that tells normal rows from anomalies. Normal are the rows whose label is that of --normal; by
@@ -77,8 +82,12 @@ an anomaly has a lower density than a normal row, ties counting half.`,
 	return cmd
 }
 
-// maxConfusion is the number of classes up to which the confusion matrix is shown.
-const maxConfusion = 20
+// maxConfusion is the number of classes up to which --json has the confusion matrix; maxShown that up to which people
+// get it, and the number of classes and of confusions that they get of more.
+const (
+	maxConfusion = 20
+	maxShown     = 12
+)
 
 func (a *app) evaluate(cmd *cobra.Command, f *evaluateFlags, modelPath, path string) error {
 	start := time.Now()
@@ -183,8 +192,8 @@ func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data
 		return err
 	}
 	r.Rows, r.Scores = e.Len(), e.Scores()
-	if m.Task == machine.Classification && m.Outputs <= maxConfusion {
-		r.Classes, r.Confusion = m.Schema.Targets[0].Classes, e.Confusion()
+	if m.Task == machine.Classification {
+		r.classified(m.Schema.Targets[0].Classes, e)
 	}
 	return nil
 }
@@ -382,62 +391,19 @@ func (l *labelled) normal(asked string) (int, error) {
 
 // auc is the probability that an anomaly has a lower score than a normal row, ties counting half.
 func (l *labelled) auc(normal int) (machine.Score, error) {
-	slices.SortFunc(l.scores, func(a, b labelScore) int { return cmp.Compare(a.score, b.score) })
-	var sum, below float64 // below: anomalies of lower score
-	var pos, neg float64
-	for lo := 0; lo < len(l.scores); {
-		hi := lo
-		var p, n float64
-		for ; hi < len(l.scores) && l.scores[hi].score == l.scores[lo].score; hi++ {
-			if l.scores[hi].label == normal {
-				n++
-			} else {
-				p++
-			}
+	var anomalies, others []float64
+	for _, s := range l.scores {
+		if s.label == normal {
+			others = append(others, -s.score)
+		} else {
+			anomalies = append(anomalies, -s.score)
 		}
-		sum += n * (below + p/2)
-		below += p
-		pos, neg, lo = pos+p, neg+n, hi
 	}
-	if pos == 0 || neg == 0 {
+	if len(anomalies) == 0 || len(others) == 0 {
 		return machine.Score{}, fmt.Errorf("is always %q: there are no anomalies to tell from normal rows, or the other "+
 			"way round", l.names[l.scores[0].label])
 	}
-	v := sum / pos / neg
-	low, high := aucInterval(v, pos, neg)
-	return machine.Score{Name: "ROC AUC", Value: v, Low: low, High: high, Rows: int64(len(l.scores))}, nil
-}
-
-// aucInterval is method 5 of Newcombe 2006, "Confidence intervals for an effect size measure based on the Mann–Whitney
-// statistic", part 2: the limits θ solve (θ̂−θ)² = z² V(θ) with the variance V of Hanley and McNeil 1982 for samples of
-// equal size, so that they stay in [0, 1] and have a width at 0 and 1.
-func aucInterval(v, m, n float64) (low, high float64) {
-	const z = 1.959963984540054
-	excess := func(t float64) float64 {
-		k := (m+n)/2 - 1
-		variance := t * (1 - t) * (1 + k*(1-t)/(2-t) + k*t/(1+t)) / (m * n)
-		return (v-t)*(v-t) - z*z*variance
-	}
-	// excess is negative at v, unless v is 0 or 1, and positive at the ends.
-	solve := func(in, out float64) float64 {
-		for range 100 {
-			mid := (in + out) / 2
-			if excess(mid) <= 0 {
-				in = mid
-			} else {
-				out = mid
-			}
-		}
-		return (in + out) / 2
-	}
-	low, high = 0, 1
-	if v > 0 {
-		low = solve(v, 0)
-	}
-	if v < 1 {
-		high = solve(v, 1)
-	}
-	return low, high
+	return machine.AUC(anomalies, others), nil
 }
 
 func (r *EvaluateResult) print(w io.Writer) error {
@@ -458,20 +424,7 @@ func (r *EvaluateResult) print(w io.Writer) error {
 	if r.Label != "" {
 		fmt.Fprintf(w, "\n%d rows whose %s is not %s are taken for anomalies.\n", r.Anomalies, r.Label, r.Normal)
 	}
-	if r.Confusion == nil {
-		return nil
-	}
-	fmt.Fprintln(w, "\nRows by true class (down) and predicted class (across):")
-	return table(w, func(w io.Writer) {
-		fmt.Fprintf(w, "\t%s\n", strings.Join(r.Classes, "\t"))
-		for c, row := range r.Confusion {
-			fmt.Fprint(w, r.Classes[c])
-			for _, n := range row {
-				fmt.Fprintf(w, "\t%d", n)
-			}
-			fmt.Fprintln(w)
-		}
-	})
+	return r.printClasses(w)
 }
 
 // scoreText is a score as cells of a table: its name, value and interval.

@@ -117,6 +117,63 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
+// Of many classes people get those that are predicted worst and the largest confusions instead of a matrix, and a rare
+// class is pointed out at the fit.
+func TestManyClasses(t *testing.T) {
+	dir := t.TempDir()
+	var b strings.Builder
+	b.WriteString("x,y\n")
+	for i := range 600 {
+		c := i % 15
+		if i%150 == 0 { // a class of four rows
+			c = 99
+		}
+		fmt.Fprintf(&b, "%g,c%d\n", float64(c)+0.9*math.Sin(float64(i)), c)
+	}
+	in, model := put(t, dir, "many.csv", b.String()), filepath.Join(dir, "m.rf")
+	out := ok(t, "fit", in, "--target", "y", "--features", "64", "-o", model).stdout
+	for _, want := range []string{"ROC AUC", "log loss", "class c99 has 0.67 % of the rows",
+		"--model logistic --class-weight balanced"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+	if out := ok(t, "fit", in, "--target", "y", "--features", "64", "--lambda", "1", "--class-weight", "balanced", "-o",
+		filepath.Join(dir, "w.rf")).stdout; strings.Contains(out, "has 0.67 %") {
+		t.Errorf("balanced already:\n%s", out)
+	}
+	out = ok(t, "evaluate", model, in).stdout
+	for _, want := range []string{"The 12 of 16 classes with the lowest F1", "The largest confusions:", "predicted as",
+		"by the probability it was given", "by chance"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+	for _, line := range strings.Split(out, "\n") {
+		if len([]rune(line)) > 120 {
+			t.Errorf("a line of %d characters: %s", len([]rune(line)), line)
+		}
+	}
+	r := evaluated(t, model, in)
+	if len(r.ByClass) != 16 || len(r.Confusion) != 16 || r.Reliability == nil || len(r.Confusions) == 0 {
+		t.Errorf("%d classes, %d rows of confusion, %v", len(r.ByClass), len(r.Confusion), r.Confusions)
+	}
+	if c := r.Confusions[0]; c.Rows != r.Confusion[c.Truth][c.Predicted] || c.Truth == c.Predicted {
+		t.Errorf("largest confusion %+v", c)
+	}
+	// What evaluate says of probabilities is of those that predict writes.
+	_, rows := cells(t, put(t, dir, "p.csv", ok(t, "predict", model, in, "--probabilities", "--keep", "y").stdout))
+	loss := 0.0
+	for _, row := range rows {
+		var p float64
+		fmt.Sscan(row[2+slices.Index(r.Classes, row[0])], &p)
+		loss -= math.Log(p) / float64(len(rows))
+	}
+	if got := scoreOf(r, "log loss").Value; math.Abs(got-loss) > 1e-9 {
+		t.Errorf("log loss %g, by the predictions %g", got, loss)
+	}
+}
+
 // The AUC of a density is the fraction of pairs in the right order.
 func TestEvaluateDensity(t *testing.T) {
 	dir := t.TempDir()
@@ -179,55 +236,6 @@ func TestEvaluateDensity(t *testing.T) {
 		put(t, dir, "gap.csv", "size,colour,label\n1,red,a\n1,red,\n"), "--label", "label")
 	fails(t, exitFailed, `"label"; name the one that marks anomalies with --label`, "evaluate", model, in)
 }
-
-// Newcombe 2006, part 2, table II gives method 5; here against its definition and by coverage.
-func TestAUCInterval(t *testing.T) {
-	for _, c := range [][3]float64{{0.5, 20, 30}, {0.9, 10, 200}, {1, 10, 10}, {0, 5, 50}, {0.99, 1000, 1000}} {
-		v, m, n := c[0], c[1], c[2]
-		low, high := aucInterval(v, m, n)
-		if low < 0 || high > 1 || low > v || high < v || high-low < 1e-3 {
-			t.Errorf("%v: %g to %g", c, low, high)
-		}
-		for _, l := range []float64{low, high} {
-			if l <= 0 || l >= 1 {
-				continue
-			}
-			k := (m+n)/2 - 1
-			want := 1.959963984540054 * math.Sqrt(l*(1-l)/(m*n)*(1+k*(1-l)/(2-l)+k*l/(1+l)))
-			if math.Abs(math.Abs(v-l)-want) > 1e-9 {
-				t.Errorf("%v: limit %g does not solve the equation", c, l)
-			}
-		}
-	}
-	// Normal scores one standard deviation apart: the AUC is Φ(1/√2).
-	r := rand.New(rand.NewPCG(3, 3))
-	truth, held := 0.5*math.Erfc(-0.5), 0
-	const repeats = 1000
-	for range repeats {
-		var l labelled
-		for i := range 150 {
-			score, label := r.NormFloat64(), []byte("0")
-			if i%3 == 0 {
-				score, label = score-1, []byte("1")
-			}
-			if err := l.add(data.Column{Text: [][]byte{label}}, 0, score); err != nil {
-				t.Fatal(err)
-			}
-		}
-		s, err := l.auc(l.index["0"])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s.Low <= truth && truth <= s.High {
-			held++
-		}
-	}
-	// 3.5 standard deviations of the binomial count are 2.4 %; the variance is that of another family of laws.
-	if got := float64(held) / repeats; got < 0.95-0.03 || got > 0.95+0.03 {
-		t.Errorf("the interval holds the truth in %.1f %% of samples", 100*got)
-	}
-}
-
 func TestInspect(t *testing.T) {
 	dir := t.TempDir()
 	path, m := saveModel(t, dir, machine.KindLogistic, "kind", shop(100))

@@ -68,7 +68,7 @@ have not seen them. The file is read several times in blocks: its size does not 
 With --checkpoint a fit that was interrupted goes on where it was, with the same result.
 With --json it prints one object: FitReport of this package's source, which holds Report of package machine/auto.`,
 		Example: `  randfeat fit data.csv --target price -o model.rf
-  randfeat fit data.parquet --target class --model logistic --class-weight balanced -o model.rf
+  randfeat fit data.parquet --target class --class-weight balanced -o model.rf
   randfeat fit data.csv --model density --id name -o model.rf
   randfeat fit --demo -o model.rf`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -111,7 +111,7 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.features, "features", 0, "number of random features (by a learning curve if left out)")
 	flags.IntVar(&f.budget, "budget", 0, "most random features of the learning curve (2048 if left out)")
 	flags.StringVar(&f.classWeight, "class-weight", "",
-		"weights of classes for --model logistic: balanced, or JSON such as '{\"yes\": 5}'")
+		"weights of classes, for --model ridge and logistic: balanced, or JSON such as '{\"yes\": 5}'")
 	flags.Uint64Var(&f.seed, "seed", defaultSeed, "seed of the projections, the sample and the folds")
 	flags.IntVar(&f.folds, "folds", 0, "folds of the cross-validation (5 if left out; 1: no cross-validation)")
 	flags.IntVar(&f.sample, "sample", 0, "rows on which choices are tried (8192 if left out)")
@@ -221,9 +221,6 @@ func (f *fitFlags) options(cmd *cobra.Command) (auto.Options, error) {
 // checkKind finds flags that the model of --model does not go with.
 func (f *fitFlags) checkKind(o auto.Options) error {
 	if o.Kind == "" {
-		if f.classWeight != "" {
-			return misused("--class-weight needs --model %s", withClassWeights())
-		}
 		return nil
 	}
 	kind, err := o.Kind.Info()
@@ -298,6 +295,9 @@ func (a *app) runFit(cmd *cobra.Command, f *fitFlags, args []string) error {
 	}
 	if report.Summary == nil {
 		report.Summary = summary
+	}
+	if n := imbalance(report, model, f.classWeight != ""); n != "" {
+		report.Notes = append(report.Notes, n)
 	}
 	r := FitReport{Report: report, Baseline: baselineOf(report, model)}
 	if f.out != "" {

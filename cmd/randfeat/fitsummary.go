@@ -57,6 +57,38 @@ func constant(s *data.Summary, column string) bool {
 	return slices.ContainsFunc(s.Columns, func(c data.ColumnSummary) bool { return c.Name == column && c.Min == c.Max })
 }
 
+// rareShare is the part of its equal share below which a class is called rare: of two classes, 20 % of the rows.
+const rareShare = 0.4
+
+// imbalance points to class weights where a class is rare: accuracy then says little, and the class may be missed. It is
+// "" otherwise.
+func imbalance(r *auto.Report, m *machine.Model, weighted bool) string {
+	if r.Task != machine.Classification || weighted || len(r.Confusion) == 0 || m.Schema == nil {
+		return ""
+	}
+	least, total, at := int64(math.MaxInt64), int64(0), 0
+	for c, row := range r.Confusion {
+		n := int64(0)
+		for _, v := range row {
+			n += v
+		}
+		if total += n; n < least {
+			least, at = n, c
+		}
+	}
+	share := float64(least) / float64(total)
+	if share*float64(len(r.Confusion)) >= rareShare {
+		return ""
+	}
+	found := ""
+	if least > 0 {
+		found = fmt.Sprintf(", and %.0f %% of them are found", 100*float64(r.Confusion[at][at])/float64(least))
+	}
+	return fmt.Sprintf("class %s has %.2g %% of the rows%s. Accuracy says little about it: look at balanced accuracy and "+
+		"ROC AUC. If missing it costs more than a false alarm, fit with --class-weight balanced, or with --model "+
+		"logistic --class-weight balanced", className(m.Schema.Targets[0].Classes[at]), 100*share, found)
+}
+
 // printFit writes the summary for people.
 func (a *app) printFit(r *FitReport, m *machine.Model, f *fitFlags) error {
 	w, targets := a.stdout, targetNames(m)

@@ -26,13 +26,19 @@ func (f *fitFlags) weigh(ctx context.Context, src data.Source, o *auto.Options) 
 			return nil, misused("--class-weight: %w", err)
 		}
 	}
-	o.Learn.Task = data.Classification
+	if kind, err := o.Kind.Info(); err == nil && !slices.Contains(kind.Tasks, machine.Regression) {
+		o.Learn.Task = data.Classification
+	}
 	schema, summary, err := data.Learn(src, o.Learn)
 	if err != nil {
 		return nil, err
 	}
 	if len(schema.Targets) != 1 {
 		return nil, misused("--class-weight: %d targets, want one", len(schema.Targets))
+	}
+	if len(schema.Targets[0].Classes) == 0 {
+		return nil, misused("--class-weight: the target %s is a number, not a class: leave the flag out, or ask for "+
+			"--task classification", schema.Targets[0].Name)
 	}
 	o.Schema = schema
 	classes := schema.Targets[0].Classes

@@ -48,8 +48,8 @@ Without -o, text formats go to stdout. DATA may be - for stdin.
 
 The output has the id columns of the model that DATA has (or those of --ids), the columns of --keep, and then
   prediction            the target or the class; prediction_<target> for each of several targets
-  p_<class>             with --probabilities: logistic models and smoothers with positive features
-  score_<class>         with --scores: what the largest of decides; not probabilities for ridge
+  p_<class>             with --probabilities: of every class; those of ridge are calibrated by rows held out at the fit
+  score_<class>         with --scores: the largest decides; no probabilities where the model has none
   variance              with --variance: of a new observation; Gaussian processes
   log_density, anomaly  of a density model; anomaly is the fraction of rows at the fit that were more likely
 

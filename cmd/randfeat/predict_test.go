@@ -439,7 +439,7 @@ func TestPredictErrors(t *testing.T) {
 			[]string{ridge, in, "--keep", "colr", "-o", out}},
 		{exitFailed, `no column "zzzzz", as --ids says; the columns are "id"`,
 			[]string{ridge, in, "--ids", "zzzzz", "-o", out}},
-		{exitFailed, "fit with logistic", []string{kinds, in, "--probabilities", "-o", out}},
+		{exitFailed, "or with logistic", []string{kinds, in, "--probabilities", "-o", out}},
 		{exitFailed, "fit with gp", []string{ridge, in, "--variance", "-o", out}},
 		{exitFailed, "cannot write", []string{ridge, in, "-o", filepath.Join(work, "no", "out.csv")}},
 		{exitFailed, `row 1: column "colour" is "`, []string{ridge, in, "--keep", "colour", "-o",

@@ -81,7 +81,7 @@ func (o Options) withDefaults() (Options, error) {
 		return bad("a %s model has no exact kernel: leave the map out", o.Kind)
 	case o.CheckpointEvery < 0:
 		return bad("a checkpoint every %v, want a positive time", o.CheckpointEvery)
-	case o.ClassWeights != nil && !kind.ClassWeights:
+	case o.ClassWeights != nil && o.Kind != "" && !kind.ClassWeights:
 		return bad("class weights for a %s model, which has none: only %s has them", kindName(o.Kind),
 			joined(weighted()))
 	}
@@ -154,6 +154,11 @@ func (f *fit) settle() error {
 			"model without a variance", f.constantTarget(), f.kind)
 	case f.task == machine.Unsupervised && o.Lambda > 0:
 		return bad("λ = %g for a density, which has no penalty: leave it out", o.Lambda)
+	case o.ClassWeights != nil && f.task != machine.Classification:
+		return bad("class weights for a %s, which has no classes", f.task)
+	case o.ClassWeights != nil && f.info.Summed() && o.Folds < 2 && !f.inner:
+		return bad("class weights of a %s model weigh its probabilities, which cross-validation calibrates: it needs 2 "+
+			"folds or more", f.kind)
 	case o.ClassWeights != nil && len(o.ClassWeights) != f.outputs:
 		return fmt.Errorf("%d class weights for the %d classes %v: %w", len(o.ClassWeights), f.outputs,
 			s.Targets[0].Classes,

@@ -52,9 +52,16 @@ type fit struct {
 	decision *decision
 	sums     *foldSums              // of kinds whose rows add up
 	logistic *machine.LogisticState // of the others; nil: not begun
+	scored   scored
 	report   Report
 	file     checkpoint
 	inner    bool // it is a part of a cross-validation
+}
+
+// scored is what is known of rows that were held out, by model: of several, each has predicted its own.
+type scored struct {
+	held  *held // nil where scores need no calibration
+	evals []*machine.Evaluation
 }
 
 // decision is what was chosen on the sample, as plain data with a JSON form: a checkpoint keeps it, and JSON keeps
@@ -134,12 +141,32 @@ func (f *fit) run() (*machine.Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := f.state(m); err != nil {
+		return nil, err
+	}
 	restore(m, f.schema.Targets)
 	m.Schema = f.schema
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}
 	return m, nil
+}
+
+// state calibrates the model by rows that were held out, and puts their scores into the report.
+func (f *fit) state(m *machine.Model) error {
+	if len(f.scored.evals) == 0 {
+		return nil
+	}
+	parts, err := f.calibrate(m, f.scored.held, f.scored.evals)
+	if err != nil {
+		return err
+	}
+	e, scores, err := machine.ScoresOfModels(parts)
+	if err != nil {
+		return err
+	}
+	f.report.Scores, f.report.Confusion = scores, e.Confusion()
+	return nil
 }
 
 // stage runs a part of the work and notes its time.

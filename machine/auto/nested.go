@@ -34,12 +34,12 @@ func (f *fit) nests() bool {
 // spread is in the intervals (machine.ScoresOfModels). It costs the fit again per fold that is scored.
 func (f *fit) nested() error {
 	var parts []*machine.Evaluation // of the folds
-	scored := int64(0)
+	done := int64(0)
 	for k := range f.o.Folds {
-		if scored >= nestedRows {
+		if done >= nestedRows {
 			break
 		}
-		part, err := f.heldOut(k)
+		part, err := f.heldOut(k, len(parts))
 		if err != nil {
 			return fmt.Errorf("cross-validation without fold %d: %w", k+1, err)
 		}
@@ -47,24 +47,20 @@ func (f *fit) nested() error {
 			continue
 		}
 		parts = append(parts, part)
-		scored += part.Len()
-		f.progress(stageScore, scored, f.decision.Rows)
+		done += part.Len()
+		f.progress(stageScore, done, f.decision.Rows)
 	}
-	e, scores, err := machine.ScoresOfModels(parts)
-	if err != nil {
-		return err
-	}
-	f.report.Scores, f.report.Confusion = scores, e.Confusion()
+	f.scored.evals = parts
 	f.report.ScoredOn = fmt.Sprintf("all rows, %d folds, columns and choices made without each", len(parts))
-	if scored < f.decision.Rows {
-		f.report.ScoredOn = fmt.Sprintf("%d rows of %d of %d folds, columns and choices made without each", scored,
+	if done < f.decision.Rows {
+		f.report.ScoredOn = fmt.Sprintf("%d rows of %d of %d folds, columns and choices made without each", done,
 			len(parts), f.o.Folds)
 	}
 	return nil
 }
 
-// heldOut evaluates fold k by a fit of all others, as if they were the table.
-func (f *fit) heldOut(k int) (*machine.Evaluation, error) {
+// heldOut evaluates fold k by a fit of all others, as if they were the table, and keeps its predictions as a part.
+func (f *fit) heldOut(k, part int) (*machine.Evaluation, error) {
 	rest := foldSource{Source: f.src, seed: f.o.Seed, k: k, folds: f.o.Folds}
 	sub := &fit{ctx: f.ctx, src: rest, o: f.o, inner: true}
 	sub.o.Folds, sub.o.Checkpoint, sub.o.Progress = 1, "", nil
@@ -85,6 +81,9 @@ func (f *fit) heldOut(k int) (*machine.Evaluation, error) {
 	e, err := m.Evaluation()
 	if err != nil {
 		return nil, err
+	}
+	if f.scored.held == nil {
+		f.scored.held = f.newHeld(e)
 	}
 	p, err := machine.NewPredictor[float64](m)
 	if err != nil {
@@ -111,6 +110,7 @@ func (f *fit) heldOut(k int) (*machine.Evaluation, error) {
 		for i := 0; f.task == machine.Unsupervised && i < pred.Rows; i++ {
 			pred.Set(i, 0, m.LogDensity(pred.At(i, 0)))
 		}
+		f.scored.held.add(part, y, pred)
 		return e.Add(y, pred, variance)
 	})
 	return e, err

@@ -26,7 +26,8 @@ type Options struct {
 	// Map is MapRandom or MapExact; empty: the exact kernel for ridge of at most 20,000 rows, unless something is said
 	// of features.
 	Map string
-	// ClassWeights are those of logistic regression, in the order of the classes of the schema.
+	// ClassWeights are in the order of the classes of the schema. Logistic regression weighs the losses of rows by them,
+	// ridge the calibrated probabilities of classes.
 	ClassWeights []float64
 
 	Seed    uint64

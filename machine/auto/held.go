@@ -1,0 +1,130 @@
+package auto
+
+import (
+	"fmt"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// held are predictions of rows by models that have not seen them, in bounded memory: what scores of classes are
+// calibrated by. Rows of several models are told apart by part.
+type held struct {
+	width  int // scores of a row
+	rows   []heldRow
+	scores []float64
+	step   int64 // every step-th row is kept
+	n      int64 // seen
+}
+
+type heldRow struct{ part, class int }
+
+const (
+	maxHeld = 1 << 20 // numbers that are kept, 8 MiB: of more rows, every 2nd, 4th, … counts
+	// calibrationCells bounds the numbers that a calibration looks at: two parameters need no more.
+	calibrationCells = 1 << 16
+)
+
+// newHeld is for predictions that e judges; nil, which keeps nothing, where scores are probabilities already.
+func (f *fit) newHeld(e *machine.Evaluation) *held {
+	if f.task != machine.Classification || e.Probable() {
+		return nil
+	}
+	return &held{width: f.outputs, step: 1}
+}
+
+// add keeps rows predicted by a model.
+func (h *held) add(part int, y, pred dense.Matrix[float64]) {
+	if h == nil {
+		return
+	}
+	for i := range pred.Rows {
+		if h.n%h.step == 0 {
+			h.rows = append(h.rows, heldRow{part, int(y.At(i, 0))})
+			h.scores = append(h.scores, pred.Row(i)...)
+		}
+		if h.n++; len(h.scores) > maxHeld && len(h.rows) > 1 {
+			kept := (len(h.rows) + 1) / 2
+			for j := range kept {
+				h.rows[j] = h.rows[2*j]
+				copy(h.scores[j*h.width:(j+1)*h.width], h.scores[2*j*h.width:])
+			}
+			h.rows, h.scores, h.step = h.rows[:kept], h.scores[:kept*h.width], 2*h.step
+		}
+	}
+}
+
+func (h *held) row(i int) []float64 { return h.scores[i*h.width : (i+1)*h.width] }
+
+// calibration fits the rows that use says, or evenly spaced ones of them.
+func (h *held) calibration(use func(i int) bool) ([]float64, error) {
+	var at []int
+	for i := range h.rows {
+		if use(i) {
+			at = append(at, i)
+		}
+	}
+	step := max(1, (len(at)*h.width+calibrationCells-1)/calibrationCells)
+	n := (len(at) + step - 1) / step
+	scores, classes := dense.New[float64](n, h.width), make([]int, n)
+	for j := range n {
+		i := at[j*step]
+		copy(scores.Row(j), h.row(i))
+		classes[j] = h.rows[i].class
+	}
+	return machine.FitCalibration(scores, classes)
+}
+
+// calibrate gives the model probabilities and class weights. Its scores are those of held rows whose probabilities were
+// calibrated by others, every second row by those between: two numbers fitted to the rows that they are judged by would
+// be a little too good. evals are those of the scores by part, of all rows.
+func (f *fit) calibrate(m *machine.Model, h *held, evals []*machine.Evaluation) ([]*machine.Evaluation, error) {
+	if h == nil {
+		return evals, nil
+	}
+	var err error
+	if m.Calibration, err = h.calibration(func(int) bool { return true }); err != nil {
+		return nil, fmt.Errorf("probabilities: %w", err)
+	}
+	m.ClassWeights = f.o.ClassWeights
+	judged, err := f.judged(m, h, len(evals))
+	if err != nil || f.o.ClassWeights != nil || h.step == 1 {
+		return judged, err
+	}
+	// More rows than are kept: counts are of all of them.
+	for k, e := range evals {
+		if err := e.TakeProbabilities(judged[k]); err != nil {
+			return nil, err
+		}
+	}
+	return evals, nil
+}
+
+// judged are the evaluations of rows with probabilities that the rows themselves did not calibrate.
+func (f *fit) judged(m *machine.Model, h *held, parts int) ([]*machine.Evaluation, error) {
+	halves := [2]*machine.Model{}
+	for k := range halves {
+		part, err := h.calibration(func(i int) bool { return i%2 != k })
+		if err != nil {
+			return nil, fmt.Errorf("probabilities: %w", err)
+		}
+		halves[k] = &machine.Model{Calibration: part, ClassWeights: m.ClassWeights}
+	}
+	out := make([]*machine.Evaluation, parts)
+	for k := range out {
+		var err error
+		if out[k], err = m.Evaluation(); err != nil {
+			return nil, err
+		}
+	}
+	p, y := dense.New[float64](1, h.width), dense.New[float64](1, 1)
+	for i, r := range h.rows {
+		copy(p.Row(0), h.row(i))
+		halves[i%2].Calibrate(p.Row(0))
+		y.Set(0, 0, float64(r.class))
+		if err := out[r.part].Add(y, p, dense.Matrix[float64]{}); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,166 @@
+package auto
+
+import (
+	"math"
+	"testing"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// probabilityScores are log loss and Brier score of a report.
+func probabilityScores(r *Report) (loss, brier, accuracy machine.Score) {
+	for _, s := range r.Scores {
+		switch s.Name {
+		case "log loss":
+			loss = s
+		case "Brier":
+			brier = s
+		case "accuracy":
+			accuracy = s
+		}
+	}
+	return loss, brier, accuracy
+}
+
+// onNewRows are the scores of a model of waves on rows of another seed.
+func onNewRows(t *testing.T, m *machine.Model, n int) *machine.Evaluation {
+	t.Helper()
+	rows, err := machine.TableRows(waves(n, 99), m.Schema, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := machine.NewPredictor[float64](m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := m.Evaluation()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var variance dense.Matrix[float64]
+	err = rows.Each(1000, func(x, y dense.Matrix[float64]) error {
+		out := dense.New[float64](x.Rows, m.Outputs)
+		if err := p.Predict(out, x, nil); err != nil {
+			return err
+		}
+		return e.Add(y, out, variance)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// Ridge has probabilities that hold on new rows, and the log loss that the report says, whether the score is nested or
+// of rows beyond the sample. The class of the largest score is not changed by them.
+func TestRidgeProbabilities(t *testing.T) {
+	for name, o := range map[string]Options{
+		"nested": {Features: 64, Bandwidth: 1},
+		"sample": {Features: 64, Bandwidth: 1, Sample: 500},
+		"given":  {Features: 64, Bandwidth: 1, Lambda: 1},
+	} {
+		o.Learn = learn("class")
+		m, r := mustFit(t, waves(1500, 2), o)
+		if !m.Calibrated() {
+			t.Fatalf("%s: no calibration", name)
+		}
+		e := onNewRows(t, m, 4000)
+		rel := e.Reliability()
+		if rel == nil {
+			t.Fatalf("%s: no probabilities", name)
+		}
+		loss, brier, acc := probabilityScores(r)
+		for _, s := range e.Scores() {
+			for _, stated := range []machine.Score{loss, brier, acc} {
+				if s.Name == stated.Name && !(stated.Low-0.02 <= s.Value && s.Value <= stated.High+0.02) {
+					t.Errorf("%s: %s of new rows %.4f, stated %.4f to %.4f", name, s.Name, s.Value, stated.Low, stated.High)
+				}
+			}
+		}
+		if rel.Error > 0.04 {
+			t.Errorf("%s: calibration error %.3f on new rows, %.3f by chance", name, rel.Error, rel.Chance)
+		}
+		if loss.Value > 0.45 || math.IsNaN(loss.High) {
+			t.Errorf("%s: log loss %+v", name, loss)
+		}
+	}
+	// Without folds no row is held out.
+	if m, _ := mustFit(t, waves(200, 2), Options{Learn: learn("class"), Folds: 1, Features: 32}); m.Calibrated() {
+		t.Error("calibrated by rows that were fitted")
+	}
+}
+
+// Log loss is that of probabilities calibrated by other rows. Scores that are right in every second row and wrong in those
+// between tell nothing, and all rows together say so; a half is sure, and wrong about the other.
+func TestCalibrationIsNotJudgedByItsRows(t *testing.T) {
+	const n = 400
+	h := &held{width: 2, step: 1}
+	pred, y := dense.New[float64](n, 2), dense.New[float64](n, 1)
+	for i := range n {
+		c := i / 2 % 2
+		y.Set(i, 0, float64(c))
+		pred.Set(i, c^(i%2), 0.9)
+		pred.Set(i, 1-c^(i%2), 0.1)
+	}
+	h.add(0, y, pred)
+	f := &fit{task: machine.Classification, outputs: 2}
+	m := &machine.Model{Kind: machine.KindRidge, Task: machine.Classification, Outputs: 2}
+	parts, err := f.calibrate(m, h, []*machine.Evaluation{machine.NewEvaluation(m.Kind, m.Task, 2)})
+	if err != nil || parts[0].Len() != n {
+		t.Fatalf("%v: %d rows", err, parts[0].Len())
+	}
+	own := 0.0
+	for i := range n {
+		m.Calibrate(pred.Row(i))
+		own -= math.Log(pred.At(i, int(y.At(i, 0)))) / n
+	}
+	loss, _, _ := probabilityScores(&Report{Scores: parts[0].Scores()})
+	if own > math.Ln2+0.01 || loss.Value < 1 {
+		t.Errorf("log loss %.3f of the rows that calibrate, stated %.3f", own, loss.Value)
+	}
+}
+
+// Of more rows than are kept, evenly spaced ones calibrate, and counts are of all.
+func TestHeldIsBounded(t *testing.T) {
+	const n, k = 3000, 512
+	h := &held{width: k, step: 1}
+	pred, y := dense.New[float64](1, k), dense.New[float64](1, 1)
+	for i := range n {
+		y.Set(0, 0, float64(i%k))
+		pred.Set(0, 0, float64(i))
+		h.add(0, y, pred)
+	}
+	if len(h.scores) > maxHeld || h.step != 2 || len(h.rows) != n/2 || h.n != n {
+		t.Fatalf("%d numbers of %d rows at steps of %d", len(h.scores), len(h.rows), h.step)
+	}
+	for i := range h.rows {
+		if h.row(i)[0] != float64(2*i) || h.rows[i].class != 2*i%k {
+			t.Fatalf("row %d is %g of class %d", i, h.row(i)[0], h.rows[i].class)
+		}
+	}
+}
+
+// Class weights of ridge move predictions towards a class, as those of logistic regression do.
+func TestRidgeClassWeights(t *testing.T) {
+	src := waves(600, 3)
+	o := Options{Learn: learn("class"), Bandwidth: 1, Lambda: 0.1, Features: 64}
+	_, even := mustFit(t, src, o)
+	o.ClassWeights = []float64{1, 8}
+	m, heavy := mustFit(t, src, o)
+	if m.Kind != machine.KindRidge || len(m.ClassWeights) != 2 {
+		t.Fatalf("%s with weights %v", m.Kind, m.ClassWeights)
+	}
+	a, b := even.Confusion[0][1]+even.Confusion[1][1], heavy.Confusion[0][1]+heavy.Confusion[1][1]
+	if b < a+20 {
+		t.Errorf("class 1 was predicted %d times, %d times with weight 8", a, b)
+	}
+	c := onNewRows(t, m, 1000).Confusion()
+	if share := float64(c[1][1]) / float64(c[1][0]+c[1][1]); share < 0.93 {
+		t.Errorf("%.3f of class 1 are found on new rows", share)
+	}
+	o.Folds = 1
+	if _, _, err := Fit(t.Context(), src, o); err == nil {
+		t.Error("class weights without rows to calibrate by")
+	}
+}

@@ -1,0 +1,181 @@
+package machine
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// FitCalibration finds the two numbers ε and a of Model.Calibration that turn scores of classes into probabilities,
+//
+//	p_k ∝ g(s_k)^a,  g(s) = ε·log(1 + e^{s/ε}).
+//
+// Scores of least squares on indicators estimate probabilities themselves, but reach below 0 and above 1 and are pulled
+// together by the penalty. g is s where s is well above 0 and e^{s/ε} below, so a = 1 with a small ε leaves good
+// estimates alone, and a large ε is the scaling of Platt 1999 ("Probabilistic outputs for support vector machines")
+// without its offset. g is increasing: the largest score stays the largest.
+//
+// Rows are those of scores, which models must have predicted that have not seen them: scores of rows that were fitted
+// are surer than those of new rows. ε and a minimise the log loss with Platt's targets, one more row of every class
+// for every class, so that a stays finite where no row is wrong.
+func FitCalibration(scores dense.Matrix[float64], classes []int) ([]float64, error) {
+	n, k := scores.Rows, scores.Cols
+	if n != len(classes) || k < 2 {
+		return nil, fmt.Errorf("%d×%d scores and %d classes: %w", n, k, len(classes), dense.ErrShape)
+	}
+	if n == 0 {
+		return nil, fmt.Errorf("calibration on no rows: %w", ErrNoRows)
+	}
+	if err := scores.CheckFinite(); err != nil {
+		return nil, fmt.Errorf("scores: %w", err)
+	}
+	rows := make([]float64, k)
+	for _, c := range classes {
+		if c < 0 || c >= k {
+			return nil, fmt.Errorf("class %d of %d: %w", c, k, ErrClass)
+		}
+		rows[c]++
+	}
+	c := calibrating{z: dense.New[float64](n, k), classes: classes, other: make([]float64, k), p: make([]float64, k)}
+	for j := range rows {
+		c.other[j] = 1 / (rows[j] + float64(k))
+	}
+	var best []float64
+	least, a := math.Inf(1), 1.0
+	// Coarse: the loss is flat in ε, and a makes up for most of it.
+	for step := -8; step <= 1; step++ {
+		eps := math.Ldexp(1, step)
+		for i := range n {
+			z := c.z.Row(i)
+			for j, s := range scores.Row(i) {
+				z[j] = logSoft(s, eps)
+			}
+		}
+		var loss float64
+		if a, loss = c.minimise(a); loss < least {
+			least, best = loss, []float64{eps, a}
+		}
+	}
+	return best, nil
+}
+
+// logSoft is log g(s).
+func logSoft(s, eps float64) float64 {
+	switch t := s / eps; {
+	case t > 36:
+		return math.Log(s)
+	case t < -36:
+		return math.Log(eps) + t
+	default:
+		return math.Log(eps * math.Log1p(math.Exp(t)))
+	}
+}
+
+// calibrating is the log loss of softmax(a·z).
+type calibrating struct {
+	z       dense.Matrix[float64]
+	classes []int
+	other   []float64 // target of the other classes of a row, by its class
+	p       []float64
+}
+
+// minimise finds a between 2⁻¹⁰ and 2¹⁰, by Newton's method: the loss is convex in it.
+func (c *calibrating) minimise(start float64) (a, loss float64) {
+	low, high := 0x1p-10, 0x1p10
+	a = min(max(start, low), high)
+	for range 60 {
+		var first, second float64
+		loss, first, second = c.at(a)
+		if first > 0 {
+			high = a
+		} else {
+			low = a
+		}
+		next := a - first/second
+		if !(next > low && next < high) {
+			next = math.Sqrt(low * high)
+		}
+		if math.Abs(next-a) <= 1e-6*a {
+			break
+		}
+		a = next
+	}
+	return a, loss
+}
+
+// at is the mean loss with its derivatives by a.
+func (c *calibrating) at(a float64) (loss, first, second float64) {
+	for i, y := range c.classes {
+		z := c.z.Row(i)
+		top := slices.Max(z)
+		sum, mean, square, target := 0.0, 0.0, 0.0, 0.0
+		other := c.other[y]
+		for j, v := range z {
+			e := math.Exp(a * (v - top))
+			sum += e
+			mean += e * v
+			square += e * v * v
+			if j != y {
+				target += other * (v - z[y])
+			}
+		}
+		target += z[y]
+		mean /= sum
+		loss += math.Log(sum) + a*(top-target)
+		first += mean - target
+		second += max(square/sum-mean*mean, 0)
+	}
+	n := float64(len(c.classes))
+	return loss / n, first / n, second / n
+}
+
+// Calibrated reports whether scores of classes become probabilities by Model.Calibration.
+func (m *Model) Calibrated() bool { return len(m.Calibration) > 0 }
+
+// Calibrate turns scores of classes, one row, into probabilities in place.
+func (m *Model) Calibrate(scores []float64) {
+	eps, a := m.Calibration[0], m.Calibration[1]
+	top := math.Inf(-1)
+	for k, s := range scores {
+		scores[k] = a * logSoft(s, eps)
+		if len(m.ClassWeights) > 0 {
+			scores[k] += math.Log(m.ClassWeights[k])
+		}
+		top = max(top, scores[k])
+	}
+	sum := 0.0
+	for k, v := range scores {
+		scores[k] = math.Exp(v - top)
+		sum += scores[k]
+	}
+	for k := range scores {
+		scores[k] /= sum
+	}
+}
+
+// validateCalibration checks the parts of a classification that make probabilities.
+func (m *Model) validateCalibration() error {
+	if m.Calibration == nil && m.ClassWeights == nil {
+		return nil
+	}
+	kind, err := m.Kind.Info()
+	if err != nil {
+		return err
+	}
+	switch {
+	case m.Task != Classification || kind.softmax:
+		return fmt.Errorf("%s model of a %s with a calibration of scores: %w", m.Kind, m.Task, ErrSetup)
+	case len(m.Calibration) != 2:
+		return fmt.Errorf("calibration of %d numbers, want 2: %w", len(m.Calibration), dense.ErrShape)
+	case m.ClassWeights != nil && len(m.ClassWeights) != m.Outputs:
+		return fmt.Errorf("%d class weights for %d classes: %w", len(m.ClassWeights), m.Outputs, dense.ErrShape)
+	}
+	for _, v := range slices.Concat(m.Calibration, m.ClassWeights) {
+		if !(v > 0) || math.IsInf(v, 1) {
+			return fmt.Errorf("calibration or class weight %g, want a positive number: %w", v, ErrSetup)
+		}
+	}
+	return nil
+}

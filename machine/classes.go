@@ -1,0 +1,79 @@
+package machine
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// ClassScores are those of one class of a classification. A value is NaN where there is nothing to divide by: the
+// precision of a class that was never predicted, the recall of one without rows.
+type ClassScores struct {
+	Class     int   `json:"class"`
+	Rows      int64 `json:"rows"`      // of the class
+	Predicted int64 `json:"predicted"` // rows predicted as the class
+	Precision Score `json:"precision"` // share of them that are of the class
+	Recall    Score `json:"recall"`    // share of its rows that are predicted so
+	F1        Score `json:"f1"`        // harmonic mean of the two
+	AUC       Score `json:"auc"`       // the class against all others
+}
+
+// Classes are the scores of every class. Limits of precision and recall are those of Clopper and Pearson. F1 is
+// 2J/(1+J) of the share J of right ones among the rows that are of the class or predicted so, and its limits are those
+// of J so transformed: unlike the delta method they have a width at 0 and 1.
+func (e *Evaluation) Classes() []ClassScores {
+	var out []ClassScores
+	for c, row := range e.confusion {
+		s := ClassScores{Class: c}
+		for k, n := range row {
+			s.Rows += n
+			s.Predicted += e.confusion[k][c]
+		}
+		s.Precision = share("precision", row[c], s.Predicted)
+		s.Recall = share("recall", row[c], s.Rows)
+		s.F1 = share("F1", row[c], s.Rows+s.Predicted-row[c])
+		for _, v := range []*float64{&s.F1.Value, &s.F1.Low, &s.F1.High} {
+			*v = 2 * *v / (1 + *v)
+		}
+		s.AUC = e.ranks.of(c)
+		out = append(out, s)
+	}
+	return out
+}
+
+// share is k of n with its interval.
+func share(name string, k, n int64) Score {
+	s := Score{Name: name, Value: math.NaN(), Low: math.NaN(), High: math.NaN(), Rows: n}
+	if n > 0 {
+		s.Value = float64(k) / float64(n)
+		s.Low, s.High = proportion(s.Value, float64(n))
+	}
+	return s
+}
+
+// Confused counts rows of one class that are predicted as another.
+type Confused struct {
+	Truth     int     `json:"truth"`
+	Predicted int     `json:"predicted"`
+	Rows      int64   `json:"rows"`
+	Share     float64 `json:"share"` // of the rows of the true class
+}
+
+// LargestConfusions are the pairs of classes that are most often confused, at most most of them: what a confusion matrix
+// of many classes is read for.
+func LargestConfusions(confusion [][]int64, most int) []Confused {
+	var out []Confused
+	for c, row := range confusion {
+		rows := int64(0)
+		for _, n := range row {
+			rows += n
+		}
+		for k, n := range row {
+			if k != c && n > 0 {
+				out = append(out, Confused{c, k, n, float64(n) / float64(rows)})
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Confused) int { return cmp.Compare(b.Rows, a.Rows) })
+	return out[:min(most, len(out))]
+}

@@ -1,0 +1,76 @@
+package machine
+
+import "math"
+
+// Bin are the rows whose predicted class had a probability from From to To.
+type Bin struct {
+	From  float64 `json:"from"`
+	To    float64 `json:"to"`
+	Said  float64 `json:"said"`  // mean probability of the predicted class
+	Right Score   `json:"right"` // share of them that are of it
+}
+
+// Reliability tells how far probabilities can be believed: of the rows that are predicted with a probability of 0.8, 0.8
+// should be right.
+type Reliability struct {
+	Bins []Bin `json:"bins"` // those with rows
+	// Error is the expected calibration error, the mean over rows of how far their bin is from what it says (Guo et al.
+	// 2017, "On calibration of modern neural networks", arXiv:1706.04599, eq. 3).
+	Error float64 `json:"error"`
+	// Chance is about what Error would be if probabilities were right: a mean of absolute values is not 0.
+	Chance float64 `json:"chance"`
+}
+
+// binEnds are tenths, and finer where most predictions are.
+var binEnds = [...]float64{0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1}
+
+// binSums are those of the probabilities p of the predicted classes that fall into a bin.
+type binSums struct {
+	rows, right int64
+	said        float64 // Σ p
+	variance    float64 // Σ p(1−p), that of right if p is true
+}
+
+func (b *binSums) add(p float64, right bool) {
+	b.rows++
+	b.said += p
+	b.variance += p * (1 - p)
+	if right {
+		b.right++
+	}
+}
+
+func (b *binSums) merge(o binSums) {
+	b.rows += o.rows
+	b.right += o.right
+	b.said += o.said
+	b.variance += o.variance
+}
+
+func binOf(p float64) int {
+	for i, end := range binEnds {
+		if p < end {
+			return i
+		}
+	}
+	return len(binEnds) - 1
+}
+
+// Reliability is that of the probabilities of a classification; nil where the model has none, or without rows.
+func (e *Evaluation) Reliability() *Reliability {
+	if e.task != Classification || e.unlikely || e.loss.n == 0 {
+		return nil
+	}
+	r := new(Reliability)
+	from, n := 0.0, float64(e.loss.n)
+	for i, b := range e.bins {
+		if b.rows > 0 {
+			r.Bins = append(r.Bins, Bin{From: from, To: binEnds[i], Said: b.said / float64(b.rows),
+				Right: share("right", b.right, b.rows)})
+			r.Error += math.Abs(float64(b.right)-b.said) / n
+			r.Chance += math.Sqrt(2/math.Pi*b.variance) / n // the mean absolute value of a normal law
+		}
+		from = binEnds[i]
+	}
+	return r
+}
