@@ -19,8 +19,8 @@ var layers = []string{
 	"family internal/exec",
 	".",
 	"attention predict randfeattest",
-	"attention/centroid attention/compare internal/calc machine",
-	"machine/auto machine/serve",
+	"attention/centroid attention/compare internal/calc internal/heads machine",
+	"attention/auto machine/auto machine/serve",
 	"cmd/randfeat",
 }
 

@@ -10,9 +10,9 @@ import (
 )
 
 // Decoder is causal linear attention that continues: it keeps the memories of all heads and, with a window or sinks,
-// the last Window and the first Sinks keys and values. Its size does not grow with the tokens seen, nor does the time of a Step, which allocates
-// nothing. Outputs are those of Forward over all tokens at once, up to rounding. A Decoder serves one call at a
-// time. It cannot be saved; a State, which has neither, can.
+// the last Window and the first Sinks keys and values. Its size does not grow with the tokens seen, nor does the time
+// of a Step, which allocates nothing. Outputs are those of Forward over all tokens at once, up to rounding. A Decoder
+// serves one call at a time. It cannot be saved; a State, which has neither, can.
 type Decoder[T dense.Float] struct {
 	maps            []randfeat.FeatureMap[T]
 	batch           int
@@ -34,8 +34,8 @@ type Decoder[T dense.Float] struct {
 // maxWindow bounds the memory of a decoder: more is a mistake.
 const maxWindow = 1 << 24
 
-// NewDecoder returns a decoder of no tokens with the maps, Window, Sinks and Chunk of a. It is causal whatever a.Causal says
-// and takes no masks: padding is simply not passed to it.
+// NewDecoder returns a decoder of no tokens with the maps, Window, Sinks and Chunk of a. It is causal whatever a.Causal
+// says and takes no masks: padding is simply not passed to it.
 func (a *Linear[T]) NewDecoder(batch, qHeads, kvHeads, dim, valueDim int) (*Decoder[T], error) {
 	if batch < 1 || kvHeads < 1 || qHeads < 1 || qHeads%kvHeads != 0 || valueDim < 1 {
 		return nil, fmt.Errorf("batch %d, %d query heads, %d key/value heads, %d value columns; want at least 1 and heads in whole groups: %w",
@@ -101,8 +101,8 @@ func (d *Decoder[T]) Reset() {
 func (d *Decoder[T]) Clone() *Decoder[T] {
 	c := &Decoder[T]{maps: d.maps, batch: d.batch, qHeads: d.qHeads, kvHeads: d.kvHeads, dim: d.dim,
 		valueDim: d.valueDim,
-		window:   d.window, sinks: d.sinks, rows: d.rows, checks: d.checks, length: d.length, report: d.report, tab: d.tab,
-		ringed: d.ringed}
+		window:   d.window, sinks: d.sinks, rows: d.rows, checks: d.checks, length: d.length, report: d.report,
+		tab: d.tab, ringed: d.ringed}
 	for i, m := range d.mems {
 		o := newMemory[T](m.part.s.Rows, m.part.s.Cols)
 		o.copyFrom(m)

@@ -8,8 +8,8 @@ import (
 )
 
 // Linear is attention with the weights φ1(q_i)·φ2(k_j) of a feature map in O(L·F·d) time and, besides its arguments,
-// memory that does not depend on L; with a Window or Sinks, 16 bytes per query row of the heads under way. The zero value of
-// every field but Maps is useful. A Linear may be used by many goroutines.
+// memory that does not depend on L; with a Window or Sinks, 16 bytes per query row of the heads under way. The zero
+// value of every field but Maps is useful. A Linear may be used by many goroutines.
 //
 // Outputs have the same bits at any GOMAXPROCS. An output depends on what its query sees only, up to rounding: with
 // Causal a later key never changes the outputs of earlier chunks by a bit, and in its own chunk by rounding alone.

@@ -148,7 +148,8 @@ func TestSinksDeterministic(t *testing.T) {
 				}
 				for i, x := range out.Data {
 					if math.Float32bits(x) != math.Float32bits(want.Data[i]) {
-						t.Fatalf("causal %t, window %d, %d threads: element %d is %v, was %v", causal, window, procs, i, x,
+						t.Fatalf("causal %t, window %d, %d threads: element %d is %v, was %v", causal, window, procs,
+							i, x,
 							want.Data[i])
 					}
 				}

@@ -1,0 +1,297 @@
+package auto
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/rng"
+)
+
+// Estimate is a relative error |ô−o|/|o| over sampled rows, with the interval that holds the error over all rows for
+// nine samples of ten.
+type Estimate struct {
+	Error float64 `json:"error"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+	Rows  int     `json:"rows"` // that see a key
+}
+
+// normal90 is the 95 % quantile of the normal law.
+const normal90 = 1.6449
+
+// errorSums adds up the squares of a head, |ô−o|² = a and |o|² = b per row.
+type errorSums struct{ a, b, aa, ab, bb, n float64 }
+
+func (s *errorSums) merge(o errorSums) {
+	s.a, s.b, s.aa, s.ab, s.bb, s.n = s.a+o.a, s.b+o.b, s.aa+o.aa, s.ab+o.ab, s.bb+o.bb, s.n+o.n
+}
+
+func (s *errorSums) add(a, b float64) {
+	s.a, s.b, s.aa, s.ab, s.bb, s.n = s.a+a, s.b+b, s.aa+a*a, s.ab+a*b, s.bb+b*b, s.n+1
+}
+
+// estimate is √(Σa/Σb). The variance of the quotient r is, to first order, that of Σ(a − r·b)/Σb; the interval is one
+// of log r, which is closer to normal.
+func (s *errorSums) estimate() Estimate {
+	e := Estimate{Rows: int(s.n)}
+	if s.a == 0 {
+		return e
+	}
+	r := s.a / s.b
+	e.Error, e.High = math.Sqrt(r), math.MaxFloat64
+	if !(r <= math.MaxFloat64) { // outputs where there should be none, or that are not finite
+		e.Error = math.MaxFloat64
+	} else if s.n > 1 {
+		v := s.n / (s.n - 1) * max(0, s.aa-2*r*s.ab+r*r*s.bb) / (s.b * s.b)
+		f := math.Exp(normal90 * math.Sqrt(v) / (2 * r))
+		e.Low, e.High = e.Error/f, min(e.Error*f, math.MaxFloat64)
+	}
+	return e
+}
+
+// Check holds the exact outputs of a sample of query rows and judges other attentions over the same arguments by them:
+// the work is that of so many rows, not of all.
+type Check[T dense.Float] struct {
+	vis     attention.Visibility
+	q, k, v attention.Seq[T]
+	rows    []int            // sampled queries, the same of every batch and head
+	exact   attention.Seq[T] // their outputs
+	seen    [][]bool         // per batch and row: a key is visible
+}
+
+// Rows of a [Check] per head and batch: what errors differ by is the text, so that rows of several say more than as
+// many of one.
+const (
+	rowsOfOne  = 64
+	rowsOfMany = 32
+)
+
+// NewCheck computes the exact outputs of so many query rows per head and batch; 0: 64, or 32 if there is more than one
+// batch. They are drawn from equal parts of the sequence and are none of the landmarks of a centroid fit: an error is
+// measured where nothing was fitted.
+func NewCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T], rows int,
+	seed uint64) (*Check[T], error) {
+	return newCheck(vis, scale, q, k, v, rows, 0, q.Len, seed)
+}
+
+// checkInputs validates arguments of an attention.
+func checkInputs[T dense.Float](vis attention.Visibility, q, k, v attention.Seq[T]) error {
+	for _, s := range [...]struct {
+		name string
+		seq  attention.Seq[T]
+	}{{"q", q}, {"k", k}, {"v", v}} {
+		if err := s.seq.Check(s.name); err != nil {
+			return err
+		}
+	}
+	out := attention.Shape{Batch: q.Batch, Heads: q.Heads, Len: q.Len, Dim: v.Dim}
+	return vis.CheckShapes(out, q.Shape, k.Shape, v.Shape)
+}
+
+// newCheck samples queries from positions from to to−1.
+func newCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T], rows, from, to int,
+	seed uint64) (*Check[T], error) {
+	if err := checkInputs(vis, q, k, v); err != nil {
+		return nil, err
+	}
+	if rows == 0 {
+		rows = defaultRows(q.Batch)
+	}
+	if rows < 1 {
+		return nil, fmt.Errorf("a check of %d rows, want at least 1: %w", rows, dense.ErrShape)
+	}
+	c := &Check[T]{vis: vis, q: q, k: k, v: v}
+	c.rows = sampleRows(q.Len, rows, from, to, seed)
+	return c, c.answer(scale)
+}
+
+func defaultRows(batches int) int {
+	if batches > 1 {
+		return rowsOfMany
+	}
+	return rowsOfOne
+}
+
+// sampleRows draws one position from each of n equal parts of [from, to), if possible not a landmark.
+func sampleRows(length, n, from, to int, seed uint64) []int {
+	n = min(n, to-from)
+	r := rand.New(rng.Stream(seed, uint64(length)))
+	landmark := map[int]bool{}
+	for _, n := range landmarks {
+		for t := range n {
+			landmark[(2*t+1)*length/(2*n)] = true
+		}
+	}
+	var rows []int
+	for t := range n {
+		lo, hi := from+t*(to-from)/n, from+(t+1)*(to-from)/n
+		at := lo + r.IntN(hi-lo)
+		for try := 0; landmark[at] && try < hi-lo; try++ {
+			if at++; at == hi {
+				at = lo
+			}
+		}
+		rows = append(rows, at)
+	}
+	return rows
+}
+
+// landmarks of a centroid fit, by default and in the grid; they are the middles of as many equal parts.
+var landmarks = []int{32, fewLandmarks}
+
+// answer computes the exact outputs, together for rows that see the same keys.
+func (c *Check[T]) answer(scale float64) error {
+	n := len(c.rows)
+	c.exact = attention.NewSeq[T](c.q.Batch, c.q.Heads, n, c.v.Dim)
+	counts := c.vis.SeenKeys(nil, c.q.Batch, c.q.Len, c.k.Len)
+	for b := range c.q.Batch {
+		seen := make([]bool, n)
+		for i0 := 0; i0 < n; {
+			lo, hi, _ := c.vis.Keys(b, c.rows[i0], c.q.Len, c.k.Len)
+			i1 := i0 + 1
+			for ; i1 < n; i1++ {
+				if l, h, _ := c.vis.Keys(b, c.rows[i1], c.q.Len, c.k.Len); l != lo || h != hi {
+					break
+				}
+			}
+			exact := attention.Exact[T]{Scale: scale}
+			any := hi > lo
+			if counts != nil {
+				exact.KeyMask, any = counts[b*c.k.Len+lo:b*c.k.Len+hi], false
+				for _, m := range exact.KeyMask {
+					any = any || m
+				}
+			}
+			for i := i0; i < i1; i++ {
+				seen[i] = any
+			}
+			if any {
+				_, err := exact.Forward(cut(batch(c.exact, b), i0, i1), gather(batch(c.q, b), c.rows[i0:i1]),
+					cut(batch(c.k, b), lo, hi), cut(batch(c.v, b), lo, hi))
+				if err != nil {
+					return err
+				}
+			}
+			i0 = i1
+		}
+		c.seen = append(c.seen, seen)
+	}
+	return nil
+}
+
+// Rows are the sampled queries, the same of every batch and head.
+func (c *Check[T]) Rows() []int { return c.rows }
+
+// rowAttention computes single rows, with the bits of Forward.
+type rowAttention[T dense.Float] interface {
+	At(out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error
+}
+
+// Errors measures an attention over the arguments of the check: one estimate per query head, and all heads together.
+func (c *Check[T]) Errors(a attention.Attention[attention.Seq[T]]) (heads []Estimate, all Estimate, err error) {
+	sums, err := c.measure(a, 0, c.k.Heads)
+	if err != nil {
+		return nil, all, err
+	}
+	heads, all = estimates(sums)
+	return heads, all, nil
+}
+
+// ErrorsOf is Errors of an output that was computed from the arguments of the check.
+func (c *Check[T]) ErrorsOf(out attention.Seq[T]) (heads []Estimate, all Estimate, err error) {
+	if err := out.Check("out"); err != nil {
+		return nil, all, err
+	}
+	if want := (attention.Shape{Batch: c.q.Batch, Heads: c.q.Heads, Len: c.q.Len, Dim: c.v.Dim}); out.Shape != want {
+		return nil, all, fmt.Errorf("out is %v, want %v: %w", out.Shape, want, dense.ErrShape)
+	}
+	heads, all = estimates(c.compare(gather(out, c.rows), c.exact))
+	return heads, all, nil
+}
+
+func estimates(sums []errorSums) (heads []Estimate, all Estimate) {
+	var total errorSums
+	for _, s := range sums {
+		heads = append(heads, s.estimate())
+		total.merge(s)
+	}
+	return heads, total.estimate()
+}
+
+// measure runs an attention over key/value heads lo to hi−1 alone; it returns the sums of their query heads.
+func (c *Check[T]) measure(a attention.Attention[attention.Seq[T]], lo, hi int) ([]errorSums, error) {
+	group := c.q.Heads / max(1, c.k.Heads)
+	q, k, v := headRange(c.q, lo*group, hi*group), headRange(c.k, lo, hi), headRange(c.v, lo, hi)
+	got := attention.NewSeq[T](q.Batch, q.Heads, len(c.rows), v.Dim)
+	if at, ok := a.(rowAttention[T]); ok {
+		if err := at.At(got, c.rows, q, k, v); err != nil {
+			return nil, err
+		}
+	} else {
+		whole := attention.NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
+		if _, err := a.Forward(whole, q, k, v); err != nil {
+			return nil, err
+		}
+		got = gather(whole, c.rows)
+	}
+	return c.compare(got, headRange(c.exact, lo*group, hi*group)), nil
+}
+
+// compare adds up the squares of rows that see a key.
+func (c *Check[T]) compare(got, want attention.Seq[T]) []errorSums {
+	sums := make([]errorSums, got.Heads)
+	for h := range sums {
+		for b := range got.Batch {
+			x, y := got.Head(b, h), want.Head(b, h)
+			for i := range c.rows {
+				if !c.seen[b][i] {
+					continue
+				}
+				var diff, size float64
+				for l, w := range y.Row(i) {
+					d := float64(x.Row(i)[l]) - float64(w)
+					diff += d * d
+					size += float64(w) * float64(w)
+				}
+				sums[h].add(diff, size)
+			}
+		}
+	}
+	return sums
+}
+
+// headRange is the view of heads lo to hi−1, batch that of one batch, cut that of positions lo to hi−1.
+func headRange[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
+	s.Heads = hi - lo
+	s.Data = s.Data[min(lo*s.StrideH, len(s.Data)):]
+	return s
+}
+
+func batch[T dense.Float](s attention.Seq[T], b int) attention.Seq[T] {
+	s.Batch = 1
+	s.Data = s.Data[min(b*s.StrideB, len(s.Data)):]
+	return s
+}
+
+func cut[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
+	s.Len = hi - lo
+	s.Data = s.Data[min(lo*s.StrideL, len(s.Data)):]
+	return s
+}
+
+// gather copies positions of all batches and heads.
+func gather[T dense.Float](s attention.Seq[T], rows []int) attention.Seq[T] {
+	out := attention.NewSeq[T](s.Batch, s.Heads, len(rows), s.Dim)
+	for b := range s.Batch {
+		for h := range s.Heads {
+			from, to := s.Head(b, h), out.Head(b, h)
+			for i, r := range rows {
+				copy(to.Row(i), from.Row(r))
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,401 @@
+package auto
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// Options say what a choice is to achieve. Exactly one of Tol and Budget is positive; the zero value means Tol 0.1.
+type Options struct {
+	// Tol is the relative error |ô−o|/|o| that every head should stay within, at the least cost.
+	Tol float64
+	// Budget is the mean cost of a token and head, in features: the errors of all heads together, as a sum of squares,
+	// are the smallest for it.
+	Budget float64
+	Rows   int    // query rows per head and batch that errors are measured on; 0: as NewCheck
+	Seed   uint64 // of the rows, the clusterings and the projections
+	// Plans are the candidates; nil: a grid that suits the length. Families that can be fitted are fitted to each head.
+	Plans []Plan
+}
+
+// aim is the share of Tol that an estimate must stay within: it comes from a sample of rows, is the first of several
+// that was small enough, and is for other data.
+const aim = 0.85
+
+// Choose picks a plan for every key/value head, for data like q, k and v: passages of a calibration text, one per
+// batch, or the very sequences that attention is wanted of.
+//
+// Causal plans have to know their centres beforehand. They are fitted to all of the sample, but judged crosswise: every
+// second batch by a fit to the others, or one half of the positions by a fit to the other half.
+func Choose[T dense.Float](o Options, vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Choice,
+	error) {
+	c, err := newChooser(o, vis, scale, q, k, v)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.divide(); err != nil {
+		return nil, err
+	}
+	found := make([][]trial, k.Heads)
+	errs := make([]error, k.Heads)
+	par.For(k.Heads, 1, func(lo, hi int) {
+		for h := lo; h < hi; h++ {
+			found[h], errs[h] = c.try(h)
+		}
+	})
+	for h, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("head %d: %w", h, err)
+		}
+	}
+	out := c.empty()
+	out.Tol, out.Budget = c.Tol, c.Budget
+	picked := make([]int, k.Heads)
+	for h, trials := range found {
+		picked[h] = len(trials) - 1 // the first that was good enough, or exact
+	}
+	if c.Budget > 0 {
+		picked = spend(found, c.Budget)
+	}
+	par.For(k.Heads, 1, func(lo, hi int) {
+		for h := lo; h < hi; h++ {
+			t := found[h][picked[h]]
+			out.Heads[h] = Head{Cost: t.cost, Expected: t.Estimate}
+			out.Heads[h].Plan, errs[h] = c.finish(t.Plan, h)
+		}
+	})
+	for h, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("head %d: %w", h, err)
+		}
+	}
+	return out, nil
+}
+
+// Use is the choice of one plan for all key/value heads, fitted to q, k and v where it has something to fit: families
+// of features, and centres if causal. Nothing is measured, so no error is expected.
+func Use[T dense.Float](p Plan, vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Choice, error) {
+	c, err := newChooser(Options{Plans: []Plan{p}}, vis, scale, q, k, v)
+	if err != nil {
+		return nil, err
+	}
+	out := c.empty()
+	errs := make([]error, k.Heads)
+	par.For(k.Heads, 1, func(lo, hi int) {
+		for h := lo; h < hi; h++ {
+			out.Heads[h].Cost = p.Cost(vis.Causal, k.Len, q.Dim, v.Dim)
+			out.Heads[h].Plan, errs[h] = c.finish(p, h)
+		}
+	})
+	for h, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("head %d: %w", h, err)
+		}
+	}
+	return out, nil
+}
+
+// trial is a candidate that was measured on one head.
+type trial struct {
+	Plan
+	Estimate
+	cost float64
+}
+
+// empty is a choice without plans.
+func (c *chooser[T]) empty() *Choice {
+	return &Choice{Causal: c.all.vis.Causal, Scale: c.scale, Length: c.all.k.Len, Dim: c.all.q.Dim,
+		ValueDim: c.all.v.Dim, Heads: make([]Head, c.all.k.Heads)}
+}
+
+// sample is arguments of an attention.
+type sample[T dense.Float] struct {
+	vis     attention.Visibility
+	q, k, v attention.Seq[T]
+}
+
+// head is the arguments of key/value head h.
+func (s *sample[T]) head(h int) sample[T] {
+	group := s.q.Heads / s.k.Heads
+	return sample[T]{s.vis, headRange(s.q, h*group, (h+1)*group), headRange(s.k, h, h+1), headRange(s.v, h, h+1)}
+}
+
+// chooser holds what all heads need.
+type chooser[T dense.Float] struct {
+	Options
+	scale float64
+	all   sample[T]
+	folds []fold[T]
+	exact float64 // cost
+}
+
+// fold is rows that judge plans and what these are fitted to before.
+type fold[T dense.Float] struct {
+	fit   sample[T]
+	check *Check[T]
+}
+
+func newChooser[T dense.Float](o Options, vis attention.Visibility, scale float64,
+	q, k, v attention.Seq[T]) (*chooser[T], error) {
+	if o.Tol == 0 && o.Budget == 0 {
+		o.Tol = 0.1
+	}
+	switch {
+	case !dense.IsFinite(o.Tol) || !dense.IsFinite(o.Budget) || o.Tol < 0 || o.Budget < 0 || o.Tol > 0 && o.Budget > 0:
+		return nil, fmt.Errorf("tol %v and budget %v, want one of them, positive: %w", o.Tol, o.Budget, ErrChoice)
+	case !dense.IsFinite(scale) || scale < 0:
+		return nil, fmt.Errorf("scale %v, want a positive number: %w", scale, ErrChoice)
+	}
+	if err := checkInputs(vis, q, k, v); err != nil {
+		return nil, err
+	}
+	if q.Batch == 0 || q.Heads == 0 || q.Len == 0 || k.Len == 0 || q.Dim == 0 || v.Dim == 0 {
+		return nil, fmt.Errorf("q %v, k %v, v %v: nothing to choose by: %w", q.Shape, k.Shape, v.Shape, dense.ErrShape)
+	}
+	c := &chooser[T]{Options: o, scale: scale, all: sample[T]{vis, q, k, v}, exact: exactCost(k.Len)}
+	if o.Plans == nil {
+		c.Plans = grid(vis.Causal, scale, k.Len, q.Dim, v.Dim)
+		return c, nil
+	}
+	for i := range o.Plans {
+		if err := o.Plans[i].check(q.Dim); err != nil {
+			return nil, fmt.Errorf("plan %d: %w", i, err)
+		}
+	}
+	c.Plans = affordable(slices.Clone(o.Plans), vis.Causal, k.Len, q.Dim, v.Dim)
+	return c, nil
+}
+
+// divide makes the folds.
+func (c *chooser[T]) divide() error {
+	add := func(fit, judged sample[T], from, to, rows int) error {
+		check, err := newCheck(judged.vis, c.scale, judged.q, judged.k, judged.v, rows, from, to, c.Seed)
+		c.folds = append(c.folds, fold[T]{fit, check})
+		return err
+	}
+	all, rows, half := c.all, c.Rows, c.all.q.Len/2
+	if rows == 0 {
+		rows = defaultRows(all.q.Batch)
+	}
+	switch {
+	case !all.vis.Causal:
+		return add(all, all, 0, all.q.Len, rows)
+	case all.q.Batch > 1:
+		return errors.Join(add(every(all, 0), every(all, 1), 0, all.q.Len, rows),
+			add(every(all, 1), every(all, 0), 0, all.q.Len, rows))
+	case all.vis.Segments != nil || all.q.Len != all.k.Len || half == 0:
+		return add(all, all, 0, all.q.Len, rows)
+	}
+	return errors.Join(add(positions(all, 0, half), all, half, all.q.Len, (rows+1)/2),
+		add(positions(all, half, all.q.Len), all, 0, half, (rows+1)/2))
+}
+
+// positions is the part of a sample of one batch from lo to hi−1.
+func positions[T dense.Float](s sample[T], lo, hi int) sample[T] {
+	s.q, s.k, s.v = cut(s.q, lo, hi), cut(s.k, lo, hi), cut(s.v, lo, hi)
+	if s.vis.KeyMask != nil {
+		s.vis.KeyMask = s.vis.KeyMask[lo:hi]
+	}
+	return s
+}
+
+// every is every second batch, from the first or the second on.
+func every[T dense.Float](s sample[T], first int) sample[T] {
+	n := (s.q.Batch + 1 - first) / 2
+	out := s
+	for _, seq := range []*attention.Seq[T]{&out.q, &out.k, &out.v} {
+		*seq = batchesFrom(*seq, first, n)
+	}
+	out.vis.KeyMask = rowsOf(s.vis.KeyMask, s.k.Len, first, n)
+	out.vis.Segments = rowsOf(s.vis.Segments, s.q.Len, first, n)
+	out.vis.KeySegments = rowsOf(s.vis.KeySegments, s.k.Len, first, n)
+	return out
+}
+
+func batchesFrom[T dense.Float](s attention.Seq[T], first, n int) attention.Seq[T] {
+	s.Data = s.Data[min(first*s.StrideB, len(s.Data)):]
+	s.Batch, s.StrideB = n, 2*s.StrideB
+	return s
+}
+
+// rowsOf are the rows first, first+2, … of a list of rows of the given length.
+func rowsOf[E any](list []E, length, first, n int) []E {
+	if list == nil {
+		return nil
+	}
+	out := make([]E, 0, n*length)
+	for i := range n {
+		out = append(out, list[(first+2*i)*length:(first+2*i+1)*length]...)
+	}
+	return out
+}
+
+// try measures candidates in the order of their cost: with Tol, until one is good enough; exact attention is the last.
+func (c *chooser[T]) try(h int) ([]trial, error) {
+	var out []trial
+	q, v, rows := c.all.q, c.all.v, 0
+	for _, f := range c.folds {
+		rows += len(f.check.rows) * f.check.q.Batch
+	}
+	for _, p := range c.Plans {
+		e, err := c.judge(p, h)
+		if errors.Is(err, errNoFit) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, trial{p, e, p.Cost(c.all.vis.Causal, c.all.k.Len, q.Dim, v.Dim)})
+		if c.Tol > 0 && e.Error <= aim*c.Tol {
+			return out, nil
+		}
+	}
+	return append(out, trial{Plan{Method: Exact}, Estimate{Rows: rows}, c.exact}), nil
+}
+
+// errNoFit marks candidates that cannot be fitted to a head.
+var errNoFit = errors.New("no fit")
+
+// judge is the error of a candidate on head h.
+func (c *chooser[T]) judge(p Plan, h int) (Estimate, error) {
+	var sums errorSums
+	for i := range c.folds {
+		f := &c.folds[i]
+		a, err := c.attention(p, f, h)
+		if err != nil {
+			return Estimate{}, err
+		}
+		group, err := f.check.measure(a, h, h+1)
+		if err != nil {
+			return Estimate{}, err
+		}
+		for _, g := range group {
+			sums.merge(g)
+		}
+	}
+	return sums.estimate(), nil
+}
+
+// attention is a candidate for head h, fitted to what it may know when it is judged.
+func (c *chooser[T]) attention(p Plan, f *fold[T], h int) (attention.Attention[attention.Seq[T]], error) {
+	s := f.fit.head(h)
+	if p.Method == Features {
+		spec, err := fitFeatures(*p.Features, &s)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", err, errNoFit)
+		}
+		maps, err := attention.NewMaps[T]([]randfeat.Spec{spec.Spec})
+		return &attention.Linear[T]{Visibility: f.check.vis, Maps: maps, Window: spec.Window, Sinks: spec.Sinks}, err
+	}
+	a := &centroid.Attention[T]{Visibility: f.check.vis, Scale: c.scale, Specs: []centroid.Spec{*p.Centroid}}
+	if !c.all.vis.Causal {
+		return a, nil
+	}
+	var err error
+	a.Centres, err = c.centres(*p.Centroid, &s)
+	return a, err
+}
+
+func (c *chooser[T]) centres(spec centroid.Spec, s *sample[T]) ([]*centroid.Centres, error) {
+	return centroid.Fit([]centroid.Spec{spec}, c.scale, s.vis, s.q, s.k, s.v)
+}
+
+// finish fits the plan that was chosen to all of the sample.
+func (c *chooser[T]) finish(p Plan, h int) (Plan, error) {
+	s := c.all.head(h)
+	switch {
+	case p.Method == Features:
+		f, err := fitFeatures(*p.Features, &s)
+		if err != nil {
+			return p, err
+		}
+		p.Features = &f
+	case p.Method == Centroid && c.all.vis.Causal:
+		centres, err := c.centres(*p.Centroid, &s)
+		if err != nil {
+			return p, err
+		}
+		p.Centres = centres[0]
+	}
+	return p, nil
+}
+
+// fitFeatures fits a family to the queries and keys of a head, if it can be.
+func fitFeatures[T dense.Float](f FeatureSpec, s *sample[T]) (FeatureSpec, error) {
+	if _, ok := f.Spec.Family.(family.Fitter); !ok {
+		return f, nil
+	}
+	stats, err := attention.NewHeadStats[T](f.Spec, 1)
+	if err != nil {
+		return f, err
+	}
+	var queries []bool
+	if s.q.Len == s.k.Len { // padding of one sequence is padding on both sides
+		queries = s.vis.KeyMask
+	}
+	if err := stats.Add(s.q, s.k, queries, s.vis.KeyMask); err != nil {
+		return f, err
+	}
+	specs, err := stats.Fit()
+	if err != nil {
+		return f, err
+	}
+	f.Spec = specs[0]
+	return f, nil
+}
+
+// spend picks a trial of every head so that the mean cost stays within the budget and the sum of squared errors is
+// small. With a price λ per cost every head picks the least of error² + λ·cost; the smallest price that the budget
+// affords is found by bisection, and what then is left buys what gains most.
+func spend(found [][]trial, budget float64) []int {
+	pick := func(price float64) (at []int, cost float64) {
+		at = make([]int, len(found))
+		for h, trials := range found {
+			for i, t := range trials {
+				now := trials[at[h]]
+				if t.Error*t.Error+price*t.cost < now.Error*now.Error+price*now.cost {
+					at[h] = i
+				}
+			}
+			cost += trials[at[h]].cost
+		}
+		return at, cost / float64(len(found))
+	}
+	lo, hi := 0.0, 1.0
+	best, cost := pick(hi)
+	for range 60 {
+		price := math.Sqrt(max(lo, 1e-18) * hi)
+		at, c := pick(price)
+		if c <= budget {
+			best, cost, hi = at, c, price
+		} else {
+			lo = price
+		}
+	}
+	for {
+		left, gain, head, to := (budget-cost)*float64(len(found)), 0.0, -1, 0
+		for h, trials := range found {
+			now := trials[best[h]]
+			for i, t := range trials {
+				g := (now.Error*now.Error - t.Error*t.Error) / max(t.cost-now.cost, 1e-9)
+				if t.Error < now.Error && t.cost-now.cost <= left && g > gain {
+					gain, head, to = g, h, i
+				}
+			}
+		}
+		if head < 0 {
+			return best
+		}
+		cost += (found[head][to].cost - found[head][best[head]].cost) / float64(len(found))
+		best[head] = to
+	}
+}
