@@ -36,7 +36,7 @@ func (p *pool[T]) put(c *call[T]) {
 	p.free = append(p.free, c)
 }
 
-// call is one bidirectional Forward as its workers see it. Its steps are: fit every problem, assign keys in
+// call is one bidirectional Forward or Backward as its workers see it. Its steps are: fit every problem, assign keys in
 // chunks, group the keys of every problem by cluster, compute rows in tasks.
 type call[T dense.Float] struct {
 	tab     *kern.Table[T]
@@ -46,10 +46,11 @@ type call[T dense.Float] struct {
 	scale   float64
 	group   int
 
-	out, q, k, v attention.Seq[T]
-	seen         []bool
-	memory       []bool // of seen
-	spans        []attention.Span
+	out, q, k, v     attention.Seq[T]
+	dout, dq, dk, dv attention.Seq[T] // of Backward
+	seen             []bool
+	memory           []bool // of seen
+	spans            []attention.Span
 
 	problems []*problem[T]
 	used     int // of problems, whose memory is reused
@@ -117,9 +118,12 @@ func (c *call[T]) start(a *Attention[T], out, q, k, v attention.Seq[T]) (err err
 // forget drops the data of the caller.
 func (c *call[T]) forget() {
 	c.vis, c.specs, c.centres, c.seen, c.wanted = nil, nil, nil, nil, nil
-	c.out, c.q, c.k, c.v = attention.Seq[T]{}, attention.Seq[T]{}, attention.Seq[T]{}, attention.Seq[T]{}
+	var none attention.Seq[T]
+	var empty dense.Matrix[T]
+	c.out, c.q, c.k, c.v, c.dout, c.dq, c.dk, c.dv = none, none, none, none, none, none, none, none
 	for _, w := range c.crew.Workers {
-		w.fit.q, w.fit.k, w.fit.v, w.fit.spec = c.q, c.k, c.v, nil
+		w.fit.q, w.fit.k, w.fit.v, w.fit.spec = none, none, none, nil
+		w.near.keys, w.near.values, w.sinks.keys, w.sinks.values = empty, empty, empty, empty
 	}
 	for _, p := range c.problems {
 		p.spec, p.centres = nil, nil
@@ -188,7 +192,7 @@ func (c *call[T]) split() (work float64) {
 	total := c.q.Batch * c.k.Heads * c.q.Len
 	for i, p := range c.problems[:c.used] {
 		s := p.span
-		keys := float64(p.clusters) + float64(p.top)*float64(len(p.keys))/float64(max(1, p.clusters)) + 64
+		keys := p.rowWork()
 		if c.wanted != nil {
 			for at, l := range c.wanted {
 				if l >= s.Q0 && l < s.Q1 {
@@ -212,6 +216,11 @@ func (c *call[T]) split() (work float64) {
 		work += float64(n*c.group) * keys * float64(c.q.Dim+c.v.Dim)
 	}
 	return work
+}
+
+// rowWork is about the number of keys and centroids that a row meets.
+func (p *problem[T]) rowWork() float64 {
+	return float64(p.clusters) + float64(p.top)*float64(len(p.keys))/float64(max(1, p.clusters)) + 64
 }
 
 // run computes the outputs.
@@ -286,6 +295,7 @@ type worker[T dense.Float] struct {
 	tileSum      []T
 	choosers     []int32 // rows by the clusters that they have chosen
 	report       attention.Report
+	grad         gradScratch[T]
 }
 
 // band are the exact keys [lo, hi) of a span, by position, that a stretch of queries shares.
@@ -295,6 +305,7 @@ type band[T dense.Float] struct {
 	bias    []T // −∞ for masked keys
 	masked  bool
 	k, v    dense.Matrix[T] // copies of masked ones
+	keys    dense.Matrix[T]
 	values  dense.Matrix[T]
 	weights dense.Matrix[T]
 }

@@ -119,30 +119,35 @@ func checkInputs[T dense.Float](vis *attention.Visibility, out attention.Shape, 
 	return vis.CheckShapes(out, q.Shape, k.Shape, v.Shape)
 }
 
-// checkFinite looks for NaN and infinities in the queries and in the keys and values that count. Sums of squares find
-// them; only then positions are searched, as large float64 numbers overflow a sum without being wrong.
+// checkFinite looks for NaN and infinities in the queries and in the keys and values that count.
 func checkFinite[T dense.Float](tab *kern.Table[T], q, k, v attention.Seq[T], seen []bool) error {
-	for _, s := range [...]struct {
-		name string
-		seq  attention.Seq[T]
-		seen []bool
-	}{{"q", q, nil}, {"k", k, seen}, {"v", v, seen}} {
-		for b := range s.seq.Batch {
-			for h := range s.seq.Heads {
-				m := s.seq.Head(b, h)
-				if s.seen == nil && m.Stride == m.Cols && dense.IsFinite(tab.Norm2(m.Data)) {
+	if err := finite(tab, "q", q, nil); err != nil {
+		return err
+	}
+	if err := finite(tab, "k", k, seen); err != nil {
+		return err
+	}
+	return finite(tab, "v", v, seen)
+}
+
+// finite looks for NaN and infinities in the positions that count, one entry per batch and position; nil: all. Sums of
+// squares find them; only then columns are searched, as large float64 numbers overflow a sum without being wrong.
+func finite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[T], counts []bool) error {
+	for b := range s.Batch {
+		for h := range s.Heads {
+			m := s.Head(b, h)
+			if counts == nil && m.Stride == m.Cols && dense.IsFinite(tab.Norm2(m.Data)) {
+				continue
+			}
+			for l := range m.Rows {
+				if counts != nil && !counts[b*m.Rows+l] || dense.IsFinite(tab.Norm2(m.Row(l))) {
 					continue
 				}
-				for l := range m.Rows {
-					if s.seen != nil && !s.seen[b*m.Rows+l] || dense.IsFinite(tab.Norm2(m.Row(l))) {
-						continue
-					}
-					for c, x := range m.Row(l) {
-						if !dense.IsFinite(float64(x)) {
-							return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", s.name, b, h,
-								l,
-								c, x, dense.ErrNotFinite)
-						}
+				for c, x := range m.Row(l) {
+					if !dense.IsFinite(float64(x)) {
+						return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", name, b, h, l, c,
+							x,
+							dense.ErrNotFinite)
 					}
 				}
 			}

@@ -20,11 +20,7 @@ import (
 // cluster where that is exact.
 func (c *call[T]) rows(w *worker[T], t rowTask) {
 	p := c.problems[t.problem]
-	c.load(w, p, t)
-	c.nearAndFar(w, p, t)
-	if p.top > 0 {
-		c.exactClusters(w, p)
-	}
+	c.sums(w, p, t)
 	n := t.hi - t.lo
 	for g := range c.group {
 		out := c.out.Head(p.b, p.h*c.group+g)
@@ -40,6 +36,16 @@ func (c *call[T]) rows(w *worker[T], t rowTask) {
 			copy(dst, w.acc.Row(r))
 			c.tab.Scale(dst, T(1/w.sum[r]))
 		}
+	}
+}
+
+// sums computes those of the rows of a task, and their shifts.
+func (c *call[T]) sums(w *worker[T], p *problem[T], t rowTask) {
+	c.load(w, p, t)
+	c.eachTile(w, p, t, (*call[T]).nearAndFarTile)
+	if p.top > 0 {
+		c.sortChosen(w, p)
+		c.eachChosen(w, p, (*call[T]).exactBlock)
 	}
 }
 
@@ -75,8 +81,9 @@ func (p *problem[T]) neighbours(query int) (lo, hi int) {
 	return min(max(at-p.spec.Window, min(p.spec.Sinks, n)), hi), hi
 }
 
-// nearAndFar sets the sums of all rows to those of centroids and exact neighbours, and chooses the exact clusters.
-func (c *call[T]) nearAndFar(w *worker[T], p *problem[T], t rowTask) {
+// eachTile calls body for m queries from query on, whose first row is r, with the keys of their neighbours packed.
+func (c *call[T]) eachTile(w *worker[T], p *problem[T], t rowTask,
+	body func(c *call[T], w *worker[T], p *problem[T], query, r, m int)) {
 	n := t.hi - t.lo
 	high := max(1, min(tileRows, tileCells/max(1, p.clusters)))
 	sinks := min(p.spec.Sinks, p.span.K1-p.span.K0)
@@ -88,7 +95,7 @@ func (c *call[T]) nearAndFar(w *worker[T], p *problem[T], t rowTask) {
 		c.loadBand(&w.near, p, lo, hi)
 		for g := range c.group {
 			for i := from; i < to; i += high {
-				c.nearAndFarTile(w, p, t.lo+i, g*n+i, min(high, to-i))
+				body(c, w, p, t.lo+i, g*n+i, min(high, to-i))
 			}
 		}
 	}
@@ -102,7 +109,7 @@ func (c *call[T]) loadBand(b *band[T], p *problem[T], lo, hi int) {
 	}
 	k := c.k.Head(p.b, p.h).RowRange(p.span.K0+lo, p.span.K0+hi)
 	b.values = c.v.Head(p.b, p.h).RowRange(p.span.K0+lo, p.span.K0+hi)
-	b.masked = false
+	b.masked, b.keys = false, k
 	for _, x := range p.cluster[lo:hi] {
 		b.masked = b.masked || x == hidden
 	}
@@ -119,9 +126,9 @@ func (c *call[T]) loadBand(b *band[T], p *problem[T], lo, hi int) {
 				copy(b.v.Row(i), b.values.Row(i))
 			}
 		}
-		k, b.values = b.k, b.v
+		b.keys, b.values = b.k, b.v
 	}
-	c.tab.Pack(&b.panel, k)
+	c.tab.Pack(&b.panel, b.keys)
 }
 
 // logits of m queries x with the positions [lo, hi) of the band, or a few more before them; from is the first.
@@ -139,7 +146,8 @@ func (c *call[T]) logits(w *worker[T], b *band[T], x dense.Matrix[T], lo, hi int
 	return b.weights, b.lo + c0
 }
 
-// nearAndFarTile is nearAndFar for m queries from query on, whose first row is r.
+// nearAndFarTile sets the sums of m rows from r on to those of centroids and exact neighbours, and chooses the exact
+// clusters.
 func (c *call[T]) nearAndFarTile(w *worker[T], p *problem[T], query, r, m int) {
 	w.far = buf.Shaped(w.far, m, p.clusters)
 	acc := w.acc.RowRange(r, r+m)
@@ -275,10 +283,8 @@ func largestOf[T dense.Float](tab *kern.Table[T], dst []int32, x []T) {
 	}
 }
 
-// exactClusters adds the members of the chosen clusters to the sums of the rows.
-func (c *call[T]) exactClusters(w *worker[T], p *problem[T]) {
-	rows := w.x.Rows
-	// Rows sorted by the clusters that they have chosen, in ascending order for every cluster.
+// sortChosen lists the rows that have chosen each cluster, in ascending order: w.count[x] is where those of x end.
+func (c *call[T]) sortChosen(w *worker[T], p *problem[T]) {
 	w.count = buf.Zeroed(w.count, p.clusters+1)
 	for _, x := range w.chosen {
 		if x >= 0 {
@@ -289,7 +295,7 @@ func (c *call[T]) exactClusters(w *worker[T], p *problem[T]) {
 		w.count[x+1] += w.count[x]
 	}
 	w.choosers = buf.Sized(w.choosers, len(w.chosen))
-	for r := range rows {
+	for r := range w.x.Rows {
 		for _, x := range w.chosen[r*p.top : (r+1)*p.top] {
 			if x < 0 {
 				break
@@ -298,12 +304,17 @@ func (c *call[T]) exactClusters(w *worker[T], p *problem[T]) {
 			w.count[x]++
 		}
 	}
+}
+
+// eachChosen calls body with blocks of sorted keys [lo, hi) of the clusters that rows have chosen, and these rows.
+func (c *call[T]) eachChosen(w *worker[T], p *problem[T],
+	body func(c *call[T], w *worker[T], p *problem[T], rows []int32, lo, hi int)) {
 	from := 0
 	for x := range p.clusters {
 		to := int(w.count[x])
 		if from < to {
 			for lo, end := int(p.start[x]), int(p.start[x+1]); lo < end; lo += keyBlock {
-				c.exactBlock(w, p, w.choosers[from:to], lo, min(lo+keyBlock, end))
+				body(c, w, p, w.choosers[from:to], lo, min(lo+keyBlock, end))
 			}
 		}
 		from = to

@@ -1,0 +1,313 @@
+package centroid
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+)
+
+// Backward sets dq, dk and dv to the gradients of Σ out⊙dout, where out is the result of Forward on q, k and v, with
+// the
+// clusters, the weights of keys in their centroids and the choice of exact clusters held constant: they are what the
+// derivative is taken at, and change only at ties. A centroid passes its gradient on to its keys by their weights, the
+// mean of its values in equal parts.
+//
+// Every packed sequence of a key head is the work of one goroutine, in the order of its rows: the bits do not depend on
+// their number. Causal attention has no Backward yet.
+func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error {
+	for _, s := range [...]struct {
+		name, like string
+		got, want  attention.Seq[T]
+	}{{"out", "out", out, out}, {"dq", "q", dq, q}, {"dk", "k", dk, k}, {"dv", "v", dv, v},
+		{"dout", "out", dout, out}} {
+		if err := s.got.Check(s.name); err != nil {
+			return err
+		}
+		if s.got.Shape != s.want.Shape {
+			return fmt.Errorf("%s is %v, %s %v, want them equal: %w", s.name, s.got.Shape, s.like, s.want.Shape,
+				dense.ErrShape)
+		}
+	}
+	if err := a.check(out.Shape, q, k, v); err != nil {
+		return err
+	}
+	if a.Causal {
+		return fmt.Errorf("gradients of causal centroids: %w", errors.ErrUnsupported)
+	}
+	c := a.calls.get()
+	defer a.calls.put(c)
+	defer c.forget()
+	if err := c.start(a, out, q, k, v); err != nil {
+		return err
+	}
+	if !a.Unchecked {
+		if err := checkFinite(c.tab, q, k, v, c.seen); err != nil {
+			return err
+		}
+		for _, s := range [...]struct {
+			name string
+			seq  attention.Seq[T]
+		}{{"out", out}, {"dout", dout}} {
+			if err := finite(c.tab, s.name, s.seq, nil); err != nil {
+				return err
+			}
+		}
+	}
+	c.dout, c.dq, c.dk, c.dv = dout, dq, dk, dv
+	c.prepare()
+	for b := range k.Batch {
+		for h := range k.Heads {
+			clearRows(dk.Head(b, h))
+			clearRows(dv.Head(b, h))
+		}
+	}
+	var work float64
+	for _, p := range c.problems[:c.used] {
+		work += 3 * p.rowWork() * float64((p.span.Q1-p.span.Q0)*c.group) * float64(q.Dim+v.Dim)
+	}
+	c.do(c.used, work, (*gradStep[T])(c))
+	return nil
+}
+
+func clearRows[T dense.Float](m dense.Matrix[T]) {
+	for i := range m.Rows {
+		clear(m.Row(i))
+	}
+}
+
+// gradStep's items are problems.
+type gradStep[T dense.Float] call[T]
+
+func (s *gradStep[T]) Item(w *worker[T], i int) error {
+	(*call[T])(s).gradients(w, i)
+	return nil
+}
+
+// gradRows queries of a problem are handled at a time, whatever the number of processors.
+const gradRows = 1024
+
+// gradScratch is the memory of a worker for gradients.
+type gradScratch[T dense.Float] struct {
+	up     dense.Matrix[T] // [dout | −out·dout] of a task, divided by the sum of weights
+	dx     dense.Matrix[T]
+	values kern.Panel[T] // [v̄ | 1] of centroids, [v | 1] of a block
+	means  kern.Panel[T]
+	wide   dense.Matrix[T] // [v | 1]
+	far    dense.Matrix[T] // dL/dlogit of centroids
+	near   dense.Matrix[T] // and of neighbours
+	tileUp dense.Matrix[T]
+
+	dCentre, dMean, dK, dV dense.Matrix[T] // of a problem; dK and dV of its sorted keys
+}
+
+// gradients computes dq of all queries of a problem and adds to dk and dv of its keys.
+func (c *call[T]) gradients(w *worker[T], problem int) {
+	p := c.problems[problem]
+	g := &w.grad
+	for _, m := range []struct {
+		dst  *dense.Matrix[T]
+		like dense.Matrix[T]
+	}{{&g.dCentre, p.centre}, {&g.dMean, p.mean}, {&g.dK, p.k}, {&g.dV, p.v}} {
+		*m.dst = buf.Shaped(*m.dst, m.like.Rows, m.like.Cols)
+		clear(m.dst.Data)
+	}
+	if p.clusters > 0 {
+		c.tab.Pack(&g.means, g.withOnes(p.mean))
+	}
+	n := p.span.Q1 - p.span.Q0
+	rows := max(1, gradRows/c.group/tileRows) * tileRows
+	for lo := 0; lo < n; lo += rows {
+		c.gradTask(w, p, rowTask{problem, lo, min(lo+rows, n), p.span.Q0 + lo})
+	}
+	dk, dv := c.dk.Head(p.b, p.h), c.dv.Head(p.b, p.h)
+	for x := range p.clusters {
+		for i := int(p.start[x]); i < int(p.start[x+1]); i++ {
+			at := int(p.keys[p.order[i]])
+			c.tab.MulAdd(dk.Row(at), g.dK.Row(i), 1)
+			c.tab.MulAdd(dk.Row(at), g.dCentre.Row(x), p.share[i])
+			c.tab.MulAdd(dv.Row(at), g.dV.Row(i), 1)
+			c.tab.MulAdd(dv.Row(at), g.dMean.Row(x), p.perKey[x])
+		}
+	}
+}
+
+// withOnes is [m | 1].
+func (g *gradScratch[T]) withOnes(m dense.Matrix[T]) dense.Matrix[T] {
+	g.wide = buf.Shaped(g.wide, m.Rows, m.Cols+1)
+	for i := range m.Rows {
+		copy(g.wide.Row(i), m.Row(i))
+		g.wide.Row(i)[m.Cols] = 1
+	}
+	return g.wide
+}
+
+// gradTask handles the rows of a task: first their weights as in Forward, then, with those over their sum p,
+//
+//	dL/dlogit = p·(v − out)·dout,   dL/dv = p·dout.
+func (c *call[T]) gradTask(w *worker[T], p *problem[T], t rowTask) {
+	c.sums(w, p, t)
+	g := &w.grad
+	n, dv := t.hi-t.lo, c.v.Dim
+	rows := n * c.group
+	g.up, g.dx = buf.Shaped(g.up, rows, dv+1), buf.Shaped(g.dx, rows, c.q.Dim)
+	clear(g.dx.Data)
+	for h := range c.group {
+		out, dout := c.out.Head(p.b, p.h*c.group+h), c.dout.Head(p.b, p.h*c.group+h)
+		for i := range n {
+			r := h*n + i
+			row := g.up.Row(r)
+			if w.sum[r] == 0 {
+				clear(row)
+				continue
+			}
+			copy(row, dout.Row(t.at+i))
+			var dot float64
+			for l, o := range out.Row(t.at + i) {
+				dot += float64(o) * float64(row[l])
+			}
+			row[dv] = T(-dot)
+			c.tab.Scale(row, T(1/w.sum[r]))
+		}
+	}
+	for i := range w.stamp {
+		w.stamp[i] = -1
+	}
+	c.eachTile(w, p, t, (*call[T]).gradTile)
+	if p.top > 0 {
+		c.eachChosen(w, p, (*call[T]).gradBlock)
+	}
+	for h := range c.group {
+		dq := c.dq.Head(p.b, p.h*c.group+h)
+		for i := range n {
+			dst := dq.Row(t.at + i)
+			copy(dst, g.dx.Row(h*n+i))
+			c.tab.Scale(dst, T(c.scale))
+		}
+	}
+}
+
+// gradTile is nearAndFarTile for gradients: shifts, sums and chosen clusters are known.
+func (c *call[T]) gradTile(w *worker[T], p *problem[T], query, r, m int) {
+	g := &w.grad
+	x, up, dx := w.x.RowRange(r, r+m), g.up.RowRange(r, r+m), g.dx.RowRange(r, r+m)
+	w.far, g.far = buf.Shaped(w.far, m, p.clusters), buf.Shaped(g.far, m, p.clusters)
+	if p.clusters > 0 {
+		c.tab.MulT(w.far, x, &p.panel, p.logSize)
+		for i := range m {
+			far := w.far.Row(i)
+			if math.IsInf(float64(w.shift[r+i]), -1) {
+				clear(far)
+				continue
+			}
+			for _, y := range w.chosen[(r+i)*p.top : (r+i+1)*p.top] {
+				if y >= 0 {
+					far[y] = T(math.Inf(-1))
+				}
+			}
+			c.tab.Exp(far, w.shift[r+i])
+		}
+		c.tab.MulT(g.far, up, &g.means, nil)
+		c.tab.Mul(g.far.Data, w.far.Data)
+	}
+	if w.near.lo < w.near.hi {
+		for i := 0; i < m; i += nearRows {
+			end := min(i+nearRows, m)
+			lo, _ := p.neighbours(query + i)
+			_, hi := p.neighbours(query + end - 1)
+			c.gradBand(w, p, &w.near, query+i, r+i, i, end-i, lo, hi, p.neighbours)
+		}
+	}
+	if sinks := w.sinks.hi; sinks > 0 {
+		c.gradBand(w, p, &w.sinks, query, r, 0, m, 0, sinks, func(int) (int, int) { return 0, sinks })
+	}
+	if p.clusters > 0 {
+		c.tab.Product(dx, g.far, p.centre, true)
+		c.tab.TMul(g.dCentre, g.far, x)
+		c.tab.TMul(g.dMean, w.far, up.ColRange(0, c.v.Dim))
+	}
+}
+
+// gradBand adds the gradients of exact neighbours at positions [lo, hi) of a band for m rows from r on, row at of the
+// tile, and takes what their centroids have too much of it out of g.far.
+func (c *call[T]) gradBand(w *worker[T], p *problem[T], b *band[T], query, r, at, m, lo, hi int,
+	visible func(query int) (lo, hi int)) {
+	g := &w.grad
+	x, up := w.x.RowRange(r, r+m), g.up.RowRange(r, r+m)
+	e, from := c.logits(w, b, x, lo, hi)
+	keys, values := b.keys.RowRange(from-b.lo, hi-b.lo), b.values.RowRange(from-b.lo, hi-b.lo)
+	c.tab.Pack(&g.values, g.withOnes(values))
+	g.near = buf.Shaped(g.near, m, e.Cols)
+	c.tab.MulT(g.near, up, &g.values, nil)
+	for i := range m {
+		weight, grad := e.Row(i), g.near.Row(i)
+		first, end := visible(query + i)
+		if math.IsInf(float64(w.shift[r+i]), -1) {
+			end = first
+		}
+		for j := range weight {
+			if j < first-from || j >= end-from {
+				weight[j], grad[j] = 0, 0
+			}
+		}
+		weight, grad = weight[first-from:end-from], grad[first-from:end-from]
+		c.tab.Exp(weight, w.shift[r+i])
+		for _, y := range w.chosen[(r+i)*p.top : (r+i+1)*p.top] {
+			if y >= 0 {
+				w.stamp[y] = int32(r + i)
+			}
+		}
+		for j, y := range p.cluster[first:end] {
+			switch {
+			case y < 0:
+				grad[j] *= weight[j]
+			case w.stamp[y] == int32(r+i):
+				weight[j], grad[j] = 0, 0
+			default:
+				share := w.far.Row(at + i)[y] * p.perKey[y]
+				g.far.Row(at + i)[y] -= share * grad[j]
+				grad[j] *= weight[j]
+				weight[j] -= share
+			}
+		}
+	}
+	k0 := p.span.K0
+	c.tab.Product(g.dx.RowRange(r, r+m), g.near, keys, true)
+	c.tab.TMul(c.dk.Head(p.b, p.h).RowRange(k0+from, k0+hi), g.near, x)
+	c.tab.TMul(c.dv.Head(p.b, p.h).RowRange(k0+from, k0+hi), e, up.ColRange(0, c.v.Dim))
+}
+
+// gradBlock is exactBlock for gradients.
+func (c *call[T]) gradBlock(w *worker[T], p *problem[T], rows []int32, lo, hi int) {
+	g := &w.grad
+	keys, values := p.k.RowRange(lo, hi), p.v.RowRange(lo, hi)
+	c.tab.Pack(&w.panel, keys)
+	c.tab.Pack(&g.values, g.withOnes(values))
+	w.tileMax = buf.Sized(w.tileMax, tileRows)
+	for len(rows) > 0 {
+		m := min(tileRows, len(rows))
+		w.tileX, g.tileUp = buf.Shaped(w.tileX, m, w.x.Cols), buf.Shaped(g.tileUp, m, g.up.Cols)
+		w.values = buf.Shaped(w.values, m, w.x.Cols)
+		for i, r := range rows[:m] {
+			copy(w.tileX.Row(i), w.x.Row(int(r)))
+			copy(g.tileUp.Row(i), g.up.Row(int(r)))
+			copy(w.values.Row(i), g.dx.Row(int(r)))
+			w.tileMax[i] = w.shift[r]
+		}
+		w.tile, g.near = buf.Shaped(w.tile, m, hi-lo), buf.Shaped(g.near, m, hi-lo)
+		c.tab.MulTExp(w.tile, w.tileX, &w.panel, nil, w.tileMax[:m])
+		c.tab.MulT(g.near, g.tileUp, &g.values, nil)
+		c.tab.Mul(g.near.Data, w.tile.Data)
+		c.tab.Product(w.values, g.near, keys, true)
+		for i, r := range rows[:m] {
+			copy(g.dx.Row(int(r)), w.values.Row(i))
+		}
+		c.tab.TMul(g.dK.RowRange(lo, hi), g.near, w.tileX)
+		c.tab.TMul(g.dV.RowRange(lo, hi), w.tile, g.tileUp.ColRange(0, c.v.Dim))
+		rows = rows[m:]
+	}
+}
