@@ -49,12 +49,28 @@ func (a *near[T]) seen(p int) int {
 	return n
 }
 
+// rows are keys or values by position: those of a matrix, or pages of a cache.
+type rows[T dense.Float] struct {
+	pages  [][]T
+	shift  uint // positions of a page, as a power of two
+	stride int
+}
+
+func rowsOf[T dense.Float](m dense.Matrix[T]) rows[T] {
+	return rows[T]{pages: [][]T{m.Data}, shift: 62, stride: m.Stride}
+}
+
+// row begins with that of position p.
+func (r *rows[T]) row(p int) []T {
+	return r.pages[p>>r.shift][(p&(1<<r.shift-1))*r.stride:]
+}
+
 // members are the keys of every cluster in the order of their positions, and their residual numbers.
 type members[T dense.Float] struct {
 	pos [][]int32
-	// Residual numbers as panels of r+1 inputs, the last of them 1, or as bytes in the same order without it.
+	// Residual numbers as panels of r+1 inputs, the last of them 1, or packed in the same order without it.
 	wide [][]T
-	q    [][]int8
+	q    []quanta
 }
 
 // residuals is the panel of the first n members of c. It may lie in tmp.
@@ -65,20 +81,65 @@ func (m *members[T]) residuals(g *geometry[T], c, n int, tmp *[]T) kern.Panel[T]
 		return p
 	}
 	w := p.Width
-	*tmp = buf.Sized(*tmp, (n+w-1)/w*w*p.Cols)
+	*tmp = roomy(*tmp, (n+w-1)/w*w*p.Cols)
 	p.Data = *tmp
-	src := m.q[c]
-	for i := 0; i < len(p.Data); i += w * p.Cols {
+	for i, at := 0, 0; i < len(p.Data); i, at = i+w*p.Cols, at+w*g.r {
 		dst, ones := p.Data[i:i+w*g.r], p.Data[i+w*g.r:i+w*p.Cols]
-		for j, v := range src[:len(dst)] {
-			dst[j] = T(v)
-		}
-		src = src[len(dst):]
+		widen(dst, &m.q[c], at, g.spec.bits())
 		for j := range ones {
 			ones[j] = 1
 		}
 	}
 	return p
+}
+
+// quanta are the residual numbers of one cluster in the order of a panel: a byte each, or half of one.
+type quanta struct{ data []byte }
+
+// put sets those of member j. There is room for it already, or the panel of j is new.
+func (a *quanta) put(j, width, bits int, q []int8) {
+	if j%width == 0 {
+		n := len(a.data) + width*len(q)*bits/8
+		a.data = slices.Grow(a.data, n-len(a.data))[:n]
+		clear(a.data[n-width*len(q)*bits/8:])
+	}
+	at := j/width*width*len(q) + j%width
+	for _, v := range q {
+		if bits == 4 {
+			a.data[at/2] |= byte(v+8) << (at % 2 * 4)
+		} else {
+			a.data[at] = byte(v)
+		}
+		at += width
+	}
+}
+
+// get reads those of member j.
+func (a *quanta) get(q []int8, j, width, bits int) {
+	at := j/width*width*len(q) + j%width
+	for i := range q {
+		if bits == 4 {
+			q[i] = int8(a.data[at/2]>>(at%2*4)&15) - 8
+		} else {
+			q[i] = int8(a.data[at])
+		}
+		at += width
+	}
+}
+
+// widen sets dst to the numbers from index at on.
+func widen[T dense.Float](dst []T, a *quanta, at, bits int) {
+	if bits == 4 {
+		src := a.data[at/2:][:len(dst)/2]
+		for i, v := range src {
+			dst[2*i], dst[2*i+1] = T(int8(v&15)-8), T(int8(v>>4)-8)
+		}
+		return
+	}
+	src := a.data[at:][:len(dst)]
+	for i, v := range src {
+		dst[i] = T(int8(v))
+	}
 }
 
 const (
@@ -95,7 +156,7 @@ type reader[T dense.Float] struct {
 	near *near[T]
 	far  *far[T] // nil: none
 	m    *members[T]
-	k, v dense.Matrix[T] // by position
+	k, v rows[T] // by position
 
 	group, n int             // query heads, positions
 	x        dense.Matrix[T] // scaled queries, row h·n + i
@@ -126,7 +187,7 @@ type reader[T dense.Float] struct {
 	count   []T
 	one     [1]T
 	tmp     []T
-	rows    []int
+	askers  []int // rows that open a cluster
 	panel   kern.Panel[T]
 	report  attention.Report
 }
@@ -391,6 +452,7 @@ func (w *reader[T]) exactKeys(chosen []int32) {
 	w.selPos, w.selOf = w.selPos[:0], w.selOf[:0]
 	filter := total > g.spec.Keys
 	if filter {
+		w.tile.Data = roomy(w.tile.Data, len(w.unit)*total)
 		w.tile = buf.Shaped(w.tile, len(w.unit), total)
 		w.au = buf.Shaped(w.au, len(w.unit), g.r+1)
 		for i, l := range w.unit {
@@ -507,8 +569,8 @@ func (w *reader[T]) gather(pos []int32) {
 	g := w.g
 	w.keys, w.values = buf.Shaped(w.keys, len(pos), g.d), buf.Shaped(w.values, len(pos), g.dv)
 	for i, p := range pos {
-		copy(w.keys.Data[i*g.d:(i+1)*g.d], w.k.Data[int(p)*w.k.Stride:])
-		copy(w.values.Data[i*g.dv:(i+1)*g.dv], w.v.Data[int(p)*w.v.Stride:])
+		copy(w.keys.Data[i*g.d:(i+1)*g.d], w.k.row(int(p)))
+		copy(w.values.Data[i*g.dv:(i+1)*g.dv], w.v.row(int(p)))
 	}
 }
 
@@ -518,21 +580,21 @@ func (w *reader[T]) exactClusters() {
 	g, f, tab := w.g, w.far, w.g.tab
 	shared := len(w.all) < w.x.Rows
 	for c := range g.k {
-		w.rows = w.rows[:0]
+		w.askers = w.askers[:0]
 		for l := range w.x.Rows {
 			u := l
 			if shared {
 				u = l % w.n
 			}
 			if slices.Contains(w.all[u], int32(c)) {
-				w.rows = append(w.rows, l)
+				w.askers = append(w.askers, l)
 			}
 		}
-		if len(w.rows) == 0 {
+		if len(w.askers) == 0 {
 			continue
 		}
-		w.au = buf.Shaped(w.au, len(w.rows), g.d)
-		for i, l := range w.rows {
+		w.au = buf.Shaped(w.au, len(w.askers), g.d)
+		for i, l := range w.askers {
 			copy(w.au.Row(i), w.x.Row(l))
 			w.gain.Row(l)[c] = T(math.Inf(-1))
 		}
@@ -541,9 +603,9 @@ func (w *reader[T]) exactClusters() {
 			n := min(exactKeys, len(pos)-j)
 			w.gather(pos[j : j+n])
 			tab.Pack(&w.panel, w.keys)
-			w.tile = buf.Shaped(w.tile, len(w.rows), n)
+			w.tile = buf.Shaped(w.tile, len(w.askers), n)
 			tab.MulT(w.tile, w.au, &w.panel, nil)
-			for i, l := range w.rows {
+			for i, l := range w.askers {
 				row := w.tile.Row(i)
 				w.raise(l, tab.Max(row))
 				w.sum[l] += float64(tab.ExpSum(row, w.shift[l]))

@@ -334,7 +334,8 @@ func (c *causalRead[T]) Item(w *causalWorker[T], i int) error {
 	g := s.g
 	block := g.spec.block(true)
 	r := &w.reader
-	r.g, r.near, r.m, r.k, r.v, r.group = g, &w.near, &s.m, s.k, s.v, c.group
+	r.g, r.near, r.m, r.group = g, &w.near, &s.m, c.group
+	r.k, r.v = rowsOf(s.k), rowsOf(s.v)
 	done := s.farEnd(floorTo(t.lo, block))
 	r.far = nil
 	if s.cluster != nil {

@@ -112,16 +112,7 @@ func (s *Slots[T]) UnmarshalBinary(b []byte) error {
 		return fmt.Errorf("saved slots: %w", err)
 	}
 	// Near keys follow from the length: sinks, and those since the window of the block of the last token.
-	var pos []int
-	if c.length > 0 {
-		lo := floorTo(c.length-1, s.spec.Block) - s.spec.Window
-		for p := range min(s.spec.Sinks, max(0, lo), c.length) {
-			pos = append(pos, p)
-		}
-		for p := max(0, lo); p < c.length; p++ {
-			pos = append(pos, p)
-		}
-	}
+	pos := nearPositions(c.length, s.spec.Sinks, s.spec.Window, s.spec.Block)
 	size := int(sizeOf[T]())
 	ok := true
 	k, v := make([]T, s.dim), make([]T, s.valueDim)

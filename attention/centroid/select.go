@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
@@ -15,6 +14,14 @@ type selector[T dense.Float] struct {
 	index  []int32
 	bucket []uint8
 	edge   []int32
+}
+
+// roomy is [buf.Sized] for what grows a little at a time.
+func roomy[E any](b []E, n int) []E {
+	if cap(b) < n {
+		return make([]E, n, n+n/2)
+	}
+	return b[:n]
 }
 
 const (
@@ -30,7 +37,7 @@ const (
 // and only those in the bucket of the n-th are sorted.
 func (s *selector[T]) top(dst []int32, x []T, n int, tab *kern.Table[T]) []int32 {
 	hi := tab.Max(x)
-	s.value, s.index = buf.Sized(s.value, len(x)), buf.Sized(s.index, len(x))
+	s.value, s.index = roomy(s.value, len(x)), roomy(s.index, len(x))
 	if len(x) >= 4*n && len(x) >= 8*sampleStep {
 		m := len(x) / sampleStep
 		for i := range m {
@@ -69,7 +76,7 @@ func (s *selector[T]) pass(x []T, low T) int {
 // fall puts x into buckets between hi and low and returns the one that holds the n-th largest, and how many are in
 // those before it. False: the range is empty, or too wide for T.
 func (s *selector[T]) fall(x []T, n int, low, hi T) (edge uint8, before int, ok bool) {
-	s.bucket = buf.Sized(s.bucket, len(x))
+	s.bucket = roomy(s.bucket, len(x))
 	f := (buckets - 1) / (hi - low)
 	if !(f > 0 && f < T(math.Inf(1)) && hi-low < T(math.Inf(1))) {
 		return 0, 0, false

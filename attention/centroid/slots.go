@@ -126,8 +126,7 @@ type slotWorker[T dense.Float] struct {
 }
 
 // NewSlots returns the state of no tokens. Scale is that of [Attention]; centres has one entry per key/value head, or
-// is
-// nil if spec.Evict.
+// is nil if spec.Evict.
 func NewSlots[T dense.Float](spec SlotSpec, scale float64, centres []*Centres, batch, qHeads, kvHeads, dim,
 	valueDim int) (*Slots[T], error) {
 	l, err := newLayer(batch, qHeads, kvHeads, dim, valueDim)
