@@ -223,6 +223,7 @@ func (w *reader[T]) readNear() {
 	for l := range w.x.Rows {
 		row := w.s.Row(l)
 		seen := w.near.seen(w.p0 + l%w.n)
+		w.report.Exact += int64(seen)
 		clear(row[seen:])
 		w.shift[l], w.sum[l] = T(math.Inf(-1)), 0
 		if seen > 0 {
@@ -452,6 +453,7 @@ func (w *reader[T]) exactKeys(chosen []int32) {
 	w.selPos, w.selOf = w.selPos[:0], w.selOf[:0]
 	filter := total > g.spec.Keys
 	if filter {
+		w.report.Scored += int64(len(w.unit) * total)
 		w.tile.Data = roomy(w.tile.Data, len(w.unit)*total)
 		w.tile = buf.Shaped(w.tile, len(w.unit), total)
 		w.au = buf.Shaped(w.au, len(w.unit), g.r+1)
@@ -496,6 +498,7 @@ func (w *reader[T]) exactKeys(chosen []int32) {
 		w.count[c]--
 	}
 	n := len(w.selPos)
+	w.report.Exact += int64(n * len(w.unit))
 	w.gather(w.selPos)
 	w.score = buf.Sized(w.score, n)
 	for i, l := range w.unit {
@@ -599,6 +602,7 @@ func (w *reader[T]) exactClusters() {
 			w.gain.Row(l)[c] = T(math.Inf(-1))
 		}
 		pos := w.m.pos[c][:f.n[c]]
+		w.report.Exact += int64(len(pos) * len(w.askers))
 		for j := 0; j < len(pos); j += exactKeys {
 			n := min(exactKeys, len(pos)-j)
 			w.gather(pos[j : j+n])

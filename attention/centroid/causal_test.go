@@ -34,7 +34,7 @@ func (w *queryView) residual(c int, q, mean []float64) float64 {
 // and without any state: what a query sees is collected from the first key on. q has one matrix per query head of the
 // group; mask may be nil. Centres nil: all keys are exact.
 func naiveCausal(s Spec, scale float64, c *Centres, q []dense.Matrix[float64], k, v dense.Matrix[float64],
-	mask []bool, mutant string) []dense.Matrix[float64] {
+	mask []bool, mutant string, rep *attention.Report) []dense.Matrix[float64] {
 	n, d := k.Rows, k.Cols
 	off := n - q[0].Rows
 	cluster, res := make([]int32, n), [][]float64(nil)
@@ -194,8 +194,9 @@ func naiveCausal(s Spec, scale float64, c *Centres, q []dense.Matrix[float64], k
 				}
 			}
 			slices.SortStableFunc(cand, func(a, b key) int { return -cmp.Compare(a.score[0], b.score[0]) })
-			if s.Keys > 0 {
-				cand = cand[:min(len(cand), s.Keys)]
+			if s.Keys > 0 && len(cand) > s.Keys {
+				rep.Scored += int64(len(cand))
+				cand = cand[:s.Keys]
 			}
 			mine := map[int]bool{}
 			for j, e := range exact {
@@ -232,6 +233,7 @@ func naiveCausal(s Spec, scale float64, c *Centres, q []dense.Matrix[float64], k
 					left[cluster[j]]++
 				}
 			}
+			rep.Exact += int64(len(mine))
 			w := &views[h]
 			m := math.Inf(-1)
 			for j := range mine {
@@ -339,7 +341,8 @@ func forward[T dense.Float](t testing.TB, a *Attention[T], in input[T]) attentio
 }
 
 // naiveAll is naiveCausal of every head, and of every packed sequence.
-func naiveAll(a *Attention[float64], in input[float64], mutant string) attention.Seq[float64] {
+func naiveAll(a *Attention[float64], in input[float64], mutant string) (attention.Seq[float64], attention.Report) {
+	var rep attention.Report
 	out := attention.NewSeq[float64](in.q.Batch, in.q.Heads, in.q.Len, in.v.Dim)
 	group := in.q.Heads / in.k.Heads
 	scale, _ := logitScale(a.Scale, in.q.Dim)
@@ -360,7 +363,7 @@ func naiveAll(a *Attention[float64], in input[float64], mutant string) attention
 					c = a.Centres[h]
 				}
 				k, v := in.k.Head(b, h).RowRange(sp.K0, sp.K1), in.v.Head(b, h).RowRange(sp.K0, sp.K1)
-				for g, m := range naiveCausal(s, scale, c, q, k, v, mask, mutant) {
+				for g, m := range naiveCausal(s, scale, c, q, k, v, mask, mutant, &rep) {
 					for i := range m.Rows {
 						copy(out.Head(b, h*group+g).Row(sp.Q0+i), m.Row(i))
 					}
@@ -368,7 +371,7 @@ func naiveAll(a *Attention[float64], in input[float64], mutant string) attention
 			}
 		}
 	}
-	return out
+	return out, rep
 }
 
 // worst is the largest distance of two rows, relative to the root mean square of the values.
@@ -416,9 +419,18 @@ func TestCausalIsItsDefinition(t *testing.T) {
 				a := &Attention[float64]{Specs: []Spec{s}}
 				a.Centres = centresOf[float64](t, s, shape.q, shape.kv, shape.d, shape.dv)
 				a.Causal = true
-				got := forward(t, a, in)
-				if e := worst(got, naiveAll(a, in, "")); !(e < 1e-11) {
+				got := attention.NewSeq[float64](shape.batch, shape.q, shape.lenQ, shape.dv)
+				rep, err := a.Forward(got, in.q, in.k, in.v)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, count := naiveAll(a, in, "")
+				if e := worst(got, want); !(e < 1e-11) {
 					t.Errorf("%+v: error %.3g", s, e)
+				}
+				if rep.Exact != count.Exact || rep.Scored != count.Scored {
+					t.Errorf("%+v: %d exact and %d scored keys, want %d and %d", s, rep.Exact, rep.Scored, count.Exact,
+						count.Scored)
 				}
 				mutants := []string{"window counts twice", "means include the window", "exact keys count twice",
 					"tails of whole clusters"}
@@ -427,7 +439,8 @@ func TestCausalIsItsDefinition(t *testing.T) {
 						s.Keys%40 == 0 && mutant == "tails of whole clusters" { // nothing is left with 40
 						continue
 					}
-					if e := worst(got, naiveAll(a, in, mutant)); !(e > 1e-3) {
+					bad, _ := naiveAll(a, in, mutant)
+					if e := worst(got, bad); !(e > 1e-3) {
 						t.Errorf("%+v: the mutant %q passes: %.3g", s, mutant, e)
 					}
 				}
@@ -458,7 +471,7 @@ func TestCausalMasksAndPackedSequences(t *testing.T) {
 			s := causalSpecs[i]
 			c := centresOf[float64](t, s, 4, 2, 6, 5)
 			a := &Attention[float64]{Visibility: vis, Specs: []Spec{s, s}, Centres: c}
-			want := naiveAll(a, in, "")
+			want, _ := naiveAll(a, in, "")
 			if e := worst(forward(t, a, in), want); !(e < 1e-11) {
 				t.Errorf("%s, %+v: error %.3g", name, s, e)
 			}

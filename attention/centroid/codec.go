@@ -35,10 +35,10 @@ func (l *layer) fingerprint(kind string, scale float64, spec any, centres []*Cen
 func (l *layer) counts() []uint64 {
 	r := l.report
 	return []uint64{uint64(l.length), uint64(l.joined), uint64(r.Rows), uint64(r.Empty), uint64(r.Negative),
-		uint64(r.Zero), uint64(r.Raised)}
+		uint64(r.Zero), uint64(r.Raised), uint64(r.Exact), uint64(r.Scored)}
 }
 
-const stateCounts = 7
+const stateCounts = 9
 
 func (l *layer) setCounts(c []uint64) error {
 	if c[0] > maxLen {
@@ -46,7 +46,7 @@ func (l *layer) setCounts(c []uint64) error {
 	}
 	l.length, l.joined = int(c[0]), int(c[1])
 	l.report = attention.Report{Rows: int64(c[2]), Empty: int64(c[3]), Negative: int64(c[4]), Zero: int64(c[5]),
-		Raised: int64(c[6])}
+		Raised: int64(c[6]), Exact: int64(c[7]), Scored: int64(c[8])}
 	return nil
 }
 
