@@ -1,0 +1,301 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/centroid"
+)
+
+// costRows of the last tokens of a length show what a token costs there.
+const costRows = 1024
+
+// prefixes are the lengths of which a run says the perplexity: it is causal, so a run of the longest has all of them.
+func prefixes(length int) []int {
+	var out []int
+	for _, n := range []int{1024, 2048, 4096} {
+		if n < length {
+			out = append(out, n)
+		}
+	}
+	return append(out, length)
+}
+
+// decoderMethod is strictly causal attention for all layers; state makes what one passage needs.
+type decoderMethod struct {
+	name  string
+	spec  *spec              // kept cache
+	slots *centroid.SlotSpec // constant memory
+	// of constant memory, in keys and values
+	policy string
+	budget int
+}
+
+var budgets = []int{256, 512, 1024}
+
+const (
+	sinks      = 4
+	nearWindow = 64
+	slotBlock  = 32
+)
+
+func decoderMethods() []decoderMethod {
+	list := []decoderMethod{{name: "exact"}}
+	for _, s := range []spec{
+		{Clusters: 64},
+		{Clusters: 64, Spread: true, Top: 4},
+		{Clusters: 64, Spread: true, Top: 6, Keys: 48},
+		{Clusters: 64, Spread: true, Top: 8, Keys: 96},
+		{Clusters: 64, Spread: true, Top: 8, Keys: 128},
+		{Clusters: 128, Spread: true, Top: 20, Keys: 256, Residual: 24},
+	} {
+		s.Sinks, s.Window = sinks, nearWindow
+		list = append(list, decoderMethod{name: specName(s), spec: &s})
+	}
+	for _, n := range budgets {
+		for _, p := range []struct {
+			name string
+			spec centroid.SlotSpec
+		}{
+			{"sinks and window (StreamingLLM)",
+				centroid.SlotSpec{Window: n - sinks - slotBlock, Block: slotBlock, Evict: true}},
+			{"heavy hitters (H2O)", centroid.SlotSpec{Evict: true, Decay: 1}},
+			{"heavy hitters, decayed (like SnapKV)", centroid.SlotSpec{Evict: true}},
+			{"online merge", centroid.SlotSpec{}},
+		} {
+			s := p.spec
+			s.Budget = n
+			list = append(list, decoderMethod{name: fmt.Sprintf("%d keys: %s", n, p.name), slots: &s, policy: p.name,
+				budget: n})
+		}
+	}
+	return list
+}
+
+// centres are those of every layer by the number of clusters.
+type centres map[int][][]*centroid.Centres
+
+// calibrate fits centres on other text than the tests.
+func calibrate(c *config, m *smollm2, list []decoderMethod) (centres, error) {
+	need := map[int]bool{}
+	for _, a := range list {
+		if a.spec != nil && a.spec.Clusters > 0 {
+			need[a.spec.Clusters] = true
+		} else if a.slots != nil && !a.slots.Evict {
+			need[64] = true
+		}
+	}
+	out := centres{}
+	if len(need) == 0 {
+		return out, nil
+	}
+	ids, err := passages(c.weights, "smollm2_cal")
+	if err != nil {
+		return nil, err
+	}
+	n := min(c.calibration, len(ids))
+	q, k, v := make([]seq, m.layers), make([]seq, m.layers), make([]seq, m.layers)
+	ex := exact(true)
+	for p := range n {
+		start := time.Now()
+		_, err := m.run(ids[p], func(l int, out, ql, kl, vl seq) error {
+			for _, x := range []struct {
+				all *seq
+				own seq
+			}{{&q[l], ql}, {&k[l], kl}, {&v[l], vl}} {
+				if p == 0 {
+					*x.all = attention.NewSeq[float32](n, x.own.Heads, x.own.Len, x.own.Dim)
+				}
+				for h := range x.own.Heads {
+					from, to := x.own.Head(0, h), x.all.Head(p, h)
+					for i := range from.Rows {
+						copy(to.Row(i), from.Row(i))
+					}
+				}
+			}
+			_, err := ex.forward(l, out, ql, kl, vl)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		c.log("calibration passage %d: %.0f s", p, time.Since(start).Seconds())
+	}
+	for clusters := range need {
+		start := time.Now()
+		s := spec{Clusters: clusters, Spread: true, Residual: 24, Sinks: sinks, Window: nearWindow}
+		for l := range m.layers {
+			found, err := centroid.Fit([]spec{s}, 0, attention.Visibility{Causal: true}, q[l], k[l], v[l])
+			if err != nil {
+				return nil, fmt.Errorf("layer %d: %w", l, err)
+			}
+			out[clusters] = append(out[clusters], found)
+		}
+		c.log("fitted %d centroids in all layers: %.1f s", clusters, time.Since(start).Seconds())
+	}
+	return out, nil
+}
+
+// pass is one passage under one method.
+type pass struct {
+	method  decoderMethod
+	centres centres
+	lengths []int
+	counts  []attention.Report // of the last costRows rows at every length, all layers
+}
+
+// forward runs a layer in pieces, so that the last rows of every length are counted on their own.
+func (p *pass) forward(l int, out, q, k, v seq) error {
+	var kept centroid.Attention[float32]
+	var state *centroid.Slots[float32]
+	var err error
+	switch a := &p.method; {
+	case a.slots != nil:
+		var found []*centroid.Centres
+		if !a.slots.Evict {
+			found = p.centres[64][l]
+		}
+		if state, err = centroid.NewSlots[float32](*a.slots, 0, found, 1, q.Heads, k.Heads, q.Dim, v.Dim); err != nil {
+			return err
+		}
+	case a.spec != nil:
+		kept = centroid.Attention[float32]{Visibility: attention.Visibility{Causal: true}, Specs: []spec{*a.spec}}
+		if a.spec.Clusters > 0 {
+			kept.Centres = p.centres[a.spec.Clusters][l]
+		}
+	default:
+		_, err := (&attention.Exact[float32]{Visibility: attention.Visibility{Causal: true}}).Forward(out, q, k, v)
+		return err
+	}
+	from := 0
+	step := func(to int) (r attention.Report, err error) {
+		if to <= from {
+			return r, nil
+		}
+		o, x, y, w := part(out, from, to), part(q, from, to), part(k, from, to), part(v, from, to)
+		from = to
+		if state == nil {
+			return kept.Forward(o, x, part(k, 0, to), part(v, 0, to))
+		}
+		before := state.Report()
+		err = state.Step(o, x, y, w)
+		r = state.Report()
+		r.Rows, r.Exact, r.Scored = r.Rows-before.Rows, r.Exact-before.Exact, r.Scored-before.Scored
+		return r, err
+	}
+	for i, n := range p.lengths {
+		if _, err := step(n - costRows); err != nil {
+			return err
+		}
+		r, err := step(n)
+		if err != nil {
+			return err
+		}
+		p.counts[i].Add(r)
+	}
+	return nil
+}
+
+// part is positions [lo, hi) of a sequence.
+func part(s seq, lo, hi int) seq {
+	s.Data = s.Data[lo*s.StrideL:]
+	s.Len = hi - lo
+	return s
+}
+
+func (p *pass) cost(i, dim int) float64 {
+	switch a := &p.method; {
+	case a.slots != nil:
+		return float64(a.slots.Budget) / 2
+	case a.spec != nil:
+		return centroidCost(*a.spec, dim, dim, true)(p.counts[i], p.lengths[i])
+	}
+	return float64(p.lengths[i]) / 2
+}
+
+// runDecoder measures every method on every passage, some passages at a time.
+func runDecoder(c *config, res *results) error {
+	ids, err := passages(c.weights, "smollm2_test")
+	if err != nil {
+		return err
+	}
+	ids = ids[:min(len(ids), c.passages)]
+	lengths := prefixes(min(c.length, len(ids[0])))
+	var todo []record
+	var list []decoderMethod
+	for _, a := range decoderMethods() {
+		any := false
+		for p := range ids {
+			r := record{Model: "smollm2", Method: a.name, Passage: p, Lengths: lengths}
+			if c.methods.MatchString(a.name) && !res.has(r) {
+				todo, any = append(todo, r), true
+			}
+		}
+		if any {
+			list = append(list, a)
+		}
+	}
+	if len(todo) == 0 {
+		return nil
+	}
+	m, err := loadSmolLM2(c.weights)
+	if err != nil {
+		return err
+	}
+	found, err := calibrate(c, m, list)
+	if err != nil {
+		return err
+	}
+	byName := map[string]decoderMethod{}
+	for _, a := range list {
+		byName[a.name] = a
+	}
+	work := make(chan record)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	for range max(1, c.jobs) {
+		wg.Go(func() {
+			for r := range work {
+				if err := measure(c, m, &pass{method: byName[r.Method], centres: found, lengths: lengths,
+					counts: make([]attention.Report, len(lengths))}, ids[r.Passage], r, res); err != nil {
+					mu.Lock()
+					failed = err
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for _, r := range todo {
+		work <- r
+	}
+	close(work)
+	wg.Wait()
+	return failed
+}
+
+func measure(c *config, m *smollm2, p *pass, ids []int32, r record, res *results) error {
+	start := time.Now()
+	ids = ids[:p.lengths[len(p.lengths)-1]]
+	hidden, err := m.run(ids, p.forward)
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.Method, err)
+	}
+	loss := m.surprise(hidden, ids)
+	line := ""
+	for i, n := range p.lengths {
+		sum := 0.0
+		for _, v := range loss[:n-1] {
+			sum += v
+		}
+		r.Loss = append(r.Loss, sum/float64(n-1))
+		r.Cost = append(r.Cost, p.cost(i, m.dim))
+		line += fmt.Sprintf("  %d: %.3f (%.0f)", n, math.Exp(r.Loss[i]), r.Cost[i])
+	}
+	r.Seconds = time.Since(start).Seconds()
+	c.log("smollm2 passage %d: %-60s perplexity (cost)%s  %.0f s", r.Passage, r.Method, line, r.Seconds)
+	return res.add(r)
+}

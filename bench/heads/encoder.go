@@ -1,0 +1,132 @@
+package main
+
+import (
+	"math"
+	"time"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/family"
+)
+
+// encoderMethods is the league of bidirectional attention.
+func encoderMethods() []method {
+	const d = 32
+	list := []method{exact(false), uniform(), window(16), window(64),
+		features("positive", family.Positive{}, 256, 0, 0, d),
+		features("oprf", family.OPRF{}, 256, 0, 0, d),
+		features("adaptive", family.Adaptive{}, 64, 0, 0, d),
+		features("adaptive", family.Adaptive{}, 256, 0, 0, d),
+		features("adaptive", family.Adaptive{}, 64, 32, 0, d),
+		features("adaptive", family.Adaptive{}, 64, 32, 4, d),
+	}
+	for _, s := range []spec{{Clusters: 16}, {Clusters: 64}, {Clusters: 128}} {
+		list = append(list, fitted("centroids", s, d))
+	}
+	for _, k := range []int{32, 64, 128} {
+		list = append(list, fitted("centroids and block", spec{Clusters: k, Window: 16, Block: 16}, d))
+	}
+	for _, s := range []spec{
+		{Clusters: 32, Top: 2, Window: 8, Block: 8},
+		{Clusters: 64, Top: 4, Window: 16, Block: 16},
+		{Clusters: 64, Top: 8, Window: 8, Block: 8},
+		{Clusters: 64, Top: 10, Window: 4, Block: 8},
+		{Clusters: 128, Top: 12, Window: 4, Block: 8},
+	} {
+		list = append(list, fitted("centroids, block and exact clusters", s, d))
+	}
+	return list
+}
+
+// runEncoder measures every method on every passage.
+func runEncoder(c *config, res *results) error {
+	ids, err := passages(c.weights, "minilm_test")
+	if err != nil {
+		return err
+	}
+	m, err := loadMiniLM(c.weights)
+	if err != nil {
+		return err
+	}
+	for p, tokens := range ids[:min(len(ids), c.passages)] {
+		var layers []headInputs
+		var want []float32
+		for _, a := range encoderMethods() {
+			r := record{Model: "minilm", Method: a.name, Passage: p, Lengths: []int{len(tokens)}}
+			if !c.methods.MatchString(a.name) || res.has(r) {
+				continue
+			}
+			if layers == nil {
+				if want, err = m.run(tokens, keep(exact(false), &layers)); err != nil {
+					return err
+				}
+			}
+			start := time.Now()
+			var total attention.Report
+			for l, in := range layers {
+				out := attention.NewSeq[float32](1, in.q.Heads, in.q.Len, in.v.Dim)
+				report, err := a.forward(l, out, in.q, in.k, in.v)
+				if err != nil {
+					return err
+				}
+				total.Add(report)
+				r.Errors = append(r.Errors, headErrors(out, in.out)...)
+			}
+			got, err := m.run(tokens, func(l int, out, q, k, v seq) error {
+				_, err := a.forward(l, out, q, k, v)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			r.Cost = []float64{a.cost(total, len(tokens))}
+			r.Cosine = cosine(got, want)
+			r.Seconds = time.Since(start).Seconds()
+			c.log("minilm passage %d: %-60s cost %5.1f  median error %.3f  90 %% %.3f  cosine %.4f", p, a.name,
+				r.Cost[0], quantile(r.Errors, 0.5), quantile(r.Errors, 0.9), r.Cosine)
+			if err := res.add(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// headInputs are what one layer's attention got and gave.
+type headInputs struct{ q, k, v, out seq }
+
+// keep is a method that remembers its layers.
+func keep(a method, layers *[]headInputs) attend {
+	return func(l int, out, q, k, v seq) error {
+		_, err := a.forward(l, out, q, k, v)
+		*layers = append(*layers, headInputs{q, k, v, out})
+		return err
+	}
+}
+
+// headErrors is |ô−o|/|o| of every head.
+func headErrors(got, want seq) []float64 {
+	e := make([]float64, want.Heads)
+	for h := range e {
+		g, w := got.Head(0, h), want.Head(0, h)
+		var diff, norm float64
+		for i := range w.Rows {
+			for j, v := range w.Row(i) {
+				d := float64(g.At(i, j) - v)
+				diff += d * d
+				norm += float64(v) * float64(v)
+			}
+		}
+		e[h] = math.Sqrt(diff / norm)
+	}
+	return e
+}
+
+func cosine(x, y []float32) float64 {
+	var xy, xx, yy float64
+	for i, v := range x {
+		xy += float64(v) * float64(y[i])
+		xx += float64(v) * float64(v)
+		yy += float64(y[i]) * float64(y[i])
+	}
+	return xy / math.Sqrt(xx*yy)
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// method is one way to compute attention.
+type method struct {
+	name   string
+	series string // of the figure of errors against costs
+	// forward computes all heads of a layer. The queries are the last ones of the keys.
+	forward func(layer int, out, q, k, v seq) (attention.Report, error)
+	// cost of a token, a query and a key, in units of one random feature, 2(d+d_v) multiply-adds, after a call with
+	// the given report. Exact attention over n keys costs n/2. Training the centroids is not counted: k/4 for seeding
+	// and for every pass, on a sample of the keys.
+	cost func(r attention.Report, keys int) float64
+}
+
+// spec of a head's centroids, short.
+type spec = centroid.Spec
+
+// centroidCost has the products of a query with the centroids and their values, those of a key with the centroids and
+// landmarks that weigh it (bidirectional only: frozen centres need none), and what the call counted.
+func centroidCost(s spec, dim, valueDim int, causal bool) func(r attention.Report, keys int) float64 {
+	return func(r attention.Report, keys int) float64 {
+		rows := float64(max(1, r.Rows))
+		d, both, k := float64(dim), float64(dim+valueDim), float64(min(s.Clusters, keys))
+		work := k*d + k*both + float64(r.Exact)/rows*both
+		if k > 0 && !causal {
+			landmarks := s.Landmarks
+			if landmarks == 0 {
+				landmarks = 32
+			}
+			work += float64(landmarks) * d
+		}
+		if s.Values > 0 {
+			work += k * float64(valueDim)
+		}
+		if s.Keys > 0 || s.Spread {
+			residual := s.Residual
+			if residual == 0 {
+				residual = 16
+			}
+			res := float64(min(residual, dim))
+			work += 2*res*d + float64(r.Scored)/rows*res // projections of a query and a key; scores
+			if s.Spread {
+				work += k * res
+			}
+		}
+		return work / (2 * both)
+	}
+}
+
+func specName(s spec) string {
+	name := ""
+	add := func(format string, n ...any) {
+		if name != "" {
+			name += " + "
+		}
+		name += fmt.Sprintf(format, n...)
+	}
+	if s.Sinks > 0 {
+		add("%d sinks", s.Sinks)
+	}
+	if s.Block > 0 && s.Window > 0 {
+		add("block %d ± %d", s.Block, s.Window)
+	} else if s.Window > 0 {
+		add("window %d", s.Window)
+	}
+	if s.Clusters > 0 {
+		add("%d centroids", s.Clusters)
+		if s.Spread {
+			name += " with spread"
+		}
+	}
+	switch {
+	case s.Keys > 0:
+		add("best %d keys of %d clusters", s.Keys, s.Top)
+	case s.Top > 0:
+		add("%d exact clusters", s.Top)
+	}
+	if s.Residual > 0 {
+		name += fmt.Sprintf(" (r = %d)", s.Residual)
+	}
+	if s.Shared {
+		name += ", shared"
+	}
+	return name
+}
+
+// fitted are centroids of the keys of every call.
+func fitted(series string, s spec, dim int) method {
+	a := &centroid.Attention[float32]{Specs: []centroid.Spec{s}}
+	return method{name: specName(s), series: series, cost: centroidCost(s, dim, dim, false),
+		forward: func(_ int, out, q, k, v seq) (attention.Report, error) { return a.Forward(out, q, k, v) }}
+}
+
+func exact(causal bool) method {
+	a := &attention.Exact[float32]{Visibility: attention.Visibility{Causal: causal}}
+	return method{name: "exact", series: "exact",
+		cost:    func(_ attention.Report, keys int) float64 { return float64(keys) / 2 },
+		forward: func(_ int, out, q, k, v seq) (attention.Report, error) { return a.Forward(out, q, k, v) }}
+}
+
+func uniform() method {
+	a := &attention.Constant[float32]{}
+	return method{name: "uniform: the mean of the values", series: "uniform",
+		cost:    func(attention.Report, int) float64 { return 0.25 },
+		forward: func(_ int, out, q, k, v seq) (attention.Report, error) { return a.Forward(out, q, k, v) }}
+}
+
+// window is exact attention to the keys less than w positions away.
+func window(w int) method {
+	a := &attention.Exact[float32]{Window: w}
+	return method{name: fmt.Sprintf("window of %d keys", 2*w-1), series: "window",
+		cost:    func(attention.Report, int) float64 { return float64(2*w-1) / 2 },
+		forward: func(_ int, out, q, k, v seq) (attention.Report, error) { return a.Forward(out, q, k, v) }}
+}
+
+// features are m orthogonal random features of a family, fitted to the queries and keys of every call where the family
+// has something to fit.
+func features(name string, f family.Family, m, w, sinks, dim int) method {
+	full := fmt.Sprintf("%d features, %s", m, name)
+	if w > 0 {
+		full += fmt.Sprintf(", window of %d keys", 2*w-1)
+	}
+	if sinks > 0 {
+		full += fmt.Sprintf(", %d sinks", sinks)
+	}
+	cost := float64(m) + float64(sinks)/2
+	if w > 0 {
+		cost += float64(2*w-1) / 2
+	}
+	return method{name: full, series: map[bool]string{true: "features and window", false: "features"}[w > 0],
+		cost: func(attention.Report, int) float64 { return cost },
+		forward: func(_ int, out, q, k, v seq) (attention.Report, error) {
+			s := randfeat.Spec{Kernel: kernel.Attention(dim), Family: f, Coupling: coupling.Orthogonal{}, Dim: dim,
+				M: m, Seed: 1}
+			stats, err := attention.NewHeadStats[float32](s, k.Heads)
+			if err != nil {
+				return attention.Report{}, err
+			}
+			if err := stats.Add(q, k, nil, nil); err != nil {
+				return attention.Report{}, err
+			}
+			specs, err := stats.Fit()
+			if err != nil {
+				return attention.Report{}, err
+			}
+			a := &attention.Linear[float32]{Window: w, Sinks: sinks}
+			for _, s := range specs {
+				mp, err := randfeat.New[float32](s)
+				if err != nil {
+					return attention.Report{}, err
+				}
+				a.Maps = append(a.Maps, mp)
+			}
+			return a.Forward(out, q, k, v)
+		}}
+}
