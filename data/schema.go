@@ -48,6 +48,9 @@ func (f *Field) width() int {
 	return n
 }
 
+// Width is the number of encoded columns of the field.
+func (f *Field) Width() int { return f.width() }
+
 // Target is a column that a model predicts.
 type Target struct {
 	Name    string   `json:"name"`

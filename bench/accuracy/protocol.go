@@ -102,7 +102,7 @@ func (j job) exact(large int) job {
 	if len(j.Trials[0].Train) > exactRows {
 		trials = 3
 	}
-	j.Trials = slices.Clone(j.Trials[:trials])
+	j.Trials = slices.Clone(j.Trials[:min(trials, len(j.Trials))])
 	for i := range j.Trials {
 		t := &j.Trials[i]
 		t.Train = t.Train[:min(len(t.Train), exactRows)]
@@ -123,6 +123,12 @@ func (j job) auto() job {
 	if len(j.Trials[0].Train) > exactRows {
 		j.Trials = j.Trials[:3]
 	}
+	return j
+}
+
+// three is the same with three trials.
+func (j job) three() job {
+	j.Trials = j.Trials[:3]
 	return j
 }
 

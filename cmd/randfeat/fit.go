@@ -39,7 +39,7 @@ type fitFlags struct {
 	maxLevels            int
 
 	model, family, coupling string
-	featureMap              string
+	featureMap, scaling     string
 	bandwidth, lambda       float64
 	features, budget        int
 	classWeight             string
@@ -101,6 +101,8 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.model, "model", "", kindList(", ")+fmt.Sprintf(" (%s if left out)", machine.Kinds()[0].Kind))
 	flags.StringVar(&f.featureMap, "map", "", "exact, the kernel of all rows, for ridge; or random, random features "+
 		"(exact up to 20000 rows if left out)")
+	flags.StringVar(&f.scaling, "scaling", "", "scaling of columns: "+strings.Join(auto.Scalings(), ", ")+" (by trial if "+
+		"left out)")
 	flags.StringVar(&f.family, "family", "", "feature family: a name of 'randfeat families' or a JSON object (chosen "+
 		"if left out)")
 	flags.StringVar(&f.coupling, "coupling", "", "coupling of the projections: a name of 'randfeat couplings' or a "+
@@ -130,6 +132,7 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	})
 	completeNames(cmd, "model", func() []string { return strings.Fields(kindList(" ")) })
 	completeNames(cmd, "map", func() []string { return []string{auto.MapExact, auto.MapRandom} })
+	completeNames(cmd, "scaling", auto.Scalings)
 	completeNames(cmd, "family", familyNames)
 	completeNames(cmd, "coupling", couplingNames)
 	completeNames(cmd, "class-weight", func() []string { return []string{"balanced"} })
@@ -166,7 +169,7 @@ func (f *fitFlags) options(cmd *cobra.Command) (auto.Options, error) {
 			Categorical: f.categorical, MaxLevels: f.maxLevels},
 		Kind: machine.Kind(f.model), Bandwidth: f.bandwidth, Lambda: f.lambda, Features: f.features, Budget: f.budget,
 		Seed: f.seed, Folds: f.folds, Sample: f.sample, Float32: f.float32, Block: f.block,
-		Checkpoint: f.checkpoint, CheckpointEvery: f.checkpointEvery, Map: f.featureMap,
+		Checkpoint: f.checkpoint, CheckpointEvery: f.checkpointEvery, Map: f.featureMap, Scaling: f.scaling,
 	}
 	for _, n := range []struct {
 		flag  string
@@ -184,6 +187,9 @@ func (f *fitFlags) options(cmd *cobra.Command) (auto.Options, error) {
 	case data.Auto, data.Regression, data.Classification:
 	default:
 		return o, misused("--task is %q, want %s or %s", f.task, data.Regression, data.Classification)
+	}
+	if o.Scaling != "" && !slices.Contains(auto.Scalings(), o.Scaling) {
+		return o, misused("--scaling is %q, want %s", o.Scaling, strings.Join(auto.Scalings(), ", "))
 	}
 	switch {
 	case o.Map != "" && o.Map != auto.MapExact && o.Map != auto.MapRandom:

@@ -37,7 +37,7 @@ func TestFitOptions(t *testing.T) {
 		return f.options(cmd)
 	}
 	got, err := parse(strings.Fields(`--target y --target z --task regression --id key --skip s --numeric n --categorical c --max-levels 9
-		--model smoother --family {"name":"oprf","a":-0.2} --coupling simplex --bandwidth 1.5 --features 100 --seed 3 --folds 4
+		--model smoother --family {"name":"oprf","a":-0.2} --coupling simplex --scaling robust --bandwidth 1.5 --features 100 --seed 3 --folds 4
 		--sample 500 --float32 --block 64 --checkpoint ck --checkpoint-every 5s`)...)
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestFitOptions(t *testing.T) {
 		Learn: data.LearnOptions{Targets: []string{"y", "z"}, Task: data.Regression, IDs: []string{"key"},
 			Skip: []string{"s"}, Numeric: []string{"n"},
 			Categorical: []string{"c"}, MaxLevels: 9},
-		Kind: machine.KindSmoother, Family: family.OPRF{A: -0.2}, Coupling: coupling.Simplex{}, Bandwidth: 1.5,
+		Kind: machine.KindSmoother, Family: family.OPRF{A: -0.2}, Coupling: coupling.Simplex{}, Bandwidth: 1.5, Scaling: auto.ScalingRobust,
 		Features: 100, Seed: 3, Folds: 4,
 		Sample: 500, Float32: true, Block: 64, Checkpoint: "ck", CheckpointEvery: 5 * time.Second,
 	}
@@ -56,7 +56,7 @@ func TestFitOptions(t *testing.T) {
 	if got, err = parse("--map", "exact"); err != nil || got.Map != auto.MapExact {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for _, args := range []string{"--map some", "--map exact --features 64", "--map exact --model gp"} {
+	for _, args := range []string{"--map some", "--scaling some", "--map exact --features 64", "--map exact --model gp"} {
 		if _, err = parse(strings.Fields(args)...); err == nil {
 			t.Errorf("%s is accepted", args)
 		}

@@ -119,8 +119,13 @@ func learn(targets ...string) data.LearnOptions {
 	return o
 }
 
+// mustFit fits, with standardised columns unless another scaling is asked for: trials of scalings have tests of their
+// own, and take their time.
 func mustFit(t testing.TB, src data.Source, o Options) (*machine.Model, *Report) {
 	t.Helper()
+	if o.Scaling == "" && o.Schema == nil {
+		o.Scaling = ScalingStandard
+	}
 	m, r, err := Fit(context.Background(), src, o)
 	if err != nil {
 		t.Fatal(err)

@@ -77,6 +77,10 @@ func (o Options) withDefaults() (Options, error) {
 	case o.Map == MapExact && (o.Family != nil || o.Coupling != nil || o.Features > 0 || o.Budget != defaultBudget ||
 		o.Float32):
 		return bad("an exact kernel has no random features: leave family, coupling, features, budget and float32 out")
+	case o.Scaling != "" && !slices.Contains(Scalings(), o.Scaling):
+		return bad("scaling %q, want %s", o.Scaling, strings.Join(Scalings(), ", "))
+	case o.Scaling != "" && o.Schema != nil:
+		return bad("scaling %s with a schema, which has its own: leave one of them out", o.Scaling)
 	case o.Map == MapExact && o.Kind != "" && !kind.Exact:
 		return bad("a %s model has no exact kernel: leave the map out", o.Kind)
 	case o.CheckpointEvery < 0:

@@ -48,8 +48,8 @@ func (f *fit) chooseExact(s *sample, rows int64) (*decision, error) {
 		why = "as asked"
 	}
 	c.chosen(Choice{Name: "map", Value: MapExact, Given: f.o.Map != "", Why: why})
-	e := &exactSearch{c: c, order: shuffled(s.len(), f.o.Seed)}
-	e.tries = exactTries{ctx: f.ctx, task: f.task}
+	e := c.exactSearch(shuffled(s.len(), f.o.Seed), firstRows, lastRows)
+	e.at = f.start
 	c.planned = 20
 	f.progress(stageChoose, 0, c.planned)
 	if err := e.search(); err != nil {
@@ -75,11 +75,17 @@ func (f *fit) chooseExact(s *sample, rows int64) (*decision, error) {
 
 // exactSearch searches s and λ together.
 type exactSearch struct {
-	c     *chooser
-	tries exactTries
-	order []int // rows of the sample, in the order in which searches take them
-	at    exactPoint
-	all   []trial // of the last number of rows
+	c           *chooser
+	tries       exactTries
+	order       []int     // rows of the sample, in the order in which searches take them
+	first, last int       // rows of the grid, and at most of the end
+	weights     []float64 // of the columns; nil: 1
+	at          exactPoint
+	all         []trial // of the last number of rows
+}
+
+func (c *chooser) exactSearch(order []int, first, last int) *exactSearch {
+	return &exactSearch{c: c, order: order, first: first, last: last, tries: exactTries{ctx: c.f.ctx, task: c.f.task}}
 }
 
 type exactPoint struct{ scale, lambda float64 }
@@ -112,6 +118,9 @@ func (s *sample) picked(rows []int) (x, y, t dense.Matrix[float64]) {
 func (e *exactSearch) rows(n int) error {
 	e.all = nil
 	x, y, t := e.c.s.picked(e.order[:n])
+	if e.weights != nil {
+		weigh(x, e.weights)
+	}
 	return e.tries.reset(x, y, t)
 }
 
@@ -124,18 +133,20 @@ func (e *exactSearch) search() error {
 		e.at = exactPoint{o.Bandwidth, o.Lambda}
 		return nil
 	}
-	c.median = medianDistance(c.s, o.Seed)
-	if err := e.rows(min(n, firstRows)); err != nil {
+	if err := e.rows(min(n, e.first)); err != nil {
 		return err
 	}
-	if err := e.grid(); err != nil {
-		return err
+	if e.at == (exactPoint{}) {
+		c.median = medianDistance(&sample{x: e.tries.x}, o.Seed)
+		if err := e.grid(); err != nil {
+			return err
+		}
 	}
-	for size := min(n, firstRows); ; {
+	for size := min(n, e.first); ; {
 		if err := e.climb(); err != nil {
 			return err
 		}
-		next := min(n, 2*size, lastRows)
+		next := min(n, 2*size, e.last)
 		if next < size*5/4 { // little is to be learned from so few more
 			return nil
 		}
@@ -148,13 +159,19 @@ func (e *exactSearch) search() error {
 
 // The grid of an exact kernel reaches further down than that of random features, in s and in λ: as many features as
 // rows can make use of narrow kernels, and tables without noise of small penalties.
-const (
-	exactOctavesLo = -4
-	exactDecadesLo = -7
-)
+const exactOctavesLo = -4
 
-// grid begins with s from 2⁻⁴ to 4 median distances, an octave apart, and λ from 10⁻⁷ to 10.
+var exactDecades = []float64{-6, -4, -2, -1, 0, 1}
+
+// grid tries s from 2⁻⁴ to 4 median distances, an octave apart, and λ from 10⁻⁶ to 10.
 func (e *exactSearch) grid() error {
+	lambdas := []float64{e.c.f.o.Lambda}
+	if e.c.f.o.Lambda == 0 {
+		lambdas = nil
+		for _, d := range exactDecades {
+			lambdas = append(lambdas, math.Pow(10, d))
+		}
+	}
 	scales := []float64{e.c.f.o.Bandwidth}
 	if e.c.f.o.Bandwidth == 0 {
 		scales = nil
@@ -163,7 +180,7 @@ func (e *exactSearch) grid() error {
 		}
 	}
 	for _, s := range scales {
-		if err := e.try(s, e.c.grid(1, exactDecadesLo, decadesHi, 1)); err != nil {
+		if err := e.try(s, lambdas); err != nil {
 			return err
 		}
 	}
@@ -181,9 +198,12 @@ func (e *exactSearch) try(s float64, lambdas []float64) error {
 		return nil
 	}
 	ts, err := e.tries.try(s, lambdas)
+	if err != nil {
+		return err
+	}
 	e.all = append(e.all, ts...)
 	e.c.counted()
-	return err
+	return nil
 }
 
 func (e *exactSearch) known(s, lambda float64) bool {

@@ -66,8 +66,8 @@ func ExampleFit() {
 	}
 	// Output:
 	// model: ridge
+	// scaling: standard
 	// map: exact
-	// bandwidth: 1.53
 	// RMSE below 1.5: true
 	// 70
 	// 35

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/randfeat/randfeat"
@@ -23,7 +24,7 @@ func Fit(ctx context.Context, src data.Source, o Options) (*machine.Model, *Repo
 	if err != nil {
 		return nil, nil, err
 	}
-	f := &fit{ctx: ctx, src: src, o: o}
+	f := &fit{ctx: ctx, src: src, o: o, weighs: o.Schema == nil}
 	began := time.Now()
 	m, err := f.run()
 	if err != nil {
@@ -55,7 +56,9 @@ type fit struct {
 	scored   scored
 	report   Report
 	file     checkpoint
-	inner    bool // it is a part of a cross-validation
+	inner    bool       // it is a part of a cross-validation
+	weighs   bool       // the columns are its own, and may be given weights
+	start    exactPoint // where a search of an exact kernel may begin, if any
 }
 
 // scored is what is known of rows that were held out, by model: of several, each has predicted its own.
@@ -75,11 +78,9 @@ type decision struct {
 	Notes   []string      `json:"notes,omitempty"`
 	Rows    int64         `json:"rows"` // of the table
 	Sampled int           `json:"sampled"`
-	Last    uint64        `json:"last,omitempty"` // largest priority of the sampled rows
-	// Exact: the kernel of all rows, no random features. Weights are those of the fields, if any was chosen.
-	Exact   bool      `json:"exact,omitempty"`
-	Weights []float64 `json:"weights,omitempty"`
-	Tried   bool      `json:"tried,omitempty"` // some choice was between alternatives tried on the sample
+	Last    uint64        `json:"last,omitempty"`  // largest priority of the sampled rows
+	Exact   bool          `json:"exact,omitempty"` // the kernel of all rows, no random features
+	Tried   bool          `json:"tried,omitempty"` // some choice was between alternatives tried on the sample
 }
 
 // The stages, in order. Their names are part of the report and of checkpoints.
@@ -123,10 +124,21 @@ func (f *fit) run() (*machine.Model, error) {
 	}
 	if !resumed {
 		err := f.stage(stageChoose, func() (int64, error) {
+			scaling, err := f.chooseScaling(s)
+			if err != nil {
+				return 0, err
+			}
 			f.decision, err = f.choose(s, n)
+			if err == nil && scaling != nil {
+				f.decision.Choices = slices.Insert(f.decision.Choices, 1, *scaling)
+				f.decision.Tried = f.decision.Tried || !scaling.Given
+			}
 			return int64(s.len()), err
 		})
 		if err != nil {
+			return nil, err
+		}
+		if rows, err = machine.TableRows(f.src, f.schema, f.task != machine.Unsupervised); err != nil {
 			return nil, err
 		}
 		if err := f.save(true); err != nil { // at once: a kill would lose all choices

@@ -97,7 +97,7 @@ func TestChoicesCanBeOverridden(t *testing.T) {
 			t.Errorf("choice %+v was given", c)
 		}
 	}
-	if len(r.Choices) != 6 || m.Spec.Kernel.Scale != 1.25 || m.Lambda != 0.5 || m.Weights.Rows != 96 ||
+	if len(r.Choices) != 7 || m.Spec.Kernel.Scale != 1.25 || m.Lambda != 0.5 || m.Weights.Rows != 96 ||
 		m.Spec.Coupling != (coupling.IID{}) {
 		t.Errorf("model %+v with choices %+v", m.Spec, r.Choices)
 	}
@@ -475,7 +475,7 @@ func TestCancel(t *testing.T) {
 		}
 		var last report
 		after := 0
-		_, _, err := Fit(ctx, waves(1500, 15), Options{Learn: learn("y"), Features: 32, Block: 20,
+		_, _, err := Fit(ctx, waves(1500, 15), Options{Learn: learn("y"), Features: 32, Block: 20, Scaling: ScalingStandard,
 			Progress: func(s string,
 				done, total int64) {
 				if ctx.Err() != nil {

@@ -30,8 +30,8 @@ func (f *fit) nests() bool {
 // that has not seen it. The score is that of the procedure on fewer rows.
 //
 // Not in the folds: the classes, the units of numeric targets, the columns of a density, whose scales are its units, and
-// the seed. Folds may choose differently; their
-// spread is in the intervals (machine.ScoresOfModels). It costs the fit again per fold that is scored.
+// the seed. Folds may choose differently; their spread is in the intervals (machine.ScoresOfModels). It costs the fit
+// again per fold that is scored.
 func (f *fit) nested() error {
 	var parts []*machine.Evaluation // of the folds
 	done := int64(0)
@@ -62,7 +62,7 @@ func (f *fit) nested() error {
 // heldOut evaluates fold k by a fit of all others, as if they were the table, and keeps its predictions as a part.
 func (f *fit) heldOut(k, part int) (*machine.Evaluation, error) {
 	rest := foldSource{Source: f.src, seed: f.o.Seed, k: k, folds: f.o.Folds}
-	sub := &fit{ctx: f.ctx, src: rest, o: f.o, inner: true}
+	sub := &fit{ctx: f.ctx, src: rest, o: f.o, inner: true, weighs: f.weighs && f.task != machine.Unsupervised}
 	sub.o.Folds, sub.o.Checkpoint, sub.o.Progress = 1, "", nil
 	var err error
 	if sub.o.Schema, err = f.learnFold(rest); err != nil {
@@ -127,7 +127,7 @@ func (f *fit) learnFold(src data.Source) (*data.Schema, error) {
 	o.Targets, o.Task, o.Skip = nil, data.Auto, slices.Concat(o.Skip, o.Targets)
 	s, _, err := data.Learn(src, o)
 	if errors.Is(err, data.ErrSchema) {
-		return f.schema, nil
+		return unweighted(f.schema), nil
 	}
 	if err != nil {
 		return nil, err

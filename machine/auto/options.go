@@ -26,6 +26,9 @@ type Options struct {
 	// Map is MapRandom or MapExact; empty: the exact kernel for ridge of at most 20,000 rows, unless something is said
 	// of features.
 	Map string
+	// Scaling says what numeric columns are divided by: see the constants; empty: chosen by trial. A bandwidth that is
+	// given is in units of ScalingStandard.
+	Scaling string
 	// ClassWeights are in the order of the classes of the schema. Logistic regression weighs the losses of rows by them,
 	// ridge the calibrated probabilities of classes.
 	ClassWeights []float64
@@ -51,3 +54,17 @@ const (
 	MapRandom = "random" // random features
 	MapExact  = "exact"  // kernels with all rows: exact kernel ridge regression
 )
+
+// The scalings of columns, which decide how much each counts in distances.
+const (
+	ScalingStandard = "standard" // numbers by their standard deviation
+	ScalingCommon   = "common"   // all numbers by one number: columns of one unit, such as pixels
+	ScalingRobust   = "robust"   // numbers by their interquartile range over 1.35, their standard deviation if normal
+	ScalingNone     = "none"     // numbers as they are
+	ScalingFitted   = "fitted"   // every column by a width of its own, that of largest marginal likelihood
+)
+
+// Scalings are all scalings.
+func Scalings() []string {
+	return []string{ScalingStandard, ScalingCommon, ScalingRobust, ScalingNone, ScalingFitted}
+}

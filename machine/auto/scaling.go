@@ -1,0 +1,220 @@
+package auto
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/machine"
+)
+
+const (
+	// scalingRows are enough to tell which of a few scalings is better by more than a standard error; their settings are
+	// searched on half of them first. Widths of columns are fitted to as many others.
+	scalingRows = 1024
+	// leastScaling is the number of rows below which differences between scalings are noise.
+	leastScaling = 100
+	// alike is the ratio of the largest to the smallest weight up to which a scaling is not worth a trial.
+	alike = 1.25
+	// leastRange is the interquartile range, in standard deviations, below which a column has too little of one: most
+	// of its values are equal.
+	leastRange = 0.05
+)
+
+// chooseScaling gives the columns weights, in the schema and in the sample. What is tried is exact kernel ridge
+// regression of some rows, each predicted by the others, for all models of least squares: what counts in distances does
+// so for each. A scaling other than the standard one must be better by more than a standard error. Nil: there was nothing
+// to choose.
+func (f *fit) chooseScaling(s *sample) (*Choice, error) {
+	if !f.weighs || !f.info.LeastSquares && f.o.Scaling == "" {
+		return nil, nil
+	}
+	c := &chooser{f: f, s: s, d: &decision{}}
+	ch := &Choice{Name: "scaling", Value: ScalingStandard, Given: f.o.Scaling != "", Why: "as asked"}
+	switch {
+	case f.task == machine.Unsupervised && f.o.Scaling == ScalingFitted:
+		return nil, fmt.Errorf("widths of columns are fitted to a target, a density has none: use another scaling: %w",
+			machine.ErrSetup)
+	case f.o.Scaling == ScalingFitted:
+		order := shuffled(s.len(), f.o.Seed)
+		w, err := c.fittedWeights(order[:min(len(order), scalingRows)], f.fieldWeights(ScalingStandard, s))
+		if err != nil {
+			return nil, err
+		}
+		ch.Value = ScalingFitted
+		f.setWeights(s, w)
+		return ch, nil
+	case ch.Given:
+		ch.Value = f.o.Scaling
+		f.setWeights(s, f.fieldWeights(f.o.Scaling, s))
+		return ch, nil
+	case f.o.Bandwidth > 0:
+		return nil, nil // in units of the standard scaling
+	case s.len() < leastScaling:
+		ch.Why = fmt.Sprintf("%d rows are too few to tell which is better", s.len())
+		return ch, nil
+	}
+	return ch, c.tryScalings(ch)
+}
+
+// tryScalings compares scalings on the first rows of an order; widths of columns are fitted to those that follow.
+func (c *chooser) tryScalings(ch *Choice) error {
+	f, order := c.f, shuffled(c.s.len(), c.f.o.Seed)
+	judge := order[:min(len(order)/2, scalingRows)]
+	rest := order[len(judge):min(len(order), 2*scalingRows)]
+	var (
+		top     *exactSearch
+		topLoss []float64
+		weights []float64
+	)
+	try := func(name string, w []float64) (bool, error) {
+		e := c.exactSearch(judge, max(len(judge)/2, min(len(judge), leastScaling)), len(judge))
+		e.weights = f.columnWeights(w)
+		if err := e.search(); err != nil {
+			return false, err
+		}
+		i := best(e.all)
+		if i < 0 {
+			return false, nil
+		}
+		t := e.all[i]
+		ch.Trials = append(ch.Trials, f.shown(t, float64(len(ch.Trials)), name))
+		loss := t.loss
+		if t.tie != nil {
+			loss = t.tie // far less noisy than a count of errors
+		}
+		if top != nil {
+			if diff, se := gain(topLoss, loss); diff <= se {
+				return false, nil
+			}
+		}
+		top, topLoss, weights, ch.Value = e, loss, w, name
+		return true, nil
+	}
+	standard := f.fieldWeights(ScalingStandard, c.s)
+	if _, err := try(ScalingStandard, standard); err != nil {
+		return err
+	}
+	for _, name := range []string{ScalingCommon, ScalingRobust} {
+		w := f.fieldWeights(name, c.s)
+		if slices.Max(w) <= alike*slices.Min(w) {
+			continue
+		}
+		if _, err := try(name, w); err != nil {
+			return err
+		}
+	}
+	if top == nil {
+		return fmt.Errorf("scaling: %w", errNothing)
+	}
+	if len(f.schema.Fields) > 1 {
+		w, err := c.fittedWeights(rest, weights)
+		if err != nil {
+			return err
+		}
+		better, err := try(ScalingFitted, w)
+		if err != nil {
+			return err
+		}
+		if better { // all that were looked at know more than some
+			if weights, err = c.fittedWeights(order[:min(len(order), scalingRows)], w); err != nil {
+				return err
+			}
+		}
+	}
+	ch.Why = "none tried is better by more than a standard error"
+	if ch.Value != ScalingStandard {
+		ch.Why = fmt.Sprintf("best %s of %d rows, each left out", f.metric(), len(judge))
+	}
+	f.setWeights(c.s, weights)
+	f.start = top.at
+	return nil
+}
+
+// fieldWeights are those of a scaling, by field; columns that are no numbers keep 1.
+func (f *fit) fieldWeights(name string, s *sample) []float64 {
+	w := make([]float64, len(f.schema.Fields))
+	squares, n := 0.0, 0
+	for i := range w {
+		w[i] = 1
+		if fd := &f.schema.Fields[i]; fd.Kind == data.Numeric {
+			squares, n = squares+fd.Scale*fd.Scale, n+1
+		}
+	}
+	first := 0
+	for i := range w {
+		fd := &f.schema.Fields[i]
+		at := first
+		first += fd.Width()
+		if fd.Kind != data.Numeric {
+			continue
+		}
+		switch name {
+		case ScalingCommon:
+			w[i] = fd.Scale / math.Sqrt(squares/float64(n))
+		case ScalingNone:
+			w[i] = fd.Scale
+		case ScalingRobust:
+			if r := interquartile(s.x, at) / 1.349; r > leastRange {
+				w[i] = 1 / r
+			}
+		}
+		if !(w[i] > 0) || !dense.IsFinite(w[i]) { // scales near the ends of the range of numbers
+			w[i] = 1
+		}
+	}
+	return w
+}
+
+// interquartile is the range of the middle half of a column.
+func interquartile(x dense.Matrix[float64], col int) float64 {
+	v := make([]float64, x.Rows)
+	for i := range v {
+		v[i] = x.At(i, col)
+	}
+	slices.Sort(v)
+	return v[len(v)*3/4] - v[len(v)/4]
+}
+
+// columnWeights are those of the encoded columns.
+func (f *fit) columnWeights(fields []float64) []float64 {
+	var w []float64
+	for i := range f.schema.Fields {
+		for range f.schema.Fields[i].Width() {
+			w = append(w, fields[i])
+		}
+	}
+	return w
+}
+
+// weigh multiplies the columns of x.
+func weigh(x dense.Matrix[float64], w []float64) {
+	for i := range x.Rows {
+		for j, v := range w {
+			x.Row(i)[j] *= v
+		}
+	}
+}
+
+// setWeights gives them to the schema, of which it makes a copy, and to the sample.
+func (f *fit) setWeights(s *sample, w []float64) {
+	f.schema = unweighted(f.schema)
+	for i, v := range w {
+		if v != 1 {
+			f.schema.Fields[i].Weight = v
+		}
+	}
+	weigh(s.x, f.columnWeights(w))
+}
+
+// unweighted is a copy of a schema without weights.
+func unweighted(s *data.Schema) *data.Schema {
+	out := *s
+	out.Fields = slices.Clone(s.Fields)
+	for i := range out.Fields {
+		out.Fields[i].Weight = 0
+	}
+	return &out
+}
