@@ -124,8 +124,11 @@ func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report,
 		rep, err := r.forward.Forward(headRange(out, r.lo*group, r.hi*group), headRange(q, r.lo*group, r.hi*group),
 			headRange(k, r.lo, r.hi), headRange(v, r.lo, r.hi))
 		total.Add(rep)
+		if err != nil && r.lo > 0 {
+			return total, fmt.Errorf("heads counted from %d on: %w", r.lo, err)
+		}
 		if err != nil {
-			return total, fmt.Errorf("heads from %d: %w", r.lo, err)
+			return total, err
 		}
 	}
 	return total, nil

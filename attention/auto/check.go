@@ -1,12 +1,14 @@
 package auto
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
@@ -74,6 +76,9 @@ const (
 // measured where nothing was fitted.
 func NewCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T], rows int,
 	seed uint64) (*Check[T], error) {
+	if err := checkInputs(vis, q, k, v); err != nil {
+		return nil, err
+	}
 	return newCheck(vis, scale, q, k, v, rows, 0, q.Len, seed)
 }
 
@@ -88,15 +93,42 @@ func checkInputs[T dense.Float](vis attention.Visibility, q, k, v attention.Seq[
 		}
 	}
 	out := attention.Shape{Batch: q.Batch, Heads: q.Heads, Len: q.Len, Dim: v.Dim}
-	return vis.CheckShapes(out, q.Shape, k.Shape, v.Shape)
+	if err := vis.CheckShapes(out, q.Shape, k.Shape, v.Shape); err != nil {
+		return err
+	}
+	tab, err := kern.Chosen[T]()
+	if err != nil {
+		return err
+	}
+	seen := vis.SeenKeys(nil, q.Batch, q.Len, k.Len)
+	return errors.Join(checkFinite(tab, "q", q, nil), checkFinite(tab, "k", k, seen), checkFinite(tab, "v", v, seen))
 }
 
-// newCheck samples queries from positions from to to−1.
+// checkFinite names the first NaN or infinity of what is seen (nil: everything). Parts of a sample are searched by the
+// methods again, but these count batches, heads and positions from its beginning.
+func checkFinite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[T], seen []bool) error {
+	for b := range s.Batch {
+		for h := range s.Heads {
+			m := s.Head(b, h)
+			for l := range m.Rows {
+				if seen != nil && !seen[b*m.Rows+l] || dense.IsFinite(tab.Norm2(m.Row(l))) {
+					continue
+				}
+				for c, x := range m.Row(l) {
+					if !dense.IsFinite(float64(x)) {
+						return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", name, b, h, l,
+							c, x, dense.ErrNotFinite)
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// newCheck, of checked arguments, samples queries from positions from to to−1.
 func newCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T], rows, from, to int,
 	seed uint64) (*Check[T], error) {
-	if err := checkInputs(vis, q, k, v); err != nil {
-		return nil, err
-	}
 	if rows == 0 {
 		rows = defaultRows(q.Batch)
 	}

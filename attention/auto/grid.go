@@ -23,8 +23,9 @@ var (
 		{Clusters: 48, Window: 4, Block: 4, Top: 2},
 		{Clusters: 32, Top: 4}, {Clusters: 48, Top: 4}, {Clusters: 32, Window: 4, Block: 4, Top: 4},
 		{Clusters: 48, Window: 4, Block: 4, Top: 4}, {Clusters: 48, Window: 8, Block: 8, Top: 4},
-		{Clusters: 48, Top: 8},
-		{Clusters: 64, Window: 4, Block: 8, Top: 8}, {Clusters: 64, Window: 8, Block: 8, Top: 11},
+		{Clusters: 48, Top: 6}, {Clusters: 48, Window: 4, Block: 4, Top: 6}, {Clusters: 48, Top: 8},
+		{Clusters: 64, Window: 4, Block: 8, Top: 8}, {Clusters: 64, Window: 4, Block: 8, Top: 10},
+		{Clusters: 64, Window: 8, Block: 8, Top: 11},
 		{Clusters: 64, Window: 8, Block: 8, Top: 16}, {Clusters: 96, Window: 8, Block: 8, Top: 24},
 		{Clusters: 96, Window: 8, Block: 8, Top: 32},
 	}

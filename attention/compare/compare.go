@@ -12,6 +12,8 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
@@ -268,9 +270,10 @@ func (c *headComparison[T]) block(e *errorSums, b int, positions []int) error {
 		return err
 	}
 	dim := c.ref.target.Dim(q.Cols)
-	x := dense.New[float64](n, dim)
+	x, xNorms := dense.New[float64](n, dim), make([]float64, n)
 	for i := range n {
 		c.ref.target.Embed(x.Row(i), rows.Row(i))
+		xNorms[i] = dense.Norm2(x.Row(i))
 	}
 	var mask []bool
 	if c.a.KeyMask != nil {
@@ -290,62 +293,88 @@ func (c *headComparison[T]) block(e *errorSums, b int, positions []int) error {
 	weights, estimates := dense.New[float64](n, c.k.Len), dense.New[float64](n, c.k.Len)
 	negative := make([]bool, n*c.k.Len)
 	const step = 128
+	tab, err := kern.Chosen[float64]()
+	if err != nil {
+		return err
+	}
 	psi, psiScale := dense.New[float64](step, m.OutDim()), make([]float64, step)
-	y := make([]float64, dim)
+	y, norms := dense.New[float64](step, dim), make([]float64, step)
+	dots, logs := dense.New[float64](n, step), dense.New[float64](n, step)
 	var ws randfeat.Workspace[float64]
+	var panel kern.Panel[float64]
 	for k0 := 0; k0 < k.Rows; k0 += step {
 		k1 := min(k0+step, k.Rows)
-		keys := dense.Convert[float64](k.RowRange(k0, k1))
-		for j := k0; c.counts != nil && j < k1; j++ {
-			if !c.counts[b*c.k.Len+j] {
-				clear(keys.Row(j - k0)) // may hold anything
-			}
-		}
+		keys := c.rows64(k, b, k0, k1)
 		if err := m.Keys(psi.RowRange(0, k1-k0), psiScale[:k1-k0], keys, &ws); err != nil {
 			return err
 		}
-		for j := k0; j < k1; j++ {
-			c.ref.target.Embed(y, keys.Row(j-k0))
-			for i := range n {
-				if !seen[i].sees(j) || mask != nil && !mask[j] {
-					weights.Set(i, j, math.Inf(-1))
-					estimates.Set(i, j, math.Inf(-1))
+		for j := range k1 - k0 {
+			c.ref.target.Embed(y.Row(j), keys.Row(j))
+			norms[j] = dense.Norm2(y.Row(j))
+		}
+		dots, logs = buf.Shaped(dots, n, k1-k0), buf.Shaped(logs, n, k1-k0)
+		tab.Pack(&panel, psi.RowRange(0, k1-k0))
+		tab.MulT(dots, phi, &panel, nil)
+		tab.Pack(&panel, y.RowRange(0, k1-k0))
+		tab.MulT(logs, x, &panel, nil)
+		for i := range n {
+			w, est, neg := weights.Row(i)[k0:k1], estimates.Row(i)[k0:k1], negative[i*c.k.Len+k0:]
+			for j := range w {
+				if !seen[i].sees(k0+j) || mask != nil && !mask[k0+j] {
+					w[j], est[j] = math.Inf(-1), math.Inf(-1)
 					continue
 				}
-				w := logKernel(c.ref.target.Kind, x.Row(i), y)
-				weights.Set(i, j, w)
-				if !seen[i].exact(j) {
-					dot := dense.Dot(phi.Row(i), psi.Row(j-k0))
-					w = math.Log(math.Abs(dot)) + phiScale[i] + psiScale[j-k0]
-					negative[i*c.k.Len+j] = dot < 0
+				w[j] = logs.At(i, j)
+				if c.ref.target.Kind != kernel.Softmax { // −|x−y|²/2
+					w[j] -= (xNorms[i] + norms[j]) / 2
 				}
-				estimates.Set(i, j, w)
+				if est[j] = w[j]; !seen[i].exact(k0 + j) {
+					dot := dots.At(i, j)
+					est[j] = math.Log(math.Abs(dot)) + phiScale[i] + psiScale[j]
+					neg[j] = dot < 0
+				}
 			}
 		}
 	}
-	for i, p := range positions {
+	any := make([]bool, n)
+	for i := range n {
 		a, est := weights.Row(i), estimates.Row(i)
-		if seen[i].k0 >= seen[i].k1 || !normalise(a, nil) {
+		if any[i] = seen[i].k0 < seen[i].k1 && normalise(a, nil); any[i] {
+			normalise(est, negative[i*c.k.Len:(i+1)*c.k.Len])
+		} else {
+			clear(a)
+			clear(est)
+		}
+	}
+	outputs, estimated := dense.New[float64](n, v.Cols), dense.New[float64](n, v.Cols)
+	for k0 := 0; k0 < k.Rows; k0 += step {
+		k1 := min(k0+step, k.Rows)
+		values := c.rows64(v, b, k0, k1)
+		tab.Product(outputs, weights.ColRange(k0, k1), values, true)
+		tab.Product(estimated, estimates.ColRange(k0, k1), values, true)
+	}
+	for i, p := range positions {
+		if !any[i] {
 			continue // sees no key
 		}
-		normalise(est, negative[i*c.k.Len:(i+1)*c.k.Len])
-		if err := c.row(e, b, p, x.Row(i), a, est, k, v, seen[i]); err != nil {
+		err := c.row(e, b, p, x.Row(i), weights.Row(i), estimates.Row(i), outputs.Row(i), estimated.Row(i), k, v,
+			seen[i])
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// logKernel of embedded vectors.
-func logKernel(kind kernel.Kind, u, v []float64) float64 {
-	if kind == kernel.Softmax {
-		return dense.Dot(u, v)
+// rows64 are rows k0 to k1−1 of keys or values; those that do not count, which may hold anything, are zeros.
+func (c *headComparison[T]) rows64(m dense.Matrix[T], b, k0, k1 int) dense.Matrix[float64] {
+	out := dense.Convert[float64](m.RowRange(k0, k1))
+	for j := k0; c.counts != nil && j < k1; j++ {
+		if !c.counts[b*c.k.Len+j] {
+			clear(out.Row(j - k0))
+		}
 	}
-	var s float64
-	for i, a := range u {
-		s += (a - v[i]) * (a - v[i])
-	}
-	return -s / 2
+	return out
 }
 
 // normalise turns logarithms of weights into weights of sum 1; all zero, and false, if the sum is 0 or there are none.
@@ -388,21 +417,14 @@ func (v keyRange) exact(j int) bool {
 }
 
 // row adds the errors of one query.
-func (c *headComparison[T]) row(e *errorSums, b, p int, x, a, est []float64, k, v dense.Matrix[T], w keyRange) error {
-	o, oEst := make([]float64, v.Cols), make([]float64, v.Cols)
+func (c *headComparison[T]) row(e *errorSums, b, p int, x, a, est, o, oEst []float64, k, v dense.Matrix[T],
+	w keyRange) error {
 	var diff, norm, variation float64
 	for j := w.k0; j < w.k1; j++ {
 		d := est[j] - a[j]
 		diff += d * d
 		norm += a[j] * a[j]
 		variation += math.Abs(d) / 2
-		if a[j] == 0 && est[j] == 0 {
-			continue // perhaps padding
-		}
-		for l, val := range v.Row(j) {
-			o[l] += a[j] * float64(val)
-			oEst[l] += est[j] * float64(val)
-		}
 	}
 	e.rows++
 	e.row += diff / norm

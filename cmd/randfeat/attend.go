@@ -12,6 +12,8 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/auto"
+	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
@@ -21,16 +23,24 @@ import (
 
 // AttendResult says what attend did.
 type AttendResult struct {
-	Out      string  `json:"out,omitempty"`
-	Shape    []int   `json:"shape"`
-	DType    string  `json:"dtype"`
-	Exact    bool    `json:"exact,omitempty"`
-	Causal   bool    `json:"causal,omitempty"`
-	Window   int     `json:"window,omitempty"`
-	Heads    int     `json:"heads"`
-	KVHeads  int     `json:"kv_heads"`
-	Features int     `json:"features,omitempty"` // of one head
-	Seconds  float64 `json:"seconds"`
+	Out      string `json:"out,omitempty"`
+	Shape    []int  `json:"shape"`
+	DType    string `json:"dtype"`
+	Method   string `json:"method"` // auto, exact, features or centroid
+	Causal   bool   `json:"causal,omitempty"`
+	Window   int    `json:"window,omitempty"`
+	Sinks    int    `json:"sinks,omitempty"`
+	Heads    int    `json:"heads"`
+	KVHeads  int    `json:"kv_heads"`
+	Features int    `json:"features,omitempty"` // of one head
+	// Cost is that of a token, the mean of all heads, in random features; ExactCost that of exact attention, L/2.
+	Cost      float64 `json:"cost"`
+	ExactCost float64 `json:"exact_cost"`
+	Seconds   float64 `json:"seconds"`
+	// ChoiceSeconds is the time that the choice took, or the fit of what is saved.
+	ChoiceSeconds float64 `json:"choice_seconds,omitempty"`
+	// Choice is what each key/value head does.
+	Choice []AttendChoice `json:"choice,omitempty"`
 	// Empty rows saw no key and are zeros; denominators that were Negative (signed features only) are used as they are;
 	// Zero counts denominators that were zero or so small that the quotient is not finite: zeros.
 	Rows     int64 `json:"rows"`
@@ -41,8 +51,21 @@ type AttendResult struct {
 	Compare *AttendCompare `json:"compare,omitempty"`
 	Warning string         `json:"warning,omitempty"` // why the combination or the fit is a bad choice
 	Seed    *uint64        `json:"seed,omitempty"`
-	// Specs are the maps: one for all heads, or one for each key/value head.
+	// Specs are the maps of --method features: one for all heads, or one for each key/value head.
 	Specs []randfeat.Spec `json:"specs,omitempty"`
+}
+
+// AttendChoice is the method of one key/value head.
+type AttendChoice struct {
+	Method string  `json:"method"`
+	Plan   string  `json:"plan"` // the method with its parameters
+	Cost   float64 `json:"cost"`
+	// Expected is the relative error of the output to expect, between Low and High in nine of ten cases; absent where
+	// nothing was measured. It is that of a sample of Rows query rows.
+	Expected *float64 `json:"expected,omitempty"`
+	Low      *float64 `json:"low,omitempty"`
+	High     *float64 `json:"high,omitempty"`
+	Rows     int      `json:"rows,omitempty"`
 }
 
 type attendFlags struct {
@@ -50,7 +73,11 @@ type attendFlags struct {
 	causal, exact               bool
 	heads, kvHeads              int
 	mask, segments, keySegments string
-	window                      int
+	method                      string
+	tol, budget                 float64
+	saveSpec, spec              string
+	centroid                    centroid.Spec
+	window, sinks               int
 	scale                       float64
 	dtype                       string
 	family, coupling            string
@@ -59,7 +86,9 @@ type attendFlags struct {
 	asked                       bool // for the number of features
 	seed                        uint64
 	compare, demo               bool
+	svg                         string
 	sample                      int
+	sampled                     bool // --sample was given
 }
 
 // defaultAttendFamily is what attend uses when no family is named, and fits: the smallest error on most data.
@@ -75,8 +104,8 @@ func (a *app) attendCommand() *cobra.Command {
 	var f attendFlags
 	cmd := &cobra.Command{
 		Use:   "attend Q.npy K.npy V.npy -o OUT.npy",
-		Short: "Attention over long sequences: linear with random features, or exact",
-		Long: `Compute softmax(QKᵀ/√d)V, in time linear in the length with random features, or exactly with --exact.
+		Short: "Attention over long sequences, by a method that each head is tested for",
+		Long: `Compute softmax(QKᵀ/√d)V by the cheapest method that is accurate enough for each head.
 
 The arrays are float32 or float64 of shape [L, d], [H, L, d] or [B, H, L, d]; - reads one of them from stdin. K and V may
 have fewer heads than Q (grouped queries) and another length. With --heads H the arrays are [L, H·d] or [B, L, H·d], as
@@ -84,17 +113,26 @@ projection layers write them, and the heads are split off their columns; K and V
 --heads, --kv-heads only checks their number. The output has the layout of Q and the columns of V; its element type is
 float32 if all inputs are, unless --dtype says otherwise.
 
-Without --family the adaptive family is fitted to the files, head by head; where there is no query or no key to fit it to,
-the positive family is used. A named family is fitted with --fit. Fitting looks at all queries and keys, also with --causal:
-it chooses parameters, and the output for these is strictly causal.
+--method auto, the default, measures the error of candidates on a sample of query rows, head by head, and takes the
+cheapest within --tol, or the best that --budget pays for; exact attention is one of them. It says what it chose, at which
+cost and with which error to expect. --save-spec keeps the choice, and --spec uses it for other data of the same model.
 
---window W computes the softmax exactly over the last W keys (without --causal: over the band of keys closer than W) and
-uses features for all others.
+--method centroid summarises the keys by --clusters centroids; the keys of the --top clusters of a query are exact (with
+--keys only the best so many of them), and so are the first --sinks keys and the --window of neighbours. --method features
+uses random features for all keys but the sinks and the window; naming a --family or a number of --features implies it.
+The adaptive family is fitted to the files, head by head; where there is no query or no key to fit it to, the positive
+family is used. A named family is fitted with --fit. --method exact, or --exact, is the softmax itself.
 
---compare prints the error against exact attention for each head, on a sample of query rows, beside the error that theory
-predicts, and the times of both. --demo needs no files: it compares several estimators on synthetic data.`,
-		Example: `  randfeat attend --demo --causal
-  randfeat attend Q.npy K.npy V.npy -o OUT.npy --causal --window 128
+Choices and fits look at all queries and keys, also with --causal: they find parameters, and the output for these is
+strictly causal.
+
+--compare prints the error against exact attention for each head, on a sample of query rows, and the times of both; with
+features also the error that theory predicts. --demo needs no files: it shows error against cost for all methods on heads
+that are generated with the statistics of real ones.`,
+		Example: `  randfeat attend --demo --svg errors.svg
+  randfeat attend Q.npy K.npy V.npy -o OUT.npy --tol 0.05 --save-spec model.json
+  randfeat attend Q2.npy K2.npy V2.npy -o OUT2.npy --spec model.json --compare
+  randfeat attend Q.npy K.npy V.npy -o OUT.npy --method centroid --causal --top 8 --keys 96 --window 64
   randfeat attend Q.npy K.npy V.npy --family oprf --fit --coupling simplex -m 512 --compare`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if f.demo {
@@ -113,13 +151,23 @@ predicts, and the times of both. --demo needs no files: it compares several esti
 	flags := cmd.Flags()
 	flags.StringVarP(&f.out, "out", "o", "", "npy file to write; - for stdout")
 	flags.BoolVar(&f.causal, "causal", false, "query i sees the keys up to its own position; the last query is aligned with the last key")
-	flags.BoolVar(&f.exact, "exact", false, "exact softmax attention")
+	flags.StringVar(&f.method, "method", "auto", "auto, exact, centroid or features")
+	flags.BoolVar(&f.exact, "exact", false, "the same as --method exact")
+	flags.Float64Var(&f.tol, "tol", defaultTol, "relative error of the output that --method auto keeps each head within")
+	flags.Float64Var(&f.budget, "budget", 0, "instead of --tol: mean cost of a token and head, in random features; exact attention costs L/2")
+	flags.StringVar(&f.saveSpec, "save-spec", "", "JSON file to write the choice of methods to, with all that was fitted")
+	flags.StringVar(&f.spec, "spec", "", "JSON file of --save-spec: use the choice that it holds")
+	flags.IntVar(&f.centroid.Clusters, "clusters", defaultClusters, "centroids that stand for the keys")
+	flags.IntVar(&f.centroid.Top, "top", 4, "clusters, the best for a query, whose keys are exact")
+	flags.IntVar(&f.centroid.Keys, "keys", 0, "of the keys of the --top clusters, how many are exact: those with the best estimated scores; 0: all")
+	flags.IntVar(&f.centroid.Block, "block", 0, "queries that share a --window of neighbours; 0: 64 with --causal, else 16")
 	flags.IntVar(&f.heads, "heads", 0, "heads in the columns of [L, H·d] or [B, L, H·d] arrays")
 	flags.IntVar(&f.kvHeads, "kv-heads", 0, "heads of K and V; default: those of the files, or --heads")
 	flags.StringVar(&f.mask, "mask", "", "npy file of bools or integers, [L] or [B, L]: 0 for keys that are padding")
 	flags.StringVar(&f.segments, "segments", "", "npy file of integers, [L] or [B, L]: ids of packed sequences; queries see keys of their own id")
 	flags.StringVar(&f.keySegments, "key-segments", "", "the same for the keys, where they are not as many as the queries")
-	flags.IntVar(&f.window, "window", 0, "exact softmax over the last so many keys; 0: none")
+	flags.IntVar(&f.window, "window", 0, "exact softmax over the last so many keys; 0: none, or with --method centroid 64 with --causal, else 16")
+	flags.IntVar(&f.sinks, "sinks", 0, "exact softmax over the first so many keys; 0: none")
 	flags.Float64Var(&f.scale, "scale", 0, "factor of the scores q·k; default: 1/√d")
 	flags.StringVar(&f.dtype, "dtype", "", "float32 or float64; default: that of the files")
 	flags.StringVar(&f.family, "family", defaultAttendFamily,
@@ -130,11 +178,16 @@ predicts, and the times of both. --demo needs no files: it compares several esti
 	flags.BoolVar(&f.fit, "fit", false, "fit the parameters of --family to each head; this is the default without --family")
 	flags.Uint64Var(&f.seed, "seed", defaultSeed, "seed of the projections")
 	flags.BoolVar(&f.compare, "compare", false, "print the error against exact attention and the times of both; -o may be left out")
-	flags.IntVar(&f.sample, "sample", defaultCompareRows, "query rows per head that --compare looks at")
-	flags.BoolVar(&f.demo, "demo", false, "several estimators on synthetic data")
+	flags.IntVar(&f.sample, "sample", defaultCompareRows, "query rows per head that --compare looks at; by default fewer of very long sequences")
+	flags.BoolVar(&f.demo, "demo", false, "error against cost of all methods on generated heads")
+	flags.StringVar(&f.svg, "svg", "", "SVG file to draw the figure of --demo into")
 	for _, name := range []string{"out", "mask", "segments", "key-segments"} {
 		completeFiles(cmd, name, "npy")
 	}
+	completeFiles(cmd, "spec", "json")
+	completeFiles(cmd, "save-spec", "json")
+	completeFiles(cmd, "svg", "svg")
+	completeNames(cmd, "method", func() []string { return []string{"auto", "exact", "centroid", "features"} })
 	completeNames(cmd, "family", familyNames)
 	completeNames(cmd, "coupling", couplingNames)
 	completeNames(cmd, "dtype", func() []string { return []string{"float32", "float64"} })
@@ -161,6 +214,8 @@ func (f *attendFlags) check(cmd *cobra.Command, a *app, paths []string) error {
 		return misused("--kv-heads is %d, want at least 1", f.kvHeads)
 	case f.window < 0:
 		return misused("--window is %d, want a number of keys", f.window)
+	case f.sinks < 0:
+		return misused("--sinks is %d, want a number of keys", f.sinks)
 	case cmd.Flags().Changed("scale") && (!(f.scale > 0) || math.IsInf(f.scale, 0)):
 		return misused("--scale is %v, want a positive number", f.scale)
 	case f.dtype != "" && f.dtype != "float32" && f.dtype != "float64":
@@ -172,8 +227,12 @@ func (f *attendFlags) check(cmd *cobra.Command, a *app, paths []string) error {
 	case f.sample < 1:
 		return misused("--sample is %d, want at least 1", f.sample)
 	}
-	if f.exact {
-		return conflict(cmd, "exact", "family", "coupling", "features", "fit", "seed", "compare", "window")
+	f.sampled = cmd.Flags().Changed("sample")
+	if cmd.Flags().Changed("svg") {
+		return misused("--svg needs --demo")
+	}
+	if err := f.checkMethod(cmd); err != nil || f.method != "features" {
+		return err
 	}
 	f.fitDefault = !cmd.Flags().Changed("family")
 	f.fit = f.fit || f.fitDefault
@@ -181,13 +240,13 @@ func (f *attendFlags) check(cmd *cobra.Command, a *app, paths []string) error {
 	if f.m < 1 {
 		return misused("--features (-m) is %d, want at least 1", f.m)
 	}
-	_, err := f.spec(1)
+	_, err := f.spec1(1)
 	return err
 }
 
-// spec is the map of one head, for queries of dim columns, before fitting. M is the number of features until then:
+// spec1 is the map of one head, for queries of dim columns, before fitting. M is the number of features until then:
 // how many projections make them may depend on the parameters.
-func (f *attendFlags) spec(dim int) (randfeat.Spec, error) {
+func (f *attendFlags) spec1(dim int) (randfeat.Spec, error) {
 	spec := randfeat.Spec{Kernel: kernel.Attention(dim), Dim: dim, M: f.m, Seed: f.seed}
 	if f.scale > 0 {
 		spec.Kernel.Scale = 1 / math.Sqrt(f.scale) // of both sides
@@ -224,39 +283,36 @@ func attendAs[T dense.Float](ctx context.Context, a *app, f *attendFlags, files 
 	if in.vis, err = a.visibility(f, in.q.Batch, in.q.Len, in.k.Len); err != nil {
 		return err
 	}
-	r := AttendResult{Out: f.out, Shape: in.shape, DType: fmt.Sprintf("%T", *new(T)), Exact: f.exact, Causal: f.causal,
-		Window: f.window,
-		Heads:  in.q.Heads, KVHeads: in.k.Heads, Rows: int64(in.q.Batch) * int64(in.q.Heads) * int64(in.q.Len)}
+	r := AttendResult{Out: f.out, Shape: in.shape, DType: fmt.Sprintf("%T", *new(T)), Method: f.method,
+		Causal: f.causal, Window: f.window, Sinks: f.sinks,
+		Heads: in.q.Heads, KVHeads: in.k.Heads, Rows: int64(in.q.Batch) * int64(in.q.Heads) * int64(in.q.Len)}
+	start := time.Now()
+	choice, err := attendChoice(a, f, &in, &r)
+	if err != nil {
+		return files.name(err)
+	}
+	r.ChoiceSeconds = time.Since(start).Seconds()
+	r.choose(choice)
+	if in.q.Len > 0 && in.k.Len > 0 && len(r.Specs) > 0 {
+		r.Warning = both(r.Warning, warning(r.Specs[0], someRows(in.q.Head(0, 0)), someRows(in.k.Head(0, 0))))
+	}
 	var out attention.Seq[T]
-	if f.out != "" {
+	if f.out != "" || f.compare {
 		out = likeQueries(in)
 	}
-	if f.exact {
-		if err := exactForward(ctx, a, f, &in, out, &r); err != nil {
+	if f.out != "" || f.compare && f.method != "features" { // which are compared by a call of their own
+		if err := forward(ctx, a, &in, out, choice, &r); err != nil {
 			return files.name(err)
 		}
-	} else {
-		maps, few, err := attendMaps[T](a, f, &in)
-		if err != nil {
+	}
+	if f.compare {
+		if err := compareHeads(ctx, a, f, &in, out, choice, &r); err != nil {
 			return files.name(err)
 		}
-		for _, m := range maps {
-			r.Specs = append(r.Specs, m.(*randfeat.Map[T]).Spec()) // as NewMaps draws them
-		}
-		r.Features, r.Seed = maps[0].OutDim(), &f.seed
-		r.Warning = few
-		if in.q.Len > 0 && in.k.Len > 0 {
-			r.Warning = both(few, warning(r.Specs[0], someRows(in.q.Head(0, 0)), someRows(in.k.Head(0, 0))))
-		}
-		if f.out != "" {
-			if err := linearForward(ctx, a, f, &in, out, maps, &r); err != nil {
-				return files.name(err)
-			}
-		}
-		if f.compare {
-			if err := compareHeads(ctx, a, f, &in, maps, &r); err != nil {
-				return files.name(err)
-			}
+	}
+	if f.saveSpec != "" {
+		if err := a.saveChoice(f.saveSpec, choice); err != nil {
+			return err
 		}
 	}
 	if f.out != "" {
@@ -285,33 +341,35 @@ func likeQueries[T dense.Float](in attendInput[T]) attention.Seq[T] {
 	return attention.NewSeq[T](in.q.Batch, in.q.Heads, in.q.Len, in.v.Dim)
 }
 
-// attendMaps draws the maps: fitted, one per key/value head, or one for all. few warns of a fit to few rows.
-func attendMaps[T dense.Float](a *app, f *attendFlags, in *attendInput[T]) (maps []randfeat.FeatureMap[T], few string,
+// attendSpecs are the maps of --method features: fitted, one per key/value head, or one for all. few warns of a fit to
+// few rows.
+func attendSpecs[T dense.Float](a *app, f *attendFlags, in *attendInput[T]) (specs []randfeat.Spec, few string,
 	err error) {
 	if f.fitDefault && !in.canFit() {
 		a.note("note: there is no query or no key to fit the family %s to: positive features, not fitted", f.family)
 		f.family, f.fit, f.fitDefault = fallbackFamily, false, false
 	}
-	spec, err := f.spec(in.q.Dim)
+	spec, err := f.spec1(in.q.Dim)
 	if err != nil {
 		return nil, "", err
 	}
 	if err := checkSize(spec, "--features (-m)"); err != nil {
 		return nil, "", err
 	}
-	specs := []randfeat.Spec{spec}
+	specs = []randfeat.Spec{spec}
 	if f.fit {
 		if specs, few, err = fitHeads(a, f, spec, in); err != nil {
 			return nil, "", err
 		}
 	}
+	var features int
 	for i := range specs {
 		if specs[i], err = withFeatures(specs[i], f.m, f.asked); err != nil {
 			break
 		}
-	}
-	if err == nil {
-		maps, err = attention.NewMaps[T](specs)
+		if features, err = specs[i].OutDim(); err != nil {
+			break
+		}
 	}
 	if errors.Is(err, family.ErrParam) {
 		return nil, "", fmt.Errorf("%w; %s", err, parameterHint(spec.Family, f.fit))
@@ -319,7 +377,7 @@ func attendMaps[T dense.Float](a *app, f *attendFlags, in *attendInput[T]) (maps
 	if err != nil {
 		return nil, "", err
 	}
-	return maps, few, checkFeatures(maps[0].OutDim(), libraryRows, "--features (-m)")
+	return specs, few, checkFeatures(features, libraryRows, "--features (-m)")
 }
 
 // parameterHint says how to give a family the parameters that it lacks.
@@ -375,23 +433,16 @@ func fitHeads[T dense.Float](a *app, f *attendFlags, spec randfeat.Spec, in *att
 	return specs, stats.Warning(), nil
 }
 
-func exactForward[T dense.Float](ctx context.Context, a *app, f *attendFlags, in *attendInput[T], out attention.Seq[T],
+// forward runs the choice into out.
+func forward[T dense.Float](ctx context.Context, a *app, in *attendInput[T], out attention.Seq[T], c *auto.Choice,
 	r *AttendResult) error {
-	e := &attention.Exact[T]{Visibility: in.vis, Scale: f.scale}
-	flops := 4 * float64(in.q.Batch) * float64(in.q.Len) * float64(in.k.Len) * float64(in.q.Dim)
-	return eachHead(ctx, a, in, out, flops, r, func(_, _ int) attention.Attention[attention.Seq[T]] { return e })
-}
-
-func linearForward[T dense.Float](ctx context.Context, a *app, f *attendFlags, in *attendInput[T], out attention.Seq[T],
-	maps []randfeat.FeatureMap[T], r *AttendResult) error {
-	lin := &attention.Linear[T]{Visibility: in.vis, Window: f.window}
-	flops := 4 * float64(in.q.Batch) * float64(in.q.Len+in.k.Len) * float64(in.q.Dim) * float64(maps[0].OutDim())
-	return eachHead(ctx, a, in, out, flops, r, func(lo, hi int) attention.Attention[attention.Seq[T]] {
-		lin.Maps = maps
-		if len(maps) > 1 {
-			lin.Maps = maps[lo:hi]
+	flops := 4 * float64(in.q.Batch) * float64(in.q.Len+in.k.Len) * float64(in.q.Dim+in.v.Dim) / 2 * c.Cost()
+	return eachHead(ctx, a, in, out, flops, r, func(lo, hi int) (attention.Attention[attention.Seq[T]], error) {
+		m, err := auto.New[T](c.Range(lo, hi))
+		if err == nil {
+			m.Visibility = in.vis
 		}
-		return lin
+		return m, err
 	})
 }
 
@@ -402,7 +453,7 @@ const callFlops = 1e11
 // eachHead runs what method gives for key/value heads [lo, hi) on these and their query heads, group by group, and adds
 // up counts and time in r. flops is the work of one query head.
 func eachHead[T dense.Float](ctx context.Context, a *app, in *attendInput[T], out attention.Seq[T], flops float64,
-	r *AttendResult, method func(lo, hi int) attention.Attention[attention.Seq[T]]) error {
+	r *AttendResult, method func(lo, hi int) (attention.Attention[attention.Seq[T]], error)) error {
 	group := in.q.Heads / in.k.Heads
 	step := 1 + int(min(callFlops/max(flops*float64(group), 1), float64(in.k.Heads)))
 	bar := a.progress("heads", in.q.Heads)
@@ -412,8 +463,12 @@ func eachHead[T dense.Float](ctx context.Context, a *app, in *attendInput[T], ou
 			return err
 		}
 		hi := min(lo+step, in.k.Heads)
+		m, err := method(lo, hi)
+		if err != nil {
+			return err
+		}
 		start := time.Now()
-		rep, err := method(lo, hi).Forward(headRange(out, lo*group, hi*group), headRange(in.q, lo*group, hi*group),
+		rep, err := m.Forward(headRange(out, lo*group, hi*group), headRange(in.q, lo*group, hi*group),
 			headRange(in.k, lo, hi), headRange(in.v, lo, hi))
 		if err != nil {
 			return err
@@ -461,8 +516,11 @@ func (a *app) reportAttend(f *attendFlags, r AttendResult) error {
 	if a.json {
 		return a.object(r)
 	}
-	what := "exact attention"
-	if !r.Exact {
+	what := r.Method
+	switch r.Method {
+	case "exact":
+		what = "exact attention"
+	case "features":
 		spec := r.Specs[0]
 		fitted := ""
 		if _, fits := spec.Family.(family.Fitter); fits && f.fit {
@@ -470,6 +528,10 @@ func (a *app) reportAttend(f *attendFlags, r AttendResult) error {
 		}
 		what = fmt.Sprintf("linear attention, %d %s features%s, %s, seed %d", r.Features, spec.Family.Name(), fitted,
 			couplingName(spec), *r.Seed)
+	case "centroid":
+		what = fmt.Sprintf("centroid attention, cost %.0f of %.0f", r.Cost, r.ExactCost)
+	default:
+		what = fmt.Sprintf("methods chosen per head, mean cost %.0f of %.0f", r.Cost, r.ExactCost)
 	}
 	target := r.Out
 	if target == "" {
@@ -489,6 +551,9 @@ func (a *app) reportAttend(f *attendFlags, r AttendResult) error {
 	}
 	if r.Compare != nil {
 		return a.printCompare(r)
+	}
+	if r.Method == "auto" || r.Method == "spec" {
+		return printChoice(a.stderr, r.Choice)
 	}
 	return nil
 }

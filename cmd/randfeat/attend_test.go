@@ -17,6 +17,7 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/heads"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
 )
@@ -189,12 +190,12 @@ func TestAttendLinear(t *testing.T) {
 		t.Error("the output differs from attention.Linear")
 	}
 	// Without a family the adaptive one is fitted, each head on its own.
-	o := ok(t, "attend", q, k, v, "-o", out)
+	o := ok(t, "attend", q, k, v, "-o", out, "--method", "features")
 	if !strings.Contains(o.stderr, "adaptive features, fitted per head") || !strings.Contains(o.stderr, "seed 1") ||
 		o.stdout != "" {
 		t.Errorf("%+v", o)
 	}
-	r = objects[AttendResult](t, ok(t, "attend", q, k, v, "-o", out, "--json").stdout)[0]
+	r = objects[AttendResult](t, ok(t, "attend", q, k, v, "-o", out, "--method", "features", "--json").stdout)[0]
 	if len(r.Specs) != 2 || r.Specs[0].Seed == r.Specs[1].Seed {
 		t.Errorf("%+v", r)
 	}
@@ -321,7 +322,7 @@ func TestAttendNothingToFit(t *testing.T) {
 		{row, row, []string{"--mask", one}, "1 of 1 query row sees no key"},
 		{x, empty, []string{"--compare"}, "nothing to compare: no query row sees a key"},
 	} {
-		o := ok(t, append([]string{"attend", c.q, c.k, c.k, "-o", out}, c.args...)...)
+		o := ok(t, append([]string{"attend", c.q, c.k, c.k, "-o", out, "--method", "features"}, c.args...)...)
 		for _, text := range []string{"positive features, not fitted", "256 positive features, orthogonal", c.says} {
 			if !strings.Contains(o.stderr, text) {
 				t.Errorf("no %q in %s", text, o.stderr)
@@ -375,7 +376,7 @@ func TestAttendCompare(t *testing.T) {
 	r := objects[AttendResult](t, ok(t, append(args, "-o", out, "--json")...).stdout)[0]
 	c := r.Compare
 	if c == nil || len(c.Heads) != 2 || c.Rows != 200 || c.Predicted == nil || c.Method != "covariances" ||
-		c.LinearSeconds <= 0 || c.ExactSeconds <= 0 || c.ExactEstimated {
+		c.AttentionSeconds <= 0 || c.ExactSeconds <= 0 || c.ExactEstimated {
 		t.Fatalf("%+v", r)
 	}
 	ok(t, "attend", q, k, v, "-o", exact, "--exact")
@@ -429,7 +430,7 @@ func TestAttendBadInput(t *testing.T) {
 		{exitMisuse, "-o - needs stdout", []string{q, k, k, "-o", "-", "--compare"}},
 		{exitMisuse, "--heads is 0", []string{q, k, k, "-o", out, "--heads", "0"}},
 		{exitMisuse, "--kv-heads is -1", []string{q, k, k, "-o", out, "--kv-heads", "-1"}},
-		{exitMisuse, "--window is -1", []string{q, k, k, "-o", out, "--window", "-1"}},
+		{exitMisuse, "--window is -1", []string{q, k, k, "-o", out, "--method", "features", "--window", "-1"}},
 		{exitMisuse, "--scale is 0", []string{q, k, k, "-o", out, "--scale", "0"}},
 		{exitMisuse, `--dtype is "half"`, []string{q, k, k, "-o", out, "--dtype", "half"}},
 		{exitMisuse, "--key-segments needs --segments", []string{q, k, k, "-o", out, "--key-segments", apart}},
@@ -440,6 +441,26 @@ func TestAttendBadInput(t *testing.T) {
 		{exitMisuse, "--features (-m) is 100000000000", []string{q, k, k, "-o", out, "-m", "100000000000"}},
 		{exitMisuse, "--family: ", []string{q, k, k, "-o", out, "--family", "none"}},
 		{exitMisuse, "--demo and --window exclude", []string{"--demo", "--window", "3"}},
+		{exitMisuse, "--svg needs --demo", []string{q, k, k, "-o", out, "--svg", out}},
+		{exitMisuse, `--method is "best", want auto, exact, centroid or features`,
+			[]string{q, k, k, "-o", out, "--method", "best"}},
+		{exitMisuse, "--exact and --method centroid exclude",
+			[]string{q, k, k, "-o", out, "--exact", "--method", "centroid"}},
+		{exitMisuse, "--method auto and --family exclude",
+			[]string{q, k, k, "-o", out, "--method", "auto", "--family", "trig"}},
+		{exitMisuse, "imply) and --tol exclude", []string{q, k, k, "-o", out, "-m", "8", "--tol", "0.1"}},
+		{exitMisuse, "imply) and --tol exclude", []string{q, k, k, "-o", out, "--clusters", "8", "--tol", "1"}},
+		{exitMisuse, "--window and --sinks need --method", []string{q, k, k, "-o", out, "--window", "4"}},
+		{exitMisuse, "--tol is 0, want a positive number", []string{q, k, k, "-o", out, "--tol", "0"}},
+		{exitMisuse, "--budget is -1, want a positive number", []string{q, k, k, "-o", out, "--budget", "-1"}},
+		{exitMisuse, "--tol and --budget exclude", []string{q, k, k, "-o", out, "--tol", "1", "--budget", "9"}},
+		{exitMisuse, "-3 clusters, want", []string{q, k, k, "-o", out, "--clusters", "-3"}},
+		{exitMisuse, "--sinks is -1", []string{q, k, k, "-o", out, "--method", "centroid", "--sinks", "-1"}},
+		{exitMisuse, "--spec and --method exclude", []string{q, k, k, "-o", out, "--spec", q, "--method", "auto"}},
+		{exitMisuse, "--spec and --tol exclude", []string{q, k, k, "-o", out, "--spec", q, "--tol", "1"}},
+		{exitFailed, "q.npy: invalid character", []string{q, k, k, "-o", out, "--spec", q}},
+		{exitFailed, "nan.npy as k: batch 0, head 1, position 1, column 2 is NaN",
+			[]string{q, nan, k, "-o", out, "--method", "centroid"}},
 		{exitFailed, "no.npy", []string{q, filepath.Join(dir, "no.npy"), k, "-o", out}},
 		{exitFailed, "vector.npy is [6], want [L, d]", []string{vector, vector, vector, "-o", out}},
 		{exitFailed, "flat.npy is [6, 4]: they need the same number of dimensions", []string{q, flat, k, "-o", out}},
@@ -475,36 +496,124 @@ func TestAttendBadInput(t *testing.T) {
 	}
 }
 
+// The story that the demo tells, on texts that nothing was fitted to: features are hardly better than the mean of the
+// values, centroids with exact sets far better at less cost, and a choice per head keeps its tolerance at the least.
 func TestAttendDemo(t *testing.T) {
 	if testing.Short() {
-		t.Skip("long sequences")
+		t.Skip("many methods")
 	}
-	rows := objects[AttendDemoRow](t, ok(t, "attend", "--demo", "--causal", "--json", "-m", "64", "--sample",
-		"32").stdout)
-	if len(rows) != len(attendDemoRows)+2 || rows[0].Estimator != "exact" {
-		t.Fatalf("%d rows", len(rows))
+	svg := filepath.Join(t.TempDir(), "demo.svg")
+	for _, args := range [][]string{{"--svg", svg}, {"--causal"}} {
+		rows := objects[AttendDemoRow](t, ok(t, append([]string{"attend", "--demo", "--json"}, args...)...).stdout)
+		find := func(plan string) AttendDemoRow {
+			for _, r := range rows {
+				if strings.HasPrefix(r.Method+", "+r.Plan, plan) {
+					return r
+				}
+			}
+			t.Fatalf("no row %s", plan)
+			return AttendDemoRow{}
+		}
+		mean, exact := find("mean of the values"), find("exact")
+		positive, adaptive := find("positive features, 256"), find("adaptive features, fitted, 256")
+		sets, chosen := find("centroids + exact sets, centroid, 64 clusters, top 4"), find("chosen per head, --tol 0.1")
+		if exact.Median != 0 || exact.Cost != 256 ||
+			!(positive.Median > 0.5*mean.Median && adaptive.Median < positive.Median) ||
+			!(sets.Median < adaptive.Median/3 && sets.Cost < 100) {
+			t.Errorf("%v: mean %v, positive %v, adaptive %v, exact sets %v at %v", args, mean.Median, positive.Median,
+				adaptive.Median, sets.Median, sets.Cost)
+		}
+		if chosen.Expected == nil || chosen.Within < 0.85 || chosen.Cost > 100 || chosen.Median > 1.4**chosen.Expected {
+			t.Errorf("%v: %+v", args, chosen)
+		}
 	}
-	find := func(estimator, coupling string, window int) AttendDemoRow {
-		for _, r := range rows {
-			if r.Estimator == estimator && r.Coupling == coupling && r.Window == window {
-				return r
+	b, err := os.ReadFile(svg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"<svg", "Error of attention against its cost", "chosen per head",
+		"centroids + exact sets"} {
+		if !strings.Contains(string(b), text) {
+			t.Errorf("no %q in the figure", text)
+		}
+	}
+}
+
+// saveHeads writes generated heads of a text.
+func saveHeads(t *testing.T, dir string, n, length int, text uint64) []string {
+	t.Helper()
+	q, k, v := heads.Generate[float32](n, length, 32, text)
+	var out []string
+	for i, s := range []attention.Seq[float32]{q, k, v} {
+		m := dense.Matrix[float32]{Rows: n * length, Cols: 32, Stride: 32, Data: s.Data}
+		name := fmt.Sprintf("%d%s", text, []string{"q.npy", "k.npy", "v.npy"}[i])
+		out = append(out, saveAs(t, dir, name, m, n, length, 32))
+	}
+	return out
+}
+
+// auto is the default: it says what it chose, keeps the tolerance, and what it saves gives the same output and serves
+// other texts. --method features and centroid are saved as well.
+func TestAttendAuto(t *testing.T) {
+	dir := t.TempDir()
+	const n, length = 3, 256
+	one, two := saveHeads(t, dir, n, length, 1), saveHeads(t, dir, n, length, 2)
+	out, again, spec := filepath.Join(dir, "out.npy"), filepath.Join(dir, "again.npy"), filepath.Join(dir, "spec.json")
+	for _, causal := range []string{"--causal=false", "--causal"} {
+		for _, how := range [][]string{{"--tol", "0.15"}, {"--budget", "60"},
+			{"--method", "centroid", "--clusters", "16"},
+			{"--method", "features", "-m", "32", "--sinks", "2"}, {"--exact"}} {
+			args := append([]string{"attend", causal, "-o", out, "--save-spec", spec, "--json"}, one...)
+			r := objects[AttendResult](t, ok(t, append(args, how...)...).stdout)[0]
+			if len(r.Choice) != n || r.ExactCost != length/2 || r.Cost <= 0 || r.Cost > length/2 {
+				t.Fatalf("%v: %+v", how, r)
+			}
+			switch how[0] {
+			case "--tol":
+				for _, c := range r.Choice {
+					if c.Expected == nil || *c.Expected > 0.15 || r.Method != "auto" || c.Rows == 0 {
+						t.Errorf("%+v", c)
+					}
+				}
+			case "--budget":
+				if r.Cost > 60 {
+					t.Errorf("cost %v", r.Cost)
+				}
+			}
+			use := append([]string{"attend", causal, "-o", again, "--spec", spec}, one...)
+			if o := ok(t, use...); !strings.Contains(o.stderr, "EXPECTED") ||
+				!strings.Contains(o.stderr, r.Choice[0].Plan) {
+				t.Errorf("%v: stderr %s", how, o.stderr)
+			}
+			if !slices.Equal(loadTensor(t, out).F32, loadTensor(t, again).F32) {
+				t.Errorf("%v: the saved choice gives another output", how)
+			}
+			if how[0] == "--tol" {
+				use := append([]string{"attend", causal, "--compare", "--json", "--spec", spec}, two...)
+				c := objects[AttendResult](t, ok(t, use...).stdout)[0].Compare
+				if c == nil || len(c.Heads) != n || c.Output > 0.2 || c.Low == nil || *c.Low > c.Output {
+					t.Errorf("on another text: %+v", c)
+				}
 			}
 		}
-		t.Fatalf("no row %s, %s, %d", estimator, coupling, window)
-		return AttendDemoRow{}
 	}
-	mean, plain, best := find("mean of the values", "", 0), find("positive", "orthogonal", 0),
-		find("adaptive", "orthogonal", 0)
-	near, far := find("adaptive", "orthogonal", 32), find("adaptive", "orthogonal", 512)
-	if !(best.Output < plain.Output && best.Output < mean.Output) {
-		t.Errorf("adaptive %v, positive %v, mean of the values %v", best.Output, plain.Output, mean.Output)
+	o := ok(t, append([]string{"attend", "-o", out, "--compare"}, one...)...)
+	for _, text := range []string{"HEAD", "EXPECTED", "OUTPUT", "times as fast"} {
+		if !strings.Contains(o.stdout, text) {
+			t.Errorf("no %q in %s", text, o.stdout)
+		}
 	}
-	if !(far.Output < near.Output && near.Output < best.Output) {
-		t.Errorf("errors %v, %v, %v do not fall with the window", best.Output, near.Output, far.Output)
+	fails(t, exitMisuse, "was made with", append([]string{"attend", "-o", out, "--spec", spec}, one...)...)
+	b, err := os.ReadFile(spec)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if best.Predicted == nil || best.Seed != defaultSeed {
-		t.Errorf("%+v", best)
+	bad := filepath.Join(dir, "bad.json")
+	b = bytes.Replace(b, []byte(`"version": 1`), []byte(`"version": 9`), 1)
+	if err := os.WriteFile(bad, b, 0o666); err != nil {
+		t.Fatal(err)
 	}
+	fails(t, exitFailed, "version 9, want", append([]string{"attend", "-o", out, "--causal", "--spec", bad}, one...)...)
 }
 
 // --features is what it says, for every family: the largest map with at most so many features, or an error that names

@@ -8,22 +8,22 @@ import (
 	"strings"
 	"time"
 
-	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/auto"
 	"github.com/randfeat/randfeat/attention/compare"
 	"github.com/randfeat/randfeat/dense"
 	forecast "github.com/randfeat/randfeat/predict"
 )
 
-// AttendCompare is the error of linear attention against exact attention: part of what attend --compare --json prints.
+// AttendCompare is the error against exact attention: part of what attend --compare --json prints.
 type AttendCompare struct {
 	AttendErrors                // of all heads together
 	Heads        []AttendErrors `json:"heads"` // of each query head
-	// LinearSeconds and ExactSeconds are the times of both over the whole input. ExactEstimated says that exact
+	// AttentionSeconds and ExactSeconds are the times of both over the whole input. ExactEstimated says that exact
 	// attention would have taken long: its time is then that of a part, multiplied.
-	LinearSeconds  float64 `json:"linear_seconds"`
-	ExactSeconds   float64 `json:"exact_seconds"`
-	ExactEstimated bool    `json:"exact_estimated,omitempty"`
+	AttentionSeconds float64 `json:"attention_seconds"`
+	ExactSeconds     float64 `json:"exact_seconds"`
+	ExactEstimated   bool    `json:"exact_estimated,omitempty"`
 }
 
 // AttendErrors are the errors of one head over a sample of its query rows.
@@ -38,9 +38,14 @@ type AttendErrors struct {
 	// positive features is too large, and above 1 there is none; with signed features there is none once that of a row
 	// is above ¼.
 	Denominator *float64 `json:"denominator,omitempty"`
-	Output      float64  `json:"output"`    // |ô-o|/|o| over all rows
-	Row         float64  `json:"row"`       // root mean square of |â-a|/|a| of the attention rows
-	Variation   float64  `json:"variation"` // mean share of the attention that is on the wrong keys
+	Output      float64  `json:"output"` // |ô-o|/|o| over all rows
+	// Low and High are the interval that holds the error of all rows for nine samples of ten; absent with features.
+	Low  *float64 `json:"low,omitempty"`
+	High *float64 `json:"high,omitempty"`
+	// Row is the root mean square of |â-a|/|a| of the attention rows, Variation the mean share of the attention that is
+	// on the wrong keys: with features only.
+	Row       float64 `json:"row,omitempty"`
+	Variation float64 `json:"variation,omitempty"`
 }
 
 func attendErrors(e compare.Errors) AttendErrors {
@@ -64,43 +69,120 @@ func attendErrors(e compare.Errors) AttendErrors {
 	return r
 }
 
-// exactLimit is the work up to which exact attention is run for its time, some ten seconds.
-const exactLimit = 1e12
+// exactLimit is the work up to which exact attention is run for its time, some hundredths of a second: measuring is not
+// to take longer than what is measured.
+const exactLimit = 2e9
 
-// compareHeads measures the errors. It also fills in the time and counts of r if the linear output was not computed
-// yet.
-func compareHeads[T dense.Float](ctx context.Context, a *app, f *attendFlags, in *attendInput[T],
-	maps []randfeat.FeatureMap[T], r *AttendResult) error {
-	lin := &attention.Linear[T]{Visibility: in.vis, Window: f.window, Maps: maps}
-	work := exactWork(in)
+// rows is the number of query rows per head to compare. Exact rows cost as much as L/128 of exact attention, which is
+// more than the attention itself where that is much cheaper.
+func (f *attendFlags) rows(length int) int {
+	if f.sampled || length <= longSequence {
+		return f.sample
+	}
+	return max(minCompareRows, f.sample*longSequence/length)
+}
+
+const (
+	longSequence   = 4096
+	minCompareRows = 16
+	longKeys       = 64 // of a row, for its prediction
+)
+
+// compareHeads measures the errors of out, or with --method features those of a call of its own: it then fills in the
+// time and counts of r if the output was not computed yet.
+func compareHeads[T dense.Float](ctx context.Context, a *app, f *attendFlags, in *attendInput[T], out attention.Seq[T],
+	choice *auto.Choice, r *AttendResult) error {
 	bar := a.progress("comparing with exact attention", 1)
 	defer bar.end()
 	bar.last = time.Time{}
 	bar.at(0)
-	c, err := compare.Run(lin, in.q, in.k, in.v, compare.Options{Rows: f.sample, Seed: f.seed,
-		Exact: work <= exactLimit})
-	if err != nil {
+	c := new(AttendCompare)
+	compared := compareOutput[T]
+	if f.method == "features" {
+		compared = compareFeatures[T]
+	}
+	if err := compared(f, in, out, choice, c, r); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	out := &AttendCompare{AttendErrors: attendErrors(c.Errors), LinearSeconds: c.Linear.Seconds(),
-		ExactSeconds: c.Exact.Seconds()}
-	for _, h := range c.Heads {
-		out.Heads = append(out.Heads, attendErrors(h))
+	r.Compare = c
+	return timeExact(f, in, c)
+}
+
+// compareOutput compares rows of out.
+func compareOutput[T dense.Float](f *attendFlags, in *attendInput[T], out attention.Seq[T], choice *auto.Choice,
+	c *AttendCompare, r *AttendResult) error {
+	rows := (f.rows(in.k.Len) + in.q.Batch - 1) / in.q.Batch
+	check, err := auto.NewCheck(in.vis, choice.Scale, in.q, in.k, in.v, rows, f.seed)
+	if err != nil {
+		return err
 	}
+	errs, all, err := check.ErrorsOf(out)
+	if err != nil {
+		return err
+	}
+	c.AttendErrors, c.AttentionSeconds = outputErrors(all), r.Seconds
+	for _, e := range errs {
+		c.Heads = append(c.Heads, outputErrors(e))
+	}
+	return nil
+}
+
+func outputErrors(e auto.Estimate) AttendErrors {
+	r := AttendErrors{Rows: e.Rows, Output: e.Error, Low: number(e.Low), High: number(e.High)}
+	if e.Rows == 0 {
+		r.Reason = "no query row sees a key"
+	}
+	return r
+}
+
+// compareFeatures compares attention weights too, and predicts.
+func compareFeatures[T dense.Float](f *attendFlags, in *attendInput[T], _ attention.Seq[T], _ *auto.Choice,
+	c *AttendCompare, r *AttendResult) error {
+	maps, err := attention.NewMaps[T](r.Specs)
+	if err != nil {
+		return err
+	}
+	lin := &attention.Linear[T]{Visibility: in.vis, Window: f.window, Sinks: f.sinks, Maps: maps}
+	o := compare.Options{Rows: f.rows(in.k.Len), Seed: f.seed}
+	if in.k.Len > longSequence {
+		o.Keys = longKeys
+	}
+	res, err := compare.Run(lin, in.q, in.k, in.v, o)
+	if err != nil {
+		return err
+	}
+	c.AttendErrors, c.AttentionSeconds = attendErrors(res.Errors), res.Linear.Seconds()
+	for _, h := range res.Heads {
+		c.Heads = append(c.Heads, attendErrors(h))
+	}
+	if f.out == "" {
+		r.Seconds, r.Empty, r.Negative, r.Zero = c.AttentionSeconds, res.Report.Empty, res.Report.Negative,
+			res.Report.Zero
+	}
+	return nil
+}
+
+// timeExact measures the time of exact attention, or that of a part.
+func timeExact[T dense.Float](f *attendFlags, in *attendInput[T], c *AttendCompare) error {
+	work := exactWork(in)
 	if work > exactLimit {
 		rate, err := exactRate(f, in)
 		if err != nil {
 			return err
 		}
-		out.ExactSeconds, out.ExactEstimated = work/rate, true
+		c.ExactSeconds, c.ExactEstimated = work/rate, true
+		return nil
 	}
-	r.Compare = out
-	if f.out == "" {
-		r.Seconds, r.Empty, r.Negative, r.Zero = out.LinearSeconds, c.Report.Empty, c.Report.Negative, c.Report.Zero
+	e := attention.Exact[T]{Visibility: in.vis, Scale: f.scale}
+	out := likeQueries(*in)
+	start := time.Now()
+	if _, err := e.Forward(out, in.q, in.k, in.v); err != nil {
+		return err
 	}
+	c.ExactSeconds = time.Since(start).Seconds()
 	return nil
 }
 
@@ -131,14 +213,14 @@ func exactWork[T dense.Float](in *attendInput[T]) float64 {
 
 // exactRate is the operations per second of exact attention over the first rows of all heads.
 func exactRate[T dense.Float](f *attendFlags, in *attendInput[T]) (float64, error) {
-	const rows = 2048
+	const rows = 1024
 	part := attendInput[T]{q: firstRows(headRange(in.q, 0, in.q.Heads/in.k.Heads), rows),
 		k: firstRows(headRange(in.k, 0, 1), rows), v: firstRows(headRange(in.v, 0, 1), rows)}
 	part.vis.Causal = f.causal
 	e := attention.Exact[T]{Visibility: part.vis, Scale: f.scale, Unchecked: true}
 	out := attention.NewSeq[T](part.q.Batch, part.q.Heads, part.q.Len, part.v.Dim)
 	best := time.Duration(0)
-	for range 3 {
+	for range 2 { // the first also fetches memory
 		start := time.Now()
 		if _, err := e.Forward(out, part.q, part.k, part.v); err != nil {
 			return 0, err
@@ -162,6 +244,9 @@ func (a *app) printCompare(r AttendResult) error {
 		a.note("nothing to compare: %s", c.Reason)
 		return nil
 	}
+	if r.Method != "features" {
+		return a.printOutputErrors(r)
+	}
 	err := table(a.stdout, func(w io.Writer) {
 		fmt.Fprintln(w, "HEAD\tPREDICTED\tOUTPUT\tROWS\tMISPLACED")
 		for h, e := range c.Heads {
@@ -175,12 +260,7 @@ func (a *app) printCompare(r AttendResult) error {
 	if err != nil {
 		return err
 	}
-	approximately, exact := "", ""
-	if c.ExactEstimated {
-		approximately, exact = "about ", " (estimated from a part)"
-	}
-	_, err = fmt.Fprintf(a.stdout, "\nlinear %.3g s, exact %s%.3g s%s: %s%.3g times as fast\n", c.LinearSeconds,
-		approximately, c.ExactSeconds, exact, approximately, c.ExactSeconds/c.LinearSeconds)
+	err = a.printTimes("linear", c)
 	a.note("%d query row%s of each head, relative errors; OUTPUT of the output, ROWS of the attention rows, MISPLACED the share of attention on wrong keys", c.Heads[0].Rows, plural(c.Heads[0].Rows))
 	if predicted, ok := c.predicted(); ok {
 		a.note("PREDICTED by theory for OUTPUT, over all draws of the projections: %s", methodText(predicted))
@@ -188,6 +268,48 @@ func (a *app) printCompare(r AttendResult) error {
 	if without, reason := c.unpredicted(); len(without) > 0 {
 		a.note("PREDICTED is - for head%s %s: %s", plural(len(without)), strings.Join(without, ", "), reason)
 	}
+	return err
+}
+
+// printOutputErrors prints the errors of methods that theory predicts nothing of, beside what the choice expects.
+func (a *app) printOutputErrors(r AttendResult) error {
+	c := r.Compare
+	err := table(a.stdout, func(w io.Writer) {
+		fmt.Fprintln(w, "HEAD\tMETHOD\tCOST\tEXPECTED\tOUTPUT")
+		for h, e := range c.Heads {
+			plan := r.Choice[h/(len(c.Heads)/len(r.Choice))]
+			expected := "-"
+			if plan.Expected != nil {
+				expected = fmt.Sprintf("%.2g", *plan.Expected)
+			}
+			fmt.Fprintf(w, "%d\t%s\t%.0f\t%s\t%s\n", h, plan.Plan, plan.Cost, expected, intervalText(e))
+		}
+		if len(c.Heads) > 1 {
+			fmt.Fprintf(w, "all\t\t%.0f\t\t%s\n", r.Cost, intervalText(c.AttendErrors))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	err = a.printTimes("attention", c)
+	a.note("OUTPUT is the relative error of the output on %d query row%s of each head, and its interval of 90 %%; COST of a token is in random features, exact attention has %.0f", c.Heads[0].Rows, plural(c.Heads[0].Rows), r.ExactCost)
+	return err
+}
+
+func intervalText(e AttendErrors) string {
+	if e.Low == nil || e.High == nil || *e.High == 0 {
+		return fmt.Sprintf("%.2g", e.Output)
+	}
+	return fmt.Sprintf("%.2g (%.2g to %.2g)", e.Output, *e.Low, *e.High)
+}
+
+func (a *app) printTimes(name string, c *AttendCompare) error {
+	approximately, exact := "", ""
+	if c.ExactEstimated {
+		approximately, exact = "about ", " (estimated from a part)"
+	}
+	_, err := fmt.Fprintf(a.stdout, "\n%s %.3g s, exact %s%.3g s%s: %s%.3g times as fast\n", name, c.AttentionSeconds,
+		approximately, c.ExactSeconds, exact, approximately, c.ExactSeconds/c.AttentionSeconds)
 	return err
 }
 

@@ -5,96 +5,137 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"time"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
-	"github.com/randfeat/randfeat/attention/compare"
-	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/attention/auto"
+	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/figure"
+	"github.com/randfeat/randfeat/internal/heads"
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// AttendDemoRow is one estimator on the synthetic data: what attend --demo --json prints.
+// AttendDemoRow is one method on the generated heads: what attend --demo --json prints.
 type AttendDemoRow struct {
-	Estimator string `json:"estimator"`
-	Coupling  string `json:"coupling,omitempty"`
-	Fitted    bool   `json:"fitted,omitempty"`
-	Window    int    `json:"window,omitempty"`
-	Features  int    `json:"features,omitempty"`
-	// Predicted and Output are relative errors of the output, |ô-o|/|o|; see AttendErrors.
-	Predicted *float64 `json:"predicted,omitempty"`
-	Method    string   `json:"method,omitempty"`
-	Output    float64  `json:"output"`
-	Negative  int64    `json:"negative,omitempty"` // denominators below zero
-	Seconds   float64  `json:"seconds"`
-	Seed      uint64   `json:"seed"`
-	Length    int      `json:"length"`
-	Causal    bool     `json:"causal,omitempty"`
+	Method string `json:"method"` // the line of the figure that it belongs to
+	Plan   string `json:"plan"`
+	// Cost of a token is in random features, the mean of all heads; exact attention has half the length.
+	Cost float64 `json:"cost"`
+	// Median, Low, High and Most are the median, the quartiles and the 90 % quantile of the errors |ô-o|/|o| of heads.
+	Median float64 `json:"median"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+	Most   float64 `json:"most"`
+	Within float64 `json:"within"` // share of heads with an error of at most 0.1
+	// Expected is the median error that a choice expects; the text that it was made on is another one.
+	Expected *float64 `json:"expected,omitempty"`
+	Heads    int      `json:"heads"`
+	Length   int      `json:"length"`
+	Causal   bool     `json:"causal,omitempty"`
+	Seed     uint64   `json:"seed"`
 }
 
 const (
-	attendDemoLen = 4096
-	attendDemoDim = 64
-	// attendDemoKeys of a row enter its prediction: the work is their square, and the mean over rows needs no more.
-	attendDemoKeys = 128
+	attendHeads, attendLength, attendDim = 16, 512, 32
+	attendTol                            = 0.1
 )
 
-// attendDemoRows are the estimators of the demo, from the first papers to what is recommended.
-var attendDemoRows = []struct {
-	family, coupling string
-	fit              bool
-	window           int
-}{
-	{family: "elu", coupling: "iid"},
-	{family: "relu", coupling: "orthogonal"},
-	{family: "trig", coupling: "orthogonal"},
-	{family: "positive", coupling: "iid"},
-	{family: "positive", coupling: "orthogonal"},
-	{family: "oprf", coupling: "orthogonal", fit: true},
-	{family: "adaptive", coupling: "orthogonal", fit: true},
-	{family: "adaptive", coupling: "simplex", fit: true},
-	{family: "adaptive", coupling: "orthogonal", fit: true, window: 32},
-	{family: "adaptive", coupling: "orthogonal", fit: true, window: 128},
-	{family: "adaptive", coupling: "orthogonal", fit: true, window: 512},
+// Texts of the demo, and others, on which choices and fits are made.
+var (
+	demoTexts  = []uint64{1, 2}
+	otherTexts = []uint64{3, 4, 5, 6}
+)
+
+// demoPlan is a line of the demo's table: one plan for all heads, or a choice within tol.
+type demoPlan struct {
+	method string
+	plan   auto.Plan
+	tol    float64
+}
+
+// demoPlans go from the first papers to what is recommended.
+func demoPlans(causal bool, seed uint64) []demoPlan {
+	var out []demoPlan
+	features := func(method string, f family.Family, window int, counts ...int) {
+		for _, m := range counts {
+			spec := randfeat.Spec{Kernel: kernel.Attention(attendDim), Family: f, Coupling: coupling.Orthogonal{},
+				Dim: attendDim, M: m, Seed: seed}
+			near := &auto.FeatureSpec{Spec: spec, Window: window}
+			if causal && window > 0 {
+				near.Sinks = defaultCausalSinks
+			}
+			out = append(out, demoPlan{method: method, plan: auto.Plan{Method: auto.Features, Features: near}})
+		}
+	}
+	features("positive features", family.Positive{}, 0, 16, 64, 256)
+	features("adaptive features, fitted", family.Adaptive{}, 0, 16, 64, 256)
+	features("adaptive features + window", family.Adaptive{}, 16, 16, 64, 256)
+	add := func(method string, s centroid.Spec) {
+		s.Seed, s.Spread = seed, causal
+		out = append(out, demoPlan{method: method, plan: auto.Plan{Method: auto.Centroid, Centroid: &s}})
+	}
+	for _, k := range []int{16, 32, 64, 128} {
+		s := centroid.Spec{Clusters: k}
+		if causal {
+			s.Block = 1 // the own key alone is exact
+		}
+		add("centroids", s)
+	}
+	for _, s := range []centroid.Spec{{Clusters: 16, Top: 1}, {Clusters: 32, Top: 2}, {Clusters: 64, Top: 4},
+		{Clusters: 64, Top: 8}, {Clusters: 64, Top: 16}} {
+		s.Window, s.Block = 8, 8
+		if causal {
+			s.Window, s.Block, s.Sinks = 16, 16, defaultCausalSinks
+		}
+		add("centroids + exact sets", s)
+	}
+	for _, tol := range []float64{0.3, 0.2, attendTol, 0.05} {
+		out = append(out, demoPlan{method: "chosen per head", tol: tol})
+	}
+	return out
 }
 
 func (a *app) attendDemo(cmd *cobra.Command, f *attendFlags) error {
-	err := conflict(cmd, "demo", "out", "exact", "heads", "kv-heads", "mask", "segments", "key-segments", "window",
-		"scale", "dtype", "family", "coupling", "fit", "compare")
+	err := conflict(cmd, "demo", slices.Concat([]string{"out", "method", "exact", "heads", "kv-heads", "mask",
+		"segments", "key-segments", "scale", "dtype", "compare", "sample", "save-spec", "spec"}, featureFlags,
+		centroidFlags, nearFlags, choiceFlags)...)
 	if err != nil {
 		return err
 	}
-	if f.m < 1 || f.sample < 1 {
-		return misused("--features (-m) is %d and --sample is %d, want at least 1", f.m, f.sample)
-	}
-	if f.m > maxElements/attendDemoDim {
-		return misused("--features (-m) is %d, want at most %d", f.m, maxElements/attendDemoDim)
-	}
-	in := attendInput[float32]{vis: attention.Visibility{Causal: f.causal}}
-	if in.q, in.k, in.v, err = attendDemoData(attendDemoLen, attendDemoDim); err != nil {
+	var in, other attendInput[float32]
+	in.q, in.k, in.v = heads.Generate[float32](attendHeads, attendLength, attendDim, demoTexts...)
+	other.q, other.k, other.v = heads.Generate[float32](attendHeads, attendLength, attendDim, otherTexts...)
+	in.vis.Causal, other.vis.Causal = f.causal, f.causal
+	exact := likeQueries(in)
+	if _, err := (&attention.Exact[float32]{Visibility: in.vis}).Forward(exact, in.q, in.k, in.v); err != nil {
 		return err
 	}
-	rows, err := a.attendBaselines(f, &in)
+	rows, err := demoEnds(f, &in, exact)
 	if err != nil {
 		return err
 	}
-	bar := a.progress("estimators", len(attendDemoRows))
+	plans := demoPlans(f.causal, f.seed)
+	bar := a.progress("methods", len(plans))
 	defer bar.end()
-	for i, c := range attendDemoRows {
-		if err := cmd.Context().Err(); err != nil {
-			return err
-		}
-		own := *f
-		own.family, own.coupling, own.fit, own.window = c.family, c.coupling, c.fit, c.window
-		row, err := a.attendDemoRow(cmd.Context(), &own, &in)
+	for i, p := range plans {
+		row, err := demoRow(cmd.Context(), f, p, &in, &other, exact)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", p.method, err)
 		}
 		rows = append(rows, row)
 		bar.at(i + 1)
 	}
 	bar.end()
+	if f.svg != "" {
+		if err := a.drawDemo(f, rows); err != nil {
+			return err
+		}
+	}
 	if a.json {
 		for _, r := range rows {
 			if err := a.object(r); err != nil {
@@ -106,76 +147,75 @@ func (a *app) attendDemo(cmd *cobra.Command, f *attendFlags) error {
 	return a.printAttendDemo(f, rows)
 }
 
-func (a *app) attendDemoRow(ctx context.Context, f *attendFlags, in *attendInput[float32]) (AttendDemoRow, error) {
-	row := demoRow(f, f.family)
-	row.Coupling, row.Fitted, row.Window = f.coupling, f.fit, f.window
-	maps, _, err := attendMaps[float32](a, f, in)
-	if err != nil {
-		return row, err
+// demoEnds are the ends of the scale: exact attention, and the mean of all values that are seen.
+func demoEnds(f *attendFlags, in *attendInput[float32], exact attention.Seq[float32]) ([]AttendDemoRow, error) {
+	mean := likeQueries(*in)
+	if _, err := (&attention.Constant[float32]{Visibility: in.vis}).Forward(mean, in.q, in.k, in.v); err != nil {
+		return nil, err
 	}
-	row.Features = maps[0].OutDim()
-	lin := &attention.Linear[float32]{Visibility: in.vis, Window: f.window, Maps: maps}
-	c, err := compare.Run(lin, in.q, in.k, in.v, compare.Options{Rows: f.sample, Keys: attendDemoKeys, Seed: f.seed})
-	if err != nil {
-		return row, err
-	}
-	e := attendErrors(c.Errors)
-	if maps[0].Target().Kind == kernel.Softmax { // theory knows nothing of baselines
-		row.Predicted, row.Method = e.Predicted, e.Method
-	}
-	row.Output, row.Negative = e.Output, c.Report.Negative
-	out := likeQueries(*in)
-	row.Seconds, err = bestOf(lin, out, in)
-	if err == nil {
-		err = ctx.Err()
-	}
-	return row, err
+	return []AttendDemoRow{newDemoRow(f, "exact", "", attendLength/2, exact, exact),
+		newDemoRow(f, "mean of the values", "", 0, mean, exact)}, nil
 }
 
-func demoRow(f *attendFlags, name string) AttendDemoRow {
-	return AttendDemoRow{Estimator: name, Seed: f.seed, Length: attendDemoLen, Causal: f.causal}
-}
-
-// attendBaselines are exact attention, for its time, and attention that looks at no query and no key.
-func (a *app) attendBaselines(f *attendFlags, in *attendInput[float32]) ([]AttendDemoRow, error) {
-	exact, out := likeQueries(*in), likeQueries(*in)
-	e := attention.Exact[float32]{Visibility: in.vis}
-	row := demoRow(f, "exact")
+func demoRow(ctx context.Context, f *attendFlags, p demoPlan, in, other *attendInput[float32],
+	exact attention.Seq[float32]) (AttendDemoRow, error) {
+	if err := ctx.Err(); err != nil {
+		return AttendDemoRow{}, err
+	}
+	var c *auto.Choice
 	var err error
-	if row.Seconds, err = bestOf(&e, exact, in); err != nil {
-		return nil, err
+	if p.tol > 0 {
+		c, err = auto.Choose(auto.Options{Tol: p.tol, Seed: f.seed}, other.vis, 0, other.q, other.k, other.v)
+	} else {
+		c, err = auto.Use(p.plan, other.vis, 0, other.q, other.k, other.v)
 	}
-	mean := attention.Constant[float32]{Visibility: in.vis}
-	constant := demoRow(f, "mean of the values")
-	if constant.Seconds, err = bestOf(&mean, out, in); err != nil {
-		return nil, err
+	if err != nil {
+		return AttendDemoRow{}, err
 	}
-	constant.Output = relativeDistance(out.Data, exact.Data)
-	return []AttendDemoRow{row, constant}, nil
+	m, err := auto.New[float32](c)
+	if err != nil {
+		return AttendDemoRow{}, err
+	}
+	out := likeQueries(*in)
+	if _, err := m.Forward(out, in.q, in.k, in.v); err != nil {
+		return AttendDemoRow{}, err
+	}
+	if p.tol == 0 {
+		return newDemoRow(f, p.method, p.plan.String(), c.Cost(), out, exact), nil
+	}
+	row := newDemoRow(f, p.method, fmt.Sprintf("--tol %g", p.tol), c.Cost(), out, exact)
+	var expected []float64
+	for _, h := range c.Heads {
+		expected = append(expected, h.Expected.Error)
+	}
+	slices.Sort(expected)
+	row.Expected = number(quantile(expected, 0.5))
+	return row, nil
 }
 
-// bestOf times an attention, the best of three.
-func bestOf(f attention.Attention[attention.Seq[float32]], out attention.Seq[float32],
-	in *attendInput[float32]) (seconds float64, err error) {
-	seconds = math.Inf(1)
-	for range 3 {
-		start := time.Now()
-		if _, err := f.Forward(out, in.q, in.k, in.v); err != nil {
-			return 0, err
+// newDemoRow measures the errors of heads.
+func newDemoRow(f *attendFlags, method, plan string, cost float64, out, exact attention.Seq[float32]) AttendDemoRow {
+	r := AttendDemoRow{Method: method, Plan: plan, Cost: cost, Heads: attendHeads, Length: attendLength,
+		Causal: f.causal, Seed: f.seed}
+	var errs []float64
+	for h := range attendHeads {
+		e := headError(out, exact, h)
+		errs = append(errs, e)
+		if e <= attendTol {
+			r.Within += 1.0 / attendHeads
 		}
-		seconds = min(seconds, time.Since(start).Seconds())
 	}
-	return seconds, nil
+	slices.Sort(errs)
+	r.Low, r.Median, r.High = quantile(errs, 0.25), quantile(errs, 0.5), quantile(errs, 0.75)
+	r.Most = quantile(errs, 0.9)
+	return r
 }
 
-func relativeDistance[T dense.Float](got, want []T) float64 {
-	var diff, norm float64
-	for i, w := range want {
-		d := float64(got[i]) - float64(w)
-		diff += d * d
-		norm += float64(w) * float64(w)
-	}
-	return math.Sqrt(diff / norm)
+// quantile interpolates between sorted numbers.
+func quantile(sorted []float64, p float64) float64 {
+	at := p * float64(len(sorted)-1)
+	i := min(int(at), len(sorted)-2)
+	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
 }
 
 func (a *app) printAttendDemo(f *attendFlags, rows []AttendDemoRow) error {
@@ -183,31 +223,82 @@ func (a *app) printAttendDemo(f *attendFlags, rows []AttendDemoRow) error {
 	if f.causal {
 		direction = "causal"
 	}
-	fmt.Fprintf(a.stdout, "Error of the output relative to exact attention, %s, L = %d, d = %d, one head, float32; -m %d, seed %d.\n\n",
-		direction, attendDemoLen, attendDemoDim, f.m, f.seed)
+	fmt.Fprintf(a.stdout, "Error of the output relative to exact attention, %s, L = %d, d = %d: %d generated heads with the statistics of real ones.\n\n",
+		direction, attendLength, attendDim, attendHeads)
 	err := table(a.stdout, func(w io.Writer) {
-		fmt.Fprintln(w, "ESTIMATOR\tCOUPLING\tWINDOW\tFEATURES\tPREDICTED\tERROR\tms\tSPEED-UP")
+		fmt.Fprintln(w, "METHOD\t\tCOST\tMEDIAN\t90 %\tHEADS ≤ 0.1")
 		for _, r := range rows {
-			name, features := r.Estimator, "-"
-			if r.Fitted {
-				name += ", fitted"
+			plan := r.Plan
+			if r.Expected != nil {
+				plan += fmt.Sprintf(", expected %.2g", *r.Expected)
 			}
-			if r.Features > 0 {
-				features = fmt.Sprint(r.Features)
-			}
-			window := "-"
-			if r.Window > 0 {
-				window = fmt.Sprint(r.Window)
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%.2g\t%.2f\t%.1f\n", name, dash(r.Coupling), window, features,
-				predictedText(AttendErrors{Predicted: r.Predicted, Method: r.Method}), r.Output, r.Seconds*1e3,
-				rows[0].Seconds/r.Seconds)
+			fmt.Fprintf(w, "%s\t%s\t%.0f\t%.2g\t%.2g\t%s\n", r.Method, plan, r.Cost, r.Median, r.Most,
+				percent(r.Within))
 		}
 	})
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(a.stdout, "\nWINDOW: so many keys around the query are exact, features see the rest. PREDICTED: by theory to first order, over all\n"+
-		"draws; ~ from independent projections, ≤ a bound, - none: no closed form, or denominators that vary too much.\n")
+	_, err = fmt.Fprint(a.stdout, "\nCOST of a token is in random features: that of exact attention, L/2, grows with the length. What is fitted or chosen\n"+
+		"was so on other texts, and the error that a choice expects is that of these.\n")
 	return err
+}
+
+// leastDrawn is the smallest error of the figure.
+const leastDrawn = 0.01
+
+// drawDemo writes the figure.
+func (a *app) drawDemo(f *attendFlags, rows []AttendDemoRow) error {
+	direction := "bidirectional"
+	if f.causal {
+		direction = "causal"
+	}
+	fig := figure.Figure{Title: "Error of attention against its cost",
+		Subtitle: fmt.Sprintf("%s, %d generated heads with the statistics of real ones, L = %d; medians and quartiles", direction, attendHeads, attendLength),
+		X: figure.Axis{Label: "cost of a token in random features (exact attention: 256)", Log: true,
+			Ticks: []float64{16, 32, 64, 128, 256}},
+		Y: figure.Axis{Label: "relative error of the output", Log: true,
+			Ticks: []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1}},
+	}
+	for _, r := range rows[2:] {
+		n := len(fig.Series)
+		if n == 0 || fig.Series[n-1].Name != r.Method {
+			fig.Series = append(fig.Series, figure.Series{Name: r.Method})
+			n++
+		}
+		s := &fig.Series[n-1]
+		// Heads that are exact have no place on the axis.
+		floor := func(e float64) float64 { return max(e, leastDrawn) }
+		s.X, s.Y = append(s.X, r.Cost), append(s.Y, floor(r.Median))
+		s.Low, s.High = append(s.Low, floor(r.Low)), append(s.High, floor(r.High))
+	}
+	var files outputs
+	defer files.abort()
+	w, err := files.create(f.svg, a.stdout)
+	if err != nil {
+		return err
+	}
+	if err := fig.WriteSVG(w); err != nil {
+		return err
+	}
+	return files.commit()
+}
+
+// headError is that of a head over all texts.
+func headError(out, exact attention.Seq[float32], h int) float64 {
+	var got, want []float32
+	for b := range out.Batch {
+		got, want = append(got, out.Head(b, h).Data...), append(want, exact.Head(b, h).Data...)
+	}
+	return relativeDistance(got, want)
+}
+
+func relativeDistance[T float32 | float64](got, want []T) float64 {
+	var diff, norm float64
+	for i, w := range want {
+		d := float64(got[i]) - float64(w)
+		diff += d * d
+		norm += float64(w) * float64(w)
+	}
+	return math.Sqrt(diff / norm)
 }
