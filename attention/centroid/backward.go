@@ -1,7 +1,6 @@
 package centroid
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
@@ -15,10 +14,11 @@ import (
 // the
 // clusters, the weights of keys in their centroids and the choice of exact clusters held constant: they are what the
 // derivative is taken at, and change only at ties. A centroid passes its gradient on to its keys by their weights, the
-// mean of its values in equal parts.
+// mean of its values in equal parts. Causal attention needs Centres, from other data; its residual numbers of keys are
+// held constant too, but not what a query makes of them.
 //
-// Every packed sequence of a key head is the work of one goroutine, in the order of its rows: the bits do not depend on
-// their number. Causal attention has no Backward yet.
+// Every packed sequence of a key head is the work of one goroutine, in a fixed order: the bits do not depend on their
+// number.
 func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error {
 	for _, s := range [...]struct {
 		name, like string
@@ -37,7 +37,7 @@ func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T])
 		return err
 	}
 	if a.Causal {
-		return fmt.Errorf("gradients of causal centroids: %w", errors.ErrUnsupported)
+		return a.backwardCausal(dq, dk, dv, dout, out, q, k, v)
 	}
 	c := a.calls.get()
 	defer a.calls.put(c)

@@ -183,3 +183,152 @@ func TestBackwardErrors(t *testing.T) {
 		t.Error("an infinite dout: no error")
 	}
 }
+
+// causalCases are specs of causal attention whose gradients differ in kind.
+var causalCases = []Spec{
+	{Clusters: 6, Window: 4, Block: 4, Sinks: 2},
+	{Clusters: 6, Block: 8, Spread: true},
+	{Clusters: 6, Window: 4, Block: 4, Sinks: 1, Top: 2},
+	{Clusters: 6, Window: 4, Block: 8, Sinks: 1, Top: 2, Spread: true, Shared: true},
+	{Clusters: 6, Window: 4, Block: 4, Sinks: 1, Top: 3, Keys: 5, Spread: true},
+	{Clusters: 6, Window: 4, Block: 4, Top: 3, Keys: 5, Spread: true, Shared: true, Residual: 3},
+	{Window: 5, Block: 4, Sinks: 3},
+}
+
+// Gradients of causal attention are the differences of Forward: what is held constant changes in steps only.
+func TestCausalBackwardByDifferences(t *testing.T) {
+	const n = 90
+	for i, spec := range causalCases {
+		in := makeInput[float64](uint64(40+i), 2, 4, 2, n-8*(i%2), n, 6, 5, 0.7)
+		vis := attention.Visibility{Causal: true}
+		if i%3 == 1 {
+			vis.KeyMask = make([]bool, 2*n)
+			for j := range vis.KeyMask {
+				vis.KeyMask[j] = j%7 != 3
+			}
+		}
+		a := &Attention[float64]{Visibility: vis, Specs: []Spec{spec}}
+		if spec.Clusters > 0 {
+			a.Centres = centresOf[float64](t, spec, 4, 2, 6, 5)
+		}
+		r := rand.New(rand.NewPCG(71, 72))
+		dout := random[float64](r, 1, 2, 4, in.q.Len, 5)
+		out := forward(t, a, in)
+		dq, dk, dv := random[float64](r, 1, 2, 4, in.q.Len, 6), random[float64](r, 1, 2, 2, n, 6), random[float64](r,
+			1, 2, 2, n, 5)
+		if err := a.Backward(dq, dk, dv, dout, out, in.q, in.k, in.v); err != nil {
+			t.Fatal(err)
+		}
+		loss := func() (sum float64) {
+			for j, o := range forward(t, a, in).Data {
+				sum += o * dout.Data[j]
+			}
+			return sum
+		}
+		bad := 0
+		for trial := range 60 {
+			s, grad := in.q, dq
+			switch trial % 3 {
+			case 1:
+				s, grad = in.k, dk
+			case 2:
+				s, grad = in.v, dv
+			}
+			b, h, l, c := r.IntN(2), r.IntN(s.Heads), r.IntN(s.Len), r.IntN(s.Dim)
+			const step = 1e-6
+			at := s.Head(b, h).At(l, c)
+			s.Head(b, h).Set(l, c, at+step)
+			up := loss()
+			s.Head(b, h).Set(l, c, at-step)
+			down := loss()
+			s.Head(b, h).Set(l, c, at)
+			want := (up - down) / (2 * step)
+			if got := grad.Head(b, h).At(l, c); math.Abs(got-want) > 1e-6*(1+math.Abs(want)) {
+				t.Logf("%+v: gradient %d of batch %d, head %d, %d, %d is %v, differences say %v", spec, trial%3, b, h, l, c,
+					got, want)
+				bad++
+			}
+		}
+		// A residual number of a key, a choice, or the bound of σ² may lie within a step of its edge, hardly twice.
+		if bad > 1 {
+			t.Errorf("%+v: %d of 60 gradients differ", spec, bad)
+		}
+	}
+}
+
+// Where causal attention is exact its gradients are, on any number of cores.
+func TestCausalBackwardLimits(t *testing.T) {
+	const n = 140
+	in := makeInput[float64](50, 1, 4, 2, n, n, 6, 5, 0.7)
+	exact := attention.Exact[float64]{Visibility: attention.Visibility{Causal: true}}
+	for _, spec := range []Spec{{Clusters: 5, Top: 5, Block: 8}, {Clusters: 5, Top: 5, Keys: n, Block: 8, Spread: true},
+		{Clusters: 5, Window: n, Block: 8}, {Window: n}} {
+		a := &Attention[float64]{Visibility: exact.Visibility, Specs: []Spec{spec}}
+		if spec.Clusters > 0 {
+			a.Centres = centresOf[float64](t, spec, 4, 2, 6, 5)
+		}
+		dout, out, dq, dk, dv := backward(t, a, in.q, in.k, in.v)
+		wq, wk, wv := attention.NewSeq[float64](1, 4, n, 6), attention.NewSeq[float64](1, 2, n, 6),
+			attention.NewSeq[float64](1, 2, n, 5)
+		if err := exact.Backward(wq, wk, wv, dout, out, in.q, in.k, in.v); err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range [][2][]float64{{dq.Data, wq.Data}, {dk.Data, wk.Data}, {dv.Data, wv.Data}} {
+			for j := range s[0] {
+				if !(math.Abs(s[0][j]-s[1][j]) <= 1e-10*(1+math.Abs(s[1][j]))) {
+					t.Fatalf("%+v: gradient %d is %v at %d, exact attention has %v", spec, i, s[0][j], j, s[1][j])
+				}
+			}
+		}
+		old := runtime.GOMAXPROCS(1)
+		_, _, eq, ek, ev := backward(t, a, in.q, in.k, in.v)
+		runtime.GOMAXPROCS(old)
+		if !slices.Equal(eq.Data, dq.Data) || !slices.Equal(ek.Data, dk.Data) || !slices.Equal(ev.Data, dv.Data) {
+			t.Errorf("%+v: other bits on one core", spec)
+		}
+	}
+	a := &Attention[float64]{Visibility: exact.Visibility, Specs: []Spec{{Clusters: 4}}}
+	out := forward(t, a, in)
+	if a.Backward(in.q, in.k, in.v, out, out, in.q, in.k, in.v) == nil {
+		t.Error("no centres: no error")
+	}
+}
+
+// Keys that enter clusters in one chunk of positions get gradients from queries of all later ones.
+func TestCausalBackwardAcrossChunks(t *testing.T) {
+	const n = 2*chunkKeys + 150
+	in := makeInput[float64](60, 1, 1, 1, n, n, 3, 2, 0.7)
+	spec := Spec{Clusters: 4, Window: 8, Block: 16, Sinks: 1, Top: 1, Keys: 6, Spread: true, Residual: 2}
+	a := &Attention[float64]{Visibility: attention.Visibility{Causal: true}, Specs: []Spec{spec},
+		Centres: centresOf[float64](t, spec, 1, 1, 3, 2)}
+	dout, _, _, dk, dv := backward(t, a, in.q, in.k, in.v)
+	bad := 0
+	for trial, l := range []int{0, 5, 900, chunkKeys - 20, chunkKeys - 8, chunkKeys + 1, 2*chunkKeys - 9,
+		2*chunkKeys + 3, n - 1} {
+		s, grad := in.k, dk
+		if trial%2 == 1 {
+			s, grad = in.v, dv
+		}
+		loss := func() (sum float64) {
+			for j, o := range forward(t, a, in).Data {
+				sum += o * dout.Data[j]
+			}
+			return sum
+		}
+		const step = 1e-6
+		at := s.Head(0, 0).At(l, 1)
+		s.Head(0, 0).Set(l, 1, at+step)
+		up := loss()
+		s.Head(0, 0).Set(l, 1, at-step)
+		down := loss()
+		s.Head(0, 0).Set(l, 1, at)
+		want := (up - down) / (2 * step)
+		if got := grad.Head(0, 0).At(l, 1); math.Abs(got-want) > 1e-5*(1+math.Abs(want)) {
+			t.Logf("gradient of key or value %d is %v, differences say %v", l, got, want)
+			bad++
+		}
+	}
+	if bad > 1 { // see TestCausalBackwardByDifferences
+		t.Errorf("%d of 9 gradients differ", bad)
+	}
+}

@@ -190,6 +190,7 @@ type reader[T dense.Float] struct {
 	askers  []int // rows that open a cluster
 	panel   kern.Panel[T]
 	report  attention.Report
+	weighed *causalGrad[T] // of Backward: sees the weights of chosen keys; nil: none
 }
 
 // read computes the outputs of n positions from p0 on, all of one block, and hands them to out. X holds the scaled
@@ -516,6 +517,9 @@ func (w *reader[T]) exactKeys(chosen []int32) {
 		w.raise(l, tab.Max(gain))
 		w.sum[l] += float64(tab.ExpSum(w.score, w.shift[l]))
 		tab.Exp(gain, w.shift[l])
+		if w.weighed != nil {
+			w.weighed.keys(w, i, l, chosen, filter)
+		}
 		for j, c := range w.selOf {
 			w.score[j] -= gain[c]
 		}

@@ -4,8 +4,8 @@
 //
 // # The estimator
 //
-// With x = Scale·q, so that x·y_j is the logit of key j, clusters c of n_c keys with a centroid of keys ȳ_c and values of
-// sum s_c, and a set S of keys that are exact for the query,
+// With x = Scale·q, so that x·y_j is the logit of key j, clusters c of n_c keys with a centroid of keys ȳ_c and values
+// of sum s_c, and a set S of keys that are exact for the query,
 //
 //	      Σ_{j ∈ S} e^{x·y_j} v_j + Σ_c e^{x·ȳ_c} (s_c − s_c^S)
 //	out = ───────────────────────────────────────────────────── ,
@@ -15,8 +15,9 @@
 //
 //   - sinks, the first keys (Xiao et al. 2023, arXiv:2309.17453);
 //   - a window, the block of the query and its neighbours;
-//   - the members of the Top clusters that promise the largest error, log(e^{x·ȳ_c} √n_c ρ_c ν_c) with ρ_c the spread of
-//     the keys in the metric below and ν_c that of the values: by mass alone the same cost has half as much error again.
+//   - the members of the Top clusters that promise the largest error, e^{x·ȳ_c} √n_c ρ_c ν_c with ρ_c the spread of the
+//     keys in the metric below and ν_c that of the values. Ranked by mass the same cost has a quarter to a half more
+//     error.
 //
 // Weights are positive, rows are stabilised by their running maximum, and the result is exact where there are as many
 // clusters as keys, where all clusters are in Top, or where the window covers the sequence. It is biased by the spread
@@ -25,8 +26,9 @@
 //
 // # The clusters
 //
-// Two things make clusters of keys good for attention ([Fit]). The metric R = (E xxᵀ)^½ measures keys by the logits they
-// get, |R(y−c)|² = E(x·(y−c))². And keys are weighed by the attention they receive from a few landmark queries r_t,
+// Two things make clusters of keys good for attention ([Fit]). The metric R = (E xxᵀ)^½ measures keys by the logits
+// they get, |R(y−c)|² = E(x·(y−c))². And keys are weighed by the attention they receive from a few landmark queries
+// r_t,
 //
 //	w_j = mean_t softmax_j(r_t·y_j) + 0.1/L,
 //
@@ -37,11 +39,11 @@
 //
 // # Causal attention
 //
-// Causal attention assigns keys to centres that are fitted beforehand ([Fit] on other text), or on the first keys of the
-// sequence: never on later ones. A cluster is then the plain mean of the keys so far, with the variance of their logits
-// along a few residual directions in its weight (Spec.Spread), and of the members of opened clusters only the best by
-// residual scores are exact (Spec.Keys). [Cache] keeps all keys grouped by cluster for decoding token by token, [Slots]
-// merges them in constant memory. See the comments in causal.go.
+// Causal attention assigns keys to centres that are fitted beforehand ([Fit] on other text), or on the first keys of
+// the sequence: never on later ones. A cluster is then the plain mean of the keys so far, with the variance of their
+// logits along a few residual directions in its weight (Spec.Spread), and of the members of opened clusters only the
+// best by residual scores are exact (Spec.Keys). [Cache] keeps all keys grouped by cluster for decoding token by token,
+// [Slots] merges them in constant memory. See the comments in causal.go.
 //
 // # Related work
 //

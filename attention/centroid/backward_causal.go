@@ -1,0 +1,449 @@
+package centroid
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+)
+
+// backwardCausal is Backward of causal attention; shapes have been checked.
+func (a *Attention[T]) backwardCausal(dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error {
+	if a.Centres == nil {
+		for h := range a.Specs {
+			if a.Specs[h].Clusters > 0 {
+				return fmt.Errorf("gradients of causal attention whose centres come from its own keys; set Centres, from Fit: %w", ErrSpec)
+			}
+		}
+	}
+	if err := a.checkFinite(q, k, v); err != nil {
+		return err
+	}
+	tab, err := kern.Chosen[T]()
+	if err != nil {
+		return err
+	}
+	for _, s := range [...]struct {
+		name string
+		seq  attention.Seq[T]
+	}{{"out", out}, {"dout", dout}} {
+		if err := finite(tab, s.name, s.seq, nil); !a.Unchecked && err != nil {
+			return err
+		}
+	}
+	scale, err := logitScale(a.Scale, q.Dim)
+	if err != nil {
+		return err
+	}
+	// The outputs of empty rows are written once more: into memory of our own.
+	c := &causalCall[T]{tab: tab, scale: T(scale), q: q,
+		out: attention.NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)}
+	if k.Heads > 0 {
+		c.group = q.Heads / k.Heads
+	}
+	if err := c.list(a, k, v); err != nil {
+		return err
+	}
+	for b := range q.Batch {
+		for h := range q.Heads {
+			clearRows(dq.Head(b, h))
+		}
+		for h := range k.Heads {
+			clearRows(dk.Head(b, h))
+			clearRows(dv.Head(b, h))
+		}
+	}
+	workers := runtime.GOMAXPROCS(0)
+	if err := c.crew.Do(len(c.assigning), workers, (*causalAssign[T])(c)); err != nil {
+		return err
+	}
+	if err := c.crew.Do(len(c.streams), workers, (*causalSort[T])(c)); err != nil {
+		return err
+	}
+	step := &causalBack[T]{c: c, dq: dq, dk: dk, dv: dv, dout: dout, given: out}
+	return c.crew.Do(len(c.streams), workers, step)
+}
+
+// causalBack is the step of Backward: an item is a stream.
+type causalBack[T dense.Float] struct {
+	c                       *causalCall[T]
+	dq, dk, dv, dout, given attention.Seq[T]
+}
+
+// causalGrad is what the gradients of a stream need.
+//
+// A cluster is the mean of the keys so far, so a query gives its gradient to all of them. With S_b the sum of what the
+// queries of the blocks up to b give to a cluster, a key that enters at block b gets S_last − S_{b−1}: chunks are
+// handled from the last to the first, with sums of their own, so that differences lose no digits.
+type causalGrad[T dense.Float] struct {
+	tab    *kern.Table[T]
+	dk, dv dense.Matrix[T] // of the stream
+	k, v   dense.Matrix[T]
+
+	up      dense.Matrix[T] // [dout | −out·dout] over the sum of weights, of the rows of a read
+	dx      dense.Matrix[T]
+	dlogit  dense.Matrix[T] // of clusters: dL/dgain
+	weight  dense.Matrix[T] // e^gain
+	da      dense.Matrix[T] // of residual coordinates
+	means   dense.Matrix[T]
+	px      dense.Matrix[T]
+	keySum  dense.Matrix[T] // S of keys and values
+	valSum  dense.Matrix[T]
+	keyLate dense.Matrix[T] // of later chunks
+	valLate dense.Matrix[T]
+	near    gradScratch[T]
+	nearK   dense.Matrix[T]
+	nearDK  dense.Matrix[T]
+	nearDV  dense.Matrix[T]
+	row     []T
+	tail    []T
+	ready   func(l int) // sets up and dx of row l
+	members kern.Panel[T]
+}
+
+func (b *causalBack[T]) Item(w *causalWorker[T], i int) error {
+	c := b.c
+	s := &c.streams[i]
+	g := s.g
+	if s.span.Q1 == s.span.Q0 || s.k.Rows == 0 {
+		return nil
+	}
+	r := &w.reader
+	r.g, r.near, r.m, r.group = g, &w.near, &s.m, c.group
+	r.k, r.v = rowsOf(s.k), rowsOf(s.v)
+	grad := &causalGrad[T]{tab: c.tab, k: s.k, v: s.v,
+		dk: b.dk.Head(s.b, s.h).RowRange(s.span.K0, s.span.K1), dv: b.dv.Head(s.b, s.h).RowRange(s.span.K0, s.span.K1)}
+	r.weighed = grad
+	defer func() { r.weighed = nil }()
+	grad.keyLate, grad.valLate = dense.New[T](g.k, g.d), dense.New[T](g.k, g.dv)
+	if g.r > 0 {
+		grad.px = unpacked(&g.px)
+	}
+	for lo := (s.k.Rows - 1) / s.chunk * s.chunk; lo >= s.first*s.chunk; lo -= s.chunk {
+		b.chunk(w, s, grad, max(lo, s.off, 0), min(lo+s.chunk, s.k.Rows))
+	}
+	// Keys before the first chunk are in the clusters of all.
+	if s.cluster != nil {
+		grad.deliver(s, g.spec.Sinks, s.farEnd(s.startOf(s.first)))
+	}
+	return nil
+}
+
+// unpacked is the matrix of a panel.
+func unpacked[T dense.Float](p *kern.Panel[T]) dense.Matrix[T] {
+	m := dense.New[T](p.Rows, p.Cols)
+	for j := range p.Rows {
+		for i, at := 0, outputOf(p, j); i < p.Cols; i, at = i+1, at+p.Width {
+			m.Set(j, i, p.Data[at])
+		}
+	}
+	return m
+}
+
+// chunk handles the queries at positions [lo, hi), and the keys that enter clusters in it.
+func (b *causalBack[T]) chunk(w *causalWorker[T], s *causalStream[T], grad *causalGrad[T], lo, hi int) {
+	c, g, r := b.c, s.g, &w.reader
+	block := g.spec.block(true)
+	done := s.farEnd(floorTo(lo, block))
+	first := done
+	r.far = nil
+	if s.cluster != nil {
+		w.far.load(g, &s.snapshots[lo/s.chunk-s.first])
+		r.far = &w.far
+	}
+	grad.keySum, grad.valSum = buf.Shaped(grad.keySum, g.k, g.d), buf.Shaped(grad.valSum, g.k, g.dv)
+	clear(grad.keySum.Data)
+	clear(grad.valSum.Data)
+	step := max(1, blockRows/c.group)
+	for p := lo; p < hi; {
+		b0 := floorTo(p, block)
+		end := min(b0+block, hi)
+		if s.cluster != nil {
+			for to := s.farEnd(b0); done < to; done++ {
+				if s.visible(done) {
+					id := int(s.cluster[done])
+					w.far.add(id, s.k.Row(done), s.v.Row(done), s.q[done*g.r:(done+1)*g.r])
+					c.tab.MulAdd(grad.dk.Row(done), grad.keySum.Row(id), -1)
+					c.tab.MulAdd(grad.dv.Row(done), grad.valSum.Row(id), -1)
+				}
+			}
+			w.far.refresh()
+			grad.means = unpacked(&w.far.mean)
+		}
+		s.loadNear(&w.near, b0, end)
+		for ; p < end; p += r.n {
+			r.n, r.p0 = min(step, end-p), p
+			w.loadQueries(c, s, p)
+			b.rows(w, s, grad, p)
+		}
+	}
+	if s.cluster == nil {
+		return
+	}
+	c.tab.MulAdd(grad.keyLate.Data, grad.keySum.Data, 1)
+	c.tab.MulAdd(grad.valLate.Data, grad.valSum.Data, 1)
+	if lo > s.startOf(s.first) { // keys that enter with the first block here are in no sum of the chunk before
+		first = s.farEnd(floorTo(lo-1, block))
+	}
+	grad.deliver(s, first, done)
+}
+
+// deliver gives the keys [lo, hi) what the queries of this chunk and of later ones give to their clusters.
+func (grad *causalGrad[T]) deliver(s *causalStream[T], lo, hi int) {
+	for j := lo; j < hi; j++ {
+		if s.visible(j) {
+			id := int(s.cluster[j])
+			grad.tab.MulAdd(grad.dk.Row(j), grad.keyLate.Row(id), 1)
+			grad.tab.MulAdd(grad.dv.Row(j), grad.valLate.Row(id), 1)
+		}
+	}
+}
+
+// rows handles the queries that have been loaded, from position p on.
+func (b *causalBack[T]) rows(w *causalWorker[T], s *causalStream[T], grad *causalGrad[T], p int) {
+	c, g, r, tab := b.c, s.g, &w.reader, b.c.tab
+	rows := r.x.Rows
+	grad.up, grad.dx = buf.Shaped(grad.up, rows, g.dv+1), buf.Shaped(grad.dx, rows, g.d)
+	grad.dlogit, grad.weight = buf.Shaped(grad.dlogit, rows, g.k), buf.Shaped(grad.weight, rows, g.k)
+	grad.da = buf.Shaped(grad.da, rows, g.r)
+	for _, m := range [][]T{grad.dx.Data, grad.dlogit.Data, grad.weight.Data, grad.da.Data, grad.up.Data} {
+		clear(m)
+	}
+	at := func(l int) (head, row int) { return s.h*c.group + l/r.n, s.span.Q0 + p - s.off + l%r.n }
+	grad.ready = func(l int) {
+		h, i := at(l)
+		up := grad.up.Row(l)
+		copy(up, b.dout.Head(s.b, h).Row(i))
+		var dot float64
+		for j, o := range b.given.Head(s.b, h).Row(i) {
+			dot += float64(o) * float64(up[j])
+		}
+		up[g.dv] = T(-dot)
+		tab.Scale(up, T(1/r.sum[l]))
+	}
+	r.read()
+	far := r.far != nil && r.far.total > 0
+	chosen := far && g.spec.Top > 0
+	for l := range rows {
+		if r.sum[l] == 0 || chosen && g.spec.Keys > 0 {
+			continue // no key, or keys has done it
+		}
+		grad.ready(l)
+		if far {
+			weight := grad.weight.Row(l)
+			copy(weight, r.gain.Row(l))
+			for i, n := range r.far.count {
+				if n > 0 {
+					weight[i] /= n
+				}
+			}
+			grad.clusters(r, l)
+		}
+	}
+	if chosen && g.spec.Keys == 0 {
+		grad.whole(r)
+	}
+	if far {
+		tab.Product(grad.dx, grad.dlogit, grad.means, true)
+		tab.TMul(grad.valSum, grad.weight, grad.up.ColRange(0, g.dv))
+		for l := range rows {
+			for i, n := range r.far.count {
+				if n > 0 {
+					grad.dlogit.Row(l)[i] /= n
+				}
+			}
+		}
+		tab.TMul(grad.keySum, grad.dlogit, r.x)
+		if g.r > 0 {
+			tab.Product(grad.dx, grad.da, grad.px, true)
+		}
+	}
+	grad.neighbours(r)
+	for l := range rows {
+		h, i := at(l)
+		dst := b.dq.Head(s.b, h).Row(i)
+		copy(dst, grad.dx.Row(l))
+		tab.Scale(dst, c.scale)
+	}
+}
+
+// clusters sets dL/dgain of the clusters of row l, as if none of their keys were exact, and what follows for the
+// residual coordinates of the query.
+func (grad *causalGrad[T]) clusters(r *reader[T], l int) {
+	g, f := r.g, r.far
+	up, weight, d := grad.up.Row(l), grad.weight.Row(l), grad.dlogit.Row(l)
+	grad.tab.MulV(d, f.value, up[:g.dv])
+	for c := range d {
+		d[c] = (d[c] + up[g.dv]) * weight[c] * f.count[c]
+	}
+	if !g.spec.Spread {
+		return
+	}
+	for c := range d {
+		grad.spread(r, l, c, d[c])
+	}
+}
+
+// spread adds to the gradient of the residual coordinates of row l what a gradient d of the gain of cluster c means by
+// its ½ min(σ², maxSpread).
+func (grad *causalGrad[T]) spread(r *reader[T], l, c int, d T) {
+	g, f := r.g, r.far
+	if d == 0 {
+		return
+	}
+	a, da := r.a.Row(l), grad.da.Row(l)
+	var s2 T
+	at := outputOf(&f.spread, c)
+	for i, v := range a {
+		s2 += v * v * f.spread.Data[at+i*f.spread.Width]
+	}
+	if !(s2 < maxSpread) {
+		return
+	}
+	for i, v := range a[:g.r] {
+		da[i] += d * v * f.spread.Data[at+i*f.spread.Width]
+	}
+}
+
+// keys is called by the reader when the weights of row l, row i of its unit, are known: those of the exact keys in
+// r.score, e^gain in its gains, and the parts of the tails of opened clusters in its tile.
+func (grad *causalGrad[T]) keys(r *reader[T], i, l int, chosen []int32, filtered bool) {
+	g, f := r.g, r.far
+	// The sum of the row lacks its centroids.
+	before := r.sum[l]
+	var rest float64
+	for c, e := range r.gain.Row(l) {
+		rest += float64(e) * float64(r.count[c])
+	}
+	r.sum[l] += rest
+	grad.ready(l)
+	r.sum[l] = before
+	up, d := grad.up.Row(l), grad.dlogit.Row(l)
+	weight := grad.weight.Row(l)
+	copy(weight, r.gain.Row(l))
+	grad.tab.MulV(d, f.value, up[:g.dv])
+	for c := range d {
+		d[c] = (d[c] + up[g.dv]) * weight[c] * f.count[c]
+	}
+	for j, c := range r.selOf {
+		p := int(r.selPos[j])
+		grad.exact(r, l, p, r.score[j], &d[c], weight[c])
+	}
+	open := map[int]bool{}
+	if filtered {
+		score := r.tile.Row(i)
+		for _, c32 := range chosen {
+			c := int(c32)
+			n := int(f.n[c])
+			left := score[:n]
+			score = score[n:]
+			if r.count[c] > 0 {
+				open[c] = true
+				grad.opened(r, l, c, d[c], left)
+			}
+		}
+	}
+	if g.spec.Spread {
+		for c := range d {
+			if !open[c] {
+				grad.spread(r, l, c, d[c])
+			}
+		}
+	}
+}
+
+// exact adds the gradients of an exact key at position p with weight e, whose cluster weighs share without it and whose
+// gain has the gradient d.
+func (grad *causalGrad[T]) exact(r *reader[T], l, p int, e T, d *T, share T) {
+	g := r.g
+	up := grad.up.Row(l)
+	dp := dense.Dot(up[:g.dv], grad.v.Row(p)) + up[g.dv]
+	*d -= share * dp
+	grad.tab.MulAdd(grad.dx.Row(l), grad.k.Row(p), e*dp)
+	grad.tab.MulAdd(grad.dk.Row(p), r.x.Row(l), e*dp)
+	grad.tab.MulAdd(grad.dv.Row(p), up[:g.dv], e-share)
+}
+
+// opened adds what the gradient d of the gain of an opened cluster, log mean e^{ŝ_j} over the keys that are left, means
+// for the residual coordinates of row l: d·(q̃ − q̄), q̃ the mean by e^{ŝ_j}.
+func (grad *causalGrad[T]) opened(r *reader[T], l, c int, d T, left []T) {
+	g, f := r.g, r.far
+	grad.members = r.m.residuals(g, c, len(left), &grad.tail)
+	m := &grad.members
+	var total float64
+	for _, e := range left {
+		total += float64(e)
+	}
+	if !(total > 0) {
+		return
+	}
+	da, middle := grad.da.Row(l), f.middle.Row(c)
+	for i := range da {
+		var mean float64
+		for j, e := range left {
+			mean += float64(e) * float64(m.Data[outputOf(m, j)+i*m.Width])
+		}
+		da[i] += d * (T(mean/total) - middle[i])
+	}
+}
+
+// whole adds the gradients of the members of the chosen clusters, all of them exact.
+func (grad *causalGrad[T]) whole(r *reader[T]) {
+	f := r.far
+	shared := len(r.all) < r.x.Rows
+	for l := range r.x.Rows {
+		if r.sum[l] == 0 {
+			continue
+		}
+		u := l
+		if shared {
+			u = l % r.n
+		}
+		for _, c := range r.all[u] {
+			for _, p := range r.m.pos[c][:f.n[c]] {
+				s := float64(dense.Dot(r.x.Row(l), grad.k.Row(int(p)))) - float64(r.shift[l])
+				var none T
+				grad.exact(r, l, int(p), T(math.Exp(s)), &none, 0)
+			}
+		}
+	}
+}
+
+// neighbours adds the gradients of the near keys.
+func (grad *causalGrad[T]) neighbours(r *reader[T]) {
+	tab, n := grad.tab, len(r.near.pos)
+	if n == 0 {
+		return
+	}
+	g := &grad.near
+	rows := r.x.Rows
+	for l := range rows {
+		f := 0.0
+		if r.sum[l] > 0 {
+			f = math.Exp(float64(r.shift0[l]) - float64(r.shift[l]))
+		}
+		tab.Scale(r.s.Row(l), T(f))
+	}
+	tab.Pack(&g.values, g.withOnes(r.near.value))
+	g.near = buf.Shaped(g.near, rows, n)
+	tab.MulT(g.near, grad.up, &g.values, nil)
+	tab.Mul(g.near.Data, r.s.Data)
+	grad.nearK = buf.Shaped(grad.nearK, n, r.g.d)
+	for j, p := range r.near.pos {
+		copy(grad.nearK.Row(j), grad.k.Row(int(p)))
+	}
+	tab.Product(grad.dx, g.near, grad.nearK, true)
+	grad.nearDK, grad.nearDV = buf.Shaped(grad.nearDK, n, r.g.d), buf.Shaped(grad.nearDV, n, r.g.dv)
+	clear(grad.nearDK.Data)
+	clear(grad.nearDV.Data)
+	tab.TMul(grad.nearDK, g.near, r.x)
+	tab.TMul(grad.nearDV, r.s, grad.up.ColRange(0, r.g.dv))
+	for j, p := range r.near.pos {
+		tab.MulAdd(grad.dk.Row(int(p)), grad.nearDK.Row(j), 1)
+		tab.MulAdd(grad.dv.Row(int(p)), grad.nearDV.Row(j), 1)
+	}
+}
