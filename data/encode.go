@@ -17,6 +17,9 @@ type Encoder struct {
 	ids     []int
 	levels  []map[string]int
 	classes []map[string]int
+
+	watch     *Watch
+	constants []int // columns that were constant at the fit, if they are watched
 }
 
 // Encoder matches the columns of a table with the schema, by name. Every field must be there, and every target if
@@ -180,6 +183,11 @@ func (e *Encoder) Encode(x, y dense.Matrix[float64], b *Block, where func(int) s
 		if err != nil {
 			return err
 		}
+		if e.watch != nil {
+			if err := e.surprised(x, first, f, c, where); err != nil {
+				return err
+			}
+		}
 		if f.Weight != 0 {
 			for i := range x.Rows {
 				for j := range f.width() {
@@ -188,6 +196,11 @@ func (e *Encoder) Encode(x, y dense.Matrix[float64], b *Block, where func(int) s
 			}
 		}
 		first += f.width()
+	}
+	for _, j := range e.constants {
+		if err := e.changed(j, &b.Cols[j], where); err != nil {
+			return err
+		}
 	}
 	for k, j := range e.targets {
 		if err := e.encodeTarget(y, k, &b.Cols[j], b.Rows, where); err != nil {

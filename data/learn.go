@@ -407,6 +407,15 @@ func finish(place string, learners []*learner, rows int64, o LearnOptions, track
 		if l.counts != nil {
 			cs.Distinct, cs.Exact = len(l.counts.of), l.counts.exact()
 		}
+		constant := func(value, shown string) {
+			cs.Use, cs.Why = "ignored", "constant "+shown
+			s.Ignored = append(s.Ignored, l.name)
+			left["constant"] = append(left["constant"], l.name)
+			if s.Constants == nil {
+				s.Constants = map[string]string{}
+			}
+			s.Constants[l.name] = value
+		}
 		ignore := func(why string) {
 			cs.Use, cs.Why = "ignored", why
 			s.Ignored = append(s.Ignored, l.name)
@@ -438,7 +447,7 @@ func finish(place string, learners []*learner, rows int64, o LearnOptions, track
 		case l.boolean() && l.role == asField:
 			truths := l.truths()
 			if truths.min == truths.max && l.missing == 0 {
-				ignore("constant " + boolText(truths.mean == 1))
+				constant(boolText(truths.mean == 1), boolText(truths.mean == 1))
 				break
 			}
 			cs.Use, cs.Mean, cs.Scale = string(Boolean), truths.mean, truths.scale()
@@ -447,7 +456,7 @@ func finish(place string, learners []*learner, rows int64, o LearnOptions, track
 				Missing: l.missing > 0})
 		case l.texts == 0 && l.role != asCategorical:
 			if l.numbers.min == l.numbers.max && l.missing == 0 {
-				ignore(fmt.Sprintf("constant %g", l.numbers.mean))
+				constant(canonical(l.numbers.mean), fmt.Sprintf("%g", l.numbers.mean))
 				break
 			}
 			f := Field{Name: l.name, Kind: Numeric, Mean: l.numbers.mean, Scale: l.numbers.scale(),
@@ -457,6 +466,7 @@ func finish(place string, learners []*learner, rows int64, o LearnOptions, track
 					"column %s runs from %g to %g, beyond what can be standardised: rescale it", show(l.name),
 					l.numbers.min, l.numbers.max)
 			}
+			f.Range = &[2]float64{l.numbers.min, l.numbers.max}
 			cs.Use = string(Numeric)
 			s.Fields = append(s.Fields, f)
 		default:
@@ -465,7 +475,8 @@ func finish(place string, learners []*learner, rows int64, o LearnOptions, track
 			}
 			distinct, exact := len(l.counts.of), l.counts.exact()
 			if distinct == 1 && exact && l.missing == 0 {
-				ignore("constant " + show(l.counts.top(1)[0]))
+				value := l.counts.top(1)[0]
+				constant(value, show(value))
 				break
 			}
 			if l.role == asField && l.identifies(rows, o.MaxLevels) {
@@ -478,7 +489,7 @@ func finish(place string, learners []*learner, rows int64, o LearnOptions, track
 			}
 			f := Field{Name: l.name, Kind: Categorical, Levels: l.counts.top(min(o.MaxLevels, tracked)),
 				Missing: l.missing > 0}
-			if len(f.Levels) < distinct || !exact {
+			if f.Other = len(f.Levels) < distinct || !exact; f.Other {
 				note("column %s keeps its %d most frequent levels, the rest is \"other\"", show(l.name), len(f.Levels))
 			}
 			cs.Use = string(Categorical)

@@ -32,6 +32,10 @@ type Field struct {
 	// values were missing when the schema was learned: they get an indicator column
 	Missing bool     `json:"missing,omitempty"`
 	Levels  []string `json:"levels,omitempty"` // categorical: most frequent first
+	// categorical: there were further levels when the schema was learned, which count as other
+	Other bool `json:"other,omitempty"`
+	// numeric: the least and the greatest value when the schema was learned; nil if unknown, as in files of version 1
+	Range *[2]float64 `json:"range,omitempty"`
 	// Weight multiplies all encoded columns of the field, whatever its kind: how much it counts in distances. 0 means 1.
 	Weight float64 `json:"weight,omitempty"`
 }
@@ -66,6 +70,8 @@ type Schema struct {
 	IDs     []string `json:"ids,omitempty"` // carried to the predictions, if present
 	// known, allowed and not used: constant columns and those the user excluded
 	Ignored []string `json:"ignored,omitempty"`
+	// Constants are the values of ignored columns that had one only.
+	Constants map[string]string `json:"constants,omitempty"`
 	// Encoding is that of the text the schema was learned from, if it was not UTF-8. It is a guess for later tables;
 	// levels and classes here are UTF-8.
 	Encoding string `json:"encoding,omitempty"`
@@ -181,6 +187,13 @@ func (s *Schema) Validate() error {
 		default:
 			return schemaError("column %s is of unknown kind %s", show(f.Name), show(string(f.Kind)))
 		}
+		if r := f.Range; r != nil && (f.Kind != Numeric || !dense.IsFinite(r[0]) || !(r[0] <= r[1]) ||
+			!dense.IsFinite(r[1])) {
+			return schemaError("%s column %s runs from %g to %g", f.Kind, show(f.Name), r[0], r[1])
+		}
+		if f.Other && f.Kind != Categorical {
+			return schemaError("%s column %s has other levels", f.Kind, show(f.Name))
+		}
 		if width += f.width(); width > maxWidth {
 			return schemaError("more than %d encoded columns", maxWidth)
 		}
@@ -209,6 +222,15 @@ func (s *Schema) Validate() error {
 				return err
 			}
 		}
+	}
+	ignored := 0
+	for _, n := range s.Ignored {
+		if _, ok := s.Constants[n]; ok {
+			ignored++
+		}
+	}
+	if ignored != len(s.Constants) {
+		return schemaError("%d constant columns, %d of them ignored", len(s.Constants), ignored)
 	}
 	return nil
 }

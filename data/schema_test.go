@@ -85,12 +85,12 @@ func TestLearnAndEncode(t *testing.T) {
 	scale := math.Sqrt(200.0 / 3) // of 20, 30, 40 around 30
 	want := &data.Schema{
 		Fields: []data.Field{
-			{Name: "age", Kind: data.Numeric, Mean: 30, Scale: scale, Missing: true},
+			{Name: "age", Kind: data.Numeric, Mean: 30, Scale: scale, Missing: true, Range: &[2]float64{20, 40}},
 			{Name: "sex", Kind: data.Categorical, Levels: []string{"F", "M"}, Missing: true},
 			{Name: "city", Kind: data.Categorical, Levels: []string{"Paris", "Rome"}},
 		},
 		Targets: []data.Target{{Name: "y", Mean: 3, Scale: math.Sqrt(1.25)}},
-		IDs:     []string{"id"}, Ignored: []string{"one"},
+		IDs:     []string{"id"}, Ignored: []string{"one"}, Constants: map[string]string{"one": "7"},
 	}
 	if !reflect.DeepEqual(s, want) {
 		t.Errorf("%+v\nwant %+v", s, want)

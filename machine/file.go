@@ -19,7 +19,7 @@ import (
 // A model file is a safetensors container. Its metadata are
 //
 //	format    "randfeat model"
-//	version   "1"
+//	version   "2"; "1" had no ranges, constants, booleans and encodings in its schema
 //	spec      the JSON of Model.Spec
 //	model     {"kind":…,"task":…,"outputs":…,"rows":…,"lambda":…,"fast":[…]}
 //	schema    the JSON of Model.Schema, if there is one
@@ -28,7 +28,7 @@ import (
 // and Model.Extra. Tensors are float64: omega.0, omega.1, …, and the non-empty fields of Model.
 const (
 	fileFormat  = "randfeat model"
-	fileVersion = 1
+	fileVersion = 2
 )
 
 var reserved = []string{"format", "version", "spec", "model", "schema", "sha256", "sha256_metadata"}
@@ -179,8 +179,8 @@ func read(b []byte) (*Model, error) {
 	if v := f.Metadata["format"]; v != fileFormat {
 		return nil, fmt.Errorf("format %q, want %q", v, fileFormat)
 	}
-	if v := f.Metadata["version"]; v != strconv.Itoa(fileVersion) {
-		return nil, fmt.Errorf("version %q of the format, this program reads %d", v, fileVersion)
+	if v, err := strconv.Atoi(f.Metadata["version"]); err != nil || v < 1 || v > fileVersion {
+		return nil, fmt.Errorf("version %q of the format, this program reads 1 to %d", f.Metadata["version"], fileVersion)
 	}
 	if err := f.Verify(); err != nil {
 		return nil, err
@@ -315,7 +315,11 @@ func LoadInfo(path string) (*Model, *FileInfo, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w: %w", path, ErrCorrupt, err)
 	}
-	info := &FileInfo{Version: fileVersion, Bytes: int64(len(b)), SHA256: f.Metadata["sha256"],
+	version, err := strconv.Atoi(f.Metadata["version"])
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w: %w", path, ErrCorrupt, err)
+	}
+	info := &FileInfo{Version: version, Bytes: int64(len(b)), SHA256: f.Metadata["sha256"],
 		MetadataSHA256: f.Metadata["sha256_metadata"]}
 	for _, t := range f.Tensors {
 		info.Tensors = append(info.Tensors, TensorInfo{t.Name, t.Shape})

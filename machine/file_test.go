@@ -149,7 +149,8 @@ func TestDamagedModelFiles(t *testing.T) {
 		says string
 		edit func(*tensorfile.File)
 	}{
-		{"version \"2\"", func(f *tensorfile.File) { f.Metadata["version"] = "2" }},
+		{"version \"3\"", func(f *tensorfile.File) { f.Metadata["version"] = "3" }},
+		{"version \"0\"", func(f *tensorfile.File) { f.Metadata["version"] = "0" }},
 		{"format", func(f *tensorfile.File) { f.Metadata["format"] = "pt" }},
 		{"metadata \"model\"", func(f *tensorfile.File) { f.Metadata["model"] = "{" }},
 		{"unknown field", func(f *tensorfile.File) { f.Metadata["model"] = `{"x":1}` }},
@@ -302,5 +303,24 @@ func TestLogDensity(t *testing.T) {
 	m.Spec.Kernel.Kind = kernel.Softmax
 	if got := m.LogDensity(1.5); got != 1.5 {
 		t.Errorf("score %g of a kernel without a density", got)
+	}
+}
+
+// Files of version 1, whose schemas have no ranges, are read as they are.
+func TestVersion1(t *testing.T) {
+	for name, m := range models(t) {
+		f, err := m.file()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Metadata["version"] = "1"
+		f.Seal()
+		var b bytes.Buffer
+		if _, err := f.WriteTo(&b); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Read(b.Bytes()); err != nil || !reflect.DeepEqual(got, m) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

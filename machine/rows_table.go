@@ -12,6 +12,11 @@ import (
 // not fit is an error that names the column, and while reading the place. The next block is parsed while f works on the
 // current one. Memory is two blocks of encoded rows and one of cells.
 func TableRows(src data.Source, s *data.Schema, targets bool) (Rows, error) {
+	return WatchedRows(src, s, targets, nil)
+}
+
+// WatchedRows is TableRows, and counts in w how rows differ from those that the schema was learned from.
+func WatchedRows(src data.Source, s *data.Schema, targets bool, w *data.Watch) (Rows, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
@@ -24,6 +29,9 @@ func TableRows(src data.Source, s *data.Schema, targets bool) (Rows, error) {
 	var err error
 	if r.enc, err = s.Encoder(src.Columns(), targets); err != nil {
 		return nil, fmt.Errorf("%s: %w", src.Name(), err)
+	}
+	if w != nil {
+		r.enc.Watch(w)
 	}
 	r.kinds = append(r.kinds, r.enc.Kinds()...)
 	for _, j := range r.enc.IDs() {

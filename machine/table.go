@@ -18,6 +18,8 @@ type TableOptions struct {
 	Variance      bool // of a new observation of every target
 	NoIDs         bool // leave the id columns of the schema out
 	Float32       bool // compute in float32
+	Watch         bool // count how rows differ from those of the fit: TableRun.Surprises
+	Strict        bool // make such differences errors, of kind data.ErrSurprise
 	Workers       int  // goroutines of a call; 0: GOMAXPROCS
 }
 
@@ -142,7 +144,12 @@ func (p *TablePredictor) Open(columns []string) (*TableRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &TableRun{p: p, enc: enc, kinds: slices.Clone(enc.Kinds())}
+	r := &TableRun{p: p, enc: enc}
+	if p.o.Watch || p.o.Strict {
+		r.watch = &data.Watch{Strict: p.o.Strict}
+		enc.Watch(r.watch)
+	}
+	r.kinds = slices.Clone(enc.Kinds())
 	for _, j := range enc.IDs() {
 		if p.o.NoIDs {
 			r.kinds[j] = data.Skip
@@ -168,6 +175,7 @@ func (p *TablePredictor) Open(columns []string) (*TableRun, error) {
 type TableRun struct {
 	p      *TablePredictor
 	enc    *data.Encoder
+	watch  *data.Watch
 	kinds  []data.Kind
 	ids    []int
 	names  []string
@@ -182,6 +190,18 @@ func (r *TableRun) Kinds() []data.Kind { return slices.Clone(r.kinds) }
 
 // IDs are the id columns that the table has, in its order: the first columns of the predictions.
 func (r *TableRun) IDs() []string { return slices.Clone(r.names) }
+
+// Surprises are how the rows so far differ from those of the fit; none unless the options ask for it.
+func (r *TableRun) Surprises() []data.Surprise { return r.watch.Surprises() }
+
+// TakeSurprises is Surprises, and begins anew.
+func (r *TableRun) TakeSurprises() []data.Surprise {
+	s := r.watch.Surprises()
+	if len(s) > 0 {
+		r.watch.Reset()
+	}
+	return s
+}
 
 // Predict replaces the contents of dst by one row for every row of b: the ids as text, then the columns of
 // [TablePredictor.Columns]. dst keeps nothing of b. where names rows in errors: the reader's Where.

@@ -38,6 +38,8 @@ type EvaluateResult struct {
 	Normal    string  `json:"normal,omitempty"`
 	Anomalies int64   `json:"anomalies,omitempty"`
 	Seconds   float64 `json:"seconds"`
+	// Surprises are how the rows differ from those of the fit.
+	Surprises []data.Surprise `json:"surprises,omitempty"`
 }
 
 type evaluateFlags struct {
@@ -45,6 +47,7 @@ type evaluateFlags struct {
 	label, normal string
 	skip          []string
 	single        bool
+	strict        bool
 }
 
 func (a *app) evaluateCommand() *cobra.Command {
@@ -78,6 +81,7 @@ an anomaly has a lower density than a normal row, ties counting half.`,
 	flags.StringVar(&f.label, "label", "", "density: the column that marks anomalies")
 	flags.StringVar(&f.normal, "normal", "", "density: the label of normal rows")
 	flags.StringSliceVar(&f.skip, "skip", nil, "columns that the model does not know, to be left out")
+	flags.BoolVar(&f.strict, "strict", false, strictUsage)
 	flags.BoolVar(&f.single, "float32", false, "compute in float32: faster, six digits")
 	return cmd
 }
@@ -133,6 +137,7 @@ func (a *app) evaluate(cmd *cobra.Command, f *evaluateFlags, modelPath, path str
 		return &data.InputError{Place: src.Name(), Detail: "the table has columns but no rows"}
 	}
 	r.Seconds = time.Since(start).Seconds()
+	a.surprised(r.Surprises)
 	if a.json {
 		return a.object(r)
 	}
@@ -155,7 +160,8 @@ func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data
 			return noColumn(src.Name(), n, "the model's target", columns)
 		}
 	}
-	rows, err := machine.TableRows(src, allowing(m, f.skip).Schema, true)
+	watch := data.Watch{Strict: f.strict}
+	rows, err := machine.WatchedRows(src, allowing(m, f.skip).Schema, true, &watch)
 	if err != nil {
 		return explainColumns(err, src.Name(), m, columns, "leave them out with --skip")
 	}
@@ -191,7 +197,7 @@ func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data
 	if err != nil {
 		return err
 	}
-	r.Rows, r.Scores = e.Len(), e.Scores()
+	r.Rows, r.Scores, r.Surprises = e.Len(), e.Scores(), watch.Surprises()
 	if m.Task == machine.Classification {
 		r.classified(m.Schema.Targets[0].Classes, e)
 	}
@@ -253,7 +259,8 @@ func (f *evaluateFlags) density(r *EvaluateResult, m *machine.Model, src data.So
 		}
 		allowed = append(allowed, f.label)
 	}
-	p, err := machine.NewTablePredictor(allowing(m, allowed), machine.TableOptions{NoIDs: true, Float32: f.single})
+	p, err := machine.NewTablePredictor(allowing(m, allowed), machine.TableOptions{NoIDs: true, Float32: f.single,
+		Watch: true, Strict: f.strict})
 	if err != nil {
 		return err
 	}
@@ -287,7 +294,7 @@ func (f *evaluateFlags) density(r *EvaluateResult, m *machine.Model, src data.So
 	if err != nil {
 		return err
 	}
-	r.Rows, r.Scores = e.Len(), e.Scores()
+	r.Rows, r.Scores, r.Surprises = e.Len(), e.Scores(), run.Surprises()
 	if label < 0 || r.Rows == 0 {
 		return nil
 	}

@@ -258,7 +258,7 @@ func TestInspect(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Kind != "logistic" || got.Task != "classification" || got.Rows != 100 || got.Bytes != info.Size() ||
-		got.FormatVersion != 1 || got.Features != 64 ||
+		got.FormatVersion != 2 || got.Features != 64 ||
 		got.Width != m.Schema.Width() || got.Outputs != 2 || got.Lambda != 1 || got.Bandwidth != 2 ||
 		len(got.SHA256) != 64 || len(got.Tensors) != 3 ||
 		got.Schema.Targets[0].Classes[1] != "dear" || got.Spec["m"] != 32.0 ||
@@ -266,7 +266,7 @@ func TestInspect(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	o := ok(t, "inspect", path).stdout
-	for _, want := range []string{"format version 1", "verified", got.SHA256,
+	for _, want := range []string{"format version 2", "verified", got.SHA256,
 		"logistic (classification, 2 classes), fitted to 100 rows", "64: trig × orthogonal, m = 32, seed 5",
 		"gaussian, bandwidth 2", "penalty λ", "3 levels: ", "2 classes: cheap, dear", "carried along", "safe_open",
 		"weights [64, 2]", "ignored"} {

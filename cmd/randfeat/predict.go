@@ -27,13 +27,15 @@ type PredictResult struct {
 	Columns []string `json:"columns"`
 	Model   string   `json:"model"`
 	Seconds float64  `json:"seconds"`
+	// Surprises are how the rows differ from those of the fit.
+	Surprises []data.Surprise `json:"surprises,omitempty"`
 }
 
 type predictFlags struct {
 	tableFlags
 	out, to                         string
 	probabilities, scores, variance bool
-	single                          bool
+	single, strict                  bool
 	ids, keep, skip                 []string
 }
 
@@ -74,11 +76,24 @@ Memory does not grow with the number of rows. A file appears when it is complete
 	flags.BoolVar(&f.scores, "scores", false, "score of every class")
 	flags.BoolVar(&f.variance, "variance", false, "variance of a new observation")
 	flags.BoolVar(&f.single, "float32", false, "compute in float32: faster, six digits")
+	flags.BoolVar(&f.strict, "strict", false, strictUsage)
 	flags.StringSliceVar(&f.ids, "ids", nil, `columns to carry along instead of the id columns of the model; "" for none`)
 	flags.StringSliceVar(&f.keep, "keep", nil, "further columns to carry along")
 	flags.StringSliceVar(&f.skip, "skip", nil, "columns that the model does not know, to be left out")
 	completeNames(cmd, "to", func() []string { return tableFormats })
 	return cmd
+}
+
+const strictUsage = "unseen levels, values outside the range of the fit, or missing where none was, and other values " +
+	"of constant columns are errors; otherwise they are counted"
+
+// surprised says how the rows of a table differ from those of the fit.
+func (a *app) surprised(list []data.Surprise) {
+	for _, s := range list {
+		if !s.Usual {
+			a.note("note: %v", s)
+		}
+	}
 }
 
 // modelArgs completes a model file and then any file.
@@ -119,7 +134,7 @@ func (a *app) predict(cmd *cobra.Command, f *predictFlags, modelPath, path strin
 	}
 	p, err := machine.NewTablePredictor(allowing(m, append(slices.Clone(f.skip), pick(columns, carry)...)),
 		machine.TableOptions{Probabilities: f.probabilities, Scores: f.scores, Variance: f.variance, NoIDs: true,
-			Float32: f.single})
+			Float32: f.single, Watch: true, Strict: f.strict})
 	if err != nil {
 		return fmt.Errorf("%s: %w", modelPath, err)
 	}
@@ -161,6 +176,8 @@ func (a *app) predict(cmd *cobra.Command, f *predictFlags, modelPath, path strin
 	if err != nil {
 		return err
 	}
+	bar.end()
+	a.surprised(run.Surprises())
 	if f.out == "" || f.out == "-" {
 		return nil
 	}
@@ -168,9 +185,8 @@ func (a *app) predict(cmd *cobra.Command, f *predictFlags, modelPath, path strin
 	if a.json {
 		return a.object(PredictResult{Out: f.out, Format: out.format, Rows: out.rows, Columns: out.columns,
 			Model:   modelPath,
-			Seconds: seconds})
+			Seconds: seconds, Surprises: run.Surprises()})
 	}
-	bar.end()
 	a.note("%s: %d rows in %.2f s", f.out, out.rows, seconds)
 	return nil
 }

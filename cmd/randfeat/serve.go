@@ -41,6 +41,7 @@ type serveFlags struct {
 	logFormat   string
 	logLevel    string
 	float32     bool
+	strict      bool
 	limits      serve.Limits
 }
 
@@ -77,6 +78,8 @@ Logs go to stderr; they never hold rows.`,
 	fl.BoolVar(&f.openMetrics, "open-metrics", false, "let /metrics be read without the token")
 	fl.StringVar(&f.cert, "tls-cert", "", "file with the certificate chain (PEM)")
 	fl.StringVar(&f.key, "tls-key", "", "file with the private key (PEM)")
+	fl.BoolVar(&f.strict, "strict", false, "refuse rows with unseen levels, values outside the range of the fit, …; "+
+		"otherwise they are counted in /metrics")
 	fl.BoolVar(&f.float32, "float32", false, "compute in float32: faster, some seven digits")
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug (every request), info, warn or error")
@@ -126,7 +129,7 @@ func (a *app) serve(ctx context.Context, path string, f *serveFlags) error {
 	notifyReload(again)
 	defer signal.Stop(again)
 	s, err := serve.New(path, serve.Options{Limits: f.limits, Token: token, OpenMetrics: f.openMetrics,
-		LoopbackHosts: loopback && token == "", Float32: f.float32, Log: log})
+		LoopbackHosts: loopback && token == "", Float32: f.float32, Strict: f.strict, Log: log})
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	pq "github.com/parquet-go/parquet-go"
+
+	"github.com/randfeat/randfeat/data"
 )
 
 // fixedFlags are flags of a fit that tries nothing.
@@ -131,4 +133,35 @@ func TestIdentifiersComeBack(t *testing.T) {
 	}
 	out = filepath.Join(t.TempDir(), "p.npy")
 	ok(t, "predict", model, path, "--ids", "id", "-o", out) // rounded, as npy has floats
+}
+
+// What is unlike the table of the fit is counted, said and, if asked for, refused.
+func TestSurprises(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("x,city,one,y\n")
+	for i := range 60 {
+		fmt.Fprintf(&text, "%d,%s,7,%d.5\n", i%10, []string{"Rome", "Oslo"}[i%2], i)
+	}
+	table := writeText(t, "x.csv", text.String())
+	model := fitTo(t, table, "--target", "y")
+	other := writeText(t, "new.csv", "x,city,one,y\n3,Rome,7,1\n99,Bern,8,2\n,Oslo,7,3\n")
+	out := filepath.Join(t.TempDir(), "p.csv")
+	for _, args := range [][]string{{"evaluate", model, other}, {"predict", model, other, "-o", out}} {
+		r := ok(t, append(args, "--json")...)
+		var list []data.Surprise
+		if args[0] == "predict" {
+			list = objects[PredictResult](t, r.stdout)[0].Surprises
+		} else {
+			list = objects[EvaluateResult](t, r.stdout)[0].Surprises
+		}
+		if len(list) != 4 || !strings.Contains(r.stderr, `column "x": 1 values above 9, the end of the range at the fit`) ||
+			!strings.Contains(r.stderr, `column "one": 1 values other than "7"`) {
+			t.Errorf("%s: %+v\n%s", args[0], list, r.stderr)
+		}
+		fails(t, 1, `new.csv:3: column "x" is 99, above 9`, append(args, "--strict")...)
+		same := ok(t, append(append([]string{args[0], model, table}, args[3:]...), "--strict")...)
+		if strings.Contains(same.stderr, "note:") {
+			t.Errorf("%s: %s", args[0], same.stderr)
+		}
+	}
 }

@@ -22,6 +22,7 @@ type batcher struct {
 	workers   int
 	observe   func(rows int)
 	panicked  func(any) // is told what a prediction panicked with
+	surprised func([]data.Surprise)
 
 	mu      sync.Mutex
 	queue   []*job // empty while running < workers
@@ -48,7 +49,7 @@ var errPanicked = errors.New("the prediction panicked")
 // newBatcher opens the predictor for rows with the given columns.
 func newBatcher(p *machine.TablePredictor, columns []string, max int) (*batcher, error) {
 	b := &batcher{predictor: p, columns: columns, max: max, workers: runtime.GOMAXPROCS(0), observe: func(int) {},
-		panicked: func(any) {}}
+		panicked: func(any) {}, surprised: func([]data.Surprise) {}}
 	e, err := b.engine()
 	if err != nil {
 		return nil, err
@@ -184,7 +185,12 @@ func (b *batcher) serve(batch []*job) {
 		for _, j := range batch {
 			b.observe(j.in.Rows)
 			j.err = e.predict(j.out, j.in, &j.row)
+			if s := e.run.TakeSurprises(); j.err == nil {
+				b.surprised(s)
+			}
 		}
+	} else {
+		b.surprised(e.run.TakeSurprises())
 	}
 	b.mu.Lock()
 	b.free = append(b.free, e)
@@ -221,6 +227,7 @@ func (b *batcher) together(e *engine, batch []*job) bool {
 		clear(e.in.Cols[c].Text) // they belong to the requests
 	}
 	if err != nil {
+		e.run.TakeSurprises() // every job is counted anew
 		return false
 	}
 	first := 0

@@ -220,6 +220,10 @@ func (r *jsonRows) readArray(b *data.Block) error {
 func (r *jsonRows) cell(b *data.Block, j int) error {
 	r.p.Skip()
 	bare := r.p.Pos < len(r.p.Data) && r.p.Data[r.p.Pos] != '"'
+	if j >= r.d.ids && bare && (r.p.Data[r.p.Pos] == '{' || r.p.Data[r.p.Pos] == '[') { // not used for the prediction
+		b.AppendText(j, nil)
+		return r.p.Ignore()
+	}
 	text, err := r.p.Scalar()
 	if err != nil {
 		err = r.wrong(err)

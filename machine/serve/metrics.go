@@ -12,11 +12,14 @@ import (
 	"time"
 
 	process "github.com/VictoriaMetrics/metrics"
+
+	"github.com/randfeat/randfeat/data"
 )
 
 // metrics are those of one server: two servers in a process do not meet.
 type metrics struct {
 	requests, seconds, inFlight, rows, rejected, panics, reloads, batch, model, loaded *measure
+	surprises                                                                          *measure
 
 	all []*measure
 }
@@ -53,6 +56,9 @@ func newMetrics() *metrics {
 	m.reloads = add("counter", "randfeat_reloads_total",
 		"Reloads of the model file: new, same (the file has not changed) or failed (the old model stays).", "result")
 	m.batch = histogram(rowsBuckets, "randfeat_batch_rows", "Rows predicted in one call.")
+	m.surprises = add("counter", "randfeat_surprises_total",
+		"Values unlike those of the fit, by column: unseen levels, missing, below or above the range, changed constants.",
+		"column", "what")
 	m.model = add("gauge", "randfeat_model_info", "The model that answers.", "kind", "sha256", "task")
 	m.loaded = add("gauge", "randfeat_model_loaded_timestamp_seconds", "When the model was loaded.")
 	for _, r := range []string{"new", "same", "failed"} {
@@ -80,6 +86,12 @@ func (m *metrics) write(w http.ResponseWriter) {
 func (m *metrics) answered(path string, status int, took time.Duration) {
 	m.requests.with(strconv.Itoa(status), path).add(1)
 	m.seconds.with(path).observe(secondsBuckets, took.Seconds())
+}
+
+func (m *metrics) surprised(list []data.Surprise) {
+	for _, s := range list {
+		m.surprises.with(s.Column, s.What).add(float64(s.Rows))
+	}
 }
 
 func (m *metrics) use(l *loaded) {

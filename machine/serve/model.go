@@ -25,8 +25,9 @@ type loaded struct {
 	bytes  int
 	at     time.Time
 
-	columns []string       // of the rows that batchers get: fields, then identifiers
+	columns []string       // of the rows that batchers get: fields, identifiers, constants
 	fields  int            // how many of them are fields
+	ids     int            // and how many fields or identifiers; the rest was constant at the fit
 	index   map[string]int // of columns; unread for those that may come and are not read
 
 	s      *Server
@@ -91,6 +92,12 @@ func (srv *Server) prepare(file []byte) (*loaded, error) {
 	}
 	d.fields = len(d.columns)
 	d.columns = append(d.columns, s.IDs...)
+	d.ids = len(d.columns)
+	for _, c := range s.Ignored {
+		if _, ok := s.Constants[c]; ok {
+			d.columns = append(d.columns, c)
+		}
+	}
 	for j, c := range d.columns {
 		d.index[c] = j
 	}
@@ -98,13 +105,14 @@ func (srv *Server) prepare(file []byte) (*loaded, error) {
 		d.index[s.Targets[i].Name] = unread
 	}
 	for _, c := range s.Ignored {
-		d.index[c] = unread
+		if _, ok := s.Constants[c]; !ok {
+			d.index[c] = unread
+		}
 	}
-	b, err := d.batcher(machine.TableOptions{})
-	if err != nil {
+	if _, err := d.batcher(machine.TableOptions{}); err != nil {
 		return nil, err
 	}
-	if err := d.try(b); err != nil {
+	if err := d.try(); err != nil {
 		return nil, fmt.Errorf("the model cannot predict a row without values: %w", err)
 	}
 	d.offers = sync.OnceValue(d.options)
@@ -139,7 +147,7 @@ func (d *loaded) options() []string {
 
 // batcher is the one for predictions with the given columns; options that the model cannot serve are errors.
 func (d *loaded) batcher(o machine.TableOptions) (*batcher, error) {
-	o.Float32 = d.s.o.Float32
+	o.Float32, o.Watch, o.Strict = d.s.o.Float32, true, d.s.o.Strict
 	o.Workers = 1 // there is a call for every processor; and a panic on another goroutine could not be recovered
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -155,19 +163,28 @@ func (d *loaded) batcher(o machine.TableOptions) (*batcher, error) {
 		return nil, err
 	}
 	b.observe = func(rows int) { d.s.metrics.batch.with().observe(rowsBuckets, float64(rows)) }
-	b.panicked = d.s.panicked
+	b.panicked, b.surprised = d.s.panicked, d.s.metrics.surprised
 	d.ready[o] = b
 	return b, nil
 }
 
-// try predicts a row whose values are all missing.
-func (d *loaded) try(b *batcher) error {
+// try predicts a row whose values are all missing, which is no surprise here.
+func (d *loaded) try() error {
+	p, err := machine.NewTablePredictor(d.model, machine.TableOptions{Float32: d.s.o.Float32, Workers: 1})
+	if err != nil {
+		return err
+	}
+	b, err := newBatcher(p, d.columns, 1)
+	if err != nil {
+		return err
+	}
 	var in, out data.Block
 	in.Reset(0, b.kinds)
 	for c, k := range b.kinds {
-		if k == data.Number {
+		switch k {
+		case data.Number:
 			in.Cols[c].Num = append(in.Cols[c].Num, math.NaN())
-		} else {
+		case data.Text:
 			in.AppendText(c, nil)
 		}
 	}

@@ -42,6 +42,9 @@ type Options struct {
 	LoopbackHosts bool
 	// Float32 predicts in float32.
 	Float32 bool
+	// Strict refuses rows that are unlike those of the fit: unseen levels, values outside the range, or missing where none
+	// was, and other values of constant columns. Otherwise they are counted in the metrics.
+	Strict bool
 	// Log gets what happens, never contents of rows; nil: nothing.
 	Log *slog.Logger
 }

@@ -346,7 +346,7 @@ func (s *Server) predict(ctx context.Context, d *loaded, o machine.TableOptions,
 			return failed(err, int64(total), k.job)
 		}
 		if !begun { // after the first rows, which tell what identifiers there are
-			k.layout.begin(accept, records, d.sha256, b.out, rows.given()[d.fields:])
+			k.layout.begin(accept, records, d.sha256, b.out, rows.given()[d.fields:d.ids])
 			begun = true
 		}
 		total += k.in.Rows
@@ -360,7 +360,7 @@ func (s *Server) predict(ctx context.Context, d *loaded, o machine.TableOptions,
 		}
 	}
 	if !begun {
-		k.layout.begin(accept, records, d.sha256, b.out, rows.given()[d.fields:])
+		k.layout.begin(accept, records, d.sha256, b.out, rows.given()[d.fields:d.ids])
 	}
 	k.layout.close()
 	s.metrics.rows.with().add(float64(total))

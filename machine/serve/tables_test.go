@@ -37,3 +37,33 @@ func TestIdentifiersComeBack(t *testing.T) {
 		}
 	}
 }
+
+// Rows unlike those of the fit are counted by column; strict, they are refused.
+func TestSurprises(t *testing.T) {
+	m := fitted(t, machine.KindRidge, 1)
+	row := table(9, 1, false)[0]
+	row[1], row[4] = "1e6", "other" // a, and note, which is always the same
+	body := `{"rows":[` + object(row) + `]}`
+	s := serverOf(t, m, Options{})
+	for range 2 {
+		if w := post(s, "/v1/predict", "application/json", body); w.Code != http.StatusOK {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+	}
+	for what, n := range map[string]float64{
+		`randfeat_surprises_total{column="a",what="above"}`:      2,
+		`randfeat_surprises_total{column="note",what="changed"}`: 2} {
+		if got := counted(t, s, what); got != n {
+			t.Errorf("%s is %g, want %g", what, got, n)
+		}
+	}
+	strict := serverOf(t, m, Options{Strict: true})
+	w := post(strict, "/v1/predict", "application/json", body)
+	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "the end of the range at the fit") ||
+		!strings.Contains(w.Body.String(), `"row":1`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := post(strict, "/v1/predict", "text/csv", string(csvOf(table(1, 3, false)))); w.Code != http.StatusOK {
+		t.Errorf("rows of the fit: %s", w.Body)
+	}
+}

@@ -1,0 +1,188 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// ErrSurprise marks errors of a strict [Watch].
+var ErrSurprise = errors.New("unlike the table of the fit")
+
+// The ways in which the values of a column can be unlike those that its schema was learned from.
+const (
+	Unseen  = "unseen"  // a level that was not there, or not kept: it counts as other
+	Missing = "missing" // no value
+	Below   = "below"   // a number less than all at the fit
+	Above   = "above"   // a number greater than all at the fit
+	Changed = "changed" // another value than the one that a column left out as constant had
+)
+
+// Surprise is how often the values of a column were unlike those of the fit in one way.
+type Surprise struct {
+	Column string `json:"column"`
+	What   string `json:"what"` // Unseen, Missing, Below, Above or Changed
+	Rows   int64  `json:"rows"`
+	// Usual says that this was so at the fit too: values were missing there, levels were put together as other.
+	Usual bool   `json:"usual,omitempty"`
+	First string `json:"first,omitempty"` // the first such value; none if it is missing
+	Where string `json:"where,omitempty"` // its place
+	Known string `json:"known,omitempty"` // the limit or the constant of the fit
+}
+
+// String says it in words.
+func (s Surprise) String() string {
+	text := fmt.Sprintf("column %s: %d ", show(s.Column), s.Rows)
+	switch s.What {
+	case Unseen:
+		text += "levels unknown to the model, taken for \"other\""
+	case Missing:
+		text += "values missing"
+		if !s.Usual {
+			text += ", none was at the fit"
+		}
+	case Below, Above:
+		text += fmt.Sprintf("values %s %s, the end of the range at the fit", s.What, s.Known)
+	case Changed:
+		text += fmt.Sprintf("values other than %s, the only one at the fit", show(s.Known))
+	}
+	if s.First != "" {
+		text += fmt.Sprintf("; the first is %s at %s", show(s.First), s.Where)
+	} else if s.Where != "" {
+		text += fmt.Sprintf("; the first at %s", s.Where)
+	}
+	return text
+}
+
+// Watch counts how rows differ from those that a schema was learned from, while an [Encoder] encodes them. It serves
+// one encoder.
+type Watch struct {
+	// Strict makes the first surprise that is not usual an error, of kind ErrSurprise.
+	Strict bool
+
+	counts []Surprise
+	at     map[[2]string]int
+}
+
+// Surprises are the counts, in the order in which they were met first.
+func (w *Watch) Surprises() []Surprise {
+	if w == nil {
+		return nil
+	}
+	return append([]Surprise(nil), w.counts...)
+}
+
+// Reset begins anew.
+func (w *Watch) Reset() { w.counts, w.at = w.counts[:0], nil }
+
+func (w *Watch) add(column, what, known string, usual bool, value func() string, where func() string) error {
+	key := [2]string{column, what}
+	i, ok := w.at[key]
+	if !ok {
+		if w.at == nil {
+			w.at = map[[2]string]int{}
+		}
+		i = len(w.counts)
+		w.at[key] = i
+		w.counts = append(w.counts, Surprise{Column: column, What: what, Usual: usual, Known: known, First: value(),
+			Where: where()})
+	}
+	w.counts[i].Rows++
+	if !w.Strict || usual {
+		return nil
+	}
+	s := Surprise{Column: column, What: what, Known: known, First: value()}
+	detail := ""
+	switch what {
+	case Unseen:
+		detail = fmt.Sprintf("column %s is %s, a level unknown to the model", show(column), show(s.First))
+	case Missing:
+		detail = fmt.Sprintf("column %s is missing, which it never was at the fit", show(column))
+	case Changed:
+		detail = fmt.Sprintf("column %s is %s, and was always %s at the fit", show(column), show(s.First), show(known))
+	default:
+		detail = fmt.Sprintf("column %s is %s, %s %s, the end of the range at the fit", show(column), s.First, what, known)
+	}
+	return columnError(where(), column, ErrSurprise, "%s", detail)
+}
+
+// Watch counts surprises of the rows that are encoded from now on. It comes before Kinds: columns that were constant at
+// the fit are then read too.
+func (e *Encoder) Watch(w *Watch) {
+	e.watch = w
+	for j, c := range e.columns {
+		if _, ok := e.schema.Constants[c]; ok && e.kinds[j] == Skip {
+			e.kinds[j] = Text
+			e.constants = append(e.constants, j)
+		}
+	}
+}
+
+// surprised looks at the cells of field f, whose encoded columns begin at first.
+func (e *Encoder) surprised(x dense.Matrix[float64], first int, f *Field, c *Column, where func(int) string) error {
+	none := func() string { return "" }
+	for i := range x.Rows {
+		at := func() string { return where(i) }
+		if c.Text != nil && c.Text[i] == nil || c.Num != nil && math.IsNaN(c.Num[i]) {
+			if err := e.watch.add(f.Name, Missing, "", f.Missing, none, at); err != nil {
+				return err
+			}
+			continue
+		}
+		if f.Kind == Categorical {
+			if x.At(i, first+len(f.Levels)) == 0 {
+				continue
+			}
+			err := e.watch.add(f.Name, Unseen, "", f.Other, func() string { return cellText(c, i) }, at)
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if f.Range == nil {
+			continue
+		}
+		v, _ := f.valueAt(c, i)
+		what, limit := Below, f.Range[0]
+		switch {
+		case v < f.Range[0]:
+		case v > f.Range[1]:
+			what, limit = Above, f.Range[1]
+		default:
+			continue
+		}
+		err := e.watch.add(f.Name, what, canonical(limit), false, func() string { return cellText(c, i) }, at)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changed looks at a column that was constant at the fit. A value that is missing says nothing.
+func (e *Encoder) changed(j int, c *Column, where func(int) string) error {
+	name := e.columns[j]
+	want := e.schema.Constants[name]
+	number := canonicalText(want)
+	for i, t := range c.Text {
+		if t == nil || string(t) == want || canonicalText(string(t)) == number {
+			continue
+		}
+		err := e.watch.add(name, Changed, want, false, func() string { return cellText(c, i) },
+			func() string { return where(i) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cellText is cell i as text, cut to a readable length.
+func cellText(c *Column, i int) string {
+	if c.Num != nil {
+		return canonical(c.Num[i])
+	}
+	return string(c.Text[i][:min(len(c.Text[i]), 100)])
+}
