@@ -50,10 +50,24 @@ func (r *Ridge) GP(lambda float64, noise []float64) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := r.model(KindGP, s)
+	m, err := r.model(KindGP, s)
+	if err != nil {
+		return nil, err
+	}
 	m.Noise, m.Centre = noise, s.Mu
 	m.Factor = dense.New[float64](r.features, r.features)
-	return m, linalg.Inverse(m.Factor, s.U)
+	if err := linalg.Inverse(m.Factor, s.U); err != nil || r.f64 == nil || r.f64.white == nil {
+		return m, err
+	}
+	// φ = kR⁻¹ as rows: (φ − μ)U⁻¹ = (k − μR)(R⁻¹U⁻¹).
+	white := r.f64.white
+	m.Centre = make([]float64, r.features)
+	for i, v := range s.Mu {
+		for j := i; j < r.features; j++ {
+			m.Centre[j] += float64(v * white.r.At(i, j))
+		}
+	}
+	return m, white.weights(m.Factor)
 }
 
 // LogEvidence is the log marginal likelihood of the model of GP, summed over outputs: the density of all contrasts of

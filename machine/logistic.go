@@ -151,6 +151,12 @@ func fitLogistic[T dense.Float](s Setup, rows Rows, o LogisticOptions) (*Model, 
 	m := &Model{Kind: KindLogistic, Task: Classification, Outputs: k, Spec: s.Spec, Omega: s.Omega, Rows: l.n,
 		Lambda:  o.Lambda,
 		Weights: dense.Matrix[float64]{Rows: f, Cols: k, Stride: k, Data: x[:f*k]}, Intercept: x[f*k:]}
+	if l.phi.white != nil {
+		m.Weights = m.Weights.Clone()
+		if err := l.phi.white.weights(m.Weights); err != nil {
+			return nil, rep, err
+		}
+	}
 	return m, rep, m.validate(f, false)
 }
 

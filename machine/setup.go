@@ -174,6 +174,7 @@ type mapper[T dense.Float] struct {
 	m      *randfeat.Map[T]
 	ws     randfeat.Workspace[T]
 	x, phi dense.Matrix[T]
+	white  *whitening // of landmarks
 }
 
 func newMapper[T dense.Float](s Setup) (*mapper[T], error) {
@@ -181,7 +182,8 @@ func newMapper[T dense.Float](s Setup) (*mapper[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &mapper[T]{m: m}, nil
+	white, err := s.whitened()
+	return &mapper[T]{m: m, white: white}, err
 }
 
 // input is x in T.
@@ -197,7 +199,11 @@ func (p *mapper[T]) input(x dense.Matrix[float64]) dense.Matrix[T] {
 // queries are the features of x, which has been checked; they are valid until the next call.
 func (p *mapper[T]) queries(x dense.Matrix[float64]) (dense.Matrix[T], error) {
 	p.phi = buf.Shaped(p.phi, x.Rows, p.m.OutDim())
-	return p.phi, p.m.Queries(p.phi, nil, p.input(x), &p.ws)
+	err := p.m.Queries(p.phi, nil, p.input(x), &p.ws)
+	if phi, ok := any(p.phi).(dense.Matrix[float64]); ok && p.white != nil && err == nil {
+		p.white.features(phi)
+	}
+	return p.phi, err
 }
 
 func convert[U, T dense.Float](dst dense.Matrix[U], src dense.Matrix[T]) {

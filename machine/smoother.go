@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/linalg"
@@ -47,6 +48,10 @@ func NewSmoother(s Setup) (*Smoother, error) {
 }
 
 func newSums(s Setup) (*Smoother, error) {
+	if _, ok := s.Spec.Family.(family.Landmarks); ok {
+		return nil, fmt.Errorf("family landmarks in averages, which need φ·φ to be a kernel: use a positive family, such "+
+			"as oprf: %w", ErrSetup)
+	}
 	keys, err := newMapper[float64](s)
 	if err != nil {
 		return nil, err

@@ -33,12 +33,19 @@ func (r *Ridge) Model(lambda float64) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.model(KindRidge, s), nil
+	return r.model(KindRidge, s)
 }
 
-func (r *Ridge) model(k Kind, s *linalg.Solution) *Model {
+// model keeps the weights of the solution, those of landmarks as weights of columns of the kernel.
+func (r *Ridge) model(k Kind, s *linalg.Solution) (*Model, error) {
+	intercept := s.Intercept()
+	if r.f64 != nil && r.f64.white != nil {
+		if err := r.f64.white.weights(s.W); err != nil {
+			return nil, err
+		}
+	}
 	return &Model{Kind: k, Task: r.setup.Task, Outputs: r.setup.Outputs, Spec: r.setup.Spec, Omega: r.setup.Omega,
-		Rows: s.N, Lambda: s.Lambda, Weights: s.W, Intercept: s.Intercept()}
+		Rows: s.N, Lambda: s.Lambda, Weights: s.W, Intercept: intercept}, nil
 }
 
 // landmarkModel is Σ_j α_j κ(x, z_j) + b with landmarks z.
