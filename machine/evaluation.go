@@ -78,9 +78,10 @@ type Evaluation struct {
 	mse, mae moments
 	perMSE   []moments
 	r2       []r2Sums
-	logs     moments // of the predictive density
-	covered  int64   // of outputs
-	varied   int64   // rows with a variance
+	logs     moments      // of the predictive density
+	covered  int64        // of outputs
+	varied   int64        // rows with an interval
+	limits   [][2]float64 // of 90 % intervals by output, as Model.Interval; nil: those of variances
 
 	// Density.
 	score moments
@@ -93,6 +94,17 @@ func (m *Model) Evaluation() (*Evaluation, error) {
 	if m.Calibrated() {
 		e.unlikely = false
 		return e, nil
+	}
+	for k := 0; !m.Residuals.IsEmpty() && k < m.Outputs; k++ {
+		low, high, err := m.Interval(k, 0.9)
+		if err != nil {
+			return nil, err
+		}
+		if math.IsInf(low, -1) || math.IsInf(high, 1) { // of too few rows
+			e.limits = nil
+			break
+		}
+		e.limits = append(e.limits, [2]float64{low, high})
 	}
 	if kind, err := m.Kind.Info(); err != nil || !kind.Averages || m.Task != Classification {
 		return e, err
@@ -152,8 +164,13 @@ func (e *Evaluation) Add(y, pred, variance dense.Matrix[float64]) error {
 			e.addClass(int(y.At(i, 0)), p)
 		case Regression:
 			e.addTargets(y.Row(i), p)
+			var v []float64
 			if variance.Cols > 0 {
-				e.addVariance(y.Row(i), p, variance.Row(i))
+				v = variance.Row(i)
+				e.addVariance(y.Row(i), p, v)
+			}
+			if v != nil || e.limits != nil {
+				e.addCovered(y.Row(i), p, v)
 			}
 		default:
 			e.score.add(p[0])
@@ -289,12 +306,25 @@ func (e *Evaluation) addVariance(y, p, variance []float64) {
 	for k, v := range variance {
 		d := y[k] - p[k]
 		sum -= 0.5 * (math.Log(2*math.Pi*v) + d*d/v)
-		if math.Abs(d) <= z90*math.Sqrt(v) {
+	}
+	e.logs.add(sum)
+}
+
+// addCovered counts targets in their 90 % intervals: those of the model, or of a normal law with its variance.
+func (e *Evaluation) addCovered(y, p, variance []float64) {
+	e.varied++
+	for k, v := range p {
+		limits, sd := [2]float64{-z90, z90}, 1.0
+		if e.limits != nil {
+			limits = e.limits[k]
+		}
+		if variance != nil {
+			sd = math.Sqrt(variance[k])
+		}
+		if d := y[k] - v; limits[0]*sd <= d && d <= limits[1]*sd {
 			e.covered++
 		}
 	}
-	e.varied++
-	e.logs.add(sum)
 }
 
 // Merge adds the rows of o.
@@ -333,8 +363,8 @@ func (e *Evaluation) Merge(o *Evaluation) error {
 //
 //	classification  accuracy, balanced accuracy, area under the ROC curve (the mean over classes, each against all
 //	                others); log loss, Brier, calibration error ([Reliability]) where the model has probabilities
-//	regression      RMSE, R², MAE; with variances: mean log density of the targets, coverage of 90 %
-//	                intervals; with several outputs RMSE and R² of each
+//	regression      RMSE, R², MAE; with variances: mean log density of the targets; with variances or prediction
+//	                intervals: coverage of those of 90 %; with several outputs RMSE and R² of each
 //	density         mean log density
 //
 // There are none without rows.
@@ -424,8 +454,10 @@ func (e *Evaluation) regression() []Score {
 	if e.varied > 0 {
 		p := float64(e.covered) / float64(e.varied) / float64(e.outputs)
 		low, high := proportion(p, float64(e.varied)) // outputs of one row are taken for one observation
-		out = append(out, e.logs.score("mean log density of the targets", math.Inf(-1)),
-			Score{Name: "coverage of 90 % intervals", Value: p, Low: low, High: high, Rows: e.varied})
+		if e.logs.n > 0 {
+			out = append(out, e.logs.score("mean log density of the targets", math.Inf(-1)))
+		}
+		out = append(out, Score{Name: "coverage of 90 % intervals", Value: p, Low: low, High: high, Rows: e.varied})
 	}
 	for k := 0; k < e.outputs && e.outputs > 1; k++ {
 		s := rmse(e.perMSE[k])

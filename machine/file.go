@@ -23,6 +23,7 @@ import (
 //	spec      the JSON of Model.Spec
 //	model     {"kind":…,"task":…,"outputs":…,"rows":…,"lambda":…,"fast":[…]}
 //	schema    the JSON of Model.Schema, if there is one
+//	history   the JSON of Model.History, if there is one
 //	sha256    of the bytes of all tensors; sha256_metadata of everything else
 //
 // and Model.Extra. Tensors are float64: omega.0, omega.1, …, and the non-empty fields of Model.
@@ -31,7 +32,7 @@ const (
 	fileVersion = 2
 )
 
-var reserved = []string{"format", "version", "spec", "model", "schema", "sha256", "sha256_metadata"}
+var reserved = []string{"format", "version", "spec", "model", "schema", "history", "sha256", "sha256_metadata"}
 
 // facts is the metadata "model".
 type facts struct {
@@ -56,6 +57,7 @@ func (m *Model) fields() []field {
 		{name: "noise", vector: &m.Noise}, {name: "centre", vector: &m.Centre}, {name: "factor", matrix: &m.Factor},
 		{name: "log_scale", vector: &m.LogScale}, {name: "mass", vector: &m.Mass},
 		{name: "calibration", vector: &m.Calibration}, {name: "class_weights", vector: &m.ClassWeights},
+		{name: "residuals", matrix: &m.Residuals},
 		{name: "quantiles", vector: &m.Quantiles},
 	}
 }
@@ -122,6 +124,12 @@ func (m *Model) file() (*tensorfile.File, error) {
 			return nil, fmt.Errorf("model: %w", err)
 		}
 		f.Metadata["schema"] = string(b)
+	}
+	if m.History != nil {
+		if b, err = json.Marshal(m.History); err != nil {
+			return nil, fmt.Errorf("model: %w", err)
+		}
+		f.Metadata["history"] = string(b)
 	}
 	for k, v := range m.Extra {
 		if slices.Contains(reserved, k) {
@@ -199,6 +207,12 @@ func read(b []byte) (*Model, error) {
 		m.Schema = new(data.Schema)
 		if err := m.Schema.UnmarshalJSON([]byte(text)); err != nil {
 			return nil, fmt.Errorf("metadata \"schema\": %w", err)
+		}
+	}
+	if text, ok := f.Metadata["history"]; ok {
+		m.History = new(History)
+		if err := json.Unmarshal([]byte(text), m.History); err != nil {
+			return nil, fmt.Errorf("metadata \"history\": %w", err)
 		}
 	}
 	for k, v := range f.Metadata {

@@ -151,6 +151,9 @@ func TestDamagedModelFiles(t *testing.T) {
 	}{
 		{"version \"3\"", func(f *tensorfile.File) { f.Metadata["version"] = "3" }},
 		{"version \"0\"", func(f *tensorfile.File) { f.Metadata["version"] = "0" }},
+		{"version \"x\"", func(f *tensorfile.File) { f.Metadata["version"] = "x" }},
+		{"created", func(f *tensorfile.File) { f.Metadata["history"] = `{"created":"yesterday"}` }},
+		{"history", func(f *tensorfile.File) { f.Metadata["history"] = `[]` }},
 		{"format", func(f *tensorfile.File) { f.Metadata["format"] = "pt" }},
 		{"metadata \"model\"", func(f *tensorfile.File) { f.Metadata["model"] = "{" }},
 		{"unknown field", func(f *tensorfile.File) { f.Metadata["model"] = `{"x":1}` }},

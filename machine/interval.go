@@ -165,7 +165,7 @@ func ScoresOfModels(parts []*Evaluation) (*Evaluation, []Score, error) {
 		return nil, nil, fmt.Errorf("scores of no models: %w", ErrNoRows)
 	}
 	all := NewEvaluation(parts[0].kind, parts[0].task, parts[0].outputs)
-	all.unlikely = parts[0].unlikely // scores may be calibrated
+	all.unlikely, all.limits = parts[0].unlikely, parts[0].limits
 	by := map[string]*moments{}
 	key := func(s Score) string { return fmt.Sprint(s.Output, " ", s.Name) }
 	for _, p := range parts {

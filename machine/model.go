@@ -44,11 +44,19 @@ type Model struct {
 	Calibration  []float64
 	ClassWeights []float64
 
+	// Residuals are what targets of rows that were held out differ by from their predictions, two rows per output: at
+	// steps of 1/1000 of probability from 0 to ½ the lower limit of a new difference and the upper one, in units of the
+	// standard deviation of the prediction for a GP ([Model.Interval]). Empty: no prediction intervals.
+	Residuals dense.Matrix[float64]
+
 	// Quantiles are log densities of calibration rows at equal steps of probability, ascending.
 	Quantiles []float64
 
 	// Schema says how the columns of a table become x and which are the targets; nil: rows are numbers.
 	Schema *data.Schema
+
+	// History says where the model comes from; nil: nothing is known.
+	History *History
 
 	// Extra are strings of the caller that are saved with the model.
 	Extra map[string]string
@@ -146,8 +154,10 @@ func (m *Model) validate(f int, positive bool) error {
 	if !sort.Float64sAreSorted(m.Quantiles) {
 		return fmt.Errorf("quantiles are not in order: %w", ErrSetup)
 	}
-	if err := m.validateCalibration(); err != nil {
-		return err
+	for _, check := range []func() error{m.validateCalibration, m.validateResiduals, m.History.validate} {
+		if err := check(); err != nil {
+			return err
+		}
 	}
 	return m.validateSchema()
 }

@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -21,6 +22,8 @@ type TableOptions struct {
 	Watch         bool // count how rows differ from those of the fit: TableRun.Surprises
 	Strict        bool // make such differences errors, of kind data.ErrSurprise
 	Workers       int  // goroutines of a call; 0: GOMAXPROCS
+	// Interval is the chance with which a new observation lies between lower and upper, such as 0.9; 0: no intervals.
+	Interval float64
 }
 
 // TablePredictor predicts rows of tables by the schema of a model: columns are found by name, classes are written as
@@ -34,6 +37,8 @@ type TablePredictor struct {
 	kinds   []data.Kind
 	classes [][]byte
 	fields  map[string]bool // columns of the predictions
+
+	bayesian bool // intervals are in units of the standard deviation
 }
 
 // NewTablePredictor validates a model and prepares it. A model without a schema, and options that it has no answer to,
@@ -59,6 +64,7 @@ func NewTablePredictor(m *Model, o TableOptions) (*TablePredictor, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.bayesian = kind.Bayesian
 	switch {
 	case o.Probabilities && m.Task != Classification:
 		err = fmt.Errorf("probabilities of a %s, only a classification has them: %w", m.Task, ErrSetup)
@@ -72,6 +78,9 @@ func NewTablePredictor(m *Model, o TableOptions) (*TablePredictor, error) {
 		err = fmt.Errorf("scores of a %s, only a classification has them: %w", m.Task, ErrSetup)
 	case o.Variance && !kind.Bayesian:
 		err = fmt.Errorf("a %s model has no variance: fit with gp: %w", m.Kind, ErrSetup)
+	}
+	if err == nil && o.Interval != 0 {
+		err = m.checkInterval(o.Interval)
 	}
 	if err != nil {
 		return nil, err
@@ -116,6 +125,10 @@ func (p *TablePredictor) output() {
 		if p.o.Variance {
 			each("variance")
 		}
+		if p.o.Interval > 0 {
+			each("lower")
+			each("upper")
+		}
 	default:
 		add(data.Number, "log_density")
 		if len(p.model.Quantiles) > 0 {
@@ -132,7 +145,7 @@ func (p *TablePredictor) output() {
 func (p *TablePredictor) Model() *Model { return p.model }
 
 // Columns are those of the predictions, without ids: prediction, or prediction_<target> for each of several; p_<class>;
-// score_<class>; variance; of a density log_density ([Model.LogDensity]) and, if it is calibrated, anomaly
+// score_<class>; variance; lower and upper of an interval; of a density log_density ([Model.LogDensity]) and, if it is calibrated, anomaly
 // ([Model.Anomaly]).
 func (p *TablePredictor) Columns() ([]string, []data.Kind) {
 	return slices.Clone(p.columns), slices.Clone(p.kinds)
@@ -220,7 +233,7 @@ func (r *TableRun) predict(dst *data.Block, x dense.Matrix[float64], b *data.Blo
 	if err := r.engine.predict(r.y, x, false); err != nil {
 		return r.located(x, err, where)
 	}
-	if r.p.o.Variance {
+	if r.p.o.Variance || r.p.o.Interval > 0 && r.p.bayesian {
 		r.v = buf.Shaped(r.v, x.Rows, m.Outputs)
 		if err := r.engine.predict(r.v, x, true); err != nil {
 			return r.located(x, err, where)
@@ -269,10 +282,33 @@ func (r *TableRun) write(cols []data.Column) {
 		for k := 0; r.p.o.Variance && k < m.Outputs; k++ {
 			next(r.v, k, plain)
 		}
+		r.intervals(next)
 	default:
 		next(r.y, 0, m.LogDensity)
 		if len(m.Quantiles) > 0 {
 			next(r.y, 0, m.Anomaly)
+		}
+	}
+}
+
+// intervals fills the columns of limits.
+func (r *TableRun) intervals(next func(values dense.Matrix[float64], k int, f func(float64) float64)) {
+	m := r.p.model
+	for side := 0; r.p.o.Interval > 0 && side < 2; side++ {
+		for k := range m.Outputs {
+			low, high, err := m.Interval(k, r.p.o.Interval)
+			if err != nil {
+				panic("machine: " + err.Error()) // NewTablePredictor has asked for it
+			}
+			offset, i := [2]float64{low, high}[side], 0
+			next(r.y, k, func(v float64) float64 {
+				sd := 1.0
+				if r.p.bayesian {
+					sd = math.Sqrt(r.v.At(i, k))
+				}
+				i++
+				return v + float64(offset*sd)
+			})
 		}
 	}
 }

@@ -307,6 +307,13 @@ func (a *app) runFit(cmd *cobra.Command, f *fitFlags, args []string) error {
 	}
 	r := FitReport{Report: report, Baseline: baselineOf(report, model)}
 	if f.out != "" {
+		if model.History == nil {
+			model.History = new(machine.History)
+		}
+		if model.History.Created, err = creation(os.Getenv); err != nil {
+			return err
+		}
+		model.History.Program = programVersion()
 		if err := model.Save(f.out); err != nil {
 			return err
 		}

@@ -111,6 +111,9 @@ func (a *app) printFit(r *FitReport, m *machine.Model, f *fitFlags) error {
 	if err := printScores(w, r, targets); err != nil {
 		return err
 	}
+	if err := printErrors(w, m); err != nil {
+		return err
+	}
 	if f.demo && r.Task == machine.Regression {
 		fmt.Fprintf(w, "The generated data have noise of standard deviation %d: no model can have a smaller RMSE.\n",
 			fitDemoNoise)
@@ -219,6 +222,26 @@ func printScores(w io.Writer, r *FitReport, targets []string) error {
 			fmt.Fprintln(w)
 		}
 	})
+}
+
+// printErrors says how far new observations are from predictions.
+func printErrors(w io.Writer, m *machine.Model) error {
+	kind, err := m.Kind.Info()
+	if err != nil || m.Residuals.IsEmpty() || kind.Bayesian { // whose intervals differ from row to row
+		return err
+	}
+	for k, t := range m.Schema.Targets {
+		low, high, err := m.Interval(k, 0.9)
+		if err != nil {
+			return err
+		}
+		if math.IsInf(low, -1) || math.IsInf(high, 1) { // of too few rows
+			continue
+		}
+		fmt.Fprintf(w, "90 %% of %s lie between the prediction %+.3g and %+.3g (predict --interval 0.9).\n", t.Name, low,
+			high)
+	}
+	return nil
 }
 
 // printNext says where the model is and what can be done with it.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -33,6 +34,7 @@ type InspectResult struct {
 	Schema         *data.Schema         `json:"schema,omitempty"`
 	Width          int                  `json:"width"` // encoded columns
 	Tensors        []machine.TensorInfo `json:"tensors"`
+	History        *machine.History     `json:"history,omitempty"` // when, by what and how well it was fitted
 	Extra          map[string]string    `json:"extra,omitempty"`
 	Python         string               `json:"python"` // how to read the file there
 }
@@ -43,7 +45,7 @@ func (a *app) inspectCommand() *cobra.Command {
 		Use:   "inspect MODEL",
 		Short: "Show what a model file holds",
 		Long: `Verify the checksums of a model file and show what it holds: the kind of model, the columns it reads and how they are
-encoded, the feature map, the penalty, and its tensors. The file is a safetensors container, readable from Python.`,
+encoded, the feature map, the penalty, when, by what and how well it was fitted, and its tensors. The file is a safetensors container, readable from Python.`,
 		Example: `  randfeat inspect model.rf
   randfeat inspect model.rf --json`,
 		Args:              exactArgs("a model", 1),
@@ -73,7 +75,7 @@ func (a *app) inspect(path string, levels int) error {
 		MetadataSHA256: info.MetadataSHA256,
 		Kind:           m.Kind, Task: m.Task, Outputs: m.Outputs, Rows: m.Rows, Lambda: m.Lambda, Features: fm.OutDim(),
 		Bandwidth: m.Spec.Kernel.Scale, Spec: m.Spec, Schema: m.Schema, Width: m.Spec.Dim, Tensors: info.Tensors,
-		Extra: m.Extra,
+		Extra: m.Extra, History: m.History,
 		Python: fmt.Sprintf("from safetensors import safe_open; f = safe_open(%q, framework=\"np\"); f.metadata(); "+
 			"f.get_tensor(%q)", path, info.Tensors[len(info.Tensors)-1].Name),
 	}
@@ -108,11 +110,17 @@ func (r *InspectResult) print(w io.Writer, levels int) error {
 		if kind, err := r.Kind.Info(); err == nil && kind.Penalised {
 			fmt.Fprintf(w, "penalty λ\t%.6g\n", r.Lambda)
 		}
+		if h := r.History; h != nil && h.Created+h.Program != "" {
+			fmt.Fprintf(w, "fitted\t%s\n", strings.TrimSpace(h.Created+" by "+cmp.Or(h.Program, "an unknown program")))
+		}
 		for _, k := range slices.Sorted(maps.Keys(r.Extra)) {
 			fmt.Fprintf(w, "%s\t%s\n", k, shorten(r.Extra[k], 200))
 		}
 	})
 	if err != nil {
+		return err
+	}
+	if err := r.scores(w); err != nil {
 		return err
 	}
 	if err := r.columns(w, levels); err != nil {
@@ -126,6 +134,27 @@ func (r *InspectResult) print(w io.Writer, levels int) error {
 		_, err = fmt.Fprintf(w, "  #   %s %s\n", t.Name, data.Dims(t.Shape))
 	}
 	return err
+}
+
+// scores are those of the fit.
+func (r *InspectResult) scores(w io.Writer) error {
+	if r.History == nil || len(r.History.Scores) == 0 {
+		_, err := fmt.Fprintln(w, "\nNot scored at the fit.")
+		return err
+	}
+	var targets []string
+	if r.Schema != nil {
+		for _, t := range r.Schema.Targets {
+			targets = append(targets, t.Name)
+		}
+	}
+	fmt.Fprintf(w, "\nAt the fit, on rows that the model has not seen (%s):\n", r.History.ScoredOn)
+	return table(w, func(w io.Writer) {
+		fmt.Fprintln(w, "score\tvalue\t95 % interval")
+		for _, s := range r.History.Scores {
+			fmt.Fprintln(w, scoreText(s, targets))
+		}
+	})
 }
 
 // columns describes the schema.

@@ -36,6 +36,7 @@ type predictFlags struct {
 	out, to                         string
 	probabilities, scores, variance bool
 	single, strict                  bool
+	interval                        float64
 	ids, keep, skip                 []string
 }
 
@@ -53,6 +54,8 @@ The output has the id columns of the model that DATA has (or those of --ids), th
   p_<class>             with --probabilities: of every class; those of ridge are calibrated by rows held out at the fit
   score_<class>         with --scores: the largest decides; no probabilities where the model has none
   variance              with --variance: of a new observation; Gaussian processes
+  lower, upper          with --interval 0.9: between which 90 % of new observations lie, by the errors of rows that were
+                        held out at the fit; every regression
   log_density, anomaly  of a density model; anomaly is the fraction of rows at the fit that were more likely
 
 A category that was not seen at the fit counts as "other"; a missing value gets the mean, or its own indicator if values
@@ -75,6 +78,7 @@ Memory does not grow with the number of rows. A file appears when it is complete
 	flags.BoolVar(&f.probabilities, "probabilities", false, "probability of every class")
 	flags.BoolVar(&f.scores, "scores", false, "score of every class")
 	flags.BoolVar(&f.variance, "variance", false, "variance of a new observation")
+	flags.Float64Var(&f.interval, "interval", 0, "limits that hold this share of new observations, such as 0.9")
 	flags.BoolVar(&f.single, "float32", false, "compute in float32: faster, six digits")
 	flags.BoolVar(&f.strict, "strict", false, strictUsage)
 	flags.StringSliceVar(&f.ids, "ids", nil, `columns to carry along instead of the id columns of the model; "" for none`)
@@ -115,6 +119,9 @@ func (a *app) predict(cmd *cobra.Command, f *predictFlags, modelPath, path strin
 	if f.to != "" && !slices.Contains(tableFormats, f.to) {
 		return misused("--to is %q, want one of %s", f.to, strings.Join(tableFormats, ", "))
 	}
+	if cmd.Flags().Changed("interval") && !(f.interval > 0 && f.interval < 1) {
+		return misused("--interval is %g, want a share between 0 and 1, such as 0.9", f.interval)
+	}
 	if err := differentFile(f.out, modelPath, path); err != nil {
 		return err
 	}
@@ -134,7 +141,7 @@ func (a *app) predict(cmd *cobra.Command, f *predictFlags, modelPath, path strin
 	}
 	p, err := machine.NewTablePredictor(allowing(m, append(slices.Clone(f.skip), pick(columns, carry)...)),
 		machine.TableOptions{Probabilities: f.probabilities, Scores: f.scores, Variance: f.variance, NoIDs: true,
-			Float32: f.single, Watch: true, Strict: f.strict})
+			Float32: f.single, Watch: true, Strict: f.strict, Interval: f.interval})
 	if err != nil {
 		return fmt.Errorf("%s: %w", modelPath, err)
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -73,4 +75,31 @@ func (a *app) version() error {
 	}
 	_, err := fmt.Fprintln(a.stdout, v)
 	return err
+}
+
+// programVersion is what model files keep: nothing that differs between two builds of the same source.
+func programVersion() string {
+	info, _ := debug.ReadBuildInfo()
+	v := versionOf(info)
+	if v.Revision == "" {
+		return "randfeat " + v.Version
+	}
+	return fmt.Sprintf("randfeat %s %.12s", v.Version, v.Revision)
+}
+
+// creation is the time that a model file says it was made at: now, or SOURCE_DATE_EPOCH, with which the same command
+// writes the same bytes again (https://reproducible-builds.org/specs/source-date-epoch/); "" if that is 0.
+func creation(env func(string) string) (string, error) {
+	at := time.Now()
+	if text := env("SOURCE_DATE_EPOCH"); text != "" {
+		seconds, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || seconds < 0 || seconds >= 253402300800 { // year 10000
+			return "", fmt.Errorf("SOURCE_DATE_EPOCH is %.40q, want the seconds since 1970 as a number", text)
+		}
+		if seconds == 0 {
+			return "", nil
+		}
+		at = time.Unix(seconds, 0)
+	}
+	return at.UTC().Format(time.RFC3339), nil
 }

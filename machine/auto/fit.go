@@ -63,8 +63,9 @@ type fit struct {
 
 // scored is what is known of rows that were held out, by model: of several, each has predicted its own.
 type scored struct {
-	held  *held // nil where scores need no calibration
-	evals []*machine.Evaluation
+	held      *held             // nil where scores need no calibration
+	residuals machine.Residuals // of a regression, in original units
+	evals     []*machine.Evaluation
 }
 
 // decision is what was chosen on the sample, as plain data with a JSON form: a checkpoint keeps it, and JSON keeps
@@ -158,13 +159,16 @@ func (f *fit) run() (*machine.Model, error) {
 	}
 	restore(m, f.schema.Targets)
 	m.Schema = f.schema
+	if len(f.report.Scores) > 0 {
+		m.History = &machine.History{Scores: f.report.Scores, ScoredOn: f.report.ScoredOn}
+	}
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
-// state calibrates the model by rows that were held out, and puts their scores into the report.
+// state calibrates the model by rows that were held out, and puts their scores into the report and the model.
 func (f *fit) state(m *machine.Model) error {
 	if len(f.scored.evals) == 0 {
 		return nil
@@ -178,6 +182,7 @@ func (f *fit) state(m *machine.Model) error {
 		return err
 	}
 	f.report.Scores, f.report.Confusion = scores, e.Confusion()
+	m.Residuals = f.scored.residuals.Quantiles()
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -155,11 +156,11 @@ func TestSameBytes(t *testing.T) {
 		src.most = 7
 		m1, r1 := mustFit(t, src, o)
 		runtime.GOMAXPROCS(before)
-		if !bytes.Equal(modelBytes(t, m), modelBytes(t, m1)) || !slices.Equal(r.Scores, r1.Scores) {
+		if !bytes.Equal(modelBytes(t, m), modelBytes(t, m1)) || fmt.Sprint(r.Scores) != fmt.Sprint(r1.Scores) {
 			t.Errorf("%s: the model depends on GOMAXPROCS or on the size of reads", name)
 		}
 		if m1, r1 = mustFit(t, src.csv(t), o); !bytes.Equal(modelBytes(t, m), modelBytes(t, m1)) ||
-			!slices.Equal(r.Scores, r1.Scores) {
+			fmt.Sprint(r.Scores) != fmt.Sprint(r1.Scores) {
 			t.Errorf("%s: a stream of text and numbers in memory give different models", name)
 		}
 		o.Seed = 6

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -162,5 +163,49 @@ func TestRidgeClassWeights(t *testing.T) {
 	o.Folds = 1
 	if _, _, err := Fit(t.Context(), src, o); err == nil {
 		t.Error("class weights without rows to calibrate by")
+	}
+}
+
+// Prediction intervals of every kind of regression hold what they promise on new rows, in original units, and the model
+// keeps its scores.
+func TestIntervalsHoldNewRows(t *testing.T) {
+	for _, kind := range []machine.Kind{machine.KindRidge, machine.KindGP, machine.KindSmoother} {
+		m, r := mustFit(t, waves(700, 5), Options{Kind: kind, Learn: learn("y", "z"), Features: 64, Bandwidth: 1})
+		if m.History == nil || len(m.History.Scores) != len(r.Scores) || m.History.ScoredOn != r.ScoredOn ||
+			m.History.Created != "" {
+			t.Fatalf("%s: history %+v", kind, m.History)
+		}
+		p, err := machine.NewTablePredictor(m, machine.TableOptions{Interval: 0.9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		src := waves(4000, 98)
+		run, err := p.Open(src.names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := run.Kinds()
+		want[2], want[3] = data.Number, data.Number
+		in, n := [2]float64{}, 0.0
+		err = run.Each(src, want, 1000, func(out, cells *data.Block) error {
+			for i := range out.Rows {
+				for k := range 2 { // prediction_y, prediction_z, lower_y, lower_z, upper_y, upper_z
+					if v := cells.Cols[2+k].Num[i]; out.Cols[2+k].Num[i] <= v && v <= out.Cols[4+k].Num[i] {
+						in[k]++
+					}
+				}
+			}
+			n += float64(out.Rows)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k := range in {
+			// 700 residuals have a share of their own within 0.011 (one standard error), new rows within 0.005.
+			if share := in[k] / n; share < 0.9-4*0.012 || share > 0.9+4*0.012 {
+				t.Errorf("%s: %.3f of target %d lie in intervals of 90 %%", kind, share, k)
+			}
+		}
 	}
 }

@@ -111,6 +111,9 @@ func (f *fit) heldOut(k, part int) (*machine.Evaluation, error) {
 			pred.Set(i, 0, m.LogDensity(pred.At(i, 0)))
 		}
 		f.scored.held.add(part, y, pred)
+		if f.task == machine.Regression {
+			f.scored.residuals.Add(y, pred, variance)
+		}
 		return e.Add(y, pred, variance)
 	})
 	return e, err

@@ -1,0 +1,139 @@
+package machine
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// tailSteps are the steps of 1/1000 of probability, from 0 to ½, at which residuals are kept.
+const tailSteps = 500
+
+// Residuals collects what targets of rows differ by from predictions of models that have not seen them, in bounded
+// memory: their quantiles are the prediction intervals of a model. The zero value is ready.
+type Residuals struct {
+	kept [][]float64 // by output
+	step int64
+	rows int64
+}
+
+// Add adds rows. With variances, residuals are in units of the standard deviation of their row, so that intervals are as
+// wide as the model says, times what it is too sure by.
+func (r *Residuals) Add(y, pred, variance dense.Matrix[float64]) {
+	if r.kept == nil {
+		r.kept, r.step = make([][]float64, pred.Cols), 1
+	}
+	for i := range pred.Rows {
+		for k := 0; r.rows%r.step == 0 && k < pred.Cols; k++ {
+			d := y.At(i, k) - pred.At(i, k)
+			if variance.Cols > 0 {
+				d /= math.Sqrt(variance.At(i, k))
+			}
+			r.kept[k] = append(r.kept[k], d)
+		}
+		if r.rows++; len(r.kept[0])*len(r.kept) > maxScores && len(r.kept[0]) > 1 {
+			for k, v := range r.kept {
+				n := (len(v) + 1) / 2
+				for j := range n {
+					v[j] = v[2*j]
+				}
+				r.kept[k] = v[:n]
+			}
+			r.step *= 2
+		}
+	}
+}
+
+// Quantiles are Model.Residuals; empty without rows. Of n residuals, a new one is below the i-th smallest with a chance of
+// at most i/(n+1) if it is exchangeable with them, so the lower limit of a tail t is the ⌊t(n+1)⌋-th smallest and the upper
+// one the ⌊t(n+1)⌋-th largest, infinite for 0: split conformal prediction, after Vovk, Gammerman & Shafer 2005 ("Algorithmic
+// learning in a random world", §2.2). Residuals of several folds are of models of fewer rows than the model has, so they
+// are rather too large (Barber et al. 2021, "Predictive inference with the jackknife+", Ann. Statist. 49, §2.2).
+func (r *Residuals) Quantiles() dense.Matrix[float64] {
+	if r.rows == 0 {
+		return dense.Matrix[float64]{}
+	}
+	out := dense.New[float64](2*len(r.kept), tailSteps+1)
+	for k, v := range r.kept {
+		v = slices.Clone(v)
+		slices.Sort(v)
+		n := len(v)
+		for j := range tailSteps + 1 {
+			low, high := math.Inf(-1), math.Inf(1)
+			// In whole numbers: j/1000 is no binary fraction.
+			if i := j * (n + 1) / (2 * tailSteps); i > 0 {
+				i = min(i, n)
+				low, high = v[i-1], v[n-i]
+			}
+			out.Set(2*k, j, low)
+			out.Set(2*k+1, j, high)
+		}
+	}
+	return out
+}
+
+// Interval is where a new observation of an output lies with the given chance, as offsets from its prediction: multiples
+// of the standard deviation of the prediction for a Gaussian process. Either may be infinite where too few rows were held
+// out for that chance. A model without Residuals is ErrSetup.
+func (m *Model) Interval(output int, coverage float64) (low, high float64, err error) {
+	switch {
+	case m.Residuals.IsEmpty():
+		return 0, 0, fmt.Errorf("the model has no prediction intervals: they come from rows that cross-validation holds out, "+
+			"fit a regression with more than one fold: %w", ErrSetup)
+	case !(coverage > 0 && coverage < 1):
+		return 0, 0, fmt.Errorf("intervals that hold %g of observations, want a number between 0 and 1: %w", coverage,
+			ErrSetup)
+	}
+	tail := int((1-coverage)/2*2*tailSteps + 1e-9)
+	return m.Residuals.At(2*output, tail), m.Residuals.At(2*output+1, tail), nil
+}
+
+// validateResiduals checks that lower limits rise and upper ones fall.
+func (m *Model) validateResiduals() error {
+	r := m.Residuals
+	if r.IsEmpty() {
+		return nil
+	}
+	if m.Task != Regression {
+		return fmt.Errorf("%s with residuals: %w", m.Task, ErrSetup)
+	}
+	if r.Rows != 2*m.Outputs || r.Cols != tailSteps+1 {
+		return fmt.Errorf("residuals are %d×%d, want %d×%d: %w", r.Rows, r.Cols, 2*m.Outputs, tailSteps+1, dense.ErrShape)
+	}
+	if err := r.Check(); err != nil {
+		return fmt.Errorf("residuals: %w", err)
+	}
+	for i := range r.Rows {
+		sign := float64(1 - 2*(i%2))
+		for j, v := range r.Row(i) {
+			if math.IsNaN(v) || math.IsInf(v, int(sign)) || j > 0 && sign*v < sign*r.At(i, j-1) {
+				return fmt.Errorf("residuals: entry %d, %d is %g, which is out of order: %w", i, j, v, ErrSetup)
+			}
+		}
+	}
+	return nil
+}
+
+// checkInterval refuses a coverage that has no finite interval.
+func (m *Model) checkInterval(coverage float64) error {
+	for k := range m.Outputs {
+		low, high, err := m.Interval(k, coverage)
+		if err != nil {
+			return err
+		}
+		if math.IsInf(low, -1) || math.IsInf(high, 1) {
+			most := 0.0
+			for j := range tailSteps + 1 {
+				if !math.IsInf(m.Residuals.At(2*k, j), -1) {
+					most = 100 * float64(tailSteps-j) / tailSteps
+					break
+				}
+			}
+			return fmt.Errorf("too few rows were held out at the fit for intervals of %g %%: at most %g %% can be had: %w",
+				100*coverage, most, ErrSetup)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+package machine
+
+import (
+	"fmt"
+	"time"
+)
+
+// History says where a model comes from: what a person asks of a file that lies around. Nothing in it changes a
+// prediction.
+type History struct {
+	// Scores are of rows that were held out at the fit, the main one first; ScoredOn says which rows.
+	Scores   []Score `json:"scores,omitempty"`
+	ScoredOn string  `json:"scored_on,omitempty"`
+	// Created is when the model was fitted, in UTC as in RFC 3339; empty: not said. It is for the program to set: package
+	// auto leaves it empty, so that the same table gives the same bytes.
+	Created string `json:"created,omitempty"`
+	Program string `json:"program,omitempty"` // that fitted it, with its version
+}
+
+func (h *History) validate() error {
+	if h == nil || h.Created == "" {
+		return nil
+	}
+	if _, err := time.Parse(time.RFC3339, h.Created); err != nil {
+		return fmt.Errorf("created %.40q, want a date and time such as 2026-01-31T12:00:00Z: %w", h.Created, ErrSetup)
+	}
+	return nil
+}
