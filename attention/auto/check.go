@@ -69,11 +69,13 @@ type Check[T dense.Float] struct {
 const (
 	rowsOfOne  = 64
 	rowsOfMany = 32
+	// The errors of decoders are those of a few rows.
+	causalRows = 4
 )
 
 // NewCheck computes the exact outputs of so many query rows per head and batch; 0: 64, or 32 if there is more than one
-// batch. They are drawn from equal parts of the sequence and are none of the landmarks of a centroid fit: an error is
-// measured where nothing was fitted.
+// batch, and four times as many if causal. They are drawn from equal parts of the sequence and are none of the
+// landmarks of a centroid fit: an error is measured where nothing was fitted.
 func NewCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T], rows int,
 	seed uint64) (*Check[T], error) {
 	if err := checkInputs(vis, q, k, v); err != nil {
@@ -130,7 +132,7 @@ func checkFinite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq
 func newCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T], rows, from, to int,
 	seed uint64) (*Check[T], error) {
 	if rows == 0 {
-		rows = defaultRows(q.Batch)
+		rows = defaultRows(q.Batch, vis.Causal)
 	}
 	if rows < 1 {
 		return nil, fmt.Errorf("a check of %d rows, want at least 1: %w", rows, dense.ErrShape)
@@ -140,11 +142,15 @@ func newCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v at
 	return c, c.answer(scale)
 }
 
-func defaultRows(batches int) int {
+func defaultRows(batches int, causal bool) int {
+	rows := rowsOfOne
 	if batches > 1 {
-		return rowsOfMany
+		rows = rowsOfMany
 	}
-	return rowsOfOne
+	if causal {
+		rows *= causalRows
+	}
+	return rows
 }
 
 // sampleRows draws one position from each of n equal parts of [from, to), if possible not a landmark.

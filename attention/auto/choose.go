@@ -92,7 +92,7 @@ func Use[T dense.Float](p Plan, vis attention.Visibility, scale float64, q, k, v
 	errs := make([]error, k.Heads)
 	par.For(k.Heads, 1, func(lo, hi int) {
 		for h := lo; h < hi; h++ {
-			out.Heads[h].Cost = p.Cost(vis.Causal, k.Len, q.Dim, v.Dim)
+			out.Heads[h].Cost = c.cost(p)
 			out.Heads[h].Plan, errs[h] = c.finish(p, h)
 		}
 	})
@@ -135,7 +135,6 @@ type chooser[T dense.Float] struct {
 	scale float64
 	all   sample[T]
 	folds []fold[T]
-	exact float64 // cost
 }
 
 // fold is rows that judge plans and what these are fitted to before.
@@ -161,7 +160,7 @@ func newChooser[T dense.Float](o Options, vis attention.Visibility, scale float6
 	if q.Batch == 0 || q.Heads == 0 || q.Len == 0 || k.Len == 0 || q.Dim == 0 || v.Dim == 0 {
 		return nil, fmt.Errorf("q %v, k %v, v %v: nothing to choose by: %w", q.Shape, k.Shape, v.Shape, dense.ErrShape)
 	}
-	c := &chooser[T]{Options: o, scale: scale, all: sample[T]{vis, q, k, v}, exact: exactCost(k.Len)}
+	c := &chooser[T]{Options: o, scale: scale, all: sample[T]{vis, q, k, v}}
 	if o.Plans == nil {
 		c.Plans = grid(vis.Causal, scale, k.Len, q.Dim, v.Dim)
 		return c, nil
@@ -184,7 +183,7 @@ func (c *chooser[T]) divide() error {
 	}
 	all, rows, half := c.all, c.Rows, c.all.q.Len/2
 	if rows == 0 {
-		rows = defaultRows(all.q.Batch)
+		rows = defaultRows(all.q.Batch, all.vis.Causal)
 	}
 	switch {
 	case !all.vis.Causal:
@@ -239,27 +238,84 @@ func rowsOf[E any](list []E, length, first, n int) []E {
 	return out
 }
 
+// longSearch keys make a trial so expensive that with Tol not all are made.
+const longSearch = 1 << 13
+
 // try measures candidates in the order of their cost: with Tol, until one is good enough; exact attention is the last.
 func (c *chooser[T]) try(h int) ([]trial, error) {
-	var out []trial
-	q, v, rows := c.all.q, c.all.v, 0
-	for _, f := range c.folds {
-		rows += len(f.check.rows) * f.check.q.Batch
+	if c.Tol > 0 && c.all.k.Len >= longSearch {
+		return c.search(h)
 	}
+	var out []trial
 	for _, p := range c.Plans {
-		e, err := c.judge(p, h)
-		if errors.Is(err, errNoFit) {
-			continue
-		}
+		t, err := c.test(p, h)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, trial{p, e, p.Cost(c.all.vis.Causal, c.all.k.Len, q.Dim, v.Dim)})
-		if c.Tol > 0 && e.Error <= aim*c.Tol {
+		if out = append(out, t); c.good(t) {
 			return out, nil
 		}
 	}
-	return append(out, trial{Plan{Method: Exact}, Estimate{Rows: rows}, c.exact}), nil
+	return append(out, c.last()), nil
+}
+
+// search finds a plan that is good enough, or exact attention. The errors of centroids fall with their cost, if not
+// strictly: the first that is good enough is searched by halving. Plans of other methods that cost less are tried one
+// by one.
+func (c *chooser[T]) search(h int) ([]trial, error) {
+	best := c.last()
+	plans := slices.DeleteFunc(slices.Clone(c.Plans), func(p Plan) bool { return p.Method != Centroid })
+	for len(plans) > 0 {
+		at := len(plans) / 2
+		t, err := c.test(plans[at], h)
+		if err != nil {
+			return nil, err
+		}
+		if c.good(t) {
+			best, plans = t, plans[:at]
+		} else {
+			plans = plans[at+1:]
+		}
+	}
+	for _, p := range c.Plans {
+		if p.Method == Centroid || c.cost(p) >= best.cost {
+			continue
+		}
+		t, err := c.test(p, h)
+		if err != nil {
+			return nil, err
+		}
+		if c.good(t) {
+			best = t
+		}
+	}
+	return []trial{best}, nil
+}
+
+// good says that a trial is within the tolerance.
+func (c *chooser[T]) good(t trial) bool { return c.Tol > 0 && t.Error <= aim*c.Tol }
+
+// cost is that of a plan.
+func (c *chooser[T]) cost(p Plan) float64 {
+	return p.Cost(c.all.vis.Causal, c.all.k.Len, c.all.q.Dim, c.all.v.Dim)
+}
+
+// last is exact attention, which needs no test.
+func (c *chooser[T]) last() trial {
+	rows := 0
+	for _, f := range c.folds {
+		rows += len(f.check.rows) * f.check.q.Batch
+	}
+	return trial{Plan{Method: Exact}, Estimate{Rows: rows}, exactCost(c.all.k.Len)}
+}
+
+// test measures a plan. One that cannot be fitted to the head is as bad as can be.
+func (c *chooser[T]) test(p Plan, h int) (trial, error) {
+	e, err := c.judge(p, h)
+	if errors.Is(err, errNoFit) {
+		e, err = Estimate{Error: math.MaxFloat64, High: math.MaxFloat64}, nil
+	}
+	return trial{p, e, c.cost(p)}, err
 }
 
 // errNoFit marks candidates that cannot be fitted to a head.

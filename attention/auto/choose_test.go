@@ -79,6 +79,48 @@ func TestChooseHoldsOnFreshText(t *testing.T) {
 	}
 }
 
+// Long sequences are searched by halving: the plan found is within the tolerance, and those that cost less and were
+// tried are not. A plan of another method that is good enough and cheaper is found too.
+func TestChooseSearch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long sequences")
+	}
+	q, k, v := heads.Generate[float32](2, longSearch, 32, 1)
+	c, err := newChooser(Options{Tol: 0.2}, attention.Visibility{}, 0, q, k, v)
+	must(t, err)
+	must(t, c.divide())
+	for h := range 2 {
+		found, err := c.try(h)
+		must(t, err)
+		best := found[0]
+		if len(found) != 1 || best.Method != Centroid || best.Error > aim*0.2 || best.cost > 0.1*exactCost(longSearch) {
+			t.Errorf("head %d: %+v", h, best)
+		}
+		at := slices.IndexFunc(c.Plans, func(p Plan) bool { return p == best.Plan })
+		for at--; at >= 0 && c.Plans[at].Method != Centroid; at-- {
+		}
+		if at >= 0 {
+			if before, err := c.test(c.Plans[at], h); err != nil || c.good(before) {
+				t.Errorf("head %d: the plan before, %v, is good enough: %v, %v", h, before.Plan, before.Estimate, err)
+			}
+		}
+	}
+	for i := range v.Data { // attention is nearly uniform: a few features do
+		q.Data[i] *= 0.01
+	}
+	plans := slices.DeleteFunc(grid(false, 0, longSearch, 32, 32), func(p Plan) bool {
+		return p.Method == Centroid && c.cost(p) < 60
+	})
+	c, err = newChooser(Options{Tol: 0.2, Plans: plans}, attention.Visibility{}, 0, q, k, v)
+	must(t, err)
+	must(t, c.divide())
+	found, err := c.try(0)
+	must(t, err)
+	if found[0].Method != Features {
+		t.Errorf("uniform attention: %+v", found[0])
+	}
+}
+
 // A bound that only exact attention keeps, and sequences too short to gain anything, are answered by it.
 func TestChooseExact(t *testing.T) {
 	q, k, v := heads.Generate[float32](2, 128, 32, 1)

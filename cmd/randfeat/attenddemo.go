@@ -41,14 +41,14 @@ type AttendDemoRow struct {
 }
 
 const (
-	attendHeads, attendLength, attendDim = 16, 512, 32
+	attendHeads, attendLength, attendDim = 12, 512, 32
 	attendTol                            = 0.1
 )
 
 // Texts of the demo, and others, on which choices and fits are made.
 var (
 	demoTexts  = []uint64{1, 2}
-	otherTexts = []uint64{3, 4, 5, 6}
+	otherTexts = []uint64{3, 4, 5}
 )
 
 // demoPlan is a line of the demo's table: one plan for all heads, or a choice within tol.
