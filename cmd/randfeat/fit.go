@@ -99,8 +99,8 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.maxLevels, "max-levels", 0, "most levels of a categorical column, the rest is \"other\" (64 if "+
 		"left out)")
 	flags.StringVar(&f.model, "model", "", kindList(", ")+fmt.Sprintf(" (%s if left out)", machine.Kinds()[0].Kind))
-	flags.StringVar(&f.featureMap, "map", "", "exact, the kernel of all rows, for ridge; or random, random features "+
-		"(exact up to 20000 rows if left out)")
+	flags.StringVar(&f.featureMap, "map", "", "exact, the kernel of all rows, for ridge; nystrom, that of some rows; "+
+		"or random features (ridge: exact up to 20000 rows, then chosen, if left out)")
 	flags.StringVar(&f.scaling, "scaling", "", "scaling of columns: "+strings.Join(auto.Scalings(), ", ")+" (by trial if "+
 		"left out)")
 	flags.StringVar(&f.family, "family", "", "feature family: a name of 'randfeat families' or a JSON object (chosen "+
@@ -131,7 +131,7 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 			string(data.Classification)}
 	})
 	completeNames(cmd, "model", func() []string { return strings.Fields(kindList(" ")) })
-	completeNames(cmd, "map", func() []string { return []string{auto.MapExact, auto.MapRandom} })
+	completeNames(cmd, "map", auto.Maps)
 	completeNames(cmd, "scaling", auto.Scalings)
 	completeNames(cmd, "family", familyNames)
 	completeNames(cmd, "coupling", couplingNames)
@@ -192,8 +192,14 @@ func (f *fitFlags) options(cmd *cobra.Command) (auto.Options, error) {
 		return o, misused("--scaling is %q, want %s", o.Scaling, strings.Join(auto.Scalings(), ", "))
 	}
 	switch {
-	case o.Map != "" && o.Map != auto.MapExact && o.Map != auto.MapRandom:
-		return o, misused("--map is %q, want %s or %s", o.Map, auto.MapExact, auto.MapRandom)
+	case o.Map != "" && !slices.Contains(auto.Maps(), o.Map):
+		return o, misused("--map is %q, want %s", o.Map, strings.Join(auto.Maps(), ", "))
+	case o.Map == auto.MapNystrom:
+		for _, name := range []string{"family", "coupling", "float32"} {
+			if cmd.Flags().Changed(name) {
+				return o, misused("--map %s and --%s exclude each other: landmarks are no random features", o.Map, name)
+			}
+		}
 	case o.Map == auto.MapExact:
 		for _, name := range []string{"family", "coupling", "features", "budget", "float32"} {
 			if cmd.Flags().Changed(name) {
@@ -235,6 +241,8 @@ func (f *fitFlags) checkKind(o auto.Options) error {
 	}
 	task := machine.Task(o.Learn.Task)
 	switch {
+	case o.Map == auto.MapNystrom && !(kind.LeastSquares && kind.Summed()):
+		return misused("--model %s has no features of landmarks: leave --map out", o.Kind)
 	case o.Map == auto.MapExact && !kind.Exact:
 		return misused("--model %s has no exact kernel: leave --map out", o.Kind)
 	case unsupervised(kind) && len(f.targets) > 0:

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/tensorfile"
@@ -27,7 +27,7 @@ import (
 //	state     see checkpointState
 //	sha256    of the bytes of all tensors; sha256_metadata of everything else
 //
-// Tensors are, for every fold k, sums.k (the bytes of machine.Sums), x.k and y.k (the rows that wait); or,
+// Tensors are landmarks, the projections of a map that has some, and for every fold k, sums.k (the bytes of machine.Sums), x.k and y.k (the rows that wait); or,
 // for logistic regression, points and gradients (the rows of LogisticState).
 //
 // Why it is safe: the file is written beside its target, synced and renamed, so a kill leaves the old one or the new
@@ -147,6 +147,16 @@ func (f *fit) load(b []byte) error {
 	if err := f.settle(); err != nil {
 		return err
 	}
+	if t, ok := c.Tensor("landmarks"); ok {
+		if !slices.Equal(t.Shape, []int{s.Decision.Spec.M, s.Decision.Spec.Dim}) {
+			return fmt.Errorf("%w: landmarks of shape %v", machine.ErrCorrupt, t.Shape)
+		}
+		marks := dense.New[float64](t.Shape[0], t.Shape[1])
+		if err := fill(c, "landmarks", marks); err != nil {
+			return err
+		}
+		f.marks = []coupling.Omega{{Rows: marks}}
+	}
 	switch {
 	case s.Logistic != nil:
 		err = f.loadLogistic(c, &s)
@@ -167,7 +177,7 @@ func (f *fit) load(b []byte) error {
 func (f *fit) loadSums(c *tensorfile.File, s *checkpointState) error {
 	setup := f.setup(s.Decision.Spec)
 	var err error
-	if setup.Omega, err = randfeat.Draw(setup.Spec); err != nil {
+	if setup.Omega, err = f.drawn(); err != nil {
 		return err
 	}
 	if len(s.Held) > maxFolds {
@@ -282,6 +292,10 @@ func (f *fit) snapshot() (*tensorfile.File, error) {
 		s.Stages = s.Stages[:i] // that one begins again
 	}
 	var tensors []tensorfile.Tensor
+	if f.marks != nil {
+		m := f.marks[0].Rows
+		tensors = append(tensors, tensorfile.Floats("landmarks", m.Data, m.Rows, m.Cols))
+	}
 	switch {
 	case f.logistic != nil:
 		l := f.logistic

@@ -38,7 +38,7 @@ func table(n int) []byte {
 
 // kinds are a case for every kind of sums. What is given leaves little to choose, to be quick.
 func kinds() map[string]Options {
-	base := Options{Seed: 3, Features: 48, Sample: 256, Folds: 3, Block: 100}
+	base := Options{Seed: 3, Features: 48, Sample: 256, Folds: 3, Block: 100, Scaling: ScalingStandard}
 	with := func(kind machine.Kind, target string, change func(*Options)) Options {
 		o := base
 		o.Kind = kind
@@ -54,6 +54,7 @@ func kinds() map[string]Options {
 	}
 	return map[string]Options{
 		"ridge":    with(machine.KindRidge, "y", nil),
+		"nystrom":  with(machine.KindRidge, "y", func(o *Options) { o.Map, o.Bandwidth = MapNystrom, 1.5 }),
 		"classes":  with(machine.KindRidge, "class", func(o *Options) { o.Float32 = true }),
 		"gp":       with(machine.KindGP, "y", func(o *Options) { o.Bandwidth = 1.5 }),
 		"smoother": with(machine.KindSmoother, "y", func(o *Options) { o.Bandwidth = 1 }),

@@ -52,6 +52,11 @@ func (f *fit) choose(s *sample, rows int64) (*decision, error) {
 	switch {
 	case rows <= int64(f.exactLimit()):
 		return f.chooseExact(s, rows)
+	case f.o.Map == MapNystrom && !(f.info.LeastSquares && f.info.Summed()):
+		return nil, fmt.Errorf("a %s model has no features of landmarks here: leave the map out: %w", f.kind,
+			machine.ErrSetup)
+	case f.o.Map == MapNystrom:
+		return f.chooseNystrom(s, rows)
 	case f.o.Map == MapExact && !f.info.Exact:
 		return nil, fmt.Errorf("a %s model has no exact kernel: leave the map out: %w", f.kind, machine.ErrSetup)
 	case f.o.Map == MapExact:
@@ -71,7 +76,7 @@ func (f *fit) choose(s *sample, rows int64) (*decision, error) {
 	c.planned = c.plan()
 	f.progress(stageChoose, 0, c.planned)
 	for _, step := range []func() error{c.chooseFamily, c.chooseBandwidth, c.chooseFeatures, c.moreFeatures, c.refit,
-		c.choosePenalty} {
+		c.chooseMap, c.choosePenalty} {
 		if err := f.ctx.Err(); err != nil {
 			return nil, err
 		}

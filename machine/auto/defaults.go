@@ -72,8 +72,12 @@ func (o Options) withDefaults() (Options, error) {
 		return bad("a sample of %d rows, want at least %d", o.Sample, minSample)
 	case o.Block < 0 || o.Block > maxBlock:
 		return bad("blocks of %d rows, want 1 to %d, or 0 for %d", o.Block, maxBlock, defaultBlock)
-	case o.Map != "" && o.Map != MapRandom && o.Map != MapExact:
-		return bad("map %q, want %s or %s", o.Map, MapRandom, MapExact)
+	case o.Map != "" && !slices.Contains(Maps(), o.Map):
+		return bad("map %q, want %s", o.Map, strings.Join(Maps(), ", "))
+	case o.Map == MapNystrom && (o.Family != nil || o.Coupling != nil || o.Float32):
+		return bad("features of landmarks have no family, no coupling and no float32: leave them out")
+	case o.Map == MapNystrom && o.Kind != "" && !(kind.LeastSquares && kind.Summed()):
+		return bad("a %s model has no features of landmarks here: leave the map out", o.Kind)
 	case o.Map == MapExact && (o.Family != nil || o.Coupling != nil || o.Features > 0 || o.Budget != defaultBudget ||
 		o.Float32):
 		return bad("an exact kernel has no random features: leave family, coupling, features, budget and float32 out")

@@ -15,10 +15,12 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
+// exactRows is the number of rows up to which ridge has the exact kernel: 3.2 GB, and n³/6 = 1.3·10¹² multiply-adds for
+// one factorisation. Random features of as many rows would need as many to be as good, and then cost more. A variable
+// for tests with fewer.
+var exactRows = 20000
+
 const (
-	// exactRows is the number of rows up to which ridge has the exact kernel: 3.2 GB, and n³/6 = 1.3·10¹² multiply-adds
-	// for one factorisation. Random features of as many rows would need as many to be as good, and then cost more.
-	exactRows = 20000
 	// A search looks at few rows first and at more around the best: a trial of n rows takes n³/3 multiply-adds. What
 	// more rows want, narrower kernels, comes in steps that are looked at each time.
 	firstRows = 1024
@@ -26,9 +28,12 @@ const (
 )
 
 // exactPossible reports whether the fit may have the exact kernel, as far as is known before rows are counted.
-func (f *fit) exactPossible() bool {
-	return f.info.Exact && (f.o.Map == MapExact || f.o.Map == "" && f.o.Family == nil &&
-		f.o.Coupling == nil && f.o.Features == 0 && f.o.Budget == defaultBudget && !f.o.Float32)
+func (f *fit) exactPossible() bool { return f.info.Exact && (f.o.Map == MapExact || f.mapOpen()) }
+
+// mapOpen reports whether the map is to be chosen: nothing is said of it, nor of random features.
+func (f *fit) mapOpen() bool {
+	return f.o.Map == "" && f.o.Family == nil && f.o.Coupling == nil && f.o.Features == 0 &&
+		f.o.Budget == defaultBudget && !f.o.Float32
 }
 
 // exactLimit is the largest number of rows for which it will.

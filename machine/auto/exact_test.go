@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"runtime"
 	"testing"
 
@@ -79,5 +80,29 @@ func TestExactKernelAsAsked(t *testing.T) {
 	m, _ = mustFit(t, same, Options{Learn: data.LearnOptions{Targets: []string{"y"}, Task: data.Regression}, Folds: 1})
 	if v := evaluate(t, m, same)[0].Value; !(math.Abs(v) < 1e-6) {
 		t.Errorf("RMSE %g of a constant target", v)
+	}
+}
+
+// A fit with an exact kernel that is stopped after its choices does not make them again.
+func TestExactKernelResumes(t *testing.T) {
+	o := Options{Learn: learn("y"), Folds: 1, Scaling: ScalingStandard, Checkpoint: filepath.Join(t.TempDir(), "ck")}
+	want, _ := mustFit(t, waves(300, 1), Options{Learn: o.Learn, Folds: 1})
+	ctx, cancel := context.WithCancel(context.Background())
+	o.Progress = func(stage string, _, _ int64) {
+		if stage == stageFit {
+			cancel()
+		}
+	}
+	if _, _, err := Fit(ctx, waves(300, 1), o); err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	o.Progress = func(stage string, _, _ int64) {
+		if stage == stageChoose {
+			t.Error("choices are made again")
+		}
+	}
+	m, r := mustFit(t, waves(300, 1), o)
+	if !bytes.Equal(modelBytes(t, m), modelBytes(t, want)) || choice(t, r, "map").Value != MapExact {
+		t.Errorf("other bytes after a stop, choices %+v", r.Choices)
 	}
 }

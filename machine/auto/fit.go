@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/machine"
@@ -56,9 +57,10 @@ type fit struct {
 	scored   scored
 	report   Report
 	file     checkpoint
-	inner    bool       // it is a part of a cross-validation
-	weighs   bool       // the columns are its own, and may be given weights
-	start    exactPoint // where a search of an exact kernel may begin, if any
+	inner    bool             // it is a part of a cross-validation
+	weighs   bool             // the columns are its own, and may be given weights
+	marks    []coupling.Omega // landmarks, if the map has some
+	start    exactPoint       // where a search of an exact kernel may begin, if any
 }
 
 // scored is what is known of rows that were held out, by model: of several, each has predicted its own.
@@ -330,7 +332,7 @@ func (f *fit) sum(rows machine.Rows) error {
 	if f.sums == nil {
 		setup := f.setup(f.decision.Spec)
 		var err error
-		if setup.Omega, err = randfeat.Draw(setup.Spec); err != nil {
+		if setup.Omega, err = f.drawn(); err != nil {
 			return err
 		}
 		folds := 1

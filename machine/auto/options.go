@@ -23,8 +23,8 @@ type Options struct {
 	Lambda    float64           // penalty on the sum of losses
 	Features  int               // F; 0: by a learning curve
 	Budget    int               // most features of the learning curve; 0: 2048
-	// Map is MapRandom or MapExact; empty: the exact kernel for ridge of at most 20,000 rows, unless something is said
-	// of features.
+	// Map is one of Maps; empty: the exact kernel for ridge of at most 20,000 rows, the better of the others for ridge of
+	// more, unless something is said of features; random features for the other kinds.
 	Map string
 	// Scaling says what numeric columns are divided by: see the constants; empty: chosen by trial. A bandwidth that is
 	// given is in units of ScalingStandard.
@@ -53,7 +53,12 @@ type Options struct {
 const (
 	MapRandom = "random" // random features
 	MapExact  = "exact"  // kernels with all rows: exact kernel ridge regression
+	// MapNystrom are kernels with some rows, turned into features of the best approximation that these rows allow.
+	MapNystrom = "nystrom"
 )
+
+// Maps are all maps.
+func Maps() []string { return []string{MapRandom, MapExact, MapNystrom} }
 
 // The scalings of columns, which decide how much each counts in distances.
 const (

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -17,15 +18,18 @@ type sumTries struct {
 	ctx   context.Context
 	s     *sample
 	kind  machine.Kind
-	setup machine.Setup // without a map
+	setup machine.Setup    // without a map
+	omega []coupling.Omega // nil: drawn
 }
 
 func (r *sumTries) try(spec randfeat.Spec, lambdas []float64) ([]trial, error) {
 	setup := r.setup
 	setup.Spec = spec
 	var err error
-	if setup.Omega, err = randfeat.Draw(spec); err != nil {
-		return nil, err
+	if setup.Omega = r.omega; setup.Omega == nil {
+		if setup.Omega, err = randfeat.Draw(spec); err != nil {
+			return nil, err
+		}
 	}
 	sums, err := newFoldSums(r.kind, setup, r.s.folds(), 0)
 	if err != nil {
