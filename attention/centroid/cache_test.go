@@ -71,7 +71,7 @@ func TestCachesMerge(t *testing.T) {
 		if err := x.Merge(newCache(t, other, 2, 4, 2, 6, 5)); !errors.Is(err, attention.ErrMismatch) {
 			t.Errorf("another scale: %v", err)
 		}
-		slots := newSlots[float32](t, SlotSpec{Budget: 99}, 2, 4, 2, 6, 5)
+		slots := newSlots[float32](t, SlotSpec{Budget: 130}, 2, 4, 2, 6, 5)
 		if err := x.Join(slots); !errors.Is(err, attention.ErrMismatch) {
 			t.Errorf("slots: %v", err)
 		}

@@ -19,12 +19,12 @@ type SlotSpec struct {
 	Budget int `json:"budget"`
 	// Sinks is the number of first keys that stay exact (4; −1: none).
 	Sinks int `json:"sinks,omitempty"`
-	// Window and Block say which neighbours are exact, as in [Spec] (32 and 32).
+	// Window and Block say which neighbours are exact, as in [Spec] (64 and 32).
 	Window int `json:"window,omitempty"`
 	Block  int `json:"block,omitempty"`
 	// Residual is the number of directions along which slots keep the variance of their keys (16; −1: none).
 	Residual int `json:"residual,omitempty"`
-	// Decay is what the attention received so far is multiplied by at every block (0.75).
+	// Decay is what the attention received so far is multiplied by at every block (0.5).
 	Decay float64 `json:"decay,omitempty"`
 	// Evict drops the slots that have received the least attention instead of merging: H2O with Decay 1 (Zhang et al.
 	// 2023, arXiv:2306.14048), like SnapKV with less (Li et al. 2024, arXiv:2404.14469). It needs no centres.
@@ -33,8 +33,9 @@ type SlotSpec struct {
 
 const (
 	defaultSinks      = 4
-	defaultSlotWindow = 32
-	defaultDecay      = 0.75
+	defaultSlotWindow = 64
+	defaultSlotBlock  = 32
+	defaultDecay      = 0.5
 	// slotCount is the part of the number of keys in the weight of a slot, next to its share of the attention.
 	slotCount = 0.05
 )
@@ -49,7 +50,7 @@ func (s SlotSpec) full() SlotSpec {
 	}
 	set(&s.Sinks, defaultSinks)
 	set(&s.Window, defaultSlotWindow)
-	set(&s.Block, defaultSlotWindow)
+	set(&s.Block, defaultSlotBlock)
 	set(&s.Residual, defaultResidual)
 	if s.Decay == 0 {
 		s.Decay = defaultDecay

@@ -285,7 +285,7 @@ func TestSlotsMerge(t *testing.T) {
 	if e := worst(got, want); !(e < 1e-13) {
 		t.Errorf("error %.3g", e)
 	}
-	c := newSlots[float64](t, SlotSpec{Budget: 99}, 1, 2, 1, 6, 5)
+	c := newSlots[float64](t, SlotSpec{Budget: 130}, 1, 2, 1, 6, 5)
 	if err := a.Merge(c); !errors.Is(err, attention.ErrMismatch) {
 		t.Errorf("slots of another spec: %v", err)
 	}
@@ -293,8 +293,8 @@ func TestSlotsMerge(t *testing.T) {
 
 // The memory is what the budget says, however many tokens there are, plus the residual numbers and rounding to panels.
 func TestSlotsMemory(t *testing.T) {
-	s := newSlots[float32](t, SlotSpec{Budget: 128}, 1, 2, 1, 64, 64)
-	keys := int64(128 * (64 + 64) * 4)
+	s := newSlots[float32](t, SlotSpec{Budget: 256}, 1, 2, 1, 64, 64)
+	keys := int64(256 * (64 + 64) * 4)
 	before := s.Bytes()
 	if got := float64(before) / float64(keys); got > 1.35 {
 		t.Errorf("%.2f times the memory of so many keys", got)
