@@ -21,7 +21,8 @@ type Attention[T dense.Float] struct {
 	// Unchecked leaves out the search for NaN and infinities.
 	Unchecked bool
 
-	calls pool[T]
+	calls   pool[call[T]]
+	causals pool[causalCall[T]]
 }
 
 // Forward sets out, which has the heads and length of q and the dimension of v.

@@ -56,8 +56,14 @@ type rows[T dense.Float] struct {
 	stride int
 }
 
-func rowsOf[T dense.Float](m dense.Matrix[T]) rows[T] {
-	return rows[T]{pages: [][]T{m.Data}, shift: 62, stride: m.Stride}
+func rowsOf[T dense.Float](m dense.Matrix[T]) (r rows[T]) {
+	r.set(m)
+	return r
+}
+
+// set makes r the rows of a matrix.
+func (r *rows[T]) set(m dense.Matrix[T]) {
+	r.pages, r.shift, r.stride = append(r.pages[:0], m.Data), 62, m.Stride
 }
 
 // row begins with that of position p.

@@ -13,12 +13,12 @@ import (
 )
 
 // pool keeps the memory of calls that are over for those that follow.
-type pool[T dense.Float] struct {
+type pool[C any] struct {
 	mu   sync.Mutex
-	free []*call[T]
+	free []*C
 }
 
-func (p *pool[T]) get() *call[T] {
+func (p *pool[C]) get() *C {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n := len(p.free); n > 0 {
@@ -26,11 +26,11 @@ func (p *pool[T]) get() *call[T] {
 		p.free = p.free[:n-1]
 		return c
 	}
-	return new(call[T])
+	return new(C)
 }
 
 // put takes back a call that has forgotten the data of its caller.
-func (p *pool[T]) put(c *call[T]) {
+func (p *pool[C]) put(c *C) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.free = append(p.free, c)

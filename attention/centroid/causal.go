@@ -3,6 +3,7 @@ package centroid
 import (
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
@@ -49,11 +50,20 @@ type causalStream[T dense.Float] struct {
 	g     *geometry[T]
 	begin int // positions before it see all keys exactly
 
-	chunk     int // positions of a task
-	first     int // chunk of the first query
+	chunk int  // positions of a task
+	first int  // chunk of the first query
+	far   bool // some keys are in clusters
+	causalMemory[T]
+}
+
+// causalMemory is the memory of a stream, which later calls reuse.
+type causalMemory[T dense.Float] struct {
 	cluster   []int32
 	q         []int8
 	m         members[T]
+	posData   []int32
+	wideData  []T
+	count     []int
 	snapshots []sums
 }
 
@@ -84,8 +94,11 @@ type causalCall[T dense.Float] struct {
 	streams   []causalStream[T]
 	assigning []causalTask
 	reading   []causalTask
-	empty     int64 // queries before the first key
-	crew      par.Crew[causalWorker[T]]
+
+	geometries []*geometry[T]
+	spans      []attention.Span
+	empty      int64 // queries before the first key
+	crew       par.Crew[causalWorker[T]]
 }
 
 // causalTask is the range [lo, hi) of positions of a stream.
@@ -111,7 +124,10 @@ func (a *Attention[T]) forwardCausal(out, q, k, v attention.Seq[T]) (attention.R
 	if err != nil {
 		return attention.Report{}, err
 	}
-	c := &causalCall[T]{tab: tab, scale: T(scale), out: out, q: q}
+	c := a.causals.get()
+	defer a.causals.put(c)
+	defer c.forget()
+	c.tab, c.scale, c.out, c.q, c.group, c.empty = tab, T(scale), out, q, 1, 0
 	if k.Heads > 0 {
 		c.group = q.Heads / k.Heads
 	}
@@ -135,33 +151,42 @@ func (a *Attention[T]) forwardCausal(out, q, k, v attention.Seq[T]) (attention.R
 	return r, nil
 }
 
+// forget drops the data of the caller and the counts.
+func (c *causalCall[T]) forget() {
+	c.out, c.q = attention.Seq[T]{}, attention.Seq[T]{}
+	for i := range c.streams {
+		s := &c.streams[i]
+		*s = causalStream[T]{causalMemory: s.causalMemory}
+	}
+	for _, w := range c.crew.Workers {
+		r := &w.reader
+		r.report, r.g, r.near, r.far, r.m = attention.Report{}, nil, nil, nil, nil
+		clear(r.k.pages)
+		clear(r.v.pages)
+	}
+}
+
 // list makes the streams and tasks of a call. Centres that are missing are fitted.
 func (c *causalCall[T]) list(a *Attention[T], k, v attention.Seq[T]) error {
-	geometries := make([]*geometry[T], k.Heads)
-	if a.Centres != nil {
-		for h := range geometries {
-			var err error
-			if geometries[h], err = newGeometry(c.tab, specOf(a.Specs, h), a.Centres[h], k.Dim, v.Dim); err != nil {
-				return fmt.Errorf("head %d: %w", h, err)
-			}
-		}
+	if err := c.load(a, k, v); err != nil {
+		return err
 	}
-	var spans []attention.Span
+	c.streams, c.assigning, c.reading = c.streams[:0], c.assigning[:0], c.reading[:0]
 	for b := range c.q.Batch {
-		spans = a.Spans(spans[:0], b, c.q.Len, k.Len)
+		c.spans = a.Spans(c.spans[:0], b, c.q.Len, k.Len)
 		for h := range k.Heads {
-			for _, sp := range spans {
-				s := causalStream[T]{b: b, h: h, span: sp, g: geometries[h], k: k.Head(b, h).RowRange(sp.K0, sp.K1),
-					v: v.Head(b, h).RowRange(sp.K0, sp.K1), off: sp.K1 - sp.K0 - (sp.Q1 - sp.Q0)}
+			for _, sp := range c.spans {
+				s := c.next()
+				s.b, s.h, s.span, s.off = b, h, sp, sp.K1-sp.K0-(sp.Q1-sp.Q0)
+				s.k, s.v = k.Head(b, h).RowRange(sp.K0, sp.K1), v.Head(b, h).RowRange(sp.K0, sp.K1)
 				if a.KeyMask != nil {
 					s.mask = a.KeyMask[b*k.Len+sp.K0 : b*k.Len+sp.K1]
 				}
-				if s.g == nil {
-					if err := c.fit(a, &s); err != nil {
-						return fmt.Errorf("batch %d, head %d: %w", b, h, err)
-					}
+				if a.Centres != nil {
+					s.g = c.geometries[h]
+				} else if err := c.fit(a, s); err != nil {
+					return fmt.Errorf("batch %d, head %d: %w", b, h, err)
 				}
-				c.streams = append(c.streams, s)
 			}
 		}
 	}
@@ -169,6 +194,38 @@ func (c *causalCall[T]) list(a *Attention[T], k, v attention.Seq[T]) error {
 		c.split(i)
 	}
 	return nil
+}
+
+// load makes the geometries of calibrated centres, unless a call before has done so.
+func (c *causalCall[T]) load(a *Attention[T], k, v attention.Seq[T]) (err error) {
+	if a.Centres == nil {
+		return nil
+	}
+	c.geometries = slices.Grow(c.geometries[:0], k.Heads)[:k.Heads]
+	for h := range c.geometries {
+		s, g := specOf(a.Specs, h), c.geometries[h]
+		if g != nil && g.spec == *s && g.source == a.Centres[h] && g.tab == c.tab && g.d == k.Dim && g.dv == v.Dim {
+			continue
+		}
+		if c.geometries[h], err = newGeometry(c.tab, s, a.Centres[h], k.Dim, v.Dim); err != nil {
+			c.geometries[h] = nil
+			return fmt.Errorf("head %d: %w", h, err)
+		}
+	}
+	return nil
+}
+
+// next is one more stream, with the memory of an earlier one.
+func (c *causalCall[T]) next() *causalStream[T] {
+	n := len(c.streams)
+	if n < cap(c.streams) {
+		c.streams = c.streams[:n+1]
+	} else {
+		c.streams = append(c.streams, causalStream[T]{})
+	}
+	s := &c.streams[n]
+	*s = causalStream[T]{causalMemory: s.causalMemory}
+	return s
 }
 
 // fit gives a stream centres from its own first keys.
@@ -225,8 +282,9 @@ func (c *causalCall[T]) split(i int) {
 		return
 	}
 	if end := s.farEnd(s.lastBlock()); end > s.g.spec.Sinks {
-		s.cluster = make([]int32, end)
-		s.q = make([]int8, end*s.g.r)
+		s.far = true
+		s.cluster = buf.Sized(s.cluster, end)
+		s.q = buf.Sized(s.q, end*s.g.r)
 		for lo := s.g.spec.Sinks; lo < end; lo += chunkKeys {
 			c.assigning = append(c.assigning, causalTask{i, lo, min(lo+chunkKeys, end)})
 		}
@@ -254,11 +312,12 @@ func (c *causalAssign[T]) Item(w *causalWorker[T], i int) error {
 func (c *causalSort[T]) Item(w *causalWorker[T], i int) error {
 	s := &c.streams[i]
 	g := s.g
-	if s.cluster == nil {
+	if !s.far {
 		return nil
 	}
 	sinks, end := g.spec.Sinks, len(s.cluster)
-	count := make([]int, g.k)
+	s.count = buf.Zeroed(s.count, g.k)
+	count := s.count
 	total := 0
 	for p := sinks; p < end; p++ {
 		if s.visible(p) {
@@ -269,8 +328,9 @@ func (c *causalSort[T]) Item(w *causalWorker[T], i int) error {
 	open := g.spec.Top > 0
 	filter := open && g.spec.Keys > 0
 	if open {
-		pos := make([]int32, total)
-		s.m.pos = make([][]int32, g.k)
+		s.posData = buf.Sized(s.posData, total)
+		pos := s.posData
+		s.m.pos = buf.Sized(s.m.pos, g.k)
 		for c, n := range count {
 			s.m.pos[c] = pos[:0:n]
 			pos = pos[n:]
@@ -278,12 +338,13 @@ func (c *causalSort[T]) Item(w *causalWorker[T], i int) error {
 	}
 	if filter {
 		width := c.tab.Width
-		s.m.wide = make([][]T, g.k)
+		s.m.wide = buf.Sized(s.m.wide, g.k)
 		all := 0
 		for _, n := range count {
 			all += (n + width - 1) / width * width * (g.r + 1)
 		}
-		data := make([]T, all)
+		s.wideData = buf.Sized(s.wideData, all)
+		data := s.wideData
 		for c, n := range count {
 			n = (n + width - 1) / width * width * (g.r + 1)
 			s.m.wide[c] = data[:n:n]
@@ -293,7 +354,7 @@ func (c *causalSort[T]) Item(w *causalWorker[T], i int) error {
 	w.sums.reset(g.k, g.d+g.dv, g.r)
 	at := s.first
 	last := s.lastBlock() / s.chunk
-	s.snapshots = make([]sums, last-s.first+1)
+	s.snapshots = slices.Grow(s.snapshots[:0], last-s.first+1)[:last-s.first+1]
 	for p := sinks; ; p++ {
 		for at <= last && p == s.farEnd(s.startOf(at)) {
 			s.snapshots[at-s.first].copyFrom(&w.sums)
@@ -335,10 +396,11 @@ func (c *causalRead[T]) Item(w *causalWorker[T], i int) error {
 	block := g.spec.block(true)
 	r := &w.reader
 	r.g, r.near, r.m, r.group = g, &w.near, &s.m, c.group
-	r.k, r.v = rowsOf(s.k), rowsOf(s.v)
+	r.k.set(s.k)
+	r.v.set(s.v)
 	done := s.farEnd(floorTo(t.lo, block))
 	r.far = nil
-	if s.cluster != nil {
+	if s.far {
 		w.far.load(g, &s.snapshots[t.lo/s.chunk-s.first])
 		r.far = &w.far
 	}
@@ -346,7 +408,7 @@ func (c *causalRead[T]) Item(w *causalWorker[T], i int) error {
 	for p := t.lo; p < t.hi; {
 		b0 := floorTo(p, block)
 		end := min(b0+block, t.hi)
-		if s.cluster != nil {
+		if s.far {
 			for hi := s.farEnd(b0); done < hi; done++ {
 				if s.visible(done) {
 					w.far.add(int(s.cluster[done]), s.k.Row(done), s.v.Row(done), s.q[done*g.r:(done+1)*g.r])

@@ -664,3 +664,24 @@ func to32(s attention.Seq[float64]) attention.Seq[float32] {
 	}
 	return out
 }
+
+// A warm causal Forward allocates nothing, and forgets what it has worked on.
+func TestCausalForwardDoesNotAllocate(t *testing.T) {
+	in := makeInput[float32](12, 2, 4, 2, 150, 150, 6, 5, 0.7)
+	out := attention.NewSeq[float32](2, 4, 150, 5)
+	for _, s := range causalSpecs {
+		a := &Attention[float32]{Specs: []Spec{s}, Centres: centresOf[float32](t, s, 4, 2, 6, 5)}
+		a.Causal = true
+		first := forward(t, a, in)
+		if n := testing.AllocsPerRun(3, func() {
+			if _, err := a.Forward(out, in.q, in.k, in.v); err != nil {
+				t.Fatal(err)
+			}
+		}); n > 0 {
+			t.Errorf("%+v: %v allocations", s, n)
+		}
+		if !slices.Equal(out.Data, first.Data) {
+			t.Errorf("%+v: other bits in used memory", s)
+		}
+	}
+}

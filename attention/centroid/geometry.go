@@ -15,6 +15,7 @@ import (
 // estimates x·(y_j − y_i) for two keys of a cluster.
 type geometry[T dense.Float] struct {
 	spec   Spec
+	source *Centres
 	tab    *kern.Table[T]
 	d, dv  int
 	k      int // clusters
@@ -41,7 +42,7 @@ func quantum(bits int) (steps, limit float64) {
 
 // newGeometry takes over centres for values of dv columns; nil centres are those of a spec without clusters.
 func newGeometry[T dense.Float](tab *kern.Table[T], s *Spec, c *Centres, dim, dv int) (*geometry[T], error) {
-	g := &geometry[T]{spec: *s, tab: tab, d: dim, dv: dv}
+	g := &geometry[T]{spec: *s, source: c, tab: tab, d: dim, dv: dv}
 	if s.Clusters == 0 {
 		return g, nil
 	}

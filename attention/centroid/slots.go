@@ -321,10 +321,11 @@ type slotPool[T dense.Float] struct {
 
 	z, p, score dense.Matrix[T]
 	panel       kern.Panel[T]
+	later       kern.Panel[T] // a part of it
 	norm        []T
 	inverse     []T
 	cost        []T
-	next        []int32
+	next, root  []int32
 	order       []int32
 }
 
@@ -503,18 +504,19 @@ func (a *slotPool[T]) merge(h *slotHead[T], extra int) {
 		a.p = buf.Shaped(a.p, n, g.r)
 		g.tab.MulT(a.p, a.mean.RowRange(0, n), &h.m.py, nil)
 	}
-	// A slot may move to one that moves itself. None of them comes back: costs fall along the way, or stay and so do
-	// the numbers of slots.
-	for _, c := range a.order[extra:] {
-		a.next[c] = c
+	// A slot may move to one that has moved itself; equal costs might lead it back.
+	a.root = buf.Sized(a.root, n)
+	for c := range a.root {
+		a.root[c] = int32(c)
 	}
 	for _, c := range a.order[:extra] {
 		to := a.next[c]
-		for a.next[to] != to {
-			to = a.next[to]
+		for a.root[to] != to {
+			to = a.root[to]
 		}
 		if to != c {
 			a.join(g, int(to), int(c))
+			a.root[c] = to
 		}
 	}
 	a.compact()
@@ -574,32 +576,37 @@ func (a *slotPool[T]) nearest(h *slotHead[T]) {
 	const rows = 32
 	for lo := 0; lo < n; lo += rows {
 		hi := min(lo+rows, n)
-		a.score = buf.Shaped(a.score, hi-lo, n)
-		tab.MulT(a.score, a.z.RowRange(lo, hi), &a.panel, nil)
+		from := lo / tab.Width * tab.Width
+		a.later = kern.Panel[T]{Rows: n - from, Cols: g.d, Width: tab.Width, Data: a.panel.Data[from*g.d:]}
+		a.score = buf.Shaped(a.score, hi-lo, n-from)
+		tab.MulT(a.score, a.z.RowRange(lo, hi), &a.later, nil)
 		for c := lo; c < hi; c++ {
-			a.cheapest(c, a.score.Row(c-lo))
+			a.cheapest(c, a.score.Row(c - lo)[c+1-from:])
 		}
 	}
 }
 
-// cheapest compares slot c with the later ones, given the products with all.
+// cheapest compares slot c with the later ones, given the products with them: ½|z_c − z_o|² / (1/w_c + 1/w_o). It
+// divides only where it finds something better.
 func (a *slotPool[T]) cheapest(c int, dot []T) {
-	n := a.n
-	norm, inverse, cost, next := a.norm[:n], a.inverse[:n], a.cost[:n], a.next[:n]
-	dot = dot[:n]
-	own, mine := norm[c], inverse[c]
-	best, at := cost[c], next[c]
-	for o := c + 1; o < n; o++ {
-		// ½|z_c − z_o|² / (1/w_c + 1/w_o)
-		v := max(0, own+norm[o]-dot[o]) / (mine + inverse[o])
-		if v < best {
-			best, at = v, int32(o)
-		}
-		if v < cost[o] {
-			cost[o], next[o] = v, int32(c)
+	n := len(dot)
+	norm, inverse, cost := a.norm[c+1:][:n], a.inverse[c+1:][:n], a.cost[c+1:][:n]
+	own, mine := a.norm[c], a.inverse[c]
+	best := a.cost[c]
+	for i, v := range dot {
+		v = own + norm[i] - v
+		w := mine + inverse[i]
+		if v < best*w || v < cost[i]*w {
+			v = max(0, v) / w
+			if o := c + 1 + i; v < cost[i] {
+				cost[i], a.next[o] = v, int32(c)
+			}
+			if v < best {
+				best, a.next[c] = v, int32(c+1+i)
+			}
 		}
 	}
-	cost[c], next[c] = best, at
+	a.cost[c] = best
 }
 
 // Clone is a copy that goes on by itself: a fork of the sequence.
