@@ -84,7 +84,7 @@ func naiveSlots(s SlotSpec, scale float64, c *Centres, q []dense.Matrix[float64]
 				for _, x := range slots {
 					total += x.h / float64(len(slots))
 				}
-				w := func(a int) float64 { return slots[a].h/total + 0.05*float64(len(slots[a].keys)) }
+				w := func(a int) float64 { return slots[a].h/total + 0.2 }
 				for a := range slots {
 					cost[a] = math.Inf(1)
 					for b := range slots {
