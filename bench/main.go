@@ -48,7 +48,21 @@ func main() {
 	child := flag.String("memory-child", "", "bidirectional or causal: run it once over that sequence, print the memory as JSON and end")
 	flag.Int64Var(&c.streamSize, "stream-size", 1e9, "bytes of the table whose fit is measured; 20000000000 takes minutes")
 	stream := flag.Bool("stream-child", false, "fit that table once, print the memory as JSON and end")
+	byThreads := flag.String("by-threads", "", "all, or numbers as in 1,2,4: only the table of times by threads, and end")
+	profiles := flag.String("profiles", "", "with -by-threads: folder for CPU profiles and traces")
 	flag.Parse()
+	if *byThreads != "" {
+		c.only = regexp.MustCompile(*only)
+		counts, err := threadCounts(*byThreads)
+		if err == nil {
+			err = threadTable(os.Stdout, os.Stderr, c, counts, *profiles)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if *stream {
 		if err := streamChild(c.streamSize, c.threads, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
