@@ -65,6 +65,10 @@ type Table[T dense.Float] struct {
 	Scale func(dst []T, f T)
 	// MulAdd sets dst_i += f·a_i.
 	MulAdd func(dst, a []T, f T)
+	// Widen sets dst_i += f·a_i in float64.
+	Widen func(dst []float64, a []T, f float64)
+	// Narrow sets dst_i = f·a_i, computed in float64.
+	Narrow func(dst []T, a []float64, f float64)
 	// Grain is the number of multiply-adds that pays for waking a goroutine: about 100 µs of work.
 	Grain int
 	// Structured is the number of multiply-adds of MulT that take as long as one element of a structured product (three
@@ -81,7 +85,8 @@ type Table[T dense.Float] struct {
 func Reference[T dense.Float]() *Table[T] {
 	t := &Table[T]{Name: "go", Width: refWidth, MulT: mulT[T], TMul: tMul[T], Product: refProduct[T], ColSum: colSum[T],
 		MulV: mulV[T], Exp: exp[T], Exp2: exp2[T], Log: logOf[T], SinCos: sinCos[T], Max: maxOf[T], FWHT: FWHT[T],
-		Norm2: norm2[T], Mul: mul[T], Scale: scale[T], MulAdd: mulAdd[T], Grain: 200_000, Structured: 20}
+		Norm2: norm2[T], Mul: mul[T], Scale: scale[T], MulAdd: mulAdd[T], Widen: widen[T], Narrow: narrow[T],
+		Grain: 200_000, Structured: 20}
 	t.MulTExp = t.mulThenExp
 	t.MulTSinCos = t.mulThenSinCos
 	t.ExpSum = t.expThenSum

@@ -41,3 +41,18 @@ func mulAdd[T dense.Float](dst, a []T, f T) {
 		dst[i] += T(f * a[i])
 	}
 }
+
+// widen and narrow round the product too.
+func widen[T dense.Float](dst []float64, a []T, f float64) {
+	a = a[:len(dst)]
+	for i, v := range a {
+		dst[i] += float64(f * float64(v))
+	}
+}
+
+func narrow[T dense.Float](dst []T, a []float64, f float64) {
+	a = a[:len(dst)]
+	for i, v := range a {
+		dst[i] = T(f * v)
+	}
+}

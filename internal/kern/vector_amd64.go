@@ -74,6 +74,18 @@ func mulVAVX2F32(dst, a *float32, rows, cols, stride int, v *float32)
 //go:noescape
 func mulVAVX2F64(dst, a *float64, rows, cols, stride int, v *float64)
 
+//go:noescape
+func widenAVX512F32(dst *float64, a *float32, n int, f float64)
+
+//go:noescape
+func widenAVX2F32(dst *float64, a *float32, n int, f float64)
+
+//go:noescape
+func narrowAVX512F32(dst *float32, a *float64, n int, f float64)
+
+//go:noescape
+func narrowAVX2F32(dst *float32, a *float64, n int, f float64)
+
 // vectorAVX2 replaces the plain vector operations. Whole vectors go to assembly and the rest to the reference: products
 // round alike in both.
 func vectorAVX2(t32 *Table[float32], t64 *Table[float64]) {
@@ -82,6 +94,8 @@ func vectorAVX2(t32 *Table[float32], t64 *Table[float64]) {
 	t32.Mul, t64.Mul = mulWith(8, mulAVX2F32), mulWith(4, mulAVX2F64)
 	t32.Scale, t64.Scale = scaleWith(8, scaleAVX2F32), scaleWith(4, scaleAVX2F64)
 	t32.MulAdd, t64.MulAdd = mulAddWith(8, mulAddAVX2F32), mulAddWith(4, mulAddAVX2F64)
+	t32.Widen, t64.Widen = widenWith(4, widenAVX2F32), t64.MulAdd
+	t32.Narrow = narrowWith(4, narrowAVX2F32)
 	t32.ColSum, t64.ColSum = colSumWith(colSumAVX2F32), colSumWith(colSumAVX2F64)
 	t32.MulV, t64.MulV = mulVWith(mulVAVX2F32), mulVWith(mulVAVX2F64)
 	t32.pack, t64.pack = packWith(8, packAVX2F32), packWith(4, packAVX2F64)
@@ -92,6 +106,8 @@ func vectorAVX512(t32 *Table[float32], t64 *Table[float64]) {
 	vectorAVX2(t32, t64)
 	t32.Norms, t64.Norms = normsWith(t32.Norm2, normsAVX512F32), normsWith(t64.Norm2, normsAVX512F64)
 	t32.MulAdd, t64.MulAdd = mulAddWith(16, mulAddAVX512F32), mulAddWith(8, mulAddAVX512F64)
+	t32.Widen, t64.Widen = widenWith(8, widenAVX512F32), t64.MulAdd
+	t32.Narrow = narrowWith(8, narrowAVX512F32)
 	t32.ColSum, t64.ColSum = colSumWith(colSumAVX512F32), colSumWith(colSumAVX512F64)
 	t32.MulV, t64.MulV = mulVWith(mulVAVX512F32), mulVWith(mulVAVX512F64)
 	t32.pack, t64.pack = packWith(16, packAVX512F32), packWith(8, packAVX512F64)
@@ -173,6 +189,35 @@ func mulAddWith[T dense.Float](lanes int, kernel func(dst, a *T, n int, f T)) fu
 			dst, a = dst[n:], a[n:]
 		}
 		mulAdd(dst, a, f)
+	}
+}
+
+func widenWith(lanes int, kernel func(dst *float64, a *float32, n int, f float64)) func([]float64, []float32, float64) {
+	return func(dst []float64, a []float32, f float64) {
+		a = a[:len(dst)]
+		for len(dst) >= lanes {
+			n := min(len(dst)-len(dst)%lanes, callElements)
+			raceRead(asRow(a[:n]))
+			raceWrite(asRow(dst[:n]))
+			kernel(&dst[0], &a[0], n, f)
+			dst, a = dst[n:], a[n:]
+		}
+		widen(dst, a, f)
+	}
+}
+
+func narrowWith(lanes int, kernel func(dst *float32, a *float64, n int, f float64)) func([]float32, []float64,
+	float64) {
+	return func(dst []float32, a []float64, f float64) {
+		a = a[:len(dst)]
+		for len(dst) >= lanes {
+			n := min(len(dst)-len(dst)%lanes, callElements)
+			raceRead(asRow(a[:n]))
+			raceWrite(asRow(dst[:n]))
+			kernel(&dst[0], &a[0], n, f)
+			dst, a = dst[n:], a[n:]
+		}
+		narrow(dst, a, f)
 	}
 }
 

@@ -481,6 +481,45 @@ packAVX2F32Block:
 	VZEROUPPER
 	RET
 
+// func widenAVX2F32(dst *float64, a *float32, n int, f float64)
+// Requires: AVX
+TEXT ·widenAVX2F32(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         a+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSD f+24(FP), Y0
+
+widenAVX2F32Loop:
+	VCVTPS2PD (CX), Y1
+	VMULPD    Y0, Y1, Y1
+	VADDPD    (AX), Y1, Y1
+	VMOVUPD   Y1, (AX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000010, CX
+	SUBQ      $0x00000004, DX
+	JNZ       widenAVX2F32Loop
+	VZEROUPPER
+	RET
+
+// func narrowAVX2F32(dst *float32, a *float64, n int, f float64)
+// Requires: AVX
+TEXT ·narrowAVX2F32(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         a+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSD f+24(FP), Y0
+
+narrowAVX2F32Loop:
+	VMULPD     (CX), Y0, Y1
+	VCVTPD2PSY Y1, X1
+	VMOVUPS    X1, (AX)
+	ADDQ       $0x00000020, CX
+	ADDQ       $0x00000010, AX
+	SUBQ       $0x00000004, DX
+	JNZ        narrowAVX2F32Loop
+	VZEROUPPER
+	RET
+
 // func norm2AVX2F64(x *float64, n int) float64
 // Requires: AVX, FMA3, SSE2
 TEXT ·norm2AVX2F64(SB), NOSPLIT, $0-24

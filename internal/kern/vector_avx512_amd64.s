@@ -426,6 +426,45 @@ packAVX512F32Block:
 	VZEROUPPER
 	RET
 
+// func widenAVX512F32(dst *float64, a *float32, n int, f float64)
+// Requires: AVX, AVX512F
+TEXT ·widenAVX512F32(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         a+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSD f+24(FP), Z0
+
+widenAVX512F32Loop:
+	VCVTPS2PD (CX), Z1
+	VMULPD    Z0, Z1, Z1
+	VADDPD    (AX), Z1, Z1
+	VMOVUPD   Z1, (AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000020, CX
+	SUBQ      $0x00000008, DX
+	JNZ       widenAVX512F32Loop
+	VZEROUPPER
+	RET
+
+// func narrowAVX512F32(dst *float32, a *float64, n int, f float64)
+// Requires: AVX, AVX512F
+TEXT ·narrowAVX512F32(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         a+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSD f+24(FP), Z0
+
+narrowAVX512F32Loop:
+	VMULPD    (CX), Z0, Z1
+	VCVTPD2PS Z1, Y1
+	VMOVUPS   Y1, (AX)
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000020, AX
+	SUBQ      $0x00000008, DX
+	JNZ       narrowAVX512F32Loop
+	VZEROUPPER
+	RET
+
 // func normsAVX512F64(dst *float64, a *float64, rows int, cols int, stride int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·normsAVX512F64(SB), NOSPLIT, $0-40

@@ -18,6 +18,8 @@ func checkSumsMemory[T dense.Float](t *testing.T, tab *Table[T]) {
 		tab.ColSum(fenced[T](t, d), a)
 		tab.MulV(fenced[T](t, n), a, fenced[T](t, d))
 		tab.MulAdd(fenced[T](t, d), fenced[T](t, d), 2)
+		tab.Widen(fenced[float64](t, d), fenced[T](t, d), 2)
+		tab.Narrow(fenced[T](t, d), fenced[float64](t, d), 2)
 		tab.ExpSum(fenced[T](t, d), 1)
 		tab.FlushMax(fenced[T](t, d))
 		tab.RowMax(fenced[T](t, n), a)

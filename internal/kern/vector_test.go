@@ -42,6 +42,17 @@ func vectorOperations[T dense.Float](t *testing.T) {
 				check("mul", func(tab *Table[T], a, b []T) { tab.Mul(a, b) })
 				check("scale", func(tab *Table[T], a, _ []T) { tab.Scale(a, -0.7) })
 				check("mulAdd", func(tab *Table[T], a, b []T) { tab.MulAdd(a, b, -0.7) })
+				check("widen and narrow", func(tab *Table[T], a, b []T) {
+					wide := make([]float64, n+2)
+					for i := range wide {
+						wide[i] = float64(i) - 3.3
+					}
+					tab.Widen(wide[1:n+1], b, 0.3)
+					if wide[0] != -3.3 || wide[n+1] != float64(n+1)-3.3 {
+						t.Fatalf("%s widen, n = %d: wrote beside the slice", tab.Name, n)
+					}
+					tab.Narrow(a, wide[1:n+1], 1.7)
+				})
 				x := make([]T, n+off)
 				var want float64
 				for i := range x[off:] {

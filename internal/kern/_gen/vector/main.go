@@ -36,6 +36,10 @@ func main() {
 			g.mulV()
 			g.mulAdd()
 			g.pack()
+			if !f64 {
+				g.widen()
+				g.narrow()
+			}
 		}
 		name := "vector_avx2_amd64.s"
 		if is512 {

@@ -286,6 +286,65 @@ func (g wide) mulAdd() {
 	g.RET()
 }
 
+// half is a vector of as many float32 as there are float64 in a whole one.
+func (g wide) half(v reg.VecPhysical) reg.Register {
+	if g.Wide {
+		return v.AsY()
+	}
+	return v.AsX()
+}
+
+// widen emits dst += f·a for n > 0 elements, whole vectors of float64: a is converted, the product rounded.
+func (g wide) widen() {
+	g.Begin("widen", "dst *float64, a *%[1]s, n int, f float64")
+	dst, a, n := g.gp("dst"), g.gp("a"), g.gp("n")
+	f, v := g.wideFactor(), g.V(1)
+	lbl := g.Name("widen") + "Loop"
+	g.Label(lbl)
+	g.VCVTPS2PD(Mem{Base: a}, v)
+	g.VMULPD(f, v, v)
+	g.VADDPD(Mem{Base: dst}, v, v)
+	g.VMOVUPD(v, Mem{Base: dst})
+	g.wideStep(lbl, dst, a, n)
+}
+
+// narrow emits dst = f·a for n > 0 elements, whole vectors of float64, rounded twice.
+func (g wide) narrow() {
+	g.Begin("narrow", "dst *%[1]s, a *float64, n int, f float64")
+	dst, a, n := g.gp("dst"), g.gp("a"), g.gp("n")
+	f, v := g.wideFactor(), g.V(1)
+	lbl := g.Name("narrow") + "Loop"
+	g.Label(lbl)
+	g.VMULPD(Mem{Base: a}, f, v)
+	if g.Wide {
+		g.VCVTPD2PS(v, v.AsY())
+	} else {
+		g.VCVTPD2PSY(v, v.AsX())
+	}
+	g.VMOVUPS(g.half(v), Mem{Base: dst})
+	g.wideStep(lbl, a, dst, n)
+}
+
+// wideFactor is f in every lane of float64.
+func (g wide) wideFactor() reg.VecPhysical {
+	at, err := g.Param("f").Resolve()
+	if err != nil {
+		panic(err)
+	}
+	g.VBROADCASTSD(at.Addr, g.V(0))
+	return g.V(0)
+}
+
+// wideStep ends a loop over float64 at w and float32 at s.
+func (g wide) wideStep(lbl string, w, s, n reg.Register) {
+	g.ADDQ(U32(g.Bytes()), w)
+	g.ADDQ(U32(g.Bytes()/2), s)
+	g.SUBQ(U32(g.Bytes()/8), n)
+	g.JNZ(LabelRef(lbl))
+	g.VZEROUPPER()
+	g.RET()
+}
+
 // pack emits the transposition of one vector of rows of w into half a panel: blocks × (4 or 2) columns, each becoming
 // one vector of dst, which lie two vectors apart. stride is in bytes, blocks ≥ 1.
 //
