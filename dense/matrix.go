@@ -20,9 +20,7 @@ type Matrix[T Float] struct {
 
 // New returns a zero matrix with packed rows.
 func New[T Float](rows, cols int) Matrix[T] {
-	data := make([]T, rows*cols)
-	adviseHuge(data)
-	return Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: data}
+	return Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: fresh[T](rows * cols)}
 }
 
 // FromRows copies equally long rows into a packed matrix. Ragged rows are an error that names the row.

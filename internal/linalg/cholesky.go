@@ -24,8 +24,8 @@ const (
 	panel = 256
 	// inner rows are solved by substitution, row by row; everything larger is products.
 	inner = 16
-	// stripe columns are one unit of parallel work.
-	stripe = 256
+	// stripe columns, or a square tile of as many rows and columns, are one unit of parallel work.
+	stripe, tile = 64, 128
 )
 
 // Cholesky overwrites the upper triangle of a with U, A = UᵀU (Golub & Van Loan, Matrix Computations, §4.2.5–4.2.6,
@@ -244,9 +244,9 @@ func eachStripe(lo, hi int, body func(j, jEnd int)) {
 
 // eachTile runs body for the square tiles that touch the upper triangle of rows and columns lo to hi−1.
 func eachTile(lo, hi int, body func(i, iEnd, j, jEnd int)) {
-	eachUpper((hi-lo+stripe-1)/stripe, 1, func(r, c int) {
-		i, j := lo+r*stripe, lo+c*stripe
-		body(i, min(i+stripe, hi), j, min(j+stripe, hi))
+	eachUpper((hi-lo+tile-1)/tile, 1, func(r, c int) {
+		i, j := lo+r*tile, lo+c*tile
+		body(i, min(i+tile, hi), j, min(j+tile, hi))
 	})
 }
 

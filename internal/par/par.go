@@ -31,7 +31,6 @@ type Group struct {
 	workers []*worker    // the caller is worker 0 and not among them
 	busy    atomic.Int64 // workers that have not finished
 	wg      sync.WaitGroup
-	once    bool // no call will follow: nobody lingers
 }
 
 // worker is one goroutine of a Group, from the Do that starts it to the end of its linger.
@@ -51,7 +50,7 @@ const (
 // worker for the next call, the caller for the last part of another.
 const (
 	linger = 100 * time.Microsecond
-	tail   = 50 * time.Microsecond
+	tail   = 100 * time.Microsecond
 )
 
 // Do calls job.Run on parts of [0, n) from up to workers goroutines and waits for all of them.
@@ -93,12 +92,11 @@ func (g *Group) serve(k *worker, w int) {
 	wanted := func() bool { return k.state.Load() == working }
 	for {
 		g.work(w)
-		once := g.once
 		k.state.Store(waiting)
 		g.busy.Add(-1)
 		g.wg.Done()
 		// From here on g belongs to the caller, until state is working again.
-		if !once && watch(linger, wanted) {
+		if watch(linger, wanted) {
 			continue
 		}
 		if k.state.CompareAndSwap(waiting, gone) {
@@ -107,13 +105,17 @@ func (g *Group) serve(k *worker, w int) {
 	}
 }
 
+// looks is how often a watch looks before it asks the scheduler, whose lock many watchers would fight for: a few
+// microseconds.
+const looks = 1024
+
 // watch waits until done, but not longer than limit; it leaves the core to any goroutine that has work.
 func watch(limit time.Duration, done func() bool) bool {
 	if done() {
 		return true
 	}
 	for start := time.Now(); time.Since(start) < limit; runtime.Gosched() {
-		for range 64 {
+		for range looks {
 			if done() {
 				return true
 			}
@@ -165,8 +167,42 @@ type funcJob func(lo, hi int)
 
 func (f funcJob) Run(_, lo, hi int) { f(lo, hi) }
 
-// For is Do for a plain function, where a few allocations do not matter.
+// For is Do for a plain function, on a Group that other calls share one after the other: loops that follow each other
+// closely find its workers awake.
 func For(n, grain int, body func(lo, hi int)) {
-	g := Group{once: true}
-	g.Do(n, Workers(n, grain), funcJob(body))
+	workers := Workers(n, grain)
+	if workers == 1 {
+		if n > 0 {
+			body(0, n)
+		}
+		return
+	}
+	g := shared.take()
+	g.Do(n, workers, funcJob(body))
+	shared.put(g)
+}
+
+// shared are the Groups of For that nobody uses, the last used on top.
+var shared groups
+
+type groups struct {
+	mu   sync.Mutex
+	free []*Group
+}
+
+func (s *groups) take() *Group {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.free); n > 0 {
+		g := s.free[n-1]
+		s.free = s.free[:n-1]
+		return g
+	}
+	return new(Group)
+}
+
+func (s *groups) put(g *Group) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = append(s.free, g)
 }
