@@ -71,11 +71,11 @@ func (w *backWorker[T]) addKeys(p *pass[T], pos []int, c, n int) {
 
 // reverse sweeps the positions lo to hi−1 of a causal stream from the last to the first. mem holds the sums of the
 // shares P of the queries behind, with [dout | −D] for values; with read it first gives the keys of a chunk their
-// gradients.
+// gradients. The queries of the last chunk are added if keep.
 //
 // The references of P are raised by the queries at the last position of a piece only: these see every key of the piece,
 // so that no feature of a key exceeds 1 there.
-func (w *backWorker[T]) reverse(p *pass[T], mem *memory[T], lo, hi int, read bool) error {
+func (w *backWorker[T]) reverse(p *pass[T], mem *memory[T], lo, hi int, read, keep bool) error {
 	rows := w.phiK.Rows
 	look := rows
 	for end := hi; end > lo; {
@@ -85,7 +85,7 @@ func (w *backWorker[T]) reverse(p *pass[T], mem *memory[T], lo, hi int, read boo
 			return err
 		}
 		if !ok {
-			if err := w.raiseShares(p, mem, end-1); err != nil {
+			if err := w.raiseShares(p, &mem.part, end-1); err != nil {
 				return err
 			}
 			for c = max(c, end-16); ; c = end - (end-c)/2 {
@@ -98,7 +98,7 @@ func (w *backWorker[T]) reverse(p *pass[T], mem *memory[T], lo, hi int, read boo
 			}
 			look = max(1, end-c)
 		}
-		if err := w.keyChunk(p, mem, c, end, read); err != nil {
+		if err := w.keyChunk(p, mem, c, end, read, keep || c > lo); err != nil {
 			return err
 		}
 		look = min(2*look, rows)
@@ -112,10 +112,10 @@ func (w *backWorker[T]) appendBeside(p *pass[T], mem *memory[T], p0, p1 int) err
 	if p0 >= p1 {
 		return nil
 	}
-	if err := w.reverse(p, mem, p0, p1, false); err != nil {
+	if err := w.reverse(p, mem, p0, p1, false, true); err != nil {
 		return err
 	}
-	mem.flush()
+	mem.flush(w.tab)
 	return nil
 }
 
@@ -157,8 +157,8 @@ func (w *backWorker[T]) sharesOf(p *pass[T], mem *memory[T], c, end int) (bool, 
 	return true, nil
 }
 
-// raiseShares lifts the references of the part to the queries at a position.
-func (w *backWorker[T]) raiseShares(p *pass[T], mem *memory[T], at int) error {
+// raiseShares lifts the references of part to the queries at a position.
+func (w *backWorker[T]) raiseShares(p *pass[T], part *sums[T], at int) error {
 	s := p.s
 	i := at - s.off
 	if i < 0 || i >= s.lenQ() {
@@ -172,19 +172,19 @@ func (w *backWorker[T]) raiseShares(p *pass[T], mem *memory[T], at int) error {
 		}
 		if math.IsInf(lambda, 1) {
 			// No gradient comes from here, but a reference must exist.
-			if mem.part.ref.set {
+			if part.ref.set {
 				continue
 			}
 			lambda = row[0]
 		}
-		mem.part.raise(w.tab, e.Row(0), row[0]-lambda)
+		part.raise(w.tab, e.Row(0), row[0]-lambda)
 	}
 	return nil
 }
 
-// keyChunk gives the keys at positions c to end−1 their gradients and adds the queries there, whose shares are at the
-// references of the part, to mem.
-func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read bool) error {
+// keyChunk gives the keys at positions c to end−1 their gradients and, if keep, adds the queries there, whose shares are
+// at the references of the part, to mem.
+func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read, keep bool) error {
 	s := p.s
 	first, last := max(c-s.off, 0), min(end-s.off, s.lenQ())
 	n := max(0, last-first)
@@ -204,17 +204,17 @@ func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read bo
 	shares, cot := w.shares.RowRange(0, n*s.group), w.g.RowRange(0, n*s.group)
 	past := mem.seen()
 	if !read || past == 0 && n == 0 {
-		w.addShares(&mem.part, shares, cot)
+		w.addShares(&mem.part, shares, cot, keep)
 		return nil
 	}
 	view := mem.view(&w.worker, true)
 	if view.factor != nil {
-		w.addShares(&mem.part, shares, cot)
+		w.addShares(&mem.part, shares, cot, keep)
 		for i := range shares.Rows {
 			w.tab.Mul(shares.Row(i), view.factor)
 		}
 	} else {
-		defer w.addShares(&mem.part, shares, cot)
+		defer w.addShares(&mem.part, shares, cot, keep)
 	}
 	k, v, pos := w.keyRows(s, c, end)
 	if k.Rows == 0 {

@@ -2,7 +2,6 @@ package attention
 
 import (
 	"math"
-	"unsafe"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
@@ -18,6 +17,8 @@ type pass[T dense.Float] struct {
 	crew    par.Crew[backWorker[T]]
 	mems    []*memory[T]
 	first   int                 // segment of the wave
+	now     int                 // segments of the wave
+	seeds   sums[T]             // whose references are those that segments begin with
 	grad    *randfeat.Grad[T]   // of the stream
 	segment []*randfeat.Grad[T] // of the segments of a wave
 
@@ -59,12 +60,8 @@ func (p *pass[T]) stream(s *stream[T]) error {
 	}
 	p.lambda, p.sign = buf.Sized(p.lambda, s.group*s.lenQ()), buf.Sized(p.sign, s.group*s.lenQ())
 	p.dots = buf.Sized(p.dots, s.group*s.lenQ())
-	for g := range s.group {
-		h := s.h*s.group + g
-		dout, out := p.b.dout.Head(s.b, h).RowRange(s.q0, s.q1), s.outputs(g)
-		for i := range s.lenQ() {
-			p.dots[g*s.lenQ()+i] = dot(dout.Row(i), out.Row(i))
-		}
+	if err := p.do((s.lenQ()+dotRows-1)/dotRows, (*outDots[T])(p)); err != nil {
+		return err
 	}
 	p.known = false
 	switch {
@@ -143,7 +140,17 @@ func (p *pass[T]) bounds(i int, backwards bool) (lo, hi int) {
 	if backwards {
 		at = p.s.segments() - 1 - at
 	}
-	return at * segment, min((at+1)*segment, p.s.positions())
+	return p.s.segment(at)
+}
+
+// last says that the sums after segment i of the wave are asked for.
+func (p *pass[T]) last(i int) bool { return i == p.now-1 }
+
+// queries are the rows of segment i of the wave where queries see all keys.
+func (p *pass[T]) queries(i int) (lo, hi int) {
+	n := segmentOf(p.s.m.OutDim(), p.s.v.Cols)
+	lo = (p.first + i) * n
+	return lo, min(lo+n, p.s.lenQ())
 }
 
 // The steps of a pass, by what an item is.
@@ -154,11 +161,55 @@ type (
 	keySegments[T dense.Float]   pass[T] // gradients of the keys of a causal segment
 	queryBlocks[T dense.Float]   pass[T] // gradients of a segment of queries that see all keys
 	keyBlocks[T dense.Float]     pass[T] // gradients of a segment of keys that all queries see
+	outDots[T dense.Float]       pass[T] // D_i of some queries
+	keyChains[T dense.Float]     pass[T] // totals before the segments of a wave, of a block of features
+	keyTotals[T dense.Float]     pass[T] // totals over keys, of a block of features
+	shareTotals[T dense.Float]   pass[T] // totals over queries, of a block of features
 )
+
+// dotRows is the number of queries of an item of outDots.
+const dotRows = 512
+
+func (s *outDots[T]) Item(_ *backWorker[T], i int) error {
+	p, st := (*pass[T])(s), s.s
+	for g := range st.group {
+		h := st.h*st.group + g
+		dout, out := p.b.dout.Head(st.b, h).RowRange(st.q0, st.q1), st.outputs(g)
+		for r := i * dotRows; r < min((i+1)*dotRows, st.lenQ()); r++ {
+			p.dots[g*st.lenQ()+r] = dot(dout.Row(r), out.Row(r))
+		}
+	}
+	return nil
+}
+
+func (s *keyChains[T]) Item(_ *backWorker[T], i int) error {
+	f0, f1 := s.s.features(i)
+	chain(s.b.tab, s.mems[:s.now], f0, f1)
+	return nil
+}
+
+func (s *keyTotals[T]) Item(_ *backWorker[T], i int) error {
+	f0, f1 := s.s.features(i)
+	for _, m := range s.mems[:s.now] {
+		addFeatures(s.b.tab, &s.all.total, &m.part, f0, f1)
+	}
+	return nil
+}
+
+func (s *shareTotals[T]) Item(_ *backWorker[T], i int) error {
+	f0, f1 := s.s.features(i)
+	dv := s.total.s.Cols
+	for _, m := range s.mems[:s.now] {
+		s.b.tab.Widen(s.total.s.Data[f0*dv:f1*dv], m.part.s.Data[f0*dv:f1*dv], 1)
+		s.b.tab.Widen(s.total.z[f0:f1], m.part.z[f0:f1], 1)
+	}
+	return nil
+}
 
 func (s *keySums[T]) Item(w *backWorker[T], i int) error {
 	p := (*pass[T])(s)
 	lo, hi := p.bounds(i, false)
+	p.mems[i].begin()
 	return w.sumSegment(p.s, &p.mems[i].part, lo, hi)
 }
 
@@ -166,27 +217,31 @@ func (s *querySegments[T]) Item(w *backWorker[T], i int) error {
 	p := (*pass[T])(s)
 	w.grad = p.gradOf(i)
 	lo, hi := p.bounds(i, false)
-	return w.querySegment(p, p.mems[i], lo, hi)
+	p.mems[i].begin()
+	return w.querySegment(p, p.mems[i], lo, hi, p.last(i))
 }
 
 func (s *shareSums[T]) Item(w *backWorker[T], i int) error {
 	p := (*pass[T])(s)
 	lo, hi := p.bounds(i, true)
-	return w.reverse(p, p.mems[i], lo, hi, false)
+	p.mems[i].begin()
+	return w.reverse(p, p.mems[i], lo, hi, false, true)
 }
 
 func (s *keySegments[T]) Item(w *backWorker[T], i int) error {
 	p := (*pass[T])(s)
 	w.grad = p.gradOf(i)
 	lo, hi := p.bounds(i, true)
-	return w.reverse(p, p.mems[i], lo, hi, true)
+	p.mems[i].begin()
+	return w.reverse(p, p.mems[i], lo, hi, true, p.last(i))
 }
 
 func (s *queryBlocks[T]) Item(w *backWorker[T], i int) error {
 	p := (*pass[T])(s)
 	w.grad = p.gradOf(i)
-	at := (p.first + i) * segment
-	return w.queryBlock(p, &p.mems[i].part, at, min(at+segment, p.s.lenQ()))
+	lo, hi := p.queries(i)
+	p.mems[i].begin()
+	return w.queryBlock(p, &p.mems[i].part, lo, hi)
 }
 
 func (s *keyBlocks[T]) Item(w *backWorker[T], i int) error {
@@ -201,20 +256,10 @@ func (p *pass[T]) wave(n int) int {
 	if len(p.crew.Workers) == 1 {
 		return 1
 	}
-	const bytes = 16 << 20
-	one := p.s.m.OutDim() * (p.s.v.Cols + 2) * (2*int(unsafe.Sizeof(T(0))) + 8)
-	workers := len(p.crew.Workers)
-	return min(n, max(2*workers, min(4*workers, bytes/one)))
+	return p.s.wave(n, len(p.crew.Workers))
 }
 
-func (p *pass[T]) need(n, dv int) {
-	for len(p.mems) < n {
-		p.mems = append(p.mems, new(memory[T]))
-	}
-	for _, m := range p.mems[:n] {
-		m.resize(p.s.m.OutDim(), dv)
-	}
-}
+func (p *pass[T]) need(n int) { p.mems = p.s.memories(p.mems, n) }
 
 // causal sweeps forwards for dq, backwards for dk and dv.
 func (p *pass[T]) causal(s *stream[T]) error {
@@ -230,9 +275,9 @@ func (p *pass[T]) causal(s *stream[T]) error {
 func (p *pass[T]) forwards(s *stream[T]) error {
 	p.s = s
 	n, w := s.segments(), p.crew.Workers[0]
-	p.need(max(1, p.wave(n)), s.v.Cols)
+	p.need(p.wave(n))
 	w.empty(p, 0, min(s.lenQ(), max(0, -s.off)))
-	last, err := p.sweep(n, (*keySums[T])(p), (*querySegments[T])(p))
+	last, err := p.sweep(n, (*keySums[T])(p), (*querySegments[T])(p), p.plantKeys)
 	if err != nil {
 		return err
 	}
@@ -243,58 +288,95 @@ func (p *pass[T]) forwards(s *stream[T]) error {
 func (p *pass[T]) backwards(s *stream[T]) error {
 	p.s = s
 	n, w := s.segments(), p.crew.Workers[0]
-	p.need(max(1, p.wave(n)), s.v.Cols)
+	p.need(p.wave(n))
 	// Queries behind the last key see all keys.
 	if err := w.appendBeside(p, p.mems[0], s.positions(), s.lenQ()+s.off); err != nil {
 		return err
 	}
-	_, err := p.sweep(n, (*shareSums[T])(p), (*keySegments[T])(p))
+	_, err := p.sweep(n, (*shareSums[T])(p), (*keySegments[T])(p), p.plantShares)
 	return err
 }
 
 // sweep runs the n segments in order: the sums of a wave of segments first if several workers share it, then each from
 // the totals before it. It returns the memory of the last.
-func (p *pass[T]) sweep(n int, part, seg par.Step[backWorker[T]]) (last *memory[T], err error) {
+func (p *pass[T]) sweep(n int, part, seg par.Step[backWorker[T]], plant func(i int) error) (last *memory[T],
+	err error) {
 	wave := p.wave(n)
 	last = p.mems[0]
+	p.seeds.clear(p.s.m.OutDim())
 	for p.first = 0; p.first < n; p.first += wave {
-		now := min(wave, n-p.first)
-		if now > 1 {
-			if err := p.do(now-1, part); err != nil {
+		p.now = min(wave, n-p.first)
+		for i := range p.now {
+			if err := plant(i); err != nil {
 				return nil, err
 			}
-			chain(p.mems[:now])
 		}
-		if err := p.gradients(now, seg); err != nil {
+		if p.now > 1 {
+			if err := p.do(p.now-1, part); err != nil {
+				return nil, err
+			}
+			chainCounts(p.mems[:p.now])
+			if err := p.do(p.s.featureBlocks(), (*keyChains[T])(p)); err != nil {
+				return nil, err
+			}
+		}
+		if err := p.gradients(p.now, seg); err != nil {
 			return nil, err
 		}
-		if last = p.mems[now-1]; p.first+now < n {
-			restart(p.mems[:now])
+		if last = p.mems[p.now-1]; p.first+p.now < n {
+			restart(p.b.tab, p.mems[:p.now])
 		}
 	}
 	p.first = 0
 	return last, nil
 }
 
+// plantKeys and plantShares give segment i of the wave the references it begins with. Those of shares come from the
+// queries at the last position of every maxSegment, which see all keys up to there.
+func (p *pass[T]) plantKeys(i int) error {
+	lo, _ := p.bounds(i, false)
+	return p.crew.Workers[0].plant(p.s, &p.seeds, p.mems[i], lo)
+}
+
+func (p *pass[T]) plantShares(i int) error {
+	if lo, hi := p.bounds(i, true); p.first+i == 0 || lo/maxSegment != hi/maxSegment {
+		if err := p.crew.Workers[0].raiseShares(p, &p.seeds, hi-1); err != nil {
+			return err
+		}
+	}
+	p.mems[i].plant(&p.seeds)
+	return nil
+}
+
 // bidirectional sums all keys, then the queries, then reads with the keys. The references are those of the keys: a
 // share at them is at most 1.
 func (p *pass[T]) bidirectional(s *stream[T]) error {
 	p.s = s
-	n, queries, f, dv := s.segments(), (s.lenQ()+segment-1)/segment, s.m.OutDim(), s.v.Cols
+	n, f, dv := s.segments(), s.m.OutDim(), s.v.Cols
+	one := segmentOf(f, dv)
+	queries := (s.lenQ() + one - 1) / one
 	wave := max(1, p.wave(max(n, queries)))
-	p.need(wave, dv)
+	p.need(wave)
 	if p.all == nil {
 		p.all = new(memory[T])
 	}
 	p.all.resize(f, dv)
+	p.seeds.clear(f)
 	for p.first = 0; p.first < n; p.first += wave {
-		now := min(wave, n-p.first)
-		if err := p.do(now, (*keySums[T])(p)); err != nil {
+		p.now = min(wave, n-p.first)
+		for i := range p.now {
+			if err := p.plantKeys(i); err != nil {
+				return err
+			}
+		}
+		if err := p.do(p.now, (*keySums[T])(p)); err != nil {
 			return err
 		}
-		for _, m := range p.mems[:now] {
-			addSums(&p.all.total, &m.part)
-			m.part.reset()
+		if err := p.do(s.featureBlocks(), (*keyTotals[T])(p)); err != nil {
+			return err
+		}
+		for _, m := range p.mems[:p.now] {
+			p.all.total.n += int64(m.part.n)
 		}
 	}
 	w := p.crew.Workers[0]
@@ -310,33 +392,23 @@ func (p *pass[T]) bidirectional(s *stream[T]) error {
 	}
 	p.b.tab.Pack(&p.packed, p.combined)
 
-	p.need(wave, dv)
-	p.total.resize(f, dv)
+	p.total.shape(f, dv)
+	p.total.reset()
 	for p.first = 0; p.first < queries; p.first += wave {
-		now := min(wave, queries-p.first)
-		if err := p.gradients(now, (*queryBlocks[T])(p)); err != nil {
+		p.now = min(wave, queries-p.first)
+		if err := p.gradients(p.now, (*queryBlocks[T])(p)); err != nil {
 			return err
 		}
-		for _, m := range p.mems[:now] {
-			for i, v := range m.part.s.Data {
-				p.total.s.Data[i] += float64(v)
-			}
-			for i, v := range m.part.z {
-				p.total.z[i] += float64(v)
-			}
-			m.part.reset()
+		if err := p.do(s.featureBlocks(), (*shareTotals[T])(p)); err != nil {
+			return err
 		}
 	}
 	if p.first = 0; p.summing {
 		return nil
 	}
 	p.ds, p.dz = buf.Shaped(p.ds, f, dv), buf.Sized(p.dz, f)
-	for i, v := range p.total.s.Data {
-		p.ds.Data[i] = T(v)
-	}
-	for i, v := range p.total.z {
-		p.dz[i] = T(v)
-	}
+	p.b.tab.Narrow(p.ds.Data, p.total.s.Data, 1)
+	p.b.tab.Narrow(p.dz, p.total.z, 1)
 	p.b.tab.Pack(&p.packed, p.ds)
 	for p.first = 0; p.first < n; p.first += wave {
 		if err := p.gradients(min(wave, n-p.first), (*keyBlocks[T])(p)); err != nil {

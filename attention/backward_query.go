@@ -159,9 +159,9 @@ func (w *backWorker[T]) vjpQueries(p *pass[T], dphi, phi dense.Matrix[T], ref *r
 	return nil
 }
 
-// addShares adds queries with the features phi and the cotangents [g | −D] to the sums dS and dz.
-func (w *backWorker[T]) addShares(part *sums[T], phi, g dense.Matrix[T]) {
-	if phi.Rows == 0 {
+// addShares adds queries with the features phi and the cotangents [g | −D] to the sums dS and dz if keep.
+func (w *backWorker[T]) addShares(part *sums[T], phi, g dense.Matrix[T], keep bool) {
+	if !keep || phi.Rows == 0 {
 		return
 	}
 	dv := g.Cols - 1
@@ -194,22 +194,22 @@ func (w *backWorker[T]) queryBlock(p *pass[T], part *sums[T], lo, hi int) error 
 			if err := w.vjpQueries(p, dphi, phi, p.view.ref, q, g, i0); err != nil {
 				return err
 			}
-			w.addShares(part, phi, gm)
+			w.addShares(part, phi, gm, true)
 		}
 	}
 	return nil
 }
 
-// querySegment computes dq of the queries at positions lo to hi−1 of a causal stream and adds the keys there to mem:
-// the sweep of Forward, with the same references.
-func (w *backWorker[T]) querySegment(p *pass[T], mem *memory[T], lo, hi int) error {
+// querySegment computes dq of the queries at positions lo to hi−1 of a causal stream and adds the keys there to mem,
+// those of the last chunk if keep: the sweep of Forward, with the same references.
+func (w *backWorker[T]) querySegment(p *pass[T], mem *memory[T], lo, hi int, keep bool) error {
 	w.look = w.phiK.Rows
 	for lo < hi {
 		k, err := w.take(p.s, &mem.part, lo, hi)
 		if err != nil {
 			return err
 		}
-		if err := w.queryChunk(p, mem, k, lo); err != nil {
+		if err := w.queryChunk(p, mem, k, lo, keep || k.end < hi); err != nil {
 			return err
 		}
 		lo = k.end
@@ -220,35 +220,33 @@ func (w *backWorker[T]) querySegment(p *pass[T], mem *memory[T], lo, hi int) err
 // beside computes dq of queries at positions p0 to p1−1 behind all keys.
 func (w *backWorker[T]) beside(p *pass[T], mem *memory[T], p0, p1 int) error {
 	for ; p0 < p1; p0 += w.phiQ.Rows {
-		if err := w.queryChunk(p, mem, keys[T]{end: min(p1, p0+w.phiQ.Rows)}, p0); err != nil {
+		if err := w.queryChunk(p, mem, keys[T]{end: min(p1, p0+w.phiQ.Rows)}, p0, false); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// queryChunk computes dq of the queries from position p0 to the end of the keys k, at most a chunk, and adds these to
-// mem.
-func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], k keys[T], p0 int) error {
+// queryChunk computes dq of the queries from position p0 to the end of the keys k, at most a chunk, and, if keep, adds
+// these to mem.
+func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], k keys[T], p0 int, keep bool) error {
 	s, past, phiK, v := p.s, mem.seen(), k.phi, k.v
 	first, last := s.queriesAt(p0, k.end)
 	if first >= last || past == 0 && v.Rows == 0 {
-		w.addKeysTo(mem, phiK, v)
-		w.fresh = false
+		w.addKeysTo(mem, phiK, v, keep)
 		w.empty(p, first, last)
 		return nil
 	}
 	view := mem.view(&w.worker, true)
 	if view.factor != nil {
 		// The references of reading are above those of the part: the sums of the view are a copy.
-		w.addKeysTo(mem, phiK, v)
+		w.addKeysTo(mem, phiK, v, keep)
 		for j := range phiK.Rows {
 			w.tab.Mul(phiK.Row(j), view.factor)
 		}
 	} else {
-		defer w.addKeysTo(mem, phiK, v)
+		defer w.addKeysTo(mem, phiK, v, keep)
 	}
-	defer func() { w.fresh = false }()
 	if !p.summing {
 		if past > 0 {
 			w.tab.Pack(&w.packS, view.s)
@@ -296,9 +294,9 @@ func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], k keys[T], p0 int
 	return nil
 }
 
-// addKeysTo adds keys to mem.
-func (w *backWorker[T]) addKeysTo(mem *memory[T], phi, v dense.Matrix[T]) {
-	if phi.Rows > 0 {
+// addKeysTo adds keys to mem if keep.
+func (w *backWorker[T]) addKeysTo(mem *memory[T], phi, v dense.Matrix[T], keep bool) {
+	if keep && phi.Rows > 0 {
 		mem.part.add(w.tab, phi, v)
 	}
 }

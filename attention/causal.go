@@ -15,41 +15,54 @@ func (w *worker[T]) sweep(s *stream[T], mem *memory[T]) error {
 		return err
 	}
 	n := s.segments()
+	w.seeds.clear(s.m.OutDim())
 	for i := range n {
-		if err := w.causalSegment(s, mem, i*segment, min((i+1)*segment, s.positions())); err != nil {
+		lo, hi := s.segment(i)
+		if err := w.plant(s, &w.seeds, mem, lo); err != nil {
+			return err
+		}
+		mem.begin()
+		if err := w.causalSegment(s, mem, lo, hi, true); err != nil {
 			return err
 		}
 		if i < n-1 {
-			mem.flush()
+			addSums(w.tab, &mem.total, &mem.part)
 		}
 	}
 	return w.readAfter(s, mem)
 }
 
-// sweep is worker.sweep on all workers: the sums of the segments of a wave first, then from the totals before each
-// segment its queries.
+// sweep is worker.sweep on all workers: the sums of the segments of a wave first, then the totals before each segment,
+// feature by feature, then from these its queries.
 func (c *call[T]) sweep(s *stream[T]) error {
 	c.s = s
-	n, wave := s.segments(), c.wave(s)
-	c.resizeMems(s, max(1, wave))
+	n, wave := s.segments(), s.wave(s.segments(), c.active)
+	c.mems = s.memories(c.mems, wave)
 	w, last := c.crew.Workers[0], c.mems[0]
 	w.use(&c.streams, s)
 	if err := w.readBefore(s, last); err != nil {
 		return err
 	}
+	c.seeds.clear(s.m.OutDim())
 	for c.first = 0; c.first < n; c.first += wave {
-		now := min(wave, n-c.first)
-		if now > 1 {
-			if err := c.crew.Do(now-1, c.active, (*eachPart[T])(c)); err != nil {
-				return err
-			}
-			chain(c.mems[:now])
-		}
-		if err := c.crew.Do(now, c.active, (*eachSegment[T])(c)); err != nil {
+		c.now = min(wave, n-c.first)
+		if err := c.plant(); err != nil {
 			return err
 		}
-		if last = c.mems[now-1]; c.first+now < n {
-			restart(c.mems[:now])
+		if c.now > 1 {
+			if err := c.crew.Do(c.now-1, c.active, (*eachPart[T])(c)); err != nil {
+				return err
+			}
+			chainCounts(c.mems[:c.now])
+			if err := c.crew.Do(s.featureBlocks(), c.active, (*eachChain[T])(c)); err != nil {
+				return err
+			}
+		}
+		if err := c.crew.Do(c.now, c.active, (*eachSegment[T])(c)); err != nil {
+			return err
+		}
+		if last = c.mems[c.now-1]; c.first+c.now < n {
+			restart(c.tab, c.mems[:c.now])
 		}
 	}
 	w.use(&c.streams, s)
@@ -62,8 +75,9 @@ type eachSegment[T dense.Float] call[T]
 // Item runs segment i from the totals before it.
 func (c *eachSegment[T]) Item(w *worker[T], i int) error {
 	w.use(&c.streams, c.s)
-	at := (c.first + i) * segment
-	return w.causalSegment(c.s, c.mems[i], at, min(at+segment, c.s.positions()))
+	lo, hi := c.s.segment(c.first + i)
+	c.mems[i].begin()
+	return w.causalSegment(c.s, c.mems[i], lo, hi, i == c.now-1)
 }
 
 // readBefore answers the queries before the first key, readAfter those behind the last.
@@ -87,15 +101,16 @@ func (w *worker[T]) readBeside(s *stream[T], mem *memory[T], p0, p1 int) error {
 // the first key belong to the first segment, queries after the last key to the last.
 //
 // A chunk is read in two steps: from the memory of the keys before it, and from the triangle of its own scores. It ends
-// early at a key that needs higher references, so a reference comes from a key that all its queries see.
-func (w *worker[T]) causalSegment(s *stream[T], mem *memory[T], lo, hi int) error {
+// early at a key that needs higher references, so a reference comes from a key that all its queries see. Nobody asks for
+// the sums after the last chunk unless keep.
+func (w *worker[T]) causalSegment(s *stream[T], mem *memory[T], lo, hi int, keep bool) error {
 	w.look = w.phiK.Rows
 	for lo < hi {
 		k, err := w.take(s, &mem.part, lo, hi)
 		if err != nil {
 			return err
 		}
-		if err := w.chunk(s, mem, k, lo); err != nil {
+		if err := w.chunk(s, mem, k, lo, keep || k.end < hi); err != nil {
 			return err
 		}
 		lo = k.end
@@ -103,16 +118,18 @@ func (w *worker[T]) causalSegment(s *stream[T], mem *memory[T], lo, hi int) erro
 	return nil
 }
 
-// chunk answers the queries from position p0 to the end of the keys k and adds these to mem.
-func (w *worker[T]) chunk(s *stream[T], mem *memory[T], k keys[T], p0 int) error {
+// chunk answers the queries from position p0 to the end of the keys k and, if keep, adds these to mem.
+func (w *worker[T]) chunk(s *stream[T], mem *memory[T], k keys[T], p0 int, keep bool) error {
 	past := mem.seen()
 	if first, last := s.queriesAt(p0, k.end); first >= last {
-		w.add(&mem.part, k.phi, k.v)
+		if keep {
+			mem.part.add(w.tab, k.phi, k.v)
+		}
 		return nil
 	}
 	if k.end-p0 == 1 {
 		// One query, which sees all of the chunk.
-		w.add(&mem.part, k.phi, k.v)
+		mem.part.add(w.tab, k.phi, k.v)
 		view := mem.view(w, s.group > fewQueries)
 		return w.readAll(s, &view, mem.seen(), p0, k.end)
 	}
@@ -120,19 +137,21 @@ func (w *worker[T]) chunk(s *stream[T], mem *memory[T], k keys[T], p0 int) error
 	if view.factor == nil {
 		w.pack(k.phi)
 		err := w.readChunk(s, &view, past, k, p0)
-		w.add(&mem.part, k.phi, k.v)
+		if keep {
+			mem.part.add(w.tab, k.phi, k.v)
+		}
 		return err
 	}
 	// The references of reading are above those of the part. The sums of the view are a copy: add the keys first.
-	mem.part.add(w.tab, k.phi, k.v)
+	if keep {
+		mem.part.add(w.tab, k.phi, k.v)
+	}
 	for j := range k.phi.Rows {
 		w.tab.Mul(k.phi.Row(j), view.factor)
 	}
 	w.tab.FlushMax(k.phi.Data)
 	w.pack(k.phi)
-	err := w.readChunk(s, &view, past, k, p0)
-	w.fresh = false
-	return err
+	return w.readChunk(s, &view, past, k, p0)
 }
 
 // readChunk answers the queries from position p0 to the end of the packed keys k: from a view of the past keys before

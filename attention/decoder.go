@@ -234,11 +234,11 @@ func (w *worker[T]) resume(s *stream[T], mem *memory[T]) error {
 	n := s.positions()
 	for lo := 0; lo < n; {
 		hi := min(n, lo+mem.room())
-		if err := w.causalSegment(s, mem, lo, hi); err != nil {
+		if err := w.causalSegment(s, mem, lo, hi, true); err != nil {
 			return err
 		}
 		if mem.room() == 0 {
-			mem.flush()
+			mem.flush(w.tab)
 		}
 		lo = hi
 	}

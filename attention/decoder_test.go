@@ -97,7 +97,7 @@ func TestDecoder(t *testing.T) {
 
 // Long sequences cross segments: totals and parts have references of their own.
 func TestDecoderLong(t *testing.T) {
-	const d, m, dv, length = 4, 8, 3, 2*segment + 500
+	const d, m, dv, length = 4, 8, 3, 2*maxSegment + 500
 	q, k, v := normals[float32](1, 1, length, d, 1, 1), normals[float32](1, 1, length, d, 1, 2),
 		normals[float32](1, 1, length, dv, 1, 3)
 	for _, grow := range []bool{false, true} {
@@ -143,7 +143,7 @@ func TestDecoderAllocations(t *testing.T) {
 			a.Window = window
 			dec, err := a.NewDecoder(1, heads, heads, d, dv)
 			must(t, err)
-			const prompt = segment + 10
+			const prompt = maxSegment + 10
 			q, v, out := normals[float32](1, heads, prompt, d, 1, 1), normals[float32](1, heads, prompt, dv, 1, 2),
 				NewSeq[float32](1, heads, prompt, dv)
 			must(t, dec.Prefill(out, q, q, v))

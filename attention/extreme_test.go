@@ -367,7 +367,7 @@ func TestLinearErrors(t *testing.T) {
 
 // Steady use allocates nothing, alone and on several goroutines.
 func TestLinearAllocations(t *testing.T) {
-	const d, m, dv, length = 16, 64, 16, 2*segment + 100
+	const d, m, dv, length = 16, 64, 16, 2*maxSegment + 100
 	q, k, v := normals[float32](1, 1, length, d, 1, 1), normals[float32](1, 1, length, d, 1, 2),
 		normals[float32](1, 1, length, dv, 1, 3)
 	out := NewSeq[float32](1, 1, length, dv)

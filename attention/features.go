@@ -36,10 +36,18 @@ func (w *worker[T]) take(s *stream[T], part *sums[T], lo, hi int) (keys[T], erro
 	return keys[T]{w.phiK.RowRange(0, n), v.RowRange(0, n), pos, end}, nil
 }
 
-// add adds keys, to which next may have raised references, to s.
-func (w *worker[T]) add(s *sums[T], phi, v dense.Matrix[T]) {
-	s.add(w.tab, phi, v)
-	w.fresh = false
+// plant makes the references of seeds those that the segment from position lo begins with. At every maxSegment keys the
+// key there, which all queries behind it see, raises them.
+func (w *worker[T]) plant(s *stream[T], seeds *sums[T], mem *memory[T], lo int) error {
+	if lo%maxSegment == 0 {
+		if k, _, _ := w.keyRows(s, lo, lo+1); k.Rows > 0 {
+			if err := w.raise(w.phiK, seeds, k); err != nil {
+				return err
+			}
+		}
+	}
+	mem.plant(seeds)
+	return nil
 }
 
 // absorb adds keys and values to s.
@@ -49,7 +57,7 @@ func (w *worker[T]) absorb(s *sums[T], k, v dense.Matrix[T]) error {
 		if err != nil {
 			return err
 		}
-		w.add(s, w.phiK.RowRange(0, n), v.RowRange(0, n))
+		s.add(w.tab, w.phiK.RowRange(0, n), v.RowRange(0, n))
 		k, v = k.RowRange(n, k.Rows), v.RowRange(n, v.Rows)
 	}
 	return nil
@@ -61,7 +69,6 @@ func (w *worker[T]) absorb(s *sums[T], k, v dense.Matrix[T]) error {
 func (w *worker[T]) next(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) (int, error) {
 	n := min(w.look, k.Rows)
 	got := 0
-	w.fresh = false
 	var err error
 	if s.ref.set {
 		if got, err = w.scaled(phi.RowRange(0, n), s, k.RowRange(0, n)); err != nil {
@@ -70,7 +77,6 @@ func (w *worker[T]) next(phi dense.Matrix[T], s *sums[T], k dense.Matrix[T]) (in
 	}
 	if got == 0 {
 		first := s.ref.set
-		w.fresh = true
 		if err := w.raise(phi, s, k.RowRange(0, 1)); err != nil {
 			return 0, err
 		}
@@ -232,7 +238,8 @@ func (w *worker[T]) guess(phi dense.Matrix[T], scale []float64, ref *reference[T
 	return w.tab.FlushMax(phi.Data) <= guessMost, nil
 }
 
-// plausible reports whether all denominators show that their largest feature neither overflows nor underflows.
+// plausible reports whether all denominators show that their largest feature neither overflows nor underflows. References
+// raised to a key that is in no sum yet may leave sums of next to nothing, which show nothing.
 func plausible[T dense.Float](den, z, z2 []T) bool {
 	var sum T
 	for _, v := range z {
@@ -240,6 +247,9 @@ func plausible[T dense.Float](den, z, z2 []T) bool {
 	}
 	for _, v := range z2 {
 		sum += v
+	}
+	if !(sum >= T(math.Exp(-lag))) {
+		return false
 	}
 	lo, hi := T(math.Exp(-below))*sum, T(math.Exp(above))
 	for _, d := range den {
@@ -254,7 +264,7 @@ func plausible[T dense.Float](den, z, z2 []T) bool {
 // that will do.
 func (w *worker[T]) weigh(phi, q dense.Matrix[T], v *view[T], past int64) error {
 	den, scale := w.den[:q.Rows], w.scale[:q.Rows]
-	if past > 0 && !w.fresh && q.Rows >= guessRows && w.value.Rows == 0 {
+	if past > 0 && q.Rows >= guessRows && w.value.Rows == 0 {
 		ok, err := w.guess(phi, scale, v.ref, q)
 		if err != nil {
 			return err

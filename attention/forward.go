@@ -33,6 +33,9 @@ type call[T dense.Float] struct {
 	s     *stream[T]
 	mems  []*memory[T] // of the segments of a wave
 	first int          // segment of the wave
+	now   int          // segments of the wave
+	seeds sums[T]      // whose references are those that segments begin with
+	whole memory[T]    // sums over all keys
 	view  view[T]      // of all keys
 	seen  int64
 	rows  windowRows
@@ -83,13 +86,23 @@ func (c *eachStream[T]) Item(w *worker[T], i int) error {
 // bidirectional computes a stream whose queries see all keys: first the sums over these, then the queries.
 func (w *worker[T]) bidirectional(s *stream[T], mem *memory[T]) error {
 	n := s.segments()
+	w.seeds.clear(s.m.OutDim())
 	for i := range n {
-		if err := w.sumSegment(s, &mem.part, i*segment, min((i+1)*segment, s.k.Rows)); err != nil {
+		lo, hi := s.segment(i)
+		if err := w.plant(s, &w.seeds, mem, lo); err != nil {
+			return err
+		}
+		mem.begin()
+		if err := w.sumSegment(s, &mem.part, lo, hi); err != nil {
 			return err
 		}
 		if n > 1 {
-			mem.flush()
+			addSums(w.tab, &mem.total, &mem.part)
 		}
+	}
+	if n > 1 {
+		mem.seed.set = false // the references of the queries are those of the totals
+		mem.begin()
 	}
 	view := mem.view(w, true)
 	return w.readAll(s, &view, mem.seen(), s.off, s.off+s.lenQ())
@@ -118,44 +131,104 @@ func (c *call[T]) together(s *stream[T]) error {
 	return c.bidirectional(s)
 }
 
-// bidirectional is worker.bidirectional in steps: the sums of a wave of segments, combined in order; then the queries.
+// bidirectional is worker.bidirectional in steps: the sums of a wave of segments, combined in order, feature by feature;
+// then the queries.
 func (c *call[T]) bidirectional(s *stream[T]) error {
 	c.s = s
-	n, wave := s.segments(), c.wave(s)
-	c.resizeMems(s, wave+1)
-	all := c.mems[wave]
+	n, wave := s.segments(), s.wave(s.segments(), c.active)
+	c.mems = s.memories(c.mems, wave)
+	all := &c.whole
+	all.resize(s.m.OutDim(), s.v.Cols)
+	c.seeds.clear(s.m.OutDim())
 	for c.first = 0; c.first < n; c.first += wave {
-		now := min(wave, n-c.first)
-		if err := c.crew.Do(now, c.active, (*eachPart[T])(c)); err != nil {
+		c.now = min(wave, n-c.first)
+		if err := c.plant(); err != nil {
 			return err
 		}
-		for _, m := range c.mems[:now] {
-			if n == 1 {
-				all.part, m.part = m.part, all.part
-				break
-			}
-			addSums(&all.total, &m.part)
-			m.part.reset()
+		if err := c.crew.Do(c.now, c.active, (*eachPart[T])(c)); err != nil {
+			return err
+		}
+		if n == 1 {
+			all.part, c.mems[0].part = c.mems[0].part, all.part
+			break
+		}
+		if err := c.crew.Do(s.featureBlocks(), c.active, (*eachSum[T])(c)); err != nil {
+			return err
+		}
+		for _, m := range c.mems[:c.now] {
+			all.total.n += int64(m.part.n)
 		}
 	}
-	c.view, c.seen = all.view(c.crew.Workers[0], true), all.seen()
+	w := c.crew.Workers[0]
+	w.use(&c.streams, s)
+	c.view, c.seen = all.view(w, true), all.seen()
 	return c.crew.Do((s.lenQ()+s.rows-1)/s.rows, c.active, (*eachBlock[T])(c))
 }
 
-// wave is how many segments are worked on before they are combined: enough for all workers, bounded in memory.
-func (c *call[T]) wave(s *stream[T]) int {
-	const bytes = 16 << 20
+// wave is how many of n segments are worked on before they are combined: enough for all workers, bounded in memory, and
+// about as many each time.
+func (s *stream[T]) wave(n, workers int) int {
+	const bytes = 24 << 20
 	one := s.m.OutDim() * (s.v.Cols + 1) * (2*int(unsafe.Sizeof(T(0))) + 8)
-	return min(s.segments(), max(2*c.active, min(4*c.active, bytes/one)))
+	most := max(2*workers, min(8*workers, bytes/one))
+	waves := max(1, (n+most-1)/most)
+	return (n + waves - 1) / waves
 }
 
-func (c *call[T]) resizeMems(s *stream[T], n int) {
-	for len(c.mems) < n {
-		c.mems = append(c.mems, new(memory[T]))
+// memories makes sure that there are n, at least one, of which only the first has defined numbers: those of no keys.
+func (s *stream[T]) memories(mems []*memory[T], n int) []*memory[T] {
+	for len(mems) < max(1, n) {
+		mems = append(mems, new(memory[T]))
 	}
-	for _, m := range c.mems[:n] {
-		m.resize(s.m.OutDim(), s.v.Cols)
+	for _, m := range mems[:max(1, n)] {
+		m.shape(s.m.OutDim(), s.v.Cols)
 	}
+	mems[0].reset()
+	return mems
+}
+
+// featureBlock is how many features are combined together, featureBlocks how many times.
+const featureBlock = 8
+
+func (s *stream[T]) featureBlocks() int { return (s.m.OutDim() + featureBlock - 1) / featureBlock }
+
+func (s *stream[T]) features(i int) (f0, f1 int) {
+	return i * featureBlock, min((i+1)*featureBlock, s.m.OutDim())
+}
+
+// plant gives the segments of a wave the references they begin with.
+func (c *call[T]) plant() error {
+	w := c.crew.Workers[0]
+	w.use(&c.streams, c.s)
+	for i, m := range c.mems[:c.now] {
+		lo, _ := c.s.segment(c.first + i)
+		if err := w.plant(c.s, &c.seeds, m, lo); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachSum is the step whose items are blocks of features of the sums of a wave, added in order.
+type eachSum[T dense.Float] call[T]
+
+// Item adds block i.
+func (c *eachSum[T]) Item(_ *worker[T], i int) error {
+	f0, f1 := c.s.features(i)
+	for _, m := range c.mems[:c.now] {
+		addFeatures(c.tab, &c.whole.total, &m.part, f0, f1)
+	}
+	return nil
+}
+
+// eachChain is the step whose items are blocks of features of the totals before the segments of a wave.
+type eachChain[T dense.Float] call[T]
+
+// Item chains block i.
+func (c *eachChain[T]) Item(_ *worker[T], i int) error {
+	f0, f1 := c.s.features(i)
+	chain(c.tab, c.mems[:c.now], f0, f1)
+	return nil
 }
 
 // eachPart is the step whose items are the sums over the keys of a segment of the wave.
@@ -164,8 +237,10 @@ type eachPart[T dense.Float] call[T]
 // Item sums segment i.
 func (c *eachPart[T]) Item(w *worker[T], i int) error {
 	w.use(&c.streams, c.s)
-	before, at := w.report.Raised, (c.first+i)*segment
-	err := w.sumSegment(c.s, &c.mems[i].part, at, min(at+segment, c.s.positions()))
+	before := w.report.Raised
+	lo, hi := c.s.segment(c.first + i)
+	c.mems[i].begin()
+	err := w.sumSegment(c.s, &c.mems[i].part, lo, hi)
 	if c.s.causal {
 		w.report.Raised = before // the queries' turn will count again
 	}

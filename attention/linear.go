@@ -38,7 +38,7 @@ type Linear[T dense.Float] struct {
 const (
 	minRows, maxRows = 32, 256
 	causalRows       = 64
-	featureBlock     = 1 << 16 // features of a block
+	blockFeatures    = 1 << 16 // features of a block
 )
 
 // maxChunk bounds scratch memory, which is quadratic in the chunk.
@@ -92,7 +92,7 @@ func (a *Linear[T]) rows(m randfeat.FeatureMap[T], causal bool) int {
 	if a.Chunk > 0 {
 		return a.Chunk
 	}
-	n := min(max(featureBlock/max(1, m.OutDim()), minRows), maxRows)
+	n := min(max(blockFeatures/max(1, m.OutDim()), minRows), maxRows)
 	if causal {
 		n = min(n, causalRows)
 	}

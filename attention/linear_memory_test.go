@@ -19,7 +19,7 @@ func TestLinearMemory(t *testing.T) {
 	for _, causal := range []bool{false, true} {
 		for _, heads := range []int{heads, 1} { // heads in parallel, or segments
 			var used []uint64
-			for _, length := range []int{2 * segment, 6 * segment} {
+			for _, length := range []int{2 * maxSegment, 6 * maxSegment} {
 				// The heads share their inputs.
 				q, out := normals[float32](1, 1, length, d, 1, 1), NewSeq[float32](1, heads, length, d)
 				q.Heads, q.StrideH = heads, 0

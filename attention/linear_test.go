@@ -310,7 +310,7 @@ func TestLinearSegments(t *testing.T) {
 		t.Skip("a quadratic reference")
 	}
 	const d, m, dv = 3, 6, 2
-	const lk, lq = segment + 300, 70
+	const lk, lq = maxSegment + 300, 70
 	q, k, v := normals[float32](1, 1, lq, d, 1, 7), normals[float32](1, 1, lk, d, 1, 8),
 		normals[float32](1, 1, lk, dv, 1, 9)
 	for name, f := range map[string]family.Family{"positive": family.Positive{}, "trig": family.Trig{}} {
@@ -409,7 +409,7 @@ func TestLinearDeterministic(t *testing.T) {
 			window int
 		}{{"bidirectional", false, 0}, {"causal", true, 0}, {"window", true, 50}, {"band", false, 50}} {
 			t.Run(fmt.Sprintf("%s/heads=%d", c.name, heads), func(t *testing.T) {
-				const length = 5*segment + 123
+				const length = 5*maxSegment + 123
 				q, k, v := normals[float32](1, heads, length, d, 1, 7), normals[float32](1, heads, length, d, 1, 8),
 					normals[float32](1, heads, length, dv, 1, 9)
 				a := &Linear[float32]{Visibility: Visibility{Causal: c.causal},

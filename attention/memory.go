@@ -19,11 +19,22 @@ import (
 const (
 	// lag is how far keys may exceed their references, in nats: e^20·2^20 keys are far from overflow in float32.
 	lag = 20
-	// segment is the number of keys summed in T before the sums move to float64, and the unit of parallel work.
-	segment = 4096
+	// segment is the least number of keys summed in T before the sums move to float64, and the unit of parallel work;
+	// maxSegment the most, of large sums. At every maxSegment keys the references that segments begin with are raised.
+	segment, maxSegment = 256, 4096
 	// rebase bounds |tau|: references are float32 numbers on top of a float64 base and must stay accurate.
 	rebase = 64
 )
+
+// segmentOf is the number of keys summed in T where sums have so many numbers: moving these to float64 and back costs as
+// much as a few dozen keys do. It depends on nothing else, so neither do the bits.
+func segmentOf(features, dv int) int {
+	n := segment
+	for n < maxSegment && 128*n < features*dv {
+		n *= 2
+	}
+	return n
+}
 
 // reference is t_f = base + tau_f; tau_f = −Inf: no key has had feature f. The zero value knows no key.
 type reference[T dense.Float] struct {
@@ -52,10 +63,15 @@ type sums[T dense.Float] struct {
 	negAt int
 }
 
-func (s *sums[T]) resize(features, dv int) {
+func (s *sums[T]) shape(features, dv int) {
 	s.ref.tau = buf.Sized(s.ref.tau, features)
 	s.s = buf.Shaped(s.s, features, dv)
 	s.z = buf.Sized(s.z, features)
+}
+
+// clear makes s references without sums that know no key.
+func (s *sums[T]) clear(features int) {
+	s.shape(features, 0)
 	s.reset()
 }
 
@@ -128,10 +144,9 @@ type totals struct {
 	n int64
 }
 
-func (t *totals) resize(features, dv int) {
+func (t *totals) shape(features, dv int) {
 	t.t, t.z = buf.Sized(t.t, features), buf.Sized(t.z, features)
 	t.s = buf.Shaped(t.s, features, dv)
-	t.reset()
 }
 
 func (t *totals) reset() {
@@ -158,7 +173,8 @@ func (t *totals) rescale(f int, at float64) float64 {
 		return math.Exp(at - old)
 	}
 	t.t[f] = at
-	if c := math.Exp(old - at); t.n > 0 {
+	if !math.IsInf(old, -1) { // some key has had the feature
+		c := math.Exp(old - at)
 		t.z[f] *= c
 		for j, v := range t.s.Row(f) {
 			t.s.Row(f)[j] = v * c
@@ -168,23 +184,35 @@ func (t *totals) rescale(f int, at float64) float64 {
 }
 
 // addSums adds a run of keys.
-func addSums[T dense.Float](t *totals, s *sums[T]) {
+func addSums[T dense.Float](tab *kern.Table[T], t *totals, s *sums[T]) {
+	addFeatures(tab, t, s, 0, len(t.t))
+	t.n += int64(s.n)
+}
+
+// addFeatures adds features f0 to f1−1 of a run of keys. No feature depends on another: they can be added in parallel.
+// Most have the references of the totals: neighbours among them are added at once.
+func addFeatures[T dense.Float](tab *kern.Table[T], t *totals, s *sums[T], f0, f1 int) {
 	if s.n == 0 {
 		return
 	}
-	for f := range t.t {
-		at := s.ref.at(f)
-		if math.IsInf(at, -1) {
+	for dv := s.s.Cols; f0 < f1; {
+		f := f0
+		for f < f1 && s.ref.at(f) == t.t[f] {
+			f++
+		}
+		if f > f0 {
+			tab.Widen(t.z[f0:f], s.z[f0:f], 1)
+			tab.Widen(t.s.Data[f0*dv:f*dv], s.s.Data[f0*dv:f*dv], 1)
+			f0 = f
 			continue
 		}
-		c := t.rescale(f, at)
-		t.z[f] += c * float64(s.z[f])
-		dst := t.s.Row(f)
-		for j, v := range s.s.Row(f) {
-			dst[j] += c * float64(v)
+		if at := s.ref.at(f); !math.IsInf(at, -1) {
+			c := t.rescale(f, at)
+			t.z[f] += float64(c * float64(s.z[f]))
+			tab.Widen(t.s.Row(f), s.s.Row(f), c)
 		}
+		f0 = f + 1
 	}
-	t.n += int64(s.n)
 }
 
 // add adds the keys of o.
@@ -212,6 +240,9 @@ func (t *totals) add(o *totals) {
 type memory[T dense.Float] struct {
 	part  sums[T]
 	total totals
+	// seed are the references that a segment begins with: keys that all its queries see have reached them. Not set: those
+	// of its first key.
+	seed reference[T]
 
 	// The totals in T at the references of reading, which are those of part except where the totals are far above.
 	ready  bool // the following are valid, for this epoch of part
@@ -230,12 +261,18 @@ func newMemory[T dense.Float](features, dv int) *memory[T] {
 }
 
 func (m *memory[T]) resize(features, dv int) {
-	m.part.resize(features, dv)
-	m.total.resize(features, dv)
+	m.shape(features, dv)
+	m.reset()
+}
+
+// shape is resize that leaves the numbers undefined.
+func (m *memory[T]) shape(features, dv int) {
+	m.part.shape(features, dv)
+	m.total.shape(features, dv)
 	m.ref.tau = buf.Sized(m.ref.tau, features)
 	m.s = buf.Shaped(m.s, features, dv)
 	m.z, m.factor = buf.Sized(m.z, features), buf.Sized(m.factor, features)
-	m.ready = false
+	m.ready, m.seed.set = false, false
 }
 
 func (m *memory[T]) copyFrom(o *memory[T]) {
@@ -249,48 +286,63 @@ func (m *memory[T]) copyFrom(o *memory[T]) {
 }
 
 func (m *memory[T]) reset() {
-	m.part.reset()
+	m.begin()
 	m.total.reset()
+}
+
+// begin begins a segment.
+func (m *memory[T]) begin() {
+	m.part.reset()
+	if m.seed.set {
+		m.part.ref.copyFrom(&m.seed)
+	}
 	m.ready = false
+}
+
+// plant makes seed the references of s, or none.
+func (m *memory[T]) plant(s *sums[T]) {
+	m.seed.tau = buf.Sized(m.seed.tau, len(s.ref.tau))
+	m.seed.copyFrom(&s.ref)
 }
 
 // seen is the number of keys.
 func (m *memory[T]) seen() int64 { return m.total.n + int64(m.part.n) }
 
 // room is how many keys fit into the segment under way.
-func (m *memory[T]) room() int { return segment - m.part.n }
+func (m *memory[T]) room() int { return segmentOf(m.part.s.Rows, m.part.s.Cols) - m.part.n }
 
 // flush ends a segment.
-func (m *memory[T]) flush() {
-	addSums(&m.total, &m.part)
-	m.part.reset()
-	m.ready = false
+func (m *memory[T]) flush(tab *kern.Table[T]) {
+	addSums(tab, &m.total, &m.part)
+	m.begin()
 }
 
 // chain gives every memory but the first the totals of all keys before its segment: those of the memory before it and
-// that one's part.
-func chain[T dense.Float](mems []*memory[T]) {
+// that one's part. It does so for features f0 to f1−1; chainCounts says how many keys that are.
+func chain[T dense.Float](tab *kern.Table[T], mems []*memory[T], f0, f1 int) {
 	for i, m := range mems[:len(mems)-1] {
-		next := &mems[i+1].total
-		next.copyFrom(&m.total)
-		addSums(next, &m.part)
-		m.part.reset()
-		mems[i+1].ready = false
+		t, next := &m.total, &mems[i+1].total
+		copy(next.t[f0:f1], t.t[f0:f1])
+		copy(next.z[f0:f1], t.z[f0:f1])
+		from, to := f0*t.s.Cols, f1*t.s.Cols
+		copy(next.s.Data[from:to], t.s.Data[from:to])
+		addFeatures(tab, next, &m.part, f0, f1)
 	}
 }
 
-// restart makes the first memory that of all keys seen by the last one, and empties the others' parts, for another
-// wave.
-func restart[T dense.Float](mems []*memory[T]) {
-	last := mems[len(mems)-1]
-	last.flush()
-	if len(mems) == 1 {
-		return
+func chainCounts[T dense.Float](mems []*memory[T]) {
+	for i, m := range mems[:len(mems)-1] {
+		mems[i+1].total.n = m.total.n + int64(m.part.n)
 	}
-	mems[0].total.copyFrom(&last.total)
-	for _, m := range mems {
-		m.part.reset()
-		m.ready = false
+}
+
+// restart makes the first memory that of all keys seen by the last one, for another wave.
+func restart[T dense.Float](tab *kern.Table[T], mems []*memory[T]) {
+	last := mems[len(mems)-1]
+	last.flush(tab)
+	if len(mems) > 1 {
+		mems[0].total.copyFrom(&last.total)
+		mems[0].begin()
 	}
 }
 
@@ -299,7 +351,7 @@ func restart[T dense.Float](mems []*memory[T]) {
 const negligible = 80
 
 // prepare converts the totals for reading beside the part.
-func (m *memory[T]) prepare() {
+func (m *memory[T]) prepare(tab *kern.Table[T]) {
 	if m.ready && m.epoch == m.part.epoch {
 		return
 	}
@@ -318,9 +370,22 @@ func (m *memory[T]) prepare() {
 			m.ref.tau[f] = T(math.Inf(-1))
 		}
 	}
+	same := 0 // the first of the features up to f that have the references of the totals
+	dv := m.s.Cols
+	flush := func(f int) {
+		if same < f {
+			tab.Narrow(m.z[same:f], m.total.z[same:f], 1)
+			tab.Narrow(m.s.Data[same*dv:f*dv], m.total.s.Data[same*dv:f*dv], 1)
+		}
+		same = f + 1
+	}
 	for f, t := range m.total.t {
 		m.factor[f] = 1
 		at := m.ref.at(f)
+		if t == at {
+			continue
+		}
+		flush(f)
 		if t > at+lag {
 			m.mixed = true
 			m.ref.tau[f] = T(t - m.ref.base)
@@ -332,11 +397,9 @@ func (m *memory[T]) prepare() {
 			c = math.Exp(t - at)
 		}
 		m.z[f] = T(c * m.total.z[f])
-		dst := m.s.Row(f)
-		for j, v := range m.total.s.Row(f) {
-			dst[j] = T(c * v)
-		}
+		tab.Narrow(m.s.Row(f), m.total.s.Row(f), c)
 	}
+	flush(len(m.z))
 }
 
 // view is S and z of a memory in T: the sum of two addends, the second of which may be missing. Features of keys at the
@@ -357,9 +420,13 @@ func (m *memory[T]) view(w *worker[T], sum bool) view[T] {
 	if m.total.n == 0 {
 		return view[T]{ref: &m.part.ref, s: m.part.s, z: m.part.z}
 	}
-	m.prepare()
-	if m.part.n == 0 && !m.part.ref.set {
-		return view[T]{ref: &m.ref, s: m.s, z: m.z}
+	m.prepare(w.tab)
+	if m.part.n == 0 {
+		v := view[T]{ref: &m.ref, s: m.s, z: m.z}
+		if m.mixed && m.part.ref.set {
+			v.factor = m.factor
+		}
+		return v
 	}
 	if !sum && !m.mixed {
 		return view[T]{ref: &m.ref, s: m.s, z: m.z, s2: m.part.s, z2: m.part.z}

@@ -86,7 +86,7 @@ func (s *State[T]) Append(k, v dense.Matrix[T]) error {
 			return fmt.Errorf("k: %w", err)
 		}
 		if s.mem.room() == 0 {
-			s.mem.flush()
+			s.mem.flush(s.w.tab)
 		}
 		k, v = k.RowRange(n, k.Rows), v.RowRange(n, v.Rows)
 	}
@@ -183,9 +183,9 @@ func (s *State[T]) Merge(o *State[T]) error {
 	if n == 0 && p == 0 {
 		return nil
 	}
-	s.mem.flush()
+	s.mem.flush(s.w.tab)
 	s.mem.total.add(&o.mem.total)
-	addSums(&s.mem.total, &o.mem.part)
+	addSums(s.w.tab, &s.mem.total, &o.mem.part)
 	return nil
 }
 

@@ -51,7 +51,7 @@ func relative[T dense.Float](a, b dense.Matrix[T]) float64 {
 // Reading a state equals bidirectional attention over what was appended, and dividing the keys among calls does not
 // change a bit.
 func TestStateAppend(t *testing.T) {
-	const d, m, dv, length = 6, 20, 4, segment + 700
+	const d, m, dv, length = 6, 20, 4, maxSegment + 700
 	k, v := normals[float32](1, 1, length, d, 1, 1).Head(0, 0), normals[float32](1, 1, length, dv, 1, 2).Head(0, 0)
 	for j := range length { // references rise now and then
 		for c := range d {
@@ -189,7 +189,7 @@ func TestStateErrors(t *testing.T) {
 func TestStateAllocations(t *testing.T) {
 	const d, dv = 16, 16
 	s := newState[float32](t, family.Positive{}, d, 64, dv)
-	k, v := normals[float32](1, 1, 2*segment, d, 1, 1).Head(0, 0), normals[float32](1, 1, 2*segment, dv, 1, 2).Head(0,
+	k, v := normals[float32](1, 1, 2*maxSegment, d, 1, 1).Head(0, 0), normals[float32](1, 1, 2*maxSegment, dv, 1, 2).Head(0,
 		0)
 	out := dense.New[float32](1, dv)
 	must(t, s.Append(k, v), s.Read(out, k.RowRange(0, 1)))
@@ -207,7 +207,7 @@ func savedStates(t testing.TB) (m *randfeat.Map[float32], saved [][]byte) {
 	m = testMap[float32](t, family.Positive{}, 3, 4)
 	s, err := NewState(m, 2)
 	must(t, err)
-	for _, n := range []int{0, 7, segment} {
+	for _, n := range []int{0, 7, maxSegment} {
 		must(t, s.Append(normals[float32](1, 1, n, 3, 1, 1).Head(0, 0), normals[float32](1, 1, n, 2, 1, 2).Head(0, 0)))
 		b, err := s.MarshalBinary()
 		must(t, err)
@@ -222,7 +222,7 @@ func TestStateCodec(t *testing.T) {
 }
 
 func testStateCodec[T dense.Float](t *testing.T) {
-	const d, dv, length = 4, 3, segment + 50
+	const d, dv, length = 4, 3, maxSegment + 50
 	q := normals[T](1, 1, 9, d, 1, 3).Head(0, 0)
 	k, v := normals[T](1, 1, length+20, d, 1, 1).Head(0, 0), normals[T](1, 1, length+20, dv, 1, 2).Head(0, 0)
 	for _, f := range []family.Family{family.Positive{}, family.Trig{}, family.ELU{}} {

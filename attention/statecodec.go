@@ -89,7 +89,8 @@ func UnmarshalState[T dense.Float](m randfeat.FeatureMap[T], b []byte) (*State[T
 	set := binary.LittleEndian.Uint64(body)
 	mem.total.n, mem.part.n = int64(head[7]), int(head[8])
 	mem.part.ref.set, mem.part.ref.base = set == 1, math.Float64frombits(binary.LittleEndian.Uint64(body[8:]))
-	if set > 1 || head[8] >= segment || set == 0 && head[8] > 0 || !dense.IsFinite(mem.part.ref.base) {
+	most := uint64(segmentOf(m.OutDim(), int(dv)))
+	if set > 1 || head[8] >= most || set == 0 && head[8] > 0 || !dense.IsFinite(mem.part.ref.base) {
 		return nil, fmt.Errorf("a part of %d keys: %w", head[8], ErrCorrupt)
 	}
 	body = body[16:]

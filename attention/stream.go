@@ -181,7 +181,16 @@ func (s *stream[T]) positions() int {
 	return max(0, min(s.k.Rows, s.lenQ()+s.off))
 }
 
-func (s *stream[T]) segments() int { return (s.positions() + segment - 1) / segment }
+// segments is the number of segments of the keys, segment the positions of one.
+func (s *stream[T]) segments() int {
+	n := segmentOf(s.m.OutDim(), s.v.Cols)
+	return (s.positions() + n - 1) / n
+}
+
+func (s *stream[T]) segment(i int) (lo, hi int) {
+	n := segmentOf(s.m.OutDim(), s.v.Cols)
+	return i * n, min((i+1)*n, s.positions())
+}
 
 func allTrue(mask []bool) bool {
 	for _, m := range mask {

@@ -21,7 +21,6 @@ type worker[T dense.Float] struct {
 	den        []T
 	look       int // keys tried together
 	probe      dense.Matrix[T]
-	fresh      bool // references were raised to a key that is in no sum yet: z may be below 1
 
 	starS dense.Matrix[T] // of a view
 	starZ []T
@@ -39,6 +38,7 @@ type worker[T dense.Float] struct {
 	extra  []T
 
 	mem               memory[T] // of a stream that one worker runs
+	seeds             sums[T]   // and its references
 	win               windowScratch[T]
 	rows              windowRows
 	forward, backward stream[T]
@@ -71,7 +71,7 @@ func (w *worker[T]) useMap(m randfeat.FeatureMap[T], tab *kern.Table[T], rows in
 	w.col = buf.Sized(w.col, f)
 	w.shift, w.scale, w.den, w.extra = buf.Sized(w.shift, rows), buf.Sized(w.scale, rows), buf.Sized(w.den, rows),
 		buf.Sized(w.extra, rows)
-	w.look, w.fresh = rows, false
+	w.look = rows
 	if len(w.ones) < rows {
 		w.ones = buf.Sized(w.ones, rows)
 		for i := range w.ones {
