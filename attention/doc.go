@@ -10,6 +10,9 @@
 // attention remembers of the keys seen so far: O(m·d) numbers that can be appended to, read, merged, copied and saved.
 // [Decoder] keeps the states of all heads for decoding token by token.
 //
+// On the heads of trained models features are far from exact attention: package attention/centroid is close at less
+// cost, and attention/auto chooses for every head by measured errors (docs/attention.md).
+//
 // Linear attention is stabilised without bias: scales of features travel from the keys to the queries, where one
 // maximum per row is divided out (docs/theory.md §6). Nothing is added to features or denominators.
 //

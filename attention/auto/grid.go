@@ -31,8 +31,10 @@ var (
 	}
 	onwards = []centroid.Spec{
 		{Clusters: 16, Window: 16, Block: 16}, {Clusters: 32, Window: 32, Block: 32},
-		{Clusters: 32, Window: 16, Block: 16, Top: 2, Keys: 16}, {Clusters: 32, Window: 32, Block: 32, Top: 2, Keys: 24},
-		{Clusters: 32, Window: 32, Block: 32, Top: 4, Keys: 48}, {Clusters: 64, Window: 32, Block: 32, Top: 6, Keys: 48},
+		{Clusters: 32, Window: 16, Block: 16, Top: 2, Keys: 16},
+		{Clusters: 32, Window: 32, Block: 32, Top: 2, Keys: 24},
+		{Clusters: 32, Window: 32, Block: 32, Top: 4, Keys: 48},
+		{Clusters: 64, Window: 32, Block: 32, Top: 6, Keys: 48},
 		{Clusters: 64, Window: 64, Top: 6, Keys: 48}, {Clusters: 64, Window: 64, Top: 8, Keys: 96},
 		{Clusters: 64, Window: 64, Top: 8, Keys: 128}, {Clusters: 128, Window: 64, Top: 20, Keys: 256},
 	}

@@ -118,10 +118,10 @@ cheapest within --tol, or the best that --budget pays for; exact attention is on
 cost and with which error to expect. --save-spec keeps the choice, and --spec uses it for other data of the same model.
 
 --method centroid summarises the keys by --clusters centroids; the keys of the --top clusters of a query are exact (with
---keys only the best so many of them), and so are the first --sinks keys and the --window of neighbours. --method features
-uses random features for all keys but the sinks and the window; naming a --family or a number of --features implies it.
-The adaptive family is fitted to the files, head by head; where there is no query or no key to fit it to, the positive
-family is used. A named family is fitted with --fit. --method exact, or --exact, is the softmax itself.
+--causal and --keys only the best so many of them), and so are the first --sinks keys and the --window of neighbours.
+--method features uses random features for all keys but the sinks and the window; naming a --family or a number of
+--features implies it. The adaptive family is fitted to the files, head by head; where there is no query or no key to fit
+it to, the positive family is used. A named family is fitted with --fit. --method exact, or --exact, is the softmax itself.
 
 Choices and fits look at all queries and keys, also with --causal: they find parameters, and the output for these is
 strictly causal.
@@ -159,7 +159,7 @@ that are generated with the statistics of real ones.`,
 	flags.StringVar(&f.spec, "spec", "", "JSON file of --save-spec: use the choice that it holds")
 	flags.IntVar(&f.centroid.Clusters, "clusters", defaultClusters, "centroids that stand for the keys")
 	flags.IntVar(&f.centroid.Top, "top", 4, "clusters, the best for a query, whose keys are exact")
-	flags.IntVar(&f.centroid.Keys, "keys", 0, "of the keys of the --top clusters, how many are exact: those with the best estimated scores; 0: all")
+	flags.IntVar(&f.centroid.Keys, "keys", 0, "with --causal: how many keys of the --top clusters are exact, those with the best estimated scores; 0: all")
 	flags.IntVar(&f.centroid.Block, "block", 0, "queries that share a --window of neighbours; 0: 64 with --causal, else 16")
 	flags.IntVar(&f.heads, "heads", 0, "heads in the columns of [L, H·d] or [B, L, H·d] arrays")
 	flags.IntVar(&f.kvHeads, "kv-heads", 0, "heads of K and V; default: those of the files, or --heads")

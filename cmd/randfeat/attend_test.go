@@ -454,6 +454,7 @@ func TestAttendBadInput(t *testing.T) {
 		{exitMisuse, "--tol is 0, want a positive number", []string{q, k, k, "-o", out, "--tol", "0"}},
 		{exitMisuse, "--budget is -1, want a positive number", []string{q, k, k, "-o", out, "--budget", "-1"}},
 		{exitMisuse, "--tol and --budget exclude", []string{q, k, k, "-o", out, "--tol", "1", "--budget", "9"}},
+		{exitMisuse, "--keys needs --causal", []string{q, k, k, "-o", out, "--keys", "3"}},
 		{exitMisuse, "-3 clusters, want", []string{q, k, k, "-o", out, "--clusters", "-3"}},
 		{exitMisuse, "--sinks is -1", []string{q, k, k, "-o", out, "--method", "centroid", "--sinks", "-1"}},
 		{exitMisuse, "--spec and --method exclude", []string{q, k, k, "-o", out, "--spec", q, "--method", "auto"}},

@@ -83,7 +83,7 @@ func (f *attendFlags) rows(length int) int {
 }
 
 const (
-	longSequence   = 4096
+	longSequence   = 2048
 	minCompareRows = 16
 	longKeys       = 64 // of a row, for its prediction
 )

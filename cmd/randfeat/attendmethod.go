@@ -104,6 +104,9 @@ func (f *attendFlags) checkCentroid(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("sinks") {
 		sinks = f.sinks
 	}
+	if f.centroid.Keys > 0 && !f.causal {
+		return misused("--keys needs --causal: without it the keys of the --top clusters are all exact, which costs less time")
+	}
 	f.window, f.sinks = window, sinks
 	s := &f.centroid
 	s.Window, s.Sinks, s.Spread, s.Seed = window, sinks, f.causal, f.seed
