@@ -167,7 +167,7 @@ func (c *call[T]) prepareGroup() { c.do(c.used, c.keyWork(), (*groupStep[T])(c))
 func (c *call[T]) keyWork() (work float64) {
 	for _, p := range c.problems[:c.used] {
 		n := float64(p.span.K1 - p.span.K0)
-		work += n * float64(c.k.Dim) * float64(p.spec.Clusters+p.spec.landmarks())
+		work += n * float64(c.k.Dim) * float64(p.spec.Clusters+p.spec.landmarks(false))
 	}
 	return work
 }

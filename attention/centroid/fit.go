@@ -234,7 +234,7 @@ func (f *fitter[T]) train() {
 	f.measure()
 	f.draw()
 	f.coordinates()
-	f.km.run(f.z, f.mass, f.spec.Clusters, f.spec.passes(), f.spec.Seed)
+	f.km.run(f.z, f.mass, f.spec.Clusters, f.spec.passes(f.causal), f.spec.Seed)
 }
 
 // weigh computes the weights of all keys.
@@ -262,7 +262,7 @@ func (f *fitter[T]) weighPart(w []T, p *part) {
 	clear(w)
 	s := p.span
 	queries := s.Q1 - s.Q0
-	marks := min(f.spec.landmarks(), queries)
+	marks := min(f.spec.landmarks(f.causal), queries)
 	rows := marks * f.group
 	if rows == 0 {
 		return
@@ -451,7 +451,7 @@ func (f *fitter[T]) factorise() {
 // draw chooses the keys to train on: all of them with their weights, or of many a systematic sample in proportion to
 // the weights.
 func (f *fitter[T]) draw() {
-	n, want := len(f.keys), f.spec.sample()
+	n, want := len(f.keys), f.spec.sample(f.causal)
 	f.sample, f.mass = f.sample[:0], f.mass[:0]
 	if n <= want {
 		for i, w := range f.weights {

@@ -37,11 +37,12 @@ type Spec struct {
 	// else 16 with a window, and without one there are no exact neighbours.
 	Window int `json:"window,omitempty"`
 	Block  int `json:"block,omitempty"`
-	// Landmarks is the number of queries, per head, whose attention weighs the keys for the fit; 0: 32.
+	// Landmarks is the number of queries, per head, whose attention weighs the keys for the fit; 0: 32, or 128 if
+	// causal. A causal fit is made once, for other text; a bidirectional one for every sequence.
 	Landmarks int `json:"landmarks,omitempty"`
-	// Passes of Lloyd's algorithm after seeding; 0: 2.
+	// Passes of Lloyd's algorithm after seeding; 0: 2, or 4 if causal.
 	Passes int `json:"passes,omitempty"`
-	// Sample bounds the keys that the clustering is trained on; 0: 16 per cluster, at least 1024.
+	// Sample bounds the keys that the clustering is trained on; 0: 16 per cluster, at least 1024, or 65536 if causal.
 	Sample int `json:"sample,omitempty"`
 	// Values is the weight of the values in the clustering: a distance of their standard deviation counts as much as
 	// Values in a logit; 0: keys alone.
@@ -56,6 +57,9 @@ const (
 	defaultPasses      = 2
 	defaultSample      = 1024
 	samplePerCluster   = 16
+	causalLandmarks    = 128
+	causalPasses       = 4
+	causalSample       = 1 << 16
 	defaultBlock       = 16
 	defaultCausalBlock = 64
 	mostClusters       = 1 << 24 // cluster numbers and their products with dimensions stay far from overflow
@@ -98,9 +102,22 @@ func orDefault(n, other int) int {
 	return n
 }
 
-func (s *Spec) landmarks() int { return orDefault(s.Landmarks, defaultLandmarks) }
-func (s *Spec) passes() int    { return orDefault(s.Passes, defaultPasses) }
-func (s *Spec) bits() int      { return orDefault(s.Bits, 8) }
+func (s *Spec) landmarks(causal bool) int {
+	return orDefault(s.Landmarks, either(causal, causalLandmarks, defaultLandmarks))
+}
+
+func (s *Spec) passes(causal bool) int {
+	return orDefault(s.Passes, either(causal, causalPasses, defaultPasses))
+}
+
+func either(yes bool, a, b int) int {
+	if yes {
+		return a
+	}
+	return b
+}
+
+func (s *Spec) bits() int { return orDefault(s.Bits, 8) }
 
 // residual is the number of residual directions of keys of dimension d.
 func (s *Spec) residual(d int) int { return min(d, orDefault(s.Residual, defaultResidual)) }
@@ -108,8 +125,8 @@ func (s *Spec) residual(d int) int { return min(d, orDefault(s.Residual, default
 // filters tells whether residual directions have a use.
 func (s *Spec) filters() bool { return s.Keys > 0 || s.Spread }
 
-func (s *Spec) sample() int {
-	return orDefault(s.Sample, max(defaultSample, samplePerCluster*s.Clusters))
+func (s *Spec) sample(causal bool) int {
+	return orDefault(s.Sample, max(either(causal, causalSample, defaultSample), samplePerCluster*s.Clusters))
 }
 
 // block is B; 0: no exact neighbours.
@@ -147,7 +164,7 @@ func (s Spec) Cost(lenK, dim, valueDim int) float64 {
 	}
 	key := 0.0
 	if k > 0 {
-		key = (k + float64(s.landmarks())) * d
+		key = (k + float64(s.landmarks(false))) * d
 	}
 	if s.Values > 0 {
 		key += k * float64(valueDim)
