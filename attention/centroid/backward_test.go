@@ -51,6 +51,9 @@ func TestBackwardByDifferences(t *testing.T) {
 		x.prepare()
 		tied := 0
 		some := min(x.used, 2) // they are alike
+		if testing.Short() {
+			some = 1
+		}
 		for _, p := range x.problems[:some] {
 			// The loss of one problem: the others do not depend on its data.
 			loss := func() (sum float64, gap float64) {
@@ -225,8 +228,11 @@ func TestCausalBackwardByDifferences(t *testing.T) {
 			}
 			return sum
 		}
-		bad := 0
-		for trial := range 60 {
+		bad, trials := 0, 45
+		if testing.Short() {
+			trials = 12
+		}
+		for trial := range trials {
 			s, grad := in.q, dq
 			switch trial % 3 {
 			case 1:
@@ -251,7 +257,7 @@ func TestCausalBackwardByDifferences(t *testing.T) {
 		}
 		// A residual number of a key, a choice, or the bound of σ² may lie within a step of its edge, hardly twice.
 		if bad > 1 {
-			t.Errorf("%+v: %d of 60 gradients differ", spec, bad)
+			t.Errorf("%+v: %d of %d gradients differ", spec, bad, trials)
 		}
 	}
 }
@@ -296,6 +302,9 @@ func TestCausalBackwardLimits(t *testing.T) {
 
 // Keys that enter clusters in one chunk of positions get gradients from queries of all later ones.
 func TestCausalBackwardAcrossChunks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	const n = 2*chunkKeys + 150
 	in := makeInput[float64](60, 1, 1, 1, n, n, 3, 2, 0.7)
 	spec := Spec{Clusters: 4, Window: 8, Block: 16, Sinks: 1, Top: 1, Keys: 6, Spread: true, Residual: 2}
