@@ -9,12 +9,17 @@ import (
 	"github.com/randfeat/randfeat/attention"
 )
 
-// speech returns heads with the statistics of real ones: tokens of a Zipf law that come back, moods that change slowly,
-// a spectrum that decays, logits of standard deviation near 2.
+// speech returns heads with the statistics of those of MiniLM: tokens of a Zipf law that come back, moods that change
+// slowly, a spectrum that decays, and a part in common that makes neighbours attend to each other. At L = 512 the
+// logits
+// of a query have a standard deviation of 1.9 (MiniLM: 1.6 in the median, 2.3 in the mean), its attention has 138
+// effective keys (103, 122), the best 16 hold 48 % (52, 54) and the 48 around it 14 % (20, 32); 64 centroids with 4
+// exact
+// clusters and a window of 48 have an error of .070 (.068).
 func speech(seed uint64, heads, length, dim int) (q, k, v attention.Seq[float32]) {
 	q, k, v = attention.NewSeq[float32](1, heads, length, dim), attention.NewSeq[float32](1, heads, length, dim),
 		attention.NewSeq[float32](1, heads, length, dim)
-	const words, latent = 3000, 24
+	const words, latent = 1000, 12
 	r := rand.New(rand.NewPCG(seed, 1))
 	vocabulary := make([]float64, words*latent)
 	for i := range vocabulary {
@@ -22,19 +27,27 @@ func speech(seed uint64, heads, length, dim int) (q, k, v attention.Seq[float32]
 	}
 	zipf := rand.NewZipf(r, 1.3, 8, words-1)
 	state := make([]float64, length*latent)
-	var mood [3][latent]float64
+	var mood [2][latent]float64
 	for l := range length {
 		word := int(zipf.Uint64())
 		for c := range latent {
 			x := vocabulary[word*latent+c]
-			for m, life := range []float64{4, 40, 400} {
+			for m, life := range []float64{4, 40} {
 				mood[m][c] += (r.NormFloat64()*math.Sqrt(2*life) - mood[m][c]) / life
-				x += 0.6 * mood[m][c]
+				x += 0.5 * mood[m][c]
 			}
 			state[l*latent+c] = x
 		}
 	}
+	const local = 8
 	for h := range heads {
+		place := make([]float64, length*local)
+		for i := range place {
+			place[i] = 1.2 * math.Sqrt(2/9.0) * r.NormFloat64()
+			if i >= local {
+				place[i] += 0.88 * place[i-local]
+			}
+		}
 		for n, s := range []attention.Seq[float32]{q, k, v} {
 			mix := make([]float64, dim*latent)
 			for i := range mix {
@@ -44,7 +57,7 @@ func speech(seed uint64, heads, length, dim int) (q, k, v attention.Seq[float32]
 			var square float64
 			for l := range length {
 				for c := range dim {
-					x := 0.15 * r.NormFloat64()
+					x := 0.08 * r.NormFloat64()
 					for i, u := range state[l*latent : (l+1)*latent] {
 						x += u * mix[c*latent+i]
 					}
@@ -52,11 +65,15 @@ func speech(seed uint64, heads, length, dim int) (q, k, v attention.Seq[float32]
 					square += x * x
 				}
 			}
-			if n < 2 { // |q|² and |k|² of 2.4·dim on average
-				f := float32(math.Sqrt(2.4 / (square / float64(length*dim))))
-				for i := range length {
-					for c := range dim {
-						m.Set(i, c, m.At(i, c)*f)
+			if n == 2 {
+				continue
+			}
+			f := float32(math.Sqrt(1.8 / (square / float64(length*dim))))
+			for l := range length {
+				for c := range dim {
+					m.Set(l, c, m.At(l, c)*f)
+					if c < local {
+						m.Set(l, c, m.At(l, c)+float32(place[l*local+c]))
 					}
 				}
 			}
@@ -84,9 +101,13 @@ func relative(got, want attention.Seq[float32]) (most, mean float64) {
 	return most, mean
 }
 
-// benchSpec has k in proportion to √L.
+// benchSpec has an error near 0.1 on heads of speech, with k in proportion to √L.
 func benchSpec(length int) Spec {
-	return Spec{Clusters: int(1.5 * math.Sqrt(float64(length))), Top: 5, Window: 8, Block: 8}
+	s := Spec{Clusters: int(1.5 * math.Sqrt(float64(length))), Top: 4, Window: 8, Block: 8}
+	if length > 4096 {
+		s.Top = 7
+	}
+	return s
 }
 
 func BenchmarkCentroid(b *testing.B) {

@@ -284,7 +284,8 @@ type worker[T dense.Float] struct {
 	chosen       []int32 // Top clusters of every row
 	stamp        []int32 // of a cluster: the last row that has chosen it
 	far          dense.Matrix[T]
-	ranks        []T
+	ranks        dense.Matrix[T]
+	peaks        []T
 	near         band[T]
 	sinks        band[T]
 	tile, values dense.Matrix[T]

@@ -154,6 +154,9 @@ func (c *call[T]) nearAndFarTile(w *worker[T], p *problem[T], query, r, m int) {
 	if p.clusters > 0 {
 		c.tab.MulT(w.far, w.x.RowRange(r, r+m), &p.panel, p.logSize)
 		c.tab.RowMax(w.shift[r:r+m], w.far)
+		if p.top > 0 {
+			c.rankTile(w, p)
+		}
 	} else {
 		clear(acc.Data)
 		for i := range m {
@@ -204,7 +207,7 @@ func (c *call[T]) nearTile(w *worker[T], p *problem[T], query, r, at, m int, has
 		w.shift[r+i], w.sum[r+i] = shift, 0
 		stamp := int32(r + i)
 		if p.top > 0 {
-			c.choose(w, p, far, stamp)
+			c.choose(w, p, at+i, stamp)
 		}
 		if math.IsInf(float64(shift), -1) { // no key
 			clear(row)
@@ -232,17 +235,39 @@ func (c *call[T]) nearTile(w *worker[T], p *problem[T], query, r, at, m int, has
 	}
 }
 
-// choose takes the clusters of a row that promise the largest errors out of its centroids: their weights become 0.
-func (c *call[T]) choose(w *worker[T], p *problem[T], far []T, row int32) {
-	w.ranks = append(w.ranks[:0], far...)
-	c.tab.MulAdd(w.ranks, p.risk, 1)
-	chosen := w.chosen[int(row)*p.top : (int(row)+1)*p.top]
-	largestOf(c.tab, chosen, w.ranks)
-	for _, x := range chosen {
-		if x >= 0 {
-			w.stamp[x] = row
-			far[x] = T(math.Inf(-1))
+// peakWidth ranks of clusters have their largest noted.
+const peakWidth = 16
+
+// rankTile ranks the clusters of the rows of w.far.
+func (c *call[T]) rankTile(w *worker[T], p *problem[T]) {
+	m, n := w.far.Rows, p.clusters
+	wide := (n + peakWidth - 1) / peakWidth * peakWidth
+	w.ranks = buf.Shaped(w.ranks, m, wide)
+	for i := range m {
+		row := w.ranks.Row(i)
+		copy(row, w.far.Row(i))
+		c.tab.MulAdd(row[:n], p.risk, 1)
+		for j := n; j < wide; j++ {
+			row[j] = T(math.Inf(-1))
 		}
+	}
+	w.peaks = buf.Sized(w.peaks, m*wide/peakWidth)
+	c.tab.RowMax(w.peaks, view(w.ranks.Data, m*wide/peakWidth, peakWidth))
+}
+
+// choose takes the clusters of a row that promise the largest errors out of its centroids, row at of w.far: their
+// weights become 0.
+func (c *call[T]) choose(w *worker[T], p *problem[T], at int, row int32) {
+	far := w.far.Row(at)
+	chosen := w.chosen[int(row)*p.top : (int(row)+1)*p.top]
+	n := w.ranks.Cols / peakWidth
+	largestOf(chosen, w.ranks.Row(at), w.peaks[at*n:(at+1)*n])
+	for _, x := range chosen {
+		if x < 0 {
+			break
+		}
+		w.stamp[x] = row
+		far[x] = T(math.Inf(-1))
 	}
 }
 
@@ -270,16 +295,33 @@ func (p *problem[T]) takeOut(w *worker[T], row []T, cluster []int32, far []T, st
 	return sum
 }
 
-// largestOf sets dst to the indexes of the largest numbers of x, of equal ones the first, and makes these −∞. Numbers
-// that are −∞ already do not count: where there are too few others the last indexes are −1, and so they are for NaN.
-func largestOf[T dense.Float](tab *kern.Table[T], dst []int32, x []T) {
+// largestOf sets dst to the indexes of the largest numbers of x, of equal ones the first, and makes these −∞. Peaks are
+// the largest of every peakWidth numbers. Numbers that are −∞ already, or have NaN for a peak, do not count: where
+// there
+// are too few others the last indexes are −1.
+func largestOf[T dense.Float](dst []int32, x, peaks []T) {
 	for n := range dst {
-		m := tab.Max(x)
-		dst[n] = -1
-		if m > T(math.Inf(-1)) {
-			dst[n] = int32(indexOf(x, m))
-			x[dst[n]] = T(math.Inf(-1))
+		best, at := T(math.Inf(-1)), -1
+		for i, v := range peaks {
+			if v > best {
+				best, at = v, i
+			}
 		}
+		if at < 0 {
+			dst[n] = -1
+			continue
+		}
+		block := x[at*peakWidth : (at+1)*peakWidth]
+		i := max(0, indexOf(block, best))
+		dst[n] = int32(at*peakWidth + i)
+		block[i] = T(math.Inf(-1))
+		peak := block[0]
+		for _, v := range block[1:] {
+			if v > peak {
+				peak = v
+			}
+		}
+		peaks[at] = peak
 	}
 }
 
