@@ -42,14 +42,15 @@ func sampleRows(sample []byte, whole bool, o Options) [][]string {
 	return rows
 }
 
-// sniffDelimiter takes the first candidate by which nearly all rows have the same number of fields, at least two, and
-// otherwise the one by which most do. A file of one column has no delimiter; the comma does no harm there.
+// sniffDelimiter takes the first candidate by which nearly all rows have the same number of fields as the first one, at
+// least two, and otherwise the one by which most do: decimal commas are in all rows but the names. A file of one column has no delimiter; the comma does no harm there.
 func sniffDelimiter(name string, sample []byte, whole bool, o Options) byte {
 	switch base := strings.ToLower(strings.TrimSuffix(name, ".gz")); {
 	case strings.HasSuffix(base, ".tsv"), strings.HasSuffix(base, ".tab"):
 		return '\t'
 	}
 	best, bestShare := byte(','), 0.0
+	fallback := byte(0) // nearly all rows, but not the first
 	for _, d := range []byte(",\t;| ") {
 		o.Delimiter = d
 		rows := sampleRows(sample, whole, o)
@@ -61,12 +62,18 @@ func sniffDelimiter(name string, sample []byte, whole bool, o Options) byte {
 			}
 		}
 		share := float64(most) / float64(max(len(rows), 1))
-		if share >= 0.9 {
+		if share >= 0.9 && count[len(rows[0])] == most {
 			return d
+		}
+		if share >= 0.9 && fallback == 0 {
+			fallback = d
 		}
 		if share > bestShare {
 			best, bestShare = d, share
 		}
+	}
+	if fallback != 0 {
+		return fallback
 	}
 	return best
 }

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 
@@ -59,7 +60,7 @@ func (s *Schema) Encoder(columns []string, needTarget bool) (*Encoder, error) {
 			e.ids = append(e.ids, j)
 		case r >= 0:
 			e.kinds[j] = Number
-			if s.Fields[r].Kind != Numeric {
+			if s.Fields[r].Kind != Numeric || s.Fields[r].Format != "" {
 				e.kinds[j] = Text
 			}
 			e.fields[r] = j
@@ -78,7 +79,7 @@ func (s *Schema) Encoder(columns []string, needTarget bool) (*Encoder, error) {
 				continue
 			}
 			e.kinds[j] = Number
-			if len(s.Targets[i].Classes) > 0 {
+			if len(s.Targets[i].Classes) > 0 || s.Targets[i].Format != "" {
 				e.kinds[j] = Text
 			}
 			e.targets = append(e.targets, j)
@@ -175,10 +176,13 @@ func (e *Encoder) Encode(x, y dense.Matrix[float64], b *Block, where func(int) s
 			return fmt.Errorf("column %s of the block was not read: %w", show(f.Name), dense.ErrShape)
 		}
 		var err error
-		if f.Kind != Categorical {
-			err = encodeNumbers(x, first, f, c, where)
-		} else {
+		switch f.Kind {
+		case Categorical:
 			encodeLevels(x, first, f, e.levels[i], c)
+		case Time, Words:
+			err = encodeTexts(x, first, f, c, where)
+		default:
+			err = encodeNumbers(x, first, f, c, where)
 		}
 		if err != nil {
 			return err
@@ -223,22 +227,39 @@ func numberAt(c *Column, i int) (v float64, ok bool) {
 
 // valueAt is cell i of a numeric or boolean field, NaN if missing.
 func (f *Field) valueAt(c *Column, i int) (v float64, ok bool) {
-	if f.Kind != Boolean {
+	if f.Kind == Numeric && f.Format == "" {
 		return numberAt(c, i)
 	}
-	switch {
-	case c.Num != nil:
+	if c.Num != nil {
 		v = c.Num[i]
-		return v, v == 0 || v == 1 || math.IsNaN(v)
-	case c.Text[i] == nil:
-		return math.NaN(), true
+		return v, f.Kind != Boolean || v == 0 || v == 1 || math.IsNaN(v)
 	}
-	return boolAt(c.Text[i])
+	text := c.Text[i]
+	switch {
+	case text == nil:
+		return math.NaN(), true
+	case f.Kind == Boolean:
+		return boolAt(text)
+	case f.Kind == Time:
+		t, _, ok := parseTime(text, f.Format)
+		return t.days(), ok
+	}
+	// A plain number is one in both styles, but for points that may group digits.
+	if v, ok = ParseNumber(trimBlanks(text)); ok && (f.Format == pointStyle || bytes.IndexByte(text, '.') < 0 || c.IsBare(i)) {
+		return v, true
+	}
+	return parseStyled(text, f.Format)
 }
 
 func (f *Field) badValue(c *Column, i int, where func(int) string) error {
-	if f.Kind != Boolean {
+	want := "true or false"
+	switch {
+	case f.Kind == Numeric && f.Format == "":
 		return badNumber(f.Name, c, i, where)
+	case f.Kind == Numeric:
+		want = "a number such as " + f.Format
+	case f.Kind == Time:
+		want = "a date, " + f.Format
 	}
 	var text []byte
 	if c.Num != nil {
@@ -246,7 +267,7 @@ func (f *Field) badValue(c *Column, i int, where func(int) string) error {
 	} else {
 		text = c.Text[i]
 	}
-	return columnError(where(i), f.Name, nil, "column %s is %s, want true or false", show(f.Name), show(text))
+	return columnError(where(i), f.Name, nil, "column %s is %s, want %s", show(f.Name), show(text), want)
 }
 
 func badNumber(name string, c *Column, i int, where func(int) string) error {
@@ -281,6 +302,33 @@ func encodeNumbers(x dense.Matrix[float64], first int, f *Field, c *Column, wher
 			if missing {
 				x.Set(i, first+1, 1)
 			}
+		}
+	}
+	return nil
+}
+
+// encodeTexts writes times and texts.
+func encodeTexts(x dense.Matrix[float64], first int, f *Field, c *Column, where func(int) string) error {
+	if c.Text == nil && x.Rows > 0 {
+		return columnError(where(0), f.Name, nil, "column %s is a number, want text", show(f.Name))
+	}
+	width := f.width()
+	for i := range x.Rows {
+		row := x.Row(i)[first : first+width]
+		clear(row)
+		switch text := c.Text[i]; {
+		case text == nil:
+			if f.Missing {
+				row[width-1] = 1
+			}
+		case f.Kind == Words:
+			encodeText(row, text)
+		default:
+			t, _, ok := parseTime(text, f.Format)
+			if !ok {
+				return f.badValue(c, i, where)
+			}
+			t.encode(row, f)
 		}
 	}
 	return nil
@@ -321,10 +369,11 @@ func (e *Encoder) encodeTarget(y dense.Matrix[float64], k int, c *Column, rows i
 			return columnError(where(i), t.Name, dense.ErrNotFinite, "target %s is missing", show(t.Name))
 		}
 		if len(t.Classes) == 0 {
-			v, ok := numberAt(c, i)
+			f := Field{Name: t.Name, Kind: Numeric, Format: t.Format}
+			v, ok := f.valueAt(c, i)
 			switch {
 			case !ok:
-				return badNumber(t.Name, c, i, where)
+				return f.badValue(c, i, where)
 			case math.IsNaN(v):
 				return columnError(where(i), t.Name, dense.ErrNotFinite, "target %s is missing", show(t.Name))
 			case math.IsInf(v, 0):

@@ -35,6 +35,7 @@ type LearnOptions struct {
 	Skip        []string // not used
 	Numeric     []string // numbers, or an error
 	Categorical []string // levels, even if they are numbers
+	Text        []string // words, not levels
 	MaxLevels   int      // of a field; the rest is "other". 0 is 64
 	MaxClasses  int      // 0 is 1024
 }
@@ -52,7 +53,7 @@ const (
 // ColumnSummary describes a column as Learn saw it.
 type ColumnSummary struct {
 	Name     string  `json:"name"`
-	Use      string  `json:"use"` // numeric, boolean, categorical, target, id, ignored
+	Use      string  `json:"use"` // numeric, boolean, time, text, categorical, target, id, ignored
 	Why      string  `json:"why,omitempty"`
 	Missing  int64   `json:"missing,omitempty"`
 	Distinct int     `json:"distinct,omitempty"` // texts that were counted
@@ -81,11 +82,14 @@ type learner struct {
 	whole   bool    // all numbers are integers
 	texts   int64   // that are no numbers
 	bools   int64   // of them, those that are true or false
-	sample  string  // the first of them
+	styles  styles  // of a field
+	dates   dates
+	sample  string // the first of them
 	where   string
 	buf     []byte
 
-	spellings int // before canonicalise counted those of one number together
+	spelled   moments // of dates, or of numbers that are not plain
+	spellings int     // before canonicalise counted those of one number together
 }
 
 type role int
@@ -94,6 +98,7 @@ const (
 	asField role = iota
 	asNumeric
 	asCategorical
+	asText
 	asTarget
 	asID
 	asSkip
@@ -135,10 +140,12 @@ func Learn(src Source, o LearnOptions) (*Schema, *Summary, error) {
 			want[j] = Number
 		case asCategorical:
 			want[j], l.counts = Text, newCounts(tracked)
+		case asText:
+			want[j] = Text
 		case asTarget:
 			l.counts = newCounts(max(o.MaxClasses, autoClasses) + 1)
 			if o.Task == Regression {
-				want[j], l.counts = Number, nil
+				l.counts = nil
 			} else if o.Task == Classification {
 				want[j] = Text
 			}
@@ -180,7 +187,7 @@ func (o *LearnOptions) roles(place string, columns []string) ([]*learner, error)
 		names []string
 		role  role
 	}{{"target", o.Targets, asTarget}, {"id", o.IDs, asID}, {"skipped", o.Skip, asSkip},
-		{"numeric", o.Numeric, asNumeric}, {"categorical", o.Categorical, asCategorical}}
+		{"numeric", o.Numeric, asNumeric}, {"categorical", o.Categorical, asCategorical}, {"text", o.Text, asText}}
 	what := map[role]string{}
 	for _, list := range lists {
 		what[list.role] = list.what
@@ -266,7 +273,13 @@ func (l *learner) add(c *Column, where func(int) string) error {
 			}
 			continue
 		}
-		if v, ok := ParseNumber(t); ok {
+		v, ok := ParseNumber(t)
+		if l.role == asField || l.role == asTarget {
+			if l.styles.add(t, v); !ok {
+				l.dates.add(t)
+			}
+		}
+		if ok {
 			if err := l.number(v, t, i, where); err != nil {
 				return err
 			}
@@ -277,7 +290,7 @@ func (l *learner) add(c *Column, where func(int) string) error {
 		}
 		if l.texts++; l.texts == 1 {
 			l.sample, l.where = show(t), where(i)
-			if l.counts == nil && l.role != asNumeric { // counting had stopped: the numbers before were many
+			if l.counts == nil && l.role == asField { // counting had stopped: the numbers before were many
 				l.counts = newCounts(numericTracked)
 				l.counts.lost = 1
 			}
@@ -293,7 +306,7 @@ func (l *learner) add(c *Column, where func(int) string) error {
 func (l *learner) number(v float64, text []byte, i int, where func(int) string) error {
 	if math.IsNaN(v) {
 		if l.role == asTarget {
-			return columnError(where(i), l.name, dense.ErrNotFinite, "target %s is missing: remove the row",
+			return columnError(where(i), l.name, dense.ErrNotFinite, "target %s is missing: remove the row, or have such rows left out",
 				show(l.name))
 		}
 		l.missing++
@@ -444,6 +457,24 @@ func finish(place string, learners []*learner, rows int64, o LearnOptions, track
 			byName[l.name] = t
 		case l.missing == rows:
 			ignore("empty")
+		case l.role == asText:
+			cs.Use = string(Words)
+			s.Fields = append(s.Fields, Field{Name: l.name, Kind: Words, Missing: l.missing > 0})
+		case l.dated() || l.styled():
+			f, both := l.formatted()
+			m := l.spelled
+			if m.min == m.max && l.missing == 0 {
+				constant(l.counts.top(1)[0], show(l.counts.top(1)[0]))
+				break
+			}
+			if both {
+				note("column %s can be read in two ways, %s is taken for %s", show(l.name), l.sample, f.Format)
+			} else {
+				note("column %s is read as %s, such as %s", show(l.name), map[FieldKind]string{Numeric: "numbers",
+					Time: "times"}[f.Kind]+" "+f.Format, l.sample)
+			}
+			cs.Use, cs.Mean, cs.Scale, cs.Min, cs.Max = string(f.Kind), f.Mean, f.Scale, m.min, m.max
+			s.Fields = append(s.Fields, f)
 		case l.boolean() && l.role == asField:
 			truths := l.truths()
 			if truths.min == truths.max && l.missing == 0 {
@@ -515,6 +546,33 @@ func finish(place string, learners []*learner, rows int64, o LearnOptions, track
 	return s, sum, nil
 }
 
+// dated reports whether all values are dates, in one order.
+func (l *learner) dated() bool {
+	order, _, _ := l.dates.of()
+	return l.role == asField && l.texts > 0 && l.numbers.n == 0 && order != ""
+}
+
+// styled reports whether all values are numbers, and some not plain ones.
+func (l *learner) styled() bool {
+	style, _, _ := l.styles.of()
+	return l.role == asField && l.texts > 0 && style != ""
+}
+
+// formatted is the field of a column of dates or of numbers that are not plain; both says that it could be another.
+func (l *learner) formatted() (f Field, both bool) {
+	f = Field{Name: l.name, Missing: l.missing > 0}
+	if l.dated() {
+		f.Kind, f.Clock = Time, l.dates.clock
+		f.Format, l.spelled, both = l.dates.of()
+	} else {
+		f.Kind = Numeric
+		f.Format, l.spelled, both = l.styles.of()
+	}
+	f.Mean, f.Scale = l.spelled.mean, l.spelled.scale()
+	f.Range = &[2]float64{l.spelled.min, l.spelled.max}
+	return f, both
+}
+
 // identifies reports whether a text column looks like names of rows: more distinct texts than levels, and the levels
 // that would be kept cover less than half of the rows while most texts come only once or twice.
 func (l *learner) identifies(rows int64, maxLevels int) bool {
@@ -538,6 +596,17 @@ func (l *learner) identifies(rows int64, maxLevels int) bool {
 func (l *learner) target(place string, rows int64, o LearnOptions, note func(string, ...any)) (Target, error) {
 	t := Target{Name: l.name}
 	classes := o.Task == Classification
+	if style, m, both := l.styles.of(); l.texts > 0 && style != "" && !classes && m.min < m.max {
+		note("target %s is read as numbers %s, such as %s", show(l.name), style, l.sample)
+		if both {
+			note("target %s can be read in two ways: spell its numbers plainly if this is the wrong one", show(l.name))
+		}
+		t.Format, t.Mean, t.Scale = style, m.mean, m.scale()
+		return t, nil
+	}
+	if o.Task == Regression && l.texts > 0 {
+		return t, columnError(l.where, l.name, nil, "target %s is %s, want a number", show(l.name), l.sample)
+	}
 	if o.Task == Auto {
 		classes = l.texts > 0
 		distinct := len(l.counts.of)

@@ -20,21 +20,29 @@ const (
 	Numeric     FieldKind = "numeric"     // one standardised column
 	Boolean     FieldKind = "boolean"     // the same of true (1) and false (0)
 	Categorical FieldKind = "categorical" // one column per level, and one for all others
+	// elapsed days, standardised, and sine and cosine of the year, the week and, if Clock, the day
+	Time FieldKind = "time"
+	// 128 columns of hashed words and runs of three letters, a vector of length 2
+	Words FieldKind = "text"
 )
 
 // Field is a column that a model reads.
 type Field struct {
 	Name string    `json:"name"`
 	Kind FieldKind `json:"kind"`
-	Mean float64   `json:"mean,omitempty"` // numeric: of the values present
-	// numeric: their standard deviation (divided by n), 1 if they are all equal
+	// Format is how numbers are spelled, 1,234.5 or 1.234,5, if they are not plain, and for times year-month-day,
+	// day-month-year or month-day-year.
+	Format string  `json:"format,omitempty"`
+	Clock  bool    `json:"clock,omitempty"` // time: there are times of day
+	Mean   float64 `json:"mean,omitempty"`  // numeric and time (days since 1970): of the values present
+	// numeric and time: their standard deviation (divided by n), 1 if they are all equal
 	Scale float64 `json:"scale,omitempty"`
 	// values were missing when the schema was learned: they get an indicator column
 	Missing bool     `json:"missing,omitempty"`
 	Levels  []string `json:"levels,omitempty"` // categorical: most frequent first
 	// categorical: there were further levels when the schema was learned, which count as other
 	Other bool `json:"other,omitempty"`
-	// numeric: the least and the greatest value when the schema was learned; nil if unknown, as in files of version 1
+	// numeric and time: the least and the greatest value when the schema was learned; nil if unknown, as in files of version 1
 	Range *[2]float64 `json:"range,omitempty"`
 	// Weight multiplies all encoded columns of the field, whatever its kind: how much it counts in distances. 0 means 1.
 	Weight float64 `json:"weight,omitempty"`
@@ -43,8 +51,13 @@ type Field struct {
 // width is the number of encoded columns.
 func (f *Field) width() int {
 	n := 1
-	if f.Kind == Categorical {
+	switch f.Kind {
+	case Categorical:
 		n = len(f.Levels) + 1
+	case Time:
+		n = timeWidth(f.Clock)
+	case Words:
+		n = textWidth
 	}
 	if f.Missing {
 		n++
@@ -59,6 +72,7 @@ func (f *Field) Width() int { return f.width() }
 type Target struct {
 	Name    string   `json:"name"`
 	Classes []string `json:"classes,omitempty"` // in increasing order; empty for regression
+	Format  string   `json:"format,omitempty"`  // regression: how numbers are spelled, as that of a field
 	Mean    float64  `json:"mean,omitempty"`    // regression
 	Scale   float64  `json:"scale,omitempty"`   // regression: standard deviation, 1 if constant
 }
@@ -126,12 +140,22 @@ func (s *Schema) Width() int {
 func (s *Schema) Names() []string {
 	names := make([]string, 0, s.Width())
 	for _, f := range s.Fields {
-		if f.Kind == Categorical {
+		switch f.Kind {
+		case Categorical:
 			for _, l := range f.Levels {
 				names = append(names, f.Name+"="+l)
 			}
 			names = append(names, f.Name+"=other")
-		} else {
+		case Time:
+			for _, part := range []string{"", " year sin", " year cos", " week sin", " week cos", " day sin",
+				" day cos"}[:timeWidth(f.Clock)] {
+				names = append(names, f.Name+part)
+			}
+		case Words:
+			for j := range textWidth {
+				names = append(names, fmt.Sprintf("%s words %d", f.Name, j+1))
+			}
+		default:
 			names = append(names, f.Name)
 		}
 		if f.Missing {
@@ -170,12 +194,16 @@ func (s *Schema) Validate() error {
 			return schemaError("column %s has the weight %g, want a positive number", show(f.Name), f.Weight)
 		}
 		switch f.Kind {
-		case Numeric, Boolean:
+		case Numeric, Boolean, Time:
 			if err := checkScale(f.Name, f.Mean, f.Scale); err != nil {
 				return err
 			}
 			if len(f.Levels) > 0 {
 				return schemaError("%s column %s has levels", f.Kind, show(f.Name))
+			}
+		case Words:
+			if f.Mean != 0 || f.Scale != 0 || len(f.Levels) > 0 {
+				return schemaError("text column %s has a mean, a scale or levels", show(f.Name))
 			}
 		case Categorical:
 			if f.Mean != 0 || f.Scale != 0 {
@@ -187,7 +215,10 @@ func (s *Schema) Validate() error {
 		default:
 			return schemaError("column %s is of unknown kind %s", show(f.Name), show(string(f.Kind)))
 		}
-		if r := f.Range; r != nil && (f.Kind != Numeric || !dense.IsFinite(r[0]) || !(r[0] <= r[1]) ||
+		if err := f.checkFormat(); err != nil {
+			return err
+		}
+		if r := f.Range; r != nil && (f.Kind != Numeric && f.Kind != Time || !dense.IsFinite(r[0]) || !(r[0] <= r[1]) ||
 			!dense.IsFinite(r[1])) {
 			return schemaError("%s column %s runs from %g to %g", f.Kind, show(f.Name), r[0], r[1])
 		}
@@ -201,6 +232,9 @@ func (s *Schema) Validate() error {
 	for i := range s.Targets {
 		t := &s.Targets[i]
 		if err := name(t.Name); err != nil {
+			return err
+		}
+		if err := (&Field{Name: t.Name, Kind: Numeric, Format: t.Format}).checkFormat(); err != nil {
 			return err
 		}
 		if len(t.Classes) == 0 {
@@ -231,6 +265,20 @@ func (s *Schema) Validate() error {
 	}
 	if ignored != len(s.Constants) {
 		return schemaError("%d constant columns, %d of them ignored", len(s.Constants), ignored)
+	}
+	return nil
+}
+
+func (f *Field) checkFormat() error {
+	ok := f.Format == ""
+	switch f.Kind {
+	case Numeric:
+		ok = ok || f.Format == pointStyle || f.Format == commaStyle
+	case Time:
+		ok = f.Format == yearFirst || f.Format == dayFirst || f.Format == monthFirst
+	}
+	if !ok || f.Clock && f.Kind != Time {
+		return schemaError("%s column %s has the format %s, clock %v", f.Kind, show(f.Name), show(f.Format), f.Clock)
 	}
 	return nil
 }

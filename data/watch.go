@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/randfeat/randfeat/dense"
 )
@@ -141,7 +142,7 @@ func (e *Encoder) surprised(x dense.Matrix[float64], first int, f *Field, c *Col
 			}
 			continue
 		}
-		if f.Range == nil {
+		if f.Kind == Words || f.Range == nil {
 			continue
 		}
 		v, _ := f.valueAt(c, i)
@@ -153,7 +154,11 @@ func (e *Encoder) surprised(x dense.Matrix[float64], first int, f *Field, c *Col
 		default:
 			continue
 		}
-		err := e.watch.add(f.Name, what, canonical(limit), false, func() string { return cellText(c, i) }, at)
+		known := canonical(limit)
+		if f.Kind == Time {
+			known = time.Unix(int64(limit*86400), 0).UTC().Format("2006-01-02T15:04:05")
+		}
+		err := e.watch.add(f.Name, what, known, false, func() string { return cellText(c, i) }, at)
 		if err != nil {
 			return err
 		}

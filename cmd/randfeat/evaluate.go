@@ -40,6 +40,7 @@ type EvaluateResult struct {
 	Normal    string  `json:"normal,omitempty"`
 	Anomalies int64   `json:"anomalies,omitempty"`
 	Seconds   float64 `json:"seconds"`
+	Dropped   int64   `json:"dropped,omitempty"` // rows without a target
 	// Surprises are how the rows differ from those of the fit.
 	Surprises []data.Surprise `json:"surprises,omitempty"`
 }
@@ -52,6 +53,7 @@ type evaluateFlags struct {
 	strict        bool
 	importance    bool
 	keep          *machine.Reservoir // rows for --importance
+	dropMissing   bool
 }
 
 func (a *app) evaluateCommand() *cobra.Command {
@@ -88,6 +90,7 @@ an anomaly has a lower density than a normal row, ties counting half.`,
 	flags.StringVar(&f.label, "label", "", "density: the column that marks anomalies")
 	flags.StringVar(&f.normal, "normal", "", "density: the label of normal rows")
 	flags.StringSliceVar(&f.skip, "skip", nil, "columns that the model does not know, to be left out")
+	flags.BoolVar(&f.dropMissing, "drop-missing-target", false, "leave out rows without a target; their number is said")
 	flags.BoolVar(&f.strict, "strict", false, strictUsage)
 	flags.BoolVar(&f.single, "float32", false, "compute in float32: faster, six digits")
 	flags.BoolVar(&f.importance, "importance", false, "how much predictions owe to every column")
@@ -153,6 +156,9 @@ func (a *app) evaluate(cmd *cobra.Command, f *evaluateFlags, modelPath, path str
 	}
 	r.Seconds = time.Since(start).Seconds()
 	a.surprised(r.Surprises)
+	if r.Dropped > 0 {
+		a.note("note: %d rows without a target were left out", r.Dropped)
+	}
 	if a.json {
 		return a.object(r)
 	}
@@ -174,6 +180,14 @@ func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data
 		if !slices.Contains(columns, n) {
 			return noColumn(src.Name(), n, "the model's target", columns)
 		}
+	}
+	if f.dropMissing {
+		dropping, err := data.DropMissing(src, targetNames(m))
+		if err != nil {
+			return err
+		}
+		defer func() { r.Dropped = dropping.Dropped() }()
+		src = dropping
 	}
 	watch := data.Watch{Strict: f.strict}
 	rows, err := machine.WatchedRows(src, allowing(m, f.skip).Schema, true, &watch)

@@ -35,6 +35,8 @@ type fitFlags struct {
 
 	targets, ids, skip   []string
 	numeric, categorical []string
+	text                 []string
+	dropMissing          bool
 	task                 string
 	maxLevels            int
 
@@ -96,6 +98,8 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.skip, "skip", nil, "column not to use; repeatable")
 	flags.StringArrayVar(&f.numeric, "numeric", nil, "column that must hold numbers; repeatable")
 	flags.StringArrayVar(&f.categorical, "categorical", nil, "column of levels, even if they are numbers; repeatable")
+	flags.StringArrayVar(&f.text, "text", nil, "column of short texts, read as words and parts of words; repeatable")
+	flags.BoolVar(&f.dropMissing, "drop-missing-target", false, "leave out rows without a target; their number is said")
 	flags.IntVar(&f.maxLevels, "max-levels", 0, "most levels of a categorical column, the rest is \"other\" (64 if "+
 		"left out)")
 	flags.StringVar(&f.model, "model", "", kindList(", ")+fmt.Sprintf(" (%s if left out)", machine.Kinds()[0].Kind))
@@ -166,7 +170,7 @@ func (f *fitFlags) options(cmd *cobra.Command) (auto.Options, error) {
 	o := auto.Options{
 		Learn: data.LearnOptions{Targets: f.targets, Task: data.Task(f.task), IDs: f.ids, Skip: f.skip,
 			Numeric:     f.numeric,
-			Categorical: f.categorical, MaxLevels: f.maxLevels},
+			Categorical: f.categorical, Text: f.text, MaxLevels: f.maxLevels},
 		Kind: machine.Kind(f.model), Bandwidth: f.bandwidth, Lambda: f.lambda, Features: f.features, Budget: f.budget,
 		Seed: f.seed, Folds: f.folds, Sample: f.sample, Float32: f.float32, Block: f.block,
 		Checkpoint: f.checkpoint, CheckpointEvery: f.checkpointEvery, Map: f.featureMap, Scaling: f.scaling,
@@ -298,6 +302,13 @@ func (a *app) runFit(cmd *cobra.Command, f *fitFlags, args []string) error {
 			"by --model %s",
 			quoteNames(src.Columns(), 20), machine.KindsOf(machine.Unsupervised)[0])
 	}
+	var dropping *data.Dropping
+	if f.dropMissing {
+		if dropping, err = data.DropMissing(src, f.targets); err != nil {
+			return err
+		}
+		src = dropping
+	}
 	ctx := cmd.Context()
 	summary, err := f.weigh(ctx, src, &o)
 	if err != nil {
@@ -312,6 +323,9 @@ func (a *app) runFit(cmd *cobra.Command, f *fitFlags, args []string) error {
 	}
 	if n := imbalance(report, model, f.classWeight != ""); n != "" {
 		report.Notes = append(report.Notes, n)
+	}
+	if dropping != nil {
+		report.Notes = append(report.Notes, fmt.Sprintf("%d rows without a target were left out", dropping.Dropped()))
 	}
 	r := FitReport{Report: report, Baseline: baselineOf(report, model)}
 	if f.out != "" {

@@ -173,7 +173,7 @@ func printColumns(w io.Writer, r *auto.Report, s *data.Schema) error {
 		by[c.Use] = append(by[c.Use], columnText(c, levels[c.Name]))
 	}
 	return table(w, func(w io.Writer) {
-		for _, use := range []string{"target", "numeric", "boolean", "categorical", "id", "ignored"} {
+		for _, use := range []string{"target", "numeric", "boolean", "time", "text", "categorical", "id", "ignored"} {
 			const most = 12
 			list := by[use]
 			if len(list) == 0 {

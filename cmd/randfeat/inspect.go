@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -169,14 +170,22 @@ func (r *InspectResult) columns(w io.Writer, levels int) error {
 		fmt.Fprintln(w, "column\tuse\tmean\tscale\tdetails")
 		for _, f := range s.Fields {
 			var details []string
-			if f.Kind == data.Categorical {
+			switch {
+			case f.Kind == data.Categorical:
 				details = append(details, listLevels(f.Levels, levels))
+			case f.Range != nil && f.Kind == data.Numeric:
+				details = append(details, fmt.Sprintf("from %s to %s", digits(f.Range[0]), digits(f.Range[1])))
+			case f.Range != nil:
+				details = append(details, fmt.Sprintf("from %s to %s", dayText(f.Range[0]), dayText(f.Range[1])))
+			}
+			if f.Format != "" {
+				details = append(details, f.Format)
 			}
 			if f.Missing {
 				details = append(details, "missing values have an indicator")
 			}
 			mean, scale := "–", "–"
-			if f.Kind != data.Categorical {
+			if f.Scale > 0 {
 				mean, scale = digits(f.Mean), digits(f.Scale)
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", f.Name, f.Kind, mean, scale, strings.Join(details, "; "))
@@ -198,6 +207,9 @@ func (r *InspectResult) columns(w io.Writer, levels int) error {
 		}
 	})
 }
+
+// dayText is a date by its days since 1970.
+func dayText(days float64) string { return time.Unix(int64(days*86400), 0).UTC().Format(time.DateOnly) }
 
 func listLevels(levels []string, most int) string {
 	out := fmt.Sprintf("%d levels", len(levels))

@@ -165,3 +165,35 @@ func TestSurprises(t *testing.T) {
 		}
 	}
 }
+
+// A table as spreadsheets of half of Europe write it, with rows that have no target yet.
+func TestDatesCommasAndGaps(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("Datum;Preis;Notiz;Menge\n")
+	for i := range 90 {
+		y := fmt.Sprintf("%d,%d", i%7*10, i%10)
+		if i%9 == 0 {
+			y = ""
+		}
+		fmt.Fprintf(&b, "%02d.%02d.2024;%d.%03d,50 €;%s %d;%s\n", 1+i%28, 1+i/28, 1+i%3, i*7, []string{"alt", "neu"}[i%2], i, y)
+	}
+	table := writeText(t, "x.csv", b.String())
+	out := filepath.Join(t.TempDir(), "m.rf")
+	fails(t, 1, `target "Menge" is missing`, "fit", table, "--target", "Menge", "-o", out)
+	args := append([]string{"fit", table, "--target", "Menge", "--text", "Notiz", "--drop-missing-target", "-o", out},
+		fixedFlags...)
+	got := ok(t, args...).stdout
+	for _, want := range []string{"80 rows", "Regression of Menge", "time     Datum", "numeric  Preis", "text     Notiz",
+		"10 rows without a target were left out"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+	r := ok(t, "evaluate", out, table, "--drop-missing-target", "--json")
+	if e := objects[EvaluateResult](t, r.stdout)[0]; e.Rows != 80 || e.Dropped != 10 {
+		t.Errorf("%+v", e)
+	}
+	if p := ok(t, "predict", out, table).stdout; strings.Count(p, "\n") != 91 { // they can be predicted
+		t.Errorf("%d lines", strings.Count(p, "\n"))
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go/format"
@@ -29,6 +30,9 @@ func (c *column) number(p *values, v int) (x float64, ok bool) {
 			return 0, false
 		}
 		return data.ParseNumber(text)
+	case c.kind == format.Int96:
+		t := int96(p.text(v))
+		return float64(t.Unix()) + float64(t.Nanosecond())/1e9, true
 	case c.half:
 		return float16(binary.LittleEndian.Uint16(p.text(v))), true
 	case c.kind == format.ByteArray:
@@ -70,6 +74,14 @@ func (c *column) appendText(b []byte, p *values, v int) (text []byte, ok bool) {
 			return hex.AppendEncode(append(b, "0x"...), raw), true
 		}
 		return append(b, raw...), true
+	case c.kind == format.Int96:
+		return int96(p.text(v)).AppendFormat(b, timestamp), true
+	case c.unit == day:
+		return time.Unix(p.int(v)*86400, 0).UTC().AppendFormat(b, time.DateOnly), true
+	case c.unit > 0:
+		perSecond := 1e9 / c.unit
+		n := p.int(v)
+		return time.Unix(n/perSecond, n%perSecond*c.unit).UTC().AppendFormat(b, timestamp), true
 	case c.kind == format.Boolean:
 		return strconv.AppendBool(b, p.int(v) != 0), true
 	case c.uint && c.kind == format.Int32:
@@ -78,6 +90,16 @@ func (c *column) appendText(b []byte, p *values, v int) (text []byte, ok bool) {
 		return strconv.AppendUint(b, uint64(p.int(v)), 10), true
 	}
 	return strconv.AppendInt(b, p.int(v), 10), true
+}
+
+// timestamp has as many digits of the second as it needs.
+const timestamp = "2006-01-02T15:04:05.999999999"
+
+// int96 is a time of old.
+func int96(b []byte) time.Time {
+	const unix = 2440588 // the Julian day of 1970
+	days := int64(binary.LittleEndian.Uint32(b[8:])) - unix
+	return time.Unix(days*86400, int64(binary.LittleEndian.Uint64(b))).UTC()
 }
 
 // appendDecimal puts the point before the last scale digits.

@@ -117,17 +117,21 @@ type column struct {
 	kind     format.Type
 	optional bool
 	uint     bool
-	length   int  // of fixed-length bytes
-	text     bool // bytes that are said to be text
-	half     bool // float16
-	decimal  bool // with so many digits behind the point
+	length   int   // of fixed-length bytes
+	text     bool  // bytes that are said to be text
+	unit     int64 // of times, in nanoseconds; 0: no time
+	half     bool  // float16
+	decimal  bool  // with so many digits behind the point
 	scale    int
 	why      string // not empty: the reason why it cannot be read
 }
 
+// day is its length in nanoseconds.
+const day = 86400e9
+
 // natural is the kind without conversion.
 func (c *column) natural() data.Kind {
-	if c.kind == format.ByteArray && !c.decimal || c.kind == format.Boolean {
+	if c.kind == format.ByteArray && !c.decimal || c.kind == format.Boolean || c.unit > 0 {
 		return data.Text
 	}
 	return data.Number
@@ -179,6 +183,17 @@ func newColumn(e *format.SchemaElement) column {
 		c.decimal, c.scale = true, int(t.Scale)
 	case *format.StringType, *format.EnumType, *format.JsonType:
 		c.text = true
+	case *format.DateType:
+		c.unit = day
+	case *format.TimestampType:
+		switch t.Unit.Value.(type) {
+		case *format.MilliSeconds:
+			c.unit = 1e6
+		case *format.MicroSeconds:
+			c.unit = 1e3
+		case *format.NanoSeconds:
+			c.unit = 1
+		}
 	case *format.Float16Type:
 		c.half = true
 	case nil:
@@ -186,6 +201,12 @@ func newColumn(e *format.SchemaElement) column {
 		case !t.Valid:
 		case t.V == deprecated.UTF8 || t.V == deprecated.Enum || t.V == deprecated.Json:
 			c.text = true
+		case t.V == deprecated.Date:
+			c.unit = day
+		case t.V == deprecated.TimestampMillis:
+			c.unit = 1e6
+		case t.V == deprecated.TimestampMicros:
+			c.unit = 1e3
 		case t.V == deprecated.Decimal:
 			c.decimal, c.scale = true, int(e.Scale.V)
 		case t.V >= deprecated.Uint8 && t.V <= deprecated.Uint64:
@@ -198,8 +219,8 @@ func newColumn(e *format.SchemaElement) column {
 	switch {
 	case c.decimal && (c.scale < 0 || c.scale > maxScale):
 		c.why = fmt.Sprintf("a decimal with %d digits behind the point", c.scale)
-	case c.kind == format.Int96:
-		c.why = "of type INT96, a deprecated time: write it as INT64"
+	case c.kind == format.Int96: // of old, a time: nanoseconds of the day, Julian day
+		c.unit = 1
 	case c.kind == format.FixedLenByteArray && (c.length <= 0 || c.half && c.length != 2 ||
 		c.decimal && c.length > maxDecimalBytes):
 		c.why = fmt.Sprintf("of values of %d bytes", c.length)

@@ -14,10 +14,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	pq "github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress"
+	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/randfeat/randfeat/data"
@@ -48,7 +50,7 @@ func peer(path string) (names []string, columns map[string][]string, err error) 
 	columns = map[string][]string{}
 	for _, c := range file.Root().Columns() {
 		names = append(names, c.Name())
-		if !c.Leaf() || c.Repeated() || c.Type().Kind() == pq.Int96 ||
+		if !c.Leaf() || c.Repeated() ||
 			c.Type().Kind() == pq.FixedLenByteArray && decimalScale(c) < 0 {
 			continue
 		}
@@ -79,6 +81,36 @@ func peer(path string) (names []string, columns map[string][]string, err error) 
 	return names, columns, nil
 }
 
+func isDate(c *pq.Column) bool {
+	if t := c.Type().LogicalType(); t != nil {
+		_, ok := t.Value.(*format.DateType)
+		return ok
+	}
+	return c.Type().ConvertedType() != nil && *c.Type().ConvertedType() == deprecated.Date
+}
+
+// unitOf is the unit of timestamps; 0: none.
+func unitOf(c *pq.Column) time.Duration {
+	if t := c.Type().LogicalType(); t != nil {
+		if s, ok := t.Value.(*format.TimestampType); ok {
+			switch s.Unit.Value.(type) {
+			case *format.MilliSeconds:
+				return time.Millisecond
+			case *format.MicroSeconds:
+				return time.Microsecond
+			}
+			return time.Nanosecond
+		}
+	}
+	switch t := c.Type().ConvertedType(); {
+	case t != nil && *t == deprecated.TimestampMillis:
+		return time.Millisecond
+	case t != nil && *t == deprecated.TimestampMicros:
+		return time.Microsecond
+	}
+	return 0
+}
+
 // decimalScale is the number of digits behind the point; −1: no decimal.
 func decimalScale(c *pq.Column) int {
 	if t := c.Type().LogicalType(); t != nil {
@@ -106,9 +138,21 @@ func shown(c *pq.Column, v pq.Value) string {
 			divisor = math.Pow10(int(t.Scale))
 		}
 	}
+	at := func(unit time.Duration) string {
+		t := time.Unix(0, 0).UTC().Add(time.Duration(v.Int64()) * unit)
+		return t.Format("2006-01-02T15:04:05.999999999")
+	}
 	switch {
 	case v.IsNull():
 		return "∅"
+	case v.Kind() == pq.Int96:
+		i := v.Int96()
+		return time.Date(-4713, 11, 24, 0, 0, 0, 0, time.UTC).AddDate(0, 0, int(i[2])).
+			Add(time.Duration(uint64(i[1])<<32 | uint64(i[0]))).Format("2006-01-02T15:04:05.999999999")
+	case isDate(c):
+		return time.Unix(0, 0).UTC().AddDate(0, 0, int(v.Int32())).Format("2006-01-02")
+	case unitOf(c) > 0:
+		return at(unitOf(c))
 	case (v.Kind() == pq.FixedLenByteArray || v.Kind() == pq.ByteArray) && decimalScale(c) >= 0:
 		x := new(big.Int).SetBytes(v.ByteArray())
 		if v.ByteArray()[0] >= 128 {

@@ -52,7 +52,7 @@ func (s *source) Columns() []string { return s.names }
 // Integer reports whether column j is of integers that int64 holds.
 func (s *source) Integer(j int) bool {
 	c := &s.columns[j]
-	return !c.decimal && (c.kind == format.Int32 || c.kind == format.Int64 && !c.uint)
+	return !c.decimal && c.unit == 0 && (c.kind == format.Int32 || c.kind == format.Int64 && !c.uint)
 }
 
 func (s *source) Open(want []data.Kind) (rd data.Reader, err error) {
@@ -230,7 +230,7 @@ func (r *reader) store(b *data.Block, j int, c *column, p *values, v int) error 
 			return r.badCell(col, c.name, fmt.Sprintf("column %q is %.40q, not UTF-8 as texts are: write it as bytes, or "+
 				"leave the column out", c.name, text))
 		}
-		if text = text[:len(text):len(text)]; c.natural() == data.Text && c.kind != format.Boolean {
+		if text = text[:len(text):len(text)]; c.natural() == data.Text && c.kind != format.Boolean || c.unit > 0 {
 			b.AppendText(j, text)
 		} else {
 			b.AppendBare(j, text)

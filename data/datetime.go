@@ -1,0 +1,284 @@
+package data
+
+import (
+	"math"
+	"time"
+)
+
+// The orders in which texts spell dates: [Field].Format.
+const (
+	yearFirst  = "year-month-day"
+	dayFirst   = "day-month-year"
+	monthFirst = "month-day-year"
+)
+
+// dates are the orders in which all cells of a column can be read, with the moments of their days.
+type dates struct {
+	n       int64
+	days    [3]moments // of yearFirst, dayFirst, monthFirst
+	not     [3]bool
+	clock   bool // some have a time of day
+	dotted  bool // all so far are separated by points
+	started bool
+}
+
+var dateOrders = [3]string{yearFirst, dayFirst, monthFirst}
+
+func (d *dates) add(text []byte) {
+	if d.not == [3]bool{true, true, true} {
+		return
+	}
+	d.n++
+	for k, order := range dateOrders {
+		if d.not[k] {
+			continue
+		}
+		t, point, ok := parseTime(text, order)
+		if d.not[k] = !ok; !ok {
+			continue
+		}
+		d.days[k].add(t.days())
+		d.clock = d.clock || t.seconds != 0
+		d.dotted = point && (d.dotted || !d.started)
+	}
+	d.started = true
+}
+
+// of is the order of a column, or empty; both says that day and month may be either way round.
+func (d *dates) of() (order string, m moments, both bool) {
+	switch {
+	case d.n == 0:
+		return "", moments{}, false
+	case !d.not[0]:
+		return yearFirst, d.days[0], false
+	case !d.not[1] && (d.not[2] || d.dotted):
+		return dayFirst, d.days[1], false
+	case !d.not[2]:
+		return monthFirst, d.days[2], !d.not[1]
+	}
+	return "", moments{}, false
+}
+
+// moment is a date and a time of day as a clock on the wall shows them: offsets from UTC are not counted.
+type moment struct {
+	date    int64   // days since 1970
+	yearDay float64 // of the year, from 0 to 1
+	weekday int     // Sunday is 0
+	seconds float64 // of the day
+}
+
+// days since 1970, with the time of day as a fraction.
+func (m moment) days() float64 { return float64(m.date) + m.seconds/86400 }
+
+// timeWidth is the number of encoded columns of a time: elapsed days, sine and cosine of the year, of the week and, if
+// there are times of day, of the day.
+func timeWidth(clock bool) int {
+	if clock {
+		return 7
+	}
+	return 5
+}
+
+// encode writes the columns of a time.
+func (m moment) encode(row []float64, f *Field) {
+	row[0] = (m.days() - f.Mean) / f.Scale
+	turn := func(at int, share float64) { row[at], row[at+1] = math.Sincos(2 * math.Pi * share) }
+	turn(1, m.yearDay)
+	turn(3, (float64(m.weekday)+m.seconds/86400)/7)
+	if f.Clock {
+		turn(5, m.seconds/86400)
+	}
+}
+
+// parseTime reads a date in an order, with / . - or blanks between its parts, months as numbers or English names, and
+// perhaps a time of day and an offset behind it: 2024-03-01T12:30:00.5Z, 1.3.2024, Mar 1, 2024 12:30 PM. Years have four
+// digits. point says that points separate the parts.
+func parseTime(b []byte, order string) (m moment, point, ok bool) {
+	b = trimBlanks(b)
+	if len(b) < 8 || len(b) > 64 {
+		return m, false, false
+	}
+	if n := letters(b); n >= 3 && weekday(b[:n]) { // Mon, 1 Mar 2024
+		for b = b[n:]; len(b) > 0 && (b[0] == ',' || b[0] == ' ' || b[0] == '.'); {
+			b = b[1:]
+		}
+	}
+	var part [3]int
+	var width [3]int
+	named := -1
+	for k := range part {
+		if n := letters(b); n >= 3 && named < 0 {
+			if part[k], ok = monthNamed(b[:n]); !ok {
+				return m, false, false
+			}
+			named, b = k, b[n:]
+		} else {
+			n := 0
+			for n < len(b) && n < 5 && b[n]-'0' <= 9 {
+				part[k] = 10*part[k] + int(b[n]-'0')
+				n++
+			}
+			if n == 0 || n > 4 {
+				return m, false, false
+			}
+			width[k], b = n, b[n:]
+		}
+		if k == 2 {
+			break
+		}
+		n := 0
+		for n < len(b) && n < 2 && (b[n] == '-' || b[n] == '/' || b[n] == '.' || b[n] == ' ' || b[n] == ',') {
+			point = point || b[n] == '.'
+			n++
+		}
+		if n == 0 {
+			return m, false, false
+		}
+		b = b[n:]
+	}
+	year, month, day := 0, 1, 2
+	switch order {
+	case dayFirst:
+		year, month, day = 2, 1, 0
+	case monthFirst:
+		year, month, day = 2, 0, 1
+	}
+	if width[year] != 4 || named >= 0 && named != month || width[day] > 2 || width[month] > 2 {
+		return m, false, false
+	}
+	y, mo, d := part[year], part[month], part[day]
+	if mo < 1 || mo > 12 || d < 1 || d > 31 {
+		return m, false, false
+	}
+	date := time.Date(y, time.Month(mo), d, 0, 0, 0, 0, time.UTC)
+	if date.Day() != d { // 30 February
+		return m, false, false
+	}
+	m.date = date.Unix() / 86400
+	if date.Unix() < 0 && date.Unix()%86400 != 0 {
+		m.date--
+	}
+	m.weekday = int(date.Weekday())
+	length := 365.0
+	if time.Date(y, 12, 31, 0, 0, 0, 0, time.UTC).YearDay() == 366 {
+		length = 366
+	}
+	if m.seconds, ok = parseClock(b); !ok {
+		return m, false, false
+	}
+	m.yearDay = (float64(date.YearDay()-1) + m.seconds/86400) / length
+	return m, point, true
+}
+
+// parseClock reads what follows a date: nothing, or T12:30:00.5 with AM or PM and an offset, which is dropped.
+func parseClock(b []byte) (seconds float64, ok bool) {
+	if len(b) == 0 {
+		return 0, true
+	}
+	if b[0] != 'T' && b[0] != 't' && b[0] != ' ' && b[0] != ',' {
+		return 0, false
+	}
+	b = trimBlanks(b[1:])
+	var part [3]float64
+	for k := range part {
+		n, v := 0, 0.0
+		for n < len(b) && b[n]-'0' <= 9 {
+			v = 10*v + float64(b[n]-'0')
+			n++
+		}
+		if n == 0 || n > 2 {
+			return 0, false
+		}
+		if part[k], b = v, b[n:]; k == 2 && len(b) > 0 && (b[0] == '.' || b[0] == ',') {
+			n, unit := 1, 0.1
+			for ; n < len(b) && b[n]-'0' <= 9; n++ {
+				part[k] += unit * float64(b[n]-'0')
+				unit /= 10
+			}
+			b = b[n:]
+		}
+		if len(b) == 0 || b[0] != ':' {
+			if k == 0 {
+				return 0, false
+			}
+			break
+		}
+		if k < 2 {
+			b = b[1:]
+		}
+	}
+	b = trimBlanks(b)
+	if len(b) >= 2 && (b[1]|0x20 == 'm') && (b[0]|0x20 == 'a' || b[0]|0x20 == 'p') {
+		if part[0] < 1 || part[0] > 12 {
+			return 0, false
+		}
+		part[0] = math.Mod(part[0], 12)
+		if b[0]|0x20 == 'p' {
+			part[0] += 12
+		}
+		b = trimBlanks(b[2:])
+	}
+	if part[0] > 24 || part[1] > 59 || part[2] >= 61 || !offset(b) {
+		return 0, false
+	}
+	return 3600*part[0] + 60*part[1] + part[2], true
+}
+
+// offset reports whether b is an offset from UTC or nothing.
+func offset(b []byte) bool {
+	switch s := string(b); s {
+	case "", "Z", "z", "UTC", "GMT":
+		return true
+	}
+	if b[0] != '+' && b[0] != '-' || len(b) > 6 {
+		return false
+	}
+	digits := 0
+	for _, c := range b[1:] {
+		if c-'0' <= 9 {
+			digits++
+		} else if c != ':' {
+			return false
+		}
+	}
+	return digits == 2 || digits == 4
+}
+
+func letters(b []byte) int {
+	n := 0
+	for n < len(b) && b[n]|0x20 >= 'a' && b[n]|0x20 <= 'z' {
+		n++
+	}
+	return n
+}
+
+func monthNamed(b []byte) (int, bool) {
+	for m := time.January; m <= time.December; m++ {
+		if beginsName(m.String(), b) {
+			return int(m), true
+		}
+	}
+	return 0, false
+}
+
+func weekday(b []byte) bool {
+	for d := time.Sunday; d <= time.Saturday; d++ {
+		if beginsName(d.String(), b) {
+			return true
+		}
+	}
+	return false
+}
+
+// beginsName reports whether b is a name or its first three letters, in any case.
+func beginsName(name string, b []byte) bool {
+	if len(b) != 3 && len(b) != len(name) {
+		return false
+	}
+	for i, c := range b {
+		if c|0x20 != name[i]|0x20 {
+			return false
+		}
+	}
+	return true
+}

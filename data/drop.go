@@ -1,0 +1,98 @@
+package data
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
+)
+
+// Dropping is a table without the rows in which one of some columns is missing.
+type Dropping struct {
+	Source
+	at      []int
+	dropped atomic.Int64 // of the last reading
+}
+
+// DropMissing leaves out the rows of src that have no value in one of the columns.
+func DropMissing(src Source, columns []string) (*Dropping, error) {
+	d := &Dropping{Source: src}
+	names := src.Columns()
+	for _, c := range columns {
+		j := slices.Index(names, c)
+		if j < 0 {
+			return nil, &InputError{Place: src.Name(), Err: ErrSchema,
+				Detail: fmt.Sprintf("no column %s; the columns are %s", show(c), listNames(names))}
+		}
+		d.at = append(d.at, j)
+	}
+	return d, nil
+}
+
+// Unwrap is the whole table.
+func (d *Dropping) Unwrap() Source { return d.Source }
+
+// Dropped is how many rows were left out when all were read last.
+func (d *Dropping) Dropped() int64 { return d.dropped.Load() }
+
+// Open starts at the first row that is not left out.
+func (d *Dropping) Open(want []Kind) (Reader, error) {
+	asked := want
+	if want != nil {
+		want = slices.Clone(want)
+		for _, j := range d.at {
+			if want[j] == Skip {
+				want[j] = Text
+			}
+		}
+	}
+	r, err := d.Source.Open(want)
+	if err != nil {
+		return nil, err
+	}
+	return &droppingReader{Reader: r, d: d, asked: asked}, nil
+}
+
+type droppingReader struct {
+	Reader
+	d       *Dropping
+	asked   []Kind
+	row     int64
+	dropped int64
+	kept    []int // of the last block
+}
+
+func (r *droppingReader) Where(i int) string { return r.Reader.Where(r.kept[i]) }
+
+func (r *droppingReader) Read(b *Block, most int) error {
+	for {
+		if err := r.Reader.Read(b, most); err != nil {
+			r.d.dropped.Store(r.dropped)
+			return err
+		}
+		r.kept = r.kept[:0]
+	rows:
+		for i := range b.Rows {
+			for _, j := range r.d.at {
+				c := &b.Cols[j]
+				if c.Text != nil && c.Text[i] == nil || c.Num != nil && math.IsNaN(c.Num[i]) {
+					r.dropped++
+					continue rows
+				}
+			}
+			r.kept = append(r.kept, i)
+		}
+		if len(r.kept) == 0 {
+			continue
+		}
+		b.Keep(r.kept)
+		b.First = r.row
+		r.row += int64(b.Rows)
+		for j, k := range r.asked {
+			if k == Skip {
+				b.Cols[j] = Column{}
+			}
+		}
+		return nil
+	}
+}
