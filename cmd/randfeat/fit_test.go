@@ -359,25 +359,28 @@ func TestPythonReadsModels(t *testing.T) {
 	}
 	dir := t.TempDir()
 	model, table := filepath.Join(dir, "model.rf"), filepath.Join(dir, "demo.csv")
-	ok(t, "fit", "--demo", "-o", model, "--save-data", table, "--features", "128", "--folds", "1")
-	var stderr bytes.Buffer
-	cmd := exec.Command("python3", "-c", program, model, table)
-	cmd.Stderr = &stderr
-	python, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, stderr.String())
-	}
-	lines := strings.Fields(string(python))
-	ours := strings.Split(strings.TrimSpace(ok(t, "predict", model, table, "--ids", "").stdout), "\n")[1:]
-	if len(lines) != fitDemoRows || len(ours) != fitDemoRows {
-		t.Fatalf("%d predictions in Python, %d here, want %d", len(lines), len(ours), fitDemoRows)
-	}
-	for i, line := range lines {
-		u, errU := strconv.ParseFloat(line, 64)
-		v, errV := strconv.ParseFloat(ours[i], 64)
-		// Rounding of sums of 128 products; predictions are about 30.
-		if errU != nil || errV != nil || math.Abs(u-v) > 1e-9 {
-			t.Fatalf("row %d: %s in Python, %s here", i, line, ours[i])
+	for _, args := range []string{"--features 128 --scaling fitted", "--map exact --bandwidth 2",
+		"--map nystrom --features 100 --bandwidth 2"} {
+		ok(t, append([]string{"fit", "--demo", "-o", model, "--save-data", table, "--folds", "1"}, strings.Fields(args)...)...)
+		var stderr bytes.Buffer
+		cmd := exec.Command("python3", "-c", program, model, table)
+		cmd.Stderr = &stderr
+		python, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, stderr.String())
+		}
+		lines := strings.Fields(string(python))
+		ours := strings.Split(strings.TrimSpace(ok(t, "predict", model, table, "--ids", "").stdout), "\n")[1:]
+		if len(lines) != fitDemoRows || len(ours) != fitDemoRows {
+			t.Fatalf("%d predictions in Python, %d here, want %d", len(lines), len(ours), fitDemoRows)
+		}
+		for i, line := range lines {
+			u, errU := strconv.ParseFloat(line, 64)
+			v, errV := strconv.ParseFloat(ours[i], 64)
+			// Rounding of sums of products; predictions are about 30.
+			if errU != nil || errV != nil || math.Abs(u-v) > 1e-7 {
+				t.Fatalf("%s: row %d: %s in Python, %s here", args, i, line, ours[i])
+			}
 		}
 	}
 }

@@ -223,7 +223,13 @@ const mostSteps = 12
 // climb goes from e.at by steps of √2 in s and half a decade in λ to a setting whose neighbours are not better.
 func (e *exactSearch) climb() error {
 	o := &e.c.f.o
-	steps := []exactPoint{{1, math.Sqrt(0.1)}, {1, math.Sqrt(10)}, {math.Sqrt2 / 2, 1}, {math.Sqrt2, 1}}
+	steps := []exactPoint{{math.Sqrt2 / 2, 1}, {1, math.Sqrt(0.1)}, {1, math.Sqrt(10)}, {math.Sqrt2, 1}}
+	switch n := e.tries.x.Rows; { // dear, and what more rows want are narrower kernels, and a smaller λ with them
+	case n > lastRows/2:
+		steps = steps[:1]
+	case n > firstRows:
+		steps = steps[:2]
+	}
 	for range mostSteps {
 		if err := e.try(e.at.scale, []float64{e.at.lambda}); err != nil {
 			return err

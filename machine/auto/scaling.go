@@ -12,8 +12,9 @@ import (
 
 const (
 	// scalingRows are enough to tell which of a few scalings is better by more than a standard error; their settings are
-	// searched on half of them first. Widths of columns are fitted to as many others.
-	scalingRows = 1024
+	// searched on a third of them first. Widths of columns are fitted to widthRows others.
+	scalingRows = 768
+	widthRows   = 512
 	// leastScaling is the number of rows below which differences between scalings are noise.
 	leastScaling = 100
 	// alike is the ratio of the largest to the smallest weight up to which a scaling is not worth a trial.
@@ -39,7 +40,7 @@ func (f *fit) chooseScaling(s *sample) (*Choice, error) {
 			machine.ErrSetup)
 	case f.o.Scaling == ScalingFitted:
 		order := shuffled(s.len(), f.o.Seed)
-		w, err := c.fittedWeights(order[:min(len(order), scalingRows)], f.fieldWeights(ScalingStandard, s))
+		w, err := c.fittedWeights(order[:min(len(order), widthRows)], f.fieldWeights(ScalingStandard, s))
 		if err != nil {
 			return nil, err
 		}
@@ -63,21 +64,21 @@ func (f *fit) chooseScaling(s *sample) (*Choice, error) {
 func (c *chooser) tryScalings(ch *Choice) error {
 	f, order := c.f, shuffled(c.s.len(), c.f.o.Seed)
 	judge := order[:min(len(order)/2, scalingRows)]
-	rest := order[len(judge):min(len(order), 2*scalingRows)]
+	rest := order[len(judge):min(len(order), len(judge)+widthRows)]
 	var (
 		top     *exactSearch
 		topLoss []float64
 		weights []float64
 	)
-	try := func(name string, w []float64) (bool, error) {
-		e := c.exactSearch(judge, max(len(judge)/2, min(len(judge), leastScaling)), len(judge))
+	try := func(name string, w []float64) error {
+		e := c.exactSearch(judge, max(len(judge)/3, min(len(judge), leastScaling)), len(judge))
 		e.weights = f.columnWeights(w)
 		if err := e.search(); err != nil {
-			return false, err
+			return err
 		}
 		i := best(e.all)
 		if i < 0 {
-			return false, nil
+			return nil
 		}
 		t := e.all[i]
 		ch.Trials = append(ch.Trials, f.shown(t, float64(len(ch.Trials)), name))
@@ -87,14 +88,14 @@ func (c *chooser) tryScalings(ch *Choice) error {
 		}
 		if top != nil {
 			if diff, se := gain(topLoss, loss); diff <= se {
-				return false, nil
+				return nil
 			}
 		}
 		top, topLoss, weights, ch.Value = e, loss, w, name
-		return true, nil
+		return nil
 	}
 	standard := f.fieldWeights(ScalingStandard, c.s)
-	if _, err := try(ScalingStandard, standard); err != nil {
+	if err := try(ScalingStandard, standard); err != nil {
 		return err
 	}
 	for _, name := range []string{ScalingCommon, ScalingRobust} {
@@ -102,7 +103,7 @@ func (c *chooser) tryScalings(ch *Choice) error {
 		if slices.Max(w) <= alike*slices.Min(w) {
 			continue
 		}
-		if _, err := try(name, w); err != nil {
+		if err := try(name, w); err != nil {
 			return err
 		}
 	}
@@ -114,12 +115,11 @@ func (c *chooser) tryScalings(ch *Choice) error {
 		if err != nil {
 			return err
 		}
-		better, err := try(ScalingFitted, w)
-		if err != nil {
+		if err := try(ScalingFitted, w); err != nil {
 			return err
 		}
-		if better { // all that were looked at know more than some
-			if weights, err = c.fittedWeights(order[:min(len(order), scalingRows)], w); err != nil {
+		if ch.Value == ScalingFitted && len(rest) < widthRows { // rows that judged know something, too
+			if weights, err = c.fittedWeights(order[:min(len(order), widthRows)], w); err != nil {
 				return err
 			}
 		}

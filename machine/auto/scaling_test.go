@@ -147,7 +147,7 @@ func TestScalingErrors(t *testing.T) {
 
 // A chosen scaling is that of the model's schema, and the same at any number of goroutines.
 func TestScalingIsInTheSchema(t *testing.T) {
-	src, o := board(240, 1), Options{Learn: data.LearnOptions{Targets: []string{"class"}}, Folds: 1}
+	src, o := board(400, 1), Options{Learn: data.LearnOptions{Targets: []string{"class"}}, Folds: 1}
 	fit := func() *machine.Model {
 		m, r, err := Fit(context.Background(), src, o)
 		if err != nil {
