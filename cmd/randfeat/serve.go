@@ -42,6 +42,7 @@ type serveFlags struct {
 	logLevel    string
 	float32     bool
 	strict      bool
+	columns     bool
 	limits      serve.Limits
 }
 
@@ -53,18 +54,21 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: `serve answers predictions over HTTP, and shows a page for people at /.
 
   POST /v1/predict  rows as JSON, CSV or NDJSON in, predictions out;
-                    parameters: ?probabilities, ?scores, ?variance
+                    parameters: ?probabilities, ?scores, ?variance, ?interval=0.9
   GET  /v1/model    the model and the columns it reads
+  GET  /openapi.json  a description of all this for programs
   GET  /healthz, /readyz, /metrics
 
-  curl -H 'Content-Type: application/json' -d '{"rows":[{"age":31,"sex":"M"}]}' http://127.0.0.1:8080/v1/predict
+  curl -H 'Content-Type: application/json' -d '[{"age":31,"sex":"M"}]' http://127.0.0.1:8080/v1/predict
   curl -H 'Content-Type: text/csv' --data-binary @rows.csv http://127.0.0.1:8080/v1/predict
 
 Beyond loopback a token is needed, from --token-file or the environment variable ` + tokenVariable + `. Clients send it as
 "Authorization: Bearer TOKEN"; browsers ask for it as a password.
 
-SIGHUP reads the model file (and the certificate) again, without dropping a request; a file that is damaged changes
-nothing. Replace the file by renaming another to it. SIGTERM and SIGINT let requests in work finish, then stop.
+SIGHUP reads the model file (and the token file and the certificate) again, without dropping a request. A file that is
+damaged changes nothing, nor does a model that reads other columns, unless --allow-other-columns is given. Replace the
+file by renaming another to it. SIGTERM and SIGINT let requests in work finish, then stop; with --drain-delay the server
+first goes on for that time while /readyz says no, so that load balancers notice.
 Logs go to stderr; they never hold rows.`,
 		Example: `  randfeat serve model.rf
   randfeat serve model.rf --addr :8443 --token-file token --tls-cert cert.pem --tls-key key.pem --log-format json`,
@@ -80,6 +84,7 @@ Logs go to stderr; they never hold rows.`,
 	fl.StringVar(&f.key, "tls-key", "", "file with the private key (PEM)")
 	fl.BoolVar(&f.strict, "strict", false, "refuse rows with unseen levels, values outside the range of the fit, …; "+
 		"otherwise they are counted in /metrics")
+	fl.BoolVar(&f.columns, "allow-other-columns", false, "let a reload change the columns that clients must send")
 	fl.BoolVar(&f.float32, "float32", false, "compute in float32: faster, some seven digits")
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug (every request), info, warn or error")
@@ -89,6 +94,8 @@ Logs go to stderr; they never hold rows.`,
 	fl.IntVar(&l.InFlight, "max-in-flight", 512, "most requests at a time (else 429)")
 	fl.Int64Var(&l.Memory, "max-memory", 256<<20, "most bytes of all requests and answers at a time (else 429)")
 	fl.IntVar(&l.Batch, "max-batch", 256, "most rows predicted in one call")
+	fl.IntVar(&l.Connections, "max-connections", 4096, "most connections at a time (else they are closed)")
+	fl.DurationVar(&l.Drain, "drain-delay", 0, "time to go on answering while /readyz says no, before stopping")
 	fl.DurationVar(&l.Time, "timeout", 30*time.Second, "longest time to answer a request (else 503)")
 	fl.DurationVar(&l.Read, "read-timeout", 30*time.Second, "longest time for a client to send a request")
 	fl.DurationVar(&l.Header, "header-timeout", 5*time.Second,
@@ -129,7 +136,8 @@ func (a *app) serve(ctx context.Context, path string, f *serveFlags) error {
 	notifyReload(again)
 	defer signal.Stop(again)
 	s, err := serve.New(path, serve.Options{Limits: f.limits, Token: token, OpenMetrics: f.openMetrics,
-		LoopbackHosts: loopback && token == "", Float32: f.float32, Strict: f.strict, Log: log})
+		LoopbackHosts: loopback && token == "", Float32: f.float32, Strict: f.strict,
+		ColumnsMayChange: f.columns, Log: log})
 	if err != nil {
 		return err
 	}
@@ -172,6 +180,7 @@ func (a *app) serve(ctx context.Context, path string, f *serveFlags) error {
 				return
 			case <-again:
 				_ = s.Reload() // logged and counted
+				f.reloadToken(s, log)
 				if f.cert != "" {
 					if err := pair.load(); err != nil {
 						log.Error("the certificate cannot be read, the old one stays", "error", err)
@@ -204,7 +213,7 @@ func (f *serveFlags) checkLimits() error {
 		ok   bool
 	}{{"max-body", l.Body > 0}, {"max-rows", l.Rows > 0}, {"max-in-flight", l.InFlight > 0},
 		{"max-memory", l.Memory >= l.Body},
-		{"max-batch", l.Batch > 0}, {"timeout", l.Time > 0}, {"read-timeout", l.Read > 0},
+		{"max-batch", l.Batch > 0}, {"max-connections", l.Connections > 0}, {"drain-delay", l.Drain >= 0}, {"timeout", l.Time > 0}, {"read-timeout", l.Read > 0},
 		{"header-timeout", l.Header > 0},
 		{"idle-timeout", l.Idle > 0}, {"shutdown-timeout", l.Shutdown > 0}} {
 		if !v.ok {
@@ -246,6 +255,21 @@ func (f *serveFlags) token() (string, error) {
 		return "", fmt.Errorf("the token file %s is empty", f.tokenFile)
 	}
 	return t, nil
+}
+
+// reloadToken reads the token file again. Without one there is nothing to read: a process cannot be given another
+// environment.
+func (f *serveFlags) reloadToken(s *serve.Server, log *slog.Logger) {
+	if f.tokenFile == "" {
+		return
+	}
+	token, err := f.token()
+	if err != nil {
+		log.Error("the token cannot be read, the old one stays", "error", err)
+		return
+	}
+	s.SetToken(token)
+	log.Info("the token was read again")
 }
 
 // onLoopback reports whether only this machine can reach an address. A name must mean loopback addresses only.

@@ -13,9 +13,11 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httptrace"
 	"os"
 	"path/filepath"
@@ -29,6 +31,7 @@ import (
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/machine"
+	"github.com/randfeat/randfeat/machine/serve"
 )
 
 // servedModel is a small regression of y on a and b; other seeds predict otherwise.
@@ -260,5 +263,39 @@ func TestServeTokenAndTLS(t *testing.T) {
 		if o := stop(); o.code != exitDone || strings.Contains(o.stderr, token) {
 			t.Errorf("exit %d\n%s", o.code, o.stderr)
 		}
+	}
+}
+
+// SIGHUP reads the token file again; one that is empty or gone leaves the old token.
+func TestReloadToken(t *testing.T) {
+	dir := t.TempDir()
+	f := serveFlags{tokenFile: put(t, dir, "token", "first\n")}
+	s, err := serve.New(servedFile(t), serve.Options{Token: "first"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := func(token string) int {
+		r := httptest.NewRequest(http.MethodGet, "/v1/model", nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		return w.Code
+	}
+	var log strings.Builder
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	put(t, dir, "token", "second\n")
+	f.reloadToken(s, logger)
+	if status("first") != 401 || status("second") != 200 {
+		t.Error("the token of the file is not that of the server")
+	}
+	put(t, dir, "token", " \n")
+	f.reloadToken(s, logger)
+	if err := os.Remove(f.tokenFile); err != nil {
+		t.Fatal(err)
+	}
+	f.reloadToken(s, logger)
+	if status("second") != 200 || strings.Count(log.String(), "the old one stays") != 2 ||
+		strings.Contains(log.String(), "second") {
+		t.Errorf("a token file that cannot be used:\n%s", log.String())
 	}
 }

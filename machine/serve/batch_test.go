@@ -75,7 +75,7 @@ func TestBatchEqualsSingle(t *testing.T) {
 			status := 0
 			if bad {
 				wg.Go(func() {
-					status = post(s, "/v1/predict", "application/json", `{"rows":[{"a":1,"b":1e308,"c":"red"}]}`).Code
+					status = post(s, "/v1/predict", "text/csv", "a,b,c\n1,1e308,red\n").Code
 				})
 			}
 			waiting(t, b, len(rows)+map[bool]int{true: 1}[bad])

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"html"
 	"strconv"
@@ -67,6 +68,7 @@ func (v *pageView) write(p *page) {
 	v.result(p)
 	p.raw(`</section>
 `)
+	v.scores(p)
 	v.fields(p)
 	p.in(`</main>
 <footer><p>sha256 `, v.Info.SHA256, `</p></footer>
@@ -92,33 +94,138 @@ func (v *pageView) head(p *page) {
 		p.in("<strong>", t, "</strong>")
 	}
 	p.in(",\nfitted on ", strconv.FormatInt(v.Info.Rows, 10), " rows, ")
-	p.in("loaded ", v.Info.Loaded, `. <a href="/v1/model">Details</a></p>`+"\n")
+	p.in("loaded ", v.Info.Loaded, `. <a href="/v1/model">Details</a>, <a href="/openapi.json">OpenAPI</a></p>`+"\n")
 }
 
 // form asks for rows.
 func (v *pageView) form(p *page) {
-	p.in(`<form method="post" action="/" enctype="multipart/form-data" id="form">
+	p.raw(`<form method="post" action="/" enctype="multipart/form-data" id="form">
+`)
+	v.inputFields(p)
+	v.options(p)
+	if len(v.Inputs) > 0 {
+		p.raw("<p><button type=\"submit\" name=\"answer\" value=\"one\">Predict</button></p>\n")
+	}
+	p.raw("<details")
+	if len(v.Inputs) == 0 {
+		p.raw(" open")
+	}
+	p.in(`>
+<summary>Many rows: a text or a file</summary>
 <label for="rows">Rows: CSV with a line of names, or JSON</label>
 <textarea id="rows" name="rows" rows="8" spellcheck="false" autocomplete="off">
 `, v.Text, `</textarea>
 <p><label for="file">or a file, which goes before the text:</label>
 <input type="file" id="file" name="file" accept=".csv,.tsv,.txt,.json,.ndjson,.jsonl"></p>
-`)
-	if len(v.Options) > 0 {
-		p.raw("<fieldset>\n<legend>Also show</legend>\n")
-		for _, o := range v.Options {
-			p.in(`<label><input type="checkbox" name="`, o.Name, `" value="true"`)
-			if o.On {
-				p.raw(" checked")
-			}
-			p.in("> ", o.Name, "</label>\n")
-		}
-		p.raw("</fieldset>\n")
-	}
-	p.raw(`<p><button type="submit" name="answer" value="table">Predict</button>
+<p><button type="submit" name="answer" value="table">Predict the rows</button>
 <button type="submit" name="answer" value="csv">Download as CSV</button></p>
-</form>
+</details>
 `)
+	p.raw("</form>\n")
+}
+
+// options ask for more columns.
+func (v *pageView) options(p *page) {
+	if len(v.Options) == 0 {
+		return
+	}
+	p.raw("<fieldset>\n<legend>Also show</legend>\n")
+	for _, o := range v.Options {
+		p.in(`<label><input type="checkbox" name="`, o.Name, `" value="true"`)
+		if o.On {
+			p.raw(" checked")
+		}
+		name := o.Name
+		if name == "interval" {
+			name = "lower and upper limit of 90 % of observations"
+		}
+		p.in("> ", name, "</label>\n")
+	}
+	p.raw("</fieldset>\n")
+}
+
+// inputFields are those of one row.
+func (v *pageView) inputFields(p *page) {
+	if len(v.Inputs) == 0 {
+		return
+	}
+	p.raw("<h2>One row</h2>\n<div class=\"inputs\">\n")
+	for i, in := range v.Inputs {
+		id := "c" + strconv.Itoa(i)
+		p.in(`<p><label for="`, id, `">`)
+		p.in("", in.Name, "</label>\n")
+		if in.Choices == nil {
+			p.in(`<input type="text" id="`, id, `"`)
+			p.in(` name="`, id, `"`)
+			p.in(` value="`, in.Value, `" autocomplete="off" spellcheck="false">`)
+		} else {
+			p.in(`<select id="`, id, `"`)
+			p.in(` name="`, id, `">`)
+			for _, c := range in.Choices {
+				p.raw("<option")
+				if c == in.Value {
+					p.raw(" selected")
+				}
+				p.in(">", c, "</option>")
+			}
+			p.raw("</select>")
+		}
+		if in.Hint != "" {
+			p.in("\n<small>", in.Hint, "</small>")
+		}
+		p.raw("</p>\n")
+	}
+	p.raw("</div>\n")
+}
+
+// scores say how well the model predicted rows that it had not seen.
+func (v *pageView) scores(p *page) {
+	if len(v.Scores) == 0 && v.Fitted == "" {
+		return
+	}
+	p.raw("<details>\n<summary>How good it is")
+	if len(v.Scores) > 0 {
+		p.in(": ", v.Scores[0].Name+" "+short(v.Scores[0].Value), "")
+	}
+	p.raw("</summary>\n")
+	if v.Fitted != "" {
+		p.in("<p>Fitted ", v.Fitted, "</p>\n")
+	}
+	if len(v.Scores) > 0 {
+		p.in("<p>On rows that the model has not seen (", v.Scored, `):</p>
+<div class="scroll"><table>
+<thead><tr><th scope="col">score</th><th scope="col">value</th><th scope="col">95 % interval</th></tr></thead>
+<tbody>`)
+		for _, s := range v.Scores {
+			name := s.Name
+			if s.Output > 0 && s.Output <= len(v.Info.Targets) {
+				name += " of " + v.Info.Targets[s.Output-1]
+			}
+			p.in("\n<tr><td>", name, "</td>")
+			p.in("<td>", short(s.Value), "</td><td>")
+			if s.Low <= s.High { // not NaN
+				p.text(short(s.Low) + " to " + short(s.High))
+			}
+			p.raw("</td></tr>")
+		}
+		p.raw("\n</tbody></table></div>\n")
+	}
+	p.raw("</details>\n")
+}
+
+// readable writes a cell; a number with many digits is cut, and whole in its title.
+func (p *page) readable(text string) {
+	v, err := strconv.ParseFloat(text, 64)
+	if s := short(v); err == nil && len(s) < len(text) {
+		p.in(`<td class="number" title="`, text, `">`)
+		p.in("", s, "</td>")
+		return
+	}
+	if err == nil {
+		p.in(`<td class="number">`, text, "</td>")
+		return
+	}
+	p.in("<td>", text, "</td>")
 }
 
 // result is what came of the rows that were sent.
@@ -139,14 +246,18 @@ func (v *pageView) result(p *page) {
 	}
 	p.raw(`<div class="scroll"><table id="predictions">
 <thead><tr><th scope="col">row</th>`)
-	for _, c := range v.Columns {
-		p.in(`<th scope="col">`, c, "</th>")
+	for j, c := range v.Columns {
+		if v.Given == 0 || j < v.Given {
+			p.in(`<th scope="col" class="answer">`, c, "</th>")
+		} else {
+			p.in(`<th scope="col">`, c, "</th>")
+		}
 	}
 	p.raw("</tr></thead>\n<tbody>")
 	for i, row := range v.Rows {
 		p.in("\n<tr><td>", strconv.Itoa(i+1), "</td>")
 		for _, cell := range row {
-			p.in("<td>", cell, "</td>")
+			p.readable(cell)
 		}
 		p.raw("</tr>")
 	}
@@ -168,7 +279,7 @@ func (v *pageView) fields(p *page) {
 		p.in("<td>", string(f.Kind), "</td><td>")
 		switch n := len(f.Levels); {
 		case n == 0:
-			p.text(fmt.Sprintf("%.4g ± %.3g", f.Mean, f.Scale))
+			p.text(cmp.Or(inputOf(f).Hint, typical(f)))
 		case n > shownLevels:
 			p.list(f.Levels[:shownLevels])
 			p.raw(", …")

@@ -12,8 +12,8 @@ import (
 	"github.com/randfeat/randfeat/internal/jsonscan"
 )
 
-// jsonRows reads {"rows": [{…}, …]} or {"columns": […], "rows": [[…], …]} without building values: cells go from the
-// body to the block.
+// jsonRows reads [{…}, …], {"rows": [{…}, …]} or {"columns": […], "rows": [[…], …]} without building values: cells go
+// from the body to the block.
 type jsonRows struct {
 	p       jsonscan.Scanner
 	d       *loaded
@@ -42,6 +42,18 @@ func newJSONRows(body []byte, d *loaded, kinds []data.Kind) (*jsonRows, error) {
 	}
 	rowsAt, columnsAt := -1, -1
 	p := &r.p
+	if p.Skip(); p.Pos < len(body) && body[p.Pos] == '[' { // rows alone
+		rowsAt = p.Pos
+		if err := p.Ignore(); err != nil {
+			return nil, r.wrong(err)
+		}
+		if p.End() != nil {
+			return nil, r.fail("something after the array")
+		}
+		p.Pos = rowsAt
+		p.Eat('[')
+		return r, nil
+	}
 	err := p.Object(func(key []byte, _ int) error {
 		at := &rowsAt
 		switch string(key) {
@@ -216,6 +228,9 @@ func (r *jsonRows) readArray(b *data.Block) error {
 	return nil
 }
 
+// maxNumber is far beyond what features can be computed of.
+const maxNumber = 1e100
+
 // cell reads a scalar into column j.
 func (r *jsonRows) cell(b *data.Block, j int) error {
 	r.p.Skip()
@@ -236,8 +251,8 @@ func (r *jsonRows) cell(b *data.Block, j int) error {
 		return r.about(j, "column %s is %s, want a number", show(r.d.columns[j]), show(text))
 	}
 	if r.kinds[j] == data.Number {
-		if v := b.Cols[j].Num[len(b.Cols[j].Num)-1]; math.IsInf(v, 0) {
-			return r.about(j, "column %s is infinite", show(r.d.columns[j]))
+		if v := b.Cols[j].Num[len(b.Cols[j].Num)-1]; math.Abs(v) > maxNumber {
+			return r.about(j, "column %s is %g, want numbers up to ±%g", show(r.d.columns[j]), v, maxNumber)
 		}
 	}
 	return nil

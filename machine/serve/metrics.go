@@ -19,7 +19,7 @@ import (
 // metrics are those of one server: two servers in a process do not meet.
 type metrics struct {
 	requests, seconds, inFlight, rows, rejected, panics, reloads, batch, model, loaded *measure
-	surprises                                                                          *measure
+	surprises, connections                                                             *measure
 
 	all []*measure
 }
@@ -50,6 +50,7 @@ func newMetrics() *metrics {
 	m.seconds = histogram(secondsBuckets, "randfeat_http_request_seconds",
 		"Time from the header of a request to the end of its answer.", "path")
 	m.inFlight = add("gauge", "randfeat_predict_in_flight", "Requests for predictions being read, waiting or in work.")
+	m.connections = add("gauge", "randfeat_connections", "Connections that are open.")
 	m.rows = add("counter", "randfeat_predict_rows_total", "Rows predicted.")
 	m.rejected = add("counter", "randfeat_rejected_total", "Requests answered with an error, by its code.", "reason")
 	m.panics = add("counter", "randfeat_panics_total", "Bugs: see the log.")

@@ -51,9 +51,11 @@ type ModelInfo struct {
 	Lambda   float64        `json:"lambda,omitempty"`
 	Features int            `json:"features"`
 	Spec     *randfeat.Spec `json:"spec"`
-	Schema   *data.Schema   `json:"schema"`
-	Answers  []string       `json:"answers"` // columns of the predictions
-	Options  []string       `json:"options"` // query parameters of /v1/predict that this model understands
+	// History says when, by what and how well it was fitted, as far as it is known.
+	History *machine.History `json:"history,omitempty"`
+	Schema  *data.Schema     `json:"schema"`
+	Answers []string         `json:"answers"` // columns of the predictions
+	Options []string         `json:"options"` // query parameters of /v1/predict that this model understands
 }
 
 func readModel(path string) ([]byte, error) {
@@ -128,7 +130,7 @@ func (d *loaded) info() (*ModelInfo, error) {
 	m := d.model
 	names, _ := b.predictor.Columns()
 	return &ModelInfo{Name: d.name, SHA256: d.sha256, Bytes: d.bytes, Loaded: d.at, Kind: m.Kind, Task: m.Task,
-		Outputs: m.Outputs, Rows: m.Rows, Lambda: m.Lambda, Features: max(m.Weights.Rows, len(m.Mass)), Spec: &m.Spec,
+		Outputs: m.Outputs, Rows: m.Rows, Lambda: m.Lambda, Features: max(m.Weights.Rows, len(m.Mass)), Spec: &m.Spec, History: m.History,
 		Schema: m.Schema, Answers: names, Options: d.offers()}, nil
 }
 
@@ -137,7 +139,9 @@ func (d *loaded) options() []string {
 	out := []string{}
 	for _, name := range optionNames {
 		var o machine.TableOptions
-		*optionNamed(&o, name) = true
+		if setOption(&o, name, "") != nil {
+			continue
+		}
 		if _, err := machine.NewTablePredictor(d.model, o); err == nil {
 			out = append(out, name)
 		}
@@ -196,8 +200,17 @@ func newJob(in, out *data.Block) *job {
 	return &job{in: in, out: out, done: make(chan struct{}, 1)}
 }
 
-// sameColumns reports whether clients of d can use o without a change.
+// sameColumns reports whether clients of d can use o without a change: it reads the same columns and predicts the same.
 func (d *loaded) sameColumns(o *loaded) bool {
+	targets := func(m *machine.Model) (names []string) {
+		for _, t := range m.Schema.Targets {
+			names = append(names, t.Name)
+		}
+		return names
+	}
+	if d.model.Task != o.model.Task || !slices.Equal(targets(d.model), targets(o.model)) {
+		return false
+	}
 	a, b := slices.Clone(d.columns[:d.fields]), slices.Clone(o.columns[:o.fields])
 	slices.Sort(a)
 	slices.Sort(b)

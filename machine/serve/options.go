@@ -14,12 +14,17 @@ type Limits struct {
 	InFlight int   // requests for predictions that are read, wait or are in work; 512. More are answered 429
 	Memory   int64 // bytes of all bodies and answers at a time, at least Body; 256 MiB. More are answered 429
 	Batch    int   // rows predicted in one call; 256
+	// Connections open at a time; 4096. More are closed at once, before anything is read from them.
+	Connections int
 
 	Time     time.Duration // to answer a request whose body has come; 30 s
 	Header   time.Duration // to send the header of a request; 5 s
 	Read     time.Duration // to send a request, header and body; 30 s
 	Idle     time.Duration // between two requests of a connection; 2 min
 	Shutdown time.Duration // for requests in work to finish; 15 s
+	// Drain is how long the server goes on answering after it was told to stop, while /readyz says that it will: the time
+	// that load balancers take to notice; 0: none.
+	Drain time.Duration
 }
 
 // answerBytes bounds an answer, which is held in memory until it is complete: an error in the last row must still
@@ -45,6 +50,9 @@ type Options struct {
 	// Strict refuses rows that are unlike those of the fit: unseen levels, values outside the range, or missing where none
 	// was, and other values of constant columns. Otherwise they are counted in the metrics.
 	Strict bool
+	// ColumnsMayChange lets Reload take a model that reads other columns than the one before, or predicts something else:
+	// clients must change with it. Otherwise such a file is refused and the old model stays.
+	ColumnsMayChange bool
 	// Log gets what happens, never contents of rows; nil: nothing.
 	Log *slog.Logger
 }
@@ -70,7 +78,8 @@ func (o Options) withDefaults() (Options, error) {
 		name string
 		v    *int
 		def  int
-	}{{"Rows", &l.Rows, 10000}, {"InFlight", &l.InFlight, 512}, {"Batch", &l.Batch, 256}} {
+	}{{"Rows", &l.Rows, 10000}, {"InFlight", &l.InFlight, 512}, {"Batch", &l.Batch, 256},
+		{"Connections", &l.Connections, 4096}} {
 		if *x.v < 0 {
 			return o, fmt.Errorf("limit %s = %d, want a positive number: %w", x.name, *x.v, ErrOptions)
 		}
@@ -90,6 +99,9 @@ func (o Options) withDefaults() (Options, error) {
 		if *x.v == 0 {
 			*x.v = x.def
 		}
+	}
+	if l.Drain < 0 {
+		return o, fmt.Errorf("limit Drain = %v, want a positive time or 0: %w", l.Drain, ErrOptions)
 	}
 	if l.Memory < l.Body {
 		return o, fmt.Errorf("limit Memory = %d is less than one body of %d bytes: %w", l.Memory, l.Body, ErrOptions)

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,11 +37,28 @@ type pageView struct {
 	Text    string // rows typed
 	Options []pageOption
 	Problem *Problem
-	Columns []string
+	Columns []string // of the predictions, then of the rows that they are of
+	Given   int      // from which column on they are those of the rows
 	Rows    [][]string
 	Total   int
 	Shown   int
+	Inputs  []pageInput // of one row; none if there are too many
+	Scores  []machine.Score
+	Scored  string // on what
+	Fitted  string // when, by what
 }
+
+// pageInput is the field of the form for one column.
+type pageInput struct {
+	Name, Value, Hint string
+	Choices           []string // of a list; nil: any text
+}
+
+// pageInputs is the number of columns up to which the page has a field for each.
+const pageInputs = 100
+
+// missingChoice is how a list says that a value is not known; an empty text elsewhere.
+const missingChoice = "(unknown)"
 
 type pageInfo struct {
 	Name, Kind, Task, SHA256, Loaded string
@@ -80,6 +99,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *Problem {
 	}
 	d := s.current.Load()
 	v := &pageView{Text: example(d.model.Schema)}
+	var one map[int]string // what was typed into fields
 	o := machine.TableOptions{}
 	status := http.StatusOK
 	if r.Method == http.MethodPost {
@@ -95,7 +115,12 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *Problem {
 		var f form
 		if p == nil {
 			f, p = readForm(r.Header.Get("Content-Type"), body)
-			o, v.Text = f.options, f.text
+			if o = f.options; f.text != "" {
+				v.Text = f.text
+			}
+			if one = f.cells; f.one {
+				f.text, f.file = d.oneRow(one), nil
+			}
 		}
 		if p == nil {
 			p = s.predictForm(w, r, d, f, v, k)
@@ -112,7 +137,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *Problem {
 			s.metrics.rejected.with(p.Code).add(1)
 		}
 	}
-	v.describe(d, o)
+	v.describe(d, o, one)
 	var buf page
 	v.write(&buf)
 	h := w.Header()
@@ -127,15 +152,33 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *Problem {
 }
 
 // describe fills in what the page says of the model.
-func (v *pageView) describe(d *loaded, o machine.TableOptions) {
+func (v *pageView) describe(d *loaded, o machine.TableOptions, typed map[int]string) {
 	m := d.model
+	if h := m.History; h != nil {
+		v.Scores, v.Scored = h.Scores, h.ScoredOn
+		v.Fitted = strings.TrimSpace(h.Created + " by " + cmp.Or(h.Program, "an unknown program"))
+		if h.Created+h.Program == "" {
+			v.Fitted = ""
+		}
+	}
+	for i := 0; len(m.Schema.Fields) <= pageInputs && i < len(m.Schema.Fields); i++ {
+		in := inputOf(&m.Schema.Fields[i])
+		if t, ok := typed[i]; ok {
+			in.Value = t
+		}
+		v.Inputs = append(v.Inputs, in)
+	}
 	v.Info = pageInfo{Name: d.name, Kind: string(m.Kind), Task: string(m.Task), SHA256: d.sha256,
 		Loaded: d.at.Format("2006-01-02 15:04:05 MST"), Rows: m.Rows, Fields: m.Schema.Fields, IDs: m.Schema.IDs}
 	for _, t := range m.Schema.Targets {
 		v.Info.Targets = append(v.Info.Targets, t.Name)
 	}
 	for _, name := range d.offers() {
-		v.Options = append(v.Options, pageOption{name, *optionNamed(&o, name)})
+		on := name == "interval" && o.Interval > 0
+		if field := optionNamed(&o, name); field != nil {
+			on = *field
+		}
+		v.Options = append(v.Options, pageOption{name, on})
 	}
 }
 
@@ -143,7 +186,9 @@ func (v *pageView) describe(d *loaded, o machine.TableOptions) {
 type form struct {
 	text    string
 	file    []byte
-	csv     bool // a file is wanted, not a table
+	csv     bool           // a file is wanted, not a table
+	one     bool           // the row of the fields is wanted, not rows of the text
+	cells   map[int]string // of the fields, by their place in the schema
 	options machine.TableOptions
 }
 
@@ -155,13 +200,20 @@ func readForm(header string, body []byte) (f form, p *Problem) {
 			show(header))
 	}
 	set := func(name, value string) {
-		switch field := optionNamed(&f.options, name); {
+		switch {
 		case name == "rows":
 			f.text = value
 		case name == "answer":
-			f.csv = value == "csv"
-		case field != nil:
-			*field = true
+			f.csv, f.one = value == "csv", value == "one"
+		case strings.HasPrefix(name, "c"):
+			if i, err := strconv.Atoi(name[1:]); err == nil && i >= 0 && i < pageInputs {
+				if f.cells == nil {
+					f.cells = map[int]string{}
+				}
+				f.cells[i] = value
+			}
+		case slices.Contains(optionNames, name):
+			_ = setOption(&f.options, name, "") // a box that is checked
 		}
 	}
 	switch kind {
@@ -223,7 +275,94 @@ func (s *Server) predictForm(w http.ResponseWriter, r *http.Request, d *loaded, 
 	if err := v.table(k.answer.Bytes()); err != nil {
 		return internal(fmt.Errorf("the table cannot be shown: %w", err))
 	}
+	if err := v.inputs(d, f.options, content, rows); err != nil {
+		return internal(fmt.Errorf("the rows cannot be shown: %w", err))
+	}
 	return nil
+}
+
+// inputs puts the rows beside their predictions. They are read once more: answers do not hold them.
+func (v *pageView) inputs(d *loaded, o machine.TableOptions, content string, body []byte) error {
+	b, err := d.batcher(o)
+	if err != nil {
+		return err
+	}
+	rows, _, err := openRows(body, content, d, b.kinds)
+	if err != nil {
+		return err
+	}
+	v.Given = len(v.Columns)
+	v.Columns = append(v.Columns, d.columns[:d.fields]...)
+	var in data.Block
+	for at := 0; at < len(v.Rows); {
+		err := rows.read(&in, min(256, len(v.Rows)-at))
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		for i := range in.Rows {
+			for j := range d.fields {
+				text := ""
+				if c := &in.Cols[j]; c.Num != nil {
+					if v := c.Num[i]; v == v {
+						text = strconv.FormatFloat(v, 'g', -1, 64)
+					}
+				} else {
+					text = string(c.Text[i])
+				}
+				v.Rows[at] = append(v.Rows[at], text)
+			}
+			at++
+		}
+	}
+	return nil
+}
+
+// oneRow is a table of the row that was typed into the fields.
+func (d *loaded) oneRow(cells map[int]string) string {
+	var names, values []string
+	for i := range d.model.Schema.Fields {
+		t := cells[i]
+		if t == missingChoice {
+			t = ""
+		}
+		names, values = append(names, quoted(d.model.Schema.Fields[i].Name)), append(values, quoted(t))
+	}
+	return strings.Join(names, ",") + "\n" + strings.Join(values, ",") + "\n"
+}
+
+// inputOf is the field of the form with a typical value.
+func inputOf(f *data.Field) pageInput {
+	in := pageInput{Name: f.Name, Value: typical(f)}
+	switch {
+	case f.Kind == data.Boolean:
+		in.Choices = []string{"true", "false", missingChoice}
+	case len(f.Levels) > 0:
+		in.Choices = append(slices.Clone(f.Levels), missingChoice)
+		if f.Other {
+			in.Hint = "most frequent first; others in the text below"
+		}
+	case f.Kind == data.Numeric && f.Range != nil:
+		in.Hint = short(f.Range[0]) + " to " + short(f.Range[1]) + ", mean " + short(f.Mean)
+	case f.Kind == data.Numeric:
+		in.Hint = short(f.Mean) + " ± " + short(f.Scale)
+	}
+	return in
+}
+
+// typical is a value that many rows have.
+func typical(f *data.Field) string {
+	switch {
+	case f.Kind == data.Numeric:
+		return short(f.Mean)
+	case f.Kind == data.Boolean:
+		return strconv.FormatBool(f.Mean >= 0.5)
+	case len(f.Levels) > 0:
+		return f.Levels[0]
+	}
+	return ""
 }
 
 // table takes the first rows of an answer.
@@ -266,6 +405,9 @@ func (v *pageView) table(csv []byte) error {
 // sniff tells JSON rows and NDJSON from CSV.
 func sniff(rows []byte) string {
 	t := bytes.TrimLeft(rows, " \t\r\n")
+	if len(t) > 0 && t[0] == '[' {
+		return typeJSON
+	}
 	if len(t) == 0 || t[0] != '{' {
 		return typeCSV
 	}
@@ -285,16 +427,7 @@ func example(s *data.Schema) string {
 	for i := range s.Fields {
 		f := &s.Fields[i]
 		names = append(names, quoted(f.Name))
-		v := ""
-		switch {
-		case f.Kind == data.Numeric:
-			v = fmt.Sprintf("%.4g", f.Mean)
-		case f.Kind == data.Boolean:
-			v = fmt.Sprint(f.Mean >= 0.5)
-		case len(f.Levels) > 0:
-			v = quoted(f.Levels[0])
-		}
-		values = append(values, v)
+		values = append(values, quoted(typical(f)))
 	}
 	return strings.Join(names, ",") + "\n" + strings.Join(values, ",") + "\n"
 }

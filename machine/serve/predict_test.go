@@ -153,7 +153,9 @@ func TestBadRequests(t *testing.T) {
 		column               string
 	}{
 		{js, ``, "", 400, "bad_json", "want a JSON object", 0, ""},
-		{js, `[]`, "", 400, "bad_json", "want a JSON object", 0, ""},
+		{js, `[1]`, "", 400, "bad_json", "want a JSON object", 1, ""},
+		{js, `[] []`, "", 400, "bad_json", "something after the array", 0, ""},
+		{js, `[{}`, "", 400, "bad_json", "", 0, ""},
 		{js, `{}`, "", 400, "bad_json", `no key \"rows\"`, 0, ""},
 		{js, `{"rows":[` + good + `]`, "", 400, "bad_json", "the end", 0, ""},
 		{js, `{"rows":[` + good + `]} x`, "", 400, "bad_json", "after the object", 0, ""},
@@ -169,8 +171,8 @@ func TestBadRequests(t *testing.T) {
 		{js, `{"rows":[` + good + `,{"a":"one","b":2,"c":"red"}]}`, "", 400, "bad_value", "want a number", 2, "a"},
 		{js, `{"rows":[{"a":true,"b":2,"c":"red"}]}`, "", 400, "bad_value", "want a number", 1, "a"},
 		{js, `{"rows":[{"a":1e999,"b":2,"c":"red"}]}`, "", 400, "bad_value", "want a number", 1, "a"},
-		{js, `{"rows":[{"a":"inf","b":2,"c":"red"}]}`, "", 400, "bad_value", "infinite", 1, "a"},
-		{js, `{"rows":[` + good + `,{"a":1,"b":1e308,"c":"red"}]}`, "", 400, "bad_value", "", 2, ""},
+		{js, `{"rows":[{"a":"inf","b":2,"c":"red"}]}`, "", 400, "bad_value", "+Inf, want numbers", 1, "a"},
+		{js, `{"rows":[` + good + `,{"a":1,"b":1e308,"c":"red"}]}`, "", 400, "bad_value", "", 2, "b"},
 		{js, `{"rows":[{"a":[1],"b":2,"c":"red"}]}`, "", 400, "bad_json", "nested", 1, "a"},
 		{js, `{"rows":[{"a":01,"b":2,"c":"red"}]}`, "", 400, "bad_json", "", 0, ""},
 		{js, `{"rows":[{"a":1.,"b":2,"c":"red"}]}`, "", 400, "bad_json", "", 0, ""},

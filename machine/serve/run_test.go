@@ -374,6 +374,10 @@ func TestReloadBadFiles(t *testing.T) {
 	schema.Fields[0].Name = "renamed"
 	other.Schema = &schema
 	check(t, other.Save(path))
+	if err := s.Reload(); !errors.Is(err, ErrColumns) || s.current.Load() != same {
+		t.Errorf("a model with other columns: %v", err)
+	}
+	s.o.ColumnsMayChange = true
 	check(t, s.Reload())
 	if !strings.Contains(log.String(), "other columns") {
 		t.Errorf("the new columns are not reported:\n%s", log.String())

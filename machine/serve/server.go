@@ -29,12 +29,14 @@ type Server struct {
 	path    string // of the model file; empty: the model was given
 	mux     *http.ServeMux
 	metrics *metrics
-	token   [sha256.Size]byte
+	token   atomic.Pointer[[sha256.Size]byte] // nil: none is needed
 	cross   *http.CrossOriginProtection
 
 	current  atomic.Pointer[loaded]
-	reload   sync.Mutex // one at a time
-	draining atomic.Bool
+	reload   sync.Mutex   // one at a time
+	leaving  atomic.Bool  // it will stop
+	draining atomic.Bool  // it takes no more requests
+	open     atomic.Int64 // connections
 	inFlight atomic.Int64
 	memory   atomic.Int64 // bytes of bodies and answers
 	run      string       // begins the ids of requests
@@ -69,9 +71,9 @@ func newServer(file []byte, path string, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, path: path, metrics: newMetrics(), token: sha256.Sum256([]byte(o.Token)),
-		cross: http.NewCrossOriginProtection(),
-		run:   rand.Text()[:8] + "-"}
+	s := &Server{o: o, path: path, metrics: newMetrics(), cross: http.NewCrossOriginProtection(),
+		run: rand.Text()[:8] + "-"}
+	s.SetToken(o.Token)
 	s.work.New = func() any { return newWork() }
 	d, err := s.prepare(file)
 	if err != nil {
@@ -82,6 +84,19 @@ func newServer(file []byte, path string, o Options) (*Server, error) {
 	s.mux = s.routes()
 	return s, nil
 }
+
+// SetToken replaces Options.Token for requests from now on; empty: no token is needed any more.
+func (s *Server) SetToken(token string) {
+	if token == "" {
+		s.token.Store(nil)
+		return
+	}
+	sum := sha256.Sum256([]byte(token))
+	s.token.Store(&sum)
+}
+
+// ErrColumns is returned by Reload for a model that clients could not go on with.
+var ErrColumns = errors.New("the new model reads other columns, or predicts something else")
 
 // ErrNoFile is returned by Reload of a server that was given its model.
 var ErrNoFile = errors.New("the model did not come from a file")
@@ -108,6 +123,10 @@ func (s *Server) Reload() error {
 			err = fmt.Errorf("%s: %w", s.path, err)
 		}
 	}
+	same := err == nil && d.sameColumns(old)
+	if err == nil && !same && !s.o.ColumnsMayChange {
+		err = fmt.Errorf("%s: %w: start a new server for it, or allow that columns change", s.path, ErrColumns)
+	}
 	if err != nil {
 		s.metrics.reloads.with("failed").add(1)
 		s.o.Log.Error("reload failed, the old model stays", "error", err, "sha256", old.sha256)
@@ -117,7 +136,7 @@ func (s *Server) Reload() error {
 	s.metrics.use(d)
 	s.metrics.reloads.with("new").add(1)
 	s.o.Log.Info("reloaded", "sha256", d.sha256, "kind", d.model.Kind, "took", time.Since(began))
-	if !d.sameColumns(old) {
+	if !same {
 		s.o.Log.Warn("the new model reads other columns: clients must send them", "columns", len(d.columns), "before",
 			len(old.columns))
 	}
@@ -143,12 +162,13 @@ func (s *Server) routes() *http.ServeMux {
 	handle("/readyz", "/readyz", true, s.readiness)
 	handle("/metrics", "/metrics", s.o.OpenMetrics, s.serveMetrics)
 	handle("/v1/model", "/v1/model", false, s.serveModel)
+	handle("/openapi.json", "/openapi.json", false, s.serveOpenAPI)
 	handle("/v1/predict", "/v1/predict", false, s.servePredict)
 	handle("/{$}", "/", false, s.servePage)
 	handle("/style.css", "/style.css", false, asset("style.css", "text/css; charset=utf-8"))
 	handle("/script.js", "/script.js", false, asset("script.js", "text/javascript; charset=utf-8"))
 	handle("/", "other", false, func(_ http.ResponseWriter, r *http.Request) *Problem {
-		return problem(http.StatusNotFound, "not_found", "no such path: there are /, /v1/predict, /v1/model, /healthz, /readyz and /metrics")
+		return problem(http.StatusNotFound, "not_found", "no such path: there are /, /v1/predict, /v1/model, /openapi.json, /healthz, /readyz and /metrics")
 	})
 	return mux
 }
@@ -272,7 +292,8 @@ func (s *Server) admit(r *http.Request, open bool) *Problem {
 		return problem(http.StatusMisdirectedRequest, "wrong_host",
 			"the host %s is not a loopback address: a server on loopback without a token answers to 127.0.0.1, [::1] and localhost only", show(r.Host))
 	}
-	if open || s.o.Token == "" {
+	want := s.token.Load()
+	if open || want == nil {
 		return nil
 	}
 	token := ""
@@ -282,7 +303,7 @@ func (s *Server) admit(r *http.Request, open bool) *Problem {
 		token = password
 	}
 	sum := sha256.Sum256([]byte(token)) // of one length, so that comparing tells nothing
-	if subtle.ConstantTimeCompare(sum[:], s.token[:]) != 1 {
+	if subtle.ConstantTimeCompare(sum[:], want[:]) != 1 {
 		return problem(http.StatusUnauthorized, "unauthorized", "send the header Authorization: Bearer <token>")
 	}
 	return nil
@@ -322,7 +343,7 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) *Problem {
 }
 
 func (s *Server) readiness(w http.ResponseWriter, r *http.Request) *Problem {
-	if s.draining.Load() {
+	if s.leaving.Load() {
 		return shuttingDown()
 	}
 	return s.health(w, r)
@@ -355,7 +376,8 @@ func (s *Server) serveModel(w http.ResponseWriter, r *http.Request) *Problem {
 	return nil
 }
 
-// Run serves connections until ctx ends, then lets requests in work finish, for at most Limits.Shutdown. It closes ln.
+// Run serves connections until ctx ends, goes on for Limits.Drain, and then lets requests in work finish, for at most
+// Limits.Shutdown. It closes ln.
 // A server runs once.
 func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -371,6 +393,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 128, MaxReceiveBufferPerConnection: 256 << 10,
 			MaxReceiveBufferPerStream: 128 << 10},
 		BaseContext: func(net.Listener) context.Context { return base },
+		ConnState:   s.connection,
 		// clients that leave, handshakes that fail
 		ErrorLog: slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
 	}
@@ -380,6 +403,15 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
+	}
+	s.leaving.Store(true)
+	if l.Drain > 0 {
+		s.o.Log.Info("will shut down", "in", l.Drain)
+		select {
+		case err := <-failed:
+			return err
+		case <-time.After(l.Drain):
+		}
 	}
 	s.draining.Store(true)
 	s.o.Log.Info("shutting down", "in_flight", s.inFlight.Load(), "at_most", l.Shutdown)
@@ -396,4 +428,19 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	<-failed
 	s.o.Log.Info("stopped")
 	return err
+}
+
+// connection counts connections and closes those beyond the limit.
+func (s *Server) connection(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.metrics.connections.with().add(1)
+		if s.open.Add(1) > int64(s.o.Limits.Connections) {
+			s.metrics.rejected.with("connections").add(1)
+			c.Close()
+		}
+	case http.StateClosed, http.StateHijacked:
+		s.open.Add(-1)
+		s.metrics.connections.with().add(-1)
+	}
 }

@@ -1,0 +1,198 @@
+package serve
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// node is a JSON object of the document, whose keys are written in order of their names.
+type node = map[string]any
+
+// serveOpenAPI describes the interface with the columns of the model, for programs that make clients or tests.
+func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request) *Problem {
+	if p := allow(w, r, http.MethodGet); p != nil {
+		return p
+	}
+	d := s.current.Load()
+	b, err := json.MarshalIndent(d.openAPI(s.token.Load() != nil, s.o.OpenMetrics), "", "  ")
+	if err != nil {
+		return internal(err)
+	}
+	w.Header().Set("Content-Type", typeJSON)
+	w.Header().Set(modelHeader, d.sha256)
+	w.Header().Set("Content-Length", strconv.Itoa(len(b)+1))
+	w.Write(append(b, '\n'))
+	return nil
+}
+
+// openAPI is the document of OpenAPI 3.1, https://spec.openapis.org/oas/v3.1.0.
+func (d *loaded) openAPI(token, openMetrics bool) node {
+	closed := func(operation node) node { // what needs the token
+		if token {
+			operation["security"] = []node{{"bearer": []string{}}}
+			operation["responses"].(node)["401"] = problemAnswer("no token, or a wrong one")
+		}
+		return operation
+	}
+	text := func(about string) node {
+		return node{"description": about, "content": node{"text/plain": node{"schema": node{"type": "string"}}}}
+	}
+	get := func(summary string, ok node, more ...string) node {
+		responses := node{"200": ok, "421": problemAnswer("a host that is not this server")}
+		for _, code := range more {
+			responses[code] = problemAnswer("not now")
+		}
+		return node{"summary": summary, "responses": responses}
+	}
+	json := func(about string, schema node) node {
+		return node{"description": about, "content": node{typeJSON: node{"schema": schema}}}
+	}
+	metrics := get("What the server did, for Prometheus", text("Prometheus text format, version 0.0.4"))
+	if !openMetrics {
+		metrics = closed(metrics)
+	}
+	doc := node{
+		"openapi": "3.1.0",
+		"info": node{"title": "randfeat serve", "version": d.sha256[:12],
+			"description": "Predictions of a " + string(d.model.Kind) + " model. The version is the beginning of the SHA-256 " +
+				"of its file."},
+		"paths": node{
+			"/healthz": node{"get": get("Whether the server runs", text("it does"))},
+			"/readyz":  node{"get": get("Whether the server takes requests", text("it does"), "503")},
+			"/metrics": node{"get": metrics},
+			"/openapi.json": node{"get": closed(get("This document", json("OpenAPI 3.1", node{"type": "object",
+				"required": []string{"openapi", "info", "paths"}})))},
+			"/v1/model": node{"get": closed(get("The model and the columns it reads", json("the model", node{
+				"type": "object", "required": []string{"sha256", "kind", "task", "schema", "answers", "options"}})))},
+			"/v1/predict": node{"post": closed(d.predictOperation())},
+		},
+		"components": node{"schemas": node{
+			"Row": d.rowSchema(), "Answer": d.answerSchema(), "Problem": problemSchema()}},
+	}
+	if token {
+		doc["components"].(node)["securitySchemes"] = node{"bearer": node{"type": "http", "scheme": "bearer"}}
+	}
+	return doc
+}
+
+func ref(name string) node { return node{"$ref": "#/components/schemas/" + name} }
+
+func problemAnswer(about string) node {
+	return node{"description": about, "content": node{typeJSON: node{"schema": ref("Problem")}}}
+}
+
+func problemSchema() node {
+	text := node{"type": "string"}
+	return node{"type": "object", "required": []string{"error"}, "properties": node{"error": node{
+		"type": "object", "required": []string{"code", "message"}, "properties": node{"code": text, "message": text,
+			"row":    node{"type": "integer", "minimum": 1, "description": "the row it is about, from 1"},
+			"column": text}}}}
+}
+
+func (d *loaded) predictOperation() node {
+	rows := node{"type": "array", "items": ref("Row")}
+	tables := node{"schema": node{"type": "string"}}
+	var parameters []node
+	for _, name := range d.offers() {
+		schema := node{"type": "boolean"}
+		if name == "interval" {
+			schema = node{"enum": append([]string{"", "true", "false"}, intervals...)}
+		}
+		parameters = append(parameters, node{"name": name, "in": "query", "schema": schema})
+	}
+	answers := node{typeJSON: node{"schema": ref("Answer")}, typeCSV: tables, typeNDJSON: tables}
+	operation := node{
+		"summary": "Predict rows",
+		"description": "Rows may also be sent as " + typeCSV + ", " + typeTSV + " (with a line of names) and " + typeNDJSON +
+			", and compressed with gzip; Accept chooses among " + typeJSON + ", " + typeCSV + " and " + typeNDJSON + ".",
+		"requestBody": node{"required": true, "content": node{
+			typeJSON: node{"schema": node{"oneOf": []node{rows,
+				{"type": "object", "required": []string{"rows"}, "additionalProperties": false,
+					"properties": node{"rows": rows}},
+				{"type": "object", "required": []string{"columns", "rows"}, "additionalProperties": false,
+					"properties": node{"columns": node{"const": d.columns[:d.fields]},
+						"rows": node{"type": "array", "items": d.cellsSchema()}}},
+			}}}}},
+		"responses": node{
+			"200": node{"description": "one answer per row", "content": answers},
+			"400": problemAnswer("rows or parameters that cannot be used"),
+			"406": problemAnswer("Accept names nothing that can be answered"),
+			"408": problemAnswer("the body came too slowly"),
+			"413": problemAnswer("more bytes or rows than the server takes"),
+			"415": problemAnswer("a Content-Type that is no table"),
+			"421": problemAnswer("a host that is not this server"),
+			"429": problemAnswer("too much work at the moment"),
+			"500": problemAnswer("a bug"),
+			"503": problemAnswer("too slow, or shutting down"),
+		},
+	}
+	if parameters != nil {
+		operation["parameters"] = parameters
+	}
+	return operation
+}
+
+// fieldSchema is that of a cell. A text may stand for a number or for no value.
+func fieldSchema(f *data.Field) node {
+	number := node{"anyOf": []node{{"type": []string{"number", "null"}, "minimum": -maxNumber, "maximum": maxNumber},
+		{"type": "string", "pattern": `^(\?|N/?A|NaN|nan|null|NULL|None|[-+]?[0-9]{1,15}(\.[0-9]{1,15})?)?$`}}}
+	switch f.Kind {
+	case data.Numeric:
+		if f.Range != nil {
+			number["description"] = "from " + short(f.Range[0]) + " to " + short(f.Range[1]) + " at the fit"
+		}
+		return number
+	case data.Boolean:
+		return node{"type": []string{"boolean", "null"}}
+	}
+	s := node{"type": []string{"string", "number", "boolean", "null"}}
+	if len(f.Levels) > 0 {
+		s["examples"] = f.Levels[:min(len(f.Levels), shownLevels)]
+	}
+	return s
+}
+
+// cellsSchema is that of one row as an array.
+func (d *loaded) cellsSchema() node {
+	var cells []node
+	for i := range d.model.Schema.Fields {
+		cells = append(cells, fieldSchema(&d.model.Schema.Fields[i]))
+	}
+	return node{"type": "array", "prefixItems": cells, "minItems": len(cells), "maxItems": len(cells)}
+}
+
+// rowSchema is that of one row as an object.
+func (d *loaded) rowSchema() node {
+	properties, required := node{}, []string{}
+	for i := range d.model.Schema.Fields {
+		f := &d.model.Schema.Fields[i]
+		properties[f.Name], required = fieldSchema(f), append(required, f.Name)
+	}
+	for _, id := range d.model.Schema.IDs {
+		properties[id] = node{"type": []string{"string", "number", "boolean", "null"}, "description": "carried to the answer"}
+	}
+	return node{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
+}
+
+// answerSchema is that of an answer in JSON, as answer.go writes it.
+func (d *loaded) answerSchema() node {
+	prediction := node{"type": "number"}
+	switch d.model.Task {
+	case machine.Classification:
+		prediction = node{"type": "string"}
+	case machine.Unsupervised:
+		prediction = nil
+	}
+	row := node{"type": "object"}
+	if prediction != nil && len(d.model.Schema.Targets) == 1 {
+		row["properties"], row["required"] = node{"prediction": prediction}, []string{"prediction"}
+	}
+	return node{"type": "object", "required": []string{"model", "columns", "rows"}, "properties": node{
+		"model":   node{"type": "string", "description": "SHA-256 of the model file"},
+		"columns": node{"type": "array", "items": node{"type": "string"}},
+		"rows":    node{"type": "array", "items": node{"oneOf": []node{row, {"type": "array"}}}}}}
+}

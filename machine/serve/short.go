@@ -1,0 +1,26 @@
+package serve
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// short prints a number for people: five digits, without an exponent where that is readable.
+func short(v float64) string {
+	if a := math.Abs(v); a != 0 && (a < 1e-4 || a >= 1e9) || math.IsInf(v, 0) {
+		return strconv.FormatFloat(v, 'g', 5, 64)
+	}
+	digits := max(0, 5-len(strconv.FormatFloat(math.Trunc(math.Abs(v)), 'f', 0, 64)))
+	if math.Abs(v) < 1 && v != 0 {
+		digits = 4 - int(math.Floor(math.Log10(math.Abs(v))))
+	}
+	s := strconv.FormatFloat(v, 'f', digits, 64)
+	if strings.Contains(s, ".") {
+		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	if s == "-0" {
+		s = "0"
+	}
+	return s
+}
