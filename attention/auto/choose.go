@@ -23,7 +23,8 @@ type Options struct {
 	Budget float64
 	Rows   int    // query rows per head and batch that errors are measured on; 0: as NewCheck
 	Seed   uint64 // of the rows, the clusterings and the projections
-	// Plans are the candidates; nil: a grid that suits the length. Families that can be fitted are fitted to each head.
+	// Plans are the candidates; nil: a grid that suits the length. Families that can be fitted are fitted to each head,
+	// and the projections of heads are independent (attention.HeadSpecs).
 	Plans []Plan
 }
 
@@ -162,7 +163,7 @@ func newChooser[T dense.Float](o Options, vis attention.Visibility, scale float6
 	}
 	c := &chooser[T]{Options: o, scale: scale, all: sample[T]{vis, q, k, v}}
 	if o.Plans == nil {
-		c.Plans = grid(vis.Causal, scale, k.Len, q.Dim, v.Dim)
+		c.Plans = grid(vis.Causal, scale, o.Seed, k.Len, q.Dim, v.Dim)
 		return c, nil
 	}
 	for i := range o.Plans {
@@ -345,7 +346,7 @@ func (c *chooser[T]) judge(p Plan, h int) (Estimate, error) {
 func (c *chooser[T]) attention(p Plan, f *fold[T], h int) (attention.Attention[attention.Seq[T]], error) {
 	s := f.fit.head(h)
 	if p.Method == Features {
-		spec, err := fitFeatures(*p.Features, &s)
+		spec, err := fitFeatures(*p.Features, &s, h)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", err, errNoFit)
 		}
@@ -370,7 +371,7 @@ func (c *chooser[T]) finish(p Plan, h int) (Plan, error) {
 	s := c.all.head(h)
 	switch {
 	case p.Method == Features:
-		f, err := fitFeatures(*p.Features, &s)
+		f, err := fitFeatures(*p.Features, &s, h)
 		if err != nil {
 			return p, err
 		}
@@ -385,8 +386,9 @@ func (c *chooser[T]) finish(p Plan, h int) (Plan, error) {
 	return p, nil
 }
 
-// fitFeatures fits a family to the queries and keys of a head, if it can be.
-func fitFeatures[T dense.Float](f FeatureSpec, s *sample[T]) (FeatureSpec, error) {
+// fitFeatures fits a family to the queries and keys of head h, if it can be.
+func fitFeatures[T dense.Float](f FeatureSpec, s *sample[T], h int) (FeatureSpec, error) {
+	f.Spec = attention.HeadSpecs(f.Spec, h+1)[h]
 	if _, ok := f.Spec.Family.(family.Fitter); !ok {
 		return f, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/randfeat/randfeat"
@@ -108,7 +109,7 @@ func TestChooseSearch(t *testing.T) {
 	for i := range v.Data { // attention is nearly uniform: a few features do
 		q.Data[i] *= 0.01
 	}
-	plans := slices.DeleteFunc(grid(false, 0, longSearch, 32, 32), func(p Plan) bool {
+	plans := slices.DeleteFunc(grid(false, 0, 0, longSearch, 32, 32), func(p Plan) bool {
 		return p.Method == Centroid && c.cost(p) < 60
 	})
 	c, err = newChooser(Options{Tol: 0.2, Plans: plans}, attention.Visibility{}, 0, q, k, v)
@@ -144,7 +145,7 @@ func TestChooseExact(t *testing.T) {
 func TestChooseBudget(t *testing.T) {
 	const n, length, budget = 8, 256, 48
 	q, k, v := heads.Generate[float32](n, length, 32, 1)
-	plans := grid(false, 0, length, 32, 32)
+	plans := grid(false, 0, 0, length, 32, 32)
 	c, err := Choose(Options{Budget: budget}, attention.Visibility{}, 0, q, k, v)
 	must(t, err)
 	if c.Cost() > budget || c.Cost() < 0.8*budget {
@@ -309,6 +310,79 @@ func TestCausalChoiceSeesNoFuture(t *testing.T) {
 	if calibrated == 0 {
 		t.Error("no centroids: no power")
 	}
+}
+
+// Many goroutines may use one attention, also after what is visible has changed.
+func TestAttentionConcurrent(t *testing.T) {
+	const n, d, dv = 30, 16, 5
+	q, k, v := normals[float64](2, 12, n, d, 1, 1), normals[float64](2, 6, n, d, 1, 2),
+		normals[float64](2, 6, n, dv, 1, 3)
+	a, err := New[float64](mixed(t, false, q, k, v))
+	must(t, err)
+	for _, name := range []string{"all", "mask", "segments"} {
+		a.Visibility = visibilities(n)[name]
+		outs := make([]attention.Seq[float64], 4)
+		var group sync.WaitGroup
+		for i := range outs {
+			outs[i] = attention.NewSeq[float64](2, 12, n, dv)
+			group.Go(func() {
+				if _, err := a.Forward(outs[i], q, k, v); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		for _, o := range outs[1:] {
+			if !slices.Equal(o.Data, outs[0].Data) {
+				t.Errorf("%s: other bits at the same time", name)
+			}
+		}
+	}
+}
+
+// Projections of heads are independent, and all of a choice follows its seed.
+func TestChooseSeed(t *testing.T) {
+	q, k, v := normals[float64](1, 2, 40, 16, 0.1, 1), normals[float64](1, 2, 40, 16, 0.1, 2),
+		normals[float64](1, 2, 40, 5, 1, 3)
+	spec := randfeat.Spec{Kernel: kernel.Attention(16), Family: family.Adaptive{}, Dim: 16, M: 8, Seed: 7}
+	c, err := Use(Plan{Method: Features, Features: &FeatureSpec{Spec: spec}}, attention.Visibility{}, 0, q, k, v)
+	must(t, err)
+	want := attention.HeadSpecs(spec, 2)
+	for h := range want {
+		if got := c.Heads[h].Features.Spec.Seed; got != want[h].Seed {
+			t.Errorf("head %d has the seed %d, want %d", h, got, want[h].Seed)
+		}
+	}
+	for _, p := range grid(false, 0, 9, 4096, 16, 16) {
+		if p.Centroid != nil && p.Centroid.Seed != 9 || p.Features != nil && p.Features.Spec.Seed != 9 {
+			t.Errorf("%v has another seed", p)
+		}
+	}
+}
+
+// Whatever is read is refused or can be written and run.
+func FuzzChoice(f *testing.F) {
+	f.Add([]byte(`{"format":"randfeat attention choice","version":1,"length":4,"dim":2,"value_dim":2,"heads":[{"method":` +
+		`"exact","cost":2,"expected":{"error":0,"low":0,"high":0,"rows":0}},{"method":"centroid","centroid":{"clusters":3,` +
+		`"top":1},"cost":2,"expected":{"error":0,"low":0,"high":0,"rows":0}}]}`))
+	f.Add([]byte(`{"heads":[]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := new(Choice)
+		if json.Unmarshal(b, c) != nil {
+			return
+		}
+		again, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := new(Choice)
+		if err := json.Unmarshal(again, other); err != nil {
+			t.Fatalf("%v: %s", err, again)
+		}
+		for _, h := range c.Heads {
+			_ = h.Plan.String()
+		}
+	})
 }
 
 // The same arguments give the same document, whatever the number of threads.

@@ -49,7 +49,7 @@ const fewLandmarks = 8
 const causalSinks = 4
 
 // grid lists the candidates that cost less than exact attention.
-func grid(causal bool, scale float64, length, dim, valueDim int) []Plan {
+func grid(causal bool, scale float64, seed uint64, length, dim, valueDim int) []Plan {
 	var out []Plan
 	grow := math.Sqrt(float64(length) / 512)
 	specs := bothWays
@@ -57,6 +57,7 @@ func grid(causal bool, scale float64, length, dim, valueDim int) []Plan {
 		specs, grow = onwards, max(1, math.Sqrt(float64(length)/4096))
 	}
 	for _, s := range specs {
+		s.Seed = seed
 		s.Clusters = max(4, 4*int(math.Round(float64(s.Clusters)*grow/4)))
 		if causal {
 			s.Sinks, s.Spread = causalSinks, true
@@ -67,7 +68,7 @@ func grid(causal bool, scale float64, length, dim, valueDim int) []Plan {
 	}
 	for _, n := range featureCounts {
 		spec := randfeat.Spec{Kernel: kernel.Attention(dim), Family: family.Adaptive{}, Coupling: coupling.Orthogonal{},
-			Dim: dim, M: n}
+			Dim: dim, M: n, Seed: seed}
 		if scale > 0 {
 			spec.Kernel.Scale = 1 / math.Sqrt(scale) // of both sides
 		}

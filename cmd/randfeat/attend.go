@@ -516,7 +516,7 @@ func (a *app) reportAttend(f *attendFlags, r AttendResult) error {
 	if a.json {
 		return a.object(r)
 	}
-	what := r.Method
+	var what string
 	switch r.Method {
 	case "exact":
 		what = "exact attention"
