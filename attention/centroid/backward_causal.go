@@ -99,7 +99,6 @@ type causalGrad[T dense.Float] struct {
 	nearK   dense.Matrix[T]
 	nearDK  dense.Matrix[T]
 	nearDV  dense.Matrix[T]
-	row     []T
 	tail    []T
 	ready   func(l int) // sets up and dx of row l
 	members kern.Panel[T]

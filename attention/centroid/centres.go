@@ -240,8 +240,9 @@ func (c *Centres) UnmarshalBinary(b []byte) error {
 		}
 	}
 	d, dv, k, r := h.Counts[1], h.Counts[2], h.Counts[3], h.Counts[4]
-	if size := 2 + d + dv + r + d*d + k*(d+dv) + 2*d*r; h.Flag != 8 || size*8 != uint64(len(body)) {
-		return fmt.Errorf("centres: %d bytes, want %d: %w", len(body), size*8, seal.ErrCorrupt)
+	if size := 2 + d + dv + r + d*d + k*(d+dv) + 2*d*r; h.Flag != 8 || h.Fingerprint != [32]byte{} ||
+		size*8 != uint64(len(body)) {
+		return fmt.Errorf("centres: %d bytes, want %d and an empty fingerprint: %w", len(body), size*8, seal.ErrCorrupt)
 	}
 	w := centresWire{Keys: int64(h.Counts[0]), Mean: make([]float64, d), Deviation: make([]float64, r),
 		Metric: dense.New[float64](int(d), int(d)), Centres: dense.New[float64](int(k), int(d+dv)),

@@ -2,6 +2,7 @@ package centroid
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"math"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/seal"
 )
 
 // random fills a sequence with N(0, sd²).
@@ -305,4 +307,33 @@ func TestSpecJSON(t *testing.T) {
 	if c := s.Cost(512, 32, 32); math.Abs(c-96) > 1e-9 {
 		t.Errorf("cost %v, want 96", c)
 	}
+}
+
+// Bytes with a right checksum but wrong contents are errors, and what is read is written back as it was.
+func FuzzCentres(f *testing.F) {
+	r := rand.New(rand.NewPCG(13, 14))
+	q, k, v := random[float32](r, 1, 1, 1, 30, 3), random[float32](r, 1, 1, 1, 30, 3), random[float32](r, 1, 1, 1, 30,
+		2)
+	for _, values := range []float64{0, 1} {
+		cs, err := Fit([]Spec{{Clusters: 4, Values: values}}, 0, attention.Visibility{}, q, k, v)
+		if err != nil {
+			f.Fatal(err)
+		}
+		b, _ := cs[0].MarshalBinary()
+		f.Add(b[:len(b)-sha256.Size])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		b = seal.Close(bytes.Clone(b), 0)
+		var c Centres
+		if c.UnmarshalBinary(b) != nil {
+			return
+		}
+		if again, err := c.MarshalBinary(); err != nil || !bytes.Equal(again, b) {
+			t.Fatalf("%d bytes were read and are written as %d others (%v)", len(b), len(again), err)
+		}
+		if err := Assign(make([]int32, 1), &c, dense.New[float64](1, c.Dim()), dense.New[float64](1,
+			c.ValueDim())); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
