@@ -10,8 +10,7 @@ import (
 
 // cacheFormat: the flag is the number of bytes of a number. The body has for every head the length of its own centres
 // as u64 and these centres, 0 if it has none or calibrated ones; the queries that wait for a fit; keys and values of
-// all
-// tokens, or, without clusters, those of sinks and window.
+// all tokens, or, without clusters, those of sinks and window.
 var cacheFormat = seal.Format{Magic: "randfeat cache\n\x00", Version: 1, Counts: stateCounts}
 
 // MarshalBinary is AppendBinary to no bytes.
