@@ -21,6 +21,9 @@ type Options struct {
 	// Budget is the mean cost of a token and head, in features: the errors of all heads together, as a sum of squares,
 	// are the smallest for it.
 	Budget float64
+	// Online is for causal attention over the very sample: no centres are calibrated, which would know its later keys,
+	// but fitted in every call to the keys already seen. Errors are measured so.
+	Online bool
 	Rows   int    // query rows per head and batch that errors are measured on; 0: as NewCheck
 	Seed   uint64 // of the rows, the clusterings and the projections
 	// Plans are the candidates; nil: a grid that suits the length. Families that can be fitted are fitted to each head,
@@ -36,7 +39,8 @@ const aim = 0.85
 // batch, or the very sequences that attention is wanted of.
 //
 // Causal plans have to know their centres beforehand. They are fitted to all of the sample, but judged crosswise: every
-// second batch by a fit to the others, or one half of the positions by a fit to the other half.
+// second batch by a fit to the others, or one half of the positions by a fit to the other half. With Online they are
+// fitted to keys already seen instead.
 func Choose[T dense.Float](o Options, vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Choice,
 	error) {
 	c, err := newChooser(o, vis, scale, q, k, v)
@@ -175,6 +179,9 @@ func newChooser[T dense.Float](o Options, vis attention.Visibility, scale float6
 	return c, nil
 }
 
+// calibrates says that centres are fitted beforehand.
+func (c *chooser[T]) calibrates() bool { return c.all.vis.Causal && !c.Online }
+
 // divide makes the folds.
 func (c *chooser[T]) divide() error {
 	add := func(fit, judged sample[T], from, to, rows int) error {
@@ -187,7 +194,7 @@ func (c *chooser[T]) divide() error {
 		rows = defaultRows(all.q.Batch, all.vis.Causal)
 	}
 	switch {
-	case !all.vis.Causal:
+	case !c.calibrates():
 		return add(all, all, 0, all.q.Len, rows)
 	case all.q.Batch > 1:
 		return errors.Join(add(every(all, 0), every(all, 1), 0, all.q.Len, rows),
@@ -354,7 +361,7 @@ func (c *chooser[T]) attention(p Plan, f *fold[T], h int) (attention.Attention[a
 		return &attention.Linear[T]{Visibility: f.check.vis, Maps: maps, Window: spec.Window, Sinks: spec.Sinks}, err
 	}
 	a := &centroid.Attention[T]{Visibility: f.check.vis, Scale: c.scale, Specs: []centroid.Spec{*p.Centroid}}
-	if !c.all.vis.Causal {
+	if !c.calibrates() {
 		return a, nil
 	}
 	var err error
@@ -376,7 +383,7 @@ func (c *chooser[T]) finish(p Plan, h int) (Plan, error) {
 			return p, err
 		}
 		p.Features = &f
-	case p.Method == Centroid && c.all.vis.Causal:
+	case p.Method == Centroid && c.calibrates():
 		centres, err := c.centres(*p.Centroid, &s)
 		if err != nil {
 			return p, err

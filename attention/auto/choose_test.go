@@ -312,6 +312,28 @@ func TestCausalChoiceSeesNoFuture(t *testing.T) {
 	}
 }
 
+// An online choice has no centres: they are fitted to keys already seen, and its errors are those of that.
+func TestChooseOnline(t *testing.T) {
+	q, k, v := heads.Generate[float32](3, 256, 32, 1)
+	vis := attention.Visibility{Causal: true}
+	c, err := Choose(Options{Tol: 0.3, Online: true, Rows: 256}, vis, 0, q, k, v)
+	must(t, err)
+	a, err := New[float32](c)
+	must(t, err)
+	centroids := 0
+	for h, e := range headErrors(t, a, q, k, v) {
+		if p := c.Heads[h]; p.Method == Centroid {
+			centroids++
+			if p.Centres != nil || math.Abs(e-p.Expected.Error) > 1e-6 {
+				t.Errorf("head %d: %v, error %v, expected %v", h, p.Plan, e, p.Expected)
+			}
+		}
+	}
+	if centroids == 0 {
+		t.Error("no centroids: no power")
+	}
+}
+
 // Many goroutines may use one attention, also after what is visible has changed.
 func TestAttentionConcurrent(t *testing.T) {
 	const n, d, dv = 30, 16, 5

@@ -123,8 +123,9 @@ cost and with which error to expect. --save-spec keeps the choice, and --spec us
 --features implies it. The adaptive family is fitted to the files, head by head; where there is no query or no key to fit
 it to, the positive family is used. A named family is fitted with --fit. --method exact, or --exact, is the softmax itself.
 
-Choices and fits look at all queries and keys, also with --causal: they find parameters, and the output for these is
-strictly causal.
+With --causal centres of clusters are fitted to the keys already seen, never to later ones; those that --save-spec keeps
+for other data are fitted to all. The choice itself and the fits of families look at all queries and keys: they find
+parameters, and the output for these is strictly causal.
 
 --compare prints the error against exact attention for each head, on a sample of query rows, and the times of both; with
 features also the error that theory predicts. --demo needs no files: it shows error against cost for all methods on heads
@@ -293,6 +294,13 @@ func attendAs[T dense.Float](ctx context.Context, a *app, f *attendFlags, files 
 	}
 	r.ChoiceSeconds = time.Since(start).Seconds()
 	r.choose(choice)
+	run := choice
+	if f.causal && f.method != "spec" {
+		run = strict(choice)
+		if f.saveSpec != "" {
+			a.note("note: centres in %s are fitted to all keys, for other data; the output here has centres fitted to keys already seen", f.saveSpec)
+		}
+	}
 	if in.q.Len > 0 && in.k.Len > 0 && len(r.Specs) > 0 {
 		r.Warning = both(r.Warning, warning(r.Specs[0], someRows(in.q.Head(0, 0)), someRows(in.k.Head(0, 0))))
 	}
@@ -301,7 +309,7 @@ func attendAs[T dense.Float](ctx context.Context, a *app, f *attendFlags, files 
 		out = likeQueries(in)
 	}
 	if f.out != "" || f.compare && f.method != "features" { // which are compared by a call of their own
-		if err := forward(ctx, a, &in, out, choice, &r); err != nil {
+		if err := forward(ctx, a, &in, out, run, &r); err != nil {
 			return files.name(err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -129,7 +130,7 @@ func attendChoice[T dense.Float](a *app, f *attendFlags, in *attendInput[T], r *
 			break
 		}
 		r.Seed = &f.seed
-		o := auto.Options{Tol: f.tol, Seed: f.seed}
+		o := auto.Options{Tol: f.tol, Seed: f.seed, Online: f.saveSpec == ""}
 		if f.budget > 0 {
 			o.Tol, o.Budget = 0, f.budget
 		}
@@ -166,6 +167,17 @@ func attendChoice[T dense.Float](a *app, f *attendFlags, in *attendInput[T], r *
 		c.Heads[h].Cost = c.Heads[h].Plan.Cost(f.causal, in.k.Len, in.q.Dim, in.v.Dim)
 	}
 	return c, nil
+}
+
+// strict is the choice to run on the data that it was made of: centres calibrated on these would know later keys, so
+// that causal ones are fitted to the keys already seen.
+func strict(c *auto.Choice) *auto.Choice {
+	out := *c
+	out.Heads = slices.Clone(c.Heads)
+	for h := range out.Heads {
+		out.Heads[h].Centres = nil
+	}
+	return &out
 }
 
 // readChoice reads the file of --spec, which must be one for such data.
