@@ -22,7 +22,9 @@ func automatic(j job, s set, t *table) (answer, error) {
 }
 
 // fit is the default model only.
-func fit(j job, s set, t *table) (answer, error) { return fits(j, s, t, []machine.Kind{machine.KindRidge}) }
+func fit(j job, s set, t *table) (answer, error) {
+	return fits(j, s, t, []machine.Kind{machine.KindRidge})
+}
 
 func fits(j job, s set, t *table, kinds []machine.Kind) (answer, error) {
 	if t.lines == nil {

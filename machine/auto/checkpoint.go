@@ -21,7 +21,7 @@ import (
 // A checkpoint is a safetensors container. Its metadata are
 //
 //	format    "randfeat checkpoint"
-//	version   "1"
+//	version   "2"
 //	source    {"columns":[…],"contents":…,"size in bytes":…}: see sourceIdentity
 //	options   the options that matter to the result, by name
 //	state     see checkpointState
@@ -38,7 +38,7 @@ import (
 // A change of format, or of anything that makes the same options give another result half way, takes a new version.
 const (
 	checkpointFormat  = "randfeat checkpoint"
-	checkpointVersion = 1
+	checkpointVersion = 2
 )
 
 // checkpointShare bounds the time spent on writing: the next checkpoint waits for this multiple of the last one's time,

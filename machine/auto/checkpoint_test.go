@@ -247,7 +247,7 @@ func TestUnusableCheckpoints(t *testing.T) {
 		// Right checksums, wrong contents.
 		for what, change := range map[string]func(c *tensorfile.File){
 			"format":  func(c *tensorfile.File) { c.Metadata["format"] = "randfeat model" },
-			"version": func(c *tensorfile.File) { c.Metadata["version"] = "2" },
+			"version": func(c *tensorfile.File) { c.Metadata["version"] = "1" },
 			"state":   func(c *tensorfile.File) { c.Metadata["state"] = `{"rows":5,"unknown":1}` },
 			"tensors": func(c *tensorfile.File) { c.Tensors = c.Tensors[1:] },
 			"rows": func(c *tensorfile.File) {

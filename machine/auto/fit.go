@@ -15,9 +15,9 @@ import (
 )
 
 // Fit reads a table several times and fits a model to it: once to learn the columns, once to draw a sample on which the
-// choices are made, once to fit, once to score. Memory does not grow with the number of rows: least squares holds about
-// 2K + 3 matrices of 8F² bytes (the sums of every fold, of all but it, and what solving takes), besides the sample with
-// its features and a few blocks (docs/machines.md, "Memory").
+// choices are made, once to fit, and all of it again to score. Memory does not grow with the number of rows beyond the
+// 8n² bytes of an exact kernel of at most 20,000: least squares on features holds 3 matrices of 8F² bytes, 2K + 3 where
+// folds choose λ, besides the sample with its features and a few blocks (docs/machines.md, "Memory").
 //
 // The same table, options and seed give the same model, at any GOMAXPROCS.
 func Fit(ctx context.Context, src data.Source, o Options) (*machine.Model, *Report, error) {

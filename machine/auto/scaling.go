@@ -16,7 +16,10 @@ const (
 	scalingRows = 768
 	widthRows   = 512
 	// leastScaling is the number of rows below which differences between scalings are noise.
-	leastScaling = 100
+	leastScaling = 200
+	// surely is by how many standard errors another scaling must be better than the standard one: of several that are
+	// tried one may well be so by one.
+	surely = 2
 	// alike is the ratio of the largest to the smallest weight up to which a scaling is not worth a trial.
 	alike = 1.25
 	// leastRange is the interquartile range, in standard deviations, below which a column has too little of one: most
@@ -26,7 +29,7 @@ const (
 
 // chooseScaling gives the columns weights, in the schema and in the sample. What is tried is exact kernel ridge
 // regression of some rows, each predicted by the others, for all models of least squares: what counts in distances does
-// so for each. A scaling other than the standard one must be better by more than a standard error. Nil: there was nothing
+// so for each. Another than the standard one must be surely better. Nil: there was nothing
 // to choose.
 func (f *fit) chooseScaling(s *sample) (*Choice, error) {
 	if !f.weighs || !f.info.LeastSquares && f.o.Scaling == "" {
@@ -71,7 +74,7 @@ func (c *chooser) tryScalings(ch *Choice) error {
 		weights []float64
 	)
 	try := func(name string, w []float64) error {
-		e := c.exactSearch(judge, max(len(judge)/3, min(len(judge), leastScaling)), len(judge))
+		e := c.exactSearch(judge, max(len(judge)/3, min(len(judge), leastScaling/2)), len(judge))
 		e.weights = f.columnWeights(w)
 		if err := e.search(); err != nil {
 			return err
@@ -87,7 +90,7 @@ func (c *chooser) tryScalings(ch *Choice) error {
 			loss = t.tie // far less noisy than a count of errors
 		}
 		if top != nil {
-			if diff, se := gain(topLoss, loss); diff <= se {
+			if diff, se := gain(topLoss, loss); diff <= surely*se {
 				return nil
 			}
 		}
@@ -124,7 +127,7 @@ func (c *chooser) tryScalings(ch *Choice) error {
 			}
 		}
 	}
-	ch.Why = "none tried is better by more than a standard error"
+	ch.Why = "none tried is better by more than two standard errors"
 	if ch.Value != ScalingStandard {
 		ch.Why = fmt.Sprintf("best %s of %d rows, each left out", f.metric(), len(judge))
 	}
