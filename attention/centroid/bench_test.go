@@ -101,9 +101,9 @@ func relative(got, want attention.Seq[float32]) (most, mean float64) {
 	return most, mean
 }
 
-// benchSpec has an error near 0.1 on heads of speech, with k in proportion to √L.
+// benchSpec has an error near 0.1 on heads of speech, with k in proportion to √L, in whole panels of the kernels.
 func benchSpec(length int) Spec {
-	s := Spec{Clusters: int(1.5 * math.Sqrt(float64(length))), Top: 4, Window: 8, Block: 8}
+	s := Spec{Clusters: 32 * int(1.5*math.Sqrt(float64(length))/32+0.5), Top: 4, Window: 8, Block: 8}
 	if length > 4096 {
 		s.Top = 7
 	}
