@@ -54,6 +54,7 @@ type rows[T dense.Float] struct {
 	pages  [][]T
 	shift  uint // positions of a page, as a power of two
 	stride int
+	column int // the first
 }
 
 func rowsOf[T dense.Float](m dense.Matrix[T]) (r rows[T]) {
@@ -63,12 +64,12 @@ func rowsOf[T dense.Float](m dense.Matrix[T]) (r rows[T]) {
 
 // set makes r the rows of a matrix.
 func (r *rows[T]) set(m dense.Matrix[T]) {
-	r.pages, r.shift, r.stride = append(r.pages[:0], m.Data), 62, m.Stride
+	r.pages, r.shift, r.stride, r.column = append(r.pages[:0], m.Data), 62, m.Stride, 0
 }
 
 // row begins with that of position p.
 func (r *rows[T]) row(p int) []T {
-	return r.pages[p>>r.shift][(p&(1<<r.shift-1))*r.stride:]
+	return r.pages[p>>r.shift][(p&(1<<r.shift-1))*r.stride+r.column:]
 }
 
 // members are the keys of every cluster in the order of their positions, and their residual numbers.

@@ -42,7 +42,7 @@ type cacheHead[T dense.Float] struct {
 	centres *Centres     // calibrated or fitted
 	begin   int          // positions before it see all keys: centres are fitted to them
 	asked   []T          // queries of these positions until then, by query head, position
-	k, v    rows[T]      // all keys, unless there will never be clusters
+	k, v    rows[T]      // all keys, each next to its value, unless there will never be clusters
 	near    near[T]
 	far     far[T]
 	m       members[T]
@@ -111,7 +111,8 @@ func (c *Cache[T]) begin(i int) error {
 	h, kv := &c.heads[i], i%c.kvHeads
 	h.spec = &c.specs[kv]
 	h.done, h.begin, h.centres = h.spec.Sinks, 0, nil
-	h.k, h.v = rows[T]{shift: pageShift, stride: c.dim}, rows[T]{shift: pageShift, stride: c.valueDim}
+	h.k = rows[T]{shift: pageShift, stride: c.dim + c.valueDim}
+	h.v = rows[T]{shift: pageShift, stride: c.dim + c.valueDim, column: c.dim}
 	h.asked = nil
 	room := h.spec.Sinks + h.spec.Window + h.spec.block(true)
 	if c.calibrated == nil && h.spec.Clusters > 0 {
@@ -191,9 +192,6 @@ func (c *Cache[T]) Bytes() int64 {
 	for i := range c.heads {
 		h := &c.heads[i]
 		for _, p := range h.k.pages {
-			n += int64(cap(p)) * size
-		}
-		for _, p := range h.v.pages {
 			n += int64(cap(p)) * size
 		}
 		n += int64(cap(h.asked)+cap(h.near.keys.Data)+cap(h.near.value.Data)) * size
@@ -294,8 +292,8 @@ func (h *cacheHead[T]) append(p int, k, v []T) {
 		return
 	}
 	if p>>pageShift == len(h.k.pages) {
-		h.k.pages = append(h.k.pages, make([]T, len(k)<<pageShift))
-		h.v.pages = append(h.v.pages, make([]T, len(v)<<pageShift))
+		h.k.pages = append(h.k.pages, make([]T, h.k.stride<<pageShift))
+		h.v.pages = h.k.pages
 	}
 	copy(h.k.row(p), k)
 	copy(h.v.row(p), v)
@@ -381,18 +379,15 @@ func (r *rows[T]) block(p, n, cols int) dense.Matrix[T] {
 func (c *Cache[T]) Clone() *Cache[T] {
 	o := &Cache[T]{layer: c.layer, specs: c.specs, calibrated: c.calibrated, given: c.given, scale: c.scale, tab: c.tab,
 		heads: make([]cacheHead[T], len(c.heads))}
-	pages := func(r rows[T]) rows[T] {
-		p := make([][]T, len(r.pages))
-		for i := range p {
-			p[i] = slices.Clone(r.pages[i])
-		}
-		r.pages = p
-		return r
-	}
 	for i := range c.heads {
 		h, n := &c.heads[i], &o.heads[i]
 		*n = cacheHead[T]{spec: h.spec, g: h.g, centres: h.centres, begin: h.begin, asked: slices.Clone(h.asked),
-			k: pages(h.k), v: pages(h.v), done: h.done}
+			k: h.k, v: h.v, done: h.done}
+		n.k.pages = make([][]T, len(h.k.pages))
+		for j := range n.k.pages {
+			n.k.pages[j] = slices.Clone(h.k.pages[j])
+		}
+		n.v.pages = n.k.pages
 		n.near.copyFrom(&h.near)
 		if h.g.k > 0 {
 			n.far.load(h.g, &h.far.sums)
@@ -447,8 +442,10 @@ func (c *Cache[T]) Merge(o *Cache[T]) error {
 		v := attention.NewSeq[T](c.batch, c.kvHeads, n, c.valueDim)
 		for i := range o.heads {
 			b, kv := i/c.kvHeads, i%c.kvHeads
-			copy(k.Head(b, kv).Data, o.heads[i].k.row(p))
-			copy(v.Head(b, kv).Data, o.heads[i].v.row(p))
+			for j := range n {
+				copy(k.Head(b, kv).Row(j), o.heads[i].k.row(p+j))
+				copy(v.Head(b, kv).Row(j), o.heads[i].v.row(p+j))
+			}
 		}
 		if err := c.run(attention.Seq[T]{}, attention.Seq[T]{}, k, v, true); err != nil {
 			return err

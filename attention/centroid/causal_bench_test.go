@@ -65,6 +65,7 @@ func BenchmarkDecode(b *testing.B) {
 			}
 		})
 		for _, s := range []Spec{
+			{Clusters: 2 * int(math.Sqrt(float64(length))), Sinks: 4, Window: 64, Spread: true, Top: 8, Keys: 96},
 			{Clusters: 3 * int(math.Sqrt(float64(length))), Sinks: 4, Window: 64, Spread: true, Top: 8, Keys: 128},
 			{Clusters: 3 * int(math.Sqrt(float64(length))), Sinks: 4, Window: 64, Spread: true, Top: 16, Keys: 256},
 		} {

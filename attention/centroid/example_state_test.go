@@ -10,7 +10,7 @@ import (
 	"github.com/randfeat/randfeat/attention/centroid"
 )
 
-// Calibrate on one text, then decode another token by token, with all keys kept and in the memory of 128 keys.
+// Calibrate on one text, then decode another token by token, with all keys kept and in the memory of 256 keys.
 func Example_decoding() {
 	const heads, kvHeads, d, length = 2, 1, 8, 600
 	text := func(seed uint64) (q, k, v attention.Seq[float32]) {
@@ -37,7 +37,7 @@ func Example_decoding() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	slots, err := centroid.NewSlots[float32](centroid.SlotSpec{Budget: 128}, 0, centres, 1, heads, kvHeads, d, d)
+	slots, err := centroid.NewSlots[float32](centroid.SlotSpec{Budget: 256}, 0, centres, 1, heads, kvHeads, d, d)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -68,5 +68,5 @@ func Example_decoding() {
 	}
 	// Output:
 	// *centroid.Cache[float32]: error 0.2, 70 exact keys per query
-	// *centroid.Slots[float32]: error 0.2, 78 exact keys per query
+	// *centroid.Slots[float32]: error 0.1, 78 exact keys per query
 }
