@@ -206,12 +206,10 @@ func (b *backCall[T]) finish(failed error, q, k, v Seq[T]) (Report, error) {
 }
 
 func clearSeq[T dense.Float](s Seq[T]) {
-	for b := range s.Batch {
-		for h := range s.Heads {
-			m := s.Head(b, h)
-			for i := range m.Rows {
-				clear(m.Row(i))
-			}
+	par.For(s.Batch*s.Heads*s.Len, 1<<20/max(1, s.Dim), func(lo, hi int) {
+		for ; lo < hi; lo++ {
+			head := lo / s.Len
+			clear(s.Head(head/s.Heads, head%s.Heads).Row(lo % s.Len))
 		}
-	}
+	})
 }

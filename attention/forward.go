@@ -168,7 +168,7 @@ func (c *call[T]) bidirectional(s *stream[T]) error {
 // wave is how many of n segments are worked on before they are combined: enough for all workers, bounded in memory, and
 // about as many each time.
 func (s *stream[T]) wave(n, workers int) int {
-	const bytes = 24 << 20
+	const bytes = 40 << 20
 	one := s.m.OutDim() * (s.v.Cols + 1) * (2*int(unsafe.Sizeof(T(0))) + 8)
 	most := max(2*workers, min(8*workers, bytes/one))
 	waves := max(1, (n+most-1)/most)

@@ -30,16 +30,23 @@ type windowRows struct{ den, scale []float64 }
 
 // attach makes the rows of s unfinished and empty.
 func attach[T dense.Float](r *windowRows, s *stream[T]) {
-	n := s.group * s.lenQ()
-	r.den, r.scale = buf.Sized(r.den, n), buf.Sized(r.scale, n)
+	r.join(s.group * s.lenQ())
 	s.den, s.scale = r.den, r.scale
-	clear(s.den)
-	for i := range s.scale {
-		s.scale[i] = math.Inf(-1)
-	}
+	s.unfinish(0, s.lenQ())
+}
+
+func (r *windowRows) join(n int) { r.den, r.scale = buf.Sized(r.den, n), buf.Sized(r.scale, n) }
+
+// unfinish empties queries i0 to i1−1.
+func (s *stream[T]) unfinish(i0, i1 int) {
 	for g := range s.group {
+		at := g * s.lenQ()
+		clear(s.den[at+i0 : at+i1])
+		for i := i0; i < i1; i++ {
+			s.scale[at+i] = math.Inf(-1)
+		}
 		out := s.outputs(g)
-		for i := range out.Rows {
+		for i := i0; i < i1; i++ {
 			clear(out.Row(i))
 		}
 	}
@@ -84,7 +91,12 @@ func (w *worker[T]) windowed(s *stream[T], mem *memory[T]) error {
 
 // windowed is worker.windowed on all workers.
 func (c *call[T]) windowed(s *stream[T]) error {
-	attach(&c.rows, s)
+	c.s = s
+	c.rows.join(s.group * s.lenQ())
+	s.den, s.scale = c.rows.den, c.rows.scale
+	if err := c.crew.Do((s.lenQ()+s.rows-1)/s.rows, c.active, (*eachUnfinished[T])(c)); err != nil {
+		return err
+	}
 	c.forwards, c.backwards = s.sweeps()
 	run := c.sweep
 	if !c.forwards.causal {
@@ -100,6 +112,15 @@ func (c *call[T]) windowed(s *stream[T]) error {
 	}
 	c.s = s
 	return c.crew.Do((s.lenQ()+s.rows-1)/s.rows, c.active, (*eachWindow[T])(c))
+}
+
+// eachUnfinished is the step whose items are blocks of queries to be emptied.
+type eachUnfinished[T dense.Float] call[T]
+
+// Item empties block i.
+func (c *eachUnfinished[T]) Item(_ *worker[T], i int) error {
+	c.s.unfinish(i*c.s.rows, min((i+1)*c.s.rows, c.s.lenQ()))
+	return nil
 }
 
 // eachWindow is the step whose items are the exact weights of blocks of queries.

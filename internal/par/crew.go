@@ -24,6 +24,10 @@ type Crew[W any] struct {
 	failed int // the item of err
 }
 
+// Observe, if it is set, is told the items and workers of every Do of a Crew. It is for tests, which count how often work
+// is waited for and in how many pieces it comes.
+var Observe atomic.Pointer[func(items, workers int)]
+
 // Hire makes sure that there are n Workers.
 func (c *Crew[W]) Hire(n int) {
 	for len(c.Workers) < n {
@@ -36,6 +40,9 @@ func (c *Crew[W]) Hire(n int) {
 func (c *Crew[W]) Do(n, workers int, s Step[W]) error {
 	if n <= 0 {
 		return nil
+	}
+	if f := Observe.Load(); f != nil {
+		(*f)(n, workers)
 	}
 	workers = max(1, min(workers, n))
 	c.Hire(workers)
