@@ -144,21 +144,22 @@ func (r *Ridge) addSingle(phi dense.Matrix[float32]) {
 		r.gram32.Add(r.tab32, r.sums.Part, phi.RowRange(lo, hi))
 		if r.partRows += hi - lo; r.partRows == flushRows {
 			addPart(r.sums.Gram, r.sums.Part)
-			clear(r.sums.Part.Data)
 			r.partRows = 0
 		}
 		lo = hi
 	}
 }
 
-// addPart adds the upper triangle of part.
+// addPart adds the upper triangle of part and clears it.
 func addPart(dst dense.Matrix[float64], part dense.Matrix[float32]) {
 	par.For(part.Rows, 64, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			d := dst.Row(i)[i:]
-			for j, v := range part.Row(i)[i:] {
+			row := part.Row(i)
+			for j, v := range row[i:] {
 				d[j] += float64(v)
 			}
+			clear(row)
 		}
 	})
 }

@@ -20,5 +20,8 @@ func Zeroed[E any](b []E, n int) []E {
 
 // Shaped is a packed matrix of arbitrary elements, in the memory of m if that suffices.
 func Shaped[T dense.Float](m dense.Matrix[T], rows, cols int) dense.Matrix[T] {
-	return dense.Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: Sized(m.Data, rows*cols)}
+	if cap(m.Data) < rows*cols {
+		return dense.New[T](rows, cols)
+	}
+	return dense.Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: m.Data[:rows*cols]}
 }

@@ -34,17 +34,19 @@ func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 // ColumnUnit divides the first column of every part of Columns: it is a multiple of all tiles and panels.
 const ColumnUnit = 192
 
-// Pack packs columns lo to hi−1. Calls for different columns may run at the same time.
-func (c *Columns[T]) Pack(lo, hi int) {
+// Blocks is the number of blocks of rows.
+func (c *Columns[T]) Blocks() int { return (c.a.Rows + columnInputs - 1) / columnInputs }
+
+// Pack packs columns lo to hi−1 of block b. Calls for different columns or blocks may run at the same time.
+func (c *Columns[T]) Pack(b, lo, hi int) {
 	checkPart(lo, hi, c.a.Cols)
 	if c.height == 0 {
 		return
 	}
-	for k := 0; k < c.a.Rows; k += columnInputs {
-		block := c.a.RowRange(k, min(k+columnInputs, c.a.Rows))
-		packColumns(c.tiles.Data[k*c.tiles.Cols:], c.height, block, lo, hi, 0)
-		packColumns(c.panels.Data[k*c.panels.Cols:], c.width, block, lo, hi, 0)
-	}
+	k := b * columnInputs
+	block := c.a.RowRange(k, min(k+columnInputs, c.a.Rows))
+	packColumns(c.tiles.Data[k*c.tiles.Cols:], c.height, block, lo, hi, 0)
+	packColumns(c.panels.Data[k*c.panels.Cols:], c.width, block, lo, hi, 0)
 }
 
 // packColumns copies columns lo to hi−1 of a to panels [panel][row][width] of the columns from origin on. What the last

@@ -32,7 +32,9 @@ func testAddGram[T dense.Float](t *testing.T, tab *Table[T]) {
 		tab.TMul(want, a, a)
 		c.Reset(tab, a)
 		for lo := 0; lo < size[1]; lo += ColumnUnit {
-			c.Pack(lo, min(lo+ColumnUnit, size[1]))
+			for b := range c.Blocks() {
+				c.Pack(b, lo, min(lo+ColumnUnit, size[1]))
+			}
 		}
 		for j := 0; j < size[1]; j += ColumnUnit {
 			for i := 0; i <= j; i += ColumnUnit {
@@ -55,8 +57,8 @@ func TestAddGramPanicsOnShapes(t *testing.T) {
 	var c Columns[float64]
 	c.Reset(tab, dense.New[float64](4, 300))
 	for name, f := range map[string]func(){
-		"part of a unit":  func() { c.Pack(1, 300) },
-		"past the end":    func() { c.Pack(0, 301) },
+		"part of a unit":  func() { c.Pack(0, 1, 300) },
+		"past the end":    func() { c.Pack(0, 0, 301) },
 		"other dst":       func() { tab.AddGram(dense.New[float64](300, 299), &c, 0, 192, 0, 192) },
 		"rows of a unit":  func() { tab.AddGram(dense.New[float64](300, 300), &c, 6, 192, 0, 192) },
 		"broken matrix":   func() { c.Reset(tab, dense.Matrix[float64]{Rows: 1, Cols: 1, Stride: 1}) },
@@ -92,7 +94,9 @@ func benchAddGram[T dense.Float](b *testing.B, typ string, tab *Table[T]) {
 		var c Columns[T]
 		timeProduct(b, n*f*(f+1), peakRate(tab), func() {
 			c.Reset(tab, a)
-			c.Pack(0, f)
+			for b := range c.Blocks() {
+				c.Pack(b, 0, f)
+			}
 			tab.AddGram(dst, &c, 0, f, 0, f)
 		})
 	})

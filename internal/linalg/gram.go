@@ -10,6 +10,9 @@ import (
 // and serves one call at a time.
 type Gram[T dense.Float] struct{ columns kern.Columns[T] }
 
+// packGrain is the number of elements whose packing, which is all memory, pays for waking a goroutine.
+const packGrain = 40_000
+
 // Add adds the upper triangle of aᵀ·a to dst; what is below the diagonal is arbitrary. The rows of a are added one
 // after the other, so that the bits do not depend on how they are divided among calls.
 func (g *Gram[T]) Add(tab *kern.Table[T], dst, a dense.Matrix[T]) {
@@ -21,10 +24,11 @@ func (g *Gram[T]) Add(tab *kern.Table[T], dst, a dense.Matrix[T]) {
 	n := (a.Cols + unit - 1) / unit
 	work := 1 + a.Rows*unit*unit // of a tile
 	g.columns.Reset(tab, a)
-	par.For(n, 1+unit*tab.Grain/work, func(p, end int) {
+	blocks := g.columns.Blocks()
+	par.For(n*blocks, 1+packGrain*blocks/(1+a.Rows*unit), func(p, end int) {
 		for ; p < end; p++ {
-			lo, hi := part(p)
-			g.columns.Pack(lo, hi)
+			lo, hi := part(p / blocks)
+			g.columns.Pack(p%blocks, lo, hi)
 		}
 	})
 	eachUpper(n, 1+tab.Grain/work, func(r, c int) {

@@ -24,9 +24,15 @@ type Crew[W any] struct {
 	failed int // the item of err
 }
 
-// Observe, if it is set, is told the items and workers of every Do of a Crew. It is for tests, which count how often work
-// is waited for and in how many pieces it comes.
+// Observe, if it is set, is told the items and workers of every Do of a Crew and of every For. It is for tests, which
+// count how often work is waited for and in how many pieces it comes.
 var Observe atomic.Pointer[func(items, workers int)]
+
+func observed(items, workers int) {
+	if f := Observe.Load(); f != nil {
+		(*f)(items, workers)
+	}
+}
 
 // Hire makes sure that there are n Workers.
 func (c *Crew[W]) Hire(n int) {
@@ -41,9 +47,7 @@ func (c *Crew[W]) Do(n, workers int, s Step[W]) error {
 	if n <= 0 {
 		return nil
 	}
-	if f := Observe.Load(); f != nil {
-		(*f)(n, workers)
-	}
+	observed(n, workers)
 	workers = max(1, min(workers, n))
 	c.Hire(workers)
 	c.step, c.n = s, n

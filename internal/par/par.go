@@ -171,6 +171,7 @@ func (f funcJob) Run(_, lo, hi int) { f(lo, hi) }
 // closely find its workers awake.
 func For(n, grain int, body func(lo, hi int)) {
 	workers := Workers(n, grain)
+	observed(n, workers)
 	if workers == 1 {
 		if n > 0 {
 			body(0, n)

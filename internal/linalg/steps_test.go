@@ -1,0 +1,49 @@
+package linalg
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// Everything that a fit of 2048 features waits for comes in more items than sixteen workers, and no loop is left to one
+// of them.
+func TestFitsFeedManyWorkers(t *testing.T) {
+	const workers, features = 16, 2048
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(workers))
+	steps := func(run func()) (s [][2]int) {
+		observe := func(items, workers int) { s = append(s, [2]int{items, workers}) }
+		par.Observe.Store(&observe)
+		defer par.Observe.Store(nil)
+		run()
+		return s
+	}
+	check := func(what string, s [][2]int, want int) {
+		if len(s) != want {
+			t.Errorf("%s waits %d times, want %d: %v", what, len(s), want, s)
+		}
+		for i, s := range s {
+			if s[0] < workers || s[1] != workers {
+				t.Errorf("%s, step %d: %d items on %d workers", what, i, s[0], s[1])
+			}
+		}
+	}
+	tab32, tab64 := kern.Best[float32](), kern.Best[float64]()
+	phi, y := dense.New[float32](1024, features), dense.New[float64](1024, 2)
+	var g Gram[float32]
+	check("Gram", steps(func() { g.Add(tab32, dense.New[float32](features, features), phi) }), 2)
+	check("AddWide", steps(func() { AddWide(tab64, dense.New[float64](features, 2), phi, y) }), 1)
+	a := dense.New[float64](features, features)
+	for i := range features {
+		a.Set(i, i, 1)
+	}
+	factor := steps(func() {
+		if err := Cholesky(a); err != nil {
+			t.Fatal(err)
+		}
+	})
+	check("Cholesky, the first panel", factor[:2], 2)
+}
