@@ -37,22 +37,23 @@ type decoderMethod struct {
 var budgets = []int{256, 512, 1024}
 
 const (
-	sinks      = 4
-	nearWindow = 64
-	slotBlock  = 32
+	sinks     = 4
+	slotBlock = 32
 )
 
 func decoderMethods() []decoderMethod {
 	list := []decoderMethod{{name: "exact"}}
 	for _, s := range []spec{
-		{Clusters: 64},
-		{Clusters: 64, Spread: true, Top: 4},
-		{Clusters: 64, Spread: true, Top: 6, Keys: 48},
-		{Clusters: 64, Spread: true, Top: 8, Keys: 96},
-		{Clusters: 64, Spread: true, Top: 8, Keys: 128},
-		{Clusters: 128, Spread: true, Top: 20, Keys: 256, Residual: 24},
+		{Clusters: 64, Window: 64, Block: 64},
+		{Clusters: 64, Spread: true, Top: 4, Window: 64, Block: 64},
+		{Clusters: 64, Spread: true, Top: 8, Keys: 48, Window: 32, Block: 32},
+		{Clusters: 64, Spread: true, Top: 10, Keys: 56, Window: 32, Block: 32},
+		{Clusters: 64, Spread: true, Top: 10, Keys: 64, Window: 48, Block: 32},
+		{Clusters: 64, Spread: true, Top: 12, Keys: 96, Window: 64, Block: 64},
+		{Clusters: 128, Spread: true, Top: 20, Keys: 128, Window: 32, Block: 32},
+		{Clusters: 128, Spread: true, Top: 28, Keys: 192, Window: 32, Block: 32},
 	} {
-		s.Sinks, s.Window = sinks, nearWindow
+		s.Sinks = sinks
 		list = append(list, decoderMethod{name: specName(s), spec: &s})
 	}
 	for _, n := range budgets {
@@ -62,9 +63,11 @@ func decoderMethods() []decoderMethod {
 		}{
 			{"sinks and window (StreamingLLM)",
 				centroid.SlotSpec{Window: n - sinks - slotBlock, Block: slotBlock, Evict: true}},
-			{"heavy hitters (H2O)", centroid.SlotSpec{Evict: true, Decay: 1}},
-			{"heavy hitters, decayed (like SnapKV)", centroid.SlotSpec{Evict: true}},
+			{"heavy hitters (H2O)", centroid.SlotSpec{Evict: true, Decay: 1, Window: 32}},
+			// The best decay of 0.5, 0.75 and 0.9, and window of 32 and 64, on calibration texts.
+			{"heavy hitters, decayed (like SnapKV)", centroid.SlotSpec{Evict: true, Decay: 0.9, Window: 64}},
 			{"online merge", centroid.SlotSpec{}},
+			{"online merge, blocks of 16", centroid.SlotSpec{Block: 16, Decay: 0.7}},
 		} {
 			s := p.spec
 			s.Budget = n
@@ -126,7 +129,9 @@ func calibrate(c *config, m *smollm2, list []decoderMethod) (centres, error) {
 	}
 	for clusters := range need {
 		start := time.Now()
-		s := spec{Clusters: clusters, Spread: true, Residual: 24, Sinks: sinks, Window: nearWindow}
+		// All keys, and many landmarks: a calibration is made once.
+		s := spec{Clusters: clusters, Spread: true, Sinks: sinks, Window: 64, Block: 64, Landmarks: 128, Passes: 4,
+			Sample: n * len(ids[0])}
 		for l := range m.layers {
 			found, err := centroid.Fit([]spec{s}, 0, attention.Visibility{Causal: true}, q[l], k[l], v[l])
 			if err != nil {

@@ -18,6 +18,7 @@ func encoderMethods() []method {
 		features("adaptive", family.Adaptive{}, 256, 0, 0, d),
 		features("adaptive", family.Adaptive{}, 64, 32, 0, d),
 		features("adaptive", family.Adaptive{}, 64, 32, 4, d),
+		features("adaptive", family.Adaptive{}, 128, 32, 4, d),
 	}
 	for _, s := range []spec{{Clusters: 16}, {Clusters: 64}, {Clusters: 128}} {
 		list = append(list, fitted("centroids", s, d))

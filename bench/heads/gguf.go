@@ -15,7 +15,6 @@ import (
 type gguf struct {
 	numbers map[string]float64
 	tensors map[string]ggufTensor
-	data    []byte
 }
 
 type ggufTensor struct {

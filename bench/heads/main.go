@@ -41,7 +41,7 @@ func main() {
 	methods := flag.String("methods", "", "regular expression on the names of methods to run")
 	flag.IntVar(&c.length, "L", 8192, "tokens of a passage of the decoder")
 	flag.IntVar(&c.passages, "passages", 1<<30, "test passages, at most those that there are")
-	flag.IntVar(&c.calibration, "calibration", 1, "passages that the decoder's centres are fitted to")
+	flag.IntVar(&c.calibration, "calibration", 3, "passages that the decoder's centres are fitted to")
 	flag.IntVar(&c.jobs, "jobs", 1, "passages of the decoder at a time")
 	threads := flag.Int("threads", runtime.GOMAXPROCS(0), "threads")
 	flag.Parse()

@@ -14,7 +14,7 @@ import (
 // method is one way to compute attention.
 type method struct {
 	name   string
-	series string // of the figure of errors against costs
+	series string // of the figure of errors against costs; empty: not in it
 	// forward computes all heads of a layer. The queries are the last ones of the keys.
 	forward func(layer int, out, q, k, v seq) (attention.Report, error)
 	// cost of a token, a query and a key, in units of one random feature, 2(d+d_v) multiply-adds, after a call with
@@ -69,10 +69,10 @@ func specName(s spec) string {
 	if s.Sinks > 0 {
 		add("%d sinks", s.Sinks)
 	}
-	if s.Block > 0 && s.Window > 0 {
-		add("block %d ± %d", s.Block, s.Window)
+	if s.Sinks > 0 && s.Window > 0 { // causal
+		add("window %d to %d", s.Window+1, s.Window+s.Block)
 	} else if s.Window > 0 {
-		add("window %d", s.Window)
+		add("block %d ± %d", s.Block, s.Window)
 	}
 	if s.Clusters > 0 {
 		add("%d centroids", s.Clusters)
@@ -138,7 +138,13 @@ func features(name string, f family.Family, m, w, sinks, dim int) method {
 	if w > 0 {
 		cost += float64(2*w-1) / 2
 	}
-	return method{name: full, series: map[bool]string{true: "features and window", false: "features"}[w > 0],
+	series := ""
+	if _, best := f.(family.Adaptive); best && w == 0 {
+		series = "features"
+	} else if best && sinks > 0 {
+		series = "features, window and sinks"
+	}
+	return method{name: full, series: series,
 		cost: func(attention.Report, int) float64 { return cost },
 		forward: func(_ int, out, q, k, v seq) (attention.Report, error) {
 			s := randfeat.Spec{Kernel: kernel.Attention(dim), Family: f, Coupling: coupling.Orthogonal{}, Dim: dim,
