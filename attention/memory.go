@@ -21,7 +21,7 @@ const (
 	lag = 20
 	// segment is the least number of keys summed in T before the sums move to float64, and the unit of parallel work;
 	// maxSegment the most, of large sums. At every maxSegment keys the references that segments begin with are raised.
-	segment, maxSegment = 128, 4096
+	segment, maxSegment = 256, 4096
 	// rebase bounds |tau|: references are float32 numbers on top of a float64 base and must stay accurate.
 	rebase = 64
 )
