@@ -2,6 +2,7 @@ package data
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -62,6 +63,23 @@ type ColumnSummary struct {
 	Scale    float64 `json:"scale,omitempty"`
 	Min      float64 `json:"min,omitempty"`
 	Max      float64 `json:"max,omitempty"`
+}
+
+// MarshalJSON writes mean, scale, min and max of columns of numbers, zeros too, and of no others.
+func (c ColumnSummary) MarshalJSON() ([]byte, error) {
+	type plain ColumnSummary
+	out := struct {
+		plain
+		Missing int64    `json:"missing"`
+		Mean    *float64 `json:"mean,omitempty"`
+		Scale   *float64 `json:"scale,omitempty"`
+		Min     *float64 `json:"min,omitempty"`
+		Max     *float64 `json:"max,omitempty"`
+	}{plain: plain(c), Missing: c.Missing}
+	if c.Scale > 0 {
+		out.Mean, out.Scale, out.Min, out.Max = &c.Mean, &c.Scale, &c.Min, &c.Max
+	}
+	return json.Marshal(out)
 }
 
 // Summary is what Learn found, for people to read.
@@ -538,12 +556,31 @@ func finish(place string, learners []*learner, rows int64, o LearnOptions, track
 		s.Targets = append(s.Targets, byName[name])
 	}
 	if len(s.Fields) == 0 {
-		return nil, nil, &InputError{Place: place, Detail: "no column left to predict from: all are targets, ids or constant", Err: ErrSchema}
+		return nil, nil, &InputError{Place: place, Detail: noneLeft(sum.Columns), Err: ErrSchema}
 	}
 	if err := s.Validate(); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", place, err)
 	}
 	return s, sum, nil
+}
+
+// noneLeft says what became of the columns where none is left to predict from.
+func noneLeft(columns []ColumnSummary) string {
+	var why []string
+	for i, c := range columns {
+		if i == 8 {
+			why = append(why, fmt.Sprintf("and %d more", len(columns)-i))
+			break
+		}
+		reason := "the " + c.Use
+		if c.Use == "ignored" {
+			reason = c.Why
+		} else if c.Use == "id" {
+			reason = "an id"
+		}
+		why = append(why, fmt.Sprintf("%s (%s)", show(c.Name), reason))
+	}
+	return "no column is left to predict from: " + strings.Join(why, ", ")
 }
 
 // dated reports whether all values are dates, in one order.

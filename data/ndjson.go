@@ -44,6 +44,7 @@ func newJSONSourceFrom(in, first input, rows int, o Options) (Source, error) {
 	}
 	defer l.Close()
 	seen := map[string]bool{}
+	cells := 0
 	for n := 0; n < rows; {
 		switch err := l.next(); {
 		case err == io.EOF && n == 0:
@@ -59,6 +60,7 @@ func newJSONSourceFrom(in, first input, rows int, o Options) (Source, error) {
 		}
 		n++
 		err := p.object(func(key, _ []byte, at, _ int) error {
+			cells++
 			if !seen[string(key)] {
 				seen[string(key)] = true
 				s.columns = append(s.columns, string(key))
@@ -73,6 +75,11 @@ func newJSONSourceFrom(in, first input, rows int, o Options) (Source, error) {
 		}
 		if len(s.columns) == 0 {
 			return nil, inputError(l.place(0), "an object without keys")
+		}
+		// Every row has every column, so a new key in every row takes time and memory by the square of the file.
+		if all := n * len(s.columns); all > 1<<24 && cells < all/256 {
+			return nil, inputError(l.place(0), "%d different keys in %d rows of some %d: is a value written as a key? "+
+				"Give every row the same keys", len(s.columns), n, cells/n)
 		}
 	}
 	return s, nil

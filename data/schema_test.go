@@ -157,7 +157,7 @@ func TestLearnErrors(t *testing.T) {
 			MaxClasses: 2}},
 		{"x,y\n1,2\nabc,3\n", `x.csv:3:1: column "x" is "abc", want a number`,
 			data.LearnOptions{Numeric: []string{"x"}}},
-		{"x,y\n1,2\n1,3\n", `x.csv: no column left to predict from`, y},
+		{"x,y\n1,2\n1,3\n", `x.csv: no column is left to predict from`, y},
 		{"x,y\n", `x.csv: the table has columns but no rows`, y},
 		{"x,y\n1e300,1\n-1e300,2\n", `column "x" runs from -1e+300 to 1e+300, beyond what can be standardised`, y},
 		{"x,y\n1,2\n3\n", `x.csv:3:2: the row has 1 fields, want 2`, y},

@@ -226,6 +226,9 @@ func read(b []byte) (*Model, error) {
 	if err := m.readTensors(f, len(head.Fast)); err != nil {
 		return nil, err
 	}
+	if len(m.Omega) > 0 && m.Spec.M < 1 {
+		return nil, fmt.Errorf("metadata \"spec\": m = %d, want at least 1", m.Spec.M)
+	}
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}

@@ -150,6 +150,9 @@ func TestDamagedModelFiles(t *testing.T) {
 		edit func(*tensorfile.File)
 	}{
 		{"version \"3\"", func(f *tensorfile.File) { f.Metadata["version"] = "3" }},
+		{"m = -", func(f *tensorfile.File) {
+			f.Metadata["spec"] = strings.Replace(f.Metadata["spec"], `"m":`, `"m":-`, 1)
+		}},
 		{"version \"0\"", func(f *tensorfile.File) { f.Metadata["version"] = "0" }},
 		{"version \"x\"", func(f *tensorfile.File) { f.Metadata["version"] = "x" }},
 		{"created", func(f *tensorfile.File) { f.Metadata["history"] = `{"created":"yesterday"}` }},

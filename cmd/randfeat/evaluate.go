@@ -162,7 +162,7 @@ func (a *app) evaluate(cmd *cobra.Command, f *evaluateFlags, modelPath, path str
 	if a.json {
 		return a.object(r)
 	}
-	return r.print(a.stdout)
+	return r.print(printable{a.stdout})
 }
 
 func targetNames(m *machine.Model) []string {

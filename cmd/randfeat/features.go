@@ -285,6 +285,7 @@ func streamFeatures[T dense.Float](ctx context.Context, a *app, m *randfeat.Map[
 	if side == sideKey {
 		apply = m.Keys
 	}
+	zeros, first := 0, 0 // rows without a feature, and the first of them
 	bar := a.progress("rows", x.Rows)
 	defer bar.end()
 	rows := blockRows(m.OutDim(), featureRows)
@@ -313,6 +314,13 @@ func streamFeatures[T dense.Float](ctx context.Context, a *app, m *randfeat.Map[
 			return fmt.Errorf("the features of row %d overflow %T: keep them in the log domain with --log-scale S.npy",
 				lo+overflow.Row, *new(T))
 		}
+		for i := range dst.Rows {
+			if scales == nil && isZero(dst.Row(i)) {
+				if zeros++; zeros == 1 {
+					first = lo + i
+				}
+			}
+		}
 		if err := out.WriteRows(dst); err != nil {
 			return err
 		}
@@ -328,6 +336,11 @@ func streamFeatures[T dense.Float](ctx context.Context, a *app, m *randfeat.Map[
 		if err := scaleOut.Close(); err != nil {
 			return err
 		}
+	}
+	if zeros > 0 {
+		bar.end()
+		a.warn(fmt.Sprintf("all features of %d rows are 0, first of row %d: they are below the least %T; --log-scale S.npy "+
+			"keeps them in the log domain", zeros, first, *new(T)))
 	}
 	return out.Close()
 }
@@ -374,4 +387,14 @@ func (o *outputs) abort() {
 	for _, f := range o.files {
 		f.Abort()
 	}
+}
+
+// isZero reports whether all numbers of a row are 0.
+func isZero[T dense.Float](row []T) bool {
+	for _, v := range row {
+		if v != 0 {
+			return false
+		}
+	}
+	return len(row) > 0
 }

@@ -85,6 +85,15 @@ With --json it prints one object: FitReport of this package's source, which hold
 		RunE: do(func(cmd *cobra.Command, args []string) error { return a.runFit(cmd, &f, args) }),
 	}
 	f.add(cmd)
+	groupFlags(cmd, []flagGroup{
+		{"What to predict, and from what", strings.Fields(`out target task id skip numeric categorical text max-levels
+			drop-missing-target`)},
+		{"The model; what is left out is chosen", strings.Fields(`model family coupling bandwidth scaling lambda features budget
+			class-weight map`)},
+		{"How the table is read", strings.Fields("delimiter header no-header no-quotes missing format encoding")},
+		{"How it is computed", strings.Fields("seed folds sample float32 block checkpoint checkpoint-every")},
+		{"To try it", strings.Fields("demo save-data")},
+	})
 	return cmd
 }
 

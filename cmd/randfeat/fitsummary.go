@@ -91,7 +91,7 @@ func imbalance(r *auto.Report, m *machine.Model, weighted bool) string {
 
 // printFit writes the summary for people.
 func (a *app) printFit(r *FitReport, m *machine.Model, f *fitFlags) error {
-	w, targets := a.stdout, targetNames(m)
+	w, targets := printable{a.stdout}, targetNames(m)
 	if err := printColumns(w, r.Report, m.Schema); err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func (a *app) inspect(path string, levels int) error {
 	if a.json {
 		return a.object(r)
 	}
-	return r.print(a.stdout, levels)
+	return r.print(printable{a.stdout}, levels)
 }
 
 func (r *InspectResult) print(w io.Writer, levels int) error {

@@ -6,10 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/machine"
 )
 
 // Exit statuses.
@@ -67,7 +71,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if errors.Is(err, data.ErrQuotes) {
 		hint = " (--no-quotes)"
 	}
-	fmt.Fprintf(stderr, "randfeat: %v%s\n", err, hint)
+	fmt.Fprintf(stderr, "randfeat: %s%s\n", errorText(err), hint)
 	var failed failure
 	var wrong misuse
 	if errors.As(err, &failed) && !errors.As(err, &wrong) {
@@ -115,4 +119,14 @@ Exit status: 0 done, 1 failed or a check missed, 2 misused.`,
 		a.fitCommand(), a.evaluateCommand(), a.predictCommand(), a.inspectCommand(), a.serveCommand(),
 		a.versionCommand())
 	return root
+}
+
+// errorText is an error without the sentinels that Go programs tell it by: the text before them says it all.
+func errorText(err error) string {
+	text := err.Error()
+	for _, sentinel := range []error{machine.ErrSetup, randfeat.ErrSpec, dense.ErrShape, dense.ErrNotFinite,
+		data.ErrSchema} {
+		text = strings.TrimSuffix(text, ": "+sentinel.Error())
+	}
+	return printableText(text)
 }

@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	pq "github.com/parquet-go/parquet-go"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
 )
 
 // fixedFlags are flags of a fit that tries nothing.
@@ -195,5 +197,55 @@ func TestDatesCommasAndGaps(t *testing.T) {
 	}
 	if p := ok(t, "predict", out, table).stdout; strings.Count(p, "\n") != 91 { // they can be predicted
 		t.Errorf("%d lines", strings.Count(p, "\n"))
+	}
+}
+
+// What a table holds does not reach the terminal as a command to it.
+func TestControlCharacters(t *testing.T) {
+	text := ""
+	for i := range 40 {
+		text += fmt.Sprintf(`{"a\u001b[31mb":%d,"city":%q,"y":%d.5}`+"\n", i, []string{"Rome", "O\u001b[2Jslo"}[i%2], i%7)
+	}
+	table := writeText(t, "x.ndjson", strings.ReplaceAll(text, `\x1b`, `\u001b`))
+	out := filepath.Join(t.TempDir(), "m.rf")
+	o := ok(t, append([]string{"fit", table, "--target", "y", "-o", out}, fixedFlags...)...)
+	for _, r := range []outcome{o, ok(t, "inspect", out), ok(t, "evaluate", out, table)} {
+		if strings.Contains(r.stdout+r.stderr, "\x1b") {
+			t.Errorf("%q", r.stdout+r.stderr)
+		}
+	}
+	if !strings.Contains(o.stdout, `a\x1b[31mb`) {
+		t.Errorf("%q", o.stdout)
+	}
+}
+
+// Small things that were wrong.
+func TestMessages(t *testing.T) {
+	constant := writeText(t, "c.csv", strings.Repeat("7,a,1.5\n7,a,2.5\n", 20))
+	out := filepath.Join(t.TempDir(), "m.rf")
+	fails(t, 1, `no column is left to predict from: "c1" (constant 7), "c2" (constant "a"), "c3" (the target)`, "fit",
+		constant, "--target", "c3", "-o", out)
+	var nd strings.Builder
+	for i := range 6000 {
+		fmt.Fprintf(&nd, "{\"k%d\":1}\n", i)
+	}
+	start := time.Now()
+	fails(t, 1, "is a value written as a key?", "fit", writeText(t, "k.ndjson", nd.String()), "--target", "k0", "-o", out)
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("%v for keys that all differ", took)
+	}
+	zero := writeText(t, "z.csv", "x,y\n"+strings.Repeat("0,1.5\n5,2.5\n", 20))
+	r := ok(t, append([]string{"fit", zero, "--target", "y", "-o", out, "--json"}, fixedFlags...)...).stdout
+	if !strings.Contains(r, `"missing":0,"mean":2.5,"scale":2.5,"min":0,"max":5`) {
+		t.Errorf("zeros are left out: %s", r)
+	}
+	if o := cli(t, "", "predict", out, zero, "--probabilities"); o.code != 1 || strings.Contains(o.stderr, "invalid setup") {
+		t.Errorf("%d %s", o.code, o.stderr)
+	}
+	dir := t.TempDir()
+	x := save(t, dir, "x.npy", dense.Matrix[float64]{Rows: 1, Cols: 1, Stride: 1, Data: []float64{60}})
+	f := ok(t, "features", x, "--family", "positive", "--kernel", "gaussian", "-m", "4", "-o", filepath.Join(dir, "f.npy"))
+	if !strings.Contains(f.stderr, "--log-scale S.npy") {
+		t.Errorf("features of 60: %s", f.stderr)
 	}
 }
