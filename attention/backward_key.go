@@ -182,8 +182,8 @@ func (w *backWorker[T]) raiseShares(p *pass[T], part *sums[T], at int) error {
 	return nil
 }
 
-// keyChunk gives the keys at positions c to end−1 their gradients and, if keep, adds the queries there, whose shares are
-// at the references of the part, to mem.
+// keyChunk gives the keys at positions c to end−1 their gradients and, if keep, adds the queries there, whose shares
+// are at the references of the part, to mem.
 func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read, keep bool) error {
 	s := p.s
 	first, last := max(c-s.off, 0), min(end-s.off, s.lenQ())

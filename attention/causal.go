@@ -101,8 +101,8 @@ func (w *worker[T]) readBeside(s *stream[T], mem *memory[T], p0, p1 int) error {
 // the first key belong to the first segment, queries after the last key to the last.
 //
 // A chunk is read in two steps: from the memory of the keys before it, and from the triangle of its own scores. It ends
-// early at a key that needs higher references, so a reference comes from a key that all its queries see. Nobody asks for
-// the sums after the last chunk unless keep.
+// early at a key that needs higher references, so a reference comes from a key that all its queries see. Nobody asks
+// for the sums after the last chunk unless keep.
 func (w *worker[T]) causalSegment(s *stream[T], mem *memory[T], lo, hi int, keep bool) error {
 	w.look = w.phiK.Rows
 	for lo < hi {

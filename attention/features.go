@@ -238,8 +238,8 @@ func (w *worker[T]) guess(phi dense.Matrix[T], scale []float64, ref *reference[T
 	return w.tab.FlushMax(phi.Data) <= guessMost, nil
 }
 
-// plausible reports whether all denominators show that their largest feature neither overflows nor underflows. References
-// raised to a key that is in no sum yet may leave sums of next to nothing, which show nothing.
+// plausible reports whether all denominators show that their largest feature neither overflows nor underflows.
+// References raised to a key that is in no sum yet may leave sums of next to nothing, which show nothing.
 func plausible[T dense.Float](den, z, z2 []T) bool {
 	var sum T
 	for _, v := range z {

@@ -131,8 +131,8 @@ func (c *call[T]) together(s *stream[T]) error {
 	return c.bidirectional(s)
 }
 
-// bidirectional is worker.bidirectional in steps: the sums of a wave of segments, combined in order, feature by feature;
-// then the queries.
+// bidirectional is worker.bidirectional in steps: the sums of a wave of segments, combined in order, feature by
+// feature; then the queries.
 func (c *call[T]) bidirectional(s *stream[T]) error {
 	c.s = s
 	n, wave := s.segments(), s.wave(s.segments(), c.active)

@@ -26,8 +26,8 @@ const (
 	rebase = 64
 )
 
-// segmentOf is the number of keys summed in T where sums have so many numbers: moving these to float64 and back costs as
-// much as a few dozen keys do. It depends on nothing else, so neither do the bits.
+// segmentOf is the number of keys summed in T where sums have so many numbers: moving these to float64 and back costs
+// as much as a few dozen keys do. It depends on nothing else, so neither do the bits.
 func segmentOf(features, dv int) int {
 	n := segment
 	for n < maxSegment && 128*n < features*dv {
@@ -240,8 +240,8 @@ func (t *totals) add(o *totals) {
 type memory[T dense.Float] struct {
 	part  sums[T]
 	total totals
-	// seed are the references that a segment begins with: keys that all its queries see have reached them. Not set: those
-	// of its first key.
+	// seed are the references that a segment begins with: keys that all its queries see have reached them. Not set:
+	// those of its first key.
 	seed reference[T]
 
 	// The totals in T at the references of reading, which are those of part except where the totals are far above.

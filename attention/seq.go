@@ -19,14 +19,16 @@ type Seq[T dense.Float] struct {
 // NewSeq returns zeros in the order batch, head, position, dim. Like make it panics if a size is negative or there are
 // more elements than an int can count: sizes of unknown origin are for the caller to check.
 func NewSeq[T dense.Float](batch, heads, length, dim int) Seq[T] {
-	return Seq[T]{Shape: Shape{batch, heads, length, dim}, Data: dense.New[T](1, elements(batch, heads, length, dim)).Data,
+	data := dense.New[T](1, elements(batch, heads, length, dim)).Data
+	return Seq[T]{Shape: Shape{batch, heads, length, dim}, Data: data,
 		StrideB: heads * length * dim, StrideH: length * dim, StrideL: dim}
 }
 
 // NewSeqBLHD returns zeros in the order batch, position, head, dim: the layout of most projection layers. It panics as
 // NewSeq does.
 func NewSeqBLHD[T dense.Float](batch, length, heads, dim int) Seq[T] {
-	return Seq[T]{Shape: Shape{batch, heads, length, dim}, Data: dense.New[T](1, elements(batch, heads, length, dim)).Data,
+	data := dense.New[T](1, elements(batch, heads, length, dim)).Data
+	return Seq[T]{Shape: Shape{batch, heads, length, dim}, Data: data,
 		StrideB: heads * length * dim, StrideH: dim, StrideL: heads * dim}
 }
 

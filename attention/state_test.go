@@ -189,8 +189,8 @@ func TestStateErrors(t *testing.T) {
 func TestStateAllocations(t *testing.T) {
 	const d, dv = 16, 16
 	s := newState[float32](t, family.Positive{}, d, 64, dv)
-	k, v := normals[float32](1, 1, 2*maxSegment, d, 1, 1).Head(0, 0), normals[float32](1, 1, 2*maxSegment, dv, 1, 2).Head(0,
-		0)
+	k, v := normals[float32](1, 1, 2*maxSegment, d, 1, 1).Head(0, 0),
+		normals[float32](1, 1, 2*maxSegment, dv, 1, 2).Head(0, 0)
 	out := dense.New[float32](1, dv)
 	must(t, s.Append(k, v), s.Read(out, k.RowRange(0, 1)))
 	i := 0
