@@ -424,9 +424,9 @@ func TestErrors(t *testing.T) {
 			machine.ErrSetup, `target "y" is the same in every row`},
 		{"constant columns only", csv("a,y\n1,2\n1,3\n1,4\n"),
 			Options{Learn: data.LearnOptions{Targets: []string{"y"}}},
-			data.ErrSchema, "no column left"},
+			data.ErrSchema, "no column is left"},
 		{"empty columns only", csv("a,y\n,2\n,3\n,4\n"), Options{Learn: data.LearnOptions{Targets: []string{"y"}}},
-			data.ErrSchema, "no column left"},
+			data.ErrSchema, "no column is left"},
 		{"bad schema", good, Options{Schema: &data.Schema{}}, data.ErrSchema, "no column"},
 	} {
 		m, r, err := Fit(context.Background(), c.src, c.o)
