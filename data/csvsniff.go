@@ -43,7 +43,8 @@ func sampleRows(sample []byte, whole bool, o Options) [][]string {
 }
 
 // sniffDelimiter takes the first candidate by which nearly all rows have the same number of fields as the first one, at
-// least two, and otherwise the one by which most do: decimal commas are in all rows but the names. A file of one column has no delimiter; the comma does no harm there.
+// least two, and otherwise the one by which most do: decimal commas are in all rows but the names. A file of one column
+// has no delimiter; the comma does no harm there.
 func sniffDelimiter(name string, sample []byte, whole bool, o Options) byte {
 	switch base := strings.ToLower(strings.TrimSuffix(name, ".gz")); {
 	case strings.HasSuffix(base, ".tsv"), strings.HasSuffix(base, ".tab"):

@@ -91,8 +91,8 @@ func (m moment) encode(row []float64, f *Field) {
 }
 
 // parseTime reads a date in an order, with / . - or blanks between its parts, months as numbers or English names, and
-// perhaps a time of day and an offset behind it: 2024-03-01T12:30:00.5Z, 1.3.2024, Mar 1, 2024 12:30 PM. Years have four
-// digits. point says that points separate the parts.
+// perhaps a time of day and an offset behind it: 2024-03-01T12:30:00.5Z, 1.3.2024, Mar 1, 2024 12:30 PM. Years have
+// four digits. point says that points separate the parts.
 func parseTime(b []byte, order string) (m moment, point, ok bool) {
 	b = trimBlanks(b)
 	if len(b) < 8 || len(b) > 64 {

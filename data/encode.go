@@ -245,7 +245,8 @@ func (f *Field) valueAt(c *Column, i int) (v float64, ok bool) {
 		return t.days(), ok
 	}
 	// A plain number is one in both styles, but for points that may group digits.
-	if v, ok = ParseNumber(trimBlanks(text)); ok && (f.Format == pointStyle || bytes.IndexByte(text, '.') < 0 || c.IsBare(i)) {
+	if v, ok = ParseNumber(trimBlanks(text)); ok && (f.Format == pointStyle || bytes.IndexByte(text, '.') < 0 ||
+		c.IsBare(i)) {
 		return v, true
 	}
 	return parseStyled(text, f.Format)

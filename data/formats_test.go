@@ -64,7 +64,8 @@ func TestNumberStyles(t *testing.T) {
 		}
 	}
 	// What only looks like numbers stays text.
-	for _, texts := range [][]string{{"1,23", "4,567,8"}, {"12-34", "56-78"}, {"1.2.3", "4.5.6"}, {"$", "€"}, {"5 %", "x"},
+	for _, texts := range [][]string{{"1,23", "4,567,8"}, {"12-34", "56-78"}, {"1.2.3", "4.5.6"}, {"$", "€"}, {"5 %",
+		"x"},
 		{"1,5", "2.5"}} {
 		text := "x;y\n"
 		for i := range 30 {
@@ -187,10 +188,12 @@ func TestDates(t *testing.T) {
 	}
 	src, _ := data.OpenBytes("x.csv", []byte(text), data.Options{})
 	s, sum, err := data.Learn(src, data.LearnOptions{Targets: []string{"y"}})
-	if err != nil || s.Fields[0].Format != "month-day-year" || !strings.Contains(strings.Join(sum.Notes, " "), "two ways") {
+	if err != nil || s.Fields[0].Format != "month-day-year" || !strings.Contains(strings.Join(sum.Notes, " "),
+		"two ways") {
 		t.Errorf("%+v, %v, %v", s, sum, err)
 	}
-	for _, bad := range []string{"2024-02-30", "2024-13-01", "2024-01-01T25:00", "12:30", "2024-01", "1/2/24", "2024-01-01x"} {
+	for _, bad := range []string{"2024-02-30", "2024-13-01", "2024-01-01T25:00", "12:30", "2024-01", "1/2/24",
+		"2024-01-01x"} {
 		src, _ := data.OpenBytes("x.csv", []byte("when\n"+bad+"\n"), data.Options{Header: ptr(true)})
 		if _, _, err := encodeSource(src, s, false, 1); err == nil || !strings.Contains(err.Error(), "want a date") {
 			t.Errorf("%q: %v", bad, err)

@@ -42,9 +42,11 @@ type Field struct {
 	Levels  []string `json:"levels,omitempty"` // categorical: most frequent first
 	// categorical: there were further levels when the schema was learned, which count as other
 	Other bool `json:"other,omitempty"`
-	// numeric and time: the least and the greatest value when the schema was learned; nil if unknown, as in files of version 1
+	// numeric and time: the least and the greatest value when the schema was learned; nil if unknown, as in files of
+	// version 1
 	Range *[2]float64 `json:"range,omitempty"`
-	// Weight multiplies all encoded columns of the field, whatever its kind: how much it counts in distances. 0 means 1.
+	// Weight multiplies all encoded columns of the field, whatever its kind: how much it counts in distances. 0 means
+	// 1.
 	Weight float64 `json:"weight,omitempty"`
 }
 

@@ -104,7 +104,8 @@ func (w *Watch) add(column, what, known string, usual bool, value func() string,
 	case Changed:
 		detail = fmt.Sprintf("column %s is %s, and was always %s at the fit", show(column), show(s.First), show(known))
 	default:
-		detail = fmt.Sprintf("column %s is %s, %s %s, the end of the range at the fit", show(column), s.First, what, known)
+		detail = fmt.Sprintf("column %s is %s, %s %s, the end of the range at the fit", show(column), s.First, what,
+			known)
 	}
 	return columnError(where(), column, ErrSurprise, "%s", detail)
 }

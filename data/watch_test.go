@@ -83,14 +83,16 @@ func TestWatch(t *testing.T) {
 		t.Errorf("%d surprises, want %d; %v", len(got), len(want), err)
 	}
 	for _, g := range got {
-		if text := fmt.Sprintf("%d %s %s %s %v", g.Rows, g.First, g.Where, g.Known, g.Usual); text != want[g.Column+" "+g.What] {
+		if text := fmt.Sprintf("%d %s %s %s %v", g.Rows, g.First, g.Where, g.Known,
+			g.Usual); text != want[g.Column+" "+g.What] {
 			t.Errorf("%s %s: %s, want %s", g.Column, g.What, text, want[g.Column+" "+g.What])
 		}
 	}
 	for i, says := range []string{"", `new.csv:2: column "x" is 9, above 5`, `new.csv:2: column "x" is 11`,
 		`column "x" is missing`, `column "x" is -5.5, below -5`} {
 		_, err := watch(t, "x,gaps,city,many,one,word,flag\n"+rows[i]+"\n", s, true)
-		if (err == nil) != (says == "") || err != nil && (!errors.Is(err, data.ErrSurprise) || !errors.Is(err, data.ErrInput) ||
+		if (err == nil) != (says == "") || err != nil && (!errors.Is(err, data.ErrSurprise) || !errors.Is(err,
+			data.ErrInput) ||
 			!strings.Contains(err.Error(), says)) {
 			t.Errorf("%s: %v, want %s", rows[i], err, says)
 		}

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// AUC is the area under the ROC curve: the probability that a positive has a higher value than a negative, ties counting
-// half. Its value is NaN where either is missing. The slices are sorted in place.
+// AUC is the area under the ROC curve: the probability that a positive has a higher value than a negative, ties
+// counting half. Its value is NaN where either is missing. The slices are sorted in place.
 func AUC(positive, negative []float64) Score {
 	slices.Sort(positive)
 	slices.Sort(negative)

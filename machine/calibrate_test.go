@@ -108,7 +108,8 @@ func TestCalibrationLoss(t *testing.T) {
 		below, f0, _ := c.at(a - h)
 		above, f1, _ := c.at(a + h)
 		if math.Abs((above-below)/(2*h)-first) > 1e-8*(1+l) || math.Abs((f1-f0)/(2*h)-second) > 1e-6 {
-			t.Errorf("a = %g: derivatives %g and %g, want %g and %g", a, first, second, (above-below)/(2*h), (f1-f0)/(2*h))
+			t.Errorf("a = %g: derivatives %g and %g, want %g and %g", a, first, second, (above-below)/(2*h),
+				(f1-f0)/(2*h))
 		}
 	}
 	sure := dense.MustFromRows([][]float64{{1, 0}, {0, 1}, {0.9, 0.1}, {0.2, 0.8}})
@@ -164,7 +165,8 @@ func TestCalibratedModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	back, err := Read(file.Bytes())
-	if err != nil || !slices.Equal(back.Calibration, c.Calibration) || !slices.Equal(back.ClassWeights, c.ClassWeights) {
+	if err != nil || !slices.Equal(back.Calibration, c.Calibration) || !slices.Equal(back.ClassWeights,
+		c.ClassWeights) {
 		t.Fatalf("read back: %v, %v", back, err)
 	}
 	p64, err64 := NewPredictor[float64](back)

@@ -59,8 +59,8 @@ type Confused struct {
 	Share     float64 `json:"share"` // of the rows of the true class
 }
 
-// LargestConfusions are the pairs of classes that are most often confused, at most most of them: what a confusion matrix
-// of many classes is read for.
+// LargestConfusions are the pairs of classes that are most often confused, at most most of them: what a confusion
+// matrix of many classes is read for.
 func LargestConfusions(confusion [][]int64, most int) []Confused {
 	var out []Confused
 	for c, row := range confusion {

@@ -19,8 +19,8 @@ type Residuals struct {
 	rows int64
 }
 
-// Add adds rows. With variances, residuals are in units of the standard deviation of their row, so that intervals are as
-// wide as the model says, times what it is too sure by.
+// Add adds rows. With variances, residuals are in units of the standard deviation of their row, so that intervals are
+// as wide as the model says, times what it is too sure by.
 func (r *Residuals) Add(y, pred, variance dense.Matrix[float64]) {
 	if r.kept == nil {
 		r.kept, r.step = make([][]float64, pred.Cols), 1
@@ -46,11 +46,12 @@ func (r *Residuals) Add(y, pred, variance dense.Matrix[float64]) {
 	}
 }
 
-// Quantiles are Model.Residuals; empty without rows. Of n residuals, a new one is below the i-th smallest with a chance of
-// at most i/(n+1) if it is exchangeable with them, so the lower limit of a tail t is the ⌊t(n+1)⌋-th smallest and the upper
-// one the ⌊t(n+1)⌋-th largest, infinite for 0: split conformal prediction, after Vovk, Gammerman & Shafer 2005 ("Algorithmic
-// learning in a random world", §2.2). Residuals of several folds are of models of fewer rows than the model has, so they
-// are rather too large (Barber et al. 2021, "Predictive inference with the jackknife+", Ann. Statist. 49, §2.2).
+// Quantiles are Model.Residuals; empty without rows. Of n residuals, a new one is below the i-th smallest with a chance
+// of at most i/(n+1) if it is exchangeable with them, so the lower limit of a tail t is the ⌊t(n+1)⌋-th smallest and
+// the upper one the ⌊t(n+1)⌋-th largest, infinite for 0: split conformal prediction, after Vovk, Gammerman & Shafer
+// 2005 ("Algorithmic learning in a random world", §2.2). Residuals of several folds are of models of fewer rows than
+// the model has, so they are rather too large (Barber et al. 2021, "Predictive inference with the jackknife+", Ann.
+// Statist. 49, §2.2).
 func (r *Residuals) Quantiles() dense.Matrix[float64] {
 	if r.rows == 0 {
 		return dense.Matrix[float64]{}
@@ -74,9 +75,9 @@ func (r *Residuals) Quantiles() dense.Matrix[float64] {
 	return out
 }
 
-// Interval is where a new observation of an output lies with the given chance, as offsets from its prediction: multiples
-// of the standard deviation of the prediction for a Gaussian process. Either may be infinite where too few rows were held
-// out for that chance. A model without Residuals is ErrSetup.
+// Interval is where a new observation of an output lies with the given chance, as offsets from its prediction:
+// multiples of the standard deviation of the prediction for a Gaussian process. Either may be infinite where too few
+// rows were held out for that chance. A model without Residuals is ErrSetup.
 func (m *Model) Interval(output int, coverage float64) (low, high float64, err error) {
 	switch {
 	case m.Residuals.IsEmpty():
@@ -100,7 +101,8 @@ func (m *Model) validateResiduals() error {
 		return fmt.Errorf("%s with residuals: %w", m.Task, ErrSetup)
 	}
 	if r.Rows != 2*m.Outputs || r.Cols != tailSteps+1 {
-		return fmt.Errorf("residuals are %d×%d, want %d×%d: %w", r.Rows, r.Cols, 2*m.Outputs, tailSteps+1, dense.ErrShape)
+		return fmt.Errorf("residuals are %d×%d, want %d×%d: %w", r.Rows, r.Cols, 2*m.Outputs, tailSteps+1,
+			dense.ErrShape)
 	}
 	if err := r.Check(); err != nil {
 		return fmt.Errorf("residuals: %w", err)

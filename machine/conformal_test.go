@@ -75,8 +75,9 @@ func TestResiduals(t *testing.T) {
 	if low, high, err := m.Interval(0, 0.9); err != nil || !math.IsInf(low, -1) || !math.IsInf(high, 1) {
 		t.Errorf("90 %% of 9 residuals: %g to %g, %v", low, high, err)
 	}
-	if err := m.checkInterval(0.9); err == nil || err.Error() != "too few rows were held out at the fit for intervals of "+
-		"90 %: at most 80 % can be had: invalid setup" {
+	if err := m.checkInterval(0.9); err == nil ||
+		err.Error() != "too few rows were held out at the fit for intervals of "+
+			"90 %: at most 80 % can be had: invalid setup" {
 		t.Error(err)
 	}
 	for _, c := range []float64{0, 1, -1, math.NaN()} {

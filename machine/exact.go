@@ -12,8 +12,8 @@ import (
 )
 
 // FitExact is kernel ridge regression of all rows at once, without random features: what [Ridge] tends to as F grows.
-// The kernel is that of s.Spec, whose family, coupling and M do not matter. Memory is 8n² bytes, 3.2 GB for 20,000 rows,
-// and time n³/6 multiply-adds.
+// The kernel is that of s.Spec, whose family, coupling and M do not matter. Memory is 8n² bytes, 3.2 GB for 20,000
+// rows, and time n³/6 multiply-adds.
 //
 // The model is a ridge of the family landmarks, whose landmarks are the rows: it is saved, loaded and served as any
 // other, and holds 8n(d + outputs) bytes.

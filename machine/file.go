@@ -188,7 +188,8 @@ func read(b []byte) (*Model, error) {
 		return nil, fmt.Errorf("format %q, want %q", v, fileFormat)
 	}
 	if v, err := strconv.Atoi(f.Metadata["version"]); err != nil || v < 1 || v > fileVersion {
-		return nil, fmt.Errorf("version %q of the format, this program reads 1 to %d", f.Metadata["version"], fileVersion)
+		return nil, fmt.Errorf("version %q of the format, this program reads 1 to %d", f.Metadata["version"],
+			fileVersion)
 	}
 	if err := f.Verify(); err != nil {
 		return nil, err

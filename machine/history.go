@@ -11,8 +11,8 @@ type History struct {
 	// Scores are of rows that were held out at the fit, the main one first; ScoredOn says which rows.
 	Scores   []Score `json:"scores,omitempty"`
 	ScoredOn string  `json:"scored_on,omitempty"`
-	// Created is when the model was fitted, in UTC as in RFC 3339; empty: not said. It is for the program to set: package
-	// auto leaves it empty, so that the same table gives the same bytes.
+	// Created is when the model was fitted, in UTC as in RFC 3339; empty: not said. It is for the program to set:
+	// package auto leaves it empty, so that the same table gives the same bytes.
 	Created string `json:"created,omitempty"`
 	Program string `json:"program,omitempty"` // that fitted it, with its version
 }

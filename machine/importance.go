@@ -26,12 +26,12 @@ type ImportanceOptions struct {
 }
 
 // Importances are those of all columns of the model's schema, the largest first (Breiman 2001, "Random forests", §10;
-// Fisher, Rudin & Dominici 2019, "All models are wrong, but many are useful", JMLR 20). x are encoded rows with targets y,
-// which should not be those of the fit. Columns that say the same share their importance or hide each other's: what is
-// asked is what this model uses, not what could be known.
+// Fisher, Rudin & Dominici 2019, "All models are wrong, but many are useful", JMLR 20). x are encoded rows with targets
+// y, which should not be those of the fit. Columns that say the same share their importance or hide each other's: what
+// is asked is what this model uses, not what could be known.
 //
-// Every row is compared with itself, before the shuffle and after, the mean over repeats; intervals are of 95 % and take
-// rows for independent.
+// Every row is compared with itself, before the shuffle and after, the mean over repeats; intervals are of 95 % and
+// take rows for independent.
 func Importances(m *Model, x, y dense.Matrix[float64], o ImportanceOptions) ([]Importance, error) {
 	if m.Schema == nil || m.Task == Unsupervised {
 		return nil, fmt.Errorf("importance of columns of a model without a schema or without targets: %w", ErrSetup)

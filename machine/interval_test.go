@@ -169,7 +169,8 @@ func TestIntervalsCover(t *testing.T) {
 		for _, n := range sizes {
 			covered, stated := w.coverage(n, reps, (*Evaluation).Scores)
 			line := fmt.Sprintf("%-27s n = %-4d", w.name, n)
-			for _, name := range []string{"accuracy", "balanced accuracy", "ROC AUC", "log loss", "Brier", "RMSE", "R²", "MAE",
+			for _, name := range []string{"accuracy", "balanced accuracy", "ROC AUC", "log loss", "Brier", "RMSE", "R²",
+				"MAE",
 				"mean log density"} {
 				if stated[name] == 0 {
 					continue

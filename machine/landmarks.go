@@ -69,7 +69,8 @@ func (w *whitening) features(phi dense.Matrix[float64]) {
 			to := out.RowRange(0, part.Rows)
 			for j := 0; j < phi.Cols; j += leverageCols { // the triangle by stripes of columns
 				end := min(j+leverageCols, phi.Cols)
-				tab.Product(to.ColRange(j, end), part.ColRange(0, end), w.inverse.RowRange(0, end).ColRange(j, end), false)
+				tab.Product(to.ColRange(j, end), part.ColRange(0, end), w.inverse.RowRange(0, end).ColRange(j, end),
+					false)
 			}
 			for i := range part.Rows {
 				copy(part.Row(i), to.Row(i))
@@ -112,7 +113,8 @@ func Landmarks(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]
 	var chosen []int
 	src := rng.Stream(seed, landmarkLabel)
 	for len(chosen) < m {
-		at := draw(left, min(landmarkBlock, m-len(chosen)), func() float64 { return float64(src.Uint64()>>11) * 0x1p-53 })
+		at := draw(left, min(landmarkBlock, m-len(chosen)),
+			func() float64 { return float64(src.Uint64()>>11) * 0x1p-53 })
 		if len(at) == 0 {
 			break
 		}

@@ -141,8 +141,8 @@ type predictWorker[T dense.Float] struct {
 const predictRows = 64
 
 // Predict writes one row of dst per row of x: the targets; one score per class, which is a probability for logistic
-// models, positive smoothers and calibrated models (Model.Calibration); or the log density. dst is overwritten and must not share
-// memory with x. A nil ws allocates one.
+// models, positive smoothers and calibrated models (Model.Calibration); or the log density. dst is overwritten and must
+// not share memory with x. A nil ws allocates one.
 func (p *Predictor[T]) Predict(dst, x dense.Matrix[T], ws *Workspace[T]) error {
 	return p.run(dst, x, ws, false)
 }

@@ -10,8 +10,8 @@ type Bin struct {
 	Right Score   `json:"right"` // share of them that are of it
 }
 
-// Reliability tells how far probabilities can be believed: of the rows that are predicted with a probability of 0.8, 0.8
-// should be right.
+// Reliability tells how far probabilities can be believed: of the rows that are predicted with a probability of 0.8,
+// 0.8 should be right.
 type Reliability struct {
 	Bins []Bin `json:"bins"` // those with rows
 	// Error is the expected calibration error, the mean over rows of how far their bin is from what it says (Guo et al.

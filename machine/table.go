@@ -145,8 +145,8 @@ func (p *TablePredictor) output() {
 func (p *TablePredictor) Model() *Model { return p.model }
 
 // Columns are those of the predictions, without ids: prediction, or prediction_<target> for each of several; p_<class>;
-// score_<class>; variance; lower and upper of an interval; of a density log_density ([Model.LogDensity]) and, if it is calibrated, anomaly
-// ([Model.Anomaly]).
+// score_<class>; variance; lower and upper of an interval; of a density log_density ([Model.LogDensity]) and, if it is
+// calibrated, anomaly ([Model.Anomaly]).
 func (p *TablePredictor) Columns() ([]string, []data.Kind) {
 	return slices.Clone(p.columns), slices.Clone(p.kinds)
 }

@@ -114,7 +114,8 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.model, "model", "", kindList(", ")+fmt.Sprintf(" (%s if left out)", machine.Kinds()[0].Kind))
 	flags.StringVar(&f.featureMap, "map", "", "exact, the kernel of all rows, for ridge; nystrom, that of some rows; "+
 		"or random features (ridge: exact up to 20000 rows, then chosen, if left out)")
-	flags.StringVar(&f.scaling, "scaling", "", "scaling of columns: "+strings.Join(auto.Scalings(), ", ")+" (by trial if "+
+	flags.StringVar(&f.scaling, "scaling", "", "scaling of columns: "+strings.Join(auto.Scalings(),
+		", ")+" (by trial if "+
 		"left out)")
 	flags.StringVar(&f.family, "family", "", "feature family: a name of 'randfeat families' or a JSON object (chosen "+
 		"if left out)")

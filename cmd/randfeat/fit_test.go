@@ -46,7 +46,8 @@ func TestFitOptions(t *testing.T) {
 		Learn: data.LearnOptions{Targets: []string{"y", "z"}, Task: data.Regression, IDs: []string{"key"},
 			Skip: []string{"s"}, Numeric: []string{"n"},
 			Categorical: []string{"c"}, MaxLevels: 9},
-		Kind: machine.KindSmoother, Family: family.OPRF{A: -0.2}, Coupling: coupling.Simplex{}, Bandwidth: 1.5, Scaling: auto.ScalingRobust,
+		Kind: machine.KindSmoother, Family: family.OPRF{A: -0.2}, Coupling: coupling.Simplex{},
+		Bandwidth: 1.5, Scaling: auto.ScalingRobust,
 		Features: 100, Seed: 3, Folds: 4,
 		Sample: 500, Float32: true, Block: 64, Checkpoint: "ck", CheckpointEvery: 5 * time.Second,
 	}
@@ -56,7 +57,8 @@ func TestFitOptions(t *testing.T) {
 	if got, err = parse("--map", "exact"); err != nil || got.Map != auto.MapExact {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for _, args := range []string{"--map some", "--scaling some", "--map exact --features 64", "--map exact --model gp"} {
+	for _, args := range []string{"--map some", "--scaling some", "--map exact --features 64",
+		"--map exact --model gp"} {
 		if _, err = parse(strings.Fields(args)...); err == nil {
 			t.Errorf("%s is accepted", args)
 		}
@@ -69,7 +71,8 @@ func TestFitOptions(t *testing.T) {
 	set := reflect.ValueOf(want)
 	for i := range set.NumField() {
 		name := set.Type().Field(i).Name
-		if set.Field(i).IsZero() && !slices.Contains([]string{"Lambda", "Budget", "Schema", "Progress", "ClassWeights", "Map"},
+		if set.Field(i).IsZero() && !slices.Contains([]string{"Lambda", "Budget", "Schema", "Progress", "ClassWeights",
+			"Map"},
 			name) {
 			t.Errorf("no flag sets %s of the options", name)
 		}

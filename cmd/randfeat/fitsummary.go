@@ -60,8 +60,8 @@ func constant(s *data.Summary, column string) bool {
 // rareShare is the part of its equal share below which a class is called rare: of two classes, 20 % of the rows.
 const rareShare = 0.4
 
-// imbalance points to class weights where a class is rare: accuracy then says little, and the class may be missed. It is
-// "" otherwise.
+// imbalance points to class weights where a class is rare: accuracy then says little, and the class may be missed. It
+// is "" otherwise.
 func imbalance(r *auto.Report, m *machine.Model, weighted bool) string {
 	if r.Task != machine.Classification || weighted || len(r.Confusion) == 0 || m.Schema == nil {
 		return ""

@@ -18,7 +18,8 @@ func TestHistory(t *testing.T) {
 	in := put(t, dir, "shop.csv", shop(200))
 	fit := func(name string) []byte {
 		path := filepath.Join(dir, name)
-		ok(t, "fit", in, "--target", "price", "--skip", "kind", "--id", "id", "--features", "32", "--bandwidth", "2", "-o",
+		ok(t, "fit", in, "--target", "price", "--skip", "kind", "--id", "id", "--features", "32", "--bandwidth", "2",
+			"-o",
 			path)
 		b, err := os.ReadFile(path)
 		if err != nil {
@@ -46,21 +47,24 @@ func TestHistory(t *testing.T) {
 		t.Errorf("without a date: %+v, %v", m.History, err)
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", "noon")
-	fails(t, exitFailed, "SOURCE_DATE_EPOCH is \"noon\"", "fit", in, "--target", "price", "--lambda", "1", "--bandwidth",
+	fails(t, exitFailed, "SOURCE_DATE_EPOCH is \"noon\"", "fit", in, "--target", "price", "--lambda", "1",
+		"--bandwidth",
 		"1", "--features", "16", "-o", filepath.Join(dir, "d.rf"))
 	t.Setenv("SOURCE_DATE_EPOCH", "")
 	if m, err := machine.Read(fit("e.rf")); err != nil || !strings.HasPrefix(m.History.Created, "20") {
 		t.Errorf("date of today: %+v, %v", m.History, err)
 	}
 	// Prediction intervals: of most rows, and as asked for.
-	_, rows := cells(t, put(t, dir, "p.csv", ok(t, "predict", filepath.Join(dir, "a.rf"), in, "--interval", "0.8").stdout))
+	_, rows := cells(t, put(t, dir, "p.csv", ok(t, "predict", filepath.Join(dir, "a.rf"), in, "--interval",
+		"0.8").stdout))
 	for _, row := range rows {
 		if len(row) != 4 {
 			t.Fatalf("columns %v", row)
 		}
 	}
 	fails(t, exitMisuse, "--interval is 2", "predict", filepath.Join(dir, "a.rf"), in, "--interval", "2")
-	fails(t, exitFailed, "too few rows were held out", "predict", filepath.Join(dir, "a.rf"), in, "--interval", "0.9999")
+	fails(t, exitFailed, "too few rows were held out", "predict", filepath.Join(dir, "a.rf"), in, "--interval",
+		"0.9999")
 	e := evaluated(t, filepath.Join(dir, "a.rf"), in, "--skip", "kind")
 	if c := scoreOf(e, "coverage of 90 % intervals"); !(c.Value > 0.85) {
 		t.Errorf("coverage %+v", c)
@@ -74,7 +78,8 @@ func TestImportance(t *testing.T) {
 	b.WriteString("a,b,noise,y\n")
 	for i := range 400 {
 		x, z := math.Sin(float64(i)), math.Cos(1.7*float64(i))
-		b.WriteString(strings.Join([]string{digits(x), digits(z), digits(math.Sin(5.3 * float64(i))), digits(3*x + z)}, ",") +
+		b.WriteString(strings.Join([]string{digits(x), digits(z), digits(math.Sin(5.3 * float64(i))), digits(3*x + z)},
+			",") +
 			"\n")
 	}
 	in := put(t, dir, "t.csv", b.String())

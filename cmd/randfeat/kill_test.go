@@ -36,7 +36,8 @@ func commandProcess(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledCommand$")
-	cmd.Env = append(os.Environ(), killEnv+"="+string(b), "SOURCE_DATE_EPOCH=1000000000") // the same date, the same bytes
+	// the same date, the same bytes
+	cmd.Env = append(os.Environ(), killEnv+"="+string(b), "SOURCE_DATE_EPOCH=1000000000")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	return cmd, &out

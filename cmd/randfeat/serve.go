@@ -213,7 +213,8 @@ func (f *serveFlags) checkLimits() error {
 		ok   bool
 	}{{"max-body", l.Body > 0}, {"max-rows", l.Rows > 0}, {"max-in-flight", l.InFlight > 0},
 		{"max-memory", l.Memory >= l.Body},
-		{"max-batch", l.Batch > 0}, {"max-connections", l.Connections > 0}, {"drain-delay", l.Drain >= 0}, {"timeout", l.Time > 0}, {"read-timeout", l.Read > 0},
+		{"max-batch", l.Batch > 0}, {"max-connections", l.Connections > 0}, {"drain-delay", l.Drain >= 0}, {"timeout",
+			l.Time > 0}, {"read-timeout", l.Read > 0},
 		{"header-timeout", l.Header > 0},
 		{"idle-timeout", l.Idle > 0}, {"shutdown-timeout", l.Shutdown > 0}} {
 		if !v.ok {

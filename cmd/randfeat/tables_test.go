@@ -177,7 +177,8 @@ func TestDatesCommasAndGaps(t *testing.T) {
 		if i%9 == 0 {
 			y = ""
 		}
-		fmt.Fprintf(&b, "%02d.%02d.2024;%d.%03d,50 €;%s %d;%s\n", 1+i%28, 1+i/28, 1+i%3, i*7, []string{"alt", "neu"}[i%2], i, y)
+		fmt.Fprintf(&b, "%02d.%02d.2024;%d.%03d,50 €;%s %d;%s\n", 1+i%28, 1+i/28, 1+i%3, i*7, []string{"alt",
+			"neu"}[i%2], i, y)
 	}
 	table := writeText(t, "x.csv", b.String())
 	out := filepath.Join(t.TempDir(), "m.rf")
@@ -185,7 +186,8 @@ func TestDatesCommasAndGaps(t *testing.T) {
 	args := append([]string{"fit", table, "--target", "Menge", "--text", "Notiz", "--drop-missing-target", "-o", out},
 		fixedFlags...)
 	got := ok(t, args...).stdout
-	for _, want := range []string{"80 rows", "Regression of Menge", "time     Datum", "numeric  Preis", "text     Notiz",
+	for _, want := range []string{"80 rows", "Regression of Menge", "time     Datum", "numeric  Preis",
+		"text     Notiz",
 		"10 rows without a target were left out"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
@@ -204,7 +206,8 @@ func TestDatesCommasAndGaps(t *testing.T) {
 func TestControlCharacters(t *testing.T) {
 	text := ""
 	for i := range 40 {
-		text += fmt.Sprintf(`{"a\u001b[31mb":%d,"city":%q,"y":%d.5}`+"\n", i, []string{"Rome", "O\u001b[2Jslo"}[i%2], i%7)
+		text += fmt.Sprintf(`{"a\u001b[31mb":%d,"city":%q,"y":%d.5}`+"\n", i, []string{"Rome", "O\u001b[2Jslo"}[i%2],
+			i%7)
 	}
 	table := writeText(t, "x.ndjson", strings.ReplaceAll(text, `\x1b`, `\u001b`))
 	out := filepath.Join(t.TempDir(), "m.rf")
@@ -230,7 +233,8 @@ func TestMessages(t *testing.T) {
 		fmt.Fprintf(&nd, "{\"k%d\":1}\n", i)
 	}
 	start := time.Now()
-	fails(t, 1, "is a value written as a key?", "fit", writeText(t, "k.ndjson", nd.String()), "--target", "k0", "-o", out)
+	fails(t, 1, "is a value written as a key?", "fit", writeText(t, "k.ndjson", nd.String()), "--target", "k0", "-o",
+		out)
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("%v for keys that all differ", took)
 	}
@@ -239,12 +243,14 @@ func TestMessages(t *testing.T) {
 	if !strings.Contains(r, `"missing":0,"mean":2.5,"scale":2.5,"min":0,"max":5`) {
 		t.Errorf("zeros are left out: %s", r)
 	}
-	if o := cli(t, "", "predict", out, zero, "--probabilities"); o.code != 1 || strings.Contains(o.stderr, "invalid setup") {
+	if o := cli(t, "", "predict", out, zero, "--probabilities"); o.code != 1 || strings.Contains(o.stderr,
+		"invalid setup") {
 		t.Errorf("%d %s", o.code, o.stderr)
 	}
 	dir := t.TempDir()
 	x := save(t, dir, "x.npy", dense.Matrix[float64]{Rows: 1, Cols: 1, Stride: 1, Data: []float64{60}})
-	f := ok(t, "features", x, "--family", "positive", "--kernel", "gaussian", "-m", "4", "-o", filepath.Join(dir, "f.npy"))
+	f := ok(t, "features", x, "--family", "positive", "--kernel", "gaussian", "-m", "4", "-o", filepath.Join(dir,
+		"f.npy"))
 	if !strings.Contains(f.stderr, "--log-scale S.npy") {
 		t.Errorf("features of 60: %s", f.stderr)
 	}

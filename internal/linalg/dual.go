@@ -74,8 +74,8 @@ func SolveDual(k, y dense.Matrix[float64], lambda float64) (*Dual, error) {
 }
 
 // LeaveOneOut sets row i of dst to the prediction of row i by the fit of all others, intercept included: y_i − α_i/G_ii
-// with G = M − M11ᵀM/(1ᵀM1), M = (K+λI)⁻¹ (the inverse of a bordered matrix; Cawley & Talbot 2003, eq. 8). inverse is n×n
-// scratch. n³/6 multiply-adds.
+// with G = M − M11ᵀM/(1ᵀM1), M = (K+λI)⁻¹ (the inverse of a bordered matrix; Cawley & Talbot 2003, eq. 8). inverse is
+// n×n scratch. n³/6 multiply-adds.
 func (d *Dual) LeaveOneOut(dst, y, inverse dense.Matrix[float64]) error {
 	if err := Inverse(inverse, d.U); err != nil {
 		return err

@@ -27,8 +27,9 @@ import (
 //	state     see checkpointState
 //	sha256    of the bytes of all tensors; sha256_metadata of everything else
 //
-// Tensors are landmarks, the projections of a map that has some, and for every fold k, sums.k (the bytes of machine.Sums), x.k and y.k (the rows that wait); or,
-// for logistic regression, points and gradients (the rows of LogisticState).
+// Tensors are landmarks, the projections of a map that has some, and for every fold k, sums.k (the bytes of
+// machine.Sums), x.k and y.k (the rows that wait); or, for logistic regression, points and gradients (the rows of
+// LogisticState).
 //
 // Why it is safe: the file is written beside its target, synced and renamed, so a kill leaves the old one or the new
 // one; checksums find damage (not forgery: nothing is signed); another version, unknown fields, another table or other

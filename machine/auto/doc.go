@@ -1,6 +1,6 @@
 // Package auto fits a model to a table and makes every choice that the caller leaves open: the columns, the bandwidth,
-// the penalty, the scaling, the map with its number of features, family and coupling. It says what it chose, why, and how well the model
-// predicts rows it has not seen (docs/machines.md, "How choices are made" and "Scores").
+// the penalty, the scaling, the map with its number of features, family and coupling. It says what it chose, why, and
+// how well the model predicts rows it has not seen (docs/machines.md, "How choices are made" and "Scores").
 //
 // Legend: n rows, d encoded columns, F features, K folds, s the bandwidth of the kernel exp(−|x−y|²/(2s²)), λ the
 // penalty.

@@ -63,7 +63,8 @@ func (f *fit) chooseExact(s *sample, rows int64) (*decision, error) {
 	c.d.Spec = randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Gaussian, Scale: e.at.scale}, Dim: s.x.Cols, M: s.len(),
 		Seed: f.o.Seed, Family: family.Landmarks{}}
 	c.d.Lambda = e.at.lambda
-	b := Choice{Name: "bandwidth", Number: e.at.scale, Value: short(e.at.scale), Given: f.o.Bandwidth > 0, Why: "as asked"}
+	b := Choice{Name: "bandwidth", Number: e.at.scale, Value: short(e.at.scale), Given: f.o.Bandwidth > 0,
+		Why: "as asked"}
 	l := Choice{Name: "lambda", Number: e.at.lambda, Value: short(e.at.lambda), Given: f.o.Lambda > 0, Why: "as asked"}
 	how := fmt.Sprintf("best %s, every row left out of %d", f.metric(), e.tries.x.Rows)
 	if !b.Given {
@@ -102,7 +103,8 @@ func shuffled(n int, seed uint64) []int {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Compare(rng.Mix64(seed^exactLabel^rng.Mix64(uint64(a))), rng.Mix64(seed^exactLabel^rng.Mix64(uint64(b))))
+		return cmp.Compare(rng.Mix64(seed^exactLabel^rng.Mix64(uint64(a))),
+			rng.Mix64(seed^exactLabel^rng.Mix64(uint64(b))))
 	})
 	return order
 }

@@ -30,10 +30,12 @@ func board(n int, seed uint64) *numbers {
 func TestExactKernelFindsNarrowKernels(t *testing.T) {
 	o := Options{Learn: data.LearnOptions{Targets: []string{"class"}}, Folds: 1}
 	m, r := mustFit(t, board(700, 1), o)
-	if ch := choice(t, r, "map"); ch.Value != MapExact || m.Spec.Family != (family.Landmarks{}) || m.Weights.Rows != 700 {
+	if ch := choice(t, r, "map"); ch.Value != MapExact || m.Spec.Family != (family.Landmarks{}) ||
+		m.Weights.Rows != 700 {
 		t.Errorf("map %+v, %d features of family %s", ch, m.Weights.Rows, m.Spec.Family.Name())
 	}
-	if b, l := choice(t, r, "bandwidth"), choice(t, r, "lambda"); b.Number != m.Spec.Kernel.Scale || l.Number != m.Lambda ||
+	if b, l := choice(t, r, "bandwidth"), choice(t, r, "lambda"); b.Number != m.Spec.Kernel.Scale ||
+		l.Number != m.Lambda ||
 		len(b.Trials) < 2 || len(l.Trials) < 2 {
 		t.Errorf("bandwidth %+v, λ %+v", b, l)
 	}
@@ -58,9 +60,11 @@ func TestExactKernelAsAsked(t *testing.T) {
 	m, r := mustFit(t, waves(200, 1), Options{Learn: learn("y", "z"), Map: MapExact, Bandwidth: 1.5, Lambda: 0.2})
 	if m.Spec.Kernel.Scale != 1.5 || m.Lambda != 0.2 || m.Weights.Rows != 200 || m.Outputs != 2 || len(r.Scores) == 0 ||
 		r.ScoredOn != "all rows, 5 folds, columns and choices made without each" {
-		t.Errorf("s = %g, λ = %g, %d landmarks, scored on %q", m.Spec.Kernel.Scale, m.Lambda, m.Weights.Rows, r.ScoredOn)
+		t.Errorf("s = %g, λ = %g, %d landmarks, scored on %q", m.Spec.Kernel.Scale, m.Lambda, m.Weights.Rows,
+			r.ScoredOn)
 	}
-	if m, _ = mustFit(t, waves(200, 1), Options{Learn: learn("y"), Map: MapRandom, Folds: 1}); m.Spec.Family != (family.Trig{}) {
+	if m, _ = mustFit(t, waves(200, 1), Options{Learn: learn("y"), Map: MapRandom,
+		Folds: 1}); m.Spec.Family != (family.Trig{}) {
 		t.Errorf("family %s, random features were asked for", m.Spec.Family.Name())
 	}
 	for name, o := range map[string]Options{

@@ -77,7 +77,8 @@ func TestEveryChoiceIsMadeAndStated(t *testing.T) {
 			t.Errorf("%s: λ = %g, the report says %+v", m.Kind, m.Lambda, choice(t, r, "lambda"))
 		}
 		if r.Rows != 800 || r.Width != 2 || r.Summary == nil ||
-			r.ScoredOn != "all rows, 5 folds, columns and choices made without each" || m.Schema == nil || m.Rows != 800 {
+			r.ScoredOn != "all rows, 5 folds, columns and choices made without each" || m.Schema == nil ||
+			m.Rows != 800 {
 			t.Errorf("%s: report %+v", m.Kind, r)
 		}
 		s := r.Scores[0]
@@ -476,7 +477,8 @@ func TestCancel(t *testing.T) {
 		}
 		var last report
 		after := 0
-		_, _, err := Fit(ctx, waves(1500, 15), Options{Learn: learn("y"), Features: 32, Block: 20, Scaling: ScalingStandard,
+		_, _, err := Fit(ctx, waves(1500, 15), Options{Learn: learn("y"), Features: 32, Block: 20,
+			Scaling: ScalingStandard,
 			Progress: func(s string,
 				done, total int64) {
 				if ctx.Err() != nil {

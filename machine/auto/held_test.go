@@ -75,7 +75,8 @@ func TestRidgeProbabilities(t *testing.T) {
 		for _, s := range e.Scores() {
 			for _, stated := range []machine.Score{loss, brier, acc} {
 				if s.Name == stated.Name && !(stated.Low-0.02 <= s.Value && s.Value <= stated.High+0.02) {
-					t.Errorf("%s: %s of new rows %.4f, stated %.4f to %.4f", name, s.Name, s.Value, stated.Low, stated.High)
+					t.Errorf("%s: %s of new rows %.4f, stated %.4f to %.4f", name, s.Name, s.Value, stated.Low,
+						stated.High)
 				}
 			}
 		}
@@ -92,8 +93,8 @@ func TestRidgeProbabilities(t *testing.T) {
 	}
 }
 
-// Log loss is that of probabilities calibrated by other rows. Scores that are right in every second row and wrong in those
-// between tell nothing, and all rows together say so; a half is sure, and wrong about the other.
+// Log loss is that of probabilities calibrated by other rows. Scores that are right in every second row and wrong in
+// those between tell nothing, and all rows together say so; a half is sure, and wrong about the other.
 func TestCalibrationIsNotJudgedByItsRows(t *testing.T) {
 	const n = 400
 	h := &held{width: 2, step: 1}

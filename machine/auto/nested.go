@@ -29,9 +29,9 @@ func (f *fit) nests() bool {
 // performance evaluation", JMLR 11, §5); columns learned from all rows hide what a rare value of one does to a model
 // that has not seen it. The score is that of the procedure on fewer rows.
 //
-// Not in the folds: the classes, the units of numeric targets, the columns of a density, whose scales are its units, and
-// the seed. Folds may choose differently; their spread is in the intervals (machine.ScoresOfModels). It costs the fit
-// again per fold that is scored.
+// Not in the folds: the classes, the units of numeric targets, the columns of a density, whose scales are its units,
+// and the seed. Folds may choose differently; their spread is in the intervals (machine.ScoresOfModels). It costs the
+// fit again per fold that is scored.
 func (f *fit) nested() error {
 	var parts []*machine.Evaluation // of the folds
 	done := int64(0)

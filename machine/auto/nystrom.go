@@ -65,7 +65,8 @@ func (f *fit) chooseNystrom(s *sample, rows int64) (*decision, error) {
 	case spec.M < m:
 		why = fmt.Sprintf("%d were looked for: these tell the kernel of all rows of the sample", m)
 	}
-	c.chosen(Choice{Name: "features", Number: float64(spec.M), Value: fmt.Sprint(spec.M), Given: f.o.Features > 0, Why: why})
+	c.chosen(Choice{Name: "features", Number: float64(spec.M), Value: fmt.Sprint(spec.M), Given: f.o.Features > 0,
+		Why: why})
 	c.last = e.all
 	if err := c.choosePenalty(); err != nil {
 		return nil, err

@@ -12,7 +12,8 @@ import (
 
 func TestNystromAsAsked(t *testing.T) {
 	for _, kind := range []machine.Kind{machine.KindRidge, machine.KindGP} {
-		m, r := mustFit(t, waves(400, 2), Options{Kind: kind, Learn: learn("y"), Map: MapNystrom, Features: 60, Folds: 1})
+		m, r := mustFit(t, waves(400, 2), Options{Kind: kind, Learn: learn("y"), Map: MapNystrom, Features: 60,
+			Folds: 1})
 		if m.Spec.Family != (family.Landmarks{}) || m.Weights.Rows != 60 || choice(t, r, "map").Value != MapNystrom ||
 			choice(t, r, "lambda").Number != m.Lambda || choice(t, r, "bandwidth").Number != m.Spec.Kernel.Scale {
 			t.Errorf("%s: %d features of %s, %+v", kind, m.Weights.Rows, m.Spec.Family.Name(), r.Choices)

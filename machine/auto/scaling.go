@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// scalingRows are enough to tell which of a few scalings is better by more than a standard error; their settings are
-	// searched on a third of them first. Widths of columns are fitted to widthRows others.
+	// scalingRows are enough to tell which of a few scalings is better by more than a standard error; their settings
+	// are searched on a third of them first. Widths of columns are fitted to widthRows others.
 	scalingRows = 768
 	widthRows   = 512
 	// leastScaling is the number of rows below which differences between scalings are noise.

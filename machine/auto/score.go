@@ -99,9 +99,10 @@ func (f *fit) openPenalty(total machine.Sums) ([]float64, error) {
 }
 
 // score predicts all rows once more, each by the models that have not seen its fold, for every penalty, and takes the
-// one of most right classes. A density gets the quantiles of its scores, and the scores of rows that no choice was tried
-// on: those of rows that the best of many settings is best on would be too good. The sums of all folds but k are made for all k at once, K more matrices of 8F², so that one pass serves all
-// folds and penalties; rows are not fitted again, which is what makes a score of all rows cost one pass.
+// one of most right classes. A density gets the quantiles of its scores, and the scores of rows that no choice was
+// tried on: those of rows that the best of many settings is best on would be too good. The sums of all folds but k are
+// made for all k at once, K more matrices of 8F², so that one pass serves all folds and penalties; rows are not fitted
+// again, which is what makes a score of all rows cost one pass.
 func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, error) {
 	others := make([]machine.Sums, len(f.sums.parts))
 	models := make([]*folded, len(lambdas))

@@ -130,7 +130,8 @@ func (d *loaded) info() (*ModelInfo, error) {
 	m := d.model
 	names, _ := b.predictor.Columns()
 	return &ModelInfo{Name: d.name, SHA256: d.sha256, Bytes: d.bytes, Loaded: d.at, Kind: m.Kind, Task: m.Task,
-		Outputs: m.Outputs, Rows: m.Rows, Lambda: m.Lambda, Features: max(m.Weights.Rows, len(m.Mass)), Spec: &m.Spec, History: m.History,
+		Outputs: m.Outputs, Rows: m.Rows, Lambda: m.Lambda, Features: max(m.Weights.Rows,
+			len(m.Mass)), Spec: &m.Spec, History: m.History,
 		Schema: m.Schema, Answers: names, Options: d.offers()}, nil
 }
 

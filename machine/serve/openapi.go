@@ -58,8 +58,8 @@ func (d *loaded) openAPI(token, openMetrics bool) node {
 	doc := node{
 		"openapi": "3.1.0",
 		"info": node{"title": "randfeat serve", "version": d.sha256[:12],
-			"description": "Predictions of a " + string(d.model.Kind) + " model. The version is the beginning of the SHA-256 " +
-				"of its file."},
+			"description": "Predictions of a " + string(d.model.Kind) + " model. The version is the beginning of the " +
+				"SHA-256 of its file."},
 		"paths": node{
 			"/healthz": node{"get": get("Whether the server runs", text("it does"))},
 			"/readyz":  node{"get": get("Whether the server takes requests", text("it does"), "503")},
@@ -107,8 +107,9 @@ func (d *loaded) predictOperation() node {
 	answers := node{typeJSON: node{"schema": ref("Answer")}, typeCSV: tables, typeNDJSON: tables}
 	operation := node{
 		"summary": "Predict rows",
-		"description": "Rows may also be sent as " + typeCSV + ", " + typeTSV + " (with a line of names) and " + typeNDJSON +
-			", and compressed with gzip; Accept chooses among " + typeJSON + ", " + typeCSV + " and " + typeNDJSON + ".",
+		"description": "Rows may also be sent as " + typeCSV + ", " + typeTSV + " (with a line of names) and " +
+			typeNDJSON + ", and compressed with gzip; Accept chooses among " + typeJSON + ", " + typeCSV + " and " +
+			typeNDJSON + ".",
 		"requestBody": node{"required": true, "content": node{
 			typeJSON: node{"schema": node{"oneOf": []node{rows,
 				{"type": "object", "required": []string{"rows"}, "additionalProperties": false,
@@ -173,7 +174,8 @@ func (d *loaded) rowSchema() node {
 		properties[f.Name], required = fieldSchema(f), append(required, f.Name)
 	}
 	for _, id := range d.model.Schema.IDs {
-		properties[id] = node{"type": []string{"string", "number", "boolean", "null"}, "description": "carried to the answer"}
+		properties[id] = node{"type": []string{"string", "number", "boolean", "null"},
+			"description": "carried to the answer"}
 	}
 	return node{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
 }

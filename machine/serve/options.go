@@ -22,8 +22,8 @@ type Limits struct {
 	Read     time.Duration // to send a request, header and body; 30 s
 	Idle     time.Duration // between two requests of a connection; 2 min
 	Shutdown time.Duration // for requests in work to finish; 15 s
-	// Drain is how long the server goes on answering after it was told to stop, while /readyz says that it will: the time
-	// that load balancers take to notice; 0: none.
+	// Drain is how long the server goes on answering after it was told to stop, while /readyz says that it will: the
+	// time that load balancers take to notice; 0: none.
 	Drain time.Duration
 }
 
@@ -47,11 +47,11 @@ type Options struct {
 	LoopbackHosts bool
 	// Float32 predicts in float32.
 	Float32 bool
-	// Strict refuses rows that are unlike those of the fit: unseen levels, values outside the range, or missing where none
-	// was, and other values of constant columns. Otherwise they are counted in the metrics.
+	// Strict refuses rows that are unlike those of the fit: unseen levels, values outside the range, or missing where
+	// none was, and other values of constant columns. Otherwise they are counted in the metrics.
 	Strict bool
-	// ColumnsMayChange lets Reload take a model that reads other columns than the one before, or predicts something else:
-	// clients must change with it. Otherwise such a file is refused and the old model stays.
+	// ColumnsMayChange lets Reload take a model that reads other columns than the one before, or predicts something
+	// else: clients must change with it. Otherwise such a file is refused and the old model stays.
 	ColumnsMayChange bool
 	// Log gets what happens, never contents of rows; nil: nothing.
 	Log *slog.Logger

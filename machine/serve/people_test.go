@@ -27,7 +27,8 @@ func withHistory(t testing.TB) *machine.Model {
 	}
 	r.Add(y, zero, dense.Matrix[float64]{})
 	m.Residuals = r.Quantiles()
-	m.History = &machine.History{Created: "2026-01-31T12:00:00Z", Program: "randfeat 9.9", ScoredOn: "all rows, 5 folds",
+	m.History = &machine.History{Created: "2026-01-31T12:00:00Z", Program: "randfeat 9.9",
+		ScoredOn: "all rows, 5 folds",
 		Scores: []machine.Score{{Name: "RMSE", Value: 1.23456789, Low: 1.1, High: 1.3, Rows: 200},
 			{Name: "calibration error", Value: 0.5, Low: math.NaN(), High: math.NaN()}}}
 	return &m
@@ -97,7 +98,8 @@ func TestPageOneRow(t *testing.T) {
 	w := newRecorder()
 	s.ServeHTTP(w, newGet("/"))
 	page := w.Body.String()
-	for _, want := range []string{`<label for="c0">a</label>`, `name="c1" value="`, `<select id="c2" name="c2">`, "<option",
+	for _, want := range []string{`<label for="c0">a</label>`, `name="c1" value="`, `<select id="c2" name="c2">`,
+		"<option",
 		">(unknown)</option>", "How good it is: RMSE 1.2346", "2026-01-31T12:00:00Z by randfeat 9.9", "1.1 to 1.3",
 		"all rows, 5 folds", "/openapi.json"} {
 		if !strings.Contains(page, want) {
@@ -105,7 +107,8 @@ func TestPageOneRow(t *testing.T) {
 		}
 	}
 	form := func(c0, c2 string) string {
-		w := post(s, "/", "application/x-www-form-urlencoded", "answer=one&interval=true&rows=none&c0="+c0+"&c1=12.5&c2="+c2)
+		w := post(s, "/", "application/x-www-form-urlencoded",
+			"answer=one&interval=true&rows=none&c0="+c0+"&c1=12.5&c2="+c2)
 		if w.Code != 200 {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
@@ -130,13 +133,15 @@ func TestPageOneRow(t *testing.T) {
 		t.Errorf("unknown values:\n%s", page)
 	}
 	if w := post(s, "/", "application/x-www-form-urlencoded", "answer=one&c0=x&c1=1&c2=red"); w.Code != 400 ||
-		!strings.Contains(w.Body.String(), "want a number") || !strings.Contains(w.Body.String(), `name="c0" value="x"`) {
+		!strings.Contains(w.Body.String(), "want a number") || !strings.Contains(w.Body.String(),
+		`name="c0" value="x"`) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 
 func TestShort(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 1: "1", -1.5: "-1.5", 56.24481646028255: "56.245", 123456.7: "123457",
+	for v, want := range map[float64]string{0: "0", 1: "1", -1.5: "-1.5", 56.24481646028255: "56.245",
+		123456.7:    "123457",
 		0.000123456: "0.00012346", 1e-7: "1e-07", 1.5e12: "1.5e+12", 99999.96: "100000", -0.0000001: "-1e-07",
 		0.1: "0.1", 1000: "1000", math.Inf(1): "+Inf"} {
 		if got := short(v); got != want {

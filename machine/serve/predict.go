@@ -92,7 +92,8 @@ func (s *Server) hold(k *work, n int) *Problem {
 // optionNames are the query parameters.
 var optionNames = []string{"probabilities", "scores", "variance", "interval"}
 
-// intervals are the shares that ?interval may ask for, few since the server keeps memory for each; alone it is the first.
+// intervals are the shares that ?interval may ask for, few since the server keeps memory for each; alone it is the
+// first.
 var intervals = []string{"0.9", "0.5", "0.8", "0.95", "0.99"}
 
 // setOption sets the option of a query parameter; alone ("") it is on.
@@ -105,7 +106,8 @@ func setOption(o *machine.TableOptions, name, value string) *Problem {
 			return nil
 		}
 		if !slices.Contains(intervals, value) {
-			return problem(http.StatusBadRequest, "bad_option", "the parameter interval is %s, want one of %s", show(value),
+			return problem(http.StatusBadRequest, "bad_option", "the parameter interval is %s, want one of %s",
+				show(value),
 				strings.Join(intervals, ", "))
 		}
 		v, err := strconv.ParseFloat(value, 64)
@@ -122,7 +124,8 @@ func setOption(o *machine.TableOptions, name, value string) *Problem {
 	}
 	on, err := strconv.ParseBool(value)
 	if err != nil && value != "" { // ?variance
-		return problem(http.StatusBadRequest, "bad_option", "the parameter %s is %s, want true or false", name, show(value))
+		return problem(http.StatusBadRequest, "bad_option", "the parameter %s is %s, want true or false", name,
+			show(value))
 	}
 	*field = on || value == ""
 	return nil
