@@ -26,6 +26,8 @@ func LawOf(f family.Family, dim int) (Law, error) {
 		return discreteLaw{p: f.P, shift: f.Shift}, nil
 	case family.LFK:
 		return nil, theory.NoForm("learned feature kernel (not an estimator)")
+	case family.Landmarks:
+		return nil, theory.NoForm("columns of the kernel (not an estimator)")
 	}
 	return newExponentialLaw(f, dim)
 }
