@@ -147,6 +147,9 @@ func TestSameBytes(t *testing.T) {
 		"density":  {Kind: machine.KindDensity, Learn: learn(), Budget: 128},
 	} {
 		o.Seed, o.Block = 5, 64
+		if name != "ridge" {
+			o.Scaling = ScalingStandard // the choice of scalings is the same for all kinds
+		}
 		if testing.Short() && name != "ridge" && name != "density" {
 			continue // whole fits, one of each way to make sums
 		}
@@ -256,16 +259,15 @@ func TestIntervalCoversNewRows(t *testing.T) {
 
 // The interval of the score covers the error of the model on new rows, although bandwidth, penalty and features were
 // chosen by out-of-fold errors of few rows. That error itself, of the best of all that was tried, is too small: its
-// interval covered
-// 0.62 of the time.
+// interval covered 0.62 of the time.
 func TestScoreIsNotThatOfTheChoices(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many fits")
 	}
-	const fits, least = 40, 0.90
+	const fits, least = 30, 0.90
 	covered, optimistic := 0, 0.0
 	for i := range uint64(fits) {
-		o := Options{Learn: learn("y"), Seed: i, Budget: 128}
+		o := Options{Learn: learn("y"), Seed: i, Budget: 128, Scaling: ScalingStandard} // one choice less: time
 		m, r := mustFit(t, waves(200, 1000+i), o)
 		s := r.Scores[0]
 		truth := evaluate(t, m, waves(4000, 5000+i))[0].Value
