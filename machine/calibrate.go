@@ -38,7 +38,7 @@ func FitCalibration(scores dense.Matrix[float64], classes []int) ([]float64, err
 		}
 		rows[c]++
 	}
-	c := calibrating{z: dense.New[float64](n, k), classes: classes, other: make([]float64, k), p: make([]float64, k)}
+	c := calibrating{z: dense.New[float64](n, k), classes: classes, other: make([]float64, k)}
 	for j := range rows {
 		c.other[j] = 1 / (rows[j] + float64(k))
 	}
@@ -78,7 +78,6 @@ type calibrating struct {
 	z       dense.Matrix[float64]
 	classes []int
 	other   []float64 // target of the other classes of a row, by its class
-	p       []float64
 }
 
 // minimise finds a between 2⁻¹⁰ and 2¹⁰, by Newton's method: the loss is convex in it.

@@ -94,7 +94,7 @@ func TestCalibration(t *testing.T) {
 func TestCalibrationLoss(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
 	z := dense.New[float64](50, 3)
-	c := calibrating{z: z, classes: make([]int, 50), other: []float64{0.01, 0.02, 0.03}, p: make([]float64, 3)}
+	c := calibrating{z: z, classes: make([]int, 50), other: []float64{0.01, 0.02, 0.03}}
 	for i := range z.Data {
 		z.Data[i] = r.NormFloat64()
 	}
