@@ -53,8 +53,8 @@ func (a *Linear[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T], grads []*ran
 			return Report{}, fmt.Errorf("map %d, a %T: %w", i, m, randfeat.ErrNoParameters)
 		}
 	}
-	b := a.backs.get()
-	defer a.backs.put(b)
+	b := a.backs.Get()
+	defer a.backs.Put(b)
 	b.backArgs = backArgs[T]{dq: dq, dk: dk, dv: dv, dout: dout, out: out, grads: grads}
 	err := b.run(a, q, k, v)
 	return b.finish(err, q, k, v)

@@ -85,7 +85,7 @@ type Uniform[T dense.Float] struct {
 	// Unchecked leaves out the search for NaN and infinities.
 	Unchecked bool
 
-	calls pool[exactCall[T]]
+	calls par.Pool[exactCall[T]]
 }
 
 // Forward sets out. Only the shapes of q and k matter.
@@ -93,8 +93,8 @@ func (a *Uniform[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
 	if err := checkSeqs(&a.Visibility, out, q, k, v); err != nil {
 		return Report{}, err
 	}
-	c := a.calls.get()
-	defer a.calls.put(c)
+	c := a.calls.Get()
+	defer a.calls.Put(c)
 	defer c.forget()
 	if err := c.start(&a.Visibility, 0, 1, out, q, k, v); err != nil {
 		return Report{}, err

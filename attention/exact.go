@@ -40,7 +40,7 @@ type Exact[T dense.Float] struct {
 	// the scores once more.
 	Keep *Normalisers[T]
 
-	calls pool[exactCall[T]]
+	calls par.Pool[exactCall[T]]
 }
 
 // Normalisers hold what turns the scores of every query row into probabilities: p = exp(s − shift)·inverse.
@@ -92,8 +92,8 @@ func (a *Exact[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	c := a.calls.get()
-	defer a.calls.put(c)
+	c := a.calls.Get()
+	defer a.calls.Put(c)
 	defer c.forget()
 	if err := c.start(&a.Visibility, a.Window, scale, out, q, k, v); err != nil {
 		return Report{}, err

@@ -37,8 +37,8 @@ func (a *Exact[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T]) error {
 	if err != nil {
 		return err
 	}
-	c := a.calls.get()
-	defer a.calls.put(c)
+	c := a.calls.Get()
+	defer a.calls.Put(c)
 	defer c.forget()
 	if err := c.start(&a.Visibility, a.Window, scale, out, q, k, v); err != nil {
 		return err

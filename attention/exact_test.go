@@ -13,6 +13,7 @@ import (
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
 )
 
 // visible is the rule of Visibility and Window for one query and key, written without blocks and ranges.
@@ -792,15 +793,15 @@ func TestSameBitsOnAnyNumberOfThreads(t *testing.T) {
 		run := func(threads int) (Seq[float32], Seq[float32], [3]Seq[float32]) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
 			// Enough batches to pay for the goroutines are too slow here; a small grain is as good.
-			a.calls.free = nil
+			a.calls = par.Pool[exactCall[float32]]{}
 			tab, err := kern.Chosen[float32]()
 			if err != nil {
 				t.Fatal(err)
 			}
-			small, call := *tab, a.calls.get()
+			small, call := *tab, a.calls.Get()
 			small.Grain = 1
 			call.tab = &small
-			a.calls.put(call)
+			a.calls.Put(call)
 			out := forward(t, a, q, k, v)
 			u := forward(t, &Uniform[float32]{Visibility: a.Visibility}, q, k, v)
 			return out, u, backward(t, a, out, q, k, v)

@@ -15,8 +15,8 @@ func (a *Linear[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
 	if err := a.check(out, q, k, v); err != nil {
 		return Report{}, err
 	}
-	c := a.calls.get()
-	defer a.calls.put(c)
+	c := a.calls.Get()
+	defer a.calls.Put(c)
 	err := c.run(a, out, q, k, v)
 	return c.finish(err, q, k, v)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/par"
 )
 
 // Linear is attention with the weights φ1(q_i)·φ2(k_j) of a feature map in O(L·F·d) time and, besides its arguments,
@@ -29,8 +30,8 @@ type Linear[T dense.Float] struct {
 	Chunk     int  // rows handled together; 0: chosen
 	Unchecked bool // values are known to be finite
 
-	calls pool[call[T]]
-	backs pool[backCall[T]]
+	calls par.Pool[call[T]]
+	backs par.Pool[backCall[T]]
 }
 
 // Rows handled together: many keep kernels busy, but their features should stay in the second-level cache. A causal

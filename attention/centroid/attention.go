@@ -6,6 +6,7 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
 )
 
 // Attention is attention over centroids and exact sets, an attention.Attention[attention.Seq[T]].
@@ -21,8 +22,8 @@ type Attention[T dense.Float] struct {
 	// Unchecked leaves out the search for NaN and infinities.
 	Unchecked bool
 
-	calls   pool[call[T]]
-	causals pool[causalCall[T]]
+	calls   par.Pool[call[T]]
+	causals par.Pool[causalCall[T]]
 }
 
 // Forward sets out, which has the heads and length of q and the dimension of v.
@@ -92,8 +93,8 @@ func (a *Attention[T]) atCausal(out attention.Seq[T], rows []int, q, k, v attent
 
 // forward computes all rows, or the wanted ones.
 func (a *Attention[T]) forward(wanted []int, out, q, k, v attention.Seq[T]) (attention.Report, error) {
-	c := a.calls.get()
-	defer a.calls.put(c)
+	c := a.calls.Get()
+	defer a.calls.Put(c)
 	defer c.forget()
 	if err := c.start(a, out, q, k, v); err != nil {
 		return attention.Report{}, err

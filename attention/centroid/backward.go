@@ -39,8 +39,8 @@ func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T])
 	if a.Causal {
 		return a.backwardCausal(dq, dk, dv, dout, out, q, k, v)
 	}
-	c := a.calls.get()
-	defer a.calls.put(c)
+	c := a.calls.Get()
+	defer a.calls.Put(c)
 	defer c.forget()
 	if err := c.start(a, out, q, k, v); err != nil {
 		return err

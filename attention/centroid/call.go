@@ -3,7 +3,6 @@ package centroid
 import (
 	"math"
 	"runtime"
-	"sync"
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
@@ -11,30 +10,6 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
 )
-
-// pool keeps the memory of calls that are over for those that follow.
-type pool[C any] struct {
-	mu   sync.Mutex
-	free []*C
-}
-
-func (p *pool[C]) get() *C {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if n := len(p.free); n > 0 {
-		c := p.free[n-1]
-		p.free = p.free[:n-1]
-		return c
-	}
-	return new(C)
-}
-
-// put takes back a call that has forgotten the data of its caller.
-func (p *pool[C]) put(c *C) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.free = append(p.free, c)
-}
 
 // call is one bidirectional Forward or Backward as its workers see it. Its steps are: fit every problem, assign keys in
 // chunks, group the keys of every problem by cluster, compute rows in tasks.

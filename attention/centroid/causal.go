@@ -124,8 +124,8 @@ func (a *Attention[T]) forwardCausal(out, q, k, v attention.Seq[T]) (attention.R
 	if err != nil {
 		return attention.Report{}, err
 	}
-	c := a.causals.get()
-	defer a.causals.put(c)
+	c := a.causals.Get()
+	defer a.causals.Put(c)
 	defer c.forget()
 	c.tab, c.scale, c.out, c.q, c.group, c.empty = tab, T(scale), out, q, 1, 0
 	if k.Heads > 0 {

@@ -178,32 +178,10 @@ func For(n, grain int, body func(lo, hi int)) {
 		}
 		return
 	}
-	g := shared.take()
+	g := shared.Get()
 	g.Do(n, workers, funcJob(body))
-	shared.put(g)
+	shared.Put(g)
 }
 
 // shared are the Groups of For that nobody uses, the last used on top.
-var shared groups
-
-type groups struct {
-	mu   sync.Mutex
-	free []*Group
-}
-
-func (s *groups) take() *Group {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := len(s.free); n > 0 {
-		g := s.free[n-1]
-		s.free = s.free[:n-1]
-		return g
-	}
-	return new(Group)
-}
-
-func (s *groups) put(g *Group) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.free = append(s.free, g)
-}
+var shared Pool[Group]
