@@ -1,0 +1,146 @@
+// Package datasets knows the public data sets that tests, benchmarks and the laboratory read: where each comes from,
+// under which licence, and the SHA-256 of every file in the form in which our code reads it. The files themselves are
+// not in the repository: they lie in a folder that --data or RANDFEAT_DATA names, and [Fetcher] gets those that can be
+// had.
+package datasets
+
+import (
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/randfeat/randfeat/internal/similar"
+)
+
+// Variable is the environment variable that names the folder of the data sets.
+const Variable = "RANDFEAT_DATA"
+
+// Set is a data set.
+type Set struct {
+	Name    string `json:"name"`
+	Title   string `json:"title"`
+	Size    string `json:"size"` // rows × columns × classes
+	Origin  string `json:"origin"`
+	Page    string `json:"page,omitempty"` // where the origin describes it
+	Licence string `json:"licence"`
+	// Source is the copy that the checksums were measured on, and how it was changed.
+	Source string `json:"source"`
+	Files  []File `json:"files"`
+}
+
+// File is one file of a set.
+type File struct {
+	Path   string `json:"path"` // in the folder of the data sets, with slashes
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+	// Content is the SHA-256 of what a file that ends in .gz holds: the same content may be compressed in other ways.
+	Content string `json:"content,omitempty"`
+	// URLs are what Fetcher downloads: alternatives, the first that answers.
+	URLs []string `json:"urls,omitempty"`
+	// Why says why there is nothing to download.
+	Why string `json:"why,omitempty"`
+
+	convert func([]byte) ([]byte, error) // from the download to the file before compression; nil: as it is
+}
+
+// Find is the set of a name.
+func Find(name string) (Set, error) {
+	all := List()
+	names := make([]string, len(all))
+	for i, s := range all {
+		if names[i] = s.Name; s.Name == name {
+			return s, nil
+		}
+	}
+	hint := ""
+	if near := similar.Nearest(name, names); near != "" {
+		hint = fmt.Sprintf("; did you mean %s?", near)
+	}
+	return Set{}, fmt.Errorf("no data set %q: there are %s%s", name, strings.Join(names, ", "), hint)
+}
+
+// Lookup is the file of a path, such as "abalone/abalone.data".
+func Lookup(path string) (Set, File, error) {
+	for _, s := range List() {
+		if i := slices.IndexFunc(s.Files, func(f File) bool { return f.Path == path }); i >= 0 {
+			return s, s.Files[i], nil
+		}
+	}
+	return Set{}, File{}, fmt.Errorf("no data set has the file %q", path)
+}
+
+// In is where the file lies in a folder of data sets.
+func (f File) In(dir string) string { return filepath.Join(dir, filepath.FromSlash(f.Path)) }
+
+// compressed says that our code decompresses the file when it reads it.
+func (f File) compressed() bool { return strings.HasSuffix(f.Path, ".gz") }
+
+// State is what Verify found.
+type State string
+
+// The states.
+const (
+	OK      State = "ok"      // the bytes that the checksums were measured on, or the same content compressed otherwise
+	Missing State = "missing" // there is no such file
+	Differs State = "differs" // another content: results will differ
+)
+
+// maxContent bounds what is read of a file or its decompressed content: ten times the largest.
+const maxContent = 1 << 29
+
+// Verify compares a file in a folder with its checksum. An error is one of reading.
+func (f File) Verify(dir string) (State, error) {
+	file, err := os.Open(f.In(dir))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Missing, nil
+	case err != nil:
+		return "", err
+	}
+	defer file.Close()
+	return f.check(file)
+}
+
+// check compares what r holds with the checksums.
+func (f File) check(r io.ReadSeeker) (State, error) {
+	sum, err := digest(r)
+	switch {
+	case err != nil:
+		return "", err
+	case sum == f.SHA256:
+		return OK, nil
+	case f.Content == "":
+		return Differs, nil
+	}
+	if _, err := r.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	z, err := gzip.NewReader(r)
+	if err != nil {
+		return Differs, nil
+	}
+	if sum, err := digest(z); err != nil || sum != f.Content {
+		return Differs, nil // what cannot be decompressed is another file, too
+	}
+	return OK, nil
+}
+
+func digest(r io.Reader) (string, error) {
+	h := sha256.New()
+	n, err := io.Copy(h, io.LimitReader(r, maxContent+1))
+	if err != nil {
+		return "", err
+	}
+	if n > maxContent {
+		return "", nil // no sum equals it
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
