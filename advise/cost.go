@@ -1,0 +1,143 @@
+package advise
+
+import (
+	"math"
+	"time"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Costs of the model, in multiply-adds: one element of a structured product (sign flips and transforms) takes about as
+// long as 20, one exponential or sine as 10; a core does 16 in a nanosecond.
+const (
+	structuredCost = 20
+	structuredFrom = 64 // columns: maps of fewer are as fast with dense products
+	functionCost   = 10
+	perNanosecond  = 16
+)
+
+// modelCost is nanoseconds per row by counting.
+func modelCost(spec randfeat.Spec) (float64, error) {
+	n, err := spec.OutDim()
+	if err != nil {
+		return 0, err
+	}
+	dim := spec.Kernel.Dim(spec.Dim)
+	draws, err := spec.Family.Draws(spec.Kernel.Kind, dim, spec.M)
+	if err != nil {
+		return 0, err
+	}
+	ops := float64(functionCost * n)
+	for _, d := range draws {
+		each := float64(d.Dim)
+		switch spec.Coupling.(type) {
+		case coupling.Hadamard, coupling.FastSimplex:
+			if !d.IID && d.Dim >= structuredFrom {
+				each = structuredCost
+			}
+		}
+		ops += float64(d.Rows) * each
+	}
+	return ops / perNanosecond, nil
+}
+
+// timedRows is the block of rows that maps are timed with, runs how often: the fastest counts, others were disturbed.
+const (
+	timedRows = 128
+	timedRuns = 5
+)
+
+// timedCost is nanoseconds per row on this machine, in float32 on one core.
+func (s *study) timedCost(spec randfeat.Spec) (float64, error) {
+	m, err := randfeat.New[float32](spec)
+	if err != nil {
+		return 0, err
+	}
+	x := dense.New[float32](timedRows, spec.Dim)
+	from := s.folds[0].x
+	for i := range x.Rows {
+		for c, v := range from.Row(i % from.Rows) {
+			x.Row(i)[c] = float32(v)
+		}
+	}
+	dst, logs := dense.New[float32](timedRows, m.OutDim()), make([]float64, timedRows)
+	ws := randfeat.Workspace[float32]{Workers: 1}
+	best, err := fastest(func() error { return m.Queries(dst, logs, x, &ws) })
+	return best / timedRows, err
+}
+
+// fastest is the nanoseconds of the fastest of some runs, after one that warms up.
+func fastest(run func() error) (float64, error) {
+	best := math.Inf(1)
+	for i := range timedRuns + 1 {
+		begun := time.Now()
+		if err := run(); err != nil {
+			return 0, err
+		}
+		if took := float64(time.Since(begun)); i > 0 {
+			best = min(best, took)
+		}
+	}
+	return max(best, 1), nil
+}
+
+// cost is that of an entrant's map.
+func (s *study) cost(e *entrant) (float64, error) {
+	if s.Costs == CostMeasured {
+		return s.timedCost(e.spec(s, 0))
+	}
+	return modelCost(e.spec(s, 0))
+}
+
+// crossover finds the length from which linear attention with a map is faster than exact attention, with values of as
+// many columns as keys.
+func (s *study) crossover(spec randfeat.Spec) (*Crossover, error) {
+	n, err := spec.OutDim()
+	if err != nil {
+		return nil, err
+	}
+	var c Crossover
+	if s.Costs == CostModel {
+		row, err := modelCost(spec)
+		if err != nil {
+			return nil, err
+		}
+		c.Linear = 2*row + float64(2*n*(s.dim+1))/perNanosecond
+		c.Exact = float64(2*s.dim+functionCost) / perNanosecond
+	} else if err := s.timeAttention(spec, &c); err != nil {
+		return nil, err
+	}
+	c.Length = int(math.Ceil(c.Linear / c.Exact))
+	return &c, nil
+}
+
+// timedLength is the length that attention is timed at.
+const timedLength = 512
+
+func (s *study) timeAttention(spec randfeat.Spec, c *Crossover) error {
+	maps, err := attention.NewMaps[float32]([]randfeat.Spec{spec})
+	if err != nil {
+		return err
+	}
+	q, out := attention.NewSeq[float32](1, 1, timedLength, s.dim), attention.NewSeq[float32](1, 1, timedLength, s.dim)
+	from := s.folds[0].x
+	for i := range timedLength {
+		for j, v := range from.Row(i % from.Rows) {
+			q.Data[i*s.dim+j] = float32(v)
+		}
+	}
+	linear := attention.Linear[float32]{Maps: maps}
+	if c.Linear, err = fastest(func() error { _, err := linear.Forward(out, q, q, q); return err }); err != nil {
+		return err
+	}
+	var exact attention.Exact[float32]
+	if c.Exact, err = fastest(func() error { _, err := exact.Forward(out, q, q, q); return err }); err != nil {
+		return err
+	}
+	c.Linear /= timedLength
+	c.Exact /= timedLength * timedLength
+	return nil
+}

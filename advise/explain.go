@@ -1,0 +1,159 @@
+package advise
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// explain writes the reasons, each from what was measured.
+func (r *Report) explain() {
+	say := func(format string, args ...any) { r.Reasons = append(r.Reasons, fmt.Sprintf(format, args...)) }
+	best := r.Ranking[r.Best]
+	if r.Measure == Typical {
+		tail := ""
+		if t := r.Ranking[0].Tail; t != nil {
+			tail = fmt.Sprintf(" (tail index %.1f)", *t)
+		}
+		what := "by medians"
+		if r.Loss == Absolute {
+			what = "by medians over draws"
+		}
+		r.MeasureWhy = fmt.Sprintf("Rare pairs and draws make up most of the mean squared error%s: a mean is not to be trusted, so candidates are ranked %s.", tail, what)
+		say("%s", r.MeasureWhy)
+	}
+	r.explainData(say)
+	r.explainChoice(say, best)
+	r.explainError(say, best)
+}
+
+func (r *Report) explainData(say func(string, ...any)) {
+	sides := []struct {
+		name string
+		s    Side
+	}{{"queries", r.Facts.Query}, {"keys", r.Facts.Key}}
+	if r.OneSet {
+		sides = sides[:1]
+		sides[0].name = "rows"
+	}
+	d := len(r.Facts.Query.Spectrum)
+	adaptive := strings.HasPrefix(r.Ranking[r.Best].Name, "adaptive")
+	for _, side := range sides {
+		if 4*side.s.In80 <= d && side.s.Rows > d {
+			end := ""
+			if adaptive {
+				end = ", which adaptive features take in their stride: each direction has a proposal of its own"
+			}
+			say("Your %s are anisotropic: %d of %d directions carry 80 %% of their variance%s.", side.name, side.s.In80, d, end)
+		}
+		if side.s.Mean > 0.25 {
+			end := ""
+			if adaptive {
+				end = " adaptive features subtract it"
+				if d > 1 {
+					end += ", others pay for it with every projection"
+				}
+				end = ":" + end
+			}
+			say("Your %s lie away from the origin: their mean holds %.0f %% of their squared length%s.", side.name,
+				100*side.s.Mean, end)
+		}
+		if side.s.Far > 12 {
+			say("Some of your %s are far longer than others: the longest has %.3g times the squared length of the median.",
+				side.name, side.s.Far)
+		}
+		if side.s.Rows < 2*d {
+			say("There are only %d %s of %d columns: too few to know a covariance, so fits stay close to what needs none.",
+				side.s.Rows, side.name, d)
+		}
+	}
+	if f := r.Facts; r.Kernel.Kind == kernel.Softmax {
+		say("exp(x·y) runs from e^%.1f to e^%.1f over the middle nine tenths of the pairs; the mean of |x+y|² is %.3g, that of |x−y|² %.3g: %s.",
+			f.LogKernel[0], f.LogKernel[2], f.Sum2, f.Diff2,
+			map[bool]string{true: "positive features suffer from the first", false: "trigonometric features suffer from the second"}[f.Sum2 > f.Diff2])
+	} else {
+		say("The kernel runs from %.2g to %.2g over the middle nine tenths of the pairs.", math.Exp(f.LogKernel[0]),
+			math.Exp(f.LogKernel[2]))
+	}
+}
+
+// find is the candidate of a name.
+func (r *Report) find(name string) *Candidate {
+	for i := range r.Ranking {
+		if r.Ranking[i].Name == name {
+			return &r.Ranking[i]
+		}
+	}
+	return nil
+}
+
+func (r *Report) explainChoice(say func(string, ...any), best Candidate) {
+	family := strings.TrimSuffix(best.Name, ", "+best.Coupling)
+	if plain := r.find(family + ", iid"); plain != nil && best.Coupling != "iid" && plain.Error > 1.03*best.Error {
+		say("%s rows instead of independent ones make the error of %s %.2g times smaller.", capital(best.Coupling), family,
+			plain.Error/best.Error)
+	}
+	for _, base := range []string{"positive", "trig"} {
+		plain := r.find(base + ", iid")
+		if plain != nil && base != family && plain.Error > 1.1*best.Error {
+			say("%s with %s has %.2g times less error than plain %s features of the same number.", capital(family),
+				best.Coupling, plain.Error/best.Error, base)
+			break
+		}
+	}
+	if r.Best > 0 {
+		say("%s had the smallest error, by less than %.0f %%; the recommended map is cheaper.", r.Ranking[0].Name,
+			math.Ceil(100*(math.Exp(tie)-1)))
+	}
+	var close []string
+	for i, c := range r.Ranking {
+		if i != r.Best && c.Error <= 1.1*best.Error && c.Draws >= best.Draws && len(close) < 4 {
+			close = append(close, c.Name)
+		}
+	}
+	if len(close) > 0 {
+		say("Within 10 %% of it: %s.", strings.Join(close, "; "))
+	}
+}
+
+func (r *Report) explainError(say func(string, ...any), best Candidate) {
+	kind := "relative to the kernel"
+	if r.Loss == Absolute {
+		kind = "relative to the root mean square of the kernel"
+	}
+	if p := best.Predicted; p != nil && r.Measure == RMS && (*p > 1.3*best.RMS || *p < best.RMS/1.3) {
+		say("Theory expects an error of %.2g where the pilot saw %.2g: most of it lies in rare pairs or draws.", *p, best.RMS)
+	}
+	switch t := r.Target; {
+	case t == nil:
+	case t.Reached:
+		say("%d features reach your target of %g.", t.Features, t.Error)
+	case t.Expected:
+		say("No estimator here reaches your target of %g with up to %d features: the best has an error of %.2g with %d, and would take about %d.",
+			t.Error, maxFeatures, best.Error, r.Features, t.Features)
+	default:
+		say("No estimator here reaches your target of %g: the best has an error of %.2g with %d features.", t.Error,
+			best.Error, r.Features)
+	}
+	switch {
+	case best.Error >= 0.9:
+		say("No estimator here is of use with %d features: the best error, %.2g %s, is about that of answering zero. Compute the kernel exactly, or make the inputs smaller (a larger bandwidth).",
+			r.Features, best.Error, kind)
+	case best.Error >= 0.3:
+		say("Even the best estimate is rough: %.0f %% %s. The error falls with the square root of the number of features at best.",
+			100*best.Error, kind)
+	}
+	if c := r.Crossover; c != nil {
+		say("Use exact attention below L = %d: there it is faster than attention with these %d features, and has no error.",
+			c.Length, r.Features)
+	}
+}
+
+func capital(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}

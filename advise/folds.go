@@ -1,0 +1,131 @@
+package advise
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// fold is a part of the rows that nothing was fitted to, with the statistics of all others.
+type fold struct {
+	stats *randfeat.Stats
+	x, y  dense.Matrix[float64] // the rows that errors are measured on
+	// The error of a pair is e^{shift_ij}·κ̂_ij − target_ij, of which the mean square counts: target 1 for relative
+	// errors, κ over its root mean square for absolute ones.
+	logKernel, target dense.Matrix[float64]
+	shift             dense.Matrix[float64]
+}
+
+// A fit to half of the rows is worse than one to all of them, by much if they are few. Then more of them take part.
+const (
+	fewRows  = 1024
+	fewFolds = 4
+)
+
+// divide splits the rows: two halves, or more parts if there are few.
+func (s *study) divide(q, k dense.Matrix[float64]) error {
+	least := min(q.Rows, k.Rows)
+	if least < minRows {
+		return fmt.Errorf("%d queries and %d keys, want at least %d of each: %w", q.Rows, k.Rows, minRows, ErrRows)
+	}
+	n := 2
+	if least < fewRows {
+		n = fewFolds
+	}
+	if s.oneSet {
+		n = min(n, least/4) // a part is divided again
+	}
+	n = max(2, min(n, least/2))
+	px := parts(q.Rows, n, s.Seed, 0)
+	py := px
+	if !s.oneSet {
+		py = parts(k.Rows, n, s.Seed, 1)
+	}
+	for i := range n {
+		f := &fold{}
+		var err error
+		if f.stats, err = randfeat.NewStats(randfeat.Spec{Kernel: s.Kernel, Dim: q.Cols}, needs); err != nil {
+			return err
+		}
+		for j := range n {
+			if j == i {
+				continue
+			}
+			if err := f.stats.AddQueries(pick(q, px[j])); err != nil {
+				return err
+			}
+			if err := f.stats.AddKeys(pick(k, py[j])); err != nil {
+				return err
+			}
+		}
+		rows, cols := px[i], py[i]
+		if s.oneSet { // no row meets itself
+			rows, cols = rows[:len(rows)/2], rows[len(rows)/2:]
+		}
+		f.x, f.y = pick(q, rows[:min(len(rows), s.Rows)]), pick(k, cols[:min(len(cols), s.Rows)])
+		if err := f.exact(&s.Options); err != nil {
+			return err
+		}
+		s.folds = append(s.folds, f)
+	}
+	return nil
+}
+
+// needs is what the statistics keep: what any family asks for.
+var needs = family.Options{Covariance: true, Sample: 2048}
+
+// parts is a random split of n rows into equal parts.
+func parts(n, count int, seed, side uint64) [][]int {
+	order := rand.New(rng.Stream(seed, 0xadf, side, uint64(n))).Perm(n)
+	out := make([][]int, count)
+	for i := range out {
+		out[i] = order[i*n/count : (i+1)*n/count]
+	}
+	return out
+}
+
+func pick(x dense.Matrix[float64], rows []int) dense.Matrix[float64] {
+	out := dense.New[float64](len(rows), x.Cols)
+	for i, r := range rows {
+		copy(out.Row(i), x.Row(r))
+	}
+	return out
+}
+
+// exact computes the kernel of all pairs.
+func (f *fold) exact(o *Options) error {
+	f.logKernel = dense.New[float64](f.x.Rows, f.y.Rows)
+	if err := kernel.LogGram(o.Kernel, f.logKernel, f.x, f.y); err != nil {
+		return err
+	}
+	f.target, f.shift = dense.New[float64](f.x.Rows, f.y.Rows), dense.New[float64](f.x.Rows, f.y.Rows)
+	if o.Loss == Relative {
+		for i := range f.target.Data {
+			f.target.Data[i] = 1
+		}
+		for i, l := range f.logKernel.Data {
+			f.shift.Data[i] = -l
+		}
+		return nil
+	}
+	most := math.Inf(-1)
+	for _, l := range f.logKernel.Data {
+		most = max(most, l)
+	}
+	var sum float64
+	for _, l := range f.logKernel.Data {
+		sum += math.Exp(2 * (l - most))
+	}
+	scale := most + math.Log(sum/float64(len(f.logKernel.Data)))/2
+	for i, l := range f.logKernel.Data {
+		f.target.Data[i] = math.Exp(l - scale)
+		f.shift.Data[i] = -scale
+	}
+	return nil
+}

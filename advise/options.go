@@ -1,0 +1,167 @@
+package advise
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// Loss says which errors of the kernel count.
+type Loss string
+
+// The losses.
+const (
+	// Relative is |κ̂−κ|/κ: every pair counts alike, however small its kernel. It is the default for the softmax kernel,
+	// whose values span many orders of magnitude and are normalised by attention.
+	Relative Loss = "relative"
+	// Absolute is |κ̂−κ| over the root mean square of κ: the Frobenius norm of the error of a Gram matrix. It is the
+	// default for the Gaussian kernel: kernel machines depend on the matrix, in which far pairs hardly count.
+	Absolute Loss = "absolute"
+)
+
+// Costs says where the costs of a token come from.
+type Costs string
+
+// The costs.
+const (
+	CostModel    Costs = "model"    // counted operations at nominal speeds: the same everywhere
+	CostMeasured Costs = "measured" // timed on this machine
+)
+
+// Options say what is wanted. At most one of Features, Target and PerToken is positive; the zero value means 256
+// features.
+type Options struct {
+	Kernel   kernel.Kernel
+	Features int           // output size of the maps
+	Target   float64       // error to reach with as few features as possible
+	PerToken time.Duration // time that the features of a row may take, on one core
+	Positive bool          // positive features only, as attention needs them
+	Loss     Loss          // "": Relative for softmax, Absolute for Gaussian
+	// Families and Couplings restrict the candidates, by name; nil: all sensible ones.
+	Families, Couplings []string
+	Rows                int   // of each side that errors are measured on, per fold; 0: 128
+	Draws               int   // of the projections, at most, for each candidate; 0: 128
+	Costs               Costs // "": CostModel
+	Seed                uint64
+	// Progress, if it is set, is told what is going on, from the goroutine of the caller.
+	Progress func(stage string, done, total int)
+}
+
+// ErrOptions marks options that contradict each other or name nothing.
+var ErrOptions = errors.New("invalid options of advise")
+
+// ErrRows is returned for sets too small to fit to one part and measure on another.
+var ErrRows = errors.New("too few rows to advise on")
+
+const (
+	defaultFeatures = 256
+	defaultRows     = 128
+	defaultDraws    = 128
+	maxFeatures     = 1 << 14 // that Target and PerToken may ask for
+	maxBudget       = 1 << 16 // that Features may ask for
+	minRows         = 8
+	maxRows         = 1024
+	maxDraws        = 4096
+)
+
+// complete checks the options for rows of dim columns and fills in defaults.
+func (o Options) complete(dim int) (Options, error) {
+	bad := func(format string, args ...any) (Options, error) {
+		return o, fmt.Errorf(format+": %w", append(args, ErrOptions)...)
+	}
+	budgets := 0
+	for _, set := range []bool{o.Features != 0, o.Target != 0, o.PerToken != 0} {
+		if set {
+			budgets++
+		}
+	}
+	if budgets > 1 {
+		return bad("features, a target error and a time per token are three budgets: give one")
+	}
+	if budgets == 0 {
+		o.Features = defaultFeatures
+	}
+	if o.Rows == 0 {
+		o.Rows = defaultRows
+	}
+	if o.Draws == 0 {
+		o.Draws = defaultDraws
+	}
+	if o.Costs == "" {
+		o.Costs = CostModel
+	}
+	if o.Loss == "" {
+		if o.Loss = Relative; o.Kernel.Kind == kernel.Gaussian {
+			o.Loss = Absolute
+		}
+	}
+	switch {
+	case o.Features < 0 || o.Features > maxBudget:
+		return bad("%d features, want 1 to %d", o.Features, maxBudget)
+	case o.Target < 0 || !dense.IsFinite(o.Target):
+		return bad("a target error of %v, want a positive number", o.Target)
+	case o.PerToken < 0:
+		return bad("a time per token of %v, want a positive one", o.PerToken)
+	case o.Rows < minRows || o.Rows > maxRows:
+		return bad("a pilot of %d rows, want %d to %d", o.Rows, minRows, maxRows)
+	case o.Draws < 4 || o.Draws > maxDraws:
+		return bad("%d draws, want 4 to %d", o.Draws, maxDraws)
+	case o.Costs != CostModel && o.Costs != CostMeasured:
+		return bad("costs %q, want %q or %q", o.Costs, CostModel, CostMeasured)
+	case o.Loss != Relative && o.Loss != Absolute:
+		return bad("loss %q, want %q or %q", o.Loss, Relative, Absolute)
+	case o.Kernel.Kind == kernel.Bessel:
+		return bad("the bessel kernel has one family, trig, and nothing to choose")
+	}
+	known := func(what string, names []string, all []string) error {
+		for _, n := range names {
+			if !slices.Contains(all, n) {
+				return fmt.Errorf("%s %q, want some of %s: %w", what, n, strings.Join(all, ", "), ErrOptions)
+			}
+		}
+		return nil
+	}
+	if err := errors.Join(known("family", o.Families, family.Names()),
+		known("coupling", o.Couplings, couplingNames())); err != nil {
+		return o, err
+	}
+	return o, o.Kernel.Validate(dim)
+}
+
+func couplingNames() []string {
+	var out []string
+	for _, i := range coupling.List() {
+		out = append(out, i.Name)
+	}
+	return out
+}
+
+func (o *Options) progress(stage string, done, total int) {
+	if o.Progress != nil {
+		o.Progress(stage, done, total)
+	}
+}
+
+// budget is the first number of features to try.
+func (o *Options) budget() int {
+	if o.Features > 0 {
+		return o.Features
+	}
+	return defaultFeatures
+}
+
+// finite is v, or the largest number: JSON has no infinity.
+func finite(v float64) float64 {
+	if math.IsNaN(v) {
+		return math.MaxFloat64
+	}
+	return min(max(v, -math.MaxFloat64), math.MaxFloat64)
+}

@@ -1,0 +1,164 @@
+package advise
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/rng"
+)
+
+// draw is what one draw of the projections of a candidate gave.
+type draw struct {
+	square  float64 // mean of the squared errors
+	typical float64 // relative errors: their median; absolute ones: their root mean square
+}
+
+// histogram counts squared errors by their binary logarithms, in sixteenths of an octave.
+type histogram [1 << 11]float64
+
+const (
+	octaves = 16                // parts of one
+	lowest  = 1023 - (1<<11)/32 // exponent of the first
+	topPart = 0.005             // of the errors that Hill's estimate looks at
+)
+
+func cell(v float64) int {
+	b := int(math.Float64bits(v)>>48) - lowest*octaves
+	return min(max(b, 0), len(histogram{})-1)
+}
+
+// index is the tail index of the squared errors, Hill's estimate (Hill 1975) from their largest: moments of this order
+// and above do not exist. It is +Inf for less than 100 of those.
+func (h *histogram) index() float64 {
+	var n float64
+	for _, c := range h {
+		n += c
+	}
+	var above, logs float64
+	for i := len(h) - 1; i >= 0; i-- {
+		if above+h[i] > topPart*n {
+			if above < 100 {
+				return math.Inf(1)
+			}
+			// Cells are as wide as 1/16 octave: those above the threshold begin at its upper end.
+			return above / (logs - above*float64(i+1)*math.Ln2/octaves)
+		}
+		above += h[i]
+		logs += h[i] * (float64(i) + 0.5) * math.Ln2 / octaves
+	}
+	return math.Inf(1)
+}
+
+// pilot is the memory of a goroutine that measures.
+type pilot struct {
+	ws        randfeat.Workspace[float64]
+	log, sign []float64
+	fine      []float64 // counts for medians
+	row       []float64
+}
+
+// measure is draw number r of a candidate, on the fold whose turn it is. perPair, if it is not nil, gets the squared
+// errors of its pairs added.
+func (s *study) measure(p *pilot, e *entrant, r int, perPair []dense.Matrix[float64]) (draw, error) {
+	tab, err := kern.Chosen[float64]()
+	if err != nil {
+		return draw{}, err
+	}
+	p.ws.Workers = 1
+	i := r % len(s.folds)
+	f, spec := s.folds[i], e.spec(s, i)
+	spec.Seed = rng.Mix64(rng.Mix64(s.Seed) + uint64(r))
+	m, err := randfeat.New[float64](spec)
+	if err != nil {
+		return draw{}, err
+	}
+	n := f.x.Rows * f.y.Rows
+	p.log, p.sign = slices.Grow(p.log[:0], n)[:n], slices.Grow(p.sign[:0], n)[:n]
+	log := dense.Matrix[float64]{Rows: f.x.Rows, Cols: f.y.Rows, Stride: f.y.Rows, Data: p.log}
+	sign := log
+	sign.Data = p.sign
+	if err := m.LogGram(log, sign, f.x, f.y, &p.ws); err != nil {
+		return draw{}, err
+	}
+	for a, l := range p.log {
+		p.log[a] = min(l+f.shift.Data[a], 300) // squares stay finite
+	}
+	tab.Exp(p.log, 0)
+	var sum float64
+	for a, v := range p.log {
+		d := p.sign[a]*v - f.target.Data[a]
+		p.log[a] = d * d
+		sum += p.log[a]
+		e.tail[cell(p.log[a])]++
+	}
+	if perPair != nil {
+		tab.MulAdd(perPair[i].Data, p.log, 1)
+	}
+	out := draw{square: sum / float64(n)}
+	if out.typical = math.Sqrt(out.square); s.Loss == Relative {
+		out.typical = math.Sqrt(p.median(p.log))
+	}
+	return out, nil
+}
+
+// median of nonnegative numbers to within 0.4 %, by counting.
+func (p *pilot) median(v []float64) float64 {
+	const shift, low, size = 44, (1023 - 64) << 8, 128 << 8 // 256 parts of an octave, 2^-64 to 2^64
+	if p.fine == nil {
+		p.fine = make([]float64, size)
+	}
+	clear(p.fine)
+	for _, x := range v {
+		p.fine[min(max(int(math.Float64bits(x)>>shift)-low, 0), size-1)]++
+	}
+	half, n := float64(len(v))/2, 0.0
+	for i, c := range p.fine {
+		if n+c >= half {
+			at := uint64(i+low) << shift
+			lo, hi := math.Float64frombits(at), math.Float64frombits(at+1<<shift)
+			return lo + (hi-lo)*(half-n)/c
+		}
+		n += c
+	}
+	return math.Inf(1)
+}
+
+// more measures every entrant until it has so many draws.
+func (s *study) more(ctx context.Context, entrants []*entrant, draws int) error {
+	type item struct {
+		e     *entrant
+		first int
+	}
+	var items []item
+	for _, e := range entrants {
+		if n := len(e.draws); n < draws {
+			items = append(items, item{e, n})
+			e.draws = slices.Grow(e.draws, draws-n)[:draws]
+		}
+	}
+	err := s.crew.Do(len(items), par.Workers(len(items), 1), step(func(p *pilot, i int) error {
+		it := items[i]
+		for r := it.first; r < draws; r++ {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			d, err := s.measure(p, it.e, r, nil)
+			if err != nil {
+				return it.e.excuse(err, &it.e.refused)
+			}
+			it.e.draws[r] = d
+		}
+		return nil
+	}))
+	return err
+}
+
+type step func(p *pilot, i int) error
+
+// Item makes it a par.Step.
+func (f step) Item(p *pilot, i int) error { return f(p, i) }

@@ -1,0 +1,145 @@
+package advise
+
+import (
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention/auto"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// Measure names the figure that candidates are ranked by.
+type Measure string
+
+// The measures.
+const (
+	// RMS is the root mean square of the error over pairs and draws.
+	RMS Measure = "rms"
+	// Typical is the median over draws of the median error over pairs; of the root mean square over pairs if errors are
+	// absolute.
+	Typical Measure = "typical"
+	// Output is the error of attention outputs, |ô−o|/|o|.
+	Output Measure = "output"
+)
+
+// Report is the answer: plain data with a JSON form.
+type Report struct {
+	Kernel  kernel.Kernel `json:"kernel"`
+	Dim     int           `json:"dim"`
+	Queries int           `json:"queries"`           // rows
+	Keys    int           `json:"keys,omitempty"`    // rows; none of one set
+	OneSet  bool          `json:"one_set,omitempty"` // as kernel machines have it
+	Seed    uint64        `json:"seed"`
+	Loss    Loss          `json:"loss"`
+	// Measure is what candidates are ranked by, and MeasureWhy the reason if it is not the root mean square.
+	Measure    Measure `json:"measure"`
+	MeasureWhy string  `json:"measure_why,omitempty"`
+	Facts      Facts   `json:"facts"`
+	// Features is the output size of the candidates: asked for, or found for a target error. With a time per token they
+	// differ and it is that of the best.
+	Features int         `json:"features"`
+	Ranking  []Candidate `json:"ranking"`           // best first
+	Refused  []Candidate `json:"refused,omitempty"` // those that did not take part
+	// Spec is the recommended map, fitted to all rows, and Code the same in Go. Best is its place in Ranking: of those
+	// that hardly differ from the first it is the cheapest.
+	Best    int            `json:"best"`
+	Spec    *randfeat.Spec `json:"spec,omitempty"`
+	Code    string         `json:"code,omitempty"`
+	Target  *Target        `json:"target,omitempty"`
+	Reasons []string       `json:"reasons"`
+	Costs   Costs          `json:"costs"`
+	// Crossover is the length from which attention with the recommended map is faster than exact attention.
+	Crossover *Crossover `json:"crossover,omitempty"`
+	Curves    []Curve    `json:"curves,omitempty"` // error against features
+	ByKernel  []Curve    `json:"by_kernel,omitempty"`
+	ByAngle   []Curve    `json:"by_angle,omitempty"`
+	// Attention is there for queries, keys and values.
+	Attention *AttentionAdvice `json:"attention,omitempty"`
+}
+
+// Candidate is a family with a coupling and what was found out about it.
+type Candidate struct {
+	Name     string `json:"name"` // family, coupling
+	Family   string `json:"family"`
+	Coupling string `json:"coupling"`
+	Features int    `json:"features,omitempty"`
+	M        int    `json:"m,omitempty"`
+	// Error is the figure that the report ranks by; nine of ten such measurements are between Low and High.
+	Error float64 `json:"error,omitempty"`
+	Low   float64 `json:"low,omitempty"`
+	High  float64 `json:"high,omitempty"`
+	// RMS and Typical are the two measures.
+	RMS     float64 `json:"rms,omitempty"`
+	Typical float64 `json:"typical,omitempty"`
+	Draws   int     `json:"draws,omitempty"`
+	// Predicted is the root mean square that theory expects on pairs of the same rows; absent where no closed form
+	// exists, or none was evaluated: those of the best are.
+	Predicted *float64 `json:"predicted,omitempty"`
+	// Tail is the index of the tail of squared errors: at 2 and below their variance does not exist, at 1 and below
+	// their mean.
+	Tail     *float64 `json:"tail,omitempty"`
+	Positive bool     `json:"positive,omitempty"`
+	Cost     float64  `json:"cost,omitempty"`    // nanoseconds per row, on one core
+	Refused  string   `json:"refused,omitempty"` // why it did not take part
+}
+
+// Target says what a target error takes.
+type Target struct {
+	Error    float64 `json:"error"` // asked for
+	Reached  bool    `json:"reached"`
+	Features int     `json:"features"` // that reach it; otherwise how many it might take, if Expected
+	// Expected says that Features was extrapolated by the law of large numbers.
+	Expected bool `json:"expected,omitempty"`
+}
+
+// Crossover compares attention with the recommended map and exact attention.
+type Crossover struct {
+	Length int     `json:"length"` // from which features are faster
+	Linear float64 `json:"linear"` // nanoseconds per token
+	Exact  float64 `json:"exact"`  // nanoseconds per token and key
+}
+
+// Curve is a line of points for a candidate.
+type Curve struct {
+	Name   string  `json:"name"`
+	Points []Point `json:"points"`
+}
+
+// Point is an error at a place: a number of features, a kernel value (its logarithm) or an angle in degrees.
+type Point struct {
+	X         float64  `json:"x"`
+	Error     float64  `json:"error"`
+	Low       float64  `json:"low,omitempty"`
+	High      float64  `json:"high,omitempty"`
+	Predicted *float64 `json:"predicted,omitempty"`
+}
+
+// AttentionAdvice is what to do with the heads of a model.
+type AttentionAdvice struct {
+	Length int     `json:"length"`
+	Tol    float64 `json:"tol"` // that the choice keeps
+	// Choice has the method of every head; it can be saved and run (attention/auto).
+	Choice *auto.Choice `json:"choice"`
+	Heads  []HeadAdvice `json:"heads"`
+	// Rows are attention methods by their cost: the ends of the scale, the recommended features, and the choice.
+	Rows []MethodRow `json:"methods"`
+	// ExactBelow is the length below which exact attention is the cheapest method that keeps Tol; 0: it is never.
+	ExactBelow int `json:"exact_below,omitempty"`
+}
+
+// HeadAdvice is one head.
+type HeadAdvice struct {
+	Head   int     `json:"head"`
+	Method string  `json:"method"`
+	Cost   float64 `json:"cost"` // in features
+	Error  float64 `json:"error"`
+	// Features is the error of the recommended feature map on this head.
+	Features float64 `json:"features"`
+	Why      string  `json:"why"`
+}
+
+// MethodRow is a method over all heads.
+type MethodRow struct {
+	Method string  `json:"method"`
+	Cost   float64 `json:"cost"` // in features per token and head
+	Median float64 `json:"median"`
+	Most   float64 `json:"most"` // 90 % of the heads have less
+}

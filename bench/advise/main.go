@@ -1,0 +1,230 @@
+// Command advise measures how good the advice of package advise is: over many shapes of data, sizes of inputs and
+// numbers of features, the error of what it recommends on rows that it has not seen, over the error of the best of all
+// candidates there.
+//
+//	go run ./advise -data "$RANDFEAT_DATA" -heads DIR > advise.jsonl
+//	go run ./advise -table advise.jsonl
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/randfeat/randfeat/advise"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// result is one case.
+type result struct {
+	Shape    string         `json:"shape"`
+	Kernel   string         `json:"kernel"`
+	Sigma    float64        `json:"sigma"`
+	Features int            `json:"features"`
+	Seed     uint64         `json:"seed"`
+	Measure  advise.Measure `json:"measure"`
+	advise.Regret
+	Seconds float64 `json:"seconds"` // of the advice
+}
+
+func main() {
+	dir := flag.String("data", "", "folder of data sets")
+	heads := flag.String("heads", "", "folder of arrays of real heads")
+	only := flag.String("shapes", "", "regular expression on the names of shapes")
+	kernels := flag.String("kernels", "softmax,gaussian", "kernels")
+	sigmas := flag.String("sigmas", "0.1,0.25,0.5,1,1.5", "sizes of inputs")
+	features := flag.String("features", "16,64,256,1024", "numbers of features")
+	seed := flag.Uint64("seed", 1, "seed of data and advice")
+	draws := flag.Int("draws", 256, "draws that decide which candidate is the best")
+	jobs := flag.Int("jobs", 1, "cases at a time")
+	part := flag.Int("part", 0, "which of -parts")
+	parts := flag.Int("parts", 1, "every so many cases")
+	limit := flag.Duration("limit", time.Hour, "no case begins later")
+	tables := flag.String("table", "", "results to print a table of, instead")
+	flag.Parse()
+	err := func() error {
+		if *tables != "" {
+			return printTable(*tables)
+		}
+		match, err := regexp.Compile(*only)
+		if err != nil {
+			return err
+		}
+		var cases []func() (result, error)
+		for _, sh := range shapes(*dir, *heads) {
+			if !match.MatchString(sh.name) {
+				continue
+			}
+			for _, kern := range strings.Split(*kernels, ",") {
+				for _, s := range numbers(*sigmas) {
+					if strings.HasPrefix(sh.name, "MiniLM") && s < 0.5 {
+						continue // their size is their own: half, once, one and a half times
+					}
+					for _, f := range numbers(*features) {
+						cases = append(cases, func() (result, error) {
+							return run(sh, kern, s, int(f), *seed, *draws)
+						})
+					}
+				}
+			}
+		}
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		next, begun := *part, time.Now()
+		enc := json.NewEncoder(os.Stdout)
+		for range *jobs {
+			wg.Go(func() {
+				for {
+					mu.Lock()
+					at := next
+					next += *parts
+					mu.Unlock()
+					if at >= len(cases) || time.Since(begun) > *limit {
+						return
+					}
+					r, err := cases[at]()
+					mu.Lock()
+					if err != nil {
+						fmt.Fprintf(os.Stderr, "%s, %s, %g, %d: %v\n", r.Shape, r.Kernel, r.Sigma, r.Features, err)
+					} else if err := enc.Encode(r); err != nil {
+						fmt.Fprintln(os.Stderr, err)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		return nil
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "advise:", err)
+		os.Exit(1)
+	}
+}
+
+func numbers(s string) (out []float64) {
+	for _, f := range strings.Split(s, ",") {
+		var v float64
+		if _, err := fmt.Sscan(f, &v); err == nil {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// run advises on some rows and looks how good that was on others.
+func run(sh shape, kern string, sigma float64, features int, seed uint64, draws int) (result, error) {
+	out := result{Shape: sh.name, Kernel: kern, Sigma: sigma, Features: features, Seed: seed}
+	kind, err := kernel.ParseKind(kern)
+	if err != nil {
+		return out, err
+	}
+	n := cmp.Or(sh.n, 512)
+	q, k, err := sh.rows(rand.New(rng.Stream(seed, 7)), n+freshRows)
+	if err != nil {
+		return out, err
+	}
+	n = min(n, q.Rows*2/3)
+	if !strings.HasPrefix(sh.name, "MiniLM") { // the root mean square of all entries is sigma
+		sum := 0.0
+		for _, v := range slices.Concat(q.Data, k.Data) {
+			sum += v * v
+		}
+		sigma /= math.Sqrt(sum / float64(2*len(q.Data)))
+	}
+	for _, m := range []dense.Matrix[float64]{q, k} {
+		scaled(m.Data, sigma)
+	}
+	fq, fk := q.RowRange(n, q.Rows), k.RowRange(n, k.Rows)
+	q, k = q.RowRange(0, n), k.RowRange(0, n)
+	if kind == kernel.Gaussian { // one set, of queries: kernel machines
+		k = dense.Matrix[float64]{}
+		fq = stack(fq, fk)
+	}
+	o := advise.Options{Kernel: kernel.Kernel{Kind: kind}, Features: features, Seed: seed}
+	begun := time.Now()
+	r, err := advise.Kernel(context.Background(), q, k, o)
+	if err != nil {
+		return out, err
+	}
+	out.Seconds, out.Measure = time.Since(begun).Seconds(), r.Measure
+	o.Draws = draws
+	out.Regret, err = r.Regret(context.Background(), q, k, fq, fk, o)
+	return out, err
+}
+
+func stack(a, b dense.Matrix[float64]) dense.Matrix[float64] {
+	return dense.Matrix[float64]{Rows: a.Rows + b.Rows, Cols: a.Cols, Stride: a.Cols,
+		Data: slices.Concat(a.Clone().Data, b.Clone().Data)}
+}
+
+// printTable prints regrets by shape and the misses.
+func printTable(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var all []result
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var r result
+		if err := json.Unmarshal(s.Bytes(), &r); err != nil {
+			return err
+		}
+		all = append(all, r)
+	}
+	var names []string
+	by := map[string][]result{}
+	for _, r := range all {
+		key := r.Shape + " | " + r.Kernel
+		if by[key] == nil {
+			names = append(names, key)
+		}
+		by[key] = append(by[key], r)
+	}
+	slices.Sort(names)
+	fmt.Println("| data | kernel | cases | best chosen | within 10 % | mean | worst |\n|---|---|---|---|---|---|---|")
+	line := func(name string, rs []result) {
+		var best, good, sum, worst float64
+		for _, r := range rs {
+			if r.Factor == 1 {
+				best++
+			}
+			if r.Factor <= 1.1 {
+				good++
+			}
+			sum += r.Factor
+			worst = max(worst, r.Factor)
+		}
+		n := float64(len(rs))
+		fmt.Printf("| %s | %d | %.0f %% | %.1f %% | %.3f | %.2f |\n", name, len(rs), 100*best/n, 100*good/n, sum/n, worst)
+	}
+	for _, n := range names {
+		line(n, by[n])
+	}
+	line("**all** | ", all)
+	fmt.Println()
+	slices.SortFunc(all, func(a, b result) int { return cmp.Compare(b.Factor, a.Factor) })
+	fmt.Println("| miss | kernel | σ | features | measure | recommended | its error | best | its error | factor |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|")
+	for _, r := range all {
+		if r.Factor > 1.1 {
+			fmt.Printf("| %s | %s | %g | %d | %s | %s | %.3g | %s | %.3g | %.2f ± %.2f |\n", r.Shape, r.Kernel, r.Sigma,
+				r.Features, r.Measure, r.Name, r.Error, r.Best, r.Least, r.Factor, r.Factor*r.Sd)
+		}
+	}
+	return nil
+}
