@@ -1,0 +1,132 @@
+package rfx
+
+import (
+	"fmt"
+
+	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
+)
+
+// Attention is linear attention with the weights φ1(q_i)·φ2(k_j) of a map, as attention.Linear has it. The zero value
+// of every field but Map is useful.
+type Attention struct {
+	Map    *Map
+	Causal bool // a query sees the keys up to its own position
+	// Window > 0 gives the nearest keys their exact weights κ(q, k), and features to all others, with one common
+	// normaliser: the last Window keys if Causal, else those less than Window positions away on either side.
+	Window int
+	// Sinks > 0 gives the keys at the first Sinks positions their exact weights too, for every query that sees them.
+	Sinks int
+	// Chunk is the number of positions whose scores are computed among themselves where order matters, a power of two
+	// from 16 on; 0: 64.
+	Chunk int
+}
+
+// Visible says which keys count. The zero value: all.
+type Visible struct {
+	Mask *Node // [batch, keys], false for padding: such keys may hold anything; nil: none
+	// Segments are ids of packed sequences [batch, length], integers, equal ones neighbours: a query sees keys of its
+	// own alone.
+	Segments *Node
+}
+
+// Forward is the attention of queries q [batch, heads, length, dim] over keys k [batch, kvHeads, keys, dim] and
+// values v [batch, kvHeads, keys, valueDim]: [batch, heads, length, valueDim]. heads is a multiple of kvHeads,
+// neighbours share. With Causal, a Window or Segments there are as many queries as keys. A query that sees no key
+// gets zeros.
+func (a Attention) Forward(q, k, v *Node, see Visible) *Node {
+	s, err := a.check(q, k, v, see)
+	if err != nil {
+		panic(err)
+	}
+	if see.Mask != nil { // nothing of a masked row may reach a result or a gradient, NaN least of all
+		k, v = where(rows(see.Mask), k, 0), where(rows(see.Mask), v, 0)
+	}
+	in := input{q: Reshape(q, s.batch, s.kvHeads, s.group, s.queries, s.dim), k: k, v: withOnes(v), see: see, sizes: s}
+	out := quotient(a.sums(in))
+	return Reshape(out, s.batch, s.heads, s.queries, s.value)
+}
+
+type sizes struct{ batch, heads, kvHeads, group, queries, keys, dim, value int }
+
+// input is what one call computes with: queries [batch, kvHeads, group, length, dim], values with a column of ones.
+type input struct {
+	q, k, v *Node
+	see     Visible
+	sizes
+}
+
+func (a Attention) check(q, k, v *Node, see Visible) (sizes, error) {
+	var s sizes
+	for _, x := range []*Node{q, k, v} {
+		if x.Rank() != 4 {
+			return s, fmt.Errorf("rfx: shape %s is not [batch, heads, length, dim]", x.Shape())
+		}
+	}
+	qd, kd, vd := q.Shape().Dimensions, k.Shape().Dimensions, v.Shape().Dimensions
+	s = sizes{qd[0], qd[1], kd[1], 0, qd[2], kd[2], qd[3], vd[3]}
+	is := func(x *Node, length int) bool {
+		return x == nil || x.Rank() == 2 && x.Shape().Dimensions[0] == s.batch && x.Shape().Dimensions[1] == length
+	}
+	switch {
+	case a.Map == nil:
+		return s, fmt.Errorf("rfx: attention without a map")
+	case s.dim != a.Map.dim:
+		return s, fmt.Errorf("rfx: queries of %d columns for a map of %d", s.dim, a.Map.dim)
+	case kd[0] != s.batch || vd[0] != s.batch || vd[1] != s.kvHeads || vd[2] != s.keys || kd[3] != s.dim:
+		return s, fmt.Errorf("rfx: queries %s, keys %s and values %s do not fit", q.Shape(), k.Shape(), v.Shape())
+	case s.heads%s.kvHeads != 0:
+		return s, fmt.Errorf("rfx: %d query heads are no multiple of %d key/value heads", s.heads, s.kvHeads)
+	case a.Map.Heads() != 1 && a.Map.Heads() != s.kvHeads:
+		return s, fmt.Errorf("rfx: %d maps for %d key/value heads", a.Map.Heads(), s.kvHeads)
+	case a.Chunk != 0 && (a.Chunk < triangle || a.Chunk&(a.Chunk-1) != 0):
+		return s, fmt.Errorf("rfx: chunks of %d positions: take a power of two from %d on", a.Chunk, triangle)
+	case a.Window < 0 || a.Sinks < 0:
+		return s, fmt.Errorf("rfx: window %d, sinks %d", a.Window, a.Sinks)
+	case a.ordered(see) && s.queries != s.keys:
+		return s, fmt.Errorf("rfx: %d queries and %d keys, where positions count", s.queries, s.keys)
+	case a.Sinks > 0 && see.Segments != nil:
+		return s, fmt.Errorf("rfx: sinks of packed sequences are not supported")
+	case !is(see.Mask, s.keys):
+		return s, fmt.Errorf("rfx: mask %s for [%d, %d] keys", see.Mask.Shape(), s.batch, s.keys)
+	case !is(see.Segments, s.queries):
+		return s, fmt.Errorf("rfx: segments %s for [%d, %d] positions", see.Segments.Shape(), s.batch, s.queries)
+	}
+	if a.Window > 0 || a.Sinks > 0 {
+		if err := a.Map.exactWeights(); err != nil {
+			return s, err
+		}
+	}
+	s.group = s.heads / s.kvHeads
+	return s, nil
+}
+
+// ordered reports whether it matters where a query and a key stand.
+func (a Attention) ordered(see Visible) bool {
+	return a.Causal || a.Window > 0 || see.Segments != nil
+}
+
+// sums adds what every query gets from keys by features, near keys and sinks, each key once.
+func (a Attention) sums(in input) partial {
+	k := a.Map.keyRows(in)
+	if a.Sinks > 0 {
+		k = k.from(min(a.Sinks, in.keys))
+	}
+	q := a.Map.queryRows(in)
+	var total partial
+	if !a.ordered(in.see) {
+		total = k.state().read(q.flat()).unflat(in.group)
+	} else {
+		total, _ = a.sweep(q, k, in, a.Window)
+		if !a.Causal {
+			right, _ := a.sweep(q.reverse(), k.reverse(), in.reverse(), max(1, a.Window))
+			total = total.plus(right.reverse())
+		}
+	}
+	if a.Window > 0 {
+		total = total.plus(a.near(in))
+	}
+	if a.Sinks > 0 {
+		total = total.plus(a.sinks(in))
+	}
+	return total
+}

@@ -1,0 +1,102 @@
+package rfx_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/gomlx/compute"
+	_ "github.com/gomlx/compute/gobackend"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/rng"
+)
+
+// backend is pure Go, one operation at a time: its own pool of workers can wait for itself on one or two cores.
+func backend(t testing.TB) compute.Backend {
+	t.Helper()
+	b, err := compute.NewWithConfig("go:parallelism=-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Finalize)
+	return b
+}
+
+// run executes a graph of sequences.
+func run[T dense.Float](t testing.TB, fn func([]*graph.Node) []*graph.Node, in ...attention.Seq[T]) [][]T {
+	t.Helper()
+	args := make([]any, len(in))
+	for i, s := range in {
+		args[i] = tensor(s)
+	}
+	return call[T](t, fn, args...)
+}
+
+func call[T dense.Float](t testing.TB, fn func([]*graph.Node) []*graph.Node, args ...any) [][]T {
+	t.Helper()
+	out, err := graph.CallOnceN(backend(t), fn, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := make([][]T, len(out))
+	for i, o := range out {
+		data[i] = tensors.MustCopyFlatData[T](o)
+	}
+	return data
+}
+
+func tensor[T dense.Float](s attention.Seq[T]) *tensors.Tensor {
+	return tensors.FromFlatDataAndDimensions(s.Data, s.Batch, s.Heads, s.Len, s.Dim)
+}
+
+// sequence is a packed sequence of N(centre, scale²) values.
+func sequence[T dense.Float](batch, heads, length, dim int, scale, centre float64, seed uint64) attention.Seq[T] {
+	s := attention.NewSeq[T](batch, heads, length, dim)
+	v := make([]float64, len(s.Data))
+	rng.Normals(v, rng.Stream(seed))
+	for i := range v {
+		s.Data[i] = T(centre + scale*v[i])
+	}
+	return s
+}
+
+// differ is the largest difference relative to the largest modulus of want.
+func differ[T dense.Float](got, want []T) float64 {
+	if len(got) != len(want) {
+		return math.Inf(1)
+	}
+	var d, top float64
+	for i := range want {
+		d = max(d, math.Abs(float64(got[i])-float64(want[i])))
+		top = max(top, math.Abs(float64(want[i])))
+		if math.IsNaN(float64(got[i])) {
+			return math.Inf(1)
+		}
+	}
+	return d / max(top, 1e-300)
+}
+
+// library is the output of package attention and its gradients of Σ out⊙dout by queries, keys and values.
+func library(t testing.TB, a *attention.Linear[float64], q, k, v, dout attention.Seq[float64]) [][]float64 {
+	t.Helper()
+	like := func(s attention.Seq[float64], dim int) attention.Seq[float64] {
+		return attention.NewSeq[float64](s.Batch, s.Heads, s.Len, dim)
+	}
+	out, dq, dk, dv := like(q, v.Dim), like(q, q.Dim), like(k, k.Dim), like(v, v.Dim)
+	if _, err := a.Forward(out, q, k, v); err != nil {
+		t.Fatal(err)
+	}
+	if dout.Data == nil { // of |out|²
+		dout = like(out, out.Dim)
+		for i, x := range out.Data {
+			dout.Data[i] = 2 * x
+		}
+	}
+	if _, err := a.Backward(dq, dk, dv, dout, out, q, k, v, nil); err != nil {
+		t.Fatal(err)
+	}
+	return [][]float64{out.Data, dq.Data, dk.Data, dv.Data}
+}

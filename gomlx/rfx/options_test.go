@@ -1,0 +1,224 @@
+package rfx_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/gomlx/rfx"
+)
+
+// Windows, sinks, packed sequences and padding in all combinations that package attention has, with gradients.
+func TestOptionsEqualTheLibrary(t *testing.T) {
+	const batch, heads, kvHeads = 2, 2, 1
+	type options struct {
+		causal, segments, mask       bool
+		window, sinks, chunk, length int
+	}
+	var all []options
+	for i := range 48 {
+		o := options{causal: i&1 != 0, segments: i&2 != 0, mask: i&4 != 0, window: []int{0, 5, 20}[i%3],
+			chunk: []int{16, 64}[i/8%2], length: []int{1, 33, 70, 130}[i/4%4]}
+		if !o.segments && i&8 != 0 {
+			o.sinks = 3
+		}
+		all = append(all, o)
+	}
+	for i, o := range all {
+		t.Run(fmt.Sprintf("%+v", o), func(t *testing.T) {
+			seed := uint64(100 + 10*i)
+			q := sequence[float64](batch, heads, o.length, dim, 0.8, 0, seed)
+			k := sequence[float64](batch, kvHeads, o.length, dim, 0.8, 0, seed+1)
+			v := sequence[float64](batch, kvHeads, o.length, 3, 1, 0, seed+2)
+			dout := sequence[float64](batch, heads, o.length, 3, 1, 0, seed+3)
+			var see attention.Visibility
+			see.Causal = o.causal
+			args := []any{tensor(q), tensor(k), tensor(v), tensor(dout)}
+			if o.mask {
+				for p := range batch * o.length {
+					see.KeyMask = append(see.KeyMask, p%o.length < 3 || p%7 != 0)
+				}
+				args = append(args, tensors.FromFlatDataAndDimensions(see.KeyMask, batch, o.length))
+			}
+			if o.segments {
+				for p := range batch * o.length {
+					see.Segments = append(see.Segments, int32((p%o.length+5*(p/o.length))/23))
+				}
+				args = append(args, tensors.FromFlatDataAndDimensions(see.Segments, batch, o.length))
+			}
+			var f family.Family = family.Positive{}
+			if i%2 == 0 {
+				f = family.OPRF{}
+			}
+			s := spec(f, 6, seed)
+			a := rfx.Attention{Map: newMap(t, s), Causal: o.causal, Window: o.window, Sinks: o.sinks, Chunk: o.chunk}
+			got := call[float64](t, func(in []*graph.Node) []*graph.Node {
+				var visible rfx.Visible
+				rest := in[4:]
+				if o.mask {
+					visible.Mask, rest = rest[0], rest[1:]
+				}
+				if o.segments {
+					visible.Segments = rest[0]
+				}
+				out := a.Forward(in[0], in[1], in[2], visible)
+				loss := graph.ReduceAllSum(graph.Mul(out, in[3]))
+				return append([]*graph.Node{out}, graph.Gradient(loss, in[0], in[1], in[2])...)
+			}, args...)
+
+			core := linear[float64](t, see, s)
+			core.Window, core.Sinks = o.window, o.sinks
+			for i, want := range library(t, core, q, k, v, dout) {
+				if o.length == 1 && (i == 1 || i == 2) { // the one weight is 1, whatever the key
+					for _, g := range got[i] {
+						if math.Abs(g) > 1e-12 {
+							t.Errorf("gradient %d of a single key is %v", i, g)
+						}
+					}
+					continue
+				}
+				if d := differ(got[i], want); d > 1e-8 {
+					t.Errorf("result %d (output, dq, dk, dv) differs by %.1e", i, d)
+				}
+			}
+		})
+	}
+}
+
+// In float32, with rows of norm up to 100, where a plain feature would be e^±5000: outputs and gradients are those of
+// float64 up to the rounding of scores that large.
+func TestLargeNormsInFloat32(t *testing.T) {
+	const length = 100
+	for _, scale := range []float64{0.5, 4, 12} {
+		for _, causal := range []bool{false, true} {
+			q := sequence[float32](1, 1, length, dim, scale, 0, 31)
+			k := sequence[float32](1, 1, length, dim, scale, 0, 32)
+			v := sequence[float32](1, 1, length, 4, 1, 0, 33)
+			a := rfx.Attention{Map: newMap(t, spec(family.Positive{}, 16, 3)), Causal: causal}
+			got := run(t, func(in []*graph.Node) []*graph.Node {
+				out := a.Forward(in[0], in[1], in[2], rfx.Visible{})
+				return append([]*graph.Node{out}, graph.Gradient(graph.ReduceAllSum(graph.Square(out)), in...)...)
+			}, q, k, v)
+			core := linear[float64](t, attention.Visibility{Causal: causal}, spec(family.Positive{}, 16, 3))
+			wide := func(s attention.Seq[float32]) attention.Seq[float64] {
+				w := attention.NewSeq[float64](1, 1, s.Len, s.Dim)
+				for i, x := range s.Data {
+					w.Data[i] = float64(x)
+				}
+				return w
+			}
+			want := library(t, core, wide(q), wide(k), wide(v), attention.Seq[float64]{})
+			for i, want := range want {
+				narrow := make([]float64, len(got[i]))
+				for j, x := range got[i] {
+					narrow[j] = float64(x)
+				}
+				// An exponent of size e is rounded by e·2⁻²⁴; those here are up to |x|²·2 ≈ 16·scale².
+				if d, bound := differ(narrow, want), 1e-5+16*scale*scale*float64(dim)*6e-8; !(d <= bound) {
+					t.Errorf("scale %v, causal %v: result %d differs by %.1e, allowed %.1e", scale, causal, i, d, bound)
+				}
+			}
+		}
+	}
+}
+
+// A later key, however large, changes no earlier output but by rounding, and values not at all.
+func TestCausal(t *testing.T) {
+	const length, at = 90, 47
+	for _, window := range []int{0, 7} {
+		q := sequence[float32](1, 2, length, dim, 1, 0, 41)
+		k := sequence[float32](1, 2, length, dim, 1, 0, 42)
+		v := sequence[float32](1, 2, length, 4, 1, 0, 43)
+		a := rfx.Attention{Map: newMap(t, spec(family.Positive{}, 16, 3)), Causal: true, Window: window}
+		fn := func(in []*graph.Node) []*graph.Node {
+			return []*graph.Node{a.Forward(in[0], in[1], in[2], rfx.Visible{})}
+		}
+		before := run(t, fn, q, k, v)[0]
+		for h := range 2 {
+			for p := at; p < length; p++ {
+				for c := range dim {
+					k.Head(0, h).Row(p)[c] *= 3
+				}
+				for c := range 4 {
+					v.Head(0, h).Row(p)[c] = 1e6
+				}
+			}
+		}
+		after := run(t, fn, q, k, v)[0]
+		var worst float64
+		for h := range 2 {
+			for i := h * length * 4; i < (h*length+at)*4; i++ {
+				worst = max(worst, math.Abs(float64(before[i]-after[i])))
+			}
+		}
+		if worst > 2e-6 {
+			t.Errorf("window %d: the future changes the past by %v", window, worst)
+		}
+	}
+}
+
+// Prompt and tokens from states equal one call.
+func TestExtendEqualsForward(t *testing.T) {
+	const batch, heads, kvHeads, length, prompt = 2, 4, 2, 60, 41
+	q := sequence[float64](batch, heads, length, dim, 0.8, 0, 51)
+	k := sequence[float64](batch, kvHeads, length, dim, 0.8, 0, 52)
+	v := sequence[float64](batch, kvHeads, length, 3, 1, 0, 53)
+	for _, f := range families(t) {
+		t.Run(f.Name, func(t *testing.T) {
+			a := rfx.Attention{Map: newMap(t, spec(f.Family, 8, 3)), Causal: true}
+			got := run(t, func(in []*graph.Node) []*graph.Node {
+				part := func(x *graph.Node, from, to int) *graph.Node {
+					return graph.SliceAxis(x, 2, graph.AxisRange(from, to))
+				}
+				s := a.Empty(in[0], batch, kvHeads, 3)
+				var out []*graph.Node
+				for from, to := 0, prompt; from < length; from, to = to, to+1 {
+					var o *graph.Node
+					o, s = a.Extend(s, part(in[0], from, to), part(in[1], from, to), part(in[2], from, to))
+					out = append(out, o)
+				}
+				return []*graph.Node{graph.Concatenate(out, 2), a.Forward(in[0], in[1], in[2], rfx.Visible{})}
+			}, q, k, v)
+			if d := differ(got[0], got[1]); d > 1e-10 {
+				t.Errorf("differs by %.1e", d)
+			}
+		})
+	}
+}
+
+// What does not fit is an error with the shapes, not a panic of a caller.
+func TestBadShapes(t *testing.T) {
+	m := newMap(t, spec(family.Positive{}, 8, 3))
+	rows := func(heads, length, dim int) *tensors.Tensor {
+		return tensor(sequence[float64](1, heads, length, dim, 1, 0, 1))
+	}
+	for name, c := range map[string]struct {
+		a       rfx.Attention
+		q, k, v *tensors.Tensor
+	}{
+		"another dimension": {rfx.Attention{Map: m}, rows(1, 4, 6), rows(1, 4, 6), rows(1, 4, 3)},
+		"no map":            {rfx.Attention{}, rows(1, 4, 8), rows(1, 4, 8), rows(1, 4, 3)},
+		"keys and values":   {rfx.Attention{Map: m}, rows(1, 4, 8), rows(1, 5, 8), rows(1, 4, 3)},
+		"heads":             {rfx.Attention{Map: m}, rows(3, 4, 8), rows(2, 4, 8), rows(2, 4, 3)},
+		"causal lengths":    {rfx.Attention{Map: m, Causal: true}, rows(1, 3, 8), rows(1, 4, 8), rows(1, 4, 3)},
+		"chunk":             {rfx.Attention{Map: m, Chunk: 24}, rows(1, 4, 8), rows(1, 4, 8), rows(1, 4, 3)},
+	} {
+		_, err := graph.CallOnceN(backend(t), func(in []*graph.Node) []*graph.Node {
+			return []*graph.Node{c.a.Forward(in[0], in[1], in[2], rfx.Visible{})}
+		}, c.q, c.k, c.v)
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := rfx.NewMap(); err == nil {
+		t.Error("a map of nothing")
+	}
+	if _, err := rfx.NewMap(spec(family.Positive{}, 8, 1), spec(family.Trig{}, 8, 1)); err == nil {
+		t.Error("a map of two families")
+	}
+}

@@ -1,0 +1,149 @@
+package rfx
+
+import (
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
+)
+
+// keyRows are features of keys [..., keys, features] and their values with a column of ones, which sums to the
+// denominator.
+type keyRows struct {
+	Features
+	v *Node // [..., keys, valueDim + 1]
+}
+
+func withOnes(v *Node) *Node {
+	return Concatenate([]*Node{v, OnesLike(SliceAxis(v, -1, AxisElem(0)))}, -1)
+}
+
+// keyRows are the features of in.k; those of masked keys weigh nothing.
+func (m *Map) keyRows(in input) keyRows {
+	k := keyRows{m.Keys(in.k), in.v}
+	if in.see.Mask != nil {
+		k = k.only(rows(in.see.Mask))
+	}
+	return k
+}
+
+// queryRows are the features of in.q: Value and Log are [batch, kvHeads, group, length, features]. Heads of a group are
+// more rows of their key/value head.
+func (m *Map) queryRows(in input) Features {
+	f := m.Queries(Reshape(in.q, in.batch, in.kvHeads, in.group*in.queries, in.dim))
+	return f.each(func(x *Node) *Node {
+		return Reshape(x, in.batch, in.kvHeads, in.group, in.queries, x.Shape().Dimensions[3])
+	})
+}
+
+// each changes the shape of both nodes.
+func (f Features) each(change func(*Node) *Node) Features {
+	f.Log = change(f.Log)
+	if f.Value != nil {
+		f.Value = change(f.Value)
+	}
+	return f
+}
+
+func (k keyRows) each(change func(*Node) *Node) keyRows {
+	return keyRows{k.Features.each(change), change(k.v)}
+}
+
+// only keeps the keys where on [..., keys, 1] is true.
+func (k keyRows) only(on *Node) keyRows {
+	k.Log, k.v = where(on, k.Log, off), where(on, k.v, 0)
+	return k
+}
+
+// from keeps the keys from position n on.
+func (k keyRows) from(n int) keyRows {
+	d := k.Log.Shape().Dimensions
+	return k.only(GreaterOrEqual(positions(k.Log.Graph(), d[2]), Const(k.Log.Graph(), int32(n))))
+}
+
+// positions are 0, 1, … as [1, 1, length, 1].
+func positions(g *Graph, length int) *Node {
+	return Iota(g, shapes.Make(Const(g, int32(0)).DType(), 1, 1, length, 1), 2)
+}
+
+// state sums keys over their axis, the one before the last.
+func (k keyRows) state() State {
+	ref := StopGradient(ReduceMax(k.Log, -2))
+	phi := k.times(Exp(Sub(k.Log, ExpandAxes(ref, -2))))
+	return State{Sum: product(phi, k.v, -2, -2), Ref: ref}
+}
+
+// rows is a mask [batch, keys] as [batch, 1, keys, 1].
+func rows(mask *Node) *Node {
+	d := mask.Shape().Dimensions
+	return Reshape(mask, d[0], 1, d[1], 1)
+}
+
+// where is x, or other where on, which broadcasts, is false.
+func where(on, x *Node, other float64) *Node {
+	on = BroadcastToShape(on, shapes.Make(on.DType(), x.Shape().Dimensions...))
+	return Where(on, x, FillScalar(x.Graph(), x.Shape(), other))
+}
+
+// flat merges the group into the positions, for sums that do not ask where a query stands.
+func (f Features) flat() Features {
+	return f.each(func(x *Node) *Node {
+		d := x.Shape().Dimensions
+		n := len(d)
+		return Reshape(x, append(append([]int{}, d[:n-3]...), d[n-3]*d[n-2], d[n-1])...)
+	})
+}
+
+// partial is a sum over some keys for every query: sum·exp(log), the last column the denominator.
+type partial struct{ sum, log *Node } // [..., queries, valueDim+1], [..., queries, 1]
+
+func (p partial) each(change func(*Node) *Node) partial { return partial{change(p.sum), change(p.log)} }
+
+func (p partial) unflat(group int) partial {
+	return p.each(func(x *Node) *Node {
+		d := x.Shape().Dimensions
+		n := len(d)
+		return Reshape(x, append(append([]int{}, d[:n-2]...), group, d[n-2]/group, d[n-1])...)
+	})
+}
+
+// plus joins sums over different keys, as online softmax does.
+func (p partial) plus(o partial) partial {
+	log := Max(p.log, o.log)
+	at := func(x partial) *Node { return Mul(x.sum, Exp(Sub(x.log, log))) }
+	return partial{Add(at(p), at(o)), log}
+}
+
+// only keeps the queries where on is true.
+func (p partial) only(on *Node) partial { return partial{where(on, p.sum, 0), where(on, p.log, 2*off)} }
+
+// quotient divides by the last column: zeros where that is zero.
+func quotient(p partial) *Node {
+	n := p.sum.Shape().Dimensions[p.sum.Rank()-1] - 1
+	den := SliceAxis(p.sum, -1, AxisRange(n, n+1))
+	num := SliceAxis(p.sum, -1, AxisRangeFromStart(n))
+	zero := IsZero(den)
+	return where(LogicalNot(zero), Div(num, where(LogicalNot(zero), den, 1)), 0)
+}
+
+// product contracts one axis of each of two nodes of equal rank; all axes but the last two are a batch.
+func product(a, b *Node, axisA, axisB int) *Node {
+	n := a.Rank()
+	var batch [][2]int
+	for i := range n - 2 {
+		batch = append(batch, [2]int{i, i})
+	}
+	return EinsumAxes(a, b, [][2]int{{n + axisA, n + axisB}}, batch)
+}
+
+func (f Features) reverse() Features { return f.each(backwards) }
+func (k keyRows) reverse() keyRows   { return k.each(backwards) }
+func (p partial) reverse() partial   { return p.each(backwards) }
+
+// backwards turns the axis of positions, the one before the last.
+func backwards(x *Node) *Node { return Reverse(x, x.Rank()-2) }
+
+func (in input) reverse() input {
+	if in.see.Segments != nil {
+		in.see.Segments = Reverse(in.see.Segments, 1)
+	}
+	return in
+}

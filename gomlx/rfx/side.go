@@ -1,0 +1,323 @@
+package rfx
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/plan"
+)
+
+// off is the exponent of what takes no part: masked keys, blocks of other gates, states of no key. It is finite, so
+// that a difference of two of them is not NaN, and far below every exponent of a number.
+const off = -1e9
+
+// builder adds the graph of one side for one input. Constants of several maps are stacked by heads.
+type builder struct {
+	x     *Node // [batch, heads, length, dim]
+	sides []plan.Side
+	heads int // of the constants: 1 where one map serves all
+}
+
+func (m *Map) side(x *Node, pick func(plan.Pair) plan.Side) Features {
+	if x.Rank() != 4 || x.Shape().Dimensions[3] != m.dim {
+		panic(fmt.Errorf("rfx: rows of shape %s for a map of [batch, heads, length, %d]", x.Shape(), m.dim))
+	}
+	heads := x.Shape().Dimensions[1]
+	b := builder{x: x, heads: 1}
+	if len(m.pairs) > 1 {
+		if heads%len(m.pairs) != 0 {
+			panic(fmt.Errorf("rfx: %d heads are no multiple of %d maps", heads, len(m.pairs)))
+		}
+		b.heads = heads
+	}
+	for h := range b.heads {
+		b.sides = append(b.sides, pick(m.pairs[h*len(m.pairs)/b.heads]))
+	}
+	return b.features()
+}
+
+func (b *builder) features() Features {
+	first := b.sides[0]
+	leaves := make([]Features, len(first.Leaves))
+	for i := range leaves {
+		leaves[i] = b.leaf(i)
+	}
+	outer := b.quadratic(b.x, func(s plan.Side) plan.Quadratic { return s.Outer })
+	gate := b.gate()
+	var parts []Features
+	for i, block := range first.Blocks {
+		f := leaves[block.Base]
+		if block.Rho != plan.None {
+			f = kron(leaves[block.Rho], f)
+		}
+		f = b.scale(f, i)
+		if outer != nil {
+			f.Log = Add(f.Log, outer)
+		}
+		if block.Gate != plan.None {
+			on := Equal(gate, Scalar(b.x.Graph(), gate.DType(), block.Gate))
+			f.Log = Where(BroadcastToShape(on, f.Log.Shape()), f.Log, FillScalar(b.x.Graph(), f.Log.Shape(), off))
+			f.Value = Mul(orOnes(f), ConvertDType(on, b.x.DType()))
+		}
+		parts = append(parts, f)
+	}
+	return concat(parts)
+}
+
+// scale multiplies by the coefficient of a block: in the exponent where it is positive, so that positive features stay
+// plain exponentials.
+func (b *builder) scale(f Features, block int) Features {
+	positive, one := true, true
+	c := make([]float64, b.heads)
+	for h, s := range b.sides {
+		c[h] = s.Blocks[block].Coef
+		positive, one = positive && c[h] > 0, one && c[h] == 1
+	}
+	switch {
+	case one:
+	case positive:
+		for h, v := range c {
+			c[h] = math.Log(v)
+		}
+		f.Log = Add(f.Log, b.constant(c))
+	default:
+		f.Value = Mul(orOnes(f), b.constant(c))
+	}
+	return f
+}
+
+// kron is the Kronecker product along the features, rho as the slow index.
+func kron(rho, base Features) Features {
+	pair := func(a, b *Node, op func(a, b *Node) *Node) *Node {
+		d := a.Shape().Dimensions
+		m, n := d[3], b.Shape().Dimensions[3]
+		a, b = ExpandAxes(a, -1), ExpandAxes(b, -2)
+		full := []int{d[0], d[1], d[2], m, n}
+		return Reshape(op(BroadcastToDims(a, full...), BroadcastToDims(b, full...)), d[0], d[1], d[2], m*n)
+	}
+	out := Features{Log: pair(rho.Log, base.Log, Add)}
+	if rho.Value != nil || base.Value != nil {
+		out.Value = pair(orOnes(rho), orOnes(base), Mul)
+	}
+	return out
+}
+
+func orOnes(f Features) *Node {
+	if f.Value != nil {
+		return f.Value
+	}
+	return OnesLike(f.Log)
+}
+
+func concat(parts []Features) Features {
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	var logs, values []*Node
+	signed := false
+	for _, f := range parts {
+		signed = signed || f.Value != nil
+	}
+	for _, f := range parts {
+		logs = append(logs, f.Log)
+		if signed {
+			values = append(values, orOnes(f))
+		}
+	}
+	out := Features{Log: Concatenate(logs, -1)}
+	if signed {
+		out.Value = Concatenate(values, -1)
+	}
+	return out
+}
+
+// gate is the index of the nearest centre per row [batch, heads, length, 1], nil without centres.
+func (b *builder) gate() *Node {
+	centres := b.sides[0].Centres
+	if centres.Rows == 0 {
+		return nil
+	}
+	u := b.linear(b.x, func(s plan.Side) plan.Linear { return s.CentreLin }, true)
+	c := b.matrix(centres.Rows, centres.Cols, func(s plan.Side) dense.Matrix[float64] { return s.Centres })
+	n := ReduceAndKeep(Square(c), ReduceSum, -1) // [heads or 1, centres, 1]
+	dist := Sub(Transpose(ExpandAxes(n, 0), 2, 3), MulScalar(b.project(u, c), 2))
+	return ExpandAxes(ArgMin(StopGradient(dist), -1), -1)
+}
+
+// leaf is the features of leaf i of every side: plan.Leaf's definition, term by term.
+func (b *builder) leaf(i int) Features {
+	at := func(s plan.Side) *plan.Leaf { return &s.Leaves[i] }
+	l := at(b.sides[0])
+	u := b.linear(b.x, func(s plan.Side) plan.Linear { return at(s).Lin }, true)
+	if shift := b.vector(func(s plan.Side) []float64 { return at(s).Shift }); shift != nil {
+		u = Sub(u, shift)
+	}
+	if l.Floor > 0 {
+		u = MaxScalar(u, l.Floor)
+	}
+	p := point{u: u, conj: l.Conj, eps: l.Eps}
+	m := l.Omega.Rows.Rows
+	p.omega = func() *Node {
+		return b.matrix(m, l.Omega.Rows.Cols, func(s plan.Side) dense.Matrix[float64] { return at(s).Omega.Rows })
+	}
+	p.project = b.project
+	p.t = b.projection(u, m, at, func(l *plan.Leaf) plan.Linear { return l.Mix })
+	p.bias = b.vector(func(s plan.Side) []float64 { return at(s).Bias })
+	p.row = b.quadratic(u, func(s plan.Side) plan.Quadratic { return at(s).Row })
+	p.theta = sum(b.projection(u, m, at, func(l *plan.Leaf) plan.Linear { return l.MixIm }),
+		b.vector(func(s plan.Side) []float64 { return at(s).BiasIm }),
+		b.quadratic(u, func(s plan.Side) plan.Quadratic { return at(s).RowIm }))
+	d := u.Shape().Dimensions
+	p.zeros = func() *Node { return Zeros(u.Graph(), shapes.Make(u.DType(), d[0], d[1], d[2], m)) }
+	return functions[l.Fn](&p)
+}
+
+// projection is Ω·mix·u [batch, heads, length, m], nil where mix is absent.
+func (b *builder) projection(u *Node, m int, at func(plan.Side) *plan.Leaf, mix func(*plan.Leaf) plan.Linear) *Node {
+	if mix(at(b.sides[0])).IsZero() {
+		return nil
+	}
+	inner := u.Shape().Dimensions[3]
+	return b.project(u, b.matrix(m, inner, func(s plan.Side) dense.Matrix[float64] {
+		l := at(s)
+		return plan.Mul(l.Omega.Rows, mix(l).Matrix(inner))
+	}))
+}
+
+// linear is l·u; absent is the identity, or nil.
+func (b *builder) linear(u *Node, of func(plan.Side) plan.Linear, identity bool) *Node {
+	dim := u.Shape().Dimensions[3]
+	absent, scalar, diagonal, rows := true, true, true, dim
+	for _, s := range b.sides {
+		l := of(s)
+		absent = absent && l.IsZero()
+		diagonal = diagonal && l.Dense.IsEmpty()
+		scalar = scalar && l.Dense.IsEmpty() && l.Diag == nil
+		if !l.Dense.IsEmpty() {
+			rows = l.Dense.Rows
+		}
+	}
+	switch {
+	case absent && identity:
+		return u
+	case absent:
+		return nil
+	}
+	full := func(s plan.Side) plan.Linear {
+		if l := of(s); !l.IsZero() || !identity {
+			return l
+		}
+		return plan.Scalar(1)
+	}
+	switch {
+	case scalar:
+		gain := make([]float64, b.heads)
+		for h, s := range b.sides {
+			gain[h] = full(s).Gain
+		}
+		return Mul(u, b.constant(gain))
+	case diagonal:
+		return Mul(u, b.vector(func(s plan.Side) []float64 {
+			l := full(s)
+			if l.Diag != nil {
+				return l.Diag
+			}
+			d := make([]float64, dim)
+			for i := range d {
+				d[i] = l.Gain
+			}
+			return d
+		}))
+	}
+	return b.project(u, b.matrix(rows, dim, func(s plan.Side) dense.Matrix[float64] { return full(s).Matrix(dim) }))
+}
+
+// quadratic is the value of a quadratic of u [batch, heads, length, 1], nil where it vanishes.
+func (b *builder) quadratic(u *Node, of func(plan.Side) plan.Quadratic) *Node {
+	var terms []*Node
+	c := make([]float64, b.heads)
+	zero := true
+	for h, s := range b.sides {
+		c[h] = of(s).Const
+		zero = zero && c[h] == 0
+	}
+	if !zero {
+		terms = append(terms, b.constant(c))
+	}
+	if lin := b.vector(func(s plan.Side) []float64 { return of(s).Lin }); lin != nil {
+		terms = append(terms, ReduceAndKeep(Mul(u, lin), ReduceSum, -1))
+	}
+	if qu := b.linear(u, func(s plan.Side) plan.Linear { return of(s).Quad }, false); qu != nil {
+		terms = append(terms, ReduceAndKeep(Mul(u, qu), ReduceSum, -1))
+	}
+	return sum(terms...)
+}
+
+// sum adds the terms that are not nil, with broadcasting; nil if none is.
+func sum(terms ...*Node) *Node {
+	var s *Node
+	for _, t := range terms {
+		switch {
+		case t == nil:
+		case s == nil:
+			s = t
+		default:
+			s = Add(s, t)
+		}
+	}
+	return s
+}
+
+// project is u·wᵀ for w [heads or 1, rows, dim].
+func (b *builder) project(u, w *Node) *Node {
+	if b.heads == 1 {
+		return Einsum("bhld,md->bhlm", u, Squeeze(w, 0))
+	}
+	return Einsum("bhld,hmd->bhlm", u, w)
+}
+
+// constant is one number per head [1, heads or 1, 1, 1].
+func (b *builder) constant(c []float64) *Node { return b.tensor(c, 1, b.heads, 1, 1) }
+
+// vector is one vector per head [1, heads or 1, 1, n]; nil is zeros, and nil for all heads is nil.
+func (b *builder) vector(of func(plan.Side) []float64) *Node {
+	n := 0
+	for _, s := range b.sides {
+		n = max(n, len(of(s)))
+	}
+	if n == 0 {
+		return nil
+	}
+	all := make([]float64, n*b.heads)
+	for h, s := range b.sides {
+		copy(all[h*n:(h+1)*n], of(s))
+	}
+	return b.tensor(all, 1, b.heads, 1, n)
+}
+
+// matrix is one matrix per head [heads or 1, rows, cols].
+func (b *builder) matrix(rows, cols int, of func(plan.Side) dense.Matrix[float64]) *Node {
+	all := make([]float64, 0, b.heads*rows*cols)
+	for _, s := range b.sides {
+		m := of(s)
+		for i := range rows {
+			all = append(all, m.Row(i)...)
+		}
+	}
+	return b.tensor(all, b.heads, rows, cols)
+}
+
+// tensor is a constant of the precision of x.
+func (b *builder) tensor(data []float64, dims ...int) *Node {
+	c := ConstTensor(b.x.Graph(), tensors.FromFlatDataAndDimensions(data, dims...))
+	if b.x.DType() != dtypes.Float64 {
+		c = ConvertDType(c, b.x.DType())
+	}
+	return c
+}
