@@ -37,8 +37,11 @@ func TestConformance(t *testing.T) {
 		randfeattest.Map(t, randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Gaussian, Scale: 2, M: mat},
 			Family: family.Hyperbolic{}, Dim: d, M: m})
 	})
-	t.Run("bessel", func(t *testing.T) {
-		randfeattest.Map(t, randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Bessel}, Family: family.Trig{},
-			Coupling: coupling.Orthogonal{}, Dim: d, M: m})
-	})
+	for _, kind := range spectralKinds() {
+		for _, f := range accepting(t, allFamilies(t, d), kind, d) {
+			t.Run(f.Name+"-"+kind.String(), func(t *testing.T) {
+				randfeattest.Map(t, randfeat.Spec{Kernel: kernel.Kernel{Kind: kind}, Family: f.Family, Dim: d, M: m})
+			})
+		}
+	}
 }

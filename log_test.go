@@ -23,6 +23,12 @@ func mapCases(t *testing.T) map[string]randfeat.Spec {
 		specs[f.Name] = randfeat.Spec{Kernel: soft, Family: f.Family, Dim: d, M: m, Seed: 3}
 		specs[f.Name+"/gaussian"] = randfeat.Spec{Family: f.Family, Dim: d, M: m, Seed: 4}
 	}
+	for _, kind := range spectralKinds() {
+		for _, f := range accepting(t, allFamilies(t, d), kind, d) {
+			specs[f.Name+"/"+kind.String()] = randfeat.Spec{Kernel: kernel.Kernel{Kind: kind, Scale: 1.3}, Family: f.Family,
+				Dim: d, M: m, Seed: 3}
+		}
+	}
 	mat := dense.New[float64](3, d)
 	rng.Normals(mat.Data, rng.Stream(6))
 	k := kernel.Kernel{Kind: kernel.Gaussian, Scale: 1.4, M: mat}

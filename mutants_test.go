@@ -455,8 +455,8 @@ func TestORFPrimeOfExponentials(t *testing.T) {
 	zero := func(_, _ float64) float64 { return 0 }
 	combos := []combo{{family.Positive{}, zero, 1}, {family.Hyperbolic{}, zero, 1},
 		{family.OPRF{A: a}, func(d, r2 float64) float64 { return d/2*math.Log(1-4*a) + 2*a*r2 }, 1 - 4*a}}
-	sizes := []size{{2, 2, 1500, 0}, {2, 5, 1500, 0}, {5, 3, 1000, 0}, {5, 13, 1000, 0}, {16, 16, 300, 0},
-		{64, 64, 60, 0}}
+	sizes := []size{{d: 2, m: 2, draws: 1500}, {d: 2, m: 5, draws: 1500}, {d: 5, m: 3, draws: 1000},
+		{d: 5, m: 13, draws: 1000}, {d: 16, m: 16, draws: 300}, {d: 64, m: 64, draws: 60}}
 	bound := stattest.Bound(1e-6, 2*len(combos)*len(sizes))
 	largest, refuted := 0.0, 0
 	for _, s := range sizes {
@@ -600,9 +600,8 @@ func TestStructuredMean(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many draws: run without -short")
 	}
-	sizes := []size{{2, 2, 20000, 0}, {2, 5, 10000, 0}, {3, 4, 10000, 0}, {4, 6, 10000, 0}, {5, 8, 5000, 0},
-		{8, 11, 5000,
-			0}}
+	sizes := []size{{d: 2, m: 2, draws: 20000}, {d: 2, m: 5, draws: 10000}, {d: 3, m: 4, draws: 10000},
+		{d: 4, m: 6, draws: 10000}, {d: 5, m: 8, draws: 5000}, {d: 8, m: 11, draws: 5000}}
 	couplings := []coupling.Coupling{coupling.Hadamard{K: 3}, coupling.FastSimplex{K: 3}}
 	families := []family.Family{family.Trig{}, family.Positive{}, family.Hyperbolic{}}
 	bound := stattest.Bound(1e-6, len(sizes)*len(couplings)*len(families))

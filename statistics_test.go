@@ -191,11 +191,17 @@ func (r *runner) pairs(p plan.Pair, symmetric bool, xs, ys dense.Matrix[float64]
 }
 
 // size is a dimension, a number of projections and numbers of draws: for all families, and for the plain ones. Odd m
-// estimate the Gaussian kernel, even m the softmax kernel.
-type size struct{ d, m, draws, plain int }
+// estimate the Gaussian kernel, even m the softmax kernel, unless another is named.
+type size struct {
+	d, m, draws, plain int
+	other              kernel.Kind
+}
 
 func (s size) kind() kernel.Kind {
-	if s.m%2 == 0 {
+	switch {
+	case s.other != 0:
+		return s.other
+	case s.m%2 == 0:
 		return kernel.Softmax
 	}
 	return kernel.Gaussian
@@ -205,10 +211,14 @@ func (s size) kind() kernel.Kind {
 // families are enough to refute a variance wrong by 1.5.
 func testSizes() []size {
 	return []size{
-		{2, 1, 1000, 4000}, {2, 2, 1000, 4000}, {2, 5, 1500, 10000},
-		{5, 3, 700, 2000}, {5, 5, 700, 2000}, {5, 13, 700, 3500},
-		{16, 7, 160, 400}, {16, 16, 160, 400}, {16, 37, 160, 600},
-		{64, 20, 50, 150}, {64, 64, 50, 150}, {64, 130, 50, 250},
+		{d: 2, m: 1, draws: 1000, plain: 4000}, {d: 2, m: 2, draws: 1000, plain: 4000},
+		{d: 2, m: 5, draws: 1500, plain: 10000},
+		{d: 5, m: 3, draws: 700, plain: 2000}, {d: 5, m: 5, draws: 700, plain: 2000},
+		{d: 5, m: 13, draws: 700, plain: 3500},
+		{d: 16, m: 7, draws: 160, plain: 400}, {d: 16, m: 16, draws: 160, plain: 400},
+		{d: 16, m: 37, draws: 160, plain: 600},
+		{d: 64, m: 20, draws: 50, plain: 150}, {d: 64, m: 64, draws: 50, plain: 150},
+		{d: 64, m: 130, draws: 50, plain: 250},
 	}
 }
 
@@ -391,7 +401,7 @@ func couplingSizes(c randfeattest.Coupling, sizes []size) []size {
 func TestEveryFamilyWithEveryCoupling(t *testing.T) {
 	sizes := testSizes()
 	if testing.Short() {
-		sizes = []size{{2, 2, 300, 0}, {5, 13, 200, 0}}
+		sizes = []size{{d: 2, m: 2, draws: 300}, {d: 5, m: 13, draws: 200}}
 	}
 	families := map[int][]randfeattest.Family{}
 	for _, s := range sizes {
@@ -524,7 +534,7 @@ func TestBiasedFamilyIsRefused(t *testing.T) {
 		if c.Info.Replaces {
 			continue // no family but trig has a closed form there
 		}
-		for _, s := range couplingSizes(c, []size{{5, 13, 200, 0}}) {
+		for _, s := range couplingSizes(c, []size{{d: 5, m: 13, draws: 200}}) {
 			s.draws = max(s.draws, 50)
 			got, _, err := compare([]randfeattest.Family{right, mutant}, c, s)
 			if err != nil {

@@ -17,10 +17,10 @@ import (
 // not causal, all keys but the sinks are summed at once. Nothing is ever subtracted. The sums keep their true scales,
 // e^scale, and are combined as in online softmax.
 
-// checkWindow reports a map whose kernel has no positive weights.
+// checkWindow reports a map whose weights are not exponentials.
 func checkWindow(k kernel.Kernel) error {
-	if k.Kind == kernel.Bessel {
-		return fmt.Errorf("exact weights need a kernel that is positive, not %v: %w", k.Kind, kernel.ErrKernel)
+	if !k.Kind.Exponential() {
+		return fmt.Errorf("exact weights need a gaussian or softmax kernel, not %v: %w", k.Kind, kernel.ErrKernel)
 	}
 	return nil
 }

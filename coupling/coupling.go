@@ -51,6 +51,8 @@ const (
 	Sphere                   // uniform on the sphere of radius Param (ORF′)
 	Poisson                  // independent Poisson(Param) coordinates
 	Geometric                // independent coordinates, P(k) = p(1-p)^k for k ≥ 0, p = Param
+	Student                  // multivariate t with Param degrees of freedom, the spectrum of Matérn kernels
+	Cauchy                   // independent Cauchy coordinates, the spectrum of the Laplace kernel
 )
 
 // String is the name of the law.
@@ -64,6 +66,10 @@ func (k LawKind) String() string {
 		return "poisson"
 	case Geometric:
 		return "geometric"
+	case Student:
+		return "student"
+	case Cauchy:
+		return "cauchy"
 	}
 	return fmt.Sprintf("LawKind(%d)", int(k))
 }
@@ -71,7 +77,7 @@ func (k LawKind) String() string {
 // Law is the marginal distribution of one row. The zero value is N(0, I_d).
 type Law struct {
 	Kind  LawKind
-	Param float64 // radius, λ or p; ignored by Normal
+	Param float64 // radius, λ, p or degrees of freedom; ignored by Normal and Cauchy
 }
 
 // ErrLaw is returned by Sample when a coupling is not defined for a marginal, for instance orthogonal

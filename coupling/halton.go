@@ -17,7 +17,7 @@ import (
 // distributed; rows depend on each other. For d > 8 every digit of every coordinate first passes through its own
 // random permutation: without it coordinates with b > m are strongly correlated.
 //
-// Normal, Poisson and Geometric laws, through their quantile functions; Sphere is ErrLaw.
+// Normal, Poisson, Geometric and Cauchy laws, through their quantile functions; Sphere and Student are ErrLaw.
 type Halton struct{}
 
 // Name is "halton".

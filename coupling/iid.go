@@ -16,8 +16,8 @@ type IID struct{}
 // Name is "iid".
 func (IID) Name() string { return "iid" }
 
-// Sample draws m independent rows. Sphere rows are normalised Gaussian vectors; Poisson and geometric coordinates
-// come from the quantile function of a uniform.
+// Sample draws m independent rows. Sphere rows are normalised Gaussian vectors, t rows scaled ones; Poisson,
+// geometric and Cauchy coordinates come from the quantile function of a uniform.
 func (c IID) Sample(m, dim int, l Law, src rand.Source) (Omega, error) {
 	if err := checkSample(c, m, dim, l, allLaws()); err != nil {
 		return Omega{}, err
@@ -29,6 +29,11 @@ func (c IID) Sample(m, dim int, l Law, src rand.Source) (Omega, error) {
 	case Sphere:
 		for i := range m {
 			uniformDirection(w.Row(i), l.Param, src)
+		}
+	case Student:
+		rng.Normals(w.Data, src)
+		for i := range m {
+			omega.Scale(w.Row(i), l.widen(src))
 		}
 	default:
 		for i := range w.Data {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/mathext"
+	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/rng"
@@ -14,20 +15,24 @@ import (
 
 // String is the law with its parameter, for messages.
 func (l Law) String() string {
-	if l.Kind == Normal {
+	if l.Kind == Normal || l.Kind == Cauchy {
 		return l.Kind.String()
 	}
 	return fmt.Sprintf("%v(%g)", l.Kind, l.Param)
 }
 
 // Validate reports a parameter outside the domain of the law: a radius that is not positive, λ < 0, p outside
-// (0, 1], or any of them not finite. λ = 0 and p = 1 are the degenerate laws "all zeros".
+// (0, 1], degrees of freedom that are not positive, or any of them not finite. λ = 0 and p = 1 are the degenerate laws "all zeros".
 // An unknown kind is ErrLaw.
 func (l Law) Validate() error {
 	finite := dense.IsFinite(l.Param)
 	switch l.Kind {
-	case Normal:
+	case Normal, Cauchy:
 		return nil
+	case Student:
+		if !finite || l.Param <= 0 {
+			return fmt.Errorf("student law: degrees of freedom (Param) are %v, want a finite number > 0", l.Param)
+		}
 	case Sphere:
 		if !finite || l.Param <= 0 {
 			return fmt.Errorf("sphere law: radius (Param) is %v, want a finite number > 0", l.Param)
@@ -47,9 +52,9 @@ func (l Law) Validate() error {
 }
 
 // The laws couplings are defined for. Functions, so that no caller can change a shared slice.
-func allLaws() []LawKind         { return []LawKind{Normal, Sphere, Poisson, Geometric} }
-func directionalLaws() []LawKind { return []LawKind{Normal, Sphere} }
-func quantileLaws() []LawKind    { return []LawKind{Normal, Poisson, Geometric} }
+func allLaws() []LawKind         { return []LawKind{Normal, Sphere, Poisson, Geometric, Student, Cauchy} }
+func directionalLaws() []LawKind { return []LawKind{Normal, Sphere, Student} }
+func quantileLaws() []LawKind    { return []LawKind{Normal, Poisson, Geometric, Cauchy} }
 
 // validator is implemented by the couplings with fields.
 type validator interface{ validate() error }
@@ -83,10 +88,24 @@ func checkSample(c Coupling, m, dim int, l Law, laws []LawKind) error {
 
 // norm draws the length of one row whose direction is uniform in dimension dim.
 func (l Law) norm(dim int, src rand.Source) float64 {
-	if l.Kind == Sphere {
+	switch l.Kind {
+	case Sphere:
 		return l.Param
+	case Student:
+		return rng.Chi(dim, src) * l.widen(src)
 	}
 	return rng.Chi(dim, src)
+}
+
+// widen draws the factor √(ν/χ²_ν) that turns an N(0, I) vector into a t vector with ν degrees of freedom, a scale that
+// its coordinates share: the first coordinates of a longer t vector are a t vector with as many degrees of freedom.
+func (l Law) widen(src rand.Source) float64 {
+	for {
+		// Zero has positive probability in floating point where ν is small.
+		if g := (distuv.Gamma{Alpha: l.Param / 2, Beta: 0.5, Src: src}).Rand(); g > 0 {
+			return math.Sqrt(l.Param / g)
+		}
+	}
 }
 
 // norms draws the lengths of count rows.
@@ -99,7 +118,7 @@ func (l Law) norms(count, dim int, src rand.Source) []float64 {
 }
 
 // quantile is the inverse distribution function of one coordinate, for 0 < u < 1. The laws with independent
-// coordinates have one: Normal, Poisson and Geometric.
+// coordinates have one: Normal, Poisson, Geometric and Cauchy.
 func (l Law) quantile(u float64) float64 {
 	switch l.Kind {
 	case Normal:
@@ -108,6 +127,8 @@ func (l Law) quantile(u float64) float64 {
 		return poissonQuantile(u, l.Param)
 	case Geometric:
 		return geometricQuantile(u, l.Param)
+	case Cauchy:
+		return math.Tan(math.Pi * (u - 0.5))
 	}
 	panic("coupling: no quantile function for " + l.Kind.String())
 }

@@ -19,6 +19,8 @@ func TestLawString(t *testing.T) {
 		"sphere(2)":      {Kind: coupling.Sphere, Param: 2},
 		"poisson(0.5)":   {Kind: coupling.Poisson, Param: 0.5},
 		"geometric(0.1)": {Kind: coupling.Geometric, Param: 0.1},
+		"student(3)":     {Kind: coupling.Student, Param: 3},
+		"cauchy":         {Kind: coupling.Cauchy},
 		"LawKind(9)(0)":  {Kind: 9},
 	} {
 		if l.String() != want {
@@ -43,7 +45,8 @@ func TestSampleErrors(t *testing.T) {
 		for _, k := range info.Laws {
 			defined[k] = true
 		}
-		for _, k := range []coupling.LawKind{coupling.Normal, coupling.Sphere, coupling.Poisson, coupling.Geometric} {
+		for _, k := range []coupling.LawKind{coupling.Normal, coupling.Sphere, coupling.Poisson, coupling.Geometric,
+			coupling.Student, coupling.Cauchy} {
 			_, err := c.Sample(3, 4, testLaw(k), rng.Stream(1))
 			if defined[k] && err != nil || !defined[k] && !errors.Is(err, coupling.ErrLaw) {
 				t.Errorf("%s with %v: %v", info.Name, k, err)
@@ -65,6 +68,8 @@ func TestLawParameters(t *testing.T) {
 	}{
 		{coupling.Normal, "", nil, []float64{0, nan, -1}},
 		{coupling.Sphere, "radius", []float64{0, -1, nan, inf}, []float64{1e-9, 5}},
+		{coupling.Student, "degrees of freedom", []float64{0, -1, nan, inf}, []float64{1e-2, 1, 5}},
+		{coupling.Cauchy, "", nil, []float64{0, nan, -1}},
 		{coupling.Poisson, "λ", []float64{-1e-9, nan, inf}, []float64{0, 1, 1e6}},
 		{coupling.Geometric, "p (Param)", []float64{0, -0.1, 1.1, nan, inf}, []float64{1e-9, 0.5, 1}},
 	} {

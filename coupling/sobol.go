@@ -21,7 +21,7 @@ import (
 // rule (see directions), not a published table, so projections are as good as random Sobol matrices rather than
 // optimised. Any dimension.
 //
-// Normal, Poisson and Geometric laws, through their quantile functions; Sphere is ErrLaw.
+// Normal, Poisson, Geometric and Cauchy laws, through their quantile functions; Sphere and Student are ErrLaw.
 type Sobol struct{}
 
 // Name is "sobol".

@@ -63,8 +63,34 @@ func denseVector(d int) []float64 {
 	return x
 }
 
+// signChecks stand for momentChecks where the law has no moments to speak of.
+func signChecks(d int) []*meanCheck {
+	x := denseVector(d)
+	sign := func(v float64) float64 {
+		if v == 0 { // HD products of few factors
+			return 0
+		}
+		return math.Copysign(1, v)
+	}
+	cs := []*meanCheck{
+		{name: "sign of ω·x", want: 0, f: func(w []float64) float64 { return sign(dense.Dot(w, x)) }},
+		{name: "sign of ω_1", want: 0, f: func(w []float64) float64 { return sign(w[0]) }},
+	}
+	if d > 1 {
+		cs = append(cs, &meanCheck{name: "sign of ω_1 ω_d", want: 0,
+			f: func(w []float64) float64 { return sign(w[0]) * sign(w[d-1]) }})
+	}
+	return cs
+}
+
+// heavy says that a law has no fourth moments, so that z-scores of its second moments mean nothing.
+func heavy(l coupling.Law) bool { return l.Kind == coupling.Student || l.Kind == coupling.Cauchy }
+
 // momentChecks are the checks of mean, covariance and norm that every coupling of the law must pass.
 func momentChecks(l coupling.Law, d int) []*meanCheck {
+	if heavy(l) {
+		return signChecks(d)
+	}
 	mean, variance := 0.0, 1.0
 	switch l.Kind {
 	case coupling.Sphere:
@@ -112,6 +138,20 @@ func lawChecks(l coupling.Law, d int) []*meanCheck {
 				return math.Exp(dense.Dot(w,
 					x) / 2)
 			}},
+		}
+	case coupling.Student, coupling.Cauchy: // the characteristic functions of docs/theory.md §1.4
+		one := 0.0
+		for _, v := range x {
+			one += math.Abs(v)
+		}
+		at := func(r float64) float64 { return math.Exp(-r) }
+		if l.Kind == coupling.Student { // 3 degrees of freedom
+			one, at = 1, func(r float64) float64 { return (1 + math.Sqrt(3)*r) * math.Exp(-math.Sqrt(3)*r) }
+		}
+		return []*meanCheck{
+			{name: "cos ω·x", want: at(one), f: func(w []float64) float64 { return math.Cos(dense.Dot(w, x)) }},
+			{name: "cos ω·x/2", want: at(one / 2), f: func(w []float64) float64 { return math.Cos(dense.Dot(w, x) / 2) }},
+			{name: "cos ω_d", want: at(1), f: func(w []float64) float64 { return math.Cos(w[d-1]) }},
 		}
 	case coupling.Poisson, coupling.Geometric:
 		zero := math.Exp(-l.Param)
@@ -165,12 +205,36 @@ func marginalFailures(s sampler, exact bool, m, d int, l coupling.Law, reps int,
 			bad = append(bad, fmt.Sprintf("ω·x of the last row: KS %.1f", k))
 		}
 	}
+	if exact && heavy(l) {
+		bad = append(bad, heavyFailures(l, norms, projections, d)...)
+	}
 	if l.Kind == coupling.Sphere {
 		for _, n := range norms {
 			if math.Abs(n-l.Param) > 1e-12*l.Param {
 				return append(bad, fmt.Sprintf("norm %v, want %v", n, l.Param))
 			}
 		}
+	}
+	return bad
+}
+
+// heavyFailures compares norms and projections with their distribution functions: |ω|²/d of a t vector has an F law,
+// ω·x a t law; ω·x/Σ|x_l| of Cauchy coordinates is Cauchy.
+func heavyFailures(l coupling.Law, norms, projections []float64, d int) (bad []string) {
+	scale, nu := 1.0, l.Param
+	if l.Kind == coupling.Cauchy {
+		nu, scale = 1, 0
+		for _, v := range denseVector(d) {
+			scale += math.Abs(v)
+		}
+	} else {
+		f := distuv.F{D1: float64(d), D2: nu}
+		if k := ks(norms, func(x float64) float64 { return f.CDF(x * x / float64(d)) }); k > ksBound {
+			bad = append(bad, fmt.Sprintf("norm of the last row: KS %.1f", k))
+		}
+	}
+	if k := ks(projections, distuv.StudentsT{Sigma: scale, Nu: nu}.CDF); k > ksBound {
+		bad = append(bad, fmt.Sprintf("ω·x of the last row: KS %.1f", k))
 	}
 	return bad
 }
@@ -214,7 +278,7 @@ func replicates(c coupling.Coupling, d int) int {
 // testLaw is a law of the kind with an ordinary parameter.
 func testLaw(k coupling.LawKind) coupling.Law {
 	return coupling.Law{Kind: k, Param: map[coupling.LawKind]float64{
-		coupling.Sphere: 1.7, coupling.Poisson: 0.8, coupling.Geometric: 0.6}[k]}
+		coupling.Sphere: 1.7, coupling.Poisson: 0.8, coupling.Geometric: 0.6, coupling.Student: 3}[k]}
 }
 
 // each calls f for all examples of all couplings of the registry; name is the JSON form.
@@ -279,6 +343,19 @@ func TestMarginalsMutants(t *testing.T) {
 	for name, s := range map[string]sampler{"scaled": scaled, "moved": moved} {
 		if bad := marginalFailures(s, true, 5, 5, coupling.Law{}, 4000, rng.Stream(2)); len(bad) == 0 {
 			t.Errorf("mutant %q passes", name)
+		}
+	}
+	// One degree of freedom less, and coordinates that share their scale instead of having one each.
+	fewer := func(m, dim int, l coupling.Law, src rand.Source) (coupling.Omega, error) {
+		l.Param--
+		return coupling.Orthogonal{}.Sample(m, dim, l, src)
+	}
+	shared := func(m, dim int, _ coupling.Law, src rand.Source) (coupling.Omega, error) {
+		return coupling.IID{}.Sample(m, dim, coupling.Law{Kind: coupling.Student, Param: 1}, src)
+	}
+	for kind, s := range map[coupling.LawKind]sampler{coupling.Student: fewer, coupling.Cauchy: shared} {
+		if bad := marginalFailures(s, true, 5, 5, testLaw(kind), 1500, rng.Stream(2)); len(bad) == 0 {
+			t.Errorf("a wrong %v law passes", kind)
 		}
 	}
 }

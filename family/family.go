@@ -3,7 +3,8 @@
 // error is.
 //
 // All families estimate the softmax kernel exp(x·y); multiplying the features of a row by exp(-|x|²/2) turns them
-// into features of the Gaussian kernel, so the relative error is the same for both (docs/theory.md §1.1).
+// into features of the Gaussian kernel, so the relative error is the same for both (docs/theory.md §1.1). Trig alone
+// estimates the kernels that are given by a spectrum (Bessel, Laplace, Matérn).
 //
 // Legend: x is a query and y a key, both already embedded by the kernel (bandwidth, matrix); d their dimension;
 // ω_1…ω_m the projections; F the number of output features; v² = |x+y|², z² = |x-y|².
@@ -72,8 +73,8 @@ func normalDraw(f Family, kind kernel.Kind, dim, m int) ([]Draw, error) {
 }
 
 func checkSizes(f Family, kind kernel.Kind, dim, m int) error {
-	if kind == kernel.Bessel {
-		return fmt.Errorf("family %s with the bessel kernel (only trig has it): %w", f.Name(), ErrKernel)
+	if !kind.Exponential() {
+		return fmt.Errorf("family %s with the %v kernel (only trig has it): %w", f.Name(), kind, ErrKernel)
 	}
 	if dim < 1 || m < 1 {
 		return fmt.Errorf("family %s with dimension %d and %d projections: %w", f.Name(), dim, m, coupling.ErrSize)

@@ -9,9 +9,9 @@ import (
 
 // Landmarks are columns of the kernel matrix, F = m, positive:
 //
-//	φ_f(x) = κ(x, ω_f) = exp(x·ω_f), or exp(−|x−ω_f|²/2) for the Gaussian kernel
+//	φ_f(x) = κ(x, ω_f), for instance exp(x·ω_f), or exp(−|x−ω_f|²/2) for the Gaussian kernel
 //
-// with the projections as landmarks. They are meant to be rows of the data, given to randfeat.NewWithOmega; drawn ones
+// with the projections as landmarks, for every kernel without negative values. They are meant to be rows of the data, given to randfeat.NewWithOmega; drawn ones
 // are N(0, I). φ(x)·φ(y) estimates nothing: weights that a machine finds make it a kernel machine. With all rows as
 // landmarks that is the exact one, with some of them that of Nyström (Williams & Seeger 2001).
 type Landmarks struct{}
@@ -21,6 +21,9 @@ func (Landmarks) Name() string { return "landmarks" }
 
 // Draws asks for N(0, I).
 func (f Landmarks) Draws(kind kernel.Kind, dim, m int) ([]Draw, error) {
+	if !kind.Signed() {
+		kind = kernel.Gaussian
+	}
 	return normalDraw(f, kind, dim, m)
 }
 
@@ -28,6 +31,9 @@ func (f Landmarks) Draws(kind kernel.Kind, dim, m int) ([]Draw, error) {
 func (f Landmarks) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.Pair, error) {
 	if err := need(f, omega, dim); err != nil {
 		return plan.Pair{}, err
+	}
+	if !kind.Exponential() {
+		return symmetric(plan.Leaf{Fn: plan.Columns, Kernel: kind, Omega: omega[0]}), nil
 	}
 	l := plan.Leaf{Fn: plan.Exp, Omega: omega[0], Mix: plan.Scalar(1)}
 	if kind == kernel.Gaussian {

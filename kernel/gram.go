@@ -14,13 +14,14 @@ import (
 const blockRows = 256
 
 // Gram fills dst (x.Rows × y.Rows) with exact kernel values, computed in float64 with the product kernels: |u-v|² is
-// |u|²+|v|²-2u·v, with an absolute error of a few roundings of |u|²+|v|². Work memory is bounded by blocks of rows;
+// |u|²+|v|²-2u·v, with an absolute error of a few roundings of |u|²+|v|²; Matérn kernels, which have a kink or a bend at
+// u = v, take the difference where that would be seen, and the Laplace kernel always. Work memory is bounded by blocks of rows;
 // rows of dst are computed in parallel, and a value does not depend on the rows around it.
 func Gram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T]) error { return gram(k, dst, x, y, true) }
 
-// LogGram is Gram in the log domain; it is defined for the Gaussian and softmax kernels only.
+// LogGram is Gram in the log domain; the Bessel kernel, which changes sign, has none.
 func LogGram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T]) error {
-	if k.Kind == Bessel {
+	if k.Kind.Signed() {
 		return fmt.Errorf("log of the Bessel kernel, which changes sign: %w", ErrKernel)
 	}
 	return gram(k, dst, x, y, false)
@@ -43,14 +44,25 @@ func gram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T], exp bool) error {
 		v := embedRows(k, y.RowRange(lo, hi))
 		tab.Pack(&packed, v)
 		vv := rowNorms(tab, v)
+		var transposed dense.Matrix[float64]
+		if k.Kind == Laplace {
+			transposed = transpose(v)
+		}
 		par.For(x.Rows, 1+tab.Grain/((hi-lo)*v.Cols), func(a, b int) {
 			values := dense.New[float64](min(b-a, blockRows), hi-lo)
 			for ; a < b; a += blockRows {
 				end := min(a+blockRows, b)
 				u := embedRows(k, x.RowRange(a, end))
 				out := values.RowRange(0, end-a)
-				tab.MulT(out, u, &packed, nil)
-				k.finish(tab, out, rowNorms(tab, u), vv, u.Cols, exp)
+				uu := rowNorms(tab, u)
+				if k.Kind != Laplace {
+					tab.MulT(out, u, &packed, nil)
+				}
+				if k.Kind.Exponential() || k.Kind == Bessel {
+					k.finish(tab, out, uu, vv, u.Cols, exp)
+				} else {
+					k.Kind.decay(tab, out, u, v, transposed, uu, vv, exp)
+				}
 				for i := range out.Rows {
 					row := dst.Row(a + i)[lo:hi]
 					for j, w := range out.Row(i) {
@@ -81,6 +93,37 @@ func (k Kernel) finish(tab *kern.Table[float64], dot dense.Matrix[float64], uu, 
 			tab.Exp(row, 0)
 		}
 	}
+}
+
+// decay is finish for kernels of a distance.
+func (k Kind) decay(tab *kern.Table[float64], dot, u, v, transposed dense.Matrix[float64], uu, vv []float64, exp bool) {
+	values := make([]float64, dot.Cols)
+	for i := range dot.Rows {
+		row := dot.Row(i)
+		k.distances(row, u.Row(i), v, transposed, uu[i], vv)
+		for j, d := range row {
+			value, a := k.Decay(d)
+			values[j], row[j] = value, -a
+		}
+		if exp {
+			tab.Exp(row, 0)
+			tab.Mul(row, values)
+			continue
+		}
+		for j, v := range values {
+			row[j] += math.Log(v)
+		}
+	}
+}
+
+func transpose(x dense.Matrix[float64]) dense.Matrix[float64] {
+	t := dense.New[float64](x.Cols, x.Rows)
+	for i := range x.Rows {
+		for j, v := range x.Row(i) {
+			t.Set(j, i, v)
+		}
+	}
+	return t
 }
 
 func rowNorms(tab *kern.Table[float64], x dense.Matrix[float64]) []float64 {

@@ -3,6 +3,10 @@
 //	Gaussian  exp(-|u-v|²/2)
 //	Softmax   exp(u·v)
 //	Bessel    j_{d/2-1}(|u-v|) = Γ(d/2)(2/z)^{d/2-1} J_{d/2-1}(z), the target of ORF′
+//	Laplace   exp(-Σ|u_l-v_l|)
+//	Matern12  exp(-a), a = |u-v|
+//	Matern32  (1+a) exp(-a), a = √3|u-v|
+//	Matern52  (1+a+a²/3) exp(-a), a = √5|u-v|
 //
 // where u = M x / Scale and v = M y / Scale. A matrix M turns the softmax kernel into the Mahalanobis kernel
 // exp(xᵀΣy), Σ = MᵀM (DARK 4.1).
@@ -12,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/special"
@@ -25,9 +30,28 @@ const (
 	Gaussian Kind = iota // exp(-|x-y|²/2)
 	Softmax              // exp(x·y)
 	Bessel               // j_{d/2-1}(|x-y|), ORF Thm 2
+	Laplace              // exp(-Σ|x_l-y_l|), a product over coordinates
+	Matern12             // exp(-|x-y|)
+	Matern32             // (1+a) exp(-a), a = √3|x-y|
+	Matern52             // (1+a+a²/3) exp(-a), a = √5|x-y|
 )
 
-var kindNames = [...]string{"gaussian", "softmax", "bessel"}
+var kindNames = [...]string{"gaussian", "softmax", "bessel", "laplace", "matern12", "matern32", "matern52"}
+
+// Kinds lists all kernels: what tests of kernels iterate over.
+func Kinds() []Kind {
+	out := make([]Kind, len(kindNames))
+	for i := range out {
+		out[i] = Kind(i)
+	}
+	return out
+}
+
+// KindNames is the names of all kernels as a text, for messages and help.
+func KindNames() string {
+	last := len(kindNames) - 1
+	return strings.Join(kindNames[:last], ", ") + " or " + kindNames[last]
+}
 
 // String is the name used in specs and on the command line.
 func (k Kind) String() string {
@@ -44,7 +68,7 @@ func ParseKind(s string) (Kind, error) {
 			return Kind(i), nil
 		}
 	}
-	return 0, fmt.Errorf("kernel %q: want gaussian, softmax or bessel: %w", s, ErrKernel)
+	return 0, fmt.Errorf("kernel %q: want %s: %w", s, KindNames(), ErrKernel)
 }
 
 // ErrKernel marks invalid kernels: unknown kinds, a bandwidth that is not positive, bad matrices.
@@ -121,7 +145,7 @@ func (k Kernel) Embed(dst, x []float64) []float64 {
 	return dst
 }
 
-// Log is the logarithm of a Gaussian or softmax kernel value; for Bessel, which may be negative, of its modulus.
+// Log is the logarithm of a kernel value; for Bessel, which may be negative, of its modulus.
 func (k Kernel) Log(x, y []float64) float64 {
 	d := k.Dim(len(x))
 	u, v := k.Embed(make([]float64, d), x), k.Embed(make([]float64, d), y)
@@ -137,18 +161,26 @@ func (k Kernel) Eval(x, y []float64) float64 {
 	return k.unit(k.Embed(make([]float64, d), x), k.Embed(make([]float64, d), y))
 }
 
-// unitLog is the log kernel of embedded vectors, Gaussian or softmax.
+// unitLog is the log kernel of embedded vectors, but for Bessel.
 func (k Kernel) unitLog(u, v []float64) float64 {
-	if k.Kind == Softmax {
+	switch k.Kind {
+	case Softmax:
 		return dense.Dot(u, v)
+	case Gaussian:
+		return -sqDist(u, v) / 2
 	}
-	return -sqDist(u, v) / 2
+	value, a := k.Kind.Decay(k.Kind.distance(u, v))
+	return math.Log(value) - a
 }
 
 // unit is the kernel of embedded vectors.
 func (k Kernel) unit(u, v []float64) float64 {
 	if k.Kind == Bessel {
 		return special.BesselJ(len(u), math.Sqrt(sqDist(u, v)))
+	}
+	if !k.Kind.Exponential() {
+		value, a := k.Kind.Decay(k.Kind.distance(u, v))
+		return value * math.Exp(-a)
 	}
 	return math.Exp(k.unitLog(u, v))
 }

@@ -33,6 +33,10 @@ func TestEval(t *testing.T) {
 		{"softmax", kernel.Kernel{Kind: kernel.Softmax}, math.Exp(xy)},
 		{"attention", kernel.Attention(3), math.Exp(xy / math.Sqrt(3))},
 		{"mahalanobis", kernel.Mahalanobis(m), math.Exp(-0.1186)},
+		{"laplace", kernel.Kernel{Kind: kernel.Laplace, Scale: 2}, math.Exp(-(0.1 + 0.6 + 1.4) / 2)},
+		{"matern12", kernel.Kernel{Kind: kernel.Matern12, Scale: 2}, math.Exp(-z / 2)},
+		{"matern32", kernel.Kernel{Kind: kernel.Matern32}, (1 + math.Sqrt(3)*z) * math.Exp(-math.Sqrt(3)*z)},
+		{"matern52", kernel.Kernel{Kind: kernel.Matern52}, (1 + math.Sqrt(5)*z + 5*z*z/3) * math.Exp(-math.Sqrt(5)*z)},
 		{"bessel in 3 dimensions", kernel.Kernel{Kind: kernel.Bessel}, math.Sin(z) / z},
 		{"bessel with norms √3", kernel.Kernel{Kind: kernel.Bessel, Scale: 1 / math.Sqrt(3)},
 			math.Sin(math.Sqrt(3)*z) / (math.Sqrt(3) * z)},
@@ -48,7 +52,12 @@ func TestEval(t *testing.T) {
 
 func TestGramEqualsEval(t *testing.T) {
 	x, y := random(300, 4, 1), random(517, 4, 2) // more rows than one block
-	for _, k := range []kernel.Kernel{{Scale: 1.5}, {Kind: kernel.Softmax, M: random(2, 4, 3)}, {Kind: kernel.Bessel}} {
+	kernels := []kernel.Kernel{{Kind: kernel.Softmax, M: random(2, 4, 3)}}
+	for _, kind := range kernel.Kinds() {
+		kernels = append(kernels, kernel.Kernel{Kind: kind, Scale: 1.5})
+	}
+	copy(y.Row(7), x.Row(7)) // no distance at all
+	for _, k := range kernels {
 		var first dense.Matrix[float64]
 		for _, procs := range []int{1, 8} {
 			old := runtime.GOMAXPROCS(procs)
@@ -101,6 +110,27 @@ func TestLogGram(t *testing.T) {
 	}
 	if err := kernel.LogGram(kernel.Kernel{Kind: kernel.Bessel}, got, x, x); !errors.Is(err, kernel.ErrKernel) {
 		t.Errorf("Bessel: %v", err)
+	}
+}
+
+// Far from the origin the product form of |u−v|² keeps no digit of a small distance; a kernel with a kink shows it.
+func TestGramOfNearRows(t *testing.T) {
+	x := dense.MustFromRows([][]float64{{1e4, 1e4}, {1e4, 1e4 + 1e-5}, {1e4, 1e4}})
+	for _, kind := range []kernel.Kind{kernel.Laplace, kernel.Matern12, kernel.Matern32} {
+		k := kernel.Kernel{Kind: kind}
+		got, log := dense.New[float64](3, 3), dense.New[float64](3, 3)
+		if err := errors.Join(kernel.Gram(k, got, x, x), kernel.LogGram(k, log, x, x)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			for j := range 3 {
+				want, wantLog := k.Eval(x.Row(i), x.Row(j)), k.Log(x.Row(i), x.Row(j))
+				if math.Abs(got.At(i, j)-want) > 1e-15 || math.Abs(log.At(i, j)-wantLog) > 1e-15 {
+					t.Errorf("%v: entry %d,%d is %v, log %v, want %v, %v", kind, i, j, got.At(i, j), log.At(i, j), want,
+						wantLog)
+				}
+			}
+		}
 	}
 }
 

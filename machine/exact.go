@@ -28,6 +28,9 @@ func FitExact(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, erro
 		return nil, fmt.Errorf("kernel ridge regression without targets: %w", ErrSetup)
 	case !(lambda > 0) || math.IsInf(lambda, 1):
 		return nil, fmt.Errorf("λ = %g, want a positive number: %w", lambda, ErrSetup)
+	case s.Spec.Kernel.Kind.Signed():
+		return nil, fmt.Errorf("kernel ridge regression with the %v kernel, which family landmarks does not have: %w",
+			s.Spec.Kernel.Kind, ErrSetup)
 	case x.Rows == 0:
 		return nil, fmt.Errorf("kernel ridge regression of no rows: %w", ErrNoRows)
 	}

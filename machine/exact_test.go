@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"strings"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
@@ -17,8 +18,20 @@ import (
 // An exact kernel machine solves (K + λI) α + b = y with Σα = 0, for numbers and classes, and its file predicts the
 // same.
 func TestExact(t *testing.T) {
+	for _, kind := range kernel.Kinds() {
+		if !kind.Signed() {
+			t.Run(kind.String(), func(t *testing.T) { testExact(t, kernel.Kernel{Kind: kind, Scale: 1.2}) })
+		}
+	}
+	_, err := FitExact(Setup{Task: Regression, Outputs: 1, Spec: randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Bessel},
+		Dim: 1}}, dense.New[float64](2, 1), dense.New[float64](2, 1), 1)
+	if !errors.Is(err, ErrSetup) || !strings.Contains(err.Error(), "bessel") {
+		t.Errorf("bessel: %v", err)
+	}
+}
+
+func testExact(t *testing.T, k kernel.Kernel) {
 	const n, dim, lambda = 90, 3, 0.2
-	k := kernel.Kernel{Scale: 1.2}
 	x, numbers := sample(4, n, dim, 2)
 	fresh, _ := sample(5, 40, dim, 1)
 	for _, c := range []struct {

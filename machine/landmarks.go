@@ -37,12 +37,13 @@ func (s Setup) whitened() (*whitening, error) {
 	case s.Float32:
 		return nil, fmt.Errorf("family landmarks in float32: its features are solutions of a system that is not "+
 			"well-conditioned: use float64: %w", ErrSetup)
-	case s.Spec.Kernel.Kind != kernel.Gaussian || len(s.Omega) != 1:
-		return nil, fmt.Errorf("family landmarks of a %v kernel, want a gaussian one: %w", s.Spec.Kernel.Kind, ErrSetup)
+	case !hasLandmarks(s.Spec.Kernel) || len(s.Omega) != 1:
+		return nil, fmt.Errorf("family landmarks of a %v kernel, want one with κ(x, x) = 1 and no negative values: %w",
+			s.Spec.Kernel.Kind, ErrSetup)
 	}
 	z := s.Omega[0].Rows // embedded
 	w := &whitening{r: dense.New[float64](z.Rows, z.Rows), inverse: dense.New[float64](z.Rows, z.Rows)}
-	if err := kernel.Gram(kernel.Kernel{Kind: kernel.Gaussian}, w.r, z, z); err != nil {
+	if err := kernel.Gram(kernel.Kernel{Kind: s.Spec.Kernel.Kind}, w.r, z, z); err != nil {
 		return nil, err
 	}
 	for i := range z.Rows {
@@ -58,6 +59,9 @@ func (s Setup) whitened() (*whitening, error) {
 	}
 	return w, linalg.Inverse(w.inverse, w.r)
 }
+
+// hasLandmarks says that κ(x, x) = 1, as the tolerances here take it, and that family landmarks has the kernel.
+func hasLandmarks(k kernel.Kernel) bool { return k.Kind != kernel.Softmax && !k.Kind.Signed() }
 
 // features overwrites columns of the kernel by features.
 func (w *whitening) features(phi dense.Matrix[float64]) {
@@ -89,15 +93,15 @@ const landmarkTolerance = 1e-8
 // landmarkBlock rows are chosen at a time.
 const landmarkBlock = 64
 
-// Landmarks chooses at most m rows of x as landmarks of a Gaussian kernel, by randomly pivoted Cholesky: rows are drawn
+// Landmarks chooses at most m rows of x as landmarks of a kernel with κ(x, x) = 1, by randomly pivoted Cholesky: rows are drawn
 // with probabilities in proportion to what those before do not tell of their kernel, κ(x,x) − k_m(x)ᵀK_mm⁻¹k_m(x), in
 // blocks (Chen, Epperly, Tropp & Webber 2023, arXiv:2207.06503, Algorithms 1 and 3). Rows far from the others are taken
 // as soon as the draw finds them, dense regions get as many as they need. There are fewer than m if those tell all. It
 // takes n·m²/2 multiply-adds and 8nm bytes. The order is that of the draw; the same seed gives the same rows.
 func Landmarks(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]int, error) {
-	if k.Kind != kernel.Gaussian || m < 1 || x.Rows < 1 {
-		return nil, fmt.Errorf("%d landmarks of %d rows with a %v kernel, want at least one and a gaussian kernel: %w", m,
-			x.Rows, k.Kind, ErrSetup)
+	if !hasLandmarks(k) || m < 1 || x.Rows < 1 {
+		return nil, fmt.Errorf("%d landmarks of %d rows with a %v kernel, want at least one and a kernel with κ(x, x) = 1 "+
+			"and no negative values: %w", m, x.Rows, k.Kind, ErrSetup)
 	}
 	if err := finite("x", x, 0); err != nil {
 		return nil, err

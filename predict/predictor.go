@@ -49,8 +49,8 @@ func New(s randfeat.Spec) *Predictor {
 	if _, err := p.form.Form(p.kernel.Kind, zero, zero); err != nil { // baselines
 		return p.fail(err)
 	}
-	if _, ok := s.Coupling.(coupling.ORFPrime); ok || p.kernel.Kind == kernel.Bessel {
-		p.method, p.err = UpperBound, theory.NoForm("covariances of the weights of two keys with projections of fixed norm")
+	if _, ok := s.Coupling.(coupling.ORFPrime); ok || !p.kernel.Kind.Exponential() {
+		p.method, p.err = UpperBound, theory.NoForm("covariances of the weights of two keys with projections that are not normal")
 		return p
 	}
 	if p.law, err = LawOf(f, dim); err != nil {

@@ -52,7 +52,8 @@ type Term struct {
 	// Radial marks features weighted by |ω|² (OPRF, GERF with A ≠ 0): their coupled form needs rows that are not cut
 	// from a padded dimension.
 	Radial bool
-	// Cosine marks the plain mean of cos ω·(x-y), the one map with a form for projections of fixed norm (ORF′).
+	// Cosine marks the plain mean of cos ω·(x-y), the one map with a form for projections of fixed norm (ORF′) and for
+	// kernels given by a spectrum.
 	Cosine bool
 }
 
@@ -143,6 +144,9 @@ func Of(k kernel.Kernel, f Estimator, c coupling.Coupling, m int, x, y []float64
 	form, err := f.Form(k.Kind, u, v)
 	if err != nil {
 		return Moments{}, err
+	}
+	if !k.Kind.Exponential() && (len(form.Terms) != 1 || !form.Terms[0].Cosine) {
+		return Moments{}, NoForm(fmt.Sprintf("the %v kernel with a family other than trig", k.Kind))
 	}
 	if prime, ok := c.(coupling.ORFPrime); ok || k.Kind == kernel.Bessel {
 		radius := 1.0
@@ -240,7 +244,7 @@ func fixedNorm(k kernel.Kernel, f Form, c coupling.Coupling, m int, u, v []float
 		Approximate: !coupling.Pairs(c, d).Exact}
 	switch {
 	case k.Kind == kernel.Bessel && radius == 1:
-	case k.Kind == kernel.Bessel:
+	case !k.Kind.Exponential():
 		out.LogBias = math.Log(math.Abs(forms.ORFMean(d, z) - unit.Eval(u, v)))
 	case radius == 1:
 		out.LogBias = math.Log(math.Abs(forms.ORFBias(d, z)))

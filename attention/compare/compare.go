@@ -145,8 +145,9 @@ type Drawn interface {
 
 func newReference64[T dense.Float](m randfeat.FeatureMap[T], unpredicted bool) (*reference64, error) {
 	target := m.Target()
-	if target.Kind == kernel.Bessel {
-		return nil, fmt.Errorf("the bessel kernel has negative values and no attention: %w", kernel.ErrKernel)
+	if !target.Kind.Exponential() {
+		return nil, fmt.Errorf("comparisons are with exact weights of a gaussian or softmax kernel, not %v: %w", target.Kind,
+			kernel.ErrKernel)
 	}
 	d, ok := m.(Drawn)
 	if !ok {

@@ -68,7 +68,7 @@ func couplingNames() []string {
 
 func kernelNames() []string {
 	var out []string
-	for _, k := range []kernel.Kind{kernel.Gaussian, kernel.Softmax, kernel.Bessel} {
+	for _, k := range kernel.Kinds() {
 		out = append(out, k.String())
 	}
 	return out

@@ -39,7 +39,7 @@ func (f *mapFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.family, "family", "", "feature family: a name of 'randfeat families' or a JSON object with parameters")
 	flags.StringVar(&f.coupling, "coupling", "iid", "joint law of the projections: a name of 'randfeat couplings' or a JSON object")
-	flags.StringVar(&f.kernel, "kernel", "gaussian", "kernel: gaussian, softmax or bessel")
+	flags.StringVar(&f.kernel, "kernel", "gaussian", "kernel: "+kernel.KindNames())
 	flags.StringVar(&f.scale, "scale", "1", "bandwidth: inputs are divided by it; attention means d^¼, the scale of softmax(QKᵀ/√d)")
 	flags.StringVar(&f.matrix, "kernel-matrix", "", "npy file with a matrix M (rows × input columns): the kernel of Mx and My")
 	flags.IntVarP(&f.m, "projections", "m", defaultM, "number of projections")

@@ -50,11 +50,13 @@ type leaf[T dense.Float] struct {
 	offset     int // of its features in a scratch row
 	inner      int // dimension of u
 	re, im     projection[T]
-	row, rowIm plan.Quadratic // of x, unless explicit
-	quad       int            // of row, in Side.quads, or noQuad
-	bias       []T            // Bias, where it is apart from re
-	pureTrig   bool           // nothing but sine and cosine of a dense projection
-	powers     kern.Panel[float64]
+	row, rowIm plan.Quadratic        // of x, unless explicit
+	quad       int                   // of row, in Side.quads, or noQuad
+	bias       []T                   // Bias, where it is apart from re
+	pureTrig   bool                  // nothing but sine and cosine of a dense projection
+	powers     kern.Panel[float64]   // Ω of monomials and columns
+	columns    dense.Matrix[float64] // and transposed, where distances are sums over coordinates
+	squares    []float64             // |ω|² of columns
 }
 
 // Compile prepares a side for inputs of dim columns.
@@ -71,6 +73,9 @@ func Compile[T dense.Float](s plan.Side, dim int, tab *kern.Table[T]) *Side[T] {
 			if !p.absent() {
 				c.work += p.rows * dim
 			}
+		}
+		if l.Fn == plan.Columns {
+			c.work += cl.Omega.Rows.Rows * (dim + cl.White.Cols)
 		}
 		c.leaves = append(c.leaves, cl)
 	}

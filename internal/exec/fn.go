@@ -48,6 +48,7 @@ func functions[T dense.Float]() *[plan.Fns]fn[T] {
 		plan.ELU:      eluFn[T](),
 		plan.Residual: residualFn[T](),
 		plan.Monomial: monomialFn[T](),
+		plan.Columns:  columnsFn[T](),
 	}
 }
 

@@ -34,6 +34,9 @@ type scratch[T dense.Float] struct {
 	u         []float64 // one row of leaf inputs
 	logs      []float64 // log|u|
 	powers    []float64 // exponents of one row of monomials
+	columns   []float64 // two blocks of columns of the kernel
+	mixed     []float64 // a block of them after mixing
+	inputs    []float64 // and of their inputs
 	x         []float64 // one row of inputs
 	scale     []float64 // a block per leaf
 	norms     []float64 // of the block at hand
@@ -97,11 +100,15 @@ func (s *Side[T]) run(j job[T]) int {
 
 // grow makes room for blocks of rows.
 func (s *Side[T]) grow(sc *scratch[T], rows int) {
-	proj, inner, fast, through := 0, s.dim, 0, 0
+	proj, inner, fast, through, columns, mixed, inputs := 0, s.dim, 0, 0, 0, 0, 0
 	for i := range s.leaves {
 		l := &s.leaves[i]
 		proj = max(proj, l.Omega.Rows.Rows)
 		inner = max(inner, l.inner)
+		if l.Fn == plan.Columns {
+			columns, mixed = max(columns, l.Omega.Rows.Rows), max(mixed, l.White.Cols)
+			inputs = max(inputs, l.inner)
+		}
 		if l.fn.run == nil && !l.fn.flat {
 			through = max(through, l.width)
 		}
@@ -125,6 +132,9 @@ func (s *Side[T]) grow(sc *scratch[T], rows int) {
 	sc.u = buf.Sized(sc.u, inner)
 	sc.logs = buf.Sized(sc.logs, inner)
 	sc.powers = buf.Sized(sc.powers, proj)
+	sc.columns = buf.Sized(sc.columns, 2*rows*columns)
+	sc.mixed = buf.Sized(sc.mixed, rows*mixed)
+	sc.inputs = buf.Sized(sc.inputs, rows*inputs)
 	sc.x = buf.Sized(sc.x, s.dim)
 	sc.scale = buf.Sized(sc.scale, s.block*len(s.leaves))
 	sc.at = buf.Sized(sc.at, inner)

@@ -186,6 +186,29 @@ func evalMonomial(p *point, add adder) {
 	}
 }
 
+// evalColumns: the mixed columns of a row share the exponent of its largest one.
+func evalColumns(p *point, add adder) {
+	m := p.Omega.Rows.Rows
+	value, e, top := make([]float64, m), make([]float64, m), math.Inf(-1)
+	for f := range m {
+		value[f], e[f] = p.Kernel.Factors(p.u, p.Omega.Rows.Row(f))
+		top = max(top, e[f])
+	}
+	if p.White.IsEmpty() {
+		for f, v := range value {
+			add(v, e[f])
+		}
+		return
+	}
+	for g := range p.White.Cols {
+		var sum float64
+		for f, v := range value {
+			sum += v * math.Exp(e[f]-top) * p.White.At(f, g)
+		}
+		add(sum, top)
+	}
+}
+
 // project is Ω·mix·u, zeros where mix is absent.
 func (l *Leaf) project(mix Linear, u []float64) []float64 {
 	t := make([]float64, l.Omega.Rows.Rows)

@@ -17,6 +17,7 @@ const (
 	ELU                // elu(u)+1; as many as u has coordinates, no projection
 	Residual           // 1, u, exp(Bias)·(exp(t + Row) − 1 − t); 1 + dim u + m
 	Monomial           // exp(Bias + Row)·∏_l u_l^{Ω_fl}, 0⁰ = 1; m
+	Columns            // κ(u, ω_f) of Kernel; m. With White, these times White; as many as it has columns
 	Fns                // the number of functions
 )
 
@@ -45,6 +46,7 @@ var table = [Fns]facts{
 	Residual: {"residual", func(m, inner int) int { return 1 + inner + m }, never, evalResidual},
 	// A product of powers is a product of positive numbers only if the floor keeps them so.
 	Monomial: {"monomial", single, func(l *Leaf) bool { return l.Floor > 0 }, evalMonomial},
+	Columns:  {"columns", single, func(l *Leaf) bool { return l.White.IsEmpty() }, evalColumns},
 }
 
 func single(m, _ int) int { return m }

@@ -9,6 +9,7 @@ package plan
 import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/kernel"
 )
 
 // Linear is a linear map: Gain·I, diag(Diag) or Dense, whichever is set; Dense wins over Diag, Diag over Gain.
@@ -219,13 +220,20 @@ type Leaf struct {
 	// Mix and MixIm stand between u and Ω; absent: no projection.
 	Mix, MixIm   Linear
 	Bias, BiasIm []float64 // one per projection; nil: zero
-	Row, RowIm   Quadratic // of u; for ELU unused
+	Row, RowIm   Quadratic // of u; for ELU and Columns unused
 	Eps          float64
 	Conj         bool
+	Kernel       kernel.Kind           // of Columns; not a signed one
+	White        dense.Matrix[float64] // of Columns: rows as many as Ω has; empty: none
 }
 
 // Features is the number of output features.
-func (l Leaf) Features(dim int) int { return table[l.Fn].features(l.Omega.Rows.Rows, l.InnerDim(dim)) }
+func (l Leaf) Features(dim int) int {
+	if !l.White.IsEmpty() {
+		return l.White.Cols
+	}
+	return table[l.Fn].features(l.Omega.Rows.Rows, l.InnerDim(dim))
+}
 
 // InnerDim is the dimension of u for inputs of dim columns.
 func (l Leaf) InnerDim(dim int) int {

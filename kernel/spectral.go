@@ -1,0 +1,136 @@
+package kernel
+
+import (
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// The kernels of heavy spectra. Rough functions, steps and kinks, which the Gaussian kernel can only follow with a small
+// bandwidth, are closer to their spaces. Matérn kernels are functions of r = |u−v|,
+//
+//	κ_ν(r) = 2^{1−ν}/Γ(ν) a^ν K_ν(a),  a = √(2ν)·r,
+//
+// the characteristic functions of the multivariate t law with 2ν degrees of freedom (Rasmussen & Williams 2006, eqs
+// 4.14-4.17). For half-integers ν they are a polynomial times e^{−a}. The Laplace kernel is a product over coordinates,
+// the characteristic function of independent Cauchy coordinates (Rahimi & Recht 2007, Figure 1); it depends on the axes,
+// and is matern12 in one dimension only.
+
+// Exponential says that κ is the exponential of a quadratic form: the kernels of all families, which a factor
+// exp(−|x|²/2) of every row turns into each other. The others have random features by their spectra only.
+func (k Kind) Exponential() bool { return k == Gaussian || k == Softmax }
+
+// Signed says that κ has negative values somewhere, so that it has no logarithm.
+func (k Kind) Signed() bool { return k == Bessel }
+
+// Matern is 2ν, the degrees of freedom of the spectral law of a Matérn kernel; 0 for other kernels.
+func (k Kind) Matern() int {
+	switch k {
+	case Matern12:
+		return 1
+	case Matern32:
+		return 3
+	case Matern52:
+		return 5
+	}
+	return 0
+}
+
+// Factors is κ(u, v) as value·exp(exponent), neither of them out of range; the Bessel kernel panics.
+func (k Kind) Factors(u, v []float64) (value, exponent float64) {
+	if k.Exponential() {
+		return 1, Kernel{Kind: k}.unitLog(u, v)
+	}
+	value, a := k.Decay(k.distance(u, v))
+	return value, -a
+}
+
+// FactorsOf writes Factors of u and every row of z. On entry exponent holds the products u·z, but for the Laplace kernel,
+// which needs transposed, the columns of z as rows; squares are the |z|². It allocates nothing.
+func (k Kind) FactorsOf(value, exponent, u []float64, z, transposed dense.Matrix[float64], squares []float64) {
+	if k.Exponential() {
+		for j := range value {
+			value[j] = 1
+		}
+		if k == Gaussian {
+			uu := dense.Norm2(u)
+			for j, d := range exponent {
+				exponent[j] = min(0, d-(uu+squares[j])/2)
+			}
+		}
+		return
+	}
+	k.distances(exponent, u, z, transposed, dense.Norm2(u), squares)
+	for j, r := range exponent {
+		v, a := k.Decay(r)
+		value[j], exponent[j] = v, -a
+	}
+}
+
+// Decay is κ as value·exp(−a) at a distance: |u−v| for a Matérn kernel, Σ|u_l−v_l| for the Laplace kernel. Other kernels
+// panic.
+func (k Kind) Decay(r float64) (value, a float64) {
+	switch k {
+	case Laplace, Matern12:
+		return 1, r
+	case Matern32:
+		a = math.Sqrt(3) * r
+		return 1 + a, a
+	case Matern52:
+		a = math.Sqrt(5) * r
+		return 1 + a + a*a/3, a
+	}
+	panic("kernel: no decay of " + k.String())
+}
+
+// Slope is −κ′(r)/r·exp(a) of a Matérn kernel, so that the gradient of κ by u is −Slope·exp(−a)·(u−v). For matern12 it
+// is infinite at r = 0, where that kernel has no gradient.
+func (k Kind) Slope(r float64) float64 {
+	switch k {
+	case Matern12:
+		return 1 / r
+	case Matern32:
+		return 3
+	case Matern52:
+		return 5 * (1 + math.Sqrt(5)*r) / 3
+	}
+	panic("kernel: no slope of " + k.String())
+}
+
+// distance is the argument of Decay.
+func (k Kind) distance(u, v []float64) float64 {
+	if k != Laplace {
+		return math.Sqrt(sqDist(u, v))
+	}
+	var s float64
+	for i, a := range u {
+		s += math.Abs(a - v[i])
+	}
+	return s
+}
+
+// cancels is the part of |u|²+|v|² below which a squared distance is computed from the difference: the product form has
+// lost half of its digits there, and a kernel with a kink at r = 0 would show it.
+const cancels = 1e-7
+
+// distances turns the inner products of u with the rows of v into the arguments of Decay. Those of the Laplace kernel
+// are no function of products: they are summed by columns, transposed being the columns of v as rows.
+func (k Kind) distances(dot, u []float64, v, transposed dense.Matrix[float64], uu float64, vv []float64) {
+	if k == Laplace {
+		clear(dot)
+		for l, a := range u {
+			for j, b := range transposed.Row(l)[:len(dot)] {
+				dot[j] += math.Abs(a - b)
+			}
+		}
+		return
+	}
+	for j, d := range dot {
+		all := uu + vv[j]
+		sq := all - 2*d
+		if sq < cancels*all {
+			sq = sqDist(u, v.Row(j))
+		}
+		dot[j] = math.Sqrt(sq)
+	}
+}
