@@ -75,7 +75,7 @@ func newServer(file []byte, path string, o Options) (*Server, error) {
 		run: rand.Text()[:8] + "-"}
 	s.SetToken(o.Token)
 	s.work.New = func() any { return newWork() }
-	d, err := s.prepare(file)
+	d, err := s.prepare(file, sumOf(file))
 	if err != nil {
 		return nil, err
 	}
@@ -112,14 +112,15 @@ func (s *Server) Reload() error {
 	began := time.Now()
 	old := s.current.Load()
 	file, err := readModel(s.path)
-	if err == nil && sumOf(file) == old.sha256 {
+	sum := sumOf(file)
+	if err == nil && sum == old.sha256 {
 		s.metrics.reloads.with("same").add(1)
 		s.o.Log.Info("the model file has not changed", "sha256", old.sha256)
 		return nil
 	}
 	var d *loaded
 	if err == nil {
-		if d, err = s.prepare(file); err != nil {
+		if d, err = s.prepare(file, sum); err != nil {
 			err = fmt.Errorf("%s: %w", s.path, err)
 		}
 	}
