@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -14,14 +15,15 @@ const tailSteps = 500
 // Residuals collects what targets of rows differ by from predictions of models that have not seen them, in bounded
 // memory: their quantiles are the prediction intervals of a model. The zero value is ready.
 type Residuals struct {
-	kept [][]float64 // by output
-	step int64
-	rows int64
+	kept    [][]float64 // by output
+	weights []float64   // of the kept rows; nil: all 1
+	step    int64
+	rows    int64
 }
 
-// Add adds rows. With variances, residuals are in units of the standard deviation of their row, so that intervals are
+// Add adds rows, of equal weight or of those given. With variances, residuals are in units of the standard deviation of their row, so that intervals are
 // as wide as the model says, times what it is too sure by.
-func (r *Residuals) Add(y, pred, variance dense.Matrix[float64]) {
+func (r *Residuals) Add(y, pred, variance dense.Matrix[float64], weights []float64) {
 	if r.kept == nil {
 		r.kept, r.step = make([][]float64, pred.Cols), 1
 	}
@@ -32,18 +34,26 @@ func (r *Residuals) Add(y, pred, variance dense.Matrix[float64]) {
 				d /= math.Sqrt(variance.At(i, k))
 			}
 			r.kept[k] = append(r.kept[k], d)
+			if weights != nil && k == 0 {
+				r.weights = append(r.weights, weights[i])
+			}
 		}
 		if r.rows++; len(r.kept[0])*len(r.kept) > maxScores && len(r.kept[0]) > 1 {
 			for k, v := range r.kept {
-				n := (len(v) + 1) / 2
-				for j := range n {
-					v[j] = v[2*j]
-				}
-				r.kept[k] = v[:n]
+				r.kept[k] = everySecond(v)
 			}
+			r.weights = everySecond(r.weights)
 			r.step *= 2
 		}
 	}
+}
+
+func everySecond(v []float64) []float64 {
+	n := (len(v) + 1) / 2
+	for j := range n {
+		v[j] = v[2*j]
+	}
+	return v[:n]
 }
 
 // Quantiles are Model.Residuals; empty without rows. Of n residuals, a new one is below the i-th smallest with a chance
@@ -52,12 +62,21 @@ func (r *Residuals) Add(y, pred, variance dense.Matrix[float64]) {
 // 2005 ("Algorithmic learning in a random world", §2.2). Residuals of several folds are of models of fewer rows than
 // the model has, so they are rather too large (Barber et al. 2021, "Predictive inference with the jackknife+", Ann.
 // Statist. 49, §2.2).
+//
+// With weights, whose sum takes the place of n, a new row is taken to have weight 1: those of Tibshirani et al. 2019
+// ("Conformal prediction under covariate shift", §2.2, eq. 7), or, with 1 over the number of rows of its group for
+// each, those of a row of a new group (Lee, Barber & Willett 2023, "Distribution-free inference with hierarchical data",
+// arXiv:2306.06342, §3.1).
 func (r *Residuals) Quantiles() dense.Matrix[float64] {
 	if r.rows == 0 {
 		return dense.Matrix[float64]{}
 	}
 	out := dense.New[float64](2*len(r.kept), tailSteps+1)
 	for k, v := range r.kept {
+		if len(r.weights) > 0 {
+			r.weighted(out.Row(2*k), out.Row(2*k+1), v)
+			continue
+		}
 		v = slices.Clone(v)
 		slices.Sort(v)
 		n := len(v)
@@ -73,6 +92,33 @@ func (r *Residuals) Quantiles() dense.Matrix[float64] {
 		}
 	}
 	return out
+}
+
+// weighted writes the limits of residuals v: the largest of them that less than t(W+1) − 1 of the weight W is below, and
+// likewise from above.
+func (r *Residuals) weighted(low, high, v []float64) {
+	order, total := make([]int, len(v)), 0.0
+	for i := range order {
+		order[i] = i
+		total += r.weights[i]
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(v[a], v[b]) })
+	side := func(limits []float64, outermost float64) {
+		below, at := 0.0, -1 // weight of what is further out than order[at+1]
+		for j := range limits {
+			t := float64(j) / (2 * tailSteps) * (total + 1)
+			for at+1 < len(order) && below+1 <= t*(1+1e-12) {
+				at++
+				below += r.weights[order[at]]
+			}
+			if limits[j] = outermost; at >= 0 {
+				limits[j] = v[order[at]]
+			}
+		}
+	}
+	side(low, math.Inf(-1))
+	slices.Reverse(order)
+	side(high, math.Inf(1))
 }
 
 // Interval is where a new observation of an output lies with the given chance, as offsets from its prediction:

@@ -65,7 +65,7 @@ func TestResiduals(t *testing.T) {
 		variance.Set(i, 0, 1)
 		variance.Set(i, 1, 4)
 	}
-	r.Add(y, pred, variance)
+	r.Add(y, pred, variance, nil)
 	m := &Model{Task: Regression, Outputs: 2, Residuals: r.Quantiles()}
 	for k, want := range [][2]float64{{0, 8}, {-8, 0}} { // the second in units of 2
 		if low, high, err := m.Interval(k, 0.8); err != nil || low != want[0] || high != want[1] {

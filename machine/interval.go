@@ -161,6 +161,14 @@ func (l *lossSums) score(name string) Score {
 // the parts with that variance added is taken where it is wider. Of fewer than four parts a spread is hardly known:
 // intervals are then those of rows. The evaluation is that of all rows.
 func ScoresOfModels(parts []*Evaluation) (*Evaluation, []Score, error) {
+	return scoresOf(parts, fewParts)
+}
+
+// ScoresOfGroups is ScoresOfModels of parts that are whole groups of rows which resemble each other: rows of a group do
+// not tell how much groups differ, parts do, however few.
+func ScoresOfGroups(parts []*Evaluation) (*Evaluation, []Score, error) { return scoresOf(parts, 2) }
+
+func scoresOf(parts []*Evaluation, few int) (*Evaluation, []Score, error) {
 	if len(parts) == 0 {
 		return nil, nil, fmt.Errorf("scores of no models: %w", ErrNoRows)
 	}
@@ -180,7 +188,7 @@ func ScoresOfModels(parts []*Evaluation) (*Evaluation, []Score, error) {
 		}
 	}
 	scores := all.Scores()
-	if len(parts) < fewParts {
+	if len(parts) < few {
 		return all, scores, nil
 	}
 	k := float64(len(parts))

@@ -37,6 +37,8 @@ type fitFlags struct {
 	numeric, categorical []string
 	text                 []string
 	dropMissing          bool
+	marks                data.MarkColumns
+	keep                 []string
 	task                 string
 	maxLevels            int
 
@@ -88,6 +90,7 @@ With --json it prints one object: FitReport of this package's source, which hold
 	groupFlags(cmd, []flagGroup{
 		{"What to predict, and from what", strings.Fields(`out target task id skip numeric categorical text max-levels
 			drop-missing-target`)},
+		{"How rows belong together", strings.Fields("group time keep")},
 		{"The model; what is left out is chosen", strings.Fields(`model family coupling bandwidth scaling lambda features budget
 			class-weight map`)},
 		{"How the table is read", strings.Fields("delimiter header no-header no-quotes missing format encoding")},
@@ -109,6 +112,11 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.categorical, "categorical", nil, "column of levels, even if they are numbers; repeatable")
 	flags.StringArrayVar(&f.text, "text", nil, "column of short texts, read as words and parts of words; repeatable")
 	flags.BoolVar(&f.dropMissing, "drop-missing-target", false, "leave out rows without a target; their number is said")
+	flags.StringVar(&f.marks.Group, "group", "", "column of what rows belong to, such as a patient: no group is in two folds, "+
+		"scores and intervals are of new groups")
+	flags.StringVar(&f.marks.Time, "time", "", "column of when a row came about: choices and scores are of models of the past, "+
+		"on what came after")
+	flags.StringArrayVar(&f.keep, "keep", nil, "column of --group or --time to predict from as well; repeatable")
 	flags.IntVar(&f.maxLevels, "max-levels", 0, "most levels of a categorical column, the rest is \"other\" (64 if "+
 		"left out)")
 	flags.StringVar(&f.model, "model", "", kindList(", ")+fmt.Sprintf(" (%s if left out)", machine.Kinds()[0].Kind))
@@ -183,6 +191,7 @@ func (f *fitFlags) options(cmd *cobra.Command) (auto.Options, error) {
 			Categorical: f.categorical, Text: f.text, MaxLevels: f.maxLevels},
 		Kind: machine.Kind(f.model), Bandwidth: f.bandwidth, Lambda: f.lambda, Features: f.features, Budget: f.budget,
 		Seed: f.seed, Folds: f.folds, Sample: f.sample, Float32: f.float32, Block: f.block,
+		Marks: f.marks, Keep: f.keep,
 		Checkpoint: f.checkpoint, CheckpointEvery: f.checkpointEvery, Map: f.featureMap, Scaling: f.scaling,
 	}
 	for _, n := range []struct {
@@ -223,6 +232,9 @@ func (f *fitFlags) options(cmd *cobra.Command) (auto.Options, error) {
 	}
 	if err := f.checkKind(o); err != nil {
 		return o, err
+	}
+	if f.marks.Group != "" && f.marks.Time != "" {
+		return o, misused("--group and --time exclude each other: folds are of groups, or of stretches of time")
 	}
 	if f.features > 0 && f.budget > 0 {
 		return o, misused("--features and --budget exclude each other")

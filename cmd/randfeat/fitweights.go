@@ -29,7 +29,7 @@ func (f *fitFlags) weigh(ctx context.Context, src data.Source, o *auto.Options) 
 	if kind, err := o.Kind.Info(); err == nil && !slices.Contains(kind.Tasks, machine.Regression) {
 		o.Learn.Task = data.Classification
 	}
-	schema, summary, err := data.Learn(src, o.Learn)
+	schema, summary, err := data.Learn(src, o.LearnOptions())
 	if err != nil {
 		return nil, err
 	}

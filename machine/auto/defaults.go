@@ -93,6 +93,23 @@ func (o Options) withDefaults() (Options, error) {
 		return bad("class weights for a %s model, which has none: only %s has them", kindName(o.Kind),
 			joined(weighted()))
 	}
+	switch marks := o.Marks.Names(); {
+	case o.Marks.Group != "" && o.Marks.Time != "":
+		return bad("folds of groups (%s) and of time (%s): name one of them", o.Marks.Group, o.Marks.Time)
+	case len(slices.Compact(slices.Sorted(slices.Values(marks)))) < len(marks):
+		return bad("a column is named twice as weight, group or time")
+	default:
+		for _, name := range marks {
+			if slices.Contains(o.Learn.Targets, name) {
+				return bad("the target %s cannot also be weight, group or time", name)
+			}
+		}
+		for _, name := range o.Keep {
+			if !slices.Contains(marks, name) {
+				return bad("column %s is to be kept, but is neither weight, group nor time: other columns are kept anyway", name)
+			}
+		}
+	}
 	for _, w := range o.ClassWeights {
 		if !(w > 0) || math.IsInf(w, 1) {
 			return bad("class weight %g, want positive numbers", w)

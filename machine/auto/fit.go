@@ -59,6 +59,7 @@ type fit struct {
 	file     checkpoint
 	inner    bool             // it is a part of a cross-validation
 	weighs   bool             // the columns are its own, and may be given weights
+	deal     *dealer          // of rows to folds
 	marks    []coupling.Omega // landmarks, if the map has some
 	start    exactPoint       // where a search of an exact kernel may begin, if any
 }
@@ -98,6 +99,20 @@ const (
 // run goes through the stages. A checkpoint exists only once all choices are made, so a resumed fit begins with the fit
 // of all rows; it draws the sample again (the same one) only where the nested score needs it.
 func (f *fit) run() (*machine.Model, error) {
+	if f.deal == nil {
+		var m *data.Marks
+		if len(f.o.Marks.Names()) > 0 {
+			var err error
+			src := watchedSource{Source: f.src, ctx: f.ctx, report: func(int64) {}}
+			if m, err = data.ReadMarks(src, f.o.Marks); err != nil {
+				return nil, err
+			}
+		}
+		f.deal = newDealer(f.o.Seed, m)
+	}
+	if err := f.deal.settle(f.src.Name(), &f.o, f.inner); err != nil {
+		return nil, err
+	}
 	resumed, err := f.resume()
 	if err != nil {
 		return nil, err
@@ -179,7 +194,11 @@ func (f *fit) state(m *machine.Model) error {
 	if err != nil {
 		return err
 	}
-	e, scores, err := machine.ScoresOfModels(parts)
+	scoresOf := machine.ScoresOfModels
+	if f.deal.grouped() {
+		scoresOf = machine.ScoresOfGroups
+	}
+	e, scores, err := scoresOf(parts)
 	if err != nil {
 		return err
 	}
@@ -339,7 +358,7 @@ func (f *fit) sum(rows machine.Rows) error {
 		if f.task == machine.Unsupervised || f.decision.Open && f.task == machine.Classification {
 			folds = f.innerFolds(f.decision.Rows) // rows held out calibrate the one and choose λ for the other
 		}
-		if f.sums, err = newFoldSums(f.kind, setup, folds, f.o.Seed); err != nil {
+		if f.sums, err = newFoldSums(f.kind, setup, folds, f.deal); err != nil {
 			return err
 		}
 	}

@@ -4,13 +4,35 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
-// foldSource is a part of a table: the rows of fold k, or all others. A fit of a foldSource learns columns, scales and
-// levels from its rows only.
+// foldSource is a part of a table: the rows of part k, or those that a model which predicts them may learn from. A fit
+// of a foldSource learns columns, scales and levels from its rows only.
 type foldSource struct {
 	data.Source
-	seed     uint64
-	k, folds int
+	deal     *dealer
+	k, parts int
 	inside   bool
+}
+
+func (s foldSource) has(row int64) bool {
+	at := s.deal.of(row, s.parts)
+	if s.inside {
+		return at == s.k
+	}
+	return s.deal.learns(at, s.k)
+}
+
+// marks are those of its rows; n rows are in the table.
+func (s foldSource) marks(n int64) *data.Marks {
+	if s.deal.marks == nil {
+		return nil
+	}
+	var rows []int64
+	for i := range n {
+		if s.has(i) {
+			rows = append(rows, i)
+		}
+	}
+	return s.deal.marks.Keep(rows)
 }
 
 func (s foldSource) Open(want []data.Kind) (data.Reader, error) {
@@ -35,7 +57,7 @@ func (r *foldReader) Read(b *data.Block, most int) error {
 		}
 		r.kept = r.kept[:0]
 		for i := range b.Rows {
-			if (fold(r.s.seed, r.row+int64(i), r.s.folds) == r.s.k) == r.s.inside {
+			if r.s.has(r.row + int64(i)) {
 				r.kept = append(r.kept, i)
 			}
 		}

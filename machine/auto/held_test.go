@@ -106,7 +106,7 @@ func TestCalibrationIsNotJudgedByItsRows(t *testing.T) {
 		pred.Set(i, 1-c^(i%2), 0.1)
 	}
 	h.add(0, y, pred)
-	f := &fit{task: machine.Classification, outputs: 2}
+	f := &fit{deal: newDealer(0, nil), task: machine.Classification, outputs: 2}
 	m := &machine.Model{Kind: machine.KindRidge, Task: machine.Classification, Outputs: 2}
 	parts, err := f.calibrate(m, h, []*machine.Evaluation{machine.NewEvaluation(m.Kind, m.Task, 2)})
 	if err != nil || parts[0].Len() != n {

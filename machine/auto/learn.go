@@ -16,7 +16,7 @@ func (f *fit) learn() (int64, error) {
 	}
 	src := watchedSource{Source: f.src, ctx: f.ctx, report: func(done int64) { f.progress(stageLearn, done, 0) }}
 	var err error
-	if f.schema, f.summary, err = data.Learn(src, f.o.Learn); err != nil {
+	if f.schema, f.summary, err = data.Learn(src, f.o.LearnOptions()); err != nil {
 		return 0, err
 	}
 	f.report.Notes = append(f.report.Notes, f.summary.Notes...)

@@ -103,7 +103,7 @@ func (f *fit) logisticModel(s *sample, setup machine.Setup, lambda float64) (*ma
 	return m, err
 }
 
-// logisticLoss are the log losses of the rows of the first folds, with class weights: what the fit minimises. The floor
+// logisticLoss are the log losses of the rows of some folds, with class weights: what the fit minimises. The floor
 // of 1e-300 keeps one sure mistake from making a mean infinite.
 func (f *fit) logisticLoss(s *sample, spec randfeat.Spec, lambda float64, folds int) ([]float64, error) {
 	setup := f.setup(spec)
@@ -112,7 +112,11 @@ func (f *fit) logisticLoss(s *sample, spec randfeat.Spec, lambda float64, folds 
 		return nil, err
 	}
 	var loss []float64
-	for k := range folds {
+	first := 0
+	if s.ordered { // those of most rows before them
+		first = max(s.scored(), s.folds()-folds)
+	}
+	for k := first; k < first+folds && k < s.folds(); k++ {
 		lo, hi := s.fold(k)
 		if lo == hi {
 			continue

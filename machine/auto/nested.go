@@ -35,8 +35,8 @@ func (f *fit) nests() bool {
 func (f *fit) nested() error {
 	var parts []*machine.Evaluation // of the folds
 	done := int64(0)
-	for k := range f.o.Folds {
-		if done >= nestedRows {
+	for _, k := range f.scoredParts() {
+		if done >= nestedRows && !f.deal.grouped() {
 			break
 		}
 		part, err := f.heldOut(k, len(parts))
@@ -51,18 +51,43 @@ func (f *fit) nested() error {
 		f.progress(stageScore, done, f.decision.Rows)
 	}
 	f.scored.evals = parts
-	f.report.ScoredOn = fmt.Sprintf("all rows, %d folds, columns and choices made without each", len(parts))
-	if done < f.decision.Rows {
-		f.report.ScoredOn = fmt.Sprintf("%d rows of %d of %d folds, columns and choices made without each", done,
-			len(parts), f.o.Folds)
-	}
+	f.report.ScoredOn = f.scoredOn(done, len(parts))
 	return nil
+}
+
+// scoredParts are the parts to score, in order. Of stretches of time the last comes first: the fit before it is nearest
+// to that of all rows.
+func (f *fit) scoredParts() []int {
+	var out []int
+	for k := f.deal.first(); k < f.deal.parts(f.o.Folds); k++ {
+		out = append(out, k)
+	}
+	if f.deal.ordered() {
+		slices.Reverse(out)
+	}
+	return out
+}
+
+// scoredOn says which rows were scored, and by what.
+func (f *fit) scoredOn(rows int64, folds int) string {
+	switch {
+	case f.deal.ordered():
+		return fmt.Sprintf("%d rows of %d stretches of %s, columns and choices made on what came before each", rows, folds,
+			f.o.Marks.Time)
+	case f.deal.grouped():
+		return fmt.Sprintf("%d rows, %d folds of whole groups of %s, columns and choices made without each", rows, folds,
+			f.o.Marks.Group)
+	case rows < f.decision.Rows:
+		return fmt.Sprintf("%d rows of %d of %d folds, columns and choices made without each", rows, folds, f.o.Folds)
+	}
+	return fmt.Sprintf("all rows, %d folds, columns and choices made without each", folds)
 }
 
 // heldOut evaluates fold k by a fit of all others, as if they were the table, and keeps its predictions as a part.
 func (f *fit) heldOut(k, part int) (*machine.Evaluation, error) {
-	rest := foldSource{Source: f.src, seed: f.o.Seed, k: k, folds: f.o.Folds}
-	sub := &fit{ctx: f.ctx, src: rest, o: f.o, inner: true, weighs: f.weighs && f.task != machine.Unsupervised}
+	rest := foldSource{Source: f.src, deal: f.deal, k: k, parts: f.deal.parts(f.o.Folds)}
+	sub := &fit{ctx: f.ctx, src: rest, o: f.o, inner: true, weighs: f.weighs && f.task != machine.Unsupervised,
+		deal: newDealer(f.o.Seed, rest.marks(f.decision.Rows))}
 	sub.o.Folds, sub.o.Checkpoint, sub.o.Progress = 1, "", nil
 	var err error
 	if sub.o.Schema, err = f.learnFold(rest); err != nil {
@@ -92,6 +117,7 @@ func (f *fit) heldOut(k, part int) (*machine.Evaluation, error) {
 	var (
 		ws             machine.Workspace[float64]
 		pred, variance dense.Matrix[float64]
+		equal          = groupShares(fold.marks(f.decision.Rows))
 	)
 	err = rows.Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
 		if err := f.ctx.Err(); err != nil {
@@ -112,11 +138,40 @@ func (f *fit) heldOut(k, part int) (*machine.Evaluation, error) {
 		}
 		f.scored.held.add(part, y, pred)
 		if f.task == machine.Regression {
-			f.scored.residuals.Add(y, pred, variance)
+			f.scored.residuals.Add(y, pred, variance, equal.next(y.Rows))
 		}
 		return e.Add(y, pred, variance)
 	})
 	return e, err
+}
+
+// shares are numbers of rows that are handed out in order; nil: none.
+type shares []float64
+
+func (s *shares) next(n int) []float64 {
+	if *s == nil {
+		return nil
+	}
+	out := (*s)[:n]
+	*s = (*s)[n:]
+	return out
+}
+
+// groupShares are 1 over the number of rows of the group of every row: a large group tells no more of new groups than
+// a small one does.
+func groupShares(m *data.Marks) shares {
+	if m == nil || m.Group == nil {
+		return nil
+	}
+	rows := make([]float64, m.Groups)
+	for _, g := range m.Group {
+		rows[g]++
+	}
+	out := make(shares, len(m.Group))
+	for i, g := range m.Group {
+		out[i] = 1 / rows[g]
+	}
+	return out
 }
 
 // learnFold learns the columns from a part of the rows, unless the schema was given. Targets are those of all rows:
@@ -126,7 +181,7 @@ func (f *fit) learnFold(src data.Source) (*data.Schema, error) {
 	if f.o.Schema != nil || f.task == machine.Unsupervised {
 		return f.schema, nil
 	}
-	o := f.o.Learn
+	o := f.o.LearnOptions()
 	o.Targets, o.Task, o.Skip = nil, data.Auto, slices.Concat(o.Skip, o.Targets)
 	s, _, err := data.Learn(src, o)
 	if errors.Is(err, data.ErrSchema) {

@@ -1,6 +1,7 @@
 package auto
 
 import (
+	"slices"
 	"time"
 
 	"github.com/randfeat/randfeat/coupling"
@@ -15,6 +16,18 @@ type Options struct {
 	Learn data.LearnOptions
 	// Schema is used instead of learning one.
 	Schema *data.Schema
+
+	// Marks name columns that say how rows are to be taken; they are not used for predictions, unless Keep or another
+	// list of Learn names them.
+	//
+	// Group: rows of a group resemble each other more than new rows will, since these are of other groups: patients,
+	// customers, pictures of one film. No group is in two folds, in choices and in scores, so that both are of groups
+	// that a model has not seen; intervals of scores and of predictions are of new groups.
+	//
+	// Time: what is predicted comes after what is learned from. Folds are stretches of time; choices and scores are of
+	// models of all that came before, and prediction intervals of their errors. Group and Time exclude each other.
+	Marks data.MarkColumns
+	Keep  []string // columns of Marks that are fields as well
 
 	Kind      machine.Kind      // empty: ridge, or density without targets
 	Family    family.Family     // nil: trig, or oprf where features must be positive
@@ -47,6 +60,18 @@ type Options struct {
 	// Progress, if set, is told how far a stage is: rows done of total, which is 0 where it is unknown; of "choose",
 	// trials done of about as many as there will be; of "steps", those of logistic regression.
 	Progress func(stage string, done, total int64)
+}
+
+// LearnOptions are Learn, with the columns of Marks skipped that are not named for something else.
+func (o Options) LearnOptions() data.LearnOptions {
+	l := o.Learn
+	used := slices.Concat(l.Targets, l.IDs, l.Skip, l.Numeric, l.Categorical, l.Text, o.Keep)
+	for _, name := range o.Marks.Names() {
+		if !slices.Contains(used, name) {
+			l.Skip, used = append(slices.Clip(l.Skip), name), append(used, name)
+		}
+	}
+	return l
 }
 
 // The maps that a model may be linear in.

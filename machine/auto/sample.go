@@ -20,6 +20,8 @@ type sample struct {
 	t dense.Matrix[float64] // targets: standardised numbers, or 0 and 1 per class; none for a density
 	// first[k] is the first row of fold k; the last entry is the number of rows.
 	first []int
+	// ordered says that folds follow each other in time: models learn from those before, and the first is not scored.
+	ordered bool
 	// last is the largest priority of its rows: no other row of the table has one as small.
 	last uint64
 }
@@ -30,18 +32,29 @@ func (s *sample) folds() int { return len(s.first) - 1 }
 // rows lo to hi−1 are fold k.
 func (s *sample) fold(k int) (lo, hi int) { return s.first[k], s.first[k+1] }
 
-// without is a copy of all folds but k; there are at least two. Folds keep their borders, so that choices are made with
-// one fold less; where one only is left, it is halved, since choices need rows held out.
+// scored is the first fold that is predicted.
+func (s *sample) scored() int {
+	if s.ordered {
+		return 1
+	}
+	return 0
+}
+
+// judged are the losses of rows that were predicted.
+func (s *sample) judged(loss []float64) []float64 {
+	if loss == nil {
+		return nil
+	}
+	return loss[s.first[s.scored()]:]
+}
+
+// without is a copy of the folds that a model which predicts fold k learns from: all others, or those before.
 func (s *sample) without(k int) *sample {
 	lo, hi := s.fold(k)
+	if s.ordered {
+		hi = s.len()
+	}
 	gone := hi - lo
-	out := &sample{first: append([]int(nil), s.first[:k]...), last: s.last}
-	for _, at := range s.first[k+1:] {
-		out.first = append(out.first, at-gone)
-	}
-	if out.folds() < 2 {
-		out.first = []int{0, (s.len() - gone) / 2, s.len() - gone}
-	}
 	rest := func(m dense.Matrix[float64]) dense.Matrix[float64] {
 		if m.Cols == 0 {
 			m.Rows = s.len() - gone
@@ -57,8 +70,7 @@ func (s *sample) without(k int) *sample {
 		}
 		return c
 	}
-	out.x, out.y, out.t = rest(s.x), rest(s.y), rest(s.t)
-	return out
+	return &sample{x: rest(s.x), y: rest(s.y), t: rest(s.t), last: s.last}
 }
 
 // reservoir keeps the rows of smallest priority: which ones depends on nothing but their numbers and the seed. A
@@ -141,18 +153,19 @@ func (f *fit) take(rows machine.Rows) (*sample, int64, error) {
 	}
 	folds := f.innerFolds(r.rows)
 	slices.SortFunc(r.top, func(a, b candidate) int {
-		if k := fold(f.o.Seed, a.row, folds) - fold(f.o.Seed, b.row, folds); k != 0 {
+		if k := f.deal.of(a.row, folds) - f.deal.of(b.row, folds); k != 0 {
 			return k
 		}
 		return int(a.row - b.row)
 	})
-	s := &sample{x: dense.New[float64](len(r.top), r.x.Cols), y: dense.New[float64](len(r.top), r.y.Cols)}
+	s := &sample{x: dense.New[float64](len(r.top), r.x.Cols), y: dense.New[float64](len(r.top), r.y.Cols),
+		ordered: f.deal.ordered()}
 	at := -1
 	for i, c := range r.top {
 		s.last = max(s.last, c.priority)
 		copy(s.x.Row(i), r.x.Row(c.slot))
 		copy(s.y.Row(i), r.y.Row(c.slot))
-		for k := fold(f.o.Seed, c.row, folds); at < k; at++ {
+		for k := f.deal.of(c.row, folds); at < k; at++ {
 			s.first = append(s.first, i)
 		}
 	}
@@ -174,13 +187,17 @@ func (f *fit) kept(n int64) int {
 	return f.o.Sample
 }
 
-// innerFolds is the number of folds for choices and for calibration, which need rows held out even where no score was
+// innerFolds is the number of parts for choices and for calibration, which need rows held out even where no score was
 // asked for.
 func (f *fit) innerFolds(rows int64) int {
-	if f.o.Folds > 1 {
-		return f.o.Folds
+	folds := f.o.Folds
+	if folds < 2 {
+		folds = int(min(rows, defaultFolds))
+		if f.deal.grouped() {
+			folds = min(folds, f.deal.groups())
+		}
 	}
-	return int(min(rows, defaultFolds))
+	return f.deal.parts(folds)
 }
 
 // checkRows refuses tables that cannot be divided into folds, or of one class.

@@ -13,7 +13,7 @@ import (
 // folded predicts every row by the model of the folds that it is not in. Rows of a block are sorted by fold first: one
 // product per fold instead of one per row.
 type folded struct {
-	seed     uint64
+	deal     *dealer
 	parts    []*machine.Predictor[float64]
 	variance bool
 	ws       machine.Workspace[float64]
@@ -24,7 +24,7 @@ type folded struct {
 
 // without are the predictors with penalty λ; others[k] is the sum of all folds but k.
 func (f *fit) without(others []machine.Sums, lambda float64) (*folded, error) {
-	p := &folded{seed: f.o.Seed, variance: f.info.Bayesian, at: make([][]int, len(others))}
+	p := &folded{deal: f.deal, variance: f.info.Bayesian, at: make([][]int, len(others))}
 	for k := range others {
 		m, err := f.solved(others[k], lambda)
 		if err != nil {
@@ -45,7 +45,7 @@ func (p *folded) predict(pred, variance, x dense.Matrix[float64], first int64) e
 		p.at[k] = p.at[k][:0]
 	}
 	for i := range x.Rows {
-		k := fold(p.seed, first+int64(i), len(p.parts))
+		k := p.deal.of(first+int64(i), len(p.parts))
 		p.at[k] = append(p.at[k], i)
 	}
 	for k, at := range p.at {
@@ -169,17 +169,24 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 	return lambdas[at], scores.Quantiles(), nil
 }
 
-// unseen adds rows that begin with number first to e, those of a density only if no choice was tried on them: which
-// those are, the largest priority of the sample tells, with no list of rows to keep or to write into a checkpoint.
+// unseen adds rows that begin with number first to e, but not those that come first in time, and those of a density
+// only if no choice was tried on them: which those are, the largest priority of the sample tells, with no list of rows
+// to keep or to write into a checkpoint.
 func (f *fit) unseen(e *machine.Evaluation, truth, pred, variance dense.Matrix[float64], first int64) error {
-	if !f.decision.Tried || f.task != machine.Unsupervised {
+	tried := f.decision.Tried && f.task == machine.Unsupervised
+	if !tried && !f.deal.ordered() {
 		return e.Add(truth, pred, variance)
 	}
 	for i := range pred.Rows {
-		if priority(f.o.Seed, first+int64(i)) <= f.decision.Last {
+		row := first + int64(i)
+		if tried && priority(f.o.Seed, row) <= f.decision.Last || f.deal.of(row, len(f.sums.parts)) < f.deal.first() {
 			continue
 		}
-		if err := e.Add(truth, pred.RowRange(i, i+1), variance); err != nil {
+		y := truth
+		if y.Cols > 0 {
+			y = y.RowRange(i, i+1)
+		}
+		if err := e.Add(y, pred.RowRange(i, i+1), variance); err != nil {
 			return err
 		}
 	}

@@ -10,8 +10,9 @@ import (
 type foldSums struct {
 	kind  machine.Kind
 	setup machine.Setup // with projections, task, outputs and block
-	seed  uint64
-	rows  int64 // taken in so far: the next row has this number
+	deal  *dealer       // nil: rows are not added through add
+	past  bool          // models learn from earlier folds only
+	rows  int64         // taken in so far: the next row has this number
 	parts []foldPart
 }
 
@@ -24,8 +25,8 @@ type foldPart struct {
 	held int // rows that wait
 }
 
-func newFoldSums(kind machine.Kind, setup machine.Setup, folds int, seed uint64) (*foldSums, error) {
-	s := &foldSums{kind: kind, setup: setup, seed: seed, parts: make([]foldPart, folds)}
+func newFoldSums(kind machine.Kind, setup machine.Setup, folds int, deal *dealer) (*foldSums, error) {
+	s := &foldSums{kind: kind, setup: setup, deal: deal, past: deal != nil && deal.ordered(), parts: make([]foldPart, folds)}
 	for k := range s.parts {
 		var err error
 		if s.parts[k].Sums, err = machine.NewSums(kind, setup); err != nil {
@@ -45,7 +46,7 @@ func (p *foldPart) wait(setup machine.Setup) {
 // add takes in the rows that follow those before.
 func (s *foldSums) add(x, y dense.Matrix[float64]) error {
 	for i := range x.Rows {
-		p := &s.parts[fold(s.seed, s.rows, len(s.parts))]
+		p := &s.parts[s.deal.of(s.rows, len(s.parts))]
 		copy(p.x.Row(p.held), x.Row(i))
 		if p.y.Cols > 0 {
 			copy(p.y.Row(p.held), y.Row(i))
@@ -80,15 +81,16 @@ func (p *foldPart) flush() error {
 	return p.Add(x, y)
 }
 
-// merged is the sum of all folds but one, in order; without −1: of all. It adds the others rather than subtract one
-// from all: no cancellation where a fold outweighs the rest, and machine.Sums need not know how to subtract.
+// merged is the sum of the folds that a model which predicts one learns from, in order; without −1: of all. It adds the
+// others rather than subtract one from all: no cancellation where a fold outweighs the rest, and machine.Sums need not
+// know how to subtract. What comes first in time has nothing before it: it is predicted by what follows, and not scored.
 func (s *foldSums) merged(without int) (machine.Sums, error) {
 	sum, err := machine.NewSums(s.kind, s.setup)
 	if err != nil {
 		return nil, err
 	}
 	for k := range s.parts {
-		if k == without {
+		if k == without || s.past && without > 0 && k > without {
 			continue
 		}
 		if err := sum.Merge(s.parts[k].Sums); err != nil {

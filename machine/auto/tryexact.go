@@ -29,6 +29,7 @@ type exactTries struct {
 	k       dense.Matrix[float64]
 	work    []exactWork
 	scale   float64 // of k; 0: none
+	parts   *exactParts
 }
 
 type exactWork struct{ u, inverse, loo dense.Matrix[float64] }
@@ -86,9 +87,14 @@ func (e *exactTries) try(s float64, lambdas []float64) ([]trial, error) {
 				}
 				work.u = linalg.CopyUpper(work.u, e.k)
 				work.inverse, work.loo = buf.Shaped(work.inverse, n, n), buf.Shaped(work.loo, n, e.t.Cols)
-				d, err := linalg.SolveDual(work.u, e.t, lambdas[l])
-				if err == nil {
-					err = d.LeaveOneOut(work.loo, e.t, work.inverse)
+				var err error
+				if e.parts != nil {
+					err = e.heldOut(work, lambdas[l])
+				} else {
+					var d *linalg.Dual
+					if d, err = linalg.SolveDual(work.u, e.t, lambdas[l]); err == nil {
+						err = d.LeaveOneOut(work.loo, e.t, work.inverse)
+					}
 				}
 				if err != nil {
 					errs[l] = err
@@ -96,6 +102,8 @@ func (e *exactTries) try(s float64, lambdas []float64) ([]trial, error) {
 				}
 				ts[l] = trial{spec: spec, lambda: lambdas[l]}
 				judgeAll(e.task, &ts[l], work.loo, e.y, e.t)
+				ts[l].loss, ts[l].tie = e.parts.scored(ts[l].loss), e.parts.scored(ts[l].tie)
+				ts[l].score = -mean(ts[l].loss)
 			}
 		})
 	}

@@ -61,7 +61,7 @@ func (r *ridgeTries) try(spec randfeat.Spec, lambdas []float64) ([]trial, error)
 		if err := r.ctx.Err(); err != nil {
 			return nil, err
 		}
-		if r.parts[j].N == 0 {
+		if r.parts[j].N == 0 || j < r.s.scored() {
 			continue
 		}
 		if err := r.leave(ts, j); err != nil {
@@ -74,6 +74,7 @@ func (r *ridgeTries) try(spec randfeat.Spec, lambdas []float64) ([]trial, error)
 		if t.loss == nil {
 			continue
 		}
+		t.loss, t.tie = r.s.judged(t.loss), r.s.judged(t.tie)
 		t.score = -mean(t.loss)
 		if r.evidence {
 			if t.score = r.logEvidence(t.lambda) / float64(n); math.IsInf(t.score, 0) {
@@ -145,8 +146,15 @@ func (r *ridgeTries) gather(p *linalg.Normal, j int) {
 // Here the fold is subtracted from all, F² instead of K·F² additions: what that rounds is of the order of what ΦᵀΦ was
 // rounded by, and a λ too small for it fails in the factorisation and is left out.
 func (r *ridgeTries) leave(ts []trial, j int) error {
-	r.rest.Copy(&r.total)
-	r.rest.Add(&r.parts[j], -1)
+	if r.s.ordered {
+		r.rest.Copy(&r.parts[0])
+		for k := 1; k < j; k++ {
+			r.rest.Add(&r.parts[k], 1)
+		}
+	} else {
+		r.rest.Copy(&r.total)
+		r.rest.Add(&r.parts[j], -1)
+	}
 	f, k := r.phi.Cols, r.s.t.Cols
 	// The weights of all penalties side by side: one product predicts for all.
 	all := dense.New[float64](f, k*len(ts))

@@ -31,10 +31,11 @@ func (r *sumTries) try(spec randfeat.Spec, lambdas []float64) ([]trial, error) {
 			return nil, err
 		}
 	}
-	sums, err := newFoldSums(r.kind, setup, r.s.folds(), 0)
+	sums, err := newFoldSums(r.kind, setup, r.s.folds(), nil)
 	if err != nil {
 		return nil, err
 	}
+	sums.past = r.s.ordered
 	for k := range sums.parts {
 		if err := r.ctx.Err(); err != nil {
 			return nil, err
@@ -53,7 +54,7 @@ func (r *sumTries) try(spec randfeat.Spec, lambdas []float64) ([]trial, error) {
 	var ws machine.Workspace[float64]
 	for k := range sums.parts {
 		lo, hi := r.s.fold(k)
-		if lo == hi {
+		if lo == hi || k < r.s.scored() {
 			continue
 		}
 		rest, err := sums.merged(k)
@@ -101,7 +102,7 @@ func (r *sumTries) predict(dst, x dense.Matrix[float64], sums machine.Sums, lamb
 	return p.Predict(dst, x, ws)
 }
 
-// judge writes the losses of all rows.
+// judge writes the losses of all rows that are scored.
 func (r *sumTries) judge(t *trial, pred dense.Matrix[float64]) {
 	if r.setup.Task == machine.Classification {
 		t.tie = make([]float64, r.s.len())
@@ -117,6 +118,7 @@ func (r *sumTries) judge(t *trial, pred dense.Matrix[float64]) {
 			t.loss[i] = squared(pred.Row(i), r.s.t.Row(i))
 		}
 	}
+	t.loss, t.tie = r.s.judged(t.loss), r.s.judged(t.tie)
 	if r.setup.Task == machine.Unsupervised {
 		// The prediction is the log mean kernel; log densities can be compared between bandwidths.
 		bulk(t.loss, -(&machine.Model{Spec: t.spec}).LogDensity(0))

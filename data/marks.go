@@ -1,0 +1,193 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// MarkColumns name columns that say something of the rows themselves, not of what is predicted; empty: none.
+type MarkColumns struct {
+	Weight string // how much a row counts: a number, not negative
+	Group  string // what rows belong to, such as a patient or a customer: any text
+	Time   string // when a row came about: a number, or a date as a field may have it
+}
+
+// Names are the columns that are named.
+func (c MarkColumns) Names() []string {
+	return slices.DeleteFunc([]string{c.Weight, c.Group, c.Time}, func(n string) bool { return n == "" })
+}
+
+// Marks are what such columns hold, one entry per row; nil where none was named. They are kept in memory: 8, 4 and 8
+// bytes a row.
+type Marks struct {
+	Weight []float64
+	Group  []uint32 // numbered in the order of their first rows
+	Groups int
+	Time   []float64 // days since 1970 of dates
+}
+
+// ReadMarks reads a table once. A weight that is missing, negative or no number, a group or a time that is missing, and
+// times that are neither all numbers nor all dates of one form are errors that name the place.
+func ReadMarks(src Source, c MarkColumns) (*Marks, error) {
+	m := new(Marks)
+	columns := src.Columns()
+	want := make([]Kind, len(columns))
+	for j := range want {
+		want[j] = Skip
+	}
+	find := func(name, what string) (int, error) {
+		if name == "" {
+			return -1, nil
+		}
+		j := slices.Index(columns, name)
+		if j < 0 {
+			return j, &InputError{Place: src.Name(), Err: ErrSchema,
+				Detail: fmt.Sprintf("no column %s, named as %s; the columns are %s%s", show(name), what, listNames(columns),
+					nameHint(name, columns))}
+		}
+		want[j] = Text
+		return j, nil
+	}
+	weight, err := find(c.Weight, "weight")
+	group, err2 := find(c.Group, "group")
+	when, err3 := find(c.Time, "time")
+	if err := errors.Join(err, err2, err3); err != nil {
+		return nil, err
+	}
+	var times timeReading
+	numbers := map[string]uint32{}
+	sum := 0.0
+	r, err := src.Open(want)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	var b Block
+	for {
+		err := r.Read(&b, 1024)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		for i := range b.Rows {
+			if weight >= 0 {
+				t := b.Cols[weight].Text[i]
+				v, ok := ParseNumber(t)
+				switch {
+				case t == nil:
+					return nil, columnError(r.Where(i), c.Weight, dense.ErrNotFinite, "the weight is missing: give the row one, 0 if it is not to count")
+				case !ok || !(v >= 0) || !dense.IsFinite(v):
+					return nil, columnError(r.Where(i), c.Weight, dense.ErrNotFinite, "the weight is %s, want a number that is not negative", show(t))
+				}
+				m.Weight = append(m.Weight, v)
+				sum += v
+			}
+			if group >= 0 {
+				t := b.Cols[group].Text[i]
+				if t == nil {
+					return nil, columnError(r.Where(i), c.Group, ErrSchema, "the group is missing: a row of no group may be of any, give it one of its own")
+				}
+				n, ok := numbers[string(t)]
+				if !ok {
+					n = uint32(len(numbers))
+					numbers[string(t)] = n
+				}
+				m.Group = append(m.Group, n)
+			}
+			if when >= 0 {
+				t := b.Cols[when].Text[i]
+				if t == nil {
+					return nil, columnError(r.Where(i), c.Time, dense.ErrNotFinite, "the time is missing: remove the row, or give it one")
+				}
+				if !times.add(t) {
+					return nil, columnError(r.Where(i), c.Time, ErrSchema, "%s is no time that goes with those before: want all numbers, or dates "+
+						"of one form such as 2026-01-31 or 2026-01-31T12:00:00", show(t))
+				}
+			}
+		}
+	}
+	m.Groups, m.Time = len(numbers), times.values()
+	if m.Weight != nil && !(sum > 0 && dense.IsFinite(sum)) {
+		return nil, &InputError{Place: src.Name(), Err: dense.ErrNotFinite, Column: c.Weight,
+			Detail: fmt.Sprintf("the weights of all rows sum to %g, want a positive number", sum)}
+	}
+	return m, nil
+}
+
+// timeReading reads a column in all ways that its cells so far allow: as numbers, and as dates of every order.
+type timeReading struct {
+	ways [1 + len(dateOrders)][]float64
+	not  [1 + len(dateOrders)]bool
+	// plain says that some date is not separated by points.
+	plain bool
+}
+
+// add reports whether some way is left.
+func (r *timeReading) add(t []byte) bool {
+	left := false
+	for k := range r.ways {
+		if r.not[k] {
+			continue
+		}
+		v, ok := 0.0, false
+		if k == 0 {
+			v, ok = ParseNumber(t)
+			ok = ok && !math.IsNaN(v) && !math.IsInf(v, 0)
+		} else {
+			var at moment
+			var point bool
+			at, point, ok = parseTime(t, dateOrders[k-1])
+			v = at.days()
+			r.plain = r.plain || ok && !point
+		}
+		if !ok {
+			r.not[k], r.ways[k] = true, nil
+			continue
+		}
+		r.ways[k] = append(r.ways[k], v)
+		left = true
+	}
+	return left
+}
+
+// values are those of the first way that is left: as numbers, with the year first, and by the rule of fields (dates.of)
+// with the month first, the day if all are separated by points.
+func (r *timeReading) values() []float64 {
+	order := []int{0, 1, 3, 2}
+	if !r.plain {
+		order = []int{0, 1, 2, 3}
+	}
+	for _, k := range order {
+		if !r.not[k] {
+			return r.ways[k]
+		}
+	}
+	return nil
+}
+
+// Keep are the marks of some rows, in order.
+func (m *Marks) Keep(rows []int64) *Marks {
+	if m == nil {
+		return nil
+	}
+	out := &Marks{Groups: m.Groups}
+	for _, i := range rows {
+		if m.Weight != nil {
+			out.Weight = append(out.Weight, m.Weight[i])
+		}
+		if m.Group != nil {
+			out.Group = append(out.Group, m.Group[i])
+		}
+		if m.Time != nil {
+			out.Time = append(out.Time, m.Time[i])
+		}
+	}
+	return out
+}
