@@ -33,7 +33,7 @@ func TestConformalCoverage(t *testing.T) {
 				y.Set(i, 0, pred.At(i, 0)+law(r))
 			}
 			var all Residuals
-			all.Add(y, pred, dense.Matrix[float64]{})
+			all.Add(y, pred, dense.Matrix[float64]{}, nil)
 			m := &Model{Task: Regression, Outputs: 1, Residuals: all.Quantiles()}
 			for i, c := range levels {
 				low, high, err := m.Interval(0, c)
@@ -106,7 +106,7 @@ func TestResiduals(t *testing.T) {
 	one, zero := dense.New[float64](1, 1), dense.New[float64](1, 1)
 	for i := range 3 * maxScores / 2 {
 		one.Set(0, 0, float64(i%1000))
-		many.Add(one, zero, dense.Matrix[float64]{})
+		many.Add(one, zero, dense.Matrix[float64]{}, nil)
 	}
 	if n := len(many.kept[0]); n > maxScores || n < maxScores/2 {
 		t.Errorf("%d residuals kept", n)
@@ -144,7 +144,7 @@ func TestTableIntervals(t *testing.T) {
 		for i := range y.Data {
 			y.Data[i] = rnd.NormFloat64()
 		}
-		r.Add(y, zero, dense.Matrix[float64]{})
+		r.Add(y, zero, dense.Matrix[float64]{}, nil)
 		m.Residuals = r.Quantiles()
 		o := TableOptions{Interval: 0.9, NoIDs: true}
 		o.Variance = name != "ridge"
@@ -297,6 +297,35 @@ func TestReservoir(t *testing.T) {
 		const p = float64(most) / n
 		if z := stattest.Z(c/reps, p, math.Sqrt(p*(1-p)), reps); math.Abs(z) > stattest.Bound(1e-4, n) {
 			t.Errorf("row %d is kept in %g of samples, z = %.1f", i, c/reps, z)
+		}
+	}
+}
+
+// Weights of 1 change nothing, a weight of 2 is a row twice but for the row that is new, and no weight no row.
+func TestWeightedResiduals(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 4))
+	const n = 41
+	y, pred := dense.New[float64](n, 1), dense.New[float64](n, 1)
+	ones, weights := make([]float64, n), make([]float64, n)
+	var twice Residuals
+	for i := range n {
+		y.Set(i, 0, r.NormFloat64())
+		ones[i], weights[i] = 1, float64(i%3)
+		for range i % 3 {
+			twice.Add(y.RowRange(i, i+1), pred.RowRange(i, i+1), dense.Matrix[float64]{}, nil)
+		}
+	}
+	quantiles := func(w []float64) dense.Matrix[float64] {
+		var r Residuals
+		r.Add(y, pred, dense.Matrix[float64]{}, w)
+		return r.Quantiles()
+	}
+	for _, c := range []struct{ got, want dense.Matrix[float64] }{{quantiles(ones), quantiles(nil)},
+		{quantiles(weights), twice.Quantiles()}} {
+		for i, v := range c.got.Data {
+			if v != c.want.Data[i] {
+				t.Errorf("quantile %d is %g, want %g", i, v, c.want.Data[i])
+			}
 		}
 	}
 }

@@ -19,6 +19,15 @@ func (f *fit) learn() (int64, error) {
 	if f.schema, f.summary, err = data.Learn(src, f.o.LearnOptions()); err != nil {
 		return 0, err
 	}
+	for i := range f.summary.Columns {
+		c := &f.summary.Columns[i]
+		for name, why := range map[string]string{f.o.Marks.Weight: "weights of rows", f.o.Marks.Group: "groups of rows",
+			f.o.Marks.Time: "times of rows"} {
+			if c.Name == name && c.Use == "ignored" {
+				c.Why = why
+			}
+		}
+	}
 	f.report.Notes = append(f.report.Notes, f.summary.Notes...)
 	return f.summary.Rows, nil
 }

@@ -137,10 +137,21 @@ func (d *loaded) predictOperation() node {
 	return operation
 }
 
+// noValue is a pattern of texts that stand for a missing value.
+const noValue = `\?|N/?A|NaN|nan|null|NULL|None`
+
+// datePatterns are dates in the orders of [data.Field].Format: those that every month has, in the plainest form. More
+// is understood than they say.
+var datePatterns = map[string]string{
+	"year-month-day": "[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])",
+	"day-month-year": "(0[1-9]|1[0-9]|2[0-8])[./](0[1-9]|1[0-2])[./][12][0-9]{3}",
+	"month-day-year": "(0[1-9]|1[0-2])[./](0[1-9]|1[0-9]|2[0-8])[./][12][0-9]{3}",
+}
+
 // fieldSchema is that of a cell. A text may stand for a number or for no value.
 func fieldSchema(f *data.Field) node {
 	number := node{"anyOf": []node{{"type": []string{"number", "null"}, "minimum": -maxNumber, "maximum": maxNumber},
-		{"type": "string", "pattern": `^(\?|N/?A|NaN|nan|null|NULL|None|[-+]?[0-9]{1,15}(\.[0-9]{1,15})?)?$`}}}
+		{"type": "string", "pattern": `^(` + noValue + `|[-+]?[0-9]{1,15}(\.[0-9]{1,15})?)?$`}}}
 	switch f.Kind {
 	case data.Numeric:
 		if f.Range != nil {
@@ -148,7 +159,12 @@ func fieldSchema(f *data.Field) node {
 		}
 		return number
 	case data.Boolean:
-		return node{"type": []string{"boolean", "null"}}
+		return node{"anyOf": []node{{"type": []string{"boolean", "null"}}, {"enum": []int{0, 1}},
+			{"type": "string", "pattern": "^(" + noValue + "|[Tt]rue|TRUE|[Ff]alse|FALSE|0|1)?$"}}}
+	case data.Time:
+		return node{"anyOf": []node{{"type": "null"},
+			{"type": "string", "pattern": "^(" + noValue + "|" + datePatterns[f.Format] + ")?$"}},
+			"description": "a date as at the fit, " + f.Format}
 	}
 	s := node{"type": []string{"string", "number", "boolean", "null"}}
 	if len(f.Levels) > 0 {

@@ -25,7 +25,7 @@ func withHistory(t testing.TB) *machine.Model {
 	for i := range y.Data {
 		y.Data[i] = rnd.NormFloat64()
 	}
-	r.Add(y, zero, dense.Matrix[float64]{})
+	r.Add(y, zero, dense.Matrix[float64]{}, nil)
 	m.Residuals = r.Quantiles()
 	m.History = &machine.History{Created: "2026-01-31T12:00:00Z", Program: "randfeat 9.9",
 		ScoredOn: "all rows, 5 folds",
