@@ -1,0 +1,91 @@
+// Package lab is the engine of the laboratory: items made of cells, a cache of cells on disk, verdicts, and a static
+// site.
+//
+// An Item repeats one table or figure of a paper. Its numbers come from cells: pure functions of a key and a seed,
+// computed on all cores and kept on disk, so that a run that was killed goes on where it stopped. Its Page says what
+// the paper has, what we have, and whether they agree.
+package lab
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Item is one table or figure.
+type Item struct {
+	ID    string // of its page and of its cells
+	Paper string
+	Title string
+	Data  []string // files below the data folder without which it cannot run
+	// Version is part of the key of its cells: raise it when what a cell means changes.
+	Version int
+	Run     func(*Lab) (*Page, error)
+}
+
+// Seed is that of every draw; cells derive their own from it and from what they are.
+const Seed = 20260413
+
+// Lab is what an item runs in.
+type Lab struct {
+	Context context.Context
+	Full    bool   // the paper's settings; else the quick ones
+	DataDir string // "" or a folder of data sets
+	Cache   string // "" keeps no cells
+	Fresh   bool   // compute cells again that the cache has
+	Workers int    // 0: one per core
+	Log     io.Writer
+	// Progress is told after every cell; nil is quiet.
+	Progress func(item string, done, total, cached int)
+
+	item           *Item
+	computed, held int // cells of this item
+}
+
+// Pick is quick or full, by the mode.
+func Pick[T any](l *Lab, quick, full T) T {
+	if l.Full {
+		return full
+	}
+	return quick
+}
+
+// Mode names the mode.
+func (l *Lab) Mode() string { return Pick(l, "quick", "full") }
+
+// Path is the path of a data file.
+func (l *Lab) Path(name string) string { return filepath.Join(l.DataDir, filepath.FromSlash(name)) }
+
+// Missing says which files an item lacks.
+func (l *Lab) Missing(it *Item) (missing []string) {
+	for _, name := range it.Data {
+		if l.DataDir == "" {
+			missing = append(missing, name)
+		} else if _, err := os.Stat(l.Path(name)); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+// Do runs one item. An item without its data is not an error: its page says what is missing.
+func (l *Lab) Do(it *Item) (*Page, error) {
+	at := *l
+	at.item = it
+	var p *Page
+	if missing := l.Missing(it); len(missing) > 0 {
+		p = &Page{Skipped: "Not run: no " + strings.Join(missing, ", no ") + " below the data folder (-data or " +
+			"$RANDFEAT_DATA; `randfeat data list` says where each set comes from)."}
+	} else {
+		var err error
+		if p, err = it.Run(&at); err != nil {
+			return nil, fmt.Errorf("%s: %w", it.ID, err)
+		}
+	}
+	p.Item, p.Mode = it, l.Mode()
+	p.Computed, p.Cached = at.computed, at.held
+	return p, p.check()
+}

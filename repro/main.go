@@ -1,0 +1,230 @@
+// Command repro repeats the tables and figures of five papers on random features and writes them as a static site.
+//
+//	go -C repro run . list
+//	go -C repro run . run [ITEM...] [-full] [-out ../site] [-cache DIR] [-data DIR]
+//
+// Without items it runs them all. Results go to stdout, progress to stderr. A run that was interrupted goes on from its
+// cache. It exits with 0 if it ran, whatever the verdicts; 1 if an item failed; 2 if it was misused.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/randfeat/randfeat/repro/lab"
+	"github.com/randfeat/randfeat/repro/papers"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+const usage = `usage: repro list
+       repro run [ITEM...] [-full] [-out DIR] [-cache DIR] [-data DIR] [-results FILE] [-fresh] [-j N]
+`
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		fmt.Fprint(stderr, usage)
+		return 2
+	}
+	switch args[0] {
+	case "list":
+		if len(args) > 1 {
+			fmt.Fprint(stderr, usage)
+			return 2
+		}
+		for _, it := range papers.Items() {
+			fmt.Fprintf(stdout, "%-18s %s: %s\n", it.ID, it.Paper, it.Title)
+		}
+		return 0
+	case "run":
+	default:
+		fmt.Fprintf(stderr, "no command %q\n%s", args[0], usage)
+		return 2
+	}
+	var o options
+	items, err := o.parse(args[1:], stderr)
+	if err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(stderr, err)
+		}
+		return 2
+	}
+	if err := o.run(ctx, items, stdout, stderr); err != nil {
+		fmt.Fprintf(stderr, "repro: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+type options struct {
+	full, fresh               bool
+	out, cache, data, results string
+	workers                   int
+}
+
+// parse takes flags and items in any order.
+func (o *options) parse(args []string, stderr io.Writer) ([]*lab.Item, error) {
+	f := flag.NewFlagSet("repro run", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.Usage = func() { fmt.Fprint(stderr, usage); f.PrintDefaults() }
+	f.BoolVar(&o.full, "full", false, "the papers' settings, hours in all; else quick ones, minutes in all")
+	f.StringVar(&o.out, "out", "", "write the site into this `folder`")
+	f.StringVar(&o.cache, "cache", defaultCache(), "keep cells in this `folder`; \"\" keeps none")
+	f.BoolVar(&o.fresh, "fresh", false, "compute cells again that the cache has")
+	f.StringVar(&o.data, "data", os.Getenv("RANDFEAT_DATA"), "`folder` of data sets")
+	f.StringVar(&o.results, "results", "", "write the table of verdicts to this Markdown `file`")
+	f.IntVar(&o.workers, "j", 0, "cells at a time; 0: one per core")
+	var names []string
+	for {
+		if err := f.Parse(args); err != nil {
+			return nil, err
+		}
+		if args = f.Args(); len(args) == 0 {
+			break
+		}
+		names, args = append(names, args[0]), args[1:]
+	}
+	all := papers.Items()
+	if len(names) == 0 {
+		return all, nil
+	}
+	var items []*lab.Item
+	for _, name := range names {
+		n := len(items)
+		for _, it := range all {
+			if it.ID == name || strings.HasPrefix(it.ID, name+"-") {
+				items = append(items, it)
+			}
+		}
+		if len(items) == n {
+			return nil, fmt.Errorf("no item %q: see repro list", name)
+		}
+	}
+	return items, nil
+}
+
+func defaultCache() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "randfeat-repro")
+}
+
+func (o *options) run(ctx context.Context, items []*lab.Item, stdout, stderr io.Writer) error {
+	l := &lab.Lab{Context: ctx, Full: o.full, Fresh: o.fresh, DataDir: o.data, Cache: o.cache, Workers: o.workers,
+		Log: stderr}
+	var pages []*lab.Page
+	var failed []error
+	started := time.Now()
+	for i, it := range items {
+		bar := newBar(stderr, fmt.Sprintf("[%d/%d] ", i+1, len(items)))
+		l.Progress = bar.cell
+		p, err := l.Do(it)
+		bar.end()
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted: cells so far are in %s; the same command goes on from there", o.cache)
+		}
+		if err != nil { // the others still run
+			fmt.Fprintln(stderr, err)
+			failed = append(failed, err)
+			continue
+		}
+		print(stdout, p)
+		pages = append(pages, p)
+	}
+	s := lab.NewSite(pages)
+	fmt.Fprintf(stdout, "\n%d items: %s (seed %d, %s mode, %.0f s).\n", len(pages), s.Verdicts(), lab.Seed, l.Mode(),
+		time.Since(started).Seconds())
+	if o.out != "" {
+		if err := s.Write(o.out); err != nil {
+			return err
+		}
+		fmt.Fprintf(stderr, "open %s\n", filepath.Join(o.out, "index.html"))
+	}
+	if o.results != "" {
+		if err := s.WriteResults(o.results); err != nil {
+			return err
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("%d of %d items failed", len(failed), len(items))
+	}
+	return nil
+}
+
+// print writes a page's verdicts as a table.
+func print(w io.Writer, p *lab.Page) {
+	fmt.Fprintf(w, "\n%s: %s (%s)\n", p.Item.ID, p.Item.Title, p.Item.Paper)
+	if p.Skipped != "" {
+		fmt.Fprintf(w, "  %s\n", p.Skipped)
+		return
+	}
+	for _, c := range p.Checks {
+		fmt.Fprintf(w, "  %-6s  %s: paper %s, ours %s %s\n", c.Verdict, c.What, c.Paper, c.Ours, c.Interval)
+		if c.Why != "" {
+			fmt.Fprintf(w, "          %s\n", c.Why)
+		}
+	}
+}
+
+// bar shows progress on a terminal.
+type bar struct {
+	w      io.Writer
+	prefix string
+	from   time.Time
+	what   string
+	last   time.Time
+	drawn  bool
+}
+
+func newBar(w io.Writer, prefix string) *bar {
+	if f, ok := w.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+		w = nil
+	}
+	return &bar{w: w, prefix: prefix}
+}
+
+func (b *bar) cell(what string, done, total, cached int) {
+	now := time.Now()
+	if what != b.what {
+		b.what, b.from, b.last = what, now, time.Time{}
+	}
+	if b.w == nil || done < total && now.Sub(b.last) < 200*time.Millisecond {
+		return
+	}
+	b.last, b.drawn = now, true
+	const width = 24
+	n := width * done / total
+	line := fmt.Sprintf("%s%s %s%s %d/%d", b.prefix, what, strings.Repeat("█", n), strings.Repeat("░", width-n), done,
+		total)
+	if cached > 0 {
+		line += fmt.Sprintf(", %d from the cache", cached)
+	}
+	if left := total - done; left > 0 && done > cached {
+		// Cells of the cache take no time.
+		line += fmt.Sprintf(", %s left",
+			(now.Sub(b.from) * time.Duration(left) / time.Duration(done-cached)).Round(time.Second))
+	}
+	fmt.Fprintf(b.w, "\r\x1b[K%s", line)
+}
+
+func (b *bar) end() {
+	if b.drawn {
+		fmt.Fprint(b.w, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,59 @@
+package papers
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/internal/stattest"
+	"github.com/randfeat/randfeat/repro/lab"
+)
+
+// meanSD is the mean and the standard deviation (of one value).
+func meanSD(a []float64) (mean, sd float64) {
+	for _, v := range a {
+		mean += v / float64(len(a))
+	}
+	for _, v := range a {
+		sd += (v - mean) * (v - mean)
+	}
+	if len(a) > 1 {
+		sd = math.Sqrt(sd / float64(len(a)-1))
+	}
+	return mean, sd
+}
+
+// against is a value that was measured, with its standard error, over what a closed form has for it.
+type against struct{ Ratio, SE float64 }
+
+// ratioOf is the mean of batch means and its standard error.
+func ratioOf(batches []float64) (a against) {
+	a.Ratio, a.SE = meanSD(batches)
+	a.SE /= math.Sqrt(float64(len(batches)))
+	return a
+}
+
+// addRatios judges measured values against closed forms: each within as many standard errors as the number of
+// comparisons asks for (once in a thousand runs one of them fails by chance), and to 1 % where the measurement is
+// that exact.
+func addRatios(p *lab.Page, what string, names []string, ratios []against) {
+	bound := stattest.Bound(1e-3, len(ratios))
+	exact, within := 0, 0
+	for i, r := range ratios {
+		half := bound * r.SE
+		c := lab.Check{What: what + ", " + names[i], Paper: "1", Ours: fmt.Sprintf("%.4f", r.Ratio),
+			Interval: fmt.Sprintf("± %.4f (%.1f se)", half, bound), Verdict: lab.Judge(math.Abs(r.Ratio-1) <= half)}
+		if c.Verdict == lab.Misses {
+			c.Why = "outside its interval"
+		}
+		if r.SE <= .005 {
+			exact++
+			if math.Abs(r.Ratio-1) <= .01 {
+				within++
+			}
+		}
+		p.Add(c)
+	}
+	p.Claim(what+", where measured to a standard error of 0.5 %", "within 1 %",
+		fmt.Sprintf("%d of %d (of %d in all; the others "+
+			"have tails too heavy for it)", within, exact, len(ratios)), within == exact, "see the rows above")
+}
