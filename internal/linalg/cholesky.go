@@ -51,9 +51,8 @@ func Cholesky(a dense.Matrix[float64]) error {
 			forward(tab, u, b)
 			for i := range b.Rows {
 				m := minus.Row(i)[j:jEnd]
-				for c, v := range b.Row(i) {
-					m[c] = -v
-				}
+				copy(m, b.Row(i))
+				tab.Scale(m, -1)
 			}
 		})
 		m := minus.RowRange(0, end-k)
@@ -76,9 +75,9 @@ func factor(tab *kern.Table[float64], a dense.Matrix[float64]) int {
 	}
 	u, b, c := block(a, 0, h, 0, h), block(a, 0, h, h, n), block(a, h, n, h, n)
 	forward(tab, u, b)
-	negate(c)
+	negate(tab, c)
 	tab.TMul(c, b, b)
-	negate(c)
+	negate(tab, c)
 	if at := factor(tab, c); at >= 0 {
 		return h + at
 	}
@@ -128,47 +127,56 @@ func solve(u, b dense.Matrix[float64], side func(*kern.Table[float64], dense.Mat
 	return nil
 }
 
-// forward is b = U⁻ᵀ·b by halves.
+// forward is b = U⁻ᵀ·b.
 func forward(tab *kern.Table[float64], u, b dense.Matrix[float64]) {
+	negate(tab, b)
+	forwardMinus(tab, u, b)
+}
+
+// forwardMinus is b = −U⁻ᵀ·b by halves: products add to what they leave, so that what is subtracted from has the other
+// sign until it is solved for, and no half is negated twice.
+func forwardMinus(tab *kern.Table[float64], u, b dense.Matrix[float64]) {
 	n := u.Rows
 	if n > inner {
 		h := half(n)
 		top, low := b.RowRange(0, h), b.RowRange(h, n)
-		forward(tab, block(u, 0, h, 0, h), top)
-		negate(low)
+		forwardMinus(tab, block(u, 0, h, 0, h), top)
 		tab.TMul(low, block(u, 0, h, h, n), top)
-		negate(low)
-		forward(tab, block(u, h, n, h, n), low)
+		forwardMinus(tab, block(u, h, n, h, n), low)
 		return
 	}
 	for i := range n {
 		bi := b.Row(i)
 		for l := range i {
-			tab.MulAdd(bi, b.Row(l), -u.At(l, i))
+			tab.MulAdd(bi, b.Row(l), u.At(l, i))
 		}
-		tab.Scale(bi, 1/u.At(i, i))
+		tab.Scale(bi, -1/u.At(i, i))
 	}
 }
 
-// backward is b = U⁻¹·b by halves.
+// backward is b = U⁻¹·b.
 func backward(tab *kern.Table[float64], u, b dense.Matrix[float64]) {
+	negate(tab, b)
+	backwardMinus(tab, u, b)
+}
+
+// backwardMinus is b = −U⁻¹·b by halves.
+func backwardMinus(tab *kern.Table[float64], u, b dense.Matrix[float64]) {
 	n := u.Rows
 	if n > inner {
 		h := half(n)
 		top, low := b.RowRange(0, h), b.RowRange(h, n)
-		backward(tab, block(u, h, n, h, n), low)
-		negate(top)
+		backwardMinus(tab, block(u, h, n, h, n), low)
 		tab.Product(top, block(u, 0, h, h, n), low, true)
-		negate(top)
-		backward(tab, block(u, 0, h, 0, h), top)
+		backwardMinus(tab, block(u, 0, h, 0, h), top)
 		return
 	}
 	for i := n - 1; i >= 0; i-- {
 		bi := b.Row(i)
 		for l := i + 1; l < n; l++ {
-			tab.MulAdd(bi, b.Row(l), -u.At(i, l))
+			tab.MulAdd(bi, b.Row(l), u.At(i, l))
 		}
-		tab.Scale(bi, 1/u.At(i, i))
+		tab.Scale(bi, -1/u.At(i, i))
 	}
 }
 
@@ -198,10 +206,26 @@ func inverseStripe(tab *kern.Table[float64], x, u dense.Matrix[float64], j int) 
 	for i := range x.Rows {
 		clear(x.Row(i))
 		if i >= j {
-			x.Row(i)[i-j] = 1
+			x.Row(i)[i-j] = -1
 		}
 	}
-	backward(tab, block(u, 0, x.Rows, 0, x.Rows), x)
+	backwardMinus(tab, block(u, 0, x.Rows, 0, x.Rows), x)
+}
+
+// InverseProduct sets the upper triangle of dst to A⁻¹ = U⁻¹U⁻ᵀ, given U⁻¹, which it transposes. Element ij is a sum from
+// column max(i, j) on: n³/6 multiply-adds. dst must not share memory with inverse.
+func InverseProduct(dst, inverse dense.Matrix[float64]) {
+	tab := kern.Best[float64]()
+	n := inverse.Rows
+	for i := range n {
+		for j := range i {
+			inverse.Row(i)[j], inverse.Row(j)[i] = inverse.At(j, i), 0
+		}
+		clear(dst.Row(i)[i:])
+	}
+	eachTile(0, n, func(i, iEnd, j, jEnd int) {
+		tab.TMul(block(dst, i, iEnd, j, jEnd), block(inverse, j, n, i, iEnd), block(inverse, j, n, j, jEnd))
+	})
 }
 
 // TraceInverse is tr A⁻¹ = ‖U⁻¹‖² of A = UᵀU.
@@ -267,12 +291,9 @@ func block(a dense.Matrix[float64], i, iEnd, j, jEnd int) dense.Matrix[float64] 
 	return a.RowRange(i, iEnd).ColRange(j, jEnd)
 }
 
-func negate(a dense.Matrix[float64]) {
+func negate(tab *kern.Table[float64], a dense.Matrix[float64]) {
 	for i := range a.Rows {
-		row := a.Row(i)
-		for j, v := range row {
-			row[j] = -v
-		}
+		tab.Scale(a.Row(i), -1)
 	}
 }
 

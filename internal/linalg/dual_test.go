@@ -64,8 +64,16 @@ func TestDual(t *testing.T) {
 		}
 	}
 	loo := dense.New[float64](n, outs)
-	if err := d.LeaveOneOut(loo, y, dense.New[float64](n, n)); err != nil {
+	if err := d.LeaveOneOut(loo, y, dense.New[float64](n, n), 0); err != nil {
 		t.Fatal(err)
+	}
+	const from = 23
+	last := dense.New[float64](n-from, outs)
+	if err := d.LeaveOneOut(last, y, dense.New[float64](n-from, n-from), from); err != nil {
+		t.Fatal(err)
+	}
+	for i := range last.Data {
+		near("left out of the last rows", last.Data[i], loo.Data[from*outs+i])
 	}
 	for _, i := range []int{0, 17, n - 1} {
 		rest := func(m dense.Matrix[float64]) dense.Matrix[float64] {

@@ -21,7 +21,7 @@ import (
 var exactRows = 20000
 
 const (
-	// A search looks at few rows first and at more around the best: a trial of n rows takes n³/3 multiply-adds. What
+	// A search looks at few rows first and at more around the best: a trial of n rows takes n³/6 multiply-adds. What
 	// more rows want, narrower kernels, comes in steps that are looked at each time.
 	firstRows = 1024
 	lastRows  = 4096
@@ -53,7 +53,7 @@ func (f *fit) chooseExact(s *sample, rows int64) (*decision, error) {
 		why = "as asked"
 	}
 	c.chosen(Choice{Name: "map", Value: MapExact, Given: f.o.Map != "", Why: why})
-	e := c.exactSearch(shuffled(s.len(), f.o.Seed), firstRows, lastRows)
+	e := c.exactSearch(shuffled(s.len(), f.o.Seed), finalSizes(s.len())...)
 	e.at = f.start
 	c.planned = 20
 	f.progress(stageChoose, 0, c.planned)
@@ -66,7 +66,7 @@ func (f *fit) chooseExact(s *sample, rows int64) (*decision, error) {
 	b := Choice{Name: "bandwidth", Number: e.at.scale, Value: short(e.at.scale), Given: f.o.Bandwidth > 0,
 		Why: "as asked"}
 	l := Choice{Name: "lambda", Number: e.at.lambda, Value: short(e.at.lambda), Given: f.o.Lambda > 0, Why: "as asked"}
-	how := fmt.Sprintf("best %s, every row left out of %d", f.metric(), e.tries.x.Rows)
+	how := fmt.Sprintf("best %s of %s", f.metric(), e.judged())
 	if !b.Given {
 		b.Why, b.Trials = how, e.shown(func(t trial) float64 { return t.spec.Kernel.Scale })
 	}
@@ -79,19 +79,41 @@ func (f *fit) chooseExact(s *sample, rows int64) (*decision, error) {
 	return c.d, nil
 }
 
-// exactSearch searches s and λ together.
-type exactSearch struct {
-	c           *chooser
-	tries       exactTries
-	order       []int     // rows of the sample, in the order in which searches take them
-	first, last int       // rows of the grid, and at most of the end
-	weights     []float64 // of the columns; nil: 1
-	at          exactPoint
-	all         []trial // of the last number of rows
+// judged says what the last trials were judged by.
+func (e *exactSearch) judged() string {
+	n, m := e.tries.x.Rows, e.tries.x.Rows-e.tries.from
+	if e.tries.parts != nil {
+		return fmt.Sprintf("%d rows, fold by fold", n)
+	}
+	if n == m {
+		return fmt.Sprintf("%d rows, each left out", n)
+	}
+	return fmt.Sprintf("%d of %d rows, each left out", m, n)
 }
 
-func (c *chooser) exactSearch(order []int, first, last int) *exactSearch {
-	return &exactSearch{c: c, order: order, first: first, last: last, tries: exactTries{ctx: c.f.ctx, task: c.f.task}}
+// exactSearch searches s and λ together.
+type exactSearch struct {
+	c       *chooser
+	tries   exactTries
+	order   []int     // rows of the sample, in the order in which searches take them
+	sizes   []int     // how many are looked at, step by step
+	weights []float64 // of the columns; nil: 1
+	at      exactPoint
+	near    exactPoint // where a climb begins instead of a grid, s in median distances; zero: there is a grid
+	all     []trial    // of the last number of rows
+}
+
+func (c *chooser) exactSearch(order []int, sizes ...int) *exactSearch {
+	return &exactSearch{c: c, order: order, sizes: sizes, tries: exactTries{ctx: c.f.ctx, task: c.f.task}}
+}
+
+// finalSizes are those of the search of the settings of n rows: it ends where a few trials cost as much as the fit.
+func finalSizes(n int) []int {
+	sizes := []int{min(n, firstRows)}
+	for m := 2 * firstRows; m <= min(lastRows, n*2/3); m *= 2 {
+		sizes = append(sizes, m)
+	}
+	return sizes
 }
 
 type exactPoint struct{ scale, lambda float64 }
@@ -136,33 +158,40 @@ func (e *exactSearch) rows(n int) error {
 func (e *exactSearch) search() error {
 	c := e.c
 	o := &c.f.o
-	n := len(e.order)
 	if o.Bandwidth > 0 && o.Lambda > 0 {
 		e.at = exactPoint{o.Bandwidth, o.Lambda}
 		return nil
 	}
-	if err := e.rows(min(n, e.first)); err != nil {
+	if err := e.rows(e.sizes[0]); err != nil {
 		return err
 	}
-	if e.at == (exactPoint{}) {
-		c.median = medianDistance(&sample{x: e.tries.x}, o.Seed)
+	c.median = medianDistance(&sample{x: e.tries.x}, o.Seed)
+	switch {
+	case e.at != exactPoint{}:
+	case e.near != exactPoint{}:
+		e.at = exactPoint{e.near.scale * c.median, e.near.lambda}
+	default:
 		if err := e.grid(); err != nil {
 			return err
 		}
 	}
-	for size := min(n, e.first); ; {
+	if o.Bandwidth > 0 {
+		e.at.scale = o.Bandwidth
+	}
+	if o.Lambda > 0 {
+		e.at.lambda = o.Lambda
+	}
+	for i := range e.sizes {
+		if i > 0 {
+			if err := e.rows(e.sizes[i]); err != nil {
+				return err
+			}
+		}
 		if err := e.climb(); err != nil {
 			return err
 		}
-		next := min(n, 2*size, e.last)
-		if next < size*5/4 { // little is to be learned from so few more
-			return nil
-		}
-		size = next
-		if err := e.rows(size); err != nil {
-			return err
-		}
 	}
+	return nil
 }
 
 // The grid of an exact kernel reaches further down than that of random features, in s and in λ: as many features as

@@ -77,7 +77,7 @@ func (f *fit) chooseNystrom(s *sample, rows int64) (*decision, error) {
 
 // exactSettings are bandwidth and penalty of the exact kernel of some rows of the sample.
 func (c *chooser) exactSettings() (*exactSearch, error) {
-	e := c.exactSearch(shuffled(c.s.len(), c.f.o.Seed), firstRows, lastRows)
+	e := c.exactSearch(shuffled(c.s.len(), c.f.o.Seed), finalSizes(c.s.len())...)
 	e.at = c.f.start
 	return e, e.search()
 }
@@ -88,7 +88,7 @@ func (c *chooser) takeNystrom(e *exactSearch, spec randfeat.Spec, marks []coupli
 	s := spec.Kernel.Scale
 	b := Choice{Name: "bandwidth", Number: s, Value: short(s), Given: c.f.o.Bandwidth > 0, Why: "as asked"}
 	if !b.Given {
-		b.Why = fmt.Sprintf("best %s of the exact kernel, every row left out of %d", c.f.metric(), e.tries.x.Rows)
+		b.Why = fmt.Sprintf("best %s of the exact kernel, %s", c.f.metric(), e.judged())
 		b.Trials = e.shown(func(t trial) float64 { return t.spec.Kernel.Scale })
 	}
 	c.chosen(b)

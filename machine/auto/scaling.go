@@ -43,11 +43,11 @@ func (f *fit) chooseScaling(s *sample) (*Choice, error) {
 			machine.ErrSetup)
 	case f.o.Scaling == ScalingFitted:
 		order := shuffled(s.len(), f.o.Seed)
-		w, err := c.fittedWeights(order[:min(len(order), widthRows)], f.fieldWeights(ScalingStandard, s))
+		w, at, err := c.fittedWeights(order[:min(len(order), widthRows)], f.fieldWeights(ScalingStandard, s))
 		if err != nil {
 			return nil, err
 		}
-		ch.Value = ScalingFitted
+		ch.Value, f.start = ScalingFitted, at
 		f.setWeights(s, w)
 		return ch, nil
 	case ch.Given:
@@ -72,16 +72,20 @@ func (c *chooser) tryScalings(ch *Choice) error {
 		top     *exactSearch
 		topLoss []float64
 		weights []float64
+		near    exactPoint
 	)
-	try := func(name string, w []float64) error {
+	try := func(name string, w []float64, at exactPoint) error {
 		e := c.exactSearch(judge, max(len(judge)/3, min(len(judge), leastScaling/2)), len(judge))
-		e.weights = f.columnWeights(w)
+		e.weights, e.at, e.near = f.columnWeights(w), at, near
 		if err := e.search(); err != nil {
 			return err
 		}
 		i := best(e.all)
 		if i < 0 {
 			return nil
+		}
+		if near == (exactPoint{}) { // settings of one are near those of another in the units of its own distances
+			near = exactPoint{e.at.scale / c.median, e.at.lambda}
 		}
 		t := e.all[i]
 		ch.Trials = append(ch.Trials, f.shown(t, float64(len(ch.Trials)), name))
@@ -98,7 +102,7 @@ func (c *chooser) tryScalings(ch *Choice) error {
 		return nil
 	}
 	standard := f.fieldWeights(ScalingStandard, c.s)
-	if err := try(ScalingStandard, standard); err != nil {
+	if err := try(ScalingStandard, standard, exactPoint{}); err != nil {
 		return err
 	}
 	for _, name := range []string{ScalingCommon, ScalingRobust} {
@@ -106,7 +110,7 @@ func (c *chooser) tryScalings(ch *Choice) error {
 		if slices.Max(w) <= alike*slices.Min(w) {
 			continue
 		}
-		if err := try(name, w); err != nil {
+		if err := try(name, w, exactPoint{}); err != nil {
 			return err
 		}
 	}
@@ -114,15 +118,15 @@ func (c *chooser) tryScalings(ch *Choice) error {
 		return fmt.Errorf("scaling: %w", errNothing)
 	}
 	if len(f.schema.Fields) > 1 {
-		w, err := c.fittedWeights(rest, weights)
+		w, at, err := c.fittedWeights(rest, weights)
 		if err != nil {
 			return err
 		}
-		if err := try(ScalingFitted, w); err != nil {
+		if err := try(ScalingFitted, w, at); err != nil {
 			return err
 		}
 		if ch.Value == ScalingFitted && len(rest) < widthRows { // rows that judged know something, too
-			if weights, err = c.fittedWeights(order[:min(len(order), widthRows)], w); err != nil {
+			if weights, _, err = c.fittedWeights(order[:min(len(order), widthRows)], w); err != nil {
 				return err
 			}
 		}

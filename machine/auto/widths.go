@@ -21,13 +21,15 @@ type widths struct {
 	field   []int                 // of every column
 	k, inv  dense.Matrix[float64]
 	s       dense.Matrix[float64]
-	gram    linalg.Gram[float64]
 }
 
 const (
 	// widthSteps are steps of the ascent; each multiplies or divides a width by e^0.3 at first.
 	widthSteps = 40
 	firstStep  = 0.3
+	// An ascent that gains less than widthGain in widthPause steps is at its end: one standard error of one width is ½.
+	widthPause = 4
+	widthGain  = 0.2
 	// widthPrior is the standard deviation of the logarithm of a width about the mean of all: wide enough for columns
 	// that do not matter, and what keeps hundreds of widths from being fitted to noise.
 	widthPrior = 2.0
@@ -35,8 +37,8 @@ const (
 )
 
 // fittedWeights are the widths of largest marginal likelihood on some rows of the sample, from those given, with mean
-// logarithm 0: the bandwidth is chosen later.
-func (c *chooser) fittedWeights(rows []int, from []float64) ([]float64, error) {
+// logarithm 0, and the bandwidth and penalty that they go with there.
+func (c *chooser) fittedWeights(rows []int, from []float64) ([]float64, exactPoint, error) {
 	x, _, t := c.s.picked(rows)
 	w := &widths{x: x, t: t}
 	for i := range c.f.schema.Fields {
@@ -63,7 +65,7 @@ func (c *chooser) fittedWeights(rows []int, from []float64) ([]float64, error) {
 	p[len(from)] = math.Log(0.1)
 	p, err := w.ascend(c, p)
 	if err != nil {
-		return nil, err
+		return nil, exactPoint{}, err
 	}
 	mean := 0.0
 	for _, v := range p[:len(from)] {
@@ -73,7 +75,7 @@ func (c *chooser) fittedWeights(rows []int, from []float64) ([]float64, error) {
 	for i := range out {
 		out[i] = math.Exp(max(min(p[i]-mean, widest), -widest))
 	}
-	return out, nil
+	return out, exactPoint{math.Exp(-mean), math.Exp(p[len(from)])}, nil
 }
 
 // ascend goes up by the signs of the gradient, with a step of its own for every parameter that grows while the sign
@@ -86,7 +88,14 @@ func (w *widths) ascend(c *chooser, p []float64) ([]float64, error) {
 	}
 	g := make([]float64, len(p))
 	top, at := math.Inf(-1), append([]float64(nil), p...)
-	for range widthSteps {
+	mark := top // the best of widthPause steps ago
+	for n := range widthSteps {
+		if n%widthPause == 0 {
+			if top-mark < widthGain {
+				break
+			}
+			mark = top
+		}
 		if err := c.f.ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -161,14 +170,7 @@ func (w *widths) evidence(g, p []float64) (float64, error) {
 	}
 	half := float64(n) * outs / 2
 	value := -half*math.Log(q) - outs/2*linalg.LogDet(w.k)
-	// M = U⁻¹U⁻ᵀ, in place of U.
-	for i := range n {
-		for j := range i {
-			w.inv.Row(i)[j], w.inv.Row(j)[i] = w.inv.At(j, i), 0
-		}
-	}
-	clear(w.k.Data)
-	w.gram.Add(tab, w.k, w.inv)
+	linalg.InverseProduct(w.k, w.inv) // M = U⁻¹U⁻ᵀ, in place of U
 	// S = K ∘ P with P = (2·half/q) ααᵀ − outs·M.
 	diagonal := make([]float64, n)
 	par.For(n, 16, func(lo, hi int) {
