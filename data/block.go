@@ -99,6 +99,15 @@ func (b *Block) AppendText(j int, text []byte) {
 	b.Cols[j].Text = append(b.Cols[j].Text, text)
 }
 
+// truncate keeps the first n rows, of which all columns have a cell.
+func (b *Block) truncate(n int) {
+	for j := range b.Cols {
+		c := &b.Cols[j]
+		c.Num, c.Text, c.Bare = c.Num[:min(n, len(c.Num))], c.Text[:min(n, len(c.Text))], c.Bare[:min(n, len(c.Bare))]
+	}
+	b.Rows = n
+}
+
 // Keep keeps the given rows of the block, in ascending order, and removes all others.
 func (b *Block) Keep(rows []int) {
 	for j := range b.Cols {

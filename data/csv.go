@@ -15,6 +15,8 @@ type csvSource struct {
 	in      input
 	o       Options // with Delimiter and Header found
 	columns []string
+	skip    int // bytes of text before the first row
+	width   int // of the first record
 }
 
 func newCSVSource(in input, sample []byte, whole bool, o Options) (Source, error) {
@@ -48,8 +50,9 @@ func newCSVSource(in input, sample []byte, whole bool, o Options) (Source, error
 	if err := checkWidth(place, n, o.MaxColumns); err != nil {
 		return nil, err
 	}
-	s.columns = columnNames("c", n)
+	s.columns, s.width = columnNames("c", n), r.n
 	if *o.Header {
+		s.skip = int(r.consumed())
 		for j, c := range cells {
 			if c != "" {
 				s.columns[j] = c
@@ -68,24 +71,18 @@ func (s *csvSource) Open(want []Kind) (Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.in.name, err)
 	}
-	r, err := newCSVReader(s.in, s.o)
-	if err != nil {
-		return nil, err
+	missing := newMissingSet(s.o.Missing)
+	var q *quotes
+	if !s.o.Literal {
+		q = &quotes{s.o.Delimiter}
 	}
-	if *s.o.Header {
-		err := r.nextRecord()
-		if err == nil {
-			_, _, err = r.cells(0) // a name may hold line ends
-		}
-		if err != nil && err != io.EOF {
-			r.Close()
-			return nil, err
-		}
-	}
-	r.columns, r.want = s.columns, kinds
-	return r, nil
+	return newTextReader(s.in, s.o, s.columns, kinds, q, s.skip, s.width, func(l *lines) rows {
+		return &csvReader{lines: l, columns: s.columns, want: kinds, missing: missing, delim: s.o.Delimiter,
+			blank: s.o.Delimiter == ' ', literal: s.o.Literal}
+	})
 }
 
+// csvReader parses the records of lines.
 type csvReader struct {
 	*lines
 	columns []string
@@ -95,8 +92,6 @@ type csvReader struct {
 	blank   bool // runs of blanks delimit
 	literal bool
 
-	row     int64
-	starts  []int64 // line of each row of the last block
 	scratch []byte
 }
 
@@ -109,32 +104,12 @@ func newCSVReader(in input, o Options) (*csvReader, error) {
 		literal: o.Literal}, nil
 }
 
-func (r *csvReader) Columns() []string { return r.columns }
-
-func (r *csvReader) Where(i int) string { return fmt.Sprintf("%s:%d", r.in.name, r.starts[i]) }
-
-func (r *csvReader) Read(b *Block, max int) error {
-	b.reset(r.row, r.want)
-	r.starts = r.starts[:0]
-	for b.Rows < max && !b.Full() {
-		err := r.nextRecord()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		if err := r.parse(b); err != nil {
-			return err
-		}
-		b.Rows++
-		r.starts = append(r.starts, r.line)
+// parseRow appends the next record to the block.
+func (r *csvReader) parseRow(b *Block) error {
+	if err := r.nextRecord(); err != nil {
+		return err
 	}
-	if b.Rows == 0 {
-		return io.EOF
-	}
-	r.row += int64(b.Rows)
-	return nil
+	return r.parse(b)
 }
 
 // nextRecord moves to the next line that is not empty.

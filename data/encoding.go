@@ -270,13 +270,9 @@ func (d *decoder) fill() {
 
 // decode sets ready to the text of b and tells how many bytes it took; end says that no more will come.
 func (d *decoder) decode(b []byte, end bool) (used int, err error) {
-	d.ready = d.out[:0]
 	e := d.state.is.Load()
 	if e == nil {
-		i := 0
-		for i < len(b) && b[i] < utf8.RuneSelf {
-			i++
-		}
+		i := asciiPrefix(b)
 		if i == len(b) || !end && !utf8.FullRune(b[i:]) {
 			d.ready = b[:i]
 			return i, nil
@@ -286,35 +282,45 @@ func (d *decoder) decode(b []byte, end bool) (used int, err error) {
 		}
 		d.state.is.Store(e)
 	}
+	text, used, wrong := e.decode(&d.out, b, !d.begun, end)
+	d.ready, d.begun = text, d.begun || used > 0
+	if wrong != "" {
+		err = wrongText(d.name, text, d.line+1, d.col, wrong)
+	}
+	return used, err
+}
+
+// decode is the text of b and the number of bytes that it took; end says that no more will come. The text is in b or in
+// the memory of out. What is wrong stands behind the text.
+func (e *textEncoding) decode(out *[]byte, b []byte, first, end bool) (text []byte, used int, wrong string) {
 	switch {
 	case e.order != nil:
-		return d.decode16(b, e.order, end)
+		return e.decode16(out, b, first, end)
 	case e.table != nil:
+		text = (*out)[:0]
 		for i, c := range b {
 			r := e.table.DecodeByte(c)
 			if r == utf8.RuneError {
-				return i, d.wrong(fmt.Sprintf("byte 0x%02X is no character of %s", c, e.name))
+				return text, i, fmt.Sprintf("byte 0x%02X is no character of %s", c, e.name)
 			}
-			d.ready = utf8.AppendRune(d.ready, r)
+			text = utf8.AppendRune(text, r)
 		}
-		d.out = d.ready
-		return len(b), nil
+		*out = text
+		return text, len(b), ""
 	}
 	if utf8.Valid(b) {
-		d.ready = b
-		return len(b), nil
+		return b, len(b), ""
 	}
 	i := 0
 	for i < len(b) && valid(b[i:]) {
 		_, n := utf8.DecodeRune(b[i:])
 		i += n
 	}
-	d.ready = b[:i]
 	if !end && !utf8.FullRune(b[i:]) {
-		return i, nil
+		return b[:i], i, ""
 	}
-	return i, d.wrong(fmt.Sprintf("byte 0x%02X is not UTF-8, the encoding of the text before it: correct it, or name "+
-		"the encoding of the file", b[i]))
+	return b[:i], i, fmt.Sprintf("byte 0x%02X is not UTF-8, the encoding of the text before it: correct it, or name "+
+		"the encoding of the file", b[i])
 }
 
 // valid reports whether b begins with a character in UTF-8.
@@ -323,45 +329,44 @@ func valid(b []byte) bool {
 	return r != utf8.RuneError || n > 1
 }
 
-func (d *decoder) decode16(b []byte, order binary.ByteOrder, end bool) (used int, err error) {
+func (e *textEncoding) decode16(out *[]byte, b []byte, first, end bool) (text []byte, used int, wrong string) {
 	i := 0
-	if !d.begun && len(b) >= 2 {
-		if d.begun = true; order.Uint16(b) == 0xfeff {
-			i = 2
-		}
+	if first && len(b) >= 2 && e.order.Uint16(b) == 0xfeff {
+		i = 2
 	}
+	text = (*out)[:0]
 	for ; i+2 <= len(b); i += 2 {
-		r := rune(order.Uint16(b[i:]))
+		r := rune(e.order.Uint16(b[i:]))
 		if utf16.IsSurrogate(r) {
 			if i+4 > len(b) && !end {
 				break
 			}
 			low := rune(0)
 			if i+4 <= len(b) {
-				low = rune(order.Uint16(b[i+2:]))
+				low = rune(e.order.Uint16(b[i+2:]))
 			}
 			full := utf16.DecodeRune(r, low)
 			if full == utf8.RuneError {
-				return i, d.wrong(fmt.Sprintf("half of a character, 0x%04X, in UTF-16", r))
+				return text, i, fmt.Sprintf("half of a character, 0x%04X, in UTF-16", r)
 			}
 			r = full
 			i += 2
 		}
-		d.ready = utf8.AppendRune(d.ready, r)
+		text = utf8.AppendRune(text, r)
 	}
-	d.out = d.ready
+	*out = text
 	if end && i < len(b) {
-		return i, d.wrong("half of a character at the end, in UTF-16")
+		return text, i, "half of a character at the end, in UTF-16"
 	}
-	return i, nil
+	return text, i, ""
 }
 
-// wrong is an error behind what is ready.
-func (d *decoder) wrong(detail string) error {
-	line, col := d.line, d.col+int64(len(d.ready))
-	if i := bytes.LastIndexByte(d.ready, '\n'); i >= 0 {
-		line += int64(bytes.Count(d.ready, []byte("\n")))
-		col = int64(len(d.ready) - i - 1)
+// wrongText is an error behind some text that begins at byte col, from 0, of a line.
+func wrongText(name string, text []byte, line, col int64, detail string) error {
+	col += int64(len(text))
+	if i := bytes.LastIndexByte(text, '\n'); i >= 0 {
+		line += int64(bytes.Count(text, []byte("\n")))
+		col = int64(len(text) - i - 1)
 	}
-	return inputError(fmt.Sprintf("%s:%d:%d", d.name, line+1, col+1), "%s", detail)
+	return inputError(fmt.Sprintf("%s:%d:%d", name, line, col+1), "%s", detail)
 }

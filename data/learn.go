@@ -126,7 +126,8 @@ const (
 // columns and texts that nearly always differ (names, identifiers) are left out.
 //
 // Memory does not depend on the number of rows: one block of at most 1024 rows, 2²⁰ cells and 32 MiB of text, one row
-// of at most MaxLine bytes, and at most 128 MiB or 5 KiB a column, whichever is more, for counting texts.
+// of at most MaxLine bytes, and at most 128 MiB or 5 KiB a column, whichever is more, for counting texts. A text format
+// that is parsed by several goroutines has for each two pieces of at most 256 KiB of text and their cells.
 func Learn(src Source, o LearnOptions) (*Schema, *Summary, error) {
 	if o.MaxLevels == 0 {
 		o.MaxLevels = 64

@@ -19,7 +19,13 @@ type lines struct {
 	line     int64 // line number of the current record, from 1
 	span     int64 // lines of the current record
 	eof      bool
+	fail     error // what comes at the end instead of io.EOF
+	more     bool  // a record that goes on at the end is errMore
+	gone     int64 // bytes that have left buf, without a byte order mark
 }
+
+// consumed is how many bytes of text end with the current record and its line end.
+func (l *lines) consumed() int64 { return l.gone + int64(min(l.pos+l.n+1, l.end)) }
 
 func newLines(in input, limit int) (*lines, error) {
 	r, c, err := in.text()
@@ -38,6 +44,7 @@ func newLines(in input, limit int) (*lines, error) {
 	}
 	if bytes.HasPrefix(l.buf[:l.end], []byte(bom)) {
 		l.pos = len(bom)
+		l.gone = -int64(len(bom))
 	}
 	return l, nil
 }
@@ -55,6 +62,9 @@ func (l *lines) next() error {
 // extend adds a line to the record. It returns io.EOF if there is none.
 func (l *lines) extend() error {
 	if err := l.find(l.n + 1); err != nil {
+		if err == io.EOF && l.more {
+			return errMore
+		}
 		return err
 	}
 	l.span++
@@ -73,6 +83,12 @@ func (l *lines) find(from int) error {
 			from = l.end - l.pos
 		}
 		if l.eof {
+			if l.fail != nil && l.end-l.pos > l.limit+1 {
+				return l.tooLong()
+			}
+			if l.fail != nil {
+				return l.fail
+			}
 			if l.pos+start >= l.end {
 				return io.EOF
 			}
@@ -99,6 +115,7 @@ func (l *lines) fill() error {
 		switch {
 		case l.pos > 0:
 			copy(l.buf, l.buf[l.pos:l.end])
+			l.gone += int64(l.pos)
 			l.pos, l.end = 0, l.end-l.pos
 		case len(l.buf) > l.limit+1:
 			return l.tooLong()

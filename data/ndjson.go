@@ -16,6 +16,7 @@ type jsonSource struct {
 	in      input
 	o       Options
 	columns []string
+	width   int // of the first row
 }
 
 func newJSONSource(in input, sample []byte, whole bool, o Options) (Source, error) {
@@ -58,7 +59,9 @@ func newJSONSourceFrom(in, first input, rows int, o Options) (Source, error) {
 		if p.blank() {
 			continue
 		}
-		n++
+		if n++; n == 1 {
+			s.width = l.n
+		}
 		err := p.object(func(key, _ []byte, at, _ int) error {
 			cells++
 			if !seen[string(key)] {
@@ -94,18 +97,18 @@ func (s *jsonSource) Open(want []Kind) (Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.in.name, err)
 	}
-	l, err := newLines(s.in, s.o.MaxLine)
-	if err != nil {
-		return nil, err
-	}
-	r := &jsonReader{lines: l, columns: s.columns, want: kinds, missing: newMissingSet(s.o.Missing),
-		index: make(map[string]int, len(s.columns)), seen: make([]int64, len(s.columns))}
+	missing := newMissingSet(s.o.Missing)
+	index := make(map[string]int, len(s.columns))
 	for j, c := range s.columns {
-		r.index[c] = j
+		index[c] = j
 	}
-	return r, nil
+	return newTextReader(s.in, s.o, s.columns, kinds, nil, 0, s.width, func(l *lines) rows {
+		return &jsonReader{lines: l, columns: s.columns, want: kinds, missing: missing, index: index,
+			seen: make([]int64, len(s.columns))}
+	})
 }
 
+// jsonReader parses the objects of lines.
 type jsonReader struct {
 	*lines
 	columns []string
@@ -113,44 +116,26 @@ type jsonReader struct {
 	missing *missingSet
 	index   map[string]int
 	seen    []int64 // the last row, from 1, in which the key of a column came
-
-	row    int64
-	starts []int64
+	row     int64
 }
 
-func (r *jsonReader) Columns() []string  { return r.columns }
-func (r *jsonReader) Where(i int) string { return fmt.Sprintf("%s:%d", r.in.name, r.starts[i]) }
-
-func (r *jsonReader) Read(b *Block, max int) error {
-	b.reset(r.row, r.want)
-	r.starts = r.starts[:0]
-	for b.Rows < max && !b.Full() {
-		err := r.next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
+// parseRow appends the next object to the block.
+func (r *jsonReader) parseRow(b *Block) error {
+	for {
+		if err := r.next(); err != nil {
 			return err
 		}
 		p := lineScanner{jsonscan.Scanner{Data: r.record()}, r.lines}
 		if p.blank() {
 			continue
 		}
-		if err := r.parse(b, &p); err != nil {
-			return err
-		}
-		b.Rows++
 		r.row++
-		r.starts = append(r.starts, r.line)
+		return r.parse(b, &p)
 	}
-	if b.Rows == 0 {
-		return io.EOF
-	}
-	return nil
 }
 
 func (r *jsonReader) parse(b *Block, p *lineScanner) error {
-	expect, row := 0, r.row+1
+	expect, row := 0, r.row
 	err := p.object(func(key, cell []byte, at, cellAt int) error {
 		j := expect // rows mostly have their keys in one order
 		if j >= len(r.columns) || string(key) != r.columns[j] {

@@ -37,6 +37,9 @@ type Options struct {
 	Missing    []string // texts that mean a missing value; nil is [DefaultMissing], empty is none
 	MaxColumns int      // 0 is [DefaultMaxColumns]
 	MaxLine    int      // bytes of one row of a text format; 0 is [DefaultMaxLine]
+	Workers    int      // goroutines that parse a text format; 0 is GOMAXPROCS
+
+	piece int // bytes of text that a goroutine takes, for tests
 }
 
 // DefaultMissing are the texts that mean a missing value.
@@ -57,6 +60,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.MaxLine == 0 {
 		o.MaxLine = DefaultMaxLine
+	}
+	if o.Workers < 0 {
+		return o, fmt.Errorf("%d goroutines to parse with: want at least one, or 0 for GOMAXPROCS", o.Workers)
 	}
 	if o.MaxColumns < 0 || o.MaxLine < 0 {
 		return o, fmt.Errorf("the limits of %d columns and %d bytes per line must be positive", o.MaxColumns, o.MaxLine)
