@@ -30,34 +30,40 @@ const ridgeOfColumns = 1e-11
 
 // whitened is nil for other families.
 func (s Setup) whitened() (*whitening, error) {
+	r, err := s.landmarkRoot()
+	if err != nil || r.Rows == 0 {
+		return nil, err
+	}
+	w := &whitening{r: r, inverse: dense.New[float64](r.Rows, r.Rows)}
+	return w, linalg.Inverse(w.inverse, w.r)
+}
+
+// landmarkRoot is R; empty for other families.
+func (s Setup) landmarkRoot() (r dense.Matrix[float64], err error) {
 	if _, ok := s.Spec.Family.(family.Landmarks); !ok {
-		return nil, nil
+		return r, nil
 	}
 	switch {
 	case s.Float32:
-		return nil, fmt.Errorf("family landmarks in float32: its features are solutions of a system that is not "+
+		return r, fmt.Errorf("family landmarks in float32: its features are solutions of a system that is not "+
 			"well-conditioned: use float64: %w", ErrSetup)
 	case !hasLandmarks(s.Spec.Kernel) || len(s.Omega) != 1:
-		return nil, fmt.Errorf("family landmarks of a %v kernel, want one with κ(x, x) = 1 and no negative values: %w",
+		return r, fmt.Errorf("family landmarks of a %v kernel, want one with κ(x, x) = 1 and no negative values: %w",
 			s.Spec.Kernel.Kind, ErrSetup)
 	}
 	z := s.Omega[0].Rows // embedded
-	w := &whitening{r: dense.New[float64](z.Rows, z.Rows), inverse: dense.New[float64](z.Rows, z.Rows)}
-	if err := kernel.Gram(kernel.Kernel{Kind: s.Spec.Kernel.Kind}, w.r, z, z); err != nil {
-		return nil, err
+	r = dense.New[float64](z.Rows, z.Rows)
+	if err := kernel.Gram(kernel.Kernel{Kind: s.Spec.Kernel.Kind}, r, z, z); err != nil {
+		return r, err
 	}
 	for i := range z.Rows {
-		w.r.Row(i)[i] += ridgeOfColumns
+		r.Row(i)[i] += ridgeOfColumns
 	}
-	err := linalg.Cholesky(w.r)
+	err = linalg.Cholesky(r)
 	if errors.Is(err, linalg.ErrNotPositive) {
-		return nil, fmt.Errorf("landmarks that are nearly equal (%w): choose them with Landmarks, or fewer: %w", err,
-			ErrSetup)
+		return r, fmt.Errorf("landmarks that are nearly equal (%w): choose them with Landmarks, or fewer: %w", err, ErrSetup)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return w, linalg.Inverse(w.inverse, w.r)
+	return r, err
 }
 
 // hasLandmarks says that κ(x, x) = 1, as the tolerances here take it, and that family landmarks has the kernel.

@@ -1,0 +1,499 @@
+package machine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/linalg"
+	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/rng"
+)
+
+// Iterative says how [FitIterative] solves. Zero fields are defaults.
+type Iterative struct {
+	// Tolerance is the relative residual |b − (C+λI)w|/|b| of every output at which iterations end; 0: 1e-6.
+	Tolerance float64
+	// Steps bounds the iterations, each of which reads all rows once; 0: 200.
+	Steps int
+	// Sketch is the number r of rows that the preconditioner knows; 0: 4096, fewer where r·F numbers were more than 1
+	// GiB, and no more than rows.
+	Sketch int
+	// Progress is called after every iteration with its number and residual; an error ends the fit.
+	Progress func(step int, residual float64) error
+}
+
+// Iterations is what FitIterative did.
+type Iterations struct {
+	Steps     int     // iterations; the rows were read once more
+	Residual  float64 // the largest relative residual of an output
+	Converged bool    // it is within the tolerance
+	Sketch    int     // rows of the preconditioner
+	Bytes     int64   // memory of the preconditioner, the vectors and the blocks of features
+}
+
+const (
+	defaultTolerance = 1e-6
+	defaultSteps     = 200
+	defaultSketch    = 4096
+	sketchBytes      = 1 << 30
+	// Features of this many bytes are computed at a time: they are used twice and forgotten.
+	iterativeBlock = 16 << 20
+)
+
+// FitIterative is kernel ridge regression with penalty λ > 0, the fit of [Ridge], by conjugate gradients: features are
+// computed again in every iteration and no F×F matrix exists, so that F may be 100,000. An iteration takes
+// n·(cost of a row of features + 2·F·outputs) multiply-adds; how many are needed depends on λ and on the
+// preconditioner
+//
+//	P = λI + (n/r) Σ_r (φ−μ)(φ−μ)ᵀ
+//
+// of r rows drawn by Spec.Seed, which takes r²·F multiply-adds once and 8r(F + r) bytes (Rudi, Carratino & Rosasco 2017,
+// FALKON, arXiv:1705.10958, eq. 13, whose rows are the landmarks). Other memory is some F·outputs numbers and blocks of
+// 16 MiB of features. For landmarks (family.Landmarks) K_mm = RᵀR is one more matrix, of 8m² bytes, and R⁻¹ is applied to
+// vectors only, so that an iteration takes n·m products and not n·m².
+//
+// The bits do not depend on GOMAXPROCS. Iterations that end before the residual is small are no error: see the result.
+func FitIterative(s Setup, rows Rows, lambda float64, o Iterative) (*Model, Iterations, error) {
+	var done Iterations
+	if !(lambda > 0) || math.IsInf(lambda, 1) {
+		return nil, done, fmt.Errorf("λ = %g, want a positive number: %w", lambda, ErrSetup)
+	}
+	if o.Tolerance < 0 || o.Steps < 0 || o.Sketch < 0 {
+		return nil, done, fmt.Errorf("tolerance %g, %d steps, a sketch of %d rows, want none of them negative: %w",
+			o.Tolerance, o.Steps, o.Sketch, ErrSetup)
+	}
+	o.Tolerance, o.Steps = cmp.Or(o.Tolerance, defaultTolerance), cmp.Or(o.Steps, defaultSteps)
+	g, err := newGradients(s)
+	if err != nil {
+		return nil, done, err
+	}
+	if err := g.setup.checkRows(rows); err != nil {
+		return nil, done, err
+	}
+	g.rows = rows
+	if o.Sketch == 0 {
+		o.Sketch = min(defaultSketch, max(1, sketchBytes/(8*g.features)))
+	}
+	picked, err := g.first(o.Sketch)
+	if err != nil {
+		return nil, done, err
+	}
+	p, err := g.precondition(picked, lambda)
+	if err != nil {
+		return nil, done, err
+	}
+	done.Sketch = picked.Rows
+	done.Bytes = 8 * int64(len(p.psi.Data)+len(p.factor.Data)+len(g.root.Data)+7*g.features*g.setup.Outputs+
+		3*g.block*g.features)
+	w, err := g.solve(p, lambda, o, &done)
+	if err != nil {
+		return nil, done, err
+	}
+	if g.root.Rows > 0 {
+		if err := linalg.Solve(g.root, w); err != nil {
+			return nil, done, err
+		}
+	}
+	m := &Model{Kind: KindRidge, Task: g.setup.Task, Outputs: g.setup.Outputs, Spec: g.setup.Spec, Omega: g.setup.Omega,
+		Rows: g.n, Lambda: lambda, Weights: w, Intercept: slices.Clone(g.mean)}
+	for i, mu := range g.raw {
+		for k := range m.Intercept {
+			m.Intercept[k] -= float64(mu * w.At(i, k))
+		}
+	}
+	return m, done, nil
+}
+
+// gradients are what iterations need of the rows: products with C = Σ(φ−μ)(φ−μ)ᵀ.
+type gradients struct {
+	setup    Setup
+	rows     Rows
+	f64      *mapper[float64]
+	f32      *mapper[float32]
+	tab      *kern.Table[float64]
+	root     dense.Matrix[float64] // R of landmarks, K_mm = RᵀR; empty: features are those of the map
+	features int
+	block    int
+
+	n       int64
+	raw, mu []float64             // means of the map's features, and of φ = R⁻ᵀ of them
+	mean    []float64             // of targets
+	b       dense.Matrix[float64] // Σ(φ−μ)(y−ȳ)
+
+	wide, part, y dense.Matrix[float64]
+}
+
+func newGradients(s Setup) (*gradients, error) {
+	s, err := s.prepared()
+	if err != nil {
+		return nil, err
+	}
+	if s.Task == Unsupervised {
+		return nil, fmt.Errorf("ridge without targets: %w", ErrSetup)
+	}
+	g := &gradients{setup: s, tab: kern.Best[float64]()}
+	if g.root, err = s.landmarkRoot(); err != nil {
+		return nil, err
+	}
+	symmetric := false
+	if s.Float32 {
+		m, err := randfeat.NewWithOmega[float32](s.Spec, s.Omega)
+		if err != nil {
+			return nil, err
+		}
+		g.f32, g.features, symmetric = &mapper[float32]{m: m}, m.OutDim(), m.Symmetric()
+	} else {
+		m, err := randfeat.NewWithOmega[float64](s.Spec, s.Omega)
+		if err != nil {
+			return nil, err
+		}
+		g.f64, g.features, symmetric = &mapper[float64]{m: m}, m.OutDim(), m.Symmetric()
+	}
+	if !symmetric {
+		return nil, fmt.Errorf("family %s maps queries and keys differently, ridge needs φ·φ: use another family: %w",
+			s.Spec.Family.Name(), ErrSetup)
+	}
+	g.block = min(s.Block, max(16, iterativeBlock/(8*g.features)))
+	return g, nil
+}
+
+// phi are the map's features of a block.
+func (g *gradients) phi(x dense.Matrix[float64]) (dense.Matrix[float64], error) {
+	if g.f64 != nil {
+		return g.f64.queries(x)
+	}
+	phi, err := g.f32.queries(x)
+	if err != nil {
+		return dense.Matrix[float64]{}, err
+	}
+	g.wide = buf.Shaped(g.wide, phi.Rows, phi.Cols)
+	par.For(phi.Rows, 16, func(lo, hi int) { convert(g.wide.RowRange(lo, hi), phi.RowRange(lo, hi)) })
+	return g.wide, nil
+}
+
+// first reads the rows once, for means and the right-hand side, and returns at most r rows of x, those of the smallest
+// hashes.
+func (g *gradients) first(r int) (dense.Matrix[float64], error) {
+	k := g.setup.Outputs
+	cross := dense.New[float64](g.features, k+1)
+	sum := make([]float64, k)
+	type row struct {
+		hash uint64
+		x    []float64
+	}
+	var kept []row
+	prune := func(to int) {
+		slices.SortFunc(kept, func(a, b row) int { return cmp.Compare(a.hash, b.hash) })
+		kept = kept[:min(to, len(kept))]
+	}
+	err := g.rows.Each(g.block, func(x, y dense.Matrix[float64]) error {
+		if err := g.setup.checkBlock(x, y, g.n); err != nil {
+			return err
+		}
+		phi, err := g.phi(x)
+		if err != nil {
+			return err
+		}
+		g.y = buf.Shaped(g.y, x.Rows, k+1)
+		g.setup.targets(g.y, y)
+		linalg.AddProduct(g.tab, cross, phi, g.y)
+		for i := range x.Rows {
+			addTo(sum, g.y.Row(i)[:k])
+			h := rng.Mix64(g.setup.Spec.Seed ^ sketchLabel ^ rng.Mix64(uint64(g.n)+uint64(i)))
+			if len(kept) < r || h < kept[r-1].hash { // kept[:r] are sorted
+				kept = append(kept, row{h, slices.Clone(x.Row(i))})
+				if len(kept) == r || len(kept) == 2*r {
+					prune(r)
+				}
+			}
+		}
+		g.n += int64(x.Rows)
+		return nil
+	})
+	if err != nil {
+		return dense.Matrix[float64]{}, err
+	}
+	if g.n < 2 {
+		return dense.Matrix[float64]{}, fmt.Errorf("%d rows, ridge by iterations needs at least 2: %w", g.n, ErrNoRows)
+	}
+	if err := cross.CheckFinite(); err != nil {
+		return dense.Matrix[float64]{}, fmt.Errorf("features or their products with targets overflow; scale the inputs, "+
+			"or use a bounded family such as trig: %w", dense.ErrNotFinite)
+	}
+	g.mean, g.raw = sum, make([]float64, g.features)
+	for j := range g.mean {
+		g.mean[j] /= float64(g.n)
+	}
+	means := dense.New[float64](g.features, 1)
+	g.b = dense.New[float64](g.features, k)
+	for i := range g.raw {
+		g.raw[i] = cross.At(i, k) / float64(g.n)
+		means.Set(i, 0, g.raw[i])
+		for j := range k {
+			g.b.Set(i, j, cross.At(i, j)-float64(cross.At(i, k)*g.mean[j]))
+		}
+	}
+	if err := errors.Join(g.whiten(means), g.whiten(g.b)); err != nil {
+		return dense.Matrix[float64]{}, err
+	}
+	g.mu = means.Data
+	prune(r)
+	picked := dense.New[float64](len(kept), g.setup.Spec.Dim)
+	for i, row := range kept {
+		copy(picked.Row(i), row.x)
+	}
+	return picked, nil
+}
+
+const sketchLabel = 0x736b65746368 // "sketch"
+
+// whiten turns sums of the map's features into those of φ: R⁻ᵀ for landmarks.
+func (g *gradients) whiten(v dense.Matrix[float64]) error {
+	if g.root.Rows == 0 {
+		return nil
+	}
+	return linalg.SolveT(g.root, v)
+}
+
+// product writes (C + λI)v into dst: one pass over the rows.
+func (g *gradients) product(dst, v dense.Matrix[float64], lambda float64) error {
+	u := v
+	if g.root.Rows > 0 {
+		u = v.Clone()
+		if err := linalg.Solve(g.root, u); err != nil {
+			return err
+		}
+	}
+	clear(dst.Data)
+	seen := int64(0)
+	if err := g.rows.Each(g.block, func(x, _ dense.Matrix[float64]) error {
+		if seen += int64(x.Rows); seen > g.n {
+			return fmt.Errorf("more rows than the %d read before: %w", g.n, ErrMismatch)
+		}
+		phi, err := g.phi(x)
+		if err != nil {
+			return err
+		}
+		g.part = buf.Shaped(g.part, x.Rows, v.Cols)
+		par.For(x.Rows, 1+g.tab.Grain/(phi.Cols*v.Cols), func(lo, hi int) {
+			g.tab.Product(g.part.RowRange(lo, hi), phi.RowRange(lo, hi), u, false)
+		})
+		linalg.AddProduct(g.tab, dst, phi, g.part)
+		return nil
+	}); err != nil {
+		return err
+	}
+	if seen != g.n {
+		return fmt.Errorf("%d rows, %d were read before: %w", seen, g.n, ErrMismatch)
+	}
+	if err := g.whiten(dst); err != nil {
+		return err
+	}
+	for k := range v.Cols { // C = ΦᵀΦ − n·μμᵀ
+		along := 0.0
+		for i, m := range g.mu {
+			along += float64(m * v.At(i, k))
+		}
+		along *= float64(g.n)
+		for i, m := range g.mu {
+			dst.Set(i, k, dst.At(i, k)-float64(m*along)+float64(lambda*v.At(i, k)))
+		}
+	}
+	return nil
+}
+
+// preconditioner applies P⁻¹ for P = λI + ΨᵀΨ: by UᵀU = P where Ψ has as many rows as columns, else by UᵀU = λI + ΨΨᵀ
+// and P⁻¹ = (I − Ψᵀ(UᵀU)⁻¹Ψ)/λ (Woodbury).
+type preconditioner struct {
+	tab         *kern.Table[float64]
+	lambda      float64
+	psi, factor dense.Matrix[float64]
+}
+
+// precondition makes P of some rows of x.
+func (g *gradients) precondition(x dense.Matrix[float64], lambda float64) (*preconditioner, error) {
+	r, f := x.Rows, g.features
+	psi := dense.New[float64](r, f)
+	for lo := 0; lo < r; lo += g.block {
+		part := x.RowRange(lo, min(lo+g.block, r))
+		phi, err := g.phi(part)
+		if err != nil {
+			return nil, err
+		}
+		for i := range part.Rows {
+			copy(psi.Row(lo+i), phi.Row(i))
+		}
+	}
+	if g.root.Rows > 0 { // rows times R⁻¹
+		t := transposed(psi)
+		if err := linalg.SolveT(g.root, t); err != nil {
+			return nil, err
+		}
+		psi = transposed(t)
+	}
+	c := math.Sqrt(float64(g.n) / float64(r))
+	par.For(r, 16, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			row := psi.Row(i)
+			for j, m := range g.mu {
+				row[j] = c * (row[j] - m)
+			}
+		}
+	})
+	p := &preconditioner{tab: g.tab, lambda: lambda, psi: psi}
+	if r >= f {
+		p.factor = dense.New[float64](f, f)
+		var gram linalg.Gram[float64]
+		gram.Add(g.tab, p.factor, psi)
+		p.psi = dense.Matrix[float64]{}
+	} else {
+		p.factor = products(g.tab, psi)
+	}
+	for i := range p.factor.Rows {
+		p.factor.Row(i)[i] += lambda
+	}
+	if err := linalg.Cholesky(p.factor); err != nil {
+		return nil, fmt.Errorf("λ = %g: preconditioner: %w (%w): use a larger λ", lambda, ErrSingular, err)
+	}
+	return p, nil
+}
+
+// productRows rows are packed at a time.
+const productRows = 256
+
+// products is a·aᵀ.
+func products(tab *kern.Table[float64], a dense.Matrix[float64]) dense.Matrix[float64] {
+	out := dense.New[float64](a.Rows, a.Rows)
+	var panel kern.Panel[float64]
+	for lo := 0; lo < a.Rows; lo += productRows {
+		hi := min(lo+productRows, a.Rows)
+		tab.Pack(&panel, a.RowRange(lo, hi))
+		par.For(hi, 16, func(i, iEnd int) { // what is below has no influence
+			tab.MulT(out.RowRange(i, iEnd).ColRange(lo, hi), a.RowRange(i, iEnd), &panel, nil)
+		})
+	}
+	return out
+}
+
+func transposed(a dense.Matrix[float64]) dense.Matrix[float64] {
+	t := dense.New[float64](a.Cols, a.Rows)
+	par.For(a.Cols, 64, func(lo, hi int) {
+		for i := range a.Rows {
+			row := a.Row(i)
+			for j := lo; j < hi; j++ {
+				t.Set(j, i, row[j])
+			}
+		}
+	})
+	return t
+}
+
+// apply writes P⁻¹v into dst.
+func (p *preconditioner) apply(dst, v dense.Matrix[float64]) error {
+	copy(dst.Data, v.Data)
+	if p.psi.Rows == 0 {
+		return errors.Join(linalg.SolveT(p.factor, dst), linalg.Solve(p.factor, dst))
+	}
+	t := dense.New[float64](p.psi.Rows, v.Cols)
+	par.For(t.Rows, 1+p.tab.Grain/(p.psi.Cols*v.Cols), func(lo, hi int) {
+		p.tab.Product(t.RowRange(lo, hi), p.psi.RowRange(lo, hi), v, false)
+	})
+	if err := errors.Join(linalg.SolveT(p.factor, t), linalg.Solve(p.factor, t)); err != nil {
+		return err
+	}
+	for i := range t.Data {
+		t.Data[i] = -t.Data[i]
+	}
+	linalg.AddProduct(p.tab, dst, p.psi, t)
+	for i := range dst.Data {
+		dst.Data[i] /= p.lambda
+	}
+	return nil
+}
+
+// solve is (C + λI)w = b by preconditioned conjugate gradients, every output by itself but all with one pass. The
+// preconditioner is applied with roundings of σ_max/λ, so that β is that of flexible iterations, z·(r − r_old)/(z·r)_old
+// (Golub & Ye 1999), which needs no exact P.
+func (g *gradients) solve(p *preconditioner, lambda float64, o Iterative, done *Iterations) (dense.Matrix[float64],
+	error) {
+	f, k := g.features, g.setup.Outputs
+	w, ap := dense.New[float64](f, k), dense.New[float64](f, k)
+	r, old, z := g.b.Clone(), dense.New[float64](f, k), dense.New[float64](f, k)
+	norms := dots(r, r)
+	if err := p.apply(z, r); err != nil {
+		return w, err
+	}
+	d, rz := z.Clone(), dots(r, z)
+	for {
+		done.Residual = 0
+		for c, v := range dots(r, r) {
+			if norms[c] > 0 {
+				done.Residual = max(done.Residual, math.Sqrt(v/norms[c]))
+			}
+		}
+		if done.Steps > 0 && o.Progress != nil {
+			if err := o.Progress(done.Steps, done.Residual); err != nil {
+				return w, err
+			}
+		}
+		done.Converged = done.Residual <= o.Tolerance
+		if done.Converged || done.Steps == o.Steps {
+			break
+		}
+		if err := g.product(ap, d, lambda); err != nil {
+			return w, err
+		}
+		done.Steps++
+		alpha := dots(d, ap)
+		for c := range alpha {
+			if alpha[c] > 0 { // an output that is solved stays
+				alpha[c] = rz[c] / alpha[c]
+			}
+		}
+		copy(old.Data, r.Data)
+		for i := range f {
+			wi, ri, di, ai := w.Row(i), r.Row(i), d.Row(i), ap.Row(i)
+			for c, a := range alpha {
+				wi[c] += float64(a * di[c])
+				ri[c] -= float64(a * ai[c])
+			}
+		}
+		if err := p.apply(z, r); err != nil {
+			return w, err
+		}
+		next, cross := dots(r, z), dots(old, z)
+		for c := range next {
+			beta := 0.0
+			if rz[c] > 0 {
+				beta = (next[c] - cross[c]) / rz[c]
+			}
+			for i := range f {
+				d.Set(i, c, z.At(i, c)+float64(beta*d.At(i, c)))
+			}
+		}
+		rz = next
+	}
+	if err := w.CheckFinite(); err != nil {
+		return w, fmt.Errorf("λ = %g: %w: use a larger λ", lambda, ErrSingular)
+	}
+	return w, nil
+}
+
+// dots are the inner products of columns, summed in the order of rows.
+func dots(a, b dense.Matrix[float64]) []float64 {
+	out := make([]float64, a.Cols)
+	for i := range a.Rows {
+		bi := b.Row(i)
+		for c, v := range a.Row(i) {
+			out[c] += float64(v * bi[c])
+		}
+	}
+	return out
+}
