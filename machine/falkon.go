@@ -43,8 +43,8 @@ const (
 	defaultSteps     = 200
 	defaultSketch    = 4096
 	sketchBytes      = 1 << 30
-	// Features of this many bytes are computed at a time: they are used twice and forgotten.
-	iterativeBlock = 16 << 20
+	// Features of this many bytes are computed at a time: they are used twice in the second-level cache and forgotten.
+	iterativeBlock = 2 << 20
 )
 
 // FitIterative is kernel ridge regression with penalty λ > 0, the fit of [Ridge], by conjugate gradients: features are
@@ -56,7 +56,7 @@ const (
 //
 // of r rows drawn by Spec.Seed, which takes r²·F multiply-adds once and 8r(F + r) bytes (Rudi, Carratino & Rosasco 2017,
 // FALKON, arXiv:1705.10958, eq. 13, whose rows are the landmarks). Other memory is some F·outputs numbers and blocks of
-// 16 MiB of features. For landmarks (family.Landmarks) K_mm = RᵀR is one more matrix, of 8m² bytes, and R⁻¹ is applied to
+// 2 MiB of features. For landmarks (family.Landmarks) K_mm = RᵀR is one more matrix, of 8m² bytes, and R⁻¹ is applied to
 // vectors only, so that an iteration takes n·m products and not n·m².
 //
 // The bits do not depend on GOMAXPROCS. Iterations that end before the residual is small are no error: see the result.
@@ -174,7 +174,13 @@ func (g *gradients) phi(x dense.Matrix[float64]) (dense.Matrix[float64], error) 
 		return dense.Matrix[float64]{}, err
 	}
 	g.wide = buf.Shaped(g.wide, phi.Rows, phi.Cols)
-	par.For(phi.Rows, 16, func(lo, hi int) { convert(g.wide.RowRange(lo, hi), phi.RowRange(lo, hi)) })
+	tab := kern.Best[float32]()
+	par.For(phi.Rows, 16, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			clear(g.wide.Row(i))
+			tab.Widen(g.wide.Row(i), phi.Row(i), 1)
+		}
+	})
 	return g.wide, nil
 }
 
@@ -282,10 +288,8 @@ func (g *gradients) product(dst, v dense.Matrix[float64], lambda float64) error 
 			return err
 		}
 		g.part = buf.Shaped(g.part, x.Rows, v.Cols)
-		par.For(x.Rows, 1+g.tab.Grain/(phi.Cols*v.Cols), func(lo, hi int) {
-			g.tab.Product(g.part.RowRange(lo, hi), phi.RowRange(lo, hi), u, false)
-		})
-		linalg.AddProduct(g.tab, dst, phi, g.part)
+		multiply(g.tab, g.part, phi, u)
+		addProduct(g.tab, dst, phi, g.part)
 		return nil
 	}); err != nil {
 		return err
@@ -307,6 +311,30 @@ func (g *gradients) product(dst, v dense.Matrix[float64], lambda float64) error 
 		}
 	}
 	return nil
+}
+
+// multiply sets dst = a·v; a single column is read at the speed of memory.
+func multiply(tab *kern.Table[float64], dst, a, v dense.Matrix[float64]) {
+	par.For(a.Rows, 1+tab.Grain/(a.Cols*v.Cols), func(lo, hi int) {
+		if v.Cols == 1 && v.Stride == 1 && dst.Stride == 1 {
+			tab.MulV(dst.Data[lo:hi], a.RowRange(lo, hi), v.Data)
+			return
+		}
+		tab.Product(dst.RowRange(lo, hi), a.RowRange(lo, hi), v, false)
+	})
+}
+
+// addProduct adds aᵀ·b to dst, every element in the order of rows.
+func addProduct(tab *kern.Table[float64], dst, a, b dense.Matrix[float64]) {
+	if b.Cols != 1 || dst.Stride != 1 {
+		linalg.AddProduct(tab, dst, a, b)
+		return
+	}
+	par.For(a.Cols, 1+tab.Grain/a.Rows, func(lo, hi int) {
+		for i := range a.Rows {
+			tab.MulAdd(dst.Data[lo:hi], a.Row(i)[lo:hi], b.At(i, 0))
+		}
+	})
 }
 
 // preconditioner applies P⁻¹ for P = λI + ΨᵀΨ: by UᵀU = P where Ψ has as many rows as columns, else by UᵀU = λI + ΨΨᵀ
@@ -402,16 +430,14 @@ func (p *preconditioner) apply(dst, v dense.Matrix[float64]) error {
 		return errors.Join(linalg.SolveT(p.factor, dst), linalg.Solve(p.factor, dst))
 	}
 	t := dense.New[float64](p.psi.Rows, v.Cols)
-	par.For(t.Rows, 1+p.tab.Grain/(p.psi.Cols*v.Cols), func(lo, hi int) {
-		p.tab.Product(t.RowRange(lo, hi), p.psi.RowRange(lo, hi), v, false)
-	})
+	multiply(p.tab, t, p.psi, v)
 	if err := errors.Join(linalg.SolveT(p.factor, t), linalg.Solve(p.factor, t)); err != nil {
 		return err
 	}
 	for i := range t.Data {
 		t.Data[i] = -t.Data[i]
 	}
-	linalg.AddProduct(p.tab, dst, p.psi, t)
+	addProduct(p.tab, dst, p.psi, t)
 	for i := range dst.Data {
 		dst.Data[i] /= p.lambda
 	}
