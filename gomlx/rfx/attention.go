@@ -3,6 +3,7 @@ package rfx
 import (
 	"fmt"
 
+	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
 )
 
@@ -38,12 +39,17 @@ func (a Attention) Forward(q, k, v *Node, see Visible) *Node {
 	if err != nil {
 		panic(err)
 	}
+	// Half precision has too few digits for exponents: those and the sums are float32.
+	dtype := q.DType()
+	if dtype.IsHalfPrecision() {
+		q, k, v = ConvertDType(q, dtypes.Float32), ConvertDType(k, dtypes.Float32), ConvertDType(v, dtypes.Float32)
+	}
 	if see.Mask != nil { // nothing of a masked row may reach a result or a gradient, NaN least of all
 		k, v = where(rows(see.Mask), k, 0), where(rows(see.Mask), v, 0)
 	}
 	in := input{q: Reshape(q, s.batch, s.kvHeads, s.group, s.queries, s.dim), k: k, v: withOnes(v), see: see, sizes: s}
 	out := quotient(a.sums(in))
-	return Reshape(out, s.batch, s.heads, s.queries, s.value)
+	return ConvertDType(Reshape(out, s.batch, s.heads, s.queries, s.value), dtype)
 }
 
 type sizes struct{ batch, heads, kvHeads, group, queries, keys, dim, value int }
