@@ -3,7 +3,6 @@ package attention
 import (
 	"errors"
 	"fmt"
-	"runtime"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
@@ -60,13 +59,14 @@ func (a *Linear[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T], grads []*ran
 	return b.finish(err, q, k, v)
 }
 
-// backCall is one Linear.Backward. Streams run side by side on a pass with one worker each if there are enough of them,
-// otherwise one after the other on one pass with all workers: the same two ways as in call.
+// backCall is one Linear.Backward. Streams run side by side on gangs of one worker each if that keeps all workers busy,
+// otherwise all on one gang of all workers: the same two ways as in call. Exact weights are no stage of their own:
+// streams with some run on one worker each.
 type backCall[T dense.Float] struct {
 	streams[T]
 	backArgs[T]
-	crew    par.Crew[pass[T]]
-	workers []*backWorker[T] // of all passes
+	crew    par.Crew[gang[T]]
+	workers []*backWorker[T] // of all gangs
 	// direct: every row of dq, dk and dv is written once. Otherwise all are cleared first and added to.
 	direct      bool
 	streamGrads []*randfeat.Grad[T] // of the streams in work
@@ -101,64 +101,72 @@ func (b *backCall[T]) run(a *Linear[T], q, k, v Seq[T]) error {
 	if none {
 		return nil
 	}
-	n := b.hire(a.exact())
-	// Parameter gradients of streams are merged in their order, so no more streams are under way than there are passes.
+	workers, alone := b.streams.workers(3)
+	for len(b.workers) < workers {
+		b.workers = append(b.workers, new(backWorker[T]))
+	}
+	if !alone && !a.exact() {
+		return b.together(workers)
+	}
+	n := min(workers, len(b.all))
+	b.crew.Hire(n)
+	for i, g := range b.crew.Workers[:n] {
+		g.crew.Workers = b.workers[i : i+1 : i+1]
+	}
+	// Parameter gradients of streams are merged in their order, so no more streams are under way than there are gangs.
 	step := len(b.all)
 	if b.grads != nil {
 		step = n
 	}
-	b.streamGrads = buf.Zeroed(b.streamGrads, n)
+	b.streamGrads = buf.Zeroed(b.streamGrads, step)
 	for b.from = 0; b.from < len(b.all); b.from += step {
 		if err := b.crew.Do(min(step, len(b.all)-b.from), n, (*eachGradient[T])(b)); err != nil {
 			return err
 		}
 		for i, g := range b.streamGrads {
-			if g != nil {
-				if err := b.gradOf(b.all[b.from+i].h).Merge(g); err != nil {
-					return err
-				}
-				b.streamGrads[i] = nil
+			if err := b.merge(b.from+i, g); err != nil {
+				return err
 			}
+			b.streamGrads[i] = nil
 		}
 	}
 	return nil
 }
 
-// hire divides as many workers as the work pays for among passes and returns the number of these. Exact
-// weights are no step of their own: streams with some run on one worker each.
-func (b *backCall[T]) hire(exact bool) (passes int) {
-	work := 0
-	for i := range b.all {
-		s := &b.all[i]
-		work += 3 * (s.k.Rows + s.group*s.lenQ()) * s.m.OutDim() * (s.k.Cols + s.v.Cols)
+// together computes the gradients of all streams with one gang, some streams at a time: each has memory of its own.
+func (b *backCall[T]) together(workers int) error {
+	b.crew.Hire(1)
+	g := b.crew.Workers[0]
+	g.crew.Workers = b.workers[:workers:workers]
+	for from := 0; from < len(b.all); from += 2 * workers {
+		if err := g.run(b, b.all[from:min(from+2*workers, len(b.all))]); err != nil {
+			return err
+		}
+		for i, p := range g.passes[:g.n] {
+			if err := b.merge(from+i, p.grad); err != nil {
+				return err
+			}
+			p.grad = nil
+		}
 	}
-	workers := max(1, min(runtime.GOMAXPROCS(0), work/b.tab.Grain))
-	for len(b.workers) < workers {
-		b.workers = append(b.workers, new(backWorker[T]))
+	return nil
+}
+
+// merge adds the parameter gradient of stream i, if any.
+func (b *backCall[T]) merge(i int, g *randfeat.Grad[T]) error {
+	if g == nil {
+		return nil
 	}
-	if len(b.all) < workers && !exact {
-		b.crew.Hire(1)
-		b.crew.Workers[0].crew.Workers = b.workers[:workers:workers]
-		return 1
-	}
-	passes = min(workers, len(b.all))
-	b.crew.Hire(passes)
-	for i, p := range b.crew.Workers[:passes] {
-		p.crew.Workers = b.workers[i : i+1 : i+1]
-	}
-	return passes
+	return b.gradOf(b.all[i].h).Merge(g)
 }
 
 // eachGradient is the step whose items are streams.
 type eachGradient[T dense.Float] backCall[T]
 
 // Item computes the gradients of stream i behind from.
-func (b *eachGradient[T]) Item(p *pass[T], i int) error {
-	p.b = (*backCall[T])(b)
-	err := p.stream(&b.all[b.from+i])
-	if p.grad != nil {
-		b.streamGrads[i], p.grad = p.grad, nil
-	}
+func (b *eachGradient[T]) Item(g *gang[T], i int) error {
+	err := g.run((*backCall[T])(b), b.all[b.from+i:b.from+i+1])
+	b.streamGrads[i], g.passes[0].grad = g.passes[0].grad, nil
 	return err
 }
 
@@ -178,8 +186,12 @@ func (b *backCall[T]) finish(failed error, q, k, v Seq[T]) (Report, error) {
 	defer func() {
 		b.backArgs = backArgs[T]{}
 		b.forget()
-		for _, p := range b.crew.Workers {
-			p.s, p.grad, p.view, p.segment, p.sweeps = nil, nil, view[T]{}, nil, [2]stream[T]{}
+		for _, g := range b.crew.Workers {
+			g.b = nil
+			clear(g.list)
+			for _, p := range g.passes {
+				p.b, p.s, p.grad, p.sweeps = nil, nil, nil, [2]stream[T]{}
+			}
 		}
 	}()
 	var total Report
@@ -187,7 +199,7 @@ func (b *backCall[T]) finish(failed error, q, k, v Seq[T]) (Report, error) {
 	for _, w := range b.workers {
 		total.Add(w.report)
 		bad = bad || w.bad
-		w.report, w.bad, w.grad, w.m, w.diff = Report{}, false, nil, nil, nil
+		w.report, w.bad, w.grad, w.own, w.ownOf, w.m, w.diff = Report{}, false, nil, nil, nil, nil, nil
 	}
 	if failed != nil || bad && b.checks {
 		for _, s := range [...]struct {

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
@@ -80,7 +81,7 @@ func (w *backWorker[T]) reverse(p *pass[T], mem *memory[T], lo, hi int, read, ke
 	look := rows
 	for end := hi; end > lo; {
 		c := max(lo, (end-1)/rows*rows, end-look)
-		ok, err := w.sharesOf(p, mem, c, end)
+		ok, err := w.sharesOf(p, mem, c, end, c-lo)
 		if err != nil {
 			return err
 		}
@@ -89,7 +90,7 @@ func (w *backWorker[T]) reverse(p *pass[T], mem *memory[T], lo, hi int, read, ke
 				return err
 			}
 			for c = max(c, end-16); ; c = end - (end-c)/2 {
-				if ok, err = w.sharesOf(p, mem, c, end); err != nil {
+				if ok, err = w.sharesOf(p, mem, c, end, c-lo); err != nil {
 					return err
 				}
 				if ok || c == end-1 {
@@ -107,6 +108,19 @@ func (w *backWorker[T]) reverse(p *pass[T], mem *memory[T], lo, hi int, read, ke
 	return nil
 }
 
+// sumShares makes the part of mem the sums over the shares of the queries at positions lo to hi−1. It keeps these shares
+// if asked to and none needs higher references than the last.
+func (w *backWorker[T]) sumShares(p *pass[T], mem *memory[T], lo, hi int, keep bool) error {
+	epoch := mem.part.epoch
+	if w.keeps = keep && mem.seed.set; w.keeps {
+		mem.features = buf.Shaped(mem.features, (hi-lo)*p.s.group, p.s.m.OutDim())
+	}
+	err := w.reverse(p, mem, lo, hi, false, true)
+	mem.kept = w.keeps && mem.part.epoch == epoch
+	w.keeps = false
+	return err
+}
+
 // appendBeside adds the queries at positions p0 to p1−1 behind all keys to mem.
 func (w *backWorker[T]) appendBeside(p *pass[T], mem *memory[T], p0, p1 int) error {
 	if p0 >= p1 {
@@ -119,12 +133,20 @@ func (w *backWorker[T]) appendBeside(p *pass[T], mem *memory[T], p0, p1 int) err
 	return nil
 }
 
-// sharesOf writes the shares of the queries at positions c to end−1 at the references of the part of mem, one head
-// after the other, and reports whether they stay below e^lag. Without references there must be no query.
-func (w *backWorker[T]) sharesOf(p *pass[T], mem *memory[T], c, end int) (bool, error) {
+// sharesOf sets now to the shares of the queries at positions c to end−1, from row at of their segment on, at the
+// references of the part of mem, one head after the other, and reports whether they stay below e^lag. Without
+// references there must be no query.
+func (w *backWorker[T]) sharesOf(p *pass[T], mem *memory[T], c, end, at int) (bool, error) {
 	s := p.s
 	first, last := max(c-s.off, 0), min(end-s.off, s.lenQ())
+	w.now = w.shares.RowRange(0, max(0, last-first)*s.group)
 	if first >= last {
+		return true, nil
+	}
+	if w.keeps || mem.kept {
+		w.now = mem.features.RowRange(at*s.group, (at+last-first)*s.group)
+	}
+	if mem.kept {
 		return true, nil
 	}
 	ref := &mem.part.ref
@@ -136,7 +158,7 @@ func (w *backWorker[T]) sharesOf(p *pass[T], mem *memory[T], c, end int) (bool, 
 	shift := w.negs[:n]
 	limit := T(math.Exp(lag))
 	for g := range s.group {
-		phi := w.shares.RowRange(g*n, (g+1)*n)
+		phi := w.now.RowRange(g*n, (g+1)*n)
 		for i := range shift {
 			shift[i] = min(p.lambda[g*s.lenQ()+s.row(first+i)]+ref.base, math.MaxFloat64)
 		}
@@ -201,7 +223,7 @@ func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read, k
 			w.cotangents(p, w.g.RowRange(g*n, (g+1)*n), w.den, g, first, n)
 		}
 	}
-	shares, cot := w.shares.RowRange(0, n*s.group), w.g.RowRange(0, n*s.group)
+	shares, cot := w.now, w.g.RowRange(0, n*s.group)
 	past := mem.seen()
 	if !read || past == 0 && n == 0 {
 		w.addShares(&mem.part, shares, cot, keep)

@@ -1,7 +1,9 @@
 package attention
 
 import (
-	"math"
+	"runtime"
+	"sync/atomic"
+	"time"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
@@ -10,17 +12,13 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// pass works through one stream, on one worker or on several.
+// pass is what the gradients of one stream need.
 type pass[T dense.Float] struct {
-	b       *backCall[T]
-	s       *stream[T]
-	crew    par.Crew[backWorker[T]]
-	mems    []*memory[T]
-	first   int                 // segment of the wave
-	now     int                 // segments of the wave
-	seeds   sums[T]             // whose references are those that segments begin with
-	grad    *randfeat.Grad[T]   // of the stream
-	segment []*randfeat.Grad[T] // of the segments of a wave
+	b *backCall[T]
+	s *stream[T]
+
+	grad   *randfeat.Grad[T] // by the parameters, of the stream
+	merged atomic.Int64      // items of a sweep whose parts of grad have been added
 
 	// The log denominators of the queries, index g·lenQ + i, and their signs; +Inf: no gradient.
 	lambda []float64
@@ -30,47 +28,28 @@ type pass[T dense.Float] struct {
 	known, summing bool
 	den            []float64
 
-	// Bidirectional: sums over all keys, and over all queries.
-	all      *memory[T]
+	// Where all queries see all keys: sums over keys, then over queries.
+	none     bool         // no key counts
+	ref      reference[T] // of keys
 	view     view[T]
 	packed   kern.Panel[T]   // [S | z] by features, later dS
-	total    totals          // dS and dz
 	ds       dense.Matrix[T] // features × values
 	dz       []T
 	combined dense.Matrix[T] // [S | z]
 	sweeps   [2]stream[T]    // of a window
 }
 
-// stream computes the gradients of s.
-func (p *pass[T]) stream(s *stream[T]) error {
-	p.s = s
-	for _, w := range p.crew.Workers {
-		w.use(&p.b.streams, s)
-		w.grow(s, s.rows)
-		w.diff = s.m.(randfeat.Differentiable[T])
-	}
-	if p.b.gradOf(s.h) != nil {
-		if len(p.b.grads) > 1 {
-			p.segment = nil // of another map
-		}
-		var err error
-		if p.grad, err = p.newGrad(); err != nil {
+// begin prepares for the gradients of s.
+func (p *pass[T]) begin(b *backCall[T], s *stream[T]) (err error) {
+	p.b, p.s, p.known, p.summing = b, s, false, false
+	if b.gradOf(s.h) != nil {
+		if p.grad, err = s.m.(randfeat.Learnable[T]).NewGrad(); err != nil { // as Backward has checked
 			return err
 		}
 	}
-	p.lambda, p.sign = buf.Sized(p.lambda, s.group*s.lenQ()), buf.Sized(p.sign, s.group*s.lenQ())
-	p.dots = buf.Sized(p.dots, s.group*s.lenQ())
-	if err := p.do((s.lenQ()+dotRows-1)/dotRows, (*outDots[T])(p)); err != nil {
-		return err
-	}
-	p.known = false
-	switch {
-	case s.exact():
-		return p.windowed(s)
-	case s.causal:
-		return p.causal(s)
-	}
-	return p.bidirectional(s)
+	n := s.group * s.lenQ()
+	p.lambda, p.sign, p.dots = buf.Sized(p.lambda, n), buf.Sized(p.sign, n), buf.Sized(p.dots, n)
+	return nil
 }
 
 // dot is the inner product in four sums: as many can be under way at once.
@@ -90,331 +69,342 @@ func dot[T dense.Float](x, y []T) T {
 	return (a + b) + (c + d)
 }
 
-func (p *pass[T]) newGrad() (*randfeat.Grad[T], error) {
-	return p.s.m.(randfeat.Learnable[T]).NewGrad() // as Backward has checked
+// gang works through streams with its workers: through one with one worker, or through all with all workers.
+type gang[T dense.Float] struct {
+	b      *backCall[T]
+	crew   par.Crew[backWorker[T]]
+	relay  relay[T, backWorker[T]]
+	passes []*pass[T]
+	n      int // passes in use
+	list   []*stream[T]
+	items  deal
+	mem    memory[T] // of one worker
+	seeds  sums[T]
 }
 
-// do runs items of a step that only sums; gradients runs items of one that computes input gradients: every item has its
-// own parameter gradient, merged in order.
-func (p *pass[T]) do(n int, step par.Step[backWorker[T]]) error {
-	return p.crew.Do(n, len(p.crew.Workers), step)
-}
-
-func (p *pass[T]) gradients(n int, step par.Step[backWorker[T]]) error {
-	if p.grad == nil {
-		return p.do(n, step)
-	}
-	for i := range n {
-		if i < len(p.segment) {
-			continue
+// run computes the gradients of streams.
+func (g *gang[T]) run(b *backCall[T], all []stream[T]) error {
+	g.b, g.n = b, len(all)
+	g.items.reset()
+	for i := range all {
+		if i == len(g.passes) {
+			g.passes = append(g.passes, new(pass[T]))
 		}
-		g, err := p.newGrad()
-		if err != nil {
+		if err := g.passes[i].begin(b, &all[i]); err != nil {
 			return err
 		}
-		p.segment = append(p.segment, g)
+		g.items.add((all[i].lenQ() + dotRows - 1) / dotRows)
 	}
-	if err := p.do(n, step); err != nil {
+	if err := g.crew.Do(g.items.items(), len(g.crew.Workers), (*outDots[T])(g)); err != nil {
 		return err
 	}
-	for _, g := range p.segment[:n] {
-		if err := p.grad.Merge(g); err != nil {
-			return err
+	switch s := &all[0]; {
+	case s.exact():
+		for _, p := range g.passes[:g.n] {
+			if err := g.windowed(p); err != nil {
+				return err
+			}
 		}
-		g.Reset()
-	}
-	return nil
-}
-
-// gradOf is the parameter gradient of item i, or nil.
-func (p *pass[T]) gradOf(i int) *randfeat.Grad[T] {
-	if p.grad == nil {
 		return nil
-	}
-	return p.segment[i]
-}
-
-// bounds are the positions of segment i of the wave; backwards counts segments from the last.
-func (p *pass[T]) bounds(i int, backwards bool) (lo, hi int) {
-	at := p.first + i
-	if backwards {
-		at = p.s.segments() - 1 - at
-	}
-	return p.s.segment(at)
-}
-
-// last says that the sums after segment i of the wave are asked for.
-func (p *pass[T]) last(i int) bool { return i == p.now-1 }
-
-// queries are the rows of segment i of the wave where queries see all keys.
-func (p *pass[T]) queries(i int) (lo, hi int) {
-	n := segmentOf(p.s.m.OutDim(), p.s.v.Cols)
-	lo = (p.first + i) * n
-	return lo, min(lo+n, p.s.lenQ())
-}
-
-// The steps of a pass, by what an item is.
-type (
-	keySums[T dense.Float]       pass[T] // sums over the keys of a segment
-	querySegments[T dense.Float] pass[T] // gradients of the queries of a causal segment
-	shareSums[T dense.Float]     pass[T] // sums over the queries of a segment
-	keySegments[T dense.Float]   pass[T] // gradients of the keys of a causal segment
-	queryBlocks[T dense.Float]   pass[T] // gradients of a segment of queries that see all keys
-	keyBlocks[T dense.Float]     pass[T] // gradients of a segment of keys that all queries see
-	outDots[T dense.Float]       pass[T] // D_i of some queries
-	keyChains[T dense.Float]     pass[T] // totals before the segments of a wave, of a block of features
-	keyTotals[T dense.Float]     pass[T] // totals over keys, of a block of features
-	shareTotals[T dense.Float]   pass[T] // totals over queries, of a block of features
-)
-
-// dotRows is the number of queries of an item of outDots.
-const dotRows = 512
-
-func (s *outDots[T]) Item(_ *backWorker[T], i int) error {
-	p, st := (*pass[T])(s), s.s
-	for g := range st.group {
-		h := st.h*st.group + g
-		dout, out := p.b.dout.Head(st.b, h).RowRange(st.q0, st.q1), st.outputs(g)
-		for r := i * dotRows; r < min((i+1)*dotRows, st.lenQ()); r++ {
-			p.dots[g*st.lenQ()+r] = dot(dout.Row(r), out.Row(r))
-		}
-	}
-	return nil
-}
-
-func (s *keyChains[T]) Item(_ *backWorker[T], i int) error {
-	f0, f1 := s.s.features(i)
-	chain(s.b.tab, s.mems[:s.now], f0, f1)
-	return nil
-}
-
-func (s *keyTotals[T]) Item(_ *backWorker[T], i int) error {
-	f0, f1 := s.s.features(i)
-	for _, m := range s.mems[:s.now] {
-		addFeatures(s.b.tab, &s.all.total, &m.part, f0, f1)
-	}
-	return nil
-}
-
-func (s *shareTotals[T]) Item(_ *backWorker[T], i int) error {
-	f0, f1 := s.s.features(i)
-	dv := s.total.s.Cols
-	for _, m := range s.mems[:s.now] {
-		s.b.tab.Widen(s.total.s.Data[f0*dv:f1*dv], m.part.s.Data[f0*dv:f1*dv], 1)
-		s.b.tab.Widen(s.total.z[f0:f1], m.part.z[f0:f1], 1)
-	}
-	return nil
-}
-
-func (s *keySums[T]) Item(w *backWorker[T], i int) error {
-	p := (*pass[T])(s)
-	lo, hi := p.bounds(i, false)
-	p.mems[i].begin()
-	return w.sumSegment(p.s, &p.mems[i].part, lo, hi)
-}
-
-func (s *querySegments[T]) Item(w *backWorker[T], i int) error {
-	p := (*pass[T])(s)
-	w.grad = p.gradOf(i)
-	lo, hi := p.bounds(i, false)
-	p.mems[i].begin()
-	return w.querySegment(p, p.mems[i], lo, hi, p.last(i))
-}
-
-func (s *shareSums[T]) Item(w *backWorker[T], i int) error {
-	p := (*pass[T])(s)
-	lo, hi := p.bounds(i, true)
-	p.mems[i].begin()
-	return w.reverse(p, p.mems[i], lo, hi, false, true)
-}
-
-func (s *keySegments[T]) Item(w *backWorker[T], i int) error {
-	p := (*pass[T])(s)
-	w.grad = p.gradOf(i)
-	lo, hi := p.bounds(i, true)
-	p.mems[i].begin()
-	return w.reverse(p, p.mems[i], lo, hi, true, p.last(i))
-}
-
-func (s *queryBlocks[T]) Item(w *backWorker[T], i int) error {
-	p := (*pass[T])(s)
-	w.grad = p.gradOf(i)
-	lo, hi := p.queries(i)
-	p.mems[i].begin()
-	return w.queryBlock(p, &p.mems[i].part, lo, hi)
-}
-
-func (s *keyBlocks[T]) Item(w *backWorker[T], i int) error {
-	p := (*pass[T])(s)
-	w.grad = p.gradOf(i)
-	lo, hi := p.bounds(i, false)
-	return w.keyBlock(p, lo, hi)
-}
-
-// wave is how many segments are worked on before they are combined.
-func (p *pass[T]) wave(n int) int {
-	if len(p.crew.Workers) == 1 {
-		return 1
-	}
-	return p.s.wave(n, len(p.crew.Workers))
-}
-
-func (p *pass[T]) need(n int) { p.mems = p.s.memories(p.mems, n) }
-
-// causal sweeps forwards for dq, backwards for dk and dv.
-func (p *pass[T]) causal(s *stream[T]) error {
-	for i := range p.lambda { // of queries before the first key
-		p.lambda[i], p.sign[i] = math.Inf(1), 1
-	}
-	if err := p.forwards(s); err != nil {
-		return err
-	}
-	return p.backwards(s)
-}
-
-func (p *pass[T]) forwards(s *stream[T]) error {
-	p.s = s
-	n, w := s.segments(), p.crew.Workers[0]
-	p.need(p.wave(n))
-	w.empty(p, 0, min(s.lenQ(), max(0, -s.off)))
-	last, err := p.sweep(n, (*keySums[T])(p), (*querySegments[T])(p), p.plantKeys)
-	if err != nil {
-		return err
-	}
-	w.grad = p.grad
-	return w.beside(p, last, s.positions(), s.lenQ()+s.off)
-}
-
-func (p *pass[T]) backwards(s *stream[T]) error {
-	p.s = s
-	n, w := s.segments(), p.crew.Workers[0]
-	p.need(p.wave(n))
-	// Queries behind the last key see all keys.
-	if err := w.appendBeside(p, p.mems[0], s.positions(), s.lenQ()+s.off); err != nil {
-		return err
-	}
-	_, err := p.sweep(n, (*shareSums[T])(p), (*keySegments[T])(p), p.plantShares)
-	return err
-}
-
-// sweep runs the n segments in order: the sums of a wave of segments first if several workers share it, then each from
-// the totals before it. It returns the memory of the last.
-func (p *pass[T]) sweep(n int, part, seg par.Step[backWorker[T]], plant func(i int) error) (last *memory[T],
-	err error) {
-	wave := p.wave(n)
-	last = p.mems[0]
-	p.seeds.clear(p.s.m.OutDim())
-	for p.first = 0; p.first < n; p.first += wave {
-		p.now = min(wave, n-p.first)
-		for i := range p.now {
-			if err := plant(i); err != nil {
-				return nil, err
-			}
-		}
-		if p.now > 1 {
-			if err := p.do(p.now-1, part); err != nil {
-				return nil, err
-			}
-			chainCounts(p.mems[:p.now])
-			if err := p.do(p.s.featureBlocks(), (*keyChains[T])(p)); err != nil {
-				return nil, err
-			}
-		}
-		if err := p.gradients(p.now, seg); err != nil {
-			return nil, err
-		}
-		if last = p.mems[p.now-1]; p.first+p.now < n {
-			restart(p.b.tab, p.mems[:p.now])
-		}
-	}
-	p.first = 0
-	return last, nil
-}
-
-// plantKeys and plantShares give segment i of the wave the references it begins with. Those of shares come from the
-// queries at the last position of every maxSegment, which see all keys up to there.
-func (p *pass[T]) plantKeys(i int) error {
-	lo, _ := p.bounds(i, false)
-	return p.crew.Workers[0].plant(p.s, &p.seeds, p.mems[i], lo)
-}
-
-func (p *pass[T]) plantShares(i int) error {
-	if lo, hi := p.bounds(i, true); p.first+i == 0 || lo/maxSegment != hi/maxSegment {
-		if err := p.crew.Workers[0].raiseShares(p, &p.seeds, hi-1); err != nil {
+	case s.causal:
+		if err := g.sweep((*querySweep[T])(g)); err != nil {
 			return err
 		}
+		return g.sweep((*keySweep[T])(g))
 	}
-	p.mems[i].plant(&p.seeds)
-	return nil
+	return g.bidirectional()
 }
 
 // bidirectional sums all keys, then the queries, then reads with the keys. The references are those of the keys: a
 // share at them is at most 1.
-func (p *pass[T]) bidirectional(s *stream[T]) error {
-	p.s = s
-	n, f, dv := s.segments(), s.m.OutDim(), s.v.Cols
-	one := segmentOf(f, dv)
-	queries := (s.lenQ() + one - 1) / one
-	wave := max(1, p.wave(max(n, queries)))
-	p.need(wave)
-	if p.all == nil {
-		p.all = new(memory[T])
+func (g *gang[T]) bidirectional() error {
+	if err := g.sweep((*keysOfAll[T])(g)); err != nil {
+		return err
 	}
-	p.all.resize(f, dv)
-	p.seeds.clear(f)
-	for p.first = 0; p.first < n; p.first += wave {
-		p.now = min(wave, n-p.first)
-		for i := range p.now {
-			if err := p.plantKeys(i); err != nil {
-				return err
-			}
-		}
-		if err := p.do(p.now, (*keySums[T])(p)); err != nil {
+	return g.sweep((*queriesOfAll[T])(g))
+}
+
+// sweep runs a job with the streams of all passes.
+func (g *gang[T]) sweep(job relayJob[T, backWorker[T]]) error {
+	g.list = g.list[:0]
+	for _, p := range g.passes[:g.n] {
+		g.list = append(g.list, p.s)
+		p.merged.Store(0)
+	}
+	if workers := len(g.crew.Workers); workers > 1 {
+		return g.relay.run(&g.crew, workers, g.b.tab, g.list, job)
+	}
+	for k, s := range g.list {
+		if err := alone(g.crew.Workers[0], g.b.tab, s, k, job, &g.mem, &g.seeds); err != nil {
 			return err
 		}
-		if err := p.do(s.featureBlocks(), (*keyTotals[T])(p)); err != nil {
+	}
+	return nil
+}
+
+// use prepares a worker for stream s of pass k.
+func (g *gang[T]) use(w *backWorker[T], s *stream[T], k int) *pass[T] {
+	p := g.passes[k]
+	w.use(&p.b.streams, s)
+	w.grow(s, s.rows)
+	w.diff = s.m.(randfeat.Differentiable[T])
+	return p
+}
+
+// gradients runs item i of those that a sweep of a pass adds parameter gradients with, in order.
+func (g *gang[T]) gradients(w *backWorker[T], p *pass[T], i int, run func() error) error {
+	if p.grad == nil {
+		w.grad = nil
+		return run()
+	}
+	if of := p.b.gradOf(p.s.h); w.own == nil || w.ownOf != of {
+		var err error
+		if w.own, err = p.s.m.(randfeat.Learnable[T]).NewGrad(); err != nil {
 			return err
 		}
-		for _, m := range p.mems[:p.now] {
-			p.all.total.n += int64(m.part.n)
+		w.ownOf = of
+	}
+	w.grad = w.own
+	err := run()
+	for looks := 0; err == nil && p.merged.Load() < int64(i); looks++ {
+		switch {
+		case g.relay.stop.Load():
+			err = errStopped
+		case looks < 1000:
+			runtime.Gosched()
+		default:
+			time.Sleep(20 * time.Microsecond)
 		}
 	}
-	w := p.crew.Workers[0]
-	if p.all.seen() == 0 {
-		w.empty(p, 0, s.lenQ())
+	if err == nil {
+		err = p.grad.Merge(w.own)
+		p.merged.Add(1)
+	}
+	w.own.Reset()
+	return err
+}
+
+// dotRows is the number of queries of an item of outDots.
+const dotRows = 512
+
+// outDots is the step that computes D_i of some queries.
+type outDots[T dense.Float] gang[T]
+
+func (g *outDots[T]) Item(_ *backWorker[T], i int) error {
+	k, i := g.items.at(i)
+	p := g.passes[k]
+	st := p.s
+	for h := range st.group {
+		dout := p.b.dout.Head(st.b, st.h*st.group+h).RowRange(st.q0, st.q1)
+		out := st.outputs(h)
+		for r := i * dotRows; r < min((i+1)*dotRows, st.lenQ()); r++ {
+			p.dots[h*st.lenQ()+r] = dot(dout.Row(r), out.Row(r))
+		}
+	}
+	return nil
+}
+
+// querySweep sweeps forwards over causal streams: sums over keys, the gradients of queries.
+type querySweep[T dense.Float] gang[T]
+
+func (g *querySweep[T]) segments(s *stream[T], _ int) int { return s.segments() }
+
+func (g *querySweep[T]) plant(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], seeds *sums[T]) error {
+	return (*gang[T])(g).plantKeys(w, s, k, segment, mem, seeds)
+}
+
+func (g *gang[T]) plantKeys(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], seeds *sums[T]) error {
+	g.use(w, s, k)
+	lo, _ := s.segment(segment)
+	return w.plant(s, seeds, mem, lo)
+}
+
+func (g *querySweep[T]) sum(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], keep bool) error {
+	return (*gang[T])(g).sumKeys(w, s, k, segment, mem, keep)
+}
+
+func (g *gang[T]) sumKeys(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], keep bool) error {
+	g.use(w, s, k)
+	lo, hi := s.segment(segment)
+	mem.begin()
+	return w.sumSegment(s, mem, lo, hi, keep)
+}
+
+func (g *querySweep[T]) read(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], keep bool) error {
+	p := (*gang[T])(g).use(w, s, k)
+	return (*gang[T])(g).gradients(w, p, segment, func() error {
+		mem.begin()
+		if segment == 0 {
+			w.empty(p, 0, min(s.lenQ(), max(0, -s.off)))
+		}
+		last := segment >= s.segments()-1
+		lo, hi := s.segment(segment)
+		if err := w.querySegment(p, mem, lo, hi, keep || last); err != nil || !last {
+			return err
+		}
+		return w.beside(p, mem, s.positions(), s.lenQ()+s.off)
+	})
+}
+
+func (g *querySweep[T]) view(*backWorker[T], *stream[T], int, *memory[T]) view[T] { return view[T]{} }
+func (g *querySweep[T]) blocks(*stream[T], int) int                               { return 0 }
+func (g *querySweep[T]) block(*backWorker[T], *stream[T], int, int, *view[T], int64) error {
+	return nil
+}
+
+// keySweep sweeps backwards over causal streams: sums over the shares of queries, the gradients of keys.
+type keySweep[T dense.Float] gang[T]
+
+func (g *keySweep[T]) segments(s *stream[T], _ int) int { return s.segments() }
+
+// segment is the segment that comes at a place of the sweep.
+func (g *keySweep[T]) segment(s *stream[T], at int) (lo, hi int) {
+	return s.segment(s.segments() - 1 - at)
+}
+
+// plant: the references of shares come from the queries at the last position of every maxSegment, which see all keys up
+// to there. Queries behind the last key see all keys: their shares are the totals that the sweep begins with.
+func (g *keySweep[T]) plant(w *backWorker[T], s *stream[T], k, at int, mem *memory[T], seeds *sums[T]) error {
+	p := (*gang[T])(g).use(w, s, k)
+	if p0, p1 := s.positions(), s.lenQ()+s.off; at == 0 && p0 < p1 {
+		mem.reset()
+		if err := w.appendBeside(p, mem, p0, p1); err != nil {
+			return err
+		}
+	}
+	if lo, hi := g.segment(s, at); at == 0 || lo/maxSegment != hi/maxSegment {
+		if err := w.raiseShares(p, seeds, hi-1); err != nil {
+			return err
+		}
+	}
+	mem.plant(seeds)
+	return nil
+}
+
+func (g *keySweep[T]) sum(w *backWorker[T], s *stream[T], k, at int, mem *memory[T], keep bool) error {
+	p := (*gang[T])(g).use(w, s, k)
+	lo, hi := g.segment(s, at)
+	mem.begin()
+	return w.sumShares(p, mem, lo, hi, keep)
+}
+
+func (g *keySweep[T]) read(w *backWorker[T], s *stream[T], k, at int, mem *memory[T], keep bool) error {
+	if s.segments() == 0 {
 		return nil
 	}
-	p.view = p.all.view(&w.worker, true)
+	p := (*gang[T])(g).use(w, s, k)
+	return (*gang[T])(g).gradients(w, p, at, func() error {
+		lo, hi := g.segment(s, at)
+		mem.begin()
+		return w.reverse(p, mem, lo, hi, true, keep)
+	})
+}
+
+func (g *keySweep[T]) view(*backWorker[T], *stream[T], int, *memory[T]) view[T] { return view[T]{} }
+func (g *keySweep[T]) blocks(*stream[T], int) int                               { return 0 }
+func (g *keySweep[T]) block(*backWorker[T], *stream[T], int, int, *view[T], int64) error {
+	return nil
+}
+
+// keysOfAll sums the keys of streams whose queries see all of them.
+type keysOfAll[T dense.Float] gang[T]
+
+func (g *keysOfAll[T]) segments(s *stream[T], _ int) int { return s.segments() }
+
+func (g *keysOfAll[T]) plant(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], seeds *sums[T]) error {
+	return (*gang[T])(g).plantKeys(w, s, k, segment, mem, seeds)
+}
+
+func (g *keysOfAll[T]) sum(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], keep bool) error {
+	return (*gang[T])(g).sumKeys(w, s, k, segment, mem, keep)
+}
+
+// view keeps the sums as the queries need them.
+func (g *keysOfAll[T]) view(w *backWorker[T], s *stream[T], k int, whole *memory[T]) view[T] {
+	p := (*gang[T])(g).use(w, s, k)
+	if p.none = whole.seen() == 0; p.none {
+		w.empty(p, 0, s.lenQ())
+		return view[T]{}
+	}
+	v := whole.view(&w.worker, true)
+	f, dv := s.m.OutDim(), s.v.Cols
+	p.ref.tau, p.view.z = buf.Sized(p.ref.tau, f), buf.Sized(p.view.z, f)
+	p.ref.copyFrom(v.ref)
+	copy(p.view.z, v.z)
+	p.view.ref = &p.ref
 	p.combined = buf.Shaped(p.combined, f, dv+1)
 	for i := range f {
-		copy(p.combined.Row(i), p.view.s.Row(i))
-		p.combined.Row(i)[dv] = p.view.z[i]
+		copy(p.combined.Row(i), v.s.Row(i))
+		p.combined.Row(i)[dv] = v.z[i]
 	}
-	p.b.tab.Pack(&p.packed, p.combined)
+	w.tab.Pack(&p.packed, p.combined)
+	return view[T]{}
+}
 
-	p.total.shape(f, dv)
-	p.total.reset()
-	for p.first = 0; p.first < queries; p.first += wave {
-		p.now = min(wave, queries-p.first)
-		if err := p.gradients(p.now, (*queryBlocks[T])(p)); err != nil {
-			return err
-		}
-		if err := p.do(s.featureBlocks(), (*shareTotals[T])(p)); err != nil {
-			return err
-		}
+func (g *keysOfAll[T]) read(*backWorker[T], *stream[T], int, int, *memory[T], bool) error { return nil }
+func (g *keysOfAll[T]) blocks(*stream[T], int) int                                        { return 0 }
+func (g *keysOfAll[T]) block(*backWorker[T], *stream[T], int, int, *view[T], int64) error { return nil }
+
+// queriesOfAll computes the gradients of queries that see all keys and sums their shares, then the gradients of keys.
+type queriesOfAll[T dense.Float] gang[T]
+
+func (g *queriesOfAll[T]) segments(s *stream[T], k int) int {
+	if g.passes[k].none {
+		return 0
 	}
-	if p.first = 0; p.summing {
-		return nil
-	}
-	p.ds, p.dz = buf.Shaped(p.ds, f, dv), buf.Sized(p.dz, f)
-	p.b.tab.Narrow(p.ds.Data, p.total.s.Data, 1)
-	p.b.tab.Narrow(p.dz, p.total.z, 1)
-	p.b.tab.Pack(&p.packed, p.ds)
-	for p.first = 0; p.first < n; p.first += wave {
-		if err := p.gradients(min(wave, n-p.first), (*keyBlocks[T])(p)); err != nil {
-			return err
-		}
-	}
-	p.first = 0
+	n := segmentOf(s.m.OutDim(), s.v.Cols)
+	return (s.lenQ() + n - 1) / n
+}
+
+// plant: shares are at the references of the keys throughout.
+func (g *queriesOfAll[T]) plant(_ *backWorker[T], s *stream[T], _, _ int, mem *memory[T], _ *sums[T]) error {
+	mem.seed.tau = buf.Zeroed(mem.seed.tau, s.m.OutDim())
+	mem.seed.base, mem.seed.set = 0, true
 	return nil
+}
+
+func (g *queriesOfAll[T]) sum(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], _ bool) error {
+	p := (*gang[T])(g).use(w, s, k)
+	return (*gang[T])(g).gradients(w, p, segment, func() error {
+		n := segmentOf(s.m.OutDim(), s.v.Cols)
+		mem.begin()
+		return w.queryBlock(p, &mem.part, segment*n, min((segment+1)*n, s.lenQ()))
+	})
+}
+
+// view keeps the sums as the keys need them.
+func (g *queriesOfAll[T]) view(w *backWorker[T], s *stream[T], k int, whole *memory[T]) view[T] {
+	p := (*gang[T])(g).use(w, s, k)
+	if p.none || p.summing {
+		return view[T]{}
+	}
+	p.ds, p.dz = buf.Shaped(p.ds, s.m.OutDim(), s.v.Cols), buf.Sized(p.dz, s.m.OutDim())
+	if whole.total.n > 0 {
+		w.tab.Narrow(p.ds.Data, whole.total.s.Data, 1)
+		w.tab.Narrow(p.dz, whole.total.z, 1)
+	} else {
+		copy(p.ds.Data, whole.part.s.Data)
+		copy(p.dz, whole.part.z)
+	}
+	w.tab.Pack(&p.packed, p.ds)
+	return view[T]{}
+}
+
+func (g *queriesOfAll[T]) read(*backWorker[T], *stream[T], int, int, *memory[T], bool) error {
+	return nil
+}
+
+func (g *queriesOfAll[T]) blocks(s *stream[T], k int) int {
+	if p := g.passes[k]; p.none || p.summing {
+		return 0
+	}
+	return s.segments()
+}
+
+func (g *queriesOfAll[T]) block(w *backWorker[T], s *stream[T], k, i int, _ *view[T], _ int64) error {
+	p := (*gang[T])(g).use(w, s, k)
+	return (*gang[T])(g).gradients(w, p, g.segments(s, k)+i, func() error {
+		lo, hi := s.segment(i)
+		return w.keyBlock(p, lo, hi)
+	})
 }

@@ -19,12 +19,16 @@ type backWorker[T dense.Float] struct {
 	dx     dense.Matrix[T] // input gradients of a chunk
 	dv     dense.Matrix[T] // value gradients of a chunk
 	shares dense.Matrix[T] // of a chunk of queries of all heads of a group
+	now    dense.Matrix[T] // they, here or where a memory keeps them
+	keeps  bool            // a memory is to keep them
 	packS  kern.Panel[T]
 	packV  kern.Panel[T]
 	subV   kern.Panel[T]
 	zc     []T // running z
 	negs   []float64
 	grad   *randfeat.Grad[T]
+	own    *randfeat.Grad[T]          // of one item
+	ownOf  *randfeat.Grad[T]          // what it goes to in the end
 	diff   randfeat.Differentiable[T] // the map
 
 	// Of exact weights: cotangents of embedded queries and keys, the matrix that embeds them, sums by key.
@@ -87,6 +91,7 @@ func (w *backWorker[T]) empty(p *pass[T], i0, i1 int) {
 		dq := p.b.dq.Head(s.b, s.h*s.group+g).RowRange(s.q0, s.q1)
 		for i := i0; i < i1; i++ {
 			clear(dq.Row(i))
+			p.lambda[g*s.lenQ()+i], p.sign[g*s.lenQ()+i] = math.Inf(1), 1
 		}
 	}
 }
@@ -205,7 +210,7 @@ func (w *backWorker[T]) queryBlock(p *pass[T], part *sums[T], lo, hi int) error 
 func (w *backWorker[T]) querySegment(p *pass[T], mem *memory[T], lo, hi int, keep bool) error {
 	w.look = w.phiK.Rows
 	for lo < hi {
-		k, err := w.take(p.s, &mem.part, lo, hi)
+		k, err := w.take(p.s, mem, lo, hi)
 		if err != nil {
 			return err
 		}

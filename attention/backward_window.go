@@ -13,49 +13,54 @@ import (
 // gradients of the sweeps at these denominators, then those of the exact weights p = κ(q, k)/den:
 //
 //	ds = p ⊙ (dout·v − D),   dv = pᵀ·dout,   d(q, k) = ds ∂ log κ(q, k)
-func (p *pass[T]) windowed(s *stream[T]) error {
-	w := p.crew.Workers[0]
+func (g *gang[T]) windowed(p *pass[T]) error {
+	s, w := p.s, g.crew.Workers[0]
+	defer func() { p.s = s }()
 	p.sweeps[0], p.sweeps[1] = s.sweeps()
 	sweeps := p.sweeps[:2]
 	if s.oneSweep() {
 		sweeps = sweeps[:1]
 	}
-	all := !sweeps[0].causal // without a window, at once
-	p.den = buf.Sized(p.den, len(p.lambda))
-	clear(p.den)
+	p.den = buf.Zeroed(p.den, len(p.lambda))
 	for i := range p.lambda {
 		p.lambda[i] = math.Inf(-1)
 	}
+	p.summing = true
 	for i := range sweeps {
-		p.summing = true
-		run := p.forwards
-		if all {
-			run = p.bidirectional
+		p.s = &sweeps[i]
+		var err error
+		if p.s.causal {
+			err = g.sweep((*querySweep[T])(g))
+		} else { // without a window, at once
+			err = g.bidirectional()
 		}
-		err := run(&sweeps[i])
-		if p.summing = false; err != nil {
+		if err != nil {
 			return err
 		}
 	}
+	p.summing = false
+	g.use(w, s, 0)
 	w.exactRows(p, s, true)
 	for i, d := range p.den {
 		w.factor(p, i, T(d), p.lambda[i], !math.IsInf(p.lambda[i], -1))
 	}
 	p.known = true
 	for i := range sweeps {
-		if all {
-			if err := p.bidirectional(&sweeps[i]); err != nil {
+		p.s = &sweeps[i]
+		if !p.s.causal {
+			if err := g.bidirectional(); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := p.forwards(&sweeps[i]); err != nil {
+		if err := g.sweep((*querySweep[T])(g)); err != nil {
 			return err
 		}
-		if err := p.backwards(&sweeps[i]); err != nil {
+		if err := g.sweep((*keySweep[T])(g)); err != nil {
 			return err
 		}
 	}
+	g.use(w, s, 0)
 	w.exactRows(p, s, false)
 	return nil
 }

@@ -9,86 +9,7 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// sweep runs all queries of a causal stream on one worker.
-func (w *worker[T]) sweep(s *stream[T], mem *memory[T]) error {
-	if err := w.readBefore(s, mem); err != nil {
-		return err
-	}
-	n := s.segments()
-	w.seeds.clear(s.m.OutDim())
-	for i := range n {
-		lo, hi := s.segment(i)
-		if err := w.plant(s, &w.seeds, mem, lo); err != nil {
-			return err
-		}
-		mem.begin()
-		if err := w.causalSegment(s, mem, lo, hi, true); err != nil {
-			return err
-		}
-		if i < n-1 {
-			addSums(w.tab, &mem.total, &mem.part)
-		}
-	}
-	return w.readAfter(s, mem)
-}
-
-// sweep is worker.sweep on all workers: the sums of the segments of a wave first, then the totals before each segment,
-// feature by feature, then from these its queries.
-func (c *call[T]) sweep(s *stream[T]) error {
-	c.s = s
-	n, wave := s.segments(), s.wave(s.segments(), c.active)
-	c.mems = s.memories(c.mems, wave)
-	w, last := c.crew.Workers[0], c.mems[0]
-	w.use(&c.streams, s)
-	if err := w.readBefore(s, last); err != nil {
-		return err
-	}
-	c.seeds.clear(s.m.OutDim())
-	for c.first = 0; c.first < n; c.first += wave {
-		c.now = min(wave, n-c.first)
-		if err := c.plant(); err != nil {
-			return err
-		}
-		if c.now > 1 {
-			if err := c.crew.Do(c.now-1, c.active, (*eachPart[T])(c)); err != nil {
-				return err
-			}
-			chainCounts(c.mems[:c.now])
-			if err := c.crew.Do(s.featureBlocks(), c.active, (*eachChain[T])(c)); err != nil {
-				return err
-			}
-		}
-		if err := c.crew.Do(c.now, c.active, (*eachSegment[T])(c)); err != nil {
-			return err
-		}
-		if last = c.mems[c.now-1]; c.first+c.now < n {
-			restart(c.tab, c.mems[:c.now])
-		}
-	}
-	w.use(&c.streams, s)
-	return w.readAfter(s, last)
-}
-
-// eachSegment is the step whose items are the queries and keys of a segment of the wave.
-type eachSegment[T dense.Float] call[T]
-
-// Item runs segment i from the totals before it.
-func (c *eachSegment[T]) Item(w *worker[T], i int) error {
-	w.use(&c.streams, c.s)
-	lo, hi := c.s.segment(c.first + i)
-	c.mems[i].begin()
-	return w.causalSegment(c.s, c.mems[i], lo, hi, i == c.now-1)
-}
-
-// readBefore answers the queries before the first key, readAfter those behind the last.
-func (w *worker[T]) readBefore(s *stream[T], mem *memory[T]) error {
-	return w.readBeside(s, mem, s.off, 0)
-}
-
-func (w *worker[T]) readAfter(s *stream[T], mem *memory[T]) error {
-	return w.readBeside(s, mem, s.positions(), s.lenQ()+s.off)
-}
-
+// readBeside answers the queries at positions p0 to p1−1, before the first key or behind the last, if any.
 func (w *worker[T]) readBeside(s *stream[T], mem *memory[T], p0, p1 int) error {
 	if p0 >= p1 {
 		return nil
@@ -97,8 +18,7 @@ func (w *worker[T]) readBeside(s *stream[T], mem *memory[T], p0, p1 int) error {
 	return w.readAll(s, &view, mem.seen(), p0, p1)
 }
 
-// causalSegment answers the queries at positions lo to hi−1 and adds the keys there to the part of mem. Queries before
-// the first key belong to the first segment, queries after the last key to the last.
+// causalSegment answers the queries at positions lo to hi−1 and adds the keys there to the part of mem.
 //
 // A chunk is read in two steps: from the memory of the keys before it, and from the triangle of its own scores. It ends
 // early at a key that needs higher references, so a reference comes from a key that all its queries see. Nobody asks
@@ -106,7 +26,7 @@ func (w *worker[T]) readBeside(s *stream[T], mem *memory[T], p0, p1 int) error {
 func (w *worker[T]) causalSegment(s *stream[T], mem *memory[T], lo, hi int, keep bool) error {
 	w.look = w.phiK.Rows
 	for lo < hi {
-		k, err := w.take(s, &mem.part, lo, hi)
+		k, err := w.take(s, mem, lo, hi)
 		if err != nil {
 			return err
 		}

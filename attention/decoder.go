@@ -228,7 +228,7 @@ func (d *eachHead[T]) Item(w *worker[T], i int) error {
 
 // resume runs the queries and keys of a causal stream on top of a memory.
 func (w *worker[T]) resume(s *stream[T], mem *memory[T]) error {
-	if err := w.readBefore(s, mem); err != nil {
+	if err := w.readBeside(s, mem, s.off, 0); err != nil {
 		return err
 	}
 	n := s.positions()

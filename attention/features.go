@@ -17,14 +17,17 @@ type keys[T dense.Float] struct {
 }
 
 // take writes the scaled features of the keys at positions lo to hi−1, as many as one chunk may have: it ends at a
-// multiple of the chunk, and early at a key that needs higher references than part has.
-func (w *worker[T]) take(s *stream[T], part *sums[T], lo, hi int) (keys[T], error) {
+// multiple of the chunk, and early at a key that needs higher references than the part of mem has.
+func (w *worker[T]) take(s *stream[T], mem *memory[T], lo, hi int) (keys[T], error) {
 	end := min(hi, lo-lo%w.phiK.Rows+w.phiK.Rows, lo+w.look)
 	k, v, pos := w.keyRows(s, lo, end)
+	if mem.kept {
+		return keys[T]{mem.features.RowRange(mem.part.n, mem.part.n+k.Rows), v, pos, end}, nil
+	}
 	n := 0
 	if k.Rows > 0 {
 		var err error
-		if n, err = w.next(w.phiK, part, k); err != nil {
+		if n, err = w.next(w.phiK, &mem.part, k); err != nil {
 			return keys[T]{}, err
 		}
 	}
@@ -50,14 +53,18 @@ func (w *worker[T]) plant(s *stream[T], seeds *sums[T], mem *memory[T], lo int) 
 	return nil
 }
 
-// absorb adds keys and values to s.
-func (w *worker[T]) absorb(s *sums[T], k, v dense.Matrix[T]) error {
+// absorb adds keys and values to the part of mem, and keeps their features if these are to be kept.
+func (w *worker[T]) absorb(mem *memory[T], k, v dense.Matrix[T], keep bool) error {
 	for k.Rows > 0 {
-		n, err := w.next(w.phiK, s, k)
+		phi := w.phiK
+		if keep {
+			phi = mem.features.RowRange(mem.part.n, mem.part.n+k.Rows)
+		}
+		n, err := w.next(phi, &mem.part, k)
 		if err != nil {
 			return err
 		}
-		s.add(w.tab, w.phiK.RowRange(0, n), v.RowRange(0, n))
+		mem.part.add(w.tab, phi.RowRange(0, n), v.RowRange(0, n))
 		k, v = k.RowRange(n, k.Rows), v.RowRange(n, v.Rows)
 	}
 	return nil

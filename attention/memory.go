@@ -149,20 +149,31 @@ func (t *totals) shape(features, dv int) {
 	t.s = buf.Shaped(t.s, features, dv)
 }
 
-func (t *totals) reset() {
-	for f := range t.t {
-		t.t[f] = math.Inf(-1)
+func (t *totals) reset() { t.resetFeatures(0, len(t.t)) }
+
+func (t *totals) copyFrom(o *totals) { t.copyFeatures(o, 0, len(t.t)) }
+
+// copyFeatures copies features f0 to f1−1, with the first also the number of keys; resetFeatures forgets them.
+func (t *totals) copyFeatures(o *totals, f0, f1 int) {
+	copy(t.t[f0:f1], o.t[f0:f1])
+	copy(t.z[f0:f1], o.z[f0:f1])
+	dv := t.s.Cols
+	copy(t.s.Data[f0*dv:f1*dv], o.s.Data[f0*dv:f1*dv])
+	if f0 == 0 {
+		t.n = o.n
 	}
-	clear(t.s.Data)
-	clear(t.z)
-	t.n = 0
 }
 
-func (t *totals) copyFrom(o *totals) {
-	copy(t.t, o.t)
-	copy(t.s.Data, o.s.Data)
-	copy(t.z, o.z)
-	t.n = o.n
+func (t *totals) resetFeatures(f0, f1 int) {
+	for f := f0; f < f1; f++ {
+		t.t[f] = math.Inf(-1)
+	}
+	clear(t.z[f0:f1])
+	dv := t.s.Cols
+	clear(t.s.Data[f0*dv : f1*dv])
+	if f0 == 0 {
+		t.n = 0
+	}
 }
 
 // rescale sets the reference of feature f to the larger of its own and at; it returns the factor for what is kept at
@@ -244,6 +255,10 @@ type memory[T dense.Float] struct {
 	// those of its first key.
 	seed reference[T]
 
+	// The features of the keys of a segment, one row each, if kept: at the references of seed, above which none is.
+	kept     bool
+	features dense.Matrix[T]
+
 	// The totals in T at the references of reading, which are those of part except where the totals are far above.
 	ready  bool // the following are valid, for this epoch of part
 	epoch  int
@@ -252,6 +267,7 @@ type memory[T dense.Float] struct {
 	z      []T
 	factor []T // e^{t_part − t} if a reference is not that of part
 	mixed  bool
+	shown  view[T] // of all keys
 }
 
 func newMemory[T dense.Float](features, dv int) *memory[T] {
@@ -272,7 +288,7 @@ func (m *memory[T]) shape(features, dv int) {
 	m.ref.tau = buf.Sized(m.ref.tau, features)
 	m.s = buf.Shaped(m.s, features, dv)
 	m.z, m.factor = buf.Sized(m.z, features), buf.Sized(m.factor, features)
-	m.ready, m.seed.set = false, false
+	m.ready, m.seed.set, m.kept = false, false, false
 }
 
 func (m *memory[T]) copyFrom(o *memory[T]) {
@@ -315,35 +331,6 @@ func (m *memory[T]) room() int { return segmentOf(m.part.s.Rows, m.part.s.Cols) 
 func (m *memory[T]) flush(tab *kern.Table[T]) {
 	addSums(tab, &m.total, &m.part)
 	m.begin()
-}
-
-// chain gives every memory but the first the totals of all keys before its segment: those of the memory before it and
-// that one's part. It does so for features f0 to f1−1; chainCounts says how many keys that are.
-func chain[T dense.Float](tab *kern.Table[T], mems []*memory[T], f0, f1 int) {
-	for i, m := range mems[:len(mems)-1] {
-		t, next := &m.total, &mems[i+1].total
-		copy(next.t[f0:f1], t.t[f0:f1])
-		copy(next.z[f0:f1], t.z[f0:f1])
-		from, to := f0*t.s.Cols, f1*t.s.Cols
-		copy(next.s.Data[from:to], t.s.Data[from:to])
-		addFeatures(tab, next, &m.part, f0, f1)
-	}
-}
-
-func chainCounts[T dense.Float](mems []*memory[T]) {
-	for i, m := range mems[:len(mems)-1] {
-		mems[i+1].total.n = m.total.n + int64(m.part.n)
-	}
-}
-
-// restart makes the first memory that of all keys seen by the last one, for another wave.
-func restart[T dense.Float](tab *kern.Table[T], mems []*memory[T]) {
-	last := mems[len(mems)-1]
-	last.flush(tab)
-	if len(mems) > 1 {
-		mems[0].total.copyFrom(&last.total)
-		mems[0].begin()
-	}
 }
 
 // negligible nats below the part's reference, where a key of the part has a feature of 1, even the sum of 10⁹ keys that

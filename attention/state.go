@@ -82,7 +82,7 @@ func (s *State[T]) Append(k, v dense.Matrix[T]) error {
 	s.w.look = causalRows
 	for k.Rows > 0 {
 		n := min(k.Rows, s.mem.room())
-		if err := s.w.absorb(&s.mem.part, k.RowRange(0, n), v.RowRange(0, n)); err != nil {
+		if err := s.w.absorb(s.mem, k.RowRange(0, n), v.RowRange(0, n), false); err != nil {
 			return fmt.Errorf("k: %w", err)
 		}
 		if s.mem.room() == 0 {

@@ -2,6 +2,9 @@ package attention
 
 import (
 	"math"
+	"runtime"
+	"slices"
+	"sort"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
@@ -40,6 +43,7 @@ type streams[T dense.Float] struct {
 	tab    *kern.Table[T]
 	all    []stream[T]
 	spans  []span
+	loads  []int // of workers, see workers
 	checks bool
 }
 
@@ -199,4 +203,68 @@ func allTrue(mask []bool) bool {
 		}
 	}
 	return true
+}
+
+// deal numbers the items of several parts, one after the other.
+type deal struct{ ends []int }
+
+func (d *deal) reset() { d.ends = d.ends[:0] }
+
+func (d *deal) add(items int) { d.ends = append(d.ends, d.items()+items) }
+
+func (d *deal) items() int {
+	if len(d.ends) == 0 {
+		return 0
+	}
+	return d.ends[len(d.ends)-1]
+}
+
+// at is the part of item i and the number of the item there.
+func (d *deal) at(i int) (part, item int) {
+	part = sort.SearchInts(d.ends, i+1)
+	if part > 0 {
+		i -= d.ends[part-1]
+	}
+	return part, i
+}
+
+// count is the number of items of a part.
+func (d *deal) count(part int) int {
+	if part == 0 {
+		return d.ends[0]
+	}
+	return d.ends[part] - d.ends[part-1]
+}
+
+// sharing is what it costs to share the segments of streams: their sums are read and written by more than one worker,
+// and the sums inside of a segment made twice.
+const sharing = 1.15
+
+// workers is how many workers the work of a call, so many times that of Forward, pays for, and whether these are best
+// used one stream each: if they would end at about the same time.
+func (c *streams[T]) workers(times int) (n int, alone bool) {
+	work := 0
+	for i := range c.all {
+		work += times * c.all[i].work()
+	}
+	n = max(1, min(runtime.GOMAXPROCS(0), work/c.tab.Grain))
+	if n == 1 || len(c.all) < n {
+		return n, n == 1
+	}
+	c.loads = buf.Zeroed(c.loads, n)
+	for i := range c.all {
+		least := 0
+		for w, load := range c.loads {
+			if load < c.loads[least] {
+				least = w
+			}
+		}
+		c.loads[least] += times * c.all[i].work()
+	}
+	return n, float64(slices.Max(c.loads)) <= sharing*float64(work)/float64(n)
+}
+
+// work is the number of multiply-adds of the features and their sums.
+func (s *stream[T]) work() int {
+	return (s.k.Rows + s.group*s.lenQ()) * s.m.OutDim() * (s.k.Cols + s.v.Cols)
 }

@@ -69,49 +69,38 @@ func (s *stream[T]) sweeps() (forward, backward stream[T]) {
 	return forward, backward
 }
 
-// windowed computes a stream with exact weights on one goroutine.
-func (w *worker[T]) windowed(s *stream[T], mem *memory[T]) error {
-	w.forward, w.backward = s.sweeps()
-	run := w.sweep
-	if !w.forward.causal {
-		run = w.bidirectional
+// windowed computes streams with exact weights on all workers: empty rows, the keys before the windows, those behind, the windows.
+func (c *call[T]) windowed() error {
+	rows := 0
+	for _, s := range c.shared {
+		rows += s.group * s.lenQ()
 	}
-	if err := run(&w.forward, mem); err != nil {
+	c.rows.join(rows)
+	c.exacts.reset()
+	c.sweeps = buf.Sized(c.sweeps, 2*len(c.shared))
+	rows = 0
+	for i, s := range c.shared {
+		n := s.group * s.lenQ()
+		s.den, s.scale = c.rows.den[rows:rows+n], c.rows.scale[rows:rows+n]
+		rows += n
+		c.exacts.add((s.lenQ() + s.rows - 1) / s.rows)
+		c.sweeps[2*i], c.sweeps[2*i+1] = s.sweeps()
+	}
+	if err := c.crew.Do(c.exacts.items(), c.active, (*eachUnfinished[T])(c)); err != nil {
 		return err
 	}
-	if !s.oneSweep() {
-		mem.reset()
-		if err := w.sweep(&w.backward, mem); err != nil {
+	for way := range 2 {
+		if way == 1 && c.all[0].oneSweep() {
+			break
+		}
+		for i := range c.shared {
+			c.shared[i] = &c.sweeps[2*i+way]
+		}
+		if err := c.relay.run(&c.crew, c.active, c.tab, c.shared, (*forwards[T])(c)); err != nil {
 			return err
 		}
 	}
-	w.forward, w.backward = stream[T]{}, stream[T]{}
-	return w.windowRange(s, 0, s.lenQ())
-}
-
-// windowed is worker.windowed on all workers.
-func (c *call[T]) windowed(s *stream[T]) error {
-	c.s = s
-	c.rows.join(s.group * s.lenQ())
-	s.den, s.scale = c.rows.den, c.rows.scale
-	if err := c.crew.Do((s.lenQ()+s.rows-1)/s.rows, c.active, (*eachUnfinished[T])(c)); err != nil {
-		return err
-	}
-	c.forwards, c.backwards = s.sweeps()
-	run := c.sweep
-	if !c.forwards.causal {
-		run = c.bidirectional
-	}
-	if err := run(&c.forwards); err != nil {
-		return err
-	}
-	if !s.oneSweep() {
-		if err := c.sweep(&c.backwards); err != nil {
-			return err
-		}
-	}
-	c.s = s
-	return c.crew.Do((s.lenQ()+s.rows-1)/s.rows, c.active, (*eachWindow[T])(c))
+	return c.crew.Do(c.exacts.items(), c.active, (*eachWindow[T])(c))
 }
 
 // eachUnfinished is the step whose items are blocks of queries to be emptied.
@@ -119,7 +108,9 @@ type eachUnfinished[T dense.Float] call[T]
 
 // Item empties block i.
 func (c *eachUnfinished[T]) Item(_ *worker[T], i int) error {
-	c.s.unfinish(i*c.s.rows, min((i+1)*c.s.rows, c.s.lenQ()))
+	k, i := c.exacts.at(i)
+	s := &c.all[k]
+	s.unfinish(i*s.rows, min((i+1)*s.rows, s.lenQ()))
 	return nil
 }
 
@@ -128,8 +119,10 @@ type eachWindow[T dense.Float] call[T]
 
 // Item finishes block i.
 func (c *eachWindow[T]) Item(w *worker[T], i int) error {
-	w.use(&c.streams, c.s)
-	return w.windowBlock(c.s, i*c.s.rows, min((i+1)*c.s.rows, c.s.lenQ()))
+	k, i := c.exacts.at(i)
+	s := &c.all[k]
+	w.use(&c.streams, s)
+	return w.windowBlock(s, i*s.rows, min((i+1)*s.rows, s.lenQ()))
 }
 
 // merge adds num·e^scale and den·e^scale to an unfinished row.

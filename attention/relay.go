@@ -1,0 +1,376 @@
+package attention
+
+import (
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// relay runs the segments of streams on all workers of a crew, in one step from the first key to the last query. The
+// segments of a stream are cut into waves; the stages of a wave are
+//
+//	plant: the references that its segments begin with
+//	sum:   the sums over the keys of every segment
+//	chain: the totals before every segment, block of features by block of features
+//	view:  the totals over all keys, ready to be read; of a stream whose queries see all keys
+//	read:  the queries of every segment, or blocks of queries that see all keys
+//
+// Items are handed out in the order of stages, and the stages of neighbouring waves, also of different streams,
+// alternate: by the time a stage is reached, those it needs have long ended, so that nobody waits but at the end.
+// Results have the bits of a worker that runs the streams alone.
+type relay[T dense.Float, W any] struct {
+	tab   *kern.Table[T]
+	job   relayJob[T, W]
+	list  []*stream[T]
+	waves []wave
+	stage []stage
+	items deal           // of the stages
+	done  []atomic.Int32 // the items of each stage that have ended
+	stop  atomic.Bool
+
+	size   int  // the most segments of a wave
+	keeps  bool // features are kept from sum to read
+	mems   []*memory[T]
+	wholes [slots]memory[T] // of streams: the totals so far
+	views  [slots]view[T]
+	seen   [slots]int64 // the keys of each
+	seeds  sums[T]
+}
+
+// relayJob is what a forward or a backward pass does with stream s, number k of its list.
+type relayJob[T dense.Float, W any] interface {
+	// segments is the number of segments of keys, or of what is summed in their place.
+	segments(s *stream[T], k int) int
+	// plant gives a segment the references it begins with.
+	plant(w *W, s *stream[T], k, segment int, mem *memory[T], seeds *sums[T]) error
+	// sum makes the part of mem the sums over a segment and, if keep, keeps what it can for read.
+	sum(w *W, s *stream[T], k, segment int, mem *memory[T], keep bool) error
+	// read runs the queries of a segment, from the totals of mem on; sums over it are asked for if keep.
+	read(w *W, s *stream[T], k, segment int, mem *memory[T], keep bool) error
+	// view and the blocks that read from it are of streams whose queries see all keys.
+	view(w *W, s *stream[T], k int, whole *memory[T]) view[T]
+	blocks(s *stream[T], k int) int
+	block(w *W, s *stream[T], k, i int, v *view[T], seen int64) error
+}
+
+// alone runs stream k on one worker, from its first key to its last, with the memory given.
+func alone[T dense.Float, W any](w *W, tab *kern.Table[T], s *stream[T], k int, job relayJob[T, W], mem *memory[T],
+	seeds *sums[T]) error {
+	mem.resize(s.m.OutDim(), s.v.Cols)
+	seeds.clear(s.m.OutDim())
+	n := job.segments(s, k)
+	for i := range n {
+		if err := job.plant(w, s, k, i, mem, seeds); err != nil {
+			return err
+		}
+		var err error
+		if s.causal {
+			err = job.read(w, s, k, i, mem, i < n-1)
+		} else {
+			err = job.sum(w, s, k, i, mem, false)
+		}
+		if err != nil {
+			return err
+		}
+		if i < n-1 || !s.causal && n > 1 {
+			addSums(tab, &mem.total, &mem.part)
+		}
+	}
+	switch {
+	case s.causal && n == 0:
+		return job.read(w, s, k, 0, mem, false)
+	case s.causal:
+		return nil
+	case n > 1:
+		mem.seed.set = false // the references of the queries are those of the totals
+		mem.begin()
+	}
+	mem.shown = job.view(w, s, k, mem)
+	defer func() { mem.shown = view[T]{} }()
+	for i := range job.blocks(s, k) {
+		if err := job.block(w, s, k, i, &mem.shown, mem.seen()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// slots is the number of waves, and of streams, that have memory at the same time: those whose sums, totals and queries
+// are at work, and one to begin with while the last item of another is not done.
+const slots = 4
+
+// wave is some neighbouring segments of a stream.
+type wave struct {
+	stream, segment, n int
+	last               bool // of its stream
+	stages             [reads + 1]int
+}
+
+type stage struct{ kind, wave int }
+
+// The kinds of stages.
+const (
+	plants = iota
+	additions
+	chains
+	viewings
+	reads
+)
+
+// relayBytes bounds the sums of all slots and their features, each, unless that were less than half a segment a worker.
+const relayBytes = 24 << 20
+
+// run works through the streams of list.
+func (r *relay[T, W]) run(crew *par.Crew[W], workers int, tab *kern.Table[T], list []*stream[T],
+	job relayJob[T, W]) error {
+	r.tab, r.job, r.list = tab, job, list
+	r.cut(workers)
+	r.stop.Store(false)
+	err := crew.Do(r.items.items(), workers, r)
+	r.job, r.list = nil, nil
+	clear(r.views[:])
+	return err
+}
+
+// cut lists waves and stages.
+func (r *relay[T, W]) cut(workers int) {
+	sums, features := 1, 1
+	for _, s := range r.list {
+		f := s.m.OutDim()
+		sums = max(sums, f*(s.v.Cols+1)*(2*int(unsafe.Sizeof(T(0)))+8))
+		features = max(features, f*segmentOf(f, s.v.Cols)*s.group*int(unsafe.Sizeof(T(0))))
+	}
+	r.size = max(1, workers/2, min(workers, relayBytes/(slots*sums)))
+	r.keeps = slots*r.size*features <= relayBytes
+	r.waves = r.waves[:0]
+	for k, s := range r.list {
+		n := r.job.segments(s, k)
+		parts := max(1, (n+r.size-1)/r.size)
+		for i := range parts {
+			lo, hi := i*n/parts, (i+1)*n/parts
+			r.waves = append(r.waves, wave{stream: k, segment: lo, n: hi - lo, last: i == parts-1})
+		}
+	}
+	r.stage = r.stage[:0]
+	r.items.reset()
+	r.add(plants, 0)
+	for k := range len(r.waves) + 1 {
+		r.add(plants, k+1)
+		r.add(additions, k)
+		r.add(chains, k-1)
+		r.add(viewings, k-1)
+		r.add(reads, k-1)
+	}
+	r.done = buf.Sized(r.done, len(r.stage))
+	for i := range r.done {
+		r.done[i].Store(0)
+	}
+	for len(r.mems) < slots*r.size {
+		r.mems = append(r.mems, new(memory[T]))
+	}
+}
+
+// add appends a stage of wave k, if there is such a wave.
+func (r *relay[T, W]) add(kind, k int) {
+	if k < 0 || k >= len(r.waves) {
+		return
+	}
+	r.waves[k].stages[kind] = len(r.stage)
+	r.stage = append(r.stage, stage{kind, k})
+	r.items.add(r.count(kind, &r.waves[k]))
+}
+
+// count is the number of items of a stage. Nobody reads the sums after the last segment of a causal stream.
+func (r *relay[T, W]) count(kind int, v *wave) int {
+	s := r.list[v.stream]
+	alone := v.last && v.segment+v.n <= 1 // no other segment of its stream
+	switch kind {
+	case plants:
+		return 1
+	case additions:
+		if s.causal && v.last {
+			return max(0, v.n-1)
+		}
+		return v.n
+	case chains:
+		if alone {
+			return 0
+		}
+		return s.featureBlocks()
+	case viewings:
+		if s.causal || !v.last {
+			return 0
+		}
+		return 1
+	}
+	switch {
+	case s.causal:
+		return max(1, v.n)
+	case v.last:
+		return r.job.blocks(s, v.stream)
+	}
+	return 0
+}
+
+// errStopped is returned by items that cannot run because one before them has failed.
+var errStopped = errors.New("stopped")
+
+// Item runs item i once the stages it needs have ended.
+func (r *relay[T, W]) Item(w *W, i int) error {
+	k, i := r.items.at(i)
+	st := r.stage[k]
+	v := &r.waves[st.wave]
+	err := r.needs(st, v)
+	if err == nil {
+		err = r.step(w, st, v, i)
+	}
+	if err != nil {
+		r.stop.Store(true)
+		return err
+	}
+	r.done[k].Add(1)
+	return nil
+}
+
+// needs waits for the stages that st needs.
+func (r *relay[T, W]) needs(st stage, v *wave) error {
+	switch st.kind {
+	case plants:
+		// References follow each other, and the memory of the wave slots before must be free.
+		if st.wave >= slots {
+			if err := r.await(st.wave-slots, chains); err != nil {
+				return err
+			}
+			if err := r.await(st.wave-slots, reads); err != nil {
+				return err
+			}
+		}
+		if st.wave == 0 {
+			return nil
+		}
+		return r.await(st.wave-1, plants)
+	case additions:
+		return r.await(st.wave, plants)
+	case chains:
+		if st.wave > 0 { // totals follow each other
+			if err := r.await(st.wave-1, chains); err != nil {
+				return err
+			}
+		}
+		return r.await(st.wave, additions)
+	case viewings:
+		if err := r.await(st.wave, additions); err != nil {
+			return err
+		}
+		return r.await(st.wave, chains)
+	}
+	if !r.list[v.stream].causal {
+		return r.await(st.wave, viewings)
+	}
+	if err := r.await(st.wave, plants); err != nil {
+		return err
+	}
+	return r.await(st.wave, chains)
+}
+
+// await waits until a stage of wave k has ended: rarely, and then seldom longer than one item takes.
+func (r *relay[T, W]) await(k, kind int) error {
+	at := r.waves[k].stages[kind]
+	n := r.items.count(at)
+	for looks := 0; int(r.done[at].Load()) < n; looks++ {
+		switch {
+		case r.stop.Load():
+			return errStopped
+		case looks < 1000:
+		case looks < 2000:
+			runtime.Gosched()
+		default:
+			time.Sleep(20 * time.Microsecond)
+		}
+	}
+	return nil
+}
+
+// mem is the memory of segment i of wave k.
+func (r *relay[T, W]) mem(k, i int) *memory[T] { return r.mems[k%slots*r.size+i] }
+
+// step runs item i of a stage.
+func (r *relay[T, W]) step(w *W, st stage, v *wave, i int) error {
+	s := r.list[v.stream]
+	whole := &r.wholes[v.stream%slots]
+	switch st.kind {
+	case plants:
+		if v.segment == 0 {
+			r.seeds.clear(s.m.OutDim())
+			whole.shape(s.m.OutDim(), s.v.Cols)
+		}
+		for i := range max(1, v.n) {
+			m := r.mem(st.wave, i)
+			m.shape(s.m.OutDim(), s.v.Cols)
+			if v.segment+i == 0 {
+				m.total.n = 0
+				m.begin()
+			}
+			if v.n > 0 {
+				if err := r.job.plant(w, s, v.stream, v.segment+i, m, &r.seeds); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	case additions:
+		return r.job.sum(w, s, v.stream, v.segment+i, r.mem(st.wave, i), r.keeps && s.causal)
+	case chains:
+		f0, f1 := s.features(i)
+		r.chain(st.wave, v, &whole.total, f0, f1)
+		return nil
+	case viewings:
+		switch r.job.segments(s, v.stream) {
+		default:
+			whole.seed.set = false // the references of the queries are those of the totals
+			whole.begin()
+		case 1: // its sums, in T
+			whole = r.mem(st.wave, 0)
+		case 0:
+			whole.resize(s.m.OutDim(), s.v.Cols)
+		}
+		r.seen[v.stream%slots] = whole.seen()
+		r.views[v.stream%slots] = r.job.view(w, s, v.stream, whole)
+		return nil
+	}
+	if s.causal {
+		return r.job.read(w, s, v.stream, v.segment+i, r.mem(st.wave, i), false)
+	}
+	return r.job.block(w, s, v.stream, i, &r.views[v.stream%slots], r.seen[v.stream%slots])
+}
+
+// chain adds features f0 to f1−1 of the segments of wave k to the totals of their stream, one after the other. With
+// causal attention each segment first gets the totals before it.
+func (r *relay[T, W]) chain(k int, v *wave, t *totals, f0, f1 int) {
+	s := r.list[v.stream]
+	if first := &r.mem(k, 0).total; v.segment == 0 && first.n > 0 { // of queries that no segment has
+		t.copyFeatures(first, f0, f1)
+	} else if v.segment == 0 {
+		t.resetFeatures(f0, f1)
+	}
+	for i := range v.n {
+		m := r.mem(k, i)
+		if s.causal && v.segment+i > 0 {
+			m.total.copyFeatures(t, f0, f1)
+		}
+		if s.causal && v.last && i == v.n-1 {
+			return
+		}
+		addFeatures(r.tab, t, &m.part, f0, f1)
+		if f0 == 0 {
+			t.n += int64(m.part.n)
+		}
+	}
+}

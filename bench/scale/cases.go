@@ -1,0 +1,172 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// scaleCase is work that is run at several numbers of threads, and the peers shown below it.
+type scaleCase struct {
+	name  string
+	peers []string
+	make  func() func()
+}
+
+const (
+	dim, features = 64, 256
+	long          = 16384
+)
+
+func cases() []scaleCase {
+	list := []scaleCase{
+		{"control: a loop of integers", nil, integers},
+		{"control: independent calls, L = 128", nil, independent},
+		{"bidirectional", []string{"PyTorch eager"}, linear(1, long, false, false)},
+		{"causal", nil, linear(1, long, true, false)},
+		{"backward", []string{"PyTorch eager, forward and backward"}, linear(1, long, false, true)},
+		{"causal backward", nil, linear(1, long, true, true)},
+		{"bidirectional, 8 heads", nil, linear(8, long, false, false)},
+		{"causal, 8 heads", nil, linear(8, long, true, false)},
+		{"backward, 8 heads", nil, linear(8, long, false, true)},
+		{"causal backward, 8 heads", nil, linear(8, long, true, true)},
+		{"exact", []string{"PyTorch SDPA"}, func() func() {
+			q, k, v, out := normals(1, long, 1), normals(1, long, 2), normals(1, long, 3), normals(1, long, 4)
+			a := new(attention.Exact[float32])
+			return func() { must(a.Forward(out, q, k, v)) }
+		}},
+		{"centroids, 8 heads, L = 2048", nil, centroids(8, 2048, false)},
+		{"centroids", nil, centroids(1, long, false)},
+		{"centroids, backward, L = 4096", nil, centroids(1, 4096, true)},
+	}
+	for _, l := range []int{128, 256, 512, 1024, 2048, 4096} {
+		list = append(list,
+			scaleCase{fmt.Sprintf("bidirectional, L = %d", l), nil, linear(1, l, false, false)},
+			scaleCase{fmt.Sprintf("causal, L = %d", l), nil, linear(1, l, true, false)},
+			scaleCase{fmt.Sprintf("causal backward, L = %d", l), nil, linear(1, l, true, true)})
+	}
+	return list
+}
+
+func must[A any](a A, err error) A {
+	if err != nil {
+		panic(err)
+	}
+	return a
+}
+
+func normals(heads, length int, seed uint64) attention.Seq[float32] {
+	s := attention.NewSeq[float32](1, heads, length, dim)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for i := range s.Data {
+		s.Data[i] = float32(r.NormFloat64() * 0.4)
+	}
+	return s
+}
+
+func newLinear(causal bool) *attention.Linear[float32] {
+	m := must(randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(dim), Family: family.Positive{}, Dim: dim,
+		M: features, Seed: 1}))
+	return &attention.Linear[float32]{Visibility: attention.Visibility{Causal: causal},
+		Maps: []randfeat.FeatureMap[float32]{m}}
+}
+
+// linear is linear attention, or its gradients. Short sequences are run many times.
+func linear(heads, length int, causal, backward bool) func() func() {
+	return func() func() {
+		a := newLinear(causal)
+		q, k, v, dout := normals(heads, length, 1), normals(heads, length, 2), normals(heads, length, 3),
+			normals(heads, length, 4)
+		out, dq, dk, dv := normals(heads, length, 5), normals(heads, length, 6), normals(heads, length, 7),
+			normals(heads, length, 8)
+		must(a.Forward(out, q, k, v))
+		times := max(1, 4096/length)
+		return func() {
+			for range times {
+				if backward {
+					must(a.Backward(dq, dk, dv, dout, out, q, k, v, nil))
+				} else {
+					must(a.Forward(out, q, k, v))
+				}
+			}
+		}
+	}
+}
+
+// independent is as many calls as one long sequence has work, each too short for more than one thread.
+func independent() func() {
+	a := newLinear(false)
+	q, k, v, out := normals(1, long, 1), normals(1, long, 2), normals(1, long, 3), normals(1, long, 4)
+	const n = 128
+	part := func(s attention.Seq[float32], i int) attention.Seq[float32] {
+		s.Data, s.Len = s.Data[i*n*dim:], n
+		return s
+	}
+	return func() {
+		spread(long/n, func(i int) { must(a.Forward(part(out, i), part(q, i), part(k, i), part(v, i))) })
+	}
+}
+
+// integers needs no memory and no vector unit.
+func integers() func() {
+	var sink atomic.Uint64
+	return func() {
+		spread(128, func(i int) {
+			x := uint64(i)
+			for range 200_000 {
+				x = x*6364136223846793005 + 1442695040888963407
+			}
+			sink.Add(x)
+		})
+	}
+}
+
+// spread runs items on all threads.
+func spread(n int, item func(i int)) {
+	var wg sync.WaitGroup
+	var next atomic.Int64
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				item(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// centroids is centroid attention, with its fit.
+func centroids(heads, length int, backward bool) func() func() {
+	return func() func() {
+		q, k, v, out := normals(heads, length, 1), normals(heads, length, 2), normals(heads, length, 3),
+			normals(heads, length, 4)
+		for _, s := range []attention.Seq[float32]{q, k} {
+			for i := range s.Data {
+				s.Data[i] *= 3
+			}
+		}
+		clusters := 64
+		for clusters*clusters < 2*length {
+			clusters *= 2
+		}
+		a := &centroid.Attention[float32]{Specs: []centroid.Spec{{Clusters: clusters, Top: 4, Window: 8, Block: 8}}}
+		must(a.Forward(out, q, k, v))
+		if !backward {
+			return func() { must(a.Forward(out, q, k, v)) }
+		}
+		dq, dk, dv := normals(heads, length, 5), normals(heads, length, 6), normals(heads, length, 7)
+		return func() {
+			if err := a.Backward(dq, dk, dv, v, out, q, k, v); err != nil {
+				panic(err)
+			}
+		}
+	}
+}

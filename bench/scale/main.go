@@ -1,0 +1,202 @@
+// Command scale measures attention by the number of threads, and PyTorch beside it:
+//
+//	cd bench && go run ./scale -threads 1,2,4,8,16 -python python3
+//
+// Every number of threads has a process of its own, started with that GOMAXPROCS. One process works at a time, and they
+// take turns: what the host does to one round it does to all. "Independent calls" is what the machine gives to as many
+// threads that share nothing; no other row can be expected to do better.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	serving := flag.Bool("serve", false, "run cases on request")
+	threads := flag.String("threads", "1,2", "numbers of threads")
+	python := flag.String("python", "", "Python with torch; empty: ours only")
+	script := flag.String("script", "scale/peers.py", "the peers")
+	only := flag.String("only", "", "regular expression on the names of cases")
+	seconds := flag.Float64("seconds", 4, "time for a case")
+	flag.Parse()
+	if *serving {
+		serve(os.Stdin, os.Stdout)
+		return
+	}
+	if err := run(strings.Split(*threads, ","), *python, *script, regexp.MustCompile(*only), *seconds); err != nil {
+		fmt.Fprintln(os.Stderr, "scale:", err)
+		os.Exit(1)
+	}
+}
+
+// request asks for one timed run of a case, after one that is not; answer has its wall and CPU times.
+type request struct {
+	Case    string `json:"case"`
+	Threads int    `json:"threads"`
+}
+
+type answer struct {
+	Wall  float64 `json:"wall"`
+	CPU   float64 `json:"cpu"`
+	Error string  `json:"error"`
+}
+
+// serve answers requests. The memory of a case is kept until another one is asked for.
+func serve(in io.Reader, out io.Writer) {
+	lines, enc := bufio.NewScanner(in), json.NewEncoder(out)
+	var name string
+	var run func()
+	for lines.Scan() {
+		var r request
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			panic(err)
+		}
+		if r.Case != name {
+			name, run = r.Case, nil
+			runtime.GC()
+			for _, c := range cases() {
+				if c.name == name {
+					run = c.make()
+				}
+			}
+		}
+		run()
+		cpu, start := cpuSeconds(), time.Now()
+		run()
+		_ = enc.Encode(answer{Wall: time.Since(start).Seconds(), CPU: cpuSeconds() - cpu})
+	}
+}
+
+// process answers requests on its standard output.
+type process struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func start(threads string, name string, args ...string) (*process, error) {
+	p := &process{cmd: exec.Command(name, args...)}
+	p.cmd.Env = append(os.Environ(), "GOMAXPROCS="+threads, "OMP_WAIT_POLICY=PASSIVE")
+	p.cmd.Stderr = os.Stderr
+	in, err := p.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.in, p.out = in, bufio.NewReader(out)
+	return p, p.cmd.Start()
+}
+
+func (p *process) ask(r request) (a answer, err error) {
+	if err := json.NewEncoder(p.in).Encode(r); err != nil {
+		return a, err
+	}
+	line, err := p.out.ReadBytes('\n')
+	if err != nil {
+		return a, err
+	}
+	if err := json.Unmarshal(line, &a); err != nil {
+		return a, err
+	}
+	if a.Error != "" {
+		return a, fmt.Errorf("%s: %s", r.Case, a.Error)
+	}
+	return a, nil
+}
+
+// run prints the table.
+func run(threads []string, python, script string, only *regexp.Regexp, seconds float64) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	var ours []*process
+	for _, n := range threads {
+		p, err := start(n, self, "-serve")
+		if err != nil {
+			return err
+		}
+		ours = append(ours, p)
+	}
+	var peer *process
+	if python != "" {
+		if peer, err = start("1", python, script); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("| median ms at threads | %s | speed-up | of the best runs | CPU, most threads / one | rounds |\n|---|%s---:|---:|---:|---:|\n",
+		strings.Join(threads, " | "), strings.Repeat("---:|", len(threads)))
+	counts := make([]int, len(threads))
+	for i, n := range threads {
+		if _, err := fmt.Sscan(n, &counts[i]); err != nil {
+			return err
+		}
+	}
+	for _, c := range cases() {
+		if only.MatchString(c.name) {
+			err := table(c.name, counts, seconds, func(i int) (answer, error) {
+				return ours[i].ask(request{c.name, counts[i]})
+			})
+			if err != nil {
+				return err
+			}
+		}
+		for _, name := range c.peers {
+			if peer == nil || !only.MatchString(name) {
+				continue
+			}
+			err := table(name, counts, seconds, func(i int) (answer, error) {
+				return peer.ask(request{name, counts[i]})
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range append(ours, peer) {
+		if p != nil {
+			p.in.Close()
+			_ = p.cmd.Wait()
+		}
+	}
+	return nil
+}
+
+// table prints a row: rounds over all numbers of threads until the time is over, three at least.
+func table(name string, counts []int, seconds float64, ask func(i int) (answer, error)) error {
+	wall, cpu := make([][]float64, len(counts)), make([][]float64, len(counts))
+	rounds := 0
+	for begin := time.Now(); rounds < 3 || rounds < 25 && time.Since(begin).Seconds() < seconds; rounds++ {
+		for i := range counts {
+			a, err := ask(i)
+			if err != nil {
+				return err
+			}
+			wall[i], cpu[i] = append(wall[i], a.Wall), append(cpu[i], a.CPU)
+		}
+	}
+	fmt.Printf("| %s |", name)
+	for i := range wall {
+		slices.Sort(wall[i])
+		slices.Sort(cpu[i])
+		fmt.Printf(" %.3f |", 1e3*wall[i][rounds/2])
+	}
+	last := len(counts) - 1
+	fmt.Printf(" %.2f | %.2f | %.2f | %d |\n", wall[0][rounds/2]/wall[last][rounds/2], wall[0][0]/wall[last][0],
+		cpu[last][rounds/2]/max(1e-9, cpu[0][rounds/2]), rounds)
+	return nil
+}
