@@ -22,7 +22,8 @@ var layers = []string{
 	"attention/centroid attention/compare internal/calc internal/heads machine",
 	"attention/auto machine/auto machine/serve",
 	"advise",
-	"cmd/randfeat",
+	"web/explorer web/explorer/model",
+	"cmd/randfeat web/explorer/build",
 }
 
 func TestImportsPointDownward(t *testing.T) {

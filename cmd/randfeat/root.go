@@ -117,7 +117,7 @@ Exit status: 0 done, 1 failed or a check missed, 2 misused.`,
 		a.gramCommand(),
 		a.attendCommand(), a.crossoverCommand(),
 		a.fitCommand(), a.evaluateCommand(), a.predictCommand(), a.inspectCommand(), a.serveCommand(),
-		a.dataCommand(), a.versionCommand())
+		a.dataCommand(), a.exploreCommand(), a.versionCommand())
 	return root
 }
 

@@ -234,7 +234,8 @@ func (t *Fetcher) try(ctx context.Context, f File, address string, out *os.File)
 	case r.StatusCode == http.StatusPartialContent && startsAt(r.Header.Get("Content-Range"), have):
 	case r.StatusCode == http.StatusOK:
 		have = 0 // it knows no ranges
-	case have > 0 && (r.StatusCode == http.StatusRequestedRangeNotSatisfiable || r.StatusCode == http.StatusPartialContent):
+	case have > 0 && (r.StatusCode == http.StatusRequestedRangeNotSatisfiable ||
+		r.StatusCode == http.StatusPartialContent):
 		// All of it is there, or it has changed: from the start.
 		if err := out.Truncate(0); err != nil {
 			return 0, fatal{err}
@@ -246,7 +247,8 @@ func (t *Fetcher) try(ctx context.Context, f File, address string, out *os.File)
 		return 0, fatal{fmt.Errorf("the server says %s", r.Status)}
 	}
 	if r.ContentLength > maxDownload-have {
-		return 0, fatal{fmt.Errorf("the server offers %d bytes more, at most %d are taken", r.ContentLength, maxDownload-have)}
+		return 0, fatal{fmt.Errorf("the server offers %d bytes more, at most %d are taken", r.ContentLength,
+			maxDownload-have)}
 	}
 	if err := out.Truncate(have); err != nil {
 		return 0, fatal{err}

@@ -237,7 +237,8 @@ func TestFetchLeavesOtherFilesAlone(t *testing.T) {
 	if err := os.WriteFile(f.In(dir), []byte("mine"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fetcher().Fetch(context.Background(), dir, f); err == nil || !strings.Contains(err.Error(), "move it away") {
+	if _, err := fetcher().Fetch(context.Background(), dir, f); err == nil ||
+		!strings.Contains(err.Error(), "move it away") {
 		t.Errorf("a file that differs: %v", err)
 	}
 	if err := os.WriteFile(f.In(dir), content, 0o666); err != nil {

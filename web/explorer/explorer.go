@@ -1,0 +1,127 @@
+// Package explorer makes the explorer: one HTML file that needs no server and no network, in which the library runs as
+// WebAssembly. The page, its styles and its scripts are in the folder page, what it computes is in the package model,
+// compiled from the folder wasm.
+package explorer
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// module is the path of this module.
+const module = "github.com/randfeat/randfeat"
+
+//go:embed page
+var sources embed.FS
+
+// ErrNoSource is returned by Build where the source of the module, or the go tool, is not at hand.
+var ErrNoSource = errors.New("the explorer cannot be built here")
+
+// Build compiles the explorer with the go tool from the module that the folder dir is in: the page as one file.
+func Build(ctx context.Context, dir string) ([]byte, error) {
+	temp, err := os.MkdirTemp("", "randfeat-explorer-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(temp)
+	goTool := func(args ...string) ([]byte, error) {
+		cmd := exec.CommandContext(ctx, "go", args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=")
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case errors.Is(err, exec.ErrNotFound):
+			return nil, fmt.Errorf("%w: there is no go tool: %w", ErrNoSource, err)
+		case err != nil:
+			return nil, fmt.Errorf("go %s: %w\n%s", args[0], err, bytes.TrimSpace(stderr.Bytes()))
+		}
+		return out, nil
+	}
+	if _, err := goTool("list", "-m", module); err != nil {
+		if ctx.Err() != nil || errors.Is(err, ErrNoSource) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%w: %s is not inside a checkout of %s", ErrNoSource, dir, module)
+	}
+	file := filepath.Join(temp, "explorer.wasm")
+	if _, err := goTool("build", "-trimpath", "-ldflags=-s -w", "-o", file, module+"/web/explorer/wasm"); err != nil {
+		return nil, err
+	}
+	root, err := goTool("env", "GOROOT")
+	if err != nil {
+		return nil, err
+	}
+	wasm, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	glue, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(root)), "lib", "wasm", "wasm_exec.js"))
+	if err != nil {
+		return nil, err
+	}
+	return Page(wasm, glue)
+}
+
+// Page joins the parts into one file: wasm is the compiled folder wasm, glue the wasm_exec.js of the Go that compiled
+// it. The file loads nothing else, and its content security policy says so.
+func Page(wasm, glue []byte) ([]byte, error) {
+	part := func(name string) string {
+		b, err := sources.ReadFile("page/" + name)
+		if err != nil {
+			panic("explorer: " + err.Error()) // it is embedded
+		}
+		return string(b)
+	}
+	var z bytes.Buffer
+	w, err := gzip.NewWriterLevel(&z, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(wasm); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	worker := string(glue) + "\n" + part("worker.js")
+	for _, s := range []string{worker, part("app.js")} {
+		if strings.Contains(strings.ToLower(s), "</script") {
+			return nil, errors.New("a script holds the end of a script")
+		}
+	}
+	style, app := part("style.css"), part("app.js")
+	page := part("index.html")
+	for mark, text := range map[string]string{"{{policy}}": policy(style, app), "{{style}}": style, "{{app}}": app,
+		"{{worker}}": worker, "{{wasm}}": base64.StdEncoding.EncodeToString(z.Bytes())} {
+		if strings.Count(page, mark) != 1 {
+			return nil, fmt.Errorf("index.html must have one %s", mark)
+		}
+		page = strings.Replace(page, mark, text, 1)
+	}
+	return []byte(page), nil
+}
+
+// policy is the content security policy of the page: its own style and script by their sums, a worker made from text
+// that it holds, WebAssembly, and nothing from anywhere.
+func policy(style, script string) string {
+	sum := func(s string) string {
+		h := sha256.Sum256([]byte(s))
+		return "'sha256-" + base64.StdEncoding.EncodeToString(h[:]) + "'"
+	}
+	return "default-src 'none'; style-src " + sum(style) + "; script-src " + sum(script) +
+		" 'wasm-unsafe-eval' blob:; worker-src blob:; img-src data:; base-uri 'none'; form-action 'none'"
+}

@@ -1,0 +1,137 @@
+package model
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat/coupling"
+)
+
+// Number is a float64 that JSON can hold: null for one that is not finite or not known.
+type Number float64
+
+// MarshalJSON implements json.Marshaler.
+func (n Number) MarshalJSON() ([]byte, error) {
+	if v := float64(n); math.IsNaN(v) || math.IsInf(v, 0) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(n))
+}
+
+// Row is one estimator at the pair of the state. The logarithms are to base 10 and relative to the kernel, so that no
+// choice overflows.
+type Row struct {
+	Family   string `json:"family"`
+	Coupling string `json:"coupling"`
+	Features int    `json:"features"` // output features
+	M        int    `json:"m"`        // projections
+	Known    bool   `json:"known"`    // there are closed forms; Reason says why not
+	LogMSE   Number `json:"logMSE"`   // mean squared error; null where it is zero or not known
+	LogVar   Number `json:"logVar"`   // variance
+	LogBias  Number `json:"logBias"`  // bias; null: none
+	// Exact says that the error is zero.
+	Exact       bool            `json:"exact,omitempty"`
+	Approximate bool            `json:"approximate,omitempty"` // the rows follow the law of the closed form only nearly
+	Fitted      bool            `json:"fitted,omitempty"`
+	Pending     bool            `json:"pending,omitempty"` // left out, being slow
+	Warning     string          `json:"warning,omitempty"`
+	Own         bool            `json:"own,omitempty"` // it estimates a kernel of its own, relative to which its error is
+	Reason      string          `json:"reason,omitempty"`
+	Value       json.RawMessage `json:"value,omitempty"` // the family with its parameters
+}
+
+// TheoryRequest asks what the closed forms say.
+type TheoryRequest struct {
+	State
+	// Quick leaves out families whose fit takes long, unless it was done before: for sliders on the move.
+	Quick bool `json:"quick"`
+}
+
+// Theory is what the closed forms say at the pair of a state.
+type Theory struct {
+	LogKernel Number `json:"logKernel"` // log10 |κ(x, y)|
+	Kernel    Number `json:"kernel"`
+	Dot       Number `json:"dot"`
+	Distance  Number `json:"distance"`
+	Chosen    Row    `json:"chosen"`
+	// Families are all of the registry under the coupling of the state, the least error first, then those with a kernel
+	// of their own and those without closed forms.
+	Families []Row `json:"families"`
+	// Couplings are all of the registry under the family of the state, in its order.
+	Couplings []Row `json:"couplings"`
+	Pending   bool  `json:"pending,omitempty"` // some rows are: ask again without Quick
+}
+
+func (m *Model) theory(r TheoryRequest) (*Theory, error) {
+	set, err := m.parse(r.State)
+	if err != nil {
+		return nil, err
+	}
+	x, y := set.pair(r.QueryLen, r.KeyLen, r.Angle)
+	all, err := m.all(set, nil, r.Quick)
+	if err != nil {
+		return nil, err
+	}
+	var dot, dist float64
+	for l := range x {
+		dot += x[l] * y[l]
+		dist += (x[l] - y[l]) * (x[l] - y[l])
+	}
+	out := &Theory{LogKernel: Number(set.kernel.Log(x, y) / math.Ln10), Kernel: Number(set.kernel.Eval(x, y)),
+		Dot: Number(dot), Distance: Number(math.Sqrt(dist))}
+	f, _, err := set.chosen()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range all {
+		row := e.warned(x, y)
+		out.Families = append(out.Families, row)
+		out.Pending = out.Pending || row.Pending
+		if row.Family != f.Name() {
+			continue
+		}
+		out.Chosen = row
+		for _, i := range coupling.List() {
+			c := i.Examples()[0]
+			if i.Name == set.coupling.Name() {
+				c = set.coupling
+			}
+			out.Couplings = append(out.Couplings, e.under(c).warned(x, y))
+		}
+	}
+	slices.SortStableFunc(out.Families, func(a, b Row) int {
+		switch {
+		case a.group() != b.group():
+			return a.group() - b.group()
+		case !a.Known || a.key() == b.key():
+			return 0
+		case a.key() < b.key():
+			return -1
+		}
+		return 1
+	})
+	return out, nil
+}
+
+// group puts what is comparable first.
+func (r Row) group() int {
+	switch {
+	case !r.Known:
+		return 2
+	case r.Own:
+		return 1
+	}
+	return 0
+}
+
+// key orders rows by their error.
+func (r Row) key() float64 {
+	switch {
+	case r.Exact:
+		return math.Inf(-1)
+	case math.IsNaN(float64(r.LogMSE)):
+		return math.Inf(1)
+	}
+	return float64(r.LogMSE)
+}
