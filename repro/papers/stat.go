@@ -45,7 +45,7 @@ func addRatios(p *lab.Page, what string, names []string, ratios []against) {
 		if c.Verdict == lab.Misses {
 			c.Why = "outside its interval"
 		}
-		if r.SE <= .005 {
+		if r.SE <= .003 {
 			exact++
 			if math.Abs(r.Ratio-1) <= .01 {
 				within++
@@ -53,7 +53,10 @@ func addRatios(p *lab.Page, what string, names []string, ratios []against) {
 		}
 		p.Add(c)
 	}
-	p.Claim(what+", where measured to a standard error of 0.5 %", "within 1 %",
+	if exact == 0 {
+		return
+	}
+	p.Claim(what+", where measured to a standard error of 0.3 %", "within 1 %",
 		fmt.Sprintf("%d of %d (of %d in all; the others "+
 			"have tails too heavy for it)", within, exact, len(ratios)), within == exact, "see the rows above")
 }
