@@ -40,6 +40,9 @@ func codecs() map[string]codec {
 						s.Outputs = 2
 					}
 					all[fmt.Sprintf("%s, %s, float32 %v, signed %v", k.Kind, task, single, signed)] = codec{k.Kind, s}
+					if s.Weighted = true; !signed {
+						all[fmt.Sprintf("%s, %s, float32 %v, weighted", k.Kind, task, single)] = codec{k.Kind, s}
+					}
 				}
 			}
 		}
@@ -51,6 +54,14 @@ func (c codec) data() (x, y dense.Matrix[float64]) {
 	x, y = sample(12, 400, 3, 2)
 	if c.setup.Task == Classification {
 		y = classes(y.ColRange(0, 1), 2)
+	}
+	if c.setup.Weighted {
+		wide := dense.New[float64](y.Rows, c.setup.TargetColumns())
+		for i := range y.Rows {
+			copy(wide.Row(i)[:wide.Cols-1], y.Row(i))
+			wide.Set(i, wide.Cols-1, float64(i%4)/1.5)
+		}
+		y = wide
 	}
 	return x, y
 }

@@ -42,9 +42,12 @@ func (d *Density) Len() int64 { return d.sums.n }
 // AddRows adds all rows; targets are not looked at.
 func (d *Density) AddRows(rows Rows) error { return d.sums.AddRows(rows) }
 
-// Add adds rows; targets are not looked at.
-func (d *Density) Add(x, _ dense.Matrix[float64]) error {
-	return d.sums.Add(x, dense.Matrix[float64]{})
+// Add adds rows; targets are not looked at, weights are.
+func (d *Density) Add(x, y dense.Matrix[float64]) error {
+	if !d.sums.setup.Weighted {
+		y = dense.Matrix[float64]{}
+	}
+	return d.sums.Add(x, y)
 }
 
 // Merge adds the rows of o, a Density.
@@ -59,12 +62,16 @@ func (d *Density) Merge(o Sums) error {
 // Model is the density of the rows so far, without quantiles. It has no penalty, λ is not looked at.
 func (d *Density) Model(float64) (*Model, error) {
 	a := d.sums
-	if a.n == 0 {
-		return nil, fmt.Errorf("density of no rows: %w", ErrNoRows)
+	if a.n == 0 || !(a.total > 0) {
+		return nil, fmt.Errorf("density of no rows, or of none that has a weight: %w", ErrNoRows)
+	}
+	mass := slices.Clone(a.sums.Data)
+	if a.setup.Weighted {
+		a.tab.Scale(mass, float64(a.n)/a.total) // a model divides by its rows
 	}
 	return &Model{Kind: KindDensity, Task: Unsupervised, Outputs: 1, Spec: a.setup.Spec, Omega: a.setup.Omega,
 		Rows:     a.n,
-		LogScale: slices.Clone(a.t), Mass: slices.Clone(a.sums.Data)}, nil
+		LogScale: slices.Clone(a.t), Mass: mass}, nil
 }
 
 // Calibrated is Model with the quantiles of the scores of rows, which tell how common a score is: rows that were not

@@ -43,7 +43,7 @@ func FitExact(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, erro
 	if err := kernel.Gram(s.Spec.Kernel, k, x, x); err != nil {
 		return nil, err
 	}
-	d, err := linalg.SolveDual(k, t.ColRange(0, s.Outputs), lambda)
+	d, err := linalg.SolveDualWeighted(k, t.ColRange(0, s.Outputs), s.roots(y), lambda)
 	if errors.Is(err, linalg.ErrNotPositive) {
 		return nil, fmt.Errorf("λ = %g: %w (%w): use a larger λ", lambda, ErrSingular, err)
 	}

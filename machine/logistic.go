@@ -13,7 +13,8 @@ import (
 
 // LogisticOptions are the settings of FitLogistic; the zero value is usable.
 type LogisticOptions struct {
-	// Lambda is the penalty: the loss is Σ_i c_i·(−log p_i) + (Lambda/2)|W|², the intercept is free; 0: 1.
+	// Lambda is the penalty: the loss is Σ_i c_i·(−log p_i) + (Lambda/2)|W|², the intercept is free; 0: 1. c_i is the
+	// weight of the class times that of the row, if Setup.Weighted.
 	// scikit-learn's C is 1/Lambda.
 	Lambda float64
 	// ClassWeights are the c of the classes; nil: all 1.
@@ -121,6 +122,7 @@ type logistic[T dense.Float] struct {
 type cachedBlock[T dense.Float] struct {
 	phi dense.Matrix[T]
 	y   []int
+	w   []float64 // losses of rows count so often
 }
 
 func fitLogistic[T dense.Float](s Setup, rows Rows, o LogisticOptions) (*Model, LogisticReport, error) {
@@ -184,7 +186,7 @@ func newLogistic[T dense.Float](s Setup, rows Rows, o LogisticOptions) (*logisti
 			if err != nil {
 				return err
 			}
-			l.cached = append(l.cached, cachedBlock[T]{phi.Clone(), indices(nil, y)})
+			l.cached = append(l.cached, cachedBlock[T]{phi.Clone(), indices(nil, y), l.weights(nil, y)})
 			l.kept += int64(x.Rows)
 		}
 		for _, c := range indices(nil, y) {
@@ -241,11 +243,14 @@ func (l *logistic[T]) eval(grad, x []float64) (float64, error) {
 	clear(grad)
 	sum := 0.0
 	for _, b := range l.cached {
-		sum += l.block(grad, b.phi, b.y, x[f*k:])
+		sum += l.block(grad, b.phi, b.y, b.w, x[f*k:])
 	}
 	if l.kept < l.n {
 		first := int64(0)
-		var y []int
+		var (
+			y []int
+			w []float64
+		)
 		err := l.rows.Each(l.setup.Block, func(xb, yb dense.Matrix[float64]) error {
 			at := first
 			if first += int64(xb.Rows); at < l.kept {
@@ -258,8 +263,8 @@ func (l *logistic[T]) eval(grad, x []float64) (float64, error) {
 			if err != nil {
 				return err
 			}
-			y = indices(y[:0], yb)
-			sum += l.block(grad, phi, y, x[f*k:])
+			y, w = indices(y[:0], yb), l.weights(w[:0], yb)
+			sum += l.block(grad, phi, y, w, x[f*k:])
 			return nil
 		})
 		if err != nil {
@@ -279,13 +284,13 @@ func (l *logistic[T]) eval(grad, x []float64) (float64, error) {
 }
 
 // block adds the loss of some rows, and its gradient to grad.
-func (l *logistic[T]) block(grad []float64, phi dense.Matrix[T], y []int, b []float64) float64 {
+func (l *logistic[T]) block(grad []float64, phi dense.Matrix[T], y []int, w, b []float64) float64 {
 	f, k := l.w.Rows, l.w.Cols
 	l.p, l.loss = buf.Shaped(l.p, phi.Rows, k), buf.Sized(l.loss, phi.Rows)
 	par.For(phi.Rows, 1+l.tab.Grain/(f*k), func(lo, hi int) {
 		l.tab.Product(l.p.RowRange(lo, hi), phi.RowRange(lo, hi), l.w, false)
 		for i := lo; i < hi; i++ {
-			l.loss[i] = residual(l.p.Row(i), b, y[i], l.weight(y[i]))
+			l.loss[i] = residual(l.p.Row(i), b, y[i], w[i])
 		}
 	})
 	clear(l.part.Data)
@@ -303,11 +308,16 @@ func (l *logistic[T]) block(grad []float64, phi dense.Matrix[T], y []int, b []fl
 	return sum
 }
 
-func (l *logistic[T]) weight(class int) float64 {
-	if l.o.ClassWeights == nil {
-		return 1
+// weights are those of rows times those of their classes.
+func (l *logistic[T]) weights(dst []float64, y dense.Matrix[float64]) []float64 {
+	for i := range y.Rows {
+		v := l.setup.weight(y, i)
+		if l.o.ClassWeights != nil {
+			v *= l.o.ClassWeights[int(y.At(i, 0))]
+		}
+		dst = append(dst, v)
 	}
-	return l.o.ClassWeights[class]
+	return dst
 }
 
 // residual turns z = φ·W into the gradient c·(p − e_y) of the loss c·(−log p_y), which it returns.

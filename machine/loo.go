@@ -11,7 +11,7 @@ import (
 )
 
 // LeaveOneOut predicts every row by the ridge of all others, in closed form: y_i − ŷ_i^{(−i)} = (y_i − ŷ_i)/(1 − h_i)
-// with the leverage h_i = 1/n + (φ_i−μ)ᵀ(C+λI)⁻¹(φ_i−μ) (Golub, Heath & Wahba 1979). rows must be those that were
+// with the leverage h_i = 1/n + (φ_i−μ)ᵀ(C+λI)⁻¹(φ_i−μ), times the weight of the row (Golub, Heath & Wahba 1979). rows must be those that were
 // added. visit gets the targets, one column per output, 0 or 1 for classes, and the predictions; nil is allowed. The
 // result is the mean squared error of every output. It takes n·F² multiply-adds.
 func (r *Ridge) LeaveOneOut(rows Rows, lambda float64, visit func(first int64, y,
@@ -64,10 +64,11 @@ func (r *Ridge) LeaveOneOut(rows Rows, lambda float64, visit func(first int64, y
 		})
 		for i := range n {
 			p := out.Row(i)
+			weight := r.setup.weight(yRaw, i)
 			for k, v := range y.Row(i)[:len(p)] {
-				e := (v - p[k] - intercept[k]) / (1 - 1/float64(r.sums.N) - h[i])
+				e := (v - p[k] - intercept[k]) / (1 - weight*(1/r.sums.Weight+h[i]))
 				p[k] = v - e
-				mse[k] += float64(e * e)
+				mse[k] += float64(weight * float64(e*e))
 			}
 		}
 		if visit != nil {
@@ -85,7 +86,7 @@ func (r *Ridge) LeaveOneOut(rows Rows, lambda float64, visit func(first int64, y
 		return nil, fmt.Errorf("%d rows, the fit has %d: leave-one-out needs the same rows: %w", first, r.sums.N, ErrMismatch)
 	}
 	for k := range mse {
-		mse[k] /= float64(r.sums.N)
+		mse[k] /= r.sums.Weight
 	}
 	return mse, nil
 }

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
@@ -105,6 +106,8 @@ func (r *Ridge) add(x, y dense.Matrix[float64]) error {
 	}
 	r.y = buf.Shaped(r.y, x.Rows, r.setup.Outputs+1)
 	r.setup.targets(r.y, y)
+	roots := r.setup.roots(y)
+	scaleRows(r.y, roots)
 	copy(r.next.Data, r.sums.Cross.Data)
 	var (
 		phi    dense.Matrix[float64]
@@ -115,11 +118,13 @@ func (r *Ridge) add(x, y dense.Matrix[float64]) error {
 		if single, err = r.f32.queries(x); err != nil {
 			return err
 		}
+		scaleRows(single, roots)
 		linalg.AddWide(r.tab64, r.next, single, r.y)
 	} else {
 		if phi, err = r.f64.queries(x); err != nil {
 			return err
 		}
+		scaleRows(phi, roots)
 		linalg.AddProduct(r.tab64, r.next, phi, r.y)
 	}
 	// Every feature and target is in these sums, so they are finite only if all are.
@@ -136,6 +141,28 @@ func (r *Ridge) add(x, y dense.Matrix[float64]) error {
 	}
 	r.sums.N += int64(x.Rows)
 	return nil
+}
+
+// roots are the square roots of the weights of rows: least squares of rows that are scaled by them is weighted.
+func (s Setup) roots(y dense.Matrix[float64]) []float64 {
+	if !s.Weighted {
+		return nil
+	}
+	out := make([]float64, y.Rows)
+	for i := range out {
+		out[i] = math.Sqrt(s.weight(y, i))
+	}
+	return out
+}
+
+// scaleRows multiplies row i by by[i]; nil: by 1.
+func scaleRows[T dense.Float](m dense.Matrix[T], by []float64) {
+	for i, v := range by {
+		row := m.Row(i)
+		for j := range row {
+			row[j] *= T(v)
+		}
+	}
 }
 
 func (r *Ridge) addSingle(phi dense.Matrix[float32]) {
@@ -192,6 +219,8 @@ func (r *Ridge) matches(s Setup, fingerprint [32]byte) error {
 	case s.Task != r.setup.Task || s.Outputs != r.setup.Outputs:
 		return fmt.Errorf("%s with %d outputs, want %s with %d: %w", s.Task, s.Outputs, r.setup.Task, r.setup.Outputs,
 			ErrMismatch)
+	case s.Weighted != r.setup.Weighted:
+		return fmt.Errorf("rows with and without weights: %w", ErrMismatch)
 	case s.Float32 != r.setup.Float32:
 		return fmt.Errorf("features of another precision: %w", ErrMismatch)
 	}

@@ -7,10 +7,11 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// ridgeFormat: the flag is 1 for float32; the counts are classification (0 or 1), features F, outputs K, rows, rows in
+// ridgeFormat: the flag is 1 for float32, and 2 more with weights; the counts are classification (0 or 1), features F, outputs K, rows, rows in
 // the float32 part. The body is
 //
 //	upper triangle of ΦᵀΦ by rows f64; ΦᵀY and Σφ, F×(K+1) f64; Σy², Σy f64
+//	with weights: their sum f64
 //	with float32: upper triangle of the part by rows f32
 var ridgeFormat = seal.Format{Magic: "randfeat ridge\n\x00", Version: 1, Counts: 5}
 
@@ -21,7 +22,7 @@ func (r *Ridge) MarshalBinary() ([]byte, error) { return r.AppendBinary(nil) }
 func (r *Ridge) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	b = slices.Grow(b, ridgeFormat.Size(r.sumsSize()))
-	b = ridgeFormat.Begin(b, seal.Header{Flag: uint16(flag(r.setup.Float32)), Fingerprint: r.fingerprint,
+	b = ridgeFormat.Begin(b, seal.Header{Flag: uint16(flag(r.setup.Float32) + 2*flag(r.setup.Weighted)), Fingerprint: r.fingerprint,
 		Counts: []uint64{
 			flag(r.setup.Task == Classification), uint64(r.features), uint64(r.setup.Outputs), uint64(r.sums.N),
 			uint64(r.partRows)}})
@@ -31,6 +32,9 @@ func (r *Ridge) AppendBinary(b []byte) ([]byte, error) {
 	b = seal.Append(b, r.sums.Cross.Data...)
 	b = seal.Append(b, r.sums.Squares...)
 	b = seal.Append(b, r.sums.Sum...)
+	if r.setup.Weighted {
+		b = seal.Append(b, r.sums.Weight)
+	}
 	for i := range r.sums.Part.Rows {
 		b = seal.Append(b, r.sums.Part.Row(i)[i:]...)
 	}
@@ -45,14 +49,14 @@ func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 		return nil, fmt.Errorf("saved ridge: %w", err)
 	}
 	count := h.Counts
-	if h.Flag > 1 || count[0] > 1 {
+	if h.Flag > 3 || count[0] > 1 {
 		return nil, fmt.Errorf("precision number %d, task number %d: %w", h.Flag, count[0], ErrCorrupt)
 	}
 	r, err := NewRidge(s)
 	if err != nil {
 		return nil, err
 	}
-	saved := Setup{Task: Regression, Outputs: int(count[2]), Float32: h.Flag == 1}
+	saved := Setup{Task: Regression, Outputs: int(count[2]), Float32: h.Flag&1 == 1, Weighted: h.Flag&2 == 2}
 	if count[0] == 1 {
 		saved.Task = Classification
 	}
@@ -77,6 +81,12 @@ func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 	body = seal.Read(body, r.sums.Cross.Data, &ok)
 	body = seal.Read(body, r.sums.Squares, &ok)
 	body = seal.Read(body, r.sums.Sum, &ok)
+	if r.sums.Weight = float64(r.sums.N); r.setup.Weighted {
+		weight := make([]float64, 1)
+		body = seal.Read(body, weight, &ok)
+		r.sums.Weight = weight[0]
+		ok = ok && weight[0] >= 0
+	}
 	for i := range r.sums.Part.Rows {
 		body = seal.Read(body, r.sums.Part.Row(i)[i:], &ok)
 	}
@@ -90,6 +100,9 @@ func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 func (r *Ridge) sumsSize() int {
 	triangle := r.features * (r.features + 1) / 2
 	size := 8 * (triangle + len(r.sums.Cross.Data) + 2*r.setup.Outputs)
+	if r.setup.Weighted {
+		size += 8
+	}
 	if r.setup.Float32 {
 		size += 4 * triangle
 	}

@@ -40,6 +40,9 @@ type Setup struct {
 	Task  Task
 	// Outputs is the number of targets of a regression or of classes.
 	Outputs int
+	// Weighted says that y has one more column, the last: the weights of rows, whose losses count so often. A row of no
+	// weight changes nothing.
+	Weighted bool
 	// Float32 computes features and their products in float32. Sums over many rows are still float64.
 	Float32 bool
 	// Block is the number of rows handled together; 0: 1024. Memory for features is Block·F numbers, three times that
@@ -84,15 +87,27 @@ func (s Setup) prepared() (Setup, error) {
 	return s, nil
 }
 
-// TargetColumns is the number of columns of y that rows must have: a class is one, its index.
+// TargetColumns is the number of columns of y that rows must have: a class is one, its index; weights are another.
 func (s Setup) TargetColumns() int {
+	n := s.Outputs
 	switch s.Task {
 	case Classification:
-		return 1
+		n = 1
 	case Unsupervised:
-		return 0
+		n = 0
 	}
-	return s.Outputs
+	if s.Weighted {
+		n++
+	}
+	return n
+}
+
+// weight is that of row i of y.
+func (s Setup) weight(y dense.Matrix[float64], i int) float64 {
+	if !s.Weighted {
+		return 1
+	}
+	return y.At(i, y.Cols-1)
 }
 
 // checkRows checks what rows promise.
@@ -100,7 +115,7 @@ func (s Setup) checkRows(r Rows) error {
 	if r.Dim() != s.Spec.Dim {
 		return fmt.Errorf("rows of %d columns, the map takes %d: %w", r.Dim(), s.Spec.Dim, dense.ErrShape)
 	}
-	if s.Task != Unsupervised && r.Outputs() != s.TargetColumns() {
+	if s.TargetColumns() > 0 && r.Outputs() != s.TargetColumns() {
 		return fmt.Errorf("%d target columns, want %d: %w", r.Outputs(), s.TargetColumns(), dense.ErrShape)
 	}
 	return nil
@@ -114,7 +129,7 @@ func (s Setup) checkBlock(x, y dense.Matrix[float64], first int64) error {
 	if err := finite("x", x, first); err != nil {
 		return err
 	}
-	if s.Task == Unsupervised {
+	if s.TargetColumns() == 0 {
 		return nil
 	}
 	if y.Rows != x.Rows || y.Cols != s.TargetColumns() {
@@ -129,6 +144,12 @@ func (s Setup) checkBlock(x, y dense.Matrix[float64], first int64) error {
 				return fmt.Errorf("y: row %d is %g, whose square would overflow: %w", first+int64(i), v,
 					dense.ErrNotFinite)
 			}
+		}
+	}
+	for i := 0; s.Weighted && i < y.Rows; i++ {
+		if w := s.weight(y, i); w < 0 {
+			return fmt.Errorf("y: the weight of row %d is %g, want a number that is not negative: %w", first+int64(i), w,
+				ErrSetup)
 		}
 	}
 	for i := 0; s.Task == Classification && i < y.Rows; i++ {
@@ -163,7 +184,7 @@ func (s Setup) targets(dst dense.Matrix[float64], y dense.Matrix[float64]) {
 			clear(row)
 			row[int(y.At(i, 0))] = 1
 		} else if s.Task == Regression {
-			copy(row, y.Row(i))
+			copy(row[:s.Outputs], y.Row(i))
 		}
 		row[len(row)-1] = 1
 	}

@@ -27,6 +27,7 @@ type Smoother struct {
 	keys  *mapper[float64]
 	tab   *kern.Table[float64]
 	n     int64
+	total float64               // weight of the rows
 	t     []float64             // largest log feature; −Inf: none yet
 	sums  dense.Matrix[float64] // F×(K+1): Σ φ2 y e^{−t} and, last, Σ φ2 e^{−t}
 	ySum  []float64
@@ -85,7 +86,7 @@ func (a *Smoother) Add(x, y dense.Matrix[float64]) error {
 	for lo := 0; lo < x.Rows; lo += a.setup.Block {
 		hi := min(lo+a.setup.Block, x.Rows)
 		part := dense.Matrix[float64]{Rows: hi - lo}
-		if a.setup.Task != Unsupervised {
+		if a.setup.TargetColumns() > 0 {
 			part = y.RowRange(lo, hi)
 		}
 		if err := a.add(x.RowRange(lo, hi), part); err != nil {
@@ -108,6 +109,11 @@ func (a *Smoother) add(x, y dense.Matrix[float64]) error {
 	}
 	a.y = buf.Shaped(a.y, x.Rows, a.setup.Outputs+1)
 	a.setup.targets(a.y, y)
+	if a.setup.Weighted {
+		for i := range a.y.Rows {
+			a.tab.Scale(a.y.Row(i), a.setup.weight(y, i))
+		}
+	}
 	par.For(len(a.t), 64, func(lo, hi int) { a.raise(e, lo, hi) })
 	par.For(x.Rows, 1+a.tab.Grain/(8*len(a.t)), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
@@ -128,7 +134,9 @@ func (a *Smoother) add(x, y dense.Matrix[float64]) error {
 	})
 	linalg.AddProduct(a.tab, a.sums, e, a.y)
 	for i := range a.y.Rows {
-		addTo(a.ySum, a.y.Row(i)[:a.setup.Outputs])
+		row := a.y.Row(i)
+		addTo(a.ySum, row[:a.setup.Outputs])
+		a.total += row[a.setup.Outputs]
 	}
 	a.n += int64(x.Rows)
 	return nil
@@ -170,6 +178,9 @@ func (a *Smoother) Merge(sums Sums) error {
 	if f, g := a.keys.m.Fingerprint(), o.keys.m.Fingerprint(); f != g {
 		return fmt.Errorf("fingerprint %x…, this map has %x…: %w", g[:4], f[:4], ErrMismatch)
 	}
+	if a.setup.Weighted != o.setup.Weighted {
+		return fmt.Errorf("rows with and without weights: %w", ErrMismatch)
+	}
 	if a.setup.Task != o.setup.Task || a.setup.Outputs != o.setup.Outputs {
 		return fmt.Errorf("%s with %d outputs, want %s with %d: %w", o.setup.Task, o.setup.Outputs, a.setup.Task,
 			a.setup.Outputs, ErrMismatch)
@@ -182,14 +193,15 @@ func (a *Smoother) Merge(sums Sums) error {
 		a.tab.MulAdd(a.sums.Row(f), o.sums.Row(f), c)
 	}
 	addTo(a.ySum, o.ySum)
+	a.total += o.total
 	a.n += o.n
 	return nil
 }
 
 // Model is the smoother of the rows so far. It has no penalty, λ is not looked at.
 func (a *Smoother) Model(float64) (*Model, error) {
-	if a.n == 0 {
-		return nil, fmt.Errorf("smoother of no rows: %w", ErrNoRows)
+	if a.n == 0 || !(a.total > 0) {
+		return nil, fmt.Errorf("smoother of no rows, or of none that has a weight: %w", ErrNoRows)
 	}
 	k := a.setup.Outputs
 	m := &Model{Kind: KindSmoother, Task: a.setup.Task, Outputs: k, Spec: a.setup.Spec, Omega: a.setup.Omega, Rows: a.n,
@@ -198,7 +210,7 @@ func (a *Smoother) Model(float64) (*Model, error) {
 		m.Mass[f] = a.sums.At(f, k)
 	}
 	for _, v := range a.ySum {
-		m.Intercept = append(m.Intercept, v/float64(a.n))
+		m.Intercept = append(m.Intercept, v/a.total)
 	}
 	return m, nil
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// sumsFormat is a saved Smoother or Density: no flag; the counts are the task (0 regression, 1 classification, 2
+// sumsFormat is a saved Smoother or Density: the flag is 1 with weights; the counts are the task (0 regression, 1 classification, 2
 // density), features F, outputs K, rows. The body is
 //
-//	t, F f64 (−Inf: no key yet); Σ φ2 y e^{−t} and Σ φ2 e^{−t}, F×(K+1) f64; Σy f64
+//	t, F f64 (−Inf: no key yet); Σ φ2 y e^{−t} and Σ φ2 e^{−t}, F×(K+1) f64; Σy f64; with weights: their sum f64
 var sumsFormat = seal.Format{Magic: "randfeat sums\n\x00\x00", Version: 1, Counts: 4}
 
 var sumsTasks = []Task{Regression, Classification, Unsupervised}
@@ -23,11 +23,14 @@ func (a *Smoother) MarshalBinary() ([]byte, error) { return a.AppendBinary(nil) 
 func (a *Smoother) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	b = slices.Grow(b, sumsFormat.Size(a.sumsSize()))
-	b = sumsFormat.Begin(b, seal.Header{Fingerprint: a.keys.m.Fingerprint(), Counts: []uint64{
+	b = sumsFormat.Begin(b, seal.Header{Flag: uint16(flag(a.setup.Weighted)), Fingerprint: a.keys.m.Fingerprint(), Counts: []uint64{
 		uint64(slices.Index(sumsTasks, a.setup.Task)), uint64(len(a.t)), uint64(a.setup.Outputs), uint64(a.n)}})
 	b = seal.Append(b, a.t...)
 	b = seal.Append(b, a.sums.Data...)
 	b = seal.Append(b, a.ySum...)
+	if a.setup.Weighted {
+		b = seal.Append(b, a.total)
+	}
 	return seal.Close(b, start), nil
 }
 
@@ -63,7 +66,9 @@ func UnmarshalDensity(s Setup, b []byte) (*Density, error) {
 }
 
 // sumsSize is the number of bytes of the sums.
-func (a *Smoother) sumsSize() int { return 8 * (len(a.t) + len(a.sums.Data) + len(a.ySum)) }
+func (a *Smoother) sumsSize() int {
+	return 8 * (len(a.t) + len(a.sums.Data) + len(a.ySum) + int(flag(a.setup.Weighted)))
+}
 
 // unmarshal fills a, which has no rows.
 func (a *Smoother) unmarshal(b []byte) error {
@@ -72,8 +77,11 @@ func (a *Smoother) unmarshal(b []byte) error {
 		return err
 	}
 	count := h.Counts
-	if h.Flag != 0 {
+	if h.Flag > 1 {
 		return fmt.Errorf("flag %d: %w", h.Flag, ErrCorrupt)
+	}
+	if (h.Flag == 1) != a.setup.Weighted {
+		return fmt.Errorf("rows with and without weights: %w", ErrMismatch)
 	}
 	if count[0] >= uint64(len(sumsTasks)) {
 		return fmt.Errorf("task number %d: %w", count[0], ErrCorrupt)
@@ -94,7 +102,12 @@ func (a *Smoother) unmarshal(b []byte) error {
 	ok := true
 	body = seal.ReadLogs(body, a.t, &ok)
 	body = seal.Read(body, a.sums.Data, &ok)
-	seal.Read(body, a.ySum, &ok)
+	body = seal.Read(body, a.ySum, &ok)
+	total := []float64{float64(count[3])}
+	if a.setup.Weighted {
+		seal.Read(body, total, &ok)
+		ok = ok && total[0] >= 0
+	}
 	for f, t := range a.t {
 		if math.IsInf(t, -1) { // no key has this feature
 			for _, v := range a.sums.Row(f) {
@@ -105,6 +118,6 @@ func (a *Smoother) unmarshal(b []byte) error {
 	if !ok {
 		return fmt.Errorf("sums that are not finite, or of a feature that no row has: %w", ErrCorrupt)
 	}
-	a.n = int64(count[3])
+	a.n, a.total = int64(count[3]), total[0]
 	return nil
 }

@@ -16,8 +16,8 @@ func (r *Ridge) solve(lambda float64, u dense.Matrix[float64]) (*linalg.Solution
 	if !(lambda >= 0) || math.IsInf(lambda, 1) {
 		return nil, fmt.Errorf("λ = %g, want a number that is not negative: %w", lambda, ErrSetup)
 	}
-	if r.sums.N == 0 {
-		return nil, fmt.Errorf("ridge of no rows: %w", ErrNoRows)
+	if r.sums.N == 0 || !(r.sums.Weight > 0) {
+		return nil, fmt.Errorf("ridge of no rows, or of none that has a weight: %w", ErrNoRows)
 	}
 	s, err := r.sums.Solve(lambda, u)
 	if err != nil {

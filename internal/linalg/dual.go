@@ -21,18 +21,31 @@ type Dual struct {
 	Alpha     dense.Matrix[float64] // n×K
 	Intercept []float64
 
-	ones []float64 // (K + λI)⁻¹·1
-	sum  float64   // of ones
+	roots []float64 // √v of the weights v of rows; nil: 1
+	ones  []float64 // (K + λI)⁻¹·1
+	sum   float64   // of ones
 }
 
 // SolveDual is the fit to targets y, n×K, with penalty λ ≥ 0. It overwrites the upper triangle of k with U; what is
 // below has no influence. n³/6 multiply-adds, no memory of order n² besides k. A matrix that is singular up to rounding
 // is ErrNotPositive.
 func SolveDual(k, y dense.Matrix[float64], lambda float64) (*Dual, error) {
+	return SolveDualWeighted(k, y, nil, lambda)
+}
+
+// SolveDualWeighted is SolveDual with squares that count v times, √v being the roots; nil: once. With S = diag √v it is
+// the fit of S(y − b·1) by SKS, whose coefficients are S⁻¹α: rows of no weight have none.
+func SolveDualWeighted(k, y dense.Matrix[float64], roots []float64, lambda float64) (*Dual, error) {
 	if k.Rows != y.Rows {
 		return nil, fmt.Errorf("targets of %d rows for kernels of %d: %w", y.Rows, k.Rows, dense.ErrShape)
 	}
 	for i := range k.Rows {
+		if roots != nil {
+			row := k.Row(i)
+			for j := i; j < len(row); j++ {
+				row[j] *= roots[i] * roots[j]
+			}
+		}
 		k.Row(i)[i] += lambda
 	}
 	if err := Cholesky(k); err != nil {
@@ -41,16 +54,24 @@ func SolveDual(k, y dense.Matrix[float64], lambda float64) (*Dual, error) {
 	n, outs := y.Rows, y.Cols
 	b := dense.New[float64](n, outs+1)
 	for i := range n {
-		copy(b.Row(i), y.Row(i))
-		b.Row(i)[outs] = 1
+		row := b.Row(i)
+		copy(row, y.Row(i))
+		row[outs] = 1
+		for c := 0; roots != nil && c < len(row); c++ {
+			row[c] *= roots[i]
+		}
 	}
 	if err := errors.Join(SolveT(k, b), Solve(k, b)); err != nil {
 		return nil, err
 	}
-	d := &Dual{U: k, Alpha: dense.New[float64](n, outs), Intercept: make([]float64, outs), ones: make([]float64, n)}
+	d := &Dual{U: k, Alpha: dense.New[float64](n, outs), Intercept: make([]float64, outs), ones: make([]float64, n),
+		roots: roots}
 	for i := range n {
 		v := b.At(i, outs)
 		d.ones[i] = v
+		if roots != nil {
+			v *= roots[i]
+		}
 		d.sum += v
 		for c, t := range y.Row(i) {
 			d.Intercept[c] += float64(v * t)
@@ -64,7 +85,11 @@ func SolveDual(k, y dense.Matrix[float64], lambda float64) (*Dual, error) {
 	}
 	for i := range n {
 		for c, t := range b.Row(i)[:outs] {
-			d.Alpha.Set(i, c, t-float64(d.ones[i]*d.Intercept[c]))
+			a := t - float64(d.ones[i]*d.Intercept[c])
+			if roots != nil {
+				a *= roots[i]
+			}
+			d.Alpha.Set(i, c, a)
 		}
 	}
 	if d.Alpha.CheckFinite() != nil {
@@ -93,8 +118,13 @@ func (d *Dual) LeaveOneOut(dst, y, inverse dense.Matrix[float64], from int) erro
 				bad[r] = true
 				continue
 			}
+			if d.roots != nil { // of S(y − f), whose coefficients are S⁻¹α
+				g *= d.roots[i] * d.roots[i]
+			}
 			for c, t := range y.Row(i) {
-				dst.Row(r)[c] = t - d.Alpha.At(i, c)/g
+				if dst.Row(r)[c] = t; g > 0 { // a row of no weight is not predicted
+					dst.Row(r)[c] -= d.Alpha.At(i, c) / g
+				}
 			}
 		}
 	})

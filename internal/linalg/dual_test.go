@@ -3,6 +3,7 @@ package linalg
 import (
 	"errors"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/randfeat/randfeat/dense"
@@ -96,5 +97,80 @@ func TestDual(t *testing.T) {
 	}
 	if _, err := SolveDual(k.Clone(), y.RowRange(0, 5), 1); !errors.Is(err, dense.ErrShape) {
 		t.Errorf("other rows: %v", err)
+	}
+}
+
+// Rows of weight 2 are rows twice, and left out they are both gone.
+func TestDualWeighted(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	const n, lambda = 20, 0.3
+	x := make([]float64, n)
+	y, weights := dense.New[float64](n, 1), make([]float64, n)
+	for i := range n {
+		x[i], weights[i] = r.NormFloat64(), float64(i%3)
+		y.Set(i, 0, r.NormFloat64())
+	}
+	fit := func(use func(i int) int) (f func(at float64) float64) {
+		var rows []int
+		for i := range n {
+			for range use(i) {
+				rows = append(rows, i)
+			}
+		}
+		k, t1 := dense.New[float64](len(rows), len(rows)), dense.New[float64](len(rows), 1)
+		for a, i := range rows {
+			t1.Set(a, 0, y.At(i, 0))
+			for b, j := range rows {
+				k.Set(a, b, math.Exp(-(x[i]-x[j])*(x[i]-x[j])/2))
+			}
+		}
+		d, err := SolveDual(k, t1, lambda)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func(at float64) float64 {
+			v := d.Intercept[0]
+			for a, i := range rows {
+				v += d.Alpha.At(a, 0) * math.Exp(-(x[i]-at)*(x[i]-at)/2)
+			}
+			return v
+		}
+	}
+	k, roots := dense.New[float64](n, n), make([]float64, n)
+	for i := range n {
+		roots[i] = math.Sqrt(weights[i])
+		for j := range n {
+			k.Set(i, j, math.Exp(-(x[i]-x[j])*(x[i]-x[j])/2))
+		}
+	}
+	d, err := SolveDualWeighted(k, y, roots, lambda)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loo := dense.New[float64](n, 1)
+	if err := d.LeaveOneOut(loo, y, dense.New[float64](n, n), 0); err != nil {
+		t.Fatal(err)
+	}
+	all := fit(func(i int) int { return int(weights[i]) })
+	for i := range n {
+		v := d.Intercept[0]
+		for j := range n {
+			v += d.Alpha.At(j, 0) * math.Exp(-(x[i]-x[j])*(x[i]-x[j])/2)
+		}
+		if want := all(x[i]); math.Abs(v-want) > 1e-9 {
+			t.Errorf("row %d: %g, want %g", i, v, want)
+		}
+		if weights[i] == 0 {
+			continue
+		}
+		rest := fit(func(j int) int {
+			if j == i {
+				return 0
+			}
+			return int(weights[j])
+		})
+		if want := rest(x[i]); math.Abs(loo.At(i, 0)-want) > 1e-9 {
+			t.Errorf("row %d left out: %g, want %g", i, loo.At(i, 0), want)
+		}
 	}
 }

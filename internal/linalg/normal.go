@@ -13,8 +13,12 @@ import (
 // targets y. It minimises Σ|y − φ·w − b|² + λ|w|²: with μ and ȳ the means and C = Σ(φ−μ)(φ−μ)ᵀ that is
 // (C + λI) w = Σ(φ−μ)(y−ȳ), b = ȳ − μ·w (Hastie, Tibshirani & Friedman, The Elements of Statistical Learning, §3.4.1).
 // The sums of parts add up, and one part can be taken out again, which is what cross-validation does.
+//
+// Rows of weight v, whose squares count v times, are rows of √v·φ and √v·y with √v in the place of the 1 that belongs
+// to b: then N still counts rows, all other sums and means are weighted.
 type Normal struct {
 	N       int64
+	Weight  float64               // Σv: N without weights
 	Gram    dense.Matrix[float64] // F×F: ΦᵀΦ, upper triangle
 	Cross   dense.Matrix[float64] // F×(K+1): ΦᵀY and, last, Σφ
 	Sum     []float64             // Σy
@@ -26,18 +30,21 @@ type Normal struct {
 
 // Reset makes n the sums of no rows, in the memory it has.
 func (n *Normal) Reset(features, outputs int) {
-	n.N = 0
+	n.N, n.Weight = 0, 0
 	n.Gram, n.Cross = buf.Shaped(n.Gram, features, features), buf.Shaped(n.Cross, features, outputs+1)
 	clear(n.Gram.Data)
 	clear(n.Cross.Data)
 	n.Sum, n.Squares = buf.Zeroed(n.Sum, outputs), buf.Zeroed(n.Squares, outputs)
 }
 
-// AddTargets adds those of some rows to Sum and Squares; what follows the K targets of a row does not count.
+// AddTargets adds those of some rows to Weight, Sum and Squares; the K targets of a row are followed by 1, or √v.
 func (n *Normal) AddTargets(y dense.Matrix[float64]) {
 	for i := range y.Rows {
-		for k, v := range y.Row(i)[:len(n.Sum)] {
-			n.Sum[k] += v
+		row := y.Row(i)
+		one := row[len(n.Sum)]
+		n.Weight += float64(one * one)
+		for k, v := range row[:len(n.Sum)] {
+			n.Sum[k] += float64(one * v)
 			n.Squares[k] += float64(v * v)
 		}
 	}
@@ -46,6 +53,7 @@ func (n *Normal) AddTargets(y dense.Matrix[float64]) {
 // Add adds c times the sums of o, c being 1 or −1. The part of o goes to the totals.
 func (n *Normal) Add(o *Normal, c float64) {
 	n.N += int64(c) * o.N
+	n.Weight += c * o.Weight
 	par.For(n.Gram.Rows, 32, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			d := n.Gram.Row(i)[i:]
@@ -76,6 +84,7 @@ func (n *Normal) Copy(o *Normal) {
 type Solution struct {
 	Lambda  float64
 	N       int64
+	Weight  float64               // Σv
 	U       dense.Matrix[float64] // UᵀU = C + λI
 	W, B    dense.Matrix[float64] // F×K: weights and right-hand side
 	Mu      []float64             // mean features
@@ -86,8 +95,8 @@ type Solution struct {
 // Solve is the fit with penalty λ ≥ 0; there is at least one row. It uses the memory of u if that is large enough.
 // Features that are singular up to rounding are ErrNotPositive.
 func (n *Normal) Solve(lambda float64, u dense.Matrix[float64]) (*Solution, error) {
-	rows, f, k := float64(n.N), n.Cross.Rows, len(n.Sum)
-	s := &Solution{Lambda: lambda, N: n.N, U: buf.Shaped(u, f, f), W: dense.New[float64](f, k), Mu: make([]float64, f),
+	rows, f, k := n.Weight, n.Cross.Rows, len(n.Sum)
+	s := &Solution{Lambda: lambda, N: n.N, Weight: n.Weight, U: buf.Shaped(u, f, f), W: dense.New[float64](f, k), Mu: make([]float64, f),
 		Mean: make([]float64, k), Squares: make([]float64, k)}
 	for j := range s.Mean {
 		s.Mean[j] = n.Sum[j] / rows
@@ -158,9 +167,10 @@ func (s *Solution) Intercept() []float64 {
 
 // LogEvidence is the log marginal likelihood of output k with noise variance v where w ~ N(0, (v/λ) I) and b has a flat
 // prior: the density of all contrasts of y (Rasmussen & Williams, Gaussian Processes for Machine Learning, eq. 2.45).
+// A row of weight u has noise v/u; the constant Σ log u /2 of the weights is left out.
 func (s *Solution) LogEvidence(k int, v float64) float64 {
 	f := float64(s.W.Rows)
-	return -(float64(s.N-1)*math.Log(2*math.Pi*v) + math.Log(float64(s.N)) + LogDet(s.U) - f*math.Log(s.Lambda) +
+	return -(float64(s.N-1)*math.Log(2*math.Pi*v) + math.Log(s.Weight) + LogDet(s.U) - f*math.Log(s.Lambda) +
 		s.Quadratic(k)/v) / 2
 }
 
