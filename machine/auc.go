@@ -71,6 +71,7 @@ const maxRanked = 1 << 22
 type ranks struct {
 	classes int
 	labels  []int32
+	weights []float64 // of the rows; nil: 1
 	scores  []float64 // width per row
 	step    int64
 	rows    int64 // seen
@@ -83,10 +84,21 @@ func (r *ranks) width() int {
 	return r.classes
 }
 
-func (r *ranks) add(truth int, p []float64) {
+// weigh gives the rows so far weights of 1, and those that follow their own.
+func (r *ranks) weigh() {
+	r.weights = make([]float64, len(r.labels))
+	for i := range r.weights {
+		r.weights[i] = 1
+	}
+}
+
+func (r *ranks) add(truth int, p []float64, weight float64) {
 	r.step = max(r.step, 1)
 	if r.rows%r.step == 0 {
 		r.labels = append(r.labels, int32(truth))
+		if r.weights != nil {
+			r.weights = append(r.weights, weight)
+		}
 		if r.classes == 2 {
 			r.scores = append(r.scores, p[1]-p[0])
 		} else {
@@ -108,9 +120,15 @@ func (r *ranks) halve() {
 	w, kept := r.width(), (len(r.labels)+1)/2
 	for i := range kept {
 		r.labels[i] = r.labels[2*i]
+		if r.weights != nil {
+			r.weights[i] = r.weights[2*i]
+		}
 		copy(r.scores[i*w:(i+1)*w], r.scores[2*i*w:])
 	}
 	r.labels, r.scores, r.step = r.labels[:kept], r.scores[:kept*w], 2*r.step
+	if r.weights != nil {
+		r.weights = r.weights[:kept]
+	}
 }
 
 // merge puts the rows of o after those of r, at the larger of their steps.
@@ -118,7 +136,13 @@ func (r *ranks) merge(o ranks) {
 	if o.rows == 0 {
 		return
 	}
-	o.labels, o.scores = slices.Clone(o.labels), slices.Clone(o.scores)
+	o.labels, o.scores, o.weights = slices.Clone(o.labels), slices.Clone(o.scores), slices.Clone(o.weights)
+	if r.weights == nil && o.weights != nil {
+		r.weigh()
+	}
+	if o.weights == nil && r.weights != nil {
+		o.weigh()
+	}
 	r.step = max(r.step, 1)
 	for r.step < o.step {
 		r.halve()
@@ -126,6 +150,7 @@ func (r *ranks) merge(o ranks) {
 	for o.step < r.step {
 		o.halve()
 	}
+	r.weights = append(r.weights, o.weights...)
 	r.labels, r.scores, r.rows = append(r.labels, o.labels...), append(r.scores, o.scores...), r.rows+o.rows
 	r.bound()
 }
@@ -137,6 +162,13 @@ func (r *ranks) of(class int) Score {
 	if w == 1 {
 		at, sign = 0, float64(2*class-1)
 	}
+	if r.weights != nil {
+		values := make([]float64, len(r.labels))
+		for i := range values {
+			values[i] = sign * r.scores[i*w+at]
+		}
+		return r.weighted(class, values)
+	}
 	for i, l := range r.labels {
 		if v := sign * r.scores[i*w+at]; int(l) == class {
 			positive = append(positive, v)
@@ -145,6 +177,39 @@ func (r *ranks) of(class int) Score {
 		}
 	}
 	return AUC(positive, negative)
+}
+
+// weighted is the area by values of rows with weights: the share of the weight of pairs that are in order. Its interval
+// is that of as many positives and negatives as tell as much.
+func (r *ranks) weighted(class int, values []float64) Score {
+	order := make([]int, len(values))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(values[a], values[b]) })
+	var positive, negative tally
+	sum := 0.0
+	for lo := 0; lo < len(order); {
+		hi := lo
+		var up, down tally // of equal values
+		for ; hi == lo || hi < len(order) && values[order[hi]] == values[order[lo]]; hi++ {
+			if i := order[hi]; int(r.labels[i]) == class {
+				up.add(r.weights[i])
+			} else {
+				down.add(r.weights[i])
+			}
+		}
+		sum += up.w * (negative.w + down.w/2)
+		positive.merge(up)
+		negative.merge(down)
+		lo = hi
+	}
+	s := Score{Name: "ROC AUC", Value: math.NaN(), Low: math.NaN(), High: math.NaN(), Rows: int64(len(values))}
+	if positive.w > 0 && negative.w > 0 {
+		s.Value = sum / positive.w / negative.w
+		s.Low, s.High = aucInterval(s.Value, positive.effective(), negative.effective())
+	}
+	return s
 }
 
 // score is the mean over the classes that occur, each against all others. Its limits are the means of theirs: the same

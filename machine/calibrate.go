@@ -19,9 +19,12 @@ import (
 //
 // Rows are those of scores, which models must have predicted that have not seen them: scores of rows that were fitted
 // are surer than those of new rows. ε and a minimise the log loss with Platt's targets, one more row of every class
-// for every class, so that a stays finite where no row is wrong.
-func FitCalibration(scores dense.Matrix[float64], classes []int) ([]float64, error) {
+// for every class, so that a stays finite where no row is wrong. Rows may have weights; nil: 1.
+func FitCalibration(scores dense.Matrix[float64], classes []int, weights []float64) ([]float64, error) {
 	n, k := scores.Rows, scores.Cols
+	if weights != nil && len(weights) != n {
+		return nil, fmt.Errorf("%d weights of %d rows: %w", len(weights), n, dense.ErrShape)
+	}
 	if n != len(classes) || k < 2 {
 		return nil, fmt.Errorf("%d×%d scores and %d classes: %w", n, k, len(classes), dense.ErrShape)
 	}
@@ -32,13 +35,17 @@ func FitCalibration(scores dense.Matrix[float64], classes []int) ([]float64, err
 		return nil, fmt.Errorf("scores: %w", err)
 	}
 	rows := make([]float64, k)
-	for _, c := range classes {
+	for i, c := range classes {
 		if c < 0 || c >= k {
 			return nil, fmt.Errorf("class %d of %d: %w", c, k, ErrClass)
 		}
-		rows[c]++
+		if weights == nil {
+			rows[c]++
+		} else {
+			rows[c] += weights[i]
+		}
 	}
-	c := calibrating{z: dense.New[float64](n, k), classes: classes, other: make([]float64, k)}
+	c := calibrating{z: dense.New[float64](n, k), classes: classes, weights: weights, other: make([]float64, k)}
 	for j := range rows {
 		c.other[j] = 1 / (rows[j] + float64(k))
 	}
@@ -77,6 +84,7 @@ func logSoft(s, eps float64) float64 {
 type calibrating struct {
 	z       dense.Matrix[float64]
 	classes []int
+	weights []float64 // nil: 1
 	other   []float64 // target of the other classes of a row, by its class
 }
 
@@ -106,6 +114,7 @@ func (c *calibrating) minimise(start float64) (a, loss float64) {
 
 // at is the mean loss with its derivatives by a.
 func (c *calibrating) at(a float64) (loss, first, second float64) {
+	n := 0.0
 	for i, y := range c.classes {
 		z := c.z.Row(i)
 		top := slices.Max(z)
@@ -122,11 +131,15 @@ func (c *calibrating) at(a float64) (loss, first, second float64) {
 		}
 		target += z[y]
 		mean /= sum
-		loss += math.Log(sum) + a*(top-target)
-		first += mean - target
-		second += max(square/sum-mean*mean, 0)
+		w := 1.0
+		if c.weights != nil {
+			w = c.weights[i]
+		}
+		n += w
+		loss += w * (math.Log(sum) + a*(top-target))
+		first += w * (mean - target)
+		second += w * max(square/sum-mean*mean, 0)
 	}
-	n := float64(len(c.classes))
 	return loss / n, first / n, second / n
 }
 

@@ -25,13 +25,20 @@ func (e *Evaluation) Classes() []ClassScores {
 	var out []ClassScores
 	for c, row := range e.confusion {
 		s := ClassScores{Class: c}
+		var rows, predicted, either tally
 		for k, n := range row {
 			s.Rows += n
 			s.Predicted += e.confusion[k][c]
+			rows.merge(e.cell(c, k))
+			predicted.merge(e.cell(k, c))
+			if either.merge(e.cell(c, k)); k != c {
+				either.merge(e.cell(k, c))
+			}
 		}
-		s.Precision = share("precision", row[c], s.Predicted)
-		s.Recall = share("recall", row[c], s.Rows)
-		s.F1 = share("F1", row[c], s.Rows+s.Predicted-row[c])
+		right := e.cell(c, c)
+		s.Precision = share("precision", right, predicted, s.Predicted)
+		s.Recall = share("recall", right, rows, s.Rows)
+		s.F1 = share("F1", right, either, s.Rows+s.Predicted-row[c])
 		for _, v := range []*float64{&s.F1.Value, &s.F1.Low, &s.F1.High} {
 			*v = 2 * *v / (1 + *v)
 		}
@@ -41,12 +48,11 @@ func (e *Evaluation) Classes() []ClassScores {
 	return out
 }
 
-// share is k of n with its interval.
-func share(name string, k, n int64) Score {
-	s := Score{Name: name, Value: math.NaN(), Low: math.NaN(), High: math.NaN(), Rows: n}
-	if n > 0 {
-		s.Value = float64(k) / float64(n)
-		s.Low, s.High = proportion(s.Value, float64(n))
+// share is that of right rows among all, rows of them, with its interval.
+func share(name string, right, all tally, rows int64) Score {
+	s := Score{Name: name, Value: math.NaN(), Low: math.NaN(), High: math.NaN(), Rows: rows}
+	if all.w > 0 {
+		s.Value, s.Low, s.High = shareOf(right, all)
 	}
 	return s
 }

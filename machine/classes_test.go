@@ -97,11 +97,11 @@ func TestRanksAreBounded(t *testing.T) {
 		if i%1000 >= 300 && i%7 != 0 {
 			truth = 1
 		}
-		whole.add(truth, p)
+		whole.add(truth, p, 1)
 		if i < n-1000 {
-			a.add(truth, p)
+			a.add(truth, p, 1)
 		} else {
-			b.add(truth, p)
+			b.add(truth, p, 1)
 		}
 	}
 	a.merge(b)
@@ -124,7 +124,7 @@ func TestClasses(t *testing.T) {
 			p := make([]float64, 4)
 			p[k] = 1
 			for range n {
-				e.ranks.add(c, p)
+				e.ranks.add(c, p, 1)
 			}
 		}
 	}

@@ -69,7 +69,8 @@ type Evaluation struct {
 
 	// Classification.
 	confusion     [][]int64
-	unlikely      bool // some scores are no probabilities
+	weights       [][]tally // the same with weights; nil: none
+	unlikely      bool      // some scores are no probabilities
 	loss, squares lossSums
 	bins          [len(binEnds)]binSums
 	ranks         ranks
@@ -79,8 +80,9 @@ type Evaluation struct {
 	perMSE   []moments
 	r2       []r2Sums
 	logs     moments      // of the predictive density
-	covered  int64        // of outputs
-	varied   int64        // rows with an interval
+	covered  tally        // rows, each by the share of its outputs that is covered
+	varied   tally        // rows with an interval
+	ranged   int64        // their number
 	limits   [][2]float64 // of 90 % intervals by output, as Model.Interval; nil: those of variances
 
 	// Density.
@@ -155,25 +157,46 @@ func (e *Evaluation) Len() int64 { return e.n }
 // Add compares rows. y is what Rows hands out: targets, or the class index; a density has none. pred are predictions of
 // the model, log densities for a density; variance those of [Predictor.Variance], or empty.
 func (e *Evaluation) Add(y, pred, variance dense.Matrix[float64]) error {
+	return e.AddWeighted(y, pred, variance, nil)
+}
+
+// AddWeighted is Add of rows with weights, which are not negative; nil: all 1. Means and shares are then weighted, and
+// intervals those of as many rows as tell as much. Confusion still counts rows.
+func (e *Evaluation) AddWeighted(y, pred, variance dense.Matrix[float64], weights []float64) error {
 	if err := e.check(y, pred, variance); err != nil {
 		return err
 	}
+	if weights != nil && len(weights) != pred.Rows {
+		return fmt.Errorf("%d weights of %d rows: %w", len(weights), pred.Rows, dense.ErrShape)
+	}
+	for i, w := range weights {
+		if !(w >= 0) || !dense.IsFinite(w) {
+			return fmt.Errorf("weight of row %d is %g, want a number that is not negative: %w", e.n+int64(i), w, ErrSetup)
+		}
+	}
+	if weights != nil && e.weights == nil && e.task == Classification {
+		e.weigh()
+	}
 	for i := range pred.Rows {
+		w := 1.0
+		if weights != nil {
+			w = weights[i]
+		}
 		switch p := pred.Row(i); e.task {
 		case Classification:
-			e.addClass(int(y.At(i, 0)), p)
+			e.addClass(int(y.At(i, 0)), p, w)
 		case Regression:
-			e.addTargets(y.Row(i), p)
+			e.addTargets(y.Row(i), p, w)
 			var v []float64
 			if variance.Cols > 0 {
 				v = variance.Row(i)
-				e.addVariance(y.Row(i), p, v)
+				e.addVariance(y.Row(i), p, v, w)
 			}
 			if v != nil || e.limits != nil {
-				e.addCovered(y.Row(i), p, v)
+				e.addCovered(y.Row(i), p, v, w)
 			}
 		default:
-			e.score.add(p[0])
+			e.score.addWeighted(p[0], w)
 		}
 	}
 	e.n += int64(pred.Rows)
@@ -232,10 +255,33 @@ func (e *Evaluation) check(y, pred, variance dense.Matrix[float64]) error {
 	return nil
 }
 
-func (e *Evaluation) addClass(truth int, p []float64) {
+// weigh begins to keep weights beside the counts.
+func (e *Evaluation) weigh() {
+	e.weights = make([][]tally, len(e.confusion))
+	for i, row := range e.confusion {
+		e.weights[i] = make([]tally, len(row))
+		for j, n := range row {
+			e.weights[i][j] = counted(n)
+		}
+	}
+	e.ranks.weigh()
+}
+
+// cell are the rows of a class that are predicted as another.
+func (e *Evaluation) cell(truth, predicted int) tally {
+	if e.weights == nil {
+		return counted(e.confusion[truth][predicted])
+	}
+	return e.weights[truth][predicted]
+}
+
+func (e *Evaluation) addClass(truth int, p []float64, weight float64) {
 	top := Class(p)
 	e.confusion[truth][top]++
-	e.ranks.add(truth, p)
+	if e.weights != nil {
+		e.weights[truth][top].add(weight)
+	}
+	e.ranks.add(truth, p, weight)
 	if e.unlikely {
 		return
 	}
@@ -264,16 +310,16 @@ func (e *Evaluation) addClass(truth int, p []float64) {
 			squares += v * 2 * (p[top] - v)
 		}
 	}
-	e.loss.add(-math.Log(bounded(p[truth])))
-	e.squares.add(square)
-	e.bins[binOf(p[top])].add(min(max(p[top], 0), 1), top == truth)
-	e.loss.fear += logs / rest
-	e.squares.fear += squares / rest
+	e.loss.addWeighted(-math.Log(bounded(p[truth])), weight)
+	e.squares.addWeighted(square, weight)
+	e.bins[binOf(p[top])].add(min(max(p[top], 0), 1), top == truth, weight)
+	e.loss.fear += weight * (logs / rest)
+	e.squares.fear += weight * (squares / rest)
 	if top != truth {
-		e.loss.wrong++
-		e.squares.wrong++
-		e.loss.extra += math.Log(bounded(p[top]) / bounded(p[truth]))
-		e.squares.extra += 2 * (p[top] - p[truth])
+		e.loss.wrong.add(weight)
+		e.squares.wrong.add(weight)
+		e.loss.extra += weight * math.Log(bounded(p[top])/bounded(p[truth]))
+		e.squares.extra += weight * (2 * (p[top] - p[truth]))
 	}
 }
 
@@ -288,31 +334,33 @@ func Class(scores []float64) int {
 	return best
 }
 
-func (e *Evaluation) addTargets(y, p []float64) {
+func (e *Evaluation) addTargets(y, p []float64, weight float64) {
 	square, abs := 0.0, 0.0
 	for k, v := range p {
 		d := y[k] - v
 		square += d * d
 		abs += math.Abs(d)
-		e.perMSE[k].add(d * d)
-		e.r2[k].add(y[k], d*d)
+		e.perMSE[k].addWeighted(d*d, weight)
+		e.r2[k].add(y[k], d*d, weight)
 	}
-	e.mse.add(square / float64(len(p)))
-	e.mae.add(abs / float64(len(p)))
+	e.mse.addWeighted(square/float64(len(p)), weight)
+	e.mae.addWeighted(abs/float64(len(p)), weight)
 }
 
-func (e *Evaluation) addVariance(y, p, variance []float64) {
+func (e *Evaluation) addVariance(y, p, variance []float64, weight float64) {
 	sum := 0.0
 	for k, v := range variance {
 		d := y[k] - p[k]
 		sum -= 0.5 * (math.Log(2*math.Pi*v) + d*d/v)
 	}
-	e.logs.add(sum)
+	e.logs.addWeighted(sum, weight)
 }
 
 // addCovered counts targets in their 90 % intervals: those of the model, or of a normal law with its variance.
-func (e *Evaluation) addCovered(y, p, variance []float64) {
-	e.varied++
+func (e *Evaluation) addCovered(y, p, variance []float64, weight float64) {
+	e.ranged++
+	e.varied.add(weight)
+	covered := 0
 	for k, v := range p {
 		limits, sd := [2]float64{-z90, z90}, 1.0
 		if e.limits != nil {
@@ -322,9 +370,10 @@ func (e *Evaluation) addCovered(y, p, variance []float64) {
 			sd = math.Sqrt(variance[k])
 		}
 		if d := y[k] - v; limits[0]*sd <= d && d <= limits[1]*sd {
-			e.covered++
+			covered++
 		}
 	}
+	e.covered.add(weight * float64(covered) / float64(len(p)))
 }
 
 // Merge adds the rows of o.
@@ -334,6 +383,14 @@ func (e *Evaluation) Merge(o *Evaluation) error {
 			e.kind, e.task, e.outputs, o.kind, o.task, o.outputs, ErrMismatch)
 	}
 	e.n += o.n
+	if e.weights == nil && o.weights != nil {
+		e.weigh()
+	}
+	for i := range e.weights {
+		for j := range e.weights[i] {
+			e.weights[i][j].merge(o.cell(i, j))
+		}
+	}
 	for i, row := range o.confusion {
 		for j, c := range row {
 			e.confusion[i][j] += c
@@ -353,8 +410,9 @@ func (e *Evaluation) Merge(o *Evaluation) error {
 		e.r2[k].merge(o.r2[k])
 	}
 	e.logs.merge(o.logs)
-	e.covered += o.covered
-	e.varied += o.varied
+	e.covered.merge(o.covered)
+	e.varied.merge(o.varied)
+	e.ranged += o.ranged
 	e.score.merge(o.score)
 	return nil
 }
@@ -399,12 +457,14 @@ func (e *Evaluation) Confusion() [][]int64 {
 }
 
 func (e *Evaluation) accuracy() Score {
-	right := int64(0)
-	for c, row := range e.confusion {
-		right += row[c]
+	var right, all tally
+	for c := range e.confusion {
+		right.merge(e.cell(c, c))
+		for k := range e.confusion {
+			all.merge(e.cell(c, k))
+		}
 	}
-	p := float64(right) / float64(e.n)
-	low, high := proportion(p, float64(e.n))
+	p, low, high := shareOf(right, all)
 	return Score{Name: "accuracy", Value: p, Low: low, High: high, Rows: e.n}
 }
 
@@ -413,16 +473,15 @@ func (e *Evaluation) accuracy() Score {
 // method it has a width when a class is always right.
 func (e *Evaluation) balanced() Score {
 	sum, below, above, classes := 0.0, 0.0, 0.0, 0.0
-	for c, row := range e.confusion {
-		n := int64(0)
-		for _, k := range row {
-			n += k
+	for c := range e.confusion {
+		var all tally
+		for k := range e.confusion {
+			all.merge(e.cell(c, k))
 		}
-		if n == 0 {
+		if all.w == 0 {
 			continue
 		}
-		p := float64(row[c]) / float64(n)
-		low, high := proportion(p, float64(n))
+		p, low, high := shareOf(e.cell(c, c), all)
 		sum += p
 		below += (p - low) * (p - low)
 		above += (high - p) * (high - p)
@@ -451,13 +510,13 @@ func (e *Evaluation) regression() []Score {
 		out = append(out, sum)
 	}
 	out = append(out, e.mae.score("MAE", 0))
-	if e.varied > 0 {
-		p := float64(e.covered) / float64(e.varied) / float64(e.outputs)
-		low, high := proportion(p, float64(e.varied)) // outputs of one row are taken for one observation
+	if e.varied.w > 0 {
+		p := e.covered.w / e.varied.w
+		low, high := proportion(p, e.varied.effective()) // outputs of one row are taken for one observation
 		if e.logs.n > 0 {
 			out = append(out, e.logs.score("mean log density of the targets", math.Inf(-1)))
 		}
-		out = append(out, Score{Name: "coverage of 90 % intervals", Value: p, Low: low, High: high, Rows: e.varied})
+		out = append(out, Score{Name: "coverage of 90 % intervals", Value: p, Low: low, High: high, Rows: e.ranged})
 	}
 	for k := 0; k < e.outputs && e.outputs > 1; k++ {
 		s := rmse(e.perMSE[k])
@@ -480,47 +539,56 @@ func rmse(m moments) Score {
 
 // r2Sums are what R² = 1 − A/B needs, A the mean of the squared errors e and B the variance of y, together with the
 // variance of its influence (A/B·(y−ȳ)² − e)/B. Powers of y are taken about the first y, so that they do not cancel.
+// Sums are weighted, and 2 is the same with squares of weights, for the variance of the influence.
 type r2Sums struct {
-	n     float64
+	rows  int64
+	of    tally
 	shift float64
-	u     [7]float64 // Σ (y−shift)^k
-	e     [5]float64 // Σ e (y−shift)^k
+	u, u2 [7]float64 // Σ (y−shift)^k
+	e, e2 [5]float64 // Σ e (y−shift)^k
 	ee    [3]float64 // Σ e² (y−shift)^k
+	ee2   [1]float64 // Σ e²
 	eee   float64    // Σ e³
 }
 
-func (s *r2Sums) add(y, e float64) {
-	if s.n == 0 {
+func (s *r2Sums) add(y, e, weight float64) {
+	if s.rows == 0 {
 		s.shift = y
 	}
-	s.n++
+	s.rows++
+	s.of.add(weight)
 	d, p := y-s.shift, 1.0
 	for k := range s.u {
-		s.u[k] += p
+		s.u[k] += weight * p
+		s.u2[k] += weight * weight * p
 		if k < len(s.e) {
-			s.e[k] += e * p
+			s.e[k] += weight * (e * p)
+			s.e2[k] += weight * weight * (e * p)
 		}
 		if k < len(s.ee) {
-			s.ee[k] += e * e * p
+			s.ee[k] += weight * (e * e * p)
 		}
 		p *= d
 	}
-	s.eee += e * e * e
+	s.ee2[0] += weight * weight * (e * e)
+	s.eee += weight * (e * e * e)
 }
 
 func (s *r2Sums) merge(o r2Sums) {
-	if o.n == 0 {
+	if o.rows == 0 {
 		return
 	}
-	if s.n == 0 {
+	if s.rows == 0 {
 		s.shift = o.shift
 	}
 	d := o.shift - s.shift
-	for _, x := range [][2][]float64{{s.u[:], o.u[:]}, {s.e[:], o.e[:]}, {s.ee[:], o.ee[:]}} {
+	for _, x := range [][2][]float64{{s.u[:], o.u[:]}, {s.e[:], o.e[:]}, {s.ee[:], o.ee[:]}, {s.u2[:], o.u2[:]},
+		{s.e2[:], o.e2[:]}, {s.ee2[:], o.ee2[:]}} {
 		moved(x[1], d)
 		addTo(x[0], x[1])
 	}
-	s.n += o.n
+	s.rows += o.rows
+	s.of.merge(o.of)
 	s.eee += o.eee
 }
 
@@ -539,27 +607,33 @@ func moved(sums []float64, d float64) {
 
 // score has no value where all targets are equal.
 func (s r2Sums) score() (Score, bool) {
-	d := -s.u[1] / s.n
-	moved(s.u[:], d)
-	moved(s.e[:], d)
-	moved(s.ee[:], d)
-	a, b := s.e[0]/s.n, s.u[2]/s.n
+	n := s.of.w
+	if !(n > 0) {
+		return Score{}, false
+	}
+	d := -s.u[1] / n
+	for _, x := range [][]float64{s.u[:], s.e[:], s.ee[:], s.u2[:], s.e2[:]} {
+		moved(x, d)
+	}
+	a, b := s.e[0]/n, s.u[2]/n
 	if !(b > 0) {
 		return Score{}, false
 	}
 	q := a / b
 	m2 := max(q*q*s.u[4]-2*q*s.e[2]+s.ee[0], 0)
 	m3 := q*q*q*s.u[6] - 3*q*q*s.e[4] + 3*q*s.ee[2] - s.eee
-	influence := moments{n: int64(s.n), m2: m2, m3: m3}
-	low, high := skewed(1-q, influence.standardError()/b, influence.skewness(), influence.n)
+	influence := moments{n: s.rows, of: s.of, m2: m2, m3: m3}
+	influence.squares.m2 = max(q*q*s.u2[4]-2*q*s.e2[2]+s.ee2[0], 0)
+	low, high := skewed(1-q, influence.standardError()/b, influence.skewness(), influence.effective())
 	// The influence is that of small changes. Errors with heavy tails move A far, and B with it, while what the model
 	// explains, B − A, stays. The wider of the two intervals is taken on either side.
-	errors := moments{n: influence.n, mean: a, m2: max(s.ee[0]-s.n*a*a, 0), m3: s.eee - 3*a*s.ee[0] + 2*s.n*a*a*a}
-	least, most := skewed(a, errors.standardError(), errors.skewness(), errors.n)
+	errors := moments{n: s.rows, of: s.of, mean: a, m2: max(s.ee[0]-n*a*a, 0), m3: s.eee - 3*a*s.ee[0] + 2*n*a*a*a}
+	errors.squares.mean, errors.squares.m2 = a, max(s.ee2[0]-2*a*s.e2[0]+s.of.w2*a*a, 0)
+	least, most := skewed(a, errors.standardError(), errors.skewness(), errors.effective())
 	total := b
 	if b > a {
 		total = b - a + most
 	}
 	low, high = min(low, 1-most/total), max(high, 1-max(least, 0)/b)
-	return Score{Name: "R²", Value: 1 - q, Low: low, High: min(high, 1), Rows: influence.n}, true
+	return Score{Name: "R²", Value: 1 - q, Low: low, High: min(high, 1), Rows: s.rows}, true
 }

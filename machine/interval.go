@@ -75,26 +75,46 @@ func proportion(p, n float64) (low, high float64) {
 
 // moments are the count, mean and sums of squared and cubed deviations of numbers, which merge (Pébay 2008, "Formulas
 // for robust, one-pass parallel computation of covariances and arbitrary-order statistical moments", eq. 2.1 and 2.3).
+//
+// Numbers may have weights: means and sums are then weighted. squares are the same with the squares of the weights, by
+// which the error of a weighted mean is known.
 type moments struct {
 	n            int64
+	of           tally
 	mean, m2, m3 float64
+	squares      struct{ mean, m2 float64 }
 }
 
-func (m *moments) add(v float64) { m.merge(moments{n: 1, mean: v}) }
+func (m *moments) add(v float64) { m.addWeighted(v, 1) }
+
+func (m *moments) addWeighted(v, weight float64) {
+	one := moments{n: 1, of: tally{weight, weight * weight}, mean: v}
+	one.squares.mean = v
+	m.merge(one)
+}
 
 func (m *moments) merge(o moments) {
-	if o.n == 0 {
+	if o.of.w == 0 {
+		m.n += o.n
 		return
 	}
-	if m.n == 0 {
+	if m.of.w == 0 {
+		o.n += m.n
 		*m = o
 		return
 	}
 	if math.IsInf(m.mean, -1) || math.IsInf(o.mean, -1) {
-		*m = moments{n: m.n + o.n, mean: math.Inf(-1), m2: math.NaN(), m3: math.NaN()}
+		m.of.merge(o.of)
+		*m = moments{n: m.n + o.n, of: m.of, mean: math.Inf(-1), m2: math.NaN(), m3: math.NaN()}
+		m.squares.mean, m.squares.m2 = math.Inf(-1), math.NaN()
 		return
 	}
-	a, b := float64(m.n), float64(o.n)
+	a, b := m.of.w2, o.of.w2
+	d := o.squares.mean - m.squares.mean
+	m.squares.m2 += o.squares.m2 + d*d*(a*b/(a+b))
+	m.squares.mean += d * (b / (a + b))
+	a, b = m.of.w, o.of.w
+	m.of.merge(o.of)
 	n, d := a+b, o.mean-m.mean
 	m.m3 += o.m3 + d*d*d*(a*b*(a-b)/(n*n)) + 3*d*(a*o.m2-b*m.m2)/n
 	m.m2 += o.m2 + d*d*(a*b/n)
@@ -102,38 +122,46 @@ func (m *moments) merge(o moments) {
 	m.n += o.n
 }
 
-// standardError is that of the mean, NaN for fewer than two numbers.
+// standardError is that of the mean, NaN for fewer than two numbers: √(Σw²(v−mean)²)/Σw with weights.
 func (m *moments) standardError() float64 {
-	if m.n < 2 {
+	n := m.of.effective()
+	if m.n < 2 || !(n > 1) {
 		return math.NaN()
 	}
-	return math.Sqrt(m.m2 / float64(m.n-1) / float64(m.n))
+	if m.of.w2 == m.of.w {
+		return math.Sqrt(m.m2 / (n - 1) / n)
+	}
+	d := m.squares.mean - m.mean
+	return math.Sqrt((m.squares.m2+m.of.w2*d*d)*n/(n-1)) / m.of.w
 }
+
+// effective is the number of rows that its interval is of.
+func (m *moments) effective() int64 { return int64(math.Round(m.of.effective())) }
 
 func (m *moments) skewness() float64 {
 	if m.m2 == 0 {
 		return 0
 	}
-	return math.Sqrt(float64(m.n)) * m.m3 / math.Pow(m.m2, 1.5)
+	return math.Sqrt(m.of.w) * m.m3 / math.Pow(m.m2, 1.5)
 }
 
 // score is the mean with its interval; no limit is below least.
 func (m *moments) score(name string, least float64) Score {
-	low, high := skewed(m.mean, m.standardError(), m.skewness(), m.n)
+	low, high := skewed(m.mean, m.standardError(), m.skewness(), m.effective())
 	return Score{Name: name, Value: m.mean, Low: max(low, least), High: high, Rows: m.n}
 }
 
 // lossSums are those of a loss of probabilities that is small for a right class and much larger for a wrong one.
 type lossSums struct {
 	moments
-	wrong int64
+	wrong tally
 	extra float64 // Σ over wrong rows of what the mistake cost beyond the loss of the most likely class
 	fear  float64 // Σ over all rows of what a mistake would cost by the model's own probabilities of the other classes
 }
 
 func (l *lossSums) merge(o lossSums) {
 	l.moments.merge(o.moments)
-	l.wrong += o.wrong
+	l.wrong.merge(o.wrong)
 	l.extra += o.extra
 	l.fear += o.fear
 }
@@ -143,8 +171,8 @@ func (l *lossSums) merge(o lossSums) {
 // mistake costs as much as those seen and one that the model fears.
 func (l *lossSums) score(name string) Score {
 	s := l.moments.score(name, 0)
-	n, wrong := float64(l.n), float64(l.wrong)
-	_, most := proportion(wrong/n, n)
+	n, wrong := l.of.w, l.wrong.w
+	_, _, most := shareOf(l.wrong, l.of)
 	more := s.Value + (most-wrong/n)*(l.extra+l.fear/n)/(wrong+1)
 	if l.n < 2 {
 		return s

@@ -26,23 +26,26 @@ var binEnds = [...]float64{0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.
 
 // binSums are those of the probabilities p of the predicted classes that fall into a bin.
 type binSums struct {
-	rows, right int64
+	n           int64
+	rows, right tally
 	said        float64 // Σ p
 	variance    float64 // Σ p(1−p), that of right if p is true
 }
 
-func (b *binSums) add(p float64, right bool) {
-	b.rows++
-	b.said += p
-	b.variance += p * (1 - p)
+func (b *binSums) add(p float64, right bool, weight float64) {
+	b.n++
+	b.rows.add(weight)
+	b.said += weight * p
+	b.variance += weight * weight * (p * (1 - p))
 	if right {
-		b.right++
+		b.right.add(weight)
 	}
 }
 
 func (b *binSums) merge(o binSums) {
-	b.rows += o.rows
-	b.right += o.right
+	b.n += o.n
+	b.rows.merge(o.rows)
+	b.right.merge(o.right)
 	b.said += o.said
 	b.variance += o.variance
 }
@@ -62,12 +65,12 @@ func (e *Evaluation) Reliability() *Reliability {
 		return nil
 	}
 	r := new(Reliability)
-	from, n := 0.0, float64(e.loss.n)
+	from, n := 0.0, e.loss.of.w
 	for i, b := range e.bins {
-		if b.rows > 0 {
-			r.Bins = append(r.Bins, Bin{From: from, To: binEnds[i], Said: b.said / float64(b.rows),
-				Right: share("right", b.right, b.rows)})
-			r.Error += math.Abs(float64(b.right)-b.said) / n
+		if b.rows.w > 0 {
+			r.Bins = append(r.Bins, Bin{From: from, To: binEnds[i], Said: b.said / b.rows.w,
+				Right: share("right", b.right, b.rows, b.n)})
+			r.Error += math.Abs(b.right.w-b.said) / n
 			r.Chance += math.Sqrt(2/math.Pi*b.variance) / n // the mean absolute value of a normal law
 		}
 		from = binEnds[i]

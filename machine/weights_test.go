@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/randfeat/randfeat/dense"
@@ -189,5 +190,143 @@ func TestWeightsRefused(t *testing.T) {
 	plain, _ := NewRidge(s)
 	if err := r.Merge(plain); !errors.Is(err, ErrMismatch) {
 		t.Error(err)
+	}
+}
+
+// Scores of weighted rows are those of repeated ones, and intervals of equal weights those of rows.
+func TestWeightedScores(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 1))
+	const n = 90
+	for _, task := range []Task{Regression, Classification, Unsupervised} {
+		outputs := map[Task]int{Regression: 2, Classification: 3, Unsupervised: 1}[task]
+		kind := map[Task]Kind{Regression: KindGP, Classification: KindLogistic, Unsupervised: KindDensity}[task]
+		whole := func() *Evaluation { return NewEvaluation(kind, task, outputs) }
+		weighted, repeated, plain, equal := whole(), whole(), whole(), whole()
+		halves := [2]*Evaluation{whole(), whole()}
+		for i := range n {
+			y, pred := dense.New[float64](1, outputs), dense.New[float64](1, outputs)
+			variance := dense.Matrix[float64]{}
+			switch task {
+			case Regression:
+				variance = dense.New[float64](1, outputs)
+				for k := range outputs {
+					y.Set(0, k, r.NormFloat64())
+					pred.Set(0, k, y.At(0, k)+r.NormFloat64())
+					variance.Set(0, k, 0.5+r.Float64())
+				}
+			case Classification:
+				y = dense.New[float64](1, 1)
+				y.Set(0, 0, float64(r.IntN(3)))
+				sum := 0.0
+				for k := range pred.Data {
+					pred.Data[k] = 0.1 + float64(r.IntN(4))
+					sum += pred.Data[k]
+				}
+				for k := range pred.Data {
+					pred.Data[k] /= sum
+				}
+			default:
+				y = dense.Matrix[float64]{}
+				pred.Set(0, 0, r.NormFloat64())
+			}
+			w := float64(i % 3)
+			add := func(e *Evaluation, weights []float64) {
+				if err := e.AddWeighted(y, pred, variance, weights); err != nil {
+					t.Fatal(err)
+				}
+			}
+			add(weighted, []float64{w})
+			add(halves[i%2], []float64{w})
+			add(plain, nil)
+			add(equal, []float64{2.5})
+			for range i % 3 {
+				add(repeated, nil)
+			}
+		}
+		if err := halves[0].Merge(halves[1]); err != nil {
+			t.Fatal(err)
+		}
+		near := func(what string, got, want []Score, limits bool) {
+			t.Helper()
+			if len(got) != len(want) {
+				t.Fatalf("%s, %s: %d scores, want %d", task, what, len(got), len(want))
+			}
+			for i, s := range got {
+				for k, v := range [][2]float64{{s.Value, want[i].Value}, {s.Low, want[i].Low}, {s.High, want[i].High}} {
+					if (k == 0 || limits) && math.Abs(v[0]-v[1]) > 1e-9 {
+						t.Errorf("%s, %s: %s is %.12g, want %.12g (%d)", task, what, s.Name, v[0], v[1], k)
+					}
+				}
+			}
+		}
+		near("weights", weighted.Scores(), repeated.Scores(), false)
+		near("merged", halves[0].Scores(), weighted.Scores(), true)
+		near("equal weights", equal.Scores(), plain.Scores(), true)
+		for i, s := range weighted.Scores() {
+			if p := plain.Scores()[i]; s.High-s.Low < 0.9*(p.High-p.Low) {
+				t.Errorf("%s: the interval of %s by 60 rows of two weights, %g to %g, is shorter than that of 90 rows, %g to %g",
+					task, s.Name, s.Low, s.High, p.Low, p.High)
+			}
+		}
+		if task == Classification {
+			var got, want []Score
+			for c := range outputs {
+				a, b := weighted.Classes()[c], repeated.Classes()[c]
+				got = append(got, a.Precision, a.Recall, a.F1, a.AUC)
+				want = append(want, b.Precision, b.Recall, b.F1, b.AUC)
+			}
+			near("classes", got, want, false)
+		}
+	}
+	e := NewEvaluation(KindRidge, Regression, 1)
+	one := dense.New[float64](1, 1)
+	for _, w := range [][]float64{{-1}, {math.NaN()}, {1, 1}} {
+		if e.AddWeighted(one, one, dense.Matrix[float64]{}, w) == nil {
+			t.Errorf("weights %v", w)
+		}
+	}
+}
+
+// Intervals cover the weighted truth as often as they say, weights that grow with the errors among them.
+func TestWeightedIntervalsCover(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 2))
+	const repeats, n = 600, 150
+	var rmse, accuracy int
+	for range repeats {
+		e, c := NewEvaluation(KindRidge, Regression, 1), NewEvaluation(KindRidge, Classification, 2)
+		y, pred := dense.New[float64](n, 1), dense.New[float64](n, 1)
+		class, score := dense.New[float64](n, 1), dense.New[float64](n, 2)
+		weights := make([]float64, n)
+		for i := range n {
+			large := r.IntN(4) == 0 // errors of 2 with weight 3, else of 1 with weight 1
+			sd, wrong := 1.0, 0.1
+			if weights[i] = 1; large {
+				weights[i], sd, wrong = 3, 2, 0.3
+			}
+			y.Set(i, 0, sd*r.NormFloat64())
+			if score.Set(i, 0, 1); r.Float64() < wrong {
+				class.Set(i, 0, 1)
+			}
+		}
+		if err := e.AddWeighted(y, pred, dense.Matrix[float64]{}, weights); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.AddWeighted(class, score, dense.Matrix[float64]{}, weights); err != nil {
+			t.Fatal(err)
+		}
+		// Means by weight: (3·4 + 3·1)/6 = 2.5 and (3·0.3 + 3·0.1)/6 = 0.2.
+		if s := e.Scores()[0]; s.Low <= math.Sqrt(2.5) && math.Sqrt(2.5) <= s.High {
+			rmse++
+		}
+		if s := c.Scores()[0]; s.Low <= 0.8 && 0.8 <= s.High {
+			accuracy++
+		}
+	}
+	for name, covered := range map[string]int{"RMSE": rmse, "accuracy": accuracy} {
+		if p := float64(covered) / repeats; p < 0.93 { // 0.95 less two standard errors
+			t.Errorf("intervals of %s cover in %.3f", name, p)
+		} else {
+			t.Logf("%s %.3f", name, p)
+		}
 	}
 }

@@ -90,7 +90,7 @@ With --json it prints one object: FitReport of this package's source, which hold
 	groupFlags(cmd, []flagGroup{
 		{"What to predict, and from what", strings.Fields(`out target task id skip numeric categorical text max-levels
 			drop-missing-target`)},
-		{"How rows belong together", strings.Fields("group time keep")},
+		{"How rows belong together", strings.Fields("weight group time keep")},
 		{"The model; what is left out is chosen", strings.Fields(`model family coupling bandwidth scaling lambda features budget
 			class-weight map`)},
 		{"How the table is read", strings.Fields("delimiter header no-header no-quotes missing format encoding")},
@@ -112,11 +112,12 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.categorical, "categorical", nil, "column of levels, even if they are numbers; repeatable")
 	flags.StringArrayVar(&f.text, "text", nil, "column of short texts, read as words and parts of words; repeatable")
 	flags.BoolVar(&f.dropMissing, "drop-missing-target", false, "leave out rows without a target; their number is said")
+	flags.StringVar(&f.marks.Weight, "weight", "", "column of the weights of rows, not negative: losses and scores count so often")
 	flags.StringVar(&f.marks.Group, "group", "", "column of what rows belong to, such as a patient: no group is in two folds, "+
 		"scores and intervals are of new groups")
 	flags.StringVar(&f.marks.Time, "time", "", "column of when a row came about: choices and scores are of models of the past, "+
 		"on what came after")
-	flags.StringArrayVar(&f.keep, "keep", nil, "column of --group or --time to predict from as well; repeatable")
+	flags.StringArrayVar(&f.keep, "keep", nil, "column of --weight, --group or --time to predict from as well; repeatable")
 	flags.IntVar(&f.maxLevels, "max-levels", 0, "most levels of a categorical column, the rest is \"other\" (64 if "+
 		"left out)")
 	flags.StringVar(&f.model, "model", "", kindList(", ")+fmt.Sprintf(" (%s if left out)", machine.Kinds()[0].Kind))

@@ -150,7 +150,7 @@ func (e *exactSearch) rows(n int) error {
 	if e.weights != nil {
 		weigh(x, e.weights)
 	}
-	e.tries.parts = e.c.f.partsOf(e.c.s, e.order[:n])
+	e.tries.parts, e.tries.roots = e.c.f.partsOf(e.c.s, e.order[:n]), e.c.s.roots(e.order[:n])
 	return e.tries.reset(x, y, t)
 }
 

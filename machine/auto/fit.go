@@ -57,11 +57,14 @@ type fit struct {
 	scored   scored
 	report   Report
 	file     checkpoint
-	inner    bool             // it is a part of a cross-validation
-	weighs   bool             // the columns are its own, and may be given weights
-	deal     *dealer          // of rows to folds
-	marks    []coupling.Omega // landmarks, if the map has some
-	start    exactPoint       // where a search of an exact kernel may begin, if any
+	inner    bool      // it is a part of a cross-validation
+	weighs   bool      // the columns are its own, and may be given weights
+	deal     *dealer   // of rows to folds
+	weights  []float64 // of rows, with mean 1; nil: none
+	// weightScale is what weights of the table are multiplied by.
+	weightScale float64
+	marks       []coupling.Omega // landmarks, if the map has some
+	start       exactPoint       // where a search of an exact kernel may begin, if any
 }
 
 // scored is what is known of rows that were held out, by model: of several, each has predicted its own.
@@ -110,6 +113,7 @@ func (f *fit) run() (*machine.Model, error) {
 		}
 		f.deal = newDealer(f.o.Seed, m)
 	}
+	f.weigh()
 	if err := f.deal.settle(f.src.Name(), &f.o, f.inner); err != nil {
 		return nil, err
 	}
@@ -244,7 +248,7 @@ func (f *fit) note(format string, args ...any) {
 
 // watch are the rows with standardised targets, whose reading can be cancelled and reports its progress.
 func (f *fit) watch(rows machine.Rows, stage string) machine.Rows {
-	w := watched{Rows: rows, ctx: f.ctx, report: func(done int64) { f.progress(stage, done, f.total()) }}
+	w := watched{Rows: rows, weights: f.weights, ctx: f.ctx, report: func(done int64) { f.progress(stage, done, f.total()) }}
 	if f.task == machine.Regression {
 		w.targets = f.schema.Targets
 	}

@@ -17,7 +17,10 @@ type held struct {
 	n      int64 // seen
 }
 
-type heldRow struct{ part, class int }
+type heldRow struct {
+	part, class int
+	weight      float64
+}
 
 const (
 	maxHeld = 1 << 20 // numbers that are kept, 8 MiB: of more rows, every 2nd, 4th, … counts
@@ -33,14 +36,18 @@ func (f *fit) newHeld(e *machine.Evaluation) *held {
 	return &held{width: f.outputs, step: 1}
 }
 
-// add keeps rows predicted by a model.
-func (h *held) add(part int, y, pred dense.Matrix[float64]) {
+// add keeps rows predicted by a model; weights may be nil.
+func (h *held) add(part int, y, pred dense.Matrix[float64], weights []float64) {
 	if h == nil {
 		return
 	}
 	for i := range pred.Rows {
 		if h.n%h.step == 0 {
-			h.rows = append(h.rows, heldRow{part, int(y.At(i, 0))})
+			w := 1.0
+			if weights != nil {
+				w = weights[i]
+			}
+			h.rows = append(h.rows, heldRow{part, int(y.At(i, 0)), w})
 			h.scores = append(h.scores, pred.Row(i)...)
 		}
 		if h.n++; len(h.scores) > maxHeld && len(h.rows) > 1 {
@@ -66,13 +73,13 @@ func (h *held) calibration(use func(i int) bool) ([]float64, error) {
 	}
 	step := max(1, (len(at)*h.width+calibrationCells-1)/calibrationCells)
 	n := (len(at) + step - 1) / step
-	scores, classes := dense.New[float64](n, h.width), make([]int, n)
+	scores, classes, weights := dense.New[float64](n, h.width), make([]int, n), make([]float64, n)
 	for j := range n {
 		i := at[j*step]
 		copy(scores.Row(j), h.row(i))
-		classes[j] = h.rows[i].class
+		classes[j], weights[j] = h.rows[i].class, h.rows[i].weight
 	}
-	return machine.FitCalibration(scores, classes)
+	return machine.FitCalibration(scores, classes, weights)
 }
 
 // calibrate gives the model probabilities and class weights. Its scores are those of held rows whose probabilities were
@@ -122,7 +129,11 @@ func (f *fit) judged(m *machine.Model, h *held, parts int) ([]*machine.Evaluatio
 		copy(p.Row(0), h.row(i))
 		halves[i%2].Calibrate(p.Row(0))
 		y.Set(0, 0, float64(r.class))
-		if err := out[r.part].Add(y, p, dense.Matrix[float64]{}); err != nil {
+		var weight []float64
+		if f.weights != nil {
+			weight = []float64{r.weight}
+		}
+		if err := out[r.part].AddWeighted(y, p, dense.Matrix[float64]{}, weight); err != nil {
 			return nil, err
 		}
 	}

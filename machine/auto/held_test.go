@@ -105,7 +105,7 @@ func TestCalibrationIsNotJudgedByItsRows(t *testing.T) {
 		pred.Set(i, c^(i%2), 0.9)
 		pred.Set(i, 1-c^(i%2), 0.1)
 	}
-	h.add(0, y, pred)
+	h.add(0, y, pred, nil)
 	f := &fit{deal: newDealer(0, nil), task: machine.Classification, outputs: 2}
 	m := &machine.Model{Kind: machine.KindRidge, Task: machine.Classification, Outputs: 2}
 	parts, err := f.calibrate(m, h, []*machine.Evaluation{machine.NewEvaluation(m.Kind, m.Task, 2)})
@@ -131,7 +131,7 @@ func TestHeldIsBounded(t *testing.T) {
 	for i := range n {
 		y.Set(0, 0, float64(i%k))
 		pred.Set(0, 0, float64(i))
-		h.add(0, y, pred)
+		h.add(0, y, pred, nil)
 	}
 	if len(h.scores) > maxHeld || h.step != 2 || len(h.rows) != n/2 || h.n != n {
 		t.Fatalf("%d numbers of %d rows at steps of %d", len(h.scores), len(h.rows), h.step)

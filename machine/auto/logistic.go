@@ -87,7 +87,8 @@ func (c *chooser) find(name string) *Choice {
 }
 
 func (f *fit) setup(spec randfeat.Spec) machine.Setup {
-	return machine.Setup{Spec: spec, Task: f.task, Outputs: f.outputs, Float32: f.o.Float32, Block: f.o.Block}
+	return machine.Setup{Spec: spec, Task: f.task, Outputs: f.outputs, Float32: f.o.Float32, Block: f.o.Block,
+		Weighted: f.weights != nil}
 }
 
 // logisticModel fits all rows of a sample.
@@ -139,7 +140,7 @@ func (f *fit) logisticLoss(s *sample, spec randfeat.Spec, lambda float64, folds 
 			if f.o.ClassWeights != nil {
 				v *= f.o.ClassWeights[y]
 			}
-			loss = append(loss, v)
+			loss = append(loss, v*s.weight(lo+i))
 		}
 	}
 	return loss, nil

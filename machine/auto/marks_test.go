@@ -1,6 +1,7 @@
 package auto
 
 import (
+	"bytes"
 	"context"
 	"math"
 	"math/rand/v2"
@@ -332,7 +333,7 @@ func TestGroupIntervalsCover(t *testing.T) {
 		var res machine.Residuals
 		n := len(y)
 		truth := dense.Matrix[float64]{Rows: n, Cols: 1, Stride: 1, Data: y}
-		res.Add(truth, dense.New[float64](n, 1), dense.Matrix[float64]{}, groupShares(&marks))
+		res.Add(truth, dense.New[float64](n, 1), dense.Matrix[float64]{}, groupShares(&marks, nil))
 		m := &machine.Model{Task: machine.Regression, Outputs: 1, Residuals: res.Quantiles()}
 		low, high, err := m.Interval(0, 0.8)
 		if err != nil {
@@ -348,4 +349,121 @@ func TestGroupIntervalsCover(t *testing.T) {
 		t.Errorf("intervals of 80 %% cover %.3f of new groups", got)
 	}
 	t.Logf("%.3f", got)
+}
+
+// heavy are rows of two kinds: y = a with weight 9, y = −a with weight 1.
+func heavy(n int, seed uint64) *numbers {
+	r := rand.New(rand.NewPCG(seed, 11))
+	s := &numbers{names: []string{"a", "y", "class", "w", "day"}}
+	for i := range n {
+		a, w := r.NormFloat64(), 9.0
+		y := a + 0.1*r.NormFloat64()
+		if i%2 == 0 {
+			y, w = -y, 1
+		}
+		class := 0.0
+		if y > 0 {
+			class = 1
+		}
+		s.rows = append(s.rows, []float64{a, y, class, w, float64(i)})
+	}
+	return s
+}
+
+// Weights decide what is predicted and how it is scored, for every kind of model that has a target and every map, and
+// with stretches of time; only their ratios matter.
+func TestWeightsCount(t *testing.T) {
+	for name, o := range map[string]Options{
+		"exact":    {Kind: machine.KindRidge},
+		"random":   {Kind: machine.KindRidge, Map: MapRandom, Features: 64, Bandwidth: 1},
+		"nystrom":  {Kind: machine.KindRidge, Map: MapNystrom, Features: 32, Bandwidth: 1},
+		"times":    {Kind: machine.KindRidge, Map: MapRandom, Features: 64, Bandwidth: 1, Marks: data.MarkColumns{Time: "day"}},
+		"gp":       {Kind: machine.KindGP, Features: 64, Bandwidth: 1},
+		"smoother": {Kind: machine.KindSmoother, Features: 64},
+		"logistic": {Kind: machine.KindLogistic, Features: 32, Bandwidth: 1},
+	} {
+		if testing.Short() && name != "random" && name != "exact" {
+			continue
+		}
+		target, score := "y", "R²"
+		if name == "logistic" {
+			target, score = "class", "accuracy"
+		}
+		o.Learn = data.LearnOptions{Targets: []string{target}, Skip: []string{"class"}}
+		if target == "class" {
+			o.Learn.Skip[0] = "y"
+		}
+		if o.Marks.Time == "" {
+			o.Learn.Skip = append(o.Learn.Skip, "day")
+		}
+		o.Marks.Weight = "w"
+		src := heavy(160, 1)
+		m, r := mustFit(t, src, o)
+		p, err := machine.NewPredictor[float64](m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := dense.New[float64](2, m.Outputs)
+		x := dense.MustFromRows([][]float64{{1}, {-1}})
+		if err := p.Predict(out, x, nil); err != nil {
+			t.Fatal(err)
+		}
+		rises := out.At(0, 0) > out.At(1, 0) // y rises with a as the heavy rows say
+		if target == "class" {
+			rises = out.At(0, 1) > 0.7 && out.At(1, 1) < 0.3
+		}
+		if !rises {
+			t.Errorf("%s: predictions %v", name, out.Data)
+		}
+		found := false
+		for _, s := range r.Scores {
+			if s.Name == score {
+				found = true
+				// 0.9 of the weight is predicted well: accuracy of nearly 0.9, and half without weights.
+				if score == "accuracy" && (s.Value < 0.8 || s.Low > 0.9 || s.High < 0.9) || score == "R²" && s.Value < 0.3 {
+					t.Errorf("%s: %+v", name, s)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("%s: no %s", name, score)
+		}
+		if name != "random" {
+			continue
+		}
+		for i := range src.rows {
+			src.rows[i][3] *= 1024
+		}
+		again, _ := mustFit(t, src, o)
+		if !bytes.Equal(modelBytes(t, m), modelBytes(t, again)) {
+			t.Error("weights of another unit give another model")
+		}
+	}
+}
+
+// A density is highest where the weight is.
+func TestWeightedDensity(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 12))
+	src := &numbers{names: []string{"a", "w"}}
+	for i := range 200 {
+		at, w := -3.0, 1.0
+		if i%2 == 0 {
+			at, w = 3, 9
+		}
+		src.rows = append(src.rows, []float64{at + 0.3*r.NormFloat64(), w})
+	}
+	m, _ := mustFit(t, src, Options{Kind: machine.KindDensity, Features: 256, Marks: data.MarkColumns{Weight: "w"}})
+	p, err := machine.NewPredictor[float64](m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := m.Schema.Fields[0]
+	x := dense.MustFromRows([][]float64{{(3 - s.Mean) / s.Scale}, {(-3 - s.Mean) / s.Scale}})
+	out := dense.New[float64](2, 1)
+	if err := p.Predict(out, x, nil); err != nil {
+		t.Fatal(err)
+	}
+	if ratio := out.At(0, 0) - out.At(1, 0); math.Abs(ratio-math.Log(9)) > 0.5 {
+		t.Errorf("the log of the ratio of densities is %.2f, want %.2f", ratio, math.Log(9))
+	}
 }

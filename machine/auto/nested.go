@@ -117,7 +117,9 @@ func (f *fit) heldOut(k, part int) (*machine.Evaluation, error) {
 	var (
 		ws             machine.Workspace[float64]
 		pred, variance dense.Matrix[float64]
-		equal          = groupShares(fold.marks(f.decision.Rows))
+		marks          = fold.marks(f.decision.Rows)
+		weights        = f.heldWeights(marks)
+		equal          = groupShares(marks, weights)
 	)
 	err = rows.Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
 		if err := f.ctx.Err(); err != nil {
@@ -136,11 +138,12 @@ func (f *fit) heldOut(k, part int) (*machine.Evaluation, error) {
 		for i := 0; f.task == machine.Unsupervised && i < pred.Rows; i++ {
 			pred.Set(i, 0, m.LogDensity(pred.At(i, 0)))
 		}
-		f.scored.held.add(part, y, pred)
+		w := weights.next(y.Rows)
+		f.scored.held.add(part, y, pred, w)
 		if f.task == machine.Regression {
 			f.scored.residuals.Add(y, pred, variance, equal.next(y.Rows))
 		}
-		return e.Add(y, pred, variance)
+		return e.AddWeighted(y, pred, variance, w)
 	})
 	return e, err
 }
@@ -157,19 +160,31 @@ func (s *shares) next(n int) []float64 {
 	return out
 }
 
-// groupShares are 1 over the number of rows of the group of every row: a large group tells no more of new groups than
-// a small one does.
-func groupShares(m *data.Marks) shares {
-	if m == nil || m.Group == nil {
+// heldWeights are the weights of rows with these marks, in units of the mean of all.
+func (f *fit) heldWeights(m *data.Marks) shares {
+	if f.weights == nil {
 		return nil
 	}
-	rows := make([]float64, m.Groups)
-	for _, g := range m.Group {
-		rows[g]++
+	return scaled(m.Weight, f.weightScale)
+}
+
+// groupShares are weights of residuals: of rows in groups 1 over the number of rows of the group, or the part of its
+// weight that a row has, since a large group tells no more of new groups than a small one does; else those given.
+func groupShares(m *data.Marks, weights shares) shares {
+	if m == nil || m.Group == nil {
+		return weights
 	}
-	out := make(shares, len(m.Group))
+	out, sum := make(shares, len(m.Group)), make([]float64, m.Groups)
 	for i, g := range m.Group {
-		out[i] = 1 / rows[g]
+		if out[i] = 1; weights != nil {
+			out[i] = weights[i]
+		}
+		sum[g] += out[i]
+	}
+	for i, g := range m.Group {
+		if out[i] > 0 {
+			out[i] /= sum[g]
+		}
 	}
 	return out
 }

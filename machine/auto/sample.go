@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/randfeat/randfeat/dense"
@@ -22,6 +23,8 @@ type sample struct {
 	first []int
 	// ordered says that folds follow each other in time: models learn from those before, and the first is not scored.
 	ordered bool
+	// weighted says that the last column of y are weights.
+	weighted bool
 	// last is the largest priority of its rows: no other row of the table has one as small.
 	last uint64
 }
@@ -31,6 +34,33 @@ func (s *sample) folds() int { return len(s.first) - 1 }
 
 // rows lo to hi−1 are fold k.
 func (s *sample) fold(k int) (lo, hi int) { return s.first[k], s.first[k+1] }
+
+// weight is that of row i.
+func (s *sample) weight(i int) float64 {
+	if !s.weighted {
+		return 1
+	}
+	return s.y.At(i, s.y.Cols-1)
+}
+
+// weigh multiplies losses of the last rows, of which all may be, by their weights, whose mean over all rows is 1.
+func (s *sample) weigh(loss []float64) {
+	for i := 0; s.weighted && i < len(loss); i++ {
+		loss[i] *= s.weight(s.len() - len(loss) + i)
+	}
+}
+
+// roots are the square roots of the weights of some rows; nil: none have any.
+func (s *sample) roots(rows []int) []float64 {
+	if !s.weighted {
+		return nil
+	}
+	out := make([]float64, len(rows))
+	for i, r := range rows {
+		out[i] = math.Sqrt(s.weight(r))
+	}
+	return out
+}
 
 // scored is the first fold that is predicted.
 func (s *sample) scored() int {
@@ -70,7 +100,7 @@ func (s *sample) without(k int) *sample {
 		}
 		return c
 	}
-	return &sample{x: rest(s.x), y: rest(s.y), t: rest(s.t), last: s.last}
+	return &sample{x: rest(s.x), y: rest(s.y), t: rest(s.t), last: s.last, weighted: s.weighted}
 }
 
 // reservoir keeps the rows of smallest priority: which ones depends on nothing but their numbers and the seed. A
@@ -159,7 +189,7 @@ func (f *fit) take(rows machine.Rows) (*sample, int64, error) {
 		return int(a.row - b.row)
 	})
 	s := &sample{x: dense.New[float64](len(r.top), r.x.Cols), y: dense.New[float64](len(r.top), r.y.Cols),
-		ordered: f.deal.ordered()}
+		ordered: f.deal.ordered(), weighted: f.weights != nil}
 	at := -1
 	for i, c := range r.top {
 		s.last = max(s.last, c.priority)
@@ -228,7 +258,7 @@ func indicators(task machine.Task, outputs int, y dense.Matrix[float64]) dense.M
 	case machine.Unsupervised:
 		return dense.Matrix[float64]{}
 	case machine.Regression:
-		return y
+		return y.ColRange(0, outputs)
 	}
 	t := dense.New[float64](y.Rows, outputs)
 	for i := range y.Rows {

@@ -2,6 +2,7 @@ package auto
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
@@ -16,7 +17,34 @@ type watched struct {
 	machine.Rows
 	ctx     context.Context
 	targets []data.Target // empty for classes
+	weights []float64     // of all rows, which become the last column of targets; nil: none
 	report  func(done int64)
+}
+
+// Outputs counts the column of weights.
+func (w watched) Outputs() int {
+	if w.weights != nil {
+		return w.Rows.Outputs() + 1
+	}
+	return w.Rows.Outputs()
+}
+
+// weigh finds the weights of rows, in units of their mean: λ then means what it means without weights.
+func (f *fit) weigh() {
+	m := f.deal.marks
+	if m == nil || m.Weight == nil {
+		return
+	}
+	f.weightScale = 1 / mean(m.Weight)
+	f.weights = scaled(m.Weight, f.weightScale)
+}
+
+func scaled(v []float64, by float64) []float64 {
+	out := make([]float64, len(v))
+	for i := range v {
+		out[i] = v[i] * by
+	}
+	return out
 }
 
 func (w watched) Each(block int, f func(x, y dense.Matrix[float64]) error) error {
@@ -27,13 +55,29 @@ func (w watched) Each(block int, f func(x, y dense.Matrix[float64]) error) error
 			return err
 		}
 		if len(w.targets) > 0 {
-			z = buf.Shaped(z, y.Rows, y.Cols)
+			z = buf.Shaped(z, y.Rows, w.Outputs())
 			for i := range y.Rows {
 				d := z.Row(i)
 				for k, v := range y.Row(i) {
 					d[k] = (v - w.targets[k].Mean) / w.targets[k].Scale
 				}
 			}
+		} else if w.weights != nil {
+			z = buf.Shaped(z, x.Rows, w.Outputs())
+			for i := 0; y.Cols > 0 && i < y.Rows; i++ {
+				copy(z.Row(i), y.Row(i))
+			}
+		}
+		if w.weights != nil {
+			if done+int64(x.Rows) > int64(len(w.weights)) {
+				return fmt.Errorf("more rows than the %d that weights were read of: the table changed while it was read: %w",
+					len(w.weights), machine.ErrMismatch)
+			}
+			for i := range x.Rows {
+				z.Row(i)[z.Cols-1] = w.weights[done+int64(i)]
+			}
+		}
+		if z.Cols > 0 {
 			y = z
 		}
 		if err := f(x, y); err != nil {

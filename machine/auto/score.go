@@ -132,6 +132,10 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 	)
 	err := rows.Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
 		pred = buf.Shaped(pred, x.Rows, max(f.outputs, 1))
+		answers := y
+		if f.weights != nil {
+			answers = y.ColRange(0, y.Cols-1)
+		}
 		if f.info.Bayesian {
 			variance = buf.Shaped(variance, x.Rows, f.outputs)
 		}
@@ -139,7 +143,7 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 			if err := models[l].predict(pred, variance, x, first); err != nil {
 				return err
 			}
-			truth = f.original(truth, y, pred, variance)
+			truth = f.original(truth, answers, pred, variance)
 			for i := 0; f.task == machine.Unsupervised && i < pred.Rows; i++ {
 				scores.Add(pred.At(i, 0))
 				pred.Set(i, 0, models[l].parts[0].Model().LogDensity(pred.At(i, 0)))
@@ -174,8 +178,12 @@ func (f *fit) score(rows machine.Rows, lambdas []float64) (float64, []float64, e
 // to keep or to write into a checkpoint.
 func (f *fit) unseen(e *machine.Evaluation, truth, pred, variance dense.Matrix[float64], first int64) error {
 	tried := f.decision.Tried && f.task == machine.Unsupervised
+	var weights []float64
+	if f.weights != nil {
+		weights = f.weights[first : first+int64(pred.Rows)]
+	}
 	if !tried && !f.deal.ordered() {
-		return e.Add(truth, pred, variance)
+		return e.AddWeighted(truth, pred, variance, weights)
 	}
 	for i := range pred.Rows {
 		row := first + int64(i)
@@ -186,7 +194,11 @@ func (f *fit) unseen(e *machine.Evaluation, truth, pred, variance dense.Matrix[f
 		if y.Cols > 0 {
 			y = y.RowRange(i, i+1)
 		}
-		if err := e.Add(y, pred.RowRange(i, i+1), variance); err != nil {
+		var weight []float64
+		if weights != nil {
+			weight = weights[i : i+1]
+		}
+		if err := e.AddWeighted(y, pred.RowRange(i, i+1), variance, weight); err != nil {
 			return err
 		}
 	}

@@ -31,6 +31,7 @@ type exactTries struct {
 	work    []exactWork
 	scale   float64 // of k; 0: none
 	parts   *exactParts
+	roots   []float64 // of the weights of rows; nil: none
 }
 
 type exactWork struct{ u, inverse, loo dense.Matrix[float64] }
@@ -101,7 +102,7 @@ func (e *exactTries) try(s float64, lambdas []float64) ([]trial, error) {
 					err = e.heldOut(work, lambdas[l])
 				} else {
 					var d *linalg.Dual
-					if d, err = linalg.SolveDual(work.u, e.t, lambdas[l]); err == nil {
+					if d, err = linalg.SolveDualWeighted(work.u, e.t, e.roots, lambdas[l]); err == nil {
 						err = d.LeaveOneOut(work.loo, e.t, work.inverse, e.from)
 					}
 				}
@@ -111,6 +112,8 @@ func (e *exactTries) try(s float64, lambdas []float64) ([]trial, error) {
 				}
 				ts[l] = trial{spec: spec, lambda: lambdas[l]}
 				judgeAll(e.task, &ts[l], work.loo, e.y.RowRange(e.from, n), e.t.RowRange(e.from, n))
+				e.weigh(ts[l].loss)
+				e.weigh(ts[l].tie)
 				ts[l].loss, ts[l].tie = e.parts.scored(ts[l].loss), e.parts.scored(ts[l].tie)
 				ts[l].score = -mean(ts[l].loss)
 			}

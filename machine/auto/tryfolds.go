@@ -66,6 +66,14 @@ func (p *exactParts) scored(loss []float64) []float64 {
 	return out
 }
 
+// weigh multiplies losses by the weights of the rows that are judged.
+func (e *exactTries) weigh(loss []float64) {
+	for i := 0; e.roots != nil && i < len(loss); i++ {
+		root := e.roots[e.from+i]
+		loss[i] *= root * root
+	}
+}
+
 // heldOut predicts the rows of every part by the others, with penalty λ, into work.loo.
 func (e *exactTries) heldOut(work *exactWork, lambda float64) error {
 	for k := range e.parts.n {
@@ -75,14 +83,18 @@ func (e *exactTries) heldOut(work *exactWork, lambda float64) error {
 		}
 		work.u = buf.Shaped(work.u, len(from), len(from))
 		t := dense.New[float64](len(from), e.t.Cols)
+		var roots []float64
 		for a, i := range from {
 			row := work.u.Row(a)
 			for b := a; b < len(from); b++ { // from ascends, and k holds its upper triangle
 				row[b] = e.k.At(i, from[b])
 			}
 			copy(t.Row(a), e.t.Row(i))
+			if e.roots != nil {
+				roots = append(roots, e.roots[i])
+			}
 		}
-		d, err := linalg.SolveDual(work.u, t, lambda)
+		d, err := linalg.SolveDualWeighted(work.u, t, roots, lambda)
 		if err != nil {
 			return err
 		}

@@ -42,6 +42,8 @@ type ridgeTries struct {
 	u     []dense.Matrix[float64] // F×F scratch, one per goroutine
 	t     dense.Matrix[float64]   // targets and a column of ones
 	pred  dense.Matrix[float64]
+	// scaled are the features of a fold by the roots of their weights.
+	scaled dense.Matrix[float64]
 }
 
 // try is safe for any family whose features are finite.
@@ -134,6 +136,16 @@ func (r *ridgeTries) gather(p *linalg.Normal, j int) {
 	for i := range r.t.Rows {
 		copy(r.t.Row(i), r.s.t.Row(lo+i))
 		r.t.Row(i)[k] = 1
+	}
+	if r.s.weighted {
+		r.scaled = buf.Shaped(r.scaled, phi.Rows, phi.Cols)
+		for i := range phi.Rows {
+			root := math.Sqrt(r.s.weight(lo + i))
+			r.tab.Scale(r.t.Row(i), root)
+			copy(r.scaled.Row(i), phi.Row(i))
+			r.tab.Scale(r.scaled.Row(i), root)
+		}
+		phi = r.scaled
 	}
 	p.Reset(phi.Cols, k)
 	p.N = int64(hi - lo)
@@ -229,11 +241,11 @@ func (r *ridgeTries) eachPenalty(n int, work func(u *dense.Matrix[float64], l in
 func (r *ridgeTries) judge(t *trial, i int, p []float64) {
 	square := squared(p, r.s.t.Row(i))
 	if r.task != machine.Classification {
-		t.loss[i] = square
+		t.loss[i] = square * r.s.weight(i)
 		return
 	}
-	t.tie[i] = square
-	t.loss[i] = wrong(p, int(r.s.y.At(i, 0)))
+	t.tie[i] = square * r.s.weight(i)
+	t.loss[i] = wrong(p, int(r.s.y.At(i, 0))) * r.s.weight(i)
 }
 
 func squared(p, t []float64) float64 {

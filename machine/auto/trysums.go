@@ -123,6 +123,8 @@ func (r *sumTries) judge(t *trial, pred dense.Matrix[float64]) {
 		// The prediction is the log mean kernel; log densities can be compared between bandwidths.
 		bulk(t.loss, -(&machine.Model{Spec: t.spec}).LogDensity(0))
 	}
+	r.s.weigh(t.loss)
+	r.s.weigh(t.tie)
 }
 
 // tail is the fraction of least likely rows that count as if they were at its border: few outliers, whose log density
