@@ -356,7 +356,7 @@ func heavy(n int, seed uint64) *numbers {
 	r := rand.New(rand.NewPCG(seed, 11))
 	s := &numbers{names: []string{"a", "y", "class", "w", "day"}}
 	for i := range n {
-		a, w := r.NormFloat64(), 9.0
+		a, w := 2*r.Float64()-1, 9.0
 		y := a + 0.1*r.NormFloat64()
 		if i%2 == 0 {
 			y, w = -y, 1
@@ -419,8 +419,9 @@ func TestWeightsCount(t *testing.T) {
 		for _, s := range r.Scores {
 			if s.Name == score {
 				found = true
-				// 0.9 of the weight is predicted well: accuracy of nearly 0.9, and half without weights.
-				if score == "accuracy" && (s.Value < 0.8 || s.Low > 0.9 || s.High < 0.9) || score == "R²" && s.Value < 0.3 {
+				// 0.9 of the weight is predicted well: accuracy of nearly 0.9, and half without weights. The best R² is
+				// 0.64; of a fit without weights it is 0, and −0.6 in a score without.
+				if score == "accuracy" && (s.Value < 0.8 || s.Low > 0.9 || s.High < 0.9) || score == "R²" && s.Value < 0.2 {
 					t.Errorf("%s: %+v", name, s)
 				}
 			}
@@ -452,18 +453,24 @@ func TestWeightedDensity(t *testing.T) {
 		}
 		src.rows = append(src.rows, []float64{at + 0.3*r.NormFloat64(), w})
 	}
-	m, _ := mustFit(t, src, Options{Kind: machine.KindDensity, Features: 256, Marks: data.MarkColumns{Weight: "w"}})
-	p, err := machine.NewPredictor[float64](m)
-	if err != nil {
-		t.Fatal(err)
+	ratio := func(o Options) float64 {
+		o.Kind, o.Features, o.Bandwidth = machine.KindDensity, 256, 0.5
+		m, _ := mustFit(t, src, o)
+		p, err := machine.NewPredictor[float64](m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := m.Schema.Fields[0]
+		x := dense.MustFromRows([][]float64{{(3 - s.Mean) / s.Scale}, {(-3 - s.Mean) / s.Scale}})
+		out := dense.New[float64](2, 1)
+		if err := p.Predict(out, x, nil); err != nil {
+			t.Fatal(err)
+		}
+		return out.At(0, 0) - out.At(1, 0)
 	}
-	s := m.Schema.Fields[0]
-	x := dense.MustFromRows([][]float64{{(3 - s.Mean) / s.Scale}, {(-3 - s.Mean) / s.Scale}})
-	out := dense.New[float64](2, 1)
-	if err := p.Predict(out, x, nil); err != nil {
-		t.Fatal(err)
-	}
-	if ratio := out.At(0, 0) - out.At(1, 0); math.Abs(ratio-math.Log(9)) > 0.5 {
-		t.Errorf("the log of the ratio of densities is %.2f, want %.2f", ratio, math.Log(9))
+	// Of log 9 and nothing: how near features come to it is the business of tests of the sums.
+	more := ratio(Options{Marks: data.MarkColumns{Weight: "w"}}) - ratio(Options{Learn: data.LearnOptions{Skip: []string{"w"}}})
+	if more < math.Log(9)/2 || more > math.Log(9)*3/2 {
+		t.Errorf("weights add %.2f to the log of the ratio of densities, want %.2f", more, math.Log(9))
 	}
 }

@@ -133,7 +133,7 @@ func (c *chooser) tryScalings(ch *Choice) error {
 	}
 	ch.Why = "none tried is better by more than two standard errors"
 	if ch.Value != ScalingStandard {
-		ch.Why = fmt.Sprintf("best %s of %d rows, each left out", f.metric(), len(judge))
+		ch.Why = fmt.Sprintf("best %s of %s", f.metric(), top.judged())
 	}
 	f.setWeights(c.s, weights)
 	f.start = top.at
