@@ -15,8 +15,10 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/parquet"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -127,40 +129,92 @@ func predictCase[T dense.Float](n, d, features int, tolerance float64) benchCase
 // csvCase: all numbers of a delimited file, from the disk's cache into a matrix.
 func csvCase(n, d int) benchCase {
 	values := random[float64](n, d, 1, 1)
-	f := must(os.CreateTemp("", "randfeat-*.csv"))
-	w := bufio.NewWriter(f)
-	for j := range d {
-		fmt.Fprintf(w, "%sc%d", []string{"", ","}[min(j, 1)], j)
-	}
-	var b []byte
-	for i := range n {
-		b = append(b[:0], '\n')
-		for j, v := range values.Row(i) {
-			if j > 0 {
-				b = append(b, ',')
-			}
-			b = strconv.AppendFloat(b, v, 'g', 7, 64)
+	path := numbersFile("randfeat-*.csv", func(w *bufio.Writer) {
+		for j := range d {
+			fmt.Fprintf(w, "%sc%d", []string{"", ","}[min(j, 1)], j)
 		}
-		must(w.Write(b))
-	}
-	check(errors.Join(w.WriteByte('\n'), w.Flush(), f.Close()))
-	size := must(os.Stat(f.Name())).Size()
+		var b []byte
+		for i := range n {
+			b = append(b[:0], '\n')
+			for j, v := range values.Row(i) {
+				if j > 0 {
+					b = append(b, ',')
+				}
+				b = strconv.AppendFloat(b, v, 'g', 7, 64)
+			}
+			must(w.Write(b))
+		}
+		check(w.WriteByte('\n'))
+	})
+	size := must(os.Stat(path)).Size()
 	out := dense.New[float64](n, d)
 	return benchCase{
 		name: fmt.Sprintf("CSV of %d×%d numbers, %.0f MB", n, d, float64(size)/1e6), peer: "csv",
-		arrays: map[string]any{"path": textFile(f.Name())},
-		ours: []variant{{name: "randfeat data.Open", run: func() { readTable(out, f.Name()) },
-			sample: func() []float64 { return sampleOf(out) }}},
+		arrays: map[string]any{"path": textFile(path)},
+		ours: []variant{
+			{name: "randfeat data.Open", run: func() { readTable(out, must(data.Open(path, data.Options{}))) },
+				sample: func() []float64 { return sampleOf(out) }},
+			{name: "randfeat data.Learn", run: func() {
+				_, _, err := data.Learn(must(data.Open(path, data.Options{})), data.LearnOptions{})
+				check(err)
+			}},
+		},
 		bytes: float64(size), leastRate: 150, tolerance: 1e-15, isFloat64: true, rounds: 7,
-		close: func() { os.Remove(f.Name()) },
+		close: func() { os.Remove(path) },
 	}
+}
+
+// tableCase reads the same numbers from another format: part is what its variant is called.
+func tableCase(n, d int, f data.Format) benchCase {
+	values := random[float64](n, d, 1, 1)
+	path := numbersFile("randfeat-*."+string(f), func(*bufio.Writer) {})
+	columns, kinds := make([]string, d), make([]data.Kind, d)
+	for j := range columns {
+		columns[j], kinds[j] = fmt.Sprintf("c%d", j), data.Number
+	}
+	open := func() data.Source { return must(data.Open(path, data.Options{})) }
+	var w data.Writer
+	if f == data.Parquet {
+		open = func() data.Source { return must(parquet.Open(path, data.Options{})) }
+		w = must(parquet.Create(path, columns, kinds))
+	} else {
+		w = must(data.Create(path, f, columns, kinds))
+	}
+	var b data.Block
+	for lo := 0; lo < n; lo += 1024 {
+		hi := min(n, lo+1024)
+		b.Reset(int64(lo), kinds)
+		for i := lo; i < hi; i++ {
+			for j, v := range values.Row(i) {
+				v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 7, 64), 64)
+				b.Cols[j].Num = append(b.Cols[j].Num, v)
+			}
+		}
+		b.Rows = hi - lo
+		check(w.WriteBlock(&b))
+	}
+	check(w.Close())
+	out := dense.New[float64](n, d)
+	return benchCase{
+		name:  fmt.Sprintf("%s of %d×%d numbers", f, n, d),
+		ours:  []variant{{name: "randfeat", run: func() { readTable(out, open()) }}},
+		close: func() { os.Remove(path) },
+	}
+}
+
+// numbersFile is a temporary file with what fill writes.
+func numbersFile(pattern string, fill func(*bufio.Writer)) string {
+	f := must(os.CreateTemp("", pattern))
+	w := bufio.NewWriter(f)
+	fill(w)
+	check(errors.Join(w.Flush(), f.Close()))
+	return f.Name()
 }
 
 // textFile is passed to the peers by its name.
 type textFile string
 
-func readTable(out dense.Matrix[float64], path string) {
-	src := must(data.Open(path, data.Options{}))
+func readTable(out dense.Matrix[float64], src data.Source) {
 	kinds := make([]data.Kind, out.Cols)
 	for j := range kinds {
 		kinds[j] = data.Number
@@ -174,11 +228,13 @@ func readTable(out dense.Matrix[float64], path string) {
 			return
 		}
 		check(err)
-		for j := range b.Cols {
-			for i, v := range b.Cols[j].Num[:b.Rows] {
-				out.Set(row+i, j, v)
+		par.For(b.Rows, 256, func(lo, hi int) {
+			for j := range b.Cols {
+				for i, v := range b.Cols[j].Num[lo:hi] {
+					out.Set(row+lo+i, j, v)
+				}
 			}
-		}
+		})
 	}
 }
 

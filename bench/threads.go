@@ -14,8 +14,10 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -78,6 +80,25 @@ func smallThreads(rows int) func() (func(), func()) {
 	}
 }
 
+// spinThreads is arithmetic in registers, cut into as many equal parts as any number of threads divides: how much faster
+// it gets is what the host gives, and what the other rows can be read against.
+func spinThreads() (func(), func()) {
+	var sink [64 * 16]uint64
+	return plain(func() {
+		par.For(64, 1, func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				x := uint64(i)
+				for range 1 << 18 {
+					x ^= x << 13
+					x ^= x >> 7
+					x ^= x << 17
+				}
+				sink[i*16] = x
+			}
+		})
+	})
+}
+
 func threadCases() []threadCase {
 	const l = 16384
 	trig := func() benchCase { return trigCase[float32](20000, 64, 512, 1024, 1e-4) }
@@ -100,7 +121,14 @@ func threadCases() []threadCase {
 			caseThreads(func() benchCase { return predictCase[float32](20000, 62, 2048, 1e-4) }, "ridge")},
 		{"ridge fit 41188×62, 2048 features", 10, true,
 			caseThreads(func() benchCase { return ridgeCase(41188, 62, 2048) }, "float32")},
-		{"CSV of 20000×62 numbers", 8, true, caseThreads(func() benchCase { return csvCase(20000, 62) }, "data.Open")},
+		{"CSV of 50000×62 numbers", 8, true, caseThreads(func() benchCase { return csvCase(50000, 62) }, "data.Open")},
+		{"schema learned from that CSV", 0, true,
+			caseThreads(func() benchCase { return csvCase(50000, 62) }, "data.Learn")},
+		{"NDJSON of 50000×62 numbers", 0, true,
+			caseThreads(func() benchCase { return tableCase(50000, 62, data.NDJSON) }, "randfeat")},
+		{"Parquet of 100000×62 numbers", 0, true,
+			caseThreads(func() benchCase { return tableCase(100000, 62, data.Parquet) }, "randfeat")},
+		{"control: what the host gives to loops without memory", 0, false, spinThreads},
 	}
 }
 

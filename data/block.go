@@ -99,6 +99,22 @@ func (b *Block) AppendText(j int, text []byte) {
 	b.Cols[j].Text = append(b.Cols[j].Text, text)
 }
 
+// rows is a view of some rows, of columns that have that many.
+func (b *Block) rows(lo, hi int) Block {
+	part := Block{Rows: hi - lo, First: b.First + int64(lo), Cols: make([]Column, len(b.Cols))}
+	for j := range b.Cols {
+		c := &b.Cols[j]
+		if len(c.Num) == b.Rows {
+			part.Cols[j].Num = c.Num[lo:hi:hi]
+		}
+		if len(c.Text) == b.Rows {
+			part.Cols[j].Text = c.Text[lo:hi:hi]
+			part.Cols[j].Bare = c.Bare[min(lo, len(c.Bare)):min(hi, len(c.Bare))]
+		}
+	}
+	return part
+}
+
 // truncate keeps the first n rows, of which all columns have a cell.
 func (b *Block) truncate(n int) {
 	for j := range b.Cols {
@@ -168,7 +184,7 @@ type Reader interface {
 	// Read replaces the contents of b by the next rows: at least one, at most max, fewer when their text exceeds 32
 	// MiB. It returns io.EOF after the last row. After any other error the reader can only be closed.
 	Read(b *Block, max int) error
-	// Where names the place of row i of the last block for messages: file.csv:12.
+	// Where names the place of row i of the last block for messages: file.csv:12. Several goroutines may ask.
 	Where(i int) string
 	Close() error
 }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/par"
 )
 
 // Encoder turns blocks of one table into numbers by a schema.
@@ -169,6 +171,32 @@ func (e *Encoder) Encode(x, y dense.Matrix[float64], b *Block, where func(int) s
 		return fmt.Errorf("a block of %d columns, the encoder was made for %d: %w", len(b.Cols), len(e.columns),
 			dense.ErrShape)
 	}
+	workers := par.Workers(b.Rows*len(e.columns), encodeCells)
+	if workers == 1 || e.watch != nil { // who watches counts in order
+		return e.encode(x, y, b, where)
+	}
+	var failed atomic.Bool
+	par.For(b.Rows, encodeCells/len(e.columns)+1, func(lo, hi int) {
+		part := b.rows(lo, hi)
+		var yPart dense.Matrix[float64]
+		if len(e.targets) > 0 {
+			yPart = y.RowRange(lo, hi)
+		}
+		if e.encode(x.RowRange(lo, hi), yPart, &part, func(i int) string { return where(lo + i) }) != nil {
+			failed.Store(true)
+		}
+	})
+	if failed.Load() { // one goroutine finds the error that it always finds
+		return e.encode(x, y, b, where)
+	}
+	return nil
+}
+
+// encodeCells is how many cells pay for a goroutine.
+const encodeCells = 4096
+
+// encode is Encode for checked shapes.
+func (e *Encoder) encode(x, y dense.Matrix[float64], b *Block, where func(int) string) error {
 	first := 0
 	for i := range e.schema.Fields {
 		f, c := &e.schema.Fields[i], &b.Cols[e.fields[i]]

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/par"
 )
 
 // Task is what is predicted of a target.
@@ -246,6 +247,9 @@ func nameHint(name string, columns []string) string {
 	return ""
 }
 
+// learnCells is how many cells pay for a goroutine.
+const learnCells = 512
+
 // learnRows feeds every row to the learners.
 func learnRows(src Source, want []Kind, learners []*learner) (rows int64, err error) {
 	r, err := src.Open(want)
@@ -254,6 +258,7 @@ func learnRows(src Source, want []Kind, learners []*learner) (rows int64, err er
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	var b Block
+	errs := make([]error, len(learners))
 	size := min(1024, max(1, 1<<20/len(want)))
 	for {
 		err := r.Read(&b, size)
@@ -263,11 +268,17 @@ func learnRows(src Source, want []Kind, learners []*learner) (rows int64, err er
 		if err != nil {
 			return 0, err
 		}
-		for j, l := range learners {
-			if want[j] == Skip {
-				continue
+		// Columns know nothing of each other, so that which goroutine learns one changes nothing; the first that fails
+		// is named.
+		par.For(len(learners), learnCells/max(1, b.Rows)+1, func(lo, hi int) {
+			for j := lo; j < hi; j++ {
+				if want[j] != Skip {
+					errs[j] = learners[j].add(&b.Cols[j], r.Where)
+				}
 			}
-			if err := l.add(&b.Cols[j], r.Where); err != nil {
+		})
+		for _, err := range errs {
+			if err != nil {
 				return 0, err
 			}
 		}

@@ -2,8 +2,10 @@ package data
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -13,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf16"
+
+	"github.com/randfeat/randfeat/dense"
 )
 
 // serialReader reads a text format record by record from a stream: what a textReader must be equal to.
@@ -345,5 +349,77 @@ func TestPiecesNameTheFirstBadRow(t *testing.T) {
 		if err := r.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Schema, encoded rows and errors are the same at any number of threads.
+func TestLearnAndEncodeOnManyThreads(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	r := rand.New(rand.NewPCG(3, 16))
+	var text bytes.Buffer
+	text.WriteString("a,b,c,d,e,y\n")
+	for range 6000 {
+		fmt.Fprintf(&text, "%g,%d,w%d,2024-01-%02d,\"1,%03d.5\",%g\n", r.NormFloat64(), r.IntN(9), r.IntN(90), 1+r.IntN(28),
+			r.IntN(1000), r.NormFloat64())
+	}
+	bad := bytes.Replace(text.Bytes(), []byte("2024-01-07"), []byte("someday"), 3)
+	var first string
+	for _, threads := range []int{1, 2, 5} {
+		runtime.GOMAXPROCS(threads)
+		src, err := OpenBytes("t.csv", text.Bytes(), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, sum, err := Learn(src, LearnOptions{Targets: []string{"y"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := json.Marshal([]any{s, sum})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := string(found)
+		enc, err := s.Encoder(src.Columns(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, table := range [][]byte{text.Bytes(), bad} {
+			if src, err = OpenBytes("t.csv", table, Options{}); err != nil {
+				t.Fatal(err)
+			}
+			rd, err := src.Open(enc.Kinds())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b Block
+			for {
+				if err = rd.Read(&b, 5000); err == io.EOF {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				x, y := dense.New[float64](b.Rows, s.Width()), dense.New[float64](b.Rows, 1)
+				if err = enc.Encode(x, y, &b, rd.Where); err != nil {
+					got += err.Error()
+					break
+				}
+				h := fnv.New64()
+				for _, v := range append(x.Data, y.Data...) {
+					fmt.Fprintf(h, "%x", math.Float64bits(v))
+				}
+				got += fmt.Sprintf(" %x", h.Sum64())
+			}
+			rd.Close()
+		}
+		if first == "" {
+			first = got
+		}
+		if got != first {
+			t.Errorf("%d threads:\n%s\none\n%s", threads, got, first)
+		}
+	}
+	if !strings.Contains(first, "someday") {
+		t.Errorf("no error about the bad row: %s", first)
 	}
 }

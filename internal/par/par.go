@@ -41,7 +41,8 @@ type worker struct {
 
 const (
 	gone    = iota // no goroutine, or one that has nothing more to do
-	waiting        // for another Do
+	waiting        // for another Do, or started for one that was over before it ran
+	called         // by a Do, not begun
 	working
 )
 
@@ -53,10 +54,10 @@ const (
 	tail   = 100 * time.Microsecond
 )
 
-// Do calls job.Run on parts of [0, n) from up to workers goroutines and waits for all of them.
+// Do calls job.Run on parts of [0, n) from up to workers goroutines and waits for all that have begun.
 //
 // Parts are claimed, not dealt out: by the time a goroutine wakes on another core the caller has long begun. One that
-// comes late, or shares its core, simply gets less.
+// comes late, or shares its core, simply gets less; one that has not come when nothing is left is not waited for.
 func (g *Group) Do(n, workers int, job Job) {
 	if n <= 0 {
 		return
@@ -76,12 +77,18 @@ func (g *Group) Do(n, workers int, job Job) {
 	g.busy.Store(int64(workers - 1))
 	g.wg.Add(workers - 1)
 	for _, k := range g.workers[:workers-1] {
-		if !k.state.CompareAndSwap(waiting, working) {
-			k.state.Store(working)
+		if !k.state.CompareAndSwap(waiting, called) {
+			k.state.Store(called)
 			go k.body()
 		}
 	}
 	g.work(0)
+	for _, k := range g.workers[:workers-1] {
+		if k.state.CompareAndSwap(called, waiting) {
+			g.busy.Add(-1)
+			g.wg.Done()
+		}
+	}
 	watch(tail, func() bool { return g.busy.Load() == 0 })
 	g.wg.Wait()
 	g.job = nil
@@ -89,19 +96,19 @@ func (g *Group) Do(n, workers int, job Job) {
 
 // serve works for a Do, and for those that follow within linger.
 func (g *Group) serve(k *worker, w int) {
-	wanted := func() bool { return k.state.Load() == working }
+	wanted := func() bool { return k.state.Load() == called && k.state.CompareAndSwap(called, working) }
 	for {
+		if !watch(linger, wanted) {
+			if k.state.CompareAndSwap(waiting, gone) {
+				return
+			}
+			continue
+		}
 		g.work(w)
 		k.state.Store(waiting)
 		g.busy.Add(-1)
 		g.wg.Done()
 		// From here on g belongs to the caller, until state is working again.
-		if watch(linger, wanted) {
-			continue
-		}
-		if k.state.CompareAndSwap(waiting, gone) {
-			return
-		}
 	}
 }
 

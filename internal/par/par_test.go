@@ -115,3 +115,22 @@ func TestWorkersComeAndGo(t *testing.T) {
 		}
 	}
 }
+
+// A goroutine that does not get to run is not waited for: here the only thread is the caller's, and its job never
+// leaves it.
+func TestDoDoesNotWaitForWhoNeverCame(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var g Group
+	for range 100 {
+		var j sumJob
+		g.Do(999, 4, &j)
+		if s := j.sum.Load(); s != 999*998/2 {
+			t.Fatalf("sum %d", s)
+		}
+		for _, k := range g.workers {
+			if s := k.state.Load(); s != waiting && s != gone {
+				t.Fatalf("a worker in state %d after Do", s)
+			}
+		}
+	}
+}

@@ -77,7 +77,7 @@ func TestStream(t *testing.T) {
 			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 		}
 	}
-	if src.next > 9 {
+	if s.Close(); src.next > 9 {
 		t.Errorf("%d items taken ahead of 1, 8 allowed", src.next)
 	}
 }
