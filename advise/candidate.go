@@ -134,7 +134,8 @@ func (e *entrant) same(o *entrant) bool {
 		return false
 	}
 	for i, d := range e.draws[:min(len(e.draws), len(o.draws))] {
-		if math.Abs(d.square-o.draws[i].square) > 1e-9*d.square || math.Abs(d.typical-o.draws[i].typical) > 1e-9*d.typical {
+		if math.Abs(d.square-o.draws[i].square) > 1e-9*d.square ||
+			math.Abs(d.typical-o.draws[i].typical) > 1e-9*d.typical {
 			return false
 		}
 	}

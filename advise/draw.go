@@ -100,6 +100,9 @@ func (s *study) bin(ctx context.Context, r *Report, leaders []*entrant) error {
 		u, v := embed(s.Kernel, f.x), embed(s.Kernel, f.y)
 		for a := range u.Rows {
 			for b := range v.Rows {
+				if !f.meets(a*v.Rows + b) {
+					continue
+				}
 				cos := dense.Dot(u.Row(a), v.Row(b)) / math.Sqrt(dense.Norm2(u.Row(a))*dense.Norm2(v.Row(b)))
 				if !dense.IsFinite(cos) {
 					cos = 0

@@ -40,14 +40,21 @@ func (r *Report) explainData(say func(string, ...any)) {
 	}
 	d := len(r.Facts.Query.Spectrum)
 	adaptive := strings.HasPrefix(r.Ranking[r.Best].Name, "adaptive")
+	var flat []string
 	for _, side := range sides {
 		if 4*side.s.In80 <= d && side.s.Rows > d {
-			end := ""
-			if adaptive {
-				end = ", which adaptive features take in their stride: each direction has a proposal of its own"
-			}
-			say("Your %s are anisotropic: %d of %d directions carry 80 %% of their variance%s.", side.name, side.s.In80, d, end)
+			flat = append(flat, fmt.Sprintf("%d of %d directions carry 80 %% of the variance of your %s", side.s.In80,
+				d, side.name))
 		}
+	}
+	if len(flat) > 0 {
+		end := ""
+		if adaptive {
+			end = ", which suits adaptive features: each direction has a proposal of its own"
+		}
+		say("Anisotropic data: %s%s.", strings.Join(flat, " and "), end)
+	}
+	for _, side := range sides {
 		if side.s.Mean > 0.25 {
 			end := ""
 			if adaptive {
@@ -72,7 +79,8 @@ func (r *Report) explainData(say func(string, ...any)) {
 	if f := r.Facts; r.Kernel.Kind == kernel.Softmax {
 		say("exp(x·y) runs from e^%.1f to e^%.1f over the middle nine tenths of the pairs; the mean of |x+y|² is %.3g, that of |x−y|² %.3g: %s.",
 			f.LogKernel[0], f.LogKernel[2], f.Sum2, f.Diff2,
-			map[bool]string{true: "positive features suffer from the first", false: "trigonometric features suffer from the second"}[f.Sum2 > f.Diff2])
+			map[bool]string{true: "positive features suffer from the first",
+				false: "trigonometric features suffer from the second"}[f.Sum2 > f.Diff2])
 	} else {
 		say("The kernel runs from %.2g to %.2g over the middle nine tenths of the pairs.", math.Exp(f.LogKernel[0]),
 			math.Exp(f.LogKernel[2]))
@@ -104,8 +112,9 @@ func (r *Report) explainChoice(say func(string, ...any), best Candidate) {
 		}
 	}
 	if r.Best > 0 {
-		say("%s had the smallest error, by less than %.0f %%; the recommended map is cheaper.", r.Ranking[0].Name,
-			math.Ceil(100*(math.Exp(tie)-1)))
+		say("%s had the smallest error, by less than %.0f %%; the recommended map is %s.", r.Ranking[0].Name,
+			math.Ceil(100*(math.Exp(tie)-1)), map[bool]string{true: "cheaper",
+				false: "safer: its root mean square is smaller"}[r.Measure == RMS])
 	}
 	var close []string
 	for i, c := range r.Ranking {
@@ -156,4 +165,43 @@ func capital(s string) string {
 		return s
 	}
 	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// explainAttention writes the reasons of advice on attention.
+func (r *Report) explainAttention() {
+	say := func(format string, args ...any) { r.Reasons = append(r.Reasons, fmt.Sprintf(format, args...)) }
+	a, best := r.Attention, r.Ranking[r.Best]
+	exact, mean, features, chosen := a.Rows[0], a.Rows[1], a.Rows[2], a.Rows[len(a.Rows)-1]
+	say("The best of the feature maps, %s with %d features, has a median error of the output of %.2g over the heads; the mean of the values has %.2g.",
+		best.Name, r.Features, features.Median, mean.Median)
+	switch {
+	case features.Median > 0.9*mean.Median:
+		say("Random features are of no use here: they are hardly better than the mean of the values.")
+	case features.Median > a.Tol:
+		say("No random features here reach your target of %g with %d features.", a.Tol, r.Features)
+	}
+	kept, exactHeads := 0, 0
+	for i, h := range a.Heads {
+		if h.Error <= a.Tol {
+			kept++
+		}
+		if a.Choice.Heads[i].Method == "exact" {
+			exactHeads++
+		}
+	}
+	if exactHeads == len(a.Heads) {
+		say("No estimator here reaches your target of %g at less than the cost of exact attention over %d keys: use exact attention.",
+			a.Tol, a.Length)
+	} else {
+		say("Chosen head by head, %d of %d keep %g at a mean cost of %.0f features per token, where exact attention over %d keys costs %.0f.",
+			kept, len(a.Heads), a.Tol, chosen.Cost, a.Length, exact.Cost)
+		if exactHeads > 0 {
+			say("Exact attention is the answer for %d of them.", exactHeads)
+		}
+		say("Use exact attention below L = %d or so: it costs no more there.", a.ExactBelow)
+	}
+	if c := r.Crossover; c != nil {
+		say("Attention with the features alone is faster than exact attention from L = %d on.", c.Length)
+	}
+	r.explainData(say)
 }

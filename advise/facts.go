@@ -49,13 +49,17 @@ func (s *study) facts(q, k dense.Matrix[float64]) (Facts, error) {
 	}
 	var logs []float64
 	for _, fold := range s.folds {
-		logs = append(logs, fold.logKernel.Data...)
+		for i, l := range fold.logKernel.Data {
+			if fold.meets(i) {
+				logs = append(logs, l)
+			}
+		}
 		u, v := embed(s.Kernel, fold.x), embed(s.Kernel, fold.y)
 		n := min(u.Rows, v.Rows)
 		for i := range n {
 			var sum, diff float64
 			for c, a := range u.Row(i) {
-				b := v.At(i, c)
+				b := v.At((i+1)%v.Rows, c)
 				sum += (a + b) * (a + b)
 				diff += (a - b) * (a - b)
 			}

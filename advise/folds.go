@@ -16,6 +16,7 @@ import (
 type fold struct {
 	stats *randfeat.Stats
 	x, y  dense.Matrix[float64] // the rows that errors are measured on
+	same  bool                  // x and y are the same rows, of which none meets itself
 	// The error of a pair is e^{shift_ij}·κ̂_ij − target_ij, of which the mean square counts: target 1 for relative
 	// errors, κ over its root mean square for absolute ones.
 	logKernel, target dense.Matrix[float64]
@@ -37,9 +38,6 @@ func (s *study) divide(q, k dense.Matrix[float64]) error {
 	n := 2
 	if least < fewRows {
 		n = fewFolds
-	}
-	if s.oneSet {
-		n = min(n, least/4) // a part is divided again
 	}
 	n = max(2, min(n, least/2))
 	px := parts(q.Rows, n, s.Seed, 0)
@@ -64,11 +62,7 @@ func (s *study) divide(q, k dense.Matrix[float64]) error {
 				return err
 			}
 		}
-		rows, cols := px[i], py[i]
-		if s.oneSet { // no row meets itself
-			rows, cols = rows[:len(rows)/2], rows[len(rows)/2:]
-		}
-		f.x, f.y = pick(q, rows[:min(len(rows), s.Rows)]), pick(k, cols[:min(len(cols), s.Rows)])
+		f.x, f.y, f.same = pick(q, px[i][:min(len(px[i]), s.Rows)]), pick(k, py[i][:min(len(py[i]), s.Rows)]), s.oneSet
 		if err := f.exact(&s.Options); err != nil {
 			return err
 		}
@@ -115,17 +109,25 @@ func (f *fold) exact(o *Options) error {
 		return nil
 	}
 	most := math.Inf(-1)
-	for _, l := range f.logKernel.Data {
-		most = max(most, l)
+	for i, l := range f.logKernel.Data {
+		if f.meets(i) {
+			most = max(most, l)
+		}
 	}
-	var sum float64
-	for _, l := range f.logKernel.Data {
-		sum += math.Exp(2 * (l - most))
+	var sum, n float64
+	for i, l := range f.logKernel.Data {
+		if f.meets(i) {
+			sum += math.Exp(2 * (l - most))
+			n++
+		}
 	}
-	scale := most + math.Log(sum/float64(len(f.logKernel.Data)))/2
+	scale := most + math.Log(sum/n)/2
 	for i, l := range f.logKernel.Data {
 		f.target.Data[i] = math.Exp(l - scale)
 		f.shift.Data[i] = -scale
 	}
 	return nil
 }
+
+// meets says that pair number i, row by row, is one of different rows.
+func (f *fold) meets(i int) bool { return !f.same || i%f.y.Rows != i/f.y.Rows }

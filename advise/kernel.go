@@ -59,8 +59,10 @@ func Kernel(ctx context.Context, q, k dense.Matrix[float64], o Options) (*Report
 	if err := s.recommend(r, ranked, q, k); err != nil {
 		return nil, err
 	}
-	if err := s.draw(ctx, r, ranked); err != nil {
-		return nil, err
+	if !s.Brief {
+		if err := s.draw(ctx, r, ranked); err != nil {
+			return nil, err
+		}
 	}
 	r.explain()
 	return r, nil
@@ -86,8 +88,9 @@ func (s *study) answer(ctx context.Context, r *Report) ([]*entrant, error) {
 	}
 	for _, e := range s.last {
 		if e.refused != "" {
-			r.Refused = append(r.Refused, Candidate{Name: e.title(), Family: e.family.Name(), Coupling: e.coupling.Name(),
-				Refused: e.refused})
+			r.Refused = append(r.Refused, Candidate{Name: e.title(), Family: e.family.Name(),
+				Coupling: e.coupling.Name(),
+				Refused:  e.refused})
 		}
 	}
 	return ranked, nil
@@ -120,11 +123,14 @@ func (s *study) within(ctx context.Context) ([]*entrant, error) {
 	return s.race(ctx, entrants)
 }
 
-// tie is how much worse than the best, by its logarithm, a candidate may be and still be preferred for its cost.
+// tie is how much worse than the best, by its logarithm, a candidate may be and still be preferred: for its cost, or,
+// where
+// medians rank, for the mean of its squares, which tells what else may happen.
 const tie = 0.02
 
-// shown is the number of candidates whose closed forms and times are looked up.
-const shown = 12
+// shown is the number of candidates whose times are measured, predictions that of those whose closed forms are
+// evaluated.
+const shown, predictions = 12, 48
 
 // recommend picks the map, fits it to all rows and writes down the ranking.
 func (s *study) recommend(r *Report, ranked []*entrant, q, k dense.Matrix[float64]) error {
@@ -140,6 +146,9 @@ func (s *study) recommend(r *Report, ranked []*entrant, q, k dense.Matrix[float6
 		if err != nil {
 			return err
 		}
+		if s.robust {
+			c = e.rms().value
+		}
 		if c < least {
 			least, r.Best = c, i
 		}
@@ -147,8 +156,10 @@ func (s *study) recommend(r *Report, ranked []*entrant, q, k dense.Matrix[float6
 	for i, e := range ranked {
 		f := s.figure(e)
 		wide := math.Exp(1.645 * f.sd)
-		c := Candidate{Name: e.title(), Family: e.family.Name(), Coupling: e.coupling.Name(), Features: e.features, M: e.m,
-			Error: finite(f.value), Low: finite(f.value / wide), High: finite(f.value * wide), RMS: finite(e.rms().value),
+		c := Candidate{Name: e.title(), Family: e.family.Name(), Coupling: e.coupling.Name(), Features: e.features,
+			M:     e.m,
+			Error: finite(f.value), Low: finite(f.value / wide), High: finite(f.value * wide),
+			RMS:     finite(e.rms().value),
 			Typical: finite(e.typical().value), Draws: len(e.draws), Positive: e.positive}
 		if t := e.tail.index(); dense.IsFinite(t) {
 			c.Tail = &t
@@ -157,8 +168,10 @@ func (s *study) recommend(r *Report, ranked []*entrant, q, k dense.Matrix[float6
 		if c.Cost, err = modelCost(e.spec(s, 0)); err != nil {
 			return err
 		}
-		if i < shown {
+		if i < predictions {
 			c.Predicted = s.predicted(e, e.m, 0)
+		}
+		if i < shown {
 			if s.Costs == CostMeasured {
 				if c.Cost, err = s.timedCost(e.spec(s, 0)); err != nil {
 					return err
@@ -201,7 +214,7 @@ func (s *study) statistics(q, k dense.Matrix[float64]) (*randfeat.Stats, error) 
 }
 
 // closedPairs bounds the pairs of a fold at which closed forms are evaluated.
-const closedPairs = 128
+const closedPairs = 64
 
 // predicted is the root mean square error that theory expects of an entrant with m projections over pairs of the pilot,
 // or nil where it has no closed form, or one of another kernel.
@@ -218,12 +231,18 @@ func (s *study) predicted(e *entrant, m int, folds int) *float64 {
 		}
 		for p := range closedPairs {
 			a, b := p*f.x.Rows/closedPairs, (p*7919+i)%f.y.Rows
+			if !f.meets(a*f.y.Rows + b) {
+				continue
+			}
 			moments, err := theory.Of(s.Kernel, est, e.coupling, m, f.x.Row(a), f.y.Row(b))
 			if err != nil {
 				return nil
 			}
 			logs = append(logs, moments.LogMSE+2*f.shift.At(a, b))
 		}
+	}
+	if len(logs) == 0 {
+		return nil
 	}
 	most := slices.Max(logs)
 	if !dense.IsFinite(most) {

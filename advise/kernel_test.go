@@ -42,8 +42,8 @@ func TestKernelSaysWhatIsKnown(t *testing.T) {
 	if got := r.Ranking[r.Best]; got.Family != "adaptive" || got.Coupling == "iid" {
 		t.Errorf("recommended %s on anisotropic data", got.Name)
 	}
-	if !strings.Contains(strings.Join(r.Reasons, "\n"), "3 of 12 directions carry 80 %") &&
-		!strings.Contains(strings.Join(r.Reasons, "\n"), "2 of 12 directions carry 80 %") {
+	if !strings.Contains(strings.Join(r.Reasons, "\n"), "3 of 12 directions carry 80 % of the variance of your queries") &&
+		!strings.Contains(strings.Join(r.Reasons, "\n"), "2 of 12 directions carry 80 % of the variance of your queries") {
 		t.Errorf("anisotropy is not among the reasons:\n%s", strings.Join(r.Reasons, "\n"))
 	}
 	// Small logits: terms of the first order are all that matters, and residual has them exactly (§2.19).
@@ -55,7 +55,7 @@ func TestKernelSaysWhatIsKnown(t *testing.T) {
 		t.Errorf("recommended %s on small inputs", got)
 	}
 	positive := small
-	positive.Positive = true
+	positive.Positive, positive.Brief, positive.Draws = true, true, 4
 	r, err = advise.Kernel(ctx, q, k, positive)
 	if err != nil {
 		t.Fatal(err)
@@ -71,6 +71,7 @@ func TestKernelSaysWhatIsKnown(t *testing.T) {
 func TestKernelDeterministic(t *testing.T) {
 	q := rows(64, 6, 1, falling)
 	o := small
+	o.Rows, o.Draws = 16, 8
 	o.Kernel.Kind = kernel.Gaussian
 	var want []byte
 	for _, threads := range []int{1, 4} {
@@ -104,7 +105,7 @@ func TestKernelDeterministic(t *testing.T) {
 func TestKernelTarget(t *testing.T) {
 	q, k := rows(120, 8, 1, flat(0.3)), rows(120, 8, 2, flat(0.3))
 	o := small
-	o.Features, o.Target = 0, 0.05
+	o.Features, o.Target, o.Brief, o.Families = 0, 0.05, true, []string{"positive", "adaptive"}
 	r, err := advise.Kernel(context.Background(), q, k, o)
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,8 @@ type Loss string
 
 // The losses.
 const (
-	// Relative is |κ̂−κ|/κ: every pair counts alike, however small its kernel. It is the default for the softmax kernel,
+	// Relative is |κ̂−κ|/κ: every pair counts alike, however small its kernel. It is the default for the softmax
+	// kernel,
 	// whose values span many orders of magnitude and are normalised by attention.
 	Relative Loss = "relative"
 	// Absolute is |κ̂−κ| over the root mean square of κ: the Frobenius norm of the error of a Gram matrix. It is the
@@ -50,6 +51,7 @@ type Options struct {
 	Rows                int   // of each side that errors are measured on, per fold; 0: 128
 	Draws               int   // of the projections, at most, for each candidate; 0: 128
 	Costs               Costs // "": CostModel
+	Brief               bool  // no curves
 	Seed                uint64
 	// Progress, if it is set, is told what is going on, from the goroutine of the caller.
 	Progress func(stage string, done, total int)

@@ -58,8 +58,8 @@ func (h *histogram) index() float64 {
 type pilot struct {
 	ws        randfeat.Workspace[float64]
 	log, sign []float64
+	square    []float64
 	fine      []float64 // counts for medians
-	row       []float64
 }
 
 // measure is draw number r of a candidate, on the fold whose turn it is. perPair, if it is not nil, gets the squared
@@ -90,18 +90,24 @@ func (s *study) measure(p *pilot, e *entrant, r int, perPair []dense.Matrix[floa
 	}
 	tab.Exp(p.log, 0)
 	var sum float64
+	p.square = p.square[:0]
 	for a, v := range p.log {
+		if !f.meets(a) {
+			p.log[a] = 0
+			continue
+		}
 		d := p.sign[a]*v - f.target.Data[a]
-		p.log[a] = d * d
-		sum += p.log[a]
-		e.tail[cell(p.log[a])]++
+		d *= d
+		p.log[a], p.square = d, append(p.square, d)
+		sum += d
+		e.tail[cell(d)]++
 	}
 	if perPair != nil {
 		tab.MulAdd(perPair[i].Data, p.log, 1)
 	}
-	out := draw{square: sum / float64(n)}
+	out := draw{square: sum / float64(len(p.square))}
 	if out.typical = math.Sqrt(out.square); s.Loss == Relative {
-		out.typical = math.Sqrt(p.median(p.log))
+		out.typical = math.Sqrt(p.median(p.square))
 	}
 	return out, nil
 }

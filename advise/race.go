@@ -125,14 +125,13 @@ func (s *study) screen(ctx context.Context, entrants []*entrant) (in, out []*ent
 	return in, out, nil
 }
 
-// race measures entrants until the best are known. It returns them by their figures, best first; those that dropped out
-// follow by how far they came.
+// race measures entrants until the best are known. It returns those that stayed by their figures, best first, and then
+// those that dropped out.
 func (s *study) race(ctx context.Context, entrants []*entrant) ([]*entrant, error) {
 	left, out, err := s.screen(ctx, entrants)
 	if err != nil {
 		return nil, err
 	}
-	s.sort(out)
 	for i, round := range rounds {
 		draws := min(round.draws, s.Draws)
 		if err := s.more(ctx, left, draws); err != nil {
@@ -150,28 +149,49 @@ func (s *study) race(ctx context.Context, entrants []*entrant) ([]*entrant, erro
 			both := slices.Concat(a, b)
 			s.decide(left)
 			s.sort(left)
-			left, gone = slices.DeleteFunc(slices.Clone(left), func(e *entrant) bool { return !slices.Contains(both, e) }),
+			left, gone = slices.DeleteFunc(slices.Clone(left), func(e *entrant) bool {
+				return !slices.Contains(both,
+					e)
+			}),
 				slices.DeleteFunc(left, func(e *entrant) bool { return slices.Contains(both, e) })
 		} else {
 			s.decide(left)
 			left, gone = s.best(left, round.keep, s.figure)
 		}
 		out = append(gone, out...)
-		if draws == s.Draws {
+		if draws == s.Draws || i >= 2 && s.settled(left) {
 			break
 		}
 	}
 	s.sort(left)
+	s.sort(out)
 	return append(left, out...), nil
 }
 
-// decide chooses the figure: the root mean square, unless the candidate that has the smallest cannot be trusted with it.
+// settled says that the first of those left, which are in order, is worse than none of them by more than little.
+func (s *study) settled(left []*entrant) bool {
+	const little, sure = 0.04, 2
+	f := s.figure(left[0])
+	for _, e := range left[1:] {
+		if o := s.figure(e); math.Log(f.value/o.value)+sure*math.Hypot(f.sd, o.sd) > little {
+			return false
+		}
+	}
+	return true
+}
+
+// decide chooses the figure: the root mean square, unless the candidate that has the smallest cannot be trusted with
+// it,
+// or is as bad as an estimate of zero, which always errs by 1 and so has no tail.
 func (s *study) decide(left []*entrant) {
 	least := slices.MinFunc(left, func(a, b *entrant) int { return cmp.Compare(a.rms().value, b.rms().value) })
-	if s.robust = !least.trusted(); s.fixed != nil {
+	if s.robust = !least.trusted() || least.rms().value > useless; s.fixed != nil {
 		s.robust = *s.fixed
 	}
 }
+
+// useless is an error beyond which means say more about tails than about estimators.
+const useless = 0.7
 
 func (s *study) sort(e []*entrant) {
 	slices.SortStableFunc(e, func(a, b *entrant) int { return cmp.Compare(s.figure(a).value, s.figure(b).value) })
@@ -202,7 +222,10 @@ func (s *study) best(left []*entrant, keep int, figure func(*entrant) estimate) 
 // fitAll fits all varieties to every fold.
 func (s *study) fitAll() error {
 	s.all = s.varieties()
-	return s.crew.Do(len(s.all), par.Workers(len(s.all), 1), step(func(_ *pilot, i int) error { return s.all[i].fit(s) }))
+	return s.crew.Do(len(s.all), par.Workers(len(s.all), 1), step(func(_ *pilot,
+		i int) error {
+		return s.all[i].fit(s)
+	}))
 }
 
 // enterAll lets all varieties enter with every coupling and at most so many features.

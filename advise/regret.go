@@ -38,10 +38,9 @@ func (r *Report) Regret(ctx context.Context, q, k, freshQ, freshK dense.Matrix[f
 		k = q
 	}
 	s := &study{Options: o, dim: q.Cols, oneSet: oneSet}
-	f := &fold{x: freshQ, y: freshK}
+	f := &fold{x: freshQ, y: freshK, same: oneSet}
 	if oneSet {
-		half := freshQ.Rows / 2
-		f.x, f.y = freshQ.RowRange(0, half), freshQ.RowRange(half, freshQ.Rows)
+		f.y = freshQ
 	}
 	if f.stats, err = randfeat.NewStats(randfeat.Spec{Kernel: o.Kernel, Dim: s.dim}, needs); err != nil {
 		return out, err
@@ -69,13 +68,16 @@ func (r *Report) Regret(ctx context.Context, q, k, freshQ, freshK dense.Matrix[f
 	name := r.Ranking[r.Best].Name
 	at := slices.IndexFunc(entrants, func(e *entrant) bool { return e.title() == name })
 	if e := entrants[at]; e.twin != nil {
-		at = slices.IndexFunc(entrants, func(o *entrant) bool { return o.variety == e.twin && o.coupling == e.coupling })
+		at = slices.IndexFunc(entrants, func(o *entrant) bool {
+			return o.variety == e.twin &&
+				o.coupling == e.coupling
+		})
 	}
 	e := entrants[at]
 	if e.refused != "" {
 		return out, fmt.Errorf("%s is no candidate on the fresh rows: %s: %w", name, e.refused, ErrOptions)
 	}
-	if err := s.more(ctx, []*entrant{e}, o.Draws); err != nil {
+	if err := s.more(ctx, []*entrant{e}, len(ranked[0].draws)); err != nil {
 		return out, err
 	}
 	best, mine := s.figure(ranked[0]), s.figure(e)

@@ -33,6 +33,7 @@ type Report struct {
 	Measure    Measure `json:"measure"`
 	MeasureWhy string  `json:"measure_why,omitempty"`
 	Facts      Facts   `json:"facts"`
+	FactsHead  *int    `json:"facts_head,omitempty"` // of attention: the head that they and Spec are of
 	// Features is the output size of the candidates: asked for, or found for a target error. With a time per token they
 	// differ and it is that of the best.
 	Features int         `json:"features"`

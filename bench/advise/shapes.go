@@ -18,10 +18,11 @@ import (
 type shape struct {
 	name string
 	n    int // rows of a side to advise on; 0: 512
+	head bool
 	rows func(r *rand.Rand, n int) (q, k dense.Matrix[float64], err error)
 }
 
-const freshRows = 192
+const freshRows = 160
 
 func normals(n, d int, r *rand.Rand) dense.Matrix[float64] {
 	m := dense.New[float64](n, d)
@@ -53,7 +54,7 @@ func scaled(x []float64, f float64) {
 }
 
 // shapes are all kinds of data. dir has data sets and arrays of real heads, if it is not empty.
-func shapes(dir, heads string) []shape {
+func shapes(dir, heads string, which []float64) []shape {
 	axis := func(i int) float64 { return 1 / float64(1+i) }
 	centre := normals(8, 32, rand.New(rng.Stream(5, 1)))
 	out := []shape{
@@ -100,9 +101,33 @@ func shapes(dir, heads string) []shape {
 			}
 		})},
 		{name: "12 rows, d = 16", n: 12, rows: each(16, plain)},
+		{name: "uniform in a cube, d = 16", rows: each(16, func(r *rand.Rand, x []float64, _ int) {
+			for i := range x {
+				x[i] = r.Float64()
+			}
+		})},
+		{name: "heavy tails, d = 24", rows: each(24, func(r *rand.Rand, x []float64, _ int) {
+			for i := range x { // Student's t with 5 degrees of freedom
+				var chi float64
+				for range 5 {
+					z := r.NormFloat64()
+					chi += z * z
+				}
+				x[i] /= math.Sqrt(chi / 5)
+			}
+		})},
+		{name: "3 directions and noise, d = 48", rows: each(48, func(_ *rand.Rand, x []float64, _ int) {
+			for i := 3; i < len(x); i++ {
+				x[i] *= 0.1
+			}
+		})},
 	}
 	if dir != "" {
-		out = append(out, shape{name: "MNIST, 7×7", rows: from(func() (dense.Matrix[float64], error) { return mnist(dir) })})
+		for _, set := range []string{"mnist", "fashion_mnist"} {
+			out = append(out, shape{name: set + ", 7×7", rows: from(func() (dense.Matrix[float64], error) {
+				return images(filepath.Join(dir, set))
+			})})
+		}
 		for _, set := range [][3]string{{"abalone", "abalone.data", "c9"},
 			{"banknote", "data_banknote_authentication.txt", "c5"}, {"wine", "wine.data", "c1"},
 			{"wine_quality", "winequality-red.csv", "c12"}, {"ionosphere", "ionosphere.data", "c35"},
@@ -114,8 +139,8 @@ func shapes(dir, heads string) []shape {
 		}
 	}
 	if heads != "" {
-		for _, h := range []int{3, 17, 30, 44, 58, 71} {
-			out = append(out, shape{name: fmt.Sprintf("MiniLM head %d.%d", h/12, h%12), rows: headRows(heads, "minilm_test", h)})
+		for _, h := range which {
+			out = append(out, shape{name: fmt.Sprintf("head %g", h), head: true, rows: headRows(heads, int(h))})
 		}
 	}
 	return out
@@ -176,9 +201,9 @@ func table(path, target string) (m dense.Matrix[float64], err error) {
 	}
 }
 
-// mnist is 4000 digits, averaged over 4×4 pixels.
-func mnist(dir string) (m dense.Matrix[float64], err error) {
-	f, err := os.Open(filepath.Join(dir, "mnist", "t10k-images-idx3-ubyte.gz"))
+// images are 4000 pictures, averaged over 4×4 pixels.
+func images(dir string) (m dense.Matrix[float64], err error) {
+	f, err := os.Open(filepath.Join(dir, "t10k-images-idx3-ubyte.gz"))
 	if err != nil {
 		return m, err
 	}
@@ -201,11 +226,11 @@ func mnist(dir string) (m dense.Matrix[float64], err error) {
 }
 
 // headRows are queries and keys of a head over all passages, scaled as attention does.
-func headRows(dir, model string, head int) func(*rand.Rand, int) (q, k dense.Matrix[float64], err error) {
+func headRows(dir string, head int) func(*rand.Rand, int) (q, k dense.Matrix[float64], err error) {
 	return func(r *rand.Rand, n int) (q, k dense.Matrix[float64], err error) {
 		var sides [2]dense.Matrix[float64]
 		for i, side := range []string{"q", "k"} {
-			t, err := data.ReadNPYTensorFile(filepath.Join(dir, model+"_"+side+".npy"))
+			t, err := data.ReadNPYTensorFile(filepath.Join(dir, side+".npy"))
 			if err != nil {
 				return q, k, err
 			}

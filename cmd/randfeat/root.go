@@ -114,7 +114,7 @@ Exit status: 0 done, 1 failed or a check missed, 2 misused.`,
 	}
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object per line")
 	root.AddCommand(a.evalCommand(), a.theoryCommand(), a.familiesCommand(), a.couplingsCommand(), a.featuresCommand(),
-		a.gramCommand(),
+		a.gramCommand(), a.adviseCommand(),
 		a.attendCommand(), a.crossoverCommand(),
 		a.fitCommand(), a.evaluateCommand(), a.predictCommand(), a.inspectCommand(), a.serveCommand(),
 		a.dataCommand(), a.exploreCommand(), a.versionCommand())

@@ -5,6 +5,7 @@ package figure
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"html"
@@ -23,6 +24,7 @@ type Figure struct {
 	X, Y            Axis
 	Series          []Series // at most MaxSeries
 	Marks           []Mark
+	Width           int // in pixels; 0: 720. Letters keep their size: a narrow figure is for a narrow screen
 }
 
 // Axis has a label and a scale.
@@ -37,6 +39,7 @@ type Series struct {
 	Name      string
 	X, Y      []float64
 	Low, High []float64
+	Loose     bool // points without a line through them
 }
 
 // Mark is a vertical line at a place that was found, with the interval around it.
@@ -53,9 +56,9 @@ var ErrFigure = errors.New("cannot draw the figure")
 
 // Sizes in pixels. Browsers choose the font: widths of texts are estimated and left room.
 const (
-	width, height       = 720, 480
+	usualWidth, height  = 720, 480
 	left, right, bottom = 72, 24, 56
-	fontSize            = 13.0
+	fontSize, titleSize = 13.0, 15.0
 	letter              = 0.56 * fontSize // a wide average of sans-serif digits and letters
 )
 
@@ -64,9 +67,10 @@ func (f *Figure) WriteSVG(w io.Writer) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	d := &drawing{f: f}
+	d := &drawing{f: f, width: float64(cmp.Or(f.Width, usualWidth))}
+	width := int(d.width)
 	d.legend() // its height decides where the axes begin
-	d.x = f.X.scale(left, width-right, f.xs())
+	d.x = f.X.scale(left, d.width-right, f.xs())
 	d.y = f.Y.scale(height-bottom, d.top, f.ys())
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" `+
@@ -280,17 +284,23 @@ func linearTicks(from, to float64) (major []float64) {
 
 // drawing collects the parts of a figure.
 type drawing struct {
-	f    *Figure
-	b    bytes.Buffer
-	x, y scale
-	top  float64 // of the axes
+	f     *Figure
+	b     bytes.Buffer
+	x, y  scale
+	top   float64 // of the axes
+	width float64
 }
 
 // legend writes title and legend above the axes: there no curve can cross them.
 func (d *drawing) legend() {
 	y := 26.0
-	fmt.Fprintf(&d.b, `<text class="title" x="%d" y="%s">%s</text>`+"\n", left, px(y), text(d.f.Title))
-	for _, line := range wrap(d.f.Subtitle, (width-left-right)/letter) {
+	for i, line := range wrap(d.f.Title, (d.width-left-right)/(letter*titleSize/fontSize)) {
+		if i > 0 {
+			y += 20
+		}
+		fmt.Fprintf(&d.b, `<text class="title" x="%d" y="%s">%s</text>`+"\n", left, px(y), text(line))
+	}
+	for _, line := range wrap(d.f.Subtitle, (d.width-left-right)/letter) {
 		y += 20
 		fmt.Fprintf(&d.b, `<text class="minor" x="%d" y="%s">%s</text>`+"\n", left, px(y), text(line))
 	}
@@ -298,7 +308,7 @@ func (d *drawing) legend() {
 	x := float64(left)
 	entry := func(name string, draw func(x, y float64)) {
 		w := 34 + letter*float64(utf8.RuneCountInString(name)) + 18
-		if x > left && x+w > width-right {
+		if x > left && x+w > d.width-right {
 			x, y = left, y+20
 		}
 		draw(x, y-4.5)
@@ -307,7 +317,10 @@ func (d *drawing) legend() {
 	}
 	for i, s := range d.f.Series {
 		entry(s.Name, func(x, y float64) {
-			fmt.Fprintf(&d.b, `<g class="s%d"><path class="line" d="M%s,%sh26"/>`, i, px(x), px(y))
+			fmt.Fprintf(&d.b, `<g class="s%d">`, i)
+			if !s.Loose {
+				fmt.Fprintf(&d.b, `<path class="line" d="M%s,%sh26"/>`, px(x), px(y))
+			}
 			d.point(i, x+13, y, "")
 			d.b.WriteString("</g>\n")
 		})
@@ -379,16 +392,10 @@ func (d *drawing) marks() {
 
 func (d *drawing) series(i int) {
 	s := &d.f.Series[i]
-	fmt.Fprintf(&d.b, `<g class="s%d"><path class="line" d="`, i)
-	for j := range s.X {
-		command := byte('L')
-		if j == 0 {
-			command = 'M'
-		}
-		d.b.WriteByte(command)
-		d.b.WriteString(px(d.x.at(s.X[j])) + "," + px(d.y.at(s.Y[j])))
+	fmt.Fprintf(&d.b, `<g class="s%d">`, i)
+	if !s.Loose {
+		d.line(s)
 	}
-	d.b.WriteString("\"/>\n")
 	for j := range s.Low {
 		x, low, high := d.x.at(s.X[j]), d.y.at(s.Low[j]), d.y.at(s.High[j])
 		fmt.Fprintf(&d.b, `<path class="bar" d="M%s,%sh6m-3,0V%sm-3,0h6"/>`+"\n", px(x-3), px(low), px(high))
@@ -399,6 +406,20 @@ func (d *drawing) series(i int) {
 		d.b.WriteByte('\n')
 	}
 	d.b.WriteString("</g>\n")
+}
+
+// line goes through the points of a series.
+func (d *drawing) line(s *Series) {
+	d.b.WriteString(`<path class="line" d="`)
+	for j := range s.X {
+		command := byte('L')
+		if j == 0 {
+			command = 'M'
+		}
+		d.b.WriteByte(command)
+		d.b.WriteString(px(d.x.at(s.X[j])) + "," + px(d.y.at(s.Y[j])))
+	}
+	d.b.WriteString("\"/>\n")
 }
 
 func (d *drawing) point(i int, x, y float64, meaning string) {

@@ -106,7 +106,7 @@ func TestPointsAgreeWithLabels(t *testing.T) {
 				t.Errorf("%s: point %v, %v at %v, %v; the axes say %v, %v", name, s.X[i%7], s.Y[i%7], px, py, wantX,
 					wantY)
 			}
-			if px < left || px > width-right || py > height-bottom || py < 60 {
+			if px < left || px > usualWidth-right || py > height-bottom || py < 60 {
 				t.Errorf("%s: a point outside the axes: %v, %v", name, px, py)
 			}
 		}

@@ -1,0 +1,67 @@
+package advise
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// The code of every candidate compiles: all of it in one file that only the compiler sees.
+func TestCodeCompiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the compiler")
+	}
+	s := &study{dim: 4}
+	var b strings.Builder
+	b.WriteString("package pasted\n\n")
+	for _, path := range []string{"", "/coupling", "/dense", "/family", "/kernel"} {
+		fmt.Fprintf(&b, "import %q\n", "github.com/randfeat/randfeat"+path)
+	}
+	n := 0
+	for at, v := range s.varieties() {
+		for i, c := range s.couplings() {
+			if at > 0 && i > 1 {
+				break // every family, every coupling
+			}
+			spec := randfeat.Spec{Kernel: kernel.Attention(4), Family: v.family, Coupling: c, Dim: 4, M: 8}
+			if i > 0 {
+				spec.Kernel = kernel.Kernel{Scale: 0.3}
+			}
+			args := "queries, keys"
+			if i > 0 {
+				args = "rows"
+			}
+			fmt.Fprintf(&b, "\nfunc f%d(%s dense.Matrix[float64]) error {\n", n, args)
+			b.WriteString(code(spec, v.family, v.fits, i > 0))
+			b.WriteString("\t_ = m\n\treturn err\n}\n")
+			n++
+		}
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "pasted.go")
+	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	here, err := filepath.Abs("pasted/pasted.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {here: file}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "./pasted")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%d candidates: %v\n%s", n, err, out)
+	}
+}

@@ -1,0 +1,411 @@
+package advise
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/randfeat/randfeat/internal/figure"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// WriteHTML writes a report as one page that needs nothing else: no network, no scripts. It follows the light or dark
+// scheme of its reader, fits a phone and prints.
+func WriteHTML(w io.Writer, r *Report) error {
+	var b bytes.Buffer
+	p := page{b: &b, r: r}
+	fmt.Fprintf(&b, `<!doctype html>`+"\n"+`<html lang="en">`+"\n"+`<head>`+"\n"+`<meta charset="utf-8">`+
+		"\n"+
+		`<meta name="viewport" content="width=device-width, initial-scale=1">`+"\n"+
+		`<meta name="color-scheme" content="light dark">`+"\n"+`<title>%s</title>`+"\n"+
+		`<link rel="icon" href="data:,">`+"\n"+
+		"<style>%s</style>\n</head>\n<body>\n<main>\n", html.EscapeString(p.title()), pageStyle)
+	fmt.Fprintf(&b, `<h1>%s</h1>`+"\n"+`<p class="sub">%s</p>`+"\n", html.EscapeString(p.title()),
+		html.EscapeString(r.About()))
+	p.answer()
+	p.ranking()
+	if err := p.figures(); err != nil {
+		return err
+	}
+	p.heads()
+	p.facts()
+	if err := p.code(); err != nil {
+		return err
+	}
+	p.refused()
+	fmt.Fprintf(&b, "<footer>randfeat advise, seed %d. The same rows, options and seed give the same report.</footer>\n</main>\n</body>\n</html>\n",
+		r.Seed)
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+const pageStyle = `
+:root { color-scheme: light dark; --ink: #24292f; --soft: #57606a; --back: #fff; --card: #f6f8fa; --edge: #d8dee4; --mark: #0072b2 }
+@media (prefers-color-scheme: dark) {
+:root { --ink: #e6edf3; --soft: #9da7b1; --back: #15191f; --card: #1d232b; --edge: #343b44; --mark: #56b4e9 } }
+* { box-sizing: border-box }
+body { margin: 0; background: var(--back); color: var(--ink); font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif }
+main { max-width: 1160px; margin: 0 auto; padding: 1.2rem 1rem 3rem }
+h1 { font-size: 1.6rem; line-height: 1.25; margin: .4rem 0 .2rem } h2 { font-size: 1.15rem; margin: 2rem 0 .6rem }
+.sub, footer, .small { color: var(--soft) } footer { margin-top: 2.5rem; font-size: .85rem } .small { font-size: .85rem }
+.card { background: var(--card); border: 1px solid var(--edge); border-left: 4px solid var(--mark); border-radius: 6px; padding: .9rem 1.1rem; margin: 1rem 0 }
+.card p { margin: .2rem 0 } .big { font-size: 1.25rem; font-weight: 600 }
+ul { padding-left: 1.2rem } li { margin: .25rem 0 }
+.wide { overflow-x: auto; -webkit-overflow-scrolling: touch }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .92rem }
+th { text-align: left; color: var(--soft); font-weight: 500; white-space: nowrap } td, th { padding: .3rem .7rem .3rem 0; border-bottom: 1px solid var(--edge); vertical-align: top }
+td.n, th.n { text-align: right; white-space: nowrap } tr.best td { font-weight: 600 }
+.grid2 { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 1rem }
+figure { margin: 0; border: 1px solid var(--edge); border-radius: 6px; overflow: hidden; break-inside: avoid } figure img { display: block; width: 100%; height: auto }
+pre { background: var(--card); border: 1px solid var(--edge); border-radius: 6px; padding: .8rem 1rem; overflow-x: auto; font-size: .85rem }
+details { margin: .6rem 0 } summary { cursor: pointer; color: var(--soft) }
+@media print { body { font-size: 11pt } main { max-width: none; padding: 0 } pre { white-space: pre-wrap; word-break: break-word } .wide { overflow: visible } h2 { break-after: avoid } table { break-inside: auto } tr { break-inside: avoid } }
+`
+
+// page is one being written.
+type page struct {
+	b *bytes.Buffer
+	r *Report
+}
+
+func (p *page) title() string {
+	if p.r.Attention != nil {
+		return "Which attention for these heads?"
+	}
+	return "Which random features for these rows?"
+}
+
+// About says what a report is about, in a line.
+func (r *Report) About() string {
+	k := fmt.Sprintf("%v kernel", r.Kernel.Kind)
+	if s := r.Kernel.Scale; s != 0 && s != 1 {
+		k += fmt.Sprintf(" with inputs divided by %.4g", s)
+	}
+	switch {
+	case r.Attention != nil:
+		return fmt.Sprintf("%d heads, %d queries and %d keys of %d columns", len(r.Attention.Heads), r.Queries, r.Keys,
+			r.Dim)
+	case r.OneSet:
+		return fmt.Sprintf("%d rows of %d columns, %s", r.Queries, r.Dim, k)
+	}
+	return fmt.Sprintf("%d queries and %d keys of %d columns, %s", r.Queries, r.Keys, r.Dim, k)
+}
+
+// ErrorName says what the errors of the ranking are.
+func (r *Report) ErrorName() string {
+	over := "relative to each kernel value"
+	if r.Loss == Absolute {
+		over = "relative to the root mean square of the kernel"
+	}
+	switch r.Measure {
+	case Output:
+		return "error of attention outputs, |ô−o|/|o|"
+	case Typical:
+		return "typical error (median over draws), " + over
+	}
+	return "root mean square error, " + over
+}
+
+func (p *page) answer() {
+	r := p.r
+	if len(r.Ranking) == 0 {
+		fmt.Fprintf(p.b, `<div class="card"><p class="big">No candidate can be used here.</p></div>`+"\n")
+		return
+	}
+	best := r.Ranking[r.Best]
+	p.b.WriteString(`<div class="card">` + "\n")
+	if a := r.Attention; a != nil {
+		chosen := a.Rows[len(a.Rows)-1]
+		fmt.Fprintf(p.b, `<p class="big">Chosen per head: median error %.2g at a cost of %.0f features per token</p>`+"\n"+`<p>Exact attention costs %.0f here. The best random features: %s, median error %.2g at a cost of %d.</p>`+"\n",
+			chosen.Median, chosen.Cost, a.Rows[0].Cost, html.EscapeString(best.Name), a.Rows[2].Median, r.Features)
+	} else {
+		fmt.Fprintf(p.b, `<p class="big">%s, %d features</p>`+"\n"+
+			`<p>%s: %.3g (nine of ten pilots: %.3g to %.3g)</p>`+"\n",
+			html.EscapeString(best.Name), r.Features, html.EscapeString(capital(r.ErrorName())), best.Error, best.Low,
+			best.High)
+	}
+	p.b.WriteString("</div>\n<h2>Why</h2>\n<ul>\n")
+	for _, s := range r.Reasons {
+		fmt.Fprintf(p.b, "<li>%s</li>\n", html.EscapeString(s))
+	}
+	p.b.WriteString("</ul>\n")
+}
+
+// tableRows bounds the candidates that a table shows.
+const tableRows = 20
+
+func (p *page) ranking() {
+	r := p.r
+	if len(r.Ranking) == 0 {
+		return
+	}
+	fmt.Fprintf(p.b, `<h2>Ranking</h2>`+"\n"+`<p class="small">%s. Cost in nanoseconds per row on one core (%s).</p>`+"\n"+`<div class="wide"><table>`+"\n"+`<tr><th class="n">#</th><th>candidate</th><th class="n">features</th><th class="n">error</th><th class="n">%s</th>`,
+		html.EscapeString(capital(r.ErrorName())), r.Costs,
+		map[bool]string{true: "over heads", false: "nine of ten"}[r.Attention != nil])
+	if r.Attention == nil {
+		p.b.WriteString(`<th class="n">rms</th><th class="n">predicted rms</th><th class="n">typical</th><th class="n">tail</th>`)
+	}
+	p.b.WriteString(`<th class="n">cost</th><th>positive</th></tr>` + "\n")
+	for i, c := range r.Ranking[:min(len(r.Ranking), tableRows)] {
+		class := ""
+		if i == r.Best {
+			class = ` class="best"`
+		}
+		fmt.Fprintf(p.b, `<tr%s><td class="n">%d</td><td>%s</td><td class="n">%d</td><td class="n">%s</td><td class="n">%s – %s</td>`,
+			class, i+1, html.EscapeString(c.Name), c.Features, short(c.Error), short(c.Low), short(c.High))
+		if r.Attention == nil {
+			fmt.Fprintf(p.b, `<td class="n">%s</td><td class="n">%s</td><td class="n">%s</td><td class="n">%s</td>`,
+				short(c.RMS), shortOr(c.Predicted), short(c.Typical), shortOr(c.Tail))
+		}
+		fmt.Fprintf(p.b, `<td class="n">%.0f</td><td>%s</td></tr>`+"\n", c.Cost, map[bool]string{true: "yes",
+			false: "no"}[c.Positive])
+	}
+	p.b.WriteString("</table></div>\n")
+	if more := len(r.Ranking) - tableRows; more > 0 {
+		fmt.Fprintf(p.b, `<p class="small">%d more are in the JSON report.</p>`+"\n", more)
+	}
+	if a := r.Attention; a != nil {
+		p.b.WriteString(`<h2>Methods</h2>` + "\n" + `<div class="wide"><table>` + "\n" + `<tr><th>method</th><th class="n">cost in features</th><th class="n">median error of the heads</th><th class="n">90 % have less than</th></tr>` + "\n")
+		for _, m := range a.Rows {
+			fmt.Fprintf(p.b, `<tr><td>%s</td><td class="n">%.0f</td><td class="n">%s</td><td class="n">%s</td></tr>`+"\n",
+				html.EscapeString(m.Method), m.Cost, short(m.Median), short(m.Most))
+		}
+		p.b.WriteString("</table></div>\n")
+	}
+}
+
+func short(v float64) string {
+	switch {
+	case v >= 1e300:
+		return "∞"
+	case v != 0 && (math.Abs(v) >= 1e4 || math.Abs(v) < 1e-4):
+		return fmt.Sprintf("%.1e", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+func shortOr(v *float64) string {
+	if v == nil {
+		return "–"
+	}
+	return short(*v)
+}
+
+func (p *page) figures() error {
+	p.b.WriteString(`<h2>Figures</h2>` + "\n" + `<div class="grid2">` + "\n")
+	for _, f := range p.r.drawings() {
+		if err := p.figure(f); err != nil {
+			return err
+		}
+	}
+	p.b.WriteString("</div>\n")
+	return nil
+}
+
+// drawn keeps errors within what an axis can show.
+func drawn(v float64) float64 { return min(max(v, 1e-9), 1e9) }
+
+// drawings are the figures of a report.
+func (r *Report) drawings() (out []figure.Figure) {
+	add := func(f figure.Figure) {
+		f.Series = slices.DeleteFunc(f.Series, func(s figure.Series) bool { return len(s.X) == 0 })
+		if len(f.Series) > 0 {
+			f.Series = f.Series[:min(len(f.Series), figure.MaxSeries)]
+			out = append(out, f)
+		}
+	}
+	lines := func(curves []Curve) (s []figure.Series) {
+		for _, c := range curves {
+			line := figure.Series{Name: c.Name}
+			for _, p := range c.Points {
+				line.X, line.Y = append(line.X, p.X), append(line.Y, drawn(p.Error))
+				if p.High > 0 {
+					line.Low, line.High = append(line.Low, drawn(p.Low)), append(line.High, drawn(p.High))
+				}
+			}
+			s = append(s, line)
+		}
+		return s
+	}
+	add(figure.Figure{Title: "Error against the number of features", Subtitle: "bars: nine of ten pilots",
+		X: figure.Axis{Label: "features", Log: true}, Y: figure.Axis{Label: "error", Log: true},
+		Series: lines(r.Curves)})
+	both := figure.Series{Name: "candidates", Loose: true}
+	for _, c := range r.Ranking {
+		if c.Predicted != nil && c.RMS > 0 {
+			both.X, both.Y = append(both.X, drawn(*c.Predicted)), append(both.Y, drawn(c.RMS))
+		}
+	}
+	if len(both.X) > 0 {
+		all := slices.Concat(both.X, both.Y)
+		ends := []float64{slices.Min(all) / 1.2, slices.Max(all) * 1.2}
+		add(figure.Figure{Title: "Predicted and measured error", Subtitle: "root mean squares; below the line: most of the error lies in rare draws",
+			X: figure.Axis{Label: "predicted by theory", Log: true}, Y: figure.Axis{Label: "measured", Log: true},
+			Series: []figure.Series{both, {Name: "equal", X: ends, Y: ends}}})
+	}
+	label := "logarithm of the kernel"
+	if r.Kernel.Kind == kernel.Softmax {
+		label = "logarithm of the kernel, x·y"
+	}
+	add(figure.Figure{Title: "Error against the kernel", Subtitle: "eighths of the pairs", X: figure.Axis{Label: label},
+		Y: figure.Axis{Label: "error", Log: true}, Series: lines(r.ByKernel)})
+	add(figure.Figure{Title: "Error against the angle", Subtitle: "eighths of the pairs",
+		X: figure.Axis{Label: "angle of query and key in degrees"}, Y: figure.Axis{Label: "error", Log: true},
+		Series: lines(r.ByAngle)})
+	spectra := figure.Figure{Title: "Spectra", Subtitle: "variances along principal directions",
+		X: figure.Axis{Label: "direction"}, Y: figure.Axis{Label: "variance", Log: true}}
+	for i, s := range []Side{r.Facts.Query, r.Facts.Key} {
+		if i == 1 && r.OneSet {
+			break
+		}
+		name := []string{"queries", "keys"}[i]
+		if r.OneSet {
+			name = "rows"
+		}
+		line := figure.Series{Name: name}
+		for j, v := range s.Spectrum {
+			if v > 1e-12*s.Spectrum[0] && v < 1e300 {
+				line.X, line.Y = append(line.X, float64(j+1)), append(line.Y, v)
+			}
+		}
+		spectra.Series = append(spectra.Series, line)
+	}
+	add(spectra)
+	if c := r.Crossover; c != nil {
+		linear, exact := figure.Series{Name: "features"}, figure.Series{Name: "exact"}
+		for l := 64.0; l <= max(16384, 4*float64(c.Length)); l *= 2 {
+			linear.X, linear.Y = append(linear.X, l), append(linear.Y, c.Linear/1e3)
+			exact.X, exact.Y = append(exact.X, l), append(exact.Y, c.Exact*l/1e3)
+		}
+		at := float64(c.Length)
+		add(figure.Figure{Title: "Time of a token of attention", Subtitle: fmt.Sprintf("costs: %s", r.Costs),
+			X: figure.Axis{Label: "length", Log: true},
+			Y: figure.Axis{Label: "µs per token and head", Log: true}, Series: []figure.Series{linear, exact},
+			Marks: []figure.Mark{{Name: fmt.Sprintf("equal at %d", c.Length), X: at, Low: at, High: at}}})
+	}
+	if a := r.Attention; a != nil {
+		chosen, features := figure.Series{Name: "chosen", Loose: true}, figure.Series{Name: fmt.Sprintf("%d features",
+			r.Features), Loose: true}
+		for _, h := range a.Heads {
+			x := float64(h.Head)
+			features.X, features.Y = append(features.X, x), append(features.Y, drawn(h.Features))
+			if h.Error > 0 {
+				chosen.X, chosen.Y = append(chosen.X, x), append(chosen.Y, drawn(h.Error))
+			}
+		}
+		add(figure.Figure{Title: "Error of every head", Subtitle: "heads that are exact have no point",
+			X: figure.Axis{Label: "head"},
+			Y: figure.Axis{Label: "error of the output", Log: true}, Series: []figure.Series{chosen, features}})
+	}
+	return out
+}
+
+// narrow is the width of figures on a phone, in pixels.
+const narrow = 400
+
+// figure writes a picture in two widths: a screen shows the one that suits it.
+func (p *page) figure(f figure.Figure) error {
+	var at [2]string
+	for i, width := range []int{0, narrow} {
+		f.Width = width
+		var svg bytes.Buffer
+		if err := f.WriteSVG(&svg); err != nil {
+			return err
+		}
+		at[i] = "data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(svg.Bytes())
+	}
+	fmt.Fprintf(p.b, `<figure><picture><source media="(max-width: 640px)" srcset="%s"><img alt="%s" src="%s"></picture></figure>`+"\n",
+		at[1], html.EscapeString(f.Title+": "+f.Y.Label+" by "+f.X.Label), at[0])
+	return nil
+}
+
+func (p *page) heads() {
+	a := p.r.Attention
+	if a == nil {
+		return
+	}
+	p.b.WriteString(`<h2>Heads</h2>` + "\n" + `<div class="wide"><table>` + "\n" + `<tr><th class="n">head</th><th>method</th><th class="n">cost</th><th class="n">expected error</th><th>why</th></tr>` + "\n")
+	for _, h := range a.Heads {
+		fmt.Fprintf(p.b, `<tr><td class="n">%d</td><td>%s</td><td class="n">%.0f</td><td class="n">%s</td><td>%s</td></tr>`+"\n",
+			h.Head, html.EscapeString(h.Method), h.Cost, short(h.Error), html.EscapeString(h.Why))
+	}
+	p.b.WriteString("</table></div>\n")
+}
+
+func (p *page) facts() {
+	r := p.r
+	p.b.WriteString("<h2>Facts</h2>\n")
+	if r.FactsHead != nil {
+		fmt.Fprintf(p.b, `<p class="small">Of head %d, the one in the middle.</p>`+"\n", *r.FactsHead)
+	}
+	p.b.WriteString(`<div class="wide"><table>` + "\n" + `<tr><th></th><th class="n">rows</th><th class="n">rms length</th><th class="n">longest² / median²</th><th class="n">share of the mean</th><th class="n">directions for 80 %</th><th class="n">effective rank</th></tr>` + "\n")
+	for i, s := range []Side{r.Facts.Query, r.Facts.Key} {
+		name := []string{"queries", "keys"}[i]
+		if r.OneSet {
+			if name = "rows"; i == 1 {
+				break
+			}
+		}
+		fmt.Fprintf(p.b, `<tr><td>%s</td><td class="n">%d</td><td class="n">%s</td><td class="n">%s</td><td class="n">%.0f %%</td><td class="n">%d of %d</td><td class="n">%.1f</td></tr>`+"\n",
+			name, s.Rows, short(s.Norm), short(s.Far), 100*s.Mean, s.In80, len(s.Spectrum), s.Rank)
+	}
+	f := r.Facts
+	fmt.Fprintf(p.b, `</table></div>`+"\n"+`<p class="small">After the embedding of the kernel. Log kernel at 5, 50 and 95 %% of the pairs: %s, %s, %s. Mean |x+y|² %s, mean |x−y|² %s.</p>`+"\n",
+		short(f.LogKernel[0]), short(f.LogKernel[1]), short(f.LogKernel[2]), short(f.Sum2), short(f.Diff2))
+}
+
+func (p *page) code() error {
+	r := p.r
+	if r.Spec == nil {
+		return nil
+	}
+	fmt.Fprintf(p.b, "<h2>Go</h2>\n<pre>%s</pre>\n", html.EscapeString(r.Code))
+	var doc any = r.Spec
+	name := "Spec as JSON"
+	if r.Attention != nil {
+		doc, name = r.Attention.Choice, "Choice per head as JSON (attend --spec)"
+	}
+	j, err := json.Marshal(doc)
+	if err != nil {
+		return err
+	}
+	if len(j) <= maxShown {
+		fmt.Fprintf(p.b, "<details><summary>%s</summary><pre>%s</pre></details>\n", name,
+			html.EscapeString(wrapJSON(string(j))))
+	}
+	return nil
+}
+
+// maxShown bounds the JSON of a page.
+const maxShown = 200_000
+
+// wrapJSON breaks a line of JSON behind commas.
+func wrapJSON(s string) string {
+	var b strings.Builder
+	n := 0
+	for _, part := range strings.SplitAfter(s, ",") {
+		if n += len(part); n > 100 {
+			b.WriteByte('\n')
+			n = len(part)
+		}
+		b.WriteString(part)
+	}
+	return b.String()
+}
+
+func (p *page) refused() {
+	if len(p.r.Refused) == 0 {
+		return
+	}
+	fmt.Fprintf(p.b, `<details><summary>%d candidates did not take part</summary><div class="wide"><table>`+"\n", len(p.r.Refused))
+	for _, c := range p.r.Refused {
+		fmt.Fprintf(p.b, "<tr><td>%s</td><td>%s</td></tr>\n", html.EscapeString(c.Name), html.EscapeString(c.Refused))
+	}
+	p.b.WriteString("</table></div></details>\n")
+}

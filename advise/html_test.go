@@ -1,0 +1,77 @@
+package advise_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/xml"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/randfeat/randfeat/advise"
+	"github.com/randfeat/randfeat/dense"
+)
+
+// The page has all of its parts, asks no network for anything, and its pictures are well-formed.
+func TestWriteHTML(t *testing.T) {
+	o := small
+	o.Families, o.Couplings = []string{"positive", "trig"}, []string{"iid", "orthogonal"}
+	o.Draws = 8
+	r, err := advise.Kernel(context.Background(), rows(60, 4, 1, flat(0.4)), rows(60, 4, 2, flat(0.4)), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Reasons = append(r.Reasons, "<script>alert(1)</script>")
+	var b bytes.Buffer
+	if err := advise.WriteHTML(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	page := b.String()
+	for _, part := range []string{"Ranking", "Error against the number of features", "Predicted and measured error",
+		"Error against the kernel", "Error against the angle", "Spectra", "Time of a token", "randfeat.New",
+		"&lt;script&gt;"} {
+		if !strings.Contains(page, part) {
+			t.Errorf("no %q", part)
+		}
+	}
+	for _, bad := range []string{"http://", "https://", "<script", "NaN"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the page has %q", bad)
+		}
+	}
+	pictures := regexp.MustCompile(`base64,([A-Za-z0-9+/=]+)`).FindAllStringSubmatch(page, -1)
+	if len(pictures) != 12 {
+		t.Errorf("%d pictures, want 6 in two widths", len(pictures))
+	}
+	for _, p := range pictures {
+		svg, err := base64.StdEncoding.DecodeString(p[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := xml.NewDecoder(bytes.NewReader(svg))
+		for {
+			if _, err := d.Token(); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatalf("%v in\n%s", err, svg)
+			}
+		}
+	}
+	// One set, as kernel machines have it, and a report in which nothing could take part.
+	one, err := advise.Kernel(context.Background(), rows(40, 4, 1, flat(0.4)), dense.Matrix[float64]{}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Families, o.Positive = []string{"trig"}, true
+	none, err := advise.Kernel(context.Background(), rows(40, 4, 1, flat(0.4)), rows(40, 4, 2, flat(0.4)), o)
+	if err != nil || len(none.Ranking) != 0 || len(none.Refused) != 2 {
+		t.Fatalf("%+v, %v", none, err)
+	}
+	for _, r := range []*advise.Report{one, none} {
+		if err := advise.WriteHTML(io.Discard, r); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"archive/zip"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/advise"
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/auto"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/heads"
+)
+
+// cheap makes advice cheap.
+var cheap = []string{"--families", "positive,oprf,trig", "--couplings", "iid,orthogonal", "--rows", "16", "--draws",
+	"4",
+	"--costs", "model"}
+
+func TestAdvise(t *testing.T) {
+	dir := t.TempDir()
+	x, y := save(t, dir, "x.npy", random(60, 5, 0.4, 1)), save(t, dir, "y.npy", random(50, 5, 0.4, 2))
+	page, spec := filepath.Join(dir, "r.html"), filepath.Join(dir, "s.json")
+	o := ok(t, append([]string{"advise", x, y, "-m", "16", "--html", page, "--save-spec", spec}, cheap...)...)
+	for _, says := range []string{"60 queries and 50 keys of 5 columns", "softmax kernel with inputs divided by 1.495",
+		"→", "Why:", "In Go:",
+		"Seed 1."} {
+		if !strings.Contains(o.stdout, says) {
+			t.Errorf("no %q in\n%s", says, o.stdout)
+		}
+	}
+	var s randfeat.Spec
+	b, err := os.ReadFile(spec)
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	if n, nErr := s.OutDim(); err != nil || nErr != nil || n != 16 || s.Dim != 5 {
+		t.Errorf("saved spec %+v: %v, %v", s, err, nErr)
+	}
+	if b, err := os.ReadFile(page); err != nil || !strings.Contains(string(b), "</html>") || strings.Contains(string(b),
+		"http:") {
+		t.Errorf("the page: %v, %d bytes", err, len(b))
+	}
+	r := objects[advise.Report](t, ok(t, append([]string{"advise", x, "-m", "16", "--json"}, cheap...)...).stdout)[0]
+	if !r.OneSet || r.Loss != advise.Absolute || r.Kernel.Scale <= 0 || len(r.Ranking) == 0 {
+		t.Errorf("one set: %+v", r)
+	}
+}
+
+func TestAdviseTable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.csv")
+	var b strings.Builder
+	b.WriteString("a,b,colour,price\n")
+	m := random(80, 3, 100, 1)
+	for i := range m.Rows {
+		b.WriteString(strings.Join([]string{numberText(m.At(i, 0)), numberText(m.At(i, 1)), []string{"red",
+			"blue"}[i%2],
+			numberText(m.At(i, 2))}, ",") + "\n")
+	}
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := ok(t, append([]string{"advise", path, "--skip", "price", "-m", "16"}, cheap...)...)
+	if !strings.Contains(o.stdout, "80 rows of 5 columns, gaussian kernel") {
+		t.Errorf("%s", o.stdout)
+	}
+	fails(t, exitFailed, "colour", append([]string{"advise", path, path, "-m", "16"}, cheap...)...)
+}
+
+func numberText(v float64) string {
+	b, _ := json.Marshal(v)
+	return string(b)
+}
+
+func TestAdviseHeads(t *testing.T) {
+	dir := t.TempDir()
+	q, k, v := heads.Generate[float32](2, 96, 16, 1)
+	var files []string
+	var z *zip.Writer
+	npz, err := os.Create(filepath.Join(dir, "heads.npz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	z = zip.NewWriter(npz)
+	for i, s := range []attention.Seq[float32]{q, k, v} {
+		name := filepath.Join(dir, "qkv"[i:i+1]+".npy")
+		saveAs(t, dir, filepath.Base(name), dense.Matrix[float32]{Rows: 192, Cols: 16, Stride: 16, Data: s.Data}, 2, 96,
+			16)
+		files = append(files, name)
+		w, err := z.Create("qkv"[i:i+1] + ".npy")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(name)
+		if err == nil {
+			_, err = w.Write(b)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := npz.Close(); err != nil {
+		t.Fatal(err)
+	}
+	spec := filepath.Join(dir, "choice.json")
+	want := ok(t, append([]string{"advise", files[0], files[1], files[2], "-m", "16", "--save-spec", spec},
+		cheap...)...).stdout
+	for _, says := range []string{"2 heads, 96 queries and 96 keys", "METHOD", "mean of the values", "chosen per head",
+		"HEAD"} {
+		if !strings.Contains(want, says) {
+			t.Errorf("no %q in\n%s", says, want)
+		}
+	}
+	var c auto.Choice
+	b, err := os.ReadFile(spec)
+	if err == nil {
+		err = json.Unmarshal(b, &c)
+	}
+	if err != nil || len(c.Heads) != 2 {
+		t.Errorf("saved choice %v: %v", c, err)
+	}
+	got := ok(t, append([]string{"advise", npz.Name(), "-m", "16"}, cheap...)...).stdout
+	before := func(s string) string { at, _, _ := strings.Cut(s, "\nTime "); return at }
+	if before(got) != before(want) {
+		t.Errorf("npz:\n%s\nnpy:\n%s", got, want)
+	}
+	each := objects[AdviseHead](t, ok(t, append([]string{"advise", files[0], files[1], "-m", "16", "--json"},
+		cheap...)...).stdout)
+	if len(each) != 2 || each[1].Head != 1 || each[1].Report.Spec == nil {
+		t.Errorf("heads without values: %+v", each)
+	}
+	fails(t, exitMisuse, "--html", append([]string{"advise", files[0], files[1], "--html", "x.html"}, cheap...)...)
+}
+
+func TestAdviseMisuse(t *testing.T) {
+	dir := t.TempDir()
+	x, few := save(t, dir, "x.npy", random(60, 5, 0.4, 1)), save(t, dir, "few.npy", random(4, 5, 0.4, 1))
+	wide := save(t, dir, "wide.npy", random(60, 6, 0.4, 1))
+	fails(t, exitMisuse, "want one table", "advise")
+	fails(t, exitMisuse, "--demo needs no files", "advise", "--demo", x)
+	fails(t, exitMisuse, "three budgets", "advise", x, "-m", "8", "--tol", "0.1")
+	fails(t, exitMisuse, "--features (-m) is 0", "advise", x, "-m", "0")
+	fails(t, exitMisuse, "nobody", "advise", x, "--families", "nobody")
+	fails(t, exitMisuse, "--scale", "advise", x, "--scale", "wide")
+	fails(t, exitMisuse, "--kernel", "advise", x, "--kernel", "cubic")
+	fails(t, exitMisuse, "--causal needs values", "advise", x, x, "--causal")
+	fails(t, exitFailed, "at least 8", "advise", few)
+	fails(t, exitFailed, "columns", "advise", x, wide)
+	fails(t, exitFailed, "nowhere.npy", "advise", filepath.Join(dir, "nowhere.npy"))
+	nan := dense.New[float64](20, 2)
+	nan.Set(3, 1, 1/nan.At(0, 0))
+	fails(t, exitFailed, "row 3", "advise", save(t, dir, "nan.npy", nan))
+}
+
+// README shows what the first command prints.
+func TestReadmeAdvise(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a whole race")
+	}
+	b, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(b), "go run ./cmd/randfeat advise --demo\n```\n\n```\n")
+	if !found {
+		t.Fatal("the README shows no advise --demo")
+	}
+	block, _, _ := strings.Cut(after, "\n```\n")
+	got := strings.Split(strings.TrimSpace(ok(t, "advise", "--demo").stdout), "\n")
+	want := strings.Split(block, "\n")
+	if len(got) != len(want) {
+		t.Fatalf("README:\n%s\nadvise --demo prints\n%s", block, strings.Join(got, "\n"))
+	}
+	for i, line := range got {
+		if strings.HasPrefix(line, "Time ") && strings.HasPrefix(want[i], "Time ") {
+			continue
+		}
+		if !sameWords(line, want[i]) {
+			t.Errorf("README: %s\nadvise --demo: %s", want[i], line)
+		}
+	}
+}
