@@ -23,6 +23,7 @@ import (
 
 	"github.com/randfeat/randfeat/repro/lab"
 	"github.com/randfeat/randfeat/repro/papers"
+	"github.com/randfeat/randfeat/web/explorer"
 )
 
 func main() {
@@ -71,7 +72,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 type options struct {
-	full, fresh               bool
+	full, fresh, explorer     bool
 	out, cache, data, results string
 	workers                   int
 }
@@ -87,6 +88,7 @@ func (o *options) parse(args []string, stderr io.Writer) ([]*lab.Item, error) {
 	f.BoolVar(&o.fresh, "fresh", false, "compute cells again that the cache has")
 	f.StringVar(&o.data, "data", os.Getenv("RANDFEAT_DATA"), "`folder` of data sets")
 	f.StringVar(&o.results, "results", "", "write the table of verdicts to this Markdown `file`")
+	f.BoolVar(&o.explorer, "explorer", true, "put the explorer into the site")
 	f.IntVar(&o.workers, "j", 0, "cells at a time; 0: one per core")
 	var names []string
 	for {
@@ -151,6 +153,11 @@ func (o *options) run(ctx context.Context, items []*lab.Item, stdout, stderr io.
 	fmt.Fprintf(stdout, "\n%d items: %s (seed %d, %s mode, %.0f s).\n", len(pages), s.Verdicts(), lab.Seed, l.Mode(),
 		time.Since(started).Seconds())
 	if o.out != "" {
+		if o.explorer {
+			if err := writeExplorer(ctx, o.out); err != nil {
+				fmt.Fprintf(stderr, "the site has no explorer: %v\n", err)
+			}
+		}
 		if err := s.Write(o.out); err != nil {
 			return err
 		}
@@ -165,6 +172,19 @@ func (o *options) run(ctx context.Context, items []*lab.Item, stdout, stderr io.
 		return fmt.Errorf("%d of %d items failed", len(failed), len(items))
 	}
 	return nil
+}
+
+// writeExplorer builds the explorer from the sources around the working folder, beside the items' pages.
+func writeExplorer(ctx context.Context, out string) error {
+	page, err := explorer.Build(ctx, "..") // of the library, which is around this module
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(out, "explorer")
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "index.html"), page, 0o666)
 }
 
 // print writes a page's verdicts as a table.

@@ -38,7 +38,8 @@ func TestRunWritesSite(t *testing.T) {
 	var first string
 	for range 2 {
 		var out, err bytes.Buffer
-		args := []string{"run", papers.Smallest, "-out", site, "-cache", filepath.Join(dir, "cache"), "-results", md}
+		args := []string{"run", papers.Smallest, "-out", site, "-explorer=false", "-cache", filepath.Join(dir,
+			"cache"), "-results", md}
 		if rc := run(context.Background(), args, &out, &err); rc != 0 {
 			t.Fatalf("%d: %s", rc, &err)
 		}

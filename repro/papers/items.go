@@ -10,6 +10,7 @@ const (
 	orf     = "Orthogonal Random Features: Explicit Forms and Sharp Inequalities"
 	simplex = "Simplex Random Features (arXiv:2301.13856)"
 	dark    = "Data-Aware Random Feature Kernel for Transformers (DARKFormer)"
+	beyond  = "Beyond the papers"
 )
 
 // Items lists all items in the order of the site.
@@ -34,6 +35,7 @@ func Items() []*lab.Item {
 		simplexTable3,
 		darkTheorem,
 		darkVariance,
+		league,
 	}
 }
 

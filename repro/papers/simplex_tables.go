@@ -15,18 +15,18 @@ import (
 
 var simplexFig8 = &lab.Item{
 	ID: "simplex-fig8", Paper: simplex, Title: "Fig 8 and Table 2: classification over the number of features, and SimRFs+",
-	Data: uciFiles(), Version: 1, Run: runSimplexFig8,
+	Data: uciFiles(), Version: 2, Run: runSimplexFig8,
 }
 
 var simplexFig10 = &lab.Item{
 	ID: "simplex-fig10", Paper: simplex, Title: "Fig 10: accuracy over σ, exact kernel and IIDRFs", Data: uciFiles(),
-	Version: 1,
+	Version: 2,
 	Run:     runSimplexFig10,
 }
 
 var simplexTable3 = &lab.Item{
 	ID: "simplex-table3", Paper: simplex, Title: "Table 3: classification with regular and fast couplings, m = d", Data: uciFiles(),
-	Version: 1, Run: runSimplexTable3,
+	Version: 2, Run: runSimplexTable3,
 }
 
 // simplexVBar is the mean |x+y| after scaling (Table 2): it tells σ.
@@ -352,12 +352,14 @@ func runSimplexFig10(l *lab.Lab) (*lab.Page, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.Add(lab.Check{What: s.name + ": σ where IIDRFs peak, and σ of v̄ in Table 2",
-			Paper: fmt.Sprintf("%.2f (from v̄ = %g)", sigma,
-				simplexVBar[set]), Ours: fmt.Sprintf("%.2f", sigmas[best]), Interval: "the grid has steps of a factor 2.4",
-			Verdict: lab.Judge(math.Abs(math.Log(sigmas[best]/sigma)) <= 1.5*math.Log(2.4)),
-			Why: map[bool]string{false: "a flat or noisy peak on 100 validation rows"}[math.Abs(math.Log(sigmas[best]/sigma)) <=
-				1.5*math.Log(2.4)]})
+		c := lab.Check{What: s.name + ": σ where IIDRFs peak, and σ of v̄ in Table 2",
+			Paper: fmt.Sprintf("%.2f (from v̄ = %g)", sigma, simplexVBar[set]), Ours: fmt.Sprintf("%.2f", sigmas[best]),
+			Interval: "the grid has steps of a factor 2.4",
+			Verdict:  lab.Judge(math.Abs(math.Log(sigmas[best]/sigma)) <= 1.5*math.Log(2.4))}
+		if c.Verdict == lab.Misses {
+			c.Why = "a flat or noisy peak on 100 validation rows"
+		}
+		p.Add(c)
 		p.Claim(s.name+": random features fall behind the exact kernel at large σ", "so",
 			fmt.Sprintf("%.2f against %.2f at σ = 10",
 				random.Y[last], exact.Y[last]), random.Y[last] < exact.Y[last], "they do not")

@@ -40,8 +40,8 @@ func uciFiles() (files []string) {
 	return files
 }
 
-// table is a set in numbers. Words become their rank in alphabetical order, as scikit-learn's LabelEncoder numbers
-// them.
+// table is a set in numbers: a column of words becomes one column per word. That the papers did so follows from SimRF
+// Table 3, which pads rows to a power of two: abalone and nursery, which have 8 columns, change by it and so had more.
 type table struct {
 	x       dense.Matrix[float64]
 	y       []int
@@ -77,19 +77,35 @@ func readUCI(l *lab.Lab, s uciSet) (*table, error) {
 	if err := scan.Err(); err != nil || len(rows) == 0 {
 		return nil, fmt.Errorf("%s: no rows (%v)", s.file, err)
 	}
-	d := len(rows[0]) - 1
-	t := &table{x: dense.New[float64](len(rows), d), y: make([]int, len(rows))}
-	for j := range d + 1 {
-		value, words := column(rows, j, j == d)
-		for i := range rows {
-			if j < d {
-				t.x.Row(i)[j] = value[i]
-			} else {
-				t.y[i] = int(value[i])
-			}
-		}
-		if j == d {
+	var columns [][]float64
+	t := &table{y: make([]int, len(rows))}
+	for j := range rows[0] {
+		last := j == len(rows[0])-1
+		value, words := column(rows, j, last)
+		switch {
+		case last:
 			t.classes = words
+			for i, v := range value {
+				t.y[i] = int(v)
+			}
+		case words > 0:
+			for w := range words {
+				is := make([]float64, len(rows))
+				for i, v := range value {
+					if int(v) == w {
+						is[i] = 1
+					}
+				}
+				columns = append(columns, is)
+			}
+		default:
+			columns = append(columns, value)
+		}
+	}
+	t.x = dense.New[float64](len(rows), len(columns))
+	for j, c := range columns {
+		for i, v := range c {
+			t.x.Row(i)[j] = v
 		}
 	}
 	return t, nil
