@@ -44,6 +44,7 @@ type fitFlags struct {
 
 	model, family, coupling string
 	featureMap, scaling     string
+	kernel                  string
 	bandwidth, lambda       float64
 	features, budget        int
 	classWeight             string
@@ -123,6 +124,8 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.model, "model", "", kindList(", ")+fmt.Sprintf(" (%s if left out)", machine.Kinds()[0].Kind))
 	flags.StringVar(&f.featureMap, "map", "", "exact, the kernel of all rows, for ridge; nystrom, that of some rows; "+
 		"or random features (ridge: exact up to 20000 rows, then chosen, if left out)")
+	flags.StringVar(&f.kernel, "kernel", "", "kernel: "+strings.Join(auto.Kernels(), ", ")+" (by trial with --map exact and "+
+		"nystrom, else gaussian, if left out)")
 	flags.StringVar(&f.scaling, "scaling", "", "scaling of columns: "+strings.Join(auto.Scalings(),
 		", ")+" (by trial if "+
 		"left out)")
@@ -133,7 +136,8 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.Float64Var(&f.bandwidth, "bandwidth", 0, "bandwidth s of the kernel, in units of standardised columns "+
 		"(chosen if left out)")
 	flags.Float64Var(&f.lambda, "lambda", 0, "penalty λ on the sum of losses (chosen if left out)")
-	flags.IntVar(&f.features, "features", 0, "number of random features (by a learning curve if left out)")
+	flags.IntVar(&f.features, "features", 0, "number of random features (by a learning curve if left out; beyond 16384 "+
+		"ridge alone, by conjugate gradients)")
 	flags.IntVar(&f.budget, "budget", 0, "most random features of the learning curve (2048 if left out)")
 	flags.StringVar(&f.classWeight, "class-weight", "",
 		"weights of classes, for --model ridge and logistic: balanced, or JSON such as '{\"yes\": 5}'")
@@ -155,6 +159,7 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	})
 	completeNames(cmd, "model", func() []string { return strings.Fields(kindList(" ")) })
 	completeNames(cmd, "map", auto.Maps)
+	completeNames(cmd, "kernel", auto.Kernels)
 	completeNames(cmd, "scaling", auto.Scalings)
 	completeNames(cmd, "family", familyNames)
 	completeNames(cmd, "coupling", couplingNames)
@@ -193,7 +198,8 @@ func (f *fitFlags) options(cmd *cobra.Command) (auto.Options, error) {
 		Kind: machine.Kind(f.model), Bandwidth: f.bandwidth, Lambda: f.lambda, Features: f.features, Budget: f.budget,
 		Seed: f.seed, Folds: f.folds, Sample: f.sample, Float32: f.float32, Block: f.block,
 		Marks: f.marks, Keep: f.keep,
-		Checkpoint: f.checkpoint, CheckpointEvery: f.checkpointEvery, Map: f.featureMap, Scaling: f.scaling,
+		Checkpoint: f.checkpoint, CheckpointEvery: f.checkpointEvery, Map: f.featureMap, Kernel: f.kernel,
+		Scaling: f.scaling,
 	}
 	for _, n := range []struct {
 		flag  string

@@ -47,7 +47,7 @@ func (c *chooser) chooseBandwidth() error {
 	ch := Choice{Name: "bandwidth", Given: c.f.o.Bandwidth > 0, Why: "as asked"}
 	if ch.Given && c.fixedPenalty() { // there is nothing to try
 		s := c.f.o.Bandwidth
-		c.spec.Kernel, c.lambda = kernel.Kernel{Kind: kernel.Gaussian, Scale: s}, c.f.o.Lambda
+		c.spec.Kernel, c.lambda = kernel.Kernel{Kind: c.spec.Kernel.Kind, Scale: s}, c.f.o.Lambda
 		ch.Number, ch.Value = s, short(s)
 		c.chosen(ch)
 		return nil

@@ -57,6 +57,8 @@ func (f *fit) choose(s *sample, rows int64) (*decision, error) {
 			machine.ErrSetup)
 	case f.o.Map == MapNystrom:
 		return f.chooseNystrom(s, rows)
+	case f.o.Features > maxFeatures:
+		return f.chooseLarge(s, rows)
 	case f.o.Map == MapExact && !f.info.Exact:
 		return nil, fmt.Errorf("a %s model has no exact kernel: leave the map out: %w", f.kind, machine.ErrSetup)
 	case f.o.Map == MapExact:
@@ -65,14 +67,15 @@ func (f *fit) choose(s *sample, rows int64) (*decision, error) {
 	}
 	c := &chooser{f: f, s: s, rows: rows, d: &decision{Rows: rows, Sampled: s.len(), Last: s.last},
 		known: map[tried][]trial{}}
-	c.spec = randfeat.Spec{Dim: s.x.Cols, Seed: f.o.Seed}
+	c.spec = randfeat.Spec{Kernel: kernel.Kernel{Kind: f.o.kernelKind()}, Dim: s.x.Cols, Seed: f.o.Seed}
 	if f.info.LeastSquares {
 		c.try = &ridgeTries{ctx: f.ctx, s: s, task: f.task, evidence: f.info.Bayesian}
 	} else {
 		c.try = &sumTries{ctx: f.ctx, s: s, kind: f.kind, setup: f.setup(c.spec)}
 	}
-	c.median = medianDistance(s, f.o.Seed)
+	c.median = medianDistance(s, f.o.kernelKind(), f.o.Seed)
 	c.noteModel()
+	c.noteKernel()
 	c.planned = c.plan()
 	f.progress(stageChoose, 0, c.planned)
 	for _, step := range []func() error{c.chooseFamily, c.chooseBandwidth, c.chooseFeatures, c.moreFeatures, c.refit,
@@ -116,7 +119,7 @@ func (c *chooser) at(s float64, features int) (randfeat.Spec, error) {
 }
 
 func (c *chooser) specOf(spec randfeat.Spec, s float64, features int) (randfeat.Spec, error) {
-	spec.Kernel = kernel.Kernel{Kind: kernel.Gaussian, Scale: s}
+	spec.Kernel = kernel.Kernel{Kind: spec.Kernel.Kind, Scale: s}
 	if c.fitted(spec.Family) {
 		var err error
 		if spec, err = randfeat.Fit(spec, c.s.x, c.s.x); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -23,9 +24,11 @@ const (
 
 	minSample   = 64      // below it standard errors of differences, which decide, mean little
 	maxFeatures = 1 << 14 // 2 GiB for one ΦᵀΦ, and there is one per fold
-	maxFolds    = 64      // each holds sums of its own, and a block of rows
-	maxWidth    = 1 << 16 // as many as a table may have columns
-	maxBlock    = 1 << 16
+	// mostFeatures are those of ridge by conjugate gradients, which has no ΦᵀΦ.
+	mostFeatures = 1 << 17
+	maxFolds     = 64      // each holds sums of its own, and a block of rows
+	maxWidth     = 1 << 16 // as many as a table may have columns
+	maxBlock     = 1 << 16
 	// blockCells and sampleCells bound the numbers of a block and of the sample: 32 and 256 MiB.
 	blockCells  = 1 << 22
 	sampleCells = 1 << 25
@@ -62,8 +65,13 @@ func (o Options) withDefaults() (Options, error) {
 		return bad("λ = %g, want a positive number, or 0 to have one chosen", o.Lambda)
 	case o.Lambda > 0 && o.Kind != "" && !kind.Penalised:
 		return bad("λ = %g for a %s, which has no penalty: leave it out", o.Lambda, o.Kind)
-	case o.Features < 0 || o.Features > maxFeatures:
-		return bad("%d features, want 1 to %d, or 0 to have a number chosen", o.Features, maxFeatures)
+	case o.Features < 0 || o.Features > mostFeatures:
+		return bad("%d features, want 1 to %d, or 0 to have a number chosen", o.Features, mostFeatures)
+	case o.Features > maxFeatures && (o.Kind != "" && !kind.Exact || o.Map == MapNystrom):
+		return bad("%d features are for ridge of random features alone, others have at most %d", o.Features, maxFeatures)
+	case o.Features > maxFeatures && o.Checkpoint != "":
+		return bad("%d features are fitted by passes over the rows that no checkpoint keeps: leave it out, or at most %d "+
+			"features", o.Features, maxFeatures)
 	case o.Budget < 2 || o.Budget > maxFeatures:
 		return bad("a budget of %d features, want 2 to %d", o.Budget, maxFeatures)
 	case o.Folds < 1 || o.Folds > maxFolds:
@@ -81,6 +89,10 @@ func (o Options) withDefaults() (Options, error) {
 	case o.Map == MapExact && (o.Family != nil || o.Coupling != nil || o.Features > 0 || o.Budget != defaultBudget ||
 		o.Float32):
 		return bad("an exact kernel has no random features: leave family, coupling, features, budget and float32 out")
+	case o.Kernel != "" && !slices.Contains(Kernels(), o.Kernel):
+		return bad("kernel %q, want %s", o.Kernel, strings.Join(Kernels(), ", "))
+	case o.Kernel != "" && !o.kernelKind().Exponential() && o.Family != nil && o.Family.Name() != (family.Trig{}).Name():
+		return bad("family %s does not have the %s kernel, only trig does: leave one of them out", o.Family.Name(), o.Kernel)
 	case o.Scaling != "" && !slices.Contains(Scalings(), o.Scaling):
 		return bad("scaling %q, want %s", o.Scaling, strings.Join(Scalings(), ", "))
 	case o.Scaling != "" && o.Schema != nil:

@@ -54,15 +54,17 @@ func (f *fit) chooseExact(s *sample, rows int64) (*decision, error) {
 	}
 	c.chosen(Choice{Name: "map", Value: MapExact, Given: f.o.Map != "", Why: why})
 	e := c.exactSearch(shuffled(s.len(), f.o.Seed), finalSizes(s.len())...)
-	e.at = f.start
+	e.at, e.open = f.start, f.o.Kernel == ""
 	c.planned = 20
 	f.progress(stageChoose, 0, c.planned)
 	if err := e.search(); err != nil {
 		return nil, err
 	}
-	c.d.Spec = randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Gaussian, Scale: e.at.scale}, Dim: s.x.Cols, M: s.len(),
+	c.d.Spec = randfeat.Spec{Kernel: kernel.Kernel{Kind: e.tries.kind, Scale: e.at.scale}, Dim: s.x.Cols, M: s.len(),
 		Seed: f.o.Seed, Family: family.Landmarks{}}
 	c.d.Lambda = e.at.lambda
+	c.noteKernel()
+	c.took(e)
 	b := Choice{Name: "bandwidth", Number: e.at.scale, Value: short(e.at.scale), Given: f.o.Bandwidth > 0,
 		Why: "as asked"}
 	l := Choice{Name: "lambda", Number: e.at.lambda, Value: short(e.at.lambda), Given: f.o.Lambda > 0, Why: "as asked"}
@@ -101,10 +103,13 @@ type exactSearch struct {
 	at      exactPoint
 	near    exactPoint // where a climb begins instead of a grid, s in median distances; zero: there is a grid
 	all     []trial    // of the last number of rows
+	open    bool       // other kernels are tried as well
+	kinds   []Trial    // that were
 }
 
 func (c *chooser) exactSearch(order []int, sizes ...int) *exactSearch {
-	return &exactSearch{c: c, order: order, sizes: sizes, tries: exactTries{ctx: c.f.ctx, task: c.f.task}}
+	return &exactSearch{c: c, order: order, sizes: sizes, tries: exactTries{ctx: c.f.ctx, task: c.f.task,
+		kind: c.f.o.kernelKind()}}
 }
 
 // finalSizes are those of the search of the settings of n rows: it ends where a few trials cost as much as the fit.
@@ -165,7 +170,7 @@ func (e *exactSearch) search() error {
 	if err := e.rows(e.sizes[0]); err != nil {
 		return err
 	}
-	c.median = medianDistance(&sample{x: e.tries.x}, o.Seed)
+	c.median = medianDistance(&sample{x: e.tries.x}, e.tries.kind, o.Seed)
 	switch {
 	case e.at != exactPoint{}:
 	case e.near != exactPoint{}:
@@ -188,6 +193,12 @@ func (e *exactSearch) search() error {
 			}
 		}
 		if err := e.climb(); err != nil {
+			return err
+		}
+		if i > 0 || !e.open {
+			continue
+		}
+		if err := e.tryKinds(); err != nil {
 			return err
 		}
 	}

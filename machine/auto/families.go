@@ -63,7 +63,7 @@ func (c *chooser) candidates() []randfeat.Spec {
 // defined reports whether the coupling goes with the projections of a family that was given: some, such as Poisson's,
 // are not normal, and only independent ones are defined.
 func (c *chooser) defined(s randfeat.Spec) bool {
-	if c.f.o.Family == nil {
+	if c.f.o.Family == nil && s.Kernel.Kind.Exponential() {
 		return true
 	}
 	one, err := c.specOf(s, c.median, 1)

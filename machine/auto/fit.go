@@ -87,6 +87,7 @@ type decision struct {
 	Sampled int           `json:"sampled"`
 	Last    uint64        `json:"last,omitempty"`  // largest priority of the sampled rows
 	Exact   bool          `json:"exact,omitempty"` // the kernel of all rows, no random features
+	Large   bool          `json:"large,omitempty"` // by conjugate gradients
 	Tried   bool          `json:"tried,omitempty"` // some choice was between alternatives tried on the sample
 }
 
@@ -271,10 +272,14 @@ func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
 		}
 		return m, f.scoreNested()
 	}
-	if f.decision.Exact {
+	if f.decision.Exact || f.decision.Large {
 		var m *machine.Model
 		err := f.stage(stageFit, func() (n int64, err error) {
-			m, err = f.fitExact(s)
+			if f.decision.Large {
+				m, err = f.fitLarge(f.watch(rows, stageFit))
+			} else {
+				m, err = f.fitExact(s)
+			}
 			return f.decision.Rows, err
 		})
 		if err != nil {

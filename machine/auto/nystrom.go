@@ -24,8 +24,8 @@ func (f *fit) drawn() ([]coupling.Omega, error) {
 }
 
 // nystrom is the spec of at most m landmarks of the sample at bandwidth s, and the landmarks.
-func (c *chooser) nystrom(s float64, m int) (randfeat.Spec, []coupling.Omega, error) {
-	k := kernel.Kernel{Kind: kernel.Gaussian, Scale: s}
+func (c *chooser) nystrom(kind kernel.Kind, s float64, m int) (randfeat.Spec, []coupling.Omega, error) {
+	k := kernel.Kernel{Kind: kind, Scale: s}
 	rows, err := machine.Landmarks(k, c.s.x, m, c.f.o.Seed)
 	if err != nil {
 		return randfeat.Spec{}, nil, err
@@ -53,7 +53,7 @@ func (f *fit) chooseNystrom(s *sample, rows int64) (*decision, error) {
 		return nil, fmt.Errorf("%d landmarks from a sample of %d rows: ask for fewer features, or for a larger sample: %w",
 			m, s.len(), machine.ErrSetup)
 	}
-	spec, marks, err := c.nystrom(e.at.scale, m)
+	spec, marks, err := c.nystrom(e.tries.kind, e.at.scale, m)
 	if err != nil {
 		return nil, err
 	}
@@ -78,13 +78,15 @@ func (f *fit) chooseNystrom(s *sample, rows int64) (*decision, error) {
 // exactSettings are bandwidth and penalty of the exact kernel of some rows of the sample.
 func (c *chooser) exactSettings() (*exactSearch, error) {
 	e := c.exactSearch(shuffled(c.s.len(), c.f.o.Seed), finalSizes(c.s.len())...)
-	e.at = c.f.start
+	e.at, e.open = c.f.start, c.f.o.Kernel == ""
 	return e, e.search()
 }
 
 // takeNystrom makes landmarks the map.
 func (c *chooser) takeNystrom(e *exactSearch, spec randfeat.Spec, marks []coupling.Omega, lambda float64) {
 	c.spec, c.lambda, c.f.marks = spec, lambda, marks
+	c.noteKernel()
+	c.took(e)
 	s := spec.Kernel.Scale
 	b := Choice{Name: "bandwidth", Number: s, Value: short(s), Given: c.f.o.Bandwidth > 0, Why: "as asked"}
 	if !b.Given {
@@ -113,7 +115,12 @@ func (c *chooser) chooseMap() error {
 	}
 	around := []float64{e.at.lambda, e.at.lambda * math.Sqrt(0.1), e.at.lambda * math.Sqrt(10)}
 	// Random features at the bandwidth of the exact kernel.
-	ts, err := c.trial(c.spec, e.at.scale, c.limit(), around)
+	at := c.spec
+	at.Kernel.Kind = e.tries.kind
+	if !c.defined(at) {
+		at.Coupling = coupling.IID{}
+	}
+	ts, err := c.trial(at, e.at.scale, c.limit(), around)
 	if err != nil {
 		return err
 	}
@@ -130,11 +137,12 @@ func (c *chooser) chooseMap() error {
 			features.Number, features.Value = float64(n), fmt.Sprint(n)
 			features.Why = "the budget, with the bandwidth of the exact kernel"
 			c.moveBandwidth(top.spec.Kernel.Scale)
+			c.took(e)
 		}
 	}
 	// Landmarks.
 	m := min(int(features.Number/math.Sqrt2), c.s.len()/2)
-	spec, marks, err := c.nystrom(e.at.scale, m)
+	spec, marks, err := c.nystrom(e.tries.kind, e.at.scale, m)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -33,13 +34,16 @@ type Options struct {
 	Marks data.MarkColumns
 	Keep  []string // columns of Marks that are fields as well
 
-	Kind      machine.Kind      // empty: ridge, or density without targets
-	Family    family.Family     // nil: trig, or oprf where features must be positive
-	Coupling  coupling.Coupling // nil: orthogonal, or simplex for positive features
-	Bandwidth float64           // s
-	Lambda    float64           // penalty on the sum of losses
-	Features  int               // F; 0: by a learning curve
-	Budget    int               // most features of the learning curve; 0: 2048
+	Kind     machine.Kind      // empty: ridge, or density without targets
+	Family   family.Family     // nil: trig, or oprf where features must be positive
+	Coupling coupling.Coupling // nil: orthogonal, or simplex for positive features
+	// Kernel is one of Kernels; empty: Gaussian, or with the exact kernel and with landmarks another that is better by more
+	// than a standard error.
+	Kernel    string
+	Bandwidth float64 // s
+	Lambda    float64 // penalty on the sum of losses
+	Features  int     // F; 0: by a learning curve
+	Budget    int     // most features of the learning curve; 0: 2048
 	// Map is one of Maps; empty: the exact kernel for ridge of at most 20,000 rows, the better of the others for ridge
 	// of more, unless something is said of features; random features for the other kinds.
 	Map string
@@ -62,7 +66,7 @@ type Options struct {
 	CheckpointEvery time.Duration
 
 	// Progress, if set, is told how far a stage is: rows done of total, which is 0 where it is unknown; of "choose",
-	// trials done of about as many as there will be; of "steps", those of logistic regression.
+	// trials done of about as many as there will be; of "steps", those of logistic regression and of conjugate gradients.
 	Progress func(stage string, done, total int64)
 }
 
@@ -88,6 +92,27 @@ const (
 
 // Maps are all maps.
 func Maps() []string { return []string{MapRandom, MapExact, MapNystrom} }
+
+// Kernels are the kernels that a model may have: those with κ(x, x) = 1 and no negative values.
+func Kernels() []string {
+	var out []string
+	for _, k := range kernel.Kinds() {
+		if k != kernel.Softmax && !k.Signed() {
+			out = append(out, k.String())
+		}
+	}
+	return out
+}
+
+// kernelKind is the kernel that was asked for, or the Gaussian one.
+func (o *Options) kernelKind() kernel.Kind {
+	for _, k := range kernel.Kinds() {
+		if k.String() == o.Kernel {
+			return k
+		}
+	}
+	return kernel.Gaussian
+}
 
 // The scalings of columns, which decide how much each counts in distances.
 const (

@@ -9,6 +9,7 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/stattest"
+	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -73,11 +74,11 @@ func TestMedianDistance(t *testing.T) {
 		s.x.Data[i] = r.NormFloat64()
 	}
 	// |x−y|²/2 has a chi-square law of 3 degrees, whose median is 2.366; 4096 pairs give 2 % at most.
-	if got, want := medianDistance(s, 3), math.Sqrt(2*2.366); math.Abs(got-want) > 0.04*want {
+	if got, want := medianDistance(s, kernel.Gaussian, 3), math.Sqrt(2*2.366); math.Abs(got-want) > 0.04*want {
 		t.Errorf("median distance %g, want %g", got, want)
 	}
 	clear(s.x.Data)
-	if got := medianDistance(s, 3); got != 1 {
+	if got := medianDistance(s, kernel.Gaussian, 3); got != 1 {
 		t.Errorf("median distance %g of equal rows", got)
 	}
 }

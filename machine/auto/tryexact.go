@@ -3,6 +3,7 @@ package auto
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -25,8 +26,9 @@ type exactTries struct {
 	task machine.Task
 
 	x, y, t dense.Matrix[float64]
-	from    int                   // rows from here on are judged
-	log     dense.Matrix[float64] // −|x_i−x_j|²/2, upper triangle
+	from    int // rows from here on are judged
+	kind    kernel.Kind
+	log     dense.Matrix[float64] // −|x_i−x_j|²/2, or −Σ|x_il−x_jl| for the Laplace kernel, upper triangle
 	k       dense.Matrix[float64]
 	work    []exactWork
 	scale   float64 // of k; 0: none
@@ -50,8 +52,26 @@ func (e *exactTries) reset(x, y, t dense.Matrix[float64]) error {
 	if e.from = 0; e.parts == nil {
 		e.from = x.Rows - min(x.Rows, max(judgedRows, x.Rows/2))
 	}
-	e.log = buf.Shaped(e.log, x.Rows, x.Rows)
-	return kernel.LogGram(kernel.Kernel{Kind: kernel.Gaussian}, e.log, x, x)
+	return e.distances()
+}
+
+// distances sets log to those that the kernel is a function of.
+func (e *exactTries) distances() error {
+	of := kernel.Gaussian
+	if e.kind == kernel.Laplace {
+		of = e.kind
+	}
+	e.log, e.scale = buf.Shaped(e.log, e.x.Rows, e.x.Rows), 0
+	return kernel.LogGram(kernel.Kernel{Kind: of}, e.log, e.x, e.x)
+}
+
+// take takes another kernel.
+func (e *exactTries) take(kind kernel.Kind) error {
+	same := (kind == kernel.Laplace) == (e.kind == kernel.Laplace)
+	if e.kind, e.scale = kind, 0; same {
+		return nil
+	}
+	return e.distances()
 }
 
 // kernels sets k to those of bandwidth s.
@@ -62,10 +82,25 @@ func (e *exactTries) kernels(s float64) {
 	tab := kern.Best[float64]()
 	e.k = buf.Shaped(e.k, e.log.Rows, e.log.Rows)
 	par.For(e.k.Rows, 64, func(lo, hi int) {
+		value := make([]float64, e.k.Cols)
 		for i := lo; i < hi; i++ {
 			row := e.k.Row(i)[i:]
 			copy(row, e.log.Row(i)[i:])
-			tab.Scale(row, 1/(s*s))
+			switch {
+			case e.kind == kernel.Gaussian:
+				tab.Scale(row, 1/(s*s))
+			case e.kind == kernel.Laplace:
+				tab.Scale(row, 1/s)
+			default:
+				values := value[:len(row)]
+				for j, l := range row {
+					v, a := e.kind.Decay(math.Sqrt(-2*l) / s)
+					values[j], row[j] = v, -a
+				}
+				tab.Exp(row, 0)
+				tab.Mul(row, values)
+				continue
+			}
 			tab.Exp(row, 0)
 		}
 	})
@@ -76,7 +111,7 @@ func (e *exactTries) kernels(s float64) {
 func (e *exactTries) try(s float64, lambdas []float64) ([]trial, error) {
 	e.kernels(s)
 	n := e.x.Rows
-	spec := randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Gaussian, Scale: s}}
+	spec := randfeat.Spec{Kernel: kernel.Kernel{Kind: e.kind, Scale: s}}
 	workers := 1
 	if n <= parallelRows {
 		workers = min(runtime.GOMAXPROCS(0), len(lambdas))

@@ -57,7 +57,7 @@ func (c *chooser) fittedWeights(rows []int, from []float64) ([]float64, exactPoi
 	}
 	weighted := x.Clone()
 	weigh(weighted, c.f.columnWeights(from))
-	scale := medianDistance(&sample{x: weighted}, c.f.o.Seed)
+	scale := medianDistance(&sample{x: weighted}, kernel.Gaussian, c.f.o.Seed)
 	p := make([]float64, len(from)+1) // log widths, log λ
 	for i, v := range from {
 		p[i] = math.Log(v / scale)

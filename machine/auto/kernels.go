@@ -1,0 +1,101 @@
+package auto
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// noteKernel lists a kernel that was asked for.
+func (c *chooser) noteKernel() {
+	if name := c.f.o.Kernel; name != "" {
+		c.chosen(Choice{Name: "kernel", Value: name, Given: true, Why: "as asked"})
+	}
+}
+
+// took lists the kernel that a search took, where it looked for one.
+func (c *chooser) took(e *exactSearch) {
+	if len(e.kinds) == 0 {
+		return
+	}
+	ch := Choice{Name: "kernel", Value: e.tries.kind.String(), Trials: e.kinds,
+		Why: "none tried is better by more than a standard error"}
+	if e.tries.kind != kernel.Gaussian {
+		ch.Why = fmt.Sprintf("best %s of %d rows, and by more than a standard error", c.f.metric(), e.sizes[0])
+	}
+	c.chosen(ch)
+}
+
+// tryKinds compares other kernels with the Gaussian one on the rows of the first size, at its settings and a few longer
+// bandwidths. matern32 is between all others and goes first: where it is no better, targets are smooth, and the rest is
+// not worth its time. Another kernel than the Gaussian one must be better by more than a standard error; the climb goes
+// on from where it was best.
+func (e *exactSearch) tryKinds() error {
+	i := best(e.all)
+	if i < 0 {
+		return nil
+	}
+	smooth, all := e.all[i], e.all
+	top := smooth
+	e.kinds = append(e.kinds, e.c.f.shown(smooth, 0, kernel.Gaussian.String()))
+	for _, kind := range []kernel.Kind{kernel.Matern32, kernel.Matern52, kernel.Matern12, kernel.Laplace} {
+		t, err := e.tryKind(kind, smooth)
+		if err != nil {
+			return err
+		}
+		if t.loss == nil || mean(t.compared()) >= mean(top.compared()) {
+			if kind == kernel.Matern32 {
+				break
+			}
+			continue
+		}
+		top = t
+	}
+	if diff, se := gain(smooth.compared(), top.compared()); diff <= se {
+		e.all = all
+		return e.tries.take(kernel.Gaussian)
+	}
+	e.at, e.all = exactPoint{top.spec.Kernel.Scale, top.lambda}, nil
+	if err := e.tries.take(top.spec.Kernel.Kind); err != nil {
+		return err
+	}
+	return e.climb()
+}
+
+// tryKind is the best of a few settings of a kernel near that of the Gaussian one, in units of its own distances. Rough
+// kernels have longer bandwidths at their best: their correlations fall at once and then slowly.
+func (e *exactSearch) tryKind(kind kernel.Kind, smooth trial) (t trial, err error) {
+	if err := e.tries.take(kind); err != nil {
+		return t, err
+	}
+	o := &e.c.f.o
+	lambdas := []float64{smooth.lambda, smooth.lambda * math.Sqrt(0.1)}
+	if o.Lambda > 0 {
+		lambdas = []float64{o.Lambda}
+	}
+	scales := []float64{o.Bandwidth}
+	if o.Bandwidth == 0 {
+		first := smooth.spec.Kernel.Scale * medianDistance(&sample{x: e.tries.x}, kind, o.Seed) / e.c.median
+		scales = []float64{first, 2 * first, 4 * first}
+	}
+	e.all = nil
+	for _, s := range scales {
+		if err := e.try(s, lambdas); err != nil {
+			return t, err
+		}
+	}
+	if i := best(e.all); i >= 0 {
+		t = e.all[i]
+		e.kinds = append(e.kinds, e.c.f.shown(t, float64(len(e.kinds)), kind.String()))
+	}
+	return t, nil
+}
+
+// compared is what kernels are compared by: errors, or the far less noisy Brier score of classes.
+func (t trial) compared() []float64 {
+	if t.tie != nil {
+		return t.tie
+	}
+	return t.loss
+}

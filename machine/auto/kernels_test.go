@@ -1,0 +1,104 @@
+package auto
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// stairs is n rows of two columns and a target with jumps along the axes.
+func stairs(n int, seed uint64) *numbers {
+	r := rand.New(rand.NewPCG(seed, 4))
+	s := &numbers{names: []string{"a", "b", "y"}}
+	for range n {
+		a, b := r.Float64(), r.Float64()
+		s.rows = append(s.rows, []float64{a, b, math.Floor(4*a) + 2*float64(int(4*b)%2) + 0.1*r.NormFloat64()})
+	}
+	return s
+}
+
+// A target with jumps gets a rough kernel, and is predicted better with it; a smooth one keeps the Gaussian kernel.
+func TestKernelIsChosen(t *testing.T) {
+	m, r := mustFit(t, stairs(500, 1), Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Folds: 1})
+	ch := choice(t, r, "kernel")
+	if ch.Given || ch.Value == kernel.Gaussian.String() || ch.Value != m.Spec.Kernel.Kind.String() || len(ch.Trials) < 3 {
+		t.Errorf("stairs: %+v", ch)
+	}
+	smooth, _ := mustFit(t, stairs(500, 1), Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Folds: 1, Kernel: "gaussian"})
+	if rough, gauss := evaluate(t, m, stairs(2000, 2))[0].Value, evaluate(t, smooth, stairs(2000, 2))[0].Value; rough > 0.95*
+		gauss {
+		t.Errorf("RMSE %.3f with the %s kernel, %.3f with the Gaussian one", rough, ch.Value, gauss)
+	} else {
+		t.Logf("RMSE %.3f with the %s kernel, %.3f with the Gaussian one", rough, ch.Value, gauss)
+	}
+	m, r = mustFit(t, waves(300, 1), Options{Learn: learn("y"), Folds: 1})
+	if ch := choice(t, r, "kernel"); ch.Value != kernel.Gaussian.String() || m.Spec.Kernel.Kind != kernel.Gaussian ||
+		len(ch.Trials) < 2 {
+		t.Errorf("waves: %+v", ch)
+	}
+}
+
+// Every kernel can be asked for, with every map that a model may have.
+func TestKernelAsAsked(t *testing.T) {
+	for _, name := range Kernels() {
+		for _, o := range []Options{{Map: MapExact, Lambda: 0.1}, {Map: MapNystrom, Features: 40}, {Map: MapRandom,
+			Features: 64}, {Map: MapRandom, Features: 64, Bandwidth: 2, Lambda: 0.1}} {
+			o.Learn, o.Folds, o.Kernel = learn("y"), 1, name
+			m, r := mustFit(t, waves(250, 2), o)
+			if ch := choice(t, r, "kernel"); m.Spec.Kernel.Kind.String() != name || !ch.Given || ch.Value != name {
+				t.Errorf("%s, %s: %v, %+v", name, o.Map, m.Spec.Kernel.Kind, ch)
+			}
+			if rmse := evaluate(t, m, waves(500, 3))[0].Value; rmse > 0.6 { // the noise is 0.3, the spread 0.7 and more
+				t.Errorf("%s, %s: RMSE %g", name, o.Map, rmse)
+			}
+		}
+	}
+	for says, o := range map[string]Options{
+		"want gaussian, laplace": {Kernel: "softmax"},
+		"only trig does":         {Kernel: "matern32", Family: family.OPRF{}},
+		"only trig has it":       {Kernel: "matern32", Kind: machine.KindSmoother},
+	} {
+		o.Learn = learn("y")
+		if _, _, err := Fit(context.Background(), waves(100, 1), o); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v does not say %q", err, says)
+		}
+	}
+}
+
+// More features than a factorisation may have: by conjugate gradients, near the exact kernel, and said so.
+func TestManyFeatures(t *testing.T) {
+	o := Options{Learn: learn("y"), Folds: 1, Features: maxFeatures + 2}
+	m, r := mustFit(t, waves(300, 4), o)
+	if m.Weights.Rows != maxFeatures+2 || choice(t, r, "features").Number != maxFeatures+2 ||
+		!strings.Contains(strings.Join(r.Notes, "\n"), "conjugate gradients") {
+		t.Errorf("%d features, notes %q", m.Weights.Rows, r.Notes)
+	}
+	o.Features, o.Map = 0, MapExact
+	o.Bandwidth, o.Lambda, o.Kernel = m.Spec.Kernel.Scale, m.Lambda, m.Spec.Kernel.Kind.String()
+	o.Scaling = choice(t, r, "scaling").Value
+	exact, _ := mustFit(t, waves(300, 4), o)
+	many, all := evaluate(t, m, waves(2000, 5))[0].Value, evaluate(t, exact, waves(2000, 5))[0].Value
+	if many > 1.05*all {
+		t.Errorf("RMSE %.3f, the exact kernel has %.3f", many, all)
+	}
+	t.Logf("RMSE %.4f, exact %.4f, %q", many, all, r.Notes)
+	for says, o := range map[string]Options{
+		"ridge of random features alone": {Kind: machine.KindLogistic, Features: maxFeatures + 2},
+		"no checkpoint":                  {Features: maxFeatures + 2, Checkpoint: "x"},
+		"want 1 to":                      {Features: mostFeatures + 1},
+	} {
+		o.Learn = learn("y")
+		if _, _, err := Fit(context.Background(), waves(100, 1), o); !errors.Is(err, machine.ErrSetup) ||
+			!strings.Contains(err.Error(), says) {
+			t.Errorf("%v does not say %q", err, says)
+		}
+	}
+}
