@@ -54,7 +54,7 @@ func (f *fit) chooseExact(s *sample, rows int64) (*decision, error) {
 	}
 	c.chosen(Choice{Name: "map", Value: MapExact, Given: f.o.Map != "", Why: why})
 	e := c.exactSearch(shuffled(s.len(), f.o.Seed), finalSizes(s.len())...)
-	e.at, e.open = f.start, f.o.Kernel == ""
+	e.at, e.open = f.start, f.kernelOpen()
 	c.planned = 20
 	f.progress(stageChoose, 0, c.planned)
 	if err := e.search(); err != nil {

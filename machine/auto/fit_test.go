@@ -386,7 +386,7 @@ func TestErrors(t *testing.T) {
 		{"NaN penalty", good, Options{Lambda: math.NaN()}, machine.ErrSetup, "λ = NaN"},
 		{"penalty of a smoother", good, Options{Kind: machine.KindSmoother, Lambda: 1}, machine.ErrSetup, "no penalty"},
 		{"penalty of a density", good, Options{Lambda: 1}, machine.ErrSetup, "no penalty"},
-		{"too many features", good, Options{Features: 1 << 20}, machine.ErrSetup, "1048576 features, want 1 to 16384"},
+		{"too many features", good, Options{Features: 1 << 20}, machine.ErrSetup, "1048576 features, want 1 to 131072"},
 		{"budget", good, Options{Budget: 1}, machine.ErrSetup, "budget of 1"},
 		{"folds", good, Options{Folds: -1}, machine.ErrSetup, "-1 folds"},
 		{"sample", good, Options{Sample: 3}, machine.ErrSetup, "sample of 3"},

@@ -7,6 +7,10 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
+// kernelOpen reports whether other kernels than the Gaussian one may be tried: bandwidths of two kernels do not compare,
+// so not where one was given.
+func (f *fit) kernelOpen() bool { return f.o.Kernel == "" && f.o.Bandwidth == 0 }
+
 // noteKernel lists a kernel that was asked for.
 func (c *chooser) noteKernel() {
 	if name := c.f.o.Kernel; name != "" {
@@ -74,14 +78,10 @@ func (e *exactSearch) tryKind(kind kernel.Kind, smooth trial) (t trial, err erro
 	if o.Lambda > 0 {
 		lambdas = []float64{o.Lambda}
 	}
-	scales := []float64{o.Bandwidth}
-	if o.Bandwidth == 0 {
-		first := smooth.spec.Kernel.Scale * medianDistance(&sample{x: e.tries.x}, kind, o.Seed) / e.c.median
-		scales = []float64{first, 2 * first, 4 * first}
-	}
+	first := smooth.spec.Kernel.Scale * medianDistance(&sample{x: e.tries.x}, kind, o.Seed) / e.c.median
 	e.all = nil
-	for _, s := range scales {
-		if err := e.try(s, lambdas); err != nil {
+	for _, times := range []float64{1, 2, 4} {
+		if err := e.try(times*first, lambdas); err != nil {
 			return t, err
 		}
 	}

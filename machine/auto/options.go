@@ -38,7 +38,7 @@ type Options struct {
 	Family   family.Family     // nil: trig, or oprf where features must be positive
 	Coupling coupling.Coupling // nil: orthogonal, or simplex for positive features
 	// Kernel is one of Kernels; empty: Gaussian, or with the exact kernel and with landmarks another that is better by more
-	// than a standard error.
+	// than a standard error, unless a bandwidth is given.
 	Kernel    string
 	Bandwidth float64 // s
 	Lambda    float64 // penalty on the sum of losses
