@@ -363,7 +363,8 @@ func TestPythonReadsModels(t *testing.T) {
 	dir := t.TempDir()
 	model, table := filepath.Join(dir, "model.rf"), filepath.Join(dir, "demo.csv")
 	for _, args := range []string{"--features 128 --scaling fitted", "--map exact --bandwidth 2",
-		"--map nystrom --features 100 --bandwidth 2"} {
+		"--map nystrom --features 100 --bandwidth 2", "--map nystrom --features 60 --bandwidth 6 --kernel laplace",
+		"--map nystrom --features 60 --bandwidth 3 --kernel matern52"} {
 		ok(t, append([]string{"fit", "--demo", "-o", model, "--save-data", table, "--folds", "1"}, strings.Fields(args)...)...)
 		var stderr bytes.Buffer
 		cmd := exec.Command("python3", "-c", program, model, table)
