@@ -14,8 +14,9 @@ import (
 // Go is the pure Go backend, operations one after the other: its pool of workers can wait for itself on few cores.
 const Go = "go:parallelism=-1"
 
-// Open returns the backend of a configuration such as "go" or "xla:cuda", and one line that says what runs and how to get
-// something faster. "" is $GOMLX_BACKEND if that is set, else XLA on a GPU or CPU if one of its plugins is found, else Go.
+// Open returns the backend of a configuration such as "go" or "xla:cuda", and one line that says what runs and how to
+// get something faster. "" is $GOMLX_BACKEND if that is set, else XLA on a GPU or CPU if one of its plugins is found,
+// else Go.
 func Open(config string) (compute.Backend, string, error) {
 	if config == "" {
 		config = os.Getenv(compute.ConfigEnvVar)
@@ -23,7 +24,8 @@ func Open(config string) (compute.Backend, string, error) {
 	if config != "" {
 		b, err := open(config)
 		if err != nil {
-			return nil, "", fmt.Errorf("backend %q: %w (compiled in: %s)", config, err, strings.Join(compute.List(), ", "))
+			have := strings.Join(compute.List(), ", ")
+			return nil, "", fmt.Errorf("backend %q: %w (compiled in: %s)", config, err, have)
 		}
 		return b, describe(b), nil
 	}

@@ -77,8 +77,8 @@ func bench(args []string) error {
 			for _, causal := range []bool{false, true} {
 				for _, back := range []bool{false, true} {
 					for _, method := range strings.Split(f.methods, ",") {
-						r := row{Method: method, Length: length, Heads: f.heads, DType: dtype, Causal: causal, Backward: back}
-						r.Features = f.m
+						r := row{Method: method, Length: length, Heads: f.heads, Features: f.m, DType: dtype,
+							Causal: causal, Backward: back}
 						if ms, err := f.measure(b, r); err != nil {
 							r.Error, _, _ = strings.Cut(err.Error(), "\n")
 						} else {
