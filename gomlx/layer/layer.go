@@ -1,0 +1,195 @@
+// Package layer is multi-head self-attention for models of GoMLX layers. Its variables have the paths of
+// attention.SelfAttention of GoMLX, so a model trained with one runs with the other, and a parameter of the scope
+// says how it attends:
+//
+//	store.RootScope().SetParam(layer.ParamAttention, "oprf:simplex:256")
+package layer
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/layers/attention"
+	"github.com/gomlx/gomlx/ml/layers/attention/pos"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/randfeat/randfeat"
+	rf "github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/gomlx/rfx"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// Parameters of a scope. They are read where the layer stands and may differ between layers.
+const (
+	// ParamAttention is "exact" (the default), "mean" (every visible key weighs the same), or
+	// FAMILY[:COUPLING[:PROJECTIONS]] as the command line writes families and couplings; orthogonal and 256 are the
+	// defaults.
+	ParamAttention = "attention"
+	ParamSeed      = "attention_seed"   // int, of the projections; every layer and head derives its own; 1
+	ParamWindow    = "attention_window" // int, rfx.Attention.Window
+	ParamSinks     = "attention_sinks"  // int, rfx.Attention.Sinks
+	// ParamDark > 0 multiplies queries and keys by a learned matrix of so many rows per key/value head, the identity at
+	// first: the kernel becomes exp(qᵀMᵀMk/√d) (DARK 4.1). Its variable is "dark" in the scope of the layer.
+	ParamDark = "attention_dark"
+)
+
+// SelfAttention is the layer. The zero value of every field but Heads and HeadDim is useful.
+type SelfAttention struct {
+	Heads, HeadDim int
+	KVHeads        int // shared by groups of neighbouring heads; 0: Heads
+	Causal         bool
+	Position       pos.QKEncoder // e.g. pos.NewRoPE(10000); nil: none
+	NoBias         bool
+}
+
+// Apply is the layer on x [batch, length, width]: the same shape.
+func (l SelfAttention) Apply(scope *model.Scope, x *Node, see rfx.Visible) *Node {
+	if l.KVHeads == 0 {
+		l.KVHeads = l.Heads
+	}
+	if l.Heads < 1 || l.HeadDim < 1 || l.KVHeads < 1 || l.Heads%l.KVHeads != 0 || x.Rank() != 3 {
+		panic(fmt.Errorf("layer: %d heads of %d, %d for keys, on rows %s", l.Heads, l.HeadDim, l.KVHeads, x.Shape()))
+	}
+	width := x.Shape().Dimensions[2]
+	scope = scope.In("MultiHeadAttention")
+	k := layers.Dense(scope.In("key"), x, !l.NoBias, l.KVHeads, l.HeadDim) // [batch, length, heads, dim]
+	q := layers.Dense(scope.In("query"), x, !l.NoBias, l.Heads, l.HeadDim)
+	v := layers.Dense(scope.In("value"), x, !l.NoBias, l.KVHeads, l.HeadDim)
+	if l.Position != nil {
+		at := pos.SequentialPositions(x.Graph(), ScalarZero(x.Graph(), dtypes.Int32), x.Shape().Dimensions[1])
+		q, k = l.Position.EncodeQK(q, k, at, 1)
+	}
+	heads := func(x *Node) *Node { return TransposeAllAxes(x, 0, 2, 1, 3) }
+	out := l.attend(scope, heads(q), heads(k), heads(v), see)
+	out = Reshape(heads(out), x.Shape().Dimensions[0], x.Shape().Dimensions[1], l.Heads*l.HeadDim)
+	return layers.Dense(scope.In("output"), out, !l.NoBias, width)
+}
+
+// attend is [batch, heads, length, dim] in and out.
+func (l SelfAttention) attend(scope *model.Scope, q, k, v *Node, see rfx.Visible) *Node {
+	kind := model.GetParamOr(scope, ParamAttention, "exact")
+	dim := l.HeadDim
+	if rows := model.GetParamOr(scope, ParamDark, 0); rows > 0 {
+		m := l.dark(scope, rows, q)
+		q, k = multiply(q, m), multiply(k, m)
+		dim = rows
+	}
+	scale := 1 / math.Sqrt(float64(l.HeadDim))
+	if kind == "mean" {
+		q, k = ZerosLike(q), ZerosLike(k)
+	}
+	if kind == "mean" || kind == "exact" {
+		out, _ := attention.Core(q, k, v, attention.LayoutBHSD, attention.CoreOptions{Scale: scale,
+			AttentionMask: l.mask(q, see), UseCausalMask: l.Causal && see == rfx.Visible{}})
+		return out
+	}
+	spec, err := parse(kind, dim)
+	if err != nil {
+		panic(err)
+	}
+	spec.Kernel = kernel.Kernel{Kind: kernel.Softmax, Scale: math.Pow(float64(l.HeadDim), 0.25)}
+	spec.Seed = seed(scope)
+	m, err := rfx.NewMap(rf.HeadSpecs(spec, l.KVHeads)...)
+	if err != nil {
+		panic(fmt.Errorf("%s %q: %w", ParamAttention, kind, err))
+	}
+	a := rfx.Attention{Map: m, Causal: l.Causal, Window: model.GetParamOr(scope, ParamWindow, 0),
+		Sinks: model.GetParamOr(scope, ParamSinks, 0)}
+	return a.Forward(q, k, v, see)
+}
+
+// parse reads FAMILY[:COUPLING[:PROJECTIONS]].
+func parse(text string, dim int) (randfeat.Spec, error) {
+	s := randfeat.Spec{Dim: dim, M: 256, Coupling: coupling.Orthogonal{}}
+	parts := strings.Split(text, ":")
+	var err error
+	if s.Family, err = family.Parse(parts[0]); err != nil {
+		return s, fmt.Errorf("%s %q: exact, mean, or a family: %w", ParamAttention, text, err)
+	}
+	if len(parts) > 1 {
+		if s.Coupling, err = coupling.Parse(parts[1]); err != nil {
+			return s, fmt.Errorf("%s %q: %w", ParamAttention, text, err)
+		}
+	}
+	if len(parts) > 2 {
+		if s.M, err = strconv.Atoi(parts[2]); err != nil || len(parts) > 3 {
+			return s, fmt.Errorf("%s %q: after family and coupling comes a number of projections", ParamAttention, text)
+		}
+	}
+	return s, nil
+}
+
+// seed is that of the layer: the parameter and the path of the scope, so that layers have projections of their own.
+func seed(scope *model.Scope) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(scope.Scope()))
+	return h.Sum64() ^ uint64(model.GetParamOr(scope, ParamSeed, 1))*0x9e3779b97f4a7c15
+}
+
+// dark is the matrix M [heads, rows, dim] of queries' heads.
+func (l SelfAttention) dark(scope *model.Scope, rows int, like *Node) *Node {
+	eye := make([]float64, l.KVHeads*rows*l.HeadDim)
+	for h := range l.KVHeads {
+		for r := range min(rows, l.HeadDim) {
+			eye[(h*rows+r)*l.HeadDim+r] = 1
+		}
+	}
+	m := scope.VariableWithValue("dark", narrow(eye, like.DType(), l.KVHeads, rows, l.HeadDim))
+	return m.NodeValue(like.Graph())
+}
+
+func narrow(x []float64, dtype dtypes.DType, dims ...int) *tensors.Tensor {
+	if dtype == dtypes.Float64 {
+		return tensors.FromFlatDataAndDimensions(x, dims...)
+	}
+	y := make([]float32, len(x)) // of half precision the variable is float32 too
+	for i, v := range x {
+		y[i] = float32(v)
+	}
+	return tensors.FromFlatDataAndDimensions(y, dims...)
+}
+
+// multiply is M·x of every head; heads of x that share keys share M.
+func multiply(x, m *Node) *Node {
+	d := x.Shape().Dimensions
+	kv := m.Shape().Dimensions[0]
+	grouped := Reshape(x, d[0], kv, d[1]/kv*d[2], d[3])
+	out := Einsum("bhld,hrd->bhlr", grouped, ConvertDType(m, x.DType()))
+	return Reshape(out, d[0], d[1], d[2], m.Shape().Dimensions[1])
+}
+
+// mask is the pairs that count [batch, 1, queries, keys], nil without padding and segments.
+func (l SelfAttention) mask(q *Node, see rfx.Visible) *Node {
+	if (see == rfx.Visible{}) {
+		return nil
+	}
+	g, n, b := q.Graph(), q.Shape().Dimensions[2], q.Shape().Dimensions[0]
+	var all *Node
+	and := func(m *Node) {
+		m = BroadcastToDims(m, b, 1, n, n)
+		if all != nil {
+			m = LogicalAnd(all, m)
+		}
+		all = m
+	}
+	if l.Causal {
+		and(Reshape(LowerTriangular(g, n), 1, 1, n, n))
+	}
+	if see.Mask != nil {
+		and(Reshape(see.Mask, b, 1, 1, n))
+	}
+	if s := see.Segments; s != nil {
+		row, col := Reshape(s, b, 1, n, 1), Reshape(s, b, 1, 1, n)
+		and(Equal(BroadcastToDims(row, b, 1, n, n), BroadcastToDims(col, b, 1, n, n)))
+	}
+	return all
+}
