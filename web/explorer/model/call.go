@@ -12,6 +12,9 @@ import (
 
 // Model answers the page. It remembers fits; it is not for several goroutines.
 type Model struct {
+	// Progress, if it is set, is told how far the advisor is.
+	Progress func(stage string, done, total int)
+
 	fits map[fitKey]*estimator
 	slow map[string]bool // families whose last fit took long
 	base dense.Matrix[float64]
@@ -31,6 +34,7 @@ func (m *Model) calls() map[string]func(request []byte) (any, error) {
 		"warm":     serve(m.warm),
 		"draw":     serve(DrawRequest.draw),
 		"measure":  serve(m.measure),
+		"advise":   serve(m.advise),
 	}
 }
 

@@ -1,15 +1,20 @@
 package model
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/advise"
 	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
@@ -276,6 +281,91 @@ func TestMeasure(t *testing.T) {
 		if gap := math.Abs(math.Pow(10, float64(got.MSE)) - math.Pow(10, float64(got.LogMSE))); !(gap <= 2.5*half) {
 			t.Errorf("%s: measured %v (up to %v), predicted %v", f, got.MSE, got.MSEHigh, got.LogMSE)
 		}
+	}
+}
+
+// The ranking is that of the library on the same rows.
+func TestAdvise(t *testing.T) {
+	m := New()
+	stages := 0
+	m.Progress = func(string, int, int) { stages++ }
+	sets := sample(1)
+	var files [][]byte
+	for _, s := range sets {
+		var b bytes.Buffer
+		if err := data.WriteNPY(&b, s); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, b.Bytes())
+	}
+	r := AdviseRequest{Kernel: "softmax", Features: 32, Names: []string{"q.npy", "k.npy"}, Seed: 1}
+	got := ask[Advice](t, m, "advise", r, files...)
+	want, err := advise.Kernel(context.Background(), sets[0], sets[1], advise.Options{Kernel: kernel.Attention(16),
+		Features: 32, Rows: pilotRows, Draws: pilotDraws, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stages == 0 || got.Scale != 2 || len(got.Ranking) != len(want.Ranking) || len(want.Ranking) < 5 ||
+		got.Best != want.Best {
+		t.Fatalf("scale %v, %d ranked, best %d; want %d, best %d", got.Scale, len(got.Ranking), got.Best, len(want.Ranking),
+			want.Best)
+	}
+	for i, c := range want.Ranking {
+		if g := got.Ranking[i]; g.Name != c.Name || g.Error != c.Error {
+			t.Errorf("place %d: %s %v, want %s %v", i, g.Name, g.Error, c.Name, c.Error)
+		}
+	}
+	if testing.Short() {
+		return
+	}
+	// The sample is the same two sets, and a table is one set, encoded.
+	r.Names = nil
+	if again := ask[Advice](t, m, "advise", r); again.Ranking[0].Error != want.Ranking[0].Error {
+		t.Errorf("the sample: %v, want %v", again.Ranking[0].Error, want.Ranking[0].Error)
+	}
+	var table strings.Builder
+	table.WriteString("a,b,c\n")
+	for i := range 200 {
+		fmt.Fprintf(&table, "%g,%g,%s\n", sets[0].Row(i)[0], sets[0].Row(i)[1], []string{"u", "v"}[i%2])
+	}
+	one := ask[Advice](t, m, "advise", AdviseRequest{Kernel: "gaussian", Features: 16, Names: []string{"t.csv"}},
+		[]byte(table.String()))
+	if !one.OneSet || one.Queries != 200 || one.Dim < 3 || len(one.Ranking) == 0 ||
+		!strings.Contains(one.Notes[0], "200 rows") {
+		t.Errorf("a table: %d rows of %d columns, notes %q", one.Queries, one.Dim, one.Notes)
+	}
+}
+
+func TestAdviseBadFiles(t *testing.T) {
+	var cube bytes.Buffer
+	header := "{'descr': '<f8', 'fortran_order': False, 'shape': (1, 2, 3), }\n"
+	cube.WriteString("\x93NUMPY\x01\x00" + string([]byte{byte(len(header)), 0}) + header)
+	cube.Write(make([]byte, 48))
+	for _, c := range []struct {
+		name  string
+		files [][]byte
+		says  string
+	}{
+		{"no array", [][]byte{[]byte("\x93NUMPY")}, "x.npy"},
+		{"a cube", [][]byte{cube.Bytes()}, "want float32 or float64 of the shape [rows, columns]"},
+		{"nothing", [][]byte{nil}, "x.npy"},
+		{"three", make([][]byte, 3), "3 files"},
+		{"few rows", [][]byte{[]byte("a,b\n1,2\n3,4\n")}, "row"},
+	} {
+		names := make([]string, len(c.files))
+		for i := range names {
+			names[i] = "x.npy"
+		}
+		q, err := json.Marshal(AdviseRequest{Kernel: "softmax", Features: 16, Names: names})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, err := New().Call("advise", q, c.files...); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %s %v, want an error with %q", c.name, a, err, c.says)
+		}
+	}
+	if _, err := bandwidth("-1", kernel.Softmax, dense.Matrix[float64]{}, dense.Matrix[float64]{}); err == nil {
+		t.Error("a negative bandwidth")
 	}
 }
 

@@ -28,6 +28,10 @@ class Client {
     const url = URL.createObjectURL(new Blob([$('worker').textContent], {type: 'text/javascript'}))
     this.worker = new Worker(url)
     this.worker.onmessage = ({data}) => {
+      if (data.progress) {
+        this.onprogress?.(data.progress)
+        return
+      }
       const w = this.waiting.get(data.id)
       this.waiting.delete(data.id)
       if (data.error) w.reject(new Error(data.error))
@@ -603,6 +607,63 @@ async function measure() {
   $('measure').disabled = false
 }
 
+async function advise(files) {
+  if (files.length > 2) {
+    $('advise-status').textContent = `${files.length} files: one set, or queries and keys, are wanted.`
+    return
+  }
+  const request = {kernel: state.kernel, features: state.features, scale: $('scale').value, positive: $('positive').checked,
+    names: files.map(f => f.name), seed: 1}
+  $('advise-status').textContent = 'Reading …'
+  $('advice').replaceChildren()
+  $('stop').hidden = false
+  $('sample').disabled = $('file').disabled = true
+  const client = slowly()
+  client.onprogress = ({stage, done, total}) => { $('advise-status').textContent = `${stage} ${done}${total ? ' of ' + total : ''} …` }
+  try {
+    const bytes = await Promise.all(files.map(async f => new Uint8Array(await f.arrayBuffer())))
+    showAdvice(await client.ask('advise', request, bytes))
+  } catch (e) {
+    $('advise-status').textContent = e.message
+  }
+  $('stop').hidden = true
+  $('sample').disabled = $('file').disabled = false
+}
+
+function stopAdvice() {
+  slow.worker.terminate() // the next question makes another
+  for (const w of slow.waiting.values()) w.reject(new Error('Stopped.'))
+  slow = undefined
+}
+
+function showAdvice(r) {
+  const best = r.ranking?.[r.best]
+  $('advise-status').textContent = best ? `Ranked ${r.ranking.length} estimators: ${best.name} is recommended.` : 'No estimator can be used here.'
+  const relative = v => v === undefined ? '–' : number(100 * v) + ' %'
+  const rows = (r.ranking || []).slice(0, 12).map((c, i) => el('tr', {class: i === r.best ? 'chosen' : '', 'data-name': c.name, 'data-raw': String(c.error)},
+    el('th', {scope: 'row'}, c.name, i === r.best ? ' (recommended)' : ''),
+    el('td', {class: 'n'}, relative(c.error)),
+    el('td', {class: 'n'}, `${relative(c.low)} – ${relative(c.high)}`),
+    el('td', {class: 'n'}, c.predicted === undefined ? '–' : relative(c.predicted)),
+    el('td', {class: 'n'}, String(c.features)),
+    el('td', null, c.positive ? 'yes' : 'no'),
+    el('td', {class: 'n'}, c.cost === undefined ? '–' : number(c.cost))))
+  const save = (name, type, text) => el('button', {type: 'button', on: {click: () => {
+    const a = el('a', {download: name, href: URL.createObjectURL(new Blob([text], {type}))})
+    a.click()
+    setTimeout(() => URL.revokeObjectURL(a.href), 1000)
+  }}}, 'Save ' + name)
+  $('advice').replaceChildren(
+    el('ul', {class: 'reasons'}, ...[...(r.notes || []), `Bandwidth ${number(r.scale)}.`, ...(r.reasons || [])].map(t => el('li', null, t))),
+    el('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Ranking'}, el('table', {id: 'ranking'},
+      el('thead', null, el('tr', null, ...[['Estimator'], [`Error (${r.measure}, ${r.loss})`, 'n'], ['Interval', 'n'], ['Predicted', 'n'],
+        ['Features', 'n'], ['Positive'], ['ns per row (counted)', 'n']].map(([t, c]) => el('th', {scope: 'col', class: c}, t)))),
+      el('tbody', null, ...rows))),
+    ...(r.code ? [el('h3', null, 'In Go'), el('pre', null, r.code)] : []),
+    ...(r.spec ? [el('p', {class: 'row'}, save('spec.json', 'application/json', JSON.stringify(r.spec, null, ' ')),
+      save('advice.json', 'application/json', JSON.stringify(r, null, ' ')))] : []))
+}
+
 // ---- start
 
 async function start() {
@@ -641,6 +702,13 @@ async function start() {
     $('theme').setAttribute('aria-pressed', 'true')
   }
   $('measure').onclick = measure
+  $('sample').onclick = () => advise([])
+  $('stop').onclick = stopAdvice
+  $('file').onchange = e => { if (e.target.files.length) advise([...e.target.files]) }
+  const drop = $('drop')
+  for (const event of ['dragenter', 'dragover']) drop.addEventListener(event, e => { e.preventDefault(); drop.classList.add('over') })
+  for (const event of ['dragleave', 'drop']) drop.addEventListener(event, () => drop.classList.remove('over'))
+  drop.addEventListener('drop', e => { e.preventDefault(); if (e.dataTransfer.files.length) advise([...e.dataTransfer.files]) })
   const redraw = () => { save(); drawProjections() }
   $('draw-dim').onchange = e => { view.dim = Number(e.target.value); redraw() }
   $('draw-rows').oninput = e => {

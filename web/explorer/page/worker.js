@@ -1,6 +1,7 @@
 'use strict'
 // The library in a worker. The first message brings the program (gzip in base64, or compiled), the others questions.
 let ready
+self.progress = (stage, done, total) => self.postMessage({progress: {stage, done, total}})
 self.onmessage = async ({data}) => {
   const {id, name, request, files} = data
   try {
