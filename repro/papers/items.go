@@ -23,6 +23,7 @@ func Items() []*lab.Item {
 		hybridFig5,
 		hybridTable1,
 		hybridTable3,
+		hybridTable4,
 		orfFig1,
 		orfFig2,
 		orfFig4,

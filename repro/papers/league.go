@@ -214,9 +214,13 @@ func runLeague(l *lab.Lab) (*lab.Page, error) {
 		if wins[best.Family]++; wins[best.Family] == 1 {
 			order = append(order, best.Family)
 		}
+		use := ""
+		if best.Error > .5 {
+			use = "; of no use, an estimate of zero has error 1"
+		}
 		p.Add(lab.Check{What: k.Set, Paper: "not in the papers", Ours: fmt.Sprintf("%s with %s: %.2g", best.Family,
 			best.Coupling,
-			best.Error), Interval: fmt.Sprintf("first of %d", len(v.Entries)), Verdict: lab.Shown})
+			best.Error), Interval: fmt.Sprintf("first of %d%s", len(v.Entries), use), Verdict: lab.Shown})
 	}
 	p.Tables = append(p.Tables, t)
 	slices.SortStableFunc(order, func(a, b string) int { return wins[b] - wins[a] })
