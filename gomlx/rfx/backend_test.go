@@ -2,28 +2,29 @@ package rfx_test
 
 import (
 	"math"
+	"os"
+	"sync"
 	"testing"
 
 	"github.com/gomlx/compute"
-	_ "github.com/gomlx/compute/gobackend"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// backend is pure Go, one operation at a time: its own pool of workers can wait for itself on one or two cores.
-func backend(t testing.TB) compute.Backend {
-	t.Helper()
-	b, err := compute.NewWithConfig("go:parallelism=-1")
-	if err != nil {
-		t.Fatal(err)
+// shared is pure Go, or what $GOMLX_BACKEND names: the same tests then run on XLA.
+var shared = sync.OnceValues(func() (compute.Backend, error) {
+	config := os.Getenv(compute.ConfigEnvVar)
+	if config == "" {
+		config = "go"
 	}
-	t.Cleanup(b.Finalize)
-	return b
-}
+	b, _, err := backend.Open(config)
+	return b, err
+})
 
 // run executes a graph of sequences.
 func run[T dense.Float](t testing.TB, fn func([]*graph.Node) []*graph.Node, in ...attention.Seq[T]) [][]T {
@@ -35,9 +36,18 @@ func run[T dense.Float](t testing.TB, fn func([]*graph.Node) []*graph.Node, in .
 	return call[T](t, fn, args...)
 }
 
+func open(t testing.TB) compute.Backend {
+	t.Helper()
+	b, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 func call[T dense.Float](t testing.TB, fn func([]*graph.Node) []*graph.Node, args ...any) [][]T {
 	t.Helper()
-	out, err := graph.CallOnceN(backend(t), fn, args...)
+	out, err := graph.CallOnceN(open(t), fn, args...)
 	if err != nil {
 		t.Fatal(err)
 	}

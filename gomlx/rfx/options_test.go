@@ -208,7 +208,7 @@ func TestBadShapes(t *testing.T) {
 		"causal lengths":    {rfx.Attention{Map: m, Causal: true}, rows(1, 3, 8), rows(1, 4, 8), rows(1, 4, 3)},
 		"chunk":             {rfx.Attention{Map: m, Chunk: 24}, rows(1, 4, 8), rows(1, 4, 8), rows(1, 4, 3)},
 	} {
-		_, err := graph.CallOnceN(backend(t), func(in []*graph.Node) []*graph.Node {
+		_, err := graph.CallOnceN(open(t), func(in []*graph.Node) []*graph.Node {
 			return []*graph.Node{c.a.Forward(in[0], in[1], in[2], rfx.Visible{})}
 		}, c.q, c.k, c.v)
 		if err == nil {
