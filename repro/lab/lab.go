@@ -12,7 +12,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/randfeat/randfeat/internal/datasets"
 )
 
 // Item is one table or figure.
@@ -77,8 +80,7 @@ func (l *Lab) Do(it *Item) (*Page, error) {
 	at.item = it
 	var p *Page
 	if missing := l.Missing(it); len(missing) > 0 {
-		p = &Page{Skipped: "Not run: no " + strings.Join(missing, ", no ") + " below the data folder (-data or " +
-			"$RANDFEAT_DATA; `randfeat data list` says where each set comes from)."}
+		p = &Page{Skipped: notRun(missing)}
 	} else {
 		var err error
 		if p, err = it.Run(&at); err != nil {
@@ -88,4 +90,20 @@ func (l *Lab) Do(it *Item) (*Page, error) {
 	p.Item, p.Mode = it, l.Mode()
 	p.Computed, p.Cached = at.computed, at.held
 	return p, p.check()
+}
+
+// notRun says which files are missing and what gets them.
+func notRun(missing []string) string {
+	var sets []string
+	for _, path := range missing {
+		if set, _, err := datasets.Lookup(path); err == nil && !slices.Contains(sets, set.Name) {
+			sets = append(sets, set.Name)
+		}
+	}
+	text := "Not run: no " + strings.Join(missing, ", no ") + " below the data folder (-data or $" +
+		datasets.Variable + ")."
+	if len(sets) > 0 {
+		text += " `go run ./cmd/randfeat data fetch " + strings.Join(sets, " ") + " --data DIR` gets what can be had."
+	}
+	return text
 }
