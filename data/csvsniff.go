@@ -14,32 +14,33 @@ func sniffCSV(name string, sample []byte, whole bool, o *Options) {
 		o.Delimiter = sniffDelimiter(name, sample, whole, *o)
 	}
 	if o.Header == nil {
-		header := sniffHeader(sampleRows(sample, whole, *o), newMissingSet(o.Missing))
+		rows, _ := sampleRows(sample, whole, *o, 1<<12)
+		header := sniffHeader(rows, newMissingSet(o.Missing))
 		o.Header = &header
 	}
 }
 
-// sampleRows are the first rows of the sample; what cannot be read ends them.
-func sampleRows(sample []byte, whole bool, o Options) [][]string {
+// sampleRows are the first rows of the sample, at most most cells of each, and how many cells they have; what cannot be
+// read ends them.
+func sampleRows(sample []byte, whole bool, o Options, most int) (rows [][]string, widths []int) {
 	in := input{name: "sample", open: func() (stream, error) { return memory{bytes.NewReader(sample)}, nil }}
 	in.size = int64(len(sample))
 	r, err := newCSVReader(in, o)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
 	defer r.Close()
-	var rows [][]string
 	for len(rows) < sniffRows && r.nextRecord() == nil {
-		cells, _, err := r.cells(1 << 12)
+		cells, n, err := r.cells(most)
 		if err != nil {
 			break
 		}
 		if !whole && r.eof && r.pos+r.n >= r.end && len(rows) > 0 {
 			break // the sample may have cut this one
 		}
-		rows = append(rows, cells)
+		rows, widths = append(rows, cells), append(widths, n)
 	}
-	return rows
+	return rows, widths
 }
 
 // sniffDelimiter takes the first candidate by which nearly all rows have the same number of fields as the first one, at
@@ -54,16 +55,16 @@ func sniffDelimiter(name string, sample []byte, whole bool, o Options) byte {
 	fallback := byte(0) // nearly all rows, but not the first
 	for _, d := range []byte(",\t;| ") {
 		o.Delimiter = d
-		rows := sampleRows(sample, whole, o)
+		_, widths := sampleRows(sample, whole, o, 0)
 		count, most := map[int]int{}, 0
-		for _, cells := range rows {
-			if n := len(cells); n > 1 {
+		for _, n := range widths {
+			if n > 1 {
 				count[n]++
 				most = max(most, count[n])
 			}
 		}
-		share := float64(most) / float64(max(len(rows), 1))
-		if share >= 0.9 && count[len(rows[0])] == most {
+		share := float64(most) / float64(max(len(widths), 1))
+		if share >= 0.9 && count[widths[0]] == most {
 			return d
 		}
 		if share >= 0.9 && fallback == 0 {

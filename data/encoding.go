@@ -119,7 +119,7 @@ func newEncodingState(sample []byte, o Options) (*encodingState, error) {
 	}
 	// The sample may end within a character. A text that is mostly UTF-8 is so, with an error that reading reports.
 	good, wrong := 0, 0
-	for b := sample; len(b) > 0; {
+	for b := sample[asciiPrefix(sample):]; len(b) > 0; {
 		r, n := utf8.DecodeRune(b)
 		switch {
 		case r == utf8.RuneError && n == 1 && !utf8.FullRune(b):
@@ -194,6 +194,9 @@ func EncodingOf(src Source) string {
 
 // decodeSample is the beginning of a file as UTF-8; whole says that there is no more.
 func (s *encodingState) decodeSample(name string, sample []byte, whole bool) ([]byte, error) {
+	if s.is.Load() == nil && asciiPrefix(sample) == len(sample) {
+		return sample, nil
+	}
 	var r io.Reader = bytes.NewReader(sample)
 	if !whole {
 		r = io.MultiReader(r, more{})

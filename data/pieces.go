@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -17,7 +18,8 @@ import (
 // are decoded and parsed at the same time and handed out in order. Only three things go from a piece to the next: the
 // number of its first line, the encoding while it is open, and the beginning of a record that goes on there.
 //
-// What one goroutine alone does is to read: a copy of the bytes, and decompression if there is any.
+// Plain files and memory are read in pieces too. Of streams and compressed files one goroutine alone reads: a copy of
+// the bytes, and decompression if there is any.
 type textReader struct {
 	in      input
 	columns []string
@@ -27,6 +29,8 @@ type textReader struct {
 	limit   int     // bytes of a record
 
 	r     io.Reader
+	at    io.ReaderAt // instead of r: every piece is read by who parses it
+	off   int64       // of the next piece there
 	c     io.Closer
 	alone bool   // one goroutine
 	size  int    // bytes of a piece, at least
@@ -59,6 +63,7 @@ type link struct {
 // piece is some consecutive lines.
 type piece struct {
 	raw   []byte // as read
+	off   int64  // in the file, where it is still to be read
 	text  []byte // memory of what is not parsed in raw
 	first bool
 	last  bool
@@ -80,17 +85,26 @@ const (
 	pieceBytes    = 64 << 10
 	maxPieceBytes = 256 << 10
 	pieceRows     = 64
+	// piecesEach is how many pieces of a file every goroutine gets at least, so that all end at about the same time.
+	piecesEach = 8
 )
 
 // newTextReader begins behind skip bytes of text. width is about the length of a row.
 func newTextReader(in input, o Options, columns []string, want []Kind, q *quotes, skip, width int,
 	make func(*lines) rows) (*textReader, error) {
-	r, c, err := in.text()
+	t := &textReader{in: in, columns: columns, want: want, make: make, quotes: q, limit: o.MaxLine}
+	var err error
+	if t.at, t.c, err = in.plain(); err == nil && t.at == nil {
+		t.r, t.c, err = in.text()
+	}
 	if err != nil {
 		return nil, err
 	}
-	t := &textReader{in: in, columns: columns, want: want, make: make, quotes: q, limit: o.MaxLine, r: r, c: c,
-		size: min(max(pieceBytes, pieceRows*width), maxPieceBytes)}
+	workers := o.Workers
+	if workers == 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	t.size = min(max(pieceBytes, pieceRows*width, int(in.size)/(piecesEach*workers)), maxPieceBytes)
 	if o.piece > 0 {
 		t.size = o.piece
 	}
@@ -98,17 +112,16 @@ func newTextReader(in input, o Options, columns []string, want []Kind, q *quotes
 		t.in.encoding = new(encodingState)
 		t.in.encoding.is.Store(trustedText)
 	} else if !t.in.encoding.cuts() {
-		t.r = newDecoder(in.name, r, in.encoding)
+		if t.at != nil {
+			t.r, t.at = io.NewSectionReader(t.at, 0, math.MaxInt64), nil
+		}
+		t.r = newDecoder(in.name, t.r, in.encoding)
 		t.in.encoding = new(encodingState)
 		t.in.encoding.is.Store(trustedText)
 	}
-	workers := o.Workers
-	if workers == 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
 	window := 1
 	if t.alone = workers == 1; !t.alone {
-		window = 2 * workers
+		window = 4 * workers
 	}
 	t.pieces = par.Stream[piece]{Take: t.take, Work: t.work, Workers: workers, Window: window, Ahead: in.size >= 0,
 		Full: func() bool { return t.held.Load() >= int64(window*t.size) }}
@@ -209,9 +222,73 @@ func (t *textReader) take(p *piece) par.Took {
 	}
 	longest := unit*(t.limit+2) + utf8.UTFMax // a longer line is refused, whatever follows
 	p.first, p.last, p.fail, p.err, p.given = !t.begun, false, nil, nil, 0
+	slow := false
+	if t.at != nil {
+		t.mark(p, e, unit, longest)
+	} else {
+		slow = t.read(p, e, longest)
+	}
+	t.begun = true
+	p.prev, p.next = t.prev, make(chan link, 1)
+	t.prev = p.next
+	t.held.Add(int64(len(p.raw)))
+	switch {
+	case p.last:
+		return par.LastItem
+	case slow:
+		return par.SlowItem
+	}
+	return par.Item
+}
+
+// mark finds where the next piece ends, by looking for a line end behind its size.
+func (t *textReader) mark(p *piece, e *textEncoding, unit, longest int) {
+	from := t.off + int64(t.size/unit*unit)
+	least := from
+	if t.in.size > t.off && from >= t.in.size { // the end of the file, if it is what it was
+		from = t.off + (t.in.size-1-t.off)/int64(unit)*int64(unit)
+	}
+	if cap(t.tail) == 0 {
+		t.tail = make([]byte, min(1<<12, 16*t.size))
+	}
+	for look := t.tail[:cap(t.tail)]; ; {
+		n, err := t.at.ReadAt(look, from)
+		if k := e.firstLineEnd(look[:n]); k > 0 {
+			from += int64(k)
+			break
+		}
+		from += int64(n)
+		if err != nil {
+			p.last = true
+			if err != io.EOF {
+				p.fail = t.in.wrap(err)
+			}
+			break
+		}
+		if from-least >= int64(longest) {
+			p.last = true
+			break
+		}
+	}
+	p.off, t.off = t.off, from
+	p.raw = slices.Grow(p.raw[:0], int(from-p.off))[:from-p.off]
+}
+
+// fetch reads a piece that was marked.
+func (t *textReader) fetch(p *piece) {
+	n, err := t.at.ReadAt(p.raw, p.off)
+	if n < len(p.raw) { // the file has changed
+		if p.raw, p.last = p.raw[:n], true; err != io.EOF {
+			p.fail = t.in.wrap(err)
+		}
+	}
+}
+
+// read reads the next piece from a stream; slow says that its writer is the slower one.
+func (t *textReader) read(p *piece, e *textEncoding, longest int) (slow bool) {
 	buf := append(p.raw[:0], t.tail...)
 	t.tail = t.tail[:0]
-	want, slow, cut := len(buf)+t.size, false, 0 // in what is left there is no line end
+	want, cut := len(buf)+t.size, 0 // in what is left there is no line end
 	for idle := 0; ; {
 		if len(buf) >= want || slow {
 			if cut = e.lineEnd(buf); cut > 0 {
@@ -244,23 +321,17 @@ func (t *textReader) take(p *piece) par.Took {
 		slow = t.in.size < 0 && n < slowBytes
 	}
 	t.tail = append(t.tail, buf[cut:]...)
-	p.raw, t.begun = buf[:cut], true
-	p.prev, p.next = t.prev, make(chan link, 1)
-	t.prev = p.next
-	t.held.Add(int64(len(p.raw)))
-	switch {
-	case p.last:
-		return par.LastItem
-	case slow:
-		return par.SlowItem
-	}
-	return par.Item
+	p.raw = buf[:cut]
+	return slow
 }
 
 // work decodes and parses a piece.
 func (t *textReader) work(p *piece) {
 	p.block.reset(0, t.want)
 	p.starts = p.starts[:0]
+	if t.at != nil {
+		t.fetch(p)
+	}
 	var before *link
 	await := func() *link {
 		if before == nil {
@@ -442,11 +513,27 @@ func (e *textEncoding) lineEnd(raw []byte) int {
 	return 0
 }
 
+// firstLineEnd is the place behind the first line end of raw text that begins at a character, 0 if there is none.
+func (e *textEncoding) firstLineEnd(raw []byte) int {
+	if e == nil || e.order == nil {
+		return bytes.IndexByte(raw, '\n') + 1
+	}
+	for i := 2; i <= len(raw); i += 2 {
+		if e.order.Uint16(raw[i-2:]) == '\n' {
+			return i
+		}
+	}
+	return 0
+}
+
 // asciiPrefix is the number of bytes before the first that is not ASCII.
 func asciiPrefix(b []byte) int {
 	i := 0
-	for ; i+8 <= len(b); i += 8 {
-		if binary.LittleEndian.Uint64(b[i:])&0x8080808080808080 != 0 {
+	const high = 0x8080808080808080
+	for ; i+32 <= len(b); i += 32 {
+		c := b[i : i+32 : i+32]
+		if (binary.LittleEndian.Uint64(c)|binary.LittleEndian.Uint64(c[8:])|binary.LittleEndian.Uint64(c[16:])|
+			binary.LittleEndian.Uint64(c[24:]))&high != 0 {
 			break
 		}
 	}

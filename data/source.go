@@ -209,7 +209,7 @@ func (in input) unzip(r io.Reader) (io.Reader, error) {
 	if err != nil && err != io.EOF {
 		return nil, in.wrap(err)
 	}
-	if string(head) != "\x1f\x8b" {
+	if string(head) != gzipMagic {
 		return b, nil
 	}
 	z, err := gzip.NewReader(b)
@@ -218,6 +218,30 @@ func (in input) unzip(r io.Reader) (io.Reader, error) {
 	}
 	return z, nil
 }
+
+// plain opens what can be read at any place and is not compressed; otherwise it is nil.
+func (in input) plain() (io.ReaderAt, io.Closer, error) {
+	if in.size < 0 {
+		return nil, nil, nil
+	}
+	s, err := in.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	at, ok := s.(io.ReaderAt)
+	var head [2]byte
+	if ok {
+		_, err := at.ReadAt(head[:], 0)
+		ok = (err == nil || err == io.EOF) && string(head[:]) != gzipMagic
+	}
+	if !ok {
+		s.Close()
+		return nil, nil, nil
+	}
+	return at, s, nil
+}
+
+const gzipMagic = "\x1f\x8b"
 
 // text opens the decompressed contents.
 func (in input) text() (io.Reader, io.Closer, error) {

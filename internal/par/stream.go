@@ -6,7 +6,8 @@ import "sync"
 // order of the source. Work on an item may wait for the item before it: that has begun.
 //
 // It holds at most Window items. Goroutines end when there is nothing to do for them, and Next starts others: a Stream
-// that is forgotten leaves none behind. The first item is worked on by the caller alone, so short sources start none.
+// that is forgotten leaves none behind. The caller of Next works on items only while nobody else does, since those that
+// are ready wait for it; a source of one item starts no goroutine.
 type Stream[T any] struct {
 	// Take fills the next item, never two at a time.
 	Take func(*T) Took
@@ -14,7 +15,7 @@ type Stream[T any] struct {
 	Work func(*T)
 	// Full, if set, says that what is held is too much for another item.
 	Full func() bool
-	// Workers are the goroutines at most, the caller of Next among them.
+	// Workers is the number of goroutines that work at most; 1: only the caller.
 	Workers int
 	// Window is the number of items that are held at most.
 	Window int
@@ -77,7 +78,7 @@ func (s *Stream[T]) Next() *T {
 			if len(s.queue) > s.begun+1 {
 				s.hire()
 			}
-		case s.begun < len(s.queue):
+		case s.begun < len(s.queue) && s.running == 0:
 			s.work()
 		case len(s.queue) == 0:
 			return nil
@@ -102,7 +103,7 @@ func (s *Stream[T]) room() bool {
 
 // hire starts a goroutine if it may and there is work.
 func (s *Stream[T]) hire() {
-	if s.running < s.Workers-1 && !s.closed && (s.begun < len(s.queue) || s.Ahead && s.room() && len(s.queue) > 0) {
+	if s.running < s.Workers && s.Workers > 1 && !s.closed && (s.begun < len(s.queue) || s.Ahead && s.room() && len(s.queue) > 0) {
 		s.running++
 		s.started++
 		go s.serve()
@@ -121,8 +122,9 @@ func (s *Stream[T]) serve() {
 			break
 		}
 	}
-	s.running--
-	s.changed.Broadcast()
+	if s.running--; s.running == 0 { // for Close, and for Next if nobody else is left
+		s.changed.Broadcast()
+	}
 }
 
 // take adds an item to the queue. The lock is not held while it is taken.
