@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"math"
+	"runtime"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
@@ -37,8 +38,15 @@ type Ridge struct {
 // flushRows bounds the rows summed in float32: the error stays that of a short sum, however many rows there are.
 const flushRows = 4096
 
+// ridgeBlock is the default of Setup.Block: with many threads more rows than for others, since all threads wait for each
+// other a few times in a block, and no more than whose features are 2²² numbers. The bits of the sums are the same.
+func ridgeBlock(features int) int {
+	return max(defaultBlock, min(128*runtime.GOMAXPROCS(0), 1<<22/features))
+}
+
 // NewRidge returns the sums of no rows. The map must be symmetric: the kernel of a ridge is φ·φ.
 func NewRidge(s Setup) (*Ridge, error) {
+	given := s.Block > 0
 	s, err := s.prepared()
 	if err != nil {
 		return nil, err
@@ -64,6 +72,9 @@ func NewRidge(s Setup) (*Ridge, error) {
 	if !symmetric {
 		return nil, fmt.Errorf("family %s maps queries and keys differently, ridge needs φ·φ: use a smoother or another "+
 			"family: %w", s.Spec.Family.Name(), ErrSetup)
+	}
+	if !given {
+		r.setup.Block = ridgeBlock(r.features)
 	}
 	r.tab64 = kern.Best[float64]()
 	r.sums.Reset(r.features, s.Outputs)

@@ -31,15 +31,16 @@ func (c *Columns[T]) Reset(t *Table[T], a dense.Matrix[T]) {
 
 func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 
-// ColumnUnit divides the first column of every part of Columns: it is a multiple of all tiles and panels.
-const ColumnUnit = 192
+// ColumnUnit divides the first column of every part of Columns: it is a multiple of all tiles and panels. ColumnStep is
+// one of all tiles, and divides the first of the columns i in AddGram.
+const ColumnUnit, ColumnStep = 192, 48
 
 // Blocks is the number of blocks of rows.
 func (c *Columns[T]) Blocks() int { return (c.a.Rows + columnInputs - 1) / columnInputs }
 
 // Pack packs columns lo to hi−1 of block b. Calls for different columns or blocks may run at the same time.
 func (c *Columns[T]) Pack(b, lo, hi int) {
-	checkPart(lo, hi, c.a.Cols)
+	checkPart(lo, hi, ColumnUnit, c.a.Cols)
 	if c.height == 0 {
 		return
 	}
@@ -72,8 +73,8 @@ func packColumns[T dense.Float](dst []T, width int, a dense.Matrix[T], lo, hi, o
 // AddGram adds columns i to iEnd−1 times columns j to jEnd−1 to that part of dst, with the bits of TMul. Products of a
 // column with earlier ones, below the diagonal, are left out or not: what is there is arbitrary.
 func (t *Table[T]) AddGram(dst dense.Matrix[T], c *Columns[T], i, iEnd, j, jEnd int) {
-	checkPart(i, iEnd, c.a.Cols)
-	checkPart(j, jEnd, c.a.Cols)
+	checkPart(i, iEnd, ColumnStep, c.a.Cols)
+	checkPart(j, jEnd, ColumnUnit, c.a.Cols)
 	switch {
 	case dst.Rows != c.a.Cols || dst.Cols != c.a.Cols:
 		panic("kern: AddGram of different shapes")
@@ -86,8 +87,8 @@ func (t *Table[T]) AddGram(dst dense.Matrix[T], c *Columns[T], i, iEnd, j, jEnd 
 	}
 }
 
-func checkPart(lo, hi, n int) {
-	if lo < 0 || lo > hi || hi > n || lo%ColumnUnit != 0 {
+func checkPart(lo, hi, unit, n int) {
+	if lo < 0 || lo > hi || hi > n || lo%unit != 0 {
 		panic("kern: part of columns out of range")
 	}
 }

@@ -37,8 +37,8 @@ func testAddGram[T dense.Float](t *testing.T, tab *Table[T]) {
 			}
 		}
 		for j := 0; j < size[1]; j += ColumnUnit {
-			for i := 0; i <= j; i += ColumnUnit {
-				tab.AddGram(got, &c, i, min(i+ColumnUnit, size[1]), j, min(j+ColumnUnit, size[1]))
+			for i := 0; i < min(j+ColumnUnit, size[1]); i += ColumnStep {
+				tab.AddGram(got, &c, i, min(i+ColumnStep, size[1]), j, min(j+ColumnUnit, size[1]))
 			}
 		}
 		for i := range size[1] {

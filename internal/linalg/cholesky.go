@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
@@ -37,15 +38,17 @@ func Cholesky(a dense.Matrix[float64]) error {
 	tab := kern.Best[float64]()
 	n := a.Rows
 	minus := dense.New[float64](min(panel, n), n)
+	diagonal := func(k int) dense.Matrix[float64] { return block(a, k, min(k+panel, n), k, min(k+panel, n)) }
+	at := factor(tab, diagonal(0))
 	for k := 0; k < n; k += panel {
-		end := min(k+panel, n)
-		if at := factor(tab, block(a, k, end, k, end)); at >= 0 {
+		if at >= 0 {
 			return fmt.Errorf("pivot %d of %d is not positive: %w", k+at, n, ErrNotPositive)
 		}
+		end := min(k+panel, n)
 		if end == n {
 			break
 		}
-		u := block(a, k, end, k, end)
+		u := diagonal(k)
 		eachStripe(end, n, func(j, jEnd int) {
 			b := block(a, k, end, j, jEnd)
 			forward(tab, u, b)
@@ -56,8 +59,16 @@ func Cholesky(a dense.Matrix[float64]) error {
 			}
 		})
 		m := minus.RowRange(0, end-k)
+		// The next panel is factored as soon as its own tiles, which come first, are updated, beside all others.
+		next := diagonal(end)
+		var left atomic.Int32
+		side := int32((next.Rows + tile - 1) / tile)
+		left.Store(side * (side + 1) / 2)
 		eachTile(end, n, func(i, iEnd, j, jEnd int) {
 			tab.TMul(block(a, i, iEnd, j, jEnd), m.ColRange(i, iEnd), block(a, k, end, j, jEnd))
+			if j < end+next.Rows && left.Add(-1) == 0 {
+				at = factor(tab, next)
+			}
 		})
 	}
 	return nil
@@ -106,10 +117,10 @@ func factorSmall(a dense.Matrix[float64]) int {
 }
 
 // SolveT overwrites b with U⁻ᵀ·b.
-func SolveT(u, b dense.Matrix[float64]) error { return solve(u, b, forward) }
+func SolveT(u, b dense.Matrix[float64]) error { return solve(u, b, forwardAll) }
 
 // Solve overwrites b with U⁻¹·b.
-func Solve(u, b dense.Matrix[float64]) error { return solve(u, b, backward) }
+func Solve(u, b dense.Matrix[float64]) error { return solve(u, b, backwardAll) }
 
 func solve(u, b dense.Matrix[float64], side func(*kern.Table[float64], dense.Matrix[float64],
 	dense.Matrix[float64])) error {
@@ -122,9 +133,55 @@ func solve(u, b dense.Matrix[float64], side func(*kern.Table[float64], dense.Mat
 	if err := b.Check(); err != nil {
 		return err
 	}
-	tab := kern.Best[float64]()
-	eachStripe(0, b.Cols, func(j, jEnd int) { side(tab, u, b.ColRange(j, jEnd)) })
+	side(kern.Best[float64](), u, b)
 	return nil
+}
+
+// few columns of a right-hand side are solved for together, panel by panel with all rows that remain: one after the
+// other they would be read from memory by one core.
+const few = 8
+
+// forwardAll is forward on all cores.
+func forwardAll(tab *kern.Table[float64], u, b dense.Matrix[float64]) {
+	n := u.Rows
+	if b.Cols > few || n <= panel {
+		eachStripe(0, b.Cols, func(j, jEnd int) { forward(tab, u, b.ColRange(j, jEnd)) })
+		return
+	}
+	negate(tab, b)
+	for k := 0; k < n; k += panel {
+		end := min(k+panel, n)
+		top := b.RowRange(k, end)
+		forwardMinus(tab, block(u, k, end, k, end), top)
+		eachRows(end, n, func(i, iEnd int) { tab.TMul(b.RowRange(i, iEnd), block(u, k, end, i, iEnd), top) })
+	}
+}
+
+// backwardAll is backward on all cores.
+func backwardAll(tab *kern.Table[float64], u, b dense.Matrix[float64]) {
+	n := u.Rows
+	if b.Cols > few || n <= panel {
+		eachStripe(0, b.Cols, func(j, jEnd int) { backward(tab, u, b.ColRange(j, jEnd)) })
+		return
+	}
+	negate(tab, b)
+	for end := n; end > 0; {
+		k := (end - 1) / panel * panel
+		low := b.RowRange(k, end)
+		backwardMinus(tab, block(u, k, end, k, end), low)
+		eachRows(0, k, func(i, iEnd int) { tab.Product(b.RowRange(i, iEnd), block(u, i, iEnd, k, end), low, true) })
+		end = k
+	}
+}
+
+// eachRows runs body for parts of the rows lo to hi−1, on a fixed grid; some are needed to pay for a goroutine.
+func eachRows(lo, hi int, body func(i, iEnd int)) {
+	par.For((hi-lo+stripe-1)/stripe, 4, func(a, b int) {
+		for ; a < b; a++ {
+			i := lo + a*stripe
+			body(i, min(i+stripe, hi))
+		}
+	})
 }
 
 // forward is b = U⁻ᵀ·b.
@@ -278,10 +335,15 @@ func eachTile(lo, hi int, body func(i, iEnd, j, jEnd int)) {
 func eachUpper(n, grain int, body func(r, c int)) {
 	par.For(n*(n+1)/2, grain, func(a, b int) {
 		for ; a < b; a++ {
-			c := int((math.Sqrt(float64(8*a+1)) - 1) / 2) // c(c+1)/2 pairs come before column c
-			body(a-c*(c+1)/2, c)
+			body(upperPair(a))
 		}
 	})
+}
+
+// upperPair is pair a of those r ≤ c, column by column.
+func upperPair(a int) (r, c int) {
+	c = int((math.Sqrt(float64(8*a+1)) - 1) / 2) // c(c+1)/2 pairs come before column c
+	return a - c*(c+1)/2, c
 }
 
 // half splits n into two parts, the first a multiple of inner.

@@ -31,10 +31,18 @@ func (g *Gram[T]) Add(tab *kern.Table[T], dst, a dense.Matrix[T]) {
 			g.columns.Pack(p%blocks, lo, hi)
 		}
 	})
-	eachUpper(n, 1+tab.Grain/work, func(r, c int) {
-		i, iEnd := part(r)
-		j, jEnd := part(c)
-		tab.AddGram(dst, &g.columns, i, iEnd, j, jEnd)
+	// A tile comes in parts of some of its rows: tiles of 2048 columns are 66, so few that a goroutine more or less at
+	// the end would count.
+	const step, parts = kern.ColumnStep, unit / kern.ColumnStep
+	par.For(parts*n*(n+1)/2, 1+parts*tab.Grain/work, func(a, end int) {
+		for ; a < end; a++ {
+			r, c := upperPair(a / parts)
+			i, iEnd := part(r)
+			j, jEnd := part(c)
+			if i += a % parts * step; i < iEnd {
+				tab.AddGram(dst, &g.columns, i, min(i+step, iEnd), j, jEnd)
+			}
+		}
 	})
 }
 

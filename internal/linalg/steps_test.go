@@ -37,7 +37,11 @@ func TestFitsFeedManyWorkers(t *testing.T) {
 	}
 	phi, y := dense.New[float32](1024, features), dense.New[float64](1024, 2)
 	var g Gram[float32]
-	check("Gram", steps(func() { g.Add(tab32, dense.New[float32](features, features), phi) }), 2)
+	gram := steps(func() { g.Add(tab32, dense.New[float32](features, features), phi) })
+	check("Gram", gram, 2)
+	if n := gram[1][0]; n < 8*workers {
+		t.Errorf("Gram: %d parts for %d workers, the last of which all wait for", n, workers)
+	}
 	check("AddWide", steps(func() { AddWide(tab64, dense.New[float64](features, 2), phi, y) }), 1)
 	a := dense.New[float64](features, features)
 	for i := range features {
@@ -49,4 +53,13 @@ func TestFitsFeedManyWorkers(t *testing.T) {
 		}
 	})
 	check("Cholesky, the first panel", factor[:2], 2)
+	w := dense.New[float64](features, 1)
+	solve := steps(func() {
+		if err := SolveT(a, w); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if len(solve) == 0 || solve[0][1] < 4 {
+		t.Errorf("SolveT of one column: items and workers %v, want 4 workers at first", solve)
+	}
 }
