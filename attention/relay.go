@@ -227,7 +227,13 @@ func (r *relay[T, W]) Item(w *W, i int) error {
 	k, i := r.items.at(i)
 	st := r.stage[k]
 	v := &r.waves[st.wave]
-	err := r.needs(st, v)
+	list, n := r.before(st)
+	var err error
+	for _, s := range list[:n] {
+		if err = r.await(s); err != nil {
+			break
+		}
+	}
 	if err == nil {
 		err = r.step(w, st, v, i)
 	}
@@ -239,50 +245,44 @@ func (r *relay[T, W]) Item(w *W, i int) error {
 	return nil
 }
 
-// needs waits for the stages that st needs.
-func (r *relay[T, W]) needs(st stage, v *wave) error {
-	switch st.kind {
-	case plants:
-		// References follow each other, and the memory of the wave slots before must be free.
-		if st.wave >= slots {
-			if err := r.await(st.wave-slots, chains); err != nil {
-				return err
-			}
-			if err := r.await(st.wave-slots, reads); err != nil {
-				return err
-			}
+// before lists the stages that a stage needs; those they need in turn are not repeated.
+func (r *relay[T, W]) before(st stage) (list [2]stage, n int) {
+	add := func(kind, wave int) {
+		if wave >= 0 {
+			list[n], n = stage{kind, wave}, n+1
 		}
-		if st.wave == 0 {
-			return nil
+	}
+	causal := r.list[r.waves[st.wave].stream].causal
+	switch k := st.wave; st.kind {
+	case plants: // references follow each other, and the memory of the wave slots before must be free
+		add(plants, k-1)
+		if k >= slots && !r.list[r.waves[k-slots].stream].causal && !r.waves[k-slots].last {
+			add(chains, k-slots)
+		} else {
+			add(reads, k-slots)
 		}
-		return r.await(st.wave-1, plants)
 	case additions:
-		return r.await(st.wave, plants)
-	case chains:
-		if st.wave > 0 { // totals follow each other
-			if err := r.await(st.wave-1, chains); err != nil {
-				return err
-			}
-		}
-		return r.await(st.wave, additions)
+		add(plants, k)
+	case chains: // totals follow each other
+		add(additions, k)
+		add(chains, k-1)
 	case viewings:
-		if err := r.await(st.wave, additions); err != nil {
-			return err
+		add(additions, k)
+		add(chains, k)
+	case reads:
+		if causal {
+			add(plants, k)
+			add(chains, k)
+		} else {
+			add(viewings, k)
 		}
-		return r.await(st.wave, chains)
 	}
-	if !r.list[v.stream].causal {
-		return r.await(st.wave, viewings)
-	}
-	if err := r.await(st.wave, plants); err != nil {
-		return err
-	}
-	return r.await(st.wave, chains)
+	return list, n
 }
 
-// await waits until a stage of wave k has ended: rarely, and then seldom longer than one item takes.
-func (r *relay[T, W]) await(k, kind int) error {
-	at := r.waves[k].stages[kind]
+// await waits until a stage has ended: rarely, and then seldom longer than one item takes.
+func (r *relay[T, W]) await(s stage) error {
+	at := r.waves[s.wave].stages[s.kind]
 	n := r.items.count(at)
 	for looks := 0; int(r.done[at].Load()) < n; looks++ {
 		switch {

@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -9,60 +10,166 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// One long sequence keeps sixteen workers busy: whatever is waited for comes in many more items than there are workers,
-// and seldom. Times would tell the same on a machine with as many cores; counts tell it on any.
-func TestOneSequenceFeedsManyWorkers(t *testing.T) {
-	const workers, d, m, length = 16, 64, 256, 16384
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(workers))
-	type step struct{ items, workers int }
+// observed are the items and workers of what is waited for during a call.
+func observed(run func()) (steps [][2]int) {
 	var mu sync.Mutex
-	var steps []step
 	observe := func(items, workers int) {
 		mu.Lock()
 		defer mu.Unlock()
-		steps = append(steps, step{items, workers})
+		steps = append(steps, [2]int{items, workers})
 	}
+	par.Observe.Store(&observe)
+	defer par.Observe.Store(nil)
+	run()
+	return steps
+}
+
+// One long sequence, and a few of them, keep sixteen workers busy: a call waits for all workers once, with gradients
+// three times, whatever the number of heads, and then for many more items than there are workers. Times would tell the
+// same on a machine with as many cores; counts tell it on any.
+func TestOneSequenceFeedsManyWorkers(t *testing.T) {
+	const workers, d, m, length = 16, 64, 256, 16384
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(workers))
 	q, v := normals[float32](1, 1, length, d, 0.3, 1), normals[float32](1, 1, length, d, 1, 2)
-	out, dq, dk, dv := NewSeq[float32](1, 1, length, d), NewSeq[float32](1, 1, length, d),
-		NewSeq[float32](1, 1, length, d), NewSeq[float32](1, 1, length, d)
-	for _, c := range []struct {
-		name   string
-		causal bool
-		back   bool
-		most   int // waits
-	}{
-		{"bidirectional", false, false, 3}, // sums, totals, queries
-		{"causal", true, false, 3},         // sums, totals, queries
-		{"backward", false, true, 7},       // all of it, dots, sums, totals, queries, totals, keys
-		{"causal backward", true, true, 8}, // all of it, dots, twice causal
-	} {
-		a := linear[float32](t, family.Positive{}, d, m, c.causal)
-		_, err := a.Forward(out, q, q, v)
-		must(t, err)
-		steps = steps[:0]
-		par.Observe.Store(&observe)
-		if c.back {
-			_, err = a.Backward(dq, dk, dv, v, out, q, q, v, nil)
-		} else {
-			_, err = a.Forward(out, q, q, v)
-		}
-		par.Observe.Store(nil)
-		must(t, err)
-		if c.back && len(steps) > 0 && steps[0].items == 1 {
-			steps = steps[1:] // the stream itself
-			c.most--
-		}
-		if len(steps) == 0 || len(steps) > c.most {
-			t.Errorf("%s waits %d times, want at most %d: %v", c.name, len(steps), c.most, steps)
-		}
-		for i, s := range steps {
-			if s.workers != workers || s.items < 2*workers {
-				t.Errorf("%s, step %d: %d items for %d workers, want %d for %d", c.name, i, s.items, s.workers,
-					2*workers, workers)
+	heads := func(s Seq[float32], n int) Seq[float32] { // the same one again
+		s.Heads, s.StrideH = n, 0
+		return s
+	}
+	for _, n := range []int{1, 3} {
+		q, v := heads(q, n), heads(v, n)
+		out, dq, dk, dv := NewSeq[float32](1, n, length, d), NewSeq[float32](1, n, length, d),
+			NewSeq[float32](1, n, length, d), NewSeq[float32](1, n, length, d)
+		for _, causal := range []bool{false, true} {
+			a := linear[float32](t, family.Positive{}, d, m, causal)
+			for _, back := range []bool{false, true} {
+				if n > 1 && back && testing.Short() {
+					continue
+				}
+				most := 1
+				steps := observed(func() {
+					_, err := a.Forward(out, q, q, v)
+					must(t, err)
+				})
+				if back {
+					most = 3 // out·dout, keys, queries
+					steps = observed(func() {
+						_, err := a.Backward(dq, dk, dv, v, out, q, q, v, nil)
+						must(t, err)
+					})
+				}
+				label := fmt.Sprintf("%d heads, causal %v, backward %v", n, causal, back)
+				if len(steps) == 0 || len(steps) > most {
+					t.Errorf("%s waits %d times, want at most %d: %v", label, len(steps), most, steps)
+				}
+				for _, s := range steps {
+					if s[1] != workers || s[0] < 2*workers {
+						t.Errorf("%s: %d items for %d workers, want %d for %d", label, s[0], s[1], 2*workers, workers)
+					}
+				}
 			}
 		}
-		if work := steps[len(steps)-1]; work.items < 4*workers {
-			t.Errorf("%s: the queries come in %d items, want %d", c.name, work.items, 4*workers)
+	}
+}
+
+// Work that has few pieces takes few workers: others would be woken for nothing.
+func TestShortSequencesTakeFewWorkers(t *testing.T) {
+	const d, m = 64, 256
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16))
+	for length, most := range map[int]int{1: 1, 64: 1, 256: 1, 512: 2, 1024: 4} {
+		q, out := normals[float32](1, 1, length, d, 0.3, 1), NewSeq[float32](1, 1, length, d)
+		g := NewSeq[float32](1, 1, length, d)
+		for _, causal := range []bool{false, true} {
+			a := linear[float32](t, family.Positive{}, d, m, causal)
+			for _, s := range observed(func() {
+				_, err := a.Forward(out, q, q, q)
+				must(t, err)
+				_, err = a.Backward(g, g, g, q, out, q, q, q, nil)
+				must(t, err)
+			}) {
+				if s[1] > most {
+					t.Errorf("L = %d, causal %v: %d workers, want at most %d", length, causal, s[1], most)
+				}
+			}
+		}
+	}
+}
+
+// The order of stages leaves little to wait for: with items of about the right relative times, workers are at work for
+// most of the time even of a single sequence.
+func TestRelaySchedule(t *testing.T) {
+	const workers, d, m, length = 16, 64, 256, 16384
+	for _, c := range []struct {
+		heads  int
+		causal bool
+		least  float64
+	}{{1, false, 0.85}, {1, true, 0.87}, {8, false, 0.93}, {8, true, 0.97}} {
+		q, out := normals[float32](1, 1, length, d, 0.3, 1), NewSeq[float32](1, 1, length, d)
+		q.Heads, q.StrideH, out.Heads, out.StrideH = c.heads, 0, c.heads, 0
+		a := linear[float32](t, family.Positive{}, d, m, c.causal)
+		one := &call[float32]{}
+		must(t, one.list(a, out, q, q, q))
+		r := &one.relay
+		r.job = (*forwards[float32])(one)
+		for i := range one.all {
+			r.list = append(r.list, &one.all[i])
+		}
+		r.cut(workers)
+		if busy := busyShare(r, workers); busy < c.least {
+			t.Errorf("%d heads, causal %v: workers are busy for %.3f of the time, want %v", c.heads, c.causal, busy,
+				c.least)
+		}
+	}
+}
+
+// busyShare hands out the items of a relay in order and returns the share of the time that workers are not waiting.
+func busyShare(r *relay[float32, worker[float32]], workers int) float64 {
+	// µs of an item, measured with one thread.
+	times := map[int]float64{plants: 10, additions: 210, chains: 20, viewings: 50, reads: 215}
+	if r.list[0].causal {
+		times[reads] = 470
+	}
+	free, ends := make([]float64, workers), make([]float64, len(r.stage))
+	var work, last float64
+	for i := range r.items.items() {
+		k, _ := r.items.at(i)
+		w := 0
+		for j, f := range free {
+			if f < free[w] {
+				w = j
+			}
+		}
+		begin := free[w]
+		list, n := r.before(r.stage[k])
+		for _, s := range list[:n] {
+			at := r.waves[s.wave].stages[s.kind]
+			// What it needs comes before it and has its own needs met.
+			if at >= k {
+				return 0
+			}
+			begin = max(begin, ends[at])
+		}
+		free[w] = begin + times[r.stage[k].kind]
+		ends[k] = max(ends[k], free[w])
+		work += times[r.stage[k].kind]
+		last = max(last, free[w])
+	}
+	return work / (last * float64(workers))
+}
+
+// An error of one item ends all, also those that wait for it, and is the one returned.
+func TestRelayStops(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	const d, length = 8, 4096
+	for _, causal := range []bool{false, true} {
+		a := linear[float32](t, family.Positive{}, d, 256, causal)
+		q, out := normals[float32](1, 2, length, d, 0.3, 1), NewSeq[float32](1, 2, length, d)
+		q.Data[len(q.Data)/3] = 1e30 // the norm overflows
+		if _, err := a.Forward(out, q, q, q); err == nil {
+			t.Errorf("causal %v: no error", causal)
+		}
+		q = normals[float32](1, 2, length, d, 0.3, 1)
+		if _, err := a.Forward(out, q, q, q); err != nil {
+			t.Errorf("causal %v: the call after: %v", causal, err)
 		}
 	}
 }

@@ -243,11 +243,14 @@ const sharing = 1.15
 // workers is how many workers the work of a call, so many times that of Forward, pays for, and whether these are best
 // used one stream each: if they would end at about the same time.
 func (c *streams[T]) workers(times int) (n int, alone bool) {
-	work := 0
+	work, items := 0, 0
 	for i := range c.all {
-		work += times * c.all[i].work()
+		s := &c.all[i]
+		work += times * s.work()
+		one := segmentOf(s.m.OutDim(), s.v.Cols)
+		items += (max(s.k.Rows, s.lenQ()) + one - 1) / one
 	}
-	n = max(1, min(runtime.GOMAXPROCS(0), work/c.tab.Grain))
+	n = max(1, min(runtime.GOMAXPROCS(0), work/c.tab.Grain, items))
 	if n == 1 || len(c.all) < n {
 		return n, n == 1
 	}

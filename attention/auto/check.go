@@ -207,7 +207,7 @@ func (c *Check[T]) answer(scale float64) error {
 				seen[i] = any
 			}
 			if any {
-				_, err := exact.Forward(cut(batch(c.exact, b), i0, i1), gather(batch(c.q, b), c.rows[i0:i1]),
+				_, err := exact.Forward(cut(batch(c.exact, b), i0, i1), gathered(batch(c.q, b), c.rows[i0:i1]),
 					cut(batch(c.k, b), lo, hi), cut(batch(c.v, b), lo, hi))
 				if err != nil {
 					return err
@@ -246,7 +246,7 @@ func (c *Check[T]) ErrorsOf(out attention.Seq[T]) (heads []Estimate, all Estimat
 	if want := (attention.Shape{Batch: c.q.Batch, Heads: c.q.Heads, Len: c.q.Len, Dim: c.v.Dim}); out.Shape != want {
 		return nil, all, fmt.Errorf("out is %v, want %v: %w", out.Shape, want, dense.ErrShape)
 	}
-	heads, all = estimates(c.compare(gather(out, c.rows), c.exact))
+	heads, all = estimates(c.compare(gathered(out, c.rows), c.exact))
 	return heads, all, nil
 }
 
@@ -261,19 +261,24 @@ func estimates(sums []errorSums) (heads []Estimate, all Estimate) {
 
 // measure runs an attention over key/value heads lo to hi−1 alone; it returns the sums of their query heads.
 func (c *Check[T]) measure(a attention.Attention[attention.Seq[T]], lo, hi int) ([]errorSums, error) {
+	return c.judge(lo, hi, func(out, q, k, v attention.Seq[T]) error {
+		if at, ok := a.(rowAttention[T]); ok {
+			return at.At(out, c.rows, q, k, v)
+		}
+		whole := attention.NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
+		_, err := a.Forward(whole, q, k, v)
+		gather(out, whole, c.rows)
+		return err
+	})
+}
+
+// judge is measure of what sets out to the rows of some heads.
+func (c *Check[T]) judge(lo, hi int, run func(out, q, k, v attention.Seq[T]) error) ([]errorSums, error) {
 	group := c.q.Heads / max(1, c.k.Heads)
 	q, k, v := headRange(c.q, lo*group, hi*group), headRange(c.k, lo, hi), headRange(c.v, lo, hi)
 	got := attention.NewSeq[T](q.Batch, q.Heads, len(c.rows), v.Dim)
-	if at, ok := a.(rowAttention[T]); ok {
-		if err := at.At(got, c.rows, q, k, v); err != nil {
-			return nil, err
-		}
-	} else {
-		whole := attention.NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
-		if _, err := a.Forward(whole, q, k, v); err != nil {
-			return nil, err
-		}
-		got = gather(whole, c.rows)
+	if err := run(got, q, k, v); err != nil {
+		return nil, err
 	}
 	return c.compare(got, headRange(c.exact, lo*group, hi*group)), nil
 }
@@ -320,9 +325,14 @@ func cut[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
 	return s
 }
 
-// gather copies positions of all batches and heads.
-func gather[T dense.Float](s attention.Seq[T], rows []int) attention.Seq[T] {
+// gathered copies positions of all batches and heads, gather does into out.
+func gathered[T dense.Float](s attention.Seq[T], rows []int) attention.Seq[T] {
 	out := attention.NewSeq[T](s.Batch, s.Heads, len(rows), s.Dim)
+	gather(out, s, rows)
+	return out
+}
+
+func gather[T dense.Float](out, s attention.Seq[T], rows []int) {
 	for b := range s.Batch {
 		for h := range s.Heads {
 			from, to := s.Head(b, h), out.Head(b, h)
@@ -331,5 +341,4 @@ func gather[T dense.Float](s attention.Seq[T], rows []int) attention.Seq[T] {
 			}
 		}
 	}
-	return out
 }

@@ -249,14 +249,45 @@ func rowsOf[E any](list []E, length, first, n int) []E {
 // longSearch keys make a trial so expensive that with Tol not all are made.
 const longSearch = 1 << 13
 
+// tester measures candidates on one head and keeps what they have in common.
+type tester[T dense.Float] struct {
+	*chooser[T]
+	h      int
+	trials []*centroid.Trials[T]                   // by fold; nil: causal
+	fitted []map[centroid.Spec][]*centroid.Centres // by fold
+}
+
+func (c *chooser[T]) tester(h int) (*tester[T], error) {
+	t := &tester[T]{chooser: c, h: h}
+	for i := range c.folds {
+		f := &c.folds[i]
+		t.fitted = append(t.fitted, map[centroid.Spec][]*centroid.Centres{})
+		if c.all.vis.Causal {
+			continue
+		}
+		s := sample[T]{f.check.vis, f.check.q, f.check.k, f.check.v}
+		s = s.head(h)
+		trials, err := centroid.NewTrials(s.vis, c.scale, s.q, s.k, s.v)
+		if err != nil {
+			return nil, err
+		}
+		t.trials = append(t.trials, trials)
+	}
+	return t, nil
+}
+
 // try measures candidates in the order of their cost: with Tol, until one is good enough; exact attention is the last.
 func (c *chooser[T]) try(h int) ([]trial, error) {
+	tester, err := c.tester(h)
+	if err != nil {
+		return nil, err
+	}
 	if c.Tol > 0 && c.all.k.Len >= longSearch {
-		return c.search(h)
+		return tester.search()
 	}
 	var out []trial
 	for _, p := range c.Plans {
-		t, err := c.test(p, h)
+		t, err := tester.test(p)
 		if err != nil {
 			return nil, err
 		}
@@ -270,12 +301,12 @@ func (c *chooser[T]) try(h int) ([]trial, error) {
 // search finds a plan that is good enough, or exact attention. The errors of centroids fall with their cost, if not
 // strictly: the first that is good enough is searched by halving. Plans of other methods that cost less are tried one
 // by one.
-func (c *chooser[T]) search(h int) ([]trial, error) {
+func (c *tester[T]) search() ([]trial, error) {
 	best := c.last()
 	plans := slices.DeleteFunc(slices.Clone(c.Plans), func(p Plan) bool { return p.Method != Centroid })
 	for len(plans) > 0 {
 		at := len(plans) / 2
-		t, err := c.test(plans[at], h)
+		t, err := c.test(plans[at])
 		if err != nil {
 			return nil, err
 		}
@@ -289,7 +320,7 @@ func (c *chooser[T]) search(h int) ([]trial, error) {
 		if p.Method == Centroid || c.cost(p) >= best.cost {
 			continue
 		}
-		t, err := c.test(p, h)
+		t, err := c.test(p)
 		if err != nil {
 			return nil, err
 		}
@@ -318,8 +349,8 @@ func (c *chooser[T]) last() trial {
 }
 
 // test measures a plan. One that cannot be fitted to the head is as bad as can be.
-func (c *chooser[T]) test(p Plan, h int) (trial, error) {
-	e, err := c.judge(p, h)
+func (c *tester[T]) test(p Plan) (trial, error) {
+	e, err := c.judge(p)
 	if errors.Is(err, errNoFit) {
 		e, err = Estimate{Error: math.MaxFloat64, High: math.MaxFloat64}, nil
 	}
@@ -329,16 +360,11 @@ func (c *chooser[T]) test(p Plan, h int) (trial, error) {
 // errNoFit marks candidates that cannot be fitted to a head.
 var errNoFit = errors.New("no fit")
 
-// judge is the error of a candidate on head h.
-func (c *chooser[T]) judge(p Plan, h int) (Estimate, error) {
+// judge is the error of a candidate.
+func (c *tester[T]) judge(p Plan) (Estimate, error) {
 	var sums errorSums
 	for i := range c.folds {
-		f := &c.folds[i]
-		a, err := c.attention(p, f, h)
-		if err != nil {
-			return Estimate{}, err
-		}
-		group, err := f.check.measure(a, h, h+1)
+		group, err := c.measure(p, i)
 		if err != nil {
 			return Estimate{}, err
 		}
@@ -349,24 +375,41 @@ func (c *chooser[T]) judge(p Plan, h int) (Estimate, error) {
 	return sums.estimate(), nil
 }
 
-// attention is a candidate for head h, fitted to what it may know when it is judged.
-func (c *chooser[T]) attention(p Plan, f *fold[T], h int) (attention.Attention[attention.Seq[T]], error) {
-	s := f.fit.head(h)
+// measure adds up the errors of a candidate in fold i, fitted to what it may know when it is judged.
+func (c *tester[T]) measure(p Plan, i int) ([]errorSums, error) {
+	f := &c.folds[i]
 	if p.Method == Features {
-		spec, err := fitFeatures(*p.Features, &s, h)
+		s := f.fit.head(c.h)
+		spec, err := fitFeatures(*p.Features, &s, c.h)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", err, errNoFit)
 		}
 		maps, err := attention.NewMaps[T]([]randfeat.Spec{spec.Spec})
-		return &attention.Linear[T]{Visibility: f.check.vis, Maps: maps, Window: spec.Window, Sinks: spec.Sinks}, err
+		if err != nil {
+			return nil, err
+		}
+		return f.check.measure(&attention.Linear[T]{Visibility: f.check.vis, Maps: maps, Window: spec.Window,
+			Sinks: spec.Sinks}, c.h, c.h+1)
+	}
+	if c.trials != nil {
+		return f.check.judge(c.h, c.h+1, func(out, _, _, _ attention.Seq[T]) error {
+			return c.trials[i].At(out, f.check.rows, *p.Centroid)
+		})
 	}
 	a := &centroid.Attention[T]{Visibility: f.check.vis, Scale: c.scale, Specs: []centroid.Spec{*p.Centroid}}
-	if !c.calibrates() {
-		return a, nil
+	if c.calibrates() {
+		of := *p.Centroid
+		of.Top, of.Keys = 0, 0 // no fit depends on them
+		if a.Centres = c.fitted[i][of]; a.Centres == nil {
+			s := f.fit.head(c.h)
+			var err error
+			if a.Centres, err = c.centres(*p.Centroid, &s); err != nil {
+				return nil, err
+			}
+			c.fitted[i][of] = a.Centres
+		}
 	}
-	var err error
-	a.Centres, err = c.centres(*p.Centroid, &s)
-	return a, err
+	return f.check.measure(a, c.h, c.h+1)
 }
 
 func (c *chooser[T]) centres(spec centroid.Spec, s *sample[T]) ([]*centroid.Centres, error) {

@@ -29,7 +29,7 @@ func headErrors(t *testing.T, a *Attention[float32], q, k, v attention.Seq[float
 	out := attention.NewSeq[float32](q.Batch, q.Heads, q.Len, v.Dim)
 	_, err = a.Forward(out, q, k, v)
 	must(t, err)
-	sums := c.compare(gather(out, c.rows), c.exact)
+	sums := c.compare(gathered(out, c.rows), c.exact)
 	var errs []float64
 	for h := range k.Heads {
 		var s errorSums
@@ -101,7 +101,9 @@ func TestChooseSearch(t *testing.T) {
 		for at--; at >= 0 && c.Plans[at].Method != Centroid; at-- {
 		}
 		if at >= 0 {
-			if before, err := c.test(c.Plans[at], h); err != nil || c.good(before) {
+			tester, err := c.tester(h)
+			must(t, err)
+			if before, err := tester.test(c.Plans[at]); err != nil || c.good(before) {
 				t.Errorf("head %d: the plan before, %v, is good enough: %v, %v", h, before.Plan, before.Estimate, err)
 			}
 		}

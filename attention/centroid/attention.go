@@ -46,20 +46,7 @@ func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report,
 // At sets out, which has len(rows) positions, to what Forward computes for the queries at these positions of every
 // batch and head: the same bits, for the price of the clusters and of a few rows.
 func (a *Attention[T]) At(out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error {
-	if out.Len != len(rows) {
-		return fmt.Errorf("out has %d positions for %d rows: %w", out.Len, len(rows), dense.ErrShape)
-	}
-	for _, l := range rows {
-		if l < 0 || l >= q.Len {
-			return fmt.Errorf("row %d of %d queries: %w", l, q.Len, dense.ErrShape)
-		}
-	}
-	whole := out.Shape
-	whole.Len = q.Len
-	if err := out.Check("out"); err != nil {
-		return err
-	}
-	if err := a.check(whole, q, k, v); err != nil {
+	if err := a.checkRows(out, rows, q, k, v); err != nil {
 		return err
 	}
 	if a.Causal {
@@ -73,6 +60,24 @@ func (a *Attention[T]) At(out attention.Seq[T], rows []int, q, k, v attention.Se
 	}
 	_, err := a.forward(rows, out, q, k, v)
 	return err
+}
+
+// checkRows is check for the rows of At.
+func (a *Attention[T]) checkRows(out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error {
+	if out.Len != len(rows) {
+		return fmt.Errorf("out has %d positions for %d rows: %w", out.Len, len(rows), dense.ErrShape)
+	}
+	for _, l := range rows {
+		if l < 0 || l >= q.Len {
+			return fmt.Errorf("row %d of %d queries: %w", l, q.Len, dense.ErrShape)
+		}
+	}
+	if err := out.Check("out"); err != nil {
+		return err
+	}
+	whole := out.Shape
+	whole.Len = q.Len
+	return a.check(whole, q, k, v)
 }
 
 // atCausal is At for causal attention, for the price of all rows.

@@ -201,6 +201,11 @@ func (p *problem[T]) rowWork() float64 {
 // run computes the outputs.
 func (c *call[T]) run() attention.Report {
 	c.prepare()
+	return c.answer()
+}
+
+// answer computes the rows of prepared problems.
+func (c *call[T]) answer() attention.Report {
 	work := c.split()
 	c.do(len(c.tasks), work, (*rowStep[T])(c))
 	var total attention.Report
@@ -408,10 +413,7 @@ func (c *call[T]) groupKeys(w *worker[T], p *problem[T]) {
 		w.count[x]++
 		p.cluster[int(p.keys[i])-p.span.K0] = x
 	}
-	p.top = min(p.spec.Top, p.clusters)
-	if p.single {
-		p.top = 0
-	}
+	p.setTop()
 	k, v := c.k.Head(p.b, p.h), c.v.Head(p.b, p.h)
 	p.k, p.v = buf.Shaped(p.k, n, k.Cols), buf.Shaped(p.v, n, v.Cols)
 	p.share = buf.Sized(p.share, n)
@@ -427,6 +429,13 @@ func (c *call[T]) groupKeys(w *worker[T], p *problem[T]) {
 	c.centroids(w, p)
 	if p.top > 0 {
 		c.rank(w, p)
+	}
+}
+
+// setTop sets the number of exact clusters.
+func (p *problem[T]) setTop() {
+	if p.top = min(p.spec.Top, p.clusters); p.single {
+		p.top = 0
 	}
 }
 

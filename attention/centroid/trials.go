@@ -1,0 +1,84 @@
+package centroid
+
+import (
+	"fmt"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Trials computes some rows of bidirectional attention with one spec after the other, over the same arguments and with
+// the bits of Attention.At. Specs that differ in Top, Window and Block alone have the same clusters: the second of
+// them costs its rows only. Clusters of the last few specs are kept. Trials serve one call at a time.
+type Trials[T dense.Float] struct {
+	vis     attention.Visibility
+	scale   float64
+	q, k, v attention.Seq[T]
+	kept    []clustered[T] // the last used at the end
+	fits    int            // for tests: clusterings that were made
+}
+
+// clustered is a call whose keys have been grouped by the clusters of a spec.
+type clustered[T dense.Float] struct {
+	of Spec
+	c  *call[T]
+}
+
+// keptTrials clusterings are kept: lists of specs by their cost go back and forth between as many.
+const keptTrials = 3
+
+// NewTrials checks the arguments, as Attention.Forward does; scale 0 is 1/√d.
+func NewTrials[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Trials[T], error) {
+	if vis.Causal {
+		return nil, fmt.Errorf("trials are of bidirectional attention: %w", ErrSpec)
+	}
+	t := &Trials[T]{vis: vis, scale: scale, q: q, k: k, v: v}
+	a := Attention[T]{Visibility: vis, Scale: scale, Specs: []Spec{{Clusters: 1}}}
+	if err := a.check(attention.Shape{Batch: q.Batch, Heads: q.Heads, Len: q.Len, Dim: v.Dim}, q, k, v); err != nil {
+		return nil, err
+	}
+	return t, a.checkFinite(q, k, v)
+}
+
+// At sets out to the rows of all batches and heads that attention with spec has, as Attention.At.
+func (t *Trials[T]) At(out attention.Seq[T], rows []int, spec Spec) error {
+	a := Attention[T]{Visibility: t.vis, Scale: t.scale, Specs: []Spec{spec}}
+	if err := a.checkRows(out, rows, t.q, t.k, t.v); err != nil || len(rows) == 0 {
+		return err
+	}
+	c, err := t.clusters(spec)
+	if err != nil {
+		return err
+	}
+	c.out, c.wanted = out, rows
+	for _, p := range c.problems[:c.used] {
+		p.spec = &spec
+		p.setTop()
+	}
+	c.answer()
+	return nil
+}
+
+// clusters is a call with the clusters of spec.
+func (t *Trials[T]) clusters(spec Spec) (*call[T], error) {
+	spec.Top, spec.Window, spec.Block = 1, 0, 0 // one top cluster: their risks are computed
+	for i, k := range t.kept {
+		if k.of == spec {
+			t.kept = append(append(t.kept[:i], t.kept[i+1:]...), k)
+			return k.c, nil
+		}
+	}
+	c := new(call[T])
+	if len(t.kept) == keptTrials { // the memory of the oldest
+		c = t.kept[0].c
+		t.kept = append(t.kept[:0], t.kept[1:]...)
+	}
+	a := &Attention[T]{Visibility: t.vis, Scale: t.scale, Specs: []Spec{spec}}
+	if err := c.start(a, attention.Seq[T]{}, t.q, t.k, t.v); err != nil {
+		return nil, err
+	}
+	c.prepare()
+	t.fits++
+	t.kept = append(t.kept, clustered[T]{spec, c})
+	return c, nil
+}
