@@ -102,6 +102,10 @@ func (w *backWorker[T]) reverse(p *pass[T], mem *memory[T], lo, hi int, read, ke
 		if err := w.keyChunk(p, mem, c, end, read, keep || c > lo); err != nil {
 			return err
 		}
+		if w.keeps {
+			mem.mark(mem.step, (hi-1)/rows-lo/rows+1)
+		}
+		mem.step++
 		look = min(2*look, rows)
 		end = c
 	}
@@ -116,7 +120,9 @@ func (w *backWorker[T]) sumShares(p *pass[T], mem *memory[T], lo, hi int, keep b
 		mem.features = buf.Shaped(mem.features, (hi-lo)*p.s.group, p.s.m.OutDim())
 	}
 	err := w.reverse(p, mem, lo, hi, false, true)
-	mem.kept = w.keeps && mem.part.epoch == epoch
+	if w.keeps {
+		mem.keep(epoch)
+	}
 	w.keeps = false
 	return err
 }
@@ -226,17 +232,17 @@ func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read, k
 	shares, cot := w.now, w.g.RowRange(0, n*s.group)
 	past := mem.seen()
 	if !read || past == 0 && n == 0 {
-		w.addShares(&mem.part, shares, cot, keep)
+		w.addSharesTo(mem, shares, cot, keep)
 		return nil
 	}
 	view := mem.view(&w.worker, true)
 	if view.factor != nil {
-		w.addShares(&mem.part, shares, cot, keep)
+		w.addSharesTo(mem, shares, cot, keep)
 		for i := range shares.Rows {
 			w.tab.Mul(shares.Row(i), view.factor)
 		}
 	} else {
-		defer w.addShares(&mem.part, shares, cot, keep)
+		defer w.addSharesTo(mem, shares, cot, keep)
 	}
 	k, v, pos := w.keyRows(s, c, end)
 	if k.Rows == 0 {
@@ -276,6 +282,15 @@ func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read, k
 	}
 	w.addKeys(p, pos, c, k.Rows)
 	return nil
+}
+
+// addSharesTo is addShares to the segment under way, if that has not been done.
+func (w *backWorker[T]) addSharesTo(mem *memory[T], shares, cot dense.Matrix[T], keep bool) {
+	if keep && mem.kept {
+		mem.part.n += shares.Rows
+		return
+	}
+	w.addShares(&mem.part, shares, cot, keep)
 }
 
 // keyTriangle adds the queries of a chunk to the cotangents of its keys: with scores A = P·φ2ᵀ and their cotangents dA,

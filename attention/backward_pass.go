@@ -230,6 +230,8 @@ func (g *gang[T]) sumKeys(w *backWorker[T], s *stream[T], k, segment int, mem *m
 	return w.sumSegment(s, mem, lo, hi, keep)
 }
 
+func (g *querySweep[T]) ordered(k int) bool { return g.passes[k].grad != nil }
+
 func (g *querySweep[T]) read(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], keep bool) error {
 	p := (*gang[T])(g).use(w, s, k)
 	return (*gang[T])(g).gradients(w, p, segment, func() error {
@@ -288,6 +290,8 @@ func (g *keySweep[T]) sum(w *backWorker[T], s *stream[T], k, at int, mem *memory
 	return w.sumShares(p, mem, lo, hi, keep)
 }
 
+func (g *keySweep[T]) ordered(k int) bool { return g.passes[k].grad != nil }
+
 func (g *keySweep[T]) read(w *backWorker[T], s *stream[T], k, at int, mem *memory[T], keep bool) error {
 	if s.segments() == 0 {
 		return nil
@@ -341,6 +345,8 @@ func (g *keysOfAll[T]) view(w *backWorker[T], s *stream[T], k int, whole *memory
 	return view[T]{}
 }
 
+func (g *keysOfAll[T]) ordered(k int) bool { return g.passes[k].grad != nil }
+
 func (g *keysOfAll[T]) read(*backWorker[T], *stream[T], int, int, *memory[T], bool) error { return nil }
 func (g *keysOfAll[T]) blocks(*stream[T], int) int                                        { return 0 }
 func (g *keysOfAll[T]) block(*backWorker[T], *stream[T], int, int, *view[T], int64) error { return nil }
@@ -389,6 +395,8 @@ func (g *queriesOfAll[T]) view(w *backWorker[T], s *stream[T], k int, whole *mem
 	w.tab.Pack(&p.packed, p.ds)
 	return view[T]{}
 }
+
+func (g *queriesOfAll[T]) ordered(k int) bool { return g.passes[k].grad != nil }
 
 func (g *queriesOfAll[T]) read(*backWorker[T], *stream[T], int, int, *memory[T], bool) error {
 	return nil

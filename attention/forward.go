@@ -77,21 +77,28 @@ func (c *eachStream[T]) Item(w *worker[T], i int) error {
 	return w.windowRange(s, 0, s.lenQ())
 }
 
-// sumSegment adds the keys at positions lo to hi−1 to the part of mem, which has none. It keeps their features if asked
-// to and none needs higher references than the first.
+// sumSegment adds the keys at positions lo to hi−1 to the part of mem, which has none. It keeps what queries need of
+// that if asked to, and if no key needs higher references than the first: then their chunks are the ones here. (A chunk
+// of one key is an exception: it is added before it is read.)
 func (w *worker[T]) sumSegment(s *stream[T], mem *memory[T], lo, hi int, keep bool) error {
 	w.look = w.phiK.Rows
 	epoch := mem.part.epoch
-	if keep = keep && mem.seed.set; keep {
+	rows := w.phiK.Rows
+	if keep = keep && mem.seed.set && lo%rows == 0 && (hi-lo)%rows != 1 && rows > 1; keep {
 		mem.features = buf.Shaped(mem.features, hi-lo, s.m.OutDim())
 	}
-	for c := lo; c < hi; c += w.phiK.Rows {
-		k, v, _ := w.keyRows(s, c, min(c+w.phiK.Rows, hi))
+	for c := lo; c < hi; c += rows {
+		k, v, _ := w.keyRows(s, c, min(c+rows, hi))
 		if err := w.absorb(mem, k, v, keep); err != nil {
 			return err
 		}
+		if keep {
+			mem.mark((c-lo)/rows, (hi-lo+rows-1)/rows)
+		}
 	}
-	mem.kept = keep && mem.part.epoch == epoch
+	if keep {
+		mem.keep(epoch)
+	}
 	return nil
 }
 
@@ -143,6 +150,8 @@ func (c *forwards[T]) read(w *worker[T], s *stream[T], _, segment int, mem *memo
 	}
 	return w.readBeside(s, mem, s.positions(), s.lenQ()+s.off)
 }
+
+func (c *forwards[T]) ordered(int) bool { return false }
 
 func (c *forwards[T]) view(w *worker[T], s *stream[T], _ int, whole *memory[T]) view[T] {
 	w.use(&c.streams, s)

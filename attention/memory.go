@@ -255,9 +255,12 @@ type memory[T dense.Float] struct {
 	// those of its first key.
 	seed reference[T]
 
-	// The features of the keys of a segment, one row each, if kept: at the references of seed, above which none is.
+	// What has been kept of the sums over a segment for its queries, all at the references of seed: the features of
+	// its keys, one row each, and [S | z] after every chunk but the last. The totals are ready for reading.
 	kept     bool
 	features dense.Matrix[T]
+	steps    dense.Matrix[T]
+	step     int // chunks that have been read
 
 	// The totals in T at the references of reading, which are those of part except where the totals are far above.
 	ready  bool // the following are valid, for this epoch of part
@@ -312,7 +315,49 @@ func (m *memory[T]) begin() {
 	if m.seed.set {
 		m.part.ref.copyFrom(&m.seed)
 	}
-	m.ready = false
+	m.ready, m.step = m.kept, 0
+	if m.kept {
+		m.epoch, m.mixed = m.part.epoch, m.isMixed()
+	}
+}
+
+// keep ends a summation that keeps what it can: if no reference was raised since epoch.
+func (m *memory[T]) keep(epoch int) {
+	if m.kept = m.part.epoch == epoch; m.kept {
+		m.ref.copyFrom(&m.part.ref)
+	}
+}
+
+// mark keeps the sums after chunk i of n.
+func (m *memory[T]) mark(i, n int) {
+	all := len(m.part.s.Data)
+	if i == 0 {
+		m.steps = buf.Shaped(m.steps, n-1, all+len(m.part.z))
+	}
+	if i < n-1 {
+		copy(m.steps.Row(i), m.part.s.Data)
+		copy(m.steps.Row(i)[all:], m.part.z)
+	}
+}
+
+// add adds keys of the segment under way, if that has not been done.
+func (m *memory[T]) add(tab *kern.Table[T], phi, v dense.Matrix[T]) {
+	if m.kept {
+		m.part.n += phi.Rows
+		return
+	}
+	m.part.add(tab, phi, v)
+}
+
+// sums are those over the keys of the segment so far.
+func (m *memory[T]) sums() (s dense.Matrix[T], z []T) {
+	if !m.kept || m.step == 0 {
+		return m.part.s, m.part.z
+	}
+	s = m.part.s
+	row := m.steps.Row(m.step - 1)
+	s.Data = row[:len(s.Data)]
+	return s, row[len(s.Data):]
 }
 
 // plant makes seed the references of s, or none.
@@ -342,7 +387,7 @@ func (m *memory[T]) prepare(tab *kern.Table[T]) {
 	if m.ready && m.epoch == m.part.epoch {
 		return
 	}
-	m.ready, m.epoch, m.mixed = true, m.part.epoch, false
+	m.ready, m.epoch = true, m.part.epoch
 	if m.part.ref.set {
 		m.ref.copyFrom(&m.part.ref)
 	} else {
@@ -357,16 +402,33 @@ func (m *memory[T]) prepare(tab *kern.Table[T]) {
 			m.ref.tau[f] = T(math.Inf(-1))
 		}
 	}
-	same := 0 // the first of the features up to f that have the references of the totals
+	m.narrow(tab, &m.total, 0, len(m.z))
+	m.mixed = m.isMixed()
+}
+
+// isMixed says that the references of the totals are not those of the part.
+func (m *memory[T]) isMixed() bool {
+	for _, f := range m.factor {
+		if f != 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// narrow prepares features f0 to f1−1 of totals, at the references ref, which it raises where the totals are far above.
+func (m *memory[T]) narrow(tab *kern.Table[T], total *totals, f0, f1 int) {
+	same := f0 // the first of the features up to f that have the references of the totals
 	dv := m.s.Cols
 	flush := func(f int) {
 		if same < f {
-			tab.Narrow(m.z[same:f], m.total.z[same:f], 1)
-			tab.Narrow(m.s.Data[same*dv:f*dv], m.total.s.Data[same*dv:f*dv], 1)
+			tab.Narrow(m.z[same:f], total.z[same:f], 1)
+			tab.Narrow(m.s.Data[same*dv:f*dv], total.s.Data[same*dv:f*dv], 1)
 		}
 		same = f + 1
 	}
-	for f, t := range m.total.t {
+	for f := f0; f < f1; f++ {
+		t := total.t[f]
 		m.factor[f] = 1
 		at := m.ref.at(f)
 		if t == at {
@@ -374,7 +436,6 @@ func (m *memory[T]) prepare(tab *kern.Table[T]) {
 		}
 		flush(f)
 		if t > at+lag {
-			m.mixed = true
 			m.ref.tau[f] = T(t - m.ref.base)
 			m.factor[f] = T(math.Exp(at - m.ref.at(f)))
 			at = m.ref.at(f)
@@ -383,10 +444,10 @@ func (m *memory[T]) prepare(tab *kern.Table[T]) {
 		if t-at > -negligible {
 			c = math.Exp(t - at)
 		}
-		m.z[f] = T(c * m.total.z[f])
-		tab.Narrow(m.s.Row(f), m.total.s.Row(f), c)
+		m.z[f] = T(c * total.z[f])
+		tab.Narrow(m.s.Row(f), total.s.Row(f), c)
 	}
-	flush(len(m.z))
+	flush(f1)
 }
 
 // view is S and z of a memory in T: the sum of two addends, the second of which may be missing. Features of keys at the
@@ -404,8 +465,9 @@ const fewQueries = 4
 // view prepares reading; sum says that the addends are to be summed, which pays for many queries and takes the memory
 // of w. It is valid until the memory changes.
 func (m *memory[T]) view(w *worker[T], sum bool) view[T] {
+	s, z := m.sums()
 	if m.total.n == 0 {
-		return view[T]{ref: &m.part.ref, s: m.part.s, z: m.part.z}
+		return view[T]{ref: &m.part.ref, s: s, z: z}
 	}
 	m.prepare(w.tab)
 	if m.part.n == 0 {
@@ -416,7 +478,7 @@ func (m *memory[T]) view(w *worker[T], sum bool) view[T] {
 		return v
 	}
 	if !sum && !m.mixed {
-		return view[T]{ref: &m.ref, s: m.s, z: m.z, s2: m.part.s, z2: m.part.z}
+		return view[T]{ref: &m.ref, s: m.s, z: m.z, s2: s, z2: z}
 	}
 	w.starS = buf.Shaped(w.starS, m.s.Rows, m.s.Cols)
 	w.starZ = buf.Sized(w.starZ, len(m.z))
@@ -424,14 +486,14 @@ func (m *memory[T]) view(w *worker[T], sum bool) view[T] {
 	copy(w.starZ, m.z)
 	v := view[T]{ref: &m.ref, s: w.starS, z: w.starZ}
 	if !m.mixed {
-		w.tab.MulAdd(w.starS.Data, m.part.s.Data, 1)
-		w.tab.MulAdd(w.starZ, m.part.z, 1)
+		w.tab.MulAdd(w.starS.Data, s.Data, 1)
+		w.tab.MulAdd(w.starZ, z, 1)
 		return v
 	}
 	v.factor = m.factor
 	for f, c := range m.factor {
-		w.tab.MulAdd(w.starS.Row(f), m.part.s.Row(f), c)
-		w.starZ[f] += c * m.part.z[f]
+		w.tab.MulAdd(w.starS.Row(f), s.Row(f), c)
+		w.starZ[f] += c * z[f]
 	}
 	return v
 }

@@ -36,8 +36,9 @@ type relay[T dense.Float, W any] struct {
 	stop  atomic.Bool
 
 	size   int  // the most segments of a wave
-	keeps  bool // features are kept from sum to read
+	keeps  bool // what sum has found is kept for read
 	mems   []*memory[T]
+	owners []owner[W]       // of mems
 	wholes [slots]memory[T] // of streams: the totals so far
 	views  [slots]view[T]
 	seen   [slots]int64 // the keys of each
@@ -54,6 +55,8 @@ type relayJob[T dense.Float, W any] interface {
 	sum(w *W, s *stream[T], k, segment int, mem *memory[T], keep bool) error
 	// read runs the queries of a segment, from the totals of mem on; sums over it are asked for if keep.
 	read(w *W, s *stream[T], k, segment int, mem *memory[T], keep bool) error
+	// ordered says that segments have to be read in their order.
+	ordered(k int) bool
 	// view and the blocks that read from it are of streams whose queries see all keys.
 	view(w *W, s *stream[T], k int, whole *memory[T]) view[T]
 	blocks(s *stream[T], k int) int
@@ -115,6 +118,12 @@ type wave struct {
 
 type stage struct{ kind, wave int }
 
+// owner says who has summed a segment: its cache still has what was kept. Whoever reads the segment takes it.
+type owner[W any] struct {
+	w     *W
+	taken atomic.Bool
+}
+
 // The kinds of stages.
 const (
 	plants = iota
@@ -124,8 +133,8 @@ const (
 	reads
 )
 
-// relayBytes bounds the sums of all slots and their features, each, unless that were less than half a segment a worker.
-const relayBytes = 24 << 20
+// relayBytes bounds the sums of all slots, unless that were less than half a segment a worker, and what is kept besides.
+const relayBytes = 32 << 20
 
 // run works through the streams of list.
 func (r *relay[T, W]) run(crew *par.Crew[W], workers int, tab *kern.Table[T], list []*stream[T],
@@ -135,20 +144,24 @@ func (r *relay[T, W]) run(crew *par.Crew[W], workers int, tab *kern.Table[T], li
 	r.stop.Store(false)
 	err := crew.Do(r.items.items(), workers, r)
 	r.job, r.list = nil, nil
+	for i := range r.owners {
+		r.owners[i].w = nil
+	}
 	clear(r.views[:])
 	return err
 }
 
 // cut lists waves and stages.
 func (r *relay[T, W]) cut(workers int) {
-	sums, features := 1, 1
+	sums, kept := 1, 1
 	for _, s := range r.list {
 		f := s.m.OutDim()
 		sums = max(sums, f*(s.v.Cols+1)*(2*int(unsafe.Sizeof(T(0)))+8))
-		features = max(features, f*segmentOf(f, s.v.Cols)*s.group*int(unsafe.Sizeof(T(0))))
+		one := segmentOf(f, s.v.Cols)
+		kept = max(kept, (f*one*s.group+one/s.rows*f*(s.v.Cols+1))*int(unsafe.Sizeof(T(0))))
 	}
 	r.size = max(1, workers/2, min(workers, relayBytes/(slots*sums)))
-	r.keeps = slots*r.size*features <= relayBytes
+	r.keeps = slots*r.size*kept <= relayBytes
 	r.waves = r.waves[:0]
 	for k, s := range r.list {
 		n := r.job.segments(s, k)
@@ -174,6 +187,9 @@ func (r *relay[T, W]) cut(workers int) {
 	}
 	for len(r.mems) < slots*r.size {
 		r.mems = append(r.mems, new(memory[T]))
+	}
+	if len(r.owners) < len(r.mems) {
+		r.owners = make([]owner[W], len(r.mems))
 	}
 }
 
@@ -301,6 +317,8 @@ func (r *relay[T, W]) await(s stage) error {
 // mem is the memory of segment i of wave k.
 func (r *relay[T, W]) mem(k, i int) *memory[T] { return r.mems[k%slots*r.size+i] }
 
+func (r *relay[T, W]) owner(k, i int) *owner[W] { return &r.owners[k%slots*r.size+i] }
+
 // step runs item i of a stage.
 func (r *relay[T, W]) step(w *W, st stage, v *wave, i int) error {
 	s := r.list[v.stream]
@@ -312,7 +330,9 @@ func (r *relay[T, W]) step(w *W, st stage, v *wave, i int) error {
 			whole.shape(s.m.OutDim(), s.v.Cols)
 		}
 		for i := range max(1, v.n) {
-			m := r.mem(st.wave, i)
+			m, o := r.mem(st.wave, i), r.owner(st.wave, i)
+			o.w = nil
+			o.taken.Store(false)
 			m.shape(s.m.OutDim(), s.v.Cols)
 			if v.segment+i == 0 {
 				m.total.n = 0
@@ -326,6 +346,7 @@ func (r *relay[T, W]) step(w *W, st stage, v *wave, i int) error {
 		}
 		return nil
 	case additions:
+		r.owner(st.wave, i).w = w
 		return r.job.sum(w, s, v.stream, v.segment+i, r.mem(st.wave, i), r.keeps && s.causal)
 	case chains:
 		f0, f1 := s.features(i)
@@ -346,9 +367,27 @@ func (r *relay[T, W]) step(w *W, st stage, v *wave, i int) error {
 		return nil
 	}
 	if s.causal {
+		if !r.job.ordered(v.stream) {
+			i = r.take(w, st.wave, max(1, v.n))
+		}
 		return r.job.read(w, s, v.stream, v.segment+i, r.mem(st.wave, i), false)
 	}
 	return r.job.block(w, s, v.stream, i, &r.views[v.stream%slots], r.seen[v.stream%slots])
+}
+
+// take is one of the n segments of a wave that nobody has taken: of those that w has summed, or else any. As many items
+// ask for one as there are.
+func (r *relay[T, W]) take(w *W, k, n int) int {
+	for {
+		for _, own := range [...]bool{true, false} {
+			for i := range n {
+				o := r.owner(k, i)
+				if (!own || o.w == w) && !o.taken.Load() && o.taken.CompareAndSwap(false, true) {
+					return i
+				}
+			}
+		}
+	}
 }
 
 // chain adds features f0 to f1−1 of the segments of wave k to the totals of their stream, one after the other. With
@@ -362,7 +401,14 @@ func (r *relay[T, W]) chain(k int, v *wave, t *totals, f0, f1 int) {
 	}
 	for i := range v.n {
 		m := r.mem(k, i)
-		if s.causal && v.segment+i > 0 {
+		switch {
+		case !s.causal || v.segment+i == 0:
+		case m.kept:
+			m.narrow(r.tab, t, f0, f1)
+			if f0 == 0 {
+				m.total.n = t.n
+			}
+		default:
 			m.total.copyFeatures(t, f0, f1)
 		}
 		if s.causal && v.last && i == v.n-1 {

@@ -3,6 +3,7 @@ package attention
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
@@ -170,6 +171,54 @@ func TestRelayStops(t *testing.T) {
 		q = normals[float32](1, 2, length, d, 0.3, 1)
 		if _, err := a.Forward(out, q, q, q); err != nil {
 			t.Errorf("causal %v: the call after: %v", causal, err)
+		}
+	}
+}
+
+// Segments shared by workers have the bits that one worker gives them: with what is kept between stages and where
+// references rise, for chunks that do not divide segments, masks and groups of heads, packed and windowed.
+func TestSharedSegmentsHaveTheSameBits(t *testing.T) {
+	const d, m, length = 16, 256, 1300
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	q, k, v := normals[float32](1, 4, length, d, 0.5, 1), normals[float32](1, 2, length, d, 0.5, 2),
+		normals[float32](1, 2, length, d, 1, 3)
+	for i := range 40 { // of the first head, far above those before
+		k.Head(0, 0).Row(700 + 13*i)[i%d] = float32(10 + i)
+	}
+	mask, segments := make([]bool, length), make([]int32, length)
+	for i := range mask {
+		mask[i] = i%5 != 2 && i/64 != 7
+		segments[i] = int32(i / 900)
+	}
+	for i, set := range []func(a *Linear[float32]){
+		func(a *Linear[float32]) {},
+		func(a *Linear[float32]) { a.Chunk = 100 },
+		func(a *Linear[float32]) { a.Chunk = 51 },
+		func(a *Linear[float32]) { a.KeyMask = mask },
+		func(a *Linear[float32]) { a.Segments = segments },
+		func(a *Linear[float32]) { a.Window, a.Sinks = 20, 3 },
+	} {
+		for _, causal := range []bool{false, true} {
+			a := linear[float32](t, family.Positive{}, d, m, causal)
+			set(a)
+			var want [4][]float32
+			for _, procs := range []int{1, 2, 3, 16} {
+				runtime.GOMAXPROCS(procs)
+				out, dq := NewSeq[float32](1, 4, length, d), NewSeq[float32](1, 4, length, d)
+				dk, dv := NewSeq[float32](1, 2, length, d), NewSeq[float32](1, 2, length, d)
+				_, err := a.Forward(out, q, k, v)
+				must(t, err)
+				_, err = a.Backward(dq, dk, dv, q, out, q, k, v, nil)
+				must(t, err)
+				for n, s := range []Seq[float32]{out, dq, dk, dv} {
+					if procs == 1 {
+						want[n] = s.Data
+					} else if !slices.Equal(s.Data, want[n]) {
+						t.Errorf("setting %d, causal %v, %d threads: result %d has other bits than with one", i, causal,
+							procs, n)
+					}
+				}
+			}
 		}
 	}
 }

@@ -3,11 +3,15 @@ package centroid
 import (
 	"fmt"
 	"math"
+	"runtime"
+	"sync/atomic"
+	"time"
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
 )
 
 // Backward sets dq, dk and dv to the gradients of Σ out⊙dout, where out is the result of Forward on q, k and v, with
@@ -17,8 +21,8 @@ import (
 // mean of its values in equal parts. Causal attention needs Centres, from other data; its residual numbers of keys are
 // held constant too, but not what a query makes of them.
 //
-// Every packed sequence of a key head is the work of one goroutine, in a fixed order: the bits do not depend on their
-// number.
+// Blocks of queries are the work of different goroutines, and add to what they share in their order: the bits do not
+// depend on the number of these. Causal, every packed sequence of a key head is the work of one goroutine.
 func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error {
 	for _, s := range [...]struct {
 		name, like string
@@ -60,17 +64,18 @@ func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T])
 	}
 	c.dout, c.dq, c.dk, c.dv = dout, dq, dk, dv
 	c.prepare()
-	for b := range k.Batch {
-		for h := range k.Heads {
-			clearRows(dk.Head(b, h))
-			clearRows(dv.Head(b, h))
-		}
+	for _, m := range [...]attention.Seq[T]{dk, dv} {
+		par.For(m.Batch*m.Heads*m.Len, 1<<20/max(1, m.Dim), func(lo, hi int) {
+			for ; lo < hi; lo++ {
+				head := lo / m.Len
+				clear(m.Head(head/m.Heads, head%m.Heads).Row(lo % m.Len))
+			}
+		})
 	}
-	var work float64
-	for _, p := range c.problems[:c.used] {
-		work += 3 * p.rowWork() * float64((p.span.Q1-p.span.Q0)*c.group) * float64(q.Dim+v.Dim)
-	}
-	c.do(c.used, work, (*gradStep[T])(c))
+	work := c.splitGrad()
+	c.do(len(c.chunks), work, (*emptyStep[T])(c))
+	c.do(len(c.tasks), work, (*gradStep[T])(c))
+	c.do(len(c.chunks), work, (*deliverStep[T])(c))
 	return nil
 }
 
@@ -80,16 +85,77 @@ func clearRows[T dense.Float](m dense.Matrix[T]) {
 	}
 }
 
-// gradStep's items are problems.
-type gradStep[T dense.Float] call[T]
+// The steps of Backward, by what an item is.
+type (
+	emptyStep[T dense.Float]   call[T] // some clusters: no gradients yet
+	gradStep[T dense.Float]    call[T] // the queries of a task
+	deliverStep[T dense.Float] call[T] // some clusters: the gradients of their keys
+)
 
-func (s *gradStep[T]) Item(w *worker[T], i int) error {
-	(*call[T])(s).gradients(w, i)
+func (s *emptyStep[T]) Item(_ *worker[T], i int) error {
+	x := s.chunks[i]
+	p := s.problems[x.problem]
+	keys, end := int(p.start[x.lo]), int(p.start[x.hi])
+	for _, m := range [...]dense.Matrix[T]{p.dCentre.RowRange(x.lo, x.hi), p.dMean.RowRange(x.lo, x.hi),
+		p.dK.RowRange(keys, end), p.dV.RowRange(keys, end)} {
+		clear(m.Data)
+	}
 	return nil
 }
 
-// gradRows queries of a problem are handled at a time, whatever the number of processors.
-const gradRows = 1024
+func (s *gradStep[T]) Item(w *worker[T], i int) error {
+	(*call[T])(s).gradTask(w, i)
+	return nil
+}
+
+// Item gives keys what they get exactly and their part of what centroids get.
+func (s *deliverStep[T]) Item(_ *worker[T], i int) error {
+	at := s.chunks[i]
+	p := s.problems[at.problem]
+	dk, dv := s.dk.Head(p.b, p.h), s.dv.Head(p.b, p.h)
+	for x := at.lo; x < at.hi; x++ {
+		for i := int(p.start[x]); i < int(p.start[x+1]); i++ {
+			at := int(p.keys[p.order[i]])
+			s.tab.MulAdd(dk.Row(at), p.dK.Row(i), 1)
+			s.tab.MulAdd(dk.Row(at), p.dCentre.Row(x), p.share[i])
+			s.tab.MulAdd(dv.Row(at), p.dV.Row(i), 1)
+			s.tab.MulAdd(dv.Row(at), p.dMean.Row(x), p.perKey[x])
+		}
+	}
+	return nil
+}
+
+// splitGrad makes the tasks of the gradients, whatever the number of processors, and their memory.
+func (c *call[T]) splitGrad() (work float64) {
+	c.tasks = c.tasks[:0]
+	for i, p := range c.problems[:c.used] {
+		n := p.span.Q1 - p.span.Q0
+		work += 3 * p.rowWork() * float64(n*c.group) * float64(c.q.Dim+c.v.Dim)
+		rows := min(max(n*c.group/gradTasks, fewestGradRows), gradRows)
+		rows = max(1, rows/c.group/tileRows) * tileRows
+		for lo := 0; lo < n; lo += rows {
+			c.tasks = append(c.tasks, rowTask{i, lo, min(lo+rows, n), p.span.Q0 + lo})
+		}
+		for _, m := range []struct {
+			dst  *dense.Matrix[T]
+			like dense.Matrix[T]
+		}{{&p.dCentre, p.centre}, {&p.dMean, p.mean}, {&p.dK, p.k}, {&p.dV, p.v}} {
+			*m.dst = buf.Shaped(*m.dst, m.like.Rows, m.like.Cols)
+		}
+	}
+	c.done = buf.Sized(c.done, len(c.tasks))
+	for i := range c.done {
+		c.done[i].Store(0)
+	}
+	return work
+}
+
+// A task of gradients has gradRows queries, fewer if a problem had fewer than gradTasks of them.
+const (
+	gradRows       = 1024
+	gradTasks      = 8
+	fewestGradRows = 256
+)
 
 // gradScratch is the memory of a worker for gradients.
 type gradScratch[T dense.Float] struct {
@@ -102,36 +168,24 @@ type gradScratch[T dense.Float] struct {
 	near   dense.Matrix[T] // and of neighbours
 	tileUp dense.Matrix[T]
 
-	dCentre, dMean, dK, dV dense.Matrix[T] // of a problem; dK and dV of its sorted keys
+	// What the queries of a task give: to centroids and their means, to neighbours from position first on, and to sinks.
+	dCentre, dMean dense.Matrix[T]
+	first          int
+	nearK, nearV   dense.Matrix[T]
+	sinkK, sinkV   dense.Matrix[T]
+
+	before, own *atomic.Int64 // see gradTask; before is nil for the first task of a problem
 }
 
-// gradients computes dq of all queries of a problem and adds to dk and dv of its keys.
-func (c *call[T]) gradients(w *worker[T], problem int) {
-	p := c.problems[problem]
-	g := &w.grad
-	for _, m := range []struct {
-		dst  *dense.Matrix[T]
-		like dense.Matrix[T]
-	}{{&g.dCentre, p.centre}, {&g.dMean, p.mean}, {&g.dK, p.k}, {&g.dV, p.v}} {
-		*m.dst = buf.Shaped(*m.dst, m.like.Rows, m.like.Cols)
-		clear(m.dst.Data)
-	}
-	if p.clusters > 0 {
-		c.tab.Pack(&g.means, g.withOnes(p.mean))
-	}
-	n := p.span.Q1 - p.span.Q0
-	rows := max(1, gradRows/c.group/tileRows) * tileRows
-	for lo := 0; lo < n; lo += rows {
-		c.gradTask(w, p, rowTask{problem, lo, min(lo+rows, n), p.span.Q0 + lo})
-	}
-	dk, dv := c.dk.Head(p.b, p.h), c.dv.Head(p.b, p.h)
-	for x := range p.clusters {
-		for i := int(p.start[x]); i < int(p.start[x+1]); i++ {
-			at := int(p.keys[p.order[i]])
-			c.tab.MulAdd(dk.Row(at), g.dK.Row(i), 1)
-			c.tab.MulAdd(dk.Row(at), g.dCentre.Row(x), p.share[i])
-			c.tab.MulAdd(dv.Row(at), g.dV.Row(i), 1)
-			c.tab.MulAdd(dv.Row(at), g.dMean.Row(x), p.perKey[x])
+// await waits until the task before has added to the first n sorted keys.
+func (g *gradScratch[T]) await(n int) {
+	for looks := 0; g.before != nil && g.before.Load() < int64(n); looks++ {
+		switch {
+		case looks < 1000:
+		case looks < 2000:
+			runtime.Gosched()
+		default:
+			time.Sleep(20 * time.Microsecond)
 		}
 	}
 }
@@ -149,9 +203,27 @@ func (g *gradScratch[T]) withOnes(m dense.Matrix[T]) dense.Matrix[T] {
 // gradTask handles the rows of a task: first their weights as in Forward, then, with those over their sum p,
 //
 //	dL/dlogit = p·(v − out)·dout,   dL/dv = p·dout.
-func (c *call[T]) gradTask(w *worker[T], p *problem[T], t rowTask) {
+//
+// Tasks of a problem add to the gradients of sorted keys in their order: a task waits at a block of keys until the one
+// before it is done with them, which has begun. What they give to centroids and neighbours is added at the end.
+func (c *call[T]) gradTask(w *worker[T], index int) {
+	t := c.tasks[index]
+	p := c.problems[t.problem]
 	c.sums(w, p, t)
 	g := &w.grad
+	if g.before, g.own = nil, &c.done[index]; index > 0 && c.tasks[index-1].problem == t.problem {
+		g.before = &c.done[index-1]
+	}
+	g.dCentre, g.dMean = zeroed(g.dCentre, p.clusters, c.k.Dim), zeroed(g.dMean, p.clusters, c.v.Dim)
+	sinks := min(p.spec.Sinks, p.span.K1-p.span.K0)
+	first, _ := p.neighbours(t.lo)
+	_, end := p.neighbours(t.hi - 1)
+	g.first = first
+	g.nearK, g.nearV = zeroed(g.nearK, end-first, c.k.Dim), zeroed(g.nearV, end-first, c.v.Dim)
+	g.sinkK, g.sinkV = zeroed(g.sinkK, sinks, c.k.Dim), zeroed(g.sinkV, sinks, c.v.Dim)
+	if p.clusters > 0 {
+		c.tab.Pack(&g.means, g.withOnes(p.mean))
+	}
 	n, dv := t.hi-t.lo, c.v.Dim
 	rows := n * c.group
 	g.up, g.dx = buf.Shaped(g.up, rows, dv+1), buf.Shaped(g.dx, rows, c.q.Dim)
@@ -189,6 +261,27 @@ func (c *call[T]) gradTask(w *worker[T], p *problem[T], t rowTask) {
 			c.tab.Scale(dst, T(c.scale))
 		}
 	}
+	all := len(p.keys) + 1
+	g.await(all)
+	c.tab.MulAdd(p.dCentre.Data, g.dCentre.Data, 1)
+	c.tab.MulAdd(p.dMean.Data, g.dMean.Data, 1)
+	dk, dval := c.dk.Head(p.b, p.h), c.dv.Head(p.b, p.h)
+	for i := range sinks {
+		c.tab.MulAdd(dk.Row(p.span.K0+i), g.sinkK.Row(i), 1)
+		c.tab.MulAdd(dval.Row(p.span.K0+i), g.sinkV.Row(i), 1)
+	}
+	for i := range g.nearK.Rows {
+		c.tab.MulAdd(dk.Row(p.span.K0+first+i), g.nearK.Row(i), 1)
+		c.tab.MulAdd(dval.Row(p.span.K0+first+i), g.nearV.Row(i), 1)
+	}
+	g.own.Store(int64(all))
+}
+
+// zeroed is m, in its memory if there is enough, with zeros.
+func zeroed[T dense.Float](m dense.Matrix[T], rows, cols int) dense.Matrix[T] {
+	m = buf.Shaped(m, rows, cols)
+	clear(m.Data)
+	return m
 }
 
 // gradTile is nearAndFarTile for gradients: shifts, sums and chosen clusters are known.
@@ -219,11 +312,12 @@ func (c *call[T]) gradTile(w *worker[T], p *problem[T], query, r, m int) {
 			end := min(i+nearRows, m)
 			lo, _ := p.neighbours(query + i)
 			_, hi := p.neighbours(query + end - 1)
-			c.gradBand(w, p, &w.near, query+i, r+i, i, end-i, lo, hi, p.neighbours)
+			c.gradBand(w, p, &w.near, g.nearK, g.nearV, g.first, query+i, r+i, i, end-i, lo, hi, p.neighbours)
 		}
 	}
 	if sinks := w.sinks.hi; sinks > 0 {
-		c.gradBand(w, p, &w.sinks, query, r, 0, m, 0, sinks, func(int) (int, int) { return 0, sinks })
+		c.gradBand(w, p, &w.sinks, g.sinkK, g.sinkV, 0, query, r, 0, m, 0, sinks,
+			func(int) (int, int) { return 0, sinks })
 	}
 	if p.clusters > 0 {
 		c.tab.Product(dx, g.far, p.centre, true)
@@ -233,9 +327,9 @@ func (c *call[T]) gradTile(w *worker[T], p *problem[T], query, r, m int) {
 }
 
 // gradBand adds the gradients of exact neighbours at positions [lo, hi) of a band for m rows from r on, row at of the
-// tile, and takes what their centroids have too much of it out of g.far.
-func (c *call[T]) gradBand(w *worker[T], p *problem[T], b *band[T], query, r, at, m, lo, hi int,
-	visible func(query int) (lo, hi int)) {
+// tile, to dk and dv, which begin at position start, and takes what their centroids have too much of it out of g.far.
+func (c *call[T]) gradBand(w *worker[T], p *problem[T], b *band[T], dk, dv dense.Matrix[T], start, query, r, at, m,
+	lo, hi int, visible func(query int) (lo, hi int)) {
 	g := &w.grad
 	x, up := w.x.RowRange(r, r+m), g.up.RowRange(r, r+m)
 	e, from := c.logits(w, b, x, lo, hi)
@@ -275,10 +369,9 @@ func (c *call[T]) gradBand(w *worker[T], p *problem[T], b *band[T], query, r, at
 			}
 		}
 	}
-	k0 := p.span.K0
 	c.tab.Product(g.dx.RowRange(r, r+m), g.near, keys, true)
-	c.tab.TMul(c.dk.Head(p.b, p.h).RowRange(k0+from, k0+hi), g.near, x)
-	c.tab.TMul(c.dv.Head(p.b, p.h).RowRange(k0+from, k0+hi), e, up.ColRange(0, c.v.Dim))
+	c.tab.TMul(dk.RowRange(from-start, hi-start), g.near, x)
+	c.tab.TMul(dv.RowRange(from-start, hi-start), e, up.ColRange(0, c.v.Dim))
 }
 
 // gradBlock is exactBlock for gradients.
@@ -306,8 +399,10 @@ func (c *call[T]) gradBlock(w *worker[T], p *problem[T], rows []int32, lo, hi in
 		for i, r := range rows[:m] {
 			copy(g.dx.Row(int(r)), w.values.Row(i))
 		}
-		c.tab.TMul(g.dK.RowRange(lo, hi), g.near, w.tileX)
-		c.tab.TMul(g.dV.RowRange(lo, hi), w.tile, g.tileUp.ColRange(0, c.v.Dim))
+		g.await(hi)
+		c.tab.TMul(p.dK.RowRange(lo, hi), g.near, w.tileX)
+		c.tab.TMul(p.dV.RowRange(lo, hi), w.tile, g.tileUp.ColRange(0, c.v.Dim))
 		rows = rows[m:]
 	}
+	g.own.Store(int64(hi))
 }

@@ -341,3 +341,41 @@ func TestCausalBackwardAcrossChunks(t *testing.T) {
 		t.Errorf("%d of 9 gradients differ", bad)
 	}
 }
+
+// The queries of one head are the work of many, with the bits of one: tasks that overlap in neighbours, sinks, chosen
+// clusters and centroids add to them in their order.
+func TestBackwardSharesOneHead(t *testing.T) {
+	const length, dim, workers = 2300, 16, 8
+	q, k, v := speech(5, 2, length, dim)
+	k, v = one(k), one(v)
+	a := Attention[float32]{Specs: []Spec{{Clusters: 24, Top: 3, Window: 40, Block: 16, Sinks: 3}}}
+	out, dout := attention.NewSeq[float32](1, 2, length, dim), attention.NewSeq[float32](1, 2, length, dim)
+	copy(dout.Data, q.Data)
+	if _, err := a.Forward(out, q, k, v); err != nil {
+		t.Fatal(err)
+	}
+	var want [3][]float32
+	for _, procs := range []int{1, 3, workers} {
+		old := runtime.GOMAXPROCS(procs)
+		dq := attention.NewSeq[float32](1, 2, length, dim)
+		dk, dv := attention.NewSeq[float32](1, 1, length, dim), attention.NewSeq[float32](1, 1, length, dim)
+		err := a.Backward(dq, dk, dv, dout, out, q, k, v)
+		runtime.GOMAXPROCS(old)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range []attention.Seq[float32]{dq, dk, dv} {
+			if procs == 1 {
+				want[i] = s.Data
+			} else if !slices.Equal(s.Data, want[i]) {
+				t.Errorf("%d threads: gradient %d has other bits than with one", procs, i)
+			}
+		}
+	}
+}
+
+// one is the first head.
+func one(s attention.Seq[float32]) attention.Seq[float32] {
+	s.Heads = 1
+	return s
+}

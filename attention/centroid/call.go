@@ -3,6 +3,7 @@ package centroid
 import (
 	"math"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
@@ -31,20 +32,22 @@ type call[T dense.Float] struct {
 	used     int // of problems, whose memory is reused
 	chunks   []keyChunk
 	tasks    []rowTask
-	wanted   []int // rows of At; nil: all
+	wanted   []int          // rows of At; nil: all
+	done     []atomic.Int64 // of the tasks of Backward: sorted keys that have their part
 
 	crew par.Crew[worker[T]]
 }
 
-// keyChunk are keys of a problem, counted among those that it sees.
+// keyChunk are keys of a problem, counted among those that it sees, or clusters.
 type keyChunk struct{ problem, lo, hi int }
 
 // rowTask are the queries [lo, hi) of a problem, for all heads of the group. The first is row at of the output.
 type rowTask struct{ problem, lo, hi, at int }
 
 const (
-	// assignChunk keys are assigned by one item.
+	// assignChunk keys are assigned by one item, those of clusters with groupChunk keys sorted.
 	assignChunk = 2048
+	groupChunk  = 512
 	// tileRows rows of weights are computed at a time; fewer if there are very many clusters.
 	tileRows = 64
 	// nearRows rows share a tile of neighbours.
@@ -136,7 +139,19 @@ func (c *call[T]) prepare() {
 // prepareFit, prepareAssign and prepareGroup are the steps of prepare.
 func (c *call[T]) prepareFit() { c.do(c.used, c.keyWork(), (*fitStep[T])(c)) }
 
-func (c *call[T]) prepareGroup() { c.do(c.used, c.keyWork(), (*groupStep[T])(c)) }
+func (c *call[T]) prepareGroup() {
+	c.do(c.used, c.keyWork(), (*groupStep[T])(c))
+	c.chunks = c.chunks[:0]
+	for i, p := range c.problems[:c.used] {
+		for lo, hi := 0, 0; lo < p.clusters; lo = hi {
+			for hi = lo + 1; hi < p.clusters && p.start[hi]-p.start[lo] < groupChunk; hi++ {
+			}
+			c.chunks = append(c.chunks, keyChunk{i, lo, hi})
+		}
+	}
+	c.do(len(c.chunks), c.keyWork(), (*meanStep[T])(c))
+	c.do(c.used, c.keyWork(), (*rankStep[T])(c))
+}
 
 // keyWork is about that of assigning all keys.
 func (c *call[T]) keyWork() (work float64) {
@@ -220,7 +235,9 @@ func (c *call[T]) answer() attention.Report {
 type (
 	fitStep[T dense.Float]    call[T] // a problem: weights of its keys and the centres that assign them
 	assignStep[T dense.Float] call[T] // the clusters of a chunk of keys
-	groupStep[T dense.Float]  call[T] // a problem: its keys sorted by cluster, and the centroids
+	groupStep[T dense.Float]  call[T] // a problem: the order of its keys by cluster
+	meanStep[T dense.Float]   call[T] // some clusters: their keys side by side, and the centroids
+	rankStep[T dense.Float]   call[T] // a problem: what ranks its clusters
 	rowStep[T dense.Float]    call[T] // the outputs of a task
 )
 
@@ -240,6 +257,23 @@ func (s *assignStep[T]) Item(w *worker[T], i int) error {
 
 func (s *groupStep[T]) Item(w *worker[T], i int) error {
 	(*call[T])(s).groupKeys(w, s.problems[i])
+	return nil
+}
+
+func (s *meanStep[T]) Item(w *worker[T], i int) error {
+	x := s.chunks[i]
+	(*call[T])(s).centroids(w, s.problems[x.problem], x.lo, x.hi)
+	return nil
+}
+
+func (s *rankStep[T]) Item(w *worker[T], i int) error {
+	p := s.problems[i]
+	if p.clusters > 0 {
+		s.tab.Pack(&p.panel, p.centre)
+	}
+	if p.top > 0 {
+		(*call[T])(s).rank(w, p)
+	}
 	return nil
 }
 
@@ -312,12 +346,14 @@ type problem[T dense.Float] struct {
 	k, v     dense.Matrix[T]
 	share    []T // of a sorted key in its centroid
 
-	centre  dense.Matrix[T]
-	panel   kern.Panel[T]
-	logSize []T
-	perKey  []T // 1/size
-	risk    []T // what turns the logarithm of a mass into that of an expected error, see rank
-	mean    dense.Matrix[T]
+	centre                 dense.Matrix[T]
+	panel                  kern.Panel[T]
+	logSize                []T
+	perKey                 []T             // 1/size
+	dCentre, dMean, dK, dV dense.Matrix[T] // gradients; dK and dV of sorted keys
+
+	risk []T // what turns the logarithm of a mass into that of an expected error, see rank
+	mean dense.Matrix[T]
 }
 
 // Keys that are in no cluster.
@@ -377,8 +413,7 @@ func gathered[T dense.Float](spare *dense.Matrix[T], m dense.Matrix[T], rows []i
 	return *spare
 }
 
-// groupKeys sorts the keys of p by cluster, leaves out clusters without keys, and computes the centroids: means of keys
-// by weight, and plain means of values.
+// groupKeys orders the keys of p by cluster and leaves out clusters without keys.
 func (c *call[T]) groupKeys(w *worker[T], p *problem[T]) {
 	n, most := len(p.keys), 0
 	for _, x := range p.found {
@@ -414,22 +449,10 @@ func (c *call[T]) groupKeys(w *worker[T], p *problem[T]) {
 		p.cluster[int(p.keys[i])-p.span.K0] = x
 	}
 	p.setTop()
-	k, v := c.k.Head(p.b, p.h), c.v.Head(p.b, p.h)
-	p.k, p.v = buf.Shaped(p.k, n, k.Cols), buf.Shaped(p.v, n, v.Cols)
+	p.k, p.v = buf.Shaped(p.k, n, c.k.Dim), buf.Shaped(p.v, n, c.v.Dim)
 	p.share = buf.Sized(p.share, n)
-	for i, j := range p.order {
-		at := int(p.keys[j])
-		copy(p.k.Row(i), k.Row(at))
-		copy(p.v.Row(i), v.Row(at))
-		p.share[i] = 1
-		if !p.single {
-			p.share[i] = p.weights[j]
-		}
-	}
-	c.centroids(w, p)
-	if p.top > 0 {
-		c.rank(w, p)
-	}
+	p.centre, p.mean = buf.Shaped(p.centre, p.clusters, c.k.Dim), buf.Shaped(p.mean, p.clusters, c.v.Dim)
+	p.logSize, p.perKey = buf.Sized(p.logSize, p.clusters), buf.Sized(p.perKey, p.clusters)
 }
 
 // setTop sets the number of exact clusters.
@@ -439,11 +462,21 @@ func (p *problem[T]) setTop() {
 	}
 }
 
-// centroids computes the means of the sorted keys.
-func (c *call[T]) centroids(w *worker[T], p *problem[T]) {
-	p.centre, p.mean = buf.Shaped(p.centre, p.clusters, p.k.Cols), buf.Shaped(p.mean, p.clusters, p.v.Cols)
-	p.logSize, p.perKey = buf.Sized(p.logSize, p.clusters), buf.Sized(p.perKey, p.clusters)
-	for x := range p.clusters {
+// centroids copies the keys of clusters [first, end) side by side and computes their centroids: means of keys by weight,
+// and plain means of values.
+func (c *call[T]) centroids(w *worker[T], p *problem[T], first, end int) {
+	k, v := c.k.Head(p.b, p.h), c.v.Head(p.b, p.h)
+	for i := int(p.start[first]); i < int(p.start[end]); i++ {
+		j := p.order[i]
+		at := int(p.keys[j])
+		copy(p.k.Row(i), k.Row(at))
+		copy(p.v.Row(i), v.Row(at))
+		p.share[i] = 1
+		if !p.single {
+			p.share[i] = p.weights[j]
+		}
+	}
+	for x := first; x < end; x++ {
 		lo, hi := int(p.start[x]), int(p.start[x+1])
 		size := float64(hi - lo)
 		p.logSize[x], p.perKey[x] = T(math.Log(size)), T(1/size)
@@ -460,9 +493,6 @@ func (c *call[T]) centroids(w *worker[T], p *problem[T]) {
 		c.tab.Scale(p.share[lo:hi], T(1/total))
 		c.average(w, p.centre.Row(x), p.k.RowRange(lo, hi), p.share[lo:hi])
 		c.average(w, p.mean.Row(x), p.v.RowRange(lo, hi), nil)
-	}
-	if p.clusters > 0 {
-		c.tab.Pack(&p.panel, p.centre)
 	}
 }
 
