@@ -437,7 +437,10 @@ func px(v float64) string { return strings.TrimSuffix(strconv.FormatFloat(v, 'f'
 // label writes a number for people, to four digits.
 func label(v float64) string {
 	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64)
-	if a := math.Abs(v); a == 0 || a >= 1e-4 && a < 1e6 {
+	if v == 0 { // and no −0
+		return "0"
+	}
+	if a := math.Abs(v); a >= 1e-4 && a < 1e6 {
 		return strconv.FormatFloat(v, 'f', -1, 64)
 	}
 	mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(v, 'e', -1, 64), "e")

@@ -221,3 +221,10 @@ func TestErrors(t *testing.T) {
 		}
 	}
 }
+
+// Ticks below the first number are multiples of a step that begin at −0.
+func TestZeroHasNoSign(t *testing.T) {
+	if got := label(math.Copysign(0, -1)); got != "0" {
+		t.Errorf("label of −0 is %q", got)
+	}
+}

@@ -49,20 +49,30 @@ type Table struct {
 	Rows   [][]string
 }
 
-// Figure is drawn as SVG.
+// Figure is drawn as SVG, twice: for wide pages and for phones.
 type Figure struct {
 	Name    string // of its file, without the page's
 	Caption string
 	SVG     []byte
+	Narrow  []byte
 }
+
+// narrow is the width of a figure on a phone.
+const narrow = 350
 
 // Draw adds a figure.
 func (p *Page) Draw(name, caption string, f *figure.Figure) error {
-	var b bytes.Buffer
-	if err := f.WriteSVG(&b); err != nil {
-		return fmt.Errorf("figure %s: %w", name, err)
+	var svg [2]bytes.Buffer
+	for i, width := range []int{0, narrow} {
+		f := *f
+		if f.Width = width; width != 0 {
+			f.X.Ticks = nil // given for a wide axis
+		}
+		if err := f.WriteSVG(&svg[i]); err != nil {
+			return fmt.Errorf("figure %s: %w", name, err)
+		}
 	}
-	p.Figures = append(p.Figures, Figure{name, caption, b.Bytes()})
+	p.Figures = append(p.Figures, Figure{name, caption, svg[0].Bytes(), svg[1].Bytes()})
 	return nil
 }
 

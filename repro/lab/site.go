@@ -85,7 +85,11 @@ func (s *Site) Write(dir string) error {
 	s.Explorer = err == nil
 	for _, p := range s.Pages {
 		for _, f := range p.Figures {
-			if err := writeFile(filepath.Join(dir, p.Item.ID+"-"+f.Name+".svg"), f.SVG); err != nil {
+			name := filepath.Join(dir, p.Item.ID+"-"+f.Name)
+			if err := writeFile(name+".svg", f.SVG); err != nil {
+				return err
+			}
+			if err := writeFile(name+"-narrow.svg", f.Narrow); err != nil {
 				return err
 			}
 		}
