@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 
 	"github.com/randfeat/randfeat/data"
@@ -182,6 +184,11 @@ var Revision = sync.OnceValue(func() string {
 					dirty = "+"
 				}
 			}
+		}
+	}
+	if rev == "unknown" { // "go run" does not stamp; its working folder is that of the sources
+		if out, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output(); err == nil {
+			rev = strings.TrimSpace(string(out))
 		}
 	}
 	return rev + dirty
