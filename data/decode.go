@@ -6,6 +6,10 @@ import (
 )
 
 func decodeFloat32(dst []float32, b []byte, h header) error {
+	if h.width == 2 {
+		decodeHalf(dst, b, h.order)
+		return nil
+	}
 	if h.native() {
 		for i := range dst {
 			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))

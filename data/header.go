@@ -188,7 +188,7 @@ func parseHeader(text string) (header, error) {
 func (h *header) parseDescr(s *scanner) error {
 	d, ok := s.quoted()
 	if !ok {
-		return fault(FaultDType, "structured elements; want float32 or float64")
+		return fault(FaultDType, "structured elements; want floats")
 	}
 	h.descr, h.order = d, binary.ByteOrder(binary.LittleEndian)
 	kind, bytes := "", 0
@@ -202,7 +202,7 @@ func (h *header) parseDescr(s *scanner) error {
 		kind = ""
 	}
 	switch {
-	case kind == "f" && bytes == 4:
+	case kind == "f" && (bytes == 4 || bytes == 2): // float32 holds every float16
 		h.dtype = Float32
 	case kind == "f" && bytes == 8:
 		h.dtype = Float64
@@ -211,7 +211,7 @@ func (h *header) parseDescr(s *scanner) error {
 	case kind == "b" && bytes == 1:
 		h.dtype = Bool
 	default:
-		return h.wrongType("float32 (<f4) or float64 (<f8)", "<f8")
+		return h.wrongType("float16 (<f2), float32 (<f4) or float64 (<f8)", "<f8")
 	}
 	h.width = bytes
 	return nil

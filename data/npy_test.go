@@ -127,7 +127,7 @@ func TestReadNPYFaults(t *testing.T) {
 		{"after the dictionary", file(c23[:len(c23)-1]+" 7\n", nil), data.FaultFormat, "continues"},
 		{"integers", file("{'descr': '<i8', 'fortran_order': False, 'shape': (2, 3), }\n", le64(1, 2, 3, 4, 5, 6)),
 			data.FaultDType, "<i8"},
-		{"half", file("{'descr': '<f2', 'fortran_order': False, 'shape': (2, 3), }\n", nil), data.FaultDType, "<f2"},
+		{"complex", file("{'descr': '<c8', 'fortran_order': False, 'shape': (2, 3), }\n", nil), data.FaultDType, "<c8"},
 		{"short type", file("{'descr': 'f', 'fortran_order': False, 'shape': (2, 3), }\n", nil), data.FaultDType,
 			"\"f\""},
 		{"no byte order", file("{'descr': '|f8', 'fortran_order': False, 'shape': (2, 3), }\n", nil), data.FaultDType,

@@ -46,7 +46,7 @@ func (a Array) CheckFinite() error {
 	return a.F64.CheckFinite()
 }
 
-// ReadNPY reads one two-dimensional float32 or float64 array that must end where r ends. Both byte orders and both
+// ReadNPY reads one two-dimensional array of floats, float16 becoming float32, that must end where r ends. Both byte orders and both
 // memory orders are understood; the result is row-major. Errors about the contents are *[NPYError].
 func ReadNPY(r io.Reader) (Array, error) { return readArray(r, -1) }
 

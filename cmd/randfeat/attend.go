@@ -107,11 +107,12 @@ func (a *app) attendCommand() *cobra.Command {
 		Short: "Attention over long sequences, by a method that each head is tested for",
 		Long: `Compute softmax(QKᵀ/√d)V by the cheapest method that is accurate enough for each head.
 
-The arrays are float32 or float64 of shape [L, d], [H, L, d] or [B, H, L, d]; - reads one of them from stdin. K and V may
-have fewer heads than Q (grouped queries) and another length. With --heads H the arrays are [L, H·d] or [B, L, H·d], as
-projection layers write them, and the heads are split off their columns; K and V then have --kv-heads heads. Without
---heads, --kv-heads only checks their number. The output has the layout of Q and the columns of V; its element type is
-float32 if all inputs are, unless --dtype says otherwise.
+The arrays are of shape [L, d], [H, L, d] or [B, H, L, d], in npy files of float16, float32 or float64, or tensors of
+safetensors files, also of bfloat16: model.safetensors:name. - reads one of them from stdin. K and V may have fewer heads
+than Q (grouped queries) and another length. With --heads H the arrays are [L, H·d] or [B, L, H·d], as projection layers
+write them, and the heads are split off their columns; K and V then have --kv-heads heads. Without --heads, --kv-heads
+only checks their number. The output has the layout of Q and the columns of V; its element type is float32 unless one of
+the inputs is float64 or --dtype says otherwise.
 
 --method auto, the default, measures the error of candidates on a sample of query rows, head by head, and takes the
 cheapest within --tol, or the best that --budget pays for; exact attention is one of them. It says what it chose, at which

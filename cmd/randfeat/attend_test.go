@@ -473,7 +473,7 @@ func TestAttendBadInput(t *testing.T) {
 		{exitFailed, "--kv-heads is 1, ", []string{q, k, k, "-o", out, "--kv-heads", "1"}},
 		{exitFailed, "divide into 3 heads", []string{q, k, k, "-o", out, "--heads", "3"}},
 		{exitFailed, "two.npy is [2, 1, 6, 4], want [L, H·d]", []string{two, two, two, "-o", out, "--heads", "2"}},
-		{exitFailed, "ints.npy holds uint8, want float32 or float64: convert", []string{ints, k, k, "-o", out}},
+		{exitFailed, "ints.npy holds uint8, want floats: convert", []string{ints, k, k, "-o", out}},
 		{exitFailed, "nan.npy as k: batch 0, head 1, position 1, column 2 is NaN", []string{q, nan, k, "-o", out}},
 		{exitFailed, "nan.npy as k: batch 0, head 1, position 1, column 2 is NaN",
 			[]string{q, nan, k, "-o", out, "--family", "positive"}},

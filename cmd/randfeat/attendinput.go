@@ -25,7 +25,7 @@ func (a *app) readAttend(paths []string) (attendFiles, error) {
 			return f, err
 		}
 		if !f.tensors[i].IsFloat() {
-			return f, fmt.Errorf("%s holds %s, want float32 or float64: convert with array.astype('float32')",
+			return f, fmt.Errorf("%s holds %s, want floats: convert with array.astype('float32')",
 				f.names[i], f.tensors[i].Element)
 		}
 	}
@@ -40,7 +40,7 @@ func (a *app) readTensor(path string) (name string, t data.Tensor, err error) {
 		}
 		return "stdin", t, err
 	}
-	t, err = data.ReadNPYTensorFile(path)
+	t, err = data.ReadTensorFile(path)
 	return path, t, err
 }
 

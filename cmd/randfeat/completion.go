@@ -46,7 +46,7 @@ func npyArgs(n int) func(*cobra.Command, []string, string) ([]string, cobra.Shel
 		if len(args) >= n {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return []string{"npy"}, cobra.ShellCompDirectiveFilterFileExt
+		return []string{"npy", "safetensors"}, cobra.ShellCompDirectiveFilterFileExt
 	}
 }
 

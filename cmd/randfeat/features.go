@@ -47,8 +47,9 @@ func (a *app) featuresCommand() *cobra.Command {
 		Long: `Map the rows of X.npy to random features: φ1 for queries, φ2 for keys, such that φ1(x)·φ2(y) estimates the kernel.
 Both sides must be mapped with the same flags; for symmetric families the two maps are equal.
 
-X.npy holds a two-dimensional array of float32 or float64; - reads it from stdin. The output has the same element
-type unless --dtype says otherwise; -o - writes it to stdout.
+X.npy holds a two-dimensional array of float16, float32 or float64; - reads it from stdin. A tensor of a safetensors
+file, also of bfloat16, is named file.safetensors:name. The output is float64 if X is, else float32, unless --dtype says
+otherwise; -o - writes it to stdout.
 
 --fit Y.npy chooses the family's parameters from the data: X.npy and Y.npy are the two sides, X.npy being the side
 named by --side. For a kernel machine give the same file twice. --save-spec keeps the fitted map for --spec.
@@ -168,7 +169,7 @@ func (a *app) readSet(path string) (data.Array, error) {
 			err = fmt.Errorf("stdin: %w", err)
 		}
 	} else {
-		x, err = data.ReadNPYFile(path)
+		x, err = data.ReadArrayFile(path)
 	}
 	if err != nil {
 		return x, err

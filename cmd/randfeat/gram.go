@@ -52,7 +52,7 @@ func (a *app) gramCommand() *cobra.Command {
 		Use:   "gram X.npy Y.npy [--exact | --family NAME]",
 		Short: "Exact and approximate Gram matrices, and the error between them",
 		Long: `Compute the kernel between the rows of X.npy (queries) and Y.npy (keys): approximately from random features, or
-exactly with --exact. With -o the matrix is written to an npy file, otherwise its rows are printed.
+exactly with --exact. Tensors of safetensors files are named file.safetensors:name. With -o the matrix is written to an npy file, otherwise its rows are printed.
 
 --error measures the error of the features instead: relative to the exact kernel, over all pairs and --repeat draws of
 the projections, beside the error that theory predicts where a closed form exists. With --fit it also estimates the

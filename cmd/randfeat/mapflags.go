@@ -158,7 +158,7 @@ func readSpec(path string, dim int) (randfeat.Spec, error) {
 
 // readMatrix reads a parameter of the map from an npy file.
 func readMatrix(flag, path string) (dense.Matrix[float64], error) {
-	a, err := data.ReadNPYFile(path)
+	a, err := data.ReadArrayFile(path)
 	if err != nil {
 		return dense.Matrix[float64]{}, fmt.Errorf("--%s: %w", flag, err)
 	}

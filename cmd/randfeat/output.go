@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,10 +13,21 @@ import (
 
 // object prints one JSON object on a line of its own.
 func (a *app) object(v any) error {
-	enc := json.NewEncoder(a.stdout)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	if onObject != nil {
+		onObject(v, b.Bytes())
+	}
+	_, err := a.stdout.Write(b.Bytes())
+	return err
 }
+
+// onObject is told every object that is printed: tests hold them against their schemas.
+var onObject func(v any, line []byte)
 
 // note prints a line for people, on stderr.
 func (a *app) note(format string, args ...any) {

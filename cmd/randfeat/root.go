@@ -2,10 +2,14 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,6 +17,7 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/similar"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -71,6 +76,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if errors.Is(err, data.ErrQuotes) {
 		hint = " (--no-quotes)"
 	}
+	if errors.Is(err, fs.ErrNotExist) {
+		hint = missingFile(err)
+	}
 	fmt.Fprintf(stderr, "randfeat: %s%s\n", errorText(err), hint)
 	var failed failure
 	var wrong misuse
@@ -79,6 +87,33 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
 	return exitMisuse
+}
+
+// missingFile says what may have been meant by a file that is not there.
+func missingFile(err error) string {
+	var path *fs.PathError
+	if !errors.As(err, &path) {
+		return ""
+	}
+	dir, name := filepath.Split(path.Path)
+	entries, failed := os.ReadDir(cmp.Or(dir, "."))
+	if failed != nil {
+		return fmt.Sprintf(": there is no directory %s either, check the path", printableText(dir))
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if near := similar.Nearest(name, names); near != "" {
+		return fmt.Sprintf(": did you mean %s?", printableText(filepath.Join(dir, near)))
+	}
+	where := dir
+	if !filepath.IsAbs(dir) {
+		if wd, failed := os.Getwd(); failed == nil {
+			where = filepath.Join(wd, dir)
+		}
+	}
+	return fmt.Sprintf(": check the name, the file was looked for in %s", printableText(where))
 }
 
 // do adapts the work of a command to cobra and marks its errors as failures.
@@ -117,7 +152,7 @@ Exit status: 0 done, 1 failed or a check missed, 2 misused.`,
 		a.gramCommand(), a.adviseCommand(),
 		a.attendCommand(), a.crossoverCommand(),
 		a.fitCommand(), a.evaluateCommand(), a.predictCommand(), a.inspectCommand(), a.serveCommand(),
-		a.dataCommand(), a.exploreCommand(), a.versionCommand())
+		a.dataCommand(), a.exploreCommand(), a.schemaCommand(), a.versionCommand())
 	return root
 }
 

@@ -52,7 +52,7 @@ const (
 )
 
 var sizes = map[string]int{"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8,
-	"U32": 4, "U16": 2, "U8": 1, "BOOL": 1}
+	"U32": 4, "U16": 2, "U8": 1, "BOOL": 1, "F8_E4M3": 1, "F8_E5M2": 1, "C64": 8}
 
 // entry is a tensor in the header.
 type entry struct {
@@ -233,18 +233,26 @@ func Parse(b []byte) (*File, error) {
 	if len(b) < 8 {
 		return nil, fmt.Errorf("%d bytes, too few for a header: %w", len(b), ErrFormat)
 	}
-	n := binary.LittleEndian.Uint64(b)
-	if n > maxHeader {
-		return nil, fmt.Errorf("a header of %d bytes, at most %d are allowed: %w", n, maxHeader, ErrFormat)
-	}
-	if n > uint64(len(b)-8) {
-		return nil, fmt.Errorf("a header of %d bytes in a file of %d: truncated: %w", n, len(b), ErrFormat)
+	n, err := headerLength(binary.LittleEndian.Uint64(b), int64(len(b)))
+	if err != nil {
+		return nil, err
 	}
 	f, entries, err := parseHeader(b[8 : 8+n])
 	if err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
 	return f, f.place(entries, b[8+n:])
+}
+
+// headerLength checks that of a file of size bytes.
+func headerLength(n uint64, size int64) (int64, error) {
+	switch {
+	case n > maxHeader:
+		return 0, fmt.Errorf("a header of %d bytes, at most %d are allowed: %w", n, maxHeader, ErrFormat)
+	case int64(n) > size-8:
+		return 0, fmt.Errorf("a header of %d bytes in a file of %d: truncated: %w", n, size, ErrFormat)
+	}
+	return int64(n), nil
 }
 
 // parseHeader decodes the names one by one: a map would hide duplicates.
@@ -290,8 +298,24 @@ func parseHeader(b []byte) (*File, []entry, error) {
 	return f, entries, nil
 }
 
-// place gives every tensor its bytes: they must cover data without holes or overlaps.
+// place gives every tensor its bytes.
 func (f *File) place(entries []entry, data []byte) error {
+	order, err := f.spans(entries, len(data))
+	if err != nil {
+		return err
+	}
+	sorted := make([]Tensor, 0, len(order))
+	for _, i := range order {
+		t, o := f.Tensors[i], entries[i].Offsets
+		t.Data = data[o[0]:o[1]:o[1]]
+		sorted = append(sorted, t)
+	}
+	f.Tensors = sorted
+	return nil
+}
+
+// spans checks that tensors cover size bytes without holes or overlaps, and gives the order in which they do.
+func (f *File) spans(entries []entry, size int) ([]int, error) {
 	order := make([]int, len(entries))
 	for i := range order {
 		order[i] = i
@@ -301,30 +325,26 @@ func (f *File) place(entries []entry, data []byte) error {
 		return cmp.Or(cmp.Compare(x[0], y[0]), cmp.Compare(x[1], y[1]))
 	})
 	at := 0
-	sorted := make([]Tensor, 0, len(order))
 	for _, i := range order {
 		t, o := f.Tensors[i], entries[i].Offsets
 		if o[0] != at || o[1] < o[0] {
-			return fmt.Errorf("tensor %q lies at %v, want a start at %d: %w", t.Name, o, at, ErrFormat)
+			return nil, fmt.Errorf("tensor %q lies at %v, want a start at %d: %w", t.Name, o, at, ErrFormat)
 		}
-		if o[1] > len(data) {
-			return fmt.Errorf("tensor %q ends at byte %d of %d: truncated: %w", t.Name, o[1], len(data), ErrFormat)
+		if o[1] > size {
+			return nil, fmt.Errorf("tensor %q ends at byte %d of %d: truncated: %w", t.Name, o[1], size, ErrFormat)
 		}
-		n, err := t.bytes(len(data))
+		n, err := t.bytes(size)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if n != o[1]-o[0] {
-			return fmt.Errorf("tensor %q of shape %v has %d bytes, want %d: %w", t.Name, t.Shape, o[1]-o[0], n,
+			return nil, fmt.Errorf("tensor %q of shape %v has %d bytes, want %d: %w", t.Name, t.Shape, o[1]-o[0], n,
 				ErrFormat)
 		}
-		t.Data = data[o[0]:o[1]:o[1]]
-		sorted = append(sorted, t)
 		at = o[1]
 	}
-	if at != len(data) {
-		return fmt.Errorf("%d bytes after the last tensor: %w", len(data)-at, ErrFormat)
+	if at != size {
+		return nil, fmt.Errorf("%d bytes after the last tensor: %w", size-at, ErrFormat)
 	}
-	f.Tensors = sorted
-	return nil
+	return order, nil
 }

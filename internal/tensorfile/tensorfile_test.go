@@ -138,6 +138,10 @@ func TestHostileHeaders(t *testing.T) {
 		if _, err := Parse(c.b); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", c.name, err)
 		}
+		if _, err := Read(bytes.NewReader(c.b), int64(len(c.b))); !errors.Is(err, ErrFormat) ||
+			!strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s, read: %v", c.name, err)
+		}
 	}
 	for _, f := range []*File{
 		{Tensors: []Tensor{{Name: "a", DType: "F64", Shape: []int{2}, Data: make([]byte, 8)}}},
@@ -158,6 +162,17 @@ func FuzzParse(f *testing.F) {
 	f.Add(container(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		file, err := Parse(b)
+		// Reading in place says the same.
+		index, failed := Read(bytes.NewReader(b), int64(len(b)))
+		if (err == nil) != (failed == nil) {
+			t.Fatalf("%v, in place %v", err, failed)
+		}
+		for i := 0; err == nil && i < len(index.Tensors); i++ {
+			x, ok, err := index.Tensor(file.Tensors[i].Name)
+			if err != nil || !ok || !bytes.Equal(x.Data, file.Tensors[i].Data) || x.DType != file.Tensors[i].DType {
+				t.Fatalf("tensor %d: %v, %v", i, ok, err)
+			}
+		}
 		if err != nil {
 			if !errors.Is(err, ErrFormat) {
 				t.Fatal(err)

@@ -1,0 +1,223 @@
+package main
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// printed are the objects that commands print with --json, by command. Tests hold every object that any of them prints
+// against the schema of its type, and refuse one that is not listed.
+var printed = []struct {
+	command string
+	objects []any
+}{
+	{"attend", []any{AttendResult{}, AttendDemoRow{}}},
+	{"couplings", []any{CouplingInfo{}}},
+	{"crossover", []any{CrossoverResult{}}},
+	{"data", []any{DataSet{}, DataFile{}}},
+	{"eval", []any{EvalResult{}, CheckResult{}, CheckSummary{}}},
+	{"evaluate", []any{EvaluateResult{}}},
+	{"explore", []any{Exploring{}}},
+	{"families", []any{family.Info{}}},
+	{"features", []any{FeaturesResult{}}},
+	{"fit", []any{FitReport{}}},
+	{"gram", []any{GramResult{}, GramRow{}, ErrorResult{}, DemoCell{}}},
+	{"inspect", []any{InspectResult{}}},
+	{"predict", []any{PredictResult{}}},
+	{"serve", []any{Serving{}}},
+	{"theory", []any{FormulaInfo{}}},
+	{"version", []any{VersionInfo{}}},
+}
+
+// comments are what the source says of types and fields, by Type and Type.Field; a test writes the file.
+//
+//go:embed schema.json
+var comments []byte
+
+func (a *app) schemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema COMMAND",
+		Short: "Print the JSON Schema of what a command prints with --json",
+		Long: `Print the JSON Schema (draft 2020-12) of the objects that a command prints with --json, one per line. Members that are
+not required are left out where they say nothing. New members may come with new versions, and do not change old ones.`,
+		Example:   "  randfeat schema fit",
+		Args:      exactArgs("one command: "+strings.Join(schemaNames(), ", "), 1),
+		ValidArgs: schemaNames(),
+		RunE: do(func(_ *cobra.Command, args []string) error {
+			s, err := commandSchema(args[0])
+			if err != nil {
+				return misused("%w", err)
+			}
+			b, err := json.MarshalIndent(s, "", "  ")
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.stdout, "%s\n", b)
+			return err
+		}),
+	}
+}
+
+func schemaNames() []string {
+	var out []string
+	for _, p := range printed {
+		out = append(out, p.command)
+	}
+	return out
+}
+
+// node is a part of a schema.
+type node = map[string]any
+
+func commandSchema(command string) (node, error) {
+	for _, p := range printed {
+		if p.command != command {
+			continue
+		}
+		g := newSchemas()
+		var any []node
+		for _, v := range p.objects {
+			any = append(any, g.of(reflect.TypeOf(v)))
+		}
+		out := node{"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "randfeat " + command + " --json",
+			"$defs": g.defs}
+		if len(any) == 1 {
+			out["$ref"] = any[0]["$ref"]
+		} else {
+			out["anyOf"] = any
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("no command %q prints objects; those that do are %s", command, strings.Join(schemaNames(), ", "))
+}
+
+// schemas makes those of Go types as encoding/json writes them.
+type schemas struct {
+	defs     node
+	comments map[string]string
+}
+
+func newSchemas() *schemas {
+	g := &schemas{defs: node{}}
+	if err := json.Unmarshal(comments, &g.comments); err != nil {
+		panic("randfeat: schema.json: " + err.Error()) // it is part of the program, and tested
+	}
+	return g
+}
+
+// Types that write themselves.
+var (
+	aNumber    = node{"type": "number"}
+	orNull     = node{"type": []string{"number", "null"}}
+	ownSchemas = map[reflect.Type]node{
+		reflect.TypeFor[time.Time](): {"type": "string", "format": "date-time"},
+		reflect.TypeFor[machine.Score](): {"type": "object", "required": []string{"name", "value", "low", "high", "rows"},
+			"additionalProperties": false, "properties": node{"name": node{"type": "string"}, "output": node{"type": "integer"},
+				"value": orNull, "low": orNull, "high": orNull, "rows": node{"type": "integer"}}},
+		reflect.TypeFor[data.ColumnSummary](): {"type": "object", "required": []string{"name", "use", "missing"},
+			"additionalProperties": false, "properties": node{"name": node{"type": "string"}, "use": node{"type": "string"},
+				"why": node{"type": "string"}, "missing": node{"type": "integer"}, "distinct": node{"type": "integer"},
+				"exact": node{"type": "boolean"}, "mean": aNumber, "scale": aNumber, "min": aNumber, "max": aNumber}},
+		reflect.TypeFor[randfeat.Spec](): {"type": "object", "required": []string{"kernel", "family", "dim"}},
+		reflect.TypeFor[kernel.Kernel](): {"type": "object"},
+	}
+	named = []reflect.Type{reflect.TypeFor[family.Family](), reflect.TypeFor[coupling.Coupling]()}
+	own   = reflect.TypeFor[json.Marshaler]()
+)
+
+// of is the schema of a type; structs are defined once and referred to.
+func (g *schemas) of(t reflect.Type) node {
+	if s, ok := ownSchemas[t]; ok && t.Name() != "" {
+		return g.define(t, func() node { return s })
+	}
+	switch {
+	case t == reflect.TypeFor[json.RawMessage]() || slices.Contains(named, t) || t.Kind() == reflect.Interface:
+		return node{}
+	case t.Kind() != reflect.Pointer && (t.Implements(own) || reflect.PointerTo(t).Implements(own)):
+		return node{} // what it writes is described where it is read: specs of families, choices of attention
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return node{"anyOf": []node{g.of(t.Elem()), {"type": "null"}}}
+	case reflect.Struct:
+		return g.define(t, func() node { return g.object(t) })
+	case reflect.Slice, reflect.Array:
+		s := node{"type": []string{"array", "null"}, "items": g.of(t.Elem())}
+		if t.Kind() == reflect.Array {
+			s["type"] = "array"
+		}
+		return s
+	case reflect.Map:
+		return node{"type": []string{"object", "null"}, "additionalProperties": g.of(t.Elem())}
+	case reflect.String:
+		return node{"type": "string"}
+	case reflect.Bool:
+		return node{"type": "boolean"}
+	case reflect.Float32, reflect.Float64:
+		return node{"type": "number"}
+	}
+	return node{"type": "integer"}
+}
+
+func (g *schemas) define(t reflect.Type, make func() node) node {
+	name := t.Name()
+	if _, ok := g.defs[name]; !ok {
+		g.defs[name] = node{} // of types that hold themselves
+		s := make()
+		if c := g.comments[name]; c != "" {
+			s["description"] = c
+		}
+		g.defs[name] = s
+	}
+	return node{"$ref": "#/$defs/" + name}
+}
+
+func (g *schemas) object(t reflect.Type) node {
+	properties, required := node{}, []string{}
+	g.fields(t, properties, &required)
+	return node{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
+}
+
+// fields adds those of a struct, and of the structs that it embeds.
+func (g *schemas) fields(t reflect.Type, properties node, required *[]string) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && tag == "" {
+			inner := f.Type
+			if inner.Kind() == reflect.Pointer {
+				inner = inner.Elem()
+			}
+			g.fields(inner, properties, required)
+			continue
+		}
+		if tag == "-" || !f.IsExported() {
+			continue
+		}
+		if tag == "" {
+			tag = f.Name
+		}
+		s := g.of(f.Type)
+		if c := g.comments[t.Name()+"."+f.Name]; c != "" {
+			s["description"] = c
+		}
+		properties[tag] = s
+		if !strings.Contains(options, "omitempty") && !strings.Contains(options, "omitzero") {
+			*required = append(*required, tag)
+		}
+	}
+}

@@ -1,0 +1,356 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write schema.json and docs/json.md")
+
+// TestMain holds every object that a test has a command print against its schema.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	onObject = func(v any, line []byte) {
+		if err := conforms(v, line); err != nil {
+			panic(fmt.Sprintf("--json: %v in %s", err, line))
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func conforms(v any, line []byte) error {
+	t := reflect.TypeOf(v)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	for _, p := range printed {
+		for _, o := range p.objects {
+			if reflect.TypeOf(o) != t {
+				continue
+			}
+			g := newSchemas()
+			var value any
+			if err := json.Unmarshal(line, &value); err != nil {
+				return err
+			}
+			return valid(g.of(t), g.defs, value, t.Name())
+		}
+	}
+	return fmt.Errorf("%v is in no schema: add it to the list printed", t)
+}
+
+// valid is as much of JSON Schema as the schemas here use.
+func valid(s, defs node, v any, at string) error {
+	if ref, ok := s["$ref"].(string); ok {
+		return valid(defs[strings.TrimPrefix(ref, "#/$defs/")].(node), defs, v, at)
+	}
+	if any, ok := s["anyOf"].([]node); ok {
+		var last error
+		for _, one := range any {
+			if last = valid(one, defs, v, at); last == nil {
+				return nil
+			}
+		}
+		return last
+	}
+	types, _ := s["type"].([]string)
+	if one, ok := s["type"].(string); ok {
+		types = []string{one}
+	}
+	is := map[bool]string{true: "null"}[v == nil]
+	switch x := v.(type) {
+	case map[string]any:
+		is = "object"
+	case []any:
+		is = "array"
+	case string:
+		is = "string"
+	case bool:
+		is = "boolean"
+	case float64:
+		if is = "number"; x == float64(int64(x)) && slices.Contains(types, "integer") {
+			is = "integer"
+		}
+	}
+	if len(types) > 0 && !slices.Contains(types, is) {
+		return fmt.Errorf("%s is %s, want %v", at, is, types)
+	}
+	switch x := v.(type) {
+	case map[string]any:
+		properties, _ := s["properties"].(node)
+		required, _ := s["required"].([]string)
+		for _, name := range required {
+			if _, ok := x[name]; !ok {
+				return fmt.Errorf("%s has no %s", at, name)
+			}
+		}
+		for name, member := range x {
+			one, ok := properties[name].(node)
+			if more, isNode := s["additionalProperties"].(node); !ok && isNode {
+				one, ok = more, true
+			}
+			if !ok && s["additionalProperties"] == false {
+				return fmt.Errorf("%s has %s", at, name)
+			}
+			if ok {
+				if err := valid(one, defs, member, at+"."+name); err != nil {
+					return err
+				}
+			}
+		}
+	case []any:
+		for i, e := range x {
+			if items, ok := s["items"].(node); ok {
+				if err := valid(items, defs, e, fmt.Sprintf("%s[%d]", at, i)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// An object that is not as its schema says is found: members that are new, missing or of another type.
+func TestConforms(t *testing.T) {
+	good := `{"out":"o","format":"csv","rows":3,"columns":["a"]}`
+	b, err := json.Marshal(PredictResult{Out: "o", Format: "csv", Rows: 3, Columns: []string{"a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conforms(PredictResult{}, b); err != nil {
+		t.Errorf("%v in %s", err, b)
+	}
+	for _, bad := range []string{strings.Replace(good, `"rows":3`, `"rows":"3"`, 1), strings.Replace(good, `"rows":3,`, ``, 1),
+		strings.Replace(good, `{`, `{"more":1,`, 1), strings.Replace(good, `["a"]`, `[1]`, 1)} {
+		if conforms(PredictResult{}, []byte(bad)) == nil {
+			t.Errorf("%s conforms", bad)
+		}
+	}
+	if conforms(struct{}{}, []byte("{}")) == nil {
+		t.Error("a type that is not listed conforms")
+	}
+}
+
+// Every command that prints objects has a schema, whose descriptions are the comments of the source.
+func TestSchemas(t *testing.T) {
+	want := sourceComments(t)
+	if *update {
+		b, err := json.MarshalIndent(want, "", "\t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile("schema.json", append(b, '\n'), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		comments = b
+	}
+	var got map[string]string
+	if err := json.Unmarshal(comments, &got); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("schema.json is not what the source says (%v): run go test ./cmd/randfeat -run TestSchemas -update", err)
+	}
+	for _, p := range printed {
+		var s node
+		if err := json.Unmarshal([]byte(ok(t, "schema", p.command).stdout), &s); err != nil || s["$defs"] == nil {
+			t.Errorf("%s: %v", p.command, err)
+		}
+	}
+	fails(t, exitMisuse, `no command "lit" prints objects; those that do are attend`, "schema", "lit")
+	doc := jsonDoc()
+	path := filepath.Join("..", "..", "docs", "json.md")
+	if *update {
+		if err := os.WriteFile(path, doc, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b, err := os.ReadFile(path); err != nil || !bytes.Equal(b, doc) {
+		t.Errorf("docs/json.md is not what the schemas say (%v): run go test ./cmd/randfeat -run TestSchemas -update", err)
+	}
+}
+
+// sourceComments are those of the types that schemas define, and of their fields.
+func sourceComments(t *testing.T) map[string]string {
+	const module = "github.com/randfeat/randfeat"
+	g := newSchemas()
+	packages, types := map[string]string{}, map[string]bool{}
+	var visit func(reflect.Type)
+	visit = func(typ reflect.Type) {
+		switch typ.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+			visit(typ.Elem())
+		case reflect.Struct:
+			if types[typ.Name()] || !strings.HasPrefix(typ.PkgPath(), module) && typ.PkgPath() != "main" {
+				return
+			}
+			types[typ.Name()] = true
+			dir := filepath.Join("..", "..", strings.TrimPrefix(typ.PkgPath(), module))
+			if typ.PkgPath() == "main" || strings.HasSuffix(typ.PkgPath(), "cmd/randfeat") {
+				dir = "."
+			}
+			packages[typ.Name()] = dir
+			for i := range typ.NumField() {
+				visit(typ.Field(i).Type)
+			}
+		}
+	}
+	for _, p := range printed {
+		for _, o := range p.objects {
+			visit(reflect.TypeOf(o))
+			g.of(reflect.TypeOf(o))
+		}
+	}
+	out := map[string]string{}
+	parsed := map[string][]*ast.File{}
+	for name, dir := range packages {
+		if parsed[dir] == nil {
+			files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range files {
+				if strings.HasSuffix(f, "_test.go") {
+					continue
+				}
+				file, err := parser.ParseFile(token.NewFileSet(), f, nil, parser.ParseComments)
+				if err != nil {
+					t.Fatal(err)
+				}
+				parsed[dir] = append(parsed[dir], file)
+			}
+		}
+		for _, file := range parsed[dir] {
+			commentsOf(file, name, out)
+		}
+	}
+	for name := range out { // of types that are not written as they are
+		if _, ok := g.defs[strings.Split(name, ".")[0]]; !ok && !embedded(name) {
+			delete(out, name)
+		}
+	}
+	return out
+}
+
+// embedded types have their fields in others.
+func embedded(name string) bool {
+	return slices.Contains([]string{"Report", "Info", "Set"}, strings.Split(name, ".")[0])
+}
+
+func commentsOf(file *ast.File, name string, out map[string]string) {
+	text := func(groups ...*ast.CommentGroup) string {
+		for _, c := range groups {
+			if c != nil {
+				return strings.Join(strings.Fields(c.Text()), " ")
+			}
+		}
+		return ""
+	}
+	for _, d := range file.Decls {
+		gen, ok := d.(*ast.GenDecl)
+		if !ok {
+			continue
+		}
+		for _, s := range gen.Specs {
+			spec, ok := s.(*ast.TypeSpec)
+			if !ok || spec.Name.Name != name {
+				continue
+			}
+			st, ok := spec.Type.(*ast.StructType)
+			if !ok {
+				continue
+			}
+			if c := text(spec.Doc, gen.Doc); c != "" {
+				out[name] = c
+			}
+			for _, f := range st.Fields.List {
+				for _, n := range f.Names {
+					if c := text(f.Doc, f.Comment); c != "" && n.IsExported() {
+						out[name+"."+n.Name] = c
+					}
+				}
+			}
+		}
+	}
+}
+
+// jsonDoc is docs/json.md.
+func jsonDoc() []byte {
+	var b bytes.Buffer
+	b.WriteString(`# What --json prints
+
+With ` + "`--json`" + ` every command prints objects instead of text, one per line, on stdout. ` + "`randfeat schema COMMAND`" + ` prints their JSON
+Schema (draft 2020-12), with what every member means. Tests hold all that any command prints in any test against these
+schemas, and this page against the schemas.
+
+- Members marked with ? are left out where they say nothing.
+- NaN and infinities, which JSON does not have, are null.
+- Later versions may add members; they do not rename them or change their types without a line in the CHANGELOG.
+- Errors are text on stderr; the exit status is 0 if all is done, 1 if something failed, 2 if the command was misused.
+- The server's answers have a schema of their own: ` + "`/openapi.json`" + `.
+
+`)
+	g := newSchemas()
+	for _, p := range printed {
+		fmt.Fprintf(&b, "## randfeat %s\n", p.command)
+		for _, o := range p.objects {
+			t := reflect.TypeOf(o)
+			g.of(t)
+			s := g.defs[t.Name()].(node)
+			fmt.Fprintf(&b, "\n**%s**", t.Name())
+			if c, ok := s["description"].(string); ok {
+				fmt.Fprintf(&b, ": %s", c)
+			}
+			b.WriteString("\n\n| member | type | |\n|---|---|---|\n")
+			properties, _ := s["properties"].(node)
+			required, _ := s["required"].([]string)
+			names := []string{}
+			for name := range properties {
+				names = append(names, name)
+			}
+			slices.Sort(names)
+			for _, name := range names {
+				one := properties[name].(node)
+				mark := "?"
+				if slices.Contains(required, name) {
+					mark = ""
+				}
+				about, _ := one["description"].(string)
+				fmt.Fprintf(&b, "| `%s`%s | %s | %s |\n", name, mark, typeText(one), strings.ReplaceAll(about, "|", "\\|"))
+			}
+		}
+		b.WriteString("\n")
+	}
+	return bytes.TrimRight(b.Bytes(), "\n")
+}
+
+func typeText(s node) string {
+	if ref, ok := s["$ref"].(string); ok {
+		return strings.TrimPrefix(ref, "#/$defs/")
+	}
+	if any, ok := s["anyOf"].([]node); ok {
+		return typeText(any[0])
+	}
+	kind := "any"
+	switch t := s["type"].(type) {
+	case string:
+		kind = t
+	case []string:
+		kind = t[0]
+	}
+	if items, ok := s["items"].(node); ok {
+		return kind + " of " + typeText(items)
+	}
+	if values, ok := s["additionalProperties"].(node); ok {
+		return kind + " of " + typeText(values)
+	}
+	return kind
+}

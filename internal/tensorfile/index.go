@@ -1,0 +1,67 @@
+package tensorfile
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Index is the header of a container whose tensors stay where they are: files may be larger than the memory.
+type Index struct {
+	Tensors []Tensor // in the order of the file, without data
+	at      []int64  // where each begins
+	r       io.ReaderAt
+}
+
+// Read reads the header of a container of size bytes. What it promises is checked as Parse does it; the memory that it
+// takes is of the order of the header, which the file must hold.
+func Read(r io.ReaderAt, size int64) (*Index, error) {
+	var length [8]byte
+	if size < 8 {
+		return nil, fmt.Errorf("%d bytes, too few for a header: %w", size, ErrFormat)
+	}
+	if _, err := r.ReadAt(length[:], 0); err != nil {
+		return nil, err
+	}
+	n, err := headerLength(binary.LittleEndian.Uint64(length[:]), size)
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, n)
+	if _, err := r.ReadAt(b, 8); err != nil && !(err == io.EOF && size == 8+n) {
+		return nil, err
+	}
+	f, entries, err := parseHeader(b)
+	if err != nil {
+		return nil, fmt.Errorf("header: %w", err)
+	}
+	order, err := f.spans(entries, int(size-8-n))
+	if err != nil {
+		return nil, err
+	}
+	x := &Index{r: r}
+	for _, i := range order {
+		x.Tensors = append(x.Tensors, f.Tensors[i])
+		x.at = append(x.at, 8+n+int64(entries[i].Offsets[0]))
+	}
+	return x, nil
+}
+
+// Tensor reads the tensor of a name; ok is false if there is none.
+func (x *Index) Tensor(name string) (t Tensor, ok bool, err error) {
+	i := slices.IndexFunc(x.Tensors, func(t Tensor) bool { return t.Name == name })
+	if i < 0 {
+		return Tensor{}, false, nil
+	}
+	t = x.Tensors[i]
+	n, err := t.bytes(int(^uint(0) >> 1))
+	if err != nil {
+		return t, true, err
+	}
+	t.Data = make([]byte, n)
+	if _, err := io.ReadFull(io.NewSectionReader(x.r, x.at[i], int64(n)), t.Data); err != nil {
+		return t, true, fmt.Errorf("tensor %q: %w", name, err)
+	}
+	return t, true, nil
+}
