@@ -7,10 +7,10 @@ test:
 	go test ./...
 
 # The program as it is released, for this machine or for GOOS and GOARCH: no paths of the builder, no symbols, no C. Two
-# builds of the same revision by the same Go have the same bytes. It carries the explorer's page.
+# builds of the same revision by the same Go have the same bytes. The explorer's page goes beside it.
 release:
-	GOOS= GOARCH= go run ./web/explorer/build -z -o web/explorer/explorer.html.gz
-	CGO_ENABLED=0 go build -tags explorer -trimpath -ldflags "-s -w" -o randfeat$$(go env GOEXE) ./cmd/randfeat
+	GOOS= GOARCH= go run ./web/explorer/build -o explorer.html
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o randfeat$$(go env GOEXE) ./cmd/randfeat
 
 # Ours and the peers, on one thread and on two, and the accuracy of models, into bench/RESULTS.md. Install the peers first:
 #   pip install -r bench/peers/requirements.txt

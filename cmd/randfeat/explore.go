@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -44,8 +46,8 @@ which the library itself runs; it loads nothing and sends nothing.
 
 The page is served on loopback until Ctrl-C. -o writes it as a file instead, which opens without a server.
 
-Released programs carry the page. Others build it with the go tool, in a checkout of the repository, which takes a while
-the first time; or take one that was built before, by --page.`,
+Releases have the page as explorer.html beside the program. Otherwise it is built with the go tool, in a checkout of the
+repository, which takes a while the first time; --page names one that was built before.`,
 		Example: `  randfeat explore
   randfeat explore -o explorer.html`,
 		Args: cobra.NoArgs,
@@ -54,7 +56,7 @@ the first time; or take one that was built before, by --page.`,
 	fl := cmd.Flags()
 	fl.StringVar(&f.address, "addr", "127.0.0.1:8090", "loopback address to listen on; port 0 takes a free one")
 	fl.BoolVar(&f.noOpen, "no-open", false, "do not open a browser")
-	fl.StringVar(&f.page, "page", "", "HTML file of the explorer, instead of the one that is carried or built")
+	fl.StringVar(&f.page, "page", "", "HTML file of the explorer, instead of the one beside the program or a new one")
 	fl.StringVarP(&f.output, "output", "o", "", "write the page to this HTML file, and serve nothing")
 	completeFiles(cmd, "page", "html")
 	completeFiles(cmd, "output", "html")
@@ -81,19 +83,22 @@ func (a *app) explore(ctx context.Context, cmd *cobra.Command, f *exploreFlags) 
 	return a.servePage(ctx, page, f)
 }
 
-// explorerPage is the page of a file, the one that the program carries, or a new one.
+// explorerPage is the page of a file, the one beside the program, or a new one.
 func (a *app) explorerPage(ctx context.Context, path string) ([]byte, error) {
 	if path != "" {
 		return os.ReadFile(path)
 	}
-	page, err := explorer.Embedded()
-	if page != nil || err != nil {
-		return page, err
+	// Not in the program itself, which would grow by a sixth.
+	if program, err := os.Executable(); err == nil {
+		page, err := os.ReadFile(filepath.Join(filepath.Dir(program), "explorer.html"))
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return page, err
+		}
 	}
 	a.note("Building the explorer with the go tool; the first time takes a while …")
-	page, err = explorer.Build(ctx, ".")
+	page, err := explorer.Build(ctx, ".")
 	if errors.Is(err, explorer.ErrNoSource) {
-		return nil, fmt.Errorf("%w; this program was built without the page. Run it in a checkout of the repository, or take a released program, or build the page elsewhere by 'go run ./web/explorer/build -o explorer.html' and name it by --page", err)
+		return nil, fmt.Errorf("%w; put the explorer.html of the release beside the program or name it by --page, or run 'randfeat explore' in a checkout of the repository", err)
 	}
 	return page, err
 }

@@ -321,6 +321,7 @@ function showNumbers(t, rested) {
   const notes = [c.warning, c.known ? c.reason : (c.reason || '')]
   if (c.approximate) notes.push('The rows follow the law of the closed form only nearly.')
   warn(notes.filter(Boolean).join(' '))
+  $('mini').textContent = c.known ? `error ${c.exact ? '0 %' : percent(c.logMSE)} · κ ${number(t.kernel)}` : 'no closed form'
   if (!rested) return // screen readers hear what stays
   const best = t.families.find(r => r.known && !r.own)
   $('sentence').textContent = !c.known ? `There is no closed form for ${c.family} under ${c.coupling}.` :
@@ -600,7 +601,8 @@ async function measure() {
     $('measured').dataset.raw = JSON.stringify(m)
     $('measured').textContent = at !== JSON.stringify(state) ? '' :
       `Measured error ${percent(m.mse)} (interval ${m.mseLow === null ? '0 %' : percent(m.mseLow)} to ${percent(m.mseHigh)}), predicted ` +
-      `${m.known ? percent(m.logMSE) : 'unknown'}; mean of the estimates over the kernel ${number(m.mean)} ± ${number(m.meanSE)}.`
+      `${m.known ? percent(m.logMSE) : 'unknown'}; mean of the estimates over the kernel ${number(m.mean)} ± ${number(m.meanSE)}.` +
+      (m.known && m.logMSE > m.mseHigh ? ' Rare large errors make up the predicted one: so few draws can miss them, and their interval too.' : '')
   } catch (e) {
     $('measured').textContent = e.message
   }
@@ -644,6 +646,7 @@ function showAdvice(r) {
     el('th', {scope: 'row'}, c.name, i === r.best ? ' (recommended)' : ''),
     el('td', {class: 'n'}, relative(c.error)),
     el('td', {class: 'n'}, `${relative(c.low)} – ${relative(c.high)}`),
+    el('td', {class: 'n'}, c.draws === undefined ? '–' : String(c.draws)),
     el('td', {class: 'n'}, c.predicted === undefined ? '–' : relative(c.predicted)),
     el('td', {class: 'n'}, String(c.features)),
     el('td', null, c.positive ? 'yes' : 'no'),
@@ -656,7 +659,7 @@ function showAdvice(r) {
   $('advice').replaceChildren(
     el('ul', {class: 'reasons'}, ...[...(r.notes || []), `Bandwidth ${number(r.scale)}.`, ...(r.reasons || [])].map(t => el('li', null, t))),
     el('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Ranking'}, el('table', {id: 'ranking'},
-      el('thead', null, el('tr', null, ...[['Estimator'], [`Error (${r.measure}, ${r.loss})`, 'n'], ['Interval', 'n'], ['Predicted', 'n'],
+      el('thead', null, el('tr', null, ...[['Estimator'], [`Error (${r.measure}, ${r.loss})`, 'n'], ['Interval', 'n'], ['Draws', 'n'], ['Predicted', 'n'],
         ['Features', 'n'], ['Positive'], ['ns per row (counted)', 'n']].map(([t, c]) => el('th', {scope: 'col', class: c}, t)))),
       el('tbody', null, ...rows))),
     ...(r.code ? [el('h3', null, 'In Go'), el('pre', null, r.code)] : []),
