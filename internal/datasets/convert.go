@@ -78,7 +78,7 @@ func tableOfXY(b []byte) ([]byte, error) {
 		return nil, err
 	}
 	if len(x.Shape) != 2 || len(y.Shape) != 1 || x.Shape[0] != y.Shape[0] {
-		return nil, fmt.Errorf("X has the shape %v and y %v, want a matrix and a label for each of its rows", x.Shape, y.Shape)
+		return nil, fmt.Errorf("the shape of X is %v and that of y %v, want a matrix and a label for each of its rows", x.Shape, y.Shape)
 	}
 	var out bytes.Buffer
 	d := x.Shape[1]
@@ -88,7 +88,7 @@ func tableOfXY(b []byte) ([]byte, error) {
 	out.WriteString("class\n")
 	values := data.Floats[float64](x)
 	if values == nil || y.Int == nil {
-		return nil, fmt.Errorf("X holds %s and y %s, want floats and integers", x.Element, y.Element)
+		return nil, fmt.Errorf("the numbers of X are %s and those of y %s, want floats and integers", x.Element, y.Element)
 	}
 	for i, label := range y.Int {
 		for _, v := range values[i*d : (i+1)*d] {

@@ -85,6 +85,7 @@ func newChromium(t *testing.T) *chromium {
 	for _, domain := range []string{"Page", "Runtime", "Log"} {
 		c.call(nil, domain+".enable", nil)
 	}
+	c.call(nil, "Performance.enable", map[string]any{"timeDomain": "threadTicks"})
 	return c
 }
 
@@ -207,6 +208,24 @@ func (c *chromium) size(width, height int, scheme string) {
 		"deviceScaleFactor": 1, "mobile": width < 600})
 	c.call(nil, "Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{
 		{"name": "prefers-color-scheme", "value": scheme}}})
+}
+
+// busy is the processor time of the page's thread, in seconds.
+func (c *chromium) busy() float64 {
+	c.t.Helper()
+	var m struct {
+		Metrics []struct {
+			Name  string
+			Value float64
+		}
+	}
+	c.call(&m, "Performance.getMetrics", nil)
+	for _, v := range m.Metrics {
+		if v.Name == "TaskDuration" {
+			return v.Value
+		}
+	}
+	return 0
 }
 
 // shoot writes the whole page as a picture.
