@@ -67,10 +67,16 @@ func Attention[T dense.Float](ctx context.Context, vis attention.Visibility, q, 
 	if err := a.rank(ctx, r); err != nil {
 		return nil, err
 	}
+	if !o.Brief {
+		if err := a.curves(ctx, r); err != nil {
+			return nil, err
+		}
+	}
 	r.Attention = &AttentionAdvice{Length: k.Len, Tol: tol, Choice: choice}
 	if err := a.compare(ctx, r); err != nil {
 		return nil, err
 	}
+	r.Code = attentionCode(tol, vis.Causal, o.Seed)
 	r.explainAttention()
 	return r, nil
 }
@@ -288,7 +294,6 @@ func (a *attentionStudy[T]) write(r *Report, entrants [][]*entrant, final, other
 	spec := e.spec(h.study, 0)
 	spec.Seed = a.Seed
 	r.Spec, r.Features = &spec, e.features
-	r.Code = code(spec, e.family, e.fits, false)
 	var err error
 	if r.Facts, err = h.study.facts(gather(h.q, func(int) bool { return true }),
 		gather(h.k, func(int) bool { return true })); err != nil {
@@ -297,6 +302,58 @@ func (a *attentionStudy[T]) write(r *Report, entrants [][]*entrant, final, other
 	r.FactsHead = &h.number
 	r.Crossover, err = h.study.crossover(spec)
 	return err
+}
+
+// curves measures the errors of the best features, and of plain ones, with fewer and with more: geometric means over
+// the
+// heads of the ranking.
+func (a *attentionStudy[T]) curves(ctx context.Context, r *Report) error {
+	best := r.Ranking[0]
+	shown := []*entrant{nil, nil}
+	for _, e := range a.last {
+		switch e.title() {
+		case best.Name:
+			shown[0] = e
+		case "positive, orthogonal":
+			shown[1] = e
+		}
+	}
+	var crew par.Crew[pilot]
+	for i, e := range shown {
+		if e == nil || i > 0 && (e == shown[0] || e.refused != "") {
+			continue
+		}
+		c := Curve{Name: e.title()}
+		for _, n := range []int{a.Features / 8, a.Features / 4, a.Features / 2, a.Features, 2 * a.Features} {
+			errs := make([]float64, len(a.heads))
+			err := crew.Do(len(errs), par.Workers(len(errs), 1), step(func(_ *pilot, i int) error {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				h := a.heads[i]
+				at := slices.IndexFunc(h.study.all, func(v *variety) bool { return v.name == e.name })
+				own := entrant{variety: h.study.all[at], coupling: e.coupling}
+				spec, err := own.spec(h.study, 0).WithFeatures(n)
+				if err != nil {
+					return own.excuse(err, &own.refused) // too few features for one projection: no point
+				}
+				errs[i], err = a.outputError(h, spec, 0, 0)
+				return err
+			}))
+			if err != nil {
+				return err
+			}
+			mean := 0.0
+			for _, v := range errs {
+				mean += math.Log(v) / float64(len(errs))
+			}
+			if dense.IsFinite(mean) {
+				c.Points = append(c.Points, Point{X: float64(n), Error: math.Exp(mean)})
+			}
+		}
+		r.Curves = append(r.Curves, c)
+	}
+	return nil
 }
 
 // compare measures the ends of the scale, the recommended features and the choice on all heads.

@@ -20,6 +20,9 @@ type variety struct {
 	positive  bool
 	symmetric bool
 	refused   string // why it does not take part
+
+	expected  *float64 // by theory, of independent rows with expectedM projections
+	expectedM int
 }
 
 // entrant is a variety with a coupling in the race.

@@ -71,3 +71,14 @@ func literal(v reflect.Value) string {
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// attentionCode is the Go code that chooses and runs the method of every head.
+func attentionCode(tol float64, causal bool, seed uint64) string {
+	vis := "attention.Visibility{}"
+	if causal {
+		vis = "attention.Visibility{Causal: true}"
+	}
+	return fmt.Sprintf("choice, err := auto.Choose(auto.Options{Tol: %s, Seed: %d}, %s, 0, q, k, v)\n", number(tol), seed,
+		vis) + "if err != nil {\n\treturn err\n}\n" +
+		"a, err := auto.New[float32](choice) // a.Forward(out, q, k, v)\n"
+}

@@ -21,7 +21,7 @@ func TestCodeCompiles(t *testing.T) {
 	s := &study{dim: 4}
 	var b strings.Builder
 	b.WriteString("package pasted\n\n")
-	for _, path := range []string{"", "/coupling", "/dense", "/family", "/kernel"} {
+	for _, path := range []string{"", "/attention", "/attention/auto", "/coupling", "/dense", "/family", "/kernel"} {
 		fmt.Fprintf(&b, "import %q\n", "github.com/randfeat/randfeat"+path)
 	}
 	n := 0
@@ -43,6 +43,10 @@ func TestCodeCompiles(t *testing.T) {
 			b.WriteString("\t_ = m\n\treturn err\n}\n")
 			n++
 		}
+	}
+	for i, causal := range []bool{false, true} {
+		fmt.Fprintf(&b, "\nfunc a%d(q, k, v attention.Seq[float32]) error {\n%s\t_ = a\n\treturn err\n}\n", i,
+			attentionCode(0.1, causal, 1))
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "pasted.go")

@@ -233,7 +233,11 @@ func (r *Report) drawings() (out []figure.Figure) {
 		}
 		return s
 	}
-	add(figure.Figure{Title: "Error against the number of features", Subtitle: "bars: nine of ten pilots",
+	subtitle := "bars: nine of ten pilots"
+	if r.Attention != nil {
+		subtitle = "error of attention outputs, geometric means over heads"
+	}
+	add(figure.Figure{Title: "Error against the number of features", Subtitle: subtitle,
 		X: figure.Axis{Label: "features", Log: true}, Y: figure.Axis{Label: "error", Log: true},
 		Series: lines(r.Curves)})
 	both := figure.Series{Name: "candidates", Loose: true}

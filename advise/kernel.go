@@ -271,6 +271,8 @@ func (s *study) reach(ctx context.Context, r *Report) ([]*entrant, error) {
 	if err != nil || ranked == nil {
 		return nil, err
 	}
+	robust := s.robust // one measure for all numbers of features
+	s.fixed = &robust
 	r.Target = &Target{Error: s.Target, Reached: e <= s.Target, Features: n}
 	t := r.Target
 	for e <= s.Target && n > 8 { // fewer, until it is too few

@@ -152,14 +152,6 @@ func (o *Options) progress(stage string, done, total int) {
 	}
 }
 
-// budget is the first number of features to try.
-func (o *Options) budget() int {
-	if o.Features > 0 {
-		return o.Features
-	}
-	return defaultFeatures
-}
-
 // finite is v, or the largest number: JSON has no infinity.
 func finite(v float64) float64 {
 	if math.IsNaN(v) {

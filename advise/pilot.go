@@ -22,9 +22,10 @@ type draw struct {
 type histogram [1 << 11]float64
 
 const (
-	octaves = 16                // parts of one
-	lowest  = 1023 - (1<<11)/32 // exponent of the first
-	topPart = 0.005             // of the errors that Hill's estimate looks at
+	octaves  = 16                // parts of one
+	lowest   = 1023 - (1<<11)/32 // exponent of the first
+	topPart  = 0.005             // of the errors that Hill's estimate looks at, but not less than
+	topLeast = 50
 )
 
 func cell(v float64) int {
@@ -33,16 +34,17 @@ func cell(v float64) int {
 }
 
 // index is the tail index of the squared errors, Hill's estimate (Hill 1975) from their largest: moments of this order
-// and above do not exist. It is +Inf for less than 100 of those.
+// and above do not exist. It is +Inf for none.
 func (h *histogram) index() float64 {
 	var n float64
 	for _, c := range h {
 		n += c
 	}
+	top := max(topPart*n, min(topLeast, n/4))
 	var above, logs float64
 	for i := len(h) - 1; i >= 0; i-- {
-		if above+h[i] > topPart*n {
-			if above < 100 {
+		if above+h[i] > top {
+			if above == 0 {
 				return math.Inf(1)
 			}
 			// Cells are as wide as 1/16 octave: those above the threshold begin at its upper end.
@@ -72,7 +74,7 @@ func (s *study) measure(p *pilot, e *entrant, r int, perPair []dense.Matrix[floa
 	p.ws.Workers = 1
 	i := r % len(s.folds)
 	f, spec := s.folds[i], e.spec(s, i)
-	spec.Seed = rng.Mix64(rng.Mix64(s.Seed) + uint64(r))
+	spec.Seed = rng.Mix64(rng.Mix64(s.Seed) + uint64(s.first+r))
 	m, err := randfeat.New[float64](spec)
 	if err != nil {
 		return draw{}, err

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/internal/par"
 )
 
@@ -20,6 +21,7 @@ type study struct {
 	crew   par.Crew[pilot]
 	robust bool  // ranked by typical errors instead of the root mean square
 	fixed  *bool // what robust is to be, whatever the tails
+	first  int   // number of the first draw
 }
 
 // estimate is an error with the standard deviation of its logarithm.
@@ -62,10 +64,13 @@ func (s *study) figure(e *entrant) estimate {
 	return e.rms()
 }
 
-// trusted says that the mean of the squared errors can be measured: their variance exists.
-func (e *entrant) trusted() bool { return e.tail.index() > trustedIndex }
+// trusted says that the mean of the squared errors can be measured: no few pairs make it up, and no few draws.
+func (e *entrant) trusted() bool {
+	variation := 2 * e.rms().sd * math.Sqrt(float64(len(e.draws))) // coefficient of variation of draws
+	return e.tail.index() > trustedIndex && variation < trustedVariation
+}
 
-const trustedIndex = 1.5
+const trustedIndex, trustedVariation = 1.5, 1
 
 // rounds of a race: after so many draws at most so many go on, and those that are worse beyond doubt do not.
 var rounds = []struct{ draws, keep int }{{4, 64}, {8, 36}, {16, 24}, {32, 16}, {64, 12}, {128, 8}, {256, 6}}
@@ -185,9 +190,30 @@ func (s *study) settled(left []*entrant) bool {
 // or is as bad as an estimate of zero, which always errs by 1 and so has no tail.
 func (s *study) decide(left []*entrant) {
 	least := slices.MinFunc(left, func(a, b *entrant) int { return cmp.Compare(a.rms().value, b.rms().value) })
-	if s.robust = !least.trusted() || least.rms().value > useless; s.fixed != nil {
+	if s.fixed != nil {
 		s.robust = *s.fixed
+		return
 	}
+	s.robust = !least.trusted() || least.rms().value > useless || s.unseen(least.variety)
+}
+
+// rare is the factor by which theory may expect more than was measured before the rest must lie in rare draws.
+const rare = 1.5
+
+// unseen says that the draws of a variety have missed most of its error: theory, which knows independent rows best,
+// expects more of those than they showed.
+func (s *study) unseen(v *variety) bool {
+	at := slices.IndexFunc(s.last, func(e *entrant) bool {
+		return e.variety == v && e.coupling == (coupling.IID{}) && e.refused == "" && len(e.draws) > 0
+	})
+	if at < 0 {
+		return false
+	}
+	e := s.last[at]
+	if v.expected == nil || v.expectedM != e.m {
+		v.expected, v.expectedM = s.predicted(e, e.m, 0), e.m
+	}
+	return v.expected != nil && *v.expected > rare*e.rms().value
 }
 
 // useless is an error beyond which means say more about tails than about estimators.

@@ -228,3 +228,20 @@ func TestZeroHasNoSign(t *testing.T) {
 		t.Errorf("label of −0 is %q", got)
 	}
 }
+
+func TestNarrowAndLoose(t *testing.T) {
+	f := two()
+	f.Width, f.Title = 400, strings.Repeat("wide title ", 8)
+	f.Series[1].Loose = true
+	var b bytes.Buffer
+	if err := f.WriteSVG(&b); err != nil {
+		t.Fatal(err)
+	}
+	svg := b.String()
+	if !strings.Contains(svg, `viewBox="0 0 400 `) || strings.Count(svg, `class="title"`) < 2 {
+		t.Errorf("a narrow figure with a long title:\n%.600s", svg)
+	}
+	if n := strings.Count(svg, `<path class="line"`); n != 2*(len(f.Series)-1) { // in the legend and between points
+		t.Errorf("%d lines for %d series, one of them loose", n, len(f.Series))
+	}
+}
