@@ -102,10 +102,6 @@ func (w *backWorker[T]) reverse(p *pass[T], mem *memory[T], lo, hi int, read, ke
 		if err := w.keyChunk(p, mem, c, end, read, keep || c > lo); err != nil {
 			return err
 		}
-		if w.keeps {
-			mem.mark(mem.step, (hi-1)/rows-lo/rows+1)
-		}
-		mem.step++
 		look = min(2*look, rows)
 		end = c
 	}
@@ -232,17 +228,17 @@ func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read, k
 	shares, cot := w.now, w.g.RowRange(0, n*s.group)
 	past := mem.seen()
 	if !read || past == 0 && n == 0 {
-		w.addSharesTo(mem, shares, cot, keep)
+		w.addShares(&mem.part, shares, cot, keep)
 		return nil
 	}
 	view := mem.view(&w.worker, true)
 	if view.factor != nil {
-		w.addSharesTo(mem, shares, cot, keep)
+		w.addShares(&mem.part, shares, cot, keep)
 		for i := range shares.Rows {
 			w.tab.Mul(shares.Row(i), view.factor)
 		}
 	} else {
-		defer w.addSharesTo(mem, shares, cot, keep)
+		defer w.addShares(&mem.part, shares, cot, keep)
 	}
 	k, v, pos := w.keyRows(s, c, end)
 	if k.Rows == 0 {
@@ -282,15 +278,6 @@ func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read, k
 	}
 	w.addKeys(p, pos, c, k.Rows)
 	return nil
-}
-
-// addSharesTo is addShares to the segment under way, if that has not been done.
-func (w *backWorker[T]) addSharesTo(mem *memory[T], shares, cot dense.Matrix[T], keep bool) {
-	if keep && mem.kept {
-		mem.part.n += shares.Rows
-		return
-	}
-	w.addShares(&mem.part, shares, cot, keep)
 }
 
 // keyTriangle adds the queries of a chunk to the cotangents of its keys: with scores A = P·φ2ᵀ and their cotangents dA,

@@ -218,7 +218,6 @@ func (w *backWorker[T]) querySegment(p *pass[T], mem *memory[T], lo, hi int, kee
 			return err
 		}
 		lo = k.end
-		mem.step++
 	}
 	return nil
 }
@@ -303,7 +302,7 @@ func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], k keys[T], p0 int
 // addKeysTo adds keys to mem if keep.
 func (w *backWorker[T]) addKeysTo(mem *memory[T], phi, v dense.Matrix[T], keep bool) {
 	if keep && phi.Rows > 0 {
-		mem.add(w.tab, phi, v)
+		mem.part.add(w.tab, phi, v)
 	}
 }
 

@@ -34,7 +34,6 @@ func (w *worker[T]) causalSegment(s *stream[T], mem *memory[T], lo, hi int, keep
 			return err
 		}
 		lo = k.end
-		mem.step++
 	}
 	return nil
 }
@@ -44,13 +43,13 @@ func (w *worker[T]) chunk(s *stream[T], mem *memory[T], k keys[T], p0 int, keep 
 	past := mem.seen()
 	if first, last := s.queriesAt(p0, k.end); first >= last {
 		if keep {
-			mem.add(w.tab, k.phi, k.v)
+			mem.part.add(w.tab, k.phi, k.v)
 		}
 		return nil
 	}
 	if k.end-p0 == 1 {
 		// One query, which sees all of the chunk.
-		mem.add(w.tab, k.phi, k.v)
+		mem.part.add(w.tab, k.phi, k.v)
 		view := mem.view(w, s.group > fewQueries)
 		return w.readAll(s, &view, mem.seen(), p0, k.end)
 	}
@@ -59,13 +58,13 @@ func (w *worker[T]) chunk(s *stream[T], mem *memory[T], k keys[T], p0 int, keep 
 		w.pack(k.phi)
 		err := w.readChunk(s, &view, past, k, p0)
 		if keep {
-			mem.add(w.tab, k.phi, k.v)
+			mem.part.add(w.tab, k.phi, k.v)
 		}
 		return err
 	}
 	// The references of reading are above those of the part. The sums of the view are a copy: add the keys first.
 	if keep {
-		mem.add(w.tab, k.phi, k.v)
+		mem.part.add(w.tab, k.phi, k.v)
 	}
 	for j := range k.phi.Rows {
 		w.tab.Mul(k.phi.Row(j), view.factor)

@@ -77,23 +77,19 @@ func (c *eachStream[T]) Item(w *worker[T], i int) error {
 	return w.windowRange(s, 0, s.lenQ())
 }
 
-// sumSegment adds the keys at positions lo to hi−1 to the part of mem, which has none. It keeps what queries need of
-// that if asked to, and if no key needs higher references than the first: then their chunks are the ones here. (A chunk
-// of one key is an exception: it is added before it is read.)
+// sumSegment adds the keys at positions lo to hi−1 to the part of mem, which has none. It keeps their features if asked
+// to and none needs higher references than the first.
 func (w *worker[T]) sumSegment(s *stream[T], mem *memory[T], lo, hi int, keep bool) error {
 	w.look = w.phiK.Rows
 	epoch := mem.part.epoch
 	rows := w.phiK.Rows
-	if keep = keep && mem.seed.set && lo%rows == 0 && (hi-lo)%rows != 1 && rows > 1; keep {
+	if keep = keep && mem.seed.set; keep {
 		mem.features = buf.Shaped(mem.features, hi-lo, s.m.OutDim())
 	}
 	for c := lo; c < hi; c += rows {
 		k, v, _ := w.keyRows(s, c, min(c+rows, hi))
 		if err := w.absorb(mem, k, v, keep); err != nil {
 			return err
-		}
-		if keep {
-			mem.mark((c-lo)/rows, (hi-lo+rows-1)/rows)
 		}
 	}
 	if keep {

@@ -255,12 +255,11 @@ type memory[T dense.Float] struct {
 	// those of its first key.
 	seed reference[T]
 
-	// What has been kept of the sums over a segment for its queries, all at the references of seed: the features of
-	// its keys, one row each, and [S | z] after every chunk but the last. The totals are ready for reading.
+	// What has been kept of the sums over a segment for its queries: the features of its keys, one row each, at the
+	// references of seed, above which none is. The totals are ready for reading. (The sums inside of the segment are
+	// made again: with them the memory of a worker would outgrow its second-level cache.)
 	kept     bool
 	features dense.Matrix[T]
-	steps    dense.Matrix[T]
-	step     int // chunks that have been read
 
 	// The totals in T at the references of reading, which are those of part except where the totals are far above.
 	ready  bool // the following are valid, for this epoch of part
@@ -315,8 +314,7 @@ func (m *memory[T]) begin() {
 	if m.seed.set {
 		m.part.ref.copyFrom(&m.seed)
 	}
-	m.ready, m.step = m.kept, 0
-	if m.kept {
+	if m.ready = m.kept; m.kept {
 		m.epoch, m.mixed = m.part.epoch, m.isMixed()
 	}
 }
@@ -326,38 +324,6 @@ func (m *memory[T]) keep(epoch int) {
 	if m.kept = m.part.epoch == epoch; m.kept {
 		m.ref.copyFrom(&m.part.ref)
 	}
-}
-
-// mark keeps the sums after chunk i of n.
-func (m *memory[T]) mark(i, n int) {
-	all := len(m.part.s.Data)
-	if i == 0 {
-		m.steps = buf.Shaped(m.steps, n-1, all+len(m.part.z))
-	}
-	if i < n-1 {
-		copy(m.steps.Row(i), m.part.s.Data)
-		copy(m.steps.Row(i)[all:], m.part.z)
-	}
-}
-
-// add adds keys of the segment under way, if that has not been done.
-func (m *memory[T]) add(tab *kern.Table[T], phi, v dense.Matrix[T]) {
-	if m.kept {
-		m.part.n += phi.Rows
-		return
-	}
-	m.part.add(tab, phi, v)
-}
-
-// sums are those over the keys of the segment so far.
-func (m *memory[T]) sums() (s dense.Matrix[T], z []T) {
-	if !m.kept || m.step == 0 {
-		return m.part.s, m.part.z
-	}
-	s = m.part.s
-	row := m.steps.Row(m.step - 1)
-	s.Data = row[:len(s.Data)]
-	return s, row[len(s.Data):]
 }
 
 // plant makes seed the references of s, or none.
@@ -465,7 +431,7 @@ const fewQueries = 4
 // view prepares reading; sum says that the addends are to be summed, which pays for many queries and takes the memory
 // of w. It is valid until the memory changes.
 func (m *memory[T]) view(w *worker[T], sum bool) view[T] {
-	s, z := m.sums()
+	s, z := m.part.s, m.part.z
 	if m.total.n == 0 {
 		return view[T]{ref: &m.part.ref, s: s, z: z}
 	}

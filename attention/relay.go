@@ -134,7 +134,7 @@ const (
 )
 
 // relayBytes bounds the sums of all slots, unless that were less than half a segment a worker, and what is kept besides.
-const relayBytes = 32 << 20
+const relayBytes = 24 << 20
 
 // run works through the streams of list.
 func (r *relay[T, W]) run(crew *par.Crew[W], workers int, tab *kern.Table[T], list []*stream[T],
@@ -158,7 +158,7 @@ func (r *relay[T, W]) cut(workers int) {
 		f := s.m.OutDim()
 		sums = max(sums, f*(s.v.Cols+1)*(2*int(unsafe.Sizeof(T(0)))+8))
 		one := segmentOf(f, s.v.Cols)
-		kept = max(kept, (f*one*s.group+one/s.rows*f*(s.v.Cols+1))*int(unsafe.Sizeof(T(0))))
+		kept = max(kept, f*one*s.group*int(unsafe.Sizeof(T(0))))
 	}
 	r.size = max(1, workers/2, min(workers, relayBytes/(slots*sums)))
 	r.keeps = slots*r.size*kept <= relayBytes
