@@ -139,3 +139,45 @@ func TestExactErrors(t *testing.T) {
 		}
 	}
 }
+
+// Margins have the least hinge loss, not the least squares, and are for classes.
+func TestFitMargins(t *testing.T) {
+	x, numbers := sample(4, 120, 2, 1)
+	y := classes(numbers, 3)
+	s := Setup{Task: Classification, Outputs: 3, Spec: randfeat.Spec{Kernel: kernel.Kernel{Scale: 0.7}, Dim: 2}}
+	loss := func(fit func(Setup, dense.Matrix[float64], dense.Matrix[float64], float64) (*Model, error)) (hinge float64) {
+		const lambda = 0.01
+		m, err := fit(s, x, y, lambda)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		p, err := NewPredictor[float64](m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, indicator := dense.New[float64](x.Rows, 3), oneHot(y, 3)
+		if err := p.Predict(out, x, nil); err != nil {
+			t.Fatal(err)
+		}
+		for i := range x.Rows {
+			for c, want := range indicator.Row(i) {
+				miss := want - out.At(i, c)
+				if want > 0 == (miss > 0) {
+					hinge += miss * miss
+				}
+				hinge += lambda * m.Weights.At(i, c) * (out.At(i, c) - m.Intercept[c]) // λ αᵀKα
+			}
+		}
+		return hinge
+	}
+	if squares, margins := loss(FitExact), loss(FitMargins); margins > 0.9*squares {
+		t.Errorf("penalised hinge loss %.4f, of least squares %.4f", margins, squares)
+	}
+	s.Task, s.Outputs = Regression, 1
+	if _, err := FitMargins(s, x, numbers, 1); !errors.Is(err, ErrSetup) {
+		t.Errorf("margins of numbers: %v", err)
+	}
+}

@@ -42,12 +42,12 @@ type fitFlags struct {
 	task                 string
 	maxLevels            int
 
-	model, family, coupling string
-	featureMap, scaling     string
-	kernel                  string
-	bandwidth, lambda       float64
-	features, budget        int
-	classWeight             string
+	model, family, coupling   string
+	featureMap, scaling, loss string
+	kernel                    string
+	bandwidth, lambda         float64
+	features, budget          int
+	classWeight               string
 
 	seed                 uint64
 	folds, sample, block int
@@ -92,7 +92,7 @@ With --json it prints one object: FitReport of this package's source, which hold
 		{"What to predict, and from what", strings.Fields(`out target task id skip numeric categorical text max-levels
 			drop-missing-target`)},
 		{"How rows belong together", strings.Fields("weight group time keep")},
-		{"The model; what is left out is chosen", strings.Fields(`model family coupling bandwidth scaling lambda features budget
+		{"The model; what is left out is chosen", strings.Fields(`model family coupling bandwidth scaling loss lambda features budget
 			class-weight map`)},
 		{"How the table is read", strings.Fields("delimiter header no-header no-quotes missing format encoding")},
 		{"How it is computed", strings.Fields("seed folds sample float32 block checkpoint checkpoint-every")},
@@ -129,6 +129,8 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.scaling, "scaling", "", "scaling of columns: "+strings.Join(auto.Scalings(),
 		", ")+" (by trial if "+
 		"left out)")
+	flags.StringVar(&f.loss, "loss", "", "loss of classes of an exact kernel: "+strings.Join(auto.Losses(), ", ")+
+		" (by trial if left out)")
 	flags.StringVar(&f.family, "family", "", "feature family: a name of 'randfeat families' or a JSON object (chosen "+
 		"if left out)")
 	flags.StringVar(&f.coupling, "coupling", "", "coupling of the projections: a name of 'randfeat couplings' or a "+
@@ -161,6 +163,7 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	completeNames(cmd, "map", auto.Maps)
 	completeNames(cmd, "kernel", auto.Kernels)
 	completeNames(cmd, "scaling", auto.Scalings)
+	completeNames(cmd, "loss", auto.Losses)
 	completeNames(cmd, "family", familyNames)
 	completeNames(cmd, "coupling", couplingNames)
 	completeNames(cmd, "class-weight", func() []string { return []string{"balanced"} })
@@ -199,7 +202,7 @@ func (f *fitFlags) options(cmd *cobra.Command) (auto.Options, error) {
 		Seed: f.seed, Folds: f.folds, Sample: f.sample, Float32: f.float32, Block: f.block,
 		Marks: f.marks, Keep: f.keep,
 		Checkpoint: f.checkpoint, CheckpointEvery: f.checkpointEvery, Map: f.featureMap, Kernel: f.kernel,
-		Scaling: f.scaling,
+		Scaling: f.scaling, Loss: f.loss,
 	}
 	for _, n := range []struct {
 		flag  string
@@ -217,6 +220,9 @@ func (f *fitFlags) options(cmd *cobra.Command) (auto.Options, error) {
 	case data.Auto, data.Regression, data.Classification:
 	default:
 		return o, misused("--task is %q, want %s or %s", f.task, data.Regression, data.Classification)
+	}
+	if o.Loss != "" && !slices.Contains(auto.Losses(), o.Loss) {
+		return o, misused("--loss is %q, want %s", o.Loss, strings.Join(auto.Losses(), ", "))
 	}
 	if o.Scaling != "" && !slices.Contains(auto.Scalings(), o.Scaling) {
 		return o, misused("--scaling is %q, want %s", o.Scaling, strings.Join(auto.Scalings(), ", "))

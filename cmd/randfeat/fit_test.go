@@ -37,7 +37,7 @@ func TestFitOptions(t *testing.T) {
 		return f.options(cmd)
 	}
 	got, err := parse(strings.Fields(`--target y --target z --task regression --id key --skip s --numeric n --categorical c --max-levels 9 --weight w --group g --keep g
-		--model smoother --family {"name":"oprf","a":-0.2} --coupling simplex --scaling robust --bandwidth 1.5 --features 100 --seed 3 --folds 4
+		--model smoother --family {"name":"oprf","a":-0.2} --coupling simplex --scaling robust --loss margins --bandwidth 1.5 --features 100 --seed 3 --folds 4
 		--sample 500 --float32 --block 64 --checkpoint ck --checkpoint-every 5s`)...)
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestFitOptions(t *testing.T) {
 			Categorical: []string{"c"}, MaxLevels: 9},
 		Marks: data.MarkColumns{Weight: "w", Group: "g"}, Keep: []string{"g"},
 		Kind: machine.KindSmoother, Family: family.OPRF{A: -0.2}, Coupling: coupling.Simplex{},
-		Bandwidth: 1.5, Scaling: auto.ScalingRobust,
+		Bandwidth: 1.5, Scaling: auto.ScalingRobust, Loss: auto.LossMargins,
 		Features: 100, Seed: 3, Folds: 4,
 		Sample: 500, Float32: true, Block: 64, Checkpoint: "ck", CheckpointEvery: 5 * time.Second,
 	}

@@ -139,7 +139,7 @@ func solve(u, b dense.Matrix[float64], side func(*kern.Table[float64], dense.Mat
 
 // few columns of a right-hand side are solved for together, panel by panel with all rows that remain: one after the
 // other they would be read from memory by one core.
-const few = 8
+const few = stripe
 
 // forwardAll is forward on all cores.
 func forwardAll(tab *kern.Table[float64], u, b dense.Matrix[float64]) {

@@ -52,6 +52,9 @@ func (f *fit) choose(s *sample, rows int64) (*decision, error) {
 	switch {
 	case rows <= int64(f.exactLimit()):
 		return f.chooseExact(s, rows)
+	case f.o.Loss != "":
+		return nil, fmt.Errorf("loss %s for a model without an exact kernel of classes: leave it out: %w", f.o.Loss,
+			machine.ErrSetup)
 	case f.o.Map == MapNystrom && !(f.info.LeastSquares && f.info.Summed()):
 		return nil, fmt.Errorf("a %s model has no features of landmarks here: leave the map out: %w", f.kind,
 			machine.ErrSetup)

@@ -95,6 +95,8 @@ func (o Options) withDefaults() (Options, error) {
 		return bad("family %s does not have the %s kernel, only trig does: leave one of them out", o.Family.Name(), o.Kernel)
 	case o.Scaling != "" && !slices.Contains(Scalings(), o.Scaling):
 		return bad("scaling %q, want %s", o.Scaling, strings.Join(Scalings(), ", "))
+	case o.Loss != "" && !slices.Contains(Losses(), o.Loss):
+		return bad("loss %q, want %s", o.Loss, strings.Join(Losses(), ", "))
 	case o.Scaling != "" && o.Schema != nil:
 		return bad("scaling %s with a schema, which has its own: leave one of them out", o.Scaling)
 	case o.Map == MapExact && o.Kind != "" && !kind.Exact:
@@ -191,6 +193,8 @@ func (f *fit) settle() error {
 			"model without a variance", f.constantTarget(), f.kind)
 	case f.task == machine.Unsupervised && o.Lambda > 0:
 		return bad("λ = %g for a density, which has no penalty: leave it out", o.Lambda)
+	case o.Loss != "" && f.task != machine.Classification:
+		return bad("loss %s for a %s, which has no classes: leave it out", o.Loss, f.task)
 	case o.ClassWeights != nil && f.task != machine.Classification:
 		return bad("class weights for a %s, which has no classes", f.task)
 	case o.ClassWeights != nil && f.info.Summed() && o.Folds < 2 && !f.inner:

@@ -60,6 +60,13 @@ func (f *fit) chooseExact(s *sample, rows int64) (*decision, error) {
 	if err := e.search(); err != nil {
 		return nil, err
 	}
+	loss, err := e.chooseLoss()
+	if err != nil {
+		return nil, err
+	}
+	if loss != nil {
+		c.chosen(*loss)
+	}
 	c.d.Spec = randfeat.Spec{Kernel: kernel.Kernel{Kind: e.tries.kind, Scale: e.at.scale}, Dim: s.x.Cols, M: s.len(),
 		Seed: f.o.Seed, Family: family.Landmarks{}}
 	c.d.Lambda = e.at.lambda
@@ -84,8 +91,11 @@ func (f *fit) chooseExact(s *sample, rows int64) (*decision, error) {
 // judged says what the last trials were judged by.
 func (e *exactSearch) judged() string {
 	n, m := e.tries.x.Rows, e.tries.x.Rows-e.tries.from
-	if e.tries.parts != nil {
+	switch {
+	case e.tries.parts != nil:
 		return fmt.Sprintf("%d rows, fold by fold", n)
+	case e.margins != nil:
+		return fmt.Sprintf("%d rows by the others of %d", e.margins.judged(), n)
 	}
 	if n == m {
 		return fmt.Sprintf("%d rows, each left out", n)
@@ -101,10 +111,11 @@ type exactSearch struct {
 	sizes   []int     // how many are looked at, step by step
 	weights []float64 // of the columns; nil: 1
 	at      exactPoint
-	near    exactPoint // where a climb begins instead of a grid, s in median distances; zero: there is a grid
-	all     []trial    // of the last number of rows
-	open    bool       // other kernels are tried as well
-	kinds   []Trial    // that were
+	near    exactPoint   // where a climb begins instead of a grid, s in median distances; zero: there is a grid
+	all     []trial      // of the last number of rows
+	open    bool         // other kernels are tried as well
+	kinds   []Trial      // that were
+	margins *marginTries // what is tried instead of least squares, if it is not nil
 }
 
 func (c *chooser) exactSearch(order []int, sizes ...int) *exactSearch {
@@ -245,7 +256,11 @@ func (e *exactSearch) try(s float64, lambdas []float64) error {
 	if len(lambdas) == 0 {
 		return nil
 	}
-	ts, err := e.tries.try(s, lambdas)
+	try := e.tries.try
+	if e.margins != nil {
+		try = e.margins.try
+	}
+	ts, err := try(s, lambdas)
 	if err != nil {
 		return err
 	}
@@ -311,7 +326,11 @@ func (e *exactSearch) shown(value func(trial) float64) []Trial {
 func (f *fit) fitExact(s *sample) (*machine.Model, error) {
 	d := f.decision
 	for k := range mostRaises + 1 {
-		m, err := machine.FitExact(f.setup(d.Spec), s.x, s.y, d.Lambda*math.Pow(10, float64(k)/2))
+		fit := machine.FitExact
+		if d.Margins {
+			fit = machine.FitMargins
+		}
+		m, err := fit(f.setup(d.Spec), s.x, s.y, d.Lambda*math.Pow(10, float64(k)/2))
 		if !errors.Is(err, machine.ErrSingular) || f.o.Lambda > 0 || k == mostRaises {
 			if err == nil {
 				f.noteRaised(d.Lambda, m.Lambda)

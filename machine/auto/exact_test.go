@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/randfeat/randfeat/data"
@@ -108,5 +109,66 @@ func TestExactKernelResumes(t *testing.T) {
 	m, r := mustFit(t, waves(300, 1), o)
 	if !bytes.Equal(modelBytes(t, m), modelBytes(t, want)) || choice(t, r, "map").Value != MapExact {
 		t.Errorf("other bytes after a stop, choices %+v", r.Choices)
+	}
+}
+
+// rule is n rows whose class, of three, is told by six columns of four values each, but for a share of noise.
+func rule(n int, seed uint64, noise float64) *numbers {
+	r := rand.New(rand.NewPCG(seed, 4))
+	s := &numbers{names: []string{"a", "b", "c", "d", "e", "f", "class"}}
+	for range n {
+		v := make([]int, 6)
+		for i := range v {
+			v[i] = r.IntN(4)
+		}
+		class := 0
+		if v[0] > 0 && v[1] > 0 && v[2]+v[3] > 2 {
+			class = 1 + (v[2]+v[4])/4
+		}
+		if r.Float64() < noise {
+			class = r.IntN(3)
+		}
+		row := make([]float64, 7)
+		for i, c := range v {
+			row[i] = float64(c)
+		}
+		row[6] = float64(class)
+		s.rows = append(s.rows, row)
+	}
+	return s
+}
+
+// Margins are chosen where columns tell classes without doubt and least squares does not, and are better on new rows;
+// squares stay where classes are noise.
+func TestLosses(t *testing.T) {
+	o := Options{Learn: data.LearnOptions{Targets: []string{"class"}, Task: data.Classification,
+		Categorical: []string{"a", "b", "c", "d", "e", "f"}}, Folds: 1, Scaling: ScalingStandard}
+	_, few := mustFit(t, rule(150, 1, 0), o)
+	if slices.ContainsFunc(few.Choices, func(c Choice) bool { return c.Name == "loss" }) {
+		t.Errorf("a loss was chosen by 150 rows")
+	}
+	m, r := mustFit(t, rule(400, 1, 0), o)
+	ch := choice(t, r, "loss")
+	if ch.Value != LossMargins || len(ch.Trials) != 2 {
+		t.Errorf("loss %+v", ch)
+	}
+	fresh := rule(2000, 2, 0)
+	margins := evaluate(t, m, fresh)[0].Value
+	o.Loss = LossSquares
+	m, _ = mustFit(t, rule(400, 1, 0), o)
+	squares := evaluate(t, m, fresh)[0].Value
+	t.Logf("accuracy %.4f, squares %.4f", margins, squares)
+	if 1-margins > (1-squares)/2 {
+		t.Errorf("accuracy %.4f with margins, %.4f with squares", margins, squares)
+	}
+	o.Loss = ""
+	if _, r = mustFit(t, rule(400, 3, 0.6), o); choice(t, r, "loss").Value != LossSquares {
+		t.Errorf("noise: loss %+v", choice(t, r, "loss"))
+	}
+	for _, bad := range []Options{{Loss: "hinge", Learn: o.Learn}, {Loss: LossMargins, Map: MapRandom, Learn: o.Learn},
+		{Loss: LossMargins, Learn: data.LearnOptions{Targets: []string{"class"}, Task: data.Regression}}} {
+		if _, _, err := Fit(context.Background(), rule(400, 1, 0), bad); !errors.Is(err, machine.ErrSetup) {
+			t.Errorf("%+v: %v", bad, err)
+		}
 	}
 }

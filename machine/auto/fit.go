@@ -85,10 +85,11 @@ type decision struct {
 	Notes   []string      `json:"notes,omitempty"`
 	Rows    int64         `json:"rows"` // of the table
 	Sampled int           `json:"sampled"`
-	Last    uint64        `json:"last,omitempty"`  // largest priority of the sampled rows
-	Exact   bool          `json:"exact,omitempty"` // the kernel of all rows, no random features
-	Large   bool          `json:"large,omitempty"` // by conjugate gradients
-	Tried   bool          `json:"tried,omitempty"` // some choice was between alternatives tried on the sample
+	Last    uint64        `json:"last,omitempty"`    // largest priority of the sampled rows
+	Exact   bool          `json:"exact,omitempty"`   // the kernel of all rows, no random features
+	Large   bool          `json:"large,omitempty"`   // by conjugate gradients
+	Tried   bool          `json:"tried,omitempty"`   // some choice was between alternatives tried on the sample
+	Margins bool          `json:"margins,omitempty"` // the loss of an exact kernel: squared hinge
 }
 
 // The stages, in order. Their names are part of the report and of checkpoints.

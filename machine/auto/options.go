@@ -50,6 +50,8 @@ type Options struct {
 	// Scaling says what numeric columns are divided by: see the constants; empty: chosen by trial. A bandwidth that is
 	// given is in units of ScalingStandard.
 	Scaling string
+	// Loss of classes of an exact kernel is one of Losses; empty: by trial.
+	Loss string
 	// ClassWeights are in the order of the classes of the schema. Logistic regression weighs the losses of rows by
 	// them, ridge the calibrated probabilities of classes.
 	ClassWeights []float64
@@ -127,3 +129,12 @@ const (
 func Scalings() []string {
 	return []string{ScalingStandard, ScalingCommon, ScalingRobust, ScalingNone, ScalingFitted}
 }
+
+// The losses of classes, for exact kernels.
+const (
+	LossSquares = "squares" // squared errors of the indicators of classes
+	LossMargins = "margins" // squared hinge: see machine.FitMargins
+)
+
+// Losses are all losses.
+func Losses() []string { return []string{LossSquares, LossMargins} }

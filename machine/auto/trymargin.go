@@ -1,0 +1,176 @@
+package auto
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/linalg"
+	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/machine"
+)
+
+const (
+	// marginParts is the number of parts of the rows of a trial, of which the last is predicted by the others while
+	// settings are searched: no closed form leaves rows out of a squared hinge.
+	marginParts = 4
+	// marginRows is the number of rows up to which all parts are predicted to decide on the loss.
+	marginRows = 2048
+)
+
+// marginTries are trials of one of the losses on the rows of e, the last parts predicted by all others.
+type marginTries struct {
+	e       *exactTries
+	parts   int // that are predicted
+	squares bool
+	u, k    dense.Matrix[float64]
+}
+
+func (m *marginTries) judged() int {
+	n := m.e.x.Rows
+	return n - (marginParts-m.parts)*n/marginParts
+}
+
+// chooseLoss decides between the losses of an exact kernel of classes. Squares, whose settings are found, stay unless
+// margins, from there, make fewer errors on the same rows by more than a standard error; then settings are those of
+// margins. Nil: there was nothing to choose.
+func (e *exactSearch) chooseLoss() (*Choice, error) {
+	f := e.c.f
+	ch := &Choice{Name: "loss", Value: LossSquares, Given: f.o.Loss != "", Why: "as asked"}
+	switch {
+	case f.task != machine.Classification ||
+		!ch.Given && (e.tries.parts != nil || e.tries.roots != nil || len(e.order) < leastScaling):
+		return nil, nil
+	case f.o.Bandwidth > 0 && f.o.Lambda > 0:
+		if !ch.Given {
+			return nil, nil
+		}
+		ch.Value = f.o.Loss
+		e.c.d.Margins = ch.Value == LossMargins
+		return ch, nil
+	case f.o.Loss == LossSquares:
+		return ch, nil
+	}
+	squares, all := e.at, e.all
+	e.all, e.margins = nil, &marginTries{e: &e.tries, parts: 1}
+	if err := e.climb(); err != nil {
+		return nil, err
+	}
+	if ch.Given {
+		ch.Value, e.c.d.Margins = LossMargins, true
+		return ch, nil
+	}
+	last := &marginTries{e: &e.tries, parts: 1, squares: true}
+	if e.tries.x.Rows <= marginRows {
+		last.parts = marginParts
+	}
+	a, err := last.try(squares.scale, []float64{squares.lambda})
+	if err != nil {
+		return nil, err
+	}
+	last.squares = false
+	b, err := last.try(e.at.scale, []float64{e.at.lambda})
+	if err != nil {
+		return nil, err
+	}
+	ch.Why = "margins make no fewer errors by more than a standard error"
+	if len(a) > 0 && len(b) > 0 {
+		ch.Trials = []Trial{f.shown(a[0], 0, LossSquares), f.shown(b[0], 1, LossMargins)}
+		if diff, se := gain(a[0].loss, b[0].loss); diff > se {
+			ch.Value, e.c.d.Margins = LossMargins, true
+			ch.Why = fmt.Sprintf("best %s of %d rows by the others of %d", f.metric(), last.judged(), e.tries.x.Rows)
+			return ch, nil
+		}
+	}
+	e.at, e.all, e.margins = squares, all, nil
+	return ch, nil
+}
+
+// try tries penalties at one bandwidth; those that cannot be used are left out.
+func (m *marginTries) try(s float64, lambdas []float64) ([]trial, error) {
+	m.e.kernels(s)
+	var good []trial
+	for _, lambda := range lambdas {
+		t := trial{spec: randfeat.Spec{Kernel: kernel.Kernel{Kind: m.e.kind, Scale: s}}, lambda: lambda}
+		for k := marginParts - m.parts; k < marginParts; k++ {
+			if err := m.e.ctx.Err(); err != nil {
+				return nil, err
+			}
+			err := m.part(&t, k)
+			if errors.Is(err, linalg.ErrNotPositive) {
+				t.loss = nil
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		if t.loss != nil {
+			t.score = -mean(t.loss)
+			good = append(good, t)
+		}
+	}
+	return good, nil
+}
+
+// part appends the losses of part k, which is predicted by the fit of all others.
+func (m *marginTries) part(t *trial, k int) error {
+	e := m.e
+	n := e.x.Rows
+	lo, hi := k*n/marginParts, (k+1)*n/marginParts
+	rest := make([]int, 0, n-hi+lo)
+	for i := range n {
+		if i < lo || i >= hi {
+			rest = append(rest, i)
+		}
+	}
+	m.u, m.k = buf.Shaped(m.u, len(rest), len(rest)), buf.Shaped(m.k, hi-lo, len(rest))
+	targets := dense.New[float64](len(rest), e.t.Cols)
+	for a, i := range rest {
+		copy(targets.Row(a), e.t.Row(i))
+	}
+	par.For(len(rest), 32, func(from, to int) {
+		for a := from; a < to; a++ {
+			row, src := m.u.Row(a), e.k.Row(rest[a])
+			for b := a; b < len(rest); b++ { // rest ascends, and e.k holds its upper triangle
+				row[b] = src[rest[b]]
+			}
+		}
+	})
+	for i := lo; i < hi; i++ {
+		row := m.k.Row(i - lo)
+		for a, j := range rest {
+			row[a] = e.k.At(min(i, j), max(i, j))
+		}
+	}
+	d, err := linalg.SolveDual(m.u, targets, t.lambda)
+	if err == nil && !m.squares {
+		err = d.Margins(targets, t.lambda, machine.MarginSteps)
+	}
+	if err != nil {
+		return err
+	}
+	pred := dense.New[float64](hi-lo, e.t.Cols)
+	tab := kern.Best[float64]()
+	par.For(pred.Rows, 32, func(from, to int) {
+		tab.Product(pred.RowRange(from, to), m.k.RowRange(from, to), d.Alpha, false)
+	})
+	for i := range pred.Rows {
+		p, y := pred.Row(i), e.t.Row(lo+i)
+		hinge := 0.0
+		for c, b := range d.Intercept {
+			p[c] += b
+			switch miss := y[c] - p[c]; {
+			case m.squares, y[c] > 0 && miss > 0, y[c] == 0 && miss < 0:
+				hinge += float64(miss * miss)
+			}
+		}
+		t.tie = append(t.tie, hinge)
+		t.loss = append(t.loss, wrong(p, int(e.y.At(lo+i, 0))))
+	}
+	return nil
+}
