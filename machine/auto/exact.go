@@ -54,7 +54,7 @@ func (f *fit) chooseExact(s *sample, rows int64) (*decision, error) {
 	}
 	c.chosen(Choice{Name: "map", Value: MapExact, Given: f.o.Map != "", Why: why})
 	e := c.exactSearch(shuffled(s.len(), f.o.Seed), finalSizes(s.len())...)
-	e.at, e.open = f.start, f.kernelOpen()
+	e.at, e.final, e.open = f.start, true, f.kernelOpen()
 	c.planned = 20
 	f.progress(stageChoose, 0, c.planned)
 	if err := e.search(); err != nil {
@@ -113,6 +113,7 @@ type exactSearch struct {
 	at      exactPoint
 	near    exactPoint   // where a climb begins instead of a grid, s in median distances; zero: there is a grid
 	all     []trial      // of the last number of rows
+	final   bool         // it is for the model, not for a choice before
 	open    bool         // other kernels are tried as well
 	kinds   []Trial      // that were
 	margins *marginTries // what is tried instead of least squares, if it is not nil
@@ -206,14 +207,118 @@ func (e *exactSearch) search() error {
 		if err := e.climb(); err != nil {
 			return err
 		}
-		if i > 0 || !e.open {
+		if i > 0 || !e.final {
 			continue
 		}
-		if err := e.tryKinds(); err != nil {
+		if e.open {
+			if err := e.tryKinds(); err != nil {
+				return err
+			}
+		}
+		if more, err := e.narrower(); err != nil || more {
 			return err
 		}
 	}
 	return nil
+}
+
+const (
+	// wholeRows is the number of rows up to which narrower kernels are judged by all of them.
+	wholeRows = 5000
+	// narrowSteps octaves below the bandwidth of the first rows are looked at.
+	narrowSteps = 3
+)
+
+// narrower looks for much narrower kernels, which rows that nearly repeat others make use of once there are enough of
+// them: the loss then has a second minimum that no climb on few rows comes to. How a kernel compares with that of e.at
+// on half of the rows and on all is followed on, linearly in log n, to the rows of the table; those that may be better
+// there are tried on as many as can be afforded. It reports whether it went there.
+func (e *exactSearch) narrower() (bool, error) {
+	o := &e.c.f.o
+	n, m := len(e.order), e.sizes[0]
+	if m < 2*leastScaling || o.Bandwidth > 0 || e.tries.parts != nil {
+		return false, nil
+	}
+	lambdas := []float64{e.at.lambda, e.at.lambda / 10}
+	if o.Lambda > 0 {
+		lambdas = lambdas[:1]
+	}
+	// behind are the differences of losses to that of e.at.
+	behind := func() (diff []float64, err error) {
+		if err := e.try(e.at.scale, []float64{e.at.lambda}); err != nil {
+			return nil, err
+		}
+		at := e.find(e.at.scale)
+		if at < 0 {
+			return nil, nil
+		}
+		for k := range narrowSteps {
+			s := math.Ldexp(e.at.scale, -k-1)
+			if err := e.try(s, lambdas); err != nil {
+				return nil, err
+			}
+			d := math.Inf(1)
+			if i := e.find(s); i >= 0 {
+				d, _ = gain(e.all[i].compared(), e.all[at].compared())
+			}
+			diff = append(diff, d)
+		}
+		return diff, nil
+	}
+	all, err := behind()
+	if err != nil || all == nil {
+		return false, err
+	}
+	kept := e.all
+	if err := e.rows(m / 2); err != nil {
+		return false, err
+	}
+	half, err := behind()
+	if err != nil {
+		return false, err
+	}
+	var scales []float64
+	for k := 1; k < len(half); k++ { // climbs on more rows see to one octave
+		if all[k]+min(all[k]-half[k], 0)*math.Log2(float64(n)/float64(m)) < 0 {
+			scales = append(scales, math.Ldexp(e.at.scale, -k-1))
+		}
+	}
+	size := n
+	if n > wholeRows {
+		size = lastRows
+	}
+	if len(scales) == 0 {
+		err := e.rows(m)
+		e.all = kept
+		return false, err
+	}
+	if err := e.rows(size); err != nil {
+		return false, err
+	}
+	if err := e.try(e.at.scale, lambdas); err != nil {
+		return false, err
+	}
+	for _, s := range scales {
+		if err := e.try(s, lambdas); err != nil {
+			return false, err
+		}
+	}
+	if i := best(e.all); i >= 0 {
+		e.at = exactPoint{e.all[i].spec.Kernel.Scale, e.all[i].lambda}
+	}
+	return true, e.climb()
+}
+
+// find is the best trial of a bandwidth; −1: none.
+func (e *exactSearch) find(s float64) int {
+	top := -1
+	for i, t := range e.all {
+		if math.Abs(t.spec.Kernel.Scale-s) <= 1e-9*s &&
+			(top < 0 || mean(t.compared()) < mean(e.all[top].compared())) {
+			top = i
+		}
+	}
+	return top
 }
 
 // The grid of an exact kernel reaches further down than that of random features, in s and in λ: as many features as
@@ -283,8 +388,10 @@ func (e *exactSearch) climb() error {
 	o := &e.c.f.o
 	steps := []exactPoint{{math.Sqrt2 / 2, 1}, {1, math.Sqrt(0.1)}, {1, math.Sqrt(10)}, {math.Sqrt2, 1}}
 	switch n := e.tries.x.Rows; { // dear, and what more rows want are narrower kernels, and a smaller λ with them
-	case n > lastRows/2:
+	case n > lastRows/2 && len(e.all) == 0:
 		steps = steps[:1]
+	case n > lastRows/2: // after other kernels on the same rows
+		steps = steps[:2]
 	case n > firstRows:
 		steps = steps[:2]
 	}

@@ -73,6 +73,7 @@ func (c *chooser) tryScalings(ch *Choice) error {
 		topLoss []float64
 		weights []float64
 		near    exactPoint
+		before  *scalingOf // what the best took the place of
 	)
 	try := func(name string, w []float64, at exactPoint) error {
 		e := c.exactSearch(judge, max(len(judge)/3, min(len(judge), leastScaling/2)), len(judge))
@@ -97,6 +98,9 @@ func (c *chooser) tryScalings(ch *Choice) error {
 			if diff, se := gain(topLoss, loss); diff <= surely*se {
 				return nil
 			}
+		}
+		if top != nil {
+			before = &scalingOf{ch.Value, weights, top.at}
 		}
 		top, topLoss, weights, ch.Value = e, loss, w, name
 		return nil
@@ -135,9 +139,58 @@ func (c *chooser) tryScalings(ch *Choice) error {
 	if ch.Value != ScalingStandard {
 		ch.Why = fmt.Sprintf("best %s of %s", f.metric(), top.judged())
 	}
-	f.setWeights(c.s, weights)
 	f.start = top.at
+	if before != nil {
+		now := &scalingOf{ch.Value, weights, top.at}
+		won, n, err := c.confirmed(now, before, slices.Concat(rest, order[len(judge)+len(rest):]), judge)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			if won == before {
+				ch.Value, weights = won.name, won.weights
+				ch.Why = fmt.Sprintf("%s is better with %d rows, and no longer with %d", now.name, len(judge), n)
+			}
+			f.start = won.at
+		}
+	}
+	f.setWeights(c.s, weights)
 	return nil
+}
+
+// scalingOf is a scaling with the settings that it is best with.
+type scalingOf struct {
+	name    string
+	weights []float64 // by field
+	at      exactPoint
+}
+
+// confirmed is the better of two scalings with more rows than told them apart, at settings searched there, and how many:
+// widths of columns help most where rows are few. Rows that widths were fitted to are not among those left out, unless
+// they must be. 0: there are not enough.
+func (c *chooser) confirmed(now, before *scalingOf, others, judge []int) (*scalingOf, int, error) {
+	n := min(len(others)+len(judge), 2*firstRows)
+	if n < len(judge)*5/4 {
+		return now, 0, nil
+	}
+	order := slices.Concat(others[:n-len(judge)], judge)
+	var loss [2][]float64
+	for i, s := range []*scalingOf{now, before} {
+		e := c.exactSearch(order, n)
+		e.weights, e.at = c.f.columnWeights(s.weights), s.at
+		if err := e.search(); err != nil {
+			return nil, 0, err
+		}
+		k := best(e.all)
+		if k < 0 {
+			return now, 0, nil
+		}
+		loss[i], s.at = e.all[k].compared(), e.at
+	}
+	if mean(loss[1]) < mean(loss[0]) {
+		return before, n, nil
+	}
+	return now, n, nil
 }
 
 // fieldWeights are those of a scaling, by field; columns that are no numbers keep 1.
