@@ -13,8 +13,8 @@ import (
 	"github.com/randfeat/randfeat/machine/auto"
 )
 
-// weigh sets the weights of the classes, which must be known for it: the schema is learned here and not by the fit.
-// Without --class-weight it does nothing.
+// weigh sets the weights of the classes, which must be known for it: the schema is learned here, and once more by the fit,
+// whose folds must not have columns that were learned from all rows. Without --class-weight it does nothing.
 func (f *fitFlags) weigh(ctx context.Context, src data.Source, o *auto.Options) (*data.Summary, error) {
 	if f.classWeight == "" {
 		return nil, nil
@@ -40,7 +40,6 @@ func (f *fitFlags) weigh(ctx context.Context, src data.Source, o *auto.Options) 
 		return nil, misused("--class-weight: the target %s is a number, not a class: leave the flag out, or ask for "+
 			"--task classification", schema.Targets[0].Name)
 	}
-	o.Schema = schema
 	classes := schema.Targets[0].Classes
 	if named == nil {
 		o.ClassWeights, err = balanced(ctx, src, schema)

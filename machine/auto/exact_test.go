@@ -13,6 +13,7 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -142,7 +143,8 @@ func rule(n int, seed uint64, noise float64) *numbers {
 // squares stay where classes are noise.
 func TestLosses(t *testing.T) {
 	o := Options{Learn: data.LearnOptions{Targets: []string{"class"}, Task: data.Classification,
-		Categorical: []string{"a", "b", "c", "d", "e", "f"}}, Folds: 1, Scaling: ScalingStandard}
+		Categorical: []string{"a", "b", "c", "d", "e", "f"}}, Folds: 1, Scaling: ScalingStandard,
+		Kernel: kernel.Gaussian.String()}
 	_, few := mustFit(t, rule(150, 1, 0), o)
 	if slices.ContainsFunc(few.Choices, func(c Choice) bool { return c.Name == "loss" }) {
 		t.Errorf("a loss was chosen by 150 rows")
