@@ -47,16 +47,24 @@ func fresh[T Float](n int) []T {
 	return x
 }
 
-// unset is memory of n > 0 numbers that may hold anything. A strings.Builder gets its own without clearing it; if one
-// day it does not, nothing but time is lost.
+// unset is memory of n > 0 numbers that may hold anything: that of a strings.Builder, which gets its own without
+// clearing it. Why this is sound:
+//
+//   - The collector knows the memory as one object without pointers, of Cap bytes, which is what a slice of numbers is;
+//     a slice of any part of it keeps all of it, as always.
+//   - The builder and its strings end here, so nobody sees bytes of a string change.
+//   - That the string lies at the beginning of the builder's memory is documented nowhere, so it is looked at: a string
+//     that was copied would lie elsewhere after another byte. Otherwise, or if it is not aligned, the memory is made in
+//     the usual way. If a Builder clears one day, nothing but time is lost.
 func unset[T Float](n int) []T {
+	size := n * int(unsafe.Sizeof(T(0)))
 	var b strings.Builder
-	b.Grow(n * int(unsafe.Sizeof(T(0))))
+	b.Grow(size)
 	b.WriteByte(0)
-	// The builder and its string end here: nobody else sees the bytes.
-	p := unsafe.Pointer(unsafe.StringData(b.String()))
-	if uintptr(p)%unsafe.Alignof(T(0)) != 0 {
+	p := unsafe.StringData(b.String())
+	b.WriteByte(0)
+	if unsafe.StringData(b.String()) != p || b.Cap() < size || uintptr(unsafe.Pointer(p))%unsafe.Alignof(T(0)) != 0 {
 		return make([]T, n)
 	}
-	return unsafe.Slice((*T)(p), n)
+	return unsafe.Slice((*T)(unsafe.Pointer(p)), n)
 }
