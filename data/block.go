@@ -99,6 +99,26 @@ func (b *Block) AppendText(j int, text []byte) {
 	b.Cols[j].Text = append(b.Cols[j].Text, text)
 }
 
+// reserve makes room for some rows in the columns of numbers of an empty block, all together, unless they have it. No
+// more than 2¹⁶ cells are made at once: short lines may not be rows.
+func (b *Block) reserve(rows int, want []Kind) {
+	cols := 0
+	for j, k := range want {
+		if k == Number && cap(b.Cols[j].Num) < rows {
+			cols++
+		}
+	}
+	if cols == 0 || rows > 1<<16/cols {
+		return
+	}
+	all := make([]float64, rows*cols)
+	for j, k := range want {
+		if k == Number && cap(b.Cols[j].Num) < rows {
+			b.Cols[j].Num, all = all[:0:rows], all[rows:]
+		}
+	}
+}
+
 // rows is a view of some rows, of columns that have that many.
 func (b *Block) rows(lo, hi int) Block {
 	part := Block{Rows: hi - lo, First: b.First + int64(lo), Cols: make([]Column, len(b.Cols))}

@@ -469,6 +469,7 @@ func (t *textReader) parse(p *piece) {
 	if cap(p.block.arena) == 0 && slices.Contains(t.want, Text) {
 		p.block.arena = make([]byte, 0, p.lines.end)
 	}
+	p.block.reserve(1+bytes.Count(p.lines.buf, []byte("\n")), t.want)
 	for {
 		err := p.rows.parseRow(&p.block)
 		switch {

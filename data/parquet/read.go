@@ -5,11 +5,14 @@ import (
 	"io"
 	"math"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/par"
 )
 
 type source struct {
@@ -74,8 +77,16 @@ func (s *source) Open(want []data.Kind) (rd data.Reader, err error) {
 		f.Close()
 		return nil, bad(s.path, "the file changed since it was opened")
 	}
-	return &reader{s: s, f: f, want: kinds, cursors: make([]cursor, len(kinds)),
-		budget: budget{maxHeldBytes + maxHeldRatio*f.size}, text: []byte{}}, nil
+	r := &reader{s: s, f: f, want: kinds, cursors: make([]cursor, len(kinds)), errs: make([]error, len(kinds)),
+		text: []byte{}}
+	r.budget.Store(maxHeldBytes + maxHeldRatio*f.size)
+	for j, k := range kinds {
+		r.cursors[j].budget.shared = &r.budget
+		if k == data.Number {
+			r.numbers = append(r.numbers, j)
+		}
+	}
+	return r, nil
 }
 
 type reader struct {
@@ -85,19 +96,28 @@ type reader struct {
 	cursors []cursor
 	row     int64 // of the next block
 	first   int64 // of the last block
+	numbers []int // columns that are read as numbers
+	errs    []error
+	budget  atomic.Int64
 	text    []byte
-	budget  budget
-	levels  [batch]uint32
-	dict    [batch]uint32
+	scratch scratch   // of texts
+	pool    sync.Pool // of numbers: *scratch
+}
+
+// scratch is the memory of reading a batch.
+type scratch struct {
+	levels [batch]uint32
+	dict   [batch]uint32
 }
 
 // cursor is where the reading of a column has come to. One page is held at a time.
 type cursor struct {
-	group int // the next one
-	chunk *chunk
-	page  *page // nil: read one
-	i     int   // of the page
-	v     int   // of its values that are not null
+	budget budget
+	group  int // the next one
+	chunk  *chunk
+	page   *page // nil: read one
+	i      int   // of the page
+	v      int   // of its values that are not null
 }
 
 func (r *reader) Columns() []string  { return r.s.names }
@@ -118,30 +138,60 @@ func (r *reader) Read(b *data.Block, max int) (err error) {
 		}
 		return io.EOF
 	}
-	// Columns are read in batches of rows, so that a block can end early when its text is long.
-	for b.Rows < n && !b.Full() {
+	// Texts are read in batches of rows, so that a block can end early when they are long.
+	for slices.Contains(r.want, data.Text) && b.Rows < n {
 		m := min(batch, n-b.Rows)
 		for j := range r.cursors {
-			if r.want[j] == data.Skip {
+			if r.want[j] != data.Text {
 				continue
 			}
-			if err := r.readColumn(b, j, m); err != nil {
+			if err := r.readColumn(b, j, m, &r.scratch); err != nil {
 				return err
 			}
 		}
-		b.Rows += m
+		if b.Rows += m; b.Full() {
+			n = b.Rows
+		}
+	}
+	b.Rows = n
+	// Columns of numbers know nothing of each other. The first that fails is named.
+	par.For(len(r.numbers), numberCells/n+1, func(lo, hi int) {
+		s, _ := r.pool.Get().(*scratch)
+		if s == nil {
+			s = new(scratch)
+		}
+		defer r.pool.Put(s)
+		for ; lo < hi; lo++ {
+			r.errs[lo] = r.readNumbers(b, r.numbers[lo], n, s)
+		}
+	})
+	for _, err := range r.errs[:len(r.numbers)] {
+		if err != nil {
+			return err
+		}
 	}
 	r.first = r.row
 	r.row += int64(b.Rows)
 	return nil
 }
 
-func (r *reader) readColumn(b *data.Block, j, n int) error {
+// numberCells is how many cells pay for a goroutine.
+const numberCells = 4096
+
+// readNumbers is readColumn on any goroutine.
+func (r *reader) readNumbers(b *data.Block, j, n int, s *scratch) (err error) {
+	defer guard(r.s.path, &err)
+	return r.readColumn(b, j, n, s)
+}
+
+func (r *reader) readColumn(b *data.Block, j, n int, s *scratch) error {
 	c, at := &r.s.columns[j], &r.cursors[j]
 	for n > 0 {
 		if at.page == nil {
 			if err := r.nextPage(at, c); err == io.EOF {
-				return bad(r.s.path, "column %q ends before row %d of %d", c.name, r.row+int64(b.Rows)+1, r.s.rows)
+				return bad(r.s.path, "column %q ends before row %d of %d", c.name, r.next(&b.Cols[j]), r.s.rows)
+			} else if err == errBudget {
+				return bad(r.s.path, "%v", err)
 			} else if err != nil {
 				return bad(r.s.path, "column %q: %v", c.name, err)
 			}
@@ -150,19 +200,19 @@ func (r *reader) readColumn(b *data.Block, j, n int) error {
 		m := min(n, p.n-at.i, batch)
 		there := m
 		if p.nulls {
-			if err := p.levels.read(r.levels[:m]); err != nil {
+			if err := p.levels.read(s.levels[:m]); err != nil {
 				return bad(r.s.path, "column %q: %v", c.name, err)
 			}
 			there = 0
-			for _, l := range r.levels[:m] {
+			for _, l := range s.levels[:m] {
 				there += int(l)
 			}
 		}
 		if p.chosen {
-			if err := p.dict.read(r.dict[:there]); err != nil {
+			if err := p.dict.read(s.dict[:there]); err != nil {
 				return bad(r.s.path, "column %q: %v", c.name, err)
 			}
-			for _, v := range r.dict[:there] {
+			for _, v := range s.dict[:there] {
 				if int64(v) >= int64(p.values.n) {
 					return bad(r.s.path, "column %q: value %d of a dictionary of %d", c.name, v, p.values.n)
 				}
@@ -170,9 +220,9 @@ func (r *reader) readColumn(b *data.Block, j, n int) error {
 		}
 		for i, k := 0, 0; i < m; i++ {
 			v := -1 // null
-			if !p.nulls || r.levels[i] == 1 {
+			if !p.nulls || s.levels[i] == 1 {
 				if v = at.v; p.chosen {
-					v = int(r.dict[k])
+					v = int(s.dict[k])
 				}
 				at.v++
 				k++
@@ -198,7 +248,7 @@ func (r *reader) nextPage(at *cursor, c *column) (err error) {
 			if at.group == len(groups) {
 				return io.EOF
 			}
-			if at.chunk, err = r.f.openChunk(c, &groups[at.group], &r.budget); err != nil {
+			if at.chunk, err = r.f.openChunk(c, &groups[at.group], &at.budget); err != nil {
 				return err
 			}
 			at.group++
@@ -247,6 +297,10 @@ func (r *reader) store(b *data.Block, j int, c *column, p *values, v int) error 
 
 // badCell is about the cell that comes next in a column.
 func (r *reader) badCell(col *data.Column, name, detail string) error {
-	row := r.row + int64(max(len(col.Num), len(col.Text))) + 1
-	return &data.InputError{Place: fmt.Sprintf("%s: row %d", r.s.path, row), Column: name, Detail: detail}
+	return &data.InputError{Place: fmt.Sprintf("%s: row %d", r.s.path, r.next(col)), Column: name, Detail: detail}
+}
+
+// next is the number of the row whose cell comes next in a column of the block, from 1.
+func (r *reader) next(col *data.Column) int64 {
+	return r.row + int64(max(len(col.Num), len(col.Text))) + 1
 }
