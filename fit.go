@@ -31,7 +31,12 @@ func Fit(s Spec, x, y dense.Matrix[float64]) (Spec, error) {
 	if err := st.AddKeys(y); err != nil {
 		return s, err
 	}
-	fitted, err := f.Fit(st.Stats)
+	var fitted family.Family
+	if k, ok := f.(family.KernelFitter); ok {
+		fitted, err = k.FitKernel(s.Kernel.Kind, st.Stats)
+	} else {
+		fitted, err = f.Fit(st.Stats)
+	}
 	if err != nil {
 		return s, err
 	}

@@ -93,6 +93,9 @@ func TestFitGathersWhatIsNeeded(t *testing.T) {
 			t.Fatal(err)
 		}
 		want, err := fitter.Fit(all.Stats)
+		if k, ok := f.(family.KernelFitter); ok {
+			want, err = k.FitKernel(s.Kernel.Kind, all.Stats)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

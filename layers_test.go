@@ -14,7 +14,7 @@ var layers = []string{
 		"internal/similar internal/special internal/stattest internal/tensorfile",
 	"internal/kern internal/omega",
 	"coupling data internal/linalg kernel",
-	"data/parquet internal/datasets internal/plan theory/forms",
+	"data/parquet internal/datasets internal/landmark internal/plan theory/forms",
 	"theory",
 	"family internal/exec",
 	".",

@@ -157,6 +157,19 @@ func lfkExamples(dim int) []Example {
 	return []Example{{Family: LFK{W: w}}}
 }
 
+func nystromExamples(dim int) []Example {
+	rows := dense.New[float64](7, dim)
+	for i := range rows.Data {
+		rows.Data[i] = 0.5 * math.Sin(float64(2*i+1))
+	}
+	return []Example{
+		{Family: Nystrom{N: 12}, Fit: true},
+		{Name: "greedy", Family: Nystrom{N: 5, Pick: PickGreedy}, Fit: true},
+		{Name: "leverage", Family: Nystrom{N: 6, Pick: PickLeverage, Seed: 3}, Fit: true},
+		{Name: "given", Family: Nystrom{Rows: rows}},
+	}
+}
+
 func reluExamples(int) []Example {
 	return []Example{{Family: ReLU{}}, {Name: "pure", Family: ReLU{Pure: true}}}
 }

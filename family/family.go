@@ -45,6 +45,13 @@ type Fitter interface {
 	Fit(s *Stats) (Family, error)
 }
 
+// KernelFitter is a Fitter whose parameters depend on the kernel.
+type KernelFitter interface {
+	Fitter
+	// FitKernel is Fit for one kernel of embedded rows.
+	FitKernel(kind kernel.Kind, s *Stats) (Family, error)
+}
+
 // Draw is one set of projections.
 type Draw struct {
 	Law       coupling.Law

@@ -87,6 +87,8 @@ func List() []Info {
 			"linear transformer", yes, "d", "O(d)", baseline), only(ELU{})),
 		register[Landmarks](info("columns of the kernel at landmarks (for exact and Nyström machines)",
 			"Williams & Seeger 2001", yes, "m", dense, baseline), only(Landmarks{})),
+		register[Nystrom](info("kernels at landmarks of the data, whitened: fitted to data, no unbiasedness",
+			"Williams & Seeger 2001", no, "landmarks n", "O(nd + n²)", baseline), nystromExamples),
 		register[Adaptive](info("re-embedding, key centring and OPRF per direction, fitted to the data",
 			"docs/theory.md §2.18", yes, "m", reembeds, estimates), adaptiveExamples),
 		register[Residual](info("exact to first order, random remainder",

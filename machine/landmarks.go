@@ -3,16 +3,14 @@ package machine
 import (
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/landmark"
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/par"
-	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -92,18 +90,11 @@ func (w *whitening) features(phi dense.Matrix[float64]) {
 // weights turns w of features into R⁻¹w of columns, in place.
 func (w *whitening) weights(m dense.Matrix[float64]) error { return linalg.Solve(w.r, m) }
 
-// landmarkTolerance is the part of a kernel that other landmarks do not tell, below which a row is none: its features
-// would be rounding.
-const landmarkTolerance = 1e-8
-
-// landmarkBlock rows are chosen at a time.
-const landmarkBlock = 64
-
-// Landmarks chooses at most m rows of x as landmarks of a kernel with κ(x, x) = 1, by randomly pivoted Cholesky: rows are drawn
-// with probabilities in proportion to what those before do not tell of their kernel, κ(x,x) − k_m(x)ᵀK_mm⁻¹k_m(x), in
-// blocks (Chen, Epperly, Tropp & Webber 2023, arXiv:2207.06503, Algorithms 1 and 3). Rows far from the others are taken
-// as soon as the draw finds them, dense regions get as many as they need. There are fewer than m if those tell all. It
-// takes n·m²/2 multiply-adds and 8nm bytes. The order is that of the draw; the same seed gives the same rows.
+// Landmarks chooses at most m rows of x as landmarks of a kernel with κ(x, x) = 1, by randomly pivoted Cholesky: rows are
+// drawn with probabilities in proportion to what those before do not tell of their kernel (Chen, Epperly, Tropp & Webber
+// 2023, arXiv:2207.06503). Rows far from the others are taken as soon as the draw finds them, dense regions get as many
+// as they need. There are fewer than m if those tell all. It takes n·m²/2 multiply-adds and 8nm bytes. The order is that
+// of the draw; the same seed gives the same rows.
 func Landmarks(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]int, error) {
 	if !hasLandmarks(k) || m < 1 || x.Rows < 1 {
 		return nil, fmt.Errorf("%d landmarks of %d rows with a %v kernel, want at least one and a kernel with κ(x, x) = 1 "+
@@ -112,104 +103,7 @@ func Landmarks(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]
 	if err := finite("x", x, 0); err != nil {
 		return nil, err
 	}
-	n := x.Rows
-	m = min(m, n)
-	tab := kern.Best[float64]()
-	f := dense.New[float64](n, m) // K ≈ f·fᵀ
-	left := make([]float64, n)
-	for i := range left {
-		left[i] = 1
-	}
-	var chosen []int
-	src := rng.Stream(seed, landmarkLabel)
-	for len(chosen) < m {
-		at := draw(left, min(landmarkBlock, m-len(chosen)),
-			func() float64 { return float64(src.Uint64()>>11) * 0x1p-53 })
-		if len(at) == 0 {
-			break
-		}
-		z := dense.New[float64](len(at), x.Cols)
-		for i, r := range at {
-			copy(z.Row(i), x.Row(r))
-		}
-		// The part of the columns that the landmarks before do not tell.
-		c := dense.New[float64](n, len(at))
-		if err := kernel.Gram(k, c, x, z); err != nil {
-			return nil, err
-		}
-		old := len(chosen)
-		if old > 0 {
-			minus := dense.New[float64](old, len(at))
-			for j, r := range at {
-				for i, v := range f.Row(r)[:old] {
-					minus.Set(i, j, -v)
-				}
-			}
-			par.For(n, 64, func(lo, hi int) {
-				tab.Product(c.RowRange(lo, hi), f.RowRange(lo, hi).ColRange(0, old), minus, true)
-			})
-		}
-		// Cholesky of the block, without rows that others of it tell.
-		for j, r := range at {
-			p := c.At(r, j)
-			if !(p > landmarkTolerance) || slices.Contains(chosen, r) {
-				continue
-			}
-			col, root := len(chosen), math.Sqrt(p)
-			chosen = append(chosen, r)
-			row := append([]float64(nil), c.Row(r)...)
-			par.For(n, 256, func(lo, hi int) {
-				for i := lo; i < hi; i++ {
-					v := c.At(i, j) / root
-					f.Set(i, col, v)
-					left[i] = max(0, left[i]-float64(v*v))
-					ci := c.Row(i)
-					for l := j + 1; l < len(ci); l++ {
-						ci[l] -= v * row[l] / root
-					}
-				}
-			})
-		}
-		for _, r := range at {
-			left[r] = 0 // chosen, or not worth it
-		}
-	}
-	return chosen, nil
-}
-
-const landmarkLabel = 0x6c616e646d61726b // "landmark"
-
-// draw are at most k different rows with probabilities in proportion to left, in ascending order of the draw.
-func draw(left []float64, k int, uniform func() float64) []int {
-	sums := make([]float64, len(left)+1)
-	for i, v := range left {
-		if v <= landmarkTolerance {
-			v = 0
-		}
-		sums[i+1] = sums[i] + v
-	}
-	total := sums[len(left)]
-	var at []int
-	for range k {
-		if !(total > 0) {
-			break
-		}
-		i, _ := slices.BinarySearch(sums, uniform()*total)
-		i = min(max(i-1, 0), len(left)-1)
-		if left[i] > landmarkTolerance && !slices.Contains(at, i) {
-			at = append(at, i)
-		}
-	}
-	if len(at) == 0 && total > 0 { // draws that missed: the row with most left
-		top := 0
-		for i, v := range left {
-			if v > left[top] {
-				top = i
-			}
-		}
-		at = append(at, top)
-	}
-	return at
+	return landmark.Pivots(k, x, m, seed)
 }
 
 // LandmarkOmega are rows of x as the projections of family.Landmarks.

@@ -1,0 +1,177 @@
+package family
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/landmark"
+	"github.com/randfeat/randfeat/internal/linalg"
+	"github.com/randfeat/randfeat/internal/plan"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/theory"
+)
+
+// Nystrom are features of landmarks, F of them, signed:
+//
+//	φ(x) = R⁻ᵀ k_m(x),  K_mm = RᵀR,  φ(x)·φ(y) = k_m(x)ᵀ K_mm⁻¹ k_m(y)
+//
+// with k_m(x) the kernels of x with the landmarks (Williams & Seeger 2001): κ(x, y) where one of the two is a landmark, and
+// the best approximation that the landmarks allow elsewhere. Fitted to data, no unbiasedness: it is as good as the landmarks
+// are near, and φ(x)·φ(x) ≤ κ(x, x). Every kernel without negative values has it.
+type Nystrom struct {
+	N    int    `json:"n,omitempty"`    // landmarks that a fit chooses; 0: 256
+	Pick string `json:"pick,omitempty"` // one of Picks; empty: pivots
+	Seed uint64 `json:"seed,omitempty"` // of the choice
+	// Rows are the landmarks, embedded by the kernel; a fit chooses them among a sample of queries and keys.
+	Rows dense.Matrix[float64] `json:"rows,omitzero"`
+}
+
+// The ways to choose landmarks.
+const (
+	PickPivots   = "pivots"   // randomly pivoted Cholesky: in proportion to what those before do not tell
+	PickGreedy   = "greedy"   // pivoted Cholesky: that of which least is told
+	PickLeverage = "leverage" // in proportion to approximate ridge leverage scores
+)
+
+// Picks are the ways to choose landmarks.
+func Picks() []string { return []string{PickPivots, PickGreedy, PickLeverage} }
+
+const defaultLandmarks = 256
+
+// Name is "nystrom".
+func (Nystrom) Name() string { return "nystrom" }
+
+// Draws asks for nothing: the landmarks are given or fitted and decide the number of features, m is not used.
+func (f Nystrom) Draws(kind kernel.Kind, dim, m int) ([]Draw, error) {
+	if !kind.Signed() {
+		kind = kernel.Gaussian
+	}
+	if m >= 0 {
+		m = 1
+	}
+	if err := checkSizes(f, kind, dim, m); err != nil {
+		return nil, err
+	}
+	if err := f.validate(); err != nil {
+		return nil, err
+	}
+	if f.Rows.Rows < 1 {
+		return nil, paramError(f, "no landmarks (set rows or fit them)")
+	}
+	if f.Rows.Cols != dim {
+		return nil, paramError(f, "landmarks of %d columns, the inputs have %d", f.Rows.Cols, dim)
+	}
+	return nil, nil
+}
+
+func (f Nystrom) validate() error {
+	if f.N < 0 {
+		return paramError(f, "n is %d, want a number of landmarks", f.N)
+	}
+	if f.Pick != "" && !slices.Contains(Picks(), f.Pick) {
+		return paramError(f, "pick is %q, want %s", f.Pick, strings.Join(Picks(), ", "))
+	}
+	return nil
+}
+
+// Lower implements Family.
+func (f Nystrom) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.Pair, error) {
+	if err := need(f, omega); err != nil {
+		return plan.Pair{}, err
+	}
+	z := coupling.Omega{Rows: f.Rows}
+	if err := need(f, []coupling.Omega{z}, dim); err != nil {
+		return plan.Pair{}, err
+	}
+	r, err := landmark.Root(kernel.Kernel{Kind: kind}, f.Rows, 0)
+	if errors.Is(err, linalg.ErrNotPositive) || errors.Is(err, dense.ErrNotFinite) {
+		return plan.Pair{}, paramError(f, "the kernels of the landmarks are singular up to rounding, or overflow (%v)", err)
+	}
+	if err != nil {
+		return plan.Pair{}, err
+	}
+	white := dense.New[float64](r.Rows, r.Rows)
+	if err := linalg.Inverse(white, r); err != nil {
+		return plan.Pair{}, err
+	}
+	for i := range white.Rows { // what is below the diagonal has no meaning
+		clear(white.Row(i)[:i])
+	}
+	return symmetric(plan.Leaf{Fn: plan.Columns, Kernel: kind, Omega: z, White: white}), nil
+}
+
+// Form does not exist: the map is fitted to data and estimates nothing without bias.
+func (Nystrom) Form(kernel.Kind, []float64, []float64) (theory.Form, error) {
+	return theory.Form{}, theory.NoForm("landmarks (fitted to data, no unbiasedness)")
+}
+
+// Needs asks for a sample of rows.
+func (f Nystrom) Needs() Options { return Options{Sample: max(defaultSample, 4*f.landmarks())} }
+
+func (f Nystrom) landmarks() int {
+	if f.N == 0 {
+		return defaultLandmarks
+	}
+	return f.N
+}
+
+// Fit is FitKernel of the Gaussian kernel.
+func (f Nystrom) Fit(s *Stats) (Family, error) { return f.FitKernel(kernel.Gaussian, s) }
+
+// FitKernel chooses landmarks for a kernel among the sampled queries and keys. There are fewer than N if those tell all.
+func (f Nystrom) FitKernel(kind kernel.Kind, s *Stats) (Family, error) {
+	if err := f.validate(); err != nil {
+		return nil, err
+	}
+	if s.isEmpty() || s.Query.Dim() != s.Key.Dim() || s.Query.Dim() < 1 {
+		return nil, statsError(f, "no queries, no keys, or rows of different lengths")
+	}
+	x := distinctRows(s.Query.sample.matrix(s.Query.Dim()), s.Key.sample.matrix(s.Key.Dim()))
+	if x.Rows == 0 {
+		return nil, statsError(f, "no sampled rows (Options.Sample)")
+	}
+	k := kernel.Kernel{Kind: kind}
+	if kind.Signed() {
+		return nil, checkSizes(f, kind, x.Cols, 1)
+	}
+	var rows []int
+	var err error
+	switch n := f.landmarks(); f.Pick {
+	case PickGreedy:
+		rows, err = landmark.Greedy(k, x, n)
+	case PickLeverage:
+		rows, err = landmark.Leverage(k, x, n, f.Seed)
+	default:
+		rows, err = landmark.Pivots(k, x, n, f.Seed)
+	}
+	if err != nil {
+		return nil, statsError(f, "%v", err)
+	}
+	if len(rows) == 0 {
+		return nil, statsError(f, "the kernels of the rows overflow: scale them")
+	}
+	f.Rows = dense.New[float64](len(rows), x.Cols)
+	for i, r := range rows {
+		copy(f.Rows.Row(i), x.Row(r))
+	}
+	return f, nil
+}
+
+// distinctRows are the rows of two sets, equal ones once: queries and keys of a kernel machine are the same.
+func distinctRows(a, b dense.Matrix[float64]) dense.Matrix[float64] {
+	out := dense.Matrix[float64]{Cols: a.Cols, Stride: a.Cols}
+	seen := map[uint64]bool{}
+	for _, m := range []dense.Matrix[float64]{a, b} {
+		for i := range m.Rows {
+			if h := hashRow(m.Row(i)); !seen[h] {
+				seen[h] = true
+				out.Data = append(out.Data, m.Row(i)...)
+				out.Rows++
+			}
+		}
+	}
+	return out
+}

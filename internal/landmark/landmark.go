@@ -1,0 +1,258 @@
+// Package landmark chooses rows whose kernels tell those of all rows: the landmarks of Nyström's approximation
+// κ(x, y) ≈ k_m(x)ᵀ K_mm⁻¹ k_m(y) (Williams & Seeger 2001).
+package landmark
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/linalg"
+	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// tolerance is the part of a kernel that other landmarks do not tell, relative to the largest κ(x, x), below which a row
+// is none: its features would be rounding.
+const tolerance = 1e-8
+
+// blockRows are chosen at a time, at most: the draws of a block do not know of each other, so the first blocks are small.
+const blockRows = 64
+
+const (
+	pivotLabel    = 0x6c616e646d61726b // "landmark"
+	leverageLabel = 0x6c65766572616765 // "leverage"
+)
+
+// Pivots chooses at most m rows of x by randomly pivoted Cholesky: rows are drawn with probabilities in proportion to
+// what those before do not tell of their kernel, κ(x,x) − k_m(x)ᵀK_mm⁻¹k_m(x), in blocks (Chen, Epperly, Tropp & Webber
+// 2023, arXiv:2207.06503, Algorithms 1 and 3). There are fewer than m if those tell all. It takes n·m²/2 multiply-adds
+// and 8nm bytes. The order is that of the draw.
+func Pivots(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]int, error) {
+	src := rng.Stream(seed, pivotLabel)
+	return pivots(k, x, m, func(left []float64, least float64, chosen int) []int {
+		return draw(left, least, min(blockRows, max(4, chosen/2), m-chosen), src)
+	})
+}
+
+// Greedy is Pivots with the row of which least is told as the next: the same rows whatever the seed, and those at the
+// rim of the data first (Fine & Scheinberg 2001, JMLR 2).
+func Greedy(k kernel.Kernel, x dense.Matrix[float64], m int) ([]int, error) {
+	return pivots(k, x, m, func(left []float64, least float64, _ int) []int {
+		if i := largest(left); left[i] > least {
+			return []int{i}
+		}
+		return nil
+	})
+}
+
+// pivots goes on with the rows that next proposes, without those that others of them tell.
+func pivots(k kernel.Kernel, x dense.Matrix[float64], m int, next func(left []float64, least float64, chosen int) []int) (
+	[]int, error) {
+	n := x.Rows
+	m = min(m, n)
+	tab := kern.Best[float64]()
+	f := dense.New[float64](n, m) // K ≈ f·fᵀ
+	left := diagonal(k, x)
+	least := tolerance * left[largest(left)]
+	var chosen []int
+	for len(chosen) < m {
+		at := next(left, least, len(chosen))
+		if len(at) == 0 {
+			break
+		}
+		// The part of the columns that the landmarks before do not tell.
+		c := dense.New[float64](n, len(at))
+		if err := kernel.Gram(k, c, x, pick(x, at)); err != nil {
+			return nil, err
+		}
+		old := len(chosen)
+		if old > 0 {
+			minus := dense.New[float64](old, len(at))
+			for j, r := range at {
+				for i, v := range f.Row(r)[:old] {
+					minus.Set(i, j, -v)
+				}
+			}
+			par.For(n, 64, func(lo, hi int) {
+				tab.Product(c.RowRange(lo, hi), f.RowRange(lo, hi).ColRange(0, old), minus, true)
+			})
+		}
+		// Cholesky of the block.
+		for j, r := range at {
+			p := c.At(r, j)
+			if !(p > least) || slices.Contains(chosen, r) {
+				continue
+			}
+			col, root := len(chosen), math.Sqrt(p)
+			chosen = append(chosen, r)
+			row := append([]float64(nil), c.Row(r)...)
+			par.For(n, 256, func(lo, hi int) {
+				for i := lo; i < hi; i++ {
+					v := c.At(i, j) / root
+					f.Set(i, col, v)
+					left[i] = max(0, left[i]-float64(v*v))
+					ci := c.Row(i)
+					for l := j + 1; l < len(ci); l++ {
+						ci[l] -= v * row[l] / root
+					}
+				}
+			})
+		}
+		for _, r := range at {
+			left[r] = 0 // chosen, or not worth it
+		}
+	}
+	return chosen, nil
+}
+
+// Leverage chooses at most m rows of x with probabilities in proportion to their ridge leverage
+// l_i = [K(K + λI)⁻¹]_ii, approximated by m uniform rows S: (κ_ii − k_S(x_i)ᵀ(K_SS + λI)⁻¹k_S(x_i))/λ, with
+// λ = tr(K − K_nS K_SS⁻¹ K_Sn)/m, what S leaves of the trace per landmark (Musco & Musco 2017, arXiv:1605.07583, Lemma 6
+// and Algorithm 2, one level of it). It takes n·m² multiply-adds and 8nm bytes. Rows may be nearly equal.
+func Leverage(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]int, error) {
+	n := x.Rows
+	m = min(m, n)
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	hash := func(i int) uint64 { return rng.Mix64(seed ^ leverageLabel ^ rng.Mix64(uint64(i))) }
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(hash(a), hash(b)) })
+	s := pick(x, order[:m])
+	diag := diagonal(k, x)
+	left, err := residuals(k, s, x, diag, 0)
+	if err != nil {
+		return nil, err
+	}
+	lambda := 0.0
+	for _, v := range left {
+		lambda += v
+	}
+	if lambda /= float64(m); lambda > tolerance*diag[largest(diag)] {
+		if left, err = residuals(k, s, x, diag, lambda); err != nil {
+			return nil, err
+		}
+	} else { // the uniform rows tell all
+		return order[:m], nil
+	}
+	src := rng.Stream(seed, leverageLabel)
+	var chosen []int
+	for len(chosen) < m {
+		at := draw(left, 0, m-len(chosen), src)
+		if len(at) == 0 {
+			break
+		}
+		for _, r := range at {
+			left[r] = 0
+		}
+		chosen = append(chosen, at...)
+	}
+	return chosen, nil
+}
+
+// residuals are κ(x_i, x_i) − k_S(x_i)ᵀ(K_SS + λI)⁻¹k_S(x_i).
+func residuals(k kernel.Kernel, s, x dense.Matrix[float64], diag []float64, lambda float64) ([]float64, error) {
+	u, err := Root(k, s, lambda)
+	if err != nil {
+		return nil, err
+	}
+	b := dense.New[float64](s.Rows, x.Rows)
+	if err := errors.Join(kernel.Gram(k, b, s, x), linalg.SolveT(u, b)); err != nil {
+		return nil, err
+	}
+	left := slices.Clone(diag)
+	for i := range b.Rows {
+		for j, v := range b.Row(i) {
+			left[j] -= float64(v * v)
+		}
+	}
+	for j, v := range left {
+		left[j] = max(v, 0)
+	}
+	return left, nil
+}
+
+// Root is the upper triangle R with RᵀR = K_zz + λI. What is added is at least 10⁻¹¹ of the largest κ(z, z), a
+// thousandth of the least pivot of Pivots, and ten times more as often as rounding asks for it: rows that are nearly
+// equal then share their weight.
+func Root(k kernel.Kernel, z dense.Matrix[float64], lambda float64) (dense.Matrix[float64], error) {
+	gram := dense.New[float64](z.Rows, z.Rows)
+	if err := kernel.Gram(k, gram, z, z); err != nil {
+		return gram, err
+	}
+	diag := diagonal(k, z)
+	r := dense.New[float64](z.Rows, z.Rows)
+	for add := 1e-11 * diag[largest(diag)]; ; add *= 10 {
+		copy(r.Data, gram.Data)
+		for i := range z.Rows {
+			r.Row(i)[i] += max(lambda, add)
+		}
+		err := linalg.Cholesky(r)
+		if !errors.Is(err, linalg.ErrNotPositive) || add > 1e-6*diag[largest(diag)] {
+			return r, err
+		}
+	}
+}
+
+// diagonal is κ(x, x) of every row.
+func diagonal(k kernel.Kernel, x dense.Matrix[float64]) []float64 {
+	d := make([]float64, x.Rows)
+	for i := range d {
+		d[i] = 1
+		if k.Kind == kernel.Softmax {
+			d[i] = k.Eval(x.Row(i), x.Row(i))
+		}
+	}
+	return d
+}
+
+func pick(x dense.Matrix[float64], rows []int) dense.Matrix[float64] {
+	z := dense.New[float64](len(rows), x.Cols)
+	for i, r := range rows {
+		copy(z.Row(i), x.Row(r))
+	}
+	return z
+}
+
+func largest(v []float64) int {
+	top := 0
+	for i, a := range v {
+		if a > v[top] {
+			top = i
+		}
+	}
+	return top
+}
+
+// draw are at most k different rows with probabilities in proportion to left, in the order of the draw.
+func draw(left []float64, least float64, k int, src rand.Source) []int {
+	sums := make([]float64, len(left)+1)
+	for i, v := range left {
+		if v <= least {
+			v = 0
+		}
+		sums[i+1] = sums[i] + v
+	}
+	total := sums[len(left)]
+	var at []int
+	for range k {
+		if !(total > 0) {
+			break
+		}
+		i, _ := slices.BinarySearch(sums, float64(src.Uint64()>>11)*0x1p-53*total)
+		i = min(max(i-1, 0), len(left)-1)
+		if left[i] > least && !slices.Contains(at, i) {
+			at = append(at, i)
+		}
+	}
+	if len(at) == 0 && total > 0 { // draws that missed: the row with most left
+		at = append(at, largest(left))
+	}
+	return at
+}
