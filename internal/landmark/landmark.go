@@ -114,7 +114,8 @@ func pivots(k kernel.Kernel, x dense.Matrix[float64], m int, next func(left []fl
 // Leverage chooses at most m rows of x with probabilities in proportion to their ridge leverage
 // l_i = [K(K + λI)⁻¹]_ii, approximated by m uniform rows S: (κ_ii − k_S(x_i)ᵀ(K_SS + λI)⁻¹k_S(x_i))/λ, with
 // λ = tr(K − K_nS K_SS⁻¹ K_Sn)/m, what S leaves of the trace per landmark (Musco & Musco 2017, arXiv:1605.07583, Lemma 6
-// and Algorithm 2, one level of it). It takes n·m² multiply-adds and 8nm bytes. Rows may be nearly equal.
+// and Algorithm 2, one level of it). It takes n·m² multiply-adds and 8nm bytes. Rows that others of them tell are left
+// out, and the order is that of Greedy.
 func Leverage(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]int, error) {
 	n := x.Rows
 	m = min(m, n)
@@ -139,7 +140,7 @@ func Leverage(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]i
 			return nil, err
 		}
 	} else { // the uniform rows tell all
-		return order[:m], nil
+		return apart(k, x, order[:m])
 	}
 	src := rng.Stream(seed, leverageLabel)
 	var chosen []int
@@ -153,7 +154,19 @@ func Leverage(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]i
 		}
 		chosen = append(chosen, at...)
 	}
-	return chosen, nil
+	return apart(k, x, chosen)
+}
+
+// apart are the rows of a choice that others of it do not tell.
+func apart(k kernel.Kernel, x dense.Matrix[float64], chosen []int) ([]int, error) {
+	at, err := Greedy(k, pick(x, chosen), len(chosen))
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range at {
+		at[i] = chosen[r]
+	}
+	return at, nil
 }
 
 // residuals are κ(x_i, x_i) − k_S(x_i)ᵀ(K_SS + λI)⁻¹k_S(x_i).
@@ -188,16 +201,19 @@ func Root(k kernel.Kernel, z dense.Matrix[float64], lambda float64) (dense.Matri
 	}
 	diag := diagonal(k, z)
 	r := dense.New[float64](z.Rows, z.Rows)
-	for add := 1e-11 * diag[largest(diag)]; ; add *= 10 {
+	add := 1e-11 * diag[largest(diag)]
+	var err error
+	for range 6 {
 		copy(r.Data, gram.Data)
 		for i := range z.Rows {
 			r.Row(i)[i] += max(lambda, add)
 		}
-		err := linalg.Cholesky(r)
-		if !errors.Is(err, linalg.ErrNotPositive) || add > 1e-6*diag[largest(diag)] {
-			return r, err
+		if err = linalg.Cholesky(r); !errors.Is(err, linalg.ErrNotPositive) {
+			break
 		}
+		add *= 10
 	}
+	return r, err
 }
 
 // diagonal is κ(x, x) of every row.
