@@ -25,8 +25,9 @@ func mapCases(t *testing.T) map[string]randfeat.Spec {
 	}
 	for _, kind := range spectralKinds() {
 		for _, f := range accepting(t, allFamilies(t, d), kind, d) {
-			specs[f.Name+"/"+kind.String()] = randfeat.Spec{Kernel: kernel.Kernel{Kind: kind, Scale: 1.3}, Family: f.Family,
-				Dim: d, M: m, Seed: 3}
+			specs[f.Name+"/"+kind.String()] = randfeat.Spec{Kernel: kernel.Kernel{Kind: kind, Scale: 1.3},
+				Family: f.Family,
+				Dim:    d, M: m, Seed: 3}
 		}
 	}
 	mat := dense.New[float64](3, d)

@@ -22,8 +22,8 @@ func (l Law) String() string {
 }
 
 // Validate reports a parameter outside the domain of the law: a radius that is not positive, λ < 0, p outside
-// (0, 1], degrees of freedom that are not positive, or any of them not finite. λ = 0 and p = 1 are the degenerate laws "all zeros".
-// An unknown kind is ErrLaw.
+// (0, 1], degrees of freedom that are not positive, or any of them not finite. λ = 0 and p = 1 are the degenerate laws
+// "all zeros". An unknown kind is ErrLaw.
 func (l Law) Validate() error {
 	finite := dense.IsFinite(l.Param)
 	switch l.Kind {

@@ -150,7 +150,9 @@ func lawChecks(l coupling.Law, d int) []*meanCheck {
 		}
 		return []*meanCheck{
 			{name: "cos ω·x", want: at(one), f: func(w []float64) float64 { return math.Cos(dense.Dot(w, x)) }},
-			{name: "cos ω·x/2", want: at(one / 2), f: func(w []float64) float64 { return math.Cos(dense.Dot(w, x) / 2) }},
+			{name: "cos ω·x/2", want: at(one / 2), f: func(w []float64) float64 {
+				return math.Cos(dense.Dot(w, x) / 2)
+			}},
 			{name: "cos ω_d", want: at(1), f: func(w []float64) float64 { return math.Cos(w[d-1]) }},
 		}
 	case coupling.Poisson, coupling.Geometric:

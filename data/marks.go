@@ -47,7 +47,8 @@ func ReadMarks(src Source, c MarkColumns) (*Marks, error) {
 		j := slices.Index(columns, name)
 		if j < 0 {
 			return j, &InputError{Place: src.Name(), Err: ErrSchema,
-				Detail: fmt.Sprintf("no column %s, named as %s; the columns are %s%s", show(name), what, listNames(columns),
+				Detail: fmt.Sprintf("no column %s, named as %s; the columns are %s%s", show(name), what,
+					listNames(columns),
 					nameHint(name, columns))}
 		}
 		want[j] = Text
@@ -84,7 +85,8 @@ func ReadMarks(src Source, c MarkColumns) (*Marks, error) {
 				case t == nil:
 					return nil, columnError(r.Where(i), c.Weight, dense.ErrNotFinite, "the weight is missing: give the row one, 0 if it is not to count")
 				case !ok || !(v >= 0) || !dense.IsFinite(v):
-					return nil, columnError(r.Where(i), c.Weight, dense.ErrNotFinite, "the weight is %s, want a number that is not negative", show(t))
+					return nil, columnError(r.Where(i), c.Weight, dense.ErrNotFinite,
+						"the weight is %s, want a number that is not negative", show(t))
 				}
 				m.Weight = append(m.Weight, v)
 				sum += v
@@ -104,7 +106,8 @@ func ReadMarks(src Source, c MarkColumns) (*Marks, error) {
 			if when >= 0 {
 				t := b.Cols[when].Text[i]
 				if t == nil {
-					return nil, columnError(r.Where(i), c.Time, dense.ErrNotFinite, "the time is missing: remove the row, or give it one")
+					return nil, columnError(r.Where(i), c.Time, dense.ErrNotFinite,
+						"the time is missing: remove the row, or give it one")
 				}
 				if !times.add(t) {
 					return nil, columnError(r.Where(i), c.Time, ErrSchema, "%s is no time that goes with those before: want all numbers, or dates "+

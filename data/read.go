@@ -46,8 +46,8 @@ func (a Array) CheckFinite() error {
 	return a.F64.CheckFinite()
 }
 
-// ReadNPY reads one two-dimensional array of floats, float16 becoming float32, that must end where r ends. Both byte orders and both
-// memory orders are understood; the result is row-major. Errors about the contents are *[NPYError].
+// ReadNPY reads one two-dimensional array of floats, float16 becoming float32, that must end where r ends. Both byte
+// orders and both memory orders are understood; the result is row-major. Errors about the contents are *[NPYError].
 func ReadNPY(r io.Reader) (Array, error) { return readArray(r, -1) }
 
 // ReadNPYFile is ReadNPY for a file; the error names it.

@@ -54,7 +54,8 @@ func ReadArrayFile(path string) (Array, error) {
 		return Array{}, err
 	}
 	if !t.IsFloat() || len(t.Shape) != 2 {
-		return Array{}, fmt.Errorf("%s is %s of %s, want a matrix of floats: %w", path, t.Dims(), t.Element, dense.ErrShape)
+		return Array{}, fmt.Errorf("%s is %s of %s, want a matrix of floats: %w", path, t.Dims(), t.Element,
+			dense.ErrShape)
 	}
 	rows, cols := t.Shape[0], t.Shape[1]
 	a := Array{DType: t.DType}

@@ -39,7 +39,8 @@ func words(v ...uint16) []byte {
 func TestReadTensorFile(t *testing.T) {
 	path := writeTensors(t,
 		tensorfile.Tensor{Name: "q", DType: "F16", Shape: []int{2, 2}, Data: words(0x3c00, 0xc000, 0x0001, 0x7bff)},
-		tensorfile.Tensor{Name: "k.weight", DType: "BF16", Shape: []int{2, 2}, Data: words(0x3f80, 0xc000, 0x0001, 0x7f7f)},
+		tensorfile.Tensor{Name: "k.weight", DType: "BF16", Shape: []int{2, 2}, Data: words(0x3f80, 0xc000, 0x0001,
+			0x7f7f)},
 		tensorfile.Floats("x", []float64{1, math.Pi}, 1, 2),
 		tensorfile.Tensor{Name: "s", DType: "F32", Shape: []int{1, 1}, Data: []byte{0, 0, 0xc0, 0x3f}},
 		tensorfile.Tensor{Name: "mask", DType: "BOOL", Shape: []int{3}, Data: []byte{0, 1, 7}},
@@ -61,7 +62,8 @@ func TestReadTensorFile(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)
 		}
 	}
-	if a, err := ReadArrayFile(path + ":q"); err != nil || a.Rows() != 2 || a.Cols() != 2 || a.Float64().At(1, 1) != 65504 {
+	if a, err := ReadArrayFile(path + ":q"); err != nil || a.Rows() != 2 || a.Cols() != 2 || a.Float64().At(1,
+		1) != 65504 {
 		t.Errorf("%+v, %v", a, err)
 	}
 	if _, err := ReadArrayFile(path + ":mask"); !errors.Is(err, dense.ErrShape) {

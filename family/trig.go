@@ -15,8 +15,8 @@ import (
 //	φ(x) = m^{-1/2} e^{|x|²/2} ( sin ω_1·x, …, sin ω_m·x, cos ω_1·x, …, cos ω_m·x )
 //
 // so that φ(x)·φ(y) = e^{(|x|²+|y|²)/2} mean_i cos ω_i·(x-y). CRT §2.2, HRF eq 2, ORF eq 3.
-// It is exact at x = y. With the Bessel kernel the projections lie on the unit sphere (ORF′); a Matérn or Laplace kernel
-// has those of its spectrum, the multivariate t law or Cauchy coordinates (docs/theory.md §1.5).
+// It is exact at x = y. With the Bessel kernel the projections lie on the unit sphere (ORF′); a Matérn or Laplace
+// kernel has those of its spectrum, the multivariate t law or Cauchy coordinates (docs/theory.md §1.5).
 type Trig struct{}
 
 // Name is "trig".

@@ -6,15 +6,15 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// The kernels of heavy spectra. Rough functions, steps and kinks, which the Gaussian kernel can only follow with a small
-// bandwidth, are closer to their spaces. Matérn kernels are functions of r = |u−v|,
+// The kernels of heavy spectra. Rough functions, steps and kinks, which the Gaussian kernel can only follow with a
+// small bandwidth, are closer to their spaces. Matérn kernels are functions of r = |u−v|,
 //
 //	κ_ν(r) = 2^{1−ν}/Γ(ν) a^ν K_ν(a),  a = √(2ν)·r,
 //
 // the characteristic functions of the multivariate t law with 2ν degrees of freedom (Rasmussen & Williams 2006, eqs
 // 4.14-4.17). For half-integers ν they are a polynomial times e^{−a}. The Laplace kernel is a product over coordinates,
-// the characteristic function of independent Cauchy coordinates (Rahimi & Recht 2007, Figure 1); it depends on the axes,
-// and is matern12 in one dimension only.
+// the characteristic function of independent Cauchy coordinates (Rahimi & Recht 2007, Figure 1); it depends on the
+// axes, and is matern12 in one dimension only.
 
 // Exponential says that κ is the exponential of a quadratic form: the kernels of all families, which a factor
 // exp(−|x|²/2) of every row turns into each other. The others have random features by their spectra only.
@@ -45,8 +45,8 @@ func (k Kind) Factors(u, v []float64) (value, exponent float64) {
 	return value, -a
 }
 
-// FactorsOf writes Factors of u and every row of z. On entry exponent holds the products u·z, but for the Laplace kernel,
-// which needs transposed, the columns of z as rows; squares are the |z|². It allocates nothing.
+// FactorsOf writes Factors of u and every row of z. On entry exponent holds the products u·z, but for the Laplace
+// kernel, which needs transposed, the columns of z as rows; squares are the |z|². It allocates nothing.
 func (k Kind) FactorsOf(value, exponent, u []float64, z, transposed dense.Matrix[float64], squares []float64) {
 	if k.Exponential() {
 		for j := range value {
@@ -67,8 +67,8 @@ func (k Kind) FactorsOf(value, exponent, u []float64, z, transposed dense.Matrix
 	}
 }
 
-// Decay is κ as value·exp(−a) at a distance: |u−v| for a Matérn kernel, Σ|u_l−v_l| for the Laplace kernel. Other kernels
-// panic.
+// Decay is κ as value·exp(−a) at a distance: |u−v| for a Matérn kernel, Σ|u_l−v_l| for the Laplace kernel. Other
+// kernels panic.
 func (k Kind) Decay(r float64) (value, a float64) {
 	switch k {
 	case Laplace, Matern12:

@@ -21,8 +21,8 @@ type Residuals struct {
 	rows    int64
 }
 
-// Add adds rows, of equal weight or of those given. With variances, residuals are in units of the standard deviation of their row, so that intervals are
-// as wide as the model says, times what it is too sure by.
+// Add adds rows, of equal weight or of those given. With variances, residuals are in units of the standard deviation of
+// their row, so that intervals are as wide as the model says, times what it is too sure by.
 func (r *Residuals) Add(y, pred, variance dense.Matrix[float64], weights []float64) {
 	if r.kept == nil {
 		r.kept, r.step = make([][]float64, pred.Cols), 1
@@ -65,8 +65,8 @@ func everySecond(v []float64) []float64 {
 //
 // With weights, whose sum takes the place of n, a new row is taken to have weight 1: those of Tibshirani et al. 2019
 // ("Conformal prediction under covariate shift", §2.2, eq. 7), or, with 1 over the number of rows of its group for
-// each, those of a row of a new group (Lee, Barber & Willett 2023, "Distribution-free inference with hierarchical data",
-// arXiv:2306.06342, §3.1).
+// each, those of a row of a new group (Lee, Barber & Willett 2023, "Distribution-free inference with hierarchical
+// data", arXiv:2306.06342, §3.1).
 func (r *Residuals) Quantiles() dense.Matrix[float64] {
 	if r.rows == 0 {
 		return dense.Matrix[float64]{}
@@ -94,8 +94,8 @@ func (r *Residuals) Quantiles() dense.Matrix[float64] {
 	return out
 }
 
-// weighted writes the limits of residuals v: the largest of them that less than t(W+1) − 1 of the weight W is below, and
-// likewise from above.
+// weighted writes the limits of residuals v: the largest of them that less than t(W+1) − 1 of the weight W is below,
+// and likewise from above.
 func (r *Residuals) weighted(low, high, v []float64) {
 	order, total := make([]int, len(v)), 0.0
 	for i := range order {

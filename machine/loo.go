@@ -11,9 +11,9 @@ import (
 )
 
 // LeaveOneOut predicts every row by the ridge of all others, in closed form: y_i − ŷ_i^{(−i)} = (y_i − ŷ_i)/(1 − h_i)
-// with the leverage h_i = 1/n + (φ_i−μ)ᵀ(C+λI)⁻¹(φ_i−μ), times the weight of the row (Golub, Heath & Wahba 1979). rows must be those that were
-// added. visit gets the targets, one column per output, 0 or 1 for classes, and the predictions; nil is allowed. The
-// result is the mean squared error of every output. It takes n·F² multiply-adds.
+// with the leverage h_i = 1/n + (φ_i−μ)ᵀ(C+λI)⁻¹(φ_i−μ), times the weight of the row (Golub, Heath & Wahba 1979). rows
+// must be those that were added. visit gets the targets, one column per output, 0 or 1 for classes, and the
+// predictions; nil is allowed. The result is the mean squared error of every output. It takes n·F² multiply-adds.
 func (r *Ridge) LeaveOneOut(rows Rows, lambda float64, visit func(first int64, y,
 	loo dense.Matrix[float64]) error) ([]float64, error) {
 	if err := r.setup.checkRows(rows); err != nil {

@@ -38,8 +38,9 @@ type Ridge struct {
 // flushRows bounds the rows summed in float32: the error stays that of a short sum, however many rows there are.
 const flushRows = 4096
 
-// ridgeBlock is the default of Setup.Block: with many threads more rows than for others, since all threads wait for each
-// other a few times in a block, and no more than whose features are 2²² numbers. The bits of the sums are the same.
+// ridgeBlock is the default of Setup.Block: with many threads more rows than for others, since all threads wait for
+// each other a few times in a block, and no more than whose features are 2²² numbers. The bits of the sums are the
+// same.
 func ridgeBlock(features int) int {
 	return max(defaultBlock, min(128*runtime.GOMAXPROCS(0), 1<<22/features))
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// ridgeFormat: the flag is 1 for float32, and 2 more with weights; the counts are classification (0 or 1), features F, outputs K, rows, rows in
-// the float32 part. The body is
+// ridgeFormat: the flag is 1 for float32, and 2 more with weights; the counts are classification (0 or 1), features F,
+// outputs K, rows, rows in the float32 part. The body is
 //
 //	upper triangle of ΦᵀΦ by rows f64; ΦᵀY and Σφ, F×(K+1) f64; Σy², Σy f64
 //	with weights: their sum f64
@@ -22,7 +22,8 @@ func (r *Ridge) MarshalBinary() ([]byte, error) { return r.AppendBinary(nil) }
 func (r *Ridge) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	b = slices.Grow(b, ridgeFormat.Size(r.sumsSize()))
-	b = ridgeFormat.Begin(b, seal.Header{Flag: uint16(flag(r.setup.Float32) + 2*flag(r.setup.Weighted)), Fingerprint: r.fingerprint,
+	b = ridgeFormat.Begin(b, seal.Header{Flag: uint16(flag(r.setup.Float32) + 2*flag(r.setup.Weighted)),
+		Fingerprint: r.fingerprint,
 		Counts: []uint64{
 			flag(r.setup.Task == Classification), uint64(r.features), uint64(r.setup.Outputs), uint64(r.sums.N),
 			uint64(r.partRows)}})

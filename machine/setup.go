@@ -45,8 +45,8 @@ type Setup struct {
 	Weighted bool
 	// Float32 computes features and their products in float32. Sums over many rows are still float64.
 	Float32 bool
-	// Block is the number of rows handled together; 0: 1024, for ridge with more than 8 threads 128 for each while those
-	// have at most 2²² features. Memory for features is Block·F numbers, three times that for ridge.
+	// Block is the number of rows handled together; 0: 1024, for ridge with more than 8 threads 128 for each while
+	// those have at most 2²² features. Memory for features is Block·F numbers, three times that for ridge.
 	Block int
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
-// sumsFormat is a saved Smoother or Density: the flag is 1 with weights; the counts are the task (0 regression, 1 classification, 2
-// density), features F, outputs K, rows. The body is
+// sumsFormat is a saved Smoother or Density: the flag is 1 with weights; the counts are the task (0 regression, 1
+// classification, 2 density), features F, outputs K, rows. The body is
 //
 //	t, F f64 (−Inf: no key yet); Σ φ2 y e^{−t} and Σ φ2 e^{−t}, F×(K+1) f64; Σy f64; with weights: their sum f64
 var sumsFormat = seal.Format{Magic: "randfeat sums\n\x00\x00", Version: 1, Counts: 4}
@@ -23,8 +23,9 @@ func (a *Smoother) MarshalBinary() ([]byte, error) { return a.AppendBinary(nil) 
 func (a *Smoother) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	b = slices.Grow(b, sumsFormat.Size(a.sumsSize()))
-	b = sumsFormat.Begin(b, seal.Header{Flag: uint16(flag(a.setup.Weighted)), Fingerprint: a.keys.m.Fingerprint(), Counts: []uint64{
-		uint64(slices.Index(sumsTasks, a.setup.Task)), uint64(len(a.t)), uint64(a.setup.Outputs), uint64(a.n)}})
+	b = sumsFormat.Begin(b, seal.Header{Flag: uint16(flag(a.setup.Weighted)), Fingerprint: a.keys.m.Fingerprint(),
+		Counts: []uint64{
+			uint64(slices.Index(sumsTasks, a.setup.Task)), uint64(len(a.t)), uint64(a.setup.Outputs), uint64(a.n)}})
 	b = seal.Append(b, a.t...)
 	b = seal.Append(b, a.sums.Data...)
 	b = seal.Append(b, a.ySum...)

@@ -20,9 +20,9 @@ func (t tally) effective() float64 {
 	return t.w * t.w / t.w2
 }
 
-// shareOf is the share of right rows among all with its interval. With weights the rows are as many as have the variance
-// of the weighted share, Σw²(x−p)²/(Σw)² (Korn & Graubard 1998, "Confidence intervals for proportions with small
-// expected number of positive counts estimated from survey data", Survey Methodology 24).
+// shareOf is the share of right rows among all with its interval. With weights the rows are as many as have the
+// variance of the weighted share, Σw²(x−p)²/(Σw)² (Korn & Graubard 1998, "Confidence intervals for proportions with
+// small expected number of positive counts estimated from survey data", Survey Methodology 24).
 func shareOf(right, all tally) (p, low, high float64) {
 	p = right.w / all.w
 	n := all.effective()

@@ -56,7 +56,8 @@ func TestWeightsAreRepetitions(t *testing.T) {
 		}
 		got, want := model(c.setup, x, y), model(plain, rx, ry)
 		if info, _ := c.kind.Info(); info.Bayesian {
-			// Weights say how well a target is known, not how many were seen: the noise is that of 300 rows, not of 600.
+			// Weights say how well a target is known, not how many were seen: the noise is that of 300 rows, not of
+			// 600.
 			for k := range want.Noise {
 				want.Noise[k] *= float64(rx.Rows-1) / float64(x.Rows-1)
 			}
@@ -77,7 +78,8 @@ func TestWeightsAreRepetitions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, _, err := FitLogistic(s, rows, LogisticOptions{Lambda: lambda, Tolerance: 1e-9, ClassWeights: []float64{1, 3}})
+		m, _, err := FitLogistic(s, rows, LogisticOptions{Lambda: lambda, Tolerance: 1e-9, ClassWeights: []float64{1,
+			3}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,9 +9,9 @@
 //
 // With -runs 5 it does so five times, each with a server of its own, and ends with the p99 of all and whether every one
 // is below -limit. Where the time of slow requests goes is said by three clocks besides that of the client: the time
-// between header and answer that the server measures, how long its goroutines waited for a thread (the scheduler of Go),
-// and how long the threads of either process waited for a processor (that of Linux). A pair of processes that is to show
-// its own tail needs processors of its own:
+// between header and answer that the server measures, how long its goroutines waited for a thread (the scheduler of
+// Go), and how long the threads of either process waited for a processor (that of Linux). A pair of processes that is
+// to show its own tail needs processors of its own:
 //
 //	taskset -c 8-15 serve -runs 5 -seconds 20 -under 'taskset -c 0-7'
 package main
@@ -95,7 +95,8 @@ func all(s settings) error {
 		}
 	}
 	if s.runs > 1 {
-		fmt.Printf("p99 in milliseconds: %s; below %v in %d of %d runs\n", strings.Join(tails, ", "), s.limit, below, s.runs)
+		fmt.Printf("p99 in milliseconds: %s; below %v in %d of %d runs\n", strings.Join(tails, ", "), s.limit, below,
+			s.runs)
 	}
 	if below < s.runs {
 		return fmt.Errorf("p99 is not below %v in %d of %d runs", s.limit, s.runs-below, s.runs)
@@ -369,7 +370,8 @@ func (r *results) report(s settings, c counts, usage *os.ProcessState, delays [2
 	fmt.Printf("models replaced %d times, loaded by the server %d times\n", len(r.sent), c["new"])
 	fmt.Printf("between header and answer the server took more than 1 ms for %.2f %%, more than 5 ms for %.2f %%, more than 10 ms for %.2f %%\n",
 		c.above("0.001"), c.above("0.005"), c.above("0.01"))
-	for _, w := range []struct{ what, name string }{{"goroutines that waited for a thread", "go_sched_latencies_seconds"},
+	for _, w := range []struct{ what, name string }{{"goroutines that waited for a thread",
+		"go_sched_latencies_seconds"},
 		{"pauses for the garbage collector", "go_gc_pauses_seconds"}} {
 		fmt.Printf("%s in the server: %d, more than 1 ms %d, more than 10 ms %d\n", w.what, c[w.name],
 			c[w.name]-c[w.name+" 1 ms"], c[w.name]-c[w.name+" 10 ms"])

@@ -124,7 +124,8 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.model, "model", "", kindList(", ")+fmt.Sprintf(" (%s if left out)", machine.Kinds()[0].Kind))
 	flags.StringVar(&f.featureMap, "map", "", "exact, the kernel of all rows, for ridge; nystrom, that of some rows; "+
 		"or random features (ridge: exact up to 20000 rows, then chosen, if left out)")
-	flags.StringVar(&f.kernel, "kernel", "", "kernel: "+strings.Join(auto.Kernels(), ", ")+" (by trial with --map exact and "+
+	flags.StringVar(&f.kernel, "kernel", "", "kernel: "+strings.Join(auto.Kernels(),
+		", ")+" (by trial with --map exact and "+
 		"nystrom, else gaussian, if left out)")
 	flags.StringVar(&f.scaling, "scaling", "", "scaling of columns: "+strings.Join(auto.Scalings(),
 		", ")+" (by trial if "+
@@ -362,7 +363,10 @@ func (a *app) runFit(cmd *cobra.Command, f *fitFlags, args []string) error {
 	if dropping != nil {
 		report.Notes = append(report.Notes, fmt.Sprintf("%d rows without a target were left out", dropping.Dropped()))
 	}
-	r := FitReport{Report: report, Baseline: baselineOf(report, model)}
+	r := FitReport{Report: report}
+	if f.marks.Weight == "" { // which it does not know
+		r.Baseline = baselineOf(report, model)
+	}
 	if f.out != "" {
 		if model.History == nil {
 			model.History = new(machine.History)

@@ -13,8 +13,8 @@ import (
 	"github.com/randfeat/randfeat/machine/auto"
 )
 
-// weigh sets the weights of the classes, which must be known for it: the schema is learned here, and once more by the fit,
-// whose folds must not have columns that were learned from all rows. Without --class-weight it does nothing.
+// weigh sets the weights of the classes, which must be known for it: the schema is learned here, and once more by the
+// fit, whose folds must not have columns that were learned from all rows. Without --class-weight it does nothing.
 func (f *fitFlags) weigh(ctx context.Context, src data.Source, o *auto.Options) (*data.Summary, error) {
 	if f.classWeight == "" {
 		return nil, nil

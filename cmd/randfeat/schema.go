@@ -93,7 +93,8 @@ func commandSchema(command string) (node, error) {
 		for _, v := range p.objects {
 			any = append(any, g.of(reflect.TypeOf(v)))
 		}
-		out := node{"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "randfeat " + command + " --json",
+		out := node{"$schema": "https://json-schema.org/draft/2020-12/schema",
+			"title": "randfeat " + command + " --json",
 			"$defs": g.defs}
 		if len(any) == 1 {
 			out["$ref"] = any[0]["$ref"]
@@ -102,7 +103,8 @@ func commandSchema(command string) (node, error) {
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("no command %q prints objects; those that do are %s", command, strings.Join(schemaNames(), ", "))
+	return nil, fmt.Errorf("no command %q prints objects; those that do are %s", command, strings.Join(schemaNames(),
+		", "))
 }
 
 // schemas makes those of Go types as encoding/json writes them.
@@ -125,11 +127,14 @@ var (
 	orNull     = node{"type": []string{"number", "null"}}
 	ownSchemas = map[reflect.Type]node{
 		reflect.TypeFor[time.Time](): {"type": "string", "format": "date-time"},
-		reflect.TypeFor[machine.Score](): {"type": "object", "required": []string{"name", "value", "low", "high", "rows"},
-			"additionalProperties": false, "properties": node{"name": node{"type": "string"}, "output": node{"type": "integer"},
-				"value": orNull, "low": orNull, "high": orNull, "rows": node{"type": "integer"}}},
+		reflect.TypeFor[machine.Score](): {"type": "object", "required": []string{"name", "value", "low", "high",
+			"rows"},
+			"additionalProperties": false, "properties": node{"name": node{"type": "string"},
+				"output": node{"type": "integer"},
+				"value":  orNull, "low": orNull, "high": orNull, "rows": node{"type": "integer"}}},
 		reflect.TypeFor[data.ColumnSummary](): {"type": "object", "required": []string{"name", "use", "missing"},
-			"additionalProperties": false, "properties": node{"name": node{"type": "string"}, "use": node{"type": "string"},
+			"additionalProperties": false, "properties": node{"name": node{"type": "string"},
+				"use": node{"type": "string"},
 				"why": node{"type": "string"}, "missing": node{"type": "integer"}, "distinct": node{"type": "integer"},
 				"exact": node{"type": "boolean"}, "mean": aNumber, "scale": aNumber, "min": aNumber, "max": aNumber}},
 		reflect.TypeFor[randfeat.Spec](): {"type": "object", "required": []string{"kernel", "family", "dim"}},

@@ -131,7 +131,8 @@ func TestConforms(t *testing.T) {
 	if err := conforms(PredictResult{}, b); err != nil {
 		t.Errorf("%v in %s", err, b)
 	}
-	for _, bad := range []string{strings.Replace(good, `"rows":3`, `"rows":"3"`, 1), strings.Replace(good, `"rows":3,`, ``, 1),
+	for _, bad := range []string{strings.Replace(good, `"rows":3`, `"rows":"3"`, 1), strings.Replace(good,
+		`"rows":3,`, ``, 1),
 		strings.Replace(good, `{`, `{"more":1,`, 1), strings.Replace(good, `["a"]`, `[1]`, 1)} {
 		if conforms(PredictResult{}, []byte(bad)) == nil {
 			t.Errorf("%s conforms", bad)
@@ -324,7 +325,8 @@ schemas, and this page against the schemas.
 					mark = ""
 				}
 				about, _ := one["description"].(string)
-				fmt.Fprintf(&b, "| `%s`%s | %s | %s |\n", name, mark, typeText(one), strings.ReplaceAll(about, "|", "\\|"))
+				fmt.Fprintf(&b, "| `%s`%s | %s | %s |\n", name, mark, typeText(one), strings.ReplaceAll(about, "|",
+					"\\|"))
 			}
 		}
 		b.WriteString("\n")

@@ -6,15 +6,15 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Margins changes the fit to one of squared hinge losses: targets y are 0 and 1, and what is beyond them is no error. It
-// minimises Σ(1−f)₊² over rows of target 1 plus Σ(f)₊² over the others plus λ αᵀKα, each column for itself (the L2
+// Margins changes the fit to one of squared hinge losses: targets y are 0 and 1, and what is beyond them is no error.
+// It minimises Σ(1−f)₊² over rows of target 1 plus Σ(f)₊² over the others plus λ αᵀKα, each column for itself (the L2
 // support-vector machine; Keerthi & DeCoste 2005, §2), where d is the fit to y with the same λ.
 //
-// Losses lie below those of least squares to the targets max(1, f) and min(0, f) of the present f, and touch them there:
-// fitting these again and again descends, each time by two substitutions, 2n² multiply-adds a column, with the factor
-// that d has (majorisation; Groenen, Nalbantov & Bioch 2008). Steps are accelerated (Nesterov 1983), and restarted
-// where they turn back (O'Donoghue & Candès 2015). It ends after steps, or where a step changes f by less than
-// tolerance on average.
+// Losses lie below those of least squares to the targets max(1, f) and min(0, f) of the present f, and touch them
+// there: fitting these again and again descends, each time by two substitutions, 2n² multiply-adds a column, with the
+// factor that d has (majorisation; Groenen, Nalbantov & Bioch 2008). Steps are accelerated (Nesterov 1983), and
+// restarted where they turn back (O'Donoghue & Candès 2015). It ends after steps, or where a step changes f by less
+// than tolerance on average.
 func (d *Dual) Margins(y dense.Matrix[float64], lambda float64, steps int) error {
 	const tolerance = 1e-3
 	n, outs := y.Rows, y.Cols

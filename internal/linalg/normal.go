@@ -96,7 +96,8 @@ type Solution struct {
 // Features that are singular up to rounding are ErrNotPositive.
 func (n *Normal) Solve(lambda float64, u dense.Matrix[float64]) (*Solution, error) {
 	rows, f, k := n.Weight, n.Cross.Rows, len(n.Sum)
-	s := &Solution{Lambda: lambda, N: n.N, Weight: n.Weight, U: buf.Shaped(u, f, f), W: dense.New[float64](f, k), Mu: make([]float64, f),
+	s := &Solution{Lambda: lambda, N: n.N, Weight: n.Weight, U: buf.Shaped(u, f, f), W: dense.New[float64](f, k),
+		Mu:   make([]float64, f),
 		Mean: make([]float64, k), Squares: make([]float64, k)}
 	for j := range s.Mean {
 		s.Mean[j] = n.Sum[j] / rows

@@ -22,7 +22,8 @@ func TestHalf(t *testing.T) {
 			want = -want
 		}
 		got := float64(Half(uint16(b)))
-		if got != want && !(math.IsNaN(got) && math.IsNaN(want)) || math.Signbit(got) != math.Signbit(want) && want == 0 {
+		if got != want && !(math.IsNaN(got) && math.IsNaN(want)) || math.Signbit(got) != math.Signbit(want) &&
+			want == 0 {
 			t.Fatalf("%04x is %g, want %g", b, got, want)
 		}
 		if v := Brain(uint16(b)); math.Float32bits(v) != uint32(b)<<16 {

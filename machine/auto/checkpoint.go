@@ -184,7 +184,8 @@ func (f *fit) loadSums(c *tensorfile.File, s *checkpointState) error {
 	if len(s.Held) > maxFolds {
 		return fmt.Errorf("%w: %d folds", machine.ErrCorrupt, len(s.Held))
 	}
-	sums := &foldSums{kind: f.kind, setup: setup, deal: f.deal, past: f.deal.ordered(), rows: s.Rows, parts: make([]foldPart, len(s.Held))}
+	sums := &foldSums{kind: f.kind, setup: setup, deal: f.deal, past: f.deal.ordered(), rows: s.Rows,
+		parts: make([]foldPart, len(s.Held))}
 	total := int64(0)
 	for k, held := range s.Held {
 		p := &sums.parts[k]

@@ -91,7 +91,8 @@ func (o Options) withDefaults() (Options, error) {
 		return bad("an exact kernel has no random features: leave family, coupling, features, budget and float32 out")
 	case o.Kernel != "" && !slices.Contains(Kernels(), o.Kernel):
 		return bad("kernel %q, want %s", o.Kernel, strings.Join(Kernels(), ", "))
-	case o.Kernel != "" && !o.kernelKind().Exponential() && o.Family != nil && o.Family.Name() != (family.Trig{}).Name():
+	case o.Kernel != "" && !o.kernelKind().Exponential() && o.Family != nil &&
+		o.Family.Name() != (family.Trig{}).Name():
 		return bad("family %s does not have the %s kernel, only trig does: leave one of them out", o.Family.Name(), o.Kernel)
 	case o.Scaling != "" && !slices.Contains(Scalings(), o.Scaling):
 		return bad("scaling %q, want %s", o.Scaling, strings.Join(Scalings(), ", "))

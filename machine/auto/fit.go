@@ -250,7 +250,9 @@ func (f *fit) note(format string, args ...any) {
 
 // watch are the rows with standardised targets, whose reading can be cancelled and reports its progress.
 func (f *fit) watch(rows machine.Rows, stage string) machine.Rows {
-	w := watched{Rows: rows, weights: f.weights, ctx: f.ctx, report: func(done int64) { f.progress(stage, done, f.total()) }}
+	w := watched{Rows: rows, weights: f.weights, ctx: f.ctx, report: func(done int64) {
+		f.progress(stage, done, f.total())
+	}}
 	if f.task == machine.Regression {
 		w.targets = f.schema.Targets
 	}

@@ -297,9 +297,11 @@ func TestMarksRefused(t *testing.T) {
 	for want, o := range map[string]Options{
 		`3 groups in column "patient" cannot be divided into 5 folds: ask for at most 3`: {Marks: data.MarkColumns{Group: "patient"}},
 		`folds of groups (patient) and of time (a): name one of them`:                    {Marks: data.MarkColumns{Group: "patient", Time: "a"}},
-		`no column "who", named as group; the columns are`:                               {Marks: data.MarkColumns{Group: "who"}},
-		`the target y cannot also be weight, group or time`:                              {Marks: data.MarkColumns{Time: "y"}},
-		`column b is to be kept, but is neither`:                                         {Keep: []string{"b"}},
+		`no column "who",
+			named as group`: {Marks: data.MarkColumns{Group: "who"}},
+		`the target y cannot also be weight`: {
+			Marks: data.MarkColumns{Time: "y"}},
+		`column b is to be kept, but is neither`: {Keep: []string{"b"}},
 	} {
 		o.Learn = data.LearnOptions{Targets: []string{"y"}, Skip: []string{"class"}}
 		if _, _, err := Fit(context.Background(), src, o); err == nil || !strings.Contains(err.Error(), want) {
@@ -374,10 +376,11 @@ func heavy(n int, seed uint64) *numbers {
 // with stretches of time; only their ratios matter.
 func TestWeightsCount(t *testing.T) {
 	for name, o := range map[string]Options{
-		"exact":    {Kind: machine.KindRidge},
-		"random":   {Kind: machine.KindRidge, Map: MapRandom, Features: 64, Bandwidth: 1},
-		"nystrom":  {Kind: machine.KindRidge, Map: MapNystrom, Features: 32, Bandwidth: 1},
-		"times":    {Kind: machine.KindRidge, Map: MapRandom, Features: 64, Bandwidth: 1, Marks: data.MarkColumns{Time: "day"}},
+		"exact":   {Kind: machine.KindRidge},
+		"random":  {Kind: machine.KindRidge, Map: MapRandom, Features: 64, Bandwidth: 1},
+		"nystrom": {Kind: machine.KindRidge, Map: MapNystrom, Features: 32, Bandwidth: 1},
+		"times": {Kind: machine.KindRidge, Map: MapRandom, Features: 64, Bandwidth: 1,
+			Marks: data.MarkColumns{Time: "day"}},
 		"gp":       {Kind: machine.KindGP, Features: 64, Bandwidth: 1},
 		"smoother": {Kind: machine.KindSmoother, Features: 64},
 		"logistic": {Kind: machine.KindLogistic, Features: 32, Bandwidth: 1},
@@ -421,7 +424,8 @@ func TestWeightsCount(t *testing.T) {
 				found = true
 				// 0.9 of the weight is predicted well: accuracy of nearly 0.9, and half without weights. The best R² is
 				// 0.64; of a fit without weights it is 0, and −0.6 in a score without.
-				if score == "accuracy" && (s.Value < 0.8 || s.Low > 0.9 || s.High < 0.9) || score == "R²" && s.Value < 0.2 {
+				if score == "accuracy" && (s.Value < 0.8 || s.Low > 0.9 || s.High < 0.9) || score == "R²" &&
+					s.Value < 0.2 {
 					t.Errorf("%s: %+v", name, s)
 				}
 			}
@@ -469,7 +473,8 @@ func TestWeightedDensity(t *testing.T) {
 		return out.At(0, 0) - out.At(1, 0)
 	}
 	// Of log 9 and nothing: how near features come to it is the business of tests of the sums.
-	more := ratio(Options{Marks: data.MarkColumns{Weight: "w"}}) - ratio(Options{Learn: data.LearnOptions{Skip: []string{"w"}}})
+	more := ratio(Options{
+		Marks: data.MarkColumns{Weight: "w"}}) - ratio(Options{Learn: data.LearnOptions{Skip: []string{"w"}}})
 	if more < math.Log(9)/2 || more > math.Log(9)*3/2 {
 		t.Errorf("weights add %.2f to the log of the ratio of densities, want %.2f", more, math.Log(9))
 	}

@@ -21,9 +21,9 @@ type Options struct {
 	// Marks name columns that say how rows are to be taken; they are not used for predictions, unless Keep or another
 	// list of Learn names them.
 	//
-	// Weight: the loss of a row counts so often, in the fit, in choices, in scores and their intervals and in prediction
-	// intervals; only ratios matter. It multiplies that of the class. Learning columns, widths of columns and the
-	// quantiles of a density take rows as they are.
+	// Weight: the loss of a row counts so often, in the fit, in choices, in scores and their intervals and in
+	// prediction intervals; only ratios matter. It multiplies that of the class. Learning columns, widths of columns
+	// and the quantiles of a density take rows as they are.
 	//
 	// Group: rows of a group resemble each other more than new rows will, since these are of other groups: patients,
 	// customers, pictures of one film. No group is in two folds, in choices and in scores, so that both are of groups
@@ -37,8 +37,8 @@ type Options struct {
 	Kind     machine.Kind      // empty: ridge, or density without targets
 	Family   family.Family     // nil: trig, or oprf where features must be positive
 	Coupling coupling.Coupling // nil: orthogonal, or simplex for positive features
-	// Kernel is one of Kernels; empty: Gaussian, or with the exact kernel and with landmarks another that is better by more
-	// than a standard error, unless a bandwidth is given.
+	// Kernel is one of Kernels; empty: Gaussian, or with the exact kernel and with landmarks another that is better by
+	// more than a standard error, unless a bandwidth is given.
 	Kernel    string
 	Bandwidth float64 // s
 	Lambda    float64 // penalty on the sum of losses
@@ -68,7 +68,8 @@ type Options struct {
 	CheckpointEvery time.Duration
 
 	// Progress, if set, is told how far a stage is: rows done of total, which is 0 where it is unknown; of "choose",
-	// trials done of about as many as there will be; of "steps", those of logistic regression and of conjugate gradients.
+	// trials done of about as many as there will be; of "steps", those of logistic regression and of conjugate
+	// gradients.
 	Progress func(stage string, done, total int64)
 }
 

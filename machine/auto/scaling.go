@@ -165,9 +165,9 @@ type scalingOf struct {
 	at      exactPoint
 }
 
-// confirmed is the better of two scalings with more rows than told them apart, at settings searched there, and how many:
-// widths of columns help most where rows are few. Rows that widths were fitted to are not among those left out, unless
-// they must be. 0: there are not enough.
+// confirmed is the better of two scalings with more rows than told them apart, at settings searched there, and how
+// many: widths of columns help most where rows are few. Rows that widths were fitted to are not among those left out,
+// unless they must be. 0: there are not enough.
 func (c *chooser) confirmed(now, before *scalingOf, others, judge []int) (*scalingOf, int, error) {
 	n := min(len(others)+len(judge), 2*firstRows)
 	if n < len(judge)*5/4 {

@@ -26,7 +26,8 @@ type foldPart struct {
 }
 
 func newFoldSums(kind machine.Kind, setup machine.Setup, folds int, deal *dealer) (*foldSums, error) {
-	s := &foldSums{kind: kind, setup: setup, deal: deal, past: deal != nil && deal.ordered(), parts: make([]foldPart, folds)}
+	s := &foldSums{kind: kind, setup: setup, deal: deal, past: deal != nil && deal.ordered(), parts: make([]foldPart,
+		folds)}
 	for k := range s.parts {
 		var err error
 		if s.parts[k].Sums, err = machine.NewSums(kind, setup); err != nil {
@@ -83,7 +84,8 @@ func (p *foldPart) flush() error {
 
 // merged is the sum of the folds that a model which predicts one learns from, in order; without −1: of all. It adds the
 // others rather than subtract one from all: no cancellation where a fold outweighs the rest, and machine.Sums need not
-// know how to subtract. What comes first in time has nothing before it: it is predicted by what follows, and not scored.
+// know how to subtract. What comes first in time has nothing before it: it is predicted by what follows, and not
+// scored.
 func (s *foldSums) merged(without int) (machine.Sums, error) {
 	sum, err := machine.NewSums(s.kind, s.setup)
 	if err != nil {

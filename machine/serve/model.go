@@ -179,7 +179,8 @@ func (d *loaded) batcher(o machine.TableOptions) (*batcher, error) {
 func (d *loaded) try(p *machine.TablePredictor) error {
 	if d.s.o.Strict {
 		var err error
-		if p, err = machine.NewTablePredictor(d.model, machine.TableOptions{Float32: d.s.o.Float32, Workers: 1}); err != nil {
+		if p, err = machine.NewTablePredictor(d.model, machine.TableOptions{Float32: d.s.o.Float32,
+			Workers: 1}); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"embed"
 	"fmt"
 	"io"
+	"math"
 	"mime"
 	"mime/multipart"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/internal/cell"
@@ -348,8 +350,26 @@ func inputOf(f *data.Field) pageInput {
 		in.Hint = short(f.Range[0]) + " to " + short(f.Range[1]) + ", mean " + short(f.Mean)
 	case f.Kind == data.Numeric:
 		in.Hint = short(f.Mean) + " ± " + short(f.Scale)
+	case f.Kind == data.Time && f.Range != nil:
+		in.Hint = dateText(f, f.Range[0]) + " to " + dateText(f, f.Range[1]) + ", " + f.Format
+	case f.Kind == data.Time:
+		in.Hint = "a date, " + f.Format
+	case f.Kind == data.Words:
+		in.Hint = "some words; empty: none"
 	}
 	return in
+}
+
+// dateText is a time, in days since 1970, as the texts of a field spell it.
+func dateText(f *data.Field, days float64) string {
+	layout := map[string]string{"day-month-year": "02/01/2006", "month-day-year": "01/02/2006"}[f.Format]
+	if layout == "" {
+		layout = time.DateOnly
+	}
+	if f.Clock {
+		layout += " 15:04"
+	}
+	return time.Unix(int64(math.Round(days*86400)), 0).UTC().Format(layout)
 }
 
 // typical is a value that many rows have.
@@ -359,6 +379,8 @@ func typical(f *data.Field) string {
 		return short(f.Mean)
 	case f.Kind == data.Boolean:
 		return strconv.FormatBool(f.Mean >= 0.5)
+	case f.Kind == data.Time:
+		return dateText(f, f.Mean)
 	case len(f.Levels) > 0:
 		return f.Levels[0]
 	}
