@@ -108,7 +108,7 @@ func (w *backWorker[T]) reverse(p *pass[T], mem *memory[T], lo, hi int, read, ke
 	return nil
 }
 
-// sumShares makes the part of mem the sums over the shares of the queries at positions lo to hi−1. It keeps these shares
+// sumShares makes the part of mem the sums over the shares of the queries at positions lo to hi−1. It keeps these
 // if asked to and none needs higher references than the last.
 func (w *backWorker[T]) sumShares(p *pass[T], mem *memory[T], lo, hi int, keep bool) error {
 	epoch := mem.part.epoch

@@ -133,7 +133,7 @@ const (
 	reads
 )
 
-// relayBytes bounds the sums of all slots, unless that were less than half a segment a worker, and what is kept besides.
+// relayBytes bounds the sums of all slots, unless that were less than half a segment a worker, and what else is kept.
 const relayBytes = 24 << 20
 
 // run works through the streams of list.

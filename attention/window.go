@@ -69,7 +69,8 @@ func (s *stream[T]) sweeps() (forward, backward stream[T]) {
 	return forward, backward
 }
 
-// windowed computes streams with exact weights on all workers: empty rows, the keys before the windows, those behind, the windows.
+// windowed computes streams with exact weights on all workers: empty rows, the keys before the windows, those behind,
+// the windows.
 func (c *call[T]) windowed() error {
 	rows := 0
 	for _, s := range c.shared {

@@ -168,7 +168,7 @@ type gradScratch[T dense.Float] struct {
 	near   dense.Matrix[T] // and of neighbours
 	tileUp dense.Matrix[T]
 
-	// What the queries of a task give: to centroids and their means, to neighbours from position first on, and to sinks.
+	// What the queries of a task give: to centroids and their means, to neighbours from position first on, to sinks.
 	dCentre, dMean dense.Matrix[T]
 	first          int
 	nearK, nearV   dense.Matrix[T]

@@ -462,8 +462,8 @@ func (p *problem[T]) setTop() {
 	}
 }
 
-// centroids copies the keys of clusters [first, end) side by side and computes their centroids: means of keys by weight,
-// and plain means of values.
+// centroids copies the keys of clusters [first, end) side by side and computes their centroids: means of keys by
+// weight, and plain means of values.
 func (c *call[T]) centroids(w *worker[T], p *problem[T], first, end int) {
 	k, v := c.k.Head(p.b, p.h), c.v.Head(p.b, p.h)
 	for i := int(p.start[first]); i < int(p.start[end]); i++ {
