@@ -80,8 +80,8 @@ func smallThreads(rows int) func() (func(), func()) {
 	}
 }
 
-// spinThreads is arithmetic in registers, cut into as many equal parts as any number of threads divides: how much faster
-// it gets is what the host gives, and what the other rows can be read against.
+// spinThreads is arithmetic in registers, cut into as many equal parts as any number of threads divides: how much
+// faster it gets is what the host gives, and what the other rows can be read against.
 func spinThreads() (func(), func()) {
 	var sink [64 * 16]uint64
 	return plain(func() {

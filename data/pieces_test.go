@@ -178,7 +178,8 @@ func checkPieces(t *testing.T, text []byte, o Options, pick uint64) {
 				break
 			}
 			if x, y := contents(&a, serial.starts), contents(&b, parallel.starts); !slices.Equal(x, y) {
-				t.Fatalf("%q by %+v in pieces of %d on %d, block %d:\n%q\nserial\n%q", text, o, po.piece, po.Workers, n, y, x)
+				t.Fatalf("%q by %+v in pieces of %d on %d, block %d:\n%q\nserial\n%q", text, o, po.piece,
+					po.Workers, n, y, x)
 			}
 		}
 		if x, y := EncodingOf(src), EncodingOf(psrc); x != y {
@@ -286,8 +287,8 @@ func TestPiecesAreSerial(t *testing.T) {
 		case 3:
 			o = Options{Format: NDJSON, MaxLine: o.MaxLine}
 			for k := range 2 + r.IntN(40) {
-				text = fmt.Appendf(text, `{"a":%d,"b":%s}%s`, k, []string{`"x"`, "null", "1.5", "true", `"é"`}[r.IntN(5)],
-					[]string{"\n", "\r\n", "\n\n"}[r.IntN(3)])
+				text = fmt.Appendf(text, `{"a":%d,"b":%s}%s`, k,
+					[]string{`"x"`, "null", "1.5", "true", `"é"`}[r.IntN(5)], []string{"\n", "\r\n", "\n\n"}[r.IntN(3)])
 				if r.IntN(80) == 0 {
 					text = append(text, []string{"{", `{"a":[]}`, "\xff", `{"c":1}`, `{"a":1,"a":2}`}[r.IntN(5)]...)
 				}
@@ -359,8 +360,8 @@ func TestLearnAndEncodeOnManyThreads(t *testing.T) {
 	var text bytes.Buffer
 	text.WriteString("a,b,c,d,e,y\n")
 	for range 6000 {
-		fmt.Fprintf(&text, "%g,%d,w%d,2024-01-%02d,\"1,%03d.5\",%g\n", r.NormFloat64(), r.IntN(9), r.IntN(90), 1+r.IntN(28),
-			r.IntN(1000), r.NormFloat64())
+		fmt.Fprintf(&text, "%g,%d,w%d,2024-01-%02d,\"1,%03d.5\",%g\n", r.NormFloat64(), r.IntN(9), r.IntN(90),
+			1+r.IntN(28), r.IntN(1000), r.NormFloat64())
 	}
 	bad := bytes.Replace(text.Bytes(), []byte("2024-01-07"), []byte("someday"), 3)
 	var first string

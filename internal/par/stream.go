@@ -103,7 +103,8 @@ func (s *Stream[T]) room() bool {
 
 // hire starts a goroutine if it may and there is work.
 func (s *Stream[T]) hire() {
-	if s.running < s.Workers && s.Workers > 1 && !s.closed && (s.begun < len(s.queue) || s.Ahead && s.room() && len(s.queue) > 0) {
+	work := s.begun < len(s.queue) || s.Ahead && s.room() && len(s.queue) > 0
+	if work && s.running < s.Workers && s.Workers > 1 && !s.closed {
 		s.running++
 		s.started++
 		go s.serve()

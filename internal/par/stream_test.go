@@ -50,7 +50,8 @@ func TestStream(t *testing.T) {
 		for _, workers := range []int{1, 2, 5} {
 			for _, ahead := range []bool{false, true} {
 				src := &numbers{n: n}
-				s := Stream[number]{Take: src.take, Work: src.work, Workers: workers, Window: 2*workers - 1, Ahead: ahead}
+				s := Stream[number]{Take: src.take, Work: src.work, Workers: workers, Window: 2*workers - 1,
+					Ahead: ahead}
 				i := 0
 				for x := s.Next(); x != nil; x = s.Next() {
 					if x.i != i || x.square != i*i {
