@@ -61,6 +61,10 @@ const (
 //
 // The bits do not depend on GOMAXPROCS. Iterations that end before the residual is small are no error: see the result.
 func FitIterative(s Setup, rows Rows, lambda float64, o Iterative) (*Model, Iterations, error) {
+	if s.Weighted {
+		return nil, Iterations{}, fmt.Errorf("conjugate gradients of rows with weights: use Ridge, with fewer features: %w",
+			ErrSetup)
+	}
 	var done Iterations
 	if !(lambda > 0) || math.IsInf(lambda, 1) {
 		return nil, done, fmt.Errorf("λ = %g, want a positive number: %w", lambda, ErrSetup)

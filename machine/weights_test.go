@@ -188,6 +188,10 @@ func TestWeightsRefused(t *testing.T) {
 	if err := r.Add(x, y); !errors.Is(err, ErrSetup) {
 		t.Error(err)
 	}
+	rows, _ := MatrixRows(x, y)
+	if _, _, err := FitIterative(s, rows, 1, Iterative{}); !errors.Is(err, ErrSetup) {
+		t.Error(err)
+	}
 	s.Weighted = false
 	plain, _ := NewRidge(s)
 	if err := r.Merge(plain); !errors.Is(err, ErrMismatch) {
