@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/advise"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/family"
@@ -25,6 +26,7 @@ var printed = []struct {
 	command string
 	objects []any
 }{
+	{"advise", []any{advise.Report{}, AdviseHead{}}},
 	{"attend", []any{AttendResult{}, AttendDemoRow{}}},
 	{"couplings", []any{CouplingInfo{}}},
 	{"crossover", []any{CrossoverResult{}}},
@@ -43,7 +45,7 @@ var printed = []struct {
 	{"version", []any{VersionInfo{}}},
 }
 
-// comments are what the source says of types and fields, by Type and Type.Field; a test writes the file.
+// comments are what the source says of types and fields, by package.Type and package.Type.Field; a test writes the file.
 //
 //go:embed schema.json
 var comments []byte
@@ -183,7 +185,7 @@ func (g *schemas) define(t reflect.Type, make func() node) node {
 	if _, ok := g.defs[name]; !ok {
 		g.defs[name] = node{} // of types that hold themselves
 		s := make()
-		if c := g.comments[name]; c != "" {
+		if c := g.comments[t.String()]; c != "" {
 			s["description"] = c
 		}
 		g.defs[name] = s
@@ -217,7 +219,7 @@ func (g *schemas) fields(t reflect.Type, properties node, required *[]string) {
 			tag = f.Name
 		}
 		s := g.of(f.Type)
-		if c := g.comments[t.Name()+"."+f.Name]; c != "" {
+		if c := g.comments[t.String()+"."+f.Name]; c != "" {
 			s["description"] = c
 		}
 		properties[tag] = s

@@ -166,7 +166,7 @@ func TestSchemas(t *testing.T) {
 			t.Errorf("%s: %v", p.command, err)
 		}
 	}
-	fails(t, exitMisuse, `no command "lit" prints objects; those that do are attend`, "schema", "lit")
+	fails(t, exitMisuse, `no command "lit" prints objects; those that do are advise`, "schema", "lit")
 	doc := jsonDoc()
 	path := filepath.Join("..", "..", "docs", "json.md")
 	if *update {
@@ -190,15 +190,19 @@ func sourceComments(t *testing.T) map[string]string {
 		case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
 			visit(typ.Elem())
 		case reflect.Struct:
-			if types[typ.Name()] || !strings.HasPrefix(typ.PkgPath(), module) && typ.PkgPath() != "main" {
+			_, written := ownSchemas[typ]
+			if !written && (typ.Implements(own) || reflect.PointerTo(typ).Implements(own)) {
+				return // described where it is read
+			}
+			if types[typ.String()] || !strings.HasPrefix(typ.PkgPath(), module) && typ.PkgPath() != "main" {
 				return
 			}
-			types[typ.Name()] = true
+			types[typ.String()] = true
 			dir := filepath.Join("..", "..", strings.TrimPrefix(typ.PkgPath(), module))
 			if typ.PkgPath() == "main" || strings.HasSuffix(typ.PkgPath(), "cmd/randfeat") {
 				dir = "."
 			}
-			packages[typ.Name()] = dir
+			packages[typ.String()] = dir
 			for i := range typ.NumField() {
 				visit(typ.Field(i).Type)
 			}
@@ -234,7 +238,7 @@ func sourceComments(t *testing.T) map[string]string {
 		}
 	}
 	for name := range out { // of types that are not written as they are
-		if _, ok := g.defs[strings.Split(name, ".")[0]]; !ok && !embedded(name) {
+		if _, ok := g.defs[strings.Split(name, ".")[1]]; !ok && !embedded(name) {
 			delete(out, name)
 		}
 	}
@@ -243,7 +247,7 @@ func sourceComments(t *testing.T) map[string]string {
 
 // embedded types have their fields in others.
 func embedded(name string) bool {
-	return slices.Contains([]string{"Report", "Info", "Set"}, strings.Split(name, ".")[0])
+	return slices.Contains([]string{"Report", "Info", "Set"}, strings.Split(name, ".")[1])
 }
 
 func commentsOf(file *ast.File, name string, out map[string]string) {
@@ -262,7 +266,7 @@ func commentsOf(file *ast.File, name string, out map[string]string) {
 		}
 		for _, s := range gen.Specs {
 			spec, ok := s.(*ast.TypeSpec)
-			if !ok || spec.Name.Name != name {
+			if !ok || spec.Name.Name != name[strings.LastIndex(name, ".")+1:] {
 				continue
 			}
 			st, ok := spec.Type.(*ast.StructType)
