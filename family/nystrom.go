@@ -18,9 +18,9 @@ import (
 //
 //	φ(x) = R⁻ᵀ k_m(x),  K_mm = RᵀR,  φ(x)·φ(y) = k_m(x)ᵀ K_mm⁻¹ k_m(y)
 //
-// with k_m(x) the kernels of x with the landmarks (Williams & Seeger 2001): κ(x, y) where one of the two is a landmark, and
-// the best approximation that the landmarks allow elsewhere. Fitted to data, no unbiasedness: it is as good as the landmarks
-// are near, and φ(x)·φ(x) ≤ κ(x, x). Every kernel without negative values has it.
+// with k_m(x) the kernels of x with the landmarks (Williams & Seeger 2001): κ(x, y) where one of the two is a landmark,
+// and the best approximation that the landmarks allow elsewhere. Fitted to data, no unbiasedness: it is as good as the
+// landmarks are near, and φ(x)·φ(x) ≤ κ(x, x). Every kernel without negative values has it.
 type Nystrom struct {
 	N    int    `json:"n,omitempty"`    // landmarks that a fit chooses; 0: 256
 	Pick string `json:"pick,omitempty"` // one of Picks; empty: pivots
@@ -121,7 +121,8 @@ func (f Nystrom) landmarks() int {
 // Fit is FitKernel of the Gaussian kernel.
 func (f Nystrom) Fit(s *Stats) (Family, error) { return f.FitKernel(kernel.Gaussian, s) }
 
-// FitKernel chooses landmarks for a kernel among the sampled queries and keys. There are fewer than N if those tell all.
+// FitKernel chooses landmarks for a kernel among the sampled queries and keys. There are fewer than N if those tell
+// all.
 func (f Nystrom) FitKernel(kind kernel.Kind, s *Stats) (Family, error) {
 	if err := f.validate(); err != nil {
 		return nil, err

@@ -23,8 +23,9 @@ func TestExact(t *testing.T) {
 			t.Run(kind.String(), func(t *testing.T) { testExact(t, kernel.Kernel{Kind: kind, Scale: 1.2}) })
 		}
 	}
-	_, err := FitExact(Setup{Task: Regression, Outputs: 1, Spec: randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Bessel},
-		Dim: 1}}, dense.New[float64](2, 1), dense.New[float64](2, 1), 1)
+	bessel := randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Bessel}, Dim: 1}
+	two := dense.New[float64](2, 1)
+	_, err := FitExact(Setup{Task: Regression, Outputs: 1, Spec: bessel}, two, two, 1)
 	if !errors.Is(err, ErrSetup) || !strings.Contains(err.Error(), "bessel") {
 		t.Errorf("bessel: %v", err)
 	}

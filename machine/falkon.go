@@ -54,10 +54,10 @@ const (
 //
 //	P = λI + (n/r) Σ_r (φ−μ)(φ−μ)ᵀ
 //
-// of r rows drawn by Spec.Seed, which takes r²·F multiply-adds once and 8r(F + r) bytes (Rudi, Carratino & Rosasco 2017,
-// FALKON, arXiv:1705.10958, eq. 13, whose rows are the landmarks). Other memory is some F·outputs numbers and blocks of
-// 2 MiB of features. For landmarks (family.Landmarks) K_mm = RᵀR is one more matrix, of 8m² bytes, and R⁻¹ is applied to
-// vectors only, so that an iteration takes n·m products and not n·m².
+// of r rows drawn by Spec.Seed, which takes r²·F multiply-adds once and 8r(F + r) bytes (Rudi, Carratino & Rosasco
+// 2017, FALKON, arXiv:1705.10958, eq. 13, whose rows are the landmarks). Other memory is some F·outputs numbers and
+// blocks of 2 MiB of features. For landmarks (family.Landmarks) K_mm = RᵀR is one more matrix, of 8m² bytes, and R⁻¹ is
+// applied to vectors only, so that an iteration takes n·m products and not n·m².
 //
 // The bits do not depend on GOMAXPROCS. Iterations that end before the residual is small are no error: see the result.
 func FitIterative(s Setup, rows Rows, lambda float64, o Iterative) (*Model, Iterations, error) {
@@ -449,8 +449,8 @@ func (p *preconditioner) apply(dst, v dense.Matrix[float64]) error {
 }
 
 // solve is (C + λI)w = b by preconditioned conjugate gradients, every output by itself but all with one pass. The
-// preconditioner is applied with roundings of σ_max/λ, so that β is that of flexible iterations, z·(r − r_old)/(z·r)_old
-// (Golub & Ye 1999), which needs no exact P.
+// preconditioner is applied with roundings of σ_max/λ, so that β is that of flexible iterations, z·(r −
+// r_old)/(z·r)_old (Golub & Ye 1999), which needs no exact P.
 func (g *gradients) solve(p *preconditioner, lambda float64, o Iterative, done *Iterations) (dense.Matrix[float64],
 	error) {
 	f, k := g.features, g.setup.Outputs

@@ -44,15 +44,16 @@ func TestIterativeEqualsDirect(t *testing.T) {
 		y      dense.Matrix[float64]
 		sketch int
 	}{
-		"numbers":         {Setup{Spec: spec, Task: Regression, Outputs: 2}, numbers, 0},
-		"few rows":        {Setup{Spec: spec, Task: Regression, Outputs: 2}, numbers, 50},
-		"classes":         {Setup{Spec: spec, Task: Classification, Outputs: 3}, classes(numbers, 3), 50},
-		"float32":         {Setup{Spec: spec, Task: Regression, Outputs: 2, Float32: true}, numbers, 80},
-		"laplace":         {Setup{Spec: rough, Task: Regression, Outputs: 2}, numbers, 80},
-		"blocks":          {Setup{Spec: spec, Task: Regression, Outputs: 2, Block: 33}, numbers, 80},
-		"landmarks":       {landmarkSetup(t, x, 70), numbers.ColRange(0, 1), 0},
-		"few of them":     {landmarkSetup(t, x, 70), numbers.ColRange(0, 1), 30},
-		"rough landmarks": {landmarkSetupOf(t, kernel.Kernel{Kind: kernel.Matern32, Scale: 2}, x, 70), numbers.ColRange(0, 1), 40},
+		"numbers":     {Setup{Spec: spec, Task: Regression, Outputs: 2}, numbers, 0},
+		"few rows":    {Setup{Spec: spec, Task: Regression, Outputs: 2}, numbers, 50},
+		"classes":     {Setup{Spec: spec, Task: Classification, Outputs: 3}, classes(numbers, 3), 50},
+		"float32":     {Setup{Spec: spec, Task: Regression, Outputs: 2, Float32: true}, numbers, 80},
+		"laplace":     {Setup{Spec: rough, Task: Regression, Outputs: 2}, numbers, 80},
+		"blocks":      {Setup{Spec: spec, Task: Regression, Outputs: 2, Block: 33}, numbers, 80},
+		"landmarks":   {landmarkSetup(t, x, 70), numbers.ColRange(0, 1), 0},
+		"few of them": {landmarkSetup(t, x, 70), numbers.ColRange(0, 1), 30},
+		"rough landmarks": {landmarkSetupOf(t, kernel.Kernel{Kind: kernel.Matern32, Scale: 2}, x, 70),
+			numbers.ColRange(0, 1), 40},
 	} {
 		direct, err := mustRidge(t, c.s, x, c.y).Model(lambda)
 		if err != nil {
@@ -74,8 +75,8 @@ func TestIterativeEqualsDirect(t *testing.T) {
 	}
 }
 
-// A wide kernel and a small penalty: eigenvalues of C from 10³ to 0, λ = 10⁻⁶. Plain gradients get nowhere (a sketch of one
-// row is nearly none), a sketch of as many rows as there are features needs few steps.
+// A wide kernel and a small penalty: eigenvalues of C from 10³ to 0, λ = 10⁻⁶. Plain gradients get nowhere (a sketch of
+// one row is nearly none), a sketch of as many rows as there are features needs few steps.
 func TestIterativeIllConditioned(t *testing.T) {
 	x, y := sample(6, 600, 2, 1)
 	spec := trigSpec(2, 100)
@@ -142,8 +143,9 @@ func TestIterativeErrors(t *testing.T) {
 		"sketch":       {ok, rows, 1, Iterative{Sketch: -1}, ErrSetup},
 		"one row":      {ok, one, 1, Iterative{}, ErrNoRows},
 		"unsupervised": {Setup{Spec: ok.Spec, Task: Unsupervised}, rows, 1, Iterative{}, ErrSetup},
-		"columns":      {Setup{Spec: trigSpec(3, 8), Task: Regression, Outputs: 1}, rows, 1, Iterative{}, dense.ErrShape},
-		"asymmetric":   {asymmetric, rows, 1, Iterative{}, ErrSetup},
+		"columns": {Setup{Spec: trigSpec(3, 8), Task: Regression, Outputs: 1}, rows, 1, Iterative{},
+			dense.ErrShape},
+		"asymmetric": {asymmetric, rows, 1, Iterative{}, ErrSetup},
 		"progress": {ok, rows, 1e-3, Iterative{Sketch: 1, Progress: func(int, float64) error { return stop }},
 			stop},
 		"rows that grow": {ok, &growing{Rows: rows}, 1e-3, Iterative{Sketch: 1}, ErrMismatch},

@@ -48,8 +48,8 @@ func testNystrom(t *testing.T, k kernel.Kernel, half float64) {
 		t.Fatal(err)
 	}
 	want := predict(t, exact, fresh)
-	// Rows whose kernel is told to 10⁻⁸ are no landmarks: what they leave of K is at most 10⁻⁸·n, which moves predictions by
-	// at most that over λ of the targets, here up to 12.
+	// Rows whose kernel is told to 10⁻⁸ are no landmarks: what they leave of K is at most 10⁻⁸·n, which moves
+	// predictions by at most that over λ of the targets, here up to 12.
 	for m, most := range map[int]float64{n: 12 * 1e-8 * n / lambda, n / 2: half, n / 8: 2} {
 		model, err := mustRidge(t, landmarkSetupOf(t, k, x, m), x, y).Model(lambda)
 		if err != nil {

@@ -98,8 +98,10 @@ func TestGramError(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	for _, k := range []string{"laplace", "matern12", "matern32", "matern52"} {
-		r = objects[ErrorResult](t, ok(t, "gram", x, y, "--kernel", k, "--family", "trig", "--error", "--json").stdout)[0]
-		if r.Measured == nil || r.Predicted == nil || !(*r.Measured/(*r.Predicted) < 1.5 && *r.Predicted/(*r.Measured) < 1.5) {
+		r = objects[ErrorResult](t, ok(t, "gram", x, y, "--kernel", k, "--family", "trig", "--error",
+			"--json").stdout)[0]
+		if r.Measured == nil || r.Predicted == nil ||
+			!(*r.Measured/(*r.Predicted) < 1.5 && *r.Predicted/(*r.Measured) < 1.5) {
 			t.Errorf("%s: %+v", k, r)
 		}
 	}

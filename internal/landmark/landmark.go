@@ -17,11 +17,12 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// tolerance is the part of a kernel that other landmarks do not tell, relative to the largest κ(x, x), below which a row
-// is none: its features would be rounding.
+// tolerance is the part of a kernel that other landmarks do not tell, relative to the largest κ(x, x), below which a
+// row is none: its features would be rounding.
 const tolerance = 1e-8
 
-// blockRows are chosen at a time, at most: the draws of a block do not know of each other, so the first blocks are small.
+// blockRows are chosen at a time, at most: the draws of a block do not know of each other, so the first blocks are
+// small.
 const blockRows = 64
 
 const (
@@ -52,8 +53,8 @@ func Greedy(k kernel.Kernel, x dense.Matrix[float64], m int) ([]int, error) {
 }
 
 // pivots goes on with the rows that next proposes, without those that others of them tell.
-func pivots(k kernel.Kernel, x dense.Matrix[float64], m int, next func(left []float64, least float64, chosen int) []int) (
-	[]int, error) {
+func pivots(k kernel.Kernel, x dense.Matrix[float64], m int,
+	next func(left []float64, least float64, chosen int) []int) ([]int, error) {
 	n := x.Rows
 	m = min(m, n)
 	tab := kern.Best[float64]()
@@ -113,9 +114,9 @@ func pivots(k kernel.Kernel, x dense.Matrix[float64], m int, next func(left []fl
 
 // Leverage chooses at most m rows of x with probabilities in proportion to their ridge leverage
 // l_i = [K(K + λI)⁻¹]_ii, approximated by m uniform rows S: (κ_ii − k_S(x_i)ᵀ(K_SS + λI)⁻¹k_S(x_i))/λ, with
-// λ = tr(K − K_nS K_SS⁻¹ K_Sn)/m, what S leaves of the trace per landmark (Musco & Musco 2017, arXiv:1605.07583, Lemma 6
-// and Algorithm 2, one level of it). It takes n·m² multiply-adds and 8nm bytes. Rows that others of them tell are left
-// out, and the order is that of Greedy.
+// λ = tr(K − K_nS K_SS⁻¹ K_Sn)/m, what S leaves of the trace per landmark (Musco & Musco 2017, arXiv:1605.07583, Lemma
+// 6 and Algorithm 2, one level of it). It takes n·m² multiply-adds and 8nm bytes. Rows that others of them tell are
+// left out, and the order is that of Greedy.
 func Leverage(k kernel.Kernel, x dense.Matrix[float64], m int, seed uint64) ([]int, error) {
 	n := x.Rows
 	m = min(m, n)

@@ -56,8 +56,8 @@ func left(t *testing.T, k kernel.Kernel, x dense.Matrix[float64], rows []int) fl
 	return sum / float64(x.Rows)
 }
 
-// All ways to choose see the rows that are far from the others, where uniform ones leave a good deal more (kernels so rough that every row tells of itself
-// alone are not asked); and none depends on the number of threads.
+// All ways to choose see the rows that are far from the others, where uniform ones leave a good deal more (kernels so
+// rough that every row tells of itself alone are not asked); and none depends on the number of threads.
 func TestLandmarksTellMoreThanUniformRows(t *testing.T) {
 	const n, m = 400, 24
 	x := clusters(n)

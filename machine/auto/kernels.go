@@ -7,8 +7,8 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// kernelOpen reports whether other kernels than the Gaussian one may be tried: bandwidths of two kernels do not compare,
-// so not where one was given.
+// kernelOpen reports whether other kernels than the Gaussian one may be tried: bandwidths of two kernels do not
+// compare, so not where one was given.
 func (f *fit) kernelOpen() bool { return f.o.Kernel == "" && f.o.Bandwidth == 0 }
 
 // noteKernel lists a kernel that was asked for.

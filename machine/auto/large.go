@@ -9,8 +9,8 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// chooseLarge chooses bandwidth and penalty of more features than a factorisation can have: those of the exact kernel of
-// some rows of the sample, which so many features come near to.
+// chooseLarge chooses bandwidth and penalty of more features than a factorisation can have: those of the exact kernel
+// of some rows of the sample, which so many features come near to.
 func (f *fit) chooseLarge(s *sample, rows int64) (*decision, error) {
 	if !f.info.Exact {
 		return nil, fmt.Errorf("%d features are for ridge alone, a %s model has at most %d: %w", f.o.Features, f.kind,
@@ -41,7 +41,8 @@ func (f *fit) chooseLarge(s *sample, rows int64) (*decision, error) {
 	}
 	c.noteKernel()
 	c.took(e)
-	b := Choice{Name: "bandwidth", Number: e.at.scale, Value: short(e.at.scale), Given: f.o.Bandwidth > 0, Why: "as asked"}
+	b := Choice{Name: "bandwidth", Number: e.at.scale, Value: short(e.at.scale), Given: f.o.Bandwidth > 0,
+		Why: "as asked"}
 	l := Choice{Name: "lambda", Number: e.at.lambda, Value: short(e.at.lambda), Given: f.o.Lambda > 0, Why: "as asked"}
 	how := fmt.Sprintf("best %s of the exact kernel: %s", f.metric(), e.judged())
 	if !b.Given {
@@ -101,7 +102,8 @@ func (f *fit) held(rows machine.Rows) (machine.Rows, error) {
 	err := rows.Each(f.o.Block, func(bx, by dense.Matrix[float64]) error {
 		for i := range bx.Rows {
 			if at == n {
-				return fmt.Errorf("%s: more than the %d rows that were there before: %w", f.src.Name(), n, machine.ErrMismatch)
+				return fmt.Errorf("%s: more than the %d rows that were there before: %w", f.src.Name(), n,
+					machine.ErrMismatch)
 			}
 			copy(x.Row(at), bx.Row(i))
 			copy(y.Row(at), by.Row(i))
