@@ -24,7 +24,7 @@ func TestNumeratorAndDenominatorAreUnbiased(t *testing.T) {
 	if testing.Short() {
 		t.Skip("thousands of draws")
 	}
-	const d, length, m, draws = 3, 6, 400, 280
+	const d, length, m, draws = 3, 6, 96, 1000
 	q, k := One(normalRows(length, d, 0.3, 0.1, 21)), One(normalRows(length, d, 0.3, -0.1, 22))
 	values := normalRows(length, 1, 1, 0.5, 23)
 	families := kernelFamilies(t, d)

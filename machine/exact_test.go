@@ -146,7 +146,8 @@ func TestFitMargins(t *testing.T) {
 	x, numbers := sample(4, 120, 2, 1)
 	y := classes(numbers, 3)
 	s := Setup{Task: Classification, Outputs: 3, Spec: randfeat.Spec{Kernel: kernel.Kernel{Scale: 0.7}, Dim: 2}}
-	loss := func(fit func(Setup, dense.Matrix[float64], dense.Matrix[float64], float64) (*Model, error)) (hinge float64) {
+	loss := func(fit func(Setup, dense.Matrix[float64], dense.Matrix[float64], float64) (*Model,
+		error)) (hinge float64) {
 		const lambda = 0.01
 		m, err := fit(s, x, y, lambda)
 		if err != nil {

@@ -45,7 +45,8 @@ var printed = []struct {
 	{"version", []any{VersionInfo{}}},
 }
 
-// comments are what the source says of types and fields, by package.Type and package.Type.Field; a test writes the file.
+// comments are what the source says of types and fields, by package.Type and package.Type.Field; a test writes the
+// file.
 //
 //go:embed schema.json
 var comments []byte

@@ -269,8 +269,8 @@ func inverseStripe(tab *kern.Table[float64], x, u dense.Matrix[float64], j int) 
 	backwardMinus(tab, block(u, 0, x.Rows, 0, x.Rows), x)
 }
 
-// InverseProduct sets the upper triangle of dst to A⁻¹ = U⁻¹U⁻ᵀ, given U⁻¹, which it transposes. Element ij is a sum from
-// column max(i, j) on: n³/6 multiply-adds. dst must not share memory with inverse.
+// InverseProduct sets the upper triangle of dst to A⁻¹ = U⁻¹U⁻ᵀ, given U⁻¹, which it transposes. Element ij is a sum
+// from column max(i, j) on: n³/6 multiply-adds. dst must not share memory with inverse.
 func InverseProduct(dst, inverse dense.Matrix[float64]) {
 	tab := kern.Best[float64]()
 	n := inverse.Rows

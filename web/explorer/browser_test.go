@@ -121,7 +121,8 @@ func TestBrowser(t *testing.T) {
 	before := c.state().Angle
 	c.eval(nil, "document.getElementById('angle').focus()")
 	for range 4 {
-		c.call(nil, "Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": "ArrowRight", "code": "ArrowRight",
+		c.call(nil, "Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": "ArrowRight",
+			"code": "ArrowRight",
 			"windowsVirtualKeyCode": 39})
 		c.call(nil, "Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": "ArrowRight", "code": "ArrowRight",
 			"windowsVirtualKeyCode": 39})
@@ -135,7 +136,8 @@ func TestBrowser(t *testing.T) {
 	c.call(nil, "Page.navigate", map[string]any{"url": "about:blank"})
 	c.call(nil, "Page.navigate", map[string]any{"url": url + hash})
 	c.until(ready)
-	want := model.State{Kernel: "gaussian", Family: `{"name":"oprf","a":-0.1}`, Coupling: "simplex", Dim: 10, Features: 100,
+	want := model.State{Kernel: "gaussian", Family: `{"name":"oprf","a":-0.1}`, Coupling: "simplex", Dim: 10,
+		Features: 100,
 		QueryLen: 0.5, KeyLen: 2, Angle: 120, Seed: 1}
 	if got := c.state(); got != want {
 		t.Errorf("restored %+v, want %+v", got, want)

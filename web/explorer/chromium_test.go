@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// chromium drives a headless Chromium over a pair of pipes, by the DevTools protocol: JSON objects, each ended by a zero
-// byte.
+// chromium drives a headless Chromium over a pair of pipes, by the DevTools protocol: JSON objects, each ended by a
+// zero byte.
 type chromium struct {
 	t       *testing.T
 	in      *os.File

@@ -81,7 +81,8 @@ func (m *Model) advise(r AdviseRequest) (*Advice, error) {
 	return out, nil
 }
 
-// readSet reads an array as it is; a table is encoded as "randfeat fit" does it, or, as one of two, taken as it is, too.
+// readSet reads an array as it is; a table is encoded as "randfeat fit" does it, or, as one of two, taken as it is,
+// too.
 func readSet(name string, b []byte, encode bool) (m dense.Matrix[float64], note string, err error) {
 	if bytes.HasPrefix(b, []byte("\x93NUMPY")) {
 		t, err := data.ReadNPYTensor(bytes.NewReader(b))
@@ -151,7 +152,8 @@ func readSet(name string, b []byte, encode bool) (m dense.Matrix[float64], note 
 	if encode {
 		how = "encoded as randfeat fit does it: numbers standardised, text as levels"
 	}
-	return m, fmt.Sprintf("%s: %d rows and %d columns, %s to %d numbers a row.%s", name, m.Rows, len(src.Columns()), how,
+	return m, fmt.Sprintf("%s: %d rows and %d columns, %s to %d numbers a row.%s", name, m.Rows, len(src.Columns()),
+		how,
 		width, note), nil
 }
 

@@ -74,7 +74,8 @@ func TestTheoryIsTheLibrary(t *testing.T) {
 				t.Errorf("kernel %v, want %v", got.Kernel, (kernel.Kernel{Kind: kind}).Eval(x, y))
 			}
 			if len(got.Families) != len(family.List()) || len(got.Couplings) != len(coupling.List()) || got.Pending {
-				t.Fatalf("%d families and %d couplings (pending: %v)", len(got.Families), len(got.Couplings), got.Pending)
+				t.Fatalf("%d families and %d couplings (pending: %v)", len(got.Families), len(got.Couplings),
+					got.Pending)
 			}
 			for _, row := range got.Families {
 				if checkRow(t, set, row, info.Examples()[0], x, y) {
@@ -136,7 +137,8 @@ func checkRow(t *testing.T, s *setting, row Row, c coupling.Coupling, x, y []flo
 	}
 	want, err := theory.Of(s.kernel, spec.Family, c, spec.M, x, y)
 	if (err == nil) != row.Known || row.M != spec.M || row.Features != features {
-		t.Errorf("%s: known %v m %d features %d, want m %d features %d (%v)", name, row.Known, row.M, row.Features, spec.M,
+		t.Errorf("%s: known %v m %d features %d, want m %d features %d (%v)", name, row.Known, row.M, row.Features,
+			spec.M,
 			features, err)
 		return false
 	}
@@ -307,7 +309,8 @@ func TestAdvise(t *testing.T) {
 	}
 	if stages == 0 || got.Scale != 2 || len(got.Ranking) != len(want.Ranking) || len(want.Ranking) < 5 ||
 		got.Best != want.Best {
-		t.Fatalf("scale %v, %d ranked, best %d; want %d, best %d", got.Scale, len(got.Ranking), got.Best, len(want.Ranking),
+		t.Fatalf("scale %v, %d ranked, best %d; want %d, best %d", got.Scale, len(got.Ranking), got.Best,
+			len(want.Ranking),
 			want.Best)
 	}
 	for i, c := range want.Ranking {

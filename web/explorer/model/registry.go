@@ -28,9 +28,11 @@ type Ranges struct {
 func registry() *Registry {
 	r := &Registry{Families: family.List(), Couplings: coupling.List(),
 		Ranges: Ranges{[2]int{MinDim, MaxDim}, [2]int{MinFeatures, MaxFeatures}, MaxLen, maxDrawn},
-		Start: State{Kernel: kernel.Softmax.String(), Family: family.OPRF{}.Name(), Coupling: coupling.Orthogonal{}.Name(),
+		Start: State{Kernel: kernel.Softmax.String(), Family: family.OPRF{}.Name(),
+			Coupling: coupling.Orthogonal{}.Name(),
 			Dim: 64, Features: 256, QueryLen: 1, KeyLen: 1, Angle: 60, Seed: 1},
-		Shown: []string{family.Trig{}.Name(), family.Positive{}.Name(), family.Hyperbolic{}.Name(), family.OPRF{}.Name(),
+		Shown: []string{family.Trig{}.Name(), family.Positive{}.Name(), family.Hyperbolic{}.Name(),
+			family.OPRF{}.Name(),
 			family.Angular{}.Name(), family.Adaptive{}.Name()}}
 	for _, k := range kernel.Kinds() {
 		r.Kernels = append(r.Kernels, k.String())

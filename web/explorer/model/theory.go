@@ -36,7 +36,8 @@ type Row struct {
 	Fitted      bool            `json:"fitted,omitempty"`
 	Pending     bool            `json:"pending,omitempty"` // left out, being slow
 	Warning     string          `json:"warning,omitempty"`
-	Own         bool            `json:"own,omitempty"` // it estimates a kernel of its own, relative to which its error is
+	// it estimates a kernel of its own, relative to which its error is
+	Own         bool            `json:"own,omitempty"`
 	Reason      string          `json:"reason,omitempty"`
 	Value       json.RawMessage `json:"value,omitempty"` // the family with its parameters
 }

@@ -1,8 +1,8 @@
 //go:build js && wasm
 
 // Command wasm is the explorer's model in a web worker: the worker's global function randfeat(name, request, files...)
-// takes and returns JSON, files being Uint8Arrays, and throws nothing: an error is an object with the field "error". How
-// far the advisor is it tells the global function progress(stage, done, total).
+// takes and returns JSON, files being Uint8Arrays, and throws nothing: an error is an object with the field "error".
+// How far the advisor is it tells the global function progress(stage, done, total).
 package main
 
 import (
