@@ -122,7 +122,7 @@ func TestBrowser(t *testing.T) {
 	c.eval(nil, "document.getElementById('angle').focus()")
 	for range 4 {
 		c.call(nil, "Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": "ArrowRight",
-			"code": "ArrowRight",
+			"code":                  "ArrowRight",
 			"windowsVirtualKeyCode": 39})
 		c.call(nil, "Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": "ArrowRight", "code": "ArrowRight",
 			"windowsVirtualKeyCode": 39})

@@ -30,7 +30,7 @@ func registry() *Registry {
 		Ranges: Ranges{[2]int{MinDim, MaxDim}, [2]int{MinFeatures, MaxFeatures}, MaxLen, maxDrawn},
 		Start: State{Kernel: kernel.Softmax.String(), Family: family.OPRF{}.Name(),
 			Coupling: coupling.Orthogonal{}.Name(),
-			Dim: 64, Features: 256, QueryLen: 1, KeyLen: 1, Angle: 60, Seed: 1},
+			Dim:      64, Features: 256, QueryLen: 1, KeyLen: 1, Angle: 60, Seed: 1},
 		Shown: []string{family.Trig{}.Name(), family.Positive{}.Name(), family.Hyperbolic{}.Name(),
 			family.OPRF{}.Name(),
 			family.Angular{}.Name(), family.Adaptive{}.Name()}}

@@ -31,15 +31,15 @@ type Row struct {
 	LogVar   Number `json:"logVar"`   // variance
 	LogBias  Number `json:"logBias"`  // bias; null: none
 	// Exact says that the error is zero.
-	Exact       bool            `json:"exact,omitempty"`
-	Approximate bool            `json:"approximate,omitempty"` // the rows follow the law of the closed form only nearly
-	Fitted      bool            `json:"fitted,omitempty"`
-	Pending     bool            `json:"pending,omitempty"` // left out, being slow
-	Warning     string          `json:"warning,omitempty"`
+	Exact       bool   `json:"exact,omitempty"`
+	Approximate bool   `json:"approximate,omitempty"` // the rows follow the law of the closed form only nearly
+	Fitted      bool   `json:"fitted,omitempty"`
+	Pending     bool   `json:"pending,omitempty"` // left out, being slow
+	Warning     string `json:"warning,omitempty"`
 	// it estimates a kernel of its own, relative to which its error is
-	Own         bool            `json:"own,omitempty"`
-	Reason      string          `json:"reason,omitempty"`
-	Value       json.RawMessage `json:"value,omitempty"` // the family with its parameters
+	Own    bool            `json:"own,omitempty"`
+	Reason string          `json:"reason,omitempty"`
+	Value  json.RawMessage `json:"value,omitempty"` // the family with its parameters
 }
 
 // TheoryRequest asks what the closed forms say.
