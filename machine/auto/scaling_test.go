@@ -122,7 +122,8 @@ func TestScalings(t *testing.T) {
 		rmse[scaling] = evaluate(t, m, make(1000, 2))[0].Value
 	}
 	t.Log(rmse)
-	if rmse[""] > 1.1*min(rmse[ScalingCommon], rmse[ScalingFitted]) || rmse[ScalingCommon] > 0.7*rmse[ScalingStandard] {
+	// Fitted widths are better still, but 125 rows do not tell so by two standard errors.
+	if rmse[""] > 1.1*rmse[ScalingCommon] || max(rmse[ScalingCommon], rmse[ScalingFitted]) > 0.1*rmse[ScalingStandard] {
 		t.Errorf("RMSE %v", rmse)
 	}
 	// Robust and standard scalings are the same up to what the middle half of normal columns says.
