@@ -373,7 +373,7 @@ func (p *page) code() error {
 	var doc any = r.Spec
 	name := "Spec as JSON"
 	if r.Attention != nil {
-		doc, name = r.Attention.Choice, "Choice per head as JSON (attend --spec)"
+		doc, name = r.Attention.Choice, "Choice per head as JSON, for randfeat attend"
 	}
 	j, err := json.Marshal(doc)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // The page has all of its parts, asks no network for anything, and its pictures are well-formed.
 func TestWriteHTML(t *testing.T) {
 	o := small
-	o.Families, o.Couplings = []string{"positive", "trig"}, []string{"iid", "orthogonal"}
+	o.Families, o.Couplings = []string{"positive", "hyperbolic"}, []string{"iid", "orthogonal"}
 	o.Draws = 8
 	r, err := advise.Kernel(context.Background(), rows(60, 4, 1, flat(0.4)), rows(60, 4, 2, flat(0.4)), o)
 	if err != nil {

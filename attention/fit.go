@@ -205,7 +205,11 @@ func (s *HeadStats[T]) Fit() ([]randfeat.Spec, error) {
 	errs := make([]error, len(specs))
 	par.For(len(specs), 1, func(lo, hi int) {
 		for h := lo; h < hi; h++ {
-			specs[h].Family, errs[h] = f.Fit(s.heads[h].Stats)
+			if k, ok := f.(family.KernelFitter); ok {
+				specs[h].Family, errs[h] = k.FitKernel(s.spec.Kernel.Kind, s.heads[h].Stats)
+			} else {
+				specs[h].Family, errs[h] = f.Fit(s.heads[h].Stats)
+			}
 		}
 	})
 	for h, err := range errs {

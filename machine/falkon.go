@@ -105,8 +105,7 @@ func FitIterative(s Setup, rows Rows, lambda float64, o Iterative) (*Model, Iter
 			return nil, done, err
 		}
 	}
-	m := &Model{Kind: KindRidge, Task: g.setup.Task, Outputs: g.setup.Outputs, Spec: g.setup.Spec, Omega: g.setup.Omega,
-		Rows: g.n, Lambda: lambda, Weights: w, Intercept: slices.Clone(g.mean)}
+	m := ridgeModel(g.setup, g.n, lambda, w, slices.Clone(g.mean))
 	for i, mu := range g.raw {
 		for k := range m.Intercept {
 			m.Intercept[k] -= float64(mu * w.At(i, k))

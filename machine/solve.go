@@ -48,6 +48,12 @@ func (r *Ridge) model(k Kind, s *linalg.Solution) (*Model, error) {
 		Rows: s.N, Lambda: s.Lambda, Weights: s.W, Intercept: intercept}, nil
 }
 
+// ridgeModel is φ·w + intercept with the map of a setup.
+func ridgeModel(s Setup, rows int64, lambda float64, w dense.Matrix[float64], intercept []float64) *Model {
+	return &Model{Kind: KindRidge, Task: s.Task, Outputs: s.Outputs, Spec: s.Spec, Omega: s.Omega, Rows: rows,
+		Lambda: lambda, Weights: w, Intercept: intercept}
+}
+
 // landmarkModel is Σ_j α_j κ(x, z_j) + b with landmarks z.
 func landmarkModel(s Setup, z, alpha dense.Matrix[float64], intercept []float64, lambda float64, rows int64) *Model {
 	spec := s.Spec

@@ -15,6 +15,7 @@ import (
 var notForms = map[string]string{
 	"Angle":                    "geometry, not theory",
 	"DomainError":              "makes an error",
+	"LogVarMatern":             "of kernels that the calculator has no inputs for; theory.Of has it",
 	"NoClosedFormError.Error":  "of an error",
 	"NoClosedFormError.Unwrap": "of an error",
 	"Shape.String":             "a name",
