@@ -297,7 +297,8 @@ func TestMarksRefused(t *testing.T) {
 	for want, o := range map[string]Options{
 		`3 groups in column "patient" cannot be divided into 5 folds: ask for at most 3`: {Marks: data.MarkColumns{Group: "patient"}},
 		`folds of groups (patient) and of time (a): name one of them`:                    {Marks: data.MarkColumns{Group: "patient", Time: "a"}},
-		`no column "who", named as group`:                                                {Marks: data.MarkColumns{Group: "who"}},
+		`no column "who", named as group`: {
+			Marks: data.MarkColumns{Group: "who"}},
 		`the target y cannot also be weight`: {
 			Marks: data.MarkColumns{Time: "y"}},
 		`column b is to be kept, but is neither`: {Keep: []string{"b"}},
