@@ -18,7 +18,8 @@ type point struct {
 	eps         float64
 }
 
-// functions are the graphs of plan's functions, each of which plan.Side.Eval defines.
+// functions are the graphs of plan's functions, each of which plan.Side.Eval defines. Landmarks (plan.Columns) have
+// none: NewMap refuses them.
 var functions = [plan.Fns]func(p *point) Features{
 	plan.Exp:      func(p *point) Features { return Features{Log: p.exponent(p.t)} },
 	plan.ExpPM:    expPM,

@@ -38,6 +38,12 @@ func NewMap(specs ...randfeat.Spec) (*Map, error) {
 		if err != nil {
 			return nil, fmt.Errorf("spec %d: %w", i, err)
 		}
+		for _, l := range append(append([]plan.Leaf{}, pair.Query.Leaves...), pair.Key.Leaves...) {
+			if functions[l.Fn] == nil {
+				name := spec.Family.Name()
+				return nil, fmt.Errorf("spec %d: family %s has no graph: %w", i, name, errors.ErrUnsupported)
+			}
+		}
 		m.pairs, m.targets = append(m.pairs, pair), append(m.targets, spec.Target())
 		same := spec.Dim == m.dim && spec.Target().Kind == m.targets[0].Kind &&
 			sameStructure(m.pairs[0].Query, pair.Query) && sameStructure(m.pairs[0].Key, pair.Key)
