@@ -72,10 +72,17 @@ func (f *fit) chooseExact(s *sample, rows int64) (*decision, error) {
 	c.d.Lambda = e.at.lambda
 	c.noteKernel()
 	c.took(e)
-	b := Choice{Name: "bandwidth", Number: e.at.scale, Value: short(e.at.scale), Given: f.o.Bandwidth > 0,
+	c.found(e, fmt.Sprintf("best %s of %s", f.metric(), e.judged()))
+	c.d.Tried = len(e.all) > 1
+	return c.d, nil
+}
+
+// found lists the bandwidth and λ of a search, and how those that were open were chosen.
+func (c *chooser) found(e *exactSearch, how string) {
+	o := &c.f.o
+	b := Choice{Name: "bandwidth", Number: e.at.scale, Value: short(e.at.scale), Given: o.Bandwidth > 0,
 		Why: "as asked"}
-	l := Choice{Name: "lambda", Number: e.at.lambda, Value: short(e.at.lambda), Given: f.o.Lambda > 0, Why: "as asked"}
-	how := fmt.Sprintf("best %s of %s", f.metric(), e.judged())
+	l := Choice{Name: "lambda", Number: e.at.lambda, Value: short(e.at.lambda), Given: o.Lambda > 0, Why: "as asked"}
 	if !b.Given {
 		b.Why, b.Trials = how, e.shown(func(t trial) float64 { return t.spec.Kernel.Scale })
 	}
@@ -84,8 +91,6 @@ func (f *fit) chooseExact(s *sample, rows int64) (*decision, error) {
 	}
 	c.chosen(b)
 	c.chosen(l)
-	c.d.Tried = len(e.all) > 1
-	return c.d, nil
 }
 
 // judged says what the last trials were judged by.

@@ -41,18 +41,7 @@ func (f *fit) chooseLarge(s *sample, rows int64) (*decision, error) {
 	}
 	c.noteKernel()
 	c.took(e)
-	b := Choice{Name: "bandwidth", Number: e.at.scale, Value: short(e.at.scale), Given: f.o.Bandwidth > 0,
-		Why: "as asked"}
-	l := Choice{Name: "lambda", Number: e.at.lambda, Value: short(e.at.lambda), Given: f.o.Lambda > 0, Why: "as asked"}
-	how := fmt.Sprintf("best %s of the exact kernel: %s", f.metric(), e.judged())
-	if !b.Given {
-		b.Why, b.Trials = how, e.shown(func(t trial) float64 { return t.spec.Kernel.Scale })
-	}
-	if !l.Given {
-		l.Why, l.Trials = how, e.shown(func(t trial) float64 { return t.lambda })
-	}
-	c.chosen(b)
-	c.chosen(l)
+	c.found(e, fmt.Sprintf("best %s of the exact kernel: %s", f.metric(), e.judged()))
 	n, err := c.spec.OutDim()
 	if err != nil {
 		return nil, err
