@@ -42,6 +42,8 @@ func (c *Column) IsBare(i int) bool { return i < len(c.Bare) && c.Bare[i] }
 type Block struct {
 	Rows  int
 	First int64 // number of its first row, from 0
+	Unit  Unit  // which part of the table the rows are of: a block has rows of one
+	Row   int64 // number of its first row in the unit, from 0
 	Cols  []Column
 
 	arena []byte // backs the text
@@ -51,6 +53,7 @@ type Block struct {
 // reset empties the block and shapes its columns after want, keeping their memory.
 func (b *Block) reset(first int64, want []Kind) {
 	b.Rows, b.First, b.arena, b.text = 0, first, b.arena[:0], 0
+	b.Unit, b.Row = Unit{}, first
 	b.Cols = slices.Grow(b.Cols[:0], len(want))[:len(want)]
 	for j, k := range want {
 		c := &b.Cols[j]
@@ -121,7 +124,8 @@ func (b *Block) reserve(rows int, want []Kind) {
 
 // rows is a view of some rows, of columns that have that many.
 func (b *Block) rows(lo, hi int) Block {
-	part := Block{Rows: hi - lo, First: b.First + int64(lo), Cols: make([]Column, len(b.Cols))}
+	part := Block{Rows: hi - lo, First: b.First + int64(lo), Unit: b.Unit, Row: b.Row + int64(lo),
+		Cols: make([]Column, len(b.Cols))}
 	for j := range b.Cols {
 		c := &b.Cols[j]
 		if len(c.Num) == b.Rows {

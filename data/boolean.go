@@ -27,7 +27,7 @@ func boolAt(text []byte) (v float64, ok bool) {
 }
 
 // boolean reports whether a column holds truth values only; 0 and 1 count as such beside them.
-func (l *learner) boolean() bool {
+func (l *columnLearner) boolean() bool {
 	if l.texts == 0 || l.texts != l.bools || l.counts == nil || !l.counts.exact() {
 		return false
 	}
@@ -35,7 +35,7 @@ func (l *learner) boolean() bool {
 }
 
 // truths are the moments of a boolean column.
-func (l *learner) truths() moments {
+func (l *columnLearner) truths() moments {
 	n, ones := int64(0), int64(0)
 	for t, count := range l.counts.of {
 		v, _ := boolAt([]byte(t))

@@ -51,11 +51,43 @@ func (c *counts) add(text []byte) {
 	}
 }
 
-// merge adds up texts that rename maps to one.
-func (c *counts) merge(rename func(string) string) {
+// merge adds the counts of o. The bounds stay what they are for one summary of all texts: with more than k texts, the
+// count of the (k+1)-th is taken from all (Agarwal et al. 2012, Mergeable summaries, section 3).
+func (c *counts) merge(o *counts) {
+	c.k = min(c.k, o.k)
+	c.total, c.lost, c.long = c.total+o.total, c.lost+o.lost, c.long+o.long
+	if c.of == nil && len(o.of) > 0 {
+		c.of = make(map[string]*int64, len(o.of))
+	}
+	for t, n := range o.of {
+		if m, ok := c.of[t]; ok {
+			*m += *n
+		} else {
+			c.of[t] = n
+		}
+	}
+	if len(c.of) <= c.k {
+		return
+	}
+	all := make([]int64, 0, len(c.of))
+	for _, n := range c.of {
+		all = append(all, *n)
+	}
+	slices.Sort(all)
+	less := all[len(all)-1-c.k]
+	c.lost += less
+	for t, n := range c.of {
+		if *n -= less; *n <= 0 {
+			delete(c.of, t)
+		}
+	}
+}
+
+// rename adds up texts that to maps to one.
+func (c *counts) rename(to func(string) string) {
 	merged := make(map[string]*int64, len(c.of))
 	for t, n := range c.of {
-		t = rename(t)
+		t = to(t)
 		if m, ok := merged[t]; ok {
 			*m += *n
 		} else {

@@ -66,6 +66,8 @@ func (s *csvSource) Name() string      { return s.in.name }
 func (s *csvSource) Columns() []string { return s.columns }
 func (s *csvSource) Encoding() string  { return s.in.encoding.name() }
 
+func (s *csvSource) textEncoding() string { return s.in.encoding.decided() }
+
 func (s *csvSource) Open(want []Kind) (Reader, error) {
 	kinds, err := CheckKinds(want, len(s.columns), func(int) Kind { return Text })
 	if err != nil {

@@ -44,6 +44,18 @@ func (d *dates) add(text []byte) {
 	d.started = true
 }
 
+// merge adds the cells that o has seen.
+func (d *dates) merge(o *dates) {
+	d.n += o.n
+	for k := range d.days {
+		d.days[k].merge(o.days[k])
+		d.not[k] = d.not[k] || o.not[k]
+	}
+	d.clock = d.clock || o.clock
+	d.dotted = (d.dotted || !d.started) && (o.dotted || !o.started) && (d.started || o.started)
+	d.started = d.started || o.started
+}
+
 // of is the order of a column, or empty; both says that day and month may be either way round.
 func (d *dates) of() (order string, m moments, both bool) {
 	switch {

@@ -177,6 +177,31 @@ func (s *encodingState) name() string {
 	return ""
 }
 
+// decided is the encoding of the text, empty if it is ASCII so far.
+func (s *encodingState) decided() string {
+	if s == nil {
+		return ""
+	}
+	if e := s.is.Load(); e != nil {
+		return e.name
+	}
+	return ""
+}
+
+// encodingOf is the encoding of the text of a source that is not ASCII, or empty.
+func encodingOf(src Source) string {
+	for {
+		if e, ok := src.(interface{ textEncoding() string }); ok {
+			return e.textEncoding()
+		}
+		w, ok := src.(interface{ Unwrap() Source })
+		if !ok {
+			return EncodingOf(src)
+		}
+		src = w.Unwrap()
+	}
+}
+
 // EncodingOf is the encoding that the text of a source was read as, or empty for UTF-8 and binary formats. It is
 // certain once all rows have been read.
 func EncodingOf(src Source) string {

@@ -3,15 +3,12 @@ package data
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/par"
 )
 
 // Task is what is predicted of a target.
@@ -91,26 +88,6 @@ type Summary struct {
 	Notes    []string        `json:"notes,omitempty"`
 }
 
-// learner collects one column.
-type learner struct {
-	name    string
-	role    role
-	missing int64
-	numbers moments
-	counts  *counts // nil: not counted, or no longer
-	whole   bool    // all numbers are integers
-	texts   int64   // that are no numbers
-	bools   int64   // of them, those that are true or false
-	styles  styles  // of a field
-	dates   dates
-	sample  string // the first of them
-	where   string
-	buf     []byte
-
-	spelled   moments // of dates, or of numbers that are not plain
-	spellings int     // before canonicalise counted those of one number together
-}
-
 type role int
 
 const (
@@ -126,77 +103,30 @@ const (
 // Learn reads a table once and decides what every column is: numbers are standardised, text becomes levels, constant
 // columns and texts that nearly always differ (names, identifiers) are left out.
 //
+// It is a [Learner] for every leaf of the tree of the table's units (see [LeafUnits]), merged along the tree, so that
+// learning the leaves elsewhere gives the same schema, bit for bit.
+//
 // Memory does not depend on the number of rows: one block of at most 1024 rows, 2²⁰ cells and 32 MiB of text, one row
-// of at most MaxLine bytes, and at most 128 MiB or 5 KiB a column, whichever is more, for counting texts. A text format
-// that is parsed by several goroutines has for each two pieces of at most 256 KiB of text and their cells.
+// of at most MaxLine bytes, and at most 128 MiB or 5 KiB a column, whichever is more, for counting texts; for each of
+// the three levels of the tree that a table of more than 32 MiB may have as much again. A text format that is parsed by
+// several goroutines has for each two pieces of at most 256 KiB of text and their cells.
 func Learn(src Source, o LearnOptions) (*Schema, *Summary, error) {
-	if o.MaxLevels == 0 {
-		o.MaxLevels = 64
-	}
-	if o.MaxClasses == 0 {
-		o.MaxClasses = 1024
-	}
-	if o.MaxLevels < 1 || o.MaxClasses < 2 {
-		return nil, nil, fmt.Errorf("at most %d levels and %d classes: want at least 1 and 2", o.MaxLevels,
-			o.MaxClasses)
-	}
-	switch o.Task {
-	case Auto, Regression, Classification:
-	default:
-		return nil, nil, fmt.Errorf("unknown task %q: want regression or classification", o.Task)
-	}
-	columns := src.Columns()
-	learners, err := o.roles(src.Name(), columns)
+	l, err := NewLearner(src.Name(), src.Columns(), o)
 	if err != nil {
 		return nil, nil, err
 	}
-	tracked := min(max(levelMemory/((maxLevelBytes+64)*len(columns)), minTracked), maxTracked)
-	want := make([]Kind, len(columns))
-	for j, l := range learners {
-		switch l.role {
-		case asID, asSkip:
-			want[j] = Skip
-		case asNumeric:
-			want[j] = Number
-		case asCategorical:
-			want[j], l.counts = Text, newCounts(tracked)
-		case asText:
-			want[j] = Text
-		case asTarget:
-			l.counts = newCounts(max(o.MaxClasses, autoClasses) + 1)
-			if o.Task == Regression {
-				l.counts = nil
-			} else if o.Task == Classification {
-				want[j] = Text
-			}
-		default:
-			l.counts = newCounts(tracked)
-		}
-	}
-	rows, err := learnRows(src, want, learners)
-	if err != nil {
+	if err := l.addTree(src); err != nil {
 		return nil, nil, err
 	}
-	if rows == 0 {
-		return nil, nil, inputError(src.Name(), "the table has columns but no rows")
-	}
-	s, sum, err := finish(src.Name(), learners, rows, o, tracked)
-	if err == nil {
-		if s.Encoding = EncodingOf(src); s.Encoding != "" {
-			sum.Encoding = s.Encoding
-			sum.Notes = append(sum.Notes, fmt.Sprintf("the text is not UTF-8 and was read as %s: name its encoding if it is another",
-				s.Encoding))
-		}
-	}
-	return s, sum, err
+	return l.Schema()
 }
 
 // roles gives every column its role; names that are not columns are errors.
-func (o *LearnOptions) roles(place string, columns []string) ([]*learner, error) {
-	learners := make([]*learner, len(columns))
+func (o *LearnOptions) roles(place string, columns []string) ([]*columnLearner, error) {
+	learners := make([]*columnLearner, len(columns))
 	index := make(map[string]int, len(columns))
 	for j, c := range columns {
-		learners[j] = &learner{name: c, whole: true}
+		learners[j] = newColumnLearner(c, asField)
 		if _, ok := index[c]; ok {
 			return nil, inputError(place, "two columns are named %s: rename one", show(c))
 		}
@@ -247,123 +177,9 @@ func nameHint(name string, columns []string) string {
 	return ""
 }
 
-// learnCells is how many cells pay for a goroutine.
-const learnCells = 512
-
-// learnRows feeds every row to the learners.
-func learnRows(src Source, want []Kind, learners []*learner) (rows int64, err error) {
-	r, err := src.Open(want)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	var b Block
-	errs := make([]error, len(learners))
-	size := min(1024, max(1, 1<<20/len(want)))
-	for {
-		err := r.Read(&b, size)
-		if err == io.EOF {
-			return rows, nil
-		}
-		if err != nil {
-			return 0, err
-		}
-		// Columns know nothing of each other, so that which goroutine learns one changes nothing; the first that fails
-		// is named.
-		par.For(len(learners), learnCells/max(1, b.Rows)+1, func(lo, hi int) {
-			for j := lo; j < hi; j++ {
-				if want[j] != Skip {
-					errs[j] = learners[j].add(&b.Cols[j], r.Where)
-				}
-			}
-		})
-		for _, err := range errs {
-			if err != nil {
-				return 0, err
-			}
-		}
-		rows += int64(b.Rows)
-	}
-}
-
-// add takes the cells of a block.
-func (l *learner) add(c *Column, where func(int) string) error {
-	if c.Num != nil {
-		for i, v := range c.Num {
-			if err := l.number(v, nil, i, where); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	for i, t := range c.Text {
-		if t == nil {
-			if err := l.number(math.NaN(), nil, i, where); err != nil {
-				return err
-			}
-			continue
-		}
-		v, ok := ParseNumber(t)
-		if l.role == asField || l.role == asTarget {
-			if l.styles.add(t, v); !ok {
-				l.dates.add(t)
-			}
-		}
-		if ok {
-			if err := l.number(v, t, i, where); err != nil {
-				return err
-			}
-			continue
-		}
-		if _, ok := parseBool(t); ok {
-			l.bools++
-		}
-		if l.texts++; l.texts == 1 {
-			l.sample, l.where = show(t), where(i)
-			if l.counts == nil && l.role == asField { // counting had stopped: the numbers before were many
-				l.counts = newCounts(numericTracked)
-				l.counts.lost = 1
-			}
-		}
-		if l.counts != nil {
-			l.counts.add(t)
-		}
-	}
-	return nil
-}
-
-// number takes a number; NaN is missing. text is its spelling in the file, if it has one.
-func (l *learner) number(v float64, text []byte, i int, where func(int) string) error {
-	if math.IsNaN(v) {
-		if l.role == asTarget {
-			return columnError(where(i), l.name, dense.ErrNotFinite, "target %s is missing: remove the row, or have such rows left out",
-				show(l.name))
-		}
-		l.missing++
-		return nil
-	}
-	if math.IsInf(v, 0) {
-		return columnError(where(i), l.name, dense.ErrNotFinite, "column %s is infinite", show(l.name))
-	}
-	l.numbers.add(v)
-	l.whole = l.whole && v == math.Trunc(v)
-	if l.counts == nil {
-		return nil
-	}
-	if text == nil {
-		l.buf = append(l.buf[:0], canonical(v)...)
-		text = l.buf
-	}
-	l.counts.add(text)
-	if l.texts == 0 && l.role == asField && len(l.counts.of) > numericTracked {
-		l.counts = nil
-	}
-	return nil
-}
-
 // canonicalise counts all spellings of a number as one, unless they are codes: digits only, some with a leading zero,
 // such as 01 and 02. Codes keep their spelling, which the predictions would otherwise lose.
-func (l *learner) canonicalise() {
+func (l *columnLearner) canonicalise() {
 	codes := false
 	for t := range l.counts.of {
 		if !digitsOnly(t) {
@@ -374,7 +190,7 @@ func (l *learner) canonicalise() {
 	}
 	if !codes {
 		l.spellings = len(l.counts.of)
-		l.counts.merge(canonicalText)
+		l.counts.rename(canonicalText)
 	}
 }
 
@@ -383,7 +199,7 @@ func digitsOnly(t string) bool {
 }
 
 // classes are the distinct values of a target in increasing order, by number if all are numbers.
-func (l *learner) classes() []string {
+func (l *columnLearner) classes() []string {
 	if l.texts == 0 {
 		l.canonicalise()
 	}
@@ -399,7 +215,7 @@ func (l *learner) classes() []string {
 			}
 		}
 		l.spellings = len(l.counts.of)
-		l.counts.merge(func(t string) string { return spelled[truth(t)] })
+		l.counts.rename(func(t string) string { return spelled[truth(t)] })
 	}
 	names := l.counts.top(len(l.counts.of))
 	slices.SortFunc(names, func(a, b string) int {
@@ -439,7 +255,7 @@ func long(text []byte, v float64) bool {
 	return digitsOnly(strings.TrimLeft(string(text), "+-"))
 }
 
-func finish(place string, learners []*learner, rows int64, o LearnOptions, tracked int) (*Schema, *Summary, error) {
+func finish(place string, learners []*columnLearner, rows int64, o LearnOptions, tracked int) (*Schema, *Summary, error) {
 	s := &Schema{}
 	sum := &Summary{Rows: rows}
 	note := func(format string, args ...any) { sum.Notes = append(sum.Notes, fmt.Sprintf(format, args...)) }
@@ -494,7 +310,11 @@ func finish(place string, learners []*learner, rows int64, o LearnOptions, track
 			f, both := l.formatted()
 			m := l.spelled
 			if m.min == m.max && l.missing == 0 {
-				constant(l.counts.top(1)[0], show(l.counts.top(1)[0]))
+				value := l.sample // of more spellings than are counted
+				if top := l.counts.top(1); len(top) > 0 {
+					value = top[0]
+				}
+				constant(value, show(value))
 				break
 			}
 			if both {
@@ -540,13 +360,16 @@ func finish(place string, learners []*learner, rows int64, o LearnOptions, track
 				constant(value, show(value))
 				break
 			}
+			if numbers, text, ok := l.shards.conflict(); ok && l.role == asField {
+				return nil, nil, l.conflict(numbers, text, "column")
+			}
 			if l.role == asField && l.identifies(rows, o.MaxLevels) {
 				ignore("distinct texts, like names or identifiers")
 				break
 			}
 			if l.role == asField && l.numbers.n > 9*l.texts {
 				note("column %s is categorical though %d of its values are numbers: the first that is not is %s at %s",
-					show(l.name), l.numbers.n, l.sample, l.where)
+					show(l.name), l.numbers.n, l.sample, l.at)
 			}
 			f := Field{Name: l.name, Kind: Categorical, Levels: l.counts.top(min(o.MaxLevels, tracked)),
 				Missing: l.missing > 0}
@@ -576,6 +399,17 @@ func finish(place string, learners []*learner, rows int64, o LearnOptions, track
 	return s, sum, nil
 }
 
+// conflict says that a column is of numbers in one file and of texts in another.
+func (l *columnLearner) conflict(numbers, text, what string) error {
+	remedy := "categorical"
+	if what == "target" {
+		remedy = "a target of classes"
+	}
+	return columnError(l.at.String(), l.name, ErrSchema,
+		"%s %s is %s; it has only such texts in %s and only numbers in %s: correct one, or name it as %s",
+		what, show(l.name), l.sample, text, numbers, remedy)
+}
+
 // noneLeft says what became of the columns where none is left to predict from.
 func noneLeft(columns []ColumnSummary) string {
 	var why []string
@@ -596,19 +430,19 @@ func noneLeft(columns []ColumnSummary) string {
 }
 
 // dated reports whether all values are dates, in one order.
-func (l *learner) dated() bool {
+func (l *columnLearner) dated() bool {
 	order, _, _ := l.dates.of()
 	return l.role == asField && l.texts > 0 && l.numbers.n == 0 && order != ""
 }
 
 // styled reports whether all values are numbers, and some not plain ones.
-func (l *learner) styled() bool {
+func (l *columnLearner) styled() bool {
 	style, _, _ := l.styles.of()
 	return l.role == asField && l.texts > 0 && style != ""
 }
 
 // formatted is the field of a column of dates or of numbers that are not plain; both says that it could be another.
-func (l *learner) formatted() (f Field, both bool) {
+func (l *columnLearner) formatted() (f Field, both bool) {
 	f = Field{Name: l.name, Missing: l.missing > 0}
 	if l.dated() {
 		f.Kind, f.Clock = Time, l.dates.clock
@@ -624,7 +458,7 @@ func (l *learner) formatted() (f Field, both bool) {
 
 // identifies reports whether a text column looks like names of rows: more distinct texts than levels, and the levels
 // that would be kept cover less than half of the rows while most texts come only once or twice.
-func (l *learner) identifies(rows int64, maxLevels int) bool {
+func (l *columnLearner) identifies(rows int64, maxLevels int) bool {
 	if len(l.counts.of) <= maxLevels && l.counts.exact() {
 		return false
 	}
@@ -642,7 +476,7 @@ func (l *learner) identifies(rows int64, maxLevels int) bool {
 }
 
 // target decides between regression and classes.
-func (l *learner) target(place string, rows int64, o LearnOptions, note func(string, ...any)) (Target, error) {
+func (l *columnLearner) target(place string, rows int64, o LearnOptions, note func(string, ...any)) (Target, error) {
 	t := Target{Name: l.name}
 	classes := o.Task == Classification
 	if style, m, both := l.styles.of(); l.texts > 0 && style != "" && !classes && m.min < m.max {
@@ -654,17 +488,20 @@ func (l *learner) target(place string, rows int64, o LearnOptions, note func(str
 		return t, nil
 	}
 	if o.Task == Regression && l.texts > 0 {
-		return t, columnError(l.where, l.name, nil, "target %s is %s, want a number", show(l.name), l.sample)
+		return t, columnError(l.at.String(), l.name, nil, "target %s is %s, want a number", show(l.name), l.sample)
 	}
 	if o.Task == Auto {
 		classes = l.texts > 0
+		if numbers, text, ok := l.shards.conflict(); ok {
+			return t, l.conflict(numbers, text, "target")
+		}
 		distinct := len(l.counts.of)
 		switch {
 		case classes && l.numbers.n > 9*l.texts && (distinct > autoClasses || !l.counts.exact()):
-			return t, columnError(l.where, l.name, nil, "target %s is %s, though %d of its values are numbers: correct it, or ask for classification", show(l.name), l.sample, l.numbers.n)
+			return t, columnError(l.at.String(), l.name, nil, "target %s is %s, though %d of its values are numbers: correct it, or ask for classification", show(l.name), l.sample, l.numbers.n)
 		case classes && rows >= autoRows && 2*int64(distinct) > rows && l.counts.exact():
 			return t, columnError(place, l.name, nil, "target %s has %d distinct texts in %d rows, such as %s at %s: an identifier? Ask for classification if they are classes",
-				show(l.name), distinct, rows, l.sample, l.where)
+				show(l.name), distinct, rows, l.sample, l.at)
 		}
 		if !classes && l.whole && rows >= autoRows && l.counts.exact() {
 			l.canonicalise()
@@ -691,7 +528,7 @@ func (l *learner) target(place string, rows int64, o LearnOptions, note func(str
 	if !l.counts.exact() || len(l.counts.of) > o.MaxClasses {
 		hint := ""
 		if l.texts > 0 && l.numbers.n > l.texts {
-			hint = fmt.Sprintf(" (most are numbers; the first that is not is %s at %s)", l.sample, l.where)
+			hint = fmt.Sprintf(" (most are numbers; the first that is not is %s at %s)", l.sample, l.at)
 		}
 		return t, columnError(place, l.name, nil, "target %s has more than %d classes%s: an identifier, or a quantity for regression?", show(l.name), o.MaxClasses, hint)
 	}

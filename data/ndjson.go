@@ -92,6 +92,8 @@ func (s *jsonSource) Name() string      { return s.in.name }
 func (s *jsonSource) Columns() []string { return s.columns }
 func (s *jsonSource) Encoding() string  { return s.in.encoding.name() }
 
+func (s *jsonSource) textEncoding() string { return s.in.encoding.decided() }
+
 func (s *jsonSource) Open(want []Kind) (Reader, error) {
 	kinds, err := CheckKinds(want, len(s.columns), func(int) Kind { return Text })
 	if err != nil {

@@ -40,6 +40,13 @@ func (s *styles) add(text []byte, plain float64) {
 	}
 }
 
+// merge adds the cells that o has seen.
+func (s *styles) merge(o *styles) {
+	s.point.merge(o.point)
+	s.comma.merge(o.comma)
+	s.noPoint, s.noComma = s.noPoint || o.noPoint, s.noComma || o.noComma
+}
+
 // of is the style of a column, or empty; both says that the texts can be read in either, as different numbers.
 func (s *styles) of() (style string, m moments, both bool) {
 	switch {

@@ -2,6 +2,8 @@ package data
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -326,6 +328,16 @@ func (s *Schema) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// Digest is the SHA-256 of the schema, in hexadecimal: parts of a computation that must agree on it carry it.
+func (s *Schema) Digest() string {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // Validate has refused numbers that are not finite
+	}
+	sum := sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
 // listNames joins names for a message, cut to a readable number.
 func listNames(names []string) string {
 	const most = 10
@@ -357,8 +369,26 @@ func (m *moments) add(v float64) {
 	}
 	d := v - m.mean
 	m.mean += d / float64(m.n)
-	m.m2 += d * (v - m.mean)
+	m.m2 += float64(d * (v - m.mean)) // not fused, for the same bits on every processor
 	m.min, m.max = min(m.min, v), max(m.max, v)
+}
+
+// merge adds the moments of other numbers: Chan, Golub and LeVeque 1979 (Updating formulae and a pairwise algorithm for
+// computing sample variances), (2.1).
+func (m *moments) merge(o moments) {
+	switch {
+	case o.n == 0:
+		return
+	case m.n == 0:
+		*m = o
+		return
+	}
+	n, a, b := float64(m.n+o.n), float64(m.n), float64(o.n)
+	d := o.mean - m.mean
+	m.m2 += o.m2 + float64(float64(d*d)*(a/n*b))
+	m.mean += float64(d * (b / n))
+	m.n += o.n
+	m.min, m.max = min(m.min, o.min), max(m.max, o.max)
 }
 
 // scale is the standard deviation, or 1 if all values are equal.
@@ -368,3 +398,5 @@ func (m *moments) scale() float64 {
 	}
 	return math.Sqrt(m.m2 / float64(m.n))
 }
+
+func sum256(b []byte) [32]byte { return sha256.Sum256(b) }

@@ -1,0 +1,257 @@
+package data
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// columnLearner is what is known of a column.
+type columnLearner struct {
+	name    string
+	role    role
+	missing int64
+	numbers moments
+	counts  *counts // nil: not counted, or no longer
+	whole   bool    // all numbers are integers
+	texts   int64   // that are no numbers
+	bools   int64   // of them, those that are true or false
+	styles  styles  // of a field or target
+	dates   dates
+	sample  string // the first of the texts
+	at      spot   // of it
+	shards  shardKinds
+	buf     []byte
+
+	spelled   moments // of dates, or of numbers that are not plain
+	spellings int     // before canonicalise counted those of one number together
+}
+
+// spot is the place of a row.
+type spot struct {
+	file string
+	unit Unit
+	row  int64  // in the unit, from 0
+	text string // for messages, if it is known
+}
+
+func (s spot) String() string {
+	if s.text != "" || s.file == "" {
+		return s.text
+	}
+	if s.unit.Block == 0 {
+		return fmt.Sprintf("%s: row %d", s.file, s.row+1)
+	}
+	return fmt.Sprintf("%s: row %d of block %d", s.file, s.row+1, s.unit.Block+1)
+}
+
+func newColumnLearner(name string, r role) *columnLearner {
+	return &columnLearner{name: name, role: r, whole: true}
+}
+
+// clone is a copy that the methods which decide may change.
+func (l *columnLearner) clone() *columnLearner {
+	out := *l
+	if l.counts != nil {
+		c := *l.counts
+		c.of = make(map[string]*int64, len(l.counts.of))
+		for t, n := range l.counts.of {
+			m := *n
+			c.of[t] = &m
+		}
+		out.counts = &c
+	}
+	return &out
+}
+
+// add takes the cells of column j of a block. quick says that where can be asked for every block.
+func (l *columnLearner) add(b *Block, j int, file string, where func(int) string, quick bool) error {
+	c := &b.Cols[j]
+	numbers, texts := l.numbers.n, l.texts
+	defer func() {
+		l.shards.add(shardKind{shard: b.Unit.Shard, name: file, number: l.numbers.n > numbers, text: l.texts > texts})
+	}()
+	if c.Num != nil {
+		for i, v := range c.Num {
+			if err := l.number(v, nil, i, where); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for i, t := range c.Text {
+		if t == nil {
+			if err := l.number(math.NaN(), nil, i, where); err != nil {
+				return err
+			}
+			continue
+		}
+		v, ok := ParseNumber(t)
+		if l.role == asField || l.role == asTarget {
+			if l.styles.add(t, v); !ok {
+				l.dates.add(t)
+			}
+		}
+		if ok {
+			if err := l.number(v, t, i, where); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, ok := parseBool(t); ok {
+			l.bools++
+		}
+		if l.texts++; l.texts == 1 {
+			l.sample, l.at = show(t), spot{file: file, unit: b.Unit, row: b.Row + int64(i)}
+			if quick {
+				l.at.text = where(i)
+			}
+			if l.counts == nil && l.role == asField { // counting had stopped: the numbers before were many
+				l.counts = newCounts(numericTracked)
+				l.counts.lost = max(1, l.numbers.n)
+			}
+		}
+		if l.counts != nil {
+			l.counts.add(t)
+		}
+	}
+	return nil
+}
+
+// number takes a number; NaN is missing. text is its spelling in the file, if it has one.
+func (l *columnLearner) number(v float64, text []byte, i int, where func(int) string) error {
+	if math.IsNaN(v) {
+		if l.role == asTarget {
+			return columnError(where(i), l.name, dense.ErrNotFinite, "target %s is missing: remove the row, or have such rows left out",
+				show(l.name))
+		}
+		l.missing++
+		return nil
+	}
+	if math.IsInf(v, 0) {
+		return columnError(where(i), l.name, dense.ErrNotFinite, "column %s is infinite", show(l.name))
+	}
+	l.numbers.add(v)
+	l.whole = l.whole && v == math.Trunc(v)
+	if l.counts == nil {
+		return nil
+	}
+	if text == nil {
+		l.buf = append(l.buf[:0], canonical(v)...)
+		text = l.buf
+	}
+	l.counts.add(text)
+	l.stopCounting()
+	return nil
+}
+
+// stopCounting gives up on a field of numbers only that has many.
+func (l *columnLearner) stopCounting() {
+	if l.counts != nil && l.texts == 0 && l.role == asField && len(l.counts.of) > numericTracked {
+		l.counts = nil
+	}
+}
+
+// merge adds the cells behind, which o has seen.
+func (l *columnLearner) merge(o *columnLearner) {
+	switch field := l.role == asField; {
+	case l.counts != nil && o.counts != nil:
+		l.counts.merge(o.counts)
+	case field && l.counts == nil && o.texts > 0: // as if the first text of o came to l
+		l.counts = newCounts(numericTracked)
+		l.counts.lost = max(1, l.numbers.n)
+		l.counts.merge(o.counts)
+	case field && o.counts == nil && l.texts > 0: // the numbers of o were many, and are not known one by one
+		l.counts.lost += o.numbers.n
+		l.counts.total += o.numbers.n
+	default:
+		l.counts = nil
+	}
+	if l.texts == 0 {
+		l.sample, l.at = o.sample, o.at
+	}
+	l.missing += o.missing
+	l.texts += o.texts
+	l.bools += o.bools
+	l.whole = l.whole && o.whole
+	l.numbers.merge(o.numbers)
+	l.styles.merge(&o.styles)
+	l.dates.merge(&o.dates)
+	l.shards.merge(&o.shards)
+	l.stopCounting()
+}
+
+// shardKind is whether the cells of a column in a shard are numbers, other texts, or both.
+type shardKind struct {
+	shard        int
+	name         string // of the file
+	number, text bool
+}
+
+// shardKinds looks for a shard that has only numbers in a column and another that has only texts. Of a range of shards
+// it holds the first and the last, which may go on outside of the range, and of those between the first of each kind.
+type shardKinds struct {
+	open          [2]shardKind
+	n             int       // of open that are set: one if first and last are the same
+	numbers, text shardKind // name is empty: none
+}
+
+func (s *shardKinds) add(k shardKind) {
+	if s.n > 0 && s.open[s.n-1].shard == k.shard {
+		last := &s.open[s.n-1]
+		last.number, last.text = last.number || k.number, last.text || k.text
+		return
+	}
+	s.merge(&shardKinds{open: [2]shardKind{k}, n: 1})
+}
+
+// merge adds a range behind.
+func (s *shardKinds) merge(o *shardKinds) {
+	if o.n == 0 {
+		return
+	}
+	if s.n == 0 {
+		*s = *o
+		return
+	}
+	all := make([]shardKind, 0, 4)
+	all = append(all, s.open[:s.n]...)
+	rest := o.open[:o.n]
+	if last := &all[len(all)-1]; last.shard == rest[0].shard {
+		last.number, last.text = last.number || rest[0].number, last.text || rest[0].text
+		rest = rest[1:]
+	}
+	all = append(all, rest...)
+	for _, k := range all[1:max(1, len(all)-1)] {
+		s.close(k)
+	}
+	if s.numbers.name == "" {
+		s.numbers = o.numbers
+	}
+	if s.text.name == "" {
+		s.text = o.text
+	}
+	s.open, s.n = [2]shardKind{all[0]}, 1
+	if len(all) > 1 {
+		s.open[1], s.n = all[len(all)-1], 2
+	}
+}
+
+// close notes a shard that nothing more comes of.
+func (s *shardKinds) close(k shardKind) {
+	if k.number && !k.text && s.numbers.name == "" {
+		s.numbers = k
+	}
+	if k.text && !k.number && s.text.name == "" {
+		s.text = k
+	}
+}
+
+// conflict names a file of numbers only and one of texts only.
+func (s shardKinds) conflict() (numbers, text string, ok bool) {
+	for _, k := range s.open[:s.n] {
+		s.close(k)
+	}
+	return s.numbers.name, s.text.name, s.numbers.name != "" && s.text.name != ""
+}

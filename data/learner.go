@@ -1,0 +1,276 @@
+package data
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// Learner collects what the schema of a table follows from. Learners of consecutive parts of a table can be made
+// anywhere, saved and merged in order.
+//
+// Counts, ranges and what all cells have in common do not depend on how a table is cut. Means and scales do by their
+// last bits (Chan, Golub and LeVeque 1979), and so do the counts of columns with more distinct texts than are held (see
+// [LearnOptions]): both are the same for every way of merging along the tree of [LeafUnits], which is that of [Learn].
+type Learner struct {
+	place   string
+	columns []string
+	o       LearnOptions
+	tracked int // distinct texts of a column
+	want    []Kind
+	cols    []*columnLearner
+	rows    int64
+	// The encoding of text other than ASCII in the first and the last shard: one file has one.
+	first, last shardText
+}
+
+// shardText is the encoding of the text of a shard.
+type shardText struct {
+	shard    int
+	name     string // of the file
+	encoding string // empty: ASCII so far, or no text
+}
+
+// NewLearner begins with no rows. place names the table in messages.
+func NewLearner(place string, columns []string, o LearnOptions) (*Learner, error) {
+	if o.MaxLevels == 0 {
+		o.MaxLevels = 64
+	}
+	if o.MaxClasses == 0 {
+		o.MaxClasses = 1024
+	}
+	if o.MaxLevels < 1 || o.MaxClasses < 2 {
+		return nil, fmt.Errorf("at most %d levels and %d classes: want at least 1 and 2", o.MaxLevels, o.MaxClasses)
+	}
+	switch o.Task {
+	case Auto, Regression, Classification:
+	default:
+		return nil, fmt.Errorf("unknown task %q: want regression or classification", o.Task)
+	}
+	cols, err := o.roles(place, columns)
+	if err != nil {
+		return nil, err
+	}
+	l := &Learner{place: place, columns: slices.Clone(columns), o: o, cols: cols, want: make([]Kind, len(columns))}
+	l.tracked = min(max(levelMemory/((maxLevelBytes+64)*max(1, len(columns))), minTracked), maxTracked)
+	for j, c := range cols {
+		c.counts = l.newCounts(c.role)
+		switch {
+		case c.role == asID || c.role == asSkip:
+			l.want[j] = Skip
+		case c.role == asNumeric:
+			l.want[j] = Number
+		case c.role == asCategorical || c.role == asText || c.role == asTarget && o.Task == Classification:
+			l.want[j] = Text
+		}
+	}
+	return l, nil
+}
+
+// newCounts are those of a column that has no cells; nil: none.
+func (l *Learner) newCounts(r role) *counts {
+	switch {
+	case r == asTarget && l.o.Task != Regression:
+		return newCounts(max(l.o.MaxClasses, autoClasses) + 1)
+	case r == asCategorical || r == asField:
+		return newCounts(l.tracked)
+	}
+	return nil
+}
+
+// blank is a learner of the same table without rows.
+func (l *Learner) blank() *Learner {
+	out := &Learner{place: l.place, columns: l.columns, o: l.o, tracked: l.tracked, want: l.want,
+		cols: make([]*columnLearner, len(l.cols))}
+	for j, c := range l.cols {
+		out.cols[j] = newColumnLearner(c.name, c.role)
+		out.cols[j].counts = l.newCounts(c.role)
+	}
+	return out
+}
+
+// Rows is how many have been added.
+func (l *Learner) Rows() int64 { return l.rows }
+
+// Options are those that the learner was made with, defaults filled in.
+func (l *Learner) Options() LearnOptions { return l.o }
+
+// AddSource reads src once and adds its rows behind those that came before. Its columns must be those of the learner, in
+// the same order.
+func (l *Learner) AddSource(src Source) error {
+	return l.read(src, func(Unit) (*Learner, error) { return l, nil })
+}
+
+// addTree adds all rows of a table to a learner without any, along the tree.
+func (l *Learner) addTree(src Source) error {
+	units := UnitsOf(src)
+	group := LeafUnits(len(units))
+	tree := leafTree[*Learner]{merge: (*Learner).Merge}
+	leaf, at, now := l.blank(), 0, 0 // the leaf of unit at
+	err := l.read(src, func(u Unit) (*Learner, error) {
+		for at < len(units) && units[at] != u {
+			at++
+		}
+		if next := at / group; next != now {
+			if err := tree.add(leaf); err != nil {
+				return nil, err
+			}
+			leaf, now = l.blank(), next
+		}
+		return leaf, nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := tree.add(leaf); err != nil {
+		return err
+	}
+	root, _, err := tree.root()
+	if err == nil {
+		first, last := l.first, l.last
+		*l = *root
+		l.first, l.last = first, last
+	}
+	return err
+}
+
+// read gives every row to the learner of its unit.
+func (l *Learner) read(src Source, of func(Unit) (*Learner, error)) (err error) {
+	if !slices.Equal(src.Columns(), l.columns) {
+		return &InputError{Place: src.Name(), Err: ErrSchema, Detail: fmt.Sprintf("the columns are %s, want %s",
+			listNames(src.Columns()), listNames(l.columns))}
+	}
+	r, err := src.Open(l.want)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	var b Block
+	errs := make([]error, len(l.cols))
+	size := min(1024, max(1, 1<<20/len(l.want)))
+	shard := 0 // of the last block
+	for {
+		err := r.Read(&b, size)
+		if err == io.EOF {
+			return l.noteEncoding(shardText{shard: shard, name: ShardName(src, shard), encoding: encodingOf(src)})
+		}
+		if err != nil {
+			return err
+		}
+		to, err := of(b.Unit)
+		if err != nil {
+			return err
+		}
+		shard = b.Unit.Shard
+		name := ShardName(src, shard)
+		where := r.Where
+		// Columns know nothing of each other, so that which goroutine learns one changes nothing; the first that fails
+		// is named.
+		par.For(len(to.cols), learnCells/max(1, b.Rows)+1, func(lo, hi int) {
+			for j := lo; j < hi; j++ {
+				if l.want[j] != Skip {
+					errs[j] = to.cols[j].add(&b, j, name, where, knowsPlace(r))
+				}
+			}
+		})
+		for _, err := range errs {
+			if err != nil {
+				return err
+			}
+		}
+		to.rows += int64(b.Rows)
+	}
+}
+
+// learnCells is how many cells pay for a goroutine.
+const learnCells = 512
+
+// ShardName is the name of a file of a source.
+func ShardName(src Source, shard int) string {
+	for {
+		if t, ok := src.(interface{ ShardName(int) string }); ok {
+			return t.ShardName(shard)
+		}
+		w, ok := src.(interface{ Unwrap() Source })
+		if !ok {
+			return src.Name()
+		}
+		src = w.Unwrap()
+	}
+}
+
+// knowsPlace reports whether Where is quick. A reader that begins inside a file of text has to count lines for it.
+func knowsPlace(r Reader) bool {
+	p, ok := r.(interface{ knowsPlace() bool })
+	return !ok || p.knowsPlace()
+}
+
+func (l *Learner) noteEncoding(s shardText) error {
+	switch {
+	case s.encoding == "":
+	case l.first.encoding == "":
+		l.first, l.last = s, s
+	case l.last.shard == s.shard && l.last.encoding != s.encoding:
+		return inputError(s.name, "some of the text is %s and some %s: name the encoding of the file", l.last.encoding,
+			s.encoding)
+	default:
+		l.last = s
+	}
+	return nil
+}
+
+// Merge adds what o has learned from the rows behind those of l. o is not used again.
+func (l *Learner) Merge(o *Learner) error {
+	if l.fingerprint() != o.fingerprint() {
+		return fmt.Errorf("learners of %s and %s have other columns or options: both must be of one table: %w", l.place,
+			o.place, ErrSchema)
+	}
+	if err := l.noteEncoding(o.first); err != nil {
+		return err
+	}
+	if o.last.encoding != "" {
+		l.last = o.last
+	}
+	for j, c := range l.cols {
+		c.merge(o.cols[j])
+	}
+	l.rows += o.rows
+	return nil
+}
+
+// fingerprint is equal for learners that can be merged.
+func (l *Learner) fingerprint() [32]byte {
+	b, err := json.Marshal(struct {
+		Columns []string
+		Options LearnOptions
+	}{l.columns, l.o})
+	if err != nil {
+		panic(err) // strings and numbers
+	}
+	return sum256(b)
+}
+
+// Schema decides what every column is. Rows may be added afterwards.
+func (l *Learner) Schema() (*Schema, *Summary, error) {
+	if l.rows == 0 {
+		return nil, nil, inputError(l.place, "the table has columns but no rows")
+	}
+	cols := make([]*columnLearner, len(l.cols))
+	for j, c := range l.cols {
+		cols[j] = c.clone()
+	}
+	s, sum, err := finish(l.place, cols, l.rows, l.o, l.tracked)
+	if err != nil {
+		return nil, nil, err
+	}
+	if e := l.first.encoding; e != "" && e != utf8Text.name {
+		s.Encoding, sum.Encoding = e, e
+		sum.Notes = append(sum.Notes, fmt.Sprintf("the text is not UTF-8 and was read as %s: name its encoding if it is another",
+			e))
+	}
+	return s, sum, nil
+}

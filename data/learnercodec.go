@@ -1,0 +1,329 @@
+package data
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat/internal/seal"
+)
+
+// A learner is saved as a record of package seal: its fingerprint is that of columns and options, its counts are
+// columns and rows. In the body texts stand behind their lengths, whole numbers are varints, floats eight bytes.
+// Texts that are counted come in increasing order, so that equal learners are equal bytes.
+var learnerFormat = seal.Format{Magic: "randfeat learner\n", Version: 1, Counts: 2}
+
+// AppendBinary appends the learner to b.
+func (l *Learner) AppendBinary(b []byte) ([]byte, error) {
+	start := len(b)
+	b = learnerFormat.Begin(b, seal.Header{Fingerprint: l.fingerprint(),
+		Counts: []uint64{uint64(len(l.columns)), uint64(l.rows)}})
+	o, err := json.Marshal(l.o)
+	if err != nil {
+		return nil, err
+	}
+	w := &learnerWriter{b}
+	w.text(l.place)
+	w.text(string(o))
+	for _, name := range l.columns {
+		w.text(name)
+	}
+	for _, s := range []shardText{l.first, l.last} {
+		w.whole(int64(s.shard))
+		w.text(s.name)
+		w.text(s.encoding)
+	}
+	for j, c := range l.cols {
+		if l.want[j] != Skip {
+			w.column(c)
+		}
+	}
+	return seal.Close(w.b, start), nil
+}
+
+// MarshalBinary is AppendBinary to nothing.
+func (l *Learner) MarshalBinary() ([]byte, error) { return l.AppendBinary(nil) }
+
+// UnmarshalBinary reads what AppendBinary wrote. Bytes that are damaged, of another version or not possible are an error
+// of kind [seal.ErrCorrupt], and memory is in proportion to their number.
+func (l *Learner) UnmarshalBinary(b []byte) error {
+	read, err := ReadLearner(b)
+	if err != nil {
+		return err
+	}
+	*l = *read
+	return nil
+}
+
+// ReadLearner is the learner that AppendBinary wrote.
+func ReadLearner(b []byte) (*Learner, error) {
+	corrupt := func(format string, args ...any) error {
+		return fmt.Errorf("a saved learner of a schema: %s: %w", fmt.Sprintf(format, args...), seal.ErrCorrupt)
+	}
+	h, body, err := learnerFormat.Open(b)
+	if err != nil {
+		return nil, fmt.Errorf("a saved learner of a schema: %w", err)
+	}
+	r := &learnerReader{b: body}
+	place := r.text()
+	var o LearnOptions
+	if err := json.Unmarshal([]byte(r.text()), &o); err != nil {
+		return nil, corrupt("%v", err)
+	}
+	if h.Counts[0] > uint64(min(len(r.b), maxFields)) { // a name takes a byte
+		return nil, corrupt("%d columns in %d bytes", h.Counts[0], len(body))
+	}
+	columns := make([]string, h.Counts[0])
+	for j := range columns {
+		columns[j] = r.text()
+	}
+	if r.bad {
+		return nil, corrupt("it ends early")
+	}
+	l, err := NewLearner(place, columns, o)
+	if err != nil {
+		return nil, corrupt("%v", err)
+	}
+	if l.fingerprint() != h.Fingerprint {
+		return nil, corrupt("the fingerprint is not that of its columns and options")
+	}
+	l.rows = int64(h.Counts[1])
+	for _, s := range []*shardText{&l.first, &l.last} {
+		s.shard, s.name, s.encoding = r.index(), r.text(), r.text()
+		if s.encoding != "" && !KnownEncoding(s.encoding) {
+			r.bad = true
+		}
+	}
+	for j, c := range l.cols {
+		if l.want[j] == Skip {
+			continue
+		}
+		most := -1
+		if c.counts != nil {
+			most = c.counts.k
+		}
+		if r.column(c, most); r.bad || c.missing+c.numbers.n+c.texts != l.rows {
+			return nil, corrupt("column %s is damaged", show(c.name))
+		}
+	}
+	if r.bad || len(r.b) > 0 {
+		return nil, corrupt("%d bytes are left", len(r.b))
+	}
+	return l, nil
+}
+
+type learnerWriter struct{ b []byte }
+
+func (w *learnerWriter) whole(n int64) { w.b = binary.AppendUvarint(w.b, uint64(n)) }
+func (w *learnerWriter) text(t string) {
+	w.whole(int64(len(t)))
+	w.b = append(w.b, t...)
+}
+
+// flags packs truth values into a byte, the first lowest.
+func (w *learnerWriter) flags(f ...bool) {
+	bits := byte(0)
+	for i, set := range f {
+		if set {
+			bits |= 1 << i
+		}
+	}
+	w.b = append(w.b, bits)
+}
+
+func (w *learnerWriter) moments(m moments) {
+	w.whole(m.n)
+	if m.n > 0 {
+		w.b = seal.Append(w.b, m.mean, m.m2, m.min, m.max)
+	}
+}
+
+func (w *learnerWriter) shard(k shardKind) {
+	w.whole(int64(k.shard))
+	w.text(k.name)
+	w.flags(k.number, k.text)
+}
+
+func (w *learnerWriter) column(c *columnLearner) {
+	w.whole(c.missing)
+	w.whole(c.texts)
+	w.whole(c.bools)
+	w.flags(c.whole, c.styles.noPoint, c.styles.noComma, c.dates.clock, c.dates.dotted, c.dates.started, c.counts != nil)
+	w.flags(c.dates.not[:]...)
+	w.moments(c.numbers)
+	w.moments(c.styles.point)
+	w.moments(c.styles.comma)
+	w.whole(c.dates.n)
+	for _, m := range c.dates.days {
+		w.moments(m)
+	}
+	w.text(c.sample)
+	w.text(c.at.file)
+	w.whole(int64(c.at.unit.Shard))
+	w.whole(int64(c.at.unit.Block))
+	w.whole(c.at.row)
+	w.whole(int64(c.shards.n))
+	for _, k := range c.shards.open[:c.shards.n] {
+		w.shard(k)
+	}
+	w.shard(c.shards.numbers)
+	w.shard(c.shards.text)
+	if c.counts == nil {
+		return
+	}
+	w.whole(int64(c.counts.k))
+	w.whole(c.counts.total)
+	w.whole(c.counts.lost)
+	w.whole(c.counts.long)
+	texts := make([]string, 0, len(c.counts.of))
+	for t := range c.counts.of {
+		texts = append(texts, t)
+	}
+	slices.Sort(texts)
+	w.whole(int64(len(texts)))
+	for _, t := range texts {
+		w.text(t)
+		w.whole(*c.counts.of[t])
+	}
+}
+
+// learnerReader reads from the front of b. bad says that something was impossible; what is read then is zero.
+type learnerReader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *learnerReader) whole() int64 {
+	v, n := binary.Uvarint(r.b)
+	// Half the range: sums of two do not overflow. One spelling for every number.
+	if n <= 0 || v > math.MaxInt64/2 || n > 1 && r.b[n-1] == 0 {
+		r.b, r.bad = nil, true
+		return 0
+	}
+	r.b = r.b[n:]
+	return int64(v)
+}
+
+// index is a number of shards or blocks.
+func (r *learnerReader) index() int {
+	n := r.whole()
+	if n > math.MaxInt32 {
+		r.bad = true
+		return 0
+	}
+	return int(n)
+}
+
+func (r *learnerReader) text() string {
+	n := r.whole()
+	if n > int64(len(r.b)) {
+		r.b, r.bad = nil, true
+		return ""
+	}
+	t := string(r.b[:n])
+	r.b = r.b[n:]
+	return t
+}
+
+func (r *learnerReader) flags(n int) byte {
+	if len(r.b) == 0 || r.b[0]>>n != 0 {
+		r.b, r.bad = nil, true
+		return 0
+	}
+	f := r.b[0]
+	r.b = r.b[1:]
+	return f
+}
+
+func (r *learnerReader) moments() (m moments) {
+	if m.n = r.whole(); m.n == 0 {
+		return m
+	}
+	if len(r.b) < 32 {
+		r.b, r.bad = nil, true
+		return moments{}
+	}
+	f := func() float64 {
+		v := math.Float64frombits(binary.LittleEndian.Uint64(r.b))
+		r.b = r.b[8:]
+		return v
+	}
+	// Mean and squares of numbers near the largest may have overflown, which Schema reports.
+	if m.mean, m.m2, m.min, m.max = f(), f(), f(), f(); !(m.min <= m.max) || m.m2 < 0 || math.IsInf(m.min, 0) ||
+		math.IsInf(m.max, 0) {
+		r.bad = true
+	}
+	return m
+}
+
+func (r *learnerReader) shard() shardKind {
+	k := shardKind{shard: r.index(), name: r.text()}
+	f := r.flags(2)
+	k.number, k.text = f&1 != 0, f&2 != 0
+	return k
+}
+
+// column reads what column wrote; most is how many texts its counts may hold, -1 if it has none.
+func (r *learnerReader) column(c *columnLearner, most int) {
+	c.missing, c.texts, c.bools = r.whole(), r.whole(), r.whole()
+	f := r.flags(7)
+	c.whole, c.styles.noPoint, c.styles.noComma = f&1 != 0, f&2 != 0, f&4 != 0
+	c.dates.clock, c.dates.dotted, c.dates.started = f&8 != 0, f&16 != 0, f&32 != 0
+	not := r.flags(3)
+	for k := range c.dates.not {
+		c.dates.not[k] = not&(1<<k) != 0
+	}
+	c.numbers, c.styles.point, c.styles.comma = r.moments(), r.moments(), r.moments()
+	c.dates.n = r.whole()
+	for k := range c.dates.days {
+		c.dates.days[k] = r.moments()
+	}
+	c.sample = r.text()
+	c.at = spot{file: r.text(), unit: Unit{Shard: r.index(), Block: r.index()}, row: r.whole()}
+	if c.shards.n = r.index(); c.shards.n > len(c.shards.open) {
+		c.shards.n, r.bad = 0, true
+	}
+	for i := range c.shards.n {
+		c.shards.open[i] = r.shard()
+	}
+	c.shards.numbers, c.shards.text = r.shard(), r.shard()
+	c.counts = nil
+	if c.bools > c.texts {
+		r.bad = true
+	}
+	if f&64 == 0 {
+		r.bad = r.bad || most >= 0 && (c.role != asField || c.texts > 0) // only fields of many numbers stop counting
+		return
+	}
+	n := newCounts(r.index())
+	n.total, n.lost, n.long = r.whole(), r.whole(), r.whole()
+	size := r.index()
+	if n.k > most || n.k < 1 || size > n.k || size > len(r.b) {
+		r.bad = true
+		return
+	}
+	n.of = make(map[string]*int64, size)
+	before := ""
+	for i := range size {
+		t, count := r.text(), r.whole()
+		if count < 1 || len(t) > maxLevelBytes || i > 0 && t <= before {
+			r.bad = true
+			return
+		}
+		n.of[t], before = &count, t
+	}
+	// Without losses every cell has been counted, which the decisions rely on.
+	sum := n.long
+	for _, count := range n.of {
+		if sum += *count; sum < 0 {
+			r.bad = true
+			return
+		}
+	}
+	if r.bad = r.bad || n.lost == 0 && (sum != n.total || n.total != c.numbers.n+c.texts); r.bad {
+		return
+	}
+	c.counts = n
+}

@@ -1,0 +1,96 @@
+package data
+
+// Unit is a part of a table of one or more files: block number Block of file number Shard, both from 0. Files are cut
+// into blocks of about [Options].UnitBytes at places that depend on nothing else, so that a table has the same units
+// whoever reads them. Units are ordered by shard, then block.
+type Unit struct {
+	Shard int `json:"shard"`
+	Block int `json:"block"`
+}
+
+// DefaultUnitBytes is the size of a unit.
+const DefaultUnitBytes = 32 << 20
+
+// Splitter is a source of one file that can be read block by block. All blocks one after the other are the rows of
+// Open, which tells them apart by the units of its blocks.
+type Splitter interface {
+	Source
+	Blocks() int // at least one
+	OpenBlock(i int, want []Kind) (Reader, error)
+}
+
+// UnitsOf are the units of a source, in order: those of a table of files, the blocks of a file, or one.
+func UnitsOf(src Source) []Unit {
+	for {
+		if t, ok := src.(interface{ Units() []Unit }); ok {
+			return t.Units()
+		}
+		if s, ok := src.(Splitter); ok {
+			units := make([]Unit, s.Blocks())
+			for i := range units {
+				units[i].Block = i
+			}
+			return units
+		}
+		w, ok := src.(interface{ Unwrap() Source })
+		if !ok {
+			return make([]Unit, 1)
+		}
+		src = w.Unwrap()
+	}
+}
+
+// What is added up over a table is added up along one tree, whoever does it, so that the result is the same to the last
+// bit: a leaf is [LeafUnits] consecutive units, added one after the other to one sum that begins empty; a node above is
+// its LeafFan consecutive children, merged from left to right into the first. There are at most MaxLeaves leaves.
+const (
+	LeafFan   = 8
+	MaxLeaves = 512
+)
+
+// LeafUnits is how many consecutive units of a table make up a leaf.
+func LeafUnits(units int) int { return max(1, (units+MaxLeaves-1)/MaxLeaves) }
+
+// leafTree merges leaves that come in order. It holds one node of each level.
+type leafTree[T any] struct {
+	merge func(into, from T) error
+	nodes []T
+	has   []int // children
+}
+
+func (t *leafTree[T]) add(leaf T) error {
+	for level := 0; ; level++ {
+		if level == len(t.nodes) {
+			t.nodes, t.has = append(t.nodes, leaf), append(t.has, 1)
+			return nil
+		}
+		if t.has[level]++; t.has[level] == 1 {
+			t.nodes[level] = leaf
+			return nil
+		}
+		if err := t.merge(t.nodes[level], leaf); err != nil {
+			return err
+		}
+		if t.has[level] < LeafFan {
+			return nil
+		}
+		t.has[level], leaf = 0, t.nodes[level]
+	}
+}
+
+// root merges what is left; ok says that there was a leaf.
+func (t *leafTree[T]) root() (root T, ok bool, err error) {
+	for level, n := range t.has {
+		switch {
+		case n == 0:
+		case !ok:
+			root, ok = t.nodes[level], true
+		default:
+			if err := t.merge(t.nodes[level], root); err != nil {
+				return root, ok, err
+			}
+			root = t.nodes[level]
+		}
+	}
+	return root, ok, nil
+}
