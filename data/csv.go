@@ -17,6 +17,7 @@ type csvSource struct {
 	columns []string
 	skip    int // bytes of text before the first row
 	width   int // of the first record
+	empty   bool
 }
 
 func newCSVSource(in input, sample []byte, whole bool, o Options) (Source, error) {
@@ -58,6 +59,7 @@ func newCSVSource(in input, sample []byte, whole bool, o Options) (Source, error
 				s.columns[j] = c
 			}
 		}
+		s.empty = r.nextRecord() == io.EOF
 	}
 	return s, checkNames(place, s.columns)
 }
@@ -66,7 +68,13 @@ func (s *csvSource) Name() string      { return s.in.name }
 func (s *csvSource) Columns() []string { return s.columns }
 func (s *csvSource) Encoding() string  { return s.in.encoding.name() }
 
-func (s *csvSource) textEncoding() string { return s.in.encoding.decided() }
+// NoRows reports that there are names of columns only.
+func (s *csvSource) NoRows() bool { return s.empty }
+
+func (s *csvSource) options() Options { return s.o }
+
+// TextEncoding is for [TextEncodingOf].
+func (s *csvSource) TextEncoding() string { return s.in.encoding.decided() }
 
 func (s *csvSource) Open(want []Kind) (Reader, error) {
 	kinds, err := CheckKinds(want, len(s.columns), func(int) Kind { return Text })

@@ -58,6 +58,8 @@ type droppingReader struct {
 	d       *Dropping
 	asked   []Kind
 	row     int64
+	unit    Unit
+	inUnit  int64 // rows of the unit that have been handed on
 	dropped int64
 	kept    []int // of the last block
 }
@@ -86,8 +88,12 @@ func (r *droppingReader) Read(b *Block, most int) error {
 			continue
 		}
 		b.Keep(r.kept)
-		b.First = r.row
+		if b.Unit != r.unit {
+			r.unit, r.inUnit = b.Unit, 0
+		}
+		b.First, b.Row = r.row, r.inUnit
 		r.row += int64(b.Rows)
+		r.inUnit += int64(b.Rows)
 		for j, k := range r.asked {
 			if k == Skip {
 				b.Cols[j] = Column{}

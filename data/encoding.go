@@ -188,11 +188,11 @@ func (s *encodingState) decided() string {
 	return ""
 }
 
-// encodingOf is the encoding of the text of a source that is not ASCII, or empty.
-func encodingOf(src Source) string {
+// TextEncodingOf is the encoding of the text of a source, UTF-8 too; empty: all of it is ASCII, or it is binary.
+func TextEncodingOf(src Source) string {
 	for {
-		if e, ok := src.(interface{ textEncoding() string }); ok {
-			return e.textEncoding()
+		if e, ok := src.(interface{ TextEncoding() string }); ok {
+			return e.TextEncoding()
 		}
 		w, ok := src.(interface{ Unwrap() Source })
 		if !ok {

@@ -156,7 +156,7 @@ func (l *Learner) read(src Source, of func(Unit) (*Learner, error)) (err error) 
 	for {
 		err := r.Read(&b, size)
 		if err == io.EOF {
-			return l.noteEncoding(shardText{shard: shard, name: ShardName(src, shard), encoding: encodingOf(src)})
+			return l.noteEncoding(shardText{shard: shard, name: ShardName(src, shard), encoding: TextEncodingOf(src)})
 		}
 		if err != nil {
 			return err
@@ -167,13 +167,13 @@ func (l *Learner) read(src Source, of func(Unit) (*Learner, error)) (err error) 
 		}
 		shard = b.Unit.Shard
 		name := ShardName(src, shard)
-		where := r.Where
+		where, quick := r.Where, QuickWhere(r)
 		// Columns know nothing of each other, so that which goroutine learns one changes nothing; the first that fails
 		// is named.
 		par.For(len(to.cols), learnCells/max(1, b.Rows)+1, func(lo, hi int) {
 			for j := lo; j < hi; j++ {
 				if l.want[j] != Skip {
-					errs[j] = to.cols[j].add(&b, j, name, where, knowsPlace(r))
+					errs[j] = to.cols[j].add(&b, j, name, where, quick)
 				}
 			}
 		})
@@ -203,10 +203,11 @@ func ShardName(src Source, shard int) string {
 	}
 }
 
-// knowsPlace reports whether Where is quick. A reader that begins inside a file of text has to count lines for it.
-func knowsPlace(r Reader) bool {
-	p, ok := r.(interface{ knowsPlace() bool })
-	return !ok || p.knowsPlace()
+// QuickWhere reports whether Where of a reader takes no time. One that begins inside a file of text has to count the
+// lines before.
+func QuickWhere(r Reader) bool {
+	p, ok := r.(interface{ QuickWhere() bool })
+	return !ok || p.QuickWhere()
 }
 
 func (l *Learner) noteEncoding(s shardText) error {

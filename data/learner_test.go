@@ -61,8 +61,8 @@ func learnerBytes(t *testing.T, l *Learner) []byte {
 
 // Leaves merged in any grouping along the tree are the same learner, saved and read on the way or not.
 func TestLearnerGroupings(t *testing.T) {
-	header, parts := learnTable(3000, 3)
-	parts = parts[:min(len(parts), 8*8*4+5)]
+	header, parts := learnTable(1200, 3)
+	parts = parts[:min(len(parts), 8*8+5)]
 	o := LearnOptions{Targets: []string{"y"}}
 	leaf := func(i int) *Learner {
 		src := textSource(t, "part.csv", header+parts[i])

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"github.com/randfeat/randfeat/internal/jsonscan"
 )
@@ -45,6 +46,10 @@ func newJSONSourceFrom(in, first input, rows int, o Options) (Source, error) {
 	}
 	defer l.Close()
 	seen := map[string]bool{}
+	for _, c := range o.Columns {
+		seen[c] = true
+	}
+	s.columns = slices.Clone(o.Columns)
 	cells := 0
 	for n := 0; n < rows; {
 		switch err := l.next(); {
@@ -65,6 +70,9 @@ func newJSONSourceFrom(in, first input, rows int, o Options) (Source, error) {
 		err := p.object(func(key, _ []byte, at, _ int) error {
 			cells++
 			if !seen[string(key)] {
+				if o.Columns != nil {
+					return inputError(l.place(at), "the key %s is not among the columns, %s", show(key), listNames(o.Columns))
+				}
 				seen[string(key)] = true
 				s.columns = append(s.columns, string(key))
 				if len(s.columns) > o.MaxColumns { // the place takes time in proportion to the line
@@ -92,7 +100,10 @@ func (s *jsonSource) Name() string      { return s.in.name }
 func (s *jsonSource) Columns() []string { return s.columns }
 func (s *jsonSource) Encoding() string  { return s.in.encoding.name() }
 
-func (s *jsonSource) textEncoding() string { return s.in.encoding.decided() }
+func (s *jsonSource) options() Options { return s.o }
+
+// TextEncoding is for [TextEncodingOf].
+func (s *jsonSource) TextEncoding() string { return s.in.encoding.decided() }
 
 func (s *jsonSource) Open(want []Kind) (Reader, error) {
 	kinds, err := CheckKinds(want, len(s.columns), func(int) Kind { return Text })

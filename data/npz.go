@@ -61,6 +61,9 @@ type arraySource struct {
 	rows    int
 }
 
+// NoRows reports that the arrays are empty.
+func (s *arraySource) NoRows() bool { return s.rows == 0 }
+
 func newNPYSource(in input, o Options) (Source, error) {
 	open := func() (stream, error) {
 		r, c, err := in.text()

@@ -38,6 +38,8 @@ type Options struct {
 	MaxColumns int      // 0 is [DefaultMaxColumns]
 	MaxLine    int      // bytes of one row of a text format; 0 is [DefaultMaxLine]
 	Workers    int      // goroutines that parse a text format; 0 is GOMAXPROCS
+	Columns    []string // NDJSON: the keys, of which rows may lack some; nil is those of the first rows
+	UnitBytes  int64    // bytes of a [Unit], about; 0 is [DefaultUnitBytes]
 
 	piece int // bytes of text that a goroutine takes, for tests
 }
@@ -60,6 +62,12 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.MaxLine == 0 {
 		o.MaxLine = DefaultMaxLine
+	}
+	if o.UnitBytes == 0 {
+		o.UnitBytes = DefaultUnitBytes
+	}
+	if o.UnitBytes < 0 {
+		return o, fmt.Errorf("units of %d bytes: want at least one", o.UnitBytes)
 	}
 	if o.Workers < 0 {
 		return o, fmt.Errorf("%d goroutines to parse with: want at least one, or 0 for GOMAXPROCS", o.Workers)
@@ -325,6 +333,19 @@ func openSample(in input, sample []byte, whole bool, o Options) (Source, error) 
 		return nil, inputError(in.name, "a Parquet file: open it with the package data/parquet")
 	}
 	return nil, fmt.Errorf("unknown format %q: want csv, ndjson, npy or npz", format)
+}
+
+// Resolved are options with which the file of src is read without looking for delimiter, names of columns and keys
+// again. Other files that are read with them must be of the same kind.
+func Resolved(src Source, o Options) Options {
+	if s, ok := src.(interface{ options() Options }); ok {
+		found := s.options()
+		o.Delimiter, o.Header = found.Delimiter, found.Header
+		if _, ok := src.(*jsonSource); ok {
+			o.Columns = src.Columns()
+		}
+	}
+	return o
 }
 
 // Detect tells the format of a file by its first bytes, then its name.

@@ -12,11 +12,13 @@ type Unit struct {
 const DefaultUnitBytes = 32 << 20
 
 // Splitter is a source of one file that can be read block by block. All blocks one after the other are the rows of
-// Open, which tells them apart by the units of its blocks.
+// Open, which tells them apart by their units.
 type Splitter interface {
 	Source
 	Blocks() int // at least one
-	OpenBlock(i int, want []Kind) (Reader, error)
+	// Block is a source of the rows of one block, perhaps none. It knows nothing of other blocks, so that it is the
+	// same whoever reads them.
+	Block(i int) (Source, error)
 }
 
 // UnitsOf are the units of a source, in order: those of a table of files, the blocks of a file, or one.

@@ -52,6 +52,12 @@ func Open(path string, o data.Options) (src data.Source, err error) {
 func (s *source) Name() string      { return s.path }
 func (s *source) Columns() []string { return s.names }
 
+// NoRows reports that there are columns only.
+func (s *source) NoRows() bool { return s.rows == 0 }
+
+// Natural is the kind of column j in the file.
+func (s *source) Natural(j int) data.Kind { return s.columns[j].natural() }
+
 // Integer reports whether column j is of integers that int64 holds.
 func (s *source) Integer(j int) bool {
 	c := &s.columns[j]

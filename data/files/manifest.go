@@ -1,0 +1,152 @@
+package files
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/randfeat/randfeat/data"
+)
+
+// manifestVersion is that of the JSON of a manifest.
+const manifestVersion = 1
+
+// Bounds on a manifest that comes from a file.
+const (
+	maxShards = 1 << 20
+	maxUnits  = 1 << 24
+)
+
+// Shard is a file of a table.
+type Shard struct {
+	Name   string `json:"name"`
+	Size   int64  `json:"size"`   // bytes
+	Blocks int    `json:"blocks"` // it is cut into
+}
+
+// Manifest is the list of the files of a table and how all of them are read: what workers need to read the same rows as
+// the same units. Its JSON is the same for the same files.
+type Manifest struct {
+	Version   int         `json:"version"`
+	Format    data.Format `json:"format"`
+	Delimiter string      `json:"delimiter,omitempty"`
+	Header    *bool       `json:"header,omitempty"`
+	Literal   bool        `json:"literal,omitempty"`
+	Encoding  string      `json:"encoding,omitempty"`
+	Assume    string      `json:"assume,omitempty"`
+	Missing   []string    `json:"missing"` // null: those of data.DefaultMissing
+	Limits    [2]int      `json:"limits"`  // columns and bytes of a row; 0 is the default
+	UnitBytes int64       `json:"unit_bytes"`
+	Columns   []string    `json:"columns"`
+	Kinds     []string    `json:"kinds"` // of columns, where the format tells
+	Shards    []Shard     `json:"shards"`
+}
+
+func (m *Manifest) setOptions(o data.Options) {
+	m.Format, m.Header, m.Literal, m.Encoding, m.Assume = o.Format, o.Header, o.Literal, o.Encoding, o.Assume
+	if o.Delimiter != 0 {
+		m.Delimiter = string(rune(o.Delimiter))
+	}
+	m.Missing, m.Limits = o.Missing, [2]int{o.MaxColumns, o.MaxLine}
+	if m.UnitBytes = o.UnitBytes; m.UnitBytes == 0 {
+		m.UnitBytes = data.DefaultUnitBytes
+	}
+}
+
+func (m *Manifest) options() data.Options {
+	o := data.Options{Format: m.Format, Header: m.Header, Literal: m.Literal, Encoding: m.Encoding, Assume: m.Assume,
+		Missing: m.Missing, MaxColumns: m.Limits[0], MaxLine: m.Limits[1], UnitBytes: m.UnitBytes}
+	if m.Delimiter != "" {
+		o.Delimiter = byte([]rune(m.Delimiter)[0])
+	}
+	if m.Format == data.NDJSON {
+		o.Columns = m.Columns
+	}
+	return o
+}
+
+func (m *Manifest) units() []data.Unit {
+	var out []data.Unit
+	for i, s := range m.Shards {
+		for b := range s.Blocks {
+			out = append(out, data.Unit{Shard: i, Block: b})
+		}
+	}
+	return out
+}
+
+// Open is the table without a look at its files: each is opened, and compared with the manifest, when it is read first.
+func (m *Manifest) Open() (*Table, error) {
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	return &Table{m: m, o: m.options(), units: m.units(), shards: make([]*shard, len(m.Shards))}, nil
+}
+
+// Digest is the SHA-256 of the manifest, in hexadecimal: the names and sizes of the files and how they are read. Parts of
+// a computation over the table carry it, so that those of another are refused.
+func (m *Manifest) Digest() string {
+	b, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // texts and whole numbers
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// Validate checks what the methods rely on.
+func (m *Manifest) Validate() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("the list of the files of a table: "+format, args...)
+	}
+	switch {
+	case m.Version != manifestVersion:
+		return bad("version %d, this program reads %d", m.Version, manifestVersion)
+	case len(m.Shards) == 0 || len(m.Shards) > maxShards:
+		return bad("%d files, want 1 to %d", len(m.Shards), maxShards)
+	case len(m.Columns) == 0 || len(m.Kinds) != len(m.Columns):
+		return bad("%d columns with %d kinds", len(m.Columns), len(m.Kinds))
+	case m.UnitBytes <= 0 || m.Limits[0] < 0 || m.Limits[1] < 0:
+		return bad("units of %d bytes, limits %v", m.UnitBytes, m.Limits)
+	case m.Delimiter != "" && (len([]rune(m.Delimiter)) != 1 || []rune(m.Delimiter)[0] > math.MaxUint8):
+		return bad("the delimiter %q", m.Delimiter)
+	}
+	switch m.Format {
+	case data.CSV, data.NDJSON, data.Parquet, data.NPY, data.NPZ:
+	default:
+		return bad("the format %q", m.Format)
+	}
+	units := 0
+	for _, s := range m.Shards {
+		if s.Name == "" || s.Size < 0 || s.Blocks < 1 || s.Blocks > maxUnits {
+			return bad("file %q of %d bytes in %d blocks", s.Name, s.Size, s.Blocks)
+		}
+		if units += s.Blocks; units > maxUnits {
+			return bad("more than %d units", maxUnits)
+		}
+	}
+	return nil
+}
+
+// UnmarshalJSON is strict: unknown keys, trailing data and what Validate refuses are errors.
+func (m *Manifest) UnmarshalJSON(b []byte) error {
+	type plain Manifest
+	var p plain
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return fmt.Errorf("the list of the files of a table: %w", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fmt.Errorf("the list of the files of a table: data follow the JSON object")
+	}
+	if err := (*Manifest)(&p).Validate(); err != nil {
+		return err
+	}
+	*m = Manifest(p)
+	return nil
+}

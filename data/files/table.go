@@ -1,0 +1,453 @@
+package files
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/parquet"
+)
+
+// Table is one or more files as one table. It is a [data.Source] of all rows in order, and of every unit by itself.
+// Several goroutines may read it.
+type Table struct {
+	m     *Manifest
+	o     data.Options // of every file
+	units []data.Unit
+
+	mu     sync.Mutex
+	shards []*shard // nil: not opened
+}
+
+// shard is a file that has been opened and compared with the first.
+type shard struct {
+	src   data.Source
+	order []int // which of its columns each of the table is, -1 is none; nil: the same
+}
+
+// Open opens all files and compares them. The format, the delimiter of CSV and whether it has a line of names are those
+// of the first, unless the options say otherwise.
+func Open(paths []string, o data.Options) (*Table, error) {
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("no file is named")
+	}
+	first, format, err := openFile(paths[0], o)
+	if err != nil {
+		return nil, err
+	}
+	o.Format = format
+	m := &Manifest{Version: manifestVersion, Columns: first.Columns()}
+	for j := range m.Columns {
+		m.Kinds = append(m.Kinds, kindOf(first, j))
+	}
+	t := &Table{m: m, o: data.Resolved(first, o), shards: make([]*shard, len(paths))}
+	m.setOptions(t.o)
+	for i, path := range paths {
+		if info, err := os.Stat(path); err != nil {
+			return nil, err
+		} else {
+			m.Shards = append(m.Shards, Shard{Name: path, Size: info.Size()})
+		}
+		src := first
+		if i > 0 {
+			own := t.o
+			if own.Header = o.Header; own.Header == nil && format == data.CSV {
+				// A line of names that only some files have is told by looking at each.
+				if src, _, err = openFile(path, own); err != nil {
+					return nil, err
+				}
+				if h := *data.Resolved(src, own).Header; h != *t.o.Header {
+					return nil, &data.InputError{Place: path, Detail: fmt.Sprintf("a line of names was %s in %s, and %s here: "+
+						"say whether the files have one", found(!h), paths[0], found(h))}
+				}
+			} else if src, _, err = openFile(path, t.o); err != nil {
+				return nil, err
+			}
+		}
+		if t.shards[i], err = t.compare(i, src); err != nil {
+			return nil, err
+		}
+		m.Shards[i].Blocks = blocksOf(src)
+	}
+	t.units = m.units()
+	return t, nil
+}
+
+func found(yes bool) string {
+	if yes {
+		return "found"
+	}
+	return "not found"
+}
+
+// openFile opens a file of any format.
+func openFile(path string, o data.Options) (data.Source, data.Format, error) {
+	format := o.Format
+	if format == "" {
+		var err error
+		if format, err = data.Detect(path); err != nil {
+			return nil, "", err
+		}
+		o.Format = format
+	}
+	var src data.Source
+	var err error
+	if format == data.Parquet {
+		src, err = parquet.Open(path, o)
+	} else {
+		src, err = data.Open(path, o)
+	}
+	return src, format, err
+}
+
+// kindOf is the kind of a column by its type: number, text, or empty if the format does not tell.
+func kindOf(src data.Source, j int) string {
+	if s, ok := src.(interface{ Natural(int) data.Kind }); ok {
+		return s.Natural(j).String()
+	}
+	return ""
+}
+
+func blocksOf(src data.Source) int {
+	if s, ok := src.(data.Splitter); ok {
+		return s.Blocks()
+	}
+	return 1
+}
+
+// compare checks that file i has the columns of the table.
+func (t *Table) compare(i int, src data.Source) (*shard, error) {
+	path, m := t.m.Shards[i].Name, t.m
+	wrong := func(format string, args ...any) error {
+		return &data.InputError{Place: path, Err: data.ErrSchema, Detail: fmt.Sprintf(format, args...)}
+	}
+	if s, ok := src.(interface{ NoRows() bool }); ok && s.NoRows() && len(t.shards) > 1 {
+		return nil, wrong("the file has columns but no rows: leave it out")
+	}
+	columns := src.Columns()
+	out := &shard{src: src}
+	if !slices.Equal(columns, m.Columns) {
+		at := make(map[string]int, len(columns))
+		for j, c := range columns {
+			at[c] = j
+		}
+		out.order = make([]int, len(m.Columns))
+		for j, c := range m.Columns {
+			k, ok := at[c]
+			if !ok {
+				return nil, wrong("no column %q, which %s has; the columns here are %s", c, m.Shards[0].Name, list(columns))
+			}
+			out.order[j] = k
+			delete(at, c)
+		}
+		for _, c := range columns {
+			if _, ok := at[c]; ok {
+				return nil, wrong("a column %q, which %s has not; the columns there are %s", c, m.Shards[0].Name, list(m.Columns))
+			}
+		}
+	}
+	for j, c := range m.Columns {
+		if k := kindOf(src, out.column(j)); k != m.Kinds[j] {
+			return nil, wrong("column %q is %s here, and %s in %s: write it as one type", c, k, m.Kinds[j], m.Shards[0].Name)
+		}
+	}
+	return out, nil
+}
+
+func list(names []string) string {
+	const most = 10
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if len(names) > most {
+		text += fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return text
+}
+
+// column is which column of the file is column j of the table.
+func (s *shard) column(j int) int {
+	if s.order == nil {
+		return j
+	}
+	return s.order[j]
+}
+
+// shard is file i, opened and compared if it was not.
+func (t *Table) shard(i int) (*shard, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.shards[i] != nil {
+		return t.shards[i], nil
+	}
+	want := t.m.Shards[i]
+	info, err := os.Stat(want.Name)
+	if err != nil {
+		return nil, err
+	}
+	changed := func(what string, was, is int64) error {
+		return &data.InputError{Place: want.Name, Detail: fmt.Sprintf("%d %s, and %d when the list of files was made: it has "+
+			"changed since", is, what, was)}
+	}
+	if info.Size() != want.Size {
+		return nil, changed("bytes", want.Size, info.Size())
+	}
+	src, _, err := openFile(want.Name, t.o)
+	if err != nil {
+		return nil, err
+	}
+	if n := blocksOf(src); n != want.Blocks {
+		return nil, changed("blocks", int64(want.Blocks), int64(n))
+	}
+	t.shards[i], err = t.compare(i, src)
+	return t.shards[i], err
+}
+
+// Name is that of the file, or of the first and the last.
+func (t *Table) Name() string {
+	first := t.m.Shards[0].Name
+	n := len(t.m.Shards)
+	if n == 1 {
+		return first
+	}
+	return fmt.Sprintf("%s … %s (%d files)", first, filepath.Base(t.m.Shards[n-1].Name), n)
+}
+
+// Columns are those of the first file.
+func (t *Table) Columns() []string { return t.m.Columns }
+
+// Units are all units, in order.
+func (t *Table) Units() []data.Unit { return t.units }
+
+// ShardName is the name of a file.
+func (t *Table) ShardName(i int) string { return t.m.Shards[i].Name }
+
+// Manifest is the list of the files and how they are read, from which the table can be opened elsewhere.
+func (t *Table) Manifest() *Manifest { return t.m }
+
+// TextEncoding is that of the first file that has text other than ASCII, of what has been read.
+func (t *Table) TextEncoding() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.shards {
+		if s != nil {
+			if e := data.TextEncodingOf(s.src); e != "" {
+				return e
+			}
+		}
+	}
+	return ""
+}
+
+// Encoding is TextEncoding if that is another than UTF-8.
+func (t *Table) Encoding() string {
+	if e := t.TextEncoding(); e != "utf-8" {
+		return e
+	}
+	return ""
+}
+
+// Integer reports whether column j is of integers by its type, in all files that have been opened.
+func (t *Table) Integer(j int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.shards {
+		if s != nil && !data.IsInteger(s.src, s.column(j)) {
+			return false
+		}
+	}
+	return t.shards[0] != nil
+}
+
+// Open starts at the first row of the first file.
+func (t *Table) Open(want []data.Kind) (data.Reader, error) {
+	kinds, err := t.kinds(want)
+	if err != nil {
+		return nil, err
+	}
+	return &tableReader{t: t, want: kinds}, nil
+}
+
+// kinds are asked for of all files alike: what a file would give by itself may differ.
+func (t *Table) kinds(want []data.Kind) ([]data.Kind, error) {
+	if want != nil && len(want) != len(t.m.Columns) {
+		return nil, fmt.Errorf("%s: %d kinds for %d columns", t.Name(), len(want), len(t.m.Columns))
+	}
+	return want, nil
+}
+
+// Unit is a source of the rows of one unit, by its place in Units. It may have none: where a row is longer than a unit,
+// or it cannot be told whether a place is inside of quotes, the rows belong to the unit before.
+func (t *Table) Unit(i int) (data.Source, error) {
+	if i < 0 || i >= len(t.units) {
+		return nil, fmt.Errorf("%s has %d units, there is no number %d", t.Name(), len(t.units), i)
+	}
+	u := t.units[i]
+	s, err := t.shard(u.Shard)
+	if err != nil {
+		return nil, err
+	}
+	src := s.src
+	if b, ok := src.(data.Splitter); ok {
+		if src, err = b.Block(u.Block); err != nil {
+			return nil, err
+		}
+	} else if src, _, err = openFile(t.m.Shards[u.Shard].Name, t.o); err != nil {
+		return nil, err
+	}
+	return &unit{t: t, u: u, s: &shard{src: src, order: s.order}}, nil
+}
+
+// unit is a source of one unit.
+type unit struct {
+	t *Table
+	u data.Unit
+	s *shard
+}
+
+func (u *unit) Name() string         { return u.t.m.Shards[u.u.Shard].Name }
+func (u *unit) Columns() []string    { return u.t.m.Columns }
+func (u *unit) Units() []data.Unit   { return []data.Unit{u.u} }
+func (u *unit) ShardName(int) string { return u.Name() }
+func (u *unit) TextEncoding() string { return data.TextEncodingOf(u.s.src) }
+func (u *unit) Encoding() string     { return data.EncodingOf(u.s.src) }
+func (u *unit) Integer(j int) bool   { return data.IsInteger(u.s.src, u.s.column(j)) }
+
+func (u *unit) Open(want []data.Kind) (data.Reader, error) {
+	kinds, err := u.t.kinds(want)
+	if err != nil {
+		return nil, err
+	}
+	r, err := u.s.open(kinds)
+	if err != nil {
+		return nil, err
+	}
+	return &unitReader{Reader: r, u: u.u}, nil
+}
+
+type unitReader struct {
+	data.Reader
+	u data.Unit
+}
+
+func (r *unitReader) Read(b *data.Block, most int) error {
+	err := r.Reader.Read(b, most)
+	b.Unit = r.u
+	return err
+}
+
+// QuickWhere is for the learner of schemas.
+func (r *unitReader) QuickWhere() bool { return data.QuickWhere(r.Reader) }
+
+// open opens the file with its columns in the order of the table.
+func (s *shard) open(want []data.Kind) (data.Reader, error) {
+	if s.order == nil {
+		return s.src.Open(want)
+	}
+	var kinds []data.Kind
+	if want != nil {
+		kinds = make([]data.Kind, len(s.src.Columns()))
+		for j := range kinds {
+			kinds[j] = data.Skip
+		}
+		for j, k := range s.order {
+			kinds[k] = want[j]
+		}
+	}
+	r, err := s.src.Open(kinds)
+	if err != nil {
+		return nil, err
+	}
+	return &orderedReader{Reader: r, order: s.order}, nil
+}
+
+// orderedReader puts the columns of a file into the order of the table.
+type orderedReader struct {
+	data.Reader
+	order []int
+	b     data.Block
+}
+
+// QuickWhere is for the learner of schemas.
+func (r *orderedReader) QuickWhere() bool { return data.QuickWhere(r.Reader) }
+
+func (r *orderedReader) Read(b *data.Block, most int) error {
+	if err := r.Reader.Read(&r.b, most); err != nil {
+		return err
+	}
+	cols := slices.Grow(b.Cols[:0], len(r.order))[:len(r.order)]
+	*b = r.b
+	b.Cols = cols
+	for j, k := range r.order {
+		b.Cols[j] = r.b.Cols[k]
+	}
+	return nil
+}
+
+// tableReader reads file after file.
+type tableReader struct {
+	t     *Table
+	want  []data.Kind
+	now   data.Reader // nil: between files
+	at    int         // of the next file, or of that of now
+	rows  int64       // of that file
+	first int64       // of the next block
+}
+
+func (r *tableReader) Columns() []string  { return r.t.m.Columns }
+func (r *tableReader) Where(i int) string { return r.now.Where(i) }
+
+// QuickWhere is for the learner of schemas.
+func (r *tableReader) QuickWhere() bool { return data.QuickWhere(r.now) }
+
+func (r *tableReader) Close() error {
+	if r.now == nil {
+		return nil
+	}
+	now := r.now
+	r.now = nil
+	return now.Close()
+}
+
+func (r *tableReader) Read(b *data.Block, most int) error {
+	for {
+		if r.now == nil {
+			if r.at == len(r.t.m.Shards) {
+				return io.EOF
+			}
+			s, err := r.t.shard(r.at)
+			if err != nil {
+				return err
+			}
+			if r.now, err = s.open(r.want); err != nil {
+				return err
+			}
+			r.rows = 0
+		}
+		err := r.now.Read(b, most)
+		if err == nil {
+			b.First, b.Unit.Shard = r.first, r.at
+			r.rows += int64(b.Rows)
+			if r.first > math.MaxInt64-int64(b.Rows) {
+				return fmt.Errorf("%s: too many rows", r.t.Name())
+			}
+			r.first += int64(b.Rows)
+			return nil
+		}
+		if err != io.EOF {
+			return err
+		}
+		if r.rows == 0 && len(r.t.m.Shards) > 1 {
+			return &data.InputError{Place: r.t.m.Shards[r.at].Name, Err: data.ErrSchema,
+				Detail: "the file has columns but no rows: leave it out"}
+		}
+		if err := r.Close(); err != nil {
+			return err
+		}
+		r.at++
+	}
+}
