@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -61,11 +62,11 @@ func learnerBytes(t *testing.T, l *Learner) []byte {
 
 // Leaves merged in any grouping along the tree are the same learner, saved and read on the way or not.
 func TestLearnerGroupings(t *testing.T) {
-	header, parts := learnTable(1200, 3)
+	header, parts := learnTable(420, 3)
 	parts = parts[:min(len(parts), 8*8+5)]
 	o := LearnOptions{Targets: []string{"y"}}
-	leaf := func(i int) *Learner {
-		src := textSource(t, "part.csv", header+parts[i])
+	of := func(text string) *Learner {
+		src := textSource(t, "part.csv", header+text)
 		l, err := NewLearner("table", src.Columns(), o)
 		if err != nil {
 			t.Fatal(err)
@@ -79,8 +80,8 @@ func TestLearnerGroupings(t *testing.T) {
 		}
 		return l
 	}
-	merge := func(into, from *Learner) error { return into.Merge(from) }
-	tree := leafTree[*Learner]{merge: merge}
+	leaf := func(i int) *Learner { return of(parts[i]) }
+	tree := leafTree[*Learner]{merge: (*Learner).Merge}
 	for i := range parts {
 		if err := tree.add(leaf(i)); err != nil {
 			t.Fatal(err)
@@ -130,20 +131,32 @@ func TestLearnerGroupings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole, wholeSum, err := Learn(textSource(t, "table", header+strings.Join(parts, "")), o)
+	whole, wholeSum, err := of(strings.Join(parts, "")).Schema()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sum.Rows != wholeSum.Rows || len(s.Fields) != len(whole.Fields) {
-		t.Fatalf("%d rows and %d fields, of one table %d and %d", sum.Rows, len(s.Fields), wholeSum.Rows, len(whole.Fields))
+	if sum.Rows != wholeSum.Rows {
+		t.Fatalf("%d rows, of one table %d", sum.Rows, wholeSum.Rows)
 	}
-	for i, f := range s.Fields {
-		g := whole.Fields[i]
+	fields := map[string]Field{}
+	for _, f := range whole.Fields {
+		fields[f.Name] = f
+	}
+	compared := 0
+	for _, f := range s.Fields {
+		g, ok := fields[f.Name]
+		if f.Name == "many" || f.Name == "late" || f.Name == "id" { // more texts than are held: the cut matters
+			continue
+		}
+		compared++
 		near := func(a, b float64) bool { d := a - b; return d*d <= 1e-24*(1+b*b) }
-		if f.Name != g.Name || f.Kind != g.Kind || f.Format != g.Format || f.Missing != g.Missing || !near(f.Mean, g.Mean) ||
-			!near(f.Scale, g.Scale) {
+		if !ok || f.Kind != g.Kind || f.Format != g.Format || f.Missing != g.Missing || !near(f.Mean, g.Mean) ||
+			!near(f.Scale, g.Scale) || !slices.Equal(f.Levels, g.Levels) {
 			t.Errorf("%+v, of one table %+v", f, g)
 		}
+	}
+	if compared != 7 {
+		t.Errorf("%d fields compared, want 7: %+v", compared, s.Fields)
 	}
 }
 
