@@ -13,26 +13,25 @@ import (
 	"strings"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
 	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/gomlx/gomlx/ml/layers"
 	"github.com/gomlx/gomlx/ml/layers/attention"
 	"github.com/gomlx/gomlx/ml/layers/attention/pos"
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/randfeat/randfeat"
-	rf "github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/gomlx/rfx"
-	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/internal/rng"
 )
 
 // Parameters of a scope. They are read where the layer stands and may differ between layers.
 const (
-	// ParamAttention is "exact" (the default), "mean" (every visible key weighs the same), or
-	// FAMILY[:COUPLING[:PROJECTIONS]] as the command line writes families and couplings; orthogonal and 256 are the
-	// defaults.
+	// ParamAttention is "exact" (the default), "mean" (every visible key weighs the same), "random" (weights uniform in
+	// [0, 1) that ignore queries and keys), or FAMILY[:COUPLING[:PROJECTIONS]] as the command line writes families and
+	// couplings; orthogonal and 256 are the defaults. The projections of lfk are trained.
 	ParamAttention = "attention"
 	ParamSeed      = "attention_seed"   // int, of the projections; every layer and head derives its own; 1
 	ParamWindow    = "attention_window" // int, rfx.Attention.Window
@@ -40,6 +39,9 @@ const (
 	// ParamDark > 0 multiplies queries and keys by a learned matrix of so many rows per key/value head, the identity at
 	// first: the kernel becomes exp(qᵀMᵀMk/√d) (DARK 4.1). Its variable is "dark" in the scope of the layer.
 	ParamDark = "attention_dark"
+	// ParamVariable makes the projections and parameters of features variables, in the scope "features" of the layer:
+	// Refresh changes them without compiling anew. Parameters that are not given begin fitted to standard normal rows.
+	ParamVariable = "attention_variable"
 )
 
 // SelfAttention is the layer. The zero value of every field but Heads and HeadDim is useful.
@@ -49,41 +51,70 @@ type SelfAttention struct {
 	Causal         bool
 	Position       pos.QKEncoder // e.g. pos.NewRoPE(10000); nil: none
 	NoBias         bool
+	// Maps are the features, one per key/value head or one for all; nil: drawn as the parameters of the scope say.
+	Maps *rfx.Map
 }
 
 // Apply is the layer on x [batch, length, width]: the same shape.
 func (l SelfAttention) Apply(scope *model.Scope, x *Node, see rfx.Visible) *Node {
-	if l.KVHeads == 0 {
-		l.KVHeads = l.Heads
-	}
+	l = l.normal()
 	if l.Heads < 1 || l.HeadDim < 1 || l.KVHeads < 1 || l.Heads%l.KVHeads != 0 || x.Rank() != 3 {
 		panic(fmt.Errorf("layer: %d heads of %d, %d for keys, on rows %s", l.Heads, l.HeadDim, l.KVHeads, x.Shape()))
 	}
 	width := x.Shape().Dimensions[2]
 	scope = scope.In("MultiHeadAttention")
-	k := layers.Dense(scope.In("key"), x, !l.NoBias, l.KVHeads, l.HeadDim) // [batch, length, heads, dim]
-	q := layers.Dense(scope.In("query"), x, !l.NoBias, l.Heads, l.HeadDim)
-	v := layers.Dense(scope.In("value"), x, !l.NoBias, l.KVHeads, l.HeadDim)
-	if l.Position != nil {
-		at := pos.SequentialPositions(x.Graph(), ScalarZero(x.Graph(), dtypes.Int32), x.Shape().Dimensions[1])
-		q, k = l.Position.EncodeQK(q, k, at, 1)
-	}
-	heads := func(x *Node) *Node { return TransposeAllAxes(x, 0, 2, 1, 3) }
-	out := l.attend(scope, heads(q), heads(k), heads(v), see)
-	out = Reshape(heads(out), x.Shape().Dimensions[0], x.Shape().Dimensions[1], l.Heads*l.HeadDim)
-	return layers.Dense(scope.In("output"), out, !l.NoBias, width)
+	q, k, v := l.heads(scope, x, ScalarZero(x.Graph(), dtypes.Int32))
+	out := l.Attend(scope, q, k, v, see)
+	return l.output(scope, out, width)
 }
 
-// attend is [batch, heads, length, dim] in and out.
-func (l SelfAttention) attend(scope *model.Scope, q, k, v *Node, see rfx.Visible) *Node {
-	kind := model.GetParamOr(scope, ParamAttention, "exact")
-	dim := l.HeadDim
-	if rows := model.GetParamOr(scope, ParamDark, 0); rows > 0 {
-		m := l.dark(scope, rows, q)
-		q, k = multiply(q, m), multiply(k, m)
-		dim = rows
+// normal is the layer with the number of key/value heads said.
+func (l SelfAttention) normal() SelfAttention {
+	if l.KVHeads == 0 {
+		l.KVHeads = l.Heads
 	}
+	return l
+}
+
+// heads are queries, keys and values [batch, heads, length, dim] of rows that stand at position from and behind.
+func (l SelfAttention) heads(scope *model.Scope, x, from *Node) (q, k, v *Node) {
+	k = Dense(scope.In("key"), x, !l.NoBias, l.KVHeads, l.HeadDim) // [batch, length, heads, dim]
+	q = Dense(scope.In("query"), x, !l.NoBias, l.Heads, l.HeadDim)
+	v = Dense(scope.In("value"), x, !l.NoBias, l.KVHeads, l.HeadDim)
+	if l.Position != nil {
+		q, k = l.Position.EncodeQK(q, k, pos.SequentialPositions(x.Graph(), from, x.Shape().Dimensions[1]), 1)
+	}
+	heads := func(x *Node) *Node { return TransposeAllAxes(x, 0, 2, 1, 3) }
+	return heads(q), heads(k), heads(v)
+}
+
+// embed multiplies queries and keys by DARK's matrix where there is one.
+func (l SelfAttention) embed(scope *model.Scope, q, k *Node) (*Node, *Node) {
+	rows := model.GetParamOr(scope, ParamDark, 0)
+	if rows == 0 {
+		return q, k
+	}
+	m := l.dark(scope, rows, q)
+	return multiply(q, m), multiply(k, m)
+}
+
+// output joins the heads.
+func (l SelfAttention) output(scope *model.Scope, out *Node, width int) *Node {
+	d := out.Shape().Dimensions
+	out = Reshape(TransposeAllAxes(out, 0, 2, 1, 3), d[0], d[2], l.Heads*l.HeadDim)
+	return Dense(scope.In("output"), out, !l.NoBias, width)
+}
+
+// Attend is the attention of Apply alone, on queries, keys and values [batch, heads, length, dim]: for models that have
+// projections of their own. Its variables are in scope itself.
+func (l SelfAttention) Attend(scope *model.Scope, q, k, v *Node, see rfx.Visible) *Node {
+	l = l.normal()
+	q, k = l.embed(scope, q, k)
+	kind := model.GetParamOr(scope, ParamAttention, "exact")
 	scale := 1 / math.Sqrt(float64(l.HeadDim))
+	if kind == "random" {
+		return l.random(scope, q, v, see)
+	}
 	if kind == "mean" {
 		q, k = ZerosLike(q), ZerosLike(k)
 	}
@@ -92,28 +123,55 @@ func (l SelfAttention) attend(scope *model.Scope, q, k, v *Node, see rfx.Visible
 			AttentionMask: l.mask(q, see), UseCausalMask: l.Causal && see == rfx.Visible{}})
 		return out
 	}
-	spec, err := parse(kind, dim)
+	a, err := l.linear(scope, q)
 	if err != nil {
 		panic(err)
 	}
-	spec.Kernel = kernel.Kernel{Kind: kernel.Softmax, Scale: math.Pow(float64(l.HeadDim), 0.25)}
-	spec.Seed = seed(scope)
-	m, err := rfx.NewMap(rf.HeadSpecs(spec, l.KVHeads)...)
-	if err != nil {
-		panic(fmt.Errorf("%s %q: %w", ParamAttention, kind, err))
+	if model.GetParamOr(scope, ParamVariable, false) && scope.IsTraining(q.Graph()) {
+		l.keep(scope, q, k, see)
 	}
-	a := rfx.Attention{Map: m, Causal: l.Causal, Window: model.GetParamOr(scope, ParamWindow, 0),
-		Sinks: model.GetParamOr(scope, ParamSinks, 0)}
 	return a.Forward(q, k, v, see)
 }
+
+// random is attention with weights drawn once per head and pair of positions: the baseline of DARK §6.
+func (l SelfAttention) random(scope *model.Scope, q, v *Node, see rfx.Visible) *Node {
+	g, n, group := q.Graph(), q.Shape().Dimensions[2], l.Heads/l.KVHeads
+	w := make([]float64, l.Heads*n*n)
+	src := rng.Stream(seed(scope))
+	for i := range w {
+		w[i] = rng.Open(src)
+	}
+	weights := ConvertDType(ConstTensor(g, narrow(w, v.DType(), 1, l.Heads, n, n)), v.DType())
+	if l.Causal || see != (rfx.Visible{}) {
+		on := l.mask(q, see)
+		if on == nil {
+			on = Reshape(LowerTriangular(g, n), 1, 1, n, n)
+		}
+		d := []int{on.Shape().Dimensions[0], l.Heads, n, n}
+		weights = Where(BroadcastToDims(on, d...), BroadcastToDims(weights, d...), Zeros(g, shapes.Make(v.DType(), d...)))
+	}
+	sum := ReduceAndKeep(weights, ReduceSum, -1)
+	weights = Div(weights, Where(IsZero(sum), OnesLike(sum), sum))
+	d := v.Shape().Dimensions
+	weights = BroadcastToDims(weights, d[0], l.Heads, n, n)
+	weights = Reshape(weights, d[0], l.KVHeads, group*n, n)
+	out := Einsum("bhqk,bhkd->bhqd", weights, v)
+	return Reshape(out, d[0], l.Heads, n, d[3])
+}
+
+// drawn reports whether a kind of attention has features.
+func drawn(kind string) bool { return kind != "exact" && kind != "mean" && kind != "random" }
 
 // parse reads FAMILY[:COUPLING[:PROJECTIONS]].
 func parse(text string, dim int) (randfeat.Spec, error) {
 	s := randfeat.Spec{Dim: dim, M: 256, Coupling: coupling.Orthogonal{}}
 	parts := strings.Split(text, ":")
 	var err error
+	if parts[0] == "lfk" {
+		parts[0] = "positive" // of which the layer trains the projections
+	}
 	if s.Family, err = family.Parse(parts[0]); err != nil {
-		return s, fmt.Errorf("%s %q: exact, mean, or a family: %w", ParamAttention, text, err)
+		return s, fmt.Errorf("%s %q: exact, mean, random, or a family: %w", ParamAttention, text, err)
 	}
 	if len(parts) > 1 {
 		if s.Coupling, err = coupling.Parse(parts[1]); err != nil {

@@ -15,12 +15,13 @@ import (
 var ErrMap = errors.New("specs do not make one map")
 
 // Map is a drawn feature map of one head for all, or one per key/value head. It is immutable; its projections are
-// constants of the graphs it is used in.
+// constants of the graphs it is used in, or inputs of them (With).
 type Map struct {
 	pairs    []plan.Pair // one, or one per key/value head, of the same structure
 	targets  []kernel.Kernel
 	dim      int
 	features int
+	numbers  Numbers
 }
 
 // NewMap draws the projections of the specs: one for all heads, or one per key/value head, of the same family and size.
@@ -94,12 +95,12 @@ type Features struct{ Value, Log *graph.Node }
 // Queries are the features φ1 of queries [batch, heads, length, dim]. With fewer maps than heads neighbouring heads
 // share one: head h has map h·Heads()/heads.
 func (m *Map) Queries(q *graph.Node) Features {
-	return m.side(q, func(p plan.Pair) plan.Side { return p.Query })
+	return m.side("query", q, func(p plan.Pair) plan.Side { return p.Query })
 }
 
 // Keys are the features φ2 of keys.
 func (m *Map) Keys(k *graph.Node) Features {
-	return m.side(k, func(p plan.Pair) plan.Side { return p.Key })
+	return m.side("key", k, func(p plan.Pair) plan.Side { return p.Key })
 }
 
 // Plain are the features themselves. They overflow where those of the paper do.

@@ -23,7 +23,7 @@ func (m *Map) exactWeights() error {
 
 // embed is u = Mx/Scale of the kernel that the map estimates, for rows [batch, heads, length, dim].
 func (m *Map) embed(x *Node) *Node {
-	b := builder{x: x, heads: 1}
+	b := builder{x: x, heads: 1, name: "embed", numbers: m.numbers}
 	if len(m.targets) > 1 {
 		b.heads = x.Shape().Dimensions[1]
 	}

@@ -19,17 +19,20 @@ const off = -1e9
 
 // builder adds the graph of one side for one input. Constants of several maps are stacked by heads.
 type builder struct {
-	x     *Node // [batch, heads, length, dim]
-	sides []plan.Side
-	heads int // of the constants: 1 where one map serves all
+	x       *Node // [batch, heads, length, dim]
+	sides   []plan.Side
+	heads   int // of the constants: 1 where one map serves all
+	name    string
+	numbers Numbers // nil: constants
+	count   int     // of numbers so far
 }
 
-func (m *Map) side(x *Node, pick func(plan.Pair) plan.Side) Features {
+func (m *Map) side(name string, x *Node, pick func(plan.Pair) plan.Side) Features {
 	if x.Rank() != 4 || x.Shape().Dimensions[3] != m.dim {
 		panic(fmt.Errorf("rfx: rows of shape %s for a map of [batch, heads, length, %d]", x.Shape(), m.dim))
 	}
 	heads := x.Shape().Dimensions[1]
-	b := builder{x: x, heads: 1}
+	b := builder{x: x, heads: 1, name: name, numbers: m.numbers}
 	if len(m.pairs) > 1 {
 		if heads%len(m.pairs) != 0 {
 			panic(fmt.Errorf("rfx: %d heads are no multiple of %d maps", heads, len(m.pairs)))
@@ -315,6 +318,12 @@ func (b *builder) matrix(rows, cols int, of func(plan.Side) dense.Matrix[float64
 
 // tensor is a constant of the precision of x.
 func (b *builder) tensor(data []float64, dims ...int) *Node {
+	if b.numbers != nil {
+		name := fmt.Sprintf("%s%d", b.name, b.count)
+		b.count++
+		c := b.numbers(name, numberTensor(data, b.x.DType(), dims))
+		return ConvertDType(c, b.x.DType())
+	}
 	c := ConstTensor(b.x.Graph(), tensors.FromFlatDataAndDimensions(data, dims...))
 	if b.x.DType() != dtypes.Float64 {
 		c = ConvertDType(c, b.x.DType())

@@ -1,9 +1,12 @@
-// Command rfx measures attention with random features on GoMLX.
+// Command rfx measures and trains attention with random features on GoMLX.
 //
 //	rfx bench -lengths 1024,4096,16384
+//	rfx train -data ptb -tokens words -attention oprf:simplex:64 -out run
+//	rfx generate -run run -prompt "the company"
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -17,11 +20,12 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) == 0 || args[0] != "bench" {
-		return fmt.Errorf("usage: rfx bench [flags] (rfx bench -h lists them)")
+	commands := map[string]func([]string) error{"bench": bench, "train": trainCommand, "generate": generate}
+	if len(args) == 0 || commands[args[0]] == nil {
+		return fmt.Errorf("usage: rfx bench|train|generate [flags] (rfx train -h lists them)")
 	}
-	err := bench(args[1:])
-	if err == flag.ErrHelp {
+	err := commands[args[0]](args[1:])
+	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	}
 	return err

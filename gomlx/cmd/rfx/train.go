@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/randfeat/randfeat/gomlx/backend"
+	"github.com/randfeat/randfeat/gomlx/corpus"
+	"github.com/randfeat/randfeat/gomlx/models"
+	"github.com/randfeat/randfeat/gomlx/text"
+	"github.com/randfeat/randfeat/gomlx/train"
+)
+
+type trainFlags struct {
+	backend, out, from string
+	data, dir          string
+	tokens             string
+	vocab, batch, held int
+	model              models.Config
+	config             train.Config
+	run                train.Run
+}
+
+func (f *trainFlags) set(flags *flag.FlagSet) {
+	m, c := &f.model, &f.config
+	flags.StringVar(&f.backend, "backend", "", "go, xla:cuda, xla:cpu; empty: the fastest found")
+	flags.StringVar(&f.out, "out", "", "folder of the run: checkpoint, metrics and a page with curves; an interrupted run goes on from it")
+	flags.StringVar(&f.from, "from", "", "folder of a run whose parameters this one begins with (fine-tuning)")
+	flags.StringVar(&f.data, "data", "tinyshakespeare", "ptb, wikitext2, tinyshakespeare or a text file; CoLA, SST2, MRPC, RTE; mnist, fashion_mnist")
+	flags.StringVar(&f.dir, "data-dir", os.Getenv("RANDFEAT_DATA"), "folder of the data sets")
+	flags.StringVar(&f.tokens, "tokens", "chars", "tokens of a text: chars, words, bpe")
+	flags.IntVar(&f.vocab, "vocab", 0, "tokens at most; 0: all chars, 10000 words, 2000 pieces")
+	flags.IntVar(&f.batch, "batch", 16, "sequences or images per batch")
+	flags.IntVar(&f.held, "held-batches", 20, "held-out batches per evaluation at most; 0: all")
+	flags.StringVar((*string)(&m.Kind), "model", string(models.Decoder), "decoder, masked, classifier, vit")
+	flags.IntVar(&m.Length, "length", 128, "tokens of a sequence")
+	flags.IntVar(&m.Layers, "layers", 2, "blocks")
+	flags.IntVar(&m.Width, "width", 64, "width")
+	flags.IntVar(&m.Heads, "heads", 4, "heads")
+	flags.IntVar(&m.KVHeads, "kv-heads", 0, "key/value heads; 0: as heads")
+	flags.IntVar(&m.Hidden, "hidden", 0, "width of feed-forward layers; 0: four times the width")
+	flags.IntVar(&m.Side, "side", 28, "pixels of an image's side, a multiple of 28")
+	flags.IntVar(&m.Patch, "patch", 4, "pixels of a patch's side")
+	flags.BoolVar(&m.Rotary, "rotary", false, "positions by rotation instead of learned ones")
+	flags.StringVar(&m.Attention, "attention", "exact", "exact, mean, random, lfk, or FAMILY[:COUPLING[:PROJECTIONS]], as oprf:simplex:64")
+	flags.BoolVar(&m.Dark, "dark", false, "a learned matrix M per head (DARKFormer)")
+	flags.IntVar(&m.Window, "window", 0, "nearest keys with exact weights")
+	flags.IntVar(&m.Sinks, "sinks", 0, "first keys with exact weights")
+	flags.BoolVar(&m.Half, "bf16", false, "bfloat16 inside blocks")
+	flags.IntVar(&c.Steps, "steps", 1000, "steps")
+	flags.IntVar(&c.Warmup, "warmup", 50, "steps of a growing rate")
+	flags.Float64Var(&c.Rate, "rate", 1e-3, "largest learning rate")
+	flags.Float64Var(&c.Floor, "floor", 0.1, "last rate as a part of the largest")
+	flags.Float64Var(&c.Decay, "decay", 0.01, "weight decay")
+	flags.Float64Var(&c.Clip, "clip", 1, "largest norm of the gradient; 0: any")
+	flags.IntVar(&c.Accumulate, "accumulate", 1, "batches per step")
+	flags.StringVar((*string)(&c.Regime), "regime", string(train.Full), "what is trained: full, attention (q, k, v and M), dark (M alone)")
+	flags.Uint64Var(&c.Seed, "seed", 1, "seed of everything")
+	flags.IntVar(&c.Redraw, "redraw", 0, "steps between new projections; 0: never")
+	flags.IntVar(&c.Fit, "fit", 0, "steps after which the parameters of features are fitted per head, and at every redraw; 0: never")
+	flags.IntVar(&f.run.Log, "log", 10, "steps between lines of metrics")
+	flags.IntVar(&f.run.Held, "eval", 200, "steps between evaluations")
+	flags.IntVar(&f.run.Save, "save", 200, "steps between checkpoints")
+}
+
+func trainCommand(args []string) error {
+	var f trainFlags
+	flags := flag.NewFlagSet("rfx train", flag.ContinueOnError)
+	f.set(flags)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("what is %q? Settings are flags (rfx train -h)", flags.Arg(0))
+	}
+	if f.out == "" {
+		return fmt.Errorf("name the folder of the run: -out DIR")
+	}
+	source, err := f.source()
+	if err != nil {
+		return err
+	}
+	if err := f.model.Validate(); err != nil {
+		return err
+	}
+	b, line, err := backend.Open(f.backend)
+	if err != nil {
+		return err
+	}
+	defer b.Finalize()
+	fmt.Fprintln(os.Stderr, line)
+	t, err := train.New(b, f.model, f.config, source)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	if f.from != "" {
+		if err := f.adopt(t); err != nil {
+			return err
+		}
+	}
+	f.run.Dir, f.run.Progress = f.out, terminal(os.Stderr)
+	f.run.Says = func(format string, args ...any) {
+		if f.run.Progress != nil {
+			fmt.Fprint(os.Stderr, "\r\033[K")
+		}
+		fmt.Fprintf(os.Stderr, format+"\n", args...)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := f.run.Do(ctx, t); err != nil {
+		return err
+	}
+	fmt.Printf("%s\n", filepath.Join(f.out, train.PageFile))
+	return nil
+}
+
+func terminal(f *os.File) io.Writer {
+	if term.IsTerminal(int(f.Fd())) {
+		return f
+	}
+	return nil
+}
+
+// adopt begins with the parameters of another run. Tokens of the same number must be the same tokens.
+func (f *trainFlags) adopt(t *train.Trainer) error {
+	file := filepath.Join(f.from, train.CheckpointFile)
+	h, err := train.ReadHeader(file)
+	if err != nil {
+		return err
+	}
+	if v, ok := f.run.Extra["vocabulary"]; ok && h.Extra["vocabulary"] != v {
+		return fmt.Errorf("%s: its vocabulary is not that of %s: train on the same data and tokens", file, f.data)
+	}
+	return t.Adopt(file)
+}
+
+// source reads the data and completes the model by them.
+func (f *trainFlags) source() (train.Source, error) {
+	m := &f.model
+	f.run.Extra = map[string]string{}
+	if m.Kind == models.ViT {
+		if f.data != "mnist" && f.data != "fashion_mnist" {
+			return nil, fmt.Errorf("-data %s: images are mnist or fashion_mnist", f.data)
+		}
+		m.Classes, m.Length = 10, 0
+		f.run.Extra["data"] = f.data
+		return corpus.NewImages(filepath.Join(f.dir, f.data), m.Side, f.batch, 0, f.held*f.batch)
+	}
+	m.Side, m.Patch = 0, 0
+	if m.Kind == models.Classifier {
+		return f.sentences()
+	}
+	learn, held, err := f.texts()
+	if err != nil {
+		return nil, err
+	}
+	v, err := f.vocabulary(learn)
+	if err != nil {
+		return nil, err
+	}
+	tokens, rest := v.Encode(learn), v.Encode(held)
+	f.run.Extra["data"] = f.data + " " + fingerprint(learn)
+	if m.Kind == models.Masked {
+		m.Vocab++ // the last token hides others
+		return corpus.NewMasked(tokens, rest, f.batch, m.Length, f.held, int32(m.Vocab-1), int32(m.Vocab))
+	}
+	return corpus.NewStream(tokens, rest, f.batch, m.Length, f.held)
+}
+
+func fingerprint(s string) string {
+	h := fnv.New64a()
+	io.WriteString(h, s)
+	return fmt.Sprintf("%016x", h.Sum64())
+}
+
+func (f *trainFlags) texts() (learn, held string, err error) {
+	if strings.ContainsAny(f.data, "./\\") {
+		all, err := corpus.ReadText(f.data)
+		if err != nil {
+			return "", "", err
+		}
+		learn, held = corpus.Split(all)
+		return learn, held, nil
+	}
+	return corpus.Texts(f.dir, f.data)
+}
+
+// vocabulary is learned from the training text, or that of the run to begin with.
+func (f *trainFlags) vocabulary(learn string) (*text.Vocabulary, error) {
+	size := f.vocab
+	if size == 0 {
+		size = map[string]int{"words": 10000, "bpe": 2000}[f.tokens]
+	}
+	var v *text.Vocabulary
+	var err error
+	if f.from != "" {
+		h, err := train.ReadHeader(filepath.Join(f.from, train.CheckpointFile))
+		if err != nil {
+			return nil, err
+		}
+		v = new(text.Vocabulary)
+		if err := json.Unmarshal([]byte(h.Extra["vocabulary"]), v); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.from, err)
+		}
+	} else if v, err = text.Learn(text.Kind(f.tokens), learn, size); err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	f.run.Extra["vocabulary"] = string(b)
+	f.model.Vocab = v.Size()
+	return v, nil
+}
+
+func (f *trainFlags) sentences() (train.Source, error) {
+	f.model.Classes = 2
+	learn, held, err := corpus.Sentences(f.dir, f.data)
+	if err != nil {
+		return nil, err
+	}
+	var all strings.Builder
+	for _, s := range learn {
+		all.WriteString(s.Text + "\n")
+	}
+	v, err := f.vocabulary(all.String())
+	if err != nil {
+		return nil, err
+	}
+	f.model.Vocab++ // as an encoder that was pretrained by hidden tokens
+	f.run.Extra["data"] = f.data + " " + fingerprint(all.String())
+	items := func(in []corpus.Sentence) []corpus.Item {
+		var out []corpus.Item
+		for _, s := range in {
+			out = append(out, corpus.Item{Tokens: v.Encode(s.Text), Label: s.Label})
+		}
+		return out
+	}
+	return corpus.NewLabelled(items(learn), items(held), f.batch, f.model.Length, 2)
+}

@@ -1,0 +1,215 @@
+package layer
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/randfeat/randfeat"
+	rf "github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/gomlx/rfx"
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// keptRows is how many queries and keys of the last batch every head keeps for Refresh.
+const keptRows = 512
+
+// ErrRows is returned by Refresh when a fit is asked for before any rows were seen.
+var ErrRows = errors.New("no rows seen yet: take a training step before the fit")
+
+// spec is what all heads begin with.
+func (l SelfAttention) spec(scope *model.Scope) (randfeat.Spec, error) {
+	dim := l.HeadDim
+	if rows := model.GetParamOr(scope, ParamDark, 0); rows > 0 {
+		dim = rows
+	}
+	s, err := parse(model.GetParamOr(scope, ParamAttention, "exact"), dim)
+	s.Kernel = kernel.Kernel{Kind: kernel.Softmax, Scale: math.Pow(float64(l.HeadDim), 0.25)}
+	s.Seed = seed(scope)
+	if err != nil {
+		return s, err
+	}
+	// Numbers that change must have the structure of fitted ones from the start: parameters that were not given suit
+	// standard normal rows.
+	if _, fits := s.Family.(family.Fitter); fits && model.GetParamOr(scope, ParamVariable, false) {
+		x := dense.New[float64](8*dim, dim)
+		y := dense.New[float64](8*dim, dim)
+		rng.Normals(x.Data, rng.Stream(1))
+		rng.Normals(y.Data, rng.Stream(2))
+		return randfeat.Fit(s, x, y)
+	}
+	return s, nil
+}
+
+// linear is the attention by features in the graph of like.
+func (l SelfAttention) linear(scope *model.Scope, like *Node) (rfx.Attention, error) {
+	a := rfx.Attention{Causal: l.Causal, Window: model.GetParamOr(scope, ParamWindow, 0),
+		Sinks: model.GetParamOr(scope, ParamSinks, 0)}
+	if a.Map = l.Maps; a.Map == nil {
+		spec, err := l.spec(scope)
+		if err != nil {
+			return a, err
+		}
+		if a.Map, err = rfx.NewMap(rf.HeadSpecs(spec, l.KVHeads)...); err != nil {
+			kind := model.GetParamOr(scope, ParamAttention, "exact")
+			return a, fmt.Errorf("%s %q: %w", ParamAttention, kind, err)
+		}
+	}
+	in := scope.At("features")
+	switch {
+	case learned(scope):
+		// Queries and keys share the learned projections, the only matrix of the positive map.
+		a.Map = a.Map.With(func(name string, value *tensors.Tensor) *Node {
+			if value.Rank() == 3 {
+				return in.VariableWithValue("lfk", value).NodeValue(like)
+			}
+			return ConstTensor(like.Graph(), value)
+		})
+	case model.GetParamOr(scope, ParamVariable, false):
+		a.Map = a.Map.With(func(name string, value *tensors.Tensor) *Node {
+			return in.VariableWithValue(name, value).SetTrainable(false).NodeValue(like)
+		})
+	}
+	return a, nil
+}
+
+// learned reports whether the projections are trained: the learned feature kernel (DARK §6).
+func learned(scope *model.Scope) bool {
+	kind, _, _ := strings.Cut(model.GetParamOr(scope, ParamAttention, "exact"), ":")
+	return kind == "lfk"
+}
+
+// keep stores rows of this batch; those of padding as NaN.
+func (l SelfAttention) keep(scope *model.Scope, q, k *Node, see rfx.Visible) {
+	in := scope.At("features")
+	for _, side := range []struct {
+		name string
+		x    *Node
+	}{{"queries", q}, {"keys", k}} {
+		x := StopGradient(ConvertDType(side.x, dtypes.Float32))
+		d := x.Shape().Dimensions // [batch, heads, length, dim]
+		if see.Mask != nil {
+			on := Reshape(see.Mask, d[0], 1, d[2], 1)
+			x = Where(BroadcastToDims(on, d...), x, FillScalar(x.Graph(), x.Shape(), math.NaN()))
+		}
+		group := d[1] / l.KVHeads
+		x = Reshape(x, d[0], l.KVHeads, group*d[2], d[3])
+		x = Reshape(TransposeAllAxes(x, 1, 0, 2, 3), l.KVHeads, d[0]*group*d[2], d[3])
+		if n := d[0] * group * d[2]; n > keptRows { // spread over the batch
+			stride := n / keptRows
+			x = Slice(x, AxisRange(), AxisRange(0, stride*keptRows).Stride(stride), AxisRange())
+		}
+		v := in.VariableWithValue(side.name, tensors.FromShape(shapes.Make(dtypes.Float32, x.Shape().Dimensions...)))
+		v.SetTrainable(false).SetNodeValue(x)
+	}
+}
+
+// Refresh draws new projections and, with fit, gives every head the parameters that suit the rows of the last training
+// batch. scope is where Apply was called, with ParamVariable; compiled graphs take part. A layer without features is
+// left as it is.
+func (l SelfAttention) Refresh(b compute.Backend, scope *model.Scope, draw uint64, fit bool) error {
+	return l.RefreshAttend(b, scope.At("MultiHeadAttention"), draw, fit)
+}
+
+// RefreshAttend is Refresh for the scope of Attend.
+func (l SelfAttention) RefreshAttend(b compute.Backend, scope *model.Scope, draw uint64, fit bool) error {
+	l = l.normal()
+	kind := model.GetParamOr(scope, ParamAttention, "exact")
+	if !drawn(kind) || learned(scope) {
+		return nil
+	}
+	if !model.GetParamOr(scope, ParamVariable, false) {
+		return fmt.Errorf("%s: the projections are constants: set %s", scope.Scope(), ParamVariable)
+	}
+	spec, err := l.spec(scope)
+	if err != nil {
+		return err
+	}
+	spec.Seed ^= draw * 0xd1342543de82ef95
+	specs := rf.HeadSpecs(spec, l.KVHeads)
+	in := scope.At("features")
+	if fit {
+		for h := range specs {
+			q, err := keptBy(in, "queries", h)
+			if err != nil {
+				return err
+			}
+			k, err := keptBy(in, "keys", h)
+			if err != nil {
+				return err
+			}
+			if specs[h], err = randfeat.Fit(specs[h], q, k); err != nil {
+				return fmt.Errorf("%s, head %d: %w", scope.Scope(), h, err)
+			}
+		}
+	}
+	m, err := rfx.NewMap(specs...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", scope.Scope(), err)
+	}
+	values, err := m.Values(b, dtypes.Float32, l.KVHeads)
+	if err != nil {
+		return err
+	}
+	for name, value := range values {
+		v := in.GetVariable(name)
+		if v == nil && strings.HasPrefix(name, "embed") { // of exact keys, which this layer may not have
+			continue
+		}
+		if v == nil || !v.Shape().Equal(value.Shape()) {
+			return fmt.Errorf("%s: the fitted %s has another structure than the one compiled", scope.Scope(), kind)
+		}
+		if err := v.SetValue(value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keptBy are the rows of one head without padding.
+func keptBy(in *model.Scope, name string, head int) (dense.Matrix[float64], error) {
+	v := in.GetVariable(name)
+	if v == nil {
+		return dense.Matrix[float64]{}, fmt.Errorf("%s: %w", in.Scope(), ErrRows)
+	}
+	value, err := v.Value()
+	if err != nil {
+		return dense.Matrix[float64]{}, err
+	}
+	d := v.Shape().Dimensions
+	var all []float64
+	err = tensors.ConstFlatData(value, func(flat []float32) {
+		for i := range d[1] {
+			row := flat[(head*d[1]+i)*d[2]:][:d[2]]
+			if row[0] != row[0] {
+				continue
+			}
+			for _, x := range row {
+				all = append(all, float64(x))
+			}
+		}
+	})
+	if err != nil {
+		return dense.Matrix[float64]{}, err
+	}
+	m := dense.Matrix[float64]{Rows: len(all) / d[2], Cols: d[2], Stride: d[2], Data: all}
+	zero := true
+	for _, x := range all {
+		zero = zero && x == 0
+	}
+	if zero { // as the variable begins
+		return m, fmt.Errorf("%s: %w", in.Scope(), ErrRows)
+	}
+	return m, nil
+}

@@ -1,0 +1,129 @@
+// Package models are small Transformers of GoMLX layers for training from nothing: a decoder of text, an encoder that
+// classifies or is pretrained by masked tokens, and a vision Transformer. One line of their Config says how they attend.
+package models
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/ml/layers/attention/pos"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/randfeat/randfeat/gomlx/layer"
+)
+
+// ErrConfig marks sizes that do not make a model.
+var ErrConfig = errors.New("not a model")
+
+// Kind is what a model does.
+type Kind string
+
+// The kinds.
+const (
+	Decoder    Kind = "decoder"    // predicts the next token
+	Masked     Kind = "masked"     // predicts hidden tokens
+	Classifier Kind = "classifier" // one class of a text
+	ViT        Kind = "vit"        // one class of an image
+)
+
+// Config is a model. Every field is saved with its parameters.
+type Config struct {
+	Kind    Kind `json:"kind"`
+	Vocab   int  `json:"vocab,omitempty"`  // tokens
+	Length  int  `json:"length,omitempty"` // most positions
+	Layers  int  `json:"layers"`
+	Width   int  `json:"width"`
+	Heads   int  `json:"heads"`
+	KVHeads int  `json:"kv_heads,omitempty"` // 0: Heads
+	Hidden  int  `json:"hidden,omitempty"`   // of the feed-forward layers; 0: 4·Width
+	Classes int  `json:"classes,omitempty"`
+	Side    int  `json:"side,omitempty"`   // of square images, pixels
+	Patch   int  `json:"patch,omitempty"`  // side of a patch, pixels
+	Rotary  bool `json:"rotary,omitempty"` // positions by rotation, else learned
+
+	Attention string `json:"attention,omitempty"` // layer.ParamAttention; "" is exact
+	Dark      bool   `json:"dark,omitempty"`      // a learned matrix M per head (DARK 4.1)
+	Window    int    `json:"window,omitempty"`
+	Sinks     int    `json:"sinks,omitempty"`
+	Seed      int    `json:"seed,omitempty"` // of projections
+
+	Half bool `json:"half,omitempty"` // bfloat16 inside blocks; parameters and sums stay float32
+}
+
+// Validate says what is wrong with the sizes.
+func (c Config) Validate() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))
+	}
+	switch c.Kind {
+	case Decoder, Masked, Classifier:
+		if c.Vocab < 1 || c.Length < 1 {
+			return bad("a %s needs a vocabulary and a length, not %d and %d", c.Kind, c.Vocab, c.Length)
+		}
+	case ViT:
+		if c.Side < 1 || c.Patch < 1 || c.Side%c.Patch != 0 {
+			return bad("images of %d×%d pixels are not cut into patches of %d×%d", c.Side, c.Side, c.Patch, c.Patch)
+		}
+	default:
+		return bad("kind %q: take %s, %s, %s or %s", c.Kind, Decoder, Masked, Classifier, ViT)
+	}
+	if c.Layers < 1 || c.Width < 1 || c.Heads < 1 || c.Hidden < 0 || c.KVHeads < 0 {
+		return bad("%d layers of width %d with %d heads", c.Layers, c.Width, c.Heads)
+	}
+	if c.Width%c.Heads != 0 {
+		return bad("width %d is no multiple of %d heads", c.Width, c.Heads)
+	}
+	if c.KVHeads > 0 && c.Heads%c.KVHeads != 0 {
+		return bad("%d heads are no multiple of %d key/value heads", c.Heads, c.KVHeads)
+	}
+	if c.Rotary && c.Width/c.Heads%2 != 0 {
+		return bad("rotary positions need heads of an even dimension, not %d", c.Width/c.Heads)
+	}
+	if (c.Kind == Classifier || c.Kind == ViT) && c.Classes < 2 {
+		return bad("%d classes", c.Classes)
+	}
+	return nil
+}
+
+// Set writes the attention into the scope where the model is built.
+func (c Config) Set(scope *model.Scope) {
+	kind := c.Attention
+	if kind == "" {
+		kind = "exact"
+	}
+	dark := 0
+	if c.Dark {
+		dark = c.Width / c.Heads
+	}
+	scope.SetParams(map[string]any{
+		layer.ParamAttention: kind, layer.ParamDark: dark, layer.ParamWindow: c.Window, layer.ParamSinks: c.Sinks,
+		layer.ParamSeed: c.Seed + 1, layer.ParamVariable: true,
+	})
+}
+
+func (c Config) attention() layer.SelfAttention {
+	l := layer.SelfAttention{Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.Width / c.Heads, Causal: c.Kind == Decoder}
+	if c.Rotary {
+		l.Position = pos.NewRoPE(10000)
+	}
+	return l
+}
+
+func (c Config) dtype() dtypes.DType {
+	if c.Half {
+		return dtypes.BFloat16
+	}
+	return dtypes.Float32
+}
+
+// Stateful reports whether generation has a state of constant size.
+func (c Config) Stateful() bool {
+	kind, _, _ := strings.Cut(c.Attention, ":")
+	switch kind {
+	case "", "exact", "mean", "random":
+		return false
+	}
+	return c.Kind == Decoder && c.Window == 0 && c.Sinks == 0
+}

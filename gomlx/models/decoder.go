@@ -1,0 +1,77 @@
+package models
+
+import (
+	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/randfeat/randfeat/gomlx/rfx"
+)
+
+// Outcome is the model on one batch, whose nodes depend on the kind:
+//
+//	decoder     tokens [batch, length], the tokens that follow [batch, length]
+//	masked      tokens with some hidden, the hidden ones and −1 elsewhere, valid [batch, length] bool
+//	classifier  tokens, labels [batch], valid
+//	vit         images [batch, side, side] in [0, 1], labels [batch]
+//
+// Tokens and labels are int32; a negative label is no prediction.
+func (c Config) Outcome(scope *model.Scope, batch []*Node) Outcome {
+	if err := c.Validate(); err != nil {
+		panic(err)
+	}
+	c.Set(scope)
+	var points []Point
+	switch c.Kind {
+	case Decoder:
+		return score(c.next(scope, batch[0], &points), batch[1], points)
+	case Masked:
+		return score(c.logits(scope, c.encode(scope, batch[0], batch[2], &points)), batch[1], points)
+	case Classifier:
+		return score(c.classify(scope, batch[0], batch[2], &points), batch[1], points)
+	}
+	return score(c.see(scope, batch[0], &points), batch[1], points)
+}
+
+// Next are the logits of what follows every token [batch, length, vocab].
+func (c Config) Next(scope *model.Scope, tokens *Node) *Node {
+	c.Set(scope)
+	var points []Point
+	return c.next(scope, tokens, &points)
+}
+
+func (c Config) next(scope *model.Scope, tokens *Node, points *[]Point) *Node {
+	x := c.embed(scope, tokens, nil)
+	*points = append(*points, Point{"embedding", x})
+	return c.logits(scope, c.trunk(scope, x, rfx.Visible{}, points))
+}
+
+// Empty are the states of all layers before the first token, two nodes each.
+func (c Config) Empty(scope *model.Scope, g *Graph, batch int) []*Node {
+	c.Set(scope)
+	like := Scalar(g, c.dtype(), 0)
+	var all []*Node
+	for i := range c.Layers {
+		s := c.attention().Empty(scope.At("%s", blockName(i)), like, batch)
+		all = append(all, s.Sum, s.Ref)
+	}
+	return all
+}
+
+// Extend are the logits behind the last of some tokens [batch, n] that stand at position from and after, and the states
+// behind them. Their size does not depend on how much was read. It is for decoders that are Stateful.
+func (c Config) Extend(scope *model.Scope, tokens, from *Node, states []*Node) (*Node, []*Node) {
+	c.Set(scope)
+	var points []Point
+	x := c.embed(scope, tokens, from)
+	var after []*Node
+	for i := range c.Layers {
+		x = c.block(scope.In("%s", blockName(i)), x, &points, func(s *model.Scope, h *Node) *Node {
+			out, state := c.attention().Extend(s, h, from, rfx.State{Sum: states[2*i], Ref: states[2*i+1]})
+			after = append(after, state.Sum, state.Ref)
+			return out
+		})
+	}
+	x = normalise(scope.In("norm"), x)
+	last := SliceAxis(x, 1, AxisElem(-1)) // [batch, 1, width]
+	return Squeeze(c.logits(scope, last), 1), after
+}

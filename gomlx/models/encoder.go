@@ -1,0 +1,25 @@
+package models
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/randfeat/randfeat/gomlx/layer"
+	"github.com/randfeat/randfeat/gomlx/rfx"
+)
+
+// encode are the rows of tokens that see all valid ones.
+func (c Config) encode(scope *model.Scope, tokens, valid *Node, points *[]Point) *Node {
+	x := c.embed(scope, tokens, nil)
+	*points = append(*points, Point{"embedding", x})
+	return c.trunk(scope, x, rfx.Visible{Mask: valid}, points)
+}
+
+// classify are the logits of classes, of the mean row of valid tokens.
+func (c Config) classify(scope *model.Scope, tokens, valid *Node, points *[]Point) *Node {
+	x := c.encode(scope, tokens, valid, points)
+	on := ExpandAxes(ConvertDType(valid, dtypes.Float32), -1)
+	x = Div(ReduceSum(Mul(x, on), 1), MaxScalar(ReduceSum(on, 1), 1.0))
+	return layer.Dense(scope.In("classes"), x, true, c.Classes)
+}

@@ -1,0 +1,144 @@
+package models
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gomlx/compute"
+	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/randfeat/randfeat/internal/rng"
+)
+
+// Generate continues a prompt by n tokens, each chosen from the logits of the next. Attention by features reads every
+// token once and keeps a state of constant size; other attention reads the whole text for every token.
+func (c Config) Generate(b compute.Backend, store *model.Store, prompt []int32, n int,
+	choose func(logits []float32) int32) ([]int32, error) {
+	if c.Kind != Decoder {
+		return nil, fmt.Errorf("%w: a %s does not generate text", ErrConfig, c.Kind)
+	}
+	if len(prompt) == 0 {
+		return nil, fmt.Errorf("a prompt without tokens")
+	}
+	for _, t := range prompt {
+		if t < 0 || int(t) >= c.Vocab {
+			return nil, fmt.Errorf("token %d of the prompt is none of the %d that the model has", t, c.Vocab)
+		}
+	}
+	if m := len(prompt) + n - 1; m > c.Length && !(c.Rotary && c.Stateful()) {
+		return nil, fmt.Errorf("%d tokens of prompt and %d more: the model has %d positions", len(prompt), n, c.Length)
+	}
+	text := append([]int32{}, prompt...)
+	next := c.recompute
+	if c.Stateful() {
+		next = c.continued
+	}
+	read, free, err := next(b, store)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	for range n {
+		logits, err := read(text)
+		if err != nil {
+			return nil, err
+		}
+		text = append(text, choose(logits))
+	}
+	return text[len(prompt):], nil
+}
+
+// reader is the logits of what follows a text that grows from call to call.
+type reader func(text []int32) ([]float32, error)
+
+// continued reads what is new.
+func (c Config) continued(b compute.Backend, store *model.Store) (reader, func(), error) {
+	c.Half = false // one token at a time is not what half precision speeds up
+	if c.Rotary {
+		c.Length = math.MaxInt32 // of tokens at once, which Generate has checked
+	}
+	exec, err := model.NewExec(b, store, func(scope *model.Scope, in []*Node) []*Node {
+		logits, states := c.Extend(scope, in[0], in[1], in[2:])
+		return append([]*Node{logits}, states...)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	empty, err := model.CallOnceN(b, store, func(scope *model.Scope, x *Node) []*Node {
+		return c.Empty(scope, x.Graph(), 1)
+	}, int32(0))
+	if err != nil {
+		return nil, nil, err
+	}
+	states, done := empty, 0
+	return func(text []int32) ([]float32, error) {
+		fresh := text[done:]
+		args := []any{tensors.FromFlatDataAndDimensions(append([]int32{}, fresh...), 1, len(fresh)), int32(done)}
+		for _, s := range states {
+			args = append(args, s)
+		}
+		out, err := exec.Call(args...)
+		if err != nil {
+			return nil, err
+		}
+		states, done = out[1:], len(text)
+		return tensors.CopyFlatData[float32](out[0])
+	}, exec.Finalize, nil
+}
+
+// recompute reads everything again, filled up to one length: what follows a token does not change its logits.
+func (c Config) recompute(b compute.Backend, store *model.Store) (reader, func(), error) {
+	exec, err := model.NewExec(b, store, func(scope *model.Scope, in []*Node) []*Node {
+		return []*Node{c.Next(scope, in[0])}
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(text []int32) ([]float32, error) {
+		filled := make([]int32, c.Length)
+		copy(filled, text)
+		out, err := exec.Call(tensors.FromFlatDataAndDimensions(filled, 1, c.Length))
+		if err != nil {
+			return nil, err
+		}
+		all, err := tensors.CopyFlatData[float32](out[0])
+		if err != nil {
+			return nil, err
+		}
+		return all[(len(text)-1)*c.Vocab:][:c.Vocab], nil
+	}, exec.Finalize, nil
+}
+
+// Greedy chooses the likeliest token.
+func Greedy(logits []float32) int32 {
+	best := 0
+	for i, x := range logits {
+		if x > logits[best] {
+			best = i
+		}
+	}
+	return int32(best)
+}
+
+// Sample chooses by softmax of logits over temperature, with a stream of a seed.
+func Sample(temperature float64, seed uint64) func(logits []float32) int32 {
+	src := rng.Stream(seed, 'g')
+	return func(logits []float32) int32 {
+		top := float64(logits[Greedy(logits)])
+		w := make([]float64, len(logits))
+		var sum float64
+		for i, x := range logits {
+			w[i] = math.Exp((float64(x) - top) / temperature)
+			sum += w[i]
+		}
+		u := rng.Uniform(src) * sum
+		for i, x := range w {
+			if u -= x; u < 0 {
+				return int32(i)
+			}
+		}
+		return Greedy(logits)
+	}
+}

@@ -1,0 +1,61 @@
+package rfx
+
+import (
+	"fmt"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
+	"github.com/gomlx/gomlx/core/tensors"
+)
+
+// Numbers makes the node of one of the numbers of a map, projections and all that depends on its parameters. The value
+// is that of the map; a node of the same shape with other values, those of a map with another seed or other parameters
+// of the same family, gives the features of that map. The name is the same in every graph, and may be asked for more
+// than once in one.
+type Numbers func(name string, value *tensors.Tensor) *Node
+
+// With is the map with its numbers from outside the graph: variables or parameters, which change without compiling
+// anew.
+func (m *Map) With(n Numbers) *Map {
+	o := *m
+	o.numbers = n
+	return &o
+}
+
+// Values are what Numbers is asked for, by name, in graphs of a precision (half precision computes with float32) with
+// so many key/value heads.
+func (m *Map) Values(b compute.Backend, dtype dtypes.DType, kvHeads int) (map[string]*tensors.Tensor, error) {
+	all := make(map[string]*tensors.Tensor)
+	if dtype.IsHalfPrecision() {
+		dtype = dtypes.Float32
+	}
+	if kvHeads < 1 || kvHeads%len(m.pairs) != 0 {
+		return nil, fmt.Errorf("rfx: %d maps for %d key/value heads", len(m.pairs), kvHeads)
+	}
+	g := NewGraph(b, "numbers")
+	defer g.Finalize()
+	asked := m.With(func(name string, value *tensors.Tensor) *Node {
+		all[name] = value
+		return Zeros(g, value.Shape())
+	})
+	x := Parameter(g, "x", shapes.Make(dtype, 1, kvHeads, 1, m.dim))
+	asked.Queries(x)
+	asked.Keys(x)
+	if m.exactWeights() == nil {
+		asked.embed(x)
+	}
+	return all, nil
+}
+
+func numberTensor(data []float64, dtype dtypes.DType, dims []int) *tensors.Tensor {
+	if dtype == dtypes.Float64 {
+		return tensors.FromFlatDataAndDimensions(data, dims...)
+	}
+	y := make([]float32, len(data))
+	for i, v := range data {
+		y[i] = float32(v)
+	}
+	return tensors.FromFlatDataAndDimensions(y, dims...)
+}
