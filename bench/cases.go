@@ -11,6 +11,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -108,6 +109,29 @@ func productCase[T dense.Float](n, d, m int) benchCase {
 			sample: func() []float64 { return sampleOf(dst) }}},
 		flops: 2 * float64(n) * float64(d) * float64(m), tolerance: 1e-4, isFloat64: f64,
 	}
+}
+
+// sumsCase: aᵀ·b of two tall matrices, the sums of kernel machines; with b the same matrix only half of it is computed,
+// by ours on all threads and by the peers too.
+func sumsCase[T dense.Float](n, f int, gram bool) benchCase {
+	tn, f64 := typeName[T]()
+	a, b, dst := random[T](n, f, 1, 1), random[T](n, f, 1, 2), dense.New[T](f, f)
+	tab := kern.Best[T]()
+	c := benchCase{
+		name: fmt.Sprintf("sums AᵀB %d×%d×%d %s", f, n, f, tn), peer: "sums", arrays: map[string]any{"a": a, "b": b},
+		ours: []variant{{name: "randfeat TMul", run: func() { clear(dst.Data); tab.TMul(dst, a, b) },
+			sample: func() []float64 { return sampleOf(dst) }}},
+		flops: 2 * float64(n) * float64(f) * float64(f), tolerance: 1e-4, isFloat64: f64,
+		targets: []target{{row: "NumPy matmul", least: 0.95}},
+	}
+	if gram {
+		var g linalg.Gram[T]
+		c.name = fmt.Sprintf("sums AᵀA %d×%d×%d %s", f, n, f, tn)
+		c.arrays["b"] = a
+		c.ours = []variant{{name: "randfeat Gram", run: func() { clear(dst.Data); g.Add(tab, dst, a) }}}
+		c.flops, c.tolerance = float64(n)*float64(f)*float64(f+1), 0
+	}
+	return c
 }
 
 // givenMap is a map with the projections that the peers get.

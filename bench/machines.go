@@ -18,6 +18,8 @@ import (
 	"github.com/randfeat/randfeat/data/parquet"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -82,6 +84,72 @@ func ridgeCase(n, d, features int) benchCase {
 			return fmt.Sprintf("Root mean squared error on %d fresh rows: %.6f in float64, %.6f with float32. The share of the limit is that of float64.",
 				newX.Rows, rmse(predict(model64), newY), rmse(predict(model32), newY))
 		},
+	}
+}
+
+// readyBlock rows are added at a time.
+const readyBlock = 2048
+
+// readyCase: ridge on features that are there already, in one precision: sums and solution, like for like.
+func readyCase[T dense.Float](n, features int) benchCase {
+	const lambda = 1
+	tn, f64 := typeName[T]()
+	phi, newPhi := random[T](n, features, 1, 1), random[T](512, features, 1, 2)
+	y := random[T](n, 1, 1, 3)
+	targets := dense.New[float64](n, 2)
+	for i := range n {
+		targets.Set(i, 0, float64(y.Data[i])+float64(phi.At(i, 0)))
+		targets.Set(i, 1, 1)
+		y.Data[i] = T(targets.At(i, 0))
+	}
+	tab, tab64 := kern.Best[T](), kern.Best[float64]()
+	var w []float64
+	var b float64
+	fit := func() (w []float64, b float64) {
+		var sums linalg.Normal
+		var g linalg.Gram[T]
+		sums.Reset(features, 1)
+		part := sums.Gram
+		if !f64 {
+			part = dense.Matrix[float64]{}
+			sums.Part = dense.New[float32](features, features)
+		}
+		for lo := 0; lo < n; lo += readyBlock {
+			hi := min(lo+readyBlock, n)
+			rows, y := phi.RowRange(lo, hi), targets.RowRange(lo, hi)
+			sums.N += int64(hi - lo)
+			sums.AddTargets(y)
+			switch a := any(rows).(type) {
+			case dense.Matrix[float64]:
+				linalg.AddProduct(tab64, sums.Cross, a, y)
+				g.Add(tab, any(part).(dense.Matrix[T]), rows)
+			case dense.Matrix[float32]:
+				linalg.AddWide(tab64, sums.Cross, a, y)
+				g.Add(tab, any(sums.Part).(dense.Matrix[T]), rows)
+				if hi%(2*readyBlock) == 0 { // as Ridge does
+					sums.Flush()
+				}
+			}
+		}
+		s := must(sums.Solve(lambda, dense.Matrix[float64]{}))
+		return s.W.Data, s.Intercept()[0]
+	}
+	return benchCase{
+		name: fmt.Sprintf("ridge on ready features %d×%d %s", n, features, tn), peer: "ready",
+		arrays: map[string]any{"phi": phi, "y": y, "new": newPhi},
+		ours: []variant{{name: "randfeat sums and solution", run: func() { w, b = fit() },
+			sample: func() []float64 {
+				out := dense.New[float64](newPhi.Rows, 1)
+				for i := range out.Data {
+					out.Data[i] = b
+					for j, v := range newPhi.Row(i) {
+						out.Data[i] += w[j] * float64(v)
+					}
+				}
+				return sampleOf(out)
+			}}},
+		flops: float64(n) * float64(features) * float64(features+1), isFloat64: f64, rounds: 5, tolerance: 1e-3,
+		targets: []target{{row: "scikit-learn Ridge(cholesky)", least: 1.2}},
 	}
 }
 

@@ -80,6 +80,29 @@ func smallThreads(rows int) func() (func(), func()) {
 	}
 }
 
+// gramThreads is the matrix of estimates of a kernel between n rows.
+func gramThreads(n, d, m int) func() (func(), func()) {
+	return func() (func(), func()) {
+		mp := givenMap(kernel.Kernel{}, family.Trig{}, random[float32](m, d, 1, 2))
+		x, dst := random[float32](n, d, 0.1, 1), dense.New[float32](n, n)
+		var ws randfeat.Workspace[float32]
+		return plain(func() { check(mp.Gram(dst, x, x, &ws)) })
+	}
+}
+
+// batchThreads is what a server does for requests that it has gathered: rows predictions at a time.
+func batchThreads(rows int) func() (func(), func()) {
+	return func() (func(), func()) {
+		run := caseThreads(func() benchCase { return predictCase[float32](rows, 62, 2048, 0) }, "ridge")
+		one, done := run()
+		return func() {
+			for range 1 << 13 / rows {
+				one()
+			}
+		}, done
+	}
+}
+
 // spinThreads is arithmetic in registers, cut into as many equal parts as any number of threads divides: how much
 // faster it gets is what the host gives, and what the other rows can be read against.
 func spinThreads() (func(), func()) {
@@ -121,6 +144,11 @@ func threadCases() []threadCase {
 			caseThreads(func() benchCase { return predictCase[float32](20000, 62, 2048, 1e-4) }, "ridge")},
 		{"ridge fit 41188×62, 2048 features", 10, true,
 			caseThreads(func() benchCase { return ridgeCase(41188, 62, 2048) }, "float32")},
+		{"ridge on ready features 41188×2048", 0, true,
+			caseThreads(func() benchCase { return readyCase[float32](41188, 2048) }, "randfeat")},
+		{"Gram matrix of 4096 rows, 1024 features", 0, false, gramThreads(4096, 62, 512)},
+		{"predictions of 32 rows a call, 2048 features", 0, false, batchThreads(32)},
+		{"predictions of 256 rows a call, 2048 features", 0, false, batchThreads(256)},
 		{"CSV of 50000×62 numbers", 8, true, caseThreads(func() benchCase { return csvCase(50000, 62) }, "data.Open")},
 		{"schema learned from that CSV", 0, true,
 			caseThreads(func() benchCase { return csvCase(50000, 62) }, "data.Learn")},

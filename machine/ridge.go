@@ -9,7 +9,6 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/linalg"
-	"github.com/randfeat/randfeat/internal/par"
 )
 
 // Ridge are the [Sums] of kernel ridge regression: what least squares on features needs, ΦᵀΦ, ΦᵀY, Σφ, Σy, Σy². Memory
@@ -182,25 +181,11 @@ func (r *Ridge) addSingle(phi dense.Matrix[float32]) {
 		hi := min(phi.Rows, lo+flushRows-r.partRows)
 		r.gram32.Add(r.tab32, r.sums.Part, phi.RowRange(lo, hi))
 		if r.partRows += hi - lo; r.partRows == flushRows {
-			addPart(r.sums.Gram, r.sums.Part)
+			r.sums.Flush()
 			r.partRows = 0
 		}
 		lo = hi
 	}
-}
-
-// addPart adds the upper triangle of part and clears it.
-func addPart(dst dense.Matrix[float64], part dense.Matrix[float32]) {
-	par.For(part.Rows, 64, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			d := dst.Row(i)[i:]
-			row := part.Row(i)
-			for j, v := range row[i:] {
-				d[j] += float64(v)
-			}
-			clear(row)
-		}
-	})
 }
 
 // Merge adds the rows of o, a Ridge. Sums of floating-point numbers depend on their grouping: merging the same shards

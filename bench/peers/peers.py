@@ -87,6 +87,37 @@ def product(f):
     return peers
 
 
+def sums(f):
+    a, b = f["a"], f["b"]
+    out = np.empty((a.shape[1], b.shape[1]), a.dtype)
+    if np.array_equal(a[0], b[0]):  # numpy then computes half of it (syrk)
+        b = a
+
+    def numpy_matmul():
+        np.matmul(a.T, b, out=out)
+        return out
+
+    peers = {"NumPy matmul": numpy_matmul}
+    if torch:
+        ta, tb, to = torch.from_numpy(a), torch.from_numpy(b), torch.from_numpy(out.copy())
+
+        def torch_matmul():
+            torch.mm(ta.T, tb, out=to)
+            return to.numpy()
+
+        peers["PyTorch mm"] = torch_matmul
+    return peers
+
+
+def ready(f):
+    """Ridge alone; samples are predictions."""
+    from sklearn.linear_model import Ridge
+
+    phi, y, new = f["phi"], f["y"].ravel(), f["new"]
+    model = Ridge(alpha=1.0, solver="cholesky")
+    return {"scikit-learn Ridge(cholesky)": (lambda: model.fit(phi, y), lambda: model.predict(new).reshape(-1, 1))}
+
+
 def positive(f):
     """exp(w.x - |x|^2/2)/sqrt(m): the plain softmax features."""
     x, w = f["x"], f["w"]
@@ -437,6 +468,8 @@ CASES = {
     "trig": trig,
     "predict": predict,
     "ridge": ridge,
+    "sums": sums,
+    "ready": ready,
     "csv": csv,
     "elementwise": elementwise,
     "attention": attention,
