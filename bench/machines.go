@@ -18,7 +18,6 @@ import (
 	"github.com/randfeat/randfeat/data/parquet"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
-	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/machine"
@@ -87,8 +86,19 @@ func ridgeCase(n, d, features int) benchCase {
 	}
 }
 
-// readyBlock rows are added at a time.
-const readyBlock = 2048
+// readyRows are features and targets that are there.
+type readyRows[T dense.Float] struct {
+	phi dense.Matrix[T]
+	y   dense.Matrix[float64]
+}
+
+func (r readyRows[T]) Rows(first int, phi dense.Matrix[T], y dense.Matrix[float64]) error {
+	for i := range phi.Rows {
+		copy(phi.Row(i), r.phi.Row(first+i))
+		copy(y.Row(i), r.y.Row(first+i))
+	}
+	return nil
+}
 
 // readyCase: ridge on features that are there already, in one precision: sums and solution, like for like.
 func readyCase[T dense.Float](n, features int) benchCase {
@@ -102,35 +112,16 @@ func readyCase[T dense.Float](n, features int) benchCase {
 		targets.Set(i, 1, 1)
 		y.Data[i] = T(targets.At(i, 0))
 	}
-	tab, tab64 := kern.Best[T](), kern.Best[float64]()
 	var w []float64
 	var b float64
 	fit := func() (w []float64, b float64) {
 		var sums linalg.Normal
-		var g linalg.Gram[T]
+		var blocks linalg.Blocks[T]
 		sums.Reset(features, 1)
-		part := sums.Gram
 		if !f64 {
-			part = dense.Matrix[float64]{}
 			sums.Part = dense.New[float32](features, features)
 		}
-		for lo := 0; lo < n; lo += readyBlock {
-			hi := min(lo+readyBlock, n)
-			rows, y := phi.RowRange(lo, hi), targets.RowRange(lo, hi)
-			sums.N += int64(hi - lo)
-			sums.AddTargets(y)
-			switch a := any(rows).(type) {
-			case dense.Matrix[float64]:
-				linalg.AddProduct(tab64, sums.Cross, a, y)
-				g.Add(tab, any(part).(dense.Matrix[T]), rows)
-			case dense.Matrix[float32]:
-				linalg.AddWide(tab64, sums.Cross, a, y)
-				g.Add(tab, any(sums.Part).(dense.Matrix[T]), rows)
-				if hi%(2*readyBlock) == 0 { // as Ridge does
-					sums.Flush()
-				}
-			}
-		}
+		check(blocks.Add(&sums, readyRows[T]{phi, targets}, n, 1024))
 		s := must(sums.Solve(lambda, dense.Matrix[float64]{}))
 		return s.W.Data, s.Intercept()[0]
 	}

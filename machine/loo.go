@@ -30,6 +30,7 @@ func (r *Ridge) LeaveOneOut(rows Rows, lambda float64, visit func(first int64, y
 	if err := linalg.Inverse(inverse, s.U); err != nil {
 		return nil, err
 	}
+	tab := kern.Best[float64]()
 	var (
 		first         int64
 		wide, centred dense.Matrix[float64]
@@ -59,8 +60,8 @@ func (r *Ridge) LeaveOneOut(rows Rows, lambda float64, visit func(first int64, y
 					c[j] = v - s.Mu[j]
 				}
 			}
-			leverages(r.tab64, h[lo:hi], centred.RowRange(lo, hi), inverse, &z)
-			r.tab64.Product(out.RowRange(lo, hi), centred.RowRange(lo, hi), s.W, false)
+			leverages(tab, h[lo:hi], centred.RowRange(lo, hi), inverse, &z)
+			tab.Product(out.RowRange(lo, hi), centred.RowRange(lo, hi), s.W, false)
 		})
 		for i := range n {
 			p := out.Row(i)

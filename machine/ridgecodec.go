@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
@@ -26,7 +27,7 @@ func (r *Ridge) AppendBinary(b []byte) ([]byte, error) {
 		Fingerprint: r.fingerprint,
 		Counts: []uint64{
 			flag(r.setup.Task == Classification), uint64(r.features), uint64(r.setup.Outputs), uint64(r.sums.N),
-			uint64(r.partRows)}})
+			uint64(r.sums.PartRows)}})
 	for i := range r.sums.Gram.Rows {
 		b = seal.Append(b, r.sums.Gram.Row(i)[i:]...)
 	}
@@ -69,12 +70,12 @@ func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 		return nil, fmt.Errorf("%d features, the map has %d: %w", count[1], f, ErrMismatch)
 	}
 	want := r.sumsSize()
-	if len(body) != want || count[4] >= flushRows || count[4] > count[3] || !r.setup.Float32 && count[4] > 0 {
+	if len(body) != want || count[4] >= linalg.FlushRows || count[4] > count[3] || !r.setup.Float32 && count[4] > 0 {
 		return nil, fmt.Errorf("%d bytes of sums with %d rows in the part, want %d bytes: %w", len(body), count[4],
 			want,
 			ErrCorrupt)
 	}
-	r.sums.N, r.partRows = int64(count[3]), int(count[4])
+	r.sums.N, r.sums.PartRows = int64(count[3]), int(count[4])
 	ok := true
 	for i := range f {
 		body = seal.Read(body, r.sums.Gram.Row(i)[i:], &ok)

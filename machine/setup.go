@@ -9,6 +9,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
@@ -45,8 +46,8 @@ type Setup struct {
 	Weighted bool
 	// Float32 computes features and their products in float32. Sums over many rows are still float64.
 	Float32 bool
-	// Block is the number of rows handled together; 0: 1024, for ridge with more than 8 threads 128 for each while
-	// those have at most 2²² features. Memory for features is Block·F numbers, three times that for ridge.
+	// Block is the number of rows handled together; 0: 1024. Memory for features is Block·F numbers, four times that for
+	// ridge.
 	Block int
 }
 
@@ -195,7 +196,8 @@ type mapper[T dense.Float] struct {
 	m      *randfeat.Map[T]
 	ws     randfeat.Workspace[T]
 	x, phi dense.Matrix[T]
-	white  *whitening // of landmarks
+	white  *whitening          // of landmarks
+	spare  par.Pool[mapper[T]] // for parts of a block
 }
 
 func newMapper[T dense.Float](s Setup) (*mapper[T], error) {
@@ -220,11 +222,24 @@ func (p *mapper[T]) input(x dense.Matrix[float64]) dense.Matrix[T] {
 // queries are the features of x, which has been checked; they are valid until the next call.
 func (p *mapper[T]) queries(x dense.Matrix[float64]) (dense.Matrix[T], error) {
 	p.phi = buf.Shaped(p.phi, x.Rows, p.m.OutDim())
-	err := p.m.Queries(p.phi, nil, p.input(x), &p.ws)
-	if phi, ok := any(p.phi).(dense.Matrix[float64]); ok && p.white != nil && err == nil {
-		p.white.features(phi)
+	return p.phi, p.write(p.phi, x)
+}
+
+// write sets phi to the features of x.
+func (p *mapper[T]) write(phi dense.Matrix[T], x dense.Matrix[float64]) error {
+	err := p.m.Queries(phi, nil, p.input(x), &p.ws)
+	if wide, ok := any(phi).(dense.Matrix[float64]); ok && p.white != nil && err == nil {
+		p.white.features(wide)
 	}
-	return p.phi, err
+	return err
+}
+
+// part is write on one of many goroutines, each of which has some of the rows.
+func (p *mapper[T]) part(phi dense.Matrix[T], x dense.Matrix[float64]) error {
+	k := p.spare.Get()
+	defer p.spare.Put(k)
+	k.m, k.white, k.ws.Workers = p.m, p.white, 1
+	return k.write(phi, x)
 }
 
 func convert[U, T dense.Float](dst dense.Matrix[U], src dense.Matrix[T]) {

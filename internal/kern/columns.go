@@ -8,8 +8,8 @@ import (
 // Columns is a matrix whose columns are packed once for their products with each other, which read every column as
 // often as there are columns. The zero value is ready for Reset.
 type Columns[T dense.Float] struct {
-	a             dense.Matrix[T]
-	height, width int // columns of a tile and of a panel; no height: a is read as it lies
+	rows, cols    int
+	height, width int // columns of a tile and of a panel; no height: there are only panels, and only one
 	// Blocks of columnInputs rows, [block][tile][row][height] and [block][panel][row][width].
 	tiles, panels dense.Matrix[T]
 }
@@ -17,16 +17,15 @@ type Columns[T dense.Float] struct {
 // columnInputs rows of a tile stay in the first-level cache, those of some panels in the second.
 const columnInputs = 256
 
-// Reset makes c the columns of a for products with t. They are packed afterwards, by Pack; a must stay as it is.
-func (c *Columns[T]) Reset(t *Table[T], a dense.Matrix[T]) {
-	if err := a.Check(); err != nil {
-		panic("kern: Columns: " + err.Error())
-	}
-	c.a, c.height, c.width = a, t.columnRows, t.Width
+// Reset makes room for rows×cols elements and products with t. They are packed afterwards, by Pack.
+func (c *Columns[T]) Reset(t *Table[T], rows, cols int) {
+	c.rows, c.cols, c.height, c.width = rows, cols, t.columnRows, t.Width
 	if c.height > 0 {
-		c.tiles = buf.Shaped(c.tiles, a.Rows, roundUp(a.Cols, c.height))
-		c.panels = buf.Shaped(c.panels, a.Rows, roundUp(a.Cols, c.width))
+		c.tiles = buf.Shaped(c.tiles, rows, roundUp(cols, c.height))
+	} else {
+		c.width = max(1, cols)
 	}
+	c.panels = buf.Shaped(c.panels, rows, roundUp(cols, c.width))
 }
 
 func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
@@ -35,53 +34,97 @@ func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 // one of all tiles, and divides the first of the columns i in AddGram.
 const ColumnUnit, ColumnStep = 192, 48
 
-// Blocks is the number of blocks of rows.
-func (c *Columns[T]) Blocks() int { return (c.a.Rows + columnInputs - 1) / columnInputs }
+// Rows is the number of rows.
+func (c *Columns[T]) Rows() int { return c.rows }
 
-// Pack packs columns lo to hi−1 of block b. Calls for different columns or blocks may run at the same time.
-func (c *Columns[T]) Pack(b, lo, hi int) {
-	checkPart(lo, hi, ColumnUnit, c.a.Cols)
-	if c.height == 0 {
-		return
+// Pack makes a the rows from first on. Calls for different rows may run at the same time.
+func (c *Columns[T]) Pack(first int, a dense.Matrix[T]) {
+	if err := a.Check(); err != nil {
+		panic("kern: Columns: " + err.Error())
 	}
-	k := b * columnInputs
-	block := c.a.RowRange(k, min(k+columnInputs, c.a.Rows))
-	packColumns(c.tiles.Data[k*c.tiles.Cols:], c.height, block, lo, hi, 0)
-	packColumns(c.panels.Data[k*c.panels.Cols:], c.width, block, lo, hi, 0)
+	if first < 0 || first+a.Rows > c.rows || a.Cols != c.cols {
+		panic("kern: rows of Columns out of range")
+	}
+	for a.Rows > 0 {
+		k := first / columnInputs * columnInputs
+		n := min(columnInputs, c.rows-k) // of the block
+		part := a.RowRange(0, min(a.Rows, k+n-first))
+		if c.height > 0 {
+			packColumns(c.tiles.Data[k*c.tiles.Cols:], c.height, n, first-k, part)
+		}
+		packColumns(c.panels.Data[k*c.panels.Cols:], c.width, n, first-k, part)
+		a, first = a.RowRange(part.Rows, a.Rows), first+part.Rows
+	}
 }
 
-// packColumns copies columns lo to hi−1 of a to panels [panel][row][width] of the columns from origin on. What the last
-// panel has beyond them is left as it was.
-func packColumns[T dense.Float](dst []T, width int, a dense.Matrix[T], lo, hi, origin int) {
-	step := a.Rows * width
-	for r := range a.Rows {
-		row := a.Row(r)[lo:hi]
-		at := (lo-origin)*a.Rows + r*width
-		if width == 6 { // a call of copy would take longer than the copy
-			for ; len(row) >= 6; at += step {
-				d := dst[at : at+6 : at+6]
-				d[0], d[1], d[2], d[3], d[4], d[5] = row[0], row[1], row[2], row[3], row[4], row[5]
-				row = row[6:]
+// packColumns copies a to rows at, at+1, … of panels [panel][row][width] that have n rows. What the last panel has
+// beyond the columns of a is left as it was.
+func packColumns[T dense.Float](dst []T, width, n, at int, a dense.Matrix[T]) {
+	step := n * width
+	for lo := 0; lo < a.Cols; lo += ColumnUnit { // some panels at a time, whose lines stay in the first-level cache
+		hi := min(lo+ColumnUnit, a.Cols)
+		if width > ColumnUnit {
+			hi = a.Cols
+		}
+		for r := range a.Rows {
+			row := a.Row(r)[lo:hi]
+			at := lo*n + (at+r)*width
+			if width == 6 { // a call of copy would take longer than the copy
+				for ; len(row) >= 6; at += step {
+					d := dst[at : at+6 : at+6]
+					d[0], d[1], d[2], d[3], d[4], d[5] = row[0], row[1], row[2], row[3], row[4], row[5]
+					row = row[6:]
+				}
+			}
+			for ; len(row) > 0; at += step {
+				row = row[copy(dst[at:at+width], row):]
 			}
 		}
-		for ; len(row) > 0; at += step {
-			row = row[copy(dst[at:at+width], row):]
+		if width > ColumnUnit {
+			return
 		}
 	}
+}
+
+// Stripe is columns lo to lo+m.Cols−1 of the rows from first on, at most most, as they lie packed; no rows: there are no
+// more, no columns: there is no such stripe.
+func (c *Columns[T]) Stripe(s, first, most int) (lo int, m dense.Matrix[T]) {
+	width := c.width
+	if c.height == 0 {
+		width = min(width, ColumnUnit)
+	}
+	if lo = s * width; lo >= c.cols || first >= c.rows {
+		return lo, m
+	}
+	k := first / columnInputs * columnInputs
+	n := min(columnInputs, c.rows-k)
+	m = dense.Matrix[T]{Rows: min(most, k+n-first), Cols: min(width, c.cols-lo), Stride: c.width}
+	at := k*c.panels.Cols + lo/c.width*c.width*n + (first-k)*c.width + lo%c.width
+	m.Data = c.panels.Data[at : at+(m.Rows-1)*m.Stride+m.Cols]
+	return lo, m
+}
+
+// Stripes is their number.
+func (c *Columns[T]) Stripes() int {
+	width := c.width
+	if c.height == 0 {
+		width = min(width, ColumnUnit)
+	}
+	return (c.cols + width - 1) / width
 }
 
 // AddGram adds columns i to iEnd−1 times columns j to jEnd−1 to that part of dst, with the bits of TMul. Products of a
 // column with earlier ones, below the diagonal, are left out or not: what is there is arbitrary.
 func (t *Table[T]) AddGram(dst dense.Matrix[T], c *Columns[T], i, iEnd, j, jEnd int) {
-	checkPart(i, iEnd, ColumnStep, c.a.Cols)
-	checkPart(j, jEnd, ColumnUnit, c.a.Cols)
+	checkPart(i, iEnd, ColumnStep, c.cols)
+	checkPart(j, jEnd, ColumnUnit, c.cols)
 	switch {
-	case dst.Rows != c.a.Cols || dst.Cols != c.a.Cols:
+	case dst.Rows != c.cols || dst.Cols != c.cols:
 		panic("kern: AddGram of different shapes")
-	case c.height != t.columnRows || c.width != t.Width:
+	case c.height != t.columnRows || c.height > 0 && c.width != t.Width:
 		panic("kern: columns packed for another table")
-	case c.height == 0:
-		t.TMul(dst.RowRange(i, iEnd).ColRange(j, jEnd), c.a.ColRange(i, iEnd), c.a.ColRange(j, jEnd))
+	case c.height == 0: // one panel is the matrix itself
+		t.TMul(dst.RowRange(i, iEnd).ColRange(j, jEnd), c.panels.ColRange(i, iEnd), c.panels.ColRange(j, jEnd))
 	case i < iEnd && j < jEnd:
 		t.addGram(dst, c, i, iEnd, j, jEnd)
 	}

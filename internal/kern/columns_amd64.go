@@ -75,8 +75,8 @@ func (s shape) sum(p *packedSum) {
 func addGramTiled[T dense.Float](s shape, dst dense.Matrix[T], c *Columns[T], i, iEnd, j, jEnd int) {
 	checkView("dst", dst)
 	raceWrite(dst.RowRange(i, iEnd).ColRange(j, jEnd))
-	for k := 0; k < c.a.Rows; k += columnInputs {
-		n := min(columnInputs, c.a.Rows-k)
+	for k := 0; k < c.rows; k += columnInputs {
+		n := min(columnInputs, c.rows-k)
 		s.sum(&packedSum{
 			a: unsafe.Pointer(&c.tiles.Data[k*c.tiles.Cols+i*n]),
 			b: unsafe.Pointer(&c.panels.Data[k*c.panels.Cols+j*n]),

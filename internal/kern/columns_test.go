@@ -30,12 +30,11 @@ func testAddGram[T dense.Float](t *testing.T, tab *Table[T]) {
 		fillNormal(got, r)
 		want := got.Clone()
 		tab.TMul(want, a, a)
-		c.Reset(tab, a)
-		for lo := 0; lo < size[1]; lo += ColumnUnit {
-			for b := range c.Blocks() {
-				c.Pack(b, lo, min(lo+ColumnUnit, size[1]))
-			}
+		c.Reset(tab, size[0], size[1])
+		for lo := 0; lo < size[0]; lo += 100 {
+			c.Pack(lo, a.RowRange(lo, min(lo+100, size[0])))
 		}
+		checkStripes(t, tab.Name, &c, a)
 		for j := 0; j < size[1]; j += ColumnUnit {
 			for i := 0; i < min(j+ColumnUnit, size[1]); i += ColumnStep {
 				tab.AddGram(got, &c, i, min(i+ColumnStep, size[1]), j, min(j+ColumnUnit, size[1]))
@@ -52,16 +51,42 @@ func testAddGram[T dense.Float](t *testing.T, tab *Table[T]) {
 	}
 }
 
+// Stripes have every element once, in its place.
+func checkStripes[T dense.Float](t *testing.T, name string, c *Columns[T], a dense.Matrix[T]) {
+	t.Helper()
+	seen := 0
+	for s := range c.Stripes() {
+		for first := 0; ; {
+			lo, m := c.Stripe(s, first, 70)
+			if m.Rows == 0 {
+				break
+			}
+			for i := range m.Rows {
+				for j, v := range m.Row(i) {
+					if v != a.At(first+i, lo+j) {
+						t.Fatalf("%s: stripe %d of %d×%d has %v at %d,%d", name, s, a.Rows, a.Cols, v, first+i, lo+j)
+					}
+					seen++
+				}
+			}
+			first += m.Rows
+		}
+	}
+	if seen != a.Rows*a.Cols {
+		t.Fatalf("%s: stripes of %d×%d have %d elements", name, a.Rows, a.Cols, seen)
+	}
+}
+
 func TestAddGramPanicsOnShapes(t *testing.T) {
 	tab := Best[float64]()
 	var c Columns[float64]
-	c.Reset(tab, dense.New[float64](4, 300))
+	c.Reset(tab, 4, 300)
 	for name, f := range map[string]func(){
-		"part of a unit":  func() { c.Pack(0, 1, 300) },
-		"past the end":    func() { c.Pack(0, 0, 301) },
+		"part of a row":   func() { c.Pack(0, dense.New[float64](1, 299)) },
+		"past the end":    func() { c.Pack(1, dense.New[float64](4, 300)) },
 		"other dst":       func() { tab.AddGram(dense.New[float64](300, 299), &c, 0, 192, 0, 192) },
 		"rows of a unit":  func() { tab.AddGram(dense.New[float64](300, 300), &c, 6, 192, 0, 192) },
-		"broken matrix":   func() { c.Reset(tab, dense.Matrix[float64]{Rows: 1, Cols: 1, Stride: 1}) },
+		"broken matrix":   func() { c.Pack(0, dense.Matrix[float64]{Rows: 1, Cols: 300, Stride: 300}) },
 		"columns at last": func() { tab.AddGram(dense.New[float64](300, 300), &c, 0, 192, 192, 301) },
 	} {
 		if recovered(f) == nil {
@@ -93,10 +118,8 @@ func benchAddGram[T dense.Float](b *testing.B, typ string, tab *Table[T]) {
 		fillNormal(a, rand.New(rand.NewPCG(1, 1)))
 		var c Columns[T]
 		timeProduct(b, n*f*(f+1), peakRate(tab), func() {
-			c.Reset(tab, a)
-			for b := range c.Blocks() {
-				c.Pack(b, 0, f)
-			}
+			c.Reset(tab, n, f)
+			c.Pack(0, a)
 			tab.AddGram(dst, &c, 0, f, 0, f)
 		})
 	})

@@ -72,7 +72,7 @@ func productPacked[T dense.Float](sh shape, p *product, s dense.Matrix[T]) {
 		group := len(pb) / (part.d * width) * width
 		for j := 0; j < s.Cols; j += group {
 			part.m = min(group, s.Cols-j)
-			packColumns(pb, width, s.RowRange(k0, k1), j, j+part.m, j)
+			packColumns(pb, width, k1-k0, 0, s.RowRange(k0, k1).ColRange(j, j+part.m))
 			part.c = unsafe.Add(p.c, uintptr(j)*size)
 			part.init = unsafe.Add(init, uintptr(j/width)*part.initPanel)
 			sh.product(&part)

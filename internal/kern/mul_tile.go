@@ -376,10 +376,10 @@ func tMulPacked[T dense.Float](s shape, dst, a, b dense.Matrix[T]) {
 		for i := 0; i < dst.Rows; i += packRows {
 			rows := min(packRows, dst.Rows-i)
 			pa := tilesOf[T](buf, n*((rows+height-1)/height*height))
-			packColumns(pa, height, a.RowRange(l, l+n), i, i+rows, i)
+			packColumns(pa, height, n, 0, a.RowRange(l, l+n).ColRange(i, i+rows))
 			for j := 0; j < dst.Cols; j += group {
 				cols := min(group, dst.Cols-j)
-				packColumns(pb, width, b.RowRange(l, l+n), j, j+cols, j)
+				packColumns(pb, width, n, 0, b.RowRange(l, l+n).ColRange(j, j+cols))
 				s.sum(&packedSum{a: data(pa), b: data(pb), c: unsafe.Pointer(&dst.Data[i*dst.Stride+j]),
 					cRow: uintptr(dst.Stride * s.size), k: n, rows: rows, cols: cols})
 			}

@@ -2,8 +2,6 @@ package linalg
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"runtime"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
@@ -29,32 +27,6 @@ func TestGram(t *testing.T) {
 				if whole.At(i, j) != parts.At(i, j) {
 					t.Fatal("bits depend on the division into calls")
 				}
-			}
-		}
-	}
-}
-
-// Sums over float32 features have the bits of those over the same features in float64, on any number of cores.
-func TestAddWide(t *testing.T) {
-	tab := kern.Best[float64]()
-	r := rand.New(rand.NewPCG(6, 1))
-	a := dense.New[float32](200, 600)
-	for i := range a.Data {
-		a.Data[i] = float32(r.NormFloat64())
-	}
-	b := random(7, 200, 3)
-	want := dense.New[float64](600, 3)
-	tab.TMul(want, dense.Convert[float64](a), b)
-	for _, procs := range []int{1, 5} {
-		before := runtime.GOMAXPROCS(procs)
-		got, parts := dense.New[float64](600, 3), dense.New[float64](600, 3)
-		AddWide(tab, got, a, b)
-		AddWide(tab, parts, a.RowRange(0, 70), b.RowRange(0, 70))
-		AddProduct(tab, parts, dense.Convert[float64](a.RowRange(70, 200)), b.RowRange(70, 200))
-		runtime.GOMAXPROCS(before)
-		for i, v := range want.Data {
-			if got.Data[i] != v || parts.Data[i] != v {
-				t.Fatalf("%d cores, element %d: %v and in parts %v, want %v", procs, i, got.Data[i], parts.Data[i], v)
 			}
 		}
 	}

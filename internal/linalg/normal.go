@@ -24,17 +24,27 @@ type Normal struct {
 	Sum     []float64             // Σy
 	Squares []float64             // Σy²
 
-	// Part, if it is not empty, is the upper triangle of products that have not been added to Gram yet.
-	Part dense.Matrix[float32]
+	// Part, if it is not empty, is the upper triangle of products of the last PartRows rows, which have not been added
+	// to Gram yet.
+	Part     dense.Matrix[float32]
+	PartRows int
 }
 
 // Reset makes n the sums of no rows, in the memory it has.
 func (n *Normal) Reset(features, outputs int) {
-	n.N, n.Weight = 0, 0
-	n.Gram, n.Cross = buf.Shaped(n.Gram, features, features), buf.Shaped(n.Cross, features, outputs+1)
-	clear(n.Gram.Data)
-	clear(n.Cross.Data)
+	n.N, n.Weight, n.PartRows = 0, 0, 0
+	n.Gram, n.Cross = zeroed(n.Gram, features, features), zeroed(n.Cross, features, outputs+1)
 	n.Sum, n.Squares = buf.Zeroed(n.Sum, outputs), buf.Zeroed(n.Squares, outputs)
+}
+
+// zeroed is rows×cols zeros, in the memory of m if that suffices. New memory is cleared by who makes it.
+func zeroed(m dense.Matrix[float64], rows, cols int) dense.Matrix[float64] {
+	if cap(m.Data) < rows*cols {
+		return dense.New[float64](rows, cols)
+	}
+	m = buf.Shaped(m, rows, cols)
+	par.For(len(m.Data), 1<<18, func(lo, hi int) { clear(m.Data[lo:hi]) })
+	return m
 }
 
 // AddTargets adds those of some rows to Weight, Sum and Squares; the K targets of a row are followed by 1, or √v.
@@ -76,6 +86,7 @@ func (n *Normal) Add(o *Normal, c float64) {
 
 // Flush adds Part to Gram and clears it.
 func (n *Normal) Flush() {
+	n.PartRows = 0
 	par.For(n.Part.Rows, 64, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			d := n.Gram.Row(i)[i:]

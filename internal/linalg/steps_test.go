@@ -9,6 +9,11 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
+// zeroRows are rows of zeros.
+type zeroRows struct{}
+
+func (zeroRows) Rows(int, dense.Matrix[float32], dense.Matrix[float64]) error { return nil }
+
 // Everything that a fit of 2048 features waits for comes in more items than sixteen workers, and no loop is left to one
 // of them.
 func TestFitsFeedManyWorkers(t *testing.T) {
@@ -31,18 +36,29 @@ func TestFitsFeedManyWorkers(t *testing.T) {
 			}
 		}
 	}
-	tab32, tab64 := kern.Best[float32](), kern.Best[float64]()
+	tab32 := kern.Best[float32]()
 	if tab32.Name == "go" {
 		t.Skip("seconds of plain Go")
 	}
-	phi, y := dense.New[float32](1024, features), dense.New[float64](1024, 2)
+	phi := dense.New[float32](1024, features)
 	var g Gram[float32]
 	gram := steps(func() { g.Add(tab32, dense.New[float32](features, features), phi) })
 	check("Gram", gram, 2)
 	if n := gram[1][0]; n < 8*workers {
 		t.Errorf("Gram: %d parts for %d workers, the last of which all wait for", n, workers)
 	}
-	check("AddWide", steps(func() { AddWide(tab64, dense.New[float64](features, 2), phi, y) }), 1)
+	// Many rows: features of a block are computed beside the products of the one before, so that there is one wait for a
+	// block, one for the first features and one for every FlushRows rows.
+	var b Blocks[float32]
+	var n Normal
+	n.Reset(features, 1)
+	n.Part = dense.New[float32](features, features)
+	const blocks = FlushRows / 1024
+	check("Blocks", steps(func() {
+		if err := b.Add(&n, zeroRows{}, FlushRows, 1024); err != nil {
+			t.Fatal(err)
+		}
+	}), 1+blocks+1)
 	a := dense.New[float64](features, features)
 	for i := range features {
 		a.Set(i, i, 1)
