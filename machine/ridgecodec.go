@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
@@ -23,24 +22,50 @@ func (r *Ridge) MarshalBinary() ([]byte, error) { return r.AppendBinary(nil) }
 func (r *Ridge) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	b = slices.Grow(b, ridgeFormat.Size(r.sumsSize()))
-	b = ridgeFormat.Begin(b, seal.Header{Flag: uint16(flag(r.setup.Float32) + 2*flag(r.setup.Weighted)),
+	b = r.appendHeader(b)
+	err := r.each(func(v []float64) error {
+		b = seal.Append(b, v...)
+		return nil
+	}, func(v []float32) error {
+		b = seal.Append(b, v...)
+		return nil
+	})
+	return seal.Close(b, start), err
+}
+
+func (r *Ridge) appendHeader(b []byte) []byte {
+	return ridgeFormat.Begin(b, seal.Header{Flag: uint16(flag(r.setup.Float32) + 2*flag(r.setup.Weighted)),
 		Fingerprint: r.fingerprint,
 		Counts: []uint64{
 			flag(r.setup.Task == Classification), uint64(r.features), uint64(r.setup.Outputs), uint64(r.sums.N),
-			uint64(r.sums.PartRows)}})
+			uint64(r.partRows)}})
+}
+
+// each visits the numbers of the body in order, some at a time, to write or to set them.
+func (r *Ridge) each(wide func([]float64) error, single func([]float32) error) error {
 	for i := range r.sums.Gram.Rows {
-		b = seal.Append(b, r.sums.Gram.Row(i)[i:]...)
+		if err := wide(r.sums.Gram.Row(i)[i:]); err != nil {
+			return err
+		}
 	}
-	b = seal.Append(b, r.sums.Cross.Data...)
-	b = seal.Append(b, r.sums.Squares...)
-	b = seal.Append(b, r.sums.Sum...)
+	for _, v := range [][]float64{r.sums.Cross.Data, r.sums.Squares, r.sums.Sum} {
+		if err := wide(v); err != nil {
+			return err
+		}
+	}
 	if r.setup.Weighted {
-		b = seal.Append(b, r.sums.Weight)
+		weight := []float64{r.sums.Weight}
+		if err := wide(weight); err != nil {
+			return err
+		}
+		r.sums.Weight = weight[0]
 	}
 	for i := range r.sums.Part.Rows {
-		b = seal.Append(b, r.sums.Part.Row(i)[i:]...)
+		if err := single(r.sums.Part.Row(i)[i:]); err != nil {
+			return err
+		}
 	}
-	return seal.Close(b, start), nil
+	return nil
 }
 
 // UnmarshalRidge reads what AppendBinary wrote, for the same setup. Sums of another map, task, precision or shape are
@@ -50,6 +75,23 @@ func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 	if err != nil {
 		return nil, fmt.Errorf("saved ridge: %w", err)
 	}
+	r, err := newSavedRidge(s, h, int64(len(body)))
+	if err != nil {
+		return nil, err
+	}
+	ok := true
+	r.each(func(v []float64) error {
+		body = seal.Read(body, v, &ok)
+		return nil
+	}, func(v []float32) error {
+		body = seal.Read(body, v, &ok)
+		return nil
+	})
+	return r.filled(ok)
+}
+
+// newSavedRidge is the ridge of a header, its sums not yet read.
+func newSavedRidge(s Setup, h seal.Header, size int64) (*Ridge, error) {
 	count := h.Counts
 	if h.Flag > 3 || count[0] > 1 {
 		return nil, fmt.Errorf("precision number %d, task number %d: %w", h.Flag, count[0], ErrCorrupt)
@@ -65,34 +107,22 @@ func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 	if err := r.matches(saved, h.Fingerprint); err != nil {
 		return nil, err
 	}
-	f := r.features
-	if count[1] != uint64(f) {
-		return nil, fmt.Errorf("%d features, the map has %d: %w", count[1], f, ErrMismatch)
+	if count[1] != uint64(r.features) {
+		return nil, fmt.Errorf("%d features, the map has %d: %w", count[1], r.features, ErrMismatch)
 	}
 	want := r.sumsSize()
-	if len(body) != want || count[4] >= linalg.FlushRows || count[4] > count[3] || !r.setup.Float32 && count[4] > 0 {
-		return nil, fmt.Errorf("%d bytes of sums with %d rows in the part, want %d bytes: %w", len(body), count[4],
-			want,
+	if size != int64(want) || count[4] >= flushRows || count[4] > count[3] || !r.setup.Float32 && count[4] > 0 {
+		return nil, fmt.Errorf("%d bytes of sums with %d rows in the part, want %d bytes: %w", size, count[4], want,
 			ErrCorrupt)
 	}
-	r.sums.N, r.sums.PartRows = int64(count[3]), int(count[4])
-	ok := true
-	for i := range f {
-		body = seal.Read(body, r.sums.Gram.Row(i)[i:], &ok)
-	}
-	body = seal.Read(body, r.sums.Cross.Data, &ok)
-	body = seal.Read(body, r.sums.Squares, &ok)
-	body = seal.Read(body, r.sums.Sum, &ok)
-	if r.sums.Weight = float64(r.sums.N); r.setup.Weighted {
-		weight := make([]float64, 1)
-		body = seal.Read(body, weight, &ok)
-		r.sums.Weight = weight[0]
-		ok = ok && weight[0] >= 0
-	}
-	for i := range r.sums.Part.Rows {
-		body = seal.Read(body, r.sums.Part.Row(i)[i:], &ok)
-	}
-	if !ok {
+	r.sums.N, r.partRows = int64(count[3]), int(count[4])
+	r.sums.Weight = float64(r.sums.N)
+	return r, nil
+}
+
+// filled checks sums that were read; ok says that all are finite.
+func (r *Ridge) filled(ok bool) (*Ridge, error) {
+	if !ok || !(r.sums.Weight >= 0) {
 		return nil, fmt.Errorf("sums that are not finite: %w", ErrCorrupt)
 	}
 	return r, nil

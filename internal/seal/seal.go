@@ -32,10 +32,11 @@ type Header struct {
 	Counts      []uint64
 }
 
-func (f Format) headerSize() int { return len(f.Magic) + 2 + 2 + 32 + 8*f.Counts }
+// HeaderSize is the number of bytes before the body.
+func (f Format) HeaderSize() int { return len(f.Magic) + 2 + 2 + 32 + 8*f.Counts }
 
 // Size is the length of a record with a body of so many bytes.
-func (f Format) Size(body int) int { return f.headerSize() + body + sha256.Size }
+func (f Format) Size(body int) int { return f.HeaderSize() + body + sha256.Size }
 
 // Begin appends the header to b. Append the body to the result, then call Close with the length that b had.
 func (f Format) Begin(b []byte, h Header) []byte {
@@ -61,7 +62,7 @@ func Close(b []byte, start int) []byte {
 
 // Open checks a record and takes it apart. The body is a view of b.
 func (f Format) Open(b []byte) (h Header, body []byte, err error) {
-	header := f.headerSize()
+	header := f.HeaderSize()
 	if len(b) < header+sha256.Size || !bytes.HasPrefix(b, []byte(f.Magic)) {
 		return h, nil, fmt.Errorf("%d bytes that do not begin as they should: %w", len(b), ErrCorrupt)
 	}
@@ -69,19 +70,28 @@ func (f Format) Open(b []byte) (h Header, body []byte, err error) {
 	if sum := sha256.Sum256(body); !bytes.Equal(sum[:], b[len(body):]) {
 		return h, nil, fmt.Errorf("the checksum is wrong: %w", ErrCorrupt)
 	}
+	h, err = f.Parse(body[:header])
+	return h, body[header:], err
+}
+
+// Parse reads the HeaderSize bytes of a header, for records that are read as a stream.
+func (f Format) Parse(b []byte) (h Header, err error) {
+	if len(b) != f.HeaderSize() || !bytes.HasPrefix(b, []byte(f.Magic)) {
+		return h, fmt.Errorf("%d bytes that do not begin as they should: %w", len(b), ErrCorrupt)
+	}
 	le := binary.LittleEndian
-	head := body[len(f.Magic):header]
+	head := b[len(f.Magic):]
 	if v := le.Uint16(head); v != f.Version {
-		return h, nil, fmt.Errorf("version %d, this program reads %d: %w", v, f.Version, ErrCorrupt)
+		return h, fmt.Errorf("version %d, this program reads %d: %w", v, f.Version, ErrCorrupt)
 	}
 	h.Flag, h.Fingerprint, h.Counts = le.Uint16(head[2:]), [32]byte(head[4:36]), make([]uint64, f.Counts)
 	for i := range h.Counts {
 		// Half the range: sums of two counts do not overflow.
 		if h.Counts[i] = le.Uint64(head[36+8*i:]); h.Counts[i] > math.MaxInt64/2 {
-			return h, nil, fmt.Errorf("a count of %d: %w", h.Counts[i], ErrCorrupt)
+			return h, fmt.Errorf("a count of %d: %w", h.Counts[i], ErrCorrupt)
 		}
 	}
-	return h, body[header:], nil
+	return h, nil
 }
 
 // NumberSize is the number of bytes of a T.

@@ -1,0 +1,185 @@
+package machine
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+
+	"github.com/randfeat/randfeat/internal/seal"
+)
+
+// WriteSums writes what AppendBinary of the sums gives, ΦᵀΦ row by row: no copy of the sums is made.
+func WriteSums(w io.Writer, s Sums) error {
+	r := ridgeOf(s)
+	if r == nil {
+		b, err := s.AppendBinary(nil)
+		if err == nil {
+			_, err = w.Write(b)
+		}
+		return err
+	}
+	h := sha256.New()
+	both := io.MultiWriter(w, h)
+	b := r.appendHeader(nil)
+	if _, err := both.Write(b); err != nil {
+		return err
+	}
+	err := r.each(func(v []float64) error {
+		b = seal.Append(b[:0], v...)
+		_, err := both.Write(b)
+		return err
+	}, func(v []float32) error {
+		b = seal.Append(b[:0], v...)
+		_, err := both.Write(b)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(h.Sum(nil))
+	return err
+}
+
+// SumsSize is the number of bytes that WriteSums writes.
+func SumsSize(s Sums) int64 {
+	switch s := s.(type) {
+	case *Smoother:
+		return int64(sumsFormat.Size(s.sumsSize()))
+	case *Density:
+		return int64(sumsFormat.Size(s.sums.sumsSize()))
+	}
+	return int64(ridgeFormat.Size(ridgeOf(s).sumsSize()))
+}
+
+// ReadSums reads size bytes that WriteSums wrote, for the same setup, without a copy of them; errors are those of
+// [UnmarshalSums]. No more memory is used than the setup justifies.
+func ReadSums(k Kind, s Setup, r io.Reader, size int64) (Sums, error) {
+	empty, err := NewSums(k, s)
+	if err != nil {
+		return nil, err
+	}
+	if ridgeOf(empty) == nil {
+		if want := SumsSize(empty); size != want {
+			return nil, fmt.Errorf("%d bytes of saved sums, want %d: %w", size, want, ErrCorrupt)
+		}
+		b := make([]byte, size)
+		if _, err := io.ReadFull(r, b); err != nil {
+			return nil, cut(err)
+		}
+		return UnmarshalSums(k, s, b)
+	}
+	out, err := readRidge(s, &hashed{r: r, h: sha256.New(), left: size})
+	if err != nil {
+		return nil, fmt.Errorf("saved ridge: %w", err)
+	}
+	if k == KindGP {
+		return &GP{out}, nil
+	}
+	return out, nil
+}
+
+func ridgeOf(s Sums) *Ridge {
+	switch s := s.(type) {
+	case *Ridge:
+		return s
+	case *GP:
+		return s.Ridge
+	}
+	return nil
+}
+
+// hashed reads what a checksum follows; left counts that, too.
+type hashed struct {
+	r    io.Reader
+	h    hash.Hash
+	left int64
+}
+
+func (r *hashed) read(b []byte) error {
+	if int64(len(b)) > r.left-sha256.Size {
+		return fmt.Errorf("%d bytes are left, want %d and a checksum: %w", r.left, len(b), ErrCorrupt)
+	}
+	if _, err := io.ReadFull(r.r, b); err != nil {
+		return cut(err)
+	}
+	r.left -= int64(len(b))
+	r.h.Write(b)
+	return nil
+}
+
+// close reads what is left, and finds out whether all of it is as it was written.
+func (r *hashed) close() error {
+	b := make([]byte, 1<<16)
+	for r.left > sha256.Size {
+		if err := r.read(b[:min(int64(len(b)), r.left-sha256.Size)]); err != nil {
+			return err
+		}
+	}
+	b = b[:sha256.Size]
+	if _, err := io.ReadFull(r.r, b); err != nil {
+		return cut(err)
+	}
+	if !bytes.Equal(b, r.h.Sum(nil)) {
+		return fmt.Errorf("the checksum is wrong: %w", ErrCorrupt)
+	}
+	return nil
+}
+
+func cut(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return fmt.Errorf("the file is cut: %w", ErrCorrupt)
+	}
+	return err
+}
+
+// readRidge tells what is of another map from what is damaged: of the latter nothing is believed.
+func readRidge(s Setup, in *hashed) (*Ridge, error) {
+	b := make([]byte, ridgeFormat.HeaderSize())
+	if err := in.read(b); err != nil {
+		return nil, err
+	}
+	h, err := ridgeFormat.Parse(b)
+	if err != nil {
+		return nil, err
+	}
+	r, err := newSavedRidge(s, h, in.left-sha256.Size)
+	if err != nil {
+		if damaged := in.close(); errors.Is(damaged, ErrCorrupt) {
+			return nil, damaged
+		}
+		return nil, err
+	}
+	ok := true
+	err = r.each(func(v []float64) error {
+		b = sized(b, 8*len(v))
+		err := in.read(b)
+		if err == nil {
+			seal.Read(b, v, &ok)
+		}
+		return err
+	}, func(v []float32) error {
+		b = sized(b, 4*len(v))
+		err := in.read(b)
+		if err == nil {
+			seal.Read(b, v, &ok)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := in.close(); err != nil {
+		return nil, err
+	}
+	return r.filled(ok)
+}
+
+func sized(b []byte, n int) []byte {
+	if cap(b) < n {
+		return make([]byte, n)
+	}
+	return b[:n]
+}

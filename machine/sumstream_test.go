@@ -1,0 +1,73 @@
+package machine
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+)
+
+func TestSumsStream(t *testing.T) {
+	for name, c := range codecs() {
+		t.Run(name, func(t *testing.T) {
+			s := c.sums(t, 0, 120)
+			want, err := s.AppendBinary(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var w bytes.Buffer
+			if err := WriteSums(&w, s); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(w.Bytes(), want) || SumsSize(s) != int64(len(want)) {
+				t.Fatalf("%d bytes, SumsSize %d, want those of AppendBinary, %d", w.Len(), SumsSize(s), len(want))
+			}
+			size := int64(len(want))
+			rest := bytes.NewReader(append(w.Bytes(), 'x'))
+			got, err := ReadSums(c.kind, c.setup, rest, size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b, _ := io.ReadAll(rest); string(b) != "x" {
+				t.Errorf("%d bytes are left behind, want 1", len(b))
+			}
+			again, err := got.AppendBinary(nil)
+			if err != nil || !bytes.Equal(again, want) {
+				t.Errorf("read back: %v, %d bytes that differ", err, len(again))
+			}
+			for _, at := range []int{0, 20, 30, 60, 90, len(want) / 2, len(want) - 1} {
+				bad := bytes.Clone(want)
+				bad[at] ^= 0x41
+				if _, err := ReadSums(c.kind, c.setup, bytes.NewReader(bad), size); !errors.Is(err, ErrCorrupt) {
+					t.Errorf("byte %d changed: %v, want ErrCorrupt", at, err)
+				}
+			}
+			for _, n := range []int64{0, 10, 100, size - 1} {
+				if _, err := ReadSums(c.kind, c.setup, bytes.NewReader(want[:n]), size); !errors.Is(err, ErrCorrupt) {
+					t.Errorf("cut after %d bytes: %v, want ErrCorrupt", n, err)
+				}
+				if _, err := ReadSums(c.kind, c.setup, bytes.NewReader(want), n); !errors.Is(err, ErrCorrupt) {
+					t.Errorf("%d bytes promised: %v, want ErrCorrupt", n, err)
+				}
+			}
+			other := c.setup
+			other.Spec.Seed++
+			if _, err := ReadSums(c.kind, other, bytes.NewReader(want), size); !errors.Is(err, ErrMismatch) {
+				t.Errorf("another map: %v, want ErrMismatch", err)
+			}
+			if _, err := ReadSums(c.kind, c.setup, errReader{}, size); !errors.Is(err, errRead) {
+				t.Errorf("a reader that fails: %v", err)
+			}
+			if err := WriteSums(errReader{}, s); !errors.Is(err, errRead) {
+				t.Errorf("a writer that fails: %v", err)
+			}
+		})
+	}
+}
+
+var errRead = errors.New("disk on fire")
+
+type errReader struct{}
+
+func (errReader) Read([]byte) (int, error)  { return 0, errRead }
+func (errReader) Write([]byte) (int, error) { return 0, errRead }
