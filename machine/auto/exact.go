@@ -28,7 +28,9 @@ const (
 )
 
 // exactPossible reports whether the fit may have the exact kernel, as far as is known before rows are counted.
-func (f *fit) exactPossible() bool { return f.info.Exact && (f.o.Map == MapExact || f.mapOpen()) }
+func (f *fit) exactPossible() bool {
+	return f.info.Exact && !f.summed && (f.o.Map == MapExact || f.mapOpen())
+}
 
 // mapOpen reports whether the map is to be chosen: nothing is said of it, nor of random features.
 func (f *fit) mapOpen() bool {

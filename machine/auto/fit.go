@@ -58,6 +58,7 @@ type fit struct {
 	report   Report
 	file     checkpoint
 	inner    bool      // it is a part of a cross-validation
+	summed   bool      // its rows are elsewhere: sums of them are all that there will be
 	weighs   bool      // the columns are its own, and may be given weights
 	deal     *dealer   // of rows to folds
 	weights  []float64 // of rows, with mean 1; nil: none

@@ -44,6 +44,8 @@ func (c *chooser) open() bool {
 		return false
 	case c.f.info.Bayesian:
 		return true
+	case c.f.summed && c.f.task == machine.Classification: // whose sums do not tell
+		return false
 	}
 	return c.rows > int64(c.s.len()) && c.rows >= gcvRows*int64(c.find("features").Number)
 }
