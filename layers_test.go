@@ -21,7 +21,7 @@ var layers = []string{
 	"attention predict randfeattest",
 	"attention/centroid attention/compare internal/calc internal/heads machine",
 	"attention/auto machine/auto machine/serve",
-	"advise",
+	"advise machine/parts",
 	"web/explorer web/explorer/model",
 	"cmd/randfeat web/explorer/build",
 }

@@ -3,17 +3,14 @@ package machine
 import (
 	"fmt"
 	"math"
-	"runtime"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/linalg"
-	"github.com/randfeat/randfeat/internal/par"
 )
 
 // Ridge are the [Sums] of kernel ridge regression: what least squares on features needs, ΦᵀΦ, ΦᵀY, Σφ, Σy, Σy². Memory
-// is 8F² bytes (12F² in float32), however many rows there are, 8F² more while solving, and three times Block·F
+// is 8F² bytes (12F² in float32), however many rows there are, 8F² more while solving, and four times Block·F
 // features. A Ridge serves one call at a time.
 //
 // The bits of the sums do not depend on how rows are divided among calls of Add.
@@ -22,32 +19,16 @@ type Ridge struct {
 	fingerprint [32]byte
 	features    int
 
-	sums     linalg.Normal // its Part: products of the last partRows rows in float32, on the grid of flushRows rows
-	partRows int
+	sums linalg.Normal
 
-	f64    *mapper[float64]
-	f32    *mapper[float32]
-	tab64  *kern.Table[float64]
-	tab32  *kern.Table[float32]
-	gram64 linalg.Gram[float64]
-	gram32 linalg.Gram[float32]
-	y      dense.Matrix[float64]
-	next   dense.Matrix[float64] // cross of the block under way
-}
-
-// flushRows bounds the rows summed in float32: the error stays that of a short sum, however many rows there are.
-const flushRows = 4096
-
-// ridgeBlock is the default of Setup.Block: with many threads more rows than for others, since all threads wait for
-// each other a few times in a block, and no more than whose features are 2²² numbers. The bits of the sums are the
-// same.
-func ridgeBlock(features int) int {
-	return max(defaultBlock, min(128*runtime.GOMAXPROCS(0), 1<<22/features))
+	f64      *mapper[float64]
+	f32      *mapper[float32]
+	blocks64 linalg.Blocks[float64]
+	blocks32 linalg.Blocks[float32]
 }
 
 // NewRidge returns the sums of no rows. The map must be symmetric: the kernel of a ridge is φ·φ.
 func NewRidge(s Setup) (*Ridge, error) {
-	given := s.Block > 0
 	s, err := s.prepared()
 	if err != nil {
 		return nil, err
@@ -63,7 +44,6 @@ func NewRidge(s Setup) (*Ridge, error) {
 		}
 		r.features, r.fingerprint, symmetric = r.f32.m.OutDim(), r.f32.m.Fingerprint(), r.f32.m.Symmetric()
 		r.sums.Part = dense.New[float32](r.features, r.features)
-		r.tab32 = kern.Best[float32]()
 	} else {
 		if r.f64, err = newMapper[float64](s); err != nil {
 			return nil, err
@@ -74,12 +54,7 @@ func NewRidge(s Setup) (*Ridge, error) {
 		return nil, fmt.Errorf("family %s maps queries and keys differently, ridge needs φ·φ: use a smoother or another "+
 			"family: %w", s.Spec.Family.Name(), ErrSetup)
 	}
-	if !given {
-		r.setup.Block = ridgeBlock(r.features)
-	}
-	r.tab64 = kern.Best[float64]()
 	r.sums.Reset(r.features, s.Outputs)
-	r.next = r.sums.Cross.Clone()
 	return r, nil
 }
 
@@ -87,7 +62,6 @@ func NewRidge(s Setup) (*Ridge, error) {
 func (r *Ridge) Reset() {
 	r.sums.Reset(r.features, r.setup.Outputs)
 	clear(r.sums.Part.Data)
-	r.partRows = 0
 }
 
 // Len is the number of rows added.
@@ -101,8 +75,12 @@ func (r *Ridge) AddRows(rows Rows) error {
 	if err := r.setup.checkRows(rows); err != nil {
 		return err
 	}
-	return rows.Each(r.setup.Block, r.Add)
+	// Several blocks at a time, since features of one are computed beside the products of the one before.
+	return rows.Each(r.setup.Block*min(ridgeBlocks, 1+r.features/max(1, r.setup.Spec.Dim)), r.Add)
 }
+
+// ridgeBlocks is the number of blocks that AddRows reads together, if their rows take less memory than features.
+const ridgeBlocks = 8
 
 // Add adds rows x with targets y: numbers, or one column of class indices. After an error the sums are as before, but
 // for blocks before the one that failed. Rows in errors are counted from the first row ever added.
@@ -110,55 +88,48 @@ func (r *Ridge) Add(x, y dense.Matrix[float64]) error {
 	if err := r.setup.checkBlock(x, y, r.sums.N); err != nil {
 		return err
 	}
-	for lo := 0; lo < x.Rows; lo += r.setup.Block {
-		hi := min(lo+r.setup.Block, x.Rows)
-		if err := r.add(x.RowRange(lo, hi), y.RowRange(lo, hi)); err != nil {
-			return err
-		}
+	if r.setup.Float32 {
+		return r.blocks32.Add(&r.sums, newRidgeRows(r.setup, r.f32, x, y, r.sums.N), x.Rows, r.setup.Block)
 	}
-	return nil
+	return r.blocks64.Add(&r.sums, newRidgeRows(r.setup, r.f64, x, y, r.sums.N), x.Rows, r.setup.Block)
 }
 
-func (r *Ridge) add(x, y dense.Matrix[float64]) error {
-	if x.Rows == 0 {
-		return nil
-	}
-	r.y = buf.Shaped(r.y, x.Rows, r.setup.Outputs+1)
-	r.setup.targets(r.y, y)
+// ridgeRows are the features and targets of rows x, y.
+type ridgeRows[T dense.Float] struct {
+	setup Setup
+	m     *mapper[T]
+	tab   *kern.Table[T]
+	x, y  dense.Matrix[float64]
+	first int64 // number of the first row
+}
+
+func newRidgeRows[T dense.Float](s Setup, m *mapper[T], x, y dense.Matrix[float64], first int64) *ridgeRows[T] {
+	return &ridgeRows[T]{setup: s, m: m, tab: kern.Best[T](), x: x, y: y, first: first}
+}
+
+// largestProduct bounds a feature times a target: no sum of as many rows as there can be overflows.
+const largestProduct = 1e280
+
+func (r *ridgeRows[T]) Rows(first int, phi dense.Matrix[T], t dense.Matrix[float64]) error {
+	x, y := r.x.RowRange(first, first+phi.Rows), r.y.RowRange(first, first+phi.Rows)
+	r.setup.targets(t, y)
 	roots := r.setup.roots(y)
-	scaleRows(r.y, roots)
-	copy(r.next.Data, r.sums.Cross.Data)
-	var (
-		phi    dense.Matrix[float64]
-		single dense.Matrix[float32]
-		err    error
-	)
-	if r.setup.Float32 {
-		if single, err = r.f32.queries(x); err != nil {
-			return err
+	scaleRows(t, roots)
+	if err := r.m.part(phi, x); err != nil {
+		return err
+	}
+	scaleRows(phi, roots)
+	for i := range phi.Rows {
+		largest := 1.0
+		for _, v := range t.Row(i) {
+			largest = max(largest, math.Abs(v))
 		}
-		scaleRows(single, roots)
-		linalg.AddWide(r.tab64, r.next, single, r.y)
-	} else {
-		if phi, err = r.f64.queries(x); err != nil {
-			return err
+		// The norm is finite only if all features are.
+		if n := math.Sqrt(r.tab.Norm2(phi.Row(i))); !(n*largest <= largestProduct) {
+			return fmt.Errorf("row %d: features or their products with targets overflow; scale the inputs, or use a "+
+				"bounded family such as trig: %w", r.first+int64(first+i), dense.ErrNotFinite)
 		}
-		scaleRows(phi, roots)
-		linalg.AddProduct(r.tab64, r.next, phi, r.y)
 	}
-	// Every feature and target is in these sums, so they are finite only if all are.
-	if err := r.next.CheckFinite(); err != nil {
-		return fmt.Errorf("rows %d to %d: features or their products with targets overflow; scale the inputs, or use a "+
-			"bounded family such as trig: %w", r.sums.N, r.sums.N+int64(x.Rows)-1, dense.ErrNotFinite)
-	}
-	r.sums.Cross, r.next = r.next, r.sums.Cross
-	r.sums.AddTargets(r.y)
-	if r.setup.Float32 {
-		r.addSingle(single)
-	} else {
-		r.gram64.Add(r.tab64, r.sums.Gram, phi)
-	}
-	r.sums.N += int64(x.Rows)
 	return nil
 }
 
@@ -182,32 +153,6 @@ func scaleRows[T dense.Float](m dense.Matrix[T], by []float64) {
 			row[j] *= T(v)
 		}
 	}
-}
-
-func (r *Ridge) addSingle(phi dense.Matrix[float32]) {
-	for lo := 0; lo < phi.Rows; {
-		hi := min(phi.Rows, lo+flushRows-r.partRows)
-		r.gram32.Add(r.tab32, r.sums.Part, phi.RowRange(lo, hi))
-		if r.partRows += hi - lo; r.partRows == flushRows {
-			addPart(r.sums.Gram, r.sums.Part)
-			r.partRows = 0
-		}
-		lo = hi
-	}
-}
-
-// addPart adds the upper triangle of part and clears it.
-func addPart(dst dense.Matrix[float64], part dense.Matrix[float32]) {
-	par.For(part.Rows, 64, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			d := dst.Row(i)[i:]
-			row := part.Row(i)
-			for j, v := range row[i:] {
-				d[j] += float64(v)
-			}
-			clear(row)
-		}
-	})
 }
 
 // Merge adds the rows of o, a Ridge. Sums of floating-point numbers depend on their grouping: merging the same shards

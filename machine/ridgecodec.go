@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/internal/seal"
 )
 
@@ -38,7 +39,7 @@ func (r *Ridge) appendHeader(b []byte) []byte {
 		Fingerprint: r.fingerprint,
 		Counts: []uint64{
 			flag(r.setup.Task == Classification), uint64(r.features), uint64(r.setup.Outputs), uint64(r.sums.N),
-			uint64(r.partRows)}})
+			uint64(r.sums.PartRows)}})
 }
 
 // each visits the numbers of the body in order, some at a time, to write or to set them.
@@ -111,11 +112,11 @@ func newSavedRidge(s Setup, h seal.Header, size int64) (*Ridge, error) {
 		return nil, fmt.Errorf("%d features, the map has %d: %w", count[1], r.features, ErrMismatch)
 	}
 	want := r.sumsSize()
-	if size != int64(want) || count[4] >= flushRows || count[4] > count[3] || !r.setup.Float32 && count[4] > 0 {
+	if size != int64(want) || count[4] >= linalg.FlushRows || count[4] > count[3] || !r.setup.Float32 && count[4] > 0 {
 		return nil, fmt.Errorf("%d bytes of sums with %d rows in the part, want %d bytes: %w", size, count[4], want,
 			ErrCorrupt)
 	}
-	r.sums.N, r.partRows = int64(count[3]), int(count[4])
+	r.sums.N, r.sums.PartRows = int64(count[3]), int(count[4])
 	r.sums.Weight = float64(r.sums.N)
 	return r, nil
 }

@@ -1,0 +1,176 @@
+package parts
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/seal"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// learned is the body of the parts of Learn.
+type learned struct {
+	learner *data.Learner
+	sample  *Sample
+}
+
+func (l *learned) rows() int64 { return l.learner.Rows() }
+
+func (l *learned) merge(b body) error {
+	o := b.(*learned)
+	if err := l.learner.Merge(o.learner); err != nil {
+		return err
+	}
+	return l.sample.Merge(o.sample)
+}
+
+// learnedFormat: the counts are the bytes of the learner and of the sample, which make up the body.
+var learnedFormat = seal.Format{Magic: "randfeat learned", Version: 1, Counts: 2}
+
+func (l *learned) bytes() ([]byte, error) {
+	a, err := l.learner.AppendBinary(nil)
+	if err != nil {
+		return nil, err
+	}
+	s, err := l.sample.AppendBinary(nil)
+	if err != nil {
+		return nil, err
+	}
+	b := learnedFormat.Begin(nil, seal.Header{Counts: []uint64{uint64(len(a)), uint64(len(s))}})
+	return seal.Close(append(append(b, a...), s...), 0), nil
+}
+
+func (l *learned) size() (int64, error) {
+	b, err := l.bytes()
+	return int64(len(b)), err
+}
+
+func (l *learned) write(w io.Writer) error {
+	b, err := l.bytes()
+	if err == nil {
+		_, err = w.Write(b)
+	}
+	return err
+}
+
+// maxLearned bounds a part of Learn that comes from a file.
+const maxLearned = 2 << 30
+
+// Learn is the step that finds out what the columns are and draws the sample.
+func (r *Run) Learn() (*Step, error) {
+	o := r.o.LearnOptions()
+	if _, err := data.NewLearner(r.Name(), r.columns(), o); err != nil { // before any row is read
+		return nil, err
+	}
+	s := &Step{run: r, name: "learn", about: about{Version: partVersion, Step: "learn", Run: r.id,
+		Targets: o.Targets}}
+	s.begin = func() (body, error) {
+		l, err := data.NewLearner(r.Name(), r.columns(), o)
+		return &learned{l, r.newSample()}, err
+	}
+	s.add = func(ctx context.Context, b body, unit int) error {
+		src, err := r.source(unit)
+		if err != nil {
+			return err
+		}
+		l, u := b.(*learned), r.units[unit]
+		before := l.rows()
+		if err := l.learner.AddSource(teeSource{Source: src, add: func(first int64, b *data.Block) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return l.sample.Add(u, first, b)
+		}}); err != nil {
+			return err
+		}
+		if alone := !slices.Contains(r.units, data.Unit{Shard: u.Shard, Block: 1}); alone && l.rows() == before {
+			return &data.InputError{Place: r.table.ShardName(u.Shard), Detail: "the file has columns but no rows"}
+		}
+		return nil
+	}
+	s.read = func(in io.Reader, size int64) (body, error) {
+		if size > maxLearned {
+			return nil, fmt.Errorf("%d bytes of what was learned: %w", size, machine.ErrCorrupt)
+		}
+		b, err := io.ReadAll(io.LimitReader(in, size))
+		if err != nil {
+			return nil, err
+		}
+		if int64(len(b)) < size {
+			return nil, cut(io.EOF)
+		}
+		return r.readLearned(b)
+	}
+	return s, nil
+}
+
+func (r *Run) readLearned(b []byte) (*learned, error) {
+	h, rest, err := learnedFormat.Open(b)
+	if err != nil {
+		return nil, err
+	}
+	if n := uint64(len(rest)); h.Counts[0] > n || h.Counts[0]+h.Counts[1] != n {
+		return nil, fmt.Errorf("%d and %d bytes of %d: %w", h.Counts[0], h.Counts[1], n, machine.ErrCorrupt)
+	}
+	l := &learned{sample: r.newSample()}
+	if l.learner, err = data.ReadLearner(rest[:h.Counts[0]]); err != nil {
+		return nil, fmt.Errorf("%w: %w", machine.ErrCorrupt, err)
+	}
+	return l, l.sample.UnmarshalBinary(rest[h.Counts[0]:])
+}
+
+// newSample has room for the rows that choices are tried on and for those that are held out.
+func (r *Run) newSample() *Sample {
+	n := r.o.Sample
+	if n == 0 {
+		n = defaultSample
+	}
+	n += r.mostHeld()
+	return NewSample(r.columns(), r.o.Seed, max(min(n, sampleCells/max(len(r.columns()), 1)), leastSample))
+}
+
+// mostHeld is how many rows are held out of very many.
+func (r *Run) mostHeld() int {
+	switch {
+	case r.o.Folds == 1:
+		return 0
+	case r.o.Held > 0:
+		return r.o.Held
+	}
+	return defaultHeld
+}
+
+// teeSource shows what is read of a table, first being the number of the first row of the block in it.
+type teeSource struct {
+	data.Source
+	add func(first int64, b *data.Block) error
+}
+
+// Unwrap is the table itself.
+func (s teeSource) Unwrap() data.Source { return s.Source }
+
+func (s teeSource) Open(want []data.Kind) (data.Reader, error) {
+	r, err := s.Source.Open(want)
+	if err != nil {
+		return nil, err
+	}
+	return &teeReader{Reader: r, add: s.add}, nil
+}
+
+type teeReader struct {
+	data.Reader
+	add  func(first int64, b *data.Block) error
+	rows int64
+}
+
+func (r *teeReader) Read(b *data.Block, most int) error {
+	if err := r.Reader.Read(b, most); err != nil {
+		return err
+	}
+	first := r.rows
+	r.rows += int64(b.Rows)
+	return r.add(first, b)
+}

@@ -1,0 +1,186 @@
+package parts
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/tensorfile"
+	"github.com/randfeat/randfeat/machine"
+	"github.com/randfeat/randfeat/machine/auto"
+)
+
+// Plan are the choices of a run, with the rows that are held out. It has a file form, all that workers and Finish need
+// besides the run.
+type Plan struct {
+	*auto.Plan
+	run    *Run
+	state  planState
+	held   *Sample
+	digest string
+}
+
+type planState struct {
+	Run  string `json:"run"`
+	Held int    `json:"held"`           // rows
+	Last *Key   `json:"last,omitempty"` // the largest key of them: rows of no larger one are held out
+}
+
+// Held is the number of rows that are held out.
+func (p *Plan) Held() int { return p.state.Held }
+
+// holds reports whether a row is held out.
+func (p *Plan) holds(k Key) bool { return p.state.Last != nil && k.compare(*p.state.Last) <= 0 }
+
+// Choose makes the choices of the part of all leaves of Learn, of the sample alone.
+func (r *Run) Choose(ctx context.Context, whole *Part) (*Plan, error) {
+	l, ok := whole.body.(*learned)
+	if !ok || whole.step.run.id != r.id || whole.span != (Span{0, r.Leaves()}) {
+		return nil, fmt.Errorf("choices need the merged part of all leaves of the step learn of this run: %w",
+			machine.ErrMismatch)
+	}
+	schema, summary := r.o.Schema, (*data.Summary)(nil)
+	if schema == nil {
+		var err error
+		if schema, summary, err = l.learner.Schema(); err != nil {
+			return nil, err
+		}
+	}
+	n := l.learner.Rows()
+	held := int(min(int64(r.mostHeld()), n/heldShare, int64(l.sample.Len()/2)))
+	name := r.Name() + ", a sample"
+	tried := l.sample.part(held, min(l.sample.Len(), held+r.tried(schema.Width())))
+	rows, err := machine.TableRows(tried.Source(name), schema, len(schema.Targets) > 0)
+	if err != nil {
+		return nil, err
+	}
+	t := auto.Table{Name: r.Name(), Schema: schema, Summary: summary, Rows: n - int64(held),
+		X: dense.New[float64](tried.Len(), rows.Dim()), Y: dense.New[float64](tried.Len(), rows.Outputs())}
+	at := 0
+	err = rows.Each(1024, func(x, y dense.Matrix[float64]) error {
+		for i := range x.Rows {
+			copy(t.X.Row(at), x.Row(i))
+			if y.Cols > 0 {
+				copy(t.Y.Row(at), y.Row(i))
+			}
+			at++
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{run: r, state: planState{Run: r.id, Held: held}, held: l.sample.part(0, held)}
+	if p.Plan, err = auto.Choose(ctx, t, r.o.Options); err != nil {
+		return nil, err
+	}
+	if held > 0 {
+		p.state.Last = &p.held.rows[0].key
+	}
+	b, err := p.MarshalBinary()
+	if err != nil {
+		return nil, err
+	}
+	p.sign(b)
+	return p, nil
+}
+
+// tried is the number of rows that choices are tried on, of so many encoded columns.
+func (r *Run) tried(width int) int {
+	n := r.o.Sample
+	if n == 0 {
+		n = defaultSample
+	}
+	return max(min(n, sampleCells/max(width, 1)), leastSample)
+}
+
+func (p *Plan) sign(b []byte) {
+	sum := sha256.Sum256(b)
+	p.digest = hex.EncodeToString(sum[:])
+}
+
+const (
+	planFormat  = "randfeat plan of a run"
+	planVersion = 1
+)
+
+// AppendBinary appends the file form of the plan to b: a safetensors container with checksums.
+func (p *Plan) AppendBinary(b []byte) ([]byte, error) {
+	plan, err := p.Plan.MarshalBinary()
+	if err != nil {
+		return b, err
+	}
+	held, err := p.held.AppendBinary(nil)
+	if err != nil {
+		return b, err
+	}
+	state, err := json.Marshal(p.state)
+	if err != nil {
+		return b, err
+	}
+	c := &tensorfile.File{Metadata: map[string]string{"format": planFormat, "version": strconv.Itoa(planVersion),
+		"state": string(state)},
+		Tensors: []tensorfile.Tensor{{Name: "plan", DType: "U8", Shape: []int{len(plan)}, Data: plan},
+			{Name: "held", DType: "U8", Shape: []int{len(held)}, Data: held}}}
+	c.Seal()
+	w := bytes.NewBuffer(b)
+	_, err = c.WriteTo(w)
+	return w.Bytes(), err
+}
+
+// MarshalBinary is AppendBinary to no bytes.
+func (p *Plan) MarshalBinary() ([]byte, error) { return p.AppendBinary(nil) }
+
+// ReadPlan reads what AppendBinary wrote. A plan of another run is machine.ErrMismatch, anything else that does not fit
+// machine.ErrCorrupt.
+func (r *Run) ReadPlan(b []byte) (*Plan, error) {
+	corrupt := func(err error) (*Plan, error) {
+		return nil, fmt.Errorf("the plan: %w: %w", machine.ErrCorrupt, err)
+	}
+	c, err := tensorfile.Parse(b)
+	if err != nil {
+		return corrupt(err)
+	}
+	if v := c.Metadata["format"]; v != planFormat {
+		return corrupt(fmt.Errorf("format %q, want %q", v, planFormat))
+	}
+	if v := c.Metadata["version"]; v != strconv.Itoa(planVersion) {
+		return corrupt(fmt.Errorf("version %q of the format, this program reads %d", v, planVersion))
+	}
+	if err := c.Verify(); err != nil {
+		return corrupt(err)
+	}
+	p := &Plan{run: r}
+	dec := json.NewDecoder(bytes.NewReader([]byte(c.Metadata["state"])))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&p.state); err != nil {
+		return corrupt(err)
+	}
+	if p.state.Run != r.id {
+		return nil, fmt.Errorf("the plan is of another run, of other files or options: %.16s, this one is %.16s: %w",
+			p.state.Run, r.id, machine.ErrMismatch)
+	}
+	plan, ok := c.Tensor("plan")
+	held, ok2 := c.Tensor("held")
+	if !ok || !ok2 || p.state.Held < 0 || p.state.Held > r.mostHeld() || (p.state.Held > 0) != (p.state.Last != nil) {
+		return corrupt(fmt.Errorf("%d rows held out", p.state.Held))
+	}
+	if p.Plan, err = auto.UnmarshalPlan(plan.Data); err != nil {
+		return nil, err
+	}
+	p.held = NewSample(r.columns(), r.o.Seed, p.state.Held)
+	if err := p.held.UnmarshalBinary(held.Data); err != nil {
+		return nil, err
+	}
+	if p.held.Len() != p.state.Held || p.state.Held > 0 && p.held.rows[0].key != *p.state.Last {
+		return corrupt(fmt.Errorf("%d rows held out, want %d", p.held.Len(), p.state.Held))
+	}
+	p.sign(b)
+	return p, nil
+}

@@ -1,0 +1,360 @@
+package parts
+
+import (
+	"bytes"
+	"cmp"
+	"container/heap"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// Key orders the rows of a table at random: by a hash of the seed, the unit and the number of the row in its unit, and
+// for equal hashes by place. It depends on nothing else, so a sample of the rows of smallest keys is the same whoever
+// draws which part of it.
+type Key struct {
+	Hash  uint64 `json:"hash"`
+	Shard int    `json:"shard"`
+	Block int    `json:"block"`
+	Row   int64  `json:"row"`
+}
+
+func (k Key) compare(o Key) int {
+	return cmp.Or(cmp.Compare(k.Hash, o.Hash), cmp.Compare(k.Shard, o.Shard), cmp.Compare(k.Block, o.Block),
+		cmp.Compare(k.Row, o.Row))
+}
+
+// sampleLabel keeps the hashes of samples apart from other uses of a seed: the ASCII of parts.
+const sampleLabel = 0x7061727473
+
+// keys are those of the rows of a unit.
+type keys struct {
+	unit data.Unit
+	hash uint64
+}
+
+func keysOf(seed uint64, u data.Unit) keys {
+	h := rng.Mix64(seed ^ sampleLabel ^ rng.Mix64(uint64(u.Shard)))
+	return keys{u, rng.Mix64(h ^ rng.Mix64(uint64(u.Block)))}
+}
+
+func (k keys) of(row int64) Key {
+	return Key{rng.Mix64(k.hash ^ rng.Mix64(uint64(row))), k.unit.Shard, k.unit.Block, row}
+}
+
+// Sample are the rows of smallest keys of those that were added, as the cells that they were read as: the schema need
+// not be known yet. It is a simple random sample, and the union of samples of parts of a table has the sample of the
+// table: Merge is exact, in any order, and equal samples are equal bytes.
+type Sample struct {
+	columns []string
+	seed    uint64
+	most    int
+	rows    byKey // a heap, the largest key first
+	bytes   int
+}
+
+type sampled struct {
+	key   Key
+	cells []byte // column by column: a tag, then a number or the length of a text and the text
+}
+
+type byKey []sampled
+
+func (h byKey) Len() int           { return len(h) }
+func (h byKey) Less(i, j int) bool { return h[i].key.compare(h[j].key) > 0 }
+func (h byKey) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *byKey) Push(v any)        { *h = append(*h, v.(sampled)) }
+func (h *byKey) Pop() any {
+	old := *h
+	v := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return v
+}
+
+const (
+	cellMissing = iota // or not read
+	cellNumber
+	cellText
+	cellBare // a number or a truth value in its file
+)
+
+// maxSampleBytes bounds the cells of a sample.
+const maxSampleBytes = 512 << 20
+
+// NewSample is that of no rows of a table with these columns; it keeps at most most.
+func NewSample(columns []string, seed uint64, most int) *Sample {
+	return &Sample{columns: columns, seed: seed, most: most}
+}
+
+// Len is the number of rows in the sample.
+func (s *Sample) Len() int { return len(s.rows) }
+
+// Add offers the rows of a block of a unit, of which the first has number first in the unit.
+func (s *Sample) Add(u data.Unit, first int64, b *data.Block) error {
+	k := keysOf(s.seed, u)
+	for i := range b.Rows {
+		key := k.of(first + int64(i))
+		if len(s.rows) == s.most && key.compare(s.rows[0].key) >= 0 {
+			continue
+		}
+		if err := s.keep(sampled{key, cellsOf(b, i)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Sample) keep(r sampled) error {
+	s.bytes += len(r.cells)
+	if len(s.rows) < s.most {
+		heap.Push(&s.rows, r)
+	} else if len(s.rows) > 0 && r.key.compare(s.rows[0].key) < 0 {
+		s.bytes -= len(s.rows[0].cells)
+		s.rows[0] = r
+		heap.Fix(&s.rows, 0)
+	} else {
+		s.bytes -= len(r.cells)
+	}
+	if s.bytes > maxSampleBytes {
+		return fmt.Errorf("a sample of %d rows has more than %d MiB of text: skip columns of long texts, or ask for a "+
+			"smaller sample: %w", s.most, maxSampleBytes>>20, machine.ErrSetup)
+	}
+	return nil
+}
+
+func cellsOf(b *data.Block, i int) []byte {
+	var out []byte
+	for j := range b.Cols {
+		c := &b.Cols[j]
+		switch {
+		case i < len(c.Num) && !math.IsNaN(c.Num[i]):
+			out = binary.LittleEndian.AppendUint64(append(out, cellNumber), math.Float64bits(c.Num[i]))
+		case i < len(c.Text) && c.Text[i] != nil:
+			tag := byte(cellText)
+			if c.IsBare(i) {
+				tag = cellBare
+			}
+			out = append(binary.AppendUvarint(append(out, tag), uint64(len(c.Text[i]))), c.Text[i]...)
+		default:
+			out = append(out, cellMissing)
+		}
+	}
+	return out
+}
+
+// Merge makes s the sample of its rows and those of o, which have no row in common.
+func (s *Sample) Merge(o *Sample) error {
+	if s.seed != o.seed || s.most != o.most || !slices.Equal(s.columns, o.columns) {
+		return fmt.Errorf("samples of other columns, seeds or sizes: %w", machine.ErrMismatch)
+	}
+	for _, r := range o.rows {
+		if err := s.keep(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sorted are the rows by key.
+func (s *Sample) sorted() []sampled {
+	out := slices.Clone(s.rows)
+	slices.SortFunc(out, func(a, b sampled) int { return a.key.compare(b.key) })
+	return out
+}
+
+// AppendBinary appends the rows: their number, then shard, block, row and the length of the cells of each, as varints,
+// and the cells. Columns, seed and size are not among them.
+func (s *Sample) AppendBinary(b []byte) ([]byte, error) {
+	b = binary.AppendUvarint(b, uint64(len(s.rows)))
+	for _, r := range s.sorted() {
+		for _, v := range []uint64{uint64(r.key.Shard), uint64(r.key.Block), uint64(r.key.Row), uint64(len(r.cells))} {
+			b = binary.AppendUvarint(b, v)
+		}
+		b = append(b, r.cells...)
+	}
+	return b, nil
+}
+
+// UnmarshalBinary reads what AppendBinary wrote into a sample of no rows. No more memory is used than the bytes justify.
+func (s *Sample) UnmarshalBinary(b []byte) error {
+	bad := fmt.Errorf("rows of a sample that are not as they are written: %w", machine.ErrCorrupt)
+	next := func() (uint64, bool) {
+		v, n := binary.Uvarint(b)
+		if n <= 0 || v > math.MaxInt64/2 {
+			return 0, false
+		}
+		b = b[n:]
+		return v, true
+	}
+	n, ok := next()
+	if !ok || n > uint64(s.most) || n > uint64(len(b)) {
+		return bad
+	}
+	rows, size := make(byKey, 0, n), 0
+	for range n {
+		var v [4]uint64
+		for i := range v {
+			if v[i], ok = next(); !ok {
+				return bad
+			}
+		}
+		if v[3] > uint64(len(b)) || v[0] > math.MaxInt32 || v[1] > math.MaxInt32 {
+			return bad
+		}
+		cells := slices.Clone(b[:v[3]])
+		b = b[v[3]:]
+		key := keysOf(s.seed, data.Unit{Shard: int(v[0]), Block: int(v[1])}).of(int64(v[2]))
+		if k := len(rows); k > 0 && rows[k-1].key.compare(key) >= 0 || !s.valid(cells) {
+			return bad
+		}
+		rows, size = append(rows, sampled{key, cells}), size+len(cells)
+	}
+	if len(b) > 0 || size > maxSampleBytes {
+		return bad
+	}
+	slices.Reverse(rows) // largest first is a heap
+	s.rows, s.bytes = rows, size
+	return nil
+}
+
+// valid reports whether cells are those of all columns.
+func (s *Sample) valid(cells []byte) bool {
+	for range s.columns {
+		if _, _, rest, ok := cell(cells); ok {
+			cells = rest
+		} else {
+			return false
+		}
+	}
+	return len(cells) == 0
+}
+
+// cell takes the first cell apart.
+func cell(b []byte) (tag byte, value, rest []byte, ok bool) {
+	if len(b) == 0 {
+		return 0, nil, nil, false
+	}
+	tag, b = b[0], b[1:]
+	switch tag {
+	case cellMissing:
+		return tag, nil, b, true
+	case cellNumber:
+		if len(b) < 8 {
+			return 0, nil, nil, false
+		}
+		return tag, b[:8], b[8:], true
+	case cellText, cellBare:
+		n, used := binary.Uvarint(b)
+		if used <= 0 || n > uint64(len(b)-used) {
+			return 0, nil, nil, false
+		}
+		b = b[used:]
+		return tag, b[:n], b[n:], true
+	}
+	return 0, nil, nil, false
+}
+
+// part is the sample of the rows lo to hi−1 in the order of keys.
+func (s *Sample) part(lo, hi int) *Sample {
+	out := NewSample(s.columns, s.seed, hi-lo)
+	out.rows = slices.Clone(s.sorted()[lo:hi])
+	slices.Reverse(out.rows)
+	for _, r := range out.rows {
+		out.bytes += len(r.cells)
+	}
+	return out
+}
+
+// Source is the table of the rows, in the order of their keys; name is for messages.
+func (s *Sample) Source(name string) data.Source { return sampleSource{name, s.columns, s.sorted()} }
+
+type sampleSource struct {
+	name    string
+	columns []string
+	rows    []sampled
+}
+
+func (s sampleSource) Name() string      { return s.name }
+func (s sampleSource) Columns() []string { return s.columns }
+
+func (s sampleSource) Open(want []data.Kind) (data.Reader, error) {
+	kinds, err := data.CheckKinds(want, len(s.columns), func(int) data.Kind { return data.Text })
+	return &sampleReader{s: s, kinds: kinds}, err
+}
+
+type sampleReader struct {
+	s     sampleSource
+	kinds []data.Kind
+	at    int // rows read
+	first int // of the last block
+}
+
+func (r *sampleReader) Columns() []string { return r.s.columns }
+func (r *sampleReader) Close() error      { return nil }
+func (r *sampleReader) Where(i int) string {
+	k := r.s.rows[r.first+i].key
+	return fmt.Sprintf("%s: row %d of block %d of file %d", r.s.name, k.Row+1, k.Block+1, k.Shard+1)
+}
+
+func (r *sampleReader) Read(b *data.Block, most int) error {
+	if r.at == len(r.s.rows) {
+		return io.EOF
+	}
+	r.first = r.at
+	b.Reset(int64(r.at), r.kinds)
+	for r.at < len(r.s.rows) && b.Rows < most && !b.Full() {
+		cells := r.s.rows[r.at].cells
+		for j, kind := range r.kinds {
+			tag, value, rest, ok := cell(cells)
+			if !ok {
+				return fmt.Errorf("%s: %w", r.s.name, machine.ErrCorrupt)
+			}
+			cells = rest
+			if err := r.append(b, j, kind, tag, value); err != nil {
+				return err
+			}
+		}
+		b.Rows++
+		r.at++
+	}
+	return nil
+}
+
+// append adds a cell, as the kind that is wanted now: it may have been read as another.
+func (r *sampleReader) append(b *data.Block, j int, kind data.Kind, tag byte, value []byte) error {
+	number := math.NaN()
+	if tag == cellNumber {
+		number = math.Float64frombits(binary.LittleEndian.Uint64(value))
+	}
+	switch {
+	case kind == data.Skip:
+	case kind == data.Number:
+		if tag == cellText || tag == cellBare {
+			var ok bool
+			if number, ok = data.ParseNumber(bytes.Trim(value, " \t")); !ok {
+				return &data.InputError{Place: r.Where(b.Rows), Column: r.s.columns[j],
+					Detail: fmt.Sprintf("column %q is %.40q, want a number", r.s.columns[j], value)}
+			}
+		}
+		b.Cols[j].Num = append(b.Cols[j].Num, number)
+	case tag == cellNumber:
+		b.AppendBare(j, strconv.AppendFloat(nil, number, 'f', -1, 64))
+	case tag == cellBare:
+		b.AppendBare(j, value)
+	case tag == cellText:
+		if value == nil {
+			value = []byte{}
+		}
+		b.AppendText(j, value)
+	default:
+		b.AppendText(j, nil)
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package parts
+
+import (
+	"fmt"
+
+	"github.com/randfeat/randfeat/data"
+)
+
+// Span are the leaves Lo to Hi−1 of a run.
+type Span struct {
+	Lo int `json:"lo"`
+	Hi int `json:"hi"`
+}
+
+func (s Span) String() string { return fmt.Sprintf("leaves %d to %d", s.Lo, s.Hi-1) }
+
+// tree is the order in which leaves are merged. A node of level 0 is a leaf; one of level l has data.LeafFan
+// consecutive nodes of level l−1 as children, the last node of a level perhaps fewer. What a node holds is a fold of its
+// children from the left: the first, and the others merged into it one after the other. Nothing else is promised of
+// floating-point sums, and nothing else is needed: whoever folds which children, the numbers are the same.
+//
+// A part is a span that is a prefix of a node, by whole children. Parts of workers with neighbouring spans therefore
+// fold on, and a worker holds one open node a level.
+type tree struct{ leaves int }
+
+// width is the number of leaves of a node of a level that is not the last one.
+func (tree) width(level int) int {
+	n := 1
+	for range level {
+		n *= data.LeafFan
+	}
+	return n
+}
+
+// node is the span of the node of a level that has a leaf.
+func (t tree) node(level, leaf int) Span {
+	w := t.width(level)
+	lo := leaf / w * w
+	return Span{lo, min(lo+w, t.leaves)}
+}
+
+// root is the level of the node of all leaves.
+func (t tree) root() int {
+	level := 0
+	for t.width(level) < t.leaves {
+		level++
+	}
+	return level
+}
+
+// level is that of the node of which s is a prefix by whole children, as high as can be; −1: there is none.
+func (t tree) level(s Span) int {
+	if s.Lo < 0 || s.Lo >= s.Hi || s.Hi > t.leaves {
+		return -1
+	}
+	for level := range t.root() + 1 {
+		n, child := t.node(level, s.Lo), t.width(max(level-1, 0))
+		if n.Lo != s.Lo || n.Hi < s.Hi {
+			if n.Lo != s.Lo {
+				return -1
+			}
+			continue
+		}
+		if n.Hi != s.Hi {
+			if s.Hi%child != 0 {
+				return -1
+			}
+			return level
+		}
+		// The node is whole: it is a child of the next, a prefix if it is the first.
+		if up := t.node(level+1, s.Lo); level == t.root() || up.Lo != s.Lo {
+			return level
+		}
+	}
+	return -1
+}
+
+// follows reports whether s, a whole node, is the child that comes next in the node of which p is a prefix.
+func (t tree) follows(p, s Span) bool {
+	level := t.level(p)
+	return level > 0 && p.Hi == s.Lo && t.node(level-1, s.Lo) == s && t.node(level, p.Lo) == t.node(level, s.Lo)
+}
+
+// folder merges parts that come in order: open are the nodes that more children may follow, from left to right.
+type folder struct {
+	t    tree
+	open []*Part
+	// out gets parts to which nothing can be added here, if it is not nil: nodes whose elder siblings are elsewhere.
+	out func(*Part) error
+}
+
+// add takes the part that follows those before.
+func (f *folder) add(p *Part) error {
+	for {
+		n := len(f.open)
+		if n > 0 && f.t.follows(f.open[n-1].span, p.span) {
+			top := f.open[n-1]
+			if err := top.body.merge(p.body); err != nil {
+				return err
+			}
+			top.step.recycle(p.body)
+			top.span.Hi = p.span.Hi
+			f.open = f.open[:n-1]
+			p = top
+			continue
+		}
+		break
+	}
+	if f.out != nil && len(f.open) == 0 && f.stuck(p.span) {
+		return f.out(p)
+	}
+	f.open = append(f.open, p)
+	return nil
+}
+
+// stuck reports whether a span can only be added to what comes before it.
+func (f *folder) stuck(s Span) bool {
+	level := f.t.level(s)
+	return f.t.node(level, s.Lo) == s && level < f.t.root()
+}

@@ -1,0 +1,164 @@
+package parts
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/randfeat/randfeat/machine"
+)
+
+// body is what a part holds: what some rows add up to.
+type body interface {
+	merge(o body) error // adds what follows
+	rows() int64
+	size() (int64, error) // bytes of write
+	write(w io.Writer) error
+}
+
+// Step is a pass over the units of a run whose results merge: they are parts. Steps are made by [Run.Learn], [Run.Sum]
+// and [Run.Evaluate]; one serves one call at a time.
+type Step struct {
+	run   *Run
+	name  string
+	about about // what its parts say of themselves, but for their span
+	// add adds the rows of a unit to a body, begin makes one of no rows, read one of size bytes that write wrote.
+	begin func() (body, error)
+	add   func(ctx context.Context, b body, unit int) error
+	read  func(r io.Reader, size int64) (body, error)
+	reuse func(body) bool // empties a body that is no longer used; nil: cannot
+
+	free body
+}
+
+// recycle keeps a body for the next leaf.
+func (s *Step) recycle(b body) {
+	if s.reuse != nil && s.reuse(b) {
+		s.free = b
+	}
+}
+
+// leaf is the part of leaf i: all rows of its units, one after the other.
+func (s *Step) leaf(ctx context.Context, i int) (*Part, error) {
+	b := s.free
+	if s.free = nil; b == nil {
+		var err error
+		if b, err = s.begin(); err != nil {
+			return nil, err
+		}
+	}
+	units := s.run.unitsOf(i)
+	for u := units.Lo; u < units.Hi; u++ {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := s.add(ctx, b, u); err != nil {
+			return nil, err
+		}
+	}
+	return &Part{step: s, span: Span{i, i + 1}, body: b}, nil
+}
+
+// Do reads the units of some leaves and hands few parts to emit, in order: as many as the tree leaves apart. Memory is
+// one leaf and one open node a level, whatever the number of leaves.
+func (s *Step) Do(ctx context.Context, leaves Span, emit func(*Part) error) error {
+	t := s.run.tree()
+	if leaves.Lo < 0 || leaves.Lo > leaves.Hi || leaves.Hi > t.leaves {
+		return fmt.Errorf("%s of %d: %w", leaves, t.leaves, machine.ErrSetup)
+	}
+	f := folder{t: t, out: emit}
+	for i := leaves.Lo; i < leaves.Hi; i++ {
+		p, err := s.leaf(ctx, i)
+		if err != nil {
+			return err
+		}
+		if err := f.add(p); err != nil {
+			return err
+		}
+	}
+	for _, p := range f.open {
+		if err := emit(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Merge merges parts of the step, in any order, as far as the tree allows: those of all leaves become one. It takes the
+// parts over. Leaves that are in two parts are an error that names a shard; gaps are none here, see [Step.Whole].
+func (s *Step) Merge(parts []*Part) ([]*Part, error) {
+	parts = slices.Clone(parts)
+	slices.SortFunc(parts, func(a, b *Part) int { return cmp.Compare(a.span.Lo, b.span.Lo) })
+	f := folder{t: s.run.tree()}
+	end := 0
+	for _, p := range parts {
+		if err := s.check(p, end); err != nil {
+			return nil, err
+		}
+		end = p.span.Hi
+		if err := f.add(p); err != nil {
+			return nil, err
+		}
+	}
+	return f.open, nil
+}
+
+// check refuses parts of other steps, and those that begin before end.
+func (s *Step) check(p *Part, end int) error {
+	if p.step == nil || p.step.about.identity() != s.about.identity() {
+		return fmt.Errorf("a part of another step or run: %w", machine.ErrMismatch)
+	}
+	if p.span.Lo < end {
+		return fmt.Errorf("%s is in two parts: remove one of them: %w", s.run.place(p.span.Lo), machine.ErrMismatch)
+	}
+	return nil
+}
+
+// Whole is the part of all leaves, of parts that Merge has merged; a gap is an error that names the first shard that is
+// missing.
+func (s *Step) Whole(parts []*Part) (*Part, error) {
+	merged, err := s.Merge(parts)
+	if err != nil {
+		return nil, err
+	}
+	at := 0
+	for _, p := range merged {
+		if p.span.Lo > at {
+			break
+		}
+		at = p.span.Hi
+	}
+	if n := s.run.Leaves(); at < n {
+		return nil, fmt.Errorf("no part of the step %s has %s (leaf %d of %d): run the step for it, then again: %w", s.name,
+			s.run.place(at), at, n, machine.ErrMismatch)
+	}
+	if len(merged) != 1 {
+		panic("parts: all leaves are there and do not make a tree")
+	}
+	return merged[0], nil
+}
+
+// Stream merges parts one at a time, so that no more than one a level is in memory: next returns the parts in order of
+// their spans, nil at the end.
+func (s *Step) Stream(next func() (*Part, error)) (*Part, error) {
+	f := folder{t: s.run.tree()}
+	end := 0
+	for {
+		p, err := next()
+		if err != nil {
+			return nil, err
+		}
+		if p == nil {
+			return s.Whole(f.open)
+		}
+		if err := s.check(p, end); err != nil {
+			return nil, err
+		}
+		end = p.span.Hi
+		if err := f.add(p); err != nil {
+			return nil, err
+		}
+	}
+}

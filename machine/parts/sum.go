@@ -1,0 +1,193 @@
+package parts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/machine"
+	"github.com/randfeat/randfeat/machine/auto"
+)
+
+// summed is the body of the parts of Sum.
+type summed struct{ machine.Sums }
+
+func (s *summed) rows() int64             { return s.Len() }
+func (s *summed) merge(o body) error      { return s.Merge(o.(*summed).Sums) }
+func (s *summed) size() (int64, error)    { return machine.SumsSize(s.Sums), nil }
+func (s *summed) write(w io.Writer) error { return machine.WriteSums(w, s.Sums) }
+
+// Sum is the step that adds up the rows of a model, but for those that are held out.
+func (r *Run) Sum(p *Plan) (*Step, error) {
+	if p.run.id != r.id {
+		return nil, fmt.Errorf("the plan is of another run: %w", machine.ErrMismatch)
+	}
+	setup, err := p.Setup()
+	if err != nil {
+		return nil, err
+	}
+	spec, err := json.Marshal(p.Spec)
+	if err != nil {
+		return nil, err
+	}
+	s := &Step{run: r, name: "sum", about: about{Version: partVersion, Step: "sum", Run: r.id, Plan: p.digest,
+		Kind: p.Kind, Task: p.Task, Outputs: p.Outputs, Schema: p.Schema.Digest(), Spec: spec, Float32: p.Float32}}
+	for _, t := range p.Schema.Targets {
+		s.about.Targets = append(s.about.Targets, t.Name)
+	}
+	s.begin = func() (body, error) {
+		sums, err := machine.NewSums(p.Kind, setup)
+		return &summed{sums}, err
+	}
+	s.reuse = func(b body) bool {
+		again, ok := b.(*summed).Sums.(interface{ Reset() })
+		if ok {
+			again.Reset()
+		}
+		return ok
+	}
+	s.read = func(in io.Reader, size int64) (body, error) {
+		sums, err := machine.ReadSums(p.Kind, setup, in, size)
+		return &summed{sums}, err
+	}
+	add := adder{p: p}
+	s.add = func(ctx context.Context, b body, unit int) error {
+		src, err := r.source(unit)
+		if err != nil {
+			return err
+		}
+		rows, err := machine.TableRows(src, p.Schema, p.Task != machine.Unsupervised)
+		if err != nil {
+			return err
+		}
+		err = add.unit(ctx, b.(*summed).Sums, rows, keysOf(r.o.Seed, r.units[unit]))
+		if err != nil && !errors.Is(err, data.ErrInput) && ctx.Err() == nil {
+			err = fmt.Errorf("%s: %w", r.placeOf(unit), err)
+		}
+		return err
+	}
+	return s, nil
+}
+
+// adder hands rows to sums as the plan says.
+type adder struct {
+	p    *Plan
+	x, y dense.Matrix[float64]
+}
+
+// unit adds the rows of a unit that are not held out, targets standardised.
+func (a *adder) unit(ctx context.Context, sums machine.Sums, rows machine.Rows, k keys) error {
+	first := int64(0)
+	return rows.Each(a.p.Block, func(x, y dense.Matrix[float64]) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		at := first
+		first += int64(x.Rows)
+		return sums.Add(a.kept(x, y, k, at))
+	})
+}
+
+// kept are the rows of a block that are not held out; first is the number of its first row in the unit.
+func (a *adder) kept(x, y dense.Matrix[float64], k keys, first int64) (_, _ dense.Matrix[float64]) {
+	out := 0
+	for i := range x.Rows {
+		if a.p.holds(k.of(first + int64(i))) {
+			out++
+		}
+	}
+	regression := a.p.Task == machine.Regression
+	if out == 0 && !regression {
+		return x, y
+	}
+	a.y = buf.Shaped(a.y, x.Rows-out, y.Cols)
+	if out == 0 {
+		auto.Standardise(a.y, y, a.p.Schema.Targets)
+		return x, a.y
+	}
+	a.x = buf.Shaped(a.x, x.Rows-out, x.Cols)
+	at := 0
+	for i := range x.Rows {
+		if a.p.holds(k.of(first + int64(i))) {
+			continue
+		}
+		copy(a.x.Row(at), x.Row(i))
+		if y.Cols > 0 {
+			copy(a.y.Row(at), y.Row(i))
+		}
+		at++
+	}
+	if regression {
+		auto.Standardise(a.y, a.y, a.p.Schema.Targets)
+	}
+	return a.x, a.y
+}
+
+// placeOf names a unit.
+func (r *Run) placeOf(unit int) string {
+	u := r.units[unit]
+	return fmt.Sprintf("%s, block %d", r.table.ShardName(u.Shard), u.Block+1)
+}
+
+// Finish makes the model of the part of all leaves of Sum, and scores it by the rows held out.
+func (r *Run) Finish(ctx context.Context, p *Plan, whole *Part) (*machine.Model, *auto.Report, error) {
+	sums, ok := whole.body.(*summed)
+	if !ok || whole.step.about.Plan != p.digest || whole.span != (Span{0, r.Leaves()}) {
+		return nil, nil, fmt.Errorf("a model needs the merged part of all leaves of the step sum of this plan: %w",
+			machine.ErrMismatch)
+	}
+	if sums.Len() != p.Rows {
+		return nil, nil, fmt.Errorf("%s: %d rows were summed, %d and the %d held out were there when the columns were "+
+			"learned: the files changed in between: %w", r.Name(), sums.Len(), p.Rows, p.Held(), machine.ErrMismatch)
+	}
+	var held machine.Rows
+	if p.Held() > 0 {
+		var err error
+		if held, err = machine.TableRows(p.held.Source(r.Name()+", rows held out"), p.Schema,
+			p.Task != machine.Unsupervised); err != nil {
+			return nil, nil, err
+		}
+	}
+	return p.Plan.Finish(ctx, sums.Sums, held)
+}
+
+// Fit goes through all steps in one process.
+func (r *Run) Fit(ctx context.Context) (*machine.Model, *auto.Report, error) {
+	step, err := r.Learn()
+	if err != nil {
+		return nil, nil, err
+	}
+	whole, err := step.All(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := r.Choose(ctx, whole)
+	if err != nil {
+		return nil, nil, err
+	}
+	if step, err = r.Sum(p); err != nil {
+		return nil, nil, err
+	}
+	if whole, err = step.All(ctx); err != nil {
+		return nil, nil, err
+	}
+	return r.Finish(ctx, p, whole)
+}
+
+// All is the part of all leaves.
+func (s *Step) All(ctx context.Context) (*Part, error) {
+	var out []*Part
+	err := s.Do(ctx, Span{0, s.run.Leaves()}, func(p *Part) error {
+		out = append(out, p)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.Whole(out)
+}
