@@ -18,6 +18,7 @@ type csvSource struct {
 	skip    int // bytes of text before the first row
 	width   int // of the first record
 	empty   bool
+	blocks  *textBlocks
 }
 
 func newCSVSource(in input, sample []byte, whole bool, o Options) (Source, error) {
@@ -61,7 +62,11 @@ func newCSVSource(in input, sample []byte, whole bool, o Options) (Source, error
 		}
 		s.empty = r.nextRecord() == io.EOF
 	}
-	return s, checkNames(place, s.columns)
+	if err := checkNames(place, s.columns); err != nil {
+		return nil, err
+	}
+	s.blocks, err = newTextBlocks(in, o, int64(s.skip+len(bom)), s.probe)
+	return s, err
 }
 
 func (s *csvSource) Name() string      { return s.in.name }
@@ -76,11 +81,48 @@ func (s *csvSource) options() Options { return s.o }
 // TextEncoding is for [TextEncodingOf].
 func (s *csvSource) TextEncoding() string { return s.in.encoding.decided() }
 
+// Blocks is how many blocks the file is cut into.
+func (s *csvSource) Blocks() int { return s.blocks.n }
+
+// Block is a source of one of them.
+func (s *csvSource) Block(i int) (Source, error) { return s.block(i) }
+
+func (s *csvSource) block(i int) (*csvSource, error) {
+	if s.blocks.n == 1 && i == 0 {
+		out := *s
+		out.in.encoding = s.blocks.fresh()
+		return &out, nil
+	}
+	in, lo, err := s.blocks.block(i)
+	if err != nil {
+		return nil, err
+	}
+	out := *s
+	out.in, out.blocks = in, &textBlocks{in: in, n: 1, text: s.blocks.text}
+	if lo > 0 || in.size == 0 {
+		out.skip = 0
+	}
+	return &out, nil
+}
+
 func (s *csvSource) Open(want []Kind) (Reader, error) {
 	kinds, err := CheckKinds(want, len(s.columns), func(int) Kind { return Text })
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.in.name, err)
 	}
+	if s.blocks.n == 1 {
+		return s.open(kinds)
+	}
+	return &blocksReader{t: s.blocks, columns: s.columns, open: func(i int) (*textReader, error) {
+		b, err := s.block(i)
+		if err != nil {
+			return nil, err
+		}
+		return b.open(kinds)
+	}}, nil
+}
+
+func (s *csvSource) open(kinds []Kind) (*textReader, error) {
 	missing := newMissingSet(s.o.Missing)
 	var q *quotes
 	if !s.o.Literal {
@@ -90,6 +132,74 @@ func (s *csvSource) Open(want []Kind) (Reader, error) {
 		return &csvReader{lines: l, columns: s.columns, want: kinds, missing: missing, delim: s.o.Delimiter,
 			blank: s.o.Delimiter == ' ', literal: s.o.Literal}
 	})
+}
+
+// probe finds the first record in the text from some place on; see [textBlocks].
+func (s *csvSource) probe(text []byte, whole bool) (begin int, enough bool) {
+	if s.o.Literal {
+		if begin = bytes.IndexByte(text, '\n') + 1; begin == 0 {
+			return -1, false
+		}
+		return begin, true
+	}
+	// Between two quotes a place may be inside of a doubled one, so another is taken.
+	from := 1
+	for from < len(text) && (text[from-1] == '"' || text[from] == '"') {
+		from++
+	}
+	if from >= len(text) {
+		return -1, false
+	}
+	out, good, bad := s.records(text[from:], whole)
+	in, goodIn, badIn := s.records(append([]byte{'"'}, text[from:]...), whole)
+	in--
+	isOut, isIn := good > 0 && bad == 0, goodIn > 0 && badIn == 0
+	switch {
+	case isOut && (!isIn || in == out):
+		return from + out, true
+	case isIn && !isOut:
+		return from + in, true
+	}
+	return -1, good+bad > 0 && goodIn+badIn > 0
+}
+
+// probeRecords is how many records are looked at.
+const probeRecords = 32
+
+// records reads records from the beginning of a text, which is in the middle of one: where that ends, how many others
+// have a field for every column, and how many do not or cannot be read. The last does not count if the text goes on.
+func (s *csvSource) records(text []byte, whole bool) (end, good, bad int) {
+	r, err := newCSVReader(input{name: s.in.name, size: int64(len(text)),
+		open: func() (stream, error) { return memory{bytes.NewReader(text)}, nil }}, s.o)
+	if err != nil {
+		return 0, 0, 1
+	}
+	defer r.Close()
+	for i := range probeRecords {
+		if i == 0 {
+			err = r.next() // which may be empty
+		} else {
+			err = r.nextRecord()
+		}
+		if err != nil {
+			break
+		}
+		_, n, err := r.cells(0)
+		if !whole && r.eof && r.pos+r.n >= r.end {
+			break
+		}
+		switch {
+		case err != nil:
+			return end, good, bad + 1
+		case i == 0:
+			end = int(r.consumed())
+		case n == len(s.columns):
+			good++
+		default:
+			bad++
+		}
+	}
+	return end, good, bad
 }
 
 // csvReader parses the records of lines.

@@ -154,7 +154,7 @@ func (l *lines) record() []byte {
 // place is file:line:column of byte off of the record.
 func (l *lines) place(off int) string {
 	before := l.buf[l.pos:min(l.pos+off, l.end)]
-	line := l.line + int64(bytes.Count(before, []byte("\n")))
+	line := l.in.before.lines() + l.line + int64(bytes.Count(before, []byte("\n")))
 	return fmt.Sprintf("%s:%d:%d", l.in.name, line, len(before)-bytes.LastIndexByte(before, '\n'))
 }
 

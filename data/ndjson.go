@@ -18,6 +18,7 @@ type jsonSource struct {
 	o       Options
 	columns []string
 	width   int // of the first row
+	blocks  *textBlocks
 }
 
 func newJSONSource(in input, sample []byte, whole bool, o Options) (Source, error) {
@@ -39,7 +40,17 @@ func newJSONSource(in input, sample []byte, whole bool, o Options) (Source, erro
 
 // newJSONSourceFrom takes the columns from the first rows of another view of the input.
 func newJSONSourceFrom(in, first input, rows int, o Options) (Source, error) {
-	s := &jsonSource{in: in, o: o}
+	blocks, err := newTextBlocks(in, o, 0, func(text []byte, _ bool) (int, bool) {
+		end := bytes.IndexByte(text, '\n') + 1
+		if end == 0 {
+			return -1, false
+		}
+		return end, true
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &jsonSource{in: in, o: o, blocks: blocks}
 	l, err := newLines(first, o.MaxLine)
 	if err != nil {
 		return nil, err
@@ -105,11 +116,41 @@ func (s *jsonSource) options() Options { return s.o }
 // TextEncoding is for [TextEncodingOf].
 func (s *jsonSource) TextEncoding() string { return s.in.encoding.decided() }
 
+// Blocks is how many blocks the file is cut into.
+func (s *jsonSource) Blocks() int { return s.blocks.n }
+
+// Block is a source of one of them.
+func (s *jsonSource) Block(i int) (Source, error) { return s.block(i) }
+
+func (s *jsonSource) block(i int) (*jsonSource, error) {
+	out := *s
+	if s.blocks.n == 1 && i == 0 {
+		out.in.encoding = s.blocks.fresh()
+		return &out, nil
+	}
+	in, _, err := s.blocks.block(i)
+	out.in, out.blocks = in, &textBlocks{in: in, n: 1, text: s.blocks.text}
+	return &out, err
+}
+
 func (s *jsonSource) Open(want []Kind) (Reader, error) {
 	kinds, err := CheckKinds(want, len(s.columns), func(int) Kind { return Text })
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.in.name, err)
 	}
+	if s.blocks.n == 1 {
+		return s.open(kinds)
+	}
+	return &blocksReader{t: s.blocks, columns: s.columns, open: func(i int) (*textReader, error) {
+		b, err := s.block(i)
+		if err != nil {
+			return nil, err
+		}
+		return b.open(kinds)
+	}}, nil
+}
+
+func (s *jsonSource) open(kinds []Kind) (*textReader, error) {
 	missing := newMissingSet(s.o.Missing)
 	index := make(map[string]int, len(s.columns))
 	for j, c := range s.columns {

@@ -136,8 +136,20 @@ func chain(l link) chan link {
 	return c
 }
 
-func (t *textReader) Columns() []string  { return t.columns }
-func (t *textReader) Where(i int) string { return fmt.Sprintf("%s:%d", t.in.name, t.starts[i]) }
+func (t *textReader) Columns() []string { return t.columns }
+func (t *textReader) Where(i int) string {
+	return fmt.Sprintf("%s:%d", t.in.name, t.in.before.lines()+t.starts[i])
+}
+
+// QuickWhere reports whether Where need not count lines.
+func (t *textReader) QuickWhere() bool { return t.in.before.quick() }
+
+// lineEnds is how many there are, once all rows have been read.
+func (t *textReader) lineEnds() int64 {
+	l := <-t.prev
+	t.prev <- l
+	return l.line - 1
+}
 
 func (t *textReader) Close() error {
 	t.stop.Store(true)
@@ -341,7 +353,7 @@ func (t *textReader) work(p *piece) {
 		return before
 	}
 	text, e, wrong := t.decode(p, func() *textEncoding { return await().encoding })
-	if p.first {
+	if p.first && t.in.before == nil {
 		text = bytes.TrimPrefix(text, []byte(bom))
 	}
 	over := p.last || wrong != "" // it is parsed to its end, whatever that is
@@ -416,7 +428,7 @@ func (t *textReader) work(p *piece) {
 	p.lines = lines{in: t.in, limit: t.limit, buf: text, end: len(text), n: -1, line: line, eof: true, fail: p.fail,
 		more: t.alone && !over}
 	if wrong != "" {
-		p.lines.fail = wrongText(t.in.name, text, line, 0, wrong)
+		p.lines.fail = wrongText(t.in.name, text, t.in.before.lines()+line, 0, wrong)
 	}
 	t.parse(p)
 	if t.alone {
@@ -480,7 +492,9 @@ func (t *textReader) parse(p *piece) {
 			p.err = err
 			return
 		case err != nil:
-			p.err = err
+			if p.err = err; t.in.inside {
+				p.err = cutQuotes(err)
+			}
 			t.stop.Store(true)
 			return
 		}

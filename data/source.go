@@ -194,6 +194,8 @@ type input struct {
 	open func() (stream, error)
 
 	encoding *encodingState // of text; nil: UTF-8 that has been checked
+	before   *lineCount     // of a block of a file: the lines before it; nil: none
+	inside   bool           // a block that does not end its file
 }
 
 // wrap names the input in errors of reading.

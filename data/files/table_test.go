@@ -254,3 +254,42 @@ func TestTableParquet(t *testing.T) {
 		t.Errorf("a cut file: %v", err)
 	}
 }
+
+// A file that is much larger than the others is cut, and its units are the rows of the table in order.
+func TestTableCuts(t *testing.T) {
+	texts := map[string]string{}
+	for i, n := range []int{20, 900, 5} {
+		var b strings.Builder
+		b.WriteString("a,b\n")
+		for k := range n {
+			fmt.Fprintf(&b, "%d,\"x\n%d\"\n", k, i)
+		}
+		texts[fmt.Sprintf("%d.csv", i)] = b.String()
+	}
+	table, err := open(t, data.Options{UnitBytes: 1000}, write(t, texts))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(table.Units()); n < 9 || n > 12 {
+		t.Errorf("%d units", n)
+	}
+	want := rows(t, table, true)
+	if len(want) != 925 {
+		t.Errorf("%d rows", len(want))
+	}
+	again, err := table.Manifest().Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := make([][]string, len(again.Units()))
+	for i := len(parts) - 1; i >= 0; i-- {
+		u, err := again.Unit(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts[i] = rows(t, u, true)
+	}
+	if got := slices.Concat(parts...); !slices.Equal(got, want) {
+		t.Errorf("by units:\n%s\nin one go:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
