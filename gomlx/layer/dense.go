@@ -23,7 +23,14 @@ func Dense(scope *model.Scope, x *Node, bias bool, dims ...int) *Node {
 	if bias {
 		offset = Variable(scope, "biases", x, size)
 	}
-	out := nn.Dense(x, weights, offset, compute.DenseLayoutInputOutputs)
+	var out *Node
+	if x.DType().IsHalfPrecision() { // the fused product of the Go backend has none
+		if out = MatMul(x, weights); bias {
+			out = Add(out, ExpandLeftToRank(offset, out.Rank()))
+		}
+	} else {
+		out = nn.Dense(x, weights, offset, compute.DenseLayoutInputOutputs)
+	}
 	if len(dims) > 1 {
 		out = Reshape(out, append(append([]int{}, d[:len(d)-1]...), dims...)...)
 	}

@@ -81,10 +81,30 @@ func (c Config) Validate() error {
 	if c.Rotary && c.Width/c.Heads%2 != 0 {
 		return bad("rotary positions need heads of an even dimension, not %d", c.Width/c.Heads)
 	}
+	if c.scores() > maxScores {
+		return bad("%s attention over %d tokens has %d GiB of scores per layer and sequence: choose a family of features",
+			c.Attention, c.Length, c.scores()>>30)
+	}
 	if (c.Kind == Classifier || c.Kind == ViT) && c.Classes < 2 {
 		return bad("%d classes", c.Classes)
 	}
 	return nil
+}
+
+// maxScores is what no device holds of one layer.
+const maxScores = 64 << 30
+
+// scores are the bytes of all pairs of positions, 0 for attention by features.
+func (c Config) scores() int64 {
+	n := int64(c.Length)
+	if c.Kind == ViT {
+		n = int64(c.Side/c.Patch) * int64(c.Side/c.Patch)
+	}
+	switch c.Attention {
+	case "", "exact", "mean", "random":
+		return 4 * int64(c.Heads) * n * n
+	}
+	return 0
 }
 
 // Set writes the attention into the scope where the model is built.

@@ -9,6 +9,39 @@ import (
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
+// Group is a part of a model that is trained together: the regimes of the DARKFormer paper (§6) differ in them.
+type Group int
+
+// The groups.
+const (
+	Body        Group = iota
+	Projections       // of queries, keys and values
+	Kernel            // DARK's M, and learned projections of features
+)
+
+// Group is the part that a parameter belongs to.
+func (c Config) Group(name string) Group {
+	switch {
+	case path.Base(name) == "dark" || path.Base(name) == "lfk":
+		return Kernel
+	case strings.Contains(name, "/MultiHeadAttention/") && !strings.Contains(name, "/output/"):
+		return Projections
+	}
+	return Body
+}
+
+// String names the model and its attention.
+func (c Config) String() string {
+	attention := c.Attention
+	if attention == "" {
+		attention = "exact"
+	}
+	if c.Dark {
+		attention += " (with M)"
+	}
+	return string(c.Kind) + ", " + attention + " attention"
+}
+
 // Initial are the first values of a parameter, by its path alone: the same on every backend, whatever else the model
 // has. Matrices have rows of norm about 1, those that end a residual branch less, embeddings 0.02.
 func (c Config) Initial(name string, dims []int, seed uint64) []float32 {

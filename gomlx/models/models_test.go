@@ -149,6 +149,7 @@ func TestBadSizes(t *testing.T) {
 		"key/value":  change(func(c *models.Config) { c.KVHeads = 3 }),
 		"even":       change(func(c *models.Config) { c.Rotary, c.Heads, c.Width = true, 4, 12 }),
 		"layers":     change(func(c *models.Config) { c.Layers = 0 }),
+		"GiB":        change(func(c *models.Config) { c.Length = 1 << 20 }),
 		"classes":    change(func(c *models.Config) { c.Kind = models.Classifier }),
 		"patches":    {Kind: models.ViT, Side: 28, Patch: 5, Layers: 1, Width: 4, Heads: 1, Classes: 2},
 	} {

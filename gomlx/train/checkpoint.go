@@ -27,7 +27,7 @@ const format = "rfx-train/1"
 
 // Header says what a checkpoint holds.
 type Header struct {
-	Model  models.Config
+	Model  json.RawMessage // of the Task
 	Config Config
 	Step   int
 	Extra  map[string]string // of the program: vocabulary, data
@@ -162,20 +162,23 @@ func (t *Trainer) Resume(file string) error {
 }
 
 // Adopt takes the parameters of a checkpoint of another run whose model may attend in another way: a fine-tuning begins.
-// What the checkpoint lacks keeps its first values; the names of such parameters are returned, those of attention
-// (M, learned projections) and of a new head of classes excepted: they are expected. Shapes must agree.
+// M, learned projections and a new head of classes keep their first values; all else must be there, in the same shapes.
 func (t *Trainer) Adopt(file string) error {
 	f, h, err := readFile(file)
 	if err != nil {
 		return err
 	}
-	if h.Model.Vocab != t.Model.Vocab {
-		return fmt.Errorf("%s: a vocabulary of %d tokens, this one has %d: %w", file, h.Model.Vocab, t.Model.Vocab,
-			ErrCheckpoint)
+	vocab := func(v any) (size struct{ Vocab int }) {
+		b, _ := json.Marshal(v)
+		_ = json.Unmarshal(b, &size) // a model may have none
+		return size
+	}
+	if a, b := vocab(h.Model), vocab(t.Model); a != b {
+		return fmt.Errorf("%s: a vocabulary of %d tokens, this model has %d: %w", file, a.Vocab, b.Vocab, ErrCheckpoint)
 	}
 	from := map[string][]float32{}
 	for _, v := range t.variables() {
-		if !v.Trainable || group(v.Path()) == 2 {
+		if !v.Trainable || t.Model.Group(v.Path()) == models.Kernel {
 			continue
 		}
 		x, ok := f.Tensor(v.Path())

@@ -70,14 +70,10 @@ func (r Run) page(t *Trainer) error {
 	if err != nil {
 		return err
 	}
-	attention := t.Model.Attention
-	if attention == "" {
-		attention = "exact"
-	}
 	page := struct {
 		Title, Summary, Settings string
 		Figures                  []template.HTML
-	}{Title: fmt.Sprintf("%s, %s attention", t.Model.Kind, attention), Settings: string(settings), Figures: figures}
+	}{Title: fmt.Sprint(t.Model), Settings: string(settings), Figures: figures}
 	if n := len(all); n > 0 && all[n-1].Held != nil {
 		page.Summary = fmt.Sprintf("After %d steps the held-out loss is %.4f (perplexity %.2f, accuracy %.4f).",
 			all[n-1].Step, *all[n-1].Held, math.Exp(*all[n-1].Held), *all[n-1].Accuracy)

@@ -101,8 +101,11 @@ func (r Run) Do(ctx context.Context, t *Trainer) error {
 		}
 		rate := t.Config.rate(t.Done())
 		res, err := t.Step()
-		if err != nil {
+		if errors.Is(err, ErrDiverged) {
 			return errors.Join(err, save())
+		}
+		if err != nil { // the parameters may be lost in the middle of a step: those of the last checkpoint are not
+			return fmt.Errorf("%w; %s holds the last checkpoint", err, r.Dir)
 		}
 		sum += res.Loss
 		n, end := t.Done(), t.Done() == t.Config.Steps

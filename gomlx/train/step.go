@@ -3,8 +3,8 @@ package train
 import (
 	"math"
 	"path"
-	"strings"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
@@ -26,17 +26,7 @@ const (
 	inNumbers = inGroup + 3
 )
 
-// group of a parameter: 0 the body, 1 projections of queries, keys and values, 2 DARK's M.
-func group(name string) int {
-	switch {
-	case path.Base(name) == "dark" || path.Base(name) == "lfk":
-		return 2
-	case strings.Contains(name, "/MultiHeadAttention/") && !strings.Contains(name, "/output/"):
-		return 1
-	}
-	return 0
-}
-
+// groups are what a regime trains, by models.Group.
 func (r Regime) groups() [3]float32 {
 	switch r {
 	case Attention:
@@ -106,7 +96,7 @@ func stepGraph(c Config, task Task, scope *model.Scope, in []*Node, found *names
 	out := []*Node{o.Loss, o.Count, o.Right, nil}
 	var squares []*Node
 	for i, v := range all {
-		grads[i] = Mul(ConvertDType(grads[i], dtypes.Float32), number(inGroup+group(v.Path())))
+		grads[i] = Mul(ConvertDType(grads[i], dtypes.Float32), number(inGroup+int(task.Group(v.Path()))))
 		if c.Accumulate > 1 {
 			sum := private(v, "sum")
 			grads[i] = Add(sum.NodeValue(g), MulScalar(grads[i], 1/float64(c.Accumulate)))
@@ -132,11 +122,11 @@ func stepGraph(c Config, task Task, scope *model.Scope, in []*Node, found *names
 		square := Add(MulScalar(s.NodeValue(g), c.Beta2), MulScalar(Square(grad), 1-c.Beta2))
 		step := Div(Mul(mean, number(inBias1)), AddScalar(Sqrt(Mul(square, number(inBias2))), 1e-8))
 		value := v.NodeValue(g)
-		if decays(v) {
+		if v.Shape().Rank() > 1 && task.Group(v.Path()) != models.Kernel { // whose neutral value is not zero
 			step = Add(step, Mul(value, number(inDecay)))
 		}
 		// Without a gradient a group has no step either: not even decay.
-		step = Mul(step, Mul(number(inRate), number(inGroup+group(v.Path()))))
+		step = Mul(step, Mul(number(inRate), number(inGroup+int(task.Group(v.Path())))))
 		v.SetNodeValue(Where(do, Sub(value, step), value))
 		m.SetNodeValue(Where(do, mean, m.NodeValue(g)))
 		s.SetNodeValue(Where(do, square, s.NodeValue(g)))
@@ -147,9 +137,6 @@ func stepGraph(c Config, task Task, scope *model.Scope, in []*Node, found *names
 // optimizer is the scope of what is no parameter.
 const optimizer = "optimizer"
 
-// decays reports whether AdamW shrinks a parameter: matrices, but not M, whose neutral value is the identity.
-func decays(v *model.Variable) bool { return v.Shape().Rank() > 1 && group(v.Path()) != 2 }
-
 func isFinite(x *Node) *Node { return LessThan(Abs(x), Infinity(x.Graph(), x.DType(), 1)) }
 
 // evalGraph is the sums of one batch.
@@ -159,7 +146,16 @@ func evalGraph(task Task, scope *model.Scope, in []*Node) *Node {
 	return Stack([]*Node{o.Loss, o.Count, o.Right}, 0)
 }
 
-// Task is a model with its loss; models.Config is one.
+// Task is a model with its loss, as models.Config is one. Its JSON is saved with the parameters and says whether a
+// checkpoint belongs to it.
 type Task interface {
+	Validate() error
+	// Outcome builds the model on the inputs that a Source gives.
 	Outcome(scope *model.Scope, batch []*Node) models.Outcome
+	// Initial are the first values of a parameter, unless the model itself gives it some.
+	Initial(path string, dims []int, seed uint64) []float32
+	// Group is the part of the model that a parameter belongs to.
+	Group(path string) models.Group
+	// Refresh draws and fits the projections of random features.
+	Refresh(b compute.Backend, scope *model.Scope, draw uint64, fit bool) error
 }

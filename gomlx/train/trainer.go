@@ -13,8 +13,6 @@ import (
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
-
-	"github.com/randfeat/randfeat/gomlx/models"
 )
 
 // Batch is the inputs of a model: models.Config.Outcome says which.
@@ -43,7 +41,7 @@ type Result struct {
 
 // Trainer trains one model. It is for one goroutine.
 type Trainer struct {
-	Model  models.Config
+	Model  Task
 	Config Config
 	Source Source
 
@@ -57,7 +55,7 @@ type Trainer struct {
 }
 
 // New builds and compiles a training step and initialises the parameters.
-func New(b compute.Backend, m models.Config, c Config, s Source) (*Trainer, error) {
+func New(b compute.Backend, m Task, c Config, s Source) (*Trainer, error) {
 	c = c.normal()
 	if err := errors.Join(m.Validate(), c.Validate()); err != nil {
 		return nil, err
@@ -103,8 +101,15 @@ func New(b compute.Backend, m models.Config, c Config, s Source) (*Trainer, erro
 	return t, t.Reset(c.Seed)
 }
 
-// guard makes errors of what GoMLX panics with while it builds a graph.
+// guard makes errors of what GoMLX panics with while it builds a graph, without its account of where it was.
 func guard(f func() error) (err error) {
+	defer func() {
+		if err != nil {
+			if _, why, ok := strings.Cut(err.Error(), " panicked: "); ok {
+				err = &graphError{why, err}
+			}
+		}
+	}()
 	defer func() {
 		if p := recover(); p != nil {
 			if e, ok := p.(error); ok {
@@ -116,6 +121,14 @@ func guard(f func() error) (err error) {
 	}()
 	return f()
 }
+
+type graphError struct {
+	why string
+	error
+}
+
+func (e *graphError) Error() string { return e.why }
+func (e *graphError) Unwrap() error { return e.error }
 
 // Close frees what the backend holds.
 func (t *Trainer) Close() {

@@ -46,14 +46,18 @@ func generate(args []string) error {
 	if err := json.Unmarshal([]byte(h.Extra["vocabulary"]), &v); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	if v.Size() != h.Model.Vocab {
-		return fmt.Errorf("%s: %d tokens in its vocabulary, %d in its model", file, v.Size(), h.Model.Vocab)
+	var m models.Config
+	if err := json.Unmarshal(h.Model, &m); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if v.Size() != m.Vocab {
+		return fmt.Errorf("%s: %d tokens in its vocabulary, %d in its model", file, v.Size(), m.Vocab)
 	}
 	choose := models.Greedy
 	if *temperature > 0 {
 		choose = models.Sample(*temperature, *seed)
 	}
-	tokens, err := h.Model.Generate(b, store, v.Encode(*prompt), *n, choose)
+	tokens, err := m.Generate(b, store, v.Encode(*prompt), *n, choose)
 	if err != nil {
 		return err
 	}
