@@ -32,19 +32,45 @@ func bad(path, format string, args ...any) error {
 	return &data.InputError{Place: path, Detail: fmt.Sprintf(format, args...)}
 }
 
+// opener opens something that holds a Parquet file.
+type opener func() (at io.ReaderAt, size int64, c io.Closer, err error)
+
 // file is an opened Parquet file.
 type file struct {
-	*os.File
+	io.ReaderAt
+	io.Closer
 	size    int64
 	rows    int64 // of all groups; some writers give no total
 	meta    format.FileMetaData
 	columns []column
 }
 
-func openFile(path string) (_ *file, err error) {
+// openPath opens a file by its name.
+func openPath(path string) opener {
+	return func() (io.ReaderAt, int64, io.Closer, error) {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, 0, nil, err
+		}
+		info, err := f.Stat()
+		switch {
+		case err != nil:
+		case info.IsDir():
+			err = bad(path, "a directory, want a data file")
+		case !info.Mode().IsRegular():
+			err = bad(path, "a Parquet file cannot be read from a stream: write it to a file first")
+		default:
+			return f, info.Size(), f, nil
+		}
+		f.Close()
+		return nil, 0, nil, err
+	}
+}
+
+func openFile(path string, open opener) (_ *file, err error) {
 	defer guard(path, &err)
 	f := new(file)
-	if f.File, err = os.Open(path); err != nil {
+	if f.ReaderAt, f.size, f.Closer, err = open(); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -52,16 +78,7 @@ func openFile(path string) (_ *file, err error) {
 			f.Close()
 		}
 	}()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	switch f.size = info.Size(); {
-	case info.IsDir():
-		return nil, bad(path, "a directory, want a data file")
-	case !info.Mode().IsRegular():
-		return nil, bad(path, "a Parquet file cannot be read from a stream: write it to a file first")
-	case f.size == 0:
+	if f.size == 0 {
 		return nil, bad(path, "the file is empty")
 	}
 	if err := f.readFooter(); err != nil {

@@ -17,15 +17,38 @@ import (
 
 type source struct {
 	path    string
+	open    opener
 	columns []column
 	names   []string
-	rows    int64
+	all     int64   // rows of the file
+	rows    int64   // of all blocks
+	before  int64   // rows of the file before them
+	group   int     // the first row group
+	blocks  []block // what is read
 }
 
-// Open prepares a Parquet file for reading. Of the options, only MaxColumns matters: missing values are nulls.
-func Open(path string, o data.Options) (src data.Source, err error) {
+// block is some consecutive row groups.
+type block struct {
+	groups int
+	rows   int64
+}
+
+// Open prepares a Parquet file for reading. Of the options, only MaxColumns and UnitBytes matter: missing values are
+// nulls.
+func Open(path string, o data.Options) (data.Source, error) {
+	return newSource(path, openPath(path), o)
+}
+
+// OpenReaderAt is Open for whatever holds a file of some size; name is used in messages. It is not closed.
+func OpenReaderAt(name string, r io.ReaderAt, size int64, o data.Options) (data.Source, error) {
+	return newSource(name, func() (io.ReaderAt, int64, io.Closer, error) {
+		return r, size, io.NopCloser(nil), nil
+	}, o)
+}
+
+func newSource(path string, open opener, o data.Options) (src data.Source, err error) {
 	defer guard(path, &err)
-	f, err := openFile(path)
+	f, err := openFile(path, open)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +57,7 @@ func Open(path string, o data.Options) (src data.Source, err error) {
 	if limit == 0 {
 		limit = data.DefaultMaxColumns
 	}
-	s := &source{path: path, rows: f.rows, columns: f.columns}
+	s := &source{path: path, open: open, all: f.rows, rows: f.rows, columns: f.columns, blocks: f.blocks(o.UnitBytes)}
 	seen := map[string]bool{}
 	for _, c := range f.columns {
 		if seen[c.name] {
@@ -51,6 +74,47 @@ func Open(path string, o data.Options) (src data.Source, err error) {
 
 func (s *source) Name() string      { return s.path }
 func (s *source) Columns() []string { return s.names }
+
+// Blocks is how many blocks the row groups make up.
+func (s *source) Blocks() int { return len(s.blocks) }
+
+// Block is a source of one of them.
+func (s *source) Block(i int) (data.Source, error) {
+	if i < 0 || i >= len(s.blocks) {
+		return nil, fmt.Errorf("%s has %d blocks, there is no number %d", s.path, len(s.blocks), i)
+	}
+	out := *s
+	for _, b := range s.blocks[:i] {
+		out.before += b.rows
+		out.group += b.groups
+	}
+	out.blocks, out.rows = s.blocks[i:i+1], s.blocks[i].rows
+	return &out, nil
+}
+
+// blocks puts row groups together until they have so many bytes in the file.
+func (f *file) blocks(size int64) []block {
+	if size <= 0 {
+		size = data.DefaultUnitBytes
+	}
+	var out []block
+	var now block
+	bytes := int64(0)
+	for i := range f.meta.RowGroups {
+		g := &f.meta.RowGroups[i]
+		for j := range g.Columns {
+			bytes += min(max(0, g.Columns[j].MetaData.TotalCompressedSize), f.size) // what a damaged file says
+		}
+		now.groups++
+		if now.rows += g.NumRows; bytes >= size {
+			out, now, bytes = append(out, now), block{}, 0
+		}
+	}
+	if now.groups > 0 || len(out) == 0 {
+		out = append(out, now)
+	}
+	return out
+}
 
 // NoRows reports that there are columns only.
 func (s *source) NoRows() bool { return s.rows == 0 }
@@ -75,14 +139,19 @@ func (s *source) Open(want []data.Kind) (rd data.Reader, err error) {
 			return nil, bad(s.path, "column %q is %s", s.names[j], s.columns[j].why)
 		}
 	}
-	f, err := openFile(s.path)
+	f, err := openFile(s.path, s.open)
 	if err != nil {
 		return nil, err
 	}
-	if f.rows != s.rows || !slices.Equal(f.columns, s.columns) {
+	groups := s.group
+	for _, b := range s.blocks {
+		groups += b.groups
+	}
+	if f.rows != s.all || groups > len(f.meta.RowGroups) || !slices.Equal(f.columns, s.columns) {
 		f.Close()
 		return nil, bad(s.path, "the file changed since it was opened")
 	}
+	f.meta.RowGroups = f.meta.RowGroups[s.group:groups]
 	r := &reader{s: s, f: f, want: kinds, cursors: make([]cursor, len(kinds)), errs: make([]error, len(kinds)),
 		text: []byte{}}
 	r.budget.Store(maxHeldBytes + maxHeldRatio*f.size)
@@ -102,6 +171,8 @@ type reader struct {
 	cursors []cursor
 	row     int64 // of the next block
 	first   int64 // of the last block
+	unit    int   // of the next block
+	inUnit  int64 // rows of that unit that have been read
 	numbers []int // columns that are read as numbers
 	errs    []error
 	budget  atomic.Int64
@@ -126,8 +197,10 @@ type cursor struct {
 	v      int   // of its values that are not null
 }
 
-func (r *reader) Columns() []string  { return r.s.names }
-func (r *reader) Where(i int) string { return fmt.Sprintf("%s: row %d", r.s.path, r.first+int64(i)+1) }
+func (r *reader) Columns() []string { return r.s.names }
+func (r *reader) Where(i int) string {
+	return fmt.Sprintf("%s: row %d", r.s.path, r.s.before+r.first+int64(i)+1)
+}
 
 func (r *reader) Close() error { return r.f.Close() }
 
@@ -137,7 +210,12 @@ const batch = 256
 func (r *reader) Read(b *data.Block, max int) (err error) {
 	defer guard(r.s.path, &err)
 	b.Reset(r.row, r.want)
-	n := int(min(int64(max), r.s.rows-r.row))
+	for r.unit < len(r.s.blocks)-1 && r.inUnit == r.s.blocks[r.unit].rows {
+		r.unit++
+		r.inUnit = 0
+	}
+	b.Unit.Block, b.Row = r.unit, r.inUnit
+	n := int(min(int64(max), r.s.blocks[r.unit].rows-r.inUnit))
 	if n <= 0 {
 		if r.row < r.s.rows {
 			return fmt.Errorf("%d rows asked for, want at least one", max)
@@ -178,6 +256,7 @@ func (r *reader) Read(b *data.Block, max int) (err error) {
 	}
 	r.first = r.row
 	r.row += int64(b.Rows)
+	r.inUnit += int64(b.Rows)
 	return nil
 }
 
@@ -195,7 +274,7 @@ func (r *reader) readColumn(b *data.Block, j, n int, s *scratch) error {
 	for n > 0 {
 		if at.page == nil {
 			if err := r.nextPage(at, c); err == io.EOF {
-				return bad(r.s.path, "column %q ends before row %d of %d", c.name, r.next(&b.Cols[j]), r.s.rows)
+				return bad(r.s.path, "column %q ends before row %d of %d", c.name, r.next(&b.Cols[j]), r.s.before+r.s.rows)
 			} else if err == errBudget {
 				return bad(r.s.path, "%v", err)
 			} else if err != nil {
@@ -308,5 +387,5 @@ func (r *reader) badCell(col *data.Column, name, detail string) error {
 
 // next is the number of the row whose cell comes next in a column of the block, from 1.
 func (r *reader) next(col *data.Column) int64 {
-	return r.row + int64(max(len(col.Num), len(col.Text))) + 1
+	return r.s.before + r.row + int64(max(len(col.Num), len(col.Text))) + 1
 }
