@@ -36,10 +36,27 @@ func Cholesky(a dense.Matrix[float64]) error {
 		return err
 	}
 	tab := kern.Best[float64]()
+	par.For(a.Rows, 64, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			tab.Scale(a.Row(i)[i:], -1)
+		}
+	})
+	return choleskyMinus(tab, a)
+}
+
+// choleskyMinus is Cholesky of −a. Products are added to what they would be subtracted from, which has the other sign
+// until it is solved for.
+func choleskyMinus(tab *kern.Table[float64], a dense.Matrix[float64]) error {
 	n := a.Rows
-	minus := dense.New[float64](min(panel, n), n)
 	diagonal := func(k int) dense.Matrix[float64] { return block(a, k, min(k+panel, n), k, min(k+panel, n)) }
-	at := factor(tab, diagonal(0))
+	factorAt := func(k int) int {
+		negate(tab, diagonal(k))
+		return factor(tab, diagonal(k))
+	}
+	if n == 0 {
+		return nil
+	}
+	at := factorAt(0)
 	for k := 0; k < n; k += panel {
 		if at >= 0 {
 			return fmt.Errorf("pivot %d of %d is not positive: %w", k+at, n, ErrNotPositive)
@@ -49,25 +66,16 @@ func Cholesky(a dense.Matrix[float64]) error {
 			break
 		}
 		u := diagonal(k)
-		eachStripe(end, n, func(j, jEnd int) {
-			b := block(a, k, end, j, jEnd)
-			forward(tab, u, b)
-			for i := range b.Rows {
-				m := minus.Row(i)[j:jEnd]
-				copy(m, b.Row(i))
-				tab.Scale(m, -1)
-			}
-		})
-		m := minus.RowRange(0, end-k)
+		eachStripe(end, n, func(j, jEnd int) { forwardMinus(tab, u, block(a, k, end, j, jEnd)) })
 		// The next panel is factored as soon as its own tiles, which come first, are updated, beside all others.
 		next := diagonal(end)
 		var left atomic.Int32
 		side := int32((next.Rows + tile - 1) / tile)
 		left.Store(side * (side + 1) / 2)
 		eachTile(end, n, func(i, iEnd, j, jEnd int) {
-			tab.TMul(block(a, i, iEnd, j, jEnd), m.ColRange(i, iEnd), block(a, k, end, j, jEnd))
+			tab.TMul(block(a, i, iEnd, j, jEnd), block(a, k, end, i, iEnd), block(a, k, end, j, jEnd))
 			if j < end+next.Rows && left.Add(-1) == 0 {
-				at = factor(tab, next)
+				at = factorAt(end)
 			}
 		})
 	}

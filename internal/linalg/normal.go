@@ -6,6 +6,7 @@ import (
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
 )
 
@@ -134,23 +135,26 @@ func (n *Normal) Solve(lambda float64, u dense.Matrix[float64]) (*Solution, erro
 			s.W.Set(i, j, n.Cross.At(i, j)-float64(n.Cross.At(i, k)*s.Mean[j]))
 		}
 	}
-	par.For(f, 64, func(lo, hi int) {
+	// U starts as −(C + λI).
+	par.For(f, 16, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			d, sum := s.U.Row(i), n.Cross.At(i, k)
-			copy(d[i:], n.Gram.Row(i)[i:])
+			d, sum := s.U.Row(i)[i:], n.Cross.At(i, k)
+			gram, mu := n.Gram.Row(i)[i:], s.Mu[i:]
+			gram, mu = gram[:len(d)], mu[:len(d)]
 			if n.Part.Rows > 0 {
 				for j, v := range n.Part.Row(i)[i:] {
-					d[i+j] += float64(v)
+					d[j] = float64(sum*mu[j]) - (gram[j] + float64(v))
+				}
+			} else {
+				for j, v := range gram {
+					d[j] = float64(sum*mu[j]) - v
 				}
 			}
-			for j := i; j < f; j++ {
-				d[j] -= float64(sum * s.Mu[j])
-			}
-			d[i] = max(d[i], 0) + lambda
+			d[0] = min(d[0], 0) - lambda
 		}
 	})
 	s.B = s.W.Clone()
-	if err := Cholesky(s.U); err != nil {
+	if err := choleskyMinus(kern.Best[float64](), s.U); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(SolveT(s.U, s.W), Solve(s.U, s.W)); err != nil {
