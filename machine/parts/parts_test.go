@@ -360,3 +360,89 @@ func FuzzPart(f *testing.F) {
 		}
 	})
 }
+
+// Scores of the files of a run are those of one evaluation of all rows, by any number of workers, and predictions of
+// units one after the other those of the table.
+func TestEvaluateAndPredict(t *testing.T) {
+	paths := regressionFiles(t, 9, 30)
+	for _, target := range []string{"y", "class"} {
+		o := cases()["regression"]
+		if target == "class" {
+			o = cases()["classification"]
+		}
+		r := testRun(t, paths, Options{Options: o})
+		m, _, err := r.Fit(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := r.Evaluate(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err := s.All(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, _ := whole.Evaluation().MarshalBinary()
+		var parts []*Part
+		for i := range 4 {
+			span, _ := r.Range(i, 4)
+			if err := s.Do(t.Context(), span, func(p *Part) error {
+				b, err := p.MarshalBinary()
+				if err != nil {
+					return err
+				}
+				p, err = s.Unmarshal(b)
+				parts = append(parts, p)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		merged, err := s.Whole(parts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := merged.Evaluation().MarshalBinary(); !bytes.Equal(got, want) {
+			t.Errorf("%s: four workers evaluate otherwise", target)
+		}
+		p, err := machine.NewTablePredictor(m, machine.TableOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		right, rows := 0, int64(0)
+		var truth []string
+		for _, path := range paths {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, line := range bytes.Split(bytes.TrimSpace(b), []byte("\n"))[1:] {
+				f := bytes.Split(line, []byte(","))
+				truth = append(truth, string(f[0])+" "+string(f[len(f)-1]))
+			}
+		}
+		for u := range r.Units() {
+			n, err := r.Predict(t.Context(), p, u, func(columns []string, _ []data.Kind, b *data.Block) error {
+				if columns[0] != "id" || columns[1] != "prediction" {
+					t.Errorf("columns %v", columns)
+				}
+				for i := range b.Rows {
+					if target == "class" && truth[0] == string(b.Cols[0].Text[i])+" "+string(b.Cols[1].Text[i]) {
+						right++
+					}
+					truth = truth[1:]
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows += n
+		}
+		if e := merged.Evaluation(); rows != e.Len() || target == "class" &&
+			math.Abs(float64(right)/float64(rows)-e.Scores()[0].Value) > 1e-12 {
+			t.Errorf("%d of %d rows are right, the evaluation of %d has %v", right, rows, e.Len(), e.Scores()[0])
+		}
+	}
+}
