@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
@@ -48,8 +49,19 @@ func initial(t testing.TB, c models.Config) *model.Store {
 		t.Fatal(err)
 	}
 	x := tensors.FromFlatDataAndDimensions(tokens(c.Length), 1, c.Length)
-	if _, err := exec.Compile(x.Shape()); err != nil {
+	if err := compileAndFill(exec, store, c, []any{x}); err != nil {
 		t.Fatal(err)
+	}
+	return store
+}
+
+func compileAndFill(exec *model.Exec, store *model.Store, c models.Config, batch []any) error {
+	var at []shapes.Shape
+	for _, x := range batch {
+		at = append(at, x.(*tensors.Tensor).Shape())
+	}
+	if _, err := exec.Compile(at...); err != nil {
+		return err
 	}
 	for v := range store.IterVariables() {
 		if v.HasValue() {
@@ -62,10 +74,10 @@ func initial(t testing.TB, c models.Config) *model.Store {
 			}
 		}
 		if err := v.SetValue(tensors.FromFlatDataAndDimensions(w, v.Shape().Dimensions...)); err != nil {
-			t.Fatal(err)
+			return err
 		}
 	}
-	return store
+	return nil
 }
 
 func logits(t testing.TB, c models.Config, store *model.Store, x []int32) []float32 {

@@ -20,9 +20,10 @@ func main() {
 }
 
 func run(args []string) error {
-	commands := map[string]func([]string) error{"bench": bench, "train": trainCommand, "generate": generate}
+	commands := map[string]func([]string) error{"bench": bench, "train": trainCommand, "generate": generate,
+		"lab": laboratory}
 	if len(args) == 0 || commands[args[0]] == nil {
-		return fmt.Errorf("usage: rfx bench|train|generate [flags] (rfx train -h lists them)")
+		return fmt.Errorf("usage: rfx bench|train|generate|lab [flags] (rfx train -h lists them)")
 	}
 	err := commands[args[0]](args[1:])
 	if errors.Is(err, flag.ErrHelp) {

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/randfeat/randfeat/gomlx/backend"
+	"github.com/randfeat/randfeat/gomlx/lab"
+)
+
+func laboratory(args []string) error {
+	flags := flag.NewFlagSet("rfx lab", flag.ContinueOnError)
+	name := flags.String("backend", "", "go, xla:cuda, xla:cpu; empty: the fastest found")
+	dir := flags.String("data-dir", os.Getenv("RANDFEAT_DATA"), "folder of the data sets")
+	quick := flags.Bool("quick", false, "tiny sizes, to see that it works: the numbers mean nothing")
+	limit := flags.Duration("limit", 0, "no run begins after so long; 0: no limit")
+	seeds := flags.Int("seeds", 0, "seeds; 0: 3")
+	usage := "usage: rfx lab [flags] darkformer | mnist | fashion_mnist | glue, or rfx lab table ROWS.jsonl"
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() == 2 && flags.Arg(0) == "table" {
+		f, err := os.Open(flags.Arg(1))
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return lab.Tables(os.Stdout, f)
+	}
+	if flags.NArg() != 1 {
+		return fmt.Errorf("%s", usage)
+	}
+	b, line, err := backend.Open(*name)
+	if err != nil {
+		return err
+	}
+	defer b.Finalize()
+	fmt.Fprintln(os.Stderr, line)
+	l := &lab.Lab{Backend: b, Data: *dir, Quick: *quick, Out: os.Stdout, Log: os.Stderr, Seeds: *seeds}
+	if *limit > 0 {
+		l.Until = time.Now().Add(*limit)
+	}
+	switch flags.Arg(0) {
+	case "darkformer":
+		return l.DarkFormer()
+	case "mnist", "fashion_mnist":
+		return l.ViT(flags.Arg(0))
+	case "glue":
+		return l.GLUE()
+	}
+	return fmt.Errorf("%s", usage)
+}

@@ -1,0 +1,93 @@
+package lab
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/randfeat/randfeat/gomlx/corpus"
+	"github.com/randfeat/randfeat/gomlx/models"
+	"github.com/randfeat/randfeat/gomlx/text"
+	"github.com/randfeat/randfeat/gomlx/train"
+)
+
+// GLUE pretrains an encoder with exact attention by masked words of the Penn Treebank and the training sentences, then
+// fine-tunes it on small GLUE sets with other attention: Chefs' Table 2 in small.
+func (l *Lab) GLUE() error {
+	sets := []string{"SST2", "CoLA", "MRPC", "RTE"}
+	if l.Quick {
+		sets = sets[:1]
+	}
+	learn, held, err := corpus.Texts(l.Data, "ptb")
+	if err != nil {
+		return err
+	}
+	if l.Quick {
+		learn, held = learn[:20000], held[:5000]
+	}
+	type task struct{ train, held []corpus.Sentence }
+	tasks := map[string]task{}
+	var all strings.Builder
+	all.WriteString(learn)
+	for _, name := range sets {
+		a, b, err := corpus.Sentences(l.Data, name)
+		if err != nil {
+			return err
+		}
+		if l.Quick {
+			a, b = a[:40], b[:20]
+		}
+		tasks[name] = task{a, b}
+		for _, s := range a {
+			all.WriteString(strings.ToLower(s.Text) + "\n")
+		}
+	}
+	v, err := text.Learn(text.Words, all.String(), l.pick(10000, 500))
+	if err != nil {
+		return err
+	}
+	mask := int32(v.Size())
+	m := models.Config{Kind: models.Masked, Vocab: v.Size() + 1, Length: l.pick(64, 16), Layers: l.pick(4, 1),
+		Width: l.pick(128, 16), Heads: l.pick(4, 2)}
+	masked, err := corpus.NewMasked(v.Encode(all.String()), v.Encode(held), l.pick(64, 4), m.Length, l.pick(10, 1), mask,
+		int32(m.Vocab))
+	if err != nil {
+		return err
+	}
+	c := train.Config{Steps: l.pick(3000, 3), Warmup: l.pick(100, 1), Rate: 1e-3, Floor: 0.05, Decay: 0.01, Clip: 1, Seed: 1}
+	base, err := l.pretrain("glue", m, c, masked)
+	if err != nil {
+		return err
+	}
+	m.Kind, m.Classes = models.Classifier, 2
+	for _, name := range sets {
+		items := func(in []corpus.Sentence) (out []corpus.Item) {
+			for _, s := range in {
+				out = append(out, corpus.Item{Tokens: v.Encode(strings.ToLower(s.Text)), Label: s.Label})
+			}
+			return out
+		}
+		source, err := corpus.NewLabelled(items(tasks[name].train), items(tasks[name].held), l.pick(32, 4), m.Length, 2)
+		if err != nil {
+			return err
+		}
+		steps := l.pick(3*len(tasks[name].train)/32, 2)
+		tune := train.Config{Steps: steps, Warmup: max(1, steps/10), Rate: 3e-4, Floor: 0.05, Decay: 0.01, Clip: 1}
+		methods := visionMethods(l.pick(32, 4))
+		if l.Quick {
+			methods = methods[:2]
+		}
+		for _, how := range methods {
+			s, err := l.open(m, how, tune, source)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			for seed := range l.seeds() {
+				if err := s.run(Row{Experiment: "glue", Part: name, Seed: uint64(seed + 1)}, tune, base, nil); err != nil {
+					return err
+				}
+			}
+			s.t.Close()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+// Package lab repeats experiments of the papers on models small enough to train within minutes: DARKFormer's Figures
+// 2–5, the vision Transformers of Chefs' Random Tables (Figure 4) and SimRF (Figure 9), and Chefs' Table 2. Every
+// measurement is one Row; Tables makes Markdown of them, with intervals over seeds and the papers' ordering.
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/gomlx/compute"
+
+	"github.com/randfeat/randfeat/gomlx/models"
+	"github.com/randfeat/randfeat/gomlx/train"
+)
+
+// Row is one measurement.
+type Row struct {
+	Experiment string  `json:"experiment"`
+	Part       string  `json:"part"` // what is compared
+	Method     string  `json:"method"`
+	Seed       uint64  `json:"seed"`
+	Rate       float64 `json:"rate,omitempty"`
+	Step       int     `json:"step,omitempty"`
+	Loss       float64 `json:"loss,omitempty"`
+	Accuracy   float64 `json:"accuracy,omitempty"`
+	Patches    int     `json:"patches,omitempty"`
+	PerSecond  float64 `json:"steps_per_s,omitempty"`
+	Spikes     int     `json:"spikes"`
+	Worst      float64 `json:"worst,omitempty"` // the largest training loss after the first steps
+	Error      string  `json:"error,omitempty"`
+}
+
+// Lab runs experiments.
+type Lab struct {
+	Backend compute.Backend
+	Data    string    // folder of the data sets
+	Quick   bool      // sizes for a test on the Go backend: the numbers mean nothing
+	Out     io.Writer // rows as lines of JSON
+	Log     io.Writer
+	Until   time.Time // no run begins after; zero: no limit
+	Seeds   int       // 0: 3, or 2 if Quick
+}
+
+// ErrTime is returned when Until has passed.
+var ErrTime = errors.New("out of time")
+
+func (l *Lab) pick(full, quick int) int {
+	if l.Quick {
+		return quick
+	}
+	return full
+}
+
+func (l *Lab) seeds() int {
+	if l.Seeds > 0 {
+		return l.Seeds
+	}
+	return l.pick(3, 2)
+}
+
+func (l *Lab) write(r Row) error { return json.NewEncoder(l.Out).Encode(r) }
+
+func (l *Lab) says(format string, args ...any) {
+	if l.Log != nil {
+		fmt.Fprintf(l.Log, "%s "+format+"\n", append([]any{time.Now().Format("15:04:05")}, args...)...)
+	}
+}
+
+func (l *Lab) late() bool { return !l.Until.IsZero() && time.Now().After(l.Until) }
+
+// method is a way to attend.
+type method struct {
+	name, attention string
+	dark            bool
+	fit             bool
+}
+
+func (m method) apply(c models.Config) models.Config {
+	c.Attention, c.Dark = m.attention, m.dark
+	return c
+}
+
+// fitAfter is the step after which a method is fitted: the first has shown rows.
+func (m method) fitAfter() int {
+	if m.fit {
+		return 1
+	}
+	return 0
+}
+
+// session is one compiled model that many runs share.
+type session struct {
+	*Lab
+	t      *train.Trainer
+	method method
+}
+
+func (l *Lab) open(m models.Config, how method, c train.Config, s train.Source) (*session, error) {
+	from := time.Now()
+	c.Fit = how.fitAfter()
+	t, err := train.New(l.Backend, how.apply(m), c, s)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", how.name, err)
+	}
+	if _, err := t.Step(); err != nil { // compiles what is left
+		return nil, fmt.Errorf("%s: %w", how.name, err)
+	}
+	if _, err := t.Evaluate(); err != nil {
+		return nil, fmt.Errorf("%s: %w", how.name, err)
+	}
+	l.says("%s: compiled in %.1f s", how.name, time.Since(from).Seconds())
+	return &session{l, t, how}, nil
+}
+
+// run trains from parameters, nil: new ones, and writes a row at each of some steps. A run that diverges ends with a row
+// that says so.
+func (s *session) run(row Row, c train.Config, base map[string][]float32, at map[int]bool) error {
+	if s.late() {
+		return ErrTime
+	}
+	t := s.t
+	c.Fit = s.method.fitAfter()
+	c.Accumulate = 1
+	c.Beta1, c.Beta2 = t.Config.Beta1, t.Config.Beta2
+	t.Config = c
+	if err := t.Reset(row.Seed); err != nil {
+		return err
+	}
+	if base != nil {
+		if err := t.Put(base); err != nil {
+			return err
+		}
+	}
+	row.Method, row.Rate = s.method.name, c.Rate
+	from := time.Now()
+	var w spikes
+	for range c.Steps {
+		r, err := t.Step()
+		if errors.Is(err, train.ErrDiverged) {
+			row.Error, row.Step = err.Error(), t.Done()
+			return s.write(row)
+		}
+		if err != nil {
+			return err
+		}
+		w.add(r.Loss)
+		if at[t.Done()] || t.Done() == c.Steps {
+			e, err := t.Evaluate()
+			if err != nil {
+				return err
+			}
+			row.Step, row.Loss, row.Accuracy, row.Spikes, row.Worst = t.Done(), e.Loss, e.Accuracy, w.count, w.worst
+			if err := s.write(row); err != nil {
+				return err
+			}
+		}
+	}
+	s.says("%s %s seed %d rate %g: loss %.4f accuracy %.4f, %.1f s", row.Part, row.Method, row.Seed, row.Rate, row.Loss,
+		row.Accuracy, time.Since(from).Seconds())
+	return nil
+}
+
+// spikes counts sharp increases of a loss: more than 0.3 nats above the mean of the last 20.
+type spikes struct {
+	last  []float64
+	count int
+	worst float64
+}
+
+func (s *spikes) add(loss float64) {
+	if n := len(s.last); n >= 20 {
+		var mean float64
+		for _, x := range s.last[n-20:] {
+			mean += x / 20
+		}
+		if loss > mean+0.3 {
+			s.count++
+		}
+		s.worst = max(s.worst, loss)
+	}
+	s.last = append(s.last, loss)
+}

@@ -1,0 +1,342 @@
+package lab
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// sample is the values of seeds.
+type sample map[uint64]float64
+
+// interval is the mean and the half width of its 95 % interval (Student), NaN for one seed.
+func (s sample) interval() (mean, half float64) {
+	n := float64(len(s))
+	for _, seed := range keys(s) {
+		mean += s[seed] / n
+	}
+	var v float64
+	for _, seed := range keys(s) {
+		v += (s[seed] - mean) * (s[seed] - mean)
+	}
+	if n < 2 {
+		return mean, math.NaN()
+	}
+	t := distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(0.975)
+	return mean, t * math.Sqrt(v/(n-1)/n)
+}
+
+func (s sample) String() string {
+	if len(s) == 0 {
+		return "–"
+	}
+	mean, half := s.interval()
+	if math.IsNaN(half) {
+		return fmt.Sprintf("%.4f", mean)
+	}
+	return fmt.Sprintf("%.4f ± %.4f", mean, half)
+}
+
+// minus are the differences of the seeds that both have.
+func (s sample) minus(o sample) sample {
+	d := sample{}
+	for seed, x := range s {
+		if y, ok := o[seed]; ok {
+			d[seed] = x - y
+		}
+	}
+	return d
+}
+
+// verdict on the claim that differences are positive.
+func (s sample) verdict() string {
+	mean, half := s.interval()
+	switch {
+	case len(s) < 2:
+		return "not measured"
+	case mean-half > 0:
+		return "reproduced"
+	case mean+half < 0:
+		return "**opposite**"
+	}
+	return "not told apart"
+}
+
+func keys[K cmp.Ordered, V any](m map[K]V) []K {
+	all := make([]K, 0, len(m))
+	for k := range m {
+		all = append(all, k)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// results are the rows of all experiments.
+type results []Row
+
+// of is a value per seed of rows that agree.
+func (r results) of(value func(Row) float64, where func(Row) bool) sample {
+	s := sample{}
+	for _, row := range r {
+		if row.Error == "" && where(row) {
+			s[row.Seed] = value(row)
+		}
+	}
+	return s
+}
+
+func accuracy(r Row) float64 { return r.Accuracy }
+func loss(r Row) float64     { return r.Loss }
+
+func (r results) methods(part string) []string {
+	var all []string
+	for _, row := range r {
+		if row.Part == part && !slices.Contains(all, row.Method) {
+			all = append(all, row.Method)
+		}
+	}
+	return all
+}
+
+func (r results) steps(part string) []int {
+	all := map[int]bool{}
+	for _, row := range r {
+		if row.Part == part && row.Error == "" {
+			all[row.Step] = true
+		}
+	}
+	return keys(all)
+}
+
+// Tables writes the tables of rows, lines of JSON, as Markdown.
+func Tables(w io.Writer, rows io.Reader) error {
+	by := map[string]results{}
+	lines := bufio.NewScanner(rows)
+	lines.Buffer(nil, 1<<20)
+	for n := 1; lines.Scan(); n++ {
+		var r Row
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+		by[r.Experiment] = append(by[r.Experiment], r)
+	}
+	if err := lines.Err(); err != nil {
+		return err
+	}
+	out := bufio.NewWriter(w)
+	for _, name := range keys(by) {
+		switch r := by[name]; {
+		case name == "darkformer":
+			r.darkformer(out)
+		case name == "glue":
+			r.glue(out)
+		case strings.HasPrefix(name, "vit "):
+			r.vit(out, strings.TrimPrefix(name, "vit "))
+		default:
+			return fmt.Errorf("no experiment %q", name)
+		}
+	}
+	return out.Flush()
+}
+
+func header(w io.Writer, cells ...string) {
+	line(w, cells...)
+	line(w, slices.Repeat([]string{"---"}, len(cells))...)
+}
+
+func line(w io.Writer, cells ...string) { fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | ")) }
+
+// claim is an ordering of a paper beside ours.
+func claim(w io.Writer, paper, what string, d sample) {
+	line(w, paper, what, d.String(), d.verdict())
+}
+
+func (r results) darkformer(w io.Writer) {
+	fmt.Fprintln(w, "### DARKFormer, Figures 2–5: held-out accuracy of the next character")
+	fmt.Fprintln(w)
+	for _, row := range r {
+		if row.Part == "pretraining" {
+			fmt.Fprintf(w, "Pretrained with exact attention, %d steps: loss %.4f, accuracy %.4f.\n\n", row.Step, row.Loss, row.Accuracy)
+		}
+	}
+	for _, part := range []string{"full", "partial", "M only"} {
+		steps := r.steps(part)
+		if len(steps) == 0 {
+			continue
+		}
+		head := []string{"fine-tuning, " + part}
+		for _, s := range steps {
+			head = append(head, fmt.Sprintf("%d steps", s))
+		}
+		header(w, append(head, "last loss")...)
+		for _, m := range r.methods(part) {
+			cells := []string{m}
+			var last sample
+			for _, s := range steps {
+				at := func(row Row) bool { return row.Part == part && row.Method == m && row.Step == s }
+				cells, last = append(cells, r.of(accuracy, at).String()), r.of(loss, at)
+			}
+			line(w, append(cells, last.String())...)
+		}
+		fmt.Fprintln(w)
+	}
+	at := func(part, m string, i int) sample {
+		steps := r.steps(part)
+		if len(steps) == 0 {
+			return nil
+		}
+		s := steps[min(i, len(steps)-1)]
+		return r.of(accuracy, func(row Row) bool { return row.Part == part && row.Method == m && row.Step == s })
+	}
+	header(w, "the paper", "here", "difference of accuracies", "verdict")
+	const early, last = 1, 99
+	claim(w, "Fig 2: DARK above Performer, soon", "dark − performer, second column", at("full", "dark", early).minus(at("full", "performer", early)))
+	claim(w, "Fig 2: exact above DARK", "exact − dark, last", at("full", "exact", last).minus(at("full", "dark", last)))
+	claim(w, "Fig 2: DARK above LFK", "dark − lfk, second column", at("full", "dark", early).minus(at("full", "lfk", early)))
+	claim(w, "Fig 2: features above constant", "performer − constant, last", at("full", "performer", last).minus(at("full", "constant", last)))
+	claim(w, "Fig 2: features above random", "performer − random, last", at("full", "performer", last).minus(at("full", "random", last)))
+	gap := at("full", "dark", early).minus(at("full", "performer", early)).
+		minus(at("full", "dark", last).minus(at("full", "performer", last)))
+	claim(w, "Fig 3: Performer closes the gap later", "gap, second column − last", gap)
+	claim(w, "Fig 4: DARK above Performer, partial", "dark − performer, last", at("partial", "dark", last).minus(at("partial", "performer", last)))
+	claim(w, "(ours) OPRF × simplex above Performer", "oprf-simplex − performer, second column", at("full", "oprf-simplex", early).minus(at("full", "performer", early)))
+	claim(w, "(ours) adaptive above Performer", "adaptive − performer, second column", at("full", "adaptive", early).minus(at("full", "performer", early)))
+	claim(w, "(ours) adaptive above DARK", "adaptive − dark, second column", at("full", "adaptive", early).minus(at("full", "dark", early)))
+	fmt.Fprintln(w)
+
+	rates := map[float64]bool{}
+	for _, row := range r {
+		if row.Part == "sweep" {
+			rates[row.Rate] = true
+		}
+	}
+	if len(rates) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "Figure 5, learning rates: last loss; spikes (steps more than 0.3 nats above the mean of the 20 before), the worst loss, runs that diverged.")
+	fmt.Fprintln(w)
+	methods := r.methods("sweep")
+	header(w, append([]string{"rate"}, methods...)...)
+	total := map[string]sample{}
+	for _, rate := range keys(rates) {
+		cells := []string{fmt.Sprintf("%g", rate)}
+		for _, m := range methods {
+			at := func(row Row) bool {
+				return row.Part == "sweep" && row.Method == m && row.Rate == rate && row.Step == r.steps("sweep")[len(r.steps("sweep"))-1]
+			}
+			spikes, worst, failed := 0, 0.0, 0
+			for _, row := range r {
+				if row.Part == "sweep" && row.Method == m && row.Rate == rate && row.Error != "" {
+					failed++
+				}
+				if row.Error == "" && at(row) {
+					spikes, worst = spikes+row.Spikes, max(worst, row.Worst)
+					if total[m] == nil {
+						total[m] = sample{}
+					}
+					total[m][row.Seed] += float64(row.Spikes)
+				}
+			}
+			cells = append(cells, fmt.Sprintf("%s; %d, %.2f, %d", r.of(loss, at), spikes, worst, failed))
+		}
+		line(w, cells...)
+	}
+	fmt.Fprintln(w)
+	header(w, "the paper", "here", "difference of spikes per seed", "verdict")
+	claim(w, "Fig 5: fewer spikes with DARK", "performer − dark, all rates", total["performer"].minus(total["dark"]))
+	fmt.Fprintln(w)
+}
+
+func (r results) vit(w io.Writer, set string) {
+	fmt.Fprintf(w, "### Vision Transformers on %s: test accuracy\n\n", set)
+	last := func(part, m string) sample {
+		s := r.steps(part)
+		if len(s) == 0 {
+			return nil
+		}
+		return r.of(accuracy, func(row Row) bool { return row.Part == part && row.Method == m && row.Step == s[len(s)-1] })
+	}
+	header(w, "attention", "from nothing", "fine-tuned from exact")
+	for _, m := range r.methods("scratch") {
+		line(w, m, last("scratch", m).String(), last("fine-tuned", m).String())
+	}
+	fmt.Fprintln(w)
+	header(w, "the paper", "here", "difference of accuracies", "verdict")
+	for _, part := range []string{"scratch", "fine-tuned"} {
+		claim(w, "Chefs Fig 4: FAVOR++ above FAVOR+", "favor++ − favor+, "+part, last(part, "favor++").minus(last(part, "favor+")))
+		claim(w, "SimRF Fig 9: simplex above orthogonal", "simplex − favor++, "+part, last(part, "simplex").minus(last(part, "favor++")))
+	}
+	fmt.Fprintln(w)
+	patches := map[int]bool{}
+	for _, row := range r {
+		if row.Part == "speed" {
+			patches[row.Patches] = true
+		}
+	}
+	if len(patches) == 0 {
+		return
+	}
+	methods := r.methods("speed")
+	header(w, append([]string{"patches; training steps per second"}, methods...)...)
+	for _, n := range keys(patches) {
+		cells := []string{fmt.Sprint(n)}
+		for _, m := range methods {
+			cell := "–"
+			for _, row := range r {
+				if row.Part == "speed" && row.Method == m && row.Patches == n {
+					if cell = fmt.Sprintf("%.1f", row.PerSecond); row.Error != "" {
+						cell = "does not run"
+					}
+				}
+			}
+			cells = append(cells, cell)
+		}
+		line(w, cells...)
+	}
+	fmt.Fprintln(w)
+}
+
+func (r results) glue(w io.Writer) {
+	fmt.Fprintln(w, "### Chefs' Table 2 in small: accuracy on held-out sentences")
+	fmt.Fprintln(w)
+	var sets []string
+	for _, row := range r {
+		if row.Part == "pretraining" {
+			fmt.Fprintf(w, "Pretrained by masked words with exact attention, %d steps: loss %.4f, accuracy %.4f.\n\n", row.Step, row.Loss, row.Accuracy)
+		} else if !slices.Contains(sets, row.Part) {
+			sets = append(sets, row.Part)
+		}
+	}
+	var methods []string
+	for _, s := range sets {
+		for _, m := range r.methods(s) {
+			if !slices.Contains(methods, m) {
+				methods = append(methods, m)
+			}
+		}
+	}
+	of := func(set, m string) sample {
+		return r.of(accuracy, func(row Row) bool { return row.Part == set && row.Method == m })
+	}
+	header(w, append([]string{"attention"}, sets...)...)
+	for _, m := range methods {
+		cells := []string{m}
+		for _, s := range sets {
+			cells = append(cells, of(s, m).String())
+		}
+		line(w, cells...)
+	}
+	fmt.Fprintln(w)
+	header(w, "the paper", "here", "difference of accuracies", "verdict")
+	for _, s := range sets {
+		claim(w, "Table 2: FAVOR++ above FAVOR+", s, of(s, "favor++").minus(of(s, "favor+")))
+	}
+	fmt.Fprintln(w)
+}
