@@ -1,8 +1,10 @@
-// Command rfx measures and trains attention with random features on GoMLX.
+// Command rfx measures and trains attention with random features on GoMLX, and converts pretrained models to it.
 //
 //	rfx bench -lengths 1024,4096,16384
 //	rfx train -data ptb -tokens words -attention oprf:simplex:64 -out run
 //	rfx generate -run run -prompt "the company"
+//	rfx convert MODEL_DIR -family oprf -window 32 -text calibration.txt -out converted
+//	rfx eval MODEL_DIR converted -text other.txt
 package main
 
 import (
@@ -21,9 +23,9 @@ func main() {
 
 func run(args []string) error {
 	commands := map[string]func([]string) error{"bench": bench, "train": trainCommand, "generate": generate,
-		"lab": laboratory}
+		"lab": laboratory, "convert": convert, "eval": eval}
 	if len(args) == 0 || commands[args[0]] == nil {
-		return fmt.Errorf("usage: rfx bench|train|generate|lab [flags] (rfx train -h lists them)")
+		return fmt.Errorf("usage: rfx bench|train|generate|lab|convert|eval [flags] (rfx train -h lists them)")
 	}
 	err := commands[args[0]](args[1:])
 	if errors.Is(err, flag.ErrHelp) {

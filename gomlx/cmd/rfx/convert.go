@@ -1,0 +1,179 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/gomlx/backend"
+	"github.com/randfeat/randfeat/gomlx/pretrained"
+)
+
+type convertFlags struct {
+	backend, out, family, coupling, text string
+	m, window, sinks, length, passages   int
+	seed                                 uint64
+	json                                 bool
+}
+
+// converted is what rfx convert says.
+type converted struct {
+	Model    string      `json:"model"`
+	Out      string      `json:"out,omitempty"`
+	Passages int         `json:"passages"` // of the calibration
+	Tested   int         `json:"tested"`   // others, of the errors
+	Length   int         `json:"length"`
+	Errors   [][]float64 `json:"errors"` // |o − ô|/|o| by layer and head
+	Unused   []string    `json:"unused,omitempty"`
+}
+
+func convert(args []string) error {
+	var f convertFlags
+	flags := flag.NewFlagSet("rfx convert", flag.ContinueOnError)
+	flags.StringVar(&f.backend, "backend", "", "go, xla:cuda, xla:cpu; empty: the fastest found")
+	flags.StringVar(&f.out, "out", "", "folder of the converted model; empty: errors are printed, nothing is written")
+	flags.StringVar(&f.family, "family", "oprf", "family of features; dark trains with rfx finetune")
+	flags.StringVar(&f.coupling, "coupling", "orthogonal", "coupling of projections")
+	flags.IntVar(&f.m, "m", 256, "projections")
+	flags.IntVar(&f.window, "window", 0, "nearest keys with exact weights")
+	flags.IntVar(&f.sinks, "sinks", 0, "first keys with exact weights")
+	flags.StringVar(&f.text, "text", "", "text to calibrate on, and to measure the errors with; required")
+	flags.IntVar(&f.length, "length", 256, "tokens of a passage")
+	flags.IntVar(&f.passages, "passages", 8, "passages at most; the last quarter, one at least, measures")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of the projections")
+	flags.BoolVar(&f.json, "json", false, "for machines")
+	dir, err := oneFolder(flags, args, "rfx convert MODEL_DIR -text FILE -out DIR")
+	if err != nil {
+		return err
+	}
+	if f.text == "" {
+		return fmt.Errorf("name a text to calibrate on: -text FILE")
+	}
+	spec := randfeat.Spec{M: f.m, Seed: f.seed}
+	if spec.Family, err = family.Parse(f.family); err != nil {
+		return fmt.Errorf("-family: %w", err)
+	}
+	if spec.Coupling, err = coupling.Parse(f.coupling); err != nil {
+		return fmt.Errorf("-coupling: %w", err)
+	}
+	m, err := pretrained.Load(dir)
+	if err != nil {
+		return err
+	}
+	passages, err := readPassages(m, f.text, f.length, f.passages)
+	if err != nil {
+		return err
+	}
+	if len(passages) < 2 {
+		return fmt.Errorf("%s has one passage of %d tokens; take a longer text or -length: errors are measured on others than the fit",
+			f.text, f.length)
+	}
+	b, line, err := backend.Open(f.backend)
+	if err != nil {
+		return err
+	}
+	defer b.Finalize()
+	fmt.Fprintln(os.Stderr, line)
+	cut := len(passages) - max(1, len(passages)/4)
+	a, err := m.Calibrate(b, pretrained.Plan{Spec: spec, Window: f.window, Sinks: f.sinks}, passages[:cut])
+	if err != nil {
+		return err
+	}
+	errs, err := m.Errors(b, a, passages[cut:])
+	if err != nil {
+		return err
+	}
+	if err := m.SetAttention(a); err != nil {
+		return err
+	}
+	if f.out != "" {
+		if err := m.Save(f.out); err != nil {
+			return err
+		}
+	}
+	r := converted{Model: dir, Out: f.out, Passages: cut, Tested: len(passages) - cut, Length: f.length, Errors: errs,
+		Unused: m.Unused}
+	if f.json {
+		return json.NewEncoder(os.Stdout).Encode(r)
+	}
+	r.print(os.Stdout)
+	return nil
+}
+
+func (r converted) print(w io.Writer) {
+	fmt.Fprintf(w, "relative error of attention by layer and head: fitted on %d passages of %d tokens, measured on %d others\n",
+		r.Passages, r.Length, r.Tested)
+	var all []float64
+	for l, row := range r.Errors {
+		fmt.Fprintf(w, "layer %2d ", l)
+		for _, e := range row {
+			fmt.Fprintf(w, " %6.3f", e)
+		}
+		fmt.Fprintln(w)
+		all = append(all, row...)
+	}
+	slices.Sort(all)
+	fmt.Fprintf(w, "median %.3f, worst %.3f\n", all[len(all)/2], all[len(all)-1])
+	if len(r.Unused) > 0 {
+		fmt.Fprintf(w, "%d tensors of the folder have no place in the model and were left out, e.g. %s\n", len(r.Unused), r.Unused[0])
+	}
+	if r.Out == "" {
+		fmt.Fprintln(w, "nothing was written: name a folder by -out")
+		return
+	}
+	fmt.Fprintf(w, "written to %s; compare with rfx eval %s %s -text FILE\n", r.Out, r.Model, r.Out)
+}
+
+// oneFolder parses flags before and after the one argument.
+func oneFolder(flags *flag.FlagSet, args []string, usage string) (string, error) {
+	all, err := arguments(flags, args)
+	if err != nil {
+		return "", err
+	}
+	if len(all) != 1 {
+		return "", fmt.Errorf("usage: %s (-h lists the flags)", usage)
+	}
+	return all[0], nil
+}
+
+// arguments parses flags wherever they stand.
+func arguments(flags *flag.FlagSet, args []string) (all []string, err error) {
+	for {
+		if err := flags.Parse(args); err != nil {
+			return nil, err
+		}
+		if flags.NArg() == 0 {
+			return all, nil
+		}
+		all = append(all, flags.Arg(0))
+		args = flags.Args()[1:]
+	}
+}
+
+// readPassages are the first n passages of a text file.
+func readPassages(m *pretrained.Model, file string, length, n int) ([][]int32, error) {
+	if n < 1 {
+		return nil, fmt.Errorf("-passages %d: take one at least", n)
+	}
+	in, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	// Sixteen bytes per token are more than texts have; the rest of a long file is not read.
+	b, err := io.ReadAll(io.LimitReader(in, int64(length)*int64(n)*16))
+	if err != nil {
+		return nil, err
+	}
+	all, err := m.Tokens(string(b), length)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return all[:min(n, len(all))], nil
+}

@@ -1,0 +1,198 @@
+package pretrained
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
+	exact "github.com/gomlx/gomlx/ml/layers/attention"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/gomlx/rfx"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// Attention says how the heads of a model attend. Its JSON form is attention.json in the folder.
+type Attention struct {
+	// Heads has the spec of every key/value head of every layer; a layer without specs is exact.
+	Heads [][]randfeat.Spec `json:"heads"`
+	// Window and Sinks give near and first keys their exact weights (rfx.Attention).
+	Window int `json:"window,omitempty"`
+	Sinks  int `json:"sinks,omitempty"`
+}
+
+const attentionFile = "attention.json"
+
+func (m *Model) readAttention() error {
+	path := filepath.Join(m.dir, attentionFile)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	var a Attention
+	if err := d.Decode(&a); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := m.SetAttention(a); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// kernelOf is the kernel of the scores: exp(Scale·q·k).
+func (c Config) kernelOf() kernel.Kernel {
+	return kernel.Kernel{Kind: kernel.Softmax, Scale: 1 / math.Sqrt(c.Scale)}
+}
+
+// SetAttention checks that the specs fit the model, and uses them. The matrices M of family dark become weights.
+func (m *Model) SetAttention(a Attention) error {
+	if len(a.Heads) != 0 && len(a.Heads) != m.Layers {
+		return fmt.Errorf("%w: specs for %d layers, the model has %d", ErrModel, len(a.Heads), m.Layers)
+	}
+	if a.Window < 0 || a.Sinks < 0 {
+		return fmt.Errorf("%w: window %d, sinks %d", ErrModel, a.Window, a.Sinks)
+	}
+	for name := range m.weights { // of an attention that was there before
+		var l int
+		if _, err := fmt.Sscanf(name, darkFormat, &l); err == nil {
+			delete(m.weights, name)
+		}
+	}
+	for l, specs := range a.Heads {
+		if len(specs) == 0 {
+			continue
+		}
+		if len(specs) != m.KVHeads {
+			return fmt.Errorf("%w: layer %d: %d specs for %d key/value heads", ErrModel, l, len(specs), m.KVHeads)
+		}
+		if m.Local(l) {
+			return fmt.Errorf("%w: layer %d has a window of its own and stays as it is", ErrModel, l)
+		}
+		base, dark, err := split(specs)
+		if err != nil {
+			return fmt.Errorf("layer %d: %w", l, err)
+		}
+		if _, err := rfx.NewMap(base...); err != nil {
+			return fmt.Errorf("layer %d: %w", l, err)
+		}
+		if dim := specs[0].Dim; dim != m.HeadDim {
+			return fmt.Errorf("%w: layer %d: specs of %d columns for heads of %d", ErrModel, l, dim, m.HeadDim)
+		}
+		if dark != nil {
+			m.weights[darkName(l)] = weight{[]int{m.KVHeads, len(dark) / m.KVHeads / m.HeadDim, m.HeadDim}, dark}
+		}
+	}
+	m.Attention = a
+	return nil
+}
+
+const darkFormat = "dark.%d"
+
+func darkName(layer int) string { return fmt.Sprintf(darkFormat, layer) }
+
+// split takes the matrices M out of specs of family dark, so that they can be trained: features of the base at Mx.
+func split(specs []randfeat.Spec) (base []randfeat.Spec, m []float32, err error) {
+	for h, s := range specs {
+		f, ok := s.Family.(family.DARK)
+		if !ok {
+			if m != nil {
+				return nil, nil, fmt.Errorf("%w: head %d is not of family dark, head 0 is", ErrModel, h)
+			}
+			base = append(base, s)
+			continue
+		}
+		if h > 0 && m == nil || f.M.IsEmpty() || f.M.Cols != s.Dim || !s.Kernel.M.IsEmpty() {
+			return nil, nil, fmt.Errorf("%w: head %d: family dark without a matrix of its own", ErrModel, h)
+		}
+		for i := range f.M.Rows {
+			for _, v := range f.M.Row(i) {
+				m = append(m, float32(v))
+			}
+		}
+		if s.Dim, s.Family = f.M.Rows, f.Base; s.Family == nil {
+			s.Family = family.Positive{}
+		}
+		base = append(base, s)
+	}
+	return base, m, nil
+}
+
+// Head is what one layer attended with: queries [batch, heads, length, dim], keys and values of key/value heads, and
+// the result like the queries.
+type Head struct{ Q, K, V, Out *Node }
+
+// attend is the attention of a layer.
+func (m *Model) attend(scope *model.Scope, l int, q, k, v *Node, see rfx.Visible) Head {
+	h := Head{Q: q, K: k, V: v}
+	if len(m.Attention.Heads) == 0 || len(m.Attention.Heads[l]) == 0 {
+		h.Out, _ = exact.Core(q, k, v, exact.LayoutBHSD, exact.CoreOptions{Scale: m.Scale,
+			AttentionMask: m.mask(l, q, see), UseCausalMask: m.Causal() && see.Mask == nil && !m.Local(l)})
+		return h
+	}
+	specs, dark, err := split(m.Attention.Heads[l])
+	if err == nil && dark != nil {
+		w := scope.GetVariable(darkName(l)).NodeValue(q.Graph())
+		q, k = multiply(q, w), multiply(k, w)
+	}
+	var maps *rfx.Map
+	if err == nil {
+		maps, err = rfx.NewMap(specs...)
+	}
+	if err != nil {
+		panic(fmt.Errorf("layer %d: %w", l, err))
+	}
+	a := rfx.Attention{Map: maps, Causal: m.Causal(), Window: m.Attention.Window, Sinks: m.Attention.Sinks}
+	h.Out = a.Forward(q, k, v, see)
+	return h
+}
+
+// multiply is M·x of every head; heads of x that share keys share M.
+func multiply(x, m *Node) *Node {
+	d := x.Shape().Dimensions
+	kv := m.Shape().Dimensions[0]
+	out := Einsum("bhld,hrd->bhlr", Reshape(x, d[0], kv, d[1]/kv*d[2], d[3]), m)
+	return Reshape(out, d[0], d[1], d[2], m.Shape().Dimensions[1])
+}
+
+// mask is the pairs that count in exact attention [batch, 1, queries, keys]; nil: all, or all before.
+func (m *Model) mask(l int, q *Node, see rfx.Visible) *Node {
+	local := m.Local(l)
+	if see.Mask == nil && !local {
+		return nil
+	}
+	g, b, n := q.Graph(), q.Shape().Dimensions[0], q.Shape().Dimensions[2]
+	var all *Node
+	and := func(on *Node) {
+		if on = BroadcastToDims(on, b, 1, n, n); all != nil {
+			on = LogicalAnd(all, on)
+		}
+		all = on
+	}
+	if m.Causal() {
+		and(Reshape(LowerTriangular(g, n), 1, 1, n, n))
+	}
+	if local {
+		at := shapes.Make(dtypes.Int32, n, n)
+		ahead := Sub(Iota(g, at, 0), Iota(g, at, 1))
+		and(Reshape(LessThan(ahead, Scalar(g, dtypes.Int32, m.Window)), 1, 1, n, n))
+	}
+	if see.Mask != nil {
+		and(Reshape(see.Mask, b, 1, 1, n))
+	}
+	return all
+}

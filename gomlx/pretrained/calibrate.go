@@ -1,0 +1,178 @@
+package pretrained
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention"
+)
+
+// Plan is how a model is to be converted.
+type Plan struct {
+	Spec          randfeat.Spec // family, coupling, projections and seed; kernel and dimension are those of the heads
+	Window, Sinks int           // of Attention
+}
+
+// record runs the model with exact attention and hands queries, keys, values and results of every layer of every
+// passage to visit, layers in order.
+func (m *Model) record(b compute.Backend, passages [][]int32, visit func(layer int, q, k, v, out seq) error) error {
+	plain := *m
+	plain.Attention = Attention{}
+	store := model.NewStore()
+	defer store.Finalize()
+	if err := plain.Fill(store); err != nil {
+		return err
+	}
+	exec, err := model.NewExec(b, store, func(scope *model.Scope, ids *graph.Node) []*graph.Node {
+		out := plain.Forward(scope, ids, nil)
+		var all []*graph.Node
+		for _, h := range out.Heads {
+			all = append(all, h.Q, h.K, h.V, h.Out)
+		}
+		// The Go backend (compute v0.1.5) runs past its buffers where the end of a graph serves no output.
+		return append(all, graph.ReduceAllSum(out.Hidden))
+	})
+	if err != nil {
+		return err
+	}
+	defer exec.Finalize()
+	for i, ids := range passages {
+		if err := m.checkIDs(ids); err != nil {
+			return fmt.Errorf("passage %d: %w", i, err)
+		}
+		all, err := exec.Call(tensors.FromFlatDataAndDimensions(ids, 1, len(ids)))
+		if err != nil {
+			return fmt.Errorf("passage %d: %w", i, err)
+		}
+		for l := range m.Layers {
+			var s [4]seq
+			for j, t := range all[4*l : 4*l+4] {
+				if s[j], err = fromTensor(t); err != nil {
+					return err
+				}
+			}
+			if err := visit(l, s[0], s[1], s[2], s[3]); err != nil {
+				return fmt.Errorf("layer %d: %w", l, err)
+			}
+		}
+		for _, t := range all {
+			if err := t.FinalizeAll(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+type seq = attention.Seq[float32]
+
+func fromTensor(t *tensors.Tensor) (seq, error) {
+	d := t.Shape().Dimensions
+	data, err := tensors.CopyFlatData[float32](t)
+	if err != nil {
+		return seq{}, err
+	}
+	s := attention.NewSeq[float32](d[0], d[1], d[2], d[3])
+	copy(s.Data, data)
+	return s, nil
+}
+
+// checkIDs finds ids of another vocabulary.
+func (m *Model) checkIDs(ids []int32) error {
+	if len(ids) == 0 {
+		return fmt.Errorf("%w: no tokens", ErrModel)
+	}
+	for i, id := range ids {
+		if id < 0 || int(id) >= m.Vocabulary {
+			return fmt.Errorf("%w: token %d has the id %d, the vocabulary has %d: tokens of another model?", ErrModel, i, id,
+				m.Vocabulary)
+		}
+	}
+	return nil
+}
+
+// Calibrate fits the plan's family to the queries and keys that every head has on some passages of tokens. Families
+// without parameters are taken as they are. Layers with a window of their own stay exact.
+func (m *Model) Calibrate(b compute.Backend, p Plan, passages [][]int32) (Attention, error) {
+	a := Attention{Window: p.Window, Sinks: p.Sinks, Heads: make([][]randfeat.Spec, m.Layers)}
+	p.Spec.Kernel, p.Spec.Dim = m.kernelOf(), m.HeadDim
+	stats := make([]*attention.HeadStats[float32], m.Layers)
+	for l := range stats {
+		spec := p.Spec
+		spec.Seed += uint64(l) * 0x9e3779b97f4a7c15 // layers have projections of their own
+		var err error
+		if stats[l], err = attention.NewHeadStats[float32](spec, m.KVHeads); err != nil {
+			return a, err
+		}
+	}
+	err := m.record(b, passages, func(l int, q, k, _, _ seq) error {
+		return stats[l].Add(q, k, nil, nil)
+	})
+	if err != nil {
+		return a, err
+	}
+	for l, s := range stats {
+		if m.Local(l) {
+			continue
+		}
+		if a.Heads[l], err = s.Fit(); err != nil {
+			return a, fmt.Errorf("layer %d: %w", l, err)
+		}
+	}
+	return a, nil
+}
+
+// Errors are |o − ô| / |o| of every layer and query head over some passages: o what exact attention gives, ô what a
+// gives for the same queries, keys and values. Layers that stay exact have zeros.
+func (m *Model) Errors(b compute.Backend, a Attention, passages [][]int32) ([][]float64, error) {
+	kind := make([]*attention.Linear[float32], m.Layers)
+	for l, specs := range a.Heads {
+		if len(specs) == 0 {
+			continue
+		}
+		maps, err := attention.NewMaps[float32](specs)
+		if err != nil {
+			return nil, fmt.Errorf("layer %d: %w", l, err)
+		}
+		kind[l] = &attention.Linear[float32]{Visibility: attention.Visibility{Causal: m.Causal()}, Maps: maps,
+			Window: a.Window, Sinks: a.Sinks}
+	}
+	wrong, all := make([][]float64, m.Layers), make([][]float64, m.Layers)
+	for l := range wrong {
+		wrong[l], all[l] = make([]float64, m.Heads), make([]float64, m.Heads)
+	}
+	err := m.record(b, passages, func(l int, q, k, v, want seq) error {
+		if kind[l] == nil {
+			return nil
+		}
+		got := attention.NewSeq[float32](1, m.Heads, q.Len, v.Dim)
+		if _, err := kind[l].Forward(got, q, k, v); err != nil {
+			return err
+		}
+		for h := range m.Heads {
+			g, w := got.Head(0, h), want.Head(0, h)
+			for i := range w.Rows {
+				for j, x := range w.Row(i) {
+					d := float64(g.Row(i)[j]) - float64(x)
+					wrong[l][h] += d * d
+					all[l][h] += float64(x) * float64(x)
+				}
+			}
+		}
+		return nil
+	})
+	for l := range wrong {
+		for h := range wrong[l] {
+			if all[l][h] > 0 {
+				wrong[l][h] = math.Sqrt(wrong[l][h] / all[l][h])
+			}
+		}
+	}
+	return wrong, err
+}

@@ -1,0 +1,244 @@
+package pretrained
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+)
+
+// Comparison is a model beside another on the same passages.
+type Comparison struct {
+	Length   int `json:"length"`
+	Passages int `json:"passages"`
+	// Encoders: mean and smallest cosine of the two embeddings of a passage, and the rank correlation (Spearman) of the
+	// similarities of all pairs of passages.
+	Cosine      float64 `json:"cosine,omitempty"`
+	CosineWorst float64 `json:"cosine_worst,omitempty"`
+	Rank        float64 `json:"rank,omitempty"`
+	// Decoders: perplexities of the next token, and |Δ|/|logits| about each token's mean.
+	Perplexity [2]float64 `json:"perplexity,omitzero"`
+	Logits     float64    `json:"logits,omitempty"`
+	// Ms is the time of one passage, the median; Cache the bytes that generation keeps per sequence at this length.
+	Ms    [2]float64 `json:"ms"`
+	Cache [2]int     `json:"cache_bytes,omitzero"`
+}
+
+// Compare runs both models on passages of one length.
+func Compare(b compute.Backend, first, second *Model, passages [][]int32) (Comparison, error) {
+	c := Comparison{Passages: len(passages)}
+	if first.Causal() != second.Causal() || first.Vocabulary != second.Vocabulary {
+		return c, fmt.Errorf("%w: a %s of %d tokens beside a %s of %d", ErrModel, first.Type, first.Vocabulary,
+			second.Type, second.Vocabulary)
+	}
+	if len(passages) == 0 {
+		return c, fmt.Errorf("%w: no passages", ErrModel)
+	}
+	c.Length = len(passages[0])
+	var out [2][][]float32
+	for i, m := range []*Model{first, second} {
+		var err error
+		if out[i], c.Ms[i], err = m.run(b, passages); err != nil {
+			return c, err
+		}
+		if m.Causal() {
+			c.Cache[i] = m.CacheBytes(c.Length)
+		}
+	}
+	if !first.Causal() {
+		c.embeddings(out)
+		return c, nil
+	}
+	var wrong, all float64
+	var loss [2]float64
+	n := 0
+	for p, ids := range passages {
+		for i := range len(ids) - 1 {
+			var rows [2][]float64
+			for j := range rows {
+				flat := out[j][p][i*first.Vocabulary : (i+1)*first.Vocabulary]
+				row, surprise := centred(flat, int(ids[i+1]))
+				rows[j] = row
+				loss[j] += surprise
+			}
+			for k, x := range rows[0] {
+				d := rows[1][k] - x
+				wrong += d * d
+				all += x * x
+			}
+			n++
+		}
+	}
+	c.Perplexity = [2]float64{math.Exp(loss[0] / float64(n)), math.Exp(loss[1] / float64(n))}
+	c.Logits = math.Sqrt(wrong / all)
+	return c, nil
+}
+
+// centred is logits less their mean, and −log p of a token.
+func centred(x []float32, token int) (row []float64, surprise float64) {
+	row = make([]float64, len(x))
+	var mean float64
+	for _, v := range x {
+		mean += float64(v) / float64(len(x))
+	}
+	top := math.Inf(-1)
+	for i, v := range x {
+		row[i] = float64(v) - mean
+		top = max(top, row[i])
+	}
+	var sum float64
+	for _, v := range row {
+		sum += math.Exp(v - top)
+	}
+	return row, top + math.Log(sum) - row[token]
+}
+
+// run is the embedding, or the logits of all tokens, of every passage, and the median time of one.
+func (m *Model) run(b compute.Backend, passages [][]int32) (out [][]float32, ms float64, err error) {
+	store := model.NewStore()
+	defer store.Finalize()
+	if err := m.Fill(store); err != nil {
+		return nil, 0, err
+	}
+	exec, err := model.NewExec1(b, store, func(scope *model.Scope, ids *graph.Node) *graph.Node {
+		hidden := m.Forward(scope, ids, nil).Hidden
+		if m.Causal() {
+			return m.Logits(scope, hidden)
+		}
+		return Embedding(hidden, nil)
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	defer exec.Finalize()
+	var times []float64
+	for i, ids := range passages {
+		if err := m.checkIDs(ids); err != nil {
+			return nil, 0, fmt.Errorf("passage %d: %w", i, err)
+		}
+		if len(ids) != len(passages[0]) {
+			return nil, 0, fmt.Errorf("passage %d has %d tokens, the first %d", i, len(ids), len(passages[0]))
+		}
+		for round := range 2 { // the first call compiles
+			if round == 1 && i > 0 {
+				break
+			}
+			from := time.Now()
+			t, err := exec.Call(tensors.FromFlatDataAndDimensions(ids, 1, len(ids)))
+			if err != nil {
+				return nil, 0, fmt.Errorf("passage %d: %w", i, err)
+			}
+			data, err := tensors.CopyFlatData[float32](t)
+			if err != nil {
+				return nil, 0, err
+			}
+			if i > 0 || round > 0 {
+				times = append(times, time.Since(from).Seconds()*1e3)
+				out = append(out, data)
+			}
+			if err := t.FinalizeAll(); err != nil {
+				return nil, 0, err
+			}
+		}
+	}
+	slices.Sort(times)
+	return out, times[len(times)/2], nil
+}
+
+// CacheBytes are what generation keeps of a sequence of length tokens, in float32: all keys and values of exact layers,
+// the sums and the near keys of those with features.
+func (m *Model) CacheBytes(length int) int {
+	total := 0
+	for l := range m.Layers {
+		pair := 2 * m.HeadDim
+		switch {
+		case m.Local(l):
+			total += m.KVHeads * pair * min(length, m.Window)
+		case len(m.Attention.Heads) == 0 || len(m.Attention.Heads[l]) == 0:
+			total += m.KVHeads * pair * length
+		default:
+			f, err := m.Attention.Heads[l][0].OutDim()
+			if err != nil {
+				panic(err) // SetAttention has drawn it
+			}
+			total += m.KVHeads * (f*(m.HeadDim+2) + pair*min(length, m.Attention.Window+m.Attention.Sinks))
+		}
+	}
+	return 4 * total
+}
+
+func (c *Comparison) embeddings(out [2][][]float32) {
+	dot := func(a, b []float32) (s float64) {
+		for i := range a {
+			s += float64(a[i]) * float64(b[i])
+		}
+		return s
+	}
+	c.CosineWorst = 1
+	n := len(out[0])
+	for i := range n {
+		v := dot(out[0][i], out[1][i])
+		c.Cosine += v / float64(n)
+		c.CosineWorst = min(c.CosineWorst, v)
+	}
+	var pairs [2][]float64
+	for i := range n {
+		for j := range i {
+			for k := range pairs {
+				pairs[k] = append(pairs[k], dot(out[k][i], out[k][j]))
+			}
+		}
+	}
+	c.Rank = correlation(ranks(pairs[0]), ranks(pairs[1]))
+}
+
+// ranks are those of values, ties their mean.
+func ranks(x []float64) []float64 {
+	order := make([]int, len(x))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		switch {
+		case x[a] < x[b]:
+			return -1
+		case x[a] > x[b]:
+			return 1
+		}
+		return 0
+	})
+	r := make([]float64, len(x))
+	for i := 0; i < len(order); {
+		j := i
+		for j < len(order) && x[order[j]] == x[order[i]] {
+			j++
+		}
+		for _, k := range order[i:j] {
+			r[k] = float64(i+j-1) / 2
+		}
+		i = j
+	}
+	return r
+}
+
+func correlation(a, b []float64) float64 {
+	var ma, mb, ab, aa, bb float64
+	for i := range a {
+		ma += a[i] / float64(len(a))
+		mb += b[i] / float64(len(b))
+	}
+	for i := range a {
+		ab += (a[i] - ma) * (b[i] - mb)
+		aa += (a[i] - ma) * (a[i] - ma)
+		bb += (b[i] - mb) * (b[i] - mb)
+	}
+	if aa == 0 || bb == 0 {
+		return 0
+	}
+	return ab / math.Sqrt(aa*bb)
+}

@@ -1,0 +1,261 @@
+package pretrained
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/randfeat/randfeat/gomlx/rfx"
+)
+
+// Output is what a model computes of token ids.
+type Output struct {
+	Hidden *Node  // [batch, length, width], after the last norm
+	Heads  []Head // of every layer
+}
+
+// Forward is the graph of a model whose weights a store has (Fill), on token ids [batch, length]. mask [batch, length]
+// is false for padding; nil: there is none.
+func (m *Model) Forward(scope *model.Scope, ids, mask *Node) Output {
+	if ids.Rank() != 2 {
+		panic(fmt.Errorf("token ids %s, want [batch, length]", ids.Shape()))
+	}
+	if n := ids.Shape().Dimensions[1]; n > m.Positions {
+		panic(fmt.Errorf("%w: %d tokens, the model has positions for %d", ErrModel, n, m.Positions))
+	}
+	n := net{m, scope.Store().Scope("/" + scopeName), ids.Graph(), rfx.Visible{Mask: mask}}
+	switch m.Type {
+	case "bert":
+		return n.bert(ids)
+	case "gpt2":
+		return n.gpt2(ids)
+	}
+	return n.llama(ids)
+}
+
+// Logits are those of a decoder [batch, length, vocabulary].
+func (m *Model) Logits(scope *model.Scope, hidden *Node) *Node {
+	name := "model.embed_tokens.weight"
+	switch {
+	case m.Type == "gpt2":
+		name = "wte.weight"
+	case !m.Tied:
+		name = "lm_head.weight"
+	case !m.Causal():
+		panic(fmt.Errorf("%w: a %s predicts no next token", ErrModel, m.Type))
+	}
+	n := net{Model: m, scope: scope.Store().Scope("/" + scopeName), g: hidden.Graph()}
+	return Einsum("blw,vw->blv", hidden, n.weight(name))
+}
+
+// Embedding is the mean of rows that count, of length one: what sentence encoders return.
+func Embedding(hidden, mask *Node) *Node {
+	if mask != nil {
+		on := ConvertDType(ExpandAxes(mask, -1), hidden.DType())
+		hidden = Mul(hidden, on)
+	}
+	sum := ReduceSum(hidden, 1)
+	return Div(sum, Sqrt(ReduceAndKeep(Square(sum), ReduceSum, -1)))
+}
+
+// net is the model in one graph.
+type net struct {
+	*Model
+	scope *model.Scope
+	g     *Graph
+	see   rfx.Visible
+}
+
+func (n net) weight(name string) *Node {
+	v := n.scope.GetVariable(name)
+	if v == nil {
+		panic(fmt.Errorf("%w: the store has no variable %s: call Fill first", ErrModel, name))
+	}
+	return v.NodeValue(n.g)
+}
+
+func (n net) has(name string) bool { return n.scope.GetVariable(name) != nil }
+
+// linear is Wx + b, W [out, in]; GPT-2 has [in, out].
+func (n net) linear(x *Node, name string) *Node {
+	how := "bli,oi->blo"
+	if n.Type == "gpt2" {
+		how = "bli,io->blo"
+	}
+	y := Einsum(how, x, n.weight(name+".weight"))
+	if n.has(name + ".bias") {
+		y = Add(y, Reshape(n.weight(name+".bias"), 1, 1, -1))
+	}
+	return y
+}
+
+// norm is the layer norm, or where the model has rotary positions the RMS norm, over the last axis.
+func (n net) norm(x *Node, name string) *Node {
+	w := n.weight(name + ".weight")
+	last := make([]int, x.Rank())
+	for i := range last {
+		last[i] = 1
+	}
+	last[len(last)-1] = w.Shape().Dimensions[0]
+	if n.Theta == 0 {
+		x = Sub(x, ReduceAndKeep(x, ReduceMean, -1))
+	}
+	x = Div(x, Sqrt(AddScalar(ReduceAndKeep(Square(x), ReduceMean, -1), n.Eps)))
+	if n.gemma() {
+		w = AddScalar(w, 1)
+	}
+	x = Mul(x, Reshape(w, last...))
+	if n.has(name + ".bias") {
+		x = Add(x, Reshape(n.weight(name+".bias"), last...))
+	}
+	return x
+}
+
+// rows are rows of an embedding.
+func (n net) rows(name string, ids *Node) *Node { return Gather(n.weight(name), ExpandAxes(ids, -1)) }
+
+// first are the first rows of an embedding, for positions or for a kind of token.
+func (n net) first(name string, rows int) *Node {
+	return ExpandAxes(Slice(n.weight(name), AxisRangeFromStart(rows)), 0)
+}
+
+// heads is [batch, length, heads·dim] as [batch, heads, length, dim].
+func (n net) heads(x *Node, heads int) *Node {
+	d := x.Shape().Dimensions
+	return TransposeAllAxes(Reshape(x, d[0], d[1], heads, n.HeadDim), 0, 2, 1, 3)
+}
+
+func (n net) join(x *Node) *Node {
+	d := x.Shape().Dimensions
+	return Reshape(TransposeAllAxes(x, 0, 2, 1, 3), d[0], d[2], d[1]*d[3])
+}
+
+// gelu is x·Φ(x); its tanh form is that of GPT-2 and Gemma.
+func gelu(x *Node) *Node {
+	return Mul(x, MulScalar(AddScalar(Erf(MulScalar(x, math.Sqrt2/2)), 1), 0.5))
+}
+
+func geluTanh(x *Node) *Node {
+	inner := MulScalar(Add(x, MulScalar(Mul(x, Square(x)), 0.044715)), math.Sqrt(2/math.Pi))
+	return Mul(x, MulScalar(AddScalar(Tanh(inner), 1), 0.5))
+}
+
+// bert is an encoder of post-norm blocks (Devlin et al. 2018, arXiv:1810.04805).
+func (n net) bert(ids *Node) Output {
+	x := n.rows("embeddings.word_embeddings.weight", ids)
+	x = Add(x, n.first("embeddings.position_embeddings.weight", ids.Shape().Dimensions[1]))
+	x = Add(x, n.first("embeddings.token_type_embeddings.weight", 1))
+	x = n.norm(x, "embeddings.LayerNorm")
+	var out Output
+	for l := range n.Layers {
+		p := n.layer(l)
+		part := func(name string) *Node { return n.heads(n.linear(x, p+"attention.self."+name), n.Heads) }
+		h := n.attend(n.scope, l, part("query"), part("key"), part("value"), n.see)
+		out.Heads = append(out.Heads, h)
+		x = n.norm(Add(x, n.linear(n.join(h.Out), p+"attention.output.dense")), p+"attention.output.LayerNorm")
+		y := n.linear(gelu(n.linear(x, p+"intermediate.dense")), p+"output.dense")
+		x = n.norm(Add(x, y), p+"output.LayerNorm")
+	}
+	out.Hidden = x
+	return out
+}
+
+// gpt2 is a decoder of pre-norm blocks (Radford et al. 2019).
+func (n net) gpt2(ids *Node) Output {
+	x := Add(n.rows("wte.weight", ids), n.first("wpe.weight", ids.Shape().Dimensions[1]))
+	var out Output
+	for l := range n.Layers {
+		p := n.layer(l)
+		qkv := n.linear(n.norm(x, p+"ln_1"), p+"attn.c_attn")
+		part := func(i int) *Node {
+			return n.heads(SliceAxis(qkv, 2, AxisRange(i*n.Width, (i+1)*n.Width)), n.Heads)
+		}
+		h := n.attend(n.scope, l, part(0), part(1), part(2), n.see)
+		out.Heads = append(out.Heads, h)
+		x = Add(x, n.linear(n.join(h.Out), p+"attn.c_proj"))
+		x = Add(x, n.linear(geluTanh(n.linear(n.norm(x, p+"ln_2"), p+"mlp.c_fc")), p+"mlp.c_proj"))
+	}
+	out.Hidden = n.norm(x, "ln_f")
+	return out
+}
+
+// llama is a decoder with RMS norms, rotary positions, grouped queries and gated units (Touvron et al. 2023,
+// arXiv:2302.13971). Gemma (arXiv:2403.08295, arXiv:2503.19786) scales embeddings, adds one to the weights of norms,
+// gates by gelu, and from its third version on norms queries, keys and what a block adds.
+func (n net) llama(ids *Node) Output {
+	x := n.rows("model.embed_tokens.weight", ids)
+	if n.gemma() {
+		x = MulScalar(x, math.Sqrt(float64(n.Width)))
+	}
+	after := func(x *Node, name string) *Node {
+		if !n.QKNorm {
+			return x
+		}
+		return n.norm(x, name)
+	}
+	var out Output
+	for l := range n.Layers {
+		p := n.layer(l)
+		in := n.norm(x, p+"input_layernorm")
+		theta := n.Theta
+		if n.Local(l) {
+			theta = n.LocalTheta
+		}
+		part := func(name string, heads int) *Node {
+			y := n.heads(n.linear(in, p+"self_attn."+name+"_proj"), heads)
+			if name == "v" {
+				return y
+			}
+			if n.QKNorm {
+				y = n.norm(y, p+"self_attn."+name+"_norm")
+			}
+			return rotate(y, theta)
+		}
+		h := n.attend(n.scope, l, part("q", n.Heads), part("k", n.KVHeads), part("v", n.KVHeads), n.see)
+		out.Heads = append(out.Heads, h)
+		y := n.linear(n.join(h.Out), p+"self_attn.o_proj")
+		before := "post_attention_layernorm"
+		if n.QKNorm {
+			before = "pre_feedforward_layernorm"
+		}
+		x = Add(x, after(y, p+"post_attention_layernorm"))
+		in = n.norm(x, p+before)
+		g := n.linear(in, p+"mlp.gate_proj")
+		if n.gemma() {
+			g = geluTanh(g)
+		} else {
+			g = Mul(g, Sigmoid(g))
+		}
+		y = n.linear(Mul(g, n.linear(in, p+"mlp.up_proj")), p+"mlp.down_proj")
+		x = Add(x, after(y, p+"post_feedforward_layernorm"))
+	}
+	out.Hidden = n.norm(x, "model.norm")
+	return out
+}
+
+// rotate turns pairs (x_i, x_{i+d/2}) at position p by the angle p·θ^{−2i/d} (Su et al. 2021, arXiv:2104.09864).
+func rotate(x *Node, theta float64) *Node {
+	length, dim := x.Shape().Dimensions[2], x.Shape().Dimensions[3]
+	half := dim / 2
+	cos, sin := make([]float32, length*half), make([]float32, length*half)
+	for p := range length {
+		for i := range half {
+			s, c := math.Sincos(float64(p) * math.Pow(theta, -2*float64(i)/float64(dim)))
+			cos[p*half+i], sin[p*half+i] = float32(c), float32(s)
+		}
+	}
+	table := func(v []float32) *Node {
+		c := Const(x.Graph(), tensors.FromFlatDataAndDimensions(v, 1, 1, length, half))
+		if x.DType() != dtypes.Float32 {
+			c = ConvertDType(c, x.DType())
+		}
+		return c
+	}
+	c, s := table(cos), table(sin)
+	a, b := SliceAxis(x, 3, AxisRangeFromStart(half)), SliceAxis(x, 3, AxisRangeToEnd(half))
+	return Concatenate([]*Node{Sub(Mul(a, c), Mul(b, s)), Add(Mul(b, c), Mul(a, s))}, 3)
+}

@@ -1,0 +1,169 @@
+package pretrained
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/tensorfile"
+)
+
+// Save writes the model to a folder that is not there yet or empty: its weights in float32, attention.json, and the
+// other small files of the folder it came from (configuration, tokenizer, licence). The folder appears whole or not at
+// all.
+func (m *Model) Save(dir string) error {
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return fmt.Errorf("%s is not empty: name a folder that is not there yet", dir)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	parent := filepath.Dir(filepath.Clean(dir))
+	tmp, err := os.MkdirTemp(parent, ".converted-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	if err := m.copyOthers(tmp); err != nil {
+		return err
+	}
+	if err := m.writeWeights(filepath.Join(tmp, "model.safetensors")); err != nil {
+		return err
+	}
+	if len(m.Attention.Heads) > 0 {
+		a, err := m.current()
+		if err != nil {
+			return err
+		}
+		b, err := json.Marshal(a)
+		if err != nil {
+			return err
+		}
+		if err := write(filepath.Join(tmp, attentionFile), func(w io.Writer) error {
+			_, err := w.Write(append(b, '\n'))
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return err
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty folder
+		return err
+	}
+	return os.Rename(tmp, dir)
+}
+
+// copyOthers copies what is neither weights nor ours and small; subfolders, as sentence encoders have, one level deep.
+func (m *Model) copyOthers(to string) error {
+	return filepath.WalkDir(m.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(m.dir, path)
+		if err != nil || name == "." {
+			return err
+		}
+		if d.IsDir() {
+			if strings.HasPrefix(d.Name(), ".") || strings.ContainsRune(name, filepath.Separator) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() || info.Size() > 64<<20 || name == attentionFile ||
+			slices.Contains([]string{".safetensors", ".bin", ".gguf", ".onnx"}, filepath.Ext(name)) ||
+			strings.HasSuffix(name, ".safetensors.index.json") {
+			return nil
+		}
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(to, name)), 0o755); err != nil {
+			return err
+		}
+		src, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer src.Close()
+		return write(filepath.Join(to, name), func(w io.Writer) error {
+			_, err := io.Copy(w, src)
+			return err
+		})
+	})
+}
+
+func write(path string, fill func(io.Writer) error) error {
+	f, err := data.CreateAtomic(path)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if err := fill(f); err != nil {
+		return err
+	}
+	return f.Commit()
+}
+
+func (m *Model) writeWeights(path string) error {
+	var names []string
+	for name := range m.weights {
+		var l int
+		if _, err := fmt.Sscanf(name, darkFormat, &l); err != nil { // those are in attention.json
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	file := &tensorfile.File{Metadata: map[string]string{"format": "pt"}} // what other readers ask for
+	for _, name := range names {
+		w := m.weights[name]
+		b := make([]byte, 0, 4*len(w.data))
+		for _, v := range w.data {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+		}
+		file.Tensors = append(file.Tensors, tensorfile.Tensor{Name: name, DType: "F32", Shape: w.shape, Data: b})
+	}
+	file.Seal()
+	return write(path, func(w io.Writer) error {
+		_, err := file.WriteTo(w)
+		return err
+	})
+}
+
+// current is the attention with the matrices M as they are now, after training perhaps.
+func (m *Model) current() (Attention, error) {
+	a := m.Attention
+	a.Heads = slices.Clone(a.Heads)
+	for l, specs := range a.Heads {
+		w, ok := m.weights[darkName(l)]
+		if !ok {
+			continue
+		}
+		a.Heads[l] = slices.Clone(specs)
+		rows, cols := w.shape[1], w.shape[2]
+		for h := range specs {
+			f, ok := specs[h].Family.(family.DARK)
+			if !ok {
+				return a, fmt.Errorf("%w: layer %d, head %d: a matrix M without family dark", ErrModel, l, h)
+			}
+			f.M = dense.New[float64](rows, cols)
+			for i, v := range w.data[h*rows*cols : (h+1)*rows*cols] {
+				f.M.Row(i / cols)[i%cols] = float64(v)
+			}
+			a.Heads[l][h].Family = f
+		}
+	}
+	return a, nil
+}
