@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/beam/internal/work"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/machine"
+	"github.com/randfeat/randfeat/machine/auto"
+	"github.com/randfeat/randfeat/machine/parts"
+)
+
+// runFlags are common to all commands.
+type runFlags struct {
+	dir   string
+	tasks int
+	json  bool
+}
+
+func (f *runFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.dir, "work", "", "folder for what steps hand on: kept if the run fails, and the same command goes "+
+		"on from there (one beside the output, always removed, if left out)")
+	flags.IntVar(&f.tasks, "tasks", 0, "pieces that a pass over the table is cut into, at most (64 if left out)")
+	flags.BoolVar(&f.json, "json", false, "print one JSON object")
+}
+
+// workDir makes the folder of a run, and says what is to be done with it at the end. One that was named may hold the
+// beginning of the same run, told by id.
+func (f *runFlags) workDir(out, id string) (dir string, clean func(failed bool), err error) {
+	if f.dir == "" {
+		dir, err = os.MkdirTemp(filepath.Dir(out), "."+filepath.Base(out)+".work-*")
+		if err != nil {
+			return "", nil, err
+		}
+		// Workers may be other users.
+		return dir, func(bool) { os.RemoveAll(dir) }, os.Chmod(dir, 0o777)
+	}
+	dir, err = filepath.Abs(f.dir)
+	if err != nil {
+		return "", nil, err
+	}
+	mark := filepath.Join(dir, "run")
+	entries, err := os.ReadDir(dir)
+	switch b, failed := os.ReadFile(mark); {
+	case errors.Is(err, os.ErrNotExist):
+		err = os.MkdirAll(dir, 0o777)
+	case err != nil:
+	case failed != nil && len(entries) > 0:
+		return "", nil, fmt.Errorf("--work %s: a folder of something else: name an empty one, or none", f.dir)
+	case failed == nil && string(b) != id:
+		return "", nil, fmt.Errorf("--work %s: it has the beginning of a run with other files or options: remove it, or name another",
+			f.dir)
+	}
+	if err == nil {
+		err = os.WriteFile(mark, []byte(id), 0o666)
+	}
+	return dir, func(failed bool) {
+		if !failed {
+			os.RemoveAll(dir)
+		}
+	}, err
+}
+
+type fitFlags struct {
+	runFlags
+	readFlags
+	out, run             string
+	demo                 bool
+	o                    parts.Options
+	task, model          string
+	family, coupling     string
+	targets, ids, skip   []string
+	numeric, categorical []string
+	text                 []string
+}
+
+func fitCommand(stdout io.Writer) *cobra.Command {
+	var f fitFlags
+	cmd := &cobra.Command{
+		Use:   "fit DATA... -o MODEL --target COLUMN",
+		Short: "Fit a kernel machine to a table of many files",
+		Long: `Fit a kernel machine to a table: files, folders or patterns of CSV, NDJSON or Parquet files, which are one table in
+this order. What the flags leave open is chosen from a sample; scores are of rows that neither the choices nor the sums
+have seen. The flags are those of 'randfeat fit'; for any other option write a run by 'randfeat parts' and name it by
+--run.`,
+		Example: `  rfbeam fit --demo -o model.rf
+  rfbeam fit 'part-*.parquet' --target price --features 2048 -o model.rf
+  rfbeam fit --run run.json -o model.rf --runner=universal --endpoint=localhost:8099 --environment_type=PROCESS`,
+		RunE: do(func(cmd *cobra.Command, args []string) error { return f.fit(cmd, args, stdout) }),
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func (f *fitFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVarP(&f.out, "out", "o", "", "model file to write")
+	flags.StringArrayVar(&f.targets, "target", nil, "column to predict; repeat it for several")
+	flags.StringVar(&f.task, "task", "", "regression or classification; chosen by the values of the target if left out")
+	flags.StringArrayVar(&f.ids, "id", nil, "column to carry to the predictions, not used for them; repeatable")
+	flags.StringArrayVar(&f.skip, "skip", nil, "column not to use; repeatable")
+	flags.StringArrayVar(&f.numeric, "numeric", nil, "column that must hold numbers; repeatable")
+	flags.StringArrayVar(&f.categorical, "categorical", nil, "column of levels, even if they are numbers; repeatable")
+	flags.StringArrayVar(&f.text, "text", nil, "column of short texts; repeatable")
+	flags.BoolVar(&f.o.DropMissing, "drop-missing-target", false, "leave out rows without a target")
+	flags.StringVar(&f.model, "model", "", "ridge, gp, smoother or density (ridge if left out; density without a target)")
+	flags.StringVar(&f.o.Kernel, "kernel", "", "kernel (gaussian if left out)")
+	flags.StringVar(&f.o.Scaling, "scaling", "", "scaling of columns (by trial if left out)")
+	flags.StringVar(&f.family, "family", "", "feature family (chosen if left out)")
+	flags.StringVar(&f.coupling, "coupling", "", "coupling of the projections (chosen if left out)")
+	flags.Float64Var(&f.o.Bandwidth, "bandwidth", 0, "bandwidth of the kernel, in units of standardised columns (chosen if "+
+		"left out)")
+	flags.Float64Var(&f.o.Lambda, "lambda", 0, "penalty on the sum of losses (chosen if left out)")
+	flags.IntVar(&f.o.Features, "features", 0, "number of random features (by a learning curve if left out)")
+	flags.IntVar(&f.o.Budget, "budget", 0, "most random features of the learning curve (2048 if left out)")
+	flags.Uint64Var(&f.o.Seed, "seed", 1, "seed of the projections and the sample")
+	flags.IntVar(&f.o.Folds, "folds", 0, "folds of the choices on the sample (5 if left out)")
+	flags.IntVar(&f.o.Sample, "sample", 0, "rows on which choices are tried (8192 if left out)")
+	flags.IntVar(&f.o.Held, "held", 0, "rows held out for scores (4096 if left out, at most a fifth)")
+	flags.BoolVar(&f.o.Float32, "float32", false, "features and their products in float32")
+	f.readFlags.add(cmd)
+	flags.StringVar(&f.run, "run", "", "a run written by 'randfeat parts', instead of DATA and the flags above")
+	flags.BoolVar(&f.demo, "demo", false, "fit a generated table: needs no files")
+	f.runFlags.add(cmd)
+}
+
+// theRun is what the arguments and flags describe.
+func (f *fitFlags) theRun(args []string) (*parts.Run, error) {
+	if f.run != "" {
+		if len(args) > 0 || f.demo {
+			return nil, misused("--run names the files: no arguments and no --demo beside it")
+		}
+		b, err := os.ReadFile(f.run)
+		if err != nil {
+			return nil, err
+		}
+		run, err := parts.ReadRun(b)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", f.run, err)
+		}
+		return run, err
+	}
+	f.o.Learn = data.LearnOptions{Targets: f.targets, Task: data.Task(f.task), IDs: f.ids, Skip: f.skip,
+		Numeric: f.numeric, Categorical: f.categorical, Text: f.text}
+	f.o.Kind = machine.Kind(f.model)
+	var err error
+	if f.family != "" {
+		if f.o.Family, err = family.Parse(f.family); err != nil {
+			return nil, misused("--family: %w", err)
+		}
+	}
+	if f.coupling != "" {
+		if f.o.Coupling, err = coupling.Parse(f.coupling); err != nil {
+			return nil, misused("--coupling: %w", err)
+		}
+	}
+	t, err := f.table(args)
+	if err != nil {
+		return nil, err
+	}
+	return parts.NewRun(t.Manifest(), f.o)
+}
+
+// FitResult is what fit --json prints.
+type FitResult struct {
+	*auto.Report
+	File   string `json:"file"`
+	Bytes  int    `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+func (f *fitFlags) fit(cmd *cobra.Command, args []string, stdout io.Writer) error {
+	if f.demo {
+		if len(args) > 0 {
+			return misused("%d arguments, want none with --demo", len(args))
+		}
+		dir, err := writeDemo()
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		args = []string{dir}
+		f.targets, f.ids = []string{demoTarget}, []string{demoID}
+		if f.out == "" {
+			f.out = filepath.Join(dir, "model.rf")
+		}
+	}
+	if f.out == "" {
+		return misused("-o is missing: name the model file to write, such as -o model.rf")
+	}
+	out, err := filepath.Abs(f.out)
+	if err != nil {
+		return err
+	}
+	run, err := f.theRun(args)
+	if err != nil {
+		return err
+	}
+	dir, clean, err := f.workDir(out, run.ID())
+	if err != nil {
+		return err
+	}
+	report, err := work.Fit(cmd.Context(), run, dir, out, work.Options{Tasks: f.tasks})
+	clean(err != nil)
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted")
+	}
+	if err != nil {
+		return err
+	}
+	b, err := os.ReadFile(out)
+	if err != nil {
+		return err
+	}
+	result := FitResult{report, f.out, len(b), fmt.Sprintf("%x", sha256.Sum256(b))}
+	if f.json {
+		return json.NewEncoder(stdout).Encode(result)
+	}
+	return result.print(stdout)
+}
+
+func (r *FitResult) print(w io.Writer) error {
+	fmt.Fprintf(w, "%d rows, %s, %s\n", r.Rows, r.Kind, r.Task)
+	for _, c := range r.Choices {
+		fmt.Fprintf(w, "  %-10s %s  (%s)\n", c.Name, c.Value, c.Why)
+	}
+	for _, s := range r.Scores {
+		fmt.Fprintf(w, "  %-10s %.4g\n", s.Name, s.Value)
+	}
+	if r.ScoredOn != "" {
+		fmt.Fprintf(w, "scores are of %s\n", r.ScoredOn)
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(w, "note: %s\n", n)
+	}
+	_, err := fmt.Fprintf(w, "%s: %d bytes, SHA-256 %s\n", r.File, r.Bytes, r.SHA256)
+	return err
+}

@@ -1,0 +1,122 @@
+// Command rfbeam fits, evaluates and applies kernel machines on Apache Beam: to tables of many files, on as many
+// machines as a runner has. The model is that of 'randfeat parts', to the last byte.
+//
+// Without flags of Beam it runs on prism, the runner inside this program, and needs nothing else.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/beam/internal/flow"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
+	// A runner starts this program as a worker, too.
+	if worker, err := flow.Worker(ctx, os.Args[1:]); worker {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "rfbeam:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// misuse is an error in how a command was called.
+type misuse struct{ error }
+
+func misused(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
+
+// failure marks errors of the work itself; others come from the parsing of arguments.
+type failure struct{ error }
+
+func (f failure) Unwrap() error { return f.error }
+
+func do(work func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		err := work(cmd, args)
+		var wrong misuse
+		if err == nil || errors.As(err, &wrong) {
+			return err
+		}
+		return failure{err}
+	}
+}
+
+// run is main without the process: 0 done, 1 failed, 2 misused.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := command(stdout, stderr)
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(stderr, "rfbeam: %v\n", err)
+	var failed failure
+	if errors.As(err, &failed) {
+		return 1
+	}
+	fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
+	return 2
+}
+
+// runnerFlags are the flags of Beam that help shows; all others work as well.
+var runnerFlags = []string{"runner", "endpoint", "environment_type", "environment_config", "parallelism"}
+
+func command(stdout, stderr io.Writer) *cobra.Command {
+	var verbose bool
+	root := &cobra.Command{
+		Use:   "rfbeam",
+		Short: "Kernel machines on Apache Beam",
+		Long: `rfbeam fits, evaluates and applies kernel machines on Apache Beam, to tables of many files. The model has the bytes of
+that of one machine, on every runner, with any number of workers, and after any of them was lost.
+
+Tables are named by files, folders and patterns ('part-*.parquet'). Workers must see them, the output and its folder at
+the same paths: a mounted bucket or file system will do.
+
+Without flags of Beam it runs inside this program (prism). On Flink, Spark and others that have a job server:
+  rfbeam fit … --runner=universal --endpoint=HOST:8099 --environment_type=PROCESS`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRun: func(*cobra.Command, []string) {
+			if !beam.Initialized() {
+				flag.CommandLine.Parse(nil) // the values are set; Beam asks whether they were parsed
+				beam.Init()
+			}
+			if !verbose {
+				flow.Quiet()
+			}
+		},
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	flags := root.PersistentFlags()
+	flags.BoolVar(&verbose, "verbose", false, "print what the runner has to say")
+	flag.VisitAll(func(f *flag.Flag) {
+		if strings.HasPrefix(f.Name, "test.") || flags.Lookup(f.Name) != nil {
+			return
+		}
+		flags.AddGoFlag(f)
+		flags.Lookup(f.Name).Hidden = true
+	})
+	for _, name := range runnerFlags {
+		flags.Lookup(name).Hidden = false
+	}
+	root.AddCommand(fitCommand(stdout))
+	return root
+}

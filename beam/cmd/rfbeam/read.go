@@ -1,0 +1,71 @@
+package main
+
+import (
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/files"
+)
+
+// readFlags say how files are read.
+type readFlags struct {
+	delimiter, format string
+	header, noHeader  bool
+	missing           []string
+}
+
+func (f *readFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.format, "format", "", "format of the files; detected by default")
+	flags.StringVar(&f.delimiter, "delimiter", "", `CSV: what separates fields: one character, "tab" or "space"`)
+	flags.BoolVar(&f.header, "header", false, "CSV: the first line names the columns; detected by default")
+	flags.BoolVar(&f.noHeader, "no-header", false, "CSV: the first line is a row")
+	flags.StringSliceVar(&f.missing, "missing", nil, "texts that mean a missing value; empty cells always do")
+}
+
+func (f *readFlags) options() (data.Options, error) {
+	o := data.Options{Format: data.Format(f.format)}
+	switch {
+	case f.delimiter == "tab":
+		o.Delimiter = '\t'
+	case f.delimiter == "space":
+		o.Delimiter = ' '
+	case len(f.delimiter) == 1:
+		o.Delimiter = f.delimiter[0]
+	case f.delimiter != "":
+		return o, misused("--delimiter is %q, want one character, tab or space", f.delimiter)
+	}
+	if f.header && f.noHeader {
+		return o, misused("--header and --no-header exclude each other")
+	}
+	if f.header || f.noHeader {
+		o.Header = &f.header
+	}
+	if f.missing != nil {
+		o.Missing = append([]string{""}, f.missing...)
+	}
+	return o, nil
+}
+
+// table opens the files that arguments name, by absolute paths: workers have other working directories.
+func (f *readFlags) table(args []string) (*files.Table, error) {
+	if len(args) == 0 {
+		return nil, misused("no data: name files, folders or patterns")
+	}
+	o, err := f.options()
+	if err != nil {
+		return nil, err
+	}
+	paths, err := files.Expand(args...)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range paths {
+		if paths[i], err = filepath.Abs(p); err != nil {
+			return nil, err
+		}
+	}
+	return files.Open(paths, o)
+}

@@ -1,0 +1,119 @@
+package flow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/x/beamx"
+)
+
+// Run runs the stages on the runner of the flag --runner, prism in this process if it is empty. An error of a step is
+// the one that the step returned, without what runners put around it.
+func Run(ctx context.Context, j Job, stages []Stage) error {
+	if j.Fan < 2 {
+		return fmt.Errorf("a fan-out of %d: a merge takes at least two files", j.Fan)
+	}
+	for _, s := range stages {
+		if s.Leaves < 1 || s.Groups != nil && len(s.Groups) != s.Leaves {
+			return fmt.Errorf("stage %s: %d leaves in %d groups", s.Name, s.Leaves, len(s.Groups))
+		}
+	}
+	defer j.forget()
+	clean, err := settle()
+	if err != nil {
+		return err
+	}
+	defer clean()
+	p, s := beam.NewPipelineWithRoot()
+	build(s, j, stages)
+	err = beamx.Run(ctx, p)
+	if stop := ctx.Err(); stop != nil {
+		return stop
+	}
+	return unmarked(err)
+}
+
+// settle fills in the flags of Beam that follow from others, and returns what is to be done after the run.
+//
+// A program is sent to the runner for its workers unless one is named. Workers of PROCESS are this program where it
+// lies, so an empty file is sent in its place. For LOOPBACK, Beam makes and leaves such a file itself, in the folder
+// for temporary files: that is a folder of ours for so long.
+func settle() (clean func(), err error) {
+	dir, err := os.MkdirTemp("", "rfbeam-*")
+	if err != nil {
+		return nil, err
+	}
+	old, had := os.LookupEnv("TMPDIR")
+	os.Setenv("TMPDIR", dir)
+	clean = func() {
+		if os.Unsetenv("TMPDIR"); had {
+			os.Setenv("TMPDIR", old)
+		}
+		os.RemoveAll(dir)
+	}
+	if !strings.EqualFold(*jobopts.EnvironmentType, "PROCESS") {
+		return clean, nil
+	}
+	if *jobopts.EnvironmentConfig == "" {
+		self, err := os.Executable()
+		if err != nil {
+			clean()
+			return nil, err
+		}
+		config, err := json.Marshal(map[string]string{"command": self})
+		if err != nil {
+			clean()
+			return nil, err
+		}
+		*jobopts.EnvironmentConfig = string(config)
+		if *jobopts.WorkerBinary == "" {
+			*jobopts.WorkerBinary = filepath.Join(dir, "worker")
+			if err := os.WriteFile(*jobopts.WorkerBinary, nil, 0o666); err != nil {
+				clean()
+				return nil, err
+			}
+		}
+	}
+	return clean, nil
+}
+
+// Runners pass errors on as text, with traces before and behind.
+const (
+	markBegin = "[failed: "
+	markEnd   = " :failed]"
+)
+
+func marked(err error) error { return errors.New(markBegin + err.Error() + markEnd) }
+
+func unmarked(err error) error {
+	if err == nil {
+		return nil
+	}
+	_, text, ok := strings.Cut(err.Error(), markBegin)
+	if ok {
+		text, _, ok = strings.Cut(text, markEnd)
+	}
+	if !ok {
+		return err
+	}
+	return errors.New(text)
+}
+
+// Quiet keeps the runner's own messages from standard error; errors still come back from Run.
+func Quiet() {
+	log.SetLogger(silent{})
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+}
+
+type silent struct{}
+
+func (silent) Log(context.Context, log.Severity, int, string) {}

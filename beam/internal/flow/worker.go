@@ -1,0 +1,52 @@
+package flow
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/apache/beam/sdks/v2/go/container/tools"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/harness"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/util/grpcx"
+)
+
+// Worker runs a worker if these are the arguments of one, and says whether they were: those that a runner gives to the
+// command of --environment_type=PROCESS, or those of the boot program of Beam's containers.
+//
+// The boot program fetches a copy of the worker for every process, leaves it behind, and waits for ever when the work
+// is over. This one is the program itself, which all machines see beside the tables, and it ends with the runner.
+func Worker(ctx context.Context, args []string) (bool, error) {
+	has := func(name string) bool {
+		return slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, name+"=") })
+	}
+	switch {
+	case has("--worker"):
+		flag.CommandLine.Parse(args)
+		beam.Init() // does not return
+		return true, nil
+	case !has("--provision_endpoint"):
+		return false, nil
+	}
+	f := flag.NewFlagSet("worker", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	id, provision := f.String("id", "", ""), f.String("provision_endpoint", "", "")
+	for _, name := range []string{"logging_endpoint", "artifact_endpoint", "control_endpoint", "semi_persist_dir"} {
+		f.String(name, "", "") // provisioning says it
+	}
+	if err := f.Parse(args); err != nil {
+		return true, err
+	}
+	beam.Init()
+	ctx = grpcx.WriteWorkerID(ctx, *id)
+	info, err := tools.ProvisionInfo(ctx, *provision)
+	if err != nil {
+		return true, fmt.Errorf("worker %s: %w", *id, err)
+	}
+	return true, harness.MainWithOptions(ctx, info.GetLoggingEndpoint().GetUrl(), info.GetControlEndpoint().GetUrl(),
+		harness.Options{StatusEndpoint: info.GetStatusEndpoint().GetUrl(),
+			RunnerCapabilities: info.GetRunnerCapabilities()})
+}
