@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/randfeat/randfeat/gomlx/corpus"
+	"github.com/randfeat/randfeat/gomlx/train"
 )
 
 func ints(n int) []int32 {
@@ -39,8 +40,8 @@ func TestStream(t *testing.T) {
 	if !slices.Equal(x, tensors.MustCopyFlatData[int32](b[0])) {
 		t.Error("the same batch twice differs")
 	}
-	for _, o := range [][]int32{tensors.MustCopyFlatData[int32](s.Train(2, 5)[0]), tensors.MustCopyFlatData[int32](s.Train(1, 6)[0])} {
-		if slices.Equal(x, o) {
+	for _, o := range []train.Batch{s.Train(2, 5), s.Train(1, 6)} {
+		if slices.Equal(x, tensors.MustCopyFlatData[int32](o[0])) {
 			t.Error("another seed or number gives the same batch")
 		}
 	}
@@ -116,7 +117,8 @@ func TestLabelled(t *testing.T) {
 		t.Errorf("valid %v", v)
 	}
 	items[3].Label = 2
-	if _, err := corpus.NewLabelled(items, items, 4, 3, 2); !errors.Is(err, corpus.ErrData) || !strings.Contains(err.Error(), "text 3") {
+	_, err = corpus.NewLabelled(items, items, 4, 3, 2)
+	if !errors.Is(err, corpus.ErrData) || !strings.Contains(err.Error(), "text 3") {
 		t.Errorf("label 2 of 2: %v", err)
 	}
 }
@@ -155,7 +157,8 @@ func TestImages(t *testing.T) {
 	if _, err := corpus.NewImages(dir, 5, 3, 0, 0); !errors.Is(err, corpus.ErrData) {
 		t.Errorf("a side that is no multiple: %v", err)
 	}
-	for _, bad := range [][]byte{pixels[:20], {0, 0, 9, 3}, {0, 0, 8, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255}, nil} {
+	huge := append([]byte{0, 0, 8, 3}, bytes.Repeat([]byte{255}, 12)...)
+	for _, bad := range [][]byte{pixels[:20], {0, 0, 9, 3}, huge, nil} {
 		write(t, filepath.Join(dir, "train-images-idx3-ubyte.gz"), bad)
 		if _, err := corpus.NewImages(dir, 4, 3, 0, 0); err == nil {
 			t.Errorf("%v is taken", bad)

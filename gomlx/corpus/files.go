@@ -74,7 +74,7 @@ type Sentence struct {
 	Label int32
 }
 
-// Sentences are the training and held-out parts of a small GLUE set: CoLA, SST2, MRPC or RTE. Pairs are joined by " | ".
+// Sentences are the training and held-out parts of a small GLUE set: CoLA, SST2, MRPC or RTE. Pairs are joined by |.
 func Sentences(dir, name string) (train, held []Sentence, err error) {
 	files := [2]string{"train.tsv.gz", "dev.tsv.gz"}
 	if name == "MRPC" {

@@ -67,7 +67,8 @@ func NewLabelled(items, test []Item, batch, length, classes int) (*Labelled, err
 	for _, all := range [][]Item{items, test} {
 		for i, x := range all {
 			if x.Label < 0 || int(x.Label) >= classes || len(x.Tokens) == 0 {
-				return nil, fmt.Errorf("%w: text %d: label %d of %d, %d tokens", ErrData, i, x.Label, classes, len(x.Tokens))
+				return nil, fmt.Errorf("%w: text %d: label %d of %d, %d tokens", ErrData, i, x.Label, classes,
+					len(x.Tokens))
 			}
 		}
 	}

@@ -31,7 +31,8 @@ func (l *Lab) DarkFormer() error {
 	if err != nil {
 		return err
 	}
-	c := train.Config{Steps: l.pick(2500, 4), Warmup: l.pick(100, 1), Rate: 2e-3, Floor: 0.05, Decay: 0.01, Clip: 1, Seed: 1}
+	c := train.Config{Steps: l.pick(2500, 4), Warmup: l.pick(100, 1), Rate: 2e-3, Floor: 0.05, Decay: 0.01, Clip: 1,
+		Seed: 1}
 	base, err := l.pretrain("darkformer", m, c, source)
 	if err != nil {
 		return err
@@ -49,7 +50,8 @@ func (l *Lab) DarkFormer() error {
 	adaptive := features("adaptive", "adaptive", "orthogonal")
 	adaptive.fit = true
 	all := []method{performer, dark, {name: "exact", attention: "exact"}, oprf, adaptive,
-		features("lfk", "lfk", "orthogonal"), {name: "constant", attention: "mean"}, {name: "random", attention: "random"}}
+		features("lfk", "lfk", "orthogonal"), {name: "constant", attention: "mean"},
+		{name: "random", attention: "random"}}
 
 	steps := l.pick(600, 3)
 	at := map[int]bool{steps / 12: true, steps / 6: true, steps / 3: true, 2 * steps / 3: true}
@@ -69,7 +71,8 @@ func (l *Lab) DarkFormer() error {
 }
 
 // pretrain is the parameters of a model trained with exact attention.
-func (l *Lab) pretrain(name string, m models.Config, c train.Config, source train.Source) (map[string][]float32, error) {
+func (l *Lab) pretrain(name string, m models.Config, c train.Config, source train.Source) (
+	map[string][]float32, error) {
 	s, err := l.open(m, method{name: "exact", attention: "exact"}, c, source)
 	if err != nil {
 		return nil, err

@@ -48,12 +48,13 @@ func (l *Lab) GLUE() error {
 	mask := int32(v.Size())
 	m := models.Config{Kind: models.Masked, Vocab: v.Size() + 1, Length: l.pick(64, 16), Layers: l.pick(4, 1),
 		Width: l.pick(128, 16), Heads: l.pick(4, 2)}
-	masked, err := corpus.NewMasked(v.Encode(all.String()), v.Encode(held), l.pick(64, 4), m.Length, l.pick(10, 1), mask,
-		int32(m.Vocab))
+	masked, err := corpus.NewMasked(v.Encode(all.String()), v.Encode(held), l.pick(64, 4), m.Length, l.pick(10, 1),
+		mask, int32(m.Vocab))
 	if err != nil {
 		return err
 	}
-	c := train.Config{Steps: l.pick(3000, 3), Warmup: l.pick(100, 1), Rate: 1e-3, Floor: 0.05, Decay: 0.01, Clip: 1, Seed: 1}
+	c := train.Config{Steps: l.pick(3000, 3), Warmup: l.pick(100, 1), Rate: 1e-3, Floor: 0.05, Decay: 0.01, Clip: 1,
+		Seed: 1}
 	base, err := l.pretrain("glue", m, c, masked)
 	if err != nil {
 		return err
@@ -82,7 +83,8 @@ func (l *Lab) GLUE() error {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			for seed := range l.seeds() {
-				if err := s.run(Row{Experiment: "glue", Part: name, Seed: uint64(seed + 1)}, tune, base, nil); err != nil {
+				row := Row{Experiment: "glue", Part: name, Seed: uint64(seed + 1)}
+				if err := s.run(row, tune, base, nil); err != nil {
 					return err
 				}
 			}

@@ -115,8 +115,8 @@ func (l *Lab) open(m models.Config, how method, c train.Config, s train.Source) 
 	return &session{l, t, how}, nil
 }
 
-// run trains from parameters, nil: new ones, and writes a row at each of some steps. A run that diverges ends with a row
-// that says so.
+// run trains from parameters, nil: new ones, and writes a row at each of some steps. A run that diverges ends with a
+// row that says so.
 func (s *session) run(row Row, c train.Config, base map[string][]float32, at map[int]bool) error {
 	if s.late() {
 		return ErrTime

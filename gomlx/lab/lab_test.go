@@ -29,8 +29,8 @@ func TestQuick(t *testing.T) {
 		set   string
 		words []string
 	}{
-		"darkformer": {(*lab.Lab).DarkFormer, "ptb", []string{"performer", "dark", "exact", "oprf-simplex", "adaptive", "lfk",
-			"constant", "random", "fine-tuning, partial", "fine-tuning, M only", "Figure 5"}},
+		"darkformer": {(*lab.Lab).DarkFormer, "ptb", []string{"performer", "dark", "exact", "oprf-simplex", "adaptive",
+			"lfk", "constant", "random", "fine-tuning, partial", "fine-tuning, M only", "Figure 5"}},
 		"vit": {func(l *lab.Lab) error { return l.ViT("mnist") }, "mnist", []string{"softmax", "favor++", "relu", "elu",
 			"steps per second"}},
 		"glue": {(*lab.Lab).GLUE, "glue", []string{"SST2", "softmax", "masked words"}},

@@ -197,18 +197,25 @@ func (r results) darkformer(w io.Writer) {
 	}
 	header(w, "the paper", "here", "difference of accuracies", "verdict")
 	const early, last = 1, 99
-	claim(w, "Fig 2: DARK above Performer, soon", "dark − performer, second column", at("full", "dark", early).minus(at("full", "performer", early)))
-	claim(w, "Fig 2: exact above DARK", "exact − dark, last", at("full", "exact", last).minus(at("full", "dark", last)))
-	claim(w, "Fig 2: DARK above LFK", "dark − lfk, second column", at("full", "dark", early).minus(at("full", "lfk", early)))
-	claim(w, "Fig 2: features above constant", "performer − constant, last", at("full", "performer", last).minus(at("full", "constant", last)))
-	claim(w, "Fig 2: features above random", "performer − random, last", at("full", "performer", last).minus(at("full", "random", last)))
+	above := func(says, part, a, b string, i int) {
+		when := "early"
+		if i == last {
+			when = "last"
+		}
+		claim(w, says, fmt.Sprintf("%s − %s, %s", a, b, when), at(part, a, i).minus(at(part, b, i)))
+	}
+	above("Fig 2: DARK above Performer, soon", "full", "dark", "performer", early)
+	above("Fig 2: exact above DARK", "full", "exact", "dark", last)
+	above("Fig 2: DARK above LFK", "full", "dark", "lfk", early)
+	above("Fig 2: features above constant", "full", "performer", "constant", last)
+	above("Fig 2: features above random", "full", "performer", "random", last)
 	gap := at("full", "dark", early).minus(at("full", "performer", early)).
 		minus(at("full", "dark", last).minus(at("full", "performer", last)))
-	claim(w, "Fig 3: Performer closes the gap later", "gap, second column − last", gap)
-	claim(w, "Fig 4: DARK above Performer, partial", "dark − performer, last", at("partial", "dark", last).minus(at("partial", "performer", last)))
-	claim(w, "(ours) OPRF × simplex above Performer", "oprf-simplex − performer, second column", at("full", "oprf-simplex", early).minus(at("full", "performer", early)))
-	claim(w, "(ours) adaptive above Performer", "adaptive − performer, second column", at("full", "adaptive", early).minus(at("full", "performer", early)))
-	claim(w, "(ours) adaptive above DARK", "adaptive − dark, second column", at("full", "adaptive", early).minus(at("full", "dark", early)))
+	claim(w, "Fig 3: Performer closes the gap later", "gap, early − last", gap)
+	above("Fig 4: DARK above Performer, partial", "partial", "dark", "performer", last)
+	above("(ours) OPRF × simplex above Performer", "full", "oprf-simplex", "performer", early)
+	above("(ours) adaptive above Performer", "full", "adaptive", "performer", early)
+	above("(ours) adaptive above DARK", "full", "adaptive", "dark", early)
 	fmt.Fprintln(w)
 
 	rates := map[float64]bool{}
@@ -222,18 +229,21 @@ func (r results) darkformer(w io.Writer) {
 	}
 	fmt.Fprintln(w, "Figure 5, learning rates: last loss; spikes (steps more than 0.3 nats above the mean of the 20 before), the worst loss, runs that diverged.")
 	fmt.Fprintln(w)
-	methods := r.methods("sweep")
+	methods, steps := r.methods("sweep"), r.steps("sweep")
+	end := 0
+	if len(steps) > 0 {
+		end = steps[len(steps)-1]
+	}
 	header(w, append([]string{"rate"}, methods...)...)
 	total := map[string]sample{}
 	for _, rate := range keys(rates) {
 		cells := []string{fmt.Sprintf("%g", rate)}
 		for _, m := range methods {
-			at := func(row Row) bool {
-				return row.Part == "sweep" && row.Method == m && row.Rate == rate && row.Step == r.steps("sweep")[len(r.steps("sweep"))-1]
-			}
+			mine := func(row Row) bool { return row.Part == "sweep" && row.Method == m && row.Rate == rate }
+			at := func(row Row) bool { return mine(row) && row.Step == end }
 			spikes, worst, failed := 0, 0.0, 0
 			for _, row := range r {
-				if row.Part == "sweep" && row.Method == m && row.Rate == rate && row.Error != "" {
+				if mine(row) && row.Error != "" {
 					failed++
 				}
 				if row.Error == "" && at(row) {
@@ -261,7 +271,8 @@ func (r results) vit(w io.Writer, set string) {
 		if len(s) == 0 {
 			return nil
 		}
-		return r.of(accuracy, func(row Row) bool { return row.Part == part && row.Method == m && row.Step == s[len(s)-1] })
+		end := s[len(s)-1]
+		return r.of(accuracy, func(row Row) bool { return row.Part == part && row.Method == m && row.Step == end })
 	}
 	header(w, "attention", "from nothing", "fine-tuned from exact")
 	for _, m := range r.methods("scratch") {
@@ -270,8 +281,11 @@ func (r results) vit(w io.Writer, set string) {
 	fmt.Fprintln(w)
 	header(w, "the paper", "here", "difference of accuracies", "verdict")
 	for _, part := range []string{"scratch", "fine-tuned"} {
-		claim(w, "Chefs Fig 4: FAVOR++ above FAVOR+", "favor++ − favor+, "+part, last(part, "favor++").minus(last(part, "favor+")))
-		claim(w, "SimRF Fig 9: simplex above orthogonal", "simplex − favor++, "+part, last(part, "simplex").minus(last(part, "favor++")))
+		above := func(says, a, b string) {
+			claim(w, says, fmt.Sprintf("%s − %s, %s", a, b, part), last(part, a).minus(last(part, b)))
+		}
+		above("Chefs Fig 4: FAVOR++ above FAVOR+", "favor++", "favor+")
+		above("SimRF Fig 9: simplex above orthogonal", "simplex", "favor++")
 	}
 	fmt.Fprintln(w)
 	patches := map[int]bool{}

@@ -21,8 +21,8 @@ func visionMethods(m int) []method {
 		f("adaptive", "adaptive", "orthogonal", true)}
 }
 
-// ViT trains vision Transformers on MNIST from nothing and from one trained with exact attention, and measures steps per
-// second over the number of patches.
+// ViT trains vision Transformers on MNIST from nothing and from one trained with exact attention, and measures steps
+// per second over the number of patches.
 func (l *Lab) ViT(set string) error {
 	images := func(side, batch, limit, test int) (*corpus.Images, error) {
 		return corpus.NewImages(filepath.Join(l.Data, set), side, batch, limit, test)
@@ -54,7 +54,8 @@ func (l *Lab) ViT(set string) error {
 			}
 		}
 		for seed := range l.seeds() {
-			if err := s.run(Row{Experiment: name, Part: "fine-tuned", Seed: uint64(seed + 1)}, tune, base, nil); err != nil {
+			row := Row{Experiment: name, Part: "fine-tuned", Seed: uint64(seed + 1)}
+			if err := s.run(row, tune, base, nil); err != nil {
 				return err
 			}
 		}
@@ -64,7 +65,8 @@ func (l *Lab) ViT(set string) error {
 }
 
 // speed is training steps per second over the number of patches.
-func (l *Lab) speed(name string, m models.Config, images func(side, batch, limit, test int) (*corpus.Images, error)) error {
+func (l *Lab) speed(name string, m models.Config,
+	images func(side, batch, limit, test int) (*corpus.Images, error)) error {
 	type size struct{ side, patch int }
 	sizes := []size{{28, 4}, {28, 2}, {28, 1}, {56, 1}}
 	if l.Quick {

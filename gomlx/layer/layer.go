@@ -148,7 +148,8 @@ func (l SelfAttention) random(scope *model.Scope, q, v *Node, see rfx.Visible) *
 			on = Reshape(LowerTriangular(g, n), 1, 1, n, n)
 		}
 		d := []int{on.Shape().Dimensions[0], l.Heads, n, n}
-		weights = Where(BroadcastToDims(on, d...), BroadcastToDims(weights, d...), Zeros(g, shapes.Make(v.DType(), d...)))
+		none := Zeros(g, shapes.Make(v.DType(), d...))
+		weights = Where(BroadcastToDims(on, d...), BroadcastToDims(weights, d...), none)
 	}
 	sum := ReduceAndKeep(weights, ReduceSum, -1)
 	weights = Div(weights, Where(IsZero(sum), OnesLike(sum), sum))

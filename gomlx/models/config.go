@@ -1,5 +1,6 @@
 // Package models are small Transformers of GoMLX layers for training from nothing: a decoder of text, an encoder that
-// classifies or is pretrained by masked tokens, and a vision Transformer. One line of their Config says how they attend.
+// classifies or is pretrained by masked tokens, and a vision Transformer. One line of their Config says how they
+// attend.
 package models
 
 import (

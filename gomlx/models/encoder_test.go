@@ -36,8 +36,8 @@ func outcome(t *testing.T, c models.Config, batch ...any) []float32 {
 func TestPaddingIsNotSeen(t *testing.T) {
 	for _, kind := range []models.Kind{models.Classifier, models.Masked} {
 		for _, attention := range []string{"exact", "mean", "random", "oprf:simplex:8"} {
-			c := models.Config{Kind: kind, Vocab: 13, Length: 12, Layers: 2, Width: 16, Heads: 2, Hidden: 16, Classes: 3,
-				Attention: attention}
+			c := models.Config{Kind: kind, Vocab: 13, Length: 12, Layers: 2, Width: 16, Heads: 2, Hidden: 16,
+				Classes: 3, Attention: attention}
 			run := func(filler int32) []float32 {
 				x, valid := tokens(24), make([]bool, 24)
 				y, dims := []int32{2, 1}, []int{2}
@@ -52,8 +52,8 @@ func TestPaddingIsNotSeen(t *testing.T) {
 						}
 					}
 				}
-				return outcome(t, c, tensors.FromFlatDataAndDimensions(x, 2, 12), tensors.FromFlatDataAndDimensions(y, dims...),
-					tensors.FromFlatDataAndDimensions(valid, 2, 12))
+				return outcome(t, c, tensors.FromFlatDataAndDimensions(x, 2, 12),
+					tensors.FromFlatDataAndDimensions(y, dims...), tensors.FromFlatDataAndDimensions(valid, 2, 12))
 			}
 			a, b := run(0), run(9)
 			if math.Abs(float64(a[0]-b[0])) > 1e-5*float64(a[0]) {
@@ -78,8 +78,8 @@ func TestPatches(t *testing.T) {
 		if change >= 0 {
 			x[change] += 0.5
 		}
-		out := outcome(t, c, tensors.FromFlatDataAndDimensions(x, 1, 6, 6), tensors.FromFlatDataAndDimensions([]int32{1}, 1))
-		return out[0]
+		label := tensors.FromFlatDataAndDimensions([]int32{1}, 1)
+		return outcome(t, c, tensors.FromFlatDataAndDimensions(x, 1, 6, 6), label)[0]
 	}
 	plain := run(-1)
 	for _, i := range []int{0, 5, 14, 30, 35} {

@@ -144,7 +144,7 @@ func (t *Trainer) Resume(file string) error {
 	for _, v := range t.variables() {
 		x, ok := f.Tensor(v.Path())
 		if !ok || x.DType != "F32" || !slices.Equal(x.Shape, v.Shape().Dimensions) {
-			return fmt.Errorf("%s: no parameter %s of shape %v: %w", file, v.Path(), v.Shape().Dimensions, ErrCheckpoint)
+			return missing(file, v)
 		}
 	}
 	for _, v := range t.variables() {
@@ -161,7 +161,13 @@ func (t *Trainer) Resume(file string) error {
 	return nil
 }
 
-// Adopt takes the parameters of a checkpoint of another run whose model may attend in another way: a fine-tuning begins.
+// missing says that a checkpoint lacks a parameter.
+func missing(file string, v *model.Variable) error {
+	return fmt.Errorf("%s: no parameter %s of shape %v: %w", file, v.Path(), v.Shape().Dimensions, ErrCheckpoint)
+}
+
+// Adopt takes the parameters of a checkpoint of another run whose model may attend in another way: a fine-tuning
+// begins.
 // M, learned projections and a new head of classes keep their first values; all else must be there, in the same shapes.
 func (t *Trainer) Adopt(file string) error {
 	f, h, err := readFile(file)
@@ -186,7 +192,7 @@ func (t *Trainer) Adopt(file string) error {
 			continue
 		}
 		if !ok || !slices.Equal(x.Shape, v.Shape().Dimensions) {
-			return fmt.Errorf("%s: no parameter %s of shape %v: %w", file, v.Path(), v.Shape().Dimensions, ErrCheckpoint)
+			return missing(file, v)
 		}
 		value := tensors.FromShape(v.Shape())
 		if err := value.MutableBytes(func(b []byte) { copy(b, x.Data) }); err != nil {
@@ -225,7 +231,8 @@ func (t *Trainer) Put(from map[string][]float32) error {
 			continue
 		}
 		if len(x) != v.Shape().Size() {
-			return fmt.Errorf("%d numbers for %s of shape %v: %w", len(x), v.Path(), v.Shape().Dimensions, ErrCheckpoint)
+			return fmt.Errorf("%d numbers for %s of shape %v: %w", len(x), v.Path(), v.Shape().Dimensions,
+				ErrCheckpoint)
 		}
 		if err := v.SetValue(tensors.FromFlatDataAndDimensions(slices.Clone(x), v.Shape().Dimensions...)); err != nil {
 			return err

@@ -38,7 +38,7 @@ type Config struct {
 	Regime     Regime  `json:"regime"`           // "": Full
 	Seed       uint64  `json:"seed"`             // of parameters, batches and redraws
 	Redraw     int     `json:"redraw,omitempty"` // steps between new projections; 0: never
-	Fit        int     `json:"fit,omitempty"`    // steps after which heads are fitted once, and at every redraw; 0: never
+	Fit        int     `json:"fit,omitempty"`    // steps after which heads are fitted, and at every redraw; 0: never
 }
 
 func (c Config) normal() Config {

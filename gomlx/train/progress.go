@@ -25,7 +25,8 @@ func (p *progress) show(n int, loss float64, held *float64, speed float64) {
 	full := n * cells / p.total
 	each := now.Sub(p.from) / time.Duration(max(1, n-p.first))
 	left := (each * time.Duration(p.total-n)).Round(time.Second)
-	line := fmt.Sprintf("%s%s %d/%d  loss %.4f", strings.Repeat("█", full), strings.Repeat("░", cells-full), n, p.total, loss)
+	bar := strings.Repeat("█", full) + strings.Repeat("░", cells-full)
+	line := fmt.Sprintf("%s %d/%d  loss %.4f", bar, n, p.total, loss)
 	if held != nil {
 		line += fmt.Sprintf("  held-out %.4f", *held)
 	}
