@@ -31,11 +31,11 @@ const (
 
 // Cholesky overwrites the upper triangle of a with U, A = UᵀU (Golub & Van Loan, Matrix Computations, §4.2.5–4.2.6,
 // right-looking).
-func Cholesky(a dense.Matrix[float64]) error {
+func Cholesky[T dense.Float](a dense.Matrix[T]) error {
 	if err := square(a); err != nil {
 		return err
 	}
-	tab := kern.Best[float64]()
+	tab := kern.Best[T]()
 	par.For(a.Rows, 64, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			tab.Scale(a.Row(i)[i:], -1)
@@ -46,9 +46,9 @@ func Cholesky(a dense.Matrix[float64]) error {
 
 // choleskyMinus is Cholesky of −a. Products are added to what they would be subtracted from, which has the other sign
 // until it is solved for.
-func choleskyMinus(tab *kern.Table[float64], a dense.Matrix[float64]) error {
+func choleskyMinus[T dense.Float](tab *kern.Table[T], a dense.Matrix[T]) error {
 	n := a.Rows
-	diagonal := func(k int) dense.Matrix[float64] { return block(a, k, min(k+panel, n), k, min(k+panel, n)) }
+	diagonal := func(k int) dense.Matrix[T] { return block(a, k, min(k+panel, n), k, min(k+panel, n)) }
 	factorAt := func(k int) int {
 		negate(tab, diagonal(k))
 		return factor(tab, diagonal(k))
@@ -83,7 +83,7 @@ func choleskyMinus(tab *kern.Table[float64], a dense.Matrix[float64]) error {
 }
 
 // factor is Cholesky of one panel, by halves. It returns the index of the first pivot that is not positive, or −1.
-func factor(tab *kern.Table[float64], a dense.Matrix[float64]) int {
+func factor[T dense.Float](tab *kern.Table[T], a dense.Matrix[T]) int {
 	n := a.Rows
 	if n <= inner {
 		return factorSmall(a)
@@ -103,13 +103,13 @@ func factor(tab *kern.Table[float64], a dense.Matrix[float64]) int {
 	return -1
 }
 
-func factorSmall(a dense.Matrix[float64]) int {
+func factorSmall[T dense.Float](a dense.Matrix[T]) int {
 	for i := range a.Rows {
 		d := a.Row(i)
-		if !(d[i] > 0) || math.IsInf(d[i], 1) {
+		if !(d[i] > 0) || math.IsInf(float64(d[i]), 1) {
 			return i
 		}
-		p := math.Sqrt(d[i])
+		p := T(math.Sqrt(float64(d[i])))
 		d[i] = p
 		for j := i + 1; j < len(d); j++ {
 			d[j] /= p
@@ -117,7 +117,7 @@ func factorSmall(a dense.Matrix[float64]) int {
 		for r := i + 1; r < a.Rows; r++ {
 			row, f := a.Row(r), d[r]
 			for j := r; j < len(row); j++ {
-				row[j] -= float64(f * d[j])
+				row[j] -= T(f * d[j])
 			}
 		}
 	}
@@ -125,13 +125,12 @@ func factorSmall(a dense.Matrix[float64]) int {
 }
 
 // SolveT overwrites b with U⁻ᵀ·b.
-func SolveT(u, b dense.Matrix[float64]) error { return solve(u, b, forwardAll) }
+func SolveT[T dense.Float](u, b dense.Matrix[T]) error { return solve(u, b, forwardAll[T]) }
 
 // Solve overwrites b with U⁻¹·b.
-func Solve(u, b dense.Matrix[float64]) error { return solve(u, b, backwardAll) }
+func Solve[T dense.Float](u, b dense.Matrix[T]) error { return solve(u, b, backwardAll[T]) }
 
-func solve(u, b dense.Matrix[float64], side func(*kern.Table[float64], dense.Matrix[float64],
-	dense.Matrix[float64])) error {
+func solve[T dense.Float](u, b dense.Matrix[T], side func(*kern.Table[T], dense.Matrix[T], dense.Matrix[T])) error {
 	if err := square(u); err != nil {
 		return err
 	}
@@ -141,7 +140,7 @@ func solve(u, b dense.Matrix[float64], side func(*kern.Table[float64], dense.Mat
 	if err := b.Check(); err != nil {
 		return err
 	}
-	side(kern.Best[float64](), u, b)
+	side(kern.Best[T](), u, b)
 	return nil
 }
 
@@ -150,7 +149,7 @@ func solve(u, b dense.Matrix[float64], side func(*kern.Table[float64], dense.Mat
 const few = stripe
 
 // forwardAll is forward on all cores.
-func forwardAll(tab *kern.Table[float64], u, b dense.Matrix[float64]) {
+func forwardAll[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 	n := u.Rows
 	if b.Cols > few || n <= panel {
 		eachStripe(0, b.Cols, func(j, jEnd int) { forward(tab, u, b.ColRange(j, jEnd)) })
@@ -166,7 +165,7 @@ func forwardAll(tab *kern.Table[float64], u, b dense.Matrix[float64]) {
 }
 
 // backwardAll is backward on all cores.
-func backwardAll(tab *kern.Table[float64], u, b dense.Matrix[float64]) {
+func backwardAll[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 	n := u.Rows
 	if b.Cols > few || n <= panel {
 		eachStripe(0, b.Cols, func(j, jEnd int) { backward(tab, u, b.ColRange(j, jEnd)) })
@@ -193,14 +192,14 @@ func eachRows(lo, hi int, body func(i, iEnd int)) {
 }
 
 // forward is b = U⁻ᵀ·b.
-func forward(tab *kern.Table[float64], u, b dense.Matrix[float64]) {
+func forward[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 	negate(tab, b)
 	forwardMinus(tab, u, b)
 }
 
 // forwardMinus is b = −U⁻ᵀ·b by halves: products add to what they leave, so that what is subtracted from has the other
 // sign until it is solved for, and no half is negated twice.
-func forwardMinus(tab *kern.Table[float64], u, b dense.Matrix[float64]) {
+func forwardMinus[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 	n := u.Rows
 	if n > inner {
 		h := half(n)
@@ -220,13 +219,13 @@ func forwardMinus(tab *kern.Table[float64], u, b dense.Matrix[float64]) {
 }
 
 // backward is b = U⁻¹·b.
-func backward(tab *kern.Table[float64], u, b dense.Matrix[float64]) {
+func backward[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 	negate(tab, b)
 	backwardMinus(tab, u, b)
 }
 
 // backwardMinus is b = −U⁻¹·b by halves.
-func backwardMinus(tab *kern.Table[float64], u, b dense.Matrix[float64]) {
+func backwardMinus[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 	n := u.Rows
 	if n > inner {
 		h := half(n)
@@ -357,17 +356,17 @@ func upperPair(a int) (r, c int) {
 // half splits n into two parts, the first a multiple of inner.
 func half(n int) int { return max(inner, n/2/inner*inner) }
 
-func block(a dense.Matrix[float64], i, iEnd, j, jEnd int) dense.Matrix[float64] {
+func block[T dense.Float](a dense.Matrix[T], i, iEnd, j, jEnd int) dense.Matrix[T] {
 	return a.RowRange(i, iEnd).ColRange(j, jEnd)
 }
 
-func negate(tab *kern.Table[float64], a dense.Matrix[float64]) {
+func negate[T dense.Float](tab *kern.Table[T], a dense.Matrix[T]) {
 	for i := range a.Rows {
 		tab.Scale(a.Row(i), -1)
 	}
 }
 
-func square(a dense.Matrix[float64]) error {
+func square[T dense.Float](a dense.Matrix[T]) error {
 	if a.Rows != a.Cols {
 		return fmt.Errorf("%d×%d matrix, want a square one: %w", a.Rows, a.Cols, dense.ErrShape)
 	}

@@ -17,13 +17,14 @@ import (
 //
 // (Saunders, Gammerman & Vovk 1998; with b: Suykens & Vandewalle 1999, eq. 13). With K = ΦΦᵀ it is the fit of Normal.
 type Dual struct {
-	U         dense.Matrix[float64] // UᵀU = K + λI
+	U         dense.Matrix[float64] // UᵀU = K + λI; none of SolveDualMixed
 	Alpha     dense.Matrix[float64] // n×K
 	Intercept []float64
 
 	roots []float64 // √v of the weights v of rows; nil: 1
 	ones  []float64 // (K + λI)⁻¹·1
 	sum   float64   // of ones
+	mixed *mixed    // in place of U
 }
 
 // SolveDual is the fit to targets y, n×K, with penalty λ ≥ 0. It overwrites the upper triangle of k with U; what is
@@ -64,7 +65,17 @@ func SolveDualWeighted(k, y dense.Matrix[float64], roots []float64, lambda float
 	if err := errors.Join(SolveT(k, b), Solve(k, b)); err != nil {
 		return nil, err
 	}
-	d := &Dual{U: k, Alpha: dense.New[float64](n, outs), Intercept: make([]float64, outs), ones: make([]float64, n),
+	d, err := newDual(b, y, roots)
+	if err == nil {
+		d.U = k
+	}
+	return d, err
+}
+
+// newDual is the fit to targets y, given (K+λI)⁻¹ times them and, last, times 1; all of these are of rows times roots.
+func newDual(b, y dense.Matrix[float64], roots []float64) (*Dual, error) {
+	n, outs := y.Rows, y.Cols
+	d := &Dual{Alpha: dense.New[float64](n, outs), Intercept: make([]float64, outs), ones: make([]float64, n),
 		roots: roots}
 	for i := range n {
 		v := b.At(i, outs)

@@ -19,6 +19,7 @@ func (d *Dual) Margins(y dense.Matrix[float64], lambda float64, steps int) error
 	const tolerance = 1e-3
 	n, outs := y.Rows, y.Cols
 	f, z, t := dense.New[float64](n, outs), dense.New[float64](n, outs), dense.New[float64](n, outs)
+	var last dense.Matrix[float64]
 	for i := range n {
 		for c, v := range y.Row(i) {
 			f.Row(i)[c] = v - float64(lambda*d.Alpha.At(i, c)) // Kα + b
@@ -37,8 +38,11 @@ func (d *Dual) Margins(y dense.Matrix[float64], lambda float64, steps int) error
 				}
 			}
 		}
-		if err := d.again(t); err != nil {
+		if err := d.again(t, false); err != nil {
 			return err
+		}
+		if d.mixed != nil {
+			last = t.Clone()
 		}
 		turn, moved := 0.0, 0.0
 		for i := range n {
@@ -67,13 +71,26 @@ func (d *Dual) Margins(y dense.Matrix[float64], lambda float64, steps int) error
 			break
 		}
 	}
+	if last.Rows > 0 {
+		return d.again(last, true)
+	}
 	return nil
 }
 
-// again is the fit to other targets.
-func (d *Dual) again(y dense.Matrix[float64]) error {
-	for i := range y.Rows {
-		copy(d.Alpha.Row(i), y.Row(i))
+// again is the fit to other targets. By a factor in float32 it is one step from those before towards it, which is as
+// near as targets that change again need, unless it is to be exact.
+func (d *Dual) again(y dense.Matrix[float64], exact bool) error {
+	if d.mixed != nil {
+		for i, v := range d.ones {
+			a := d.Alpha.Row(i)
+			for c, b := range d.Intercept {
+				a[c] += float64(v * b)
+			}
+		}
+	} else {
+		for i := range y.Rows {
+			copy(d.Alpha.Row(i), y.Row(i))
+		}
 	}
 	clear(d.Intercept)
 	for i, v := range d.ones {
@@ -84,10 +101,18 @@ func (d *Dual) again(y dense.Matrix[float64]) error {
 	for c := range d.Intercept {
 		d.Intercept[c] /= d.sum
 	}
-	if err := SolveT(d.U, d.Alpha); err != nil {
-		return err
+	var err error
+	switch {
+	case d.mixed == nil:
+		if err = SolveT(d.U, d.Alpha); err == nil {
+			err = Solve(d.U, d.Alpha)
+		}
+	case exact:
+		err = d.mixed.solve(d.Alpha, y)
+	default:
+		err = d.mixed.refine(d.Alpha, y, dense.New[float64](y.Rows, y.Cols), dense.New[float64](y.Rows, y.Cols))
 	}
-	if err := Solve(d.U, d.Alpha); err != nil {
+	if err != nil {
 		return err
 	}
 	for i, v := range d.ones {

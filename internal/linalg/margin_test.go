@@ -85,7 +85,7 @@ func TestSolveFewColumns(t *testing.T) {
 	for i := range n {
 		copy(few.Row(i), b.Row(i))
 	}
-	for _, side := range []func(u, b dense.Matrix[float64]) error{SolveT, Solve} {
+	for _, side := range []func(u, b dense.Matrix[float64]) error{SolveT[float64], Solve[float64]} {
 		wide, narrow := b.Clone(), few.Clone()
 		if err := errors.Join(side(u, wide), side(u, narrow)); err != nil {
 			t.Fatal(err)

@@ -21,10 +21,12 @@ import (
 var exactRows = 20000
 
 const (
-	// A search looks at few rows first and at more around the best: a trial of n rows takes n³/6 multiply-adds. What
-	// more rows want, narrower kernels, comes in steps that are looked at each time.
-	firstRows = 1024
-	lastRows  = 4096
+	// A search looks at few rows first and at more around the best: a trial of n rows takes n³/6 multiply-adds and as
+	// many to leave rows out, so that a hundred of the first cost what two of four times as many do. What more rows
+	// want, narrower kernels, comes in steps that are looked at each time.
+	firstRows  = 512
+	secondRows = 1024
+	lastRows   = 4096
 )
 
 // exactPossible reports whether the fit may have the exact kernel, as far as is known before rows are counted.
@@ -123,6 +125,7 @@ type exactSearch struct {
 	final   bool         // it is for the model, not for a choice before
 	open    bool         // other kernels are tried as well
 	kinds   []Trial      // that were
+	rival   exactPoint   // of the Gaussian kernel, where more rows are to tell whether another is better; zero: none
 	margins *marginTries // what is tried instead of least squares, if it is not nil
 }
 
@@ -134,13 +137,21 @@ func (c *chooser) exactSearch(order []int, sizes ...int) *exactSearch {
 // finalSizes are those of the search of the settings of n rows: it ends where a few trials cost as much as the fit.
 func finalSizes(n int) []int {
 	sizes := []int{min(n, firstRows)}
-	for m := 2 * firstRows; m <= min(lastRows, n*2/3); m *= 2 {
+	if n >= secondRows*3/4 {
+		sizes = append(sizes, min(n, secondRows))
+	}
+	for m := 2 * secondRows; m <= min(lastRows, n*2/3); m *= 2 {
 		sizes = append(sizes, m)
 	}
 	return sizes
 }
 
 type exactPoint struct{ scale, lambda float64 }
+
+// orNarrower are a setting of fewer rows and what more of them may want.
+func (p exactPoint) orNarrower() []exactPoint {
+	return []exactPoint{p, {p.scale * math.Sqrt2 / 2, p.lambda}}
+}
 
 // shuffled are the numbers below n in an order hashed from the seed.
 func shuffled(n int, seed uint64) []int {
@@ -210,23 +221,35 @@ func (e *exactSearch) search() error {
 			if err := e.rows(e.sizes[i]); err != nil {
 				return err
 			}
+			if err := e.confirmKind(); err != nil {
+				return err
+			}
 		}
 		if err := e.climb(); err != nil {
 			return err
 		}
-		if i > 0 || !e.final {
+		if !e.final || e.faultless() {
 			continue
 		}
-		if e.open {
+		if i == 0 && e.open {
 			if err := e.tryKinds(); err != nil {
 				return err
 			}
 		}
-		if more, err := e.narrower(); err != nil || more {
-			return err
+		if i == 0 && len(e.order) < 2*secondRows || i == 1 && len(e.order) >= 2*secondRows {
+			if more, err := e.narrower(); err != nil || more {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// faultless reports whether the best trial has every class of enough rows right: nothing that could be tried makes
+// fewer errors.
+func (e *exactSearch) faultless() bool {
+	i := best(e.all)
+	return i >= 0 && e.all[i].faultless()
 }
 
 const (
@@ -236,13 +259,27 @@ const (
 	narrowSteps = 3
 )
 
+// narrow is a bandwidth below that of e.at, and by how much its loss is larger on the rows of now and before.
+type narrow struct {
+	scale       float64
+	lambdas     []float64
+	now, before float64
+}
+
+// wins reports whether the kernel may be better on n rows, as differences of losses on m rows and on half of them go on
+// linearly in log n.
+func (k narrow) wins(n, m int) bool {
+	return k.now+min(k.now-k.before, 0)*math.Log2(float64(n)/float64(m)) < 0
+}
+
 // narrower looks for much narrower kernels, which rows that nearly repeat others make use of once there are enough of
 // them: the loss then has a second minimum that no climb on few rows comes to. How a kernel compares with that of e.at
-// on half of the rows and on all is followed on, linearly in log n, to the rows of the table; those that may be better
-// there are tried on as many as can be afforded. It reports whether it went there.
+// on half of the rows and on all is followed on to the rows of the table; those that may be better there are tried on
+// twice as many again and again, while they still may. It reports whether one was followed to as many rows as can be
+// afforded.
 func (e *exactSearch) narrower() (bool, error) {
 	o := &e.c.f.o
-	n, m := len(e.order), e.sizes[0]
+	n, m := len(e.order), e.tries.x.Rows
 	if m < 2*leastScaling || o.Bandwidth > 0 || e.tries.parts != nil {
 		return false, nil
 	}
@@ -250,70 +287,112 @@ func (e *exactSearch) narrower() (bool, error) {
 	if o.Lambda > 0 {
 		lambdas = lambdas[:1]
 	}
-	// behind are the differences of losses to that of e.at.
-	behind := func() (diff []float64, err error) {
-		if err := e.try(e.at.scale, []float64{e.at.lambda}); err != nil {
-			return nil, err
-		}
-		at := e.find(e.at.scale)
-		if at < 0 {
-			return nil, nil
-		}
-		for k := range narrowSteps {
-			s := math.Ldexp(e.at.scale, -k-1)
-			if err := e.try(s, lambdas); err != nil {
-				return nil, err
-			}
-			d := math.Inf(1)
-			if i := e.find(s); i >= 0 {
-				d, _ = gain(e.all[i].compared(), e.all[at].compared())
-			}
-			diff = append(diff, d)
-		}
-		return diff, nil
+	var list []narrow
+	for k := 1; k <= narrowSteps; k++ {
+		list = append(list, narrow{scale: math.Ldexp(e.at.scale, -k), lambdas: lambdas})
 	}
-	all, err := behind()
-	if err != nil || all == nil {
+	if ok, err := e.compare(list); err != nil || !ok {
 		return false, err
 	}
 	kept := e.all
 	if err := e.rows(m / 2); err != nil {
 		return false, err
 	}
-	half, err := behind()
-	if err != nil {
+	half := slices.Clone(list)
+	if _, err := e.compare(half); err != nil {
 		return false, err
 	}
-	var scales []float64
-	for k := 1; k < len(half); k++ { // climbs on more rows see to one octave
-		if all[k]+min(all[k]-half[k], 0)*math.Log2(float64(n)/float64(m)) < 0 {
-			scales = append(scales, math.Ldexp(e.at.scale, -k-1))
-		}
+	for i := range list {
+		list[i].before = half[i].now
 	}
-	size := n
+	list = slices.DeleteFunc(list[1:], func(k narrow) bool { return !k.wins(n, m) }) // climbs see to one octave
+	top := n
 	if n > wholeRows {
-		size = lastRows
+		top = lastRows
 	}
-	if len(scales) == 0 {
-		err := e.rows(m)
-		e.all = kept
-		return false, err
-	}
-	if err := e.rows(size); err != nil {
-		return false, err
-	}
-	if err := e.try(e.at.scale, lambdas); err != nil {
-		return false, err
-	}
-	for _, s := range scales {
-		if err := e.try(s, lambdas); err != nil {
+	for size := m; len(list) > 0; {
+		size = min(2*size, top)
+		if err := e.rows(size); err != nil {
 			return false, err
 		}
+		kind := e.tries.kind
+		if err := e.confirmKind(); err != nil {
+			return false, err
+		}
+		if e.tries.kind != kind {
+			return true, e.climb()
+		}
+		if ok, err := e.compare(list); err != nil || !ok {
+			return false, err
+		}
+		if size <= 2*m {
+			if rough, err := e.rough(list); err != nil || rough {
+				return false, errors.Join(err, e.climb())
+			}
+		}
+		if size == top {
+			if i := best(e.all); i >= 0 {
+				e.at = exactPoint{e.all[i].spec.Kernel.Scale, e.all[i].lambda}
+			}
+			return true, e.climb()
+		}
+		list = slices.DeleteFunc(list, func(k narrow) bool { return !k.wins(n, size) })
 	}
-	if i := best(e.all); i >= 0 {
-		e.at = exactPoint{e.all[i].spec.Kernel.Scale, e.all[i].lambda}
+	err := e.rows(m)
+	e.all = kept
+	return false, err
+}
+
+// rough takes the roughest kernel where it is better by more than a standard error, in place of narrow ones on the
+// present rows: what tells rows by others that they nearly repeat are kernels with a peak.
+func (e *exactSearch) rough(list []narrow) (bool, error) {
+	i := best(e.all)
+	if !e.open || e.tries.kind != kernel.Gaussian || i < 0 {
+		return false, nil
 	}
-	return true, e.climb()
+	smooth, all := e.all[i], e.all
+	if err := e.tries.take(kernel.Matern12); err != nil {
+		return false, err
+	}
+	e.all = nil
+	k := list[0]
+	if err := e.try(product([]float64{k.scale, 2 * k.scale, 4 * k.scale}, k.lambdas)); err != nil {
+		return false, err
+	}
+	if j := best(e.all); j >= 0 {
+		if diff, se := gain(smooth.compared(), e.all[j].compared()); diff > se {
+			e.at = exactPoint{e.all[j].spec.Kernel.Scale, e.all[j].lambda}
+			e.kinds = append(e.kinds, e.c.f.shown(e.all[j], float64(len(e.kinds)), kernel.Matern12.String()))
+			return true, nil
+		}
+	}
+	e.all = all
+	return false, e.tries.take(kernel.Gaussian)
+}
+
+// compare tries narrower kernels on the present rows. Of several penalties the best is kept. It reports whether e.at
+// could be tried.
+func (e *exactSearch) compare(list []narrow) (bool, error) {
+	points := []exactPoint{e.at}
+	for _, k := range list {
+		points = append(points, product([]float64{k.scale}, k.lambdas)...)
+	}
+	if err := e.try(points); err != nil {
+		return false, err
+	}
+	at := e.find(e.at.scale)
+	if at < 0 {
+		return false, nil
+	}
+	for i := range list {
+		k := &list[i]
+		if k.before, k.now = k.now, math.Inf(1); e.find(k.scale) >= 0 {
+			t := e.all[e.find(k.scale)]
+			k.now, _ = gain(t.compared(), e.all[at].compared())
+			k.lambdas = []float64{t.lambda}
+		}
+	}
+	return true, nil
 }
 
 // find is the best trial of a bandwidth; −1: none.
@@ -350,10 +429,8 @@ func (e *exactSearch) grid() error {
 			scales = append(scales, math.Ldexp(e.c.median, k))
 		}
 	}
-	for _, s := range scales {
-		if err := e.try(s, lambdas); err != nil {
-			return err
-		}
+	if err := e.try(product(scales, lambdas)); err != nil {
+		return err
 	}
 	i := best(e.all)
 	if i < 0 {
@@ -363,68 +440,93 @@ func (e *exactSearch) grid() error {
 	return nil
 }
 
-func (e *exactSearch) try(s float64, lambdas []float64) error {
-	lambdas = slices.DeleteFunc(slices.Clone(lambdas), func(l float64) bool { return e.known(s, l) })
-	if len(lambdas) == 0 {
+// product are all pairs.
+func product(scales, lambdas []float64) []exactPoint {
+	var out []exactPoint
+	for _, s := range scales {
+		for _, l := range lambdas {
+			out = append(out, exactPoint{s, l})
+		}
+	}
+	return out
+}
+
+// try tries what has not been tried on the present rows.
+func (e *exactSearch) try(points []exactPoint) error {
+	points = slices.DeleteFunc(slices.Clone(points), func(p exactPoint) bool { return e.trialAt(p) >= 0 })
+	if len(points) == 0 {
 		return nil
 	}
 	try := e.tries.try
 	if e.margins != nil {
 		try = e.margins.try
 	}
-	ts, err := try(s, lambdas)
+	ts, err := try(points)
 	if err != nil {
 		return err
 	}
 	e.all = append(e.all, ts...)
-	e.c.counted()
+	for range points {
+		e.c.counted()
+	}
 	return nil
 }
 
-func (e *exactSearch) known(s, lambda float64) bool {
-	return slices.ContainsFunc(e.all, func(t trial) bool {
-		return math.Abs(t.spec.Kernel.Scale-s) <= 1e-9*s && math.Abs(t.lambda-lambda) <= 1e-9*lambda
+// trialAt is the trial of a setting; −1: none.
+func (e *exactSearch) trialAt(p exactPoint) int {
+	return slices.IndexFunc(e.all, func(t trial) bool {
+		return math.Abs(t.spec.Kernel.Scale-p.scale) <= 1e-9*p.scale && math.Abs(t.lambda-p.lambda) <= 1e-9*p.lambda
 	})
 }
 
-// mostSteps bounds a climb.
-const mostSteps = 12
+const (
+	mostSteps = 12 // bounds a climb
+	// A climb goes on for what is more than noise: a share of the standard error of the difference, which is small
+	// between neighbours, and of the loss, which small penalties approach without ever reaching a best.
+	climbNoise = 0.25
+	climbGain  = 0.002
+)
 
 // climb goes from e.at by steps of √2 in s and half a decade in λ to a setting whose neighbours are not better.
 func (e *exactSearch) climb() error {
 	o := &e.c.f.o
-	steps := []exactPoint{{math.Sqrt2 / 2, 1}, {1, math.Sqrt(0.1)}, {1, math.Sqrt(10)}, {math.Sqrt2, 1}}
+	steps := []exactPoint{{1, 1}, {math.Sqrt2 / 2, 1}, {1, math.Sqrt(0.1)}, {1, math.Sqrt(10)}, {math.Sqrt2, 1}}
 	switch n := e.tries.x.Rows; { // dear, and what more rows want are narrower kernels, and a smaller λ with them
 	case n > lastRows/2 && len(e.all) == 0:
-		steps = steps[:1]
-	case n > lastRows/2: // after other kernels on the same rows
 		steps = steps[:2]
-	case n > firstRows:
-		steps = steps[:2]
+	case n > secondRows: // or after other kernels on the same rows
+		steps = steps[:3]
 	}
 	for range mostSteps {
-		if err := e.try(e.at.scale, []float64{e.at.lambda}); err != nil {
+		var points []exactPoint
+		for _, p := range steps {
+			if p.scale == 1 && p.lambda == 1 || !(p.scale != 1 && o.Bandwidth > 0 || p.lambda != 1 && o.Lambda > 0) {
+				points = append(points, exactPoint{e.at.scale * p.scale, e.at.lambda * p.lambda})
+			}
+		}
+		if err := e.try(points); err != nil {
 			return err
 		}
-		for _, p := range steps {
-			if p.scale != 1 && o.Bandwidth > 0 || p.lambda != 1 && o.Lambda > 0 {
-				continue
-			}
-			if err := e.try(e.at.scale*p.scale, []float64{e.at.lambda * p.lambda}); err != nil {
-				return err
-			}
-		}
 		i := best(e.all)
-		if i < 0 {
+		if at := e.trialAt(e.at); i < 0 || at >= 0 && !e.all[i].clearly(&e.all[at]) {
 			return nil
 		}
-		next := exactPoint{e.all[i].spec.Kernel.Scale, e.all[i].lambda}
-		if math.Abs(next.scale-e.at.scale) <= 1e-9*next.scale && math.Abs(next.lambda-e.at.lambda) <= 1e-9*next.lambda {
-			return nil
-		}
-		e.at = next
+		e.at = exactPoint{e.all[i].spec.Kernel.Scale, e.all[i].lambda}
 	}
 	return nil
+}
+
+// clearly reports whether t is better than another by more than noise.
+func (t *trial) clearly(other *trial) bool {
+	if t == other || other.faultless() {
+		return false
+	}
+	diff, se := gain(other.compared(), t.compared())
+	if diff > max(climbNoise*se, climbGain*mean(other.compared())) {
+		return true
+	}
+	diff, se = gain(other.loss, t.loss)
+	return t.tie != nil && diff > nearTie*se
 }
 
 // shown are the trials of the last number of rows, the best for every value of what is shown.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/randfeat/randfeat"
@@ -66,6 +65,14 @@ type fit struct {
 	weightScale float64
 	marks       []coupling.Omega // landmarks, if the map has some
 	start       exactPoint       // where a search of an exact kernel may begin, if any
+	chose       *chose           // what begin found; nil: not begun
+	apart       *fit             // the fit without the first fold that is scored, if it has chosen for all rows
+}
+
+// chose is a fit whose choices are made.
+type chose struct {
+	rows machine.Rows
+	s    *sample // nil: not needed any more
 }
 
 // scored is what is known of rows that were held out, by model: of several, each has predicted its own.
@@ -105,68 +112,8 @@ const (
 // run goes through the stages. A checkpoint exists only once all choices are made, so a resumed fit begins with the fit
 // of all rows; it draws the sample again (the same one) only where the nested score needs it.
 func (f *fit) run() (*machine.Model, error) {
-	if f.deal == nil {
-		var m *data.Marks
-		if len(f.o.Marks.Names()) > 0 {
-			var err error
-			src := watchedSource{Source: f.src, ctx: f.ctx, report: func(int64) {}}
-			if m, err = data.ReadMarks(src, f.o.Marks); err != nil {
-				return nil, err
-			}
-		}
-		f.deal = newDealer(f.o.Seed, m)
-	}
-	f.weigh()
-	if err := f.deal.settle(f.src.Name(), &f.o, f.inner); err != nil {
-		return nil, err
-	}
-	resumed, err := f.resume()
-	if err != nil {
-		return nil, err
-	}
-	if !resumed {
-		if err := f.stage(stageLearn, f.learn); err != nil {
-			return nil, err
-		}
-	}
-	if err := f.settle(); err != nil {
-		return nil, err
-	}
-	rows, err := machine.TableRows(f.src, f.schema, f.task != machine.Unsupervised)
-	if err != nil {
-		return nil, err
-	}
-	var s *sample
-	var n int64
-	if !resumed || f.decision.Exact {
-		err := f.stage(stageSample, func() (_ int64, err error) {
-			s, n, err = f.take(f.watch(rows, stageSample))
-			return n, err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	if !resumed {
-		err := f.stage(stageChoose, func() (int64, error) {
-			scaling, err := f.chooseScaling(s)
-			if err != nil {
-				return 0, err
-			}
-			f.decision, err = f.choose(s, n)
-			if err == nil && scaling != nil {
-				f.decision.Choices = slices.Insert(f.decision.Choices, 1, *scaling)
-				f.decision.Tried = f.decision.Tried || !scaling.Given
-			}
-			return int64(s.len()), err
-		})
-		if err != nil {
-			return nil, err
-		}
-		if rows, err = machine.TableRows(f.src, f.schema, f.task != machine.Unsupervised); err != nil {
-			return nil, err
-		}
-		if err := f.save(true); err != nil { // at once: a kill would lose all choices
+	if f.chose == nil {
+		if err := f.begin(); err != nil {
 			return nil, err
 		}
 	}
@@ -174,7 +121,7 @@ func (f *fit) run() (*machine.Model, error) {
 		Kind: f.kind, Task: f.task, Outputs: f.outputs,
 		Choices: f.decision.Choices, Notes: append(f.report.Notes, f.decision.Notes...), Seed: f.o.Seed,
 		Stages: f.report.Stages, Resumed: f.report.Resumed}
-	m, err := f.finish(rows, s)
+	m, err := f.finish(f.chose.rows, f.chose.s)
 	if err != nil {
 		return nil, err
 	}
@@ -190,6 +137,68 @@ func (f *fit) run() (*machine.Model, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// begin goes as far as all choices.
+func (f *fit) begin() error {
+	if f.deal == nil {
+		var m *data.Marks
+		if len(f.o.Marks.Names()) > 0 {
+			var err error
+			src := watchedSource{Source: f.src, ctx: f.ctx, report: func(int64) {}}
+			if m, err = data.ReadMarks(src, f.o.Marks); err != nil {
+				return err
+			}
+		}
+		f.deal = newDealer(f.o.Seed, m)
+	}
+	f.weigh()
+	if err := f.deal.settle(f.src.Name(), &f.o, f.inner); err != nil {
+		return err
+	}
+	resumed, err := f.resume()
+	if err != nil {
+		return err
+	}
+	if !resumed {
+		if err := f.stage(stageLearn, f.learn); err != nil {
+			return err
+		}
+	}
+	if err := f.settle(); err != nil {
+		return err
+	}
+	rows, err := machine.TableRows(f.src, f.schema, f.task != machine.Unsupervised)
+	if err != nil {
+		return err
+	}
+	var s *sample
+	var n int64
+	if !resumed || f.decision.Exact {
+		err := f.stage(stageSample, func() (_ int64, err error) {
+			s, n, err = f.take(f.watch(rows, stageSample))
+			return n, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if !resumed {
+		err := f.stage(stageChoose, func() (int64, error) {
+			return int64(s.len()), f.decide(s, n)
+		})
+		if err != nil {
+			return err
+		}
+		if rows, err = machine.TableRows(f.src, f.schema, f.task != machine.Unsupervised); err != nil {
+			return err
+		}
+		if err := f.save(true); err != nil { // at once: a kill would lose all choices
+			return err
+		}
+	}
+	f.chose = &chose{rows, s}
+	return nil
 }
 
 // state calibrates the model by rows that were held out, and puts their scores into the report and the model.

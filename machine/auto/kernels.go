@@ -33,8 +33,8 @@ func (c *chooser) took(e *exactSearch) {
 
 // tryKinds compares other kernels with the Gaussian one on the rows of the first size, at its settings and a few longer
 // bandwidths. matern32 is between all others and goes first: where it is no better, targets are smooth, and the rest is
-// not worth its time. Another kernel than the Gaussian one must be better by more than a standard error; the climb goes
-// on from where it was best.
+// not worth its time. Another kernel than the Gaussian one must be better by more than a standard error, of more rows
+// where there are some: rough kernels are best where rows are few. The climb goes on from where it was best.
 func (e *exactSearch) tryKinds() error {
 	i := best(e.all)
 	if i < 0 {
@@ -56,15 +56,48 @@ func (e *exactSearch) tryKinds() error {
 		}
 		top = t
 	}
-	if diff, se := gain(smooth.compared(), top.compared()); diff <= se {
+	more := len(e.sizes) > 1
+	diff, se := gain(smooth.compared(), top.compared())
+	if !(diff > se || more && diff > 0) {
 		e.all = all
 		return e.tries.take(kernel.Gaussian)
+	}
+	if more {
+		e.rival = e.at
 	}
 	e.at, e.all = exactPoint{top.spec.Kernel.Scale, top.lambda}, nil
 	if err := e.tries.take(top.spec.Kernel.Kind); err != nil {
 		return err
 	}
 	return e.climb()
+}
+
+// confirmKind goes back to the Gaussian kernel if another is not better on the present rows by more than a standard
+// error.
+func (e *exactSearch) confirmKind() error {
+	if e.rival == (exactPoint{}) {
+		return nil
+	}
+	kind, at := e.tries.kind, e.at
+	if err := e.try(e.at.orNarrower()); err != nil {
+		return err
+	}
+	rough := e.all
+	e.at, e.all, e.rival = e.rival, nil, exactPoint{}
+	if err := e.tries.take(kernel.Gaussian); err != nil {
+		return err
+	}
+	if err := e.try(e.at.orNarrower()); err != nil {
+		return err
+	}
+	a, b := best(e.all), best(rough)
+	if a >= 0 && b >= 0 {
+		if diff, se := gain(e.all[a].compared(), rough[b].compared()); diff <= se {
+			return nil
+		}
+	}
+	e.at, e.all = at, rough
+	return e.tries.take(kind)
 }
 
 // tryKind is the best of a few settings of a kernel near that of the Gaussian one, in units of its own distances. Rough
@@ -80,10 +113,8 @@ func (e *exactSearch) tryKind(kind kernel.Kind, smooth trial) (t trial, err erro
 	}
 	first := smooth.spec.Kernel.Scale * medianDistance(&sample{x: e.tries.x}, kind, o.Seed) / e.c.median
 	e.all = nil
-	for _, times := range []float64{1, 2, 4} {
-		if err := e.try(times*first, lambdas); err != nil {
-			return t, err
-		}
+	if err := e.try(product([]float64{first, 2 * first, 4 * first}, lambdas)); err != nil {
+		return t, err
 	}
 	if i := best(e.all); i >= 0 {
 		t = e.all[i]

@@ -270,7 +270,7 @@ func TestMarkedTries(t *testing.T) {
 		}
 		got := map[string][]trial{}
 		var err error
-		if got["exact"], err = e.try(1, []float64{lambda}); err != nil {
+		if got["exact"], err = e.try([]exactPoint{{1, lambda}}); err != nil {
 			t.Fatal(err)
 		}
 		try := &ridgeTries{ctx: t.Context(), s: s, task: machine.Regression}

@@ -85,19 +85,18 @@ func (f *fit) scoredOn(rows int64, folds int) string {
 
 // heldOut evaluates fold k by a fit of all others, as if they were the table, and keeps its predictions as a part.
 func (f *fit) heldOut(k, part int) (*machine.Evaluation, error) {
-	rest := foldSource{Source: f.src, deal: f.deal, k: k, parts: f.deal.parts(f.o.Folds)}
-	sub := &fit{ctx: f.ctx, src: rest, o: f.o, inner: true, weighs: f.weighs && f.task != machine.Unsupervised,
-		deal: newDealer(f.o.Seed, rest.marks(f.decision.Rows))}
-	sub.o.Folds, sub.o.Checkpoint, sub.o.Progress = 1, "", nil
-	var err error
-	if sub.o.Schema, err = f.learnFold(rest); err != nil {
-		return nil, err
+	sub := f.apart
+	if f.apart = nil; sub == nil {
+		var err error
+		if sub, err = f.leaving(k, f.decision.Rows); err != nil {
+			return nil, err
+		}
 	}
 	m, err := sub.run()
 	if err != nil {
 		return nil, err
 	}
-	fold := rest
+	fold := sub.src.(foldSource)
 	fold.inside = true
 	rows, err := machine.TableRows(fold, m.Schema, f.task != machine.Unsupervised)
 	if err != nil {

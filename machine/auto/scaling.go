@@ -13,7 +13,7 @@ import (
 const (
 	// scalingRows are enough to tell which of a few scalings is better by more than a standard error; their settings
 	// are searched on a third of them first. Widths of columns are fitted to widthRows others.
-	scalingRows = 768
+	scalingRows = 512
 	widthRows   = 512
 	// leastScaling is the number of rows below which differences between scalings are noise.
 	leastScaling = 200
@@ -111,7 +111,7 @@ func (c *chooser) tryScalings(ch *Choice) error {
 	}
 	for _, name := range []string{ScalingCommon, ScalingRobust} {
 		w := f.fieldWeights(name, c.s)
-		if slices.Max(w) <= alike*slices.Min(w) {
+		if slices.Max(w) <= alike*slices.Min(w) || top != nil && top.faultless() {
 			continue
 		}
 		if err := try(name, w, exactPoint{}); err != nil {
@@ -121,7 +121,7 @@ func (c *chooser) tryScalings(ch *Choice) error {
 	if top == nil {
 		return fmt.Errorf("scaling: %w", errNothing)
 	}
-	if len(f.schema.Fields) > 1 {
+	if len(f.schema.Fields) > 1 && !top.faultless() {
 		w, at, err := c.fittedWeights(rest, weights)
 		if err != nil {
 			return err
@@ -136,8 +136,11 @@ func (c *chooser) tryScalings(ch *Choice) error {
 		}
 	}
 	ch.Why = "none tried is better by more than two standard errors"
-	if ch.Value != ScalingStandard {
+	switch {
+	case ch.Value != ScalingStandard:
 		ch.Why = fmt.Sprintf("best %s of %s", f.metric(), top.judged())
+	case len(ch.Trials) == 1 && top.faultless():
+		ch.Why = fmt.Sprintf("no errors of %s", top.judged())
 	}
 	f.start = top.at
 	if before != nil {
@@ -165,11 +168,14 @@ type scalingOf struct {
 	at      exactPoint
 }
 
-// confirmed is the better of two scalings with more rows than told them apart, at settings searched there, and how
-// many: widths of columns help most where rows are few. Rows that widths were fitted to are not among those left out,
-// unless they must be. 0: there are not enough.
+// confirmed is the better of two scalings with more rows than told them apart, at their settings there or narrower, and
+// how many: widths of columns help most where rows are few. Rows that widths were fitted to are not among those left
+// out, unless they must be. 0: there are not enough.
 func (c *chooser) confirmed(now, before *scalingOf, others, judge []int) (*scalingOf, int, error) {
-	n := min(len(others)+len(judge), 2*firstRows)
+	n := min(len(others)+len(judge), secondRows)
+	if len(others)+len(judge) >= 4*secondRows {
+		n = 2 * secondRows
+	}
 	if n < len(judge)*5/4 {
 		return now, 0, nil
 	}
@@ -177,15 +183,18 @@ func (c *chooser) confirmed(now, before *scalingOf, others, judge []int) (*scali
 	var loss [2][]float64
 	for i, s := range []*scalingOf{now, before} {
 		e := c.exactSearch(order, n)
-		e.weights, e.at = c.f.columnWeights(s.weights), s.at
-		if err := e.search(); err != nil {
+		e.weights = c.f.columnWeights(s.weights)
+		if err := e.rows(n); err != nil {
+			return nil, 0, err
+		}
+		if err := e.try(s.at.orNarrower()); err != nil {
 			return nil, 0, err
 		}
 		k := best(e.all)
 		if k < 0 {
 			return now, 0, nil
 		}
-		loss[i], s.at = e.all[k].compared(), e.at
+		loss[i], s.at = e.all[k].compared(), exactPoint{e.all[k].spec.Kernel.Scale, e.all[k].lambda}
 	}
 	if mean(loss[1]) < mean(loss[0]) {
 		return before, n, nil

@@ -23,6 +23,11 @@ type tries interface {
 	try(spec randfeat.Spec, lambdas []float64) ([]trial, error)
 }
 
+// faultless reports whether a trial of classes has no errors on enough rows to say so.
+func (t *trial) faultless() bool {
+	return t.tie != nil && len(t.loss) >= leastScaling && mean(t.loss) == 0
+}
+
 // errNothing means that no setting could be tried.
 var errNothing = errors.New("no setting could be tried: the features overflow or are singular")
 

@@ -19,8 +19,8 @@ import (
 )
 
 // exactTries are trials of exact kernel ridge regression on some rows, the last of which are predicted, each by all the
-// others, in closed form (linalg.Dual). Memory: a matrix of 8n² bytes of distances, one of kernels, and two per
-// goroutine, of which there is one beyond parallelRows.
+// others, in closed form (linalg.Dual). Memory: a matrix of 8n² bytes of distances, and three per goroutine, of which
+// there is one beyond parallelRows.
 type exactTries struct {
 	ctx  context.Context
 	task machine.Task
@@ -29,16 +29,18 @@ type exactTries struct {
 	from    int // rows from here on are judged
 	kind    kernel.Kind
 	log     dense.Matrix[float64] // −|x_i−x_j|²/2, or −Σ|x_il−x_jl| for the Laplace kernel, upper triangle
-	k       dense.Matrix[float64]
 	work    []exactWork
-	scale   float64 // of k; 0: none
 	parts   *exactParts
 	roots   []float64 // of the weights of rows; nil: none
 }
 
-type exactWork struct{ u, inverse, loo dense.Matrix[float64] }
+// exactWork is what one goroutine needs; k are kernels of bandwidth scale, 0: none.
+type exactWork struct {
+	k, u, inverse, loo dense.Matrix[float64]
+	scale              float64
+}
 
-// parallelRows is the number of rows up to which penalties are tried side by side: factorisations of larger matrices
+// parallelRows is the number of rows up to which settings are tried side by side: factorisations of larger matrices
 // occupy all cores by themselves.
 const parallelRows = 1536
 
@@ -48,7 +50,7 @@ const judgedRows = 768
 
 // reset takes other rows.
 func (e *exactTries) reset(x, y, t dense.Matrix[float64]) error {
-	e.x, e.y, e.t, e.scale = x, y, t, 0
+	e.x, e.y, e.t = x, y, t
 	if e.from = 0; e.parts == nil {
 		e.from = x.Rows - min(x.Rows, max(judgedRows, x.Rows/2))
 	}
@@ -61,30 +63,42 @@ func (e *exactTries) distances() error {
 	if e.kind == kernel.Laplace {
 		of = e.kind
 	}
-	e.log, e.scale = buf.Shaped(e.log, e.x.Rows, e.x.Rows), 0
+	e.forget()
+	e.log = buf.Shaped(e.log, e.x.Rows, e.x.Rows)
 	return kernel.LogGram(kernel.Kernel{Kind: of}, e.log, e.x, e.x)
+}
+
+func (e *exactTries) forget() {
+	for w := range e.work {
+		e.work[w].scale = 0
+	}
 }
 
 // take takes another kernel.
 func (e *exactTries) take(kind kernel.Kind) error {
 	same := (kind == kernel.Laplace) == (e.kind == kernel.Laplace)
-	if e.kind, e.scale = kind, 0; same {
+	if e.kind = kind; same {
+		e.forget()
 		return nil
 	}
 	return e.distances()
 }
 
-// kernels sets k to those of bandwidth s.
-func (e *exactTries) kernels(s float64) {
-	if e.scale == s {
-		return
+// kernels are those of bandwidth s, in the memory of worker w.
+func (e *exactTries) kernels(w int, s float64) dense.Matrix[float64] {
+	for len(e.work) <= w {
+		e.work = append(e.work, exactWork{})
+	}
+	work := &e.work[w]
+	if work.scale == s {
+		return work.k
 	}
 	tab := kern.Best[float64]()
-	e.k = buf.Shaped(e.k, e.log.Rows, e.log.Rows)
-	par.For(e.k.Rows, 64, func(lo, hi int) {
-		value := make([]float64, e.k.Cols)
+	k := buf.Shaped(work.k, e.log.Rows, e.log.Rows)
+	par.For(k.Rows, 64, func(lo, hi int) {
+		value := make([]float64, k.Cols)
 		for i := lo; i < hi; i++ {
-			row := e.k.Row(i)[i:]
+			row := k.Row(i)[i:]
 			copy(row, e.log.Row(i)[i:])
 			switch {
 			case e.kind == kernel.Gaussian:
@@ -104,53 +118,29 @@ func (e *exactTries) kernels(s float64) {
 			tab.Exp(row, 0)
 		}
 	})
-	e.scale = s
+	work.k, work.scale = k, s
+	return k
 }
 
-// try tries penalties at one bandwidth; those that cannot be used are left out.
-func (e *exactTries) try(s float64, lambdas []float64) ([]trial, error) {
-	e.kernels(s)
-	n := e.x.Rows
-	spec := randfeat.Spec{Kernel: kernel.Kernel{Kind: e.kind, Scale: s}}
+// try tries settings; those that cannot be used are left out.
+func (e *exactTries) try(points []exactPoint) ([]trial, error) {
 	workers := 1
-	if n <= parallelRows {
-		workers = min(runtime.GOMAXPROCS(0), len(lambdas))
+	if e.x.Rows <= parallelRows {
+		workers = min(runtime.GOMAXPROCS(0), len(points))
 	}
 	for len(e.work) < workers {
 		e.work = append(e.work, exactWork{})
 	}
-	ts, errs := make([]trial, len(lambdas)), make([]error, len(lambdas))
+	ts, errs := make([]trial, len(points)), make([]error, len(points))
 	var next atomic.Int64
 	var wait sync.WaitGroup
 	for w := range workers {
 		wait.Go(func() {
-			work := &e.work[w]
 			for l := int(next.Add(1)) - 1; l < len(ts); l = int(next.Add(1)) - 1 {
 				if errs[l] = e.ctx.Err(); errs[l] != nil {
 					return
 				}
-				work.u = linalg.CopyUpper(work.u, e.k)
-				m := n - e.from
-				work.inverse, work.loo = buf.Shaped(work.inverse, m, m), buf.Shaped(work.loo, m, e.t.Cols)
-				var err error
-				if e.parts != nil {
-					err = e.heldOut(work, lambdas[l])
-				} else {
-					var d *linalg.Dual
-					if d, err = linalg.SolveDualWeighted(work.u, e.t, e.roots, lambdas[l]); err == nil {
-						err = d.LeaveOneOut(work.loo, e.t, work.inverse, e.from)
-					}
-				}
-				if err != nil {
-					errs[l] = err
-					continue
-				}
-				ts[l] = trial{spec: spec, lambda: lambdas[l]}
-				judgeAll(e.task, &ts[l], work.loo, e.y.RowRange(e.from, n), e.t.RowRange(e.from, n))
-				e.weigh(ts[l].loss)
-				e.weigh(ts[l].tie)
-				ts[l].loss, ts[l].tie = e.parts.scored(ts[l].loss), e.parts.scored(ts[l].tie)
-				ts[l].score = -mean(ts[l].loss)
+				ts[l], errs[l] = e.one(w, points[l])
 			}
 		})
 	}
@@ -165,6 +155,34 @@ func (e *exactTries) try(s float64, lambdas []float64) ([]trial, error) {
 		}
 	}
 	return good, nil
+}
+
+// one tries one setting in the memory of worker w.
+func (e *exactTries) one(w int, at exactPoint) (trial, error) {
+	k, work, n := e.kernels(w, at.scale), &e.work[w], e.x.Rows
+	m := n - e.from
+	work.inverse, work.loo = buf.Shaped(work.inverse, m, m), buf.Shaped(work.loo, m, e.t.Cols)
+	if e.parts != nil {
+		if err := e.heldOut(work, at.lambda); err != nil {
+			return trial{}, err
+		}
+	} else {
+		work.u = linalg.CopyUpper(work.u, k)
+		d, err := linalg.SolveDualWeighted(work.u, e.t, e.roots, at.lambda)
+		if err == nil {
+			err = d.LeaveOneOut(work.loo, e.t, work.inverse, e.from)
+		}
+		if err != nil {
+			return trial{}, err
+		}
+	}
+	t := trial{spec: randfeat.Spec{Kernel: kernel.Kernel{Kind: e.kind, Scale: at.scale}}, lambda: at.lambda}
+	judgeAll(e.task, &t, work.loo, e.y.RowRange(e.from, n), e.t.RowRange(e.from, n))
+	e.weigh(t.loss)
+	e.weigh(t.tie)
+	t.loss, t.tie = e.parts.scored(t.loss), e.parts.scored(t.tie)
+	t.score = -mean(t.loss)
+	return t, nil
 }
 
 // judgeAll writes the losses of predictions of all rows of targets y, which are t as numbers.

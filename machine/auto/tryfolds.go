@@ -87,7 +87,7 @@ func (e *exactTries) heldOut(work *exactWork, lambda float64) error {
 		for a, i := range from {
 			row := work.u.Row(a)
 			for b := a; b < len(from); b++ { // from ascends, and k holds its upper triangle
-				row[b] = e.k.At(i, from[b])
+				row[b] = work.k.At(i, from[b])
 			}
 			copy(t.Row(a), e.t.Row(i))
 			if e.roots != nil {
@@ -102,7 +102,7 @@ func (e *exactTries) heldOut(work *exactWork, lambda float64) error {
 			out := work.loo.Row(i)
 			copy(out, d.Intercept)
 			for a, j := range from {
-				v := e.k.At(min(i, j), max(i, j))
+				v := work.k.At(min(i, j), max(i, j))
 				for c, w := range d.Alpha.Row(a) {
 					out[c] += float64(v * w)
 				}

@@ -18,7 +18,7 @@ const (
 	// marginParts is the number of parts of the rows of a trial, of which the last is predicted by the others while
 	// settings are searched: no closed form leaves rows out of a squared hinge.
 	marginParts = 4
-	// marginRows is the number of rows up to which all parts are predicted to decide on the loss.
+	// marginRows is the largest number of rows of a trial.
 	marginRows = 2048
 )
 
@@ -55,8 +55,20 @@ func (e *exactSearch) chooseLoss() (*Choice, error) {
 	case f.o.Loss == LossSquares:
 		return ch, nil
 	}
-	squares, all := e.at, e.all
-	e.all, e.margins = nil, &marginTries{e: &e.tries, parts: 1}
+	if !ch.Given && e.faultless() {
+		ch.Why = "squares make no errors"
+		return ch, nil
+	}
+	before := *e
+	before.tries.log, before.tries.work = dense.Matrix[float64]{}, nil
+	rows := secondRows
+	if len(e.order) >= 3*secondRows {
+		rows = marginRows
+	}
+	if err := e.rows(min(rows, len(e.order))); err != nil {
+		return nil, err
+	}
+	e.margins = &marginTries{e: &e.tries, parts: 1}
 	if err := e.climb(); err != nil {
 		return nil, err
 	}
@@ -64,16 +76,13 @@ func (e *exactSearch) chooseLoss() (*Choice, error) {
 		ch.Value, e.c.d.Margins = LossMargins, true
 		return ch, nil
 	}
-	last := &marginTries{e: &e.tries, parts: 1, squares: true}
-	if e.tries.x.Rows <= marginRows {
-		last.parts = marginParts
-	}
-	a, err := last.try(squares.scale, []float64{squares.lambda})
+	last := &marginTries{e: &e.tries, parts: marginParts, squares: true}
+	a, err := last.try([]exactPoint{before.at})
 	if err != nil {
 		return nil, err
 	}
 	last.squares = false
-	b, err := last.try(e.at.scale, []float64{e.at.lambda})
+	b, err := last.try([]exactPoint{e.at})
 	if err != nil {
 		return nil, err
 	}
@@ -86,16 +95,15 @@ func (e *exactSearch) chooseLoss() (*Choice, error) {
 			return ch, nil
 		}
 	}
-	e.at, e.all, e.margins = squares, all, nil
+	*e = before
 	return ch, nil
 }
 
-// try tries penalties at one bandwidth; those that cannot be used are left out.
-func (m *marginTries) try(s float64, lambdas []float64) ([]trial, error) {
-	m.e.kernels(s)
+// try tries settings; those that cannot be used are left out.
+func (m *marginTries) try(points []exactPoint) ([]trial, error) {
 	var good []trial
-	for _, lambda := range lambdas {
-		t := trial{spec: randfeat.Spec{Kernel: kernel.Kernel{Kind: m.e.kind, Scale: s}}, lambda: lambda}
+	for _, at := range points {
+		t := trial{spec: randfeat.Spec{Kernel: kernel.Kernel{Kind: m.e.kind, Scale: at.scale}}, lambda: at.lambda}
 		for k := marginParts - m.parts; k < marginParts; k++ {
 			if err := m.e.ctx.Err(); err != nil {
 				return nil, err
@@ -120,7 +128,7 @@ func (m *marginTries) try(s float64, lambdas []float64) ([]trial, error) {
 // part appends the losses of part k, which is predicted by the fit of all others.
 func (m *marginTries) part(t *trial, k int) error {
 	e := m.e
-	n := e.x.Rows
+	kernels, n := e.kernels(0, t.spec.Kernel.Scale), e.x.Rows
 	lo, hi := k*n/marginParts, (k+1)*n/marginParts
 	rest := make([]int, 0, n-hi+lo)
 	for i := range n {
@@ -135,8 +143,8 @@ func (m *marginTries) part(t *trial, k int) error {
 	}
 	par.For(len(rest), 32, func(from, to int) {
 		for a := from; a < to; a++ {
-			row, src := m.u.Row(a), e.k.Row(rest[a])
-			for b := a; b < len(rest); b++ { // rest ascends, and e.k holds its upper triangle
+			row, src := m.u.Row(a), kernels.Row(rest[a])
+			for b := a; b < len(rest); b++ { // rest ascends, and kernels hold its upper triangle
 				row[b] = src[rest[b]]
 			}
 		}
@@ -144,7 +152,7 @@ func (m *marginTries) part(t *trial, k int) error {
 	for i := lo; i < hi; i++ {
 		row := m.k.Row(i - lo)
 		for a, j := range rest {
-			row[a] = e.k.At(min(i, j), max(i, j))
+			row[a] = kernels.At(min(i, j), max(i, j))
 		}
 	}
 	d, err := linalg.SolveDual(m.u, targets, t.lambda)
