@@ -60,8 +60,7 @@ func (a *Linear[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T], grads []*ran
 }
 
 // backCall is one Linear.Backward. Streams run side by side on gangs of one worker each if that keeps all workers busy,
-// otherwise all on one gang of all workers: the same two ways as in call. Exact weights are no stage of their own:
-// streams with some run on one worker each.
+// otherwise all on one gang of all workers: the same two ways as in call.
 type backCall[T dense.Float] struct {
 	streams[T]
 	backArgs[T]
@@ -105,7 +104,7 @@ func (b *backCall[T]) run(a *Linear[T], q, k, v Seq[T]) error {
 	for len(b.workers) < workers {
 		b.workers = append(b.workers, new(backWorker[T]))
 	}
-	if !alone && !a.exact() {
+	if !alone {
 		return b.together(workers)
 	}
 	n := min(workers, len(b.all))

@@ -1,9 +1,7 @@
 package attention
 
 import (
-	"runtime"
 	"sync/atomic"
-	"time"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
@@ -98,30 +96,27 @@ func (g *gang[T]) run(b *backCall[T], all []stream[T]) error {
 	if err := g.crew.Do(g.items.items(), len(g.crew.Workers), (*outDots[T])(g)); err != nil {
 		return err
 	}
-	switch s := &all[0]; {
-	case s.exact():
-		for _, p := range g.passes[:g.n] {
-			if err := g.windowed(p); err != nil {
-				return err
-			}
-		}
-		return nil
-	case s.causal:
-		if err := g.sweep((*querySweep[T])(g)); err != nil {
-			return err
-		}
-		return g.sweep((*keySweep[T])(g))
+	if all[0].exact() {
+		return g.windowed(all)
 	}
-	return g.bidirectional()
+	return g.sweepAll(true)
 }
 
-// bidirectional sums all keys, then the queries, then reads with the keys. The references are those of the keys: a
-// share at them is at most 1.
-func (g *gang[T]) bidirectional() error {
-	if err := g.sweep((*keysOfAll[T])(g)); err != nil {
+// sweepAll runs the two sweeps of all passes; of causal ones only that of the queries unless keys. Bidirectional, all
+// keys are summed, then the queries, then read with the keys. The references are those of the keys: a share at them is
+// at most 1.
+func (g *gang[T]) sweepAll(keys bool) error {
+	first, second := relayJob[T, backWorker[T]]((*keysOfAll[T])(g)), relayJob[T, backWorker[T]]((*queriesOfAll[T])(g))
+	if g.passes[0].s.causal {
+		first, second = (*querySweep[T])(g), (*keySweep[T])(g)
+		if !keys {
+			return g.sweep(first)
+		}
+	}
+	if err := g.sweep(first); err != nil {
 		return err
 	}
-	return g.sweep((*queriesOfAll[T])(g))
+	return g.sweep(second)
 }
 
 // sweep runs a job with the streams of all passes.
@@ -167,13 +162,8 @@ func (g *gang[T]) gradients(w *backWorker[T], p *pass[T], i int, run func() erro
 	w.grad = w.own
 	err := run()
 	for looks := 0; err == nil && p.merged.Load() < int64(i); looks++ {
-		switch {
-		case g.relay.stop.Load():
+		if pause(looks); g.relay.stop.Load() {
 			err = errStopped
-		case looks < 1000:
-			runtime.Gosched()
-		default:
-			time.Sleep(20 * time.Microsecond)
 		}
 	}
 	if err == nil {

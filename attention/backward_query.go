@@ -36,6 +36,8 @@ type backWorker[T dense.Float] struct {
 	matrix        dense.Matrix[T]
 	matrixOf      [32]byte
 	sums          []T
+
+	sinkGrads, winGrads blockGrads[T]
 }
 
 func (w *backWorker[T]) grow(s *stream[T], rows int) {

@@ -9,76 +9,127 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// windowed computes a stream with exact weights: first the common denominators of features and exact weights, then the
+// windowed computes streams with exact weights: first the common denominators of features and exact weights, then the
 // gradients of the sweeps at these denominators, then those of the exact weights p = κ(q, k)/den:
 //
 //	ds = p ⊙ (dout·v − D),   dv = pᵀ·dout,   d(q, k) = ds ∂ log κ(q, k)
-func (g *gang[T]) windowed(p *pass[T]) error {
-	s, w := p.s, g.crew.Workers[0]
-	defer func() { p.s = s }()
-	p.sweeps[0], p.sweeps[1] = s.sweeps()
-	sweeps := p.sweeps[:2]
-	if s.oneSweep() {
-		sweeps = sweeps[:1]
-	}
-	p.den = buf.Zeroed(p.den, len(p.lambda))
-	for i := range p.lambda {
-		p.lambda[i] = math.Inf(-1)
-	}
-	p.summing = true
-	for i := range sweeps {
-		p.s = &sweeps[i]
-		var err error
-		if p.s.causal {
-			err = g.sweep((*querySweep[T])(g))
-		} else { // without a window, at once
-			err = g.bidirectional()
+func (g *gang[T]) windowed(all []stream[T]) error {
+	passes := g.passes[:g.n]
+	for i, p := range passes {
+		defer func() { p.s = &all[i] }()
+		p.sweeps[0], p.sweeps[1] = all[i].sweeps()
+		p.den = buf.Zeroed(p.den, len(p.lambda))
+		for i := range p.lambda {
+			p.lambda[i] = math.Inf(-1)
 		}
-		if err != nil {
-			return err
-		}
+		p.summing = true
 	}
-	p.summing = false
-	g.use(w, s, 0)
-	w.exactRows(p, s, true)
-	for i, d := range p.den {
-		w.factor(p, i, T(d), p.lambda[i], !math.IsInf(p.lambda[i], -1))
-	}
-	p.known = true
-	for i := range sweeps {
-		p.s = &sweeps[i]
-		if !p.s.causal {
-			if err := g.bidirectional(); err != nil {
+	each := func(keys bool) error {
+		for way := range 2 {
+			if way == 1 && all[0].oneSweep() {
+				break
+			}
+			for _, p := range passes {
+				p.s = &p.sweeps[way]
+			}
+			if err := g.sweepAll(keys); err != nil {
 				return err
 			}
-			continue
 		}
-		if err := g.sweep((*querySweep[T])(g)); err != nil {
-			return err
+		for i, p := range passes {
+			p.s = &all[i]
 		}
-		if err := g.sweep((*keySweep[T])(g)); err != nil {
-			return err
+		return nil
+	}
+	if err := each(false); err != nil {
+		return err
+	}
+	g.items.reset()
+	for i := range all {
+		g.items.add((all[i].lenQ() + all[i].rows - 1) / all[i].rows)
+	}
+	if err := g.crew.Do(g.items.items(), len(g.crew.Workers), (*exactSums[T])(g)); err != nil {
+		return err
+	}
+	for _, p := range passes {
+		p.summing, p.known = false, true
+	}
+	if err := each(true); err != nil {
+		return err
+	}
+	for _, p := range passes {
+		p.merged.Store(0)
+	}
+	return g.crew.Do(g.items.items(), len(g.crew.Workers), (*exactGradients[T])(g))
+}
+
+// exactSums is the step that adds the exact weights of a block of queries to their denominators, which are known then.
+type exactSums[T dense.Float] gang[T]
+
+func (g *exactSums[T]) Item(w *backWorker[T], i int) error {
+	k, i := g.items.at(i)
+	p := (*gang[T])(g).use(w, g.passes[k].s, k)
+	s := p.s
+	lo, hi := i*s.rows, min((i+1)*s.rows, s.lenQ())
+	w.exactRows(p, lo, hi, true)
+	for h := range s.group {
+		for at := h*s.lenQ() + lo; at < h*s.lenQ()+hi; at++ {
+			w.factor(p, at, T(p.den[at]), p.lambda[at], !math.IsInf(p.lambda[at], -1))
 		}
 	}
-	g.use(w, s, 0)
-	w.exactRows(p, s, false)
 	return nil
 }
 
-// exactRows handles the exact weights of all queries, those of the sinks and of the window.
-func (w *backWorker[T]) exactRows(p *pass[T], s *stream[T], summing bool) {
-	for i := 0; i < s.lenQ(); i += w.phiQ.Rows {
-		end := min(i+w.phiQ.Rows, s.lenQ())
-		if s.sinkK.Rows > 0 {
-			w.sinks = s.sinks()
-			p.s = &w.sinks
-			w.windowRows(p, i, end, summing)
-		}
-		if p.s = s; s.window > 0 {
-			w.windowRows(p, i, end, summing)
+// exactGradients is the step that adds the gradients of the exact weights of a block of queries. Blocks share keys: what
+// each gives them is added in the order of blocks.
+type exactGradients[T dense.Float] gang[T]
+
+func (g *exactGradients[T]) Item(w *backWorker[T], i int) error {
+	k, i := g.items.at(i)
+	p := (*gang[T])(g).use(w, g.passes[k].s, k)
+	s := p.s
+	w.exactRows(p, i*s.rows, min((i+1)*s.rows, s.lenQ()), false)
+	for looks := 0; p.merged.Load() < int64(i); looks++ {
+		pause(looks)
+	}
+	dk, dv := p.b.dk.Head(s.b, s.h), p.b.dv.Head(s.b, s.h)
+	for _, x := range [...]*blockGrads[T]{&w.sinkGrads, &w.winGrads} {
+		for j := range x.dk.Rows {
+			w.tab.MulAdd(dk.Row(x.first+j), x.dk.Row(j), 1)
+			w.tab.MulAdd(dv.Row(x.first+j), x.dv.Row(j), 1)
 		}
 	}
-	w.sinks = stream[T]{}
+	p.merged.Add(1)
+	return nil
+}
+
+// blockGrads are the gradients that a block of queries gives to neighbouring keys.
+type blockGrads[T dense.Float] struct {
+	first  int // the position of the first of them in its head
+	dk, dv dense.Matrix[T]
+}
+
+// empty makes x no gradients of the keys lo to hi−1 of s.
+func (x *blockGrads[T]) empty(s *stream[T], lo, hi int) {
+	n := max(0, hi-lo)
+	x.first = s.k0 + lo
+	x.dk, x.dv = buf.Shaped(x.dk, n, s.k.Cols), buf.Shaped(x.dv, n, s.v.Cols)
+	clear(x.dk.Data)
+	clear(x.dv.Data)
+}
+
+// exactRows handles the exact weights of queries i0 to i1−1, those of the sinks and of the window.
+func (w *backWorker[T]) exactRows(p *pass[T], i0, i1 int, summing bool) {
+	w.sinkGrads.empty(p.s, 0, 0)
+	w.winGrads.empty(p.s, 0, 0)
+	if p.s.sinkK.Rows > 0 {
+		w.sinks = p.s.sinks()
+		w.windowRows(p, &w.sinks, &w.sinkGrads, i0, i1, summing)
+		w.sinks = stream[T]{}
+	}
+	if p.s.window > 0 {
+		w.windowRows(p, p.s, &w.winGrads, i0, i1, summing)
+	}
 }
 
 // addDenominators adds den_i·e^scale_i to the denominators of queries from i0 of head g.
@@ -91,11 +142,15 @@ func (p *pass[T]) addDenominators(g, i0 int, den []T, scale []float64) {
 	}
 }
 
-// windowRows handles the exact weights of queries i0 to i1−1: their denominators if summing, else their gradients.
-func (w *backWorker[T]) windowRows(p *pass[T], i0, i1 int, summing bool) {
-	s, x, n := p.s, &w.win, i1-i0
+// windowRows handles the exact weights of queries i0 to i1−1 on the keys of s: their denominators if summing, else their
+// gradients, those of keys in grads.
+func (w *backWorker[T]) windowRows(p *pass[T], s *stream[T], grads *blockGrads[T], i0, i1 int, summing bool) {
+	x, n := &w.win, i1-i0
 	x.prepare(s.m, w.tab)
 	first, last := within(x, s, i0, i1)
+	if !summing {
+		grads.empty(s, first, last)
+	}
 	for g := range s.group {
 		q := s.queries(g).RowRange(i0, i1)
 		u := x.queries(q, w.tab)
@@ -135,7 +190,7 @@ func (w *backWorker[T]) windowRows(p *pass[T], i0, i1 int, summing bool) {
 			}
 			if !summing {
 				w.packValues(v)
-				w.windowCotangents(p, g, i0, a, q, u, k, y, pos, c)
+				w.windowCotangents(p, s, grads, g, i0, a, q, u, k, y, pos, c)
 			}
 		}
 	}
@@ -155,9 +210,10 @@ func (w *backWorker[T]) windowWeights(p *pass[T], e []T, at int, row float64, su
 }
 
 // windowCotangents adds the gradients of the weights a of queries q, embedded as u, on keys k, embedded as y.
-func (w *backWorker[T]) windowCotangents(p *pass[T], g, i0 int, a, q, u, k, y dense.Matrix[T], pos []int, c int) {
+func (w *backWorker[T]) windowCotangents(p *pass[T], s *stream[T], grads *blockGrads[T], g, i0 int,
+	a, q, u, k, y dense.Matrix[T], pos []int, c int) {
 	n, keys, x := q.Rows, k.Rows, &w.win
-	gm, dv := w.g.RowRange(0, n), p.s.v.Cols
+	gm, dv := w.g.RowRange(0, n), s.v.Cols
 	ds := w.da.RowRange(0, n).ColRange(0, keys)
 	w.tab.MulT(ds, gm, &w.packV, nil)
 	for i := range n {
@@ -193,7 +249,7 @@ func (w *backWorker[T]) windowCotangents(p *pass[T], g, i0 int, a, q, u, k, y de
 			w.tab.MulAdd(dy.Row(j), y.Row(j), -t*gain)
 		}
 	}
-	dq, dk := w.dx.RowRange(0, n), dense.Matrix[T]{}
+	dq := w.dx.RowRange(0, n)
 	if x.embedding {
 		if w.matrix.IsEmpty() || w.matrixOf != x.of {
 			w.matrixOf = x.of
@@ -208,13 +264,19 @@ func (w *backWorker[T]) windowCotangents(p *pass[T], g, i0 int, a, q, u, k, y de
 			w.tab.MulAdd(row, du.Row(i), gain)
 		}
 	}
-	w.addQueries(p.b, p.s, g, i0, n)
-	if dk = w.dx.RowRange(0, keys); x.embedding {
+	w.addQueries(p.b, s, g, i0, n)
+	dk := dy
+	if x.embedding {
+		dk = w.dx.RowRange(0, keys)
 		w.tab.Product(dk, dy, w.matrix, false)
-	} else {
-		for j := range keys {
-			copy(dk.Row(j), dy.Row(j))
-		}
 	}
-	w.addKeys(p, pos, c, keys)
+	for i := range keys {
+		j := c + i
+		if pos != nil {
+			j = pos[i]
+		}
+		j += s.k0 - grads.first
+		w.tab.MulAdd(grads.dk.Row(j), dk.Row(i), 1)
+		w.tab.MulAdd(grads.dv.Row(j), dval.Row(i), 1)
+	}
 }

@@ -301,17 +301,23 @@ func (r *relay[T, W]) await(s stage) error {
 	at := r.waves[s.wave].stages[s.kind]
 	n := r.items.count(at)
 	for looks := 0; int(r.done[at].Load()) < n; looks++ {
-		switch {
-		case r.stop.Load():
+		if r.stop.Load() {
 			return errStopped
-		case looks < 1000:
-		case looks < 2000:
-			runtime.Gosched()
-		default:
-			time.Sleep(20 * time.Microsecond)
 		}
+		pause(looks)
 	}
 	return nil
+}
+
+// pause is what a worker does that has looked so many times for something another is about to finish.
+func pause(looks int) {
+	switch {
+	case looks < 1000:
+	case looks < 2000:
+		runtime.Gosched()
+	default:
+		time.Sleep(20 * time.Microsecond)
+	}
 }
 
 // mem is the memory of segment i of wave k.

@@ -72,6 +72,35 @@ func TestOneSequenceFeedsManyWorkers(t *testing.T) {
 	}
 }
 
+// A window and sinks do not make gradients the work of one worker.
+func TestWindowedGradientsFeedManyWorkers(t *testing.T) {
+	const workers, d, m, length = 12, 16, 64, 8192
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(workers))
+	q, out := normals[float32](1, 1, length, d, 0.3, 1), NewSeq[float32](1, 1, length, d)
+	dq, dk, dv := NewSeq[float32](1, 1, length, d), NewSeq[float32](1, 1, length, d), NewSeq[float32](1, 1, length, d)
+	for causal, most := range map[bool]int{false: 9, true: 6} { // out·dout, sweeps without and with gradients, windows
+		a := linear[float32](t, family.Positive{}, d, m, causal)
+		a.Window, a.Sinks = 8, 2
+		_, err := a.Forward(out, q, q, q)
+		must(t, err)
+		waits := 0
+		for _, s := range observed(func() {
+			_, err := a.Backward(dq, dk, dv, q, out, q, q, q, nil)
+			must(t, err)
+		}) {
+			if s[0] == length { // gradients are cleared, too little for many
+				continue
+			}
+			if waits++; s[1] != workers || s[0] < workers {
+				t.Errorf("causal %v: %d items for %d workers, want as many for %d", causal, s[0], s[1], workers)
+			}
+		}
+		if waits == 0 || waits > most {
+			t.Errorf("causal %v waits %d times, want at most %d", causal, waits, most)
+		}
+	}
+}
+
 // Work that has few pieces takes few workers: others would be woken for nothing.
 func TestShortSequencesTakeFewWorkers(t *testing.T) {
 	const d, m = 64, 256
