@@ -30,7 +30,7 @@ func (w *backWorker[T]) keyBlock(p *pass[T], lo, hi int) error {
 			return err
 		}
 		w.checkValues(v)
-		w.tab.MulT(dphi, v, &p.packed, p.dz)
+		w.tab.MulT(dphi, v, &p.dsPacked, p.dz)
 		w.tab.Product(dv, phi, p.ds, false)
 		if err := w.diff.KeysVJP(dx, dphi, phi, k, w.col, shift, w.grad, &w.ws); err != nil {
 			return err

@@ -30,7 +30,8 @@ type pass[T dense.Float] struct {
 	none     bool         // no key counts
 	ref      reference[T] // of keys
 	view     view[T]
-	packed   kern.Panel[T]   // [S | z] by features, later dS
+	packed   kern.Panel[T]   // [S | z] by features
+	dsPacked kern.Panel[T]   // dS
 	ds       dense.Matrix[T] // features × values
 	dz       []T
 	combined dense.Matrix[T] // [S | z]
@@ -238,8 +239,9 @@ func (g *querySweep[T]) read(w *backWorker[T], s *stream[T], k, segment int, mem
 	})
 }
 
-func (g *querySweep[T]) view(*backWorker[T], *stream[T], int, *memory[T]) view[T] { return view[T]{} }
-func (g *querySweep[T]) blocks(*stream[T], int) int                               { return 0 }
+func (g *querySweep[T]) begin(*stream[T], int)                                           {}
+func (g *querySweep[T]) view(*backWorker[T], *stream[T], int, *view[T], int64, int, int) {}
+func (g *querySweep[T]) blocks(*stream[T], int) int                                      { return 0 }
 func (g *querySweep[T]) block(*backWorker[T], *stream[T], int, int, *view[T], int64) error {
 	return nil
 }
@@ -294,8 +296,9 @@ func (g *keySweep[T]) read(w *backWorker[T], s *stream[T], k, at int, mem *memor
 	})
 }
 
-func (g *keySweep[T]) view(*backWorker[T], *stream[T], int, *memory[T]) view[T] { return view[T]{} }
-func (g *keySweep[T]) blocks(*stream[T], int) int                               { return 0 }
+func (g *keySweep[T]) begin(*stream[T], int)                                           {}
+func (g *keySweep[T]) view(*backWorker[T], *stream[T], int, *view[T], int64, int, int) {}
+func (g *keySweep[T]) blocks(*stream[T], int) int                                      { return 0 }
 func (g *keySweep[T]) block(*backWorker[T], *stream[T], int, int, *view[T], int64) error {
 	return nil
 }
@@ -313,26 +316,31 @@ func (g *keysOfAll[T]) sum(w *backWorker[T], s *stream[T], k, segment int, mem *
 	return (*gang[T])(g).sumKeys(w, s, k, segment, mem, keep)
 }
 
-// view keeps the sums as the queries need them.
-func (g *keysOfAll[T]) view(w *backWorker[T], s *stream[T], k int, whole *memory[T]) view[T] {
-	p := (*gang[T])(g).use(w, s, k)
-	if p.none = whole.seen() == 0; p.none {
-		w.empty(p, 0, s.lenQ())
-		return view[T]{}
-	}
-	v := whole.view(&w.worker, true)
-	f, dv := s.m.OutDim(), s.v.Cols
+func (g *keysOfAll[T]) begin(s *stream[T], k int) {
+	p, f, dv := g.passes[k], s.m.OutDim(), s.v.Cols
 	p.ref.tau, p.view.z = buf.Sized(p.ref.tau, f), buf.Sized(p.view.z, f)
-	p.ref.copyFrom(v.ref)
-	copy(p.view.z, v.z)
 	p.view.ref = &p.ref
 	p.combined = buf.Shaped(p.combined, f, dv+1)
-	for i := range f {
-		copy(p.combined.Row(i), v.s.Row(i))
-		p.combined.Row(i)[dv] = v.z[i]
+	g.b.tab.Room(&p.packed, f, dv+1)
+}
+
+// view keeps the sums as the queries need them.
+func (g *keysOfAll[T]) view(w *backWorker[T], s *stream[T], k int, v *view[T], seen int64, f0, f1 int) {
+	p := g.passes[k]
+	if f0 == 0 {
+		p.ref.base, p.ref.set = v.ref.base, v.ref.set
+		if p.none = seen == 0; p.none {
+			(*gang[T])(g).use(w, s, k)
+			w.empty(p, 0, s.lenQ())
+		}
 	}
-	w.tab.Pack(&p.packed, p.combined)
-	return view[T]{}
+	copy(p.ref.tau[f0:f1], v.ref.tau[f0:f1])
+	copy(p.view.z[f0:f1], v.z[f0:f1])
+	for i := f0; i < f1; i++ {
+		copy(p.combined.Row(i), v.s.Row(i))
+		p.combined.Row(i)[s.v.Cols] = v.z[i]
+	}
+	g.b.tab.PackRows(&p.packed, p.combined, f0, f1)
 }
 
 func (g *keysOfAll[T]) ordered(k int) bool { return g.passes[k].grad != nil }
@@ -368,22 +376,25 @@ func (g *queriesOfAll[T]) sum(w *backWorker[T], s *stream[T], k, segment int, me
 	})
 }
 
+func (g *queriesOfAll[T]) begin(s *stream[T], k int) {
+	p, f, dv := g.passes[k], s.m.OutDim(), s.v.Cols
+	p.ds, p.dz = buf.Shaped(p.ds, f, dv), buf.Sized(p.dz, f)
+	if !p.summing {
+		g.b.tab.Room(&p.dsPacked, f, dv)
+	}
+}
+
 // view keeps the sums as the keys need them.
-func (g *queriesOfAll[T]) view(w *backWorker[T], s *stream[T], k int, whole *memory[T]) view[T] {
-	p := (*gang[T])(g).use(w, s, k)
+func (g *queriesOfAll[T]) view(_ *backWorker[T], _ *stream[T], k int, v *view[T], _ int64, f0, f1 int) {
+	p := g.passes[k]
 	if p.none || p.summing {
-		return view[T]{}
+		return
 	}
-	p.ds, p.dz = buf.Shaped(p.ds, s.m.OutDim(), s.v.Cols), buf.Sized(p.dz, s.m.OutDim())
-	if whole.total.n > 0 {
-		w.tab.Narrow(p.ds.Data, whole.total.s.Data, 1)
-		w.tab.Narrow(p.dz, whole.total.z, 1)
-	} else {
-		copy(p.ds.Data, whole.part.s.Data)
-		copy(p.dz, whole.part.z)
+	copy(p.dz[f0:f1], v.z[f0:f1])
+	for i := f0; i < f1; i++ {
+		copy(p.ds.Row(i), v.s.Row(i))
 	}
-	w.tab.Pack(&p.packed, p.ds)
-	return view[T]{}
+	g.b.tab.PackRows(&p.dsPacked, p.ds, f0, f1)
 }
 
 func (g *queriesOfAll[T]) ordered(k int) bool { return g.passes[k].grad != nil }

@@ -99,7 +99,7 @@ func (w *worker[T]) sumSegment(s *stream[T], mem *memory[T], lo, hi int, keep bo
 }
 
 // featureBlock is how many features are combined together, featureBlocks how many times.
-const featureBlock = 8
+const featureBlock = 16
 
 func (s *stream[T]) featureBlocks() int { return (s.m.OutDim() + featureBlock - 1) / featureBlock }
 
@@ -149,10 +149,9 @@ func (c *forwards[T]) read(w *worker[T], s *stream[T], _, segment int, mem *memo
 
 func (c *forwards[T]) ordered(int) bool { return false }
 
-func (c *forwards[T]) view(w *worker[T], s *stream[T], _ int, whole *memory[T]) view[T] {
-	w.use(&c.streams, s)
-	return whole.view(w, true)
-}
+func (c *forwards[T]) begin(*stream[T], int) {}
+
+func (c *forwards[T]) view(*worker[T], *stream[T], int, *view[T], int64, int, int) {}
 
 func (c *forwards[T]) blocks(s *stream[T], _ int) int { return (s.lenQ() + s.rows - 1) / s.rows }
 

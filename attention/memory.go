@@ -416,6 +416,21 @@ func (m *memory[T]) narrow(tab *kern.Table[T], total *totals, f0, f1 int) {
 	flush(f1)
 }
 
+// show prepares features f0 to f1−1 of the totals for queries that see all keys, at references of their own: those of
+// the totals, on top of base.
+func (m *memory[T]) show(tab *kern.Table[T], base float64, f0, f1 int) {
+	for f := f0; f < f1; f++ {
+		t := m.total.t[f]
+		m.ref.tau[f] = T(t - base)
+		c := 0.0
+		if !math.IsInf(t, -1) {
+			c = math.Exp(t - (base + float64(m.ref.tau[f])))
+		}
+		m.z[f] = T(c * m.total.z[f])
+		tab.Narrow(m.s.Row(f), m.total.s.Row(f), c)
+	}
+}
+
 // view is S and z of a memory in T: the sum of two addends, the second of which may be missing. Features of keys at the
 // references of the part, multiplied by factor (nil: ones), are at the references of the view.
 type view[T dense.Float] struct {

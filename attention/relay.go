@@ -2,6 +2,7 @@ package attention
 
 import (
 	"errors"
+	"math"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -18,8 +19,9 @@ import (
 //
 //	plant: the references that its segments begin with
 //	sum:   the sums over the keys of every segment
-//	chain: the totals before every segment, block of features by block of features
-//	view:  the totals over all keys, ready to be read; of a stream whose queries see all keys
+//	chain: the totals before every segment, block of features by block of features; where queries see all keys,
+//	       after the last segment also what they read
+//	view:  the same of a stream with one segment or none, which is read as it is
 //	read:  the queries of every segment, or blocks of queries that see all keys
 //
 // Items are handed out in the order of stages, and the stages of neighbouring waves, also of different streams,
@@ -41,7 +43,8 @@ type relay[T dense.Float, W any] struct {
 	owners []owner[W]       // of mems
 	wholes [slots]memory[T] // of streams: the totals so far
 	views  [slots]view[T]
-	seen   [slots]int64 // the keys of each
+	seen   [slots]int64     // the keys of each
+	bases  [slots][]float64 // per block of features: that of the first segment with a key; NaN: none so far
 	seeds  sums[T]
 }
 
@@ -57,8 +60,10 @@ type relayJob[T dense.Float, W any] interface {
 	read(w *W, s *stream[T], k, segment int, mem *memory[T], keep bool) error
 	// ordered says that segments have to be read in their order.
 	ordered(k int) bool
-	// view and the blocks that read from it are of streams whose queries see all keys.
-	view(w *W, s *stream[T], k int, whole *memory[T]) view[T]
+	// view and the blocks that read from it are of streams whose queries see all keys. It takes what it wants to keep of
+	// features f0 to f1−1, after begin; seen is known with the first.
+	begin(s *stream[T], k int)
+	view(w *W, s *stream[T], k int, v *view[T], seen int64, f0, f1 int)
 	blocks(s *stream[T], k int) int
 	block(w *W, s *stream[T], k, i int, v *view[T], seen int64) error
 }
@@ -68,7 +73,9 @@ func alone[T dense.Float, W any](w *W, tab *kern.Table[T], s *stream[T], k int, 
 	seeds *sums[T]) error {
 	mem.resize(s.m.OutDim(), s.v.Cols)
 	seeds.clear(s.m.OutDim())
+	job.begin(s, k)
 	n := job.segments(s, k)
+	base := math.NaN()
 	for i := range n {
 		if err := job.plant(w, s, k, i, mem, seeds); err != nil {
 			return err
@@ -84,25 +91,48 @@ func alone[T dense.Float, W any](w *W, tab *kern.Table[T], s *stream[T], k int, 
 		}
 		if i < n-1 || !s.causal && n > 1 {
 			addSums(tab, &mem.total, &mem.part)
+			base = baseOf(base, &mem.part)
 		}
 	}
-	switch {
-	case s.causal && n == 0:
-		return job.read(w, s, k, 0, mem, false)
-	case s.causal:
+	if s.causal {
+		if n == 0 {
+			return job.read(w, s, k, 0, mem, false)
+		}
 		return nil
-	case n > 1:
-		mem.seed.set = false // the references of the queries are those of the totals
-		mem.begin()
 	}
-	mem.shown = job.view(w, s, k, mem)
+	seen := int64(mem.part.n)
+	if mem.shown = mem.one(); n > 1 {
+		mem.shown, seen = mem.all(), mem.total.n
+		mem.show(tab, known(base), 0, s.m.OutDim())
+		mem.ref.base, mem.ref.set = known(base), true
+	}
 	defer func() { mem.shown = view[T]{} }()
+	job.view(w, s, k, &mem.shown, seen, 0, s.m.OutDim())
 	for i := range job.blocks(s, k) {
-		if err := job.block(w, s, k, i, &mem.shown, mem.seen()); err != nil {
+		if err := job.block(w, s, k, i, &mem.shown, seen); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// one is the view of a single segment, or of none; all is that of all totals that show has prepared.
+func (m *memory[T]) one() view[T] { return view[T]{ref: &m.part.ref, s: m.part.s, z: m.part.z} }
+func (m *memory[T]) all() view[T] { return view[T]{ref: &m.ref, s: m.s, z: m.z} }
+
+// baseOf is base, or that of the references of s if there was none.
+func baseOf[T dense.Float](base float64, s *sums[T]) float64 {
+	if math.IsNaN(base) && s.n > 0 {
+		return s.ref.base
+	}
+	return base
+}
+
+func known(base float64) float64 {
+	if math.IsNaN(base) {
+		return 0
+	}
+	return base
 }
 
 // slots is the number of waves, and of streams, that have memory at the same time: those whose sums, totals and queries
@@ -221,7 +251,7 @@ func (r *relay[T, W]) count(kind int, v *wave) int {
 		}
 		return s.featureBlocks()
 	case viewings:
-		if s.causal || !v.last {
+		if s.causal || !alone {
 			return 0
 		}
 		return 1
@@ -284,11 +314,9 @@ func (r *relay[T, W]) before(st stage) (list [2]stage, n int) {
 		add(chains, k-1)
 	case viewings:
 		add(additions, k)
-		add(chains, k)
 	case reads:
-		if causal {
+		if add(chains, k); causal {
 			add(plants, k)
-			add(chains, k)
 		} else {
 			add(viewings, k)
 		}
@@ -334,6 +362,13 @@ func (r *relay[T, W]) step(w *W, st stage, v *wave, i int) error {
 		if v.segment == 0 {
 			r.seeds.clear(s.m.OutDim())
 			whole.shape(s.m.OutDim(), s.v.Cols)
+			r.job.begin(s, v.stream)
+			at := v.stream % slots
+			r.views[at] = whole.all()
+			r.bases[at] = buf.Sized(r.bases[at], s.featureBlocks())
+			for i := range r.bases[at] {
+				r.bases[at][i] = math.NaN()
+			}
 		}
 		for i := range max(1, v.n) {
 			m, o := r.mem(st.wave, i), r.owner(st.wave, i)
@@ -356,20 +391,28 @@ func (r *relay[T, W]) step(w *W, st stage, v *wave, i int) error {
 		return r.job.sum(w, s, v.stream, v.segment+i, r.mem(st.wave, i), r.keeps && s.causal)
 	case chains:
 		f0, f1 := s.features(i)
-		r.chain(st.wave, v, &whole.total, f0, f1)
+		at := v.stream % slots
+		r.chain(st.wave, v, &whole.total, &r.bases[at][i], f0, f1)
+		if s.causal || !v.last {
+			return nil
+		}
+		base := known(r.bases[at][i])
+		whole.show(r.tab, base, f0, f1)
+		var seen int64
+		if f0 == 0 {
+			whole.ref.base, whole.ref.set = base, true
+			seen = whole.total.n
+			r.seen[at] = seen
+		}
+		r.job.view(w, s, v.stream, &r.views[at], seen, f0, f1)
 		return nil
 	case viewings:
-		switch r.job.segments(s, v.stream) {
-		default:
-			whole.seed.set = false // the references of the queries are those of the totals
-			whole.begin()
-		case 1: // its sums, in T
-			whole = r.mem(st.wave, 0)
-		case 0:
-			whole.resize(s.m.OutDim(), s.v.Cols)
+		m, at := r.mem(st.wave, 0), v.stream%slots
+		if v.n == 0 {
+			m.resize(s.m.OutDim(), s.v.Cols)
 		}
-		r.seen[v.stream%slots] = whole.seen()
-		r.views[v.stream%slots] = r.job.view(w, s, v.stream, whole)
+		r.seen[at], r.views[at] = int64(m.part.n), m.one()
+		r.job.view(w, s, v.stream, &r.views[at], r.seen[at], 0, s.m.OutDim())
 		return nil
 	}
 	if s.causal {
@@ -398,7 +441,7 @@ func (r *relay[T, W]) take(w *W, k, n int) int {
 
 // chain adds features f0 to f1−1 of the segments of wave k to the totals of their stream, one after the other. With
 // causal attention each segment first gets the totals before it.
-func (r *relay[T, W]) chain(k int, v *wave, t *totals, f0, f1 int) {
+func (r *relay[T, W]) chain(k int, v *wave, t *totals, base *float64, f0, f1 int) {
 	s := r.list[v.stream]
 	if first := &r.mem(k, 0).total; v.segment == 0 && first.n > 0 { // of queries that no segment has
 		t.copyFeatures(first, f0, f1)
@@ -421,6 +464,7 @@ func (r *relay[T, W]) chain(k int, v *wave, t *totals, f0, f1 int) {
 			return
 		}
 		addFeatures(r.tab, t, &m.part, f0, f1)
+		*base = baseOf(*base, &m.part)
 		if f0 == 0 {
 			t.n += int64(m.part.n)
 		}

@@ -27,11 +27,19 @@ func (t *Table[T]) Pack(p *Panel[T], w dense.Matrix[T]) {
 	if err := w.Check(); err != nil {
 		panic("kern: Pack: " + err.Error())
 	}
-	p.reset(w.Rows, w.Cols, t.Width)
-	i := 0
+	t.Room(p, w.Rows, w.Cols)
+	t.PackRows(p, w, 0, w.Rows)
+}
+
+// Room makes p a panel of arbitrary numbers with room for so many outputs and inputs, for PackRows.
+func (t *Table[T]) Room(p *Panel[T], rows, cols int) { p.reset(rows, cols, t.Width) }
+
+// PackRows packs rows lo to hi−1 of w, where p has room for all: goroutines can share the work. lo is a multiple of 16.
+func (t *Table[T]) PackRows(p *Panel[T], w dense.Matrix[T], lo, hi int) {
+	i := lo
 	if k := t.pack; k.rows > 0 && w.Cols >= k.cols {
 		blocks := w.Cols / k.cols
-		for ; i+k.rows <= w.Rows; i += k.rows {
+		for ; i+k.rows <= hi; i += k.rows {
 			rows := w.RowRange(i, i+k.rows)
 			k.kernel(p.Data[p.output(i):], rows, blocks)
 			for c := blocks * k.cols; c < w.Cols; c++ {
@@ -44,7 +52,7 @@ func (t *Table[T]) Pack(p *Panel[T], w dense.Matrix[T]) {
 	}
 	if t.Width%4 == 0 {
 		// Four rows at a time: their elements are neighbours in the panel.
-		for ; i+4 <= w.Rows; i += 4 {
+		for ; i+4 <= hi; i += 4 {
 			w0, w1, w2, w3 := w.Row(i), w.Row(i+1), w.Row(i+2), w.Row(i+3)
 			w1, w2, w3 = w1[:len(w0)], w2[:len(w0)], w3[:len(w0)]
 			at := p.output(i)
@@ -55,7 +63,7 @@ func (t *Table[T]) Pack(p *Panel[T], w dense.Matrix[T]) {
 			}
 		}
 	}
-	for ; i < w.Rows; i++ {
+	for ; i < hi; i++ {
 		at := p.output(i)
 		for _, v := range w.Row(i) {
 			p.Data[at] = v
