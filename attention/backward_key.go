@@ -81,7 +81,7 @@ func (w *backWorker[T]) reverse(p *pass[T], mem *memory[T], lo, hi int, read, ke
 	look := rows
 	for end := hi; end > lo; {
 		c := max(lo, (end-1)/rows*rows, end-look)
-		ok, err := w.sharesOf(p, mem, c, end, c-lo)
+		ok, err := w.sharesOf(p, mem, c, end, mem.skip+c-lo)
 		if err != nil {
 			return err
 		}
@@ -99,6 +99,9 @@ func (w *backWorker[T]) reverse(p *pass[T], mem *memory[T], lo, hi int, read, ke
 			}
 			look = max(1, end-c)
 		}
+		if w.keeps == keepSums {
+			mem.mark((c-lo)/rows, (hi-lo+rows-1)/rows)
+		}
 		if err := w.keyChunk(p, mem, c, end, read, keep || c > lo); err != nil {
 			return err
 		}
@@ -110,16 +113,17 @@ func (w *backWorker[T]) reverse(p *pass[T], mem *memory[T], lo, hi int, read, ke
 
 // sumShares makes the part of mem the sums over the shares of the queries at positions lo to hi−1. It keeps these
 // if asked to and none needs higher references than the last.
-func (w *backWorker[T]) sumShares(p *pass[T], mem *memory[T], lo, hi int, keep bool) error {
+func (w *backWorker[T]) sumShares(p *pass[T], mem *memory[T], lo, hi int, keep keeping) error {
 	epoch := mem.part.epoch
-	if w.keeps = keep && mem.seed.set; w.keeps {
+	if mem.seed.set && keep > keepNothing {
+		w.keeps = keep
 		mem.features = buf.Shaped(mem.features, (hi-lo)*p.s.group, p.s.m.OutDim())
 	}
 	err := w.reverse(p, mem, lo, hi, false, true)
-	if w.keeps {
+	if w.keeps > keepNothing {
 		mem.keep(epoch)
 	}
-	w.keeps = false
+	w.keeps = keepNothing
 	return err
 }
 
@@ -145,7 +149,7 @@ func (w *backWorker[T]) sharesOf(p *pass[T], mem *memory[T], c, end, at int) (bo
 	if first >= last {
 		return true, nil
 	}
-	if w.keeps || mem.kept {
+	if w.keeps > keepNothing || mem.kept {
 		w.now = mem.features.RowRange(at*s.group, (at+last-first)*s.group)
 	}
 	if mem.kept {

@@ -84,7 +84,6 @@ type gang[T dense.Float] struct {
 // run computes the gradients of streams.
 func (g *gang[T]) run(b *backCall[T], all []stream[T]) error {
 	g.b, g.n = b, len(all)
-	g.items.reset()
 	for i := range all {
 		if i == len(g.passes) {
 			g.passes = append(g.passes, new(pass[T]))
@@ -92,10 +91,6 @@ func (g *gang[T]) run(b *backCall[T], all []stream[T]) error {
 		if err := g.passes[i].begin(b, &all[i]); err != nil {
 			return err
 		}
-		g.items.add((all[i].lenQ() + dotRows - 1) / dotRows)
-	}
-	if err := g.crew.Do(g.items.items(), len(g.crew.Workers), (*outDots[T])(g)); err != nil {
-		return err
 	}
 	if all[0].exact() {
 		return g.windowed(all)
@@ -175,26 +170,6 @@ func (g *gang[T]) gradients(w *backWorker[T], p *pass[T], i int, run func() erro
 	return err
 }
 
-// dotRows is the number of queries of an item of outDots.
-const dotRows = 512
-
-// outDots is the step that computes D_i of some queries.
-type outDots[T dense.Float] gang[T]
-
-func (g *outDots[T]) Item(_ *backWorker[T], i int) error {
-	k, i := g.items.at(i)
-	p := g.passes[k]
-	st := p.s
-	for h := range st.group {
-		dout := p.b.dout.Head(st.b, st.h*st.group+h).RowRange(st.q0, st.q1)
-		out := st.outputs(h)
-		for r := i * dotRows; r < min((i+1)*dotRows, st.lenQ()); r++ {
-			p.dots[h*st.lenQ()+r] = dot(dout.Row(r), out.Row(r))
-		}
-	}
-	return nil
-}
-
 // querySweep sweeps forwards over causal streams: sums over keys, the gradients of queries.
 type querySweep[T dense.Float] gang[T]
 
@@ -210,11 +185,11 @@ func (g *gang[T]) plantKeys(w *backWorker[T], s *stream[T], k, segment int, mem 
 	return w.plant(s, seeds, mem, lo)
 }
 
-func (g *querySweep[T]) sum(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], keep bool) error {
+func (g *querySweep[T]) sum(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], keep keeping) error {
 	return (*gang[T])(g).sumKeys(w, s, k, segment, mem, keep)
 }
 
-func (g *gang[T]) sumKeys(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], keep bool) error {
+func (g *gang[T]) sumKeys(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], keep keeping) error {
 	g.use(w, s, k)
 	lo, hi := s.segment(segment)
 	mem.begin()
@@ -237,6 +212,26 @@ func (g *querySweep[T]) read(w *backWorker[T], s *stream[T], k, segment int, mem
 		}
 		return w.beside(p, mem, s.positions(), s.lenQ()+s.off)
 	})
+}
+
+func (g *querySweep[T]) readPart(w *backWorker[T], s *stream[T], k, segment, chunk int, mem *memory[T]) error {
+	if !s.divided(segment, mem) {
+		if chunk > 0 {
+			return nil
+		}
+		return g.read(w, s, k, segment, mem, false)
+	}
+	lo, hi := s.chunk(segment, chunk)
+	if lo >= hi {
+		return nil
+	}
+	p := (*gang[T])(g).use(w, s, k)
+	w.grad = nil
+	w.step.at(mem, chunk)
+	if lo == 0 {
+		w.empty(p, 0, min(s.lenQ(), max(0, -s.off)))
+	}
+	return w.querySegment(p, &w.step, lo, hi, false)
 }
 
 func (g *querySweep[T]) begin(*stream[T], int)                                           {}
@@ -275,7 +270,7 @@ func (g *keySweep[T]) plant(w *backWorker[T], s *stream[T], k, at int, mem *memo
 	return nil
 }
 
-func (g *keySweep[T]) sum(w *backWorker[T], s *stream[T], k, at int, mem *memory[T], keep bool) error {
+func (g *keySweep[T]) sum(w *backWorker[T], s *stream[T], k, at int, mem *memory[T], keep keeping) error {
 	p := (*gang[T])(g).use(w, s, k)
 	lo, hi := g.segment(s, at)
 	mem.begin()
@@ -296,6 +291,25 @@ func (g *keySweep[T]) read(w *backWorker[T], s *stream[T], k, at int, mem *memor
 	})
 }
 
+func (g *keySweep[T]) readPart(w *backWorker[T], s *stream[T], k, at, chunk int, mem *memory[T]) error {
+	if !mem.kept {
+		if chunk > 0 {
+			return nil
+		}
+		return g.read(w, s, k, at, mem, false)
+	}
+	segment := s.segments() - 1 - at
+	lo, hi := s.chunk(segment, chunk)
+	if lo >= hi {
+		return nil
+	}
+	p := (*gang[T])(g).use(w, s, k)
+	w.grad = nil
+	w.step.at(mem, chunk)
+	w.step.skip = chunk * s.rows
+	return w.reverse(p, &w.step, lo, hi, true, false)
+}
+
 func (g *keySweep[T]) begin(*stream[T], int)                                           {}
 func (g *keySweep[T]) view(*backWorker[T], *stream[T], int, *view[T], int64, int, int) {}
 func (g *keySweep[T]) blocks(*stream[T], int) int                                      { return 0 }
@@ -312,7 +326,7 @@ func (g *keysOfAll[T]) plant(w *backWorker[T], s *stream[T], k, segment int, mem
 	return (*gang[T])(g).plantKeys(w, s, k, segment, mem, seeds)
 }
 
-func (g *keysOfAll[T]) sum(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], keep bool) error {
+func (g *keysOfAll[T]) sum(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], keep keeping) error {
 	return (*gang[T])(g).sumKeys(w, s, k, segment, mem, keep)
 }
 
@@ -346,6 +360,9 @@ func (g *keysOfAll[T]) view(w *backWorker[T], s *stream[T], k int, v *view[T], s
 func (g *keysOfAll[T]) ordered(k int) bool { return g.passes[k].grad != nil }
 
 func (g *keysOfAll[T]) read(*backWorker[T], *stream[T], int, int, *memory[T], bool) error { return nil }
+func (g *keysOfAll[T]) readPart(*backWorker[T], *stream[T], int, int, int, *memory[T]) error {
+	return nil
+}
 func (g *keysOfAll[T]) blocks(*stream[T], int) int                                        { return 0 }
 func (g *keysOfAll[T]) block(*backWorker[T], *stream[T], int, int, *view[T], int64) error { return nil }
 
@@ -367,7 +384,7 @@ func (g *queriesOfAll[T]) plant(_ *backWorker[T], s *stream[T], _, _ int, mem *m
 	return nil
 }
 
-func (g *queriesOfAll[T]) sum(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], _ bool) error {
+func (g *queriesOfAll[T]) sum(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], _ keeping) error {
 	p := (*gang[T])(g).use(w, s, k)
 	return (*gang[T])(g).gradients(w, p, segment, func() error {
 		n := segmentOf(s.m.OutDim(), s.v.Cols)
@@ -403,17 +420,20 @@ func (g *queriesOfAll[T]) read(*backWorker[T], *stream[T], int, int, *memory[T],
 	return nil
 }
 
+func (g *queriesOfAll[T]) readPart(*backWorker[T], *stream[T], int, int, int, *memory[T]) error {
+	return nil
+}
+
 func (g *queriesOfAll[T]) blocks(s *stream[T], k int) int {
 	if p := g.passes[k]; p.none || p.summing {
 		return 0
 	}
-	return s.segments()
+	return (s.positions() + s.rows - 1) / s.rows
 }
 
 func (g *queriesOfAll[T]) block(w *backWorker[T], s *stream[T], k, i int, _ *view[T], _ int64) error {
 	p := (*gang[T])(g).use(w, s, k)
 	return (*gang[T])(g).gradients(w, p, g.segments(s, k)+i, func() error {
-		lo, hi := s.segment(i)
-		return w.keyBlock(p, lo, hi)
+		return w.keyBlock(p, i*s.rows, min((i+1)*s.rows, s.positions()))
 	})
 }

@@ -20,7 +20,7 @@ type backWorker[T dense.Float] struct {
 	dv     dense.Matrix[T] // value gradients of a chunk
 	shares dense.Matrix[T] // of a chunk of queries of all heads of a group
 	now    dense.Matrix[T] // they, here or where a memory keeps them
-	keeps  bool            // a memory is to keep them
+	keeps  keeping         // what a memory is to keep
 	packS  kern.Panel[T]
 	packV  kern.Panel[T]
 	subV   kern.Panel[T]
@@ -57,6 +57,16 @@ func wide[T dense.Float](m dense.Matrix[T], rows, cols int) dense.Matrix[T] {
 	m = buf.Shaped(m, rows, (cols+15)/16*16)
 	m.Cols = cols
 	return m
+}
+
+// products keeps D of n queries from i0 of head g.
+func (w *backWorker[T]) products(p *pass[T], g, i0, n int) {
+	s := p.s
+	dout, out := p.b.dout.Head(s.b, s.h*s.group+g).RowRange(s.q0, s.q1), s.outputs(g)
+	for i := i0; i < i0+n; i++ {
+		at := s.row(i)
+		p.dots[g*s.lenQ()+at] = dot(dout.Row(at), out.Row(at))
+	}
 }
 
 // cotangents writes [dout | −D]·factor of n queries from i0 of head g into dst.
@@ -196,6 +206,9 @@ func (w *backWorker[T]) queryBlock(p *pass[T], part *sums[T], lo, hi int) error 
 				continue
 			}
 			w.factors(p, g, i0, n, all)
+			if !p.known {
+				w.products(p, g, i0, n)
+			}
 			w.cotangents(p, gm, w.den, g, i0, n)
 			w.tab.MulT(dphi, gm, &p.packed, nil)
 			if err := w.vjpQueries(p, dphi, phi, p.view.ref, q, g, i0); err != nil {
@@ -278,6 +291,9 @@ func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], k keys[T], p0 int
 			continue
 		}
 		w.factors(p, g, first, n, func(i int) bool { return past+int64(count[i]) > 0 })
+		if !p.known {
+			w.products(p, g, first, n)
+		}
 		w.cotangents(p, gm, w.den, g, first, n)
 		if past > 0 {
 			dv := gm.Cols - 1

@@ -73,6 +73,7 @@ func (g *exactSums[T]) Item(w *backWorker[T], i int) error {
 	lo, hi := i*s.rows, min((i+1)*s.rows, s.lenQ())
 	w.exactRows(p, lo, hi, true)
 	for h := range s.group {
+		w.products(p, h, lo, hi-lo)
 		for at := h*s.lenQ() + lo; at < h*s.lenQ()+hi; at++ {
 			w.factor(p, at, T(p.den[at]), p.lambda[at], !math.IsInf(p.lambda[at], -1))
 		}

@@ -77,16 +77,20 @@ func (c *eachStream[T]) Item(w *worker[T], i int) error {
 	return w.windowRange(s, 0, s.lenQ())
 }
 
-// sumSegment adds the keys at positions lo to hi−1 to the part of mem, which has none. It keeps their features if asked
-// to and none needs higher references than the first.
-func (w *worker[T]) sumSegment(s *stream[T], mem *memory[T], lo, hi int, keep bool) error {
+// sumSegment adds the keys at positions lo to hi−1 to the part of mem, which has none. It keeps what it is asked to if
+// none needs higher references than the first.
+func (w *worker[T]) sumSegment(s *stream[T], mem *memory[T], lo, hi int, keeps keeping) error {
 	w.look = w.phiK.Rows
 	epoch := mem.part.epoch
 	rows := w.phiK.Rows
-	if keep = keep && mem.seed.set; keep {
+	keep := keeps > keepNothing && mem.seed.set
+	if keep {
 		mem.features = buf.Shaped(mem.features, hi-lo, s.m.OutDim())
 	}
 	for c := lo; c < hi; c += rows {
+		if keeps == keepSums {
+			mem.mark((c-lo)/rows, (hi-lo+rows-1)/rows)
+		}
 		k, v, _ := w.keyRows(s, c, min(c+rows, hi))
 		if err := w.absorb(mem, k, v, keep); err != nil {
 			return err
@@ -118,7 +122,7 @@ func (c *forwards[T]) plant(w *worker[T], s *stream[T], _, segment int, mem *mem
 	return w.plant(s, seeds, mem, lo)
 }
 
-func (c *forwards[T]) sum(w *worker[T], s *stream[T], _, segment int, mem *memory[T], keep bool) error {
+func (c *forwards[T]) sum(w *worker[T], s *stream[T], _, segment int, mem *memory[T], keep keeping) error {
 	w.use(&c.streams, s)
 	before := w.report.Raised
 	lo, hi := s.segment(segment)
@@ -147,19 +151,69 @@ func (c *forwards[T]) read(w *worker[T], s *stream[T], _, segment int, mem *memo
 	return w.readBeside(s, mem, s.positions(), s.lenQ()+s.off)
 }
 
+func (c *forwards[T]) readPart(w *worker[T], s *stream[T], k, segment, chunk int, mem *memory[T]) error {
+	if !s.divided(segment, mem) {
+		if chunk > 0 {
+			return nil
+		}
+		return c.read(w, s, k, segment, mem, false)
+	}
+	lo, hi := s.chunk(segment, chunk)
+	if lo >= hi {
+		return nil
+	}
+	w.use(&c.streams, s)
+	w.step.at(mem, chunk)
+	if lo == 0 {
+		if err := w.readBeside(s, &w.step, s.off, 0); err != nil {
+			return err
+		}
+	}
+	return w.causalSegment(s, &w.step, lo, hi, false)
+}
+
+// divided says that the chunks of a segment can be read on their own.
+func (s *stream[T]) divided(segment int, mem *memory[T]) bool {
+	return mem.kept && (segment < s.segments()-1 || s.lenQ()+s.off <= s.positions())
+}
+
+// chunk is the positions of a chunk of a segment; none: hi ≤ lo.
+func (s *stream[T]) chunk(segment, i int) (lo, hi int) {
+	lo, hi = s.segment(segment)
+	return lo + i*s.rows, min(lo+(i+1)*s.rows, hi)
+}
+
 func (c *forwards[T]) ordered(int) bool { return false }
 
 func (c *forwards[T]) begin(*stream[T], int) {}
 
 func (c *forwards[T]) view(*worker[T], *stream[T], int, *view[T], int64, int, int) {}
 
-func (c *forwards[T]) blocks(s *stream[T], _ int) int { return (s.lenQ() + s.rows - 1) / s.rows }
+func (c *forwards[T]) blocks(s *stream[T], _ int) int {
+	n := s.large()
+	return n + (s.lenQ()-n*s.rows+s.small()-1)/s.small()
+}
 
 func (c *forwards[T]) block(w *worker[T], s *stream[T], _, i int, v *view[T], seen int64) error {
 	w.use(&c.streams, s)
-	p := s.off + i*s.rows
-	return w.readAll(s, v, seen, p, min(p+s.rows, s.off+s.lenQ()))
+	n := s.large()
+	lo, rows := i*s.rows, s.rows
+	if i >= n {
+		lo, rows = n*s.rows+(i-n)*s.small(), s.small()
+	}
+	return w.readAll(s, v, seen, s.off+lo, s.off+min(lo+rows, s.lenQ()))
 }
+
+// Queries that see all keys are read in blocks of rows, but towards the end in small ones, so that all workers end at
+// about the same time: large is the number of the former. Both depend on the length alone, so do the bits.
+func (s *stream[T]) large() int {
+	return max(0, s.lenQ()-max(smallBlocks*s.rows, s.lenQ()/8)) / s.rows
+}
+
+func (s *stream[T]) small() int { return max(minRows, s.rows/2) }
+
+// smallBlocks is up to how many blocks all are small.
+const smallBlocks = 8
 
 // finish collects reports and names what is wrong with the data; it forgets these, which belong to the caller.
 func (c *call[T]) finish(failed error, q, k, v Seq[T]) (Report, error) {

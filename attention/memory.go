@@ -257,9 +257,13 @@ type memory[T dense.Float] struct {
 
 	// What has been kept of the sums over a segment for its queries: the features of its keys, one row each, at the
 	// references of seed, above which none is. The totals are ready for reading. (The sums inside of the segment are
-	// made again: with them the memory of a worker would outgrow its second-level cache.)
+	// made again, with few exceptions: with them the memory of a worker would outgrow its second-level cache.)
 	kept     bool
 	features dense.Matrix[T]
+	// The exceptions: [S | z] of the segment before every chunk, and the rows of features in them.
+	steps dense.Matrix[T]
+	rows  []int
+	skip  int // of a step: the features before its chunk
 
 	// The totals in T at the references of reading, which are those of part except where the totals are far above.
 	ready  bool // the following are valid, for this epoch of part
@@ -324,6 +328,23 @@ func (m *memory[T]) keep(epoch int) {
 	if m.kept = m.part.epoch == epoch; m.kept {
 		m.ref.copyFrom(&m.part.ref)
 	}
+}
+
+// mark keeps the sums before chunk i of n.
+func (m *memory[T]) mark(i, n int) {
+	all := len(m.part.s.Data)
+	m.steps, m.rows = buf.Shaped(m.steps, n, all+len(m.part.z)), buf.Sized(m.rows, n)
+	copy(m.steps.Row(i), m.part.s.Data)
+	copy(m.steps.Row(i)[all:], m.part.z)
+	m.rows[i] = m.part.n
+}
+
+// at makes m the memory o before chunk i, for one reader: what o has kept is shared.
+func (m *memory[T]) at(o *memory[T], i int) {
+	*m = *o
+	all, row := len(m.part.s.Data), o.steps.Row(i)
+	m.part.s.Data, m.part.z, m.part.n = row[:all], row[all:], o.rows[i]
+	m.epoch, m.ready, m.mixed = m.part.epoch, true, m.isMixed()
 }
 
 // plant makes seed the references of s, or none.

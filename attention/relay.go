@@ -54,10 +54,12 @@ type relayJob[T dense.Float, W any] interface {
 	segments(s *stream[T], k int) int
 	// plant gives a segment the references it begins with.
 	plant(w *W, s *stream[T], k, segment int, mem *memory[T], seeds *sums[T]) error
-	// sum makes the part of mem the sums over a segment and, if keep, keeps what it can for read.
-	sum(w *W, s *stream[T], k, segment int, mem *memory[T], keep bool) error
+	// sum makes the part of mem the sums over a segment and keeps what it can for read.
+	sum(w *W, s *stream[T], k, segment int, mem *memory[T], keep keeping) error
 	// read runs the queries of a segment, from the totals of mem on; sums over it are asked for if keep.
 	read(w *W, s *stream[T], k, segment int, mem *memory[T], keep bool) error
+	// readPart is read of one chunk, if the sums before it have been kept; otherwise the first chunk reads all.
+	readPart(w *W, s *stream[T], k, segment, chunk int, mem *memory[T]) error
 	// ordered says that segments have to be read in their order.
 	ordered(k int) bool
 	// view and the blocks that read from it are of streams whose queries see all keys. It takes what it wants to keep of
@@ -84,7 +86,7 @@ func alone[T dense.Float, W any](w *W, tab *kern.Table[T], s *stream[T], k int, 
 		if s.causal {
 			err = job.read(w, s, k, i, mem, i < n-1)
 		} else {
-			err = job.sum(w, s, k, i, mem, false)
+			err = job.sum(w, s, k, i, mem, keepNothing)
 		}
 		if err != nil {
 			return err
@@ -143,6 +145,7 @@ const slots = 4
 type wave struct {
 	stream, segment, n int
 	last               bool // of its stream
+	parts              int  // 0, or into how many each segment is divided for its queries
 	stages             [reads + 1]int
 }
 
@@ -161,6 +164,15 @@ const (
 	chains
 	viewings
 	reads
+)
+
+// keeping is what a sum keeps for the queries of its segment.
+type keeping int
+
+const (
+	keepNothing keeping = iota
+	keepFeatures
+	keepSums // features, and the sums before every chunk
 )
 
 // relayBytes bounds the sums of all slots, unless that were less than half a segment a worker, and what else is kept.
@@ -195,11 +207,14 @@ func (r *relay[T, W]) cut(workers int) {
 	r.waves = r.waves[:0]
 	for k, s := range r.list {
 		n := r.job.segments(s, k)
-		parts := max(1, (n+r.size-1)/r.size)
-		for i := range parts {
-			lo, hi := i*n/parts, (i+1)*n/parts
-			r.waves = append(r.waves, wave{stream: k, segment: lo, n: hi - lo, last: i == parts-1})
-		}
+		r.waves = r.cutStream(r.waves, k, n)
+	}
+	// Where all wait for the end, items are short.
+	last := &r.waves[len(r.waves)-1]
+	s := r.list[last.stream]
+	if one := segmentOf(s.m.OutDim(), s.v.Cols); s.causal && r.keeps && one%s.rows == 0 && last.n > 0 &&
+		!r.job.ordered(last.stream) {
+		last.parts = one / s.rows
 	}
 	r.stage = r.stage[:0]
 	r.items.reset()
@@ -223,6 +238,25 @@ func (r *relay[T, W]) cut(workers int) {
 	}
 }
 
+// cutStream appends the waves of stream k, which has n segments. Where queries see all keys, little is left to be added
+// when the last segment has been summed.
+func (r *relay[T, W]) cutStream(waves []wave, k, n int) []wave {
+	tail := 0
+	if k == len(r.list)-1 && n > r.size && !r.list[k].causal {
+		tail = (r.size + 3) / 4
+	}
+	parts := max(1, (n-tail+r.size-1)/r.size)
+	for i := range parts {
+		lo, hi := i*(n-tail)/parts, (i+1)*(n-tail)/parts
+		waves = append(waves, wave{stream: k, segment: lo, n: hi - lo})
+	}
+	if tail > 0 {
+		waves = append(waves, wave{stream: k, segment: n - tail, n: tail})
+	}
+	waves[len(waves)-1].last = true
+	return waves
+}
+
 // add appends a stage of wave k, if there is such a wave.
 func (r *relay[T, W]) add(kind, k int) {
 	if k < 0 || k >= len(r.waves) {
@@ -241,7 +275,7 @@ func (r *relay[T, W]) count(kind int, v *wave) int {
 	case plants:
 		return 1
 	case additions:
-		if s.causal && v.last {
+		if s.causal && v.last && v.parts == 0 {
 			return max(0, v.n-1)
 		}
 		return v.n
@@ -258,7 +292,7 @@ func (r *relay[T, W]) count(kind int, v *wave) int {
 	}
 	switch {
 	case s.causal:
-		return max(1, v.n)
+		return max(1, v.n*max(1, v.parts))
 	case v.last:
 		return r.job.blocks(s, v.stream)
 	}
@@ -337,14 +371,14 @@ func (r *relay[T, W]) await(s stage) error {
 	return nil
 }
 
-// pause is what a worker does that has looked so many times for something another is about to finish.
+// pause is what a worker does that has looked so many times for something another is about to finish: for about 100 µs
+// it looks again, and seldom asks the scheduler, whose lock all that wait would fight for.
 func pause(looks int) {
 	switch {
-	case looks < 1000:
-	case looks < 2000:
-		runtime.Gosched()
-	default:
+	case looks >= 40_000:
 		time.Sleep(20 * time.Microsecond)
+	case looks%(1<<12) == 1<<12-1:
+		runtime.Gosched()
 	}
 }
 
@@ -388,7 +422,14 @@ func (r *relay[T, W]) step(w *W, st stage, v *wave, i int) error {
 		return nil
 	case additions:
 		r.owner(st.wave, i).w = w
-		return r.job.sum(w, s, v.stream, v.segment+i, r.mem(st.wave, i), r.keeps && s.causal)
+		keep := keepNothing
+		switch {
+		case v.parts > 0:
+			keep = keepSums
+		case r.keeps && s.causal:
+			keep = keepFeatures
+		}
+		return r.job.sum(w, s, v.stream, v.segment+i, r.mem(st.wave, i), keep)
 	case chains:
 		f0, f1 := s.features(i)
 		at := v.stream % slots
@@ -414,6 +455,9 @@ func (r *relay[T, W]) step(w *W, st stage, v *wave, i int) error {
 		r.seen[at], r.views[at] = int64(m.part.n), m.one()
 		r.job.view(w, s, v.stream, &r.views[at], r.seen[at], 0, s.m.OutDim())
 		return nil
+	}
+	if v.parts > 0 {
+		return r.job.readPart(w, s, v.stream, v.segment+i/v.parts, i%v.parts, r.mem(st.wave, i/v.parts))
 	}
 	if s.causal {
 		if !r.job.ordered(v.stream) {
@@ -451,10 +495,10 @@ func (r *relay[T, W]) chain(k int, v *wave, t *totals, base *float64, f0, f1 int
 	for i := range v.n {
 		m := r.mem(k, i)
 		switch {
-		case !s.causal || v.segment+i == 0:
+		case !s.causal || v.segment+i == 0 && (!m.kept || m.total.n == 0):
 		case m.kept:
 			m.narrow(r.tab, t, f0, f1)
-			if f0 == 0 {
+			if f0 == 0 && v.segment+i > 0 {
 				m.total.n = t.n
 			}
 		default:

@@ -26,7 +26,7 @@ func observed(run func()) (steps [][2]int) {
 }
 
 // One long sequence, and a few of them, keep sixteen workers busy: a call waits for all workers once, with gradients
-// three times, whatever the number of heads, and then for many more items than there are workers. Times would tell the
+// twice, whatever the number of heads, and then for many more items than there are workers. Times would tell the
 // same on a machine with as many cores; counts tell it on any.
 func TestOneSequenceFeedsManyWorkers(t *testing.T) {
 	const workers, d, m, length = 16, 64, 256, 16384
@@ -52,7 +52,7 @@ func TestOneSequenceFeedsManyWorkers(t *testing.T) {
 					must(t, err)
 				})
 				if back {
-					most = 3 // out·dout, keys, queries
+					most = 2 // keys, queries
 					steps = observed(func() {
 						_, err := a.Backward(dq, dk, dv, v, out, q, q, v, nil)
 						must(t, err)
@@ -105,7 +105,7 @@ func TestWindowedGradientsFeedManyWorkers(t *testing.T) {
 func TestShortSequencesTakeFewWorkers(t *testing.T) {
 	const d, m = 64, 256
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16))
-	for length, most := range map[int]int{1: 1, 64: 1, 256: 1, 512: 2, 1024: 4} {
+	for length, most := range map[int]int{1: 1, 64: 1, 256: 1, 512: 4, 1024: 8} {
 		q, out := normals[float32](1, 1, length, d, 0.3, 1), NewSeq[float32](1, 1, length, d)
 		g := NewSeq[float32](1, 1, length, d)
 		for _, causal := range []bool{false, true} {
@@ -200,6 +200,37 @@ func TestRelayStops(t *testing.T) {
 		q = normals[float32](1, 2, length, d, 0.3, 1)
 		if _, err := a.Forward(out, q, q, q); err != nil {
 			t.Errorf("causal %v: the call after: %v", causal, err)
+		}
+	}
+}
+
+// The same where queries stand before the first key, and behind the last one of the sweep that comes back.
+func TestMoreQueriesThanKeysHaveTheSameBits(t *testing.T) {
+	const d, m, queries, keys = 16, 256, 1300, 700
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	q, k := normals[float32](1, 1, queries, d, 0.5, 1), normals[float32](1, 1, keys, d, 0.5, 2)
+	for _, causal := range []bool{false, true} {
+		for _, window := range []int{0, 20} {
+			a := linear[float32](t, family.Positive{}, d, m, causal)
+			a.Window = window
+			var want [4][]float32
+			for _, procs := range []int{1, 3, 16} {
+				runtime.GOMAXPROCS(procs)
+				out, dq := NewSeq[float32](1, 1, queries, d), NewSeq[float32](1, 1, queries, d)
+				dk, dv := NewSeq[float32](1, 1, keys, d), NewSeq[float32](1, 1, keys, d)
+				_, err := a.Forward(out, q, k, k)
+				must(t, err)
+				_, err = a.Backward(dq, dk, dv, q, out, q, k, k, nil)
+				must(t, err)
+				for n, s := range []Seq[float32]{out, dq, dk, dv} {
+					if procs == 1 {
+						want[n] = s.Data
+					} else if !slices.Equal(s.Data, want[n]) {
+						t.Errorf("causal %v, window %d, %d threads: result %d has other bits than with one", causal,
+							window, procs, n)
+					}
+				}
+			}
 		}
 	}
 }

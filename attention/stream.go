@@ -248,7 +248,11 @@ func (c *streams[T]) workers(times int) (n int, alone bool) {
 		s := &c.all[i]
 		work += times * s.work()
 		one := segmentOf(s.m.OutDim(), s.v.Cols)
-		items += (max(s.k.Rows, s.lenQ()) + one - 1) / one
+		if n := (max(s.k.Rows, s.lenQ()) + one - 1) / one; n > 1 {
+			items += 2 * n // the queries of a segment can be divided
+		} else {
+			items++
+		}
 	}
 	n = max(1, min(runtime.GOMAXPROCS(0), work/c.tab.Grain, items))
 	if n == 1 || len(c.all) < n {

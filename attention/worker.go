@@ -39,6 +39,7 @@ type worker[T dense.Float] struct {
 
 	mem               memory[T] // of a stream that one worker runs
 	seeds             sums[T]   // and its references
+	step              memory[T] // before a chunk
 	win               windowScratch[T]
 	rows              windowRows
 	forward, backward stream[T]

@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -29,6 +31,7 @@ const (
 func cases() []scaleCase {
 	list := []scaleCase{
 		{"control: a loop of integers", nil, integers},
+		{"control: products in the second-level cache", nil, products},
 		{"control: independent calls, L = 128", nil, independent},
 		{"bidirectional", []string{"PyTorch eager"}, linear(1, long, false, false)},
 		{"causal", nil, linear(1, long, true, false)},
@@ -46,6 +49,8 @@ func cases() []scaleCase {
 		{"centroids, 8 heads, L = 2048", nil, centroids(8, 2048, false)},
 		{"centroids", nil, centroids(1, long, false)},
 		{"centroids, backward, L = 4096", nil, centroids(1, 4096, true)},
+		{"window 128, backward, L = 4096", nil, windowed(4096, false)},
+		{"window 128, causal backward, L = 4096", nil, windowed(4096, true)},
 	}
 	for _, l := range []int{128, 256, 512, 1024, 2048, 4096} {
 		list = append(list,
@@ -101,6 +106,18 @@ func linear(heads, length int, causal, backward bool) func() func() {
 	}
 }
 
+// windowed is the gradients of linear attention with a window.
+func windowed(length int, causal bool) func() func() {
+	return func() func() {
+		a := newLinear(causal)
+		a.Window = 128
+		q, k, v, dout := normals(1, length, 1), normals(1, length, 2), normals(1, length, 3), normals(1, length, 4)
+		out, dq, dk, dv := normals(1, length, 5), normals(1, length, 6), normals(1, length, 7), normals(1, length, 8)
+		must(a.Forward(out, q, k, v))
+		return func() { must(a.Backward(dq, dk, dv, dout, out, q, k, v, nil)) }
+	}
+}
+
 // independent is as many calls as one long sequence has work, each too short for more than one thread.
 func independent() func() {
 	a := newLinear(false)
@@ -129,18 +146,39 @@ func integers() func() {
 	}
 }
 
-// spread runs items on all threads.
-func spread(n int, item func(i int)) {
-	var wg sync.WaitGroup
-	var next atomic.Int64
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				item(i)
+// products are those of attention's features, one after the other in the caches of a core, with nothing to wait for: what
+// the host gives to vector units.
+func products() func() {
+	const n = 128
+	tab := must(kern.Chosen[float32]())
+	var w kern.Panel[float32]
+	tab.Pack(&w, normals(1, features, 1).Head(0, 0))
+	x := normals(1, n*64, 2).Head(0, 0)
+	dst := dense.New[float32](n*64, features)
+	return func() {
+		spread(n, func(i int) {
+			for range 20 {
+				tab.MulT(dst.RowRange(i*64, (i+1)*64), x.RowRange(i*64, (i+1)*64), &w, nil)
 			}
 		})
 	}
-	wg.Wait()
+}
+
+// crew are the workers of spread, which stay awake between calls as those of attention do.
+var crew par.Crew[struct{}]
+
+type items func(i int)
+
+func (f items) Item(_ *struct{}, i int) error {
+	f(i)
+	return nil
+}
+
+// spread runs items on all threads.
+func spread(n int, item func(i int)) {
+	if err := crew.Do(n, runtime.GOMAXPROCS(0), items(item)); err != nil {
+		panic(err)
+	}
 }
 
 // centroids is centroid attention, with its fit.
