@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"sync/atomic"
+	"time"
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
@@ -65,24 +67,76 @@ func (a *Attention[T]) backwardCausal(dq, dk, dv, dout, out, q, k, v attention.S
 		return err
 	}
 	step := &causalBack[T]{c: c, dq: dq, dk: dk, dv: dv, dout: dout, given: out}
-	return c.crew.Do(len(c.streams), workers, step)
+	step.split()
+	return c.crew.Do(len(step.tasks), workers, step)
 }
 
-// causalBack is the step of Backward: an item is a stream.
+// causalBack is the step of Backward: an item is a task.
 type causalBack[T dense.Float] struct {
 	c                       *causalCall[T]
 	dq, dk, dv, dout, given attention.Seq[T]
+	tasks                   []gradTask
+	streams                 []causalBackStream[T]
 }
 
-// causalGrad is what the gradients of a stream need.
+// gradTask is the queries at positions [lo, hi) of a stream, in chunks from the last to the first.
+type gradTask struct {
+	stream, lo, hi int
+	at             int  // tasks of the stream before it
+	last           bool // of the stream
+}
+
+// causalBackStream is what the tasks of a stream share.
+type causalBackStream[T dense.Float] struct {
+	done             atomic.Int64    // tasks that have ended
+	keyLate, valLate dense.Matrix[T] // what queries give to clusters, of the tasks that have ended
+	px               dense.Matrix[T]
+}
+
+// gradPositions, or the next multiple of a block, are the work of one task.
+const gradPositions = 512
+
+// split makes the tasks, whatever the number of processors.
+func (b *causalBack[T]) split() {
+	b.streams = make([]causalBackStream[T], len(b.c.streams))
+	for i := range b.c.streams {
+		s := &b.c.streams[i]
+		if s.span.Q1 == s.span.Q0 || s.k.Rows == 0 {
+			continue
+		}
+		g := s.g
+		block := g.spec.block(true)
+		rows := (gradPositions + block - 1) / block * block
+		at := 0
+		for chunk := (s.k.Rows - 1) / s.chunk * s.chunk; chunk >= s.first*s.chunk; chunk -= s.chunk {
+			start, end := max(chunk, s.off, 0), min(chunk+s.chunk, s.k.Rows)
+			for lo := chunk + (end-1-chunk)/rows*rows; lo > start-rows; lo -= rows {
+				b.tasks = append(b.tasks, gradTask{stream: i, lo: max(lo, start), hi: min(lo+rows, end), at: at})
+				at++
+			}
+		}
+		b.tasks[len(b.tasks)-1].last = true
+		t := &b.streams[i]
+		t.keyLate, t.valLate = dense.New[T](g.k, g.d), dense.New[T](g.k, g.dv)
+		if g.r > 0 {
+			t.px = unpacked(&g.px)
+		}
+	}
+}
+
+// causalGrad is what the gradients of a task need.
 //
 // A cluster is the mean of the keys so far, so a query gives its gradient to all of them. With S_b the sum of what the
-// queries of the blocks up to b give to a cluster, a key that enters at block b gets S_last − S_{b−1}: chunks are
-// handled from the last to the first, with sums of their own, so that differences lose no digits.
+// queries of the blocks up to b give to a cluster, a key that enters at block b gets S_last − S_{b−1}: tasks are added
+// from the last to the first, with sums of their own, so that differences lose no digits.
 type causalGrad[T dense.Float] struct {
-	tab    *kern.Table[T]
-	dk, dv dense.Matrix[T] // of the stream
-	k, v   dense.Matrix[T]
+	tab  *kern.Table[T]
+	k, v dense.Matrix[T]
+
+	// What the task gives to keys: row[p] − 1 of dk and dv is that of the key at position p, 0: nothing so far.
+	row     []int32
+	touched []int32
+	dk, dv  dense.Matrix[T]
 
 	up      dense.Matrix[T] // [dout | −out·dout] over the sum of weights, of the rows of a read
 	dx      dense.Matrix[T]
@@ -93,8 +147,6 @@ type causalGrad[T dense.Float] struct {
 	px      dense.Matrix[T]
 	keySum  dense.Matrix[T] // S of keys and values
 	valSum  dense.Matrix[T]
-	keyLate dense.Matrix[T] // of later chunks
-	valLate dense.Matrix[T]
 	near    gradScratch[T]
 	nearK   dense.Matrix[T]
 	nearDK  dense.Matrix[T]
@@ -104,32 +156,62 @@ type causalGrad[T dense.Float] struct {
 	members kern.Panel[T]
 }
 
+// Item handles a task; what it gives to keys is added in the order of tasks.
 func (b *causalBack[T]) Item(w *causalWorker[T], i int) error {
-	c := b.c
-	s := &c.streams[i]
+	t, c := b.tasks[i], b.c
+	s, shared := &c.streams[t.stream], &b.streams[t.stream]
 	g := s.g
-	if s.span.Q1 == s.span.Q0 || s.k.Rows == 0 {
-		return nil
-	}
 	r := &w.reader
 	r.g, r.near, r.m, r.group = g, &w.near, &s.m, c.group
 	r.k, r.v = rowsOf(s.k), rowsOf(s.v)
-	grad := &causalGrad[T]{tab: c.tab, k: s.k, v: s.v,
-		dk: b.dk.Head(s.b, s.h).RowRange(s.span.K0, s.span.K1), dv: b.dv.Head(s.b, s.h).RowRange(s.span.K0, s.span.K1)}
+	grad := &w.grad
+	grad.tab, grad.k, grad.v, grad.px = c.tab, s.k, s.v, shared.px
+	grad.row = buf.Zeroed(grad.row, s.k.Rows)
+	grad.touched = grad.touched[:0]
+	grad.dk.Cols, grad.dk.Stride, grad.dv.Cols, grad.dv.Stride = g.d, g.d, g.dv, g.dv
 	r.weighed = grad
-	defer func() { r.weighed = nil }()
-	grad.keyLate, grad.valLate = dense.New[T](g.k, g.d), dense.New[T](g.k, g.dv)
-	if g.r > 0 {
-		grad.px = unpacked(&g.px)
+	defer func() { r.weighed, grad.k, grad.v = nil, dense.Matrix[T]{}, dense.Matrix[T]{} }()
+	first, end := b.chunk(w, s, grad, t.lo, t.hi)
+	for looks := 0; shared.done.Load() < int64(t.at); looks++ {
+		switch {
+		case looks >= 40_000: // about 100 µs
+			time.Sleep(20 * time.Microsecond)
+		case looks%(1<<12) == 1<<12-1:
+			runtime.Gosched()
+		}
 	}
-	for lo := (s.k.Rows - 1) / s.chunk * s.chunk; lo >= s.first*s.chunk; lo -= s.chunk {
-		b.chunk(w, s, grad, max(lo, s.off, 0), min(lo+s.chunk, s.k.Rows))
+	dk, dv := b.dk.Head(s.b, s.h).RowRange(s.span.K0, s.span.K1), b.dv.Head(s.b, s.h).RowRange(s.span.K0, s.span.K1)
+	for i, p := range grad.touched {
+		c.tab.MulAdd(dk.Row(int(p)), grad.dk.Row(i), 1)
+		c.tab.MulAdd(dv.Row(int(p)), grad.dv.Row(i), 1)
 	}
-	// Keys before the first chunk are in the clusters of all.
 	if s.cluster != nil {
-		grad.deliver(s, g.spec.Sinks, s.farEnd(s.startOf(s.first)))
+		c.tab.MulAdd(shared.keyLate.Data, grad.keySum.Data, 1)
+		c.tab.MulAdd(shared.valLate.Data, grad.valSum.Data, 1)
+		shared.deliver(c.tab, s, dk, dv, first, end)
+		if t.last { // keys before the first chunk are in the clusters of all
+			shared.deliver(c.tab, s, dk, dv, g.spec.Sinks, s.farEnd(s.startOf(s.first)))
+		}
 	}
+	shared.done.Add(1)
 	return nil
+}
+
+// of is the index of the key at position p in dk and dv.
+func (grad *causalGrad[T]) of(p int) int {
+	if grad.row[p] == 0 {
+		grad.touched = append(grad.touched, int32(p))
+		grad.row[p] = int32(len(grad.touched))
+		for _, m := range [...]*dense.Matrix[T]{&grad.dk, &grad.dv} {
+			m.Rows = len(grad.touched)
+			if n := m.Rows * m.Cols; n > cap(m.Data) {
+				m.Data = append(make([]T, 0, 2*n), m.Data...)
+			}
+			m.Data = m.Data[:m.Rows*m.Cols]
+			clear(m.Row(m.Rows - 1))
+		}
+	}
+	return int(grad.row[p]) - 1
 }
 
 // unpacked is the matrix of a panel.
@@ -143,20 +225,27 @@ func unpacked[T dense.Float](p *kern.Panel[T]) dense.Matrix[T] {
 	return m
 }
 
-// chunk handles the queries at positions [lo, hi), and the keys that enter clusters in it.
-func (b *causalBack[T]) chunk(w *causalWorker[T], s *causalStream[T], grad *causalGrad[T], lo, hi int) {
+// chunk handles the queries at positions [lo, hi). The keys [first, end) enter clusters in it.
+func (b *causalBack[T]) chunk(w *causalWorker[T], s *causalStream[T], grad *causalGrad[T], lo, hi int) (first, end int) {
 	c, g, r := b.c, s.g, &w.reader
 	block := g.spec.block(true)
 	done := s.farEnd(floorTo(lo, block))
-	first := done
+	first = done
 	r.far = nil
+	enter := func(p int) {
+		w.far.add(int(s.cluster[p]), s.k.Row(p), s.v.Row(p), s.q[p*g.r:(p+1)*g.r])
+	}
 	if s.cluster != nil {
-		w.far.load(g, &s.snapshots[lo/s.chunk-s.first])
+		chunk := lo / s.chunk
+		w.far.load(g, &s.snapshots[chunk-s.first])
+		for p := s.farEnd(s.startOf(chunk)); p < done; p++ {
+			if s.visible(p) {
+				enter(p)
+			}
+		}
 		r.far = &w.far
 	}
-	grad.keySum, grad.valSum = buf.Shaped(grad.keySum, g.k, g.d), buf.Shaped(grad.valSum, g.k, g.dv)
-	clear(grad.keySum.Data)
-	clear(grad.valSum.Data)
+	grad.keySum, grad.valSum = zeroed(grad.keySum, g.k, g.d), zeroed(grad.valSum, g.k, g.dv)
 	step := max(1, blockRows/c.group)
 	for p := lo; p < hi; {
 		b0 := floorTo(p, block)
@@ -164,10 +253,10 @@ func (b *causalBack[T]) chunk(w *causalWorker[T], s *causalStream[T], grad *caus
 		if s.cluster != nil {
 			for to := s.farEnd(b0); done < to; done++ {
 				if s.visible(done) {
-					id := int(s.cluster[done])
-					w.far.add(id, s.k.Row(done), s.v.Row(done), s.q[done*g.r:(done+1)*g.r])
-					c.tab.MulAdd(grad.dk.Row(done), grad.keySum.Row(id), -1)
-					c.tab.MulAdd(grad.dv.Row(done), grad.valSum.Row(id), -1)
+					enter(done)
+					id, at := int(s.cluster[done]), grad.of(done)
+					c.tab.MulAdd(grad.dk.Row(at), grad.keySum.Row(id), -1)
+					c.tab.MulAdd(grad.dv.Row(at), grad.valSum.Row(id), -1)
 				}
 			}
 			w.far.refresh()
@@ -180,24 +269,19 @@ func (b *causalBack[T]) chunk(w *causalWorker[T], s *causalStream[T], grad *caus
 			b.rows(w, s, grad, p)
 		}
 	}
-	if s.cluster == nil {
-		return
-	}
-	c.tab.MulAdd(grad.keyLate.Data, grad.keySum.Data, 1)
-	c.tab.MulAdd(grad.valLate.Data, grad.valSum.Data, 1)
-	if lo > s.startOf(s.first) { // keys that enter with the first block here are in no sum of the chunk before
+	if lo > s.startOf(s.first) { // keys that enter with the first block here are in no sum of the task before
 		first = s.farEnd(floorTo(lo-1, block))
 	}
-	grad.deliver(s, first, done)
+	return first, done
 }
 
-// deliver gives the keys [lo, hi) what the queries of this chunk and of later ones give to their clusters.
-func (grad *causalGrad[T]) deliver(s *causalStream[T], lo, hi int) {
-	for j := lo; j < hi; j++ {
-		if s.visible(j) {
-			id := int(s.cluster[j])
-			grad.tab.MulAdd(grad.dk.Row(j), grad.keyLate.Row(id), 1)
-			grad.tab.MulAdd(grad.dv.Row(j), grad.valLate.Row(id), 1)
+// deliver gives the keys [lo, hi) what the queries of this task and of later ones give to their clusters.
+func (t *causalBackStream[T]) deliver(tab *kern.Table[T], s *causalStream[T], dk, dv dense.Matrix[T], lo, hi int) {
+	for p := lo; p < hi; p++ {
+		if s.visible(p) {
+			id := int(s.cluster[p])
+			tab.MulAdd(dk.Row(p), t.keyLate.Row(id), 1)
+			tab.MulAdd(dv.Row(p), t.valLate.Row(id), 1)
 		}
 	}
 }
@@ -363,8 +447,9 @@ func (grad *causalGrad[T]) exact(r *reader[T], l, p int, e T, d *T, share T) {
 	dp := dense.Dot(up[:g.dv], grad.v.Row(p)) + up[g.dv]
 	*d -= share * dp
 	grad.tab.MulAdd(grad.dx.Row(l), grad.k.Row(p), e*dp)
-	grad.tab.MulAdd(grad.dk.Row(p), r.x.Row(l), e*dp)
-	grad.tab.MulAdd(grad.dv.Row(p), up[:g.dv], e-share)
+	at := grad.of(p)
+	grad.tab.MulAdd(grad.dk.Row(at), r.x.Row(l), e*dp)
+	grad.tab.MulAdd(grad.dv.Row(at), up[:g.dv], e-share)
 }
 
 // opened adds what the gradient d of the gain of an opened cluster, log mean e^{ŝ_j} over the keys that are left, means
@@ -442,7 +527,8 @@ func (grad *causalGrad[T]) neighbours(r *reader[T]) {
 	tab.TMul(grad.nearDK, g.near, r.x)
 	tab.TMul(grad.nearDV, r.s, grad.up.ColRange(0, r.g.dv))
 	for j, p := range r.near.pos {
-		tab.MulAdd(grad.dk.Row(int(p)), grad.nearDK.Row(j), 1)
-		tab.MulAdd(grad.dv.Row(int(p)), grad.nearDV.Row(j), 1)
+		at := grad.of(int(p))
+		tab.MulAdd(grad.dk.Row(at), grad.nearDK.Row(j), 1)
+		tab.MulAdd(grad.dv.Row(at), grad.nearDV.Row(j), 1)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/par"
 )
 
 // backward returns out, dq, dk, dv for random upstream gradients.
@@ -344,7 +345,7 @@ func TestCausalBackwardAcrossChunks(t *testing.T) {
 
 // The queries of one head are the work of many, with the bits of one: tasks that overlap in neighbours, sinks, chosen
 // clusters and centroids add to them in their order.
-func TestBackwardSharesOneHead(t *testing.T) {
+func TestBackwardBitsOfOneHead(t *testing.T) {
 	const length, dim, workers = 2300, 16, 8
 	q, k, v := speech(5, 2, length, dim)
 	k, v = one(k), one(v)
@@ -378,4 +379,33 @@ func TestBackwardSharesOneHead(t *testing.T) {
 func one(s attention.Seq[float32]) attention.Seq[float32] {
 	s.Heads = 1
 	return s
+}
+
+// The same causal: tasks of a stream share clusters, exact keys and neighbours.
+func TestCausalBackwardBitsOfOneHead(t *testing.T) {
+	const n = 3*gradPositions + 100
+	in := makeInput[float32](61, 1, 2, 1, n, n, 4, 4, 0.7)
+	spec := Spec{Clusters: 4, Window: 8, Block: 16, Sinks: 1, Top: 2, Keys: 6, Residual: 2}
+	a := &Attention[float32]{Visibility: attention.Visibility{Causal: true}, Specs: []Spec{spec},
+		Centres: centresOf[float32](t, spec, 1, 1, 4, 4)}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	var want [3][]float32
+	for _, procs := range []int{1, 2, 5} {
+		runtime.GOMAXPROCS(procs)
+		items := 0
+		observe := func(n, _ int) { items = n } // of the last step
+		par.Observe.Store(&observe)
+		_, _, dq, dk, dv := backward(t, a, in.q, in.k, in.v)
+		par.Observe.Store(nil)
+		if items != 4 {
+			t.Errorf("%d tasks, want 4", items)
+		}
+		for i, s := range []attention.Seq[float32]{dq, dk, dv} {
+			if procs == 1 {
+				want[i] = s.Data
+			} else if !slices.Equal(s.Data, want[i]) {
+				t.Errorf("%d threads: gradient %d has other bits than with one", procs, i)
+			}
+		}
+	}
 }

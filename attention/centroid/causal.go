@@ -112,6 +112,7 @@ type causalWorker[T dense.Float] struct {
 	near   near[T]
 	far    far[T]
 	reader reader[T]
+	grad   causalGrad[T]
 }
 
 // forwardCausal is Forward of causal attention; the arguments have been checked.
