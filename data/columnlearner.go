@@ -248,10 +248,16 @@ func (s *shardKinds) close(k shardKind) {
 	}
 }
 
-// conflict names a file of numbers only and one of texts only.
+// conflict names the first file of numbers only and the first of texts only.
 func (s shardKinds) conflict() (numbers, text string, ok bool) {
-	for _, k := range s.open[:s.n] {
-		s.close(k)
+	var all shardKinds
+	if s.n > 0 {
+		all.close(s.open[0])
 	}
-	return s.numbers.name, s.text.name, s.numbers.name != "" && s.text.name != ""
+	all.close(s.numbers)
+	all.close(s.text)
+	if s.n > 1 {
+		all.close(s.open[1])
+	}
+	return all.numbers.name, all.text.name, all.numbers.name != "" && all.text.name != ""
 }

@@ -153,10 +153,12 @@ func (l *Learner) read(src Source, of func(Unit) (*Learner, error)) (err error) 
 	errs := make([]error, len(l.cols))
 	size := min(1024, max(1, 1<<20/len(l.want)))
 	shard := 0 // of the last block
+	names := FilesOf(src)
+	name := func(shard int) string { return names[min(shard, len(names)-1)] }
 	for {
 		err := r.Read(&b, size)
 		if err == io.EOF {
-			return l.noteEncoding(shardText{shard: shard, name: ShardName(src, shard), encoding: TextEncodingOf(src)})
+			return l.noteEncoding(shardText{shard: shard, name: name(shard), encoding: TextEncodingOf(src)})
 		}
 		if err != nil {
 			return err
@@ -166,14 +168,14 @@ func (l *Learner) read(src Source, of func(Unit) (*Learner, error)) (err error) 
 			return err
 		}
 		shard = b.Unit.Shard
-		name := ShardName(src, shard)
+		file := name(shard)
 		where, quick := r.Where, QuickWhere(r)
 		// Columns know nothing of each other, so that which goroutine learns one changes nothing; the first that fails
 		// is named.
 		par.For(len(to.cols), learnCells/max(1, b.Rows)+1, func(lo, hi int) {
 			for j := lo; j < hi; j++ {
 				if l.want[j] != Skip {
-					errs[j] = to.cols[j].add(&b, j, name, where, quick)
+					errs[j] = to.cols[j].add(&b, j, file, where, quick)
 				}
 			}
 		})
@@ -189,15 +191,15 @@ func (l *Learner) read(src Source, of func(Unit) (*Learner, error)) (err error) 
 // learnCells is how many cells pay for a goroutine.
 const learnCells = 512
 
-// ShardName is the name of a file of a source.
-func ShardName(src Source, shard int) string {
+// FilesOf are the names of the files of a source, in order: those of a table of files, or its own.
+func FilesOf(src Source) []string {
 	for {
-		if t, ok := src.(interface{ ShardName(int) string }); ok {
-			return t.ShardName(shard)
+		if t, ok := src.(interface{ Files() []string }); ok {
+			return t.Files()
 		}
 		w, ok := src.(interface{ Unwrap() Source })
 		if !ok {
-			return src.Name()
+			return []string{src.Name()}
 		}
 		src = w.Unwrap()
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/randfeat/randfeat/internal/seal"
 )
 
 // learnTable is a table with a column of every kind, some of more texts than are held, cut into parts of a few rows.
@@ -282,4 +284,47 @@ func TestLearnerRefuses(t *testing.T) {
 			t.Fatalf("cut at %d, and no error", i)
 		}
 	}
+}
+
+// FuzzReadLearner: bytes with a right checksum give an error or a learner that decides, merges and is saved again as it
+// was.
+func FuzzReadLearner(f *testing.F) {
+	header, parts := learnTable(60, 9)
+	src, err := OpenBytes("t.csv", []byte(header+strings.Join(parts, "")), Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, o := range []LearnOptions{{}, {Targets: []string{"y"}, Skip: []string{"id"}}, {Targets: []string{"cat"},
+		Text: []string{"many"}, Categorical: []string{"int"}}} {
+		l, err := NewLearner("t", src.Columns(), o)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if err := l.AddSource(src); err != nil {
+			f.Fatal(err)
+		}
+		b, err := l.MarshalBinary()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b[:len(b)-32])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l, err := ReadLearner(seal.Close(bytes.Clone(b), 0))
+		if err != nil {
+			return
+		}
+		again, err := l.MarshalBinary()
+		if err != nil || !bytes.Equal(again[:len(again)-32], b) {
+			t.Fatalf("saved again as other bytes: %v", err)
+		}
+		_, _, _ = l.Schema()
+		other, err := ReadLearner(again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Merge(other); err == nil {
+			_, _, _ = l.Schema()
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -69,7 +70,8 @@ func ReadLearner(b []byte) (*Learner, error) {
 	r := &learnerReader{b: body}
 	place := r.text()
 	var o LearnOptions
-	if err := json.Unmarshal([]byte(r.text()), &o); err != nil {
+	options := []byte(r.text())
+	if err := json.Unmarshal(options, &o); err != nil {
 		return nil, corrupt("%v", err)
 	}
 	if h.Counts[0] > uint64(min(len(r.b), maxFields)) { // a name takes a byte
@@ -85,6 +87,9 @@ func ReadLearner(b []byte) (*Learner, error) {
 	l, err := NewLearner(place, columns, o)
 	if err != nil {
 		return nil, corrupt("%v", err)
+	}
+	if again, err := json.Marshal(l.o); err != nil || !bytes.Equal(again, options) || h.Flag != 0 {
+		return nil, corrupt("options that are written otherwise")
 	}
 	if l.fingerprint() != h.Fingerprint {
 		return nil, corrupt("the fingerprint is not that of its columns and options")

@@ -156,7 +156,7 @@ func TestBadTables(t *testing.T) {
 	} {
 		b.says(exitFailed, c.says, b.fit(b.put(c.name, c.text), c.more...)...)
 	}
-	b.says(exitFailed, "a directory, want a data file", "fit", b.dir, "--target", "y", "-o", b.path("out.rf"))
+	b.says(exitFailed, "tables of several formats", "fit", b.dir, "--target", "y", "-o", b.path("out.rf"))
 	b.says(exitFailed, "none.csv: no such file or directory", b.fit(b.path("none.csv"), y...)...)
 
 	// A constant column is not an error: it is left out, and said so.
@@ -220,7 +220,7 @@ func TestBadTablesOfModels(t *testing.T) {
 	} {
 		b.says(exitFailed, c.says, predict(numbers, b.put(c.name, c.text))...)
 	}
-	b.says(exitFailed, "a directory, want a data file", predict(numbers, b.dir)...)
+	b.says(exitFailed, "empty.csv: the file is empty", predict(numbers, b.dir)...)
 	b.says(exitFailed, "no such file", predict(numbers, b.path("none.csv"))...)
 
 	unseen := b.put("unseen.csv", badHead+"1,red,yes\n2,red,perhaps\n")

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -59,10 +60,12 @@ type evaluateFlags struct {
 func (a *app) evaluateCommand() *cobra.Command {
 	var f evaluateFlags
 	cmd := &cobra.Command{
-		Use:   "evaluate MODEL DATA",
+		Use:   "evaluate MODEL DATA...",
 		Short: "Score a fitted model on a table with known targets",
 		Long: `Predict every row of DATA and compare with its targets. DATA must not be the table of the fit: a model knows the
 answers there. All scores come with 95 % intervals, which take rows for independent.
+
+` + manyFiles + `
 
   classification  accuracy, balanced accuracy, area under the ROC curve (mean over classes, each against the others);
                   where the model has probabilities log loss, Brier score, and how far they can be believed (calibration);
@@ -79,10 +82,10 @@ default 0 if there is such a label, else the most frequent one. All others are a
 an anomaly has a lower density than a normal row, ties counting half.`,
 		Example: `  randfeat evaluate model.rf test.csv
   randfeat evaluate density.rf test.csv --label is_fraud --json`,
-		Args:              exactArgs("a model and a table", 2),
+		Args:              modelAndTable,
 		ValidArgsFunction: modelArgs,
 		RunE: do(func(cmd *cobra.Command, args []string) error {
-			return a.evaluate(cmd, &f, args[0], args[1])
+			return a.evaluate(cmd, &f, args[0], args[1:])
 		}),
 	}
 	f.add(cmd)
@@ -104,7 +107,7 @@ const (
 	maxShown     = 12
 )
 
-func (a *app) evaluate(cmd *cobra.Command, f *evaluateFlags, modelPath, path string) error {
+func (a *app) evaluate(cmd *cobra.Command, f *evaluateFlags, modelPath string, paths []string) error {
 	start := time.Now()
 	m, err := machine.Load(modelPath)
 	if err != nil {
@@ -121,13 +124,16 @@ func (a *app) evaluate(cmd *cobra.Command, f *evaluateFlags, modelPath, path str
 		return misused("--normal needs --label")
 	}
 	f.readLike(m)
-	src, format, err := f.openOnce(a, path)
+	if paths, err = files.Expand(paths...); err != nil {
+		return err
+	}
+	src, format, err := f.openOnce(a, paths)
 	if err != nil {
 		return err
 	}
 	columns := src.Columns()
 	r := EvaluateResult{Model: modelPath, Data: src.Name(), Kind: m.Kind, Task: m.Task, Targets: targetNames(m)}
-	bar := a.progress("rows", estimateRows(path, format)).withRate("rows")
+	bar := a.progress("rows", estimateRows(paths, format)).withRate("rows")
 	bar.approx = true
 	defer bar.end()
 	if err := checkSkipped(f.skip, m, src.Name(), columns); err != nil {

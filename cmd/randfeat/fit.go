@@ -14,6 +14,7 @@ import (
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/machine"
@@ -59,29 +60,37 @@ type fitFlags struct {
 	saveData string
 }
 
+// manyFiles is what the help of commands says of tables of several files.
+const manyFiles = `Several files are read as one table, in the order in which they are named; a pattern ('part-*.csv', quoted) and a
+directory stand for their files, sorted by name byte by byte. All have the columns of the first one, which are found by
+name.`
+
 func (a *app) fitCommand() *cobra.Command {
 	var f fitFlags
 	cmd := &cobra.Command{
-		Use:   "fit DATA -o MODEL --target COLUMN",
+		Use:   "fit DATA... -o MODEL --target COLUMN",
 		Short: "Fit a kernel machine to a table and say how well it predicts",
 		Long: `Fit a kernel machine to a table: CSV, TSV, NDJSON, npy, npz or Parquet. What the flags leave open is chosen from the
 data: what each column is, the bandwidth of the kernel exp(-|x-y|²/(2s²)), the penalty, the number of random features,
 the family and the coupling. The summary says what was chosen and why, and how well rows are predicted by models that
 have not seen them. The file is read several times in blocks: its size does not matter.
 
+` + manyFiles + `
+
 ` + kindTable() + `
 With --checkpoint a fit that was interrupted goes on where it was, with the same result.
 With --json it prints one object: FitReport of this package's source, which holds Report of package machine/auto.`,
 		Example: `  randfeat fit data.csv --target price -o model.rf
   randfeat fit data.parquet --target class --class-weight balanced -o model.rf
+  randfeat fit 'part-*.parquet' --target class -o model.rf
   randfeat fit data.csv --model density --id name -o model.rf
   randfeat fit --demo -o model.rf`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case f.demo && len(args) > 0:
 				return fmt.Errorf("%d arguments, want none with --demo", len(args))
-			case !f.demo && len(args) != 1:
-				return fmt.Errorf("%d arguments, want one file of data (or --demo)", len(args))
+			case !f.demo && len(args) == 0:
+				return fmt.Errorf("0 arguments, want files of data (or --demo)")
 			}
 			return nil
 		},
@@ -325,6 +334,9 @@ func (a *app) runFit(cmd *cobra.Command, f *fitFlags, args []string) error {
 	if f.out == "" && !f.demo {
 		return misused("-o is missing: name the model file to write, such as -o model.rf")
 	}
+	if args, err = files.Expand(args...); err != nil {
+		return err
+	}
 	// A fit may take hours: what would stop its end is found before its beginning.
 	if err := f.checkFiles(args); err != nil {
 		return err
@@ -406,7 +418,7 @@ func (f *fitFlags) source(a *app, args []string) (data.Source, error) {
 		}
 		return data.OpenBytes(fitDemoName, b, data.Options{})
 	}
-	return f.table.open(a, args[0])
+	return f.table.open(a, args...)
 }
 
 // checkFiles refuses outputs that cannot be written, and those that would replace what is read.

@@ -99,7 +99,7 @@ func TestFitMisuse(t *testing.T) {
 		says string
 		args []string
 	}{
-		{"0 arguments, want one file of data (or --demo)", []string{"fit"}},
+		{"0 arguments, want files of data (or --demo)", []string{"fit"}},
 		{"1 arguments, want none with --demo", []string{"fit", "--demo", table}},
 		{"--demo and --target exclude each other", []string{"fit", "--demo", "--target", "y"}},
 		{"--save-data needs --demo", fit("--target", "y", "--save-data", "x.csv")},

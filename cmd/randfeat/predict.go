@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/data/parquet"
 	"github.com/randfeat/randfeat/internal/similar"
 	"github.com/randfeat/randfeat/machine"
@@ -43,11 +44,13 @@ type predictFlags struct {
 func (a *app) predictCommand() *cobra.Command {
 	var f predictFlags
 	cmd := &cobra.Command{
-		Use:   "predict MODEL DATA [-o FILE]",
+		Use:   "predict MODEL DATA... [-o FILE]",
 		Short: "Predict the rows of a table with a fitted model",
 		Long: `Predict every row of DATA with a model that fit has written. Columns are found by name; the targets need not be there.
 The output is a table of the same kind as DATA (CSV, TSV, NDJSON, npy, npz, Parquet), or as the name after -o or --to say.
 Without -o, text formats go to stdout. DATA may be - for stdin.
+
+` + manyFiles + ` Predictions are one table, in the order of the rows.
 
 The output has the id columns of the model that DATA has (or those of --ids), the columns of --keep, and then
   prediction            the target or the class; prediction_<target> for each of several targets
@@ -64,10 +67,10 @@ Memory does not grow with the number of rows. A file appears when it is complete
 		Example: `  randfeat predict model.rf new.csv
   randfeat predict model.rf new.parquet --probabilities -o predictions.parquet
   zcat new.csv.gz | randfeat predict model.rf - --to ndjson --keep name`,
-		Args:              exactArgs("a model and a table", 2),
+		Args:              modelAndTable,
 		ValidArgsFunction: modelArgs,
 		RunE: do(func(cmd *cobra.Command, args []string) error {
-			return a.predict(cmd, &f, args[0], args[1])
+			return a.predict(cmd, &f, args[0], args[1:])
 		}),
 	}
 	f.add(cmd)
@@ -100,21 +103,27 @@ func (a *app) surprised(list []data.Surprise) {
 	}
 }
 
-// modelArgs completes a model file and then any file.
+// modelArgs completes a model file and then any files.
 func modelArgs(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:
 		return []string{"rf"}, cobra.ShellCompDirectiveFilterFileExt
-	case 1:
-		return nil, cobra.ShellCompDirectiveDefault
 	}
-	return nil, cobra.ShellCompDirectiveNoFileComp
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// modelAndTable are the arguments of commands that read the rows of a table with a model.
+func modelAndTable(_ *cobra.Command, args []string) error {
+	if len(args) < 2 {
+		return fmt.Errorf("%d arguments, want a model and a table", len(args))
+	}
+	return nil
 }
 
 // predictRows is the number of rows handled together.
 const predictRows = 4096
 
-func (a *app) predict(cmd *cobra.Command, f *predictFlags, modelPath, path string) error {
+func (a *app) predict(cmd *cobra.Command, f *predictFlags, modelPath string, paths []string) error {
 	start := time.Now()
 	if f.to != "" && !slices.Contains(tableFormats, f.to) {
 		return misused("--to is %q, want one of %s", f.to, strings.Join(tableFormats, ", "))
@@ -122,7 +131,11 @@ func (a *app) predict(cmd *cobra.Command, f *predictFlags, modelPath, path strin
 	if cmd.Flags().Changed("interval") && !(f.interval > 0 && f.interval < 1) {
 		return misused("--interval is %g, want a share between 0 and 1, such as 0.9", f.interval)
 	}
-	if err := differentFile(f.out, modelPath, path); err != nil {
+	paths, err := files.Expand(paths...)
+	if err != nil {
+		return err
+	}
+	if err := differentFile(f.out, append([]string{modelPath}, paths...)...); err != nil {
 		return err
 	}
 	m, err := machine.Load(modelPath)
@@ -130,7 +143,7 @@ func (a *app) predict(cmd *cobra.Command, f *predictFlags, modelPath, path strin
 		return err
 	}
 	f.readLike(m)
-	src, format, err := f.openOnce(a, path)
+	src, format, err := f.openOnce(a, paths)
 	if err != nil {
 		return err
 	}
@@ -164,7 +177,7 @@ func (a *app) predict(cmd *cobra.Command, f *predictFlags, modelPath, path strin
 			kinds[j] = data.Infer
 		}
 	}
-	bar := a.progress("rows", estimateRows(path, format)).withRate("rows")
+	bar := a.progress("rows", estimateRows(paths, format)).withRate("rows")
 	bar.approx = true
 	defer bar.end()
 	err = run.Each(src, kinds, predictRows, func(predictions, cells *data.Block) error {
@@ -547,18 +560,22 @@ func (o *predictOutput) abort() {
 
 // estimateRows guesses the rows of a text file by the lines at its beginning, for the time left; 0 if there is no
 // telling.
-func estimateRows(path, format string) int {
-	if path == "-" || format != "csv" && format != "tsv" && format != "ndjson" || strings.HasSuffix(path, ".gz") {
+func estimateRows(paths []string, format string) int {
+	if paths[0] == "-" || format != "csv" && format != "tsv" && format != "ndjson" || strings.HasSuffix(paths[0], ".gz") {
 		return 0
 	}
-	f, err := os.Open(path)
+	f, err := os.Open(paths[0])
 	if err != nil {
 		return 0
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return 0
+	bytes := int64(0)
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil || !info.Mode().IsRegular() {
+			return 0
+		}
+		bytes += info.Size()
 	}
 	head := make([]byte, 1<<16)
 	n, _ := f.Read(head)
@@ -566,5 +583,5 @@ func estimateRows(path, format string) int {
 	if n == 0 {
 		return 0
 	}
-	return int(float64(info.Size()) / float64(n) * float64(lines))
+	return int(float64(bytes) / float64(n) * float64(lines))
 }

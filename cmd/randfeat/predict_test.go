@@ -427,7 +427,7 @@ func TestPredictErrors(t *testing.T) {
 		{exitFailed, `inf.csv:31: column "size" is infinite`,
 			[]string{ridge, put(t, dir, "inf.csv", line30+"1,inf,red,1,dear,1\n"), "-o", out}},
 		{exitFailed, "empty.csv: the file is empty", []string{ridge, put(t, dir, "empty.csv", ""), "-o", out}},
-		{exitFailed, "a directory, want a data file", []string{ridge, dir, "-o", out}},
+		{exitFailed, "no tables in the directory", []string{ridge, t.TempDir(), "-o", out}},
 		{exitFailed, "is a directory, want a model file", []string{dir, in, "-o", out}},
 		{exitFailed, "no such file", []string{ridge, filepath.Join(dir, "none.csv"), "-o", out}},
 		{exitFailed, "corrupt file", []string{in, in, "-o", out}},
@@ -599,11 +599,11 @@ func TestProgressLine(t *testing.T) {
 	}
 	dir := t.TempDir()
 	// ids grow by two digits
-	if n := estimateRows(put(t, dir, "t.csv", shop(20_000)), "csv"); math.Abs(float64(n)-20_000) > 1000 {
+	if n := estimateRows([]string{put(t, dir, "t.csv", shop(20_000))}, "csv"); math.Abs(float64(n)-20_000) > 1000 {
 		t.Errorf("%d rows estimated, want about 20000", n)
 	}
-	if estimateRows(filepath.Join(dir, "t.csv"), "npy")+estimateRows("-", "csv")+estimateRows(dir,
-		"csv")+estimateRows(put(t, dir, "e.csv", ""), "csv") != 0 {
+	of := func(path, format string) int { return estimateRows([]string{path}, format) }
+	if of(filepath.Join(dir, "t.csv"), "npy")+of("-", "csv")+of(dir, "csv")+of(put(t, dir, "e.csv", ""), "csv") != 0 {
 		t.Error("rows estimated where there is no telling")
 	}
 }

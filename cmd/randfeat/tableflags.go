@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/data/parquet"
+	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -96,9 +96,9 @@ func (f *tableFlags) options() (data.Options, error) {
 	return o, nil
 }
 
-// open prepares a table that can be read several times: a file, or for - stdin, which is then held in memory.
-func (f *tableFlags) open(a *app, path string) (data.Source, error) {
-	src, _, err := f.source(a, path, false)
+// open prepares a table that can be read several times: files, or for - stdin, which is then held in memory.
+func (f *tableFlags) open(a *app, paths ...string) (data.Source, error) {
+	src, _, err := f.source(a, paths, false)
 	return src, err
 }
 
@@ -111,44 +111,44 @@ func (f *tableFlags) readLike(m *machine.Model) {
 
 // openOnce is open for a table that is read once: stdin and pipes of any size are streamed where their format allows
 // it. It also tells the format, one of tableFormats.
-func (f *tableFlags) openOnce(a *app, path string) (src data.Source, format string, err error) {
-	return f.source(a, path, true)
+func (f *tableFlags) openOnce(a *app, paths []string) (src data.Source, format string, err error) {
+	return f.source(a, paths, true)
 }
 
-func (f *tableFlags) source(a *app, path string, once bool) (data.Source, string, error) {
+// source opens the files that paths, patterns and directories name as one table.
+func (f *tableFlags) source(a *app, paths []string, once bool) (data.Source, string, error) {
 	o, err := f.options()
 	if err != nil {
 		return nil, "", err
 	}
-	if path == "-" {
-		return stream("stdin", a.stdin, o, once)
+	if paths, err = files.Expand(paths...); err != nil {
+		return nil, "", err
 	}
-	info, err := os.Stat(path)
+	for _, path := range paths {
+		if path == "-" && len(paths) == 1 {
+			return stream("stdin", a.stdin, o, once)
+		}
+		info, err := os.Stat(path)
+		if path == "-" || err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+			if len(paths) > 1 {
+				return nil, "", misused("%s is a stream, which cannot be one of several files: write it to a file first", path)
+			}
+			p, err := os.Open(path) // even a look at a pipe would take something away
+			if err != nil {
+				return nil, "", err
+			}
+			if !once {
+				defer p.Close()
+			}
+			return stream(path, p, o, once)
+		}
+	}
+	t, err := files.Open(paths, o)
 	if err != nil {
 		return nil, "", err
 	}
-	if !info.IsDir() && !info.Mode().IsRegular() { // a pipe: even a look at it would take something away
-		p, err := os.Open(path)
-		if err != nil {
-			return nil, "", err
-		}
-		if !once {
-			defer p.Close()
-		}
-		return stream(path, p, o, once)
-	}
-	if o.Format == "" {
-		if o.Format, err = data.Detect(path); err != nil {
-			return nil, "", err
-		}
-	}
-	var src data.Source
-	if o.Format == data.Parquet {
-		src, err = parquet.Open(path, o)
-	} else {
-		src, err = data.Open(path, o)
-	}
-	return src, formatName(path, o), err
+	o.Format = t.Manifest().Format
+	return t, formatName(paths[0], o), nil
 }
 
 // formatName tells TSV from CSV.

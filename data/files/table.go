@@ -226,6 +226,15 @@ func (t *Table) Units() []data.Unit { return t.units }
 // ShardName is the name of a file.
 func (t *Table) ShardName(i int) string { return t.m.Shards[i].Name }
 
+// Files are the names of the files, in order.
+func (t *Table) Files() []string {
+	names := make([]string, len(t.m.Shards))
+	for i, s := range t.m.Shards {
+		names[i] = s.Name
+	}
+	return names
+}
+
 // Manifest is the list of the files and how they are read, from which the table can be opened elsewhere.
 func (t *Table) Manifest() *Manifest { return t.m }
 
@@ -312,7 +321,7 @@ type unit struct {
 func (u *unit) Name() string         { return u.t.m.Shards[u.u.Shard].Name }
 func (u *unit) Columns() []string    { return u.t.m.Columns }
 func (u *unit) Units() []data.Unit   { return []data.Unit{u.u} }
-func (u *unit) ShardName(int) string { return u.Name() }
+func (u *unit) Files() []string      { return []string{u.Name()} }
 func (u *unit) TextEncoding() string { return data.TextEncodingOf(u.s.src) }
 func (u *unit) Encoding() string     { return data.EncodingOf(u.s.src) }
 func (u *unit) Integer(j int) bool   { return data.IsInteger(u.s.src, u.s.column(j)) }

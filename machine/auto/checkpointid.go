@@ -87,8 +87,8 @@ func excerpt(b json.RawMessage) string {
 	return string(b)
 }
 
-// sourceIdentity tells tables apart: by their columns and, where the source is a file, by its size and the SHA-256 of
-// its first and last MiB. Not by its name: files may be moved. To hash all of it would be one more pass; changes in
+// sourceIdentity tells tables apart: by their columns and, where the source is files, by their sizes and the SHA-256 of
+// the first and last MiB of each. Not by its name: files may be moved. To hash all of it would be one more pass; changes in
 // between are found when the rows that were taken in are read again (rowHash). Changes of later rows that keep size and
 // ends are not found.
 func sourceIdentity(src data.Source) (string, error) {
@@ -101,6 +101,21 @@ func sourceIdentity(src data.Source) (string, error) {
 			return "", err
 		}
 		id["size in bytes"], id["contents"] = info.Size(), sum
+	}
+	if names := data.FilesOf(src); len(names) > 1 {
+		h := sha256.New()
+		for _, name := range names {
+			info, err := os.Stat(name)
+			if err != nil {
+				return "", err
+			}
+			sum, err := endsHash(name, info.Size())
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintln(h, info.Size(), sum)
+		}
+		id["files"], id["contents"] = len(names), hex.EncodeToString(h.Sum(nil))
 	}
 	b, err := json.Marshal(id)
 	return string(b), err
