@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"sync"
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
@@ -25,7 +26,7 @@ type Map[T dense.Float] struct {
 	keyBack     lazyBack[T]
 	positive    bool
 	symmetric   bool
-	fingerprint [32]byte
+	fingerprint func() [32]byte // of ω once it is asked for: hashing takes a fifth of the time of a draw
 	tab         *kern.Table[T]
 }
 
@@ -39,7 +40,8 @@ func New[T dense.Float](s Spec) (*Map[T], error) {
 }
 
 // NewWithOmega prepares the map of a spec with given projections instead of drawn ones: one Omega per draw of the
-// family, in the order of its Draws. Spec.M and Spec.Seed are not used: the first Omega says how many projections.
+// family, in the order of its Draws. Spec.M and Spec.Seed are not used: the first Omega says how many projections. The
+// map keeps omega, which must not be changed.
 func NewWithOmega[T dense.Float](s Spec, omega []coupling.Omega) (*Map[T], error) {
 	if len(omega) > 0 {
 		s.M = omega[0].Rows.Rows
@@ -84,7 +86,7 @@ func (m *Map[T]) Target() kernel.Kernel { return m.spec.Target() }
 func (m *Map[T]) Symmetric() bool { return m.symmetric }
 
 // Fingerprint identifies the map: a hash of its spec and projections.
-func (m *Map[T]) Fingerprint() [32]byte { return m.fingerprint }
+func (m *Map[T]) Fingerprint() [32]byte { return m.fingerprint() }
 
 // Queries maps the rows of x: row i of dst is φ1(x_i)·exp(-logScale[i]). With nil logScale it is φ1(x_i) itself, which
 // may overflow. dst is overwritten; it must not share memory with x. A nil ws allocates one. Shapes that do not fit
@@ -173,9 +175,9 @@ func (m *Map[T]) checkInput(name string, x dense.Matrix[T], norms []float64) ([]
 	return norms, nil
 }
 
-// fingerprint hashes the spec and the bits of the projections. A coupling of the caller's own has no JSON form; its
-// name and projections stand for it.
-func fingerprint(s Spec, omega []coupling.Omega) (sum [32]byte, err error) {
+// fingerprint hashes the spec, and the bits of the projections when sum is first called. A coupling of the caller's own
+// has no JSON form; its name and projections stand for it.
+func fingerprint(s Spec, omega []coupling.Omega) (sum func() [32]byte, err error) {
 	h := sha256.New()
 	if _, err := coupling.Encode(s.coupling()); err != nil {
 		fmt.Fprintf(h, "%T %s ", s.Coupling, s.Coupling.Name())
@@ -183,19 +185,21 @@ func fingerprint(s Spec, omega []coupling.Omega) (sum [32]byte, err error) {
 	}
 	b, err := json.Marshal(s)
 	if err != nil {
-		return sum, err
+		return nil, err
 	}
 	h.Write(b)
-	var row []byte
-	for _, o := range omega {
-		for i := range o.Rows.Rows {
-			row = row[:0]
-			for _, v := range o.Rows.Row(i) {
-				row = binary.LittleEndian.AppendUint64(row, math.Float64bits(v))
+	return sync.OnceValue(func() (sum [32]byte) {
+		var row []byte
+		for _, o := range omega {
+			for i := range o.Rows.Rows {
+				row = row[:0]
+				for _, v := range o.Rows.Row(i) {
+					row = binary.LittleEndian.AppendUint64(row, math.Float64bits(v))
+				}
+				h.Write(row)
 			}
-			h.Write(row)
 		}
-	}
-	h.Sum(sum[:0])
-	return sum, nil
+		h.Sum(sum[:0])
+		return sum
+	}), nil
 }

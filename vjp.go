@@ -88,7 +88,7 @@ func (m *Map[T]) vjp(s *exec.Side[T], back *lazyBack[T], dx, dphi, phi, x dense.
 	if err := m.checkScales(col, shift, x.Rows); err != nil {
 		return err
 	}
-	if g != nil && g.of != m.fingerprint {
+	if g != nil && g.of != m.Fingerprint() {
 		return fmt.Errorf("the gradient belongs to another map: %w", ErrSpec)
 	}
 	if x.Rows == 0 {
@@ -119,7 +119,7 @@ func (m *Map[T]) NewGrad() (*Grad[T], error) {
 		return nil, fmt.Errorf("family %s with features that are not single exponentials: %w", m.spec.Family.Name(),
 			ErrNoParameters)
 	}
-	return &Grad[T]{of: m.fingerprint, m: m, query: q.NewSums(), key: k.NewSums()}, nil
+	return &Grad[T]{of: m.Fingerprint(), m: m, query: q.NewSums(), key: k.NewSums()}, nil
 }
 
 // Merge adds the derivatives that o gathered for the same map. The order of merges decides the last bits.
