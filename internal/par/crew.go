@@ -24,8 +24,8 @@ type Crew[W any] struct {
 	failed int // the item of err
 }
 
-// Observe, if it is set, is told the items and workers of every Do of a Crew and of every For. It is for tests, which
-// count how often work is waited for and in how many pieces it comes.
+// Observe, if it is set, is told the items and workers of every Do of a Crew, of every For, and of every Do of a Group on
+// several workers. It is for tests, which count how often work is waited for and in how many pieces it comes.
 var Observe atomic.Pointer[func(items, workers int)]
 
 func observed(items, workers int) {
@@ -52,7 +52,7 @@ func (c *Crew[W]) Do(n, workers int, s Step[W]) error {
 	c.Hire(workers)
 	c.step, c.n = s, n
 	c.next.Store(0)
-	c.group.Do(workers, workers, c)
+	c.group.do(workers, workers, c)
 	err := c.err
 	c.step, c.err = nil, nil
 	return err

@@ -62,6 +62,13 @@ func (g *Group) Do(n, workers int, job Job) {
 	if n <= 0 {
 		return
 	}
+	if workers > 1 {
+		observed(n, workers)
+	}
+	g.do(n, workers, job)
+}
+
+func (g *Group) do(n, workers int, job Job) {
 	workers = max(1, min(workers, n))
 	if workers == 1 {
 		job.Run(0, 0, n)
@@ -186,7 +193,7 @@ func For(n, grain int, body func(lo, hi int)) {
 		return
 	}
 	g := shared.Get()
-	g.Do(n, workers, funcJob(body))
+	g.do(n, workers, funcJob(body))
 	shared.Put(g)
 }
 

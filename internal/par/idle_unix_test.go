@@ -1,0 +1,38 @@
+//go:build unix
+
+package par
+
+import (
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// Workers look around for linger after a call, and then cost nothing: pauses between calls take no time of any core.
+// What they may take is counted, in time of cores, not of clocks, which other processes would lengthen.
+func TestIdleWorkersSleep(t *testing.T) {
+	const workers, calls, pause = 8, 20, 10 * time.Millisecond
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(workers))
+	var g Group
+	g.Do(100, workers, nopJob{})
+	before := cpuTime()
+	for range calls {
+		g.Do(100, workers, nopJob{})
+		time.Sleep(pause)
+	}
+	spent := cpuTime() - before
+	// Each of the workers, and the caller once, may look around; as much again is for waking and ending goroutines. Who
+	// would stay awake takes all cores that there are for all pauses.
+	if most := 2 * calls * workers * linger; spent > most {
+		t.Errorf("%v of time of cores in %d calls and pauses, want at most %v", spent, calls, most)
+	}
+}
