@@ -3,7 +3,7 @@ package randfeat
 import (
 	"fmt"
 	"math"
-	"sync/atomic"
+	"sync"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
@@ -18,19 +18,15 @@ type Workspace[T dense.Float] struct {
 	// Workers bounds the goroutines of a call; 0: GOMAXPROCS. Callers that run many maps at once set 1.
 	Workers int
 
-	exec       exec.Workspace[T]
-	phiX, phiY []T
-	packed     kern.Panel[T]
-	sx, sy     []float64 // log scales of a block
-	nx, ny     []float64 // squared norms of all rows
-	group      par.Group
-	product    product[T]
-	block      []T // of LogGram, scaled
-	rescue     rescue[T]
+	exec   exec.Workspace[T]
+	nx, ny []float64 // squared norms of all rows
+	crew   par.Crew[gramWorker[T]]
+	gram   gramStep[T]
 }
 
-// gramRows bounds the rows of features held at a time by Gram.
-const gramRows = 128
+// Gram holds the features of gramCols rows of y, packed for products, and on every goroutine those of gramRows rows of
+// x: features of x are computed again for every block of y, a small part of its products.
+const gramRows, gramCols = 64, 512
 
 // Gram fills dst (x.Rows × y.Rows) with the estimates φ1(x_i)·φ2(y_j). Features are held for blocks of rows only.
 func (m *Map[T]) Gram(dst, x, y dense.Matrix[T], ws *Workspace[T]) error {
@@ -79,88 +75,127 @@ func (m *Map[T]) gram(dst dense.Matrix[T], log, sign dense.Matrix[float64], x, y
 	}
 	ws.exec.Workers = ws.Workers
 	f := m.OutDim()
-	ws.phiX, ws.phiY = buf.Sized(ws.phiX, gramRows*f), buf.Sized(ws.phiY, gramRows*f)
-	ws.sx, ws.sy = buf.Sized(ws.sx, gramRows), buf.Sized(ws.sy, gramRows)
-	if !log.IsEmpty() {
-		ws.block = buf.Sized(ws.block, gramRows*gramRows)
-	}
-	for b := 0; b < y.Rows; b += gramRows {
-		yb := y.RowRange(b, min(b+gramRows, y.Rows))
-		phiY := dense.Matrix[T]{Rows: yb.Rows, Cols: f, Stride: f, Data: ws.phiY}
-		m.key.Run(phiY, ws.sy[:yb.Rows], yb, ws.ny[b:], &ws.exec)
-		m.tab.Pack(&ws.packed, phiY)
-		for a := 0; a < x.Rows; a += gramRows {
-			xb := x.RowRange(a, min(a+gramRows, x.Rows))
-			phiX := dense.Matrix[T]{Rows: xb.Rows, Cols: f, Stride: f, Data: ws.phiX}
-			m.query.Run(phiX, ws.sx[:xb.Rows], xb, ws.nx[a:], &ws.exec)
-			p := product[T]{m: m, phiX: phiX, phiY: &ws.packed, sx: ws.sx, sy: ws.sy}
-			if log.IsEmpty() {
-				p.dst = dst.RowRange(a, a+xb.Rows).ColRange(b, b+yb.Rows)
-			} else {
-				p.dst = dense.Matrix[T]{Rows: xb.Rows, Cols: yb.Rows, Stride: yb.Rows, Data: ws.block}
-				p.log = log.RowRange(a, a+xb.Rows).ColRange(b, b+yb.Rows)
-				if !sign.IsEmpty() {
-					p.sign = sign.RowRange(a, a+xb.Rows).ColRange(b, b+yb.Rows)
-				}
-			}
-			ws.product = p
-			workers := par.Workers(xb.Rows, 1+200_000/(f*yb.Rows))
-			if ws.Workers > 0 {
-				workers = min(workers, ws.Workers)
-			}
-			ws.group.Do(xb.Rows, workers, &ws.product)
-			if ws.product.lost != 0 {
-				ws.rescue.p = &ws.product
-				ws.rescue.x.of(m.query, m.Signed(), xb, ws.nx[a:], &ws.exec)
-				ws.rescue.y.of(m.key, m.Signed(), yb, ws.ny[b:], &ws.exec)
-				ws.group.Do(xb.Rows, workers, &ws.rescue)
-				ws.rescue.p = nil
-			}
+	g := &ws.gram
+	g.m, g.x, g.nx, g.positive = m, x, ws.nx, m.positive
+	g.floor, g.tiny = smallest[T](f)
+	for b := 0; b < y.Rows; b += gramCols {
+		end := min(b+gramCols, y.Rows)
+		g.y, g.ny, g.known = y.RowRange(b, end), ws.ny[b:end], false
+		g.phiY, g.sy = buf.Shaped(g.phiY, end-b, f), buf.Sized(g.sy, end-b)
+		m.key.Run(g.phiY, g.sy, g.y, g.ny, &ws.exec)
+		m.tab.Pack(&g.packed, g.phiY)
+		g.dst, g.log, g.sign = columnsOf(dst, b, end), columnsOf(log, b, end), columnsOf(sign, b, end)
+		workers := par.Workers(x.Rows*(end-b)*f, m.tab.Grain)
+		if ws.Workers > 0 {
+			workers = min(workers, ws.Workers)
+		}
+		if err := ws.crew.Do((x.Rows+gramRows-1)/gramRows, workers, g); err != nil {
+			return err
 		}
 	}
-	ws.product = product[T]{}
+	*g = gramStep[T]{phiY: g.phiY, packed: g.packed, sy: g.sy, exponents: g.exponents}
 	return nil
 }
 
-// product is the job that multiplies two blocks of features and restores their scales, in log if that is not empty.
-type product[T dense.Float] struct {
-	m         *Map[T]
-	dst, phiX dense.Matrix[T]
-	phiY      *kern.Panel[T]
-	sx, sy    []float64
-	log, sign dense.Matrix[float64]
-	lost      int32 // not 0: some entry is NaN, its features underflowed
+// columnsOf is columns lo to hi−1, of an empty matrix nothing.
+func columnsOf[E dense.Float](m dense.Matrix[E], lo, hi int) dense.Matrix[E] {
+	if m.IsEmpty() {
+		return dense.Matrix[E]{}
+	}
+	return m.ColRange(lo, hi)
 }
 
-// Run computes rows lo to hi−1.
+// gramStep is the Step that multiplies the features of rows of x by those of a block of y and restores their scales: in
+// dst, or in log and sign if log is not empty.
+type gramStep[T dense.Float] struct {
+	m         *Map[T]
+	positive  bool
+	x, y      dense.Matrix[T]
+	nx, ny    []float64
+	dst       dense.Matrix[T]
+	log, sign dense.Matrix[float64]
+	floor     T
+	tiny      float64
+
+	phiY   dense.Matrix[T]
+	packed kern.Panel[T]
+	sy     []float64
+
+	mu        sync.Mutex
+	known     bool
+	exponents exponents[T] // of y, if known
+}
+
+type gramWorker[T dense.Float] struct {
+	exec       exec.Workspace[T]
+	phi, block dense.Matrix[T]
+	sx         []float64
+	factors    []float64 // of a row
+	exponents  exponents[T]
+}
+
+// Item computes gramRows rows.
 //
 // Features are at most 1 and lose what is below the smallest number of T. Where a row and a column are large at
 // different features, as those of x and −x are, the products that count are among the lost ones: then the sum of a
-// positive map is too small for its size, and is marked by NaN.
-func (p *product[T]) Run(_, lo, hi int) {
-	dst := p.dst.RowRange(lo, hi)
-	p.m.tab.MulT(dst, p.phiX.RowRange(lo, hi), p.phiY, nil)
-	floor, tiny := smallest[T](p.phiX.Cols)
-	logs := !p.log.IsEmpty()
+// positive map is too small for its size, and it is computed again from exponents.
+func (g *gramStep[T]) Item(w *gramWorker[T], item int) error {
+	lo := item * gramRows
+	hi := min(lo+gramRows, g.x.Rows)
+	x, n := g.x.RowRange(lo, hi), g.y.Rows
+	w.exec.Workers = 1
+	w.phi, w.sx = buf.Shaped(w.phi, hi-lo, g.phiY.Cols), buf.Sized(w.sx, hi-lo)
+	g.m.query.Run(w.phi, w.sx, x, g.nx[lo:hi], &w.exec)
+	logs := !g.log.IsEmpty()
+	var dst dense.Matrix[T]
+	if logs {
+		w.block = buf.Shaped(w.block, hi-lo, n)
+		dst = w.block
+	} else {
+		dst = g.dst.RowRange(lo, hi)
+	}
+	g.m.tab.MulT(dst, w.phi, &g.packed, nil)
+	least := math.Log(float64(g.floor))
+	lost := false
 	for i := range dst.Rows {
 		row := dst.Row(i)
+		if !logs {
+			w.scales(w.sx[i], g.sy)
+		}
 		for j, v := range row {
-			scale := p.sx[lo+i] + p.sy[j]
-			if v < floor && p.m.positive && (logs || math.Log(float64(floor))+scale > tiny) {
-				atomic.StoreInt32(&p.lost, 1)
-				row[j] = T(math.NaN())
+			scale := w.sx[i] + g.sy[j]
+			if v < g.floor && g.positive && (logs || least+scale > g.tiny) {
+				row[j], lost = T(math.NaN()), true
 				continue
 			}
 			switch {
 			case logs:
-				p.log.Row(lo + i)[j] = math.Log(math.Abs(float64(v))) + scale
-				if !p.sign.IsEmpty() {
-					p.sign.Row(lo + i)[j] = math.Copysign(1, float64(v))
+				g.log.Row(lo + i)[j] = math.Log(math.Abs(float64(v))) + scale
+				if !g.sign.IsEmpty() {
+					g.sign.Row(lo + i)[j] = math.Copysign(1, float64(v))
 				}
-			case v != 0: // 0·Inf would be NaN
-				row[j] = T(float64(v) * math.Exp(scale))
+			case v != 0 && scale != 0: // 0·Inf would be NaN
+				row[j] = T(float64(v) * w.factors[j])
 			}
 		}
+	}
+	if lost {
+		w.exponents.of(g.m.query, g.m.Signed(), x, g.nx[lo:hi], &w.exec)
+		g.rescue(w, dst, lo)
+	}
+	return nil
+}
+
+// scales sets factors to exp(sx + sy).
+func (w *gramWorker[T]) scales(sx float64, sy []float64) {
+	w.factors = buf.Sized(w.factors, len(sy))
+	scaled := false
+	for j, v := range sy {
+		w.factors[j] = sx + v
+		scaled = scaled || w.factors[j] != 0
+	}
+	if scaled {
+		kern.Best[float64]().Exp(w.factors, 0)
 	}
 }
 
@@ -189,40 +224,39 @@ func (l *exponents[T]) of(s *exec.Side[T], signed bool, x dense.Matrix[T], norms
 	s.Log(l.e, l.value, l.row, x, norms, ws)
 }
 
-// rescue is the job that computes the entries that a product marked, from exponents that are added before they are
-// exponentiated.
-type rescue[T dense.Float] struct {
-	p    *product[T]
-	x, y exponents[T]
-}
-
-// Run computes the marked entries of rows lo to hi−1.
-func (r *rescue[T]) Run(_, lo, hi int) {
-	p := r.p
-	for i := lo; i < hi; i++ {
-		for j, v := range p.dst.Row(i) {
+// rescue computes the entries of dst that are marked by NaN, from exponents that are added before they are
+// exponentiated. Its first row has number lo.
+func (g *gramStep[T]) rescue(w *gramWorker[T], dst dense.Matrix[T], lo int) {
+	g.mu.Lock()
+	if !g.known {
+		g.exponents.of(g.m.key, g.m.Signed(), g.y, g.ny, &w.exec)
+		g.known = true
+	}
+	g.mu.Unlock()
+	for i := range dst.Rows {
+		for j, v := range dst.Row(i) {
 			if v == v {
 				continue
 			}
-			log := r.entry(i, j)
-			if !p.log.IsEmpty() {
-				p.log.Row(i)[j] = log
+			log := entry(&w.exponents, &g.exponents, i, j)
+			if !g.log.IsEmpty() {
+				g.log.Row(lo + i)[j] = log
 			}
-			if !p.sign.IsEmpty() {
-				p.sign.Row(i)[j] = 1
+			if !g.sign.IsEmpty() {
+				g.sign.Row(lo + i)[j] = 1
 			}
-			p.dst.Row(i)[j] = T(math.Exp(log))
+			dst.Row(i)[j] = T(math.Exp(log))
 		}
 	}
 }
 
 // entry is the logarithm of one entry, −Inf where no feature is above 0 on both sides: thresholds and gates make such
 // zeros, and they must not cost exponentials.
-func (r *rescue[T]) entry(i, j int) float64 {
-	ex, ey := r.x.e.Row(i), r.y.e.Row(j)
+func entry[T dense.Float](x, y *exponents[T], i, j int) float64 {
+	ex, ey := x.e.Row(i), y.e.Row(j)
 	var vx, vy []T
-	if !r.x.value.IsEmpty() {
-		vx, vy = r.x.value.Row(i), r.y.value.Row(j)
+	if !x.value.IsEmpty() {
+		vx, vy = x.value.Row(i), y.value.Row(j)
 	}
 	top := math.Inf(-1)
 	for k, e := range ex {
@@ -242,5 +276,5 @@ func (r *rescue[T]) entry(i, j int) float64 {
 			sum += float64(vx[k]) * float64(vy[k]) * math.Exp(float64(e)+float64(ey[k])-top)
 		}
 	}
-	return math.Log(sum) + top + r.x.row[i] + r.y.row[j]
+	return math.Log(sum) + top + x.row[i] + y.row[j]
 }

@@ -36,6 +36,20 @@ func TestMapsFeedWorkers(t *testing.T) {
 					c.workers)
 			}
 		}
+		// Estimates of a kernel wait twice for 512 columns: for the features of one side, and for all else.
+		x, dst := dense.New[float32](1024, 64), dense.New[float32](1024, 1024)
+		var steps [][2]int
+		observe := func(items, workers int) { steps = append(steps, [2]int{items, workers}) }
+		var ws Workspace[float32]
+		par.Observe.Store(&observe)
+		err = m.Gram(dst, x, x, &ws)
+		par.Observe.Store(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(steps) > 4 || len(steps) < 2 || steps[len(steps)-1] != [2]int{16, workers} {
+			t.Errorf("a matrix of estimates on %d cores: items and workers %v", workers, steps)
+		}
 		runtime.GOMAXPROCS(before)
 	}
 }
