@@ -106,8 +106,8 @@ func (c Config) logits(scope *model.Scope, x *Node) *Node {
 	return ConvertDType(out, dtypes.Float32)
 }
 
-// score is the outcome of logits [..., classes] for labels [...] of int32; negative labels are no predictions.
-func score(logits, labels *Node, points []Point) Outcome {
+// Score is the outcome of logits [..., classes] for labels [...] of int32; negative labels are no predictions.
+func Score(logits, labels *Node, points []Point) Outcome {
 	g := logits.Graph()
 	on := ConvertDType(GreaterOrEqual(labels, ScalarZero(g, labels.DType())), dtypes.Float32)
 	safe := Max(labels, ZerosLike(labels))

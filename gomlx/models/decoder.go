@@ -23,13 +23,13 @@ func (c Config) Outcome(scope *model.Scope, batch []*Node) Outcome {
 	var points []Point
 	switch c.Kind {
 	case Decoder:
-		return score(c.next(scope, batch[0], &points), batch[1], points)
+		return Score(c.next(scope, batch[0], &points), batch[1], points)
 	case Masked:
-		return score(c.logits(scope, c.encode(scope, batch[0], batch[2], &points)), batch[1], points)
+		return Score(c.logits(scope, c.encode(scope, batch[0], batch[2], &points)), batch[1], points)
 	case Classifier:
-		return score(c.classify(scope, batch[0], batch[2], &points), batch[1], points)
+		return Score(c.classify(scope, batch[0], batch[2], &points), batch[1], points)
 	}
-	return score(c.see(scope, batch[0], &points), batch[1], points)
+	return Score(c.see(scope, batch[0], &points), batch[1], points)
 }
 
 // Next are the logits of what follows every token [batch, length, vocab].

@@ -14,7 +14,6 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
 	exact "github.com/gomlx/gomlx/ml/layers/attention"
-	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/family"
@@ -105,6 +104,16 @@ const darkFormat = "dark.%d"
 
 func darkName(layer int) string { return fmt.Sprintf(darkFormat, layer) }
 
+// Trainable reports whether some layer has matrices M.
+func (m *Model) Trainable() bool {
+	for l := range m.Layers {
+		if _, ok := m.weights[darkName(l)]; ok {
+			return true
+		}
+	}
+	return false
+}
+
 // split takes the matrices M out of specs of family dark, so that they can be trained: features of the base at Mx.
 func split(specs []randfeat.Spec) (base []randfeat.Spec, m []float32, err error) {
 	for h, s := range specs {
@@ -137,7 +146,8 @@ func split(specs []randfeat.Spec) (base []randfeat.Spec, m []float32, err error)
 type Head struct{ Q, K, V, Out *Node }
 
 // attend is the attention of a layer.
-func (m *Model) attend(scope *model.Scope, l int, q, k, v *Node, see rfx.Visible) Head {
+func (n net) attend(l int, q, k, v *Node) Head {
+	m, see := n.Model, n.see
 	h := Head{Q: q, K: k, V: v}
 	if len(m.Attention.Heads) == 0 || len(m.Attention.Heads[l]) == 0 {
 		h.Out, _ = exact.Core(q, k, v, exact.LayoutBHSD, exact.CoreOptions{Scale: m.Scale,
@@ -146,7 +156,7 @@ func (m *Model) attend(scope *model.Scope, l int, q, k, v *Node, see rfx.Visible
 	}
 	specs, dark, err := split(m.Attention.Heads[l])
 	if err == nil && dark != nil {
-		w := scope.GetVariable(darkName(l)).NodeValue(q.Graph())
+		w := n.weight(darkName(l))
 		q, k = multiply(q, w), multiply(k, w)
 	}
 	var maps *rfx.Map

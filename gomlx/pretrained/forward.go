@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
@@ -27,8 +28,12 @@ func (m *Model) Forward(scope *model.Scope, ids, mask *Node) Output {
 	if n := ids.Shape().Dimensions[1]; n > m.Positions {
 		panic(fmt.Errorf("%w: %d tokens, the model has positions for %d", ErrModel, n, m.Positions))
 	}
-	n := net{m, scope.Store().Scope("/" + scopeName), ids.Graph(), rfx.Visible{Mask: mask}}
-	switch m.Type {
+	n := net{m, scope.Store().Scope("/" + scopeName), ids.Graph(), rfx.Visible{Mask: mask}, true}
+	return n.forward(ids)
+}
+
+func (n net) forward(ids *Node) Output {
+	switch n.Type {
 	case "bert":
 		return n.bert(ids)
 	case "gpt2":
@@ -68,17 +73,20 @@ type net struct {
 	scope *model.Scope
 	g     *Graph
 	see   rfx.Visible
+	train bool // may its weights change?
 }
 
+// weight is a variable of the store; a store that has none yet gets one, for a trainer to fill.
 func (n net) weight(name string) *Node {
 	v := n.scope.GetVariable(name)
 	if v == nil {
-		panic(fmt.Errorf("%w: the store has no variable %s: call Fill first", ErrModel, name))
+		v = n.scope.VariableWithShape(name, shapes.Make(dtypes.Float32, n.weights[name].shape...))
+		v.SetTrainable(n.train)
 	}
 	return v.NodeValue(n.g)
 }
 
-func (n net) has(name string) bool { return n.scope.GetVariable(name) != nil }
+func (n net) has(name string) bool { _, ok := n.weights[name]; return ok }
 
 // linear is Wx + b, W [out, in]; GPT-2 has [in, out].
 func (n net) linear(x *Node, name string) *Node {
@@ -154,7 +162,7 @@ func (n net) bert(ids *Node) Output {
 	for l := range n.Layers {
 		p := n.layer(l)
 		part := func(name string) *Node { return n.heads(n.linear(x, p+"attention.self."+name), n.Heads) }
-		h := n.attend(n.scope, l, part("query"), part("key"), part("value"), n.see)
+		h := n.attend(l, part("query"), part("key"), part("value"))
 		out.Heads = append(out.Heads, h)
 		x = n.norm(Add(x, n.linear(n.join(h.Out), p+"attention.output.dense")), p+"attention.output.LayerNorm")
 		y := n.linear(gelu(n.linear(x, p+"intermediate.dense")), p+"output.dense")
@@ -174,7 +182,7 @@ func (n net) gpt2(ids *Node) Output {
 		part := func(i int) *Node {
 			return n.heads(SliceAxis(qkv, 2, AxisRange(i*n.Width, (i+1)*n.Width)), n.Heads)
 		}
-		h := n.attend(n.scope, l, part(0), part(1), part(2), n.see)
+		h := n.attend(l, part(0), part(1), part(2))
 		out.Heads = append(out.Heads, h)
 		x = Add(x, n.linear(n.join(h.Out), p+"attn.c_proj"))
 		x = Add(x, n.linear(geluTanh(n.linear(n.norm(x, p+"ln_2"), p+"mlp.c_fc")), p+"mlp.c_proj"))
@@ -215,7 +223,7 @@ func (n net) llama(ids *Node) Output {
 			}
 			return rotate(y, theta)
 		}
-		h := n.attend(n.scope, l, part("q", n.Heads), part("k", n.KVHeads), part("v", n.KVHeads), n.see)
+		h := n.attend(l, part("q", n.Heads), part("k", n.KVHeads), part("v", n.KVHeads))
 		out.Heads = append(out.Heads, h)
 		y := n.linear(n.join(h.Out), p+"self_attn.o_proj")
 		before := "post_attention_layernorm"

@@ -186,27 +186,3 @@ func (m *Model) Fill(store *model.Store) error {
 	}
 	return nil
 }
-
-// Take brings the weights back from a store, after training.
-func (m *Model) Take(store *model.Store) error {
-	scope := store.RootScope().In(scopeName)
-	for name, w := range m.weights {
-		v := scope.GetVariable(name)
-		if v == nil {
-			return fmt.Errorf("the store has no variable %s", name)
-		}
-		t, err := v.Value()
-		if err != nil {
-			return err
-		}
-		data, err := tensors.CopyFlatData[float32](t)
-		if err != nil {
-			return err
-		}
-		if len(data) != len(w.data) {
-			return fmt.Errorf("variable %s has %d numbers, want %d", name, len(data), len(w.data))
-		}
-		m.weights[name] = weight{w.shape, data}
-	}
-	return nil
-}

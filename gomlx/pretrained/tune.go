@@ -1,0 +1,193 @@
+package pretrained
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"strings"
+
+	"github.com/gomlx/compute"
+	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/randfeat/randfeat/gomlx/models"
+	"github.com/randfeat/randfeat/gomlx/rfx"
+	"github.com/randfeat/randfeat/gomlx/train"
+	"github.com/randfeat/randfeat/internal/rng"
+)
+
+// Goal is what a converted model is trained for.
+type Goal string
+
+// The goals. All but Next need a teacher.
+const (
+	Next   Goal = "next"   // decoders: −log p of the next token
+	Embed  Goal = "embed"  // encoders: 1 − cosine with the teacher's embedding, and the distance of hidden states
+	Attend Goal = "attend" // the attention outputs of the teacher, |o − ô|²/|o|² of every layer: a first phase
+)
+
+// Tuning is the task of fine-tuning a converted model (train.Task). Batches are passages [batch, length] of token ids.
+type Tuning struct {
+	*Model
+	Goal    Goal
+	Teacher *Model // with exact attention, and the weights before training; nil with Next
+}
+
+var _ train.Task = Tuning{}
+
+// MarshalJSON says which model, attention and goal a checkpoint belongs to.
+func (t Tuning) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Config    Config
+		Attention Attention
+		Goal      Goal
+	}{t.Config, t.Attention, t.Goal})
+}
+
+// Validate implements train.Task.
+func (t Tuning) Validate() error {
+	switch {
+	case t.Goal == Next && !t.Causal():
+		return fmt.Errorf("%w: a %s has no next token: take %s or %s", ErrModel, t.Type, Embed, Attend)
+	case t.Goal == Embed && t.Causal():
+		return fmt.Errorf("%w: a %s is no encoder: take %s or %s", ErrModel, t.Type, Next, Attend)
+	case t.Goal != Next && t.Goal != Embed && t.Goal != Attend:
+		return fmt.Errorf("%w: goal %q, want %s, %s or %s", ErrModel, t.Goal, Next, Embed, Attend)
+	case t.Goal != Next && t.Teacher == nil:
+		return fmt.Errorf("%w: goal %s without a teacher", ErrModel, t.Goal)
+	case t.Goal != Next && (t.Teacher.Layers != t.Layers || t.Teacher.Width != t.Width || t.Teacher.Heads != t.Heads):
+		return fmt.Errorf("%w: the teacher has another architecture", ErrModel)
+	}
+	return nil
+}
+
+// Outcome implements train.Task.
+func (t Tuning) Outcome(scope *model.Scope, batch []*Node) models.Outcome {
+	ids := batch[0]
+	out := t.Forward(scope, ids, nil)
+	var points []models.Point
+	for l, h := range out.Heads {
+		points = append(points, models.Point{Name: fmt.Sprintf("layer %d", l), Node: h.Out})
+	}
+	if t.Goal == Next {
+		n := ids.Shape().Dimensions[1]
+		logits := t.Logits(scope, SliceAxis(out.Hidden, 1, AxisRangeFromStart(n-1)))
+		return models.Score(logits, SliceAxis(ids, 1, AxisRangeToEnd(1)), points)
+	}
+	teacher := net{t.Teacher, scope.Store().Scope("/teacher"), ids.Graph(), rfx.Visible{}, false}
+	want := teacher.forward(ids)
+	var loss, right *Node
+	if t.Goal == Attend {
+		loss = ScalarZero(ids.Graph(), out.Hidden.DType())
+		for l, h := range out.Heads {
+			loss = Add(loss, relative(h.Out, want.Heads[l].Out))
+		}
+		loss = DivScalar(loss, float64(t.Layers))
+		right = AddScalar(Neg(loss), 1)
+	} else {
+		right = ReduceAllMean(ReduceSum(Mul(Embedding(out.Hidden, nil), Embedding(StopGradient(want.Hidden), nil)), -1))
+		loss = Add(AddScalar(Neg(right), 1), relative(out.Hidden, want.Hidden))
+	}
+	// Sums over passages: one number each.
+	n := float64(ids.Shape().Dimensions[0])
+	return models.Outcome{Loss: MulScalar(loss, n), Count: Scalar(ids.Graph(), loss.DType(), n),
+		Right: MulScalar(right, n), Points: points}
+}
+
+// relative is |a − b|² / |b|², b fixed.
+func relative(a, b *Node) *Node {
+	b = StopGradient(b)
+	return Div(ReduceAllSum(Square(Sub(a, b))), ReduceAllSum(Square(b)))
+}
+
+// Initial implements train.Task: parameters begin as the folders have them.
+func (t Tuning) Initial(name string, dims []int, _ uint64) []float32 {
+	m := t.Model
+	if strings.HasPrefix(name, "/teacher/") {
+		m = t.Teacher
+	}
+	w, ok := m.weights[path.Base(name)]
+	if !ok {
+		panic(fmt.Errorf("%w: no tensor for the variable %s", ErrModel, name))
+	}
+	return append([]float32{}, w.data...)
+}
+
+// Group implements train.Task.
+func (t Tuning) Group(name string) models.Group {
+	base := path.Base(name)
+	var l int
+	if _, err := fmt.Sscanf(base, darkFormat, &l); err == nil {
+		return models.Kernel
+	}
+	for _, part := range []string{".attention.self.", ".attn.c_attn.", ".q_proj.", ".k_proj.", ".v_proj."} {
+		if strings.Contains(base, part) {
+			return models.Projections
+		}
+	}
+	return models.Body
+}
+
+// Refresh implements train.Task: projections were drawn by the conversion and stay.
+func (t Tuning) Refresh(compute.Backend, *model.Scope, uint64, bool) error { return nil }
+
+// Trained takes the parameters of a training run into the model.
+func (t Tuning) Trained(values map[string][]float32) error {
+	for name, w := range t.weights {
+		data, ok := values["/"+scopeName+"/"+name]
+		if !ok {
+			continue // not part of the graph: a token type, an unused output layer
+		}
+		if len(data) != len(w.data) {
+			return fmt.Errorf("%w: variable %s has %d numbers, want %d", ErrModel, name, len(data), len(w.data))
+		}
+		t.weights[name] = weight{w.shape, data}
+	}
+	return nil
+}
+
+// Passages is a source of batches of passages, the last of them held out (train.Source).
+type Passages struct {
+	learn, held [][]int32
+	batch       int
+}
+
+// NewPassages holds out the last part of the passages: one batch at least, a tenth if there are many.
+func NewPassages(all [][]int32, batch int) (*Passages, error) {
+	held := max(1, len(all)/10/max(1, batch)) * batch
+	if batch < 1 || len(all) < held+batch {
+		return nil, fmt.Errorf("%w: %d passages in batches of %d: two batches are needed", ErrModel, len(all), batch)
+	}
+	cut := len(all) - held
+	return &Passages{all[:cut], all[cut:], batch}, nil
+}
+
+// Train implements train.Source: passages in an order of the seed, anew in every epoch.
+func (p *Passages) Train(seed uint64, i int) train.Batch {
+	per := len(p.learn) / p.batch
+	order := rand.New(rng.Stream(seed, uint64(i/per))).Perm(len(p.learn))
+	var rows [][]int32
+	for _, j := range order[i%per*p.batch:][:p.batch] {
+		rows = append(rows, p.learn[j])
+	}
+	return together(rows)
+}
+
+// Held implements train.Source.
+func (p *Passages) Held() int { return len(p.held) / p.batch }
+
+// HeldOut implements train.Source.
+func (p *Passages) HeldOut(i int) train.Batch { return together(p.held[i*p.batch:][:p.batch]) }
+
+// Items implements train.Source: tokens.
+func (p *Passages) Items() int { return p.batch * len(p.learn[0]) }
+
+func together(rows [][]int32) train.Batch {
+	var flat []int32
+	for _, r := range rows {
+		flat = append(flat, r...)
+	}
+	return train.Batch{tensors.FromFlatDataAndDimensions(flat, len(rows), len(rows[0]))}
+}
