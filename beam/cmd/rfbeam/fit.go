@@ -15,6 +15,7 @@ import (
 	"github.com/randfeat/randfeat/beam/internal/work"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/machine"
 	"github.com/randfeat/randfeat/machine/auto"
@@ -93,11 +94,11 @@ func fitCommand(stdout io.Writer) *cobra.Command {
 		Short: "Fit a kernel machine to a table of many files",
 		Long: `Fit a kernel machine to a table: files, folders or patterns of CSV, NDJSON or Parquet files, which are one table in
 this order. What the flags leave open is chosen from a sample; scores are of rows that neither the choices nor the sums
-have seen. The flags are those of 'randfeat fit'; for any other option write a run by 'randfeat parts' and name it by
---run.`,
+have seen. The flags are those of 'randfeat fit'; for any other option make a run by 'randfeat parts
+init' and name its folder by --run.`,
 		Example: `  rfbeam fit --demo -o model.rf
   rfbeam fit 'part-*.parquet' --target price --features 2048 -o model.rf
-  rfbeam fit --run run.json -o model.rf --runner=universal --endpoint=localhost:8099 --environment_type=PROCESS`,
+  rfbeam fit --run run -o model.rf --runner=universal --endpoint=localhost:8099 --environment_type=PROCESS`,
 		RunE: do(func(cmd *cobra.Command, args []string) error { return f.fit(cmd, args, stdout) }),
 	}
 	f.add(cmd)
@@ -132,7 +133,7 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.o.Held, "held", 0, "rows held out for scores (4096 if left out, at most a fifth)")
 	flags.BoolVar(&f.o.Float32, "float32", false, "features and their products in float32")
 	f.readFlags.add(cmd)
-	flags.StringVar(&f.run, "run", "", "a run written by 'randfeat parts', instead of DATA and the flags above")
+	flags.StringVar(&f.run, "run", "", "folder of 'randfeat parts init', instead of DATA and the flags above")
 	flags.BoolVar(&f.demo, "demo", false, "fit a generated table: needs no files")
 	f.runFlags.add(cmd)
 }
@@ -143,15 +144,7 @@ func (f *fitFlags) theRun(args []string) (*parts.Run, error) {
 		if len(args) > 0 || f.demo {
 			return nil, misused("--run names the files: no arguments and no --demo beside it")
 		}
-		b, err := os.ReadFile(f.run)
-		if err != nil {
-			return nil, err
-		}
-		run, err := parts.ReadRun(b)
-		if err != nil {
-			err = fmt.Errorf("%s: %w", f.run, err)
-		}
-		return run, err
+		return readRun(f.run)
 	}
 	f.o.Learn = data.LearnOptions{Targets: f.targets, Task: data.Task(f.task), IDs: f.ids, Skip: f.skip,
 		Numeric: f.numeric, Categorical: f.categorical, Text: f.text}
@@ -172,6 +165,38 @@ func (f *fitFlags) theRun(args []string) (*parts.Run, error) {
 		return nil, err
 	}
 	return parts.NewRun(t.Manifest(), f.o)
+}
+
+// readRun reads the run in a folder of 'randfeat parts init'. Its files get absolute paths: workers have other working
+// directories.
+func readRun(dir string) (*parts.Run, error) {
+	path := filepath.Join(dir, "run.json")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var all map[string]json.RawMessage
+	m := new(files.Manifest)
+	if err = json.Unmarshal(b, &all); err == nil {
+		err = json.Unmarshal(all["files"], m)
+	}
+	for i := 0; err == nil && i < len(m.Shards); i++ {
+		m.Shards[i].Name, err = filepath.Abs(m.Shards[i].Name)
+	}
+	if err == nil {
+		all["files"], err = json.Marshal(m)
+	}
+	if err == nil {
+		b, err = json.Marshal(all)
+	}
+	var run *parts.Run
+	if err == nil {
+		run, err = parts.ReadRun(b)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return run, nil
 }
 
 // FitResult is what fit --json prints.
@@ -215,11 +240,8 @@ func (f *fitFlags) fit(cmd *cobra.Command, args []string, stdout io.Writer) erro
 	}
 	report, err := work.Fit(cmd.Context(), run, dir, out, work.Options{Tasks: f.tasks})
 	clean(err != nil)
-	if errors.Is(err, context.Canceled) {
-		return errors.New("interrupted")
-	}
 	if err != nil {
-		return err
+		return readable(err)
 	}
 	b, err := os.ReadFile(out)
 	if err != nil {
@@ -230,6 +252,14 @@ func (f *fitFlags) fit(cmd *cobra.Command, args []string, stdout io.Writer) erro
 		return json.NewEncoder(stdout).Encode(result)
 	}
 	return result.print(stdout)
+}
+
+// readable says what a person has done.
+func readable(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted")
+	}
+	return err
 }
 
 func (r *FitResult) print(w io.Writer) error {

@@ -117,6 +117,6 @@ Without flags of Beam it runs inside this program (prism). On Flink, Spark and o
 	for _, name := range runnerFlags {
 		flags.Lookup(name).Hidden = false
 	}
-	root.AddCommand(fitCommand(stdout))
+	root.AddCommand(fitCommand(stdout), evaluateCommand(stdout), predictCommand(stdout))
 	return root
 }

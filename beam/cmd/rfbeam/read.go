@@ -14,6 +14,8 @@ type readFlags struct {
 	delimiter, format string
 	header, noHeader  bool
 	missing           []string
+	unitBytes         int64
+	assume            string // the encoding of the table of a fit
 }
 
 func (f *readFlags) add(cmd *cobra.Command) {
@@ -23,10 +25,12 @@ func (f *readFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.header, "header", false, "CSV: the first line names the columns; detected by default")
 	flags.BoolVar(&f.noHeader, "no-header", false, "CSV: the first line is a row")
 	flags.StringSliceVar(&f.missing, "missing", nil, "texts that mean a missing value; empty cells always do")
+	flags.Int64Var(&f.unitBytes, "unit-bytes", 0, "size of the pieces that files are cut into (32 MiB if left out); another "+
+		"size rounds other last bits")
 }
 
 func (f *readFlags) options() (data.Options, error) {
-	o := data.Options{Format: data.Format(f.format)}
+	o := data.Options{Format: data.Format(f.format), Assume: f.assume, UnitBytes: f.unitBytes}
 	switch {
 	case f.delimiter == "tab":
 		o.Delimiter = '\t'

@@ -2,15 +2,10 @@
 package work
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"github.com/randfeat/randfeat/beam/internal/flow"
 	"github.com/randfeat/randfeat/data"
@@ -39,21 +34,18 @@ type fitConfig struct {
 
 // fit is the work of a fit, in one worker.
 type fit struct {
+	passes
 	fitConfig
-	run *parts.Run
-
-	mu    sync.Mutex
-	plan  *parts.Plan
-	steps map[string]*parts.Step
+	plan *parts.Plan // of the stages behind learn
 }
 
 func openFit(config []byte) (*fit, error) {
-	f := &fit{steps: map[string]*parts.Step{}}
+	f := new(fit)
 	if err := json.Unmarshal(config, &f.fitConfig); err != nil {
 		return nil, err
 	}
-	var err error
-	f.run, err = parts.ReadRun(f.Run)
+	run, err := parts.ReadRun(f.Run)
+	f.passes = passes{run: run, span: f.Span, open: f.open}
 	return f, err
 }
 
@@ -105,130 +97,24 @@ func (o Options) span(leaves int) int {
 func (c *fitConfig) planFile() string   { return filepath.Join(c.Dir, "plan") }
 func (c *fitConfig) reportFile() string { return filepath.Join(c.Dir, "report.json") }
 
-// step is that of a stage.
-func (f *fit) step(stage string) (*parts.Step, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if s, ok := f.steps[stage]; ok {
-		return s, nil
-	}
-	var s *parts.Step
-	var err error
+// open is the step of a stage.
+func (f *fit) open(stage string) (*parts.Step, error) {
 	if stage == stageLearn {
-		s, err = f.run.Learn()
-	} else {
-		b, failed := os.ReadFile(f.planFile())
-		if failed != nil {
-			return nil, failed
-		}
-		if f.plan, err = f.run.ReadPlan(b); err == nil {
-			s, err = f.run.Sum(f.plan)
-		}
+		return f.run.Learn()
 	}
-	if err == nil {
-		f.steps[stage] = s
-	}
-	return s, err
-}
-
-// Leaf reads some leaves of the run.
-func (f *fit) Leaf(ctx context.Context, stage string, i int, file string) (int64, error) {
-	s, err := f.step(stage)
-	if err != nil {
-		return 0, err
-	}
-	span := parts.Span{Lo: i * f.Span, Hi: min((i+1)*f.Span, f.run.Leaves())}
-	return writeParts(file, func(emit func(*parts.Part) error) error { return s.Do(ctx, span, emit) })
-}
-
-// writeParts writes a file of parts.
-func writeParts(file string, make func(emit func(*parts.Part) error) error) (rows int64, err error) {
-	out, err := data.CreateAtomic(file)
-	if err != nil {
-		return 0, err
-	}
-	defer out.Abort()
-	w := bufio.NewWriterSize(out, 1<<16)
-	err = make(func(p *parts.Part) error {
-		rows += p.Rows()
-		_, err := p.WriteTo(w)
-		return err
-	})
-	if err != nil {
-		return 0, err
-	}
-	if err := w.Flush(); err != nil {
-		return 0, err
-	}
-	return rows, out.Commit()
-}
-
-// Merge merges the children of a node.
-func (f *fit) Merge(ctx context.Context, stage string, _ int, file string, in []flow.Ref) (int64, error) {
-	s, err := f.step(stage)
-	if err != nil {
-		return 0, err
-	}
-	merged, err := merge(ctx, s, in)
-	if err != nil {
-		return 0, err
-	}
-	return writeParts(file, func(emit func(*parts.Part) error) error {
-		for _, p := range merged {
-			if err := emit(p); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// merge reads the parts of files one at a time: two are in memory, what the first ones have become and the next.
-func merge(ctx context.Context, s *parts.Step, in []flow.Ref) (merged []*parts.Part, err error) {
-	for _, r := range in {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		merged, err = mergeFile(s, merged, r.File)
-		if err != nil {
-			return nil, err
-		}
-	}
-	return merged, nil
-}
-
-func mergeFile(s *parts.Step, merged []*parts.Part, file string) ([]*parts.Part, error) {
-	f, err := os.Open(file)
+	b, err := os.ReadFile(f.planFile())
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	r := bufio.NewReaderSize(f, 1<<16)
-	for {
-		p, err := s.Read(r)
-		if errors.Is(err, io.EOF) {
-			return merged, nil
-		}
-		if err == nil {
-			merged, err = s.Merge(append(merged, p))
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
+	if f.plan, err = f.run.ReadPlan(b); err != nil {
+		return nil, err
 	}
+	return f.run.Sum(f.plan)
 }
 
 // End makes the choices, or the model.
 func (f *fit) End(ctx context.Context, stage string, in []flow.Ref) error {
-	s, err := f.step(stage)
-	if err != nil {
-		return err
-	}
-	merged, err := merge(ctx, s, in)
-	if err != nil {
-		return err
-	}
-	whole, err := s.Whole(merged)
+	whole, err := f.whole(ctx, stage, in)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,261 @@
+package work
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/randfeat/randfeat/beam/internal/flow"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/files"
+	"github.com/randfeat/randfeat/data/parquet"
+	"github.com/randfeat/randfeat/machine"
+	"github.com/randfeat/randfeat/machine/parts"
+)
+
+func init() {
+	flow.Register("predict", func(config []byte) (flow.Work, error) { return openPredict(config) })
+}
+
+const stagePredict = "predict"
+
+// predictConfig is what workers are told of predictions.
+type predictConfig struct {
+	Files  *files.Manifest      `json:"files"`
+	Dir    string               `json:"dir"`
+	Model  string               `json:"model"`
+	Out    string               `json:"out"`
+	Format data.Format          `json:"format"`
+	Table  machine.TableOptions `json:"table"`
+	Leaves []parts.Span         `json:"leaves"` // of units
+	Groups []int                `json:"groups"` // the file of every leaf
+}
+
+// predict writes one table of predictions for every file of the input.
+type predict struct {
+	predictConfig
+	run *parts.Run
+
+	mu sync.Mutex
+	p  *machine.TablePredictor
+}
+
+func openPredict(config []byte) (*predict, error) {
+	p := new(predict)
+	if err := json.Unmarshal(config, &p.predictConfig); err != nil {
+		return nil, err
+	}
+	var err error
+	p.run, err = parts.NewRun(p.Files, parts.Options{})
+	return p, err
+}
+
+// Shard is a file and its predictions.
+type Shard struct {
+	Input string `json:"input"`
+	File  string `json:"file"` // in the folder of the predictions
+	Rows  int64  `json:"rows"`
+}
+
+// Predictions are what Predict has written, in the order of the input.
+type Predictions struct {
+	Rows   int64   `json:"rows"`
+	Shards []Shard `json:"shards"`
+}
+
+// PredictionsFile is written into the folder of predictions, last: JSON of [Predictions].
+const PredictionsFile = "predictions.json"
+
+// Predict predicts the files of a table with a model, as one table for every file, CSV or Parquet, in a folder. A file
+// has the id columns of the model that the input has, then the predictions, in the order of its rows. Nothing appears
+// in the folder before all is predicted.
+func Predict(ctx context.Context, m *files.Manifest, dir, model, out string, format data.Format,
+	o machine.TableOptions) (*Predictions, error) {
+	c := predictConfig{Files: m, Dir: dir, Model: model, Out: out, Format: format, Table: o}
+	units := 0
+	for i, s := range m.Shards {
+		// Pieces of text can be joined, those of Parquet not.
+		if format == data.Parquet {
+			c.Leaves, c.Groups = append(c.Leaves, parts.Span{Lo: units, Hi: units + s.Blocks}), append(c.Groups, i)
+		} else {
+			for u := range s.Blocks {
+				c.Leaves, c.Groups = append(c.Leaves, parts.Span{Lo: units + u, Hi: units + u + 1}), append(c.Groups, i)
+			}
+		}
+		units += s.Blocks
+	}
+	config, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	err = flow.Run(ctx, flow.Job{Kind: "predict", Config: config, Dir: dir, Fan: data.LeafFan},
+		[]flow.Stage{{Name: stagePredict, Leaves: len(c.Leaves), Groups: c.Groups}})
+	if err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(filepath.Join(out, PredictionsFile))
+	if err != nil {
+		return nil, err
+	}
+	result := new(Predictions)
+	return result, json.Unmarshal(b, result)
+}
+
+// predictor is that of the model.
+func (p *predict) predictor() (*machine.TablePredictor, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.p != nil {
+		return p.p, nil
+	}
+	m, err := machine.Load(p.Model)
+	if err == nil {
+		p.p, err = machine.NewTablePredictor(m, p.Table)
+	}
+	return p.p, err
+}
+
+// columns are those of the predictions, the ids first.
+func (p *predict) columns() ([]string, []data.Kind, error) {
+	t, err := p.predictor()
+	if err != nil {
+		return nil, nil, err
+	}
+	run, err := t.Open(p.Files.Columns)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", p.run.Name(), err)
+	}
+	names, kinds := t.Columns()
+	ids := run.IDs()
+	columns, all := append([]string{}, ids...), make([]data.Kind, len(ids), len(ids)+len(kinds))
+	for i := range ids {
+		all[i] = data.Text
+	}
+	return append(columns, names...), append(all, kinds...), nil
+}
+
+// Leaf predicts some units of a file.
+func (p *predict) Leaf(ctx context.Context, _ string, i int, file string) (rows int64, err error) {
+	t, err := p.predictor()
+	if err != nil {
+		return 0, err
+	}
+	columns, kinds, err := p.columns()
+	if err != nil {
+		return 0, err
+	}
+	w, err := data.Create(file, data.CSV, columns, kinds)
+	if p.Format == data.Parquet {
+		w, err = parquet.Create(file, columns, kinds)
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer w.Abort()
+	for u := p.Leaves[i].Lo; u < p.Leaves[i].Hi; u++ {
+		n, err := p.run.Predict(ctx, t, u, func(_ []string, _ []data.Kind, b *data.Block) error {
+			return w.WriteBlock(b)
+		})
+		if err != nil {
+			return 0, err
+		}
+		rows += n
+	}
+	return rows, w.Close()
+}
+
+// Merge joins the pieces of a file: all but the first without the line of names.
+func (p *predict) Merge(ctx context.Context, _ string, shard int, file string, in []flow.Ref) (rows int64, err error) {
+	want := p.Files.Shards[shard].Blocks
+	if p.Format == data.Parquet {
+		want = 1
+	}
+	if len(in) != want {
+		return 0, fmt.Errorf("%s: predictions of %d pieces, it has %d", p.Files.Shards[shard].Name, len(in), want)
+	}
+	columns, kinds, err := p.columns()
+	if err != nil {
+		return 0, err
+	}
+	var head bytes.Buffer
+	w, err := data.NewWriter(&head, data.CSV, columns, kinds)
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		return 0, err
+	}
+	out, err := data.CreateAtomic(file)
+	if err != nil {
+		return 0, err
+	}
+	defer out.Abort()
+	b := bufio.NewWriterSize(out, 1<<16)
+	for i, r := range in {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		skip := 0
+		if i > 0 {
+			skip = head.Len()
+		}
+		if err := appendFile(b, r.File, int64(skip)); err != nil {
+			return 0, err
+		}
+		rows += r.Rows
+	}
+	if err := b.Flush(); err != nil {
+		return 0, err
+	}
+	return rows, out.Commit()
+}
+
+func appendFile(w io.Writer, path string, skip int64) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.Seek(skip, io.SeekStart); err != nil {
+		return err
+	}
+	_, err = io.Copy(w, f)
+	return err
+}
+
+// End moves the files to their folder. It may have been interrupted before: then some are there.
+func (p *predict) End(_ context.Context, _ string, in []flow.Ref) error {
+	if err := os.MkdirAll(p.Out, 0o777); err != nil {
+		return err
+	}
+	var result Predictions
+	for i, r := range in {
+		ext := "csv"
+		if p.Format == data.Parquet {
+			ext = "parquet"
+		}
+		name := fmt.Sprintf("part-%05d-of-%05d.%s", i, len(in), ext)
+		s := Shard{Input: p.Files.Shards[i].Name, File: name, Rows: r.Rows}
+		to := filepath.Join(p.Out, s.File)
+		if err := os.Rename(r.File, to); err != nil {
+			if _, there := os.Stat(to); !errors.Is(err, fs.ErrNotExist) || there != nil {
+				return err
+			}
+		}
+		result.Rows += s.Rows
+		result.Shards = append(result.Shards, s)
+	}
+	b, err := json.Marshal(result)
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(p.Out, PredictionsFile), b)
+}
