@@ -255,7 +255,8 @@ func long(text []byte, v float64) bool {
 	return digitsOnly(strings.TrimLeft(string(text), "+-"))
 }
 
-func finish(place string, learners []*columnLearner, rows int64, o LearnOptions, tracked int) (*Schema, *Summary, error) {
+func finish(place string, learners []*columnLearner, rows int64, o LearnOptions, tracked int) (*Schema, *Summary,
+	error) {
 	s := &Schema{}
 	sum := &Summary{Rows: rows}
 	note := func(format string, args ...any) { sum.Notes = append(sum.Notes, fmt.Sprintf(format, args...)) }

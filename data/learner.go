@@ -99,8 +99,8 @@ func (l *Learner) Rows() int64 { return l.rows }
 // Options are those that the learner was made with, defaults filled in.
 func (l *Learner) Options() LearnOptions { return l.o }
 
-// AddSource reads src once and adds its rows behind those that came before. Its columns must be those of the learner, in
-// the same order.
+// AddSource reads src once and adds its rows behind those that came before. Its columns must be those of the learner,
+// in the same order.
 func (l *Learner) AddSource(src Source) error {
 	return l.read(src, func(Unit) (*Learner, error) { return l, nil })
 }

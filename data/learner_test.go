@@ -25,9 +25,9 @@ func learnTable(rows, seed int) (header string, parts []string) {
 		if i > rows/2 && rng.IntN(20) == 0 {
 			late = "n/k"
 		}
-		fmt.Fprintf(&b, "%g,%d,%c,id%d,%v,%02d.%02d.2024,\"%d.%03d,%02d\",%s,7,%s,%s,%g\n", rng.NormFloat64()*100, rng.IntN(6),
-			'a'+rune(rng.IntN(5)), i, rng.IntN(2) == 0, 1+rng.IntN(28), 1+rng.IntN(12), 1+rng.IntN(9), rng.IntN(1000),
-			rng.IntN(100), gap, zipf(rng), late, rng.ExpFloat64())
+		fmt.Fprintf(&b, "%g,%d,%c,id%d,%v,%02d.%02d.2024,\"%d.%03d,%02d\",%s,7,%s,%s,%g\n", rng.NormFloat64()*100,
+			rng.IntN(6), 'a'+rune(rng.IntN(5)), i, rng.IntN(2) == 0, 1+rng.IntN(28), 1+rng.IntN(12), 1+rng.IntN(9),
+			rng.IntN(1000), rng.IntN(100), gap, zipf(rng), late, rng.ExpFloat64())
 		if rng.IntN(7) == 0 || i == rows-1 {
 			parts = append(parts, b.String())
 			b.Reset()
@@ -192,7 +192,8 @@ func TestLearnerKindsConflict(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, _, err := l.Schema()
-			if err == nil || !strings.Contains(err.Error(), "part-2.csv") || !strings.Contains(err.Error(), "part-0.csv") {
+			if err == nil || !strings.Contains(err.Error(), "part-2.csv") ||
+				!strings.Contains(err.Error(), "part-0.csv") {
 				t.Errorf("%v cut at %d: %v", order, split, err)
 			}
 		}

@@ -47,8 +47,8 @@ func (l *Learner) AppendBinary(b []byte) ([]byte, error) {
 // MarshalBinary is AppendBinary to nothing.
 func (l *Learner) MarshalBinary() ([]byte, error) { return l.AppendBinary(nil) }
 
-// UnmarshalBinary reads what AppendBinary wrote. Bytes that are damaged, of another version or not possible are an error
-// of kind [seal.ErrCorrupt], and memory is in proportion to their number.
+// UnmarshalBinary reads what AppendBinary wrote. Bytes that are damaged, of another version or not possible are an
+// error of kind [seal.ErrCorrupt], and memory is in proportion to their number.
 func (l *Learner) UnmarshalBinary(b []byte) error {
 	read, err := ReadLearner(b)
 	if err != nil {
@@ -155,7 +155,8 @@ func (w *learnerWriter) column(c *columnLearner) {
 	w.whole(c.missing)
 	w.whole(c.texts)
 	w.whole(c.bools)
-	w.flags(c.whole, c.styles.noPoint, c.styles.noComma, c.dates.clock, c.dates.dotted, c.dates.started, c.counts != nil)
+	w.flags(c.whole, c.styles.noPoint, c.styles.noComma, c.dates.clock, c.dates.dotted, c.dates.started,
+		c.counts != nil)
 	w.flags(c.dates.not[:]...)
 	w.moments(c.numbers)
 	w.moments(c.styles.point)

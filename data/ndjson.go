@@ -82,7 +82,8 @@ func newJSONSourceFrom(in, first input, rows int, o Options) (Source, error) {
 			cells++
 			if !seen[string(key)] {
 				if o.Columns != nil {
-					return inputError(l.place(at), "the key %s is not among the columns, %s", show(key), listNames(o.Columns))
+					return inputError(l.place(at), "the key %s is not among the columns, %s", show(key),
+						listNames(o.Columns))
 				}
 				seen[string(key)] = true
 				s.columns = append(s.columns, string(key))

@@ -274,12 +274,15 @@ func (r *blocksReader) Read(b *Block, most int) error {
 	}
 }
 
+// ErrUnits marks errors that larger units, [Options].UnitBytes, may cure.
+var ErrUnits = errors.New("units too small")
+
 // cutQuotes adds to an error about quotes in a block that does not end the file what else may be its cause.
 func cutQuotes(err error) error {
 	var e *InputError
 	if !errors.Is(err, ErrQuotes) || !errors.As(err, &e) {
 		return err
 	}
-	return &InputError{Place: e.Place, Err: ErrQuotes, Detail: e.Detail + "; if they are as they should be, a field of many " +
-		"lines was cut: read the file in larger units"}
+	return &InputError{Place: e.Place, Err: errors.Join(ErrQuotes, ErrUnits),
+		Detail: e.Detail + "; if they are as they should be, a field of many lines was cut: read the file in larger units"}
 }

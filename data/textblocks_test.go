@@ -70,7 +70,8 @@ func cutRows(t *testing.T, text string, size int64, workers int) ([]string, erro
 		}
 	}
 	if got := slices.Concat(parts...); !slices.Equal(got, all) {
-		t.Fatalf("blocks of %d bytes, one by one:\n%s\nin one go:\n%s", size, strings.Join(got, "\n"), strings.Join(all, "\n"))
+		t.Fatalf("blocks of %d bytes, one by one:\n%s\nin one go:\n%s", size, strings.Join(got, "\n"),
+			strings.Join(all, "\n"))
 	}
 	return all, nil
 }

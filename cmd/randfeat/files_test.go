@@ -23,14 +23,15 @@ func TestManyFiles(t *testing.T) {
 	}
 	var names []string
 	for i, cut := range [][2]int{{0, 20}, {20, 200}, {200, 240}} {
-		names = append(names, put(t, parts, "p"+string(rune('0'+i))+".csv", header+strings.Join(rows[cut[0]:cut[1]], "")))
+		part := header + strings.Join(rows[cut[0]:cut[1]], "")
+		names = append(names, put(t, parts, "p"+string(rune('0'+i))+".csv", part))
 	}
 	model := func(data ...string) []byte {
 		t.Helper()
 		out := filepath.Join(dir, "model.rf")
-		ok(t, append(append([]string{"fit"}, data...), "--target", "price", "--skip", "kind", "--skip", "d", "--id", "id",
-			"--features", "16", "--bandwidth", "1", "--lambda", "1", "--map", "random", "--family", "trig", "--coupling", "orthogonal",
-			"--folds", "2", "-o", out)...)
+		ok(t, append(append([]string{"fit"}, data...), "--target", "price", "--skip", "kind", "--skip", "d", "--id",
+			"id", "--features", "16", "--bandwidth", "1", "--lambda", "1", "--map", "random", "--family", "trig",
+			"--coupling", "orthogonal", "--folds", "2", "-o", out)...)
 		b, err := os.ReadFile(out)
 		if err != nil {
 			t.Fatal(err)
@@ -44,14 +45,16 @@ func TestManyFiles(t *testing.T) {
 	one := put(t, dir, "one.csv", text)
 	predict := func(data ...string) string {
 		t.Helper()
-		return ok(t, append([]string{"predict", filepath.Join(dir, "model.rf"), "--skip", "price,kind,d"}, data...)...).stdout
+		args := []string{"predict", filepath.Join(dir, "model.rf"), "--skip", "price,kind,d"}
+		return ok(t, append(args, data...)...).stdout
 	}
 	if a, b := predict(names...), predict(one); a != b {
 		t.Errorf("predictions of three files:\n%s\nof one:\n%s", a, b)
 	}
 	var a, b EvaluateResult
 	for r, data := range map[*EvaluateResult][]string{&a: {parts}, &b: {one}} {
-		o := ok(t, append([]string{"evaluate", filepath.Join(dir, "model.rf"), "--skip", "kind,d", "--json"}, data...)...)
+		args := []string{"evaluate", filepath.Join(dir, "model.rf"), "--skip", "kind,d", "--json"}
+		o := ok(t, append(args, data...)...)
 		if err := json.Unmarshal([]byte(o.stdout), r); err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +65,8 @@ func TestManyFiles(t *testing.T) {
 	}
 
 	put(t, parts, "p3.csv", "id,size,colour,cost,kind,d\n1,2,red,3,cheap,0\n")
-	fails(t, exitFailed, `p3.csv: no column "price"`, "fit", parts, "--target", "price", "-o", filepath.Join(dir, "x.rf"))
+	fails(t, exitFailed, `p3.csv: no column "price"`, "fit", parts, "--target", "price", "-o",
+		filepath.Join(dir, "x.rf"))
 	put(t, parts, "p3.csv", "id,size,colour,price,kind,d\n1,big,red,3,cheap,0\n")
 	fails(t, exitFailed, "p3.csv", "fit", parts, "--target", "price", "-o", filepath.Join(dir, "x.rf"))
 	fails(t, exitFailed, "p0.csv", "fit", parts, "--target", "price", "-o", filepath.Join(dir, "x.rf"))

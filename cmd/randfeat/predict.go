@@ -561,7 +561,8 @@ func (o *predictOutput) abort() {
 // estimateRows guesses the rows of a text file by the lines at its beginning, for the time left; 0 if there is no
 // telling.
 func estimateRows(paths []string, format string) int {
-	if paths[0] == "-" || format != "csv" && format != "tsv" && format != "ndjson" || strings.HasSuffix(paths[0], ".gz") {
+	if paths[0] == "-" || format != "csv" && format != "tsv" && format != "ndjson" ||
+		strings.HasSuffix(paths[0], ".gz") {
 		return 0
 	}
 	f, err := os.Open(paths[0])

@@ -76,6 +76,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if errors.Is(err, data.ErrQuotes) {
 		hint = " (--no-quotes)"
 	}
+	if errors.Is(err, data.ErrUnits) {
+		hint = " (--no-quotes, --unit-bytes)"
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		hint = missingFile(err)
 	}

@@ -26,6 +26,7 @@ type tableFlags struct {
 	format           string
 	encoding         string
 	assume           string // the encoding that a model was fitted with
+	unit             int64
 }
 
 // maxStdin bounds a table from stdin that is read several times, and so held in memory.
@@ -47,6 +48,8 @@ func (f *tableFlags) add(cmd *cobra.Command) {
 		", ")+"; detected by default")
 	flags.StringVar(&f.encoding, "encoding", "", "encoding of the text, such as utf-8, utf-16, windows-1252 or latin1; "+
 		"detected by default")
+	flags.Int64Var(&f.unit, "unit-bytes", 0, fmt.Sprintf("size of the parts that files are cut into, about (%d if left "+
+		"out); quoted fields of very many lines need more", data.DefaultUnitBytes))
 	completeNames(cmd, "encoding", data.Encodings)
 	completeNames(cmd, "delimiter", func() []string { return []string{",", ";", "|", "tab", "space"} })
 	completeNames(cmd, "format", func() []string { return tableFormats })
@@ -75,6 +78,9 @@ func (f *tableFlags) options() (data.Options, error) {
 		o.Header = &f.header
 	}
 	o.Literal = f.noQuotes
+	if o.UnitBytes = f.unit; f.unit < 0 {
+		return o, misused("--unit-bytes is %d, want at least 1", f.unit)
+	}
 	o.Encoding, o.Assume = f.encoding, f.assume
 	if o.Encoding != "" && !data.KnownEncoding(o.Encoding) {
 		return o, misused("--encoding is %q, want one of %s", f.encoding, strings.Join(data.Encodings(), ", "))

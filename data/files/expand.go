@@ -12,8 +12,8 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
-// Expand lists the files that arguments name. A pattern (*, ?, [a-z]) stands for the files that match it, a directory for
-// the tables in it: files whose name ends as that of a known format, without those that begin with a dot or an
+// Expand lists the files that arguments name. A pattern (*, ?, [a-z]) stands for the files that match it, a directory
+// for the tables in it: files whose name ends as that of a known format, without those that begin with a dot or an
 // underscore, of one format. Both come sorted by name, byte by byte. Other arguments stand for themselves, even if no
 // such file exists. A file that comes twice is an error.
 func Expand(args ...string) ([]string, error) {
@@ -78,8 +78,9 @@ func directory(dir string) ([]string, error) {
 	slices.Sort(paths)
 	for _, p := range paths[1:] {
 		if data.FormatOf(p) != data.FormatOf(paths[0]) {
-			return nil, &data.InputError{Place: dir, Detail: fmt.Sprintf("tables of several formats, such as %s and %s: name "+
-				"those that are meant by a pattern", filepath.Base(paths[0]), filepath.Base(p))}
+			return nil, &data.InputError{Place: dir,
+				Detail: fmt.Sprintf("tables of several formats, such as %s and %s: name those that are meant by a pattern",
+					filepath.Base(paths[0]), filepath.Base(p))}
 		}
 	}
 	return paths, nil

@@ -18,7 +18,7 @@ const manifestVersion = 1
 // Bounds on a manifest that comes from a file.
 const (
 	maxShards = 1 << 20
-	maxUnits  = 1 << 24
+	maxUnits  = 1 << 22
 )
 
 // Shard is a file of a table.
@@ -87,8 +87,8 @@ func (m *Manifest) Open() (*Table, error) {
 	return &Table{m: m, o: m.options(), units: m.units(), shards: make([]*shard, len(m.Shards))}, nil
 }
 
-// Digest is the SHA-256 of the manifest, in hexadecimal: the names and sizes of the files and how they are read. Parts of
-// a computation over the table carry it, so that those of another are refused.
+// Digest is the SHA-256 of the manifest, in hexadecimal: the names and sizes of the files and how they are read. Parts
+// of a computation over the table carry it, so that those of another are refused.
 func (m *Manifest) Digest() string {
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -122,7 +122,7 @@ func (m *Manifest) Validate() error {
 	}
 	units := 0
 	for _, s := range m.Shards {
-		if s.Name == "" || s.Size < 0 || s.Blocks < 1 || s.Blocks > maxUnits {
+		if s.Name == "" || s.Size < 0 || s.Blocks < 1 || int64(s.Blocks-1) > s.Size/m.UnitBytes {
 			return bad("file %q of %d bytes in %d blocks", s.Name, s.Size, s.Blocks)
 		}
 		if units += s.Blocks; units > maxUnits {

@@ -63,8 +63,9 @@ func Open(paths []string, o data.Options) (*Table, error) {
 					return nil, err
 				}
 				if h := *data.Resolved(src, own).Header; h != *t.o.Header {
-					return nil, &data.InputError{Place: path, Detail: fmt.Sprintf("a line of names was %s in %s, and %s here: "+
-						"say whether the files have one", found(!h), paths[0], found(h))}
+					return nil, &data.InputError{Place: path,
+						Detail: fmt.Sprintf("a line of names was %s in %s, and %s here: say whether the files have one",
+							found(!h), paths[0], found(h))}
 				}
 			} else if src, _, err = openFile(path, t.o); err != nil {
 				return nil, err
@@ -141,20 +142,23 @@ func (t *Table) compare(i int, src data.Source) (*shard, error) {
 		for j, c := range m.Columns {
 			k, ok := at[c]
 			if !ok {
-				return nil, wrong("no column %q, which %s has; the columns here are %s", c, m.Shards[0].Name, list(columns))
+				return nil, wrong("no column %q, which %s has; the columns here are %s", c, m.Shards[0].Name,
+					list(columns))
 			}
 			out.order[j] = k
 			delete(at, c)
 		}
 		for _, c := range columns {
 			if _, ok := at[c]; ok {
-				return nil, wrong("a column %q, which %s has not; the columns there are %s", c, m.Shards[0].Name, list(m.Columns))
+				return nil, wrong("a column %q, which %s has not; the columns there are %s", c, m.Shards[0].Name,
+					list(m.Columns))
 			}
 		}
 	}
 	for j, c := range m.Columns {
 		if k := kindOf(src, out.column(j)); k != m.Kinds[j] {
-			return nil, wrong("column %q is %s here, and %s in %s: write it as one type", c, k, m.Kinds[j], m.Shards[0].Name)
+			return nil, wrong("column %q is %s here, and %s in %s: write it as one type", c, k, m.Kinds[j],
+				m.Shards[0].Name)
 		}
 	}
 	return out, nil
@@ -190,8 +194,8 @@ func (t *Table) shard(i int) (*shard, error) {
 		return nil, err
 	}
 	changed := func(what string, was, is int64) error {
-		return &data.InputError{Place: want.Name, Detail: fmt.Sprintf("%d %s, and %d when the list of files was made: it has "+
-			"changed since", is, what, was)}
+		return &data.InputError{Place: want.Name,
+			Detail: fmt.Sprintf("%d %s, and %d when the list of files was made: it has changed since", is, what, was)}
 	}
 	if info.Size() != want.Size {
 		return nil, changed("bytes", want.Size, info.Size())

@@ -1,6 +1,8 @@
 package files_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -97,7 +99,8 @@ func TestExpand(t *testing.T) {
 	if _, err := files.Expand(in("absent-*.csv")...); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a pattern without files: %v", err)
 	}
-	if _, err := files.Expand(in("part-*.csv", "part-2.csv")...); err == nil || !strings.Contains(err.Error(), "twice") {
+	_, err := files.Expand(in("part-*.csv", "part-2.csv")...)
+	if err == nil || !strings.Contains(err.Error(), "twice") {
 		t.Errorf("a file twice: %v", err)
 	}
 	mixed := write(t, map[string]string{"a.csv": "x", "b.parquet": "y"})
@@ -111,7 +114,8 @@ func TestExpand(t *testing.T) {
 
 // Columns in another order are found by name; rows come in the order of the files.
 func TestTableReadsInOrder(t *testing.T) {
-	dir := write(t, map[string]string{"1.csv": "a,b,c\n1,x,p\n2,y,q\n", "2.csv": "c,a,b\nr,3,z\n", "3.csv": "a,b,c\n4,w,s\n"})
+	dir := write(t, map[string]string{"1.csv": "a,b,c\n1,x,p\n2,y,q\n", "2.csv": "c,a,b\nr,3,z\n",
+		"3.csv": "a,b,c\n4,w,s\n"})
 	table, err := open(t, data.Options{}, dir)
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +161,8 @@ func TestTableReadsInOrder(t *testing.T) {
 
 // Keys that some files of NDJSON lack are missing there; further ones are an error.
 func TestTableNDJSON(t *testing.T) {
-	dir := write(t, map[string]string{"1.ndjson": `{"a":1,"b":"x"}` + "\n", "2.ndjson": `{"a":2}` + "\n" + `{"b":"y"}` + "\n"})
+	dir := write(t, map[string]string{"1.ndjson": `{"a":1,"b":"x"}` + "\n",
+		"2.ndjson": `{"a":2}` + "\n" + `{"b":"y"}` + "\n"})
 	table, err := open(t, data.Options{}, dir)
 	if err != nil {
 		t.Fatal(err)
@@ -292,4 +297,91 @@ func TestTableCuts(t *testing.T) {
 	if got := slices.Concat(parts...); !slices.Equal(got, want) {
 		t.Errorf("by units:\n%s\nin one go:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+}
+
+// What is learned of a table in one go is what is learned of its units and merged along the tree, also where files are
+// compressed, in other encodings, or in columns of another order.
+func TestTableLearnsByUnits(t *testing.T) {
+	var b strings.Builder
+	for i := range 400 {
+		fmt.Fprintf(&b, "%d,%g,\"k\n%d\",%d\n", i%7, float64(i*i%97)/7, i%5, i)
+	}
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	fmt.Fprintf(z, "a,x,k,y\n%s", b.String())
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir := write(t, map[string]string{"1.csv": "a,x,k,y\n" + b.String(), "2.csv": "y,a,x,k\n1,2,3.5,k\xe4se\n2,3,4.5,z\n",
+		"3.csv.gz": zipped.String(), "4.csv": "a,x,k,y\n1,2,3,4\n"})
+	table, err := open(t, data.Options{UnitBytes: 500}, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := data.LearnOptions{Targets: []string{"y"}, Task: data.Regression, Categorical: []string{"k"}}
+	want, _, err := data.Learn(table, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want.Encoding != "windows-1252" {
+		t.Errorf("read as %q", want.Encoding)
+	}
+	again, err := table.Manifest().Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	level := make([]*data.Learner, len(again.Units()))
+	if n := len(level); n < 16 || n > data.MaxLeaves {
+		t.Fatalf("%d units", n)
+	}
+	for i := len(level) - 1; i >= 0; i-- {
+		src, err := again.Unit(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if level[i], err = data.NewLearner("table", src.Columns(), o); err != nil {
+			t.Fatal(err)
+		}
+		if err := level[i].AddSource(src); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for len(level) > 1 {
+		var up []*data.Learner
+		for lo := 0; lo < len(level); lo += data.LeafFan {
+			for _, l := range level[lo+1 : min(lo+data.LeafFan, len(level))] {
+				if err := level[lo].Merge(l); err != nil {
+					t.Fatal(err)
+				}
+			}
+			up = append(up, level[lo])
+		}
+		level = up
+	}
+	got, _, err := level[0].Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Digest() != want.Digest() {
+		t.Errorf("by units %+v, in one go %+v", got, want)
+	}
+}
+
+// FuzzManifest: JSON is an error or a manifest that opens, with units in bounds.
+func FuzzManifest(f *testing.F) {
+	f.Add([]byte(`{"version":1,"format":"csv","delimiter":";","header":true,"missing":null,"limits":[0,0],"unit_bytes":9,` +
+		`"columns":["a"],"kinds":[""],"shards":[{"name":"none.csv","size":20,"blocks":3}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var m files.Manifest
+		if json.Unmarshal(b, &m) != nil {
+			return
+		}
+		table, err := m.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(table.Units()) < len(m.Shards) || m.Digest() == "" {
+			t.Fatalf("%d units of %d files", len(table.Units()), len(m.Shards))
+		}
+	})
 }

@@ -274,7 +274,8 @@ func (r *reader) readColumn(b *data.Block, j, n int, s *scratch) error {
 	for n > 0 {
 		if at.page == nil {
 			if err := r.nextPage(at, c); err == io.EOF {
-				return bad(r.s.path, "column %q ends before row %d of %d", c.name, r.next(&b.Cols[j]), r.s.before+r.s.rows)
+				return bad(r.s.path, "column %q ends before row %d of %d", c.name, r.next(&b.Cols[j]),
+					r.s.before+r.s.rows)
 			} else if err == errBudget {
 				return bad(r.s.path, "%v", err)
 			} else if err != nil {

@@ -88,9 +88,9 @@ func excerpt(b json.RawMessage) string {
 }
 
 // sourceIdentity tells tables apart: by their columns and, where the source is files, by their sizes and the SHA-256 of
-// the first and last MiB of each. Not by its name: files may be moved. To hash all of it would be one more pass; changes in
-// between are found when the rows that were taken in are read again (rowHash). Changes of later rows that keep size and
-// ends are not found.
+// the first and last MiB of each. Not by its name: files may be moved. To hash all of it would be one more pass;
+// changes in between are found when the rows that were taken in are read again (rowHash). Changes of later rows that
+// keep size and ends are not found.
 func sourceIdentity(src data.Source) (string, error) {
 	columns := src.Columns()
 	id := map[string]any{"columns": columns}
