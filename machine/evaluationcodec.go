@@ -120,7 +120,8 @@ func (e *Evaluation) UnmarshalBinary(b []byte) error {
 		perRank += 8
 	}
 	n := count[3]
-	if e.ranks.classes == 0 && n > 0 || n > uint64(len(body)/perRank) || len(body) != size+int(n)*perRank || n > count[2] {
+	if e.ranks.classes == 0 && n > 0 || n > uint64(len(body)/perRank) || len(body) != size+int(n)*perRank ||
+		n > count[2] {
 		return fmt.Errorf("saved evaluation: %d bytes with %d ranks: %w", len(body), n, ErrCorrupt)
 	}
 	ok, le := true, binary.LittleEndian
@@ -141,7 +142,8 @@ func (e *Evaluation) UnmarshalBinary(b []byte) error {
 	seal.Read(body, e.ranks.scores, &ok)
 	// Merging doubles the smaller step until both are equal: only powers of two ever are.
 	step := e.ranks.step
-	ok = ok && step <= 1<<40 && step&(step-1) == 0 && (step == 0) == (e.ranks.rows == 0) && e.ranks.rows <= int64(count[2])
+	ok = ok && step <= 1<<40 && step&(step-1) == 0 && (step == 0) == (e.ranks.rows == 0) &&
+		e.ranks.rows <= int64(count[2])
 	if !ok {
 		return fmt.Errorf("saved evaluation: numbers that none has: %w", ErrCorrupt)
 	}

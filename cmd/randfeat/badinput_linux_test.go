@@ -58,6 +58,14 @@ func TestDiskFull(t *testing.T) {
 	if err != nil || !strings.HasSuffix(out, "exit 1\n") || !strings.Contains(out, "out.csv: no space left on device") {
 		t.Errorf("predict to a full disk: %v\n%s", err, out)
 	}
+	// Parts of a worker, in a folder on the full disk.
+	init := fmt.Sprintf("'%s' parts init %s/run %s --target kwh --features 256 --bandwidth 2 --lambda 1 && "+
+		"'%s' parts learn %s/run", self, disk, table, self, disk)
+	out, err = script(init + "; echo exit $?; ls -A " + disk + "/run")
+	if err != nil || !strings.HasSuffix(out, "exit 1\nrun.json\n") || !strings.Contains(out,
+		"learn-000000-000000.part: no space left on device") {
+		t.Errorf("learn to a full disk: %v\n%s", err, out)
+	}
 	// What cannot be replaced is written directly.
 	fails(t, exitFailed, "cannot write /dev/full: no space left on device", "fit", "--demo", "--features", "16",
 		"--bandwidth", "2", "--lambda", "1", "--folds", "1", "-o", "/dev/full")

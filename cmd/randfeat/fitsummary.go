@@ -255,6 +255,7 @@ func printNext(w io.Writer, r *FitReport, f *fitFlags) {
 	if f.saveData != "" {
 		input = shellWord(f.saveData)
 	} else if ext := filepath.Ext(strings.TrimSuffix(r.Source, ".gz")); ext != "" && !f.demo {
+		ext, _, _ = strings.Cut(ext, " ") // of several files
 		input = "new" + ext
 	}
 	if r.Task != machine.Unsupervised {

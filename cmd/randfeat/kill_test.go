@@ -116,3 +116,58 @@ func TestFitGoesOnAfterKills(t *testing.T) {
 		t.Errorf("left over: %v, %v", entries, err)
 	}
 }
+
+// Workers that are killed, and started again, end with the model of one process; nothing half-written is left.
+func TestPartsAfterKills(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	shards(t, dir, 4, "csv")
+	flags := append([]string{path("part-*.csv")}, strings.Fields("--target y --id id --bandwidth 2 --lambda 0.1 "+
+		"--features 512 --unit-bytes 4000")...)
+	process := func(args ...string) {
+		t.Helper()
+		if cmd, out := commandProcess(t, args...); cmd.Run() != nil {
+			t.Fatal(out)
+		}
+	}
+	process(append([]string{"parts", "fit", "-o", path("want.rf")}, flags...)...)
+	process(append([]string{"parts", "init", path("run")}, flags...)...)
+	process("parts", "learn", path("run"))
+	process("parts", "choose", path("run"))
+	r := rand.New(rand.NewPCG(9, 9))
+	kills := 0
+	for i := range 2 {
+		worker := []string{"parts", "sum", path("run"), "--worker", fmt.Sprintf("%d/2", i)}
+		began := time.Now()
+		process(worker...)
+		whole := time.Since(began)
+		for range 3 {
+			cmd, _ := commandProcess(t, worker...)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Duration(r.Int64N(int64(whole))))
+			cmd.Process.Kill()
+			_ = cmd.Wait()
+			if w, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+				kills++
+			}
+		}
+		process(worker...)
+	}
+	if kills == 0 {
+		t.Error("no process was killed")
+	}
+	process("parts", "finish", path("run"), "-o", path("got.rf"))
+	want, err := os.ReadFile(path("want.rf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path("got.rf")); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("after %d kills: another model, %v", kills, err)
+	}
+	entries, err := os.ReadDir(path("run"))
+	if err != nil || len(entries) != 5 {
+		t.Errorf("left over: %v, %v", entries, err)
+	}
+}

@@ -154,7 +154,7 @@ Exit status: 0 done, 1 failed or a check missed, 2 misused.`,
 	root.AddCommand(a.evalCommand(), a.theoryCommand(), a.familiesCommand(), a.couplingsCommand(), a.featuresCommand(),
 		a.gramCommand(), a.adviseCommand(),
 		a.attendCommand(), a.crossoverCommand(),
-		a.fitCommand(), a.evaluateCommand(), a.predictCommand(), a.inspectCommand(), a.serveCommand(),
+		a.fitCommand(), a.partsCommand(), a.evaluateCommand(), a.predictCommand(), a.inspectCommand(), a.serveCommand(),
 		a.dataCommand(), a.exploreCommand(), a.schemaCommand(), a.versionCommand())
 	return root
 }

@@ -39,6 +39,7 @@ var printed = []struct {
 	{"fit", []any{FitReport{}}},
 	{"gram", []any{GramResult{}, GramRow{}, ErrorResult{}, DemoCell{}}},
 	{"inspect", []any{InspectResult{}}},
+	{"parts", []any{PartsRun{}, PartsFile{}, PartsPlan{}, FitReport{}, EvaluateResult{}}},
 	{"predict", []any{PredictResult{}}},
 	{"serve", []any{Serving{}}},
 	{"theory", []any{FormulaInfo{}}},

@@ -30,7 +30,8 @@ type Table struct {
 }
 
 // Plan are the choices for a model whose rows add up, apart from the pass that sums them: made by [Choose] of a sample
-// alone, followed by any number of workers, and turned into a model by [Plan.Finish]. It is plain data with a file form.
+// alone, followed by any number of workers, and turned into a model by [Plan.Finish]. It is plain data with a file
+// form.
 type Plan struct {
 	Name    string        `json:"name"`   // of the table
 	Schema  *data.Schema  `json:"schema"` // with the weights of columns
@@ -115,7 +116,8 @@ func Choose(ctx context.Context, t Table, o Options) (*Plan, error) {
 
 // given is the sample of a table, its folds dealt by place.
 func (f *fit) given(t Table) (*sample, error) {
-	if t.X.Cols != f.schema.Width() || t.Y.Cols != (machine.Setup{Task: f.task, Outputs: f.outputs}).TargetColumns() ||
+	targets := machine.Setup{Task: f.task, Outputs: f.outputs}.TargetColumns()
+	if t.X.Cols != f.schema.Width() || t.Y.Cols != targets ||
 		t.Y.Cols > 0 && t.Y.Rows != t.X.Rows || t.Rows < int64(t.X.Rows) {
 		return nil, fmt.Errorf("a sample of %d×%d inputs and %d×%d targets of %d rows: %w", t.X.Rows, t.X.Cols, t.Y.Rows,
 			t.Y.Cols, t.Rows, dense.ErrShape)
@@ -170,7 +172,8 @@ func Restore(m *machine.Model, targets []data.Target) { restore(m, targets) }
 
 // Setup is that of the sums: [machine.NewSums] of p.Kind. Targets of a regression are added by [Standardise].
 func (p *Plan) Setup() (machine.Setup, error) {
-	s := machine.Setup{Spec: p.Spec, Omega: p.omega, Task: p.Task, Outputs: p.Outputs, Float32: p.Float32, Block: p.Block}
+	s := machine.Setup{Spec: p.Spec, Omega: p.omega, Task: p.Task, Outputs: p.Outputs, Float32: p.Float32,
+		Block: p.Block}
 	var err error
 	if s.Omega == nil {
 		s.Omega, err = randfeat.Draw(p.Spec)
@@ -349,7 +352,8 @@ func UnmarshalPlan(b []byte) (*Plan, error) {
 	case !info.Summed() || !slices.Contains(info.Tasks, p.Task):
 		return corrupt("a %s model for task %q", p.Kind, p.Task)
 	case p.Spec.Dim != p.Schema.Width() || p.Block < 1 || p.Block > maxBlock || p.Rows < 0 || p.Outputs < 0:
-		return corrupt("%d columns of the map, %d of the schema, blocks of %d rows", p.Spec.Dim, p.Schema.Width(), p.Block)
+		return corrupt("%d columns of the map, %d of the schema, blocks of %d rows", p.Spec.Dim, p.Schema.Width(),
+			p.Block)
 	}
 	_, landmarks := p.Spec.Family.(family.Landmarks)
 	t, ok := c.Tensor("landmarks")

@@ -52,7 +52,8 @@ func (r *Run) Evaluate(m *machine.Model) (*Step, error) {
 		return nil, err
 	}
 	s := &Step{run: r, name: "evaluate", about: about{Version: partVersion, Step: "evaluate", Run: r.id,
-		Plan: hex.EncodeToString(h.Sum(nil)), Kind: m.Kind, Task: m.Task, Outputs: m.Outputs, Schema: m.Schema.Digest()}}
+		Plan: hex.EncodeToString(h.Sum(nil)), Kind: m.Kind, Task: m.Task, Outputs: m.Outputs,
+		Schema: m.Schema.Digest()}}
 	s.begin = func() (body, error) {
 		e, err := m.Evaluation()
 		return &evaluated{e}, err

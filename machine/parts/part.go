@@ -24,8 +24,8 @@ func (p *Part) Span() Span { return p.span }
 // Rows is the number of rows of the leaves that were taken in.
 func (p *Part) Rows() int64 { return p.body.rows() }
 
-// about is what a part says of itself: which step of which run it is of, and what it holds. Parts are of one step if all
-// but the span, the rows and the bytes are equal.
+// about is what a part says of itself: which step of which run it is of, and what it holds. Parts are of one step if
+// all but the span, the rows and the bytes are equal.
 type about struct {
 	Version int    `json:"version"`
 	Step    string `json:"step"`

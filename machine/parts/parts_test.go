@@ -48,8 +48,8 @@ func regressionFiles(t testing.TB, n, rows int) []string {
 }
 
 func regressionOptions() auto.Options {
-	return auto.Options{Learn: data.LearnOptions{Targets: []string{"y"}, IDs: []string{"id"}, Skip: []string{"z", "class"}},
-		Seed: 11, Features: 32, Bandwidth: 1.5, Lambda: 0.1}
+	return auto.Options{Learn: data.LearnOptions{Targets: []string{"y"}, IDs: []string{"id"},
+		Skip: []string{"z", "class"}}, Seed: 11, Features: 32, Bandwidth: 1.5, Lambda: 0.1}
 }
 
 func testRun(t testing.TB, paths []string, o Options) *Run {

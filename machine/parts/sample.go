@@ -182,7 +182,8 @@ func (s *Sample) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalBinary reads what AppendBinary wrote into a sample of no rows. No more memory is used than the bytes justify.
+// UnmarshalBinary reads what AppendBinary wrote into a sample of no rows. No more memory is used than the bytes
+// justify.
 func (s *Sample) UnmarshalBinary(b []byte) error {
 	bad := fmt.Errorf("rows of a sample that are not as they are written: %w", machine.ErrCorrupt)
 	next := func() (uint64, bool) {

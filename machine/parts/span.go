@@ -15,8 +15,8 @@ type Span struct {
 func (s Span) String() string { return fmt.Sprintf("leaves %d to %d", s.Lo, s.Hi-1) }
 
 // tree is the order in which leaves are merged. A node of level 0 is a leaf; one of level l has data.LeafFan
-// consecutive nodes of level l−1 as children, the last node of a level perhaps fewer. What a node holds is a fold of its
-// children from the left: the first, and the others merged into it one after the other. Nothing else is promised of
+// consecutive nodes of level l−1 as children, the last node of a level perhaps fewer. What a node holds is a fold of
+// its children from the left: the first, and the others merged into it one after the other. Nothing else is promised of
 // floating-point sums, and nothing else is needed: whoever folds which children, the numbers are the same.
 //
 // A part is a span that is a prefix of a node, by whole children. Parts of workers with neighbouring spans therefore

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
@@ -158,6 +159,12 @@ func (r *Run) Finish(ctx context.Context, p *Plan, whole *Part) (*machine.Model,
 
 // Fit goes through all steps in one process.
 func (r *Run) Fit(ctx context.Context) (*machine.Model, *auto.Report, error) {
+	var stages []auto.Stage
+	began := time.Now()
+	done := func(name string, rows int64) {
+		stages = append(stages, auto.Stage{Name: name, Seconds: time.Since(began).Seconds(), Rows: rows})
+		began = time.Now()
+	}
 	step, err := r.Learn()
 	if err != nil {
 		return nil, nil, err
@@ -166,17 +173,26 @@ func (r *Run) Fit(ctx context.Context) (*machine.Model, *auto.Report, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	done("learn", whole.Rows())
 	p, err := r.Choose(ctx, whole)
 	if err != nil {
 		return nil, nil, err
 	}
+	done("choose", int64(p.Sampled))
 	if step, err = r.Sum(p); err != nil {
 		return nil, nil, err
 	}
 	if whole, err = step.All(ctx); err != nil {
 		return nil, nil, err
 	}
-	return r.Finish(ctx, p, whole)
+	done("sum", whole.Rows())
+	m, rep, err := r.Finish(ctx, p, whole)
+	if err != nil {
+		return nil, nil, err
+	}
+	done("finish", 0)
+	rep.Stages = stages
+	return m, rep, nil
 }
 
 // All is the part of all leaves.
