@@ -75,7 +75,7 @@ func ReadSums(k Kind, s Setup, r io.Reader, size int64) (Sums, error) {
 	if err != nil {
 		return nil, fmt.Errorf("saved ridge: %w", err)
 	}
-	if k == KindGP {
+	if _, ok := empty.(*GP); ok {
 		return &GP{out}, nil
 	}
 	return out, nil

@@ -386,19 +386,9 @@ func (a *app) partsFinish() *cobra.Command {
 	return cmd
 }
 
-// saveParts writes and shows a model. It is not said when it was made, unless SOURCE_DATE_EPOCH says it: a step that is
-// repeated writes the same bytes.
+// saveParts writes and shows a model. It is not said when and by what program it was made: the bytes are the same for
+// every program that goes through the steps.
 func (a *app) saveParts(f *fitFlags, m *machine.Model, rep *auto.Report) error {
-	if m.History == nil {
-		m.History = new(machine.History)
-	}
-	if os.Getenv("SOURCE_DATE_EPOCH") != "" {
-		var err error
-		if m.History.Created, err = creation(os.Getenv); err != nil {
-			return err
-		}
-	}
-	m.History.Program = programVersion()
 	if err := m.Save(f.out); err != nil {
 		return err
 	}

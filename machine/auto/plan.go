@@ -119,8 +119,8 @@ func (f *fit) given(t Table) (*sample, error) {
 	targets := machine.Setup{Task: f.task, Outputs: f.outputs}.TargetColumns()
 	if t.X.Cols != f.schema.Width() || t.Y.Cols != targets ||
 		t.Y.Cols > 0 && t.Y.Rows != t.X.Rows || t.Rows < int64(t.X.Rows) {
-		return nil, fmt.Errorf("a sample of %d×%d inputs and %d×%d targets of %d rows: %w", t.X.Rows, t.X.Cols, t.Y.Rows,
-			t.Y.Cols, t.Rows, dense.ErrShape)
+		return nil, fmt.Errorf("a sample of %d×%d inputs and %d×%d targets of %d rows: %w", t.X.Rows, t.X.Cols,
+			t.Y.Rows, t.Y.Cols, t.Rows, dense.ErrShape)
 	}
 	counts := make([]int64, f.outputs)
 	for i := 0; f.task == machine.Classification && i < t.Y.Rows; i++ {
