@@ -55,10 +55,20 @@ func (l *Lab) GLUE() error {
 	}
 	c := train.Config{Steps: l.pick(3000, 3), Warmup: l.pick(100, 1), Rate: 1e-3, Floor: 0.05, Decay: 0.01, Clip: 1,
 		Seed: 1}
-	base, err := l.pretrain("glue", m, c, masked)
+	m.Attention = "exact"
+	s, err := l.open(m, c, masked)
 	if err != nil {
 		return err
 	}
+	softmax := method{name: "exact", attention: "exact"}
+	if err := s.run(softmax, Row{Experiment: "glue", Part: "pretraining", Seed: 1}, c, nil, nil); err != nil {
+		return err
+	}
+	base, err := s.t.Get()
+	if err != nil {
+		return err
+	}
+	s.t.Close()
 	m.Kind, m.Classes = models.Classifier, 2
 	for _, name := range sets {
 		items := func(in []corpus.Sentence) (out []corpus.Item) {
@@ -73,19 +83,25 @@ func (l *Lab) GLUE() error {
 		}
 		steps := l.pick(3*len(tasks[name].train)/32, 2)
 		tune := train.Config{Steps: steps, Warmup: max(1, steps/10), Rate: 3e-4, Floor: 0.05, Decay: 0.01, Clip: 1}
-		methods := visionMethods(l.pick(32, 4))
+		groups := encoderMethods(l.pick(32, 4))
 		if l.Quick {
-			methods = methods[:2]
+			groups = groups[:2]
 		}
-		for _, how := range methods {
-			s, err := l.open(m, how, tune, source)
+		for _, group := range groups {
+			if l.late() {
+				return ErrTime
+			}
+			m.Attention = group[0].attention
+			s, err := l.open(m, tune, source)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			for seed := range l.seeds() {
-				row := Row{Experiment: "glue", Part: name, Seed: uint64(seed + 1)}
-				if err := s.run(row, tune, base, nil); err != nil {
-					return err
+			for _, how := range group {
+				for seed := range l.seeds() {
+					row := Row{Experiment: "glue", Part: name, Seed: uint64(seed + 1)}
+					if err := s.run(how, row, tune, base, nil); err != nil {
+						return err
+					}
 				}
 			}
 			s.t.Close()

@@ -74,57 +74,50 @@ func (l *Lab) late() bool { return !l.Until.IsZero() && time.Now().After(l.Until
 // method is a way to attend.
 type method struct {
 	name, attention string
-	dark            bool
 	fit             bool
+	still           []models.Group // parts of a shared graph that it does not train
+	constant        bool           // M is zero: all keys weigh the same
 }
 
-func (m method) apply(c models.Config) models.Config {
-	c.Attention, c.Dark = m.attention, m.dark
-	return c
-}
-
-// fitAfter is the step after which a method is fitted: the first has shown rows.
-func (m method) fitAfter() int {
-	if m.fit {
-		return 1
-	}
-	return 0
-}
-
-// session is one compiled model that many runs share.
+// session is one compiled model that many runs, and methods whose graphs differ in numbers alone, share.
 type session struct {
 	*Lab
-	t      *train.Trainer
-	method method
+	t *train.Trainer
 }
 
-func (l *Lab) open(m models.Config, how method, c train.Config, s train.Source) (*session, error) {
+// open compiles a model.
+func (l *Lab) open(m models.Config, c train.Config, s train.Source) (*session, error) {
 	from := time.Now()
-	c.Fit = how.fitAfter()
-	t, err := train.New(l.Backend, how.apply(m), c, s)
+	c.OneGraph = true
+	t, err := train.New(l.Backend, m, c, s)
+	if err == nil {
+		_, err = t.Step()
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", how.name, err)
+		return nil, fmt.Errorf("%s: %w", m.Attention, err)
 	}
-	if _, err := t.Step(); err != nil { // compiles what is left
-		return nil, fmt.Errorf("%s: %w", how.name, err)
-	}
-	if _, err := t.Evaluate(); err != nil {
-		return nil, fmt.Errorf("%s: %w", how.name, err)
-	}
-	l.says("%s: compiled in %.1f s", how.name, time.Since(from).Seconds())
-	return &session{l, t, how}, nil
+	l.says("%s: compiled in %.1f s", m, time.Since(from).Seconds())
+	return &session{l, t}, nil
 }
 
-// run trains from parameters, nil: new ones, and writes a row at each of some steps. A run that diverges ends with a
-// row that says so.
-func (s *session) run(row Row, c train.Config, base map[string][]float32, at map[int]bool) error {
+// run trains with a method from parameters, nil: new ones, and writes a row at each of some steps. A run that diverges
+// ends with a row that says so.
+func (s *session) run(how method, row Row, c train.Config, base map[string][]float32, at map[int]bool) error {
 	if s.late() {
 		return ErrTime
 	}
 	t := s.t
-	c.Fit = s.method.fitAfter()
-	c.Accumulate = 1
+	m := t.Model.(models.Config)
+	m.Attention = how.attention
+	t.Model = m
+	if c.Fit = 0; how.fit {
+		c.Fit = 1 // the first step has shown rows
+	}
+	c.Accumulate, c.OneGraph, c.Still = 1, true, how.still
 	c.Beta1, c.Beta2 = t.Config.Beta1, t.Config.Beta2
+	if c.Regime == "" {
+		c.Regime = train.Full
+	}
 	t.Config = c
 	if err := t.Reset(row.Seed); err != nil {
 		return err
@@ -134,7 +127,12 @@ func (s *session) run(row Row, c train.Config, base map[string][]float32, at map
 			return err
 		}
 	}
-	row.Method, row.Rate = s.method.name, c.Rate
+	if how.constant {
+		if err := s.zeroM(); err != nil {
+			return err
+		}
+	}
+	row.Method, row.Rate = how.name, c.Rate
 	from := time.Now()
 	var w spikes
 	for range c.Steps {
@@ -161,6 +159,20 @@ func (s *session) run(row Row, c train.Config, base map[string][]float32, at map
 	s.says("%s %s seed %d rate %g: loss %.4f accuracy %.4f, %.1f s", row.Part, row.Method, row.Seed, row.Rate, row.Loss,
 		row.Accuracy, time.Since(from).Seconds())
 	return nil
+}
+
+// zeroM makes M zero, and with it all scores.
+func (s *session) zeroM() error {
+	p, err := s.t.Get()
+	if err != nil {
+		return err
+	}
+	for name, x := range p {
+		if s.t.Model.Group(name) == models.Kernel {
+			clear(x)
+		}
+	}
+	return s.t.Put(p)
 }
 
 // spikes counts sharp increases of a loss: more than 0.3 nats above the mean of the last 20.

@@ -42,7 +42,8 @@ func (l SelfAttention) spec(scope *model.Scope) (randfeat.Spec, error) {
 	}
 	// Numbers that change must have the structure of fitted ones from the start: parameters that were not given suit
 	// standard normal rows.
-	if _, fits := s.Family.(family.Fitter); fits && model.GetParamOr(scope, ParamVariable, false) {
+	given := strings.HasPrefix(model.GetParamOr(scope, ParamAttention, "exact"), "{")
+	if _, fits := s.Family.(family.Fitter); fits && !given && model.GetParamOr(scope, ParamVariable, false) {
 		x := dense.New[float64](8*dim, dim)
 		y := dense.New[float64](8*dim, dim)
 		rng.Normals(x.Data, rng.Stream(1))
@@ -74,7 +75,7 @@ func (l SelfAttention) linear(scope *model.Scope, like *Node) (rfx.Attention, er
 			if value.Rank() == 3 {
 				return in.VariableWithValue("lfk", value).NodeValue(like)
 			}
-			return ConstTensor(like.Graph(), value)
+			return in.VariableWithValue(name, value).SetTrainable(false).NodeValue(like)
 		})
 	case model.GetParamOr(scope, ParamVariable, false):
 		a.Map = a.Map.With(func(name string, value *tensors.Tensor) *Node {
@@ -86,6 +87,10 @@ func (l SelfAttention) linear(scope *model.Scope, like *Node) (rfx.Attention, er
 
 // learned reports whether the projections are trained: the learned feature kernel (DARK §6).
 func learned(scope *model.Scope) bool {
+	return isLFK(scope) || model.GetParamOr(scope, ParamLearned, false)
+}
+
+func isLFK(scope *model.Scope) bool {
 	kind, _, _ := strings.Cut(model.GetParamOr(scope, ParamAttention, "exact"), ":")
 	return kind == "lfk"
 }
@@ -126,7 +131,7 @@ func (l SelfAttention) Refresh(b compute.Backend, scope *model.Scope, draw uint6
 func (l SelfAttention) RefreshAttend(b compute.Backend, scope *model.Scope, draw uint64, fit bool) error {
 	l = l.normal()
 	kind := model.GetParamOr(scope, ParamAttention, "exact")
-	if !drawn(kind) || learned(scope) {
+	if !drawn(kind) || isLFK(scope) { // which has learned its own
 		return nil
 	}
 	if !model.GetParamOr(scope, ParamVariable, false) {
@@ -163,6 +168,9 @@ func (l SelfAttention) RefreshAttend(b compute.Backend, scope *model.Scope, draw
 		return err
 	}
 	for name, value := range values {
+		if value.Rank() == 3 && learned(scope) {
+			name = "lfk"
+		}
 		v := in.GetVariable(name)
 		if v == nil && strings.HasPrefix(name, "embed") { // of exact keys, which this layer may not have
 			continue

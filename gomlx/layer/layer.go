@@ -31,7 +31,8 @@ import (
 const (
 	// ParamAttention is "exact" (the default), "mean" (every visible key weighs the same), "random" (weights uniform in
 	// [0, 1) that ignore queries and keys), or FAMILY[:COUPLING[:PROJECTIONS]] as the command line writes families and
-	// couplings; orthogonal and 256 are the defaults. The projections of lfk are trained.
+	// couplings, {"name":"oprf","a":-0.1} with parameters; orthogonal and 256 are the defaults. The projections of lfk
+	// are trained.
 	ParamAttention = "attention"
 	ParamSeed      = "attention_seed"   // int, of the projections; every layer and head derives its own; 1
 	ParamWindow    = "attention_window" // int, rfx.Attention.Window
@@ -42,6 +43,9 @@ const (
 	// ParamVariable makes the projections and parameters of features variables, in the scope "features" of the layer:
 	// Refresh changes them without compiling anew. Parameters that are not given begin fitted to standard normal rows.
 	ParamVariable = "attention_variable"
+	// ParamLearned makes the projections of ParamVariable one variable that is trained, "lfk", for families whose
+	// queries and keys share them: positive and oprf.
+	ParamLearned = "attention_learned"
 )
 
 // SelfAttention is the layer. The zero value of every field but Heads and HeadDim is useful.
@@ -166,7 +170,13 @@ func drawn(kind string) bool { return kind != "exact" && kind != "mean" && kind 
 // parse reads FAMILY[:COUPLING[:PROJECTIONS]].
 func parse(text string, dim int) (randfeat.Spec, error) {
 	s := randfeat.Spec{Dim: dim, M: 256, Coupling: coupling.Orthogonal{}}
+	var head string
+	if i := strings.LastIndexByte(text, '}'); strings.HasPrefix(text, "{") && i > 0 { // a family with parameters
+		head, text = text[:i+1], text[i+1:]
+	}
 	parts := strings.Split(text, ":")
+	parts[0] = head + parts[0]
+	text = head + text
 	var err error
 	if parts[0] == "lfk" {
 		parts[0] = "positive" // of which the layer trains the projections

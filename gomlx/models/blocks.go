@@ -41,15 +41,19 @@ func (c Config) block(scope *model.Scope, x *Node, points *[]Point, attend func(
 	h = ConvertDType(attend(scope, h), dtypes.Float32)
 	*points = append(*points, Point{at + "/attention", h})
 	x = Add(x, h)
-	hidden := c.Hidden
-	if hidden == 0 {
-		hidden = 4 * c.Width
-	}
 	h = ConvertDType(normalise(scope.In("norm2"), x), c.dtype())
-	h = activation.GeluApproximate(layer.Dense(scope.In("up"), h, true, hidden))
+	h = activation.GeluApproximate(layer.Dense(scope.In("up"), h, true, c.hidden()))
 	h = ConvertDType(layer.Dense(scope.In("down"), h, true, c.Width), dtypes.Float32)
 	*points = append(*points, Point{at + "/feed-forward", h})
 	return Add(x, h)
+}
+
+// hidden is the width of feed-forward layers.
+func (c Config) hidden() int {
+	if c.Hidden == 0 {
+		return 4 * c.Width
+	}
+	return c.Hidden
 }
 
 func blockName(i int) string { return fmt.Sprintf("block%d", i) }
@@ -67,6 +71,10 @@ func (c Config) trunk(scope *model.Scope, x *Node, see rfx.Visible, points *[]Po
 // Refresh draws new projections for all layers and fits them to the rows of the last training batch on request: see
 // layer.SelfAttention.Refresh.
 func (c Config) Refresh(b compute.Backend, scope *model.Scope, draw uint64, fit bool) error {
+	if c.Kind == LSTM {
+		return nil
+	}
+	c.Set(scope)
 	for i := range c.Layers {
 		if err := c.attention().Refresh(b, scope.At("%s", blockName(i)), draw, fit); err != nil {
 			return err
@@ -85,13 +93,21 @@ func (c Config) embed(scope *model.Scope, tokens, from *Node) *Node {
 	if c.Rotary {
 		return x
 	}
-	p := scope.In("positions").VariableWithShape("embeddings", shapes.Make(dtypes.Float32, c.Length, c.Width))
-	all := p.NodeValue(tokens.Graph())
 	if from == nil {
-		return Add(x, ExpandAxes(Slice(all, AxisRangeFromStart(n)), 0))
+		return Add(x, c.learnedPositions(scope, tokens.Graph(), n))
 	}
 	at := pos.SequentialPositions(tokens.Graph(), from, n)
-	return Add(x, ExpandAxes(Gather(all, ExpandAxes(at, -1)), 0))
+	return Add(x, ExpandAxes(Gather(c.positions(scope, tokens.Graph()), ExpandAxes(at, -1)), 0))
+}
+
+func (c Config) positions(scope *model.Scope, g *Graph) *Node {
+	v := scope.In("positions").VariableWithShape("embeddings", shapes.Make(dtypes.Float32, c.Length, c.Width))
+	return v.NodeValue(g)
+}
+
+// learnedPositions are the first n positions [1, n, width].
+func (c Config) learnedPositions(scope *model.Scope, g *Graph, n int) *Node {
+	return ExpandAxes(Slice(c.positions(scope, g), AxisRangeFromStart(n)), 0)
 }
 
 func (c Config) table(scope *model.Scope, g *Graph) *Node {

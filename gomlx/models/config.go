@@ -1,6 +1,6 @@
-// Package models are small Transformers of GoMLX layers for training from nothing: a decoder of text, an encoder that
-// classifies or is pretrained by masked tokens, and a vision Transformer. One line of their Config says how they
-// attend.
+// Package models are small models of GoMLX layers for training from nothing: Transformers (a decoder of text, an
+// encoder that classifies or is pretrained by masked tokens, a vision Transformer), a Conformer that spells what it
+// hears, all of which attend as one line of their Config says, and an LSTM.
 package models
 
 import (
@@ -27,6 +27,8 @@ const (
 	Masked     Kind = "masked"     // predicts hidden tokens
 	Classifier Kind = "classifier" // one class of a text
 	ViT        Kind = "vit"        // one class of an image
+	LSTM       Kind = "lstm"       // predicts the next token without attention
+	Conformer  Kind = "conformer"  // spells what is heard
 )
 
 // Config is a model. Every field is saved with its parameters.
@@ -42,10 +44,12 @@ type Config struct {
 	Classes int  `json:"classes,omitempty"`
 	Side    int  `json:"side,omitempty"`   // of square images, pixels
 	Patch   int  `json:"patch,omitempty"`  // side of a patch, pixels
+	Frame   int  `json:"frame,omitempty"`  // features of a frame of sound
 	Rotary  bool `json:"rotary,omitempty"` // positions by rotation, else learned
 
 	Attention string `json:"attention,omitempty"` // layer.ParamAttention; "" is exact
 	Dark      bool   `json:"dark,omitempty"`      // a learned matrix M per head (DARK 4.1)
+	Learned   bool   `json:"learned,omitempty"`   // layer.ParamLearned
 	Window    int    `json:"window,omitempty"`
 	Sinks     int    `json:"sinks,omitempty"`
 	Seed      int    `json:"seed,omitempty"` // of projections
@@ -59,16 +63,20 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))
 	}
 	switch c.Kind {
-	case Decoder, Masked, Classifier:
+	case Decoder, Masked, Classifier, LSTM:
 		if c.Vocab < 1 || c.Length < 1 {
 			return bad("a %s needs a vocabulary and a length, not %d and %d", c.Kind, c.Vocab, c.Length)
+		}
+	case Conformer:
+		if c.Frame < 1 || c.Length < 1 {
+			return bad("a %s needs frames of features, not %d of %d", c.Kind, c.Length, c.Frame)
 		}
 	case ViT:
 		if c.Side < 1 || c.Patch < 1 || c.Side%c.Patch != 0 {
 			return bad("images of %d×%d pixels are not cut into patches of %d×%d", c.Side, c.Side, c.Patch, c.Patch)
 		}
 	default:
-		return bad("kind %q: take %s, %s, %s or %s", c.Kind, Decoder, Masked, Classifier, ViT)
+		return bad("kind %q: take %s, %s, %s, %s, %s or %s", c.Kind, Decoder, Masked, Classifier, ViT, LSTM, Conformer)
 	}
 	if c.Layers < 1 || c.Width < 1 || c.Heads < 1 || c.Hidden < 0 || c.KVHeads < 0 {
 		return bad("%d layers of width %d with %d heads", c.Layers, c.Width, c.Heads)
@@ -86,7 +94,7 @@ func (c Config) Validate() error {
 		return bad("%s attention over %d tokens has %d GiB of scores per layer and sequence: choose a family of features",
 			c.Attention, c.Length, c.scores()>>30)
 	}
-	if (c.Kind == Classifier || c.Kind == ViT) && c.Classes < 2 {
+	if (c.Kind == Classifier || c.Kind == ViT || c.Kind == Conformer) && c.Classes < 2 {
 		return bad("%d classes", c.Classes)
 	}
 	return nil
@@ -98,6 +106,9 @@ const maxScores = 64 << 30
 // scores are the bytes of all pairs of positions, 0 for attention by features.
 func (c Config) scores() int64 {
 	n := int64(c.Length)
+	if c.Kind == LSTM {
+		return 0
+	}
 	if c.Kind == ViT {
 		n = int64(c.Side/c.Patch) * int64(c.Side/c.Patch)
 	}
@@ -120,7 +131,7 @@ func (c Config) Set(scope *model.Scope) {
 	}
 	scope.SetParams(map[string]any{
 		layer.ParamAttention: kind, layer.ParamDark: dark, layer.ParamWindow: c.Window, layer.ParamSinks: c.Sinks,
-		layer.ParamSeed: c.Seed + 1, layer.ParamVariable: true,
+		layer.ParamSeed: c.Seed + 1, layer.ParamVariable: true, layer.ParamLearned: c.Learned,
 	})
 }
 

@@ -16,14 +16,18 @@ type Group int
 const (
 	Body        Group = iota
 	Projections       // of queries, keys and values
-	Kernel            // DARK's M, and learned projections of features
+	Kernel            // DARK's M
+	Features          // learned projections (LFK)
+	Groups            // the number of groups
 )
 
 // Group is the part that a parameter belongs to.
 func (c Config) Group(name string) Group {
 	switch {
-	case path.Base(name) == "dark" || path.Base(name) == "lfk":
+	case path.Base(name) == "dark":
 		return Kernel
+	case path.Base(name) == "lfk":
+		return Features
 	case strings.Contains(name, "/MultiHeadAttention/") && !strings.Contains(name, "/output/"):
 		return Projections
 	}
@@ -63,6 +67,9 @@ func (c Config) Initial(name string, dims []int, seed uint64) []float32 {
 		if strings.Contains(name, "/output/") || strings.Contains(name, "/down/") {
 			scale /= math.Sqrt(2 * float64(c.Layers))
 		}
+	}
+	if scale == 0 {
+		scale = recurrentScale(path.Base(name), dims)
 	}
 	if scale == 0 {
 		return x

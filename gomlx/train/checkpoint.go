@@ -184,7 +184,7 @@ func (t *Trainer) Adopt(file string) error {
 	}
 	from := map[string][]float32{}
 	for _, v := range t.variables() {
-		if !v.Trainable || t.Model.Group(v.Path()) == models.Kernel {
+		if !v.Trainable || t.Model.Group(v.Path()) >= models.Kernel {
 			continue
 		}
 		x, ok := f.Tensor(v.Path())

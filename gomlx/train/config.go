@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/randfeat/randfeat/gomlx/models"
 )
 
 // ErrConfig marks settings that make no training run.
@@ -27,18 +29,24 @@ const (
 // Config is how a model is trained. Zeros are useful where a default is named.
 type Config struct {
 	Steps      int     `json:"steps"`
-	Warmup     int     `json:"warmup"`           // steps of a rate that grows linearly
-	Rate       float64 `json:"rate"`             // the largest learning rate; 0: 1e-3
-	Floor      float64 `json:"floor"`            // the last, as a part of Rate
-	Decay      float64 `json:"decay"`            // of matrices (AdamW)
-	Clip       float64 `json:"clip"`             // of the gradient's global norm; 0: none
-	Beta1      float64 `json:"beta1"`            // 0: 0.9
-	Beta2      float64 `json:"beta2"`            // 0: 0.99
-	Accumulate int     `json:"accumulate"`       // batches per step; 0: 1
-	Regime     Regime  `json:"regime"`           // "": Full
-	Seed       uint64  `json:"seed"`             // of parameters, batches and redraws
-	Redraw     int     `json:"redraw,omitempty"` // steps between new projections; 0: never
-	Fit        int     `json:"fit,omitempty"`    // steps after which heads are fitted, and at every redraw; 0: never
+	Warmup     int     `json:"warmup"`     // steps of a rate that grows linearly
+	Rate       float64 `json:"rate"`       // the largest learning rate; 0: 1e-3
+	Floor      float64 `json:"floor"`      // the last, as a part of Rate
+	Decay      float64 `json:"decay"`      // of matrices (AdamW)
+	Clip       float64 `json:"clip"`       // of the gradient's global norm; 0: none
+	Beta1      float64 `json:"beta1"`      // 0: 0.9
+	Beta2      float64 `json:"beta2"`      // 0: 0.99
+	Accumulate int     `json:"accumulate"` // batches per step; 0: 1
+	Regime     Regime  `json:"regime"`     // "": Full
+	// Still are parts that are not trained though the regime has them.
+	Still []models.Group `json:"still,omitempty"`
+	// OneGraph evaluates with the graph of the training step, without a step: twice the work of an evaluation, and one
+	// compilation less.
+	OneGraph bool `json:"one_graph,omitempty"`
+
+	Seed   uint64 `json:"seed"`             // of parameters, batches and redraws
+	Redraw int    `json:"redraw,omitempty"` // steps between new projections; 0: never
+	Fit    int    `json:"fit,omitempty"`    // steps after which heads are fitted, and at every redraw; 0: never
 }
 
 func (c Config) normal() Config {

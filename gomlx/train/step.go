@@ -1,8 +1,10 @@
 package train
 
 import (
+	"cmp"
 	"math"
-	"path"
+	"slices"
+	"strings"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
@@ -22,19 +24,19 @@ const (
 	inDecay   // of matrices
 	inClip    // of the norm; +Inf for none
 	inApply   // 1 in the last batch of a step
-	inGroup   // three of what is trained: 1 or 0
-	inNumbers = inGroup + 3
+	inGroup   // one per models.Group: 1 if it is trained, else 0
+	inNumbers = inGroup + int(models.Groups)
 )
 
 // groups are what a regime trains, by models.Group.
-func (r Regime) groups() [3]float32 {
+func (r Regime) groups() []models.Group {
 	switch r {
 	case Attention:
-		return [3]float32{0, 1, 1}
+		return []models.Group{models.Projections, models.Kernel, models.Features}
 	case Dark:
-		return [3]float32{0, 0, 1}
+		return []models.Group{models.Kernel}
 	}
-	return [3]float32{1, 1, 1}
+	return []models.Group{models.Body, models.Projections, models.Kernel, models.Features}
 }
 
 // numbers are those of a step and its batch.
@@ -52,90 +54,155 @@ func (c Config) numbers(step, batch int) []float32 {
 	if batch == c.Accumulate-1 {
 		n[inApply] = 1
 	}
-	g := c.Regime.groups()
-	copy(n[inGroup:], g[:])
+	for _, g := range c.Regime.groups() {
+		if !slices.Contains(c.Still, g) {
+			n[inGroup+int(g)] = 1
+		}
+	}
 	return n
 }
 
-// The numbers that come out, before one per parameter (the square norm of its gradient) and one per point.
+// The numbers that come out.
 const (
 	outLoss = iota
 	outCount
 	outRight
 	outNorm
-	outNumbers
 )
 
-// names are what the numbers behind outNumbers belong to.
-type names struct{ parameters, points []string }
+// parameter is one that a graph trains.
+type parameter struct {
+	*model.Variable
+	group models.Group
+	decay bool // matrices, but not those of attention's kernel, whose neutral value is not zero
+}
+
+// gradients are those of the mean loss of a batch by all parameters: parameters of one treatment are neighbours.
+func gradients(task Task, scope *model.Scope, batch []*Node) (o models.Outcome, loss *Node, all []parameter,
+	grads []*Node) {
+	g := batch[0].Graph()
+	scope.Store().SetTraining(g, true)
+	o = task.Outcome(scope, batch)
+	loss = Div(o.Loss, MaxScalar(o.Count, 1.0))
+	for v := range scope.Store().IterVariables() {
+		if v.Trainable && v.InUseByGraph(g) {
+			group := task.Group(v.Path())
+			all = append(all, parameter{v, group, v.Shape().Rank() > 1 && group < models.Kernel})
+		}
+	}
+	slices.SortFunc(all, func(a, b parameter) int {
+		byDecay := 0
+		if a.decay != b.decay {
+			if byDecay = 1; a.decay {
+				byDecay = -1
+			}
+		}
+		return cmp.Or(cmp.Compare(a.group, b.group), byDecay, strings.Compare(a.Path(), b.Path()))
+	})
+	var nodes []*Node
+	for _, v := range all {
+		nodes = append(nodes, v.NodeValue(g))
+	}
+	return o, loss, all, Gradient(loss, nodes...)
+}
 
 // stepGraph is the graph of one batch: the gradient of the mean loss, and with inApply a step of AdamW (Loshchilov and
 // Hutter 2019, Algorithm 2) on the gradient clipped by its norm over all parameters. Where anything is not finite
-// nothing changes. GoMLX's own Adam has no groups, no clipping by norm, and decays biases too.
-func stepGraph(c Config, task Task, scope *model.Scope, in []*Node, found *names) *Node {
+// nothing changes. GoMLX's own Adam has no groups, no clipping by norm, and decays biases too. All parameters are
+// updated as one vector: a compiler then has a handful of loops to make instead of some for every parameter.
+func stepGraph(c Config, task Task, scope *model.Scope, in []*Node) *Node {
 	batch, numbers := in[:len(in)-1], in[len(in)-1]
 	g := numbers.Graph()
-	scope.Store().SetTraining(g, true)
-	o := task.Outcome(scope, batch)
 	number := func(i int) *Node { return Squeeze(Slice(numbers, AxisElem(i))) }
-	loss := Div(o.Loss, MaxScalar(o.Count, 1.0))
-
-	var all []*model.Variable
-	var nodes []*Node
-	for v := range scope.Store().IterVariables() {
-		if v.Trainable && v.InUseByGraph(g) {
-			all, nodes = append(all, v), append(nodes, v.NodeValue(g))
-		}
-	}
-	grads := Gradient(loss, nodes...)
-	private := func(v *model.Variable, name string) *model.Variable {
-		at := scope.Store().Scope(path.Join("/", optimizer, v.Path())).WithInitializer(initializer.Zero)
-		return at.VariableWithShape(name, shapes.Make(dtypes.Float32, v.Shape().Dimensions...)).SetTrainable(false)
-	}
+	o, loss, all, grads := gradients(task, scope, batch)
 	apply := GreaterThan(number(inApply), ScalarZero(g, dtypes.Float32))
-	out := []*Node{o.Loss, o.Count, o.Right, nil}
-	var squares []*Node
+	// What layers keep of a batch they keep of those that are trained on.
+	kept(scope, g, func(was, now *Node) *Node { return Where(apply, now, was) })
+
+	size := 0
+	var values, mask, decay []*Node
+	segment := 0 // numbers of the treatment so far
 	for i, v := range all {
-		grads[i] = Mul(ConvertDType(grads[i], dtypes.Float32), number(inGroup+int(task.Group(v.Path()))))
-		if c.Accumulate > 1 {
-			sum := private(v, "sum")
-			grads[i] = Add(sum.NodeValue(g), MulScalar(grads[i], 1/float64(c.Accumulate)))
-			sum.SetNodeValue(Where(apply, ZerosLike(grads[i]), grads[i]))
+		n := v.Shape().Size()
+		size += n
+		grads[i] = Reshape(ConvertDType(grads[i], dtypes.Float32), n)
+		values = append(values, Reshape(ConvertDType(v.NodeValue(g), dtypes.Float32), n))
+		segment += n
+		if i+1 < len(all) && all[i+1].group == v.group && all[i+1].decay == v.decay {
+			continue
 		}
-		squares = append(squares, ReduceAllSum(Square(grads[i])))
-		found.parameters = append(found.parameters, v.Path())
+		on := number(inGroup + int(v.group))
+		mask = append(mask, BroadcastToDims(on, segment))
+		shrink := ScalarZero(g, dtypes.Float32)
+		if v.decay {
+			shrink = number(inDecay)
+		}
+		decay = append(decay, BroadcastToDims(shrink, segment))
+		segment = 0
 	}
-	norm := Sqrt(ReduceAllSum(Stack(squares, 0)))
-	out[outNorm] = norm
-	out = append(out, squares...)
-	finite := LogicalAnd(isFinite(norm), isFinite(loss))
-	for _, p := range o.Points {
-		out = append(out, ReduceAllMax(Abs(p.Node)))
-		found.points = append(found.points, p.Name)
+	private := func(name string) *model.Variable {
+		at := scope.Store().Scope("/" + optimizer).WithInitializer(initializer.Zero)
+		return at.VariableWithShape(name, shapes.Make(dtypes.Float32, size)).SetTrainable(false)
 	}
+	trained := Concatenate(mask, 0)
+	grad := Mul(Concatenate(grads, 0), trained)
+	if c.Accumulate > 1 {
+		sum := private("sum")
+		grad = Add(sum.NodeValue(g), MulScalar(grad, 1/float64(c.Accumulate)))
+		keep := LogicalAnd(LogicalNot(apply), isFinite(ReduceAllSum(grad)))
+		sum.SetNodeValue(Where(keep, grad, ZerosLike(grad)))
+	}
+	norm := Sqrt(ReduceAllSum(Square(grad)))
+	do := LogicalAnd(apply, LogicalAnd(isFinite(norm), isFinite(loss)))
 	clip := Min(Div(number(inClip), MaxScalar(norm, 1e-30)), ScalarOne(g, dtypes.Float32))
-	do := LogicalAnd(apply, finite)
-	for i, v := range all {
-		grad := Mul(grads[i], clip)
-		m, s := private(v, "mean"), private(v, "square")
-		mean := Add(MulScalar(m.NodeValue(g), c.Beta1), MulScalar(grad, 1-c.Beta1))
-		square := Add(MulScalar(s.NodeValue(g), c.Beta2), MulScalar(Square(grad), 1-c.Beta2))
-		step := Div(Mul(mean, number(inBias1)), AddScalar(Sqrt(Mul(square, number(inBias2))), 1e-8))
-		value := v.NodeValue(g)
-		if v.Shape().Rank() > 1 && task.Group(v.Path()) != models.Kernel { // whose neutral value is not zero
-			step = Add(step, Mul(value, number(inDecay)))
-		}
-		// Without a gradient a group has no step either: not even decay.
-		step = Mul(step, Mul(number(inRate), number(inGroup+int(task.Group(v.Path())))))
-		v.SetNodeValue(Where(do, Sub(value, step), value))
-		m.SetNodeValue(Where(do, mean, m.NodeValue(g)))
-		s.SetNodeValue(Where(do, square, s.NodeValue(g)))
+	grad = Mul(grad, clip)
+	m, s := private("mean"), private("square")
+	mean := Add(MulScalar(m.NodeValue(g), c.Beta1), MulScalar(grad, 1-c.Beta1))
+	square := Add(MulScalar(s.NodeValue(g), c.Beta2), MulScalar(Square(grad), 1-c.Beta2))
+	step := Div(Mul(mean, number(inBias1)), AddScalar(Sqrt(Mul(square, number(inBias2))), 1e-8))
+	value := Concatenate(values, 0)
+	step = Add(step, Mul(value, Concatenate(decay, 0)))
+	// What has no gradient has no step either: not even decay.
+	next := Where(do, Sub(value, Mul(step, Mul(trained, number(inRate)))), value)
+	m.SetNodeValue(Where(do, mean, m.NodeValue(g)))
+	s.SetNodeValue(Where(do, square, s.NodeValue(g)))
+	at := 0
+	for _, v := range all {
+		n := v.Shape().Size()
+		v.SetNodeValue(ConvertDType(Reshape(Slice(next, AxisRange(at, at+n)), v.Shape().Dimensions...), v.DType()))
+		at += n
+	}
+	return Stack([]*Node{o.Loss, o.Count, o.Right, norm}, 0)
+}
+
+// faults says where numbers of a batch are not finite: the largest moduli of the outputs of layers, then the square
+// norms of gradients. It is compiled when it is needed.
+func faultGraph(task Task, scope *model.Scope, batch []*Node, found *[]string) *Node {
+	o, _, all, grads := gradients(task, scope, batch)
+	kept(scope, batch[0].Graph(), func(was, now *Node) *Node { return was })
+	var out []*Node
+	for _, p := range o.Points {
+		out = append(out, ReduceAllMax(Abs(ConvertDType(p.Node, dtypes.Float32))))
+		*found = append(*found, "the output of "+p.Name)
+	}
+	for i := len(all) - 1; i >= 0; i-- {
+		out = append(out, ReduceAllSum(Square(ConvertDType(grads[i], dtypes.Float32))))
+		*found = append(*found, "the gradient of "+strings.TrimPrefix(all[i].Path(), "/"))
 	}
 	return Stack(out, 0)
 }
 
 // optimizer is the scope of what is no parameter.
 const optimizer = "optimizer"
+
+// kept changes what layers keep of a batch.
+func kept(scope *model.Scope, g *Graph, change func(was, now *Node) *Node) {
+	for v := range scope.Store().IterVariables() {
+		if !v.Trainable && v.ChangedInGraph(g) {
+			v.SetNodeValue(change(g.GetParameterByName(v.Path()), v.NodeValue(g)))
+		}
+	}
+}
 
 func isFinite(x *Node) *Node { return LessThan(Abs(x), Infinity(x.Graph(), x.DType(), 1)) }
 

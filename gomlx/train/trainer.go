@@ -49,7 +49,6 @@ type Trainer struct {
 	store   *model.Store
 	step    *model.Exec
 	eval    *model.Exec
-	found   names
 	begin   map[string][]float32 // values that a layer gives its variables
 	done    int                  // steps
 }
@@ -63,8 +62,7 @@ func New(b compute.Backend, m Task, c Config, s Source) (*Trainer, error) {
 	t := &Trainer{Model: m, Config: c, Source: s, backend: b, store: model.NewStore()}
 	var err error
 	t.step, err = model.NewExec(b, t.store, func(scope *model.Scope, in []*Node) *Node {
-		t.found = names{}
-		return stepGraph(c, m, scope, in, &t.found)
+		return stepGraph(c, m, scope, in)
 	})
 	if err != nil {
 		return nil, err
@@ -200,7 +198,7 @@ func (t *Trainer) Step() (Result, error) {
 		if err != nil {
 			return Result{}, fmt.Errorf("step %d: %w", t.done, err)
 		}
-		if err := t.check(out); err != nil {
+		if err := t.check(out, args); err != nil {
 			return Result{}, err
 		}
 		r := result(out)
@@ -238,30 +236,30 @@ func call(e *model.Exec, args []any) (flat []float32, err error) {
 	return flat, err
 }
 
-// check names the first layer, or else the parameter, whose numbers are not finite.
-func (t *Trainer) check(out []float32) error {
-	finite := func(x float32) bool { return !math.IsNaN(float64(x)) && !math.IsInf(float64(x), 0) }
+func finite(x float32) bool { return !math.IsNaN(float64(x)) && !math.IsInf(float64(x), 0) }
+
+// check names the first layer, or else the last parameter, whose numbers are not finite on a batch. The parameters are
+// those before the step, so the batch can be looked at again.
+func (t *Trainer) check(out []float32, batch []any) error {
 	if finite(out[outLoss]) && finite(out[outNorm]) {
 		return nil
 	}
-	squares, points := out[outNumbers:][:len(t.found.parameters)], out[outNumbers+len(t.found.parameters):]
-	for i, x := range points {
-		if !finite(x) {
-			return fmt.Errorf("step %d: the output of %s is not finite: %w (lower the learning rate, or clip)", t.done,
-				t.found.points[i], ErrDiverged)
-		}
-	}
-	var bad []string
-	for i, x := range squares {
-		if !finite(x) {
-			bad = append(bad, strings.TrimPrefix(t.found.parameters[i], "/"))
-		}
-	}
 	where := "the loss"
-	if len(bad) > 0 {
-		where = fmt.Sprintf("the gradient of %s (and of %d more parameters)", bad[len(bad)-1], len(bad)-1)
+	var found []string
+	look, err := model.NewExec(t.backend, t.store, func(scope *model.Scope, in []*Node) *Node {
+		return faultGraph(t.Model, scope, in, &found)
+	})
+	if err == nil {
+		defer look.Finalize()
+		var all []float32
+		if all, err = call(look, batch); err == nil {
+			if i := slices.IndexFunc(all, func(x float32) bool { return !finite(x) }); i >= 0 {
+				where = found[i]
+			}
+		}
 	}
-	return fmt.Errorf("step %d: %s is not finite: %w (lower the learning rate, or clip)", t.done, where, ErrDiverged)
+	return errors.Join(fmt.Errorf("step %d: %s is not finite: %w (lower the learning rate, or clip)", t.done, where,
+		ErrDiverged), err)
 }
 
 // Evaluate is the loss on all held-out batches.
@@ -272,11 +270,16 @@ func (t *Trainer) Evaluate() (Result, error) {
 		for _, x := range t.Source.HeldOut(i) {
 			args = append(args, x)
 		}
-		out, err := call(t.eval, args)
+		exec := t.eval
+		if t.Config.OneGraph {
+			still := make([]float32, inNumbers) // nothing is applied
+			exec, args = t.step, append(args, tensors.FromFlatDataAndDimensions(still, inNumbers))
+		}
+		out, err := call(exec, args)
 		if err != nil {
 			return Result{}, fmt.Errorf("held-out batch %d: %w", i, err)
 		}
-		total.add(result(append(out, 0)))
+		total.add(result(out))
 	}
 	return total, nil
 }

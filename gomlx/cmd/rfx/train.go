@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/term"
 
@@ -25,6 +26,7 @@ type trainFlags struct {
 	backend, out, from string
 	data, dir          string
 	tokens             string
+	samples            int
 	vocab, batch, held int
 	model              models.Config
 	config             train.Config
@@ -42,7 +44,8 @@ func (f *trainFlags) set(flags *flag.FlagSet) {
 	flags.IntVar(&f.vocab, "vocab", 0, "tokens at most; 0: all chars, 10000 words, 2000 pieces")
 	flags.IntVar(&f.batch, "batch", 16, "sequences or images per batch")
 	flags.IntVar(&f.held, "held-batches", 20, "held-out batches per evaluation at most; 0: all")
-	flags.StringVar((*string)(&m.Kind), "model", string(models.Decoder), "decoder, masked, classifier, vit")
+	flags.StringVar((*string)(&m.Kind), "model", string(models.Decoder), "decoder, masked, classifier, vit, lstm")
+	flags.IntVar(&f.samples, "samples", 0, "tokens drawn per batch for the sampled softmax of an lstm; 0: softmax over all")
 	flags.IntVar(&m.Length, "length", 128, "tokens of a sequence")
 	flags.IntVar(&m.Layers, "layers", 2, "blocks")
 	flags.IntVar(&m.Width, "width", 64, "width")
@@ -99,11 +102,13 @@ func trainCommand(args []string) error {
 	}
 	defer b.Finalize()
 	fmt.Fprintln(os.Stderr, line)
+	from := time.Now()
 	t, err := train.New(b, f.model, f.config, source)
 	if err != nil {
 		return err
 	}
 	defer t.Close()
+	fmt.Fprintf(os.Stderr, "compiled in %.1f s\n", time.Since(from).Seconds())
 	if f.from != "" {
 		if err := f.adopt(t); err != nil {
 			return err
@@ -174,6 +179,9 @@ func (f *trainFlags) source() (train.Source, error) {
 	if m.Kind == models.Masked {
 		m.Vocab++ // the last token hides others
 		return corpus.NewMasked(tokens, rest, f.batch, m.Length, f.held, int32(m.Vocab-1), int32(m.Vocab))
+	}
+	if m.Kind == models.LSTM && f.samples > 0 {
+		return corpus.NewSampled(tokens, rest, f.batch, m.Length, f.held, f.samples, m.Vocab)
 	}
 	return corpus.NewStream(tokens, rest, f.batch, m.Length, f.held)
 }

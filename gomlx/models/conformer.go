@@ -1,0 +1,80 @@
+package models
+
+import (
+	"fmt"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
+	"github.com/gomlx/gomlx/ml/layers/activation"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/randfeat/randfeat/gomlx/layer"
+	"github.com/randfeat/randfeat/gomlx/rfx"
+)
+
+// reach is how far a frame sees in the convolution of a Conformer block, on either side.
+const reach = 4
+
+// hear are the logits of letters [batch, frames, classes] of frames [batch, frames, features] of sound.
+func (c Config) hear(scope *model.Scope, sound, valid *Node, points *[]Point) *Node {
+	d := sound.Shape().Dimensions
+	if len(d) != 3 || d[1] > c.Length || d[2] != c.Frame {
+		panic(fmt.Errorf("sound %s, the model has %d frames of %d features", sound.Shape(), c.Length, c.Frame))
+	}
+	x := layer.Dense(scope.In("frames"), sound, true, c.Width)
+	x = Add(x, c.learnedPositions(scope, x.Graph(), d[1]))
+	*points = append(*points, Point{"embedding", x})
+	on := ExpandAxes(ConvertDType(valid, dtypes.Float32), -1)
+	for i := range c.Layers {
+		x = c.conformer(scope.In("%s", blockName(i)), x, on, rfx.Visible{Mask: valid}, points)
+	}
+	return layer.Dense(scope.In("classes"), x, true, c.Classes)
+}
+
+// conformer is one block (Gulati et al. 2020, eq 1): half a feed-forward layer, attention, convolution, the other half,
+// with layer norm in the convolution in place of batch norm, which batches of a few would make noisy.
+func (c Config) conformer(scope *model.Scope, x, on *Node, see rfx.Visible, points *[]Point) *Node {
+	at := scope.Scope()[1:]
+	half := func(name string) {
+		s := scope.In("%s", name)
+		h := layer.Dense(s.In("up"), normalise(s.In("norm"), x), true, c.hidden())
+		h = layer.Dense(s.In("down"), activation.Swish(h), true, c.Width)
+		*points = append(*points, Point{at + "/" + name, h})
+		x = Add(x, MulScalar(h, 0.5))
+	}
+	half("feed1")
+	h := c.attention().Apply(scope, normalise(scope.In("norm"), x), see)
+	*points = append(*points, Point{at + "/attention", h})
+	x = Add(x, h)
+
+	s := scope.In("convolution")
+	h = layer.Dense(s.In("gate"), normalise(s.In("norm"), x), true, 2*c.Width)
+	h = Mul(SliceAxis(h, -1, AxisRangeFromStart(c.Width)), Sigmoid(SliceAxis(h, -1, AxisRangeToEnd(c.Width))))
+	h = depthwise(s, Mul(h, on))
+	h = activation.Swish(normalise(s.In("inner"), h))
+	h = layer.Dense(s.In("down"), h, true, c.Width)
+	*points = append(*points, Point{at + "/convolution", h})
+	x = Add(x, h)
+	half("feed2")
+	return normalise(scope.In("last"), x)
+}
+
+// depthwise convolves every column on its own along the frames: a sum of shifted rows, which every backend has with
+// its gradient.
+func depthwise(scope *model.Scope, x *Node) *Node {
+	d := x.Shape().Dimensions
+	w := layer.Variable(scope.In("depthwise"), "weights", x, 2*reach+1, d[2])
+	wide := Pad(x, ScalarZero(x.Graph(), x.DType()), compute.PadAxis{}, compute.PadAxis{Start: reach, End: reach},
+		compute.PadAxis{})
+	var sum *Node
+	for i := range 2*reach + 1 {
+		row := Mul(SliceAxis(wide, 1, AxisRange(i, i+d[1])), Reshape(SliceAxis(w, 0, AxisElem(i)), 1, 1, d[2]))
+		if sum == nil {
+			sum = row
+		} else {
+			sum = Add(sum, row)
+		}
+	}
+	return sum
+}
