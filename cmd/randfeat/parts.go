@@ -53,10 +53,9 @@ type PartsPlan struct {
 
 // partsFlags are those of the parts commands.
 type partsFlags struct {
-	fit       fitFlags
-	unitBytes int64
-	held      int
-	worker    string
+	fit    fitFlags
+	held   int
+	worker string
 }
 
 func (a *app) partsCommand() *cobra.Command {
@@ -100,8 +99,6 @@ var notByParts = map[string]string{"checkpoint": "a step that was interrupted is
 func (f *partsFlags) addFit(cmd *cobra.Command, out bool) {
 	f.fit.add(cmd)
 	flags := cmd.Flags()
-	flags.Int64Var(&f.unitBytes, "unit-bytes", 0, "size of the pieces that files are cut into (32 MiB if left out); another size "+
-		"rounds other last bits")
 	flags.IntVar(&f.held, "held", 0, "rows to hold out for scores, intervals and probabilities (4096, at most a fifth, if left "+
 		"out; none with --folds 1)")
 	for name := range notByParts {
@@ -123,10 +120,8 @@ func (f *partsFlags) run(cmd *cobra.Command, args []string) (*parts.Run, error) 
 			return nil, misused("--%s is not for parts: %s", name, why)
 		}
 	}
-	for name, v := range map[string]int64{"held": int64(f.held), "unit-bytes": f.unitBytes} {
-		if cmd.Flags().Changed(name) && v < 1 {
-			return nil, misused("--%s is %d, want more than 0, or leave it out", name, v)
-		}
+	if cmd.Flags().Changed("held") && f.held < 1 {
+		return nil, misused("--held is %d, want more than 0, or leave it out", f.held)
 	}
 	o, err := f.fit.options(cmd)
 	if err != nil {
@@ -136,7 +131,6 @@ func (f *partsFlags) run(cmd *cobra.Command, args []string) (*parts.Run, error) 
 	if err != nil {
 		return nil, err
 	}
-	reading.UnitBytes = f.unitBytes
 	paths, err := files.Expand(args...)
 	if err != nil {
 		return nil, err
