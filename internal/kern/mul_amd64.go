@@ -37,6 +37,12 @@ func mulExpTileAVX512F32(t *tile)
 func mulExpTileAVX512F64(t *tile)
 
 //go:noescape
+func mulExpTileAVX2F32(t *tile)
+
+//go:noescape
+func mulExpTileAVX2F64(t *tile)
+
+//go:noescape
 func mulTileAVX2F32(t *tile)
 
 //go:noescape
@@ -54,6 +60,10 @@ func (id target) call(t *tile) {
 		mulExpTileAVX512F32(t)
 	case id == avx512F64 && t.shift != nil:
 		mulExpTileAVX512F64(t)
+	case id == avx2F32 && t.shift != nil:
+		mulExpTileAVX2F32(t)
+	case id == avx2F64 && t.shift != nil:
+		mulExpTileAVX2F64(t)
 	case id == avx512F32:
 		mulTileAVX512F32(t)
 	case id == avx512F64:

@@ -11,7 +11,7 @@ import (
 	"github.com/randfeat/randfeat/internal/kern/_gen/approx"
 )
 
-// exponential applies exp(t − shift) to the accumulators of a tile before they are stored (AVX-512).
+// exponential applies exp(t − shift) to the accumulators of a tile before they are stored, here in AVX-512.
 //
 // Method, constants and the order of all operations are those of exp in _gen/math, so the fused product has the bits of
 // MulT followed by Exp; TestMulTExp compares them. Tiles without an |argument| above `plain` are finished in registers.
@@ -31,6 +31,9 @@ const together = 2
 func (t target) firstConstant() int { return 4*t.pairRows() + 3*together }
 
 func (t target) newExponential() *exponential {
+	if !t.zmm {
+		return t.newExponentialAVX2()
+	}
 	e := &exponential{at: map[string]int{}, hoisted: map[string]reg.Register{}}
 	mant, bias, tiny := 23, 127, -100
 	plain, lo, hi := 87.0, -105.0, 89.0
@@ -87,6 +90,9 @@ func (e *exponential) mem(name string) operand.Mem {
 
 // hoist loads the tables and as many constants as there are registers.
 func (t target) hoist() {
+	if !t.zmm {
+		return
+	}
 	e, next := t.exp, t.firstConstant()
 	take := func(name string) reg.Register {
 		r := t.vec(next)
@@ -137,6 +143,9 @@ func (t target) fmaConst(name string, x, d reg.Register) {
 // tileShifts copies the shifts of the rows of a tile to the argument. x − (shift − tiny) is never subnormal: see exp in
 // _gen/math. K2 selects the rows.
 func (t target) tileShifts() {
+	if !t.zmm {
+		return
+	}
 	v := t.vec(0)
 	t.c.MOVQ(field(fShiftTile), count)
 	pick(t, t.c.VMOVUPS_Z, t.c.VMOVUPD_Z)(operand.Mem{Base: count}, reg.K2, v)
@@ -146,6 +155,9 @@ func (t target) tileShifts() {
 
 // rowMask sets K2 for rows rows.
 func (t target) rowMask(rows int) {
+	if !t.zmm {
+		return
+	}
 	t.c.MOVL(operand.U32(uint64(1)<<rows-1), count.As32())
 	t.c.KMOVW(count.As32(), reg.K2)
 }
@@ -153,6 +165,10 @@ func (t target) rowMask(rows int) {
 // arguments subtracts the shifts and jumps to careful if an argument needs it. row gives the row of accumulator i,
 // whose registers are the first n; the temporaries follow them.
 func (t target) arguments(n int, row func(i int) int, careful operand.LabelRef) {
+	if !t.zmm {
+		t.argumentsAVX2(n, row, careful)
+		return
+	}
 	c := t.c
 	for i := range n {
 		pick(t, c.VSUBPS_BCST, c.VSUBPD_BCST)(field(fShifts+row(i)*t.size()), t.vec(i), t.vec(i))
@@ -178,6 +194,10 @@ func (t target) arguments(n int, row func(i int) int, careful operand.LabelRef) 
 
 // exponentiate replaces the first n registers by their exponentials; temporaries follow them.
 func (t target) exponentiate(n int) {
+	if !t.zmm {
+		t.exponentiateAVX2(n)
+		return
+	}
 	for i := 0; i < n; i += together {
 		t.expCore(min(together, n-i), false, func(u int) reg.Register { return t.vec(i + u) },
 			func(j int) reg.Register { return t.vec(n + j) })
@@ -244,6 +264,10 @@ const carefulConstants = 8
 
 // toCareful ends the stub of a tile that has stored its arguments: K4 and K5 select the columns of its two vectors.
 func (t target) toCareful(kind int, start reg.Register, rows int, stride operand.Op) {
+	if !t.zmm {
+		t.toCarefulAVX2(kind, start, rows, stride)
+		return
+	}
 	c := t.c
 	c.KXNORW(reg.K4, reg.K4, reg.K4)
 	c.KXNORW(reg.K5, reg.K5, reg.K5)
@@ -262,6 +286,10 @@ func (t target) toCareful(kind int, start reg.Register, rows int, stride operand
 
 // careful finishes count rows of two vectors from aCur on, bCur bytes apart, and returns to where the tile goes on.
 func (t target) careful() {
+	if !t.zmm {
+		t.carefulAVX2()
+		return
+	}
 	c := t.c
 	load, store := pick(t, c.VMOVUPS_Z, c.VMOVUPD_Z), pick(t, c.VMOVUPS, c.VMOVUPD)
 	second := operand.Mem{Base: aCur, Disp: t.bytes()}
@@ -296,18 +324,5 @@ func (t target) careful() {
 	c.LEAQ(operand.Mem{Base: cPanel, Disp: 2 * t.bytes()}, aCur)
 	c.JMP(operand.LabelRef("carefulrow"))
 	c.Label("carefulkind0")
-	for kind := full; kind < kinds; kind++ {
-		if kind != full {
-			c.Label(fmt.Sprintf("carefulkind%d", kind))
-		}
-		if kind != kinds-1 {
-			c.CMPQ(aCur, operand.Imm(uint64(kind)))
-			c.JNE(operand.LabelRef(fmt.Sprintf("carefulkind%d", kind+1)))
-		}
-		for r := t.rows; r > 1; r-- {
-			c.CMPQ(count, operand.Imm(uint64(r)))
-			c.JE(operand.LabelRef(fmt.Sprintf("kind%drows%dnext", kind, r)))
-		}
-		c.JMP(operand.LabelRef(fmt.Sprintf("kind%drows1next", kind)))
-	}
+	t.backFromCareful()
 }

@@ -1,6 +1,6 @@
 // Command mul generates the register tiles of the matrix products and the loops that measure the peak:
-// mul_avx512_amd64.s and mul_avx2_amd64.s; mulexp_avx512_amd64.s has the tiles that end with the exponential,
-// mulsincos_avx512_amd64.s those that end with sine and cosine.
+// mul_avx512_amd64.s and mul_avx2_amd64.s; mulexp_avx512_amd64.s and mulexp_avx2_amd64.s have the tiles that end with
+// the exponential, mulsincos_avx512_amd64.s those that end with sine and cosine.
 //
 // One function per target and precision holds every tile shape, so that Go calls it directly: an indirect call
 // would move its argument to the heap. See tile in mul_tile.go for the argument.
@@ -72,7 +72,7 @@ type target struct {
 
 func main() {
 	flag.Parse()
-	z, y, ze := build.NewContext(), build.NewContext(), build.NewContext()
+	z, y, ze, ye := build.NewContext(), build.NewContext(), build.NewContext(), build.NewContext()
 	for _, t := range []target{
 		{z, "AVX512F32", true, false, 8, nil},
 		{z, "AVX512F64", true, true, 8, nil},
@@ -81,11 +81,11 @@ func main() {
 	} {
 		t.function("mulTile")
 		t.peak()
-		if t.zmm {
+		if t.c = ye; t.zmm {
 			t.c = ze
-			t.exp = t.newExponential()
-			t.function("mulExpTile")
 		}
+		t.exp = t.newExponential()
+		t.function("mulExpTile")
 	}
 	if err := emit.File(z, "mul_avx512_amd64.s", "mul"); err != nil {
 		log.Fatal(err)
@@ -94,6 +94,9 @@ func main() {
 		log.Fatal(err)
 	}
 	if err := emit.File(y, "mul_avx2_amd64.s", "mul"); err != nil {
+		log.Fatal(err)
+	}
+	if err := emit.File(ye, "mulexp_avx2_amd64.s", "mul"); err != nil {
 		log.Fatal(err)
 	}
 	if err := sinCosFile(); err != nil {
@@ -371,7 +374,14 @@ func (t target) tile(kind, rows int) {
 		t.arguments(rows*vecs, func(i int) int { return i / vecs }, at("careful"))
 		t.exponentiate(rows * vecs)
 	}
+	remask := func() { // where temporaries of the exponential have been
+		if t.exp != nil && !t.zmm && kind != full {
+			c.MOVQ(field(fMask), aCur)
+			c.VMOVUPS(operand.Mem{Base: aCur}, mask)
+		}
+	}
 	store := func() {
+		remask()
 		c.MOVQ(cPanel, aCur)
 		c.MOVQ(field(fCRow), count)
 		for r := range rows {
@@ -386,6 +396,7 @@ func (t target) tile(kind, rows int) {
 	store()
 	if t.exp != nil {
 		c.Label(id + "next")
+		remask()
 	}
 	for range (vecs + 1) / 2 {
 		c.ADDQ(field(fBPanel), bPanel)
