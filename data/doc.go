@@ -10,6 +10,9 @@
 // the [Schema] that it returns belongs to a model, and its [Encoder] turns later tables into numbers by the names of
 // their columns. [Create] writes predictions.
 //
+// Large files, and with the package data/files many of them, are cut into units of fixed size. A [Learner] learns some
+// of them anywhere; merged along one tree they give the schema of [Learn], bit for bit.
+//
 // Input is never trusted: a header that promises more than the file holds is an error before it is an allocation, rows
 // and columns are bounded, and errors name the file, the line and the column.
 package data

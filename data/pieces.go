@@ -292,6 +292,8 @@ func (t *textReader) fetch(p *piece) {
 	if n < len(p.raw) { // the file has changed
 		if p.raw, p.last = p.raw[:n], true; err != io.EOF {
 			p.fail = t.in.wrap(err)
+		} else if p.off+int64(n) < t.in.size {
+			p.fail = inputError(t.in.name, "the file has become shorter while it was read")
 		}
 	}
 }

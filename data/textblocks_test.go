@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -238,6 +240,27 @@ func TestCutLearnsTheSame(t *testing.T) {
 		}
 		if got.Digest() != want.Digest() {
 			t.Errorf("units of %d bytes: %+v, in one go %+v", size, got, want)
+		}
+	}
+}
+
+// A file that becomes shorter after it was opened is an error, not a shorter table.
+func TestCutFileIsNoTable(t *testing.T) {
+	text := "a,b\n" + strings.Repeat("1,2\n", 1000)
+	for _, size := range []int64{0, 1000} {
+		path := filepath.Join(t.TempDir(), "t.csv")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		src, err := Open(path, Options{UnitBytes: size})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, 2500); err != nil {
+			t.Fatal(err)
+		}
+		if rows, err := blockRows(src, false); err == nil || !strings.Contains(err.Error(), "t.csv") {
+			t.Errorf("units of %d bytes: %d rows, %v", size, len(rows), err)
 		}
 	}
 }
