@@ -31,68 +31,86 @@ func (l *Lab) DarkFormer() error {
 	if err != nil {
 		return err
 	}
-	d := darkformer{Lab: l, m: m, source: source}
+	d := &darkformer{Lab: l, m: m, source: source, base: newPromise()}
 	c := train.Config{Steps: l.pick(2500, 4), Warmup: l.pick(100, 1), Rate: 2e-3, Floor: 0.05, Decay: 0.01, Clip: 1,
 		Seed: 1}
-	exact, err := d.open("exact", c)
+	// One graph of features: M and the projections are trained or not, the numbers are those of any draw and of any A.
+	n := l.pick(32, 8)
+	oprf, simplex := fmt.Sprintf("oprf:orthogonal:%d", n), fmt.Sprintf("oprf:simplex:%d", n)
+	plain := fmt.Sprintf(`{"name":"oprf"}:orthogonal:%d`, n) // A = 0: positive features
+	still := func(g ...models.Group) []models.Group { return g }
+	features := func(methods ...method) func() error {
+		m := m
+		m.Attention, m.Dark, m.Learned = oprf, true, true
+		return func() error { return d.group(m, methods...) }
+	}
+	other := func(how method) func() error {
+		m := m
+		m.Attention = how.attention
+		return func() error { return d.group(m, how) }
+	}
+	return l.together(
+		func() error { return d.exact(c) },
+		features(method{name: "performer", attention: plain, still: still(models.Kernel, models.Features)}),
+		features(method{name: "dark", attention: plain, still: still(models.Features)}),
+		features(
+			method{name: "oprf-simplex", attention: simplex, fit: true, still: still(models.Kernel, models.Features)},
+			method{name: "constant", attention: plain, still: still(models.Kernel, models.Features), constant: true},
+			method{name: "lfk", attention: plain, still: still(models.Kernel)}),
+		other(method{name: "adaptive", attention: fmt.Sprintf("adaptive:orthogonal:%d", n), fit: true}),
+		other(method{name: "random", attention: "random"}))
+}
+
+// exact pretrains, and fine-tunes with the attention of the pretraining.
+func (d *darkformer) exact(c train.Config) error {
+	defer d.base.give(nil) // unless there are some
+	m := d.m
+	m.Attention = "exact"
+	s, err := d.open(m, c, d.source)
 	if err != nil {
 		return err
 	}
-	defer exact.t.Close()
-	row := Row{Experiment: "darkformer", Part: "pretraining", Seed: 1}
+	defer s.t.Close()
+	how := method{name: "exact", attention: "exact"}
 	from := time.Now()
-	if err := exact.run(method{name: "exact", attention: "exact"}, row, c, nil, nil); err != nil {
+	if err := s.run(how, Row{Experiment: "darkformer", Part: "pretraining", Seed: 1}, c, nil, nil); err != nil {
 		return err
 	}
 	steps := d.affordable(time.Since(from) / time.Duration(c.Steps))
 	d.at = map[int]bool{steps / 6: true, steps / 3: true, 2 * steps / 3: true}
-	d.tune = train.Config{Steps: steps, Warmup: l.pick(20, 1), Rate: 5e-4, Floor: 0.1, Clip: 1}
-	if d.base, err = exact.t.Get(); err != nil {
-		return err
-	}
-	if err := d.all(exact, method{name: "exact", attention: "exact"}); err != nil {
-		return err
-	}
-
-	// One graph of features: M and the projections are trained or not, the numbers are those of any draw and of any A.
-	n := l.pick(32, 8)
-	d.m.Dark, d.m.Learned = true, true
-	shared, err := d.open(fmt.Sprintf("oprf:orthogonal:%d", n), c)
+	d.tune = train.Config{Steps: steps, Warmup: d.pick(20, 1), Rate: 5e-4, Floor: 0.1, Clip: 1}
+	base, err := s.t.Get()
 	if err != nil {
 		return err
 	}
-	defer shared.t.Close()
-	plain := fmt.Sprintf(`{"name":"oprf"}:orthogonal:%d`, n) // A = 0: positive features
-	neither := []models.Group{models.Kernel, models.Features}
-	performer := method{name: "performer", attention: plain, still: neither}
-	dark := method{name: "dark", attention: plain, still: []models.Group{models.Features}}
-	for _, how := range []method{performer, dark,
-		{name: "oprf-simplex", attention: fmt.Sprintf("oprf:simplex:%d", n), fit: true, still: neither},
-		{name: "lfk", attention: plain, still: []models.Group{models.Kernel}},
-		{name: "constant", attention: plain, still: neither, constant: true},
-	} {
-		if err := d.all(shared, how); err != nil {
-			return err
-		}
+	d.base.give(base)
+	return d.all(s, how)
+}
+
+// group compiles one graph and runs its methods once there are parameters to begin with.
+func (d *darkformer) group(m models.Config, methods ...method) error {
+	if d.late() {
+		return ErrTime
 	}
-	d.m.Dark, d.m.Learned = false, false
-	for _, how := range []method{
-		{name: "adaptive", attention: fmt.Sprintf("adaptive:orthogonal:%d", n), fit: true},
-		{name: "random", attention: "random"},
-	} {
-		if l.late() {
-			return ErrTime
-		}
-		s, err := d.open(how.attention, c)
-		if err != nil {
-			return err
-		}
+	s, err := d.open(m, train.Config{Steps: 1}, d.source)
+	if err != nil {
+		return err
+	}
+	defer s.t.Close()
+	if _, err := d.base.wait(); err != nil {
+		return err
+	}
+	for _, how := range methods {
 		if err := d.all(s, how); err != nil {
 			return err
 		}
-		s.t.Close()
+		if how.name == "performer" || how.name == "dark" {
+			if err := d.sweep(s, how); err != nil {
+				return err
+			}
+		}
 	}
-	return d.sweep(shared, performer, dark)
+	return nil
 }
 
 type darkformer struct {
@@ -100,28 +118,21 @@ type darkformer struct {
 	m      models.Config
 	source train.Source
 	tune   train.Config
-	base   map[string][]float32
+	base   *promise
 	at     map[int]bool
 }
 
 // affordable is the number of steps of every fine-tuning, fewer where the time that is left asks for it.
 func (d *darkformer) affordable(step time.Duration) int {
-	steps := d.pick(300, 6)
+	steps := d.pick(600, 6)
 	if d.Until.IsZero() {
 		return steps
 	}
-	const runs, compiling = 36 + 36/2, 50 * time.Second // the sweep's are of half the length
-	left := time.Until(d.Until) - compiling
-	fit := int(left / (step * runs * 5 / 4)) // features take longer than exact attention at this length
+	const runs = 36 + 36/2 // the sweep's are of half the length
+	fit := int(time.Until(d.Until) / (step * runs))
 	steps = max(60, min(steps, fit/30*30))
 	d.says("%v per step: %d steps of fine-tuning", step.Round(10*time.Microsecond), steps)
 	return steps
-}
-
-func (d *darkformer) open(attention string, c train.Config) (*session, error) {
-	m := d.m
-	m.Attention = attention
-	return d.Lab.open(m, c, d.source)
 }
 
 // all is every regime of a method, over seeds.
@@ -145,7 +156,7 @@ func (d *darkformer) all(s *session, how method) error {
 		c.Regime, c.Rate = p.regime, p.rate
 		for seed := range d.seeds() {
 			row := Row{Experiment: "darkformer", Part: p.name, Seed: uint64(seed + 1)}
-			if err := s.run(how, row, c, d.base, d.at); err != nil {
+			if err := s.run(how, row, c, d.base.base, d.at); err != nil {
 				return err
 			}
 		}
@@ -154,7 +165,7 @@ func (d *darkformer) all(s *session, how method) error {
 }
 
 // sweep is Figure 5: learning rates up to those where training breaks.
-func (d *darkformer) sweep(s *session, methods ...method) error {
+func (d *darkformer) sweep(s *session, how method) error {
 	rates := []float64{1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2}
 	if d.Quick {
 		rates = rates[:1]
@@ -164,11 +175,9 @@ func (d *darkformer) sweep(s *session, methods ...method) error {
 	for _, rate := range rates {
 		c.Rate = rate
 		for seed := range d.seeds() {
-			for _, how := range methods {
-				row := Row{Experiment: "darkformer", Part: "sweep", Seed: uint64(seed + 1)}
-				if err := s.run(how, row, c, d.base, nil); err != nil {
-					return err
-				}
+			row := Row{Experiment: "darkformer", Part: "sweep", Seed: uint64(seed + 1)}
+			if err := s.run(how, row, c, d.base.base, nil); err != nil {
+				return err
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/gomlx/compute"
@@ -42,6 +43,54 @@ type Lab struct {
 	Log     io.Writer
 	Until   time.Time // no run begins after; zero: no limit
 	Seeds   int       // 0: 3, or 2 if Quick
+	// Parallel compiles and runs different graphs at the same time: where compiling is most of the time.
+	Parallel bool
+
+	mu sync.Mutex // of Out and Log
+}
+
+// together runs functions, one after the other or at the same time; the first gives what the others wait for.
+func (l *Lab) together(all ...func() error) error {
+	if !l.Parallel {
+		for _, f := range all {
+			if err := f(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, f := range all {
+		wg.Go(func() { errs[i] = f() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// promise is the parameters that runs begin with, given by one and awaited by the others.
+type promise struct {
+	done chan struct{}
+	once sync.Once
+	base map[string][]float32
+}
+
+func newPromise() *promise { return &promise{done: make(chan struct{})} }
+
+// give ends the waiting; without parameters those who wait fail.
+func (p *promise) give(base map[string][]float32) {
+	p.once.Do(func() {
+		p.base = base
+		close(p.done)
+	})
+}
+
+func (p *promise) wait() (map[string][]float32, error) {
+	<-p.done
+	if p.base == nil {
+		return nil, errors.New("there are no parameters to begin with")
+	}
+	return p.base, nil
 }
 
 // ErrTime is returned when Until has passed.
@@ -61,9 +110,15 @@ func (l *Lab) seeds() int {
 	return l.pick(3, 2)
 }
 
-func (l *Lab) write(r Row) error { return json.NewEncoder(l.Out).Encode(r) }
+func (l *Lab) write(r Row) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return json.NewEncoder(l.Out).Encode(r)
+}
 
 func (l *Lab) says(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.Log != nil {
 		fmt.Fprintf(l.Log, "%s "+format+"\n", append([]any{time.Now().Format("15:04:05")}, args...)...)
 	}

@@ -3,6 +3,7 @@ package lab_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -31,8 +32,8 @@ func TestQuick(t *testing.T) {
 	}{
 		"darkformer": {(*lab.Lab).DarkFormer, "ptb", []string{"performer", "dark", "exact", "oprf-simplex", "adaptive",
 			"lfk", "constant", "random", "fine-tuning, partial", "fine-tuning, M only", "Figure 5"}},
-		"vit": {func(l *lab.Lab) error { return l.ViT("mnist") }, "mnist", []string{"softmax", "favor++", "relu", "elu",
-			"steps per second"}},
+		"vit": {func(l *lab.Lab) error { return errors.Join(l.ViT("mnist"), l.Speed("mnist")) }, "mnist",
+			[]string{"softmax", "favor++", "relu", "elu", "steps per second"}},
 		"glue": {(*lab.Lab).GLUE, "glue", []string{"SST2", "softmax", "masked words"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,13 +28,9 @@ func encoderMethods(m int) []shared {
 	}
 }
 
-// ViT trains vision Transformers on MNIST from nothing and from one trained with exact attention, and measures steps
-// per second over the number of patches.
+// ViT trains vision Transformers on a set of images from nothing and from one trained with exact attention.
 func (l *Lab) ViT(set string) error {
-	images := func(side, batch, limit, test int) (*corpus.Images, error) {
-		return corpus.NewImages(filepath.Join(l.Data, set), side, batch, limit, test)
-	}
-	source, err := images(28, l.pick(128, 8), l.pick(0, 64), l.pick(2560, 16))
+	source, err := corpus.NewImages(filepath.Join(l.Data, set), 28, l.pick(128, 8), l.pick(0, 64), l.pick(2560, 16))
 	if err != nil {
 		return err
 	}
@@ -44,78 +40,108 @@ func (l *Lab) ViT(set string) error {
 	c := train.Config{Steps: l.pick(300, 2), Warmup: l.pick(30, 1), Rate: 2e-3, Floor: 0.05, Decay: 0.01, Clip: 1}
 	tune := c
 	tune.Steps, tune.Warmup, tune.Rate = l.pick(40, 2), l.pick(5, 1), 3e-4
-	var base map[string][]float32
+	base := newPromise()
+	var all []func() error
 	for _, group := range encoderMethods(l.pick(32, 4)) {
-		if l.late() {
-			return ErrTime
-		}
-		m.Attention = group[0].attention
-		s, err := l.open(m, c, source)
-		if err != nil {
-			return err
-		}
-		for _, how := range group {
-			for seed := range l.seeds() {
-				row := Row{Experiment: name, Part: "scratch", Seed: uint64(seed + 1)}
-				if err := s.run(how, row, c, nil, nil); err != nil {
-					return err
-				}
-				if base == nil {
-					if base, err = s.t.Get(); err != nil {
-						return err
-					}
-				}
+		all = append(all, func() error {
+			if group[0].attention == "exact" {
+				defer base.give(nil) // unless there are some
 			}
-			for seed := range l.seeds() {
-				row := Row{Experiment: name, Part: "fine-tuned", Seed: uint64(seed + 1)}
-				if err := s.run(how, row, tune, base, nil); err != nil {
+			m := m
+			m.Attention = group[0].attention
+			s, err := l.open(m, c, source)
+			if err != nil {
+				return err
+			}
+			defer s.t.Close()
+			for _, how := range group {
+				if err := l.scratchAndTune(s, how, name, c, tune, base); err != nil {
 					return err
 				}
 			}
-		}
-		s.t.Close()
+			return nil
+		})
 	}
-	return l.speed(name, m, images)
+	return l.together(all...)
 }
 
-// speed is training steps per second over the number of patches.
-func (l *Lab) speed(name string, m models.Config,
-	images func(side, batch, limit, test int) (*corpus.Images, error)) error {
-	type size struct{ side, patch int }
-	sizes := []size{{28, 1}, {56, 1}, {28, 2}}
-	if l.Quick {
-		sizes = sizes[:1]
-	}
-	all := encoderMethods(l.pick(32, 4))
-	for _, z := range sizes {
-		m.Side, m.Patch = z.side, z.patch
-		source, err := images(z.side, l.pick(16, 2), 64, 16)
-		if err != nil {
+func (l *Lab) scratchAndTune(s *session, how method, name string, c, tune train.Config, base *promise) error {
+	for seed := range l.seeds() {
+		row := Row{Experiment: name, Part: "scratch", Seed: uint64(seed + 1)}
+		if err := s.run(how, row, c, nil, nil); err != nil {
 			return err
 		}
-		for _, how := range []method{all[0][0], all[1][0]} {
-			if l.late() {
-				return ErrTime
-			}
-			m.Attention = how.attention
-			s, err := l.open(m, train.Config{Steps: 100, Rate: 1e-4}, source)
-			row := Row{Experiment: name, Part: "speed", Method: how.name, Patches: z.side * z.side / z.patch / z.patch}
+		if how.attention == "exact" {
+			p, err := s.t.Get()
 			if err != nil {
-				row.Error = err.Error()
-			} else {
+				return err
+			}
+			base.give(p) // the first seed's
+		}
+	}
+	from, err := base.wait()
+	if err != nil {
+		return err
+	}
+	for seed := range l.seeds() {
+		row := Row{Experiment: name, Part: "fine-tuned", Seed: uint64(seed + 1)}
+		if err := s.run(how, row, tune, from, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Speed is training steps per second of a vision Transformer over the number of patches.
+func (l *Lab) Speed(set string) error {
+	type size struct{ side, patch int }
+	sizes := []size{{28, 2}, {28, 1}, {56, 1}}
+	if l.Quick {
+		sizes = []size{{28, 4}}
+	}
+	all := encoderMethods(l.pick(32, 4))
+	var compile []func() error
+	var measure []func() error
+	for _, z := range sizes {
+		for _, how := range []method{all[0][0], all[1][0]} {
+			m := models.Config{Kind: models.ViT, Side: z.side, Patch: z.patch, Classes: 10, Layers: l.pick(2, 1),
+				Width: 64, Heads: 4, Hidden: 128, Attention: how.attention}
+			row := Row{Experiment: "vit " + set, Part: "speed", Method: how.name,
+				Patches: z.side * z.side / z.patch / z.patch}
+			var s *session
+			var failed error
+			compile = append(compile, func() error {
+				source, err := corpus.NewImages(filepath.Join(l.Data, set), z.side, l.pick(16, 2), 64, 16)
+				if err != nil {
+					return err
+				}
+				s, failed = l.open(m, train.Config{Steps: 100, Rate: 1e-4}, source)
+				return nil
+			})
+			measure = append(measure, func() error { // alone
+				if failed != nil {
+					row.Error = failed.Error()
+					return l.write(row)
+				}
+				defer s.t.Close()
 				from, n := time.Now(), 0
-				for n < l.pick(30, 2) && time.Since(from) < 3*time.Second {
+				for n < l.pick(50, 2) && time.Since(from) < 2*time.Second {
 					if _, err := s.t.Step(); err != nil {
 						return err
 					}
 					n++
 				}
 				row.PerSecond = float64(n) / time.Since(from).Seconds()
-				s.t.Close()
-			}
-			if err := l.write(row); err != nil {
-				return err
-			}
+				return l.write(row)
+			})
+		}
+	}
+	if err := l.together(compile...); err != nil {
+		return err
+	}
+	for _, f := range measure {
+		if err := f(); err != nil {
+			return err
 		}
 	}
 	return nil

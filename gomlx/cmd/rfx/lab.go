@@ -17,7 +17,8 @@ func laboratory(args []string) error {
 	quick := flags.Bool("quick", false, "tiny sizes, to see that it works: the numbers mean nothing")
 	limit := flags.Duration("limit", 0, "no run begins after so long; 0: no limit")
 	seeds := flags.Int("seeds", 0, "seeds; 0: 3")
-	usage := "usage: rfx lab [flags] darkformer | mnist | fashion_mnist | glue, or rfx lab table ROWS.jsonl"
+	parallel := flags.Bool("parallel", false, "compile and run graphs at the same time")
+	usage := "usage: rfx lab [flags] darkformer | mnist | fashion_mnist | speed | glue, or rfx lab table ROWS.jsonl"
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -38,7 +39,8 @@ func laboratory(args []string) error {
 	}
 	defer b.Finalize()
 	fmt.Fprintln(os.Stderr, line)
-	l := &lab.Lab{Backend: b, Data: *dir, Quick: *quick, Out: os.Stdout, Log: os.Stderr, Seeds: *seeds}
+	l := &lab.Lab{Backend: b, Data: *dir, Quick: *quick, Out: os.Stdout, Log: os.Stderr, Seeds: *seeds,
+		Parallel: *parallel}
 	if *limit > 0 {
 		l.Until = time.Now().Add(*limit)
 	}
@@ -47,6 +49,8 @@ func laboratory(args []string) error {
 		return l.DarkFormer()
 	case "mnist", "fashion_mnist":
 		return l.ViT(flags.Arg(0))
+	case "speed":
+		return l.Speed("mnist")
 	case "glue":
 		return l.GLUE()
 	}
