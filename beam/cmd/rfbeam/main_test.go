@@ -44,7 +44,8 @@ func TestCommands(t *testing.T) {
 		!strings.HasSuffix(out, "2000 rows in 4 files\n") {
 		t.Errorf("predict: %d %s%s", code, out, errs)
 	}
-	if code, _, errs = call(t, "predict", model, table, "-o", folder); code != 1 || !strings.Contains(errs, "not empty") {
+	code, _, errs = call(t, "predict", model, table, "-o", folder)
+	if code != 1 || !strings.Contains(errs, "not empty") {
 		t.Errorf("predict into a folder that has something: %d %s", code, errs)
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 2 {
