@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034,SC2154
 # Functions to run Flink for tests: sourced by check.sh. Every process that is started is in $pids, every file below $tmp.
 
 pids=()
@@ -13,11 +14,13 @@ begin() {
 
 # finish ID...: ends process groups, all if none is named, and waits for them.
 finish() {
-	local p
-	for p in "${@:-${pids[@]}}"; do
+	local p groups=("$@")
+	(($# > 0)) || groups=("${pids[@]}")
+	((${#groups[@]} > 0)) || return 0
+	for p in "${groups[@]}"; do
 		kill -TERM -- "-$p" 2>/dev/null || true
 	done
-	for p in "${@:-${pids[@]}}"; do
+	for p in "${groups[@]}"; do
 		for _ in {1..50}; do
 			kill -0 -- "-$p" 2>/dev/null || break
 			sleep 0.1
@@ -51,14 +54,21 @@ java_in() {
 		-cp "$jars/*" "$class" "$@")
 }
 
-# job_server PORT MASTER: takes pipelines and gives them to a Flink; [local] is one in the same process.
+# job_server PORT MASTER: takes pipelines and gives them to a Flink; [local] is one in the same process, with the settings
+# that Flink has without a file.
 job_server() {
+	local conf=$tmp/conf
+	if [[ $2 == '[local]' ]]; then
+		conf=$tmp/local
+		mkdir -p "$conf"
+		: >"$conf/flink-conf.yaml"
+	fi
 	mkdir -p "$tmp/java" "$tmp/staged"
 	java_in 700 org.apache.beam.runners.flink.FlinkJobServerDriver "--job-port=$1" --artifact-port=0 --expansion-port=0 \
-		"--flink-master=$2" "--artifacts-dir=$tmp/staged" "--flink-conf-dir=$tmp/conf"
+		"--flink-master=$2" "--artifacts-dir=$tmp/staged" "--flink-conf-dir=$conf"
 	begin "jobs-$1" "${java_words[@]}"
 	server=$begun
-	wait_for "jobs-$1" 'JobService started' 120 "$server"
+	wait_for "jobs-$1" 'JobService started' 600 "$server"
 }
 
 # cluster: a JobManager; its address is localhost:$rest.
@@ -72,12 +82,11 @@ cluster() {
 		jobmanager.memory.process.size: 1000m
 		jobmanager.memory.jvm-overhead.min: 192m
 		jobmanager.memory.jvm-overhead.max: 192m
-		taskmanager.memory.process.size: 1200m
-		taskmanager.memory.jvm-overhead.min: 192m
-		taskmanager.memory.jvm-overhead.max: 192m
+		taskmanager.cpu.cores: 1.0
 		taskmanager.memory.network.min: 256m
 		taskmanager.memory.network.max: 256m
 		taskmanager.memory.task.heap.size: 256m
+		taskmanager.memory.task.off-heap.size: 0m
 		taskmanager.memory.managed.size: 64m
 		taskmanager.numberOfTaskSlots: 1
 		taskmanager.host: localhost
@@ -91,7 +100,7 @@ cluster() {
 	EOF
 	java_in 500 org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint --configDir "$tmp/conf"
 	begin manager "${java_words[@]}"
-	wait_for manager 'Rest endpoint listening' 120 "$begun"
+	wait_for manager 'Rest endpoint listening' 600 "$begun"
 }
 
 # task_manager NAME: one more, with one slot. Its workers are in its process group.
@@ -99,5 +108,5 @@ task_manager() {
 	java_in 500 org.apache.flink.runtime.taskexecutor.TaskManagerRunner --configDir "$tmp/conf" \
 		"-Dtaskmanager.resource-id=$1"
 	begin "$1" "${java_words[@]}"
-	wait_for "$1" 'Successful registration at resource manager' 120 "$begun"
+	wait_for "$1" 'Successful registration at resource manager' 600 "$begun"
 }
