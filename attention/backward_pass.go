@@ -373,8 +373,7 @@ func (g *queriesOfAll[T]) segments(s *stream[T], k int) int {
 	if g.passes[k].none {
 		return 0
 	}
-	n := segmentOf(s.m.OutDim(), s.v.Cols)
-	return (s.lenQ() + n - 1) / n
+	return s.cut().segments(s.lenQ())
 }
 
 // plant: shares are at the references of the keys throughout.
@@ -387,9 +386,9 @@ func (g *queriesOfAll[T]) plant(_ *backWorker[T], s *stream[T], _, _ int, mem *m
 func (g *queriesOfAll[T]) sum(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], _ keeping) error {
 	p := (*gang[T])(g).use(w, s, k)
 	return (*gang[T])(g).gradients(w, p, segment, func() error {
-		n := segmentOf(s.m.OutDim(), s.v.Cols)
+		lo, hi := s.cut().segment(s.lenQ(), segment)
 		mem.begin()
-		return w.queryBlock(p, &mem.part, segment*n, min((segment+1)*n, s.lenQ()))
+		return w.queryBlock(p, &mem.part, lo, hi)
 	})
 }
 

@@ -207,7 +207,7 @@ func (c *forwards[T]) block(w *worker[T], s *stream[T], _, i int, v *view[T], se
 // Queries that see all keys are read in blocks of rows, but towards the end in small ones, so that all workers end at
 // about the same time: large is the number of the former. Both depend on the length alone, so do the bits.
 func (s *stream[T]) large() int {
-	return max(0, s.lenQ()-max(smallBlocks*s.rows, s.lenQ()/8)) / s.rows
+	return max(0, s.lenQ()-max(smallBlocks*s.rows, s.lenQ()/4)) / s.rows
 }
 
 func (s *stream[T]) small() int { return max(minRows, s.rows/2) }

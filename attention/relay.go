@@ -377,7 +377,7 @@ func pause(looks int) {
 	switch {
 	case looks >= 40_000:
 		time.Sleep(20 * time.Microsecond)
-	case looks%(1<<12) == 1<<12-1:
+	case looks%(1<<13) == 1<<13-1:
 		runtime.Gosched()
 	}
 }

@@ -2,6 +2,7 @@ package attention
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -124,44 +125,117 @@ func TestShortSequencesTakeFewWorkers(t *testing.T) {
 	}
 }
 
-// The order of stages leaves little to wait for: with items of about the right relative times, workers are at work for
-// most of the time even of a single sequence.
+// costs are µs per row of a sum and of a read, measured with sixteen threads, and of the other items per segment.
+type costs struct{ sum, read float64 }
+
+const plantCost, chainCost = 1.5, 1.5
+
+// The order and the sizes of items leave little to wait for: with items of about the right times, workers are at work
+// for most of the time even of a single sequence. A phase that one worker does alone, whichever it is, does not pass.
 func TestRelaySchedule(t *testing.T) {
 	const workers, d, m, length = 16, 64, 256, 16384
+	one := NewSeq[float32](1, 1, length, d)
 	for _, c := range []struct {
-		heads  int
-		causal bool
-		least  float64
-	}{{1, false, 0.85}, {1, true, 0.87}, {8, false, 0.93}, {8, true, 0.97}} {
-		q, out := normals[float32](1, 1, length, d, 0.3, 1), NewSeq[float32](1, 1, length, d)
-		q.Heads, q.StrideH, out.Heads, out.StrideH = c.heads, 0, c.heads, 0
+		heads            int
+		causal, backward bool
+		first, second    costs
+		least            float64
+	}{
+		{1, false, false, costs{0.75, 0.72}, costs{}, 0.93},
+		{1, true, false, costs{0.8, 1.55}, costs{}, 0.96},
+		{8, false, false, costs{0.75, 0.72}, costs{}, 0.97},
+		{8, true, false, costs{0.8, 1.55}, costs{}, 0.96},
+		{1, false, true, costs{0.75, 0}, costs{1.7, 1.45}, 0.91},
+		{1, true, true, costs{0.85, 2.5}, costs{0.9, 2.9}, 0.97},
+	} {
+		label := fmt.Sprintf("%d heads, causal %v, backward %v", c.heads, c.causal, c.backward)
+		q := one
+		q.Heads, q.StrideH = c.heads, 0
+		out := q
 		a := linear[float32](t, family.Positive{}, d, m, c.causal)
-		one := &call[float32]{}
-		must(t, one.list(a, out, q, q, q))
-		r := &one.relay
-		r.job = (*forwards[float32])(one)
-		for i := range one.all {
-			r.list = append(r.list, &one.all[i])
+		// schedule is the work and the time of all sweeps.
+		schedule := func(serial int) (work, last float64) {
+			if !c.backward {
+				one := &call[float32]{}
+				must(t, one.list(a, out, q, q, q))
+				return scheduled(&one.relay, (*forwards[float32])(one), one.all, workers, c.first, serial)
+			}
+			b := &backCall[float32]{}
+			must(t, b.list(a, out, q, q, q))
+			g := &gang[float32]{b: b}
+			for i := range b.all {
+				b.all[i].rows = min(b.all[i].rows, backRows)
+				g.passes = append(g.passes, &pass[float32]{})
+				must(t, g.passes[i].begin(b, &b.all[i]))
+			}
+			jobs := []relayJob[float32, backWorker[float32]]{(*keysOfAll[float32])(g), (*queriesOfAll[float32])(g)}
+			if c.causal {
+				jobs = []relayJob[float32, backWorker[float32]]{(*querySweep[float32])(g), (*keySweep[float32])(g)}
+			}
+			for i, job := range jobs {
+				w, l := scheduled(&g.relay, job, b.all, workers, []costs{c.first, c.second}[i], serial)
+				work, last = work+w, last+l
+			}
+			return work, last
 		}
-		r.cut(workers)
-		if busy := busyShare(r, workers); busy < c.least {
-			t.Errorf("%d heads, causal %v: workers are busy for %.3f of the time, want %v", c.heads, c.causal, busy,
-				c.least)
+		work, last := schedule(-1)
+		if busy := work / (last * workers); busy < c.least {
+			t.Errorf("%s: workers are busy for %.3f of the time, want %v", label, busy, c.least)
+		}
+		for _, serial := range []int{additions, chains, reads} {
+			work, last := schedule(serial)
+			if busy := work / (last * workers); busy >= c.least {
+				t.Errorf("%s: busy for %.3f of the time with stage %d done by one worker", label, busy, serial)
+			}
 		}
 	}
 }
 
-// busyShare hands out the items of a relay in order and returns the share of the time that workers are not waiting.
-func busyShare(r *relay[float32, worker[float32]], workers int) float64 {
-	// µs of an item, measured with one thread.
-	times := map[int]float64{plants: 10, additions: 210, chains: 20, viewings: 50, reads: 215}
-	if r.list[0].causal {
-		times[reads] = 470
+// scheduled hands out the items of a relay in order and returns their time and when the last ends. The items of stages of
+// the kind serial are one.
+func scheduled[W any](r *relay[float32, W], job relayJob[float32, W], all []stream[float32], workers int, c costs,
+	serial int) (work, last float64) {
+	r.job, r.list = job, nil
+	for i := range all {
+		r.list = append(r.list, &all[i])
+	}
+	r.cut(workers)
+	cost := func(st stage, i int) float64 {
+		v := &r.waves[st.wave]
+		s := r.list[v.stream]
+		one := segmentOf(s.m.OutDim(), s.v.Cols)
+		n := job.segments(s, v.stream)
+		if !s.causal {
+			one = s.lenQ() / n // about
+		}
+		switch st.kind {
+		case plants:
+			return plantCost * float64(v.n)
+		case additions:
+			return c.sum * float64(one)
+		case chains:
+			return chainCost * float64(v.n)
+		case reads:
+			switch {
+			case s.causal:
+				return c.read * float64(one/max(1, v.parts))
+			default:
+				return c.read * float64(s.lenQ()) / float64(job.blocks(s, v.stream))
+			}
+		}
+		return 0
 	}
 	free, ends := make([]float64, workers), make([]float64, len(r.stage))
-	var work, last float64
-	for i := range r.items.items() {
-		k, _ := r.items.at(i)
+	for i := 0; i < r.items.items(); {
+		k, at := r.items.at(i)
+		st := r.stage[k]
+		time := cost(st, at)
+		if i++; st.kind == serial {
+			for j := at + 1; j < r.items.count(k); j++ {
+				time += cost(st, j)
+				i++
+			}
+		}
 		w := 0
 		for j, f := range free {
 			if f < free[w] {
@@ -169,21 +243,20 @@ func busyShare(r *relay[float32, worker[float32]], workers int) float64 {
 			}
 		}
 		begin := free[w]
-		list, n := r.before(r.stage[k])
-		for _, s := range list[:n] {
-			at := r.waves[s.wave].stages[s.kind]
-			// What it needs comes before it and has its own needs met.
-			if at >= k {
-				return 0
+		list, n := r.before(st)
+		for _, b := range list[:n] {
+			on := r.waves[b.wave].stages[b.kind]
+			if on >= k { // what it needs comes before it and has its own needs met
+				return 0, math.Inf(1)
 			}
-			begin = max(begin, ends[at])
+			begin = max(begin, ends[on])
 		}
-		free[w] = begin + times[r.stage[k].kind]
+		free[w] = begin + time
 		ends[k] = max(ends[k], free[w])
-		work += times[r.stage[k].kind]
+		work += time
 		last = max(last, free[w])
 	}
-	return work / (last * float64(workers))
+	return work, last
 }
 
 // An error of one item ends all, also those that wait for it, and is the one returned.

@@ -186,14 +186,55 @@ func (s *stream[T]) positions() int {
 }
 
 // segments is the number of segments of the keys, segment the positions of one.
-func (s *stream[T]) segments() int {
-	n := segmentOf(s.m.OutDim(), s.v.Cols)
-	return (s.positions() + n - 1) / n
+func (s *stream[T]) segments() int { return s.cut().segments(s.positions()) }
+
+func (s *stream[T]) segment(i int) (lo, hi int) { return s.cut().segment(s.positions(), i) }
+
+// cut is how positions are cut into segments: if all wait for the last one, these end with short ones.
+func (s *stream[T]) cut() cutting { return cutting{segmentOf(s.m.OutDim(), s.v.Cols), !s.causal} }
+
+// cutting cuts positions into segments of size one; halves says that those of the last quarter, or of all if there are
+// few, have half of it. Nothing else decides, so neither do the workers.
+type cutting struct {
+	one    int
+	halves bool
 }
 
-func (s *stream[T]) segment(i int) (lo, hi int) {
-	n := segmentOf(s.m.OutDim(), s.v.Cols)
-	return i * n, min((i+1)*n, s.positions())
+// fewSegments is up to how many segments all are halved.
+const fewSegments = 16
+
+// whole is the number of segments of size one that come first.
+func (c cutting) whole(n int) int {
+	switch {
+	case !c.halves || n <= 2*c.one:
+		return n / c.one
+	case n <= fewSegments*c.one:
+		return 0
+	}
+	return (n - n/4) / c.one
+}
+
+func (c cutting) segments(n int) int {
+	w := c.whole(n)
+	return w + (n-w*c.one+c.rest(n)-1)/c.rest(n)
+}
+
+// rest is the size of the segments behind the whole ones.
+func (c cutting) rest(n int) int {
+	if c.halves && n > 2*c.one {
+		return c.one / 2
+	}
+	return c.one
+}
+
+func (c cutting) segment(n, i int) (lo, hi int) {
+	w := c.whole(n)
+	if i < w {
+		return i * c.one, (i + 1) * c.one
+	}
+	size := c.rest(n)
+	lo = w*c.one + (i-w)*size
+	return lo, min(lo+size, n)
 }
 
 func allTrue(mask []bool) bool {
