@@ -19,7 +19,8 @@ import (
 //
 // over the keys j that i sees and the queries i that see j. With Causal S and z are the sums before a chunk, swept
 // forwards, dS and dz those behind it, swept backwards; the chunk itself is a triangle of scores. Features are computed
-// again per chunk: besides its arguments and three numbers per query the memory does not depend on L.
+// again per chunk: besides its arguments and three numbers per query the memory does not depend on L. With a Window a
+// worker also keeps the gradients of the keys that a chunk of queries sees in it.
 //
 // The references of dS are attained shares, so a feature of a key is at most 1 there, as one of a query is forwards:
 // nothing overflows with positive maps (docs/theory.md §6). Rows that Forward counts as Empty or Zero have no gradient.
