@@ -89,7 +89,7 @@ func solveExact(k, t dense.Matrix[float64], roots []float64, lambda float64, mar
 	if roots == nil && k.Rows >= mixedRows && k.Rows <= mixedMost {
 		least := 0.5 // penalties that need 20 steps or so, which is what half a factorisation is worth
 		if margins {
-			least = 4 // refined once a step
+			least = 20 // most steps are those of a penalty larger by 1
 		}
 		d, err := linalg.SolveDualMixed(k, t, lambda, least)
 		if !errors.Is(err, linalg.ErrNotPositive) {

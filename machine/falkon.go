@@ -43,8 +43,12 @@ const (
 	defaultSteps     = 200
 	defaultSketch    = 4096
 	sketchBytes      = 1 << 30
-	// Features of this many bytes are computed at a time: they are used twice in the second-level cache and forgotten.
-	iterativeBlock = 2 << 20
+	// Features of iterativeBlock bytes are computed at a time, used twice in the second-level cache and forgotten; of
+	// rows with more than narrowRow columns, whose projections are more than that cache holds, as many as wideBlock
+	// has, lest projections be read from memory for every 16 rows.
+	iterativeBlock, wideBlock = 2 << 20, 64 << 20
+	narrowRow                 = 24
+	wideRows                  = 256
 )
 
 // FitIterative is kernel ridge regression with penalty λ > 0, the fit of [Ridge], by conjugate gradients: features are
@@ -164,6 +168,9 @@ func newGradients(s Setup) (*gradients, error) {
 			s.Spec.Family.Name(), ErrSetup)
 	}
 	g.block = min(s.Block, max(16, iterativeBlock/(8*g.features)))
+	if s.Spec.Dim > narrowRow {
+		g.block = min(s.Block, max(g.block, min(wideRows, wideBlock/(8*g.features))))
+	}
 	return g, nil
 }
 

@@ -19,7 +19,12 @@ func (d *Dual) Margins(y dense.Matrix[float64], lambda float64, steps int) error
 	const tolerance = 1e-3
 	n, outs := y.Rows, y.Cols
 	f, z, t := dense.New[float64](n, outs), dense.New[float64](n, outs), dense.New[float64](n, outs)
-	var last dense.Matrix[float64]
+	// A factor in float32 is that of a penalty larger by its shift, with which most of the way is gone; the last steps
+	// are exact.
+	exact, near := d.mixed == nil, lambda
+	if !exact {
+		near += mixedShift(n)
+	}
 	for i := range n {
 		for c, v := range y.Row(i) {
 			f.Row(i)[c] = v - float64(lambda*d.Alpha.At(i, c)) // Kα + b
@@ -27,7 +32,7 @@ func (d *Dual) Margins(y dense.Matrix[float64], lambda float64, steps int) error
 		copy(z.Row(i), f.Row(i))
 	}
 	theta := 1.0
-	for range steps {
+	for done := 0; done < steps; done++ {
 		for i := range n {
 			ti, zi := t.Row(i), z.Row(i)
 			for c, v := range y.Row(i) {
@@ -38,17 +43,14 @@ func (d *Dual) Margins(y dense.Matrix[float64], lambda float64, steps int) error
 				}
 			}
 		}
-		if err := d.again(t, false); err != nil {
+		if err := d.again(t, exact); err != nil {
 			return err
-		}
-		if d.mixed != nil {
-			last = t.Clone()
 		}
 		turn, moved := 0.0, 0.0
 		for i := range n {
 			fi, zi, ti, ai := f.Row(i), z.Row(i), t.Row(i), d.Alpha.Row(i)
 			for c := range fi {
-				next := ti[c] - float64(lambda*ai[c])
+				next := ti[c] - float64(near*ai[c])
 				turn += float64((zi[c] - next) * (next - fi[c]))
 				moved += math.Abs(next - fi[c])
 				ti[c] = next
@@ -67,31 +69,20 @@ func (d *Dual) Margins(y dense.Matrix[float64], lambda float64, steps int) error
 			}
 		}
 		theta = after
-		if moved < tolerance*float64(n*outs) {
+		if small := moved < tolerance*float64(n*outs); small && exact {
 			break
+		} else if !exact && (small || done >= steps-exactSteps-1) {
+			exact, near, theta, done = true, lambda, 1, max(done, steps-exactSteps-1)
 		}
-	}
-	if last.Rows > 0 {
-		return d.again(last, true)
 	}
 	return nil
 }
 
-// again is the fit to other targets. By a factor in float32 it is one step from those before towards it, which is as
-// near as targets that change again need, unless it is to be exact.
+// exactSteps are the last steps of margins with a factor in float32.
+const exactSteps = 3
+
+// again is the fit to other targets; if it need not be exact, with a factor in float32 where there is one.
 func (d *Dual) again(y dense.Matrix[float64], exact bool) error {
-	if d.mixed != nil {
-		for i, v := range d.ones {
-			a := d.Alpha.Row(i)
-			for c, b := range d.Intercept {
-				a[c] += float64(v * b)
-			}
-		}
-	} else {
-		for i := range y.Rows {
-			copy(d.Alpha.Row(i), y.Row(i))
-		}
-	}
 	clear(d.Intercept)
 	for i, v := range d.ones {
 		for c, t := range y.Row(i) {
@@ -104,13 +95,16 @@ func (d *Dual) again(y dense.Matrix[float64], exact bool) error {
 	var err error
 	switch {
 	case d.mixed == nil:
+		for i := range y.Rows {
+			copy(d.Alpha.Row(i), y.Row(i))
+		}
 		if err = SolveT(d.U, d.Alpha); err == nil {
 			err = Solve(d.U, d.Alpha)
 		}
-	case exact:
-		err = d.mixed.solve(d.Alpha, y)
 	default:
-		err = d.mixed.refine(d.Alpha, y, dense.New[float64](y.Rows, y.Cols), dense.New[float64](y.Rows, y.Cols))
+		if err = d.mixed.precondition(d.Alpha, y); err == nil && exact {
+			err = d.mixed.solve(d.Alpha, y)
+		}
 	}
 	if err != nil {
 		return err

@@ -109,27 +109,6 @@ func (m *mixed) precondition(z, r dense.Matrix[float64]) error {
 	return nil
 }
 
-// refine sets x to x + (UᵀU)⁻¹(b − Ax): one step, whose error is about δ/(λ+δ) of that before. r and z are scratch.
-func (m *mixed) refine(x, b, r, z dense.Matrix[float64]) error {
-	m.product(r, x)
-	for i := range r.Rows {
-		row := r.Row(i)
-		for c, v := range b.Row(i) {
-			row[c] = v - row[c]
-		}
-	}
-	if err := m.precondition(z, r); err != nil {
-		return err
-	}
-	for i := range x.Rows {
-		row := x.Row(i)
-		for c, v := range z.Row(i) {
-			row[c] += v
-		}
-	}
-	return nil
-}
-
 // solve is A⁻¹·b, from what x is, by conjugate gradients that allow for a preconditioner of rounded numbers (Notay
 // 2000).
 func (m *mixed) solve(x, b dense.Matrix[float64]) error {

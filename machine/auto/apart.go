@@ -27,12 +27,15 @@ func (f *fit) decide(s *sample, n int64) error {
 	return err
 }
 
+// apartRows are outside a fold whose fit chooses for all: as many as a search looks at. A variable for tests with fewer.
+var apartRows = int64(lastRows)
+
 // choosesApart reports whether choices are made once, by the fit that is scored, on the rows outside its fold: a search
 // of an exact kernel looks at lastRows at most, and there are as many without the fold. What is chosen there has seen
 // nothing of the rows that judge it, and is as good for all rows as another choice by as many.
 func (f *fit) choosesApart(n int64) bool {
-	return !f.inner && f.o.Folds > 1 && !f.deal.grouped() && !f.deal.ordered() && n <= int64(f.exactLimit()) &&
-		n*int64(f.o.Folds-1) >= lastRows*int64(f.o.Folds)
+	return !f.inner && f.o.Folds > 1 && !f.deal.grouped() && !f.deal.ordered() &&
+		(n <= int64(f.exactLimit()) || f.o.Features > maxFeatures) && n*int64(f.o.Folds-1) >= apartRows*int64(f.o.Folds)
 }
 
 // chooseApart takes the choices of the first fit that is scored. Its columns need not be those of all rows; widths go by
@@ -51,11 +54,14 @@ func (f *fit) chooseApart(s *sample, n int64) (bool, error) {
 		return false, fmt.Errorf("choices without fold %d: %w", f.scoredParts()[0]+1, err)
 	}
 	sub.o.Progress = nil
-	if !sub.decision.Exact || sub.task != f.task {
+	d := *sub.decision
+	if !(d.Exact || d.Large) || sub.task != f.task {
 		return false, nil
 	}
-	d := *sub.decision
-	d.Spec.Dim, d.Spec.M, d.Rows, d.Sampled, d.Last = s.x.Cols, s.len(), n, s.len(), s.last
+	if d.Spec.Dim = s.x.Cols; d.Exact {
+		d.Spec.M = s.len()
+	}
+	d.Rows, d.Sampled, d.Last = n, s.len(), s.last
 	d.Choices = slices.Clone(d.Choices)
 	d.Notes = append(slices.Clone(d.Notes), fmt.Sprintf("choices were made on the %d rows outside the fold that judges "+
 		"them", sub.decision.Rows))

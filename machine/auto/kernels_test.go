@@ -76,6 +76,17 @@ func TestKernelAsAsked(t *testing.T) {
 	}
 }
 
+// counted counts how often a table is read.
+type counted struct {
+	*numbers
+	opened int
+}
+
+func (s *counted) Open(want []data.Kind) (data.Reader, error) {
+	s.opened++
+	return s.numbers.Open(want)
+}
+
 // More features than a factorisation may have: by conjugate gradients, near the exact kernel, and said so.
 func TestManyFeatures(t *testing.T) {
 	o := Options{Learn: learn("y"), Folds: 1, Features: maxFeatures + 2}
@@ -93,6 +104,22 @@ func TestManyFeatures(t *testing.T) {
 		t.Errorf("RMSE %.3f, the exact kernel has %.3f", many, all)
 	}
 	t.Logf("RMSE %.4f, exact %.4f, %q", many, all, r.Notes)
+	// Passes are bounded where a poor preconditioner and no penalty keep iterations from their end, and the table itself
+	// is read four times a fit at most.
+	largeSketch = 4
+	defer func() { largeSketch = 0 }()
+	src, steps := &counted{numbers: waves(100, 4)}, int64(0)
+	_, r = mustFit(t, src, Options{Learn: o.Learn, Features: maxFeatures + 2, Bandwidth: 0.3, Lambda: 1e-9, Folds: 2,
+		Progress: func(stage string, done, _ int64) {
+			if stage == "steps" {
+				steps = max(steps, done)
+			}
+		}})
+	if notes := strings.Join(r.Notes, "\n"); steps != largeSteps || src.opened > 12 ||
+		!strings.Contains(notes, "not converged") {
+		t.Errorf("%d steps, the table was read %d times, notes %q", steps, src.opened, notes)
+	}
+	t.Logf("%d steps, the table was read %d times", steps, src.opened)
 	for says, o := range map[string]Options{
 		"ridge of random features alone": {Kind: machine.KindLogistic, Features: maxFeatures + 2},
 		"no checkpoint":                  {Features: maxFeatures + 2, Checkpoint: "x"},

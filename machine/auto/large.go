@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/machine"
@@ -25,6 +26,9 @@ func (f *fit) chooseLarge(s *sample, rows int64) (*decision, error) {
 	c.spec = randfeat.Spec{Kernel: kernel.Kernel{Kind: f.o.kernelKind()}, Dim: s.x.Cols, Seed: f.o.Seed}
 	c.noteModel()
 	c.spec = c.candidates()[0]
+	if f.o.Coupling == nil && c.spec.Dim > largeDense {
+		c.spec.Coupling = coupling.Hadamard{}
+	}
 	e, err := c.exactSettings()
 	if err != nil {
 		return nil, err
@@ -51,6 +55,18 @@ func (f *fit) chooseLarge(s *sample, rows int64) (*decision, error) {
 	return c.d, nil
 }
 
+const (
+	// largeDense is the number of columns beyond which projections are structured: dense ones of so many features are
+	// read from memory for every block of rows, in every pass, and products with them are most of the time.
+	largeDense = 128
+	// A fit by conjugate gradients ends at a residual that predictions do not show, or after so many passes.
+	largeTolerance = 1e-4
+	largeSteps     = 50
+)
+
+// largeSketch are the rows of the preconditioner; 0: the usual number. A variable for tests with fewer.
+var largeSketch = 0
+
 // heldCells is how many numbers of a table are kept for passes of conjugate gradients, 1 GiB: a larger table is read
 // again in every one.
 const heldCells = 1 << 27
@@ -63,6 +79,7 @@ func (f *fit) fitLarge(rows machine.Rows) (*machine.Model, error) {
 		return nil, err
 	}
 	m, done, err := machine.FitIterative(f.setup(d.Spec), rows, d.Lambda, machine.Iterative{
+		Tolerance: largeTolerance, Steps: largeSteps, Sketch: largeSketch,
 		Progress: func(step int, _ float64) error {
 			f.progress("steps", int64(step), 0)
 			return f.ctx.Err()
