@@ -18,15 +18,6 @@ func automatic(j job, s set, t *table) (answer, error) {
 	if j.Classes > 0 {
 		kinds = append(kinds, machine.KindLogistic)
 	}
-	return fits(j, s, t, kinds)
-}
-
-// fit is the default model only.
-func fit(j job, s set, t *table) (answer, error) {
-	return fits(j, s, t, []machine.Kind{machine.KindRidge})
-}
-
-func fits(j job, s set, t *table, kinds []machine.Kind) (answer, error) {
 	if t.lines == nil {
 		t.imageLines()
 	}

@@ -41,7 +41,7 @@ func main() {
 	flag.StringVar(&c.out, "o", "", "file for the tables, Markdown; empty: standard output")
 	flag.IntVar(&c.threads, "threads", 1, "threads for ours and for the peers")
 	only := flag.String("only", "", "regular expression on the names of sets to run; the tables have all that were run")
-	parts := flag.String("parts", "", "regular expression on what to run: ours, peers, more, large, exact, auto, defaults, fit")
+	parts := flag.String("parts", "", "regular expression on what to run: ours, peers, more, large, exact, auto")
 	flag.Parse()
 	c.only, c.parts = regexp.MustCompile(*only), regexp.MustCompile(*parts)
 	if err := run(c, os.Stderr); err != nil {
@@ -101,7 +101,7 @@ func (c config) runSet(s set, log io.Writer) (outcome, error) {
 		if !readJSON(path+".json", &o) {
 			return o, nil
 		}
-		for _, name := range []string{"ours", "peers", "more", "large", "exact", "auto", "defaults", "fit"} {
+		for _, name := range []string{"ours", "peers", "more", "large", "exact", "auto"} {
 			var kept keptAnswer
 			if readJSON(path+"-"+name+".json", &kept) {
 				o.parts[name] = kept.Answer
@@ -121,14 +121,10 @@ func (c config) runSet(s set, log io.Writer) (outcome, error) {
 		return o, err
 	}
 	mine := func(j job) (answer, error) { return ours(j, t) }
-	theirs := func(j job) (answer, error) { return c.peers(c.script, path, j, t) }
-	usual := func(j job) (answer, error) {
-		return c.peers(filepath.Join(filepath.Dir(c.script), "defaults.py"), path, j, t)
-	}
-	fitted := func(j job) (answer, error) { return fit(j, s, t) }
+	theirs := func(j job) (answer, error) { return c.peers(path, j, t) }
 	chosen := func(j job) (answer, error) { return automatic(j, s, t) }
 	for _, p := range []part{{"ours", j, mine}, {"peers", j, theirs}, {"more", j.more(), mine}, {"large", e, mine},
-		{"exact", e, theirs}, {"auto", j.auto(), chosen}, {"defaults", j.three(), usual}, {"fit", j.three(), fitted}} {
+		{"exact", e, theirs}, {"auto", j.auto(), chosen}} {
 		if p.name == "more" && !o.behind() {
 			continue
 		}
@@ -170,7 +166,7 @@ func (j job) hash() (string, error) {
 }
 
 // peers hands the rows and the job to Python.
-func (c config) peers(script, path string, j job, t *table) (answer, error) {
+func (c config) peers(path string, j job, t *table) (answer, error) {
 	j.X, j.Y = path+"-x.npy", path+"-y.npy"
 	for name, m := range map[string]dense.Matrix[float64]{j.X: t.x, j.Y: t.y} {
 		if err := writeNPY(name, m); err != nil {
@@ -183,12 +179,12 @@ func (c config) peers(script, path string, j job, t *table) (answer, error) {
 		return nil, err
 	}
 	defer os.Remove(question)
-	cmd := c.command(script, question)
+	cmd := c.command(c.script, question)
 	cmd.Stderr = os.Stderr
 	b, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w (install the peers with: pip install -r peers/requirements.txt)", c.python,
-			script, err)
+			c.script, err)
 	}
 	var a answer
 	return a, json.Unmarshal(b, &a)

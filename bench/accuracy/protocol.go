@@ -126,12 +126,6 @@ func (j job) auto() job {
 	return j
 }
 
-// three is the same with three trials.
-func (j job) three() job {
-	j.Trials = j.Trials[:3]
-	return j
-}
-
 // around is the bandwidths that logistic regression tries: that of the ridge and the next smaller one.
 func (j job) around(scale float64) []float64 {
 	i := slices.Index(j.Scales, scale)

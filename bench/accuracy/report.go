@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -67,7 +66,6 @@ func report(all []outcome, versions string) string {
 	b.WriteString("\n")
 	exactTable(&b, all)
 	autoTable(&b, all)
-	defaultsTable(&b, all)
 	return b.String()
 }
 
@@ -192,46 +190,3 @@ func (o outcome) shape() string {
 }
 
 func mean(r *result) float64 { return stat.Mean(r.Scores, nil) }
-
-const defaultsHead = `### fit against scikit-learn's defaults
-
-` + "`auto.Fit`" + ` of the training lines with all its defaults but the scores (ridge: an exact kernel up to 20,000 rows; scaling, bandwidth and λ chosen
-there), against SVC() or SVR(), HistGradientBoosting with its defaults, and grids of KernelRidge (20 settings on 2000 rows) and of Nystroem with
-ridge (15 settings on 3000 rows, 1000 components), on the rows as our schema encodes them, standardised. Three splits each, the same for all,
-test rows untouched. Points are % of classes right or 100·R². Seconds are means over splits, fit only, on a machine that was busy with other work:
-they compare roughly.
-
-| set | training rows | fit | SVC | HGB | KernelRidge | Nystroem | fit − best | seconds: fit | SVC | HGB | KernelRidge | Nystroem |
-|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
-`
-
-func defaultsTable(b *strings.Builder, all []outcome) {
-	b.WriteString(defaultsHead)
-	peers := []string{"SVC", "HGB", "KernelRidge grid", "Nystroem grid"}
-	var total, worst float64
-	sets, beats := 0, 0
-	for _, o := range all {
-		ours := o.parts["fit"]["ridge"]
-		if ours == nil || o.parts["defaults"] == nil {
-			continue
-		}
-		fmt.Fprintf(b, "| %s | %d | %.2f |", o.label(), o.Train, mean(ours))
-		best := math.Inf(-1)
-		times := fmt.Sprintf(" %.1f |", ours.Seconds/float64(len(ours.Scores)))
-		for _, p := range peers {
-			r := o.parts["defaults"][p]
-			best = max(best, mean(r))
-			fmt.Fprintf(b, " %.2f |", mean(r))
-			times += fmt.Sprintf(" %.1f |", r.Seconds/float64(len(r.Scores)))
-		}
-		fmt.Fprintf(b, " %+.2f |%s\n", mean(ours)-best, times)
-		total, worst, sets = total+mean(ours)-best, min(worst, mean(ours)-best), sets+1
-		if mean(ours) > mean(o.parts["defaults"]["SVC"]) {
-			beats++
-		}
-	}
-	if sets > 0 {
-		fmt.Fprintf(b, "\nMean of fit − best over %d sets: %+.2f points; the worst set: %+.2f. Better than SVC on %d of %d.\n", sets,
-			total/float64(sets), worst, beats, sets)
-	}
-}
