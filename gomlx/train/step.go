@@ -145,7 +145,8 @@ func stepGraph(c Config, task Task, scope *model.Scope, in []*Node) *Node {
 		return at.VariableWithShape(name, shapes.Make(dtypes.Float32, size)).SetTrainable(false)
 	}
 	trained := Concatenate(mask, 0)
-	grad := Mul(Concatenate(grads, 0), trained)
+	grad := Concatenate(grads, 0)
+	grad = Where(IsZero(trained), ZerosLike(grad), grad) // a product would let what is not finite through
 	if c.Accumulate > 1 {
 		sum := private("sum")
 		grad = Add(sum.NodeValue(g), MulScalar(grad, 1/float64(c.Accumulate)))
