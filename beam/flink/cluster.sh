@@ -88,6 +88,11 @@ cluster() {
 		taskmanager.memory.task.heap.size: 256m
 		taskmanager.memory.task.off-heap.size: 0m
 		taskmanager.memory.managed.size: 64m
+		taskmanager.memory.framework.heap.size: 128m
+		taskmanager.memory.framework.off-heap.size: 128m
+		taskmanager.memory.jvm-metaspace.size: 256m
+		taskmanager.memory.jvm-overhead.min: 192m
+		taskmanager.memory.jvm-overhead.max: 192m
 		taskmanager.numberOfTaskSlots: 1
 		taskmanager.host: localhost
 		io.tmp.dirs: $tmp/java
