@@ -76,8 +76,11 @@ func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 	if err != nil {
 		return nil, fmt.Errorf("saved ridge: %w", err)
 	}
-	r, err := newSavedRidge(s, h, int64(len(body)))
+	r, err := NewRidge(s)
 	if err != nil {
+		return nil, err
+	}
+	if err := r.begin(h, int64(len(body))); err != nil {
 		return nil, err
 	}
 	ok := true
@@ -88,45 +91,41 @@ func UnmarshalRidge(s Setup, b []byte) (*Ridge, error) {
 		body = seal.Read(body, v, &ok)
 		return nil
 	})
-	return r.filled(ok)
+	return r, r.filled(ok)
 }
 
-// newSavedRidge is the ridge of a header, its sums not yet read.
-func newSavedRidge(s Setup, h seal.Header, size int64) (*Ridge, error) {
+// begin makes r, which has no rows, that of a header whose sums follow.
+func (r *Ridge) begin(h seal.Header, size int64) error {
 	count := h.Counts
 	if h.Flag > 3 || count[0] > 1 {
-		return nil, fmt.Errorf("precision number %d, task number %d: %w", h.Flag, count[0], ErrCorrupt)
-	}
-	r, err := NewRidge(s)
-	if err != nil {
-		return nil, err
+		return fmt.Errorf("precision number %d, task number %d: %w", h.Flag, count[0], ErrCorrupt)
 	}
 	saved := Setup{Task: Regression, Outputs: int(count[2]), Float32: h.Flag&1 == 1, Weighted: h.Flag&2 == 2}
 	if count[0] == 1 {
 		saved.Task = Classification
 	}
 	if err := r.matches(saved, h.Fingerprint); err != nil {
-		return nil, err
+		return err
 	}
 	if count[1] != uint64(r.features) {
-		return nil, fmt.Errorf("%d features, the map has %d: %w", count[1], r.features, ErrMismatch)
+		return fmt.Errorf("%d features, the map has %d: %w", count[1], r.features, ErrMismatch)
 	}
 	want := r.sumsSize()
 	if size != int64(want) || count[4] >= linalg.FlushRows || count[4] > count[3] || !r.setup.Float32 && count[4] > 0 {
-		return nil, fmt.Errorf("%d bytes of sums with %d rows in the part, want %d bytes: %w", size, count[4], want,
+		return fmt.Errorf("%d bytes of sums with %d rows in the part, want %d bytes: %w", size, count[4], want,
 			ErrCorrupt)
 	}
 	r.sums.N, r.sums.PartRows = int64(count[3]), int(count[4])
 	r.sums.Weight = float64(r.sums.N)
-	return r, nil
+	return nil
 }
 
 // filled checks sums that were read; ok says that all are finite.
-func (r *Ridge) filled(ok bool) (*Ridge, error) {
+func (r *Ridge) filled(ok bool) error {
 	if !ok || !(r.sums.Weight >= 0) {
-		return nil, fmt.Errorf("sums that are not finite: %w", ErrCorrupt)
+		return fmt.Errorf("sums that are not finite: %w", ErrCorrupt)
 	}
-	return r, nil
+	return nil
 }
 
 // sumsSize is the number of bytes of the sums.

@@ -54,31 +54,29 @@ func SumsSize(s Sums) int64 {
 	return int64(ridgeFormat.Size(ridgeOf(s).sumsSize()))
 }
 
-// ReadSums reads size bytes that WriteSums wrote, for the same setup, without a copy of them; errors are those of
-// [UnmarshalSums]. No more memory is used than the setup justifies.
-func ReadSums(k Kind, s Setup, r io.Reader, size int64) (Sums, error) {
-	empty, err := NewSums(k, s)
-	if err != nil {
-		return nil, err
+// ReadSums makes into, sums of no rows, what WriteSums of sums of the same kind and setup wrote in size bytes, in its
+// own memory; errors are those of [UnmarshalSums], and into is then of no use.
+func ReadSums(into Sums, r io.Reader, size int64) error {
+	if into.Len() != 0 {
+		return fmt.Errorf("sums are read into those of %d rows, want none: %w", into.Len(), ErrSetup)
 	}
-	if ridgeOf(empty) == nil {
-		if want := SumsSize(empty); size != want {
-			return nil, fmt.Errorf("%d bytes of saved sums, want %d: %w", size, want, ErrCorrupt)
+	if ridge := ridgeOf(into); ridge != nil {
+		if err := ridge.readFrom(&hashed{r: r, h: sha256.New(), left: size}); err != nil {
+			return fmt.Errorf("saved ridge: %w", err)
 		}
-		b := make([]byte, size)
-		if _, err := io.ReadFull(r, b); err != nil {
-			return nil, cut(err)
-		}
-		return UnmarshalSums(k, s, b)
+		return nil
 	}
-	out, err := readRidge(s, &hashed{r: r, h: sha256.New(), left: size})
-	if err != nil {
-		return nil, fmt.Errorf("saved ridge: %w", err)
+	if want := SumsSize(into); size != want {
+		return fmt.Errorf("%d bytes of saved sums, want %d: %w", size, want, ErrCorrupt)
 	}
-	if _, ok := empty.(*GP); ok {
-		return &GP{out}, nil
+	b := make([]byte, size)
+	if _, err := io.ReadFull(r, b); err != nil {
+		return cut(err)
 	}
-	return out, nil
+	if d, ok := into.(*Density); ok {
+		return d.sums.unmarshal(b)
+	}
+	return into.(*Smoother).unmarshal(b)
 }
 
 func ridgeOf(s Sums) *Ridge {
@@ -135,22 +133,21 @@ func cut(err error) error {
 	return err
 }
 
-// readRidge tells what is of another map from what is damaged: of the latter nothing is believed.
-func readRidge(s Setup, in *hashed) (*Ridge, error) {
+// readFrom tells what is of another map from what is damaged: of the latter nothing is believed.
+func (r *Ridge) readFrom(in *hashed) error {
 	b := make([]byte, ridgeFormat.HeaderSize())
 	if err := in.read(b); err != nil {
-		return nil, err
+		return err
 	}
 	h, err := ridgeFormat.Parse(b)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r, err := newSavedRidge(s, h, in.left-sha256.Size)
-	if err != nil {
+	if err := r.begin(h, in.left-sha256.Size); err != nil {
 		if damaged := in.close(); errors.Is(damaged, ErrCorrupt) {
-			return nil, damaged
+			return damaged
 		}
-		return nil, err
+		return err
 	}
 	ok := true
 	err = r.each(func(v []float64) error {
@@ -169,10 +166,10 @@ func readRidge(s Setup, in *hashed) (*Ridge, error) {
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := in.close(); err != nil {
-		return nil, err
+		return err
 	}
 	return r.filled(ok)
 }

@@ -24,7 +24,14 @@ func TestSumsStream(t *testing.T) {
 			}
 			size := int64(len(want))
 			rest := bytes.NewReader(append(w.Bytes(), 'x'))
-			got, err := ReadSums(c.kind, c.setup, rest, size)
+			read := func(s Setup, r io.Reader, size int64) (Sums, error) {
+				into, err := NewSums(c.kind, s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return into, ReadSums(into, r, size)
+			}
+			got, err := read(c.setup, rest, size)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -38,25 +45,28 @@ func TestSumsStream(t *testing.T) {
 			for _, at := range []int{0, 20, 30, 60, 90, len(want) / 2, len(want) - 1} {
 				bad := bytes.Clone(want)
 				bad[at] ^= 0x41
-				if _, err := ReadSums(c.kind, c.setup, bytes.NewReader(bad), size); !errors.Is(err, ErrCorrupt) {
+				if _, err := read(c.setup, bytes.NewReader(bad), size); !errors.Is(err, ErrCorrupt) {
 					t.Errorf("byte %d changed: %v, want ErrCorrupt", at, err)
 				}
 			}
 			for _, n := range []int64{0, 10, 100, size - 1} {
-				if _, err := ReadSums(c.kind, c.setup, bytes.NewReader(want[:n]), size); !errors.Is(err, ErrCorrupt) {
+				if _, err := read(c.setup, bytes.NewReader(want[:n]), size); !errors.Is(err, ErrCorrupt) {
 					t.Errorf("cut after %d bytes: %v, want ErrCorrupt", n, err)
 				}
-				if _, err := ReadSums(c.kind, c.setup, bytes.NewReader(want), n); !errors.Is(err, ErrCorrupt) {
+				if _, err := read(c.setup, bytes.NewReader(want), n); !errors.Is(err, ErrCorrupt) {
 					t.Errorf("%d bytes promised: %v, want ErrCorrupt", n, err)
 				}
 			}
 			other := c.setup
 			other.Spec.Seed++
-			if _, err := ReadSums(c.kind, other, bytes.NewReader(want), size); !errors.Is(err, ErrMismatch) {
+			if _, err := read(other, bytes.NewReader(want), size); !errors.Is(err, ErrMismatch) {
 				t.Errorf("another map: %v, want ErrMismatch", err)
 			}
-			if _, err := ReadSums(c.kind, c.setup, errReader{}, size); !errors.Is(err, errRead) {
+			if _, err := read(c.setup, errReader{}, size); !errors.Is(err, errRead) {
 				t.Errorf("a reader that fails: %v", err)
+			}
+			if err := ReadSums(s, bytes.NewReader(want), size); !errors.Is(err, ErrSetup) {
+				t.Errorf("into sums that have rows: %v", err)
 			}
 			if err := WriteSums(errReader{}, s); !errors.Is(err, errRead) {
 				t.Errorf("a writer that fails: %v", err)

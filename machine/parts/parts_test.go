@@ -337,28 +337,67 @@ func FuzzSample(f *testing.F) {
 }
 
 func FuzzPart(f *testing.F) {
-	r := testRun(f, regressionFiles(f, 2, 4), Options{Options: regressionOptions()})
-	s, err := r.Learn()
+	r, p, steps := fuzzed(f)
+	for _, s := range steps {
+		part, err := s.leaf(context.Background(), 1)
+		if err != nil {
+			f.Fatal(err)
+		}
+		b, err := part.MarshalBinary()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+		f.Add(b[:20])
+	}
+	plan, err := p.MarshalBinary()
 	if err != nil {
 		f.Fatal(err)
 	}
-	p, err := s.leaf(context.Background(), 1)
+	run, err := r.MarshalJSON()
 	if err != nil {
 		f.Fatal(err)
 	}
-	b, err := p.MarshalBinary()
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(b)
-	f.Add(b[:20])
+	f.Add(plan)
+	f.Add(run)
 	f.Add([]byte(partMagic + "\xff\xff\x0f\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_, err := s.Unmarshal(b)
-		if err != nil && !errors.Is(err, machine.ErrCorrupt) && !errors.Is(err, machine.ErrMismatch) {
-			t.Errorf("%v is neither ErrCorrupt nor ErrMismatch", err)
+		check := func(err error) {
+			if err != nil && !errors.Is(err, machine.ErrCorrupt) && !errors.Is(err, machine.ErrMismatch) {
+				t.Errorf("%v is neither ErrCorrupt nor ErrMismatch", err)
+			}
 		}
+		for _, s := range steps {
+			_, err := s.Unmarshal(b)
+			check(err)
+		}
+		_, err := r.ReadPlan(b)
+		check(err)
+		_, _ = ReadRun(b) // files may be missing, too
 	})
+}
+
+// fuzzed are a run, its plan and its steps.
+func fuzzed(f *testing.F) (*Run, *Plan, []*Step) {
+	r := testRun(f, regressionFiles(f, 2, 40), Options{Options: regressionOptions()})
+	ctx := context.Background()
+	learn, err := r.Learn()
+	if err != nil {
+		f.Fatal(err)
+	}
+	whole, err := learn.All(ctx)
+	if err != nil {
+		f.Fatal(err)
+	}
+	p, err := r.Choose(ctx, whole)
+	if err != nil {
+		f.Fatal(err)
+	}
+	sum, err := r.Sum(p)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return r, p, []*Step{learn, sum}
 }
 
 // Scores of the files of a run are those of one evaluation of all rows, by any number of workers, and predictions of

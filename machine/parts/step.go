@@ -40,14 +40,20 @@ func (s *Step) recycle(b body) {
 	}
 }
 
+// empty is a body of no rows.
+func (s *Step) empty() (body, error) {
+	if b := s.free; b != nil {
+		s.free = nil
+		return b, nil
+	}
+	return s.begin()
+}
+
 // leaf is the part of leaf i: all rows of its units, one after the other.
 func (s *Step) leaf(ctx context.Context, i int) (*Part, error) {
-	b := s.free
-	if s.free = nil; b == nil {
-		var err error
-		if b, err = s.begin(); err != nil {
-			return nil, err
-		}
+	b, err := s.empty()
+	if err != nil {
+		return nil, err
 	}
 	units := s.run.unitsOf(i)
 	for u := units.Lo; u < units.Hi; u++ {

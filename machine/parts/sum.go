@@ -53,8 +53,11 @@ func (r *Run) Sum(p *Plan) (*Step, error) {
 		return ok
 	}
 	s.read = func(in io.Reader, size int64) (body, error) {
-		sums, err := machine.ReadSums(p.Kind, setup, in, size)
-		return &summed{sums}, err
+		b, err := s.empty()
+		if err != nil {
+			return nil, err
+		}
+		return b, machine.ReadSums(b.(*summed).Sums, in, size)
 	}
 	add := adder{p: p}
 	s.add = func(ctx context.Context, b body, unit int) error {
