@@ -72,7 +72,8 @@ func TestPiecesFeedWorkers(t *testing.T) {
 				c.pieces.Load(), c.marks.Load(), 3*workers)
 		}
 		if c.serial.Load() > c.total.Load()/10 {
-			t.Errorf("%d workers: %d of %d bytes are read one after the other", workers, c.serial.Load(), c.total.Load())
+			t.Errorf("%d workers: %d of %d bytes are read one after the other", workers, c.serial.Load(),
+				c.total.Load())
 		}
 	}
 	// A small table is not worth a goroutine.

@@ -46,8 +46,8 @@ type Setup struct {
 	Weighted bool
 	// Float32 computes features and their products in float32. Sums over many rows are still float64.
 	Float32 bool
-	// Block is the number of rows handled together; 0: 1024. Memory for features is Block·F numbers, four times that for
-	// ridge.
+	// Block is the number of rows handled together; 0: 1024. Memory for features is Block·F numbers, four times that
+	// for ridge.
 	Block int
 }
 

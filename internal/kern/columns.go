@@ -86,8 +86,8 @@ func packColumns[T dense.Float](dst []T, width, n, at int, a dense.Matrix[T]) {
 	}
 }
 
-// Stripe is columns lo to lo+m.Cols−1 of the rows from first on, at most most, as they lie packed; no rows: there are no
-// more, no columns: there is no such stripe.
+// Stripe is columns lo to lo+m.Cols−1 of the rows from first on, at most most, as they lie packed. No rows: there are
+// no more, or there is no such stripe.
 func (c *Columns[T]) Stripe(s, first, most int) (lo int, m dense.Matrix[T]) {
 	width := c.width
 	if c.height == 0 {

@@ -34,8 +34,8 @@ func TestBlocks(t *testing.T) {
 	testBlocks[float64](t)
 }
 
-// Sums have the bits of one product of all rows, products with targets in float64 and those of features in T on the grid
-// of FlushRows: with any blocks, calls and number of cores. An error leaves the blocks before.
+// Sums have the bits of one product of all rows, products with targets in float64 and those of features in T on the
+// grid of FlushRows: with any blocks, calls and number of cores. An error leaves the blocks before.
 func testBlocks[T dense.Float](t *testing.T) {
 	const n, f, k = FlushRows + 700, 67, 2
 	phi, y := dense.Convert[T](random(6, n, f)), random(7, n, k+1)

@@ -47,8 +47,8 @@ func TestFitsFeedManyWorkers(t *testing.T) {
 	if n := gram[1][0]; n < 8*workers {
 		t.Errorf("Gram: %d parts for %d workers, the last of which all wait for", n, workers)
 	}
-	// Many rows: features of a block are computed beside the products of the one before, so that there is one wait for a
-	// block, one for the first features and one for every FlushRows rows.
+	// Many rows: features of a block are computed beside the products of the one before, so that there is one wait for
+	// a block, one for the first features and one for every FlushRows rows.
 	var b Blocks[float32]
 	var n Normal
 	n.Reset(features, 1)

@@ -24,8 +24,8 @@ type Crew[W any] struct {
 	failed int // the item of err
 }
 
-// Observe, if it is set, is told the items and workers of every Do of a Crew, of every For, and of every Do of a Group on
-// several workers. It is for tests, which count how often work is waited for and in how many pieces it comes.
+// Observe, if it is set, is told the items and workers of every Do of a Crew, of every For, and of every Do of a Group
+// on several workers. It is for tests, which count how often work is waited for and in how many pieces it comes.
 var Observe atomic.Pointer[func(items, workers int)]
 
 func observed(items, workers int) {
