@@ -152,9 +152,6 @@ func (m *Model) Calibrate(scores []float64) {
 	top := math.Inf(-1)
 	for k, s := range scores {
 		scores[k] = a * logSoft(s, eps)
-		if len(m.ClassWeights) > 0 {
-			scores[k] += math.Log(m.ClassWeights[k])
-		}
 		top = max(top, scores[k])
 	}
 	sum := 0.0
@@ -169,7 +166,7 @@ func (m *Model) Calibrate(scores []float64) {
 
 // validateCalibration checks the parts of a classification that make probabilities.
 func (m *Model) validateCalibration() error {
-	if m.Calibration == nil && m.ClassWeights == nil {
+	if m.Calibration == nil {
 		return nil
 	}
 	kind, err := m.Kind.Info()
@@ -181,12 +178,10 @@ func (m *Model) validateCalibration() error {
 		return fmt.Errorf("%s model of a %s with a calibration of scores: %w", m.Kind, m.Task, ErrSetup)
 	case len(m.Calibration) != 2:
 		return fmt.Errorf("calibration of %d numbers, want 2: %w", len(m.Calibration), dense.ErrShape)
-	case m.ClassWeights != nil && len(m.ClassWeights) != m.Outputs:
-		return fmt.Errorf("%d class weights for %d classes: %w", len(m.ClassWeights), m.Outputs, dense.ErrShape)
 	}
-	for _, v := range slices.Concat(m.Calibration, m.ClassWeights) {
+	for _, v := range m.Calibration {
 		if !(v > 0) || math.IsInf(v, 1) {
-			return fmt.Errorf("calibration or class weight %g, want a positive number: %w", v, ErrSetup)
+			return fmt.Errorf("calibration %g, want a positive number: %w", v, ErrSetup)
 		}
 	}
 	return nil

@@ -137,7 +137,7 @@ func TestCalibrationLoss(t *testing.T) {
 	}
 }
 
-// A calibrated model predicts probabilities, also in float32 and after being saved; class weights move predictions.
+// A calibrated model predicts probabilities, also in float32 and after being saved.
 func TestCalibratedModel(t *testing.T) {
 	models, _ := tableModels(t)
 	m := models["classes"]
@@ -156,17 +156,12 @@ func TestCalibratedModel(t *testing.T) {
 	}
 	c := *m
 	c.Calibration = []float64{0.25, 2}
-	c.ClassWeights = make([]float64, m.Outputs)
-	for k := range c.ClassWeights {
-		c.ClassWeights[k] = 1 + float64(k)
-	}
 	var file bytes.Buffer
 	if _, err := c.WriteTo(&file); err != nil {
 		t.Fatal(err)
 	}
 	back, err := Read(file.Bytes())
-	if err != nil || !slices.Equal(back.Calibration, c.Calibration) || !slices.Equal(back.ClassWeights,
-		c.ClassWeights) {
+	if err != nil || !slices.Equal(back.Calibration, c.Calibration) {
 		t.Fatalf("read back: %v, %v", back, err)
 	}
 	p64, err64 := NewPredictor[float64](back)
@@ -181,7 +176,7 @@ func TestCalibratedModel(t *testing.T) {
 	for i := range x.Rows {
 		want, sum := slices.Clone(scores.Row(i)), 0.0
 		for k, s := range want {
-			want[k] = c.ClassWeights[k] * math.Pow(0.25*math.Log1p(math.Exp(s/0.25)), 2)
+			want[k] = math.Pow(0.25*math.Log1p(math.Exp(s/0.25)), 2)
 			sum += want[k]
 		}
 		for k := range want {
@@ -198,12 +193,10 @@ func TestCalibratedModel(t *testing.T) {
 		t.Error(err)
 	}
 	for name, bad := range map[string]func(*Model){
-		"length":  func(m *Model) { m.Calibration = []float64{1} },
-		"zero":    func(m *Model) { m.Calibration = []float64{0, 1} },
-		"NaN":     func(m *Model) { m.Calibration = []float64{1, math.NaN()} },
-		"weights": func(m *Model) { m.ClassWeights = []float64{1} },
-		"alone":   func(m *Model) { m.Calibration = nil },
-		"task":    func(m *Model) { m.Task, m.Outputs = Regression, 1 },
+		"length": func(m *Model) { m.Calibration = []float64{1} },
+		"zero":   func(m *Model) { m.Calibration = []float64{0, 1} },
+		"NaN":    func(m *Model) { m.Calibration = []float64{1, math.NaN()} },
+		"task":   func(m *Model) { m.Task, m.Outputs = Regression, 1 },
 	} {
 		b := c
 		if bad(&b); b.Validate() == nil {

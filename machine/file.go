@@ -56,8 +56,7 @@ func (m *Model) fields() []field {
 		{name: "weights", matrix: &m.Weights}, {name: "intercept", vector: &m.Intercept},
 		{name: "noise", vector: &m.Noise}, {name: "centre", vector: &m.Centre}, {name: "factor", matrix: &m.Factor},
 		{name: "log_scale", vector: &m.LogScale}, {name: "mass", vector: &m.Mass},
-		{name: "calibration", vector: &m.Calibration}, {name: "class_weights", vector: &m.ClassWeights},
-		{name: "residuals", matrix: &m.Residuals},
+		{name: "calibration", vector: &m.Calibration}, {name: "residuals", matrix: &m.Residuals},
 		{name: "quantiles", vector: &m.Quantiles},
 	}
 }

@@ -32,7 +32,7 @@ type KindInfo struct {
 	Averages      bool // it weighs rows by the kernel: features of one sign keep weights from being negative
 	Positive      bool // it is not defined with features of both signs
 	Probabilities bool // its scores of classes are probabilities, of one that Averages if features are positive
-	ClassWeights  bool // classes may be given weights: in the fit, or with calibrated scores after it
+	ClassWeights  bool // classes may be given weights
 	Exact         bool // it can have the exact kernel of its rows: FitExact
 
 	tensors []string // fields of Model that it has, by their names in a file

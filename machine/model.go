@@ -38,11 +38,8 @@ type Model struct {
 	Mass     []float64
 
 	// Calibration are the ε and a by which scores of classes become probabilities ([FitCalibration]); nil: they stay
-	// scores, unless the kind has probabilities. ClassWeights multiply these, so that classes of more weight are
-	// predicted sooner: what weights of rows do to probabilities (Elkan 2001, "The foundations of cost-sensitive
-	// learning"); nil: none.
-	Calibration  []float64
-	ClassWeights []float64
+	// scores, unless the kind has probabilities.
+	Calibration []float64
 
 	// Residuals are what targets of rows that were held out differ by from their predictions, two rows per output: at
 	// steps of 1/1000 of probability from 0 to ½ the lower limit of a new difference and the upper one, in units of the

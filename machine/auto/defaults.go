@@ -198,9 +198,6 @@ func (f *fit) settle() error {
 		return bad("loss %s for a %s, which has no classes: leave it out", o.Loss, f.task)
 	case o.ClassWeights != nil && f.task != machine.Classification:
 		return bad("class weights for a %s, which has no classes", f.task)
-	case o.ClassWeights != nil && f.info.Summed() && o.Folds < 2 && !f.inner:
-		return bad("class weights of a %s model weigh its probabilities, which cross-validation calibrates: it needs 2 "+
-			"folds or more", f.kind)
 	case o.ClassWeights != nil && len(o.ClassWeights) != f.outputs:
 		return fmt.Errorf("%d class weights for the %d classes %v: %w", len(o.ClassWeights), f.outputs,
 			s.Targets[0].Classes,

@@ -60,8 +60,8 @@ type fit struct {
 	summed   bool      // its rows are elsewhere: sums of them are all that there will be
 	weighs   bool      // the columns are its own, and may be given weights
 	deal     *dealer   // of rows to folds
-	weights  []float64 // of rows, with mean 1; nil: none
-	// weightScale is what weights of the table are multiplied by.
+	weights  []float64 // of rows, with mean 1, by the table and by their classes; nil: none
+	// weightScale is what weights of the table alone are multiplied by.
 	weightScale float64
 	marks       []coupling.Omega // landmarks, if the map has some
 	start       exactPoint       // where a search of an exact kernel may begin, if any
@@ -170,6 +170,9 @@ func (f *fit) begin() error {
 	}
 	rows, err := machine.TableRows(f.src, f.schema, f.task != machine.Unsupervised)
 	if err != nil {
+		return err
+	}
+	if err := f.weighClasses(rows); err != nil {
 		return err
 	}
 	var s *sample

@@ -10,7 +10,8 @@ import (
 // held are predictions of rows by models that have not seen them, in bounded memory: what scores of classes are
 // calibrated by. Rows of several models are told apart by part.
 type held struct {
-	width  int // scores of a row
+	width  int       // scores of a row
+	worth  []float64 // weights of the classes; nil: 1
 	rows   []heldRow
 	scores []float64
 	step   int64 // every step-th row is kept
@@ -33,7 +34,7 @@ func (f *fit) newHeld(e *machine.Evaluation) *held {
 	if f.task != machine.Classification || e.Probable() {
 		return nil
 	}
-	return &held{width: f.outputs, step: 1}
+	return &held{width: f.outputs, worth: f.o.ClassWeights, step: 1}
 }
 
 // add keeps rows predicted by a model; weights may be nil.
@@ -78,11 +79,14 @@ func (h *held) calibration(use func(i int) bool) ([]float64, error) {
 		i := at[j*step]
 		copy(scores.Row(j), h.row(i))
 		classes[j], weights[j] = h.rows[i].class, h.rows[i].weight
+		if h.worth != nil { // probabilities are those of the weighted rows, as those of logistic regression
+			weights[j] *= h.worth[classes[j]]
+		}
 	}
 	return machine.FitCalibration(scores, classes, weights)
 }
 
-// calibrate gives the model probabilities and class weights. Its scores are those of held rows whose probabilities were
+// calibrate gives the model probabilities. Its scores are those of held rows whose probabilities were
 // calibrated by others, every second row by those between: two numbers fitted to the rows that they are judged by would
 // be a little too good. evals are those of the scores by part, of all rows.
 func (f *fit) calibrate(m *machine.Model, h *held, evals []*machine.Evaluation) ([]*machine.Evaluation, error) {
@@ -93,9 +97,8 @@ func (f *fit) calibrate(m *machine.Model, h *held, evals []*machine.Evaluation) 
 	if m.Calibration, err = h.calibration(func(int) bool { return true }); err != nil {
 		return nil, fmt.Errorf("probabilities: %w", err)
 	}
-	m.ClassWeights = f.o.ClassWeights
 	judged, err := f.judged(m, h, len(evals))
-	if err != nil || f.o.ClassWeights != nil || h.step == 1 {
+	if err != nil || h.step == 1 {
 		return judged, err
 	}
 	// More rows than are kept: counts are of all of them.
@@ -115,7 +118,7 @@ func (f *fit) judged(m *machine.Model, h *held, parts int) ([]*machine.Evaluatio
 		if err != nil {
 			return nil, fmt.Errorf("probabilities: %w", err)
 		}
-		halves[k] = &machine.Model{Calibration: part, ClassWeights: m.ClassWeights}
+		halves[k] = &machine.Model{Calibration: part}
 	}
 	out := make([]*machine.Evaluation, parts)
 	for k := range out {

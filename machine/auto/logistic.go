@@ -98,13 +98,12 @@ func (f *fit) logisticModel(s *sample, setup machine.Setup, lambda float64) (*ma
 		return nil, err
 	}
 	m, _, err := machine.FitLogistic(setup, rows, machine.LogisticOptions{Lambda: lambda,
-		ClassWeights: f.o.ClassWeights,
-		Tolerance:    logisticTol, MaxIterations: logisticSteps,
+		Tolerance: logisticTol, MaxIterations: logisticSteps,
 		Step: func(*machine.LogisticState) error { return f.ctx.Err() }})
 	return m, err
 }
 
-// logisticLoss are the log losses of the rows of some folds, with class weights: what the fit minimises. The floor
+// logisticLoss are the log losses of the rows of some folds, with weights: what the fit minimises. The floor
 // of 1e-300 keeps one sure mistake from making a mean infinite.
 func (f *fit) logisticLoss(s *sample, spec randfeat.Spec, lambda float64, folds int) ([]float64, error) {
 	setup := f.setup(spec)
@@ -136,11 +135,7 @@ func (f *fit) logisticLoss(s *sample, spec randfeat.Spec, lambda float64, folds 
 		}
 		for i := range out.Rows {
 			y := int(s.y.At(lo+i, 0))
-			v := -math.Log(max(out.At(i, y), 1e-300))
-			if f.o.ClassWeights != nil {
-				v *= f.o.ClassWeights[y]
-			}
-			loss = append(loss, v*s.weight(lo+i))
+			loss = append(loss, -math.Log(max(out.At(i, y), 1e-300))*s.weight(lo+i))
 		}
 	}
 	return loss, nil
@@ -150,15 +145,14 @@ func (f *fit) logisticLoss(s *sample, spec randfeat.Spec, lambda float64, folds 
 // step that was interrupted is done again, from the same numbers.
 func (f *fit) fitLogistic(rows machine.Rows) (*machine.Model, error) {
 	m, rep, err := machine.FitLogistic(f.setup(f.decision.Spec), f.checked(rows),
-		machine.LogisticOptions{Lambda: f.decision.Lambda, ClassWeights: f.o.ClassWeights,
-			Start: f.logistic, Step: func(at *machine.LogisticState) error {
-				f.logistic = at
-				f.progress("steps", int64(at.Iterations), 0)
-				if err := f.ctx.Err(); err != nil {
-					return err
-				}
-				return f.save(false)
-			}})
+		machine.LogisticOptions{Lambda: f.decision.Lambda, Start: f.logistic, Step: func(at *machine.LogisticState) error {
+			f.logistic = at
+			f.progress("steps", int64(at.Iterations), 0)
+			if err := f.ctx.Err(); err != nil {
+				return err
+			}
+			return f.save(false)
+		}})
 	if err != nil {
 		return nil, err
 	}

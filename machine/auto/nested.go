@@ -161,7 +161,7 @@ func (s *shares) next(n int) []float64 {
 
 // heldWeights are the weights of rows with these marks, in units of the mean of all.
 func (f *fit) heldWeights(m *data.Marks) shares {
-	if f.weights == nil {
+	if m == nil || m.Weight == nil {
 		return nil
 	}
 	return scaled(m.Weight, f.weightScale)

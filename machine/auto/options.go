@@ -52,8 +52,8 @@ type Options struct {
 	Scaling string
 	// Loss of classes of an exact kernel is one of Losses; empty: by trial.
 	Loss string
-	// ClassWeights are in the order of the classes of the schema. Logistic regression weighs the losses of rows by
-	// them, ridge the calibrated probabilities of classes.
+	// ClassWeights are in the order of the classes of the schema; they multiply the weights of rows in the fit, in
+	// choices and in probabilities, not in scores.
 	ClassWeights []float64
 
 	Seed    uint64

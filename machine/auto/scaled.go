@@ -39,6 +39,31 @@ func (f *fit) weigh() {
 	f.weights = scaled(m.Weight, f.weightScale)
 }
 
+// weighClasses multiplies the weights of rows by those of their classes, which takes a pass: choices and fits of all
+// kinds then count the errors that the caller counts. Weights that multiply probabilities after the fit would leave the
+// border between classes to a calibration by few rows of a rare one, by models of other choices than the one it is for.
+func (f *fit) weighClasses(rows machine.Rows) error {
+	if f.o.ClassWeights == nil {
+		return nil
+	}
+	out := make([]float64, 0, len(f.weights))
+	err := rows.Each(f.o.Block, func(_, y dense.Matrix[float64]) error {
+		for i := range y.Rows {
+			w := f.o.ClassWeights[int(y.At(i, 0))]
+			if len(out) < len(f.weights) {
+				w *= f.weights[len(out)]
+			}
+			out = append(out, w)
+		}
+		return f.ctx.Err()
+	})
+	if err != nil {
+		return err
+	}
+	f.weights = scaled(out, 1/mean(out))
+	return nil
+}
+
 func scaled(v []float64, by float64) []float64 {
 	out := make([]float64, len(v))
 	for i := range v {
