@@ -40,6 +40,7 @@ type EvaluateResult struct {
 	Label     string  `json:"label,omitempty"`
 	Normal    string  `json:"normal,omitempty"`
 	Anomalies int64   `json:"anomalies,omitempty"`
+	Weight    string  `json:"weight,omitempty"` // the column of the weights of rows
 	Seconds   float64 `json:"seconds"`
 	Dropped   int64   `json:"dropped,omitempty"` // rows without a target
 	// Surprises are how the rows differ from those of the fit.
@@ -55,6 +56,7 @@ type evaluateFlags struct {
 	importance    bool
 	keep          *machine.Reservoir // rows for --importance
 	dropMissing   bool
+	weight        string
 }
 
 func (a *app) evaluateCommand() *cobra.Command {
@@ -73,6 +75,9 @@ answers there. All scores come with 95 % intervals, which take rows for independ
   regression      RMSE, R², MAE; of a Gaussian process the mean log density of the targets and how many lie in their 90 %
                   intervals
   density         mean log density; with --label the area under the ROC curve
+
+--weight names a column of weights: rows count so often in all scores and intervals. A model that was fitted with
+weights is scored without them unless they are named here too.
 
 --importance shuffles the values of one column after the other among rows, and says how much worse predictions become:
 accuracy or R² falls by so much without what the column says. It takes 1000 rows at random.
@@ -94,6 +99,7 @@ an anomaly has a lower density than a normal row, ties counting half.`,
 	flags.StringVar(&f.normal, "normal", "", "density: the label of normal rows")
 	flags.StringSliceVar(&f.skip, "skip", nil, "columns that the model does not know, to be left out")
 	flags.BoolVar(&f.dropMissing, "drop-missing-target", false, "leave out rows without a target; their number is said")
+	flags.StringVar(&f.weight, "weight", "", "column of the weights of rows, not negative: scores count them so often")
 	flags.BoolVar(&f.strict, "strict", false, strictUsage)
 	flags.BoolVar(&f.single, "float32", false, "compute in float32: faster, six digits")
 	flags.BoolVar(&f.importance, "importance", false, "how much predictions owe to every column")
@@ -120,6 +126,8 @@ func (a *app) evaluate(cmd *cobra.Command, f *evaluateFlags, modelPath string, p
 		return misused("--label is for densities, %s is a %s of %s", modelPath, m.Task, quoted(targetNames(m)))
 	case f.importance && m.Task == machine.Unsupervised:
 		return misused("--importance is for models with a target, %s is a density", modelPath)
+	case f.weight != "" && (f.importance || f.label != ""):
+		return misused("--weight is for scores: --importance and --label take rows as they are, leave one of them out")
 	case cmd.Flags().Changed("normal") && f.label == "":
 		return misused("--normal needs --label")
 	}
@@ -127,12 +135,13 @@ func (a *app) evaluate(cmd *cobra.Command, f *evaluateFlags, modelPath string, p
 	if paths, err = files.Expand(paths...); err != nil {
 		return err
 	}
-	src, format, err := f.openOnce(a, paths)
+	src, format, err := f.source(a, paths, f.weight == "") // weights are read first
 	if err != nil {
 		return err
 	}
 	columns := src.Columns()
-	r := EvaluateResult{Model: modelPath, Data: src.Name(), Kind: m.Kind, Task: m.Task, Targets: targetNames(m)}
+	r := EvaluateResult{Model: modelPath, Data: src.Name(), Kind: m.Kind, Task: m.Task, Targets: targetNames(m),
+		Weight: f.weight}
 	bar := a.progress("rows", estimateRows(paths, format)).withRate("rows")
 	bar.approx = true
 	defer bar.end()
@@ -195,8 +204,12 @@ func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data
 		defer func() { r.Dropped = dropping.Dropped() }()
 		src = dropping
 	}
+	weights, err := f.weights(src)
+	if err != nil {
+		return err
+	}
 	watch := data.Watch{Strict: f.strict}
-	rows, err := machine.WatchedRows(src, allowing(m, f.skip).Schema, true, &watch)
+	rows, err := machine.WatchedRows(src, allowing(m, f.allowed()).Schema, true, &watch)
 	if err != nil {
 		return explainColumns(err, src.Name(), m, columns, "leave them out with --skip")
 	}
@@ -225,7 +238,7 @@ func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data
 				return fmt.Errorf("%s: after row %d: %w", src.Name(), e.Len(), err)
 			}
 		}
-		if err := e.Add(y, pred, variance); err != nil {
+		if err := e.AddWeighted(y, pred, variance, weights(x.Rows)); err != nil {
 			return err
 		}
 		if f.importance {
@@ -241,6 +254,33 @@ func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data
 		r.classified(m.Schema.Targets[0].Classes, e)
 	}
 	return nil
+}
+
+// weights hands out those of the next rows, nil without --weight.
+func (f *evaluateFlags) weights(src data.Source) (func(rows int) []float64, error) {
+	if f.weight == "" {
+		return func(int) []float64 { return nil }, nil
+	}
+	m, err := data.ReadMarks(src, data.MarkColumns{Weight: f.weight})
+	if err != nil {
+		return nil, err
+	}
+	left := m.Weight
+	return func(rows int) []float64 {
+		rows = min(rows, len(left)) // fewer: the table changed while it was read, and AddWeighted says so
+		out := left[:rows]
+		left = left[rows:]
+		return out
+	}, nil
+}
+
+// allowed are columns that the model need not know.
+func (f *evaluateFlags) allowed() []string {
+	out := slices.Clone(f.skip)
+	if f.weight != "" {
+		out = append(out, f.weight)
+	}
+	return out
 }
 
 // fitting is a matrix of a shape that reuses the memory of m.
@@ -291,7 +331,7 @@ func predictor(m *machine.Model, single bool) (func(dst, x dense.Matrix[float64]
 func (f *evaluateFlags) density(r *EvaluateResult, m *machine.Model, src data.Source, columns []string,
 	seen func(int64) error) error {
 	label := -1
-	allowed := slices.Clone(f.skip)
+	allowed := f.allowed()
 	if f.label != "" {
 		if label = slices.Index(columns, f.label); label < 0 {
 			return noColumn(src.Name(), f.label, "--label", columns)
@@ -312,12 +352,16 @@ func (f *evaluateFlags) density(r *EvaluateResult, m *machine.Model, src data.So
 	if label >= 0 && kinds[label] == data.Skip {
 		kinds[label] = data.Text
 	}
+	weights, err := f.weights(src)
+	if err != nil {
+		return err
+	}
 	e := machine.NewEvaluation(m.Kind, m.Task, 1)
 	var by labelled
 	err = run.Each(src, kinds, predictRows, func(predictions, cells *data.Block) error {
 		score := predictions.Cols[0].Num
 		column := dense.Matrix[float64]{Rows: len(score), Cols: 1, Stride: 1, Data: score}
-		if err := e.Add(dense.Matrix[float64]{}, column, dense.Matrix[float64]{}); err != nil {
+		if err := e.AddWeighted(dense.Matrix[float64]{}, column, dense.Matrix[float64]{}, weights(len(score))); err != nil {
 			return err
 		}
 		if label >= 0 {

@@ -296,3 +296,36 @@ func TestInspect(t *testing.T) {
 	fails(t, exitMisuse, "want a model", "inspect")
 	fails(t, exitMisuse, "--levels is -1", "inspect", path, "--levels", "-1")
 }
+
+// A row of weight 3 counts as three rows do, one of weight 0 not at all; intervals know that it is one row.
+func TestEvaluateWeight(t *testing.T) {
+	dir := t.TempDir()
+	m, _ := saveModel(t, dir, machine.KindLogistic, "kind", shop(200))
+	head, rows, _ := strings.Cut(shop(300), "\n")
+	weighted, repeated := head+",w\n", head+"\n"
+	for i, row := range strings.Split(strings.TrimSpace(rows), "\n") {
+		weighted += fmt.Sprintf("%s,%d\n", row, i%4)
+		repeated += strings.Repeat(row+"\n", i%4)
+	}
+	in := put(t, dir, "weighted.csv", weighted)
+	got := evaluated(t, m, in, "--weight", "w")
+	want := evaluated(t, m, put(t, dir, "repeated.csv", repeated))
+	if got.Rows != 300 || got.Weight != "w" {
+		t.Errorf("%d rows by weights of %q", got.Rows, got.Weight)
+	}
+	for _, name := range []string{"accuracy", "balanced accuracy", "ROC AUC", "log loss", "Brier"} {
+		a, b := scoreOf(got, name), scoreOf(want, name)
+		if !(math.Abs(a.Value-b.Value) < 1e-9) {
+			t.Errorf("%s is %g by weights, %g by rows", name, a.Value, b.Value)
+		}
+		if !(a.High-a.Low > b.High-b.Low) {
+			t.Errorf("%s: [%g, %g] by weights, [%g, %g] by rows", name, a.Low, a.High, b.Low, b.High)
+		}
+	}
+	if plain := evaluated(t, m, in, "--skip", "w"); scoreOf(plain, "log loss").Value == scoreOf(got, "log loss").Value {
+		t.Error("weights change nothing")
+	}
+	fails(t, 1, `no column "v"`, "evaluate", m, in, "--weight", "v")
+	fails(t, 1, "want a number that is not negative", "evaluate", m, in, "--weight", "kind")
+	fails(t, 2, "take rows as they are", "evaluate", m, in, "--weight", "w", "--importance")
+}
