@@ -3,7 +3,6 @@ package machine
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/randfeat/randfeat/dense"
 )
@@ -21,6 +20,17 @@ import (
 // are surer than those of new rows. ε and a minimise the log loss with Platt's targets, one more row of every class
 // for every class, so that a stays finite where no row is wrong. Rows may have weights; nil: 1.
 func FitCalibration(scores dense.Matrix[float64], classes []int, weights []float64) ([]float64, error) {
+	return fitCalibration(scores, classes, weights, false)
+}
+
+// FitShiftedCalibration is FitCalibration with a number b_k per class besides, p_k ∝ e^{b_k}·g(s_k)^a, which follow ε
+// and a: the border between classes comes to lie where the losses of the rows, with their weights, say. Weights in the
+// fit alone do not move it where a model interpolates.
+func FitShiftedCalibration(scores dense.Matrix[float64], classes []int, weights []float64) ([]float64, error) {
+	return fitCalibration(scores, classes, weights, true)
+}
+
+func fitCalibration(scores dense.Matrix[float64], classes []int, weights []float64, shifted bool) ([]float64, error) {
 	n, k := scores.Rows, scores.Cols
 	if weights != nil && len(weights) != n {
 		return nil, fmt.Errorf("%d weights of %d rows: %w", len(weights), n, dense.ErrShape)
@@ -45,7 +55,8 @@ func FitCalibration(scores dense.Matrix[float64], classes []int, weights []float
 			rows[c] += weights[i]
 		}
 	}
-	c := calibrating{z: dense.New[float64](n, k), classes: classes, weights: weights, other: make([]float64, k)}
+	c := calibrating{z: dense.New[float64](n, k), classes: classes, weights: weights, other: make([]float64, k),
+		shift: make([]float64, k)}
 	for j := range rows {
 		c.other[j] = 1 / (rows[j] + float64(k))
 	}
@@ -61,8 +72,18 @@ func FitCalibration(scores dense.Matrix[float64], classes []int, weights []float
 			}
 		}
 		var loss float64
-		if a, loss = c.minimise(a); loss < least {
-			least, best = loss, []float64{eps, a}
+		a, loss = c.minimise(a)
+		for turn := 0; shifted && turn < maxTurns; turn++ {
+			c.match(a)
+			last := loss
+			if a, loss = c.minimise(a); last-loss < 1e-7 {
+				break
+			}
+		}
+		if loss < least {
+			if least, best = loss, []float64{eps, a}; shifted {
+				best = append(best, c.shift...)
+			}
 		}
 	}
 	return best, nil
@@ -80,12 +101,47 @@ func logSoft(s, eps float64) float64 {
 	}
 }
 
-// calibrating is the log loss of softmax(a·z).
+// maxTurns bounds how often a and the shifts are found by turns.
+const maxTurns = 100
+
+// calibrating is the log loss of softmax(a·z + shift).
 type calibrating struct {
 	z       dense.Matrix[float64]
 	classes []int
 	weights []float64 // nil: 1
 	other   []float64 // target of the other classes of a row, by its class
+	shift   []float64 // of classes
+}
+
+// match moves the shifts towards those with which classes have the weight that targets say, where the loss is least: by
+// iterative scaling (Darroch & Ratcliff 1972, "Generalized iterative scaling for log-linear models").
+func (c *calibrating) match(a float64) {
+	k := len(c.shift)
+	want, have, p := make([]float64, k), make([]float64, k), make([]float64, k)
+	for i, y := range c.classes {
+		w, sum, top := 1.0, 0.0, math.Inf(-1)
+		if c.weights != nil {
+			w = c.weights[i]
+		}
+		for j, v := range c.z.Row(i) {
+			p[j] = a*v + c.shift[j]
+			top = max(top, p[j])
+		}
+		for j := range p {
+			p[j] = math.Exp(p[j] - top)
+			sum += p[j]
+		}
+		for j := range p {
+			have[j] += w * p[j] / sum
+			want[j] += w * c.other[y]
+		}
+		want[y] += w * (1 - float64(k)*c.other[y])
+	}
+	for j := range c.shift {
+		if have[j] > 0 && want[j] > 0 { // weights of 0 say nothing
+			c.shift[j] += math.Log(want[j] / have[j])
+		}
+	}
 }
 
 // minimise finds a between 2⁻¹⁰ and 2¹⁰, by Newton's method: the loss is convex in it.
@@ -117,16 +173,21 @@ func (c *calibrating) at(a float64) (loss, first, second float64) {
 	n := 0.0
 	for i, y := range c.classes {
 		z := c.z.Row(i)
-		top := slices.Max(z)
-		sum, mean, square, target := 0.0, 0.0, 0.0, 0.0
+		top := math.Inf(-1)
+		for j, v := range z {
+			top = max(top, a*v+c.shift[j])
+		}
+		// target and shift are the means of z and of the shifts that the targets of the row have.
+		sum, mean, square, target, shift := 0.0, 0.0, 0.0, 0.0, c.shift[y]
 		other := c.other[y]
 		for j, v := range z {
-			e := math.Exp(a * (v - top))
+			e := math.Exp(a*v + c.shift[j] - top)
 			sum += e
 			mean += e * v
 			square += e * v * v
 			if j != y {
 				target += other * (v - z[y])
+				shift += other * (c.shift[j] - c.shift[y])
 			}
 		}
 		target += z[y]
@@ -136,7 +197,7 @@ func (c *calibrating) at(a float64) (loss, first, second float64) {
 			w = c.weights[i]
 		}
 		n += w
-		loss += w * (math.Log(sum) + a*(top-target))
+		loss += w * (math.Log(sum) + top - a*target - shift)
 		first += w * (mean - target)
 		second += w * max(square/sum-mean*mean, 0)
 	}
@@ -152,6 +213,9 @@ func (m *Model) Calibrate(scores []float64) {
 	top := math.Inf(-1)
 	for k, s := range scores {
 		scores[k] = a * logSoft(s, eps)
+		if len(m.Calibration) > 2 {
+			scores[k] += m.Calibration[2+k]
+		}
 		top = max(top, scores[k])
 	}
 	sum := 0.0
@@ -176,12 +240,13 @@ func (m *Model) validateCalibration() error {
 	switch {
 	case m.Task != Classification || kind.softmax:
 		return fmt.Errorf("%s model of a %s with a calibration of scores: %w", m.Kind, m.Task, ErrSetup)
-	case len(m.Calibration) != 2:
-		return fmt.Errorf("calibration of %d numbers, want 2: %w", len(m.Calibration), dense.ErrShape)
+	case len(m.Calibration) != 2 && len(m.Calibration) != 2+m.Outputs:
+		return fmt.Errorf("calibration of %d numbers, want 2 or %d: %w", len(m.Calibration), 2+m.Outputs, dense.ErrShape)
 	}
-	for _, v := range m.Calibration {
-		if !(v > 0) || math.IsInf(v, 1) {
-			return fmt.Errorf("calibration %g, want a positive number: %w", v, ErrSetup)
+	for i, v := range m.Calibration {
+		if i < 2 && !(v > 0) || !dense.IsFinite(v) {
+			return fmt.Errorf("number %d of the calibration is %g, want a positive number, or any for a class: %w", i+1, v,
+				ErrSetup)
 		}
 	}
 	return nil

@@ -94,7 +94,8 @@ func TestCalibration(t *testing.T) {
 func TestCalibrationLoss(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
 	z := dense.New[float64](50, 3)
-	c := calibrating{z: z, classes: make([]int, 50), other: []float64{0.01, 0.02, 0.03}}
+	c := calibrating{z: z, classes: make([]int, 50), other: []float64{0.01, 0.02, 0.03},
+		shift: []float64{0.3, 0, -0.7}}
 	for i := range z.Data {
 		z.Data[i] = r.NormFloat64()
 	}
@@ -110,6 +111,19 @@ func TestCalibrationLoss(t *testing.T) {
 		if math.Abs((above-below)/(2*h)-first) > 1e-8*(1+l) || math.Abs((f1-f0)/(2*h)-second) > 1e-6 {
 			t.Errorf("a = %g: derivatives %g and %g, want %g and %g", a, first, second, (above-below)/(2*h),
 				(f1-f0)/(2*h))
+		}
+	}
+	for range 200 { // where classes have the weight of their targets the loss is least in every shift
+		c.match(1)
+	}
+	for k := range c.shift {
+		least, _, _ := c.at(1)
+		for _, d := range []float64{-0.01, 0.01} {
+			c.shift[k] += d
+			if l, _, _ := c.at(1); l < least+1e-7 {
+				t.Errorf("shift %d moved by %g: loss %.9g, %.9g before", k, d, l, least)
+			}
+			c.shift[k] -= d
 		}
 	}
 	sure := dense.MustFromRows([][]float64{{1, 0}, {0, 1}, {0.9, 0.1}, {0.2, 0.8}})

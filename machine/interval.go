@@ -184,19 +184,52 @@ func (l *lossSums) score(name string) Score {
 // ScoresOfModels are the scores of the rows of all parts, each of which one model predicted that was fitted by the same
 // procedure on other rows, as in cross-validation: what to expect of one more such model. Rows of a part share a model,
 // so intervals of rows alone are too short (Bates, Hastie & Tibshirani 2024, "Cross-validation: what does it estimate
-// and how well does it do it?", JASA 119, 1434–1445). What the scores of the parts differ by beyond the noise of their
-// rows is the spread of models, which the mean over parts shares and one more model has in full: Student's interval of
-// the parts with that variance added is taken where it is wider. Of fewer than four parts a spread is hardly known:
-// intervals are then those of rows. The evaluation is that of all rows.
+// and how well does it do it?", JASA 119, 1434–1445). Models differ by a variance σ², which the mean over K parts has
+// 1/K of and one more model in full: limits are those of rows with σ²(1 + 1/K) added. σ² is what the scores of parts
+// differ by beyond the noise of their rows, which few parts hardly tell, averaged with half of that noise as if other
+// parts had told that, four of them: fits of many tables do not differ by more. The quantile is Student's with as many
+// degrees of freedom, the normal one if there is one part only. The evaluation is that of all rows.
 func ScoresOfModels(parts []*Evaluation) (*Evaluation, []Score, error) {
-	return scoresOf(parts, fewParts)
+	return scoresOf(parts, func(s *Score, of *moments) {
+		k := float64(len(parts))
+		rows := (s.High - s.Low) / (2 * z95)
+		noise := k * rows * rows // of one part
+		spread, quantile := usualSpread*noise, z95
+		if of != nil && k > 1 {
+			df := usualParts + k - 1
+			spread = (usualParts*spread + (k-1)*max(of.m2/(k-1)-noise, 0)) / df
+			quantile = distuv.StudentsT{Sigma: 1, Nu: df}.Quantile(1 - outside/2)
+		}
+		widened := func(half float64) float64 {
+			return max(half, quantile*math.Sqrt(half*half/(z95*z95)+spread*(1+1/k)))
+		}
+		s.Low, s.High = s.Value-widened(s.Value-s.Low), s.Value+widened(s.High-s.Value)
+	})
 }
 
-// ScoresOfGroups is ScoresOfModels of parts that are whole groups of rows which resemble each other: rows of a group do
-// not tell how much groups differ, parts do, however few.
-func ScoresOfGroups(parts []*Evaluation) (*Evaluation, []Score, error) { return scoresOf(parts, 2) }
+const (
+	usualSpread = 0.5 // variance of models over that of the rows of a part
+	usualParts  = 4   // that it is as sure as
+)
 
-func scoresOf(parts []*Evaluation, few int) (*Evaluation, []Score, error) {
+// ScoresOfGroups is ScoresOfModels of parts that are whole groups of rows which resemble each other: rows of a group do
+// not tell how much groups differ, parts do, however few. The interval is Student's of the parts, where it is wider.
+func ScoresOfGroups(parts []*Evaluation) (*Evaluation, []Score, error) {
+	k := float64(len(parts))
+	return scoresOf(parts, func(s *Score, of *moments) {
+		if of == nil || k < 2 {
+			return
+		}
+		t := distuv.StudentsT{Sigma: 1, Nu: k - 1}.Quantile(1 - outside/2)
+		rows, parts := (s.High-s.Low)/(2*t), of.standardError() // compared at the same quantile
+		half := t * math.Sqrt(parts*parts+max(k*(parts*parts-rows*rows), 0))
+		s.Low, s.High = min(s.Low, s.Value-half), max(s.High, s.Value+half)
+	})
+}
+
+// scoresOf are the scores of all rows, with intervals that widen is to widen by what the scores of parts are; nil where
+// a part has none, as the R² of targets that are all equal.
+func scoresOf(parts []*Evaluation, widen func(s *Score, of *moments)) (*Evaluation, []Score, error) {
 	if len(parts) == 0 {
 		return nil, nil, fmt.Errorf("scores of no models: %w", ErrNoRows)
 	}
@@ -216,28 +249,18 @@ func scoresOf(parts []*Evaluation, few int) (*Evaluation, []Score, error) {
 		}
 	}
 	scores := all.Scores()
-	if len(parts) < few {
-		return all, scores, nil
-	}
-	k := float64(len(parts))
-	law := distuv.StudentsT{Sigma: 1, Nu: k - 1}
 	for i := range scores {
 		s := &scores[i]
-		m := by[key(*s)]
-		if m == nil || m.n < int64(len(parts)) { // a part whose targets are all equal has no R²
-			continue
+		of := by[key(*s)]
+		if of != nil && of.n < int64(len(parts)) {
+			of = nil
 		}
-		rows := (s.High - s.Low) / (2 * law.Quantile(1-outside/2)) // compared at the same quantile
-		parts := m.standardError()
-		models := max(k*(parts*parts-rows*rows), 0)
-		half := law.Quantile(1-outside/2) * math.Sqrt(parts*parts+models)
+		widen(s, of)
 		least, most := s.limits()
-		s.Low, s.High = max(min(s.Low, s.Value-half), least), min(max(s.High, s.Value+half), most)
+		s.Low, s.High = max(s.Low, least), min(s.High, most)
 	}
 	return all, scores, nil
 }
-
-const fewParts = 4
 
 // limits are those of the values that a score can have.
 func (s *Score) limits() (least, most float64) {

@@ -215,3 +215,61 @@ func TestPlainIntervalsDoNotCover(t *testing.T) {
 		}
 	}
 }
+
+// Intervals of cross-validation cover the score of one more model, where models differ by up to half of the noise that
+// the rows of a part have, of however many parts. Those of the rows alone, which leave the spread of models out, do not.
+func TestIntervalsCoverOneMoreModel(t *testing.T) {
+	const reps, rows, right, least = 300, 300, 0.85, 0.93
+	counts := []int{1, 2, 3, 5}
+	spreads := []float64{0, 0.25, 0.5}
+	bound := stattest.Bound(1e-3, 2*len(counts)*len(spreads))
+	for _, k := range counts {
+		for _, spread := range spreads {
+			r := rand.New(rand.NewPCG(uint64(k), uint64(100*spread)))
+			model := func() float64 { return right + math.Sqrt(spread*right*(1-right)/rows)*r.NormFloat64() }
+			covered, alone := map[string]int{}, 0
+			for range reps {
+				parts := make([]*Evaluation, k)
+				for j := range parts {
+					parts[j] = NewEvaluation(KindRidge, Classification, 2)
+					p := model()
+					pred, y := dense.New[float64](rows, 2), dense.New[float64](rows, 1)
+					for i := range rows {
+						c := i % 2
+						if y.Set(i, 0, float64(c)); r.Float64() >= p {
+							c = 1 - c
+						}
+						pred.Set(i, c, 1)
+					}
+					if err := parts[j].Add(y, pred, dense.Matrix[float64]{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				truth := model()
+				all, scores, err := ScoresOfModels(parts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, s := range scores[:2] { // accuracy and balanced accuracy, the same on average here
+					if s.Low <= truth && truth <= s.High {
+						covered[s.Name]++
+					}
+				}
+				if s := all.Scores()[0]; s.Low <= truth && truth <= s.High {
+					alone++
+				}
+			}
+			for name, n := range covered {
+				got := float64(n) / reps
+				t.Logf("%d parts, spread %.2f: %s %.3f, rows alone %.3f", k, spread, name, got, float64(alone)/reps)
+				if z := (got - least) / math.Sqrt(least*(1-least)/reps); z < -bound {
+					t.Errorf("%d parts, spread %.2f: the interval of %s covers %.3f", k, spread, name, got)
+				}
+			}
+			if got := float64(alone) / reps; k > 1 && spread == 0.5 &&
+				(got-least)/math.Sqrt(least*(1-least)/reps) > -bound {
+				t.Errorf("%d parts: intervals of rows alone cover %.3f: the test shows nothing", k, got)
+			}
+		}
+	}
+}

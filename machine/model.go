@@ -37,8 +37,9 @@ type Model struct {
 	LogScale []float64
 	Mass     []float64
 
-	// Calibration are the ε and a by which scores of classes become probabilities ([FitCalibration]); nil: they stay
-	// scores, unless the kind has probabilities.
+	// Calibration are the ε and a by which scores of classes become probabilities ([FitCalibration]), with weights of
+	// classes a number per class besides ([FitShiftedCalibration]); nil: they stay scores, unless the kind has
+	// probabilities.
 	Calibration []float64
 
 	// Residuals are what targets of rows that were held out differ by from their predictions, two rows per output: at

@@ -57,7 +57,7 @@ func (f *fit) chooseExact(s *sample, rows int64) (*decision, error) {
 		why = "as asked"
 	}
 	c.chosen(Choice{Name: "map", Value: MapExact, Given: f.o.Map != "", Why: why})
-	e := c.exactSearch(shuffled(s.len(), f.o.Seed), finalSizes(s.len())...)
+	e := c.exactSearch(c.order(), finalSizes(s.len())...)
 	e.at, e.final, e.open = f.start, true, f.kernelOpen()
 	c.planned = 20
 	f.progress(stageChoose, 0, c.planned)
@@ -131,7 +131,7 @@ type exactSearch struct {
 
 func (c *chooser) exactSearch(order []int, sizes ...int) *exactSearch {
 	return &exactSearch{c: c, order: order, sizes: sizes, tries: exactTries{ctx: c.f.ctx, task: c.f.task,
-		kind: c.f.o.kernelKind()}}
+		kind: c.f.o.kernelKind(), shifted: c.weighsClasses()}}
 }
 
 // finalSizes are those of the search of the settings of n rows: it ends where a few trials cost as much as the fit.
@@ -159,11 +159,15 @@ func shuffled(n int, seed uint64) []int {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int {
+	return hashed(order, seed)
+}
+
+// hashed are rows in that order.
+func hashed(rows []int, seed uint64) []int {
+	return slices.SortedFunc(slices.Values(rows), func(a, b int) int {
 		return cmp.Compare(rng.Mix64(seed^exactLabel^rng.Mix64(uint64(a))),
 			rng.Mix64(seed^exactLabel^rng.Mix64(uint64(b))))
 	})
-	return order
 }
 
 // picked are some rows of the sample.
@@ -181,11 +185,15 @@ func (s *sample) picked(rows []int) (x, y, t dense.Matrix[float64]) {
 // rows takes the first n rows of the order for what follows.
 func (e *exactSearch) rows(n int) error {
 	e.all = nil
-	x, y, t := e.c.s.picked(e.order[:n])
+	rows := e.order[:n]
+	if e.final && e.c.weighsClasses() { // those judged are the last
+		rows = hashed(rows, e.c.f.o.Seed)
+	}
+	x, y, t := e.c.s.picked(rows)
 	if e.weights != nil {
 		weigh(x, e.weights)
 	}
-	e.tries.parts, e.tries.roots = e.c.f.partsOf(e.c.s, e.order[:n]), e.c.s.roots(e.order[:n])
+	e.tries.parts, e.tries.roots = e.c.f.partsOf(e.c.s, rows), e.c.roots(rows)
 	return e.tries.reset(x, y, t)
 }
 

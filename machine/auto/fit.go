@@ -296,6 +296,9 @@ func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
 			} else {
 				m, err = f.fitExact(s)
 			}
+			if err == nil && f.decision.Exact && f.o.ClassWeights != nil && !f.deal.ordered() {
+				err = f.calibrateExact(m, s)
+			}
 			return f.decision.Rows, err
 		})
 		if err != nil {

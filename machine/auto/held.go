@@ -62,6 +62,13 @@ func (h *held) add(part int, y, pred dense.Matrix[float64], weights []float64) {
 	}
 }
 
+func (h *held) fitCalibration(scores dense.Matrix[float64], classes []int, weights []float64) ([]float64, error) {
+	if h.worth != nil {
+		return machine.FitShiftedCalibration(scores, classes, weights)
+	}
+	return machine.FitCalibration(scores, classes, weights)
+}
+
 func (h *held) row(i int) []float64 { return h.scores[i*h.width : (i+1)*h.width] }
 
 // calibration fits the rows that use says, or evenly spaced ones of them.
@@ -83,11 +90,11 @@ func (h *held) calibration(use func(i int) bool) ([]float64, error) {
 			weights[j] *= h.worth[classes[j]]
 		}
 	}
-	return machine.FitCalibration(scores, classes, weights)
+	return h.fitCalibration(scores, classes, weights)
 }
 
 // calibrate gives the model probabilities. Its scores are those of held rows whose probabilities were
-// calibrated by others, every second row by those between: two numbers fitted to the rows that they are judged by would
+// calibrated by others, every fifth row by those between: two numbers fitted to the rows that they are judged by would
 // be a little too good. evals are those of the scores by part, of all rows.
 func (f *fit) calibrate(m *machine.Model, h *held, evals []*machine.Evaluation) ([]*machine.Evaluation, error) {
 	if h == nil {
@@ -98,7 +105,7 @@ func (f *fit) calibrate(m *machine.Model, h *held, evals []*machine.Evaluation) 
 		return nil, fmt.Errorf("probabilities: %w", err)
 	}
 	judged, err := f.judged(m, h, len(evals))
-	if err != nil || h.step == 1 {
+	if err != nil || h.step == 1 || h.worth != nil { // which moves classes
 		return judged, err
 	}
 	// More rows than are kept: counts are of all of them.
@@ -112,13 +119,13 @@ func (f *fit) calibrate(m *machine.Model, h *held, evals []*machine.Evaluation) 
 
 // judged are the evaluations of rows with probabilities that the rows themselves did not calibrate.
 func (f *fit) judged(m *machine.Model, h *held, parts int) ([]*machine.Evaluation, error) {
-	halves := [2]*machine.Model{}
-	for k := range halves {
-		part, err := h.calibration(func(i int) bool { return i%2 != k })
+	fifths := [5]*machine.Model{}
+	for k := range fifths {
+		part, err := h.calibration(func(i int) bool { return i%len(fifths) != k || len(h.rows) == 1 })
 		if err != nil {
 			return nil, fmt.Errorf("probabilities: %w", err)
 		}
-		halves[k] = &machine.Model{Calibration: part}
+		fifths[k] = &machine.Model{Calibration: part}
 	}
 	out := make([]*machine.Evaluation, parts)
 	for k := range out {
@@ -130,7 +137,7 @@ func (f *fit) judged(m *machine.Model, h *held, parts int) ([]*machine.Evaluatio
 	p, y := dense.New[float64](1, h.width), dense.New[float64](1, 1)
 	for i, r := range h.rows {
 		copy(p.Row(0), h.row(i))
-		halves[i%2].Calibrate(p.Row(0))
+		fifths[i%len(fifths)].Calibrate(p.Row(0))
 		y.Set(0, 0, float64(r.class))
 		var weight []float64
 		if f.weights != nil {

@@ -2,6 +2,7 @@ package auto
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/randfeat/randfeat/data"
@@ -93,17 +94,21 @@ func TestRidgeProbabilities(t *testing.T) {
 	}
 }
 
-// Log loss is that of probabilities calibrated by other rows. Scores that are right in every second row and wrong in
-// those between tell nothing, and all rows together say so; a half is sure, and wrong about the other.
+// Log loss is that of probabilities calibrated by other rows. Scores that are wrong in every fifth row and right in
+// those between are right in 0.8, and all rows together say so; those between are sure, and wrong about the fifth.
 func TestCalibrationIsNotJudgedByItsRows(t *testing.T) {
 	const n = 400
 	h := &held{width: 2, step: 1}
 	pred, y := dense.New[float64](n, 2), dense.New[float64](n, 1)
 	for i := range n {
-		c := i / 2 % 2
+		c := i / 5 % 2
 		y.Set(i, 0, float64(c))
-		pred.Set(i, c^(i%2), 0.9)
-		pred.Set(i, 1-c^(i%2), 0.1)
+		said := c
+		if i%5 == 0 {
+			said = 1 - c
+		}
+		pred.Set(i, said, 0.9)
+		pred.Set(i, 1-said, 0.1)
 	}
 	h.add(0, y, pred, nil)
 	f := &fit{deal: newDealer(0, nil), task: machine.Classification, outputs: 2}
@@ -118,7 +123,7 @@ func TestCalibrationIsNotJudgedByItsRows(t *testing.T) {
 		own -= math.Log(pred.At(i, int(y.At(i, 0)))) / n
 	}
 	loss, _, _ := probabilityScores(&Report{Scores: parts[0].Scores()})
-	if own > math.Ln2+0.01 || loss.Value < 1 {
+	if own > 0.51 || loss.Value < 0.9 { // the entropy of 0.2 is 0.5004
 		t.Errorf("log loss %.3f of the rows that calibrate, stated %.3f", own, loss.Value)
 	}
 }
@@ -201,5 +206,33 @@ func TestIntervalsHoldNewRows(t *testing.T) {
 				t.Errorf("%s: %.3f of target %d lie in intervals of 90 %%", kind, share, k)
 			}
 		}
+	}
+}
+
+// Weights of rows do not move a model that interpolates; the border between classes has to be moved for them. Of the
+// settings, given here, the kernel is so narrow that most of a rare class, though far from all others, has scores below ½.
+func TestClassWeightsOfInterpolation(t *testing.T) {
+	table := func(n int, seed uint64) *numbers {
+		r := rand.New(rand.NewPCG(seed, 3))
+		s := &numbers{names: []string{"a", "b", "class"}}
+		for i := range n {
+			a, b, class := r.NormFloat64(), r.NormFloat64(), 0.0
+			if i%20 == 0 {
+				a, class = a+5, 1
+			}
+			s.rows = append(s.rows, []float64{a, b, class})
+		}
+		return s
+	}
+	recall := func(o Options) float64 {
+		o.Learn = data.LearnOptions{Targets: []string{"class"}, Task: data.Classification}
+		o.Map, o.Bandwidth, o.Lambda, o.Folds = MapExact, 0.2, 1e-3, 2
+		m, _ := mustFit(t, table(600, 1), o)
+		return evaluate(t, m, table(4000, 2))[1].Value
+	}
+	plain, weighted := recall(Options{}), recall(Options{ClassWeights: []float64{600.0 / 1140, 10}})
+	t.Logf("balanced accuracy %.3f, with weights %.3f", plain, weighted)
+	if weighted < plain+0.1 {
+		t.Errorf("balanced accuracy %.3f, with weights %.3f", plain, weighted)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 // nestedRows are enough for a score: folds beyond them are not scored, which would take as long as the fit again. Of
 // more than 5000 rows and 5 folds one is scored.
+// With weights of classes there must also be enough of every class.
 const nestedRows = 1000
 
 // nests reports whether the score is that of whole fits without a fold. A density of more rows than the sample has
@@ -36,7 +37,7 @@ func (f *fit) nested() error {
 	var parts []*machine.Evaluation // of the folds
 	done := int64(0)
 	for _, k := range f.scoredParts() {
-		if done >= nestedRows && !f.deal.grouped() {
+		if done >= nestedRows && !f.deal.grouped() && f.scoresClasses(parts) {
 			break
 		}
 		part, err := f.heldOut(k, len(parts))
@@ -53,6 +54,25 @@ func (f *fit) nested() error {
 	f.scored.evals = parts
 	f.report.ScoredOn = f.scoredOn(done, len(parts))
 	return nil
+}
+
+// nestedClass are enough rows of a class whose weight says that it counts.
+const nestedClass = 100
+
+// scoresClasses reports whether rows of all classes that were given weights are enough for scores of these.
+func (f *fit) scoresClasses(parts []*machine.Evaluation) bool {
+	if f.o.ClassWeights == nil {
+		return true
+	}
+	count := make([]int64, f.outputs)
+	for _, p := range parts {
+		for k, row := range p.Confusion() {
+			for _, n := range row {
+				count[k] += n
+			}
+		}
+	}
+	return slices.Min(count) >= nestedClass
 }
 
 // scoredParts are the parts to score, in order. Of stretches of time the last comes first: the fit before it is nearest

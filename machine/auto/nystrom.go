@@ -77,7 +77,7 @@ func (f *fit) chooseNystrom(s *sample, rows int64) (*decision, error) {
 
 // exactSettings are bandwidth and penalty of the exact kernel of some rows of the sample.
 func (c *chooser) exactSettings() (*exactSearch, error) {
-	e := c.exactSearch(shuffled(c.s.len(), c.f.o.Seed), finalSizes(c.s.len())...)
+	e := c.exactSearch(c.order(), finalSizes(c.s.len())...)
 	e.at, e.final, e.open = c.f.start, true, c.f.kernelOpen()
 	return e, e.search()
 }

@@ -42,7 +42,7 @@ func (f *fit) chooseScaling(s *sample) (*Choice, error) {
 		return nil, fmt.Errorf("widths of columns are fitted to a target, a density has none: use another scaling: %w",
 			machine.ErrSetup)
 	case f.o.Scaling == ScalingFitted:
-		order := shuffled(s.len(), f.o.Seed)
+		order := c.order()
 		w, at, err := c.fittedWeights(order[:min(len(order), widthRows)], f.fieldWeights(ScalingStandard, s))
 		if err != nil {
 			return nil, err
@@ -65,7 +65,7 @@ func (f *fit) chooseScaling(s *sample) (*Choice, error) {
 
 // tryScalings compares scalings on the first rows of an order; widths of columns are fitted to those that follow.
 func (c *chooser) tryScalings(ch *Choice) error {
-	f, order := c.f, shuffled(c.s.len(), c.f.o.Seed)
+	f, order := c.f, c.order()
 	judge := order[:min(len(order)/2, scalingRows)]
 	rest := order[len(judge):min(len(order), len(judge)+widthRows)]
 	var (

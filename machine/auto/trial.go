@@ -87,6 +87,8 @@ func (f *fit) metric() string {
 	switch {
 	case f.info.Bayesian:
 		return "log evidence per row"
+	case f.shifts():
+		return "out-of-fold log likelihood of weighted classes"
 	case f.task == machine.Classification:
 		return "out-of-fold accuracy"
 	case f.task == machine.Regression:
@@ -107,10 +109,12 @@ func (f *fit) shown(t trial, value float64, label string) Trial {
 	}
 	n := float64(len(t.loss))
 	out.Error = math.Sqrt(out.Error / (n * max(n-1, 1)))
-	switch f.task {
-	case machine.Classification:
+	switch {
+	case f.shifts():
+		out.Score = -loss
+	case f.task == machine.Classification:
 		out.Score = 1 - loss
-	case machine.Regression: // targets are standardised
+	case f.task == machine.Regression: // targets are standardised
 		out.Score, out.Error = 1-loss/float64(f.outputs), out.Error/float64(f.outputs)
 	}
 	return out

@@ -32,6 +32,7 @@ type exactTries struct {
 	work    []exactWork
 	parts   *exactParts
 	roots   []float64 // of the weights of rows; nil: none
+	shifted bool      // the border between classes will be moved: see judgeShifted
 }
 
 // exactWork is what one goroutine needs; k are kernels of bandwidth scale, 0: none.
@@ -177,6 +178,9 @@ func (e *exactTries) one(w int, at exactPoint) (trial, error) {
 		}
 	}
 	t := trial{spec: randfeat.Spec{Kernel: kernel.Kernel{Kind: e.kind, Scale: at.scale}}, lambda: at.lambda}
+	if e.shifted {
+		return t, e.judgeShifted(&t, work.loo)
+	}
 	judgeAll(e.task, &t, work.loo, e.y.RowRange(e.from, n), e.t.RowRange(e.from, n))
 	e.weigh(t.loss)
 	e.weigh(t.tie)
