@@ -5,6 +5,11 @@
 //
 //	pip install -r peers/requirements.txt
 //	go run ./accuracy -python python3 -data DIR -o accuracy.md
+//
+// How honest the scores of a fit are is another question, of many fits of few rows of a table, and of simulated ones:
+//
+//	go run ./accuracy -data DIR -intervals 1-40 > fits.jsonl
+//	go run ./accuracy -intervals-of fits.jsonl
 package main
 
 import (
@@ -42,7 +47,17 @@ func main() {
 	flag.IntVar(&c.threads, "threads", 1, "threads for ours and for the peers")
 	only := flag.String("only", "", "regular expression on the names of sets to run; the tables have all that were run")
 	parts := flag.String("parts", "", "regular expression on what to run: ours, peers, more, large, exact, auto")
+	intervals := flag.String("intervals", "", "instead: how often stated intervals hold what models reach on new rows, "+
+		"for the seeds of a range such as 1-20; a line of JSON per fit, of the cases that -only names")
+	table := flag.String("intervals-of", "", "instead: the table of a file of such lines")
 	flag.Parse()
+	if *intervals != "" || *table != "" {
+		if err := runCover(c.data, *intervals, *table, regexp.MustCompile(*only)); err != nil {
+			fmt.Fprintln(os.Stderr, "accuracy:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	c.only, c.parts = regexp.MustCompile(*only), regexp.MustCompile(*parts)
 	if err := run(c, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "accuracy:", err)
