@@ -308,7 +308,9 @@ func coverReport(b []byte) (string, error) {
 		}
 		fits[c.Case]++
 		for _, s := range c.Stated {
-			i := slices.IndexFunc(c.Reached, func(r machine.Score) bool { return r.Name == s.Name && r.Output == s.Output })
+			i := slices.IndexFunc(c.Reached, func(r machine.Score) bool {
+				return r.Name == s.Name && r.Output == s.Output
+			})
 			if i < 0 || math.IsNaN(s.Low) || math.IsNaN(s.High) {
 				continue
 			}
@@ -333,26 +335,28 @@ func coverReport(b []byte) (string, error) {
 		}
 	}
 	var out strings.Builder
-	out.WriteString("| table | fits | score | inside | new rows below | above | stated − reached | half width | noise of the new rows |\n")
+	out.WriteString("| table | fits | score | inside | new rows below | above | stated − reached | half width | " +
+		"noise of the new rows |\n")
 	out.WriteString("|---|---:|---|---:|---:|---:|---:|---:|---:|\n")
 	total := map[bool][2]int{} // by whether a case is simulated
 	for _, c := range coverCases() {
-		for _, name := range []string{"accuracy", "balanced accuracy", "ROC AUC", "log loss", "Brier", "RMSE", "R²", "MAE"} {
+		for _, name := range []string{"accuracy", "balanced accuracy", "ROC AUC", "log loss", "Brier", "RMSE", "R²",
+			"MAE"} {
 			t := counts[key{c.name, name}]
 			if t == nil {
 				continue
 			}
 			n := float64(t.n)
-			fmt.Fprintf(&out, "| %s | %d | %s | %d | %d | %d | %+.4f | %.4f | %.4f |\n", c.name, fits[c.name], name, t.inside,
-				t.below, t.above, t.z/n, t.width/n, t.noise/n)
+			fmt.Fprintf(&out, "| %s | %d | %s | %d | %d | %d | %+.4f | %.4f | %.4f |\n", c.name, fits[c.name], name,
+				t.inside, t.below, t.above, t.z/n, t.width/n, t.noise/n)
 			sum := total[c.simulate != nil]
 			total[c.simulate != nil] = [2]int{sum[0] + t.inside, sum[1] + t.n}
 		}
 	}
 	for _, sim := range []bool{false, true} {
 		if sum := total[sim]; sum[1] > 0 {
-			fmt.Fprintf(&out, "\n%s: %d of %d, %.3f.\n", map[bool]string{false: "Tables", true: "Simulated"}[sim], sum[0],
-				sum[1], float64(sum[0])/float64(sum[1]))
+			fmt.Fprintf(&out, "\n%s: %d of %d, %.3f.\n", map[bool]string{false: "Tables", true: "Simulated"}[sim],
+				sum[0], sum[1], float64(sum[0])/float64(sum[1]))
 		}
 	}
 	return out.String(), nil

@@ -361,7 +361,8 @@ func (f *evaluateFlags) density(r *EvaluateResult, m *machine.Model, src data.So
 	err = run.Each(src, kinds, predictRows, func(predictions, cells *data.Block) error {
 		score := predictions.Cols[0].Num
 		column := dense.Matrix[float64]{Rows: len(score), Cols: 1, Stride: 1, Data: score}
-		if err := e.AddWeighted(dense.Matrix[float64]{}, column, dense.Matrix[float64]{}, weights(len(score))); err != nil {
+		var none dense.Matrix[float64]
+		if err := e.AddWeighted(none, column, none, weights(len(score))); err != nil {
 			return err
 		}
 		if label >= 0 {
