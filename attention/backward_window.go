@@ -81,8 +81,8 @@ func (g *exactSums[T]) Item(w *backWorker[T], i int) error {
 	return nil
 }
 
-// exactGradients is the step that adds the gradients of the exact weights of a block of queries. Blocks share keys: what
-// each gives them is added in the order of blocks.
+// exactGradients is the step that adds the gradients of the exact weights of a block of queries. Blocks share keys:
+// what each gives them is added in the order of blocks.
 type exactGradients[T dense.Float] gang[T]
 
 func (g *exactGradients[T]) Item(w *backWorker[T], i int) error {
@@ -143,8 +143,8 @@ func (p *pass[T]) addDenominators(g, i0 int, den []T, scale []float64) {
 	}
 }
 
-// windowRows handles the exact weights of queries i0 to i1−1 on the keys of s: their denominators if summing, else their
-// gradients, those of keys in grads.
+// windowRows handles the exact weights of queries i0 to i1−1 on the keys of s: their denominators if summing, else
+// their gradients, those of keys in grads.
 func (w *backWorker[T]) windowRows(p *pass[T], s *stream[T], grads *blockGrads[T], i0, i1 int, summing bool) {
 	x, n := &w.win, i1-i0
 	x.prepare(s.m, w.tab)

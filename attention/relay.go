@@ -62,8 +62,8 @@ type relayJob[T dense.Float, W any] interface {
 	readPart(w *W, s *stream[T], k, segment, chunk int, mem *memory[T]) error
 	// ordered says that segments have to be read in their order.
 	ordered(k int) bool
-	// view and the blocks that read from it are of streams whose queries see all keys. It takes what it wants to keep of
-	// features f0 to f1−1, after begin; seen is known with the first.
+	// view and the blocks that read from it are of streams whose queries see all keys. It takes what it wants to keep
+	// of features f0 to f1−1, after begin; seen is known with the first.
 	begin(s *stream[T], k int)
 	view(w *W, s *stream[T], k int, v *view[T], seen int64, f0, f1 int)
 	blocks(s *stream[T], k int) int

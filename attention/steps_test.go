@@ -191,8 +191,8 @@ func TestRelaySchedule(t *testing.T) {
 	}
 }
 
-// scheduled hands out the items of a relay in order and returns their time and when the last ends. The items of stages of
-// the kind serial are one.
+// scheduled hands out the items of a relay in order and returns their time and when the last ends. The items of
+// stages of the kind serial are one.
 func scheduled[W any](r *relay[float32, W], job relayJob[float32, W], all []stream[float32], workers int, c costs,
 	serial int) (work, last float64) {
 	r.job, r.list = job, nil

@@ -241,7 +241,8 @@ func (m *Model) validateCalibration() error {
 	case m.Task != Classification || kind.softmax:
 		return fmt.Errorf("%s model of a %s with a calibration of scores: %w", m.Kind, m.Task, ErrSetup)
 	case len(m.Calibration) != 2 && len(m.Calibration) != 2+m.Outputs:
-		return fmt.Errorf("calibration of %d numbers, want 2 or %d: %w", len(m.Calibration), 2+m.Outputs, dense.ErrShape)
+		return fmt.Errorf("calibration of %d numbers, want 2 or %d: %w", len(m.Calibration), 2+m.Outputs,
+			dense.ErrShape)
 	}
 	for i, v := range m.Calibration {
 		if i < 2 && !(v > 0) || !dense.IsFinite(v) {

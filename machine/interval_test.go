@@ -217,7 +217,8 @@ func TestPlainIntervalsDoNotCover(t *testing.T) {
 }
 
 // Intervals of cross-validation cover the score of one more model, where models differ by up to half of the noise that
-// the rows of a part have, of however many parts. Those of the rows alone, which leave the spread of models out, do not.
+// the rows of a part have, of however many parts. Those of the rows alone, which leave the spread of models out, do
+// not.
 func TestIntervalsCoverOneMoreModel(t *testing.T) {
 	const reps, rows, right, least = 300, 300, 0.85, 0.93
 	counts := []int{1, 2, 3, 5}

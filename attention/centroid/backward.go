@@ -15,10 +15,10 @@ import (
 )
 
 // Backward sets dq, dk and dv to the gradients of Σ out⊙dout, where out is the result of Forward on q, k and v, with
-// the clusters, the weights of keys in their centroids and the choice of exact clusters held constant: they are what the
-// derivative is taken at, and change only at ties. A centroid passes its gradient on to its keys by their weights, the
-// mean of its values in equal parts. Causal attention needs Centres, from other data; its residual numbers of keys are
-// held constant too, but not what a query makes of them.
+// the clusters, the weights of keys in their centroids and the choice of exact clusters held constant: they are what
+// the derivative is taken at, and change only at ties. A centroid passes its gradient on to its keys by their
+// weights, the mean of its values in equal parts. Causal attention needs Centres, from other data; its residual
+// numbers of keys are held constant too, but not what a query makes of them.
 //
 // Blocks of queries are the work of different goroutines, and add to what they share in their order: the bits do not
 // depend on the number of these.

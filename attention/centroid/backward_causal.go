@@ -226,7 +226,8 @@ func unpacked[T dense.Float](p *kern.Panel[T]) dense.Matrix[T] {
 }
 
 // chunk handles the queries at positions [lo, hi). The keys [first, end) enter clusters in it.
-func (b *causalBack[T]) chunk(w *causalWorker[T], s *causalStream[T], grad *causalGrad[T], lo, hi int) (first, end int) {
+func (b *causalBack[T]) chunk(w *causalWorker[T], s *causalStream[T], grad *causalGrad[T],
+	lo, hi int) (first, end int) {
 	c, g, r := b.c, s.g, &w.reader
 	block := g.spec.block(true)
 	done := s.farEnd(floorTo(lo, block))

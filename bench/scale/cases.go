@@ -147,8 +147,8 @@ func integers() func() {
 	}
 }
 
-// products are those of attention's features, one after the other in the caches of a core, with nothing to wait for: what
-// the host gives to vector units.
+// products are those of attention's features, one after the other in the caches of a core, with nothing to wait for:
+// what the host gives to vector units.
 func products() func() {
 	const n = 128
 	tab := must(kern.Chosen[float32]())

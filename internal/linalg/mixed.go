@@ -29,9 +29,9 @@ const (
 // mixedShift is δ, what keeps the matrix in float32 positive: some roundings of as many numbers as a row has.
 func mixedShift(n int) float64 { return float64(n) * 0x1p-26 }
 
-// SolveDualMixed is SolveDual within mixedTolerance for a symmetric k of which all elements are there. It takes 4n² more
-// bytes and about half the time, and keeps k. A penalty smaller than least times the rounding errors of float32, or a
-// matrix that turns out too near to singular, is ErrNotPositive.
+// SolveDualMixed is SolveDual within mixedTolerance for a symmetric k of which all elements are there. It takes 4n²
+// more bytes and about half the time, and keeps k. A penalty smaller than least times the rounding errors of float32,
+// or a matrix that turns out too near to singular, is ErrNotPositive.
 func SolveDualMixed(k, y dense.Matrix[float64], lambda, least float64) (*Dual, error) {
 	n, outs := y.Rows, y.Cols
 	if k.Rows != n || k.Cols != n {

@@ -119,8 +119,8 @@ func (g *Group) serve(k *worker, w int) {
 	}
 }
 
-// looks is how often a watch looks before it asks the scheduler, some 20 µs: many watchers would fight for its lock, and
-// with processors that have nothing to do every question wakes one of them.
+// looks is how often a watch looks before it asks the scheduler, some 20 µs: many watchers would fight for its lock,
+// and with processors that have nothing to do every question wakes one of them.
 const looks = 8192
 
 // watch waits until done, but not longer than limit; it leaves the core to any goroutine that has work.

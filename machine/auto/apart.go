@@ -27,7 +27,8 @@ func (f *fit) decide(s *sample, n int64) error {
 	return err
 }
 
-// apartRows are outside a fold whose fit chooses for all: as many as a search looks at. A variable for tests with fewer.
+// apartRows are outside a fold whose fit chooses for all: as many as a search looks at. A variable for tests with
+// fewer.
 var apartRows = int64(lastRows)
 
 // choosesApart reports whether choices are made once, by the fit that is scored, on the rows outside its fold: a search
@@ -38,8 +39,8 @@ func (f *fit) choosesApart(n int64) bool {
 		(n <= int64(f.exactLimit()) || f.o.Features > maxFeatures) && n*int64(f.o.Folds-1) >= apartRows*int64(f.o.Folds)
 }
 
-// chooseApart takes the choices of the first fit that is scored. Its columns need not be those of all rows; widths go by
-// name. It reports whether they could be taken.
+// chooseApart takes the choices of the first fit that is scored. Its columns need not be those of all rows; widths go
+// by name. It reports whether they could be taken.
 func (f *fit) chooseApart(s *sample, n int64) (bool, error) {
 	sub, err := f.leaving(f.scoredParts()[0], n)
 	if err != nil {

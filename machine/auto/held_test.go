@@ -210,7 +210,8 @@ func TestIntervalsHoldNewRows(t *testing.T) {
 }
 
 // Weights of rows do not move a model that interpolates; the border between classes has to be moved for them. Of the
-// settings, given here, the kernel is so narrow that most of a rare class, though far from all others, has scores below ½.
+// settings, given here, the kernel is so narrow that most of a rare class, though far from all others, has scores
+// below ½.
 func TestClassWeightsOfInterpolation(t *testing.T) {
 	table := func(n int, seed uint64) *numbers {
 		r := rand.New(rand.NewPCG(seed, 3))

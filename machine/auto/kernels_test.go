@@ -104,8 +104,8 @@ func TestManyFeatures(t *testing.T) {
 		t.Errorf("RMSE %.3f, the exact kernel has %.3f", many, all)
 	}
 	t.Logf("RMSE %.4f, exact %.4f, %q", many, all, r.Notes)
-	// Passes are bounded where a poor preconditioner and no penalty keep iterations from their end, and the table itself
-	// is read four times a fit at most.
+	// Passes are bounded where a poor preconditioner and no penalty keep iterations from their end, and the table
+	// itself is read four times a fit at most.
 	largeSketch = 4
 	defer func() { largeSketch = 0 }()
 	src, steps := &counted{numbers: waves(100, 4)}, int64(0)

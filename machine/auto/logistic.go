@@ -145,14 +145,15 @@ func (f *fit) logisticLoss(s *sample, spec randfeat.Spec, lambda float64, folds 
 // step that was interrupted is done again, from the same numbers.
 func (f *fit) fitLogistic(rows machine.Rows) (*machine.Model, error) {
 	m, rep, err := machine.FitLogistic(f.setup(f.decision.Spec), f.checked(rows),
-		machine.LogisticOptions{Lambda: f.decision.Lambda, Start: f.logistic, Step: func(at *machine.LogisticState) error {
-			f.logistic = at
-			f.progress("steps", int64(at.Iterations), 0)
-			if err := f.ctx.Err(); err != nil {
-				return err
-			}
-			return f.save(false)
-		}})
+		machine.LogisticOptions{Lambda: f.decision.Lambda, Start: f.logistic,
+			Step: func(at *machine.LogisticState) error {
+				f.logistic = at
+				f.progress("steps", int64(at.Iterations), 0)
+				if err := f.ctx.Err(); err != nil {
+					return err
+				}
+				return f.save(false)
+			}})
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ const (
 	// whose widths tell nothing of more rows: kernels wider than the median distance, and λ below firstNoise, have
 	// priors of these deviations of their logarithms.
 	meanPrior, lambdaPrior = 1.0, 2.0
-	widest                 = 5.0 // of their logarithms, up and down: a column beyond it is out of the distance, or is all of it
+	widest                 = 5.0 // of logarithms, up and down: a column beyond is out of the distance, or all of it
 )
 
 // fittedWeights are the widths of largest marginal likelihood on some rows of the sample, from those given, with mean
