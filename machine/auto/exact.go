@@ -125,6 +125,7 @@ type exactSearch struct {
 	final   bool         // it is for the model, not for a choice before
 	open    bool         // other kernels are tried as well
 	kinds   []Trial      // that were
+	told    int          // rows that they were tried on
 	rival   exactPoint   // of the Gaussian kernel, where more rows are to tell whether another is better; zero: none
 	margins *marginTries // what is tried instead of least squares, if it is not nil
 }
@@ -224,6 +225,10 @@ func (e *exactSearch) search() error {
 	if o.Lambda > 0 {
 		e.at.lambda = o.Lambda
 	}
+	told := 0 // the size that tells kernels apart; 512 of many rows did not tell a rough one that is better by far
+	if len(e.order) >= 2*secondRows {
+		told = 1
+	}
 	for i := range e.sizes {
 		if i > 0 {
 			if err := e.rows(e.sizes[i]); err != nil {
@@ -239,15 +244,16 @@ func (e *exactSearch) search() error {
 		if !e.final || e.faultless() {
 			continue
 		}
-		if i == 0 && e.open {
+		if i != told {
+			continue
+		}
+		if e.open {
 			if err := e.tryKinds(); err != nil {
 				return err
 			}
 		}
-		if i == 0 && len(e.order) < 2*secondRows || i == 1 && len(e.order) >= 2*secondRows {
-			if more, err := e.narrower(); err != nil || more {
-				return err
-			}
+		if more, err := e.narrower(); err != nil || more {
+			return err
 		}
 	}
 	return nil

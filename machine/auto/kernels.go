@@ -26,39 +26,47 @@ func (c *chooser) took(e *exactSearch) {
 	ch := Choice{Name: "kernel", Value: e.tries.kind.String(), Trials: e.kinds,
 		Why: "none tried is better by more than a standard error"}
 	if e.tries.kind != kernel.Gaussian {
-		ch.Why = fmt.Sprintf("best %s of %d rows, and by more than a standard error", c.f.metric(), e.sizes[0])
+		ch.Why = fmt.Sprintf("best %s of %d rows, and by more than a standard error", c.f.metric(), e.told)
 	}
 	c.chosen(ch)
 }
 
-// tryKinds compares other kernels with the Gaussian one on the rows of the first size, at its settings and a few longer
-// bandwidths. matern32 is between all others and goes first: where it is no better, targets are smooth, and the rest is
-// not worth its time. Another kernel than the Gaussian one must be better by more than a standard error, of more rows
-// where there are some: rough kernels are best where rows are few. The climb goes on from where it was best.
+// laplaceColumns is the number of columns up to which the Laplace kernel is tried: its distances are no products, and
+// of wide rows take longer than all the rest.
+const laplaceColumns = 256
+
+// tryKinds compares other kernels with the Gaussian one on the rows at hand, at its settings and a few longer
+// bandwidths. matern32 is between all others of distances and goes first: where it is no better, targets are smooth
+// in them, and the other two are not worth their time. laplace, a product over columns, is not told by it. Another
+// kernel than the Gaussian one must be better by more than a standard error, of more rows where there are some: rough
+// kernels are best where rows are few. The climb goes on from where it was best.
 func (e *exactSearch) tryKinds() error {
 	i := best(e.all)
 	if i < 0 {
 		return nil
 	}
+	e.told = e.tries.x.Rows
 	smooth, all := e.all[i], e.all
 	top := smooth
 	e.kinds = append(e.kinds, e.c.f.shown(smooth, 0, kernel.Gaussian.String()))
+	rougher := true // a Matérn kernel is worth more trials if the first is better
 	for _, kind := range []kernel.Kind{kernel.Matern32, kernel.Matern52, kernel.Matern12, kernel.Laplace} {
+		if kind == kernel.Laplace && e.tries.x.Cols > laplaceColumns || kind != kernel.Laplace && !rougher {
+			continue
+		}
 		t, err := e.tryKind(kind, smooth)
 		if err != nil {
 			return err
 		}
-		if t.loss == nil || mean(t.compared()) >= mean(top.compared()) {
-			if kind == kernel.Matern32 {
-				break
-			}
-			continue
+		if t.loss != nil && (mean(t.compared()) < mean(top.compared()) || fewerErrors(top, t, 1)) {
+			top = t
+		} else if kind == kernel.Matern32 {
+			rougher = false
 		}
-		top = t
 	}
-	more := len(e.sizes) > 1
+	more := e.told < e.sizes[len(e.sizes)-1]
 	diff, se := gain(smooth.compared(), top.compared())
-	if !(diff > se || more && diff > 0) {
+	if !(diff > se || more && (diff > 0 || fewerErrors(smooth, top, 1)) || fewerErrors(smooth, top, surely)) {
 		e.all = all
 		return e.tries.take(kernel.Gaussian)
 	}
@@ -70,6 +78,14 @@ func (e *exactSearch) tryKinds() error {
 		return err
 	}
 	return e.climb()
+}
+
+// fewerErrors reports whether t is better than another trial by some standard errors of what counts. For classes that
+// is a count, and squares, which are less noisy, may say the opposite: they mind how far a kernel with a large
+// penalty is from 0 and 1.
+func fewerErrors(than, t trial, some float64) bool {
+	diff, se := gain(than.loss, t.loss)
+	return diff > some*se
 }
 
 // confirmKind goes back to the Gaussian kernel if another is not better on the present rows by more than a standard
@@ -92,7 +108,8 @@ func (e *exactSearch) confirmKind() error {
 	}
 	a, b := best(e.all), best(rough)
 	if a >= 0 && b >= 0 {
-		if diff, se := gain(e.all[a].compared(), rough[b].compared()); diff <= se {
+		diff, se := gain(e.all[a].compared(), rough[b].compared())
+		if diff <= se && !fewerErrors(e.all[a], rough[b], surely) {
 			return nil
 		}
 	}

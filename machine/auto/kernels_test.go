@@ -48,6 +48,32 @@ func TestKernelIsChosen(t *testing.T) {
 	}
 }
 
+// lattice has classes that depend on a sum of steps of three columns: squares of a Gaussian kernel with a large penalty
+// look as good on few rows, errors do not.
+func lattice(n int, seed uint64) *numbers {
+	r := rand.New(rand.NewPCG(seed, 5))
+	s := &numbers{names: []string{"a", "b", "c", "d", "e", "y"}}
+	for range n {
+		row := make([]float64, 6)
+		for j := range 5 {
+			row[j] = float64(r.IntN(8))
+		}
+		row[5] = float64((int(row[0])/3 + int(row[1])/3 + int(row[2])/3) % 3)
+		s.rows = append(s.rows, row)
+	}
+	return s
+}
+
+// The Laplace kernel, a product over columns, is found where kernels of distances are all alike.
+func TestLaplaceIsFound(t *testing.T) {
+	o := Options{Learn: data.LearnOptions{Targets: []string{"y"}, Task: data.Classification}, Folds: 1,
+		Scaling: ScalingStandard, Loss: LossSquares}
+	m, r := mustFit(t, lattice(2600, 1), o)
+	if ch := choice(t, r, "kernel"); ch.Value != kernel.Laplace.String() || m.Spec.Kernel.Kind != kernel.Laplace {
+		t.Errorf("lattice: %+v", ch)
+	}
+}
+
 // Every kernel can be asked for, with every map that a model may have.
 func TestKernelAsAsked(t *testing.T) {
 	for _, name := range Kernels() {
