@@ -313,7 +313,7 @@ func TestTableLearnsByUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := write(t, map[string]string{"1.csv": "a,x,k,y\n" + b.String(),
-		"2.csv": "y,a,x,k\n1,2,3.5,k\xe4se\n2,3,4.5,z\n",
+		"2.csv":    "y,a,x,k\n1,2,3.5,k\xe4se\n2,3,4.5,z\n",
 		"3.csv.gz": zipped.String(), "4.csv": "a,x,k,y\n1,2,3,4\n"})
 	table, err := open(t, data.Options{UnitBytes: 500}, dir)
 	if err != nil {
