@@ -20,6 +20,9 @@ func cpuTime() time.Duration {
 // Workers look around for linger after a call, and then cost nothing: pauses between calls take no time of any core.
 // What they may take is counted, in time of cores, not of clocks, which other processes would lengthen.
 func TestIdleWorkersSleep(t *testing.T) {
+	if testing.Short() {
+		t.Skip("time of cores, which the race detector multiplies")
+	}
 	const workers, calls, pause = 8, 20, 10 * time.Millisecond
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(workers))
 	var g Group
