@@ -99,7 +99,7 @@ func (l SelfAttention) embed(scope *model.Scope, q, k *Node) (*Node, *Node) {
 		return q, k
 	}
 	m := l.dark(scope, rows, q)
-	return multiply(q, m), multiply(k, m)
+	return Multiply(q, m), Multiply(k, m)
 }
 
 // output joins the heads.
@@ -227,8 +227,8 @@ func narrow(x []float64, dtype dtypes.DType, dims ...int) *tensors.Tensor {
 	return tensors.FromFlatDataAndDimensions(y, dims...)
 }
 
-// multiply is M·x of every head; heads of x that share keys share M.
-func multiply(x, m *Node) *Node {
+// Multiply is M·x of every head; heads of x that share keys share M.
+func Multiply(x, m *Node) *Node {
 	d := x.Shape().Dimensions
 	kv := m.Shape().Dimensions[0]
 	grouped := Reshape(x, d[0], kv, d[1]/kv*d[2], d[3])

@@ -17,6 +17,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/gomlx/layer"
 	"github.com/randfeat/randfeat/gomlx/rfx"
 	"github.com/randfeat/randfeat/kernel"
 )
@@ -157,7 +158,7 @@ func (n net) attend(l int, q, k, v *Node) Head {
 	specs, dark, err := split(m.Attention.Heads[l])
 	if err == nil && dark != nil {
 		w := n.weight(darkName(l))
-		q, k = multiply(q, w), multiply(k, w)
+		q, k = layer.Multiply(q, w), layer.Multiply(k, w)
 	}
 	var maps *rfx.Map
 	if err == nil {
@@ -169,14 +170,6 @@ func (n net) attend(l int, q, k, v *Node) Head {
 	a := rfx.Attention{Map: maps, Causal: m.Causal(), Window: m.Attention.Window, Sinks: m.Attention.Sinks}
 	h.Out = a.Forward(q, k, v, see)
 	return h
-}
-
-// multiply is M·x of every head; heads of x that share keys share M.
-func multiply(x, m *Node) *Node {
-	d := x.Shape().Dimensions
-	kv := m.Shape().Dimensions[0]
-	out := Einsum("bhld,hrd->bhlr", Reshape(x, d[0], kv, d[1]/kv*d[2], d[3]), m)
-	return Reshape(out, d[0], d[1], d[2], m.Shape().Dimensions[1])
 }
 
 // mask is the pairs that count in exact attention [batch, 1, queries, keys]; nil: all, or all before.

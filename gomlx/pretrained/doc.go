@@ -3,6 +3,6 @@
 // safetensors, tokenizer).
 //
 // [Load] checks every tensor against the architecture. [Model.Calibrate] fits the family of every head to the queries
-// and keys of a text, [Measure] says what that costs in accuracy, and [Model.Save] writes a folder that Load reads
-// again.
+// and keys of a text, [Model.Errors] and [Compare] say what that costs in accuracy, [Tuning] trains what was
+// converted, and [Model.Save] writes a folder that Load reads again.
 package pretrained
