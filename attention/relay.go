@@ -326,7 +326,7 @@ func (r *relay[T, W]) Item(w *W, i int) error {
 }
 
 // before lists the stages that a stage needs; those they need in turn are not repeated.
-func (r *relay[T, W]) before(st stage) (list [2]stage, n int) {
+func (r *relay[T, W]) before(st stage) (list [3]stage, n int) {
 	add := func(kind, wave int) {
 		if wave >= 0 {
 			list[n], n = stage{kind, wave}, n+1
@@ -350,6 +350,8 @@ func (r *relay[T, W]) before(st stage) (list [2]stage, n int) {
 		add(additions, k)
 	case reads:
 		if add(chains, k); causal {
+			// A stream of one segment has nothing to chain, and without parts nothing to sum.
+			add(additions, k)
 			add(plants, k)
 		} else {
 			add(viewings, k)
