@@ -280,7 +280,8 @@ func (r *relay[T, W]) count(kind int, v *wave) int {
 		}
 		return v.n
 	case chains:
-		if alone {
+		// A single segment has nothing before it but, sweeping back, the queries behind all keys.
+		if alone && !(s.causal && s.lenQ()+s.off > s.positions()) {
 			return 0
 		}
 		return s.featureBlocks()

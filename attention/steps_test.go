@@ -280,7 +280,7 @@ func TestRelayStops(t *testing.T) {
 
 // The same where queries stand before the first key, and behind the last one of the sweep that comes back.
 func TestMoreQueriesThanKeysHaveTheSameBits(t *testing.T) {
-	for _, keys := range []int{700} {
+	for _, keys := range []int{200, 700} {
 		t.Run(strconv.Itoa(keys), func(t *testing.T) { testMoreQueriesThanKeys(t, keys) })
 	}
 }
