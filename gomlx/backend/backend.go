@@ -54,10 +54,25 @@ func open(config string) (b compute.Backend, err error) {
 			b, err = nil, fmt.Errorf("%v", r)
 		}
 	}()
+	defer silence()()
 	if b, err = compute.NewWithConfig(config); err != nil {
 		return nil, err
 	}
 	return b, nil
+}
+
+// silence keeps standard output for results: the Go backend prints its settings there.
+func silence() (restore func()) {
+	was := os.Stdout
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		return func() {}
+	}
+	os.Stdout = null
+	return func() {
+		os.Stdout = was
+		null.Close()
+	}
 }
 
 func describe(b compute.Backend) string { return "backend " + b.Name() + ": " + b.Description() }

@@ -1,6 +1,8 @@
 package backend_test
 
 import (
+	"io"
+	"os"
 	"strings"
 	"testing"
 
@@ -29,5 +31,25 @@ func TestUnknownBackendIsAnError(t *testing.T) {
 		} else if !strings.Contains(err.Error(), config) {
 			t.Errorf("%s: %v does not name it", config, err)
 		}
+	}
+}
+
+// Standard output is for results.
+func TestOpenPrintsNothing(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := os.Stdout
+	os.Stdout = w
+	b, _, err := backend.Open("go")
+	os.Stdout = was
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Finalize()
+	if said, err := io.ReadAll(r); err != nil || len(said) > 0 {
+		t.Errorf("it prints %q, %v", said, err)
 	}
 }
