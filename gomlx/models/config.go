@@ -6,6 +6,7 @@ package models
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/gomlx/compute/dtypes"
@@ -158,4 +159,15 @@ func (c Config) Stateful() bool {
 		return false
 	}
 	return c.Kind == Decoder && c.Window == 0 && c.Sinks == 0
+}
+
+// Report puts a loss and an accuracy, means of an Outcome, into words.
+func (c Config) Report(loss, accuracy float64) string {
+	switch c.Kind {
+	case Classifier, ViT:
+		return fmt.Sprintf("loss %.4f, accuracy %.4f", loss, accuracy)
+	case Conformer:
+		return fmt.Sprintf("loss %.4f per token, token error rate %.4f", loss, 1-accuracy)
+	}
+	return fmt.Sprintf("loss %.4f, perplexity %.2f, accuracy %.4f", loss, math.Exp(loss), accuracy)
 }

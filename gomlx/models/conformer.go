@@ -16,6 +16,14 @@ import (
 // reach is how far a frame sees in the convolution of a Conformer block, on either side.
 const reach = 4
 
+// Hear are the logits of classes [batch, frames, classes], 0 the blank, of sound [batch, frames, features] and valid
+// frames [batch, frames].
+func (c Config) Hear(scope *model.Scope, sound, valid *Node) *Node {
+	c.Set(scope)
+	var points []Point
+	return c.hear(scope, sound, valid, &points)
+}
+
 // hear are the logits of letters [batch, frames, classes] of frames [batch, frames, features] of sound.
 func (c Config) hear(scope *model.Scope, sound, valid *Node, points *[]Point) *Node {
 	d := sound.Shape().Dimensions

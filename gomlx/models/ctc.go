@@ -10,13 +10,13 @@ import (
 // never is the logarithm of what cannot happen: finite, so that differences are.
 const never = -1e9
 
-// ctc are the log probabilities [batch, words] that rows of letters [batch, frames, letters] spell words [words,
-// letters], filled up by −1: sums over all ways to repeat letters and to put blanks, letter 0, between them (Graves et
-// al. 2006, eqs 6, 7). Frames that are not valid are passed over.
+// ctc are the log probabilities [batch] that rows of classes [batch, frames, classes] spell words [batch, letters],
+// filled up by −1: sums over all ways to repeat letters and to put blanks, class 0, between them (Graves et al. 2006,
+// eqs 6, 7). Frames that are not valid, of which there is none before one that is, are passed over.
 func ctc(logits, valid, words *Node) *Node {
 	g := logits.Graph()
-	d, n := logits.Shape().Dimensions, words.Shape().Dimensions
-	batch, frames, letters, count, longest := d[0], d[1], d[2], n[0], n[1]
+	d := logits.Shape().Dimensions
+	batch, frames, classes, longest := d[0], d[1], d[2], words.Shape().Dimensions[1]
 	top := StopGradient(ReduceAndKeep(logits, ReduceMax, -1))
 	logp := Sub(logits, top)
 	logp = Sub(logp, Log(ReduceAndKeep(Exp(logp), ReduceSum, -1)))
@@ -25,16 +25,10 @@ func ctc(logits, valid, words *Node) *Node {
 	size := 2*longest + 1
 	there := GreaterOrEqual(words, ZerosLike(words))
 	letter := Where(there, words, ZerosLike(words))
-	woven := Reshape(Stack([]*Node{ZerosLike(letter), letter}, -1), count, 2*longest)
-	states := Concatenate([]*Node{woven, Zeros(g, shapes.Make(words.DType(), count, 1))}, 1) // [words, states]
-	emit := Einsum("btc,wsc->btws", logp, OneHot(states, letters, dtypes.Float32))
+	woven := Reshape(Stack([]*Node{ZerosLike(letter), letter}, -1), batch, 2*longest)
+	states := Concatenate([]*Node{woven, Zeros(g, shapes.Make(words.DType(), batch, 1))}, 1) // [batch, states]
+	emit := Einsum("btc,bsc->bts", logp, OneHot(states, classes, dtypes.Float32))
 
-	shift := func(x *Node, by int) *Node { // states by positions further on
-		pads := make([]compute.PadAxis, x.Rank())
-		pads[x.Rank()-1] = compute.PadAxis{Start: by}
-		kept := SliceAxis(x, -1, AxisRangeFromStart(size-by))
-		return Pad(kept, Scalar(g, x.DType(), never), pads...)
-	}
 	// A letter may follow the one before it without a blank if it is another.
 	skip := make([]bool, size)
 	first := make([]float32, size)
@@ -44,29 +38,41 @@ func ctc(logits, valid, words *Node) *Node {
 			first[s] = 0
 		}
 	}
-	before := Concatenate([]*Node{Zeros(g, shapes.Make(states.DType(), count, 2)),
+	before := Concatenate([]*Node{Zeros(g, shapes.Make(states.DType(), batch, 2)),
 		SliceAxis(states, 1, AxisRangeFromStart(size-2))}, 1)
-	may := LogicalAnd(NotEqual(states, before), BroadcastToDims(Reshape(Const(g, skip), 1, size), count, size))
-	jump := Where(may, Zeros(g, shapes.Make(dtypes.Float32, count, size)),
-		FillScalar(g, shapes.Make(dtypes.Float32, count, size), never))
-	jump = ExpandAxes(jump, 0)
+	may := LogicalAnd(NotEqual(states, before), BroadcastToDims(Reshape(Const(g, skip), 1, size), batch, size))
+	jump := Where(may, Zeros(g, shapes.Make(dtypes.Float32, batch, size)),
+		FillScalar(g, shapes.Make(dtypes.Float32, batch, size), never))
 
-	at := func(t int) *Node { return Squeeze(SliceAxis(emit, 1, AxisElem(t)), 1) } // [batch, words, states]
-	alpha := Add(at(0), Reshape(Const(g, first), 1, 1, size))
+	at := func(t int) *Node { return Squeeze(SliceAxis(emit, 1, AxisElem(t)), 1) } // [batch, states]
+	alpha := Add(at(0), Reshape(Const(g, first), 1, size))
 	for t := 1; t < frames; t++ {
-		next := Add(logSum(alpha, shift(alpha, 1), Add(shift(alpha, 2), jump)), at(t))
-		on := Reshape(SliceAxis(valid, 1, AxisElem(t)), batch, 1, 1)
-		alpha = Where(BroadcastToDims(on, batch, count, size), next, alpha)
+		next := Add(logSum(alpha, later(alpha, 1, never), Add(later(alpha, 2, never), jump)), at(t))
+		alpha = Where(BroadcastToDims(SliceAxis(valid, 1, AxisElem(t)), batch, size), next, alpha)
 	}
 	// A word ends in its last letter or the blank behind it.
-	length := ReduceSum(ConvertDType(there, dtypes.Int32), 1) // [words]
-	state := Iota(g, shapes.Make(dtypes.Int32, count, size), 1)
-	last := BroadcastToDims(ExpandAxes(MulScalar(length, 2), -1), count, size)
+	state := Iota(g, shapes.Make(dtypes.Int32, batch, size), 1)
+	last := BroadcastToDims(MulScalar(lengths(words), 2), batch, size)
 	ends := LogicalOr(Equal(state, last), Equal(state, AddScalar(last, -1)))
-	ends = BroadcastToDims(ExpandAxes(ends, 0), batch, count, size)
 	alpha = Where(ends, alpha, FillScalar(g, alpha.Shape(), never))
 	most := StopGradient(ReduceAndKeep(alpha, ReduceMax, -1))
 	return Add(Squeeze(most, -1), Log(ReduceSum(Exp(Sub(alpha, most)), -1)))
+}
+
+// lengths are the numbers of letters [batch, 1] of words.
+func lengths(words *Node) *Node {
+	there := GreaterOrEqual(words, ZerosLike(words))
+	return ReduceAndKeep(ConvertDType(there, dtypes.Int32), ReduceSum, 1)
+}
+
+// later is x [batch, n] moved to later places of its last axis; what comes in front has one value.
+func later(x *Node, by int, value float64) *Node {
+	n := x.Shape().Dimensions[1]
+	if by >= n {
+		return FillScalar(x.Graph(), x.Shape(), value)
+	}
+	kept := SliceAxis(x, -1, AxisRangeFromStart(n-by))
+	return Pad(kept, Scalar(x.Graph(), x.DType(), value), compute.PadAxis{}, compute.PadAxis{Start: by})
 }
 
 // logSum is log Σ exp of nodes of one shape.
@@ -88,14 +94,59 @@ func logSum(x ...*Node) *Node {
 	return Add(top, Log(sum))
 }
 
-// spell is the outcome of words: the loss of the true one [batch] by CTC, right where it is the likeliest of all.
-func spell(logits, valid, words, labels *Node, points []Point) Outcome {
+// edits are the least numbers [batch, 1] of letters put in, left out or exchanged between words [batch, letters],
+// filled up by −1, and the likeliest class of every frame without repetitions and blanks. It goes through letters, all
+// frames at once: frames outnumber them.
+func edits(logits, valid, words *Node) *Node {
 	g := logits.Graph()
-	p := ctc(logits, valid, words)
-	on := ConvertDType(GreaterOrEqual(labels, ScalarZero(g, labels.DType())), dtypes.Float32)
-	safe := Max(labels, ZerosLike(labels))
-	own := ReduceSum(Mul(p, OneHot(safe, p.Shape().Dimensions[1], dtypes.Float32)), -1)
-	right := ConvertDType(Equal(ConvertDType(ArgMax(p, -1), labels.DType()), labels), dtypes.Float32)
-	return Outcome{Loss: ReduceAllSum(Mul(Neg(own), on)), Count: ReduceAllSum(on), Right: ReduceAllSum(Mul(right, on)),
+	d := logits.Shape().Dimensions
+	batch, frames, longest := d[0], d[1], words.Shape().Dimensions[1]
+	best := ConvertDType(ArgMax(logits, -1), dtypes.Float32) // [batch, frames]
+	heard := LogicalAnd(valid, LogicalAnd(NotEqual(best, ZerosLike(best)), NotEqual(best, later(best, 1, 0))))
+	// Column 0 is before the first frame.
+	best = Pad(best, Scalar(g, dtypes.Float32, 0), compute.PadAxis{}, compute.PadAxis{Start: 1})
+	one := Pad(ConvertDType(heard, dtypes.Float32), Scalar(g, dtypes.Float32, 0), compute.PadAxis{},
+		compute.PadAxis{Start: 1})
+	total := one // letters heard so far
+	for by := 1; by <= frames; by *= 2 {
+		total = Add(total, later(total, by, 0))
+	}
+	const far = 1e6
+	row := total // edits from what was heard so far to the first j letters
+	said := ConvertDType(words, dtypes.Float32)
+	rows := []*Node{row}
+	for j := range longest {
+		other := ConvertDType(NotEqual(best, BroadcastToDims(SliceAxis(said, 1, AxisElem(j)), batch, frames+1)),
+			dtypes.Float32)
+		// A frame at which nothing is heard stands for the one before it.
+		kept := Add(later(row, 1, far), Add(other, MulScalar(OneMinus(one), far)))
+		next := Sub(Min(AddScalar(row, 1), kept), total)
+		for by := 1; by <= frames; by *= 2 { // what was heard since is put in
+			next = Min(next, later(next, by, far))
+		}
+		row = Add(next, total)
+		rows = append(rows, row)
+	}
+	ends := Concatenate(mapNodes(rows, func(x *Node) *Node { return SliceAxis(x, 1, AxisElem(-1)) }), 1)
+	hot := OneHot(Squeeze(lengths(words), 1), longest+1, dtypes.Float32)
+	return ReduceAndKeep(Mul(ends, hot), ReduceSum, 1)
+}
+
+func mapNodes(in []*Node, f func(*Node) *Node) []*Node {
+	out := make([]*Node, len(in))
+	for i, x := range in {
+		out[i] = f(x)
+	}
+	return out
+}
+
+// spell is the outcome of words [batch, letters]: the loss by CTC, counted by letters, and as right what is left of
+// them after the edits: one minus the error rate of letters is the accuracy. A word of no letters is no prediction.
+func spell(logits, valid, words *Node, points []Point) Outcome {
+	n := ConvertDType(lengths(words), dtypes.Float32)
+	on := Squeeze(Sign(n), 1)
+	loss := ReduceAllSum(Mul(Neg(ctc(logits, valid, words)), on))
+	right := Sub(n, edits(StopGradient(logits), valid, words))
+	return Outcome{Loss: loss, Count: ReduceAllSum(n), Right: ReduceAllSum(Mul(Squeeze(right, 1), on)),
 		Points: append(points, Point{"logits", logits})}
 }

@@ -2,6 +2,7 @@ package models
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/gomlx/gomlx/core/graph"
@@ -18,23 +19,25 @@ func TestCTCEqualsEnumeration(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Finalize()
-	const frames, letters = 5, 3
-	words := []int32{1, -1, -1, 1, 1, -1, 1, 2, 1, 2, 1, -1, 2, 2, 2} // 2,2,2 needs two blanks: five frames
+	const frames, letters, longest = 5, 3, 3
+	list := []int32{1, -1, -1, 1, 1, -1, 1, 2, 1, 2, 1, -1, 2, 2, 2} // 2,2,2 needs two blanks: five frames
 	lengths := []int{5, 4}
+	const rows = 10 // every word with both numbers of frames
 	src := rng.Stream(3)
-	logits := make([]float64, 2*frames*letters)
+	logits := make([]float64, rows*frames*letters)
 	rng.Normals(logits, src)
-	narrow, valid := make([]float32, len(logits)), make([]bool, 2*frames)
+	narrow, valid := make([]float32, len(logits)), make([]bool, rows*frames)
 	for i, x := range logits {
 		narrow[i] = float32(x)
 	}
 	for i := range valid {
-		valid[i] = i%frames < lengths[i/frames]
+		valid[i] = i%frames < lengths[i/frames/5]
 	}
-	out, err := graph.CallOnceN(b,
-		func(in []*graph.Node) []*graph.Node { return []*graph.Node{ctc(in[0], in[1], in[2])} },
-		tensors.FromFlatDataAndDimensions(narrow, 2, frames, letters),
-		tensors.FromFlatDataAndDimensions(valid, 2, frames), tensors.FromFlatDataAndDimensions(words, 5, 3))
+	words := append(slices.Clone(list), list...)
+	out, err := graph.CallOnceN(b, func(in []*graph.Node) []*graph.Node {
+		return []*graph.Node{ctc(in[0], in[1], in[2])}
+	}, tensors.FromFlatDataAndDimensions(narrow, rows, frames, letters),
+		tensors.FromFlatDataAndDimensions(valid, rows, frames), tensors.FromFlatDataAndDimensions(words, rows, longest))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +56,7 @@ func TestCTCEqualsEnumeration(t *testing.T) {
 				p, spelled, last := 0.0, "", 0
 				for f, rest := 0, path; f < length; f, rest = f+1, rest/letters {
 					l := rest % letters
-					row := logits[(n*frames+f)*letters:][:letters]
+					row := logits[((n*5+w)*frames+f)*letters:][:letters]
 					p += row[l] - math.Log(math.Exp(row[0])+math.Exp(row[1])+math.Exp(row[2]))
 					if l != last && l != 0 {
 						spelled += string(rune('0' + l))
@@ -71,6 +74,71 @@ func TestCTCEqualsEnumeration(t *testing.T) {
 			if math.Abs(x-math.Log(sum)) > 1e-4 {
 				t.Errorf("sound %d, word %q: log probability %g, want %g", n, want, x, math.Log(sum))
 			}
+		}
+	}
+}
+
+// levenshtein is the textbook's table.
+func levenshtein(a, b []int32) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i, x := range a {
+		before := row[0]
+		row[0] = i + 1
+		for j, y := range b {
+			cost := before
+			if x != y {
+				cost++
+			}
+			before = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// The edits of a graph are those of what is heard to what is said, at every length of both.
+func TestEdits(t *testing.T) {
+	b, _, err := backend.Open("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Finalize()
+	const rows, frames, classes, longest = 200, 11, 4, 6
+	src := rng.Stream(5)
+	logits, valid := make([]float32, rows*frames*classes), make([]bool, rows*frames)
+	words, want := make([]int32, rows*longest), make([]int, rows)
+	for r := range rows {
+		var heard []int32
+		last, n := int32(0), 1+int(src.Uint64()%frames)
+		for f := range frames {
+			l := int32(src.Uint64() % classes)
+			logits[(r*frames+f)*classes+int(l)] = 1
+			if valid[r*frames+f] = f < n; f < n && l != last && l != 0 {
+				heard = append(heard, l)
+			}
+			last = l
+		}
+		letters := int(src.Uint64() % (longest + 1))
+		for j := range longest {
+			if words[r*longest+j] = -1; j < letters {
+				words[r*longest+j] = 1 + int32(src.Uint64()%(classes-1))
+			}
+		}
+		want[r] = levenshtein(heard, words[r*longest:][:letters])
+	}
+	out, err := graph.CallOnceN(b,
+		func(in []*graph.Node) []*graph.Node { return []*graph.Node{edits(in[0], in[1], in[2])} },
+		tensors.FromFlatDataAndDimensions(logits, rows, frames, classes),
+		tensors.FromFlatDataAndDimensions(valid, rows, frames), tensors.FromFlatDataAndDimensions(words, rows, longest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r, x := range tensors.MustCopyFlatData[float32](out[0]) {
+		if int(x) != want[r] {
+			t.Errorf("row %d: %g edits, want %d", r, x, want[r])
 		}
 	}
 }

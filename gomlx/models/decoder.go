@@ -13,8 +13,8 @@ import (
 //	masked      tokens with some hidden, the hidden ones and −1 elsewhere, valid [batch, length] bool
 //	classifier  tokens, labels [batch], valid
 //	vit         images [batch, side, side] in [0, 1], labels [batch]
-//	conformer   sound [batch, frames, features], words [words, letters] filled up by −1, the one that is said
-//	            [batch], valid [batch, frames] bool
+//	conformer   sound [batch, frames, features], what is said [batch, letters] filled up by −1, where class 0 is no
+//	            letter, valid [batch, frames] bool
 //	lstm        as decoder; for a sampled softmax also drawn tokens [samples], logarithms of the expected numbers of
 //	            draws of these, and of the tokens that follow [batch, length]
 //
@@ -31,7 +31,7 @@ func (c Config) Outcome(scope *model.Scope, batch []*Node) Outcome {
 	case Masked:
 		return Score(c.logits(scope, c.encode(scope, batch[0], batch[2], &points)), batch[1], points)
 	case Conformer:
-		return spell(c.hear(scope, batch[0], batch[3], &points), batch[3], batch[1], batch[2], points)
+		return spell(c.hear(scope, batch[0], batch[2], &points), batch[2], batch[1], points)
 	case LSTM:
 		return c.words(scope, batch)
 	case Classifier:

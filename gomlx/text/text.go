@@ -124,6 +124,15 @@ func (v *Vocabulary) Encode(text string) []int32 {
 	return out
 }
 
+// Line are the tokens of a text that is one line, without that of its end.
+func (v *Vocabulary) Line(text string) []int32 {
+	out := v.Encode(text)
+	if n := len(out); v.Kind == Words && n > 0 {
+		return out[:n-1]
+	}
+	return out
+}
+
 // Decode is the text of tokens. Numbers that are no tokens are an error.
 func (v *Vocabulary) Decode(tokens []int32) (string, error) {
 	var b strings.Builder

@@ -75,8 +75,8 @@ func (r Run) page(t *Trainer) error {
 		Figures                  []template.HTML
 	}{Title: fmt.Sprint(t.Model), Settings: string(settings), Figures: figures}
 	if n := len(all); n > 0 && all[n-1].Held != nil {
-		page.Summary = fmt.Sprintf("After %d steps the held-out loss is %.4f (perplexity %.2f, accuracy %.4f).",
-			all[n-1].Step, *all[n-1].Held, math.Exp(*all[n-1].Held), *all[n-1].Accuracy)
+		page.Summary = fmt.Sprintf("After %d steps, held out: %s.", all[n-1].Step,
+			report(t.Model, *all[n-1].Held, *all[n-1].Accuracy))
 	}
 	out, err := data.CreateAtomic(filepath.Join(r.Dir, PageFile))
 	if err != nil {

@@ -120,7 +120,7 @@ func (r Run) Do(ctx context.Context, t *Trainer) error {
 					return errors.Join(err, save())
 				}
 				m.Held, m.Accuracy, last = &e.Loss, &e.Accuracy, &e.Loss
-				says("step %d: held-out loss %.4f, perplexity %.2f, accuracy %.4f", n, e.Loss, math.Exp(e.Loss), e.Accuracy)
+				says("step %d: held out %s", n, report(t.Model, e.Loss, e.Accuracy))
 			}
 			if err := line.Encode(m); err != nil {
 				return errors.Join(err, save())
@@ -134,6 +134,16 @@ func (r Run) Do(ctx context.Context, t *Trainer) error {
 		}
 	}
 	return r.page(t)
+}
+
+// report puts numbers into the words of a task that has some.
+func report(task Task, loss, accuracy float64) string {
+	if r, ok := task.(interface {
+		Report(loss, accuracy float64) string
+	}); ok {
+		return r.Report(loss, accuracy)
+	}
+	return fmt.Sprintf("loss %.4f, perplexity %.2f, accuracy %.4f", loss, math.Exp(loss), accuracy)
 }
 
 // openMetrics keeps the lines up to a step: those of steps that a resumed run takes again are dropped.

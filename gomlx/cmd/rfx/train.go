@@ -26,7 +26,7 @@ type trainFlags struct {
 	backend, out, from string
 	data, dir          string
 	tokens             string
-	samples            int
+	samples, join      int
 	vocab, batch, held int
 	model              models.Config
 	config             train.Config
@@ -38,21 +38,22 @@ func (f *trainFlags) set(flags *flag.FlagSet) {
 	flags.StringVar(&f.backend, "backend", "", "go, xla:cuda, xla:cpu; empty: the fastest found")
 	flags.StringVar(&f.out, "out", "", "folder of the run: checkpoint, metrics and a page with curves; an interrupted run goes on from it")
 	flags.StringVar(&f.from, "from", "", "folder of a run whose parameters this one begins with (fine-tuning)")
-	flags.StringVar(&f.data, "data", "tinyshakespeare", "ptb, wikitext2, tinyshakespeare or a text file; CoLA, SST2, MRPC, RTE; mnist, fashion_mnist")
+	flags.StringVar(&f.data, "data", "tinyshakespeare", "ptb, wikitext2, tinyshakespeare or a text file; CoLA, SST2, MRPC, RTE; mnist, fashion_mnist; fsdd or a folder with "+corpus.TranscriptsFile)
 	flags.StringVar(&f.dir, "data-dir", os.Getenv("RANDFEAT_DATA"), "folder of the data sets")
-	flags.StringVar(&f.tokens, "tokens", "chars", "tokens of a text: chars, words, bpe")
+	flags.StringVar(&f.tokens, "tokens", "chars", "tokens of a text, or of what is said: chars, words, bpe")
 	flags.IntVar(&f.vocab, "vocab", 0, "tokens at most; 0: all chars, 10000 words, 2000 pieces")
 	flags.IntVar(&f.batch, "batch", 16, "sequences or images per batch")
 	flags.IntVar(&f.held, "held-batches", 20, "held-out batches per evaluation at most; 0: all")
-	flags.StringVar((*string)(&m.Kind), "model", string(models.Decoder), "decoder, masked, classifier, vit, lstm")
+	flags.StringVar((*string)(&m.Kind), "model", string(models.Decoder), "decoder, masked, classifier, vit, lstm, conformer")
 	flags.IntVar(&f.samples, "samples", 0, "tokens drawn per batch for the sampled softmax of an lstm; 0: softmax over all")
-	flags.IntVar(&m.Length, "length", 128, "tokens of a sequence")
+	flags.IntVar(&m.Length, "length", 128, "tokens of a sequence, frames of a sound")
+	flags.IntVar(&f.join, "join", 1, "recordings said one after the other, at most")
 	flags.IntVar(&m.Layers, "layers", 2, "blocks")
 	flags.IntVar(&m.Width, "width", 64, "width")
 	flags.IntVar(&m.Heads, "heads", 4, "heads")
 	flags.IntVar(&m.KVHeads, "kv-heads", 0, "key/value heads; 0: as heads")
 	flags.IntVar(&m.Hidden, "hidden", 0, "width of feed-forward layers; 0: four times the width")
-	flags.IntVar(&m.Side, "side", 28, "pixels of an image's side, a multiple of 28")
+	flags.IntVar(&m.Side, "side", 28, "pixels of an image's side, 28 or more")
 	flags.IntVar(&m.Patch, "patch", 4, "pixels of a patch's side")
 	flags.BoolVar(&m.Rotary, "rotary", false, "positions by rotation instead of learned ones")
 	flags.StringVar(&m.Attention, "attention", "exact", "exact, mean, random, lfk, or FAMILY[:COUPLING[:PROJECTIONS]], as oprf:simplex:64")
@@ -163,8 +164,11 @@ func (f *trainFlags) source() (train.Source, error) {
 		return corpus.NewImages(filepath.Join(f.dir, f.data), m.Side, f.batch, 0, f.held*f.batch)
 	}
 	m.Side, m.Patch = 0, 0
-	if m.Kind == models.Classifier {
+	switch m.Kind {
+	case models.Classifier:
 		return f.sentences()
+	case models.Conformer:
+		return f.sounds()
 	}
 	learn, held, err := f.texts()
 	if err != nil {
@@ -257,4 +261,53 @@ func (f *trainFlags) sentences() (train.Source, error) {
 		return out
 	}
 	return corpus.NewLabelled(items(learn), items(held), f.batch, f.model.Length, 2)
+}
+
+// sounds are recordings; the classes of the model are the blank and the tokens of what is said.
+func (f *trainFlags) sounds() (train.Source, error) {
+	read := func() ([]corpus.Recording, error) { return corpus.ReadRecordings(f.data) }
+	if f.data == "fsdd" {
+		read = func() ([]corpus.Recording, error) { return corpus.Digits(f.dir) }
+	} else if !strings.ContainsAny(f.data, "./\\") {
+		return nil, fmt.Errorf("-data %s: sounds are fsdd or a folder, ./%s, with %s", f.data, f.data, corpus.TranscriptsFile)
+	}
+	all, err := read()
+	if err != nil {
+		return nil, err
+	}
+	between := " "
+	if f.tokens == string(text.Chars) {
+		between = ""
+	}
+	var said []string
+	for _, r := range all {
+		if !r.Held {
+			said = append(said, r.Text)
+		}
+	}
+	learn := strings.Join(said, between)
+	v, err := f.vocabulary(learn)
+	if err != nil {
+		return nil, err
+	}
+	f.model.Vocab, f.model.Classes = 0, v.Size()+1
+	f.run.Extra["data"] = f.data + " " + fingerprint(learn)
+	var parts [2][]corpus.Utterance
+	for _, r := range all {
+		u := corpus.Utterance{Name: r.Name, Frames: r.Frames, Letters: v.Line(r.Text)}
+		for i := range u.Letters {
+			u.Letters[i]++ // 0 is the blank
+		}
+		i := 0
+		if r.Held {
+			i = 1
+		}
+		parts[i] = append(parts[i], u)
+	}
+	s, err := corpus.NewSounds(parts[0], parts[1], f.batch, f.model.Length, f.join, f.held)
+	if err != nil {
+		return nil, err
+	}
+	f.model.Frame = s.Width()
+	return s, nil
 }

@@ -1,0 +1,81 @@
+package train_test
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/randfeat/randfeat/gomlx/corpus"
+	"github.com/randfeat/randfeat/gomlx/models"
+	"github.com/randfeat/randfeat/gomlx/train"
+	"github.com/randfeat/randfeat/internal/rng"
+)
+
+// speech is words of one to three letters, of which each has a spectrum of its own, lasts two to four frames and is
+// heard through noise.
+func speech(n int, seed uint64) []corpus.Utterance {
+	const letters, features = 4, 8
+	spectra := make([]float64, letters*features)
+	rng.Normals(spectra, rng.Stream(1, 's'))
+	var all []corpus.Utterance
+	src := rng.Stream(seed, 'u')
+	for i := range n {
+		u := corpus.Utterance{Name: strconv.Itoa(i)}
+		u.Frames.Cols, u.Frames.Stride = features, features
+		frame := func(of []float64) {
+			noise := make([]float64, features)
+			rng.Normals(noise, src)
+			for j := range noise {
+				x := 0.4 * noise[j]
+				if of != nil {
+					x += 1.5 * of[j]
+				}
+				u.Frames.Data = append(u.Frames.Data, float32(x))
+			}
+			u.Frames.Rows++
+		}
+		frame(nil)
+		for range 1 + src.Uint64()%3 {
+			l := int(src.Uint64() % letters)
+			u.Letters = append(u.Letters, int32(l+1))
+			for range 2 + src.Uint64()%3 {
+				frame(spectra[l*features:][:features])
+			}
+			frame(nil)
+		}
+		all = append(all, u)
+	}
+	return all
+}
+
+// A Conformer learns to spell: most letters of words that it never heard are right, though nobody tells it when each
+// begins.
+func TestConformerLearns(t *testing.T) {
+	source, err := corpus.NewSounds(speech(200, 2), speech(32, 3), 8, 16, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"exact", "oprf:orthogonal:8"} {
+		m := models.Config{Kind: models.Conformer, Length: 16, Frame: source.Width(), Layers: 1, Width: 16, Heads: 2,
+			Hidden: 32, Classes: 5, Attention: kind}
+		c := train.Config{Steps: 40, Warmup: 5, Rate: 2e-2, Floor: 0.1, Clip: 1, Seed: 7}
+		r, err := train.New(open(), m, c, source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := r.Evaluate()
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps(t, r, c.Steps)
+		after, err := r.Evaluate()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+		t.Logf("%s: token error rate %.3f, then %.3f; loss %.3f, then %.3f", kind, 1-before.Accuracy, 1-after.Accuracy,
+			before.Loss, after.Loss)
+		if after.Accuracy < 0.8 || before.Accuracy > 0.3 || after.Count != before.Count {
+			t.Errorf("%s: token error rate %.3f, then %.3f", kind, 1-before.Accuracy, 1-after.Accuracy)
+		}
+	}
+}
