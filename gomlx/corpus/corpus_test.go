@@ -154,8 +154,15 @@ func TestImages(t *testing.T) {
 	if y := tensors.MustCopyFlatData[int32](b[1]); !slices.Equal(y, []int32{5, 6, -1}) {
 		t.Errorf("labels %v", y)
 	}
-	if _, err := corpus.NewImages(dir, 5, 3, 0, 0); !errors.Is(err, corpus.ErrData) {
-		t.Errorf("a side that is no multiple: %v", err)
+	if s, err = corpus.NewImages(dir, 3, 3, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	want = []float32{0, 0, 1, 0, 0, 1, 0.2, 0.2, 0.4}
+	if x := tensors.MustCopyFlatData[float32](s.HeldOut(0)[0]); !slices.Equal(x[:9], want) {
+		t.Errorf("pixels %v", x[:9])
+	}
+	if _, err := corpus.NewImages(dir, 1, 3, 0, 0); !errors.Is(err, corpus.ErrData) {
+		t.Errorf("a side that is too short: %v", err)
 	}
 	huge := append([]byte{0, 0, 8, 3}, bytes.Repeat([]byte{255}, 12)...)
 	for _, bad := range [][]byte{pixels[:20], {0, 0, 9, 3}, huge, nil} {

@@ -20,8 +20,8 @@ type Images struct {
 	own, side, batch   int // own: the side of the files
 }
 
-// NewImages reads a folder in the format of MNIST. Images are shown side×side, a multiple of their own 28: every pixel
-// becomes a square, so that one image has as many patches as wanted. Sets are cut to the first of so many, 0: all.
+// NewImages reads a folder in the format of MNIST. Images are shown side×side, at least their own 28: pixels are
+// repeated, so that one image has as many patches as wanted. Sets are cut to the first of so many, 0: all.
 func NewImages(dir string, side, batch, limit, test int) (*Images, error) {
 	s := &Images{side: side, batch: batch}
 	for _, part := range []struct {
@@ -47,8 +47,8 @@ func NewImages(dir string, side, batch, limit, test int) (*Images, error) {
 		}
 		*part.pixels, *part.labels = pixels[:n*d[1]*d[2]], labels[:n]
 	}
-	if side < s.own || side%s.own != 0 {
-		return nil, fmt.Errorf("%w: images of %d pixels shown with %d: take a multiple", ErrData, s.own, side)
+	if side < s.own {
+		return nil, fmt.Errorf("%w: images of %d pixels shown with %d: take as many or more", ErrData, s.own, side)
 	}
 	return s, nil
 }
@@ -111,7 +111,6 @@ func (s *Images) HeldOut(i int) train.Batch {
 
 func (s *Images) rows(pixels, labels []byte, at []int) train.Batch {
 	x, y := make([]float32, s.batch*s.side*s.side), make([]int32, s.batch)
-	zoom := s.side / s.own
 	for i, a := range at {
 		if a < 0 {
 			y[i] = -1
@@ -122,7 +121,7 @@ func (s *Images) rows(pixels, labels []byte, at []int) train.Batch {
 		out := x[i*s.side*s.side:][:s.side*s.side]
 		for r := range s.side {
 			for c := range s.side {
-				out[r*s.side+c] = float32(image[r/zoom*s.own+c/zoom]) / 255
+				out[r*s.side+c] = float32(image[r*s.own/s.side*s.own+c*s.own/s.side]) / 255
 			}
 		}
 	}

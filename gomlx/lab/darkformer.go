@@ -18,24 +18,24 @@ func (l *Lab) DarkFormer() error {
 	if err != nil {
 		return err
 	}
-	if l.Quick {
+	if l.Size == Quick {
 		learn, held = learn[:20000], held[:4000]
 	}
 	v, err := text.Learn(text.Chars, learn, 0)
 	if err != nil {
 		return err
 	}
-	m := models.Config{Kind: models.Decoder, Vocab: v.Size(), Length: l.pick(128, 32), Layers: l.pick(2, 1),
-		Width: l.pick(128, 16), Heads: l.pick(4, 2)}
-	source, err := corpus.NewStream(v.Encode(learn), v.Encode(held), l.pick(64, 4), m.Length, l.pick(8, 2))
+	m := models.Config{Kind: models.Decoder, Vocab: v.Size(), Length: l.pick(128, 64, 32), Layers: l.pick(2, 1, 1),
+		Width: l.pick(128, 64, 16), Heads: l.pick(4, 4, 2)}
+	source, err := corpus.NewStream(v.Encode(learn), v.Encode(held), l.pick(64, 16, 4), m.Length, l.pick(8, 16, 2))
 	if err != nil {
 		return err
 	}
 	d := &darkformer{Lab: l, m: m, source: source, base: newPromise()}
-	c := train.Config{Steps: l.pick(2500, 4), Warmup: l.pick(100, 1), Rate: 2e-3, Floor: 0.05, Decay: 0.01, Clip: 1,
-		Seed: 1}
+	c := train.Config{Steps: l.pick(2500, 800, 4), Warmup: l.pick(100, 50, 1), Rate: 2e-3, Floor: 0.05,
+		Decay: 0.01, Clip: 1, Seed: 1}
 	// One graph of features: M and the projections are trained or not, the numbers are those of any draw and of any A.
-	n := l.pick(32, 8)
+	n := l.pick(32, 16, 8)
 	oprf, simplex := fmt.Sprintf("oprf:orthogonal:%d", n), fmt.Sprintf("oprf:simplex:%d", n)
 	plain := fmt.Sprintf(`{"name":"oprf"}:orthogonal:%d`, n) // A = 0: positive features
 	still := func(g ...models.Group) []models.Group { return g }
@@ -78,7 +78,7 @@ func (d *darkformer) exact(c train.Config) error {
 	}
 	steps := d.affordable(time.Since(from) / time.Duration(c.Steps))
 	d.at = map[int]bool{steps / 6: true, steps / 3: true, 2 * steps / 3: true}
-	d.tune = train.Config{Steps: steps, Warmup: d.pick(20, 1), Rate: 5e-4, Floor: 0.1, Clip: 1}
+	d.tune = train.Config{Steps: steps, Warmup: d.pick(20, 10, 1), Rate: 5e-4, Floor: 0.1, Clip: 1}
 	base, err := s.t.Get()
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ type darkformer struct {
 
 // affordable is the number of steps of every fine-tuning, fewer where the time that is left asks for it.
 func (d *darkformer) affordable(step time.Duration) int {
-	steps := d.pick(600, 6)
+	steps := d.pick(600, 120, 6)
 	if d.Until.IsZero() {
 		return steps
 	}
@@ -167,7 +167,7 @@ func (d *darkformer) all(s *session, how method) error {
 // sweep is Figure 5: learning rates up to those where training breaks.
 func (d *darkformer) sweep(s *session, how method) error {
 	rates := []float64{1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2}
-	if d.Quick {
+	if d.Size == Quick {
 		rates = rates[:1]
 	}
 	c := d.tune

@@ -14,14 +14,14 @@ import (
 // fine-tunes it on small GLUE sets with other attention: Chefs' Table 2 in small.
 func (l *Lab) GLUE() error {
 	sets := []string{"SST2", "CoLA", "MRPC", "RTE"}
-	if l.Quick {
+	if l.Size == Quick {
 		sets = sets[:1]
 	}
 	learn, held, err := corpus.Texts(l.Data, "ptb")
 	if err != nil {
 		return err
 	}
-	if l.Quick {
+	if l.Size == Quick {
 		learn, held = learn[:20000], held[:5000]
 	}
 	type task struct{ train, held []corpus.Sentence }
@@ -33,7 +33,7 @@ func (l *Lab) GLUE() error {
 		if err != nil {
 			return err
 		}
-		if l.Quick {
+		if l.Size == Quick {
 			a, b = a[:40], b[:20]
 		}
 		tasks[name] = task{a, b}
@@ -41,20 +41,20 @@ func (l *Lab) GLUE() error {
 			all.WriteString(strings.ToLower(s.Text) + "\n")
 		}
 	}
-	v, err := text.Learn(text.Words, all.String(), l.pick(10000, 500))
+	v, err := text.Learn(text.Words, all.String(), l.pick(10000, 2000, 500))
 	if err != nil {
 		return err
 	}
 	mask := int32(v.Size())
-	m := models.Config{Kind: models.Masked, Vocab: v.Size() + 1, Length: l.pick(64, 16), Layers: l.pick(4, 1),
-		Width: l.pick(128, 16), Heads: l.pick(4, 2)}
-	masked, err := corpus.NewMasked(v.Encode(all.String()), v.Encode(held), l.pick(64, 4), m.Length, l.pick(10, 1),
-		mask, int32(m.Vocab))
+	m := models.Config{Kind: models.Masked, Vocab: v.Size() + 1, Length: l.pick(64, 32, 16), Layers: l.pick(4, 1, 1),
+		Width: l.pick(128, 64, 16), Heads: l.pick(4, 4, 2)}
+	masked, err := corpus.NewMasked(v.Encode(all.String()), v.Encode(held), l.pick(64, 16, 4), m.Length,
+		l.pick(10, 10, 1), mask, int32(m.Vocab))
 	if err != nil {
 		return err
 	}
-	c := train.Config{Steps: l.pick(3000, 3), Warmup: l.pick(100, 1), Rate: 1e-3, Floor: 0.05, Decay: 0.01, Clip: 1,
-		Seed: 1}
+	c := train.Config{Steps: l.pick(3000, 400, 3), Warmup: l.pick(100, 40, 1), Rate: 1e-3, Floor: 0.05,
+		Decay: 0.01, Clip: 1, Seed: 1}
 	m.Attention = "exact"
 	s, err := l.open(m, c, masked)
 	if err != nil {
@@ -77,14 +77,15 @@ func (l *Lab) GLUE() error {
 			}
 			return out
 		}
-		source, err := corpus.NewLabelled(items(tasks[name].train), items(tasks[name].held), l.pick(32, 4), m.Length, 2)
+		source, err := corpus.NewLabelled(items(tasks[name].train), items(tasks[name].held), l.pick(32, 16, 4),
+			m.Length, 2)
 		if err != nil {
 			return err
 		}
-		steps := l.pick(3*len(tasks[name].train)/32, 2)
+		steps := l.pick(3*len(tasks[name].train)/32, 120, 2)
 		tune := train.Config{Steps: steps, Warmup: max(1, steps/10), Rate: 3e-4, Floor: 0.05, Decay: 0.01, Clip: 1}
-		groups := encoderMethods(l.pick(32, 4))
-		if l.Quick {
+		groups := encoderMethods(l.pick(32, 16, 4))
+		if l.Size == Quick {
 			groups = groups[:2]
 		}
 		for _, group := range groups {

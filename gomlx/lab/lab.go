@@ -34,11 +34,21 @@ type Row struct {
 	Error      string  `json:"error,omitempty"`
 }
 
+// Size is how large the models of experiments are, and how long they are trained.
+type Size int
+
+// The sizes.
+const (
+	Full  Size = iota // for a GPU
+	Small             // for the Go backend: minutes on a core, smaller models, the same comparisons
+	Quick             // for tests: a few steps, the numbers mean nothing
+)
+
 // Lab runs experiments.
 type Lab struct {
 	Backend compute.Backend
-	Data    string    // folder of the data sets
-	Quick   bool      // sizes for a test on the Go backend: the numbers mean nothing
+	Data    string // folder of the data sets
+	Size    Size
 	Out     io.Writer // rows as lines of JSON
 	Log     io.Writer
 	Until   time.Time // no run begins after; zero: no limit
@@ -96,18 +106,14 @@ func (p *promise) wait() (map[string][]float32, error) {
 // ErrTime is returned when Until has passed.
 var ErrTime = errors.New("out of time")
 
-func (l *Lab) pick(full, quick int) int {
-	if l.Quick {
-		return quick
-	}
-	return full
-}
+// pick is the number for the size.
+func (l *Lab) pick(full, small, quick int) int { return [...]int{full, small, quick}[l.Size] }
 
 func (l *Lab) seeds() int {
 	if l.Seeds > 0 {
 		return l.Seeds
 	}
-	return l.pick(3, 2)
+	return l.pick(3, 3, 2)
 }
 
 func (l *Lab) write(r Row) error {

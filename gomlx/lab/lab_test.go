@@ -41,7 +41,7 @@ func TestQuick(t *testing.T) {
 				t.Skip(err)
 			}
 			var rows, out bytes.Buffer
-			if err := want.run(&lab.Lab{Backend: b, Data: data, Quick: true, Out: &rows}); err != nil {
+			if err := want.run(&lab.Lab{Backend: b, Data: data, Size: lab.Quick, Out: &rows}); err != nil {
 				t.Fatal(err)
 			}
 			for line := range strings.Lines(rows.String()) {

@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/randfeat/randfeat/gomlx/corpus"
@@ -30,19 +31,21 @@ func encoderMethods(m int) []shared {
 
 // ViT trains vision Transformers on a set of images from nothing and from one trained with exact attention.
 func (l *Lab) ViT(set string) error {
-	source, err := corpus.NewImages(filepath.Join(l.Data, set), 28, l.pick(128, 8), l.pick(0, 64), l.pick(2560, 16))
+	source, err := corpus.NewImages(filepath.Join(l.Data, set), 28, l.pick(128, 16, 8), l.pick(0, 0, 64),
+		l.pick(0, 1000, 16))
 	if err != nil {
 		return err
 	}
-	m := models.Config{Kind: models.ViT, Side: 28, Patch: l.pick(2, 7), Classes: 10, Layers: l.pick(2, 1),
-		Width: l.pick(64, 16), Heads: l.pick(4, 2), Hidden: l.pick(128, 16)}
+	m := models.Config{Kind: models.ViT, Side: 28, Patch: l.pick(2, 4, 7), Classes: 10, Layers: l.pick(2, 1, 1),
+		Width: l.pick(64, 32, 16), Heads: l.pick(4, 2, 2), Hidden: l.pick(128, 64, 16)}
 	name := "vit " + set
-	c := train.Config{Steps: l.pick(300, 2), Warmup: l.pick(30, 1), Rate: 2e-3, Floor: 0.05, Decay: 0.01, Clip: 1}
+	c := train.Config{Steps: l.pick(1500, 250, 2), Warmup: l.pick(100, 25, 1), Rate: 2e-3, Floor: 0.05, Decay: 0.01,
+		Clip: 1}
 	tune := c
-	tune.Steps, tune.Warmup, tune.Rate = l.pick(40, 2), l.pick(5, 1), 3e-4
+	tune.Steps, tune.Warmup, tune.Rate = l.pick(150, 50, 2), l.pick(10, 5, 1), 3e-4
 	base := newPromise()
 	var all []func() error
-	for _, group := range encoderMethods(l.pick(32, 4)) {
+	for _, group := range encoderMethods(l.pick(32, 16, 4)) {
 		all = append(all, func() error {
 			if group[0].attention == "exact" {
 				defer base.give(nil) // unless there are some
@@ -95,52 +98,79 @@ func (l *Lab) scratchAndTune(s *session, how method, name string, c, tune train.
 // Speed is training steps per second of a vision Transformer over the number of patches.
 func (l *Lab) Speed(set string) error {
 	type size struct{ side, patch int }
-	sizes := []size{{28, 2}, {28, 1}, {56, 1}}
-	if l.Quick {
-		sizes = []size{{28, 4}}
-	}
-	all := encoderMethods(l.pick(32, 4))
-	var compile []func() error
-	var measure []func() error
+	sizes := [...][]size{
+		{{28, 2}, {28, 1}, {48, 1}, {64, 1}}, {{28, 4}, {28, 2}, {28, 1}, {40, 1}}, {{28, 7}},
+	}[l.Size]
+	all := encoderMethods(l.pick(32, 32, 4))
 	for _, z := range sizes {
-		for _, how := range []method{all[0][0], all[1][0]} {
-			m := models.Config{Kind: models.ViT, Side: z.side, Patch: z.patch, Classes: 10, Layers: l.pick(2, 1),
+		if l.late() {
+			return ErrTime
+		}
+		source, err := corpus.NewImages(filepath.Join(l.Data, set), z.side, l.pick(16, 2, 2), 64, 16)
+		if err != nil {
+			return err
+		}
+		var methods []*timed
+		var compile []func() error
+		for _, how := range []method{all[0][0], all[1][0], all[3][0]} { // exact, features that are fitted, ReLU
+			m := models.Config{Kind: models.ViT, Side: z.side, Patch: z.patch, Classes: 10, Layers: l.pick(2, 1, 1),
 				Width: 64, Heads: 4, Hidden: 128, Attention: how.attention}
-			row := Row{Experiment: "vit " + set, Part: "speed", Method: how.name,
-				Patches: z.side * z.side / z.patch / z.patch}
-			var s *session
-			var failed error
+			x := &timed{row: Row{Experiment: "vit " + set, Part: "speed", Method: how.name,
+				Patches: z.side * z.side / z.patch / z.patch}}
+			methods = append(methods, x)
 			compile = append(compile, func() error {
-				source, err := corpus.NewImages(filepath.Join(l.Data, set), z.side, l.pick(16, 2), 64, 16)
-				if err != nil {
-					return err
-				}
-				s, failed = l.open(m, train.Config{Steps: 100, Rate: 1e-4}, source)
+				x.s, x.failed = l.open(m, train.Config{Steps: 1000, Rate: 1e-4}, source)
 				return nil
 			})
-			measure = append(measure, func() error { // alone
-				if failed != nil {
-					row.Error = failed.Error()
-					return l.write(row)
-				}
-				defer s.t.Close()
-				from, n := time.Now(), 0
-				for n < l.pick(50, 2) && time.Since(from) < 2*time.Second {
-					if _, err := s.t.Step(); err != nil {
-						return err
-					}
-					n++
-				}
-				row.PerSecond = float64(n) / time.Since(from).Seconds()
-				return l.write(row)
-			})
+		}
+		if err := l.together(compile...); err != nil {
+			return err
+		}
+		err = l.race(methods)
+		for _, x := range methods {
+			if x.failed == nil {
+				x.s.t.Close()
+			}
+		}
+		if err != nil {
+			return err
 		}
 	}
-	if err := l.together(compile...); err != nil {
-		return err
+	return nil
+}
+
+// timed is one method of Speed.
+type timed struct {
+	row    Row
+	s      *session
+	failed error
+	took   []float64 // seconds per step
+}
+
+// race takes steps of all methods in turn, so that what else a machine does meets all of them, and writes the medians.
+func (l *Lab) race(methods []*timed) error {
+	from := time.Now()
+	for n := 0; n < l.pick(50, 9, 2) && (n < 3 || time.Since(from) < 20*time.Second); n++ {
+		for _, x := range methods {
+			if x.failed != nil {
+				continue
+			}
+			began := time.Now()
+			if _, x.failed = x.s.t.Step(); x.failed != nil {
+				x.s.t.Close()
+				continue
+			}
+			x.took = append(x.took, time.Since(began).Seconds())
+		}
 	}
-	for _, f := range measure {
-		if err := f(); err != nil {
+	for _, x := range methods {
+		if x.failed != nil {
+			x.row.Error = x.failed.Error()
+		} else {
+			slices.Sort(x.took)
+			x.row.PerSecond = 1 / x.took[len(x.took)/2]
+		}
+		if err := l.write(x.row); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ func laboratory(args []string) error {
 	name := flags.String("backend", "", "go, xla:cuda, xla:cpu; empty: the fastest found")
 	dir := flags.String("data-dir", os.Getenv("RANDFEAT_DATA"), "folder of the data sets")
 	quick := flags.Bool("quick", false, "tiny sizes, to see that it works: the numbers mean nothing")
+	small := flags.Bool("small", false, "smaller models and fewer steps, for the Go backend")
 	limit := flags.Duration("limit", 0, "no run begins after so long; 0: no limit")
 	seeds := flags.Int("seeds", 0, "seeds; 0: 3")
 	parallel := flags.Bool("parallel", false, "compile and run graphs at the same time")
@@ -39,8 +40,14 @@ func laboratory(args []string) error {
 	}
 	defer b.Finalize()
 	fmt.Fprintln(os.Stderr, line)
-	l := &lab.Lab{Backend: b, Data: *dir, Quick: *quick, Out: os.Stdout, Log: os.Stderr, Seeds: *seeds,
+	l := &lab.Lab{Backend: b, Data: *dir, Out: os.Stdout, Log: os.Stderr, Seeds: *seeds,
 		Parallel: *parallel}
+	if *small {
+		l.Size = lab.Small
+	}
+	if *quick {
+		l.Size = lab.Quick
+	}
 	if *limit > 0 {
 		l.Until = time.Now().Add(*limit)
 	}

@@ -44,7 +44,8 @@ func (f *trainFlags) set(flags *flag.FlagSet) {
 	flags.IntVar(&f.vocab, "vocab", 0, "tokens at most; 0: all chars, 10000 words, 2000 pieces")
 	flags.IntVar(&f.batch, "batch", 16, "sequences or images per batch")
 	flags.IntVar(&f.held, "held-batches", 20, "held-out batches per evaluation at most; 0: all")
-	flags.StringVar((*string)(&m.Kind), "model", string(models.Decoder), "decoder, masked, classifier, vit, lstm, conformer")
+	flags.StringVar((*string)(&m.Kind), "model", string(models.Decoder),
+		"decoder, masked, classifier, vit, lstm, conformer")
 	flags.IntVar(&f.samples, "samples", 0, "tokens drawn per batch for the sampled softmax of an lstm; 0: softmax over all")
 	flags.IntVar(&m.Length, "length", 128, "tokens of a sequence, frames of a sound")
 	flags.IntVar(&f.join, "join", 1, "recordings said one after the other, at most")
@@ -269,7 +270,8 @@ func (f *trainFlags) sounds() (train.Source, error) {
 	if f.data == "fsdd" {
 		read = func() ([]corpus.Recording, error) { return corpus.Digits(f.dir) }
 	} else if !strings.ContainsAny(f.data, "./\\") {
-		return nil, fmt.Errorf("-data %s: sounds are fsdd or a folder, ./%s, with %s", f.data, f.data, corpus.TranscriptsFile)
+		return nil, fmt.Errorf("-data %s: sounds are fsdd or a folder, ./%s, with %s", f.data, f.data,
+			corpus.TranscriptsFile)
 	}
 	all, err := read()
 	if err != nil {
