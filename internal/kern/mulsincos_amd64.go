@@ -8,48 +8,59 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// fusedSinCos sets MulTSinCos for AVX-512. Largest errors of sine and cosine with f = 1, |t| ≤ 10⁵, in ulp
-// (mulsincos_test.go measures and bounds them): 1.54 in float32, over every 29th argument, 1.49 in float64.
+// fusedSinCos sets MulTSinCos. Largest errors of sine and cosine with f = 1, |t| ≤ 10⁵, in ulp (mulsincos_test.go
+// measures and bounds them): 1.54 in float32, over every 29th argument, 1.49 in float64. AVX-512 and AVX2 have the same
+// operations, and so the same bits.
 func (t *Table[T]) fusedSinCos(s shape) {
 	t.MulTSinCos = func(sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T) {
 		mulTSinCosTiled(s, sin, cos, x, w, bias, f)
 	}
 }
 
-// sinCosFactors are the coefficients of the kernel times f: f, −f/2, −f·C₃, those of the sine, those of the cosine. The
-// kernel's generator (_gen/mul) writes them, from the polynomials of _gen/approx.
-type sinCosFactors[T dense.Float] [15]T
+// sinCosFactors are the coefficients of the kernel times f: f, −f/2, −f·C₃, those of the sine, those of the cosine, each
+// alone for AVX-512 and as a vector for AVX2. The kernel's generator (_gen/mul) writes them, from the polynomials of
+// _gen/approx.
+type sinCosFactors[T dense.Float] struct {
+	f      T
+	kernel [15 * 4]uint64 // 15 of the vectors of AVX2
+}
 
-func (c *sinCosFactors[T]) set(f T) {
+func (c *sinCosFactors[T]) set(s shape, f T) {
 	from := coefficients32[:]
-	if unsafe.Sizeof(f) == 8 {
+	if s.size == 8 {
 		from = coefficients64[:]
 	}
-	for i, v := range from {
-		c[i] = T(v * float64(f))
+	copies := 1
+	if s.id == avx2F32 || s.id == avx2F64 {
+		copies = s.lanes
+	}
+	c.f = f
+	to := unsafe.Slice((*T)(unsafe.Pointer(&c.kernel)), copies*len(from))
+	for i := range to {
+		to[i] = T(from[i/copies] * float64(f))
 	}
 }
 
-// apply writes f·sin t and f·cos t; t may be sin or cos. Groups with a |t| > trigLimit go through the kernel with zeros
-// in the place of what is too large, which is then computed in Go: their neighbours get the bits they always get.
+// apply writes f·sin t and f·cos t; t may be sin or cos. Groups with a |t| > trigLimit, or NaN, go through the kernel
+// with zeros in its place, which is then computed in Go: its neighbours get the bits they always get.
 func (c *sinCosFactors[T]) apply(id target, sin, cos, t []T) {
 	sin, cos = sin[:len(t)], cos[:len(t)]
 	for len(t) > 0 {
-		n := c.kernel(id, sin, cos, t, min(len(t), callElements))
+		n := c.call(id, sin, cos, t, min(len(t), callElements))
 		if n == 0 {
 			var large [64]T // as many as the kernel looks at together
 			n = copy(large[:], t)
 			for i, v := range large[:n] {
-				if v > trigLimit || v < -trigLimit {
+				if !(v <= trigLimit && v >= -trigLimit) {
 					v = 0
 				}
 				sin[i] = v
 			}
-			c.kernel(id, sin, cos, sin, n)
+			c.call(id, sin, cos, sin, n)
 			for i, v := range large[:n] {
-				if v > trigLimit || v < -trigLimit {
+				if !(v <= trigLimit && v >= -trigLimit) {
 					s, k := sinCosLarge(float64(v))
-					sin[i], cos[i] = T(s*float64(c[0])), T(k*float64(c[0]))
+					sin[i], cos[i] = T(s*float64(c.f)), T(k*float64(c.f))
 				}
 			}
 		}
@@ -57,13 +68,18 @@ func (c *sinCosFactors[T]) apply(id target, sin, cos, t []T) {
 	}
 }
 
-// kernel is a switch and not a function value: through one, c would escape to the heap.
-func (c *sinCosFactors[T]) kernel(id target, sin, cos, t []T, n int) int {
-	s, k, a, f := data(sin), data(cos), data(t), data(c[:])
-	if id == avx512F32 {
+// call is a switch and not a function value: through one, c would escape to the heap.
+func (c *sinCosFactors[T]) call(id target, sin, cos, t []T, n int) int {
+	s, k, a, f := data(sin), data(cos), data(t), unsafe.Pointer(&c.kernel)
+	switch id {
+	case avx512F32:
 		return mulSinCosAVX512F32((*float32)(s), (*float32)(k), (*float32)(a), n, (*float32)(f))
+	case avx512F64:
+		return mulSinCosAVX512F64((*float64)(s), (*float64)(k), (*float64)(a), n, (*float64)(f))
+	case avx2F32:
+		return mulSinCosAVX2F32((*float32)(s), (*float32)(k), (*float32)(a), n, (*float32)(f))
 	}
-	return mulSinCosAVX512F64((*float64)(s), (*float64)(k), (*float64)(a), n, (*float64)(f))
+	return mulSinCosAVX2F64((*float64)(s), (*float64)(k), (*float64)(a), n, (*float64)(f))
 }
 
 // oscillationTile is the argument of the tiles that end with sine and cosine: tiles × rows rows of a and panels × 2
@@ -73,11 +89,11 @@ type oscillationTile struct {
 	a, b, sin, cos, init                    unsafe.Pointer
 	aRow, bPanel, sinRow, cosRow, initPanel uintptr
 	k, panels, tiles, rows                  int
-	masks                                   [2]uint64        // columns of the last panel
+	masks                                   [2]uintptr       // columns of the last panel
 	large                                   int              // set if a |t| > trigLimit was met
 	_                                       [4]uintptr       // scratch of the assembly
 	_                                       [8 * 2 * 64]byte // arguments of one tile
-	factors                                 [15]uint64       // a sinCosFactors
+	factors                                 [15 * 4]uint64   // of a sinCosFactors
 }
 
 // mulTSinCosTiled is MulTSinCos.
@@ -89,7 +105,7 @@ func mulTSinCosTiled[T dense.Float](s shape, sin, cos, x dense.Matrix[T], w *Pan
 	}
 	raceWrite(cos)
 	var c sinCosFactors[T]
-	c.set(f)
+	c.set(s, f)
 	if x.Rows == 1 || x.Cols > blockInputs || x.Cols == 0 {
 		// A single row is faster as a wide product, and many inputs need several passes.
 		for i := 0; i < x.Rows; i += oscillateRows {
@@ -107,14 +123,16 @@ func mulTSinCosTiled[T dense.Float](s shape, sin, cos, x dense.Matrix[T], w *Pan
 	width, size := s.width(), uintptr(s.size)
 	p := newMulT(s, sin, x, w, bias)
 	t := oscillationTile{aRow: p.aRow, bPanel: p.bPanel, sinRow: p.cRow, cosRow: uintptr(cos.Stride) * size,
-		initPanel: p.initPanel, k: p.d}
-	*(*sinCosFactors[T])(unsafe.Pointer(&t.factors)) = c
+		initPanel: p.initPanel, k: p.d, factors: c.kernel}
 	group := max(1, blockBytes/(p.d*width*s.size)) * width // columns
 	for j := 0; j < p.m; j += group {
 		cols := min(group, p.m-j)
 		t.panels = (cols + width - 1) / width
 		last := cols - (t.panels-1)*width
-		t.masks = [2]uint64{1<<min(last, s.lanes) - 1, 1<<max(last-s.lanes, 0) - 1}
+		t.masks = [2]uintptr{s.mask(min(last, s.lanes)), s.mask(max(last-s.lanes, 0))}
+		if last == width && s.id != avx512F32 && s.id != avx512F64 {
+			t.masks = [2]uintptr{} // AVX2 stores through masks only where it must
+		}
 		rows := max(s.rows, callWork/(p.d*cols)/s.rows*s.rows)
 		for i := 0; i < p.n; i += rows {
 			t.a = unsafe.Add(p.a, uintptr(i)*p.aRow)
@@ -155,10 +173,15 @@ func (t *oscillationTile) run(s shape, rows int) {
 }
 
 func (t *oscillationTile) call(id target) {
-	if id == avx512F32 {
+	switch id {
+	case avx512F32:
 		mulSinCosTileAVX512F32(t)
-	} else {
+	case avx512F64:
 		mulSinCosTileAVX512F64(t)
+	case avx2F32:
+		mulSinCosTileAVX2F32(t)
+	case avx2F64:
+		mulSinCosTileAVX2F64(t)
 	}
 }
 
@@ -197,3 +220,15 @@ func mulSinCosTileAVX512F32(t *oscillationTile)
 
 //go:noescape
 func mulSinCosTileAVX512F64(t *oscillationTile)
+
+//go:noescape
+func mulSinCosAVX2F32(sin, cos, t *float32, n int, factors *float32) (done int)
+
+//go:noescape
+func mulSinCosAVX2F64(sin, cos, t *float64, n int, factors *float64) (done int)
+
+//go:noescape
+func mulSinCosTileAVX2F32(t *oscillationTile)
+
+//go:noescape
+func mulSinCosTileAVX2F64(t *oscillationTile)

@@ -37,6 +37,8 @@ func targets() tables {
 		vectorAVX2(t32, t64)
 		t32.fusedExp(shapeAVX2F32)
 		t64.fusedExp(shapeAVX2F64)
+		t32.fusedSinCos(shapeAVX2F32)
+		t64.fusedSinCos(shapeAVX2F64)
 		t32.Structured, t64.Structured = 110, 110
 		t.f32, t.f64 = append(t.f32, t32), append(t.f64, t64)
 	}

@@ -1,6 +1,6 @@
 // Command mul generates the register tiles of the matrix products and the loops that measure the peak:
 // mul_avx512_amd64.s and mul_avx2_amd64.s; mulexp_avx512_amd64.s and mulexp_avx2_amd64.s have the tiles that end with
-// the exponential, mulsincos_avx512_amd64.s those that end with sine and cosine.
+// the exponential, mulsincos_avx512_amd64.s and mulsincos_avx2_amd64.s those that end with sine and cosine.
 //
 // One function per target and precision holds every tile shape, so that Go calls it directly: an indirect call
 // would move its argument to the heap. See tile in mul_tile.go for the argument.
@@ -99,7 +99,7 @@ func main() {
 	if err := emit.File(ye, "mulexp_avx2_amd64.s", "mul"); err != nil {
 		log.Fatal(err)
 	}
-	if err := sinCosFile(); err != nil {
+	if err := sinCosFiles(); err != nil {
 		log.Fatal(err)
 	}
 }
