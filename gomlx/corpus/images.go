@@ -96,6 +96,9 @@ func readIDX(file string) ([]byte, []int, error) {
 // Items implements train.Source.
 func (s *Images) Items() int { return s.batch }
 
+// Unit is what Items counts.
+func (s *Images) Unit() string { return "images" }
+
 // Held implements train.Source.
 func (s *Images) Held() int { return (len(s.testLabels) + s.batch - 1) / s.batch }
 

@@ -78,6 +78,9 @@ func NewLabelled(items, test []Item, batch, length, classes int) (*Labelled, err
 // Items implements train.Source.
 func (l *Labelled) Items() int { return l.batch }
 
+// Unit is what Items counts.
+func (l *Labelled) Unit() string { return "texts" }
+
 // Held implements train.Source.
 func (l *Labelled) Held() int { return (len(l.test) + l.batch - 1) / l.batch }
 

@@ -97,6 +97,9 @@ func (s *Sounds) Width() int { return s.train[0].Frames.Cols }
 // Items are the frames of a batch.
 func (s *Sounds) Items() int { return s.batch * s.length }
 
+// Unit is what Items counts.
+func (s *Sounds) Unit() string { return "frames" }
+
 // Held implements train.Source.
 func (s *Sounds) Held() int { return (len(s.held) + s.batch - 1) / s.batch }
 

@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"math"
 	"path/filepath"
+	"slices"
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/internal/figure"
@@ -29,14 +30,14 @@ pre { overflow-x: auto; font-size: 13px }
 </body></html>
 `))
 
-// page draws the metrics of a run.
+// page draws the metrics of a run, if there are any yet.
 func (r Run) page(t *Trainer) error {
 	all, err := ReadMetrics(filepath.Join(r.Dir, MetricsFile))
-	if err != nil {
+	if err != nil || len(all) == 0 {
 		return err
 	}
-	var loss, held, norm figure.Series
-	loss.Name, held.Name, norm.Name = "training", "held out", "gradient"
+	var loss, held, right, norm figure.Series
+	loss.Name, held.Name, right.Name, norm.Name = "training", "held out", "held out", "gradient"
 	point := func(s *figure.Series, step int, y float64) {
 		if !math.IsNaN(y) && !math.IsInf(y, 0) {
 			s.X, s.Y = append(s.X, float64(step)), append(s.Y, y)
@@ -46,20 +47,23 @@ func (r Run) page(t *Trainer) error {
 		point(&loss, m.Step, m.Loss)
 		if m.Held != nil {
 			point(&held, m.Step, *m.Held)
+			point(&right, m.Step, *m.Accuracy)
 		}
 		point(&norm, m.Step, m.Norm)
-	}
-	series := []figure.Series{loss}
-	if len(held.X) > 0 {
-		series = append(series, held)
 	}
 	steps := figure.Axis{Label: "steps"}
 	var figures []template.HTML
 	for _, f := range []*figure.Figure{
-		{Title: "Loss", X: steps, Y: figure.Axis{Label: "nats per prediction"}, Series: series},
-		{Title: "Norm of the gradient before clipping", X: steps, Y: figure.Axis{Label: "norm"},
+		{Title: "Loss", X: steps, Y: figure.Axis{Label: "nats per prediction", Log: wide(loss, held)},
+			Series: []figure.Series{loss, held}},
+		{Title: "Accuracy", X: steps, Y: figure.Axis{Label: "part that is right"}, Series: []figure.Series{right}},
+		{Title: "Norm of the gradient before clipping", X: steps, Y: figure.Axis{Label: "norm", Log: wide(norm)},
 			Series: []figure.Series{norm}},
 	} {
+		f.Series = slices.DeleteFunc(f.Series, func(s figure.Series) bool { return len(s.X) == 0 })
+		if len(f.Series) == 0 {
+			continue
+		}
 		var b bytes.Buffer
 		if err := f.WriteSVG(&b); err != nil {
 			return err
@@ -74,9 +78,14 @@ func (r Run) page(t *Trainer) error {
 		Title, Summary, Settings string
 		Figures                  []template.HTML
 	}{Title: fmt.Sprint(t.Model), Settings: string(settings), Figures: figures}
-	if n := len(all); n > 0 && all[n-1].Held != nil {
-		page.Summary = fmt.Sprintf("After %d steps, held out: %s.", all[n-1].Step,
-			report(t.Model, *all[n-1].Held, *all[n-1].Accuracy))
+	for _, m := range all {
+		if m.Held != nil {
+			page.Summary = fmt.Sprintf("After %d of %d steps, held out: %s.", m.Step, t.Config.Steps,
+				report(t.Model, *m.Held, *m.Accuracy))
+		}
+	}
+	if t.Done() < t.Config.Steps {
+		page.Summary += fmt.Sprintf(" The run stopped at step %d.", t.Done())
 	}
 	out, err := data.CreateAtomic(filepath.Join(r.Dir, PageFile))
 	if err != nil {
@@ -87,4 +96,15 @@ func (r Run) page(t *Trainer) error {
 		return err
 	}
 	return out.Commit()
+}
+
+// wide reports whether values differ so much that the small ones would not be seen.
+func wide(all ...figure.Series) bool {
+	low, high := math.Inf(1), 0.0
+	for _, s := range all {
+		for _, y := range s.Y {
+			low, high = min(low, y), max(high, y)
+		}
+	}
+	return low > 0 && high > 10*low
 }

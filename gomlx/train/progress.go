@@ -10,6 +10,7 @@ import (
 // progress is a bar on a terminal.
 type progress struct {
 	w            io.Writer
+	unit         string // of what a source counts
 	total, first int
 	from, shown  time.Time
 	width        int // of the last line
@@ -30,7 +31,7 @@ func (p *progress) show(n int, loss float64, held *float64, speed float64) {
 	if held != nil {
 		line += fmt.Sprintf("  held-out %.4f", *held)
 	}
-	line += fmt.Sprintf("  %s/s  %s left", thousands(speed), left)
+	line += fmt.Sprintf("  %s %s/s  %s left", thousands(speed), p.unit, left)
 	width := len([]rune(line))
 	fmt.Fprintf(p.w, "\r%s%s", line, strings.Repeat(" ", max(0, p.width-width)))
 	p.width = width

@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/randfeat/randfeat/gomlx/models"
 	"github.com/randfeat/randfeat/gomlx/train"
@@ -156,6 +160,55 @@ func TestOtherCheckpoint(t *testing.T) {
 	}
 	if err := same.Adopt(damaged); err == nil {
 		t.Error("a damaged file is taken")
+	}
+}
+
+// A run that diverges keeps the parameters before the step at fault, the metrics and the page, names the layer and the
+// step, and does so again when it goes on; a bar shows speed and time left.
+func TestDivergingRun(t *testing.T) {
+	m, c, run := resumable()
+	c.Accumulate, c.Clip, c.Rate, c.Warmup, c.Redraw, c.Fit = 1, 0, 1e30, 4, 0, 0 // finite for some steps
+	c.Steps, run.Log, run.Held, run.Save = 50, 1, 0, 0
+	var bar bytes.Buffer
+	run.Dir, run.Progress = t.TempDir(), &bar
+	var first string
+	for range 2 {
+		err := run.Do(context.Background(), trainer(t, m, c))
+		if !errors.Is(err, train.ErrDiverged) {
+			t.Fatalf("it says %v", err)
+		}
+		h, err2 := train.ReadHeader(filepath.Join(run.Dir, train.CheckpointFile))
+		if err2 != nil {
+			t.Fatal(err2)
+		}
+		if step := fmt.Sprintf("step %d: the ", h.Step); h.Step == 0 || !strings.Contains(err.Error(), step) {
+			t.Errorf("the checkpoint is of step %d, it says %v", h.Step, err)
+		}
+		if first == "" {
+			first = err.Error()
+		} else if err.Error() != first {
+			t.Errorf("it says %q, then %q", first, err)
+		}
+	}
+	store, _, err := train.Load(filepath.Join(run.Dir, train.CheckpointFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v := range store.IterVariables() {
+		for _, x := range tensors.MustCopyFlatData[float32](v.MustValue()) {
+			if x != x || math.IsInf(float64(x), 0) {
+				t.Fatalf("%s holds %g", v.Path(), x)
+			}
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(run.Dir, train.PageFile))
+	if err != nil || !strings.Contains(string(page), "The run stopped at step") {
+		t.Errorf("no page that says where it stopped: %v", err)
+	}
+	for _, word := range []string{"1/50", "tokens/s", " left"} {
+		if !strings.Contains(bar.String(), word) {
+			t.Errorf("the bar has no %q: %q", word, bar.String())
+		}
 	}
 }
 

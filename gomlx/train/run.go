@@ -83,7 +83,10 @@ func (r Run) Do(ctx context.Context, t *Trainer) error {
 	}
 	defer metrics.Close()
 	line := json.NewEncoder(metrics)
-	bar := progress{w: r.Progress, total: t.Config.Steps, first: t.Done(), from: time.Now()}
+	bar := progress{w: r.Progress, unit: "tokens", total: t.Config.Steps, first: t.Done(), from: time.Now()}
+	if s, ok := t.Source.(interface{ Unit() string }); ok {
+		bar.unit = s.Unit()
+	}
 	defer bar.end()
 	save := func() error { return t.Save(file, r.Extra) }
 	if t.Done() == 0 { // nothing is lost from the first moment on
@@ -97,12 +100,12 @@ func (r Run) Do(ctx context.Context, t *Trainer) error {
 	var last *float64
 	for t.Done() < t.Config.Steps {
 		if err := ctx.Err(); err != nil {
-			return errors.Join(fmt.Errorf("stopped at step %d of %d", t.Done(), t.Config.Steps), err, save())
+			return errors.Join(fmt.Errorf("stopped at step %d of %d", t.Done(), t.Config.Steps), err, save(), r.page(t))
 		}
 		rate := t.Config.rate(t.Done())
 		res, err := t.Step()
 		if errors.Is(err, ErrDiverged) {
-			return errors.Join(err, save())
+			return errors.Join(err, save(), r.page(t))
 		}
 		if err != nil { // the parameters may be lost in the middle of a step: those of the last checkpoint are not
 			return fmt.Errorf("%w; %s holds the last checkpoint", err, r.Dir)

@@ -116,8 +116,7 @@ func stepGraph(c Config, task Task, scope *model.Scope, in []*Node) *Node {
 	number := func(i int) *Node { return Squeeze(Slice(numbers, AxisElem(i))) }
 	o, loss, all, grads := gradients(task, scope, batch)
 	apply := GreaterThan(number(inApply), ScalarZero(g, dtypes.Float32))
-	// What layers keep of a batch they keep of those that are trained on.
-	kept(scope, g, func(was, now *Node) *Node { return Where(apply, now, was) })
+	held := kept(scope, g) // before there are variables of the optimizer
 
 	size := 0
 	var values, mask, decay []*Node
@@ -155,6 +154,9 @@ func stepGraph(c Config, task Task, scope *model.Scope, in []*Node) *Node {
 	}
 	norm := Sqrt(ReduceAllSum(Square(grad)))
 	do := LogicalAnd(apply, LogicalAnd(isFinite(norm), isFinite(loss)))
+	for _, v := range held { // what layers keep of a batch they keep of those that are trained on
+		v.SetNodeValue(Where(do, v.NodeValue(g), g.GetParameterByName(v.Path())))
+	}
 	clip := Min(Div(number(inClip), MaxScalar(norm, 1e-30)), ScalarOne(g, dtypes.Float32))
 	grad = Mul(grad, clip)
 	m, s := private("mean"), private("square")
@@ -180,7 +182,9 @@ func stepGraph(c Config, task Task, scope *model.Scope, in []*Node) *Node {
 // norms of gradients. It is compiled when it is needed.
 func faultGraph(task Task, scope *model.Scope, batch []*Node, found *[]string) *Node {
 	o, _, all, grads := gradients(task, scope, batch)
-	kept(scope, batch[0].Graph(), func(was, now *Node) *Node { return was })
+	for _, v := range kept(scope, batch[0].Graph()) {
+		v.SetNodeValue(batch[0].Graph().GetParameterByName(v.Path()))
+	}
 	var out []*Node
 	for _, p := range o.Points {
 		out = append(out, ReduceAllMax(Abs(ConvertDType(p.Node, dtypes.Float32))))
@@ -196,13 +200,14 @@ func faultGraph(task Task, scope *model.Scope, batch []*Node, found *[]string) *
 // optimizer is the scope of what is no parameter.
 const optimizer = "optimizer"
 
-// kept changes what layers keep of a batch.
-func kept(scope *model.Scope, g *Graph, change func(was, now *Node) *Node) {
+// kept are the variables where layers keep what they see of a batch.
+func kept(scope *model.Scope, g *Graph) (all []*model.Variable) {
 	for v := range scope.Store().IterVariables() {
 		if !v.Trainable && v.ChangedInGraph(g) {
-			v.SetNodeValue(change(g.GetParameterByName(v.Path()), v.NodeValue(g)))
+			all = append(all, v)
 		}
 	}
+	return all
 }
 
 func isFinite(x *Node) *Node { return LessThan(Abs(x), Infinity(x.Graph(), x.DType(), 1)) }

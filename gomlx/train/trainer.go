@@ -24,7 +24,7 @@ type Source interface {
 	Train(seed uint64, i int) Batch
 	Held() int // number of held-out batches
 	HeldOut(i int) Batch
-	Items() int // tokens or images of a batch
+	Items() int // tokens of a batch, or what Unit() string says where a source has it
 }
 
 // ErrDiverged is returned, wrapped with the step and the layer, when a number is not finite. The parameters are those
