@@ -46,6 +46,9 @@ type benchFlags struct {
 }
 
 func bench(args []string) error {
+	if len(args) > 0 && args[0] == "step" {
+		return stepBench(args[1:])
+	}
 	var f benchFlags
 	flags := flag.NewFlagSet("rfx bench", flag.ContinueOnError)
 	flags.StringVar(&f.backend, "backend", "", "go, xla:cuda, xla:cpu; empty: the fastest found")

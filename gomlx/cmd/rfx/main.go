@@ -1,6 +1,7 @@
 // Command rfx measures and trains attention with random features on GoMLX, and converts pretrained models to it.
 //
 //	rfx bench -lengths 1024,4096,16384
+//	rfx bench step -layers 12 -width 512 -lengths 4096,16384
 //	rfx train -data ptb -tokens words -attention oprf:simplex:64 -out run
 //	rfx generate -run run -prompt "the company"
 //	rfx convert MODEL_DIR -family oprf -window 32 -text calibration.txt -out converted
