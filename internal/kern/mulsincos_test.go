@@ -172,7 +172,7 @@ func checkMulTSinCos[T dense.Float](t *testing.T, tab *Table[T]) {
 			one := argumentsOf(tab, &q, arg.Row(i))
 			tab.MulTSinCos(wantSin.RowRange(i, i+1), wantCos.RowRange(i, i+1), one, &q, nil, f)
 		}
-		sin, cos := view(c.n, c.m, c.shift, c.pad, T(guard)), view(c.n, c.m, c.shift, c.pad, T(guard))
+		sin, cos := view(c.n, c.m, c.shift, c.pad, T(guard)), view(c.n, c.m, c.shift, c.pad+trial%3, T(guard))
 		tab.MulTSinCos(sin, cos, x, &p, bias, f)
 		what := fmt.Sprintf("%+v, f = %v", c, f)
 		checkSame(t, what+": sin", sin, wantSin)

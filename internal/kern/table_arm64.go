@@ -21,6 +21,8 @@ func neon[T dense.Float]() *Table[T] {
 	t.MulT = mulTNEON[T]
 	t.TMul = tMulNEON[T]
 	t.Product = productNEON[T]
+	t.MulTExp = mulTExpNEON[T]
+	t.MulTSinCos = mulTSinCosNEON[T]
 	t.Exp = expNEON[T]
 	t.Exp2 = exp2NEON[T]
 	t.Log = logNEON[T]

@@ -108,14 +108,46 @@ func (a *asm) zeroCompare(op string, d, n int) {
 	a.word(code|uint32(n<<5|d), "%s V%d.%s, V%d.%s, #0.0", op, d, a.armArr(), n, a.armArr())
 }
 
-// fmlaElem is d += n·m[lane].
-func (a *asm) fmlaElem(d, n, m, lane int) {
+// byElement has the base codes of operations with one element of the last operand.
+var byElement = map[string]uint32{"FMLA": 0x4F801000, "FMLS": 0x4F805000, "FMUL": 0x4F809000}
+
+// elem3 is d = n op m[lane] (FMLA and FMLS: d ±= n·m[lane]).
+func (a *asm) elem3(op string, d, n, m, lane int) {
+	code, ok := byElement[op]
+	if !ok {
+		panic(op)
+	}
+	code |= uint32(m<<16 | n<<5 | d)
 	if a.f32() {
-		code := uint32(0x4F801000) | uint32(lane&1)<<21 | uint32(lane>>1)<<11
-		a.word(code|uint32(m<<16|n<<5|d), "FMLA V%d.4S, V%d.4S, V%d.S[%d]", d, n, m, lane)
+		code |= uint32(lane&1)<<21 | uint32(lane>>1)<<11
+		a.word(code, "%s V%d.4S, V%d.4S, V%d.S[%d]", op, d, n, m, lane)
 		return
 	}
-	a.word(0x4FC01000|uint32(lane)<<11|uint32(m<<16|n<<5|d), "FMLA V%d.2D, V%d.2D, V%d.D[%d]", d, n, m, lane)
+	a.word(code|1<<22|uint32(lane)<<11, "%s V%d.2D, V%d.2D, V%d.D[%d]", op, d, n, m, lane)
+}
+
+// konst is a constant: all of register reg, or one lane of it where registers are few.
+type konst struct{ reg, lane int }
+
+// whole is the constant that fills a register.
+func whole(reg int) konst { return konst{reg, -1} }
+
+// by is d = n op k.
+func (a *asm) by(op string, d, n int, k konst) {
+	if k.lane < 0 {
+		a.op3(op, d, n, k.reg)
+	} else {
+		a.elem3(op, d, n, k.reg, k.lane)
+	}
+}
+
+// set fills d with k.
+func (a *asm) set(d int, k konst) {
+	if k.lane < 0 {
+		a.mov(d, k.reg)
+	} else {
+		a.p("VDUP V%d.%s[%d], V%d.%s", k.reg, a.arr()[:1], k.lane, d, a.arr())
+	}
 }
 
 // sshr is the arithmetic shift d = n >> by.

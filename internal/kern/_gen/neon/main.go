@@ -27,6 +27,7 @@ func main() {
 		emit func(a *asm)
 	}{
 		{"mul_neon_arm64.s", emitMul},
+		{"mulfused_neon_arm64.s", emitFused},
 		{"math_neon_arm64.s", emitMath},
 		{"vector_neon_arm64.s", emitVector},
 		{"fwht_neon_arm64.s", emitFWHT},

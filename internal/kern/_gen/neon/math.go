@@ -69,17 +69,26 @@ func each(n int, f func(i int)) {
 	}
 }
 
-// polynomial emits p_i = ((c₀·v_i + c₁)·v_i + …) with c in registers first…last, by Horner's rule. tmp_i is scratch.
-// It returns the register base that holds the result.
-func polynomial(a *asm, n, p, tmp, v, first, last int) int {
-	each(n, func(i int) { a.mov(p+i, first+1) })
-	each(n, func(i int) { a.op3("FMLA", p+i, v+i, first) })
-	for c := first + 2; c <= last; c++ {
-		each(n, func(i int) { a.mov(tmp+i, c) })
+// polynomial emits p_i = ((c₀·v_i + c₁)·v_i + …) by Horner's rule. tmp_i is scratch. It returns the register base that
+// holds the result.
+func polynomial(a *asm, n, p, tmp, v int, c []konst) int {
+	each(n, func(i int) { a.set(p+i, c[1]) })
+	each(n, func(i int) { a.by("FMLA", p+i, v+i, c[0]) })
+	for _, c := range c[2:] {
+		each(n, func(i int) { a.set(tmp+i, c) })
 		each(n, func(i int) { a.op3("FMLA", tmp+i, v+i, p+i) })
 		p, tmp = tmp, p
 	}
 	return p
+}
+
+// wholes are the constants in registers first…last.
+func wholes(first, last int) []konst {
+	var c []konst
+	for _, r := range span(first, last+1) {
+		c = append(c, whole(r))
+	}
+	return c
 }
 
 // emitExp writes exp(x − shift) in place.
@@ -112,8 +121,8 @@ func emitExp(a *asm) {
 		group = 3 // more constants, fewer registers
 	}
 	base := 31 - len(t.words)
-	lo, hi, log2e, ln2hi, ln2lo := base, base+1, base+2, base+3, base+4
-	first, one, bias := base+5, 29, 30
+	c := exponential{lo: base, hi: base + 1, log2e: whole(base + 2), ln2hi: whole(base + 3), ln2lo: whole(base + 4),
+		rest: wholes(base+5, 28), one: whole(29), bias: 30}
 	body := func(n int) {
 		x, p, q, k := 0, group, 2*group, 3*group
 		if 4*group > base {
@@ -121,24 +130,41 @@ func emitExp(a *asm) {
 		}
 		each(n, func(i int) { a.p("FMOVQ %d(R0), F%d", 16*i, x+i) })
 		each(n, func(i int) { a.op3("FSUB", x+i, x+i, 31) })
-		each(n, func(i int) { a.op3("FMAX", x+i, x+i, lo) })
-		each(n, func(i int) { a.op3("FMIN", x+i, x+i, hi) })
-		each(n, func(i int) { a.op3("FMUL", k+i, x+i, log2e) })
-		each(n, func(i int) { a.op2("FRINTN", k+i, k+i) })
-		each(n, func(i int) { a.op3("FMLS", x+i, k+i, ln2hi) })
-		each(n, func(i int) { a.op3("FMLS", x+i, k+i, ln2lo) })
-		each(n, func(i int) { a.op2("FCVTNS", k+i, k+i) })
-		r := polynomial(a, n, p, q, x, first, one-1)
-		s := p + q - r
-		each(n, func(i int) { a.op3("FMUL", s+i, x+i, x+i) })
-		each(n, func(i int) { a.op3("FMLA", x+i, s+i, r+i) })
-		each(n, func(i int) { a.op3("FADD", x+i, x+i, one) })
-		timesPowerOfTwo(a, n, x, k, s, bias)
+		c.core(a, n, x, p, q, k)
 		each(n, func(i int) { a.p("FMOVQ F%d, %d(R0)", x+i, 16*i) })
 		a.p("ADD $%d, R0", 16*n)
 	}
 	groups(a, "R1", group, body)
 	a.p("RET")
+}
+
+// exponential has the constants of exp: registers lo, hi and bias, the others anywhere.
+type exponential struct {
+	lo, hi, bias             int
+	log2e, ln2hi, ln2lo, one konst
+	rest                     []konst // the coefficients of q, falling
+}
+
+// core emits x = e^x for n vectors; p, q and k are scratch.
+func (c *exponential) core(a *asm, n, x, p, q, k int) {
+	each(n, func(i int) { a.op3("FMAX", x+i, x+i, c.lo) })
+	each(n, func(i int) { a.op3("FMIN", x+i, x+i, c.hi) })
+	each(n, func(i int) { a.by("FMUL", k+i, x+i, c.log2e) })
+	each(n, func(i int) { a.op2("FRINTN", k+i, k+i) })
+	each(n, func(i int) { a.by("FMLS", x+i, k+i, c.ln2hi) })
+	each(n, func(i int) { a.by("FMLS", x+i, k+i, c.ln2lo) })
+	each(n, func(i int) { a.op2("FCVTNS", k+i, k+i) })
+	r := polynomial(a, n, p, q, x, c.rest)
+	s := p + q - r
+	each(n, func(i int) { a.op3("FMUL", s+i, x+i, x+i) })
+	each(n, func(i int) { a.op3("FMLA", x+i, s+i, r+i) })
+	if c.one.lane < 0 {
+		each(n, func(i int) { a.op3("FADD", x+i, x+i, c.one.reg) })
+	} else {
+		a.set(s, c.one)
+		each(n, func(i int) { a.op3("FADD", x+i, x+i, s) })
+	}
+	timesPowerOfTwo(a, n, x, k, s, c.bias)
 }
 
 // mantissa is the number of stored bits of a fraction.
@@ -186,7 +212,7 @@ func emitExp2(a *asm) {
 		each(n, func(i int) { a.op2("FRINTN", k+i, x+i) })
 		each(n, func(i int) { a.op3("FSUB", x+i, x+i, k+i) })
 		each(n, func(i int) { a.op2("FCVTNS", k+i, k+i) })
-		r := polynomial(a, n, p, q, x, first, one)
+		r := polynomial(a, n, p, q, x, wholes(first, one))
 		timesPowerOfTwo(a, n, r, k, p+q-r, bias)
 		each(n, func(i int) { a.p("FMOVQ F%d, %d(R0)", r+i, 16*i) })
 		a.p("ADD $%d, R0", 16*n)
@@ -245,7 +271,7 @@ func emitLog(a *asm) {
 		each(n, func(i int) { a.op3("FSUB", f+i, f+i, one) })
 		each(n, func(i int) { a.op3("FDIV", s+i, f+i, s+i) })
 		each(n, func(i int) { a.op3("FMUL", h+i, s+i, s+i) })
-		r := polynomial(a, n, p, q, h, first, first+terms-1)
+		r := polynomial(a, n, p, q, h, wholes(first, first+terms-1))
 		free := p + q - r
 		each(n, func(i int) { a.op3("FMUL", r+i, r+i, h+i) }) // R
 		each(n, func(i int) { a.op3("FMUL", free+i, f+i, half) })
@@ -318,10 +344,10 @@ func emitSinCos(a *asm) {
 	a.p("MOVD R3, R6")
 	base := 32 - len(t.words)
 	t.load(a, "R4", base)
-	limit, inv, c1, c2, c3 := base, base+1, base+2, base+3, base+4
-	s0, k0, unit := base+5, base+5+terms, 31
+	limit, s0, k0 := base, base+5, base+5+terms
+	o := oscillation{inv: whole(base + 1), c: [3]konst{whole(base + 2), whole(base + 3), whole(base + 4)},
+		sine: wholes(s0, s0+terms-1), cosine: wholes(k0, k0+terms+1), unit: 31}
 	group := base / 6
-	bit := map[int]int{4: 30, 8: 62}[a.size] // bit 1 of n becomes the sign
 	body := func(n int, out string) {
 		t, x, k, z, p, q := 0, n, 2*n, 3*n, 4*n, 5*n
 		if 6*n > base {
@@ -336,34 +362,7 @@ func emitSinCos(a *asm) {
 		a.word(0x6EB1A800|uint32(z<<5|z), "UMINV S%d, V%d.4S", z, z) // 0 if a lane is out of range
 		a.p("VMOV V%d.S[0], R5", z)
 		a.p("CBZW R5, %s", out)
-		each(n, func(i int) { a.op3("FMUL", k+i, x+i, inv) })
-		each(n, func(i int) { a.op2("FRINTN", k+i, k+i) })
-		each(n, func(i int) { a.op3("FMLS", x+i, k+i, c1) })
-		each(n, func(i int) { a.op3("FMLS", x+i, k+i, c2) })
-		each(n, func(i int) { a.op3("FMLS", x+i, k+i, c3) })
-		each(n, func(i int) { a.op2("FCVTNS", k+i, k+i) })
-		each(n, func(i int) { a.op3("FMUL", z+i, x+i, x+i) })
-		r := polynomial(a, n, p, q, z, s0, s0+terms-1)
-		free := p + q - r
-		each(n, func(i int) { a.op3("FMUL", free+i, x+i, z+i) })
-		each(n, func(i int) { a.op3("FMLA", x+i, free+i, r+i) }) // sin r
-		r = polynomial(a, n, p, q, z, k0, k0+terms+1)            // cos r
-		free = p + q - r
-		sin, cos := x, r
-		// z = all ones where n is odd: there sine and cosine change places.
-		each(n, func(i int) { a.int3("VCMTST", z+i, k+i, unit) })
-		each(n, func(i int) { a.mov(free+i, sin+i) })
-		each(n, func(i int) { a.bits3("VBIT", sin+i, cos+i, z+i) })
-		each(n, func(i int) { a.bits3("VBIT", cos+i, free+i, z+i) })
-		// Signs: bit 1 of n and the sign of t for sine, bit 1 of n + 1 for cosine.
-		each(n, func(i int) { a.int3("VADD", z+i, k+i, unit) })
-		each(n, func(i int) { a.shiftBy("VSHL", k+i, bit) })
-		each(n, func(i int) { a.shiftBy("VSHL", z+i, bit) })
-		each(n, func(i int) { a.bits3("VEOR", k+i, k+i, t+i) })
-		each(n, func(i int) { signOnly(a, k+i) })
-		each(n, func(i int) { signOnly(a, z+i) })
-		each(n, func(i int) { a.bits3("VEOR", sin+i, sin+i, k+i) })
-		each(n, func(i int) { a.bits3("VEOR", cos+i, cos+i, z+i) })
+		sin, cos := o.core(a, n, t, x, k, z, p, q)
 		each(n, func(i int) { a.p("FMOVQ F%d, %d(R0)", sin+i, 16*i) })
 		each(n, func(i int) { a.p("FMOVQ F%d, %d(R1)", cos+i, 16*i) })
 		a.p("ADD $%d, R0", 16*n)
@@ -388,6 +387,49 @@ func emitSinCos(a *asm) {
 	a.p("SUB R3, R6, R6")
 	a.p("MOVD R6, ret+32(FP)")
 	a.p("RET")
+}
+
+// oscillation has the constants of sine and cosine: register unit holds the integer 1, the others are anywhere.
+type oscillation struct {
+	inv          konst // 2/π
+	c            [3]konst
+	sine, cosine []konst // coefficients, falling
+	unit         int
+}
+
+// core emits sine and cosine of t for n vectors, given x = |t| ≤ 1e5; the other registers are scratch. It returns those
+// of the results.
+func (o *oscillation) core(a *asm, n, t, x, k, z, p, q int) (sin, cos int) {
+	each(n, func(i int) { a.by("FMUL", k+i, x+i, o.inv) })
+	each(n, func(i int) { a.op2("FRINTN", k+i, k+i) })
+	for _, c := range o.c {
+		each(n, func(i int) { a.by("FMLS", x+i, k+i, c) })
+	}
+	each(n, func(i int) { a.op2("FCVTNS", k+i, k+i) })
+	each(n, func(i int) { a.op3("FMUL", z+i, x+i, x+i) })
+	r := polynomial(a, n, p, q, z, o.sine)
+	free := p + q - r
+	each(n, func(i int) { a.op3("FMUL", free+i, x+i, z+i) })
+	each(n, func(i int) { a.op3("FMLA", x+i, free+i, r+i) }) // sin r
+	r = polynomial(a, n, p, q, z, o.cosine)                  // cos r
+	free = p + q - r
+	sin, cos = x, r
+	// z = all ones where n is odd: there sine and cosine change places.
+	each(n, func(i int) { a.int3("VCMTST", z+i, k+i, o.unit) })
+	each(n, func(i int) { a.mov(free+i, sin+i) })
+	each(n, func(i int) { a.bits3("VBIT", sin+i, cos+i, z+i) })
+	each(n, func(i int) { a.bits3("VBIT", cos+i, free+i, z+i) })
+	// Signs: bit 1 of n and the sign of t for sine, bit 1 of n + 1 for cosine.
+	bit := 8*a.size - 2 // where bit 1 becomes the sign
+	each(n, func(i int) { a.int3("VADD", z+i, k+i, o.unit) })
+	each(n, func(i int) { a.shiftBy("VSHL", k+i, bit) })
+	each(n, func(i int) { a.shiftBy("VSHL", z+i, bit) })
+	each(n, func(i int) { a.bits3("VEOR", k+i, k+i, t+i) })
+	each(n, func(i int) { signOnly(a, k+i) })
+	each(n, func(i int) { signOnly(a, z+i) })
+	each(n, func(i int) { a.bits3("VEOR", sin+i, sin+i, k+i) })
+	each(n, func(i int) { a.bits3("VEOR", cos+i, cos+i, z+i) })
+	return sin, cos
 }
 
 // signOnly keeps the sign bits of v: right and left by all other bits.

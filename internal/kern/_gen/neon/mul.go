@@ -27,7 +27,6 @@ const mulTSig = "(dst *%[1]s, ldd int, x *%[1]s, ldx int, w *%[1]s, wK, d, panel
 func emitMulT(a *asm, rows int) {
 	name := fmt.Sprintf("mulT%d%s", rows, a.suffix())
 	a.fn(name, fmt.Sprintf(mulTSig, fmt.Sprintf("float%d", 8*a.size)), 96)
-	lanes := a.lanes()
 	a.ptr("dst", "R11")
 	a.num("ldd", "R12")
 	a.ptr("x", "R0")
@@ -40,11 +39,7 @@ func emitMulT(a *asm, rows int) {
 	a.ptr("start", "R13")
 	a.num("startRow", "R14")
 	a.num("startPanel", "R15")
-	for r := 1; r < rows; r++ {
-		a.p("ADD R22, R%d, R%d", r-1, r)
-	}
-	a.p("AND $~15, R20, R19 // bytes of inputs in whole vectors")
-
+	rowPointers(a, rows)
 	a.label("panel")
 	a.p("MOVD R13, R22")
 	for r := range rows {
@@ -53,6 +48,28 @@ func emitMulT(a *asm, rows int) {
 			a.p("ADD R14, R22, R22")
 		}
 	}
+	tileProduct(a, rows)
+	a.label("store")
+	storeTile(a, rows)
+	a.p("ADD $32, R11")
+	a.p("ADD R15, R13")
+	a.p("ADD R21, R8")
+	a.p("SUB $1, R9")
+	a.p("CBNZ R9, panel")
+	a.p("RET")
+}
+
+// rowPointers leaves the rows of x in R0…, which are R22 bytes apart, and in R19 the bytes of inputs in whole vectors.
+func rowPointers(a *asm, rows int) {
+	for r := 1; r < rows; r++ {
+		a.p("ADD R22, R%d, R%d", r-1, r)
+	}
+	a.p("AND $~15, R20, R19 // bytes of inputs in whole vectors")
+}
+
+// tileProduct adds the products of a panel to V0…, and goes on at the label store.
+func tileProduct(a *asm, rows int) {
+	lanes := a.lanes()
 	a.p("MOVD R8, R23")
 	a.p("MOVD $0, R10")
 	a.p("CBZ R19, rest")
@@ -73,7 +90,7 @@ func emitMulT(a *asm, rows int) {
 		}
 		for r := range rows {
 			for v := range vecs {
-				a.fmlaElem(vecs*r+v, 24+vecs*k+v, 16+r, k)
+				a.elem3("FMLA", vecs*r+v, 24+vecs*k+v, 16+r, k)
 			}
 		}
 	}
@@ -90,13 +107,15 @@ func emitMulT(a *asm, rows int) {
 	weights(0)
 	for r := range rows {
 		for v := range vecs {
-			a.fmlaElem(vecs*r+v, 24+v, 16+r, 0)
+			a.elem3("FMLA", vecs*r+v, 24+v, 16+r, 0)
 		}
 	}
 	a.p("ADD $%d, R10", a.size)
 	a.p("B rest")
+}
 
-	a.label("store")
+// storeTile writes V0… to rows from R11 on, R12 bytes apart.
+func storeTile(a *asm, rows int) {
 	a.p("MOVD R11, R22")
 	for r := range rows {
 		a.p("FSTPQ (F%d, F%d), (R22)", vecs*r, vecs*r+1)
@@ -104,12 +123,6 @@ func emitMulT(a *asm, rows int) {
 			a.p("ADD R12, R22, R22")
 		}
 	}
-	a.p("ADD $32, R11")
-	a.p("ADD R15, R13")
-	a.p("ADD R21, R8")
-	a.p("SUB $1, R9")
-	a.p("CBNZ R9, panel")
-	a.p("RET")
 }
 
 // emitMulT1x4 writes one row × four panels: a single panel would wait for the latency of two chains.
@@ -158,7 +171,7 @@ func emitMulT1x4(a *asm) {
 		}
 		for g := range group {
 			for v := range vecs {
-				a.fmlaElem(vecs*g+v, 24+vecs*g+v, 16, k)
+				a.elem3("FMLA", vecs*g+v, 24+vecs*g+v, 16, k)
 			}
 		}
 	}
@@ -173,7 +186,7 @@ func emitMulT1x4(a *asm) {
 	for g := range group {
 		weights(g)
 		for v := range vecs {
-			a.fmlaElem(vecs*g+v, 24+vecs*g+v, 16, 0)
+			a.elem3("FMLA", vecs*g+v, 24+vecs*g+v, 16, 0)
 		}
 	}
 	a.p("ADD $%d, R10", a.size)
@@ -228,7 +241,7 @@ func emitTMul(a *asm) {
 	a.p("SUB $1, R10")
 	for r := range rows {
 		for v := range vecs {
-			a.fmlaElem(vecs*r+v, 24+v, 16+r/a.lanes(), r%a.lanes())
+			a.elem3("FMLA", vecs*r+v, 24+v, 16+r/a.lanes(), r%a.lanes())
 		}
 	}
 	a.p("CBNZ R10, row")
