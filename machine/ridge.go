@@ -23,8 +23,8 @@ type Ridge struct {
 
 	f64      *mapper[float64]
 	f32      *mapper[float32]
-	blocks64 linalg.Blocks[float64]
-	blocks32 linalg.Blocks[float32]
+	blocks64 *linalg.Blocks[float64]
+	blocks32 *linalg.Blocks[float32]
 }
 
 // NewRidge returns the sums of no rows. The map must be symmetric: the kernel of a ridge is φ·φ.
@@ -36,7 +36,7 @@ func NewRidge(s Setup) (*Ridge, error) {
 	if s.Task == Unsupervised {
 		return nil, fmt.Errorf("ridge without targets: %w", ErrSetup)
 	}
-	r := &Ridge{setup: s}
+	r := &Ridge{setup: s, blocks64: new(linalg.Blocks[float64]), blocks32: new(linalg.Blocks[float32])}
 	var symmetric bool
 	if s.Float32 {
 		if r.f32, err = newMapper[float32](s); err != nil {
@@ -56,6 +56,15 @@ func NewRidge(s Setup) (*Ridge, error) {
 	}
 	r.sums.Reset(r.features, s.Outputs)
 	return r, nil
+}
+
+// another is a Ridge of no rows that shares the map and the memory for features of rows with r: the two serve one call
+// at a time between them.
+func (r *Ridge) another() *Ridge {
+	o := *r
+	o.sums = linalg.Normal{Part: dense.New[float32](r.sums.Part.Rows, r.sums.Part.Cols)}
+	o.sums.Reset(r.features, r.setup.Outputs)
+	return &o
 }
 
 // Reset takes all rows out again, and keeps the memory.

@@ -79,6 +79,22 @@ func ReadSums(into Sums, r io.Reader, size int64) error {
 	return into.(*Smoother).unmarshal(b)
 }
 
+// SumsLike returns sums of no rows of the kind and setup of s. What sums of ridges need besides the sums themselves,
+// the memory for features of rows, they share with s: all of them together serve one call at a time.
+func SumsLike(s Sums) (Sums, error) {
+	switch s := s.(type) {
+	case *Ridge:
+		return s.another(), nil
+	case *GP:
+		return &GP{s.another()}, nil
+	case *Smoother:
+		return NewSmoother(s.setup)
+	case *Density:
+		return NewDensity(s.sums.setup)
+	}
+	return nil, fmt.Errorf("sums of type %T: %w", s, ErrSetup)
+}
+
 func ridgeOf(s Sums) *Ridge {
 	switch s := s.(type) {
 	case *Ridge:

@@ -140,6 +140,7 @@ func (f *Folder) Do(ctx context.Context, s *Step, leaves Span) (Written, error) 
 		return s.Do(ctx, leaves, func(p *Part) error {
 			n, err := p.WriteTo(w)
 			done.Rows, done.Bytes, done.Parts = done.Rows+p.Rows(), done.Bytes+n, done.Parts+1
+			p.Free()
 			return err
 		})
 	})

@@ -24,6 +24,15 @@ func (p *Part) Span() Span { return p.span }
 // Rows is the number of rows of the leaves that were taken in.
 func (p *Part) Rows() int64 { return p.body.rows() }
 
+// Free gives the memory of a part that is written or merged back to its step, for the next one: sums are so large that
+// the garbage collector would let a few more of them pile up. The part is of no use then.
+func (p *Part) Free() {
+	if p.body != nil {
+		p.step.recycle(p.body)
+		p.body = nil
+	}
+}
+
 // about is what a part says of itself: which step of which run it is of, and what it holds. Parts are of one step if
 // all but the span, the rows and the bytes are equal.
 type about struct {

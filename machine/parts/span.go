@@ -98,8 +98,8 @@ func (f *folder) add(p *Part) error {
 			if err := top.body.merge(p.body); err != nil {
 				return err
 			}
-			top.step.recycle(p.body)
 			top.span.Hi = p.span.Hi
+			p.Free()
 			f.open = f.open[:n-1]
 			p = top
 			continue

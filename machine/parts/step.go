@@ -30,23 +30,30 @@ type Step struct {
 	read  func(r io.Reader, size int64) (body, error)
 	reuse func(body) bool // empties a body that is no longer used; nil: cannot
 
-	free body
+	first body   // that begin has made: later ones share with it what they can
+	free  []body // of no rows: for the next leaves
+	made  int    // bodies that begin has made
 }
 
-// recycle keeps a body for the next leaf.
+// recycle keeps a body for a later leaf. There are never more of them than were in use at the same time.
 func (s *Step) recycle(b body) {
 	if s.reuse != nil && s.reuse(b) {
-		s.free = b
+		s.free = append(s.free, b)
 	}
 }
 
 // empty is a body of no rows.
 func (s *Step) empty() (body, error) {
-	if b := s.free; b != nil {
-		s.free = nil
+	if n := len(s.free); n > 0 {
+		b := s.free[n-1]
+		s.free = s.free[:n-1]
 		return b, nil
 	}
-	return s.begin()
+	b, err := s.begin()
+	if s.made++; s.first == nil && err == nil {
+		s.first = b
+	}
+	return b, err
 }
 
 // leaf is the part of leaf i: all rows of its units, one after the other.
@@ -143,6 +150,7 @@ func (s *Step) Whole(parts []*Part) (*Part, error) {
 	if len(merged) != 1 {
 		panic("parts: all leaves are there and do not make a tree")
 	}
+	s.first, s.free = nil, nil // there are no more leaves: the memory is for who solves
 	return merged[0], nil
 }
 

@@ -42,6 +42,10 @@ func (r *Run) Sum(p *Plan) (*Step, error) {
 		s.about.Targets = append(s.about.Targets, t.Name)
 	}
 	s.begin = func() (body, error) {
+		if like, ok := s.first.(*summed); ok {
+			sums, err := machine.SumsLike(like.Sums)
+			return &summed{sums}, err
+		}
 		sums, err := machine.NewSums(p.Kind, setup)
 		return &summed{sums}, err
 	}

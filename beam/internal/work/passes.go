@@ -63,6 +63,7 @@ func writeParts(file string, make func(emit func(*parts.Part) error) error) (row
 	err = make(func(p *parts.Part) error {
 		rows += p.Rows()
 		_, err := p.WriteTo(w)
+		p.Free()
 		return err
 	})
 	if err != nil {
