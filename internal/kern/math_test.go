@@ -586,6 +586,56 @@ func checkPositions[T dense.Float](t *testing.T, tab *Table[T]) {
 	}
 }
 
+// Around the end of the normal range a result has the same bits among normal ones, among subnormal ones, beside the
+// largest and alone: whole groups, groups with such arguments and tails take different ways.
+func TestExpSubnormalResults(t *testing.T) {
+	each(t, checkExpSubnormal[float32], checkExpSubnormal[float64])
+}
+
+func checkExpSubnormal[T dense.Float](t *testing.T, tab *Table[T]) {
+	r := rand.New(rand.NewPCG(41, 42))
+	low, high := -87.0, 88.7 // exp; 2^x ends at log₂e times these
+	if epsilon[T]() < 0x1p-40 {
+		low, high = -708, 709.7
+	}
+	n := 100_000
+	if testing.Short() {
+		n = 10_000
+	}
+	const group = 64 // at least that of every table
+	for _, f := range []struct {
+		name string
+		base float64
+		do   func([]T)
+	}{{"exp", math.E, func(x []T) { tab.Exp(x, 0) }}, {"exp2", 2, tab.Exp2}} {
+		scale := 1 / math.Log(f.base)
+		for i := 0; i < n; i += group {
+			var arg, got [group]T
+			for k := range arg {
+				arg[k] = T(scale * low * (0.99 + 0.22*r.Float64())) // down to zero
+			}
+			// Results of all sizes beside them.
+			switch at := r.IntN(group); i / group % 4 {
+			case 1:
+				arg[at] = T(scale * high * (2*r.Float64() - 1))
+			case 2:
+				arg[at] = T(scale * high * r.Float64() * 1.01)
+			case 3:
+				arg[at] = T([]float64{math.NaN(), math.Inf(1), math.Inf(-1), -1e30}[r.IntN(4)])
+			}
+			got = arg
+			f.do(got[:])
+			for k, v := range arg {
+				one := [1]T{v}
+				f.do(one[:])
+				if !same(got[k], one[0]) {
+					t.Fatalf("%s of %v is %v in a group, %v alone", f.name, v, got[k], one[0])
+				}
+			}
+		}
+	}
+}
+
 func TestSinCosKeepsInput(t *testing.T) {
 	each(t, checkSinCosInput[float32], checkSinCosInput[float64])
 }

@@ -68,70 +68,70 @@ DATA mulExpConstsAVX2F32<>+240(SB)/4, $0x7f800000
 DATA mulExpConstsAVX2F32<>+244(SB)/4, $0x7f800000
 DATA mulExpConstsAVX2F32<>+248(SB)/4, $0x7f800000
 DATA mulExpConstsAVX2F32<>+252(SB)/4, $0x7f800000
-DATA mulExpConstsAVX2F32<>+256(SB)/4, $0x4b000000
-DATA mulExpConstsAVX2F32<>+260(SB)/4, $0x4b000000
-DATA mulExpConstsAVX2F32<>+264(SB)/4, $0x4b000000
-DATA mulExpConstsAVX2F32<>+268(SB)/4, $0x4b000000
-DATA mulExpConstsAVX2F32<>+272(SB)/4, $0x4b000000
-DATA mulExpConstsAVX2F32<>+276(SB)/4, $0x4b000000
-DATA mulExpConstsAVX2F32<>+280(SB)/4, $0x4b000000
-DATA mulExpConstsAVX2F32<>+284(SB)/4, $0x4b000000
-DATA mulExpConstsAVX2F32<>+288(SB)/4, $0x7fffffff
-DATA mulExpConstsAVX2F32<>+292(SB)/4, $0x7fffffff
-DATA mulExpConstsAVX2F32<>+296(SB)/4, $0x7fffffff
-DATA mulExpConstsAVX2F32<>+300(SB)/4, $0x7fffffff
-DATA mulExpConstsAVX2F32<>+304(SB)/4, $0x7fffffff
-DATA mulExpConstsAVX2F32<>+308(SB)/4, $0x7fffffff
-DATA mulExpConstsAVX2F32<>+312(SB)/4, $0x7fffffff
-DATA mulExpConstsAVX2F32<>+316(SB)/4, $0x7fffffff
-DATA mulExpConstsAVX2F32<>+320(SB)/4, $0x4a800000
-DATA mulExpConstsAVX2F32<>+324(SB)/4, $0x4a800000
-DATA mulExpConstsAVX2F32<>+328(SB)/4, $0x4a800000
-DATA mulExpConstsAVX2F32<>+332(SB)/4, $0x4a800000
-DATA mulExpConstsAVX2F32<>+336(SB)/4, $0x4a800000
-DATA mulExpConstsAVX2F32<>+340(SB)/4, $0x4a800000
-DATA mulExpConstsAVX2F32<>+344(SB)/4, $0x4a800000
-DATA mulExpConstsAVX2F32<>+348(SB)/4, $0x4a800000
-DATA mulExpConstsAVX2F32<>+352(SB)/4, $0xffffffff
-DATA mulExpConstsAVX2F32<>+356(SB)/4, $0xffffffff
-DATA mulExpConstsAVX2F32<>+360(SB)/4, $0xffffffff
-DATA mulExpConstsAVX2F32<>+364(SB)/4, $0xffffffff
-DATA mulExpConstsAVX2F32<>+368(SB)/4, $0xffffffff
-DATA mulExpConstsAVX2F32<>+372(SB)/4, $0xffffffff
-DATA mulExpConstsAVX2F32<>+376(SB)/4, $0xffffffff
-DATA mulExpConstsAVX2F32<>+380(SB)/4, $0xffffffff
-DATA mulExpConstsAVX2F32<>+384(SB)/4, $0x3fb8aa3b
-DATA mulExpConstsAVX2F32<>+388(SB)/4, $0x3fb8aa3b
-DATA mulExpConstsAVX2F32<>+392(SB)/4, $0x3fb8aa3b
-DATA mulExpConstsAVX2F32<>+396(SB)/4, $0x3fb8aa3b
-DATA mulExpConstsAVX2F32<>+400(SB)/4, $0x3fb8aa3b
-DATA mulExpConstsAVX2F32<>+404(SB)/4, $0x3fb8aa3b
-DATA mulExpConstsAVX2F32<>+408(SB)/4, $0x3fb8aa3b
-DATA mulExpConstsAVX2F32<>+412(SB)/4, $0x3fb8aa3b
-DATA mulExpConstsAVX2F32<>+416(SB)/4, $0x3f317218
-DATA mulExpConstsAVX2F32<>+420(SB)/4, $0x3f317218
-DATA mulExpConstsAVX2F32<>+424(SB)/4, $0x3f317218
-DATA mulExpConstsAVX2F32<>+428(SB)/4, $0x3f317218
-DATA mulExpConstsAVX2F32<>+432(SB)/4, $0x3f317218
-DATA mulExpConstsAVX2F32<>+436(SB)/4, $0x3f317218
-DATA mulExpConstsAVX2F32<>+440(SB)/4, $0x3f317218
-DATA mulExpConstsAVX2F32<>+444(SB)/4, $0x3f317218
-DATA mulExpConstsAVX2F32<>+448(SB)/4, $0xb102e308
-DATA mulExpConstsAVX2F32<>+452(SB)/4, $0xb102e308
-DATA mulExpConstsAVX2F32<>+456(SB)/4, $0xb102e308
-DATA mulExpConstsAVX2F32<>+460(SB)/4, $0xb102e308
-DATA mulExpConstsAVX2F32<>+464(SB)/4, $0xb102e308
-DATA mulExpConstsAVX2F32<>+468(SB)/4, $0xb102e308
-DATA mulExpConstsAVX2F32<>+472(SB)/4, $0xb102e308
-DATA mulExpConstsAVX2F32<>+476(SB)/4, $0xb102e308
-DATA mulExpConstsAVX2F32<>+480(SB)/4, $0x3f800000
-DATA mulExpConstsAVX2F32<>+484(SB)/4, $0x3f800000
-DATA mulExpConstsAVX2F32<>+488(SB)/4, $0x3f800000
-DATA mulExpConstsAVX2F32<>+492(SB)/4, $0x3f800000
-DATA mulExpConstsAVX2F32<>+496(SB)/4, $0x3f800000
-DATA mulExpConstsAVX2F32<>+500(SB)/4, $0x3f800000
-DATA mulExpConstsAVX2F32<>+504(SB)/4, $0x3f800000
-DATA mulExpConstsAVX2F32<>+508(SB)/4, $0x3f800000
+DATA mulExpConstsAVX2F32<>+256(SB)/4, $0x428c0000
+DATA mulExpConstsAVX2F32<>+260(SB)/4, $0x428c0000
+DATA mulExpConstsAVX2F32<>+264(SB)/4, $0x428c0000
+DATA mulExpConstsAVX2F32<>+268(SB)/4, $0x428c0000
+DATA mulExpConstsAVX2F32<>+272(SB)/4, $0x428c0000
+DATA mulExpConstsAVX2F32<>+276(SB)/4, $0x428c0000
+DATA mulExpConstsAVX2F32<>+280(SB)/4, $0x428c0000
+DATA mulExpConstsAVX2F32<>+284(SB)/4, $0x428c0000
+DATA mulExpConstsAVX2F32<>+288(SB)/4, $0x0d000000
+DATA mulExpConstsAVX2F32<>+292(SB)/4, $0x0d000000
+DATA mulExpConstsAVX2F32<>+296(SB)/4, $0x0d000000
+DATA mulExpConstsAVX2F32<>+300(SB)/4, $0x0d000000
+DATA mulExpConstsAVX2F32<>+304(SB)/4, $0x0d000000
+DATA mulExpConstsAVX2F32<>+308(SB)/4, $0x0d000000
+DATA mulExpConstsAVX2F32<>+312(SB)/4, $0x0d000000
+DATA mulExpConstsAVX2F32<>+316(SB)/4, $0x0d000000
+DATA mulExpConstsAVX2F32<>+320(SB)/4, $0x7fffffff
+DATA mulExpConstsAVX2F32<>+324(SB)/4, $0x7fffffff
+DATA mulExpConstsAVX2F32<>+328(SB)/4, $0x7fffffff
+DATA mulExpConstsAVX2F32<>+332(SB)/4, $0x7fffffff
+DATA mulExpConstsAVX2F32<>+336(SB)/4, $0x7fffffff
+DATA mulExpConstsAVX2F32<>+340(SB)/4, $0x7fffffff
+DATA mulExpConstsAVX2F32<>+344(SB)/4, $0x7fffffff
+DATA mulExpConstsAVX2F32<>+348(SB)/4, $0x7fffffff
+DATA mulExpConstsAVX2F32<>+352(SB)/4, $0x0c800000
+DATA mulExpConstsAVX2F32<>+356(SB)/4, $0x0c800000
+DATA mulExpConstsAVX2F32<>+360(SB)/4, $0x0c800000
+DATA mulExpConstsAVX2F32<>+364(SB)/4, $0x0c800000
+DATA mulExpConstsAVX2F32<>+368(SB)/4, $0x0c800000
+DATA mulExpConstsAVX2F32<>+372(SB)/4, $0x0c800000
+DATA mulExpConstsAVX2F32<>+376(SB)/4, $0x0c800000
+DATA mulExpConstsAVX2F32<>+380(SB)/4, $0x0c800000
+DATA mulExpConstsAVX2F32<>+384(SB)/4, $0xffffffff
+DATA mulExpConstsAVX2F32<>+388(SB)/4, $0xffffffff
+DATA mulExpConstsAVX2F32<>+392(SB)/4, $0xffffffff
+DATA mulExpConstsAVX2F32<>+396(SB)/4, $0xffffffff
+DATA mulExpConstsAVX2F32<>+400(SB)/4, $0xffffffff
+DATA mulExpConstsAVX2F32<>+404(SB)/4, $0xffffffff
+DATA mulExpConstsAVX2F32<>+408(SB)/4, $0xffffffff
+DATA mulExpConstsAVX2F32<>+412(SB)/4, $0xffffffff
+DATA mulExpConstsAVX2F32<>+416(SB)/4, $0x3fb8aa3b
+DATA mulExpConstsAVX2F32<>+420(SB)/4, $0x3fb8aa3b
+DATA mulExpConstsAVX2F32<>+424(SB)/4, $0x3fb8aa3b
+DATA mulExpConstsAVX2F32<>+428(SB)/4, $0x3fb8aa3b
+DATA mulExpConstsAVX2F32<>+432(SB)/4, $0x3fb8aa3b
+DATA mulExpConstsAVX2F32<>+436(SB)/4, $0x3fb8aa3b
+DATA mulExpConstsAVX2F32<>+440(SB)/4, $0x3fb8aa3b
+DATA mulExpConstsAVX2F32<>+444(SB)/4, $0x3fb8aa3b
+DATA mulExpConstsAVX2F32<>+448(SB)/4, $0x3f317218
+DATA mulExpConstsAVX2F32<>+452(SB)/4, $0x3f317218
+DATA mulExpConstsAVX2F32<>+456(SB)/4, $0x3f317218
+DATA mulExpConstsAVX2F32<>+460(SB)/4, $0x3f317218
+DATA mulExpConstsAVX2F32<>+464(SB)/4, $0x3f317218
+DATA mulExpConstsAVX2F32<>+468(SB)/4, $0x3f317218
+DATA mulExpConstsAVX2F32<>+472(SB)/4, $0x3f317218
+DATA mulExpConstsAVX2F32<>+476(SB)/4, $0x3f317218
+DATA mulExpConstsAVX2F32<>+480(SB)/4, $0xb102e308
+DATA mulExpConstsAVX2F32<>+484(SB)/4, $0xb102e308
+DATA mulExpConstsAVX2F32<>+488(SB)/4, $0xb102e308
+DATA mulExpConstsAVX2F32<>+492(SB)/4, $0xb102e308
+DATA mulExpConstsAVX2F32<>+496(SB)/4, $0xb102e308
+DATA mulExpConstsAVX2F32<>+500(SB)/4, $0xb102e308
+DATA mulExpConstsAVX2F32<>+504(SB)/4, $0xb102e308
+DATA mulExpConstsAVX2F32<>+508(SB)/4, $0xb102e308
 DATA mulExpConstsAVX2F32<>+512(SB)/4, $0x3f800000
 DATA mulExpConstsAVX2F32<>+516(SB)/4, $0x3f800000
 DATA mulExpConstsAVX2F32<>+520(SB)/4, $0x3f800000
@@ -140,47 +140,55 @@ DATA mulExpConstsAVX2F32<>+528(SB)/4, $0x3f800000
 DATA mulExpConstsAVX2F32<>+532(SB)/4, $0x3f800000
 DATA mulExpConstsAVX2F32<>+536(SB)/4, $0x3f800000
 DATA mulExpConstsAVX2F32<>+540(SB)/4, $0x3f800000
-DATA mulExpConstsAVX2F32<>+544(SB)/4, $0x3efffffe
-DATA mulExpConstsAVX2F32<>+548(SB)/4, $0x3efffffe
-DATA mulExpConstsAVX2F32<>+552(SB)/4, $0x3efffffe
-DATA mulExpConstsAVX2F32<>+556(SB)/4, $0x3efffffe
-DATA mulExpConstsAVX2F32<>+560(SB)/4, $0x3efffffe
-DATA mulExpConstsAVX2F32<>+564(SB)/4, $0x3efffffe
-DATA mulExpConstsAVX2F32<>+568(SB)/4, $0x3efffffe
-DATA mulExpConstsAVX2F32<>+572(SB)/4, $0x3efffffe
-DATA mulExpConstsAVX2F32<>+576(SB)/4, $0x3e2aaa49
-DATA mulExpConstsAVX2F32<>+580(SB)/4, $0x3e2aaa49
-DATA mulExpConstsAVX2F32<>+584(SB)/4, $0x3e2aaa49
-DATA mulExpConstsAVX2F32<>+588(SB)/4, $0x3e2aaa49
-DATA mulExpConstsAVX2F32<>+592(SB)/4, $0x3e2aaa49
-DATA mulExpConstsAVX2F32<>+596(SB)/4, $0x3e2aaa49
-DATA mulExpConstsAVX2F32<>+600(SB)/4, $0x3e2aaa49
-DATA mulExpConstsAVX2F32<>+604(SB)/4, $0x3e2aaa49
-DATA mulExpConstsAVX2F32<>+608(SB)/4, $0x3d2aac79
-DATA mulExpConstsAVX2F32<>+612(SB)/4, $0x3d2aac79
-DATA mulExpConstsAVX2F32<>+616(SB)/4, $0x3d2aac79
-DATA mulExpConstsAVX2F32<>+620(SB)/4, $0x3d2aac79
-DATA mulExpConstsAVX2F32<>+624(SB)/4, $0x3d2aac79
-DATA mulExpConstsAVX2F32<>+628(SB)/4, $0x3d2aac79
-DATA mulExpConstsAVX2F32<>+632(SB)/4, $0x3d2aac79
-DATA mulExpConstsAVX2F32<>+636(SB)/4, $0x3d2aac79
-DATA mulExpConstsAVX2F32<>+640(SB)/4, $0x3c091cf1
-DATA mulExpConstsAVX2F32<>+644(SB)/4, $0x3c091cf1
-DATA mulExpConstsAVX2F32<>+648(SB)/4, $0x3c091cf1
-DATA mulExpConstsAVX2F32<>+652(SB)/4, $0x3c091cf1
-DATA mulExpConstsAVX2F32<>+656(SB)/4, $0x3c091cf1
-DATA mulExpConstsAVX2F32<>+660(SB)/4, $0x3c091cf1
-DATA mulExpConstsAVX2F32<>+664(SB)/4, $0x3c091cf1
-DATA mulExpConstsAVX2F32<>+668(SB)/4, $0x3c091cf1
-DATA mulExpConstsAVX2F32<>+672(SB)/4, $0x3ab5121a
-DATA mulExpConstsAVX2F32<>+676(SB)/4, $0x3ab5121a
-DATA mulExpConstsAVX2F32<>+680(SB)/4, $0x3ab5121a
-DATA mulExpConstsAVX2F32<>+684(SB)/4, $0x3ab5121a
-DATA mulExpConstsAVX2F32<>+688(SB)/4, $0x3ab5121a
-DATA mulExpConstsAVX2F32<>+692(SB)/4, $0x3ab5121a
-DATA mulExpConstsAVX2F32<>+696(SB)/4, $0x3ab5121a
-DATA mulExpConstsAVX2F32<>+700(SB)/4, $0x3ab5121a
-GLOBL mulExpConstsAVX2F32<>(SB), RODATA|NOPTR, $704
+DATA mulExpConstsAVX2F32<>+544(SB)/4, $0x3f800000
+DATA mulExpConstsAVX2F32<>+548(SB)/4, $0x3f800000
+DATA mulExpConstsAVX2F32<>+552(SB)/4, $0x3f800000
+DATA mulExpConstsAVX2F32<>+556(SB)/4, $0x3f800000
+DATA mulExpConstsAVX2F32<>+560(SB)/4, $0x3f800000
+DATA mulExpConstsAVX2F32<>+564(SB)/4, $0x3f800000
+DATA mulExpConstsAVX2F32<>+568(SB)/4, $0x3f800000
+DATA mulExpConstsAVX2F32<>+572(SB)/4, $0x3f800000
+DATA mulExpConstsAVX2F32<>+576(SB)/4, $0x3efffffe
+DATA mulExpConstsAVX2F32<>+580(SB)/4, $0x3efffffe
+DATA mulExpConstsAVX2F32<>+584(SB)/4, $0x3efffffe
+DATA mulExpConstsAVX2F32<>+588(SB)/4, $0x3efffffe
+DATA mulExpConstsAVX2F32<>+592(SB)/4, $0x3efffffe
+DATA mulExpConstsAVX2F32<>+596(SB)/4, $0x3efffffe
+DATA mulExpConstsAVX2F32<>+600(SB)/4, $0x3efffffe
+DATA mulExpConstsAVX2F32<>+604(SB)/4, $0x3efffffe
+DATA mulExpConstsAVX2F32<>+608(SB)/4, $0x3e2aaa49
+DATA mulExpConstsAVX2F32<>+612(SB)/4, $0x3e2aaa49
+DATA mulExpConstsAVX2F32<>+616(SB)/4, $0x3e2aaa49
+DATA mulExpConstsAVX2F32<>+620(SB)/4, $0x3e2aaa49
+DATA mulExpConstsAVX2F32<>+624(SB)/4, $0x3e2aaa49
+DATA mulExpConstsAVX2F32<>+628(SB)/4, $0x3e2aaa49
+DATA mulExpConstsAVX2F32<>+632(SB)/4, $0x3e2aaa49
+DATA mulExpConstsAVX2F32<>+636(SB)/4, $0x3e2aaa49
+DATA mulExpConstsAVX2F32<>+640(SB)/4, $0x3d2aac79
+DATA mulExpConstsAVX2F32<>+644(SB)/4, $0x3d2aac79
+DATA mulExpConstsAVX2F32<>+648(SB)/4, $0x3d2aac79
+DATA mulExpConstsAVX2F32<>+652(SB)/4, $0x3d2aac79
+DATA mulExpConstsAVX2F32<>+656(SB)/4, $0x3d2aac79
+DATA mulExpConstsAVX2F32<>+660(SB)/4, $0x3d2aac79
+DATA mulExpConstsAVX2F32<>+664(SB)/4, $0x3d2aac79
+DATA mulExpConstsAVX2F32<>+668(SB)/4, $0x3d2aac79
+DATA mulExpConstsAVX2F32<>+672(SB)/4, $0x3c091cf1
+DATA mulExpConstsAVX2F32<>+676(SB)/4, $0x3c091cf1
+DATA mulExpConstsAVX2F32<>+680(SB)/4, $0x3c091cf1
+DATA mulExpConstsAVX2F32<>+684(SB)/4, $0x3c091cf1
+DATA mulExpConstsAVX2F32<>+688(SB)/4, $0x3c091cf1
+DATA mulExpConstsAVX2F32<>+692(SB)/4, $0x3c091cf1
+DATA mulExpConstsAVX2F32<>+696(SB)/4, $0x3c091cf1
+DATA mulExpConstsAVX2F32<>+700(SB)/4, $0x3c091cf1
+DATA mulExpConstsAVX2F32<>+704(SB)/4, $0x3ab5121a
+DATA mulExpConstsAVX2F32<>+708(SB)/4, $0x3ab5121a
+DATA mulExpConstsAVX2F32<>+712(SB)/4, $0x3ab5121a
+DATA mulExpConstsAVX2F32<>+716(SB)/4, $0x3ab5121a
+DATA mulExpConstsAVX2F32<>+720(SB)/4, $0x3ab5121a
+DATA mulExpConstsAVX2F32<>+724(SB)/4, $0x3ab5121a
+DATA mulExpConstsAVX2F32<>+728(SB)/4, $0x3ab5121a
+DATA mulExpConstsAVX2F32<>+732(SB)/4, $0x3ab5121a
+GLOBL mulExpConstsAVX2F32<>(SB), RODATA|NOPTR, $736
 
 // func mulExpTileAVX2F32(t *byte)
 // Requires: AVX, AVX2, FMA3, MMX+
@@ -254,27 +262,29 @@ kind0rows1k:
 	VBROADCASTSS (CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y0, Y0
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y14
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y0, Y14
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y14, Y14
 	VSUBPS       Y12, Y1, Y1
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y1, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y1, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VMOVMSKPS    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind0rows1careful
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y1, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y0
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y1
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y0
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y14
@@ -285,8 +295,6 @@ kind0rows1k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y1, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y0, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y1, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
@@ -321,12 +329,12 @@ kind0rows1careful:
 	MOVQ    64(DI), CX
 	VMOVUPS Y0, (SI)
 	VMOVUPS Y1, 32(SI)
-	VMOVUPS mulExpConstsAVX2F32<>+352(SB), Y14
-	VMOVUPS mulExpConstsAVX2F32<>+352(SB), Y15
+	VMOVUPS mulExpConstsAVX2F32<>+384(SB), Y14
+	VMOVUPS mulExpConstsAVX2F32<>+384(SB), Y15
 	MOVQ    AX, SI
 	MOVQ    $0x00000001, CX
 	MOVQ    64(DI), DX
-	JMP     careful
+	JMP     low
 
 kind0rows2:
 kind0rows2tile:
@@ -371,37 +379,39 @@ kind0rows2k:
 	VBROADCASTSS (CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y0, Y0
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y14
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y0, Y14
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y14, Y14
 	VSUBPS       Y12, Y1, Y1
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y1, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y1, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 4(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y2, Y2
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y2, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y2, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y3, Y3
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y3, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y3, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VMOVMSKPS    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind0rows2careful
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y1, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y0
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y1
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y0
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y14
@@ -412,26 +422,26 @@ kind0rows2k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y1, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y0, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y1, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y2, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y3, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y2
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y3
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y2
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y2
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y3
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y2, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y2, Y14
@@ -442,8 +452,6 @@ kind0rows2k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y3, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y2, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y3, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
@@ -484,12 +492,12 @@ kind0rows2careful:
 	ADDQ    CX, SI
 	VMOVUPS Y2, (SI)
 	VMOVUPS Y3, 32(SI)
-	VMOVUPS mulExpConstsAVX2F32<>+352(SB), Y14
-	VMOVUPS mulExpConstsAVX2F32<>+352(SB), Y15
+	VMOVUPS mulExpConstsAVX2F32<>+384(SB), Y14
+	VMOVUPS mulExpConstsAVX2F32<>+384(SB), Y15
 	MOVQ    AX, SI
 	MOVQ    $0x00000002, CX
 	MOVQ    64(DI), DX
-	JMP     careful
+	JMP     low
 
 kind0rows3:
 kind0rows3tile:
@@ -542,47 +550,49 @@ kind0rows3k:
 	VBROADCASTSS (CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y0, Y0
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y14
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y0, Y14
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y14, Y14
 	VSUBPS       Y12, Y1, Y1
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y1, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y1, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 4(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y2, Y2
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y2, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y2, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y3, Y3
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y3, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y3, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 8(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y4, Y4
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y4, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y4, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y5, Y5
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y5, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y5, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VMOVMSKPS    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind0rows3careful
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y1, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y0
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y1
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y0
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y14
@@ -593,26 +603,26 @@ kind0rows3k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y1, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y0, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y1, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y2, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y3, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y2
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y3
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y2
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y2
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y3
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y2, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y2, Y14
@@ -623,26 +633,26 @@ kind0rows3k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y3, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y2, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y3, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y4, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y5, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y4
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y5
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y4
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y5
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y4
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y5
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y4, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y4, Y14
@@ -653,8 +663,6 @@ kind0rows3k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y5, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y4, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y5, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
@@ -701,12 +709,12 @@ kind0rows3careful:
 	ADDQ    CX, SI
 	VMOVUPS Y4, (SI)
 	VMOVUPS Y5, 32(SI)
-	VMOVUPS mulExpConstsAVX2F32<>+352(SB), Y14
-	VMOVUPS mulExpConstsAVX2F32<>+352(SB), Y15
+	VMOVUPS mulExpConstsAVX2F32<>+384(SB), Y14
+	VMOVUPS mulExpConstsAVX2F32<>+384(SB), Y15
 	MOVQ    AX, SI
 	MOVQ    $0x00000003, CX
 	MOVQ    64(DI), DX
-	JMP     careful
+	JMP     low
 
 kind0rows4:
 kind0rows4tile:
@@ -767,57 +775,59 @@ kind0rows4k:
 	VBROADCASTSS (CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y0, Y0
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y14
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y0, Y14
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y14, Y14
 	VSUBPS       Y12, Y1, Y1
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y1, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y1, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 4(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y2, Y2
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y2, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y2, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y3, Y3
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y3, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y3, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 8(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y4, Y4
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y4, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y4, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y5, Y5
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y5, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y5, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 12(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y6, Y6
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y6, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y6, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y7, Y7
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y7, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y7, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VMOVMSKPS    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind0rows4careful
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y1, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y0
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y1
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y0
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y14
@@ -828,26 +838,26 @@ kind0rows4k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y1, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y0, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y1, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y2, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y3, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y2
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y3
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y2
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y2
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y3
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y2, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y2, Y14
@@ -858,26 +868,26 @@ kind0rows4k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y3, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y2, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y3, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y4, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y5, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y4
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y5
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y4
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y5
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y4
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y5
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y4, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y4, Y14
@@ -888,26 +898,26 @@ kind0rows4k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y5, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y4, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y5, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y4
 	VMOVAPS      Y15, Y5
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y6, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y7, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y6
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y7
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y6
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y7
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y6
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y7
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y6, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y6, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y6, Y14
@@ -918,8 +928,6 @@ kind0rows4k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y6, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y7, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y6, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y7, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
@@ -972,12 +980,12 @@ kind0rows4careful:
 	ADDQ    CX, SI
 	VMOVUPS Y6, (SI)
 	VMOVUPS Y7, 32(SI)
-	VMOVUPS mulExpConstsAVX2F32<>+352(SB), Y14
-	VMOVUPS mulExpConstsAVX2F32<>+352(SB), Y15
+	VMOVUPS mulExpConstsAVX2F32<>+384(SB), Y14
+	VMOVUPS mulExpConstsAVX2F32<>+384(SB), Y15
 	MOVQ    AX, SI
 	MOVQ    $0x00000004, CX
 	MOVQ    64(DI), DX
-	JMP     careful
+	JMP     low
 
 kind0rows5:
 kind0rows5tile:
@@ -1046,67 +1054,69 @@ kind0rows5k:
 	VBROADCASTSS (CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y0, Y0
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y14
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y0, Y14
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y14, Y14
 	VSUBPS       Y12, Y1, Y1
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y1, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y1, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 4(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y2, Y2
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y2, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y2, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y3, Y3
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y3, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y3, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 8(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y4, Y4
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y4, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y4, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y5, Y5
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y5, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y5, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 12(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y6, Y6
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y6, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y6, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y7, Y7
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y7, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y7, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 16(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y8, Y8
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y8, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y8, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y9, Y9
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y9, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y9, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VMOVMSKPS    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind0rows5careful
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y1, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y0
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y1
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y0
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y14
@@ -1117,26 +1127,26 @@ kind0rows5k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y1, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y0, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y1, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y2, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y3, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y2
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y3
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y2
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y2
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y3
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y2, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y2, Y14
@@ -1147,26 +1157,26 @@ kind0rows5k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y3, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y2, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y3, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y4, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y5, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y4
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y5
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y4
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y5
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y4
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y5
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y4, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y4, Y14
@@ -1177,26 +1187,26 @@ kind0rows5k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y5, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y4, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y5, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y4
 	VMOVAPS      Y15, Y5
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y6, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y7, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y6
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y7
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y6
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y7
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y6
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y7
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y6, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y6, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y6, Y14
@@ -1207,26 +1217,26 @@ kind0rows5k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y6, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y7, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y6, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y7, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y6
 	VMOVAPS      Y15, Y7
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y8, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y9, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y8
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y9
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y8
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y9
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y8
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y9
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y8, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y9, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y8, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y9, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y8, Y14
@@ -1237,8 +1247,6 @@ kind0rows5k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y9, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y8, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y9, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y8, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y9, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
@@ -1297,12 +1305,12 @@ kind0rows5careful:
 	ADDQ    CX, SI
 	VMOVUPS Y8, (SI)
 	VMOVUPS Y9, 32(SI)
-	VMOVUPS mulExpConstsAVX2F32<>+352(SB), Y14
-	VMOVUPS mulExpConstsAVX2F32<>+352(SB), Y15
+	VMOVUPS mulExpConstsAVX2F32<>+384(SB), Y14
+	VMOVUPS mulExpConstsAVX2F32<>+384(SB), Y15
 	MOVQ    AX, SI
 	MOVQ    $0x00000005, CX
 	MOVQ    64(DI), DX
-	JMP     careful
+	JMP     low
 
 kind0rows6:
 kind0rows6tile:
@@ -1379,77 +1387,79 @@ kind0rows6k:
 	VBROADCASTSS (CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y0, Y0
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y14
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y0, Y14
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y14, Y14
 	VSUBPS       Y12, Y1, Y1
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y1, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y1, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 4(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y2, Y2
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y2, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y2, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y3, Y3
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y3, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y3, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 8(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y4, Y4
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y4, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y4, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y5, Y5
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y5, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y5, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 12(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y6, Y6
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y6, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y6, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y7, Y7
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y7, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y7, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 16(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y8, Y8
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y8, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y8, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y9, Y9
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y9, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y9, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 20(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y10, Y10
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y10, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y10, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y11, Y11
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y11, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y11, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VMOVMSKPS    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind0rows6careful
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y1, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y0
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y1
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y0
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y14
@@ -1460,26 +1470,26 @@ kind0rows6k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y1, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y0, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y1, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y2, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y3, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y2
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y3
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y2
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y2
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y3
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y2, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y2, Y14
@@ -1490,26 +1500,26 @@ kind0rows6k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y3, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y2, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y3, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y4, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y5, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y4
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y5
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y4
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y5
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y4
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y5
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y4, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y4, Y14
@@ -1520,26 +1530,26 @@ kind0rows6k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y5, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y4, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y5, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y4
 	VMOVAPS      Y15, Y5
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y6, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y7, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y6
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y7
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y6
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y7
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y6
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y7
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y6, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y6, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y6, Y14
@@ -1550,26 +1560,26 @@ kind0rows6k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y6, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y7, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y6, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y7, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y6
 	VMOVAPS      Y15, Y7
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y8, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y9, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y8
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y9
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y8
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y9
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y8
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y9
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y8, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y9, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y8, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y9, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y8, Y14
@@ -1580,26 +1590,26 @@ kind0rows6k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y9, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y8, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y9, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y8, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y9, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y8
 	VMOVAPS      Y15, Y9
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y10, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y11, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y10
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y11
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y10
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y11
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y10
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y11
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y10, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y11, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y10, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y11, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y10, Y14
@@ -1610,8 +1620,6 @@ kind0rows6k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y11, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y10, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y11, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y10, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y11, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
@@ -1676,12 +1684,12 @@ kind0rows6careful:
 	ADDQ    CX, SI
 	VMOVUPS Y10, (SI)
 	VMOVUPS Y11, 32(SI)
-	VMOVUPS mulExpConstsAVX2F32<>+352(SB), Y14
-	VMOVUPS mulExpConstsAVX2F32<>+352(SB), Y15
+	VMOVUPS mulExpConstsAVX2F32<>+384(SB), Y14
+	VMOVUPS mulExpConstsAVX2F32<>+384(SB), Y15
 	MOVQ    AX, SI
 	MOVQ    $0x00000006, CX
 	MOVQ    64(DI), DX
-	JMP     careful
+	JMP     low
 
 kind1:
 	CMPQ    CX, $0x06
@@ -1730,27 +1738,29 @@ kind1rows1k:
 	VBROADCASTSS (CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y0, Y0
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y14
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y0, Y14
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y14, Y14
 	VSUBPS       Y12, Y1, Y1
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y1, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y1, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VMOVMSKPS    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind1rows1careful
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y1, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y0
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y1
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y0
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y14
@@ -1761,8 +1771,6 @@ kind1rows1k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y1, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y0, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y1, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
@@ -1803,8 +1811,8 @@ kind1rows1careful:
 	MOVQ       64(DI), CX
 	VMOVUPS    Y0, (SI)
 	VMASKMOVPS Y1, Y15, 32(SI)
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y15
 	MOVQ       AX, SI
@@ -1857,37 +1865,39 @@ kind1rows2k:
 	VBROADCASTSS (CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y0, Y0
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y14
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y0, Y14
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y14, Y14
 	VSUBPS       Y12, Y1, Y1
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y1, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y1, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 4(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y2, Y2
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y2, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y2, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y3, Y3
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y3, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y3, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VMOVMSKPS    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind1rows2careful
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y1, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y0
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y1
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y0
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y14
@@ -1898,26 +1908,26 @@ kind1rows2k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y1, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y0, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y1, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y2, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y3, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y2
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y3
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y2
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y2
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y3
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y2, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y2, Y14
@@ -1928,8 +1938,6 @@ kind1rows2k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y3, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y2, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y3, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
@@ -1976,8 +1984,8 @@ kind1rows2careful:
 	ADDQ       CX, SI
 	VMOVUPS    Y2, (SI)
 	VMASKMOVPS Y3, Y15, 32(SI)
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y15
 	MOVQ       AX, SI
@@ -2038,47 +2046,49 @@ kind1rows3k:
 	VBROADCASTSS (CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y0, Y0
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y14
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y0, Y14
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y14, Y14
 	VSUBPS       Y12, Y1, Y1
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y1, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y1, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 4(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y2, Y2
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y2, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y2, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y3, Y3
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y3, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y3, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 8(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y4, Y4
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y4, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y4, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y5, Y5
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y5, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y5, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VMOVMSKPS    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind1rows3careful
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y1, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y0
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y1
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y0
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y14
@@ -2089,26 +2099,26 @@ kind1rows3k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y1, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y0, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y1, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y2, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y3, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y2
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y3
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y2
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y2
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y3
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y2, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y2, Y14
@@ -2119,26 +2129,26 @@ kind1rows3k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y3, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y2, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y3, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y4, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y5, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y4
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y5
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y4
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y5
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y4
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y5
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y4, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y4, Y14
@@ -2149,8 +2159,6 @@ kind1rows3k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y5, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y4, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y5, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
@@ -2203,8 +2211,8 @@ kind1rows3careful:
 	ADDQ       CX, SI
 	VMOVUPS    Y4, (SI)
 	VMASKMOVPS Y5, Y15, 32(SI)
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y15
 	MOVQ       AX, SI
@@ -2273,57 +2281,59 @@ kind1rows4k:
 	VBROADCASTSS (CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y0, Y0
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y14
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y0, Y14
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y14, Y14
 	VSUBPS       Y12, Y1, Y1
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y1, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y1, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 4(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y2, Y2
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y2, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y2, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y3, Y3
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y3, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y3, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 8(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y4, Y4
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y4, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y4, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y5, Y5
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y5, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y5, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 12(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y6, Y6
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y6, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y6, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y7, Y7
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y7, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y7, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VMOVMSKPS    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind1rows4careful
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y1, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y0
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y1
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y0
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y14
@@ -2334,26 +2344,26 @@ kind1rows4k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y1, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y0, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y1, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y2, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y3, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y2
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y3
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y2
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y2
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y3
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y2, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y2, Y14
@@ -2364,26 +2374,26 @@ kind1rows4k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y3, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y2, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y3, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y4, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y5, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y4
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y5
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y4
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y5
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y4
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y5
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y4, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y4, Y14
@@ -2394,26 +2404,26 @@ kind1rows4k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y5, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y4, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y5, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y4
 	VMOVAPS      Y15, Y5
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y6, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y7, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y6
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y7
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y6
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y7
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y6
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y7
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y6, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y6, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y6, Y14
@@ -2424,8 +2434,6 @@ kind1rows4k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y6, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y7, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y6, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y7, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
@@ -2484,8 +2492,8 @@ kind1rows4careful:
 	ADDQ       CX, SI
 	VMOVUPS    Y6, (SI)
 	VMASKMOVPS Y7, Y15, 32(SI)
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y15
 	MOVQ       AX, SI
@@ -2562,67 +2570,69 @@ kind1rows5k:
 	VBROADCASTSS (CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y0, Y0
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y14
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y0, Y14
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y14, Y14
 	VSUBPS       Y12, Y1, Y1
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y1, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y1, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 4(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y2, Y2
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y2, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y2, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y3, Y3
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y3, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y3, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 8(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y4, Y4
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y4, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y4, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y5, Y5
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y5, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y5, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 12(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y6, Y6
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y6, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y6, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y7, Y7
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y7, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y7, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 16(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y8, Y8
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y8, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y8, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y9, Y9
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y9, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y9, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VMOVMSKPS    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind1rows5careful
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y1, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y0
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y1
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y0
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y14
@@ -2633,26 +2643,26 @@ kind1rows5k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y1, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y0, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y1, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y2, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y3, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y2
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y3
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y2
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y2
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y3
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y2, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y2, Y14
@@ -2663,26 +2673,26 @@ kind1rows5k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y3, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y2, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y3, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y4, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y5, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y4
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y5
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y4
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y5
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y4
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y5
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y4, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y4, Y14
@@ -2693,26 +2703,26 @@ kind1rows5k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y5, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y4, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y5, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y4
 	VMOVAPS      Y15, Y5
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y6, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y7, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y6
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y7
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y6
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y7
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y6
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y7
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y6, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y6, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y6, Y14
@@ -2723,26 +2733,26 @@ kind1rows5k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y6, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y7, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y6, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y7, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y6
 	VMOVAPS      Y15, Y7
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y8, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y9, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y8
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y9
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y8
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y9
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y8
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y9
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y8, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y9, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y8, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y9, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y8, Y14
@@ -2753,8 +2763,6 @@ kind1rows5k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y9, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y8, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y9, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y8, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y9, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
@@ -2819,8 +2827,8 @@ kind1rows5careful:
 	ADDQ       CX, SI
 	VMOVUPS    Y8, (SI)
 	VMASKMOVPS Y9, Y15, 32(SI)
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y15
 	MOVQ       AX, SI
@@ -2905,77 +2913,79 @@ kind1rows6k:
 	VBROADCASTSS (CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y0, Y0
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y14
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y0, Y14
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y14, Y14
 	VSUBPS       Y12, Y1, Y1
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y1, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y1, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 4(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y2, Y2
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y2, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y2, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y3, Y3
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y3, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y3, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 8(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y4, Y4
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y4, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y4, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y5, Y5
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y5, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y5, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 12(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y6, Y6
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y6, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y6, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y7, Y7
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y7, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y7, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 16(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y8, Y8
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y8, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y8, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y9, Y9
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y9, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y9, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 20(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y10, Y10
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y10, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y10, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y11, Y11
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y11, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y11, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VMOVMSKPS    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind1rows6careful
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y1, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y0
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y1
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y0
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y14
@@ -2986,26 +2996,26 @@ kind1rows6k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y1, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y0, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y1, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y2, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y3, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y2
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y3
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y2
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y2
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y3
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y2, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y2, Y14
@@ -3016,26 +3026,26 @@ kind1rows6k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y3, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y2, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y3, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y4, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y5, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y4
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y5
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y4
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y5
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y4
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y5
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y4, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y4, Y14
@@ -3046,26 +3056,26 @@ kind1rows6k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y5, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y4, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y5, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y4
 	VMOVAPS      Y15, Y5
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y6, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y7, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y6
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y7
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y6
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y7
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y6
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y7
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y6, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y6, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y6, Y14
@@ -3076,26 +3086,26 @@ kind1rows6k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y6, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y7, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y6, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y7, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y6
 	VMOVAPS      Y15, Y7
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y8, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y9, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y8
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y9
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y8
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y9
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y8
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y9
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y8, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y9, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y8, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y9, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y8, Y14
@@ -3106,26 +3116,26 @@ kind1rows6k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y9, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y8, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y9, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y8, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y9, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y8
 	VMOVAPS      Y15, Y9
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y10, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y11, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y10
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y11
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y10
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y11
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y10
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y11
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y10, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y11, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y10, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y11, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y10, Y14
@@ -3136,8 +3146,6 @@ kind1rows6k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y11, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y10, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y11, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y10, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y11, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
@@ -3208,8 +3216,8 @@ kind1rows6careful:
 	ADDQ       CX, SI
 	VMOVUPS    Y10, (SI)
 	VMASKMOVPS Y11, Y15, 32(SI)
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y15
 	MOVQ       AX, SI
@@ -3261,23 +3269,23 @@ kind2rows1k:
 	VBROADCASTSS (CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y0, Y0
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y14
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y0, Y14
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y14, Y14
 	VMOVMSKPS    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind2rows1careful
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y12
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y0
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y0
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y0
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+576(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y0, Y14
 	VPSLLD       $0x17, Y12, Y12
 	VPADDD       Y12, Y14, Y14
 	VMOVAPS      Y14, Y0
@@ -3313,8 +3321,8 @@ kind2rows1careful:
 	MOVQ       AX, SI
 	MOVQ       64(DI), CX
 	VMASKMOVPS Y0, Y15, (SI)
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y14
 	VXORPS     Y15, Y15, Y15
@@ -3363,29 +3371,31 @@ kind2rows2k:
 	VBROADCASTSS (CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y0, Y0
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y14
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y0, Y14
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y14, Y14
 	VBROADCASTSS 4(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y1, Y1
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y1, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y1, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VMOVMSKPS    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind2rows2careful
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y1, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y0
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y1
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y0
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y14
@@ -3396,8 +3406,6 @@ kind2rows2k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y1, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y0, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y1, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
@@ -3440,8 +3448,8 @@ kind2rows2careful:
 	VMASKMOVPS Y0, Y15, (SI)
 	ADDQ       CX, SI
 	VMASKMOVPS Y1, Y15, (SI)
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y14
 	VXORPS     Y15, Y15, Y15
@@ -3496,35 +3504,37 @@ kind2rows3k:
 	VBROADCASTSS (CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y0, Y0
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y14
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y0, Y14
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y14, Y14
 	VBROADCASTSS 4(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y1, Y1
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y1, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y1, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 8(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y2, Y2
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y2, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y2, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VMOVMSKPS    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind2rows3careful
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y1, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y0
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y1
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y0
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y14
@@ -3535,26 +3545,24 @@ kind2rows3k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y1, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y0, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y1, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y2, Y12
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y2
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y2
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y2
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+576(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y2, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y2, Y14
 	VPSLLD       $0x17, Y12, Y12
 	VPADDD       Y12, Y14, Y14
 	VMOVAPS      Y14, Y2
@@ -3598,8 +3606,8 @@ kind2rows3careful:
 	VMASKMOVPS Y1, Y15, (SI)
 	ADDQ       CX, SI
 	VMASKMOVPS Y2, Y15, (SI)
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y14
 	VXORPS     Y15, Y15, Y15
@@ -3660,41 +3668,43 @@ kind2rows4k:
 	VBROADCASTSS (CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y0, Y0
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y14
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y0, Y14
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y14, Y14
 	VBROADCASTSS 4(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y1, Y1
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y1, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y1, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 8(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y2, Y2
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y2, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y2, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 12(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y3, Y3
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y3, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y3, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VMOVMSKPS    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind2rows4careful
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y1, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y0
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y1
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y0
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y14
@@ -3705,26 +3715,26 @@ kind2rows4k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y1, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y0, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y1, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y2, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y3, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y2
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y3
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y2
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y2
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y3
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y2, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y2, Y14
@@ -3735,8 +3745,6 @@ kind2rows4k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y3, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y2, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y3, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
@@ -3787,8 +3795,8 @@ kind2rows4careful:
 	VMASKMOVPS Y2, Y15, (SI)
 	ADDQ       CX, SI
 	VMASKMOVPS Y3, Y15, (SI)
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y14
 	VXORPS     Y15, Y15, Y15
@@ -3855,47 +3863,49 @@ kind2rows5k:
 	VBROADCASTSS (CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y0, Y0
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y14
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y0, Y14
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y14, Y14
 	VBROADCASTSS 4(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y1, Y1
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y1, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y1, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 8(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y2, Y2
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y2, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y2, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 12(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y3, Y3
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y3, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y3, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 16(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y4, Y4
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y4, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y4, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VMOVMSKPS    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind2rows5careful
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y1, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y0
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y1
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y0
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y14
@@ -3906,26 +3916,26 @@ kind2rows5k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y1, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y0, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y1, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y2, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y3, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y2
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y3
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y2
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y2
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y3
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y2, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y2, Y14
@@ -3936,26 +3946,24 @@ kind2rows5k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y3, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y2, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y3, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y4, Y12
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y4
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y4
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y4
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+576(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y4, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y4, Y14
 	VPSLLD       $0x17, Y12, Y12
 	VPADDD       Y12, Y14, Y14
 	VMOVAPS      Y14, Y4
@@ -4007,8 +4015,8 @@ kind2rows5careful:
 	VMASKMOVPS Y3, Y15, (SI)
 	ADDQ       CX, SI
 	VMASKMOVPS Y4, Y15, (SI)
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y14
 	VXORPS     Y15, Y15, Y15
@@ -4081,53 +4089,55 @@ kind2rows6k:
 	VBROADCASTSS (CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y0, Y0
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y14
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y0, Y14
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y14, Y14
 	VBROADCASTSS 4(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y1, Y1
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y1, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y1, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 8(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y2, Y2
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y2, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y2, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 12(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y3, Y3
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y3, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y3, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 16(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y4, Y4
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y4, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y4, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VBROADCASTSS 20(CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y5, Y5
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y5, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y5, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VMOVMSKPS    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind2rows6careful
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y1, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y0
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y1
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y0
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y14
@@ -4138,26 +4148,26 @@ kind2rows6k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y1, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y0, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y1, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y2, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y3, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y2
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y3
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y2
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y2
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y3
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y2, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y2, Y14
@@ -4168,26 +4178,26 @@ kind2rows6k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y3, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y2, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y3, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y4, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y5, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y4
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y5
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y4
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y5
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y4
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y5
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y4, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y4, Y14
@@ -4198,8 +4208,6 @@ kind2rows6k:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y5, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y4, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y5, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
@@ -4258,8 +4266,8 @@ kind2rows6careful:
 	VMASKMOVPS Y4, Y15, (SI)
 	ADDQ       CX, SI
 	VMASKMOVPS Y5, Y15, (SI)
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F32<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F32<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y14
 	VXORPS     Y15, Y15, Y15
@@ -4312,51 +4320,53 @@ widek:
 	VBROADCASTSS (CX), Y12
 	VSUBPS       mulExpConstsAVX2F32<>+32(SB), Y12, Y12
 	VSUBPS       Y12, Y0, Y0
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y14
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y0, Y14
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y14, Y14
 	VSUBPS       Y12, Y1, Y1
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y1, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y1, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y2, Y2
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y2, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y2, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y3, Y3
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y3, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y3, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y4, Y4
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y4, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y4, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y5, Y5
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y5, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y5, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y6, Y6
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y6, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y6, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VSUBPS       Y12, Y7, Y7
-	VANDPS       mulExpConstsAVX2F32<>+288(SB), Y7, Y13
+	VANDPS       mulExpConstsAVX2F32<>+320(SB), Y7, Y13
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+64(SB), Y13, Y13
 	VORPS        Y13, Y14, Y14
 	VMOVMSKPS    Y14, CX
 	TESTL        CX, CX
 	JNZ          widecareful
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y1, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y0
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y1
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y0
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y14
@@ -4367,26 +4377,26 @@ widek:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y1, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y1, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y0, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y1, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y2, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y3, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y2
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y3
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y2
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y2
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y3
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y2, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y2, Y14
@@ -4397,26 +4407,26 @@ widek:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y3, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y2, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y3, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y2, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y3, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y4, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y5, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y4
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y5
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y4
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y5
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y4
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y5
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y4, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y4, Y14
@@ -4427,26 +4437,26 @@ widek:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y5, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y4, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y5, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y4, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y5, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
 	VPADDD       Y13, Y15, Y15
 	VMOVAPS      Y14, Y4
 	VMOVAPS      Y15, Y5
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y12
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y13
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y12
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y13
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y6, Y12
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y7, Y13
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y12, Y14
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y13, Y15
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y14, Y6
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y15, Y7
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y14, Y6
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y15, Y7
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y14
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y15
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y14, Y6
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y15, Y7
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y14
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y15
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y6, Y14
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y6, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y6, Y14
@@ -4457,8 +4467,6 @@ widek:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y7, Y15
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y6, Y14
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y7, Y15
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y6, Y14
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y7, Y15
 	VPSLLD       $0x17, Y12, Y12
 	VPSLLD       $0x17, Y13, Y13
 	VPADDD       Y12, Y14, Y14
@@ -4491,11 +4499,65 @@ widecareful:
 	VMOVUPS Y5, 160(AX)
 	VMOVUPS Y6, 192(AX)
 	VMOVUPS Y7, 224(AX)
-	VMOVUPS mulExpConstsAVX2F32<>+352(SB), Y14
-	VMOVUPS mulExpConstsAVX2F32<>+352(SB), Y15
+	VMOVUPS mulExpConstsAVX2F32<>+384(SB), Y14
+	VMOVUPS mulExpConstsAVX2F32<>+384(SB), Y15
 	MOVQ    AX, SI
 	MOVQ    $0x00000004, CX
 	MOVQ    $0x00000040, DX
+
+low:
+	VMOVUPS      (SI), Y0
+	VMOVUPS      32(SI), Y1
+	VCMPPS       $0x16, mulExpConstsAVX2F32<>+256(SB), Y0, Y2
+	VCMPPS       $0x16, mulExpConstsAVX2F32<>+256(SB), Y1, Y3
+	VORPS        Y2, Y3, Y3
+	VMOVMSKPS    Y3, R11
+	TESTL        R11, R11
+	JNZ          careful
+	VMAXPS       mulExpConstsAVX2F32<>+96(SB), Y0, Y0
+	VMAXPS       mulExpConstsAVX2F32<>+96(SB), Y1, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y2
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y3
+	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y2
+	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y1, Y3
+	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y2, Y4
+	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y3, Y5
+	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y4, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y5, Y1
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y4, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y5, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y4
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y5
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y4
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y1, Y5
+	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y4
+	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y1, Y5
+	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y4
+	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y1, Y5
+	VFMADD213PS  mulExpConstsAVX2F32<>+576(SB), Y0, Y4
+	VFMADD213PS  mulExpConstsAVX2F32<>+576(SB), Y1, Y5
+	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y0, Y4
+	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y1, Y5
+	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y4
+	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y1, Y5
+	VPSLLD       $0x17, Y2, Y2
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y2, Y4, Y4
+	VPADDD       Y3, Y5, Y5
+	VPADDD       mulExpConstsAVX2F32<>+352(SB), Y4, Y0
+	VPADDD       mulExpConstsAVX2F32<>+352(SB), Y5, Y1
+	VADDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y0
+	VADDPS       mulExpConstsAVX2F32<>+288(SB), Y1, Y1
+	VPSUBD       mulExpConstsAVX2F32<>+288(SB), Y0, Y0
+	VPSUBD       mulExpConstsAVX2F32<>+288(SB), Y1, Y1
+	VMAXPS       Y0, Y4, Y4
+	VMAXPS       Y1, Y5, Y5
+	VMOVUPS      Y4, (SI)
+	VMOVUPS      Y5, 32(SI)
+	ADDQ         DX, SI
+	DECQ         CX
+	JNZ          low
+	JMP          carefuldone
 
 careful:
 	VMASKMOVPS   (SI), Y14, Y0
@@ -4510,18 +4572,20 @@ careful:
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+192(SB), Y0, Y8
 	VCMPPS       $0x11, mulExpConstsAVX2F32<>+160(SB), Y1, Y7
 	VCMPPS       $0x16, mulExpConstsAVX2F32<>+192(SB), Y1, Y9
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y2
-	VMOVUPS      mulExpConstsAVX2F32<>+384(SB), Y3
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y2
+	VMOVUPS      mulExpConstsAVX2F32<>+416(SB), Y3
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y0, Y2
 	VFMADD213PS  mulExpConstsAVX2F32<>+0(SB), Y1, Y3
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y2, Y4
 	VSUBPS       mulExpConstsAVX2F32<>+0(SB), Y3, Y5
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y4, Y0
-	VFNMADD231PS mulExpConstsAVX2F32<>+416(SB), Y5, Y1
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y4, Y0
 	VFNMADD231PS mulExpConstsAVX2F32<>+448(SB), Y5, Y1
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y4
-	VMOVUPS      mulExpConstsAVX2F32<>+672(SB), Y5
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y4, Y0
+	VFNMADD231PS mulExpConstsAVX2F32<>+480(SB), Y5, Y1
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y4
+	VMOVUPS      mulExpConstsAVX2F32<>+704(SB), Y5
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y0, Y4
+	VFMADD213PS  mulExpConstsAVX2F32<>+672(SB), Y1, Y5
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y0, Y4
 	VFMADD213PS  mulExpConstsAVX2F32<>+640(SB), Y1, Y5
 	VFMADD213PS  mulExpConstsAVX2F32<>+608(SB), Y0, Y4
@@ -4532,22 +4596,20 @@ careful:
 	VFMADD213PS  mulExpConstsAVX2F32<>+544(SB), Y1, Y5
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y0, Y4
 	VFMADD213PS  mulExpConstsAVX2F32<>+512(SB), Y1, Y5
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y0, Y4
-	VFMADD213PS  mulExpConstsAVX2F32<>+480(SB), Y1, Y5
 	VPSLLD       $0x17, Y2, Y2
 	VPSLLD       $0x17, Y3, Y3
 	VPADDD       Y2, Y4, Y4
 	VPADDD       Y3, Y5, Y5
 	VADDPS       mulExpConstsAVX2F32<>+224(SB), Y0, Y2
-	VPADDD       mulExpConstsAVX2F32<>+320(SB), Y4, Y0
-	VADDPS       mulExpConstsAVX2F32<>+256(SB), Y0, Y0
-	VPSUBD       mulExpConstsAVX2F32<>+256(SB), Y0, Y0
+	VPADDD       mulExpConstsAVX2F32<>+352(SB), Y4, Y0
+	VADDPS       mulExpConstsAVX2F32<>+288(SB), Y0, Y0
+	VPSUBD       mulExpConstsAVX2F32<>+288(SB), Y0, Y0
 	VBLENDVPS    Y6, Y0, Y4, Y4
 	VBLENDVPS    Y8, Y2, Y4, Y4
 	VADDPS       mulExpConstsAVX2F32<>+224(SB), Y1, Y3
-	VPADDD       mulExpConstsAVX2F32<>+320(SB), Y5, Y1
-	VADDPS       mulExpConstsAVX2F32<>+256(SB), Y1, Y1
-	VPSUBD       mulExpConstsAVX2F32<>+256(SB), Y1, Y1
+	VPADDD       mulExpConstsAVX2F32<>+352(SB), Y5, Y1
+	VADDPS       mulExpConstsAVX2F32<>+288(SB), Y1, Y1
+	VPSUBD       mulExpConstsAVX2F32<>+288(SB), Y1, Y1
 	VBLENDVPS    Y7, Y1, Y5, Y5
 	VBLENDVPS    Y9, Y3, Y5, Y5
 	VMASKMOVPS   Y4, Y14, (SI)
@@ -4555,23 +4617,25 @@ careful:
 	ADDQ         DX, SI
 	DECQ         CX
 	JNZ          careful
-	MOVQ         112(DI), CX
-	MOVQ         120(DI), SI
-	CMPQ         SI, $0x03
-	JE           widenext
-	CMPQ         SI, $0x00
-	JNE          carefulkind1
-	CMPQ         CX, $0x06
-	JE           kind0rows6next
-	CMPQ         CX, $0x05
-	JE           kind0rows5next
-	CMPQ         CX, $0x04
-	JE           kind0rows4next
-	CMPQ         CX, $0x03
-	JE           kind0rows3next
-	CMPQ         CX, $0x02
-	JE           kind0rows2next
-	JMP          kind0rows1next
+
+carefuldone:
+	MOVQ 112(DI), CX
+	MOVQ 120(DI), SI
+	CMPQ SI, $0x03
+	JE   widenext
+	CMPQ SI, $0x00
+	JNE  carefulkind1
+	CMPQ CX, $0x06
+	JE   kind0rows6next
+	CMPQ CX, $0x05
+	JE   kind0rows5next
+	CMPQ CX, $0x04
+	JE   kind0rows4next
+	CMPQ CX, $0x03
+	JE   kind0rows3next
+	CMPQ CX, $0x02
+	JE   kind0rows2next
+	JMP  kind0rows1next
 
 carefulkind1:
 	CMPQ SI, $0x01
@@ -4633,87 +4697,91 @@ DATA mulExpConstsAVX2F64<>+224(SB)/8, $0x7ff0000000000000
 DATA mulExpConstsAVX2F64<>+232(SB)/8, $0x7ff0000000000000
 DATA mulExpConstsAVX2F64<>+240(SB)/8, $0x7ff0000000000000
 DATA mulExpConstsAVX2F64<>+248(SB)/8, $0x7ff0000000000000
-DATA mulExpConstsAVX2F64<>+256(SB)/8, $0x4330000000000000
-DATA mulExpConstsAVX2F64<>+264(SB)/8, $0x4330000000000000
-DATA mulExpConstsAVX2F64<>+272(SB)/8, $0x4330000000000000
-DATA mulExpConstsAVX2F64<>+280(SB)/8, $0x4330000000000000
-DATA mulExpConstsAVX2F64<>+288(SB)/8, $0x7fffffffffffffff
-DATA mulExpConstsAVX2F64<>+296(SB)/8, $0x7fffffffffffffff
-DATA mulExpConstsAVX2F64<>+304(SB)/8, $0x7fffffffffffffff
-DATA mulExpConstsAVX2F64<>+312(SB)/8, $0x7fffffffffffffff
-DATA mulExpConstsAVX2F64<>+320(SB)/8, $0x4320000000000000
-DATA mulExpConstsAVX2F64<>+328(SB)/8, $0x4320000000000000
-DATA mulExpConstsAVX2F64<>+336(SB)/8, $0x4320000000000000
-DATA mulExpConstsAVX2F64<>+344(SB)/8, $0x4320000000000000
-DATA mulExpConstsAVX2F64<>+352(SB)/8, $0xffffffffffffffff
-DATA mulExpConstsAVX2F64<>+360(SB)/8, $0xffffffffffffffff
-DATA mulExpConstsAVX2F64<>+368(SB)/8, $0xffffffffffffffff
-DATA mulExpConstsAVX2F64<>+376(SB)/8, $0xffffffffffffffff
-DATA mulExpConstsAVX2F64<>+384(SB)/8, $0x3ff71547652b82fe
-DATA mulExpConstsAVX2F64<>+392(SB)/8, $0x3ff71547652b82fe
-DATA mulExpConstsAVX2F64<>+400(SB)/8, $0x3ff71547652b82fe
-DATA mulExpConstsAVX2F64<>+408(SB)/8, $0x3ff71547652b82fe
-DATA mulExpConstsAVX2F64<>+416(SB)/8, $0x3fe62e42fefa39ef
-DATA mulExpConstsAVX2F64<>+424(SB)/8, $0x3fe62e42fefa39ef
-DATA mulExpConstsAVX2F64<>+432(SB)/8, $0x3fe62e42fefa39ef
-DATA mulExpConstsAVX2F64<>+440(SB)/8, $0x3fe62e42fefa39ef
-DATA mulExpConstsAVX2F64<>+448(SB)/8, $0x3c7abc9e3b39803f
-DATA mulExpConstsAVX2F64<>+456(SB)/8, $0x3c7abc9e3b39803f
-DATA mulExpConstsAVX2F64<>+464(SB)/8, $0x3c7abc9e3b39803f
-DATA mulExpConstsAVX2F64<>+472(SB)/8, $0x3c7abc9e3b39803f
-DATA mulExpConstsAVX2F64<>+480(SB)/8, $0x3ff0000000000000
-DATA mulExpConstsAVX2F64<>+488(SB)/8, $0x3ff0000000000000
-DATA mulExpConstsAVX2F64<>+496(SB)/8, $0x3ff0000000000000
-DATA mulExpConstsAVX2F64<>+504(SB)/8, $0x3ff0000000000000
+DATA mulExpConstsAVX2F64<>+256(SB)/8, $0x4084f00000000000
+DATA mulExpConstsAVX2F64<>+264(SB)/8, $0x4084f00000000000
+DATA mulExpConstsAVX2F64<>+272(SB)/8, $0x4084f00000000000
+DATA mulExpConstsAVX2F64<>+280(SB)/8, $0x4084f00000000000
+DATA mulExpConstsAVX2F64<>+288(SB)/8, $0x0370000000000000
+DATA mulExpConstsAVX2F64<>+296(SB)/8, $0x0370000000000000
+DATA mulExpConstsAVX2F64<>+304(SB)/8, $0x0370000000000000
+DATA mulExpConstsAVX2F64<>+312(SB)/8, $0x0370000000000000
+DATA mulExpConstsAVX2F64<>+320(SB)/8, $0x7fffffffffffffff
+DATA mulExpConstsAVX2F64<>+328(SB)/8, $0x7fffffffffffffff
+DATA mulExpConstsAVX2F64<>+336(SB)/8, $0x7fffffffffffffff
+DATA mulExpConstsAVX2F64<>+344(SB)/8, $0x7fffffffffffffff
+DATA mulExpConstsAVX2F64<>+352(SB)/8, $0x0360000000000000
+DATA mulExpConstsAVX2F64<>+360(SB)/8, $0x0360000000000000
+DATA mulExpConstsAVX2F64<>+368(SB)/8, $0x0360000000000000
+DATA mulExpConstsAVX2F64<>+376(SB)/8, $0x0360000000000000
+DATA mulExpConstsAVX2F64<>+384(SB)/8, $0xffffffffffffffff
+DATA mulExpConstsAVX2F64<>+392(SB)/8, $0xffffffffffffffff
+DATA mulExpConstsAVX2F64<>+400(SB)/8, $0xffffffffffffffff
+DATA mulExpConstsAVX2F64<>+408(SB)/8, $0xffffffffffffffff
+DATA mulExpConstsAVX2F64<>+416(SB)/8, $0x3ff71547652b82fe
+DATA mulExpConstsAVX2F64<>+424(SB)/8, $0x3ff71547652b82fe
+DATA mulExpConstsAVX2F64<>+432(SB)/8, $0x3ff71547652b82fe
+DATA mulExpConstsAVX2F64<>+440(SB)/8, $0x3ff71547652b82fe
+DATA mulExpConstsAVX2F64<>+448(SB)/8, $0x3fe62e42fefa39ef
+DATA mulExpConstsAVX2F64<>+456(SB)/8, $0x3fe62e42fefa39ef
+DATA mulExpConstsAVX2F64<>+464(SB)/8, $0x3fe62e42fefa39ef
+DATA mulExpConstsAVX2F64<>+472(SB)/8, $0x3fe62e42fefa39ef
+DATA mulExpConstsAVX2F64<>+480(SB)/8, $0x3c7abc9e3b39803f
+DATA mulExpConstsAVX2F64<>+488(SB)/8, $0x3c7abc9e3b39803f
+DATA mulExpConstsAVX2F64<>+496(SB)/8, $0x3c7abc9e3b39803f
+DATA mulExpConstsAVX2F64<>+504(SB)/8, $0x3c7abc9e3b39803f
 DATA mulExpConstsAVX2F64<>+512(SB)/8, $0x3ff0000000000000
 DATA mulExpConstsAVX2F64<>+520(SB)/8, $0x3ff0000000000000
 DATA mulExpConstsAVX2F64<>+528(SB)/8, $0x3ff0000000000000
 DATA mulExpConstsAVX2F64<>+536(SB)/8, $0x3ff0000000000000
-DATA mulExpConstsAVX2F64<>+544(SB)/8, $0x3fe0000000000000
-DATA mulExpConstsAVX2F64<>+552(SB)/8, $0x3fe0000000000000
-DATA mulExpConstsAVX2F64<>+560(SB)/8, $0x3fe0000000000000
-DATA mulExpConstsAVX2F64<>+568(SB)/8, $0x3fe0000000000000
-DATA mulExpConstsAVX2F64<>+576(SB)/8, $0x3fc5555555555557
-DATA mulExpConstsAVX2F64<>+584(SB)/8, $0x3fc5555555555557
-DATA mulExpConstsAVX2F64<>+592(SB)/8, $0x3fc5555555555557
-DATA mulExpConstsAVX2F64<>+600(SB)/8, $0x3fc5555555555557
-DATA mulExpConstsAVX2F64<>+608(SB)/8, $0x3fa555555555558a
-DATA mulExpConstsAVX2F64<>+616(SB)/8, $0x3fa555555555558a
-DATA mulExpConstsAVX2F64<>+624(SB)/8, $0x3fa555555555558a
-DATA mulExpConstsAVX2F64<>+632(SB)/8, $0x3fa555555555558a
-DATA mulExpConstsAVX2F64<>+640(SB)/8, $0x3f811111111103cf
-DATA mulExpConstsAVX2F64<>+648(SB)/8, $0x3f811111111103cf
-DATA mulExpConstsAVX2F64<>+656(SB)/8, $0x3f811111111103cf
-DATA mulExpConstsAVX2F64<>+664(SB)/8, $0x3f811111111103cf
-DATA mulExpConstsAVX2F64<>+672(SB)/8, $0x3f56c16c16bf83a7
-DATA mulExpConstsAVX2F64<>+680(SB)/8, $0x3f56c16c16bf83a7
-DATA mulExpConstsAVX2F64<>+688(SB)/8, $0x3f56c16c16bf83a7
-DATA mulExpConstsAVX2F64<>+696(SB)/8, $0x3f56c16c16bf83a7
-DATA mulExpConstsAVX2F64<>+704(SB)/8, $0x3f2a01a01aa04b49
-DATA mulExpConstsAVX2F64<>+712(SB)/8, $0x3f2a01a01aa04b49
-DATA mulExpConstsAVX2F64<>+720(SB)/8, $0x3f2a01a01aa04b49
-DATA mulExpConstsAVX2F64<>+728(SB)/8, $0x3f2a01a01aa04b49
-DATA mulExpConstsAVX2F64<>+736(SB)/8, $0x3efa01a026f67e03
-DATA mulExpConstsAVX2F64<>+744(SB)/8, $0x3efa01a026f67e03
-DATA mulExpConstsAVX2F64<>+752(SB)/8, $0x3efa01a026f67e03
-DATA mulExpConstsAVX2F64<>+760(SB)/8, $0x3efa01a026f67e03
-DATA mulExpConstsAVX2F64<>+768(SB)/8, $0x3ec71de088f64eb9
-DATA mulExpConstsAVX2F64<>+776(SB)/8, $0x3ec71de088f64eb9
-DATA mulExpConstsAVX2F64<>+784(SB)/8, $0x3ec71de088f64eb9
-DATA mulExpConstsAVX2F64<>+792(SB)/8, $0x3ec71de088f64eb9
-DATA mulExpConstsAVX2F64<>+800(SB)/8, $0x3e927e2be029292d
-DATA mulExpConstsAVX2F64<>+808(SB)/8, $0x3e927e2be029292d
-DATA mulExpConstsAVX2F64<>+816(SB)/8, $0x3e927e2be029292d
-DATA mulExpConstsAVX2F64<>+824(SB)/8, $0x3e927e2be029292d
-DATA mulExpConstsAVX2F64<>+832(SB)/8, $0x3e5af40a82c2f2bf
-DATA mulExpConstsAVX2F64<>+840(SB)/8, $0x3e5af40a82c2f2bf
-DATA mulExpConstsAVX2F64<>+848(SB)/8, $0x3e5af40a82c2f2bf
-DATA mulExpConstsAVX2F64<>+856(SB)/8, $0x3e5af40a82c2f2bf
-DATA mulExpConstsAVX2F64<>+864(SB)/8, $0x3e223570d7cb9b5d
-DATA mulExpConstsAVX2F64<>+872(SB)/8, $0x3e223570d7cb9b5d
-DATA mulExpConstsAVX2F64<>+880(SB)/8, $0x3e223570d7cb9b5d
-DATA mulExpConstsAVX2F64<>+888(SB)/8, $0x3e223570d7cb9b5d
-GLOBL mulExpConstsAVX2F64<>(SB), RODATA|NOPTR, $896
+DATA mulExpConstsAVX2F64<>+544(SB)/8, $0x3ff0000000000000
+DATA mulExpConstsAVX2F64<>+552(SB)/8, $0x3ff0000000000000
+DATA mulExpConstsAVX2F64<>+560(SB)/8, $0x3ff0000000000000
+DATA mulExpConstsAVX2F64<>+568(SB)/8, $0x3ff0000000000000
+DATA mulExpConstsAVX2F64<>+576(SB)/8, $0x3fe0000000000000
+DATA mulExpConstsAVX2F64<>+584(SB)/8, $0x3fe0000000000000
+DATA mulExpConstsAVX2F64<>+592(SB)/8, $0x3fe0000000000000
+DATA mulExpConstsAVX2F64<>+600(SB)/8, $0x3fe0000000000000
+DATA mulExpConstsAVX2F64<>+608(SB)/8, $0x3fc5555555555557
+DATA mulExpConstsAVX2F64<>+616(SB)/8, $0x3fc5555555555557
+DATA mulExpConstsAVX2F64<>+624(SB)/8, $0x3fc5555555555557
+DATA mulExpConstsAVX2F64<>+632(SB)/8, $0x3fc5555555555557
+DATA mulExpConstsAVX2F64<>+640(SB)/8, $0x3fa555555555558a
+DATA mulExpConstsAVX2F64<>+648(SB)/8, $0x3fa555555555558a
+DATA mulExpConstsAVX2F64<>+656(SB)/8, $0x3fa555555555558a
+DATA mulExpConstsAVX2F64<>+664(SB)/8, $0x3fa555555555558a
+DATA mulExpConstsAVX2F64<>+672(SB)/8, $0x3f811111111103cf
+DATA mulExpConstsAVX2F64<>+680(SB)/8, $0x3f811111111103cf
+DATA mulExpConstsAVX2F64<>+688(SB)/8, $0x3f811111111103cf
+DATA mulExpConstsAVX2F64<>+696(SB)/8, $0x3f811111111103cf
+DATA mulExpConstsAVX2F64<>+704(SB)/8, $0x3f56c16c16bf83a7
+DATA mulExpConstsAVX2F64<>+712(SB)/8, $0x3f56c16c16bf83a7
+DATA mulExpConstsAVX2F64<>+720(SB)/8, $0x3f56c16c16bf83a7
+DATA mulExpConstsAVX2F64<>+728(SB)/8, $0x3f56c16c16bf83a7
+DATA mulExpConstsAVX2F64<>+736(SB)/8, $0x3f2a01a01aa04b49
+DATA mulExpConstsAVX2F64<>+744(SB)/8, $0x3f2a01a01aa04b49
+DATA mulExpConstsAVX2F64<>+752(SB)/8, $0x3f2a01a01aa04b49
+DATA mulExpConstsAVX2F64<>+760(SB)/8, $0x3f2a01a01aa04b49
+DATA mulExpConstsAVX2F64<>+768(SB)/8, $0x3efa01a026f67e03
+DATA mulExpConstsAVX2F64<>+776(SB)/8, $0x3efa01a026f67e03
+DATA mulExpConstsAVX2F64<>+784(SB)/8, $0x3efa01a026f67e03
+DATA mulExpConstsAVX2F64<>+792(SB)/8, $0x3efa01a026f67e03
+DATA mulExpConstsAVX2F64<>+800(SB)/8, $0x3ec71de088f64eb9
+DATA mulExpConstsAVX2F64<>+808(SB)/8, $0x3ec71de088f64eb9
+DATA mulExpConstsAVX2F64<>+816(SB)/8, $0x3ec71de088f64eb9
+DATA mulExpConstsAVX2F64<>+824(SB)/8, $0x3ec71de088f64eb9
+DATA mulExpConstsAVX2F64<>+832(SB)/8, $0x3e927e2be029292d
+DATA mulExpConstsAVX2F64<>+840(SB)/8, $0x3e927e2be029292d
+DATA mulExpConstsAVX2F64<>+848(SB)/8, $0x3e927e2be029292d
+DATA mulExpConstsAVX2F64<>+856(SB)/8, $0x3e927e2be029292d
+DATA mulExpConstsAVX2F64<>+864(SB)/8, $0x3e5af40a82c2f2bf
+DATA mulExpConstsAVX2F64<>+872(SB)/8, $0x3e5af40a82c2f2bf
+DATA mulExpConstsAVX2F64<>+880(SB)/8, $0x3e5af40a82c2f2bf
+DATA mulExpConstsAVX2F64<>+888(SB)/8, $0x3e5af40a82c2f2bf
+DATA mulExpConstsAVX2F64<>+896(SB)/8, $0x3e223570d7cb9b5d
+DATA mulExpConstsAVX2F64<>+904(SB)/8, $0x3e223570d7cb9b5d
+DATA mulExpConstsAVX2F64<>+912(SB)/8, $0x3e223570d7cb9b5d
+DATA mulExpConstsAVX2F64<>+920(SB)/8, $0x3e223570d7cb9b5d
+GLOBL mulExpConstsAVX2F64<>(SB), RODATA|NOPTR, $928
 
 // func mulExpTileAVX2F64(t *byte)
 // Requires: AVX, AVX2, FMA3, MMX+
@@ -4787,27 +4855,29 @@ kind0rows1k:
 	VBROADCASTSD (CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y0, Y0
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y14
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y0, Y14
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y14, Y14
 	VSUBPD       Y12, Y1, Y1
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y1, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y1, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VMOVMSKPD    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind0rows1careful
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y1, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y0
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y1
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y0
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y14
@@ -4830,8 +4900,6 @@ kind0rows1k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y1, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y0, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y1, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
@@ -4866,12 +4934,12 @@ kind0rows1careful:
 	MOVQ    64(DI), CX
 	VMOVUPD Y0, (SI)
 	VMOVUPD Y1, 32(SI)
-	VMOVUPS mulExpConstsAVX2F64<>+352(SB), Y14
-	VMOVUPS mulExpConstsAVX2F64<>+352(SB), Y15
+	VMOVUPS mulExpConstsAVX2F64<>+384(SB), Y14
+	VMOVUPS mulExpConstsAVX2F64<>+384(SB), Y15
 	MOVQ    AX, SI
 	MOVQ    $0x00000001, CX
 	MOVQ    64(DI), DX
-	JMP     careful
+	JMP     low
 
 kind0rows2:
 kind0rows2tile:
@@ -4916,37 +4984,39 @@ kind0rows2k:
 	VBROADCASTSD (CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y0, Y0
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y14
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y0, Y14
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y14, Y14
 	VSUBPD       Y12, Y1, Y1
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y1, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y1, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 8(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y2, Y2
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y2, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y2, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y3, Y3
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y3, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y3, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VMOVMSKPD    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind0rows2careful
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y1, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y0
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y1
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y0
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y14
@@ -4969,26 +5039,26 @@ kind0rows2k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y1, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y0, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y1, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y2, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y3, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y2
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y3
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y2
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y2
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y3
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y2, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y2, Y14
@@ -5011,8 +5081,6 @@ kind0rows2k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y3, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y2, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y3, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
@@ -5053,12 +5121,12 @@ kind0rows2careful:
 	ADDQ    CX, SI
 	VMOVUPD Y2, (SI)
 	VMOVUPD Y3, 32(SI)
-	VMOVUPS mulExpConstsAVX2F64<>+352(SB), Y14
-	VMOVUPS mulExpConstsAVX2F64<>+352(SB), Y15
+	VMOVUPS mulExpConstsAVX2F64<>+384(SB), Y14
+	VMOVUPS mulExpConstsAVX2F64<>+384(SB), Y15
 	MOVQ    AX, SI
 	MOVQ    $0x00000002, CX
 	MOVQ    64(DI), DX
-	JMP     careful
+	JMP     low
 
 kind0rows3:
 kind0rows3tile:
@@ -5111,47 +5179,49 @@ kind0rows3k:
 	VBROADCASTSD (CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y0, Y0
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y14
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y0, Y14
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y14, Y14
 	VSUBPD       Y12, Y1, Y1
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y1, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y1, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 8(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y2, Y2
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y2, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y2, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y3, Y3
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y3, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y3, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 16(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y4, Y4
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y4, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y4, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y5, Y5
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y5, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y5, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VMOVMSKPD    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind0rows3careful
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y1, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y0
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y1
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y0
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y14
@@ -5174,26 +5244,26 @@ kind0rows3k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y1, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y0, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y1, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y2, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y3, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y2
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y3
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y2
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y2
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y3
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y2, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y2, Y14
@@ -5216,26 +5286,26 @@ kind0rows3k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y3, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y2, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y3, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y4, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y5, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y4
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y5
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y4
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y5
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y4
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y5
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y4, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y4, Y14
@@ -5258,8 +5328,6 @@ kind0rows3k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y5, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y4, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y5, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
@@ -5306,12 +5374,12 @@ kind0rows3careful:
 	ADDQ    CX, SI
 	VMOVUPD Y4, (SI)
 	VMOVUPD Y5, 32(SI)
-	VMOVUPS mulExpConstsAVX2F64<>+352(SB), Y14
-	VMOVUPS mulExpConstsAVX2F64<>+352(SB), Y15
+	VMOVUPS mulExpConstsAVX2F64<>+384(SB), Y14
+	VMOVUPS mulExpConstsAVX2F64<>+384(SB), Y15
 	MOVQ    AX, SI
 	MOVQ    $0x00000003, CX
 	MOVQ    64(DI), DX
-	JMP     careful
+	JMP     low
 
 kind0rows4:
 kind0rows4tile:
@@ -5372,57 +5440,59 @@ kind0rows4k:
 	VBROADCASTSD (CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y0, Y0
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y14
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y0, Y14
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y14, Y14
 	VSUBPD       Y12, Y1, Y1
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y1, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y1, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 8(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y2, Y2
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y2, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y2, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y3, Y3
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y3, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y3, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 16(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y4, Y4
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y4, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y4, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y5, Y5
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y5, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y5, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 24(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y6, Y6
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y6, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y6, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y7, Y7
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y7, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y7, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VMOVMSKPD    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind0rows4careful
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y1, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y0
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y1
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y0
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y14
@@ -5445,26 +5515,26 @@ kind0rows4k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y1, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y0, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y1, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y2, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y3, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y2
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y3
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y2
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y2
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y3
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y2, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y2, Y14
@@ -5487,26 +5557,26 @@ kind0rows4k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y3, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y2, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y3, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y4, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y5, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y4
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y5
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y4
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y5
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y4
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y5
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y4, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y4, Y14
@@ -5529,26 +5599,26 @@ kind0rows4k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y5, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y4, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y5, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y4
 	VMOVAPS      Y15, Y5
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y6, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y7, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y6
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y7
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y6
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y7
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y6
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y7
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y6, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y6, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y6, Y14
@@ -5571,8 +5641,6 @@ kind0rows4k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y6, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y7, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y6, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y7, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
@@ -5625,12 +5693,12 @@ kind0rows4careful:
 	ADDQ    CX, SI
 	VMOVUPD Y6, (SI)
 	VMOVUPD Y7, 32(SI)
-	VMOVUPS mulExpConstsAVX2F64<>+352(SB), Y14
-	VMOVUPS mulExpConstsAVX2F64<>+352(SB), Y15
+	VMOVUPS mulExpConstsAVX2F64<>+384(SB), Y14
+	VMOVUPS mulExpConstsAVX2F64<>+384(SB), Y15
 	MOVQ    AX, SI
 	MOVQ    $0x00000004, CX
 	MOVQ    64(DI), DX
-	JMP     careful
+	JMP     low
 
 kind0rows5:
 kind0rows5tile:
@@ -5699,67 +5767,69 @@ kind0rows5k:
 	VBROADCASTSD (CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y0, Y0
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y14
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y0, Y14
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y14, Y14
 	VSUBPD       Y12, Y1, Y1
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y1, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y1, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 8(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y2, Y2
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y2, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y2, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y3, Y3
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y3, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y3, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 16(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y4, Y4
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y4, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y4, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y5, Y5
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y5, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y5, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 24(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y6, Y6
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y6, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y6, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y7, Y7
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y7, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y7, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 32(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y8, Y8
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y8, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y8, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y9, Y9
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y9, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y9, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VMOVMSKPD    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind0rows5careful
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y1, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y0
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y1
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y0
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y14
@@ -5782,26 +5852,26 @@ kind0rows5k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y1, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y0, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y1, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y2, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y3, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y2
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y3
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y2
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y2
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y3
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y2, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y2, Y14
@@ -5824,26 +5894,26 @@ kind0rows5k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y3, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y2, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y3, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y4, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y5, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y4
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y5
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y4
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y5
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y4
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y5
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y4, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y4, Y14
@@ -5866,26 +5936,26 @@ kind0rows5k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y5, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y4, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y5, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y4
 	VMOVAPS      Y15, Y5
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y6, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y7, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y6
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y7
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y6
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y7
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y6
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y7
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y6, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y6, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y6, Y14
@@ -5908,26 +5978,26 @@ kind0rows5k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y6, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y7, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y6, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y7, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y6
 	VMOVAPS      Y15, Y7
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y8, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y9, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y8
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y9
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y8
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y9
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y8
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y9
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y8, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y9, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y8, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y9, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y8, Y14
@@ -5950,8 +6020,6 @@ kind0rows5k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y9, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y8, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y9, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y8, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y9, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
@@ -6010,12 +6078,12 @@ kind0rows5careful:
 	ADDQ    CX, SI
 	VMOVUPD Y8, (SI)
 	VMOVUPD Y9, 32(SI)
-	VMOVUPS mulExpConstsAVX2F64<>+352(SB), Y14
-	VMOVUPS mulExpConstsAVX2F64<>+352(SB), Y15
+	VMOVUPS mulExpConstsAVX2F64<>+384(SB), Y14
+	VMOVUPS mulExpConstsAVX2F64<>+384(SB), Y15
 	MOVQ    AX, SI
 	MOVQ    $0x00000005, CX
 	MOVQ    64(DI), DX
-	JMP     careful
+	JMP     low
 
 kind0rows6:
 kind0rows6tile:
@@ -6092,77 +6160,79 @@ kind0rows6k:
 	VBROADCASTSD (CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y0, Y0
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y14
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y0, Y14
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y14, Y14
 	VSUBPD       Y12, Y1, Y1
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y1, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y1, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 8(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y2, Y2
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y2, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y2, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y3, Y3
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y3, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y3, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 16(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y4, Y4
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y4, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y4, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y5, Y5
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y5, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y5, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 24(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y6, Y6
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y6, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y6, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y7, Y7
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y7, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y7, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 32(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y8, Y8
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y8, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y8, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y9, Y9
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y9, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y9, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 40(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y10, Y10
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y10, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y10, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y11, Y11
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y11, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y11, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VMOVMSKPD    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind0rows6careful
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y1, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y0
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y1
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y0
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y14
@@ -6185,26 +6255,26 @@ kind0rows6k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y1, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y0, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y1, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y2, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y3, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y2
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y3
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y2
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y2
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y3
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y2, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y2, Y14
@@ -6227,26 +6297,26 @@ kind0rows6k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y3, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y2, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y3, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y4, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y5, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y4
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y5
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y4
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y5
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y4
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y5
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y4, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y4, Y14
@@ -6269,26 +6339,26 @@ kind0rows6k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y5, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y4, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y5, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y4
 	VMOVAPS      Y15, Y5
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y6, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y7, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y6
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y7
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y6
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y7
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y6
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y7
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y6, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y6, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y6, Y14
@@ -6311,26 +6381,26 @@ kind0rows6k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y6, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y7, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y6, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y7, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y6
 	VMOVAPS      Y15, Y7
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y8, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y9, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y8
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y9
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y8
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y9
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y8
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y9
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y8, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y9, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y8, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y9, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y8, Y14
@@ -6353,26 +6423,26 @@ kind0rows6k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y9, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y8, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y9, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y8, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y9, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y8
 	VMOVAPS      Y15, Y9
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y10, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y11, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y10
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y11
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y10
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y11
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y10
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y11
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y10, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y11, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y10, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y11, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y10, Y14
@@ -6395,8 +6465,6 @@ kind0rows6k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y11, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y10, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y11, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y10, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y11, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
@@ -6461,12 +6529,12 @@ kind0rows6careful:
 	ADDQ    CX, SI
 	VMOVUPD Y10, (SI)
 	VMOVUPD Y11, 32(SI)
-	VMOVUPS mulExpConstsAVX2F64<>+352(SB), Y14
-	VMOVUPS mulExpConstsAVX2F64<>+352(SB), Y15
+	VMOVUPS mulExpConstsAVX2F64<>+384(SB), Y14
+	VMOVUPS mulExpConstsAVX2F64<>+384(SB), Y15
 	MOVQ    AX, SI
 	MOVQ    $0x00000006, CX
 	MOVQ    64(DI), DX
-	JMP     careful
+	JMP     low
 
 kind1:
 	CMPQ    CX, $0x06
@@ -6515,27 +6583,29 @@ kind1rows1k:
 	VBROADCASTSD (CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y0, Y0
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y14
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y0, Y14
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y14, Y14
 	VSUBPD       Y12, Y1, Y1
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y1, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y1, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VMOVMSKPD    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind1rows1careful
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y1, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y0
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y1
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y0
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y14
@@ -6558,8 +6628,6 @@ kind1rows1k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y1, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y0, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y1, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
@@ -6600,8 +6668,8 @@ kind1rows1careful:
 	MOVQ       64(DI), CX
 	VMOVUPD    Y0, (SI)
 	VMASKMOVPD Y1, Y15, 32(SI)
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y15
 	MOVQ       AX, SI
@@ -6654,37 +6722,39 @@ kind1rows2k:
 	VBROADCASTSD (CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y0, Y0
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y14
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y0, Y14
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y14, Y14
 	VSUBPD       Y12, Y1, Y1
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y1, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y1, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 8(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y2, Y2
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y2, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y2, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y3, Y3
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y3, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y3, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VMOVMSKPD    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind1rows2careful
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y1, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y0
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y1
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y0
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y14
@@ -6707,26 +6777,26 @@ kind1rows2k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y1, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y0, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y1, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y2, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y3, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y2
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y3
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y2
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y2
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y3
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y2, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y2, Y14
@@ -6749,8 +6819,6 @@ kind1rows2k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y3, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y2, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y3, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
@@ -6797,8 +6865,8 @@ kind1rows2careful:
 	ADDQ       CX, SI
 	VMOVUPD    Y2, (SI)
 	VMASKMOVPD Y3, Y15, 32(SI)
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y15
 	MOVQ       AX, SI
@@ -6859,47 +6927,49 @@ kind1rows3k:
 	VBROADCASTSD (CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y0, Y0
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y14
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y0, Y14
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y14, Y14
 	VSUBPD       Y12, Y1, Y1
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y1, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y1, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 8(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y2, Y2
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y2, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y2, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y3, Y3
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y3, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y3, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 16(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y4, Y4
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y4, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y4, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y5, Y5
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y5, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y5, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VMOVMSKPD    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind1rows3careful
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y1, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y0
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y1
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y0
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y14
@@ -6922,26 +6992,26 @@ kind1rows3k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y1, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y0, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y1, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y2, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y3, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y2
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y3
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y2
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y2
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y3
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y2, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y2, Y14
@@ -6964,26 +7034,26 @@ kind1rows3k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y3, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y2, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y3, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y4, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y5, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y4
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y5
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y4
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y5
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y4
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y5
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y4, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y4, Y14
@@ -7006,8 +7076,6 @@ kind1rows3k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y5, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y4, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y5, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
@@ -7060,8 +7128,8 @@ kind1rows3careful:
 	ADDQ       CX, SI
 	VMOVUPD    Y4, (SI)
 	VMASKMOVPD Y5, Y15, 32(SI)
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y15
 	MOVQ       AX, SI
@@ -7130,57 +7198,59 @@ kind1rows4k:
 	VBROADCASTSD (CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y0, Y0
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y14
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y0, Y14
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y14, Y14
 	VSUBPD       Y12, Y1, Y1
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y1, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y1, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 8(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y2, Y2
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y2, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y2, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y3, Y3
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y3, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y3, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 16(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y4, Y4
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y4, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y4, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y5, Y5
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y5, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y5, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 24(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y6, Y6
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y6, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y6, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y7, Y7
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y7, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y7, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VMOVMSKPD    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind1rows4careful
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y1, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y0
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y1
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y0
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y14
@@ -7203,26 +7273,26 @@ kind1rows4k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y1, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y0, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y1, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y2, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y3, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y2
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y3
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y2
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y2
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y3
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y2, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y2, Y14
@@ -7245,26 +7315,26 @@ kind1rows4k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y3, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y2, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y3, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y4, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y5, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y4
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y5
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y4
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y5
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y4
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y5
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y4, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y4, Y14
@@ -7287,26 +7357,26 @@ kind1rows4k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y5, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y4, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y5, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y4
 	VMOVAPS      Y15, Y5
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y6, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y7, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y6
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y7
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y6
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y7
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y6
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y7
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y6, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y6, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y6, Y14
@@ -7329,8 +7399,6 @@ kind1rows4k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y6, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y7, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y6, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y7, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
@@ -7389,8 +7457,8 @@ kind1rows4careful:
 	ADDQ       CX, SI
 	VMOVUPD    Y6, (SI)
 	VMASKMOVPD Y7, Y15, 32(SI)
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y15
 	MOVQ       AX, SI
@@ -7467,67 +7535,69 @@ kind1rows5k:
 	VBROADCASTSD (CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y0, Y0
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y14
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y0, Y14
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y14, Y14
 	VSUBPD       Y12, Y1, Y1
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y1, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y1, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 8(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y2, Y2
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y2, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y2, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y3, Y3
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y3, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y3, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 16(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y4, Y4
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y4, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y4, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y5, Y5
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y5, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y5, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 24(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y6, Y6
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y6, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y6, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y7, Y7
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y7, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y7, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 32(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y8, Y8
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y8, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y8, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y9, Y9
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y9, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y9, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VMOVMSKPD    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind1rows5careful
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y1, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y0
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y1
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y0
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y14
@@ -7550,26 +7620,26 @@ kind1rows5k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y1, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y0, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y1, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y2, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y3, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y2
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y3
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y2
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y2
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y3
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y2, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y2, Y14
@@ -7592,26 +7662,26 @@ kind1rows5k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y3, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y2, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y3, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y4, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y5, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y4
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y5
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y4
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y5
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y4
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y5
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y4, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y4, Y14
@@ -7634,26 +7704,26 @@ kind1rows5k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y5, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y4, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y5, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y4
 	VMOVAPS      Y15, Y5
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y6, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y7, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y6
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y7
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y6
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y7
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y6
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y7
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y6, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y6, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y6, Y14
@@ -7676,26 +7746,26 @@ kind1rows5k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y6, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y7, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y6, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y7, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y6
 	VMOVAPS      Y15, Y7
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y8, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y9, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y8
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y9
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y8
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y9
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y8
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y9
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y8, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y9, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y8, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y9, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y8, Y14
@@ -7718,8 +7788,6 @@ kind1rows5k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y9, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y8, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y9, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y8, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y9, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
@@ -7784,8 +7852,8 @@ kind1rows5careful:
 	ADDQ       CX, SI
 	VMOVUPD    Y8, (SI)
 	VMASKMOVPD Y9, Y15, 32(SI)
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y15
 	MOVQ       AX, SI
@@ -7870,77 +7938,79 @@ kind1rows6k:
 	VBROADCASTSD (CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y0, Y0
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y14
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y0, Y14
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y14, Y14
 	VSUBPD       Y12, Y1, Y1
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y1, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y1, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 8(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y2, Y2
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y2, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y2, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y3, Y3
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y3, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y3, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 16(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y4, Y4
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y4, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y4, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y5, Y5
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y5, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y5, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 24(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y6, Y6
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y6, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y6, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y7, Y7
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y7, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y7, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 32(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y8, Y8
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y8, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y8, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y9, Y9
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y9, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y9, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 40(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y10, Y10
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y10, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y10, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y11, Y11
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y11, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y11, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VMOVMSKPD    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind1rows6careful
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y1, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y0
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y1
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y0
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y14
@@ -7963,26 +8033,26 @@ kind1rows6k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y1, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y0, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y1, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y2, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y3, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y2
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y3
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y2
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y2
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y3
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y2, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y2, Y14
@@ -8005,26 +8075,26 @@ kind1rows6k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y3, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y2, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y3, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y4, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y5, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y4
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y5
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y4
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y5
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y4
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y5
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y4, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y4, Y14
@@ -8047,26 +8117,26 @@ kind1rows6k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y5, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y4, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y5, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y4
 	VMOVAPS      Y15, Y5
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y6, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y7, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y6
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y7
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y6
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y7
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y6
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y7
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y6, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y6, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y6, Y14
@@ -8089,26 +8159,26 @@ kind1rows6k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y6, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y7, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y6, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y7, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y6
 	VMOVAPS      Y15, Y7
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y8, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y9, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y8
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y9
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y8
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y9
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y8
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y9
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y8, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y9, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y8, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y9, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y8, Y14
@@ -8131,26 +8201,26 @@ kind1rows6k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y9, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y8, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y9, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y8, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y9, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y8
 	VMOVAPS      Y15, Y9
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y10, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y11, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y10
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y11
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y10
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y11
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y10
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y11
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y10, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y11, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y10, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y11, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y10, Y14
@@ -8173,8 +8243,6 @@ kind1rows6k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y11, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y10, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y11, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y10, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y11, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
@@ -8245,8 +8313,8 @@ kind1rows6careful:
 	ADDQ       CX, SI
 	VMOVUPD    Y10, (SI)
 	VMASKMOVPD Y11, Y15, 32(SI)
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y15
 	MOVQ       AX, SI
@@ -8298,17 +8366,18 @@ kind2rows1k:
 	VBROADCASTSD (CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y0, Y0
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y14
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y0, Y14
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y14, Y14
 	VMOVMSKPD    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind2rows1careful
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y12
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y0
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y0
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y0
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+768(SB), Y0, Y14
@@ -8320,7 +8389,6 @@ kind2rows1k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+576(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y0, Y14
 	VPSLLQ       $0x34, Y12, Y12
 	VPADDQ       Y12, Y14, Y14
 	VMOVAPS      Y14, Y0
@@ -8356,8 +8424,8 @@ kind2rows1careful:
 	MOVQ       AX, SI
 	MOVQ       64(DI), CX
 	VMASKMOVPD Y0, Y15, (SI)
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y14
 	VXORPS     Y15, Y15, Y15
@@ -8406,29 +8474,31 @@ kind2rows2k:
 	VBROADCASTSD (CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y0, Y0
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y14
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y0, Y14
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y14, Y14
 	VBROADCASTSD 8(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y1, Y1
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y1, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y1, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VMOVMSKPD    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind2rows2careful
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y1, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y0
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y1
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y0
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y14
@@ -8451,8 +8521,6 @@ kind2rows2k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y1, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y0, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y1, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
@@ -8495,8 +8563,8 @@ kind2rows2careful:
 	VMASKMOVPD Y0, Y15, (SI)
 	ADDQ       CX, SI
 	VMASKMOVPD Y1, Y15, (SI)
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y14
 	VXORPS     Y15, Y15, Y15
@@ -8551,35 +8619,37 @@ kind2rows3k:
 	VBROADCASTSD (CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y0, Y0
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y14
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y0, Y14
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y14, Y14
 	VBROADCASTSD 8(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y1, Y1
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y1, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y1, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 16(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y2, Y2
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y2, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y2, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VMOVMSKPD    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind2rows3careful
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y1, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y0
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y1
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y0
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y14
@@ -8602,20 +8672,19 @@ kind2rows3k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y1, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y0, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y1, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y2, Y12
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y2
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y2
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y2
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+768(SB), Y2, Y14
@@ -8627,7 +8696,6 @@ kind2rows3k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+576(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y2, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y2, Y14
 	VPSLLQ       $0x34, Y12, Y12
 	VPADDQ       Y12, Y14, Y14
 	VMOVAPS      Y14, Y2
@@ -8671,8 +8739,8 @@ kind2rows3careful:
 	VMASKMOVPD Y1, Y15, (SI)
 	ADDQ       CX, SI
 	VMASKMOVPD Y2, Y15, (SI)
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y14
 	VXORPS     Y15, Y15, Y15
@@ -8733,41 +8801,43 @@ kind2rows4k:
 	VBROADCASTSD (CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y0, Y0
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y14
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y0, Y14
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y14, Y14
 	VBROADCASTSD 8(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y1, Y1
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y1, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y1, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 16(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y2, Y2
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y2, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y2, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 24(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y3, Y3
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y3, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y3, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VMOVMSKPD    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind2rows4careful
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y1, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y0
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y1
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y0
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y14
@@ -8790,26 +8860,26 @@ kind2rows4k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y1, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y0, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y1, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y2, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y3, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y2
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y3
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y2
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y2
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y3
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y2, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y2, Y14
@@ -8832,8 +8902,6 @@ kind2rows4k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y3, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y2, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y3, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
@@ -8884,8 +8952,8 @@ kind2rows4careful:
 	VMASKMOVPD Y2, Y15, (SI)
 	ADDQ       CX, SI
 	VMASKMOVPD Y3, Y15, (SI)
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y14
 	VXORPS     Y15, Y15, Y15
@@ -8952,47 +9020,49 @@ kind2rows5k:
 	VBROADCASTSD (CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y0, Y0
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y14
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y0, Y14
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y14, Y14
 	VBROADCASTSD 8(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y1, Y1
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y1, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y1, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 16(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y2, Y2
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y2, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y2, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 24(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y3, Y3
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y3, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y3, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 32(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y4, Y4
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y4, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y4, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VMOVMSKPD    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind2rows5careful
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y1, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y0
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y1
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y0
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y14
@@ -9015,26 +9085,26 @@ kind2rows5k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y1, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y0, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y1, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y2, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y3, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y2
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y3
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y2
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y2
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y3
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y2, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y2, Y14
@@ -9057,20 +9127,19 @@ kind2rows5k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y3, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y2, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y3, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y4, Y12
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y4
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y4
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y4
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+768(SB), Y4, Y14
@@ -9082,7 +9151,6 @@ kind2rows5k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+576(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y4, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y4, Y14
 	VPSLLQ       $0x34, Y12, Y12
 	VPADDQ       Y12, Y14, Y14
 	VMOVAPS      Y14, Y4
@@ -9134,8 +9202,8 @@ kind2rows5careful:
 	VMASKMOVPD Y3, Y15, (SI)
 	ADDQ       CX, SI
 	VMASKMOVPD Y4, Y15, (SI)
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y14
 	VXORPS     Y15, Y15, Y15
@@ -9208,53 +9276,55 @@ kind2rows6k:
 	VBROADCASTSD (CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y0, Y0
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y14
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y0, Y14
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y14, Y14
 	VBROADCASTSD 8(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y1, Y1
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y1, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y1, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 16(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y2, Y2
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y2, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y2, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 24(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y3, Y3
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y3, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y3, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 32(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y4, Y4
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y4, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y4, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VBROADCASTSD 40(CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y5, Y5
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y5, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y5, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VMOVMSKPD    Y14, CX
 	TESTL        CX, CX
 	JNZ          kind2rows6careful
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y1, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y0
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y1
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y0
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y14
@@ -9277,26 +9347,26 @@ kind2rows6k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y1, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y0, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y1, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y2, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y3, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y2
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y3
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y2
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y2
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y3
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y2, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y2, Y14
@@ -9319,26 +9389,26 @@ kind2rows6k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y3, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y2, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y3, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y4, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y5, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y4
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y5
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y4
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y5
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y4
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y5
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y4, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y4, Y14
@@ -9361,8 +9431,6 @@ kind2rows6k:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y5, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y4, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y5, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
@@ -9421,8 +9489,8 @@ kind2rows6careful:
 	VMASKMOVPD Y4, Y15, (SI)
 	ADDQ       CX, SI
 	VMASKMOVPD Y5, Y15, (SI)
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y14
-	VMOVUPS    mulExpConstsAVX2F64<>+352(SB), Y15
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y14
+	VMOVUPS    mulExpConstsAVX2F64<>+384(SB), Y15
 	MOVQ       128(DI), SI
 	VMOVUPS    (SI), Y14
 	VXORPS     Y15, Y15, Y15
@@ -9475,51 +9543,53 @@ widek:
 	VBROADCASTSD (CX), Y12
 	VSUBPD       mulExpConstsAVX2F64<>+32(SB), Y12, Y12
 	VSUBPD       Y12, Y0, Y0
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y14
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y0, Y14
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y14, Y14
 	VSUBPD       Y12, Y1, Y1
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y1, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y1, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y2, Y2
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y2, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y2, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y3, Y3
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y3, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y3, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y4, Y4
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y4, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y4, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y5, Y5
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y5, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y5, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y6, Y6
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y6, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y6, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VSUBPD       Y12, Y7, Y7
-	VANDPD       mulExpConstsAVX2F64<>+288(SB), Y7, Y13
+	VANDPD       mulExpConstsAVX2F64<>+320(SB), Y7, Y13
 	VCMPPD       $0x16, mulExpConstsAVX2F64<>+64(SB), Y13, Y13
 	VORPD        Y13, Y14, Y14
 	VMOVMSKPD    Y14, CX
 	TESTL        CX, CX
 	JNZ          widecareful
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y1, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y0
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y1
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y0
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y14
@@ -9542,26 +9612,26 @@ widek:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y1, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y1, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y0, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y1, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y0
 	VMOVAPS      Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y2, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y3, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y2
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y3
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y2
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y2
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y3
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y2, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y2, Y14
@@ -9584,26 +9654,26 @@ widek:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y3, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y2, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y3, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y2, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y3, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y2
 	VMOVAPS      Y15, Y3
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y4, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y5, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y4
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y5
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y4
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y5
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y4
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y5
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y4, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y4, Y14
@@ -9626,26 +9696,26 @@ widek:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y5, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y4, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y5, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y4, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y5, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
 	VPADDQ       Y13, Y15, Y15
 	VMOVAPS      Y14, Y4
 	VMOVAPS      Y15, Y5
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y12
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y13
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y12
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y13
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y6, Y12
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y7, Y13
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y12, Y14
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y13, Y15
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y14, Y6
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y15, Y7
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y14, Y6
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y15, Y7
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y14
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y15
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y14, Y6
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y15, Y7
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y14
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y15
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y6, Y14
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y6, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y6, Y14
@@ -9668,8 +9738,6 @@ widek:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y7, Y15
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y6, Y14
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y7, Y15
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y6, Y14
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y7, Y15
 	VPSLLQ       $0x34, Y12, Y12
 	VPSLLQ       $0x34, Y13, Y13
 	VPADDQ       Y12, Y14, Y14
@@ -9702,37 +9770,37 @@ widecareful:
 	VMOVUPD Y5, 160(AX)
 	VMOVUPD Y6, 192(AX)
 	VMOVUPD Y7, 224(AX)
-	VMOVUPS mulExpConstsAVX2F64<>+352(SB), Y14
-	VMOVUPS mulExpConstsAVX2F64<>+352(SB), Y15
+	VMOVUPS mulExpConstsAVX2F64<>+384(SB), Y14
+	VMOVUPS mulExpConstsAVX2F64<>+384(SB), Y15
 	MOVQ    AX, SI
 	MOVQ    $0x00000004, CX
 	MOVQ    $0x00000040, DX
 
-careful:
-	VMASKMOVPD   (SI), Y14, Y0
-	VMASKMOVPD   32(SI), Y15, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+96(SB), Y2
-	VMOVUPD      mulExpConstsAVX2F64<>+128(SB), Y3
-	VMAXPD       Y0, Y2, Y0
-	VMINPD       Y0, Y3, Y0
-	VMAXPD       Y1, Y2, Y1
-	VMINPD       Y1, Y3, Y1
-	VCMPPD       $0x11, mulExpConstsAVX2F64<>+160(SB), Y0, Y6
-	VCMPPD       $0x16, mulExpConstsAVX2F64<>+192(SB), Y0, Y8
-	VCMPPD       $0x11, mulExpConstsAVX2F64<>+160(SB), Y1, Y7
-	VCMPPD       $0x16, mulExpConstsAVX2F64<>+192(SB), Y1, Y9
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y2
-	VMOVUPD      mulExpConstsAVX2F64<>+384(SB), Y3
+low:
+	VMOVUPD      (SI), Y0
+	VMOVUPD      32(SI), Y1
+	VCMPPD       $0x16, mulExpConstsAVX2F64<>+256(SB), Y0, Y2
+	VCMPPD       $0x16, mulExpConstsAVX2F64<>+256(SB), Y1, Y3
+	VORPD        Y2, Y3, Y3
+	VMOVMSKPD    Y3, R11
+	TESTL        R11, R11
+	JNZ          careful
+	VMAXPD       mulExpConstsAVX2F64<>+96(SB), Y0, Y0
+	VMAXPD       mulExpConstsAVX2F64<>+96(SB), Y1, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y2
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y3
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y2
 	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y1, Y3
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y2, Y4
 	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y3, Y5
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y4, Y0
-	VFNMADD231PD mulExpConstsAVX2F64<>+416(SB), Y5, Y1
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y4, Y0
 	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y5, Y1
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y4
-	VMOVUPD      mulExpConstsAVX2F64<>+864(SB), Y5
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y4, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y5, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y4
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y5
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y4
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y1, Y5
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y4
 	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y1, Y5
 	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y4
@@ -9755,22 +9823,88 @@ careful:
 	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y1, Y5
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y4
 	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y1, Y5
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y0, Y4
-	VFMADD213PD  mulExpConstsAVX2F64<>+480(SB), Y1, Y5
+	VPSLLQ       $0x34, Y2, Y2
+	VPSLLQ       $0x34, Y3, Y3
+	VPADDQ       Y2, Y4, Y4
+	VPADDQ       Y3, Y5, Y5
+	VPADDQ       mulExpConstsAVX2F64<>+352(SB), Y4, Y0
+	VPADDQ       mulExpConstsAVX2F64<>+352(SB), Y5, Y1
+	VADDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y0
+	VADDPD       mulExpConstsAVX2F64<>+288(SB), Y1, Y1
+	VPSUBQ       mulExpConstsAVX2F64<>+288(SB), Y0, Y0
+	VPSUBQ       mulExpConstsAVX2F64<>+288(SB), Y1, Y1
+	VMAXPD       Y0, Y4, Y4
+	VMAXPD       Y1, Y5, Y5
+	VMOVUPD      Y4, (SI)
+	VMOVUPD      Y5, 32(SI)
+	ADDQ         DX, SI
+	DECQ         CX
+	JNZ          low
+	JMP          carefuldone
+
+careful:
+	VMASKMOVPD   (SI), Y14, Y0
+	VMASKMOVPD   32(SI), Y15, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+96(SB), Y2
+	VMOVUPD      mulExpConstsAVX2F64<>+128(SB), Y3
+	VMAXPD       Y0, Y2, Y0
+	VMINPD       Y0, Y3, Y0
+	VMAXPD       Y1, Y2, Y1
+	VMINPD       Y1, Y3, Y1
+	VCMPPD       $0x11, mulExpConstsAVX2F64<>+160(SB), Y0, Y6
+	VCMPPD       $0x16, mulExpConstsAVX2F64<>+192(SB), Y0, Y8
+	VCMPPD       $0x11, mulExpConstsAVX2F64<>+160(SB), Y1, Y7
+	VCMPPD       $0x16, mulExpConstsAVX2F64<>+192(SB), Y1, Y9
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y2
+	VMOVUPD      mulExpConstsAVX2F64<>+416(SB), Y3
+	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y0, Y2
+	VFMADD213PD  mulExpConstsAVX2F64<>+0(SB), Y1, Y3
+	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y2, Y4
+	VSUBPD       mulExpConstsAVX2F64<>+0(SB), Y3, Y5
+	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y4, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+448(SB), Y5, Y1
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y4, Y0
+	VFNMADD231PD mulExpConstsAVX2F64<>+480(SB), Y5, Y1
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y4
+	VMOVUPD      mulExpConstsAVX2F64<>+896(SB), Y5
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y0, Y4
+	VFMADD213PD  mulExpConstsAVX2F64<>+864(SB), Y1, Y5
+	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y0, Y4
+	VFMADD213PD  mulExpConstsAVX2F64<>+832(SB), Y1, Y5
+	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y0, Y4
+	VFMADD213PD  mulExpConstsAVX2F64<>+800(SB), Y1, Y5
+	VFMADD213PD  mulExpConstsAVX2F64<>+768(SB), Y0, Y4
+	VFMADD213PD  mulExpConstsAVX2F64<>+768(SB), Y1, Y5
+	VFMADD213PD  mulExpConstsAVX2F64<>+736(SB), Y0, Y4
+	VFMADD213PD  mulExpConstsAVX2F64<>+736(SB), Y1, Y5
+	VFMADD213PD  mulExpConstsAVX2F64<>+704(SB), Y0, Y4
+	VFMADD213PD  mulExpConstsAVX2F64<>+704(SB), Y1, Y5
+	VFMADD213PD  mulExpConstsAVX2F64<>+672(SB), Y0, Y4
+	VFMADD213PD  mulExpConstsAVX2F64<>+672(SB), Y1, Y5
+	VFMADD213PD  mulExpConstsAVX2F64<>+640(SB), Y0, Y4
+	VFMADD213PD  mulExpConstsAVX2F64<>+640(SB), Y1, Y5
+	VFMADD213PD  mulExpConstsAVX2F64<>+608(SB), Y0, Y4
+	VFMADD213PD  mulExpConstsAVX2F64<>+608(SB), Y1, Y5
+	VFMADD213PD  mulExpConstsAVX2F64<>+576(SB), Y0, Y4
+	VFMADD213PD  mulExpConstsAVX2F64<>+576(SB), Y1, Y5
+	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y0, Y4
+	VFMADD213PD  mulExpConstsAVX2F64<>+544(SB), Y1, Y5
+	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y0, Y4
+	VFMADD213PD  mulExpConstsAVX2F64<>+512(SB), Y1, Y5
 	VPSLLQ       $0x34, Y2, Y2
 	VPSLLQ       $0x34, Y3, Y3
 	VPADDQ       Y2, Y4, Y4
 	VPADDQ       Y3, Y5, Y5
 	VADDPD       mulExpConstsAVX2F64<>+224(SB), Y0, Y2
-	VPADDQ       mulExpConstsAVX2F64<>+320(SB), Y4, Y0
-	VADDPD       mulExpConstsAVX2F64<>+256(SB), Y0, Y0
-	VPSUBQ       mulExpConstsAVX2F64<>+256(SB), Y0, Y0
+	VPADDQ       mulExpConstsAVX2F64<>+352(SB), Y4, Y0
+	VADDPD       mulExpConstsAVX2F64<>+288(SB), Y0, Y0
+	VPSUBQ       mulExpConstsAVX2F64<>+288(SB), Y0, Y0
 	VBLENDVPD    Y6, Y0, Y4, Y4
 	VBLENDVPD    Y8, Y2, Y4, Y4
 	VADDPD       mulExpConstsAVX2F64<>+224(SB), Y1, Y3
-	VPADDQ       mulExpConstsAVX2F64<>+320(SB), Y5, Y1
-	VADDPD       mulExpConstsAVX2F64<>+256(SB), Y1, Y1
-	VPSUBQ       mulExpConstsAVX2F64<>+256(SB), Y1, Y1
+	VPADDQ       mulExpConstsAVX2F64<>+352(SB), Y5, Y1
+	VADDPD       mulExpConstsAVX2F64<>+288(SB), Y1, Y1
+	VPSUBQ       mulExpConstsAVX2F64<>+288(SB), Y1, Y1
 	VBLENDVPD    Y7, Y1, Y5, Y5
 	VBLENDVPD    Y9, Y3, Y5, Y5
 	VMASKMOVPD   Y4, Y14, (SI)
@@ -9778,23 +9912,25 @@ careful:
 	ADDQ         DX, SI
 	DECQ         CX
 	JNZ          careful
-	MOVQ         112(DI), CX
-	MOVQ         120(DI), SI
-	CMPQ         SI, $0x03
-	JE           widenext
-	CMPQ         SI, $0x00
-	JNE          carefulkind1
-	CMPQ         CX, $0x06
-	JE           kind0rows6next
-	CMPQ         CX, $0x05
-	JE           kind0rows5next
-	CMPQ         CX, $0x04
-	JE           kind0rows4next
-	CMPQ         CX, $0x03
-	JE           kind0rows3next
-	CMPQ         CX, $0x02
-	JE           kind0rows2next
-	JMP          kind0rows1next
+
+carefuldone:
+	MOVQ 112(DI), CX
+	MOVQ 120(DI), SI
+	CMPQ SI, $0x03
+	JE   widenext
+	CMPQ SI, $0x00
+	JNE  carefulkind1
+	CMPQ CX, $0x06
+	JE   kind0rows6next
+	CMPQ CX, $0x05
+	JE   kind0rows5next
+	CMPQ CX, $0x04
+	JE   kind0rows4next
+	CMPQ CX, $0x03
+	JE   kind0rows3next
+	CMPQ CX, $0x02
+	JE   kind0rows2next
+	JMP  kind0rows1next
 
 carefulkind1:
 	CMPQ SI, $0x01

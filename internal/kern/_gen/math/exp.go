@@ -12,8 +12,9 @@ import (
 // exponentialOf describes base^x in one precision: x = q·ln(2)/ln(base) + r, base^x = 2^q·P(r).
 type exponentialOf struct {
 	base2 bool
-	// plain: groups with |x| ≤ plain have normal results and need no care.
-	plain float64
+	// plain: groups with |x| ≤ plain have normal results and need no care. Up to top they are finite times 2^{mant+2}
+	// (AVX2).
+	plain, top float64
 	// lo and hi clamp the argument where the result is 0 or +Inf anyway.
 	lo, hi float64
 	// Below least the result is subnormal, above most infinite. No result comes within two ulp of either edge, so
@@ -26,14 +27,14 @@ type exponentialOf struct {
 // suffices; AVX2 has no such permutation, |r| ≤ ln(2)/2. Their errors are far below an ulp; what remains is rounding:
 // the table adds ½ ulp (|r| is small), the long polynomial ⅓.
 func exponential(base float64, g *gen) exponentialOf {
-	e := exponentialOf{base2: base == 2, plain: 87, lo: -105, hi: 89}
+	e := exponentialOf{base2: base == 2, plain: 87, top: 70, lo: -105, hi: 89}
 	if e.base2 {
-		e.plain, e.lo, e.hi = 125, -151, 129
+		e.plain, e.top, e.lo, e.hi = 125, 101, -151, 129
 	}
 	if g.F64 {
-		e.plain, e.lo, e.hi = 708, -746, 710
+		e.plain, e.top, e.lo, e.hi = 708, 670, -746, 710
 		if e.base2 {
-			e.plain, e.lo, e.hi = 1021, -1076, 1025
+			e.plain, e.top, e.lo, e.hi = 1021, 968, -1076, 1025
 		}
 	}
 	// The last arguments on the inner side of log(2^-126), log(2^128) and their like in float64.
@@ -81,7 +82,8 @@ const (
 //   - AVX-512: T + T·(r + …) with T = 2^{frac q}, scaled by ⌊q⌋; AVX2: Horner, then q is added to the exponent.
 //   - Groups with an |x| above `plain` take the careful path: arguments are clamped (NaN stays), and where the result
 //     is below the normal range, its distance from zero in units of the smallest subnormal is rounded to an integer,
-//     which is the bit pattern. One rounding, and no arithmetic on subnormal numbers.
+//     which is the bit pattern. One rounding, and no arithmetic on subnormal numbers. On AVX2 groups without an x above
+//     `top`, nor NaN, have a shorter one, lowExp.
 //
 // A multiplication or FMA that meets a subnormal number takes a microcode assist of some 150 cycles (additions do not).
 // x itself may be one; x − (shift − 2^-100) is not (2^-400 in float64): the change is lost in rounding or far too small
@@ -106,8 +108,8 @@ func (g *gen) exp(op string, e exponentialOf, form int) {
 	} else {
 		ks = append(ks, num("least", e.least), num("most", e.most), num("inf", math.Inf(1)),
 			raw("abs", uint64(1)<<(8*g.Size()-1)-1),
-			num("normal", pow2(mant)), // the smallest normal result in units of the smallest subnormal
-			raw("scale", uint64(mant+bias-1)<<mant))
+			num("normal", pow2(mant+3-bias)), // the smallest normal result times 2^{mant+2}
+			raw("scale", uint64(mant+2)<<mant), num("top", e.top))
 	}
 	l := approx.Split(approx.Ln2, 2, g.F64)
 	ks = append(ks, num("ln2hi", l[0]), num("ln2lo", l[1]))
@@ -227,7 +229,10 @@ func (g *gen) exp(op string, e exponentialOf, form int) {
 		g.or(p(1), p(3), p(0))
 	}
 	g.ifAny(p(0), lbl+"Careful")
-	g.expCore(e, unroll, false, x, z, p, q)
+	g.expCore(e, unroll, normalExp, x, z, p, q)
+	if !g.Wide {
+		g.Label(lbl + "Store")
+	}
 	for u := range unroll {
 		g.VMOVUPS(p(u), at(u))
 		add(p(u), u)
@@ -248,7 +253,7 @@ func (g *gen) exp(op string, e exponentialOf, form int) {
 	if !g.Wide {
 		few = func(i int) reg.VecPhysical { return g.V([]int{6, 7, 10, 11}[i]) } // the others hold sums
 	}
-	g.expCore(e, 1, true, x, z, p, few)
+	g.expCore(e, 1, carefulExp, x, z, p, few)
 	g.StoreTail(p(0), mask, at(0))
 	switch {
 	case sum && g.Wide:
@@ -284,15 +289,25 @@ func (g *gen) exp(op string, e exponentialOf, form int) {
 	g.RET()
 	g.Label(lbl + "Careful")
 	if g.Wide {
-		g.expCore(e, unroll, true, x, z, p, q)
+		g.expCore(e, unroll, carefulExp, x, z, p, q)
 		for u := range unroll {
 			g.VMOVUPS(p(u), at(u))
 			add(p(u), u)
 		}
 	} else {
+		for u := range unroll {
+			g.cmp(nleUQ, g.k("top"), x(u), p(u)) // or NaN
+		}
+		g.or(p(0), p(1), p(1))
+		g.or(p(2), p(3), p(3))
+		g.or(p(1), p(3), p(0))
+		g.ifAny(p(0), lbl+"Large")
+		g.expCore(e, unroll, lowExp, x, z, p, q)
+		g.JMP(LabelRef(lbl + "Store"))
+		g.Label(lbl + "Large")
 		for u := 0; u < unroll; u += 2 { // two by two: sixteen registers
 			arg := func(i int) reg.VecPhysical { return x(u + i) }
-			g.expCore(e, 2, true, arg, z, p, few)
+			g.expCore(e, 2, carefulExp, arg, z, p, few)
 			for i := range 2 {
 				g.VMOVUPS(p(i), at(u+i))
 				add(p(i), i)
@@ -321,8 +336,16 @@ func (g *gen) reduce(s, tmp reg.VecPhysical) {
 
 func cname(i int) string { return "c" + string(rune('a'+i)) }
 
-// expCore leaves base^x in p. The careful form gives every result the bits of the plain one where that is right.
-func (g *gen) expCore(e exponentialOf, unroll int, careful bool, x, z, p, q func(int) reg.VecPhysical) {
+// Ways of expCore, by the arguments they take.
+const (
+	normalExp  = iota // |x| ≤ plain
+	lowExp            // x ≤ top; AVX2
+	carefulExp        // any
+)
+
+// expCore leaves base^x in p. All ways give every result the bits of the plain one where that is right.
+func (g *gen) expCore(e exponentialOf, unroll, way int, x, z, p, q func(int) reg.VecPhysical) {
+	careful := way == carefulExp
 	each := func(f func(u int)) {
 		for u := range unroll {
 			f(u)
@@ -343,6 +366,9 @@ func (g *gen) expCore(e exponentialOf, unroll int, careful bool, x, z, p, q func
 				g.cmp(nleUQ, g.k("most"), x(u), large(u)) // or NaN
 			})
 		}
+	}
+	if way == lowExp {
+		each(func(u int) { g.Pick(g.VMAXPS, g.VMAXPD)(g.k("lo"), x(u), x(u)) })
 	}
 	if e.base2 {
 		each(func(u int) { g.Add(g.k("magic"), x(u), z(u)) })
@@ -371,11 +397,22 @@ func (g *gen) expCore(e exponentialOf, unroll int, careful bool, x, z, p, q func
 	mant := g.mant()
 	each(func(u int) { g.shl(mant, z(u), z(u)) })
 	each(func(u int) { g.addInt(z(u), p(u), p(u)) })
-	if !careful {
+	// The exponent of subnormal results wrapped around: times 2^{mant+2} it is right, and adding as much of the smallest
+	// normal number leaves their integer in the low bits.
+	switch way {
+	case normalExp:
+		return
+	case lowExp:
+		// Of p and this integer, both read as numbers, the greater is right. Call y the scaled result and h the scaled
+		// smallest normal one. Where y ≥ h, y + h ≤ 2y, and 2y would give p itself. Below, p is less: between h/2 and h
+		// its bits grow twice as fast as the integer and meet it at h, further down they are those of a negative number
+		// or NaN, with which the maximum is its second source.
+		each(func(u int) { g.addInt(g.k("scale"), p(u), x(u)) })
+		each(func(u int) { g.Add(g.k("normal"), x(u), x(u)) })
+		each(func(u int) { g.subInt(g.k("normal"), x(u), x(u)) })
+		each(func(u int) { g.Pick(g.VMAXPS, g.VMAXPD)(x(u), p(u), p(u)) })
 		return
 	}
-	// The exponent of subnormal results wrapped around: in units of the smallest it is right, and adding 2^mant leaves
-	// their integer in the low bits.
 	each(func(u int) {
 		g.Add(g.k("inf"), x(u), z(u)) // or NaN
 		g.addInt(g.k("scale"), p(u), x(u))

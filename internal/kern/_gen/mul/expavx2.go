@@ -22,12 +22,12 @@ const temporaries = 12
 func (t target) newExponentialAVX2() *exponential {
 	e := &exponential{at: map[string]int{}}
 	mant, bias, tiny := 23, 127, -100
-	plain, lo, hi := 87.0, -105.0, 89.0
+	plain, top, lo, hi := 87.0, 70.0, -105.0, 89.0
 	least, most := -87.33654022216797, float64(math.Float32frombits(0x42b17217))
 	ln2, poly := approx.Split(approx.Ln2, 2, t.double), approx.Exp(t.double)
 	if t.double {
 		mant, bias, tiny = 52, 1023, -400
-		plain, lo, hi = 708, -746, 710
+		plain, top, lo, hi = 708, 670, -746, 710
 		least, most = -708.3964185322641, math.Float64frombits(0x40862e42fefa39ef)
 	}
 	e.degree = len(poly) - 1
@@ -61,9 +61,10 @@ func (t target) newExponentialAVX2() *exponential {
 	num("least", least)
 	num("most", most)
 	num("inf", math.Inf(1))
-	num("normal", math.Ldexp(1, mant))
+	num("top", top)
+	num("normal", math.Ldexp(1, mant+3-bias))
 	put("abs", uint64(1)<<(8*t.size()-1)-1)
-	put("scale", uint64(mant+bias-1)<<mant)
+	put("scale", uint64(mant+2)<<mant)
 	put("ones", math.MaxUint64>>(64-8*t.size()))
 	num("log2e", 1/math.Ln2)
 	num("ln2hi", ln2[0])
@@ -114,7 +115,7 @@ func (t target) argumentsAVX2(n int, row func(i int) int, careful operand.LabelR
 // exponentiateAVX2 is exponentiate.
 func (t target) exponentiateAVX2(n int) {
 	for i := 0; i < n; i += 2 {
-		t.expCoreAVX2(min(2, n-i), func(u int) reg.Register { return t.vec(i + u) },
+		t.expCoreAVX2(min(2, n-i), false, func(u int) reg.Register { return t.vec(i + u) },
 			func(u int) reg.Register { return t.vec(temporaries + u) },
 			func(u int) reg.Register { return t.vec(temporaries + 2 + u) })
 		for u := range min(2, n-i) {
@@ -123,8 +124,9 @@ func (t target) exponentiateAVX2(n int) {
 	}
 }
 
-// expCoreAVX2 leaves exp(x) in p; x becomes the remainder.
-func (t target) expCoreAVX2(n int, x, z, p func(int) reg.Register) {
+// expCoreAVX2 leaves exp(x) in p; x is lost or, unless low, becomes the remainder. low takes all arguments up to
+// `top`: see lowExp in _gen/math.
+func (t target) expCoreAVX2(n int, low bool, x, z, p func(int) reg.Register) {
 	c, e := t.c, t.exp
 	each := func(f func(u int)) {
 		for u := range n {
@@ -133,6 +135,9 @@ func (t target) expCoreAVX2(n int, x, z, p func(int) reg.Register) {
 	}
 	load := pick(t, c.VMOVUPS, c.VMOVUPD)
 	fma213, fnma := pick(t, c.VFMADD213PS, c.VFMADD213PD), pick(t, c.VFNMADD231PS, c.VFNMADD231PD)
+	if low {
+		each(func(u int) { pick(t, c.VMAXPS, c.VMAXPD)(e.mem("lo"), x(u), x(u)) })
+	}
 	each(func(u int) { load(e.mem("log2e"), z(u)) })
 	each(func(u int) { fma213(e.mem("magic"), x(u), z(u)) })
 	each(func(u int) { pick(t, c.VSUBPS, c.VSUBPD)(e.mem("magic"), z(u), p(u)) })
@@ -144,6 +149,12 @@ func (t target) expCoreAVX2(n int, x, z, p func(int) reg.Register) {
 	}
 	each(func(u int) { t.shiftLeft(z(u)) })
 	each(func(u int) { t.addInt(z(u), p(u), p(u)) })
+	if low {
+		each(func(u int) { t.addInt(e.mem("scale"), p(u), x(u)) })
+		each(func(u int) { pick(t, c.VADDPS, c.VADDPD)(e.mem("normal"), x(u), x(u)) })
+		each(func(u int) { t.subInt(e.mem("normal"), x(u), x(u)) })
+		each(func(u int) { pick(t, c.VMAXPS, c.VMAXPD)(x(u), p(u), p(u)) })
+	}
 }
 
 func (t target) shiftLeft(r reg.Register) {
@@ -159,6 +170,14 @@ func (t target) addInt(b operand.Op, a, d reg.Register) {
 		t.c.VPADDQ(b, a, d)
 	} else {
 		t.c.VPADDD(b, a, d)
+	}
+}
+
+func (t target) subInt(b operand.Op, a, d reg.Register) {
+	if t.double {
+		t.c.VPSUBQ(b, a, d)
+	} else {
+		t.c.VPSUBD(b, a, d)
 	}
 }
 
@@ -180,10 +199,15 @@ func (t target) toCarefulAVX2(kind int, start reg.Register, rows int, stride ope
 	c.MOVQ(start, aCur)
 	c.MOVQ(operand.U32(uint64(rows)), count)
 	c.MOVQ(stride, bCur)
-	c.JMP(operand.LabelRef("careful"))
+	if kind == full {
+		c.JMP(operand.LabelRef("low"))
+	} else {
+		c.JMP(operand.LabelRef("careful"))
+	}
 }
 
-// carefulAVX2 is careful, with the masks of two vectors in registers 14 and 15.
+// carefulAVX2 is careful, with the masks of two vectors in registers 14 and 15. Rows of whole vectors come to low, which
+// leaves to careful what follows from the first row with an argument above `top`, or NaN, on.
 func (t target) carefulAVX2() {
 	c, e := t.c, t.exp
 	// Registers of the two vectors.
@@ -211,6 +235,24 @@ func (t target) carefulAVX2() {
 		}
 	}
 	load := pick(t, c.VMOVUPS, c.VMOVUPD)
+	c.Label("low")
+	each(func(j int) { load(at(j), x(j)) })
+	each(func(j int) { cmp(nleUQ, "top", x(j), z(j)) })
+	pick(t, c.VORPS, c.VORPD)(z(0), z(1), z(1))
+	any := aRow7.As32() // six rows do not need it
+	if t.double {
+		c.VMOVMSKPD(z(1), any)
+	} else {
+		c.VMOVMSKPS(z(1), any)
+	}
+	c.TESTL(any, any)
+	c.JNZ(operand.LabelRef("careful"))
+	t.expCoreAVX2(2, true, x, z, p)
+	each(func(j int) { t.store(p(j), at(j), false, nil) })
+	c.ADDQ(bCur, aCur)
+	c.DECQ(count)
+	c.JNZ(operand.LabelRef("low"))
+	c.JMP(operand.LabelRef("carefuldone"))
 	c.Label("careful")
 	each(func(j int) { t.load(at(j), x(j), true, mask(j)) })
 	load(e.mem("lo"), z(0))
@@ -223,17 +265,13 @@ func (t target) carefulAVX2() {
 		cmp(ltOQ, "least", x(j), small(j))
 		cmp(nleUQ, "most", x(j), large(j)) // or NaN
 	})
-	t.expCoreAVX2(2, x, z, p)
-	// As in _gen/math: subnormal results in units of the smallest, whose integers are the bits.
+	t.expCoreAVX2(2, false, x, z, p)
+	// As in _gen/math: subnormal results are scaled up until their integers are the bits.
 	each(func(j int) {
 		pick(t, c.VADDPS, c.VADDPD)(e.mem("inf"), x(j), z(j)) // or NaN
 		t.addInt(e.mem("scale"), p(j), x(j))
 		pick(t, c.VADDPS, c.VADDPD)(e.mem("normal"), x(j), x(j))
-		if t.double {
-			c.VPSUBQ(e.mem("normal"), x(j), x(j))
-		} else {
-			c.VPSUBD(e.mem("normal"), x(j), x(j))
-		}
+		t.subInt(e.mem("normal"), x(j), x(j))
 		blend(small(j), x(j), p(j))
 		blend(large(j), z(j), p(j))
 	})
@@ -241,6 +279,7 @@ func (t target) carefulAVX2() {
 	c.ADDQ(bCur, aCur)
 	c.DECQ(count)
 	c.JNZ(operand.LabelRef("careful"))
+	c.Label("carefuldone")
 	c.MOVQ(field(fRows), count)
 	c.MOVQ(field(fKind), aCur)
 	c.CMPQ(aCur, operand.Imm(wide))
