@@ -73,6 +73,19 @@ func ReadRecordings(dir string) ([]Recording, error) {
 	return all, nil
 }
 
+// ReadFrames are the frames of recordings, .wav or .npy files: see TranscriptsFile.
+func ReadFrames(files ...string) ([]dense.Matrix[float32], error) {
+	var all []dense.Matrix[float32]
+	for _, file := range files {
+		m, err := readFrames(file)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
 func readFrames(file string) (none dense.Matrix[float32], err error) {
 	switch strings.ToLower(filepath.Ext(file)) {
 	case ".npy":

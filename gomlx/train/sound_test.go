@@ -1,9 +1,12 @@
 package train_test
 
 import (
+	"math"
+	"path/filepath"
 	"strconv"
 	"testing"
 
+	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/gomlx/corpus"
 	"github.com/randfeat/randfeat/gomlx/models"
 	"github.com/randfeat/randfeat/gomlx/train"
@@ -66,7 +69,9 @@ func TestConformerLearns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		steps(t, r, c.Steps)
+		steps(t, r, c.Steps/4)
+		transcribes(t, r, m, source)
+		steps(t, r, c.Steps-c.Steps/4)
 		after, err := r.Evaluate()
 		if err != nil {
 			t.Fatal(err)
@@ -78,4 +83,54 @@ func TestConformerLearns(t *testing.T) {
 			t.Errorf("%s: token error rate %.3f, then %.3f", kind, 1-before.Accuracy, 1-after.Accuracy)
 		}
 	}
+}
+
+// transcribes compares a saved model's letters with the accuracy that training sees.
+func transcribes(t *testing.T, r *train.Trainer, m models.Config, source *corpus.Sounds) {
+	t.Helper()
+	e, err := r.Evaluate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "checkpoint")
+	if err := r.Save(file, nil); err != nil {
+		t.Fatal(err)
+	}
+	store, _, err := train.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Finalize()
+	var sounds []dense.Matrix[float32]
+	held := speech(32, 3)
+	for _, u := range held {
+		sounds = append(sounds, u.Frames)
+	}
+	all, err := m.Transcribe(open(), store, sounds...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edits, letters := 0, 0
+	for i, heard := range all {
+		edits, letters = edits+levenshtein(heard, held[i].Letters), letters+len(held[i].Letters)
+	}
+	want := (1 - e.Accuracy) * e.Count
+	if edits == 0 || letters != int(e.Count) || math.Abs(float64(edits)-want) > 0.5 {
+		t.Errorf("%d of %d letters wrong, training says %.1f of %g", edits, letters, want, e.Count)
+	}
+	if _, err := m.Transcribe(open(), store, dense.New[float32](17, source.Width())); err == nil {
+		t.Error("a sound that is too long is heard")
+	}
+}
+
+// levenshtein is the textbook's distance.
+func levenshtein(a, b []int32) int {
+	if len(a) == 0 || len(b) == 0 {
+		return len(a) + len(b)
+	}
+	d := levenshtein(a[1:], b[1:])
+	if a[0] != b[0] {
+		d++
+	}
+	return min(d, levenshtein(a[1:], b)+1, levenshtein(a, b[1:])+1)
 }
