@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/randfeat/randfeat/gomlx/corpus"
@@ -84,11 +85,18 @@ func (d *darkformer) exact(c train.Config) error {
 		return err
 	}
 	d.base.give(base)
+	if !d.wants(how) {
+		return nil
+	}
 	return d.all(s, how)
 }
 
 // group compiles one graph and runs its methods once there are parameters to begin with.
 func (d *darkformer) group(m models.Config, methods ...method) error {
+	methods = slices.DeleteFunc(methods, func(m method) bool { return !d.wants(m) })
+	if len(methods) == 0 {
+		return nil
+	}
 	if d.late() {
 		return ErrTime
 	}
@@ -124,6 +132,9 @@ type darkformer struct {
 
 // affordable is the number of steps of every fine-tuning, fewer where the time that is left asks for it.
 func (d *darkformer) affordable(step time.Duration) int {
+	if d.Steps > 0 {
+		return d.Steps
+	}
 	steps := d.pick(600, 120, 6)
 	if d.Until.IsZero() {
 		return steps

@@ -84,7 +84,7 @@ func (l *Lab) GLUE() error {
 		}
 		steps := l.pick(3*len(tasks[name].train)/32, 120, 2)
 		tune := train.Config{Steps: steps, Warmup: max(1, steps/10), Rate: 3e-4, Floor: 0.05, Decay: 0.01, Clip: 1}
-		groups := encoderMethods(l.pick(32, 16, 4))
+		groups := l.encoderMethods(l.pick(32, 16, 4))
 		if l.Size == Quick {
 			groups = groups[:2]
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,6 +54,8 @@ type Lab struct {
 	Log     io.Writer
 	Until   time.Time // no run begins after; zero: no limit
 	Seeds   int       // 0: 3, or 2 if Quick
+	Only    []string  // methods; nil: all. What others begin with is trained all the same
+	Steps   int       // of a fine-tuning of DarkFormer; 0: as the size says and the time allows
 	// Parallel compiles and runs different graphs at the same time: where compiling is most of the time.
 	Parallel bool
 
@@ -115,6 +118,9 @@ func (l *Lab) seeds() int {
 	}
 	return l.pick(3, 3, 2)
 }
+
+// wants reports whether a method is measured.
+func (l *Lab) wants(how method) bool { return l.Only == nil || slices.Contains(l.Only, how.name) }
 
 func (l *Lab) write(r Row) error {
 	l.mu.Lock()

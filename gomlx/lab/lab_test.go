@@ -41,7 +41,8 @@ func TestQuick(t *testing.T) {
 				t.Skip(err)
 			}
 			var rows, out bytes.Buffer
-			if err := want.run(&lab.Lab{Backend: b, Data: data, Size: lab.Quick, Out: &rows}); err != nil {
+			l := &lab.Lab{Backend: b, Data: data, Size: lab.Quick, Out: &rows, Parallel: true}
+			if err := want.run(l); err != nil {
 				t.Fatal(err)
 			}
 			for line := range strings.Lines(rows.String()) {

@@ -15,11 +15,11 @@ import (
 type shared []method
 
 // encoderMethods are those of Chefs' Figure 4 and Table 2 and of SimRF's Figure 9, with ours.
-func encoderMethods(m int) []shared {
+func (l *Lab) encoderMethods(m int) []shared {
 	f := func(name, family, coupling string, fit bool) method {
 		return method{name: name, attention: fmt.Sprintf("%s:%s:%d", family, coupling, m), fit: fit}
 	}
-	return []shared{
+	all := []shared{
 		{{name: "softmax", attention: "exact"}},
 		{f("favor++", "oprf", "orthogonal", true), f("favor+", `{"name":"oprf"}`, "orthogonal", false),
 			f("simplex", "oprf", "simplex", true)},
@@ -27,6 +27,10 @@ func encoderMethods(m int) []shared {
 		{f("relu", "relu", "orthogonal", false)},
 		{f("elu", "elu", "iid", false)},
 	}
+	for i := range all {
+		all[i] = slices.DeleteFunc(all[i], func(m method) bool { return !l.wants(m) && m.attention != "exact" })
+	}
+	return slices.DeleteFunc(all, func(s shared) bool { return len(s) == 0 })
 }
 
 // ViT trains vision Transformers on a set of images from nothing and from one trained with exact attention.
@@ -45,7 +49,7 @@ func (l *Lab) ViT(set string) error {
 	tune.Steps, tune.Warmup, tune.Rate = l.pick(150, 50, 2), l.pick(10, 5, 1), 3e-4
 	base := newPromise()
 	var all []func() error
-	for _, group := range encoderMethods(l.pick(32, 16, 4)) {
+	for _, group := range l.encoderMethods(l.pick(32, 16, 4)) {
 		all = append(all, func() error {
 			if group[0].attention == "exact" {
 				defer base.give(nil) // unless there are some
@@ -101,7 +105,6 @@ func (l *Lab) Speed(set string) error {
 	sizes := [...][]size{
 		{{28, 2}, {28, 1}, {48, 1}, {64, 1}}, {{28, 4}, {28, 2}, {28, 1}, {40, 1}}, {{28, 7}},
 	}[l.Size]
-	all := encoderMethods(l.pick(32, 32, 4))
 	for _, z := range sizes {
 		if l.late() {
 			return ErrTime
@@ -112,7 +115,11 @@ func (l *Lab) Speed(set string) error {
 		}
 		var methods []*timed
 		var compile []func() error
-		for _, how := range []method{all[0][0], all[1][0], all[3][0]} { // exact, features that are fitted, ReLU
+		for _, group := range l.encoderMethods(l.pick(32, 32, 4)) { // the others of a group take as long
+			how := group[0]
+			if how.name == "adaptive" || how.name == "elu" {
+				continue
+			}
 			m := models.Config{Kind: models.ViT, Side: z.side, Patch: z.patch, Classes: 10, Layers: l.pick(2, 1, 1),
 				Width: 64, Heads: 4, Hidden: 128, Attention: how.attention}
 			x := &timed{row: Row{Experiment: "vit " + set, Part: "speed", Method: how.name,

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/randfeat/randfeat/gomlx/backend"
@@ -18,6 +19,8 @@ func laboratory(args []string) error {
 	small := flags.Bool("small", false, "smaller models and fewer steps, for the Go backend")
 	limit := flags.Duration("limit", 0, "no run begins after so long; 0: no limit")
 	seeds := flags.Int("seeds", 0, "seeds; 0: 3")
+	only := flags.String("only", "", "methods, as performer,dark; empty: all")
+	steps := flags.Int("steps", 0, "steps of every fine-tuning of darkformer; 0: as the time allows")
 	parallel := flags.Bool("parallel", false, "compile and run graphs at the same time")
 	usage := "usage: rfx lab [flags] darkformer | mnist | fashion_mnist | speed | glue, or rfx lab table ROWS.jsonl"
 	if err := flags.Parse(args); err != nil {
@@ -41,7 +44,10 @@ func laboratory(args []string) error {
 	defer b.Finalize()
 	fmt.Fprintln(os.Stderr, line)
 	l := &lab.Lab{Backend: b, Data: *dir, Out: os.Stdout, Log: os.Stderr, Seeds: *seeds,
-		Parallel: *parallel}
+		Parallel: *parallel, Steps: *steps}
+	if *only != "" {
+		l.Only = strings.Split(*only, ",")
+	}
 	if *small {
 		l.Size = lab.Small
 	}
