@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/randfeat/randfeat/gomlx/corpus"
@@ -70,6 +71,7 @@ func (l *Lab) GLUE() error {
 	}
 	s.t.Close()
 	m.Kind, m.Classes = models.Classifier, 2
+	sources := map[string]train.Source{}
 	for _, name := range sets {
 		items := func(in []corpus.Sentence) (out []corpus.Item) {
 			for _, s := range in {
@@ -77,26 +79,32 @@ func (l *Lab) GLUE() error {
 			}
 			return out
 		}
-		source, err := corpus.NewLabelled(items(tasks[name].train), items(tasks[name].held), l.pick(32, 16, 4),
+		sources[name], err = corpus.NewLabelled(items(tasks[name].train), items(tasks[name].held), l.pick(32, 16, 4),
 			m.Length, 2)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	groups := l.encoderMethods(l.pick(32, 16, 4))
+	if l.Size == Quick {
+		groups = groups[:2]
+	}
+	for _, group := range groups {
+		if !slices.ContainsFunc(group, l.wants) {
+			continue
+		}
+		if l.late() {
+			return ErrTime
+		}
+		m.Attention = group[0].attention
+		s, err := l.open(m, train.Config{Steps: 1}, sources[sets[0]]) // batches of all sets have one shape
 		if err != nil {
 			return err
 		}
-		steps := l.pick(3*len(tasks[name].train)/32, 120, 2)
-		tune := train.Config{Steps: steps, Warmup: max(1, steps/10), Rate: 3e-4, Floor: 0.05, Decay: 0.01, Clip: 1}
-		groups := l.encoderMethods(l.pick(32, 16, 4))
-		if l.Size == Quick {
-			groups = groups[:2]
-		}
-		for _, group := range groups {
-			if l.late() {
-				return ErrTime
-			}
-			m.Attention = group[0].attention
-			s, err := l.open(m, tune, source)
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
+		for _, name := range sets {
+			s.t.Source = sources[name]
+			steps := l.pick(3*len(tasks[name].train)/32, 120, 2)
+			tune := train.Config{Steps: steps, Warmup: max(1, steps/10), Rate: 3e-4, Floor: 0.05, Decay: 0.01, Clip: 1}
 			for _, how := range group {
 				for seed := range l.seeds() {
 					row := Row{Experiment: "glue", Part: name, Seed: uint64(seed + 1)}
@@ -105,8 +113,8 @@ func (l *Lab) GLUE() error {
 					}
 				}
 			}
-			s.t.Close()
 		}
+		s.t.Close()
 	}
 	return nil
 }

@@ -84,6 +84,9 @@ func (l *Lab) scratchAndTune(s *session, how method, name string, c, tune train.
 				return err
 			}
 			base.give(p) // the first seed's
+			if !l.wants(how) {
+				return nil
+			}
 		}
 	}
 	from, err := base.wait()
