@@ -10,19 +10,22 @@ import (
 )
 
 // Empty is the state of a sequence that has not begun, of the precision of like.
-func (l SelfAttention) Empty(scope *model.Scope, like *Node, batch int) rfx.State {
+func (l SelfAttention) Empty(scope *model.Scope, like *Node, batch int) []*Node {
 	l, scope = l.normal(), scope.At("MultiHeadAttention")
-	return l.stateful(scope, like).Empty(like, batch, l.KVHeads, l.HeadDim)
+	return l.stateful(scope, like).Empty(like, batch, l.KVHeads, l.HeadDim).Nodes()
 }
 
-// Extend is Apply, causal, on rows that go on from a state at position from (a scalar): outputs and the state behind
-// them. The state is of constant size; exact attention, windows and sinks have none and are refused.
-func (l SelfAttention) Extend(scope *model.Scope, x, from *Node, s rfx.State) (*Node, rfx.State) {
+// Extend is Apply, causal, on rows that go on from the state at the front of some nodes, at position from (a scalar of
+// int32): outputs, the state behind them and the nodes that are left. Its size is constant; exact attention has none
+// and is refused.
+func (l SelfAttention) Extend(scope *model.Scope, x, from *Node, states []*Node) (out *Node, after, rest []*Node) {
 	l, scope = l.normal(), scope.In("MultiHeadAttention")
 	q, k, v := l.heads(scope, x, from)
 	q, k = l.embed(scope, q, k)
-	out, s := l.stateful(scope, q).Extend(s, q, k, v)
-	return l.output(scope, out, x.Shape().Dimensions[2]), s
+	a := l.stateful(scope, q)
+	s, rest := a.State(states)
+	out, s = a.Extend(s, from, q, k, v)
+	return l.output(scope, out, x.Shape().Dimensions[2]), s.Nodes(), rest
 }
 
 func (l SelfAttention) stateful(scope *model.Scope, like *Node) rfx.Attention {

@@ -124,7 +124,7 @@ func (l SelfAttention) Attend(scope *model.Scope, q, k, v *Node, see rfx.Visible
 	}
 	if kind == "mean" || kind == "exact" {
 		out, _ := attention.Core(q, k, v, attention.LayoutBHSD, attention.CoreOptions{Scale: scale,
-			AttentionMask: l.mask(q, see), UseCausalMask: l.Causal && see == rfx.Visible{}})
+			AttentionMask: Pairs(q, l.Causal, 0, see), UseCausalMask: l.Causal && see == rfx.Visible{}})
 		return out
 	}
 	a, err := l.linear(scope, q)
@@ -147,7 +147,7 @@ func (l SelfAttention) random(scope *model.Scope, q, v *Node, see rfx.Visible) *
 	}
 	weights := ConvertDType(ConstTensor(g, narrow(w, v.DType(), 1, l.Heads, n, n)), v.DType())
 	if l.Causal || see != (rfx.Visible{}) {
-		on := l.mask(q, see)
+		on := Pairs(q, l.Causal, 0, see)
 		if on == nil {
 			on = Reshape(LowerTriangular(g, n), 1, 1, n, n)
 		}
@@ -236,9 +236,11 @@ func Multiply(x, m *Node) *Node {
 	return Reshape(out, d[0], d[1], d[2], m.Shape().Dimensions[1])
 }
 
-// mask is the pairs that count [batch, 1, queries, keys], nil without padding and segments.
-func (l SelfAttention) mask(q *Node, see rfx.Visible) *Node {
-	if (see == rfx.Visible{}) {
+// Pairs says which pairs count in exact attention of queries [batch, heads, length, dim] over as many keys
+// [batch, 1, queries, keys]: causal ones, with a window those less than window positions back, and what see says. Nil:
+// all, or all that are causal.
+func Pairs(q *Node, causal bool, window int, see rfx.Visible) *Node {
+	if (see == rfx.Visible{}) && window == 0 {
 		return nil
 	}
 	g, n, b := q.Graph(), q.Shape().Dimensions[2], q.Shape().Dimensions[0]
@@ -250,8 +252,13 @@ func (l SelfAttention) mask(q *Node, see rfx.Visible) *Node {
 		}
 		all = m
 	}
-	if l.Causal {
+	if causal {
 		and(Reshape(LowerTriangular(g, n), 1, 1, n, n))
+	}
+	if window > 0 {
+		at := shapes.Make(dtypes.Int32, n, n)
+		back := Sub(Iota(g, at, 0), Iota(g, at, 1))
+		and(Reshape(LessThan(back, Scalar(g, dtypes.Int32, window)), 1, 1, n, n))
 	}
 	if see.Mask != nil {
 		and(Reshape(see.Mask, b, 1, 1, n))

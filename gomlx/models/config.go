@@ -158,7 +158,7 @@ func (c Config) Stateful() bool {
 	case "", "exact", "mean", "random":
 		return false
 	}
-	return c.Kind == Decoder && c.Window == 0 && c.Sinks == 0
+	return c.Kind == Decoder
 }
 
 // Report puts a loss and an accuracy, means of an Outcome, into words.

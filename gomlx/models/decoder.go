@@ -53,14 +53,13 @@ func (c Config) next(scope *model.Scope, tokens *Node, points *[]Point) *Node {
 	return c.logits(scope, c.trunk(scope, x, rfx.Visible{}, points))
 }
 
-// Empty are the states of all layers before the first token, two nodes each.
+// Empty are the states of all layers before the first token.
 func (c Config) Empty(scope *model.Scope, g *Graph, batch int) []*Node {
 	c.Set(scope)
 	like := Scalar(g, c.dtype(), 0)
 	var all []*Node
 	for i := range c.Layers {
-		s := c.attention().Empty(scope.At("%s", blockName(i)), like, batch)
-		all = append(all, s.Sum, s.Ref)
+		all = append(all, c.attention().Empty(scope.At("%s", blockName(i)), like, batch)...)
 	}
 	return all
 }
@@ -74,9 +73,10 @@ func (c Config) Extend(scope *model.Scope, tokens, from *Node, states []*Node) (
 	var after []*Node
 	for i := range c.Layers {
 		x = c.block(scope.In("%s", blockName(i)), x, &points, func(s *model.Scope, h *Node) *Node {
-			out, state := c.attention().Extend(s, h, from, rfx.State{Sum: states[2*i], Ref: states[2*i+1]})
-			after = append(after, state.Sum, state.Ref)
-			return out
+			var own []*Node
+			h, own, states = c.attention().Extend(s, h, from, states)
+			after = append(after, own...)
+			return h
 		})
 	}
 	x = normalise(scope.In("norm"), x)

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/randfeat/randfeat/gomlx/layer"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
@@ -30,12 +32,11 @@ func (c Config) Generate(b compute.Backend, store *model.Store, prompt []int32, 
 	if m := len(prompt) + n - 1; m > c.Length && !(c.Rotary && c.Stateful()) {
 		return nil, fmt.Errorf("%d tokens of prompt and %d more: the model has %d positions", len(prompt), n, c.Length)
 	}
-	text := append([]int32{}, prompt...)
-	next := c.recompute
 	if c.Stateful() {
-		next = c.continued
+		return c.continued(b, store, prompt, n, choose)
 	}
-	read, free, err := next(b, store)
+	text := append([]int32{}, prompt...)
+	read, free, err := c.recompute(b, store)
 	if err != nil {
 		return nil, err
 	}
@@ -53,39 +54,21 @@ func (c Config) Generate(b compute.Backend, store *model.Store, prompt []int32, 
 // reader is the logits of what follows a text that grows from call to call.
 type reader func(text []int32) ([]float32, error)
 
-// continued reads what is new.
-func (c Config) continued(b compute.Backend, store *model.Store) (reader, func(), error) {
+// continued reads every token once.
+func (c Config) continued(b compute.Backend, store *model.Store, prompt []int32, n int,
+	choose func(logits []float32) int32) ([]int32, error) {
 	c.Half = false // one token at a time is not what half precision speeds up
 	if c.Rotary {
 		c.Length = math.MaxInt32 // of tokens at once, which Generate has checked
 	}
-	exec, err := model.NewExec(b, store, func(scope *model.Scope, in []*Node) []*Node {
-		logits, states := c.Extend(scope, in[0], in[1], in[2:])
-		return append([]*Node{logits}, states...)
-	})
+	r, err := layer.Decoder{
+		Empty: func(scope *model.Scope, g *Graph) []*Node { return c.Empty(scope, g, 1) }, Extend: c.Extend,
+	}.Open(b, store)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	empty, err := model.CallOnceN(b, store, func(scope *model.Scope, x *Node) []*Node {
-		return c.Empty(scope, x.Graph(), 1)
-	}, int32(0))
-	if err != nil {
-		return nil, nil, err
-	}
-	states, done := empty, 0
-	return func(text []int32) ([]float32, error) {
-		fresh := text[done:]
-		args := []any{tensors.FromFlatDataAndDimensions(append([]int32{}, fresh...), 1, len(fresh)), int32(done)}
-		for _, s := range states {
-			args = append(args, s)
-		}
-		out, err := exec.Call(args...)
-		if err != nil {
-			return nil, err
-		}
-		states, done = out[1:], len(text)
-		return tensors.CopyFlatData[float32](out[0])
-	}, exec.Finalize, nil
+	text, err := r.Write(prompt, n, choose, nil)
+	return text, errors.Join(err, r.Close())
 }
 
 // recompute reads everything again, filled up to one length: what follows a token does not change its logits.

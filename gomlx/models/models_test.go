@@ -95,7 +95,8 @@ func logits(t testing.TB, c models.Config, store *model.Store, x []int32) []floa
 func TestGenerationEqualsRecomputation(t *testing.T) {
 	cases := []models.Config{decoder("positive:orthogonal:16"), decoder("oprf:simplex:16"), decoder("relu:iid:16"),
 		decoder("lfk:iid:8")}
-	cases[1].Rotary = true
+	cases[0].Window, cases[0].Sinks = 4, 2
+	cases[1].Rotary, cases[1].Sinks = true, 1
 	cases[2].Dark = true
 	for _, c := range cases {
 		t.Run(c.Attention, func(t *testing.T) {

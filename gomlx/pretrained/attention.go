@@ -10,8 +10,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
 	exact "github.com/gomlx/gomlx/ml/layers/attention"
 
@@ -142,24 +140,18 @@ func split(specs []randfeat.Spec) (base []randfeat.Spec, m []float32, err error)
 	return base, m, nil
 }
 
-// Head is what one layer attended with: queries [batch, heads, length, dim], keys and values of key/value heads, and
-// the result like the queries.
-type Head struct{ Q, K, V, Out *Node }
+// Head is what one layer attended with: the rows it read, queries [batch, heads, length, dim], keys and values of
+// key/value heads, and the result like the queries.
+type Head struct{ In, Q, K, V, Out *Node }
 
-// attend is the attention of a layer.
-func (n net) attend(l int, q, k, v *Node) Head {
-	m, see := n.Model, n.see
-	h := Head{Q: q, K: k, V: v}
-	if len(m.Attention.Heads) == 0 || len(m.Attention.Heads[l]) == 0 {
-		h.Out, _ = exact.Core(q, k, v, exact.LayoutBHSD, exact.CoreOptions{Scale: m.Scale,
-			AttentionMask: m.mask(l, q, see), UseCausalMask: m.Causal() && see.Mask == nil && !m.Local(l)})
-		return h
-	}
+// exact reports whether a layer attends exactly.
+func (m *Model) exact(l int) bool {
+	return len(m.Attention.Heads) == 0 || len(m.Attention.Heads[l]) == 0
+}
+
+// features is the attention of a layer with features, and the numbers of its matrices M, nil without.
+func (m *Model) features(l int) (a rfx.Attention, dark []float32) {
 	specs, dark, err := split(m.Attention.Heads[l])
-	if err == nil && dark != nil {
-		w := n.weight(darkName(l))
-		q, k = layer.Multiply(q, w), layer.Multiply(k, w)
-	}
 	var maps *rfx.Map
 	if err == nil {
 		maps, err = rfx.NewMap(specs...)
@@ -167,35 +159,38 @@ func (n net) attend(l int, q, k, v *Node) Head {
 	if err != nil {
 		panic(fmt.Errorf("layer %d: %w", l, err))
 	}
-	a := rfx.Attention{Map: maps, Causal: m.Causal(), Window: m.Attention.Window, Sinks: m.Attention.Sinks}
-	h.Out = a.Forward(q, k, v, see)
-	return h
+	return rfx.Attention{Map: maps, Causal: m.Causal(), Window: m.Attention.Window, Sinks: m.Attention.Sinks}, dark
 }
 
-// mask is the pairs that count in exact attention [batch, 1, queries, keys]; nil: all, or all before.
-func (m *Model) mask(l int, q *Node, see rfx.Visible) *Node {
-	local := m.Local(l)
-	if see.Mask == nil && !local {
-		return nil
-	}
-	g, b, n := q.Graph(), q.Shape().Dimensions[0], q.Shape().Dimensions[2]
-	var all *Node
-	and := func(on *Node) {
-		if on = BroadcastToDims(on, b, 1, n, n); all != nil {
-			on = LogicalAnd(all, on)
+// attend is the attention of a layer.
+func (n net) attend(l int, q, k, v *Node) Head {
+	m, h := n.Model, Head{Q: q, K: k, V: v}
+	if m.exact(l) {
+		if n.text != nil {
+			h.Out = n.recall(l, q, k, v)
+			return h
 		}
-		all = on
+		window := 0
+		if m.Local(l) {
+			window = m.Window
+		}
+		see := layer.Pairs(q, m.Causal(), window, n.see)
+		h.Out, _ = exact.Core(q, k, v, exact.LayoutBHSD, exact.CoreOptions{Scale: m.Scale, AttentionMask: see,
+			UseCausalMask: m.Causal() && see == nil})
+		return h
 	}
-	if m.Causal() {
-		and(Reshape(LowerTriangular(g, n), 1, 1, n, n))
+	a, dark := m.features(l)
+	if dark != nil {
+		w := n.weight(darkName(l))
+		q, k = layer.Multiply(q, w), layer.Multiply(k, w)
 	}
-	if local {
-		at := shapes.Make(dtypes.Int32, n, n)
-		ahead := Sub(Iota(g, at, 0), Iota(g, at, 1))
-		and(Reshape(LessThan(ahead, Scalar(g, dtypes.Int32, m.Window)), 1, 1, n, n))
+	if n.text == nil {
+		h.Out = a.Forward(q, k, v, n.see)
+		return h
 	}
-	if see.Mask != nil {
-		and(Reshape(see.Mask, b, 1, 1, n))
-	}
-	return all
+	var s rfx.State
+	s, n.text.before = a.State(n.text.before)
+	h.Out, s = a.Extend(s, n.text.from, q, k, v)
+	n.text.after = append(n.text.after, s.Nodes()...)
+	return h
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
 )
 
 // Plan is how a model is to be converted.
@@ -98,10 +100,18 @@ func (m *Model) checkIDs(ids []int32) error {
 }
 
 // Calibrate fits the plan's family to the queries and keys that every head has on some passages of tokens. Families
-// without parameters are taken as they are. Layers with a window of their own stay exact.
+// without parameters are taken as they are. Layers with a window of their own stay exact. M of family dark begins as
+// the identity, which leaves the kernel that the model was trained with: whitening, what the family's own fit does, is
+// another kernel and for a family with a temperature.
 func (m *Model) Calibrate(b compute.Backend, p Plan, passages [][]int32) (Attention, error) {
 	a := Attention{Window: p.Window, Sinks: p.Sinks, Heads: make([][]randfeat.Spec, m.Layers)}
 	p.Spec.Kernel, p.Spec.Dim = m.kernelOf(), m.HeadDim
+	dark, begin := p.Spec.Family.(family.DARK)
+	if begin = begin && dark.M.IsEmpty() && dark.Temperature == 0; begin {
+		if p.Spec.Family = dark.Base; dark.Base == nil {
+			p.Spec.Family = family.Positive{}
+		}
+	}
 	stats := make([]*attention.HeadStats[float32], m.Layers)
 	for l := range stats {
 		spec := p.Spec
@@ -124,8 +134,21 @@ func (m *Model) Calibrate(b compute.Backend, p Plan, passages [][]int32) (Attent
 		if a.Heads[l], err = s.Fit(); err != nil {
 			return a, fmt.Errorf("layer %d: %w", l, err)
 		}
+		for h := range a.Heads[l] {
+			if begin {
+				a.Heads[l][h].Family = family.DARK{M: identity(m.HeadDim), Base: a.Heads[l][h].Family}
+			}
+		}
 	}
 	return a, nil
+}
+
+func identity(n int) dense.Matrix[float64] {
+	m := dense.New[float64](n, n)
+	for i := range n {
+		m.Row(i)[i] = 1
+	}
+	return m
 }
 
 // Errors are |o − ô| / |o| of every layer and query head over some passages: o what exact attention gives, ô what a

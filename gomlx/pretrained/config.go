@@ -26,6 +26,7 @@ type Config struct {
 	Window, GlobalEvery     int     // Gemma 3: all layers but every GlobalEvery-th see Window keys
 	Tied                    bool    // the output layer is the embedding
 	QKNorm                  bool
+	End                     []int32 // tokens that end a text
 }
 
 // Causal reports whether the model is a decoder.
@@ -65,6 +66,7 @@ type published struct {
 	MLPBias         bool            `json:"mlp_bias"`
 	Softcap         *float64        `json:"attn_logit_softcapping"`
 	FinalSoftcap    *float64        `json:"final_logit_softcapping"`
+	End             json.RawMessage `json:"eos_token_id"`
 
 	Embd        int     `json:"n_embd"` // GPT-2
 	Layer       int     `json:"n_layer"`
@@ -156,6 +158,9 @@ func parseConfig(b []byte) (Config, error) {
 			c.GlobalEvery = i + 1
 		}
 	}
+	if err := c.ends(p.End); err != nil {
+		return c, err
+	}
 	c.Scale = 1 / math.Sqrt(float64(c.HeadDim))
 	if p.QueryScalar > 0 && c.Type == "gemma3_text" {
 		c.Scale = 1 / math.Sqrt(p.QueryScalar)
@@ -201,6 +206,20 @@ func (c *Config) rope(p published) error {
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// ends reads the tokens that end a text, one or a list.
+func (c *Config) ends(raw json.RawMessage) error {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil
+	}
+	if raw[0] != '[' {
+		raw = append(append(json.RawMessage{'['}, raw...), ']')
+	}
+	if err := json.Unmarshal(raw, &c.End); err != nil {
+		return fmt.Errorf("%w: eos_token_id: %w", ErrModel, err)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func (m *Model) Forward(scope *model.Scope, ids, mask *Node) Output {
 	if n := ids.Shape().Dimensions[1]; n > m.Positions {
 		panic(fmt.Errorf("%w: %d tokens, the model has positions for %d", ErrModel, n, m.Positions))
 	}
-	n := net{m, scope.Store().Scope("/" + scopeName), ids.Graph(), rfx.Visible{Mask: mask}, true}
+	n := net{Model: m, scope: scope.Store().Scope("/" + scopeName), g: ids.Graph(), see: rfx.Visible{Mask: mask}}
 	return n.forward(ids)
 }
 
@@ -44,16 +44,19 @@ func (n net) forward(ids *Node) Output {
 
 // Logits are those of a decoder [batch, length, vocabulary].
 func (m *Model) Logits(scope *model.Scope, hidden *Node) *Node {
+	return net{Model: m, scope: scope.Store().Scope("/" + scopeName), g: hidden.Graph()}.logits(hidden)
+}
+
+func (n net) logits(hidden *Node) *Node {
 	name := "model.embed_tokens.weight"
 	switch {
-	case m.Type == "gpt2":
+	case n.Type == "gpt2":
 		name = "wte.weight"
-	case !m.Tied:
+	case !n.Tied:
 		name = "lm_head.weight"
-	case !m.Causal():
-		panic(fmt.Errorf("%w: a %s predicts no next token", ErrModel, m.Type))
+	case !n.Causal():
+		panic(fmt.Errorf("%w: a %s predicts no next token", ErrModel, n.Type))
 	}
-	n := net{Model: m, scope: scope.Store().Scope("/" + scopeName), g: hidden.Graph()}
 	return Einsum("blw,vw->blv", hidden, n.weight(name))
 }
 
@@ -73,7 +76,8 @@ type net struct {
 	scope *model.Scope
 	g     *Graph
 	see   rfx.Visible
-	train bool // may its weights change?
+	still func(name string) bool // whose weights do not change; nil: none
+	text  *text                  // in generation: what was read before; nil: nothing
 }
 
 // weight is a variable of the store; a store that has none yet gets one, for a trainer to fill.
@@ -81,7 +85,7 @@ func (n net) weight(name string) *Node {
 	v := n.scope.GetVariable(name)
 	if v == nil {
 		v = n.scope.VariableWithShape(name, shapes.Make(dtypes.Float32, n.weights[name].shape...))
-		v.SetTrainable(n.train)
+		v.SetTrainable(n.still == nil || !n.still(name))
 	}
 	return v.NodeValue(n.g)
 }
@@ -127,8 +131,15 @@ func (n net) norm(x *Node, name string) *Node {
 func (n net) rows(name string, ids *Node) *Node { return Gather(n.weight(name), ExpandAxes(ids, -1)) }
 
 // first are the first rows of an embedding, for positions or for a kind of token.
-func (n net) first(name string, rows int) *Node {
-	return ExpandAxes(Slice(n.weight(name), AxisRangeFromStart(rows)), 0)
+func (n net) first(name string, rows int) *Node { return n.from(n.weight(name), rows) }
+
+// from are rows of a table of positions, the first or in generation those of the text to read [1, rows, ·].
+func (n net) from(table *Node, rows int) *Node {
+	if n.text == nil {
+		return ExpandAxes(Slice(table, AxisRangeFromStart(rows)), 0)
+	}
+	at := Add(Iota(n.g, shapes.Make(dtypes.Int32, 1, rows), 1), n.text.from)
+	return Gather(table, ExpandAxes(at, -1))
 }
 
 // heads is [batch, length, heads·dim] as [batch, heads, length, dim].
@@ -152,6 +163,46 @@ func geluTanh(x *Node) *Node {
 	return Mul(x, MulScalar(AddScalar(Tanh(inner), 1), 0.5))
 }
 
+// qkv are queries, keys and values [batch, heads, length, dim] of the rows that the attention of a layer reads.
+func (n net) qkv(l int, in *Node) (q, k, v *Node) {
+	p := n.layer(l)
+	switch n.Type {
+	case "bert":
+		part := func(name string) *Node { return n.heads(n.linear(in, p+"attention.self."+name), n.Heads) }
+		return part("query"), part("key"), part("value")
+	case "gpt2":
+		all := n.linear(in, p+"attn.c_attn")
+		part := func(i int) *Node {
+			return n.heads(SliceAxis(all, 2, AxisRange(i*n.Width, (i+1)*n.Width)), n.Heads)
+		}
+		return part(0), part(1), part(2)
+	}
+	theta := n.Theta
+	if n.Local(l) {
+		theta = n.LocalTheta
+	}
+	part := func(name string, heads int) *Node {
+		y := n.heads(n.linear(in, p+"self_attn."+name+"_proj"), heads)
+		if name == "v" {
+			return y
+		}
+		if n.QKNorm {
+			y = n.norm(y, p+"self_attn."+name+"_norm")
+		}
+		return n.rotate(y, theta)
+	}
+	return part("q", n.Heads), part("k", n.KVHeads), part("v", n.KVHeads)
+}
+
+// mix is the attention of a layer on the rows it reads, heads joined.
+func (n net) mix(l int, in *Node, out *Output) *Node {
+	q, k, v := n.qkv(l, in)
+	h := n.attend(l, q, k, v)
+	h.In = in
+	out.Heads = append(out.Heads, h)
+	return n.join(h.Out)
+}
+
 // bert is an encoder of post-norm blocks (Devlin et al. 2018, arXiv:1810.04805).
 func (n net) bert(ids *Node) Output {
 	x := n.rows("embeddings.word_embeddings.weight", ids)
@@ -161,10 +212,7 @@ func (n net) bert(ids *Node) Output {
 	var out Output
 	for l := range n.Layers {
 		p := n.layer(l)
-		part := func(name string) *Node { return n.heads(n.linear(x, p+"attention.self."+name), n.Heads) }
-		h := n.attend(l, part("query"), part("key"), part("value"))
-		out.Heads = append(out.Heads, h)
-		x = n.norm(Add(x, n.linear(n.join(h.Out), p+"attention.output.dense")), p+"attention.output.LayerNorm")
+		x = n.norm(Add(x, n.linear(n.mix(l, x, &out), p+"attention.output.dense")), p+"attention.output.LayerNorm")
 		y := n.linear(gelu(n.linear(x, p+"intermediate.dense")), p+"output.dense")
 		x = n.norm(Add(x, y), p+"output.LayerNorm")
 	}
@@ -178,13 +226,7 @@ func (n net) gpt2(ids *Node) Output {
 	var out Output
 	for l := range n.Layers {
 		p := n.layer(l)
-		qkv := n.linear(n.norm(x, p+"ln_1"), p+"attn.c_attn")
-		part := func(i int) *Node {
-			return n.heads(SliceAxis(qkv, 2, AxisRange(i*n.Width, (i+1)*n.Width)), n.Heads)
-		}
-		h := n.attend(l, part(0), part(1), part(2))
-		out.Heads = append(out.Heads, h)
-		x = Add(x, n.linear(n.join(h.Out), p+"attn.c_proj"))
+		x = Add(x, n.linear(n.mix(l, n.norm(x, p+"ln_1"), &out), p+"attn.c_proj"))
 		x = Add(x, n.linear(geluTanh(n.linear(n.norm(x, p+"ln_2"), p+"mlp.c_fc")), p+"mlp.c_proj"))
 	}
 	out.Hidden = n.norm(x, "ln_f")
@@ -208,30 +250,13 @@ func (n net) llama(ids *Node) Output {
 	var out Output
 	for l := range n.Layers {
 		p := n.layer(l)
-		in := n.norm(x, p+"input_layernorm")
-		theta := n.Theta
-		if n.Local(l) {
-			theta = n.LocalTheta
-		}
-		part := func(name string, heads int) *Node {
-			y := n.heads(n.linear(in, p+"self_attn."+name+"_proj"), heads)
-			if name == "v" {
-				return y
-			}
-			if n.QKNorm {
-				y = n.norm(y, p+"self_attn."+name+"_norm")
-			}
-			return rotate(y, theta)
-		}
-		h := n.attend(l, part("q", n.Heads), part("k", n.KVHeads), part("v", n.KVHeads))
-		out.Heads = append(out.Heads, h)
-		y := n.linear(n.join(h.Out), p+"self_attn.o_proj")
+		y := n.linear(n.mix(l, n.norm(x, p+"input_layernorm"), &out), p+"self_attn.o_proj")
 		before := "post_attention_layernorm"
 		if n.QKNorm {
 			before = "pre_feedforward_layernorm"
 		}
 		x = Add(x, after(y, p+"post_attention_layernorm"))
-		in = n.norm(x, p+before)
+		in := n.norm(x, p+before)
 		g := n.linear(in, p+"mlp.gate_proj")
 		if n.gemma() {
 			g = geluTanh(g)
@@ -246,22 +271,22 @@ func (n net) llama(ids *Node) Output {
 }
 
 // rotate turns pairs (x_i, x_{i+d/2}) at position p by the angle p·θ^{−2i/d} (Su et al. 2021, arXiv:2104.09864).
-func rotate(x *Node, theta float64) *Node {
+func (n net) rotate(x *Node, theta float64) *Node {
 	length, dim := x.Shape().Dimensions[2], x.Shape().Dimensions[3]
-	half := dim / 2
-	cos, sin := make([]float32, length*half), make([]float32, length*half)
-	for p := range length {
+	half, end := dim/2, length
+	if n.text != nil {
+		end = n.text.length
+	}
+	cos, sin := make([]float32, end*half), make([]float32, end*half)
+	for p := range end {
 		for i := range half {
 			s, c := math.Sincos(float64(p) * math.Pow(theta, -2*float64(i)/float64(dim)))
 			cos[p*half+i], sin[p*half+i] = float32(c), float32(s)
 		}
 	}
 	table := func(v []float32) *Node {
-		c := Const(x.Graph(), tensors.FromFlatDataAndDimensions(v, 1, 1, length, half))
-		if x.DType() != dtypes.Float32 {
-			c = ConvertDType(c, x.DType())
-		}
-		return c
+		c := n.from(Const(x.Graph(), tensors.FromFlatDataAndDimensions(v, end, half)), length)
+		return ConvertDType(ExpandAxes(c, 0), x.DType())
 	}
 	c, s := table(cos), table(sin)
 	a, b := SliceAxis(x, 3, AxisRangeFromStart(half)), SliceAxis(x, 3, AxisRangeToEnd(half))

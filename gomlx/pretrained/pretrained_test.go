@@ -248,6 +248,32 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// Family dark begins with the kernel of the model: its errors are those of its base. With a temperature it whitens.
+func TestDarkBegins(t *testing.T) {
+	m := load(t, "testdata/llama")
+	ids, _ := reference(t, "llama")
+	errs := func(f family.Family) [][]float64 {
+		a, err := m.Calibrate(open(), Plan{Spec: randfeat.Spec{Family: f, M: 8, Seed: 1}}, ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := m.Errors(open(), a, ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rows
+	}
+	base := errs(family.OPRF{})
+	whitened := errs(family.DARK{Base: family.OPRF{}, Temperature: 0.125})
+	for l, row := range errs(family.DARK{Base: family.OPRF{}}) {
+		for h, e := range row {
+			if math.Abs(e-base[l][h]) > 1e-5 || math.Abs(e-whitened[l][h]) < 1e-5 {
+				t.Errorf("layer %d, head %d: error %v, of the base %v, whitened %v", l, h, e, base[l][h], whitened[l][h])
+			}
+		}
+	}
+}
+
 // Comparing a model with itself finds no difference; with a conversion, some.
 func TestCompare(t *testing.T) {
 	for _, name := range []string{"bert", "gpt2"} {

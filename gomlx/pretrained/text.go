@@ -13,9 +13,9 @@ func (m *Model) Tokens(text string, length int) ([][]int32, error) {
 	if length < 3 || length > m.Positions {
 		return nil, fmt.Errorf("passages of %d tokens: the model takes 3 to %d", length, m.Positions)
 	}
-	t, err := tokenizers.New(hub.NewLocal(m.dir))
+	t, err := m.tokenizer()
 	if err != nil {
-		return nil, fmt.Errorf("tokenizer of %s: %w", m.dir, err)
+		return nil, err
 	}
 	body := length
 	var before, after []int
@@ -47,4 +47,38 @@ func (m *Model) Tokens(text string, length int) ([][]int32, error) {
 		return nil, fmt.Errorf("the text has %d tokens, too few for a passage of %d", len(all), body)
 	}
 	return out, nil
+}
+
+func (m *Model) tokenizer() (tokenizers.Tokenizer, error) {
+	t, err := tokenizers.New(hub.NewLocal(m.dir))
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer of %s: %w", m.dir, err)
+	}
+	return t, nil
+}
+
+// Encode are the ids of a text by the tokenizer of the folder, with the special tokens that it adds.
+func (m *Model) Encode(text string) ([]int32, error) {
+	t, err := m.tokenizer()
+	if err != nil {
+		return nil, err
+	}
+	var ids []int32
+	for _, id := range t.Encode(text) {
+		ids = append(ids, int32(id))
+	}
+	return ids, m.checkIDs(ids)
+}
+
+// Decode is the text of ids.
+func (m *Model) Decode(ids []int32) (string, error) {
+	t, err := m.tokenizer()
+	if err != nil {
+		return "", err
+	}
+	var all []int
+	for _, id := range ids {
+		all = append(all, int(id))
+	}
+	return t.Decode(all), nil
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/randfeat/randfeat/gomlx/models"
-	"github.com/randfeat/randfeat/gomlx/rfx"
 	"github.com/randfeat/randfeat/gomlx/train"
 	"github.com/randfeat/randfeat/internal/rng"
 )
@@ -23,9 +22,11 @@ type Goal string
 
 // The goals. All but Next need a teacher.
 const (
-	Next   Goal = "next"   // decoders: −log p of the next token
-	Embed  Goal = "embed"  // encoders: 1 − cosine with the teacher's embedding, and the distance of hidden states
-	Attend Goal = "attend" // the attention outputs of the teacher, |o − ô|²/|o|² of every layer: a first phase
+	Next  Goal = "next"  // decoders: −log p of the next token
+	Embed Goal = "embed" // encoders: 1 − cosine with the teacher's embedding, and the distance of hidden states
+	// Attend: the attention outputs of the teacher, |o − ô|²/|o|² of every layer on the rows that the teacher's layer
+	// reads. A first phase: gradients pass one attention each, and there is no forward pass but the teacher's.
+	Attend Goal = "attend"
 )
 
 // Tuning is the task of fine-tuning a converted model (train.Task). Batches are passages [batch, length] of token ids.
@@ -33,6 +34,8 @@ type Tuning struct {
 	*Model
 	Goal    Goal
 	Teacher *Model // with exact attention, and the weights before training; nil with Next
+	// Regime is what is trained at most: all else has no gradients and takes no memory of an optimiser; "": everything.
+	Regime train.Regime
 }
 
 var _ train.Task = Tuning{}
@@ -43,7 +46,8 @@ func (t Tuning) MarshalJSON() ([]byte, error) {
 		Config    Config
 		Attention Attention
 		Goal      Goal
-	}{t.Config, t.Attention, t.Goal})
+		Regime    train.Regime
+	}{t.Config, t.Attention, t.Goal, t.Regime})
 }
 
 // Validate implements train.Task.
@@ -66,35 +70,48 @@ func (t Tuning) Validate() error {
 // Outcome implements train.Task.
 func (t Tuning) Outcome(scope *model.Scope, batch []*Node) models.Outcome {
 	ids := batch[0]
-	out := t.Forward(scope, ids, nil)
-	var points []models.Point
-	for l, h := range out.Heads {
-		points = append(points, models.Point{Name: fmt.Sprintf("layer %d", l), Node: h.Out})
+	in := func(m *Model, name string, still func(string) bool) net {
+		return net{Model: m, scope: scope.Store().Scope("/" + name), g: ids.Graph(), still: still}
 	}
+	student := in(t.Model, scopeName, func(name string) bool { return t.Regime != "" && !t.Regime.Trains(t.Group(name)) })
 	if t.Goal == Next {
-		n := ids.Shape().Dimensions[1]
-		logits := t.Logits(scope, SliceAxis(out.Hidden, 1, AxisRangeFromStart(n-1)))
-		return models.Score(logits, SliceAxis(ids, 1, AxisRangeToEnd(1)), points)
+		out, n := student.forward(ids), ids.Shape().Dimensions[1]
+		logits := student.logits(SliceAxis(out.Hidden, 1, AxisRangeFromStart(n-1)))
+		return models.Score(logits, SliceAxis(ids, 1, AxisRangeToEnd(1)), points(out.Heads))
 	}
-	teacher := net{t.Teacher, scope.Store().Scope("/teacher"), ids.Graph(), rfx.Visible{}, false}
-	want := teacher.forward(ids)
+	want := in(t.Teacher, teacherName, func(string) bool { return true }).forward(ids)
+	var heads []Head
 	var loss, right *Node
 	if t.Goal == Attend {
-		loss = ScalarZero(ids.Graph(), out.Hidden.DType())
-		for l, h := range out.Heads {
-			loss = Add(loss, relative(h.Out, want.Heads[l].Out))
+		loss = ScalarZero(ids.Graph(), want.Hidden.DType())
+		for l, h := range want.Heads {
+			q, k, v := student.qkv(l, StopGradient(h.In))
+			heads = append(heads, student.attend(l, q, k, v))
+			loss = Add(loss, relative(heads[l].Out, h.Out))
 		}
 		loss = DivScalar(loss, float64(t.Layers))
 		right = AddScalar(Neg(loss), 1)
 	} else {
+		out := student.forward(ids)
+		heads = out.Heads
 		right = ReduceAllMean(ReduceSum(Mul(Embedding(out.Hidden, nil), Embedding(StopGradient(want.Hidden), nil)), -1))
 		loss = Add(AddScalar(Neg(right), 1), relative(out.Hidden, want.Hidden))
 	}
 	// Sums over passages: one number each.
 	n := float64(ids.Shape().Dimensions[0])
 	return models.Outcome{Loss: MulScalar(loss, n), Count: Scalar(ids.Graph(), loss.DType(), n),
-		Right: MulScalar(right, n), Points: points}
+		Right: MulScalar(right, n), Points: points(heads)}
 }
+
+func points(heads []Head) (all []models.Point) {
+	for l, h := range heads {
+		all = append(all, models.Point{Name: fmt.Sprintf("layer %d", l), Node: h.Out})
+	}
+	return all
+}
+
+// teacherName is where a store has the weights of a teacher.
+const teacherName = "teacher"
 
 // relative is |a − b|² / |b|², b fixed.
 func relative(a, b *Node) *Node {
@@ -105,7 +122,7 @@ func relative(a, b *Node) *Node {
 // Initial implements train.Task: parameters begin as the folders have them.
 func (t Tuning) Initial(name string, dims []int, _ uint64) []float32 {
 	m := t.Model
-	if strings.HasPrefix(name, "/teacher/") {
+	if strings.HasPrefix(name, "/"+teacherName+"/") {
 		m = t.Teacher
 	}
 	w, ok := m.weights[path.Base(name)]

@@ -34,7 +34,7 @@ func TestFinetune(t *testing.T) {
 			ids = append(ids, row)
 		}
 		convertAll(t, m, ids[:4], "dark", 0, 0)
-		task := Tuning{Model: m, Goal: c.goal, Teacher: teacher}
+		task := Tuning{Model: m, Goal: c.goal, Teacher: teacher, Regime: c.regime}
 		source, err := NewPassages(ids, 4)
 		if err != nil {
 			t.Fatal(err)

@@ -164,22 +164,25 @@ func TestCausal(t *testing.T) {
 
 // Prompt and tokens from states equal one call.
 func TestExtendEqualsForward(t *testing.T) {
-	const batch, heads, kvHeads, length, prompt = 2, 4, 2, 60, 41
+	const batch, heads, kvHeads, length = 2, 4, 2, 60
 	q := sequence[float64](batch, heads, length, dim, 0.8, 0, 51)
 	k := sequence[float64](batch, kvHeads, length, dim, 0.8, 0, 52)
 	v := sequence[float64](batch, kvHeads, length, 3, 1, 0, 53)
-	for _, f := range families(t) {
-		t.Run(f.Name, func(t *testing.T) {
-			a := rfx.Attention{Map: newMap(t, spec(f.Family, 8, 3)), Causal: true}
+	extend := func(name string, a rfx.Attention, steps []int) {
+		t.Run(name, func(t *testing.T) {
 			got := run(t, func(in []*graph.Node) []*graph.Node {
-				part := func(x *graph.Node, from, to int) *graph.Node {
-					return graph.SliceAxis(x, 2, graph.AxisRange(from, to))
-				}
 				s := a.Empty(in[0], batch, kvHeads, 3)
 				var out []*graph.Node
-				for from, to := 0, prompt; from < length; from, to = to, to+1 {
+				from := 0
+				for i := 0; from < length; i++ {
+					to := min(length, from+steps[min(i, len(steps)-1)])
+					part := func(x *graph.Node) *graph.Node { return graph.SliceAxis(x, 2, graph.AxisRange(from, to)) }
 					var o *graph.Node
-					o, s = a.Extend(s, part(in[0], from, to), part(in[1], from, to), part(in[2], from, to))
+					o, s = a.Extend(s, graph.Const(in[0].Graph(), int32(from)), part(in[0]), part(in[1]), part(in[2]))
+					back, rest := a.State(s.Nodes())
+					if s, from = back, to; len(rest) != 0 {
+						t.Errorf("%d nodes left over", len(rest))
+					}
 					out = append(out, o)
 				}
 				return []*graph.Node{graph.Concatenate(out, 2), a.Forward(in[0], in[1], in[2], rfx.Visible{})}
@@ -188,6 +191,14 @@ func TestExtendEqualsForward(t *testing.T) {
 				t.Errorf("differs by %.1e", d)
 			}
 		})
+	}
+	for _, f := range families(t) {
+		extend(f.Name, rfx.Attention{Map: newMap(t, spec(f.Family, 8, 3)), Causal: true}, []int{41, 1})
+	}
+	m := newMap(t, spec(family.Positive{}, 8, 3), spec(family.Positive{}, 8, 4))
+	for _, near := range [][2]int{{1, 0}, {5, 0}, {0, 3}, {5, 3}, {20, 7}, {70, 2}, {3, 70}} {
+		a := rfx.Attention{Map: m, Causal: true, Window: near[0], Sinks: near[1]}
+		extend(fmt.Sprintf("window %d, sinks %d", near[0], near[1]), a, []int{2, 1, 17, 4})
 	}
 }
 

@@ -3,6 +3,7 @@ package rfx
 import (
 	"fmt"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
 )
@@ -10,31 +11,105 @@ import (
 // State is what causal attention remembers of keys: for every feature f the reference t_f = Ref, attained by a key, and
 // the sums Σ_j φ2(k_j)_f e^{−t_f} (v_j, 1). Its size does not depend on the number of keys. Sum is
 // [batch, kvHeads, features, valueDim+1], Ref [batch, kvHeads, features].
-type State struct{ Sum, Ref *Node }
+type State struct {
+	Sum, Ref *Node
+	// Near are the last Window keys, each with its value behind it, in their order [batch, kvHeads, Window,
+	// dim+valueDim], and First those at the first Sinks positions: both weigh exactly and are in no sum yet. Rows of
+	// keys that were not read are zeros. Nil without a window, or sinks.
+	Near, First *Node
+}
+
+// Nodes are the parts that there are, in an order that Attention.State knows.
+func (s State) Nodes() []*Node {
+	all := []*Node{s.Sum, s.Ref}
+	for _, x := range []*Node{s.Near, s.First} {
+		if x != nil {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// State takes the parts of a state from the front of some nodes.
+func (a Attention) State(nodes []*Node) (s State, rest []*Node) {
+	s.Sum, s.Ref, nodes = nodes[0], nodes[1], nodes[2:]
+	if a.Window > 0 {
+		s.Near, nodes = nodes[0], nodes[1:]
+	}
+	if a.Sinks > 0 {
+		s.First, nodes = nodes[0], nodes[1:]
+	}
+	return s, nodes
+}
 
 // Empty is the state of no keys, of the precision of like.
 func (a Attention) Empty(like *Node, batch, kvHeads, valueDim int) State {
 	g, dtype, f := like.Graph(), like.DType(), a.Map.OutDim()
-	return State{
+	s := State{
 		Sum: Zeros(g, shapes.Make(dtype, batch, kvHeads, f, valueDim+1)),
 		Ref: FillScalar(g, shapes.Make(dtype, batch, kvHeads, f), off),
 	}
+	if a.Window > 0 {
+		s.Near = Zeros(g, shapes.Make(dtype, batch, kvHeads, a.Window, a.Map.dim+valueDim))
+	}
+	if a.Sinks > 0 {
+		s.First = Zeros(g, shapes.Make(dtype, batch, kvHeads, a.Sinks, a.Map.dim+valueDim))
+	}
+	return s
 }
 
 // Extend is causal attention that goes on from a state: outputs of the queries over the keys of the state and those
-// up to their own position, and the state with all keys. One token is a step of generation, many are a prompt.
-// Windows and sinks keep keys, not states, and are refused.
-func (a Attention) Extend(s State, q, k, v *Node) (*Node, State) {
-	if a.Window > 0 || a.Sinks > 0 {
-		panic(fmt.Errorf("rfx: a state has no window and no sinks"))
-	}
+// up to their own position, and the state with all keys. One token is a step of generation, many are a prompt. from is
+// the position of the first of them, a scalar of int32, which windows and sinks ask for; without them it may be nil.
+// With a window the memory of n tokens at once grows with n²: read a long prompt in parts.
+func (a Attention) Extend(s State, from, q, k, v *Node) (*Node, State) {
 	a.Causal = true
 	d, err := a.check(q, k, v, Visible{})
 	if err != nil {
 		panic(err)
 	}
+	if from == nil && (a.Window > 0 || a.Sinks > 0) {
+		panic(fmt.Errorf("rfx: windows and sinks go on from a position, which is not given"))
+	}
 	in := input{q: Reshape(q, d.batch, d.kvHeads, d.group, d.queries, d.dim), k: k, v: withOnes(v), sizes: d}
+	next := State{Near: s.Near, First: s.First}
+	var exact []partial
+	pairs := Concatenate([]*Node{k, v}, -1)
+	// Keys and values apart, with a column of ones.
+	apart := func(x *Node) (*Node, *Node) {
+		return SliceAxis(x, 3, AxisRangeFromStart(d.dim)), withOnes(SliceAxis(x, 3, AxisRangeToEnd(d.dim)))
+	}
+	var u *Node
+	if a.Window > 0 || a.Sinks > 0 {
+		u = a.Map.groupRows(in)
+	}
+	weigh := func(rows, see *Node) { // see [queries, rows]
+		n := rows.Shape().Dimensions[2]
+		see = Reshape(BroadcastPrefix(see, d.group), 1, 1, d.group*d.queries, n)
+		w, values := apart(rows)
+		exact = append(exact, a.Map.weigh(u, a.Map.embed(w), values, see).unflat(d.group))
+	}
+	if a.Sinks > 0 {
+		next.First = put(s.First, pairs, from)
+		at := shapes.Make(dtypes.Int32, d.queries, a.Sinks)
+		weigh(next.First, LessOrEqual(Iota(q.Graph(), at, 1), Add(Iota(q.Graph(), at, 0), from)))
+	}
+	var keys *Node // which of in.k are in the sums; nil: all
+	if a.Window > 0 {
+		// The sums get every key Window positions late, when it leaves the window.
+		both := Concatenate([]*Node{s.Near, pairs}, 2)
+		weigh(both, Recent(from, d.queries, a.Window, a.Sinks))
+		next.Near = SliceAxis(both, 2, AxisRangeToEnd(d.queries))
+		in.k, in.v = apart(SliceAxis(both, 2, AxisRangeFromStart(d.queries)))
+	}
+	if a.Window > 0 || a.Sinks > 0 {
+		at := Add(positions(q.Graph(), d.queries), SubScalar(from, a.Window))
+		keys = GreaterOrEqual(at, Scalar(q.Graph(), dtypes.Int32, a.Sinks))
+	}
 	qf, kf := a.Map.queryRows(in), a.Map.keyRows(in)
+	if keys != nil {
+		kf = kf.only(keys)
+	}
 	var total partial
 	var all State
 	if d.keys == 1 {
@@ -44,7 +119,33 @@ func (a Attention) Extend(s State, q, k, v *Node) (*Node, State) {
 		total, all = a.sweep(qf, kf, in, 0)
 	}
 	total = total.plus(s.read(qf.flat()).unflat(d.group))
-	return Reshape(quotient(total), d.batch, d.heads, d.queries, d.value), s.merge(all)
+	for _, p := range exact {
+		total = total.plus(p)
+	}
+	all = s.merge(all)
+	next.Sum, next.Ref = all.Sum, all.Ref
+	return Reshape(quotient(total), d.batch, d.heads, d.queries, d.value), next
+}
+
+// Recent says which rows n queries at position from and after see exactly [n, window+n]: the rows are the last window
+// keys before from, and then those of the queries. Seen are keys less than window positions back, from first on.
+func Recent(from *Node, n, window, first int) *Node {
+	g, at := from.Graph(), shapes.Make(dtypes.Int32, n, window+n)
+	row := Iota(g, at, 1)
+	back := Sub(AddScalar(Iota(g, at, 0), window), row)
+	near := LogicalAnd(GreaterOrEqual(back, ZerosLike(back)), LessThan(back, Scalar(g, dtypes.Int32, window)))
+	return LogicalAnd(near, GreaterOrEqual(Add(row, SubScalar(from, window)), Scalar(g, dtypes.Int32, first)))
+}
+
+// put writes rows that stand at position from and after into those of the first positions.
+func put(first, rows, from *Node) *Node {
+	g, n, count := first.Graph(), first.Shape().Dimensions[2], rows.Shape().Dimensions[2]
+	at := Sub(Iota(g, shapes.Make(dtypes.Int32, n), 0), from) // of the row for every place
+	last := Scalar(g, dtypes.Int32, count-1)
+	there := LogicalAnd(GreaterOrEqual(at, ZerosLike(at)), LessOrEqual(at, last))
+	picked := Gather(TransposeAllAxes(rows, 2, 0, 1, 3), ExpandAxes(Max(Min(at, last), ZerosLike(at)), -1))
+	there = BroadcastToDims(Reshape(there, 1, 1, n, 1), first.Shape().Dimensions...)
+	return Where(there, TransposeAllAxes(picked, 1, 2, 0, 3), first)
 }
 
 // merge is the state of the keys of both, at the larger of both references.

@@ -157,7 +157,7 @@ func prefix(r run) (before, all run) {
 		d[2] *= 2
 		return SliceAxis(Reshape(Stack([]*Node{a, b}, 3), d...), 2, AxisRangeFromStart(n))
 	}
-	before = run{State: State{weave(outer.Sum, inner.Sum), weave(outer.Ref, inner.Ref)}}
+	before = run{State: State{Sum: weave(outer.Sum, inner.Sum), Ref: weave(outer.Ref, inner.Ref)}}
 	if r.last != nil {
 		before.last = weave(outer.last, inner.last)
 	}

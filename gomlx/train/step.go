@@ -39,6 +39,9 @@ func (r Regime) groups() []models.Group {
 	return []models.Group{models.Body, models.Projections, models.Kernel, models.Features}
 }
 
+// Trains reports whether a part of a model is trained.
+func (r Regime) Trains(g models.Group) bool { return slices.Contains(r.groups(), g) }
+
 // numbers are those of a step and its batch.
 func (c Config) numbers(step, batch int) []float32 {
 	n := make([]float32, inNumbers)

@@ -59,7 +59,7 @@ func finetune(args []string) error {
 	if err != nil {
 		return err
 	}
-	t := pretrained.Tuning{Model: m, Goal: pretrained.Goal(f.goal)}
+	t := pretrained.Tuning{Model: m, Goal: pretrained.Goal(f.goal), Regime: c.Regime}
 	if t.Goal == "" {
 		if t.Goal = pretrained.Embed; m.Causal() {
 			t.Goal = pretrained.Next

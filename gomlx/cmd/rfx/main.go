@@ -9,6 +9,7 @@
 //	rfx convert MODEL_DIR -family oprf -window 32 -text calibration.txt -out converted
 //	rfx finetune converted -teacher MODEL_DIR -text calibration.txt -out tuned
 //	rfx eval MODEL_DIR converted -text other.txt
+//	rfx generate converted -prompt "Once upon a time"
 package main
 
 import (
