@@ -78,19 +78,20 @@ func checkStripes[T dense.Float](t *testing.T, name string, c *Columns[T], a den
 }
 
 func TestAddGramPanicsOnShapes(t *testing.T) {
-	tab := Best[float64]()
-	var c Columns[float64]
-	c.Reset(tab, 4, 300)
-	for name, f := range map[string]func(){
-		"part of a row":   func() { c.Pack(0, dense.New[float64](1, 299)) },
-		"past the end":    func() { c.Pack(1, dense.New[float64](4, 300)) },
-		"other dst":       func() { tab.AddGram(dense.New[float64](300, 299), &c, 0, 192, 0, 192) },
-		"rows of a unit":  func() { tab.AddGram(dense.New[float64](300, 300), &c, 6, 192, 0, 192) },
-		"broken matrix":   func() { c.Pack(0, dense.Matrix[float64]{Rows: 1, Cols: 300, Stride: 300}) },
-		"columns at last": func() { tab.AddGram(dense.New[float64](300, 300), &c, 0, 192, 192, 301) },
-	} {
-		if recovered(f) == nil {
-			t.Errorf("%s: no panic", name)
+	for _, tab := range Available[float64]() {
+		var c Columns[float64]
+		c.Reset(tab, 4, 300)
+		for name, f := range map[string]func(){
+			"part of a row":   func() { c.Pack(0, dense.New[float64](1, 299)) },
+			"past the end":    func() { c.Pack(1, dense.New[float64](4, 300)) },
+			"other dst":       func() { tab.AddGram(dense.New[float64](300, 299), &c, 0, 192, 0, 192) },
+			"rows of a unit":  func() { tab.AddGram(dense.New[float64](300, 300), &c, 6, 192, 0, 192) },
+			"broken matrix":   func() { c.Pack(0, dense.Matrix[float64]{Rows: 1, Cols: 300, Stride: 300}) },
+			"columns at last": func() { tab.AddGram(dense.New[float64](300, 300), &c, 0, 192, 192, 301) },
+		} {
+			if recovered(f) == nil {
+				t.Errorf("%s: %s: no panic", tab.Name, name)
+			}
 		}
 	}
 }
