@@ -23,15 +23,15 @@ import (
 	"github.com/randfeat/randfeat/theory/forms"
 )
 
-// replicate samples the estimate at one pair, with the plan changed by mutate.
+// replicate samples the estimate at one pair, and with the same draws that of the plan changed by mutate.
 func replicate(t *testing.T, f family.Family, c coupling.Coupling, m, reps int, x, y []float64,
-	mutate func(plan.Pair) plan.Pair) *stattest.Moments {
+	mutate func(plan.Pair) plan.Pair) (right, wrong *stattest.Moments) {
 	t.Helper()
 	draws, err := f.Draws(kernel.Softmax, len(x), m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := new(stattest.Moments)
+	right, wrong = new(stattest.Moments), new(stattest.Moments)
 	xs, ys := dense.MustFromRows([][]float64{x}), dense.MustFromRows([][]float64{y})
 	var run runner
 	for r := range reps {
@@ -44,12 +44,12 @@ func replicate(t *testing.T, f family.Family, c coupling.Coupling, m, reps int, 
 		if err != nil {
 			t.Fatal(err)
 		}
+		right.Add(run.pairs(pair, false, xs, ys)[0])
 		if mutate != nil {
-			pair = mutate(pair)
+			wrong.Add(run.pairs(mutate(pair), false, xs, ys)[0])
 		}
-		out.Add(run.pairs(pair, false, xs, ys)[0])
 	}
-	return out
+	return right, wrong
 }
 
 // zScores compares replicates with the closed form.
@@ -189,14 +189,13 @@ func TestMutantScaleOffByOnePercent(t *testing.T) {
 	bound := stattest.Bound(1e-6, 8)
 	for _, f := range []family.Family{family.Trig{}, family.Positive{}, family.OPRF{A: -0.05}, family.Angular{N: 4}} {
 		c, m := coupling.Orthogonal{}, 61
-		right := replicate(t, f, c, m, 12000, x, y, nil)
-		if z, zv := zScores(t, right, f, c, m, x, y); math.Abs(z) > bound || math.Abs(zv) > bound {
-			t.Errorf("%s: z = %.1f (mean), %.1f (variance), bound %.1f", f.Name(), z, zv, bound)
-		}
-		wrong := replicate(t, f, c, m, 12000, x, y, func(p plan.Pair) plan.Pair {
+		right, wrong := replicate(t, f, c, m, 12000, x, y, func(p plan.Pair) plan.Pair {
 			p.Query.Outer.Const += math.Log(1.01)
 			return p
 		})
+		if z, zv := zScores(t, right, f, c, m, x, y); math.Abs(z) > bound || math.Abs(zv) > bound {
+			t.Errorf("%s: z = %.1f (mean), %.1f (variance), bound %.1f", f.Name(), z, zv, bound)
+		}
 		if z, _ := zScores(t, wrong, f, c, m, x, y); math.Abs(z) < bound {
 			t.Errorf("%s: a scale off by 1 %% has z = %.1f, below the bound %.1f", f.Name(), z, bound)
 		}
@@ -219,7 +218,7 @@ func TestTrapHybridWeightsSwapped(t *testing.T) {
 		return p
 	}
 	bound := stattest.Bound(1e-6, 4)
-	right, wrong := replicate(t, f, c, m, 8000, x, y, nil), replicate(t, f, c, m, 8000, x, y, swap)
+	right, wrong := replicate(t, f, c, m, 8000, x, y, swap)
 	if z, zv := zScores(t, right, f, c, m, x, y); math.Abs(z) > bound || math.Abs(zv) > bound {
 		t.Errorf("right weights: z = %.1f (mean), %.1f (variance), bound %.1f", z, zv, bound)
 	}
@@ -229,7 +228,7 @@ func TestTrapHybridWeightsSwapped(t *testing.T) {
 		zv < bound {
 		t.Errorf("swapped weights: z = %.1f (mean), %.1f (variance); want an unbiased mean and a wrong variance", z, zv)
 	}
-	same := replicate(t, f, c, m, 50, x, x, nil)
+	same, _ := replicate(t, f, c, m, 50, x, x, nil)
 	if k := math.Exp(dense.Norm2(x)); math.Abs(same.Mean()/k-1) > 1e-12 || same.Var() > 1e-20 {
 		t.Errorf("at x = y the estimate is %v ± %v, want exactly %v", same.Mean(), math.Sqrt(same.Var()), k)
 	}
@@ -374,7 +373,7 @@ func TestResidualVariance(t *testing.T) {
 	}
 	x, y := []float64{0.35, 0.1}, []float64{0.2, -0.3}
 	f, bound := family.Residual{}, stattest.Bound(1e-6, 2)
-	g := replicate(t, f, coupling.IID{}, 4, 60000, x, y, nil)
+	g, _ := replicate(t, f, coupling.IID{}, 4, 60000, x, y, nil)
 	if z, zv := zScores(t, g, f, coupling.IID{}, 4, x, y); math.Abs(z) > bound || math.Abs(zv) > bound {
 		t.Errorf("z = %.1f (mean), %.1f (variance), bound %.1f", z, zv, bound)
 	}
@@ -630,7 +629,7 @@ func TestStructuredMean(t *testing.T) {
 				for i := range s.m {
 					want += math.Exp(shift) * rows[i%n] / float64(s.m)
 				}
-				g := replicate(t, f, c, s.m, s.draws, x, y, nil)
+				g, _ := replicate(t, f, c, s.m, s.draws, x, y, nil)
 				sd, exact := math.Sqrt(g.Var()), math.Exp(xy)
 				z := stattest.Z(g.Mean(), want, sd, g.N())
 				largest = max(largest, math.Abs(z))
@@ -655,7 +654,7 @@ func TestStructuredMean(t *testing.T) {
 // The pure ReLU features have a closed-form mean (arc-cosine kernel of order 1, docs/theory.md §2.17).
 func TestReLUMean(t *testing.T) {
 	x, y := testPair(5)
-	g := replicate(t, family.ReLU{Pure: true}, coupling.Orthogonal{}, 5, 4000, x, y, nil)
+	g, _ := replicate(t, family.ReLU{Pure: true}, coupling.Orthogonal{}, 5, 4000, x, y, nil)
 	th := forms.Angle(x, y)
 	want := math.Sqrt(dense.Norm2(x)*dense.Norm2(y)) * (math.Sin(th) + (math.Pi-th)*math.Cos(th)) / (2 * math.Pi)
 	if z := stattest.Z(g.Mean(), want, math.Sqrt(g.Var()), g.N()); math.Abs(z) > stattest.Bound(1e-6, 1) {
