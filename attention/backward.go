@@ -83,8 +83,16 @@ type backArgs[T dense.Float] struct {
 }
 
 func (b *backCall[T]) run(a *Linear[T], q, k, v Seq[T]) error {
-	if err := b.list(a, b.out, q, k, v); err != nil {
+	if some, err := b.prepare(a, q, k, v); err != nil || !some {
 		return err
+	}
+	return b.work(b.streams.workers(3))
+}
+
+// prepare lists the streams, if there is anything to do.
+func (b *backCall[T]) prepare(a *Linear[T], q, k, v Seq[T]) (bool, error) {
+	if err := b.list(a, b.out, q, k, v); err != nil {
+		return false, err
 	}
 	if a.Chunk == 0 {
 		for i := range b.all {
@@ -92,16 +100,17 @@ func (b *backCall[T]) run(a *Linear[T], q, k, v Seq[T]) error {
 		}
 	}
 	none := len(b.all) == 0 || v.Dim == 0
-	b.direct = !a.exact() && a.KeyMask == nil && a.Segments == nil
+	b.direct = !b.exact && a.KeyMask == nil && a.Segments == nil
 	if !b.direct || none {
 		for _, s := range [...]Seq[T]{b.dq, b.dk, b.dv} {
 			clearSeq(s)
 		}
 	}
-	if none {
-		return nil
-	}
-	workers, alone := b.streams.workers(3)
+	return !none, nil
+}
+
+// work runs the streams on so many workers, one each if alone.
+func (b *backCall[T]) work(workers int, alone bool) error {
 	for len(b.workers) < workers {
 		b.workers = append(b.workers, new(backWorker[T]))
 	}

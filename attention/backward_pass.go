@@ -92,7 +92,7 @@ func (g *gang[T]) run(b *backCall[T], all []stream[T]) error {
 			return err
 		}
 	}
-	if all[0].exact() {
+	if b.exact {
 		return g.windowed(all)
 	}
 	return g.sweepAll(true)
@@ -158,7 +158,7 @@ func (g *gang[T]) gradients(w *backWorker[T], p *pass[T], i int, run func() erro
 	w.grad = w.own
 	err := run()
 	for looks := 0; err == nil && p.merged.Load() < int64(i); looks++ {
-		if pause(looks); g.relay.stop.Load() {
+		if pause(looks); g.relay.stop.Load() > 0 {
 			err = errStopped
 		}
 	}
@@ -191,9 +191,14 @@ func (g *querySweep[T]) sum(w *backWorker[T], s *stream[T], k, segment int, mem 
 
 func (g *gang[T]) sumKeys(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], keep keeping) error {
 	g.use(w, s, k)
+	before := w.report.Raised
 	lo, hi := s.segment(segment)
 	mem.begin()
-	return w.sumSegment(s, mem, lo, hi, keep)
+	err := w.sumSegment(s, mem, lo, hi, keep)
+	if s.causal {
+		w.report.Raised = before // the queries' turn will count again
+	}
+	return err
 }
 
 func (g *querySweep[T]) ordered(k int) bool { return g.passes[k].grad != nil }

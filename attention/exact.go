@@ -209,6 +209,7 @@ func (c *exactCall[T]) start(vis *Visibility, window int, scale float64, out, q,
 			return err
 		}
 	}
+	window = min(window, q.Len+k.Len) // as wide as any: no sum of positions overflows
 	c.vis, c.scale = vis, T(scale)
 	c.out, c.q, c.k, c.v = out, q, k, v
 	c.group = 1

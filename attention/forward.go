@@ -39,15 +39,19 @@ func (c *call[T]) run(a *Linear[T], out, q, k, v Seq[T]) error {
 	if err := c.list(a, out, q, k, v); err != nil || len(c.all) == 0 {
 		return err
 	}
-	var alone bool
-	if c.active, alone = c.workers(1); alone {
-		return c.crew.Do(len(c.all), c.active, (*eachStream[T])(c))
+	return c.work(c.workers(1))
+}
+
+// work runs the streams on so many workers, one each if alone.
+func (c *call[T]) work(workers int, alone bool) error {
+	if c.active = workers; alone {
+		return c.crew.Do(len(c.all), workers, (*eachStream[T])(c))
 	}
 	c.shared = c.shared[:0]
 	for i := range c.all {
 		c.shared = append(c.shared, &c.all[i])
 	}
-	if a.exact() {
+	if c.exact {
 		return c.windowed()
 	}
 	return c.relay.run(&c.crew, c.active, c.tab, c.shared, (*forwards[T])(c))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -35,7 +36,11 @@ type relay[T dense.Float, W any] struct {
 	stage []stage
 	items deal           // of the stages
 	done  []atomic.Int32 // the items of each stage that have ended
-	stop  atomic.Bool
+	stop  atomic.Int64   // one more than the lowest item that has failed, or 0
+	mu    sync.Mutex
+	err   error // of item from, the lowest that has failed by itself
+	from  int
+	hand  func([]*W) error // runs the items in place of a crew: tests do so in other orders
 
 	size   int  // the most segments of a wave
 	keeps  bool // what sum has found is kept for read
@@ -183,9 +188,19 @@ func (r *relay[T, W]) run(crew *par.Crew[W], workers int, tab *kern.Table[T], li
 	job relayJob[T, W]) error {
 	r.tab, r.job, r.list = tab, job, list
 	r.cut(workers)
-	r.stop.Store(false)
-	err := crew.Do(r.items.items(), workers, r)
-	r.job, r.list = nil, nil
+	r.stop.Store(0)
+	r.err = nil
+	var err error
+	if r.hand != nil {
+		crew.Hire(workers)
+		err = r.hand(crew.Workers[:workers])
+	} else {
+		err = crew.Do(r.items.items(), workers, r)
+	}
+	if err == errStopped {
+		err = r.err
+	}
+	r.job, r.list, r.err = nil, nil, nil
 	for i := range r.owners {
 		r.owners[i].w = nil
 	}
@@ -305,13 +320,14 @@ var errStopped = errors.New("stopped")
 
 // Item runs item i once the stages it needs have ended.
 func (r *relay[T, W]) Item(w *W, i int) error {
+	item := i
 	k, i := r.items.at(i)
 	st := r.stage[k]
 	v := &r.waves[st.wave]
 	list, n := r.before(st)
 	var err error
 	for _, s := range list[:n] {
-		if err = r.await(s); err != nil {
+		if err = r.await(s, item); err != nil {
 			break
 		}
 	}
@@ -319,15 +335,28 @@ func (r *relay[T, W]) Item(w *W, i int) error {
 		err = r.step(w, st, v, i)
 	}
 	if err != nil {
-		r.stop.Store(true)
+		r.fail(item, err)
 		return err
 	}
 	r.done[k].Add(1)
 	return nil
 }
 
-// before lists the stages that a stage needs; those they need in turn are not repeated.
-func (r *relay[T, W]) before(st stage) (list [3]stage, n int) {
+// fail makes the items behind one that has failed stop.
+func (r *relay[T, W]) fail(item int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != errStopped && (r.err == nil || item < r.from) {
+		r.err, r.from = err, item
+	}
+	if at := r.stop.Load(); at == 0 || int64(item) < at-1 {
+		r.stop.Store(int64(item) + 1)
+	}
+}
+
+// before lists the stages that a stage needs; those that others of the list need are not repeated, unless these may
+// have no item: such a stage has ended whatever it needs.
+func (r *relay[T, W]) before(st stage) (list [4]stage, n int) {
 	add := func(kind, wave int) {
 		if wave >= 0 {
 			list[n], n = stage{kind, wave}, n+1
@@ -337,23 +366,22 @@ func (r *relay[T, W]) before(st stage) (list [3]stage, n int) {
 	switch k := st.wave; st.kind {
 	case plants: // references follow each other, and the memory of the wave slots before must be free
 		add(plants, k-1)
-		if k >= slots && !r.list[r.waves[k-slots].stream].causal && !r.waves[k-slots].last {
-			add(chains, k-slots)
-		} else {
-			add(reads, k-slots)
-		}
+		add(chains, k-slots)
+		add(viewings, k-slots)
+		add(reads, k-slots)
 	case additions:
 		add(plants, k)
 	case chains: // totals follow each other
+		add(plants, k)
 		add(additions, k)
 		add(chains, k-1)
 	case viewings:
+		add(plants, k)
 		add(additions, k)
 	case reads:
 		if add(chains, k); causal {
-			// A stream of one segment has nothing to chain, and without parts nothing to sum.
-			add(additions, k)
 			add(plants, k)
+			add(additions, k)
 		} else {
 			add(viewings, k)
 		}
@@ -361,12 +389,13 @@ func (r *relay[T, W]) before(st stage) (list [3]stage, n int) {
 	return list, n
 }
 
-// await waits until a stage has ended: rarely, and then seldom longer than one item takes.
-func (r *relay[T, W]) await(s stage) error {
+// await waits until a stage has ended: rarely, and then seldom longer than one item takes. Only an item before the one
+// that waits can keep it from ending, so the lowest item that fails is the same with any number of threads.
+func (r *relay[T, W]) await(s stage, item int) error {
 	at := r.waves[s.wave].stages[s.kind]
 	n := r.items.count(at)
 	for looks := 0; int(r.done[at].Load()) < n; looks++ {
-		if r.stop.Load() {
+		if at := r.stop.Load(); at > 0 && at-1 < int64(item) {
 			return errStopped
 		}
 		pause(looks)

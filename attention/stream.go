@@ -45,6 +45,7 @@ type streams[T dense.Float] struct {
 	spans  []span
 	loads  []int // of workers, see workers
 	checks bool
+	exact  bool // some keys, of some streams, have exact weights
 }
 
 // list lists the streams of the arguments.
@@ -53,7 +54,7 @@ func (c *streams[T]) list(a *Linear[T], out, q, k, v Seq[T]) error {
 	if c.tab, err = kern.Chosen[T](); err != nil {
 		return err
 	}
-	c.checks = !a.Unchecked
+	c.checks, c.exact = !a.Unchecked, a.exact()
 	c.all = c.all[:0]
 	if q.Batch == 0 || q.Heads == 0 || q.Len == 0 {
 		return nil
@@ -67,7 +68,7 @@ func (c *streams[T]) list(a *Linear[T], out, q, k, v Seq[T]) error {
 				s := stream[T]{m: a.mapOf(h), q: q, out: out, k: km.RowRange(sp.k0, sp.k1),
 					v: vm.RowRange(sp.k0, sp.k1),
 					b: b, h: h, q0: sp.q0, q1: sp.q1, k0: sp.k0, group: q.Heads / k.Heads, causal: a.Causal,
-					window: a.Window}
+					window: min(a.Window, q.Len+k.Len)}
 				s.rows = a.rows(s.m, a.Causal || a.exact())
 				if mask != nil {
 					s.mask = mask[sp.k0:sp.k1]

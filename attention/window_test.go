@@ -3,6 +3,7 @@ package attention
 import (
 	"errors"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/randfeat/randfeat"
@@ -179,5 +180,35 @@ func TestWindowErrors(t *testing.T) {
 	}
 	if _, err := a.NewDecoder(1, 1, 1, 4, 4); !errors.Is(err, kernel.ErrKernel) {
 		t.Error(err)
+	}
+}
+
+// No window is too wide: positions and windows of any size are added without overflow.
+func TestWindowOfAnyWidth(t *testing.T) {
+	const d, heads, queries = 4, 2, 30
+	for _, keys := range []int{20, 45} {
+		q, k, v := normals[float64](1, heads, queries, d, 1, 1), normals[float64](1, 1, keys, d, 1, 2),
+			normals[float64](1, 1, keys, d, 1, 3)
+		for _, causal := range []bool{false, true} {
+			var want [2][]float64
+			for _, window := range []int{queries + keys, math.MaxInt - 10, math.MaxInt} {
+				linear, exact := NewSeq[float64](1, heads, queries, d), NewSeq[float64](1, heads, queries, d)
+				l := &Linear[float64]{Visibility: Visibility{Causal: causal}, Window: window, Sinks: 2,
+					Maps: []randfeat.FeatureMap[float64]{testMap[float64](t, family.Positive{}, d, 6)}}
+				_, err := l.Forward(linear, q, k, v)
+				must(t, err)
+				e := &Exact[float64]{Visibility: Visibility{Causal: causal}, Window: window}
+				_, err = e.Forward(exact, q, k, v)
+				must(t, err)
+				for i, got := range [][]float64{linear.Data, exact.Data} {
+					if want[i] == nil {
+						want[i] = got
+					} else if !slices.Equal(got, want[i]) {
+						t.Errorf("%d keys, causal %v, window %d: other results than with the least that has all keys (%d)",
+							keys, causal, window, i)
+					}
+				}
+			}
+		}
 	}
 }
