@@ -18,6 +18,9 @@ func (l *Lab) GLUE() error {
 	if l.Size == Quick {
 		sets = sets[:1]
 	}
+	if l.Sets != nil {
+		sets = l.Sets
+	}
 	learn, held, err := corpus.Texts(l.Data, "ptb")
 	if err != nil {
 		return err
@@ -42,7 +45,7 @@ func (l *Lab) GLUE() error {
 			all.WriteString(strings.ToLower(s.Text) + "\n")
 		}
 	}
-	v, err := text.Learn(text.Words, all.String(), l.pick(10000, 2000, 500))
+	v, err := text.Learn(text.Words, all.String(), l.pick(10000, 1500, 500))
 	if err != nil {
 		return err
 	}
@@ -54,7 +57,7 @@ func (l *Lab) GLUE() error {
 	if err != nil {
 		return err
 	}
-	c := train.Config{Steps: l.pick(3000, 400, 3), Warmup: l.pick(100, 40, 1), Rate: 1e-3, Floor: 0.05,
+	c := train.Config{Steps: l.pick(3000, 200, 3), Warmup: l.pick(100, 20, 1), Rate: 1e-3, Floor: 0.05,
 		Decay: 0.01, Clip: 1, Seed: 1}
 	m.Attention = "exact"
 	s, err := l.open(m, c, masked)

@@ -55,6 +55,7 @@ type Lab struct {
 	Until   time.Time // no run begins after; zero: no limit
 	Seeds   int       // 0: 3, or 2 if Quick
 	Only    []string  // methods; nil: all. What others begin with is trained all the same
+	Sets    []string  // of GLUE; nil: all
 	Steps   int       // of a fine-tuning of DarkFormer; 0: as the size says and the time allows
 	// Parallel compiles and runs different graphs at the same time: where compiling is most of the time.
 	Parallel bool

@@ -20,6 +20,7 @@ func laboratory(args []string) error {
 	limit := flags.Duration("limit", 0, "no run begins after so long; 0: no limit")
 	seeds := flags.Int("seeds", 0, "seeds; 0: 3")
 	only := flags.String("only", "", "methods, as performer,dark; empty: all")
+	sets := flags.String("sets", "", "sets of glue, as SST2,RTE; empty: all")
 	steps := flags.Int("steps", 0, "steps of every fine-tuning of darkformer; 0: as the time allows")
 	parallel := flags.Bool("parallel", false, "compile and run graphs at the same time")
 	usage := "usage: rfx lab [flags] darkformer | mnist | fashion_mnist | speed | glue, or rfx lab table ROWS.jsonl"
@@ -47,6 +48,9 @@ func laboratory(args []string) error {
 		Parallel: *parallel, Steps: *steps}
 	if *only != "" {
 		l.Only = strings.Split(*only, ",")
+	}
+	if *sets != "" {
+		l.Sets = strings.Split(*sets, ",")
 	}
 	if *small {
 		l.Size = lab.Small
