@@ -109,27 +109,27 @@ func (l *Learner) AddSource(src Source) error {
 func (l *Learner) addTree(src Source) error {
 	units := UnitsOf(src)
 	group := LeafUnits(len(units))
-	tree := leafTree[*Learner]{merge: (*Learner).Merge}
+	tree := LeafTree[*Learner]{Merge: (*Learner).Merge}
 	leaf, at, now := l.blank(), 0, 0 // the leaf of unit at
 	err := l.read(src, func(u Unit) (*Learner, error) {
 		for at < len(units) && units[at] != u {
 			at++
 		}
-		if next := at / group; next != now {
-			if err := tree.add(leaf); err != nil {
+		for ; now != at/group; now++ { // leaves without rows have a place in the tree, too
+			if err := tree.Add(leaf); err != nil {
 				return nil, err
 			}
-			leaf, now = l.blank(), next
+			leaf = l.blank()
 		}
 		return leaf, nil
 	})
 	if err != nil {
 		return err
 	}
-	if err := tree.add(leaf); err != nil {
+	if err := tree.Add(leaf); err != nil {
 		return err
 	}
-	root, _, err := tree.root()
+	root, _, err := tree.Root()
 	if err == nil {
 		first, last := l.first, l.last
 		*l = *root

@@ -83,13 +83,13 @@ func TestLearnerGroupings(t *testing.T) {
 		return l
 	}
 	leaf := func(i int) *Learner { return of(parts[i]) }
-	tree := leafTree[*Learner]{merge: (*Learner).Merge}
+	tree := LeafTree[*Learner]{Merge: (*Learner).Merge}
 	for i := range parts {
-		if err := tree.add(leaf(i)); err != nil {
+		if err := tree.Add(leaf(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	root, _, err := tree.root()
+	root, _, err := tree.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -213,7 +213,7 @@ func TestCutLearnsTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tree := leafTree[*Learner]{merge: (*Learner).Merge}
+		tree := LeafTree[*Learner]{Merge: (*Learner).Merge}
 		for i := range src.(Splitter).Blocks() {
 			b, err := src.(Splitter).Block(i)
 			if err != nil {
@@ -226,11 +226,11 @@ func TestCutLearnsTheSame(t *testing.T) {
 			if err := l.AddSource(b); err != nil {
 				t.Fatal(err)
 			}
-			if err := tree.add(l); err != nil {
+			if err := tree.Add(l); err != nil {
 				t.Fatal(err)
 			}
 		}
-		l, _, err := tree.root()
+		l, _, err := tree.Root()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -53,45 +53,48 @@ const (
 // LeafUnits is how many consecutive units of a table make up a leaf.
 func LeafUnits(units int) int { return max(1, (units+MaxLeaves-1)/MaxLeaves) }
 
-// leafTree merges leaves that come in order. It holds one node of each level.
-type leafTree[T any] struct {
-	merge func(into, from T) error
-	nodes []T
-	has   []int // children
+// LeafTree merges leaves that come in order. It holds one node of each level.
+type LeafTree[T any] struct {
+	Merge func(into, from T) error // from is no longer used then
+	Nodes []T                      // by level
+	Has   []int                    // how many children a node has; 0: there is none
 }
 
-func (t *leafTree[T]) add(leaf T) error {
+// Add takes the leaf that follows those before.
+func (t *LeafTree[T]) Add(leaf T) error {
 	for level := 0; ; level++ {
-		if level == len(t.nodes) {
-			t.nodes, t.has = append(t.nodes, leaf), append(t.has, 1)
+		if level == len(t.Nodes) {
+			t.Nodes, t.Has = append(t.Nodes, leaf), append(t.Has, 1)
 			return nil
 		}
-		if t.has[level]++; t.has[level] == 1 {
-			t.nodes[level] = leaf
+		if t.Has[level]++; t.Has[level] == 1 {
+			t.Nodes[level] = leaf
 			return nil
 		}
-		if err := t.merge(t.nodes[level], leaf); err != nil {
+		if err := t.Merge(t.Nodes[level], leaf); err != nil {
 			return err
 		}
-		if t.has[level] < LeafFan {
+		if t.Has[level] < LeafFan {
 			return nil
 		}
-		t.has[level], leaf = 0, t.nodes[level]
+		t.Has[level], leaf = 0, t.Nodes[level]
 	}
 }
 
-// root merges what is left; ok says that there was a leaf.
-func (t *leafTree[T]) root() (root T, ok bool, err error) {
-	for level, n := range t.has {
+// Root merges what is left, and leaves an empty tree; ok says that there was a leaf.
+func (t *LeafTree[T]) Root() (root T, ok bool, err error) {
+	nodes, has := t.Nodes, t.Has
+	t.Nodes, t.Has = nil, nil
+	for level, n := range has {
 		switch {
 		case n == 0:
 		case !ok:
-			root, ok = t.nodes[level], true
+			root, ok = nodes[level], true
 		default:
-			if err := t.merge(t.nodes[level], root); err != nil {
+			if err := t.Merge(nodes[level], root); err != nil {
 				return root, ok, err
 			}
-			root = t.nodes[level]
+			root = nodes[level]
 		}
 	}
 	return root, ok, nil

@@ -380,13 +380,16 @@ func (a *app) runFit(cmd *cobra.Command, f *fitFlags, args []string) error {
 		r.Baseline = baselineOf(report, model)
 	}
 	if f.out != "" {
-		if model.History == nil {
-			model.History = new(machine.History)
-		}
-		if model.History.Created, err = creation(os.Getenv); err != nil {
+		created, err := creation(os.Getenv)
+		if err != nil {
 			return err
 		}
-		model.History.Program = programVersion()
+		if created != "" { // else the bytes are to depend on the table and the flags alone, as those of parts do
+			if model.History == nil {
+				model.History = new(machine.History)
+			}
+			model.History.Created, model.History.Program = created, programVersion()
+		}
 		if err := model.Save(f.out); err != nil {
 			return err
 		}

@@ -43,22 +43,27 @@ func commandProcess(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {
 	return cmd, &out
 }
 
-// fit with --checkpoint, killed again and again and started again with the same words, ends with the same model file.
+// fit of many files with --checkpoint, killed again and again and started again with the same words, ends with the same model file.
 func TestFitGoesOnAfterKills(t *testing.T) {
 	dir := t.TempDir()
 	r := rand.New(rand.NewPCG(9, 9))
-	var table bytes.Buffer
-	fmt.Fprintln(&table, "a,b,c,y")
-	for range 20000 {
-		a, b, c := r.NormFloat64(), r.NormFloat64(), r.NormFloat64()
-		fmt.Fprintf(&table, "%.4f,%.4f,%.4f,%.4f\n", a, b, c, a*b+c*c+0.1*r.NormFloat64())
-	}
 	path := func(name string) string { return filepath.Join(dir, name) }
-	if err := os.WriteFile(path("table.csv"), table.Bytes(), 0o600); err != nil {
+	if err := os.Mkdir(path("table"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	for i := range 10 {
+		var table bytes.Buffer
+		fmt.Fprintln(&table, "a,b,c,y")
+		for range 2000 {
+			a, b, c := r.NormFloat64(), r.NormFloat64(), r.NormFloat64()
+			fmt.Fprintf(&table, "%.4f,%.4f,%.4f,%.4f\n", a, b, c, a*b+c*c+0.1*r.NormFloat64())
+		}
+		if err := os.WriteFile(path(fmt.Sprintf("table/%d.csv", i)), table.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	args := func(out string) []string {
-		return []string{"fit", path("table.csv"), "--target", "y", "--seed", "4", "--features", "128", "--bandwidth",
+		return []string{"fit", path("table/*.csv"), "--target", "y", "--seed", "4", "--features", "128", "--bandwidth",
 			"2", "--sample", "512",
 			"-o", path(out), "--checkpoint", path("ck"), "--checkpoint-every", "1ms"}
 	}

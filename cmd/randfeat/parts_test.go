@@ -98,6 +98,20 @@ func TestPartsSameModel(t *testing.T) {
 					t.Errorf("%d workers: another model (%v)", n, err)
 				}
 			}
+			// fit writes the same file if nothing is left to choose and no rows are held out.
+			t.Setenv("SOURCE_DATE_EPOCH", "0")
+			model := func(command ...string) []byte {
+				ok(t, append(append(command, pattern, "-o", path("one.rf"), "--folds", "1", "--scaling", "standard",
+					"--map", "random"), partsFlagsOf...)...)
+				b, err := os.ReadFile(path("one.rf"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return b
+			}
+			if !bytes.Equal(model("fit"), model("parts", "fit")) {
+				t.Error("fit and parts fit write other models though all choices are given")
+			}
 			run := path("test")
 			ok(t, "parts", "init", run, pattern)
 			for i := range 3 {

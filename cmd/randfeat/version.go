@@ -88,7 +88,8 @@ func programVersion() string {
 }
 
 // creation is the time that a model file says it was made at: now, or SOURCE_DATE_EPOCH, with which the same command
-// writes the same bytes again (https://reproducible-builds.org/specs/source-date-epoch/); "" if that is 0.
+// writes the same bytes again (https://reproducible-builds.org/specs/source-date-epoch/); "" if that is 0: then neither
+// date nor program are said.
 func creation(env func(string) string) (string, error) {
 	at := time.Now()
 	if text := env("SOURCE_DATE_EPOCH"); text != "" {

@@ -21,14 +21,15 @@ import (
 // A checkpoint is a safetensors container. Its metadata are
 //
 //	format    "randfeat checkpoint"
-//	version   "2"
+//	version   "3"
 //	source    {"columns":[…],"contents":…,"size in bytes":…}: see sourceIdentity
 //	options   the options that matter to the result, by name
 //	state     see checkpointState
 //	sha256    of the bytes of all tensors; sha256_metadata of everything else
 //
 // Tensors are landmarks, the projections of a map that has some, and for every fold k, sums.k (the bytes of
-// machine.Sums), x.k and y.k (the rows that wait); or, for logistic regression, points and gradients (the rows of
+// machine.Sums), x.k and y.k (the rows that wait); for a table of several units node.l, the sums of the node of level l
+// of their tree; or, for logistic regression, points and gradients (the rows of
 // LogisticState).
 //
 // Why it is safe: the file is written beside its target, synced and renamed, so a kill leaves the old one or the new
@@ -39,7 +40,7 @@ import (
 // A change of format, or of anything that makes the same options give another result half way, takes a new version.
 const (
 	checkpointFormat  = "randfeat checkpoint"
-	checkpointVersion = 2
+	checkpointVersion = 3
 )
 
 // checkpointShare bounds the time spent on writing: the next checkpoint waits for this multiple of the last one's time,
@@ -63,6 +64,10 @@ type checkpointState struct {
 	Rows     int64         `json:"rows"`           // in the sums
 	Hash     uint64        `json:"hash"`           // of these rows, or of all in a logistic regression
 	Held     []int         `json:"held,omitempty"` // rows that wait, by fold
+	// Unit is the one that is being read, and Nodes has the number of children of every node of the tree, of a table of
+	// several units with one fold.
+	Unit  int   `json:"unit,omitempty"`
+	Nodes []int `json:"nodes,omitempty"`
 	// Logistic is set once there was a step.
 	Logistic *checkpointSteps `json:"logistic,omitempty"`
 }
@@ -209,11 +214,47 @@ func (f *fit) loadSums(c *tensorfile.File, s *checkpointState) error {
 		}
 		total += p.Len() + int64(held)
 	}
+	if sums.along(newLeaves(f.src)); sums.leaves != nil {
+		n, err := sums.leaves.load(c, s)
+		if err != nil {
+			return err
+		}
+		total += n
+	} else if s.Unit != 0 || s.Nodes != nil {
+		return fmt.Errorf("%w: sums of unit %d of a table of one, or of several folds", machine.ErrCorrupt, s.Unit)
+	}
 	if total != s.Rows {
 		return fmt.Errorf("%w: %d rows in the folds, want %d", machine.ErrCorrupt, total, s.Rows)
 	}
 	f.sums = sums
 	return nil
+}
+
+// load reads the nodes of the tree, and returns the number of their rows.
+func (l *leafSums) load(c *tensorfile.File, s *checkpointState) (rows int64, err error) {
+	if s.Unit < 0 || s.Unit > len(l.of.units) || len(s.Nodes) > 8 {
+		return 0, fmt.Errorf("%w: unit %d of %d, %d levels", machine.ErrCorrupt, s.Unit, len(l.of.units), len(s.Nodes))
+	}
+	l.unit, l.tree.Nodes, l.tree.Has = s.Unit, make([]machine.Sums, len(s.Nodes)), s.Nodes
+	for level, n := range s.Nodes {
+		if n == 0 {
+			continue
+		}
+		t, ok := c.Tensor("node." + strconv.Itoa(level))
+		if !ok || n < 0 || n >= data.LeafFan {
+			return 0, fmt.Errorf("%w: no sums of the node of level %d with %d children", machine.ErrCorrupt, level, n)
+		}
+		sums, err := machine.SumsLike(l.p.Sums)
+		if err == nil {
+			err = machine.ReadSums(sums, bytes.NewReader(t.Data), int64(len(t.Data)))
+		}
+		if err != nil {
+			return 0, err
+		}
+		l.tree.Nodes[level] = sums
+		rows += sums.Len()
+	}
+	return rows, nil
 }
 
 func (f *fit) loadLogistic(c *tensorfile.File, s *checkpointState) error {
@@ -320,6 +361,20 @@ func (f *fit) snapshot() (*tensorfile.File, error) {
 			tensors = append(tensors, tensorfile.Tensor{Name: "sums." + id, DType: "U8", Shape: []int{len(b)}, Data: b},
 				tensorfile.Floats("x."+id, x.Data[:x.Rows*x.Cols], x.Rows, x.Cols), tensorfile.Floats("y."+id,
 					y.Data[:y.Rows*y.Cols], y.Rows, y.Cols))
+		}
+		if l := f.sums.leaves; l != nil {
+			s.Unit, s.Nodes = l.unit, l.tree.Has
+			for level, n := range s.Nodes {
+				if n == 0 {
+					continue
+				}
+				b, err := l.tree.Nodes[level].AppendBinary(nil)
+				if err != nil {
+					return nil, err
+				}
+				tensors = append(tensors, tensorfile.Tensor{Name: "node." + strconv.Itoa(level), DType: "U8",
+					Shape: []int{len(b)}, Data: b})
+			}
 		}
 	}
 	state, err := json.Marshal(s)

@@ -81,7 +81,13 @@ func outcome(t testing.TB, m *machine.Model, r *Report) (model, report []byte) {
 
 func opened(t testing.TB, b []byte) data.Source {
 	t.Helper()
-	src, err := data.OpenBytes("table.csv", b, data.Options{})
+	return openedUnits(t, b, 0)
+}
+
+// openedUnits cuts the table into units of some bytes.
+func openedUnits(t testing.TB, b []byte, size int64) data.Source {
+	t.Helper()
+	src, err := data.OpenBytes("table.csv", b, data.Options{UnitBytes: size})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,6 +152,46 @@ func TestInterruptedFitHasTheSameBytes(t *testing.T) {
 				t.Errorf("a second time: %v", err)
 			}
 		})
+	}
+}
+
+// The sums of a table of many units are nodes of a tree: a fit that is stopped goes on with all of them.
+func TestInterruptedUnits(t *testing.T) {
+	src := openedUnits(t, table(1730), 3000)
+	if n := len(data.UnitsOf(src)); n < 2*data.LeafFan {
+		t.Fatalf("%d units", n)
+	}
+	for _, name := range []string{"ridge", "smoother", "density"} {
+		o := kinds()[name]
+		m, r, _ := stopAt(t, src, o, 0)
+		model, report := outcome(t, m, r)
+		o.Checkpoint, o.CheckpointEvery = filepath.Join(t.TempDir(), "c"), time.Nanosecond
+		stops, levels, until := 0, 0, int64(0)
+		for m = nil; m == nil; {
+			ctx, cancel := context.WithCancel(t.Context())
+			until += 250
+			o.Progress = func(stage string, done, _ int64) {
+				if stage == stageFit && done > until {
+					cancel()
+				}
+			}
+			var err error
+			if m, r, err = Fit(ctx, src, o); err != nil && !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			if cancel(); err != nil {
+				stops++
+			}
+			if c := readState(t, o.Checkpoint); c != nil {
+				levels = max(levels, len(c.Nodes))
+			}
+		}
+		if gotModel, gotReport := outcome(t, m, r); !bytes.Equal(gotModel, model) || !bytes.Equal(gotReport, report) {
+			t.Errorf("%s: another model or report after %d stops", name, stops)
+		}
+		if stops < 3 || r.Resumed == 0 || (levels == 2) != (name != "density") { // which has folds
+			t.Errorf("%s: %d stops, %d rows resumed, %d levels", name, stops, r.Resumed, levels)
+		}
 	}
 }
 

@@ -307,8 +307,7 @@ func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
 		return m, f.scoreNested()
 	}
 	if err := f.stage(stageFit, func() (int64, error) {
-		return f.decision.Rows, f.sum(f.watch(rows,
-			stageFit))
+		return f.decision.Rows, f.sum()
 	}); err != nil {
 		return nil, err
 	}
@@ -375,10 +374,18 @@ func (f *fit) scoreNested() error {
 // sum adds all rows to the sums of their folds, but for those that a checkpoint had: these are read, hashed and
 // skipped. The number of rows must be that of the sample's pass: folds and the sample are known by row numbers only,
 // and a changed count is what shows of a table that changed between passes.
-func (f *fit) sum(rows machine.Rows) error {
-	if f.sums == nil {
+func (f *fit) sum() error {
+	l := newLeaves(f.src)
+	rows, err := machine.TableRows(l.source(f.src), f.schema, f.task != machine.Unsupervised)
+	if err != nil {
+		return err
+	}
+	if f.sums != nil { // of a checkpoint
+		if f.sums.leaves != nil {
+			f.sums.leaves.of = l
+		}
+	} else {
 		setup := f.setup(f.decision.Spec)
-		var err error
 		if setup.Omega, err = f.drawn(); err != nil {
 			return err
 		}
@@ -389,9 +396,10 @@ func (f *fit) sum(rows machine.Rows) error {
 		if f.sums, err = newFoldSums(f.kind, setup, folds, f.deal); err != nil {
 			return err
 		}
+		f.sums.along(l)
 	}
 	seen := int64(0)
-	err := f.checked(rows).Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
+	err = f.checked(f.watch(rows, stageFit)).Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
 		skip := min(max(f.sums.rows-seen, 0), int64(x.Rows))
 		seen += int64(x.Rows)
 		if skip == int64(x.Rows) {

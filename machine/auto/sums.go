@@ -14,6 +14,9 @@ type foldSums struct {
 	past  bool          // models learn from earlier folds only
 	rows  int64         // taken in so far: the next row has this number
 	parts []foldPart
+	// leaves is set for a table of several units if there is one fold: of many, every level of the tree would hold as
+	// many sums, and models of all but one would not be those of parts anyway.
+	leaves *leafSums
 }
 
 // foldPart is one fold. Rows wait in x and y until there are setup.Block of them, so that sums do not depend on the
@@ -44,9 +47,21 @@ func (p *foldPart) wait(setup machine.Setup) {
 	p.y = dense.New[float64](setup.Block, setup.TargetColumns())
 }
 
+// along makes s, which has one fold, follow the tree of a table.
+func (s *foldSums) along(l *leaves) {
+	if len(s.parts) == 1 && len(l.units) > 1 {
+		s.leaves = newLeafSums(l, &s.parts[0])
+	}
+}
+
 // add takes in the rows that follow those before.
 func (s *foldSums) add(x, y dense.Matrix[float64]) error {
 	for i := range x.Rows {
+		if s.leaves != nil {
+			if err := s.leaves.to(s.rows); err != nil {
+				return err
+			}
+		}
 		p := &s.parts[s.deal.of(s.rows, len(s.parts))]
 		copy(p.x.Row(p.held), x.Row(i))
 		if p.y.Cols > 0 {
@@ -70,6 +85,9 @@ func (s *foldSums) flush() error {
 			return err
 		}
 	}
+	if s.leaves != nil {
+		return s.leaves.end()
+	}
 	return nil
 }
 
@@ -87,6 +105,9 @@ func (p *foldPart) flush() error {
 // know how to subtract. What comes first in time has nothing before it: it is predicted by what follows, and not
 // scored.
 func (s *foldSums) merged(without int) (machine.Sums, error) {
+	if len(s.parts) == 1 && without < 0 {
+		return s.parts[0].Sums, nil
+	}
 	sum, err := machine.NewSums(s.kind, s.setup)
 	if err != nil {
 		return nil, err

@@ -19,5 +19,6 @@
 // What differs from auto.Fit is what needs all rows in one place, or again and again: exact kernels, logistic
 // regression, weights, groups and times of rows are refused; λ of classes is that of the sample; and scores,
 // prediction intervals and probabilities come from rows that are held out of choices and sums alike (4096, or a fifth
-// of fewer than 20480), not from fits without a fold. The columns are learned from these, too.
+// of fewer than 20480), not from fits without a fold. The columns are learned from these, too. Where all choices are
+// given and Folds is 1, both give the same model, but for a density.
 package parts

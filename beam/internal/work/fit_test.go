@@ -26,7 +26,17 @@ import (
 func TestMain(m *testing.M) {
 	beam.Init()
 	flow.Quiet()
-	os.Exit(m.Run())
+	os.Exit(inMemory(m.Run))
+}
+
+// inMemory runs tests with temporary files in memory, where the system has a place for such: every step syncs what it
+// writes, and tests would wait for the disk most of their time.
+func inMemory(run func() int) int {
+	if dir, err := os.MkdirTemp("/dev/shm", "rfbeam-test-*"); err == nil {
+		defer os.RemoveAll(dir)
+		os.Setenv("TMPDIR", dir)
+	}
+	return run()
 }
 
 // shards writes n tables of some rows each, the first with as many more as given, in a format; it returns their folder.

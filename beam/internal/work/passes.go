@@ -3,10 +3,12 @@ package work
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/randfeat/randfeat/beam/internal/flow"
@@ -16,12 +18,85 @@ import (
 
 // passes are the stages of a work that are steps of a run: every leaf writes parts, which merge.
 type passes struct {
+	config
 	run  *parts.Run
-	span int // leaves of the run that one leaf of a stage takes
 	open func(stage string) (*parts.Step, error)
 
 	mu    sync.Mutex
 	steps map[string]*parts.Step
+}
+
+// config is what workers are told of passes.
+type config struct {
+	Run   json.RawMessage `json:"run"` // of parts.Run
+	Dir   string          `json:"dir"`
+	Model string          `json:"model"` // to be written, or to be evaluated
+	Span  int             `json:"span"`  // leaves of the run that one leaf of a stage takes
+}
+
+// read makes p what a worker was told.
+func (p *passes) read(config []byte, open func(stage string) (*parts.Step, error)) error {
+	err := json.Unmarshal(config, &p.config)
+	if err == nil {
+		p.run, err = parts.ReadRun(p.Run)
+	}
+	p.open = open
+	return err
+}
+
+// The report is what the last stage has to say, as JSON.
+func (c *config) reportFile() string { return filepath.Join(c.Dir, "report.json") }
+
+func (c *config) report(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return writeFile(c.reportFile(), b)
+}
+
+// Options say how work is divided; results do not depend on them.
+type Options struct {
+	// Tasks is the number of pieces that a pass over the table is to be cut into, at most: what a piece adds up to lies
+	// in a file until the next is merged with it. 0: 64.
+	Tasks int
+}
+
+// span is the smallest node of the tree of leaves that leaves no more than Tasks.
+func (o Options) span(leaves int) int {
+	tasks := o.Tasks
+	if tasks <= 0 {
+		tasks = 64
+	}
+	span := 1
+	for (leaves+span-1)/span > tasks {
+		span *= data.LeafFan
+	}
+	return span
+}
+
+// run goes through stages on the runner of Beam's flags, and reads the report.
+func (o Options) run(ctx context.Context, kind string, run *parts.Run, dir, model string, report any,
+	stages ...string) error {
+	b, err := run.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	c := config{Run: b, Dir: dir, Model: model, Span: o.span(run.Leaves())}
+	if b, err = json.Marshal(c); err != nil {
+		return err
+	}
+	var all []flow.Stage
+	for _, name := range stages {
+		all = append(all, flow.Stage{Name: name, Leaves: (run.Leaves() + c.Span - 1) / c.Span})
+	}
+	if err = flow.Run(ctx, flow.Job{Kind: kind, Config: b, Dir: dir, Fan: data.LeafFan}, all); err != nil {
+		return err
+	}
+	if b, err = os.ReadFile(c.reportFile()); err == nil {
+		err = json.Unmarshal(b, report)
+	}
+	return err
 }
 
 // step is that of a stage.
@@ -48,7 +123,7 @@ func (p *passes) Leaf(ctx context.Context, stage string, i int, file string) (in
 	if err != nil {
 		return 0, err
 	}
-	span := parts.Span{Lo: i * p.span, Hi: min((i+1)*p.span, p.run.Leaves())}
+	span := parts.Span{Lo: i * p.Span, Hi: min((i+1)*p.Span, p.run.Leaves())}
 	return writeParts(file, func(emit func(*parts.Part) error) error { return s.Do(ctx, span, emit) })
 }
 
@@ -141,4 +216,17 @@ func (p *passes) whole(ctx context.Context, stage string, in []flow.Ref) (*parts
 		return nil, err
 	}
 	return s.Whole(merged)
+}
+
+// writeFile writes a file in one step.
+func writeFile(path string, b []byte) error {
+	f, err := data.CreateAtomic(path)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if _, err := f.Write(b); err != nil {
+		return err
+	}
+	return f.Commit()
 }
