@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
 )
 
@@ -318,31 +319,36 @@ func testMoreQueriesThanKeys(t *testing.T, keys int) {
 // Segments shared by workers have the bits that one worker gives them: with what is kept between stages and where
 // references rise, for chunks that do not divide segments, masks and groups of heads, packed and windowed.
 func TestSharedSegmentsHaveTheSameBits(t *testing.T) {
-	const d, m, length = 16, 256, 1300
+	const d, length = 16, 1300
+	m := max(32, kern.Best[float32]().Grain/25_000) // work for ten workers, whatever the kernels
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-	q, k, v := normals[float32](1, 4, length, d, 0.5, 1), normals[float32](1, 2, length, d, 0.5, 2),
-		normals[float32](1, 2, length, d, 1, 3)
-	for i := range 40 { // of the first head, far above those before
-		k.Head(0, 0).Row(700 + 13*i)[i%d] = float32(10 + i)
-	}
 	mask, segments := make([]bool, length), make([]int32, length)
 	for i := range mask {
 		mask[i] = i%5 != 2 && i/64 != 7
 		segments[i] = int32(i / 900)
 	}
-	for i, set := range []func(a *Linear[float32]){
-		func(a *Linear[float32]) {},
-		func(a *Linear[float32]) { a.Chunk = 100 },
-		func(a *Linear[float32]) { a.Chunk = 51 },
-		func(a *Linear[float32]) { a.KeyMask = mask },
-		func(a *Linear[float32]) { a.Segments = segments },
-		func(a *Linear[float32]) { a.Window, a.Sinks = 20, 3 },
-		func(a *Linear[float32]) { a.Window = length - 256 }, // one segment is left for the features
-		func(a *Linear[float32]) { a.Window = length - 100 },
+	for i, c := range []struct {
+		length int
+		set    func(a *Linear[float32])
+	}{
+		{length, func(a *Linear[float32]) {}},
+		{length, func(a *Linear[float32]) { a.Chunk = 100 }},
+		{length, func(a *Linear[float32]) { a.Chunk = 51 }},
+		{length, func(a *Linear[float32]) { a.KeyMask = mask }},
+		{length, func(a *Linear[float32]) { a.Segments = segments }},
+		{length, func(a *Linear[float32]) { a.Window, a.Sinks = 20, 3 }},
+		{600, func(a *Linear[float32]) { a.Window = 600 - 256 }}, // one segment is left for the features
+		{600, func(a *Linear[float32]) { a.Window = 600 - 100 }},
 	} {
+		length := c.length
+		q, k, v := normals[float32](1, 4, length, d, 0.5, 1), normals[float32](1, 2, length, d, 0.5, 2),
+			normals[float32](1, 2, length, d, 1, 3)
+		for i := range 40 { // of the first head, far above those before
+			k.Head(0, 0).Row((700 + 13*i) * length / 1300)[i%d] = float32(10 + i)
+		}
 		for _, causal := range []bool{false, true} {
 			a := linear[float32](t, family.Positive{}, d, m, causal)
-			set(a)
+			c.set(a)
 			var want [4][]float32
 			for _, procs := range []int{1, 2, 3, 16} {
 				runtime.GOMAXPROCS(procs)
