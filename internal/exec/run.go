@@ -2,6 +2,7 @@ package exec
 
 import (
 	"math"
+	"unsafe"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
@@ -48,6 +49,7 @@ type scratch[T dense.Float] struct {
 	terms     [maxBlock]float64 // row terms of a leaf
 	outer     [maxBlock]float64 // those of the side
 	bad       int               // first row that it refused, or −1
+	past      bool              // the output is larger than pastBytes
 	at        []int             // coordinates of a row: those below 0, those that are 0
 	vjp       vjpScratch[T]
 }
@@ -148,6 +150,7 @@ func (j *job[T]) Run(worker, lo, hi int) {
 		step = 1 // rows of one block may need different leaves
 	}
 	plain := j.logScale == nil
+	sc.past = len(j.dst.Data)*int(unsafe.Sizeof(T(0))) >= pastBytes
 	for a := lo; a < hi; a += step {
 		b := min(a+step, hi)
 		x, dst := j.x.RowRange(a, b), j.dst.RowRange(a, b)

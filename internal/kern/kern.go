@@ -21,6 +21,9 @@ type Table[T dense.Float] struct {
 	MulT func(dst, x dense.Matrix[T], w *Panel[T], bias []T)
 	// MulTExp sets dst_ij = exp((x·wᵀ)_ij + bias_j − shift_i): the bits of MulT, then Exp of every row.
 	MulTExp func(dst, x dense.Matrix[T], w *Panel[T], bias, shift []T)
+	// MulTExpPast is MulTExp for a dst that is part of far more memory than the caches hold, and is not read soon: it
+	// may store past them, which spares reading the lines first.
+	MulTExpPast func(dst, x dense.Matrix[T], w *Panel[T], bias, shift []T)
 	// MulTSinCos sets sin = f·sin t and cos = f·cos t for t = x·wᵀ + bias with the bits of MulT, each within 2 ulp, or
 	// what SinCos and Scale give. The bits of a row do not depend on the other rows.
 	MulTSinCos func(sin, cos, x dense.Matrix[T], w *Panel[T], bias []T, f T)
@@ -88,6 +91,7 @@ func Reference[T dense.Float]() *Table[T] {
 		Norm2: norm2[T], Mul: mul[T], Scale: scale[T], MulAdd: mulAdd[T], Widen: widen[T], Narrow: narrow[T],
 		Grain: 200_000, Structured: 20}
 	t.MulTExp = t.mulThenExp
+	t.MulTExpPast = t.mulThenExp
 	t.MulTSinCos = t.mulThenSinCos
 	t.ExpSum = t.expThenSum
 	t.ExpRows = t.expSumRows

@@ -48,6 +48,9 @@ func mulTileAVX2F32(t *tile)
 //go:noescape
 func mulTileAVX2F64(t *tile)
 
+// storeFence orders stores past the caches before what follows.
+func storeFence()
+
 func peakAVX512F32(rounds int)
 func peakAVX512F64(rounds int)
 func peakAVX2F32(rounds int)

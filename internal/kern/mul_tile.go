@@ -31,6 +31,7 @@ type tile struct {
 	ahead         uintptr        // from c of a tile to what it fetches into the cache
 	scratch       [5]uintptr
 	shifts        [64]byte // scratch for those of one tile
+	past          bool     // see product; for Go only
 }
 
 // Kinds of tiles: full panels, or one panel of which only the first columns exist.
@@ -83,6 +84,7 @@ type product struct {
 	initRow, initPanel uintptr
 	n, d, m            int
 	shift              unsafe.Pointer
+	past               bool // pairs of panels with a shift are stored past the caches: c is lines of them
 }
 
 // product blocks p over inputs, columns and rows.
@@ -94,7 +96,7 @@ func (s shape) product(p *product) {
 	width, size := s.width(), uintptr(s.size)
 	panelBytes := uintptr(width) * size // also the distance of panels in c
 	t := tile{aRow: p.aRow, aK: p.aK, bK: p.bK, bPanel: p.bPanel, cRow: p.cRow,
-		initRow: p.initRow, initPanel: p.initPanel}
+		initRow: p.initRow, initPanel: p.initPanel, past: p.past}
 	blocks := (p.d + blockInputs - 1) / blockInputs
 	for block := range blocks {
 		k0, k1 := block*p.d/blocks, (block+1)*p.d/blocks
@@ -169,6 +171,9 @@ func (s shape) runPairs(t tile, rows int) {
 	}
 }
 
+// pastCaches as ahead makes a tile store past the caches (_gen/mul).
+const pastCaches = 1
+
 // below is t from the n-th row on.
 func (t *tile) below(n, size int) tile {
 	next := *t
@@ -197,6 +202,8 @@ func (s shape) run(t tile, rows, most int) {
 	// A tile that only writes fetches its own lines. One that starts with what c holds would wait for them: it fetches
 	// those of the next.
 	switch {
+	case t.past && t.shift != nil && t.kind == pairPanels:
+		t.ahead = pastCaches
 	case t.init != t.c:
 		t.ahead = 0
 	case t.panels == 1:
@@ -226,7 +233,8 @@ func mulTTiled[T dense.Float](s shape, dst, x dense.Matrix[T], w *Panel[T], bias
 }
 
 // mulTExpTiled is MulTExp, for shapes whose tiles can exponentiate.
-func mulTExpTiled[T dense.Float](s shape, exp func([]T, T), dst, x dense.Matrix[T], w *Panel[T], bias, shift []T) {
+func mulTExpTiled[T dense.Float](s shape, exp func([]T, T), dst, x dense.Matrix[T], w *Panel[T], bias, shift []T,
+	past bool) {
 	checkShift(dst, shift)
 	if !checkMulT(s, dst, x, w, bias) {
 		for i := range dst.Rows {
@@ -237,7 +245,11 @@ func mulTExpTiled[T dense.Float](s shape, exp func([]T, T), dst, x dense.Matrix[
 	raceRead(asRow(shift))
 	p := newMulT(s, dst, x, w, bias)
 	p.shift = data(shift)
+	p.past = past && s.expPairRows > 0 && (uintptr(p.c)|p.cRow)%64 == 0
 	s.product(&p)
+	if p.past {
+		storeFence()
+	}
 }
 
 // checkMulT panics on wrong shapes. Products without inputs or outputs it finishes itself: then it is false.

@@ -5585,6 +5585,8 @@ kind4rows1panel:
 	VMOVUPS    64(SI), Z1
 	VMOVUPS    (SI)(R11*1), Z2
 	VMOVUPS    64(SI)(R11*1), Z3
+	CMPQ       144(DI), $0x01
+	JE         kind4rows1sum
 	MOVQ       AX, SI
 	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
@@ -5592,10 +5594,12 @@ kind4rows1panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
-	MOVQ       BX, DX
-	MOVQ       56(DI), R11
-	MOVQ       88(DI), CX
+
+kind4rows1sum:
+	MOVQ 152(DI), SI
+	MOVQ BX, DX
+	MOVQ 56(DI), R11
+	MOVQ 88(DI), CX
 
 	PCALIGN $64
 kind4rows1k:
@@ -5670,6 +5674,8 @@ kind4rows1k:
 	VFMADD213PS       Z5, Z5, Z9
 	VSCALEFPS         Z6, Z8, Z2
 	VSCALEFPS         Z7, Z9, Z3
+	CMPQ              144(DI), $0x01
+	JE                kind4rows1past
 	MOVQ              AX, SI
 	MOVQ              64(DI), CX
 	VMOVUPS           Z0, (SI)
@@ -5711,6 +5717,15 @@ kind4rows1careful:
 	MOVQ    64(DI), DX
 	JMP     careful
 
+kind4rows1past:
+	MOVQ     AX, SI
+	MOVQ     64(DI), CX
+	VMOVNTPS Z0, (SI)
+	VMOVNTPS Z1, 64(SI)
+	VMOVNTPS Z2, 128(SI)
+	VMOVNTPS Z3, 192(SI)
+	JMP      kind4rows1next
+
 kind4rows2:
 	MOVL  $0x00000003, CX
 	KMOVW CX, K2
@@ -5738,6 +5753,8 @@ kind4rows2panel:
 	VMOVUPS    64(SI), Z5
 	VMOVUPS    (SI)(R11*1), Z6
 	VMOVUPS    64(SI)(R11*1), Z7
+	CMPQ       144(DI), $0x01
+	JE         kind4rows2sum
 	MOVQ       AX, SI
 	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
@@ -5750,10 +5767,12 @@ kind4rows2panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
-	MOVQ       BX, DX
-	MOVQ       56(DI), R11
-	MOVQ       88(DI), CX
+
+kind4rows2sum:
+	MOVQ 152(DI), SI
+	MOVQ BX, DX
+	MOVQ 56(DI), R11
+	MOVQ 88(DI), CX
 
 	PCALIGN $64
 kind4rows2k:
@@ -5889,6 +5908,8 @@ kind4rows2k:
 	VFMADD213PS       Z9, Z9, Z13
 	VSCALEFPS         Z10, Z12, Z6
 	VSCALEFPS         Z11, Z13, Z7
+	CMPQ              144(DI), $0x01
+	JE                kind4rows2past
 	MOVQ              AX, SI
 	MOVQ              64(DI), CX
 	VMOVUPS           Z0, (SI)
@@ -5940,6 +5961,20 @@ kind4rows2careful:
 	MOVQ    64(DI), DX
 	JMP     careful
 
+kind4rows2past:
+	MOVQ     AX, SI
+	MOVQ     64(DI), CX
+	VMOVNTPS Z0, (SI)
+	VMOVNTPS Z1, 64(SI)
+	VMOVNTPS Z2, 128(SI)
+	VMOVNTPS Z3, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z4, (SI)
+	VMOVNTPS Z5, 64(SI)
+	VMOVNTPS Z6, 128(SI)
+	VMOVNTPS Z7, 192(SI)
+	JMP      kind4rows2next
+
 kind4rows3:
 	MOVL  $0x00000007, CX
 	KMOVW CX, K2
@@ -5972,6 +6007,8 @@ kind4rows3panel:
 	VMOVUPS    64(SI), Z9
 	VMOVUPS    (SI)(R11*1), Z10
 	VMOVUPS    64(SI)(R11*1), Z11
+	CMPQ       144(DI), $0x01
+	JE         kind4rows3sum
 	MOVQ       AX, SI
 	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
@@ -5989,10 +6026,12 @@ kind4rows3panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
-	MOVQ       BX, DX
-	MOVQ       56(DI), R11
-	MOVQ       88(DI), CX
+
+kind4rows3sum:
+	MOVQ 152(DI), SI
+	MOVQ BX, DX
+	MOVQ 56(DI), R11
+	MOVQ 88(DI), CX
 
 	PCALIGN $64
 kind4rows3k:
@@ -6189,6 +6228,8 @@ kind4rows3k:
 	VFMADD213PS       Z13, Z13, Z17
 	VSCALEFPS         Z14, Z16, Z10
 	VSCALEFPS         Z15, Z17, Z11
+	CMPQ              144(DI), $0x01
+	JE                kind4rows3past
 	MOVQ              AX, SI
 	MOVQ              64(DI), CX
 	VMOVUPS           Z0, (SI)
@@ -6250,6 +6291,25 @@ kind4rows3careful:
 	MOVQ    64(DI), DX
 	JMP     careful
 
+kind4rows3past:
+	MOVQ     AX, SI
+	MOVQ     64(DI), CX
+	VMOVNTPS Z0, (SI)
+	VMOVNTPS Z1, 64(SI)
+	VMOVNTPS Z2, 128(SI)
+	VMOVNTPS Z3, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z4, (SI)
+	VMOVNTPS Z5, 64(SI)
+	VMOVNTPS Z6, 128(SI)
+	VMOVNTPS Z7, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z8, (SI)
+	VMOVNTPS Z9, 64(SI)
+	VMOVNTPS Z10, 128(SI)
+	VMOVNTPS Z11, 192(SI)
+	JMP      kind4rows3next
+
 kind4rows4:
 	MOVL  $0x0000000f, CX
 	KMOVW CX, K2
@@ -6287,6 +6347,8 @@ kind4rows4panel:
 	VMOVUPS    64(SI), Z13
 	VMOVUPS    (SI)(R11*1), Z14
 	VMOVUPS    64(SI)(R11*1), Z15
+	CMPQ       144(DI), $0x01
+	JE         kind4rows4sum
 	MOVQ       AX, SI
 	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
@@ -6309,10 +6371,12 @@ kind4rows4panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
-	MOVQ       BX, DX
-	MOVQ       56(DI), R11
-	MOVQ       88(DI), CX
+
+kind4rows4sum:
+	MOVQ 152(DI), SI
+	MOVQ BX, DX
+	MOVQ 56(DI), R11
+	MOVQ 88(DI), CX
 
 	PCALIGN $64
 kind4rows4k:
@@ -6570,6 +6634,8 @@ kind4rows4k:
 	VFMADD213PS       Z17, Z17, Z21
 	VSCALEFPS         Z18, Z20, Z14
 	VSCALEFPS         Z19, Z21, Z15
+	CMPQ              144(DI), $0x01
+	JE                kind4rows4past
 	MOVQ              AX, SI
 	MOVQ              64(DI), CX
 	VMOVUPS           Z0, (SI)
@@ -6641,6 +6707,30 @@ kind4rows4careful:
 	MOVQ    64(DI), DX
 	JMP     careful
 
+kind4rows4past:
+	MOVQ     AX, SI
+	MOVQ     64(DI), CX
+	VMOVNTPS Z0, (SI)
+	VMOVNTPS Z1, 64(SI)
+	VMOVNTPS Z2, 128(SI)
+	VMOVNTPS Z3, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z4, (SI)
+	VMOVNTPS Z5, 64(SI)
+	VMOVNTPS Z6, 128(SI)
+	VMOVNTPS Z7, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z8, (SI)
+	VMOVNTPS Z9, 64(SI)
+	VMOVNTPS Z10, 128(SI)
+	VMOVNTPS Z11, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z12, (SI)
+	VMOVNTPS Z13, 64(SI)
+	VMOVNTPS Z14, 128(SI)
+	VMOVNTPS Z15, 192(SI)
+	JMP      kind4rows4next
+
 kind4rows5:
 	MOVL  $0x0000001f, CX
 	KMOVW CX, K2
@@ -6683,6 +6773,8 @@ kind4rows5panel:
 	VMOVUPS    64(SI), Z17
 	VMOVUPS    (SI)(R11*1), Z18
 	VMOVUPS    64(SI)(R11*1), Z19
+	CMPQ       144(DI), $0x01
+	JE         kind4rows5sum
 	MOVQ       AX, SI
 	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
@@ -6710,10 +6802,12 @@ kind4rows5panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
-	MOVQ       BX, DX
-	MOVQ       56(DI), R11
-	MOVQ       88(DI), CX
+
+kind4rows5sum:
+	MOVQ 152(DI), SI
+	MOVQ BX, DX
+	MOVQ 56(DI), R11
+	MOVQ 88(DI), CX
 
 	PCALIGN $64
 kind4rows5k:
@@ -7032,6 +7126,8 @@ kind4rows5k:
 	VFMADD213PS       Z21, Z21, Z25
 	VSCALEFPS         Z22, Z24, Z18
 	VSCALEFPS         Z23, Z25, Z19
+	CMPQ              144(DI), $0x01
+	JE                kind4rows5past
 	MOVQ              AX, SI
 	MOVQ              64(DI), CX
 	VMOVUPS           Z0, (SI)
@@ -7113,6 +7209,35 @@ kind4rows5careful:
 	MOVQ    64(DI), DX
 	JMP     careful
 
+kind4rows5past:
+	MOVQ     AX, SI
+	MOVQ     64(DI), CX
+	VMOVNTPS Z0, (SI)
+	VMOVNTPS Z1, 64(SI)
+	VMOVNTPS Z2, 128(SI)
+	VMOVNTPS Z3, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z4, (SI)
+	VMOVNTPS Z5, 64(SI)
+	VMOVNTPS Z6, 128(SI)
+	VMOVNTPS Z7, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z8, (SI)
+	VMOVNTPS Z9, 64(SI)
+	VMOVNTPS Z10, 128(SI)
+	VMOVNTPS Z11, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z12, (SI)
+	VMOVNTPS Z13, 64(SI)
+	VMOVNTPS Z14, 128(SI)
+	VMOVNTPS Z15, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z16, (SI)
+	VMOVNTPS Z17, 64(SI)
+	VMOVNTPS Z18, 128(SI)
+	VMOVNTPS Z19, 192(SI)
+	JMP      kind4rows5next
+
 kind4rows6:
 	MOVL  $0x0000003f, CX
 	KMOVW CX, K2
@@ -7160,6 +7285,8 @@ kind4rows6panel:
 	VMOVUPS    64(SI), Z21
 	VMOVUPS    (SI)(R11*1), Z22
 	VMOVUPS    64(SI)(R11*1), Z23
+	CMPQ       144(DI), $0x01
+	JE         kind4rows6sum
 	MOVQ       AX, SI
 	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
@@ -7192,10 +7319,12 @@ kind4rows6panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
-	MOVQ       BX, DX
-	MOVQ       56(DI), R11
-	MOVQ       88(DI), CX
+
+kind4rows6sum:
+	MOVQ 152(DI), SI
+	MOVQ BX, DX
+	MOVQ 56(DI), R11
+	MOVQ 88(DI), CX
 
 	PCALIGN $64
 kind4rows6k:
@@ -7575,6 +7704,8 @@ kind4rows6k:
 	VFMADD213PS       Z25, Z25, Z29
 	VSCALEFPS         Z26, Z28, Z22
 	VSCALEFPS         Z27, Z29, Z23
+	CMPQ              144(DI), $0x01
+	JE                kind4rows6past
 	MOVQ              AX, SI
 	MOVQ              64(DI), CX
 	VMOVUPS           Z0, (SI)
@@ -7665,6 +7796,40 @@ kind4rows6careful:
 	MOVQ    $0x00000006, CX
 	MOVQ    64(DI), DX
 	JMP     careful
+
+kind4rows6past:
+	MOVQ     AX, SI
+	MOVQ     64(DI), CX
+	VMOVNTPS Z0, (SI)
+	VMOVNTPS Z1, 64(SI)
+	VMOVNTPS Z2, 128(SI)
+	VMOVNTPS Z3, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z4, (SI)
+	VMOVNTPS Z5, 64(SI)
+	VMOVNTPS Z6, 128(SI)
+	VMOVNTPS Z7, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z8, (SI)
+	VMOVNTPS Z9, 64(SI)
+	VMOVNTPS Z10, 128(SI)
+	VMOVNTPS Z11, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z12, (SI)
+	VMOVNTPS Z13, 64(SI)
+	VMOVNTPS Z14, 128(SI)
+	VMOVNTPS Z15, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z16, (SI)
+	VMOVNTPS Z17, 64(SI)
+	VMOVNTPS Z18, 128(SI)
+	VMOVNTPS Z19, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z20, (SI)
+	VMOVNTPS Z21, 64(SI)
+	VMOVNTPS Z22, 128(SI)
+	VMOVNTPS Z23, 192(SI)
+	JMP      kind4rows6next
 
 wide:
 	MOVQ        56(DI), R8
@@ -14111,6 +14276,8 @@ kind4rows1panel:
 	VMOVUPD    64(SI), Z1
 	VMOVUPD    (SI)(R11*1), Z2
 	VMOVUPD    64(SI)(R11*1), Z3
+	CMPQ       144(DI), $0x01
+	JE         kind4rows1sum
 	MOVQ       AX, SI
 	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
@@ -14118,10 +14285,12 @@ kind4rows1panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
-	MOVQ       BX, DX
-	MOVQ       56(DI), R11
-	MOVQ       88(DI), CX
+
+kind4rows1sum:
+	MOVQ 152(DI), SI
+	MOVQ BX, DX
+	MOVQ 56(DI), R11
+	MOVQ 88(DI), CX
 
 	PCALIGN $64
 kind4rows1k:
@@ -14208,6 +14377,8 @@ kind4rows1k:
 	VFMADD213PD      Z5, Z5, Z9
 	VSCALEFPD        Z6, Z8, Z2
 	VSCALEFPD        Z7, Z9, Z3
+	CMPQ             144(DI), $0x01
+	JE               kind4rows1past
 	MOVQ             AX, SI
 	MOVQ             64(DI), CX
 	VMOVUPD          Z0, (SI)
@@ -14249,6 +14420,15 @@ kind4rows1careful:
 	MOVQ    64(DI), DX
 	JMP     careful
 
+kind4rows1past:
+	MOVQ     AX, SI
+	MOVQ     64(DI), CX
+	VMOVNTPS Z0, (SI)
+	VMOVNTPS Z1, 64(SI)
+	VMOVNTPS Z2, 128(SI)
+	VMOVNTPS Z3, 192(SI)
+	JMP      kind4rows1next
+
 kind4rows2:
 	MOVL  $0x00000003, CX
 	KMOVW CX, K2
@@ -14276,6 +14456,8 @@ kind4rows2panel:
 	VMOVUPD    64(SI), Z5
 	VMOVUPD    (SI)(R11*1), Z6
 	VMOVUPD    64(SI)(R11*1), Z7
+	CMPQ       144(DI), $0x01
+	JE         kind4rows2sum
 	MOVQ       AX, SI
 	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
@@ -14288,10 +14470,12 @@ kind4rows2panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
-	MOVQ       BX, DX
-	MOVQ       56(DI), R11
-	MOVQ       88(DI), CX
+
+kind4rows2sum:
+	MOVQ 152(DI), SI
+	MOVQ BX, DX
+	MOVQ 56(DI), R11
+	MOVQ 88(DI), CX
 
 	PCALIGN $64
 kind4rows2k:
@@ -14451,6 +14635,8 @@ kind4rows2k:
 	VFMADD213PD      Z9, Z9, Z13
 	VSCALEFPD        Z10, Z12, Z6
 	VSCALEFPD        Z11, Z13, Z7
+	CMPQ             144(DI), $0x01
+	JE               kind4rows2past
 	MOVQ             AX, SI
 	MOVQ             64(DI), CX
 	VMOVUPD          Z0, (SI)
@@ -14502,6 +14688,20 @@ kind4rows2careful:
 	MOVQ    64(DI), DX
 	JMP     careful
 
+kind4rows2past:
+	MOVQ     AX, SI
+	MOVQ     64(DI), CX
+	VMOVNTPS Z0, (SI)
+	VMOVNTPS Z1, 64(SI)
+	VMOVNTPS Z2, 128(SI)
+	VMOVNTPS Z3, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z4, (SI)
+	VMOVNTPS Z5, 64(SI)
+	VMOVNTPS Z6, 128(SI)
+	VMOVNTPS Z7, 192(SI)
+	JMP      kind4rows2next
+
 kind4rows3:
 	MOVL  $0x00000007, CX
 	KMOVW CX, K2
@@ -14534,6 +14734,8 @@ kind4rows3panel:
 	VMOVUPD    64(SI), Z9
 	VMOVUPD    (SI)(R11*1), Z10
 	VMOVUPD    64(SI)(R11*1), Z11
+	CMPQ       144(DI), $0x01
+	JE         kind4rows3sum
 	MOVQ       AX, SI
 	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
@@ -14551,10 +14753,12 @@ kind4rows3panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
-	MOVQ       BX, DX
-	MOVQ       56(DI), R11
-	MOVQ       88(DI), CX
+
+kind4rows3sum:
+	MOVQ 152(DI), SI
+	MOVQ BX, DX
+	MOVQ 56(DI), R11
+	MOVQ 88(DI), CX
 
 	PCALIGN $64
 kind4rows3k:
@@ -14787,6 +14991,8 @@ kind4rows3k:
 	VFMADD213PD      Z13, Z13, Z17
 	VSCALEFPD        Z14, Z16, Z10
 	VSCALEFPD        Z15, Z17, Z11
+	CMPQ             144(DI), $0x01
+	JE               kind4rows3past
 	MOVQ             AX, SI
 	MOVQ             64(DI), CX
 	VMOVUPD          Z0, (SI)
@@ -14848,6 +15054,25 @@ kind4rows3careful:
 	MOVQ    64(DI), DX
 	JMP     careful
 
+kind4rows3past:
+	MOVQ     AX, SI
+	MOVQ     64(DI), CX
+	VMOVNTPS Z0, (SI)
+	VMOVNTPS Z1, 64(SI)
+	VMOVNTPS Z2, 128(SI)
+	VMOVNTPS Z3, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z4, (SI)
+	VMOVNTPS Z5, 64(SI)
+	VMOVNTPS Z6, 128(SI)
+	VMOVNTPS Z7, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z8, (SI)
+	VMOVNTPS Z9, 64(SI)
+	VMOVNTPS Z10, 128(SI)
+	VMOVNTPS Z11, 192(SI)
+	JMP      kind4rows3next
+
 kind4rows4:
 	MOVL  $0x0000000f, CX
 	KMOVW CX, K2
@@ -14885,6 +15110,8 @@ kind4rows4panel:
 	VMOVUPD    64(SI), Z13
 	VMOVUPD    (SI)(R11*1), Z14
 	VMOVUPD    64(SI)(R11*1), Z15
+	CMPQ       144(DI), $0x01
+	JE         kind4rows4sum
 	MOVQ       AX, SI
 	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
@@ -14907,10 +15134,12 @@ kind4rows4panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
-	MOVQ       BX, DX
-	MOVQ       56(DI), R11
-	MOVQ       88(DI), CX
+
+kind4rows4sum:
+	MOVQ 152(DI), SI
+	MOVQ BX, DX
+	MOVQ 56(DI), R11
+	MOVQ 88(DI), CX
 
 	PCALIGN $64
 kind4rows4k:
@@ -15216,6 +15445,8 @@ kind4rows4k:
 	VFMADD213PD      Z17, Z17, Z21
 	VSCALEFPD        Z18, Z20, Z14
 	VSCALEFPD        Z19, Z21, Z15
+	CMPQ             144(DI), $0x01
+	JE               kind4rows4past
 	MOVQ             AX, SI
 	MOVQ             64(DI), CX
 	VMOVUPD          Z0, (SI)
@@ -15287,6 +15518,30 @@ kind4rows4careful:
 	MOVQ    64(DI), DX
 	JMP     careful
 
+kind4rows4past:
+	MOVQ     AX, SI
+	MOVQ     64(DI), CX
+	VMOVNTPS Z0, (SI)
+	VMOVNTPS Z1, 64(SI)
+	VMOVNTPS Z2, 128(SI)
+	VMOVNTPS Z3, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z4, (SI)
+	VMOVNTPS Z5, 64(SI)
+	VMOVNTPS Z6, 128(SI)
+	VMOVNTPS Z7, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z8, (SI)
+	VMOVNTPS Z9, 64(SI)
+	VMOVNTPS Z10, 128(SI)
+	VMOVNTPS Z11, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z12, (SI)
+	VMOVNTPS Z13, 64(SI)
+	VMOVNTPS Z14, 128(SI)
+	VMOVNTPS Z15, 192(SI)
+	JMP      kind4rows4next
+
 kind4rows5:
 	MOVL  $0x0000001f, CX
 	KMOVW CX, K2
@@ -15329,6 +15584,8 @@ kind4rows5panel:
 	VMOVUPD    64(SI), Z17
 	VMOVUPD    (SI)(R11*1), Z18
 	VMOVUPD    64(SI)(R11*1), Z19
+	CMPQ       144(DI), $0x01
+	JE         kind4rows5sum
 	MOVQ       AX, SI
 	ADDQ       144(DI), SI
 	MOVQ       64(DI), CX
@@ -15356,10 +15613,12 @@ kind4rows5panel:
 	PREFETCHT0 64(SI)
 	PREFETCHT0 128(SI)
 	PREFETCHT0 192(SI)
-	MOVQ       152(DI), SI
-	MOVQ       BX, DX
-	MOVQ       56(DI), R11
-	MOVQ       88(DI), CX
+
+kind4rows5sum:
+	MOVQ 152(DI), SI
+	MOVQ BX, DX
+	MOVQ 56(DI), R11
+	MOVQ 88(DI), CX
 
 	PCALIGN $64
 kind4rows5k:
@@ -15738,6 +15997,8 @@ kind4rows5k:
 	VFMADD213PD      Z21, Z21, Z25
 	VSCALEFPD        Z22, Z24, Z18
 	VSCALEFPD        Z23, Z25, Z19
+	CMPQ             144(DI), $0x01
+	JE               kind4rows5past
 	MOVQ             AX, SI
 	MOVQ             64(DI), CX
 	VMOVUPD          Z0, (SI)
@@ -15818,6 +16079,35 @@ kind4rows5careful:
 	MOVQ    $0x00000005, CX
 	MOVQ    64(DI), DX
 	JMP     careful
+
+kind4rows5past:
+	MOVQ     AX, SI
+	MOVQ     64(DI), CX
+	VMOVNTPS Z0, (SI)
+	VMOVNTPS Z1, 64(SI)
+	VMOVNTPS Z2, 128(SI)
+	VMOVNTPS Z3, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z4, (SI)
+	VMOVNTPS Z5, 64(SI)
+	VMOVNTPS Z6, 128(SI)
+	VMOVNTPS Z7, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z8, (SI)
+	VMOVNTPS Z9, 64(SI)
+	VMOVNTPS Z10, 128(SI)
+	VMOVNTPS Z11, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z12, (SI)
+	VMOVNTPS Z13, 64(SI)
+	VMOVNTPS Z14, 128(SI)
+	VMOVNTPS Z15, 192(SI)
+	ADDQ     CX, SI
+	VMOVNTPS Z16, (SI)
+	VMOVNTPS Z17, 64(SI)
+	VMOVNTPS Z18, 128(SI)
+	VMOVNTPS Z19, 192(SI)
+	JMP      kind4rows5next
 
 wide:
 	MOVQ        56(DI), R8
@@ -16165,3 +16455,9 @@ carefulkind2:
 	CMPQ CX, $0x02
 	JE   kind2rows2next
 	JMP  kind2rows1next
+
+// func storeFence()
+// Requires: MMX+
+TEXT ·storeFence(SB), NOSPLIT, $0
+	SFENCE
+	RET

@@ -87,6 +87,7 @@ func main() {
 		t.exp = t.newExponential()
 		t.function("mulExpTile")
 	}
+	fence(ze)
 	if err := emit.File(z, "mul_avx512_amd64.s", "mul"); err != nil {
 		log.Fatal(err)
 	}
@@ -335,7 +336,11 @@ func (t target) tile(kind, rows int) {
 		}
 	}
 	// The stores, or the loads of the next tile, would wait for their lines: they are fetched while the sums are
-	// computed.
+	// computed. Stores past the caches do not want them.
+	if t.streams(kind) {
+		c.CMPQ(field(fAhead), operand.Imm(past))
+		c.JE(at("sum"))
+	}
 	c.MOVQ(cPanel, aCur)
 	c.ADDQ(field(fAhead), aCur)
 	c.MOVQ(field(fCRow), count)
@@ -346,6 +351,9 @@ func (t target) tile(kind, rows int) {
 		if r < rows-1 {
 			c.ADDQ(count, aCur)
 		}
+	}
+	if t.streams(kind) {
+		c.Label(id + "sum")
 	}
 	c.MOVQ(field(fATile), aCur)
 	c.MOVQ(bPanel, bCur)
@@ -380,18 +388,25 @@ func (t target) tile(kind, rows int) {
 			c.VMOVUPS(operand.Mem{Base: aCur}, mask)
 		}
 	}
-	store := func() {
-		remask()
+	eachVector := func(put func(r, j int, m operand.Mem)) {
 		c.MOVQ(cPanel, aCur)
 		c.MOVQ(field(fCRow), count)
 		for r := range rows {
 			for j := range vecs {
-				t.store(acc(r, j), operand.Mem{Base: aCur, Disp: j * t.bytes()}, masked(j), mask)
+				put(r, j, operand.Mem{Base: aCur, Disp: j * t.bytes()})
 			}
 			if r < rows-1 {
 				c.ADDQ(count, aCur)
 			}
 		}
+	}
+	store := func() {
+		remask()
+		eachVector(func(r, j int, m operand.Mem) { t.store(acc(r, j), m, masked(j), mask) })
+	}
+	if t.streams(kind) {
+		c.CMPQ(field(fAhead), operand.Imm(past))
+		c.JE(at("past"))
 	}
 	store()
 	if t.exp != nil {
@@ -422,6 +437,26 @@ func (t target) tile(kind, rows int) {
 		store()
 		t.toCareful(kind, cPanel, rows, field(fCRow))
 	}
+	if t.streams(kind) {
+		c.Label(id + "past")
+		eachVector(func(r, j int, m operand.Mem) { c.VMOVNTPS(acc(r, j), m) })
+		c.JMP(at("next"))
+	}
+}
+
+// past is the value of fAhead with which a tile stores past the caches.
+const past = 1
+
+// streams tells which tiles can: those that make most of the outputs of a map, a line of the cache in each vector.
+func (t target) streams(kind int) bool { return t.exp != nil && kind == pair }
+
+// fence emits func(): stores past the caches before it are seen before any store after it.
+func fence(c *build.Context) {
+	c.Function("storeFence")
+	c.Attributes(attr.NOSPLIT)
+	c.SignatureExpr("func()")
+	c.SFENCE()
+	c.RET()
 }
 
 // pairMem addresses vector j at p; the third and fourth are in the next panel.
