@@ -17,8 +17,10 @@ import (
 // without its offset. g is increasing: the largest score stays the largest.
 //
 // Rows are those of scores, which models must have predicted that have not seen them: scores of rows that were fitted
-// are surer than those of new rows. ε and a minimise the log loss with Platt's targets, one more row of every class
-// for every class, so that a stays finite where no row is wrong. Rows may have weights; nil: 1.
+// are surer than those of new rows. ε and a minimise the log loss with Platt's targets, so that a stays finite where no
+// row is wrong: a row of a class of n rows belongs to the others by 2/K · 1/(n+2), which adds up to two rows of all, as
+// with Platt's two classes. One row for every pair of classes would say that one of 75 rows among 40 is right in two
+// of three rows at most. Rows may have weights; nil: 1.
 func FitCalibration(scores dense.Matrix[float64], classes []int, weights []float64) ([]float64, error) {
 	return fitCalibration(scores, classes, weights, false)
 }
@@ -58,7 +60,7 @@ func fitCalibration(scores dense.Matrix[float64], classes []int, weights []float
 	c := calibrating{z: dense.New[float64](n, k), classes: classes, weights: weights, other: make([]float64, k),
 		shift: make([]float64, k)}
 	for j := range rows {
-		c.other[j] = 1 / (rows[j] + float64(k))
+		c.other[j] = 2 / (rows[j] + 2) / float64(k*(k-1))
 	}
 	var best []float64
 	least, a := math.Inf(1), 1.0

@@ -90,6 +90,40 @@ func TestCalibration(t *testing.T) {
 	}
 }
 
+// Of many classes with few rows each probabilities are those with which predictions are right.
+func TestCalibrationOfManyClasses(t *testing.T) {
+	r := rand.New(rand.NewPCG(40, 3))
+	const n, k, right = 1600, 40, 0.95
+	s, y := dense.New[float64](2*n, k), make([]int, 2*n)
+	for i := range y {
+		y[i] = r.IntN(k)
+		guess := y[i]
+		if r.Float64() > right {
+			guess = r.IntN(k)
+		}
+		for j := range k {
+			s.Set(i, j, 0.05*r.NormFloat64())
+		}
+		s.Row(i)[guess] += 0.6
+	}
+	fit, err := FitCalibration(s.RowRange(0, n), y[:n], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Model{Calibration: fit}
+	said, hits := 0.0, 0.0
+	for i := n; i < 2*n; i++ {
+		m.Calibrate(s.Row(i))
+		if c := Class(s.Row(i)); c == y[i] {
+			hits++
+		}
+		said += slices.Max(s.Row(i))
+	}
+	if d := (said - hits) / n; math.Abs(d) > 0.025 { // a standard error of hits is 0.005
+		t.Errorf("%.3f right, %.3f said", hits/n, said/n)
+	}
+}
+
 // The two numbers are where the derivatives of the loss vanish, and finite where no row is wrong.
 func TestCalibrationLoss(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
