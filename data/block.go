@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/randfeat/randfeat/dense"
 )
 
 // Kind says how a column is read.
@@ -240,6 +242,15 @@ func IsInteger(src Source, j int) bool {
 
 // ErrInput marks every error about the contents of a table; errors.As with *[InputError] tells the place.
 var ErrInput = errors.New("unusable data")
+
+// Errors that options cure: programs can name their own.
+var (
+	ErrMissingTarget = fmt.Errorf("no target: %w", dense.ErrNotFinite) // [DropMissing]
+	ErrNested        = errors.New("nested values")                     // [LearnOptions].Skip
+	ErrEncoding      = errors.New("unknown encoding")                  // [Options].Encoding
+)
+
+const missingTarget = "target %s is missing: remove the row, or have such rows left out"
 
 // InputError says what is wrong with a table and where.
 type InputError struct {

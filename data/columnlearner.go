@@ -17,7 +17,7 @@ type columnLearner struct {
 	whole   bool    // all numbers are integers
 	texts   int64   // that are no numbers
 	bools   int64   // of them, those that are true or false
-	styles  styles  // of a field or target
+	styles  styles  // of a field, target or column that is said to be numeric
 	dates   dates
 	sample  string // the first of the texts
 	at      spot   // of it
@@ -88,10 +88,13 @@ func (l *columnLearner) add(b *Block, j int, file string, where func(int) string
 			continue
 		}
 		v, ok := ParseNumber(t)
-		if l.role == asField || l.role == asTarget {
+		if l.role == asField || l.role == asTarget || l.role == asNumeric {
 			if l.styles.add(t, v); !ok {
 				l.dates.add(t)
 			}
+		}
+		if l.role == asNumeric && l.styles.noPoint && l.styles.noComma {
+			return notNumeric(where(i), l.name, t)
 		}
 		if ok {
 			if err := l.number(v, t, i, where); err != nil {
@@ -119,12 +122,21 @@ func (l *columnLearner) add(b *Block, j int, file string, where func(int) string
 	return nil
 }
 
+// notNumeric is a cell that keeps a column which is said to be numeric from being so.
+func notNumeric(place, column string, text []byte) error {
+	_, point := parseStyled(text, pointStyle)
+	if _, comma := parseStyled(text, commaStyle); point || comma {
+		return columnError(place, column, nil, "column %s is %s, where others are written otherwise: write numbers in one way",
+			show(column), show(text))
+	}
+	return columnError(place, column, nil, "column %s is %s, want a number", show(column), show(text))
+}
+
 // number takes a number; NaN is missing. text is its spelling in the file, if it has one.
 func (l *columnLearner) number(v float64, text []byte, i int, where func(int) string) error {
 	if math.IsNaN(v) {
 		if l.role == asTarget {
-			return columnError(where(i), l.name, dense.ErrNotFinite, "target %s is missing: remove the row, or have such rows left out",
-				show(l.name))
+			return columnError(where(i), l.name, ErrMissingTarget, missingTarget, show(l.name))
 		}
 		l.missing++
 		return nil

@@ -15,14 +15,18 @@ type csvSource struct {
 	in      input
 	o       Options // with Delimiter and Header found
 	columns []string
-	skip    int // bytes of text before the first row
+	skip    int // bytes of text before the first row: names of columns, a line that names the delimiter
 	width   int // of the first record
 	empty   bool
 	blocks  *textBlocks
 }
 
 func newCSVSource(in input, sample []byte, whole bool, o Options) (Source, error) {
-	sniffCSV(in.name, sample, whole, &o)
+	line, delimiter := delimiterLine(sample)
+	if line > 0 && o.Delimiter == 0 {
+		o.Delimiter = delimiter
+	}
+	sniffCSV(in.name, sample[line:], whole, &o)
 	s := &csvSource{in: in, o: o}
 	// The first record may be longer than the sample, so it comes from the file itself, unless that can be read only
 	// once.
@@ -38,7 +42,15 @@ func newCSVSource(in input, sample []byte, whole bool, o Options) (Source, error
 		return nil, err
 	}
 	defer r.Close()
-	switch err := r.nextRecord(); {
+	err = nil
+	if line > 0 {
+		err = r.nextRecord()
+		s.skip = int(r.consumed())
+	}
+	if err == nil {
+		err = r.nextRecord()
+	}
+	switch {
 	case err == io.EOF:
 		return nil, inputError(in.name, "the file has no rows")
 	case err != nil:

@@ -533,3 +533,37 @@ func names(prefix string, n int) []string {
 	}
 	return s
 }
+
+// A first line may tell spreadsheets the delimiter.
+func TestDelimiterLine(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"sep=;\na;b\n1,5;2\n", "a b: 1,5 2 at 3"},
+		{"\ufeffSEP=|\r\na|b\r\n1|2\r\n", "a b: 1 2 at 3"},
+		{"sep=;\n1;2\n", "c1 c2: 1 2 at 2"},
+		{"sep=ten\n2\n", "sep=ten: 2 at 2"}, // the name of a column
+	} {
+		src, err := data.OpenBytes("x.csv", []byte(c.text), data.Options{})
+		if err != nil {
+			t.Errorf("%q: %v", c.text, err)
+			continue
+		}
+		columns, rows, err := table(src, nil, 10)
+		if err != nil || len(rows) != 1 {
+			t.Errorf("%q: %v, %v", c.text, rows, err)
+			continue
+		}
+		r, err := src.Open(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b data.Block
+		if err := r.Read(&b, 1); err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(columns, " ") + ": " + strings.Join(rows[0], " ") + " at " +
+			strings.TrimPrefix(r.Where(0), "x.csv:")
+		if r.Close(); got != c.want {
+			t.Errorf("%q: %s, want %s", c.text, got, c.want)
+		}
+	}
+}

@@ -20,6 +20,20 @@ func sniffCSV(name string, sample []byte, whole bool, o *Options) {
 	}
 }
 
+// delimiterLine is the length of a first line such as sep=;, by which spreadsheets are told the delimiter, and what it
+// names.
+func delimiterLine(sample []byte) (length int, delimiter byte) {
+	text := bytes.TrimPrefix(sample, []byte(bom))
+	if len(text) < 5 || !strings.EqualFold(string(text[:4]), "sep=") {
+		return 0, 0
+	}
+	end := bytes.IndexByte(text, '\n')
+	if end < 0 || len(bytes.TrimRight(text[5:end+1], "\r\n")) > 0 || text[4] == '"' || text[4] < ' ' && text[4] != '\t' {
+		return 0, 0
+	}
+	return len(sample) - len(text) + end + 1, text[4]
+}
+
 // sampleRows are the first rows of the sample, at most most cells of each, and how many cells they have; what cannot be
 // read ends them.
 func sampleRows(sample []byte, whole bool, o Options, most int) (rows [][]string, widths []int) {

@@ -395,7 +395,7 @@ func (e *Encoder) encodeTarget(y dense.Matrix[float64], k int, c *Column, rows i
 	}
 	for i := range rows {
 		if c.Text != nil && c.Text[i] == nil || c.Num != nil && math.IsNaN(c.Num[i]) {
-			return columnError(where(i), t.Name, dense.ErrNotFinite, "target %s is missing", show(t.Name))
+			return columnError(where(i), t.Name, ErrMissingTarget, missingTarget, show(t.Name))
 		}
 		if len(t.Classes) == 0 {
 			f := Field{Name: t.Name, Kind: Numeric, Format: t.Format}
@@ -404,7 +404,7 @@ func (e *Encoder) encodeTarget(y dense.Matrix[float64], k int, c *Column, rows i
 			case !ok:
 				return f.badValue(c, i, where)
 			case math.IsNaN(v):
-				return columnError(where(i), t.Name, dense.ErrNotFinite, "target %s is missing", show(t.Name))
+				return columnError(where(i), t.Name, ErrMissingTarget, missingTarget, show(t.Name))
 			case math.IsInf(v, 0):
 				return infinite(t.Name, i, where)
 			}

@@ -396,5 +396,11 @@ func wrongText(name string, text []byte, line, col int64, detail string) error {
 		line += int64(bytes.Count(text, []byte("\n")))
 		col = int64(len(text) - i - 1)
 	}
-	return inputError(fmt.Sprintf("%s:%d:%d", name, line, col+1), "%s", detail)
+	return &InputError{Place: fmt.Sprintf("%s:%d:%d", name, line, col+1), Detail: detail, Err: ErrEncoding}
+}
+
+// mixedText is the error of a file whose parts are in different encodings.
+func mixedText(file, one, other string) error {
+	return &InputError{Place: file, Err: ErrEncoding,
+		Detail: fmt.Sprintf("some of the text is %s and some %s: name the encoding of the file", one, other)}
 }

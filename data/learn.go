@@ -174,6 +174,9 @@ func nameHint(name string, columns []string) string {
 	if slices.Equal(columns, columnNames("c", len(columns))) {
 		return "; no line of names was found in the file"
 	}
+	if len(columns) == 1 {
+		return "; the names are looked for in the first line that is not empty"
+	}
 	return ""
 }
 
@@ -261,6 +264,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 	sum := &Summary{Rows: rows}
 	note := func(format string, args ...any) { sum.Notes = append(sum.Notes, fmt.Sprintf(format, args...)) }
 	byName := map[string]Target{}
+	usual := usualStyle(learners)
 	left := map[string][]string{} // columns left out, by the first word of the reason
 	for _, l := range learners {
 		cs := ColumnSummary{Name: l.name, Missing: l.missing}
@@ -293,13 +297,16 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 		case l.role == asSkip:
 			ignore("skipped as asked")
 		case l.role == asTarget:
-			t, err := l.target(place, rows, o, note)
+			t, err := l.target(place, rows, o, usual, note)
 			if err != nil {
 				return nil, nil, err
 			}
 			cs.Use, cs.Why = "target", string(Regression)
 			if len(t.Classes) > 0 {
 				cs.Why = fmt.Sprintf("%d classes", len(t.Classes))
+			} else if t.Format != "" {
+				_, m, _ := l.styles.of(usual)
+				cs.Mean, cs.Scale, cs.Min, cs.Max = m.mean, m.scale(), m.min, m.max
 			}
 			byName[l.name] = t
 		case l.missing == rows:
@@ -307,13 +314,18 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 		case l.role == asText:
 			cs.Use = string(Words)
 			s.Fields = append(s.Fields, Field{Name: l.name, Kind: Words, Missing: l.missing > 0})
-		case l.dated() || l.styled():
-			f, both := l.formatted()
+		case l.role == asNumeric && l.styles.noPoint && l.styles.noComma: // of parts that are numeric each
+			return nil, nil, columnError(l.at.String(), l.name, nil, "column %s is %s, where others are written otherwise: write numbers in one way",
+				show(l.name), l.sample)
+		case l.dated() || l.styled(usual):
+			f, both := l.formatted(usual)
 			m := l.spelled
 			if m.min == m.max && l.missing == 0 {
 				value := l.sample // of more spellings than are counted
-				if top := l.counts.top(1); len(top) > 0 {
-					value = top[0]
+				if l.counts != nil {
+					if top := l.counts.top(1); len(top) > 0 {
+						value = top[0]
+					}
 				}
 				constant(value, show(value))
 				break
@@ -365,7 +377,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 				return nil, nil, l.conflict(numbers, text, "column")
 			}
 			if l.role == asField && l.identifies(rows, o.MaxLevels) {
-				ignore("distinct texts, like names or identifiers")
+				ignore("distinct texts, like names or identifiers; named as text, their words would be read")
 				break
 			}
 			if l.role == asField && l.numbers.n > 9*l.texts {
@@ -437,20 +449,20 @@ func (l *columnLearner) dated() bool {
 }
 
 // styled reports whether all values are numbers, and some not plain ones.
-func (l *columnLearner) styled() bool {
-	style, _, _ := l.styles.of()
-	return l.role == asField && l.texts > 0 && style != ""
+func (l *columnLearner) styled(usual string) bool {
+	style, _, _ := l.styles.of(usual)
+	return (l.role == asField || l.role == asNumeric) && l.texts > 0 && style != ""
 }
 
 // formatted is the field of a column of dates or of numbers that are not plain; both says that it could be another.
-func (l *columnLearner) formatted() (f Field, both bool) {
+func (l *columnLearner) formatted(usual string) (f Field, both bool) {
 	f = Field{Name: l.name, Missing: l.missing > 0}
 	if l.dated() {
 		f.Kind, f.Clock = Time, l.dates.clock
 		f.Format, l.spelled, both = l.dates.of()
 	} else {
 		f.Kind = Numeric
-		f.Format, l.spelled, both = l.styles.of()
+		f.Format, l.spelled, both = l.styles.of(usual)
 	}
 	f.Mean, f.Scale = l.spelled.mean, l.spelled.scale()
 	f.Range = &[2]float64{l.spelled.min, l.spelled.max}
@@ -477,10 +489,11 @@ func (l *columnLearner) identifies(rows int64, maxLevels int) bool {
 }
 
 // target decides between regression and classes.
-func (l *columnLearner) target(place string, rows int64, o LearnOptions, note func(string, ...any)) (Target, error) {
+func (l *columnLearner) target(place string, rows int64, o LearnOptions, usual string,
+	note func(string, ...any)) (Target, error) {
 	t := Target{Name: l.name}
 	classes := o.Task == Classification
-	if style, m, both := l.styles.of(); l.texts > 0 && style != "" && !classes && m.min < m.max {
+	if style, m, both := l.styles.of(usual); l.texts > 0 && style != "" && !classes && m.min < m.max {
 		note("target %s is read as numbers %s, such as %s", show(l.name), style, l.sample)
 		if both {
 			note("target %s can be read in two ways: spell its numbers plainly if this is the wrong one", show(l.name))

@@ -62,8 +62,6 @@ func NewLearner(place string, columns []string, o LearnOptions) (*Learner, error
 		switch {
 		case c.role == asID || c.role == asSkip:
 			l.want[j] = Skip
-		case c.role == asNumeric:
-			l.want[j] = Number
 		case c.role == asCategorical || c.role == asText || c.role == asTarget && o.Task == Classification:
 			l.want[j] = Text
 		}
@@ -218,8 +216,7 @@ func (l *Learner) noteEncoding(s shardText) error {
 	case l.first.encoding == "":
 		l.first, l.last = s, s
 	case l.last.shard == s.shard && l.last.encoding != s.encoding:
-		return inputError(s.name, "some of the text is %s and some %s: name the encoding of the file", l.last.encoding,
-			s.encoding)
+		return mixedText(s.name, l.last.encoding, s.encoding)
 	default:
 		l.last = s
 	}

@@ -71,7 +71,7 @@ func newJSONSourceFrom(in, first input, rows int, o Options) (Source, error) {
 		case err != nil:
 			return nil, err
 		}
-		p := lineScanner{jsonscan.Scanner{Data: l.record()}, l}
+		p := lineScanner{Scanner: jsonscan.Scanner{Data: l.record()}, lines: l}
 		if p.blank() {
 			continue
 		}
@@ -180,7 +180,7 @@ func (r *jsonReader) parseRow(b *Block) error {
 		if err := r.next(); err != nil {
 			return err
 		}
-		p := lineScanner{jsonscan.Scanner{Data: r.record()}, r.lines}
+		p := lineScanner{Scanner: jsonscan.Scanner{Data: r.record()}, lines: r.lines}
 		if p.blank() {
 			continue
 		}
@@ -203,6 +203,11 @@ func (r *jsonReader) parse(b *Block, p *lineScanner) error {
 			return inputError(r.place(at), "the key %s comes twice", show(key))
 		}
 		r.seen[j], expect = row, j+1
+		if p.nested && r.want[j] != Skip {
+			return &InputError{Place: r.place(cellAt), Column: r.columns[j], Err: ErrNested,
+				Detail: fmt.Sprintf("column %s is nested: leave it out, or write its parts as columns of their own",
+					show(r.columns[j]))}
+		}
 		if cell != nil && r.missing.has(cell) {
 			cell = nil
 		}
@@ -244,7 +249,8 @@ func (r *jsonReader) parse(b *Block, p *lineScanner) error {
 // lineScanner reads the object of a line.
 type lineScanner struct {
 	jsonscan.Scanner
-	lines *lines
+	lines  *lines
+	nested bool // the value is an object or an array, which was passed over
 }
 
 // blank reports whether nothing is on the line.
@@ -253,13 +259,17 @@ func (p *lineScanner) blank() bool {
 	return p.Pos == len(p.Data)
 }
 
-// object reads the whole line as a flat object and gives every entry to f, with the places of key and value; null is
-// nil. Both live until the next entry.
+// object reads the whole line as an object and gives every entry to f, with the places of key and value; null is nil,
+// and so is what is nested. Both live until the next entry.
 func (p *lineScanner) object(f func(key, value []byte, keyAt, valueAt int) error) error {
 	err := p.Object(func(key []byte, keyAt int) error {
 		p.Skip()
 		valueAt := p.Pos
 		value, err := p.Scalar()
+		var e *jsonscan.Error
+		if p.nested = errors.As(err, &e) && e.Wrong == jsonscan.Nested; p.nested {
+			err = p.Ignore()
+		}
 		if err != nil {
 			return err
 		}
@@ -272,8 +282,6 @@ func (p *lineScanner) object(f func(key, value []byte, keyAt, valueAt int) error
 	switch {
 	case !errors.As(err, &e):
 		return err
-	case e.Wrong == jsonscan.Nested:
-		return inputError(p.lines.place(e.Pos), "a nested value: rows must be flat objects of numbers, strings, true, false and null")
 	case e.Want == "":
 		return inputError(p.lines.place(e.Pos), "%s", e.Wrong)
 	}

@@ -49,8 +49,8 @@ func TestNDJSON(t *testing.T) {
 func TestNDJSONErrors(t *testing.T) {
 	long := strings.Repeat(`{"a":1}`+"\n", 40_000) // beyond the sample
 	for _, c := range []struct{ text, want string }{
-		{`{"a":[1]}`, "x.ndjson:1:6: a nested value"},
-		{`{"a":{"b":1}}`, "x.ndjson:1:6: a nested value"},
+		{`{"a":[1]}`, `x.ndjson:1:6: column "a" is nested: leave it out`},
+		{`{"a":{"b":1}}`, `x.ndjson:1:6: column "a" is nested: leave it out`},
 		{`{"a":1,"a":2}`, `x.ndjson:1:8: the key "a" comes twice`},
 		{`{"a":1}` + "\n" + `{"a":01}`, `x.ndjson:2:6: "01}", want a number`},
 		{`{"a":1} x`, `x.ndjson:1:9: "x", want the end of the line`},

@@ -47,16 +47,37 @@ func (s *styles) merge(o *styles) {
 	s.noPoint, s.noComma = s.noPoint || o.noPoint, s.noComma || o.noComma
 }
 
-// of is the style of a column, or empty; both says that the texts can be read in either, as different numbers.
-func (s *styles) of() (style string, m moments, both bool) {
+// of is the style of a column, or empty. Texts that can be read in either, as different numbers, are read in the usual
+// one, that of the other columns (see usualStyle); both says that there is none.
+func (s *styles) of(usual string) (style string, m moments, both bool) {
+	both = !s.noPoint && !s.noComma && (s.comma.min != s.point.min || s.comma.max != s.point.max ||
+		s.comma.mean != s.point.mean)
 	switch {
-	case !s.noPoint:
-		return pointStyle, s.point, !s.noComma && (s.comma.min != s.point.min || s.comma.max != s.point.max ||
-			s.comma.mean != s.point.mean)
+	case !s.noPoint && !(both && usual == commaStyle):
+		return pointStyle, s.point, both && usual == ""
 	case !s.noComma:
 		return commaStyle, s.comma, false
 	}
 	return "", moments{}, false
+}
+
+// usualStyle is the one that columns which can be read in one way only have in common; empty: none.
+func usualStyle(columns []*columnLearner) string {
+	point, comma := false, false
+	for _, l := range columns {
+		if l.numbers.n == 0 && l.texts == 0 || l.role != asField && l.role != asNumeric && l.role != asTarget {
+			continue
+		}
+		point = point || !l.styles.noPoint && l.styles.noComma
+		comma = comma || l.styles.noPoint && !l.styles.noComma
+	}
+	switch {
+	case point == comma:
+		return ""
+	case comma:
+		return commaStyle
+	}
+	return pointStyle
 }
 
 // parseStyled reads a number such as 1,234.50, -1 234,5, $12, 3.5 % or €-1.000. A percentage is a hundredth.
@@ -95,7 +116,7 @@ func parseStyled(b []byte, style string) (v float64, ok bool) {
 			fraction = true
 			out = append(out, '.')
 		case digits > 0 && !fraction && !ended && next && isGroup(r, style) && (group == 0 || group == r):
-			if groups == 0 && since > 3 || groups > 0 && since != 3 {
+			if groups == 0 && (since > 3 || out[0] == '0') || groups > 0 && since != 3 { // 0,125 is no 125
 				return 0, false
 			}
 			group, groups, since = r, groups+1, 0

@@ -155,8 +155,11 @@ func TestLearnErrors(t *testing.T) {
 		{"x,y\n1,a\n2,a\n", `target "y" is "a" in every row`, y},
 		{"x,y\n1,a\n2,b\n3,c\n", `target "y" has more than 2 classes`, data.LearnOptions{Targets: []string{"y"},
 			MaxClasses: 2}},
-		{"x,y\n1,2\nabc,3\n", `x.csv:3:1: column "x" is "abc", want a number`,
+		{"x,y\n1,2\nabc,3\n", `x.csv:3: column "x" is "abc", want a number`,
 			data.LearnOptions{Numeric: []string{"x"}}},
+		{"x,y\n\"1,5\",2\n1.25,3\n", `x.csv:3: column "x" is "1.25", where others are written otherwise`,
+			data.LearnOptions{Numeric: []string{"x"}}},
+		{"# made by hand\nx;y\n1;2\n", `the columns are "# made by hand"; the names are looked for in the first line`, y},
 		{"x,y\n1,2\n1,3\n", `x.csv: no column is left to predict from`, y},
 		{"x,y\n", `x.csv: the table has columns but no rows`, y},
 		{"x,y\n1e300,1\n-1e300,2\n", `column "x" runs from -1e+300 to 1e+300, beyond what can be standardised`, y},
@@ -170,6 +173,43 @@ func TestLearnErrors(t *testing.T) {
 	for _, o := range []data.LearnOptions{{Task: "guess"}, {MaxLevels: -1}, {MaxClasses: 1}} {
 		if _, _, err := data.Learn(openText(t, people, data.Options{}), o); err == nil {
 			t.Errorf("%+v was accepted", o)
+		}
+	}
+}
+
+// Decimal commas and groups of thousands are told apart: no group follows a zero, and columns that can be read in two
+// ways are read as those are that cannot.
+func TestStylesOfColumns(t *testing.T) {
+	for _, c := range []struct {
+		text, format string
+		mean         float64
+		note         string
+		o            data.LearnOptions
+	}{
+		{"x;y\n0,125;1\n1,250;2\n", "1.234,5", 0.6875, "is read as numbers 1.234,5", data.LearnOptions{}},
+		{"x;y\n3,125;1\n1,250;2\n", "1,234.5", 2187.5, "can be read in two ways", data.LearnOptions{}},
+		{"x;y\n3,125;1,5\n1,250;2\n", "1.234,5", 2.1875, "is read as numbers 1.234,5", data.LearnOptions{}},
+		{"x;y\n3,125;1.5\n1,250;2\n", "1,234.5", 2187.5, "is read as numbers 1,234.5", data.LearnOptions{}},
+		{"x;y;z\n3,125;1.5;1,5\n1,250;2;1\n", "1,234.5", 2187.5, "can be read in two ways", data.LearnOptions{}},
+		{"x;y\n3,125;1,5\n1,250;2\n", "1.234,5", 2.1875, "", data.LearnOptions{Numeric: []string{"x"}}},
+		{"y;x\n3,125;1,5\n1,250;2\n", "1.234,5", 1.75, `target "y" is read as numbers 1.234,5`,
+			data.LearnOptions{Targets: []string{"y"}}},
+	} {
+		s, sum := learn(t, c.text, c.o)
+		var f data.Field
+		for _, g := range s.Fields {
+			if g.Name == "x" {
+				f = g
+			}
+		}
+		if f.Kind != data.Numeric || f.Format != c.format || math.Abs(f.Mean-c.mean) > 1e-12 ||
+			!strings.Contains(strings.Join(sum.Notes, "\n"), c.note) {
+			t.Errorf("%q: %+v, %q", c.text, f, sum.Notes)
+		}
+		for _, g := range sum.Columns {
+			if g.Use == "target" && !(g.Min < g.Max && g.Scale > 0) {
+				t.Errorf("%q: %+v", c.text, g)
+			}
 		}
 	}
 }

@@ -260,8 +260,7 @@ func (r *blocksReader) Read(b *Block, most int) error {
 		}
 		if e := r.now.in.encoding.is.Load(); e != nil && e != trustedText {
 			if r.text != nil && r.text != e {
-				return inputError(r.t.in.name, "some of the text is %s and some %s: name the encoding of the file", r.text.name,
-					e.name)
+				return mixedText(r.t.in.name, r.text.name, e.name)
 			}
 			r.text = e
 			r.t.in.encoding.is.CompareAndSwap(nil, e)

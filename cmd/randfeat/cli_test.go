@@ -129,6 +129,14 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
+// Every flag of fit stands in a group of its help.
+func TestFlagGroups(t *testing.T) {
+	if _, other, _ := strings.Cut(ok(t, "fit", "--help").stdout, "Other flags:\n"); strings.Count(strings.SplitN(other,
+		"\n\n", 2)[0], "--") != 1 {
+		t.Errorf("flags of no group:\n%s", other)
+	}
+}
+
 func TestMisuse(t *testing.T) {
 	fails(t, exitMisuse, `unknown command "foo"`, "foo")
 	fails(t, exitMisuse, `unknown command "foo"`, "theory", "foo")

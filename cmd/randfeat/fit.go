@@ -102,7 +102,7 @@ With --json it prints one object: FitReport of this package's source, which hold
 			drop-missing-target`)},
 		{"How rows belong together", strings.Fields("weight group time keep")},
 		{"The model; what is left out is chosen", strings.Fields(`model family coupling bandwidth scaling loss lambda features budget
-			class-weight map`)},
+			class-weight map kernel`)},
 		{"How the table is read", strings.Fields("delimiter header no-header no-quotes missing format encoding unit-bytes")},
 		{"How it is computed", strings.Fields("seed folds sample float32 block checkpoint checkpoint-every")},
 		{"To try it", strings.Fields("demo save-data")},

@@ -160,8 +160,8 @@ func printColumns(w io.Writer, r *auto.Report, s *data.Schema) error {
 		fmt.Fprintf(w, "%s: %d rows, %d encoded columns\n", r.Source, r.Rows, r.Width)
 		return nil
 	}
-	fmt.Fprintf(w, "%s: %d rows, %d columns, encoded as %d numbers\n", r.Source, r.Rows, len(r.Summary.Columns),
-		r.Width)
+	fmt.Fprintf(w, "%s: %s, %s, encoded as %s\n", r.Source, count(r.Rows, "row"),
+		count(len(r.Summary.Columns), "column"), count(r.Width, "number"))
 	levels := map[string]int{}
 	if s != nil {
 		for _, f := range s.Fields {
@@ -296,4 +296,12 @@ func bytesText(n int64) string {
 		return fmt.Sprintf("%.0f kB", float64(n)/1e3)
 	}
 	return fmt.Sprintf("%.0f MB", float64(n)/1e6)
+}
+
+// count is a number of things.
+func count[N int | int64](n N, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }

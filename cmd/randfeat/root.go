@@ -73,11 +73,13 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitFailed
 	}
 	hint := ""
-	if errors.Is(err, data.ErrQuotes) {
-		hint = " (--no-quotes)"
+	for _, r := range remedies {
+		if cmd.Flags().Lookup(r.flag) != nil && errors.Is(err, r.err) {
+			hint += ", --" + r.flag
+		}
 	}
-	if errors.Is(err, data.ErrUnits) {
-		hint = " (--no-quotes, --unit-bytes)"
+	if hint != "" {
+		hint = " (" + hint[2:] + ")"
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		hint = missingFile(err)
@@ -91,6 +93,13 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
 	return exitMisuse
 }
+
+// remedies are the flags that may cure an error.
+var remedies = []struct {
+	err  error
+	flag string
+}{{data.ErrQuotes, "no-quotes"}, {data.ErrUnits, "unit-bytes"}, {data.ErrMissingTarget, "drop-missing-target"},
+	{data.ErrNested, "skip"}, {data.ErrEncoding, "encoding"}}
 
 // missingFile says what may have been meant by a file that is not there.
 func missingFile(err error) string {
@@ -162,8 +171,8 @@ Exit status: 0 done, 1 failed or a check missed, 2 misused.`,
 // errorText is an error without the sentinels that Go programs tell it by: the text before them says it all.
 func errorText(err error) string {
 	text := err.Error()
-	for _, sentinel := range []error{machine.ErrSetup, randfeat.ErrSpec, dense.ErrShape, dense.ErrNotFinite,
-		data.ErrSchema} {
+	for _, sentinel := range []error{machine.ErrSetup, machine.ErrNoRows, randfeat.ErrSpec, dense.ErrShape,
+		dense.ErrNotFinite, data.ErrSchema} {
 		text = strings.TrimSuffix(text, ": "+sentinel.Error())
 	}
 	return printableText(text)

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	pq "github.com/parquet-go/parquet-go"
 
@@ -193,12 +192,47 @@ func TestDatesCommasAndGaps(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, got)
 		}
 	}
+	if strings.Contains(got, "always the mean: 0\n") {
+		t.Errorf("the mean is no perfect prediction:\n%s", got)
+	}
 	r := ok(t, "evaluate", out, table, "--drop-missing-target", "--json")
 	if e := objects[EvaluateResult](t, r.stdout)[0]; e.Rows != 80 || e.Dropped != 10 {
 		t.Errorf("%+v", e)
 	}
 	if p := ok(t, "predict", out, table).stdout; strings.Count(p, "\n") != 91 { // they can be predicted
 		t.Errorf("%d lines", strings.Count(p, "\n"))
+	}
+}
+
+// One word among numbers makes a column categorical in all folds, also in the one whose model has not seen it; nested
+// values can be left out.
+func TestStrayValues(t *testing.T) {
+	var csv, nd strings.Builder
+	csv.WriteString("a,when,y\n")
+	for i := range 60 {
+		day, a := fmt.Sprintf("0%d/0%d/2024", 1+i%9, 1+i%7), fmt.Sprint(i%9)
+		if i == 20 { // tells that days come first
+			day = "25/01/2024"
+		}
+		if i == 40 {
+			a = "Total"
+		}
+		fmt.Fprintf(&csv, "%s,%s,%d.5\n", a, day, i%9)
+		fmt.Fprintf(&nd, `{"a":%d,"tags":["x",{"b":[]}],"y":%d.5}`+"\n", i%9, i%9)
+	}
+	out := filepath.Join(t.TempDir(), "m.rf")
+	got := ok(t, append([]string{"fit", writeText(t, "x.csv", csv.String()), "--target", "y", "-o", out, "--folds", "5"},
+		fixedFlags...)...).stdout
+	for _, want := range []string{"categorical  a (10 levels)", "time         when", "day-month-year", "all rows, 5 folds"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+	table := writeText(t, "x.ndjson", nd.String())
+	fails(t, 1, `:1:15: column "tags" is nested`, "fit", table, "--target", "y", "-o", out)
+	ok(t, append([]string{"fit", table, "--target", "y", "--skip", "tags", "-o", out}, fixedFlags...)...)
+	if p := ok(t, "predict", out, table).stdout; strings.Count(p, "\n") != 60 {
+		t.Errorf("%s", p)
 	}
 }
 
@@ -232,12 +266,8 @@ func TestMessages(t *testing.T) {
 	for i := range 6000 {
 		fmt.Fprintf(&nd, "{\"k%d\":1}\n", i)
 	}
-	start := time.Now()
-	fails(t, 1, "is a value written as a key?", "fit", writeText(t, "k.ndjson", nd.String()), "--target", "k0", "-o",
+	fails(t, 1, "k.ndjson:4097:1: 4097 different keys in 4097 rows of some 1: is a value written as a key?", "fit", writeText(t, "k.ndjson", nd.String()), "--target", "k0", "-o",
 		out)
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("%v for keys that all differ", took)
-	}
 	zero := writeText(t, "z.csv", "x,y\n"+strings.Repeat("0,1.5\n5,2.5\n", 20))
 	r := ok(t, append([]string{"fit", zero, "--target", "y", "-o", out, "--json"}, fixedFlags...)...).stdout
 	if !strings.Contains(r, `"missing":0,"mean":2.5,"scale":2.5,"min":0,"max":5`) {

@@ -242,7 +242,7 @@ func newColumn(e *format.SchemaElement) column {
 		c.decimal && c.length > maxDecimalBytes):
 		c.why = fmt.Sprintf("of values of %d bytes", c.length)
 	case c.kind == format.FixedLenByteArray && !c.half && !c.decimal:
-		c.why = "of fixed-length bytes: write it as a number or a string"
+		c.why = "of fixed-length bytes"
 	case c.kind < format.Boolean || c.kind > format.FixedLenByteArray:
 		c.why = "of an unknown type"
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"unicode/utf8"
@@ -128,16 +129,40 @@ func (s *source) Integer(j int) bool {
 	return !c.decimal && c.unit == 0 && (c.kind == format.Int32 || c.kind == format.Int64 && !c.uint)
 }
 
+// unreadable says which of the columns that are wanted cannot be read: all that have the reason of the first.
+func (s *source) unreadable(kinds []data.Kind) error {
+	var names []string
+	why := ""
+	for j, k := range kinds {
+		c := &s.columns[j]
+		if k == data.Skip || c.why == "" || why != "" && c.why != why {
+			continue
+		}
+		if why = c.why; len(names) == 8 {
+			names[7] += ", …"
+			break
+		}
+		names = append(names, fmt.Sprintf("%q", s.names[j]))
+	}
+	if why == "" {
+		return nil
+	}
+	e := &data.InputError{Place: s.path, Err: data.ErrNested,
+		Detail: fmt.Sprintf("column %s is %s: leave it out", names[0], why)}
+	if len(names) > 1 {
+		e.Detail = fmt.Sprintf("columns %s are %s: leave them out", strings.Join(names, ", "), why)
+	}
+	return e
+}
+
 func (s *source) Open(want []data.Kind) (rd data.Reader, err error) {
 	defer guard(s.path, &err)
 	kinds, err := data.CheckKinds(want, len(s.columns), func(j int) data.Kind { return s.columns[j].natural() })
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.path, err)
 	}
-	for j, k := range kinds {
-		if k != data.Skip && s.columns[j].why != "" {
-			return nil, bad(s.path, "column %q is %s", s.names[j], s.columns[j].why)
-		}
+	if err := s.unreadable(kinds); err != nil {
+		return nil, err
 	}
 	f, err := openFile(s.path, s.open)
 	if err != nil {

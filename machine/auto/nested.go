@@ -209,20 +209,33 @@ func groupShares(m *data.Marks, weights shares) shares {
 }
 
 // learnFold learns the columns from a part of the rows, unless the schema was given. Targets are those of all rows:
-// their classes, and the mean and scale of numbers, which are units that the model gives back. Rows too few to tell
-// any column leave the columns of all.
+// their classes, and the mean and scale of numbers, which are units that the model gives back. What a column is comes
+// from all rows too, since one word among numbers makes levels of them, one date its order, and the part may not have
+// it. Rows too few to tell any column leave the columns of all.
 func (f *fit) learnFold(src data.Source) (*data.Schema, error) {
 	if f.o.Schema != nil || f.task == machine.Unsupervised {
 		return f.schema, nil
 	}
 	o := f.o.LearnOptions()
 	o.Targets, o.Task, o.Skip = nil, data.Auto, slices.Concat(o.Skip, o.Targets)
+	o.Categorical = nil
+	all := map[string]data.Field{}
+	for _, c := range unweighted(f.schema).Fields {
+		if all[c.Name] = c; c.Kind == data.Categorical {
+			o.Categorical = append(o.Categorical, c.Name)
+		}
+	}
 	s, _, err := data.Learn(src, o)
 	if errors.Is(err, data.ErrSchema) {
 		return unweighted(f.schema), nil
 	}
 	if err != nil {
 		return nil, err
+	}
+	for i, c := range s.Fields {
+		if a, ok := all[c.Name]; ok && (c.Kind != a.Kind || c.Format != a.Format) {
+			s.Fields[i] = a
+		}
 	}
 	s.Targets = f.schema.Targets
 	s.Ignored = slices.DeleteFunc(s.Ignored, func(name string) bool {
