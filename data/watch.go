@@ -36,18 +36,22 @@ type Surprise struct {
 // String says it in words.
 func (s Surprise) String() string {
 	text := fmt.Sprintf("column %s: %d ", show(s.Column), s.Rows)
+	values, levels := "values", "levels"
+	if s.Rows == 1 {
+		values, levels = "value", "level"
+	}
 	switch s.What {
 	case Unseen:
-		text += "levels unknown to the model, taken for \"other\""
+		text += levels + " unknown to the model, taken for \"other\""
 	case Missing:
-		text += "values missing"
+		text += values + " missing"
 		if !s.Usual {
 			text += ", none was at the fit"
 		}
 	case Below, Above:
-		text += fmt.Sprintf("values %s %s, the end of the range at the fit", s.What, s.Known)
+		text += fmt.Sprintf("%s %s %s, the end of the range at the fit", values, s.What, s.Known)
 	case Changed:
-		text += fmt.Sprintf("values other than %s, the only one at the fit", show(s.Known))
+		text += fmt.Sprintf("%s other than %s, the only one at the fit", values, show(s.Known))
 	}
 	if s.First != "" {
 		text += fmt.Sprintf("; the first is %s at %s", show(s.First), s.Where)
@@ -62,6 +66,9 @@ func (s Surprise) String() string {
 type Watch struct {
 	// Strict makes the first surprise that is not usual an error, of kind ErrSurprise.
 	Strict bool
+	// Each, if it is not nil, is told of every value that is not usual: its row in the block, and the place among
+	// Surprises where it is counted.
+	Each func(row, surprise int)
 
 	counts []Surprise
 	at     map[[2]string]int
@@ -78,7 +85,7 @@ func (w *Watch) Surprises() []Surprise {
 // Reset begins anew.
 func (w *Watch) Reset() { w.counts, w.at = w.counts[:0], nil }
 
-func (w *Watch) add(column, what, known string, usual bool, value func() string, where func() string) error {
+func (w *Watch) add(row int, column, what, known string, usual bool, value, where func() string) error {
 	key := [2]string{column, what}
 	i, ok := w.at[key]
 	if !ok {
@@ -91,6 +98,9 @@ func (w *Watch) add(column, what, known string, usual bool, value func() string,
 			Where: where()})
 	}
 	w.counts[i].Rows++
+	if w.Each != nil && !usual {
+		w.Each(row, i)
+	}
 	if !w.Strict || usual {
 		return nil
 	}
@@ -128,7 +138,7 @@ func (e *Encoder) surprised(x dense.Matrix[float64], first int, f *Field, c *Col
 	for i := range x.Rows {
 		at := func() string { return where(i) }
 		if c.Text != nil && c.Text[i] == nil || c.Num != nil && math.IsNaN(c.Num[i]) {
-			if err := e.watch.add(f.Name, Missing, "", f.Missing, none, at); err != nil {
+			if err := e.watch.add(i, f.Name, Missing, "", f.Missing, none, at); err != nil {
 				return err
 			}
 			continue
@@ -137,7 +147,7 @@ func (e *Encoder) surprised(x dense.Matrix[float64], first int, f *Field, c *Col
 			if x.At(i, first+len(f.Levels)) == 0 {
 				continue
 			}
-			err := e.watch.add(f.Name, Unseen, "", f.Other, func() string { return cellText(c, i) }, at)
+			err := e.watch.add(i, f.Name, Unseen, "", f.Other, func() string { return cellText(c, i) }, at)
 			if err != nil {
 				return err
 			}
@@ -159,7 +169,7 @@ func (e *Encoder) surprised(x dense.Matrix[float64], first int, f *Field, c *Col
 		if f.Kind == Time {
 			known = time.Unix(int64(limit*86400), 0).UTC().Format("2006-01-02T15:04:05")
 		}
-		err := e.watch.add(f.Name, what, known, false, func() string { return cellText(c, i) }, at)
+		err := e.watch.add(i, f.Name, what, known, false, func() string { return cellText(c, i) }, at)
 		if err != nil {
 			return err
 		}
@@ -176,7 +186,7 @@ func (e *Encoder) changed(j int, c *Column, where func(int) string) error {
 		if t == nil || string(t) == want || canonicalText(string(t)) == number {
 			continue
 		}
-		err := e.watch.add(name, Changed, want, false, func() string { return cellText(c, i) },
+		err := e.watch.add(i, name, Changed, want, false, func() string { return cellText(c, i) },
 			func() string { return where(i) })
 		if err != nil {
 			return err

@@ -207,6 +207,14 @@ func (r *TableRun) IDs() []string { return slices.Clone(r.names) }
 // Surprises are how the rows so far differ from those of the fit; none unless the options ask for it.
 func (r *TableRun) Surprises() []data.Surprise { return r.watch.Surprises() }
 
+// OnSurprise lets f know of every value that is unlike those of the fit, by its row in the block that is predicted and
+// the place among Surprises where it is counted.
+func (r *TableRun) OnSurprise(f func(row, surprise int)) {
+	if r.watch != nil {
+		r.watch.Each = f
+	}
+}
+
 // TakeSurprises is Surprises, and begins anew.
 func (r *TableRun) TakeSurprises() []data.Surprise {
 	s := r.watch.Surprises()

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"encoding/json"
 	"math"
 
 	"github.com/randfeat/randfeat/data"
@@ -127,8 +128,20 @@ func (a *answer) jsonRow(b *data.Block, i int) {
 	}
 }
 
-func (a *answer) close() {
-	if a.kind == typeJSON {
-		a.w.WriteString("]}\n")
+// close ends an answer. In JSON it says which values are unlike those of the fit.
+func (a *answer) close(surprises []data.Surprise) error {
+	if a.kind != typeJSON {
+		return nil
 	}
+	a.w.WriteByte(']')
+	if len(surprises) > 0 {
+		text, err := json.Marshal(surprises)
+		if err != nil {
+			return err
+		}
+		a.w.WriteString(`,"surprises":`)
+		a.w.Write(text)
+	}
+	a.w.WriteString("}\n")
+	return nil
 }

@@ -34,6 +34,7 @@ type batcher struct {
 type engine struct {
 	run     *machine.TableRun
 	in, out data.Block
+	hits    [][2]int // values unlike those of the fit: row, place among the surprises
 }
 
 // job is a block of rows of one request.
@@ -42,7 +43,18 @@ type job struct {
 	row     int         // of err, from 0; −1: unknown
 	err     error
 	done    chan struct{} // capacity 1
+
+	surprises []surprise
 }
+
+// surprise is how values of a column are unlike those of the fit.
+type surprise struct {
+	data.Surprise
+	row int // the first, from 0
+}
+
+// maxSurprises bounds those that a client is told of.
+const maxSurprises = 100
 
 var errPanicked = errors.New("the prediction panicked")
 
@@ -79,7 +91,9 @@ func (b *batcher) engine() (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &engine{run: run}, nil
+	e := &engine{run: run}
+	run.OnSurprise(func(row, i int) { e.hits = append(e.hits, [2]int{row, i}) })
+	return e, nil
 }
 
 // predict fills j.out. It returns early only if ctx ends while the job waits, and then nobody uses the blocks any more.
@@ -185,16 +199,51 @@ func (b *batcher) serve(batch []*job) {
 		for _, j := range batch {
 			b.observe(j.in.Rows)
 			j.err = e.predict(j.out, j.in, &j.row)
-			if s := e.run.TakeSurprises(); j.err == nil {
+			if s := e.take([]*job{j}); j.err == nil {
 				b.surprised(s)
 			}
 		}
 	} else {
-		b.surprised(e.run.TakeSurprises())
+		b.surprised(e.take(batch))
 	}
 	b.mu.Lock()
 	b.free = append(b.free, e)
 	b.mu.Unlock()
+}
+
+// take tells the jobs of a call of the surprises in their rows, and begins anew.
+func (e *engine) take(batch []*job) []data.Surprise {
+	all := e.run.TakeSurprises()
+	for _, j := range batch {
+		j.surprises = j.surprises[:0]
+	}
+	if len(e.hits) == 0 {
+		return all
+	}
+	at := map[[2]int]int{} // where those of a job are
+	for _, h := range e.hits {
+		row, k := h[0], 0
+		for k < len(batch) && row >= batch[k].in.Rows {
+			row -= batch[k].in.Rows
+			k++
+		}
+		if k == len(batch) {
+			break // they are counted anew
+		}
+		j := batch[k]
+		i, ok := at[[2]int{k, h[1]}]
+		if !ok {
+			if i = len(j.surprises); i == maxSurprises {
+				continue
+			}
+			s := all[h[1]]
+			j.surprises = append(j.surprises, surprise{data.Surprise{Column: s.Column, What: s.What, Known: s.Known}, row})
+			at[[2]int{k, h[1]}] = i
+		}
+		j.surprises[i].Rows++
+	}
+	e.hits = e.hits[:0]
+	return all
 }
 
 func (e *engine) predict(out, in *data.Block, row *int) error {
@@ -227,7 +276,7 @@ func (b *batcher) together(e *engine, batch []*job) bool {
 		clear(e.in.Cols[c].Text) // they belong to the requests
 	}
 	if err != nil {
-		e.run.TakeSurprises() // every job is counted anew
+		e.take(nil) // every job is counted anew
 		return false
 	}
 	first := 0

@@ -244,6 +244,13 @@ func (v *pageView) result(p *page) {
 	if v.Shown != v.Total {
 		p.in("<p>The first ", fmt.Sprintf("%d of %d", v.Shown, v.Total), " rows; the CSV file has all.</p>\n")
 	}
+	if len(v.Unlike) > 0 {
+		p.raw("<p class=\"problem\">Unlike the rows that the model was fitted to, so that predictions may be far off:</p>\n<ul class=\"problem\">\n")
+		for _, s := range v.Unlike {
+			p.in("<li>", s.String(), "</li>\n")
+		}
+		p.raw("</ul>\n")
+	}
 	p.raw(`<div class="scroll"><table id="predictions">
 <thead><tr><th scope="col">row</th>`)
 	for j, c := range v.Columns {

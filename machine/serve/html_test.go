@@ -50,8 +50,8 @@ func TestPageEscapes(t *testing.T) {
 	}
 	// Title, heading, kind and task, 2 targets, rows, 2 × 2 for options, message, 2 columns, 4 cells, 2 × (name, kind,
 	// 2 levels), 2 identifiers, loaded, sha256; 2 × (name, hint, 2 choices) of fields, name of the first score, 2 of
-	// scores, what they are of, when it was fitted.
-	if n := strings.Count(text, html.EscapeString(odd)); n != 1+1+2+2+1+4+1+2+4+8+2+1+1+8+1+2+1+1 {
+	// scores, what they are of, when it was fitted; 2 places of surprises, whose other texts are quoted.
+	if n := strings.Count(text, html.EscapeString(odd)); n != 1+1+2+2+1+4+1+2+4+8+2+1+1+8+1+2+1+1+2 {
 		t.Errorf("%d texts", n)
 	}
 	for _, says := range []string{"<td>1 ± 2</td>", "<td>a, b, c, d, e, f, g, h, i, j, k, l, …</td>", "Row 7: ",

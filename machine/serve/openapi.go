@@ -212,5 +212,12 @@ func (d *loaded) answerSchema() node {
 	return node{"type": "object", "required": []string{"model", "columns", "rows"}, "properties": node{
 		"model":   node{"type": "string", "description": "SHA-256 of the model file"},
 		"columns": node{"type": "array", "items": node{"type": "string"}},
-		"rows":    node{"type": "array", "items": node{"oneOf": []node{row, {"type": "array"}}}}}}
+		"rows":    node{"type": "array", "items": node{"oneOf": []node{row, {"type": "array"}}}},
+		"surprises": node{"type": "array", "description": "values unlike those of the fit, by column",
+			"items": node{"type": "object", "required": []string{"column", "what", "rows", "where"}, "properties": node{
+				"column": node{"type": "string"},
+				"what":   node{"enum": []string{data.Unseen, data.Missing, data.Below, data.Above, data.Changed}},
+				"rows":   node{"type": "integer", "minimum": 1},
+				"where":  node{"type": "string", "description": "the first row"},
+				"known":  node{"type": "string", "description": "the end of the range, or the constant, at the fit"}}}}}}
 }

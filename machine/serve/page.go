@@ -42,6 +42,7 @@ type pageView struct {
 	Columns []string // of the predictions, then of the rows that they are of
 	Given   int      // from which column on they are those of the rows
 	Rows    [][]string
+	Unlike  []data.Surprise
 	Total   int
 	Shown   int
 	Inputs  []pageInput // of one row; none if there are too many
@@ -280,6 +281,7 @@ func (s *Server) predictForm(w http.ResponseWriter, r *http.Request, d *loaded, 
 	if err := v.inputs(d, f.options, content, rows); err != nil {
 		return internal(fmt.Errorf("the rows cannot be shown: %w", err))
 	}
+	v.Unlike = k.surprises
 	return nil
 }
 

@@ -22,6 +22,9 @@ import (
 // modelHeader tells which model answered.
 const modelHeader = "Randfeat-Model"
 
+// surprisesHeader tells how many values are unlike those of the fit; none: all are like them.
+const surprisesHeader = "Randfeat-Surprises"
+
 // idHeader names a request.
 const idHeader = "X-Request-Id"
 
@@ -44,6 +47,8 @@ type work struct {
 	layout  answer
 	answer  bytes.Buffer
 	held    int64 // bytes that are counted among those of all requests
+
+	surprises []data.Surprise
 }
 
 func newWork() *work {
@@ -195,6 +200,13 @@ func (s *Server) servePredict(w http.ResponseWriter, r *http.Request) *Problem {
 	}
 	head.Set("Content-Type", accept)
 	head.Set(modelHeader, d.sha256)
+	if len(k.surprises) > 0 {
+		values := int64(0)
+		for _, s := range k.surprises {
+			values += s.Rows
+		}
+		head.Set(surprisesHeader, strconv.FormatInt(values, 10))
+	}
 	head.Set("Content-Length", strconv.Itoa(k.answer.Len()))
 	w.Write(k.answer.Bytes())
 	return nil
@@ -357,6 +369,7 @@ func (s *Server) predict(ctx context.Context, d *loaded, o machine.TableOptions,
 		return problemOf(err, 0)
 	}
 	begun, total := false, 0
+	k.surprises = k.surprises[:0]
 	for {
 		if err := ctx.Err(); err != nil {
 			return problemOf(err, 0)
@@ -379,6 +392,7 @@ func (s *Server) predict(ctx context.Context, d *loaded, o machine.TableOptions,
 			k.layout.begin(accept, records, d.sha256, b.out, rows.given()[d.fields:d.ids])
 			begun = true
 		}
+		k.tell(total)
 		total += k.in.Rows
 		before := k.answer.Len()
 		k.layout.block(&k.out)
@@ -392,9 +406,24 @@ func (s *Server) predict(ctx context.Context, d *loaded, o machine.TableOptions,
 	if !begun {
 		k.layout.begin(accept, records, d.sha256, b.out, rows.given()[d.fields:d.ids])
 	}
-	k.layout.close()
+	if err := k.layout.close(k.surprises); err != nil {
+		return internal(err)
+	}
 	s.metrics.rows.with().add(float64(total))
 	return nil
+}
+
+// tell adds the surprises of a job, whose rows come after others.
+func (k *work) tell(before int) {
+	for _, s := range k.job.surprises {
+		i := slices.IndexFunc(k.surprises, func(t data.Surprise) bool { return t.Column == s.Column && t.What == s.What })
+		if i >= 0 {
+			k.surprises[i].Rows += s.Rows
+		} else if len(k.surprises) < maxSurprises {
+			s.Where = "row " + strconv.Itoa(before+s.row+1)
+			k.surprises = append(k.surprises, s.Surprise)
+		}
+	}
 }
 
 // failed is the problem of a job.

@@ -2,9 +2,11 @@ package serve
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
+	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -65,5 +67,62 @@ func TestSurprises(t *testing.T) {
 	}
 	if w := post(strict, "/v1/predict", "text/csv", string(csvOf(table(1, 3, false)))); w.Code != http.StatusOK {
 		t.Errorf("rows of the fit: %s", w.Body)
+	}
+}
+
+// Clients are told of the surprises in their own rows, whoever else's were predicted with them.
+func TestSurprisesAreTold(t *testing.T) {
+	m := fitted(t, machine.KindRidge, 1)
+	s := serverOf(t, m, Options{Limits: Limits{Batch: 2}})
+	rows := table(9, 5, false)
+	rows[2][1], rows[3][1], rows[3][4] = "1e6", "1e6", "other"
+	w := post(s, "/v1/predict", "application/json", objectsBody(rows))
+	want := `],"surprises":[{"column":"a","what":"above","rows":2,"where":"row 3","known":`
+	if got := w.Body.String(); !strings.Contains(got, want) || !strings.Contains(got,
+		`{"column":"note","what":"changed","rows":1,"where":"row 4","known":"`) {
+		t.Errorf("%s", got)
+	}
+	for _, content := range []string{"application/json", "text/csv"} {
+		body := objectsBody(rows)
+		if content == "text/csv" {
+			body = string(csvOf(rows))
+		}
+		if h := post(s, "/v1/predict", content, body).Header().Get(surprisesHeader); h != "3" {
+			t.Errorf("%s: %q surprises in the header", content, h)
+		}
+	}
+	w = post(s, "/v1/predict", "application/json", objectsBody(rows[:2]))
+	if _, ok := w.Header()[surprisesHeader]; ok || strings.Contains(w.Body.String(), "surprises") {
+		t.Errorf("none: %v %s", w.Header(), w.Body)
+	}
+	form := url.Values{"rows": {string(csvOf(rows))}, "answer": {"table"}}
+	if got := post(s, "/", "application/x-www-form-urlencoded", form.Encode()).Body.String(); !strings.Contains(got,
+		"<li>column &#34;a&#34;: 2 values above ") || !strings.Contains(got, "; the first at row 3</li>") {
+		t.Errorf("the page: %s", got)
+	}
+
+	d := s.current.Load()
+	b, err := d.batcher(machine.TableOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var batch []*job // of one request each, predicted together
+	for i := range rows {
+		in, _, err := openRows([]byte(objectsBody(rows[i:i+1])), typeJSON, d, b.kinds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := newJob(new(data.Block), new(data.Block))
+		if err := in.read(j.in, 1); err != nil {
+			t.Fatal(err)
+		}
+		batch = append(batch, j)
+	}
+	b.serve(batch)
+	for i, n := range []int{0, 0, 1, 2, 0} {
+		if j := batch[i]; j.err != nil || len(j.surprises) != n || n > 0 && (j.surprises[0].Rows != 1 ||
+			j.surprises[0].row != 0 || j.surprises[0].Column != "a") {
+			t.Errorf("request %d: %+v, %v", i, j.surprises, j.err)
+		}
 	}
 }
