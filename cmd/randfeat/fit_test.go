@@ -371,22 +371,37 @@ func TestPythonReadsModels(t *testing.T) {
 	model, table := filepath.Join(dir, "model.rf"), filepath.Join(dir, "demo.csv")
 	var classes strings.Builder
 	classes.WriteString("a,b,kind\n")
-	for i := range fitDemoRows {
+	const fewRows = 300
+	for i := range fewRows {
 		fmt.Fprintf(&classes, "%d,%g,%s\n", i%7, math.Sin(float64(i)), []string{"x", "y", "z"}[(i%7+i%3)%3])
 	}
 	sorts := filepath.Join(dir, "classes.csv")
 	if err := os.WriteFile(sorts, []byte(classes.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range []string{"--features 128 --scaling fitted", "--map exact --bandwidth 2",
+	for _, args := range []string{"--features 128 --bandwidth 2 --scaling fitted", "--map exact --bandwidth 2",
 		"--map nystrom --features 100 --bandwidth 2", "--map nystrom --features 60 --bandwidth 6 --kernel laplace",
 		"--map nystrom --features 60 --bandwidth 3 --kernel matern52", "--model gp --features 64 --bandwidth 2",
-		"--model logistic --features 32 --bandwidth 1 --lambda 0.1"} {
+		"--model smoother --family oprf --features 64 --bandwidth 2", "--model smoother --family trig --features 64 --bandwidth 3",
+		"--model smoother --family adaptive --features 64 --bandwidth 2", "--family oprf --features 64 --bandwidth 4 --lambda 1",
+		"classes --model logistic --features 32 --bandwidth 1 --lambda 0.1",
+		"classes --map exact --bandwidth 1 --lambda 0.1 --folds 2", "classes --features 32 --bandwidth 1 --lambda 0.1 --class-weight balanced --folds 2",
+		"classes --map exact --loss margins --bandwidth 1 --lambda 0.1 --folds 2",
+		"classes --model smoother --family adaptive --features 32 --bandwidth 0.5",
+
+		"rows --model density --family adaptive --features 64 --bandwidth 0.5", "rows --model density --family oprf --features 64"} {
 		table, from, more := table, []string{"--demo", "--save-data", table}, []string{"--ids", ""}
-		if strings.Contains(args, "logistic") {
-			table, from, more = sorts, []string{sorts, "--target", "kind"}, []string{"--probabilities"}
+		flags, rows := strings.Fields(args), fitDemoRows
+		if flags[0] == "classes" || flags[0] == "rows" {
+			rows = fewRows
 		}
-		ok(t, slices.Concat([]string{"fit", "-o", model, "--folds", "1"}, from, strings.Fields(args))...)
+		switch flags[0] {
+		case "classes":
+			table, from, more, flags = sorts, []string{sorts, "--target", "kind"}, []string{"--probabilities"}, flags[1:]
+		case "rows":
+			table, from, more, flags = sorts, []string{sorts, "--skip", "kind"}, nil, flags[1:]
+		}
+		ok(t, slices.Concat([]string{"fit", "-o", model, "--folds", "1"}, from, flags)...)
 		var stderr bytes.Buffer
 		cmd := exec.Command("python3", "-c", program, model, table)
 		cmd.Stderr = &stderr
@@ -396,8 +411,8 @@ func TestPythonReadsModels(t *testing.T) {
 		}
 		lines := strings.Split(strings.TrimSpace(string(python)), "\n")
 		ours := strings.Split(strings.TrimSpace(ok(t, slices.Concat([]string{"predict", model, table}, more)...).stdout), "\n")[1:]
-		if len(lines) != fitDemoRows || len(ours) != fitDemoRows {
-			t.Fatalf("%d predictions in Python, %d here, want %d", len(lines), len(ours), fitDemoRows)
+		if len(lines) != rows || len(ours) != rows {
+			t.Fatalf("%d predictions in Python, %d here, want %d", len(lines), len(ours), rows)
 		}
 		for i, line := range lines {
 			theirs, cells := strings.Fields(line), strings.Split(ours[i], ",")

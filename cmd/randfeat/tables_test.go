@@ -155,8 +155,8 @@ func TestSurprises(t *testing.T) {
 		} else {
 			list = objects[EvaluateResult](t, r.stdout)[0].Surprises
 		}
-		if len(list) != 4 || !strings.Contains(r.stderr, `column "x": 1 values above 9, the end of the range at the fit`) ||
-			!strings.Contains(r.stderr, `column "one": 1 values other than "7"`) {
+		if len(list) != 4 || !strings.Contains(r.stderr, `column "x": 1 value above 9, the end of the range at the fit`) ||
+			!strings.Contains(r.stderr, `column "one": 1 value other than "7"`) {
 			t.Errorf("%s: %+v\n%s", args[0], list, r.stderr)
 		}
 		fails(t, 1, `new.csv:3: column "x" is 99, above 9`, append(args, "--strict")...)
