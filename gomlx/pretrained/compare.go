@@ -3,6 +3,7 @@ package pretrained
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -10,6 +11,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/randfeat/randfeat/internal/rng"
 )
 
 // Comparison is a model beside another on the same passages.
@@ -24,6 +27,11 @@ type Comparison struct {
 	// Decoders: perplexities of the next token, and |Δ|/|logits| about each token's mean.
 	Perplexity [2]float64 `json:"perplexity,omitzero"`
 	Logits     float64    `json:"logits,omitempty"`
+	// Intervals hold 95 % of what passages drawn anew from these would give (bootstrap): of the mean cosine and of the
+	// rank correlation, or of the ratio of perplexities. Zeros for fewer than four passages.
+	CosineInterval [2]float64 `json:"cosine_interval,omitzero"`
+	RankInterval   [2]float64 `json:"rank_interval,omitzero"`
+	RatioInterval  [2]float64 `json:"ratio_interval,omitzero"`
 	// Ms is the time of one passage, the median; Cache the bytes that generation keeps per sequence at this length.
 	Ms    [2]float64 `json:"ms"`
 	Cache [2]int     `json:"cache_bytes,omitzero"`
@@ -56,6 +64,7 @@ func Compare(b compute.Backend, first, second *Model, passages [][]int32) (Compa
 	}
 	var wrong, all float64
 	var loss [2]float64
+	excess := make([]float64, len(passages)) // nats per token
 	n := 0
 	for p, ids := range passages {
 		for i := range len(ids) - 1 {
@@ -65,6 +74,7 @@ func Compare(b compute.Backend, first, second *Model, passages [][]int32) (Compa
 				row, surprise := centred(flat, int(ids[i+1]))
 				rows[j] = row
 				loss[j] += surprise
+				excess[p] += float64(2*j-1) * surprise / float64(len(ids)-1)
 			}
 			for k, x := range rows[0] {
 				d := rows[1][k] - x
@@ -76,7 +86,33 @@ func Compare(b compute.Backend, first, second *Model, passages [][]int32) (Compa
 	}
 	c.Perplexity = [2]float64{math.Exp(loss[0] / float64(n)), math.Exp(loss[1] / float64(n))}
 	c.Logits = math.Sqrt(wrong / all)
+	c.RatioInterval = again(len(excess), func(pick []int) float64 { return math.Exp(meanOf(excess, pick)) })
 	return c, nil
+}
+
+func meanOf(x []float64, pick []int) (mean float64) {
+	for _, i := range pick {
+		mean += x[i] / float64(len(pick))
+	}
+	return mean
+}
+
+// again is where 95 % of a statistic lie when its n samples are drawn anew, with replacement.
+func again(n int, statistic func(pick []int) float64) (interval [2]float64) {
+	if n < 4 {
+		return interval
+	}
+	r := rand.New(rng.Stream(uint64(n), 'b'))
+	all := make([]float64, 1000)
+	pick := make([]int, n)
+	for i := range all {
+		for j := range pick {
+			pick[j] = r.IntN(n)
+		}
+		all[i] = statistic(pick)
+	}
+	slices.Sort(all)
+	return [2]float64{all[25], all[974]}
 }
 
 // centred is logits less their mean, and −log p of a token.
@@ -179,22 +215,37 @@ func (c *Comparison) embeddings(out [2][][]float32) {
 		}
 		return s
 	}
-	c.CosineWorst = 1
 	n := len(out[0])
+	cosines, everyone := make([]float64, n), make([]int, n)
 	for i := range n {
-		v := dot(out[0][i], out[1][i])
-		c.Cosine += v / float64(n)
-		c.CosineWorst = min(c.CosineWorst, v)
+		cosines[i], everyone[i] = dot(out[0][i], out[1][i]), i
 	}
-	var pairs [2][]float64
-	for i := range n {
-		for j := range i {
-			for k := range pairs {
-				pairs[k] = append(pairs[k], dot(out[k][i], out[k][j]))
+	c.Cosine, c.CosineWorst = meanOf(cosines, everyone), slices.Min(cosines)
+	c.CosineInterval = again(n, func(pick []int) float64 { return meanOf(cosines, pick) })
+	like := [2][]float64{make([]float64, n*n), make([]float64, n*n)}
+	for k := range like {
+		for i := range n {
+			for j := range i {
+				like[k][i*n+j] = dot(out[k][i], out[k][j])
+				like[k][j*n+i] = like[k][i*n+j]
 			}
 		}
 	}
-	c.Rank = correlation(ranks(pairs[0]), ranks(pairs[1]))
+	rank := func(pick []int) float64 {
+		var pairs [2][]float64
+		for i, a := range pick {
+			for _, b := range pick[:i] {
+				if a == b { // drawn twice
+					continue
+				}
+				for k := range pairs {
+					pairs[k] = append(pairs[k], like[k][a*n+b])
+				}
+			}
+		}
+		return correlation(ranks(pairs[0]), ranks(pairs[1]))
+	}
+	c.Rank, c.RankInterval = rank(everyone), again(n, rank)
 }
 
 // ranks are those of values, ties their mean.

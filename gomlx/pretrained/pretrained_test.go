@@ -293,12 +293,25 @@ func TestCompare(t *testing.T) {
 			if same.CosineWorst < 1-1e-5 || same.Rank != 1 || !(differ.CosineWorst < 1-1e-5) {
 				t.Errorf("bert: itself %+v, converted %+v", same, differ)
 			}
+			holds(t, "cosine", differ.CosineInterval, differ.Cosine)
+			holds(t, "rank", differ.RankInterval, differ.Rank)
 			continue
 		}
 		if same.Logits != 0 || same.Perplexity[0] != same.Perplexity[1] || !(differ.Logits > 1e-3) ||
 			differ.Cache[0] != 4*2*2*8*8 || differ.Cache[1] != 4*2*2*8*(4+2) {
 			t.Errorf("gpt2: itself %+v, converted %+v", same, differ)
 		}
+		holds(t, "ratio", differ.RatioInterval, differ.Perplexity[1]/differ.Perplexity[0])
+		if same.RatioInterval != [2]float64{1, 1} {
+			t.Errorf("gpt2 beside itself: %v", same.RatioInterval)
+		}
+	}
+}
+
+func holds(t *testing.T, name string, interval [2]float64, value float64) {
+	t.Helper()
+	if !(interval[0] < interval[1] && interval[0] <= value && value <= interval[1]) {
+		t.Errorf("%s: %v in %v", name, value, interval)
 	}
 }
 

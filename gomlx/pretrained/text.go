@@ -1,10 +1,15 @@
 package pretrained
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/gomlx/go-huggingface/hub"
 	"github.com/gomlx/go-huggingface/tokenizers"
+	"github.com/gomlx/go-huggingface/tokenizers/hftokenizer"
 )
 
 // Tokens are the ids of a text by the tokenizer of the folder, cut into passages of one length; what is left over at
@@ -26,10 +31,7 @@ func (m *Model) Tokens(text string, length int) ([][]int32, error) {
 			body = length - 2
 		}
 	}
-	all := t.Encode(text)
-	if len(before) > 0 && len(all) >= 2 {
-		all = all[1 : len(all)-1]
-	}
+	all := m.encode(t, text, len(before) > 0)
 	var out [][]int32
 	for at := 0; at+body <= len(all); at += body {
 		ids := make([]int32, 0, length)
@@ -49,12 +51,87 @@ func (m *Model) Tokens(text string, length int) ([][]int32, error) {
 	return out, nil
 }
 
+// encode are the ids of a text without what surrounds it.
+func (m *Model) encode(t tokenizers.Tokenizer, text string, surrounded bool) []int {
+	if !surrounded {
+		return t.Encode(text)
+	}
+	// By lines, which are as good as spaces to encoders: the time of the library (v0.4.2) is the square of the length.
+	var all []int
+	for line := range strings.Lines(text) {
+		if ids := t.Encode(line); len(ids) > 2 {
+			all = append(all, ids[1:len(ids)-1]...)
+		}
+	}
+	return all
+}
+
 func (m *Model) tokenizer() (tokenizers.Tokenizer, error) {
-	t, err := tokenizers.New(hub.NewLocal(m.dir))
+	fail := func(err error) error { return fmt.Errorf("tokenizer of %s: %w", m.dir, err) }
+	repo := hub.NewLocal(m.dir)
+	t, err := tokenizers.New(repo)
 	if err != nil {
-		return nil, fmt.Errorf("tokenizer of %s: %w", m.dir, err)
+		return nil, fail(err)
+	}
+	if b, digits := digitsSplit(m.dir); digits {
+		config, err := tokenizers.GetConfig(repo)
+		if err != nil {
+			return nil, fail(err)
+		}
+		if t, err = hftokenizer.NewFromContent(config, b); err != nil {
+			return nil, fail(err)
+		}
+	}
+	// What the library does not know of a tokenizer it leaves out, and says nothing.
+	const probe = "one two, 34"
+	if m.Causal() && !strings.Contains(t.Decode(t.Encode(probe)), probe) {
+		return nil, fail(fmt.Errorf("%w: it has a part that is not known here: %q comes back as %q", ErrModel, probe,
+			t.Decode(t.Encode(probe))))
 	}
 	return t, nil
+}
+
+// digitsSplit is tokenizer.json with digits cut out of a text (SmolLM2) in words that the library (v0.4.2) knows: it
+// takes a part of type Digits for one that cuts at spaces and drops them.
+func digitsSplit(dir string) (file []byte, changed bool) {
+	b, err := os.ReadFile(filepath.Join(dir, "tokenizer.json"))
+	if err != nil {
+		return nil, false
+	}
+	var all map[string]json.RawMessage
+	type part struct {
+		Type       string `json:"type"`
+		Individual bool   `json:"individual_digits"`
+	}
+	var before struct {
+		part
+		Parts []json.RawMessage `json:"pretokenizers"`
+	}
+	if json.Unmarshal(b, &all) != nil || json.Unmarshal(all["pre_tokenizer"], &before) != nil {
+		return nil, false
+	}
+	if before.Type != "Sequence" {
+		before.Parts = []json.RawMessage{all["pre_tokenizer"]}
+	}
+	for i, raw := range before.Parts {
+		var p part
+		if json.Unmarshal(raw, &p) != nil || p.Type != "Digits" {
+			continue
+		}
+		pattern := `\p{N}+`
+		if p.Individual {
+			pattern = `\p{N}`
+		}
+		before.Parts[i], _ = json.Marshal(map[string]any{"type": "Split", "behavior": "Isolated",
+			"pattern": map[string]string{"Regex": pattern}})
+		changed = true
+	}
+	if !changed {
+		return nil, false
+	}
+	all["pre_tokenizer"], _ = json.Marshal(map[string]any{"type": "Sequence", "pretokenizers": before.Parts})
+	b, err = json.Marshal(all)
+	return b, err == nil
 }
 
 // Encode are the ids of a text by the tokenizer of the folder, with the special tokens that it adds.
