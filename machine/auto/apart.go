@@ -15,7 +15,7 @@ func (f *fit) decide(s *sample, n int64) error {
 			return err
 		}
 	}
-	scaling, err := f.chooseScaling(s)
+	scaling, err := f.chooseScaling(s, n)
 	if err != nil {
 		return err
 	}

@@ -59,6 +59,9 @@ func (f *fit) chooseExact(s *sample, rows int64) (*decision, error) {
 	c.chosen(Choice{Name: "map", Value: MapExact, Given: f.o.Map != "", Why: why})
 	e := c.exactSearch(c.order(), finalSizes(s.len())...)
 	e.at, e.final, e.open = f.start, true, f.kernelOpen()
+	if e.byLoss(); e.margins != nil {
+		e.sizes = slices.DeleteFunc(e.sizes, func(n int) bool { return n > marginRows })
+	}
 	c.planned = 20
 	f.progress(stageChoose, 0, c.planned)
 	if err := e.search(); err != nil {
@@ -324,7 +327,10 @@ func (e *exactSearch) narrower() (bool, error) {
 	if n > wholeRows {
 		top = lastRows
 	}
-	for size := m; len(list) > 0; {
+	if e.margins != nil {
+		top = min(top, marginRows)
+	}
+	for size := m; len(list) > 0 && m < top; {
 		size = min(2*size, top)
 		if err := e.rows(size); err != nil {
 			return false, err

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/randfeat/randfeat/data"
@@ -172,5 +173,24 @@ func TestLosses(t *testing.T) {
 		if _, _, err := Fit(context.Background(), rule(400, 1, 0), bad); !errors.Is(err, machine.ErrSetup) {
 			t.Errorf("%+v: %v", bad, err)
 		}
+	}
+}
+
+// Where margins are surely better with columns as they are, scalings, kernels and settings are those of margins: what
+// suits squares best there makes as many errors with either loss.
+func TestMarginsAreChosenFirst(t *testing.T) {
+	o := Options{Learn: data.LearnOptions{Targets: []string{"class"}, Task: data.Classification,
+		Categorical: []string{"a", "b", "c", "d", "e", "f"}}, Folds: 1}
+	m, r, err := Fit(context.Background(), rule(500, 1, 0), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := evaluate(t, m, rule(2000, 2, 0))[0].Value
+	t.Logf("accuracy %.4f, %s kernel, scaling %s", got, choice(t, r, "kernel").Value, choice(t, r, "scaling").Value)
+	if ch := choice(t, r, "loss"); ch.Value != LossMargins || !strings.Contains(ch.Why, "surely") {
+		t.Errorf("loss %+v", ch)
+	}
+	if got < 0.998 { // fitted widths and a rough kernel, which squares like better, have 0.996
+		t.Errorf("accuracy %.4f", got)
 	}
 }

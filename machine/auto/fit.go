@@ -65,6 +65,7 @@ type fit struct {
 	weightScale float64
 	marks       []coupling.Omega // landmarks, if the map has some
 	start       exactPoint       // where a search of an exact kernel may begin, if any
+	loss        *Choice          // margins, if they were chosen before all else
 	chose       *chose           // what begin found; nil: not begun
 	apart       *fit             // the fit without the first fold that is scored, if it has chosen for all rows
 }

@@ -41,13 +41,13 @@ const laplaceColumns = 256
 // kernel than the Gaussian one must be better by more than a standard error, of more rows where there are some: rough
 // kernels are best where rows are few. The climb goes on from where it was best.
 func (e *exactSearch) tryKinds() error {
-	i := best(e.all)
-	if i < 0 {
-		return nil
+	smooth, err := e.top()
+	if err != nil || smooth.loss == nil {
+		return err
 	}
 	e.told = e.tries.x.Rows
-	smooth, all := e.all[i], e.all
-	top := smooth
+	all := e.all
+	var top trial // of the others
 	e.kinds = append(e.kinds, e.c.f.shown(smooth, 0, kernel.Gaussian.String()))
 	rougher := true // a Matérn kernel is worth more trials if the first is better
 	for _, kind := range []kernel.Kind{kernel.Matern32, kernel.Matern52, kernel.Matern12, kernel.Laplace} {
@@ -58,15 +58,15 @@ func (e *exactSearch) tryKinds() error {
 		if err != nil {
 			return err
 		}
-		if t.loss != nil && (mean(t.compared()) < mean(top.compared()) || fewerErrors(top, t, 1)) {
+		if t.loss != nil && (top.loss == nil || mean(t.compared()) < mean(top.compared()) || fewerErrors(top, t, 1)) {
 			top = t
-		} else if kind == kernel.Matern32 {
-			rougher = false
+		}
+		if kind == kernel.Matern32 {
+			rougher = t.loss != nil && (mean(t.compared()) < mean(smooth.compared()) || fewerErrors(smooth, t, 1))
 		}
 	}
 	more := e.told < e.sizes[len(e.sizes)-1]
-	diff, se := gain(smooth.compared(), top.compared())
-	if !(diff > se || more && (diff > 0 || fewerErrors(smooth, top, 1)) || fewerErrors(smooth, top, surely)) {
+	if top.loss == nil || !e.worth(smooth, top, more) {
 		e.all = all
 		return e.tries.take(kernel.Gaussian)
 	}
@@ -78,6 +78,14 @@ func (e *exactSearch) tryKinds() error {
 		return err
 	}
 	return e.climb()
+}
+
+// worth reports whether another kernel than the Gaussian one is to be gone on with: it is better by more than a
+// standard error, or more rows will tell and these do not tell that it is worse. What a rough kernel gains may grow
+// with the rows as long as it is the better one for all that rows look like.
+func (e *exactSearch) worth(smooth, top trial, more bool) bool {
+	diff, se := gain(smooth.compared(), top.compared())
+	return diff > se || fewerErrors(smooth, top, surely) || more && (diff > -se || fewerErrors(smooth, top, 0))
 }
 
 // fewerErrors reports whether t is better than another trial by some standard errors of what counts. For classes that
@@ -133,11 +141,10 @@ func (e *exactSearch) tryKind(kind kernel.Kind, smooth trial) (t trial, err erro
 	if err := e.try(product([]float64{first, 2 * first, 4 * first}, lambdas)); err != nil {
 		return t, err
 	}
-	if i := best(e.all); i >= 0 {
-		t = e.all[i]
+	if t, err = e.top(); t.loss != nil {
 		e.kinds = append(e.kinds, e.c.f.shown(t, float64(len(e.kinds)), kind.String()))
 	}
-	return t, nil
+	return t, err
 }
 
 // compared is what kernels are compared by: errors, or the far less noisy Brier score of classes.

@@ -74,6 +74,36 @@ func TestLaplaceIsFound(t *testing.T) {
 	}
 }
 
+// A kernel that few rows do not tell from the Gaussian one is gone on with where more will tell, and only there.
+func TestUndecidedKernelsAreConfirmed(t *testing.T) {
+	of := func(brier float64, wrong ...int) trial {
+		tr := trial{loss: make([]float64, 100), tie: make([]float64, 100)}
+		for i := range tr.tie {
+			tr.tie[i] = brier + 0.1*float64(i%2)*float64(len(wrong)%2)
+		}
+		for _, i := range wrong {
+			tr.loss[i] = 1
+		}
+		return tr
+	}
+	e := &exactSearch{}
+	smooth := of(0.5, 1, 2, 3, 4)
+	for _, c := range []struct {
+		name       string
+		other      trial
+		last, more bool
+	}{
+		{"better by far", of(0.3, 1), true, true},
+		{"worse squares, fewer errors", of(0.6, 1, 2), false, true},
+		{"worse by little", of(0.452, 1, 2, 3, 4, 5), false, true},
+		{"worse by far", of(0.6, 1, 2, 3, 4, 5, 6), false, false},
+	} {
+		if last, more := e.worth(smooth, c.other, false), e.worth(smooth, c.other, true); last != c.last || more != c.more {
+			t.Errorf("%s: %v by the last rows, %v with more to come", c.name, last, more)
+		}
+	}
+}
+
 // Every kernel can be asked for, with every map that a model may have.
 func TestKernelAsAsked(t *testing.T) {
 	for _, name := range Kernels() {

@@ -93,7 +93,7 @@ func Choose(ctx context.Context, t Table, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	scaling, err := f.chooseScaling(s)
+	scaling, err := f.chooseScaling(s, t.Rows)
 	if err != nil {
 		return nil, err
 	}

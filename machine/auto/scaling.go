@@ -29,13 +29,13 @@ const (
 
 // chooseScaling gives the columns weights, in the schema and in the sample. What is tried is exact kernel ridge
 // regression of some rows, each predicted by the others, for all models of least squares: what counts in distances does
-// so for each. Another than the standard one must be surely better. Nil: there was nothing
-// to choose.
-func (f *fit) chooseScaling(s *sample) (*Choice, error) {
+// so for each. Another than the standard one must be surely better. Where margins tell classes apart that squares do
+// not, these are tried instead. Nil: there was nothing to choose.
+func (f *fit) chooseScaling(s *sample, rows int64) (*Choice, error) {
 	if !f.weighs || !f.info.LeastSquares && f.o.Scaling == "" {
 		return nil, nil
 	}
-	c := &chooser{f: f, s: s, d: &decision{}}
+	c := &chooser{f: f, s: s, rows: rows, d: &decision{}}
 	ch := &Choice{Name: "scaling", Value: ScalingStandard, Given: f.o.Scaling != "", Why: "as asked"}
 	switch {
 	case f.task == machine.Unsupervised && f.o.Scaling == ScalingFitted:
@@ -78,17 +78,17 @@ func (c *chooser) tryScalings(ch *Choice) error {
 	try := func(name string, w []float64, at exactPoint) error {
 		e := c.exactSearch(judge, max(len(judge)/3, min(len(judge), leastScaling/2)), len(judge))
 		e.weights, e.at, e.near = f.columnWeights(w), at, near
+		e.byLoss()
 		if err := e.search(); err != nil {
 			return err
 		}
-		i := best(e.all)
-		if i < 0 {
-			return nil
+		t, err := e.top()
+		if err != nil || t.loss == nil {
+			return err
 		}
 		if near == (exactPoint{}) { // settings of one are near those of another in the units of its own distances
 			near = exactPoint{e.at.scale / c.median, e.at.lambda}
 		}
-		t := e.all[i]
 		ch.Trials = append(ch.Trials, f.shown(t, float64(len(ch.Trials)), name))
 		loss := t.loss
 		if t.tie != nil {
@@ -108,6 +108,18 @@ func (c *chooser) tryScalings(ch *Choice) error {
 	standard := f.fieldWeights(ScalingStandard, c.s)
 	if err := try(ScalingStandard, standard, exactPoint{}); err != nil {
 		return err
+	}
+	if top != nil && !top.faultless() && f.lossOpen(c.rows) {
+		at, err := c.marginsFirst(order, top.weights, top.at)
+		if err != nil {
+			return err
+		}
+		if f.loss != nil { // all that follows is judged by margins
+			top, near, ch.Trials = nil, exactPoint{}, nil
+			if err := try(ScalingStandard, standard, at); err != nil {
+				return err
+			}
+		}
 	}
 	for _, name := range []string{ScalingCommon, ScalingRobust} {
 		w := f.fieldWeights(name, c.s)
@@ -184,6 +196,9 @@ func (c *chooser) confirmed(now, before *scalingOf, others, judge []int) (*scali
 	for i, s := range []*scalingOf{now, before} {
 		e := c.exactSearch(order, n)
 		e.weights = c.f.columnWeights(s.weights)
+		if e.byLoss(); e.margins != nil {
+			e.margins.parts = marginParts
+		}
 		if err := e.rows(n); err != nil {
 			return nil, 0, err
 		}

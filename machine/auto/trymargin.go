@@ -35,6 +35,104 @@ func (m *marginTries) judged() int {
 	return n - (marginParts-m.parts)*n/marginParts
 }
 
+// byLoss makes the trials of a search those of margins, where they were chosen before it.
+func (e *exactSearch) byLoss() {
+	if e.c.f.loss != nil {
+		e.margins = &marginTries{e: &e.tries, parts: 1}
+	}
+}
+
+// top is the best trial, of margins with all parts predicted: what is compared with those of other searches. Its loss
+// is nil if there is none.
+func (e *exactSearch) top() (trial, error) {
+	i := best(e.all)
+	if i < 0 {
+		return trial{}, nil
+	}
+	t := e.all[i]
+	if e.margins == nil || e.margins.parts == marginParts {
+		return t, nil
+	}
+	whole := &marginTries{e: &e.tries, parts: marginParts}
+	ts, err := whole.try([]exactPoint{{t.spec.Kernel.Scale, t.lambda}})
+	if err != nil || len(ts) == 0 {
+		return trial{}, err
+	}
+	return ts[0], nil
+}
+
+// lossOpen reports whether a loss is to be chosen for the exact kernel of n rows, of which nothing else is said.
+func (f *fit) lossOpen(n int64) bool {
+	return f.task == machine.Classification && f.o.Loss == "" && f.o.Bandwidth == 0 && f.o.Lambda == 0 &&
+		n <= int64(f.exactLimit()) && f.weights == nil && !f.deal.grouped() && !f.deal.ordered()
+}
+
+// Margins have their best where squares do not: kernels as wide as distances are, and hardly a penalty, since what is
+// beyond a target costs nothing.
+var marginGrid = []exactPoint{{1, 0.01}, {2, 0.001}}
+
+// marginsFirst asks before all else whether margins, at settings of their own, are surely better than squares at
+// theirs, with columns as they are: tables of rules without noise. There squares bend to what is far from 0 and 1, and
+// so would the widths of columns and the kernel that suit them best, with which margins make as many errors. Then
+// f.loss is set, and it returns the best setting of margins.
+func (c *chooser) marginsFirst(order []int, weights []float64, at exactPoint) (exactPoint, error) {
+	e := c.exactSearch(order, min(len(order), secondRows))
+	e.weights, e.at = weights, at
+	if err := e.search(); err != nil || e.faultless() {
+		return at, err
+	}
+	squares := e.at
+	last := &marginTries{e: &e.tries, parts: 1, squares: true}
+	a, err := last.try([]exactPoint{squares})
+	if err != nil || len(a) == 0 {
+		return at, err
+	}
+	// These are few: most tables have nothing to gain, and pay for them.
+	e.all, e.margins = nil, &marginTries{e: &e.tries, parts: 1}
+	var points []exactPoint
+	for _, p := range marginGrid {
+		points = append(points, exactPoint{p.scale * c.median, p.lambda})
+	}
+	if err := e.try(points); err != nil {
+		return at, err
+	}
+	i := best(e.all)
+	if i < 0 || mean(e.all[i].loss) >= mean(a[0].loss) {
+		return at, nil
+	}
+	e.at = exactPoint{e.all[i].spec.Kernel.Scale, e.all[i].lambda}
+	if err := e.climb(); err != nil {
+		return at, err
+	}
+	ts, err := e.losses(squares)
+	if err != nil || len(ts) < 2 {
+		return at, err
+	}
+	if diff, se := gain(ts[0].loss, ts[1].loss); diff > surely*se {
+		c.f.loss = &Choice{Name: "loss", Value: LossMargins, Trials: c.shownLosses(ts), Why: fmt.Sprintf(
+			"best %s of %d rows, and surely, by those not in its part", c.f.metric(), e.tries.x.Rows)}
+		return e.at, nil
+	}
+	return at, nil
+}
+
+// losses are trials of squares at a setting and of margins at e.at, all rows predicted by the parts they are not in.
+// There are fewer than two if one cannot be used.
+func (e *exactSearch) losses(squares exactPoint) ([]trial, error) {
+	last := &marginTries{e: &e.tries, parts: marginParts, squares: true}
+	a, err := last.try([]exactPoint{squares})
+	if err != nil {
+		return nil, err
+	}
+	last.squares = false
+	b, err := last.try([]exactPoint{e.at})
+	return append(a, b...), err
+}
+
+func (c *chooser) shownLosses(ts []trial) []Trial {
+	return []Trial{c.f.shown(ts[0], 0, LossSquares), c.f.shown(ts[1], 1, LossMargins)}
+}
+
 // chooseLoss decides between the losses of an exact kernel of classes. Squares, whose settings are found, stay unless
 // margins, from there, make fewer errors on the same rows by more than a standard error; then settings are those of
 // margins. Nil: there was nothing to choose.
@@ -42,6 +140,9 @@ func (e *exactSearch) chooseLoss() (*Choice, error) {
 	f := e.c.f
 	ch := &Choice{Name: "loss", Value: LossSquares, Given: f.o.Loss != "", Why: "as asked"}
 	switch {
+	case f.loss != nil:
+		e.c.d.Margins = true
+		return f.loss, nil
 	case f.task != machine.Classification ||
 		!ch.Given && (e.tries.parts != nil || e.tries.roots != nil || len(e.order) < leastScaling):
 		return nil, nil
@@ -76,22 +177,16 @@ func (e *exactSearch) chooseLoss() (*Choice, error) {
 		ch.Value, e.c.d.Margins = LossMargins, true
 		return ch, nil
 	}
-	last := &marginTries{e: &e.tries, parts: marginParts, squares: true}
-	a, err := last.try([]exactPoint{before.at})
-	if err != nil {
-		return nil, err
-	}
-	last.squares = false
-	b, err := last.try([]exactPoint{e.at})
+	ts, err := e.losses(before.at)
 	if err != nil {
 		return nil, err
 	}
 	ch.Why = "margins make no fewer errors by more than a standard error"
-	if len(a) > 0 && len(b) > 0 {
-		ch.Trials = []Trial{f.shown(a[0], 0, LossSquares), f.shown(b[0], 1, LossMargins)}
-		if diff, se := gain(a[0].loss, b[0].loss); diff > se {
+	if len(ts) == 2 {
+		ch.Trials = e.c.shownLosses(ts)
+		if diff, se := gain(ts[0].loss, ts[1].loss); diff > se {
 			ch.Value, e.c.d.Margins = LossMargins, true
-			ch.Why = fmt.Sprintf("best %s of %d rows by the others of %d", f.metric(), last.judged(), e.tries.x.Rows)
+			ch.Why = fmt.Sprintf("best %s of all %d rows by those not in their part", f.metric(), e.tries.x.Rows)
 			return ch, nil
 		}
 	}
