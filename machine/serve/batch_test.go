@@ -37,7 +37,7 @@ func blocked(t *testing.T, d *loaded) (b *batcher, release func()) {
 // waiting blocks until n jobs queue.
 func waiting(t *testing.T, b *batcher, n int) {
 	t.Helper()
-	for range 2000 {
+	for range 20000 {
 		b.mu.Lock()
 		got := len(b.queue)
 		b.mu.Unlock()

@@ -234,7 +234,7 @@ func noLeak(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() {
 		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-		for range 100 {
+		for range 1000 {
 			if runtime.NumGoroutine() <= before {
 				return
 			}
