@@ -236,8 +236,16 @@ func (r *relay[T, W]) cut(workers int) {
 	r.add(plants, 0)
 	for k := range len(r.waves) + 1 {
 		r.add(plants, k+1)
+		// Where segments are read after every wave, that lies between a sum and its chain, and the next sum between the
+		// chain and what it is read for: neither waits for the last worker of the stage just before.
+		early := k > 1 && r.list[r.waves[k-1].stream].causal
+		if early {
+			r.add(chains, k-1)
+		}
 		r.add(additions, k)
-		r.add(chains, k-1)
+		if !early {
+			r.add(chains, k-1)
+		}
 		r.add(viewings, k-1)
 		r.add(reads, k-1)
 	}

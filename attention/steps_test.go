@@ -146,9 +146,11 @@ func TestRelaySchedule(t *testing.T) {
 		{1, false, false, costs{0.75, 0.72}, costs{}, 0.93},
 		{1, true, false, costs{0.8, 1.55}, costs{}, 0.96},
 		{8, false, false, costs{0.75, 0.72}, costs{}, 0.97},
-		{8, true, false, costs{0.8, 1.55}, costs{}, 0.96},
+		{8, true, false, costs{0.8, 1.55}, costs{}, 0.99},
 		{1, false, true, costs{0.75, 0}, costs{1.7, 1.45}, 0.91},
 		{1, true, true, costs{0.85, 2.5}, costs{0.9, 2.9}, 0.97},
+		{8, false, true, costs{0.75, 0}, costs{1.7, 1.45}, 0.98},
+		{8, true, true, costs{0.85, 2.5}, costs{0.9, 2.9}, 0.99},
 	} {
 		label := fmt.Sprintf("%d heads, causal %v, backward %v", c.heads, c.causal, c.backward)
 		q := one
