@@ -28,7 +28,7 @@ func delimiterLine(sample []byte) (length int, delimiter byte) {
 		return 0, 0
 	}
 	end := bytes.IndexByte(text, '\n')
-	if end < 0 || len(bytes.TrimRight(text[5:end+1], "\r\n")) > 0 || text[4] == '"' || text[4] < ' ' && text[4] != '\t' {
+	if end < 5 || len(bytes.TrimRight(text[5:end], "\r")) > 0 || text[4] == '"' || text[4] < ' ' && text[4] != '\t' {
 		return 0, 0
 	}
 	return len(sample) - len(text) + end + 1, text[4]

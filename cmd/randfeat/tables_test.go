@@ -221,14 +221,15 @@ func TestStrayValues(t *testing.T) {
 		fmt.Fprintf(&nd, `{"a":%d,"tags":["x",{"b":[]}],"y":%d.5}`+"\n", i%9, i%9)
 	}
 	out := filepath.Join(t.TempDir(), "m.rf")
-	got := ok(t, append([]string{"fit", writeText(t, "x.csv", csv.String()), "--target", "y", "-o", out, "--folds", "5"},
-		fixedFlags...)...).stdout
-	for _, want := range []string{"categorical  a (10 levels)", "time         when", "day-month-year", "all rows, 5 folds"} {
+	table := writeText(t, "x.csv", csv.String())
+	got := ok(t, append([]string{"fit", table, "--target", "y", "-o", out, "--folds", "5"}, fixedFlags...)...).stdout
+	for _, want := range []string{"categorical  a (10 levels)", "time         when", "day-month-year",
+		"all rows, 5 folds"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
 		}
 	}
-	table := writeText(t, "x.ndjson", nd.String())
+	table = writeText(t, "x.ndjson", nd.String())
 	fails(t, 1, `:1:15: column "tags" is nested`, "fit", table, "--target", "y", "-o", out)
 	ok(t, append([]string{"fit", table, "--target", "y", "--skip", "tags", "-o", out}, fixedFlags...)...)
 	if p := ok(t, "predict", out, table).stdout; strings.Count(p, "\n") != 60 {

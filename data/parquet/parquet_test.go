@@ -150,7 +150,8 @@ func TestTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := cells(src, nil, 10); !errors.Is(err, data.ErrInput) ||
-		!strings.Contains(err.Error(), `column "list" is nested or repeated: leave it out`) || !errors.Is(err, data.ErrNested) {
+		!strings.Contains(err.Error(), `column "list" is nested or repeated: leave it out`) ||
+		!errors.Is(err, data.ErrNested) {
 		t.Errorf("a list: %v", err)
 	}
 	want := make([]data.Kind, 9)

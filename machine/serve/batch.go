@@ -237,7 +237,8 @@ func (e *engine) take(batch []*job) []data.Surprise {
 				continue
 			}
 			s := all[h[1]]
-			j.surprises = append(j.surprises, surprise{data.Surprise{Column: s.Column, What: s.What, Known: s.Known}, row})
+			told := data.Surprise{Column: s.Column, What: s.What, Known: s.Known}
+			j.surprises = append(j.surprises, surprise{told, row})
 			at[[2]int{k, h[1]}] = i
 		}
 		j.surprises[i].Rows++

@@ -219,5 +219,5 @@ func (d *loaded) answerSchema() node {
 				"what":   node{"enum": []string{data.Unseen, data.Missing, data.Below, data.Above, data.Changed}},
 				"rows":   node{"type": "integer", "minimum": 1},
 				"where":  node{"type": "string", "description": "the first row"},
-				"known":  node{"type": "string", "description": "the end of the range, or the constant, at the fit"}}}}}}
+				"known":  node{"type": "string", "description": "of the fit: the end of the range, the constant"}}}}}}
 }

@@ -416,7 +416,9 @@ func (s *Server) predict(ctx context.Context, d *loaded, o machine.TableOptions,
 // tell adds the surprises of a job, whose rows come after others.
 func (k *work) tell(before int) {
 	for _, s := range k.job.surprises {
-		i := slices.IndexFunc(k.surprises, func(t data.Surprise) bool { return t.Column == s.Column && t.What == s.What })
+		i := slices.IndexFunc(k.surprises, func(t data.Surprise) bool {
+			return t.Column == s.Column && t.What == s.What
+		})
 		if i >= 0 {
 			k.surprises[i].Rows += s.Rows
 		} else if len(k.surprises) < maxSurprises {
