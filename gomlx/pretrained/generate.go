@@ -18,14 +18,15 @@ import (
 type Written struct {
 	Tokens []int32
 	// StateBytes is what it remembered a text by. It does not depend on the length of the text where all layers have
-	// features or windows of their own; exact layers have a cache of all keys and values for the longest text asked for.
+	// features or windows of their own; exact layers have a cache of keys and values for the longest text asked for.
 	StateBytes int
 }
 
 // Generate continues a prompt by at most n tokens, each chosen from the logits of the next; the end of a text, where
 // the model has a token for it, ends it earlier. Every token is read once: layers with features and layers with a
 // window of their own keep states of constant size, exact layers a cache.
-func (m *Model) Generate(b compute.Backend, prompt []int32, n int, choose func(logits []float32) int32) (Written, error) {
+func (m *Model) Generate(b compute.Backend, prompt []int32, n int,
+	choose func(logits []float32) int32) (Written, error) {
 	if !m.Causal() {
 		return Written{}, fmt.Errorf("%w: a %s does not generate text", ErrModel, m.Type)
 	}
@@ -100,7 +101,7 @@ func (n net) recall(l int, q, k, v *Node) *Node {
 	all := Concatenate([]*Node{t.before[0], Concatenate([]*Node{k, v}, -1)}, 2)
 	t.before, t.after = t.before[1:], append(t.after, SliceAxis(all, 2, AxisRangeToEnd(rows)))
 	see := Reshape(rfx.Recent(t.from, rows, count, 0), 1, 1, rows, count+rows)
-	out, _ := exact.Core(q, SliceAxis(all, 3, AxisRangeFromStart(n.HeadDim)), SliceAxis(all, 3, AxisRangeToEnd(n.HeadDim)),
-		exact.LayoutBHSD, exact.CoreOptions{Scale: n.Scale, AttentionMask: see})
+	k, v = SliceAxis(all, 3, AxisRangeFromStart(n.HeadDim)), SliceAxis(all, 3, AxisRangeToEnd(n.HeadDim))
+	out, _ := exact.Core(q, k, v, exact.LayoutBHSD, exact.CoreOptions{Scale: n.Scale, AttentionMask: see})
 	return out
 }

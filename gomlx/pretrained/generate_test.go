@@ -38,8 +38,10 @@ func TestGenerationEqualsRecomputation(t *testing.T) {
 					at := prompt
 					w, err := m.Generate(open(), text[:prompt], len(text)-prompt, func(got []float32) int32 {
 						for i, x := range got {
-							if w := want[(at-1)*m.Vocabulary+i]; math.Abs(float64(x-w)) > 1e-4*(1+math.Abs(float64(w))) {
-								t.Fatalf("prompt of %d: after %d tokens logit %d is %g, recomputed %g", prompt, at, i, x, w)
+							w := want[(at-1)*m.Vocabulary+i]
+							if math.Abs(float64(x-w)) > 1e-4*(1+math.Abs(float64(w))) {
+								t.Fatalf("prompt of %d: after %d tokens logit %d is %g, recomputed %g", prompt, at,
+									i, x, w)
 							}
 						}
 						at++
@@ -58,7 +60,8 @@ func TestGenerationEqualsRecomputation(t *testing.T) {
 					t.Fatal(err)
 				}
 				if constant := w.StateBytes == bytes[len(text)-1]; constant != (how.family != "") {
-					t.Errorf("a state of %d bytes for 2 tokens, of %d for %d", w.StateBytes, bytes[len(text)-1], len(text)-1)
+					t.Errorf("a state of %d bytes for 2 tokens, of %d for %d", w.StateBytes, bytes[len(text)-1],
+						len(text)-1)
 				}
 			})
 		}

@@ -268,7 +268,8 @@ func TestDarkBegins(t *testing.T) {
 	for l, row := range errs(family.DARK{Base: family.OPRF{}}) {
 		for h, e := range row {
 			if math.Abs(e-base[l][h]) > 1e-5 || math.Abs(e-whitened[l][h]) < 1e-5 {
-				t.Errorf("layer %d, head %d: error %v, of the base %v, whitened %v", l, h, e, base[l][h], whitened[l][h])
+				t.Errorf("layer %d, head %d: error %v, of the base %v, whitened %v", l, h, e, base[l][h],
+					whitened[l][h])
 			}
 		}
 	}

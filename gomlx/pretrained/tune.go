@@ -73,7 +73,9 @@ func (t Tuning) Outcome(scope *model.Scope, batch []*Node) models.Outcome {
 	in := func(m *Model, name string, still func(string) bool) net {
 		return net{Model: m, scope: scope.Store().Scope("/" + name), g: ids.Graph(), still: still}
 	}
-	student := in(t.Model, scopeName, func(name string) bool { return t.Regime != "" && !t.Regime.Trains(t.Group(name)) })
+	student := in(t.Model, scopeName, func(name string) bool {
+		return t.Regime != "" && !t.Regime.Trains(t.Group(name))
+	})
 	if t.Goal == Next {
 		out, n := student.forward(ids), ids.Shape().Dimensions[1]
 		logits := student.logits(SliceAxis(out.Hidden, 1, AxisRangeFromStart(n-1)))

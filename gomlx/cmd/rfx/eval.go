@@ -61,16 +61,16 @@ func eval(args []string) error {
 			if i == 0 {
 				fmt.Println("tokens  passages  perplexity       ratio (95 %)         logits      ms per passage      cache kB")
 			}
-			fmt.Printf("%6d  %8d  %7.2f %7.2f  %5.3f (%5.3f–%5.3f)  %6.3f  %8.1f %8.1f  %8d %6d\n", c.Length, c.Passages,
-				c.Perplexity[0], c.Perplexity[1], c.Perplexity[1]/c.Perplexity[0], c.RatioInterval[0], c.RatioInterval[1],
-				c.Logits, c.Ms[0], c.Ms[1], c.Cache[0]/1000, c.Cache[1]/1000)
+			fmt.Printf("%6d  %8d  %7.2f %7.2f  %5.3f (%5.3f–%5.3f)  %6.3f  %8.1f %8.1f  %8d %6d\n", c.Length,
+				c.Passages, c.Perplexity[0], c.Perplexity[1], c.Perplexity[1]/c.Perplexity[0], c.RatioInterval[0],
+				c.RatioInterval[1], c.Logits, c.Ms[0], c.Ms[1], c.Cache[0]/1000, c.Cache[1]/1000)
 		default:
 			if i == 0 {
 				fmt.Println("tokens  passages  cosine (95 %)             worst  rank agreement (95 %)    ms per passage")
 			}
-			fmt.Printf("%6d  %8d  %6.4f (%6.4f–%6.4f)  %6.4f    %5.3f (%5.3f–%5.3f)  %8.1f %8.1f\n", c.Length, c.Passages,
-				c.Cosine, c.CosineInterval[0], c.CosineInterval[1], c.CosineWorst, c.Rank, c.RankInterval[0],
-				c.RankInterval[1], c.Ms[0], c.Ms[1])
+			fmt.Printf("%6d  %8d  %6.4f (%6.4f–%6.4f)  %6.4f    %5.3f (%5.3f–%5.3f)  %8.1f %8.1f\n", c.Length,
+				c.Passages, c.Cosine, c.CosineInterval[0], c.CosineInterval[1], c.CosineWorst, c.Rank,
+				c.RankInterval[0], c.RankInterval[1], c.Ms[0], c.Ms[1])
 		}
 		if err != nil {
 			return err

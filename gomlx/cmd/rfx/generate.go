@@ -75,7 +75,8 @@ func writePretrained(b compute.Backend, dir, prompt string, n int, choose func([
 		return "", err
 	}
 	fmt.Fprintf(os.Stderr, "%d tokens read, %d written in %.1f s; a state of %d kB, a cache of %d tokens would be %d kB\n",
-		len(ids), len(w.Tokens), time.Since(from).Seconds(), w.StateBytes/1000, len(ids)+n, exact.CacheBytes(len(ids)+n)/1000)
+		len(ids), len(w.Tokens), time.Since(from).Seconds(), w.StateBytes/1000, len(ids)+n,
+		exact.CacheBytes(len(ids)+n)/1000)
 	return m.Decode(w.Tokens)
 }
 
