@@ -43,7 +43,8 @@ func commandProcess(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {
 	return cmd, &out
 }
 
-// fit of many files with --checkpoint, killed again and again and started again with the same words, ends with the same model file.
+// fit of many files with --checkpoint, killed again and again and started again with the same words, ends with the same
+// model file.
 func TestFitGoesOnAfterKills(t *testing.T) {
 	dir := t.TempDir()
 	r := rand.New(rand.NewPCG(9, 9))

@@ -22,8 +22,8 @@ func expPMFn[T dense.Float]() fn[T] {
 }
 
 // pastBytes is the size from which outputs are stored past the caches, if they held something: beyond 8 MB nothing is
-// left in them for who reads the output next, and the map is up to a tenth faster. New memory holds zeros, and the system
-// has just cleared it through the caches: then stores past them are slower by as much.
+// left in them for who reads the output next, and the map is up to a tenth faster. New memory holds zeros, and the
+// system has just cleared it through the caches: then stores past them are slower by as much.
 const pastBytes = 16 << 20
 
 // fuses reports whether MulTExp can make the features.

@@ -12,8 +12,8 @@ import (
 // Exp, or by SinCos and Scale. So whatever is no such tile goes that way: the last rows, the columns beyond the last
 // whole panel, products of more inputs than one pass has.
 //
-// Instructions for a vector of a tile, 4 float32 or 2 float64, after its product, and for one of the functions apart (no
-// time can be measured under emulation):
+// Instructions for a vector of a tile, 4 float32 or 2 float64, after its product, and for one of the functions apart
+// (no time can be measured under emulation):
 //
 //	       exp    apart   sin and cos   apart
 //	f32    28.3   29.8    44.5          50.8

@@ -17,9 +17,9 @@ func (t *Table[T]) fusedSinCos(s shape) {
 	}
 }
 
-// sinCosFactors are the coefficients of the kernel times f: f, −f/2, −f·C₃, those of the sine, those of the cosine, each
-// alone for AVX-512 and as a vector for AVX2. The kernel's generator (_gen/mul) writes them, from the polynomials of
-// _gen/approx.
+// sinCosFactors are the coefficients of the kernel times f: f, −f/2, −f·C₃, those of the sine, those of the cosine,
+// each alone for AVX-512 and as a vector for AVX2. The kernel's generator (_gen/mul) writes them, from the polynomials
+// of _gen/approx.
 type sinCosFactors[T dense.Float] struct {
 	f      T
 	kernel [15 * 4]uint64 // 15 of the vectors of AVX2

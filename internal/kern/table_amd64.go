@@ -58,7 +58,8 @@ func (t *Table[T]) products(name string, s shape) {
 	t.Grain = 400_000 * s.lanes // 2 vectors a clock at 2.8 GHz, 70 % used
 }
 
-// fusedExp sets MulTExp and MulTExpPast for a shape whose tiles can exponentiate; Exp must be the function of the same instructions.
+// fusedExp sets MulTExp and MulTExpPast for a shape whose tiles can exponentiate; Exp must be the function of the same
+// instructions.
 func (t *Table[T]) fusedExp(s shape) {
 	t.MulTExp = func(dst, x dense.Matrix[T], w *Panel[T], bias, shift []T) {
 		mulTExpTiled(s, t.Exp, dst, x, w, bias, shift, false)

@@ -98,7 +98,8 @@ func TestUndecidedKernelsAreConfirmed(t *testing.T) {
 		{"worse by little", of(0.452, 1, 2, 3, 4, 5), false, true},
 		{"worse by far", of(0.6, 1, 2, 3, 4, 5, 6), false, false},
 	} {
-		if last, more := e.worth(smooth, c.other, false), e.worth(smooth, c.other, true); last != c.last || more != c.more {
+		last, more := e.worth(smooth, c.other, false), e.worth(smooth, c.other, true)
+		if last != c.last || more != c.more {
 			t.Errorf("%s: %v by the last rows, %v with more to come", c.name, last, more)
 		}
 	}

@@ -397,8 +397,8 @@ func (g *gen) expCore(e exponentialOf, unroll, way int, x, z, p, q func(int) reg
 	mant := g.mant()
 	each(func(u int) { g.shl(mant, z(u), z(u)) })
 	each(func(u int) { g.addInt(z(u), p(u), p(u)) })
-	// The exponent of subnormal results wrapped around: times 2^{mant+2} it is right, and adding as much of the smallest
-	// normal number leaves their integer in the low bits.
+	// The exponent of subnormal results wrapped around: times 2^{mant+2} it is right, and adding as much of the
+	// smallest normal number leaves their integer in the low bits.
 	switch way {
 	case normalExp:
 		return

@@ -206,8 +206,8 @@ func (t target) toCarefulAVX2(kind int, start reg.Register, rows int, stride ope
 	}
 }
 
-// carefulAVX2 is careful, with the masks of two vectors in registers 14 and 15. Rows of whole vectors come to low, which
-// leaves to careful what follows from the first row with an argument above `top`, or NaN, on.
+// carefulAVX2 is careful, with the masks of two vectors in registers 14 and 15. Rows of whole vectors come to low,
+// which leaves to careful what follows from the first row with an argument above `top`, or NaN, on.
 func (t target) carefulAVX2() {
 	c, e := t.c, t.exp
 	// Registers of the two vectors.
