@@ -192,6 +192,19 @@ func (a *AtomicFile) Abort() {
 	a.f.Close()
 }
 
+// WriteAtomic writes a file whole, in one step.
+func WriteAtomic(path string, b []byte) error {
+	f, err := CreateAtomic(path)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if _, err := f.Write(b); err != nil {
+		return err
+	}
+	return f.Commit()
+}
+
 // syncDir makes a rename durable where directories can be synced; the data are safe either way.
 func syncDir(dir string) {
 	if d, err := os.Open(dir); err == nil {

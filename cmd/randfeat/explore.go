@@ -78,7 +78,7 @@ func (a *app) explore(ctx context.Context, cmd *cobra.Command, f *exploreFlags) 
 		return err
 	}
 	if f.output != "" {
-		return writeWhole(f.output, page)
+		return data.WriteAtomic(f.output, page)
 	}
 	return a.servePage(ctx, page, f)
 }
@@ -101,19 +101,6 @@ func (a *app) explorerPage(ctx context.Context, path string) ([]byte, error) {
 		return nil, fmt.Errorf("%w; put the explorer.html of the release beside the program or name it by --page, or run 'randfeat explore' in a checkout of the repository", err)
 	}
 	return page, err
-}
-
-// writeWhole writes a file in one step.
-func writeWhole(path string, content []byte) error {
-	out, err := data.CreateAtomic(path)
-	if err != nil {
-		return err
-	}
-	defer out.Abort()
-	if _, err := out.Write(content); err != nil {
-		return err
-	}
-	return out.Commit()
 }
 
 // pageHandler serves one page and nothing else.

@@ -415,7 +415,7 @@ func (f *fitFlags) source(a *app, args []string) (data.Source, error) {
 	if f.demo {
 		b := fitDemoData()
 		if f.saveData != "" {
-			if err := writeFile(f.saveData, b); err != nil {
+			if err := data.WriteAtomic(f.saveData, b); err != nil {
 				return nil, err
 			}
 		}
@@ -478,18 +478,6 @@ func checkWritable(path string) error {
 	}
 	t.Abort()
 	return nil
-}
-
-func writeFile(path string, b []byte) error {
-	t, err := data.CreateAtomic(path)
-	if err != nil {
-		return err
-	}
-	defer t.Abort()
-	if _, err := t.Write(b); err != nil {
-		return err
-	}
-	return t.Commit()
 }
 
 // fitWithProgress shows on a terminal how far each stage is.

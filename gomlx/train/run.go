@@ -165,15 +165,7 @@ func (r Run) openMetrics(step int) (*os.File, error) {
 			}
 		}
 	}
-	out, err := data.CreateAtomic(name)
-	if err != nil {
-		return nil, err
-	}
-	defer out.Abort()
-	if _, err := out.Write(b.Bytes()); err != nil {
-		return nil, err
-	}
-	if err := out.Commit(); err != nil {
+	if err := data.WriteAtomic(name, b.Bytes()); err != nil {
 		return nil, err
 	}
 	return os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)

@@ -150,25 +150,12 @@ func write(path string, key, value []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}
-	return writeFile(path, b)
+	return data.WriteAtomic(path, b)
 }
 
 func sum(b []byte) string {
 	h := sha256.Sum256(b)
 	return hex.EncodeToString(h[:])
-}
-
-// writeFile replaces a file in one step.
-func writeFile(path string, b []byte) error {
-	w, err := data.CreateAtomic(path)
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
-	if _, err := w.Write(b); err != nil {
-		return err
-	}
-	return w.Commit()
 }
 
 // Revision is the commit this program was built from, as far as it knows.

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/randfeat/randfeat/data"
 )
 
 //go:embed page.html
@@ -86,10 +88,10 @@ func (s *Site) Write(dir string) error {
 	for _, p := range s.Pages {
 		for _, f := range p.Figures {
 			name := filepath.Join(dir, p.Item.ID+"-"+f.Name)
-			if err := writeFile(name+".svg", f.SVG); err != nil {
+			if err := data.WriteAtomic(name+".svg", f.SVG); err != nil {
 				return err
 			}
-			if err := writeFile(name+"-narrow.svg", f.Narrow); err != nil {
+			if err := data.WriteAtomic(name+"-narrow.svg", f.Narrow); err != nil {
 				return err
 			}
 		}
@@ -108,7 +110,7 @@ func (s *Site) page(path, name string, p *Page) error {
 	}{s, p}); err != nil {
 		return err
 	}
-	return writeFile(path, b.Bytes())
+	return data.WriteAtomic(path, b.Bytes())
 }
 
 // Markdown is the table of verdicts, for RESULTS.md.
@@ -147,4 +149,4 @@ func (s *Site) Markdown() []byte {
 }
 
 // WriteResults writes Markdown to a file.
-func (s *Site) WriteResults(path string) error { return writeFile(path, s.Markdown()) }
+func (s *Site) WriteResults(path string) error { return data.WriteAtomic(path, s.Markdown()) }

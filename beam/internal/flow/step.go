@@ -65,15 +65,7 @@ func (r Ref) write() error {
 	if err != nil {
 		return err
 	}
-	f, err := data.CreateAtomic(r.File + doneSuffix)
-	if err != nil {
-		return err
-	}
-	defer f.Abort()
-	if _, err := f.Write(b); err != nil {
-		return err
-	}
-	return f.Commit()
+	return data.WriteAtomic(r.File+doneSuffix, b)
 }
 
 func done(file string) (ref Ref, ok bool, err error) {

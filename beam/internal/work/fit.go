@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/randfeat/randfeat/beam/internal/flow"
+	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/machine/auto"
 	"github.com/randfeat/randfeat/machine/parts"
 )
@@ -71,7 +72,7 @@ func (f *fit) End(ctx context.Context, stage string, in []flow.Ref) error {
 		if err != nil {
 			return err
 		}
-		return writeFile(f.planFile(), b)
+		return data.WriteAtomic(f.planFile(), b)
 	}
 	m, report, err := f.run.Finish(ctx, f.plan, whole)
 	if err != nil {

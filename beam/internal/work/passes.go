@@ -52,7 +52,7 @@ func (c *config) report(v any) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(c.reportFile(), b)
+	return data.WriteAtomic(c.reportFile(), b)
 }
 
 // Options say how work is divided; results do not depend on them.
@@ -216,17 +216,4 @@ func (p *passes) whole(ctx context.Context, stage string, in []flow.Ref) (*parts
 		return nil, err
 	}
 	return s.Whole(merged)
-}
-
-// writeFile writes a file in one step.
-func writeFile(path string, b []byte) error {
-	f, err := data.CreateAtomic(path)
-	if err != nil {
-		return err
-	}
-	defer f.Abort()
-	if _, err := f.Write(b); err != nil {
-		return err
-	}
-	return f.Commit()
 }

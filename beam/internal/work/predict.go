@@ -257,5 +257,5 @@ func (p *predict) End(_ context.Context, _ string, in []flow.Ref) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(p.Out, PredictionsFile), b)
+	return data.WriteAtomic(filepath.Join(p.Out, PredictionsFile), b)
 }

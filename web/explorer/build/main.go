@@ -30,13 +30,5 @@ func write(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	f, err := data.CreateAtomic(path)
-	if err != nil {
-		return err
-	}
-	defer f.Abort()
-	if _, err := f.Write(page); err != nil {
-		return err
-	}
-	return f.Commit()
+	return data.WriteAtomic(path, page)
 }
