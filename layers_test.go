@@ -11,7 +11,7 @@ import (
 var layers = []string{
 	"dense",
 	"internal/buf internal/cell internal/figure internal/jsonscan internal/namedjson internal/par internal/rng internal/seal " +
-		"internal/similar internal/special internal/stattest internal/tensorfile",
+		"internal/similar internal/slim internal/special internal/stattest internal/tensorfile",
 	"internal/kern internal/omega",
 	"coupling data internal/linalg kernel",
 	"data/parquet internal/datasets internal/landmark internal/plan theory/forms",

@@ -8,6 +8,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // Backward sets dq, dk and dv to the gradients of Σ out⊙dout, where out is the result of Forward on q, k and v. With
@@ -29,6 +30,13 @@ import (
 // skipped. With a Window or Sinks they are refused (errors.ErrUnsupported). The bits of all results are the same at any
 // GOMAXPROCS.
 func (a *Linear[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T], grads []*randfeat.Grad[T]) (Report, error) {
+	type function = func(*Linear[T], backArgs[T], Seq[T], Seq[T], Seq[T]) (Report, error)
+	return slim.Of[function](linearBackward[float32], linearBackward[float64])(a,
+		backArgs[T]{dq: dq, dk: dk, dv: dv, dout: dout, out: out, grads: grads}, q, k, v)
+}
+
+func linearBackward[T dense.Float](a *Linear[T], args backArgs[T], q, k, v Seq[T]) (Report, error) {
+	dq, dk, dv, dout, out, grads := args.dq, args.dk, args.dv, args.dout, args.out, args.grads
 	if err := a.check(out, q, k, v); err != nil {
 		return Report{}, err
 	}
@@ -55,7 +63,7 @@ func (a *Linear[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T], grads []*ran
 	}
 	b := a.backs.Get()
 	defer a.backs.Put(b)
-	b.backArgs = backArgs[T]{dq: dq, dk: dk, dv: dv, dout: dout, out: out, grads: grads}
+	b.backArgs = args
 	err := b.run(a, q, k, v)
 	return b.finish(err, q, k, v)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // Backward sets dq, dk and dv to the gradients of Σ out⊙dout, where out is the result of Forward on q, k and v. With
@@ -23,6 +24,11 @@ import (
 // Every dq_i is summed in the order of the keys, every dk_j and dv_j in the order of the queries, so the bits do not
 // depend on the number of workers.
 func (a *Exact[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T]) error {
+	type function = func(a *Exact[T], dq, dk, dv, dout, out, q, k, v Seq[T]) error
+	return slim.Of[function](exactBackward[float32], exactBackward[float64])(a, dq, dk, dv, dout, out, q, k, v)
+}
+
+func exactBackward[T dense.Float](a *Exact[T], dq, dk, dv, dout, out, q, k, v Seq[T]) error {
 	if err := checkSeqs(&a.Visibility, out, q, k, v); err != nil {
 		return err
 	}

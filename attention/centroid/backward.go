@@ -12,6 +12,7 @@ import (
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/slim"
 )
 
 // Backward sets dq, dk and dv to the gradients of Σ out⊙dout, where out is the result of Forward on q, k and v, with
@@ -23,6 +24,11 @@ import (
 // Blocks of queries are the work of different goroutines, and add to what they share in their order: the bits do not
 // depend on the number of these.
 func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error {
+	type function = func(a *Attention[T], dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error
+	return slim.Of[function](gradients[float32], gradients[float64])(a, dq, dk, dv, dout, out, q, k, v)
+}
+
+func gradients[T dense.Float](a *Attention[T], dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error {
 	for _, s := range [...]struct {
 		name, like string
 		got, want  attention.Seq[T]
@@ -40,7 +46,7 @@ func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T])
 		return err
 	}
 	if a.Causal {
-		return a.backwardCausal(dq, dk, dv, dout, out, q, k, v)
+		return backwardCausal(a, dq, dk, dv, dout, out, q, k, v)
 	}
 	c := a.calls.Get()
 	defer a.calls.Put(c)

@@ -13,8 +13,8 @@ import (
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
-// backwardCausal is Backward of causal attention; shapes have been checked.
-func (a *Attention[T]) backwardCausal(dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error {
+// backwardCausal is gradients of causal attention; shapes have been checked.
+func backwardCausal[T dense.Float](a *Attention[T], dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error {
 	if a.Centres == nil {
 		for h := range a.Specs {
 			if a.Specs[h].Clusters > 0 {
