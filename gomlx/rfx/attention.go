@@ -18,7 +18,7 @@ type Attention struct {
 	// Sinks > 0 gives the keys at the first Sinks positions their exact weights too, for every query that sees them.
 	Sinks int
 	// Chunk is the number of positions whose scores are computed among themselves where order matters, a power of two
-	// from 16 on; 0: 64.
+	// from 16 on; 0: 64, or 128 where there are more than 1024.
 	Chunk int
 }
 
@@ -47,8 +47,9 @@ func (a Attention) Forward(q, k, v *Node, see Visible) *Node {
 	if see.Mask != nil { // nothing of a masked row may reach a result or a gradient, NaN least of all
 		k, v = where(rows(see.Mask), k, 0), where(rows(see.Mask), v, 0)
 	}
-	in := input{q: Reshape(q, s.batch, s.kvHeads, s.group, s.queries, s.dim), k: k, v: withOnes(v), see: see, sizes: s}
-	out := quotient(a.sums(in))
+	in := input{q: Reshape(q, s.batch, s.kvHeads, s.group, s.queries, s.dim), k: k, v: aligned(withOnes(v)), see: see,
+		sizes: s}
+	out := quotient(a.sums(in), s.value)
 	return ConvertDType(Reshape(out, s.batch, s.heads, s.queries, s.value), dtype)
 }
 
@@ -84,8 +85,8 @@ func (a Attention) check(q, k, v *Node, see Visible) (sizes, error) {
 		return s, fmt.Errorf("rfx: %d query heads are no multiple of %d key/value heads", s.heads, s.kvHeads)
 	case a.Map.Heads() != 1 && a.Map.Heads() != s.kvHeads:
 		return s, fmt.Errorf("rfx: %d maps for %d key/value heads", a.Map.Heads(), s.kvHeads)
-	case a.Chunk != 0 && (a.Chunk < triangle || a.Chunk&(a.Chunk-1) != 0):
-		return s, fmt.Errorf("rfx: chunks of %d positions: take a power of two from %d on", a.Chunk, triangle)
+	case a.Chunk != 0 && (a.Chunk < least || a.Chunk&(a.Chunk-1) != 0):
+		return s, fmt.Errorf("rfx: chunks of %d positions: take a power of two from %d on", a.Chunk, least)
 	case a.Window < 0 || a.Sinks < 0:
 		return s, fmt.Errorf("rfx: window %d, sinks %d", a.Window, a.Sinks)
 	case a.ordered(see) && s.queries != s.keys:

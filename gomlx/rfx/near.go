@@ -88,7 +88,7 @@ func and(x, y *Node, dims ...int) *Node {
 // near is the sums over the keys of the window, less those that are sinks: blocks of Window queries over the blocks of
 // keys beside them.
 func (a Attention) near(in input) partial {
-	size := max(a.Window, triangle)
+	size := max(a.Window, least)
 	n := (in.keys + size - 1) / size
 	end := n*size - in.keys
 	m, g := a.Map, in.q.Graph()

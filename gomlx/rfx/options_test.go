@@ -29,6 +29,10 @@ func TestOptionsEqualTheLibrary(t *testing.T) {
 		}
 		all = append(all, o)
 	}
+	// Prefixes of more chunks than one product takes.
+	all = append(all, options{causal: true, chunk: 16, length: 600},
+		options{causal: true, segments: true, mask: true, chunk: 16, length: 620},
+		options{segments: true, window: 5, chunk: 16, length: 530})
 	for i, o := range all {
 		t.Run(fmt.Sprintf("%+v", o), func(t *testing.T) {
 			seed := uint64(100 + 10*i)
@@ -47,7 +51,7 @@ func TestOptionsEqualTheLibrary(t *testing.T) {
 			}
 			if o.segments {
 				for p := range batch * o.length {
-					see.Segments = append(see.Segments, int32((p%o.length+5*(p/o.length))/23))
+					see.Segments = append(see.Segments, int32((p%o.length+5*(p/o.length))/max(23, o.length/3)))
 				}
 				args = append(args, tensors.FromFlatDataAndDimensions(see.Segments, batch, o.length))
 			}
@@ -95,11 +99,12 @@ func TestOptionsEqualTheLibrary(t *testing.T) {
 func TestLargeNormsInFloat32(t *testing.T) {
 	const length = 100
 	for _, scale := range []float64{0.5, 4, 12} {
-		for _, causal := range []bool{false, true} {
+		for _, chunk := range []int{0, 16, 128} {
+			causal := chunk != 0
 			q := sequence[float32](1, 1, length, dim, scale, 0, 31)
 			k := sequence[float32](1, 1, length, dim, scale, 0, 32)
 			v := sequence[float32](1, 1, length, 4, 1, 0, 33)
-			a := rfx.Attention{Map: newMap(t, spec(family.Positive{}, 16, 3)), Causal: causal}
+			a := rfx.Attention{Map: newMap(t, spec(family.Positive{}, 16, 3)), Causal: causal, Chunk: chunk}
 			got := run(t, func(in []*graph.Node) []*graph.Node {
 				out := a.Forward(in[0], in[1], in[2], rfx.Visible{})
 				return append([]*graph.Node{out}, graph.Gradient(graph.ReduceAllSum(graph.Square(out)), in...)...)
@@ -120,7 +125,7 @@ func TestLargeNormsInFloat32(t *testing.T) {
 				}
 				// An exponent of size e is rounded by e·2⁻²⁴; those here are up to |x|²·2 ≈ 16·scale².
 				if d, bound := differ(narrow, want), 1e-5+16*scale*scale*float64(dim)*6e-8; !(d <= bound) {
-					t.Errorf("scale %v, causal %v: result %d differs by %.1e, allowed %.1e", scale, causal, i, d, bound)
+					t.Errorf("scale %v, chunk %v: result %d differs by %.1e, allowed %.1e", scale, chunk, i, d, bound)
 				}
 			}
 		}

@@ -16,6 +16,16 @@ func withOnes(v *Node) *Node {
 	return Concatenate([]*Node{v, OnesLike(SliceAxis(v, -1, AxisElem(0)))}, -1)
 }
 
+// aligned adds columns of zeros to wide rows up to a multiple of four numbers: the matrix units of a GPU read 16 bytes at
+// once, and a row of 65 numbers begins where they cannot.
+func aligned(v *Node) *Node {
+	n := v.Shape().Dimensions[v.Rank()-1]
+	if n <= 32 {
+		return v
+	}
+	return fill(v, v.Rank()-1, 0, -n&3, 0)
+}
+
 // keyRows are the features of in.k; those of masked keys weigh nothing.
 func (m *Map) keyRows(in input) keyRows {
 	k := keyRows{m.Keys(in.k), in.v}
@@ -115,13 +125,14 @@ func (p partial) plus(o partial) partial {
 // only keeps the queries where on is true.
 func (p partial) only(on *Node) partial { return partial{where(on, p.sum, 0), where(on, p.log, 2*off)} }
 
-// quotient divides by the last column: zeros where that is zero.
-func quotient(p partial) *Node {
-	n := p.sum.Shape().Dimensions[p.sum.Rank()-1] - 1
-	den := SliceAxis(p.sum, -1, AxisRange(n, n+1))
-	num := SliceAxis(p.sum, -1, AxisRangeFromStart(n))
-	zero := IsZero(den)
-	return where(LogicalNot(zero), Div(num, where(LogicalNot(zero), den, 1)), 0)
+// quotient divides by column n: zeros where that is zero. The sums are first divided by what it is, without gradients,
+// whose squares could underflow.
+func quotient(p partial, n int) *Node {
+	den := StopGradient(SliceAxis(p.sum, -1, AxisRange(n, n+1)))
+	some := LogicalNot(IsZero(den))
+	sum := Div(p.sum, where(some, den, 1))
+	one := where(some, SliceAxis(sum, -1, AxisRange(n, n+1)), 1)
+	return where(some, Div(SliceAxis(sum, -1, AxisRangeFromStart(n)), one), 0)
 }
 
 // product contracts one axis of each of two nodes of equal rank; all axes but the last two are a batch.

@@ -124,7 +124,7 @@ func (a Attention) Extend(s State, from, q, k, v *Node) (*Node, State) {
 	}
 	all = s.merge(all)
 	next.Sum, next.Ref = all.Sum, all.Ref
-	return Reshape(quotient(total), d.batch, d.heads, d.queries, d.value), next
+	return Reshape(quotient(total, d.value), d.batch, d.heads, d.queries, d.value), next
 }
 
 // Recent says which rows n queries at position from and after see exactly [n, window+n]: the rows are the last window

@@ -6,11 +6,11 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
+	"github.com/gomlx/gomlx/core/tensors"
 )
 
-// triangle is the number of positions that share the references of their keys. A row there is divided by its largest
-// visible score, so later keys change nothing but rounding unless exponents of neighbours are 80 nats apart.
-const triangle = 16
+// least is the smallest chunk.
+const least = 16
 
 // noSegment is the id of what fills up a sequence.
 const noSegment = math.MinInt32
@@ -19,17 +19,10 @@ const noSegment = math.MinInt32
 // the state of all keys, which means nothing with segments or back. Queries are [batch, kvHeads, group, length, ·],
 // keys [batch, kvHeads, length, ·].
 //
-// By chunks: the sums of all chunks at once, a parallel prefix over them, and inside a chunk blocks of keys that are
-// read by the block of queries behind them, halved down to triangles of scores. There is no loop over tokens, and
-// every reference is attained by keys that all its queries see.
+// By chunks: the sums of all chunks at once, their prefixes, and inside a chunk a triangle of scores. There is no loop
+// over tokens, and what a query is divided by comes from keys that it sees.
 func (a Attention) sweep(q Features, k keyRows, in input, back int) (partial, State) {
-	chunk := a.Chunk
-	if chunk == 0 {
-		chunk = 4 * triangle
-	}
-	for chunk > triangle && chunk/2 >= in.keys {
-		chunk /= 2
-	}
+	chunk := a.chunk(in.keys)
 	n := (in.keys + chunk - 1) / chunk
 	c := chunks{length: in.keys, n: n, size: chunk, group: in.group}
 	var keySegments *Node
@@ -44,19 +37,43 @@ func (a Attention) sweep(q Features, k keyRows, in input, back int) (partial, St
 	}
 	c.q = q.each(c.cutQueries)
 
-	before, all := prefix(c.tails())
-	sums := before.read(c.q.flat()).unflat(in.group)
-	if c.segments != nil {
-		d := c.segments.Shape().Dimensions
-		same := Equal(Reshape(c.segments, d[0], 1, d[1], 1, d[2], 1), Reshape(before.last, d[0], 1, d[1], 1, 1, 1))
-		sums = sums.only(same)
+	sums := c.inside()
+	tails := c.tails()
+	all := tails
+	if n > 1 {
+		var before run
+		before, all = prefix(tails)
+		read := before.read(c.q.flat()).unflat(in.group)
+		if c.segments != nil {
+			d := c.segments.Shape().Dimensions
+			same := Equal(Reshape(c.segments, d[0], 1, d[1], 1, d[2], 1), Reshape(before.last, d[0], 1, d[1], 1, 1, 1))
+			read = read.only(same)
+		}
+		sums = sums.plus(read)
+	} else {
+		all.Sum, all.Ref = Squeeze(tails.Sum, 2), Squeeze(tails.Ref, 2)
 	}
-	sums = sums.plus(c.inside())
 	return sums.each(func(x *Node) *Node {
 		x = Transpose(x, 2, 3)
 		d := x.Shape().Dimensions
 		return SliceAxis(Reshape(x, d[0], d[1], d[2], n*chunk, d[5]), 3, AxisRangeFromStart(in.queries))
 	}), all.State
+}
+
+// chunk is the number of positions whose scores are computed among themselves. Large ones are few states, and
+// products that fill a GPU.
+func (a Attention) chunk(keys int) int {
+	chunk := a.Chunk
+	switch {
+	case chunk == 0 && keys > 1024:
+		chunk = 128
+	case chunk == 0:
+		chunk = 64
+	}
+	for chunk > least && chunk/2 >= keys {
+		chunk /= 2
+	}
+	return chunk
 }
 
 // chunks are queries [batch, kvHeads, n, group, size, ·] and keys [batch, kvHeads, n, size, ·] of one sweep.
@@ -136,142 +153,97 @@ func (r run) each(change func(x *Node, filler float64) *Node) run {
 	return r
 }
 
-// prefix is, for every chunk (axis 2), the run of all chunks before it, and the run of all: a scan by pairs, twice the
-// work of one sum, in as many steps as the number of chunks has bits (Blelloch 1990).
+// fan is the number of chunks whose prefixes are one product.
+const fan = 32
+
+// prefix is, for every chunk (axis 2), the run of all chunks before it, and the run of all: inside groups of chunks by a
+// product with the strictly lower triangular matrix of what the references of earlier chunks are worth, and groups in
+// the same way.
 func prefix(r run) (before, all run) {
-	n := r.Ref.Shape().Dimensions[2]
-	if n == 1 {
-		before = r.each(func(x *Node, filler float64) *Node { return FillScalar(x.Graph(), x.Shape(), filler) })
-		all = run{State: State{Sum: Squeeze(r.Sum, 2), Ref: Squeeze(r.Ref, 2)}}
-		return before, all
+	d := r.Ref.Shape().Dimensions
+	n := d[2]
+	size := min(n, fan)
+	groups := (n + size - 1) / size
+	r = r.each(func(x *Node, filler float64) *Node {
+		x = fill(x, 2, 0, groups*size-n, filler)
+		d := x.Shape().Dimensions
+		return Reshape(x, append([]int{d[0], d[1], groups, size}, d[3:]...)...)
+	})
+	before, totals := r.group()
+	if groups == 1 {
+		all = totals.each(func(x *Node, _ float64) *Node { return Squeeze(x, 2) })
+	} else {
+		var outer run
+		outer, all = prefix(totals)
+		outer = outer.each(func(x *Node, _ float64) *Node {
+			d := append([]int{}, x.Shape().Dimensions[:3]...)
+			return BroadcastToDims(ExpandAxes(x, 3), append(append(d, size), x.Shape().Dimensions[3:]...)...)
+		})
+		if before.last != nil { // before the first of a group stands the last of the group before
+			first, rest := AxisRangeFromStart(1), AxisRangeToEnd(1)
+			before.last = Concatenate([]*Node{SliceAxis(outer.last, 3, first), SliceAxis(before.last, 3, rest)}, 3)
+		}
+		before = outer.then(before)
 	}
-	even := r.each(func(x *Node, filler float64) *Node { return fill(x, 2, 0, n%2, filler) })
-	half := func(i int) run {
-		return even.each(func(x *Node, _ float64) *Node { return Squeeze(SliceAxis(pairs(x), 3, AxisElem(i)), 3) })
+	return before.each(func(x *Node, _ float64) *Node {
+		d := x.Shape().Dimensions
+		return SliceAxis(Reshape(x, append([]int{d[0], d[1], d[2] * d[3]}, d[4:]...)...), 2, AxisRangeFromStart(n))
+	}), all
+}
+
+// group is, for runs [batch, kvHeads, groups, size, ·], the runs of those before each in its group, and of all of a
+// group [batch, kvHeads, groups, ·].
+func (r run) group() (before, totals run) {
+	g := r.Ref.Graph()
+	d := r.Ref.Shape().Dimensions
+	size := d[3]
+	sees := make([]bool, 0, (size+1)*size) // row i: the chunks before i
+	for i := range size + 1 {
+		for j := range size {
+			sees = append(sees, j < i)
+		}
 	}
-	first, second := half(0), half(1)
-	outer, all := prefix(first.then(second))
-	inner := outer.then(first)
-	weave := func(a, b *Node) *Node {
-		d := append([]int{}, a.Shape().Dimensions...)
-		d[2] *= 2
-		return SliceAxis(Reshape(Stack([]*Node{a, b}, 3), d...), 2, AxisRangeFromStart(n))
-	}
-	before = run{State: State{Sum: weave(outer.Sum, inner.Sum), Ref: weave(outer.Ref, inner.Ref)}}
+	see := ConstTensor(g, tensors.FromFlatDataAndDimensions(sees, 1, 1, 1, size+1, size))
+	var last *Node // of the chunk before
 	if r.last != nil {
-		before.last = weave(outer.last, inner.last)
+		last = fill(r.last, 3, 1, 0, noSegment)
+		to := shapes.Make(last.DType(), d[0], 1, d[2], size+1, size)
+		see = and(see, Equal(BroadcastToShape(ExpandAxes(last, -1), to), BroadcastToShape(ExpandAxes(r.last, 3), to)),
+			to.Dimensions...)
 	}
-	return before, all
+	see = ExpandAxes(see, 3)
+	ref := BroadcastToDims(ExpandAxes(Transpose(r.Ref, 3, 4), 4), d[0], d[1], d[2], d[4], size+1, size)
+	top := ReduceAndKeep(where(see, ref, off), ReduceMax, -1)
+	worth := where(see, Exp(Sub(ref, top)), 0) // without gradients: references have none
+	sum := EinsumAxes(worth, r.Sum, [][2]int{{5, 3}}, [][2]int{{0, 0}, {1, 1}, {2, 2}, {3, 4}})
+	both := run{State{Sum: Transpose(sum, 3, 4), Ref: Transpose(Squeeze(top, -1), 3, 4)}, last}
+	before = both.each(func(x *Node, _ float64) *Node { return SliceAxis(x, 3, AxisRangeFromStart(size)) })
+	totals = both.each(func(x *Node, _ float64) *Node { return Squeeze(SliceAxis(x, 3, AxisElem(size)), 3) })
+	return before, totals
 }
 
-// pairs cuts axis 2 into neighbours.
-func pairs(x *Node) *Node {
-	d := x.Shape().Dimensions
-	return Reshape(x, append([]int{d[0], d[1], d[2] / 2, 2}, d[3:]...)...)
-}
-
-// inside is the sums over keys of the own chunk.
+// inside is the sums over keys of the own chunk up to the own position. A key is divided by its largest feature, a row
+// by the largest of the keys that it sees, so that later keys change nothing: scores get lost only where, of all keys
+// that a query sees, the common features are 80 nats below the largest of both.
 func (c *chunks) inside() partial {
-	total := c.blocks(triangle).triangles().unblock(c, triangle)
-	for size := triangle; size < c.size; size *= 2 {
-		total = total.plus(c.blocks(size).behind().unblock(c, size))
-	}
-	return total
-}
-
-// blocks are positions cut more finely: queries [batch, kvHeads, blocks, group·size, ·], keys [batch, kvHeads, blocks,
-// size, ·]; segments are [batch, 1, blocks, group·size, 1] and [batch, 1, blocks, 1, size].
-type blocks struct {
-	q                     Features
-	k                     keyRows
-	segments, keySegments *Node
-	group                 int
-}
-
-func (c *chunks) blocks(size int) blocks {
-	per := c.size / size
-	b := blocks{group: c.group}
-	b.q = c.q.each(func(x *Node) *Node {
-		d := x.Shape().Dimensions
-		x = Transpose(Reshape(x, d[0], d[1], d[2], d[3], per, size, d[5]), 3, 4)
-		return Reshape(x, d[0], d[1], d[2]*per, d[3]*size, d[5])
-	})
-	b.k = c.k.each(func(x *Node) *Node {
-		d := x.Shape().Dimensions
-		return Reshape(x, d[0], d[1], d[2]*per, size, d[4])
-	})
+	q, g := c.q.flat(), c.k.v.Graph()
+	top := func(f Features) *Node { return StopGradient(ReduceAndKeep(f.Log, ReduceMax, -1)) }
+	ofQuery, ofKey := top(q), top(c.k.Features)
+	s := product(q.times(Exp(Sub(q.Log, ofQuery))), c.k.times(Exp(Sub(c.k.Log, ofKey))), -1, -1)
+	d := s.Shape().Dimensions
+	square := []int{d[0], d[1], c.n, c.size, c.size}
+	see := Reshape(LowerTriangular(g, c.size), 1, 1, 1, c.size, c.size)
 	if c.segments != nil {
-		d := c.segments.Shape().Dimensions
-		own := Reshape(c.segments, d[0], d[1]*per, 1, size)
-		own = BroadcastToDims(own, d[0], d[1]*per, c.group, size)
-		b.segments = Reshape(own, d[0], 1, d[1]*per, c.group*size, 1)
-		b.keySegments = Reshape(c.keySegments, d[0], 1, d[1]*per, 1, size)
+		own := BroadcastToDims(Reshape(c.segments, d[0], 1, c.n, c.size, 1), d[0], 1, c.n, c.size, c.size)
+		theirs := BroadcastToDims(Reshape(c.keySegments, d[0], 1, c.n, 1, c.size), d[0], 1, c.n, c.size, c.size)
+		see = and(see, Equal(own, theirs), d[0], 1, c.n, c.size, c.size)
 	}
-	return b
-}
-
-// unblock brings sums back into the shape of chunks.
-func (p partial) unblock(c *chunks, size int) partial {
-	per := c.size / size
-	return p.each(func(x *Node) *Node {
-		d := x.Shape().Dimensions
-		x = Transpose(Reshape(x, d[0], d[1], c.n, per, c.group, size, d[4]), 3, 4)
-		return Reshape(x, d[0], d[1], c.n, c.group, c.size, d[4])
-	})
-}
-
-// behind is the sums of the queries of every second block over the keys of the block before theirs.
-func (b blocks) behind() partial {
-	every := func(i int) func(x *Node) *Node {
-		return func(x *Node) *Node { return Squeeze(SliceAxis(pairs(x), 3, AxisElem(i)), 3) }
-	}
-	half := blocks{q: b.q.each(every(1)), k: b.k.each(every(0)), group: b.group}
-	if b.segments != nil {
-		half.segments, half.keySegments = every(1)(b.segments), every(0)(b.keySegments)
-	}
-	odd := half.scores(nil)
-	weave := func(x *Node, none float64) *Node { // the even blocks get nothing
-		d := x.Shape().Dimensions
-		return Reshape(Stack([]*Node{FillScalar(x.Graph(), x.Shape(), none), x}, 3), d[0], d[1], 2*d[2], d[3], d[4])
-	}
-	return partial{weave(odd.sum, 0), weave(odd.log, 2*off)}
-}
-
-// triangles is the sums over the own block up to the own position.
-func (b blocks) triangles() partial {
-	see := LowerTriangular(b.k.v.Graph(), triangle)
-	return b.scores(Reshape(BroadcastPrefix(see, b.group), 1, 1, 1, b.group*triangle, triangle))
-}
-
-// scores is the sums over the own block of keys, all of it or where see is true and segments are equal. Where not all
-// is seen a row is divided by its largest visible score: references may come from keys that it does not see.
-func (b blocks) scores(see *Node) partial {
-	ref := StopGradient(ReduceAndKeep(b.k.Log, ReduceMax, -2))
-	e := Add(b.q.Log, ref)
-	row := StopGradient(ReduceAndKeep(e, ReduceMax, -1))
-	s := product(b.q.times(Exp(Sub(e, row))), b.k.times(Exp(Sub(b.k.Log, ref))), -1, -1)
-	whole := func(on *Node) *Node {
-		d := s.Shape().Dimensions
-		return BroadcastToShape(on, shapes.Make(on.DType(), d...))
-	}
-	if b.segments != nil {
-		d := s.Shape().Dimensions
-		one := func(x *Node) *Node {
-			return BroadcastToShape(x, shapes.Make(x.DType(), d[0], 1, d[2], d[3], d[4]))
-		}
-		same := whole(Equal(one(b.segments), one(b.keySegments)))
-		if see != nil {
-			same = LogicalAnd(same, whole(see))
-		}
-		see = same
-	}
-	if see != nil {
-		s = where(see, s, 0)
-		top := StopGradient(ReduceAndKeep(Abs(s), ReduceMax, -1))
-		some := LogicalNot(IsZero(top))
-		top = where(some, top, 1)
-		row = where(some, Add(row, Log(top)), 2*off)
-		s = Div(s, top)
-	}
-	return partial{product(s, b.k.v, -1, -2), row}
+	keys := BroadcastToDims(Transpose(ofKey, 3, 4), square...)
+	row := ReduceAndKeep(where(see, keys, 2*off), ReduceMax, -1)
+	worth := where(see, Exp(Sub(keys, row)), 0) // without gradients: what others are divided by has none
+	s = Reshape(s, d[0], d[1], c.n, c.group, c.size, c.size)
+	s = Reshape(Mul(s, ExpandAxes(worth, 3)), d...)
+	row = BroadcastToDims(ExpandAxes(row, 3), d[0], d[1], c.n, c.group, c.size, 1)
+	p := partial{product(s, c.k.v, -1, -2), ofQuery}.unflat(c.group)
+	return partial{p.sum, Add(p.log, row)}
 }
