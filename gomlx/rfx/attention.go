@@ -62,7 +62,8 @@ type input struct {
 	sizes
 }
 
-func (a Attention) check(q, k, v *Node, see Visible) (sizes, error) {
+// measure is the sizes of queries, keys and values that fit together.
+func measure(q, k, v *Node, see Visible) (sizes, error) {
 	var s sizes
 	for _, x := range []*Node{q, k, v} {
 		if x.Rank() != 4 {
@@ -75,14 +76,28 @@ func (a Attention) check(q, k, v *Node, see Visible) (sizes, error) {
 		return x == nil || x.Rank() == 2 && x.Shape().Dimensions[0] == s.batch && x.Shape().Dimensions[1] == length
 	}
 	switch {
-	case a.Map == nil:
-		return s, fmt.Errorf("rfx: attention without a map")
-	case s.dim != a.Map.dim:
-		return s, fmt.Errorf("rfx: queries of %d columns for a map of %d", s.dim, a.Map.dim)
 	case kd[0] != s.batch || vd[0] != s.batch || vd[1] != s.kvHeads || vd[2] != s.keys || kd[3] != s.dim:
 		return s, fmt.Errorf("rfx: queries %s, keys %s and values %s do not fit", q.Shape(), k.Shape(), v.Shape())
 	case s.heads%s.kvHeads != 0:
 		return s, fmt.Errorf("rfx: %d query heads are no multiple of %d key/value heads", s.heads, s.kvHeads)
+	case !is(see.Mask, s.keys):
+		return s, fmt.Errorf("rfx: mask %s for [%d, %d] keys", see.Mask.Shape(), s.batch, s.keys)
+	case !is(see.Segments, s.queries):
+		return s, fmt.Errorf("rfx: segments %s for [%d, %d] positions", see.Segments.Shape(), s.batch, s.queries)
+	}
+	s.group = s.heads / s.kvHeads
+	return s, nil
+}
+
+func (a Attention) check(q, k, v *Node, see Visible) (sizes, error) {
+	s, err := measure(q, k, v, see)
+	switch {
+	case err != nil:
+		return s, err
+	case a.Map == nil:
+		return s, fmt.Errorf("rfx: attention without a map")
+	case s.dim != a.Map.dim:
+		return s, fmt.Errorf("rfx: queries of %d columns for a map of %d", s.dim, a.Map.dim)
 	case a.Map.Heads() != 1 && a.Map.Heads() != s.kvHeads:
 		return s, fmt.Errorf("rfx: %d maps for %d key/value heads", a.Map.Heads(), s.kvHeads)
 	case a.Chunk != 0 && (a.Chunk < least || a.Chunk&(a.Chunk-1) != 0):
@@ -93,18 +108,11 @@ func (a Attention) check(q, k, v *Node, see Visible) (sizes, error) {
 		return s, fmt.Errorf("rfx: %d queries and %d keys, where positions count", s.queries, s.keys)
 	case a.Sinks > 0 && see.Segments != nil:
 		return s, fmt.Errorf("rfx: sinks of packed sequences are not supported")
-	case !is(see.Mask, s.keys):
-		return s, fmt.Errorf("rfx: mask %s for [%d, %d] keys", see.Mask.Shape(), s.batch, s.keys)
-	case !is(see.Segments, s.queries):
-		return s, fmt.Errorf("rfx: segments %s for [%d, %d] positions", see.Segments.Shape(), s.batch, s.queries)
 	}
 	if a.Window > 0 || a.Sinks > 0 {
-		if err := a.Map.exactWeights(); err != nil {
-			return s, err
-		}
+		err = a.Map.exactWeights()
 	}
-	s.group = s.heads / s.kvHeads
-	return s, nil
+	return s, err
 }
 
 // ordered reports whether it matters where a query and a key stand.

@@ -48,6 +48,11 @@ func (m *Map) weigh(u, w, v, see *Node) partial {
 		turn := norm(w)
 		s = Sub(Sub(s, norm(u)), Transpose(turn, n-2, n-1))
 	}
+	return weighted(s, v, see)
+}
+
+// weighted is the sums of values with the weights exp(s) where see is true.
+func weighted(s, v, see *Node) partial {
 	s = where(see, s, 2*off)
 	row := StopGradient(ReduceAndKeep(s, ReduceMax, -1))
 	p := where(see, Exp(Sub(s, row)), 0)

@@ -1,0 +1,260 @@
+package rfx
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/randfeat/randfeat/attention/centroid"
+)
+
+// Centroids is bidirectional attention over clusters of keys, with sinks and a window of exact keys under one
+// normaliser, as centroid.Attention has it: its outputs and gradients, with clusters, weights of keys and shares held
+// constant. Of Spec the fields Clusters, Sinks, Window, Block and Landmarks count; exact clusters (Top) would be as many
+// keys as a query finds in them, which no shape of a graph knows beforehand.
+type Centroids struct {
+	Spec centroid.Spec
+	// Centres assign the keys, one per key/value head: centroid.Fit makes them.
+	Centres []*centroid.Centres
+	Scale   float64 // of the logits; 0: 1/√d
+	Numbers Numbers // makes the nodes of the centres, see Map.With; nil: constants
+}
+
+// Check reports whether the centres make one graph for so many key/value heads of a dimension.
+func (c Centroids) Check(kvHeads, dim int) error {
+	if err := c.Spec.Validate(); err != nil {
+		return err
+	}
+	if s := c.Spec; s.Top > 0 || s.Keys > 0 || s.Spread || s.Shared || s.Values > 0 {
+		return fmt.Errorf("rfx: centroids with top, keys, spread, shared or values have no graph: %w",
+			errors.ErrUnsupported)
+	}
+	if c.Spec.Clusters > 0 && len(c.Centres) != kvHeads {
+		return fmt.Errorf("rfx: centres of %d heads for %d", len(c.Centres), kvHeads)
+	}
+	for h, x := range c.Centres {
+		if x == nil || x.Dim() != dim || x.ValueDim() != 0 || x.Clusters() > c.Spec.Clusters {
+			return fmt.Errorf("rfx: the centres of head %d are not those of %d clusters of %d columns", h,
+				c.Spec.Clusters, dim)
+		}
+	}
+	return nil
+}
+
+// Forward is the attention, with shapes as Attention.Forward has them. Packed sequences are not supported.
+func (c Centroids) Forward(q, k, v *Node, see Visible) *Node {
+	s, err := measure(q, k, v, see)
+	if err == nil {
+		err = c.Check(s.kvHeads, s.dim)
+	}
+	block := c.Spec.Block
+	if block == 0 && c.Spec.Window > 0 {
+		block = 16
+	}
+	switch {
+	case err != nil:
+	case see.Segments != nil:
+		err = fmt.Errorf("rfx: centroids of packed sequences: %w", errors.ErrUnsupported)
+	case block > 0 && s.queries != s.keys:
+		err = fmt.Errorf("rfx: %d queries and %d keys, where positions count", s.queries, s.keys)
+	}
+	if err != nil {
+		panic(err)
+	}
+	dtype := q.DType()
+	if dtype.IsHalfPrecision() {
+		q, k, v = ConvertDType(q, dtypes.Float32), ConvertDType(k, dtypes.Float32), ConvertDType(v, dtypes.Float32)
+	}
+	if see.Mask != nil {
+		k, v = where(rows(see.Mask), k, 0), where(rows(see.Mask), v, 0)
+	}
+	scale := c.Scale
+	if scale == 0 {
+		scale = 1 / math.Sqrt(float64(s.dim))
+	}
+	x := Reshape(MulScalar(q, scale), s.batch, s.kvHeads, s.group, s.queries, s.dim)
+	t := clustered{Centroids: c, in: input{q: x, k: k, v: withOnes(v), see: see, sizes: s}, block: block}
+	t.sinks = min(c.Spec.Sinks, s.keys)
+	if s.keys-t.sinks <= c.Spec.Clusters { // every key is a cluster of its own: all are exact
+		t.sinks, t.block = s.keys, 0
+	}
+	return ConvertDType(Reshape(quotient(t.sums(), s.value), s.batch, s.heads, s.queries, s.value), dtype)
+}
+
+// clustered is one call.
+type clustered struct {
+	Centroids
+	in    input // queries scaled
+	sinks int
+	block int // of queries with the same neighbours; 0: no neighbours
+}
+
+// sums is, with e_c = exp(x·c) and S the exact keys of a query,
+//
+//	Σ_{j ∈ S} exp(x·y_j) (v_j, 1) + Σ_c e_c Σ_{j ∈ c, j ∉ S} (v_j, 1),
+//
+// as [batch, kvHeads, group, queries, ·].
+func (t clustered) sums() partial {
+	in := t.in
+	size := t.block
+	if size == 0 {
+		size = in.queries
+	}
+	n := (in.queries + size - 1) / size
+	x := fill(in.q, 3, 0, n*size-in.queries, 0)
+	x = Transpose(Reshape(x, in.batch, in.kvHeads, in.group, n, size, in.dim), 2, 3)
+	x = Reshape(x, in.batch, in.kvHeads, n, in.group*size, in.dim)
+	flat := Reshape(x, in.batch, in.kvHeads, n*in.group*size, in.dim)
+	byBlock := func(y *Node) *Node { return Reshape(y, in.batch, in.kvHeads, n, in.group*size, -1) }
+
+	var parts []partial
+	if t.sinks > 0 {
+		first := func(y *Node, axis int) *Node { return SliceAxis(y, axis, AxisRangeFromStart(t.sinks)) }
+		see := Const(in.q.Graph(), [][][][]bool{{{{true}}}})
+		if in.see.Mask != nil {
+			see = Reshape(first(in.see.Mask, 1), in.batch, 1, 1, t.sinks)
+		}
+		p := weighted(product(flat, first(in.k, 2), -1, -1), first(in.v, 2), see)
+		parts = append(parts, p.each(byBlock))
+	}
+	on := t.clusteredKeys()
+	var beside func(y *Node) *Node // [batch, heads, keys, ·] → [batch, heads, n, neighbours, ·]
+	if t.block > 0 {
+		beside = func(y *Node) *Node { return neighbours(y, n, size, t.Spec.Window) }
+		see := beside(ConvertDType(on, in.k.DType())) // what is no sink, no padding, and in the sequence
+		see = Transpose(GreaterThan(see, ZerosLike(see)), 3, 4)
+		parts = append(parts, weighted(product(x, beside(in.k), -1, -1), beside(in.v), see))
+	}
+	if t.Spec.Clusters > 0 && t.sinks < in.keys {
+		member := t.member(on)
+		centre := product(t.shares(member, on), in.k, -2, -2)
+		left := ExpandAxes(product(member, in.v, -2, -2), 2) // what queries of a block find in clusters
+		if beside != nil {
+			left = Sub(left, product(beside(member), beside(in.v), -2, -2))
+		}
+		count := SliceAxis(left, -1, AxisElem(in.value)) // whole numbers
+		some := Transpose(GreaterThan(count, Scalar(count.Graph(), count.DType(), 0.5)), 3, 4)
+		d := left.Shape().Dimensions
+		left = BroadcastToDims(left, d[0], d[1], n, d[3], d[4])
+		parts = append(parts, weighted(byBlock(product(flat, centre, -1, -1)), left, some))
+	}
+	total := parts[0]
+	for _, p := range parts[1:] {
+		total = total.plus(p)
+	}
+	return total.each(func(y *Node) *Node {
+		d := y.Shape().Dimensions
+		y = Transpose(Reshape(y, d[0], d[1], n, in.group, size, d[4]), 2, 3)
+		return SliceAxis(Reshape(y, d[0], d[1], in.group, n*size, d[4]), 3, AxisRangeFromStart(in.queries))
+	})
+}
+
+// neighbours are, for each of n blocks of queries, the keys of the block and window more on either side; zeros where
+// there are none.
+func neighbours(y *Node, n, size, window int) *Node {
+	d := y.Shape().Dimensions
+	pieces := (size + 2*window + size - 1) / size
+	y = fill(y, 2, window, (n+pieces)*size-window-d[2], 0)
+	var all []*Node
+	for i := range pieces {
+		all = append(all, Reshape(SliceAxis(y, 2, AxisRange(i*size, (i+n)*size)), d[0], d[1], n, size, d[3]))
+	}
+	return SliceAxis(Concatenate(all, 3), 3, AxisRangeFromStart(size+2*window))
+}
+
+// clusteredKeys are those in clusters [batch or 1, 1, keys, 1]: no sinks, no padding.
+func (t clustered) clusteredKeys() *Node {
+	g := t.in.q.Graph()
+	on := GreaterOrEqual(positions(g, t.in.keys), Const(g, int32(t.sinks)))
+	if t.in.see.Mask != nil {
+		on = and(on, rows(t.in.see.Mask), t.in.batch, 1, t.in.keys, 1)
+	}
+	return on
+}
+
+// member is 1 for the cluster of every key [batch, kvHeads, keys, clusters], the nearest centre in the metric of the
+// fit, and 0 for the others.
+func (t clustered) member(on *Node) *Node {
+	y, heads, n := StopGradient(t.in.k), t.in.kvHeads, t.Spec.Clusters
+	mean, rows, bias := t.nodes(y)
+	score := Add(Einsum("bhld,hcd->bhlc", Sub(y, mean), rows), bias)
+	nearest := ArgMax(score, -1, dtypes.Int32)
+	d := []int{t.in.batch, heads, t.in.keys, n}
+	is := Equal(BroadcastToDims(ExpandAxes(nearest, -1), d...), Iota(y.Graph(), shapes.Make(dtypes.Int32, d...), 3))
+	return ConvertDType(and(is, on, d...), y.DType())
+}
+
+// nodes are the centres of all heads: means [1, heads, 1, dim], rows [heads, clusters, dim] and offsets [1, heads, 1,
+// clusters] of the scores by which a key finds its own.
+func (t clustered) nodes(like *Node) (mean, rows, bias *Node) {
+	number := func(name string, data []float64, dims ...int) *Node {
+		value := numberTensor(data, like.DType(), dims)
+		if t.Numbers == nil {
+			return ConstTensor(like.Graph(), value)
+		}
+		return ConvertDType(t.Numbers(name, value), like.DType())
+	}
+	m, r, b := t.Centroids.numbers()
+	heads, n, dim := len(t.Centres), t.Spec.Clusters, t.in.dim
+	return number("mean", m, 1, heads, 1, dim), number("centres", r, heads, n, dim),
+		number("offsets", b, 1, heads, 1, n)
+}
+
+func (c Centroids) numbers() (mean, rows, bias []float64) {
+	for _, x := range c.Centres {
+		mean = append(mean, x.Mean()...)
+		a, b, unit := x.Assignment()
+		for i := range c.Spec.Clusters {
+			if i >= a.Rows { // fewer than asked for
+				rows, bias = append(rows, make([]float64, x.Dim())...), append(bias, off)
+				continue
+			}
+			for _, v := range a.Row(i) {
+				rows = append(rows, v*unit)
+			}
+			bias = append(bias, b[i])
+		}
+	}
+	return mean, rows, bias
+}
+
+// Values are what Numbers is asked for, by name, of float32.
+func (c Centroids) Values() map[string]*tensors.Tensor {
+	m, r, b := c.numbers()
+	heads, n := len(c.Centres), c.Spec.Clusters
+	dim := len(m) / max(1, heads)
+	return map[string]*tensors.Tensor{
+		"mean":    numberTensor(m, dtypes.Float32, []int{1, heads, 1, dim}),
+		"centres": numberTensor(r, dtypes.Float32, []int{heads, n, dim}),
+		"offsets": numberTensor(b, dtypes.Float32, []int{1, heads, 1, n}),
+	}
+}
+
+// shares are those of keys in their centroids [batch, kvHeads, keys, clusters], by the attention that landmarks, queries
+// at equal distances, give them: w_j = mean_t softmax_j(r_t·y_j) + 0.1/L.
+func (t clustered) shares(member, on *Node) *Node {
+	in, g := t.in, t.in.q.Graph()
+	marks := t.Spec.Landmarks
+	if marks == 0 {
+		marks = 32
+	}
+	marks = min(marks, in.queries)
+	at := make([][]int32, marks)
+	for i := range at {
+		at[i] = []int32{int32((2*i + 1) * in.queries / (2 * marks))}
+	}
+	x := Gather(TransposeAllAxes(StopGradient(in.q), 3, 0, 1, 2, 4), Const(g, at)) // [marks, batch, kvHeads, group, dim]
+	x = Reshape(TransposeAllAxes(x, 1, 2, 3, 0, 4), in.batch, in.kvHeads, in.group*marks, in.dim)
+	e := where(Transpose(on, 2, 3), product(x, StopGradient(in.k), -1, -1), off)
+	w := ReduceAndKeep(Softmax(e, -1), ReduceMean, -2) // [batch, kvHeads, 1, keys]
+	count := ReduceAndKeep(ConvertDType(on, w.DType()), ReduceSum, -2)
+	w = Add(w, Div(Scalar(g, w.DType(), 0.1), MaxScalar(count, 1)))
+	weight := Mul(member, Transpose(w, 2, 3))
+	sum := ReduceAndKeep(weight, ReduceSum, -2)
+	return Div(weight, where(LogicalNot(IsZero(sum)), sum, 1))
+}
