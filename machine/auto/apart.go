@@ -10,7 +10,12 @@ import (
 
 // decide makes all choices on the sample of n rows.
 func (f *fit) decide(s *sample, n int64) error {
-	if f.choosesApart(n) {
+	switch {
+	case f.by != nil:
+		if f.follow(s, n, f.by) {
+			return nil
+		}
+	case f.choosesApart(n):
 		if done, err := f.chooseApart(s, n); err != nil || done {
 			return err
 		}
@@ -27,54 +32,80 @@ func (f *fit) decide(s *sample, n int64) error {
 	return err
 }
 
-// apartRows are outside a fold whose fit chooses for all: as many as a search looks at. A variable for tests with
-// fewer.
-var apartRows = int64(lastRows)
+// Choices for all rows are made on those outside a fold if these are at least apartRows, and choices for two folds on
+// those outside both if these are at least sharedRows. Variables for tests with fewer.
+var (
+	apartRows  = int64(secondRows)
+	sharedRows = int64(firstRows)
+)
 
-// choosesApart reports whether choices are made once, by the fit that is scored, on the rows outside its fold: a search
-// of an exact kernel looks at lastRows at most, and there are as many without the fold. What is chosen there has seen
-// nothing of the rows that judge it, and is as good for all rows as another choice by as many.
-func (f *fit) choosesApart(n int64) bool {
-	return !f.inner && f.o.Folds > 1 && !f.deal.grouped() && !f.deal.ordered() &&
-		(n <= int64(f.exactLimit()) || f.o.Features > maxFeatures) && n*int64(f.o.Folds-1) >= apartRows*int64(f.o.Folds)
+// outside reports whether there are enough rows without some of the folds.
+func (f *fit) outside(n int64, folds int, enough int64) bool {
+	return f.o.Folds > folds && !f.deal.grouped() && !f.deal.ordered() &&
+		(n <= int64(f.exactLimit()) || f.o.Features > maxFeatures) &&
+		n*int64(f.o.Folds-folds) >= enough*int64(f.o.Folds)
 }
 
-// chooseApart takes the choices of the first fit that is scored. Its columns need not be those of all rows; widths go
-// by name. It reports whether they could be taken.
+// choosesApart reports whether choices are made once for all rows and for the first fold that is scored, on the rows
+// outside it: where a search of an exact kernel looks at as many of them as it would at those of all. What is chosen
+// there has seen nothing of the rows that judge it, and is as good for all rows as another choice by as many.
+func (f *fit) choosesApart(n int64) bool {
+	return !f.inner && f.outside(n, 1, apartRows) &&
+		slices.Equal(finalSizes(int(n))[1:], finalSizes(int(n)*(f.o.Folds-1)/f.o.Folds)[1:])
+}
+
+// chooseApart takes the choices of the first fit that is scored. It reports whether they could be taken.
 func (f *fit) chooseApart(s *sample, n int64) (bool, error) {
-	sub, err := f.leaving(f.scoredParts()[0], n)
-	if err != nil {
+	k := f.scoredParts()[0]
+	sub, err := f.choosing(k, k, n, func(done, total int64) { f.progress(stageChoose, done, total) })
+	if err != nil || !f.follow(s, n, sub) {
 		return false, err
+	}
+	f.decision.Notes = append(f.decision.Notes, fmt.Sprintf("choices were made on the %d rows outside the fold that "+
+		"judges them", sub.decision.Rows))
+	f.apart = sub
+	return true, nil
+}
+
+// choosing is a fit of the rows outside folds k to last of n rows whose choices are made.
+func (f *fit) choosing(k, last int, n int64, progress func(done, total int64)) (*fit, error) {
+	sub, err := f.leaving(k, last, n)
+	if err != nil {
+		return nil, err
 	}
 	sub.o.Progress = func(stage string, done, total int64) {
 		if stage == stageChoose {
-			f.progress(stage, done, total)
+			progress(done, total)
 		}
 	}
 	if err := sub.begin(); err != nil {
-		return false, fmt.Errorf("choices without fold %d: %w", f.scoredParts()[0]+1, err)
+		return nil, fmt.Errorf("choices without fold %d: %w", k+1, err)
 	}
 	sub.o.Progress = nil
-	d := *sub.decision
-	if !(d.Exact || d.Large) || sub.task != f.task {
-		return false, nil
+	return sub, nil
+}
+
+// follow takes the choices of a fit of fewer rows for the n rows of the sample. Its columns need not be those of all;
+// widths go by name. It reports whether they could be taken.
+func (f *fit) follow(s *sample, n int64, by *fit) bool {
+	d := *by.decision
+	if !(d.Exact || d.Large) || by.task != f.task {
+		return false
 	}
 	if d.Spec.Dim = s.x.Cols; d.Exact {
 		d.Spec.M = s.len()
 	}
 	d.Rows, d.Sampled, d.Last = n, s.len(), s.last
-	d.Choices = slices.Clone(d.Choices)
-	d.Notes = append(slices.Clone(d.Notes), fmt.Sprintf("choices were made on the %d rows outside the fold that judges "+
-		"them", sub.decision.Rows))
+	d.Choices, d.Notes = slices.Clone(d.Choices), slices.Clone(d.Notes)
 	if f.weighs {
 		weights := make([]float64, len(f.schema.Fields))
 		for i := range weights {
-			weights[i] = weightOf(sub.schema, &f.schema.Fields[i])
+			weights[i] = weightOf(by.schema, &f.schema.Fields[i])
 		}
 		f.setWeights(s, weights)
 	}
-	f.decision, f.apart = &d, sub
-	return true, nil
+	f.decision = &d
+	return true
 }
 
 // weightOf is the weight of a field in another schema; 1 if it is not there.
@@ -87,9 +118,9 @@ func weightOf(s *data.Schema, field *data.Field) float64 {
 	return 1
 }
 
-// leaving is a fit of the rows outside fold k of n rows, as if they were the table.
-func (f *fit) leaving(k int, n int64) (*fit, error) {
-	rest := foldSource{Source: f.src, deal: f.deal, k: k, parts: f.deal.parts(f.o.Folds)}
+// leaving is a fit of the rows outside folds k to last of n rows, as if they were the table.
+func (f *fit) leaving(k, last int, n int64) (*fit, error) {
+	rest := foldSource{Source: f.src, deal: f.deal, k: k, last: last, parts: f.deal.parts(f.o.Folds)}
 	sub := &fit{ctx: f.ctx, src: rest, o: f.o, inner: true, weighs: f.weighs && f.task != machine.Unsupervised,
 		deal: newDealer(f.o.Seed, rest.marks(n))}
 	sub.o.Folds, sub.o.Checkpoint, sub.o.Progress = 1, "", nil

@@ -68,6 +68,8 @@ type fit struct {
 	loss        *Choice          // margins, if they were chosen before all else
 	chose       *chose           // what begin found; nil: not begun
 	apart       *fit             // the fit without the first fold that is scored, if it has chosen for all rows
+	by          *fit             // whose choices are taken, if they can be
+	shared      *fit             // that has chosen for two folds that are scored
 }
 
 // chose is a fit whose choices are made.

@@ -333,7 +333,7 @@ func TestTwoTargets(t *testing.T) {
 	}
 }
 
-// More rows than the sample: all rows are in the model, and folds of at least a thousand in the score.
+// More rows than the sample: all rows are in the model, and folds of at least nestedRows in the score.
 func TestMoreRowsThanTheSample(t *testing.T) {
 	for target, metric := range map[string]string{"y": "GCV R²", "class": "accuracy"} {
 		m, r := mustFit(t, waves(3000, 10), Options{Learn: learn(target), Sample: 500, Features: 64})
@@ -347,7 +347,7 @@ func TestMoreRowsThanTheSample(t *testing.T) {
 	}
 	_, r := mustFit(t, waves(1000, 10), Options{Kind: machine.KindLogistic, Learn: learn("class"), Sample: 300,
 		Features: 32})
-	if r.Scores[0].Rows != 1000 {
+	if r.Scores[0].Rows != nestedRows {
 		t.Errorf("scored on %q, %+v", r.ScoredOn, r.Scores[0])
 	}
 	// Few more, of a density: half of the rows are left for the score.

@@ -4,13 +4,13 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
-// foldSource is a part of a table: the rows of part k, or those that a model which predicts them may learn from. A fit
-// of a foldSource learns columns, scales and levels from its rows only.
+// foldSource is a part of a table: the rows of part k, or those that a model which predicts them, and those of all parts
+// up to last, may learn from. A fit of a foldSource learns columns, scales and levels from its rows only.
 type foldSource struct {
 	data.Source
-	deal     *dealer
-	k, parts int
-	inside   bool
+	deal           *dealer
+	k, last, parts int
+	inside         bool
 }
 
 func (s foldSource) has(row int64) bool {
@@ -18,7 +18,12 @@ func (s foldSource) has(row int64) bool {
 	if s.inside {
 		return at == s.k
 	}
-	return s.deal.learns(at, s.k)
+	for k := s.k; k <= max(s.k, s.last); k++ {
+		if !s.deal.learns(at, k) {
+			return false
+		}
+	}
+	return true
 }
 
 // marks are those of its rows; n rows are in the table.

@@ -12,9 +12,9 @@ import (
 )
 
 // nestedRows are enough for a score: folds beyond them are not scored, which would take as long as the fit again. Of
-// more than 5000 rows and 5 folds one is scored.
+// more than 4000 rows and 5 folds one is scored.
 // With weights of classes there must also be enough of every class.
-const nestedRows = 1000
+const nestedRows = 800
 
 // nests reports whether the score is that of whole fits without a fold. A density of more rows than the sample has
 // scores of its own, those of its calibration.
@@ -32,7 +32,8 @@ func (f *fit) nests() bool {
 //
 // Not in the folds: the classes, the units of numeric targets, the columns of a density, whose scales are its units,
 // and the seed. Folds may choose differently; their spread is in the intervals (machine.ScoresOfModels). It costs the
-// fit again per fold that is scored.
+// fit again per fold that is scored, but choices, most of it, are made once for two folds where rows outside both are
+// enough.
 func (f *fit) nested() error {
 	var parts []*machine.Evaluation // of the folds
 	done := int64(0)
@@ -40,7 +41,7 @@ func (f *fit) nested() error {
 		if done >= nestedRows && !f.deal.grouped() && f.scoresClasses(parts) {
 			break
 		}
-		part, err := f.heldOut(k, len(parts))
+		part, err := f.heldOut(k, len(parts), done)
 		if err != nil {
 			return fmt.Errorf("cross-validation without fold %d: %w", k+1, err)
 		}
@@ -103,14 +104,36 @@ func (f *fit) scoredOn(rows int64, folds int) string {
 	return fmt.Sprintf("all rows, %d folds, columns and choices made without each", folds)
 }
 
-// heldOut evaluates fold k by a fit of all others, as if they were the table, and keeps its predictions as a part.
-func (f *fit) heldOut(k, part int) (*machine.Evaluation, error) {
-	sub := f.apart
-	if f.apart = nil; sub == nil {
+// forFold is the fit of all folds but k, done rows being scored before it. Its choices may be those that were made, or
+// are to be made now, without it and the fold beside it, if that is to be scored, too.
+func (f *fit) forFold(k int, done int64) (*fit, error) {
+	if sub := f.apart; sub != nil {
+		f.apart = nil
+		return sub, nil
+	}
+	n := f.decision.Rows
+	if f.shared != nil && f.shared.src.(foldSource).last < k {
+		f.shared = nil
+	}
+	if f.shared == nil && k+1 < f.o.Folds && done+n/int64(f.o.Folds) < nestedRows && f.outside(n, 2, sharedRows) {
 		var err error
-		if sub, err = f.leaving(k, f.decision.Rows); err != nil {
+		if f.shared, err = f.choosing(k, k+1, n, func(int64, int64) {}); err != nil {
 			return nil, err
 		}
+	}
+	sub, err := f.leaving(k, k, n)
+	if err == nil {
+		sub.by = f.shared
+	}
+	return sub, err
+}
+
+// heldOut evaluates fold k by a fit of all others, as if they were the table, and keeps its predictions as a part; done
+// rows are scored.
+func (f *fit) heldOut(k, part int, done int64) (*machine.Evaluation, error) {
+	sub, err := f.forFold(k, done)
+	if err != nil {
+		return nil, err
 	}
 	m, err := sub.run()
 	if err != nil {

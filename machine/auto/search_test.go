@@ -143,3 +143,56 @@ func TestChoicesAreMadeApart(t *testing.T) {
 		t.Error("choices by all rows are the same: the test has no power")
 	}
 }
+
+// Choices for two folds that are scored have seen nothing of either, and are those of the fits that are judged.
+func TestChoicesOfTwoFolds(t *testing.T) {
+	old := sharedRows
+	sharedRows = 200
+	defer func() { sharedRows = old }()
+	o := Options{Learn: learn("y"), Folds: 5, Kernel: kernel.Gaussian.String(), Scaling: ScalingStandard}
+	at := slices.Index(waves(1, 1).names, "y")
+	chosen := func(spoil ...int) (*fit, *fit) {
+		src := waves(400, 1)
+		deal, r := newDealer(o.Seed, nil), rand.New(rand.NewPCG(1, 1))
+		for i := range src.rows {
+			if slices.Contains(spoil, deal.of(int64(i), o.Folds)) {
+				src.rows[i][at] = src.rows[(i*7+r.IntN(400))%400][at]
+			}
+		}
+		given, err := o.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := &fit{ctx: context.Background(), src: src, o: given, weighs: true}
+		if err := f.begin(); err != nil {
+			t.Fatal(err)
+		}
+		var subs []*fit
+		for k := 2; k <= 3; k++ {
+			sub, err := f.forFold(k, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := sub.begin(); err != nil {
+				t.Fatal(err)
+			}
+			subs = append(subs, sub)
+		}
+		return subs[0], subs[1]
+	}
+	point := func(f *fit) exactPoint { return exactPoint{f.decision.Spec.Kernel.Scale, f.decision.Lambda} }
+	a, b := chosen()
+	if a.by == nil || a.by != b.by || point(a) != point(b) || a.decision.Rows != 320 || a.by.decision.Rows != 240 {
+		t.Fatalf("folds of a pair choose %v and %v of %d and %d rows", point(a), point(b), a.decision.Rows,
+			a.by.decision.Rows)
+	}
+	if c, d := chosen(2, 3); point(c) != point(a) || point(d) != point(a) {
+		t.Errorf("%v with targets of the pair that are noise, %v without", point(c), point(a))
+	}
+	if c, _ := chosen(0, 1); point(c) == point(a) {
+		t.Error("targets that are noise in other folds change nothing: the test has no power")
+	}
+	if c, err := b.forFold(0, 0); err != nil || c.by != nil {
+		t.Errorf("a pair of few rows: %v, %v", c.by, err)
+	}
+}
