@@ -39,10 +39,11 @@ func (a Attention) Forward(q, k, v *Node, see Visible) *Node {
 	if err != nil {
 		panic(err)
 	}
-	// Half precision has too few digits for exponents: those and the sums are float32.
+	// Half precision has too few digits for exponents: those and the sums are float32, products of features and values
+	// are of half precision.
 	dtype := q.DType()
 	if dtype.IsHalfPrecision() {
-		q, k, v = ConvertDType(q, dtypes.Float32), ConvertDType(k, dtypes.Float32), ConvertDType(v, dtypes.Float32)
+		q, k = ConvertDType(q, dtypes.Float32), ConvertDType(k, dtypes.Float32)
 	}
 	if see.Mask != nil { // nothing of a masked row may reach a result or a gradient, NaN least of all
 		k, v = where(rows(see.Mask), k, 0), where(rows(see.Mask), v, 0)
@@ -129,7 +130,7 @@ func (a Attention) sums(in input) partial {
 	q := a.Map.queryRows(in)
 	var total partial
 	if !a.ordered(in.see) {
-		total = k.state().read(q.flat()).unflat(in.group)
+		total = k.state().as(in.v.DType()).read(q.flat()).unflat(in.group)
 	} else {
 		total, _ = a.sweep(q, k, in, a.Window)
 		if !a.Causal {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
@@ -236,5 +237,43 @@ func TestBadShapes(t *testing.T) {
 	}
 	if _, err := rfx.NewMap(spec(family.Positive{}, 8, 1), spec(family.Trig{}, 8, 1)); err == nil {
 		t.Error("a map of two families")
+	}
+}
+
+// In half precision outputs and gradients are those of float32 up to a few of its roundings, and stay in its range.
+func TestHalfPrecision(t *testing.T) {
+	const length = 150
+	q := sequence[float32](1, 2, length, dim, 1, 0, 81)
+	k := sequence[float32](1, 1, length, dim, 1, 0, 82)
+	v := sequence[float32](1, 1, length, 40, 1, 0, 83)
+	for _, a := range []rfx.Attention{{}, {Causal: true, Chunk: 32}, {Causal: true, Window: 9, Sinks: 2}} {
+		a.Map = newMap(t, spec(family.OPRF{}, 16, 3))
+		results := func(dtype dtypes.DType) [][]float32 {
+			return run(t, func(in []*graph.Node) []*graph.Node {
+				low := make([]*graph.Node, len(in))
+				for i, x := range in {
+					low[i] = graph.ConvertDType(x, dtype)
+				}
+				out := a.Forward(low[0], low[1], low[2], rfx.Visible{})
+				if out.DType() != dtype {
+					t.Errorf("the output is %s", out.DType())
+				}
+				out = graph.ConvertDType(out, dtypes.Float32)
+				return append([]*graph.Node{out}, graph.Gradient(graph.ReduceAllSum(graph.Square(out)), in...)...)
+			}, q, k, v)
+		}
+		full, half := results(dtypes.Float32), results(dtypes.BFloat16)
+		for i := range full {
+			var off, all float64
+			for j, x := range full[i] {
+				off += math.Pow(float64(half[i][j]-x), 2)
+				all += float64(x) * float64(x)
+			}
+			if rel := math.Sqrt(off / all); !(rel < 0.02) { // a rounding is 2⁻⁹
+				t.Errorf("%+v: result %d (output, dq, dk, dv) is off by %.3f", a, i, rel)
+			} else if rel == 0 {
+				t.Errorf("%+v: result %d is not of half precision", a, i)
+			}
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package rfx
 
 import (
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
 )
@@ -16,14 +17,15 @@ func withOnes(v *Node) *Node {
 	return Concatenate([]*Node{v, OnesLike(SliceAxis(v, -1, AxisElem(0)))}, -1)
 }
 
-// aligned adds columns of zeros to wide rows up to a multiple of four numbers: the matrix units of a GPU read 16 bytes at
+// aligned adds columns of zeros to wide rows up to a multiple of 16 bytes: the matrix units of a GPU read so many at
 // once, and a row of 65 numbers begins where they cannot.
 func aligned(v *Node) *Node {
 	n := v.Shape().Dimensions[v.Rank()-1]
 	if n <= 32 {
 		return v
 	}
-	return fill(v, v.Rank()-1, 0, -n&3, 0)
+	unit := 16 / v.DType().Size()
+	return fill(v, v.Rank()-1, 0, -n&(unit-1), 0)
 }
 
 // keyRows are the features of in.k; those of masked keys weigh nothing.
@@ -135,14 +137,24 @@ func quotient(p partial, n int) *Node {
 	return where(some, Div(SliceAxis(sum, -1, AxisRangeFromStart(n)), one), 0)
 }
 
-// product contracts one axis of each of two nodes of equal rank; all axes but the last two are a batch.
+// product contracts one axis of each of two nodes of equal rank; all axes but the last two are a batch. Where one is of
+// half precision both are, and their product is rounded to it; sums are float32.
 func product(a, b *Node, axisA, axisB int) *Node {
+	for _, x := range []*Node{a, b} {
+		if low := x.DType(); low.IsHalfPrecision() && a.DType() != b.DType() {
+			return product(ConvertDType(a, low), ConvertDType(b, low), axisA, axisB)
+		}
+	}
 	n := a.Rank()
 	var batch [][2]int
 	for i := range n - 2 {
 		batch = append(batch, [2]int{i, i})
 	}
-	return EinsumAxes(a, b, [][2]int{{n + axisA, n + axisB}}, batch)
+	p := EinsumAxes(a, b, [][2]int{{n + axisA, n + axisB}}, batch)
+	if p.DType().IsHalfPrecision() {
+		p = ConvertDType(p, dtypes.Float32)
+	}
+	return p
 }
 
 func (f Features) reverse() Features { return f.each(backwards) }

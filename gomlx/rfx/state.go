@@ -155,6 +155,12 @@ func (s State) merge(o State) State {
 	return State{Sum: Add(at(s), at(o)), Ref: ref}
 }
 
+// as is the state with sums of a precision.
+func (s State) as(dtype dtypes.DType) State {
+	s.Sum = ConvertDType(s.Sum, dtype)
+	return s
+}
+
 // read is the sums of a state, weighted by queries [..., queries, features].
 func (s State) read(q Features) partial {
 	e := Add(q.Log, ExpandAxes(s.Ref, -2))

@@ -43,7 +43,7 @@ func (a Attention) sweep(q Features, k keyRows, in input, back int) (partial, St
 	if n > 1 {
 		var before run
 		before, all = prefix(tails)
-		read := before.read(c.q.flat()).unflat(in.group)
+		read := before.as(in.v.DType()).read(c.q.flat()).unflat(in.group)
 		if c.segments != nil {
 			d := c.segments.Shape().Dimensions
 			same := Equal(Reshape(c.segments, d[0], 1, d[1], 1, d[2], 1), Reshape(before.last, d[0], 1, d[1], 1, 1, 1))
@@ -229,7 +229,8 @@ func (c *chunks) inside() partial {
 	q, g := c.q.flat(), c.k.v.Graph()
 	top := func(f Features) *Node { return StopGradient(ReduceAndKeep(f.Log, ReduceMax, -1)) }
 	ofQuery, ofKey := top(q), top(c.k.Features)
-	s := product(q.times(Exp(Sub(q.Log, ofQuery))), c.k.times(Exp(Sub(c.k.Log, ofKey))), -1, -1)
+	low := ConvertDType(q.times(Exp(Sub(q.Log, ofQuery))), c.k.v.DType())
+	s := product(low, c.k.times(Exp(Sub(c.k.Log, ofKey))), -1, -1)
 	d := s.Shape().Dimensions
 	square := []int{d[0], d[1], c.n, c.size, c.size}
 	see := Reshape(LowerTriangular(g, c.size), 1, 1, 1, c.size, c.size)

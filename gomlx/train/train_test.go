@@ -207,3 +207,27 @@ func TestDiverged(t *testing.T) {
 		}
 	}
 }
+
+// Training in half precision stays near that of float32: the same text is learned, along losses that differ by rounding.
+func TestHalfTrains(t *testing.T) {
+	for _, kind := range []string{"exact", "oprf:orthogonal:16"} {
+		t.Run(kind, func(t *testing.T) {
+			m := small(kind)
+			m.Layers = 1
+			full := trainer(t, m, settings(12))
+			m.Half = true
+			half := trainer(t, m, settings(12))
+			var differs bool
+			for i := range 12 {
+				a, b := steps(t, full, 1), steps(t, half, 1)
+				differs = differs || a.Loss != b.Loss
+				if d := math.Abs(a.Loss - b.Loss); d > 0.05+0.05*a.Loss {
+					t.Fatalf("step %d: loss %.4f, in half precision %.4f", i+1, a.Loss, b.Loss)
+				}
+			}
+			if !differs {
+				t.Error("the losses are those of float32: nothing was of half precision")
+			}
+		})
+	}
+}
