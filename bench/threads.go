@@ -80,6 +80,30 @@ func smallThreads(rows int) func() (func(), func()) {
 	}
 }
 
+// positiveThreads is 256 positive features of each row, 1 KiB a row, and perhaps a pass over them.
+func positiveThreads(rows int, read bool) func() (func(), func()) {
+	return func() (func(), func()) {
+		mp := givenMap(kernel.Kernel{Kind: kernel.Softmax}, family.Positive{}, random[float32](256, 64, 1, 2))
+		x, dst := random[float32](rows, 64, 0.1, 1), dense.New[float32](rows, 256)
+		var ws randfeat.Workspace[float32]
+		sums := make([]float32, rows)
+		return plain(func() {
+			check(mp.Queries(dst, nil, x, &ws))
+			if !read {
+				return
+			}
+			par.For(rows, 64, func(lo, hi int) {
+				for i := lo; i < hi; i++ {
+					sums[i] = 0
+					for _, v := range dst.Row(i) {
+						sums[i] += v
+					}
+				}
+			})
+		})
+	}
+}
+
 // gramThreads is the matrix of estimates of a kernel between n rows.
 func gramThreads(n, d, m int) func() (func(), func()) {
 	return func() (func(), func()) {
@@ -140,6 +164,12 @@ func threadCases() []threadCase {
 		{"trig map 20000×64, 1024 features, fresh output", 8, false, caseThreads(trig, "fresh")},
 		{"positive map, 128 rows a call", 0, false, smallThreads(128)},
 		{"positive map, 2048 rows a call", 0, false, smallThreads(2048)},
+		{"positive map, outputs of 8 MiB", 0, false, positiveThreads(8<<10, false)},
+		{"positive map, outputs of 16 MiB", 0, false, positiveThreads(16<<10, false)},
+		{"positive map, outputs of 32 MiB", 0, false, positiveThreads(32<<10, false)},
+		{"positive map, outputs of 128 MiB", 0, false, positiveThreads(128<<10, false)},
+		{"positive map, outputs of 16 MiB, then read", 0, false, positiveThreads(16<<10, true)},
+		{"positive map, outputs of 32 MiB, then read", 0, false, positiveThreads(32<<10, true)},
 		{"transform and predict 20000×62, 2048 features", 10, false,
 			caseThreads(func() benchCase { return predictCase[float32](20000, 62, 2048, 1e-4) }, "ridge")},
 		{"ridge fit 41188×62, 2048 features", 10, true,

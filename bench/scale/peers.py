@@ -1,10 +1,11 @@
-"""Peers of scale: answers requests on standard input with times. Needs torch."""
+"""Peers of scale: answers requests on standard input with times. Needs torch, numpy and threadpoolctl."""
 
 import json
 import resource
 import sys
 import time
 
+import threadpoolctl
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -38,7 +39,15 @@ def sdpa():
         scaled_dot_product_attention(q[None, None], k[None, None], v[None, None])
 
 
-cases = {"PyTorch eager": forward, "PyTorch eager, forward and backward": both, "PyTorch SDPA": sdpa}
+qn, kn, vn, wn = (x.numpy().copy() for x in (q, k, v, w))
+
+
+def products():
+    (qn @ wn.T) @ ((kn @ wn.T).T @ vn)
+
+
+cases = {"NumPy, the four products alone": products, "PyTorch eager": forward,
+         "PyTorch eager, forward and backward": both, "PyTorch SDPA": sdpa}
 
 
 def cpu():
@@ -58,6 +67,7 @@ print(f"torch {torch.__version__}", file=sys.stderr)
 for line in sys.stdin:
     request = json.loads(line)
     torch.set_num_threads(request["threads"])
+    threadpoolctl.threadpool_limits(request["threads"], "blas")
     run = cases[request["case"]]
     repeat(run, 0.005)
     c, t = cpu(), time.perf_counter()
