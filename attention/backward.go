@@ -3,6 +3,7 @@ package attention
 import (
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
@@ -19,12 +20,13 @@ import (
 //	dv_j       = Σ_f φ2(k_j)_f dS_f
 //
 // over the keys j that i sees and the queries i that see j. With Causal S and z are the sums before a chunk, swept
-// forwards, dS and dz those behind it, swept backwards; the chunk itself is a triangle of scores. Features are computed
-// again per chunk: besides its arguments and three numbers per query the memory does not depend on L. With a Window a
-// worker also keeps the gradients of the keys that a chunk of queries sees in it.
+// forwards, dS and dz those behind it, swept backwards; the chunk itself is a triangle of scores. Causal features
+// are kept from one sweep to the other, up to 64 MiB of them (two heads of 16384 positions and 256 features in float32),
+// and computed again per chunk beyond: besides these, its arguments and four numbers per query the memory does not depend
+// on L. With a Window a worker also keeps the gradients of the keys that a chunk of queries sees in it.
 //
-// The references of dS are attained shares, so a feature of a key is at most 1 there, as one of a query is forwards:
-// nothing overflows with positive maps (docs/theory.md §6). Rows that Forward counts as Empty or Zero have no gradient.
+// The references of dS are those of the keys, where a share is at most 1, or attained shares, where a feature of a key
+// is: nothing overflows with positive maps (docs/theory.md §6). Rows that Forward counts as Empty or Zero have no gradient.
 //
 // grads, nil or one per map, receive the gradients by the parameters of the families (randfeat.Grad); nil entries are
 // skipped. With a Window or Sinks they are refused (errors.ErrUnsupported). The bits of all results are the same at any
@@ -79,6 +81,28 @@ type backCall[T dense.Float] struct {
 	direct      bool
 	streamGrads []*randfeat.Grad[T] // of the streams in work
 	from        int                 // first of them
+	store       []T                 // kept features
+}
+
+// keepBytes bounds the features that the first of two sweeps over causal streams keeps for the second, which is a tenth
+// quicker than to compute them again. The streams that come first have them, as many as fit: nothing else decides, so
+// neither do the workers.
+const keepBytes = 64 << 20
+
+// keep gives streams a place for their features.
+func (b *backCall[T]) keep() {
+	n := 0
+	for i := range b.all {
+		s := &b.all[i]
+		if !s.causal || b.exact || s.mask != nil {
+			continue
+		}
+		size := (s.positions() + s.group*s.lenQ()) * s.m.OutDim()
+		if (n+size)*int(unsafe.Sizeof(T(0))) <= keepBytes {
+			s.place, n = n+1, n+size
+		}
+	}
+	b.store = buf.Sized(b.store, n)
 }
 
 // backRows is the most rows handled together: a backward pass has twice the scratch memory of Forward.
@@ -108,6 +132,7 @@ func (b *backCall[T]) prepare(a *Linear[T], q, k, v Seq[T]) (bool, error) {
 		}
 	}
 	none := len(b.all) == 0 || v.Dim == 0
+	b.keep()
 	b.direct = !b.exact && a.KeyMask == nil && a.Segments == nil
 	if !b.direct || none {
 		for _, s := range [...]Seq[T]{b.dq, b.dk, b.dv} {

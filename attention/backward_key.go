@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
 )
 
@@ -116,8 +115,9 @@ func (w *backWorker[T]) reverse(p *pass[T], mem *memory[T], lo, hi int, read, ke
 func (w *backWorker[T]) sumShares(p *pass[T], mem *memory[T], lo, hi int, keep keeping) error {
 	epoch := mem.part.epoch
 	if mem.seed.set && keep > keepNothing {
-		w.keeps = keep
-		mem.features = buf.Shaped(mem.features, (hi-lo)*p.s.group, p.s.m.OutDim())
+		if w.keeps = keep; !w.stored {
+			mem.hold(dense.Matrix[T]{}, (hi-lo)*p.s.group, p.s.m.OutDim())
+		}
 	}
 	err := w.reverse(p, mem, lo, hi, false, true)
 	if w.keeps > keepNothing {
@@ -147,6 +147,10 @@ func (w *backWorker[T]) sharesOf(p *pass[T], mem *memory[T], c, end, at int) (bo
 	first, last := max(c-s.off, 0), min(end-s.off, s.lenQ())
 	w.now = w.shares.RowRange(0, max(0, last-first)*s.group)
 	if first >= last {
+		return true, nil
+	}
+	if w.stored {
+		w.now = p.phiQ.RowRange(first*s.group, last*s.group)
 		return true, nil
 	}
 	if w.keeps > keepNothing || mem.kept {
@@ -224,6 +228,8 @@ func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read, k
 				w.den[i] = p.sign[l]
 				if math.IsInf(p.lambda[l], 1) {
 					w.den[i] = 0
+				} else if w.stored {
+					w.den[i] = p.inv[l]
 				}
 			}
 			w.cotangents(p, w.g.RowRange(g*n, (g+1)*n), w.den, g, first, n)
@@ -255,7 +261,9 @@ func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read, k
 	for j := range shift {
 		shift[j] = -ref.base
 	}
-	if err := w.m.KeysScaled(phi, ref.tau, shift, k, &w.ws); err != nil {
+	if w.stored && view.factor == nil {
+		phi = p.phiK.RowRange(c, end)
+	} else if err := w.m.KeysScaled(phi, ref.tau, shift, k, &w.ws); err != nil {
 		return err
 	}
 	w.packValues(v)

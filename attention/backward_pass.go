@@ -1,6 +1,8 @@
 package attention
 
 import (
+	"math"
+	"slices"
 	"sync/atomic"
 
 	"github.com/randfeat/randfeat"
@@ -26,6 +28,15 @@ type pass[T dense.Float] struct {
 	known, summing bool
 	den            []float64
 
+	// What the sweep over the queries of a causal stream keeps for that over its keys: features at the references that
+	// their segment begins with (the queries of a chunk one head after the other), 1/den. A segment is spoilt if it has
+	// needed others, or has features that no key has had.
+	phiQ, phiK dense.Matrix[T] // empty: nothing
+	inv        []T
+	taus       dense.Matrix[T] // per segment
+	bases      []float64
+	spoilt     []atomic.Bool
+
 	// Where all queries see all keys: sums over keys, then over queries.
 	none     bool         // no key counts
 	ref      reference[T] // of keys
@@ -48,7 +59,42 @@ func (p *pass[T]) begin(b *backCall[T], s *stream[T]) (err error) {
 	}
 	n := s.group * s.lenQ()
 	p.lambda, p.sign, p.dots = buf.Sized(p.lambda, n), buf.Sized(p.sign, n), buf.Sized(p.dots, n)
+	p.phiQ, p.phiK = dense.Matrix[T]{}, dense.Matrix[T]{}
+	if s.place == 0 {
+		return nil
+	}
+	f, at := s.m.OutDim(), s.place-1
+	room := func(rows int) dense.Matrix[T] {
+		m := dense.Matrix[T]{Rows: rows, Cols: f, Stride: f, Data: b.store[at : at+rows*f : at+rows*f]}
+		at += rows * f
+		return m
+	}
+	p.phiQ, p.phiK = room(n), room(s.positions())
+	p.inv, p.taus = buf.Sized(p.inv, n), buf.Shaped(p.taus, s.segments(), f)
+	p.bases, p.spoilt = buf.Sized(p.bases, s.segments()), buf.Sized(p.spoilt, s.segments())
 	return nil
+}
+
+// note keeps the references that a segment begins with.
+func (p *pass[T]) note(segment int, ref *reference[T]) {
+	if p.phiK.IsEmpty() {
+		return
+	}
+	p.spoilt[segment].Store(!ref.set || math.IsInf(float64(slices.Min(ref.tau)), -1))
+	p.bases[segment] = ref.base
+	copy(p.taus.Row(segment), ref.tau)
+}
+
+// kept says that the features of a segment have been kept. recall makes ref the references of their shares: those of the
+// keys turned round.
+func (p *pass[T]) kept(segment int) bool { return !p.phiK.IsEmpty() && !p.spoilt[segment].Load() }
+
+func (p *pass[T]) recall(segment int, ref *reference[T]) {
+	ref.tau = buf.Sized(ref.tau, p.taus.Cols)
+	for f, t := range p.taus.Row(segment) {
+		ref.tau[f] = -t
+	}
+	ref.base, ref.set = -p.bases[segment], true
 }
 
 // dot is the inner product in four sums: as many can be under way at once.
@@ -139,6 +185,7 @@ func (g *gang[T]) use(w *backWorker[T], s *stream[T], k int) *pass[T] {
 	w.use(&p.b.streams, s)
 	w.grow(s, s.rows)
 	w.diff = s.m.(randfeat.Differentiable[T])
+	w.lent, w.stored = dense.Matrix[T]{}, false
 	return p
 }
 
@@ -180,9 +227,11 @@ func (g *querySweep[T]) plant(w *backWorker[T], s *stream[T], k, segment int, me
 }
 
 func (g *gang[T]) plantKeys(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], seeds *sums[T]) error {
-	g.use(w, s, k)
+	p := g.use(w, s, k)
 	lo, _ := s.segment(segment)
-	return w.plant(s, seeds, mem, lo)
+	err := w.plant(s, seeds, mem, lo)
+	p.note(segment, &mem.seed)
+	return err
 }
 
 func (g *querySweep[T]) sum(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], keep keeping) error {
@@ -190,7 +239,8 @@ func (g *querySweep[T]) sum(w *backWorker[T], s *stream[T], k, segment int, mem 
 }
 
 func (g *gang[T]) sumKeys(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], keep keeping) error {
-	g.use(w, s, k)
+	p := g.use(w, s, k)
+	w.lent = p.phiK
 	before := w.report.Raised
 	lo, hi := s.segment(segment)
 	mem.begin()
@@ -205,6 +255,7 @@ func (g *querySweep[T]) ordered(k int) bool { return g.passes[k].grad != nil }
 
 func (g *querySweep[T]) read(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], keep bool) error {
 	p := (*gang[T])(g).use(w, s, k)
+	w.lent = p.phiK
 	return (*gang[T])(g).gradients(w, p, segment, func() error {
 		mem.begin()
 		if segment == 0 {
@@ -231,7 +282,7 @@ func (g *querySweep[T]) readPart(w *backWorker[T], s *stream[T], k, segment, chu
 		return nil
 	}
 	p := (*gang[T])(g).use(w, s, k)
-	w.grad = nil
+	w.grad, w.lent = nil, p.phiK
 	w.step.at(mem, chunk)
 	if lo == 0 {
 		w.empty(p, 0, min(s.lenQ(), max(0, -s.off)))
@@ -256,8 +307,15 @@ func (g *keySweep[T]) segment(s *stream[T], at int) (lo, hi int) {
 	return s.segment(s.segments() - 1 - at)
 }
 
-// plant: the references of shares come from the queries at the last position of every maxSegment, which see all keys up
-// to there. Queries behind the last key see all keys: their shares are the totals that the sweep begins with.
+// use prepares a worker for the segment at a place of the sweep.
+func (g *keySweep[T]) use(w *backWorker[T], s *stream[T], k, at int) *pass[T] {
+	p := (*gang[T])(g).use(w, s, k)
+	w.stored = p.kept(s.segments() - 1 - at)
+	return p
+}
+
+// plant: the references of shares are those of the keys if features were kept; otherwise they come from the queries at
+// the last position of every maxSegment, which see all keys up to there. Queries behind the last key see all keys: their shares are the totals that the sweep begins with.
 func (g *keySweep[T]) plant(w *backWorker[T], s *stream[T], k, at int, mem *memory[T], seeds *sums[T]) error {
 	p := (*gang[T])(g).use(w, s, k)
 	if p0, p1 := s.positions(), s.lenQ()+s.off; at == 0 && p0 < p1 {
@@ -272,11 +330,14 @@ func (g *keySweep[T]) plant(w *backWorker[T], s *stream[T], k, at int, mem *memo
 		}
 	}
 	mem.plant(seeds)
+	if segment := s.segments() - 1 - at; p.kept(segment) {
+		p.recall(segment, &mem.seed)
+	}
 	return nil
 }
 
 func (g *keySweep[T]) sum(w *backWorker[T], s *stream[T], k, at int, mem *memory[T], keep keeping) error {
-	p := (*gang[T])(g).use(w, s, k)
+	p := g.use(w, s, k, at)
 	lo, hi := g.segment(s, at)
 	mem.begin()
 	return w.sumShares(p, mem, lo, hi, keep)
@@ -288,7 +349,7 @@ func (g *keySweep[T]) read(w *backWorker[T], s *stream[T], k, at int, mem *memor
 	if s.segments() == 0 {
 		return nil
 	}
-	p := (*gang[T])(g).use(w, s, k)
+	p := g.use(w, s, k, at)
 	return (*gang[T])(g).gradients(w, p, at, func() error {
 		lo, hi := g.segment(s, at)
 		mem.begin()
@@ -308,7 +369,7 @@ func (g *keySweep[T]) readPart(w *backWorker[T], s *stream[T], k, at, chunk int,
 	if lo >= hi {
 		return nil
 	}
-	p := (*gang[T])(g).use(w, s, k)
+	p := g.use(w, s, k, at)
 	w.grad = nil
 	w.step.at(mem, chunk)
 	w.step.skip = chunk * s.rows

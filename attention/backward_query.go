@@ -21,6 +21,8 @@ type backWorker[T dense.Float] struct {
 	shares dense.Matrix[T] // of a chunk of queries of all heads of a group
 	now    dense.Matrix[T] // they, here or where a memory keeps them
 	keeps  keeping         // what a memory is to keep
+	stored bool            // the features of the segment come from the pass
+	mixed  bool            // a view has had other references than the part
 	packS  kern.Panel[T]
 	packV  kern.Panel[T]
 	subV   kern.Panel[T]
@@ -223,7 +225,8 @@ func (w *backWorker[T]) queryBlock(p *pass[T], part *sums[T], lo, hi int) error 
 // querySegment computes dq of the queries at positions lo to hi−1 of a causal stream and adds the keys there to mem,
 // those of the last chunk if keep: the sweep of Forward, with the same references.
 func (w *backWorker[T]) querySegment(p *pass[T], mem *memory[T], lo, hi int, keep bool) error {
-	w.look = w.phiK.Rows
+	w.look, w.mixed = w.phiK.Rows, false
+	epoch, segment := mem.part.epoch, lo/p.s.cut().one
 	for lo < hi {
 		k, err := w.take(p.s, mem, lo, hi)
 		if err != nil {
@@ -233,6 +236,9 @@ func (w *backWorker[T]) querySegment(p *pass[T], mem *memory[T], lo, hi int, kee
 			return err
 		}
 		lo = k.end
+	}
+	if !p.phiK.IsEmpty() && (w.mixed || mem.part.epoch != epoch) {
+		p.spoilt[segment].Store(true)
 	}
 	return nil
 }
@@ -260,6 +266,7 @@ func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], k keys[T], p0 int
 	view := mem.view(&w.worker, true)
 	if view.factor != nil {
 		// The references of reading are above those of the part: the sums of the view are a copy.
+		w.mixed = true
 		w.addKeysTo(mem, phiK, v, keep)
 		for j := range phiK.Rows {
 			w.tab.Mul(phiK.Row(j), view.factor)
@@ -277,6 +284,10 @@ func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], k keys[T], p0 int
 	for g := range s.group {
 		q := w.queryRows(s, g, first, last)
 		phi, dphi, gm := w.phiQ.RowRange(0, n), w.dphi.RowRange(0, n), w.g.RowRange(0, n)
+		if !p.phiQ.IsEmpty() {
+			at := first*s.group + g*n
+			phi = p.phiQ.RowRange(at, at+n)
+		}
 		if err := w.weigh(phi, q, &view, past); err != nil {
 			return err
 		}
@@ -312,6 +323,14 @@ func (w *backWorker[T]) queryChunk(p *pass[T], mem *memory[T], k keys[T], p0 int
 		}
 		if err := w.vjpQueries(p, dphi, phi, view.ref, q, g, first); err != nil {
 			return err
+		}
+		if !p.phiQ.IsEmpty() {
+			copy(p.inv[g*s.lenQ()+first:], w.den[:n])
+			for i, d := range w.den[:n] {
+				if d == 0 { // the row need not be finite
+					clear(phi.Row(i))
+				}
+			}
 		}
 	}
 	return nil

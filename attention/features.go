@@ -24,10 +24,13 @@ func (w *worker[T]) take(s *stream[T], mem *memory[T], lo, hi int) (keys[T], err
 	if mem.kept {
 		return keys[T]{mem.features.RowRange(mem.part.n, mem.part.n+k.Rows), v, pos, end}, nil
 	}
-	n := 0
+	n, phi := 0, w.phiK
 	if k.Rows > 0 {
+		if !w.lent.IsEmpty() {
+			phi = w.lent.RowRange(lo, end)
+		}
 		var err error
-		if n, err = w.next(w.phiK, &mem.part, k); err != nil {
+		if n, err = w.next(phi, &mem.part, k); err != nil {
 			return keys[T]{}, err
 		}
 	}
@@ -36,7 +39,7 @@ func (w *worker[T]) take(s *stream[T], mem *memory[T], lo, hi int) (keys[T], err
 			end = pos[n]
 		}
 	}
-	return keys[T]{w.phiK.RowRange(0, n), v.RowRange(0, n), pos, end}, nil
+	return keys[T]{phi.RowRange(0, n), v.RowRange(0, n), pos, end}, nil
 }
 
 // plant makes the references of seeds those that the segment from position lo begins with. At every maxSegment keys the

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/randfeat/randfeat/dense"
-	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/par"
 )
 
@@ -89,7 +88,7 @@ func (w *worker[T]) sumSegment(s *stream[T], mem *memory[T], lo, hi int, keeps k
 	rows := w.phiK.Rows
 	keep := keeps > keepNothing && mem.seed.set
 	if keep {
-		mem.features = buf.Shaped(mem.features, hi-lo, s.m.OutDim())
+		mem.hold(w.lentKeys(lo, hi), hi-lo, s.m.OutDim())
 	}
 	for c := lo; c < hi; c += rows {
 		if keeps == keepSums {

@@ -259,7 +259,8 @@ type memory[T dense.Float] struct {
 	// references of seed, above which none is. The totals are ready for reading. (The sums inside of the segment are
 	// made again, with few exceptions: with them the memory of a worker would outgrow its second-level cache.)
 	kept     bool
-	features dense.Matrix[T]
+	features dense.Matrix[T] // in own, or where a pass has lent memory for them
+	own      dense.Matrix[T]
 	// The exceptions: [S | z] of the segment before every chunk, and the rows of features in them.
 	steps dense.Matrix[T]
 	rows  []int
@@ -327,6 +328,14 @@ func (m *memory[T]) begin() {
 func (m *memory[T]) keep(epoch int) {
 	if m.kept = m.part.epoch == epoch; m.kept {
 		m.ref.copyFrom(&m.part.ref)
+	}
+}
+
+// hold gives the features of a segment their place.
+func (m *memory[T]) hold(lent dense.Matrix[T], rows, cols int) {
+	if m.features = lent; lent.IsEmpty() {
+		m.own = buf.Shaped(m.own, rows, cols)
+		m.features = m.own
 	}
 }
 

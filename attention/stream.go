@@ -36,6 +36,8 @@ type stream[T dense.Float] struct {
 	// g·lenQ + i, and its values have the same scale. Nil: outputs are finished at once.
 	window     int
 	den, scale []float64
+
+	place int // one more than where the features begin that Backward keeps; 0: it keeps none
 }
 
 // streams is all streams of a call, in the order of batches, key/value heads and packed sequences.
@@ -290,10 +292,9 @@ func (c *streams[T]) workers(times int) (n int, alone bool) {
 		s := &c.all[i]
 		work += times * s.work()
 		one := segmentOf(s.m.OutDim(), s.v.Cols)
-		if n := (max(s.k.Rows, s.lenQ()) + one - 1) / one; n > 1 {
-			items += 2 * n // the queries of a segment can be divided
-		} else {
-			items++
+		n := max(1, (max(s.k.Rows, s.lenQ())+one-1)/one)
+		if items += n; n > 2 || n == 2 && s.causal {
+			items += n // the queries of a segment can be divided, or its keys
 		}
 	}
 	n = max(1, min(runtime.GOMAXPROCS(0), work/c.tab.Grain, items))

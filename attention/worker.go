@@ -14,6 +14,7 @@ type worker[T dense.Float] struct {
 	ws  randfeat.Workspace[T]
 
 	phiK, phiQ dense.Matrix[T] // a chunk of features
+	lent       dense.Matrix[T] // where those of all keys of a stream are kept, if they are
 	value      dense.Matrix[T] // factors of signed features
 	col        []T             // −tau
 	shift      []float64
@@ -81,6 +82,14 @@ func (w *worker[T]) useMap(m randfeat.FeatureMap[T], tab *kern.Table[T], rows in
 	}
 	w.count = buf.Sized(w.count, rows)
 	w.a = buf.Shaped(w.a, rows, rows)
+}
+
+// lentKeys is where the features of the keys at positions lo to hi−1 are kept; empty: nowhere.
+func (w *worker[T]) lentKeys(lo, hi int) dense.Matrix[T] {
+	if w.lent.IsEmpty() {
+		return w.lent
+	}
+	return w.lent.RowRange(lo, hi)
 }
 
 // values is the scratch for the values of rows features, empty for maps that have none.
