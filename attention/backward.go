@@ -20,13 +20,14 @@ import (
 //	dv_j       = Σ_f φ2(k_j)_f dS_f
 //
 // over the keys j that i sees and the queries i that see j. With Causal S and z are the sums before a chunk, swept
-// forwards, dS and dz those behind it, swept backwards; the chunk itself is a triangle of scores. Causal features
-// are kept from one sweep to the other, up to 64 MiB of them (two heads of 16384 positions and 256 features in float32),
-// and computed again per chunk beyond: besides these, its arguments and four numbers per query the memory does not depend
+// forwards, dS and dz those behind it, swept backwards; the chunk itself is a triangle of scores. Causal features are
+// kept from one sweep to the other, up to 64 MiB of them (two heads of 16384 positions, 256 features, float32), and
+// computed again per chunk beyond: besides these, its arguments and four numbers per query the memory does not depend
 // on L. With a Window a worker also keeps the gradients of the keys that a chunk of queries sees in it.
 //
 // The references of dS are those of the keys, where a share is at most 1, or attained shares, where a feature of a key
-// is: nothing overflows with positive maps (docs/theory.md §6). Rows that Forward counts as Empty or Zero have no gradient.
+// is: nothing overflows with positive maps (docs/theory.md §6). Rows that Forward counts as Empty or Zero have no
+// gradient.
 //
 // grads, nil or one per map, receive the gradients by the parameters of the families (randfeat.Grad); nil entries are
 // skipped. With a Window or Sinks they are refused (errors.ErrUnsupported). The bits of all results are the same at any

@@ -85,8 +85,8 @@ func (p *pass[T]) note(segment int, ref *reference[T]) {
 	copy(p.taus.Row(segment), ref.tau)
 }
 
-// kept says that the features of a segment have been kept. recall makes ref the references of their shares: those of the
-// keys turned round.
+// kept says that the features of a segment have been kept. recall makes ref the references of their shares: those of
+// the keys turned round.
 func (p *pass[T]) kept(segment int) bool { return !p.phiK.IsEmpty() && !p.spoilt[segment].Load() }
 
 func (p *pass[T]) recall(segment int, ref *reference[T]) {
@@ -315,7 +315,8 @@ func (g *keySweep[T]) use(w *backWorker[T], s *stream[T], k, at int) *pass[T] {
 }
 
 // plant: the references of shares are those of the keys if features were kept; otherwise they come from the queries at
-// the last position of every maxSegment, which see all keys up to there. Queries behind the last key see all keys: their shares are the totals that the sweep begins with.
+// the last position of every maxSegment, which see all keys up to there. Queries behind the last key see all keys:
+// their shares are the totals that the sweep begins with.
 func (g *keySweep[T]) plant(w *backWorker[T], s *stream[T], k, at int, mem *memory[T], seeds *sums[T]) error {
 	p := (*gang[T])(g).use(w, s, k)
 	if p0, p1 := s.positions(), s.lenQ()+s.off; at == 0 && p0 < p1 {
