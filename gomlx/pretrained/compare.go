@@ -1,6 +1,7 @@
 package pretrained
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/randfeat/randfeat/gomlx/models"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
@@ -27,6 +29,10 @@ type Comparison struct {
 	// Decoders: perplexities of the next token, and |Δ|/|logits| about each token's mean.
 	Perplexity [2]float64 `json:"perplexity,omitzero"`
 	Logits     float64    `json:"logits,omitempty"`
+	// Attention is the median over heads of |o − ô|/|o|, o what the first model's head gives and ô the second's on the
+	// rows that the first model's layer reads; heads of exact layers do not count. It and Logits are of the first Judged
+	// passages. Zero if the architectures differ.
+	Attention float64 `json:"attention,omitempty"`
 	// Intervals hold 95 % of what passages drawn anew from these would give (bootstrap): of the mean cosine and of the
 	// rank correlation, or of the ratio of perplexities. Zeros for fewer than four passages.
 	CosineInterval [2]float64 `json:"cosine_interval,omitzero"`
@@ -36,6 +42,9 @@ type Comparison struct {
 	Ms    [2]float64 `json:"ms"`
 	Cache [2]int     `json:"cache_bytes,omitzero"`
 }
+
+// Judged is how many passages the attention of heads is compared on, at most.
+const Judged = 8
 
 // Compare runs both models on passages of one length.
 func Compare(b compute.Backend, first, second *Model, passages [][]int32) (Comparison, error) {
@@ -58,34 +67,24 @@ func Compare(b compute.Backend, first, second *Model, passages [][]int32) (Compa
 			c.Cache[i] = m.CacheBytes(c.Length)
 		}
 	}
+	var err error
+	if c.Attention, c.Logits, err = beside(b, first, second, passages[:min(len(passages), Judged)]); err != nil {
+		return c, err
+	}
 	if !first.Causal() {
 		c.embeddings(out)
 		return c, nil
 	}
-	var wrong, all float64
 	var loss [2]float64
 	excess := make([]float64, len(passages)) // nats per token
-	n := 0
-	for p, ids := range passages {
-		for i := range len(ids) - 1 {
-			var rows [2][]float64
-			for j := range rows {
-				flat := out[j][p][i*first.Vocabulary : (i+1)*first.Vocabulary]
-				row, surprise := centred(flat, int(ids[i+1]))
-				rows[j] = row
-				loss[j] += surprise
-				excess[p] += float64(2*j-1) * surprise / float64(len(ids)-1)
-			}
-			for k, x := range rows[0] {
-				d := rows[1][k] - x
-				wrong += d * d
-				all += x * x
-			}
-			n++
+	for p := range passages {
+		for i := range loss {
+			nats := float64(out[i][p][0])
+			loss[i] += nats / float64(len(passages))
+			excess[p] += float64(2*i-1) * nats
 		}
 	}
-	c.Perplexity = [2]float64{math.Exp(loss[0] / float64(n)), math.Exp(loss[1] / float64(n))}
-	c.Logits = math.Sqrt(wrong / all)
+	c.Perplexity = [2]float64{math.Exp(loss[0]), math.Exp(loss[1])}
 	c.RatioInterval = again(len(excess), func(pick []int) float64 { return math.Exp(meanOf(excess, pick)) })
 	return c, nil
 }
@@ -115,26 +114,7 @@ func again(n int, statistic func(pick []int) float64) (interval [2]float64) {
 	return [2]float64{all[25], all[974]}
 }
 
-// centred is logits less their mean, and −log p of a token.
-func centred(x []float32, token int) (row []float64, surprise float64) {
-	row = make([]float64, len(x))
-	var mean float64
-	for _, v := range x {
-		mean += float64(v) / float64(len(x))
-	}
-	top := math.Inf(-1)
-	for i, v := range x {
-		row[i] = float64(v) - mean
-		top = max(top, row[i])
-	}
-	var sum float64
-	for _, v := range row {
-		sum += math.Exp(v - top)
-	}
-	return row, top + math.Log(sum) - row[token]
-}
-
-// run is the embedding, or the logits of all tokens, of every passage, and the median time of one.
+// run is the embedding of every passage, or the mean of −log p of its tokens but the first, and the median time of one.
 func (m *Model) run(b compute.Backend, passages [][]int32) (out [][]float32, ms float64, err error) {
 	store := model.NewStore()
 	defer store.Finalize()
@@ -144,7 +124,11 @@ func (m *Model) run(b compute.Backend, passages [][]int32) (out [][]float32, ms 
 	exec, err := model.NewExec1(b, store, func(scope *model.Scope, ids *graph.Node) *graph.Node {
 		hidden := m.Forward(scope, ids, nil).Hidden
 		if m.Causal() {
-			return m.Logits(scope, hidden)
+			n := len(passages[0])
+			// Logits take most of the memory: they do not leave the graph.
+			o := models.Score(m.Logits(scope, graph.SliceAxis(hidden, 1, graph.AxisRangeFromStart(n-1))),
+				graph.SliceAxis(ids, 1, graph.AxisRangeToEnd(1)), nil)
+			return graph.Reshape(graph.Div(o.Loss, o.Count), 1)
 		}
 		return Embedding(hidden, nil)
 	})
@@ -186,6 +170,97 @@ func (m *Model) run(b compute.Backend, passages [][]int32) (out [][]float32, ms 
 	return out, times[len(times)/2], nil
 }
 
+// beside runs the second model's attention on the rows that the first one's layers read: the median of |o − ô|/|o| over
+// heads; and for decoders all of the second model: |Δ|/|logits|.
+func beside(b compute.Backend, first, second *Model, passages [][]int32) (attention, logits float64, err error) {
+	same := first.Layers == second.Layers && first.Width == second.Width && first.Heads == second.Heads
+	if !same && !first.Causal() {
+		return 0, 0, nil
+	}
+	store := model.NewStore()
+	defer store.Finalize()
+	if err := errors.Join(first.fill(store, teacherName), second.fill(store, scopeName)); err != nil {
+		return 0, 0, err
+	}
+	exec, err := model.NewExec1(b, store, func(scope *model.Scope, ids *graph.Node) *graph.Node {
+		in := func(m *Model, name string) net {
+			return net{Model: m, scope: store.Scope("/" + name), g: ids.Graph()}
+		}
+		one, two := in(first, teacherName), in(second, scopeName)
+		want := one.forward(ids)
+		var sums []*graph.Node // by layer [heads] of what is wrong and of all; at the end those of logits
+		square := func(x *graph.Node, axes ...int) {
+			sums = append(sums, graph.Reshape(graph.ReduceSum(graph.Square(x), axes...), -1))
+		}
+		if same {
+			for l, h := range want.Heads {
+				q, k, v := two.qkv(l, h.In)
+				square(graph.Sub(two.attend(l, q, k, v).Out, h.Out), 0, 2, 3)
+				square(h.Out, 0, 2, 3)
+			}
+		}
+		if first.Causal() {
+			centred := func(n net, hidden *graph.Node) *graph.Node {
+				x := n.logits(hidden)
+				return graph.Sub(x, graph.ReduceAndKeep(x, graph.ReduceMean, -1))
+			}
+			x := centred(one, want.Hidden)
+			square(graph.Sub(centred(two, two.forward(ids).Hidden), x))
+			square(x)
+		} else {
+			// The Go backend (compute v0.1.5) runs past its buffers where the end of a graph serves no output.
+			square(want.Hidden)
+		}
+		return graph.Concatenate(sums, 0)
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	defer exec.Finalize()
+	var total []float64
+	for _, ids := range passages {
+		t, err := exec.Call(tensors.FromFlatDataAndDimensions(ids, 1, len(ids)))
+		if err != nil {
+			return 0, 0, err
+		}
+		data, err := tensors.CopyFlatData[float32](t)
+		if err != nil {
+			return 0, 0, err
+		}
+		if err := t.FinalizeAll(); err != nil {
+			return 0, 0, err
+		}
+		if total == nil {
+			total = make([]float64, len(data))
+		}
+		for i, x := range data {
+			total[i] += float64(x)
+		}
+	}
+	if same {
+		var all []float64
+		for l := range first.Layers {
+			wrong, norm := total[:first.Heads], total[first.Heads:2*first.Heads]
+			if total = total[2*first.Heads:]; second.exact(l) {
+				continue
+			}
+			for h := range wrong {
+				if norm[h] == 0 {
+					continue
+				}
+				all = append(all, math.Sqrt(wrong[h]/norm[h]))
+			}
+		}
+		if slices.Sort(all); len(all) > 0 {
+			attention = all[len(all)/2]
+		}
+	}
+	if first.Causal() {
+		logits = math.Sqrt(total[0] / total[1])
+	}
+	return attention, logits, nil
+}
+
 // CacheBytes are what generation keeps of a sequence of length tokens, in float32: all keys and values of exact layers,
 // the sums and the near keys of those with features.
 func (m *Model) CacheBytes(length int) int {
@@ -208,13 +283,14 @@ func (m *Model) CacheBytes(length int) int {
 	return 4 * total
 }
 
-func (c *Comparison) embeddings(out [2][][]float32) {
-	dot := func(a, b []float32) (s float64) {
-		for i := range a {
-			s += float64(a[i]) * float64(b[i])
-		}
-		return s
+func dot(a, b []float32) (s float64) {
+	for i := range a {
+		s += float64(a[i]) * float64(b[i])
 	}
+	return s
+}
+
+func (c *Comparison) embeddings(out [2][][]float32) {
 	n := len(out[0])
 	cosines, everyone := make([]float64, n), make([]int, n)
 	for i := range n {

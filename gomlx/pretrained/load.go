@@ -174,8 +174,10 @@ func floats(t tensorfile.Tensor) ([]float32, error) {
 
 // Fill puts the weights into a store, as variables of the scope "pretrained" under the names of the publishers. Those
 // that are there already are kept: a store of a checkpoint goes on where it was.
-func (m *Model) Fill(store *model.Store) error {
-	scope := store.RootScope().In(scopeName)
+func (m *Model) Fill(store *model.Store) error { return m.fill(store, scopeName) }
+
+func (m *Model) fill(store *model.Store, name string) error {
+	scope := store.Scope("/" + name)
 	for name, w := range m.weights {
 		if scope.GetVariable(name) != nil {
 			continue

@@ -290,6 +290,16 @@ func TestCompare(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		rows, err := m.Errors(open(), other.Attention, ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		errs := slices.Concat(rows...)
+		slices.Sort(errs)
+		if same.Attention != 0 || math.Abs(differ.Attention-errs[len(errs)/2]) > 1e-4 {
+			t.Errorf("%s: error of attention %v, by the library %v; beside itself %v", name, differ.Attention,
+				errs[len(errs)/2], same.Attention)
+		}
 		if name == "bert" {
 			if same.CosineWorst < 1-1e-5 || same.Rank != 1 || !(differ.CosineWorst < 1-1e-5) {
 				t.Errorf("bert: itself %+v, converted %+v", same, differ)

@@ -19,13 +19,23 @@ import (
 	"github.com/randfeat/randfeat/internal/tensorfile"
 )
 
+// Free is an error where Save cannot write: to be known before hours of work.
+func Free(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case err == nil && len(entries) > 0:
+		return fmt.Errorf("%s is not empty: name a folder that is not there yet", dir)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	}
+	return err
+}
+
 // Save writes the model to a folder that is not there yet or empty: its weights in float32, attention.json, and the
 // other small files of the folder it came from (configuration, tokenizer, licence). The folder appears whole or not at
 // all.
 func (m *Model) Save(dir string) error {
-	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		return fmt.Errorf("%s is not empty: name a folder that is not there yet", dir)
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := Free(dir); err != nil {
 		return err
 	}
 	parent := filepath.Dir(filepath.Clean(dir))

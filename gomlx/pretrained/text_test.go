@@ -61,14 +61,14 @@ func TestDigits(t *testing.T) {
 	}
 }
 
-// Encoders read a text by lines: the ids are those of the same words in one.
-func TestLines(t *testing.T) {
+// wordPieces is a tokenizer of a few words.
+func wordPieces() map[string]any {
 	words := map[string]int{"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "the": 3, "cat": 4, "sat": 5, "##s": 6, ".": 7}
 	special := func(id int, name string) map[string]any {
 		return map[string]any{"id": name, "ids": []int{id}, "tokens": []string{name}}
 	}
 	token := func(name string) any { return map[string]any{"SpecialToken": map[string]any{"id": name, "type_id": 0}} }
-	m := tokenizing(t, "bert", map[string]any{
+	return map[string]any{
 		"normalizer":    map[string]any{"type": "BertNormalizer", "lowercase": true, "clean_text": true},
 		"pre_tokenizer": map[string]any{"type": "BertPreTokenizer"},
 		"post_processor": map[string]any{"type": "TemplateProcessing", "single": []any{token("[CLS]"),
@@ -76,7 +76,12 @@ func TestLines(t *testing.T) {
 			"special_tokens": map[string]any{"[CLS]": special(1, "[CLS]"), "[SEP]": special(2, "[SEP]")}},
 		"model": map[string]any{"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
 			"max_input_chars_per_word": 100, "vocab": words},
-	})
+	}
+}
+
+// Encoders read a text by lines: the ids are those of the same words in one.
+func TestLines(t *testing.T) {
+	m := tokenizing(t, "bert", wordPieces())
 	for _, text := range []string{"The cats sat.\n\nThe cat\nsat the. ", "The cats sat. The cat sat the."} {
 		got, err := m.Tokens(text, 6)
 		if err != nil {

@@ -3,6 +3,7 @@ package pretrained
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"path"
 	"strings"
@@ -147,6 +148,17 @@ func (t Tuning) Group(name string) models.Group {
 		}
 	}
 	return models.Body
+}
+
+// Report says what a loss and a score are of: perplexities are of decoders alone.
+func (t Tuning) Report(loss, right float64) string {
+	switch t.Goal {
+	case Attend:
+		return fmt.Sprintf("error of attention outputs %.4f", loss)
+	case Embed:
+		return fmt.Sprintf("loss %.4f, cosine %.4f", loss, right)
+	}
+	return fmt.Sprintf("loss %.4f, perplexity %.2f, accuracy %.4f", loss, math.Exp(loss), right)
 }
 
 // Refresh implements train.Task: projections were drawn by the conversion and stay.

@@ -55,6 +55,11 @@ func convert(args []string) error {
 	if f.text == "" {
 		return fmt.Errorf("name a text to calibrate on: -text FILE")
 	}
+	if f.out != "" {
+		if err := pretrained.Free(f.out); err != nil {
+			return err
+		}
+	}
 	spec := randfeat.Spec{M: f.m, Seed: f.seed}
 	if spec.Family, err = family.Parse(f.family); err != nil {
 		return fmt.Errorf("-family: %w", err)

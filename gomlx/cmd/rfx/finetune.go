@@ -55,6 +55,10 @@ func finetune(args []string) error {
 	if f.out == "" || f.text == "" {
 		return fmt.Errorf("name a text and the folder of the tuned model: -text FILE -out DIR")
 	}
+	out := filepath.Join(f.out, "model")
+	if err := pretrained.Free(out); err != nil {
+		return err
+	}
 	m, err := pretrained.Load(dir)
 	if err != nil {
 		return err
@@ -100,7 +104,7 @@ func finetune(args []string) error {
 	if err := f.phase(b, t, *c, source, "run"); err != nil {
 		return err
 	}
-	return m.Save(filepath.Join(f.out, "model"))
+	return m.Save(out)
 }
 
 // phase trains for one goal and takes the result into the model.
