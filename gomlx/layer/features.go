@@ -131,11 +131,18 @@ func (l SelfAttention) Refresh(b compute.Backend, scope *model.Scope, draw uint6
 func (l SelfAttention) RefreshAttend(b compute.Backend, scope *model.Scope, draw uint64, fit bool) error {
 	l = l.normal()
 	kind := model.GetParamOr(scope, ParamAttention, "exact")
-	if !drawn(kind) || isLFK(scope) { // which has learned its own
-		return nil
+	n, centred, err := clusters(kind)
+	if err != nil || !drawn(kind) && !centred || isLFK(scope) { // which has learned its own
+		return err
 	}
 	if !model.GetParamOr(scope, ParamVariable, false) {
 		return fmt.Errorf("%s: the projections are constants: set %s", scope.Scope(), ParamVariable)
+	}
+	if centred {
+		if !fit { // there is nothing to draw
+			return nil
+		}
+		return l.refit(scope, n)
 	}
 	spec, err := l.spec(scope)
 	if err != nil {

@@ -103,3 +103,71 @@ func TestRefreshAskedTooEarly(t *testing.T) {
 		t.Error("fitted to nothing")
 	}
 }
+
+// Centres that are fitted to the rows of a batch bring attention over clusters nearer to exact attention than those of
+// any rows, in a graph that is compiled once; decoders have none.
+func TestRefreshCentres(t *testing.T) {
+	store := model.NewStore()
+	scope := store.RootScope()
+	scope.SetParams(map[string]any{layer.ParamAttention: "exact", layer.ParamVariable: true})
+	l := layer.SelfAttention{Heads: 2, HeadDim: 6}
+	apply := func(s *model.Scope, x *graph.Node) *graph.Node {
+		store.SetTraining(x.Graph(), true)
+		return l.Apply(s, x, rfx.Visible{})
+	}
+	const batches = 4
+	var want [batches][]float32
+	for i := range want {
+		exact, err := model.CallOnce(open(), store, apply, single(uint64(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[i] = tensors.MustCopyFlatData[float32](exact)
+	}
+	scope.SetParam(layer.ParamAttention, "centroid:8")
+	built := 0
+	exec, err := model.NewExec(open(), store, func(s *model.Scope, x *graph.Node) *graph.Node {
+		built++
+		return apply(s, x)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	off := func(i int) (d float64) {
+		t.Helper()
+		out, err := exec.Call(single(uint64(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for j, x := range tensors.MustCopyFlatData[float32](out[0]) {
+			d += float64(x-want[i][j]) * float64(x-want[i][j])
+		}
+		return d
+	}
+	refresh := func(fit bool) {
+		t.Helper()
+		if err := l.Refresh(open(), scope, 1, fit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var plain, fitted float64
+	for i := range want {
+		plain += off(i)
+	}
+	before := off(0)
+	if refresh(false); off(0) != before {
+		t.Error("centres change without a fit")
+	}
+	for i := range want {
+		off(i) // shows the rows
+		refresh(true)
+		fitted += off(i)
+	}
+	if !(fitted < 0.9*plain) || built != 1 {
+		t.Errorf("squared error %.3g before the fit, %.3g after; compiled %d times", plain, fitted, built)
+	}
+	l.Causal = true
+	if _, err := model.CallOnce(open(), store, apply, single(1)); err == nil {
+		t.Error("causal centroids are not refused")
+	}
+}

@@ -32,7 +32,7 @@ const (
 	// ParamAttention is "exact" (the default), "mean" (every visible key weighs the same), "random" (weights uniform in
 	// [0, 1) that ignore queries and keys), or FAMILY[:COUPLING[:PROJECTIONS]] as the command line writes families and
 	// couplings, {"name":"oprf","a":-0.1} with parameters; orthogonal and 256 are the defaults. The projections of lfk
-	// are trained.
+	// are trained. "centroid[:CLUSTERS]" is attention over clusters of keys, for encoders (rfx.Centroids), 64 by default.
 	ParamAttention = "attention"
 	ParamSeed      = "attention_seed"   // int, of the projections; every layer and head derives its own; 1
 	ParamWindow    = "attention_window" // int, rfx.Attention.Window
@@ -127,14 +127,26 @@ func (l SelfAttention) Attend(scope *model.Scope, q, k, v *Node, see rfx.Visible
 			AttentionMask: Pairs(q, l.Causal, 0, see), UseCausalMask: l.Causal && see == rfx.Visible{}})
 		return out
 	}
-	a, err := l.linear(scope, q)
+	var forward func(q, k, v *Node, see rfx.Visible) *Node
+	n, centred, err := clusters(kind)
+	switch {
+	case err != nil:
+	case centred:
+		var c rfx.Centroids
+		c, err = l.centroids(scope, q, n)
+		forward = c.Forward
+	default:
+		var a rfx.Attention
+		a, err = l.linear(scope, q)
+		forward = a.Forward
+	}
 	if err != nil {
 		panic(err)
 	}
 	if model.GetParamOr(scope, ParamVariable, false) && scope.IsTraining(q.Graph()) {
 		l.keep(scope, q, k, see)
 	}
-	return a.Forward(q, k, v, see)
+	return forward(q, k, v, see)
 }
 
 // random is attention with weights drawn once per head and pair of positions: the baseline of DARK §6.
@@ -165,7 +177,10 @@ func (l SelfAttention) random(scope *model.Scope, q, v *Node, see rfx.Visible) *
 }
 
 // drawn reports whether a kind of attention has features.
-func drawn(kind string) bool { return kind != "exact" && kind != "mean" && kind != "random" }
+func drawn(kind string) bool {
+	_, centred, _ := clusters(kind)
+	return kind != "exact" && kind != "mean" && kind != "random" && !centred
+}
 
 // parse reads FAMILY[:COUPLING[:PROJECTIONS]].
 func parse(text string, dim int) (randfeat.Spec, error) {
@@ -182,7 +197,7 @@ func parse(text string, dim int) (randfeat.Spec, error) {
 		parts[0] = "positive" // of which the layer trains the projections
 	}
 	if s.Family, err = family.Parse(parts[0]); err != nil {
-		return s, fmt.Errorf("%s %q: exact, mean, random, or a family: %w", ParamAttention, text, err)
+		return s, fmt.Errorf("%s %q: exact, mean, random, centroid, or a family: %w", ParamAttention, text, err)
 	}
 	if len(parts) > 1 {
 		if s.Coupling, err = coupling.Parse(parts[1]); err != nil {

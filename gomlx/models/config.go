@@ -95,6 +95,9 @@ func (c Config) Validate() error {
 		return bad("%s attention over %d tokens has %d GiB of scores per layer and sequence: choose a family of features",
 			c.Attention, c.Length, c.scores()>>30)
 	}
+	if c.Kind == Decoder && strings.HasPrefix(c.Attention, "centroid") {
+		return bad("%s attention has no order here: choose a family of features for a decoder", c.Attention)
+	}
 	if (c.Kind == Classifier || c.Kind == ViT || c.Kind == Conformer) && c.Classes < 2 {
 		return bad("%d classes", c.Classes)
 	}

@@ -35,7 +35,7 @@ func outcome(t *testing.T, c models.Config, batch ...any) []float32 {
 // What fills up a text changes nothing, and neither do rows without a label.
 func TestPaddingIsNotSeen(t *testing.T) {
 	for _, kind := range []models.Kind{models.Classifier, models.Masked} {
-		for _, attention := range []string{"exact", "mean", "random", "oprf:simplex:8"} {
+		for _, attention := range []string{"exact", "mean", "random", "oprf:simplex:8", "centroid:3"} {
 			c := models.Config{Kind: kind, Vocab: 13, Length: 12, Layers: 2, Width: 16, Heads: 2, Hidden: 16,
 				Classes: 3, Attention: attention}
 			run := func(filler int32) []float32 {

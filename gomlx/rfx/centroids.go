@@ -23,6 +23,8 @@ type Centroids struct {
 	Centres []*centroid.Centres
 	Scale   float64 // of the logits; 0: 1/√d
 	Numbers Numbers // makes the nodes of the centres, see Map.With; nil: constants
+	// Own says that queries stand where the keys do: those of padding then have no say in what keys weigh.
+	Own bool
 }
 
 // Check reports whether the centres make one graph for so many key/value heads of a dimension.
@@ -60,7 +62,7 @@ func (c Centroids) Forward(q, k, v *Node, see Visible) *Node {
 	case err != nil:
 	case see.Segments != nil:
 		err = fmt.Errorf("rfx: centroids of packed sequences: %w", errors.ErrUnsupported)
-	case block > 0 && s.queries != s.keys:
+	case (block > 0 || c.Own) && s.queries != s.keys:
 		err = fmt.Errorf("rfx: %d queries and %d keys, where positions count", s.queries, s.keys)
 	}
 	if err != nil {
@@ -251,7 +253,16 @@ func (t clustered) shares(member, on *Node) *Node {
 	x := Gather(TransposeAllAxes(StopGradient(in.q), 3, 0, 1, 2, 4), Const(g, at)) // [marks, batch, kvHeads, group, dim]
 	x = Reshape(TransposeAllAxes(x, 1, 2, 3, 0, 4), in.batch, in.kvHeads, in.group*marks, in.dim)
 	e := where(Transpose(on, 2, 3), product(x, StopGradient(in.k), -1, -1), off)
-	w := ReduceAndKeep(Softmax(e, -1), ReduceMean, -2) // [batch, kvHeads, 1, keys]
+	w := Softmax(e, -1)
+	if t.Own && in.see.Mask != nil {
+		there := Gather(Transpose(in.see.Mask, 0, 1), Const(g, at)) // [marks, batch]
+		there = Reshape(Transpose(ConvertDType(there, w.DType()), 0, 1), in.batch, 1, 1, marks, 1)
+		there = Reshape(BroadcastToDims(there, in.batch, 1, in.group, marks, 1), in.batch, 1, in.group*marks, 1)
+		some := MaxScalar(ReduceAndKeep(there, ReduceSum, -2), 1)
+		w = ReduceAndKeep(Mul(w, Div(there, some)), ReduceSum, -2)
+	} else {
+		w = ReduceAndKeep(w, ReduceMean, -2) // [batch, kvHeads, 1, keys]
+	}
 	count := ReduceAndKeep(ConvertDType(on, w.DType()), ReduceSum, -2)
 	w = Add(w, Div(Scalar(g, w.DType(), 0.1), MaxScalar(count, 1)))
 	weight := Mul(member, Transpose(w, 2, 3))

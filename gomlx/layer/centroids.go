@@ -1,0 +1,112 @@
+package layer
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+
+	rf "github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/gomlx/rfx"
+	"github.com/randfeat/randfeat/internal/rng"
+)
+
+// clusters reads centroid[:CLUSTERS]; false: another kind of attention.
+func clusters(kind string) (n int, is bool, err error) {
+	name, number, given := strings.Cut(kind, ":")
+	if name != "centroid" {
+		return 0, false, nil
+	}
+	if n = 64; given {
+		if n, err = strconv.Atoi(number); err != nil || n < 1 {
+			err = fmt.Errorf("%s %q: after centroid comes a number of clusters", ParamAttention, kind)
+		}
+	}
+	return n, true, err
+}
+
+// centroids is the attention over clusters, with centres of standard normal rows until Refresh fits them.
+func (l SelfAttention) centroids(scope *model.Scope, q *Node, n int) (rfx.Centroids, error) {
+	if l.Causal {
+		return rfx.Centroids{}, fmt.Errorf("%s centroid: a graph has them without order alone, for encoders", ParamAttention)
+	}
+	dim := q.Shape().Dimensions[3]
+	x, y := dense.New[float64](max(512, 4*n), dim), dense.New[float64](max(512, 4*n), dim)
+	rng.Normals(x.Data, rng.Stream(seed(scope)))
+	rng.Normals(y.Data, rng.Stream(seed(scope)+1))
+	c := l.clustered(scope, n)
+	one, err := fitCentres(c, x, y)
+	if err != nil {
+		return c, err
+	}
+	for range l.KVHeads {
+		c.Centres = append(c.Centres, one)
+	}
+	if model.GetParamOr(scope, ParamVariable, false) {
+		in := scope.At("features")
+		c.Numbers = func(name string, value *tensors.Tensor) *Node {
+			return in.VariableWithValue(name, value).SetTrainable(false).NodeValue(q)
+		}
+	}
+	return c, nil
+}
+
+// clustered are centroids that have no centres yet.
+func (l SelfAttention) clustered(scope *model.Scope, n int) rfx.Centroids {
+	return rfx.Centroids{Own: true, Scale: 1 / math.Sqrt(float64(l.HeadDim)), Spec: centroid.Spec{Clusters: n, Seed: seed(scope),
+		Window: model.GetParamOr(scope, ParamWindow, 0), Sinks: model.GetParamOr(scope, ParamSinks, 0)}}
+}
+
+// fitCentres are the centres of one head for rows of queries and keys.
+func fitCentres(c rfx.Centroids, q, k dense.Matrix[float64]) (*centroid.Centres, error) {
+	rows := func(m dense.Matrix[float64]) rf.Seq[float64] {
+		s := rf.NewSeq[float64](1, 1, m.Rows, m.Cols)
+		copy(s.Data, m.Data)
+		return s
+	}
+	spec := c.Spec
+	spec.Sinks, spec.Window = 0, 0 // positions of kept rows mean nothing
+	all, err := centroid.Fit([]centroid.Spec{spec}, c.Scale, rf.Visibility{}, rows(q), rows(k),
+		rf.NewSeq[float64](1, 1, k.Rows, 1))
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// refit gives every head the centres that suit the rows of the last training batch.
+func (l SelfAttention) refit(scope *model.Scope, n int) error {
+	c := l.clustered(scope, n)
+	in := scope.At("features")
+	for h := range l.KVHeads {
+		q, err := keptBy(in, "queries", h)
+		if err != nil {
+			return err
+		}
+		k, err := keptBy(in, "keys", h)
+		if err != nil {
+			return err
+		}
+		one, err := fitCentres(c, q, k)
+		if err != nil {
+			return fmt.Errorf("%s, head %d: %w", scope.Scope(), h, err)
+		}
+		c.Centres = append(c.Centres, one)
+	}
+	for name, value := range c.Values() {
+		v := in.GetVariable(name)
+		if v == nil || !v.Shape().Equal(value.Shape()) {
+			return fmt.Errorf("%s: the fitted centres are not of the shape compiled", scope.Scope())
+		}
+		if err := v.SetValue(value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
