@@ -14,6 +14,7 @@ import (
 	exact "github.com/gomlx/gomlx/ml/layers/attention"
 
 	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/gomlx/layer"
 	"github.com/randfeat/randfeat/gomlx/rfx"
@@ -23,10 +24,14 @@ import (
 // Attention says how the heads of a model attend. Its JSON form is attention.json in the folder.
 type Attention struct {
 	// Heads has the spec of every key/value head of every layer; a layer without specs is exact.
-	Heads [][]randfeat.Spec `json:"heads"`
+	Heads [][]randfeat.Spec `json:"heads,omitempty"`
 	// Window and Sinks give near and first keys their exact weights (rfx.Attention).
 	Window int `json:"window,omitempty"`
 	Sinks  int `json:"sinks,omitempty"`
+	// Centroids is attention over clusters of keys in place of features, for encoders (rfx.Centroids); nil: features.
+	// Centres has those of every key/value head of every layer; a layer without is exact.
+	Centroids *centroid.Spec        `json:"centroids,omitempty"`
+	Centres   [][]*centroid.Centres `json:"centres,omitempty"`
 }
 
 const attentionFile = "attention.json"
@@ -71,6 +76,9 @@ func (m *Model) SetAttention(a Attention) error {
 			delete(m.weights, name)
 		}
 	}
+	if err := m.checkCentroids(a); err != nil {
+		return err
+	}
 	for l, specs := range a.Heads {
 		if len(specs) == 0 {
 			continue
@@ -97,6 +105,39 @@ func (m *Model) SetAttention(a Attention) error {
 	}
 	m.Attention = a
 	return nil
+}
+
+// checkCentroids checks that clusters of keys fit the model.
+func (m *Model) checkCentroids(a Attention) error {
+	switch {
+	case a.Centroids == nil && a.Centres == nil:
+		return nil
+	case a.Centroids == nil || len(a.Centres) != m.Layers || a.Heads != nil || a.Window != 0 || a.Sinks != 0:
+		return fmt.Errorf("%w: centres of %d layers, want a spec and those of %d, and no features beside them", ErrModel,
+			len(a.Centres), m.Layers)
+	case m.Causal():
+		return fmt.Errorf("%w: centroids of a decoder have no graph: package attention/centroid has them", ErrModel)
+	}
+	for l, centres := range a.Centres {
+		if len(centres) == 0 {
+			continue
+		}
+		if err := a.clusters(l, m.Scale).Check(m.KVHeads, m.HeadDim); err != nil {
+			return fmt.Errorf("%w: layer %d: %w", ErrModel, l, err)
+		}
+		for h, c := range centres {
+			if math.Abs(c.Scale()-m.Scale) > 1e-9*m.Scale {
+				return fmt.Errorf("%w: layer %d, head %d: centres for scores scaled by %g, the model has %g", ErrModel, l,
+					h, c.Scale(), m.Scale)
+			}
+		}
+	}
+	return nil
+}
+
+// clusters is the attention of a layer with centres.
+func (a Attention) clusters(l int, scale float64) rfx.Centroids {
+	return rfx.Centroids{Spec: *a.Centroids, Centres: a.Centres[l], Scale: scale}
 }
 
 const darkFormat = "dark.%d"
@@ -146,7 +187,8 @@ type Head struct{ In, Q, K, V, Out *Node }
 
 // exact reports whether a layer attends exactly.
 func (m *Model) exact(l int) bool {
-	return len(m.Attention.Heads) == 0 || len(m.Attention.Heads[l]) == 0
+	a := m.Attention
+	return (len(a.Heads) == 0 || len(a.Heads[l]) == 0) && (len(a.Centres) == 0 || len(a.Centres[l]) == 0)
 }
 
 // features is the attention of a layer with features, and the numbers of its matrices M, nil without.
@@ -177,6 +219,10 @@ func (n net) attend(l int, q, k, v *Node) Head {
 		see := layer.Pairs(q, m.Causal(), window, n.see)
 		h.Out, _ = exact.Core(q, k, v, exact.LayoutBHSD, exact.CoreOptions{Scale: m.Scale, AttentionMask: see,
 			UseCausalMask: m.Causal() && see == nil})
+		return h
+	}
+	if m.Attention.Centroids != nil {
+		h.Out = m.Attention.clusters(l, m.Scale).Forward(q, k, v, n.see)
 		return h
 	}
 	a, dark := m.features(l)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 )
@@ -19,6 +20,8 @@ import (
 type Plan struct {
 	Spec          randfeat.Spec // family, coupling, projections and seed; kernel and dimension are those of the heads
 	Window, Sinks int           // of Attention
+	// Centroids, where it is not nil, is all of the plan: clusters of keys, for encoders.
+	Centroids *centroid.Spec
 }
 
 // record runs the model with exact attention and hands queries, keys, values and results of every layer of every
@@ -104,6 +107,9 @@ func (m *Model) checkIDs(ids []int32) error {
 // the identity, which leaves the kernel that the model was trained with: whitening, what the family's own fit does, is
 // another kernel and for a family with a temperature.
 func (m *Model) Calibrate(b compute.Backend, p Plan, passages [][]int32) (Attention, error) {
+	if p.Centroids != nil {
+		return m.cluster(b, *p.Centroids, passages)
+	}
 	a := Attention{Window: p.Window, Sinks: p.Sinks, Heads: make([][]randfeat.Spec, m.Layers)}
 	p.Spec.Kernel, p.Spec.Dim = m.kernelOf(), m.HeadDim
 	dark, begin := p.Spec.Family.(family.DARK)
@@ -143,6 +149,38 @@ func (m *Model) Calibrate(b compute.Backend, p Plan, passages [][]int32) (Attent
 	return a, nil
 }
 
+// cluster fits centres to the keys of every head on passages of one length.
+func (m *Model) cluster(b compute.Backend, spec centroid.Spec, passages [][]int32) (Attention, error) {
+	a := Attention{Centroids: &spec, Centres: make([][]*centroid.Centres, m.Layers)}
+	if m.Causal() {
+		return a, m.checkCentroids(a)
+	}
+	all := make([][3]seq, m.Layers) // queries, keys and values, passages along the batch
+	err := m.record(b, passages, func(l int, q, k, v, _ seq) error {
+		for i, s := range []seq{q, k, v} {
+			into := &all[l][i]
+			if into.Batch > 0 && into.Len != s.Len {
+				return fmt.Errorf("%w: passages of %d and %d tokens", ErrModel, into.Len, s.Len)
+			}
+			data := append(into.Data, s.Data...)
+			batch := into.Batch + 1
+			*into = s
+			into.Batch, into.Data = batch, data
+		}
+		return nil
+	})
+	if err != nil {
+		return a, err
+	}
+	for l, s := range all {
+		if a.Centres[l], err = centroid.Fit([]centroid.Spec{spec}, m.Scale, attention.Visibility{}, s[0], s[1],
+			s[2]); err != nil {
+			return a, fmt.Errorf("layer %d: %w", l, err)
+		}
+	}
+	return a, nil
+}
+
 func identity(n int) dense.Matrix[float64] {
 	m := dense.New[float64](n, n)
 	for i := range n {
@@ -154,7 +192,10 @@ func identity(n int) dense.Matrix[float64] {
 // Errors are |o − ô| / |o| of every layer and query head over some passages: o what exact attention gives, ô what a
 // gives for the same queries, keys and values. Layers that stay exact have zeros.
 func (m *Model) Errors(b compute.Backend, a Attention, passages [][]int32) ([][]float64, error) {
-	kind := make([]*attention.Linear[float32], m.Layers)
+	kind := make([]attention.Attention[seq], m.Layers)
+	for l, centres := range a.Centres {
+		kind[l] = &centroid.Attention[float32]{Specs: []centroid.Spec{*a.Centroids}, Centres: centres, Scale: m.Scale}
+	}
 	for l, specs := range a.Heads {
 		if len(specs) == 0 {
 			continue

@@ -270,7 +270,7 @@ func (m *Model) CacheBytes(length int) int {
 		switch {
 		case m.Local(l):
 			total += m.KVHeads * pair * min(length, m.Window)
-		case len(m.Attention.Heads) == 0 || len(m.Attention.Heads[l]) == 0:
+		case m.exact(l):
 			total += m.KVHeads * pair * length
 		default:
 			f, err := m.Attention.Heads[l][0].OutDim()

@@ -50,7 +50,7 @@ func (m *Model) Save(dir string) error {
 	if err := m.writeWeights(filepath.Join(tmp, "model.safetensors")); err != nil {
 		return err
 	}
-	if len(m.Attention.Heads) > 0 {
+	if len(m.Attention.Heads) > 0 || m.Attention.Centroids != nil {
 		a, err := m.current()
 		if err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/gomlx/backend"
@@ -18,6 +19,7 @@ import (
 type convertFlags struct {
 	backend, out, family, coupling, text string
 	m, window, sinks, length, passages   int
+	clusters, block                      int
 	seed                                 uint64
 	json                                 bool
 }
@@ -43,6 +45,8 @@ func convert(args []string) error {
 	flags.IntVar(&f.m, "m", 256, "projections")
 	flags.IntVar(&f.window, "window", 0, "nearest keys with exact weights")
 	flags.IntVar(&f.sinks, "sinks", 0, "first keys with exact weights")
+	flags.IntVar(&f.clusters, "clusters", 0, "encoders: attention over so many clusters of keys instead of features")
+	flags.IntVar(&f.block, "block", 16, "with -clusters: queries of a block meet its keys, and -window more on both sides, exactly")
 	flags.StringVar(&f.text, "text", "", "text to calibrate on, and to measure the errors with; required")
 	flags.IntVar(&f.length, "length", 256, "tokens of a passage")
 	flags.IntVar(&f.passages, "passages", 8, "passages at most; the last quarter, one at least, measures")
@@ -54,6 +58,11 @@ func convert(args []string) error {
 	}
 	if f.text == "" {
 		return fmt.Errorf("name a text to calibrate on: -text FILE")
+	}
+	given := map[string]bool{}
+	flags.Visit(func(x *flag.Flag) { given[x.Name] = true })
+	if f.clusters > 0 && (given["family"] || given["coupling"] || given["m"]) {
+		return fmt.Errorf("-clusters stands in place of features: leave out -family, -coupling and -m")
 	}
 	if f.out != "" {
 		if err := pretrained.Free(f.out); err != nil {
@@ -86,7 +95,13 @@ func convert(args []string) error {
 	defer b.Finalize()
 	fmt.Fprintln(os.Stderr, line)
 	cut := len(passages) - max(1, len(passages)/4)
-	a, err := m.Calibrate(b, pretrained.Plan{Spec: spec, Window: f.window, Sinks: f.sinks}, passages[:cut])
+	plan := pretrained.Plan{Spec: spec, Window: f.window, Sinks: f.sinks}
+	if f.clusters > 0 {
+		// Centres are fitted once, for other texts: more passes over more keys than for one.
+		plan = pretrained.Plan{Centroids: &centroid.Spec{Clusters: f.clusters, Block: f.block, Window: f.window,
+			Sinks: f.sinks, Passes: 4, Sample: 1 << 14, Seed: f.seed}}
+	}
+	a, err := m.Calibrate(b, plan, passages[:cut])
 	if err != nil {
 		return err
 	}
