@@ -378,6 +378,11 @@ func (w *backWorker[T]) denominators(phi, phiK dense.Matrix[T], z []T, past int6
 	if clear(w.zc); past > 0 {
 		copy(w.zc, z)
 	}
+	n := phi.Rows
+	if n <= phiK.Rows && count[0] == 1 && count[n-1] == n { // one more key with every query
+		w.tab.AddDots(w.den[:n], w.zc, phiK.RowRange(0, n), phi)
+		return
+	}
 	j := 0
 	for i := range phi.Rows {
 		for ; j < count[i]; j++ {

@@ -111,24 +111,13 @@ func (b *Backward[T]) exponentials(dx, dphi, phi, x dense.Matrix[T], col []T, sh
 	sc *scratch[T]) {
 	s, l, g, v := b.side, &b.side.leaves[0], &b.grads[0], &sc.vjp
 	de := dense.Matrix[T]{Rows: x.Rows, Cols: s.out, Stride: s.out, Data: v.gv}
-	other := dphi
+	de.Data = de.Data[:x.Rows*s.out]
 	if phi.IsEmpty() {
 		s.scaled(de, col, shift, x, sc)
-	} else {
-		other = phi
-		for i := range x.Rows {
-			copy(de.Row(i), dphi.Row(i))
-		}
-	}
-	if other.Stride == other.Cols {
-		s.tab.Mul(de.Data[:len(other.Data)], other.Data)
-	} else {
-		for i := range x.Rows {
-			s.tab.Mul(de.Row(i), other.Row(i))
-		}
+		phi = de
 	}
 	t := v.sums[:x.Rows]
-	s.tab.MulV(t, de, b.ones)
+	s.tab.MulRows(t, de, phi, dphi)
 	de = l.projected(de)
 	if l.re.absent() {
 		zero(dx)

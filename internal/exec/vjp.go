@@ -19,7 +19,6 @@ type Backward[T dense.Float] struct {
 	side  *Side[T]
 	grads []leafGrad[T]
 	outer quadGrad[T]
-	ones  []T
 }
 
 // leafGrad holds the transposes of the linear parts of a leaf.
@@ -92,8 +91,7 @@ func axpy[T dense.Float](dst []T, a T, x []T) {
 
 // CompileBackward prepares the derivatives of s.
 func CompileBackward[T dense.Float](s *Side[T]) *Backward[T] {
-	b := &Backward[T]{side: s, outer: compileQuad(s.outer, s.tab), ones: make([]T, s.out)}
-	fill(b.ones, 1)
+	b := &Backward[T]{side: s, outer: compileQuad(s.outer, s.tab)}
 	for i := range s.leaves {
 		l := &s.leaves[i]
 		g := leafGrad[T]{}

@@ -37,6 +37,10 @@ type Table[T dense.Float] struct {
 	ColSum func(dst []T, a dense.Matrix[T])
 	// MulV sets dst_i = a_i·v for the rows a_i.
 	MulV func(dst []T, a dense.Matrix[T], v []T)
+	// MulRows sets dst = a ⊙ b and sum_i to the sum of row i; dst may be a.
+	MulRows func(sum []T, dst, a, b dense.Matrix[T])
+	// AddDots adds the rows of a to z, one after the other, and sets dst_i = b_i·z after row i.
+	AddDots func(dst, z []T, a, b dense.Matrix[T])
 	// Exp sets dst_i = exp(dst_i - shift).
 	Exp func(dst []T, shift T)
 	// ExpSum is Exp, and returns the sum of the results.
@@ -93,6 +97,8 @@ func Reference[T dense.Float]() *Table[T] {
 	t.MulTExp = t.mulThenExp
 	t.MulTExpPast = t.mulThenExp
 	t.MulTSinCos = t.mulThenSinCos
+	t.MulRows = t.mulThenSum
+	t.AddDots = t.addThenDot
 	t.ExpSum = t.expThenSum
 	t.ExpRows = t.expSumRows
 	t.RowMax = t.maxRows
@@ -197,6 +203,37 @@ func mulV[T dense.Float](dst []T, a dense.Matrix[T], v []T) {
 	}
 	for i := range a.Rows {
 		dst[i] = dense.Dot(a.Row(i), v)
+	}
+}
+
+// mulThenSum is MulRows from the entries of t.
+func (t *Table[T]) mulThenSum(sum []T, dst, a, b dense.Matrix[T]) {
+	checkMulRows(sum, dst, a, b)
+	for i := range a.Rows {
+		t.MulV(sum[i:i+1], a.RowRange(i, i+1), b.Row(i))
+		copy(dst.Row(i), a.Row(i))
+		t.Mul(dst.Row(i), b.Row(i))
+	}
+}
+
+func checkMulRows[T dense.Float](sum []T, dst, a, b dense.Matrix[T]) {
+	if len(sum) != a.Rows || dst.Rows != a.Rows || b.Rows != a.Rows || dst.Cols != a.Cols || b.Cols != a.Cols {
+		panic("kern: MulRows of different shapes")
+	}
+}
+
+// addThenDot is AddDots from the entries of t.
+func (t *Table[T]) addThenDot(dst, z []T, a, b dense.Matrix[T]) {
+	checkAddDots(dst, z, a, b)
+	for i := range a.Rows {
+		t.MulAdd(z, a.Row(i), 1)
+		t.MulV(dst[i:i+1], b.RowRange(i, i+1), z)
+	}
+}
+
+func checkAddDots[T dense.Float](dst, z []T, a, b dense.Matrix[T]) {
+	if len(dst) != a.Rows || len(z) != a.Cols || b.Rows != a.Rows || b.Cols != a.Cols {
+		panic("kern: AddDots of different shapes")
 	}
 }
 

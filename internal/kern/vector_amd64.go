@@ -75,6 +75,30 @@ func mulVAVX2F32(dst, a *float32, rows, cols, stride int, v *float32)
 func mulVAVX2F64(dst, a *float64, rows, cols, stride int, v *float64)
 
 //go:noescape
+func mulRowsAVX512F32(sum, dst, a, b *float32, rows, cols, strideDst, strideA, strideB int)
+
+//go:noescape
+func addDotsAVX512F32(dst, z, a, b *float32, rows, cols, strideA, strideB int)
+
+//go:noescape
+func mulRowsAVX512F64(sum, dst, a, b *float64, rows, cols, strideDst, strideA, strideB int)
+
+//go:noescape
+func addDotsAVX512F64(dst, z, a, b *float64, rows, cols, strideA, strideB int)
+
+//go:noescape
+func mulRowsAVX2F32(sum, dst, a, b *float32, rows, cols, strideDst, strideA, strideB int)
+
+//go:noescape
+func addDotsAVX2F32(dst, z, a, b *float32, rows, cols, strideA, strideB int)
+
+//go:noescape
+func mulRowsAVX2F64(sum, dst, a, b *float64, rows, cols, strideDst, strideA, strideB int)
+
+//go:noescape
+func addDotsAVX2F64(dst, z, a, b *float64, rows, cols, strideA, strideB int)
+
+//go:noescape
 func widenAVX512F32(dst *float64, a *float32, n int, f float64)
 
 //go:noescape
@@ -98,6 +122,8 @@ func vectorAVX2(t32 *Table[float32], t64 *Table[float64]) {
 	t32.Narrow = narrowWith(4, narrowAVX2F32)
 	t32.ColSum, t64.ColSum = colSumWith(colSumAVX2F32), colSumWith(colSumAVX2F64)
 	t32.MulV, t64.MulV = mulVWith(mulVAVX2F32), mulVWith(mulVAVX2F64)
+	t32.MulRows, t64.MulRows = mulRowsWith(mulRowsAVX2F32), mulRowsWith(mulRowsAVX2F64)
+	t32.AddDots, t64.AddDots = addDotsWith(addDotsAVX2F32), addDotsWith(addDotsAVX2F64)
 	t32.pack, t64.pack = packWith(8, packAVX2F32), packWith(4, packAVX2F64)
 }
 
@@ -110,6 +136,8 @@ func vectorAVX512(t32 *Table[float32], t64 *Table[float64]) {
 	t32.Narrow = narrowWith(8, narrowAVX512F32)
 	t32.ColSum, t64.ColSum = colSumWith(colSumAVX512F32), colSumWith(colSumAVX512F64)
 	t32.MulV, t64.MulV = mulVWith(mulVAVX512F32), mulVWith(mulVAVX512F64)
+	t32.MulRows, t64.MulRows = mulRowsWith(mulRowsAVX512F32), mulRowsWith(mulRowsAVX512F64)
+	t32.AddDots, t64.AddDots = addDotsWith(addDotsAVX512F32), addDotsWith(addDotsAVX512F64)
 	t32.pack, t64.pack = packWith(16, packAVX512F32), packWith(8, packAVX512F64)
 }
 
@@ -252,6 +280,50 @@ func mulVWith[T dense.Float](kernel func(dst, a *T, rows, cols, stride int, v *T
 		raceRead(asRow(v))
 		raceWrite(asRow(dst))
 		eachRows(a, func(i, n, stride int) { kernel(&dst[i], &a.Data[i*a.Stride], n, a.Cols, stride, &v[0]) })
+	}
+}
+
+func mulRowsWith[T dense.Float](kernel func(sum, dst, a, b *T, rows, cols, strideDst, strideA, strideB int)) func(
+	sum []T, dst, a, b dense.Matrix[T]) {
+	return func(sum []T, dst, a, b dense.Matrix[T]) {
+		checkView("dst", dst)
+		checkView("a", a)
+		checkView("b", b)
+		checkMulRows(sum, dst, a, b)
+		if a.IsEmpty() {
+			clear(sum)
+			return
+		}
+		raceRead(a)
+		raceRead(b)
+		raceWrite(dst)
+		raceWrite(asRow(sum))
+		size := int(unsafe.Sizeof(T(0)))
+		eachRows(a, func(i, n, stride int) {
+			kernel(&sum[i], &dst.Data[i*dst.Stride], &a.Data[i*a.Stride], &b.Data[i*b.Stride], n, a.Cols,
+				dst.Stride*size, stride, b.Stride*size)
+		})
+	}
+}
+
+func addDotsWith[T dense.Float](kernel func(dst, z, a, b *T, rows, cols, strideA, strideB int)) func(dst, z []T,
+	a, b dense.Matrix[T]) {
+	return func(dst, z []T, a, b dense.Matrix[T]) {
+		checkView("a", a)
+		checkView("b", b)
+		checkAddDots(dst, z, a, b)
+		if a.IsEmpty() {
+			clear(dst)
+			return
+		}
+		raceRead(a)
+		raceRead(b)
+		raceWrite(asRow(z))
+		raceWrite(asRow(dst))
+		eachRows(a, func(i, n, stride int) {
+			kernel(&dst[i], &z[0], &a.Data[i*a.Stride], &b.Data[i*b.Stride], n, a.Cols, stride,
+				b.Stride*int(unsafe.Sizeof(T(0))))
+		})
 	}
 }
 

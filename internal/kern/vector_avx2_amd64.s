@@ -442,6 +442,176 @@ mulAddAVX2F32Loop:
 	VZEROUPPER
 	RET
 
+// func mulRowsAVX2F32(sum *float32, dst *float32, a *float32, b *float32, rows int, cols int, strideDst int, strideA int, strideB int)
+// Requires: AVX, CMOV
+TEXT ·mulRowsAVX2F32(SB), NOSPLIT, $0-72
+	MOVQ sum+0(FP), AX
+	MOVQ dst+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ rows+32(FP), SI
+	MOVQ cols+40(FP), DI
+	MOVQ strideDst+48(FP), R8
+	MOVQ strideA+56(FP), R9
+	MOVQ strideB+64(FP), R10
+
+mulRowsAVX2F32Row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	XORQ   R11, R11
+	MOVQ   DI, R12
+	SUBQ   $0x00000010, R12
+	JLT    mulRowsAVX2F32Rest
+
+mulRowsAVX2F32Columns:
+	VMOVUPS (DX)(R11*1), Y2
+	VMOVUPS (BX)(R11*1), Y3
+	VMULPS  Y2, Y3, Y3
+	VMOVUPS Y3, (CX)(R11*1)
+	VADDPS  Y3, Y0, Y0
+	VMOVUPS 32(DX)(R11*1), Y4
+	VMOVUPS 32(BX)(R11*1), Y5
+	VMULPS  Y4, Y5, Y5
+	VMOVUPS Y5, 32(CX)(R11*1)
+	VADDPS  Y5, Y1, Y1
+	ADDQ    $0x00000040, R11
+	SUBQ    $0x00000010, R12
+	JGE     mulRowsAVX2F32Columns
+
+mulRowsAVX2F32Rest:
+	ADDQ       $0x00000010, R12
+	JZ         mulRowsAVX2F32Reduce
+	MOVQ       $0x00000008, R13
+	CMPQ       R12, R13
+	CMOVQLT    R12, R13
+	LEAQ       tailWindow<>+0(SB), R14
+	NEGQ       R13
+	VMOVUPS    32(R14)(R13*4), Y11
+	VMASKMOVPS (DX)(R11*1), Y11, Y2
+	VMASKMOVPS (BX)(R11*1), Y11, Y3
+	VMULPS     Y2, Y3, Y3
+	VMASKMOVPS Y3, Y11, (CX)(R11*1)
+	VADDPS     Y3, Y0, Y0
+	ADDQ       $0x00000020, R11
+	SUBQ       $0x00000008, R12
+	JLE        mulRowsAVX2F32Reduce
+	MOVQ       $0x00000008, R13
+	CMPQ       R12, R13
+	CMOVQLT    R12, R13
+	LEAQ       tailWindow<>+0(SB), R12
+	NEGQ       R13
+	VMOVUPS    32(R12)(R13*4), Y11
+	VMASKMOVPS (DX)(R11*1), Y11, Y4
+	VMASKMOVPS (BX)(R11*1), Y11, Y5
+	VMULPS     Y4, Y5, Y5
+	VMASKMOVPS Y5, Y11, (CX)(R11*1)
+	VADDPS     Y5, Y1, Y1
+
+mulRowsAVX2F32Reduce:
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPS       X8, X0, X0
+	VUNPCKLPD    X0, X0, X8
+	VUNPCKHPD    X0, X0, X0
+	VADDPS       X0, X8, X8
+	VSHUFPS      $0xdd, X8, X8, X9
+	VADDSS       X9, X8, X8
+	VMOVSS       X8, (AX)
+	ADDQ         $0x00000004, AX
+	ADDQ         R8, CX
+	ADDQ         R9, DX
+	ADDQ         R10, BX
+	DECQ         SI
+	JNZ          mulRowsAVX2F32Row
+	VZEROUPPER
+	RET
+
+// func addDotsAVX2F32(dst *float32, z *float32, a *float32, b *float32, rows int, cols int, strideA int, strideB int)
+// Requires: AVX, CMOV, FMA3
+TEXT ·addDotsAVX2F32(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), AX
+	MOVQ z+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ rows+32(FP), SI
+	MOVQ cols+40(FP), DI
+	MOVQ strideA+48(FP), R8
+	MOVQ strideB+56(FP), R9
+
+addDotsAVX2F32Row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	XORQ   R10, R10
+	MOVQ   DI, R11
+	SUBQ   $0x00000010, R11
+	JLT    addDotsAVX2F32Rest
+
+addDotsAVX2F32Columns:
+	VMOVUPS     (DX)(R10*1), Y2
+	VMOVUPS     (CX)(R10*1), Y3
+	VADDPS      Y2, Y3, Y3
+	VMOVUPS     Y3, (CX)(R10*1)
+	VMOVUPS     (BX)(R10*1), Y2
+	VFMADD231PS Y2, Y3, Y0
+	VMOVUPS     32(DX)(R10*1), Y4
+	VMOVUPS     32(CX)(R10*1), Y5
+	VADDPS      Y4, Y5, Y5
+	VMOVUPS     Y5, 32(CX)(R10*1)
+	VMOVUPS     32(BX)(R10*1), Y4
+	VFMADD231PS Y4, Y5, Y1
+	ADDQ        $0x00000040, R10
+	SUBQ        $0x00000010, R11
+	JGE         addDotsAVX2F32Columns
+
+addDotsAVX2F32Rest:
+	ADDQ        $0x00000010, R11
+	JZ          addDotsAVX2F32Reduce
+	MOVQ        $0x00000008, R12
+	CMPQ        R11, R12
+	CMOVQLT     R11, R12
+	LEAQ        tailWindow<>+0(SB), R13
+	NEGQ        R12
+	VMOVUPS     32(R13)(R12*4), Y11
+	VMASKMOVPS  (DX)(R10*1), Y11, Y2
+	VMASKMOVPS  (CX)(R10*1), Y11, Y3
+	VADDPS      Y2, Y3, Y3
+	VMASKMOVPS  Y3, Y11, (CX)(R10*1)
+	VMASKMOVPS  (BX)(R10*1), Y11, Y2
+	VFMADD231PS Y2, Y3, Y0
+	ADDQ        $0x00000020, R10
+	SUBQ        $0x00000008, R11
+	JLE         addDotsAVX2F32Reduce
+	MOVQ        $0x00000008, R12
+	CMPQ        R11, R12
+	CMOVQLT     R11, R12
+	LEAQ        tailWindow<>+0(SB), R11
+	NEGQ        R12
+	VMOVUPS     32(R11)(R12*4), Y11
+	VMASKMOVPS  (DX)(R10*1), Y11, Y4
+	VMASKMOVPS  (CX)(R10*1), Y11, Y5
+	VADDPS      Y4, Y5, Y5
+	VMASKMOVPS  Y5, Y11, (CX)(R10*1)
+	VMASKMOVPS  (BX)(R10*1), Y11, Y4
+	VFMADD231PS Y4, Y5, Y1
+
+addDotsAVX2F32Reduce:
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPS       X8, X0, X0
+	VUNPCKLPD    X0, X0, X8
+	VUNPCKHPD    X0, X0, X0
+	VADDPS       X0, X8, X8
+	VSHUFPS      $0xdd, X8, X8, X9
+	VADDSS       X9, X8, X8
+	VMOVSS       X8, (AX)
+	ADDQ         $0x00000004, AX
+	ADDQ         R8, DX
+	ADDQ         R9, BX
+	DECQ         SI
+	JNZ          addDotsAVX2F32Row
+	VZEROUPPER
+	RET
+
 // func packAVX2F32(dst *float32, w *float32, stride int, blocks int)
 // Requires: AVX
 TEXT ·packAVX2F32(SB), NOSPLIT, $0-32
@@ -941,6 +1111,172 @@ mulAddAVX2F64Loop:
 	ADDQ    $0x00000020, CX
 	SUBQ    $0x00000004, DX
 	JNZ     mulAddAVX2F64Loop
+	VZEROUPPER
+	RET
+
+// func mulRowsAVX2F64(sum *float64, dst *float64, a *float64, b *float64, rows int, cols int, strideDst int, strideA int, strideB int)
+// Requires: AVX, CMOV
+TEXT ·mulRowsAVX2F64(SB), NOSPLIT, $0-72
+	MOVQ sum+0(FP), AX
+	MOVQ dst+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ rows+32(FP), SI
+	MOVQ cols+40(FP), DI
+	MOVQ strideDst+48(FP), R8
+	MOVQ strideA+56(FP), R9
+	MOVQ strideB+64(FP), R10
+
+mulRowsAVX2F64Row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	XORQ   R11, R11
+	MOVQ   DI, R12
+	SUBQ   $0x00000008, R12
+	JLT    mulRowsAVX2F64Rest
+
+mulRowsAVX2F64Columns:
+	VMOVUPS (DX)(R11*1), Y2
+	VMOVUPS (BX)(R11*1), Y3
+	VMULPD  Y2, Y3, Y3
+	VMOVUPS Y3, (CX)(R11*1)
+	VADDPD  Y3, Y0, Y0
+	VMOVUPS 32(DX)(R11*1), Y4
+	VMOVUPS 32(BX)(R11*1), Y5
+	VMULPD  Y4, Y5, Y5
+	VMOVUPS Y5, 32(CX)(R11*1)
+	VADDPD  Y5, Y1, Y1
+	ADDQ    $0x00000040, R11
+	SUBQ    $0x00000008, R12
+	JGE     mulRowsAVX2F64Columns
+
+mulRowsAVX2F64Rest:
+	ADDQ       $0x00000008, R12
+	JZ         mulRowsAVX2F64Reduce
+	MOVQ       $0x00000004, R13
+	CMPQ       R12, R13
+	CMOVQLT    R12, R13
+	LEAQ       tailWindow<>+0(SB), R14
+	NEGQ       R13
+	VMOVUPS    32(R14)(R13*8), Y11
+	VMASKMOVPD (DX)(R11*1), Y11, Y2
+	VMASKMOVPD (BX)(R11*1), Y11, Y3
+	VMULPD     Y2, Y3, Y3
+	VMASKMOVPD Y3, Y11, (CX)(R11*1)
+	VADDPD     Y3, Y0, Y0
+	ADDQ       $0x00000020, R11
+	SUBQ       $0x00000004, R12
+	JLE        mulRowsAVX2F64Reduce
+	MOVQ       $0x00000004, R13
+	CMPQ       R12, R13
+	CMOVQLT    R12, R13
+	LEAQ       tailWindow<>+0(SB), R12
+	NEGQ       R13
+	VMOVUPS    32(R12)(R13*8), Y11
+	VMASKMOVPD (DX)(R11*1), Y11, Y4
+	VMASKMOVPD (BX)(R11*1), Y11, Y5
+	VMULPD     Y4, Y5, Y5
+	VMASKMOVPD Y5, Y11, (CX)(R11*1)
+	VADDPD     Y5, Y1, Y1
+
+mulRowsAVX2F64Reduce:
+	VADDPD       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPD       X8, X0, X0
+	VUNPCKLPD    X0, X0, X8
+	VUNPCKHPD    X0, X0, X0
+	VADDPD       X0, X8, X8
+	VMOVSD       X8, (AX)
+	ADDQ         $0x00000008, AX
+	ADDQ         R8, CX
+	ADDQ         R9, DX
+	ADDQ         R10, BX
+	DECQ         SI
+	JNZ          mulRowsAVX2F64Row
+	VZEROUPPER
+	RET
+
+// func addDotsAVX2F64(dst *float64, z *float64, a *float64, b *float64, rows int, cols int, strideA int, strideB int)
+// Requires: AVX, CMOV, FMA3
+TEXT ·addDotsAVX2F64(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), AX
+	MOVQ z+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ rows+32(FP), SI
+	MOVQ cols+40(FP), DI
+	MOVQ strideA+48(FP), R8
+	MOVQ strideB+56(FP), R9
+
+addDotsAVX2F64Row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	XORQ   R10, R10
+	MOVQ   DI, R11
+	SUBQ   $0x00000008, R11
+	JLT    addDotsAVX2F64Rest
+
+addDotsAVX2F64Columns:
+	VMOVUPS     (DX)(R10*1), Y2
+	VMOVUPS     (CX)(R10*1), Y3
+	VADDPD      Y2, Y3, Y3
+	VMOVUPS     Y3, (CX)(R10*1)
+	VMOVUPS     (BX)(R10*1), Y2
+	VFMADD231PD Y2, Y3, Y0
+	VMOVUPS     32(DX)(R10*1), Y4
+	VMOVUPS     32(CX)(R10*1), Y5
+	VADDPD      Y4, Y5, Y5
+	VMOVUPS     Y5, 32(CX)(R10*1)
+	VMOVUPS     32(BX)(R10*1), Y4
+	VFMADD231PD Y4, Y5, Y1
+	ADDQ        $0x00000040, R10
+	SUBQ        $0x00000008, R11
+	JGE         addDotsAVX2F64Columns
+
+addDotsAVX2F64Rest:
+	ADDQ        $0x00000008, R11
+	JZ          addDotsAVX2F64Reduce
+	MOVQ        $0x00000004, R12
+	CMPQ        R11, R12
+	CMOVQLT     R11, R12
+	LEAQ        tailWindow<>+0(SB), R13
+	NEGQ        R12
+	VMOVUPS     32(R13)(R12*8), Y11
+	VMASKMOVPD  (DX)(R10*1), Y11, Y2
+	VMASKMOVPD  (CX)(R10*1), Y11, Y3
+	VADDPD      Y2, Y3, Y3
+	VMASKMOVPD  Y3, Y11, (CX)(R10*1)
+	VMASKMOVPD  (BX)(R10*1), Y11, Y2
+	VFMADD231PD Y2, Y3, Y0
+	ADDQ        $0x00000020, R10
+	SUBQ        $0x00000004, R11
+	JLE         addDotsAVX2F64Reduce
+	MOVQ        $0x00000004, R12
+	CMPQ        R11, R12
+	CMOVQLT     R11, R12
+	LEAQ        tailWindow<>+0(SB), R11
+	NEGQ        R12
+	VMOVUPS     32(R11)(R12*8), Y11
+	VMASKMOVPD  (DX)(R10*1), Y11, Y4
+	VMASKMOVPD  (CX)(R10*1), Y11, Y5
+	VADDPD      Y4, Y5, Y5
+	VMASKMOVPD  Y5, Y11, (CX)(R10*1)
+	VMASKMOVPD  (BX)(R10*1), Y11, Y4
+	VFMADD231PD Y4, Y5, Y1
+
+addDotsAVX2F64Reduce:
+	VADDPD       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPD       X8, X0, X0
+	VUNPCKLPD    X0, X0, X8
+	VUNPCKHPD    X0, X0, X0
+	VADDPD       X0, X8, X8
+	VMOVSD       X8, (AX)
+	ADDQ         $0x00000008, AX
+	ADDQ         R8, DX
+	ADDQ         R9, BX
+	DECQ         SI
+	JNZ          addDotsAVX2F64Row
 	VZEROUPPER
 	RET
 

@@ -377,6 +377,168 @@ mulAddAVX512F32Loop:
 	VZEROUPPER
 	RET
 
+// func mulRowsAVX512F32(sum *float32, dst *float32, a *float32, b *float32, rows int, cols int, strideDst int, strideA int, strideB int)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2
+TEXT ·mulRowsAVX512F32(SB), NOSPLIT, $0-72
+	MOVQ sum+0(FP), AX
+	MOVQ dst+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ rows+32(FP), SI
+	MOVQ cols+40(FP), DI
+	MOVQ strideDst+48(FP), R8
+	MOVQ strideA+56(FP), R9
+	MOVQ strideB+64(FP), R10
+
+mulRowsAVX512F32Row:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	XORQ   R11, R11
+	MOVQ   DI, R12
+	SUBQ   $0x00000020, R12
+	JLT    mulRowsAVX512F32Rest
+
+mulRowsAVX512F32Columns:
+	VMOVUPS (DX)(R11*1), Z2
+	VMOVUPS (BX)(R11*1), Z3
+	VMULPS  Z2, Z3, Z3
+	VMOVUPS Z3, (CX)(R11*1)
+	VADDPS  Z3, Z0, Z0
+	VMOVUPS 64(DX)(R11*1), Z4
+	VMOVUPS 64(BX)(R11*1), Z5
+	VMULPS  Z4, Z5, Z5
+	VMOVUPS Z5, 64(CX)(R11*1)
+	VADDPS  Z5, Z1, Z1
+	ADDQ    $0x00000080, R11
+	SUBQ    $0x00000020, R12
+	JGE     mulRowsAVX512F32Columns
+
+mulRowsAVX512F32Rest:
+	ADDQ      $0x00000020, R12
+	JZ        mulRowsAVX512F32Reduce
+	MOVQ      $-1, R13
+	BZHIQ     R12, R13, R13
+	KMOVW     R13, K7
+	VMOVUPS.Z (DX)(R11*1), K7, Z2
+	VMOVUPS.Z (BX)(R11*1), K7, Z3
+	VMULPS    Z2, Z3, Z3
+	VMOVUPS   Z3, K7, (CX)(R11*1)
+	VADDPS    Z3, Z0, Z0
+	ADDQ      $0x00000040, R11
+	SUBQ      $0x00000010, R12
+	JLE       mulRowsAVX512F32Reduce
+	MOVQ      $-1, R13
+	BZHIQ     R12, R13, R13
+	KMOVW     R13, K7
+	VMOVUPS.Z (DX)(R11*1), K7, Z4
+	VMOVUPS.Z (BX)(R11*1), K7, Z5
+	VMULPS    Z4, Z5, Z5
+	VMOVUPS   Z5, K7, (CX)(R11*1)
+	VADDPS    Z5, Z1, Z1
+
+mulRowsAVX512F32Reduce:
+	VADDPS        Z1, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y8
+	VADDPS        Y8, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X8
+	VADDPS        X8, X0, X0
+	VUNPCKLPD     X0, X0, X8
+	VUNPCKHPD     X0, X0, X0
+	VADDPS        X0, X8, X8
+	VSHUFPS       $0xdd, X8, X8, X9
+	VADDSS        X9, X8, X8
+	VMOVSS        X8, (AX)
+	ADDQ          $0x00000004, AX
+	ADDQ          R8, CX
+	ADDQ          R9, DX
+	ADDQ          R10, BX
+	DECQ          SI
+	JNZ           mulRowsAVX512F32Row
+	VZEROUPPER
+	RET
+
+// func addDotsAVX512F32(dst *float32, z *float32, a *float32, b *float32, rows int, cols int, strideA int, strideB int)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2
+TEXT ·addDotsAVX512F32(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), AX
+	MOVQ z+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ rows+32(FP), SI
+	MOVQ cols+40(FP), DI
+	MOVQ strideA+48(FP), R8
+	MOVQ strideB+56(FP), R9
+
+addDotsAVX512F32Row:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	XORQ   R10, R10
+	MOVQ   DI, R11
+	SUBQ   $0x00000020, R11
+	JLT    addDotsAVX512F32Rest
+
+addDotsAVX512F32Columns:
+	VMOVUPS     (DX)(R10*1), Z2
+	VMOVUPS     (CX)(R10*1), Z3
+	VADDPS      Z2, Z3, Z3
+	VMOVUPS     Z3, (CX)(R10*1)
+	VMOVUPS     (BX)(R10*1), Z2
+	VFMADD231PS Z2, Z3, Z0
+	VMOVUPS     64(DX)(R10*1), Z4
+	VMOVUPS     64(CX)(R10*1), Z5
+	VADDPS      Z4, Z5, Z5
+	VMOVUPS     Z5, 64(CX)(R10*1)
+	VMOVUPS     64(BX)(R10*1), Z4
+	VFMADD231PS Z4, Z5, Z1
+	ADDQ        $0x00000080, R10
+	SUBQ        $0x00000020, R11
+	JGE         addDotsAVX512F32Columns
+
+addDotsAVX512F32Rest:
+	ADDQ        $0x00000020, R11
+	JZ          addDotsAVX512F32Reduce
+	MOVQ        $-1, R12
+	BZHIQ       R11, R12, R12
+	KMOVW       R12, K7
+	VMOVUPS.Z   (DX)(R10*1), K7, Z2
+	VMOVUPS.Z   (CX)(R10*1), K7, Z3
+	VADDPS      Z2, Z3, Z3
+	VMOVUPS     Z3, K7, (CX)(R10*1)
+	VMOVUPS.Z   (BX)(R10*1), K7, Z2
+	VFMADD231PS Z2, Z3, Z0
+	ADDQ        $0x00000040, R10
+	SUBQ        $0x00000010, R11
+	JLE         addDotsAVX512F32Reduce
+	MOVQ        $-1, R12
+	BZHIQ       R11, R12, R12
+	KMOVW       R12, K7
+	VMOVUPS.Z   (DX)(R10*1), K7, Z4
+	VMOVUPS.Z   (CX)(R10*1), K7, Z5
+	VADDPS      Z4, Z5, Z5
+	VMOVUPS     Z5, K7, (CX)(R10*1)
+	VMOVUPS.Z   (BX)(R10*1), K7, Z4
+	VFMADD231PS Z4, Z5, Z1
+
+addDotsAVX512F32Reduce:
+	VADDPS        Z1, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y8
+	VADDPS        Y8, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X8
+	VADDPS        X8, X0, X0
+	VUNPCKLPD     X0, X0, X8
+	VUNPCKHPD     X0, X0, X0
+	VADDPS        X0, X8, X8
+	VSHUFPS       $0xdd, X8, X8, X9
+	VADDSS        X9, X8, X8
+	VMOVSS        X8, (AX)
+	ADDQ          $0x00000004, AX
+	ADDQ          R8, DX
+	ADDQ          R9, BX
+	DECQ          SI
+	JNZ           addDotsAVX512F32Row
+	VZEROUPPER
+	RET
+
 // func packAVX512F32(dst *float32, w *float32, stride int, blocks int)
 // Requires: AVX, AVX512F
 TEXT ·packAVX512F32(SB), NOSPLIT, $0-32
@@ -831,6 +993,164 @@ mulAddAVX512F64Loop:
 	ADDQ    $0x00000040, CX
 	SUBQ    $0x00000008, DX
 	JNZ     mulAddAVX512F64Loop
+	VZEROUPPER
+	RET
+
+// func mulRowsAVX512F64(sum *float64, dst *float64, a *float64, b *float64, rows int, cols int, strideDst int, strideA int, strideB int)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2
+TEXT ·mulRowsAVX512F64(SB), NOSPLIT, $0-72
+	MOVQ sum+0(FP), AX
+	MOVQ dst+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ rows+32(FP), SI
+	MOVQ cols+40(FP), DI
+	MOVQ strideDst+48(FP), R8
+	MOVQ strideA+56(FP), R9
+	MOVQ strideB+64(FP), R10
+
+mulRowsAVX512F64Row:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	XORQ   R11, R11
+	MOVQ   DI, R12
+	SUBQ   $0x00000010, R12
+	JLT    mulRowsAVX512F64Rest
+
+mulRowsAVX512F64Columns:
+	VMOVUPS (DX)(R11*1), Z2
+	VMOVUPS (BX)(R11*1), Z3
+	VMULPD  Z2, Z3, Z3
+	VMOVUPS Z3, (CX)(R11*1)
+	VADDPD  Z3, Z0, Z0
+	VMOVUPS 64(DX)(R11*1), Z4
+	VMOVUPS 64(BX)(R11*1), Z5
+	VMULPD  Z4, Z5, Z5
+	VMOVUPS Z5, 64(CX)(R11*1)
+	VADDPD  Z5, Z1, Z1
+	ADDQ    $0x00000080, R11
+	SUBQ    $0x00000010, R12
+	JGE     mulRowsAVX512F64Columns
+
+mulRowsAVX512F64Rest:
+	ADDQ      $0x00000010, R12
+	JZ        mulRowsAVX512F64Reduce
+	MOVQ      $-1, R13
+	BZHIQ     R12, R13, R13
+	KMOVW     R13, K7
+	VMOVUPD.Z (DX)(R11*1), K7, Z2
+	VMOVUPD.Z (BX)(R11*1), K7, Z3
+	VMULPD    Z2, Z3, Z3
+	VMOVUPD   Z3, K7, (CX)(R11*1)
+	VADDPD    Z3, Z0, Z0
+	ADDQ      $0x00000040, R11
+	SUBQ      $0x00000008, R12
+	JLE       mulRowsAVX512F64Reduce
+	MOVQ      $-1, R13
+	BZHIQ     R12, R13, R13
+	KMOVW     R13, K7
+	VMOVUPD.Z (DX)(R11*1), K7, Z4
+	VMOVUPD.Z (BX)(R11*1), K7, Z5
+	VMULPD    Z4, Z5, Z5
+	VMOVUPD   Z5, K7, (CX)(R11*1)
+	VADDPD    Z5, Z1, Z1
+
+mulRowsAVX512F64Reduce:
+	VADDPD        Z1, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y8
+	VADDPD        Y8, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X8
+	VADDPD        X8, X0, X0
+	VUNPCKLPD     X0, X0, X8
+	VUNPCKHPD     X0, X0, X0
+	VADDPD        X0, X8, X8
+	VMOVSD        X8, (AX)
+	ADDQ          $0x00000008, AX
+	ADDQ          R8, CX
+	ADDQ          R9, DX
+	ADDQ          R10, BX
+	DECQ          SI
+	JNZ           mulRowsAVX512F64Row
+	VZEROUPPER
+	RET
+
+// func addDotsAVX512F64(dst *float64, z *float64, a *float64, b *float64, rows int, cols int, strideA int, strideB int)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2
+TEXT ·addDotsAVX512F64(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), AX
+	MOVQ z+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ rows+32(FP), SI
+	MOVQ cols+40(FP), DI
+	MOVQ strideA+48(FP), R8
+	MOVQ strideB+56(FP), R9
+
+addDotsAVX512F64Row:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	XORQ   R10, R10
+	MOVQ   DI, R11
+	SUBQ   $0x00000010, R11
+	JLT    addDotsAVX512F64Rest
+
+addDotsAVX512F64Columns:
+	VMOVUPS     (DX)(R10*1), Z2
+	VMOVUPS     (CX)(R10*1), Z3
+	VADDPD      Z2, Z3, Z3
+	VMOVUPS     Z3, (CX)(R10*1)
+	VMOVUPS     (BX)(R10*1), Z2
+	VFMADD231PD Z2, Z3, Z0
+	VMOVUPS     64(DX)(R10*1), Z4
+	VMOVUPS     64(CX)(R10*1), Z5
+	VADDPD      Z4, Z5, Z5
+	VMOVUPS     Z5, 64(CX)(R10*1)
+	VMOVUPS     64(BX)(R10*1), Z4
+	VFMADD231PD Z4, Z5, Z1
+	ADDQ        $0x00000080, R10
+	SUBQ        $0x00000010, R11
+	JGE         addDotsAVX512F64Columns
+
+addDotsAVX512F64Rest:
+	ADDQ        $0x00000010, R11
+	JZ          addDotsAVX512F64Reduce
+	MOVQ        $-1, R12
+	BZHIQ       R11, R12, R12
+	KMOVW       R12, K7
+	VMOVUPD.Z   (DX)(R10*1), K7, Z2
+	VMOVUPD.Z   (CX)(R10*1), K7, Z3
+	VADDPD      Z2, Z3, Z3
+	VMOVUPD     Z3, K7, (CX)(R10*1)
+	VMOVUPD.Z   (BX)(R10*1), K7, Z2
+	VFMADD231PD Z2, Z3, Z0
+	ADDQ        $0x00000040, R10
+	SUBQ        $0x00000008, R11
+	JLE         addDotsAVX512F64Reduce
+	MOVQ        $-1, R12
+	BZHIQ       R11, R12, R12
+	KMOVW       R12, K7
+	VMOVUPD.Z   (DX)(R10*1), K7, Z4
+	VMOVUPD.Z   (CX)(R10*1), K7, Z5
+	VADDPD      Z4, Z5, Z5
+	VMOVUPD     Z5, K7, (CX)(R10*1)
+	VMOVUPD.Z   (BX)(R10*1), K7, Z4
+	VFMADD231PD Z4, Z5, Z1
+
+addDotsAVX512F64Reduce:
+	VADDPD        Z1, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y8
+	VADDPD        Y8, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X8
+	VADDPD        X8, X0, X0
+	VUNPCKLPD     X0, X0, X8
+	VUNPCKHPD     X0, X0, X0
+	VADDPD        X0, X8, X8
+	VMOVSD        X8, (AX)
+	ADDQ          $0x00000008, AX
+	ADDQ          R8, DX
+	ADDQ          R9, BX
+	DECQ          SI
+	JNZ           addDotsAVX512F64Row
 	VZEROUPPER
 	RET
 

@@ -17,6 +17,9 @@ func checkSumsMemory[T dense.Float](t *testing.T, tab *Table[T]) {
 		a := dense.Matrix[T]{Rows: n, Cols: d, Stride: d, Data: fenced[T](t, n*d)}
 		tab.ColSum(fenced[T](t, d), a)
 		tab.MulV(fenced[T](t, n), a, fenced[T](t, d))
+		b := dense.Matrix[T]{Rows: n, Cols: d, Stride: d, Data: fenced[T](t, n*d)}
+		tab.MulRows(fenced[T](t, n), dense.Matrix[T]{Rows: n, Cols: d, Stride: d, Data: fenced[T](t, n*d)}, a, b)
+		tab.AddDots(fenced[T](t, n), fenced[T](t, d), a, b)
 		tab.MulAdd(fenced[T](t, d), fenced[T](t, d), 2)
 		tab.Widen(fenced[float64](t, d), fenced[T](t, d), 2)
 		tab.Narrow(fenced[T](t, d), fenced[float64](t, d), 2)

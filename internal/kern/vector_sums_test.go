@@ -3,6 +3,7 @@ package kern
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -69,6 +70,72 @@ func checkColSum[T dense.Float](t *testing.T, tab *Table[T]) {
 		t.Errorf("sums of 40000 ones: %v", dst)
 	}
 	if n := testing.AllocsPerRun(10, func() { tab.ColSum(dst, long) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestMulRows(t *testing.T) { each(t, checkProducts[float32], checkProducts[float64]) }
+
+// Products have the bits of Mul; sums of rows, and products with running sums, are within the bound of any order, and
+// rows do not know each other. Running sums have the bits of MulAdd.
+func checkProducts[T dense.Float](t *testing.T, tab *Table[T]) {
+	r := rand.New(rand.NewPCG(31, 32))
+	rows, cols := sumShapes[T]()
+	for _, n := range rows {
+		for _, c := range cols {
+			a, b := view(n, c, r.IntN(16), r.IntN(4), T(math.NaN())), view(n, c, r.IntN(16), r.IntN(4), T(math.NaN()))
+			fillNormal(a, r)
+			fillNormal(b, r)
+			at, atSum := r.IntN(16), r.IntN(16)
+			dst, sum := view(n, c, at, r.IntN(4), T(guard)), view(1, n, atSum, 0, T(guard))
+			tab.MulRows(sum.Data, dst, a, b)
+			checkGuards(t, dst, at)
+			checkGuards(t, sum, atSum)
+			atZ := r.IntN(16)
+			z, dots := view(1, c, atZ, 0, T(guard)), view(1, n, atSum, 0, T(guard))
+			fillNormal(z, r)
+			want := append([]T(nil), z.Data...)
+			tab.AddDots(dots.Data, z.Data, a, b)
+			checkGuards(t, z, atZ)
+			checkGuards(t, dots, atSum)
+			for i := range n {
+				var s, size, d, sizeD float64
+				tab.MulAdd(want, a.Row(i), 1)
+				for j, x := range a.Row(i) {
+					y := b.Row(i)[j]
+					if got := dst.Row(i)[j]; !same(got, x*y) {
+						t.Fatalf("%d×%d: product %d, %d is %v, want %v", n, c, i, j, got, x*y)
+					}
+					s, size = s+float64(x)*float64(y), size+math.Abs(float64(x)*float64(y))
+					d, sizeD = d+float64(y)*float64(want[j]), sizeD+math.Abs(float64(y)*float64(want[j]))
+				}
+				if got := float64(sum.Data[i]); !(math.Abs(got-s) <= float64(c+1)*epsilon[T]()*size) {
+					t.Fatalf("%d×%d: the sum of row %d is %v, want %v", n, c, i, got, s)
+				}
+				if got := float64(dots.Data[i]); !(math.Abs(got-d) <= float64(c)*epsilon[T]()*sizeD) {
+					t.Fatalf("%d×%d: product %d with the sums so far is %v, want %v", n, c, i, got, d)
+				}
+				var alone [1]T
+				tab.MulRows(alone[:], dst.RowRange(i, i+1), a.RowRange(i, i+1), b.RowRange(i, i+1))
+				if !same(alone[0], sum.Data[i]) {
+					t.Fatalf("%d×%d: the sum of row %d is %v, alone %v", n, c, i, sum.Data[i], alone[0])
+				}
+			}
+			for j, x := range want {
+				if !same(z.Data[j], x) {
+					t.Fatalf("%d×%d: running sum %d is %v, want %v", n, c, j, z.Data[j], x)
+				}
+			}
+			tab.MulRows(sum.Data, a, a, b) // in place
+			for i := range n {
+				if !slices.Equal(a.Row(i), dst.Row(i)) {
+					t.Fatalf("%d×%d: row %d in place is %v, want %v", n, c, i, a.Row(i), dst.Row(i))
+				}
+			}
+		}
+	}
+	a, dst := dense.New[T](300, 256), make([]T, 300)
+	if n := testing.AllocsPerRun(10, func() { tab.MulRows(dst, a, a, a); tab.AddDots(dst, a.Row(0), a, a) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -307,6 +374,10 @@ func checkSumShapes[T dense.Float](t *testing.T, tab *Table[T]) {
 	m := dense.New[T]
 	for name, f := range map[string]func(){
 		"ColSum":        func() { tab.ColSum(make([]T, 3), m(2, 4)) },
+		"MulRows rows":  func() { tab.MulRows(make([]T, 3), m(2, 4), m(2, 4), m(2, 4)) },
+		"MulRows dst":   func() { tab.MulRows(make([]T, 2), m(2, 3), m(2, 4), m(2, 4)) },
+		"AddDots rows":  func() { tab.AddDots(make([]T, 2), make([]T, 4), m(2, 4), m(3, 4)) },
+		"AddDots sums":  func() { tab.AddDots(make([]T, 2), make([]T, 3), m(2, 4), m(2, 4)) },
 		"MulV rows":     func() { tab.MulV(make([]T, 3), m(2, 4), make([]T, 4)) },
 		"MulV columns":  func() { tab.MulV(make([]T, 2), m(2, 4), make([]T, 5)) },
 		"MulAdd length": func() { tab.MulAdd(make([]T, 5), make([]T, 4), 1) },

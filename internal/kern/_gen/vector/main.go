@@ -35,6 +35,8 @@ func main() {
 			g.colSum()
 			g.mulV()
 			g.mulAdd()
+			g.mulRows()
+			g.addDots()
 			g.pack()
 			if !f64 {
 				g.widen()

@@ -286,6 +286,101 @@ func (g wide) mulAdd() {
 	g.RET()
 }
 
+// overColumns emits a loop over the columns of a row, two vectors at a time and the last ones masked: body is told
+// which of two sums a vector belongs to and how to load and store it. i counts bytes.
+func (g wide) overColumns(lbl string, cols, i, n reg.GPVirtual, body func(half int, load func(Mem, reg.VecPhysical),
+	store func(reg.VecPhysical, Mem), disp int)) {
+	mask := g.V(11)
+	g.XORQ(i, i)
+	g.MOVQ(cols, n)
+	g.SUBQ(U32(2*g.Lanes()), n)
+	g.JLT(LabelRef(lbl + "Rest"))
+	g.Label(lbl + "Columns")
+	for half := range 2 {
+		body(half, func(m Mem, v reg.VecPhysical) { g.VMOVUPS(m, v) },
+			func(v reg.VecPhysical, m Mem) { g.VMOVUPS(v, m) }, half*g.Bytes())
+	}
+	g.ADDQ(U32(2*g.Bytes()), i)
+	g.SUBQ(U32(2*g.Lanes()), n)
+	g.JGE(LabelRef(lbl + "Columns"))
+	g.Label(lbl + "Rest")
+	g.ADDQ(U32(2*g.Lanes()), n)
+	g.JZ(LabelRef(lbl + "Reduce"))
+	for half := range 2 {
+		g.TailMask(n, mask)
+		body(half, func(m Mem, v reg.VecPhysical) { g.LoadTail(m, mask, v) },
+			func(v reg.VecPhysical, m Mem) { g.StoreTail(v, mask, m) }, 0)
+		if half == 0 {
+			g.ADDQ(U32(g.Bytes()), i)
+			g.SUBQ(U32(g.Lanes()), n)
+			g.JLE(LabelRef(lbl + "Reduce"))
+		}
+	}
+	g.Label(lbl + "Reduce")
+	g.Add(g.V(1), g.V(0), g.V(0))
+	g.fold(g.V(0), g.V(8))
+}
+
+// mulRows emits dst = a ⊙ b, and the sums of its rows. Strides are in bytes, rows and cols ≥ 1.
+func (g wide) mulRows() {
+	g.Begin("mulRows", "sum, dst, a, b *%[1]s, rows, cols, strideDst, strideA, strideB int")
+	sum, dst, a, b, rows, cols := g.gp("sum"), g.gp("dst"), g.gp("a"), g.gp("b"), g.gp("rows"), g.gp("cols")
+	strideDst, strideA, strideB := g.gp("strideDst"), g.gp("strideA"), g.gp("strideB")
+	i, n := g.GP64(), g.GP64()
+	lbl := g.Name("mulRows")
+	g.Label(lbl + "Row")
+	g.zero(g.V(0))
+	g.zero(g.V(1))
+	g.overColumns(lbl, cols, i, n, func(half int, load func(Mem, reg.VecPhysical), store func(reg.VecPhysical, Mem),
+		disp int) {
+		x, y := g.V(2+2*half), g.V(3+2*half)
+		load(Mem{Base: a, Index: i, Scale: 1, Disp: disp}, x)
+		load(Mem{Base: b, Index: i, Scale: 1, Disp: disp}, y)
+		g.Mul(x, y, y)
+		store(y, Mem{Base: dst, Index: i, Scale: 1, Disp: disp})
+		g.Add(y, g.V(half), g.V(half))
+	})
+	g.lastSums(1, func(int) reg.VecPhysical { return g.V(0).AsX().(reg.VecPhysical) }, sum)
+	g.ADDQ(U32(g.Size()), sum)
+	g.ADDQ(strideDst, dst)
+	g.ADDQ(strideA, a)
+	g.ADDQ(strideB, b)
+	g.DECQ(rows)
+	g.JNZ(LabelRef(lbl + "Row"))
+	g.VZEROUPPER()
+	g.RET()
+}
+
+// addDots emits z += a_i, dst_i = b_i·z for one row after the other. Strides are in bytes, rows and cols ≥ 1.
+func (g wide) addDots() {
+	g.Begin("addDots", "dst, z, a, b *%[1]s, rows, cols, strideA, strideB int")
+	dst, z, a, b, rows, cols := g.gp("dst"), g.gp("z"), g.gp("a"), g.gp("b"), g.gp("rows"), g.gp("cols")
+	strideA, strideB := g.gp("strideA"), g.gp("strideB")
+	i, n := g.GP64(), g.GP64()
+	lbl := g.Name("addDots")
+	g.Label(lbl + "Row")
+	g.zero(g.V(0))
+	g.zero(g.V(1))
+	g.overColumns(lbl, cols, i, n, func(half int, load func(Mem, reg.VecPhysical), store func(reg.VecPhysical, Mem),
+		disp int) {
+		x, y := g.V(2+2*half), g.V(3+2*half)
+		load(Mem{Base: a, Index: i, Scale: 1, Disp: disp}, x)
+		load(Mem{Base: z, Index: i, Scale: 1, Disp: disp}, y)
+		g.Add(x, y, y)
+		store(y, Mem{Base: z, Index: i, Scale: 1, Disp: disp})
+		load(Mem{Base: b, Index: i, Scale: 1, Disp: disp}, x)
+		g.fma(x, y, g.V(half))
+	})
+	g.lastSums(1, func(int) reg.VecPhysical { return g.V(0).AsX().(reg.VecPhysical) }, dst)
+	g.ADDQ(U32(g.Size()), dst)
+	g.ADDQ(strideA, a)
+	g.ADDQ(strideB, b)
+	g.DECQ(rows)
+	g.JNZ(LabelRef(lbl + "Row"))
+	g.VZEROUPPER()
+	g.RET()
+}
+
 // half is a vector of as many float32 as there are float64 in a whole one.
 func (g wide) half(v reg.VecPhysical) reg.Register {
 	if g.Wide {
