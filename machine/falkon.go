@@ -56,10 +56,10 @@ const (
 // n·(cost of a row of features + 2·F·outputs) multiply-adds; how many are needed depends on λ and on the
 // preconditioner
 //
-//	P = λI + (n/r) Σ_r (φ−μ)(φ−μ)ᵀ
+//	P = max(λ, τ)·I + (n/r) Σ_r (φ−μ)(φ−μ)ᵀ
 //
-// of r rows drawn by Spec.Seed, which takes r²·F multiply-adds once and 8r(F + r) bytes (Rudi, Carratino & Rosasco
-// 2017, FALKON, arXiv:1705.10958, eq. 13, whose rows are the landmarks). Other memory is some F·outputs numbers and
+// of r rows drawn by Spec.Seed, which takes r²·F multiply-adds once and 8r(F + 2r) bytes (Rudi, Carratino & Rosasco
+// 2017, FALKON, arXiv:1705.10958, eq. 13, whose rows are the landmarks); τ is what these rows leave of others. Other memory is some F·outputs numbers and
 // blocks of 2 MiB of features. For landmarks (family.Landmarks) K_mm = RᵀR is one more matrix, of 8m² bytes, and R⁻¹ is
 // applied to vectors only, so that an iteration takes n·m products and not n·m².
 //
@@ -98,7 +98,7 @@ func FitIterative(s Setup, rows Rows, lambda float64, o Iterative) (*Model, Iter
 		return nil, done, err
 	}
 	done.Sketch = picked.Rows
-	done.Bytes = 8 * int64(len(p.psi.Data)+len(p.factor.Data)+len(g.root.Data)+7*g.features*g.setup.Outputs+
+	done.Bytes = 8 * int64(len(p.psi.Data)+2*len(p.factor.Data)+len(g.root.Data)+9*g.features*g.setup.Outputs+
 		3*g.block*g.features)
 	w, err := g.solve(p, lambda, o, &done)
 	if err != nil {
@@ -135,6 +135,7 @@ type gradients struct {
 	b       dense.Matrix[float64] // Σ(φ−μ)(y−ȳ)
 
 	wide, part, y dense.Matrix[float64]
+	sums          dense.Matrix[float64] // outputs × features
 }
 
 func newGradients(s Setup) (*gradients, error) {
@@ -287,7 +288,8 @@ func (g *gradients) product(dst, v dense.Matrix[float64], lambda float64) error 
 			return err
 		}
 	}
-	clear(dst.Data)
+	g.sums = buf.Shaped(g.sums, v.Cols, g.features)
+	clear(g.sums.Data)
 	seen := int64(0)
 	if err := g.rows.Each(g.block, func(x, _ dense.Matrix[float64]) error {
 		if seen += int64(x.Rows); seen > g.n {
@@ -299,7 +301,7 @@ func (g *gradients) product(dst, v dense.Matrix[float64], lambda float64) error 
 		}
 		g.part = buf.Shaped(g.part, x.Rows, v.Cols)
 		multiply(g.tab, g.part, phi, u)
-		addProduct(g.tab, dst, phi, g.part)
+		addProduct(g.tab, g.sums, g.part, phi)
 		return nil
 	}); err != nil {
 		return err
@@ -307,6 +309,7 @@ func (g *gradients) product(dst, v dense.Matrix[float64], lambda float64) error 
 	if seen != g.n {
 		return fmt.Errorf("%d rows, %d were read before: %w", seen, g.n, ErrMismatch)
 	}
+	transposeInto(dst, g.sums)
 	if err := g.whiten(dst); err != nil {
 		return err
 	}
@@ -334,25 +337,34 @@ func multiply(tab *kern.Table[float64], dst, a, v dense.Matrix[float64]) {
 	})
 }
 
-// addProduct adds aᵀ·b to dst, every element in the order of rows.
-func addProduct(tab *kern.Table[float64], dst, a, b dense.Matrix[float64]) {
-	if b.Cols != 1 || dst.Stride != 1 {
-		linalg.AddProduct(tab, dst, a, b)
-		return
-	}
-	par.For(a.Cols, 1+tab.Grain/a.Rows, func(lo, hi int) {
-		for i := range a.Rows {
-			tab.MulAdd(dst.Data[lo:hi], a.Row(i)[lo:hi], b.At(i, 0))
+// stripeCols columns of a product are the work of one goroutine.
+const stripeCols = 512
+
+// addProduct adds bᵀ·a to dst, every element in the order of rows. b has few columns, a many: so vectors lie along a.
+func addProduct(tab *kern.Table[float64], dst, b, a dense.Matrix[float64]) {
+	bt := dense.New[float64](b.Cols, b.Rows)
+	transposeInto(bt, b)
+	par.For((a.Cols+stripeCols-1)/stripeCols, 1+tab.Grain/(stripeCols*len(bt.Data)), func(lo, hi int) {
+		for ; lo < hi; lo++ {
+			from, to := lo*stripeCols, min((lo+1)*stripeCols, a.Cols)
+			if b.Cols > 1 {
+				tab.Product(dst.ColRange(from, to), bt, a.ColRange(from, to), true)
+				continue
+			}
+			for i, v := range bt.Data {
+				tab.MulAdd(dst.Data[from:to], a.Row(i)[from:to], v)
+			}
 		}
 	})
 }
 
-// preconditioner applies P⁻¹ for P = λI + ΨᵀΨ: by UᵀU = P where Ψ has as many rows as columns, else by UᵀU = λI + ΨΨᵀ
+// preconditioner applies P⁻¹ for P = λI + ΨᵀΨ, with the λ of P: by UᵀU = P where Ψ has as many rows as columns, else by UᵀU = λI + ΨΨᵀ
 // and P⁻¹ = (I − Ψᵀ(UᵀU)⁻¹Ψ)/λ (Woodbury).
 type preconditioner struct {
 	tab         *kern.Table[float64]
 	lambda      float64
 	psi, factor dense.Matrix[float64]
+	sums        dense.Matrix[float64] // outputs × features
 }
 
 // precondition makes P of some rows of x.
@@ -394,13 +406,43 @@ func (g *gradients) precondition(x dense.Matrix[float64], lambda float64) (*prec
 	} else {
 		p.factor = products(g.tab, psi)
 	}
-	for i := range p.factor.Rows {
-		p.factor.Row(i)[i] += lambda
+	if r >= f {
+		return p, p.decompose()
 	}
-	if err := linalg.Cholesky(p.factor); err != nil {
-		return nil, fmt.Errorf("λ = %g: preconditioner: %w (%w): use a larger λ", lambda, ErrSingular, err)
+	gram := p.factor.Clone()
+	if err := p.decompose(); err != nil {
+		return nil, err
+	}
+	if tail := p.tail(); tail > lambda {
+		p.lambda, p.factor = tail, gram
+		return p, p.decompose()
 	}
 	return p, nil
+}
+
+// decompose adds λI to the factor's products and factorises them.
+func (p *preconditioner) decompose() error {
+	for i := range p.factor.Rows {
+		p.factor.Row(i)[i] += p.lambda
+	}
+	if err := linalg.Cholesky(p.factor); err != nil {
+		return fmt.Errorf("λ = %g: preconditioner: %w (%w): use a larger λ", p.lambda, ErrSingular, err)
+	}
+	return nil
+}
+
+// tail is what C has in directions that no row of the sketch shows: the mean of the last pivots of ΨΨᵀ, what is left of
+// further rows where the rows before them are known. A λ below it takes these directions for empty, and iterations
+// spend themselves on them; as the λ of P, they count as what the sketch ends with (Frangella, Tropp & Udell 2021,
+// arXiv:2110.02820, eq. 1.3).
+func (p *preconditioner) tail() float64 {
+	n := p.factor.Rows
+	from, sum := n-max(1, n/8), 0.0
+	for i := from; i < n; i++ {
+		pivot := p.factor.At(i, i)
+		sum += float64(pivot*pivot) - p.lambda
+	}
+	return sum / float64(n-from)
 }
 
 // productRows rows are packed at a time.
@@ -422,15 +464,19 @@ func products(tab *kern.Table[float64], a dense.Matrix[float64]) dense.Matrix[fl
 
 func transposed(a dense.Matrix[float64]) dense.Matrix[float64] {
 	t := dense.New[float64](a.Cols, a.Rows)
+	transposeInto(t, a)
+	return t
+}
+
+func transposeInto(dst, a dense.Matrix[float64]) {
 	par.For(a.Cols, 64, func(lo, hi int) {
 		for i := range a.Rows {
 			row := a.Row(i)
 			for j := lo; j < hi; j++ {
-				t.Set(j, i, row[j])
+				dst.Set(j, i, row[j])
 			}
 		}
 	})
-	return t
 }
 
 // apply writes P⁻¹v into dst.
@@ -444,12 +490,13 @@ func (p *preconditioner) apply(dst, v dense.Matrix[float64]) error {
 	if err := errors.Join(linalg.SolveT(p.factor, t), linalg.Solve(p.factor, t)); err != nil {
 		return err
 	}
-	for i := range t.Data {
-		t.Data[i] = -t.Data[i]
-	}
-	addProduct(p.tab, dst, p.psi, t)
-	for i := range dst.Data {
-		dst.Data[i] /= p.lambda
+	p.sums = buf.Shaped(p.sums, v.Cols, v.Rows)
+	clear(p.sums.Data)
+	addProduct(p.tab, p.sums, t, p.psi)
+	for i := range dst.Rows {
+		for k, v := range dst.Row(i) {
+			dst.Set(i, k, (v-p.sums.At(k, i))/p.lambda)
+		}
 	}
 	return nil
 }

@@ -105,6 +105,24 @@ func TestIterativeIllConditioned(t *testing.T) {
 	}
 }
 
+// With a penalty far below what the sketch leaves of a row, directions that the sketch does not show must not pass for
+// empty ones: steps would be several times as many (244 here).
+func TestIterativeBeyondTheSketch(t *testing.T) {
+	x, y := sample(11, 1500, 12, 2)
+	rows, err := MatrixRows(x, y)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Setup{Spec: trigSpec(12, 512), Task: Regression, Outputs: 2}
+	_, done, err := FitIterative(s, rows, 0.01, Iterative{Tolerance: 1e-4, Steps: 300, Sketch: 128})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !done.Converged || done.Steps > 100 {
+		t.Errorf("%d steps to a residual of %.2g, want at most 100 to 1e-4", done.Steps, done.Residual)
+	}
+}
+
 func TestIterativeIsDeterministic(t *testing.T) {
 	x, y := sample(7, 300, 3, 2)
 	s := Setup{Spec: trigSpec(3, 200), Task: Regression, Outputs: 2}

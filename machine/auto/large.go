@@ -60,7 +60,7 @@ const (
 	// read from memory for every block of rows, in every pass, and products with them are most of the time.
 	largeDense = 128
 	// A fit by conjugate gradients ends at a residual that predictions do not show, or after so many passes.
-	largeTolerance = 1e-4
+	largeTolerance = 1e-3
 	largeSteps     = 50
 )
 
