@@ -109,48 +109,18 @@ func gradients(task Task, scope *model.Scope, batch []*Node) (o models.Outcome, 
 	return o, loss, all, Gradient(loss, nodes...)
 }
 
-// stepGraph is the graph of one batch: the gradient of the mean loss, and with inApply a step of AdamW (Loshchilov and
-// Hutter 2019, Algorithm 2) on the gradient clipped by its norm over all parameters. Where anything is not finite
-// nothing changes. GoMLX's own Adam has no groups, no clipping by norm, and decays biases too. All parameters are
-// updated as one vector: a compiler then has a handful of loops to make instead of some for every parameter.
+// stepGraph is the graph of one batch: the gradient of the mean loss, and with inApply a step of AdamW. Where anything is
+// not finite nothing changes.
 func stepGraph(c Config, task Task, scope *model.Scope, in []*Node) *Node {
 	batch, numbers := in[:len(in)-1], in[len(in)-1]
 	g := numbers.Graph()
-	number := func(i int) *Node { return Squeeze(Slice(numbers, AxisElem(i))) }
 	o, loss, all, grads := gradients(task, scope, batch)
-	apply := GreaterThan(number(inApply), ScalarZero(g, dtypes.Float32))
+	apply := GreaterThan(number(numbers, inApply), ScalarZero(g, dtypes.Float32))
 	held := kept(scope, g) // before there are variables of the optimizer
-
-	size := 0
-	var values, mask, decay []*Node
-	segment := 0 // numbers of the treatment so far
-	for i, v := range all {
-		n := v.Shape().Size()
-		size += n
-		grads[i] = Reshape(ConvertDType(grads[i], dtypes.Float32), n)
-		values = append(values, Reshape(ConvertDType(v.NodeValue(g), dtypes.Float32), n))
-		segment += n
-		if i+1 < len(all) && all[i+1].group == v.group && all[i+1].decay == v.decay {
-			continue
-		}
-		on := number(inGroup + int(v.group))
-		mask = append(mask, BroadcastToDims(on, segment))
-		shrink := ScalarZero(g, dtypes.Float32)
-		if v.decay {
-			shrink = number(inDecay)
-		}
-		decay = append(decay, BroadcastToDims(shrink, segment))
-		segment = 0
-	}
-	private := func(name string) *model.Variable {
-		at := scope.Store().Scope("/" + optimizer).WithInitializer(initializer.Zero)
-		return at.VariableWithShape(name, shapes.Make(dtypes.Float32, size)).SetTrainable(false)
-	}
-	trained := Concatenate(mask, 0)
-	grad := Concatenate(grads, 0)
-	grad = Where(IsZero(trained), ZerosLike(grad), grad) // a product would let what is not finite through
+	t := treat(all, numbers)
+	grad := t.flat(grads)
 	if c.Accumulate > 1 {
-		sum := private("sum")
+		sum := private(scope, "sum", t.size)
 		grad = Add(sum.NodeValue(g), MulScalar(grad, 1/float64(c.Accumulate)))
 		keep := LogicalAnd(LogicalNot(apply), isFinite(ReduceAllSum(grad)))
 		sum.SetNodeValue(Where(keep, grad, ZerosLike(grad)))
@@ -160,25 +130,86 @@ func stepGraph(c Config, task Task, scope *model.Scope, in []*Node) *Node {
 	for _, v := range held { // what layers keep of a batch they keep of those that are trained on
 		v.SetNodeValue(Where(do, v.NodeValue(g), g.GetParameterByName(v.Path())))
 	}
-	clip := Min(Div(number(inClip), MaxScalar(norm, 1e-30)), ScalarOne(g, dtypes.Float32))
+	t.update(c, scope, grad, norm, do, numbers)
+	return Stack([]*Node{o.Loss, o.Count, o.Right, norm}, 0)
+}
+
+// number is one of those that enter a step.
+func number(numbers *Node, i int) *Node { return Squeeze(Slice(numbers, AxisElem(i))) }
+
+// private is a variable of the optimizer.
+func private(scope *model.Scope, name string, size int) *model.Variable {
+	at := scope.Store().Scope("/" + optimizer).WithInitializer(initializer.Zero)
+	return at.VariableWithShape(name, shapes.Make(dtypes.Float32, size)).SetTrainable(false)
+}
+
+// treatment is all parameters as one vector: a compiler then has a handful of loops to make instead of some for every
+// parameter.
+type treatment struct {
+	all            []parameter
+	size           int
+	trained, decay *Node // 1 where a parameter is trained, else 0; what it decays by
+}
+
+func treat(all []parameter, numbers *Node) treatment {
+	t := treatment{all: all}
+	g := numbers.Graph()
+	var mask, decay []*Node
+	segment := 0 // numbers of the treatment so far
+	for i, v := range all {
+		n := v.Shape().Size()
+		t.size += n
+		segment += n
+		if i+1 < len(all) && all[i+1].group == v.group && all[i+1].decay == v.decay {
+			continue
+		}
+		mask = append(mask, BroadcastToDims(number(numbers, inGroup+int(v.group)), segment))
+		shrink := ScalarZero(g, dtypes.Float32)
+		if v.decay {
+			shrink = number(numbers, inDecay)
+		}
+		decay = append(decay, BroadcastToDims(shrink, segment))
+		segment = 0
+	}
+	t.trained, t.decay = Concatenate(mask, 0), Concatenate(decay, 0)
+	return t
+}
+
+// flat is the gradient of what is trained.
+func (t treatment) flat(grads []*Node) *Node {
+	for i, v := range t.all {
+		grads[i] = Reshape(ConvertDType(grads[i], dtypes.Float32), v.Shape().Size())
+	}
+	grad := Concatenate(grads, 0)
+	return Where(IsZero(t.trained), ZerosLike(grad), grad) // a product would let what is not finite through
+}
+
+// update is a step of AdamW (Loshchilov and Hutter 2019, Algorithm 2) on the gradient clipped by its norm over all
+// parameters, where do is true. GoMLX's own Adam has no groups, no clipping by norm, and decays biases too.
+func (t treatment) update(c Config, scope *model.Scope, grad, norm, do, numbers *Node) {
+	g := numbers.Graph()
+	var values []*Node
+	for _, v := range t.all {
+		values = append(values, Reshape(ConvertDType(v.NodeValue(g), dtypes.Float32), v.Shape().Size()))
+	}
+	clip := Min(Div(number(numbers, inClip), MaxScalar(norm, 1e-30)), ScalarOne(g, dtypes.Float32))
 	grad = Mul(grad, clip)
-	m, s := private("mean"), private("square")
+	m, s := private(scope, "mean", t.size), private(scope, "square", t.size)
 	mean := Add(MulScalar(m.NodeValue(g), c.Beta1), MulScalar(grad, 1-c.Beta1))
 	square := Add(MulScalar(s.NodeValue(g), c.Beta2), MulScalar(Square(grad), 1-c.Beta2))
-	step := Div(Mul(mean, number(inBias1)), AddScalar(Sqrt(Mul(square, number(inBias2))), 1e-8))
+	step := Div(Mul(mean, number(numbers, inBias1)), AddScalar(Sqrt(Mul(square, number(numbers, inBias2))), 1e-8))
 	value := Concatenate(values, 0)
-	step = Add(step, Mul(value, Concatenate(decay, 0)))
+	step = Add(step, Mul(value, t.decay))
 	// What has no gradient has no step either: not even decay.
-	next := Where(do, Sub(value, Mul(step, Mul(trained, number(inRate)))), value)
+	next := Where(do, Sub(value, Mul(step, Mul(t.trained, number(numbers, inRate)))), value)
 	m.SetNodeValue(Where(do, mean, m.NodeValue(g)))
 	s.SetNodeValue(Where(do, square, s.NodeValue(g)))
 	at := 0
-	for _, v := range all {
+	for _, v := range t.all {
 		n := v.Shape().Size()
 		v.SetNodeValue(ConvertDType(Reshape(Slice(next, AxisRange(at, at+n)), v.Shape().Dimensions...), v.DType()))
 		at += n
 	}
-	return Stack([]*Node{o.Loss, o.Count, o.Right, norm}, 0)
 }
 
 // faults says where numbers of a batch are not finite: the largest moduli of the outputs of layers, then the square

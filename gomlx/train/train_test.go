@@ -231,3 +231,31 @@ func TestHalfTrains(t *testing.T) {
 		})
 	}
 }
+
+// Batches divided over devices give the parameters of one device, bit for bit, redraws and fits and all.
+func TestParallelEqualsOneDevice(t *testing.T) {
+	c := settings(8)
+	c.Accumulate, c.Clip, c.Redraw, c.Fit = 4, 0.3, 3, 2
+	m := small("oprf:simplex:8")
+	m.Layers = 1
+	one, two := trainer(t, m, c), trainer(t, m, c)
+	other, _, err := backend.Open("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := two.Parallel(other, other); !errors.Is(err, train.ErrConfig) {
+		t.Errorf("four batches over three devices: %v", err)
+	}
+	if err := two.Parallel(other); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		a, b := steps(t, one, 1), steps(t, two, 1)
+		if a.Loss != b.Loss || a.Norm != b.Norm {
+			t.Fatalf("loss %v and %v, norm %v and %v", a.Loss, b.Loss, a.Norm, b.Norm)
+		}
+	}
+	if d := differ(parameters(t, one), parameters(t, two)); d != 0 {
+		t.Errorf("parameters differ by %g", d)
+	}
+}

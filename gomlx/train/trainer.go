@@ -51,6 +51,8 @@ type Trainer struct {
 	eval    *model.Exec
 	begin   map[string][]float32 // values that a layer gives its variables
 	done    int                  // steps
+
+	parallel *parallel // nil on one device
 }
 
 // New builds and compiles a training step and initialises the parameters.
@@ -130,6 +132,7 @@ func (e *graphError) Unwrap() error { return e.error }
 
 // Close frees what the backend holds.
 func (t *Trainer) Close() {
+	t.parallel.close()
 	t.step.Finalize()
 	t.eval.Finalize()
 	t.store.Finalize()
@@ -185,6 +188,9 @@ func (t *Trainer) Step() (Result, error) {
 		if err := t.refresh(t.done, fitted); err != nil {
 			return Result{}, err
 		}
+	}
+	if t.parallel != nil {
+		return t.parallel.step(t)
 	}
 	var total Result
 	for i := range c.Accumulate {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gomlx/compute"
 	"golang.org/x/term"
 
 	"github.com/randfeat/randfeat/gomlx/backend"
@@ -25,7 +26,7 @@ import (
 type trainFlags struct {
 	backend, out, from string
 	data, dir          string
-	tokens             string
+	tokens, devices    string
 	samples, join      int
 	vocab, batch, held int
 	model              models.Config
@@ -69,6 +70,7 @@ func (f *trainFlags) set(flags *flag.FlagSet) {
 	flags.Float64Var(&c.Decay, "decay", 0.01, "weight decay")
 	flags.Float64Var(&c.Clip, "clip", 1, "largest norm of the gradient; 0: any")
 	flags.IntVar(&c.Accumulate, "accumulate", 1, "batches per step")
+	flags.StringVar(&f.devices, "devices", "", "backends of further devices, with spaces between them, for the -accumulate batches of a step")
 	flags.StringVar((*string)(&c.Regime), "regime", string(train.Full), "what is trained: full, attention (q, k, v and M), dark (M alone)")
 	flags.Uint64Var(&c.Seed, "seed", 1, "seed of everything")
 	flags.IntVar(&c.Redraw, "redraw", 0, "steps between new projections; 0: never")
@@ -104,6 +106,16 @@ func trainCommand(args []string) error {
 	}
 	defer b.Finalize()
 	fmt.Fprintln(os.Stderr, line)
+	var others []compute.Backend
+	for _, name := range strings.Fields(f.devices) {
+		o, line, err := backend.Open(name)
+		if err != nil {
+			return err
+		}
+		defer o.Finalize()
+		fmt.Fprintln(os.Stderr, line)
+		others = append(others, o)
+	}
 	from := time.Now()
 	t, err := train.New(b, f.model, f.config, source)
 	if err != nil {
@@ -111,6 +123,11 @@ func trainCommand(args []string) error {
 	}
 	defer t.Close()
 	fmt.Fprintf(os.Stderr, "compiled in %.1f s\n", time.Since(from).Seconds())
+	if len(others) > 0 {
+		if err := t.Parallel(others...); err != nil {
+			return err
+		}
+	}
 	if f.from != "" {
 		if err := f.adopt(t); err != nil {
 			return err
