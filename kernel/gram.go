@@ -16,7 +16,8 @@ const blockRows = 256
 // Gram fills dst (x.Rows × y.Rows) with exact kernel values, computed in float64 with the product kernels: |u-v|² is
 // |u|²+|v|²-2u·v, with an absolute error of a few roundings of |u|²+|v|²; Matérn kernels, which have a kink or a bend
 // at u = v, take the difference where that would be seen, and the Laplace kernel always. Work memory is bounded by
-// blocks of rows; rows of dst are computed in parallel, and a value does not depend on the rows around it.
+// blocks of rows; rows of dst are computed in parallel, and a value does not depend on the rows around it. Of a set with
+// itself half of the values are computed: the others are the same to the last bit.
 func Gram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T]) error { return gram(k, dst, x, y, true) }
 
 // LogGram is Gram in the log domain; the Bessel kernel, which changes sign, has none.
@@ -39,8 +40,12 @@ func gram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T], exp bool) error {
 	}
 	tab := kern.Best[float64]()
 	var packed kern.Panel[float64]
+	same, rows := sameRows(x, y), x.Rows
 	for lo := 0; lo < y.Rows; lo += blockRows {
 		hi := min(lo+blockRows, y.Rows)
+		if same {
+			rows = hi
+		}
 		v := embedRows(k, y.RowRange(lo, hi))
 		tab.Pack(&packed, v)
 		vv := rowNorms(tab, v)
@@ -48,7 +53,7 @@ func gram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T], exp bool) error {
 		if k.Kind == Laplace {
 			transposed = transpose(v)
 		}
-		par.For(x.Rows, 1+tab.Grain/((hi-lo)*v.Cols), func(a, b int) {
+		par.For(rows, 1+tab.Grain/((hi-lo)*v.Cols), func(a, b int) {
 			values := dense.New[float64](min(b-a, blockRows), hi-lo)
 			for ; a < b; a += blockRows {
 				end := min(a+blockRows, b)
@@ -69,10 +74,22 @@ func gram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T], exp bool) error {
 						row[j] = T(w)
 					}
 				}
+				for j := 0; same && j < hi-lo; j++ {
+					row := dst.Row(lo + j)
+					for i := a; i < min(end, lo); i++ {
+						row[i] = T(out.At(i-a, j))
+					}
+				}
 			}
 		})
 	}
 	return nil
+}
+
+// sameRows reports whether x and y are the same rows in memory.
+func sameRows[T dense.Float](x, y dense.Matrix[T]) bool {
+	return x.Rows == y.Rows && x.Cols == y.Cols && x.Rows > 1 && x.Cols > 0 && &x.Row(0)[0] == &y.Row(0)[0] &&
+		&x.Row(1)[0] == &y.Row(1)[0]
 }
 
 // finish turns inner products u·v of vectors of dim coordinates into kernel values, or their logarithms.

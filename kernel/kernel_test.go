@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/randfeat/randfeat/dense"
@@ -185,6 +186,22 @@ func TestJSON(t *testing.T) {
 		`{"kind":"softmax","sigma":1}`, `[]`} {
 		if err := json.Unmarshal([]byte(bad), &got); err == nil {
 			t.Errorf("%s was accepted", bad)
+		}
+	}
+}
+
+// Values of a set with itself are those with a copy of it, to the last bit.
+func TestGramOfItself(t *testing.T) {
+	x := dense.New[float64](600, 7)
+	rng.Normals(x.Data, rng.Stream(4))
+	a, b := dense.New[float64](x.Rows, x.Rows), dense.New[float64](x.Rows, x.Rows)
+	for _, kind := range []kernel.Kind{kernel.Gaussian, kernel.Softmax, kernel.Laplace, kernel.Matern12, kernel.Matern52} {
+		k := kernel.Kernel{Kind: kind, Scale: 1.7}
+		if err := errors.Join(kernel.Gram(k, a, x, x), kernel.Gram(k, b, x, x.Clone())); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(a.Data, b.Data) {
+			t.Errorf("%v differs", kind)
 		}
 	}
 }

@@ -118,9 +118,21 @@ const cancels = 1e-7
 func (k Kind) distances(dot, u []float64, v, transposed dense.Matrix[float64], uu float64, vv []float64) {
 	if k == Laplace {
 		clear(dot)
-		for l, a := range u {
+		l := 0
+		for ; l+4 <= len(u); l += 4 { // four columns at a time, added one after the other: sums are read a quarter as often
+			a, n := u[l:l+4], len(dot)
+			b, c := transposed.Row(l)[:n], transposed.Row(l + 1)[:n]
+			d, e := transposed.Row(l + 2)[:n], transposed.Row(l + 3)[:n]
+			for j, s := range dot {
+				s += math.Abs(a[0] - b[j])
+				s += math.Abs(a[1] - c[j])
+				s += math.Abs(a[2] - d[j])
+				dot[j] = s + math.Abs(a[3]-e[j])
+			}
+		}
+		for ; l < len(u); l++ {
 			for j, b := range transposed.Row(l)[:len(dot)] {
-				dot[j] += math.Abs(a - b)
+				dot[j] += math.Abs(u[l] - b)
 			}
 		}
 		return

@@ -27,7 +27,7 @@ const MarginSteps = 40
 // FitMargins is FitExact for classes with squared hinge losses in place of squared errors, a support-vector machine for
 // every class: scores above 1 of a row's own class, and below 0 of the others, are no errors. Classes that the columns
 // tell without doubt are told better so. It takes the time of FitExact and up to MarginSteps·n² multiply-adds per
-// class.
+// class, or far less of many rows few of which are on the wrong side of a margin.
 func FitMargins(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, error) {
 	switch {
 	case s.Task != Classification:
@@ -64,6 +64,11 @@ func fitExact(s Setup, x, y dense.Matrix[float64], lambda float64, margins bool)
 	if err := kernel.Gram(s.Spec.Kernel, k, x, x); err != nil {
 		return nil, err
 	}
+	if margins && x.Rows >= activeRows {
+		if d, ok := linalg.SolveMargins(k, t.ColRange(0, s.Outputs), lambda); ok {
+			return landmarkModel(s, x, d.Alpha, d.Intercept, lambda, int64(x.Rows)), nil
+		}
+	}
 	d, err := solveExact(k, t.ColRange(0, s.Outputs), s.roots(y), lambda, margins)
 	if errors.Is(err, linalg.ErrNotPositive) {
 		return nil, fmt.Errorf("λ = %g: %w (%w): use a larger λ", lambda, ErrSingular, err)
@@ -76,6 +81,10 @@ func fitExact(s Setup, x, y dense.Matrix[float64], lambda float64, margins bool)
 	}
 	return landmarkModel(s, x, d.Alpha, d.Intercept, lambda, int64(x.Rows)), nil
 }
+
+// activeRows is the number of rows from which margins are looked for among the rows on their wrong side first, which
+// are mostly few (linalg.SolveMargins).
+const activeRows = 2000
 
 // Kernels of mixedRows rows and more are factored in float32 and refined (linalg.SolveDualMixed), unless there are more
 // than mixedMost, 12n² bytes of which are as many as the 8n² of 20,000 rows.

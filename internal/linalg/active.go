@@ -1,0 +1,192 @@
+package linalg
+
+import (
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// SolveMargins is the fit of [Dual.Margins] by Newton's method, for a symmetric k of which all elements are there, and
+// which it keeps. Rows beyond their target have α = 0, and the others solve least squares among themselves: each step
+// takes the rows that are not beyond theirs now, until these are those of before (Keerthi & DeCoste 2005, §3; Chapelle
+// 2007, "Training a support vector machine in the primal", §4.4: rows are doubled, so that most are known to be beyond
+// from the first step on). A step takes a³/6 multiply-adds of a such rows; it reports false if all together would be
+// about as many as those of the other way, or if matrices are singular.
+func SolveMargins(k, y dense.Matrix[float64], lambda float64) (*Dual, bool) {
+	n := y.Rows
+	d := &Dual{Alpha: dense.New[float64](n, y.Cols), Intercept: make([]float64, y.Cols)}
+	cube := func(a int) float64 { return float64(a) * float64(a) * float64(a) / 6 }
+	left := cube(n) + 20*float64(n)*float64(n)*float64(y.Cols) // its steps are many, and few of its operations are products
+	for c := range y.Cols {
+		m := &margin{k: k, lambda: lambda, y: make([]float64, n), f: make([]float64, n), alpha: make([]float64, n),
+			b: 0.5}
+		for i := range n {
+			m.y[i], m.f[i] = y.At(i, c), m.b
+		}
+		for stride := activeLevels; stride > 0; stride /= 2 {
+			m.rows = m.rows[:0]
+			for i := 0; i < n; i += stride {
+				m.rows = append(m.rows, i)
+			}
+			for step := range activeSteps {
+				a := m.active()
+				if m.last != nil && slices.Equal(a, m.last) {
+					break
+				}
+				later := 0.0 // for steps on all rows, of this class and of others, if rows go on as those that came last
+				if stride < activeLevels && step == 0 {
+					later = float64(3*(y.Cols-c)) * cube(min(max(2*stride*(len(a)-len(m.last)), len(a)), n))
+				}
+				if left -= cube(len(a)); left < later {
+					return nil, false
+				}
+				moved, ok := m.step(a)
+				if !ok {
+					return nil, false
+				}
+				if moved < activeTolerance || stride > 1 && step+1 >= activeFirst {
+					break
+				}
+			}
+		}
+		for i, v := range m.alpha {
+			d.Alpha.Set(i, c, v)
+		}
+		d.Intercept[c] = m.b
+	}
+	if d.Alpha.CheckFinite() != nil {
+		return nil, false
+	}
+	return d, true
+}
+
+const (
+	activeLevels    = 16   // the first rows are one of so many
+	activeFirst     = 6    // steps on a part of the rows
+	activeSteps     = 40   // on all
+	activeTolerance = 1e-5 // of the mean change of f
+	activeShort     = 1e-3 // of a target, is on it for rows that nothing else is known of
+)
+
+// margin is the fit of one class: f = Kα + b.
+type margin struct {
+	k       dense.Matrix[float64]
+	y, f    []float64
+	alpha   []float64
+	b       float64
+	lambda  float64
+	rows    []int // that are looked at
+	last    []int // that were active
+	u       dense.Matrix[float64]
+	forward []float64
+}
+
+// active are the rows that are not beyond their target, but for those that were and are hardly short of it: whole
+// tables of levels lie on their margins up to rounding.
+func (m *margin) active() []int {
+	var out []int
+	for _, i := range m.rows {
+		if s := math.Abs(m.short(i, m.f[i])); s > activeShort || s > 0 && m.alpha[i] != 0 {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// short is what row i is short of its target by, if it is predicted as f.
+func (m *margin) short(i int, f float64) float64 {
+	if m.y[i] > 0 {
+		return max(1-f, 0)
+	}
+	return min(-f, 0)
+}
+
+// step solves for the rows a, and goes there, or as far on the way as losses fall. It returns the mean change of f.
+func (m *margin) step(a []int) (float64, bool) {
+	m.last = a
+	n, alpha, b := len(m.y), make([]float64, len(m.y)), 0.0
+	if len(a) > 0 {
+		m.u = buf.Shaped(m.u, len(a), len(a))
+		u, t := m.u, dense.New[float64](len(a), 1)
+		par.For(len(a), 16, func(lo, hi int) {
+			for r := lo; r < hi; r++ {
+				row, from := u.Row(r), m.k.Row(a[r])
+				for c := r; c < len(a); c++ {
+					row[c] = from[a[c]]
+				}
+			}
+		})
+		for r, i := range a {
+			t.Set(r, 0, m.y[i])
+		}
+		d, err := SolveDual(u, t, m.lambda)
+		if err != nil {
+			return 0, false
+		}
+		for r, i := range a {
+			alpha[i] = d.Alpha.At(r, 0)
+		}
+		b = d.Intercept[0]
+	}
+	// Steps, and what they change.
+	tab := kern.Best[float64]()
+	if m.forward == nil {
+		m.forward = make([]float64, n)
+	}
+	df := m.forward
+	db := b - m.b
+	var rows []int
+	for i := range alpha {
+		if alpha[i] -= m.alpha[i]; alpha[i] != 0 {
+			rows = append(rows, i)
+		}
+	}
+	par.For((n+stripe-1)/stripe, 1+(1<<16)/(stripe*(1+len(rows))), func(lo, hi int) {
+		lo, hi = lo*stripe, min(hi*stripe, n)
+		part := df[lo:hi]
+		for i := range part {
+			part[i] = db
+		}
+		for _, i := range rows {
+			tab.MulAdd(part, m.k.Row(i)[lo:hi], alpha[i])
+		}
+	})
+	q1, q2, moved := 0.0, 0.0, 0.0 // αᵀKΔ, ΔᵀKΔ
+	for i, v := range df {
+		q1 += float64(m.alpha[i] * (v - db))
+		q2 += float64(alpha[i] * (v - db))
+		moved += math.Abs(v)
+	}
+	slope := func(t float64) float64 { // of half of the objective
+		s := float64(m.lambda * (q1 + float64(t*q2)))
+		for _, i := range m.rows {
+			s -= float64(m.short(i, m.f[i]+float64(t*df[i])) * df[i])
+		}
+		return s
+	}
+	// Convex in t: at a full step that went too far the slope is positive, and the least is where it is 0.
+	t := 1.0
+	if slope(1) > activeSlope*math.Abs(slope(0)) {
+		lo, hi := 0.0, 1.0
+		for range 30 {
+			if t = (lo + hi) / 2; slope(t) > 0 {
+				hi = t
+			} else {
+				lo = t
+			}
+		}
+	}
+	for i, v := range df {
+		m.f[i] += float64(t * v)
+		m.alpha[i] += float64(t * alpha[i])
+	}
+	m.b += float64(t * db)
+	return t * moved / float64(n), true
+}
+
+// activeSlope is the part of the first slope that is left over.
+const activeSlope = 1e-3

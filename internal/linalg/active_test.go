@@ -1,0 +1,85 @@
+package linalg
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// The conditions of Karush, Kuhn and Tucker hold within activeShort: α is what a row is short of its target by, over λ,
+// and sums to 0.
+func TestSolveMargins(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	const n, outs = 700, 3
+	x, y := dense.New[float64](n, 2), dense.New[float64](n, outs)
+	for i := range n {
+		x.Set(i, 0, r.NormFloat64())
+		x.Set(i, 1, r.NormFloat64())
+		c := 0
+		if x.At(i, 0)+0.1*r.NormFloat64() > 0 {
+			c++
+		}
+		if x.At(i, 1) > 0.5 {
+			c++
+		}
+		y.Set(i, c, 1)
+	}
+	k := dense.New[float64](n, n)
+	for i := range n {
+		for j := range n {
+			a, b := x.At(i, 0)-x.At(j, 0), x.At(i, 1)-x.At(j, 1)
+			k.Set(i, j, math.Exp(-(a*a+b*b)/2))
+		}
+	}
+	for _, lambda := range []float64{1e-3, 0.1} {
+		before := k.Clone()
+		d, ok := SolveMargins(k, y, lambda)
+		if !ok {
+			t.Fatalf("λ = %g: too many rows", lambda)
+		}
+		none := 0
+		for c := range outs {
+			sum := 0.0
+			for i := range n {
+				f := d.Intercept[c]
+				for j := range n {
+					f += k.At(i, j) * d.Alpha.At(j, c)
+				}
+				want := min(-f, 0)
+				if y.At(i, c) > 0 {
+					want = max(1-f, 0)
+				}
+				if got := d.Alpha.At(i, c) * lambda; math.Abs(got-want) > 1.1*activeShort {
+					t.Fatalf("λ = %g, class %d, row %d: α is %g, want %g", lambda, c, i, got/lambda, want/lambda)
+				}
+				if d.Alpha.At(i, c) == 0 {
+					none++
+				}
+				sum += d.Alpha.At(i, c)
+			}
+			if math.Abs(sum)*lambda > 1e-9 {
+				t.Errorf("λ = %g: α of class %d sum to %g", lambda, c, sum)
+			}
+		}
+		if none < n*outs/4 {
+			t.Errorf("λ = %g: %d rows beyond their target", lambda, none)
+		}
+		for i := range before.Data {
+			if before.Data[i] != k.Data[i] {
+				t.Fatal("kernels are not kept")
+			}
+		}
+	}
+	for i := range n { // every row is short of its target: nothing to gain
+		for j := range n {
+			if i != j {
+				k.Set(i, j, 0)
+			}
+		}
+	}
+	if _, ok := SolveMargins(k, y, 1); ok {
+		t.Error("no row is beyond its target, and yet that was the shorter way")
+	}
+}
