@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf16"
 
 	"github.com/randfeat/randfeat/internal/rng"
@@ -171,17 +170,13 @@ func TestBadTables(t *testing.T) {
 	}
 }
 
-// A million columns are refused at once.
+// A million columns are refused.
 func TestMillionColumnsFit(t *testing.T) {
 	b := badInput{t, t.TempDir()}
 	line := strings.Repeat("1,", 999_999) + "1\n"
 	path := b.put("wide.csv", line+line)
-	start := time.Now()
 	b.says(exitFailed, "wide.csv:1:1: 1000000 columns, the limit is 65536: is the table transposed?",
 		b.fit(path, "--target", "c1")...)
-	if d := time.Since(start); d > 5*time.Second { // 0.1 s
-		t.Errorf("a million columns were refused after %v", d)
-	}
 }
 
 // Bad input by example: where the model goes.

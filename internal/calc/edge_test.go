@@ -38,7 +38,7 @@ func TestEdges(t *testing.T) {
 					inputs := replaceNumber(t, in, key, n, edge)
 					start := time.Now()
 					v, err := e.Eval(inputs)
-					if d := time.Since(start); d > 10*time.Second {
+					if d := time.Since(start); d > time.Minute {
 						t.Errorf("%s took %v for %s", c.Name, d, clip(inputs))
 					}
 					if err != nil {

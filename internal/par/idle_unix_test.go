@@ -3,6 +3,7 @@
 package par
 
 import (
+	"math"
 	"runtime"
 	"syscall"
 	"testing"
@@ -27,15 +28,20 @@ func TestIdleWorkersSleep(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(workers))
 	var g Group
 	g.Do(100, workers, nopJob{})
-	before := cpuTime()
-	for range calls {
-		g.Do(100, workers, nopJob{})
-		time.Sleep(pause)
-	}
-	spent := cpuTime() - before
 	// Each of the workers, and the caller once, may look around; as much again is for waking and ending goroutines. Who
 	// would stay awake takes all cores that there are for all pauses.
-	if most := 2 * calls * workers * linger; spent > most {
-		t.Errorf("%v of time of cores in %d calls and pauses, want at most %v", spent, calls, most)
+	const most = 2 * calls * workers * linger
+	// What else happens in the process or delays it can only add: the least of some rounds counts.
+	least := time.Duration(math.MaxInt64)
+	for round := 0; round < 20 && least > most; round++ {
+		before := cpuTime()
+		for range calls {
+			g.Do(100, workers, nopJob{})
+			time.Sleep(pause)
+		}
+		least = min(least, cpuTime()-before)
+	}
+	if least > most {
+		t.Errorf("%v of time of cores in %d calls and pauses, want at most %v", least, calls, most)
 	}
 }

@@ -110,7 +110,7 @@ func TestWorkersComeAndGo(t *testing.T) {
 	For(n, 1, func(lo, hi int) {})
 	// A loaded machine may keep a goroutine from ending on time, not for seconds.
 	for start := time.Now(); runtime.NumGoroutine() > before; time.Sleep(linger) {
-		if time.Since(start) > 5*time.Second {
+		if time.Since(start) > time.Minute {
 			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 		}
 	}
