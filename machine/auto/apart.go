@@ -35,7 +35,7 @@ func (f *fit) decide(s *sample, n int64) error {
 // Choices for all rows are made on those outside a fold if these are at least apartRows, and choices for two folds on
 // those outside both if these are at least sharedRows. Variables for tests with fewer.
 var (
-	apartRows  = int64(secondRows)
+	apartRows  = int64(lastRows)
 	sharedRows = int64(firstRows)
 )
 
@@ -47,7 +47,8 @@ func (f *fit) outside(n int64, folds int, enough int64) bool {
 }
 
 // choosesApart reports whether choices are made once for all rows and for the first fold that is scored, on the rows
-// outside it: where a search of an exact kernel looks at as many of them as it would at those of all. What is chosen
+// outside it: a search of an exact kernel looks at lastRows at most, and there are as many without the fold. With fewer
+// rows other choices than those by all were worse: 97.4 % right in place of 99.1 of one table of 1383. What is chosen
 // there has seen nothing of the rows that judge it, and is as good for all rows as another choice by as many.
 func (f *fit) choosesApart(n int64) bool {
 	return !f.inner && f.outside(n, 1, apartRows) &&
