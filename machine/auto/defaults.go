@@ -58,6 +58,7 @@ func (o Options) withDefaults() (Options, error) {
 			return o, err
 		}
 	}
+	weighs := o.ClassWeights != nil || o.Marks.Weight != ""
 	switch {
 	case !(o.Bandwidth >= 0) || math.IsInf(o.Bandwidth, 1):
 		return bad("bandwidth %g, want a positive number, or 0 to have one chosen", o.Bandwidth)
@@ -72,6 +73,11 @@ func (o Options) withDefaults() (Options, error) {
 	case o.Features > maxFeatures && o.Checkpoint != "":
 		return bad("%d features are fitted by passes over the rows that no checkpoint keeps: leave it out, or at most %d "+
 			"features", o.Features, maxFeatures)
+	case o.Features > maxFeatures && weighs:
+		return bad("%d features of rows with weights, at most %d can have them: ask for fewer, or leave the weights out",
+			o.Features, maxFeatures)
+	case o.Loss == LossMargins && weighs:
+		return bad("margins of rows with weights: use squares, or leave the weights out")
 	case o.Budget < 2 || o.Budget > maxFeatures:
 		return bad("a budget of %d features, want 2 to %d", o.Budget, maxFeatures)
 	case o.Folds < 1 || o.Folds > maxFolds:

@@ -181,11 +181,16 @@ func TestManyFeatures(t *testing.T) {
 		"ridge of random features alone": {Kind: machine.KindLogistic, Features: maxFeatures + 2},
 		"no checkpoint":                  {Features: maxFeatures + 2, Checkpoint: "x"},
 		"want 1 to":                      {Features: mostFeatures + 1},
+		"features of rows with weights":  {Features: maxFeatures + 2, Marks: data.MarkColumns{Weight: "x"}},
+		"at most 16384 can have them":    {Features: maxFeatures + 2, ClassWeights: []float64{1, 2}},
+		"margins of rows with weights":   {Loss: LossMargins, ClassWeights: []float64{1, 2}},
+		"use squares":                    {Loss: LossMargins, Marks: data.MarkColumns{Weight: "x"}},
 	} {
 		o.Learn = learn("y")
-		if _, _, err := Fit(context.Background(), waves(100, 1), o); !errors.Is(err, machine.ErrSetup) ||
-			!strings.Contains(err.Error(), says) {
-			t.Errorf("%v does not say %q", err, says)
+		src := &counted{numbers: waves(100, 1)}
+		if _, _, err := Fit(context.Background(), src, o); !errors.Is(err, machine.ErrSetup) ||
+			!strings.Contains(err.Error(), says) || src.opened > 0 {
+			t.Errorf("%v does not say %q, or after the table was read %d times", err, says, src.opened)
 		}
 	}
 }

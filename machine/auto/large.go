@@ -17,10 +17,6 @@ func (f *fit) chooseLarge(s *sample, rows int64) (*decision, error) {
 		return nil, fmt.Errorf("%d features are for ridge alone, a %s model has at most %d: %w", f.o.Features, f.kind,
 			maxFeatures, machine.ErrSetup)
 	}
-	if f.weights != nil {
-		return nil, fmt.Errorf("%d features of rows with weights, at most %d can have them: ask for fewer, or leave the "+
-			"weights out: %w", f.o.Features, maxFeatures, machine.ErrSetup)
-	}
 	c := &chooser{f: f, s: s, rows: rows, known: map[tried][]trial{},
 		d: &decision{Rows: rows, Sampled: s.len(), Last: s.last, Large: true}}
 	c.spec = randfeat.Spec{Kernel: kernel.Kernel{Kind: f.o.kernelKind()}, Dim: s.x.Cols, Seed: f.o.Seed}
