@@ -59,8 +59,9 @@ func (l SelfAttention) centroids(scope *model.Scope, q *Node, n int) (rfx.Centro
 
 // clustered are centroids that have no centres yet.
 func (l SelfAttention) clustered(scope *model.Scope, n int) rfx.Centroids {
-	return rfx.Centroids{Own: true, Scale: 1 / math.Sqrt(float64(l.HeadDim)), Spec: centroid.Spec{Clusters: n,
-		Seed: seed(scope), Window: model.GetParamOr(scope, ParamWindow, 0), Sinks: model.GetParamOr(scope, ParamSinks, 0)}}
+	s := centroid.Spec{Clusters: n, Seed: seed(scope)}
+	s.Window, s.Sinks = model.GetParamOr(scope, ParamWindow, 0), model.GetParamOr(scope, ParamSinks, 0)
+	return rfx.Centroids{Own: true, Scale: 1 / math.Sqrt(float64(l.HeadDim)), Spec: s}
 }
 
 // fitCentres are the centres of one head for rows of queries and keys.

@@ -32,7 +32,8 @@ const (
 	// ParamAttention is "exact" (the default), "mean" (every visible key weighs the same), "random" (weights uniform in
 	// [0, 1) that ignore queries and keys), or FAMILY[:COUPLING[:PROJECTIONS]] as the command line writes families and
 	// couplings, {"name":"oprf","a":-0.1} with parameters; orthogonal and 256 are the defaults. The projections of lfk
-	// are trained. "centroid[:CLUSTERS]" is attention over clusters of keys, for encoders (rfx.Centroids), 64 by default.
+	// are trained. "centroid[:CLUSTERS]" is attention over clusters of keys, for encoders (rfx.Centroids), by
+	// default 64 of them.
 	ParamAttention = "attention"
 	ParamSeed      = "attention_seed"   // int, of the projections; every layer and head derives its own; 1
 	ParamWindow    = "attention_window" // int, rfx.Attention.Window

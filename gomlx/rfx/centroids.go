@@ -15,8 +15,8 @@ import (
 
 // Centroids is bidirectional attention over clusters of keys, with sinks and a window of exact keys under one
 // normaliser, as centroid.Attention has it: its outputs and gradients, with clusters, weights of keys and shares held
-// constant. Of Spec the fields Clusters, Sinks, Window, Block and Landmarks count; exact clusters (Top) would be as many
-// keys as a query finds in them, which no shape of a graph knows beforehand.
+// constant. Of Spec the fields Clusters, Sinks, Window, Block and Landmarks count; exact clusters (Top) would be as
+// many keys as a query finds in them, which no shape of a graph knows beforehand.
 type Centroids struct {
 	Spec centroid.Spec
 	// Centres assign the keys, one per key/value head: centroid.Fit makes them.
@@ -237,8 +237,8 @@ func (c Centroids) Values() map[string]*tensors.Tensor {
 	}
 }
 
-// shares are those of keys in their centroids [batch, kvHeads, keys, clusters], by the attention that landmarks, queries
-// at equal distances, give them: w_j = mean_t softmax_j(r_t·y_j) + 0.1/L.
+// shares are those of keys in their centroids [batch, kvHeads, keys, clusters], by the attention that landmarks,
+// queries at equal distances, give them: w_j = mean_t softmax_j(r_t·y_j) + 0.1/L.
 func (t clustered) shares(member, on *Node) *Node {
 	in, g := t.in, t.in.q.Graph()
 	marks := t.Spec.Landmarks
@@ -250,7 +250,7 @@ func (t clustered) shares(member, on *Node) *Node {
 	for i := range at {
 		at[i] = []int32{int32((2*i + 1) * in.queries / (2 * marks))}
 	}
-	x := Gather(TransposeAllAxes(StopGradient(in.q), 3, 0, 1, 2, 4), Const(g, at)) // [marks, batch, kvHeads, group, dim]
+	x := Gather(TransposeAllAxes(StopGradient(in.q), 3, 0, 1, 2, 4), Const(g, at)) // by marks, batch, kvHeads, group
 	x = Reshape(TransposeAllAxes(x, 1, 2, 3, 0, 4), in.batch, in.kvHeads, in.group*marks, in.dim)
 	e := where(Transpose(on, 2, 3), product(x, StopGradient(in.k), -1, -1), off)
 	w := Softmax(e, -1)

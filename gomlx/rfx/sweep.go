@@ -156,8 +156,8 @@ func (r run) each(change func(x *Node, filler float64) *Node) run {
 // fan is the number of chunks whose prefixes are one product.
 const fan = 32
 
-// prefix is, for every chunk (axis 2), the run of all chunks before it, and the run of all: inside groups of chunks by a
-// product with the strictly lower triangular matrix of what the references of earlier chunks are worth, and groups in
+// prefix is, for every chunk (axis 2), the run of all chunks before it, and the run of all: inside groups of chunks by
+// a product with the strictly lower triangular matrix of what the references of earlier chunks are worth, and groups in
 // the same way.
 func prefix(r run) (before, all run) {
 	d := r.Ref.Shape().Dimensions

@@ -170,7 +170,8 @@ func (p *parallel) step(t *Trainer) (Result, error) {
 	}
 	last := p.replicas[(c.Accumulate-1)%len(p.replicas)]
 	if last.store != t.store {
-		if err := send(last.store, t.store, func(path string) bool { return slices.Contains(p.kept, path) }); err != nil {
+		rows := func(path string) bool { return slices.Contains(p.kept, path) }
+		if err := send(last.store, t.store, rows); err != nil {
 			return fail(err)
 		}
 	}

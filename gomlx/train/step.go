@@ -109,8 +109,8 @@ func gradients(task Task, scope *model.Scope, batch []*Node) (o models.Outcome, 
 	return o, loss, all, Gradient(loss, nodes...)
 }
 
-// stepGraph is the graph of one batch: the gradient of the mean loss, and with inApply a step of AdamW. Where anything is
-// not finite nothing changes.
+// stepGraph is the graph of one batch: the gradient of the mean loss, and with inApply a step of AdamW. Where anything
+// is not finite nothing changes.
 func stepGraph(c Config, task Task, scope *model.Scope, in []*Node) *Node {
 	batch, numbers := in[:len(in)-1], in[len(in)-1]
 	g := numbers.Graph()

@@ -208,7 +208,7 @@ func TestDiverged(t *testing.T) {
 	}
 }
 
-// Training in half precision stays near that of float32: the same text is learned, along losses that differ by rounding.
+// Training in half precision stays near that of float32: losses differ by rounding.
 func TestHalfTrains(t *testing.T) {
 	for _, kind := range []string{"exact", "oprf:orthogonal:16"} {
 		t.Run(kind, func(t *testing.T) {
