@@ -20,11 +20,21 @@ func single(seed uint64) *tensors.Tensor {
 	return tensors.FromFlatDataAndDimensions(x, batch, length, width)
 }
 
+// fixed is a store whose variables begin the same in every run.
+func fixed(t *testing.T) *model.Store {
+	t.Helper()
+	store := model.NewStore()
+	if err := store.SetRNGStateFromSeed(1); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
 // New projections and fitted parameters take effect in a graph that is compiled once, the same for the same draw, and
 // the fit brings the features nearer to exact attention.
 func TestRefresh(t *testing.T) {
 	for _, kind := range []string{"positive:orthogonal:32", "oprf:simplex:32", "adaptive:orthogonal:32"} {
-		store := model.NewStore()
+		store := fixed(t)
 		scope := store.RootScope()
 		scope.SetParams(map[string]any{layer.ParamAttention: kind, layer.ParamVariable: true})
 		l := layer.SelfAttention{Heads: 2, HeadDim: 6}
@@ -107,7 +117,7 @@ func TestRefreshAskedTooEarly(t *testing.T) {
 // Centres that are fitted to the rows of a batch bring attention over clusters nearer to exact attention than those of
 // any rows, in a graph that is compiled once; decoders have none.
 func TestRefreshCentres(t *testing.T) {
-	store := model.NewStore()
+	store := fixed(t)
 	scope := store.RootScope()
 	scope.SetParams(map[string]any{layer.ParamAttention: "exact", layer.ParamVariable: true})
 	l := layer.SelfAttention{Heads: 2, HeadDim: 6}
