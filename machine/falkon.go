@@ -59,9 +59,9 @@ const (
 //	P = max(λ, τ)·I + (n/r) Σ_r (φ−μ)(φ−μ)ᵀ
 //
 // of r rows drawn by Spec.Seed, which takes r²·F multiply-adds once and 8r(F + 2r) bytes (Rudi, Carratino & Rosasco
-// 2017, FALKON, arXiv:1705.10958, eq. 13, whose rows are the landmarks); τ is what these rows leave of others. Other memory is some F·outputs numbers and
-// blocks of 2 MiB of features. For landmarks (family.Landmarks) K_mm = RᵀR is one more matrix, of 8m² bytes, and R⁻¹ is
-// applied to vectors only, so that an iteration takes n·m products and not n·m².
+// 2017, FALKON, arXiv:1705.10958, eq. 13, whose rows are the landmarks); τ is what these rows leave of others. Other
+// memory is some F·outputs numbers and blocks of 2 MiB of features. For landmarks (family.Landmarks) K_mm = RᵀR is one
+// more matrix, of 8m² bytes, and R⁻¹ is applied to vectors only, so that an iteration takes n·m products and not n·m².
 //
 // The bits do not depend on GOMAXPROCS. Iterations that end before the residual is small are no error: see the result.
 func FitIterative(s Setup, rows Rows, lambda float64, o Iterative) (*Model, Iterations, error) {
@@ -358,8 +358,8 @@ func addProduct(tab *kern.Table[float64], dst, b, a dense.Matrix[float64]) {
 	})
 }
 
-// preconditioner applies P⁻¹ for P = λI + ΨᵀΨ, with the λ of P: by UᵀU = P where Ψ has as many rows as columns, else by UᵀU = λI + ΨΨᵀ
-// and P⁻¹ = (I − Ψᵀ(UᵀU)⁻¹Ψ)/λ (Woodbury).
+// preconditioner applies P⁻¹ for P = λI + ΨᵀΨ, with the λ of P: by UᵀU = P where Ψ has as many rows as columns, else by
+// UᵀU = λI + ΨΨᵀ and P⁻¹ = (I − Ψᵀ(UᵀU)⁻¹Ψ)/λ (Woodbury).
 type preconditioner struct {
 	tab         *kern.Table[float64]
 	lambda      float64
