@@ -255,8 +255,8 @@ func TestMillionColumns(t *testing.T) {
 	for j := range 1_000_000 {
 		fmt.Fprintf(&object, `,"c%d":1`, j)
 	}
-	// Were every key to look for its place among those before it, 65536 took 15 s, and eight times as many would end the
-	// test.
+	// Were every key to look for its place among those before it, 65536 took 15 s, and eight times as many would
+	// end the test.
 	for _, most := range []int{1 << 16, 1 << 19} {
 		_, err = data.OpenBytes("wide.ndjson", []byte("{"+object.String()[1:]+"}\n"), data.Options{MaxColumns: most})
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%d columns, the limit is %d", most+1, most)) {
