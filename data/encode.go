@@ -23,7 +23,13 @@ type Encoder struct {
 
 	watch     *Watch
 	constants []int // columns that were constant at the fit, if they are watched
+	limit     bool
 }
+
+// Limit lets numbers beyond the range at the fit count as its nearest end in the rows that are encoded from now on: a
+// kernel machine knows nothing beyond its data, and a wide kernel grows there without bound. Times stay as they are, so
+// that a trend goes on; so do fields whose range is unknown.
+func (e *Encoder) Limit() { e.limit = true }
 
 // Encoder matches the columns of a table with the schema, by name. Every field must be there, and every target if
 // needTarget; identifiers, ignored columns and unneeded targets may be. Other columns are errors.
@@ -210,7 +216,7 @@ func (e *Encoder) encode(x, y dense.Matrix[float64], b *Block, where func(int) s
 		case Time, Words:
 			err = encodeTexts(x, first, f, c, where)
 		default:
-			err = encodeNumbers(x, first, f, c, where)
+			err = encodeNumbers(x, first, f, c, e.limit, where)
 		}
 		if err != nil {
 			return err
@@ -307,7 +313,8 @@ func infinite(name string, i int, where func(int) string) error {
 	return columnError(where(i), name, dense.ErrNotFinite, "column %s is infinite", show(name))
 }
 
-func encodeNumbers(x dense.Matrix[float64], first int, f *Field, c *Column, where func(int) string) error {
+func encodeNumbers(x dense.Matrix[float64], first int, f *Field, c *Column, limit bool, where func(int) string) error {
+	limit = limit && f.Kind == Numeric && f.Range != nil
 	for i := range x.Rows {
 		v, ok := f.valueAt(c, i)
 		if !ok {
@@ -318,6 +325,9 @@ func encodeNumbers(x dense.Matrix[float64], first int, f *Field, c *Column, wher
 		if !missing {
 			if math.IsInf(v, 0) {
 				return infinite(f.Name, i, where)
+			}
+			if limit {
+				v = min(max(v, f.Range[0]), f.Range[1])
 			}
 			if z = (v - f.Mean) / f.Scale; math.IsInf(z, 0) {
 				return columnError(where(i), f.Name, dense.ErrNotFinite,

@@ -31,6 +31,8 @@ type Surprise struct {
 	First string `json:"first,omitempty"` // the first such value; none if it is missing
 	Where string `json:"where,omitempty"` // its place
 	Known string `json:"known,omitempty"` // the limit or the constant of the fit
+
+	limited bool // the values were taken for Known
 }
 
 // String says it in words.
@@ -50,6 +52,9 @@ func (s Surprise) String() string {
 		}
 	case Below, Above:
 		text += fmt.Sprintf("%s %s %s, the end of the range at the fit", values, s.What, s.Known)
+		if s.limited {
+			text += " and taken for it"
+		}
 	case Changed:
 		text += fmt.Sprintf("%s other than %s, the only one at the fit", values, show(s.Known))
 	}
@@ -173,6 +178,7 @@ func (e *Encoder) surprised(x dense.Matrix[float64], first int, f *Field, c *Col
 		if err != nil {
 			return err
 		}
+		e.watch.counts[e.watch.at[[2]string{f.Name, what}]].limited = e.limit && f.Kind == Numeric
 	}
 	return nil
 }

@@ -207,3 +207,11 @@ func (m *Model) LogDensity(score float64) float64 {
 func row(v []float64) dense.Matrix[float64] {
 	return dense.Matrix[float64]{Rows: 1, Cols: len(v), Stride: len(v), Data: v}
 }
+
+// Limits says whether numbers of a table beyond the range at the fit count as its ends for this model, see
+// [data.Encoder.Limit]: those of regressions and classifications do. The variance of a GP grows away from its data, and
+// what is far from all data is what a density looks for: theirs do not.
+func (m *Model) Limits() bool {
+	kind, err := m.Kind.Info()
+	return err == nil && m.Task != Unsupervised && !kind.Bayesian
+}

@@ -17,6 +17,18 @@ func TableRows(src data.Source, s *data.Schema, targets bool) (Rows, error) {
 
 // WatchedRows is TableRows, and counts in w how rows differ from those that the schema was learned from.
 func WatchedRows(src data.Source, s *data.Schema, targets bool, w *data.Watch) (Rows, error) {
+	return tableRowsOf(src, s, targets, false, w)
+}
+
+// ModelRows is WatchedRows by the schema of m, encoded as m predicts them: see [Model.Limits].
+func ModelRows(src data.Source, m *Model, targets bool, w *data.Watch) (Rows, error) {
+	if m.Schema == nil {
+		return nil, fmt.Errorf("rows of %s for a model without a schema: %w", src.Name(), ErrSetup)
+	}
+	return tableRowsOf(src, m.Schema, targets, m.Limits(), w)
+}
+
+func tableRowsOf(src data.Source, s *data.Schema, targets, limit bool, w *data.Watch) (Rows, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
@@ -29,6 +41,9 @@ func WatchedRows(src data.Source, s *data.Schema, targets bool, w *data.Watch) (
 	var err error
 	if r.enc, err = s.Encoder(src.Columns(), targets); err != nil {
 		return nil, fmt.Errorf("%s: %w", src.Name(), err)
+	}
+	if limit {
+		r.enc.Limit()
 	}
 	if w != nil {
 		r.enc.Watch(w)

@@ -157,6 +157,9 @@ func (p *TablePredictor) Open(columns []string) (*TableRun, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.model.Limits() {
+		enc.Limit()
+	}
 	r := &TableRun{p: p, enc: enc}
 	if p.o.Watch || p.o.Strict {
 		r.watch = &data.Watch{Strict: p.o.Strict}

@@ -330,7 +330,7 @@ func TestTablePredictorErrors(t *testing.T) {
 		"no schema") {
 		t.Errorf("without a schema: %v", err)
 	}
-	p, err := NewTablePredictor(models["ridge"], TableOptions{})
+	p, err := NewTablePredictor(models["gp"], TableOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -426,6 +426,63 @@ func BenchmarkTablePredict(b *testing.B) {
 	for b.Loop() {
 		if err := run.Predict(&dst, &cells, r.Where); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// A number beyond the range of the fit is predicted, and evaluated, as its end; not by a GP, nor by a density.
+func TestBeyondTheRange(t *testing.T) {
+	models, _ := tableModels(t)
+	for name, m := range models {
+		var field data.Field
+		for _, f := range m.Schema.Fields {
+			if f.Name == "size" {
+				field = f
+			}
+		}
+		text := "id,size,colour,y,z,class\n"
+		low, high := field.Range[0], field.Range[1]
+		for _, size := range []float64{high, high + 1.5, 1e300, low, low - 1.5} {
+			if size > 1e3 && !m.Limits() {
+				size = 9 // 1e300 is an error there
+			}
+			text += fmt.Sprintf("a,%g,red,0,0,low\n", size)
+		}
+		src := openText(t, text)
+		p, err := NewTablePredictor(m, TableOptions{NoIDs: true, Scores: m.Task == Classification})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, cells := predicted(t, p, src, 10)
+		rows, err := ModelRows(src, m, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rows.Each(10, func(x, _ dense.Matrix[float64]) error {
+			for _, c := range [][2]int{{1, 0}, {2, 0}, {4, 3}} {
+				same := slices.Equal(x.Row(c[0]), x.Row(c[1]))
+				if want := name != "gp" && name != "two" && name != "density"; same != want {
+					t.Errorf("%s: row %d encoded as row %d: %v, want %v", name, c[0], c[1], same, want)
+				} else if same && !slices.Equal(cells[c[0]], cells[c[1]]) {
+					t.Errorf("%s: row %d is predicted as %v, the end of the range as %v", name, c[0], cells[c[0]],
+						cells[c[1]])
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		watch := data.Watch{}
+		if rows, err = ModelRows(src, m, false, &watch); err == nil {
+			err = rows.Each(10, func(_, _ dense.Matrix[float64]) error { return nil })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := fmt.Sprint(watch.Surprises())
+		if !strings.Contains(said, "the end of the range at the fit") ||
+			strings.Contains(said, "and taken for it") != m.Limits() {
+			t.Errorf("%s: %s", name, said)
 		}
 	}
 }

@@ -266,7 +266,7 @@ func sortedClasses(count map[string]int) []string {
 
 // reached is the evaluation of new rows.
 func reached(m *machine.Model, src data.Source) (*machine.Evaluation, error) {
-	rows, err := machine.TableRows(src, m.Schema, true)
+	rows, err := machine.ModelRows(src, m, true, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -209,7 +209,7 @@ func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data
 		return err
 	}
 	watch := data.Watch{Strict: f.strict}
-	rows, err := machine.WatchedRows(src, allowing(m, f.allowed()).Schema, true, &watch)
+	rows, err := machine.ModelRows(src, allowing(m, f.allowed()), true, &watch)
 	if err != nil {
 		return explainColumns(err, src.Name(), m, columns, "leave them out with --skip")
 	}

@@ -141,7 +141,7 @@ func (f *fit) heldOut(k, part int, done int64) (*machine.Evaluation, error) {
 	}
 	fold := sub.src.(foldSource)
 	fold.inside = true
-	rows, err := machine.TableRows(fold, m.Schema, f.task != machine.Unsupervised)
+	rows, err := machine.ModelRows(fold, m, f.task != machine.Unsupervised, nil)
 	if err != nil {
 		return nil, err
 	}

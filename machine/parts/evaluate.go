@@ -81,7 +81,7 @@ func (r *Run) Evaluate(m *machine.Model) (*Step, error) {
 		if err != nil {
 			return err
 		}
-		rows, err := machine.TableRows(src, m.Schema, m.Task != machine.Unsupervised)
+		rows, err := machine.ModelRows(src, m, m.Task != machine.Unsupervised, nil)
 		if err != nil {
 			return err
 		}
