@@ -16,8 +16,8 @@ const blockRows = 256
 // Gram fills dst (x.Rows × y.Rows) with exact kernel values, computed in float64 with the product kernels: |u-v|² is
 // |u|²+|v|²-2u·v, with an absolute error of a few roundings of |u|²+|v|²; Matérn kernels, which have a kink or a bend
 // at u = v, take the difference where that would be seen, and the Laplace kernel always. Work memory is bounded by
-// blocks of rows; rows of dst are computed in parallel, and a value does not depend on the rows around it. Of a set with
-// itself half of the values are computed: the others are the same to the last bit.
+// blocks of rows; rows of dst are computed in parallel, and a value does not depend on the rows around it. Of a set
+// with itself half of the values are computed: the others are the same to the last bit.
 func Gram[T dense.Float](k Kernel, dst, x, y dense.Matrix[T]) error { return gram(k, dst, x, y, true) }
 
 // LogGram is Gram in the log domain; the Bessel kernel, which changes sign, has none.

@@ -119,7 +119,8 @@ func (k Kind) distances(dot, u []float64, v, transposed dense.Matrix[float64], u
 	if k == Laplace {
 		clear(dot)
 		l := 0
-		for ; l+4 <= len(u); l += 4 { // four columns at a time, added one after the other: sums are read a quarter as often
+		// four columns at a time, added one after the other: sums are read a quarter as often
+		for ; l+4 <= len(u); l += 4 {
 			a, n := u[l:l+4], len(dot)
 			b, c := transposed.Row(l)[:n], transposed.Row(l + 1)[:n]
 			d, e := transposed.Row(l + 2)[:n], transposed.Row(l + 3)[:n]

@@ -30,8 +30,8 @@ type Comparison struct {
 	Perplexity [2]float64 `json:"perplexity,omitzero"`
 	Logits     float64    `json:"logits,omitempty"`
 	// Attention is the median over heads of |o − ô|/|o|, o what the first model's head gives and ô the second's on the
-	// rows that the first model's layer reads; heads of exact layers do not count. It and Logits are of the first Judged
-	// passages. Zero if the architectures differ.
+	// rows that the first model's layer reads; heads of exact layers do not count. It and Logits are of the first
+	// Judged passages. Zero if the architectures differ.
 	Attention float64 `json:"attention,omitempty"`
 	// Intervals hold 95 % of what passages drawn anew from these would give (bootstrap): of the mean cosine and of the
 	// rank correlation, or of the ratio of perplexities. Zeros for fewer than four passages.

@@ -20,7 +20,8 @@ func SolveMargins(k, y dense.Matrix[float64], lambda float64) (*Dual, bool) {
 	n := y.Rows
 	d := &Dual{Alpha: dense.New[float64](n, y.Cols), Intercept: make([]float64, y.Cols)}
 	cube := func(a int) float64 { return float64(a) * float64(a) * float64(a) / 6 }
-	left := cube(n) + 20*float64(n)*float64(n)*float64(y.Cols) // its steps are many, and few of its operations are products
+	// its steps are many, and few of its operations are products
+	left := cube(n) + 20*float64(n)*float64(n)*float64(y.Cols)
 	for c := range y.Cols {
 		m := &margin{k: k, lambda: lambda, y: make([]float64, n), f: make([]float64, n), alpha: make([]float64, n),
 			b: 0.5}
@@ -37,7 +38,8 @@ func SolveMargins(k, y dense.Matrix[float64], lambda float64) (*Dual, bool) {
 				if m.last != nil && slices.Equal(a, m.last) {
 					break
 				}
-				later := 0.0 // for steps on all rows, of this class and of others, if rows go on as those that came last
+				// for steps on all rows, of this class and of others, if rows go on as those that came last
+				later := 0.0
 				if stride < activeLevels && step == 0 {
 					later = float64(3*(y.Cols-c)) * cube(min(max(2*stride*(len(a)-len(m.last)), len(a)), n))
 				}

@@ -4,8 +4,8 @@ import (
 	"github.com/randfeat/randfeat/data"
 )
 
-// foldSource is a part of a table: the rows of part k, or those that a model which predicts them, and those of all parts
-// up to last, may learn from. A fit of a foldSource learns columns, scales and levels from its rows only.
+// foldSource is a part of a table: the rows of part k, or those that a model which predicts them, and those of all
+// parts up to last, may learn from. A fit of a foldSource learns columns, scales and levels from its rows only.
 type foldSource struct {
 	data.Source
 	deal           *dealer
