@@ -98,7 +98,7 @@ func FitIterative(s Setup, rows Rows, lambda float64, o Iterative) (*Model, Iter
 		return nil, done, err
 	}
 	done.Sketch = picked.Rows
-	done.Bytes = 8 * int64(len(p.psi.Data)+2*len(p.factor.Data)+len(g.root.Data)+9*g.features*g.setup.Outputs+
+	done.Bytes = 8 * int64(len(p.psi.Data)+2*len(p.factor.Data)+len(g.root.Data)+7*g.features*g.setup.Outputs+
 		3*g.block*g.features)
 	w, err := g.solve(p, lambda, o, &done)
 	if err != nil {
@@ -135,7 +135,6 @@ type gradients struct {
 	b       dense.Matrix[float64] // Σ(φ−μ)(y−ȳ)
 
 	wide, part, y dense.Matrix[float64]
-	sums          dense.Matrix[float64] // outputs × features
 }
 
 func newGradients(s Setup) (*gradients, error) {
@@ -288,8 +287,7 @@ func (g *gradients) product(dst, v dense.Matrix[float64], lambda float64) error 
 			return err
 		}
 	}
-	g.sums = buf.Shaped(g.sums, v.Cols, g.features)
-	clear(g.sums.Data)
+	clear(dst.Data)
 	seen := int64(0)
 	if err := g.rows.Each(g.block, func(x, _ dense.Matrix[float64]) error {
 		if seen += int64(x.Rows); seen > g.n {
@@ -301,7 +299,7 @@ func (g *gradients) product(dst, v dense.Matrix[float64], lambda float64) error 
 		}
 		g.part = buf.Shaped(g.part, x.Rows, v.Cols)
 		multiply(g.tab, g.part, phi, u)
-		addProduct(g.tab, g.sums, g.part, phi)
+		addProduct(g.tab, dst, phi, g.part)
 		return nil
 	}); err != nil {
 		return err
@@ -309,7 +307,6 @@ func (g *gradients) product(dst, v dense.Matrix[float64], lambda float64) error 
 	if seen != g.n {
 		return fmt.Errorf("%d rows, %d were read before: %w", seen, g.n, ErrMismatch)
 	}
-	transposeInto(dst, g.sums)
 	if err := g.whiten(dst); err != nil {
 		return err
 	}
@@ -337,23 +334,15 @@ func multiply(tab *kern.Table[float64], dst, a, v dense.Matrix[float64]) {
 	})
 }
 
-// stripeCols columns of a product are the work of one goroutine.
-const stripeCols = 512
-
-// addProduct adds bᵀ·a to dst, every element in the order of rows. b has few columns, a many: so vectors lie along a.
-func addProduct(tab *kern.Table[float64], dst, b, a dense.Matrix[float64]) {
-	bt := dense.New[float64](b.Cols, b.Rows)
-	transposeInto(bt, b)
-	par.For((a.Cols+stripeCols-1)/stripeCols, 1+tab.Grain/(stripeCols*len(bt.Data)), func(lo, hi int) {
-		for ; lo < hi; lo++ {
-			from, to := lo*stripeCols, min((lo+1)*stripeCols, a.Cols)
-			if b.Cols > 1 {
-				tab.Product(dst.ColRange(from, to), bt, a.ColRange(from, to), true)
-				continue
-			}
-			for i, v := range bt.Data {
-				tab.MulAdd(dst.Data[from:to], a.Row(i)[from:to], v)
-			}
+// addProduct adds aᵀ·b to dst, every element in the order of rows.
+func addProduct(tab *kern.Table[float64], dst, a, b dense.Matrix[float64]) {
+	if b.Cols != 1 || dst.Stride != 1 {
+		linalg.AddProduct(tab, dst, a, b)
+		return
+	}
+	par.For(a.Cols, 1+tab.Grain/a.Rows, func(lo, hi int) {
+		for i := range a.Rows {
+			tab.MulAdd(dst.Data[lo:hi], a.Row(i)[lo:hi], b.At(i, 0))
 		}
 	})
 }
@@ -364,7 +353,6 @@ type preconditioner struct {
 	tab         *kern.Table[float64]
 	lambda      float64
 	psi, factor dense.Matrix[float64]
-	sums        dense.Matrix[float64] // outputs × features
 }
 
 // precondition makes P of some rows of x.
@@ -464,19 +452,15 @@ func products(tab *kern.Table[float64], a dense.Matrix[float64]) dense.Matrix[fl
 
 func transposed(a dense.Matrix[float64]) dense.Matrix[float64] {
 	t := dense.New[float64](a.Cols, a.Rows)
-	transposeInto(t, a)
-	return t
-}
-
-func transposeInto(dst, a dense.Matrix[float64]) {
 	par.For(a.Cols, 64, func(lo, hi int) {
 		for i := range a.Rows {
 			row := a.Row(i)
 			for j := lo; j < hi; j++ {
-				dst.Set(j, i, row[j])
+				t.Set(j, i, row[j])
 			}
 		}
 	})
+	return t
 }
 
 // apply writes P⁻¹v into dst.
@@ -490,13 +474,12 @@ func (p *preconditioner) apply(dst, v dense.Matrix[float64]) error {
 	if err := errors.Join(linalg.SolveT(p.factor, t), linalg.Solve(p.factor, t)); err != nil {
 		return err
 	}
-	p.sums = buf.Shaped(p.sums, v.Cols, v.Rows)
-	clear(p.sums.Data)
-	addProduct(p.tab, p.sums, t, p.psi)
-	for i := range dst.Rows {
-		for k, v := range dst.Row(i) {
-			dst.Set(i, k, (v-p.sums.At(k, i))/p.lambda)
-		}
+	for i := range t.Data {
+		t.Data[i] = -t.Data[i]
+	}
+	addProduct(p.tab, dst, p.psi, t)
+	for i := range dst.Data {
+		dst.Data[i] /= p.lambda
 	}
 	return nil
 }
