@@ -195,8 +195,7 @@ func TestGramOfItself(t *testing.T) {
 	x := dense.New[float64](600, 7)
 	rng.Normals(x.Data, rng.Stream(4))
 	a, b := dense.New[float64](x.Rows, x.Rows), dense.New[float64](x.Rows, x.Rows)
-	for _, kind := range []kernel.Kind{kernel.Gaussian, kernel.Softmax, kernel.Laplace, kernel.Matern12,
-		kernel.Matern52} {
+	for _, kind := range kernel.Kinds() {
 		k := kernel.Kernel{Kind: kind, Scale: 1.7}
 		if err := errors.Join(kernel.Gram(k, a, x, x), kernel.Gram(k, b, x, x.Clone())); err != nil {
 			t.Fatal(err)

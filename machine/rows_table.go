@@ -12,15 +12,11 @@ import (
 // not fit is an error that names the column, and while reading the place. The next block is parsed while f works on the
 // current one. Memory is two blocks of encoded rows and one of cells.
 func TableRows(src data.Source, s *data.Schema, targets bool) (Rows, error) {
-	return WatchedRows(src, s, targets, nil)
+	return tableRowsOf(src, s, targets, false, nil)
 }
 
-// WatchedRows is TableRows, and counts in w how rows differ from those that the schema was learned from.
-func WatchedRows(src data.Source, s *data.Schema, targets bool, w *data.Watch) (Rows, error) {
-	return tableRowsOf(src, s, targets, false, w)
-}
-
-// ModelRows is WatchedRows by the schema of m, encoded as m predicts them: see [Model.Limits].
+// ModelRows is TableRows by the schema of m, encoded as m predicts them, see [Model.Limits]; unless w is nil, it counts
+// how rows differ from those of the fit.
 func ModelRows(src data.Source, m *Model, targets bool, w *data.Watch) (Rows, error) {
 	if m.Schema == nil {
 		return nil, fmt.Errorf("rows of %s for a model without a schema: %w", src.Name(), ErrSetup)

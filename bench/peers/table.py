@@ -26,7 +26,7 @@ import numpy as np
 
 warnings.filterwarnings("ignore")
 
-SEEDS = (7501, 7502, 7503)
+SEEDS = (7601, 7602, 7603)
 TUNE = 3000  # rows on which grids are tried
 MOST = 10000  # training rows of the sets named in capped
 TEST = 5000
