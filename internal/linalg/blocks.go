@@ -73,18 +73,21 @@ func (b *Blocks[T]) run(now, next *rowBlock[T], features int) error {
 	next.y = buf.Shaped(next.y, next.rows, w.sums.Cross.Cols)
 	w.chunks = (next.rows + w.chunk - 1) / w.chunk
 	w.errs = buf.Zeroed(w.errs, w.chunks)
-	items := w.chunks
-	if now.rows > 0 {
-		items += 1 + now.columns.Stripes() + gramParts(features)
-	}
 	work := features * (next.rows*featureWork + now.rows*(features/2+w.sums.Cross.Cols))
 	workers := max(1, min(runtime.GOMAXPROCS(0), work/w.tab.Grain))
+	items := w.chunks
+	if now.rows > 0 {
+		w.deal = dealGram(features, workers)
+		items += 1 + now.columns.Stripes() + w.deal.items()
+	}
+	w.flush = w.sums.Part.Rows > 0 && w.sums.PartRows+now.rows == FlushRows
 	_ = b.crew.Do(items, workers, w) // there are only errors of next, and now must be added whatever they are
 	w.sums.N += int64(now.rows)
-	if w.sums.Part.Rows > 0 {
-		if w.sums.PartRows += now.rows; w.sums.PartRows == FlushRows {
-			w.sums.Flush()
-		}
+	switch {
+	case w.flush:
+		w.sums.PartRows = 0
+	case w.sums.Part.Rows > 0:
+		w.sums.PartRows += now.rows
 	}
 	for _, err := range w.errs {
 		if err != nil {
@@ -117,6 +120,8 @@ type blockWave[T dense.Float] struct {
 	blocks    [2]rowBlock[T]
 	now, next *rowBlock[T]
 
+	deal          gramDeal
+	flush         bool    // now is the last block before a line of the grid
 	chunk, chunks int     // rows of a chunk, and their number
 	errs          []error // of chunks
 }
@@ -133,11 +138,27 @@ func (w *blockWave[T]) Item(k *blockWorker[T], i int) error {
 	}
 	i--
 	if n := w.now.columns.Stripes(); i >= n {
-		addGramPart(w.tab, w.gram, &w.now.columns, i-n)
+		p, end := w.deal.parts(i - n)
+		rows, cols := gramPart(p, end, w.gram.Rows)
+		if rows[0] < rows[1] {
+			w.tab.AddGram(w.gram, &w.now.columns, rows[0], rows[1], cols[0], cols[1])
+		}
+		if w.flush {
+			w.flushPart(rows, cols)
+		}
 		return nil
 	}
 	w.cross(k, i)
 	return nil
+}
+
+// flushPart adds a part of sums.Part to sums.Gram and clears it, while it is in the caches.
+func (w *blockWave[T]) flushPart(rows, cols [2]int) {
+	for i := rows[0]; i < rows[1]; i++ {
+		from := min(max(i, cols[0]), cols[1])
+		w.tab.Widen(w.sums.Gram.Row(i)[from:cols[1]], w.gram.Row(i)[from:cols[1]], 1)
+		clear(w.gram.Row(i)[cols[0]:cols[1]])
+	}
 }
 
 // prepare packs rows lo to hi−1 of next.

@@ -26,8 +26,12 @@ func (g *Gram[T]) Add(tab *kern.Table[T], dst, a dense.Matrix[T]) {
 	})
 	n, work := gramParts(a.Cols), 1+a.Rows*kern.ColumnUnit*kern.ColumnStep
 	par.For(n, 1+tab.Grain/work, func(p, end int) {
-		for ; p < end; p++ {
-			addGramPart(tab, dst, &g.columns, p)
+		for p < end {
+			next := min(end, p/gramSteps*gramSteps+gramSteps)
+			if rows, cols := gramPart(p, next, dst.Rows); rows[0] < rows[1] {
+				tab.AddGram(dst, &g.columns, rows[0], rows[1], cols[0], cols[1])
+			}
+			p = next
 		}
 	})
 }
@@ -42,13 +46,37 @@ func gramParts(cols int) int {
 	return gramSteps * n * (n + 1) / 2
 }
 
-func addGramPart[T dense.Float](tab *kern.Table[T], dst dense.Matrix[T], c *kern.Columns[T], p int) {
+// gramPart are the rows and columns of parts p to end−1, all of one tile; there may be no rows.
+func gramPart(p, end, n int) (rows, cols [2]int) {
 	const unit, step = kern.ColumnUnit, kern.ColumnStep
 	row, col := upperPair(p / gramSteps)
-	i, j := row*unit+p%gramSteps*step, col*unit
-	if iEnd := min((row+1)*unit, dst.Rows); i < iEnd {
-		tab.AddGram(dst, c, i, min(i+step, iEnd), j, min(j+unit, dst.Cols))
+	first := row*unit + p%gramSteps*step
+	last := min(first+(end-p)*step, (row+1)*unit, n)
+	return [2]int{min(first, last), last}, [2]int{col * unit, min((col+1)*unit, n)}
+}
+
+// gramDeal hands out the parts of a triangle one item after the other: whole tiles, whose parts read the same packed
+// columns from the second-level cache of one core, and single parts at the end, so that workers end together. Parts
+// of a tile on as many cores would fetch its columns as often: of 2048 columns on 16 cores more than 100 GB/s.
+type gramDeal struct{ tiles, whole int }
+
+func dealGram(cols, workers int) gramDeal {
+	d := gramDeal{tiles: gramParts(cols) / gramSteps}
+	if d.whole = d.tiles; workers > 1 {
+		d.whole = max(0, d.tiles-workers)
 	}
+	return d
+}
+
+func (d gramDeal) items() int { return d.whole + (d.tiles-d.whole)*gramSteps }
+
+// parts are p to end−1 of item i.
+func (d gramDeal) parts(i int) (p, end int) {
+	if i < d.whole {
+		return i * gramSteps, (i + 1) * gramSteps
+	}
+	p = d.whole*gramSteps + i - d.whole
+	return p, p + 1
 }
 
 // AddProduct adds aᵀ·b to dst, with the same promise.

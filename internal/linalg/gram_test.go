@@ -52,3 +52,41 @@ func benchGram[T dense.Float](b *testing.B, typ string) {
 		})
 	}
 }
+
+// The parts of a triangle are dealt once each, whatever the workers; most of them as whole tiles, which fetch every
+// column once for all four parts, and enough alone that sixteen workers end together.
+func TestGramDeal(t *testing.T) {
+	for _, n := range []int{1, 48, 191, 192, 193, 700, 2048} {
+		for _, workers := range []int{1, 2, 16, 200} {
+			d := dealGram(n, workers)
+			dealt := make([]int, n*n)
+			fetched, alone := 0, 0 // columns
+			for item := range d.items() {
+				p, end := d.parts(item)
+				rows, cols := gramPart(p, end, n)
+				for i := rows[0]; i < rows[1]; i++ {
+					for j := cols[0]; j < cols[1]; j++ {
+						dealt[i*n+j]++
+					}
+				}
+				if rows[0] < rows[1] {
+					fetched += rows[1] - rows[0] + cols[1] - cols[0]
+				}
+				if end == p+1 {
+					alone++
+				}
+			}
+			for i := range n {
+				for j := i; j < n; j++ {
+					if dealt[i*n+j] != 1 {
+						t.Fatalf("%d columns, %d workers: %d,%d is dealt %d times", n, workers, i, j, dealt[i*n+j])
+					}
+				}
+			}
+			if n == 2048 && workers == 16 && (fetched > 36_000 || alone < 3*workers) {
+				t.Errorf("%d columns fetched for %d, of which all parts alone fetch 60 thousand; %d parts alone", fetched,
+					n, alone)
+			}
+		}
+	}
+}

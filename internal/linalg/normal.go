@@ -85,21 +85,6 @@ func (n *Normal) Add(o *Normal, c float64) {
 	}
 }
 
-// Flush adds Part to Gram and clears it.
-func (n *Normal) Flush() {
-	n.PartRows = 0
-	par.For(n.Part.Rows, 64, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			d := n.Gram.Row(i)[i:]
-			row := n.Part.Row(i)
-			for j, v := range row[i:] {
-				d[j] += float64(v)
-			}
-			clear(row)
-		}
-	})
-}
-
 // Copy makes n the sums of o, in the memory it has.
 func (n *Normal) Copy(o *Normal) {
 	n.Reset(o.Cross.Rows, len(o.Sum))

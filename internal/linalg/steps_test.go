@@ -47,8 +47,8 @@ func TestFitsFeedManyWorkers(t *testing.T) {
 	if n := gram[1][0]; n < 8*workers {
 		t.Errorf("Gram: %d parts for %d workers, the last of which all wait for", n, workers)
 	}
-	// Many rows: features of a block are computed beside the products of the one before, so that there is one wait for
-	// a block, one for the first features and one for every FlushRows rows.
+	// Many rows: features of a block are computed beside the products of the one before, and totals are brought up to
+	// date with the last products of a part, so that there is one wait for a block and one for the first features.
 	var b Blocks[float32]
 	var n Normal
 	n.Reset(features, 1)
@@ -58,7 +58,7 @@ func TestFitsFeedManyWorkers(t *testing.T) {
 		if err := b.Add(&n, zeroRows{}, FlushRows, 1024); err != nil {
 			t.Fatal(err)
 		}
-	}), 1+blocks+1)
+	}), 1+blocks)
 	a := dense.New[float64](features, features)
 	for i := range features {
 		a.Set(i, i, 1)
