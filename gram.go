@@ -3,7 +3,9 @@ package randfeat
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
+	"unsafe"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
@@ -24,9 +26,9 @@ type Workspace[T dense.Float] struct {
 	gram   gramStep[T]
 }
 
-// Gram holds the features of gramCols rows of y, packed for products, and on every goroutine those of gramRows rows of
-// x: features of x are computed again for every block of y, a small part of its products.
-const gramRows, gramCols = 64, 512
+// Gram holds the features of gramBlocks times gramCols rows of y, packed for products, and on every goroutine those of
+// gramRows rows of x: features of x are computed again for every block of y, a small part of its products.
+const gramRows, gramCols, gramBlocks = 64, 512, 3
 
 // Gram fills dst (x.Rows × y.Rows) with the estimates φ1(x_i)·φ2(y_j). Features are held for blocks of rows only.
 func (m *Map[T]) Gram(dst, x, y dense.Matrix[T], ws *Workspace[T]) error {
@@ -61,6 +63,9 @@ func checkGram[E, T dense.Float](name string, dst dense.Matrix[E], x, y dense.Ma
 }
 
 // gram fills dst, or log and sign if log is not empty.
+//
+// Blocks of y follow each other without a wait for all goroutines: features of a block are computed while the products
+// with the one before are. Of a set with itself, entries below the diagonal of blocks are computed, and copied above it.
 func (m *Map[T]) gram(dst dense.Matrix[T], log, sign dense.Matrix[float64], x, y dense.Matrix[T],
 	ws *Workspace[T]) error {
 	if ws == nil {
@@ -70,46 +75,40 @@ func (m *Map[T]) gram(dst dense.Matrix[T], log, sign dense.Matrix[float64], x, y
 	if ws.nx, err = m.checkInput("x", x, ws.nx); err != nil {
 		return err
 	}
-	if ws.ny, err = m.checkInput("y", y, ws.ny); err != nil {
-		return err
-	}
-	ws.exec.Workers = ws.Workers
-	f := m.OutDim()
-	g := &ws.gram
-	g.m, g.x, g.nx, g.positive = m, x, ws.nx, m.positive
-	g.floor, g.tiny = smallest[T](f)
-	for b := 0; b < y.Rows; b += gramCols {
-		end := min(b+gramCols, y.Rows)
-		g.y, g.ny, g.known = y.RowRange(b, end), ws.ny[b:end], false
-		g.phiY, g.sy = buf.Shaped(g.phiY, end-b, f), buf.Sized(g.sy, end-b)
-		m.key.Run(g.phiY, g.sy, g.y, g.ny, &ws.exec)
-		m.tab.Pack(&g.packed, g.phiY)
-		g.dst, g.log, g.sign = columnsOf(dst, b, end), columnsOf(log, b, end), columnsOf(sign, b, end)
-		workers := par.Workers(x.Rows*(end-b)*f, m.tab.Grain)
-		if ws.Workers > 0 {
-			workers = min(workers, ws.Workers)
-		}
-		if err := ws.crew.Do((x.Rows+gramRows-1)/gramRows, workers, g); err != nil {
+	same := m.symmetric && x.Rows > 0 && x.Rows == y.Rows && x.Cols == y.Cols && x.Stride == y.Stride &&
+		unsafe.SliceData(x.Data) == unsafe.SliceData(y.Data)
+	ny := ws.nx
+	if !same {
+		if ws.ny, err = m.checkInput("y", y, ws.ny); err != nil {
 			return err
 		}
+		ny = ws.ny
 	}
-	*g = gramStep[T]{phiY: g.phiY, packed: g.packed, sy: g.sy, exponents: g.exponents}
-	return nil
+	if dst.IsEmpty() && log.IsEmpty() {
+		return nil
+	}
+	g := &ws.gram
+	g.m, g.x, g.y, g.nx, g.ny, g.same, g.positive = m, x, y, ws.nx, ny, same, m.positive
+	g.dst, g.log, g.sign = dst, log, sign
+	g.floor, g.tiny = smallest[T](m.OutDim())
+	g.plan()
+	workers := par.Workers(x.Rows*y.Rows*m.OutDim(), m.tab.Grain)
+	if ws.Workers > 0 {
+		workers = min(workers, ws.Workers)
+	}
+	err = ws.crew.Do(g.starts[len(g.starts)-1], workers, g)
+	g.m, g.x, g.y, g.nx, g.ny = nil, dense.Matrix[T]{}, dense.Matrix[T]{}, nil, nil
+	g.dst, g.log, g.sign = dense.Matrix[T]{}, dense.Matrix[float64]{}, dense.Matrix[float64]{}
+	return err
 }
 
-// columnsOf is columns lo to hi−1, of an empty matrix nothing.
-func columnsOf[E dense.Float](m dense.Matrix[E], lo, hi int) dense.Matrix[E] {
-	if m.IsEmpty() {
-		return dense.Matrix[E]{}
-	}
-	return m.ColRange(lo, hi)
-}
-
-// gramStep is the Step that multiplies the features of rows of x by those of a block of y and restores their scales: in
-// dst, or in log and sign if log is not empty.
+// gramStep is the Step that multiplies the features of rows of x by those of blocks of y and restores their scales: in
+// dst, or in log and sign if log is not empty. Its items are the features of the first block, then, for every block,
+// those of the next and the products with it.
 type gramStep[T dense.Float] struct {
 	m         *Map[T]
 	positive  bool
+	same      bool // x is y
 	x, y      dense.Matrix[T]
 	nx, ny    []float64
 	dst       dense.Matrix[T]
@@ -117,13 +116,96 @@ type gramStep[T dense.Float] struct {
 	floor     T
 	tiny      float64
 
-	phiY   dense.Matrix[T]
+	starts []int // of the items of a block, after those of the first block's features; the last is their number
+	waits  []gramWaits
+	memory [gramBlocks]gramBlock[T]
+}
+
+// gramWaits are the items of a block that are not done. Products wait for the features of their block, and these for
+// the products with the block that had its memory before: what is waited for has begun.
+type gramWaits struct{ features, products sync.WaitGroup }
+
+// gramBlock are the features of a block of y.
+type gramBlock[T dense.Float] struct {
 	packed kern.Panel[T]
 	sy     []float64
 
 	mu        sync.Mutex
+	block     int // its number; −1: none
 	known     bool
 	exponents exponents[T] // of y, if known
+}
+
+// plan numbers the items.
+func (g *gramStep[T]) plan() {
+	n := (g.y.Rows + gramCols - 1) / gramCols
+	g.starts = append(g.starts[:0], g.featureItems(0))
+	for b := range n {
+		last := g.starts[b]
+		if b+1 < n {
+			last += g.featureItems(b + 1)
+		}
+		g.starts = append(g.starts, last+g.rowItems(b))
+	}
+	for len(g.waits) < n {
+		g.waits = append(g.waits, gramWaits{})
+	}
+	for b := range n {
+		g.waits[b].features.Add(g.featureItems(b))
+		g.waits[b].products.Add(g.rowItems(b))
+	}
+	for i := range g.memory {
+		g.memory[i].block = -1
+	}
+}
+
+// cols are the rows of y of block b.
+func (g *gramStep[T]) cols(b int) (lo, hi int) { return b * gramCols, min((b+1)*gramCols, g.y.Rows) }
+
+// featureItems and rowItems are how many there are of block b, rows the rows of x of an item. The last rows come in
+// parts of a quarter: all workers wait for the last.
+func (g *gramStep[T]) featureItems(b int) int {
+	lo, hi := g.cols(b)
+	return (hi - lo + gramRows - 1) / gramRows
+}
+
+func (g *gramStep[T]) rowItems(b int) int {
+	size := g.rowsOf(b)
+	return (g.x.Rows - g.first(b) + size - 1) / size
+}
+
+func (g *gramStep[T]) rowsOf(b int) int {
+	if (b+1)*gramCols >= g.y.Rows {
+		return gramRows / 4
+	}
+	return gramRows
+}
+
+// first is the first row of x that block b is multiplied with.
+func (g *gramStep[T]) first(b int) int {
+	if g.same {
+		return b * gramCols
+	}
+	return 0
+}
+
+// block is the memory of block b.
+func (g *gramStep[T]) block(b int) *gramBlock[T] { return &g.memory[b%gramBlocks] }
+
+// room is the memory of block b once nobody needs what was there.
+func (g *gramStep[T]) room(b int) *gramBlock[T] {
+	if b >= gramBlocks {
+		g.waits[b-gramBlocks].products.Wait()
+	}
+	k := g.block(b)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.block != b {
+		lo, hi := g.cols(b)
+		g.m.tab.Room(&k.packed, hi-lo, g.m.OutDim())
+		k.sy, k.known, k.block = buf.Sized(k.sy, hi-lo), false, b
+	}
+	return k
 }
 
 type gramWorker[T dense.Float] struct {
@@ -134,17 +216,53 @@ type gramWorker[T dense.Float] struct {
 	exponents  exponents[T]
 }
 
-// Item computes gramRows rows.
+// Item computes features of y, or rows of products with them.
+func (g *gramStep[T]) Item(w *gramWorker[T], item int) error {
+	w.exec.Workers = 1
+	if item < g.starts[0] {
+		g.features(w, 0, item)
+		return nil
+	}
+	b, found := slices.BinarySearch(g.starts, item)
+	if !found {
+		b--
+	}
+	item -= g.starts[b]
+	if next := b + 1; next < len(g.starts)-1 {
+		n := g.featureItems(next)
+		if item < n {
+			g.features(w, next, item)
+			return nil
+		}
+		item -= n
+	}
+	lo := g.first(b) + item*g.rowsOf(b)
+	g.rows(w, b, lo, min(lo+g.rowsOf(b), g.x.Rows))
+	return nil
+}
+
+// features packs those of some rows of block b.
+func (g *gramStep[T]) features(w *gramWorker[T], b, item int) {
+	k := g.room(b)
+	first, end := g.cols(b)
+	lo := first + item*gramRows
+	hi := min(lo+gramRows, end)
+	w.phi = buf.Shaped(w.phi, hi-lo, g.m.OutDim())
+	g.m.key.Run(w.phi, k.sy[lo-first:hi-first], g.y.RowRange(lo, hi), g.ny[lo:hi], &w.exec)
+	g.m.tab.PackAt(&k.packed, lo-first, w.phi)
+	g.waits[b].features.Done()
+}
+
+// rows computes rows lo to hi−1 of the products with block b.
 //
 // Features are at most 1 and lose what is below the smallest number of T. Where a row and a column are large at
 // different features, as those of x and −x are, the products that count are among the lost ones: then the sum of a
 // positive map is too small for its size, and it is computed again from exponents.
-func (g *gramStep[T]) Item(w *gramWorker[T], item int) error {
-	lo := item * gramRows
-	hi := min(lo+gramRows, g.x.Rows)
-	x, n := g.x.RowRange(lo, hi), g.y.Rows
-	w.exec.Workers = 1
-	w.phi, w.sx = buf.Shaped(w.phi, hi-lo, g.phiY.Cols), buf.Sized(w.sx, hi-lo)
+func (g *gramStep[T]) rows(w *gramWorker[T], b, lo, hi int) {
+	k := g.block(b)
+	first, end := g.cols(b)
+	x, n := g.x.RowRange(lo, hi), end-first
+	w.phi, w.sx = buf.Shaped(w.phi, hi-lo, g.m.OutDim()), buf.Sized(w.sx, hi-lo)
 	g.m.query.Run(w.phi, w.sx, x, g.nx[lo:hi], &w.exec)
 	logs := !g.log.IsEmpty()
 	var dst dense.Matrix[T]
@@ -152,27 +270,28 @@ func (g *gramStep[T]) Item(w *gramWorker[T], item int) error {
 		w.block = buf.Shaped(w.block, hi-lo, n)
 		dst = w.block
 	} else {
-		dst = g.dst.RowRange(lo, hi)
+		dst = g.dst.RowRange(lo, hi).ColRange(first, end)
 	}
-	g.m.tab.MulT(dst, w.phi, &g.packed, nil)
+	g.waits[b].features.Wait()
+	g.m.tab.MulT(dst, w.phi, &k.packed, nil)
 	least := math.Log(float64(g.floor))
 	lost := false
 	for i := range dst.Rows {
 		row := dst.Row(i)
-		if !logs {
-			w.scales(w.sx[i], g.sy)
+		if !logs && !w.scales(w.sx[i], k.sy) && !g.positive {
+			continue
 		}
 		for j, v := range row {
-			scale := w.sx[i] + g.sy[j]
+			scale := w.sx[i] + k.sy[j]
 			if v < g.floor && g.positive && (logs || least+scale > g.tiny) {
 				row[j], lost = T(math.NaN()), true
 				continue
 			}
 			switch {
 			case logs:
-				g.log.Row(lo + i)[j] = math.Log(math.Abs(float64(v))) + scale
+				g.log.Row(lo + i)[first+j] = math.Log(math.Abs(float64(v))) + scale
 				if !g.sign.IsEmpty() {
-					g.sign.Row(lo + i)[j] = math.Copysign(1, float64(v))
+					g.sign.Row(lo + i)[first+j] = math.Copysign(1, float64(v))
 				}
 			case v != 0 && scale != 0: // 0·Inf would be NaN
 				row[j] = T(float64(v) * w.factors[j])
@@ -181,13 +300,38 @@ func (g *gramStep[T]) Item(w *gramWorker[T], item int) error {
 	}
 	if lost {
 		w.exponents.of(g.m.query, g.m.Signed(), x, g.nx[lo:hi], &w.exec)
-		g.rescue(w, dst, lo)
+		g.rescue(w, k, dst, lo, first)
 	}
-	return nil
+	g.waits[b].products.Done()
+	if g.same && lo >= end {
+		mirror(g.dst, lo, hi, first, end)
+		mirror(g.log, lo, hi, first, end)
+		mirror(g.sign, lo, hi, first, end)
+	}
 }
 
-// scales sets factors to exp(sx + sy).
-func (w *gramWorker[T]) scales(sx float64, sy []float64) {
+// mirror copies rows lo to hi−1 of columns first to end−1 to the other side of the diagonal, some columns at a time:
+// their lines stay in the first-level cache.
+func mirror[E dense.Float](m dense.Matrix[E], lo, hi, first, end int) {
+	const side = 16
+	if m.IsEmpty() {
+		return
+	}
+	for j0 := first; j0 < end; j0 += side {
+		for i0 := lo; i0 < hi; i0 += side {
+			i1 := min(i0+side, hi)
+			for j := j0; j < min(j0+side, end); j++ {
+				row, from := m.Row(j)[i0:i1], m.Data[i0*m.Stride+j:]
+				for i := range row {
+					row[i] = from[i*m.Stride]
+				}
+			}
+		}
+	}
+}
+
+// scales sets factors to exp(sx + sy), and says whether one is not 1.
+func (w *gramWorker[T]) scales(sx float64, sy []float64) bool {
 	w.factors = buf.Sized(w.factors, len(sy))
 	scaled := false
 	for j, v := range sy {
@@ -197,6 +341,7 @@ func (w *gramWorker[T]) scales(sx float64, sy []float64) {
 	if scaled {
 		kern.Best[float64]().Exp(w.factors, 0)
 	}
+	return scaled
 }
 
 // smallest is the sum of products of f features below which the lost ones may count, f·2^24 or f·2^53 times the
@@ -225,25 +370,26 @@ func (l *exponents[T]) of(s *exec.Side[T], signed bool, x dense.Matrix[T], norms
 }
 
 // rescue computes the entries of dst that are marked by NaN, from exponents that are added before they are
-// exponentiated. Its first row has number lo.
-func (g *gramStep[T]) rescue(w *gramWorker[T], dst dense.Matrix[T], lo int) {
-	g.mu.Lock()
-	if !g.known {
-		g.exponents.of(g.m.key, g.m.Signed(), g.y, g.ny, &w.exec)
-		g.known = true
+// exponentiated. Its first row and column have numbers lo and first.
+func (g *gramStep[T]) rescue(w *gramWorker[T], k *gramBlock[T], dst dense.Matrix[T], lo, first int) {
+	k.mu.Lock()
+	if !k.known {
+		y := g.y.RowRange(first, first+dst.Cols)
+		k.exponents.of(g.m.key, g.m.Signed(), y, g.ny[first:first+dst.Cols], &w.exec)
+		k.known = true
 	}
-	g.mu.Unlock()
+	k.mu.Unlock()
 	for i := range dst.Rows {
 		for j, v := range dst.Row(i) {
 			if v == v {
 				continue
 			}
-			log := entry(&w.exponents, &g.exponents, i, j)
+			log := entry(&w.exponents, &k.exponents, i, j)
 			if !g.log.IsEmpty() {
-				g.log.Row(lo + i)[j] = log
+				g.log.Row(lo + i)[first+j] = log
 			}
 			if !g.sign.IsEmpty() {
-				g.sign.Row(lo + i)[j] = 1
+				g.sign.Row(lo + i)[first+j] = 1
 			}
 			dst.Row(i)[j] = T(math.Exp(log))
 		}
@@ -276,5 +422,5 @@ func entry[T dense.Float](x, y *exponents[T], i, j int) float64 {
 			sum += float64(vx[k]) * float64(vy[k]) * math.Exp(float64(e)+float64(ey[k])-top)
 		}
 	}
-	return math.Log(sum) + top + x.row[i] + y.row[j]
+	return math.Log(sum) + top + (x.row[i] + y.row[j]) // the same bits for i, j and j, i
 }

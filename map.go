@@ -166,9 +166,10 @@ func (m *Map[T]) checkInput(name string, x dense.Matrix[T], norms []float64) ([]
 	}
 	norms = buf.Sized(norms, x.Rows)
 	limit := normLimit[T]()
-	for i := range x.Rows {
+	m.tab.Norms(norms, x)
+	for i, n := range norms {
 		// A sum of squares is finite only if all its terms are.
-		if norms[i] = m.tab.Norm2(x.Row(i)); !(norms[i] <= limit) {
+		if !(n <= limit) {
 			return norms, badRow(name, x, i)
 		}
 	}

@@ -36,14 +36,19 @@ func (t *Table[T]) Room(p *Panel[T], rows, cols int) { p.reset(rows, cols, t.Wid
 
 // PackRows packs rows lo to hi−1 of w, where p has room for all: goroutines can share the work. lo is a multiple of 16.
 func (t *Table[T]) PackRows(p *Panel[T], w dense.Matrix[T], lo, hi int) {
-	i := lo
+	t.PackAt(p, lo, w.RowRange(lo, hi))
+}
+
+// PackAt packs w as the outputs of p from first on, a multiple of 16.
+func (t *Table[T]) PackAt(p *Panel[T], first int, w dense.Matrix[T]) {
+	i, hi := 0, w.Rows
 	if k := t.pack; k.rows > 0 && w.Cols >= k.cols {
 		blocks := w.Cols / k.cols
 		for ; i+k.rows <= hi; i += k.rows {
 			rows := w.RowRange(i, i+k.rows)
-			k.kernel(p.Data[p.output(i):], rows, blocks)
+			k.kernel(p.Data[p.output(first+i):], rows, blocks)
 			for c := blocks * k.cols; c < w.Cols; c++ {
-				out := p.Data[p.output(i)+c*t.Width:][:k.rows]
+				out := p.Data[p.output(first+i)+c*t.Width:][:k.rows]
 				for r := range out {
 					out[r] = rows.At(r, c)
 				}
@@ -55,7 +60,7 @@ func (t *Table[T]) PackRows(p *Panel[T], w dense.Matrix[T], lo, hi int) {
 		for ; i+4 <= hi; i += 4 {
 			w0, w1, w2, w3 := w.Row(i), w.Row(i+1), w.Row(i+2), w.Row(i+3)
 			w1, w2, w3 = w1[:len(w0)], w2[:len(w0)], w3[:len(w0)]
-			at := p.output(i)
+			at := p.output(first + i)
 			for k, v := range w0 {
 				q := p.Data[at : at+4 : at+4]
 				q[0], q[1], q[2], q[3] = v, w1[k], w2[k], w3[k]
@@ -64,7 +69,7 @@ func (t *Table[T]) PackRows(p *Panel[T], w dense.Matrix[T], lo, hi int) {
 		}
 	}
 	for ; i < hi; i++ {
-		at := p.output(i)
+		at := p.output(first + i)
 		for _, v := range w.Row(i) {
 			p.Data[at] = v
 			at += t.Width
