@@ -13,12 +13,15 @@ import (
 	"github.com/randfeat/randfeat/attention/centroid"
 )
 
-// Centroids is bidirectional attention over clusters of keys, with sinks and a window of exact keys under one
-// normaliser, as centroid.Attention has it: its outputs and gradients, with clusters, weights of keys and shares held
-// constant. Of Spec the fields Clusters, Sinks, Window, Block and Landmarks count; exact clusters (Top) would be as
-// many keys as a query finds in them, which no shape of a graph knows beforehand.
+// Centroids is attention over clusters of keys, with sinks and a window of exact keys under one normaliser, as
+// centroid.Attention has it: its outputs and gradients, with clusters, weights of keys and shares held constant. Of
+// Spec the fields Clusters, Sinks, Window and Block count, without order also Landmarks, and with it Spread, Residual
+// and Bits; exact clusters (Top) would be as many keys as a query finds in them, which no shape of a graph knows
+// beforehand. Without clusters the keys outside of the window and the sinks do not count.
 type Centroids struct {
 	Spec centroid.Spec
+	// Causal: a query sees the keys up to its own position, and clusters are the means of those so far.
+	Causal bool
 	// Centres assign the keys, one per key/value head: centroid.Fit makes them.
 	Centres []*centroid.Centres
 	Scale   float64 // of the logits; 0: 1/√d
@@ -32,8 +35,8 @@ func (c Centroids) Check(kvHeads, dim int) error {
 	if err := c.Spec.Validate(); err != nil {
 		return err
 	}
-	if s := c.Spec; s.Top > 0 || s.Keys > 0 || s.Spread || s.Shared || s.Values > 0 {
-		return fmt.Errorf("rfx: centroids with top, keys, spread, shared or values have no graph: %w",
+	if s := c.Spec; s.Top > 0 || s.Keys > 0 || s.Spread && !c.Causal || s.Shared || s.Values > 0 {
+		return fmt.Errorf("rfx: centroids with top, keys, shared, values, or without order spread, have no graph: %w",
 			errors.ErrUnsupported)
 	}
 	if c.Spec.Clusters > 0 && len(c.Centres) != kvHeads {
@@ -43,6 +46,9 @@ func (c Centroids) Check(kvHeads, dim int) error {
 		if x == nil || x.Dim() != dim || x.ValueDim() != 0 || x.Clusters() > c.Spec.Clusters {
 			return fmt.Errorf("rfx: the centres of head %d are not those of %d clusters of %d columns", h,
 				c.Spec.Clusters, dim)
+		}
+		if n := len(x.Deviation()); c.Spec.Spread && c.Spec.Residual > n && n < dim {
+			return fmt.Errorf("rfx: %d residual directions, the centres of head %d have %d", c.Spec.Residual, h, n)
 		}
 	}
 	return nil
@@ -54,22 +60,44 @@ func (c Centroids) Forward(q, k, v *Node, see Visible) *Node {
 	if err == nil {
 		err = c.Check(s.kvHeads, s.dim)
 	}
-	block := c.Spec.Block
-	if block == 0 && c.Spec.Window > 0 {
-		block = 16
-	}
+	block := c.block()
 	switch {
 	case err != nil:
 	case see.Segments != nil:
 		err = fmt.Errorf("rfx: centroids of packed sequences: %w", errors.ErrUnsupported)
-	case (block > 0 || c.Own) && s.queries != s.keys:
+	case (block > 0 || c.Own || c.Causal) && s.queries != s.keys:
 		err = fmt.Errorf("rfx: %d queries and %d keys, where positions count", s.queries, s.keys)
 	}
 	if err != nil {
 		panic(err)
 	}
-	dtype := q.DType()
-	if dtype.IsHalfPrecision() {
+	t := c.call(q, k, v, see, s)
+	t.block, t.sinks = block, min(c.Spec.Sinks, s.keys)
+	switch {
+	case c.Causal:
+		t.block = min(block, s.keys) // no second block: nothing but neighbours
+	case s.keys-t.sinks <= c.Spec.Clusters: // every key is a cluster of its own: all are exact
+		t.sinks, t.block = s.keys, 0
+	}
+	return ConvertDType(Reshape(quotient(t.sums(), s.value), s.batch, s.heads, s.queries, s.value), q.DType())
+}
+
+// block is the number of queries with the same neighbours; 0: none.
+func (c Centroids) block() int {
+	switch {
+	case c.Spec.Block > 0:
+		return c.Spec.Block
+	case c.Causal:
+		return 64
+	case c.Spec.Window > 0:
+		return 16
+	}
+	return 0
+}
+
+// call scales queries and makes half precision float32. Nothing of a masked row may reach a result.
+func (c Centroids) call(q, k, v *Node, see Visible, s sizes) clustered {
+	if q.DType().IsHalfPrecision() {
 		q, k, v = ConvertDType(q, dtypes.Float32), ConvertDType(k, dtypes.Float32), ConvertDType(v, dtypes.Float32)
 	}
 	if see.Mask != nil {
@@ -80,12 +108,7 @@ func (c Centroids) Forward(q, k, v *Node, see Visible) *Node {
 		scale = 1 / math.Sqrt(float64(s.dim))
 	}
 	x := Reshape(MulScalar(q, scale), s.batch, s.kvHeads, s.group, s.queries, s.dim)
-	t := clustered{Centroids: c, in: input{q: x, k: k, v: withOnes(v), see: see, sizes: s}, block: block}
-	t.sinks = min(c.Spec.Sinks, s.keys)
-	if s.keys-t.sinks <= c.Spec.Clusters { // every key is a cluster of its own: all are exact
-		t.sinks, t.block = s.keys, 0
-	}
-	return ConvertDType(Reshape(quotient(t.sums(), s.value), s.batch, s.heads, s.queries, s.value), dtype)
+	return clustered{Centroids: c, in: input{q: x, k: k, v: withOnes(v), see: see, sizes: s}}
 }
 
 // clustered is one call.
@@ -121,19 +144,38 @@ func (t clustered) sums() partial {
 		if in.see.Mask != nil {
 			see = Reshape(first(in.see.Mask, 1), in.batch, 1, 1, t.sinks)
 		}
+		if t.Causal {
+			at := shapes.Make(dtypes.Int32, 1, 1, n, in.group, size, t.sinks)
+			p := Add(MulScalar(Iota(x.Graph(), at, 2), size), Iota(x.Graph(), at, 4))
+			seen := Reshape(LessOrEqual(Iota(x.Graph(), at, 5), p), 1, 1, n*in.group*size, t.sinks)
+			see = and(see, seen, see.Shape().Dimensions[0], 1, n*in.group*size, t.sinks)
+		}
 		p := weighted(product(flat, first(in.k, 2), -1, -1), first(in.v, 2), see)
 		parts = append(parts, p.each(byBlock))
 	}
 	on := t.clusteredKeys()
 	var beside func(y *Node) *Node // [batch, heads, keys, ·] → [batch, heads, n, neighbours, ·]
 	if t.block > 0 {
-		beside = func(y *Node) *Node { return neighbours(y, n, size, t.Spec.Window) }
+		after := t.Spec.Window
+		if t.Causal {
+			after = 0
+		}
+		beside = func(y *Node) *Node { return neighbours(y, n, size, t.Spec.Window, after) }
 		see := beside(ConvertDType(on, in.k.DType())) // what is no sink, no padding, and in the sequence
 		see = Transpose(GreaterThan(see, ZerosLike(see)), 3, 4)
+		if t.Causal {
+			see = and(see, t.past(size), see.Shape().Dimensions[0], 1, n, in.group*size, t.Spec.Window+size)
+		}
 		parts = append(parts, weighted(product(x, beside(in.k), -1, -1), beside(in.v), see))
 	}
-	if t.Spec.Clusters > 0 && t.sinks < in.keys {
-		member := t.member(on)
+	switch {
+	case t.Spec.Clusters == 0 || t.sinks == in.keys:
+	case t.Causal:
+		if n > 1 {
+			parts = append(parts, t.far(x, t.before(n, size, on)))
+		}
+	default:
+		member := t.member(in.k, on)
 		centre := product(t.shares(member, on), in.k, -2, -2)
 		left := ExpandAxes(product(member, in.v, -2, -2), 2) // what queries of a block find in clusters
 		if beside != nil {
@@ -156,17 +198,17 @@ func (t clustered) sums() partial {
 	})
 }
 
-// neighbours are, for each of n blocks of queries, the keys of the block and window more on either side; zeros where
+// neighbours are, for each of n blocks of queries, the keys of the block and some more before and after; zeros where
 // there are none.
-func neighbours(y *Node, n, size, window int) *Node {
+func neighbours(y *Node, n, size, before, after int) *Node {
 	d := y.Shape().Dimensions
-	pieces := (size + 2*window + size - 1) / size
-	y = fill(y, 2, window, (n+pieces)*size-window-d[2], 0)
+	pieces := (before + size + after + size - 1) / size
+	y = fill(y, 2, before, (n+pieces)*size-before-d[2], 0)
 	var all []*Node
 	for i := range pieces {
 		all = append(all, Reshape(SliceAxis(y, 2, AxisRange(i*size, (i+n)*size)), d[0], d[1], n, size, d[3]))
 	}
-	return SliceAxis(Concatenate(all, 3), 3, AxisRangeFromStart(size+2*window))
+	return SliceAxis(Concatenate(all, 3), 3, AxisRangeFromStart(before+size+after))
 }
 
 // clusteredKeys are those in clusters [batch or 1, 1, keys, 1]: no sinks, no padding.
@@ -181,35 +223,40 @@ func (t clustered) clusteredKeys() *Node {
 
 // member is 1 for the cluster of every key [batch, kvHeads, keys, clusters], the nearest centre in the metric of the
 // fit, and 0 for the others.
-func (t clustered) member(on *Node) *Node {
-	y, heads, n := StopGradient(t.in.k), t.in.kvHeads, t.Spec.Clusters
-	mean, rows, bias := t.nodes(y)
-	score := Add(Einsum("bhld,hcd->bhlc", Sub(y, mean), rows), bias)
+func (t clustered) member(y, on *Node) *Node {
+	y = StopGradient(y)
+	number := t.numbersIn(y)
+	score := Add(Einsum("bhld,hcd->bhlc", Sub(y, number("mean")), number("centres")), number("offsets"))
 	nearest := ArgMax(score, -1, dtypes.Int32)
-	d := []int{t.in.batch, heads, t.in.keys, n}
+	d := score.Shape().Dimensions
 	is := Equal(BroadcastToDims(ExpandAxes(nearest, -1), d...), Iota(y.Graph(), shapes.Make(dtypes.Int32, d...), 3))
 	return ConvertDType(and(is, on, d...), y.DType())
 }
 
-// nodes are the centres of all heads: means [1, heads, 1, dim], rows [heads, clusters, dim] and offsets [1, heads, 1,
-// clusters] of the scores by which a key finds its own.
-func (t clustered) nodes(like *Node) (mean, rows, bias *Node) {
-	number := func(name string, data []float64, dims ...int) *Node {
-		value := numberTensor(data, like.DType(), dims)
+// numbersIn makes nodes of the numbers of the centres, by name.
+func (t clustered) numbersIn(like *Node) func(name string) *Node {
+	all := t.Centroids.numbers()
+	return func(name string) *Node {
+		value := numberTensor(all[name].data, like.DType(), all[name].dims)
 		if t.Numbers == nil {
 			return ConstTensor(like.Graph(), value)
 		}
 		return ConvertDType(t.Numbers(name, value), like.DType())
 	}
-	m, r, b := t.Centroids.numbers()
-	heads, n, dim := len(t.Centres), t.Spec.Clusters, t.in.dim
-	return number("mean", m, 1, heads, 1, dim), number("centres", r, heads, n, dim),
-		number("offsets", b, 1, heads, 1, n)
 }
 
-func (c Centroids) numbers() (mean, rows, bias []float64) {
+type number struct {
+	data []float64
+	dims []int
+}
+
+// numbers of the centres of all heads: means [1, heads, 1, dim], rows [heads, clusters, dim] and offsets [1, heads, 1,
+// clusters] of the scores by which a key finds its own; with spread also those of residuals.
+func (c Centroids) numbers() map[string]number {
+	var mean, rows, bias []float64
+	dim := 0
 	for _, x := range c.Centres {
-		mean = append(mean, x.Mean()...)
+		mean, dim = append(mean, x.Mean()...), x.Dim()
 		a, b, unit := x.Assignment()
 		for i := range c.Spec.Clusters {
 			if i >= a.Rows { // fewer than asked for
@@ -222,19 +269,22 @@ func (c Centroids) numbers() (mean, rows, bias []float64) {
 			bias = append(bias, b[i])
 		}
 	}
-	return mean, rows, bias
+	heads, n := len(c.Centres), c.Spec.Clusters
+	all := map[string]number{"mean": {mean, []int{1, heads, 1, dim}}, "centres": {rows, []int{heads, n, dim}},
+		"offsets": {bias, []int{1, heads, 1, n}}}
+	if c.Spec.Spread {
+		c.residuals(all, heads, dim)
+	}
+	return all
 }
 
 // Values are what Numbers is asked for, by name, of float32.
 func (c Centroids) Values() map[string]*tensors.Tensor {
-	m, r, b := c.numbers()
-	heads, n := len(c.Centres), c.Spec.Clusters
-	dim := len(m) / max(1, heads)
-	return map[string]*tensors.Tensor{
-		"mean":    numberTensor(m, dtypes.Float32, []int{1, heads, 1, dim}),
-		"centres": numberTensor(r, dtypes.Float32, []int{heads, n, dim}),
-		"offsets": numberTensor(b, dtypes.Float32, []int{1, heads, 1, n}),
+	all := map[string]*tensors.Tensor{}
+	for name, x := range c.numbers() {
+		all[name] = numberTensor(x.data, dtypes.Float32, x.dims)
 	}
+	return all
 }
 
 // shares are those of keys in their centroids [batch, kvHeads, keys, clusters], by the attention that landmarks,

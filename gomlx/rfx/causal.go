@@ -1,0 +1,304 @@
+package rfx
+
+import (
+	"fmt"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
+	"github.com/gomlx/gomlx/core/tensors"
+)
+
+// Causal centroids go by blocks of queries, as in package centroid: for the block that begins at b the sinks and the
+// keys from b−Window to the own position are exact, the keys before them are in clusters, whose sums
+//
+//	Σ (v, 1), Σ y, Σ q, Σ q²
+//
+// over the chunks of keys that have left the window are prefixes: a product with a strictly lower triangular matrix, no
+// loop over tokens. A cluster weighs n e^{x·c + ½ min(σ², 6)} with c the mean of its keys so far and, with Spread,
+// σ² = Σ_r a_r² Var(q_r) for residual numbers q of keys and coordinates a of the query.
+
+// maxSpread is centroid's bound of σ².
+const maxSpread = 6
+
+// directions is the number of residual directions.
+func (c Centroids) directions(dim int) int {
+	switch {
+	case !c.Spec.Spread:
+		return 0
+	case c.Spec.Residual > 0:
+		return min(dim, c.Spec.Residual)
+	}
+	return min(dim, 16)
+}
+
+// limit is the largest residual number, and the steps of a standard deviation.
+func (c Centroids) limit() (limit, steps float64) {
+	if c.Spec.Bits == 4 {
+		return 7, 2
+	}
+	return 127, 16
+}
+
+// residuals adds the numbers of residual directions: with PX, PY and deviations of the fit a = x·px and
+// q = round(y·py − middle of the cluster), in steps of a part of the deviation.
+func (c Centroids) residuals(all map[string]number, heads, dim int) {
+	r, n := c.directions(dim), c.Spec.Clusters
+	_, steps := c.limit()
+	x, y, m := make([]float64, heads*r*dim), make([]float64, heads*r*dim), make([]float64, heads*n*r)
+	for h, centres := range c.Centres {
+		px, py := centres.Projections()
+		for i := range min(r, px.Cols) {
+			step := centres.Deviation()[i] / steps
+			if !(step > 0) {
+				continue
+			}
+			row := (h*r + i) * dim
+			for j := range dim {
+				x[row+j], y[row+j] = px.At(j, i)*step, py.At(j, i)/step
+			}
+			for k := range centres.Clusters() {
+				for j, v := range centres.Centre(k) {
+					m[(h*n+k)*r+i] += y[row+j] * v
+				}
+			}
+		}
+	}
+	all["px"], all["py"] = number{x, []int{heads, r, dim}}, number{y, []int{heads, r, dim}}
+	all["middles"] = number{m, []int{1, heads, n, r}}
+}
+
+// past says which neighbours of a block stand at or before a query [1, 1, 1, group·size, Window+size].
+func (t clustered) past(size int) *Node {
+	var see []bool
+	for range t.in.group {
+		for i := range size {
+			for j := range t.Spec.Window + size {
+				see = append(see, j <= t.Spec.Window+i)
+			}
+		}
+	}
+	return ConstTensor(t.in.q.Graph(), tensors.FromFlatDataAndDimensions(see, 1, 1, 1, t.in.group*size,
+		t.Spec.Window+size))
+}
+
+// rowsOf are what the clusters sum of keys [..., dim] with values and ones behind them, in clusters member.
+func (t clustered) rowsOf(y, v, member *Node) *Node {
+	all := []*Node{v, y}
+	if t.Spec.Spread {
+		number := t.numbersIn(y)
+		batch := y.Shape().Dimensions[0]
+		middles := number("middles")
+		middles = BroadcastToDims(middles, append([]int{batch}, middles.Shape().Dimensions[1:]...)...)
+		q := Sub(Einsum("bhld,hrd->bhlr", y, number("py")), product(member, middles, -1, -2))
+		limit, _ := t.limit()
+		q = StopGradient(Mul(Sign(q), MinScalar(Floor(AddScalar(Abs(q), 0.5)), limit))) // held constant
+		all = append(all, q, Square(q))
+	}
+	return Concatenate(all, -1)
+}
+
+// before is, for every one of n blocks of queries, the sums of the clusters over the keys that have left its window
+// [batch, kvHeads, n, clusters, ·].
+func (t clustered) before(n, size int, on *Node) *Node {
+	in := t.in
+	member := t.member(in.k, on)
+	cut := func(y *Node) *Node { // a key enters Window positions late
+		d := y.Shape().Dimensions
+		return Reshape(fill(y, 2, t.Spec.Window, n*size-d[2]-t.Spec.Window, 0), d[0], d[1], n, size, d[3])
+	}
+	return earlier(product(cut(member), cut(t.rowsOf(in.k, in.v, member)), -2, -2))
+}
+
+// earlier is, for every block (axis 2 of 5), the sum over the blocks before it: inside groups of blocks by a triangular
+// product, and groups in the same way.
+func earlier(x *Node) *Node {
+	d := x.Shape().Dimensions
+	n, size := d[2], min(d[2], fan)
+	groups := (n + size - 1) / size
+	x = Reshape(fill(x, 2, 0, groups*size-n, 0), d[0], d[1], groups, size, d[3]*d[4])
+	var lower []float64
+	for i := range size {
+		for j := range size {
+			lower = append(lower, 0)
+			if j < i {
+				lower[i*size+j] = 1
+			}
+		}
+	}
+	matrix := ConstTensor(x.Graph(), numberTensor(lower, x.DType(), []int{size, size}))
+	y := Einsum("ij,bhgjw->bhgiw", matrix, x)
+	if groups > 1 {
+		outer := earlier(Reshape(ReduceSum(x, 3), d[0], d[1], groups, d[3], d[4]))
+		y = Add(y, Reshape(outer, d[0], d[1], groups, 1, d[3]*d[4]))
+	}
+	return SliceAxis(Reshape(y, d[0], d[1], groups*size, d[3], d[4]), 2, AxisRangeFromStart(n))
+}
+
+// far is the sums of scaled queries [batch, kvHeads, n, rows, dim] over clusters with sums [batch, kvHeads, n,
+// clusters, ·].
+func (t clustered) far(x, sums *Node) partial {
+	score, left, some := t.clusters(x, sums)
+	return weighted(score, left, some)
+}
+
+// clusters are the logarithms of what one key of a cluster weighs [..., rows, clusters], sums of values and their number
+// [..., clusters, value+1], and which clusters have keys [..., 1, clusters].
+func (t clustered) clusters(x, sums *Node) (score, left, some *Node) {
+	in, r := t.in, t.directions(t.in.dim)
+	part := func(from, n int) *Node { return SliceAxis(sums, -1, AxisRange(from, from+n)) }
+	left = part(0, in.value+1)
+	count := part(in.value, 1) // whole numbers
+	there := GreaterThan(count, Scalar(count.Graph(), count.DType(), 0.5))
+	count = StopGradient(where(there, count, 1))
+	score = product(x, Div(part(in.value+1, in.dim), count), -1, -1)
+	if r > 0 {
+		at := in.value + 1 + in.dim
+		middle := Div(part(at, r), count)
+		spread := MaxScalar(Sub(Div(part(at+r, r), count), Square(middle)), 0)
+		d := x.Shape().Dimensions
+		flat := Reshape(x, d[0], d[1], d[2]*d[3], d[4])
+		a := Reshape(Einsum("bhld,hrd->bhlr", flat, t.numbersIn(x)("px")), d[0], d[1], d[2], d[3], r)
+		score = Add(score, MulScalar(MinScalar(product(Square(a), spread, -1, -1), maxSpread), 0.5))
+	}
+	return score, left, Transpose(there, 3, 4)
+}
+
+// CentroidState is what causal centroids remember of keys, whatever their number. Sum are the sums of clusters
+// [batch, kvHeads, clusters, ·], Near the last Window+Block−1 keys, each with its value behind it, in their order
+// [batch, kvHeads, ·, dim+valueDim], First those at the first Sinks positions. Nil: there are none.
+type CentroidState struct{ Sum, Near, First *Node }
+
+// Nodes are the parts that there are, in an order that Centroids.State knows.
+func (s CentroidState) Nodes() (all []*Node) {
+	for _, x := range []*Node{s.Sum, s.Near, s.First} {
+		if x != nil {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// State takes the parts of a state from the front of some nodes.
+func (c Centroids) State(nodes []*Node) (s CentroidState, rest []*Node) {
+	next := func(there bool) (x *Node) {
+		if there {
+			x, nodes = nodes[0], nodes[1:]
+		}
+		return x
+	}
+	s = CentroidState{next(c.Spec.Clusters > 0), next(c.kept() > 0), next(c.Spec.Sinks > 0)}
+	return s, nodes
+}
+
+// kept is the number of keys before a position that it or a later one of its block may see exactly.
+func (c Centroids) kept() int { return c.Spec.Window + c.block() - 1 }
+
+// Empty is the state of no keys, of the precision of like.
+func (c Centroids) Empty(like *Node, batch, kvHeads, dim, valueDim int) (s CentroidState) {
+	c.Causal = true
+	rows := func(n, width int) *Node {
+		if n == 0 {
+			return nil
+		}
+		return Zeros(like.Graph(), shapes.Make(like.DType(), batch, kvHeads, n, width))
+	}
+	return CentroidState{rows(c.Spec.Clusters, valueDim+1+dim+2*c.directions(dim)), rows(c.kept(), dim+valueDim),
+		rows(c.Spec.Sinks, dim+valueDim)}
+}
+
+// StateNumbers is the size of a state of one key/value head.
+func (c Centroids) StateNumbers(dim, valueDim int) int {
+	c.Causal = true
+	return c.Spec.Clusters*(valueDim+1+dim+2*c.directions(dim)) + (c.kept()+c.Spec.Sinks)*(dim+valueDim)
+}
+
+// Extend is causal attention that goes on from a state, as Attention.Extend: the outputs are those of Forward on all
+// tokens. from is the position of the first of the new ones, a scalar of int32. The memory of n tokens at once grows
+// with n²: read a long prompt in parts.
+func (c Centroids) Extend(s CentroidState, from, q, k, v *Node) (*Node, CentroidState) {
+	c.Causal = true
+	d, err := measure(q, k, v, Visible{})
+	if err == nil {
+		err = c.Check(d.kvHeads, d.dim)
+	}
+	if err == nil && d.queries != d.keys {
+		err = fmt.Errorf("rfx: %d queries and %d keys, where positions count", d.queries, d.keys)
+	}
+	if err != nil {
+		panic(err)
+	}
+	t := c.call(q, k, v, Visible{}, d)
+	g, block, window, m := q.Graph(), c.block(), c.Spec.Window, d.queries
+	x := Reshape(t.in.q, d.batch, d.kvHeads, d.group*m, d.dim)
+	// Positions of some tokens from one on, as a column of [n, width] or as a row of [height, n].
+	column := func(first *Node, n, width int) *Node {
+		return Add(Iota(g, shapes.Make(dtypes.Int32, n, width), 0), first)
+	}
+	row := func(first *Node, height, n int) *Node {
+		return Add(Iota(g, shapes.Make(dtypes.Int32, height, n), 1), first)
+	}
+	begin := func(p *Node) *Node { return Sub(p, Mod(p, Scalar(g, dtypes.Int32, block))) } // of the block
+	sinks := Scalar(g, dtypes.Int32, c.Spec.Sinks)
+
+	var total *partial
+	add := func(p partial) {
+		if total != nil {
+			p = total.plus(p)
+		}
+		total = &p
+	}
+	weigh := func(pairs, see *Node) { // see [m, rows]
+		n := pairs.Shape().Dimensions[2]
+		see = Reshape(BroadcastPrefix(see, d.group), 1, 1, d.group*m, n)
+		y, values := SliceAxis(pairs, 3, AxisRangeFromStart(d.dim)), SliceAxis(pairs, 3, AxisRangeToEnd(d.dim))
+		add(weighted(product(x, y, -1, -1), withOnes(values), see))
+	}
+	next := s
+	both := Concatenate([]*Node{t.in.k, SliceAxis(t.in.v, 3, AxisRangeFromStart(d.value))}, -1)
+	if s.First != nil {
+		next.First = put(s.First, both, from)
+		weigh(next.First, LessOrEqual(row(Scalar(g, dtypes.Int32, 0), m, c.Spec.Sinks), column(from, m, c.Spec.Sinks)))
+	}
+	if s.Near != nil {
+		both = Concatenate([]*Node{s.Near, both}, 2)
+		next.Near = SliceAxis(both, 2, AxisRangeToEnd(m))
+	}
+	first := SubScalar(from, c.kept()) // position of the first row of both
+	n := both.Shape().Dimensions[2]
+	at, p := row(first, m, n), column(from, m, n)
+	near := LogicalAnd(LessOrEqual(at, p), GreaterOrEqual(at, Max(SubScalar(begin(p), window), sinks)))
+	weigh(both, near)
+	if s.Sum == nil {
+		return t.finish(*total), next
+	}
+
+	// Sums of the blocks that the queries stand in, and behind them those of the block of the next token: the keys that
+	// leave a window are the first of both.
+	leave, blocks := block-1+m, (m+block-2)/block+1
+	pairs := SliceAxis(both, 2, AxisRangeFromStart(leave))
+	on := GreaterOrEqual(row(first, 1, leave), sinks)
+	y, values := SliceAxis(pairs, 3, AxisRangeFromStart(d.dim)), withOnes(SliceAxis(pairs, 3, AxisRangeToEnd(d.dim)))
+	member := t.member(y, Reshape(on, 1, 1, leave, 1))
+	ends := Add(MulScalar(Iota(g, shapes.Make(dtypes.Int32, blocks, leave), 0), block), begin(from))
+	ends = Concatenate([]*Node{ends, BroadcastToDims(begin(AddScalar(from, m)), 1, leave)}, 0)
+	at = SubScalar(row(first, blocks+1, leave), -window) // where a key leaves the window
+	enter := LogicalAnd(GreaterOrEqual(at, BroadcastToDims(begin(from), blocks+1, leave)), LessThan(at, ends))
+	fresh := Mul(ExpandAxes(member, 2), Reshape(ConvertDType(enter, x.DType()), 1, 1, blocks+1, leave, 1))
+	sums := Einsum("bhtlc,bhlw->bhtcw", fresh, t.rowsOf(y, values, member))
+	sums = Add(sums, ExpandAxes(s.Sum, 2))
+	next.Sum = Squeeze(SliceAxis(sums, 2, AxisElem(-1)), 2)
+	own := DivScalar(Sub(begin(column(from, m, 1)), begin(from)), block) // the block of a query
+	own = Reshape(BroadcastPrefix(own, d.group), 1, 1, 1, d.group*m, 1)
+	for i := range blocks {
+		p := t.far(ExpandAxes(x, 2), SliceAxis(sums, 2, AxisElem(i))).only(Equal(own, Scalar(g, dtypes.Int32, i)))
+		add(p.each(func(y *Node) *Node { return Squeeze(y, 2) }))
+	}
+	return t.finish(*total), next
+}
+
+// finish are the outputs of sums of rows [batch, kvHeads, group·queries, ·].
+func (t clustered) finish(p partial) *Node {
+	d := t.in.sizes
+	return Reshape(quotient(p, d.value), d.batch, d.heads, d.queries, d.value)
+}

@@ -1,0 +1,233 @@
+package rfx_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/gomlx/rfx"
+)
+
+// causalSpecs have one block and many, windows that are no multiples of blocks, more groups of blocks than one product
+// takes, all kinds of residuals, and near keys alone.
+var causalSpecs = []centroid.Spec{
+	{Clusters: 6},
+	{Clusters: 8, Block: 2, Sinks: 3},
+	{Clusters: 5, Window: 7, Block: 8, Spread: true},
+	{Clusters: 6, Window: 5, Block: 16, Sinks: 2, Spread: true, Residual: 3, Bits: 4},
+	{Clusters: 7, Block: 1, Spread: true},
+	{Clusters: 3, Window: 90, Sinks: 1, Spread: true},
+	{Window: 6, Block: 4, Sinks: 2},
+}
+
+// causalCentres are centres of another sequence.
+func causalCentres(t testing.TB, s centroid.Spec, kvHeads int) []*centroid.Centres {
+	t.Helper()
+	if s.Clusters == 0 {
+		return nil
+	}
+	q, k := sequence[float64](1, 2*kvHeads, 100, dim, 2, 0.1, 65), sequence[float64](1, kvHeads, 100, dim, 2, -0.1, 66)
+	centres, err := centroid.Fit([]centroid.Spec{s}, 0, attention.Visibility{Causal: true}, q, k, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return centres
+}
+
+// Outputs and gradients of causal centroids equal those of package centroid, and gradients are differences.
+func TestCausalCentroidsEqualTheLibrary(t *testing.T) {
+	const batch, heads, kvHeads, length = 2, 4, 2, 75
+	q := sequence[float64](batch, heads, length, dim, 2, 0.1, 61)
+	k := sequence[float64](batch, kvHeads, length, dim, 2, -0.1, 62)
+	v := sequence[float64](batch, kvHeads, length, 5, 1, 0, 63)
+	dout := sequence[float64](batch, heads, length, 5, 1, 0, 64)
+	mask := make([]bool, batch*length)
+	for i := range mask {
+		mask[i] = i%length != 0 && i%length != 9 && i%length < 70-i/length*20
+	}
+	for i, spec := range causalSpecs {
+		for _, masked := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d, masked %v", i, masked), func(t *testing.T) {
+				see := attention.Visibility{Causal: true}
+				args := []any{tensor(q), tensor(k), tensor(v), tensor(dout)}
+				if masked {
+					see.KeyMask = mask
+					args = append(args, tensors.FromFlatDataAndDimensions(mask, batch, length))
+				}
+				centres := causalCentres(t, spec, kvHeads)
+				core := &centroid.Attention[float64]{Visibility: see, Specs: []centroid.Spec{spec}, Centres: centres}
+				a := rfx.Centroids{Spec: spec, Causal: true, Centres: centres}
+				const eps = 1e-6
+				got := call[float64](t, func(in []*graph.Node) []*graph.Node {
+					var visible rfx.Visible
+					if masked {
+						visible.Mask = in[4]
+					}
+					loss := func(q, k, v *graph.Node) (out, sum *graph.Node) {
+						out = a.Forward(q, k, v, visible)
+						return out, graph.ReduceAllSum(graph.Mul(out, in[3]))
+					}
+					out, sum := loss(in[0], in[1], in[2])
+					all := append([]*graph.Node{out}, graph.Gradient(sum, in[0], in[1], in[2])...)
+					if i == 3 { // along the arguments themselves
+						at := func(f float64) *graph.Node {
+							_, y := loss(graph.MulScalar(in[0], f), graph.MulScalar(in[1], f), graph.MulScalar(in[2], f))
+							return y
+						}
+						all = append(all, graph.MulScalar(graph.Sub(at(1+eps), at(1-eps)), 1/(2*eps)))
+					}
+					return all
+				}, args...)
+				empty := attention.NewSeq[float64]
+				out, dq := empty(batch, heads, length, 5), empty(batch, heads, length, dim)
+				dk, dv := empty(batch, kvHeads, length, dim), empty(batch, kvHeads, length, 5)
+				if _, err := core.Forward(out, q, k, v); err != nil {
+					t.Fatal(err)
+				}
+				if err := core.Backward(dq, dk, dv, dout, out, q, k, v); err != nil {
+					t.Fatal(err)
+				}
+				for i, want := range [][]float64{out.Data, dq.Data, dk.Data, dv.Data} {
+					if d := differ(got[i], want); d > 1e-8 {
+						t.Errorf("result %d (output, dq, dk, dv) differs by %.1e", i, d)
+					}
+				}
+				if len(got) == 5 {
+					var along float64
+					for i, x := range [][]float64{q.Data, k.Data, v.Data} {
+						for j, g := range got[i+1] {
+							along += g * x[j]
+						}
+					}
+					if d := math.Abs(along - got[4][0]); !(d < 1e-5*math.Abs(along)) {
+						t.Errorf("the gradient along the arguments is %v, differences say %v", along, got[4][0])
+					}
+				}
+			})
+		}
+	}
+}
+
+// Later keys and values change nothing, to the last bit.
+func TestCausalCentroidsSeeNoFuture(t *testing.T) {
+	const length, at = 90, 47
+	for i, spec := range causalSpecs {
+		q := sequence[float32](1, 4, length, dim, 2, 0, 41)
+		k := sequence[float32](1, 2, length, dim, 2, 0, 42)
+		v := sequence[float32](1, 2, length, 4, 1, 0, 43)
+		a := rfx.Centroids{Spec: spec, Causal: true, Centres: causalCentres(t, spec, 2)}
+		fn := func(in []*graph.Node) []*graph.Node {
+			return []*graph.Node{a.Forward(in[0], in[1], in[2], rfx.Visible{})}
+		}
+		before := run(t, fn, q, k, v)[0]
+		for h := range 2 {
+			for p := at; p < length; p++ {
+				for c := range dim {
+					k.Head(0, h).Row(p)[c] *= 3
+				}
+				for c := range 4 {
+					v.Head(0, h).Row(p)[c] = 1e6
+				}
+			}
+		}
+		after := run(t, fn, q, k, v)[0]
+		for h := range 4 {
+			for j := h * length * 4; j < (h*length+at)*4; j++ {
+				if before[j] != after[j] {
+					t.Fatalf("spec %d: the future changes %v to %v", i, before[j], after[j])
+				}
+			}
+		}
+	}
+}
+
+// Prompt and tokens from states of constant size equal one call.
+func TestCausalCentroidsExtend(t *testing.T) {
+	const batch, heads, kvHeads, length = 2, 4, 2, 60
+	q := sequence[float64](batch, heads, length, dim, 2, 0, 51)
+	k := sequence[float64](batch, kvHeads, length, dim, 2, 0, 52)
+	v := sequence[float64](batch, kvHeads, length, 3, 1, 0, 53)
+	for i, spec := range causalSpecs {
+		for _, steps := range [][]int{{1}, {2, 1, 33, 4}} {
+			a := rfx.Centroids{Spec: spec, Causal: true, Centres: causalCentres(t, spec, kvHeads)}
+			if steps[0] == 1 && i%2 == 1 { // a graph of 60 steps takes its time
+				continue
+			}
+			got := run(t, func(in []*graph.Node) []*graph.Node {
+				s := a.Empty(in[0], batch, kvHeads, dim, 3)
+				numbers := 0
+				for _, x := range s.Nodes() {
+					numbers += x.Shape().Size()
+				}
+				if want := batch * kvHeads * a.StateNumbers(dim, 3); numbers != want {
+					t.Errorf("a state of %d numbers, not %d", numbers, want)
+				}
+				var out []*graph.Node
+				from := 0
+				for i := 0; from < length; i++ {
+					to := min(length, from+steps[min(i, len(steps)-1)])
+					part := func(x *graph.Node) *graph.Node { return graph.SliceAxis(x, 2, graph.AxisRange(from, to)) }
+					var o *graph.Node
+					o, s = a.Extend(s, graph.Const(in[0].Graph(), int32(from)), part(in[0]), part(in[1]), part(in[2]))
+					back, rest := a.State(s.Nodes())
+					if s, from = back, to; len(rest) != 0 {
+						t.Errorf("%d nodes left over", len(rest))
+					}
+					out = append(out, o)
+				}
+				return []*graph.Node{graph.Concatenate(out, 2), a.Forward(in[0], in[1], in[2], rfx.Visible{})}
+			}, q, k, v)
+			if d := differ(got[0], got[1]); d > 1e-10 {
+				t.Errorf("spec %d, steps %v: differs by %.1e", i, steps, d)
+			}
+		}
+	}
+}
+
+// Float32 has the outputs of float64, and bfloat16 those of float32 but for the rounding of arguments.
+func TestCausalCentroidsPrecision(t *testing.T) {
+	const length = 75
+	spec := causalSpecs[2]
+	a := rfx.Centroids{Spec: spec, Causal: true, Centres: causalCentres(t, spec, 1)}
+	q := sequence[float64](1, 2, length, dim, 1, 0, 81)
+	k := sequence[float64](1, 1, length, dim, 1, 0, 82)
+	v := sequence[float64](1, 1, length, 4, 1, 0, 83)
+	results := func(dtype dtypes.DType) [][]float64 {
+		return run(t, func(in []*graph.Node) []*graph.Node {
+			low := make([]*graph.Node, len(in))
+			for i, x := range in { // of all precisions the numbers that bfloat16 has
+				low[i] = graph.ConvertDType(graph.ConvertDType(x, dtypes.BFloat16), dtype)
+			}
+			out := a.Forward(low[0], low[1], low[2], rfx.Visible{})
+			if out.DType() != dtype {
+				t.Errorf("the output is %s", out.DType())
+			}
+			loss := graph.ReduceAllSum(graph.Square(graph.ConvertDType(out, dtypes.Float64)))
+			all := []*graph.Node{out}
+			for _, g := range graph.Gradient(loss, low...) {
+				all = append(all, g)
+			}
+			for i := range all {
+				all[i] = graph.ConvertDType(all[i], dtypes.Float64)
+			}
+			return all
+		}, q, k, v)
+	}
+	full := results(dtypes.Float64)
+	for _, c := range []struct {
+		dtype dtypes.DType
+		bound float64
+	}{{dtypes.Float32, 1e-5}, {dtypes.BFloat16, 0.02}} {
+		for i, x := range results(c.dtype) {
+			if d := differ(x, full[i]); !(d < c.bound) || d == 0 {
+				t.Errorf("%s: result %d (output, dq, dk, dv) is off by %.1e", c.dtype, i, d)
+			}
+		}
+	}
+}
