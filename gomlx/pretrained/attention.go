@@ -28,8 +28,9 @@ type Attention struct {
 	// Window and Sinks give near and first keys their exact weights (rfx.Attention).
 	Window int `json:"window,omitempty"`
 	Sinks  int `json:"sinks,omitempty"`
-	// Centroids is attention over clusters of keys in place of features, for encoders (rfx.Centroids); nil: features.
-	// Centres has those of every key/value head of every layer; a layer without is exact.
+	// Centroids is attention over clusters of keys in place of features (rfx.Centroids); nil: features. Centres has
+	// those of every key/value head of every layer; a layer without is exact. Where the spec has no clusters, near
+	// keys and sinks are all that counts, and there are no centres.
 	Centroids *centroid.Spec        `json:"centroids,omitempty"`
 	Centres   [][]*centroid.Centres `json:"centres,omitempty"`
 }
@@ -112,20 +113,22 @@ func (m *Model) checkCentroids(a Attention) error {
 	switch {
 	case a.Centroids == nil && a.Centres == nil:
 		return nil
-	case a.Centroids == nil || len(a.Centres) != m.Layers || a.Heads != nil || a.Window != 0 || a.Sinks != 0:
+	case a.Centroids == nil || a.Centroids.Clusters > 0 && len(a.Centres) != m.Layers || a.Heads != nil ||
+		a.Centroids.Clusters == 0 && a.Centres != nil || a.Window != 0 || a.Sinks != 0:
 		return fmt.Errorf("%w: centres of %d layers, want a spec and those of %d, and no features beside them", ErrModel,
 			len(a.Centres), m.Layers)
-	case m.Causal():
-		return fmt.Errorf("%w: centroids of a decoder have no graph: package attention/centroid has them", ErrModel)
 	}
-	for l, centres := range a.Centres {
-		if len(centres) == 0 {
+	for l := range m.Layers {
+		if m.exactIn(a, l) {
 			continue
 		}
-		if err := a.clusters(l, m.Scale).Check(m.KVHeads, m.HeadDim); err != nil {
+		if m.Local(l) {
+			return fmt.Errorf("%w: layer %d has a window of its own and stays as it is", ErrModel, l)
+		}
+		if err := m.clusters(a, l).Check(m.KVHeads, m.HeadDim); err != nil {
 			return fmt.Errorf("%w: layer %d: %w", ErrModel, l, err)
 		}
-		for h, c := range centres {
+		for h, c := range m.clusters(a, l).Centres {
 			if math.Abs(c.Scale()-m.Scale) > 1e-9*m.Scale {
 				return fmt.Errorf("%w: layer %d, head %d: centres for scores scaled by %g, the model has %g", ErrModel, l,
 					h, c.Scale(), m.Scale)
@@ -136,8 +139,12 @@ func (m *Model) checkCentroids(a Attention) error {
 }
 
 // clusters is the attention of a layer with centres.
-func (a Attention) clusters(l int, scale float64) rfx.Centroids {
-	return rfx.Centroids{Spec: *a.Centroids, Centres: a.Centres[l], Scale: scale}
+func (m *Model) clusters(a Attention, l int) rfx.Centroids {
+	c := rfx.Centroids{Spec: *a.Centroids, Scale: m.Scale, Causal: m.Causal()}
+	if c.Spec.Clusters > 0 {
+		c.Centres = a.Centres[l]
+	}
+	return c
 }
 
 const darkFormat = "dark.%d"
@@ -186,8 +193,12 @@ func split(specs []randfeat.Spec) (base []randfeat.Spec, m []float32, err error)
 type Head struct{ In, Q, K, V, Out *Node }
 
 // exact reports whether a layer attends exactly.
-func (m *Model) exact(l int) bool {
-	a := m.Attention
+func (m *Model) exact(l int) bool { return m.exactIn(m.Attention, l) }
+
+func (m *Model) exactIn(a Attention, l int) bool {
+	if a.Centroids != nil && a.Centroids.Clusters == 0 {
+		return m.Local(l)
+	}
 	return (len(a.Heads) == 0 || len(a.Heads[l]) == 0) && (len(a.Centres) == 0 || len(a.Centres[l]) == 0)
 }
 
@@ -222,7 +233,15 @@ func (n net) attend(l int, q, k, v *Node) Head {
 		return h
 	}
 	if m.Attention.Centroids != nil {
-		h.Out = m.Attention.clusters(l, m.Scale).Forward(q, k, v, n.see)
+		c := m.clusters(m.Attention, l)
+		if n.text == nil {
+			h.Out = c.Forward(q, k, v, n.see)
+			return h
+		}
+		var s rfx.CentroidState
+		s, n.text.before = c.State(n.text.before)
+		h.Out, s = c.Extend(s, n.text.from, q, k, v)
+		n.text.after = append(n.text.after, s.Nodes()...)
 		return h
 	}
 	a, dark := m.features(l)

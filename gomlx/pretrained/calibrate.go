@@ -20,7 +20,8 @@ import (
 type Plan struct {
 	Spec          randfeat.Spec // family, coupling, projections and seed; kernel and dimension are those of the heads
 	Window, Sinks int           // of Attention
-	// Centroids, where it is not nil, is all of the plan: clusters of keys, for encoders.
+	// Centroids, where it is not nil, is all of the plan: clusters of keys, or without clusters near keys and sinks
+	// alone.
 	Centroids *centroid.Spec
 }
 
@@ -151,10 +152,11 @@ func (m *Model) Calibrate(b compute.Backend, p Plan, passages [][]int32) (Attent
 
 // cluster fits centres to the keys of every head on passages of one length.
 func (m *Model) cluster(b compute.Backend, spec centroid.Spec, passages [][]int32) (Attention, error) {
-	a := Attention{Centroids: &spec, Centres: make([][]*centroid.Centres, m.Layers)}
-	if m.Causal() {
-		return a, m.checkCentroids(a)
+	a := Attention{Centroids: &spec}
+	if spec.Clusters == 0 {
+		return a, spec.Validate()
 	}
+	a.Centres = make([][]*centroid.Centres, m.Layers)
 	all := make([][3]seq, m.Layers) // queries, keys and values, passages along the batch
 	err := m.record(b, passages, func(l int, q, k, v, _ seq) error {
 		for i, s := range []seq{q, k, v} {
@@ -173,8 +175,11 @@ func (m *Model) cluster(b compute.Backend, spec centroid.Spec, passages [][]int3
 		return a, err
 	}
 	for l, s := range all {
-		if a.Centres[l], err = centroid.Fit([]centroid.Spec{spec}, m.Scale, attention.Visibility{}, s[0], s[1],
-			s[2]); err != nil {
+		if m.Local(l) {
+			continue
+		}
+		if a.Centres[l], err = centroid.Fit([]centroid.Spec{spec}, m.Scale, attention.Visibility{Causal: m.Causal()},
+			s[0], s[1], s[2]); err != nil {
 			return a, fmt.Errorf("layer %d: %w", l, err)
 		}
 	}
@@ -193,8 +198,12 @@ func identity(n int) dense.Matrix[float64] {
 // gives for the same queries, keys and values. Layers that stay exact have zeros.
 func (m *Model) Errors(b compute.Backend, a Attention, passages [][]int32) ([][]float64, error) {
 	kind := make([]attention.Attention[seq], m.Layers)
-	for l, centres := range a.Centres {
-		kind[l] = &centroid.Attention[float32]{Specs: []centroid.Spec{*a.Centroids}, Centres: centres, Scale: m.Scale}
+	for l := range kind {
+		if a.Centroids == nil || m.exactIn(a, l) {
+			continue
+		}
+		kind[l] = &centroid.Attention[float32]{Visibility: attention.Visibility{Causal: m.Causal()},
+			Specs: []centroid.Spec{*a.Centroids}, Centres: m.clusters(a, l).Centres, Scale: m.Scale}
 	}
 	for l, specs := range a.Heads {
 		if len(specs) == 0 {

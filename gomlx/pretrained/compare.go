@@ -262,7 +262,7 @@ func beside(b compute.Backend, first, second *Model, passages [][]int32) (attent
 }
 
 // CacheBytes are what generation keeps of a sequence of length tokens, in float32: all keys and values of exact layers,
-// the sums and the near keys of those with features.
+// the sums and the near keys of the others.
 func (m *Model) CacheBytes(length int) int {
 	total := 0
 	for l := range m.Layers {
@@ -272,6 +272,8 @@ func (m *Model) CacheBytes(length int) int {
 			total += m.KVHeads * pair * min(length, m.Window)
 		case m.exact(l):
 			total += m.KVHeads * pair * length
+		case m.Attention.Centroids != nil:
+			total += m.KVHeads * m.clusters(m.Attention, l).StateNumbers(m.HeadDim, m.HeadDim)
 		default:
 			f, err := m.Attention.Heads[l][0].OutDim()
 			if err != nil {

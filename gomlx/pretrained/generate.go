@@ -18,13 +18,14 @@ import (
 type Written struct {
 	Tokens []int32
 	// StateBytes is what it remembered a text by. It does not depend on the length of the text where all layers have
-	// features or windows of their own; exact layers have a cache of keys and values for the longest text asked for.
+	// features, clusters or windows of their own; exact layers have a cache of keys and values for the longest text
+	// asked for.
 	StateBytes int
 }
 
 // Generate continues a prompt by at most n tokens, each chosen from the logits of the next; the end of a text, where
-// the model has a token for it, ends it earlier. Every token is read once: layers with features and layers with a
-// window of their own keep states of constant size, exact layers a cache.
+// the model has a token for it, ends it earlier. Every token is read once: layers with features or clusters and layers
+// with a window of their own keep states of constant size, exact layers a cache.
 func (m *Model) Generate(b compute.Backend, prompt []int32, n int,
 	choose func(logits []float32) int32) (Written, error) {
 	if !m.Causal() {
@@ -87,6 +88,10 @@ func (n net) empty() (all []*Node) {
 	for l := range n.Layers {
 		if n.exact(l) {
 			all = append(all, Zeros(n.g, shapes.Make(like.DType(), 1, n.KVHeads, n.cached(l), 2*n.HeadDim)))
+			continue
+		}
+		if a := n.Attention; a.Centroids != nil {
+			all = append(all, n.clusters(a, l).Empty(like, 1, n.KVHeads, n.HeadDim, n.HeadDim).Nodes()...)
 			continue
 		}
 		a, _ := n.features(l)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/gomlx/backend"
@@ -142,12 +143,18 @@ func TestMaskAndOrder(t *testing.T) {
 
 func convertAll(t *testing.T, m *Model, ids [][]int32, name string, window, sinks int) {
 	t.Helper()
-	f, err := family.Parse(name)
-	if err != nil {
-		t.Fatal(err)
+	plan := Plan{Spec: randfeat.Spec{Coupling: coupling.Orthogonal{}, M: 8, Seed: 3}, Window: window, Sinks: sinks}
+	var err error
+	switch name {
+	case "none":
+		plan.Centroids = &centroid.Spec{Window: window, Sinks: sinks, Block: 2}
+	case "centroid":
+		plan.Centroids = &centroid.Spec{Clusters: 3, Window: window, Sinks: sinks, Block: 2, Spread: m.Causal()}
+	default:
+		if plan.Spec.Family, err = family.Parse(name); err != nil {
+			t.Fatal(err)
+		}
 	}
-	plan := Plan{Spec: randfeat.Spec{Family: f, Coupling: coupling.Orthogonal{}, M: 8, Seed: 3}, Window: window,
-		Sinks: sinks}
 	a, err := m.Calibrate(open(), plan, ids)
 	if err != nil {
 		t.Fatal(err)

@@ -16,13 +16,17 @@ func TestFinetune(t *testing.T) {
 		name   string
 		goal   Goal
 		regime train.Regime
+		family string
 		moves  func(name string) bool
 	}{
-		{"llama", Attend, train.Dark, func(n string) bool { return strings.HasPrefix(n, "dark.") }},
-		{"bert", Embed, train.Attention, func(n string) bool {
+		{"llama", Attend, train.Dark, "dark", func(n string) bool { return strings.HasPrefix(n, "dark.") }},
+		{"bert", Embed, train.Attention, "dark", func(n string) bool {
 			return strings.HasPrefix(n, "dark.") || strings.Contains(n, ".self.")
 		}},
-		{"gpt2", Next, train.Full, nil},
+		{"gpt2", Next, train.Full, "dark", nil},
+		{"llama", Next, train.Attention, "centroid", func(n string) bool {
+			return strings.Contains(n, ".q_proj.") || strings.Contains(n, ".k_proj.") || strings.Contains(n, ".v_proj.")
+		}},
 	} {
 		m, teacher := load(t, filepath.Join("testdata", c.name)), load(t, filepath.Join("testdata", c.name))
 		var ids [][]int32
@@ -33,7 +37,7 @@ func TestFinetune(t *testing.T) {
 			}
 			ids = append(ids, row)
 		}
-		convertAll(t, m, ids[:4], "dark", 0, 0)
+		convertAll(t, m, ids[:4], c.family, 0, 0)
 		task := Tuning{Model: m, Goal: c.goal, Teacher: teacher, Regime: c.regime}
 		source, err := NewPassages(ids, 4)
 		if err != nil {

@@ -40,13 +40,13 @@ func convert(args []string) error {
 	flags := flag.NewFlagSet("rfx convert", flag.ContinueOnError)
 	flags.StringVar(&f.backend, "backend", "", "go, xla:cuda, xla:cpu; empty: the fastest found")
 	flags.StringVar(&f.out, "out", "", "folder of the converted model; empty: errors are printed, nothing is written")
-	flags.StringVar(&f.family, "family", "oprf", "family of features; dark trains with rfx finetune")
+	flags.StringVar(&f.family, "family", "oprf", "family of features; dark trains with rfx finetune; none: -window and -sinks are all that counts")
 	flags.StringVar(&f.coupling, "coupling", "orthogonal", "coupling of projections")
 	flags.IntVar(&f.m, "m", 256, "projections")
 	flags.IntVar(&f.window, "window", 0, "nearest keys with exact weights")
 	flags.IntVar(&f.sinks, "sinks", 0, "first keys with exact weights")
-	flags.IntVar(&f.clusters, "clusters", 0, "encoders: attention over so many clusters of keys instead of features")
-	flags.IntVar(&f.block, "block", 16, "with -clusters: queries of a block meet its keys, and -window more on both sides, exactly")
+	flags.IntVar(&f.clusters, "clusters", 0, "attention over so many clusters of keys instead of features")
+	flags.IntVar(&f.block, "block", 0, "with -clusters: queries of a block meet its keys up to their own, and -window more before it, exactly; of encoders all keys of the block, and -window more on both sides; default 64, of encoders 16")
 	flags.StringVar(&f.text, "text", "", "text to calibrate on, and to measure the errors with; required")
 	flags.IntVar(&f.length, "length", 256, "tokens of a passage")
 	flags.IntVar(&f.passages, "passages", 8, "passages at most; the last quarter, one at least, measures")
@@ -64,14 +64,20 @@ func convert(args []string) error {
 	if f.clusters > 0 && (given["family"] || given["coupling"] || given["m"]) {
 		return fmt.Errorf("-clusters stands in place of features: leave out -family, -coupling and -m")
 	}
+	centred := f.clusters > 0 || f.family == "none"
+	if f.clusters < 0 || f.block < 0 || given["block"] && !centred {
+		return fmt.Errorf("-clusters %d, -block %d: blocks are of -clusters or -family none", f.clusters, f.block)
+	}
 	if f.out != "" {
 		if err := pretrained.Free(f.out); err != nil {
 			return err
 		}
 	}
 	spec := randfeat.Spec{M: f.m, Seed: f.seed}
-	if spec.Family, err = family.Parse(f.family); err != nil {
-		return fmt.Errorf("-family: %w", err)
+	if !centred {
+		if spec.Family, err = family.Parse(f.family); err != nil {
+			return fmt.Errorf("-family: %w", err)
+		}
 	}
 	if spec.Coupling, err = coupling.Parse(f.coupling); err != nil {
 		return fmt.Errorf("-coupling: %w", err)
@@ -96,10 +102,19 @@ func convert(args []string) error {
 	fmt.Fprintln(os.Stderr, line)
 	cut := len(passages) - max(1, len(passages)/4)
 	plan := pretrained.Plan{Spec: spec, Window: f.window, Sinks: f.sinks}
-	if f.clusters > 0 {
-		// Centres are fitted once, for other texts: more passes over more keys than for one.
-		plan = pretrained.Plan{Centroids: &centroid.Spec{Clusters: f.clusters, Block: f.block, Window: f.window,
-			Sinks: f.sinks, Passes: 4, Sample: 1 << 14, Seed: f.seed}}
+	if centred {
+		c := &centroid.Spec{Clusters: f.clusters, Block: f.block, Window: f.window, Sinks: f.sinks, Seed: f.seed}
+		switch {
+		case m.Causal():
+			c.Spread = f.clusters > 0
+		default:
+			// Centres are fitted once, for other texts: more passes over more keys than for one.
+			c.Passes, c.Sample = 4, 1<<14
+			if !given["block"] {
+				c.Block = 16
+			}
+		}
+		plan = pretrained.Plan{Centroids: c}
 	}
 	a, err := m.Calibrate(b, plan, passages[:cut])
 	if err != nil {
