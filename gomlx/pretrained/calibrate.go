@@ -25,15 +25,20 @@ type Plan struct {
 	Centroids *centroid.Spec
 }
 
-// record runs the model with exact attention and hands queries, keys, values and results of every layer of every
-// passage to visit, layers in order.
-func (m *Model) record(b compute.Backend, passages [][]int32, visit func(layer int, q, k, v, out seq) error) error {
+// recorder is the model with exact attention.
+type recorder struct {
+	*Model
+	store *model.Store
+	exec  *model.Exec
+}
+
+func (m *Model) recorder(b compute.Backend) (*recorder, error) {
 	plain := *m
 	plain.Attention = Attention{}
 	store := model.NewStore()
-	defer store.Finalize()
 	if err := plain.Fill(store); err != nil {
-		return err
+		store.Finalize()
+		return nil, err
 	}
 	exec, err := model.NewExec(b, store, func(scope *model.Scope, ids *graph.Node) []*graph.Node {
 		out := plain.Forward(scope, ids, nil)
@@ -45,14 +50,25 @@ func (m *Model) record(b compute.Backend, passages [][]int32, visit func(layer i
 		return append(all, graph.ReduceAllSum(out.Hidden))
 	})
 	if err != nil {
-		return err
+		store.Finalize()
+		return nil, err
 	}
-	defer exec.Finalize()
+	return &recorder{m, store, exec}, nil
+}
+
+func (m *recorder) close() {
+	m.exec.Finalize()
+	m.store.Finalize()
+}
+
+// record runs the model and hands queries, keys, values and results of every layer of every passage to visit, layers in
+// order.
+func (m *recorder) record(passages [][]int32, visit func(layer int, q, k, v, out seq) error) error {
 	for i, ids := range passages {
 		if err := m.checkIDs(ids); err != nil {
 			return fmt.Errorf("passage %d: %w", i, err)
 		}
-		all, err := exec.Call(tensors.FromFlatDataAndDimensions(ids, 1, len(ids)))
+		all, err := m.exec.Call(tensors.FromFlatDataAndDimensions(ids, 1, len(ids)))
 		if err != nil {
 			return fmt.Errorf("passage %d: %w", i, err)
 		}
@@ -108,8 +124,32 @@ func (m *Model) checkIDs(ids []int32) error {
 // the identity, which leaves the kernel that the model was trained with: whitening, what the family's own fit does, is
 // another kernel and for a family with a temperature.
 func (m *Model) Calibrate(b compute.Backend, p Plan, passages [][]int32) (Attention, error) {
+	r, err := m.recorder(b)
+	if err != nil {
+		return Attention{}, err
+	}
+	defer r.close()
+	return r.calibrate(p, passages)
+}
+
+// Convert is Calibrate on some passages and Errors on others, with one graph.
+func (m *Model) Convert(b compute.Backend, p Plan, fit, test [][]int32) (Attention, [][]float64, error) {
+	r, err := m.recorder(b)
+	if err != nil {
+		return Attention{}, nil, err
+	}
+	defer r.close()
+	a, err := r.calibrate(p, fit)
+	if err != nil {
+		return a, nil, err
+	}
+	errs, err := r.errors(a, test)
+	return a, errs, err
+}
+
+func (m *recorder) calibrate(p Plan, passages [][]int32) (Attention, error) {
 	if p.Centroids != nil {
-		return m.cluster(b, *p.Centroids, passages)
+		return m.cluster(*p.Centroids, passages)
 	}
 	a := Attention{Window: p.Window, Sinks: p.Sinks, Heads: make([][]randfeat.Spec, m.Layers)}
 	p.Spec.Kernel, p.Spec.Dim = m.kernelOf(), m.HeadDim
@@ -128,7 +168,7 @@ func (m *Model) Calibrate(b compute.Backend, p Plan, passages [][]int32) (Attent
 			return a, err
 		}
 	}
-	err := m.record(b, passages, func(l int, q, k, _, _ seq) error {
+	err := m.record(passages, func(l int, q, k, _, _ seq) error {
 		return stats[l].Add(q, k, nil, nil)
 	})
 	if err != nil {
@@ -151,14 +191,14 @@ func (m *Model) Calibrate(b compute.Backend, p Plan, passages [][]int32) (Attent
 }
 
 // cluster fits centres to the keys of every head on passages of one length.
-func (m *Model) cluster(b compute.Backend, spec centroid.Spec, passages [][]int32) (Attention, error) {
+func (m *recorder) cluster(spec centroid.Spec, passages [][]int32) (Attention, error) {
 	a := Attention{Centroids: &spec}
 	if spec.Clusters == 0 {
 		return a, spec.Validate()
 	}
 	a.Centres = make([][]*centroid.Centres, m.Layers)
 	all := make([][3]seq, m.Layers) // queries, keys and values, passages along the batch
-	err := m.record(b, passages, func(l int, q, k, v, _ seq) error {
+	err := m.record(passages, func(l int, q, k, v, _ seq) error {
 		for i, s := range []seq{q, k, v} {
 			into := &all[l][i]
 			if into.Batch > 0 && into.Len != s.Len {
@@ -197,6 +237,15 @@ func identity(n int) dense.Matrix[float64] {
 // Errors are |o − ô| / |o| of every layer and query head over some passages: o what exact attention gives, ô what a
 // gives for the same queries, keys and values. Layers that stay exact have zeros.
 func (m *Model) Errors(b compute.Backend, a Attention, passages [][]int32) ([][]float64, error) {
+	r, err := m.recorder(b)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	return r.errors(a, passages)
+}
+
+func (m *recorder) errors(a Attention, passages [][]int32) ([][]float64, error) {
 	kind := make([]attention.Attention[seq], m.Layers)
 	for l := range kind {
 		if a.Centroids == nil || m.exactIn(a, l) {
@@ -220,7 +269,7 @@ func (m *Model) Errors(b compute.Backend, a Attention, passages [][]int32) ([][]
 	for l := range wrong {
 		wrong[l], all[l] = make([]float64, m.Heads), make([]float64, m.Heads)
 	}
-	err := m.record(b, passages, func(l int, q, k, v, want seq) error {
+	err := m.record(passages, func(l int, q, k, v, want seq) error {
 		if kind[l] == nil {
 			return nil
 		}

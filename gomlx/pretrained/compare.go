@@ -48,28 +48,56 @@ const Judged = 8
 
 // Compare runs both models on passages of one length.
 func Compare(b compute.Backend, first, second *Model, passages [][]int32) (Comparison, error) {
-	c := Comparison{Passages: len(passages)}
+	j, err := NewJudge(b, first, passages)
+	if err != nil {
+		return Comparison{}, err
+	}
+	return j.Compare(second, true)
+}
+
+// Judge compares models with a first one, which runs once, on passages of one length.
+type Judge struct {
+	b        compute.Backend
+	first    *Model
+	passages [][]int32
+	out      [][]float32
+	ms       float64
+}
+
+// NewJudge runs the first model.
+func NewJudge(b compute.Backend, first *Model, passages [][]int32) (*Judge, error) {
+	if len(passages) == 0 {
+		return nil, fmt.Errorf("%w: no passages", ErrModel)
+	}
+	j := &Judge{b: b, first: first, passages: passages}
+	var err error
+	j.out, j.ms, err = first.run(b, passages)
+	return j, err
+}
+
+// Compare runs a second model. Attention and Logits are measured on request alone: they take a graph of both models,
+// which XLA compiles for longer than all others.
+func (j *Judge) Compare(second *Model, heads bool) (Comparison, error) {
+	first, passages := j.first, j.passages
+	c := Comparison{Passages: len(passages), Length: len(passages[0])}
 	if first.Causal() != second.Causal() || first.Vocabulary != second.Vocabulary {
 		return c, fmt.Errorf("%w: a %s of %d tokens beside a %s of %d", ErrModel, first.Type, first.Vocabulary,
 			second.Type, second.Vocabulary)
 	}
-	if len(passages) == 0 {
-		return c, fmt.Errorf("%w: no passages", ErrModel)
+	two, ms, err := second.run(j.b, passages)
+	if err != nil {
+		return c, err
 	}
-	c.Length = len(passages[0])
-	var out [2][][]float32
-	for i, m := range []*Model{first, second} {
-		var err error
-		if out[i], c.Ms[i], err = m.run(b, passages); err != nil {
+	out := [2][][]float32{j.out, two}
+	c.Ms = [2]float64{j.ms, ms}
+	if first.Causal() {
+		c.Cache = [2]int{first.CacheBytes(c.Length), second.CacheBytes(c.Length)}
+	}
+	if heads {
+		some := passages[:min(len(passages), Judged)]
+		if c.Attention, c.Logits, err = beside(j.b, first, second, some); err != nil {
 			return c, err
 		}
-		if m.Causal() {
-			c.Cache[i] = m.CacheBytes(c.Length)
-		}
-	}
-	var err error
-	if c.Attention, c.Logits, err = beside(b, first, second, passages[:min(len(passages), Judged)]); err != nil {
-		return c, err
 	}
 	if !first.Causal() {
 		c.embeddings(out)

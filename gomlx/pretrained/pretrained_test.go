@@ -397,11 +397,11 @@ func TestBadModels(t *testing.T) {
 		}
 	}
 	m := load(t, "testdata/llama")
-	if err := m.record(open(), [][]int32{{1, 99}}, nil); err == nil || !strings.Contains(err.Error(), "id 99") {
+	if _, err := m.Errors(open(), Attention{}, [][]int32{{1, 99}}); err == nil || !strings.Contains(err.Error(), "id 99") {
 		t.Errorf("an id of another vocabulary: %v", err)
 	}
 	long := slices.Repeat([]int32{1}, 17)
-	if err := m.record(open(), [][]int32{long}, nil); err == nil || !strings.Contains(err.Error(), "positions for 16") {
+	if _, err := m.Errors(open(), Attention{}, [][]int32{long}); err == nil || !strings.Contains(err.Error(), "positions for 16") {
 		t.Errorf("17 tokens for 16 positions: %v", err)
 	}
 }

@@ -116,11 +116,7 @@ func convert(args []string) error {
 		}
 		plan = pretrained.Plan{Centroids: c}
 	}
-	a, err := m.Calibrate(b, plan, passages[:cut])
-	if err != nil {
-		return err
-	}
-	errs, err := m.Errors(b, a, passages[cut:])
+	a, errs, err := m.Convert(b, plan, passages[:cut], passages[cut:])
 	if err != nil {
 		return err
 	}

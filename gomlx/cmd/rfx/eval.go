@@ -17,24 +17,25 @@ import (
 func eval(args []string) error {
 	var backendName, text, lengths, pairs string
 	var passages int
-	var asJSON bool
+	var asJSON, brief bool
 	flags := flag.NewFlagSet("rfx eval", flag.ContinueOnError)
 	flags.StringVar(&backendName, "backend", "", "go, xla:cuda, xla:cpu; empty: the fastest found")
 	flags.StringVar(&text, "text", "", "text that neither model was fitted to")
 	flags.StringVar(&pairs, "pairs", "", "for encoders: lines of two texts and, if there is one, a score, between tabs")
 	flags.StringVar(&lengths, "lengths", "128,256", "tokens of a passage; of a text of -pairs at most the first")
 	flags.IntVar(&passages, "passages", 16, "passages per length at most")
+	flags.BoolVar(&brief, "brief", false, "leave out the errors of attention and logits: half the time to compile, and more")
 	flags.BoolVar(&asJSON, "json", false, "for machines")
 	dirs, err := arguments(flags, args)
 	if err != nil {
 		return err
 	}
-	if len(dirs) != 2 || text == "" && pairs == "" {
-		return fmt.Errorf("usage: rfx eval MODEL_DIR CONVERTED_DIR -text FILE or -pairs FILE (-h lists the flags)")
+	if len(dirs) < 2 || text == "" && pairs == "" {
+		return fmt.Errorf("usage: rfx eval MODEL_DIR CONVERTED_DIR… -text FILE or -pairs FILE (-h lists the flags)")
 	}
-	var both [2]*pretrained.Model
+	models := make([]*pretrained.Model, len(dirs))
 	for i, dir := range dirs {
-		if both[i], err = pretrained.Load(dir); err != nil {
+		if models[i], err = pretrained.Load(dir); err != nil {
 			return err
 		}
 	}
@@ -52,8 +53,11 @@ func eval(args []string) error {
 		}
 		all = append(all, length)
 	}
-	if pairs != "" {
-		if err := evalPairs(b, both, pairs, all[0], asJSON); err != nil {
+	for i := 1; i < len(models) && pairs != ""; i++ {
+		if len(models) > 2 && !asJSON {
+			fmt.Println(dirs[i])
+		}
+		if err := evalPairs(b, [2]*pretrained.Model{models[0], models[i]}, pairs, all[0], asJSON); err != nil {
 			return err
 		}
 	}
@@ -62,38 +66,63 @@ func eval(args []string) error {
 	}
 	ids := make([][][]int32, len(all)) // a length too much is an error before anything is computed
 	for i, length := range all {
-		if ids[i], err = readPassages(both[0], text, length, passages); err != nil {
+		if ids[i], err = readPassages(models[0], text, length, passages); err != nil {
 			return err
 		}
 	}
 	for i, length := range all {
-		c, err := pretrained.Compare(b, both[0], both[1], ids[i])
+		judge, err := pretrained.NewJudge(b, models[0], ids[i])
 		if err != nil {
 			return fmt.Errorf("%d tokens: %w", length, err)
 		}
-		switch {
-		case asJSON:
-			err = json.NewEncoder(os.Stdout).Encode(c)
-		case both[0].Causal():
-			if i == 0 {
-				fmt.Println("tokens  passages  perplexity       ratio (95 %)         logits  attention    ms per passage      cache kB")
+		for j, second := range models[1:] {
+			c, err := judge.Compare(second, !brief)
+			if err != nil {
+				return fmt.Errorf("%s, %d tokens: %w", dirs[j+1], length, err)
 			}
-			fmt.Printf("%6d  %8d  %7.2f %7.2f  %5.3f (%5.3f–%5.3f)  %6.3f     %6.3f  %8.1f %8.1f  %8d %6d\n", c.Length,
-				c.Passages, c.Perplexity[0], c.Perplexity[1], c.Perplexity[1]/c.Perplexity[0], c.RatioInterval[0],
-				c.RatioInterval[1], c.Logits, c.Attention, c.Ms[0], c.Ms[1], c.Cache[0]/1000, c.Cache[1]/1000)
-		default:
-			if i == 0 {
-				fmt.Println("tokens  passages  cosine (95 %)             worst  rank agreement (95 %)  attention    ms per passage")
+			if asJSON {
+				if err := json.NewEncoder(os.Stdout).Encode(struct {
+					Model string `json:"model"`
+					pretrained.Comparison
+				}{dirs[j+1], c}); err != nil {
+					return err
+				}
+				continue
 			}
-			fmt.Printf("%6d  %8d  %6.4f (%6.4f–%6.4f)  %6.4f    %5.3f (%5.3f–%5.3f)     %6.3f  %8.1f %8.1f\n", c.Length,
-				c.Passages, c.Cosine, c.CosineInterval[0], c.CosineInterval[1], c.CosineWorst, c.Rank,
-				c.RankInterval[0], c.RankInterval[1], c.Attention, c.Ms[0], c.Ms[1])
-		}
-		if err != nil {
-			return err
+			name := ""
+			if len(models) > 2 {
+				name = "  " + dirs[j+1]
+			}
+			printComparison(c, models[0].Causal(), i == 0 && j == 0, name)
 		}
 	}
 	return nil
+}
+
+// printComparison prints a row, and above the first what its columns are.
+func printComparison(c pretrained.Comparison, causal, first bool, name string) {
+	measured := func(x float64) string {
+		if x == 0 {
+			return "–"
+		}
+		return fmt.Sprintf("%.3f", x)
+	}
+	if causal {
+		if first {
+			fmt.Println("tokens  passages  perplexity       ratio (95 %)         logits  attention    ms per passage      cache kB")
+		}
+		fmt.Printf("%6d  %8d  %7.2f %7.2f  %5.3f (%5.3f–%5.3f)  %6s     %6s  %8.1f %8.1f  %8d %6d%s\n", c.Length,
+			c.Passages, c.Perplexity[0], c.Perplexity[1], c.Perplexity[1]/c.Perplexity[0], c.RatioInterval[0],
+			c.RatioInterval[1], measured(c.Logits), measured(c.Attention), c.Ms[0], c.Ms[1], c.Cache[0]/1000, c.Cache[1]/1000,
+			name)
+		return
+	}
+	if first {
+		fmt.Println("tokens  passages  cosine (95 %)             worst  rank agreement (95 %)  attention    ms per passage")
+	}
+	fmt.Printf("%6d  %8d  %6.4f (%6.4f–%6.4f)  %6.4f    %5.3f (%5.3f–%5.3f)     %6s  %8.1f %8.1f%s\n", c.Length,
+		c.Passages, c.Cosine, c.CosineInterval[0], c.CosineInterval[1], c.CosineWorst, c.Rank,
+		c.RankInterval[0], c.RankInterval[1], measured(c.Attention), c.Ms[0], c.Ms[1], name)
 }
 
 // evalPairs compares encoders on pairs of texts.
