@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/randfeat/randfeat/gomlx/corpus"
@@ -15,6 +16,12 @@ import (
 // steps: all parameters (Figures 2 and 3), queries, keys, values and M (Figure 4), M alone, and a sweep of learning
 // rates (Figure 5).
 func (l *Lab) DarkFormer() error {
+	known := []string{"full", "partial", "M only", "sweep"}
+	for _, p := range l.Parts {
+		if !slices.Contains(known, p) {
+			return fmt.Errorf("part %q: the parts of darkformer are %s", p, strings.Join(known, ", "))
+		}
+	}
 	learn, held, err := corpus.Texts(l.Data, "ptb")
 	if err != nil {
 		return err
@@ -112,7 +119,7 @@ func (d *darkformer) group(m models.Config, methods ...method) error {
 		if err := d.all(s, how); err != nil {
 			return err
 		}
-		if how.name == "performer" || how.name == "dark" {
+		if d.part("sweep") && (how.name == "performer" || how.name == "dark") {
 			if err := d.sweep(s, how); err != nil {
 				return err
 			}
@@ -139,7 +146,7 @@ func (d *darkformer) affordable(step time.Duration) int {
 	if d.Until.IsZero() {
 		return steps
 	}
-	const runs = 36 + 36/2 // the sweep's are of half the length
+	const runs = 36 + 48/2 // the sweep's are of half the length
 	fit := int(time.Until(d.Until) / (step * runs))
 	steps = max(60, min(steps, fit/30*30))
 	d.says("%v per step: %d steps of fine-tuning", step.Round(10*time.Microsecond), steps)
@@ -163,6 +170,9 @@ func (d *darkformer) all(s *session, how method) error {
 		parts[1].name, parts[1].regime = "partial", train.Attention
 	}
 	for _, p := range parts {
+		if !d.part(p.name) {
+			continue
+		}
 		c := d.tune
 		c.Regime, c.Rate = p.regime, p.rate
 		for seed := range d.seeds() {
@@ -177,7 +187,7 @@ func (d *darkformer) all(s *session, how method) error {
 
 // sweep is Figure 5: learning rates up to those where training breaks.
 func (d *darkformer) sweep(s *session, how method) error {
-	rates := []float64{1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2}
+	rates := []float64{1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2, 0.128}
 	if d.Size == Quick {
 		rates = rates[:1]
 	}

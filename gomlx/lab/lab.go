@@ -56,6 +56,7 @@ type Lab struct {
 	Seeds   int       // 0: 3, or 2 if Quick
 	Only    []string  // methods; nil: all. What others begin with is trained all the same
 	Sets    []string  // of GLUE; nil: all
+	Parts   []string  // of DarkFormer: full, partial, M only, sweep; nil: all
 	Steps   int       // of a fine-tuning of DarkFormer; 0: as the size says and the time allows
 	// Parallel compiles and runs different graphs at the same time: where compiling is most of the time.
 	Parallel bool
@@ -122,6 +123,9 @@ func (l *Lab) seeds() int {
 
 // wants reports whether a method is measured.
 func (l *Lab) wants(how method) bool { return l.Only == nil || slices.Contains(l.Only, how.name) }
+
+// part reports whether a part of an experiment is measured.
+func (l *Lab) part(name string) bool { return l.Parts == nil || slices.Contains(l.Parts, name) }
 
 func (l *Lab) write(r Row) error {
 	l.mu.Lock()

@@ -21,6 +21,7 @@ func laboratory(args []string) error {
 	seeds := flags.Int("seeds", 0, "seeds; 0: 3")
 	only := flags.String("only", "", "methods, as performer,dark; empty: all")
 	sets := flags.String("sets", "", "sets of glue, as SST2,RTE; empty: all")
+	parts := flags.String("parts", "", "parts of darkformer: full, partial, M only, sweep; empty: all")
 	steps := flags.Int("steps", 0, "steps of every fine-tuning of darkformer; 0: as the time allows")
 	parallel := flags.Bool("parallel", false, "compile and run graphs at the same time")
 	usage := "usage: rfx lab [flags] darkformer | mnist | fashion_mnist | speed | glue, or rfx lab table ROWS.jsonl"
@@ -51,6 +52,9 @@ func laboratory(args []string) error {
 	}
 	if *sets != "" {
 		l.Sets = strings.Split(*sets, ",")
+	}
+	if *parts != "" {
+		l.Parts = strings.Split(*parts, ",")
 	}
 	if *small {
 		l.Size = lab.Small
