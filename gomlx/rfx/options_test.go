@@ -133,6 +133,27 @@ func TestLargeNormsInFloat32(t *testing.T) {
 	}
 }
 
+// Rows so large that queries and keys of a chunk share no feature: training that goes astray has finite gradients.
+func TestLostRowsHaveFiniteGradients(t *testing.T) {
+	for _, scale := range []float64{20, 64} {
+		const length = 128
+		q := sequence[float32](1, 1, length, dim, scale, 0, 31)
+		k := sequence[float32](1, 1, length, dim, scale, 0, 32)
+		v := sequence[float32](1, 1, length, 4, 1, 0, 33)
+		a := rfx.Attention{Map: newMap(t, spec(family.Positive{}, 32, 3)), Causal: true, Chunk: 64}
+		for i, all := range run(t, func(in []*graph.Node) []*graph.Node {
+			out := a.Forward(in[0], in[1], in[2], rfx.Visible{})
+			return append([]*graph.Node{out}, graph.Gradient(graph.ReduceAllSum(graph.Square(out)), in...)...)
+		}, q, k, v) {
+			for at, x := range all {
+				if !(math.Abs(float64(x)) < 1e6) {
+					t.Fatalf("scale %v: number %d of result %d (output, dq, dk, dv) is %v", scale, at, i, x)
+				}
+			}
+		}
+	}
+}
+
 // A later key, however large, changes no earlier output but by rounding, and values not at all.
 func TestCausal(t *testing.T) {
 	const length, at = 90, 47

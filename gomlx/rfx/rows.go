@@ -127,12 +127,18 @@ func (p partial) plus(o partial) partial {
 // only keeps the queries where on is true.
 func (p partial) only(on *Node) partial { return partial{where(on, p.sum, 0), where(on, p.log, 2*off)} }
 
+// lost is the denominator below which weights have no gradients: those would overflow float32. A query gets there if, of
+// the keys it sees in its chunk, no feature is large where it is (see inside); what it weighs then is little but rounding.
+const lost = 1e-30
+
 // quotient divides by column n: zeros where that is zero. The sums are first divided by what it is, without gradients,
 // whose squares could underflow.
 func quotient(p partial, n int) *Node {
 	den := StopGradient(SliceAxis(p.sum, -1, AxisRange(n, n+1)))
 	some := LogicalNot(IsZero(den))
-	sum := Div(p.sum, where(some, den, 1))
+	whole := GreaterThan(Abs(den), FillScalar(den.Graph(), den.Shape(), lost))
+	whole = BroadcastToShape(whole, shapes.Make(whole.DType(), p.sum.Shape().Dimensions...))
+	sum := Div(Where(whole, p.sum, StopGradient(p.sum)), where(some, den, 1))
 	one := where(some, SliceAxis(sum, -1, AxisRange(n, n+1)), 1)
 	return where(some, Div(SliceAxis(sum, -1, AxisRangeFromStart(n)), one), 0)
 }
