@@ -1,7 +1,10 @@
 package linalg
 
 import (
+	"math"
 	"runtime"
+	"sort"
+	"sync"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
@@ -9,13 +12,13 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
-// Blocks adds rows to the sums of a Normal in T, block by block. While the products of one block are added, features of
-// the next are computed and packed on the same goroutines: they wait for each other once in a block, and what is bound
-// by memory runs beside what is not. The zero value is ready and serves one call at a time. Between calls it keeps four
+// Blocks adds rows to the sums of a Normal in T, block by block. Goroutines wait for what they need, never for all
+// others: while the products of one block are added, features of the next are computed and packed, and what is bound by
+// memory runs beside what is not. The zero value is ready and serves one call at a time. Between calls it keeps four
 // times the features of a block, and some rows for every goroutine.
 type Blocks[T dense.Float] struct {
 	crew par.Crew[blockWorker[T]]
-	wave blockWave[T]
+	step blockStep[T]
 }
 
 // Rows computes features and targets.
@@ -33,75 +36,52 @@ const FlushRows = 4096
 //
 // Products of float32 are added to sums.Part, which is added to sums.Gram on a grid of FlushRows rows.
 func (b *Blocks[T]) Add(sums *Normal, rows Rows[T], n, most int) error {
-	w := &b.wave
+	w := &b.step
 	w.sums, w.rows = sums, rows
+	defer func() { w.sums, w.rows = nil, nil }()
 	w.tab, w.tab64 = kern.Best[T](), kern.Best[float64]()
 	w.gram, _ = any(sums.Gram).(dense.Matrix[T])
 	if part, ok := any(sums.Part).(dense.Matrix[T]); ok {
 		w.gram = part
 	}
 	features := sums.Cross.Rows
-	w.chunk = min(max(16, chunkElements/max(1, features)/16*16), 1024)
-	defer func() { w.sums, w.rows = nil, nil }()
-	now, next := &w.blocks[0], &w.blocks[1]
-	now.rows, now.first = 0, 0
-	for {
-		next.first = now.first + now.rows
-		next.rows = min(n-next.first, most)
-		if sums.Part.Rows > 0 { // no block is on both sides of the grid
-			next.rows = min(next.rows, FlushRows-(sums.PartRows+now.rows)%FlushRows)
-		}
-		if now.rows == 0 && next.rows == 0 {
-			return nil
-		}
-		if err := b.run(now, next, features); err != nil {
-			return err
-		}
-		now, next = next, now
+	work := min(float64(features)*float64(n)*float64(featureWork+features/2+sums.Cross.Cols), 1<<50)
+	workers := max(1, min(runtime.GOMAXPROCS(0), int(work)/w.tab.Grain))
+	w.plan(n, most, workers)
+	if len(w.blocks) == 0 {
+		return nil
 	}
+	if err := b.crew.Do(w.items, workers, w); err != nil {
+		panic("linalg: " + err.Error()) // items keep their errors
+	}
+	for i := range min(w.failed, len(w.blocks)) {
+		sums.N += int64(w.blocks[i].rows)
+		if sums.Part.Rows > 0 {
+			sums.PartRows = (sums.PartRows + w.blocks[i].rows) % FlushRows
+		}
+	}
+	return w.err
 }
 
 // chunkElements features are computed and packed at a time: they stay in the second-level cache. featureWork is a guess
 // of the multiply-adds for one of them.
 const chunkElements, featureWork = 1 << 17, 64
 
-// run adds now and prepares next.
-func (b *Blocks[T]) run(now, next *rowBlock[T], features int) error {
-	w := &b.wave
-	w.now, w.next = now, next
-	next.columns.Reset(w.tab, next.rows, features)
-	next.y = buf.Shaped(next.y, next.rows, w.sums.Cross.Cols)
-	w.chunks = (next.rows + w.chunk - 1) / w.chunk
-	w.errs = buf.Zeroed(w.errs, w.chunks)
-	work := features * (next.rows*featureWork + now.rows*(features/2+w.sums.Cross.Cols))
-	workers := max(1, min(runtime.GOMAXPROCS(0), work/w.tab.Grain))
-	items := w.chunks
-	if now.rows > 0 {
-		w.deal = dealGram(features, workers)
-		items += 1 + now.columns.Stripes() + w.deal.items()
-	}
-	w.flush = w.sums.Part.Rows > 0 && w.sums.PartRows+now.rows == FlushRows
-	_ = b.crew.Do(items, workers, w) // there are only errors of next, and now must be added whatever they are
-	w.sums.N += int64(now.rows)
-	switch {
-	case w.flush:
-		w.sums.PartRows = 0
-	case w.sums.Part.Rows > 0:
-		w.sums.PartRows += now.rows
-	}
-	for _, err := range w.errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+// rowBlock is a block of rows.
+type rowBlock struct {
+	first, rows int
+	flush       bool // it ends on a line of the grid
+	start       int  // its first item, which has features of the first block or products of the one before
+	chunks      int  // of features
+	deal        gramDeal
 }
 
-// rowBlock is a block of rows.
-type rowBlock[T dense.Float] struct {
-	first, rows int
-	columns     kern.Columns[T]
-	y           dense.Matrix[float64]
+// blockMemory holds the features of every second block.
+type blockMemory[T dense.Float] struct {
+	mu      sync.Mutex
+	block   int // its number; −1: none
+	columns kern.Columns[T]
+	y       dense.Matrix[float64]
 }
 
 type blockWorker[T dense.Float] struct {
@@ -109,51 +89,194 @@ type blockWorker[T dense.Float] struct {
 	wide []float64
 }
 
-// blockWave is the Step: chunks of rows of next, which take longest, then targets, products with targets, and products
-// of features of now.
-type blockWave[T dense.Float] struct {
-	tab       *kern.Table[T]
-	tab64     *kern.Table[float64]
-	sums      *Normal
-	gram      dense.Matrix[T]
-	rows      Rows[T]
-	blocks    [2]rowBlock[T]
-	now, next *rowBlock[T]
+// blockStep is the Step. After the features of the first block come, for every block, some tiles of its products, the
+// features of the next, its targets, its products with targets and the other tiles. So
+//
+//   - features find the memory of the block before the last free,
+//   - products find the features, and the sums that the block before has added to,
+//
+// but for the last of what has begun long before.
+type blockStep[T dense.Float] struct {
+	tab    *kern.Table[T]
+	tab64  *kern.Table[float64]
+	sums   *Normal
+	gram   dense.Matrix[T]
+	rows   Rows[T]
+	blocks []rowBlock
+	items  int
+	memory [2]blockMemory[T]
 
-	deal          gramDeal
-	flush         bool    // now is the last block before a line of the grid
-	chunk, chunks int     // rows of a chunk, and their number
-	errs          []error // of chunks
+	chunk   int // rows of features that are computed together
+	stripes int // of products with targets
+	lead    int // tiles before the features of the next block
+	// turns counts blocks that have been added to the targets, stripes and tiles, and items of blocks.
+	turns par.Turns
+
+	mu     sync.Mutex
+	failed int   // the first block with an error
+	at     int   // its chunk
+	err    error // of it
 }
 
-func (w *blockWave[T]) Item(k *blockWorker[T], i int) error {
-	if i < w.chunks {
-		w.errs[i] = w.prepare(k, i*w.chunk, min((i+1)*w.chunk, w.next.rows))
-		return nil
-	}
-	i -= w.chunks
-	if i == 0 {
-		w.sums.AddTargets(w.now.y)
-		return nil
-	}
-	i--
-	if n := w.now.columns.Stripes(); i >= n {
-		p, end := w.deal.parts(i - n)
-		rows, cols := gramPart(p, end, w.gram.Rows)
-		if rows[0] < rows[1] {
-			w.tab.AddGram(w.gram, &w.now.columns, rows[0], rows[1], cols[0], cols[1])
+// plan cuts rows into blocks and numbers the items.
+func (w *blockStep[T]) plan(n, most, workers int) {
+	features := w.sums.Cross.Rows
+	w.chunk = min(max(16, chunkElements/max(1, features)/16*16), 1024)
+	w.blocks, w.failed, w.at, w.err = w.blocks[:0], math.MaxInt, 0, nil
+	part := w.sums.PartRows
+	for first := 0; first < n; {
+		b := rowBlock{first: first, rows: min(n-first, most), deal: dealGram(features, 1)}
+		if w.sums.Part.Rows > 0 { // no block is on both sides of the grid
+			b.rows = min(b.rows, FlushRows-part)
+			part = (part + b.rows) % FlushRows
+			b.flush = part == 0
 		}
-		if w.flush {
-			w.flushPart(rows, cols)
+		b.chunks = (b.rows + w.chunk - 1) / w.chunk
+		first += b.rows
+		if first == n {
+			b.deal = dealGram(features, workers) // all wait for its last tiles
 		}
+		w.blocks = append(w.blocks, b)
+	}
+	tiles := gramParts(features) / gramSteps
+	w.lead = tiles / 3
+	for i := range w.memory {
+		w.memory[i].block = -1
+	}
+	var c kern.Columns[T]
+	c.Reset(w.tab, 0, features)
+	w.stripes = c.Stripes()
+	w.turns.Reset(1 + w.stripes + tiles + 2*len(w.blocks))
+	w.items = 0
+	for i := range w.blocks {
+		b := &w.blocks[i]
+		b.start = w.items
+		if w.items += b.chunks; i > 0 {
+			w.items += w.products(i - 1)
+		}
+	}
+	if last := len(w.blocks) - 1; last >= 0 {
+		w.items += w.products(last)
+	}
+}
+
+// products is the number of items that add block b.
+func (w *blockStep[T]) products(b int) int { return 1 + w.stripes + w.blocks[b].deal.items() }
+
+// The counters of turns. That of targets is 0.
+func (w *blockStep[T]) stripeTurn(s int) int { return 1 + s }
+func (w *blockStep[T]) tileTurn(t int) int   { return 1 + w.stripes + t }
+func (w *blockStep[T]) featureTurn(b int) int {
+	return w.tileTurn(w.blocks[b].deal.tiles) + 2*b
+}
+func (w *blockStep[T]) productTurn(b int) int { return w.featureTurn(b) + 1 }
+
+func (w *blockStep[T]) Item(k *blockWorker[T], i int) error {
+	// Items of block b+1 begin with products of block b.
+	b := sort.Search(len(w.blocks), func(b int) bool { return w.blocks[b].start > i }) - 1
+	i -= w.blocks[b].start
+	if b == 0 {
+		if i < w.blocks[0].chunks {
+			w.features(k, 0, i)
+			return nil
+		}
+		if i -= w.blocks[0].chunks; len(w.blocks) > 1 {
+			panic("linalg: item of no block")
+		}
+		w.product(k, 0, i)
 		return nil
 	}
-	w.cross(k, i)
+	before := w.products(b - 1)
+	switch chunks := w.blocks[b].chunks; {
+	case i < w.lead:
+		w.product(k, b-1, i)
+	case i < w.lead+chunks:
+		w.features(k, b, i-w.lead)
+	case i < before+chunks:
+		w.product(k, b-1, i-chunks)
+	default:
+		w.product(k, b, i-before-chunks)
+	}
 	return nil
 }
 
+// features packs chunk i of block b.
+func (w *blockStep[T]) features(k *blockWorker[T], b, i int) {
+	if b > 1 {
+		w.turns.Await(w.productTurn(b-2), w.products(b-2))
+	}
+	block, m := &w.blocks[b], &w.memory[b%2]
+	m.mu.Lock()
+	if m.block != b {
+		m.columns.Reset(w.tab, block.rows, w.sums.Cross.Rows)
+		m.y, m.block = buf.Shaped(m.y, block.rows, w.sums.Cross.Cols), b
+	}
+	m.mu.Unlock()
+	if !w.fails(b - 1) {
+		lo, hi := i*w.chunk, min((i+1)*w.chunk, block.rows)
+		k.phi = buf.Shaped(k.phi, hi-lo, w.sums.Cross.Rows)
+		if err := w.rows.Rows(block.first+lo, k.phi, m.y.RowRange(lo, hi)); err != nil {
+			w.fail(b, i, err)
+		} else {
+			m.columns.Pack(lo, k.phi)
+		}
+	}
+	w.turns.Done(w.featureTurn(b))
+}
+
+// fails reports whether a block up to b is known to have an error.
+func (w *blockStep[T]) fails(b int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failed <= b
+}
+
+func (w *blockStep[T]) fail(b, chunk int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if b < w.failed || b == w.failed && chunk < w.at {
+		w.failed, w.at, w.err = b, chunk, err
+	}
+}
+
+// product is item i of those that add block b: the first tiles, targets, stripes of products with targets, other tiles.
+func (w *blockStep[T]) product(k *blockWorker[T], b, i int) {
+	block, m := &w.blocks[b], &w.memory[b%2]
+	turn, p, end := 0, 0, 0
+	switch {
+	case i < w.lead:
+		p, end = block.deal.parts(i)
+		turn = w.tileTurn(p / gramSteps)
+	case i == w.lead:
+	case i <= w.lead+w.stripes:
+		turn = w.stripeTurn(i - w.lead - 1)
+	default:
+		p, end = block.deal.parts(i - 1 - w.stripes)
+		turn = w.tileTurn(p / gramSteps)
+	}
+	w.turns.Await(w.featureTurn(b), block.chunks)
+	w.turns.Await(turn, b) // so that errors of all blocks before are known
+	switch {
+	case w.fails(b):
+	case end > p:
+		rows, cols := gramPart(p, end, w.gram.Rows)
+		if rows[0] < rows[1] {
+			w.tab.AddGram(w.gram, &m.columns, rows[0], rows[1], cols[0], cols[1])
+		}
+		if block.flush {
+			w.flushPart(rows, cols)
+		}
+	case turn == 0:
+		w.sums.AddTargets(m.y)
+	default:
+		w.cross(k, m, turn-1)
+	}
+	w.turns.Done(turn)
+	w.turns.Done(w.productTurn(b))
+}
+
 // flushPart adds a part of sums.Part to sums.Gram and clears it, while it is in the caches.
-func (w *blockWave[T]) flushPart(rows, cols [2]int) {
+func (w *blockStep[T]) flushPart(rows, cols [2]int) {
 	for i := rows[0]; i < rows[1]; i++ {
 		from := min(max(i, cols[0]), cols[1])
 		w.tab.Widen(w.sums.Gram.Row(i)[from:cols[1]], w.gram.Row(i)[from:cols[1]], 1)
@@ -161,27 +284,17 @@ func (w *blockWave[T]) flushPart(rows, cols [2]int) {
 	}
 }
 
-// prepare packs rows lo to hi−1 of next.
-func (w *blockWave[T]) prepare(k *blockWorker[T], lo, hi int) error {
-	k.phi = buf.Shaped(k.phi, hi-lo, w.sums.Cross.Rows)
-	if err := w.rows.Rows(w.next.first+lo, k.phi, w.next.y.RowRange(lo, hi)); err != nil {
-		return err
-	}
-	w.next.columns.Pack(lo, k.phi)
-	return nil
-}
-
 // crossRows rows of a stripe are converted to float64 at a time.
 const crossRows = 128
 
 // cross adds the products of a stripe of features with targets.
-func (w *blockWave[T]) cross(k *blockWorker[T], stripe int) {
+func (w *blockStep[T]) cross(k *blockWorker[T], m *blockMemory[T], stripe int) {
 	for first := 0; ; {
-		lo, a := w.now.columns.Stripe(stripe, first, crossRows)
+		lo, a := m.columns.Stripe(stripe, first, crossRows)
 		if a.Rows == 0 {
 			return
 		}
-		dst, y := w.sums.Cross.RowRange(lo, lo+a.Cols), w.now.y.RowRange(first, first+a.Rows)
+		dst, y := w.sums.Cross.RowRange(lo, lo+a.Cols), m.y.RowRange(first, first+a.Rows)
 		wide, same := any(a).(dense.Matrix[float64])
 		if !same {
 			k.wide = buf.Zeroed(k.wide, a.Rows*a.Cols)

@@ -47,18 +47,16 @@ func TestFitsFeedManyWorkers(t *testing.T) {
 	if n := gram[1][0]; n < 8*workers {
 		t.Errorf("Gram: %d parts for %d workers, the last of which all wait for", n, workers)
 	}
-	// Many rows: features of a block are computed beside the products of the one before, and totals are brought up to
-	// date with the last products of a part, so that there is one wait for a block and one for the first features.
+	// Many rows are one step, however many blocks: nobody waits for all others between them.
 	var b Blocks[float32]
 	var n Normal
 	n.Reset(features, 1)
 	n.Part = dense.New[float32](features, features)
-	const blocks = FlushRows / 1024
 	check("Blocks", steps(func() {
 		if err := b.Add(&n, zeroRows{}, FlushRows, 1024); err != nil {
 			t.Fatal(err)
 		}
-	}), 1+blocks)
+	}), 1)
 	a := dense.New[float64](features, features)
 	for i := range features {
 		a.Set(i, i, 1)
