@@ -33,10 +33,10 @@ func clusters(kind string) (n int, is bool, err error) {
 
 // centroids is the attention over clusters, with centres of standard normal rows until Refresh fits them.
 func (l SelfAttention) centroids(scope *model.Scope, q *Node, n int) (rfx.Centroids, error) {
-	if l.Causal {
-		return rfx.Centroids{}, fmt.Errorf("%s centroid: a graph has them without order alone, for encoders", ParamAttention)
+	dim := l.HeadDim
+	if rows := model.GetParamOr(scope, ParamDark, 0); rows > 0 {
+		dim = rows
 	}
-	dim := q.Shape().Dimensions[3]
 	x, y := dense.New[float64](max(512, 4*n), dim), dense.New[float64](max(512, 4*n), dim)
 	rng.Normals(x.Data, rng.Stream(seed(scope)))
 	rng.Normals(y.Data, rng.Stream(seed(scope)+1))
@@ -59,9 +59,10 @@ func (l SelfAttention) centroids(scope *model.Scope, q *Node, n int) (rfx.Centro
 
 // clustered are centroids that have no centres yet.
 func (l SelfAttention) clustered(scope *model.Scope, n int) rfx.Centroids {
-	s := centroid.Spec{Clusters: n, Seed: seed(scope)}
+	s := centroid.Spec{Clusters: n, Seed: seed(scope), Spread: l.Causal}
 	s.Window, s.Sinks = model.GetParamOr(scope, ParamWindow, 0), model.GetParamOr(scope, ParamSinks, 0)
-	return rfx.Centroids{Own: true, Scale: 1 / math.Sqrt(float64(l.HeadDim)), Spec: s}
+	s.Block = model.GetParamOr(scope, ParamBlock, 0)
+	return rfx.Centroids{Own: true, Causal: l.Causal, Scale: 1 / math.Sqrt(float64(l.HeadDim)), Spec: s}
 }
 
 // fitCentres are the centres of one head for rows of queries and keys.

@@ -12,6 +12,9 @@ import (
 // Empty is the state of a sequence that has not begun, of the precision of like.
 func (l SelfAttention) Empty(scope *model.Scope, like *Node, batch int) []*Node {
 	l, scope = l.normal(), scope.At("MultiHeadAttention")
+	if c, is := l.centred(scope, like); is {
+		return c.Empty(like, batch, l.KVHeads, c.Centres[0].Dim(), l.HeadDim).Nodes()
+	}
 	return l.stateful(scope, like).Empty(like, batch, l.KVHeads, l.HeadDim).Nodes()
 }
 
@@ -22,10 +25,27 @@ func (l SelfAttention) Extend(scope *model.Scope, x, from *Node, states []*Node)
 	l, scope = l.normal(), scope.In("MultiHeadAttention")
 	q, k, v := l.heads(scope, x, from)
 	q, k = l.embed(scope, q, k)
+	if c, is := l.centred(scope, q); is {
+		s, rest := c.State(states)
+		out, s = c.Extend(s, from, q, k, v)
+		return l.output(scope, out, x.Shape().Dimensions[2]), s.Nodes(), rest
+	}
 	a := l.stateful(scope, q)
 	s, rest := a.State(states)
 	out, s = a.Extend(s, from, q, k, v)
 	return l.output(scope, out, x.Shape().Dimensions[2]), s.Nodes(), rest
+}
+
+// centred is attention over clusters, causal; false: another kind.
+func (l SelfAttention) centred(scope *model.Scope, like *Node) (c rfx.Centroids, is bool) {
+	n, is, err := clusters(model.GetParamOr(scope, ParamAttention, "exact"))
+	if l.Causal = true; is && err == nil {
+		c, err = l.centroids(scope, like, n)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return c, is
 }
 
 func (l SelfAttention) stateful(scope *model.Scope, like *Node) rfx.Attention {

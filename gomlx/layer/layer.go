@@ -32,12 +32,12 @@ const (
 	// ParamAttention is "exact" (the default), "mean" (every visible key weighs the same), "random" (weights uniform in
 	// [0, 1) that ignore queries and keys), or FAMILY[:COUPLING[:PROJECTIONS]] as the command line writes families and
 	// couplings, {"name":"oprf","a":-0.1} with parameters; orthogonal and 256 are the defaults. The projections of lfk
-	// are trained. "centroid[:CLUSTERS]" is attention over clusters of keys, for encoders (rfx.Centroids), by
-	// default 64 of them.
+	// are trained. "centroid[:CLUSTERS]" is attention over clusters of keys (rfx.Centroids), by default 64 of them.
 	ParamAttention = "attention"
 	ParamSeed      = "attention_seed"   // int, of the projections; every layer and head derives its own; 1
 	ParamWindow    = "attention_window" // int, rfx.Attention.Window
 	ParamSinks     = "attention_sinks"  // int, rfx.Attention.Sinks
+	ParamBlock     = "attention_block"  // int, of centroid: centroid.Spec.Block
 	// ParamDark > 0 multiplies queries and keys by a learned matrix of so many rows per key/value head, the identity at
 	// first: the kernel becomes exp(qᵀMᵀMk/√d) (DARK 4.1). Its variable is "dark" in the scope of the layer.
 	ParamDark = "attention_dark"

@@ -53,7 +53,8 @@ type Config struct {
 	Learned   bool   `json:"learned,omitempty"`   // layer.ParamLearned
 	Window    int    `json:"window,omitempty"`
 	Sinks     int    `json:"sinks,omitempty"`
-	Seed      int    `json:"seed,omitempty"` // of projections
+	Block     int    `json:"block,omitempty"` // layer.ParamBlock
+	Seed      int    `json:"seed,omitempty"`  // of projections
 
 	Half bool `json:"half,omitempty"` // bfloat16 inside blocks; parameters and sums stay float32
 }
@@ -95,9 +96,6 @@ func (c Config) Validate() error {
 		return bad("%s attention over %d tokens has %d GiB of scores per layer and sequence: choose a family of features",
 			c.Attention, c.Length, c.scores()>>30)
 	}
-	if c.Kind == Decoder && strings.HasPrefix(c.Attention, "centroid") {
-		return bad("%s attention has no order here: choose a family of features for a decoder", c.Attention)
-	}
 	if (c.Kind == Classifier || c.Kind == ViT || c.Kind == Conformer) && c.Classes < 2 {
 		return bad("%d classes", c.Classes)
 	}
@@ -135,7 +133,7 @@ func (c Config) Set(scope *model.Scope) {
 	}
 	scope.SetParams(map[string]any{
 		layer.ParamAttention: kind, layer.ParamDark: dark, layer.ParamWindow: c.Window, layer.ParamSinks: c.Sinks,
-		layer.ParamSeed: c.Seed + 1, layer.ParamVariable: true, layer.ParamLearned: c.Learned,
+		layer.ParamBlock: c.Block, layer.ParamSeed: c.Seed + 1, layer.ParamVariable: true, layer.ParamLearned: c.Learned,
 	})
 }
 

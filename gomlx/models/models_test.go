@@ -94,10 +94,11 @@ func logits(t testing.TB, c models.Config, store *model.Store, x []int32) []floa
 // learned and with rotated positions, grouped queries, M and every kind of features.
 func TestGenerationEqualsRecomputation(t *testing.T) {
 	cases := []models.Config{decoder("positive:orthogonal:16"), decoder("oprf:simplex:16"), decoder("relu:iid:16"),
-		decoder("lfk:iid:8")}
+		decoder("lfk:iid:8"), decoder("centroid:3")}
 	cases[0].Window, cases[0].Sinks = 4, 2
 	cases[1].Rotary, cases[1].Sinks = true, 1
 	cases[2].Dark = true
+	cases[4].Window, cases[4].Sinks, cases[4].Block, cases[4].Rotary, cases[4].Dark = 2, 1, 4, true, true
 	for _, c := range cases {
 		t.Run(c.Attention, func(t *testing.T) {
 			store := initial(t, c)

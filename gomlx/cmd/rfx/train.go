@@ -62,6 +62,7 @@ func (f *trainFlags) set(flags *flag.FlagSet) {
 	flags.BoolVar(&m.Dark, "dark", false, "a learned matrix M per head (DARKFormer)")
 	flags.IntVar(&m.Window, "window", 0, "nearest keys with exact weights")
 	flags.IntVar(&m.Sinks, "sinks", 0, "first keys with exact weights")
+	flags.IntVar(&m.Block, "block", 0, "of centroid: queries with the same exact neighbours; 0: 64, of encoders 16 with a window")
 	flags.BoolVar(&m.Half, "bf16", false, "bfloat16 inside blocks")
 	flags.IntVar(&c.Steps, "steps", 1000, "steps")
 	flags.IntVar(&c.Warmup, "warmup", 50, "steps of a growing rate")
