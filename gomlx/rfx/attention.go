@@ -127,16 +127,19 @@ func (a Attention) sums(in input) partial {
 	if a.Sinks > 0 {
 		k = k.from(min(a.Sinks, in.keys))
 	}
-	q := a.Map.queryRows(in)
+	q, row := a.Map.queryRows(in)
 	var total partial
 	if !a.ordered(in.see) {
 		total = k.state().as(in.v.DType()).read(q.flat()).unflat(in.group)
 	} else {
-		total, _ = a.sweep(q, k, in, a.Window)
+		total = a.sweep(q, k, in, a.Window)
 		if !a.Causal {
-			right, _ := a.sweep(q.reverse(), k.reverse(), in.reverse(), max(1, a.Window))
+			right := a.sweep(q.reverse(), k.reverse(), in.reverse(), max(1, a.Window))
 			total = total.plus(right.reverse())
 		}
+	}
+	if a.Window > 0 || a.Sinks > 0 {
+		total = total.times(row)
 	}
 	if a.Window > 0 {
 		total = total.plus(a.near(in))

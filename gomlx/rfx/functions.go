@@ -32,6 +32,10 @@ var functions = [plan.Fns]func(p *point) Features{
 	plan.Monomial: monomial,
 }
 
+// rowInLog are those that have the row as a term of every exponent, and nowhere else.
+var rowInLog = [plan.Fns]bool{plan.Exp: true, plan.ExpPM: true, plan.SinCos: true, plan.Complex: true, plan.Sign: true,
+	plan.Monomial: true}
+
 // exponent is t + bias + row over all projections.
 func (p *point) exponent(t *Node) *Node { return p.full(sum(t, p.bias, p.row)) }
 

@@ -31,9 +31,9 @@ func TestOptionsEqualTheLibrary(t *testing.T) {
 		all = append(all, o)
 	}
 	// Prefixes of more chunks than one product takes.
-	all = append(all, options{causal: true, chunk: 16, length: 600},
-		options{causal: true, segments: true, mask: true, chunk: 16, length: 620},
-		options{segments: true, window: 5, chunk: 16, length: 530})
+	all = append(all, options{causal: true, chunk: 16, length: 2100},
+		options{causal: true, segments: true, mask: true, chunk: 16, length: 2075},
+		options{segments: true, window: 5, chunk: 16, length: 2100})
 	for i, o := range all {
 		t.Run(fmt.Sprintf("%+v", o), func(t *testing.T) {
 			seed := uint64(100 + 10*i)

@@ -4,6 +4,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
+
+	"github.com/randfeat/randfeat/internal/plan"
 )
 
 // keyRows are features of keys [..., keys, features] and their values with a column of ones, which sums to the
@@ -38,12 +40,28 @@ func (m *Map) keyRows(in input) keyRows {
 }
 
 // queryRows are the features of in.q: Value and Log are [batch, kvHeads, group, length, features]. Heads of a group are
-// more rows of their key/value head.
-func (m *Map) queryRows(in input) Features {
-	f := m.Queries(Reshape(in.q, in.batch, in.kvHeads, in.group*in.queries, in.dim))
-	return f.each(func(x *Node) *Node {
+// more rows of their key/value head. What is a factor of all features of a query, exp(row), is not in them: it has no
+// part in a quotient of sums. row is [batch, kvHeads, group, length, 1], nil for none.
+func (m *Map) queryRows(in input) (f Features, row *Node) {
+	x := Reshape(in.q, in.batch, in.kvHeads, in.group*in.queries, in.dim)
+	b := m.builder("query", x, func(p plan.Pair) plan.Side { return p.Query })
+	b.apart = true
+	shape := func(x *Node) *Node {
 		return Reshape(x, in.batch, in.kvHeads, in.group, in.queries, x.Shape().Dimensions[3])
-	})
+	}
+	f = b.features().each(shape)
+	if b.row != nil {
+		row = shape(BroadcastToDims(b.row, in.batch, in.kvHeads, in.group*in.queries, 1))
+	}
+	return f, row
+}
+
+// times is the sums times exp(row), which joins what was computed without that factor to what has it.
+func (p partial) times(row *Node) partial {
+	if row != nil {
+		p.log = Add(p.log, row)
+	}
+	return p
 }
 
 // each changes the shape of both nodes.
@@ -119,7 +137,7 @@ func (p partial) unflat(group int) partial {
 
 // plus joins sums over different keys, as online softmax does.
 func (p partial) plus(o partial) partial {
-	log := Max(p.log, o.log)
+	log := StopGradient(Max(p.log, o.log))
 	at := func(x partial) *Node { return Mul(x.sum, Exp(Sub(x.log, log))) }
 	return partial{Add(at(p), at(o)), log}
 }
@@ -127,9 +145,10 @@ func (p partial) plus(o partial) partial {
 // only keeps the queries where on is true.
 func (p partial) only(on *Node) partial { return partial{where(on, p.sum, 0), where(on, p.log, 2*off)} }
 
-// lost is the denominator below which weights have no gradients: those would overflow float32. A query gets there if, of
-// the keys it sees in its chunk, no feature is large where it is (see inside); what it weighs then is little but rounding.
-const lost = 1e-30
+// lost is the denominator below which weights have no gradients: those, times features of up to exp(lift), would
+// overflow float32. A query gets there if, of the keys it sees, no feature is large where it is (see sweep); what it
+// weighs then is little but rounding.
+const lost = 1e-22
 
 // quotient divides by column n: zeros where that is zero. The sums are first divided by what it is, without gradients,
 // whose squares could underflow.

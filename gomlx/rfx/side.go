@@ -25,14 +25,20 @@ type builder struct {
 	name    string
 	numbers Numbers // nil: constants
 	count   int     // of numbers so far
+	apart   bool    // leave out of the exponents what all features of a row share
+	row     *Node   // and put it here [batch, heads, length, 1]; nil: nothing
 }
 
 func (m *Map) side(name string, x *Node, pick func(plan.Pair) plan.Side) Features {
+	return m.builder(name, x, pick).features()
+}
+
+func (m *Map) builder(name string, x *Node, pick func(plan.Pair) plan.Side) *builder {
 	if x.Rank() != 4 || x.Shape().Dimensions[3] != m.dim {
 		panic(fmt.Errorf("rfx: rows of shape %s for a map of [batch, heads, length, %d]", x.Shape(), m.dim))
 	}
 	heads := x.Shape().Dimensions[1]
-	b := builder{x: x, heads: 1, name: name, numbers: m.numbers}
+	b := &builder{x: x, heads: 1, name: name, numbers: m.numbers}
 	if len(m.pairs) > 1 {
 		if heads%len(m.pairs) != 0 {
 			panic(fmt.Errorf("rfx: %d heads are no multiple of %d maps", heads, len(m.pairs)))
@@ -42,7 +48,7 @@ func (m *Map) side(name string, x *Node, pick func(plan.Pair) plan.Side) Feature
 	for h := range b.heads {
 		b.sides = append(b.sides, pick(m.pairs[h*len(m.pairs)/b.heads]))
 	}
-	return b.features()
+	return b
 }
 
 func (b *builder) features() Features {
@@ -52,6 +58,9 @@ func (b *builder) features() Features {
 		leaves[i] = b.leaf(i)
 	}
 	outer := b.quadratic(b.x, func(s plan.Side) plan.Quadratic { return s.Outer })
+	if b.apart {
+		b.row, outer = sum(b.row, outer), nil
+	}
 	gate := b.gate()
 	var parts []Features
 	for i, block := range first.Blocks {
@@ -173,6 +182,9 @@ func (b *builder) leaf(i int) Features {
 	p.t = b.projection(u, m, at, func(l *plan.Leaf) plan.Linear { return l.Mix })
 	p.bias = b.vector(func(s plan.Side) []float64 { return at(s).Bias })
 	p.row = b.quadratic(u, func(s plan.Side) plan.Quadratic { return at(s).Row })
+	if b.apart && len(b.sides[0].Leaves) == 1 && rowInLog[l.Fn] {
+		b.row, p.row = p.row, nil
+	}
 	p.theta = sum(b.projection(u, m, at, func(l *plan.Leaf) plan.Linear { return l.MixIm }),
 		b.vector(func(s plan.Side) []float64 { return at(s).BiasIm }),
 		b.quadratic(u, func(s plan.Side) plan.Quadratic { return at(s).RowIm }))

@@ -106,19 +106,22 @@ func (a Attention) Extend(s State, from, q, k, v *Node) (*Node, State) {
 		at := Add(positions(q.Graph(), d.queries), SubScalar(from, a.Window))
 		keys = GreaterOrEqual(at, Scalar(q.Graph(), dtypes.Int32, a.Sinks))
 	}
-	qf, kf := a.Map.queryRows(in), a.Map.keyRows(in)
+	qf, row := a.Map.queryRows(in)
+	kf := a.Map.keyRows(in)
 	if keys != nil {
 		kf = kf.only(keys)
 	}
+	all := kf.state()
 	var total partial
-	var all State
 	if d.keys == 1 {
-		all = kf.state()
 		total = all.read(qf.flat()).unflat(d.group)
 	} else {
-		total, all = a.sweep(qf, kf, in, 0)
+		total = a.sweep(qf, kf, in, 0)
 	}
 	total = total.plus(s.read(qf.flat()).unflat(d.group))
+	if len(exact) > 0 {
+		total = total.times(row)
+	}
 	for _, p := range exact {
 		total = total.plus(p)
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
 	"github.com/gomlx/gomlx/core/tensors"
@@ -15,49 +16,66 @@ const least = 16
 // noSegment is the id of what fills up a sequence.
 const noSegment = math.MinInt32
 
-// sweep is the sums of every query over the keys that stand at least back positions before it, in its own segment, and
-// the state of all keys, which means nothing with segments or back. Queries are [batch, kvHeads, group, length, ·],
-// keys [batch, kvHeads, length, ·].
+// sweep is the sums of every query over the keys that stand at least back positions before it, in its own segment.
+// Queries are [batch, kvHeads, group, length, ·], keys [batch, kvHeads, length, ·].
 //
 // By chunks: the sums of all chunks at once, their prefixes, and inside a chunk a triangle of scores. There is no loop
-// over tokens, and what a query is divided by comes from keys that it sees.
-func (a Attention) sweep(q Features, k keyRows, in input, back int) (partial, State) {
+// over tokens. The features of a row are divided by its largest, once for all products, and keys are weighted by
+// theirs, relative to keys that a query sees: later keys change nothing, and scores get lost only where, of all keys
+// that a query sees, the common features are 100 nats below the largest of both.
+func (a Attention) sweep(q Features, k keyRows, in input, back int) partial {
 	chunk := a.chunk(in.keys)
 	n := (in.keys + chunk - 1) / chunk
 	c := chunks{length: in.keys, n: n, size: chunk, group: in.group}
-	var keySegments *Node
 	if see := in.see.Segments; see != nil {
 		c.segments = Reshape(fill(see, 1, 0, n*chunk-in.keys, noSegment), in.batch, n, chunk)
-		keySegments = Reshape(fill(see, 1, back, n*chunk-in.keys-back, noSegment), in.batch, n, chunk)
+		c.keySegments = Reshape(fill(see, 1, back, n*chunk-in.keys-back, noSegment), in.batch, n, chunk)
 	}
-	c.keySegments = keySegments
-	c.k = keyRows{Features{Log: c.cut(k.Log, back, off)}, c.cut(k.v, back, 0)}
-	if k.Value != nil {
-		c.k.Value = c.cut(k.Value, back, 0)
-	}
-	c.q = q.each(c.cutQueries)
+	queries, ofQuery := q.unit(in.v.DType())
+	keys, ofKey := k.unit(in.v.DType())
+	c.q = c.cutQueries(queries)
+	c.k, c.v, c.log = c.cut(keys, back, 0), c.cut(k.v, back, 0), Squeeze(c.cut(ofKey, back, off), -1)
 
-	sums := c.inside()
-	tails := c.tails()
-	all := tails
+	see := c.see()
+	row := c.largest(see)
+	var read *Node // what keys of earlier chunks add
 	if n > 1 {
-		var before run
-		before, all = prefix(tails)
-		read := before.as(in.v.DType()).read(c.q.flat()).unflat(in.group)
+		before := c.tails().before()
+		ref := BroadcastToShape(ExpandAxes(before.ref, -2, -1), row.Shape())
+		var same *Node
 		if c.segments != nil {
 			d := c.segments.Shape().Dimensions
-			same := Equal(Reshape(c.segments, d[0], 1, d[1], 1, d[2], 1), Reshape(before.last, d[0], 1, d[1], 1, 1, 1))
-			read = read.only(same)
+			same = Equal(Reshape(c.segments, d[0], 1, d[1], d[2], 1), Reshape(before.last, d[0], 1, d[1], 1, 1))
+			ref = where(same, ref, 2*off)
 		}
-		sums = sums.plus(read)
-	} else {
-		all.Sum, all.Ref = Squeeze(tails.Sum, 2), Squeeze(tails.Ref, 2)
+		row = Max(row, ref)
+		worth := Exp(Sub(ref, row))
+		if same != nil {
+			worth = where(same, worth, 0)
+		}
+		read = Mul(product(c.queries(), ConvertDType(before.sum, in.v.DType()), -1, -2), c.ofGroup(worth))
 	}
-	return sums.each(func(x *Node) *Node {
+	s := c.inside(see, row)
+	if read != nil {
+		s = Add(s, read)
+	}
+	p := partial{s, c.ofGroup(row)}.unflat(in.group).each(func(x *Node) *Node {
 		x = Transpose(x, 2, 3)
 		d := x.Shape().Dimensions
 		return SliceAxis(Reshape(x, d[0], d[1], d[2], n*chunk, d[5]), 3, AxisRangeFromStart(in.queries))
-	}), all.State
+	})
+	return partial{p.sum, Add(p.log, ofQuery)}
+}
+
+// lift is the logarithm of the largest feature of a row: above 0 to lose fewer of the small ones, and low enough for
+// gradients, which are divided by sums of products of two, not to underflow.
+const lift = 16
+
+// unit is features divided such that the largest exponential of their row is exp(lift), in some precision, and the
+// logarithm of what they are divided by.
+func (f Features) unit(dtype dtypes.DType) (phi, log *Node) {
+	log = StopGradient(AddScalar(ReduceAndKeep(f.Log, ReduceMax, -1), -lift))
+	return ConvertDType(f.times(Exp(Sub(f.Log, log))), dtype), log
 }
 
 // chunk is the number of positions whose scores are computed among themselves. Large ones are few states, and
@@ -76,10 +94,11 @@ func (a Attention) chunk(keys int) int {
 	return chunk
 }
 
-// chunks are queries [batch, kvHeads, n, group, size, ·] and keys [batch, kvHeads, n, size, ·] of one sweep.
+// chunks are features of queries [batch, kvHeads, n, group, size, ·] and of keys [batch, kvHeads, n, size, ·] of one
+// sweep, and the values of keys.
 type chunks struct {
-	q                     Features
-	k                     keyRows
+	q, k, v               *Node
+	log                   *Node // what features of keys are divided by [batch, kvHeads, n, size]
 	segments, keySegments *Node // [batch, n, size], nil without
 	length, n, size       int
 	group                 int
@@ -117,134 +136,167 @@ func (c *chunks) cutQueries(x *Node) *Node {
 	return Transpose(Reshape(fill(x, 3, 0, c.n*c.size-c.length, 0), d[0], d[1], d[2], c.n, c.size, d[4]), 2, 3)
 }
 
-// run is the state of the last segment of some neighbouring chunks. last is that segment [batch, 1, n], nil without.
+// see says which keys of its own chunk a query sees [batch or 1, 1, n or 1, size, size].
+func (c *chunks) see() *Node {
+	see := Reshape(LowerTriangular(c.k.Graph(), c.size), 1, 1, 1, c.size, c.size)
+	if c.segments == nil {
+		return see
+	}
+	d := c.segments.Shape().Dimensions
+	square := []int{d[0], 1, c.n, c.size, c.size}
+	own := BroadcastToDims(Reshape(c.segments, d[0], 1, c.n, c.size, 1), square...)
+	theirs := BroadcastToDims(Reshape(c.keySegments, d[0], 1, c.n, 1, c.size), square...)
+	return and(see, Equal(own, theirs), square...)
+}
+
+// square is the logarithms of keys for every query of a chunk [batch, kvHeads, n, size, size].
+func (c *chunks) square() *Node {
+	d := c.log.Shape().Dimensions
+	return BroadcastToDims(ExpandAxes(c.log, 3), d[0], d[1], c.n, c.size, c.size)
+}
+
+// largest are the largest logarithms of the keys of its chunk that a query sees [batch, kvHeads, n, size, 1].
+func (c *chunks) largest(see *Node) *Node {
+	return ReduceAndKeep(where(see, c.square(), 2*off), ReduceMax, -1)
+}
+
+// queries are the queries of a chunk, those of all heads of a group below each other.
+func (c *chunks) queries() *Node {
+	d := c.q.Shape().Dimensions
+	return Reshape(c.q, d[0], d[1], d[2], d[3]*d[4], d[5])
+}
+
+// ofGroup repeats [batch, kvHeads, n, size, 1] for all heads of a group.
+func (c *chunks) ofGroup(x *Node) *Node {
+	d := x.Shape().Dimensions
+	x = BroadcastToDims(ExpandAxes(x, 3), d[0], d[1], c.n, c.group, c.size, 1)
+	return Reshape(x, d[0], d[1], c.n, c.group*c.size, 1)
+}
+
+// inside is the sums over keys of the own chunk up to the own position, each row divided by the exponential of row.
+func (c *chunks) inside(see, row *Node) *Node {
+	worth := where(see, Exp(Sub(c.square(), row)), 0) // without gradients: what others are divided by has none
+	s := product(c.queries(), c.k, -1, -1)
+	if c.group > 1 {
+		d := c.q.Shape().Dimensions
+		worth = BroadcastToDims(ExpandAxes(worth, 3), d[0], d[1], c.n, c.group, c.size, c.size)
+		worth = Reshape(worth, d[0], d[1], c.n, c.group*c.size, c.size)
+	}
+	return product(Mul(s, worth), c.v, -1, -2)
+}
+
+// run is the sums of the keys of the last segment of some neighbouring chunks, divided by the exponential of ref, the
+// largest logarithm among them. last is that segment, nil without.
 type run struct {
-	State
-	last *Node
+	sum  *Node // [batch, kvHeads, ..., n, features, valueDim+1]
+	ref  *Node // [batch, kvHeads, ..., n]
+	last *Node // [batch, 1, ..., n]
 }
 
 // tails are the runs of single chunks.
 func (c *chunks) tails() run {
-	if c.keySegments == nil {
-		return run{State: c.k.state()}
+	log, v := c.log, c.v
+	var last *Node
+	if c.keySegments != nil {
+		d := c.keySegments.Shape().Dimensions
+		last = SliceAxis(c.keySegments, 2, AxisElem(-1)) // [batch, n, 1]
+		own := Equal(c.keySegments, BroadcastToShape(last, c.keySegments.Shape()))
+		own = Reshape(own, d[0], 1, d[1], d[2])
+		log, v = where(own, log, off), where(ExpandAxes(own, -1), v, 0)
+		last = Reshape(last, d[0], 1, d[1])
 	}
-	d := c.keySegments.Shape().Dimensions
-	last := SliceAxis(c.keySegments, 2, AxisElem(-1)) // [batch, n, 1]
-	own := Equal(c.keySegments, BroadcastToShape(last, c.keySegments.Shape()))
-	return run{c.k.only(Reshape(own, d[0], 1, d[1], d[2], 1)).state(), Reshape(last, d[0], 1, d[1])}
+	ref := ReduceAndKeep(log, ReduceMax, -1)
+	v = Mul(v, ConvertDType(ExpandAxes(Exp(Sub(log, ref)), -1), v.DType()))
+	return run{product(c.k, v, -2, -2), Squeeze(ref, -1), last}
 }
 
-// then is the run of the chunks of r and those of o behind them: equal ids are neighbours, so what r carries counts
-// exactly where both end in the same segment.
-func (r run) then(o run) run {
-	if r.last != nil {
-		same := ExpandAxes(Equal(r.last, o.last), -1) // [batch, 1, n, 1]
-		r.Ref = where(same, r.Ref, off)
-		r.Sum = where(ExpandAxes(same, -1), r.Sum, 0)
+// fan is the number of chunks whose prefixes are one product.
+const fan = 128
+
+// before is, for every chunk, the run of all chunks before it: by a product with the strictly lower triangular matrix
+// of what earlier chunks are worth; many chunks in groups, and groups in the same way.
+func (r run) before() run {
+	n := r.ref.Shape().Dimensions[2]
+	if n <= fan {
+		return r.add(n, func(i, j int) bool { return j < i }, moved(r.last))
 	}
-	return run{r.merge(o.State), o.last}
+	groups := (n + fan - 1) / fan
+	r = r.each(func(x *Node, filler float64) *Node {
+		x = fill(x, 2, 0, groups*fan-n, filler)
+		d := x.Shape().Dimensions
+		return Reshape(x, append([]int{d[0], d[1], groups, fan}, d[3:]...)...)
+	})
+	var end *Node
+	if r.last != nil {
+		end = SliceAxis(r.last, 3, AxisElem(-1))
+	}
+	totals := r.add(1, func(_, _ int) bool { return true }, end)
+	outer := totals.each(func(x *Node, _ float64) *Node { return Squeeze(x, 3) }).before()
+	outer = outer.each(func(x *Node, _ float64) *Node {
+		d := append([]int{}, x.Shape().Dimensions[:3]...)
+		return BroadcastToDims(ExpandAxes(x, 3), append(append(d, fan), x.Shape().Dimensions[3:]...)...)
+	})
+	last := moved(r.last)
+	if last != nil { // before the first of a group stands the last of the group before
+		last = Concatenate([]*Node{SliceAxis(outer.last, 3, AxisElem(0)), SliceAxis(last, 3, AxisRangeToEnd(1))}, 3)
+	}
+	inner := r.add(fan, func(i, j int) bool { return j < i }, last)
+	if last != nil { // what stands before the group counts where it ends in the same segment
+		same := Equal(last, outer.last)
+		outer.ref, outer.sum = where(same, outer.ref, off), where(ExpandAxes(same, -2, -1), outer.sum, 0)
+	}
+	ref := Max(inner.ref, outer.ref)
+	at := func(x run) *Node { return Mul(x.sum, ExpandAxes(Exp(Sub(x.ref, ref)), -2, -1)) }
+	return run{Add(at(inner), at(outer)), ref, last}.each(func(x *Node, _ float64) *Node {
+		d := x.Shape().Dimensions
+		return SliceAxis(Reshape(x, append([]int{d[0], d[1], d[2] * d[3]}, d[4:]...)...), 2, AxisRangeFromStart(n))
+	})
+}
+
+// moved is the last segments of chunks one chunk later, nil without.
+func moved(last *Node) *Node {
+	if last == nil {
+		return nil
+	}
+	axis := last.Rank() - 1
+	return fill(last, axis, 1, -1, noSegment)
+}
+
+// add is some runs, each the sum of those j that see(i, j) and that end in segment last_i.
+func (r run) add(n int, sees func(i, j int) bool, last *Node) run {
+	g, d := r.ref.Graph(), r.ref.Shape().Dimensions
+	size := d[len(d)-1]
+	on := make([]bool, 0, n*size)
+	for i := range n {
+		for j := range size {
+			on = append(on, sees(i, j))
+		}
+	}
+	lead := d[:len(d)-1]
+	ones := make([]int, len(lead))
+	for i := range ones {
+		ones[i] = 1
+	}
+	see := ConstTensor(g, tensors.FromFlatDataAndDimensions(on, append(ones, n, size)...))
+	if last != nil {
+		to := append(append([]int{}, last.Shape().Dimensions[:len(lead)]...), n, size)
+		same := Equal(BroadcastToDims(ExpandAxes(last, -1), to...), BroadcastToDims(ExpandAxes(r.last, -2), to...))
+		see = and(see, same, to...)
+	}
+	square := append(append([]int{}, lead...), n, size)
+	ref := BroadcastToDims(ExpandAxes(r.ref, -2), square...)
+	top := ReduceAndKeep(where(see, ref, off), ReduceMax, -1)
+	worth := where(see, Exp(Sub(ref, top)), 0) // without gradients: references have none
+	dims := r.sum.Shape().Dimensions
+	f, c := dims[len(dims)-2], dims[len(dims)-1]
+	sum := product(worth, Reshape(r.sum, append(append([]int{}, d...), f*c)...), -1, -2)
+	return run{Reshape(sum, append(append([]int{}, lead...), n, f, c)...), Squeeze(top, -1), last}
 }
 
 func (r run) each(change func(x *Node, filler float64) *Node) run {
-	r.Sum, r.Ref = change(r.Sum, 0), change(r.Ref, off)
+	r.sum, r.ref = change(r.sum, 0), change(r.ref, off)
 	if r.last != nil {
 		r.last = change(r.last, noSegment)
 	}
 	return r
-}
-
-// fan is the number of chunks whose prefixes are one product.
-const fan = 32
-
-// prefix is, for every chunk (axis 2), the run of all chunks before it, and the run of all: inside groups of chunks by
-// a product with the strictly lower triangular matrix of what the references of earlier chunks are worth, and groups in
-// the same way.
-func prefix(r run) (before, all run) {
-	d := r.Ref.Shape().Dimensions
-	n := d[2]
-	size := min(n, fan)
-	groups := (n + size - 1) / size
-	r = r.each(func(x *Node, filler float64) *Node {
-		x = fill(x, 2, 0, groups*size-n, filler)
-		d := x.Shape().Dimensions
-		return Reshape(x, append([]int{d[0], d[1], groups, size}, d[3:]...)...)
-	})
-	before, totals := r.group()
-	if groups == 1 {
-		all = totals.each(func(x *Node, _ float64) *Node { return Squeeze(x, 2) })
-	} else {
-		var outer run
-		outer, all = prefix(totals)
-		outer = outer.each(func(x *Node, _ float64) *Node {
-			d := append([]int{}, x.Shape().Dimensions[:3]...)
-			return BroadcastToDims(ExpandAxes(x, 3), append(append(d, size), x.Shape().Dimensions[3:]...)...)
-		})
-		if before.last != nil { // before the first of a group stands the last of the group before
-			first, rest := AxisRangeFromStart(1), AxisRangeToEnd(1)
-			before.last = Concatenate([]*Node{SliceAxis(outer.last, 3, first), SliceAxis(before.last, 3, rest)}, 3)
-		}
-		before = outer.then(before)
-	}
-	return before.each(func(x *Node, _ float64) *Node {
-		d := x.Shape().Dimensions
-		return SliceAxis(Reshape(x, append([]int{d[0], d[1], d[2] * d[3]}, d[4:]...)...), 2, AxisRangeFromStart(n))
-	}), all
-}
-
-// group is, for runs [batch, kvHeads, groups, size, ·], the runs of those before each in its group, and of all of a
-// group [batch, kvHeads, groups, ·].
-func (r run) group() (before, totals run) {
-	g := r.Ref.Graph()
-	d := r.Ref.Shape().Dimensions
-	size := d[3]
-	sees := make([]bool, 0, (size+1)*size) // row i: the chunks before i
-	for i := range size + 1 {
-		for j := range size {
-			sees = append(sees, j < i)
-		}
-	}
-	see := ConstTensor(g, tensors.FromFlatDataAndDimensions(sees, 1, 1, 1, size+1, size))
-	var last *Node // of the chunk before
-	if r.last != nil {
-		last = fill(r.last, 3, 1, 0, noSegment)
-		to := shapes.Make(last.DType(), d[0], 1, d[2], size+1, size)
-		see = and(see, Equal(BroadcastToShape(ExpandAxes(last, -1), to), BroadcastToShape(ExpandAxes(r.last, 3), to)),
-			to.Dimensions...)
-	}
-	see = ExpandAxes(see, 3)
-	ref := BroadcastToDims(ExpandAxes(Transpose(r.Ref, 3, 4), 4), d[0], d[1], d[2], d[4], size+1, size)
-	top := ReduceAndKeep(where(see, ref, off), ReduceMax, -1)
-	worth := where(see, Exp(Sub(ref, top)), 0) // without gradients: references have none
-	sum := EinsumAxes(worth, r.Sum, [][2]int{{5, 3}}, [][2]int{{0, 0}, {1, 1}, {2, 2}, {3, 4}})
-	both := run{State{Sum: Transpose(sum, 3, 4), Ref: Transpose(Squeeze(top, -1), 3, 4)}, last}
-	before = both.each(func(x *Node, _ float64) *Node { return SliceAxis(x, 3, AxisRangeFromStart(size)) })
-	totals = both.each(func(x *Node, _ float64) *Node { return Squeeze(SliceAxis(x, 3, AxisElem(size)), 3) })
-	return before, totals
-}
-
-// inside is the sums over keys of the own chunk up to the own position. A key is divided by its largest feature, a row
-// by the largest of the keys that it sees, so that later keys change nothing: scores get lost only where, of all keys
-// that a query sees, the common features are 80 nats below the largest of both.
-func (c *chunks) inside() partial {
-	q, g := c.q.flat(), c.k.v.Graph()
-	top := func(f Features) *Node { return StopGradient(ReduceAndKeep(f.Log, ReduceMax, -1)) }
-	ofQuery, ofKey := top(q), top(c.k.Features)
-	low := ConvertDType(q.times(Exp(Sub(q.Log, ofQuery))), c.k.v.DType())
-	s := product(low, c.k.times(Exp(Sub(c.k.Log, ofKey))), -1, -1)
-	d := s.Shape().Dimensions
-	square := []int{d[0], d[1], c.n, c.size, c.size}
-	see := Reshape(LowerTriangular(g, c.size), 1, 1, 1, c.size, c.size)
-	if c.segments != nil {
-		own := BroadcastToDims(Reshape(c.segments, d[0], 1, c.n, c.size, 1), d[0], 1, c.n, c.size, c.size)
-		theirs := BroadcastToDims(Reshape(c.keySegments, d[0], 1, c.n, 1, c.size), d[0], 1, c.n, c.size, c.size)
-		see = and(see, Equal(own, theirs), d[0], 1, c.n, c.size, c.size)
-	}
-	keys := BroadcastToDims(Transpose(ofKey, 3, 4), square...)
-	row := ReduceAndKeep(where(see, keys, 2*off), ReduceMax, -1)
-	worth := where(see, Exp(Sub(keys, row)), 0) // without gradients: what others are divided by has none
-	s = Reshape(s, d[0], d[1], c.n, c.group, c.size, c.size)
-	s = Reshape(Mul(s, ExpandAxes(worth, 3)), d...)
-	row = BroadcastToDims(ExpandAxes(row, 3), d[0], d[1], c.n, c.group, c.size, 1)
-	p := partial{product(s, c.k.v, -1, -2), ofQuery}.unflat(c.group)
-	return partial{p.sum, Add(p.log, row)}
 }
