@@ -30,7 +30,8 @@ import (
 // Parameters of a scope. They are read where the layer stands and may differ between layers.
 const (
 	// ParamAttention is "exact" (the default), "mean" (every visible key weighs the same), "random" (weights uniform in
-	// [0, 1) that ignore queries and keys), or FAMILY[:COUPLING[:PROJECTIONS]] as the command line writes families and
+	// [0, 1) that ignore queries and keys), "self" (every position sees its own key alone, which costs nothing: the
+	// floor of what a model can take), or FAMILY[:COUPLING[:PROJECTIONS]] as the command line writes families and
 	// couplings, {"name":"oprf","a":-0.1} with parameters; orthogonal and 256 are the defaults. The projections of lfk
 	// are trained. "centroid[:CLUSTERS]" is attention over clusters of keys (rfx.Centroids), by default 64 of them.
 	ParamAttention = "attention"
@@ -120,6 +121,9 @@ func (l SelfAttention) Attend(scope *model.Scope, q, k, v *Node, see rfx.Visible
 	if kind == "random" {
 		return l.random(scope, q, v, see)
 	}
+	if kind == "self" {
+		return l.self(q, k, v)
+	}
 	if kind == "mean" {
 		q, k = ZerosLike(q), ZerosLike(k)
 	}
@@ -148,6 +152,16 @@ func (l SelfAttention) Attend(scope *model.Scope, q, k, v *Node, see rfx.Visible
 		l.keep(scope, q, k, see)
 	}
 	return forward(q, k, v, see)
+}
+
+// self is the values. Queries and keys have no part in them but are computed, as are their gradients.
+func (l SelfAttention) self(q, k, v *Node) *Node {
+	group := func(x *Node) *Node {
+		d := x.Shape().Dimensions
+		x = BroadcastToDims(ExpandAxes(x, 2), d[0], d[1], l.Heads/l.KVHeads, d[2], d[3])
+		return Reshape(x, d[0], l.Heads, d[2], d[3])
+	}
+	return Add(group(v), MulScalar(Add(q, group(k)), 0))
 }
 
 // random is attention with weights drawn once per head and pair of positions: the baseline of DARK §6.
@@ -180,7 +194,7 @@ func (l SelfAttention) random(scope *model.Scope, q, v *Node, see rfx.Visible) *
 // drawn reports whether a kind of attention has features.
 func drawn(kind string) bool {
 	_, centred, _ := clusters(kind)
-	return kind != "exact" && kind != "mean" && kind != "random" && !centred
+	return kind != "exact" && kind != "mean" && kind != "random" && kind != "self" && !centred
 }
 
 // parse reads FAMILY[:COUPLING[:PROJECTIONS]].

@@ -156,7 +156,7 @@ func (c Config) dtype() dtypes.DType {
 func (c Config) Stateful() bool {
 	kind, _, _ := strings.Cut(c.Attention, ":")
 	switch kind {
-	case "", "exact", "mean", "random":
+	case "", "exact", "mean", "random", "self":
 		return false
 	}
 	return c.Kind == Decoder

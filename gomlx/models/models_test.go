@@ -129,7 +129,7 @@ func TestGenerationEqualsRecomputation(t *testing.T) {
 
 // A token does not see what follows it, by any attention.
 func TestCausal(t *testing.T) {
-	for _, kind := range []string{"exact", "mean", "random", "adaptive:orthogonal:8"} {
+	for _, kind := range []string{"exact", "mean", "random", "self", "adaptive:orthogonal:8"} {
 		c := decoder(kind)
 		store := initial(t, c)
 		x := tokens(24)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gomlx/compute"
@@ -26,7 +28,8 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// row is one measurement: milliseconds per call, the median over rounds.
+// row is one measurement: milliseconds per call, medians over rounds; results stay on the device. Ms is of calls that
+// are each waited for, Queued of calls of which the next are under way when one ends.
 type row struct {
 	Method   string  `json:"method"`
 	Length   int     `json:"length"`
@@ -36,6 +39,7 @@ type row struct {
 	Causal   bool    `json:"causal"`
 	Backward bool    `json:"backward"`
 	Ms       float64 `json:"ms,omitempty"`
+	Queued   float64 `json:"queued_ms,omitempty"`
 	Error    string  `json:"error,omitempty"`
 }
 
@@ -53,7 +57,7 @@ func bench(args []string) error {
 	flags := flag.NewFlagSet("rfx bench", flag.ContinueOnError)
 	flags.StringVar(&f.backend, "backend", "", "go, xla:cuda, xla:cpu; empty: the fastest found")
 	flags.StringVar(&f.lengths, "lengths", "1024,4096", "sequence lengths")
-	flags.StringVar(&f.methods, "methods", "linear,exact,fused", "linear, exact (scores in memory), fused (flash, where XLA has it)")
+	flags.StringVar(&f.methods, "methods", "linear,exact,fused", "linear, exact (scores in memory), fused (flash, where XLA has it), empty (what a call costs)")
 	flags.StringVar(&f.dtypes, "dtypes", "float32", "float32, bfloat16")
 	flags.IntVar(&f.heads, "heads", 8, "heads")
 	flags.IntVar(&f.dim, "dim", 64, "dimension of a head")
@@ -82,10 +86,8 @@ func bench(args []string) error {
 					for _, method := range strings.Split(f.methods, ",") {
 						r := row{Method: method, Length: length, Heads: f.heads, Features: f.m, DType: dtype,
 							Causal: causal, Backward: back}
-						if ms, err := f.measure(b, r); err != nil {
+						if err := f.measure(b, &r); err != nil {
 							r.Error, _, _ = strings.Cut(err.Error(), "\n")
-						} else {
-							r.Ms = ms
 						}
 						if err := out.Encode(r); err != nil {
 							return err
@@ -98,7 +100,10 @@ func bench(args []string) error {
 	return nil
 }
 
-func (f benchFlags) measure(b compute.Backend, r row) (ms float64, err error) {
+// callers have calls under way at the same time: GoMLX waits inside each.
+const callers = 4
+
+func (f benchFlags) measure(b compute.Backend, r *row) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v", p)
@@ -111,29 +116,28 @@ func (f benchFlags) measure(b compute.Backend, r row) (ms float64, err error) {
 	case "bfloat16":
 		dtype = dtypes.BFloat16
 	default:
-		return 0, fmt.Errorf("dtype %q: take float32 or bfloat16", r.DType)
+		return fmt.Errorf("dtype %q: take float32 or bfloat16", r.DType)
 	}
-	forward, err := f.method(r)
+	forward, err := f.method(*r)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	exec, err := graph.NewExec(b, func(in []*graph.Node) []*graph.Node {
+	exec, err := graph.NewExec(b, func(in []*graph.Node) *graph.Node {
 		for i := range in {
 			in[i] = graph.ConvertDType(in[i], dtype)
 		}
-		o := forward(in[0], in[1], in[2])
-		loss := graph.ReduceAllSum(graph.ConvertDType(o, dtypes.Float32))
+		loss := graph.ReduceAllSum(graph.ConvertDType(forward(in[0], in[1], in[2]), dtypes.Float32))
 		if !r.Backward {
-			return []*graph.Node{loss}
+			return loss
 		}
-		sums := []*graph.Node{loss}
+		sum := loss
 		for _, g := range graph.Gradient(loss, in...) { // all of each gradient must be computed
-			sums = append(sums, graph.ReduceAllSum(graph.ConvertDType(graph.Square(g), dtypes.Float32)))
+			sum = graph.Add(sum, graph.ReduceAllSum(graph.ConvertDType(graph.Square(g), dtypes.Float32)))
 		}
-		return sums
+		return sum
 	})
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer exec.Finalize()
 	in := make([]any, 3)
@@ -146,31 +150,51 @@ func (f benchFlags) measure(b compute.Backend, r row) (ms float64, err error) {
 		}
 		in[i] = tensors.FromFlatDataAndDimensions(narrow, 1, f.heads, r.Length, f.dim)
 	}
-	call := func(n int) error {
+	call := func(n int) error { // waits for the device
 		for range n {
-			o, err := exec.Call(in...)
+			o, err := exec.Call1(in...)
 			if err != nil {
 				return err
 			}
-			for _, x := range o { // waits for the device
-				if v := tensors.ToScalar[float32](x); math.IsNaN(float64(v)) {
-					return fmt.Errorf("the result is NaN")
-				}
-				x.MustFinalizeAll()
-			}
+			o.MustFinalizeAll()
 		}
 		return nil
 	}
-	if err := call(2); err != nil { // compiles
-		return 0, err
+	flight := func(n int) error {
+		var all sync.WaitGroup
+		errs := make([]error, callers)
+		for i := range errs {
+			all.Go(func() { errs[i] = call(n) })
+		}
+		all.Wait()
+		return errors.Join(errs...)
 	}
+	o, err := exec.Call1(in...) // compiles
+	if err != nil {
+		return err
+	}
+	if v := tensors.ToScalar[float32](o); math.IsNaN(float64(v)) {
+		return fmt.Errorf("the result is NaN")
+	}
+	if err := call(2); err != nil {
+		return err
+	}
+	r.Ms, err = f.median(1, call)
+	if err == nil && strings.HasPrefix(b.Name(), "xla") {
+		r.Queued, err = f.median(callers, flight)
+	}
+	return err
+}
+
+// median is of milliseconds per call, of which do(n) makes n times as many as it is told.
+func (f benchFlags) median(times int, do func(n int) error) (float64, error) {
 	var all []float64
 	for range f.rounds {
 		from := time.Now()
-		if err := call(f.calls); err != nil {
+		if err := do(f.calls); err != nil {
 			return 0, err
 		}
-		all = append(all, time.Since(from).Seconds()*1e3/float64(f.calls))
+		all = append(all, time.Since(from).Seconds()*1e3/float64(f.calls*times))
 	}
 	slices.Sort(all)
 	return all[len(all)/2], nil
@@ -186,6 +210,13 @@ func (f benchFlags) method(r row) (func(q, k, v *graph.Node) *graph.Node, error)
 		}
 		a := rfx.Attention{Map: m, Causal: r.Causal, Chunk: f.chunk}
 		return func(q, k, v *graph.Node) *graph.Node { return a.Forward(q, k, v, rfx.Visible{}) }, nil
+	case "empty":
+		return func(q, k, v *graph.Node) *graph.Node {
+			one := func(x *graph.Node) *graph.Node {
+				return graph.Slice(x, graph.AxisElem(0), graph.AxisElem(0), graph.AxisElem(0), graph.AxisElem(0))
+			}
+			return graph.Add(one(q), graph.Add(one(k), one(v)))
+		}, nil
 	case "exact", "fused":
 		return func(q, k, v *graph.Node) *graph.Node {
 			o, _ := exact.Core(q, k, v, exact.LayoutBHSD, exact.CoreOptions{UseCausalMask: r.Causal,
