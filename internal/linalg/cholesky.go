@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/randfeat/randfeat/dense"
@@ -48,36 +49,112 @@ func Cholesky[T dense.Float](a dense.Matrix[T]) error {
 // until it is solved for.
 func choleskyMinus[T dense.Float](tab *kern.Table[T], a dense.Matrix[T]) error {
 	n := a.Rows
-	diagonal := func(k int) dense.Matrix[T] { return block(a, k, min(k+panel, n), k, min(k+panel, n)) }
-	factorAt := func(k int) int {
-		negate(tab, diagonal(k))
-		return factor(tab, diagonal(k))
-	}
 	if n == 0 {
 		return nil
 	}
-	at := factorAt(0)
-	for k := 0; k < n; k += panel {
-		if at >= 0 {
-			return fmt.Errorf("pivot %d of %d is not positive: %w", k+at, n, ErrNotPositive)
+	s := choleskyStep[T]{tab: tab, a: a}
+	s.bad.Store(-1)
+	s.plan()
+	cubes := min(float64(n)*float64(n)*float64(n)/6, 1<<50)
+	workers := max(1, min(runtime.GOMAXPROCS(0), int(cubes)/tab.Grain))
+	var crew par.Crew[struct{}]
+	if err := crew.Do(len(s.items), workers, &s); err != nil {
+		panic("linalg: " + err.Error()) // no item fails
+	}
+	if bad := s.bad.Load(); bad >= 0 {
+		return fmt.Errorf("pivot %d of %d is not positive: %w", bad, n, ErrNotPositive)
+	}
+	return nil
+}
+
+// choleskyStep is the Step of choleskyMinus. Its items are, for every panel: its triangle is factored, the stripes to its
+// right are solved for, and their products are added to the tiles below; the triangle of the next panel follows its own
+// tiles, long before it is needed. An item waits for what it reads, which has begun, and for nothing else.
+type choleskyStep[T dense.Float] struct {
+	tab   *kern.Table[T]
+	a     dense.Matrix[T]
+	items []choleskyItem
+	tiles int // along the diagonal
+	// turns counts panels: those factored, those that stripes are solved for, those added to tiles.
+	turns par.Turns
+	bad   atomic.Int64 // the first pivot that is not positive, after which nothing counts; −1: none
+}
+
+// choleskyItem is work of the panel that begins in row k: on a tile, on the stripe of column col if row < 0, on the
+// triangle if col < 0.
+type choleskyItem struct{ k, row, col int32 }
+
+func (s *choleskyStep[T]) plan() {
+	n := s.a.Rows
+	s.tiles = (n + tile - 1) / tile
+	add := func(k, row, col int) { s.items = append(s.items, choleskyItem{int32(k), int32(row), int32(col)}) }
+	add(0, -1, -1)
+	for k := 0; k+panel < n; k += panel {
+		end := k + panel
+		for j := end; j < n; j += stripe {
+			add(k, -1, j/stripe)
 		}
-		end := min(k+panel, n)
-		if end == n {
-			break
-		}
-		u := diagonal(k)
-		eachStripe(end, n, func(j, jEnd int) { forwardMinus(tab, u, block(a, k, end, j, jEnd)) })
-		// The next panel is factored as soon as its own tiles, which come first, are updated, beside all others.
-		next := diagonal(end)
-		var left atomic.Int32
-		side := int32((next.Rows + tile - 1) / tile)
-		left.Store(side * (side + 1) / 2)
-		eachTile(end, n, func(i, iEnd, j, jEnd int) {
-			tab.TMul(block(a, i, iEnd, j, jEnd), block(a, k, end, i, iEnd), block(a, k, end, j, jEnd))
-			if j < end+next.Rows && left.Add(-1) == 0 {
-				at = factorAt(end)
+		next := min(end+panel, n) // of the next panel's tiles, which come first
+		for c := end / tile; c < s.tiles; c++ {
+			for r := end / tile; r <= c; r++ {
+				add(k, r, c)
 			}
-		})
+			if (c+1)*tile >= next && c*tile < next {
+				add(end, -1, -1)
+			}
+		}
+	}
+	s.turns.Reset(s.tileTurn(s.tiles, 0))
+}
+
+// The counters of turns. That of panels factored is 0.
+func (s *choleskyStep[T]) stripeTurn(j int) int { return 1 + j }
+func (s *choleskyStep[T]) tileTurn(r, c int) int {
+	return s.stripeTurn((s.a.Rows+stripe-1)/stripe) + r*s.tiles + c
+}
+
+func (s *choleskyStep[T]) Item(_ *struct{}, i int) error {
+	it := s.items[i]
+	k, n := int(it.k), s.a.Rows
+	end, nth := min(k+panel, n), k/panel
+	switch {
+	case it.col < 0:
+		for c := k / tile; c*tile < end; c++ {
+			for r := k / tile; r <= c; r++ {
+				s.turns.Await(s.tileTurn(r, c), nth)
+			}
+		}
+		if s.bad.Load() < 0 {
+			u := block(s.a, k, end, k, end)
+			negate(s.tab, u)
+			if at := factor(s.tab, u); at >= 0 {
+				s.bad.Store(int64(k + at))
+			}
+		}
+		s.turns.Done(0)
+	case it.row < 0:
+		j := int(it.col) * stripe
+		for r := k / tile; r*tile < end; r++ {
+			s.turns.Await(s.tileTurn(r, j/tile), nth)
+		}
+		s.turns.Await(0, nth+1)
+		if s.bad.Load() < 0 {
+			forwardMinus(s.tab, block(s.a, k, end, k, end), block(s.a, k, end, j, min(j+stripe, n)))
+		}
+		s.turns.Done(s.stripeTurn(int(it.col)))
+	default:
+		r, c := int(it.row), int(it.col)
+		for _, t := range [2]int{r, c} {
+			for j := t * tile; j < min((t+1)*tile, n); j += stripe {
+				s.turns.Await(s.stripeTurn(j/stripe), nth+1)
+			}
+		}
+		s.turns.Await(s.tileTurn(r, c), nth)
+		if s.bad.Load() < 0 {
+			i, iEnd, j, jEnd := r*tile, min((r+1)*tile, n), c*tile, min((c+1)*tile, n)
+			s.tab.TMul(block(s.a, i, iEnd, j, jEnd), block(s.a, k, end, i, iEnd), block(s.a, k, end, j, jEnd))
+		}
+		s.turns.Done(s.tileTurn(r, c))
 	}
 	return nil
 }
