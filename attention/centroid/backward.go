@@ -380,10 +380,10 @@ func (c *call[T]) gradBand(w *worker[T], p *problem[T], b *band[T], dk, dv dense
 }
 
 // gradBlock is exactBlock for gradients.
-func (c *call[T]) gradBlock(w *worker[T], p *problem[T], rows []int32, lo, hi int) {
+func (c *call[T]) gradBlock(w *worker[T], p *problem[T], rows []int32, x, lo, hi int) {
 	g := &w.grad
 	keys, values := p.k.RowRange(lo, hi), p.v.RowRange(lo, hi)
-	c.tab.Pack(&w.panel, keys)
+	w.view = p.panelOf(x, lo, hi)
 	c.tab.Pack(&g.values, g.withOnes(values))
 	w.tileMax = buf.Sized(w.tileMax, tileRows)
 	for len(rows) > 0 {
@@ -397,7 +397,7 @@ func (c *call[T]) gradBlock(w *worker[T], p *problem[T], rows []int32, lo, hi in
 			w.tileMax[i] = w.shift[r]
 		}
 		w.tile, g.near = buf.Shaped(w.tile, m, hi-lo), buf.Shaped(g.near, m, hi-lo)
-		c.tab.MulTExp(w.tile, w.tileX, &w.panel, nil, w.tileMax[:m])
+		c.tab.MulTExp(w.tile, w.tileX, &w.view, nil, w.tileMax[:m])
 		c.tab.MulT(g.near, g.tileUp, &g.values, nil)
 		c.tab.Mul(g.near.Data, w.tile.Data)
 		c.tab.Product(w.values, g.near, keys, true)

@@ -31,6 +31,7 @@ type call[T dense.Float] struct {
 	problems []*problem[T]
 	used     int // of problems, whose memory is reused
 	chunks   []keyChunk
+	ranks    []keyChunk
 	tasks    []rowTask
 	wanted   []int          // rows of At; nil: all
 	done     []atomic.Int64 // of the tasks of Backward: sorted keys that have their part
@@ -46,7 +47,7 @@ type rowTask struct{ problem, lo, hi, at int }
 
 const (
 	// assignChunk keys are assigned by one item, those of clusters with groupChunk keys sorted.
-	assignChunk = 2048
+	assignChunk = 256
 	groupChunk  = 512
 	// tileRows rows of weights are computed at a time; fewer if there are very many clusters.
 	tileRows = 64
@@ -58,11 +59,12 @@ const (
 	keyBlock = 512
 	// stretch positions share the packed keys of their windows.
 	stretch = 256
-	// A task has enough rows that clusterRows of them choose a cluster on average, within bounds: keys are packed, and
-	// read from memory, once per task.
+	// A task has enough rows that clusterRows of them choose a cluster on average, within bounds: keys are read from
+	// memory once per task. Where goroutines share the rows it has fewer, but no less than leastRows.
 	clusterRows = 64
 	fewestRows  = 512
 	mostRows    = 1 << 14
+	leastRows   = 128
 )
 
 // start takes the arguments of a call, which have been checked.
@@ -150,7 +152,13 @@ func (c *call[T]) prepareGroup() {
 		}
 	}
 	c.do(len(c.chunks), c.keyWork(), (*meanStep[T])(c))
-	c.do(c.used, c.keyWork(), (*rankStep[T])(c))
+	c.ranks = c.ranks[:0]
+	for i, p := range c.problems[:c.used] {
+		for lo := 0; lo < p.clusters; lo += rankClusters {
+			c.ranks = append(c.ranks, keyChunk{i, lo, min(lo+rankClusters, p.clusters)})
+		}
+	}
+	c.do(len(c.ranks), c.keyWork(), (*rankStep[T])(c))
 }
 
 // keyWork is about that of assigning all keys.
@@ -179,7 +187,8 @@ func (c *call[T]) prepareAssign() {
 // that of the processors.
 func (c *call[T]) split() (work float64) {
 	c.tasks = c.tasks[:0]
-	total := c.q.Batch * c.k.Heads * c.q.Len
+	left := c.q.Batch * c.k.Heads * c.q.Len
+	procs := runtime.GOMAXPROCS(0)
 	for i, p := range c.problems[:c.used] {
 		s := p.span
 		keys := p.rowWork()
@@ -197,11 +206,14 @@ func (c *call[T]) split() (work float64) {
 		if p.top > 0 {
 			rows = min(max(rows, clusterRows*p.clusters/p.top), mostRows)
 		}
-		rows /= c.group
-		rows = min(rows, total/(4*runtime.GOMAXPROCS(0)))
-		rows = max(rows/tileRows, 1) * tileRows
-		for lo := 0; lo < n; lo += rows {
-			c.tasks = append(c.tasks, rowTask{i, lo, min(lo+rows, n), s.Q0 + lo})
+		for lo, hi := 0, 0; lo < n; lo = hi {
+			part := rows / c.group
+			if procs > 1 { // smaller ones at the end, since all wait for the last
+				part = min(part, max(left/(2*procs), leastRows))
+			}
+			hi = min(lo+max(part/tileRows, 1)*tileRows, n)
+			left -= hi - lo
+			c.tasks = append(c.tasks, rowTask{i, lo, hi, s.Q0 + lo})
 		}
 		work += float64(n*c.group) * keys * float64(c.q.Dim+c.v.Dim)
 	}
@@ -237,7 +249,7 @@ type (
 	assignStep[T dense.Float] call[T] // the clusters of a chunk of keys
 	groupStep[T dense.Float]  call[T] // a problem: the order of its keys by cluster
 	meanStep[T dense.Float]   call[T] // some clusters: their keys side by side, and the centroids
-	rankStep[T dense.Float]   call[T] // a problem: what ranks its clusters
+	rankStep[T dense.Float]   call[T] // some clusters: what ranks them, and their centroids packed
 	rowStep[T dense.Float]    call[T] // the outputs of a task
 )
 
@@ -267,12 +279,11 @@ func (s *meanStep[T]) Item(w *worker[T], i int) error {
 }
 
 func (s *rankStep[T]) Item(w *worker[T], i int) error {
-	p := s.problems[i]
-	if p.clusters > 0 {
-		s.tab.Pack(&p.panel, p.centre)
-	}
+	x := s.ranks[i]
+	p := s.problems[x.problem]
+	s.tab.PackRows(&p.panel, p.centre, x.lo, x.hi)
 	if p.top > 0 {
-		(*call[T])(s).rank(w, p)
+		(*call[T])(s).rank(w, p, x.lo, x.hi)
 	}
 	return nil
 }
@@ -354,6 +365,9 @@ type problem[T dense.Float] struct {
 
 	risk []T // what turns the logarithm of a mass into that of an expected error, see rank
 	mean dense.Matrix[T]
+
+	packed kern.Panel[T] // the sorted keys, where some clusters are exact; every cluster begins with a panel
+	from   []int32       // the first output of a cluster there
 }
 
 // Keys that are in no cluster.
@@ -365,7 +379,7 @@ const (
 // fit weighs the keys of p and, unless there are centres, clusters them.
 func (c *call[T]) fit(w *worker[T], p *problem[T]) {
 	f := &w.fit
-	f.tab = c.tab
+	f.tab, f.workers = c.tab, runtime.GOMAXPROCS(0)/c.used
 	f.reset(p.spec, c.scale, false, c.q, c.k, c.v, p.h)
 	f.add(p.b, p.span, c.seen)
 	n := len(f.keys)
@@ -453,6 +467,35 @@ func (c *call[T]) groupKeys(w *worker[T], p *problem[T]) {
 	p.share = buf.Sized(p.share, n)
 	p.centre, p.mean = buf.Shaped(p.centre, p.clusters, c.k.Dim), buf.Shaped(p.mean, p.clusters, c.v.Dim)
 	p.logSize, p.perKey = buf.Sized(p.logSize, p.clusters), buf.Sized(p.perKey, p.clusters)
+	c.tab.Room(&p.panel, p.clusters, c.k.Dim)
+	if p.top == 0 {
+		return
+	}
+	p.risk = buf.Sized(p.risk, p.clusters)
+	// A cluster begins with a panel of its own: its keys are packed once, for all tasks.
+	p.from = append(p.from[:0], 0)
+	for x := range p.clusters {
+		size, width := int(p.start[x+1]-p.start[x]), c.tab.Width
+		p.from = append(p.from, p.from[x]+int32((size+width-1)/width*width))
+	}
+	c.tab.Room(&p.packed, int(p.from[p.clusters]), c.k.Dim)
+}
+
+// pack packs the keys of cluster x, which lie side by side.
+func (p *problem[T]) pack(tab *kern.Table[T], x int) {
+	lo, hi, width := int(p.start[x]), int(p.start[x+1]), tab.Width
+	if tail := (hi - lo) % width; tail > 0 {
+		end := int(p.from[x+1]) * p.packed.Cols
+		clear(p.packed.Data[end-width*p.packed.Cols : end])
+	}
+	tab.PackAt(&p.packed, int(p.from[x]), p.k.RowRange(lo, hi))
+}
+
+// panelOf is a view of the packed keys [lo, hi) of cluster x, of which all before lo are whole panels.
+func (p *problem[T]) panelOf(x, lo, hi int) kern.Panel[T] {
+	at := int(p.from[x]) + lo - int(p.start[x])
+	return kern.Panel[T]{Rows: hi - lo, Cols: p.packed.Cols, Width: p.packed.Width,
+		Data: p.packed.Data[at*p.packed.Cols:]}
 }
 
 // setTop sets the number of exact clusters.
@@ -480,6 +523,9 @@ func (c *call[T]) centroids(w *worker[T], p *problem[T], first, end int) {
 		lo, hi := int(p.start[x]), int(p.start[x+1])
 		size := float64(hi - lo)
 		p.logSize[x], p.perKey[x] = T(math.Log(size)), T(1/size)
+		if p.top > 0 {
+			p.pack(c.tab, x)
+		}
 		if hi-lo == 1 { // exactly the key
 			p.share[lo] = 1
 			copy(p.centre.Row(x), p.k.Row(lo))
@@ -499,21 +545,20 @@ func (c *call[T]) centroids(w *worker[T], p *problem[T], first, end int) {
 const (
 	// rankMembers of a cluster, at equal distances, tell how much its keys and values differ.
 	rankMembers = 16
-	// rankRows of them are handled together.
-	rankRows = 256
+	// rankRows of them are handled together, and rankClusters clusters by one item: whole panels.
+	rankRows     = 256
+	rankClusters = 64
 )
 
 // rank computes what is added to log n_c + x·c to rank clusters by the error that their centroid promises, not by their
 // mass: log(ρ_c·ν_c/√n_c), for ρ² the mean of |R(y_j − c)|² over the members, ν² that of |v_j − v̄|² and v̄ the mean of
 // all values. It is −∞ for a cluster of equal keys, which is exact already.
-func (c *call[T]) rank(w *worker[T], p *problem[T]) {
-	p.risk = buf.Sized(p.risk, p.clusters)
+func (c *call[T]) rank(w *worker[T], p *problem[T], from, to int) {
 	d, dv := p.k.Cols, p.v.Cols
-	w.one = buf.Sized(w.one, dv)
-	c.average(w, w.one, p.v, nil)
-	for x := 0; x < p.clusters; {
+	p.meanValue(w)
+	for x := from; x < to; {
 		first, rows := x, 0
-		for ; x < p.clusters && rows+rankMembers <= rankRows; x++ {
+		for ; x < to && rows+rankMembers <= rankRows; x++ {
 			rows += p.members(x)
 		}
 		w.diff, w.tile = buf.Shaped(w.diff, rows, d), buf.Shaped(w.tile, rows, dv)
@@ -531,6 +576,18 @@ func (c *call[T]) rank(w *worker[T], p *problem[T]) {
 		}
 		c.risks(w, p, first, x)
 	}
+}
+
+// meanValue sets w.one to the mean of all values, from those of clusters.
+func (p *problem[T]) meanValue(w *worker[T]) {
+	w.wide = buf.Zeroed(w.wide, p.mean.Cols)
+	for x := range p.clusters {
+		share := float64(p.start[x+1]-p.start[x]) / float64(len(p.keys))
+		for l, v := range p.mean.Row(x) {
+			w.wide[l] += share * float64(v)
+		}
+	}
+	w.one = convert(w.one[:0], w.wide)
 }
 
 // members is the number of keys of a cluster that rank looks at.

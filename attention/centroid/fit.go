@@ -3,6 +3,9 @@ package centroid
 import (
 	"fmt"
 	"math"
+	"runtime"
+	"slices"
+	"sync/atomic"
 
 	"gonum.org/v1/gonum/mat"
 
@@ -49,8 +52,9 @@ func Fit[T dense.Float](specs []Spec, scale float64, vis attention.Visibility, q
 	}
 	centres := make([]*Centres, k.Heads)
 	errs := make([]error, k.Heads)
+	workers := runtime.GOMAXPROCS(0) / max(1, k.Heads)
 	par.For(k.Heads, 1, func(lo, hi int) {
-		f := fitter[T]{tab: tab}
+		f := fitter[T]{tab: tab, workers: workers}
 		for h := lo; h < hi; h++ {
 			f.reset(specOf(specs, h), scale, vis.Causal, q, k, v, h)
 			for b := range q.Batch {
@@ -130,30 +134,63 @@ func checkFinite[T dense.Float](tab *kern.Table[T], q, k, v attention.Seq[T], se
 	return finite(tab, "v", v, seen)
 }
 
+// finiteGrain is the number of elements whose search for NaN pays for a goroutine.
+const finiteGrain = 1 << 17
+
 // finite looks for NaN and infinities in the positions that count, one entry per batch and position; nil: all. Sums of
 // squares find them; only then columns are searched, as large float64 numbers overflow a sum without being wrong.
 func finite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[T], counts []bool) error {
 	for b := range s.Batch {
 		for h := range s.Heads {
 			m := s.Head(b, h)
-			if counts == nil && m.Stride == m.Cols && dense.IsFinite(tab.Norm2(m.Data)) {
-				continue
+			var of []bool
+			if counts != nil {
+				of = counts[b*m.Rows:]
 			}
-			for l := range m.Rows {
-				if counts != nil && !counts[b*m.Rows+l] || dense.IsFinite(tab.Norm2(m.Row(l))) {
-					continue
-				}
-				for c, x := range m.Row(l) {
-					if !dense.IsFinite(float64(x)) {
-						return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", name, b, h, l, c,
-							x,
-							dense.ErrNotFinite)
-					}
-				}
+			l := m.Rows
+			if grain := 1 + finiteGrain/max(1, m.Cols); par.Workers(m.Rows, grain) == 1 {
+				l = badRow(tab, m, of, 0, m.Rows)
+			} else {
+				l = firstBadRow(tab, m, of, grain)
+			}
+			if l < m.Rows {
+				c := firstBad(m.Row(l))
+				return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", name, b, h, l, c, m.At(l, c),
+					dense.ErrNotFinite)
 			}
 		}
 	}
 	return nil
+}
+
+// firstBadRow is badRow of all rows, on several goroutines.
+func firstBadRow[T dense.Float](tab *kern.Table[T], m dense.Matrix[T], counts []bool, grain int) int {
+	var first atomic.Int64
+	first.Store(int64(m.Rows))
+	par.For(m.Rows, grain, func(lo, hi int) {
+		l := int64(badRow(tab, m, counts, lo, hi))
+		for was := first.Load(); l < int64(hi) && l < was && !first.CompareAndSwap(was, l); was = first.Load() {
+		}
+	})
+	return int(first.Load())
+}
+
+// badRow is the first of the rows lo to hi−1 that counts and has NaN or an infinity; hi: none.
+func badRow[T dense.Float](tab *kern.Table[T], m dense.Matrix[T], counts []bool, lo, hi int) int {
+	if counts == nil && m.Stride == m.Cols && dense.IsFinite(tab.Norm2(m.RowRange(lo, hi).Data)) {
+		return hi
+	}
+	for l := lo; l < hi; l++ {
+		if (counts == nil || counts[l]) && !dense.IsFinite(tab.Norm2(m.Row(l))) && firstBad(m.Row(l)) >= 0 {
+			return l
+		}
+	}
+	return hi
+}
+
+// firstBad is the first number of x that is NaN or infinite, −1: none.
+func firstBad[T dense.Float](x []T) int {
+	return slices.IndexFunc(x, func(v T) bool { return !dense.IsFinite(float64(v)) })
 }
 
 // part is a packed sequence as the fit sees it.
@@ -175,6 +212,8 @@ type fitter[T dense.Float] struct {
 	head   int // of keys
 	group  int // query heads per key head
 
+	workers int // goroutines that may share the head; 0: one
+
 	parts   []part
 	keys    []int32 // the keys that count, position in the sequence, part by part
 	weights []T     // one per key; they sum to 1.1
@@ -195,10 +234,11 @@ type fitter[T dense.Float] struct {
 
 	x, gather, e dense.Matrix[T]
 	panel        kern.Panel[T]
-	chunkMax     []T
-	top, sum     []float64
-	sums         []float64
-	share        dense.Matrix[T]
+	spare        par.Pool[fitMemory[T]]
+
+	chunkMax, chunkSum []T
+	top, sum           []float64
+	sums               []float64
 }
 
 // fitChunk keys are weighed at a time, and so many queries at most make the metric.
@@ -212,7 +252,7 @@ func (f *fitter[T]) reset(spec *Spec, scale float64, causal bool, q, k, v attent
 	f.spec, f.scale, f.causal, f.q, f.k, f.v, f.head = spec, scale, causal, q, k, v, head
 	f.group = q.Heads / max(1, k.Heads)
 	f.parts, f.keys, f.weights = f.parts[:0], f.keys[:0], f.weights[:0]
-	f.km.tab = f.tab
+	f.km.tab, f.km.workers = f.tab, f.workers
 }
 
 // add takes the keys of one packed sequence of batch b that count, but for the sinks: they are exact for all queries,
@@ -286,28 +326,23 @@ func (f *fitter[T]) weighPart(w []T, p *part) {
 		f.top[r] = math.Inf(-1)
 	}
 	k := f.k.Head(p.b, f.head)
+	f.chunkSum = buf.Sized(f.chunkSum, chunks*rows)
+	if each := share(f.workers, chunks, 1+f.tab.Grain/(awake+awake*fitChunk*d*rows)); each == chunks {
+		f.weighChunks(p, k, n, marks, 0, chunks)
+	} else {
+		par.For(chunks, each, func(from, to int) { f.weighChunks(p, k, n, marks, from, to) })
+	}
 	for c := range chunks {
-		lo, hi := c*fitChunk, min((c+1)*fitChunk, n)
-		f.tab.Pack(&f.panel, gathered(&f.gather, k, f.keys[p.first+lo:p.first+hi]))
-		e := dense.Matrix[T]{Rows: rows, Cols: hi - lo, Stride: hi - lo, Data: f.e.Data[lo*rows : hi*rows]}
-		f.tab.MulT(e, f.x, &f.panel, nil)
 		for r := range rows {
-			row := e.Row(r)
-			from, to := f.visible(p, landmark(r%marks, marks, queries), lo, hi)
-			clear(row[:from])
-			clear(row[to:])
-			row = row[from:to]
-			m := f.tab.Max(row)
-			f.chunkMax[c*rows+r] = m
-			if math.IsInf(float64(m), -1) {
-				clear(row)
+			m := float64(f.chunkMax[c*rows+r])
+			if math.IsInf(m, -1) {
 				continue
 			}
-			if float64(m) > f.top[r] {
-				f.sum[r] *= math.Exp(f.top[r] - float64(m))
-				f.top[r] = float64(m)
+			if m > f.top[r] {
+				f.sum[r] *= math.Exp(f.top[r] - m)
+				f.top[r] = m
 			}
-			f.sum[r] += float64(f.tab.ExpSum(row, m)) * math.Exp(float64(m)-f.top[r])
+			f.sum[r] += float64(f.chunkSum[c*rows+r]) * math.Exp(m-f.top[r])
 		}
 	}
 	p.landmarks = 0
@@ -316,23 +351,73 @@ func (f *fitter[T]) weighPart(w []T, p *part) {
 			p.landmarks++
 		}
 	}
-	f.share = buf.Shaped(f.share, 1, rows)
-	for c := range chunks {
-		lo, hi := c*fitChunk, min((c+1)*fitChunk, n)
-		for r := range rows {
-			f.share.Data[r] = 0
-			if m := float64(f.chunkMax[c*rows+r]); f.sum[r] > 0 && dense.IsFinite(f.sum[r]) && !math.IsInf(m, -1) {
-				f.share.Data[r] = T(math.Exp(m-f.top[r]) / (f.sum[r] * float64(p.landmarks)))
-			}
-		}
-		e := dense.Matrix[T]{Rows: rows, Cols: hi - lo, Stride: hi - lo, Data: f.e.Data[lo*rows : hi*rows]}
-		f.tab.Product(dense.Matrix[T]{Rows: 1, Cols: hi - lo, Stride: hi - lo, Data: w[lo:hi]}, f.share, e, false)
+	if each := share(f.workers, chunks, 1+f.tab.Grain/(awake+awake*fitChunk*rows)); each == chunks {
+		f.sumChunks(w, p, rows, 0, chunks)
+	} else {
+		par.For(chunks, each, func(from, to int) { f.sumChunks(w, p, rows, from, to) })
 	}
 	for j, v := range w {
 		if !(v >= 0) { // logits beyond the range of T
 			w[j] = 0
 		}
 	}
+}
+
+// logits are those of the keys of chunk c of n: rows rows.
+func (f *fitter[T]) logits(c, n, rows int) dense.Matrix[T] {
+	lo, hi := c*fitChunk, min((c+1)*fitChunk, n)
+	return dense.Matrix[T]{Rows: rows, Cols: hi - lo, Stride: hi - lo, Data: f.e.Data[lo*rows : hi*rows]}
+}
+
+// weighChunks sets the logits of chunks of n keys of a part to the exponentials of their differences from chunkMax, and
+// chunkSum to the sums of these.
+func (f *fitter[T]) weighChunks(p *part, k dense.Matrix[T], n, marks, first, end int) {
+	m := f.spare.Get()
+	defer f.spare.Put(m)
+	for c := first; c < end; c++ {
+		lo, hi := c*fitChunk, min((c+1)*fitChunk, n)
+		f.tab.Pack(&m.panel, gathered(&m.gather, k, f.keys[p.first+lo:p.first+hi]))
+		e := f.logits(c, n, f.x.Rows)
+		f.tab.MulT(e, f.x, &m.panel, nil)
+		for r := range e.Rows {
+			row := e.Row(r)
+			from, to := f.visible(p, landmark(r%marks, marks, p.span.Q1-p.span.Q0), lo, hi)
+			clear(row[:from])
+			clear(row[to:])
+			row = row[from:to]
+			top := f.tab.Max(row)
+			f.chunkMax[c*e.Rows+r] = top
+			if math.IsInf(float64(top), -1) {
+				clear(row)
+				continue
+			}
+			f.chunkSum[c*e.Rows+r] = f.tab.ExpSum(row, top)
+		}
+	}
+}
+
+// sumChunks sets the weights of the keys of chunks to the means over landmarks.
+func (f *fitter[T]) sumChunks(w []T, p *part, rows, first, end int) {
+	mem := f.spare.Get()
+	defer f.spare.Put(mem)
+	mem.share = buf.Shaped(mem.share, 1, rows)
+	for c := first; c < end; c++ {
+		lo, hi := c*fitChunk, min((c+1)*fitChunk, len(w))
+		for r := range rows {
+			mem.share.Data[r] = 0
+			if m := float64(f.chunkMax[c*rows+r]); f.sum[r] > 0 && dense.IsFinite(f.sum[r]) && !math.IsInf(m, -1) {
+				mem.share.Data[r] = T(math.Exp(m-f.top[r]) / (f.sum[r] * float64(p.landmarks)))
+			}
+		}
+		f.tab.Product(dense.Matrix[T]{Rows: 1, Cols: hi - lo, Stride: hi - lo, Data: w[lo:hi]}, mem.share,
+			f.logits(c, len(w), rows), false)
+	}
+}
+
+// fitMemory is what one goroutine weighs keys with.
+type fitMemory[T dense.Float] struct {
+	gather, share dense.Matrix[T]
+	panel         kern.Panel[T]
 }
 
 // landmark is the query of landmark t of n among so many queries: the middles of n equal parts.

@@ -6,6 +6,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/rng"
 )
 
@@ -21,7 +22,28 @@ type kmeans[T dense.Float] struct {
 	panel            kern.Panel[T]
 	bias, mass       []T
 	twice            dense.Matrix[T]
-	score            dense.Matrix[T]
+
+	workers int // goroutines that may share the points; 0: one
+	spare   par.Pool[scoreMemory[T]]
+}
+
+// scoreMemory is what one goroutine compares points with.
+type scoreMemory[T dense.Float] struct {
+	score dense.Matrix[T]
+	best  []T
+}
+
+// awake is how much less work than that of a wake-up pays for a goroutine in a fit: its steps follow each other so closely
+// that goroutines have not gone to sleep.
+const awake = 4
+
+// share is how many of n items a goroutine gets at least where grain pay for one and so many may share them; n: one does
+// them all.
+func share(workers, n, grain int) int {
+	if workers <= 1 || n < 2*grain {
+		return n
+	}
+	return max(grain, (n+workers-1)/workers)
 }
 
 // Rounds of seeding: the first takes k/firstShare points by weight alone, the others 3/10 of k each. A round takes
@@ -125,10 +147,42 @@ func (m *kmeans[T]) load(centres dense.Matrix[T]) {
 	m.tab.Pack(&m.panel, m.twice)
 }
 
-func (m *kmeans[T]) scores(z dense.Matrix[T]) dense.Matrix[T] {
-	m.score = buf.Shaped(m.score, z.Rows, m.panel.Rows)
-	m.tab.MulT(m.score, z, &m.panel, m.bias)
-	return m.score
+// eachScores brings distances up to date with the centres that are loaded, or sets dst to the nearest of them if it is
+// not nil.
+func (m *kmeans[T]) eachScores(z dense.Matrix[T], w []T, dst []int32) {
+	blocks := (z.Rows + scoreRows - 1) / scoreRows
+	each := share(m.workers, blocks, 1+m.tab.Grain/(awake+awake*scoreRows*z.Cols*m.panel.Rows))
+	if each == blocks {
+		m.scores(z, w, dst, 0, blocks)
+		return
+	}
+	par.For(blocks, each, func(from, to int) { m.scores(z, w, dst, from, to) })
+}
+
+// scores is eachScores for blocks of scoreRows points.
+func (m *kmeans[T]) scores(z dense.Matrix[T], w []T, dst []int32, from, to int) {
+	s := m.spare.Get()
+	defer m.spare.Put(s)
+	for ; from < to; from++ {
+		lo, hi := from*scoreRows, min((from+1)*scoreRows, z.Rows)
+		s.score = buf.Shaped(s.score, hi-lo, m.panel.Rows)
+		m.tab.MulT(s.score, z.RowRange(lo, hi), &m.panel, m.bias)
+		if dst != nil {
+			for j := lo; j < hi; j++ {
+				dst[j] = int32(argMax(m.tab, s.score.Row(j-lo)))
+			}
+			continue
+		}
+		s.best = buf.Sized(s.best, hi-lo)
+		m.tab.RowMax(s.best, s.score)
+		for j := lo; j < hi; j++ {
+			m.near[j] = min(m.near[j], max(0, m.norm[j]-s.best[j-lo]))
+			m.draw[j] = w[j] * m.near[j]
+			if m.taken[j] || !(m.draw[j] > 0) {
+				m.draw[j] = 0
+			}
+		}
+	}
 }
 
 // update brings the distances up to date with new centres.
@@ -138,50 +192,42 @@ func (m *kmeans[T]) update(z dense.Matrix[T], w []T, added []int32) {
 		copy(m.centres.Row(i), z.Row(int(j)))
 	}
 	m.load(m.centres)
-	m.mass = buf.Sized(m.mass, scoreRows)
-	for lo := 0; lo < z.Rows; lo += scoreRows {
-		hi := min(lo+scoreRows, z.Rows)
-		best := m.mass[:hi-lo]
-		m.tab.RowMax(best, m.scores(z.RowRange(lo, hi)))
-		for j := lo; j < hi; j++ {
-			m.near[j] = min(m.near[j], max(0, m.norm[j]-best[j-lo]))
-			m.draw[j] = w[j] * m.near[j]
-			if m.taken[j] || !(m.draw[j] > 0) {
-				m.draw[j] = 0
-			}
-		}
-	}
+	m.eachScores(z, w, nil)
 }
+
+// sumGrain is the number of elements of points whose sum pays for a goroutine.
+const sumGrain = 1 << 16
 
 // pass is one of Lloyd's: every point to its nearest centre, every centre to the mean of its points. One without points
 // stays.
 func (m *kmeans[T]) pass(z dense.Matrix[T], w []T) {
-	m.nearest(m.assign, z)
-	m.mass = buf.Zeroed(m.mass, m.centres.Rows)
-	for j, c := range m.assign {
-		if m.mass[c] == 0 && w[j] > 0 {
-			clear(m.centres.Row(int(c)))
-		}
-		if w[j] > 0 {
-			m.tab.MulAdd(m.centres.Row(int(c)), z.Row(j), w[j])
-			m.mass[c] += w[j]
-		}
+	m.load(m.centres)
+	m.eachScores(z, w, m.assign)
+	k := m.centres.Rows
+	m.mass = buf.Zeroed(m.mass, k)
+	each := share(m.workers, k, 1+k*sumGrain/(1+z.Rows*z.Cols))
+	if each == k {
+		m.means(z, w, 0, k)
+		return
 	}
-	for c, s := range m.mass {
-		if s > 0 {
-			m.tab.Scale(m.centres.Row(c), 1/s)
-		}
-	}
+	par.For(k, each, func(first, end int) { m.means(z, w, first, end) })
 }
 
-// nearest assigns the rows of z to the centres.
-func (m *kmeans[T]) nearest(dst []int32, z dense.Matrix[T]) {
-	m.load(m.centres)
-	for lo := 0; lo < z.Rows; lo += scoreRows {
-		hi := min(lo+scoreRows, z.Rows)
-		s := m.scores(z.RowRange(lo, hi))
-		for j := lo; j < hi; j++ {
-			dst[j] = int32(argMax(m.tab, s.Row(j-lo)))
+// means moves centres first to end−1: points are added in their order, whatever other goroutines do.
+func (m *kmeans[T]) means(z dense.Matrix[T], w []T, first, end int) {
+	for j, c := range m.assign {
+		if int(c) < first || int(c) >= end || !(w[j] > 0) {
+			continue
+		}
+		if m.mass[c] == 0 {
+			clear(m.centres.Row(int(c)))
+		}
+		m.tab.MulAdd(m.centres.Row(int(c)), z.Row(j), w[j])
+		m.mass[c] += w[j]
+	}
+	for c := first; c < end; c++ {
+		if m.mass[c] > 0 {
+			m.tab.Scale(m.centres.Row(c), 1/m.mass[c])
 		}
 	}
 }

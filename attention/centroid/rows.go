@@ -350,22 +350,22 @@ func (c *call[T]) sortChosen(w *worker[T], p *problem[T]) {
 
 // eachChosen calls body with blocks of sorted keys [lo, hi) of the clusters that rows have chosen, and these rows.
 func (c *call[T]) eachChosen(w *worker[T], p *problem[T],
-	body func(c *call[T], w *worker[T], p *problem[T], rows []int32, lo, hi int)) {
+	body func(c *call[T], w *worker[T], p *problem[T], rows []int32, x, lo, hi int)) {
 	from := 0
 	for x := range p.clusters {
 		to := int(w.count[x])
 		if from < to {
 			for lo, end := int(p.start[x]), int(p.start[x+1]); lo < end; lo += keyBlock {
-				body(c, w, p, w.choosers[from:to], lo, min(lo+keyBlock, end))
+				body(c, w, p, w.choosers[from:to], x, lo, min(lo+keyBlock, end))
 			}
 		}
 		from = to
 	}
 }
 
-// exactBlock adds the sorted keys [lo, hi) to the sums of rows.
-func (c *call[T]) exactBlock(w *worker[T], p *problem[T], rows []int32, lo, hi int) {
-	c.tab.Pack(&w.panel, p.k.RowRange(lo, hi))
+// exactBlock adds the sorted keys [lo, hi), of cluster x, to the sums of rows.
+func (c *call[T]) exactBlock(w *worker[T], p *problem[T], rows []int32, x, lo, hi int) {
+	w.view = p.panelOf(x, lo, hi)
 	values := p.v.RowRange(lo, hi)
 	w.report.Exact += int64(len(rows)) * int64(hi-lo)
 	w.tileMax, w.tileSum = buf.Sized(w.tileMax, tileRows), buf.Sized(w.tileSum, tileRows)
@@ -376,7 +376,7 @@ func (c *call[T]) exactBlock(w *worker[T], p *problem[T], rows []int32, lo, hi i
 			copy(w.tileX.Row(i), w.x.Row(int(r)))
 		}
 		w.tile = buf.Shaped(w.tile, m, hi-lo)
-		c.tab.MulT(w.tile, w.tileX, &w.panel, nil)
+		c.tab.MulT(w.tile, w.tileX, &w.view, nil)
 		c.tab.RowMax(w.tileMax[:m], w.tile)
 		for i, r := range rows[:m] {
 			top := w.tileMax[i]
