@@ -267,6 +267,9 @@ func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read, k
 		return err
 	}
 	w.packValues(v)
+	if n > 0 {
+		w.tab.Pack(&w.packed, phi) // first: it fetches kept features as caches like it
+	}
 	if past > 0 {
 		w.tab.Pack(&w.packS, view.s)
 		w.tab.MulT(dphi, v, &w.packS, view.z)
@@ -278,7 +281,6 @@ func (w *backWorker[T]) keyChunk(p *pass[T], mem *memory[T], c, end int, read, k
 		}
 	}
 	if n > 0 {
-		w.tab.Pack(&w.packed, phi)
 		count := w.count[:n]
 		counts(count, pos, first+s.off-c, c, k.Rows)
 		for g := range s.group {

@@ -440,7 +440,7 @@ func (g *queriesOfAll[T]) segments(s *stream[T], k int) int {
 	if g.passes[k].none {
 		return 0
 	}
-	return s.cut().segments(s.lenQ())
+	return s.cut().pieces(s.lenQ())
 }
 
 // plant: shares are at the references of the keys throughout.
@@ -453,7 +453,7 @@ func (g *queriesOfAll[T]) plant(_ *backWorker[T], s *stream[T], _, _ int, mem *m
 func (g *queriesOfAll[T]) sum(w *backWorker[T], s *stream[T], k, segment int, mem *memory[T], _ keeping) error {
 	p := (*gang[T])(g).use(w, s, k)
 	return (*gang[T])(g).gradients(w, p, segment, func() error {
-		lo, hi := s.cut().segment(s.lenQ(), segment)
+		lo, hi := s.cut().piece(s.lenQ(), segment)
 		mem.begin()
 		return w.queryBlock(p, &mem.part, lo, hi)
 	})
@@ -494,12 +494,13 @@ func (g *queriesOfAll[T]) blocks(s *stream[T], k int) int {
 	if p := g.passes[k]; p.none || p.summing {
 		return 0
 	}
-	return (s.positions() + s.rows - 1) / s.rows
+	return s.blockCut().pieces(s.positions())
 }
 
 func (g *queriesOfAll[T]) block(w *backWorker[T], s *stream[T], k, i int, _ *view[T], _ int64) error {
 	p := (*gang[T])(g).use(w, s, k)
 	return (*gang[T])(g).gradients(w, p, g.segments(s, k)+i, func() error {
-		return w.keyBlock(p, i*s.rows, min((i+1)*s.rows, s.positions()))
+		lo, hi := s.blockCut().piece(s.positions(), i)
+		return w.keyBlock(p, lo, hi)
 	})
 }

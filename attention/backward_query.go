@@ -183,11 +183,12 @@ func (w *backWorker[T]) addShares(part *sums[T], phi, g dense.Matrix[T], keep bo
 	if !keep || phi.Rows == 0 {
 		return
 	}
+	// Features that were kept come from far: row by row first, as caches fetch them best.
 	dv := g.Cols - 1
-	w.tab.TMul(part.s, phi, g.ColRange(0, dv))
 	for i := range phi.Rows {
 		w.tab.MulAdd(part.z, phi.Row(i), g.Row(i)[dv])
 	}
+	w.tab.TMul(part.s, phi, g.ColRange(0, dv))
 	part.n += phi.Rows
 }
 

@@ -180,6 +180,9 @@ func (s *stream[T]) divided(segment int, mem *memory[T]) bool {
 	return mem.kept && (segment < s.segments()-1 || s.lenQ()+s.off <= s.positions())
 }
 
+// chunks is the number of chunks of a segment.
+func (s *stream[T]) chunks() int { return (segmentOf(s.m.OutDim(), s.v.Cols) + s.rows - 1) / s.rows }
+
 // chunk is the positions of a chunk of a segment; none: hi ≤ lo.
 func (s *stream[T]) chunk(segment, i int) (lo, hi int) {
 	lo, hi = s.segment(segment)
@@ -192,31 +195,14 @@ func (c *forwards[T]) begin(*stream[T], int) {}
 
 func (c *forwards[T]) view(*worker[T], *stream[T], int, *view[T], int64, int, int) {}
 
-func (c *forwards[T]) blocks(s *stream[T], _ int) int {
-	n := s.large()
-	return n + (s.lenQ()-n*s.rows+s.small()-1)/s.small()
-}
+// blocks: they depend on the length alone, and so do the bits.
+func (c *forwards[T]) blocks(s *stream[T], _ int) int { return s.blockCut().pieces(s.lenQ()) }
 
 func (c *forwards[T]) block(w *worker[T], s *stream[T], _, i int, v *view[T], seen int64) error {
 	w.use(&c.streams, s)
-	n := s.large()
-	lo, rows := i*s.rows, s.rows
-	if i >= n {
-		lo, rows = n*s.rows+(i-n)*s.small(), s.small()
-	}
-	return w.readAll(s, v, seen, s.off+lo, s.off+min(lo+rows, s.lenQ()))
+	lo, hi := s.blockCut().piece(s.lenQ(), i)
+	return w.readAll(s, v, seen, s.off+lo, s.off+hi)
 }
-
-// Queries that see all keys are read in blocks of rows, but towards the end in small ones, so that all workers end at
-// about the same time: large is the number of the former. Both depend on the length alone, so do the bits.
-func (s *stream[T]) large() int {
-	return max(0, s.lenQ()-max(smallBlocks*s.rows, s.lenQ()/4)) / s.rows
-}
-
-func (s *stream[T]) small() int { return max(minRows, s.rows/2) }
-
-// smallBlocks is up to how many blocks all are small.
-const smallBlocks = 8
 
 // finish collects reports and names what is wrong with the data; it forgets these, which belong to the caller.
 func (c *call[T]) finish(failed error, q, k, v Seq[T]) (Report, error) {

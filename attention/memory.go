@@ -264,7 +264,9 @@ type memory[T dense.Float] struct {
 	// The exceptions: [S | z] of the segment before every chunk, and the rows of features in them.
 	steps dense.Matrix[T]
 	rows  []int
-	skip  int // of a step: the features before its chunk
+	// Of a step: the features before its chunk, and that its sums are read once, so that the totals may be added to them.
+	skip int
+	once bool
 
 	// The totals in T at the references of reading, which are those of part except where the totals are far above.
 	ready  bool // the following are valid, for this epoch of part
@@ -339,21 +341,25 @@ func (m *memory[T]) hold(lent dense.Matrix[T], rows, cols int) {
 	}
 }
 
-// mark keeps the sums before chunk i of n.
+// mark keeps the sums before chunk i of n, if there are any.
 func (m *memory[T]) mark(i, n int) {
 	all := len(m.part.s.Data)
 	m.steps, m.rows = buf.Shaped(m.steps, n, all+len(m.part.z)), buf.Sized(m.rows, n)
-	copy(m.steps.Row(i), m.part.s.Data)
-	copy(m.steps.Row(i)[all:], m.part.z)
-	m.rows[i] = m.part.n
+	if m.rows[i] = m.part.n; m.part.n > 0 {
+		copy(m.steps.Row(i), m.part.s.Data)
+		copy(m.steps.Row(i)[all:], m.part.z)
+	}
 }
 
-// at makes m the memory o before chunk i, for one reader: what o has kept is shared.
+// at makes m the memory o before chunk i, for one reader who reads it once: what o has kept is shared.
 func (m *memory[T]) at(o *memory[T], i int) {
 	*m = *o
 	all, row := len(m.part.s.Data), o.steps.Row(i)
 	m.part.s.Data, m.part.z, m.part.n = row[:all], row[all:], o.rows[i]
-	m.epoch, m.ready, m.mixed = m.part.epoch, true, m.isMixed()
+	m.epoch, m.ready, m.mixed, m.once = m.part.epoch, true, m.isMixed(), true
+	if m.part.n == 0 {
+		clear(row)
+	}
 }
 
 // plant makes seed the references of s, or none.
@@ -490,6 +496,11 @@ func (m *memory[T]) view(w *worker[T], sum bool) view[T] {
 	}
 	if !sum && !m.mixed {
 		return view[T]{ref: &m.ref, s: m.s, z: m.z, s2: s, z2: z}
+	}
+	if m.once && !m.mixed {
+		w.tab.MulAdd(s.Data, m.s.Data, 1)
+		w.tab.MulAdd(z, m.z, 1)
+		return view[T]{ref: &m.ref, s: s, z: z}
 	}
 	w.starS = buf.Shaped(w.starS, m.s.Rows, m.s.Cols)
 	w.starZ = buf.Sized(w.starZ, len(m.z))

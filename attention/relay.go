@@ -42,8 +42,10 @@ type relay[T dense.Float, W any] struct {
 	from  int
 	hand  func([]*W) error // runs the items in place of a crew: tests do so in other orders
 
-	size   int  // the most segments of a wave
-	keeps  bool // what sum has found is kept for read
+	gap    int     // see there
+	slots  int     // in use
+	size   int     // the most segments of a wave
+	keeps  keeping // what sum keeps for read
 	mems   []*memory[T]
 	owners []owner[W]       // of mems
 	wholes [slots]memory[T] // of streams: the totals so far
@@ -142,9 +144,13 @@ func known(base float64) float64 {
 	return base
 }
 
-// slots is the number of waves, and of streams, that have memory at the same time: those whose sums, totals and queries
-// are at work, and one to begin with while the last item of another is not done.
-const slots = 4
+// A wave is gap waves behind the one whose sums are at work when it is chained and read: so nobody waits for a slow
+// worker in the middle of a stream. Where every wave is read, there is other work between its stages.
+const gap, causalGap = 2, 1
+
+// slots is the number of waves, and of streams, that have memory at the same time: those under way, and two to begin
+// with while the last item of another is not done.
+const slots = gap + 3
 
 // wave is some neighbouring segments of a stream.
 type wave struct {
@@ -180,8 +186,18 @@ const (
 	keepSums // features, and the sums before every chunk
 )
 
-// relayBytes bounds the sums of all slots, unless that were less than half a segment a worker, and what else is kept.
-const relayBytes = 24 << 20
+// relayBytes bounds the sums of all slots, unless that were less than half a segment a worker. With keptBytes for every
+// worker, about a second-level cache, it bounds what else is kept.
+const (
+	relayBytes = 24 << 20
+	keptBytes  = 2 << 20
+)
+
+// divides says that the chunks of a segment of stream k can be read without the others: sums before each are kept.
+func (r *relay[T, W]) divides(k int) bool {
+	s := r.list[k]
+	return r.keeps == keepSums && segmentOf(s.m.OutDim(), s.v.Cols)%s.rows == 0 && !r.job.ordered(k)
+}
 
 // run works through the streams of list.
 func (r *relay[T, W]) run(crew *par.Crew[W], workers int, tab *kern.Table[T], list []*stream[T],
@@ -210,15 +226,26 @@ func (r *relay[T, W]) run(crew *par.Crew[W], workers int, tab *kern.Table[T], li
 
 // cut lists waves and stages.
 func (r *relay[T, W]) cut(workers int) {
-	sums, kept := 1, 1
+	if r.gap = gap; r.list[0].causal {
+		r.gap = causalGap
+	}
+	r.slots = r.gap + 3
+	number := int(unsafe.Sizeof(T(0)))
+	sums, features, steps := 1, 1, 1
 	for _, s := range r.list {
 		f := s.m.OutDim()
-		sums = max(sums, f*(s.v.Cols+1)*(2*int(unsafe.Sizeof(T(0)))+8))
-		one := segmentOf(f, s.v.Cols)
-		kept = max(kept, f*one*s.group*int(unsafe.Sizeof(T(0))))
+		sums = max(sums, f*(s.v.Cols+1)*(2*number+8))
+		features = max(features, f*segmentOf(f, s.v.Cols)*s.group*number)
+		steps = max(steps, f*(s.v.Cols+1)*s.chunks()*number)
 	}
-	r.size = max(1, workers/2, min(workers, relayBytes/(slots*sums)))
-	r.keeps = slots*r.size*kept <= relayBytes
+	r.size = max(1, workers/2, min(workers, relayBytes/(r.slots*sums)))
+	room := (relayBytes + workers*keptBytes) / (r.slots * r.size)
+	switch r.keeps = keepNothing; {
+	case features+steps <= room:
+		r.keeps = keepSums
+	case features <= room:
+		r.keeps = keepFeatures
+	}
 	r.waves = r.waves[:0]
 	for k, s := range r.list {
 		n := r.job.segments(s, k)
@@ -227,33 +254,32 @@ func (r *relay[T, W]) cut(workers int) {
 	// Where all wait for the end, items are short.
 	last := &r.waves[len(r.waves)-1]
 	s := r.list[last.stream]
-	if one := segmentOf(s.m.OutDim(), s.v.Cols); s.causal && r.keeps && one%s.rows == 0 && last.n > 0 &&
-		!r.job.ordered(last.stream) {
-		last.parts = one / s.rows
+	if s.causal && r.divides(last.stream) && last.n > 0 {
+		last.parts = s.chunks()
 	}
 	r.stage = r.stage[:0]
 	r.items.reset()
 	r.add(plants, 0)
-	for k := range len(r.waves) + 1 {
+	for k := range len(r.waves) + r.gap {
 		r.add(plants, k+1)
-		// Where segments are read after every wave, that lies between a sum and its chain, and the next sum between the
-		// chain and what it is read for: neither waits for the last worker of the stage just before.
-		early := k > 1 && r.list[r.waves[k-1].stream].causal
+		// Where every wave is read, that lies between a sum and its chain, and the next sum between the chain and what it is
+		// read for: neither waits for the last worker of the stage just before.
+		early := r.gap == causalGap && k > 1
 		if early {
-			r.add(chains, k-1)
+			r.add(chains, k-r.gap)
 		}
 		r.add(additions, k)
 		if !early {
-			r.add(chains, k-1)
+			r.add(chains, k-r.gap)
 		}
-		r.add(viewings, k-1)
-		r.add(reads, k-1)
+		r.add(viewings, k-r.gap)
+		r.add(reads, k-r.gap)
 	}
 	r.done = buf.Sized(r.done, len(r.stage))
 	for i := range r.done {
 		r.done[i].Store(0)
 	}
-	for len(r.mems) < slots*r.size {
+	for len(r.mems) < r.slots*r.size {
 		r.mems = append(r.mems, new(memory[T]))
 	}
 	if len(r.owners) < len(r.mems) {
@@ -261,20 +287,12 @@ func (r *relay[T, W]) cut(workers int) {
 	}
 }
 
-// cutStream appends the waves of stream k, which has n segments. Where queries see all keys, little is left to be added
-// when the last segment has been summed.
+// cutStream appends the waves of stream k, which has n segments.
 func (r *relay[T, W]) cutStream(waves []wave, k, n int) []wave {
-	tail := 0
-	if k == len(r.list)-1 && n > r.size && !r.list[k].causal {
-		tail = (r.size + 3) / 4
-	}
-	parts := max(1, (n-tail+r.size-1)/r.size)
+	parts := max(1, (n+r.size-1)/r.size)
 	for i := range parts {
-		lo, hi := i*(n-tail)/parts, (i+1)*(n-tail)/parts
+		lo, hi := i*n/parts, (i+1)*n/parts
 		waves = append(waves, wave{stream: k, segment: lo, n: hi - lo})
-	}
-	if tail > 0 {
-		waves = append(waves, wave{stream: k, segment: n - tail, n: tail})
 	}
 	waves[len(waves)-1].last = true
 	return waves
@@ -372,11 +390,11 @@ func (r *relay[T, W]) before(st stage) (list [4]stage, n int) {
 	}
 	causal := r.list[r.waves[st.wave].stream].causal
 	switch k := st.wave; st.kind {
-	case plants: // references follow each other, and the memory of the wave slots before must be free
+	case plants: // references follow each other, and the memory of a wave before must be free
 		add(plants, k-1)
-		add(chains, k-slots)
-		add(viewings, k-slots)
-		add(reads, k-slots)
+		add(chains, k-r.slots)
+		add(viewings, k-r.slots)
+		add(reads, k-r.slots)
 	case additions:
 		add(plants, k)
 	case chains: // totals follow each other
@@ -423,9 +441,9 @@ func pause(looks int) {
 }
 
 // mem is the memory of segment i of wave k.
-func (r *relay[T, W]) mem(k, i int) *memory[T] { return r.mems[k%slots*r.size+i] }
+func (r *relay[T, W]) mem(k, i int) *memory[T] { return r.mems[k%r.slots*r.size+i] }
 
-func (r *relay[T, W]) owner(k, i int) *owner[W] { return &r.owners[k%slots*r.size+i] }
+func (r *relay[T, W]) owner(k, i int) *owner[W] { return &r.owners[k%r.slots*r.size+i] }
 
 // step runs item i of a stage.
 func (r *relay[T, W]) step(w *W, st stage, v *wave, i int) error {
@@ -464,9 +482,10 @@ func (r *relay[T, W]) step(w *W, st stage, v *wave, i int) error {
 		r.owner(st.wave, i).w = w
 		keep := keepNothing
 		switch {
-		case v.parts > 0:
+		case !s.causal:
+		case v.parts > 0 || r.divides(v.stream):
 			keep = keepSums
-		case r.keeps && s.causal:
+		case r.keeps > keepNothing:
 			keep = keepFeatures
 		}
 		return r.job.sum(w, s, v.stream, v.segment+i, r.mem(st.wave, i), keep)
@@ -502,6 +521,14 @@ func (r *relay[T, W]) step(w *W, st stage, v *wave, i int) error {
 	if s.causal {
 		if !r.job.ordered(v.stream) {
 			i = r.take(w, st.wave, max(1, v.n))
+		}
+		if r.divides(v.stream) && i < r.count(additions, v) {
+			for c := range s.chunks() {
+				if err := r.job.readPart(w, s, v.stream, v.segment+i, c, r.mem(st.wave, i)); err != nil {
+					return err
+				}
+			}
+			return nil
 		}
 		return r.job.read(w, s, v.stream, v.segment+i, r.mem(st.wave, i), false)
 	}

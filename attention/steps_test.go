@@ -141,28 +141,28 @@ func TestRelaySchedule(t *testing.T) {
 		heads            int
 		causal, backward bool
 		first, second    costs
-		least            float64
+		least, uneven    float64 // with workers that are equally fast, and with two of half the speed
 	}{
-		{1, false, false, costs{0.75, 0.72}, costs{}, 0.93},
-		{1, true, false, costs{0.8, 1.55}, costs{}, 0.96},
-		{8, false, false, costs{0.75, 0.72}, costs{}, 0.97},
-		{8, true, false, costs{0.8, 1.55}, costs{}, 0.99},
-		{1, false, true, costs{0.75, 0}, costs{1.7, 1.45}, 0.91},
-		{1, true, true, costs{0.85, 2.5}, costs{0.9, 2.9}, 0.97},
-		{8, false, true, costs{0.75, 0}, costs{1.7, 1.45}, 0.98},
-		{8, true, true, costs{0.85, 2.5}, costs{0.9, 2.9}, 0.99},
+		{1, false, false, costs{0.75, 0.72}, costs{}, 0.96, 0.87},
+		{1, true, false, costs{0.8, 1.55}, costs{}, 0.96, 0.9},
+		{8, false, false, costs{0.75, 0.72}, costs{}, 0.98, 0.96},
+		{8, true, false, costs{0.8, 1.55}, costs{}, 0.99, 0.97},
+		{1, false, true, costs{0.75, 0}, costs{1.7, 1.45}, 0.96, 0.87},
+		{1, true, true, costs{0.85, 2.5}, costs{0.9, 2.9}, 0.97, 0.92},
+		{8, false, true, costs{0.75, 0}, costs{1.7, 1.45}, 0.98, 0.96},
+		{8, true, true, costs{0.85, 2.5}, costs{0.9, 2.9}, 0.99, 0.97},
 	} {
 		label := fmt.Sprintf("%d heads, causal %v, backward %v", c.heads, c.causal, c.backward)
 		q := one
 		q.Heads, q.StrideH = c.heads, 0
 		out := q
 		a := linear[float32](t, family.Positive{}, d, m, c.causal)
-		// schedule is the work and the time of all sweeps.
-		schedule := func(serial int) (work, last float64) {
+		// schedule is the work and the time of all sweeps; some workers are slow.
+		schedule := func(serial, slow int) (work, last float64) {
 			if !c.backward {
 				one := &call[float32]{}
 				must(t, one.list(a, out, q, q, q))
-				return scheduled(&one.relay, (*forwards[float32])(one), one.all, workers, c.first, serial)
+				return scheduled(&one.relay, (*forwards[float32])(one), one.all, workers, c.first, serial, slow)
 			}
 			b := &backCall[float32]{}
 			must(t, b.list(a, out, q, q, q))
@@ -177,17 +177,20 @@ func TestRelaySchedule(t *testing.T) {
 				jobs = []relayJob[float32, backWorker[float32]]{(*querySweep[float32])(g), (*keySweep[float32])(g)}
 			}
 			for i, job := range jobs {
-				w, l := scheduled(&g.relay, job, b.all, workers, []costs{c.first, c.second}[i], serial)
+				w, l := scheduled(&g.relay, job, b.all, workers, []costs{c.first, c.second}[i], serial,
+					slow)
 				work, last = work+w, last+l
 			}
 			return work, last
 		}
-		work, last := schedule(-1)
-		if busy := work / (last * workers); busy < c.least {
-			t.Errorf("%s: workers are busy for %.3f of the time, want %v", label, busy, c.least)
+		for slow, least := range map[int]float64{0: c.least, 2: c.uneven} {
+			work, last := schedule(-1, slow)
+			if busy := work / (last * (workers - (1-slowSpeed)*float64(slow))); busy < least {
+				t.Errorf("%s, %d slow: workers are busy for %.3f of the time, want %v", label, slow, busy, least)
+			}
 		}
 		for _, serial := range []int{additions, chains, reads} {
-			work, last := schedule(serial)
+			work, last := schedule(serial, 0)
 			if busy := work / (last * workers); busy >= c.least {
 				t.Errorf("%s: busy for %.3f of the time with stage %d done by one worker", label, busy, serial)
 			}
@@ -195,10 +198,13 @@ func TestRelaySchedule(t *testing.T) {
 	}
 }
 
+// slowSpeed is that of slow workers.
+const slowSpeed = 0.5
+
 // scheduled hands out the items of a relay in order and returns their time and when the last ends. The items of
-// stages of the kind serial are one.
+// stages of the kind serial are one; some workers are slow.
 func scheduled[W any](r *relay[float32, W], job relayJob[float32, W], all []stream[float32], workers int, c costs,
-	serial int) (work, last float64) {
+	serial, slow int) (work, last float64) {
 	r.job, r.list = job, nil
 	for i := range all {
 		r.list = append(r.list, &all[i])
@@ -207,25 +213,20 @@ func scheduled[W any](r *relay[float32, W], job relayJob[float32, W], all []stre
 	cost := func(st stage, i int) float64 {
 		v := &r.waves[st.wave]
 		s := r.list[v.stream]
-		one := segmentOf(s.m.OutDim(), s.v.Cols)
-		n := job.segments(s, v.stream)
-		if !s.causal {
-			one = s.lenQ() / n // about
-		}
 		switch st.kind {
 		case plants:
 			return plantCost * float64(v.n)
-		case additions:
-			return c.sum * float64(one)
+		case additions: // as many queries as keys
+			lo, hi := s.cut().piece(s.lenQ(), v.segment+i)
+			return c.sum * float64(hi-lo)
 		case chains:
 			return chainCost * float64(v.n)
 		case reads:
-			switch {
-			case s.causal:
-				return c.read * float64(one/max(1, v.parts))
-			default:
-				return c.read * float64(s.lenQ()) / float64(job.blocks(s, v.stream))
+			lo, hi := s.blockCut().piece(s.lenQ(), i)
+			if s.causal {
+				lo, hi = 0, s.cut().one/max(1, v.parts)
 			}
+			return c.read * float64(hi-lo)
 		}
 		return 0
 	}
@@ -255,9 +256,12 @@ func scheduled[W any](r *relay[float32, W], job relayJob[float32, W], all []stre
 			}
 			begin = max(begin, ends[on])
 		}
+		work += time
+		if w < slow {
+			time /= slowSpeed
+		}
 		free[w] = begin + time
 		ends[k] = max(ends[k], free[w])
-		work += time
 		last = max(last, free[w])
 	}
 	return work, last
@@ -369,6 +373,21 @@ func TestSharedSegmentsHaveTheSameBits(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// Few long streams are shared, so that no worker is left with the end of one; many have a worker each.
+func TestFewStreamsAreShared(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	a := linear[float32](t, family.Positive{}, 64, 256, true)
+	for heads, want := range map[int]bool{1: false, 4: false, 8: false, 32: true, 34: true} {
+		q := NewSeq[float32](1, 1, 2048, 64)
+		q.Heads, q.StrideH = heads, 0
+		var c streams[float32]
+		must(t, c.list(a, q, q, q, q))
+		if n, alone := c.workers(1); n != 4 || alone != want {
+			t.Errorf("%d streams: %d workers, one each: %v", heads, n, alone)
 		}
 	}
 }

@@ -189,55 +189,62 @@ func (s *stream[T]) positions() int {
 }
 
 // segments is the number of segments of the keys, segment the positions of one.
-func (s *stream[T]) segments() int { return s.cut().segments(s.positions()) }
+func (s *stream[T]) segments() int { return s.cut().pieces(s.positions()) }
 
-func (s *stream[T]) segment(i int) (lo, hi int) { return s.cut().segment(s.positions(), i) }
+func (s *stream[T]) segment(i int) (lo, hi int) { return s.cut().piece(s.positions(), i) }
 
 // cut is how positions are cut into segments: if all wait for the last one, these end with short ones.
 func (s *stream[T]) cut() cutting { return cutting{segmentOf(s.m.OutDim(), s.v.Cols), !s.causal} }
 
-// cutting cuts positions into segments of size one; halves says that those of the last quarter, or of all if there are
-// few, have half of it. Nothing else decides, so neither do the workers.
+// blockCut is how rows that see all of the others, so that nobody waits but at the end, are cut into blocks.
+func (s *stream[T]) blockCut() cutting { return cutting{s.rows, true} }
+
+// cutting cuts positions into pieces of size one. If shrinks, those of the last quarter, or of all if there are few, have
+// half of that, and of many those of the last sixteenth a quarter: processors are not equally fast, and the last piece
+// of the slowest is waited for. Nothing else decides, so neither do the workers.
 type cutting struct {
-	one    int
-	halves bool
+	one     int
+	shrinks bool
 }
 
-// fewSegments is up to how many segments all are halved.
-const fewSegments = 16
+// fewPieces is up to how many pieces all are halved.
+const fewPieces = 16
 
-// whole is the number of segments of size one that come first.
-func (c cutting) whole(n int) int {
+// sizes are those of the pieces, one kind after the other, and ends the positions where each kind ends.
+func (c cutting) sizes(n int) (size, end [3]int) {
+	size = [3]int{c.one, min(c.one, max(minRows, c.one/2)), min(c.one, max(minRows, c.one/4))}
+	whole, half := 0, n
 	switch {
-	case !c.halves || n <= 2*c.one:
-		return n / c.one
-	case n <= fewSegments*c.one:
-		return 0
+	case !c.shrinks || n <= 2*c.one:
+		whole = n
+	case n > fewPieces*c.one:
+		whole = (n - n/4) / c.one * c.one
+		half = whole + (n-n/16-whole)/size[1]*size[1]
 	}
-	return (n - n/4) / c.one
+	return size, [3]int{whole, half, n}
 }
 
-func (c cutting) segments(n int) int {
-	w := c.whole(n)
-	return w + (n-w*c.one+c.rest(n)-1)/c.rest(n)
+// pieces is the number of pieces of n positions, piece the range of one.
+func (c cutting) pieces(n int) (pieces int) {
+	size, end := c.sizes(n)
+	lo := 0
+	for i, hi := range end {
+		pieces += (hi - lo + size[i] - 1) / size[i]
+		lo = hi
+	}
+	return pieces
 }
 
-// rest is the size of the segments behind the whole ones.
-func (c cutting) rest(n int) int {
-	if c.halves && n > 2*c.one {
-		return c.one / 2
+func (c cutting) piece(n, at int) (lo, hi int) {
+	size, end := c.sizes(n)
+	for i, hi := range end {
+		k := (hi - lo + size[i] - 1) / size[i]
+		if at < k {
+			return lo + at*size[i], min(lo+(at+1)*size[i], hi)
+		}
+		lo, at = hi, at-k
 	}
-	return c.one
-}
-
-func (c cutting) segment(n, i int) (lo, hi int) {
-	w := c.whole(n)
-	if i < w {
-		return i * c.one, (i + 1) * c.one
-	}
-	size := c.rest(n)
-	lo = w*c.one + (i-w)*size
-	return lo, min(lo+size, n)
+	return n, n
 }
 
 func allTrue(mask []bool) bool {
@@ -280,9 +287,10 @@ func (d *deal) count(part int) int {
 	return d.ends[part] - d.ends[part-1]
 }
 
-// sharing is what it costs to share the segments of streams: their sums are read and written by more than one worker,
-// and the sums inside of a segment made twice.
-const sharing = 1.15
+// sharing is what it costs to share the segments of streams: their sums, and what is kept for their queries, are written
+// and read again, by more than one worker. uneven is the part of the longest stream that its worker is behind in the end
+// if it has one of its own: processors are not equally fast.
+const sharing, uneven = 1.15, 0.5
 
 // workers is how many workers the work of a call, so many times that of Forward, pays for, and whether these are best
 // used one stream each: if they would end at about the same time.
@@ -302,7 +310,9 @@ func (c *streams[T]) workers(times int) (n int, alone bool) {
 		return n, n == 1
 	}
 	c.loads = buf.Zeroed(c.loads, n)
+	longest := 0
 	for i := range c.all {
+		longest = max(longest, times*c.all[i].work())
 		least := 0
 		for w, load := range c.loads {
 			if load < c.loads[least] {
@@ -311,7 +321,7 @@ func (c *streams[T]) workers(times int) (n int, alone bool) {
 		}
 		c.loads[least] += times * c.all[i].work()
 	}
-	return n, float64(slices.Max(c.loads)) <= sharing*float64(work)/float64(n)
+	return n, float64(slices.Max(c.loads))+uneven*float64(longest) <= sharing*float64(work)/float64(n)
 }
 
 // work is the number of multiply-adds of the features and their sums.
