@@ -133,7 +133,8 @@ func (c Config) Set(scope *model.Scope) {
 	}
 	scope.SetParams(map[string]any{
 		layer.ParamAttention: kind, layer.ParamDark: dark, layer.ParamWindow: c.Window, layer.ParamSinks: c.Sinks,
-		layer.ParamBlock: c.Block, layer.ParamSeed: c.Seed + 1, layer.ParamVariable: true, layer.ParamLearned: c.Learned,
+		layer.ParamBlock: c.Block, layer.ParamSeed: c.Seed + 1, layer.ParamVariable: true,
+		layer.ParamLearned: c.Learned,
 	})
 }
 

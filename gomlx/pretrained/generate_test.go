@@ -21,8 +21,8 @@ func TestGenerationEqualsRecomputation(t *testing.T) {
 		for _, how := range []struct {
 			family        string
 			window, sinks int
-		}{{"", 0, 0}, {"oprf", 0, 0}, {"adaptive", 3, 2}, {"dark", 2, 0}, {"positive", 0, 5}, {"centroid", 3, 2}, {"centroid", 0, 0},
-			{"none", 1, 1}} {
+		}{{"", 0, 0}, {"oprf", 0, 0}, {"adaptive", 3, 2}, {"dark", 2, 0}, {"positive", 0, 5},
+			{"centroid", 3, 2}, {"centroid", 0, 0}, {"none", 1, 1}} {
 			t.Run(fmt.Sprintf("%s %s %d %d", name, how.family, how.window, how.sinks), func(t *testing.T) {
 				m := load(t, filepath.Join("testdata", name))
 				if how.family != "" {

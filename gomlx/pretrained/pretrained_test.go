@@ -397,12 +397,10 @@ func TestBadModels(t *testing.T) {
 		}
 	}
 	m := load(t, "testdata/llama")
-	if _, err := m.Errors(open(), Attention{}, [][]int32{{1, 99}}); err == nil || !strings.Contains(err.Error(), "id 99") {
-		t.Errorf("an id of another vocabulary: %v", err)
-	}
-	long := slices.Repeat([]int32{1}, 17)
-	if _, err := m.Errors(open(), Attention{}, [][]int32{long}); err == nil || !strings.Contains(err.Error(), "positions for 16") {
-		t.Errorf("17 tokens for 16 positions: %v", err)
+	for says, ids := range map[string][]int32{"id 99": {1, 99}, "positions for 16": slices.Repeat([]int32{1}, 17)} {
+		if _, err := m.Errors(open(), Attention{}, [][]int32{ids}); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("want an error with %q, got %v", says, err)
+		}
 	}
 }
 

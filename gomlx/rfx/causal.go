@@ -142,8 +142,8 @@ func (t clustered) far(x, sums *Node) partial {
 	return weighted(score, left, some)
 }
 
-// clusters are the logarithms of what one key of a cluster weighs [..., rows, clusters], sums of values and their number
-// [..., clusters, value+1], and which clusters have keys [..., 1, clusters].
+// clusters are the logarithms of what one key of a cluster weighs [..., rows, clusters], sums of values and their
+// number [..., clusters, value+1], and which clusters have keys [..., 1, clusters].
 func (t clustered) clusters(x, sums *Node) (score, left, some *Node) {
 	in, r := t.in, t.directions(t.in.dim)
 	part := func(from, n int) *Node { return SliceAxis(sums, -1, AxisRange(from, from+n)) }

@@ -77,7 +77,8 @@ func TestCausalCentroidsEqualTheLibrary(t *testing.T) {
 					all := append([]*graph.Node{out}, graph.Gradient(sum, in[0], in[1], in[2])...)
 					if i == 3 { // along the arguments themselves
 						at := func(f float64) *graph.Node {
-							_, y := loss(graph.MulScalar(in[0], f), graph.MulScalar(in[1], f), graph.MulScalar(in[2], f))
+							times := func(x *graph.Node) *graph.Node { return graph.MulScalar(x, f) }
+							_, y := loss(times(in[0]), times(in[1]), times(in[2]))
 							return y
 						}
 						all = append(all, graph.MulScalar(graph.Sub(at(1+eps), at(1-eps)), 1/(2*eps)))
@@ -209,10 +210,7 @@ func TestCausalCentroidsPrecision(t *testing.T) {
 				t.Errorf("the output is %s", out.DType())
 			}
 			loss := graph.ReduceAllSum(graph.Square(graph.ConvertDType(out, dtypes.Float64)))
-			all := []*graph.Node{out}
-			for _, g := range graph.Gradient(loss, low...) {
-				all = append(all, g)
-			}
+			all := append([]*graph.Node{out}, graph.Gradient(loss, low...)...)
 			for i := range all {
 				all[i] = graph.ConvertDType(all[i], dtypes.Float64)
 			}

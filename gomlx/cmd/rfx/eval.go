@@ -113,8 +113,8 @@ func printComparison(c pretrained.Comparison, causal, first bool, name string) {
 		}
 		fmt.Printf("%6d  %8d  %7.2f %7.2f  %5.3f (%5.3f–%5.3f)  %6s     %6s  %8.1f %8.1f  %8d %6d%s\n", c.Length,
 			c.Passages, c.Perplexity[0], c.Perplexity[1], c.Perplexity[1]/c.Perplexity[0], c.RatioInterval[0],
-			c.RatioInterval[1], measured(c.Logits), measured(c.Attention), c.Ms[0], c.Ms[1], c.Cache[0]/1000, c.Cache[1]/1000,
-			name)
+			c.RatioInterval[1], measured(c.Logits), measured(c.Attention), c.Ms[0], c.Ms[1],
+			c.Cache[0]/1000, c.Cache[1]/1000, name)
 		return
 	}
 	if first {
