@@ -7,6 +7,8 @@ import (
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/nn"
+
+	"github.com/randfeat/randfeat/gomlx/rfx"
 )
 
 // Dense is layers.Dense of GoMLX, on the same variables, but for inputs of half precision the variables are float32: an
@@ -25,7 +27,7 @@ func Dense(scope *model.Scope, x *Node, bias bool, dims ...int) *Node {
 	}
 	var out *Node
 	if x.DType().IsHalfPrecision() { // the fused product of the Go backend has none
-		if out = MatMul(x, weights); bias {
+		if out = rfx.Product(x, weights, -1, 0, 0); bias {
 			out = Add(out, ExpandLeftToRank(offset, out.Rank()))
 		}
 	} else {

@@ -118,7 +118,7 @@ func (c Config) table(scope *model.Scope, g *Graph) *Node {
 // logits are scores of all tokens, by the table that embeds them.
 func (c Config) logits(scope *model.Scope, x *Node) *Node {
 	table := c.table(scope, x.Graph())
-	out := Einsum("bld,vd->blv", ConvertDType(x, c.dtype()), ConvertDType(table, c.dtype()))
+	out := rfx.Product(ConvertDType(x, c.dtype()), ConvertDType(table, c.dtype()), -1, -1, 0)
 	return ConvertDType(out, dtypes.Float32)
 }
 

@@ -162,6 +162,18 @@ func quotient(p partial, n int) *Node {
 	return where(some, Div(SliceAxis(sum, -1, AxisRangeFromStart(n)), one), 0)
 }
 
+// Product contracts one axis of each of two nodes, whose first axes, as many as batch says, are a batch. It is
+// graph.DotGeneral but for gradients, which are products in the precision of the operands: those of DotGeneral are of
+// float32 where operands have half precision, copies of twice the size and products of half the speed, although they come
+// from and end in numbers of half precision. Sums are float32 on GPUs all the same.
+func Product(a, b *Node, axisA, axisB, batch int) *Node {
+	axes := make([]int, batch)
+	for i := range axes {
+		axes[i] = i
+	}
+	return Dot(a, b).WithAccumulatorDType(dtypes.InvalidDType).General([]int{axisA}, axes, []int{axisB}, axes)
+}
+
 // product contracts one axis of each of two nodes of equal rank; all axes but the last two are a batch. Where one is of
 // half precision both are, and their product is rounded to it; sums are float32.
 func product(a, b *Node, axisA, axisB int) *Node {
@@ -170,12 +182,7 @@ func product(a, b *Node, axisA, axisB int) *Node {
 			return product(ConvertDType(a, low), ConvertDType(b, low), axisA, axisB)
 		}
 	}
-	n := a.Rank()
-	var batch [][2]int
-	for i := range n - 2 {
-		batch = append(batch, [2]int{i, i})
-	}
-	p := EinsumAxes(a, b, [][2]int{{n + axisA, n + axisB}}, batch)
+	p := Product(a, b, axisA, axisB, a.Rank()-2)
 	if p.DType().IsHalfPrecision() {
 		p = ConvertDType(p, dtypes.Float32)
 	}

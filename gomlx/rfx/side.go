@@ -166,12 +166,21 @@ func (b *builder) gate() *Node {
 func (b *builder) leaf(i int) Features {
 	at := func(s plan.Side) *plan.Leaf { return &s.Leaves[i] }
 	l := at(b.sides[0])
-	u := b.linear(b.x, func(s plan.Side) plan.Linear { return at(s).Lin }, true)
+	lin := func(s plan.Side) plan.Linear { return at(s).Lin }
+	x, u, gain := b.x, b.x, b.gain(lin, true) // u = gain·x
+	if gain != nil {
+		u = Mul(x, gain)
+	} else {
+		u = b.linear(x, lin, true)
+		x = u
+	}
 	if shift := b.vector(func(s plan.Side) []float64 { return at(s).Shift }); shift != nil {
 		u = Sub(u, shift)
+		x, gain = u, nil
 	}
 	if l.Floor > 0 {
 		u = MaxScalar(u, l.Floor)
+		x, gain = u, nil
 	}
 	p := point{u: u, conj: l.Conj, eps: l.Eps}
 	m := l.Omega.Rows.Rows
@@ -179,13 +188,13 @@ func (b *builder) leaf(i int) Features {
 		return b.matrix(m, l.Omega.Rows.Cols, func(s plan.Side) dense.Matrix[float64] { return at(s).Omega.Rows })
 	}
 	p.project = b.project
-	p.t = b.projection(u, m, at, func(l *plan.Leaf) plan.Linear { return l.Mix })
+	p.t = b.projection(x, gain, m, at, func(l *plan.Leaf) plan.Linear { return l.Mix })
 	p.bias = b.vector(func(s plan.Side) []float64 { return at(s).Bias })
 	p.row = b.quadratic(u, func(s plan.Side) plan.Quadratic { return at(s).Row })
 	if b.apart && len(b.sides[0].Leaves) == 1 && rowInLog[l.Fn] {
 		b.row, p.row = p.row, nil
 	}
-	p.theta = sum(b.projection(u, m, at, func(l *plan.Leaf) plan.Linear { return l.MixIm }),
+	p.theta = sum(b.projection(x, gain, m, at, func(l *plan.Leaf) plan.Linear { return l.MixIm }),
 		b.vector(func(s plan.Side) []float64 { return at(s).BiasIm }),
 		b.quadratic(u, func(s plan.Side) plan.Quadratic { return at(s).RowIm }))
 	d := u.Shape().Dimensions
@@ -193,27 +202,54 @@ func (b *builder) leaf(i int) Features {
 	return functions[l.Fn](&p)
 }
 
-// projection is Ω·mix·u [batch, heads, length, m], nil where mix is absent.
-func (b *builder) projection(u *Node, m int, at func(plan.Side) *plan.Leaf, mix func(*plan.Leaf) plan.Linear) *Node {
+// projection is Ω·mix·u [batch, heads, length, m] of u = gain·x, nil where mix is absent. A gain is a factor of the
+// matrix, not of all rows.
+func (b *builder) projection(x, gain *Node, m int, at func(plan.Side) *plan.Leaf,
+	mix func(*plan.Leaf) plan.Linear) *Node {
 	if mix(at(b.sides[0])).IsZero() {
 		return nil
 	}
-	inner := u.Shape().Dimensions[3]
-	return b.project(u, b.matrix(m, inner, func(s plan.Side) dense.Matrix[float64] {
+	inner := x.Shape().Dimensions[3]
+	w := b.matrix(m, inner, func(s plan.Side) dense.Matrix[float64] {
 		l := at(s)
 		return plan.Mul(l.Omega.Rows, mix(l).Matrix(inner))
-	}))
+	})
+	if gain != nil {
+		w = Mul(w, Reshape(gain, b.heads, 1, 1))
+	}
+	return b.project(x, w)
+}
+
+// gain is l where it is one number per head, and not absent in all; else nil. Absent in some is the identity, or zero.
+func (b *builder) gain(of func(plan.Side) plan.Linear, identity bool) *Node {
+	absent := true
+	gain := make([]float64, b.heads)
+	for h, s := range b.sides {
+		l := of(s)
+		if absent = absent && l.IsZero(); !l.Dense.IsEmpty() || l.Diag != nil {
+			return nil
+		}
+		if gain[h] = l.Gain; identity && l.IsZero() {
+			gain[h] = 1
+		}
+	}
+	if absent {
+		return nil
+	}
+	return b.constant(gain)
 }
 
 // linear is l·u; absent is the identity, or nil.
 func (b *builder) linear(u *Node, of func(plan.Side) plan.Linear, identity bool) *Node {
+	if gain := b.gain(of, identity); gain != nil {
+		return Mul(u, gain)
+	}
 	dim := u.Shape().Dimensions[3]
-	absent, scalar, diagonal, rows := true, true, true, dim
+	absent, diagonal, rows := true, true, dim
 	for _, s := range b.sides {
 		l := of(s)
 		absent = absent && l.IsZero()
 		diagonal = diagonal && l.Dense.IsEmpty()
-		scalar = scalar && l.Dense.IsEmpty() && l.Diag == nil
 		if !l.Dense.IsEmpty() {
 			rows = l.Dense.Rows
 		}
@@ -230,14 +266,7 @@ func (b *builder) linear(u *Node, of func(plan.Side) plan.Linear, identity bool)
 		}
 		return plan.Scalar(1)
 	}
-	switch {
-	case scalar:
-		gain := make([]float64, b.heads)
-		for h, s := range b.sides {
-			gain[h] = full(s).Gain
-		}
-		return Mul(u, b.constant(gain))
-	case diagonal:
+	if diagonal {
 		return Mul(u, b.vector(func(s plan.Side) []float64 {
 			l := full(s)
 			if l.Diag != nil {

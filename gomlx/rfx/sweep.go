@@ -207,7 +207,7 @@ func (c *chunks) tails() run {
 	}
 	ref := ReduceAndKeep(log, ReduceMax, -1)
 	v = Mul(v, ConvertDType(ExpandAxes(Exp(Sub(log, ref)), -1), v.DType()))
-	return run{product(c.k, v, -2, -2), Squeeze(ref, -1), last}
+	return run{ConvertDType(product(c.k, v, -2, -2), v.DType()), Squeeze(ref, -1), last}
 }
 
 // fan is the number of chunks whose prefixes are one product.
