@@ -188,6 +188,7 @@ type exactScratch[T dense.Float] struct {
 	p, g          []T // tiles
 	shift         []T
 	sum           []float64
+	sums, ones    []T
 	total         []float64 // of long sums
 	totalShift    []T
 	k, v, dk, dv  []T // of a key block, see backward and hiddenCleared
@@ -443,10 +444,7 @@ func (c *exactCall[T]) sweep(w *exactScratch[T], t exactTask, dv int) {
 				for i := lo; i < hi; {
 					x := nextTile(b, i, hi, j0, j1, c.tab.Width)
 					r := g*n + i - t.lo
-					p := w.scores(c, kb, bias, x, r, d)
-					for l := range x.n {
-						w.softmaxRow(c, p.Row(l), b, x, l, r+l, dv)
-					}
+					p := w.softmax(c, kb, bias, b, x, r, d, dv)
 					if dv > 0 {
 						c.tab.Product(packedView(w.acc[r*dv:], x.n, dv), p, vb.RowRange(x.c0, x.c1), true)
 					}
@@ -537,6 +535,47 @@ func (w *exactScratch[T]) scores(c *exactCall[T], k dense.Matrix[T], bias []T, x
 		return p
 	}
 	c.tab.MulT(p, packedView(w.q[r*d:], x.n, d), w.panelPart(&w.panel, x.c0, x.c1), bias)
+	return p
+}
+
+// softmax is exp(s − shift) of the tile x, whose queries begin at row r of w.q, added to the sums of its rows.
+//
+// A row that sees a whole block of keys and has a shift from the blocks before, which seldom falls short, is one fused
+// product and exponential, unless its sum shows that some score is more than lag above. Every row is judged by itself:
+// its bits do not depend on the others of the tile.
+func (w *exactScratch[T]) softmax(c *exactCall[T], k dense.Matrix[T], bias []T, b *band, x exactTile, r, d,
+	dv int) dense.Matrix[T] {
+	fused := func(l int) bool {
+		lo, hi := x.visible(b, l)
+		return hi-lo == keyBlock[T]() && !math.IsInf(float64(w.shift[r+l]), -1)
+	}
+	some := false
+	for l := 0; l < x.n && !some && w.panel.Rows > 0; l++ {
+		some = fused(l)
+	}
+	if !some {
+		p := w.scores(c, k, bias, x, r, d)
+		for l := range x.n {
+			w.softmaxRow(c, p.Row(l), b, x, l, r+l, dv)
+		}
+		return p
+	}
+	p, q := packedView(w.p, x.n, x.c1-x.c0), packedView(w.q[r*d:], x.n, d)
+	c.tab.MulTExp(p, q, &w.panel, bias, w.shift[r:r+x.n])
+	for len(w.ones) < p.Cols {
+		w.ones = append(w.ones, 1)
+	}
+	w.sums = buf.Sized(w.sums, x.n)
+	c.tab.MulV(w.sums, p, w.ones)
+	most := T(math.Exp(lag))
+	for l, sum := range w.sums {
+		if sum <= most && fused(l) {
+			w.sum[r+l] += float64(sum)
+			continue
+		}
+		c.tab.MulT(p.RowRange(l, l+1), q.RowRange(l, l+1), &w.panel, bias)
+		w.softmaxRow(c, p.Row(l), b, x, l, r+l, dv)
+	}
 	return p
 }
 

@@ -654,6 +654,38 @@ func TestLongSumsInFloat32(t *testing.T) {
 	}
 }
 
+// Rows whose shift comes from the keys before, whatever the later ones are, have the softmax, and bits that depend on
+// nothing but the keys they see: scores rise within what a shift allows, beyond it and beyond the range of numbers, on
+// both sides of where blocks of keys begin.
+func TestShiftsOfEarlierKeys(t *testing.T) {
+	const length, d = 1100, 8
+	for _, rise := range []float32{3, 30, 300} {
+		for _, causal := range []bool{false, true} {
+			a := &Exact[float32]{Visibility: Visibility{Causal: causal}, Scale: 1}
+			q, k, v := gaussianSeq[float32](1, 1, 1, length, d), gaussianSeq[float32](2, 1, 1, length, d),
+				gaussianSeq[float32](3, 1, 1, length, d)
+			for _, j := range []int{512, 700, 1023, 1024} { // some queries find these far above, others far below
+				for c := range d {
+					k.Head(0, 0).Row(j)[c] = rise * q.Head(0, 0).Row(length - 1)[c] / d
+				}
+			}
+			out := forward[float32](t, a, q, k, v)
+			if e := maxDiff(t, out, naiveExact(a, q, k, v)); e > 1e-5 {
+				t.Errorf("rise %v, causal %v: off by %v", rise, causal, e)
+			}
+			if !causal {
+				continue
+			}
+			for _, n := range []int{545, 1025, 1056} {
+				part := forward[float32](t, a, slice(q, 0, 0, n), slice(k, 0, 0, n), slice(v, 0, 0, n))
+				if err := sameBits(part, slice(out, 0, 0, n)); err != nil {
+					t.Errorf("rise %v, the first %d: %v", rise, n, err)
+				}
+			}
+		}
+	}
+}
+
 func TestNotFiniteIsNamed(t *testing.T) {
 	bad := func(s Seq[float32], x float32) Seq[float32] {
 		s.Data = append([]float32(nil), s.Data...)
