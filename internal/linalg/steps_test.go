@@ -42,7 +42,9 @@ func TestFitsFeedManyWorkers(t *testing.T) {
 	}
 	phi := dense.New[float32](1024, features)
 	var g Gram[float32]
-	gram := steps(func() { g.Add(tab32, dense.New[float32](features, features), phi) })
+	sums := dense.New[float32](features, features)
+	g.columns.Reset(tab32, phi.Rows, features) // new memory is a step of its own
+	gram := steps(func() { g.Add(tab32, sums, phi) })
 	check("Gram", gram, 2)
 	if n := gram[1][0]; n < 8*workers {
 		t.Errorf("Gram: %d parts for %d workers, the last of which all wait for", n, workers)
@@ -51,7 +53,10 @@ func TestFitsFeedManyWorkers(t *testing.T) {
 	var b Blocks[float32]
 	var n Normal
 	n.Reset(features, 1)
-	n.Part = dense.New[float32](features, features)
+	n.Part = sums
+	if err := b.Add(&n, zeroRows{}, 2048, 1024); err != nil { // makes the memory
+		t.Fatal(err)
+	}
 	check("Blocks", steps(func() {
 		if err := b.Add(&n, zeroRows{}, FlushRows, 1024); err != nil {
 			t.Fatal(err)
