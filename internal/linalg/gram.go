@@ -1,6 +1,8 @@
 package linalg
 
 import (
+	"unsafe"
+
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
@@ -84,7 +86,23 @@ func AddProduct[T dense.Float](tab *kern.Table[T], dst, a, b dense.Matrix[T]) {
 	if dst.Rows != a.Cols || dst.Cols != b.Cols {
 		panic("linalg: AddProduct of different shapes")
 	}
-	eachStripe(0, a.Cols, func(i, iEnd int) {
-		tab.TMul(dst.RowRange(i, iEnd), a.ColRange(i, iEnd), b)
+	side := sideBytes / int(unsafe.Sizeof(T(0)))
+	if min(a.Cols, b.Cols) < 2*side {
+		eachStripe(0, a.Cols, func(i, iEnd int) {
+			tab.TMul(dst.RowRange(i, iEnd), a.ColRange(i, iEnd), b)
+		})
+		return
+	}
+	rows, cols := (a.Cols+side-1)/side, (b.Cols+side-1)/side
+	par.For(rows*cols, 1, func(t, end int) {
+		for ; t < end; t++ {
+			i, j := t/cols*side, t%cols*side
+			iEnd, jEnd := min(i+side, a.Cols), min(j+side, b.Cols)
+			tab.TMul(block(dst, i, iEnd, j, jEnd), a.ColRange(i, iEnd), b.ColRange(j, jEnd))
+		}
 	})
 }
+
+// sideBytes of the rows of both factors are multiplied at a time where both are wide: so many that TMul packs them, since
+// columns of wide matrices lie pages apart.
+const sideBytes = 2048

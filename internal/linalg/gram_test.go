@@ -2,6 +2,7 @@ package linalg
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
@@ -87,6 +88,21 @@ func TestGramDeal(t *testing.T) {
 				t.Errorf("%d columns fetched for %d, of which all parts alone fetch 60 thousand; %d parts alone", fetched,
 					n, alone)
 			}
+		}
+	}
+}
+
+// Products of wide matrices come in tiles, with the bits of one product.
+func TestAddProductOfWideMatrices(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
+	a, b := random(1, 5, 2*sideBytes/8+70), random(2, 5, 2*sideBytes/8+3)
+	tab := kern.Best[float64]()
+	got, want := random(3, a.Cols, b.Cols), random(3, a.Cols, b.Cols)
+	AddProduct(tab, got, a, b)
+	tab.TMul(want, a, b)
+	for i, v := range want.Data {
+		if got.Data[i] != v {
+			t.Fatalf("element %d,%d is %v, want %v", i/b.Cols, i%b.Cols, got.Data[i], v)
 		}
 	}
 }
