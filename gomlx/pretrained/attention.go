@@ -33,6 +33,8 @@ type Attention struct {
 	// keys and sinks are all that counts, and there are no centres.
 	Centroids *centroid.Spec        `json:"centroids,omitempty"`
 	Centres   [][]*centroid.Centres `json:"centres,omitempty"`
+	// Exact is rfx.Centroids.Exact, of decoders: keys of clusters that a query meets exactly.
+	Exact int `json:"exact,omitempty"`
 }
 
 const attentionFile = "attention.json"
@@ -111,7 +113,7 @@ func (m *Model) SetAttention(a Attention) error {
 // checkCentroids checks that clusters of keys fit the model.
 func (m *Model) checkCentroids(a Attention) error {
 	switch {
-	case a.Centroids == nil && a.Centres == nil:
+	case a.Centroids == nil && a.Centres == nil && a.Exact == 0:
 		return nil
 	case a.Centroids == nil || a.Centroids.Clusters > 0 && len(a.Centres) != m.Layers || a.Heads != nil ||
 		a.Centroids.Clusters == 0 && a.Centres != nil || a.Window != 0 || a.Sinks != 0:
@@ -140,7 +142,7 @@ func (m *Model) checkCentroids(a Attention) error {
 
 // clusters is the attention of a layer with centres.
 func (m *Model) clusters(a Attention, l int) rfx.Centroids {
-	c := rfx.Centroids{Spec: *a.Centroids, Scale: m.Scale, Causal: m.Causal()}
+	c := rfx.Centroids{Spec: *a.Centroids, Scale: m.Scale, Causal: m.Causal(), Exact: a.Exact}
 	if c.Spec.Clusters > 0 {
 		c.Centres = a.Centres[l]
 	}

@@ -23,6 +23,7 @@ type Plan struct {
 	// Centroids, where it is not nil, is all of the plan: clusters of keys, or without clusters near keys and sinks
 	// alone.
 	Centroids *centroid.Spec
+	Exact     int // of Attention
 }
 
 // recorder is the model with exact attention.
@@ -149,7 +150,7 @@ func (m *Model) Convert(b compute.Backend, p Plan, fit, test [][]int32) (Attenti
 
 func (m *recorder) calibrate(p Plan, passages [][]int32) (Attention, error) {
 	if p.Centroids != nil {
-		return m.cluster(*p.Centroids, passages)
+		return m.cluster(*p.Centroids, p.Exact, passages)
 	}
 	a := Attention{Window: p.Window, Sinks: p.Sinks, Heads: make([][]randfeat.Spec, m.Layers)}
 	p.Spec.Kernel, p.Spec.Dim = m.kernelOf(), m.HeadDim
@@ -191,8 +192,8 @@ func (m *recorder) calibrate(p Plan, passages [][]int32) (Attention, error) {
 }
 
 // cluster fits centres to the keys of every head on passages of one length.
-func (m *recorder) cluster(spec centroid.Spec, passages [][]int32) (Attention, error) {
-	a := Attention{Centroids: &spec}
+func (m *recorder) cluster(spec centroid.Spec, exact int, passages [][]int32) (Attention, error) {
+	a := Attention{Centroids: &spec, Exact: exact}
 	if spec.Clusters == 0 {
 		return a, spec.Validate()
 	}
@@ -235,7 +236,8 @@ func identity(n int) dense.Matrix[float64] {
 }
 
 // Errors are |o − ô| / |o| of every layer and query head over some passages: o what exact attention gives, ô what a
-// gives for the same queries, keys and values. Layers that stay exact have zeros.
+// gives for the same queries, keys and values. Layers that stay exact have zeros. Exact keys of clusters, which graphs
+// alone choose, are left to their clusters: Compare has the error with them.
 func (m *Model) Errors(b compute.Backend, a Attention, passages [][]int32) ([][]float64, error) {
 	r, err := m.recorder(b)
 	if err != nil {

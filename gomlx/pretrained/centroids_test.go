@@ -16,14 +16,16 @@ func TestCentroids(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		spec centroid.Spec
+		more int // exact keys
 	}{
-		{"bert", centroid.Spec{Clusters: 2, Block: 2, Sinks: 1}},
-		{"llama", centroid.Spec{Clusters: 2, Block: 2, Sinks: 1, Spread: true}},
-		{"gemma3", centroid.Spec{Clusters: 2, Block: 2}},
-		{"gpt2", centroid.Spec{Block: 2, Sinks: 1}},
+		{"bert", centroid.Spec{Clusters: 2, Block: 2, Sinks: 1}, 0},
+		{"llama", centroid.Spec{Clusters: 2, Block: 2, Sinks: 1, Spread: true}, 0},
+		{"llama", centroid.Spec{Clusters: 2, Block: 2, Sinks: 1, Spread: true}, 8},
+		{"gemma3", centroid.Spec{Clusters: 2, Block: 2}, 0},
+		{"gpt2", centroid.Spec{Block: 2, Sinks: 1}, 0},
 	} {
 		m, other := load(t, filepath.Join("testdata", c.name)), load(t, filepath.Join("testdata", c.name))
-		a, err := other.Calibrate(open(), Plan{Centroids: &c.spec}, ids)
+		a, err := other.Calibrate(open(), Plan{Centroids: &c.spec, Exact: c.more}, ids)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +50,14 @@ func TestCentroids(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := errs[len(errs)/2]; math.Abs(both.Attention-want) > 1e-4 || want < 1e-3 {
+		if c.more > 0 { // all keys there are
+			if both.Attention > 1e-4 || both.Logits > 1e-4 {
+				t.Errorf("%s: with all keys exact %+v", c.name, both)
+			}
+			if _, err := other.Generate(open(), ids[0], 1, func([]float32) int32 { return 0 }); !errors.Is(err, ErrModel) {
+				t.Errorf("generation with exact keys of clusters: %v", err)
+			}
+		} else if want := errs[len(errs)/2]; math.Abs(both.Attention-want) > 1e-4 || want < 1e-3 {
 			t.Errorf("%s: error of attention %v, by the library %v", c.name, both.Attention, want)
 		}
 		dir := filepath.Join(t.TempDir(), "out")
@@ -78,6 +87,7 @@ func TestBadCentroids(t *testing.T) {
 		"few layers":   func(a *Attention) { a.Centres = a.Centres[:1] },
 		"few heads":    func(a *Attention) { a.Centres = [][]*centroid.Centres{a.Centres[0], a.Centres[1][:1]} },
 		"a window too": func(a *Attention) { a.Window = 1 },
+		"exact keys":   func(a *Attention) { a.Exact = 1 },
 		"no clusters":  func(a *Attention) { a.Centroids = &centroid.Spec{Block: 2} },
 		"no order":     func(a *Attention) { a.Centroids = &centroid.Spec{Clusters: 2, Spread: true} },
 		"top clusters": func(a *Attention) { a.Centroids = &centroid.Spec{Clusters: 2, Top: 1} },

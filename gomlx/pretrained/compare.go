@@ -302,6 +302,9 @@ func (m *Model) CacheBytes(length int) int {
 			total += m.KVHeads * pair * length
 		case m.Attention.Centroids != nil:
 			total += m.KVHeads * m.clusters(m.Attention, l).StateNumbers(m.HeadDim, m.HeadDim)
+			if m.Attention.Exact > 0 { // any of all keys
+				total += m.KVHeads * pair * length
+			}
 		default:
 			f, err := m.Attention.Heads[l][0].OutDim()
 			if err != nil {

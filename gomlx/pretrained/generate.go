@@ -31,6 +31,10 @@ func (m *Model) Generate(b compute.Backend, prompt []int32, n int,
 	if !m.Causal() {
 		return Written{}, fmt.Errorf("%w: a %s does not generate text", ErrModel, m.Type)
 	}
+	if m.Attention.Exact > 0 {
+		return Written{}, fmt.Errorf("%w: exact keys of clusters are chosen from all keys, of which no state is kept: convert without them",
+			ErrModel)
+	}
 	if err := m.checkIDs(prompt); err != nil {
 		return Written{}, fmt.Errorf("prompt: %w", err)
 	}

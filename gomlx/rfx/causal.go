@@ -1,6 +1,7 @@
 package rfx
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/gomlx/compute/dtypes"
@@ -100,9 +101,8 @@ func (t clustered) rowsOf(y, v, member *Node) *Node {
 
 // before is, for every one of n blocks of queries, the sums of the clusters over the keys that have left its window
 // [batch, kvHeads, n, clusters, ·].
-func (t clustered) before(n, size int, on *Node) *Node {
+func (t clustered) before(n, size int, member *Node) *Node {
 	in := t.in
-	member := t.member(in.k, on)
 	cut := func(y *Node) *Node { // a key enters Window positions late
 		d := y.Shape().Dimensions
 		return Reshape(fill(y, 2, t.Spec.Window, n*size-d[2]-t.Spec.Window, 0), d[0], d[1], n, size, d[3])
@@ -138,30 +138,104 @@ func earlier(x *Node) *Node {
 // far is the sums of scaled queries [batch, kvHeads, n, rows, dim] over clusters with sums [batch, kvHeads, n,
 // clusters, ·].
 func (t clustered) far(x, sums *Node) partial {
-	score, left, some := t.clusters(x, sums)
-	return weighted(score, left, some)
+	count := t.count(sums)
+	there := GreaterThan(count, Scalar(count.Graph(), count.DType(), 0.5))
+	left := SliceAxis(sums, -1, AxisRangeFromStart(t.in.value+1))
+	return weighted(t.score(x, t.means(sums)), left, Transpose(there, 3, 4))
 }
 
-// clusters are the logarithms of what one key of a cluster weighs [..., rows, clusters], sums of values and their
-// number [..., clusters, value+1], and which clusters have keys [..., 1, clusters].
-func (t clustered) clusters(x, sums *Node) (score, left, some *Node) {
+// count is the number of keys of clusters, whole numbers.
+func (t clustered) count(sums *Node) *Node {
+	return SliceAxis(sums, -1, AxisRange(t.in.value, t.in.value+1))
+}
+
+// means are those of the keys of clusters, and with spread the variances of their residual numbers behind them; zeros
+// where there are no keys.
+func (t clustered) means(sums *Node) *Node {
 	in, r := t.in, t.directions(t.in.dim)
-	part := func(from, n int) *Node { return SliceAxis(sums, -1, AxisRange(from, from+n)) }
-	left = part(0, in.value+1)
-	count := part(in.value, 1) // whole numbers
-	there := GreaterThan(count, Scalar(count.Graph(), count.DType(), 0.5))
-	count = StopGradient(where(there, count, 1))
-	score = product(x, Div(part(in.value+1, in.dim), count), -1, -1)
-	if r > 0 {
-		at := in.value + 1 + in.dim
-		middle := Div(part(at, r), count)
-		spread := MaxScalar(Sub(Div(part(at+r, r), count), Square(middle)), 0)
-		d := x.Shape().Dimensions
-		flat := Reshape(x, d[0], d[1], d[2]*d[3], d[4])
-		a := Reshape(Einsum("bhld,hrd->bhlr", flat, t.numbersIn(x)("px")), d[0], d[1], d[2], d[3], r)
-		score = Add(score, MulScalar(MinScalar(product(Square(a), spread, -1, -1), maxSpread), 0.5))
+	count := StopGradient(MaxScalar(t.count(sums), 1))
+	part := func(from, n int) *Node { return Div(SliceAxis(sums, -1, AxisRange(from, from+n)), count) }
+	mean := part(in.value+1, in.dim)
+	if r == 0 {
+		return mean
 	}
-	return score, left, Transpose(there, 3, 4)
+	at := in.value + 1 + in.dim
+	return Concatenate([]*Node{mean, MaxScalar(Sub(part(at+r, r), Square(part(at, r))), 0)}, -1)
+}
+
+// score is the logarithm of what one key of a cluster weighs [..., rows, clusters].
+func (t clustered) score(x, means *Node) *Node {
+	r := t.directions(t.in.dim)
+	s := product(x, SliceAxis(means, -1, AxisRangeFromStart(t.in.dim)), -1, -1)
+	if r == 0 {
+		return s
+	}
+	d := x.Shape().Dimensions
+	flat := Reshape(x, d[0], d[1], d[2]*d[3], d[4])
+	a := Reshape(Einsum("bhld,hrd->bhlr", flat, t.numbersIn(x)("px")), d[0], d[1], d[2], d[3], r)
+	spread := product(Square(a), SliceAxis(means, -1, AxisRangeToEnd(t.in.dim)), -1, -1)
+	return Add(s, MulScalar(MinScalar(spread, maxSpread), 0.5))
+}
+
+// chosen are the sums over the exact keys of clusters, and less what they weigh as part of these. For every block the
+// queries in their order, and of one position the heads of the group, name their Exact best keys; a query sees the keys
+// that it and earlier ones have named, each once. Nothing depends on what later queries name.
+func (t clustered) chosen(x, sums, member, on *Node, n, size int) []partial {
+	in, g := t.in, x.Graph()
+	rows := in.group * size
+	// Scores of all pairs, of keys in clusters of the block.
+	at := shapes.Make(dtypes.Int32, 1, 1, n, 1, in.keys)
+	left := LessThan(AddScalar(Iota(g, at, 4), t.Spec.Window), MulScalar(Iota(g, at, 2), size))
+	left = and(left, Reshape(on, on.Shape().Dimensions[0], 1, 1, 1, in.keys), on.Shape().Dimensions[0], 1, n, 1, in.keys)
+	flat := Reshape(StopGradient(x), in.batch, in.kvHeads, n*rows, in.dim)
+	pairs := product(flat, StopGradient(in.k), -1, -1)
+	score := where(left, Reshape(pairs, in.batch, in.kvHeads, n, rows, in.keys), off)
+	place := Iota(g, shapes.Make(dtypes.Int32, score.Shape().Dimensions...), 4)
+	var best, real []*Node
+	for range min(t.Exact, in.keys) {
+		i := ExpandAxes(ArgMax(score, -1, dtypes.Int32), -1) // [batch, kvHeads, n, rows, 1]
+		top := ReduceAndKeep(score, ReduceMax, -1)
+		best, real = append(best, i), append(real, GreaterThan(top, Scalar(g, top.DType(), off/2)))
+		score = where(NotEqual(place, BroadcastToDims(i, place.Shape().Dimensions...)), score, off)
+	}
+	count := rows * len(best)
+	list := func(all []*Node) *Node { // [batch, kvHeads, n, count], by position, head and rank
+		y := Reshape(Concatenate(all, -1), in.batch, in.kvHeads, n, in.group, size, len(all))
+		return Reshape(Transpose(y, 3, 4), in.batch, in.kvHeads, n, count)
+	}
+	key, named := list(best), list(real)
+	// A key that was named before counts no more.
+	square := []int{in.batch, in.kvHeads, n, count, count}
+	same := Equal(BroadcastToDims(ExpandAxes(key, 4), square...), BroadcastToDims(ExpandAxes(key, 3), square...))
+	same = LogicalAnd(same, and(strictlyLower(g, count), ExpandAxes(named, 3), square...))
+	fresh := LogicalAnd(named, LogicalNot(ReduceLogicalOr(same, -1)))
+	// Row r, of position r mod size, sees what positions up to its own name.
+	var see []bool
+	for r := range rows {
+		for c := range count {
+			see = append(see, c/(count/size) <= r%size)
+		}
+	}
+	seen := ConstTensor(g, tensors.FromFlatDataAndDimensions(see, 1, 1, 1, rows, count))
+	seen = and(seen, ExpandAxes(fresh, 3), in.batch, in.kvHeads, n, rows, count)
+
+	head := shapes.Make(dtypes.Int32, in.batch, in.kvHeads, n, count)
+	first := MulScalar(Add(MulScalar(Iota(g, head, 0), in.kvHeads), Iota(g, head, 1)), in.keys)
+	pick := func(y *Node) *Node { // rows of the keys
+		width := y.Shape().Dimensions[3]
+		y = Gather(Reshape(y, in.batch*in.kvHeads*in.keys, width), ExpandAxes(Add(key, first), -1))
+		return Reshape(y, in.batch, in.kvHeads, n, count, width)
+	}
+	v := pick(in.v)
+	exact := weighted(product(x, pick(in.k), -1, -1), v, seen)
+	less := weighted(t.score(x, product(pick(member), t.means(sums), -1, -2)), v, seen)
+	return []partial{exact, {Neg(less.sum), less.log}}
+}
+
+// strictlyLower is true where the row is behind the column.
+func strictlyLower(g *Graph, n int) *Node {
+	at := shapes.Make(dtypes.Int32, 1, 1, 1, n, n)
+	return LessThan(Iota(g, at, 4), Iota(g, at, 3))
 }
 
 // CentroidState is what causal centroids remember of keys, whatever their number. Sum are the sums of clusters
@@ -221,6 +295,10 @@ func (c Centroids) Extend(s CentroidState, from, q, k, v *Node) (*Node, Centroid
 	d, err := measure(q, k, v, Visible{})
 	if err == nil {
 		err = c.Check(d.kvHeads, d.dim)
+	}
+	if err == nil && c.Exact > 0 {
+		err = fmt.Errorf("rfx: exact keys of clusters are chosen from all keys, which no state keeps: %w",
+			errors.ErrUnsupported)
 	}
 	if err == nil && d.queries != d.keys {
 		err = fmt.Errorf("rfx: %d queries and %d keys, where positions count", d.queries, d.keys)

@@ -1,8 +1,10 @@
 package rfx_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/gomlx/rfx"
 )
 
@@ -225,6 +228,181 @@ func TestCausalCentroidsPrecision(t *testing.T) {
 		for i, x := range results(c.dtype) {
 			if d := differ(x, full[i]); !(d < c.bound) || d == 0 {
 				t.Errorf("%s: result %d (output, dq, dk, dv) is off by %.1e", c.dtype, i, d)
+			}
+		}
+	}
+}
+
+// chosenKeys is what exact keys of clusters are defined by, one query after the other: the output of every head.
+func chosenKeys(t *testing.T, a rfx.Centroids, q, k, v attention.Seq[float64], mask []bool) attention.Seq[float64] {
+	t.Helper()
+	out := attention.NewSeq[float64](q.Batch, q.Heads, q.Len, v.Dim)
+	spec, group, scale := a.Spec, q.Heads/k.Heads, 1/math.Sqrt(float64(q.Dim))
+	for bh := range q.Batch * k.Heads {
+		b, h := bh/k.Heads, bh%k.Heads
+		key, value, centres := k.Head(b, h), v.Head(b, h), a.Centres[h]
+		cluster := make([]int32, k.Len)
+		if err := centroid.Assign(cluster, centres, key, value); err != nil {
+			t.Fatal(err)
+		}
+		dot := func(x, y []float64) (s float64) {
+			for i := range x {
+				s += x[i] * y[i]
+			}
+			return s
+		}
+		px, py := centres.Projections()
+		along := func(m dense.Matrix[float64], r int, y []float64) (s float64) {
+			for i, x := range y {
+				s += m.At(i, r) * x
+			}
+			return s
+		}
+		residual := func(j, r int) float64 {
+			step := centres.Deviation()[r] / 16
+			return math.Round((along(py, r, key.Row(j)) - along(py, r, centres.Centre(int(cluster[j])))) / step)
+		}
+		named := map[int]bool{}
+		for p := range q.Len {
+			begin := p - p%spec.Block
+			if p == begin {
+				clear(named)
+			}
+			var far, near []int
+			for j := range p + 1 {
+				switch {
+				case mask != nil && !mask[b*k.Len+j]:
+				case j < spec.Sinks || j >= begin-spec.Window:
+					near = append(near, j)
+				default:
+					far = append(far, j)
+				}
+			}
+			for g := range group {
+				x := q.Head(b, h*group+g).Row(p)
+				order := slices.Clone(far)
+				slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(dot(x, key.Row(j)), dot(x, key.Row(i))) })
+				for _, j := range order[:min(a.Exact, len(order))] {
+					named[j] = true
+				}
+			}
+			for g := range group {
+				x, sum, o := q.Head(b, h*group+g).Row(p), 0.0, out.Head(b, h*group+g).Row(p)
+				add := func(j int, s float64) {
+					sum += math.Exp(s)
+					for i, y := range value.Row(j) {
+						o[i] += math.Exp(s) * y
+					}
+				}
+				for _, j := range near {
+					add(j, scale*dot(x, key.Row(j)))
+				}
+				for _, j := range far {
+					if named[j] {
+						add(j, scale*dot(x, key.Row(j)))
+						continue
+					}
+					var n, s, spread float64
+					for _, i := range far {
+						if cluster[i] == cluster[j] {
+							n++
+							s += scale * dot(x, key.Row(i))
+						}
+					}
+					for r := 0; r < q.Dim && spec.Spread; r++ {
+						var one, two float64
+						for _, i := range far {
+							if cluster[i] == cluster[j] {
+								one, two = one+residual(i, r), two+residual(i, r)*residual(i, r)
+							}
+						}
+						a := scale * along(px, r, x) * centres.Deviation()[r] / 16
+						spread += a * a * (two/n - one/n*one/n)
+					}
+					add(j, s/n+min(spread, 6)/2)
+				}
+				for i := range o {
+					if sum > 0 {
+						o[i] /= sum
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Exact keys of clusters are those of their definition, later keys and queries change nothing, and gradients are
+// differences.
+func TestChosenKeys(t *testing.T) {
+	const batch, heads, kvHeads, length, at = 2, 4, 2, 40, 21
+	q := sequence[float64](batch, heads, length, dim, 2, 0.1, 61)
+	k := sequence[float64](batch, kvHeads, length, dim, 2, -0.1, 62)
+	v := sequence[float64](batch, kvHeads, length, 5, 1, 0, 63)
+	dout := sequence[float64](batch, heads, length, 5, 1, 0, 64)
+	mask := make([]bool, batch*length)
+	for i := range mask {
+		mask[i] = i%length != 0 && i%length != 9 && i%length < 38-i/length*9
+	}
+	for i, c := range []struct {
+		spec   centroid.Spec
+		exact  int
+		masked bool
+	}{
+		{centroid.Spec{Clusters: 4, Block: 4, Window: 3, Sinks: 1}, 1, false},
+		{centroid.Spec{Clusters: 3, Block: 8, Sinks: 2, Spread: true}, 2, true},
+		{centroid.Spec{Clusters: 5, Block: 3, Window: 2, Spread: true}, 3, false},
+		{centroid.Spec{Clusters: 2, Block: 10, Window: 2}, 50, false}, // all keys
+	} {
+		a := rfx.Centroids{Spec: c.spec, Causal: true, Centres: causalCentres(t, c.spec, kvHeads), Exact: c.exact}
+		const eps = 1e-6
+		fn := func(in []*graph.Node) []*graph.Node {
+			var see rfx.Visible
+			if c.masked {
+				see.Mask = in[4]
+			}
+			loss := func(f float64) (out, sum *graph.Node) {
+				out = a.Forward(graph.MulScalar(in[0], f), graph.MulScalar(in[1], f), graph.MulScalar(in[2], f), see)
+				return out, graph.ReduceAllSum(graph.Mul(out, in[3]))
+			}
+			out, sum := loss(1)
+			_, more := loss(1 + eps)
+			_, less := loss(1 - eps)
+			return append([]*graph.Node{out, graph.MulScalar(graph.Sub(more, less), 1/(2*eps))},
+				graph.Gradient(sum, in[:3]...)...)
+		}
+		args := []any{tensor(q), tensor(k), tensor(v), tensor(dout)}
+		var visible []bool
+		if c.masked {
+			visible = mask
+			args = append(args, tensors.FromFlatDataAndDimensions(mask, batch, length))
+		}
+		got := call[float64](t, fn, args...)
+		if d := differ(got[0], chosenKeys(t, a, q, k, v, visible).Data); d > 1e-8 {
+			t.Errorf("case %d: the output differs by %.1e", i, d)
+		}
+		var along float64
+		for j, x := range [][]float64{q.Data, k.Data, v.Data} {
+			for l, g := range got[j+2] {
+				along += g * x[l]
+			}
+		}
+		if d := math.Abs(along - got[1][0]); !(d < 1e-5*math.Abs(along)) {
+			t.Errorf("case %d: the gradient along the arguments is %v, differences say %v", i, along, got[1][0])
+		}
+		later := func(s attention.Seq[float64]) *tensors.Tensor {
+			n := attention.NewSeq[float64](s.Batch, s.Heads, s.Len, s.Dim)
+			for j, x := range s.Data {
+				if n.Data[j] = x; j/s.Dim%s.Len >= at {
+					n.Data[j] = 3*x + 1
+				}
+			}
+			return tensor(n)
+		}
+		args[0], args[1], args[2] = later(q), later(k), later(v)
+		for j, x := range call[float64](t, fn, args...)[0] {
+			if j/5%length < at && x != got[0][j] {
+				t.Fatalf("case %d: the future changes %v to %v", i, got[0][j], x)
 			}
 		}
 	}

@@ -22,6 +22,11 @@ type Centroids struct {
 	Spec centroid.Spec
 	// Causal: a query sees the keys up to its own position, and clusters are the means of those so far.
 	Causal bool
+	// Exact > 0 gives every query, of causal attention, so many of the keys in clusters with their exact weights, those
+	// of its largest scores, and also what earlier queries of its block and other heads of its group have chosen. The
+	// scores of all pairs are computed for the choice, without gradients; the attention reads Exact keys per query.
+	// Package centroid has no such choice, and there is no state of constant size: Extend refuses it.
+	Exact int
 	// Centres assign the keys, one per key/value head: centroid.Fit makes them.
 	Centres []*centroid.Centres
 	Scale   float64 // of the logits; 0: 1/√d
@@ -38,6 +43,9 @@ func (c Centroids) Check(kvHeads, dim int) error {
 	if s := c.Spec; s.Top > 0 || s.Keys > 0 || s.Spread && !c.Causal || s.Shared || s.Values > 0 {
 		return fmt.Errorf("rfx: centroids with top, keys, shared, values, or without order spread, have no graph: %w",
 			errors.ErrUnsupported)
+	}
+	if c.Exact < 0 || c.Exact > 0 && (!c.Causal || c.Spec.Clusters == 0) {
+		return fmt.Errorf("rfx: %d exact keys: they are chosen from clusters, where order counts", c.Exact)
 	}
 	if c.Spec.Clusters > 0 && len(c.Centres) != kvHeads {
 		return fmt.Errorf("rfx: centres of %d heads for %d", len(c.Centres), kvHeads)
@@ -172,7 +180,12 @@ func (t clustered) sums() partial {
 	case t.Spec.Clusters == 0 || t.sinks == in.keys:
 	case t.Causal:
 		if n > 1 {
-			parts = append(parts, t.far(x, t.before(n, size, on)))
+			member := t.member(in.k, on)
+			sums := t.before(n, size, member)
+			parts = append(parts, t.far(x, sums))
+			if t.Exact > 0 {
+				parts = append(parts, t.chosen(x, sums, member, on, n, size)...)
+			}
 		}
 	default:
 		member := t.member(in.k, on)

@@ -19,7 +19,7 @@ import (
 type convertFlags struct {
 	backend, out, family, coupling, text string
 	m, window, sinks, length, passages   int
-	clusters, block                      int
+	clusters, block, exact               int
 	seed                                 uint64
 	json                                 bool
 }
@@ -31,7 +31,8 @@ type converted struct {
 	Passages int         `json:"passages"` // of the calibration
 	Tested   int         `json:"tested"`   // others, of the errors
 	Length   int         `json:"length"`
-	Errors   [][]float64 `json:"errors"` // |o − ô|/|o| by layer and head
+	Errors   [][]float64 `json:"errors"`          // |o − ô|/|o| by layer and head
+	Exact    int         `json:"exact,omitempty"` // keys of clusters, which Errors do not count
 	Unused   []string    `json:"unused,omitempty"`
 }
 
@@ -47,6 +48,7 @@ func convert(args []string) error {
 	flags.IntVar(&f.sinks, "sinks", 0, "first keys with exact weights")
 	flags.IntVar(&f.clusters, "clusters", 0, "attention over so many clusters of keys instead of features")
 	flags.IntVar(&f.block, "block", 0, "with -clusters: queries of a block meet its keys up to their own, and -window more before it, exactly; of encoders all keys of the block, and -window more on both sides; default 64, of encoders 16")
+	flags.IntVar(&f.exact, "exact", 0, "decoders with -clusters: so many keys of the clusters that every query meets exactly, those of its largest scores; the default of -block is then 16, all pairs are scored, and there is no generate")
 	flags.StringVar(&f.text, "text", "", "text to calibrate on, and to measure the errors with; required")
 	flags.IntVar(&f.length, "length", 256, "tokens of a passage")
 	flags.IntVar(&f.passages, "passages", 8, "passages at most; the last quarter, one at least, measures")
@@ -65,6 +67,9 @@ func convert(args []string) error {
 		return fmt.Errorf("-clusters stands in place of features: leave out -family, -coupling and -m")
 	}
 	centred := f.clusters > 0 || f.family == "none"
+	if f.exact != 0 && f.clusters == 0 {
+		return fmt.Errorf("-exact %d are keys of clusters: name their number by -clusters", f.exact)
+	}
 	if f.clusters < 0 || f.block < 0 || given["block"] && !centred {
 		return fmt.Errorf("-clusters %d, -block %d: blocks are of -clusters or -family none", f.clusters, f.block)
 	}
@@ -106,7 +111,9 @@ func convert(args []string) error {
 		c := &centroid.Spec{Clusters: f.clusters, Block: f.block, Window: f.window, Sinks: f.sinks, Seed: f.seed}
 		switch {
 		case m.Causal():
-			c.Spread = f.clusters > 0
+			if c.Spread = f.clusters > 0; f.exact > 0 && !given["block"] {
+				c.Block = 16
+			}
 		default:
 			// Centres are fitted once, for other texts: more passes over more keys than for one.
 			c.Passes, c.Sample = 4, 1<<14
@@ -114,7 +121,7 @@ func convert(args []string) error {
 				c.Block = 16
 			}
 		}
-		plan = pretrained.Plan{Centroids: c}
+		plan = pretrained.Plan{Centroids: c, Exact: f.exact}
 	}
 	a, errs, err := m.Convert(b, plan, passages[:cut], passages[cut:])
 	if err != nil {
@@ -129,7 +136,7 @@ func convert(args []string) error {
 		}
 	}
 	r := converted{Model: dir, Out: f.out, Passages: cut, Tested: len(passages) - cut, Length: f.length, Errors: errs,
-		Unused: m.Unused}
+		Exact: f.exact, Unused: m.Unused}
 	if f.json {
 		return json.NewEncoder(os.Stdout).Encode(r)
 	}
@@ -151,6 +158,9 @@ func (r converted) print(w io.Writer) {
 	}
 	slices.Sort(all)
 	fmt.Fprintf(w, "median %.3f, worst %.3f\n", all[len(all)/2], all[len(all)-1])
+	if r.Exact > 0 {
+		fmt.Fprintf(w, "these are errors of the clusters alone: with %d exact keys of every query rfx eval has them\n", r.Exact)
+	}
 	if len(r.Unused) > 0 {
 		fmt.Fprintf(w, "%d tensors of the folder have no place in the model and were left out, e.g. %s\n", len(r.Unused), r.Unused[0])
 	}
