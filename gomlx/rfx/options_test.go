@@ -298,3 +298,27 @@ func TestHalfPrecision(t *testing.T) {
 		}
 	}
 }
+
+// Gradients of products of half precision are products of half precision.
+func TestProductsOfGradients(t *testing.T) {
+	a := sequence[float32](1, 1, 6, dim, 1, 0, 91)
+	b := sequence[float32](1, 1, dim, 5, 1, 0, 92)
+	grads := run(t, func(in []*graph.Node) []*graph.Node {
+		low, high := rfx.Product(graph.ConvertDType(in[0], dtypes.BFloat16), graph.ConvertDType(in[1], dtypes.BFloat16),
+			-1, -2, 2), rfx.Product(in[0], in[1], -1, -2, 2)
+		out := graph.Gradient(graph.ReduceAllSum(graph.Square(graph.ConvertDType(low, dtypes.Float32))), in...)
+		for _, n := range in[0].Graph().Nodes() {
+			if n.Type() == graph.NodeTypeDotGeneral && n != high && n.DType() != dtypes.BFloat16 {
+				t.Errorf("a product of %s", n.DType())
+			}
+		}
+		return append(out, graph.Gradient(graph.ReduceAllSum(graph.Square(high)), in...)...)
+	}, a, b)
+	for i := range 2 {
+		for j, want := range grads[i+2] {
+			if got := grads[i][j]; math.Abs(float64(got-want)) > 0.05*(1+math.Abs(float64(want))) {
+				t.Errorf("gradient %d by number %d is %g, not %g", i, j, got, want)
+			}
+		}
+	}
+}
