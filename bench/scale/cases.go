@@ -26,12 +26,13 @@ type scaleCase struct {
 const (
 	dim, features = 64, 256
 	long          = 16384
+	productsName  = "control: products in the second-level cache"
 )
 
 func cases() []scaleCase {
 	list := []scaleCase{
 		{"control: a loop of integers", nil, integers},
-		{"control: products in the second-level cache", nil, products},
+		{productsName, nil, products},
 		{"control: independent calls, L = 128", nil, independent},
 		{"bidirectional", []string{"PyTorch eager", "NumPy, the four products alone"}, linear(1, long, false, false)},
 		{"causal", nil, linear(1, long, true, false)},

@@ -4,7 +4,8 @@
 //
 // Every number of threads has a process of its own, started with that GOMAXPROCS. One process works at a time, and they
 // take turns: what the host does to one round it does to all. "Independent calls" is what the machine gives to as many
-// threads that share nothing; no other row can be expected to do better.
+// threads that share nothing; no other row can be expected to do better. If "products" are among the cases, the
+// speed-ups of the rows behind them are compared with theirs: what the host gives to vector units in that minute.
 package main
 
 import (
@@ -147,8 +148,9 @@ func run(threads []string, python, script string, only *regexp.Regexp, seconds f
 			return err
 		}
 	}
-	fmt.Printf("| median ms at threads | %s | speed-up | of the best runs | CPU, most threads / one | rounds |\n|---|%s---:|---:|---:|---:|\n",
-		strings.Join(threads, " | "), strings.Repeat("---:|", len(threads)))
+	fmt.Printf("| median ms at threads | %s | speed-up | of the best runs | to that of products | CPU, most threads / one | "+
+		"rounds |\n|---|%s---:|---:|---:|---:|---:|\n", strings.Join(threads, " | "), strings.Repeat("---:|", len(threads)))
+	var host float64 // the speed-up of products
 	counts := make([]int, len(threads))
 	for i, n := range threads {
 		if _, err := fmt.Sscan(n, &counts[i]); err != nil {
@@ -157,18 +159,21 @@ func run(threads []string, python, script string, only *regexp.Regexp, seconds f
 	}
 	for _, c := range cases() {
 		if only.MatchString(c.name) {
-			err := table(c.name, counts, seconds, func(i int) (answer, error) {
+			got, err := table(c.name, counts, seconds, host, func(i int) (answer, error) {
 				return ours[i].ask(request{c.name, counts[i]})
 			})
 			if err != nil {
 				return err
+			}
+			if c.name == productsName {
+				host = got
 			}
 		}
 		for _, name := range c.peers {
 			if peer == nil || !only.MatchString(name) {
 				continue
 			}
-			err := table(name, counts, seconds, func(i int) (answer, error) {
+			_, err := table(name, counts, seconds, host, func(i int) (answer, error) {
 				return peer.ask(request{name, counts[i]})
 			})
 			if err != nil {
@@ -185,15 +190,16 @@ func run(threads []string, python, script string, only *regexp.Regexp, seconds f
 	return nil
 }
 
-// table prints a row: rounds over all numbers of threads until the time is over, three at least.
-func table(name string, counts []int, seconds float64, ask func(i int) (answer, error)) error {
+// table prints a row: rounds over all numbers of threads until the time is over, three at least. It returns the
+// speed-up, which it compares with what the host gave to products, if that is known.
+func table(name string, counts []int, seconds, host float64, ask func(i int) (answer, error)) (float64, error) {
 	wall, cpu := make([][]float64, len(counts)), make([][]float64, len(counts))
 	rounds := 0
 	for begin := time.Now(); rounds < 3 || rounds < 25 && time.Since(begin).Seconds() < seconds; rounds++ {
 		for i := range counts {
 			a, err := ask(i)
 			if err != nil {
-				return err
+				return 0, err
 			}
 			wall[i], cpu[i] = append(wall[i], a.Wall), append(cpu[i], a.CPU)
 		}
@@ -205,7 +211,11 @@ func table(name string, counts []int, seconds float64, ask func(i int) (answer, 
 		fmt.Printf(" %.3f |", 1e3*wall[i][rounds/2])
 	}
 	last := len(counts) - 1
-	fmt.Printf(" %.2f | %.2f | %.2f | %d |\n", wall[0][rounds/2]/wall[last][rounds/2], wall[0][0]/wall[last][0],
+	speedup, ratio := wall[0][rounds/2]/wall[last][rounds/2], "—"
+	if host > 0 {
+		ratio = fmt.Sprintf("%.2f", speedup/host)
+	}
+	fmt.Printf(" %.2f | %.2f | %s | %.2f | %d |\n", speedup, wall[0][0]/wall[last][0], ratio,
 		cpu[last][rounds/2]/max(1e-9, cpu[0][rounds/2]), rounds)
-	return nil
+	return speedup, nil
 }
