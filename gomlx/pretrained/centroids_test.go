@@ -54,7 +54,8 @@ func TestCentroids(t *testing.T) {
 			if both.Attention > 1e-4 || both.Logits > 1e-4 {
 				t.Errorf("%s: with all keys exact %+v", c.name, both)
 			}
-			if _, err := other.Generate(open(), ids[0], 1, func([]float32) int32 { return 0 }); !errors.Is(err, ErrModel) {
+			_, err := other.Generate(open(), ids[0], 1, func([]float32) int32 { return 0 })
+			if !errors.Is(err, ErrModel) {
 				t.Errorf("generation with exact keys of clusters: %v", err)
 			}
 		} else if want := errs[len(errs)/2]; math.Abs(both.Attention-want) > 1e-4 || want < 1e-3 {

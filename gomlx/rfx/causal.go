@@ -186,7 +186,8 @@ func (t clustered) chosen(x, sums, member, on *Node, n, size int) []partial {
 	// Scores of all pairs, of keys in clusters of the block.
 	at := shapes.Make(dtypes.Int32, 1, 1, n, 1, in.keys)
 	left := LessThan(AddScalar(Iota(g, at, 4), t.Spec.Window), MulScalar(Iota(g, at, 2), size))
-	left = and(left, Reshape(on, on.Shape().Dimensions[0], 1, 1, 1, in.keys), on.Shape().Dimensions[0], 1, n, 1, in.keys)
+	masks := on.Shape().Dimensions[0] // one of all, or of each of the batch
+	left = and(left, Reshape(on, masks, 1, 1, 1, in.keys), masks, 1, n, 1, in.keys)
 	flat := Reshape(StopGradient(x), in.batch, in.kvHeads, n*rows, in.dim)
 	pairs := product(flat, StopGradient(in.k), -1, -1)
 	score := where(left, Reshape(pairs, in.batch, in.kvHeads, n, rows, in.keys), off)

@@ -281,7 +281,9 @@ func chosenKeys(t *testing.T, a rfx.Centroids, q, k, v attention.Seq[float64], m
 			for g := range group {
 				x := q.Head(b, h*group+g).Row(p)
 				order := slices.Clone(far)
-				slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(dot(x, key.Row(j)), dot(x, key.Row(i))) })
+				slices.SortStableFunc(order, func(i, j int) int {
+					return cmp.Compare(dot(x, key.Row(j)), dot(x, key.Row(i)))
+				})
 				for _, j := range order[:min(a.Exact, len(order))] {
 					named[j] = true
 				}
