@@ -256,15 +256,16 @@ type memory[T dense.Float] struct {
 	seed reference[T]
 
 	// What has been kept of the sums over a segment for its queries: the features of its keys, one row each, at the
-	// references of seed, above which none is. The totals are ready for reading. (The sums inside of the segment are
-	// made again, with few exceptions: with them the memory of a worker would outgrow its second-level cache.)
+	// references of seed, above which none is. The totals are ready for reading.
 	kept     bool
 	features dense.Matrix[T] // in own, or where a pass has lent memory for them
 	own      dense.Matrix[T]
-	// The exceptions: [S | z] of the segment before every chunk, and the rows of features in them.
+	// If there is room, [S | z] of the segment before every chunk, and the rows of features in them. Otherwise the sums
+	// inside of the segment are made again.
 	steps dense.Matrix[T]
 	rows  []int
-	// Of a step: the features before its chunk, and that its sums are read once, so that the totals may be added to them.
+	// Of a step: the features before its chunk, and that its sums are read once, so that the totals may be added to
+	// them.
 	skip int
 	once bool
 

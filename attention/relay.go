@@ -262,8 +262,8 @@ func (r *relay[T, W]) cut(workers int) {
 	r.add(plants, 0)
 	for k := range len(r.waves) + r.gap {
 		r.add(plants, k+1)
-		// Where every wave is read, that lies between a sum and its chain, and the next sum between the chain and what it is
-		// read for: neither waits for the last worker of the stage just before.
+		// Where every wave is read, that lies between a sum and its chain, and the next sum between the chain and what
+		// it is read for: neither waits for the last worker of the stage just before.
 		early := r.gap == causalGap && k > 1
 		if early {
 			r.add(chains, k-r.gap)

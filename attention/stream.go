@@ -199,9 +199,9 @@ func (s *stream[T]) cut() cutting { return cutting{segmentOf(s.m.OutDim(), s.v.C
 // blockCut is how rows that see all of the others, so that nobody waits but at the end, are cut into blocks.
 func (s *stream[T]) blockCut() cutting { return cutting{s.rows, true} }
 
-// cutting cuts positions into pieces of size one. If shrinks, those of the last quarter, or of all if there are few, have
-// half of that, and of many those of the last sixteenth a quarter: processors are not equally fast, and the last piece
-// of the slowest is waited for. Nothing else decides, so neither do the workers.
+// cutting cuts positions into pieces of size one. If shrinks, those of the last quarter, or of all if there are few,
+// have half of that, and of many those of the last sixteenth a quarter: processors are not equally fast, and the last
+// piece of the slowest is waited for. Nothing else decides, so neither do the workers.
 type cutting struct {
 	one     int
 	shrinks bool
@@ -287,9 +287,9 @@ func (d *deal) count(part int) int {
 	return d.ends[part] - d.ends[part-1]
 }
 
-// sharing is what it costs to share the segments of streams: their sums, and what is kept for their queries, are written
-// and read again, by more than one worker. uneven is the part of the longest stream that its worker is behind in the end
-// if it has one of its own: processors are not equally fast.
+// sharing is what it costs to share the segments of streams: their sums, and what is kept for their queries, are
+// written and read again, by more than one worker. uneven is the part of the longest stream that its worker is behind
+// in the end if it has one of its own: processors are not equally fast.
 const sharing, uneven = 1.15, 0.5
 
 // workers is how many workers the work of a call, so many times that of Forward, pays for, and whether these are best

@@ -148,8 +148,9 @@ func run(threads []string, python, script string, only *regexp.Regexp, seconds f
 			return err
 		}
 	}
-	fmt.Printf("| median ms at threads | %s | speed-up | of the best runs | to that of products | CPU, most threads / one | "+
-		"rounds |\n|---|%s---:|---:|---:|---:|---:|\n", strings.Join(threads, " | "), strings.Repeat("---:|", len(threads)))
+	fmt.Printf("| median ms at threads | %s | speed-up | of the best runs | to that of products "+
+		"| CPU, most threads / one | rounds |\n|---|%s---:|---:|---:|---:|---:|\n",
+		strings.Join(threads, " | "), strings.Repeat("---:|", len(threads)))
 	var host float64 // the speed-up of products
 	counts := make([]int, len(threads))
 	for i, n := range threads {
