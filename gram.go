@@ -65,7 +65,7 @@ func checkGram[E, T dense.Float](name string, dst dense.Matrix[E], x, y dense.Ma
 // gram fills dst, or log and sign if log is not empty.
 //
 // Blocks of y follow each other without a wait for all goroutines: features of a block are computed while the products
-// with the one before are. Of a set with itself, entries below the diagonal of blocks are computed, and copied above it.
+// with the one before are. Of a set with itself, entries below the diagonal of blocks are computed and copied above it.
 func (m *Map[T]) gram(dst dense.Matrix[T], log, sign dense.Matrix[float64], x, y dense.Matrix[T],
 	ws *Workspace[T]) error {
 	if ws == nil {

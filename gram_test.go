@@ -22,8 +22,8 @@ func rowsFar(n, d int) dense.Matrix[float32] {
 	return x
 }
 
-// The matrix of a set with itself, of which half is computed, has the bits of the matrix with a copy of the set: for every
-// family, on any number of cores and with any number of blocks.
+// The matrix of a set with itself, of which half is computed, has the bits of the matrix with a copy of the set: for
+// every family, on any number of cores and with any number of blocks.
 func TestGramOfASetWithItself(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const d = 4

@@ -315,7 +315,6 @@ type worker[T dense.Float] struct {
 	sinks        band[T]
 	tile, values dense.Matrix[T]
 	tileX        dense.Matrix[T]
-	panel        kern.Panel[T]
 	view         kern.Panel[T]
 	tileMax      []T
 	tileSum      []T

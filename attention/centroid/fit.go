@@ -147,7 +147,7 @@ func finite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[T], 
 			if counts != nil {
 				of = counts[b*m.Rows:]
 			}
-			l := m.Rows
+			var l int
 			if grain := 1 + finiteGrain/max(1, m.Cols); par.Workers(m.Rows, grain) == 1 {
 				l = badRow(tab, m, of, 0, m.Rows)
 			} else {
@@ -155,8 +155,8 @@ func finite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[T], 
 			}
 			if l < m.Rows {
 				c := firstBad(m.Row(l))
-				return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", name, b, h, l, c, m.At(l, c),
-					dense.ErrNotFinite)
+				return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", name, b, h, l, c,
+					m.At(l, c), dense.ErrNotFinite)
 			}
 		}
 	}

@@ -33,12 +33,12 @@ type scoreMemory[T dense.Float] struct {
 	best  []T
 }
 
-// awake is how much less work than that of a wake-up pays for a goroutine in a fit: its steps follow each other so closely
-// that goroutines have not gone to sleep.
+// awake is how much less work than that of a wake-up pays for a goroutine in a fit: its steps follow each other so
+// closely that goroutines have not gone to sleep.
 const awake = 4
 
-// share is how many of n items a goroutine gets at least where grain pay for one and so many may share them; n: one does
-// them all.
+// share is how many of n items a goroutine gets at least where grain pay for one and so many may share them; n: one
+// does them all.
 func share(workers, n, grain int) int {
 	if workers <= 1 || n < 2*grain {
 		return n

@@ -103,6 +103,6 @@ func AddProduct[T dense.Float](tab *kern.Table[T], dst, a, b dense.Matrix[T]) {
 	})
 }
 
-// sideBytes of the rows of both factors are multiplied at a time where both are wide: so many that TMul packs them, since
-// columns of wide matrices lie pages apart.
+// sideBytes of the rows of both factors are multiplied at a time where both are wide: so many that TMul packs them,
+// since columns of wide matrices lie pages apart.
 const sideBytes = 2048

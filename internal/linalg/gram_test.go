@@ -85,8 +85,8 @@ func TestGramDeal(t *testing.T) {
 				}
 			}
 			if n == 2048 && workers == 16 && (fetched > 36_000 || alone < 3*workers) {
-				t.Errorf("%d columns fetched for %d, of which all parts alone fetch 60 thousand; %d parts alone", fetched,
-					n, alone)
+				t.Errorf("%d columns fetched for %d, where parts alone fetch 60 thousand; %d parts alone", fetched, n,
+					alone)
 			}
 		}
 	}
