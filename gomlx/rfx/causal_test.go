@@ -196,9 +196,14 @@ func TestCausalCentroidsExtend(t *testing.T) {
 
 // Float32 has the outputs of float64, and bfloat16 those of float32 but for the rounding of arguments.
 func TestCausalCentroidsPrecision(t *testing.T) {
+	for _, exact := range []int{0, 3} {
+		spec := causalSpecs[2]
+		precision(t, rfx.Centroids{Spec: spec, Causal: true, Centres: causalCentres(t, spec, 1), Exact: exact})
+	}
+}
+
+func precision(t *testing.T, a rfx.Centroids) {
 	const length = 75
-	spec := causalSpecs[2]
-	a := rfx.Centroids{Spec: spec, Causal: true, Centres: causalCentres(t, spec, 1)}
 	q := sequence[float64](1, 2, length, dim, 1, 0, 81)
 	k := sequence[float64](1, 1, length, dim, 1, 0, 82)
 	v := sequence[float64](1, 1, length, 4, 1, 0, 83)
@@ -227,7 +232,7 @@ func TestCausalCentroidsPrecision(t *testing.T) {
 	}{{dtypes.Float32, 1e-5}, {dtypes.BFloat16, 0.02}} {
 		for i, x := range results(c.dtype) {
 			if d := differ(x, full[i]); !(d < c.bound) || d == 0 {
-				t.Errorf("%s: result %d (output, dq, dk, dv) is off by %.1e", c.dtype, i, d)
+				t.Errorf("%s, %d exact keys: result %d (output, dq, dk, dv) is off by %.1e", c.dtype, a.Exact, i, d)
 			}
 		}
 	}
