@@ -19,8 +19,8 @@ import (
 //	out_i = Σ_j p_ij v_j,   p_ij = exp(s_ij) / Σ_j exp(s_ij),   s_ij = Scale · q_i·k_j,
 //
 // over the visible keys, computed in blocks with a running maximum (Milakov and Gimelshein 2018, arXiv:1805.02867; Dao
-// et al. 2022, arXiv:2205.14135): no L×L matrix, a few blocks of memory per worker. A query that sees no key gets
-// zeros.
+// et al. 2022, arXiv:2205.14135), which may lag behind by e^20: no L×L matrix, a few blocks of memory per worker. A
+// query that sees no key gets zeros.
 //
 // Fewer key/value heads than query heads are shared by groups of neighbours: query head h reads head h·k.Heads/q.Heads.
 // Masked keys and those of segments that no query has may hold anything, NaN too: neither they nor their values are
