@@ -9,9 +9,8 @@ import (
 // layers orders the packages from the bottom: a package may import only packages of the lines above its own. Nested
 // modules are not listed.
 var layers = []string{
-	"internal/par",
 	"dense",
-	"internal/buf internal/cell internal/figure internal/jsonscan internal/namedjson internal/rng internal/seal " +
+	"internal/buf internal/cell internal/figure internal/jsonscan internal/namedjson internal/par internal/rng internal/seal " +
 		"internal/similar internal/slim internal/special internal/stattest internal/tensorfile",
 	"internal/kern internal/omega",
 	"coupling data internal/linalg kernel",

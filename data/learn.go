@@ -106,7 +106,7 @@ const (
 // It is a [Learner] for every leaf of the tree of the table's units (see [LeafUnits]), merged along the tree, so that
 // learning the leaves elsewhere gives the same schema, bit for bit.
 //
-// Memory does not depend on the number of rows: one block of at most 8192 rows, 2²⁰ cells and 32 MiB of text, one row
+// Memory does not depend on the number of rows: one block of at most 1024 rows, 2²⁰ cells and 32 MiB of text, one row
 // of at most MaxLine bytes, and at most 128 MiB or 5 KiB a column, whichever is more, for counting texts; for each of
 // the three levels of the tree that a table of more than 32 MiB may have as much again. A text format that is parsed by
 // several goroutines has for each two pieces of at most 256 KiB of text and their cells.

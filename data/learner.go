@@ -149,7 +149,7 @@ func (l *Learner) read(src Source, of func(Unit) (*Learner, error)) (err error) 
 	defer func() { err = errors.Join(err, r.Close()) }()
 	var b Block
 	errs := make([]error, len(l.cols))
-	size := min(learnRows, max(1, learnMost/len(l.want)))
+	size := min(1024, max(1, 1<<20/len(l.want)))
 	shard := 0 // of the last block
 	names := FilesOf(src)
 	name := func(shard int) string { return names[min(shard, len(names)-1)] }
@@ -186,13 +186,8 @@ func (l *Learner) read(src Source, of func(Unit) (*Learner, error)) (err error) 
 	}
 }
 
-const (
-	// learnCells is how many cells pay for a goroutine.
-	learnCells = 512
-	// learnRows rows of at most learnMost cells are learned at a time: columns of fewer are learned before goroutines
-	// that parse what follows have made room for those that learn.
-	learnRows, learnMost = 8192, 1 << 20
-)
+// learnCells is how many cells pay for a goroutine.
+const learnCells = 512
 
 // FilesOf are the names of the files of a source, in order: those of a table of files, or its own.
 func FilesOf(src Source) []string {

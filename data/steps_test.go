@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-
-	"github.com/randfeat/randfeat/internal/par"
 )
 
 // countedReads counts what is read by who looks for the end of a piece, which one goroutine does at a time, and by who
@@ -91,38 +89,5 @@ func TestPiecesFeedWorkers(t *testing.T) {
 	defer r.Close()
 	if err := r.Read(new(Block), 10); err != nil || runtime.NumGoroutine() > before {
 		t.Errorf("%v, %d goroutines for two rows, %d before", err, runtime.NumGoroutine(), before)
-	}
-}
-
-// Columns of a schema are learned by all cores, from many rows at a time: cores that parse what follows have time to
-// come.
-func TestLearningFeedsWorkers(t *testing.T) {
-	const rows, columns, workers = learnRows + 100, 20, 16
-	var b strings.Builder
-	for j := range columns {
-		fmt.Fprintf(&b, "c%d,", j)
-	}
-	b.WriteString("y\n")
-	for i := range rows {
-		for j := range columns {
-			fmt.Fprintf(&b, "%d.5,", (i+j)%1000)
-		}
-		b.WriteString("1\n")
-	}
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(workers))
-	src, err := OpenReader("rows.csv", strings.NewReader(b.String()), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var steps [][2]int
-	observe := func(items, workers int) { steps = append(steps, [2]int{items, workers}) }
-	par.Observe.Store(&observe)
-	_, sum, err := Learn(src, LearnOptions{})
-	par.Observe.Store(nil)
-	if err != nil || sum.Rows != rows {
-		t.Fatal(sum, err)
-	}
-	if len(steps) != 2 || steps[0] != [2]int{columns + 1, workers} {
-		t.Errorf("items and workers of steps: %v, want one step for %d rows and one for the others", steps, learnRows)
 	}
 }

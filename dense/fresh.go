@@ -3,9 +3,9 @@ package dense
 import (
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"unsafe"
-
-	"github.com/randfeat/randfeat/internal/par"
 )
 
 const (
@@ -19,15 +19,31 @@ const (
 // fresh is make([]T, n).
 func fresh[T Float](n int) []T {
 	size := int(unsafe.Sizeof(T(0)))
-	if n < freshFrom/size || runtime.GOMAXPROCS(0) < 2 {
+	workers := min(runtime.GOMAXPROCS(0), n/(freshPart/size))
+	if n < freshFrom/size || workers < 2 {
 		x := make([]T, n)
 		adviseHuge(x)
 		return x
 	}
 	x := unset[T](n)
 	adviseHuge(x)
-	part := freshPart / size
-	par.For((n+part-1)/part, 1, func(lo, hi int) { clear(x[lo*part : min(hi*part, n)]) })
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	clearParts := func() {
+		const step = freshPart
+		for {
+			lo := int(next.Add(step/int64(size))) - step/size
+			if lo >= n {
+				return
+			}
+			clear(x[lo:min(lo+step/size, n)])
+		}
+	}
+	for range workers - 1 {
+		wg.Go(clearParts)
+	}
+	clearParts()
+	wg.Wait()
 	return x
 }
 

@@ -42,9 +42,7 @@ func TestFitsFeedManyWorkers(t *testing.T) {
 	}
 	phi := dense.New[float32](1024, features)
 	var g Gram[float32]
-	sums := dense.New[float32](features, features)
-	g.columns.Reset(tab32, phi.Rows, features) // new memory is a step of its own
-	gram := steps(func() { g.Add(tab32, sums, phi) })
+	gram := steps(func() { g.Add(tab32, dense.New[float32](features, features), phi) })
 	check("Gram", gram, 2)
 	if n := gram[1][0]; n < 8*workers {
 		t.Errorf("Gram: %d parts for %d workers, the last of which all wait for", n, workers)
@@ -53,10 +51,7 @@ func TestFitsFeedManyWorkers(t *testing.T) {
 	var b Blocks[float32]
 	var n Normal
 	n.Reset(features, 1)
-	n.Part = sums
-	if err := b.Add(&n, zeroRows{}, 2048, 1024); err != nil { // makes the memory
-		t.Fatal(err)
-	}
+	n.Part = dense.New[float32](features, features)
 	check("Blocks", steps(func() {
 		if err := b.Add(&n, zeroRows{}, FlushRows, 1024); err != nil {
 			t.Fatal(err)
