@@ -59,7 +59,7 @@ func gramPart(p, end, n int) (rows, cols [2]int) {
 
 // gramDeal hands out the parts of a triangle one item after the other: whole tiles, whose parts read the same packed
 // columns from the second-level cache of one core, and single parts at the end, so that workers end together. Parts
-// of a tile on as many cores would fetch its columns as often: of 2048 columns on 16 cores more than 100 GB/s.
+// of a tile on as many cores would fetch its columns as often.
 type gramDeal struct{ tiles, whole int }
 
 func dealGram(cols, workers int) gramDeal {
