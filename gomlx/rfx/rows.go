@@ -164,8 +164,8 @@ func quotient(p partial, n int) *Node {
 
 // Product contracts one axis of each of two nodes, whose first axes, as many as batch says, are a batch. It is
 // graph.DotGeneral but for gradients, which are products in the precision of the operands: those of DotGeneral are of
-// float32 where operands have half precision, copies of twice the size and products of half the speed, although they come
-// from and end in numbers of half precision. Sums are float32 on GPUs all the same.
+// float32 where operands have half precision, copies of twice the size and products of half the speed, although they
+// come from and end in numbers of half precision. Sums are float32 on GPUs all the same.
 func Product(a, b *Node, axisA, axisB, batch int) *Node {
 	axes := make([]int, batch)
 	for i := range axes {

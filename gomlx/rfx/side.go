@@ -167,7 +167,8 @@ func (b *builder) leaf(i int) Features {
 	at := func(s plan.Side) *plan.Leaf { return &s.Leaves[i] }
 	l := at(b.sides[0])
 	lin := func(s plan.Side) plan.Linear { return at(s).Lin }
-	x, u, gain := b.x, b.x, b.gain(lin, true) // u = gain·x
+	var u *Node
+	x, gain := b.x, b.gain(lin, true) // u = gain·x
 	if gain != nil {
 		u = Mul(x, gain)
 	} else {
