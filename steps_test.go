@@ -46,7 +46,8 @@ func TestMapsFeedWorkers(t *testing.T) {
 			}
 		}
 		// Estimates of a kernel are one step, however many blocks of columns there are: features of a block are
-		// computed beside the products of the one before. Rows of the last block come in short items, since all wait for them.
+		// computed beside the products of the one before. Rows of the last block come in short items, since all wait
+		// for them.
 		x, dst := dense.New[float32](1024, 64), dense.New[float32](1024, 1024)
 		var steps [][2]int
 		observe := func(items, workers int) { steps = append(steps, [2]int{items, workers}) }

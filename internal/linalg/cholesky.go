@@ -68,8 +68,8 @@ func choleskyMinus[T dense.Float](tab *kern.Table[T], a dense.Matrix[T]) error {
 }
 
 // choleskyStep is the Step of choleskyMinus. Its items are, for every panel: its triangle is factored, the stripes to
-// its right are solved for, and their products are added to the tiles below; the triangle of the next panel follows its own
-// tiles, long before it is needed. An item waits for what it reads, which has begun, and for nothing else.
+// its right are solved for, and their products are added to the tiles below; the triangle of the next panel follows its
+// own tiles, long before it is needed. An item waits for what it reads, which has begun, and for nothing else.
 type choleskyStep[T dense.Float] struct {
 	tab   *kern.Table[T]
 	a     dense.Matrix[T]
