@@ -33,8 +33,8 @@ type Visible struct {
 // Forward is the attention of queries q [batch, heads, length, dim] over keys k [batch, kvHeads, keys, dim] and
 // values v [batch, kvHeads, keys, valueDim]: [batch, heads, length, valueDim]. heads is a multiple of kvHeads,
 // neighbours share. With Causal, a Window or Segments there are as many queries as keys. A query that sees no key
-// gets zeros, and so does, where order matters, one whose features are all 80 nats from those of the keys that it sees:
-// rows of norm 100 and more, by which time estimates mean nothing.
+// gets zeros, and so does, where order matters, one whose features are all 100 nats from those of the keys that it
+// sees: some rows of norm 40, after the scaling of the kernel, and more of larger ones. Estimates mean nothing by then.
 func (a Attention) Forward(q, k, v *Node, see Visible) *Node {
 	s, err := a.check(q, k, v, see)
 	if err != nil {
