@@ -15,8 +15,11 @@ import (
 func TestOneHeadFeedsManyWorkers(t *testing.T) {
 	const n, workers = 8192, 16
 	tab, err := kern.Chosen[float32]()
-	if err != nil || tab.Name == "go" {
-		t.Skip("seconds of plain Go", err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tab.Name == "go" {
+		t.Skip("seconds of plain Go")
 	}
 	in := makeInput[float32](71, 1, 1, 1, n, n, 64, 64, 0.7)
 	a := &Attention[float32]{Specs: []Spec{{Clusters: 256, Top: 2, Window: 8, Block: 8, Sample: n, Landmarks: 64}}}
