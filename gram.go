@@ -116,14 +116,15 @@ type gramStep[T dense.Float] struct {
 	floor     T
 	tiny      float64
 
-	starts []int // of the items of a block, after those of the first block's features; the last is their number
-	waits  []gramWaits
+	starts []int     // of the items of a block, after those of the first block's features; the last is their number
+	turns  par.Turns // of features and products of blocks
 	memory [gramBlocks]gramBlock[T]
 }
 
-// gramWaits are the items of a block that are not done. Products wait for the features of their block, and these for
+// The counters of turns: items of block b that are done. Products wait for the features of their block, and these for
 // the products with the block that had its memory before: what is waited for has begun.
-type gramWaits struct{ features, products sync.WaitGroup }
+func featureTurn(b int) int { return 2 * b }
+func productTurn(b int) int { return 2*b + 1 }
 
 // gramBlock are the features of a block of y.
 type gramBlock[T dense.Float] struct {
@@ -147,13 +148,7 @@ func (g *gramStep[T]) plan() {
 		}
 		g.starts = append(g.starts, last+g.rowItems(b))
 	}
-	for len(g.waits) < n {
-		g.waits = append(g.waits, gramWaits{})
-	}
-	for b := range n {
-		g.waits[b].features.Add(g.featureItems(b))
-		g.waits[b].products.Add(g.rowItems(b))
-	}
+	g.turns.Reset(2 * n)
 	for i := range g.memory {
 		g.memory[i].block = -1
 	}
@@ -195,7 +190,7 @@ func (g *gramStep[T]) block(b int) *gramBlock[T] { return &g.memory[b%gramBlocks
 // room is the memory of block b once nobody needs what was there.
 func (g *gramStep[T]) room(b int) *gramBlock[T] {
 	if b >= gramBlocks {
-		g.waits[b-gramBlocks].products.Wait()
+		g.turns.Await(productTurn(b-gramBlocks), g.rowItems(b-gramBlocks))
 	}
 	k := g.block(b)
 	k.mu.Lock()
@@ -250,7 +245,7 @@ func (g *gramStep[T]) features(w *gramWorker[T], b, item int) {
 	w.phi = buf.Shaped(w.phi, hi-lo, g.m.OutDim())
 	g.m.key.Run(w.phi, k.sy[lo-first:hi-first], g.y.RowRange(lo, hi), g.ny[lo:hi], &w.exec)
 	g.m.tab.PackAt(&k.packed, lo-first, w.phi)
-	g.waits[b].features.Done()
+	g.turns.Done(featureTurn(b))
 }
 
 // rows computes rows lo to hi−1 of the products with block b.
@@ -272,7 +267,7 @@ func (g *gramStep[T]) rows(w *gramWorker[T], b, lo, hi int) {
 	} else {
 		dst = g.dst.RowRange(lo, hi).ColRange(first, end)
 	}
-	g.waits[b].features.Wait()
+	g.turns.Await(featureTurn(b), g.featureItems(b))
 	g.m.tab.MulT(dst, w.phi, &k.packed, nil)
 	least := math.Log(float64(g.floor))
 	lost := false
@@ -302,7 +297,7 @@ func (g *gramStep[T]) rows(w *gramWorker[T], b, lo, hi int) {
 		w.exponents.of(g.m.query, g.m.Signed(), x, g.nx[lo:hi], &w.exec)
 		g.rescue(w, k, dst, lo, first)
 	}
-	g.waits[b].products.Done()
+	g.turns.Done(productTurn(b))
 	if g.same && lo >= end {
 		mirror(g.dst, lo, hi, first, end)
 		mirror(g.log, lo, hi, first, end)

@@ -240,10 +240,7 @@ func (n net) attend(l int, q, k, v *Node) Head {
 			h.Out = c.Forward(q, k, v, n.see)
 			return h
 		}
-		var s rfx.CentroidState
-		s, n.text.before = c.State(n.text.before)
-		h.Out, s = c.Extend(s, n.text.from, q, k, v)
-		n.text.after = append(n.text.after, s.Nodes()...)
+		h.Out = goOn(n.text, c, q, k, v)
 		return h
 	}
 	a, dark := m.features(l)
@@ -255,9 +252,17 @@ func (n net) attend(l int, q, k, v *Node) Head {
 		h.Out = a.Forward(q, k, v, n.see)
 		return h
 	}
-	var s rfx.State
-	s, n.text.before = a.State(n.text.before)
-	h.Out, s = a.Extend(s, n.text.from, q, k, v)
-	n.text.after = append(n.text.after, s.Nodes()...)
+	h.Out = goOn(n.text, a, q, k, v)
 	return h
+}
+
+// goOn reads tokens after those of the state of a layer.
+func goOn[S interface{ Nodes() []*Node }](t *text, a interface {
+	State(nodes []*Node) (S, []*Node)
+	Extend(s S, from, q, k, v *Node) (*Node, S)
+}, q, k, v *Node) *Node {
+	s, rest := a.State(t.before)
+	out, s := a.Extend(s, t.from, q, k, v)
+	t.before, t.after = rest, append(t.after, s.Nodes()...)
+	return out
 }

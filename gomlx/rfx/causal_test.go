@@ -88,16 +88,7 @@ func TestCausalCentroidsEqualTheLibrary(t *testing.T) {
 					}
 					return all
 				}, args...)
-				empty := attention.NewSeq[float64]
-				out, dq := empty(batch, heads, length, 5), empty(batch, heads, length, dim)
-				dk, dv := empty(batch, kvHeads, length, dim), empty(batch, kvHeads, length, 5)
-				if _, err := core.Forward(out, q, k, v); err != nil {
-					t.Fatal(err)
-				}
-				if err := core.Backward(dq, dk, dv, dout, out, q, k, v); err != nil {
-					t.Fatal(err)
-				}
-				for i, want := range [][]float64{out.Data, dq.Data, dk.Data, dv.Data} {
+				for i, want := range clustersOfLibrary(t, core, q, k, v, dout) {
 					if d := differ(got[i], want); d > 1e-8 {
 						t.Errorf("result %d (output, dq, dk, dv) differs by %.1e", i, d)
 					}
@@ -172,20 +163,7 @@ func TestCausalCentroidsExtend(t *testing.T) {
 				if want := batch * kvHeads * a.StateNumbers(dim, 3); numbers != want {
 					t.Errorf("a state of %d numbers, not %d", numbers, want)
 				}
-				var out []*graph.Node
-				from := 0
-				for i := 0; from < length; i++ {
-					to := min(length, from+steps[min(i, len(steps)-1)])
-					part := func(x *graph.Node) *graph.Node { return graph.SliceAxis(x, 2, graph.AxisRange(from, to)) }
-					var o *graph.Node
-					o, s = a.Extend(s, graph.Const(in[0].Graph(), int32(from)), part(in[0]), part(in[1]), part(in[2]))
-					back, rest := a.State(s.Nodes())
-					if s, from = back, to; len(rest) != 0 {
-						t.Errorf("%d nodes left over", len(rest))
-					}
-					out = append(out, o)
-				}
-				return []*graph.Node{graph.Concatenate(out, 2), a.Forward(in[0], in[1], in[2], rfx.Visible{})}
+				return stepwise(t, a, s, in, steps)
 			}, q, k, v)
 			if d := differ(got[0], got[1]); d > 1e-10 {
 				t.Errorf("spec %d, steps %v: differs by %.1e", i, steps, d)

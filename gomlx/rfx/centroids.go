@@ -116,7 +116,7 @@ func (c Centroids) call(q, k, v *Node, see Visible, s sizes) clustered {
 		scale = 1 / math.Sqrt(float64(s.dim))
 	}
 	x := Reshape(MulScalar(q, scale), s.batch, s.kvHeads, s.group, s.queries, s.dim)
-	return clustered{Centroids: c, in: input{q: x, k: k, v: withOnes(v), see: see, sizes: s}}
+	return clustered{Centroids: c, in: input{q: x, k: k, v: withOnes(v), see: see, sizes: s}, all: c.numbers()}
 }
 
 // clustered is one call.
@@ -125,6 +125,7 @@ type clustered struct {
 	in    input // queries scaled
 	sinks int
 	block int // of queries with the same neighbours; 0: no neighbours
+	all   map[string]number
 }
 
 // sums is, with e_c = exp(x·c) and S the exact keys of a query,
@@ -248,9 +249,8 @@ func (t clustered) member(y, on *Node) *Node {
 
 // numbersIn makes nodes of the numbers of the centres, by name.
 func (t clustered) numbersIn(like *Node) func(name string) *Node {
-	all := t.Centroids.numbers()
 	return func(name string) *Node {
-		value := numberTensor(all[name].data, like.DType(), all[name].dims)
+		value := numberTensor(t.all[name].data, like.DType(), t.all[name].dims)
 		if t.Numbers == nil {
 			return ConstTensor(like.Graph(), value)
 		}

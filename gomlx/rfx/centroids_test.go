@@ -62,16 +62,7 @@ func TestCentroidsEqualTheLibrary(t *testing.T) {
 					loss := graph.ReduceAllSum(graph.Mul(out, in[3]))
 					return append([]*graph.Node{out}, graph.Gradient(loss, in[0], in[1], in[2])...)
 				}, args...)
-				empty := attention.NewSeq[float64]
-				out, dq := empty(batch, heads, length, 5), empty(batch, heads, length, dim)
-				dk, dv := empty(batch, kvHeads, length, dim), empty(batch, kvHeads, length, 5)
-				if _, err := core.Forward(out, q, k, v); err != nil {
-					t.Fatal(err)
-				}
-				if err := core.Backward(dq, dk, dv, dout, out, q, k, v); err != nil {
-					t.Fatal(err)
-				}
-				for i, want := range [][]float64{out.Data, dq.Data, dk.Data, dv.Data} {
+				for i, want := range clustersOfLibrary(t, core, q, k, v, dout) {
 					if d := differ(got[i], want); d > 1e-8 {
 						t.Errorf("result %d (output, dq, dk, dv) differs by %.1e", i, d)
 					}
@@ -79,6 +70,23 @@ func TestCentroidsEqualTheLibrary(t *testing.T) {
 			})
 		}
 	}
+}
+
+// clustersOfLibrary are output, dq, dk and dv of package centroid.
+func clustersOfLibrary(t *testing.T, core *centroid.Attention[float64],
+	q, k, v, dout attention.Seq[float64]) [][]float64 {
+	t.Helper()
+	like := func(s attention.Seq[float64]) attention.Seq[float64] {
+		return attention.NewSeq[float64](s.Batch, s.Heads, s.Len, s.Dim)
+	}
+	out, dq, dk, dv := like(dout), like(q), like(k), like(v)
+	if _, err := core.Forward(out, q, k, v); err != nil {
+		t.Fatal(err)
+	}
+	if err := core.Backward(dq, dk, dv, dout, out, q, k, v); err != nil {
+		t.Fatal(err)
+	}
+	return [][]float64{out.Data, dq.Data, dk.Data, dv.Data}
 }
 
 // What has no graph is refused.

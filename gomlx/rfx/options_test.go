@@ -189,6 +189,29 @@ func TestCausal(t *testing.T) {
 	}
 }
 
+// stepwise is the attention of tokens read in steps, from states of constant size, beside that of one call.
+func stepwise[S interface{ Nodes() []*graph.Node }](t *testing.T, a interface {
+	State(nodes []*graph.Node) (S, []*graph.Node)
+	Extend(s S, from, q, k, v *graph.Node) (*graph.Node, S)
+	Forward(q, k, v *graph.Node, see rfx.Visible) *graph.Node
+}, s S, in []*graph.Node, steps []int) []*graph.Node {
+	length := in[0].Shape().Dimensions[2]
+	var out []*graph.Node
+	from := 0
+	for i := 0; from < length; i++ {
+		to := min(length, from+steps[min(i, len(steps)-1)])
+		part := func(x *graph.Node) *graph.Node { return graph.SliceAxis(x, 2, graph.AxisRange(from, to)) }
+		var o *graph.Node
+		o, s = a.Extend(s, graph.Const(in[0].Graph(), int32(from)), part(in[0]), part(in[1]), part(in[2]))
+		back, rest := a.State(s.Nodes())
+		if s, from = back, to; len(rest) != 0 {
+			t.Errorf("%d nodes left over", len(rest))
+		}
+		out = append(out, o)
+	}
+	return []*graph.Node{graph.Concatenate(out, 2), a.Forward(in[0], in[1], in[2], rfx.Visible{})}
+}
+
 // Prompt and tokens from states equal one call.
 func TestExtendEqualsForward(t *testing.T) {
 	const batch, heads, kvHeads, length = 2, 4, 2, 60
@@ -198,21 +221,7 @@ func TestExtendEqualsForward(t *testing.T) {
 	extend := func(name string, a rfx.Attention, steps []int) {
 		t.Run(name, func(t *testing.T) {
 			got := run(t, func(in []*graph.Node) []*graph.Node {
-				s := a.Empty(in[0], batch, kvHeads, 3)
-				var out []*graph.Node
-				from := 0
-				for i := 0; from < length; i++ {
-					to := min(length, from+steps[min(i, len(steps)-1)])
-					part := func(x *graph.Node) *graph.Node { return graph.SliceAxis(x, 2, graph.AxisRange(from, to)) }
-					var o *graph.Node
-					o, s = a.Extend(s, graph.Const(in[0].Graph(), int32(from)), part(in[0]), part(in[1]), part(in[2]))
-					back, rest := a.State(s.Nodes())
-					if s, from = back, to; len(rest) != 0 {
-						t.Errorf("%d nodes left over", len(rest))
-					}
-					out = append(out, o)
-				}
-				return []*graph.Node{graph.Concatenate(out, 2), a.Forward(in[0], in[1], in[2], rfx.Visible{})}
+				return stepwise(t, a, a.Empty(in[0], batch, kvHeads, 3), in, steps)
 			}, q, k, v)
 			if d := differ(got[0], got[1]); d > 1e-10 {
 				t.Errorf("differs by %.1e", d)

@@ -58,7 +58,7 @@ func (f *trainFlags) set(flags *flag.FlagSet) {
 	flags.IntVar(&m.Side, "side", 28, "pixels of an image's side, 28 or more")
 	flags.IntVar(&m.Patch, "patch", 4, "pixels of a patch's side")
 	flags.BoolVar(&m.Rotary, "rotary", false, "positions by rotation instead of learned ones")
-	flags.StringVar(&m.Attention, "attention", "exact", "exact, mean, random, self (no attention: the floor of times), lfk, centroid[:CLUSTERS] (encoders), or FAMILY[:COUPLING[:PROJECTIONS]], as oprf:simplex:64")
+	flags.StringVar(&m.Attention, "attention", "exact", "exact, mean, random, self (no attention: the floor of times), lfk, centroid[:CLUSTERS], or FAMILY[:COUPLING[:PROJECTIONS]], as oprf:simplex:64")
 	flags.BoolVar(&m.Dark, "dark", false, "a learned matrix M per head (DARKFormer)")
 	flags.IntVar(&m.Window, "window", 0, "nearest keys with exact weights")
 	flags.IntVar(&m.Sinks, "sinks", 0, "first keys with exact weights")
