@@ -18,11 +18,15 @@ var layers = []string{
 	"data/files theory",
 	"family internal/exec",
 	".",
-	"attention predict randfeattest",
-	"attention/centroid attention/compare internal/calc internal/heads machine",
-	"attention/auto machine/auto machine/serve",
+	"attention randfeattest",
+	"attention/centroid attention/linear internal/heads machine",
+	"attention/choose internal/calc machine/tabular machine/serve",
 	"advise machine/parts",
 	"web/explorer web/explorer/model",
+	"cmd/randfeat/internal/cli",
+	"cmd/randfeat/internal/mapflags cmd/randfeat/internal/qkv cmd/randfeat/internal/tableflags",
+	"cmd/randfeat/internal/attend cmd/randfeat/internal/catalog cmd/randfeat/internal/kernels cmd/randfeat/internal/serving " +
+		"cmd/randfeat/internal/tables",
 	"cmd/randfeat web/explorer/build",
 }
 

@@ -3,8 +3,10 @@ package randfeat_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +14,8 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -125,5 +129,55 @@ func TestOwnCoupling(t *testing.T) {
 	}
 	if _, err := json.Marshal(m.Spec()); err == nil {
 		t.Error("an unknown coupling was encoded")
+	}
+}
+
+// The sets of projections of one spec are independent: each has a stream of its own. A family that multiplies two sets
+// is biased otherwise.
+func TestSetsOfProjectionsAreIndependent(t *testing.T) {
+	const m, dim, seed = 512, 4, 3
+	type pair struct {
+		name string
+		z    float64
+	}
+	var pairs []pair
+	for _, info := range family.List() {
+		for _, e := range info.Examples(dim) {
+			spec := randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: e.Family, Dim: dim, M: m,
+				Seed: seed}
+			omega, err := randfeat.Draw(spec)
+			if e.Fit || err != nil { // parameters are missing, or the family has another kernel
+				continue
+			}
+			draws, err := e.Family.Draws(spec.Kernel.Kind, dim, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, a := range omega {
+				// The promise of a seed: set i comes from stream i.
+				d := draws[i]
+				want, err := (coupling.IID{}).Sample(d.Rows, d.Dim, d.Law, rng.Stream(seed, uint64(i)))
+				if err != nil || !slices.Equal(a.Rows.Data, want.Rows.Data) {
+					t.Errorf("%s: set %d is not the one of stream %d (%v)", e.Name, i, i, err)
+				}
+				for j, b := range omega[:i] {
+					n := min(len(a.Rows.Data), len(b.Rows.Data))
+					normal := draws[i].Law.Kind == coupling.Normal && draws[j].Law.Kind == coupling.Normal
+					if !normal || n < 64 {
+						continue
+					}
+					z := dense.Dot(a.Rows.Data[:n], b.Rows.Data[:n]) / math.Sqrt(float64(n))
+					pairs = append(pairs, pair{fmt.Sprintf("%s, sets %d and %d", e.Name, j, i), z})
+				}
+			}
+		}
+	}
+	if len(pairs) == 0 {
+		t.Fatal("no family with two sets of normal projections")
+	}
+	for _, p := range pairs {
+		if bound := stattest.Bound(1e-6, len(pairs)); math.Abs(p.z) > bound {
+			t.Errorf("%s are correlated: z = %.1f (bound %.1f)", p.name, p.z, bound)
+		}
 	}
 }

@@ -9,7 +9,8 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
-	"github.com/randfeat/randfeat/attention/auto"
+	"github.com/randfeat/randfeat/attention/choose"
+	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/rng"
@@ -56,7 +57,8 @@ func Attention[T dense.Float](ctx context.Context, vis attention.Visibility, q, 
 			ErrRows)
 	}
 	o.progress("choice per head", 0, k.Heads)
-	choice, err := auto.Choose(auto.Options{Tol: tol, Seed: o.Seed}, vis, 0, q, k, v)
+	// Measured costs are seconds of this machine; those of the model have to be the same everywhere.
+	choice, err := choose.Choose(choose.Options{Tol: tol, Seed: o.Seed, ByCost: o.Costs == CostModel}, vis, 0, q, k, v)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +98,7 @@ type headStudy[T dense.Float] struct {
 	number  int
 	q, k, v attention.Seq[T]
 	study   *study // of its queries and keys; its only fold has the statistics of rows that are not checked
-	check   *auto.Check[T]
+	check   *choose.Check[T]
 }
 
 func heads[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
@@ -109,7 +111,7 @@ func heads[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
 func (a *attentionStudy[T]) head(h int) (*headStudy[T], error) {
 	s := &headStudy[T]{number: h, q: heads(a.q, h*a.group, (h+1)*a.group), k: heads(a.k, h, h+1), v: heads(a.v, h, h+1)}
 	var err error
-	if s.check, err = auto.NewCheck(a.vis, 0, s.q, s.k, s.v, 0, a.Seed); err != nil {
+	if s.check, err = choose.NewCheck(a.vis, 0, s.q, s.k, s.v, 0, a.Seed); err != nil {
 		return nil, err
 	}
 	checked := map[int]bool{}
@@ -158,11 +160,11 @@ func gather[T dense.Float](s attention.Seq[T], use func(i int) bool) dense.Matri
 // outputError is the error of a head with a candidate's map, draw number r.
 func (a *attentionStudy[T]) outputError(h *headStudy[T], spec randfeat.Spec, window, r int) (float64, error) {
 	spec.Seed = rng.Mix64(rng.Mix64(a.Seed+uint64(h.number)) + uint64(r))
-	maps, err := attention.NewMaps[T]([]randfeat.Spec{spec})
+	maps, err := linear.NewMaps[T]([]randfeat.Spec{spec})
 	if err != nil {
 		return 0, err
 	}
-	_, all, err := h.check.Errors(&attention.Linear[T]{Visibility: a.vis, Maps: maps, Window: window})
+	_, all, err := h.check.Errors(&linear.Attention[T]{Visibility: a.vis, Maps: maps, Window: window})
 	return all.Error, err
 }
 
@@ -405,9 +407,11 @@ func (a *attentionStudy[T]) compare(ctx context.Context, r *Report) error {
 	for i := range all {
 		h := &all[i]
 		switch method := adv.Choice.Heads[i].Method; {
-		case method == auto.Exact:
+		case method == choose.Exact && adv.Choice.Rates != nil:
+			h.Why = fmt.Sprintf("nothing tried keeps %g in less time than exact attention", adv.Tol)
+		case method == choose.Exact:
 			h.Why = fmt.Sprintf("nothing tried keeps %g at less than the cost of exact attention, %.0f", adv.Tol, exact)
-		case method == auto.Features:
+		case method == choose.Features:
 			h.Why = fmt.Sprintf("features suffice: cost %.0f instead of %.0f", h.Cost, exact)
 		case h.Features > errs[i].mean:
 			h.Why = fmt.Sprintf("%d features err by %.2g, more than the mean of the values (%.2g)", r.Features, h.Features,
@@ -437,8 +441,12 @@ func (a *attentionStudy[T]) compare(ctx context.Context, r *Report) error {
 	row(fmt.Sprintf("the same and a window of %d", adviceWindow), float64(r.Features)+near,
 		func(i int) float64 { return errs[i].window })
 	row(fmt.Sprintf("chosen per head for %g", adv.Tol), adv.Choice.Cost(), func(i int) float64 { return all[i].Error })
-	adv.ExactBelow = int(math.Ceil(2 * adv.Choice.Cost()))
-	if adv.Choice.Cost() >= exact {
+	cost := adv.Choice.Cost()
+	if rates := adv.Choice.Rates; rates != nil { // the cost of exact attention that takes as long
+		cost = adv.Choice.Seconds() / rates.Exact
+	}
+	adv.ExactBelow = int(math.Ceil(2 * cost))
+	if cost >= exact {
 		adv.ExactBelow = a.k.Len
 	}
 	return nil

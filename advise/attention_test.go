@@ -44,6 +44,19 @@ func TestAttention(t *testing.T) {
 			t.Errorf("another report with %d threads", threads)
 		}
 	}
+	// Costs of the model must not depend on the machine, measured ones do: the choice is then by seconds.
+	o.Brief = true
+	for _, costs := range []advise.Costs{advise.CostModel, advise.CostMeasured} {
+		o.Costs = costs
+		r, err := advise.Attention(context.Background(), attention.Visibility{}, q, k, v, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := r.Attention.Choice; (c.Rates != nil) != (costs == advise.CostMeasured) {
+			t.Errorf("%s costs: rates %+v", costs, c.Rates)
+		}
+	}
+	o.Costs = ""
 	o.Target = 2
 	if _, err := advise.Attention(context.Background(), attention.Visibility{}, q, k, v, o); !errors.Is(err,
 		advise.ErrOptions) {

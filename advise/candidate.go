@@ -9,19 +9,21 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// variety is a family, with settings of its own where it has any, fitted to every fold.
+// variety is a family with its settings, fitted to the rows outside of every fold.
 type variety struct {
-	name      string // of the example
+	name      string // of the example in the family's registry entry
 	family    family.Family
 	fits      bool
-	fitted    []family.Family // without each fold
+	fitted    []family.Family // fitted[i] has not seen the rows of fold i; empty for landmarks
+	landmarks bool            // Nyström: every draw chooses landmarks anew, for a number of features
 	positive  bool
 	symmetric bool
 	refused   string // why it does not take part
 
-	expected  *float64 // by theory, of independent rows with expectedM projections
+	expected  *float64 // RMS error that theory expects of expectedM independent projections
 	expectedM int
 }
 
@@ -31,19 +33,25 @@ type entrant struct {
 	coupling coupling.Coupling
 	features int
 	m        int
+	own      []family.Family // of landmarks: the family of the first draw of every fold
 	refused  string
-	twin     *variety // whose map it is
+	twin     *variety // the variety that has the same map
 	draws    []draw
+	sums     []rowSums // squared errors of every row, by fold
 	tail     histogram
 }
 
-// leftCouplings are no candidates: each is another one's law at no less cost, a benchmark, or estimates another kernel.
+// leftCouplings are not candidates: givens has the law of orthogonal at no less cost, optimised is a benchmark, and
+// orfprime estimates another kernel.
 var leftCouplings = []string{"orfprime", "givens", "optimised"}
 
-// leftFamilies are unbiased families that are no candidates: dark estimates another kernel.
+// leftFamilies are unbiased families that are not candidates: dark estimates another kernel.
 var leftFamilies = []string{"dark"}
 
-// varieties lists every family that estimates the kernel.
+// nystrom is the name of the variety whose features are kernels with landmarks.
+const nystrom = "nystrom"
+
+// varieties lists every family that estimates the kernel, and Nyström features for kernel machines.
 func (s *study) varieties() []*variety {
 	var out []*variety
 	for _, i := range family.List() {
@@ -57,6 +65,10 @@ func (s *study) varieties() []*variety {
 				out = append(out, &variety{name: e.Name, family: e.Family, fits: e.Fit})
 			}
 		}
+	}
+	if s.oneSet && !s.Unbiased && !s.Positive && (s.Families == nil || slices.Contains(s.Families, nystrom)) {
+		out = append(out, &variety{name: nystrom, family: family.Nystrom{}, fits: true, landmarks: true,
+			symmetric: true})
 	}
 	return out
 }
@@ -72,8 +84,11 @@ func (s *study) couplings() []coupling.Coupling {
 	return out
 }
 
-// fit fits a variety to the statistics of every fold.
+// fit fits a variety to the statistics of every fold. Landmarks wait until their number is known.
 func (v *variety) fit(s *study) error {
+	if v.landmarks {
+		return nil
+	}
 	for _, f := range s.folds {
 		fam := v.family
 		if fitter, ok := fam.(family.Fitter); ok && v.fits {
@@ -96,7 +111,7 @@ func (v *variety) fit(s *study) error {
 	return nil
 }
 
-// known are the errors that tell what a candidate cannot do; others are about the data or the options.
+// known are errors that refuse one candidate. Other errors concern the data or the options and end the advice.
 var known = []error{family.ErrParam, family.ErrStats, family.ErrKernel, coupling.ErrLaw, coupling.ErrParam,
 	coupling.ErrSize, randfeat.ErrFeatures, randfeat.ErrSpec}
 
@@ -112,6 +127,9 @@ func (v *variety) excuse(err error, why *string) error {
 
 // enter is the variety with every coupling and at most so many features.
 func (v *variety) enter(s *study, features int) (out []*entrant) {
+	if v.landmarks {
+		return []*entrant{s.enterLandmarks(v, features)}
+	}
 	for _, c := range s.couplings() {
 		out = append(out, &entrant{variety: v, coupling: c, refused: v.refused})
 	}
@@ -131,7 +149,7 @@ func (v *variety) enter(s *study, features int) (out []*entrant) {
 	return out
 }
 
-// same says that two entrants are one map under two names: a fit that ended at another family.
+// same reports whether two entrants are the same map: the fit of one family ended at a member of another.
 func (e *entrant) same(o *entrant) bool {
 	if e.coupling != o.coupling || e.features != o.features || len(e.draws) == 0 || len(o.draws) == 0 {
 		return false
@@ -145,10 +163,67 @@ func (e *entrant) same(o *entrant) bool {
 	return true
 }
 
-// spec is the map of an entrant fitted without a fold.
+// spec is the map of an entrant that was fitted without a fold.
 func (e *entrant) spec(s *study, fold int) randfeat.Spec {
-	return randfeat.Spec{Kernel: s.Kernel, Family: e.fitted[fold], Coupling: e.coupling, Dim: s.dim, M: e.m}
+	spec := randfeat.Spec{Kernel: s.Kernel, Coupling: e.coupling, Dim: s.dim, M: e.m}
+	if e.landmarks {
+		spec.Family = e.own[fold]
+	} else {
+		spec.Family = e.fitted[fold]
+	}
+	return spec
+}
+
+// drawn is the map of draw number r, which was fitted without the fold that the draw is measured on.
+func (e *entrant) drawn(s *study, r int) (randfeat.Spec, error) {
+	fold := r % len(s.folds)
+	spec := e.spec(s, fold)
+	if set := s.first + r/len(s.folds); e.landmarks && set > 0 {
+		var err error
+		if spec.Family, err = s.fitLandmarks(fold, e.wanted(), set); err != nil {
+			return spec, err
+		}
+	}
+	spec.Seed = rng.Mix64(rng.Mix64(s.Seed) + uint64(s.first+r))
+	return spec, nil
+}
+
+// again is an entrant with the same map and no draws.
+func (e *entrant) again() *entrant {
+	return &entrant{variety: e.variety, coupling: e.coupling, features: e.features, m: e.m, own: e.own}
+}
+
+// resized is an entrant of the same variety and coupling with at most so many features and no draws.
+func (e *entrant) resized(s *study, features int) (*entrant, error) {
+	if e.landmarks {
+		out := s.enterLandmarks(e.variety, features)
+		if out.refused != "" {
+			return nil, fmt.Errorf("%s: %w", out.refused, randfeat.ErrFeatures)
+		}
+		return out, nil
+	}
+	spec, err := e.spec(s, 0).WithFeatures(features)
+	if err != nil {
+		return nil, err
+	}
+	out := e.again()
+	out.m = spec.M
+	out.features, err = spec.OutDim()
+	return out, err
 }
 
 // title is the name of an entrant.
-func (e *entrant) title() string { return e.name + ", " + e.coupling.Name() }
+func (e *entrant) title() string {
+	if e.landmarks {
+		return e.name
+	}
+	return e.name + ", " + e.coupling.Name()
+}
+
+// couplingName is empty for landmarks, which nothing couples.
+func (e *entrant) couplingName() string {
+	if e.landmarks {
+		return ""
+	}
+	return e.coupling.Name()
+}

@@ -78,7 +78,7 @@ func attentionCode(tol float64, causal bool, seed uint64) string {
 	if causal {
 		vis = "attention.Visibility{Causal: true}"
 	}
-	return fmt.Sprintf("choice, err := auto.Choose(auto.Options{Tol: %s, Seed: %d}, %s, 0, q, k, v)\n", number(tol), seed,
+	return fmt.Sprintf("choice, err := choose.Choose(choose.Options{Tol: %s, Seed: %d}, %s, 0, q, k, v)\n", number(tol), seed,
 		vis) + "if err != nil {\n\treturn err\n}\n" +
-		"a, err := auto.New[float32](choice) // a.Forward(out, q, k, v)\n"
+		"a, err := choose.New[float32](choice) // a.Forward(out, q, k, v)\n"
 }

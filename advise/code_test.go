@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -21,7 +23,7 @@ func TestCodeCompiles(t *testing.T) {
 	s := &study{dim: 4}
 	var b strings.Builder
 	b.WriteString("package pasted\n\n")
-	for _, path := range []string{"", "/attention", "/attention/auto", "/coupling", "/dense", "/family", "/kernel"} {
+	for _, path := range []string{"", "/attention", "/attention/choose", "/coupling", "/dense", "/family", "/kernel"} {
 		fmt.Fprintf(&b, "import %q\n", "github.com/randfeat/randfeat"+path)
 	}
 	n := 0
@@ -44,6 +46,9 @@ func TestCodeCompiles(t *testing.T) {
 			n++
 		}
 	}
+	marks := family.Nystrom{N: 16, Seed: 3}
+	fmt.Fprintf(&b, "\nfunc n(rows dense.Matrix[float64]) error {\n%s\t_ = m\n\treturn err\n}\n",
+		code(randfeat.Spec{Family: marks, Coupling: coupling.IID{}, Dim: 4, M: 1}, marks, true, true))
 	for i, causal := range []bool{false, true} {
 		fmt.Fprintf(&b, "\nfunc a%d(q, k, v attention.Seq[float32]) error {\n%s\t_ = a\n\treturn err\n}\n", i,
 			attentionCode(0.1, causal, 1))

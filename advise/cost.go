@@ -1,13 +1,16 @@
 package advise
 
 import (
+	"context"
 	"math"
 	"time"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
 )
 
 // Costs of the model, in multiply-adds: one element of a structured product (sign flips and transforms) takes about as
@@ -18,6 +21,23 @@ const (
 	functionCost   = 10
 	perNanosecond  = 16
 )
+
+// extraCosts are what families need besides products and one function per feature, in nanoseconds: per row, per feature
+// and per number of the projections. Powers of integer projections are no products, residual subtracts its first
+// order feature by feature, and combined maps are made of several. Measured in float32, 8 and 64 columns.
+var extraCosts = map[string]struct{ row, feature, number float64 }{
+	"poisson":          {number: 1},
+	"geometric":        {number: 1},
+	"poisson+":         {number: 0.7},
+	"geometric+":       {number: 0.7},
+	"residual":         {feature: 30},
+	"hybrid":           {row: 400},
+	"angular":          {row: 400},
+	"gaussian-lambda":  {row: 400},
+	"bipolar-gaussian": {row: 400},
+	"mixture":          {row: 3000},
+	"zero-one":         {row: 3000},
+}
 
 // modelCost is nanoseconds per row by counting.
 func modelCost(spec randfeat.Spec) (float64, error) {
@@ -41,10 +61,71 @@ func modelCost(spec randfeat.Spec) (float64, error) {
 		}
 		ops += float64(d.Rows) * each
 	}
+	extra := extraCosts[spec.Family.Name()]
+	for _, d := range draws {
+		ops += extra.number * perNanosecond * float64(d.Rows) * float64(d.Dim)
+	}
+	ops += perNanosecond * (extra.row + extra.feature*float64(n))
+	if _, ok := spec.Family.(family.Nystrom); ok { // kernels with n landmarks, and a triangle of n²/2
+		ops += float64(n)*float64(dim) + float64(n)*float64(n)/2
+	}
 	return ops / perNanosecond, nil
 }
 
-// timedRows is the block of rows that maps are timed with, runs how often: the fastest counts, others were disturbed.
+// affordable is the number of features that take so many nanoseconds, if those of the entrant take cost. Landmarks cost
+// n·d + n²/2, other features the same each.
+func (e *entrant) affordable(dim int, time, cost float64) int {
+	n := float64(e.features)
+	if e.landmarks {
+		n = math.Sqrt(float64(dim*dim)+time/cost*(n*n+2*n*float64(dim))) - float64(dim)
+	} else {
+		n *= time / cost
+	}
+	return int(min(max(n, 0), maxFeatures))
+}
+
+const (
+	equalGrowth = 16 // times the features of the recommended map, at most, that the comparison at equal time measures
+	equalDraws  = 16
+)
+
+// equalTime measures the best coupling of every family with as many features as take the time of the recommended map.
+func (s *study) equalTime(ctx context.Context, r *Report, ranked []*entrant) error {
+	time := r.Ranking[r.Best].Cost
+	var at []*entrant
+	var where []int
+	seen := map[*variety]bool{ranked[r.Best].variety: true}
+	for i, e := range ranked {
+		if seen[e.variety] && i != r.Best {
+			continue
+		}
+		seen[e.variety] = true
+		cost := r.Ranking[i].Cost
+		if i >= shown && s.Costs == CostMeasured {
+			var err error
+			if cost, err = s.timedCost(e.spec(s, 0)); err != nil {
+				return err
+			}
+		}
+		n := min(e.affordable(s.dim, time, cost), equalGrowth*r.Features)
+		if resized, err := e.resized(s, n); err == nil {
+			at, where = append(at, resized), append(where, i)
+		}
+	}
+	if err := s.more(ctx, at, min(s.Draws, equalDraws)); err != nil {
+		return err
+	}
+	for i, e := range at {
+		if e.refused == "" {
+			p := s.spread(e)
+			low, high := p.interval()
+			r.Ranking[where[i]].EqualTime = &EqualTime{e.features, finite(p.value), finite(low), finite(high)}
+		}
+	}
+	return nil
+}
+
+// Maps are timed on timedRows rows, timedRuns times. The fastest run counts: the others were disturbed.
 const (
 	timedRows = 128
 	timedRuns = 5
@@ -84,7 +165,7 @@ func fastest(run func() error) (float64, error) {
 	return max(best, 1), nil
 }
 
-// cost is that of an entrant's map.
+// cost is the time of an entrant's map per row, measured or counted.
 func (s *study) cost(e *entrant) (float64, error) {
 	if s.Costs == CostMeasured {
 		return s.timedCost(e.spec(s, 0))
@@ -118,7 +199,7 @@ func (s *study) crossover(spec randfeat.Spec) (*Crossover, error) {
 const timedLength = 512
 
 func (s *study) timeAttention(spec randfeat.Spec, c *Crossover) error {
-	maps, err := attention.NewMaps[float32]([]randfeat.Spec{spec})
+	maps, err := linear.NewMaps[float32]([]randfeat.Spec{spec})
 	if err != nil {
 		return err
 	}
@@ -129,7 +210,7 @@ func (s *study) timeAttention(spec randfeat.Spec, c *Crossover) error {
 			q.Data[i*s.dim+j] = float32(v)
 		}
 	}
-	linear := attention.Linear[float32]{Maps: maps}
+	linear := linear.Attention[float32]{Maps: maps}
 	if c.Linear, err = fastest(func() error { _, err := linear.Forward(out, q, q, q); return err }); err != nil {
 		return err
 	}

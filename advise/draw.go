@@ -45,21 +45,20 @@ func (s *study) draw(ctx context.Context, r *Report, ranked []*entrant) error {
 	for _, e := range leaders {
 		c := Curve{Name: e.title()}
 		for _, n := range []int{r.Features / 8, r.Features / 4, r.Features / 2, r.Features, 2 * r.Features} {
-			spec, err := e.spec(s, 0).WithFeatures(n)
+			at, err := e.resized(s, n)
 			if err != nil {
 				continue
 			}
-			at := &entrant{variety: e.variety, coupling: e.coupling, m: spec.M}
 			if err := s.more(ctx, []*entrant{at}, min(s.Draws, curveDraws)); err != nil {
 				return err
 			}
 			if at.refused != "" {
 				continue
 			}
-			f := s.figure(at)
-			p := Point{X: float64(n), Error: finite(f.value), Low: finite(f.value * math.Exp(-1.645*f.sd)),
-				High: finite(f.value * math.Exp(1.645*f.sd))}
-			if !s.robust {
+			f := s.spread(at)
+			low, high := f.interval()
+			p := Point{X: float64(n), Error: finite(f.value), Low: finite(low), High: finite(high)}
+			if s.Measure == RMS {
 				p.Predicted = s.predicted(at, at.m, 1)
 			}
 			c.Points = append(c.Points, p)
@@ -85,7 +84,7 @@ func (s *study) bin(ctx context.Context, r *Report, leaders []*entrant) error {
 		for _, f := range s.folds {
 			sums[l] = append(sums[l], dense.New[float64](f.x.Rows, f.y.Rows))
 		}
-		at := &entrant{variety: e.variety, coupling: e.coupling, m: e.m}
+		at := e.again()
 		for d := range max(len(s.folds), min(s.Draws, curveDraws)) / len(s.folds) * len(s.folds) {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -132,7 +131,7 @@ func (s *study) bin(ctx context.Context, r *Report, leaders []*entrant) error {
 					squares[i] = p.square[l]
 				}
 				v := math.Sqrt(sum / float64(len(part)))
-				if s.robust && s.Loss == Relative {
+				if s.Measure == Typical && s.Loss == Relative {
 					slices.Sort(squares)
 					v = math.Sqrt(squares[len(squares)/2])
 				}

@@ -1,8 +1,10 @@
 package advise
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/randfeat/randfeat/kernel"
@@ -12,18 +14,22 @@ import (
 func (r *Report) explain() {
 	say := func(format string, args ...any) { r.Reasons = append(r.Reasons, fmt.Sprintf(format, args...)) }
 	best := r.Ranking[r.Best]
-	if r.Measure == Typical {
+	if first := r.Ranking[0]; first.Heavy {
 		tail := ""
-		if t := r.Ranking[0].Tail; t != nil {
+		if t := first.Tail; t != nil {
 			tail = fmt.Sprintf(" (tail index %.1f)", *t)
 		}
-		what := "by medians"
-		if r.Loss == Absolute {
-			what = "by medians over draws"
+		r.MeasureWhy = fmt.Sprintf("Rare pairs and draws make up much of the mean squared error of %s%s, so its error is not known well: %.2g over the draws of the pilot, %.2g in a typical draw.",
+			first.Name, tail, first.RMS, first.Typical)
+		if p := first.Predicted; p != nil && *p > rare*first.RMS {
+			r.MeasureWhy += fmt.Sprintf(" Theory expects %.2g.", *p)
 		}
-		r.MeasureWhy = fmt.Sprintf("Rare pairs and draws make up most of the mean squared error%s: a mean is not to be trusted, so candidates are ranked %s.", tail, what)
+		if r.Best > 0 && !best.Heavy {
+			r.MeasureWhy += fmt.Sprintf(" %s has a tail that can be measured, and is recommended instead.", capital(best.Name))
+		}
 		say("%s", r.MeasureWhy)
 	}
+	r.explainBias(say, best)
 	r.explainData(say)
 	r.explainChoice(say, best)
 	r.explainError(say, best)
@@ -97,25 +103,66 @@ func (r *Report) find(name string) *Candidate {
 	return nil
 }
 
+// explainBias says what Nyström features are, and which unbiased map is the alternative.
+func (r *Report) explainBias(say func(string, ...any), best Candidate) {
+	at := slices.IndexFunc(r.Ranking, func(c Candidate) bool { return c.Biased })
+	if at < 0 {
+		return
+	}
+	n := r.Ranking[at]
+	if !best.Biased {
+		if n.Error < best.Error {
+			say("Nyström features have an error of %.2g with %d landmarks. They are biased and fitted to your rows.", n.Error,
+				n.Features)
+		}
+		return
+	}
+	text := fmt.Sprintf("Nyström features are biased and fitted to your rows: %d of these serve as landmarks. The error is that on rows which no landmark was drawn from; rows of another source may have a larger one.",
+		n.Features)
+	if other := slices.IndexFunc(r.Ranking, func(c Candidate) bool { return !c.Biased }); other >= 0 {
+		o := r.Ranking[other]
+		text += fmt.Sprintf(" The best unbiased map is %s with an error of %.2g.", o.Name, o.Error)
+	}
+	say("%s", text)
+}
+
+// largestRatio is the largest error ratio worth printing. Beyond it one of the errors is rounding or overflow.
+const largestRatio = 1e6
+
+// times is how many times larger a is than b, if both tell that.
+func times(a, b float64) (float64, bool) {
+	f := a / b
+	return f, b > 0 && f < largestRatio
+}
+
 func (r *Report) explainChoice(say func(string, ...any), best Candidate) {
 	family := strings.TrimSuffix(best.Name, ", "+best.Coupling)
-	if plain := r.find(family + ", iid"); plain != nil && best.Coupling != "iid" && plain.Error > 1.03*best.Error {
-		say("%s rows instead of independent ones make the error of %s %.2g times smaller.", capital(best.Coupling), family,
-			plain.Error/best.Error)
+	if plain := r.find(family + ", iid"); plain != nil && best.Coupling != "iid" {
+		if f, ok := times(plain.Error, best.Error); ok && f > 1.03 {
+			say("%s projections instead of independent ones make the error of %s %.2g times smaller.", capital(best.Coupling),
+				family, f)
+		}
 	}
 	for _, base := range []string{"positive", "trig"} {
 		plain := r.find(base + ", iid")
-		if plain != nil && base != family && plain.Error > 1.1*best.Error {
-			say("%s with %s has %.2g times less error than plain %s features of the same number.", capital(family),
-				best.Coupling, plain.Error/best.Error, base)
+		if plain == nil || base == family {
+			continue
+		}
+		if f, ok := times(plain.Error, best.Error); ok && f > 1.1 {
+			say("The error of %s is %.2g times smaller than that of plain %s features of the same number.", best.Name, f, base)
 			break
 		}
 	}
-	if r.Best > 0 {
-		say("%s had the smallest error, by less than %.0f %%; the recommended map is %s.", r.Ranking[0].Name,
-			math.Ceil(100*(math.Exp(tie)-1)), map[bool]string{true: "cheaper",
-				false: "safer: its root mean square is smaller"}[r.Measure == RMS])
+	if first := r.Ranking[0]; r.Best > 0 && !(first.Heavy && !best.Heavy) {
+		if f, ok := times(best.Error, first.Error); ok {
+			why := "the difference is that of draws"
+			if best.Cost < 0.95*first.Cost {
+				why = fmt.Sprintf("the recommended map is cheaper, %.0f instead of %.0f ns per row", best.Cost, first.Cost)
+			}
+			say("%s has an error that is smaller by %.1f %%; %s.", capital(first.Name), 100*(f-1), why)
+		}
 	}
+	r.explainTime(say, best)
 	var close []string
 	for i, c := range r.Ranking {
 		if i != r.Best && c.Error <= 1.1*best.Error && c.Draws >= best.Draws && len(close) < 4 {
@@ -127,13 +174,29 @@ func (r *Report) explainChoice(say func(string, ...any), best Candidate) {
 	}
 }
 
+// explainTime names the map with the smallest error at the time of the recommended one, if it is another.
+func (r *Report) explainTime(say func(string, ...any), best Candidate) {
+	var least *Candidate
+	for i := range r.Ranking {
+		c := &r.Ranking[i]
+		if c.EqualTime != nil && (least == nil || c.EqualTime.Error < least.EqualTime.Error) {
+			least = c
+		}
+	}
+	if least == nil || least.Name == best.Name || least.EqualTime.Error > 0.9*best.Error {
+		return
+	}
+	say("At equal time, %.0f ns per row, %s has %d features and an error of %.2g instead of %.2g: take it if time counts and not the number of features.",
+		best.Cost, least.Name, least.EqualTime.Features, least.EqualTime.Error, best.Error)
+}
+
 func (r *Report) explainError(say func(string, ...any), best Candidate) {
 	kind := "relative to the kernel"
 	if r.Loss == Absolute {
 		kind = "relative to the root mean square of the kernel"
 	}
-	if p := best.Predicted; p != nil && r.Measure == RMS && (*p > 1.3*best.RMS || *p < best.RMS/1.3) {
-		say("Theory expects an error of %.2g where the pilot saw %.2g: most of it lies in rare pairs or draws.", *p, best.RMS)
+	if p := best.Predicted; p != nil && r.Measure == RMS && r.Best > 0 && *p > rare*best.RMS {
+		say("Theory expects an error of %.2g of the recommended map, the pilot saw %.2g: most of it lies in rare pairs or draws.", *p, best.RMS)
 	}
 	switch t := r.Target; {
 	case t == nil:
@@ -148,8 +211,13 @@ func (r *Report) explainError(say func(string, ...any), best Candidate) {
 	}
 	switch {
 	case best.Error >= 0.9:
-		say("No estimator here is of use with %d features: the best error, %.2g %s, is about that of answering zero. Compute the kernel exactly, or make the inputs smaller (a larger bandwidth).",
+		text := fmt.Sprintf("No estimator here is of use with %d features: the best error, %.2g %s, is no smaller than that of answering zero. Compute the kernel exactly, or make the inputs smaller (a larger bandwidth).",
 			r.Features, best.Error, kind)
+		least := slices.MinFunc(r.Ranking, func(a, b Candidate) int { return cmp.Compare(a.Typical, b.Typical) })
+		if r.Measure == RMS && least.Typical < 0.5 {
+			text += fmt.Sprintf(" In a typical draw %s errs by %.2g only; rank by typical errors if rare large ones do no harm.", least.Name, least.Typical)
+		}
+		say("%s", text)
 	case best.Error >= 0.3:
 		say("Even the best estimate is rough: %.0f %% %s. The error falls with the square root of the number of features at best.",
 			100*best.Error, kind)
@@ -189,7 +257,10 @@ func (r *Report) explainAttention() {
 			exactHeads++
 		}
 	}
-	if exactHeads == len(a.Heads) {
+	if exactHeads == len(a.Heads) && a.Choice.Rates != nil {
+		say("No estimator here reaches your target of %g in less time than exact attention over %d keys takes on this machine: use exact attention.",
+			a.Tol, a.Length)
+	} else if exactHeads == len(a.Heads) {
 		say("No estimator here reaches your target of %g at less than the cost of exact attention over %d keys: use exact attention.",
 			a.Tol, a.Length)
 	} else {
@@ -198,7 +269,11 @@ func (r *Report) explainAttention() {
 		if exactHeads > 0 {
 			say("Exact attention is the answer for %d of them.", exactHeads)
 		}
-		say("Use exact attention below L = %d or so: it costs no more there.", a.ExactBelow)
+		if a.Choice.Rates != nil {
+			say("Use exact attention below L = %d or so: it is predicted to be as fast there on this machine.", a.ExactBelow)
+		} else {
+			say("Use exact attention below L = %d or so: it costs no more there.", a.ExactBelow)
+		}
 	}
 	if c := r.Crossover; c != nil {
 		say("Attention with the features alone is faster than exact attention from L = %d on.", c.Length)

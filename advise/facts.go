@@ -10,7 +10,7 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// Facts are what was measured of the rows, after the embedding of the kernel (bandwidth, matrix).
+// Facts describe the rows after the embedding of the kernel (bandwidth, matrix).
 type Facts struct {
 	Query Side `json:"query"`
 	Key   Side `json:"key"`

@@ -12,7 +12,7 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// fold is a part of the rows that nothing was fitted to, with the statistics of all others.
+// fold is a part of the rows that errors are measured on, with the statistics of all other rows for fits.
 type fold struct {
 	stats *randfeat.Stats
 	x, y  dense.Matrix[float64] // the rows that errors are measured on
@@ -21,6 +21,7 @@ type fold struct {
 	// errors, κ over its root mean square for absolute ones.
 	logKernel, target dense.Matrix[float64]
 	shift             dense.Matrix[float64]
+	squares           rowSums // of target² over the pairs of every row
 }
 
 // A fit to half of the rows is worse than one to all of them, by much if they are few. Then more of them take part.
@@ -92,8 +93,23 @@ func pick(x dense.Matrix[float64], rows []int) dense.Matrix[float64] {
 	return out
 }
 
-// exact computes the kernel of all pairs.
+// exact computes the kernel of all pairs, and the sums of its squares.
 func (f *fold) exact(o *Options) error {
+	if err := f.targets(o); err != nil {
+		return err
+	}
+	f.squares = rowSums{make([]float64, f.x.Rows), make([]float64, f.y.Rows)}
+	for i, t := range f.target.Data {
+		if f.meets(i) {
+			f.squares.x[i/f.y.Rows] += t * t
+			f.squares.y[i%f.y.Rows] += t * t
+		}
+	}
+	return nil
+}
+
+// targets fills in the target and the shift of every pair.
+func (f *fold) targets(o *Options) error {
 	f.logKernel = dense.New[float64](f.x.Rows, f.y.Rows)
 	if err := kernel.LogGram(o.Kernel, f.logKernel, f.x, f.y); err != nil {
 		return err
@@ -129,5 +145,5 @@ func (f *fold) exact(o *Options) error {
 	return nil
 }
 
-// meets says that pair number i, row by row, is one of different rows.
+// meets reports whether pair number i, counted row by row, has two different rows.
 func (f *fold) meets(i int) bool { return !f.same || i%f.y.Rows != i/f.y.Rows }

@@ -81,7 +81,7 @@ func (p *page) title() string {
 	return "Which random features for these rows?"
 }
 
-// About says what a report is about, in a line.
+// About describes the input of a report in a line.
 func (r *Report) About() string {
 	k := fmt.Sprintf("%v kernel", r.Kernel.Kind)
 	if s := r.Kernel.Scale; s != 0 && s != 1 {
@@ -97,7 +97,7 @@ func (r *Report) About() string {
 	return fmt.Sprintf("%d queries and %d keys of %d columns, %s", r.Queries, r.Keys, r.Dim, k)
 }
 
-// ErrorName says what the errors of the ranking are.
+// ErrorName describes the errors of the ranking.
 func (r *Report) ErrorName() string {
 	over := "relative to each kernel value"
 	if r.Loss == Absolute {
@@ -126,9 +126,9 @@ func (p *page) answer() {
 			chosen.Median, chosen.Cost, a.Rows[0].Cost, html.EscapeString(best.Name), a.Rows[2].Median, r.Features)
 	} else {
 		fmt.Fprintf(p.b, `<p class="big">%s, %d features</p>`+"\n"+
-			`<p>%s: %.3g (nine of ten pilots: %.3g to %.3g)</p>`+"\n",
-			html.EscapeString(best.Name), r.Features, html.EscapeString(capital(r.ErrorName())), best.Error, best.Low,
-			best.High)
+			`<p>%s: %.3g (90 %% interval over rows and draws: %.3g to %.3g)</p>`+"\n",
+			html.EscapeString(best.label()), r.Features, html.EscapeString(capital(r.ErrorName())), best.Error,
+			best.Low, best.High)
 	}
 	p.b.WriteString("</div>\n<h2>Why</h2>\n<ul>\n")
 	for _, s := range r.Reasons {
@@ -147,9 +147,9 @@ func (p *page) ranking() {
 	}
 	fmt.Fprintf(p.b, `<h2>Ranking</h2>`+"\n"+`<p class="small">%s. Cost in nanoseconds per row on one core (%s).</p>`+"\n"+`<div class="wide"><table>`+"\n"+`<tr><th class="n">#</th><th>candidate</th><th class="n">features</th><th class="n">error</th><th class="n">%s</th>`,
 		html.EscapeString(capital(r.ErrorName())), r.Costs,
-		map[bool]string{true: "over heads", false: "nine of ten"}[r.Attention != nil])
+		map[bool]string{true: "over heads", false: "90 % interval"}[r.Attention != nil])
 	if r.Attention == nil {
-		p.b.WriteString(`<th class="n">rms</th><th class="n">predicted rms</th><th class="n">typical</th><th class="n">tail</th>`)
+		p.b.WriteString(`<th class="n">rms</th><th class="n">predicted rms</th><th class="n">typical</th><th class="n">tail</th><th class="n">at equal time</th>`)
 	}
 	p.b.WriteString(`<th class="n">cost</th><th>positive</th></tr>` + "\n")
 	for i, c := range r.Ranking[:min(len(r.Ranking), tableRows)] {
@@ -158,10 +158,14 @@ func (p *page) ranking() {
 			class = ` class="best"`
 		}
 		fmt.Fprintf(p.b, `<tr%s><td class="n">%d</td><td>%s</td><td class="n">%d</td><td class="n">%s</td><td class="n">%s – %s</td>`,
-			class, i+1, html.EscapeString(c.Name), c.Features, short(c.Error), short(c.Low), short(c.High))
+			class, i+1, html.EscapeString(c.label()), c.Features, short(c.Error), short(c.Low), short(c.High))
 		if r.Attention == nil {
-			fmt.Fprintf(p.b, `<td class="n">%s</td><td class="n">%s</td><td class="n">%s</td><td class="n">%s</td>`,
-				short(c.RMS), shortOr(c.Predicted), short(c.Typical), shortOr(c.Tail))
+			equal := "–"
+			if t := c.EqualTime; t != nil {
+				equal = fmt.Sprintf("%s with %d", short(t.Error), t.Features)
+			}
+			fmt.Fprintf(p.b, `<td class="n">%s</td><td class="n">%s</td><td class="n">%s</td><td class="n">%s</td><td class="n">%s</td>`,
+				short(c.RMS), shortOr(c.Predicted), short(c.Typical), shortOr(c.Tail), equal)
 		}
 		fmt.Fprintf(p.b, `<td class="n">%.0f</td><td>%s</td></tr>`+"\n", c.Cost, map[bool]string{true: "yes",
 			false: "no"}[c.Positive])
@@ -178,6 +182,14 @@ func (p *page) ranking() {
 		}
 		p.b.WriteString("</table></div>\n")
 	}
+}
+
+// label is the name of a candidate, with a mark for Nyström features.
+func (c Candidate) label() string {
+	if c.Biased {
+		return c.Name + " (biased, fitted to rows)"
+	}
+	return c.Name
 }
 
 func short(v float64) string {
@@ -233,7 +245,7 @@ func (r *Report) drawings() (out []figure.Figure) {
 		}
 		return s
 	}
-	subtitle := "bars: nine of ten pilots"
+	subtitle := "bars: 90 % intervals over rows and draws"
 	if r.Attention != nil {
 		subtitle = "error of attention outputs, geometric means over heads"
 	}

@@ -60,9 +60,15 @@ func TestWriteHTML(t *testing.T) {
 		}
 	}
 	// One set, as kernel machines have it, and a report in which nothing could take part.
+	o.Families = append(o.Families, "nystrom")
 	one, err := advise.Kernel(context.Background(), rows(40, 4, 1, flat(0.4)), dense.Matrix[float64]{}, o)
 	if err != nil {
 		t.Fatal(err)
+	}
+	b.Reset()
+	if err := advise.WriteHTML(&b, one); err != nil ||
+		!strings.Contains(b.String(), "nystrom (biased, fitted to rows)") {
+		t.Errorf("Nyström features are not marked: %v", err)
 	}
 	o.Families, o.Positive = []string{"trig"}, true
 	none, err := advise.Kernel(context.Background(), rows(40, 4, 1, flat(0.4)), rows(40, 4, 2, flat(0.4)), o)

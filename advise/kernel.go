@@ -14,13 +14,14 @@ import (
 	"github.com/randfeat/randfeat/theory"
 )
 
-// Kernel advises on random features of the kernel between queries and keys, or within one set if k is empty. It takes
-// seconds: the work is bounded by Options.Rows and Draws, not by the number of rows, except for one pass of statistics.
+// Kernel advises on features of the kernel between queries and keys, or within one set if k is the zero matrix. It
+// takes seconds: the work is bounded by Options.Rows and Draws, not by the number of rows, except for one pass of
+// statistics. Within one set Nyström features take part too; Candidate.Biased marks them.
 func Kernel(ctx context.Context, q, k dense.Matrix[float64], o Options) (*Report, error) {
 	if err := kernel.CheckSet("queries", q); err != nil {
 		return nil, err
 	}
-	oneSet := k.IsEmpty()
+	oneSet := k.Rows == 0 && k.Cols == 0
 	if oneSet {
 		k = q
 	} else if err := kernel.CheckSet("keys", k); err != nil {
@@ -32,6 +33,9 @@ func Kernel(ctx context.Context, q, k dense.Matrix[float64], o Options) (*Report
 	o, err := o.complete(q.Cols)
 	if err != nil {
 		return nil, err
+	}
+	if constant(q) && constant(k) {
+		return nil, fmt.Errorf("all rows are equal, so the kernel has one value and any map will do: %w", ErrRows)
 	}
 	s := &study{Options: o, dim: q.Cols, oneSet: oneSet}
 	if err := s.divide(q, k); err != nil {
@@ -56,16 +60,29 @@ func Kernel(ctx context.Context, q, k dense.Matrix[float64], o Options) (*Report
 		r.Reasons = append(r.Reasons, "No candidate can be used here: see why each was refused.")
 		return r, nil
 	}
-	if err := s.recommend(r, ranked, q, k); err != nil {
+	if ranked, err = s.recommend(ctx, r, ranked, q, k); err != nil {
 		return nil, err
 	}
 	if !s.Brief {
+		if err := s.equalTime(ctx, r, ranked); err != nil {
+			return nil, err
+		}
 		if err := s.draw(ctx, r, ranked); err != nil {
 			return nil, err
 		}
 	}
 	r.explain()
 	return r, nil
+}
+
+// constant says that all rows are equal.
+func constant(x dense.Matrix[float64]) bool {
+	for i := 1; i < x.Rows; i++ {
+		if !slices.Equal(x.Row(i), x.Row(0)) {
+			return false
+		}
+	}
+	return true
 }
 
 // answer races for the budget and fills in the ranking.
@@ -83,14 +100,11 @@ func (s *study) answer(ctx context.Context, r *Report) ([]*entrant, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Measure = RMS; s.robust {
-		r.Measure = Typical
-	}
+	r.Measure = s.Measure
 	for _, e := range s.last {
 		if e.refused != "" {
 			r.Refused = append(r.Refused, Candidate{Name: e.title(), Family: e.family.Name(),
-				Coupling: e.coupling.Name(),
-				Refused:  e.refused})
+				Coupling: e.couplingName(), Refused: e.refused})
 		}
 	}
 	return ranked, nil
@@ -107,75 +121,144 @@ func (s *study) within(ctx context.Context) ([]*entrant, error) {
 		if err != nil {
 			return nil, err
 		}
-		n := int(float64(e.features) * float64(s.PerToken) / cost)
-		spec, err := e.spec(s, 0).WithFeatures(min(n, maxFeatures))
+		n := e.affordable(s.dim, float64(s.PerToken), cost)
+		at, err := e.resized(s, n)
 		if err != nil {
 			e.refused = fmt.Sprintf("%v allow for %d features: %v", s.PerToken, n, err)
 			continue
 		}
-		if e.m = spec.M; e.m > 0 {
-			e.features, err = spec.OutDim()
-		}
-		if err != nil {
-			return nil, err
-		}
+		e.m, e.features, e.own = at.m, at.features, at.own
 	}
 	return s.race(ctx, entrants)
 }
 
-// tie is how much worse than the best, by its logarithm, a candidate may be and still be preferred: for its cost, or,
-// where
-// medians rank, for the mean of its squares, which tells what else may happen.
-const tie = 0.02
+// Among candidates that hardly differ from the best the cheapest is recommended. Ten per cent of error are worth 20 %
+// of the features, so a map that takes a quarter of the time may be worse by that much.
+const (
+	tie      = 0.02 // logarithm of the error ratio that counts as equal
+	tieCheap = 0.1  // of a map that is cheaper by the factor cheap
+	cheap    = 4
+)
 
-// shown is the number of candidates whose times are measured, predictions that of those whose closed forms are
-// evaluated.
+// shown is the number of candidates whose times are measured and whose errors are measured again, predictions that of
+// those whose closed forms are evaluated.
 const shown, predictions = 12, 48
 
-// recommend picks the map, fits it to all rows and writes down the ranking.
-func (s *study) recommend(r *Report, ranked []*entrant, q, k dense.Matrix[float64]) error {
-	best := s.figure(ranked[0]).value
-	least := math.Inf(1)
-	for i, e := range ranked {
-		f := s.figure(e)
-		if math.Log(f.value/best) > tie || len(e.draws) < len(ranked[0].draws) {
-			break
-		}
-		// Counted costs, not times: those would make the recommendation differ from run to run.
-		c, err := modelCost(e.spec(s, 0))
-		if err != nil {
-			return err
-		}
-		if s.robust {
-			c = e.rms().value
-		}
-		if c < least {
-			least, r.Best = c, i
+// choose is the index of the recommended entrant. It is the first whose mean can be trusted, if that is no worse than
+// the upper end of the interval of the very first; then the cheapest of those that hardly differ from it. Costs are
+// counted, not timed: times would make the recommendation differ from run to run.
+func (s *study) choose(ranked []*entrant) (int, error) {
+	draws := most(ranked)
+	all := func(e *entrant) bool { return len(e.draws) >= e.enough(s, draws) }
+	at := 0
+	if s.Measure == RMS && !s.trusted(ranked[0]) {
+		_, high := s.spread(ranked[0]).interval()
+		for i, e := range ranked {
+			if s.figure(e).value > high {
+				break
+			}
+			if all(e) && s.trusted(e) {
+				at = i
+				break
+			}
 		}
 	}
+	cost := func(e *entrant) (float64, error) { return modelCost(e.spec(s, 0)) }
+	first, err := cost(ranked[at])
+	if err != nil {
+		return 0, err
+	}
+	best, least, from := s.figure(ranked[at]).value, first, at
+	for i := from + 1; i < len(ranked); i++ {
+		e := ranked[i]
+		worse := math.Log(s.figure(e).value / best)
+		if !(worse <= tieCheap) {
+			break
+		}
+		if !all(e) || s.Measure == RMS && s.trusted(ranked[from]) && !s.trusted(e) {
+			continue
+		}
+		c, err := cost(e)
+		if err != nil {
+			return 0, err
+		}
+		if c < least && (worse <= tie || cheap*c <= first) {
+			least, at = c, i
+		}
+	}
+	return at, nil
+}
+
+// confirm measures the leaders again with draws that did not choose them: the smallest of many measured errors is small
+// by luck too. It returns all in their new order, and the place of the recommended one.
+func (s *study) confirm(ctx context.Context, ranked []*entrant, recommended int) ([]*entrant, int, error) {
+	var fresh, old []*entrant
+	draws := most(ranked)
 	for i, e := range ranked {
-		f := s.figure(e)
-		wide := math.Exp(1.645 * f.sd)
-		c := Candidate{Name: e.title(), Family: e.family.Name(), Coupling: e.coupling.Name(), Features: e.features,
-			M:     e.m,
-			Error: finite(f.value), Low: finite(f.value / wide), High: finite(f.value * wide),
-			RMS:     finite(e.rms().value),
-			Typical: finite(e.typical().value), Draws: len(e.draws), Positive: e.positive}
+		if len(e.draws) >= e.enough(s, draws) && len(fresh) < shown || i == recommended {
+			e = e.again()
+			fresh = append(fresh, e)
+		} else {
+			old = append(old, e)
+		}
+		if i == recommended {
+			ranked = slices.Clone(ranked)
+			ranked[i] = e
+		}
+	}
+	first := s.first
+	s.first += freshDraws
+	err := s.more(ctx, fresh, draws)
+	s.first = first
+	if err != nil {
+		return nil, 0, err
+	}
+	mine := ranked[recommended]
+	all := append(fresh, old...)
+	s.sort(all)
+	return all, slices.Index(all, mine), nil
+}
+
+// most is the largest number of draws of an entrant.
+func most(ranked []*entrant) (n int) {
+	for _, e := range ranked {
+		n = max(n, len(e.draws))
+	}
+	return n
+}
+
+// freshDraws is the number of the first draw that chooses nothing.
+const freshDraws = 1 << 20
+
+// recommend picks the map, fits it to all rows and writes down the ranking, whose entrants it returns.
+func (s *study) recommend(ctx context.Context, r *Report, ranked []*entrant, q, k dense.Matrix[float64]) ([]*entrant,
+	error) {
+	best, err := s.choose(ranked)
+	if err != nil {
+		return nil, err
+	}
+	if ranked, r.Best, err = s.confirm(ctx, ranked, best); err != nil {
+		return nil, err
+	}
+	for i, e := range ranked {
+		p := s.spread(e)
+		low, high := p.interval()
+		c := Candidate{Name: e.title(), Family: e.family.Name(), Coupling: e.couplingName(), Features: e.features,
+			M: e.m, Error: finite(p.value), Low: finite(low), High: finite(high), RMS: finite(e.rms().value),
+			Typical: finite(e.typical().value), Draws: len(e.draws), Positive: e.positive, Biased: e.landmarks,
+			Heavy: !s.trusted(e)}
 		if t := e.tail.index(); dense.IsFinite(t) {
 			c.Tail = &t
 		}
-		var err error
 		if c.Cost, err = modelCost(e.spec(s, 0)); err != nil {
-			return err
+			return nil, err
 		}
 		if i < predictions {
 			c.Predicted = s.predicted(e, e.m, 0)
 		}
-		if i < shown {
-			if s.Costs == CostMeasured {
-				if c.Cost, err = s.timedCost(e.spec(s, 0)); err != nil {
-					return err
-				}
+		if i < shown && s.Costs == CostMeasured {
+			if c.Cost, err = s.timedCost(e.spec(s, 0)); err != nil {
+				return nil, err
 			}
 		}
 		r.Ranking = append(r.Ranking, c)
@@ -184,24 +267,32 @@ func (s *study) recommend(r *Report, ranked []*entrant, q, k dense.Matrix[float6
 	r.Features = e.features
 	spec := e.spec(s, 0)
 	spec.Family, spec.Seed = e.family, s.Seed
-	if f, ok := e.family.(family.Fitter); ok && e.fits {
+	unfitted := e.family
+	if e.fits {
 		st, err := s.statistics(q, k)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if spec.Family, err = f.Fit(st.Stats); err != nil {
-			return err
+		switch f := e.family.(type) {
+		case family.Nystrom:
+			f.N, f.Seed = e.wanted(), s.Seed
+			unfitted = f
+			spec.Family, err = f.FitKernel(s.Kernel.Kind, st.Stats)
+		case family.Fitter:
+			spec.Family, err = f.Fit(st.Stats)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	r.Spec = &spec
-	r.Code = code(*r.Spec, e.family, e.fits, s.oneSet)
+	r.Code = code(*r.Spec, unfitted, e.fits, s.oneSet)
 	if s.Kernel.Kind == kernel.Softmax && e.positive && !s.oneSet {
-		var err error
 		if r.Crossover, err = s.crossover(*r.Spec); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return ranked, nil
 }
 
 // statistics of all rows.
@@ -219,6 +310,9 @@ const closedPairs = 64
 // predicted is the root mean square error that theory expects of an entrant with m projections over pairs of the pilot,
 // or nil where it has no closed form, or one of another kernel.
 func (s *study) predicted(e *entrant, m int, folds int) *float64 {
+	if e.landmarks {
+		return nil
+	}
 	if folds == 0 {
 		folds = len(s.folds)
 	}
@@ -271,8 +365,6 @@ func (s *study) reach(ctx context.Context, r *Report) ([]*entrant, error) {
 	if err != nil || ranked == nil {
 		return nil, err
 	}
-	robust := s.robust // one measure for all numbers of features
-	s.fixed = &robust
 	r.Target = &Target{Error: s.Target, Reached: e <= s.Target, Features: n}
 	t := r.Target
 	for e <= s.Target && n > 8 { // fewer, until it is too few

@@ -149,6 +149,9 @@ func TestKernelBadInput(t *testing.T) {
 		"scale":            {q, q, advise.Options{Kernel: kernel.Kernel{Scale: -1}}, kernel.ErrKernel},
 		"loss":             {q, q, advise.Options{Loss: "none"}, advise.ErrOptions},
 		"draws":            {q, q, advise.Options{Draws: 1}, advise.ErrOptions},
+		"measure":          {q, q, advise.Options{Measure: "luck"}, advise.ErrOptions},
+		"equal rows":       {dense.New[float64](30, 4), none, small, advise.ErrRows},
+		"no keys":          {q, dense.New[float64](0, 4), small, dense.ErrShape},
 	} {
 		if r, err := advise.Kernel(ctx, c.q, c.k, c.o); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, %v", name, r, err)
@@ -159,14 +162,17 @@ func TestKernelBadInput(t *testing.T) {
 	if _, err := advise.Kernel(done, q, q, small); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	// Rows that are all alike, all zero or enormous are answered or refused, never a panic.
-	huge := rows(30, 4, 1, flat(1e80))
-	for name, x := range map[string]dense.Matrix[float64]{"zeros": dense.New[float64](30, 4), "huge": huge} {
+	// Enormous rows and rows that are zero but for one are answered, with numbers that JSON has.
+	huge, one := rows(30, 4, 1, flat(1e80)), dense.New[float64](30, 4)
+	one.Set(0, 0, 1e-9)
+	for name, x := range map[string]dense.Matrix[float64]{"almost zeros": one, "huge": huge} {
 		r, err := advise.Kernel(ctx, x, x, advise.Options{Features: 16, Rows: 8, Draws: 4})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if _, err = json.Marshal(r); err != nil {
 			t.Errorf("%s: %v", name, err)
+		} else if text := strings.Join(r.Reasons, " "); strings.Contains(text, "Inf") || strings.Contains(text, "NaN") {
+			t.Errorf("%s: %s", name, text)
 		}
 	}
 }

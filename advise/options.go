@@ -46,6 +46,8 @@ type Options struct {
 	PerToken time.Duration // time that the features of a row may take, on one core
 	Positive bool          // positive features only, as attention needs them
 	Loss     Loss          // "": Relative for softmax, Absolute for Gaussian
+	Measure  Measure       // what candidates are ranked by: RMS or Typical; "": RMS
+	Unbiased bool          // leave out Nyström features, which are biased and fitted to rows
 	// Families and Couplings restrict the candidates, by name; nil: all sensible ones.
 	Families, Couplings []string
 	Rows                int   // of each side that errors are measured on, per fold; 0: 128
@@ -60,8 +62,8 @@ type Options struct {
 // ErrOptions marks options that contradict each other or name nothing.
 var ErrOptions = errors.New("invalid options of advise")
 
-// ErrRows is returned for sets too small to fit to one part and measure on another.
-var ErrRows = errors.New("too few rows to advise on")
+// ErrRows is returned for sets that are too small to fit to one part and measure on another, and for equal rows.
+var ErrRows = errors.New("no advice on these rows")
 
 const (
 	defaultFeatures = 256
@@ -100,6 +102,9 @@ func (o Options) complete(dim int) (Options, error) {
 	if o.Costs == "" {
 		o.Costs = CostModel
 	}
+	if o.Measure == "" {
+		o.Measure = RMS
+	}
 	if o.Loss == "" {
 		if o.Loss = Relative; o.Kernel.Kind == kernel.Gaussian {
 			o.Loss = Absolute
@@ -118,6 +123,8 @@ func (o Options) complete(dim int) (Options, error) {
 		return bad("%d draws, want 4 to %d", o.Draws, maxDraws)
 	case o.Costs != CostModel && o.Costs != CostMeasured:
 		return bad("costs %q, want %q or %q", o.Costs, CostModel, CostMeasured)
+	case o.Measure != RMS && o.Measure != Typical:
+		return bad("measure %q, want %q or %q", o.Measure, RMS, Typical)
 	case o.Loss != Relative && o.Loss != Absolute:
 		return bad("loss %q, want %q or %q", o.Loss, Relative, Absolute)
 	case o.Kernel.Kind == kernel.Bessel:
@@ -152,7 +159,7 @@ func (o *Options) progress(stage string, done, total int) {
 	}
 }
 
-// finite is v, or the largest number: JSON has no infinity.
+// finite is v, or the largest number where v is infinite or not a number: JSON has neither.
 func finite(v float64) float64 {
 	if math.IsNaN(v) {
 		return math.MaxFloat64

@@ -9,14 +9,17 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/kern"
 	"github.com/randfeat/randfeat/internal/par"
-	"github.com/randfeat/randfeat/internal/rng"
 )
 
-// draw is what one draw of the projections of a candidate gave.
+// draw is the result of one draw of the projections of a candidate, over the pairs of one fold.
 type draw struct {
 	square  float64 // mean of the squared errors
+	mean    float64 // mean of the errors
 	typical float64 // relative errors: their median; absolute ones: their root mean square
 }
+
+// rowSums are the squared errors of a fold, summed over draws and over the pairs of every row of x and of y.
+type rowSums struct{ x, y []float64 }
 
 // histogram counts squared errors by their binary logarithms, in sixteenths of an octave.
 type histogram [1 << 11]float64
@@ -73,8 +76,11 @@ func (s *study) measure(p *pilot, e *entrant, r int, perPair []dense.Matrix[floa
 	}
 	p.ws.Workers = 1
 	i := r % len(s.folds)
-	f, spec := s.folds[i], e.spec(s, i)
-	spec.Seed = rng.Mix64(rng.Mix64(s.Seed) + uint64(s.first+r))
+	f := s.folds[i]
+	spec, err := e.drawn(s, r)
+	if err != nil {
+		return draw{}, err
+	}
 	m, err := randfeat.New[float64](spec)
 	if err != nil {
 		return draw{}, err
@@ -91,7 +97,14 @@ func (s *study) measure(p *pilot, e *entrant, r int, perPair []dense.Matrix[floa
 		p.log[a] = min(l+f.shift.Data[a], 300) // squares stay finite
 	}
 	tab.Exp(p.log, 0)
-	var sum float64
+	if e.sums == nil {
+		e.sums = make([]rowSums, len(s.folds))
+	}
+	rows := &e.sums[i]
+	if rows.x == nil {
+		rows.x, rows.y = make([]float64, f.x.Rows), make([]float64, f.y.Rows)
+	}
+	var sum, signed float64
 	p.square = p.square[:0]
 	for a, v := range p.log {
 		if !f.meets(a) {
@@ -99,15 +112,19 @@ func (s *study) measure(p *pilot, e *entrant, r int, perPair []dense.Matrix[floa
 			continue
 		}
 		d := p.sign[a]*v - f.target.Data[a]
+		signed += d
 		d *= d
 		p.log[a], p.square = d, append(p.square, d)
 		sum += d
+		rows.x[a/f.y.Rows] += d
+		rows.y[a%f.y.Rows] += d
 		e.tail[cell(d)]++
 	}
 	if perPair != nil {
 		tab.MulAdd(perPair[i].Data, p.log, 1)
 	}
-	out := draw{square: sum / float64(len(p.square))}
+	n = len(p.square)
+	out := draw{square: sum / float64(n), mean: signed / float64(n)}
 	if out.typical = math.Sqrt(out.square); s.Loss == Relative {
 		out.typical = math.Sqrt(p.median(p.square))
 	}
@@ -144,14 +161,14 @@ func (s *study) more(ctx context.Context, entrants []*entrant, draws int) error 
 	}
 	var items []item
 	for _, e := range entrants {
-		if n := len(e.draws); n < draws {
+		if n, all := len(e.draws), e.enough(s, draws); n < all {
 			items = append(items, item{e, n})
-			e.draws = slices.Grow(e.draws, draws-n)[:draws]
+			e.draws = slices.Grow(e.draws, all-n)[:all]
 		}
 	}
 	err := s.crew.Do(len(items), par.Workers(len(items), 1), step(func(p *pilot, i int) error {
 		it := items[i]
-		for r := it.first; r < draws; r++ {
+		for r := it.first; r < len(it.e.draws); r++ {
 			if err := ctx.Err(); err != nil {
 				return err
 			}

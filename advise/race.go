@@ -19,14 +19,14 @@ type study struct {
 	all    []*variety
 	last   []*entrant // of the last race
 	crew   par.Crew[pilot]
-	robust bool  // ranked by typical errors instead of the root mean square
-	fixed  *bool // what robust is to be, whatever the tails
-	first  int   // number of the first draw
+	first  int // number of the first draw
 }
 
 // estimate is an error with the standard deviation of its logarithm.
 type estimate struct{ value, sd float64 }
 
+// rms is the root mean square over pairs and draws. Its standard deviation is that of draws alone: candidates are
+// compared on the same rows.
 func (e *entrant) rms() estimate {
 	var mean, square float64
 	n := float64(len(e.draws))
@@ -35,6 +35,9 @@ func (e *entrant) rms() estimate {
 	}
 	for _, d := range e.draws {
 		square += (d.square - mean) * (d.square - mean) / (n - 1)
+	}
+	if mean == 0 { // the estimate is exact
+		return estimate{}
 	}
 	return estimate{math.Sqrt(mean), math.Sqrt(square/n) / mean / 2}
 }
@@ -45,7 +48,7 @@ func (e *entrant) typical() estimate {
 	var mean, square float64
 	n := float64(len(logs))
 	for i, d := range e.draws {
-		logs[i] = math.Log(d.typical)
+		logs[i] = math.Log(max(d.typical, math.SmallestNonzeroFloat64))
 		mean += logs[i] / n
 	}
 	for _, l := range logs {
@@ -56,27 +59,46 @@ func (e *entrant) typical() estimate {
 	return estimate{math.Exp(mid), math.Sqrt(math.Pi / 2 * square / n)}
 }
 
-// figure is what entrants are ranked by.
+// figure is the error that entrants are ranked by. Where theory expects much more than the draws showed, the root mean
+// square is raised to it: see unseen.
 func (s *study) figure(e *entrant) estimate {
-	if s.robust {
+	if s.Measure == Typical {
 		return e.typical()
 	}
-	return e.rms()
+	f := e.rms()
+	f.value *= s.unseen(e.variety)
+	return f
 }
 
-// trusted says that the mean of the squared errors can be measured: no few pairs make it up, and no few draws.
-func (e *entrant) trusted() bool {
-	variation := 2 * e.rms().sd * math.Sqrt(float64(len(e.draws))) // coefficient of variation of draws
-	return e.tail.index() > trustedIndex && variation < trustedVariation
-}
+// The mean of the squared errors of a candidate is known if neither a few pairs nor a few draws make it up.
+const (
+	trustedIndex     = 1.5 // tail index of the squared errors, at least
+	trustedVariation = 1   // coefficient of variation of the draws, at most
+	trustedMean      = 0.5 // mean error of an unbiased map over its root mean square, at most
+)
 
-const trustedIndex, trustedVariation = 1.5, 1
+// trusted says whether the draws tell the root mean square error of an entrant. If they do not, the rest of the error
+// lies in rare pairs or draws. An unbiased map whose errors have one sign has not shown its large values yet.
+func (s *study) trusted(e *entrant) bool {
+	rms := e.rms()
+	if rms.value == 0 {
+		return true
+	}
+	mean := 0.0
+	for _, d := range e.draws {
+		mean += d.mean / float64(len(e.draws))
+	}
+	variation := 2 * rms.sd * math.Sqrt(float64(len(e.draws)))
+	return e.tail.index() > trustedIndex && variation < trustedVariation && s.unseen(e.variety) == 1 &&
+		(e.landmarks || math.Abs(mean) <= trustedMean*rms.value)
+}
 
 // rounds of a race: after so many draws at most so many go on, and those that are worse beyond doubt do not.
 var rounds = []struct{ draws, keep int }{{4, 64}, {8, 36}, {16, 24}, {32, 16}, {64, 12}, {128, 8}, {256, 6}}
 
-// doubt is the number of standard deviations that decides.
-const doubt = 3
+// doubt is the number of standard deviations that decides. The standard deviation of a leader with a heavy tail counts
+// heavyDoubt times.
+const doubt, heavyDoubt = 3, 3
 
 // first are the couplings that tell what a family is worth; the others join those that are left after a first look.
 var first = []string{"iid", "orthogonal", "simplex"}
@@ -109,14 +131,12 @@ func (s *study) screen(ctx context.Context, entrants []*entrant) (in, out []*ent
 	}
 	looks = slices.DeleteFunc(looks, func(e *entrant) bool { return e.refused != "" })
 	good := map[*variety]bool{}
-	for _, figure := range []func(*entrant) estimate{(*entrant).rms, (*entrant).typical} {
-		least := math.Inf(1)
-		for _, e := range looks {
-			least = min(least, figure(e).value)
-		}
-		for _, e := range looks {
-			good[e.variety] = good[e.variety] || figure(e).value <= chance*least
-		}
+	least := math.Inf(1)
+	for _, e := range looks {
+		least = min(least, s.figure(e).value)
+	}
+	for _, e := range looks {
+		good[e.variety] = good[e.variety] || s.figure(e).value <= chance*least
 	}
 	for _, e := range entrants {
 		switch {
@@ -132,48 +152,60 @@ func (s *study) screen(ctx context.Context, entrants []*entrant) (in, out []*ent
 
 // race measures entrants until the best are known. It returns those that stayed by their figures, best first, and then
 // those that dropped out.
+//
+// Landmarks run beside the race: were they in it, they would often end it before the best random features are known.
 func (s *study) race(ctx context.Context, entrants []*entrant) ([]*entrant, error) {
-	left, out, err := s.screen(ctx, entrants)
+	var marks []*entrant
+	for _, e := range entrants {
+		if e.landmarks && e.refused == "" {
+			marks = append(marks, e)
+		}
+	}
+	if err := s.more(ctx, marks, s.Draws); err != nil {
+		return nil, err
+	}
+	marks = slices.DeleteFunc(marks, func(e *entrant) bool { return e.refused != "" })
+	random := slices.DeleteFunc(slices.Clone(entrants), func(e *entrant) bool { return e.landmarks })
+	left, out, err := s.screen(ctx, random)
 	if err != nil {
 		return nil, err
 	}
 	for i, round := range rounds {
 		draws := min(round.draws, s.Draws)
-		if err := s.more(ctx, left, draws); err != nil {
+		if err := s.more(ctx, slices.Concat(left, s.plain(left)), draws); err != nil {
 			return nil, err
 		}
 		s.progress("race", draws, s.Draws)
 		left = slices.DeleteFunc(left, func(e *entrant) bool { return e.refused != "" })
 		if len(left) == 0 {
-			return nil, nil
+			return marks, nil
 		}
 		var gone []*entrant
-		if i < 2 { // which figure is to be trusted is not known yet
-			a, _ := s.best(left, round.keep, (*entrant).rms)
-			b, _ := s.best(left, round.keep, (*entrant).typical)
-			both := slices.Concat(a, b)
-			s.decide(left)
-			s.sort(left)
-			left, gone = slices.DeleteFunc(slices.Clone(left), func(e *entrant) bool {
-				return !slices.Contains(both,
-					e)
-			}),
-				slices.DeleteFunc(left, func(e *entrant) bool { return slices.Contains(both, e) })
-		} else {
-			s.decide(left)
-			left, gone = s.best(left, round.keep, s.figure)
-		}
+		left, gone = s.best(left, round.keep)
 		out = append(gone, out...)
 		if draws == s.Draws || i >= 2 && s.settled(left) {
 			break
 		}
 	}
+	left = append(left, marks...)
 	s.sort(left)
 	s.sort(out)
 	return append(left, out...), nil
 }
 
-// settled says that the first of those left, which are in order, is worse than none of them by more than little.
+// plain are the entrants with independent projections of the same varieties, which are not among the entrants. Theory
+// is compared with them, with as many draws.
+func (s *study) plain(left []*entrant) (out []*entrant) {
+	for _, e := range s.last {
+		if e.coupling == (coupling.IID{}) && e.refused == "" && !slices.Contains(left, e) &&
+			slices.ContainsFunc(left, func(o *entrant) bool { return o.variety == e.variety }) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// settled says that none of the entrants left is better than the first by more than a little. They are in order.
 func (s *study) settled(left []*entrant) bool {
 	const little, sure = 0.04, 2
 	f := s.figure(left[0])
@@ -185,58 +217,59 @@ func (s *study) settled(left []*entrant) bool {
 	return true
 }
 
-// decide chooses the figure: the root mean square, unless the candidate that has the smallest cannot be trusted with
-// it,
-// or is as bad as an estimate of zero, which always errs by 1 and so has no tail.
-func (s *study) decide(left []*entrant) {
-	least := slices.MinFunc(left, func(a, b *entrant) int { return cmp.Compare(a.rms().value, b.rms().value) })
-	if s.fixed != nil {
-		s.robust = *s.fixed
-		return
-	}
-	s.robust = !least.trusted() || least.rms().value > useless || s.unseen(least.variety)
-}
-
 // rare is the factor by which theory may expect more than was measured before the rest must lie in rare draws.
 const rare = 1.5
 
-// unseen says that the draws of a variety have missed most of its error: theory, which knows independent rows best,
-// expects more of those than they showed.
-func (s *study) unseen(v *variety) bool {
+// unseen is the factor by which theory expects more error of a variety than its draws have shown, or 1 if that is below
+// rare or theory does not know. Closed forms exist for independent projections, so those are compared; other couplings
+// of the variety have the same tails. Without the factor, a map that answers 0 in all draws but the rarest would win
+// wherever the others err by more than 1.
+func (s *study) unseen(v *variety) float64 {
+	if v.landmarks {
+		return 1
+	}
 	at := slices.IndexFunc(s.last, func(e *entrant) bool {
 		return e.variety == v && e.coupling == (coupling.IID{}) && e.refused == "" && len(e.draws) > 0
 	})
 	if at < 0 {
-		return false
+		return 1
 	}
 	e := s.last[at]
 	if v.expected == nil || v.expectedM != e.m {
-		v.expected, v.expectedM = s.predicted(e, e.m, 0), e.m
+		if v.expected, v.expectedM = s.predicted(e, e.m, 0), e.m; v.expected == nil {
+			v.expected = new(float64) // no closed form: do not ask again
+		}
 	}
-	return v.expected != nil && *v.expected > rare*e.rms().value
+	if f := *v.expected / e.rms().value; f > rare {
+		return finite(f)
+	}
+	return 1
 }
-
-// useless is an error beyond which means say more about tails than about estimators.
-const useless = 0.7
 
 func (s *study) sort(e []*entrant) {
 	slices.SortStableFunc(e, func(a, b *entrant) int { return cmp.Compare(s.figure(a).value, s.figure(b).value) })
 }
 
-// best divides entrants into those that may be the best, at most keep, and the others, each in order.
-func (s *study) best(left []*entrant, keep int, figure func(*entrant) estimate) (stay, gone []*entrant) {
+// best divides entrants into those that may be the best, at most keep, and the others, each in order. The best entrant
+// whose mean can be trusted stays in any case: it is the recommendation where the mean of the first cannot.
+func (s *study) best(left []*entrant, keep int) (stay, gone []*entrant) {
 	type measured struct {
 		e *entrant
 		estimate
 	}
 	var all []measured
 	for _, e := range left {
-		all = append(all, measured{e, figure(e)})
+		all = append(all, measured{e, s.figure(e)})
 	}
 	slices.SortStableFunc(all, func(a, b measured) int { return cmp.Compare(a.value, b.value) })
+	safe := slices.IndexFunc(all, func(m measured) bool { return s.trusted(m.e) })
+	reference := all[0]
+	if s.Measure == RMS && safe != 0 { // a heavy tail hides most of its spread in few draws
+		reference.sd *= heavyDoubt
+	}
 	for i, m := range all {
-		worse := math.Log(m.value / all[0].value)
-		if i > 0 && (i >= keep || worse > doubt*math.Hypot(m.sd, all[0].sd)+0.05) {
+		worse := math.Log(m.value / reference.value)
+		if i > 0 && i != safe && (i >= keep || !(worse <= doubt*math.Hypot(m.sd, reference.sd)+0.05)) {
 			gone = append(gone, m.e)
 		} else {
 			stay = append(stay, m.e)

@@ -2,7 +2,7 @@ package advise
 
 import (
 	"github.com/randfeat/randfeat"
-	"github.com/randfeat/randfeat/attention/auto"
+	"github.com/randfeat/randfeat/attention/choose"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -29,11 +29,11 @@ type Report struct {
 	OneSet  bool          `json:"one_set,omitempty"` // as kernel machines have it
 	Seed    uint64        `json:"seed"`
 	Loss    Loss          `json:"loss"`
-	// Measure is what candidates are ranked by, and MeasureWhy the reason if it is not the root mean square.
-	Measure    Measure `json:"measure"`
-	MeasureWhy string  `json:"measure_why,omitempty"`
-	Facts      Facts   `json:"facts"`
-	FactsHead  *int    `json:"facts_head,omitempty"` // of attention: the head that they and Spec are of
+	Measure Measure       `json:"measure"` // what candidates are ranked by
+	// MeasureWhy warns where the root mean square of the leader is not known well: its tail is heavy.
+	MeasureWhy string `json:"measure_why,omitempty"`
+	Facts      Facts  `json:"facts"`
+	FactsHead  *int   `json:"facts_head,omitempty"` // of attention: the head that they and Spec are of
 	// Features is the output size of the candidates: asked for, or found for a target error. With a time per token they
 	// differ and it is that of the best.
 	Features int         `json:"features"`
@@ -63,11 +63,13 @@ type Candidate struct {
 	Coupling string `json:"coupling"`
 	Features int    `json:"features,omitempty"`
 	M        int    `json:"m,omitempty"`
-	// Error is the figure that the report ranks by; nine of ten such measurements are between Low and High.
+	// Error is the error that the report ranks by. On other rows of the same source and with other draws it is between
+	// Low and High in nine of ten cases.
 	Error float64 `json:"error,omitempty"`
 	Low   float64 `json:"low,omitempty"`
 	High  float64 `json:"high,omitempty"`
-	// RMS and Typical are the two measures.
+	// RMS and Typical are the two measures, as they were measured. Error is larger than RMS where theory expects at
+	// least 1.5 times more: then rare draws, which the pilot has not seen, make up the rest.
 	RMS     float64 `json:"rms,omitempty"`
 	Typical float64 `json:"typical,omitempty"`
 	Draws   int     `json:"draws,omitempty"`
@@ -76,10 +78,26 @@ type Candidate struct {
 	Predicted *float64 `json:"predicted,omitempty"`
 	// Tail is the index of the tail of squared errors: at 2 and below their variance does not exist, at 1 and below
 	// their mean.
-	Tail     *float64 `json:"tail,omitempty"`
-	Positive bool     `json:"positive,omitempty"`
-	Cost     float64  `json:"cost,omitempty"`    // nanoseconds per row, on one core
-	Refused  string   `json:"refused,omitempty"` // why it did not take part
+	Tail *float64 `json:"tail,omitempty"`
+	// Heavy says that rare pairs or draws make up much of the mean squared error, so that RMS is not known well.
+	Heavy    bool `json:"heavy,omitempty"`
+	Positive bool `json:"positive,omitempty"`
+	// Biased marks Nyström features. They are fitted to rows; their error is measured on rows that no landmark was
+	// drawn from.
+	Biased bool    `json:"biased,omitempty"`
+	Cost   float64 `json:"cost,omitempty"` // nanoseconds per row, on one core
+	// EqualTime is the error with as many features as take the time of the recommended map; the best coupling of every
+	// family has one.
+	EqualTime *EqualTime `json:"equal_time,omitempty"`
+	Refused   string     `json:"refused,omitempty"` // why it did not take part
+}
+
+// EqualTime compares a candidate with the recommended one at its cost instead of its number of features.
+type EqualTime struct {
+	Features int     `json:"features"`
+	Error    float64 `json:"error"`
+	Low      float64 `json:"low"`
+	High     float64 `json:"high"`
 }
 
 // Target says what a target error takes.
@@ -117,9 +135,9 @@ type Point struct {
 type AttentionAdvice struct {
 	Length int     `json:"length"`
 	Tol    float64 `json:"tol"` // that the choice keeps
-	// Choice has the method of every head; it can be saved and run (attention/auto).
-	Choice *auto.Choice `json:"choice"`
-	Heads  []HeadAdvice `json:"heads"`
+	// Choice has the method of every head; it can be saved and run (attention/choose).
+	Choice *choose.Choice `json:"choice"`
+	Heads  []HeadAdvice   `json:"heads"`
 	// Rows are attention methods by their cost: the ends of the scale, the recommended features, and the choice.
 	Rows []MethodRow `json:"methods"`
 	// ExactBelow is the length below which exact attention is the cheapest method that keeps Tol; 0: it is never.

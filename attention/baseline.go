@@ -17,11 +17,11 @@ type Constant[T dense.Float] struct {
 
 // Forward sets out. Only the shapes of q and k matter.
 func (a *Constant[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
-	if err := checkSeqs(&a.Visibility, out, q, k, v); err != nil {
+	if err := CheckForward(&a.Visibility, out, q, k, v); err != nil {
 		return Report{}, err
 	}
 	if !a.Unchecked {
-		if err := checkRows("v", v, a.SeenKeys(nil, q.Batch, q.Len, k.Len)); err != nil {
+		if err := v.CheckVisible("v", a.SeenKeys(nil, q.Batch, q.Len, k.Len)); err != nil {
 			return Report{}, err
 		}
 	}
@@ -40,26 +40,26 @@ func (a *Constant[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
 
 // head computes the query heads that share head h of the values, with sums in float64.
 func (a *Constant[T]) head(out, q, v Seq[T], b, h int) (r Report) {
-	values, mask := v.Head(b, h), a.keyMask(b, v.Len)
+	values, mask := v.Head(b, h), a.MaskOf(b, v.Len)
 	group := q.Heads / v.Heads
 	sum := make([]float64, v.Dim)
-	for _, s := range a.spans(nil, b, q.Len, v.Len) {
+	for _, s := range a.Spans(nil, b, q.Len, v.Len) {
 		clear(sum)
-		bd := band{span: s, causal: a.Causal}
+		bd := band{Span: s, causal: a.Causal}
 		seen, count := 0, 0
-		for i := range s.q1 - s.q0 {
+		for i := range s.Q1 - s.Q0 {
 			_, hi := bd.keys(i)
 			for ; seen < hi; seen++ {
-				if mask != nil && !mask[s.k0+seen] {
+				if mask != nil && !mask[s.K0+seen] {
 					continue
 				}
 				count++
-				for j, x := range values.Row(s.k0 + seen) {
+				for j, x := range values.Row(s.K0 + seen) {
 					sum[j] += float64(x)
 				}
 			}
 			for g := range group {
-				dst := out.Head(b, h*group+g).Row(s.q0 + i)
+				dst := out.Head(b, h*group+g).Row(s.Q0 + i)
 				r.Rows++
 				if count == 0 {
 					r.Empty++
@@ -90,7 +90,7 @@ type Uniform[T dense.Float] struct {
 
 // Forward sets out. Only the shapes of q and k matter.
 func (a *Uniform[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
-	if err := checkSeqs(&a.Visibility, out, q, k, v); err != nil {
+	if err := CheckForward(&a.Visibility, out, q, k, v); err != nil {
 		return Report{}, err
 	}
 	c := a.calls.Get()
@@ -126,7 +126,7 @@ func (s *uniformRows[T]) Item(w *exactScratch[T], i int) error {
 func (c *exactCall[T]) uniform(w *exactScratch[T], t exactTask) {
 	b := &c.bands[t.span]
 	dv := c.v.Dim
-	v, mask := c.v.Head(t.b, t.h), c.vis.keyMask(t.b, c.k.Len)
+	v, mask := c.v.Head(t.b, t.h), c.vis.MaskOf(t.b, c.k.Len)
 	w.p = buf.Sized(w.p, tileRows*uniformBlock)
 	for g := range c.group {
 		h := t.h*c.group + g
@@ -141,10 +141,10 @@ func (c *exactCall[T]) uniform(w *exactScratch[T], t exactTask) {
 				p := packedView(w.p, n, j1-j0)
 				for l := range n {
 					_, hi := b.keys(i + l)
-					row := rng.Mix64(head + uint64(b.q0+i+l))
+					row := rng.Mix64(head + uint64(b.Q0+i+l))
 					for j := range j1 - j0 {
 						var u T
-						if key := b.k0 + j0 + j; j0+j < hi && (mask == nil || mask[key]) {
+						if key := b.K0 + j0 + j; j0+j < hi && (mask == nil || mask[key]) {
 							// 24 bits: exact, and below 1, in both precisions
 							u = T(float32(rng.Mix64(row+uint64(key))>>40) * 0x1p-24)
 						}
@@ -152,11 +152,11 @@ func (c *exactCall[T]) uniform(w *exactScratch[T], t exactTask) {
 						w.sum[l] += float64(u)
 					}
 				}
-				values := hiddenCleared(&w.v, v.RowRange(b.k0+j0, b.k0+j1), c.keyBias(t.b, b.k0+j0, b.k0+j1))
+				values := hiddenCleared(&w.v, v.RowRange(b.K0+j0, b.K0+j1), c.keyBias(t.b, b.K0+j0, b.K0+j1))
 				c.tab.Product(packedView(w.acc, n, dv), p, values, true)
 			}
 			for l := range n {
-				w.finish(c, out.Row(b.q0+i+l), w.acc[l*dv:(l+1)*dv], w.sum[l])
+				w.finish(c, out.Row(b.Q0+i+l), w.acc[l*dv:(l+1)*dv], w.sum[l])
 			}
 		}
 	}

@@ -75,6 +75,8 @@ const (
 	taskRows = 256
 	// fewRows queries of a span do not pay for packing.
 	fewRows = 4
+	// lag is how far scores may exceed the running maximum, in nats: e^20·2^20 keys are far from overflow in float32.
+	lag = 20
 	// longSum keys are summed in float32 before they are added to a float64 total.
 	longSum = 4096
 )
@@ -85,7 +87,7 @@ func keyBlock[T dense.Float]() int { return 2048 / int(unsafe.Sizeof(T(0))) }
 
 // Forward sets out, which has the heads and length of q and the dimension of v.
 func (a *Exact[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
-	if err := checkSeqs(&a.Visibility, out, q, k, v); err != nil {
+	if err := CheckForward(&a.Visibility, out, q, k, v); err != nil {
 		return Report{}, err
 	}
 	scale, err := a.scale(q.Dim)
@@ -164,7 +166,7 @@ type exactCall[T dense.Float] struct {
 
 	bands []band // of all batches
 	first []int  // of a batch in bands, and their number at the end
-	spans []span
+	spans []Span
 	bias  []T    // 0, or −∞ for masked keys, of all batches; empty without a mask
 	seen  []bool // see Visibility.SeenKeys
 	tasks []exactTask
@@ -220,10 +222,10 @@ func (c *exactCall[T]) start(vis *Visibility, window int, scale float64, out, q,
 	c.bands, c.first = c.bands[:0], c.first[:0]
 	for b := range q.Batch {
 		c.first = append(c.first, len(c.bands))
-		c.spans = vis.spans(c.spans[:0], b, q.Len, k.Len)
+		c.spans = vis.Spans(c.spans[:0], b, q.Len, k.Len)
 		for _, s := range c.spans {
-			all := s.q1 - s.q0 + s.k1 - s.k0 // a window that hides nothing; a larger one might overflow
-			c.bands = append(c.bands, band{span: s, causal: vis.Causal, window: min(window, all)})
+			all := s.Q1 - s.Q0 + s.K1 - s.K0 // a window that hides nothing; a larger one might overflow
+			c.bands = append(c.bands, band{Span: s, causal: vis.Causal, window: min(window, all)})
 		}
 	}
 	c.first = append(c.first, len(c.bands))
@@ -269,7 +271,7 @@ func (c *exactCall[T]) splitQueries() {
 	for b := range c.q.Batch {
 		for h := range c.k.Heads {
 			for s := c.first[b]; s < c.first[b+1]; s++ {
-				for i, n := 0, c.bands[s].q1-c.bands[s].q0; i < n; i += rows {
+				for i, n := 0, c.bands[s].Q1-c.bands[s].Q0; i < n; i += rows {
 					c.tasks = append(c.tasks, exactTask{b: b, h: h, span: s, lo: i, hi: min(i+rows, n)})
 				}
 			}
@@ -345,7 +347,7 @@ func (c *exactCall[T]) checkFinite(list ...named[T]) error {
 		return nil
 	}
 	for _, s := range list {
-		if err := checkRows(s.name, s.seq, s.counts); err != nil {
+		if err := s.seq.CheckVisible(s.name, s.counts); err != nil {
 			return err
 		}
 	}
@@ -387,11 +389,11 @@ func (c *exactCall[T]) forward(w *exactScratch[T], t exactTask) {
 		out := c.out.Head(t.b, h)
 		for i := range n {
 			r := g*n + i
-			dst := out.Row(b.q0 + t.lo + i)
+			dst := out.Row(b.Q0 + t.lo + i)
 			w.finish(c, dst, w.acc[r*dv:(r+1)*dv], w.sum[r])
 		}
 		if c.keep != nil {
-			c.keep.set(t.b, h, b.q0+t.lo, w.shift[g*n:(g+1)*n], w.sum[g*n:(g+1)*n])
+			c.keep.set(t.b, h, b.Q0+t.lo, w.shift[g*n:(g+1)*n], w.sum[g*n:(g+1)*n])
 		}
 	}
 }
@@ -431,13 +433,13 @@ func (c *exactCall[T]) sweep(w *exactScratch[T], t exactTask, dv int) {
 	block := keyBlock[T]()
 	for j0 := first / block * block; j0 < end; j0 += block {
 		j1 := min(j0+block, end)
-		bias := c.keyBias(t.b, b.k0+j0, b.k0+j1)
+		bias := c.keyBias(t.b, b.K0+j0, b.K0+j1)
 		if !allMasked(bias) {
-			kb, vb := hiddenCleared(&w.k, k.RowRange(b.k0+j0, b.k0+j1), bias), v.RowRange(b.k0+j0, b.k0+j1)
+			kb, vb := hiddenCleared(&w.k, k.RowRange(b.K0+j0, b.K0+j1), bias), v.RowRange(b.K0+j0, b.K0+j1)
 			if dv > 0 {
 				vb = hiddenCleared(&w.v, vb, bias)
 			}
-			w.loadKeys(c, kb, b.q1-b.q0)
+			w.loadKeys(c, kb, b.Q1-b.Q0)
 			lo, hi := b.queries(j0, j1)
 			lo, hi = max(lo, t.lo), min(hi, t.hi)
 			for g := range c.group {
@@ -467,7 +469,7 @@ func (w *exactScratch[T]) loadQueries(c *exactCall[T], t exactTask) {
 	for g := range c.group {
 		q := c.q.Head(t.b, t.h*c.group+g)
 		for i := range n {
-			copy(w.q[(g*n+i)*d:][:d], q.Row(b.q0+t.lo+i))
+			copy(w.q[(g*n+i)*d:][:d], q.Row(b.Q0+t.lo+i))
 		}
 	}
 	c.tab.Scale(w.q, c.scale)

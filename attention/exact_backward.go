@@ -29,10 +29,10 @@ func (a *Exact[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T]) error {
 }
 
 func exactBackward[T dense.Float](a *Exact[T], dq, dk, dv, dout, out, q, k, v Seq[T]) error {
-	if err := checkSeqs(&a.Visibility, out, q, k, v); err != nil {
+	if err := CheckForward(&a.Visibility, out, q, k, v); err != nil {
 		return err
 	}
-	if err := checkGradients(dq, dk, dv, dout, out, q, k, v); err != nil {
+	if err := CheckBackward(dq, dk, dv, dout, out, q, k, v); err != nil {
 		return err
 	}
 	if n := a.Keep; n != nil && (n.batch != q.Batch || n.heads != q.Heads || n.length != q.Len) {
@@ -96,7 +96,7 @@ func (c *exactCall[T]) prepareRows(w *exactScratch[T], t exactTask) {
 	}
 	for g := range c.group {
 		h := t.h*c.group + g
-		from := b.q0 + t.lo
+		from := b.Q0 + t.lo
 		if !c.kept {
 			c.keep.set(t.b, h, from, w.shift[g*n:(g+1)*n], w.sum[g*n:(g+1)*n])
 		}
@@ -129,7 +129,7 @@ func (c *exactCall[T]) splitKeys() {
 				clearRows(c.dv.Head(b, h))
 			}
 			for s := c.first[b]; s < c.first[b+1]; s++ {
-				for j, n := 0, c.bands[s].k1-c.bands[s].k0; j < n; j += gradBlock {
+				for j, n := 0, c.bands[s].K1-c.bands[s].K0; j < n; j += gradBlock {
 					c.tasks = append(c.tasks, exactTask{b: b, h: h, span: s, lo: j, hi: min(j+gradBlock, n),
 						chained: j > 0})
 				}
@@ -156,14 +156,14 @@ func (c *exactCall[T]) backward(w *exactScratch[T], index int) {
 	t := c.tasks[index]
 	b := &c.bands[t.span]
 	n, d, dv := t.hi-t.lo, c.q.Dim, c.v.Dim
-	queries := b.q1 - b.q0
+	queries := b.Q1 - b.Q0
 	var before *atomic.Int64
 	if t.chained {
 		before = &c.done[index-1]
 	}
 	done := &c.done[index]
 	w.dk, w.dv = buf.Zeroed(w.dk, n*d), buf.Zeroed(w.dv, n*dv)
-	bias := c.keyBias(t.b, b.k0+t.lo, b.k0+t.hi)
+	bias := c.keyBias(t.b, b.K0+t.lo, b.K0+t.hi)
 	if lo, hi := b.queries(t.lo, t.hi); lo < hi && !allMasked(bias) {
 		w.loadBlock(c, t, bias)
 		for g := range c.group {
@@ -172,7 +172,7 @@ func (c *exactCall[T]) backward(w *exactScratch[T], index int) {
 			for i := lo; i < hi; {
 				x := nextTile(b, i, hi, t.lo, t.hi, c.tab.Width)
 				i += x.n
-				from, to := b.q0+x.i, b.q0+x.i+x.n
+				from, to := b.Q0+x.i, b.Q0+x.i+x.n
 				q := c.rowBlock(t.b, h, from, to, 0, d)
 				e := w.weights(c, b, bias, x, q, (t.b*c.q.Heads+h)*c.q.Len+from)
 				c.tab.TMul(packedView(w.dv[x.c0*dv:], x.c1-x.c0, dv), e, c.rowBlock(t.b, h, from, to, d, d+dv))
@@ -191,8 +191,8 @@ func (c *exactCall[T]) backward(w *exactScratch[T], index int) {
 	await(before, math.MaxInt64)
 	done.Store(math.MaxInt64)
 	for j := range n {
-		copy(c.dk.Head(t.b, t.h).Row(b.k0+t.lo+j), w.dk[j*d:(j+1)*d])
-		copy(c.dv.Head(t.b, t.h).Row(b.k0+t.lo+j), w.dv[j*dv:(j+1)*dv])
+		copy(c.dk.Head(t.b, t.h).Row(b.K0+t.lo+j), w.dk[j*d:(j+1)*d])
+		copy(c.dv.Head(t.b, t.h).Row(b.K0+t.lo+j), w.dv[j*dv:(j+1)*dv])
 	}
 }
 
@@ -200,14 +200,14 @@ func (c *exactCall[T]) backward(w *exactScratch[T], index int) {
 func (w *exactScratch[T]) loadBlock(c *exactCall[T], t exactTask, bias []T) {
 	b := &c.bands[t.span]
 	n, d, dv := t.hi-t.lo, c.k.Dim, c.v.Dim
-	k := c.k.Head(t.b, t.h).RowRange(b.k0+t.lo, b.k0+t.hi)
+	k := c.k.Head(t.b, t.h).RowRange(b.K0+t.lo, b.K0+t.hi)
 	v := c.v.Head(t.b, t.h)
 	w.k, w.v = buf.Sized(w.k, n*d), buf.Sized(w.v, n*(dv+1))
 	for j := range n {
 		key, value := w.k[j*d:(j+1)*d], w.v[j*(dv+1):][:dv]
 		if bias == nil || bias[j] == 0 {
 			copy(key, k.Row(j))
-			copy(value, v.Row(b.k0+t.lo+j))
+			copy(value, v.Row(b.K0+t.lo+j))
 		} else {
 			clear(key)
 			clear(value)

@@ -1,12 +1,18 @@
 package attention
 
+import (
+	"errors"
+
+	"github.com/randfeat/randfeat/internal/seal"
+)
+
 // Report counts what happened to the rows of a call or, for a State or a Decoder, since it was made.
 type Report struct {
 	Rows     int64 // output rows
 	Empty    int64 // rows whose query sees no key: zeros
 	Negative int64 // rows with a negative denominator, which only maps with signed features have: the quotient as it is
 	// Zero counts rows whose denominator is zero or whose quotient is not finite: zeros. Maps of exponentials (not
-	// Map.Signed) have none unless numbers are too large, which Linear.Forward makes an error.
+	// Map.Signed) have none unless numbers are too large, which linear.Attention.Forward makes an error.
 	Zero int64
 	// Raised counts how often references were raised after the first key: many mean keys of very different norms, and
 	// slower work.
@@ -28,3 +34,10 @@ func (r *Report) Add(o Report) {
 	r.Exact += o.Exact
 	r.Scored += o.Scored
 }
+
+// ErrMismatch marks a saved or merged state of another map, precision or shape; ErrCorrupt marks bytes that are not a
+// saved state, or a damaged one. Packages linear and centroid return them.
+var (
+	ErrMismatch = errors.New("state of another map or shape")
+	ErrCorrupt  = seal.ErrCorrupt
+)

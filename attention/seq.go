@@ -97,11 +97,18 @@ func (s Seq[T]) Check(name string) error {
 }
 
 // CheckFinite reports the first NaN or infinity by batch, head, position and column.
-func (s Seq[T]) CheckFinite(name string) error {
+func (s Seq[T]) CheckFinite(name string) error { return s.CheckVisible(name, nil) }
+
+// CheckVisible is CheckFinite for the positions that count, one entry per batch and position; nil means all. The others
+// are padding and may hold anything.
+func (s Seq[T]) CheckVisible(name string, counts []bool) error {
 	for b := range s.Batch {
 		for h := range s.Heads {
 			m := s.Head(b, h)
 			for l := range m.Rows {
+				if counts != nil && !counts[b*s.Len+l] {
+					continue
+				}
 				for c, v := range m.Row(l) {
 					if !dense.IsFinite(float64(v)) {
 						return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", name, b, h, l, c,

@@ -27,9 +27,10 @@ func (s Shape) check(name string) error {
 // Sequence is a sequence of any storage: [Seq] in the memory of the host, or one that a device holds.
 type Sequence interface{ Sizes() Shape }
 
-// Attention writes the attention of queries q over keys k and values v into out, for sequences of one kind of storage.
-// Here [Linear], [Exact], [Constant] and [Uniform] are an Attention[Seq[T]]; an implementation on a device is one of
-// its own sequences. All ask Visibility.CheckShapes what fits and Visibility what a query sees.
+// Attention writes the attention of queries q over keys k and values v into out, for sequences of one kind of
+// storage. [Exact], [Constant], [Uniform] and the methods of packages linear, centroid and choose implement
+// Attention[Seq[T]]. An implementation on a device has sequences of its own. All validate shapes with
+// Visibility.CheckShapes.
 type Attention[S Sequence] interface {
 	Forward(out, q, k, v S) (Report, error)
 }
@@ -70,8 +71,8 @@ func (v *Visibility) checkInputs(q, k, val Shape) error {
 	return v.check(q.Batch, q.Len, k.Len)
 }
 
-// checkSeqs validates the sequences of a Forward on the host: their memory, then their shapes.
-func checkSeqs[T dense.Float](vis *Visibility, out, q, k, v Seq[T]) error {
+// CheckForward validates the arguments of a Forward on the host: first their memory, then their shapes.
+func CheckForward[T dense.Float](vis *Visibility, out, q, k, v Seq[T]) error {
 	for _, s := range [...]struct {
 		name string
 		seq  Seq[T]
@@ -83,8 +84,8 @@ func checkSeqs[T dense.Float](vis *Visibility, out, q, k, v Seq[T]) error {
 	return vis.CheckShapes(out.Shape, q.Shape, k.Shape, v.Shape)
 }
 
-// checkGradients validates the further sequences of a Backward: each has the shape of what it is the gradient of.
-func checkGradients[T dense.Float](dq, dk, dv, dout, out, q, k, v Seq[T]) error {
+// CheckBackward validates the further arguments of a Backward: a gradient has the shape of its sequence.
+func CheckBackward[T dense.Float](dq, dk, dv, dout, out, q, k, v Seq[T]) error {
 	for _, s := range [...]struct {
 		name, like string
 		got, want  Seq[T]

@@ -20,8 +20,8 @@ type Visibility struct {
 	Segments, KeySegments []int32
 }
 
-// span is one packed sequence: queries [q0, q1) see keys [k0, k1).
-type span struct{ q0, q1, k0, k1 int }
+// Span is one packed sequence of a batch: queries [Q0, Q1) see keys [K0, K1). Their last positions are aligned.
+type Span struct{ Q0, Q1, K0, K1 int }
 
 // check validates v for the given shapes.
 func (v *Visibility) check(batch, lenQ, lenK int) error {
@@ -83,37 +83,25 @@ func (v *Visibility) keySegments() []int32 {
 	return v.Segments
 }
 
-// spans lists the packed sequences of one batch in the order of the queries. Keys that no query sees are left out.
-func (v *Visibility) spans(dst []span, b, lenQ, lenK int) []span {
+// Spans appends the packed sequences of one batch to dst, in the order of the queries; without Segments that is one.
+// Keys that no query sees are left out.
+func (v *Visibility) Spans(dst []Span, b, lenQ, lenK int) []Span {
 	if v.Segments == nil {
-		return append(dst, span{0, lenQ, 0, lenK})
+		return append(dst, Span{0, lenQ, 0, lenK})
 	}
 	qs, ks := v.Segments[b*lenQ:(b+1)*lenQ], v.keySegments()[b*lenK:(b+1)*lenK]
 	same := v.KeySegments == nil
 	for q0 := 0; q0 < lenQ; {
 		q1 := q0 + run(qs[q0:])
-		s := span{q0, q1, q0, q1}
+		s := Span{q0, q1, q0, q1}
 		if !same {
-			s.k0, s.k1 = 0, 0
+			s.K0, s.K1 = 0, 0
 			if k := slices.Index(ks, qs[q0]); k >= 0 {
-				s.k0, s.k1 = k, k+run(ks[k:])
+				s.K0, s.K1 = k, k+run(ks[k:])
 			}
 		}
 		dst = append(dst, s)
 		q0 = q1
-	}
-	return dst
-}
-
-// Span is one packed sequence of a batch: queries [Q0, Q1) see keys [K0, K1). Their last positions are aligned.
-type Span struct{ Q0, Q1, K0, K1 int }
-
-// Spans appends the packed sequences of one batch to dst, in the order of the queries; without Segments that is one.
-// Keys that no query sees are left out.
-func (v *Visibility) Spans(dst []Span, b, lenQ, lenK int) []Span {
-	var few [8]span
-	for _, s := range v.spans(few[:0], b, lenQ, lenK) {
-		dst = append(dst, Span{s.q0, s.q1, s.k0, s.k1})
 	}
 	return dst
 }
@@ -127,8 +115,8 @@ func run(ids []int32) int {
 	return n
 }
 
-// keyMask is the mask of one batch, or nil.
-func (v *Visibility) keyMask(b, lenK int) []bool {
+// MaskOf is the part of KeyMask for one batch of lenK keys, or nil.
+func (v *Visibility) MaskOf(b, lenK int) []bool {
 	if v.KeyMask == nil {
 		return nil
 	}
@@ -157,11 +145,11 @@ func (v *Visibility) SeenKeys(dst []bool, batch, lenQ, lenK int) []bool {
 // Keys is the half-open range of keys that query i of a batch sees, apart from masked ones, and the position among the
 // keys at which the query stands itself, which may lie outside of them.
 func (v *Visibility) Keys(b, i, lenQ, lenK int) (lo, hi, at int) {
-	for _, s := range v.spans(nil, b, lenQ, lenK) {
-		if i >= s.q0 && i < s.q1 {
-			bd := band{span: s, causal: v.Causal}
-			lo, hi = bd.keys(i - s.q0)
-			return s.k0 + lo, s.k0 + hi, i - s.q1 + s.k1
+	for _, s := range v.Spans(nil, b, lenQ, lenK) {
+		if i >= s.Q0 && i < s.Q1 {
+			bd := band{Span: s, causal: v.Causal}
+			lo, hi = bd.keys(i - s.Q0)
+			return s.K0 + lo, s.K0 + hi, i - s.Q1 + s.K1
 		}
 	}
 	return 0, 0, 0
@@ -170,15 +158,15 @@ func (v *Visibility) Keys(b, i, lenQ, lenK int) (lo, hi, at int) {
 // band says which keys of a span its queries see. Both bounds of query i, and so both bounds of key j, never fall as i
 // and j grow.
 type band struct {
-	span
+	Span
 	causal bool
 	window int
 }
 
 // keys is the half-open range that query i of the span sees, both counted from its start.
 func (b *band) keys(i int) (lo, hi int) {
-	n := b.k1 - b.k0
-	p := i + n - (b.q1 - b.q0)
+	n := b.K1 - b.K0
+	p := i + n - (b.Q1 - b.Q0)
 	lo, hi = 0, n
 	if b.causal {
 		hi = p + 1
@@ -194,8 +182,8 @@ func (b *band) keys(i int) (lo, hi int) {
 
 // queries is the smallest range that holds every query which sees one of the keys [j0, j1).
 func (b *band) queries(j0, j1 int) (lo, hi int) {
-	n := b.q1 - b.q0
-	off := b.k1 - b.k0 - n
+	n := b.Q1 - b.Q0
+	off := b.K1 - b.K0 - n
 	lo, hi = 0, n
 	if b.causal {
 		lo = j0 - off

@@ -49,8 +49,8 @@ func TestVisibilityShapes(t *testing.T) {
 	if err := v.check(1, 3, 4); err != nil {
 		t.Fatal(err)
 	}
-	want := []span{{0, 2, 3, 4}, {2, 3, 0, 2}}
-	got := v.spans(nil, 0, 3, 4)
+	want := []Span{{0, 2, 3, 4}, {2, 3, 0, 2}}
+	got := v.Spans(nil, 0, 3, 4)
 	if len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("spans = %v, want %v", got, want)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
 )
@@ -33,12 +34,12 @@ func (h heads) arrays() map[string]any {
 	return map[string]any{"q": h.q.Head(0, 0), "k": h.k.Head(0, 0), "v": h.v.Head(0, 0), "w": h.w.Head(0, 0)}
 }
 
-func (h heads) linear(causal bool) *attention.Linear[float32] {
-	return &attention.Linear[float32]{Visibility: attention.Visibility{Causal: causal},
+func (h heads) linear(causal bool) *linear.Attention[float32] {
+	return &linear.Attention[float32]{Visibility: attention.Visibility{Causal: causal},
 		Maps: []randfeat.FeatureMap[float32]{h.mp}}
 }
 
-func forward(a *attention.Linear[float32], h heads) func() {
+func forward(a *linear.Attention[float32], h heads) func() {
 	return func() { must(a.Forward(h.out, h.q, h.k, h.v)) }
 }
 
@@ -137,7 +138,7 @@ func linearBackwardCase(l, d, m int) benchCase {
 	a := h.linear(false)
 	dout, dq, dk, dv := attention.One(random[float32](l, d, 1, 5)), attention.NewSeq[float32](1, 1, l, d),
 		attention.NewSeq[float32](1, 1, l, d), attention.NewSeq[float32](1, 1, l, d)
-	backwardOf := func(a *attention.Linear[float32]) func() {
+	backwardOf := func(a *linear.Attention[float32]) func() {
 		return func() { must(a.Backward(dq, dk, dv, dout, h.out, h.q, h.k, h.v, nil)) }
 	}
 	backward, causal := backwardOf(a), h.linear(true)
@@ -198,7 +199,7 @@ func decodeCase(nHeads, d, m int) benchCase {
 	h := newHeads(1, d, m)
 	const few, many = 100, 1_000_000
 	variantAfter := func(tokens int, name string) variant {
-		var dec *attention.Decoder[float32]
+		var dec *linear.Decoder[float32]
 		token := func(n int, scale float64, seed uint64) attention.Seq[float32] {
 			x := random[float32](nHeads*n, d, scale, seed)
 			return attention.Seq[float32]{Shape: attention.Shape{Batch: 1, Heads: nHeads, Len: n, Dim: d}, Data: x.Data,

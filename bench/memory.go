@@ -13,6 +13,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/family"
@@ -78,7 +79,7 @@ func memoryChild(direction string, threads, length int, w io.Writer) error {
 	}
 	q, k, v, out := fill(inputScale, 1), fill(inputScale, 2), fill(1, 3), fill(1, 4) // writing touches every page
 	mp := givenMap(kernel.Attention(memoryDim), family.Positive{}, random[float32](memoryFeatures, memoryDim, 1, 5))
-	a := &attention.Linear[float32]{Visibility: attention.Visibility{Causal: direction == "causal"},
+	a := &linear.Attention[float32]{Visibility: attention.Visibility{Causal: direction == "causal"},
 		Maps: []randfeat.FeatureMap[float32]{mp}}
 	start := time.Now()
 	if _, err := a.Forward(out, q, k, v); err != nil {

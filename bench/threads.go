@@ -14,6 +14,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
@@ -43,7 +44,7 @@ func attentionThreads(heads, l int, causal, backward bool) func() (func(), func(
 		q, k, v, dout := seq(inputScale, 1), seq(inputScale, 2), seq(1, 3), seq(1, 5)
 		out, dq, dk, dv := seq(0, 1), seq(0, 1), seq(0, 1), seq(0, 1)
 		mp := givenMap(kernel.Attention(d), family.Positive{}, random[float32](m, d, 1, 4))
-		a := &attention.Linear[float32]{Visibility: attention.Visibility{Causal: causal},
+		a := &linear.Attention[float32]{Visibility: attention.Visibility{Causal: causal},
 			Maps: []randfeat.FeatureMap[float32]{mp}}
 		must(a.Forward(out, q, k, v))
 		if backward {

@@ -28,6 +28,9 @@ type AtomicFile struct {
 
 // CreateAtomic opens a temporary file in the directory of path. The caller must Commit or Abort.
 func CreateAtomic(path string) (*AtomicFile, error) {
+	if err := CheckLocal(path); err != nil {
+		return nil, err
+	}
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():

@@ -15,7 +15,7 @@ type Kind int
 const (
 	Infer   Kind = iota
 	Skip         // not read: the column of the block stays empty
-	Number       // float64; NaN is missing
+	Number       // float64; NaN is missing, and a text that is no number is [Unreadable]
 	Text         // bytes; nil is missing
 	Integer      // for writers: whole numbers as digits in Column.Text, missing is nil
 )
@@ -34,6 +34,7 @@ type Column struct {
 	Text [][]byte  // nil is missing
 	// Bare tells which texts are numbers or truth values in their file, not strings. It may be shorter than Text.
 	Bare []bool
+	odd  []oddText // some of the texts that are unreadable numbers
 }
 
 // IsBare reports whether text i is a number or a truth value in its file.
@@ -59,7 +60,7 @@ func (b *Block) reset(first int64, want []Kind) {
 	b.Cols = slices.Grow(b.Cols[:0], len(want))[:len(want)]
 	for j, k := range want {
 		c := &b.Cols[j]
-		c.Bare = c.Bare[:0]
+		c.Bare, c.odd = c.Bare[:0], c.odd[:0]
 		if k == Number {
 			if c.Num == nil {
 				c.Num = []float64{} // set, though empty
@@ -132,6 +133,7 @@ func (b *Block) rows(lo, hi int) Block {
 		c := &b.Cols[j]
 		if len(c.Num) == b.Rows {
 			part.Cols[j].Num = c.Num[lo:hi:hi]
+			part.Cols[j].takeOdd(c, lo, hi, 0)
 		}
 		if len(c.Text) == b.Rows {
 			part.Cols[j].Text = c.Text[lo:hi:hi]
@@ -146,6 +148,7 @@ func (b *Block) truncate(n int) {
 	for j := range b.Cols {
 		c := &b.Cols[j]
 		c.Num, c.Text, c.Bare = c.Num[:min(n, len(c.Num))], c.Text[:min(n, len(c.Text))], c.Bare[:min(n, len(c.Bare))]
+		c.odd = slices.DeleteFunc(c.odd, func(o oddText) bool { return o.row >= n })
 	}
 	b.Rows = n
 }
@@ -166,6 +169,13 @@ func (b *Block) Keep(rows []int) {
 		}
 		if c.Num != nil {
 			c.Num = c.Num[:len(rows)]
+			kept := c.odd[:0]
+			for _, o := range c.odd {
+				if at, ok := slices.BinarySearch(rows, o.row); ok {
+					kept = append(kept, oddText{at, o.text})
+				}
+			}
+			c.odd = kept
 		} else if c.Text != nil {
 			c.Text, c.Bare = c.Text[:len(rows)], c.Bare[:min(len(rows), len(c.Bare))]
 		}
@@ -248,6 +258,7 @@ var (
 	ErrMissingTarget = fmt.Errorf("no target: %w", dense.ErrNotFinite) // [DropMissing]
 	ErrNested        = errors.New("nested values")                     // [LearnOptions].Skip
 	ErrEncoding      = errors.New("unknown encoding")                  // [Options].Encoding
+	ErrUnreadable    = errors.New("not a number or a date")            // [LearnOptions].Strict, [Encoder.Readable]
 )
 
 const missingTarget = "target %s is missing: remove the row, or have such rows left out"

@@ -17,15 +17,34 @@ type columnLearner struct {
 	whole   bool    // all numbers are integers
 	texts   int64   // that are no numbers
 	bools   int64   // of them, those that are true or false
+	words   int64   // of them, those that mean a missing value among numbers and dates
 	styles  styles  // of a field, target or column that is said to be numeric
 	dates   dates
-	sample  string // the first of the texts
-	at      spot   // of it
+	wide    octaves    // of the numbers
+	bad     [5]oddCell // the first cell that is no number of point and comma style, no date of each order
+	word    oddCell    // the first of the words
+	order   sequence   // of a field
+	ids     *sketch    // of a field whose name is that of identifiers
+	sample  string     // the first of the texts
+	at      spot       // of it
 	shards  shardKinds
+	strict  bool // places of cells are wanted even if they take time
 	buf     []byte
 
-	spelled   moments // of dates, or of numbers that are not plain
-	spellings int     // before canonicalise counted those of one number together
+	spellings int // before canonicalise counted those of one number together
+}
+
+// oddCell is a cell that is unlike others, and its place.
+type oddCell struct {
+	sample string // empty: there is none
+	at     spot
+}
+
+// merge keeps the first.
+func (c *oddCell) merge(o oddCell) {
+	if c.sample == "" {
+		*c = o
+	}
 }
 
 // spot is the place of a row.
@@ -46,8 +65,12 @@ func (s spot) String() string {
 	return fmt.Sprintf("%s: row %d of block %d", s.file, s.row+1, s.unit.Block+1)
 }
 
-func newColumnLearner(name string, r role) *columnLearner {
-	return &columnLearner{name: name, role: r, whole: true}
+func newColumnLearner(name string, r role, strict bool) *columnLearner {
+	l := &columnLearner{name: name, role: r, whole: true, strict: strict}
+	if identifierName(name) {
+		l.ids = new(sketch)
+	}
+	return l
 }
 
 // clone is a copy that the methods which decide may change.
@@ -68,33 +91,54 @@ func (l *columnLearner) clone() *columnLearner {
 // add takes the cells of column j of a block. quick says that where can be asked for every block.
 func (l *columnLearner) add(b *Block, j int, file string, where func(int) string, quick bool) error {
 	c := &b.Cols[j]
-	numbers, texts := l.numbers.n, l.texts
+	numbers, texts := l.numbers.n, l.texts-l.words
 	defer func() {
-		l.shards.add(shardKind{shard: b.Unit.Shard, name: file, number: l.numbers.n > numbers, text: l.texts > texts})
+		l.shards.add(shardKind{shard: b.Unit.Shard, name: file, number: l.numbers.n > numbers,
+			text: l.texts-l.words > texts})
 	}()
+	starts := b.Unit.Block == 0 && b.Row == 0
 	if c.Num != nil {
 		for i, v := range c.Num {
+			l.order.add(v, starts && i == 0)
 			if err := l.number(v, nil, i, where); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
+	place := func(i int) spot {
+		s := spot{file: file, unit: b.Unit, row: b.Row + int64(i)}
+		if quick || l.strict {
+			s.text = where(i)
+		}
+		return s
+	}
 	for i, t := range c.Text {
 		if t == nil {
+			l.order.add(math.NaN(), false)
 			if err := l.number(math.NaN(), nil, i, where); err != nil {
 				return err
 			}
 			continue
 		}
 		v, ok := ParseNumber(t)
-		if l.role == asField || l.role == asTarget || l.role == asNumeric {
-			if l.styles.add(t, v); !ok {
-				l.dates.add(t)
+		l.order.add(v, starts && i == 0)
+		if ok && math.IsNaN(v) || !ok && l.role == asNumeric && isMissingWord(t) {
+			if err := l.number(math.NaN(), nil, i, where); err != nil {
+				return err
 			}
+			continue
 		}
-		if l.role == asNumeric && l.styles.noPoint && l.styles.noComma {
-			return notNumeric(where(i), l.name, t)
+		word := !ok && isMissingWord(t)
+		if word {
+			if l.words++; l.words == 1 {
+				l.word = oddCell{sample: show(t), at: place(i)}
+			}
+		} else if l.role == asField || l.role == asTarget || l.role == asNumeric {
+			l.read(t, v, c.IsBare(i), func() spot { return place(i) })
+			if badPoint, badComma := l.styles.bad(); l.role == asNumeric && badPoint > 0 && badComma > 0 {
+				return notNumeric(where(i), l.name, t)
+			}
 		}
 		if ok {
 			if err := l.number(v, t, i, where); err != nil {
@@ -106,10 +150,7 @@ func (l *columnLearner) add(b *Block, j int, file string, where func(int) string
 			l.bools++
 		}
 		if l.texts++; l.texts == 1 {
-			l.sample, l.at = show(t), spot{file: file, unit: b.Unit, row: b.Row + int64(i)}
-			if quick {
-				l.at.text = where(i)
-			}
+			l.sample, l.at = show(t), place(i)
 			if l.counts == nil && l.role == asField { // counting had stopped: the numbers before were many
 				l.counts = newCounts(numericTracked)
 				l.counts.lost = max(1, l.numbers.n)
@@ -122,10 +163,34 @@ func (l *columnLearner) add(b *Block, j int, file string, where func(int) string
 	return nil
 }
 
+// read takes a cell as a number of every style and a date of every order.
+func (l *columnLearner) read(t []byte, v float64, bare bool, place func() spot) {
+	var is [5]bool
+	var differs bool
+	is[0], is[1], differs = l.styles.add(t, v, bare)
+	if math.IsNaN(v) {
+		dates := l.dates.add(t)
+		copy(is[2:], dates[:])
+	}
+	note := func(c *oddCell) {
+		if c.sample == "" {
+			*c = oddCell{sample: show(t), at: place()}
+		}
+	}
+	for k := range is {
+		if !is[k] {
+			note(&l.bad[k])
+		}
+	}
+	if differs {
+		note(&l.styles.differs)
+	}
+}
+
 // notNumeric is a cell that keeps a column which is said to be numeric from being so.
 func notNumeric(place, column string, text []byte) error {
-	_, point := parseStyled(text, pointStyle)
-	if _, comma := parseStyled(text, commaStyle); point || comma {
+	_, _, point := scanStyled(text, false)
+	if _, _, comma := scanStyled(text, true); point || comma {
 		return columnError(place, column, nil, "column %s is %s, where others are written otherwise: write numbers in one way",
 			show(column), show(text))
 	}
@@ -145,6 +210,12 @@ func (l *columnLearner) number(v float64, text []byte, i int, where func(int) st
 		return columnError(where(i), l.name, dense.ErrNotFinite, "column %s is infinite", show(l.name))
 	}
 	l.numbers.add(v)
+	if l.role == asField || l.role == asNumeric {
+		l.wide.add(v)
+	}
+	if l.ids != nil {
+		l.ids.add(v)
+	}
 	l.whole = l.whole && v == math.Trunc(v)
 	if l.counts == nil {
 		return nil
@@ -186,6 +257,16 @@ func (l *columnLearner) merge(o *columnLearner) {
 	l.missing += o.missing
 	l.texts += o.texts
 	l.bools += o.bools
+	l.words += o.words
+	l.wide.merge(&o.wide)
+	for k := range l.bad {
+		l.bad[k].merge(o.bad[k])
+	}
+	l.word.merge(o.word)
+	l.order.merge(&o.order)
+	if l.ids != nil {
+		l.ids.merge(o.ids)
+	}
 	l.whole = l.whole && o.whole
 	l.numbers.merge(o.numbers)
 	l.styles.merge(&o.styles)

@@ -142,7 +142,7 @@ func (s *csvSource) open(kinds []Kind) (*textReader, error) {
 	}
 	return newTextReader(s.in, s.o, s.columns, kinds, q, s.skip, s.width, func(l *lines) rows {
 		return &csvReader{lines: l, columns: s.columns, want: kinds, missing: missing, delim: s.o.Delimiter,
-			blank: s.o.Delimiter == ' ', literal: s.o.Literal}
+			blank: s.o.Delimiter == ' ', literal: s.o.Literal, strict: s.o.Strict}
 	})
 }
 
@@ -223,6 +223,7 @@ type csvReader struct {
 	delim   byte
 	blank   bool // runs of blanks delimit
 	literal bool
+	strict  bool
 
 	scratch []byte
 }
@@ -322,16 +323,12 @@ func (r *csvReader) parse(b *Block) error {
 				}
 				col.Text = append(col.Text, cell)
 			case Number:
-				v := math.NaN()
-				cell = trimBlanks(cell)
-				if !r.missing.has(cell) {
-					var ok bool
-					if v, ok = ParseNumber(cell); !ok {
-						return columnError(r.place(start), r.columns[j], nil, "column %s is %s, want a number",
-							show(r.columns[j]), show(cell))
-					}
+				if cell = trimBlanks(cell); r.missing.has(cell) {
+					col.Num = append(col.Num, math.NaN())
+				} else if col.AppendNumber(cell); r.strict && IsUnreadable(col.Num[len(col.Num)-1]) {
+					return columnError(r.place(start), r.columns[j], ErrUnreadable, "column %s is %s, want a number",
+						show(r.columns[j]), show(cell))
 				}
-				col.Num = append(col.Num, v)
 			}
 		}
 	next:

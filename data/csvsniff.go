@@ -61,7 +61,7 @@ func sampleRows(sample []byte, whole bool, o Options, most int) (rows [][]string
 // least two, and otherwise the one by which most do: decimal commas are in all rows but the names. A file of one column
 // has no delimiter; the comma does no harm there.
 func sniffDelimiter(name string, sample []byte, whole bool, o Options) byte {
-	switch base := strings.ToLower(strings.TrimSuffix(name, ".gz")); {
+	switch base := strings.ToLower(Uncompressed(name)); {
 	case strings.HasSuffix(base, ".tsv"), strings.HasSuffix(base, ".tab"):
 		return '\t'
 	}

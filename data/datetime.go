@@ -12,63 +12,69 @@ const (
 	monthFirst = "month-day-year"
 )
 
-// dates are the orders in which all cells of a column can be read, with the moments of their days.
+// dates are the days of the cells of a column, as each order reads them.
 type dates struct {
-	n       int64
 	days    [3]moments // of yearFirst, dayFirst, monthFirst
-	not     [3]bool
-	clock   bool // some have a time of day
-	dotted  bool // all so far are separated by points
-	started bool
+	wide    [3]octaves // the same
+	clock   bool       // some have a time of day
+	dotted  bool       // all dates so far are separated by points
+	started bool       // there was a date
 }
 
 var dateOrders = [3]string{yearFirst, dayFirst, monthFirst}
 
-func (d *dates) add(text []byte) {
-	if d.not == [3]bool{true, true, true} {
-		return
+// add takes a cell and reports in which orders it is a date.
+func (d *dates) add(text []byte) (is [3]bool) {
+	if !mayBeTime(text) {
+		return is
 	}
-	d.n++
 	for k, order := range dateOrders {
-		if d.not[k] {
-			continue
-		}
 		t, point, ok := parseTime(text, order)
-		if d.not[k] = !ok; !ok {
+		if is[k] = ok; !ok {
 			continue
 		}
 		d.days[k].add(t.days())
+		d.wide[k].add(t.days())
 		d.clock = d.clock || t.seconds != 0
 		d.dotted = point && (d.dotted || !d.started)
+		d.started = true
 	}
-	d.started = true
+	return is
+}
+
+// mayBeTime is quick to say no to most texts: a date has a digit among its first characters.
+func mayBeTime(text []byte) bool {
+	for _, c := range text[:min(len(text), 24)] {
+		if c-'0' <= 9 {
+			return true
+		}
+	}
+	return false
 }
 
 // merge adds the cells that o has seen.
 func (d *dates) merge(o *dates) {
-	d.n += o.n
 	for k := range d.days {
 		d.days[k].merge(o.days[k])
-		d.not[k] = d.not[k] || o.not[k]
+		d.wide[k].merge(&o.wide[k])
 	}
 	d.clock = d.clock || o.clock
 	d.dotted = (d.dotted || !d.started) && (o.dotted || !o.started) && (d.started || o.started)
 	d.started = d.started || o.started
 }
 
-// of is the order of a column, or empty; both says that day and month may be either way round.
-func (d *dates) of() (order string, m moments, both bool) {
+// of is the order in which most cells are dates, or ok is false if too many of the cells are none. both says that day
+// and month may be either way round.
+func (d *dates) of(cells int64) (k int, both, ok bool) {
+	n := [3]int64{d.days[0].n, d.days[1].n, d.days[2].n}
 	switch {
-	case d.n == 0:
-		return "", moments{}, false
-	case !d.not[0]:
-		return yearFirst, d.days[0], false
-	case !d.not[1] && (d.not[2] || d.dotted):
-		return dayFirst, d.days[1], false
-	case !d.not[2]:
-		return monthFirst, d.days[2], !d.not[1]
+	case n[0] > 0 && n[0] >= max(n[1], n[2]):
+	case n[1] > n[2] || n[1] == n[2] && d.dotted:
+		k = 1
+	default:
+		k, both = 2, n[1] == n[2]
 	}
-	return "", moments{}, false
+	return k, both, tolerated(cells-n[k], cells)
 }
 
 // moment is a date and a time of day as a clock on the wall shows them: offsets from UTC are not counted.
@@ -93,7 +99,11 @@ func timeWidth(clock bool) int {
 
 // encode writes the columns of a time.
 func (m moment) encode(row []float64, f *Field) {
-	row[0] = (m.days() - f.Mean) / f.Scale
+	days := m.days()
+	if f.Clip != nil {
+		days = min(max(days, f.Clip[0]), f.Clip[1])
+	}
+	row[0] = (days - f.Mean) / f.Scale
 	turn := func(at int, share float64) { row[at], row[at+1] = math.Sincos(2 * math.Pi * share) }
 	turn(1, m.yearDay)
 	turn(3, (float64(m.weekday)+m.seconds/86400)/7)
@@ -103,12 +113,16 @@ func (m moment) encode(row []float64, f *Field) {
 }
 
 // parseTime reads a date in an order, with / . - or blanks between its parts, months as numbers or English names, and
-// perhaps a time of day and an offset behind it: 2024-03-01T12:30:00.5Z, 1.3.2024, Mar 1, 2024 12:30 PM. Years have
-// four digits. point says that points separate the parts.
+// perhaps a time of day and an offset behind it: 2024-03-01T12:30:00.5Z, 1.3.2024, Mar 1, 2024 12:30 PM. A year that
+// comes last may have two digits, those from 69 on mean 1969 and later: 2/19/21, 19-Feb-21, 19.02.21. A month without a
+// day, 2021-02, is its first day. point says that points separate the parts.
 func parseTime(b []byte, order string) (m moment, point, ok bool) {
 	b = trimBlanks(b)
-	if len(b) < 8 || len(b) > 64 {
+	if len(b) < 6 || len(b) > 64 {
 		return m, false, false
+	}
+	if order == yearFirst && len(b) == 7 && (b[4] == '-' || b[4] == '/') {
+		b = append(append(make([]byte, 0, 10), b...), b[4], '0', '1')
 	}
 	if n := letters(b); n >= 3 && weekday(b[:n]) { // Mon, 1 Mar 2024
 		for b = b[n:]; len(b) > 0 && (b[0] == ',' || b[0] == ' ' || b[0] == '.'); {
@@ -117,7 +131,7 @@ func parseTime(b []byte, order string) (m moment, point, ok bool) {
 	}
 	var part [3]int
 	var width [3]int
-	named := -1
+	named, slashes := -1, true
 	for k := range part {
 		if n := letters(b); n >= 3 && named < 0 {
 			if part[k], ok = monthNamed(b[:n]); !ok {
@@ -140,7 +154,7 @@ func parseTime(b []byte, order string) (m moment, point, ok bool) {
 		}
 		n := 0
 		for n < len(b) && n < 2 && (b[n] == '-' || b[n] == '/' || b[n] == '.' || b[n] == ' ' || b[n] == ',') {
-			point = point || b[n] == '.'
+			point, slashes = point || b[n] == '.', slashes && b[n] == '/'
 			n++
 		}
 		if n == 0 {
@@ -155,10 +169,21 @@ func parseTime(b []byte, order string) (m moment, point, ok bool) {
 	case monthFirst:
 		year, month, day = 2, 0, 1
 	}
-	if width[year] != 4 || named >= 0 && named != month || width[day] > 2 || width[month] > 2 {
+	if named >= 0 && named != month || width[day] > 2 || width[month] > 2 {
 		return m, false, false
 	}
 	y, mo, d := part[year], part[month], part[day]
+	switch {
+	case width[year] == 4:
+	case width[year] != 2 || order == yearFirst:
+		return m, false, false
+	case !slashes && named < 0 && (width[day] != 2 || width[month] != 2): // 3.10.12 is a version
+		return m, false, false
+	case y < 69:
+		y += 2000
+	default:
+		y += 1900
+	}
 	if mo < 1 || mo > 12 || d < 1 || d > 31 {
 		return m, false, false
 	}

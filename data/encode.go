@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"strings"
 	"sync/atomic"
 
 	"github.com/randfeat/randfeat/dense"
@@ -24,7 +25,13 @@ type Encoder struct {
 	watch     *Watch
 	constants []int // columns that were constant at the fit, if they are watched
 	limit     bool
+	readable  bool
+	seen      []bool // fields that had a value which could be read, if they are watched
 }
+
+// Readable makes a value that cannot be read, such as a word among numbers, an error of kind [ErrUnreadable]. Otherwise
+// it counts as missing.
+func (e *Encoder) Readable() { e.readable = true }
 
 // Limit lets numbers beyond the range at the fit count as its nearest end in the rows that are encoded from now on: a
 // kernel machine knows nothing beyond its data, and a wide kernel grows there without bound. Times stay as they are, so
@@ -214,9 +221,12 @@ func (e *Encoder) encode(x, y dense.Matrix[float64], b *Block, where func(int) s
 		case Categorical:
 			encodeLevels(x, first, f, e.levels[i], c)
 		case Time, Words:
-			err = encodeTexts(x, first, f, c, where)
+			err = e.encodeTexts(x, first, f, c, where)
 		default:
-			err = encodeNumbers(x, first, f, c, e.limit, where)
+			err = e.encodeNumbers(x, first, f, c, where)
+		}
+		if err == nil && e.watch != nil && b.Rows > 0 {
+			err = e.wrongColumn(i, c, where)
 		}
 		if err != nil {
 			return err
@@ -251,12 +261,27 @@ func (e *Encoder) encode(x, y dense.Matrix[float64], b *Block, where func(int) s
 // numberAt is cell i as a number, NaN if missing.
 func numberAt(c *Column, i int) (v float64, ok bool) {
 	if c.Num != nil {
-		return c.Num[i], true
+		return c.Num[i], !IsUnreadable(c.Num[i])
 	}
 	if c.Text[i] == nil {
 		return math.NaN(), true
 	}
-	return ParseNumber(trimBlanks(c.Text[i]))
+	v, ok = ParseNumber(trimBlanks(c.Text[i]))
+	return v, ok || isMissingWord(c.Text[i])
+}
+
+// missing reports whether cell i has no value, by itself or by a word that means it.
+func (f *Field) missing(c *Column, i int) bool {
+	if c.Num != nil {
+		return math.IsNaN(c.Num[i]) && !IsUnreadable(c.Num[i])
+	}
+	return c.Text[i] == nil || (f.Kind == Numeric || f.Kind == Time) && isMissingWord(c.Text[i])
+}
+
+// pointed reports whether cell i is a number with a decimal point, in a column of decimal commas.
+func (f *Field) pointed(c *Column, i int) bool {
+	return strings.HasPrefix(f.Format, bareStyle) && c.Text != nil && !c.IsBare(i) &&
+		bytes.IndexByte(c.Text[i], '.') >= 0 && bytes.IndexByte(c.Text[i], ',') < 0
 }
 
 // valueAt is cell i of a numeric or boolean field, NaN if missing.
@@ -266,7 +291,7 @@ func (f *Field) valueAt(c *Column, i int) (v float64, ok bool) {
 	}
 	if c.Num != nil {
 		v = c.Num[i]
-		return v, f.Kind != Boolean || v == 0 || v == 1 || math.IsNaN(v)
+		return v, (f.Kind != Boolean || v == 0 || v == 1 || math.IsNaN(v)) && !IsUnreadable(v)
 	}
 	text := c.Text[i]
 	switch {
@@ -274,53 +299,91 @@ func (f *Field) valueAt(c *Column, i int) (v float64, ok bool) {
 		return math.NaN(), true
 	case f.Kind == Boolean:
 		return boolAt(text)
+	case isMissingWord(text):
+		return math.NaN(), true
 	case f.Kind == Time:
 		t, _, ok := parseTime(text, f.Format)
 		return t.days(), ok
 	}
-	// A plain number is one in both styles, but for points that may group digits.
-	if v, ok = ParseNumber(trimBlanks(text)); ok && (f.Format == pointStyle || bytes.IndexByte(text, '.') < 0 ||
-		c.IsBare(i)) {
+	// A plain number is one in all styles, but for points that may group digits.
+	if v, ok = ParseNumber(trimBlanks(text)); ok && (!strings.HasPrefix(f.Format, commaStyle) ||
+		bytes.IndexByte(text, '.') < 0 || c.IsBare(i)) {
 		return v, true
 	}
 	return parseStyled(text, f.Format)
 }
 
-func (f *Field) badValue(c *Column, i int, where func(int) string) error {
-	want := "true or false"
+// wanted is what a value must be.
+func (f *Field) wanted() string {
 	switch {
 	case f.Kind == Numeric && f.Format == "":
-		return badNumber(f.Name, c, i, where)
+		return "a number"
 	case f.Kind == Numeric:
-		want = "a number such as " + f.Format
+		return "a number such as " + f.Format
 	case f.Kind == Time:
-		want = "a date, " + f.Format
+		return "a date, " + f.Format
 	}
-	var text []byte
-	if c.Num != nil {
-		text = []byte(canonical(c.Num[i]))
-	} else {
-		text = c.Text[i]
-	}
-	return columnError(where(i), f.Name, nil, "column %s is %s, want %s", show(f.Name), show(text), want)
+	return "true or false"
 }
 
-func badNumber(name string, c *Column, i int, where func(int) string) error {
-	return columnError(where(i), name, nil, "column %s is %s, want a number", show(name), show(c.Text[i]))
+func (f *Field) badValue(c *Column, i int, where func(int) string) error {
+	var text string
+	switch {
+	case c.Num == nil:
+		text = "is " + show(c.Text[i])
+	case !IsUnreadable(c.Num[i]):
+		text = "is " + show(canonical(c.Num[i]))
+	default:
+		odd, ok := c.oddAt(i)
+		if text = "is " + show(odd); !ok {
+			text = "cannot be read"
+		}
+	}
+	return columnError(where(i), f.Name, ErrUnreadable, "column %s %s, want %s", show(f.Name), text, f.wanted())
+}
+
+// wrongColumn is an error if no value of field k can be read in the first rows that have any: a table in which the
+// column means something else, rather than one with a few words among its numbers.
+func (e *Encoder) wrongColumn(k int, c *Column, where func(int) string) error {
+	f := &e.schema.Fields[k]
+	if e.seen == nil {
+		e.seen = make([]bool, len(e.schema.Fields))
+	}
+	if f.Kind == Categorical || f.Kind == Words || e.seen[k] {
+		return nil
+	}
+	bad := -1
+	for i := range max(len(c.Num), len(c.Text)) {
+		if f.missing(c, i) {
+			continue
+		}
+		if _, ok := f.valueAt(c, i); ok {
+			e.seen[k] = true
+			return nil
+		}
+		if bad < 0 {
+			bad = i
+		}
+	}
+	if bad < 0 {
+		return nil
+	}
+	return f.badValue(c, bad, where)
 }
 
 func infinite(name string, i int, where func(int) string) error {
 	return columnError(where(i), name, dense.ErrNotFinite, "column %s is infinite", show(name))
 }
 
-func encodeNumbers(x dense.Matrix[float64], first int, f *Field, c *Column, limit bool, where func(int) string) error {
-	limit = limit && f.Kind == Numeric && f.Range != nil
+func (e *Encoder) encodeNumbers(x dense.Matrix[float64], first int, f *Field, c *Column,
+	where func(int) string) error {
+	limit := e.limit && f.Kind == Numeric && f.Range != nil
 	for i := range x.Rows {
 		v, ok := f.valueAt(c, i)
-		if !ok {
+		if !ok && e.readable {
 			return f.badValue(c, i, where)
 		}
-		missing := math.IsNaN(v)
+		missing := !ok || math.IsNaN(v)
 		z := 0.0
 		if !missing {
 			if math.IsInf(v, 0) {
@@ -328,6 +391,9 @@ func encodeNumbers(x dense.Matrix[float64], first int, f *Field, c *Column, limi
 			}
 			if limit {
 				v = min(max(v, f.Range[0]), f.Range[1])
+			}
+			if f.Clip != nil {
+				v = min(max(v, f.Clip[0]), f.Clip[1])
 			}
 			if z = (v - f.Mean) / f.Scale; math.IsInf(z, 0) {
 				return columnError(where(i), f.Name, dense.ErrNotFinite,
@@ -347,7 +413,7 @@ func encodeNumbers(x dense.Matrix[float64], first int, f *Field, c *Column, limi
 }
 
 // encodeTexts writes times and texts.
-func encodeTexts(x dense.Matrix[float64], first int, f *Field, c *Column, where func(int) string) error {
+func (e *Encoder) encodeTexts(x dense.Matrix[float64], first int, f *Field, c *Column, where func(int) string) error {
 	if c.Text == nil && x.Rows > 0 {
 		return columnError(where(0), f.Name, nil, "column %s is a number, want text", show(f.Name))
 	}
@@ -356,7 +422,7 @@ func encodeTexts(x dense.Matrix[float64], first int, f *Field, c *Column, where 
 		row := x.Row(i)[first : first+width]
 		clear(row)
 		switch text := c.Text[i]; {
-		case text == nil:
+		case text == nil || f.Kind == Time && isMissingWord(text):
 			if f.Missing {
 				row[width-1] = 1
 			}
@@ -364,10 +430,14 @@ func encodeTexts(x dense.Matrix[float64], first int, f *Field, c *Column, where 
 			encodeText(row, text)
 		default:
 			t, _, ok := parseTime(text, f.Format)
-			if !ok {
+			switch {
+			case ok:
+				t.encode(row, f)
+			case e.readable:
 				return f.badValue(c, i, where)
+			case f.Missing:
+				row[width-1] = 1
 			}
-			t.encode(row, f)
 		}
 	}
 	return nil

@@ -28,7 +28,7 @@ func TestNumberStyles(t *testing.T) {
 		"dollars":        func(v float64) string { return "$" + grouped(v, ",", ".") },
 		"signed dollars": func(v float64) string { return strings.Replace("$"+grouped(v, ",", "."), "$-", "-$", 1) },
 		"euros":          func(v float64) string { return grouped(v, ".", ",") + " €" },
-		"percent":        func(v float64) string { return grouped(100*v, ",", ".") + "%" },
+		"percent":        func(v float64) string { return grouped(v, ",", ".") + "%" },
 	} {
 		text := "x;y\n"
 		for i := range 30 {
@@ -192,7 +192,7 @@ func TestDates(t *testing.T) {
 		"two ways") {
 		t.Errorf("%+v, %v, %v", s, sum, err)
 	}
-	for _, bad := range []string{"2024-02-30", "2024-13-01", "2024-01-01T25:00", "12:30", "2024-01", "1/2/24",
+	for _, bad := range []string{"2024-02-30", "2024-13-01", "2024-01-01T25:00", "12:30", "1/2/124", "2024-1",
 		"2024-01-01x"} {
 		src, _ := data.OpenBytes("x.csv", []byte("when\n"+bad+"\n"), data.Options{Header: ptr(true)})
 		if _, _, err := encodeSource(src, s, false, 1); err == nil || !strings.Contains(err.Error(), "want a date") {
@@ -231,7 +231,7 @@ func TestWords(t *testing.T) {
 
 // Rows without a target are left out, and counted; others keep their places.
 func TestDropMissing(t *testing.T) {
-	src, _ := data.OpenBytes("x.csv", []byte("x,y\n1,\n2,5\n3,NA\n4,6\n5,x\n"), data.Options{})
+	src, _ := data.OpenBytes("x.csv", []byte("x,y\n1,\n2,5\n3,NA\n4,6\n5,x\n"), data.Options{Strict: true})
 	d, err := data.DropMissing(src, []string{"y"})
 	if err != nil {
 		t.Fatal(err)

@@ -37,6 +37,14 @@ type LearnOptions struct {
 	Text        []string // words, not levels
 	MaxLevels   int      // of a field; the rest is "other". 0 is 64
 	MaxClasses  int      // 0 is 1024
+	// Strict makes the first cell that is no number in a column of numbers, or no date among dates, an error of kind
+	// [ErrUnreadable] that names its place. Otherwise it counts as missing.
+	Strict bool `json:",omitempty"`
+	// Like makes the columns what they are in another schema, so that means, scales, levels and ranges alone come from
+	// the rows: for a part of the rows of a table whose schema is known. Columns that are no field there are not read,
+	// no cell is an error, and targets, ids and columns left out are those of Like. Columns that the rows have no two
+	// values of are left out; if none is left, the fields are those of Like. No other option but MaxLevels counts.
+	Like *Schema `json:",omitempty"`
 }
 
 // levelMemory is what all counts of texts may take together, in bytes; each column gets its share, between minTracked
@@ -51,16 +59,18 @@ const (
 
 // ColumnSummary describes a column as Learn saw it.
 type ColumnSummary struct {
-	Name     string  `json:"name"`
-	Use      string  `json:"use"` // numeric, boolean, time, text, categorical, target, id, ignored
-	Why      string  `json:"why,omitempty"`
-	Missing  int64   `json:"missing,omitempty"`
-	Distinct int     `json:"distinct,omitempty"` // texts that were counted
-	Exact    bool    `json:"exact,omitempty"`    // Distinct is the exact number
-	Mean     float64 `json:"mean,omitempty"`
-	Scale    float64 `json:"scale,omitempty"`
-	Min      float64 `json:"min,omitempty"`
-	Max      float64 `json:"max,omitempty"`
+	Name    string `json:"name"`
+	Use     string `json:"use"` // numeric, boolean, time, text, categorical, target, id, ignored
+	Why     string `json:"why,omitempty"`
+	Missing int64  `json:"missing,omitempty"`
+	// Unreadable is how many of them are texts in a column of numbers or dates.
+	Unreadable int64   `json:"unreadable,omitempty"`
+	Distinct   int     `json:"distinct,omitempty"` // texts that were counted
+	Exact      bool    `json:"exact,omitempty"`    // Distinct is the exact number
+	Mean       float64 `json:"mean,omitempty"`
+	Scale      float64 `json:"scale,omitempty"`
+	Min        float64 `json:"min,omitempty"`
+	Max        float64 `json:"max,omitempty"`
 }
 
 // MarshalJSON writes mean, scale, min and max of columns of numbers, zeros too, and of no others.
@@ -118,7 +128,25 @@ func Learn(src Source, o LearnOptions) (*Schema, *Summary, error) {
 	if err := l.addTree(src); err != nil {
 		return nil, nil, err
 	}
-	return l.Schema()
+	schema, sum, err := l.Schema()
+	if err == nil {
+		sum.Notes = append(sum.Notes, NotesOf(src)...)
+	}
+	return schema, sum, err
+}
+
+// NotesOf are sentences for people about how a source is read, such as columns that come from the names of folders.
+func NotesOf(src Source) []string {
+	for {
+		if t, ok := src.(interface{ Notes() []string }); ok {
+			return t.Notes()
+		}
+		w, ok := src.(interface{ Unwrap() Source })
+		if !ok {
+			return nil
+		}
+		src = w.Unwrap()
+	}
 }
 
 // roles gives every column its role; names that are not columns are errors.
@@ -126,11 +154,14 @@ func (o *LearnOptions) roles(place string, columns []string) ([]*columnLearner, 
 	learners := make([]*columnLearner, len(columns))
 	index := make(map[string]int, len(columns))
 	for j, c := range columns {
-		learners[j] = newColumnLearner(c, asField)
+		learners[j] = newColumnLearner(c, asField, o.Strict)
 		if _, ok := index[c]; ok {
 			return nil, inputError(place, "two columns are named %s: rename one", show(c))
 		}
 		index[c] = j
+	}
+	if o.Like != nil {
+		return learners, o.like(place, learners, index)
 	}
 	lists := []struct {
 		what  string
@@ -162,6 +193,28 @@ func (o *LearnOptions) roles(place string, columns []string) ([]*columnLearner, 
 		}
 	}
 	return learners, nil
+}
+
+// like gives the columns the roles of the fields of o.Like.
+func (o *LearnOptions) like(place string, learners []*columnLearner, index map[string]int) error {
+	for _, l := range learners {
+		l.role = asSkip
+	}
+	for _, f := range o.Like.Fields {
+		j, ok := index[f.Name]
+		if !ok {
+			return &InputError{Place: place, Err: ErrSchema, Detail: fmt.Sprintf("no column %s", show(f.Name))}
+		}
+		switch f.Kind {
+		case Categorical:
+			learners[j].role = asCategorical
+		case Words:
+			learners[j].role = asText
+		default:
+			learners[j].role = asField
+		}
+	}
+	return nil
 }
 
 // nameHint says why a name may not be among the columns.
@@ -260,13 +313,21 @@ func long(text []byte, v float64) bool {
 
 func finish(place string, learners []*columnLearner, rows int64, o LearnOptions, tracked int) (*Schema, *Summary,
 	error) {
+	if o.Like != nil {
+		return finishLike(place, learners, rows, o, tracked)
+	}
 	s := &Schema{}
 	sum := &Summary{Rows: rows}
 	note := func(format string, args ...any) { sum.Notes = append(sum.Notes, fmt.Sprintf(format, args...)) }
 	byName := map[string]Target{}
 	usual := usualStyle(learners)
-	left := map[string][]string{} // columns left out, by the first word of the reason
-	for _, l := range learners {
+	left := map[string][]string{}   // columns left out, by the first word of the reason
+	numbered := map[string]string{} // columns that tell rows apart and nothing else, with the reason
+	columns := make([]string, len(learners))
+	for j, l := range learners {
+		columns[j] = l.name
+	}
+	for j, l := range learners {
 		cs := ColumnSummary{Name: l.name, Missing: l.missing}
 		if l.counts != nil {
 			cs.Distinct, cs.Exact = len(l.counts.of), l.counts.exact()
@@ -275,10 +336,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 			cs.Use, cs.Why = "ignored", "constant "+shown
 			s.Ignored = append(s.Ignored, l.name)
 			left["constant"] = append(left["constant"], l.name)
-			if s.Constants == nil {
-				s.Constants = map[string]string{}
-			}
-			s.Constants[l.name] = value
+			s.setConstant(l.name, value)
 		}
 		ignore := func(why string) {
 			cs.Use, cs.Why = "ignored", why
@@ -290,6 +348,10 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 		if l.texts == 0 && l.numbers.n > 0 {
 			cs.Mean, cs.Scale, cs.Min, cs.Max = l.numbers.mean, l.numbers.scale(), l.numbers.min, l.numbers.max
 		}
+		r, isRead := reading{}, false
+		if l.role == asField || l.role == asNumeric {
+			r, isRead = l.reading(usual, o.MaxLevels)
+		}
 		switch {
 		case l.role == asID:
 			cs.Use = "id"
@@ -297,7 +359,7 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 		case l.role == asSkip:
 			ignore("skipped as asked")
 		case l.role == asTarget:
-			t, err := l.target(place, rows, o, usual, note)
+			t, m, err := l.target(place, rows, o, usual, note)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -305,7 +367,6 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 			if len(t.Classes) > 0 {
 				cs.Why = fmt.Sprintf("%d classes", len(t.Classes))
 			} else if t.Format != "" {
-				_, m, _ := l.styles.of(usual)
 				cs.Mean, cs.Scale, cs.Min, cs.Max = m.mean, m.scale(), m.min, m.max
 			}
 			byName[l.name] = t
@@ -314,29 +375,43 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 		case l.role == asText:
 			cs.Use = string(Words)
 			s.Fields = append(s.Fields, Field{Name: l.name, Kind: Words, Missing: l.missing > 0})
-		case l.role == asNumeric && l.styles.noPoint && l.styles.noComma: // of parts that are numeric each
+		case l.role == asNumeric && (!isRead || r.bad > 0): // of parts that are numeric each
 			return nil, nil, columnError(l.at.String(), l.name, nil, "column %s is %s, where others are written otherwise: write numbers in one way",
 				show(l.name), l.sample)
-		case l.dated() || l.styled(usual):
-			f, both := l.formatted(usual)
-			m := l.spelled
-			if m.min == m.max && l.missing == 0 {
-				value := l.sample // of more spellings than are counted
-				if l.counts != nil {
-					if top := l.counts.top(1); len(top) > 0 {
-						value = top[0]
+		case isRead:
+			if numbers, text, ok := l.shards.conflict(); ok && r.bad > 0 && r.kind == Numeric && r.format == "" {
+				return nil, nil, l.conflict(numbers, text, "column")
+			}
+			if r.bad > 0 && o.Strict {
+				return nil, nil, l.strictError(r)
+			}
+			if r.m.min == r.m.max && l.missed(r.bad) == 0 {
+				value, shown := canonical(r.m.mean), fmt.Sprintf("%g", r.m.mean)
+				if l.texts > 0 {
+					value = l.sample // of more spellings than are counted
+					if l.counts != nil {
+						if top := l.counts.top(1); len(top) > 0 {
+							value = top[0]
+						}
 					}
+					shown = show(value)
 				}
-				constant(value, show(value))
+				constant(value, shown)
 				break
 			}
-			if both {
-				note("column %s can be read in two ways, %s is taken for %s", show(l.name), l.sample, f.Format)
-			} else {
-				note("column %s is read as %s, such as %s", show(l.name), map[FieldKind]string{Numeric: "numbers",
-					Time: "times"}[f.Kind]+" "+f.Format, l.sample)
+			f, outliers := l.field(r)
+			if !dense.IsFinite(f.Mean) || !dense.IsFinite(f.Scale) || f.Scale <= 0 {
+				return nil, nil, columnError(place, l.name, nil,
+					"column %s runs from %g to %g, beyond what can be standardised: rescale it", show(l.name),
+					r.m.min, r.m.max)
 			}
-			cs.Use, cs.Mean, cs.Scale, cs.Min, cs.Max = string(f.Kind), f.Mean, f.Scale, m.min, m.max
+			cs.Missing, cs.Unreadable = l.missed(r.bad), r.bad
+			cs.Use, cs.Mean, cs.Scale, cs.Min, cs.Max = string(f.Kind), f.Mean, f.Scale, r.m.min, r.m.max
+			if why := l.numbersRows(columns, j, rows); why != "" {
+				numbered[l.name] = why
+			} else {
+				l.notes(r, &f, outliers, note)
+			}
 			s.Fields = append(s.Fields, f)
 		case l.boolean() && l.role == asField:
 			truths := l.truths()
@@ -348,21 +423,6 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 			cs.Min, cs.Max = truths.min, truths.max
 			s.Fields = append(s.Fields, Field{Name: l.name, Kind: Boolean, Mean: cs.Mean, Scale: cs.Scale,
 				Missing: l.missing > 0})
-		case l.texts == 0 && l.role != asCategorical:
-			if l.numbers.min == l.numbers.max && l.missing == 0 {
-				constant(canonical(l.numbers.mean), fmt.Sprintf("%g", l.numbers.mean))
-				break
-			}
-			f := Field{Name: l.name, Kind: Numeric, Mean: l.numbers.mean, Scale: l.numbers.scale(),
-				Missing: l.missing > 0}
-			if !dense.IsFinite(f.Mean) || !dense.IsFinite(f.Scale) || f.Scale <= 0 {
-				return nil, nil, columnError(place, l.name, nil,
-					"column %s runs from %g to %g, beyond what can be standardised: rescale it", show(l.name),
-					l.numbers.min, l.numbers.max)
-			}
-			f.Range = &[2]float64{l.numbers.min, l.numbers.max}
-			cs.Use = string(Numeric)
-			s.Fields = append(s.Fields, f)
 		default:
 			if l.texts == 0 {
 				l.canonicalise()
@@ -393,6 +453,17 @@ func finish(place string, learners []*columnLearner, rows int64, o LearnOptions,
 			s.Fields = append(s.Fields, f)
 		}
 		sum.Columns = append(sum.Columns, cs)
+	}
+	if len(numbered) < len(s.Fields) {
+		s.Fields = slices.DeleteFunc(s.Fields, func(f Field) bool { return numbered[f.Name] != "" })
+		for i := range sum.Columns {
+			if c := &sum.Columns[i]; numbered[c.Name] != "" {
+				c.Use, c.Why = "ignored", numbered[c.Name]
+				s.Ignored = append(s.Ignored, c.Name)
+				note("left out, since it %s: %s; name it as numeric to use it, or as an id to carry it along",
+					numbered[c.Name], show(c.Name))
+			}
+		}
 	}
 	for _, l := range []struct{ reason, text string }{{"constant", "are constant"}, {"empty", "have no values"},
 		{"distinct", "hold texts that nearly always differ, like names or identifiers"}} {
@@ -442,33 +513,6 @@ func noneLeft(columns []ColumnSummary) string {
 	return "no column is left to predict from: " + strings.Join(why, ", ")
 }
 
-// dated reports whether all values are dates, in one order.
-func (l *columnLearner) dated() bool {
-	order, _, _ := l.dates.of()
-	return l.role == asField && l.texts > 0 && l.numbers.n == 0 && order != ""
-}
-
-// styled reports whether all values are numbers, and some not plain ones.
-func (l *columnLearner) styled(usual string) bool {
-	style, _, _ := l.styles.of(usual)
-	return (l.role == asField || l.role == asNumeric) && l.texts > 0 && style != ""
-}
-
-// formatted is the field of a column of dates or of numbers that are not plain; both says that it could be another.
-func (l *columnLearner) formatted(usual string) (f Field, both bool) {
-	f = Field{Name: l.name, Missing: l.missing > 0}
-	if l.dated() {
-		f.Kind, f.Clock = Time, l.dates.clock
-		f.Format, l.spelled, both = l.dates.of()
-	} else {
-		f.Kind = Numeric
-		f.Format, l.spelled, both = l.styles.of(usual)
-	}
-	f.Mean, f.Scale = l.spelled.mean, l.spelled.scale()
-	f.Range = &[2]float64{l.spelled.min, l.spelled.max}
-	return f, both
-}
-
 // identifies reports whether a text column looks like names of rows: more distinct texts than levels, and the levels
 // that would be kept cover less than half of the rows while most texts come only once or twice.
 func (l *columnLearner) identifies(rows int64, maxLevels int) bool {
@@ -490,17 +534,42 @@ func (l *columnLearner) identifies(rows int64, maxLevels int) bool {
 
 // target decides between regression and classes.
 func (l *columnLearner) target(place string, rows int64, o LearnOptions, usual string,
-	note func(string, ...any)) (Target, error) {
-	t := Target{Name: l.name}
+	note func(string, ...any)) (t Target, m moments, err error) {
+	t = Target{Name: l.name}
 	classes := o.Task == Classification
-	if style, m, both := l.styles.of(usual); l.texts > 0 && style != "" && !classes && m.min < m.max {
-		note("target %s is read as numbers %s, such as %s", show(l.name), style, l.sample)
-		if both {
+	few := l.counts != nil && l.counts.exact() && len(l.counts.of) <= autoClasses
+	r, isRead := l.reading(usual, 0)
+	switch {
+	case !isRead || classes:
+	case r.bad > 0 && !few: // a row without its target is the user's to judge
+		return t, m, columnError(r.first.at.String(), l.name, ErrUnreadable,
+			"target %s is %s, though %d of its values are numbers: "+
+				"correct it, or ask for classification", show(l.name), r.first.sample, r.m.n)
+	case l.words > 0 && !few:
+		return t, m, columnError(l.word.at.String(), l.name, ErrUnreadable,
+			"target %s is %s, though %d of its values are numbers: "+
+				"correct it, name it as missing, or ask for classification", show(l.name), l.word.sample, r.m.n)
+	case r.bad+l.words == 0 && r.format != "" && r.m.min < r.m.max:
+		if r.units != "" {
+			note("target %s is read as %s, such as %s; predictions and errors are in the same units", show(l.name), r.units,
+				r.sample)
+		} else {
+			note("target %s is read as numbers %s, such as %s", show(l.name), r.format, r.sample)
+		}
+		if r.both {
 			note("target %s can be read in two ways: spell its numbers plainly if this is the wrong one", show(l.name))
 		}
-		t.Format, t.Mean, t.Scale = style, m.mean, m.scale()
-		return t, nil
+		t.Format, t.Mean, t.Scale = r.format, r.m.mean, r.m.scale()
+		return t, r.m, nil
 	}
+	t, err = l.plainTarget(t, place, rows, o, note)
+	return t, m, err
+}
+
+// plainTarget is the target of classes or of plain numbers.
+func (l *columnLearner) plainTarget(t Target, place string, rows int64, o LearnOptions,
+	note func(string, ...any)) (Target, error) {
+	classes := o.Task == Classification
 	if o.Task == Regression && l.texts > 0 {
 		return t, columnError(l.at.String(), l.name, nil, "target %s is %s, want a number", show(l.name), l.sample)
 	}

@@ -85,7 +85,7 @@ func (l *Learner) blank() *Learner {
 	out := &Learner{place: l.place, columns: l.columns, o: l.o, tracked: l.tracked, want: l.want,
 		cols: make([]*columnLearner, len(l.cols))}
 	for j, c := range l.cols {
-		out.cols[j] = newColumnLearner(c.name, c.role)
+		out.cols[j] = newColumnLearner(c.name, c.role, l.o.Strict)
 		out.cols[j].counts = l.newCounts(c.role)
 	}
 	return out

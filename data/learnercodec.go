@@ -14,7 +14,7 @@ import (
 // A learner is saved as a record of package seal: its fingerprint is that of columns and options, its counts are
 // columns and rows. In the body texts stand behind their lengths, whole numbers are varints, floats eight bytes.
 // Texts that are counted come in increasing order, so that equal learners are equal bytes.
-var learnerFormat = seal.Format{Magic: "randfeat learner\n", Version: 1, Counts: 2}
+var learnerFormat = seal.Format{Magic: "randfeat learner\n", Version: 2, Counts: 2}
 
 // AppendBinary appends the learner to b.
 func (l *Learner) AppendBinary(b []byte) ([]byte, error) {
@@ -151,25 +151,75 @@ func (w *learnerWriter) shard(k shardKind) {
 	w.flags(k.number, k.text)
 }
 
+func (w *learnerWriter) spot(s spot) {
+	w.text(s.file)
+	w.whole(int64(s.unit.Shard))
+	w.whole(int64(s.unit.Block))
+	w.whole(s.row)
+}
+
+// octaves are their number, or maxOctaves+1 if they were too many, and each with its key.
+func (w *learnerWriter) octaves(o *octaves) {
+	if o.lost {
+		w.whole(maxOctaves + 1)
+		return
+	}
+	w.whole(int64(len(o.of)))
+	for _, a := range o.of {
+		w.whole(int64(a.key) + octaveKeys)
+		w.moments(a.m)
+	}
+}
+
+// octaveKeys is more than the key of any number.
+const octaveKeys = 2048
+
+// odd are the cells that messages name.
+func (l *columnLearner) odd() []*oddCell {
+	out := []*oddCell{&l.word, &l.styles.differs}
+	for k := range l.bad {
+		out = append(out, &l.bad[k])
+	}
+	return out
+}
+
 func (w *learnerWriter) column(c *columnLearner) {
 	w.whole(c.missing)
 	w.whole(c.texts)
 	w.whole(c.bools)
-	w.flags(c.whole, c.styles.noPoint, c.styles.noComma, c.dates.clock, c.dates.dotted, c.dates.started,
-		c.counts != nil)
-	w.flags(c.dates.not[:]...)
+	w.whole(c.words)
+	w.flags(c.whole, c.styles.grouped, c.dates.clock, c.dates.dotted, c.dates.started, c.counts != nil, c.order.starts,
+		c.order.broken)
 	w.moments(c.numbers)
-	w.moments(c.styles.point)
-	w.moments(c.styles.comma)
-	w.whole(c.dates.n)
-	for _, m := range c.dates.days {
+	w.octaves(&c.wide)
+	s := &c.styles
+	w.whole(s.n)
+	for _, m := range []moments{s.point, s.comma, s.pointShare, s.commaShare} {
 		w.moments(m)
 	}
+	w.octaves(&s.pointWide)
+	w.octaves(&s.commaWide)
+	for k, m := range c.dates.days {
+		w.moments(m)
+		w.octaves(&c.dates.wide[k])
+	}
+	for _, o := range c.odd() {
+		w.text(o.sample)
+		if o.sample != "" {
+			w.spot(o.at)
+		}
+	}
+	if w.whole(c.order.n); c.order.n > 0 {
+		w.b = seal.Append(w.b, c.order.first, c.order.last)
+	}
+	if c.ids != nil {
+		w.whole(int64(len(c.ids.least)))
+		for _, h := range c.ids.least {
+			w.b = binary.LittleEndian.AppendUint64(w.b, h)
+		}
+	}
 	w.text(c.sample)
-	w.text(c.at.file)
-	w.whole(int64(c.at.unit.Shard))
-	w.whole(int64(c.at.unit.Block))
-	w.whole(c.at.row)
+	w.spot(c.at)
 	w.whole(int64(c.shards.n))
 	for _, k := range c.shards.open[:c.shards.n] {
 		w.shard(k)
@@ -251,17 +301,51 @@ func (r *learnerReader) moments() (m moments) {
 		r.b, r.bad = nil, true
 		return moments{}
 	}
-	f := func() float64 {
-		v := math.Float64frombits(binary.LittleEndian.Uint64(r.b))
-		r.b = r.b[8:]
-		return v
-	}
+	f := r.float
 	// Mean and squares of numbers near the largest may have overflown, which Schema reports.
 	if m.mean, m.m2, m.min, m.max = f(), f(), f(), f(); !(m.min <= m.max) || m.m2 < 0 || math.IsInf(m.min, 0) ||
 		math.IsInf(m.max, 0) {
 		r.bad = true
 	}
 	return m
+}
+
+func (r *learnerReader) uint64() uint64 {
+	if len(r.b) < 8 {
+		r.b, r.bad = nil, true
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(r.b)
+	r.b = r.b[8:]
+	return v
+}
+
+func (r *learnerReader) float() float64 { return math.Float64frombits(r.uint64()) }
+
+func (r *learnerReader) spot() spot {
+	return spot{file: r.text(), unit: Unit{Shard: r.index(), Block: r.index()}, row: r.whole()}
+}
+
+// octaves reads those of at most n numbers.
+func (r *learnerReader) octaves(o *octaves, n int64) {
+	*o = octaves{}
+	size := r.index()
+	if o.lost = size == maxOctaves+1; o.lost {
+		return
+	}
+	if size > maxOctaves {
+		r.bad = true
+		return
+	}
+	for range size {
+		a := octave{key: r.index() - octaveKeys, m: r.moments()}
+		if n -= a.m.n; r.bad || n < 0 || a.m.n == 0 || octaveKey(a.m.min) != a.key || octaveKey(a.m.max) != a.key ||
+			len(o.of) > 0 && o.of[len(o.of)-1].key >= a.key {
+			r.bad = true
+			return
+		}
+		o.of = append(o.of, a)
+	}
 }
 
 func (r *learnerReader) shard() shardKind {
@@ -273,21 +357,44 @@ func (r *learnerReader) shard() shardKind {
 
 // column reads what column wrote; most is how many texts its counts may hold, -1 if it has none.
 func (r *learnerReader) column(c *columnLearner, most int) {
-	c.missing, c.texts, c.bools = r.whole(), r.whole(), r.whole()
-	f := r.flags(7)
-	c.whole, c.styles.noPoint, c.styles.noComma = f&1 != 0, f&2 != 0, f&4 != 0
-	c.dates.clock, c.dates.dotted, c.dates.started = f&8 != 0, f&16 != 0, f&32 != 0
-	not := r.flags(3)
-	for k := range c.dates.not {
-		c.dates.not[k] = not&(1<<k) != 0
+	c.missing, c.texts, c.bools, c.words = r.whole(), r.whole(), r.whole(), r.whole()
+	f := r.flags(8)
+	c.whole, c.styles.grouped = f&1 != 0, f&2 != 0
+	c.dates.clock, c.dates.dotted, c.dates.started = f&4 != 0, f&8 != 0, f&16 != 0
+	c.order.starts, c.order.broken = f&64 != 0, f&128 != 0
+	c.numbers = r.moments()
+	r.octaves(&c.wide, c.numbers.n)
+	s := &c.styles
+	s.n = r.whole()
+	s.point, s.comma, s.pointShare, s.commaShare = r.moments(), r.moments(), r.moments(), r.moments()
+	r.octaves(&s.pointWide, s.n)
+	r.octaves(&s.commaWide, s.n)
+	if s.n > c.numbers.n+c.texts-c.words || s.point.n+s.pointShare.n > s.n || s.comma.n+s.commaShare.n > s.n {
+		r.bad = true
 	}
-	c.numbers, c.styles.point, c.styles.comma = r.moments(), r.moments(), r.moments()
-	c.dates.n = r.whole()
 	for k := range c.dates.days {
 		c.dates.days[k] = r.moments()
+		r.octaves(&c.dates.wide[k], c.dates.days[k].n)
+		r.bad = r.bad || c.dates.days[k].n > c.texts-c.words
+	}
+	for _, o := range c.odd() {
+		if o.sample = r.text(); o.sample != "" {
+			o.at = r.spot()
+		}
+	}
+	if c.order.n = r.whole(); c.order.n > 0 {
+		c.order.first, c.order.last = r.float(), r.float()
+	}
+	if c.ids != nil {
+		c.ids.least = nil
+		for n := r.index(); n > 0 && !r.bad; n-- {
+			c.ids.least = append(c.ids.least, r.uint64())
+			k := len(c.ids.least)
+			r.bad = r.bad || k > sketchSize || k > 1 && c.ids.least[k-1] <= c.ids.least[k-2]
+		}
 	}
 	c.sample = r.text()
-	c.at = spot{file: r.text(), unit: Unit{Shard: r.index(), Block: r.index()}, row: r.whole()}
+	c.at = r.spot()
 	if c.shards.n = r.index(); c.shards.n > len(c.shards.open) {
 		c.shards.n, r.bad = 0, true
 	}
@@ -296,10 +403,10 @@ func (r *learnerReader) column(c *columnLearner, most int) {
 	}
 	c.shards.numbers, c.shards.text = r.shard(), r.shard()
 	c.counts = nil
-	if c.bools > c.texts {
+	if c.bools+c.words > c.texts || c.order.broken && (c.order.n > 0 || c.order.starts) {
 		r.bad = true
 	}
-	if f&64 == 0 {
+	if f&32 == 0 {
 		r.bad = r.bad || most >= 0 && (c.role != asField || c.texts > 0) // only fields of many numbers stop counting
 		return
 	}

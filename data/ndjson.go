@@ -159,7 +159,7 @@ func (s *jsonSource) open(kinds []Kind) (*textReader, error) {
 	}
 	return newTextReader(s.in, s.o, s.columns, kinds, nil, 0, s.width, func(l *lines) rows {
 		return &jsonReader{lines: l, columns: s.columns, want: kinds, missing: missing, index: index,
-			seen: make([]int64, len(s.columns))}
+			seen: make([]int64, len(s.columns)), strict: s.o.Strict}
 	})
 }
 
@@ -172,6 +172,7 @@ type jsonReader struct {
 	index   map[string]int
 	seen    []int64 // the last row, from 1, in which the key of a column came
 	row     int64
+	strict  bool
 }
 
 // parseRow appends the next object to the block.
@@ -217,15 +218,13 @@ func (r *jsonReader) parse(b *Block, p *lineScanner) error {
 				b.Cols[j].setBare()
 			}
 		case Number:
-			x := math.NaN()
-			if cell != nil {
-				var ok bool
-				if x, ok = ParseNumber(trimBlanks(cell)); !ok {
-					return columnError(r.place(cellAt), r.columns[j], nil, "column %s is %s, want a number",
-						show(r.columns[j]), show(cell))
-				}
+			c := &b.Cols[j]
+			if cell == nil {
+				c.Num = append(c.Num, math.NaN())
+			} else if c.AppendNumber(cell); r.strict && IsUnreadable(c.Num[len(c.Num)-1]) {
+				return columnError(r.place(cellAt), r.columns[j], ErrUnreadable, "column %s is %s, want a number",
+					show(r.columns[j]), show(cell))
 			}
-			b.Cols[j].Num = append(b.Cols[j].Num, x)
 		}
 		return nil
 	})

@@ -141,24 +141,7 @@ func newNPZSource(in input, o Options) (Source, error) {
 	if in.size < 0 {
 		return nil, inputError(in.name, "an npz file cannot be read from a stream: write it to a file first")
 	}
-	openZip := func() (*zip.Reader, io.Closer, error) {
-		f, err := in.open()
-		if err != nil {
-			return nil, nil, err
-		}
-		at, ok := f.(io.ReaderAt)
-		if !ok {
-			f.Close()
-			return nil, nil, inputError(in.name, "an npz file must not be compressed again")
-		}
-		z, err := zip.NewReader(at, in.size)
-		if err != nil {
-			f.Close()
-			return nil, nil, &InputError{Place: in.name, Detail: fmt.Sprintf("not a readable zip archive: %v", err),
-				Err: err}
-		}
-		return z, f, nil
-	}
+	openZip := in.openZip
 	z, c, err := openZip()
 	if err != nil {
 		return nil, err

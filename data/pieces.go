@@ -202,6 +202,7 @@ func (t *textReader) give(b *Block, most int) {
 		from, to := &p.block.Cols[j], &b.Cols[j]
 		switch {
 		case from.Num != nil:
+			to.takeOdd(from, lo, hi, len(to.Num))
 			to.Num = append(to.Num, from.Num[lo:hi]...)
 		case from.Text != nil:
 			if len(from.Bare) > lo {

@@ -331,7 +331,7 @@ func TestPiecesNameTheFirstBadRow(t *testing.T) {
 		}
 	}
 	for workers := 1; workers < 6; workers++ {
-		src, err := OpenBytes("t.csv", []byte(text.String()), Options{Workers: workers, piece: 500})
+		src, err := OpenBytes("t.csv", []byte(text.String()), Options{Workers: workers, piece: 500, Strict: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -384,6 +384,7 @@ func TestLearnAndEncodeOnManyThreads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		enc.Readable()
 		for _, table := range [][]byte{text.Bytes(), bad} {
 			if src, err = OpenBytes("t.csv", table, Options{}); err != nil {
 				t.Fatal(err)

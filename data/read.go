@@ -78,6 +78,9 @@ func readArray(r io.Reader, size int64) (Array, error) {
 // readFile hands an opened file and its length to read; the error names the file. Length -1: a pipe, unknown.
 func readFile[A any](path string, read func(r io.Reader, size int64) (A, error)) (A, error) {
 	var none A
+	if err := CheckLocal(path); err != nil {
+		return none, err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return none, err // names the path

@@ -68,6 +68,9 @@ func ReadArrayFile(path string) (Array, error) {
 }
 
 func readSafetensor(path, name string) (Tensor, error) {
+	if err := CheckLocal(path); err != nil {
+		return Tensor{}, err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return Tensor{}, err

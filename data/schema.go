@@ -32,8 +32,9 @@ const (
 type Field struct {
 	Name string    `json:"name"`
 	Kind FieldKind `json:"kind"`
-	// Format is how numbers are spelled, 1,234.5 or 1.234,5, if they are not plain, and for times year-month-day,
-	// day-month-year or month-day-year.
+	// Format is how numbers are spelled, if they are not plain: 1,234.5, 1.234,5, or 1234,5 where no points group
+	// digits, each with a % behind it if they are percentages (6.1% and 6.1 are both 6.1, not 0.061). For times it is
+	// year-month-day, day-month-year or month-day-year.
 	Format string  `json:"format,omitempty"`
 	Clock  bool    `json:"clock,omitempty"` // time: there are times of day
 	Mean   float64 `json:"mean,omitempty"`  // numeric and time (days since 1970): of the values present
@@ -47,6 +48,9 @@ type Field struct {
 	// numeric and time: the least and the greatest value when the schema was learned; nil if unknown, as in files of
 	// version 1
 	Range *[2]float64 `json:"range,omitempty"`
+	// Clip are the least and the greatest value that count: those beyond are taken for the nearest. It is set where a
+	// few values were so far from all others that the mean and scale are those of the others.
+	Clip *[2]float64 `json:"clip,omitempty"`
 	// Weight multiplies all encoded columns of the field, whatever its kind: how much it counts in distances. 0 means
 	// 1.
 	Weight float64 `json:"weight,omitempty"`
@@ -226,6 +230,10 @@ func (s *Schema) Validate() error {
 			!dense.IsFinite(r[1])) {
 			return schemaError("%s column %s runs from %g to %g", f.Kind, show(f.Name), r[0], r[1])
 		}
+		if r := f.Clip; r != nil && (f.Kind != Numeric && f.Kind != Time || !dense.IsFinite(r[0]) || !(r[0] < r[1]) ||
+			!dense.IsFinite(r[1])) {
+			return schemaError("%s column %s counts from %g to %g", f.Kind, show(f.Name), r[0], r[1])
+		}
 		if f.Other && f.Kind != Categorical {
 			return schemaError("%s column %s has other levels", f.Kind, show(f.Name))
 		}
@@ -277,7 +285,7 @@ func (f *Field) checkFormat() error {
 	ok := f.Format == ""
 	switch f.Kind {
 	case Numeric:
-		ok = ok || f.Format == pointStyle || f.Format == commaStyle
+		ok = ok || isStyle(f.Format)
 	case Time:
 		ok = f.Format == yearFirst || f.Format == dayFirst || f.Format == monthFirst
 	}

@@ -48,6 +48,7 @@ func encodeSource(src data.Source, s *data.Schema, needTarget bool, block int) (
 	if err != nil {
 		return x, y, err
 	}
+	e.Readable()
 	r, err := src.Open(e.Kinds())
 	if err != nil {
 		return x, y, err
@@ -186,13 +187,13 @@ func TestStylesOfColumns(t *testing.T) {
 		note         string
 		o            data.LearnOptions
 	}{
-		{"x;y\n0,125;1\n1,250;2\n", "1.234,5", 0.6875, "is read as numbers 1.234,5", data.LearnOptions{}},
+		{"x;y\n0,125;1\n1,250;2\n", "1234,5", 0.6875, "is read as numbers 1234,5", data.LearnOptions{}},
 		{"x;y\n3,125;1\n1,250;2\n", "1,234.5", 2187.5, "can be read in two ways", data.LearnOptions{}},
-		{"x;y\n3,125;1,5\n1,250;2\n", "1.234,5", 2.1875, "is read as numbers 1.234,5", data.LearnOptions{}},
+		{"x;y\n3,125;1,5\n1,250;2\n", "1234,5", 2.1875, "is read as numbers 1234,5", data.LearnOptions{}},
 		{"x;y\n3,125;1.5\n1,250;2\n", "1,234.5", 2187.5, "is read as numbers 1,234.5", data.LearnOptions{}},
 		{"x;y;z\n3,125;1.5;1,5\n1,250;2;1\n", "1,234.5", 2187.5, "can be read in two ways", data.LearnOptions{}},
-		{"x;y\n3,125;1,5\n1,250;2\n", "1.234,5", 2.1875, "", data.LearnOptions{Numeric: []string{"x"}}},
-		{"y;x\n3,125;1,5\n1,250;2\n", "1.234,5", 1.75, `target "y" is read as numbers 1.234,5`,
+		{"x;y\n3,125;1,5\n1,250;2\n", "1234,5", 2.1875, "", data.LearnOptions{Numeric: []string{"x"}}},
+		{"y;x\n3,125;1,5\n1,250;2\n", "1234,5", 1.75, `target "y" is read as numbers 1234,5`,
 			data.LearnOptions{Targets: []string{"y"}}},
 	} {
 		s, sum := learn(t, c.text, c.o)
@@ -222,7 +223,7 @@ func TestEncodeErrors(t *testing.T) {
 		{"age,sex,city\n1,F,Rome\n", `columns missing: "y"`},
 		{"age,sex,city,y,size,w\n1,F,Rome,1,2,3\n", `columns unknown when the schema was learned: "size", "w"`},
 		{"ages,sex,city,y\n1,F,Rome,1\n", `columns missing: "age"; unknown: "ages"`},
-		{head + "20,F,Rome,1\nold,F,Rome,1\n", `x.csv:3:1: column "age" is "old", want a number`},
+		{head + "20,F,Rome,1\nold,F,Rome,1\n", `x.csv:3: column "age" is "old", want a number`},
 		{head + "20,F,Rome,1\n30,F,Oslo,1\n", `x.csv:3: target "city" is "Oslo", a class unseen when the schema was learned; known are "Paris", "Rome"`},
 		{head + "20,F,Rome,nan\n", `x.csv:2: target "y" is missing`},
 		{head + "20,F,,1\n", `x.csv:2: target "city" is missing`},
@@ -349,7 +350,7 @@ func TestLearnLevels(t *testing.T) {
 	}
 	notes := strings.Join(sum.Notes, "\n")
 	for _, want := range []string{`"common" keeps its 3 most frequent`, `identifiers: "name"`,
-		`"stray" is categorical though 19999 of its values are numbers: the first that is not is "oops" at x.csv:15002`} {
+		`"stray": 1 of 20000 values are no numbers and count as missing: the first is "oops" at x.csv:15002`} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no note %s in\n%s", want, notes)
 		}

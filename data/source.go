@@ -1,11 +1,7 @@
 package data
 
 import (
-	"bufio"
 	"bytes"
-	"compress/flate"
-	"compress/gzip"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,18 +19,22 @@ const (
 	NPY     Format = "npy"
 	NPZ     Format = "npz"
 	Parquet Format = "parquet"
+	XLSX    Format = "xlsx" // the first sheet of a workbook, read as CSV
 )
 
 // Options say how to read a file. The zero value detects everything.
 type Options struct {
 	Format Format // empty: by the contents, then the name
 	// CSV: 0 is detected among comma, tab, semicolon, bar and runs of blanks; ' ' means runs of blanks
-	Delimiter  byte
-	Header     *bool    // CSV: whether the first line names the columns; nil is detected. Without, they are c1, c2, …
-	Literal    bool     // CSV: a quote is an ordinary character
-	Encoding   string   // text formats: one of [Encodings]; empty is detected
-	Assume     string   // the encoding of text that is not UTF-8; empty is [DefaultAssume]
-	Missing    []string // texts that mean a missing value; nil is [DefaultMissing], empty is none
+	Delimiter byte
+	Header    *bool    // CSV: whether the first line names the columns; nil is detected. Without, they are c1, c2, …
+	Literal   bool     // CSV: a quote is an ordinary character
+	Encoding  string   // text formats: one of [Encodings]; empty is detected
+	Assume    string   // the encoding of text that is not UTF-8; empty is [DefaultAssume]
+	Missing   []string // texts that mean a missing value; nil is [DefaultMissing], empty is none
+	// Strict makes a text that is no number, in a column that is read as Number, an error of kind [ErrUnreadable] with
+	// its place in text formats. Otherwise it is [Unreadable].
+	Strict     bool
 	MaxColumns int      // 0 is [DefaultMaxColumns]
 	MaxLine    int      // bytes of one row of a text format; 0 is [DefaultMaxLine]
 	Workers    int      // goroutines that parse a text format; 0 is GOMAXPROCS
@@ -45,7 +45,7 @@ type Options struct {
 }
 
 // DefaultMissing are the texts that mean a missing value.
-var DefaultMissing = []string{"", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"}
+var DefaultMissing = []string{"", "?", "NA", "N/A", "n/a", "NaN", "nan", "NaT", "null", "NULL", "None", "#N/A", "<NA>"}
 
 // The bounds on hostile or mistaken files.
 const (
@@ -112,8 +112,11 @@ func (m *missingSet) has(cell []byte) bool {
 }
 
 // Open prepares a file for reading: it looks at its beginning to find the format, the delimiter and the columns. Files
-// compressed by gzip are recognised. A pipe can be read only once.
+// compressed by gzip, zstd or bzip2 are recognised, and so is a zip archive of one. A pipe can be read only once.
 func Open(path string, o Options) (Source, error) {
+	if err := CheckLocal(path); err != nil {
+		return nil, err
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err // names the path
@@ -196,37 +199,7 @@ type input struct {
 	encoding *encodingState // of text; nil: UTF-8 that has been checked
 	before   *lineCount     // of a block of a file: the lines before it; nil: none
 	inside   bool           // a block that does not end its file
-}
-
-// wrap names the input in errors of reading.
-func (in input) wrap(err error) error {
-	var e *InputError
-	if err == nil || err == io.EOF || errors.As(err, &e) {
-		return err
-	}
-	var flate flate.CorruptInputError
-	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.As(err, &flate) {
-		return &InputError{Place: in.name, Detail: fmt.Sprintf("damaged or cut file: %v", err), Err: err}
-	}
-	return fmt.Errorf("%s: %w", in.name, err)
-}
-
-// unzip decompresses if r starts with the magic bytes of gzip.
-func (in input) unzip(r io.Reader) (io.Reader, error) {
-	b := bufio.NewReaderSize(r, 1<<16)
-	head, err := b.Peek(2)
-	if err != nil && err != io.EOF {
-		return nil, in.wrap(err)
-	}
-	if string(head) != gzipMagic {
-		return b, nil
-	}
-	z, err := gzip.NewReader(b)
-	if err != nil {
-		return nil, in.wrap(err)
-	}
-	return z, nil
+	array    bool           // a JSON array, read as NDJSON
 }
 
 // plain opens what can be read at any place and is not compressed; otherwise it is nil.
@@ -239,10 +212,10 @@ func (in input) plain() (io.ReaderAt, io.Closer, error) {
 		return nil, nil, err
 	}
 	at, ok := s.(io.ReaderAt)
-	var head [2]byte
-	if ok {
-		_, err := at.ReadAt(head[:], 0)
-		ok = (err == nil || err == io.EOF) && string(head[:]) != gzipMagic
+	var head [compressedHead]byte
+	if ok = ok && !in.array; ok {
+		n, err := at.ReadAt(head[:], 0)
+		ok = (err == nil || err == io.EOF) && compression(head[:n]) == ""
 	}
 	if !ok {
 		s.Close()
@@ -250,8 +223,6 @@ func (in input) plain() (io.ReaderAt, io.Closer, error) {
 	}
 	return at, s, nil
 }
-
-const gzipMagic = "\x1f\x8b"
 
 // text opens the decompressed contents.
 func (in input) text() (io.Reader, io.Closer, error) {
@@ -263,6 +234,9 @@ func (in input) text() (io.Reader, io.Closer, error) {
 	if err != nil {
 		s.Close()
 		return nil, nil, err
+	}
+	if in.array {
+		r = newArrayLines(in, r)
 	}
 	return r, s, nil
 }
@@ -295,6 +269,45 @@ func open(in input, o Options) (Source, error) {
 	if err != nil {
 		return nil, in.wrap(err)
 	}
+	if isZip(sample) && o.Format != NPZ {
+		return openArchive(in, o)
+	}
+	return openSample(in, sample, whole, o)
+}
+
+// openArchive opens the table in a zip archive.
+func openArchive(in input, o Options) (Source, error) {
+	format, name, err := in.lookInside()
+	switch {
+	case err != nil:
+		return nil, err
+	case format == NPZ:
+		return newNPZSource(in, o)
+	case format == XLSX:
+		s, err := in.openSheet()
+		if err != nil {
+			return nil, err
+		}
+		in.open, in.size = s.lines, 0
+		o.Format, o.Delimiter, o.Literal, o.Encoding = CSV, ',', false, "utf-8"
+	case o.Format == "":
+		in = in.member(name)
+		o.Format = FormatOf(name)
+	default:
+		in = in.member(name)
+	}
+	r, c, err := in.text()
+	if err != nil {
+		return nil, err
+	}
+	sample, whole, err := readSample(r)
+	c.Close()
+	if err != nil {
+		return nil, in.wrap(err)
+	}
+	if isZip(sample) {
+		return nil, inputError(in.name, "an archive in an archive: unpack it")
+	}
 	return openSample(in, sample, whole, o)
 }
 
@@ -316,6 +329,32 @@ func openSample(in input, sample []byte, whole bool, o Options) (Source, error) 
 			return nil, err
 		}
 	}
+	if format == NDJSON && isJSONArray(sample) {
+		in.array = true
+		lines := newArrayLines(in, bytes.NewReader(sample))
+		sample = make([]byte, 0, len(sample))
+		for {
+			n := len(sample)
+			sample = append(sample, make([]byte, 4096)...)
+			k, err := lines.Read(sample[n:])
+			if sample = sample[:n+k]; err != nil {
+				if whole && err != io.EOF {
+					return nil, err
+				}
+				break
+			}
+		}
+		if in.size < 0 { // the beginning of a stream has been read: it is turned into lines from there on
+			open := in.open
+			in.open, in.array = func() (stream, error) {
+				s, err := open()
+				if err != nil {
+					return nil, err
+				}
+				return once2{newArrayLines(in, s), s}, nil
+			}, false
+		}
+	}
 	if format == CSV || format == NDJSON {
 		var err error
 		if sample, err = in.encoding.decodeSample(in.name, sample, whole); err != nil {
@@ -334,7 +373,10 @@ func openSample(in input, sample []byte, whole bool, o Options) (Source, error) 
 	case Parquet:
 		return nil, inputError(in.name, "a Parquet file: open it with the package data/parquet")
 	}
-	return nil, fmt.Errorf("unknown format %q: want csv, ndjson, npy or npz", format)
+	if format == XLSX {
+		return nil, inputError(in.name, "not a workbook of the format .xlsx")
+	}
+	return nil, fmt.Errorf("unknown format %q: want csv, ndjson, npy, npz or xlsx", format)
 }
 
 // Resolved are options with which the file of src is read without looking for delimiter, names of columns and keys
@@ -352,6 +394,9 @@ func Resolved(src Source, o Options) Options {
 
 // Detect tells the format of a file by its first bytes, then its name.
 func Detect(path string) (Format, error) {
+	if err := CheckLocal(path); err != nil {
+		return "", err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
@@ -360,26 +405,65 @@ func Detect(path string) (Format, error) {
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		return "", inputError(path, "a directory, want a data file")
 	}
-	r, err := input{name: path}.unzip(f)
+	in := input{name: path, size: -1, open: func() (stream, error) { return os.Open(path) }}
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		in.size = info.Size()
+	}
+	return in.detect(f)
+}
+
+// DetectReader is Detect for the content that a reader gives; name is used in messages and for its extension. It cannot
+// look into zip archives, whose directory is at the end.
+func DetectReader(name string, r io.Reader) (Format, error) {
+	return input{name: name, size: -1}.detect(r)
+}
+
+func (in input) detect(r io.Reader) (Format, error) {
+	r, err := in.unzip(r)
 	if err != nil {
 		return "", err
 	}
 	head := make([]byte, 4096)
 	n, err := io.ReadFull(r, head)
+	if isZip(head[:n]) && in.size >= 0 {
+		format, member, err := in.lookInside()
+		if err != nil || format != "" {
+			return format, err
+		}
+		if format = FormatOf(member); format != "" && format != NPY && format != Parquet {
+			return format, nil
+		}
+		s, err := in.member(member).open()
+		if err != nil {
+			return "", err
+		}
+		defer s.Close()
+		if r, err = in.unzip(s); err != nil {
+			return "", err
+		}
+		n, err = io.ReadFull(r, head)
+		if n == 0 && err == io.EOF {
+			return "", inputError(in.name, "the file in the archive is empty")
+		}
+	}
 	if n == 0 {
 		if err == io.EOF {
-			return "", inputError(path, "the file is empty")
+			return "", inputError(in.name, "the file is empty")
 		}
-		return "", input{name: path}.wrap(err)
+		return "", in.wrap(err)
 	}
-	return detect(path, head[:n])
+	return detect(in.name, head[:n])
 }
 
 // foreign are beginnings of files that cannot be read here, and what to do about them.
 var foreign = []struct{ magic, what string }{
 	{"\xfd7zXZ\x00", "compressed by xz: decompress it, or compress it with gzip"},
-	{"\x28\xb5\x2f\xfd", "compressed by zstd: decompress it, or compress it with gzip"},
-	{"BZh", "compressed by bzip2: decompress it, or compress it with gzip"},
+	{"\x28\xb5\x2f\xfd", "compressed twice: decompress it"},
+	{"ARROW1", "an Arrow or Feather file: write it as Parquet, for example by pandas.read_feather(…).to_parquet(…)"},
+	{"FEA1", "a Feather file: write it as Parquet, for example by pandas.read_feather(…).to_parquet(…)"},
+	{"\xff\xff\xff\xff", "an Arrow stream? Write it as Parquet"},
+	{"\xd0\xcf\x11\xe0", "an old Excel file: save it as .xlsx or CSV"},
+	{"SQLite format 3", "an SQLite database: export the table as CSV"},
 	{"\x89HDF", "an HDF5 file: export it as CSV, npy or Parquet"},
 }
 
@@ -423,7 +507,9 @@ func detect(name string, head []byte) (Format, error) {
 	case t[0] == '{' && (bytes.HasPrefix(rest, []byte(`"`)) || bytes.HasPrefix(rest, []byte("}"))):
 		return NDJSON, nil
 	case t[0] == '[' && bytes.HasPrefix(rest, []byte("{")):
-		return "", inputError(name, "a JSON array: write its objects one per line, without brackets and commas between them (NDJSON)")
+		return NDJSON, nil
+	case t[0] == '[' && bytes.HasPrefix(rest, []byte("[")):
+		return "", inputError(name, "a JSON array of arrays: write an object for every row, with the names of the columns as keys")
 	}
 	return CSV, nil
 }
@@ -442,9 +528,9 @@ func controls(b []byte) int {
 // bom is the byte order mark that some programs put before UTF-8 text.
 const bom = "\xef\xbb\xbf"
 
-// FormatOf is the format that a file name asks for, or empty. A final .gz is ignored.
+// FormatOf is the format that a file name asks for, or empty. A final .gz, .zst, .bz2 or .zip is ignored.
 func FormatOf(name string) Format {
-	switch strings.ToLower(filepath.Ext(strings.TrimSuffix(name, ".gz"))) {
+	switch strings.ToLower(filepath.Ext(Uncompressed(name))) {
 	case ".csv", ".tsv", ".tab":
 		return CSV
 	case ".ndjson", ".jsonl":
@@ -455,6 +541,8 @@ func FormatOf(name string) Format {
 		return NPZ
 	case ".parquet", ".pq":
 		return Parquet
+	case ".xlsx":
+		return XLSX
 	}
 	return ""
 }

@@ -61,6 +61,20 @@ func Floats[T dense.Float](t Tensor) []T {
 	return nil
 }
 
+// AsFloats is the tensor itself if it holds floats. Integers and bools become float64: exact up to 2^53, rounded to the
+// nearest beyond, true is 1.
+func (t Tensor) AsFloats() Tensor {
+	if t.IsFloat() {
+		return t
+	}
+	t.F64 = make([]float64, len(t.Int))
+	for i, v := range t.Int {
+		t.F64[i] = float64(v)
+	}
+	t.DType, t.Int = Float64, nil
+	return t
+}
+
 func convert[T, S dense.Float](src []S) []T {
 	out := make([]T, len(src))
 	for i, v := range src {

@@ -66,6 +66,15 @@ func TestReadTensorIntegers(t *testing.T) {
 			data.Floats[float32](a) != nil {
 			t.Errorf("%s: %+v, want %v", c.descr, a, c.want)
 		}
+		f := a.AsFloats()
+		if !f.IsFloat() || len(f.F64) != len(c.want) || f.Int != nil || !slices.Equal(a.Int, c.want) {
+			t.Errorf("%s as floats: %+v", c.descr, f)
+		}
+		for i, v := range f.F64 {
+			if v != float64(c.want[i]) {
+				t.Errorf("%s as floats: %v, want %v", c.descr, f.F64, c.want)
+			}
+		}
 	}
 	_, err := data.ReadNPYTensor(bytes.NewReader(file("{'descr': '<u8', 'fortran_order': False, 'shape': (1,), }\n",
 		bytes.Repeat([]byte{0xff}, 8))))

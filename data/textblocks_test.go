@@ -176,7 +176,7 @@ func TestCutsRandom(t *testing.T) {
 // An error in a block of the middle names its line in the file.
 func TestCutErrorsNameLines(t *testing.T) {
 	text := "a,b\n" + strings.Repeat("1,2\n", 100) + "3,x\n" + strings.Repeat("5,6\n", 10)
-	src, err := OpenBytes("t.csv", []byte(text), Options{UnitBytes: 100})
+	src, err := OpenBytes("t.csv", []byte(text), Options{UnitBytes: 100, Strict: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,12 +19,16 @@ const (
 	Below   = "below"   // a number less than all at the fit
 	Above   = "above"   // a number greater than all at the fit
 	Changed = "changed" // another value than the one that a column left out as constant had
+	// a text among numbers or dates: it counts as missing
+	Unread = "unreadable"
+	// a decimal point, where decimal commas were at the fit and no points between groups of digits
+	Pointed = "decimal point"
 )
 
 // Surprise is how often the values of a column were unlike those of the fit in one way.
 type Surprise struct {
 	Column string `json:"column"`
-	What   string `json:"what"` // Unseen, Missing, Below, Above or Changed
+	What   string `json:"what"` // Unseen, Missing, Below, Above, Changed, Unread or Pointed
 	Rows   int64  `json:"rows"`
 	// Usual says that this was so at the fit too: values were missing there, levels were put together as other.
 	Usual bool   `json:"usual,omitempty"`
@@ -57,6 +61,10 @@ func (s Surprise) String() string {
 		}
 	case Changed:
 		text += fmt.Sprintf("%s other than %s, the only one at the fit", values, show(s.Known))
+	case Unread:
+		text += fmt.Sprintf("%s unreadable (want %s), taken for missing", values, s.Known)
+	case Pointed:
+		text += fmt.Sprintf("%s with a decimal point, where the fit had %s, read as plain numbers", values, s.Known)
 	}
 	if s.First != "" {
 		text += fmt.Sprintf("; the first is %s at %s", show(s.First), s.Where)
@@ -118,6 +126,11 @@ func (w *Watch) add(row int, column, what, known string, usual bool, value, wher
 		detail = fmt.Sprintf("column %s is missing, which it never was at the fit", show(column))
 	case Changed:
 		detail = fmt.Sprintf("column %s is %s, and was always %s at the fit", show(column), show(s.First), show(known))
+	case Unread:
+		detail = fmt.Sprintf("column %s is %s, want %s", show(column), show(s.First), known)
+	case Pointed:
+		detail = fmt.Sprintf("column %s is %s, with a decimal point where the fit had %s", show(column),
+			show(s.First), known)
 	default:
 		detail = fmt.Sprintf("column %s is %s, %s %s, the end of the range at the fit", show(column), s.First, what,
 			known)
@@ -142,7 +155,7 @@ func (e *Encoder) surprised(x dense.Matrix[float64], first int, f *Field, c *Col
 	none := func() string { return "" }
 	for i := range x.Rows {
 		at := func() string { return where(i) }
-		if c.Text != nil && c.Text[i] == nil || c.Num != nil && math.IsNaN(c.Num[i]) {
+		if f.missing(c, i) {
 			if err := e.watch.add(i, f.Name, Missing, "", f.Missing, none, at); err != nil {
 				return err
 			}
@@ -158,10 +171,26 @@ func (e *Encoder) surprised(x dense.Matrix[float64], first int, f *Field, c *Col
 			}
 			continue
 		}
-		if f.Kind == Words || f.Range == nil {
+		if f.Kind == Words {
 			continue
 		}
-		v, _ := f.valueAt(c, i)
+		v, ok := f.valueAt(c, i)
+		if !ok {
+			err := e.watch.add(i, f.Name, Unread, f.wanted(), false, func() string { return oddCellText(c, i) }, at)
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if f.pointed(c, i) {
+			text := func() string { return cellText(c, i) }
+			if err := e.watch.add(i, f.Name, Pointed, f.Format, false, text, at); err != nil {
+				return err
+			}
+		}
+		if f.Range == nil || math.IsNaN(v) {
+			continue
+		}
 		what, limit := Below, f.Range[0]
 		switch {
 		case v < f.Range[0]:
@@ -172,7 +201,7 @@ func (e *Encoder) surprised(x dense.Matrix[float64], first int, f *Field, c *Col
 		}
 		known := canonical(limit)
 		if f.Kind == Time {
-			known = time.Unix(int64(limit*86400), 0).UTC().Format("2006-01-02T15:04:05")
+			known = dayText(limit)
 		}
 		err := e.watch.add(i, f.Name, what, known, false, func() string { return cellText(c, i) }, at)
 		if err != nil {
@@ -181,6 +210,20 @@ func (e *Encoder) surprised(x dense.Matrix[float64], first int, f *Field, c *Col
 		e.watch.counts[e.watch.at[[2]string{f.Name, what}]].limited = e.limit && f.Kind == Numeric
 	}
 	return nil
+}
+
+// dayText is a time in days since 1970 as text.
+func dayText(days float64) string {
+	return time.Unix(int64(days*86400), 0).UTC().Format("2006-01-02T15:04:05")
+}
+
+// oddCellText is an unreadable cell as text; the text of a number that could not be read may no longer be known.
+func oddCellText(c *Column, i int) string {
+	if c.Num != nil {
+		text, _ := c.oddAt(i)
+		return text
+	}
+	return cellText(c, i)
 }
 
 // changed looks at a column that was constant at the fit. A value that is missing says nothing.

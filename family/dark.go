@@ -27,6 +27,14 @@ type DARK struct {
 	Temperature float64
 }
 
+// Inner is the family behind the matrix: Base, or Positive where there is none.
+func (f DARK) Inner() Family {
+	if f.Base == nil {
+		return Positive{}
+	}
+	return f.Base
+}
+
 // Name is "dark".
 func (DARK) Name() string { return "dark" }
 

@@ -46,6 +46,31 @@ type GeometricPlus struct {
 	Shift []float64 `json:"shift"`
 }
 
+// Exponents is the law of the random exponents of monomials: Poisson with parameter Lambda, or geometric with parameter
+// P, of inputs from which Shift is subtracted. The parameter of the other law is 0.
+type Exponents struct {
+	Lambda, P float64
+	Shift     []float64
+}
+
+// Monomial is a family whose features are monomials with random exponents.
+type Monomial interface {
+	Family
+	Exponents() Exponents
+}
+
+// Exponents is the law of the exponents.
+func (f Poisson) Exponents() Exponents { return Exponents{Lambda: f.Lambda} }
+
+// Exponents is the law of the exponents.
+func (f Geometric) Exponents() Exponents { return Exponents{P: f.P} }
+
+// Exponents is the law of the exponents.
+func (f PoissonPlus) Exponents() Exponents { return Exponents{Lambda: f.Lambda, Shift: f.Shift} }
+
+// Exponents is the law of the exponents.
+func (f GeometricPlus) Exponents() Exponents { return Exponents{P: f.P, Shift: f.Shift} }
+
 // plusFloor is the ε of CRT §3.2.3: shifted coordinates are at least this.
 const plusFloor = 1e-8
 

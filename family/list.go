@@ -13,6 +13,10 @@ type Info struct {
 	Cost     string `json:"cost"` // per row
 	Fits     bool   `json:"fits"` // parameters can be fitted to data
 	Unbiased bool   `json:"unbiased"`
+	// KernelColumns says that features are columns of the kernel: kernels of a row with landmarks, which are rows of
+	// the data and take the place of drawn projections. Their products do not estimate the kernel; a machine whitens
+	// them first (Nyström).
+	KernelColumns bool `json:"-"`
 
 	decode   func([]byte) (Family, error)
 	examples func(dim int) []Example
@@ -24,6 +28,16 @@ func register[F Family](i Info, examples func(dim int) []Example) Info {
 	i.Name, i.decode, i.examples = zero.Name(), decodeAs[F], examples
 	_, i.Fits = Family(zero).(Fitter)
 	return i
+}
+
+// InfoOf is the entry of a family; the zero Info if it has none.
+func InfoOf(f Family) Info {
+	for _, i := range List() {
+		if f != nil && i.Name == f.Name() {
+			return i
+		}
+	}
+	return Info{}
 }
 
 // List describes every family, in the order of docs/theory.md §2.
@@ -41,6 +55,10 @@ func List() []Info {
 	info := func(summary, reference, positive, size, cost string, unbiased bool) Info {
 		return Info{Summary: summary, Reference: reference, Positive: positive, Size: size, Cost: cost,
 			Unbiased: unbiased}
+	}
+	kernelColumns := func(i Info) Info {
+		i.KernelColumns = true
+		return i
 	}
 	return []Info{
 		register[Trig](info("random Fourier features: sin and cos",
@@ -85,8 +103,8 @@ func List() []Info {
 			"Performer-ReLU", yes, "m", dense, baseline), reluExamples),
 		register[ELU](info("elu(x)+1 (baseline)",
 			"linear transformer", yes, "d", "O(d)", baseline), only(ELU{})),
-		register[Landmarks](info("columns of the kernel at landmarks (for exact and Nyström machines)",
-			"Williams & Seeger 2001", yes, "m", dense, baseline), only(Landmarks{})),
+		register[Landmarks](kernelColumns(info("columns of the kernel at landmarks (for exact and Nyström machines)",
+			"Williams & Seeger 2001", yes, "m", dense, baseline)), only(Landmarks{})),
 		register[Nystrom](info("kernels at landmarks of the data, whitened: fitted to data, no unbiasedness",
 			"Williams & Seeger 2001", no, "landmarks n", "O(nd + n²)", baseline), nystromExamples),
 		register[Adaptive](info("re-embedding, key centring and OPRF per direction, fitted to the data",

@@ -71,3 +71,16 @@ func TestEveryFamilyHasExamples(t *testing.T) {
 		}
 	}
 }
+
+// Every family finds its entry, and one has features that are columns of the kernel.
+func TestInfoOf(t *testing.T) {
+	for _, i := range List() {
+		f := i.examples(4)[0].Family
+		if got := InfoOf(f); got.Name != i.Name || got.KernelColumns != (f == Family(Landmarks{})) {
+			t.Errorf("%s: entry %q, columns of the kernel: %v", i.Name, got.Name, got.KernelColumns)
+		}
+	}
+	if got := InfoOf(nil); got.Name != "" {
+		t.Errorf("no family has the entry %q", got.Name)
+	}
+}

@@ -252,3 +252,30 @@ func TestCalibratedModel(t *testing.T) {
 		}
 	}
 }
+
+// Scores that tell all classes apart become Platt's targets: with n rows of each of two classes the probability of the
+// class is (n+1)/(n+2); with k classes the others have 2/k · 1/(n+2) together, each the same.
+func TestCalibrationReachesPlattsTargets(t *testing.T) {
+	for _, c := range []struct{ k, n int }{{2, 8}, {2, 30}, {3, 8}} {
+		s, y := dense.New[float64](c.k*c.n, c.k), make([]int, c.k*c.n)
+		for i := range y {
+			y[i] = i % c.k
+			s.Set(i, y[i], 1)
+		}
+		fit, err := FitCalibration(s, y, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		(&Model{Calibration: fit}).Calibrate(s.Row(0))
+		other := 2 / float64(c.k) / float64(c.n+2) / float64(c.k-1)
+		for j, p := range s.Row(0) {
+			want := other
+			if j == 0 {
+				want = 1 - float64(c.k-1)*other
+			}
+			if math.Abs(p-want) > 1e-5 {
+				t.Errorf("%d classes of %d rows: probability %d is %.6f, want %.6f", c.k, c.n, j, p, want)
+			}
+		}
+	}
+}

@@ -10,7 +10,7 @@ import (
 )
 
 // Score is a measure of predictions with its 95 % interval, which takes rows for independent. Low and High are NaN
-// where there are too few rows for one; NaN and infinities are null in JSON.
+// where there are too few rows for one, and where Note says why; NaN and infinities are null in JSON.
 type Score struct {
 	Name   string // accuracy, log loss, RMSE, …
 	Output int    // from 1: the score of one output alone; 0: of all
@@ -18,6 +18,7 @@ type Score struct {
 	Low    float64
 	High   float64
 	Rows   int64 // that it is taken over
+	Note   string
 }
 
 type scoreJSON struct {
@@ -27,6 +28,7 @@ type scoreJSON struct {
 	Low    *float64 `json:"low"`
 	High   *float64 `json:"high"`
 	Rows   int64    `json:"rows"`
+	Note   string   `json:"note,omitempty"`
 }
 
 // MarshalJSON writes {"name":…,"value":…,"low":…,"high":…,"rows":…}.
@@ -37,7 +39,8 @@ func (s Score) MarshalJSON() ([]byte, error) {
 		}
 		return &v
 	}
-	return json.Marshal(scoreJSON{s.Name, s.Output, number(s.Value), number(s.Low), number(s.High), s.Rows})
+	return json.Marshal(scoreJSON{s.Name, s.Output, number(s.Value), number(s.Low), number(s.High), s.Rows,
+		s.Note})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes; null is NaN.
@@ -52,7 +55,7 @@ func (s *Score) UnmarshalJSON(b []byte) error {
 		}
 		return *v
 	}
-	*s = Score{j.Name, j.Output, number(j.Value), number(j.Low), number(j.High), j.Rows}
+	*s = Score{j.Name, j.Output, number(j.Value), number(j.Low), number(j.High), j.Rows, j.Note}
 	return nil
 }
 
@@ -493,7 +496,7 @@ func (e *Evaluation) balanced() Score {
 }
 
 func (e *Evaluation) regression() []Score {
-	out := []Score{rmse(e.mse)}
+	out := []Score{rmse(e.mse, e.outputs)}
 	sum := Score{Name: "R²", Rows: e.n}
 	for k := range e.r2 {
 		s, ok := e.r2[k].score()
@@ -507,9 +510,12 @@ func (e *Evaluation) regression() []Score {
 		sum.High += s.High / float64(e.outputs)
 	}
 	if sum.Rows > 0 {
-		out = append(out, sum)
+		out = append(out, sum.orNone())
 	}
-	out = append(out, e.mae.score("MAE", 0))
+	mae := Score{Name: "MAE", Value: e.mae.mean, Rows: e.mae.n}
+	mae.Low, mae.High = e.mae.errorLimits(normalSizes, e.outputs)
+	mae.High = min(mae.High, out[0].High) // the MAE is never above the RMSE
+	out = append(out, mae)
 	if e.varied.w > 0 {
 		p := e.covered.w / e.varied.w
 		low, high := proportion(p, e.varied.effective()) // outputs of one row are taken for one observation
@@ -519,22 +525,34 @@ func (e *Evaluation) regression() []Score {
 		out = append(out, Score{Name: "coverage of 90 % intervals", Value: p, Low: low, High: high, Rows: e.ranged})
 	}
 	for k := 0; k < e.outputs && e.outputs > 1; k++ {
-		s := rmse(e.perMSE[k])
+		s := rmse(e.perMSE[k], 1)
 		s.Output = k + 1
 		out = append(out, s)
 		if s, ok := e.r2[k].score(); ok {
 			s.Output = k + 1
-			out = append(out, s)
+			out = append(out, s.orNone())
 		}
 	}
 	return out
 }
 
-// rmse has the root of the limits of the mean square.
-func rmse(m moments) Score {
-	s := m.score("RMSE", 0)
-	s.Value, s.Low, s.High = math.Sqrt(s.Value), math.Sqrt(s.Low), math.Sqrt(s.High)
+// TooUncertain is the note of an R² without an interval.
+const TooUncertain = "too uncertain, it would reach from below -10 to above 0"
+
+// orNone takes an interval of R² back that says nothing: from below −10 to above 0. It mostly comes of single rows
+// whose errors are larger than all others together. Their square is in the numerator, and in the denominator only if it
+// is the target that is far off, so that the lower limit would be any number, such as −9e15.
+func (s Score) orNone() Score {
+	if s.Name == "R²" && s.Low < -10 && s.High > 0 {
+		s.Low, s.High, s.Note = math.NaN(), math.NaN(), TooUncertain
+	}
 	return s
+}
+
+// rmse has the root of the limits of the mean square over so many outputs.
+func rmse(m moments, outputs int) Score {
+	low, high := m.errorLimits(normalSquares, outputs)
+	return Score{Name: "RMSE", Value: math.Sqrt(m.mean), Low: math.Sqrt(low), High: math.Sqrt(high), Rows: m.n}
 }
 
 // r2Sums are what R² = 1 − A/B needs, A the mean of the squared errors e and B the variance of y, together with the
@@ -629,11 +647,11 @@ func (s r2Sums) score() (Score, bool) {
 	// explains, B − A, stays. The wider of the two intervals is taken on either side.
 	errors := moments{n: s.rows, of: s.of, mean: a, m2: max(s.ee[0]-n*a*a, 0), m3: s.eee - 3*a*s.ee[0] + 2*n*a*a*a}
 	errors.squares.mean, errors.squares.m2 = a, max(s.ee2[0]-2*a*s.e2[0]+s.of.w2*a*a, 0)
-	least, most := skewed(a, errors.standardError(), errors.skewness(), errors.effective())
+	least, most := errors.errorLimits(normalSquares, 1)
 	total := b
 	if b > a {
 		total = b - a + most
 	}
-	low, high = min(low, 1-most/total), max(high, 1-max(least, 0)/b)
+	low, high = min(low, 1-most/total), max(high, 1-least/b)
 	return Score{Name: "R²", Value: 1 - q, Low: low, High: min(high, 1), Rows: s.rows}, true
 }

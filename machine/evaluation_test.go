@@ -444,3 +444,64 @@ func TestScoreIntervals(t *testing.T) {
 		}
 	}
 }
+
+// One row that is far off, in its prediction or in its target, leaves nothing known of R²: no interval, and why. Errors
+// that are large everywhere are known well.
+func TestOneOutlierLeavesNoIntervalOfR2(t *testing.T) {
+	const n = 40
+	score := func(spoil func(y, p dense.Matrix[float64])) Score {
+		r := rand.New(rand.NewPCG(5, 1))
+		y, p := dense.New[float64](n, 1), dense.New[float64](n, 1)
+		for i := range n {
+			p.Set(i, 0, r.NormFloat64())
+			y.Set(i, 0, p.At(i, 0)+r.NormFloat64()/2)
+		}
+		spoil(y, p)
+		half := NewEvaluation(KindRidge, Regression, 1)
+		rest := NewEvaluation(KindRidge, Regression, 1)
+		if err := errors.Join(half.Add(y.RowRange(0, n/2), p.RowRange(0, n/2), dense.Matrix[float64]{}),
+			rest.Add(y.RowRange(n/2, n), p.RowRange(n/2, n), dense.Matrix[float64]{})); err != nil {
+			t.Fatal(err)
+		}
+		_, models, err := ScoresOfModels([]*Evaluation{half, rest})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := half.Merge(rest); err != nil {
+			t.Fatal(err)
+		}
+		s := byName(t, half)["R²"]
+		if models[1].Name != "R²" || models[1].Value != s.Value || s.Note != "" && models[1].Note != s.Note {
+			t.Errorf("of two models %+v, of all rows %+v", models[1], s)
+		}
+		return s
+	}
+	for name, spoil := range map[string]func(y, p dense.Matrix[float64]){
+		"prediction": func(_, p dense.Matrix[float64]) { p.Set(3, 0, 1e8) },
+		"target":     func(y, _ dense.Matrix[float64]) { y.Set(3, 0, 1e8) },
+	} {
+		s := score(spoil)
+		if s.Note != TooUncertain || !math.IsNaN(s.Low) || !math.IsNaN(s.High) || math.IsNaN(s.Value) {
+			t.Errorf("a far %s: %+v", name, s)
+		}
+		b, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back Score
+		if err := json.Unmarshal(b, &back); err != nil || back.Note != s.Note || !math.IsNaN(back.Low) {
+			t.Errorf("%s: %+v, %v", b, back, err)
+		}
+	}
+	s := score(func(_, p dense.Matrix[float64]) {
+		for i := range n {
+			p.Set(i, 0, 100*p.At(i, 0))
+		}
+	})
+	if s.Note != "" || !(s.Low < s.Value && s.Value < s.High && s.High < 0) {
+		t.Errorf("predictions in another unit: %+v", s)
+	}
+	if s := score(func(_, _ dense.Matrix[float64]) {}); s.Note != "" || !(s.Low > 0 && s.High < 1) {
+		t.Errorf("without outliers: %+v", s)
+	}
+}

@@ -24,6 +24,7 @@ import (
 //	model     {"kind":…,"task":…,"outputs":…,"rows":…,"lambda":…,"fast":[…]}
 //	schema    the JSON of Model.Schema, if there is one
 //	history   the JSON of Model.History, if there is one
+//	sketch    Model.Sketch, if there is one
 //	sha256    of the bytes of all tensors; sha256_metadata of everything else
 //
 // and Model.Extra. Tensors are float64: omega.0, omega.1, …, and the non-empty fields of Model.
@@ -32,7 +33,8 @@ const (
 	fileVersion = 2
 )
 
-var reserved = []string{"format", "version", "spec", "model", "schema", "history", "sha256", "sha256_metadata"}
+var reserved = []string{"format", "version", "spec", "model", "schema", "history", "sketch", "sha256",
+	"sha256_metadata"}
 
 // facts is the metadata "model".
 type facts struct {
@@ -130,6 +132,12 @@ func (m *Model) file() (*tensorfile.File, error) {
 		}
 		f.Metadata["history"] = string(b)
 	}
+	if m.Sketch != nil {
+		if b, err = m.Sketch.MarshalText(); err != nil {
+			return nil, fmt.Errorf("model: %w", err)
+		}
+		f.Metadata["sketch"] = string(b)
+	}
 	for k, v := range m.Extra {
 		if slices.Contains(reserved, k) {
 			return nil, fmt.Errorf("extra string with the reserved name %q: %w", k, ErrSetup)
@@ -142,12 +150,18 @@ func (m *Model) file() (*tensorfile.File, error) {
 
 // readModel reads the bytes of a model file.
 func readModel(path string) ([]byte, error) {
+	if err := data.CheckLocal(path); err != nil {
+		return nil, err
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	if info.IsDir() {
+	switch {
+	case info.IsDir():
 		return nil, fmt.Errorf("%s is a directory, want a model file", path)
+	case !info.Mode().IsRegular(): // a pipe without a writer would be waited for, and /dev/zero never ends
+		return nil, fmt.Errorf("%s is not a regular file, want a model file: write the model to a file first", path)
 	}
 	return os.ReadFile(path)
 }
@@ -213,6 +227,12 @@ func read(b []byte) (*Model, error) {
 		m.History = new(History)
 		if err := json.Unmarshal([]byte(text), m.History); err != nil {
 			return nil, fmt.Errorf("metadata \"history\": %w", err)
+		}
+	}
+	if text, ok := f.Metadata["sketch"]; ok {
+		m.Sketch = new(RowSketch)
+		if err := m.Sketch.UnmarshalText([]byte(text)); err != nil {
+			return nil, fmt.Errorf("metadata \"sketch\": %w", err)
 		}
 	}
 	for k, v := range f.Metadata {

@@ -330,3 +330,27 @@ func TestVersion1(t *testing.T) {
 		}
 	}
 }
+
+// A sketch of rows is saved with the model and read back; a model without one has none.
+func TestSketchInFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "model.rf")
+	m := models(t)["ridge"]
+	if err := m.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	if back, err := Load(path); err != nil || back.Sketch != nil {
+		t.Errorf("without a sketch: %v, %v", back.Sketch, err)
+	}
+	m.Sketch = new(RowSketch)
+	m.Sketch.Add(42)
+	if err := m.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	back, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen, known := back.Sketch.Seen(42); !seen || !known || back.Sketch.Len() != 1 || back.Extra["sketch"] != "" {
+		t.Errorf("%+v", back.Sketch)
+	}
+}

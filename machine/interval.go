@@ -9,8 +9,8 @@ import (
 )
 
 // Intervals are of 95 %. They take rows for independent and hold for few rows and heavy tails: tests count how often
-// they cover the truth, at least 0.90 for n from 20 to 1000 with lognormal and t₃ errors, rare mistakes and rare
-// classes.
+// they cover the truth, at least 0.90 for n from 15 to 1000 with lognormal errors (centred and not), t₃ errors, a tenth
+// of rows with three times the error, rare mistakes and rare classes.
 const (
 	outside = 0.05
 	// heavySide is the chance of missing on the side of the longer tail once skewness is felt. The rows that make such
@@ -35,6 +35,10 @@ const (
 //
 // which is monotone and takes the skewness out of T = (estimate − truth)/se. The plain interval of losses with one long
 // tail misses on that side: 0.62 of the time it covers the mean square of 20 lognormal errors, this one 0.91.
+//
+// The expansion behind g holds for small a = γ/√n only. For a quantile y on the heavy side g⁻¹ reaches furthest, to
+// 4|y|, at a = 9/(8|y|), and comes back for larger a: more skewness would make the interval shorter. There a stays at
+// 9/(8|y|).
 func skewed(estimate, se, skewness float64, n int64) (low, high float64) {
 	if n < 2 || math.IsNaN(se) {
 		return math.NaN(), math.NaN()
@@ -46,13 +50,14 @@ func skewed(estimate, se, skewness float64, n int64) (low, high float64) {
 	root := math.Sqrt(float64(n))
 	a := math.Abs(skewness) / root
 	heavy := outside / 2 * math.Pow(2*heavySide/outside, min(1, a/felt))
-	inverse := func(y float64) float64 {
+	inverse := func(y, a float64) float64 {
 		if a < 1e-6 {
 			return y
 		}
 		return 3 / a * (math.Cbrt(1+a*(y-a/6)) - 1)
 	}
-	light, far := se*inverse(law.Quantile(1-outside/2)), -se*inverse(law.Quantile(heavy))
+	y := law.Quantile(heavy)
+	light, far := se*inverse(law.Quantile(1-outside/2), a), -se*inverse(y, min(a, -9/(8*y)))
 	if skewness < 0 {
 		return estimate - far, estimate + light
 	}
@@ -149,6 +154,38 @@ func (m *moments) skewness() float64 {
 func (m *moments) score(name string, least float64) Score {
 	low, high := skewed(m.mean, m.standardError(), m.skewness(), m.effective())
 	return Score{Name: name, Value: m.mean, Low: max(low, least), High: high, Rows: m.n}
+}
+
+// shape is what the interval of a mean needs to know of a law besides its scale.
+type shape struct {
+	variance float64 // over the square of the mean
+	skewness float64
+}
+
+// The squares and the absolute values of normal errors.
+var (
+	normalSquares = shape{variance: 2, skewness: 2 * math.Sqrt2}
+	normalSizes   = shape{variance: math.Pi/2 - 1, skewness: math.Sqrt2 * (4 - math.Pi) / math.Pow(math.Pi-2, 1.5)}
+)
+
+// doubtRows is the number of rows at which a sample that looks more even than normal errors is half believed.
+const doubtRows = 500
+
+// errorLimits are the limits of a mean of losses of errors, each itself a mean over outputs. The upper one takes the
+// losses to vary at least as much as least, those of normal errors, says, for outputs that are independent. The rows
+// that make a tail are mostly absent from a small sample; what is left then looks as even as uniform errors and
+// promises a short interval. Without this the upper limit of the RMSE of 15 centred lognormal errors is too low in 0.27
+// of samples, with it in 0.08. Errors with a shorter tail than the normal law pay with a longer interval. More rows are
+// believed more: the minimum falls as doubtRows/(doubtRows + n).
+func (m *moments) errorLimits(least shape, outputs int) (low, high float64) {
+	n, se, skewness := m.effective(), m.standardError(), m.skewness()
+	low, high = skewed(m.mean, se, skewness, n)
+	rows := m.of.effective()
+	part := doubtRows / (doubtRows + rows)
+	se = max(se, m.mean*math.Sqrt(part*least.variance/float64(outputs)/rows))
+	skewness = max(skewness, part*least.skewness/math.Sqrt(float64(outputs)))
+	_, above := skewed(m.mean, se, skewness, n)
+	return max(low, 0), max(high, above)
 }
 
 // lossSums are those of a loss of probabilities that is small for a right class and much larger for a wrong one.
@@ -258,6 +295,7 @@ func scoresOf(parts []*Evaluation, widen func(s *Score, of *moments)) (*Evaluati
 		widen(s, of)
 		least, most := s.limits()
 		s.Low, s.High = max(s.Low, least), min(s.High, most)
+		*s = s.orNone()
 	}
 	return all, scores, nil
 }

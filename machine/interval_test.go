@@ -102,6 +102,17 @@ func worlds() []world {
 		errorWorld("normal errors", func(r *rand.Rand) float64 { return r.NormFloat64() }, 0, math.Sqrt(2/math.Pi), 1),
 		errorWorld("t3 errors", t3, 0, 2*math.Sqrt(3)/math.Pi, 3),
 		errorWorld("lognormal errors", lognormal, math.Exp(0.5), math.Exp(0.5), math.Exp(2)),
+		// Predictions of a fit have errors of mean 0. E|X − e^½| = 2e^½(2Φ(½) − 1), the mean deviation of the lognormal
+		// law.
+		errorWorld("centred lognormal errors", func(r *rand.Rand) float64 { return lognormal(r) - math.Exp(0.5) }, 0,
+			2*math.Exp(0.5)*math.Erf(math.Sqrt2/4), math.Exp(2)-math.E),
+		errorWorld("a tenth of sd 3", func(r *rand.Rand) float64 {
+			if e := r.NormFloat64(); r.Float64() >= 0.1 {
+				return e
+			} else {
+				return 3 * e
+			}
+		}, 0, 1.2*math.Sqrt(2/math.Pi), 1.8),
 		{name: "log densities with outliers", kind: KindDensity, task: Unsupervised, out: 1,
 			row:   func(r *rand.Rand, _, p []float64) { p[0] = 1 - lognormal(r) },
 			truth: map[string]float64{"mean log density": 1 - math.Exp(0.5)}},
@@ -162,7 +173,7 @@ func TestIntervalsCover(t *testing.T) {
 	if testing.Short() {
 		reps = 200
 	}
-	sizes := []int{20, 50, 200, 1000}
+	sizes := []int{15, 30, 50, 200, 1000}
 	all := worlds()
 	bound := stattest.Bound(1e-3, 5*len(all)*len(sizes))
 	for _, w := range all {
@@ -271,6 +282,144 @@ func TestIntervalsCoverOneMoreModel(t *testing.T) {
 				(got-least)/math.Sqrt(least*(1-least)/reps) > -bound {
 				t.Errorf("%d parts: intervals of rows alone cover %.3f: the test shows nothing", k, got)
 			}
+		}
+	}
+}
+
+// rightOf is the evaluation of n rows of two classes, of which so many are predicted right.
+func rightOf(t *testing.T, n, right int) *Evaluation {
+	t.Helper()
+	e := NewEvaluation(KindRidge, Classification, 2)
+	pred, y := dense.New[float64](n, 2), dense.New[float64](n, 1)
+	for i := range n {
+		c := i % 2
+		if y.Set(i, 0, float64(c)); i >= right {
+			c = 1 - c
+		}
+		pred.Set(i, c, 1)
+	}
+	if err := e.Add(y, pred, dense.Matrix[float64]{}); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// The interval of groups is Student's with one degree of freedom less than there are parts, for the score of one more
+// part: three parts of accuracy 0.7, 0.8 and 0.9 have the standard error 0.1/√3.
+func TestScoresOfGroupsAreStudents(t *testing.T) {
+	const n = 1000
+	all, scores, err := ScoresOfGroups([]*Evaluation{rightOf(t, n, 700), rightOf(t, n, 800), rightOf(t, n, 900)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const student = 4.302652729911275 // 0.975 quantile with two degrees of freedom
+	rows := all.Scores()[0]
+	ofRows, ofParts := (rows.High-rows.Low)/(2*student), 0.1/math.Sqrt(3)
+	half := student * math.Sqrt(ofParts*ofParts+3*(ofParts*ofParts-ofRows*ofRows))
+	s := scores[0]
+	if s.Name != "accuracy" || math.Abs(s.Value-0.8) > 1e-12 || math.Abs(s.High-min(0.8+half, 1)) > 1e-9 ||
+		math.Abs(s.Low-(0.8-half)) > 1e-9 {
+		t.Errorf("%+v, want 0.8 ± %g", s, half)
+	}
+}
+
+// Intervals of few groups hold the score of one more group at least 0.93 of the time.
+func TestScoresOfGroupsCover(t *testing.T) {
+	const reps, rows, least = 1000, 500, 0.93
+	bound := stattest.Bound(1e-3, 2)
+	for _, k := range []int{3, 5} {
+		r := rand.New(rand.NewPCG(uint64(k), 31))
+		accuracy := func() float64 { return 0.7 + 0.04*r.NormFloat64() }
+		covered := 0
+		for range reps {
+			parts := make([]*Evaluation, k)
+			for j := range parts {
+				p, right := accuracy(), 0
+				for range rows {
+					if r.Float64() < p {
+						right++
+					}
+				}
+				parts[j] = rightOf(t, rows, right)
+			}
+			_, scores, err := ScoresOfGroups(parts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if truth := accuracy(); scores[0].Low <= truth && truth <= scores[0].High {
+				covered++
+			}
+		}
+		got := float64(covered) / reps
+		if z := (got - least) / math.Sqrt(least*(1-least)/reps); z < -bound {
+			t.Errorf("%d groups: the interval covers one more in %.3f", k, got)
+		} else {
+			t.Logf("%d groups: %.3f", k, got)
+		}
+	}
+}
+
+// The standard error of a weighted mean is √(Σw²(v−m)² · n/(n−1))/Σw about the weighted mean m, with the effective
+// number n = (Σw)²/Σw². Weights that grow with the values tell m from the mean by squared weights.
+func TestWeightedStandardError(t *testing.T) {
+	values := []float64{0.1, 0.4, 0.9, 1.6, 2.5, 3.6, 4.9}
+	var whole, first, rest moments
+	w, w2, sum := 0.0, 0.0, 0.0
+	for i, v := range values {
+		weight := 1 + v
+		whole.addWeighted(v, weight)
+		if i < 3 {
+			first.addWeighted(v, weight)
+		} else {
+			rest.addWeighted(v, weight)
+		}
+		w, w2, sum = w+weight, w2+weight*weight, sum+weight*v
+	}
+	first.merge(rest)
+	squares := 0.0
+	for _, v := range values {
+		squares += (1 + v) * (1 + v) * (v - sum/w) * (v - sum/w)
+	}
+	n := w * w / w2
+	want := math.Sqrt(squares*n/(n-1)) / w
+	for name, m := range map[string]moments{"added": whole, "merged": first} {
+		if got := m.standardError(); math.Abs(got-want) > 1e-12 {
+			t.Errorf("%s: standard error %g, want %g", name, got, want)
+		}
+	}
+}
+
+// More skewness does not bring the limit on its side nearer, and it reaches at most about 4 quantiles. The place of the
+// maximum neglects a/6, which is a thousandth of the limit at most.
+func TestSkewnessDoesNotShortenIntervals(t *testing.T) {
+	const n = 20
+	const student = 2.860934606464979 // 0.995 quantile with 19 degrees of freedom
+	last := 0.0
+	for skewness := 0.5; skewness < 4.3; skewness += 0.1 { // 20 numbers have at most 18/√19
+		_, high := skewed(0, 1, skewness, n)
+		if high < 0.999*last {
+			t.Errorf("skewness %.1f: %g, less than %g", skewness, high, last)
+		}
+		last = high
+		if low, _ := skewed(0, 1, -skewness, n); low != -high {
+			t.Errorf("skewness −%.1f: %g, want %g", skewness, low, -high)
+		}
+	}
+	if last > 4.1*student || last < 3.9*student {
+		t.Errorf("the furthest limit is %g standard errors away, want about %g", last, 4*student)
+	}
+}
+
+// Quantiles of scores reach from the smallest to the largest, linear between them.
+func TestQuantilesOfScores(t *testing.T) {
+	var c Calibration
+	for i := range 11 {
+		c.Add(float64((7 * i) % 11)) // 0 to 10
+	}
+	q := c.Quantiles()
+	for _, at := range []int{0, 1, 250, 999, 1000} {
+		if want := float64(at) / 100; math.Abs(q[at]-want) > 1e-12 {
+			t.Errorf("quantile %d is %g, want %g", at, q[at], want)
 		}
 	}
 }

@@ -38,16 +38,16 @@ func (s Setup) whitened() (*whitening, error) {
 
 // landmarkRoot is R; empty for other families.
 func (s Setup) landmarkRoot() (r dense.Matrix[float64], err error) {
-	if _, ok := s.Spec.Family.(family.Landmarks); !ok {
+	if !family.InfoOf(s.Spec.Family).KernelColumns {
 		return r, nil
 	}
 	switch {
 	case s.Float32:
-		return r, fmt.Errorf("family landmarks in float32: its features are solutions of a system that is not "+
-			"well-conditioned: use float64: %w", ErrSetup)
+		return r, fmt.Errorf("family %s in float32: its features are solutions of a system that is not "+
+			"well-conditioned: use float64: %w", s.Spec.Family.Name(), ErrSetup)
 	case !hasLandmarks(s.Spec.Kernel) || len(s.Omega) != 1:
-		return r, fmt.Errorf("family landmarks of a %v kernel, want one with κ(x, x) = 1 and no negative values: %w",
-			s.Spec.Kernel.Kind, ErrSetup)
+		return r, fmt.Errorf("family %s of a %v kernel, want one with κ(x, x) = 1 and no negative values: %w",
+			s.Spec.Family.Name(), s.Spec.Kernel.Kind, ErrSetup)
 	}
 	z := s.Omega[0].Rows // embedded
 	r = dense.New[float64](z.Rows, z.Rows)

@@ -19,65 +19,28 @@ func (r *Ridge) LeaveOneOut(rows Rows, lambda float64, visit func(first int64, y
 	if err := r.setup.checkRows(rows); err != nil {
 		return nil, err
 	}
-	if r.sums.N < 2 {
-		return nil, fmt.Errorf("%d rows, leaving one out needs at least 2: %w", r.sums.N, ErrNoRows)
-	}
-	s, err := r.solve(lambda, dense.Matrix[float64]{})
+	l, err := r.leaving(lambda)
 	if err != nil {
 		return nil, err
 	}
-	inverse := dense.New[float64](r.features, r.features)
-	if err := linalg.Inverse(inverse, s.U); err != nil {
-		return nil, err
-	}
-	tab := kern.Best[float64]()
-	var (
-		first         int64
-		wide, centred dense.Matrix[float64]
-		y, out        dense.Matrix[float64]
-		h             []float64
-		intercept     = s.Mean // of centred features
-		mse           = make([]float64, r.setup.Outputs)
-	)
+	first, mse := int64(0), make([]float64, r.setup.Outputs)
 	err = rows.Each(r.setup.Block, func(x, yRaw dense.Matrix[float64]) error {
-		if err := r.setup.checkBlock(x, yRaw, first); err != nil {
+		if err := l.predict(x, yRaw, first); err != nil {
 			return err
 		}
-		phi, err := r.features64(x, &wide)
-		if err != nil {
-			return err
-		}
-		n := x.Rows
-		y = buf.Shaped(y, n, r.setup.Outputs+1)
-		r.setup.targets(y, yRaw)
-		centred, out = buf.Shaped(centred, n, r.features), buf.Shaped(out, n, r.setup.Outputs)
-		h = buf.Sized(h, n)
-		par.For(n, 16, func(lo, hi int) {
-			var z []float64
-			for i := lo; i < hi; i++ {
-				c := centred.Row(i)
-				for j, v := range phi.Row(i) {
-					c[j] = v - s.Mu[j]
-				}
-			}
-			leverages(tab, h[lo:hi], centred.RowRange(lo, hi), inverse, &z)
-			tab.Product(out.RowRange(lo, hi), centred.RowRange(lo, hi), s.W, false)
-		})
-		for i := range n {
-			p := out.Row(i)
+		for i := range x.Rows {
 			weight := r.setup.weight(yRaw, i)
-			for k, v := range y.Row(i)[:len(p)] {
-				e := (v - p[k] - intercept[k]) / (1 - weight*(1/r.sums.Weight+h[i]))
-				p[k] = v - e
+			for k, v := range l.out.Row(i) {
+				e := l.y.At(i, k) - v
 				mse[k] += float64(weight * float64(e*e))
 			}
 		}
 		if visit != nil {
-			if err := visit(first, y.ColRange(0, r.setup.Outputs), out); err != nil {
+			if err := visit(first, l.y.ColRange(0, r.setup.Outputs), l.out); err != nil {
 				return err
 			}
 		}
-		first += int64(n)
+		first += int64(x.Rows)
 		return nil
 	})
 	if err != nil {
@@ -90,6 +53,89 @@ func (r *Ridge) LeaveOneOut(rows Rows, lambda float64, visit func(first int64, y
 		mse[k] /= r.sums.Weight
 	}
 	return mse, nil
+}
+
+// LeftOut predicts rows x with targets y, each by the ridge of all other rows that were added. x and y must be among
+// the rows that were added; they need not be all of them. Row i of spread is the variance of the prediction in units
+// of the noise: a new observation has variance noise·(1 + spread). It takes F² multiply-adds a row.
+func (r *Ridge) LeftOut(x, y dense.Matrix[float64], lambda float64) (pred dense.Matrix[float64], spread []float64,
+	err error) {
+	l, err := r.leaving(lambda)
+	if err != nil {
+		return pred, nil, err
+	}
+	pred = dense.New[float64](x.Rows, r.setup.Outputs)
+	for lo := 0; lo < x.Rows; lo += r.setup.Block {
+		hi := min(lo+r.setup.Block, x.Rows)
+		if err := l.predict(x.RowRange(lo, hi), y.RowRange(lo, hi), int64(lo)); err != nil {
+			return pred, nil, err
+		}
+		for i := lo; i < hi; i++ {
+			copy(pred.Row(i), l.out.Row(i-lo))
+			h := 1/r.sums.Weight + l.h[i-lo]
+			spread = append(spread, h/(1-r.setup.weight(y, i)*h))
+		}
+	}
+	return pred, spread, nil
+}
+
+// leaver predicts rows of a ridge by all others. Its slices hold the last block.
+type leaver struct {
+	r             *Ridge
+	s             *linalg.Solution
+	inverse       dense.Matrix[float64]
+	wide, centred dense.Matrix[float64]
+	y, out        dense.Matrix[float64]
+	h             []float64 // leverages without 1/n
+}
+
+func (r *Ridge) leaving(lambda float64) (*leaver, error) {
+	if r.sums.N < 2 {
+		return nil, fmt.Errorf("%d rows, leaving one out needs at least 2: %w", r.sums.N, ErrNoRows)
+	}
+	s, err := r.solve(lambda, dense.Matrix[float64]{})
+	if err != nil {
+		return nil, err
+	}
+	l := &leaver{r: r, s: s, inverse: dense.New[float64](r.features, r.features)}
+	return l, linalg.Inverse(l.inverse, s.U)
+}
+
+// predict sets y, out and h for a block of rows, the first of which has number first in errors.
+func (l *leaver) predict(x, yRaw dense.Matrix[float64], first int64) error {
+	r, n := l.r, x.Rows
+	if err := r.setup.checkBlock(x, yRaw, first); err != nil {
+		return err
+	}
+	phi, err := r.features64(x, &l.wide)
+	if err != nil {
+		return err
+	}
+	l.y = buf.Shaped(l.y, n, r.setup.Outputs+1)
+	r.setup.targets(l.y, yRaw)
+	l.centred, l.out = buf.Shaped(l.centred, n, r.features), buf.Shaped(l.out, n, r.setup.Outputs)
+	l.h = buf.Sized(l.h, n)
+	tab := kern.Best[float64]()
+	par.For(n, 16, func(lo, hi int) {
+		var z []float64
+		for i := lo; i < hi; i++ {
+			c := l.centred.Row(i)
+			for j, v := range phi.Row(i) {
+				c[j] = v - l.s.Mu[j]
+			}
+		}
+		leverages(tab, l.h[lo:hi], l.centred.RowRange(lo, hi), l.inverse, &z)
+		tab.Product(l.out.RowRange(lo, hi), l.centred.RowRange(lo, hi), l.s.W, false)
+	})
+	for i := range n {
+		p := l.out.Row(i)
+		weight := r.setup.weight(yRaw, i)
+		for k, v := range l.y.Row(i)[:len(p)] {
+			// l.s.Mean is the intercept of centred features.
+			p[k] = v - (v-p[k]-l.s.Mean[k])/(1-weight*(1/r.sums.Weight+l.h[i]))
+		}
+	}
+	return nil
 }
 
 // features64 is the features of x in float64, in wide where they are computed in float32.

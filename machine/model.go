@@ -56,6 +56,9 @@ type Model struct {
 	// History says where the model comes from; nil: nothing is known.
 	History *History
 
+	// Sketch tells rows of the fit from others; nil: it is not known which they were.
+	Sketch *RowSketch
+
 	// Extra are strings of the caller that are saved with the model.
 	Extra map[string]string
 }

@@ -56,6 +56,7 @@ type tableRows struct {
 	enc          *data.Encoder
 	kinds        []data.Kind
 	dim, outputs int
+	cells        func(*data.Block) // sees what is read, if it is not nil
 }
 
 func (r *tableRows) Dim() int     { return r.dim }
@@ -91,6 +92,9 @@ func (r *tableRows) Each(block int, f func(x, y dense.Matrix[float64]) error) (e
 			}
 			if err != nil {
 				return err
+			}
+			if r.cells != nil {
+				r.cells(&cells)
 			}
 			lo := b.x.Rows
 			b.x = extended(b.x, lo+cells.Rows, r.dim, block)

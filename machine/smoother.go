@@ -49,9 +49,9 @@ func NewSmoother(s Setup) (*Smoother, error) {
 }
 
 func newSums(s Setup) (*Smoother, error) {
-	if _, ok := s.Spec.Family.(family.Landmarks); ok {
-		return nil, fmt.Errorf("family landmarks in averages, which need φ·φ to be a kernel: use a positive family, such "+
-			"as oprf: %w", ErrSetup)
+	if family.InfoOf(s.Spec.Family).KernelColumns {
+		return nil, fmt.Errorf("family %s in averages, which need φ·φ to be a kernel: use a positive family, such as "+
+			"oprf: %w", s.Spec.Family.Name(), ErrSetup)
 	}
 	keys, err := newMapper[float64](s)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat"
-	"github.com/randfeat/randfeat/attention"
+	lin "github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
@@ -57,7 +57,7 @@ func TestSmootherEqualsAttention(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		state, err := attention.NewState(m, 2)
+		state, err := lin.NewState(m, 2)
 		if err != nil {
 			t.Fatal(err)
 		}

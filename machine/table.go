@@ -21,6 +21,7 @@ type TableOptions struct {
 	Float32       bool // compute in float32
 	Watch         bool // count how rows differ from those of the fit: TableRun.Surprises
 	Strict        bool // make such differences errors, of kind data.ErrSurprise
+	Readable      bool // make a value that cannot be read, such as a word among numbers, an error; else it is missing
 	Workers       int  // goroutines of a call; 0: GOMAXPROCS
 	// Interval is the chance with which a new observation lies between lower and upper, such as 0.9; 0: no intervals.
 	Interval float64
@@ -159,6 +160,9 @@ func (p *TablePredictor) Open(columns []string) (*TableRun, error) {
 	}
 	if p.model.Limits() {
 		enc.Limit()
+	}
+	if p.o.Readable {
+		enc.Readable()
 	}
 	r := &TableRun{p: p, enc: enc}
 	if p.o.Watch || p.o.Strict {

@@ -143,6 +143,17 @@ func TestWeightedLeaveOneOut(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	some, spread, err := r.LeftOut(x.RowRange(18, 40), y.RowRange(18, 40), lambda)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range some.Rows {
+		for k, v := range some.Row(i) {
+			if math.Abs(v-loo.At(18+i, k)) > 1e-12 {
+				t.Errorf("row %d of some: %g, of all rows %g", 18+i, v, loo.At(18+i, k))
+			}
+		}
+	}
 	for _, i := range []int{3, 18, 39} {
 		rest, err := NewRidge(s)
 		if err != nil {
@@ -166,6 +177,24 @@ func TestWeightedLeaveOneOut(t *testing.T) {
 			if math.Abs(v-loo.At(i, k)) > 1e-8 {
 				t.Errorf("row %d: %g, want %g", i, loo.At(i, k), v)
 			}
+		}
+		if i < 18 {
+			continue
+		}
+		// The process of the other rows with noise 1 has variance 1 + spread.
+		if m, err = rest.GP(lambda, []float64{1, 1}); err != nil {
+			t.Fatal(err)
+		}
+		if p, err = NewPredictor[float64](m); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Variance(out, x.RowRange(i, i+1), nil); err != nil {
+			t.Fatal(err)
+		}
+		// Predictor.Variance counts rows, 1/39, where spread has their weight.
+		want := out.At(0, 0) - 1.0/39 + 1/rest.sums.Weight
+		if got := 1 + spread[i-18]; math.Abs(got-want) > 1e-8 {
+			t.Errorf("row %d: variance %g, want %g", i, got, want)
 		}
 	}
 }

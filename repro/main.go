@@ -33,7 +33,8 @@ func main() {
 }
 
 const usage = `usage: repro list
-       repro run [ITEM...] [-full] [-out DIR] [-cache DIR] [-data DIR] [-results FILE] [-fresh] [-j N]
+       repro run [ITEM...] [-full] [-out DIR] [-cache DIR] [-data DIR] [-results FILE] [-json FILE] [-fresh]
+                 [-j N]
 `
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -72,9 +73,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 type options struct {
-	full, fresh, explorer     bool
-	out, cache, data, results string
-	workers                   int
+	full, fresh, explorer           bool
+	out, cache, data, results, json string
+	workers                         int
 }
 
 // parse takes flags and items in any order.
@@ -88,6 +89,7 @@ func (o *options) parse(args []string, stderr io.Writer) ([]*lab.Item, error) {
 	f.BoolVar(&o.fresh, "fresh", false, "compute cells again that the cache has")
 	f.StringVar(&o.data, "data", os.Getenv("RANDFEAT_DATA"), "`folder` of data sets")
 	f.StringVar(&o.results, "results", "", "write the table of verdicts to this Markdown `file`")
+	f.StringVar(&o.json, "json", "", "write all checks and the counts by kind to this JSON `file`")
 	f.BoolVar(&o.explorer, "explorer", true, "put the explorer into the site")
 	f.IntVar(&o.workers, "j", 0, "cells at a time; 0: one per core")
 	var names []string
@@ -168,6 +170,11 @@ func (o *options) run(ctx context.Context, items []*lab.Item, stdout, stderr io.
 			return err
 		}
 	}
+	if o.json != "" {
+		if err := s.WriteJSON(o.json); err != nil {
+			return err
+		}
+	}
 	if len(failed) > 0 {
 		return fmt.Errorf("%d of %d items failed", len(failed), len(items))
 	}
@@ -195,9 +202,10 @@ func print(w io.Writer, p *lab.Page) {
 		return
 	}
 	for _, c := range p.Checks {
-		fmt.Fprintf(w, "  %-6s  %s: paper %s, ours %s %s\n", c.Verdict, c.What, c.Paper, c.Ours, c.Interval)
+		fmt.Fprintf(w, "  %-9s  %s: %s (%s), ours %s %s\n", c.Verdict, c.What, c.Reference, c.Source, c.Ours,
+			c.Interval)
 		if c.Why != "" {
-			fmt.Fprintf(w, "          %s\n", c.Why)
+			fmt.Fprintf(w, "             %s\n", c.Why)
 		}
 	}
 }

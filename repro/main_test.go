@@ -34,12 +34,12 @@ func TestCommand(t *testing.T) {
 // An item end to end: flags after names, a site, the table of verdicts, and the second run from the cache.
 func TestRunWritesSite(t *testing.T) {
 	dir := t.TempDir()
-	site, md := filepath.Join(dir, "site"), filepath.Join(dir, "R.md")
+	site, md, js := filepath.Join(dir, "site"), filepath.Join(dir, "R.md"), filepath.Join(dir, "R.json")
 	var first string
 	for range 2 {
 		var out, err bytes.Buffer
 		args := []string{"run", papers.Smallest, "-out", site, "-explorer=false", "-cache", filepath.Join(dir,
-			"cache"), "-results", md}
+			"cache"), "-results", md, "-json", js}
 		if rc := run(context.Background(), args, &out, &err); rc != 0 {
 			t.Fatalf("%d: %s", rc, &err)
 		}
@@ -50,7 +50,8 @@ func TestRunWritesSite(t *testing.T) {
 			t.Errorf("the second run has\n%s\nthe first\n%s", text, first)
 		}
 	}
-	for _, f := range []string{filepath.Join(site, "index.html"), filepath.Join(site, papers.Smallest+".html"), md} {
+	for _, f := range []string{filepath.Join(site, "index.html"), filepath.Join(site, papers.Smallest+".html"), md,
+		js} {
 		if _, err := os.Stat(f); err != nil {
 			t.Error(err)
 		}

@@ -22,7 +22,7 @@
 // Weights are positive, rows are stabilised by their running maximum, and the result is exact where there are as many
 // clusters as keys, where all clusters are in Top, or where the window covers the sequence. It is biased by the spread
 // inside of clusters and deterministic; [Attention.At] computes a few rows, so that the error can be measured against
-// [attention.Exact] before use. That is what package attention/auto does.
+// [attention.Exact] before use. That is what package attention/choose does.
 //
 // # The clusters
 //

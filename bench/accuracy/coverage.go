@@ -20,7 +20,7 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/machine"
-	"github.com/randfeat/randfeat/machine/auto"
+	"github.com/randfeat/randfeat/machine/tabular"
 )
 
 // coverCase is a table of which a few rows are fitted and all others are new: how often do the intervals that a fit
@@ -33,12 +33,12 @@ type coverCase struct {
 	simulate simulate // nil: of a set
 	train    int
 	balanced bool // weights of classes that make all equal
-	options  auto.Options
+	options  tabular.Options
 }
 
 // coverCases are real tables with several times as many new rows as fitted ones, and simulated ones.
 func coverCases() []coverCase {
-	logistic := auto.Options{Kind: machine.KindLogistic}
+	logistic := tabular.Options{Kind: machine.KindLogistic}
 	out := []coverCase{
 		{name: "backdoor", set: "backdoor full", train: 4000},
 		{name: "backdoor, balanced", set: "backdoor full", train: 4000, balanced: true},
@@ -227,7 +227,7 @@ func (c coverCase) run(all *lines, seed uint64) (covered, error) {
 		return out, err
 	}
 	began := time.Now()
-	m, report, err := auto.Fit(context.Background(), src, o)
+	m, report, err := tabular.Fit(context.Background(), src, o)
 	if err != nil {
 		return out, err
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/machine/auto"
+	"github.com/randfeat/randfeat/machine/tabular"
 )
 
 // simulate makes a table whose first train rows are to be fitted; all others, of the same law, are new.
@@ -19,8 +19,8 @@ const simulatedFresh = 20000
 // simulated are tables of known laws: few rows, rare classes, heavy tails, groups, rare levels. Most of what a fit
 // chooses is given, so that many fits can be counted; the first two leave it open.
 func simulated() []coverCase {
-	given := auto.Options{Map: auto.MapRandom, Features: 64, Scaling: auto.ScalingStandard, Kernel: "gaussian"}
-	open := auto.Options{}
+	given := tabular.Options{Map: tabular.MapRandom, Features: 64, Scaling: tabular.ScalingStandard, Kernel: "gaussian"}
+	open := tabular.Options{}
 	return []coverCase{
 		{name: "sim: curve, all open, 100 rows", simulate: curve(normal), train: 100, options: open},
 		{name: "sim: classes 9:1, all open, 300 rows", simulate: classes(0.1, 1.5), train: 300, options: open},

@@ -10,6 +10,10 @@
 //
 //	go run ./accuracy -data DIR -intervals 1-40 > fits.jsonl
 //	go run ./accuracy -intervals-of fits.jsonl
+//
+// How often the intervals of RMSE, MAE and R² hold the truth needs no fits, only errors of a known law:
+//
+//	go run ./accuracy -errors 20261117
 package main
 
 import (
@@ -50,7 +54,17 @@ func main() {
 	intervals := flag.String("intervals", "", "instead: how often stated intervals hold what models reach on new rows, "+
 		"for the seeds of a range such as 1-20; a line of JSON per fit, of the cases that -only names")
 	table := flag.String("intervals-of", "", "instead: the table of a file of such lines")
+	errorSeed := flag.Uint64("errors", 0, "instead: how often intervals of RMSE, MAE and R² hold the truth, by law of the "+
+		"errors, with this seed")
+	errorSamples := flag.Int("samples", 4000, "samples per cell of the table of -errors")
 	flag.Parse()
+	if *errorSeed != 0 {
+		if err := errorCoverage(os.Stdout, *errorSeed, *errorSamples); err != nil {
+			fmt.Fprintln(os.Stderr, "accuracy:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if *intervals != "" || *table != "" {
 		if err := runCover(c.data, *intervals, *table, regexp.MustCompile(*only)); err != nil {
 			fmt.Fprintln(os.Stderr, "accuracy:", err)

@@ -37,7 +37,8 @@ type result struct {
 	Seed     uint64         `json:"seed"`
 	Measure  advise.Measure `json:"measure"`
 	advise.Regret
-	Seconds float64 `json:"seconds"` // of the advice
+	Covered []covered `json:"covered,omitempty"` // with -coverage
+	Seconds float64   `json:"seconds"`           // of the advice
 }
 
 func main() {
@@ -54,11 +55,16 @@ func main() {
 	part := flag.Int("part", 0, "which of -parts")
 	parts := flag.Int("parts", 1, "every so many cases")
 	limit := flag.Duration("limit", time.Hour, "no case begins later")
+	coverage := flag.Bool("coverage", false, "compare the intervals with errors on fresh rows, instead of the choice with the best")
+	covers := flag.String("coverage-table", "", "results of -coverage to print a table of, instead")
 	tables := flag.String("table", "", "results to print a table of, instead")
 	flag.Parse()
 	err := func() error {
 		if *tables != "" {
 			return printTable(*tables)
+		}
+		if *covers != "" {
+			return printCoverage(*covers)
 		}
 		match, err := regexp.Compile(*only)
 		if err != nil {
@@ -80,7 +86,7 @@ func main() {
 							continue // they take as long as all others together
 						}
 						cases = append(cases, func() (result, error) {
-							return run(sh, kern, s, int(f), *seed, *draws)
+							return run(sh, kern, s, int(f), *seed, *draws, *coverage)
 						})
 					}
 				}
@@ -133,14 +139,19 @@ func numbers(s string) (out []float64) {
 }
 
 // run advises on some rows and looks how good that was on others.
-func run(sh shape, kern string, sigma float64, features int, seed uint64, draws int) (result, error) {
+func run(sh shape, kern string, sigma float64, features int, seed uint64, draws int,
+	coverage bool) (result, error) {
 	out := result{Shape: sh.name, Kernel: kern, Sigma: sigma, Features: features, Seed: seed}
 	kind, err := kernel.ParseKind(kern)
 	if err != nil {
 		return out, err
 	}
 	n := cmp.Or(sh.n, 512)
-	q, k, err := sh.rows(rand.New(rng.Stream(seed, 7)), n+freshRows)
+	fresh := freshRows
+	if coverage {
+		fresh = coverRows
+	}
+	q, k, err := sh.rows(rand.New(rng.Stream(seed, 7)), n+fresh)
 	if err != nil {
 		return out, err
 	}
@@ -161,12 +172,19 @@ func run(sh shape, kern string, sigma float64, features int, seed uint64, draws 
 		k, fk = dense.Matrix[float64]{}, dense.Matrix[float64]{}
 	}
 	o := advise.Options{Kernel: kernel.Kernel{Kind: kind}, Features: features, Seed: seed, Brief: true}
+	if coverage {
+		o.Draws = pilotDraws
+	}
 	begun := time.Now()
 	r, err := advise.Kernel(context.Background(), q, k, o)
 	if err != nil {
 		return out, err
 	}
 	out.Seconds, out.Measure = time.Since(begun).Seconds(), r.Measure
+	if coverage {
+		out.Covered, err = cover(r, q, k, fq, fk, o)
+		return out, err
+	}
 	o.Draws = draws
 	out.Regret, err = r.Regret(context.Background(), q, k, fq, fk, o)
 	return out, err

@@ -43,6 +43,15 @@ const (
 	ggufArray  = 9
 )
 
+// Bounds on what a file may claim. GGUF itself allows four dimensions.
+const (
+	ggufDepth     = 4
+	ggufDims      = 4
+	ggufMaxSize   = 1 << 31 // elements along one dimension
+	ggufMaxAlign  = 1 << 20
+	ggufAlignment = "general.alignment"
+)
+
 type ggufReader struct {
 	all []byte
 	*bytes.Reader
@@ -79,22 +88,33 @@ func (r *ggufReader) u64() uint64 {
 
 func (r *ggufReader) text() string { return string(r.take(r.u64())) }
 
-// value reads a value of the metadata; only numbers are kept.
-func (r *ggufReader) value(kind uint32) (v float64, ok bool) {
+// fail keeps the first error; after it the reader reads nothing.
+func (r *ggufReader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf(format, args...)
+	}
+}
+
+// value reads a value of the metadata; only numbers are kept. Arrays may hold arrays, to a depth that no file reaches
+// which a program wrote: recursion must not follow the bytes of a damaged file.
+func (r *ggufReader) value(kind uint32, depth int) (v float64, ok bool) {
 	switch kind {
 	case ggufString:
 		r.text()
 		return 0, false
 	case ggufArray:
+		if depth == ggufDepth {
+			r.fail("arrays in arrays, more than %d deep", ggufDepth)
+		}
 		kind, n := r.u32(), r.u64()
 		for ; n > 0 && r.err == nil; n-- {
-			r.value(kind)
+			r.value(kind, depth+1)
 		}
 		return 0, false
 	}
 	size, known := ggufSizes[kind]
 	if !known {
-		r.err = fmt.Errorf("metadata of type %d", kind)
+		r.fail("metadata of type %d", kind)
 		return 0, false
 	}
 	var word [8]byte
@@ -114,57 +134,87 @@ func readGGUF(path string) (*gguf, error) {
 	if err != nil {
 		return nil, err
 	}
+	g, err := parseGGUF(all)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return g, nil
+}
+
+// parseGGUF reads a file. Tensors stay in all, which must not change. Every count, size and offset of the file is
+// checked against the number of bytes that are there, so that memory is bounded by the file's length.
+func parseGGUF(all []byte) (*gguf, error) {
 	r := &ggufReader{all: all, Reader: bytes.NewReader(all)}
 	if string(r.take(4)) != "GGUF" {
-		return nil, fmt.Errorf("%s: %w", path, errGGUF)
+		return nil, errGGUF
 	}
 	if v := r.u32(); v < 2 || v > 3 {
-		return nil, fmt.Errorf("%s: version %d: %w", path, v, errGGUF)
+		return nil, fmt.Errorf("version %d: %w", v, errGGUF)
 	}
 	g := &gguf{numbers: map[string]float64{}, tensors: map[string]ggufTensor{}}
 	tensors, fields := r.u64(), r.u64()
 	for ; fields > 0 && r.err == nil; fields-- {
 		name := r.text()
-		if v, ok := r.value(r.u32()); ok {
+		if v, ok := r.value(r.u32(), 0); ok {
 			g.numbers[name] = v
 		}
 	}
 	offsets := map[string]uint64{}
 	for ; tensors > 0 && r.err == nil; tensors-- {
-		name, dims := r.text(), r.u32()
-		t := ggufTensor{rows: 1}
-		for i := range dims {
-			if n := int(r.u64()); i == 0 {
-				t.cols = n
-			} else {
-				t.rows *= n
-			}
+		name := r.text()
+		if _, twice := offsets[name]; twice {
+			r.fail("two tensors %q", name)
 		}
-		t.kind = r.u32()
+		t := r.tensor(name)
 		offsets[name] = r.u64()
 		g.tensors[name] = t
 	}
 	if r.err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", path, errGGUF, r.err)
+		return nil, fmt.Errorf("%w: %w", errGGUF, r.err)
 	}
 	align := 32
-	if a, ok := g.numbers["general.alignment"]; ok {
+	if a, ok := g.numbers[ggufAlignment]; ok {
+		if !(a >= 1 && a <= ggufMaxAlign) || a != math.Trunc(a) {
+			return nil, fmt.Errorf("metadata %s is %v: %w", ggufAlignment, a, errGGUF)
+		}
 		align = int(a)
 	}
 	data := all[min(len(all), (r.at()+align-1)/align*align):]
 	for name, t := range g.tensors {
 		b, ok := ggufBlocks[t.kind]
 		if !ok || t.cols%b[0] != 0 {
-			return nil, fmt.Errorf("%s: tensor %s is of type %d: %w", path, name, t.kind, errGGUF)
+			return nil, fmt.Errorf("tensor %q is of type %d with %d columns: %w", name, t.kind, t.cols, errGGUF)
 		}
-		size := uint64(t.rows) * uint64(t.cols/b[0]*b[1])
-		if o := offsets[name]; o > uint64(len(data)) || size > uint64(len(data))-o {
-			return nil, fmt.Errorf("%s: tensor %s reaches behind the end: %w", path, name, errGGUF)
+		// Both factors are below 2³⁴, and the first is checked before they are multiplied.
+		row, left := uint64(t.cols/b[0]*b[1]), uint64(len(data))
+		if o := offsets[name]; o > left || row > left-o || uint64(t.rows) > (left-o)/row {
+			return nil, fmt.Errorf("tensor %q reaches behind the end: %w", name, errGGUF)
 		}
-		t.data = data[offsets[name]:][:size]
+		t.data = data[offsets[name]:][:uint64(t.rows)*row]
 		g.tensors[name] = t
 	}
 	return g, nil
+}
+
+// tensor reads the shape and the type of a tensor: its first dimension is the columns, the others make the rows.
+func (r *ggufReader) tensor(name string) ggufTensor {
+	t := ggufTensor{rows: 1}
+	dims := r.u32()
+	if dims < 1 || dims > ggufDims {
+		r.fail("tensor %q has %d dimensions", name, dims)
+	}
+	for i := uint32(0); i < dims && r.err == nil; i++ {
+		n := r.u64()
+		if n < 1 || n > ggufMaxSize || i > 0 && uint64(t.rows) > ggufMaxSize/n {
+			r.fail("tensor %q has %d elements in dimension %d", name, n, i)
+		} else if i == 0 {
+			t.cols = int(n)
+		} else {
+			t.rows *= int(n)
+		}
+	}
+	t.kind = r.u32()
+	return t
 }
 
 func (g *gguf) number(name string) (int, error) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -100,6 +101,85 @@ func TestGGUF(t *testing.T) {
 			t.Fatalf("the first %d of %d bytes were accepted", n, len(whole))
 		}
 	}
+}
+
+// damagedGGUF are files whose numbers are wrong. The first, of 57 bytes, made the reader divide by an alignment of 0.
+func damagedGGUF() map[string][]byte {
+	le := binary.LittleEndian
+	text := func(b []byte, s string) []byte { return append(le.AppendUint64(b, uint64(len(s))), s...) }
+	head := func(tensors, fields uint64) []byte {
+		return le.AppendUint64(le.AppendUint64([]byte("GGUF\x03\x00\x00\x00"), tensors), fields)
+	}
+	align := func(kind uint32, v ...byte) []byte {
+		return append(le.AppendUint32(text(head(0, 1), "general.alignment"), kind), v...)
+	}
+	tensor := func(kind uint32, offset uint64, dims ...uint64) []byte {
+		b := le.AppendUint32(text(head(1, 0), "t"), uint32(len(dims)))
+		for _, n := range dims {
+			b = le.AppendUint64(b, n)
+		}
+		return append(le.AppendUint64(le.AppendUint32(b, kind), offset), make([]byte, 200)...)
+	}
+	nested := le.AppendUint32(text(head(0, 1), "a"), ggufArray)
+	for range 1000 {
+		nested = le.AppendUint64(le.AppendUint32(nested, ggufArray), 1)
+	}
+	twice := tensor(ggufF32, 0, 1)
+	twice = append(append(head(2, 0), twice[24:len(twice)-200]...), twice[24:]...)
+	return map[string][]byte{
+		"alignment 0":            align(4, 0, 0, 0, 0),
+		"alignment not a number": align(6, 0, 0, 0xc0, 0x7f),
+		"alignment infinite":     align(6, 0, 0, 0x80, 0x7f),
+		"alignment 2^63":         align(10, 0, 0, 0, 0, 0, 0, 0, 0x80),
+		"columns below 0":        tensor(ggufF32, 0, 1<<63),
+		"no column":              tensor(ggufF32, 0, 0),
+		"no dimension":           tensor(ggufF32, 0),
+		"five dimensions":        tensor(ggufF32, 0, 1, 1, 1, 1, 1),
+		"product is 2^64":        tensor(ggufF32, 0, 4, 1<<30, 1<<30, 4),
+		"size is 2^64":           tensor(ggufF32, 0, 1<<31, 1<<31),
+		"offset behind the end":  tensor(ggufF32, 1<<63, 1),
+		"nested arrays":          nested,
+		"two of one name":        twice,
+		"fields without end":     head(0, 1<<63),
+		"a name without end":     append(head(0, 1), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff),
+	}
+}
+
+func TestDamagedGGUF(t *testing.T) {
+	if n := len(damagedGGUF()["alignment 0"]); n > 57 {
+		t.Errorf("%d bytes", n)
+	}
+	for name, b := range damagedGGUF() {
+		if g, err := parseGGUF(b); !errors.Is(err, errGGUF) {
+			t.Errorf("%s: %+v, %v", name, g, err)
+		}
+	}
+}
+
+// FuzzGGUF: any bytes give tensors that are as large as their shapes say, or an error.
+func FuzzGGUF(f *testing.F) {
+	f.Add(file())
+	for _, b := range damagedGGUF() {
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		g, err := parseGGUF(b)
+		if err != nil {
+			if !errors.Is(err, errGGUF) {
+				t.Fatal(err)
+			}
+			return
+		}
+		for name, w := range g.tensors {
+			m, err := g.matrix(name, w.rows, w.cols)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(m.Data) != w.rows*w.cols || len(m.Data) > 2*len(b) {
+				t.Fatalf("%d numbers of a %d×%d tensor in %d bytes", len(m.Data), w.rows, w.cols, len(b))
+			}
+		}
+	})
 }
 
 func TestHalf(t *testing.T) {

@@ -7,6 +7,10 @@
 //	RANDFEAT_DATA=... python heads/weights.py DIR
 //	go run ./heads -weights DIR
 //
+// How often the errors hold that choose.Choose expects, on another corpus than it has seen:
+//
+//	go run ./heads -weights DIR -coverage 0.1
+//
 // Results go to a file of JSON lines. What is there is not run again, and the tables have all of it.
 package main
 
@@ -28,6 +32,7 @@ type config struct {
 	methods               *regexp.Regexp
 	length, passages      int
 	calibration, jobs     int
+	tol                   float64 // of runCoverage; 0: it is not wanted
 }
 
 func (c *config) log(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
@@ -43,6 +48,8 @@ func main() {
 	flag.IntVar(&c.passages, "passages", 1<<30, "test passages, at most those that there are")
 	flag.IntVar(&c.calibration, "calibration", 3, "passages that the decoder's centres are fitted to")
 	flag.IntVar(&c.jobs, "jobs", 1, "passages of the decoder at a time")
+	flag.Float64Var(&c.tol, "coverage", 0,
+		"print only how often errors hold that choose.Choose expects with this tolerance")
 	threads := flag.Int("threads", runtime.GOMAXPROCS(0), "threads")
 	flag.Parse()
 	runtime.GOMAXPROCS(*threads)
@@ -61,6 +68,9 @@ func main() {
 }
 
 func run(c *config) error {
+	if c.tol > 0 {
+		return runCoverage(c)
+	}
 	res, err := openResults(c.results)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
+	lin "github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
@@ -149,7 +150,7 @@ func features(name string, f family.Family, m, w, sinks, dim int) method {
 		forward: func(_ int, out, q, k, v seq) (attention.Report, error) {
 			s := randfeat.Spec{Kernel: kernel.Attention(dim), Family: f, Coupling: coupling.Orthogonal{}, Dim: dim,
 				M: m, Seed: 1}
-			stats, err := attention.NewHeadStats[float32](s, k.Heads)
+			stats, err := lin.NewHeadStats[float32](s, k.Heads)
 			if err != nil {
 				return attention.Report{}, err
 			}
@@ -160,7 +161,7 @@ func features(name string, f family.Family, m, w, sinks, dim int) method {
 			if err != nil {
 				return attention.Report{}, err
 			}
-			a := &attention.Linear[float32]{Window: w, Sinks: sinks}
+			a := &lin.Attention[float32]{Window: w, Sinks: sinks}
 			for _, s := range specs {
 				mp, err := randfeat.New[float32](s)
 				if err != nil {

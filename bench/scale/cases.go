@@ -9,6 +9,7 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/kern"
@@ -34,14 +35,15 @@ func cases() []scaleCase {
 		{"control: a loop of integers", nil, integers},
 		{productsName, nil, products},
 		{"control: independent calls, L = 128", nil, independent},
-		{"bidirectional", []string{"PyTorch eager", "NumPy, the four products alone"}, linear(1, long, false, false)},
-		{"causal", nil, linear(1, long, true, false)},
-		{"backward", []string{"PyTorch eager, forward and backward"}, linear(1, long, false, true)},
-		{"causal backward", nil, linear(1, long, true, true)},
-		{"bidirectional, 8 heads", nil, linear(8, long, false, false)},
-		{"causal, 8 heads", nil, linear(8, long, true, false)},
-		{"backward, 8 heads", nil, linear(8, long, false, true)},
-		{"causal backward, 8 heads", nil, linear(8, long, true, true)},
+		{"bidirectional", []string{"PyTorch eager", "NumPy, the four products alone"}, linearCase(1, long, false,
+			false)},
+		{"causal", nil, linearCase(1, long, true, false)},
+		{"backward", []string{"PyTorch eager, forward and backward"}, linearCase(1, long, false, true)},
+		{"causal backward", nil, linearCase(1, long, true, true)},
+		{"bidirectional, 8 heads", nil, linearCase(8, long, false, false)},
+		{"causal, 8 heads", nil, linearCase(8, long, true, false)},
+		{"backward, 8 heads", nil, linearCase(8, long, false, true)},
+		{"causal backward, 8 heads", nil, linearCase(8, long, true, true)},
 		{"exact", []string{"PyTorch SDPA"}, func() func() {
 			q, k, v, out := normals(1, long, 1), normals(1, long, 2), normals(1, long, 3), normals(1, long, 4)
 			a := new(attention.Exact[float32])
@@ -56,9 +58,9 @@ func cases() []scaleCase {
 	}
 	for _, l := range []int{128, 256, 512, 1024, 2048, 4096} {
 		list = append(list,
-			scaleCase{fmt.Sprintf("bidirectional, L = %d", l), nil, linear(1, l, false, false)},
-			scaleCase{fmt.Sprintf("causal, L = %d", l), nil, linear(1, l, true, false)},
-			scaleCase{fmt.Sprintf("causal backward, L = %d", l), nil, linear(1, l, true, true)})
+			scaleCase{fmt.Sprintf("bidirectional, L = %d", l), nil, linearCase(1, l, false, false)},
+			scaleCase{fmt.Sprintf("causal, L = %d", l), nil, linearCase(1, l, true, false)},
+			scaleCase{fmt.Sprintf("causal backward, L = %d", l), nil, linearCase(1, l, true, true)})
 	}
 	return list
 }
@@ -83,15 +85,15 @@ func normals(heads, length int, seed uint64) attention.Seq[float32] {
 	return s
 }
 
-func newLinear(causal bool) *attention.Linear[float32] {
+func newLinear(causal bool) *linear.Attention[float32] {
 	m := must(randfeat.New[float32](randfeat.Spec{Kernel: kernel.Attention(dim), Family: family.Positive{}, Dim: dim,
 		M: features, Seed: 1}))
-	return &attention.Linear[float32]{Visibility: attention.Visibility{Causal: causal},
+	return &linear.Attention[float32]{Visibility: attention.Visibility{Causal: causal},
 		Maps: []randfeat.FeatureMap[float32]{m}}
 }
 
-// linear is linear attention, or its gradients. Short sequences are run many times.
-func linear(heads, length int, causal, backward bool) func() func() {
+// linearCase is linear attention, or its gradients. Short sequences are run many times.
+func linearCase(heads, length int, causal, backward bool) func() func() {
 	return func() func() {
 		a := newLinear(causal)
 		q, k, v, dout := normals(heads, length, 1), normals(heads, length, 2), normals(heads, length, 3),

@@ -90,6 +90,24 @@ func TestUnreadable(t *testing.T) {
 		b.path("locked/m.rf")}, quick...)...)
 }
 
+// Features whose matrices cannot be held are refused before the fit: the runtime would die of them with a trace.
+func TestFeaturesBeyondMemory(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"--map random", "--model gp"} {
+		cmd := exec.Command("sh", "-c", `ulimit -v 3500000 && exec "$0" fit --demo --features 16384 --bandwidth 2 --lambda 1 `+
+			`--folds 1 `+kind, self)
+		cmd.Env = append(os.Environ(), asCommand+"=1")
+		out, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != exitFailed || string(out) !=
+			"randfeat: --features 16384 takes at least 4.0 GiB of memory, this process can have 3.3 GiB: choose fewer\n" {
+			t.Errorf("%s: exit %d, %s", kind, code, out)
+		}
+	}
+}
+
 // A million columns take little memory.
 func TestMillionColumnsMemory(t *testing.T) {
 	self, err := os.Executable()

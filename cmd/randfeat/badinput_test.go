@@ -43,7 +43,7 @@ func (b badInput) fit(file string, more ...string) []string {
 // says is fails, with names of files in the message as they are in the directory; no model may be left.
 func (b badInput) says(code int, text string, args ...string) {
 	b.t.Helper()
-	o := cli(b.t, "", args...)
+	o := call(b.t, "", args...)
 	got := strings.ReplaceAll(o.stderr, b.dir+string(filepath.Separator), "")
 	if o.code != code || !strings.Contains(got, text) {
 		b.t.Errorf("randfeat %s:\nexit %d, %s\nwant %d, %s", strings.Join(args, " "), o.code, got, code, text)
@@ -127,7 +127,7 @@ func TestBadTables(t *testing.T) {
 		{"wide.csv", good + "1,red,2,3\n", `wide.csv:62:8: the row has 4 fields, want 3 as in the first row`, y},
 		{"text.csv", good + "1,red,many\n", `text.csv:62: target "y" is "many", though 60 of its values are numbers`,
 			y},
-		{"regression.csv", good + "1,red,many\n", `regression.csv:62: target "y" is "many", want a number`,
+		{"regression.csv", good + "1,red,many\n", `regression.csv:62: target "y" is "many", though 60 of its values are numbers`,
 			append(y, "--task", "regression")},
 		{"numeric.csv", good + "one,red,1\n", `numeric.csv:62: column "x" is "one", want a number`,
 			append(y, "--numeric", "x")},
@@ -207,7 +207,7 @@ func TestBadTablesOfModels(t *testing.T) {
 		return append([]string{"predict", model, file, "-o", b.path("out.csv")}, more...)
 	}
 	for _, c := range []struct{ name, text, says string }{
-		{"text.csv", "x,colour\n1,red\n2,blue\nmany,red\n", `text.csv:4:1: column "x" is "many", want a number`},
+		{"text.csv", "x,colour\nmany,red\n", `text.csv:2: column "x" is "many", want a number`},
 		{"missing.csv", "x\n1\n", `columns missing: "colour"`},
 		{"unknown.csv", "x,colour,size\n1,red,2\n", `"size"`},
 		{"infinite.csv", "x,colour\ninf,red\n", `infinite.csv:2: column "x" is infinite`},

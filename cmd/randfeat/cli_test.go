@@ -10,9 +10,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/catalog"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/rng"
+)
+
+// Exit statuses.
+const (
+	exitDone   = cli.ExitDone
+	exitFailed = cli.ExitFailed
+	exitMisuse = cli.ExitMisuse
 )
 
 // outcome is what a command left behind.
@@ -21,18 +30,18 @@ type outcome struct {
 	stdout, stderr string
 }
 
-// cli runs a command line in memory.
-func cli(t *testing.T, stdin string, args ...string) outcome {
+// call runs a command line in memory.
+func call(t *testing.T, stdin string, args ...string) outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	code := run(context.Background(), args, strings.NewReader(stdin), &stdout, &stderr)
+	code := runChecked(context.Background(), args, strings.NewReader(stdin), &stdout, &stderr)
 	return outcome{code, stdout.String(), stderr.String()}
 }
 
 // ok runs a command line that must succeed.
 func ok(t *testing.T, args ...string) outcome {
 	t.Helper()
-	o := cli(t, "", args...)
+	o := call(t, "", args...)
 	if o.code != exitDone {
 		t.Fatalf("randfeat %s: exit %d\n%s", strings.Join(args, " "), o.code, o.stderr)
 	}
@@ -42,7 +51,7 @@ func ok(t *testing.T, args ...string) outcome {
 // fails runs a command line that must fail with a status and say something about why.
 func fails(t *testing.T, code int, says string, args ...string) {
 	t.Helper()
-	o := cli(t, "", args...)
+	o := call(t, "", args...)
 	if o.code != code {
 		t.Errorf("randfeat %s: exit %d, want %d\n%s", strings.Join(args, " "), o.code, code, o.stderr)
 	}
@@ -116,7 +125,7 @@ func TestHelpAndVersion(t *testing.T) {
 	if o := ok(t, "--version"); !strings.HasPrefix(o.stdout, "randfeat ") || o.stderr != "" {
 		t.Errorf("--version: %+v", o)
 	}
-	v := objects[VersionInfo](t, ok(t, "--json", "--version").stdout)
+	v := objects[cli.VersionInfo](t, ok(t, "--json", "--version").stdout)
 	if len(v) != 1 || v[0].Version == "" || !strings.HasPrefix(v[0].Go, "go") {
 		t.Errorf("--json --version: %+v", v)
 	}
@@ -145,7 +154,41 @@ func TestMisuse(t *testing.T) {
 	fails(t, exitMisuse, "Run 'randfeat features --help'", "features")
 	fails(t, exitMisuse, "0 arguments, want two npy files", "gram")
 	fails(t, exitMisuse, "want none with --demo", "gram", "--demo", "x.npy")
-	fails(t, exitMisuse, "invalid argument", "features", "x.npy", "-m", "many")
+	fails(t, exitMisuse, "invalid argument", "features", "x.npy", "--projections", "many")
+}
+
+// Features and projections have a flag each. -m, which meant either, still works, says so and is in no help.
+func TestFeaturesAndProjections(t *testing.T) {
+	dir := t.TempDir()
+	x, out := save(t, dir, "x.npy", random(16, 2, 1, 1)), filepath.Join(dir, "o.npy")
+	for _, c := range []struct {
+		command, flag, other string
+		args                 []string
+	}{
+		{"features", "--projections", "--features", []string{x, "-o", out, "--family", "trig"}},
+		{"gram", "--projections", "--features", []string{x, x, "-o", out, "--family", "trig"}},
+		{"attend", "--features", "--projections", []string{x, x, x, "-o", out, "--family", "trig"}},
+		{"advise", "--features", "--projections", []string{x, "--families", "trig", "--couplings", "iid", "--draws",
+			"4", "--costs", "model"}},
+		{"crossover", "--features", "--projections", []string{"--dim", "4", "--min-len", "8", "--max-len", "32",
+			"--budget", "10ms", "--threads", "1"}},
+	} {
+		help := ok(t, c.command, "--help").stdout
+		if !strings.Contains(help, "      "+c.flag+" int") || strings.Contains(help, c.other+" ") ||
+			strings.Contains(help, "-m,") || strings.Contains(help, "deprecated") {
+			t.Errorf("help of %s:\n%s", c.command, help)
+		}
+		args := append([]string{c.command}, c.args...)
+		note := "note: -m is deprecated, use " + c.flag + "\n"
+		if o := ok(t, append(args, c.flag, "4")...); strings.Contains(o.stderr, "deprecated") {
+			t.Errorf("%s %s: %s", c.command, c.flag, o.stderr)
+		}
+		if o := ok(t, append(args, "-m", "4")...); strings.Count(o.stderr, note) != 1 {
+			t.Errorf("%s -m: %s", c.command, o.stderr)
+		}
+		fails(t, exitMisuse, c.flag, append(args, "-m", "0")...)
+		fails(t, exitMisuse, "unknown flag: "+c.other, append(args, c.other, "4")...)
+	}
 }
 
 func TestFamilies(t *testing.T) {
@@ -172,7 +215,7 @@ func TestCouplings(t *testing.T) {
 			t.Errorf("couplings does not show %q", want)
 		}
 	}
-	list := objects[CouplingInfo](t, ok(t, "couplings", "--json").stdout)
+	list := objects[catalog.CouplingInfo](t, ok(t, "couplings", "--json").stdout)
 	if len(list) < 10 || list[0].Name != "iid" || !list[0].Exact || !slices.Contains(list[0].Laws, "poisson") ||
 		list[2].Fields[0].Name != "sqrtDim" {
 		t.Errorf("couplings --json: %+v", list)
@@ -186,7 +229,7 @@ func TestTheoryList(t *testing.T) {
 			t.Errorf("theory list does not show %q", want)
 		}
 	}
-	list := objects[FormulaInfo](t, ok(t, "theory", "list", "orf.", "--json").stdout)
+	list := objects[catalog.FormulaInfo](t, ok(t, "theory", "list", "orf.", "--json").stdout)
 	if len(list) != 9 || list[0].Name != "orf.var_log" || list[0].Inputs[2].Key != "z" ||
 		list[0].Inputs[2].Type != "number ≥ 0" {
 		t.Errorf("theory list orf. --json: %+v", list)
@@ -206,7 +249,7 @@ func TestCompletion(t *testing.T) {
 		{"features\t", "feat"},
 	} {
 		args := append([]string{"__complete"}, strings.Split(c.args, " ")...)
-		if o := cli(t, "", args...); o.code != exitDone || !strings.Contains(o.stdout, c.want) {
+		if o := call(t, "", args...); o.code != exitDone || !strings.Contains(o.stdout, c.want) {
 			t.Errorf("completion of %q: %q, want %q", c.args, o.stdout, c.want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/tables"
 	"github.com/randfeat/randfeat/internal/datasets"
 )
 
@@ -18,7 +19,7 @@ func TestDataList(t *testing.T) {
 			t.Errorf("data list does not show %s", s.Name)
 		}
 	}
-	list := objects[DataSet](t, ok(t, "data", "list", "--json", "wine", "ptb").stdout)
+	list := objects[tables.DataSet](t, ok(t, "data", "list", "--json", "wine", "ptb").stdout)
 	if len(list) != 2 || list[0].Licence == "" || len(list[0].Files[0].SHA256) != 64 || !list[0].Fetches ||
 		list[1].Fetches || list[1].Files[0].Why == "" {
 		t.Errorf("data list --json: %+v", list)
@@ -44,20 +45,20 @@ func TestDataFetchAndVerify(t *testing.T) {
 	fails(t, exitMisuse, "--all", "data", "fetch", "--data", dir)
 	fails(t, exitMisuse, "exclude", "data", "fetch", "--all", "wine", "--data", dir)
 	fails(t, exitFailed, "no such", "data", "verify", "--data", filepath.Join(dir, "none"))
-	o := cli(t, "", "data", "verify", "wine", "ptb", "--data", dir, "--json")
-	found := objects[DataFile](t, o.stdout)
+	o := call(t, "", "data", "verify", "wine", "ptb", "--data", dir, "--json")
+	found := objects[tables.DataFile](t, o.stdout)
 	if o.code != exitFailed || len(found) != 4 || found[0].State != datasets.Missing ||
 		found[0].Reason != "randfeat data fetch wine" || !strings.Contains(found[1].Reason, "cannot be fetched") {
 		t.Errorf("an empty folder: %d %+v", o.code, found)
 	}
-	o = cli(t, "", "data", "fetch", "ptb", "--data", dir)
+	o = call(t, "", "data", "fetch", "ptb", "--data", dir)
 	if o.code != exitFailed || !strings.Contains(o.stdout, "Linguistic Data Consortium") {
 		t.Errorf("a set without a source: %+v", o)
 	}
 	served := t.TempDir()
 	server := httptest.NewServer(http.FileServer(http.Dir(served)))
 	defer server.Close()
-	o = cli(t, "", "data", "fetch", "wine", "--data", dir, "--from", server.URL)
+	o = call(t, "", "data", "fetch", "wine", "--data", dir, "--from", server.URL)
 	if o.code != exitFailed || !strings.Contains(o.stdout, "404") {
 		t.Errorf("nothing there: %+v", o)
 	}
@@ -67,7 +68,7 @@ func TestDataFetchAndVerify(t *testing.T) {
 	if err := os.WriteFile(file.In(served), []byte("1,2,3\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	o = cli(t, "", "data", "fetch", "wine", "--data", dir, "--from", server.URL)
+	o = call(t, "", "data", "fetch", "wine", "--data", dir, "--from", server.URL)
 	if o.code != exitFailed || !strings.Contains(o.stdout, "the checksum is wrong") {
 		t.Errorf("another file: %+v", o)
 	}
@@ -81,7 +82,8 @@ func TestDataFetchAndVerify(t *testing.T) {
 	if err := os.WriteFile(file.In(served), content, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	found = objects[DataFile](t, ok(t, "data", "fetch", "wine", "--data", dir, "--from", server.URL, "--json").stdout)
+	found = objects[tables.DataFile](t, ok(t, "data", "fetch", "wine", "--data", dir, "--from", server.URL,
+		"--json").stdout)
 	if len(found) != 1 || found[0].State != datasets.OK || found[0].Bytes != file.Bytes {
 		t.Errorf("fetch: %+v", found)
 	}

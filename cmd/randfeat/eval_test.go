@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/catalog"
 )
 
 const goldenFile = "../../testdata/closed_forms.json"
@@ -37,7 +39,7 @@ func TestEvalCheckReportsAMiss(t *testing.T) {
 	if err := os.WriteFile(path, bytes.Replace(b, old, []byte(`-27.6310212`), 1), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	o := cli(t, "", "eval", "--check", path)
+	o := call(t, "", "eval", "--check", path)
 	if o.code != exitFailed || strings.Count(o.stdout, "MISS") != 1 ||
 		!strings.Contains(o.stdout, "MISS logrv.positive#") {
 		t.Errorf("exit %d\n%s%s", o.code, o.stdout, o.stderr)
@@ -53,7 +55,7 @@ func TestEvalAnswersEveryCase(t *testing.T) {
 {"id": "f", "formula": "logrv.positive", "inputs": {"v2": -1}}
 {"id": "g", "formulae": "logrv.positive"}
 `
-	o := cli(t, cases, "eval")
+	o := call(t, cases, "eval")
 	if o.code != exitDone {
 		t.Fatalf("exit %d: %s", o.code, o.stderr)
 	}
@@ -64,7 +66,7 @@ func TestEvalAnswersEveryCase(t *testing.T) {
 	if !strings.HasPrefix(o.stdout, want) {
 		t.Errorf("got\n%swant\n%s", o.stdout, want)
 	}
-	results := objects[EvalResult](t, o.stdout)
+	results := objects[catalog.EvalResult](t, o.stdout)
 	if len(results) != 7 {
 		t.Fatalf("%d answers to 7 cases", len(results))
 	}
@@ -89,7 +91,7 @@ func TestEvalCheckCounts(t *testing.T) {
 {"id": "none", "formula": "oprf.rho", "inputs": {"d": 64, "v2": 0}},
 {"id": "name", "formula": "oprf.roh", "inputs": {"d": 64, "v2": 0}, "expected": 1},
 7]`
-	o := cli(t, cases, "eval", "--check", "-")
+	o := call(t, cases, "eval", "--check", "-")
 	want := `MISS miss: got 1, want 1.1: off by 0.1, allowed 0.011
 MISS none: the case has no expected value
 MISS name: unknown formula "oprf.roh": did you mean oprf.rho?
@@ -103,17 +105,17 @@ total        1       4
 	if o.code != exitFailed || o.stdout != want {
 		t.Errorf("exit %d, got\n%swant\n%s", o.code, o.stdout, want)
 	}
-	o = cli(t, cases, "eval", "--check", "--json")
+	o = call(t, cases, "eval", "--check", "--json")
 	lines := strings.Split(strings.TrimSpace(o.stdout), "\n")
 	if o.code != exitFailed || len(lines) != 9 {
 		t.Fatalf("exit %d, %d lines\n%s", o.code, len(lines), o.stdout)
 	}
-	verdicts := objects[CheckResult](t, strings.Join(lines[:5], "\n"))
+	verdicts := objects[catalog.CheckResult](t, strings.Join(lines[:5], "\n"))
 	if verdicts[0].Status != "passed" || string(verdicts[0].Value) != "1" || verdicts[4].Status != "failed" {
 		t.Errorf("%+v", verdicts)
 	}
-	total := objects[CheckSummary](t, lines[8])[0]
-	if total != (CheckSummary{Summary: "total", Passed: 1, Failed: 4}) {
+	total := objects[catalog.CheckSummary](t, lines[8])[0]
+	if total != (catalog.CheckSummary{Summary: "total", Passed: 1, Failed: 4}) {
 		t.Errorf("%+v", total)
 	}
 }
@@ -123,16 +125,16 @@ func TestEvalBadInput(t *testing.T) {
 	fails(t, exitFailed, "no such file", "eval", filepath.Join(dir, "no.json"))
 	fails(t, exitFailed, "is a directory", "eval", dir)
 	fails(t, exitMisuse, "accepts at most 1", "eval", "a", "b")
-	if o := cli(t, "{", "eval"); o.code != exitFailed || !strings.Contains(o.stderr, "stdin: the JSON ends") {
+	if o := call(t, "{", "eval"); o.code != exitFailed || !strings.Contains(o.stderr, "stdin: the JSON ends") {
 		t.Errorf("%+v", o)
 	}
-	if o := cli(t, `{"cases": []}`, "eval"); o.code != exitFailed || !strings.Contains(o.stderr, `"schema": 1`) {
+	if o := call(t, `{"cases": []}`, "eval"); o.code != exitFailed || !strings.Contains(o.stderr, `"schema": 1`) {
 		t.Errorf("%+v", o)
 	}
-	if o := cli(t, "", "eval", "--check"); o.code != exitFailed || !strings.Contains(o.stderr, "no cases") {
+	if o := call(t, "", "eval", "--check"); o.code != exitFailed || !strings.Contains(o.stderr, "no cases") {
 		t.Errorf("%+v", o)
 	}
-	if o := cli(t, "", "eval"); o.code != exitDone || o.stdout != "" {
+	if o := call(t, "", "eval"); o.code != exitDone || o.stdout != "" {
 		t.Errorf("%+v", o)
 	}
 }
@@ -143,7 +145,7 @@ func TestEvalAnswersThroughAPipe(t *testing.T) {
 	answers, out := io.Pipe()
 	done := make(chan int)
 	go func() {
-		code := run(context.Background(), []string{"eval"}, in, out, io.Discard)
+		code := runChecked(context.Background(), []string{"eval"}, in, out, io.Discard)
 		out.Close()
 		done <- code
 	}()

@@ -11,11 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/tables"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/machine"
 )
 
-func scoreOf(r EvaluateResult, name string) machine.Score {
+func scoreOf(r tables.EvaluateResult, name string) machine.Score {
 	for _, s := range r.Scores {
 		if s.Name == name {
 			return s
@@ -24,9 +25,9 @@ func scoreOf(r EvaluateResult, name string) machine.Score {
 	return machine.Score{Value: math.NaN()}
 }
 
-func evaluated(t *testing.T, args ...string) EvaluateResult {
+func evaluated(t *testing.T, args ...string) tables.EvaluateResult {
 	t.Helper()
-	r := objects[EvaluateResult](t, ok(t, append([]string{"evaluate", "--json"}, args...)...).stdout)
+	r := objects[tables.EvaluateResult](t, ok(t, append([]string{"evaluate", "--json"}, args...)...).stdout)
 	if len(r) != 1 {
 		t.Fatalf("%d objects", len(r))
 	}
@@ -267,7 +268,8 @@ func TestInspect(t *testing.T) {
 	}
 	o := ok(t, "inspect", path).stdout
 	for _, want := range []string{"format version 2", "verified", got.SHA256,
-		"logistic (classification, 2 classes), fitted to 100 rows", "64: trig × orthogonal, m = 32, seed 5",
+		"logistic (classification, 2 classes), fitted to 100 rows",
+		"64 random features: trig × orthogonal, 32 projections, seed 5",
 		"gaussian, bandwidth 2", "penalty λ", "3 levels: ", "2 classes: cheap, dear", "carried along", "safe_open",
 		"weights [64, 2]", "ignored"} {
 		if !strings.Contains(o, want) {
@@ -328,4 +330,56 @@ func TestEvaluateWeight(t *testing.T) {
 	fails(t, 1, `no column "v"`, "evaluate", m, in, "--weight", "v")
 	fails(t, 1, "want a number that is not negative", "evaluate", m, in, "--weight", "kind")
 	fails(t, 2, "take rows as they are", "evaluate", m, in, "--weight", "w", "--importance")
+}
+
+// evaluate warns of rows that the model was fitted to, in any order of columns, and not of new ones; fit does not send
+// people there.
+func TestEvaluateRecognisesRowsOfTheFit(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	said := ok(t, "fit", "--demo", "-o", path("model.rf"), "--save-data", path("demo.csv"), "--features", "16",
+		"--folds", "1").stdout
+	if strings.Contains(said, "randfeat evaluate") || !strings.Contains(said, "randfeat predict") {
+		t.Errorf("fit sends people to its own rows:\n%s", said)
+	}
+	b, err := os.ReadFile(path("demo.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	rows := len(lines) - 1
+	half := append([]string{}, lines[:1+rows/2]...)
+	fresh := lines[:1:1]
+	for i, l := range lines[1:] {
+		cells := strings.Split(l, ",")
+		cells[6] += "5" // another digit of the target
+		fresh = append(fresh, strings.Join(cells, ","))
+		if i >= rows/2 {
+			half = append(half, fresh[i+1])
+		}
+	}
+	turned := []string{}
+	for _, l := range lines {
+		cells := strings.Split(l, ",")
+		slices.Reverse(cells)
+		turned = append(turned, strings.Join(cells, ","))
+	}
+	for _, c := range []struct {
+		name  string
+		lines []string
+		share float64
+	}{{"fitted", lines, 1}, {"turned", turned, 1}, {"half", half, 0.5}, {"fresh", fresh, 0}} {
+		table := path(c.name + ".csv")
+		if err := os.WriteFile(table, []byte(strings.Join(c.lines, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := ok(t, "evaluate", path("model.rf"), table, "--json")
+		r := objects[tables.EvaluateResult](t, got.stdout)[0]
+		if r.Seen == nil || r.Seen.Compared < 900 || math.Abs(r.Seen.Share()-c.share) > 0.07 {
+			t.Errorf("%s: %+v", c.name, r.Seen)
+		}
+		if warned := strings.Contains(got.stderr, "rows that the model was fitted to"); warned != (c.share > 0) {
+			t.Errorf("%s: %s", c.name, got.stderr)
+		}
+	}
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/serving"
 )
 
 // The explorer serves one page on loopback, nothing else, and ends when told to.
@@ -26,7 +28,7 @@ func TestExplore(t *testing.T) {
 	r, w := io.Pipe()
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"explore", "--page", page, "--addr", "127.0.0.1:0", "--no-open", "--json"},
+		code <- runChecked(ctx, []string{"explore", "--page", page, "--addr", "127.0.0.1:0", "--no-open", "--json"},
 			strings.NewReader(""), w, io.Discard)
 		w.Close()
 	}()
@@ -34,7 +36,7 @@ func TestExplore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var at Exploring
+	var at serving.Exploring
 	if err := json.Unmarshal([]byte(line), &at); err != nil {
 		t.Fatal(err)
 	}

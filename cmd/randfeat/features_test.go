@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/kernels"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
@@ -36,10 +38,10 @@ func equalRows(t *testing.T, got, want dense.Matrix[float64]) {
 // The file holds what the library computes, more rows than one block included.
 func TestFeaturesAreThoseOfTheLibrary(t *testing.T) {
 	dir := t.TempDir()
-	x := random(featureRows+7, 5, 0.5, 1)
+	x := random(1024+7, 5, 0.5, 1)
 	in, out := save(t, dir, "x.npy", x), filepath.Join(dir, "phi.npy")
 	o := ok(t, "features", in, "-o", out, "--kernel", "softmax", "--scale", "2", "--family", `{"name":"oprf","a":-0.1}`,
-		"--coupling", "orthogonal", "-m", "8", "--seed", "42", "--side", "key")
+		"--coupling", "orthogonal", "--projections", "8", "--seed", "42", "--side", "key")
 	if o.stdout != "" || !strings.Contains(o.stderr, "seed 42") {
 		t.Errorf("stdout %q, stderr %q", o.stdout, o.stderr)
 	}
@@ -62,12 +64,13 @@ func TestFeaturesFitBothSides(t *testing.T) {
 	dir := t.TempDir()
 	q, k := save(t, dir, "q.npy", random(30, 4, 0.5, 1)), save(t, dir, "k.npy", random(20, 4, 0.5, 2))
 	phiQ, phiK := filepath.Join(dir, "pq.npy"), filepath.Join(dir, "pk.npy")
-	common := []string{"--kernel", "softmax", "--family", "adaptive", "-m", "4096", "--json"}
-	a := objects[FeaturesResult](t, ok(t, append([]string{"features", q, "-o", phiQ, "--fit", k},
+	common := []string{"--kernel", "softmax", "--family", "adaptive", "--projections", "4096", "--json"}
+	a := objects[kernels.FeaturesResult](t, ok(t, append([]string{"features", q, "-o", phiQ, "--fit", k},
 		common...)...).stdout)[0]
-	b := objects[FeaturesResult](t, ok(t, append([]string{"features", k, "-o", phiK, "--fit", q, "--side", "key"},
+	b := objects[kernels.FeaturesResult](t, ok(t, append([]string{"features", k, "-o", phiK, "--fit", q, "--side",
+		"key"},
 		common...)...).stdout)[0]
-	if a.Features != 4096 || a.Rows != 30 || a.DType != "float64" || !a.Positive || a.Spec.Seed != defaultSeed ||
+	if a.Features != 4096 || a.Rows != 30 || a.DType != "float64" || !a.Positive || a.Spec.Seed != cli.DefaultSeed ||
 		a.Side != "query" {
 		t.Errorf("%+v", a)
 	}
@@ -92,8 +95,8 @@ func TestFeaturesSpecRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	x, y := save(t, dir, "x.npy", random(10, 3, 0.5, 1)), save(t, dir, "y.npy", random(10, 3, 0.5, 2))
 	spec, first, second := filepath.Join(dir, "spec.json"), filepath.Join(dir, "a.npy"), filepath.Join(dir, "b.npy")
-	ok(t, "features", x, "-o", first, "--family", "geometric", "--kernel", "softmax", "--fit", y, "--seed", "7", "-m",
-		"16", "--save-spec", spec)
+	ok(t, "features", x, "-o", first, "--family", "geometric", "--kernel", "softmax", "--fit", y, "--seed", "7",
+		"--projections", "16", "--save-spec", spec)
 	ok(t, "features", x, "-o", second, "--spec", spec)
 	equalRows(t, load(t, second).F64, load(t, first).F64)
 	fails(t, exitMisuse, "--spec and --seed exclude", "features", x, "-o", second, "--spec", spec, "--seed", "3")
@@ -133,7 +136,8 @@ func TestFeaturesLogScale(t *testing.T) {
 	if got := names(t, dir); got != "x.npy" {
 		t.Fatalf("the directory holds %s after a failure", got)
 	}
-	ok(t, "features", in, "-o", out, "--family", "trig", "--kernel", "softmax", "--log-scale", scale, "-m", "4")
+	ok(t, "features", in, "-o", out, "--family", "trig", "--kernel", "softmax", "--log-scale", scale, "--projections",
+		"4")
 	phi, s := load(t, out), load(t, scale)
 	if phi.DType != data.Float32 || s.DType != data.Float64 || s.Rows() != 4 || s.Cols() != 1 {
 		t.Fatalf("%v, %v, %d×%d", phi.DType, s.DType, s.Rows(), s.Cols())
@@ -151,7 +155,7 @@ func TestFeaturesDType(t *testing.T) {
 	dir := t.TempDir()
 	in, out := save(t, dir, "x.npy", random(4, 3, 1, 1)), filepath.Join(dir, "phi.npy")
 	ok(t, "features", in, "-o", out, "--family", "trig", "--dtype", "float32")
-	if a := load(t, out); a.DType != data.Float32 || a.Cols() != 2*defaultM {
+	if a := load(t, out); a.DType != data.Float32 || a.Cols() != 2*cli.DefaultM {
 		t.Errorf("%v, %d columns", a.DType, a.Cols())
 	}
 	if o := ok(t, "features", in, "-o", out, "--family", "trig", "--fit", in); !strings.Contains(o.stderr,
@@ -169,8 +173,8 @@ func TestFeaturesThroughPipes(t *testing.T) {
 	if err := data.WriteNPY(&in, x); err != nil {
 		t.Fatal(err)
 	}
-	code := run(context.Background(), []string{"features", "-", "-o", "-", "--family", "relu", "-m", "5"}, &in, &stdout,
-		&stderr)
+	code := runChecked(context.Background(), []string{"features", "-", "-o", "-", "--family", "relu", "--projections",
+		"5"}, &in, &stdout, &stderr)
 	if code != exitDone {
 		t.Fatal(stderr.String())
 	}
@@ -248,14 +252,14 @@ func TestFeaturesBadInput(t *testing.T) {
 		{exitMisuse, `--scale is "-1"`, []string{good, "-o", out, "--family", "trig", "--scale", "-1"}},
 		{exitMisuse, `--scale is "0"`, []string{good, "-o", out, "--family", "trig", "--scale", "0"}},
 		{exitMisuse, `--scale is "NaN"`, []string{good, "-o", out, "--family", "trig", "--scale", "NaN"}},
-		{exitMisuse, "--projections (-m) is 0", []string{good, "-o", out, "--family", "trig", "-m", "0"}},
-		{exitMisuse, "--projections (-m) is -3", []string{good, "-o", out, "--family", "trig", "-m", "-3"}},
-		{exitMisuse, "--projections (-m) is 100000000000", []string{good, "-o", out, "--family", "trig", "-m",
+		{exitMisuse, "--projections is 0", []string{good, "-o", out, "--family", "trig", "--projections", "0"}},
+		{exitMisuse, "--projections is -3", []string{good, "-o", out, "--family", "trig", "--projections", "-3"}},
+		{exitMisuse, "--projections is 100000000000", []string{good, "-o", out, "--family", "trig", "--projections",
 			"100000000000"}},
-		{exitMisuse, "--projections (-m) is 9223372036854775807", []string{good, "-o", out, "--family", "angular", "-m",
-			"9223372036854775807"}},
-		{exitMisuse, "--projections (-m) is 16: the projections of the family angular",
-			[]string{good, "-o", out, "--family", `{"name":"angular","n":1000000000}`, "-m", "16"}},
+		{exitMisuse, "--projections is 9223372036854775807", []string{good, "-o", out, "--family", "angular",
+			"--projections", "9223372036854775807"}},
+		{exitMisuse, "--projections is 16: the projections of the family angular",
+			[]string{good, "-o", out, "--family", `{"name":"angular","n":1000000000}`, "--projections", "16"}},
 		{exitMisuse, "\"m\" of --spec ", []string{good, "-o", out, "--spec", large}},
 		{exitMisuse, "can come from stdin", []string{"-", "-o", out, "--family", "oprf", "--fit", "-"}},
 		{exitMisuse, `--side is "value"`, []string{good, "-o", out, "--family", "trig", "--side", "value"}},
@@ -278,8 +282,8 @@ func TestFeaturesOfHugeRows(t *testing.T) {
 		in := save(t, dir, name, dense.MustFromRows([][]float64{{0.5, 1}, {v, 3}}))
 		for _, fam := range []string{"trig", "positive", "hyperbolic", "oprf", "angular"} {
 			out, scale := filepath.Join(dir, "phi.npy"), filepath.Join(dir, "s.npy")
-			o := cli(t, "", "features", in, "-o", out, "--log-scale", scale, "--family", fam, "--kernel", "softmax",
-				"-m", "4")
+			o := call(t, "", "features", in, "-o", out, "--log-scale", scale, "--family", fam, "--kernel", "softmax",
+				"--projections", "4")
 			if o.code == exitFailed {
 				if !strings.Contains(o.stderr, "row 1") {
 					t.Errorf("%g, %s: %q does not name the row", v, fam, o.stderr)
@@ -304,7 +308,7 @@ func TestFeaturesOfHugeRows(t *testing.T) {
 		os.Remove(in)
 	}
 	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-		if err := checkLogScales("X", 3, []float64{0, bad}); err == nil ||
+		if err := cli.CheckLogScales("X", 3, []float64{0, bad}); err == nil ||
 			!strings.Contains(err.Error(), "row 4 of X") {
 			t.Errorf("%v: %v", bad, err)
 		}
@@ -325,7 +329,7 @@ func TestFitHint(t *testing.T) {
 		{false, []string{"--family", "lfk", "--fit", x}},
 		{false, []string{"--family", `{"name":"gaussian-lambda","c":[-1]}`, "--fit", x}},
 	} {
-		o := cli(t, "", append([]string{"features", x, "-o", filepath.Join(dir, "phi.npy")}, c.args...)...)
+		o := call(t, "", append([]string{"features", x, "-o", filepath.Join(dir, "phi.npy")}, c.args...)...)
 		if o.code != exitFailed || strings.Contains(o.stderr, hint) != c.hinted {
 			t.Errorf("%v: exit %d, %q", c.args, o.code, o.stderr)
 		}
@@ -353,23 +357,25 @@ func TestWarnings(t *testing.T) {
 		says string
 		args []string
 	}{
-		{"simplex coupling makes trigonometric", []string{"--family", "trig", "--coupling", "simplex", "-m", "8"}},
-		{"simplex coupling makes hyperbolic", []string{"--family", "hyperbolic", "--coupling", "fastsimplex", "-m",
+		{"simplex coupling makes trigonometric", []string{"--family", "trig", "--coupling", "simplex", "--projections",
 			"8"}},
+		{"simplex coupling makes hyperbolic", []string{"--family", "hyperbolic", "--coupling", "fastsimplex",
+			"--projections", "8"}},
 		{"simplex coupling makes trigonometric", []string{"--family", `{"name":"gerf","a":[0.01,0],"s":-1}`,
 			"--coupling", "simplex"}},
 		{"simplex coupling makes ", []string{"--family", "angular", "--coupling", "simplex"}},
-		{"makes positive features biased", []string{"--family", "positive", "--coupling", "orfprime", "-m", "1"}},
+		{"makes positive features biased", []string{"--family", "positive", "--coupling", "orfprime", "--projections",
+			"1"}},
 		{"makes oprf features biased", []string{"--family", "oprf", "--coupling",
 			`{"name":"orfprime","sqrtDim":true}`}},
 		{"estimate the Bessel kernel", []string{"--family", "trig", "--coupling", "orfprime"}},
 		{"", []string{"--family", "trig", "--coupling", "orfprime", "--kernel", "bessel"}},
 		{"", []string{"--family", "positive", "--coupling", "simplex"}},
 		{"", []string{"--family", "trig", "--coupling", "orthogonal"}},
-		{"", []string{"--family", "trig", "--coupling", "simplex", "-m", "1"}},
+		{"", []string{"--family", "trig", "--coupling", "simplex", "--projections", "1"}},
 		{"", []string{"--family", "elu", "--coupling", "orfprime"}},
-		{"simplexplus coupling makes trigonometric", []string{"--family", "trig", "--coupling", "simplexplus", "-m",
-			"8"}},
+		{"simplexplus coupling makes trigonometric", []string{"--family", "trig", "--coupling", "simplexplus",
+			"--projections", "8"}},
 		{"", []string{"--family", "trig", "--omega", w}},
 	} {
 		for name, command := range commands {
@@ -409,8 +415,8 @@ func TestFeaturesStopWhenInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var stdout, stderr bytes.Buffer
-	code := run(ctx, []string{"features", in, "-o", filepath.Join(dir, "out.npy"), "--family", "trig"}, nil, &stdout,
-		&stderr)
+	code := runChecked(ctx, []string{"features", in, "-o", filepath.Join(dir, "out.npy"), "--family", "trig"}, nil,
+		&stdout, &stderr)
 	if code != exitFailed || names(t, dir) != "x.npy" {
 		t.Errorf("exit %d, files %s", code, names(t, dir))
 	}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/tables"
 )
 
 // Several files are one table: by names, a pattern and a directory, in CSV and with columns in another order; the model
@@ -51,8 +53,8 @@ func TestManyFiles(t *testing.T) {
 	if a, b := predict(names...), predict(one); a != b {
 		t.Errorf("predictions of three files:\n%s\nof one:\n%s", a, b)
 	}
-	var a, b EvaluateResult
-	for r, data := range map[*EvaluateResult][]string{&a: {parts}, &b: {one}} {
+	var a, b tables.EvaluateResult
+	for r, data := range map[*tables.EvaluateResult][]string{&a: {parts}, &b: {one}} {
 		args := []string{"evaluate", filepath.Join(dir, "model.rf"), "--skip", "kind,d", "--json"}
 		o := ok(t, append(args, data...)...)
 		if err := json.Unmarshal([]byte(o.stdout), r); err != nil {

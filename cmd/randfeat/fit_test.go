@@ -8,83 +8,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/spf13/cobra"
-
-	"github.com/randfeat/randfeat/coupling"
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/tables"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/machine"
-	"github.com/randfeat/randfeat/machine/auto"
 )
-
-// Every choice of the library has its flag.
-func TestFitOptions(t *testing.T) {
-	parse := func(args ...string) (auto.Options, error) {
-		var f fitFlags
-		cmd := &cobra.Command{}
-		f.add(cmd)
-		if err := cmd.ParseFlags(args); err != nil {
-			t.Fatal(err)
-		}
-		return f.options(cmd)
-	}
-	got, err := parse(strings.Fields(`--target y --target z --task regression --id key --skip s --numeric n --categorical c --max-levels 9 --weight w --group g --keep g
-		--model smoother --family {"name":"oprf","a":-0.2} --coupling simplex --scaling robust --loss margins --bandwidth 1.5 --features 100 --seed 3 --folds 4
-		--sample 500 --float32 --block 64 --checkpoint ck --checkpoint-every 5s`)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := auto.Options{
-		Learn: data.LearnOptions{Targets: []string{"y", "z"}, Task: data.Regression, IDs: []string{"key"},
-			Skip: []string{"s"}, Numeric: []string{"n"},
-			Categorical: []string{"c"}, MaxLevels: 9},
-		Marks: data.MarkColumns{Weight: "w", Group: "g"}, Keep: []string{"g"},
-		Kind: machine.KindSmoother, Family: family.OPRF{A: -0.2}, Coupling: coupling.Simplex{},
-		Bandwidth: 1.5, Scaling: auto.ScalingRobust, Loss: auto.LossMargins,
-		Features: 100, Seed: 3, Folds: 4,
-		Sample: 500, Float32: true, Block: 64, Checkpoint: "ck", CheckpointEvery: 5 * time.Second,
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("options\n%+v\nwant\n%+v", got, want)
-	}
-	if got, err = parse("--map", "exact"); err != nil || got.Map != auto.MapExact {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if got, err = parse("--kernel", "laplace"); err != nil || got.Kernel != "laplace" {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if got, err = parse("--time", "day"); err != nil || got.Marks.Time != "day" {
-		t.Errorf("%+v, %v", got, err)
-	}
-	for _, args := range []string{"--group a --time b", "--map some", "--scaling some", "--map exact --features 64",
-		"--map exact --model gp"} {
-		if _, err = parse(strings.Fields(args)...); err == nil {
-			t.Errorf("%s is accepted", args)
-		}
-	}
-	if got, err = parse("--lambda", "0.5", "--budget", "300"); err != nil || got.Lambda != 0.5 || got.Budget != 300 ||
-		got.Seed != defaultSeed {
-		t.Errorf("%+v, %v", got, err)
-	}
-	// What the flags cannot set: a schema, a progress bar, and weights, which need the classes.
-	set := reflect.ValueOf(want)
-	for i := range set.NumField() {
-		name := set.Type().Field(i).Name
-		if set.Field(i).IsZero() && !slices.Contains([]string{"Lambda", "Budget", "Schema", "Progress", "ClassWeights",
-			"Map", "Kernel"},
-			name) {
-			t.Errorf("no flag sets %s of the options", name)
-		}
-	}
-}
 
 func TestFitMisuse(t *testing.T) {
 	dir := t.TempDir()
@@ -177,7 +111,7 @@ func TestFitModels(t *testing.T) {
 		args := append([]string{"fit"}, strings.Fields(c.args)...)
 		args = append(args, "-o", out, "--budget", "128", "--folds", "3")
 		o := ok(t, append(args, "--json")...)
-		reports := objects[FitReport](t, o.stdout)
+		reports := objects[tables.FitReport](t, o.stdout)
 		if len(reports) != 1 {
 			t.Fatalf("%d objects", len(reports))
 		}
@@ -188,7 +122,7 @@ func TestFitModels(t *testing.T) {
 		}
 		if r.Task != c.task || r.Kind != c.kind || r.Rows != 300 || r.File != out || r.Bytes != info.Size() ||
 			len(r.Scores) == 0 ||
-			r.Summary == nil || len(r.Choices) < 4 || r.Seed != defaultSeed || r.Seconds <= 0 {
+			r.Summary == nil || len(r.Choices) < 4 || r.Seed != cli.DefaultSeed || r.Seconds <= 0 {
 			t.Errorf("%s: report %+v", c.args, r)
 		}
 		if c.task == machine.Unsupervised != (r.Baseline == nil) {
@@ -228,88 +162,20 @@ func TestFitModels(t *testing.T) {
 	}
 }
 
-// The summary names the target of each score, and has no interval where there is none.
-func TestPrintScores(t *testing.T) {
-	var b bytes.Buffer
-	r := &FitReport{Report: &auto.Report{ScoredOn: "all rows", Scores: []machine.Score{
-		{Name: "RMSE", Value: 3, Low: 2, High: 4}, {Name: "RMSE", Output: 1, Value: 2, Low: math.NaN(),
-			High: math.NaN()},
-		{Name: "RMSE", Output: 2, Value: 5, Low: 0, High: math.Inf(1)},
-	}}}
-	if err := printScores(&b, r, []string{"y", "z"}); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"RMSE 3 2 to 4", "RMSE of y 2 –", "RMSE of z 5 –"}
-	for _, line := range strings.Split(b.String(), "\n") {
-		if len(want) > 0 && strings.Join(strings.Fields(line), " ") == want[0] {
-			want = want[1:]
-		}
-	}
-	if len(want) > 0 {
-		t.Errorf("no line %q in\n%s", want, &b)
-	}
-}
-
-// Weights of classes are in the order of the schema, whatever the order of the flag.
-func TestClassWeights(t *testing.T) {
-	text := "x,y\n" + strings.Repeat("1,a\n2,b\n3,b\n4,c\n5,b\n", 4)
-	for _, c := range []struct {
-		flag string
-		want []float64
-	}{
-		{"balanced", []float64{20.0 / (3 * 4), 20.0 / (3 * 12), 20.0 / (3 * 4)}},
-		{`{"c": 2, "a": 0.5}`, []float64{0.5, 1, 2}},
-	} {
-		src, err := data.OpenBytes("t.csv", []byte(text), data.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f := fitFlags{classWeight: c.flag}
-		o := auto.Options{Learn: data.LearnOptions{Targets: []string{"y"}}}
-		if _, err := f.weigh(context.Background(), src, &o); err != nil || !slices.Equal(o.ClassWeights, c.want) ||
-			o.Schema != nil { // of all rows: folds learn columns of their own
-			t.Errorf("%s: %v, %v, want %v", c.flag, o.ClassWeights, err, c.want)
-		}
-	}
-}
-
 // An interruption ends with a message and without a model.
 func TestFitInterrupted(t *testing.T) {
 	dir := t.TempDir()
-	out, checkpoint := filepath.Join(dir, "m.rf"), filepath.Join(dir, "ck")
+	out := filepath.Join(dir, "m.rf")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var stdout, stderr bytes.Buffer
-	code := run(ctx, []string{"fit", "--demo", "-o", out}, strings.NewReader(""), &stdout, &stderr)
+	code := runChecked(ctx, []string{"fit", "--demo", "-o", out}, strings.NewReader(""), &stdout, &stderr)
 	if code != exitFailed || stdout.Len() > 0 || !strings.Contains(stderr.String(),
 		"interrupted: no model was written; with --checkpoint FILE a fit can go on") {
 		t.Errorf("exit %d, %s%s", code, stdout.String(), stderr.String())
 	}
-	f := fitFlags{checkpoint: checkpoint}
-	if err := f.explain(ctx, context.Canceled); err == nil || err.Error() != "interrupted: no model was written yet" {
-		t.Errorf("%v", err)
-	}
-	if err := os.WriteFile(checkpoint, nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.explain(ctx, fmt.Errorf("block: %w", ctx.Err())); err == nil ||
-		err.Error() != "interrupted: the same command goes on from the checkpoint "+checkpoint {
-		t.Errorf("%v", err)
-	}
-	if err := f.explain(ctx, os.ErrClosed); err != os.ErrClosed {
-		t.Errorf("%v", err)
-	}
-	if got := names(t, dir); got != "ck" {
+	if got := names(t, dir); got != "" {
 		t.Errorf("files left: %s", got)
-	}
-}
-
-func TestShellWord(t *testing.T) {
-	for in, want := range map[string]string{"model.rf": "model.rf", "my model.rf": "'my model.rf'", "it's": `'it'\''s'`,
-		"/a/b-1_é.rf": "/a/b-1_é.rf", "": "''", "$x": "'$x'"} {
-		if got := shellWord(in); got != want {
-			t.Errorf("%s: %s, want %s", in, got, want)
-		}
 	}
 }
 
@@ -391,7 +257,7 @@ func TestPythonReadsModels(t *testing.T) {
 
 		"rows --model density --family adaptive --features 64 --bandwidth 0.5", "rows --model density --family oprf --features 64"} {
 		table, from, more := table, []string{"--demo", "--save-data", table}, []string{"--ids", ""}
-		flags, rows := strings.Fields(args), fitDemoRows
+		flags, rows := strings.Fields(args), demoTableRows
 		if flags[0] == "classes" || flags[0] == "rows" {
 			rows = fewRows
 		}
@@ -451,7 +317,7 @@ func TestFitWithoutProjections(t *testing.T) {
 			}
 			ok(t, "fit", "--demo", "-o", model, "--family", string(text), "--folds", "1")
 			rows := strings.Count(ok(t, "predict", model, table, "--ids", "").stdout, "\n")
-			if rows != fitDemoRows+1 {
+			if rows != demoTableRows+1 {
 				t.Errorf("%s: %d lines of predictions", e.Name, rows)
 			}
 			ok(t, "inspect", model)
@@ -461,3 +327,6 @@ func TestFitWithoutProjections(t *testing.T) {
 		t.Errorf("only %d families without projections", tried)
 	}
 }
+
+// demoTableRows is the number of rows of the table of fit --demo.
+const demoTableRows = 3000

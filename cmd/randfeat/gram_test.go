@@ -2,12 +2,14 @@ package main
 
 import (
 	"math"
+	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/kernels"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
@@ -22,12 +24,12 @@ func TestGramExact(t *testing.T) {
 	if o.stdout != want {
 		t.Errorf("got\n%swant\n%s", o.stdout, want)
 	}
-	rows := objects[GramRow](t, ok(t, "gram", x, y, "--exact", "--scale", "2", "--json").stdout)
+	rows := objects[kernels.GramRow](t, ok(t, "gram", x, y, "--exact", "--scale", "2", "--json").stdout)
 	if len(rows) != 2 || rows[1].Row != 1 || math.Abs(rows[1].Values[1]-math.Exp(-1)) > 1e-15 {
 		t.Errorf("%+v", rows)
 	}
 	out := filepath.Join(dir, "k.npy")
-	r := objects[GramResult](t, ok(t, "gram", x, y, "--exact", "--scale", "2", "-o", out, "--json").stdout)[0]
+	r := objects[kernels.GramResult](t, ok(t, "gram", x, y, "--exact", "--scale", "2", "-o", out, "--json").stdout)[0]
 	if !r.Exact || r.Rows != 2 || r.Cols != 3 || r.Kernel == nil || r.Spec != nil {
 		t.Errorf("%+v", r)
 	}
@@ -40,7 +42,7 @@ func TestGramApproximate(t *testing.T) {
 	dir := t.TempDir()
 	mx, my := random(6, 3, 0.7, 1), random(5, 3, 0.7, 2)
 	x, y, out := save(t, dir, "x.npy", mx), save(t, dir, "y.npy", my), filepath.Join(dir, "k.npy")
-	o := ok(t, "gram", x, y, "--family", "trig", "-m", "16", "--seed", "3", "-o", out)
+	o := ok(t, "gram", x, y, "--family", "trig", "--projections", "16", "--seed", "3", "-o", out)
 	if !strings.Contains(o.stderr, "seed 3") {
 		t.Errorf("stderr %q", o.stderr)
 	}
@@ -53,7 +55,7 @@ func TestGramApproximate(t *testing.T) {
 		t.Fatal(err)
 	}
 	equalRows(t, load(t, out).F64, want)
-	if lines := strings.Split(strings.TrimSpace(ok(t, "gram", x, y, "--family", "trig", "-m", "16", "--seed",
+	if lines := strings.Split(strings.TrimSpace(ok(t, "gram", x, y, "--family", "trig", "--projections", "16", "--seed",
 		"3").stdout), "\n"); len(lines) != 6 {
 		t.Errorf("%d rows printed, want 6", len(lines))
 	}
@@ -70,8 +72,9 @@ func TestGramError(t *testing.T) {
 		{"--family", "adaptive", "--fit"},
 		{"--family", "dark", "--fit"},
 	} {
-		args = append([]string{"gram", x, y, "--kernel", "softmax", "-m", "24", "--error", "--repeat", "100"}, args...)
-		r := objects[ErrorResult](t, ok(t, append(args, "--json")...).stdout)[0]
+		args = append([]string{"gram", x, y, "--kernel", "softmax", "--projections", "24", "--error", "--repeat",
+			"100"}, args...)
+		r := objects[kernels.ErrorResult](t, ok(t, append(args, "--json")...).stdout)[0]
 		if r.Predicted == nil || r.Measured == nil || r.Draws != 100 || r.Pairs != 400 {
 			t.Fatalf("%v: %+v", args, r)
 		}
@@ -83,22 +86,22 @@ func TestGramError(t *testing.T) {
 			t.Errorf("%s", o.stdout)
 		}
 	}
-	r := objects[ErrorResult](t, ok(t, "gram", x, y, "--family", "trig", "--coupling", "halton", "--error",
+	r := objects[kernels.ErrorResult](t, ok(t, "gram", x, y, "--family", "trig", "--coupling", "halton", "--error",
 		"--json").stdout)[0]
-	if r.Predicted != nil || !strings.Contains(r.Reason, "halton") || r.Draws != defaultErrorDraws {
+	if r.Predicted != nil || !strings.Contains(r.Reason, "halton") || r.Draws != 8 {
 		t.Errorf("%+v", r)
 	}
 	o := ok(t, "gram", x, y, "--family", "trig", "--coupling", "simplex", "--error")
 	if !strings.Contains(o.stderr, "warning: the simplex coupling") {
 		t.Errorf("no warning: %q", o.stderr)
 	}
-	r = objects[ErrorResult](t, ok(t, "gram", x, y, "--kernel", "bessel", "--family", "trig", "--coupling",
+	r = objects[kernels.ErrorResult](t, ok(t, "gram", x, y, "--kernel", "bessel", "--family", "trig", "--coupling",
 		"orthogonal", "--error", "--json").stdout)[0]
 	if r.Measured != nil || r.Frobenius == nil || *r.Frobenius > 0.1 {
 		t.Errorf("%+v", r)
 	}
 	for _, k := range []string{"laplace", "matern12", "matern32", "matern52"} {
-		r = objects[ErrorResult](t, ok(t, "gram", x, y, "--kernel", k, "--family", "trig", "--error",
+		r = objects[kernels.ErrorResult](t, ok(t, "gram", x, y, "--kernel", k, "--family", "trig", "--error",
 			"--json").stdout)[0]
 		if r.Measured == nil || r.Predicted == nil ||
 			!(*r.Measured/(*r.Predicted) < 1.5 && *r.Predicted/(*r.Measured) < 1.5) {
@@ -127,9 +130,9 @@ func TestGramErrorHeldOut(t *testing.T) {
 		{"", px, false, "adaptive", []string{"--fit", "--coupling", "halton"}},
 		{"no error on rows held out of the fit: 3 queries", three, false, "adaptive", []string{"--fit"}},
 	} {
-		args := append([]string{"gram", c.x, py, "--kernel", "softmax", "--family", c.family, "-m", "24", "--error",
-			"--repeat", "1"}, c.args...)
-		o, r := ok(t, args...), objects[ErrorResult](t, ok(t, append(args, "--json")...).stdout)[0]
+		args := append([]string{"gram", c.x, py, "--kernel", "softmax", "--family", c.family, "--projections", "24",
+			"--error", "--repeat", "1"}, c.args...)
+		o, r := ok(t, args...), objects[kernels.ErrorResult](t, ok(t, append(args, "--json")...).stdout)[0]
 		if (r.HeldOut != nil) != c.known || strings.Contains(o.stdout, line) != c.known ||
 			!strings.Contains(o.stderr, c.says) || c.says == "" && strings.Contains(o.stderr, "held out") {
 			t.Errorf("%v: %+v\n%s%s", args, r, o.stdout, o.stderr)
@@ -156,9 +159,9 @@ func TestGramErrorIsOfWhatIsWritten(t *testing.T) {
 	}
 	x, y, out := save(t, dir, "x.npy", mx), save(t, dir, "y.npy", my), filepath.Join(dir, "k.npy")
 	for _, name := range []string{"angular", "positive", "trig"} {
-		args := []string{"gram", x, y, "--kernel", "softmax", "--family", name, "-m", "64", "--seed", "3"}
+		args := []string{"gram", x, y, "--kernel", "softmax", "--family", name, "--projections", "64", "--seed", "3"}
 		ok(t, append(args, "-o", out)...)
-		r := objects[ErrorResult](t, ok(t, append(args, "--error", "--repeat", "1", "--json")...).stdout)[0]
+		r := objects[kernels.ErrorResult](t, ok(t, append(args, "--error", "--repeat", "1", "--json")...).stdout)[0]
 		written, exact := load(t, out).F32, dense.New[float64](1, 1)
 		target := kernel.Kernel{Kind: kernel.Softmax}
 		if err := kernel.Gram(target, exact, dense.Convert[float64](mx), dense.Convert[float64](my)); err != nil {
@@ -192,7 +195,7 @@ func TestGramErrorOfHugeKernels(t *testing.T) {
 	if names(t, dir) != "x.npy" {
 		t.Errorf("the directory holds %s", names(t, dir))
 	}
-	r := objects[ErrorResult](t, ok(t, "gram", x, x, "--kernel", "softmax", "--family", "positive", "--error",
+	r := objects[kernels.ErrorResult](t, ok(t, "gram", x, x, "--kernel", "softmax", "--family", "positive", "--error",
 		"--json").stdout)[0]
 	if r.Measured == nil || math.IsNaN(*r.Measured) || r.Frobenius == nil {
 		t.Errorf("%+v", r)
@@ -209,8 +212,8 @@ func TestGramErrorOfTinyKernels(t *testing.T) {
 	y := save(t, dir, "y.npy", dense.MustFromRows([][]float64{{40, 0}, {0, 0}}))
 	var got []float64
 	for _, second := range []string{x, y} { // a tiny or a large kernel comes first
-		r := objects[ErrorResult](t, ok(t, "gram", x, second, "--family", "trig", "-m", "64", "--error",
-			"--json").stdout)[0]
+		r := objects[kernels.ErrorResult](t, ok(t, "gram", x, second, "--family", "trig", "--projections", "64",
+			"--error", "--json").stdout)[0]
 		if r.Frobenius == nil {
 			t.Fatalf("%+v", r)
 		}
@@ -225,7 +228,8 @@ func TestGramErrorOfTinyKernels(t *testing.T) {
 func TestGramGivenProjections(t *testing.T) {
 	dir := t.TempDir()
 	x, w := save(t, dir, "x.npy", random(4, 2, 1, 1)), save(t, dir, "w.npy", random(8, 2, 1, 2))
-	r := objects[ErrorResult](t, ok(t, "gram", x, x, "--family", "trig", "--omega", w, "--error", "--json").stdout)[0]
+	r := objects[kernels.ErrorResult](t, ok(t, "gram", x, x, "--family", "trig", "--omega", w, "--error",
+		"--json").stdout)[0]
 	if r.Draws != 1 || r.Features != 16 || r.Predicted != nil || len(r.Omega) != 1 {
 		t.Errorf("%+v", r)
 	}
@@ -255,12 +259,13 @@ func TestGramBadInput(t *testing.T) {
 		{exitMisuse, "only one of the two", []string{"-", "-", "--exact"}},
 		{exitMisuse, `--scale is "-2"`, []string{x, x, "--exact", "--scale", "-2"}},
 		{exitMisuse, "--demo and --family exclude", []string{"--demo", "--family", "trig"}},
-		{exitMisuse, "--projections (-m) is 0", []string{"--demo", "-m", "0"}},
-		{exitMisuse, "--projections (-m) is 100000000000", []string{"--demo", "-m", "100000000000"}},
-		{exitMisuse, "--projections (-m) is 100000000000", []string{x, x, "--family", "trig", "-m", "100000000000"}},
-		{exitMisuse, "--projections (-m) is 100000000000", []string{x, x, "--family", "trig", "-m", "100000000000",
-			"--error"}},
-		{exitMisuse, "features for each of 128 rows", []string{x, x, "--family", "angular", "-m", "100000"}},
+		{exitMisuse, "--projections is 0", []string{"--demo", "--projections", "0"}},
+		{exitMisuse, "--projections is 100000000000", []string{"--demo", "--projections", "100000000000"}},
+		{exitMisuse, "--projections is 100000000000", []string{x, x, "--family", "trig", "--projections",
+			"100000000000"}},
+		{exitMisuse, "--projections is 100000000000", []string{x, x, "--family", "trig", "--projections",
+			"100000000000", "--error"}},
+		{exitMisuse, "features for each of 128 rows", []string{x, x, "--family", "angular", "--projections", "100000"}},
 	} {
 		fails(t, c.code, c.says, append([]string{"gram"}, c.args...)...)
 	}
@@ -273,19 +278,20 @@ func TestDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs every family with every coupling")
 	}
-	cells := objects[DemoCell](t, ok(t, "gram", "--demo", "--json", "-m", "16", "--repeat", "1").stdout)
-	if len(cells) != len(familyNames())*len(couplingNames()) {
+	cells := objects[kernels.DemoCell](t, ok(t, "gram", "--demo", "--json", "--projections", "16", "--repeat",
+		"1").stdout)
+	if len(cells) != len(cli.FamilyNames())*len(cli.CouplingNames()) {
 		t.Errorf("%d cells", len(cells))
 	}
 	for _, c := range cells {
 		if c.Measured == nil && c.Reason == "" || c.Predicted == nil && c.Code == "" {
 			t.Errorf("no number and no reason: %+v", c)
 		}
-		if c.Seed != defaultSeed || c.Draws != 1 {
+		if c.Seed != cli.DefaultSeed || c.Draws != 1 {
 			t.Errorf("%+v does not report its seed and draws", c)
 		}
 	}
-	o := ok(t, "gram", "--demo", "-m", "16", "--repeat", "1", "--seed", "5")
+	o := ok(t, "gram", "--demo", "--projections", "16", "--repeat", "1", "--seed", "5")
 	for _, want := range []string{"seed 5", "adaptive", "simplexplus", "-c  no closed form", "!   trig with simplex",
 		"Smallest measured error"} {
 		if !strings.Contains(o.stdout, want) {
@@ -294,95 +300,45 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// A sample of pairs visits both sets evenly, also when their sizes have a common period.
-func TestPairSample(t *testing.T) {
-	for _, c := range [][3]int{{3, 5, 64}, {64, 64, 64}, {1024, 1024, 1024}, {1000, 7, 512}, {1, 100000, 256},
-		{100000, 1, 256}} {
-		s := newPairSample(c[0], c[1], c[2])
-		if s.n != min(c[0]*c[1], c[2]) {
-			t.Errorf("%v: %d pairs", c, s.n)
-		}
-		// A tenth of either set gets about a tenth of the pairs.
-		var rows, cols [10]int
-		seen := map[[2]int]bool{}
-		for k := range s.n {
-			i, j := s.at(k)
-			rows[i*10/c[0]]++
-			cols[j*10/c[1]]++
-			seen[[2]int{i, j}] = true
-		}
-		for part := range 10 {
-			if c[0] >= 10 && math.Abs(float64(rows[part])-float64(s.n)/10) > 0.02*float64(s.n) {
-				t.Errorf("%v: rows %v", c, rows)
-				break
-			}
-			if c[1] >= 10 && math.Abs(float64(cols[part])-float64(s.n)/10) > 0.03*float64(s.n) {
-				t.Errorf("%v: columns %v", c, cols)
-				break
-			}
-		}
-		if len(seen) < s.n*9/10 {
-			t.Errorf("%v: only %d different pairs of %d", c, len(seen), s.n)
+// Rows of length 100 have positive features below the smallest number: an all-zero matrix is an error, single zeros are
+// counted in a warning.
+func TestGramUnderflow(t *testing.T) {
+	dir := t.TempDir()
+	long := random(12, 5, 1, 1)
+	for i := range long.Rows {
+		length := math.Sqrt(dense.Norm2(long.Row(i)))
+		for c := range long.Row(i) {
+			long.Row(i)[c] *= 100 / length
 		}
 	}
-}
-
-// Whatever the magnitudes and their order, the sums are those of exact arithmetic.
-func TestErrorSumsFarApart(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		pairs [][4]float64 // value, log scale, sign, log kernel
-		want  float64      // Frobenius
-	}{
-		{"tiny first", [][4]float64{{0.1, 0, 1, -800}, {1, 0, 1, 0}}, 0.1},
-		{"tiny last", [][4]float64{{1, 0, 1, 0}, {0.1, 0, 1, -800}}, 0.1},
-		{"tiny estimate", [][4]float64{{1, -900, 1, 0}}, 1},
-		{"no estimate", [][4]float64{{0, 0, 1, -800}}, 1},
-		{"exact", [][4]float64{{1, -800, 1, -800}}, 0},
-		{"all tiny, far off", [][4]float64{{1, -700, 1, -800}}, math.Exp(100)},
-		{"wrong sign", [][4]float64{{1, 0, -1, 0}}, 2},
-		{"zero of the kernel", [][4]float64{{0.5, 0, 1, math.Inf(-1)}, {2, 0, 1, math.Log(2)}}, 0.25},
-	} {
-		var s errorSums
-		for _, p := range c.pairs {
-			s.add(p[0], p[1], p[2], p[3])
-		}
-		if got := s.frobenius(); math.Abs(got-c.want) > 1e-12*c.want {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+	mixed := long.Clone()
+	for i := range 6 {
+		for c := range mixed.Row(i) {
+			mixed.Row(i)[c] /= 100
 		}
 	}
-}
-
-// The sums do not depend on the unit they are kept in, nor on how pairs are grouped.
-func TestErrorSums(t *testing.T) {
-	type pair struct{ value, scale, log float64 }
-	pairs := []pair{{1.1, 0, 0}, {0.9, 5, 5}, {2, -300, -300}, {1, 900, 900}, {1.5, 899, 900}}
-	var one errorSums
-	var parts [2]errorSums
-	for i, p := range pairs {
-		one.add(p.value, p.scale, 1, p.log)
-		parts[i%2].add(p.value, p.scale, 1, p.log)
+	x, out := save(t, dir, "x.npy", long), filepath.Join(dir, "k.npy")
+	args := []string{"--family", "positive", "--projections", "16", "-o", out}
+	fails(t, exitFailed, "144 of 144 estimates are 0", append([]string{"gram", x, x}, args...)...)
+	fails(t, exitFailed, "choose a larger --scale, --family trig", append([]string{"gram", x, x}, args...)...)
+	if _, err := os.Stat(out); err == nil {
+		t.Error("an all-zero matrix was written")
 	}
-	var two errorSums
-	for _, p := range parts {
-		two.merge(p)
+	y := save(t, dir, "y.npy", mixed)
+	o := ok(t, append([]string{"gram", y, y}, args...)...)
+	if !strings.Contains(o.stderr, "warning: ") || !strings.Contains(o.stderr, "of 144 estimates are 0") {
+		t.Errorf("stderr %q", o.stderr)
 	}
-	want := 0.0
-	for _, p := range pairs {
-		rel := p.value*math.Exp(p.scale-p.log) - 1
-		want += rel * rel
+	r := objects[kernels.GramResult](t, ok(t, append([]string{"gram", y, y, "--json"}, args...)...).stdout)[0]
+	if !strings.Contains(r.Warning, "estimates are 0") {
+		t.Errorf("%+v", r)
 	}
-	want = math.Sqrt(want / float64(len(pairs)))
-	for _, s := range []errorSums{one, two} {
-		if math.Abs(s.rms()-want) > 1e-12 {
-			t.Errorf("rms %v, want %v", s.rms(), want)
-		}
-		// Only the two largest kernels count in the norm: (1.5/e - 1)/√2.
-		if f := (1.5/math.E - 1) / math.Sqrt2; math.Abs(s.frobenius()-math.Abs(f)) > 1e-12 {
-			t.Errorf("frobenius %v, want %v", s.frobenius(), math.Abs(f))
-		}
+	if o := ok(t, append([]string{"gram", x, x, "--scale", "100"}, args...)...); strings.Contains(o.stderr, "are 0") {
+		t.Errorf("rows that are short for the bandwidth: %q", o.stderr)
 	}
-	if strconv.Itoa(one.pairs) != strconv.Itoa(two.pairs) {
-		t.Errorf("%d and %d pairs", one.pairs, two.pairs)
+	// Features have their own warning.
+	o = ok(t, append([]string{"features", x}, args...)...)
+	if !strings.Contains(o.stderr, "all features of 12 rows are 0") {
+		t.Errorf("features: %q", o.stderr)
 	}
 }

@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/tables"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -38,7 +40,7 @@ func TestHistory(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
 	}
-	r := objects[InspectResult](t, ok(t, "inspect", "--json", filepath.Join(dir, "a.rf")).stdout)[0]
+	r := objects[tables.InspectResult](t, ok(t, "inspect", "--json", filepath.Join(dir, "a.rf")).stdout)[0]
 	if r.History == nil || r.History.Scores[0].Name != "RMSE" || r.History.Created != "2001-09-09T01:46:40Z" {
 		t.Errorf("history %+v", r.History)
 	}
@@ -78,9 +80,7 @@ func TestImportance(t *testing.T) {
 	b.WriteString("a,b,noise,y\n")
 	for i := range 400 {
 		x, z := math.Sin(float64(i)), math.Cos(1.7*float64(i))
-		b.WriteString(strings.Join([]string{digits(x), digits(z), digits(math.Sin(5.3 * float64(i))), digits(3*x + z)},
-			",") +
-			"\n")
+		fmt.Fprintf(&b, "%.4g,%.4g,%.4g,%.4g\n", x, z, math.Sin(5.3*float64(i)), 3*x+z)
 	}
 	in := put(t, dir, "t.csv", b.String())
 	model := filepath.Join(dir, "m.rf")

@@ -25,7 +25,7 @@ func TestMissingFiles(t *testing.T) {
 	fails(t, exitFailed, ": check the name, the file was looked for in "+dir, "inspect", filepath.Join(dir, "zebra.rf"))
 	fails(t, exitFailed, "there is no directory "+filepath.Join(dir, "no")+string(filepath.Separator)+" either",
 		"features",
-		filepath.Join(dir, "no", "x.npy"), "-o", out, "--family", "trig", "-m", "4")
+		filepath.Join(dir, "no", "x.npy"), "-o", out, "--family", "trig", "--projections", "4")
 }
 
 // Tensors of safetensors files are inputs of features, gram and attend.
@@ -57,7 +57,7 @@ func TestTensorInputs(t *testing.T) {
 			t.Errorf("gram of %s is %s, want %s", in, got, want)
 		}
 		phi, o := filepath.Join(dir, "phi.npy"), filepath.Join(dir, "o.npy")
-		ok(t, "features", in, "-o", phi, "--family", "trig", "-m", "4")
+		ok(t, "features", in, "-o", phi, "--family", "trig", "--projections", "4")
 		if a := load(t, phi); a.DType != data.Float32 || a.Rows() != 2 {
 			t.Errorf("features of %s: %v, %d rows", in, a.DType, a.Rows())
 		}

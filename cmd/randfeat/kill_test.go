@@ -25,7 +25,7 @@ func TestKilledCommand(t *testing.T) {
 	if json.Unmarshal([]byte(os.Getenv(killEnv)), &args) != nil {
 		t.Skip("only as a child of another test")
 	}
-	os.Exit(run(context.Background(), args, os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(runChecked(context.Background(), args, os.Stdin, os.Stdout, os.Stderr))
 }
 
 // commandProcess is the command as a process of its own.

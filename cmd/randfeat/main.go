@@ -3,19 +3,25 @@
 //
 // Results go to stdout, everything else to stderr. The exit status is 0 when the work is done, 1 when it failed or
 // a check found a miss, 2 when the command was misused. With --json every command prints one object per line; the
-// objects are the exported structs of this package's source.
+// objects are the exported structs of the packages in internal.
+//
+// main parses the command line and reports errors. The groups of commands (internal/attend, catalog, kernels, serving,
+// tables) parse their flags, call the library and print. They share flags (internal/mapflags, qkv, tableflags) and the
+// environment (internal/cli); imports go in this order only.
 package main
 
 import (
 	"context"
 	"os"
 	"os/signal"
+
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
-	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	code := run(ctx, cli.ProcessEnv(), os.Args[1:])
 	stop()
 	os.Exit(code)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/tables"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/parquet"
 )
@@ -72,7 +73,7 @@ func TestPartsSameModel(t *testing.T) {
 			for _, n := range []int{1, 2, 7} {
 				run := path(fmt.Sprint("run-", n))
 				for range 2 { // the second changes nothing
-					made := objects[PartsRun](t, ok(t, append([]string{"parts", "init", run, pattern, "--json"},
+					made := objects[tables.PartsRun](t, ok(t, append([]string{"parts", "init", run, pattern, "--json"},
 						partsFlagsOf...)...).stdout)[0]
 					if made.Files != 5 || format == "csv" && made.Units < 8 {
 						t.Errorf("%+v", made)
@@ -88,7 +89,7 @@ func TestPartsSameModel(t *testing.T) {
 				ok(t, "parts", "choose", run, "--json")
 				ok(t, "parts", "choose", run)
 				work("sum")
-				if s := objects[PartsRun](t, ok(t, "parts", "status", run, "--json").stdout)[0]; !s.Plan ||
+				if s := objects[tables.PartsRun](t, ok(t, "parts", "status", run, "--json").stdout)[0]; !s.Plan ||
 					len(s.Missing["learn"])+len(s.Missing["sum"]) > 0 {
 					t.Errorf("%+v", s)
 				}
@@ -117,7 +118,7 @@ func TestPartsSameModel(t *testing.T) {
 			for i := range 3 {
 				ok(t, "parts", "evaluate", run, path("want.rf"), "--worker", fmt.Sprintf("%d/3", i))
 			}
-			r := objects[EvaluateResult](t, ok(t, "parts", "score", run, path("want.rf"), "--json").stdout)[0]
+			r := objects[tables.EvaluateResult](t, ok(t, "parts", "score", run, path("want.rf"), "--json").stdout)[0]
 			if r.Rows != 2160 || r.Scores[1].Value < 0.8 {
 				t.Errorf("%+v", r)
 			}
@@ -258,4 +259,46 @@ func TestPartsBadFiles(t *testing.T) {
 	}
 	fails(t, exitFailed, "part-02.parquet", append([]string{"parts", "init", filepath.Join(dir, "run"), dir},
 		partsFlagsOf...)...)
+}
+
+// An output that is one of the inputs, by whatever name, is refused before anything is read, and the input stays.
+func TestPartsKeepInputs(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	shards(t, dir, 3, "csv")
+	run := path("run")
+	ok(t, append([]string{"parts", "init", run, path("part-*.csv")}, partsFlagsOf...)...)
+	ok(t, "parts", "learn", run)
+	ok(t, "parts", "choose", run)
+	ok(t, "parts", "sum", run)
+	if err := os.Symlink(path("part-01.csv"), path("soft.rf")); err != nil {
+		t.Skip(err)
+	}
+	if err := os.Link(path("part-02.csv"), path("hard.rf")); err != nil {
+		t.Skip(err)
+	}
+	if err := os.Symlink(run, path("again")); err != nil {
+		t.Skip(err)
+	}
+	sum, err := filepath.Glob(filepath.Join(run, "sum-*.part"))
+	if err != nil || len(sum) != 1 {
+		t.Fatal(sum, err)
+	}
+	data := []string{path("part-00.csv"), dir + "/./part-00.csv", path("soft.rf"), path("hard.rf")}
+	for _, out := range data {
+		fails(t, exitMisuse, "it would be replaced", append([]string{"parts", "fit", path("part-*.csv"), "-o", out},
+			partsFlagsOf...)...)
+	}
+	for _, out := range append(data, filepath.Join(run, "plan.safetensors"), filepath.Join(run, "run.json"), sum[0],
+		path("again/plan.safetensors")) {
+		before, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fails(t, exitMisuse, "it would be replaced", "parts", "finish", run, "-o", out)
+		if after, err := os.ReadFile(out); err != nil || !bytes.Equal(before, after) {
+			t.Errorf("%s has changed (%v)", out, err)
+		}
+	}
+	ok(t, "parts", "finish", run, "-o", path("m.rf"))
 }

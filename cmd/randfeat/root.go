@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,62 +13,38 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/attend"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/catalog"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/kernels"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/serving"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/tables"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/similar"
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Exit statuses.
-const (
-	exitDone   = 0
-	exitFailed = 1
-	exitMisuse = 2
-)
-
-// app is what every command needs: where to read and write, and the flags common to all.
-type app struct {
-	stdin  io.Reader
-	stdout *bufio.Writer
-	stderr io.Writer
-	json   bool
-}
-
-// errMiss ends a command whose findings are already printed.
-var errMiss = errors.New("a check failed")
-
-// failure marks errors of the work itself. What reaches run without the mark came from the parsing of arguments.
-type failure struct{ err error }
-
-func (f failure) Error() string { return f.err.Error() }
-func (f failure) Unwrap() error { return f.err }
-
-// misuse is an error in how a command was called, found only after parsing.
-type misuse struct{ err error }
-
-func (m misuse) Error() string { return m.err.Error() }
-func (m misuse) Unwrap() error { return m.err }
-
-func misused(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
-
 // run executes the command line and returns the exit status. It is main without the process.
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{stdin: stdin, stdout: bufio.NewWriter(stdout), stderr: stderr}
-	root := a.command()
+func run(ctx context.Context, env *cli.Env, args []string) int {
+	env.Until(ctx)
+	root := command(env)
 	root.SetArgs(args)
-	root.SetIn(stdin)
-	root.SetOut(a.stdout)
-	root.SetErr(stderr)
+	root.SetIn(env.Stdin)
+	root.SetOut(env.Stdout)
+	root.SetErr(env.Stderr)
 	strictCompletion(root)
 	cmd, err := root.ExecuteContextC(ctx)
-	if flushErr := a.stdout.Flush(); err == nil && flushErr != nil {
-		err = failure{fmt.Errorf("cannot write to stdout: %w", flushErr)}
+	// Whoever writes to stdout may return the error or drop it, as cobra does; the buffer remembers it.
+	if failed := env.Stdout.Flush(); failed != nil &&
+		(err == nil || errors.Is(err, failed) || errors.Is(err, cli.ErrMiss)) {
+		err = cli.Failure{Err: fmt.Errorf("cannot write to stdout: %w", failed)}
 	}
 	if err == nil {
-		return exitDone
+		return cli.ExitDone
 	}
-	if errors.Is(err, errMiss) {
-		return exitFailed
+	if errors.Is(err, cli.ErrMiss) {
+		return cli.ExitFailed
 	}
 	hint := ""
 	for _, r := range remedies {
@@ -84,14 +58,14 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if errors.Is(err, fs.ErrNotExist) {
 		hint = missingFile(err)
 	}
-	fmt.Fprintf(stderr, "randfeat: %s%s\n", errorText(err), hint)
-	var failed failure
-	var wrong misuse
+	fmt.Fprintf(env.Stderr, "randfeat: %s%s\n", errorText(err), hint)
+	var failed cli.Failure
+	var wrong cli.Misuse
 	if errors.As(err, &failed) && !errors.As(err, &wrong) {
-		return exitFailed
+		return cli.ExitFailed
 	}
-	fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
-	return exitMisuse
+	fmt.Fprintf(env.Stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
+	return cli.ExitMisuse
 }
 
 // remedies are the flags that may cure an error.
@@ -110,14 +84,14 @@ func missingFile(err error) string {
 	dir, name := filepath.Split(path.Path)
 	entries, failed := os.ReadDir(cmp.Or(dir, "."))
 	if failed != nil {
-		return fmt.Sprintf(": there is no directory %s either, check the path", printableText(dir))
+		return fmt.Sprintf(": there is no directory %s either, check the path", cli.PrintableText(dir))
 	}
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
 	if near := similar.Nearest(name, names); near != "" {
-		return fmt.Sprintf(": did you mean %s?", printableText(filepath.Join(dir, near)))
+		return fmt.Sprintf(": did you mean %s?", cli.PrintableText(filepath.Join(dir, near)))
 	}
 	where := dir
 	if !filepath.IsAbs(dir) {
@@ -125,29 +99,20 @@ func missingFile(err error) string {
 			where = filepath.Join(wd, dir)
 		}
 	}
-	return fmt.Sprintf(": check the name, the file was looked for in %s", printableText(where))
+	return fmt.Sprintf(": check the name, the file was looked for in %s", cli.PrintableText(where))
 }
 
-// do adapts the work of a command to cobra and marks its errors as failures.
-func do(work func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := work(cmd, args); err != nil {
-			return failure{err}
-		}
-		return nil
-	}
-}
-
-func (a *app) command() *cobra.Command {
+func command(env *cli.Env) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "randfeat",
 		Short: "Random features for Gaussian and softmax kernels",
 		Long: `randfeat fits kernel machines to tables and predicts with them (fit, evaluate, predict, inspect, serve), computes
-attention in linear time (attend, crossover), and random feature maps φ with φ(x)·φ(y) ≈ exp(-|x-y|²/2) or exp(x·y),
+attention in linear time (attend), and random feature maps φ with φ(x)·φ(y) ≈ exp(-|x-y|²/2) or exp(x·y),
 Gram matrices and the error to expect (features, gram, theory, eval).
 
 Results go to stdout, everything else to stderr.
-Exit status: 0 done, 1 failed or a check missed, 2 misused.`,
+Exit status: 0 done, 1 failed or a check missed, 2 misused. Output that cannot be written is a failure; a pipe whose
+reader has ended ends randfeat silently, by SIGPIPE (a shell shows 141).`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
@@ -155,16 +120,23 @@ Exit status: 0 done, 1 failed or a check missed, 2 misused.`,
 	showVersion := root.Flags().BoolP("version", "v", false, "print the version")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *showVersion {
-			return a.version()
+			return printVersion(env)
 		}
 		return cmd.Help()
 	}
-	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object per line")
-	root.AddCommand(a.evalCommand(), a.theoryCommand(), a.familiesCommand(), a.couplingsCommand(), a.featuresCommand(),
-		a.gramCommand(), a.adviseCommand(),
-		a.attendCommand(), a.crossoverCommand(),
-		a.fitCommand(), a.partsCommand(), a.evaluateCommand(), a.predictCommand(), a.inspectCommand(), a.serveCommand(),
-		a.dataCommand(), a.exploreCommand(), a.schemaCommand(), a.versionCommand())
+	root.PersistentFlags().BoolVar(&env.JSON, "json", false, "print one JSON object per line")
+	attention := attend.AttendCommand(env)
+	attention.AddCommand(attend.CrossoverCommand(env))
+	crossover := attend.CrossoverCommand(env)
+	crossover.Hidden = true // the old name of attend crossover
+	root.AddCommand(catalog.EvalCommand(env), catalog.TheoryCommand(env), catalog.FamiliesCommand(env),
+		catalog.CouplingsCommand(env),
+		kernels.FeaturesCommand(env), kernels.GramCommand(env), kernels.AdviseCommand(env),
+		attention, crossover,
+		tables.FitCommand(env), tables.PartsCommand(env), tables.EvaluateCommand(env), tables.PredictCommand(env),
+		tables.InspectCommand(env), tables.DataCommand(env),
+		serving.ServeCommand(env), serving.ExploreCommand(env),
+		schemaCommand(env), versionCommand(env))
 	return root
 }
 
@@ -175,5 +147,16 @@ func errorText(err error) string {
 		dense.ErrNotFinite, data.ErrSchema} {
 		text = strings.TrimSuffix(text, ": "+sentinel.Error())
 	}
-	return printableText(text)
+	return cli.PrintableText(text)
+}
+
+// strictCompletion makes cobra's completion command refuse a shell it does not know, instead of printing its help and
+// succeeding. The output of root must be set before.
+func strictCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
 }

@@ -13,6 +13,12 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/advise"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/attend"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/catalog"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/kernels"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/serving"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/tables"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/family"
@@ -26,24 +32,25 @@ var printed = []struct {
 	command string
 	objects []any
 }{
-	{"advise", []any{advise.Report{}, AdviseHead{}}},
-	{"attend", []any{AttendResult{}, AttendDemoRow{}}},
-	{"couplings", []any{CouplingInfo{}}},
-	{"crossover", []any{CrossoverResult{}}},
-	{"data", []any{DataSet{}, DataFile{}}},
-	{"eval", []any{EvalResult{}, CheckResult{}, CheckSummary{}}},
-	{"evaluate", []any{EvaluateResult{}}},
-	{"explore", []any{Exploring{}}},
+	{"advise", []any{advise.Report{}, kernels.AdviseHead{}}},
+	{"attend", []any{attend.AttendResult{}, attend.AttendDemoRow{}}},
+	{"couplings", []any{catalog.CouplingInfo{}}},
+	{"crossover", []any{attend.CrossoverResult{}}},
+	{"data", []any{tables.DataSet{}, tables.DataFile{}}},
+	{"eval", []any{catalog.EvalResult{}, catalog.CheckResult{}, catalog.CheckSummary{}}},
+	{"evaluate", []any{tables.EvaluateResult{}}},
+	{"explore", []any{serving.Exploring{}}},
 	{"families", []any{family.Info{}}},
-	{"features", []any{FeaturesResult{}}},
-	{"fit", []any{FitReport{}}},
-	{"gram", []any{GramResult{}, GramRow{}, ErrorResult{}, DemoCell{}}},
-	{"inspect", []any{InspectResult{}}},
-	{"parts", []any{PartsRun{}, PartsFile{}, PartsPlan{}, FitReport{}, EvaluateResult{}}},
-	{"predict", []any{PredictResult{}}},
-	{"serve", []any{Serving{}}},
-	{"theory", []any{FormulaInfo{}}},
-	{"version", []any{VersionInfo{}}},
+	{"features", []any{kernels.FeaturesResult{}}},
+	{"fit", []any{tables.FitReport{}}},
+	{"gram", []any{kernels.GramResult{}, kernels.GramRow{}, kernels.ErrorResult{}, kernels.DemoCell{}}},
+	{"inspect", []any{tables.InspectResult{}}},
+	{"parts", []any{tables.PartsRun{}, tables.PartsFile{}, tables.PartsPlan{}, tables.FitReport{},
+		tables.EvaluateResult{}}},
+	{"predict", []any{tables.PredictResult{}}},
+	{"serve", []any{serving.Serving{}}},
+	{"theory", []any{catalog.FormulaInfo{}}},
+	{"version", []any{cli.VersionInfo{}}},
 }
 
 // comments are what the source says of types and fields, by package.Type and package.Type.Field; a test writes the
@@ -52,25 +59,25 @@ var printed = []struct {
 //go:embed schema.json
 var comments []byte
 
-func (a *app) schemaCommand() *cobra.Command {
+func schemaCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema COMMAND",
 		Short: "Print the JSON Schema of what a command prints with --json",
 		Long: `Print the JSON Schema (draft 2020-12) of the objects that a command prints with --json, one per line. Members that are
 not required are left out where they say nothing. New members may come with new versions, and do not change old ones.`,
 		Example:   "  randfeat schema fit",
-		Args:      exactArgs("one command: "+strings.Join(schemaNames(), ", "), 1),
+		Args:      cli.ExactArgs("one command: "+strings.Join(schemaNames(), ", "), 1),
 		ValidArgs: schemaNames(),
-		RunE: do(func(_ *cobra.Command, args []string) error {
+		RunE: cli.Do(func(_ *cobra.Command, args []string) error {
 			s, err := commandSchema(args[0])
 			if err != nil {
-				return misused("%w", err)
+				return cli.Misused("%w", err)
 			}
 			b, err := json.MarshalIndent(s, "", "  ")
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(a.stdout, "%s\n", b)
+			_, err = fmt.Fprintf(env.Stdout, "%s\n", b)
 			return err
 		}),
 	}
@@ -135,7 +142,8 @@ var (
 			"rows"},
 			"additionalProperties": false, "properties": node{"name": node{"type": "string"},
 				"output": node{"type": "integer"},
-				"value":  orNull, "low": orNull, "high": orNull, "rows": node{"type": "integer"}}},
+				"value":  orNull, "low": orNull, "high": orNull, "rows": node{"type": "integer"},
+				"note": node{"type": "string"}}},
 		reflect.TypeFor[data.ColumnSummary](): {"type": "object", "required": []string{"name", "use", "missing"},
 			"additionalProperties": false, "properties": node{"name": node{"type": "string"},
 				"use": node{"type": "string"},

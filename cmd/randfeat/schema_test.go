@@ -2,31 +2,36 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/tables"
 )
 
 var update = flag.Bool("update", false, "write schema.json and docs/json.md")
 
-// TestMain holds every object that a test has a command print against its schema.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	onObject = func(v any, line []byte) {
+// runChecked is run in which every object that a command prints must conform to its schema.
+func runChecked(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	env := cli.NewEnv(stdin, stdout, stderr)
+	env.OnObject = func(v any, line []byte) {
 		if err := conforms(v, line); err != nil {
 			panic(fmt.Sprintf("--json: %v in %s", err, line))
 		}
 	}
-	os.Exit(m.Run())
+	return run(ctx, env, args)
 }
 
 func conforms(v any, line []byte) error {
@@ -124,17 +129,17 @@ func valid(s, defs node, v any, at string) error {
 // An object that is not as its schema says is found: members that are new, missing or of another type.
 func TestConforms(t *testing.T) {
 	good := `{"out":"o","format":"csv","rows":3,"columns":["a"]}`
-	b, err := json.Marshal(PredictResult{Out: "o", Format: "csv", Rows: 3, Columns: []string{"a"}})
+	b, err := json.Marshal(tables.PredictResult{Out: "o", Format: "csv", Rows: 3, Columns: []string{"a"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := conforms(PredictResult{}, b); err != nil {
+	if err := conforms(tables.PredictResult{}, b); err != nil {
 		t.Errorf("%v in %s", err, b)
 	}
 	for _, bad := range []string{strings.Replace(good, `"rows":3`, `"rows":"3"`, 1), strings.Replace(good,
 		`"rows":3,`, ``, 1),
 		strings.Replace(good, `{`, `{"more":1,`, 1), strings.Replace(good, `["a"]`, `[1]`, 1)} {
-		if conforms(PredictResult{}, []byte(bad)) == nil {
+		if conforms(tables.PredictResult{}, []byte(bad)) == nil {
 			t.Errorf("%s conforms", bad)
 		}
 	}
@@ -194,15 +199,11 @@ func sourceComments(t *testing.T) map[string]string {
 			if !written && (typ.Implements(own) || reflect.PointerTo(typ).Implements(own)) {
 				return // described where it is read
 			}
-			if types[typ.String()] || !strings.HasPrefix(typ.PkgPath(), module) && typ.PkgPath() != "main" {
+			if types[typ.String()] || !strings.HasPrefix(typ.PkgPath(), module) {
 				return
 			}
 			types[typ.String()] = true
-			dir := filepath.Join("..", "..", strings.TrimPrefix(typ.PkgPath(), module))
-			if typ.PkgPath() == "main" || strings.HasSuffix(typ.PkgPath(), "cmd/randfeat") {
-				dir = "."
-			}
-			packages[typ.String()] = dir
+			packages[typ.String()] = filepath.Join("..", "..", strings.TrimPrefix(typ.PkgPath(), module))
 			for i := range typ.NumField() {
 				visit(typ.Field(i).Type)
 			}
@@ -300,6 +301,12 @@ schemas, and this page against the schemas.
 - NaN and infinities, which JSON does not have, are null.
 - Later versions may add members; they do not rename them or change their types without a line in the CHANGELOG.
 - Errors are text on stderr; the exit status is 0 if all is done, 1 if something failed, 2 if the command was misused.
+  Output that cannot be written (a full disk) gives 1 and a message. A pipe whose reader has ended ends the process by
+  SIGPIPE, without a message; a shell shows 141. If stdout is closed from the start (` + "`" + `>&-` + "`" + `), Go puts ` + "`" + `/dev/null` + "`" + ` in its place before
+  the program begins: on Linux there is a warning on stderr, and the exit status is that of the work. The warning also appears for
+  a ` + "`" + `/dev/null` + "`" + ` that the caller opened for reading and writing, as ` + "`" + `subprocess.DEVNULL` + "`" + ` of Python does: the two cannot be told apart.
+- Where the system has no memory left, Go ends the process with ` + "`" + `fatal error: out of memory` + "`" + `, a trace and exit status 2; the
+  kernel may end it by SIGKILL (137). Sizes that flags and files ask for are compared with limits first, which gives a message.
 - The server's answers have a schema of their own: ` + "`/openapi.json`" + `.
 
 `)

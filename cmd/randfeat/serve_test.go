@@ -13,11 +13,9 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httptrace"
 	"os"
 	"path/filepath"
@@ -26,12 +24,12 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/serving"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/machine"
-	"github.com/randfeat/randfeat/machine/serve"
 )
 
 // servedModel is a small regression of y on a and b; other seeds predict otherwise.
@@ -80,16 +78,16 @@ func servedFile(t testing.TB) string {
 	return path
 }
 
-// serving runs serve in this process on a free port.
-func serving(t *testing.T, args ...string) (at Serving, stop func() outcome) {
+// startServer runs serve in this process on a free port.
+func startServer(t *testing.T, args ...string) (at serving.Serving, stop func() outcome) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	out, in := io.Pipe()
 	var stderr bytes.Buffer
 	done := make(chan int, 1)
 	go func() {
-		done <- run(ctx, append([]string{"serve", "--addr", "127.0.0.1:0", "--json"}, args...), strings.NewReader(""),
-			in, &stderr)
+		done <- runChecked(ctx, append([]string{"serve", "--addr", "127.0.0.1:0", "--json"}, args...),
+			strings.NewReader(""), in, &stderr)
 		in.Close()
 	}()
 	line, err := bufio.NewReader(out).ReadBytes('\n')
@@ -135,8 +133,8 @@ func predictAt(client *http.Client, url, token string) (status int, body string,
 }
 
 func TestServe(t *testing.T) {
-	t.Setenv(tokenVariable, "")
-	at, stop := serving(t, servedFile(t), "--log-format", "json")
+	t.Setenv(serving.TokenVariable, "")
+	at, stop := startServer(t, servedFile(t), "--log-format", "json")
 	client := &http.Client{}
 	defer client.CloseIdleConnections()
 	status, body, err := predictAt(client, at.URL, "")
@@ -160,7 +158,7 @@ func TestServe(t *testing.T) {
 }
 
 func TestServeMisuse(t *testing.T) {
-	t.Setenv(tokenVariable, "")
+	t.Setenv(serving.TokenVariable, "")
 	path := servedFile(t)
 	empty := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(empty, []byte(" \n"), 0o600); err != nil {
@@ -219,13 +217,13 @@ func TestServeTokenAndTLS(t *testing.T) {
 	modern := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool},
 		ForceAttemptHTTP2: true}}
 	defer modern.CloseIdleConnections()
-	t.Setenv(tokenVariable, "of the environment")
+	t.Setenv(serving.TokenVariable, "of the environment")
 	tls := []string{"--tls-cert", filepath.Join(dir, "cert.pem"), "--tls-key", filepath.Join(dir, "key.pem")}
 	for token, args := range map[string][]string{
 		"of the file":        append([]string{"--token-file", filepath.Join(dir, "token")}, tls...),
 		"of the environment": tls,
 	} {
-		at, stop := serving(t, append(args, servedFile(t))...)
+		at, stop := startServer(t, append(args, servedFile(t))...)
 		connections := 0
 		if !strings.HasPrefix(at.URL, "https://") {
 			t.Errorf("URL %s", at.URL)
@@ -263,39 +261,5 @@ func TestServeTokenAndTLS(t *testing.T) {
 		if o := stop(); o.code != exitDone || strings.Contains(o.stderr, token) {
 			t.Errorf("exit %d\n%s", o.code, o.stderr)
 		}
-	}
-}
-
-// SIGHUP reads the token file again; one that is empty or gone leaves the old token.
-func TestReloadToken(t *testing.T) {
-	dir := t.TempDir()
-	f := serveFlags{tokenFile: put(t, dir, "token", "first\n")}
-	s, err := serve.New(servedFile(t), serve.Options{Token: "first"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	status := func(token string) int {
-		r := httptest.NewRequest(http.MethodGet, "/v1/model", nil)
-		r.Header.Set("Authorization", "Bearer "+token)
-		w := httptest.NewRecorder()
-		s.ServeHTTP(w, r)
-		return w.Code
-	}
-	var log strings.Builder
-	logger := slog.New(slog.NewTextHandler(&log, nil))
-	put(t, dir, "token", "second\n")
-	f.reloadToken(s, logger)
-	if status("first") != 401 || status("second") != 200 {
-		t.Error("the token of the file is not that of the server")
-	}
-	put(t, dir, "token", " \n")
-	f.reloadToken(s, logger)
-	if err := os.Remove(f.tokenFile); err != nil {
-		t.Fatal(err)
-	}
-	f.reloadToken(s, logger)
-	if status("second") != 200 || strings.Count(log.String(), "the old one stays") != 2 ||
-		strings.Contains(log.String(), "second") {
-		t.Errorf("a token file that cannot be used:\n%s", log.String())
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	pq "github.com/parquet-go/parquet-go"
 
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/tables"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/dense"
 )
@@ -74,7 +75,7 @@ func TestLatin1(t *testing.T) {
 	var scores []float64
 	for _, m := range models {
 		for _, table := range []string{u, l} {
-			r := objects[EvaluateResult](t, ok(t, "evaluate", m, table, "--json").stdout)[0]
+			r := objects[tables.EvaluateResult](t, ok(t, "evaluate", m, table, "--json").stdout)[0]
 			scores = append(scores, r.Scores[0].Value)
 		}
 	}
@@ -151,9 +152,9 @@ func TestSurprises(t *testing.T) {
 		r := ok(t, append(args, "--json")...)
 		var list []data.Surprise
 		if args[0] == "predict" {
-			list = objects[PredictResult](t, r.stdout)[0].Surprises
+			list = objects[tables.PredictResult](t, r.stdout)[0].Surprises
 		} else {
-			list = objects[EvaluateResult](t, r.stdout)[0].Surprises
+			list = objects[tables.EvaluateResult](t, r.stdout)[0].Surprises
 		}
 		if len(list) != 4 || !strings.Contains(r.stderr, `column "x": 1 value above 9, the end of the range at the fit`) ||
 			!strings.Contains(r.stderr, `column "one": 1 value other than "7"`) {
@@ -196,7 +197,7 @@ func TestDatesCommasAndGaps(t *testing.T) {
 		t.Errorf("the mean is no perfect prediction:\n%s", got)
 	}
 	r := ok(t, "evaluate", out, table, "--drop-missing-target", "--json")
-	if e := objects[EvaluateResult](t, r.stdout)[0]; e.Rows != 80 || e.Dropped != 10 {
+	if e := objects[tables.EvaluateResult](t, r.stdout)[0]; e.Rows != 80 || e.Dropped != 10 {
 		t.Errorf("%+v", e)
 	}
 	if p := ok(t, "predict", out, table).stdout; strings.Count(p, "\n") != 91 { // they can be predicted
@@ -204,8 +205,8 @@ func TestDatesCommasAndGaps(t *testing.T) {
 	}
 }
 
-// One word among numbers makes a column categorical in all folds, also in the one whose model has not seen it; nested
-// values can be left out.
+// One word among numbers is missing in all folds, also for the one whose model has not seen it; nested values can be
+// left out.
 func TestStrayValues(t *testing.T) {
 	var csv, nd strings.Builder
 	csv.WriteString("a,when,y\n")
@@ -223,7 +224,7 @@ func TestStrayValues(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "m.rf")
 	table := writeText(t, "x.csv", csv.String())
 	got := ok(t, append([]string{"fit", table, "--target", "y", "-o", out, "--folds", "5"}, fixedFlags...)...).stdout
-	for _, want := range []string{"categorical  a (10 levels)", "time         when", "day-month-year",
+	for _, want := range []string{"numeric  a (1 missing)", "time     when", "day-month-year",
 		"all rows, 5 folds"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
@@ -274,14 +275,14 @@ func TestMessages(t *testing.T) {
 	if !strings.Contains(r, `"missing":0,"mean":2.5,"scale":2.5,"min":0,"max":5`) {
 		t.Errorf("zeros are left out: %s", r)
 	}
-	if o := cli(t, "", "predict", out, zero, "--probabilities"); o.code != 1 || strings.Contains(o.stderr,
+	if o := call(t, "", "predict", out, zero, "--probabilities"); o.code != 1 || strings.Contains(o.stderr,
 		"invalid setup") {
 		t.Errorf("%d %s", o.code, o.stderr)
 	}
 	dir := t.TempDir()
 	x := save(t, dir, "x.npy", dense.Matrix[float64]{Rows: 1, Cols: 1, Stride: 1, Data: []float64{60}})
-	f := ok(t, "features", x, "--family", "positive", "--kernel", "gaussian", "-m", "4", "-o", filepath.Join(dir,
-		"f.npy"))
+	f := ok(t, "features", x, "--family", "positive", "--kernel", "gaussian", "--projections", "4", "-o",
+		filepath.Join(dir, "f.npy"))
 	if !strings.Contains(f.stderr, "--log-scale S.npy") {
 		t.Errorf("features of 60: %s", f.stderr)
 	}

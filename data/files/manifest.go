@@ -13,7 +13,7 @@ import (
 )
 
 // manifestVersion is that of the JSON of a manifest.
-const manifestVersion = 1
+const manifestVersion = 2
 
 // Bounds on a manifest that comes from a file.
 const (
@@ -26,6 +26,10 @@ type Shard struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`   // bytes
 	Blocks int    `json:"blocks"` // it is cut into
+	// Ends is the hash of its first and last MiB; empty for an object of a store.
+	Ends string `json:"ends,omitempty"`
+	// Values are those of the columns that come from the names of its folders.
+	Values []string `json:"values,omitempty"`
 }
 
 // Manifest is the list of the files of a table and how all of them are read: what workers need to read the same rows as
@@ -36,6 +40,7 @@ type Manifest struct {
 	Delimiter string      `json:"delimiter,omitempty"`
 	Header    *bool       `json:"header,omitempty"`
 	Literal   bool        `json:"literal,omitempty"`
+	Strict    bool        `json:"strict,omitempty"`
 	Encoding  string      `json:"encoding,omitempty"`
 	Assume    string      `json:"assume,omitempty"`
 	Missing   []string    `json:"missing"` // null: those of data.DefaultMissing
@@ -43,11 +48,14 @@ type Manifest struct {
 	UnitBytes int64       `json:"unit_bytes"`
 	Columns   []string    `json:"columns"`
 	Kinds     []string    `json:"kinds"` // of columns, where the format tells
-	Shards    []Shard     `json:"shards"`
+	// Partitions is how many of the columns, the last ones, come from the names of folders.
+	Partitions int     `json:"partitions,omitempty"`
+	Shards     []Shard `json:"shards"`
 }
 
 func (m *Manifest) setOptions(o data.Options) {
 	m.Format, m.Header, m.Literal, m.Encoding, m.Assume = o.Format, o.Header, o.Literal, o.Encoding, o.Assume
+	m.Strict = o.Strict
 	if o.Delimiter != 0 {
 		m.Delimiter = string(rune(o.Delimiter))
 	}
@@ -58,16 +66,19 @@ func (m *Manifest) setOptions(o data.Options) {
 }
 
 func (m *Manifest) options() data.Options {
-	o := data.Options{Format: m.Format, Header: m.Header, Literal: m.Literal, Encoding: m.Encoding, Assume: m.Assume,
-		Missing: m.Missing, MaxColumns: m.Limits[0], MaxLine: m.Limits[1], UnitBytes: m.UnitBytes}
+	o := data.Options{Format: m.Format, Header: m.Header, Literal: m.Literal, Strict: m.Strict, Encoding: m.Encoding,
+		Assume: m.Assume, Missing: m.Missing, MaxColumns: m.Limits[0], MaxLine: m.Limits[1], UnitBytes: m.UnitBytes}
 	if m.Delimiter != "" {
 		o.Delimiter = byte([]rune(m.Delimiter)[0])
 	}
 	if m.Format == data.NDJSON {
-		o.Columns = m.Columns
+		o.Columns = m.fileColumns()
 	}
 	return o
 }
+
+// fileColumns are those that the files have themselves.
+func (m *Manifest) fileColumns() []string { return m.Columns[:len(m.Columns)-m.Partitions] }
 
 func (m *Manifest) units() []data.Unit {
 	var out []data.Unit
@@ -87,8 +98,8 @@ func (m *Manifest) Open() (*Table, error) {
 	return &Table{m: m, o: m.options(), units: m.units(), shards: make([]*shard, len(m.Shards))}, nil
 }
 
-// Digest is the SHA-256 of the manifest, in hexadecimal: the names and sizes of the files and how they are read. Parts
-// of a computation over the table carry it, so that those of another are refused.
+// Digest is the SHA-256 of the manifest, in hexadecimal: names, sizes and ends of the files and how they are read.
+// Parts of a computation over the table carry it, so that those of another are refused.
 func (m *Manifest) Digest() string {
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -110,13 +121,15 @@ func (m *Manifest) Validate() error {
 		return bad("%d files, want 1 to %d", len(m.Shards), maxShards)
 	case len(m.Columns) == 0 || len(m.Kinds) != len(m.Columns):
 		return bad("%d columns with %d kinds", len(m.Columns), len(m.Kinds))
+	case m.Partitions < 0 || m.Partitions >= len(m.Columns):
+		return bad("%d of %d columns come from folders", m.Partitions, len(m.Columns))
 	case m.UnitBytes <= 0 || m.Limits[0] < 0 || m.Limits[1] < 0:
 		return bad("units of %d bytes, limits %v", m.UnitBytes, m.Limits)
 	case m.Delimiter != "" && (len([]rune(m.Delimiter)) != 1 || []rune(m.Delimiter)[0] > math.MaxUint8):
 		return bad("the delimiter %q", m.Delimiter)
 	}
 	switch m.Format {
-	case data.CSV, data.NDJSON, data.Parquet, data.NPY, data.NPZ:
+	case data.CSV, data.NDJSON, data.Parquet, data.NPY, data.NPZ, data.XLSX:
 	default:
 		return bad("the format %q", m.Format)
 	}
@@ -124,6 +137,9 @@ func (m *Manifest) Validate() error {
 	for _, s := range m.Shards {
 		if s.Name == "" || s.Size < 0 || s.Blocks < 1 || int64(s.Blocks-1) > s.Size/m.UnitBytes {
 			return bad("file %q of %d bytes in %d blocks", s.Name, s.Size, s.Blocks)
+		}
+		if len(s.Values) != m.Partitions {
+			return bad("file %q has %d values of its folders, want %d", s.Name, len(s.Values), m.Partitions)
 		}
 		if units += s.Blocks; units > maxUnits {
 			return bad("more than %d units", maxUnits)

@@ -37,22 +37,35 @@ func Open(paths []string, o data.Options) (*Table, error) {
 	if len(paths) == 0 {
 		return nil, fmt.Errorf("no file is named")
 	}
+	if slices.ContainsFunc(paths, inStore) {
+		if o.UnitBytes != 0 {
+			return nil, fmt.Errorf("objects of a store are read whole: leave out the size of units")
+		}
+		o.UnitBytes = wholeUnit
+	}
 	first, format, err := openFile(paths[0], o)
 	if err != nil {
 		return nil, err
 	}
 	o.Format = format
-	m := &Manifest{Version: manifestVersion, Columns: first.Columns()}
+	m := &Manifest{Version: manifestVersion, Columns: slices.Clone(first.Columns())}
 	for j := range m.Columns {
 		m.Kinds = append(m.Kinds, kindOf(first, j))
 	}
 	t := &Table{m: m, o: data.Resolved(first, o), shards: make([]*shard, len(paths))}
 	m.setOptions(t.o)
 	for i, path := range paths {
-		if info, err := os.Stat(path); err != nil {
+		size, err := sizeOf(path)
+		if err != nil {
 			return nil, err
-		} else {
-			m.Shards = append(m.Shards, Shard{Name: path, Size: info.Size()})
+		}
+		ends, err := endsOf(path, size)
+		if err != nil {
+			return nil, err
+		}
+		m.Shards = append(m.Shards, Shard{Name: path, Size: size, Blocks: 1, Ends: ends})
+		if i > 0 && inStore(path) {
+			continue // whoever reads it first compares it: this program would have to fetch all of them
 		}
 		src := first
 		if i > 0 {
@@ -76,6 +89,9 @@ func Open(paths []string, o data.Options) (*Table, error) {
 		}
 		m.Shards[i].Blocks = blocksOf(src)
 	}
+	if err := m.setPartitions(); err != nil {
+		return nil, err
+	}
 	t.units = m.units()
 	return t, nil
 }
@@ -88,23 +104,54 @@ func found(yes bool) string {
 }
 
 // openFile opens a file of any format.
-func openFile(path string, o data.Options) (data.Source, data.Format, error) {
-	format := o.Format
-	if format == "" {
-		var err error
-		if format, err = data.Detect(path); err != nil {
+func openFile(path string, o data.Options) (src data.Source, _ data.Format, err error) {
+	store, err := storeOf(path)
+	if err != nil {
+		return nil, "", err
+	}
+	if store == nil {
+		// Files are looked at, hashed and read, so a pipe will not do; opening one would wait for its writer.
+		if info, err := os.Stat(path); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+			return nil, "", &data.InputError{Place: path,
+				Detail: "not a regular file, and a table of files is read more than once: write it to a file first"}
+		}
+	}
+	if o.Format == "" {
+		if o.Format, err = detect(path, store); err != nil {
 			return nil, "", err
 		}
-		o.Format = format
 	}
-	var src data.Source
-	var err error
-	if format == data.Parquet {
-		src, err = parquet.Open(path, o)
+	if store == nil {
+		if o.Format == data.Parquet {
+			src, err = parquet.Open(path, o)
+		} else {
+			src, err = data.Open(path, o)
+		}
+		return src, o.Format, err
+	}
+	size, err := store.Size(path)
+	if err != nil {
+		return nil, "", err
+	}
+	open := func() (data.File, error) { return store.Open(path) }
+	if o.Format == data.Parquet {
+		src, err = parquet.OpenFile(path, size, open, o)
 	} else {
-		src, err = data.Open(path, o)
+		src, err = data.OpenFile(path, size, open, o)
 	}
-	return src, format, err
+	return src, o.Format, err
+}
+
+func detect(path string, store Store) (data.Format, error) {
+	if store == nil {
+		return data.Detect(path)
+	}
+	f, err := store.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return data.DetectReader(path, f)
 }
 
 // kindOf is the kind of a column by its type: number, text, or empty if the format does not tell.
@@ -125,21 +172,22 @@ func blocksOf(src data.Source) int {
 // compare checks that file i has the columns of the table.
 func (t *Table) compare(i int, src data.Source) (*shard, error) {
 	path, m := t.m.Shards[i].Name, t.m
+	want := m.fileColumns()
 	wrong := func(format string, args ...any) error {
 		return &data.InputError{Place: path, Err: data.ErrSchema, Detail: fmt.Sprintf(format, args...)}
 	}
-	if s, ok := src.(interface{ NoRows() bool }); ok && s.NoRows() && len(t.shards) > 1 {
+	if s, ok := src.(interface{ NoRows() bool }); ok && s.NoRows() && len(t.shards) > 1 && !m.mayBeEmpty() {
 		return nil, wrong("the file has columns but no rows: leave it out")
 	}
 	columns := src.Columns()
 	out := &shard{src: src}
-	if !slices.Equal(columns, m.Columns) {
+	if !slices.Equal(columns, want) {
 		at := make(map[string]int, len(columns))
 		for j, c := range columns {
 			at[c] = j
 		}
-		out.order = make([]int, len(m.Columns))
-		for j, c := range m.Columns {
+		out.order = make([]int, len(want))
+		for j, c := range want {
 			k, ok := at[c]
 			if !ok {
 				return nil, wrong("no column %q, which %s has; the columns here are %s", c, m.Shards[0].Name,
@@ -151,11 +199,11 @@ func (t *Table) compare(i int, src data.Source) (*shard, error) {
 		for _, c := range columns {
 			if _, ok := at[c]; ok {
 				return nil, wrong("a column %q, which %s has not; the columns there are %s", c, m.Shards[0].Name,
-					list(m.Columns))
+					list(want))
 			}
 		}
 	}
-	for j, c := range m.Columns {
+	for j, c := range want {
 		if k := kindOf(src, out.column(j)); k != m.Kinds[j] {
 			return nil, wrong("column %q is %s here, and %s in %s: write it as one type", c, k, m.Kinds[j],
 				m.Shards[0].Name)
@@ -189,7 +237,7 @@ func (t *Table) shard(i int) (*shard, error) {
 		return t.shards[i], nil
 	}
 	want := t.m.Shards[i]
-	info, err := os.Stat(want.Name)
+	size, err := sizeOf(want.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -197,8 +245,14 @@ func (t *Table) shard(i int) (*shard, error) {
 		return &data.InputError{Place: want.Name,
 			Detail: fmt.Sprintf("%d %s, and %d when the list of files was made: it has changed since", is, what, was)}
 	}
-	if info.Size() != want.Size {
-		return nil, changed("bytes", want.Size, info.Size())
+	if size != want.Size {
+		return nil, changed("bytes", want.Size, size)
+	}
+	if ends, err := endsOf(want.Name, size); err != nil {
+		return nil, err
+	} else if ends != want.Ends {
+		return nil, &data.InputError{Place: want.Name,
+			Detail: "its contents have changed since the list of files was made, at the same size"}
 	}
 	src, _, err := openFile(want.Name, t.o)
 	if err != nil {
@@ -269,11 +323,16 @@ func (t *Table) Integer(j int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, s := range t.shards {
-		if s != nil && !data.IsInteger(s.src, s.column(j)) {
+		if s != nil && !t.integer(s, j) {
 			return false
 		}
 	}
 	return t.shards[0] != nil
+}
+
+// integer reports whether column j is of integers in a file. Names of folders are texts.
+func (t *Table) integer(s *shard, j int) bool {
+	return j < len(t.m.fileColumns()) && data.IsInteger(s.src, s.column(j))
 }
 
 // Open starts at the first row of the first file.
@@ -328,14 +387,15 @@ func (u *unit) Units() []data.Unit   { return []data.Unit{u.u} }
 func (u *unit) Files() []string      { return []string{u.Name()} }
 func (u *unit) TextEncoding() string { return data.TextEncodingOf(u.s.src) }
 func (u *unit) Encoding() string     { return data.EncodingOf(u.s.src) }
-func (u *unit) Integer(j int) bool   { return data.IsInteger(u.s.src, u.s.column(j)) }
+func (u *unit) Integer(j int) bool   { return u.t.integer(u.s, j) }
+func (u *unit) Notes() []string      { return u.t.Notes() }
 
 func (u *unit) Open(want []data.Kind) (data.Reader, error) {
 	kinds, err := u.t.kinds(want)
 	if err != nil {
 		return nil, err
 	}
-	r, err := u.s.open(kinds)
+	r, err := u.t.open(u.u.Shard, u.s, kinds)
 	if err != nil {
 		return nil, err
 	}
@@ -355,6 +415,35 @@ func (r *unitReader) Read(b *data.Block, most int) error {
 
 // QuickWhere is for the learner of schemas.
 func (r *unitReader) QuickWhere() bool { return data.QuickWhere(r.Reader) }
+
+// open opens a file with the columns of the table.
+func (t *Table) open(i int, s *shard, want []data.Kind) (data.Reader, error) {
+	if t.m.Partitions == 0 {
+		return s.open(want)
+	}
+	own, added := want, []data.Kind(nil)
+	if want != nil {
+		n := len(t.m.fileColumns())
+		own, added = want[:n], want[n:]
+	}
+	r, err := s.open(own)
+	if err != nil {
+		return nil, err
+	}
+	p, err := t.withPartitions(r, i, added)
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// mayBeEmpty reports whether files without rows are usual: Spark writes Parquet files for empty partitions. In text a
+// line of names alone is more likely an export that failed.
+func (m *Manifest) mayBeEmpty() bool { return m.Format == data.Parquet }
+
+// MayBeEmpty reports whether files of the table may have no rows.
+func (t *Table) MayBeEmpty() bool { return t.m.mayBeEmpty() }
 
 // open opens the file with its columns in the order of the table.
 func (s *shard) open(want []data.Kind) (data.Reader, error) {
@@ -436,7 +525,7 @@ func (r *tableReader) Read(b *data.Block, most int) error {
 			if err != nil {
 				return err
 			}
-			if r.now, err = s.open(r.want); err != nil {
+			if r.now, err = r.t.open(r.at, s, r.want); err != nil {
 				return err
 			}
 			r.rows = 0
@@ -454,7 +543,7 @@ func (r *tableReader) Read(b *data.Block, most int) error {
 		if err != io.EOF {
 			return err
 		}
-		if r.rows == 0 && len(r.t.m.Shards) > 1 {
+		if r.rows == 0 && len(r.t.m.Shards) > 1 && !r.t.m.mayBeEmpty() {
 			return &data.InputError{Place: r.t.m.Shards[r.at].Name, Err: data.ErrSchema,
 				Detail: "the file has columns but no rows: leave it out"}
 		}

@@ -299,6 +299,48 @@ func TestTableCuts(t *testing.T) {
 	}
 }
 
+// The hashes of the units of a file cover every byte of it once: a change of one byte changes one hash.
+func TestContentCoversFiles(t *testing.T) {
+	b := []byte("a,b\n" + strings.Repeat("1,x\n", 100))
+	dir := write(t, map[string]string{"1.csv": string(b)})
+	table, err := open(t, data.Options{UnitBytes: 100}, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	contents := func() []string {
+		t.Helper()
+		var out []string
+		for i := range table.Units() {
+			c, err := table.Content(i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, string(c[:]))
+		}
+		return out
+	}
+	want := contents()
+	if len(want) < 4 {
+		t.Fatalf("%d units", len(want))
+	}
+	for at := range b {
+		b[at] ^= 1
+		if err := os.WriteFile(filepath.Join(dir, "1.csv"), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b[at] ^= 1
+		changed := 0
+		for i, c := range contents() {
+			if c != want[i] {
+				changed++
+			}
+		}
+		if changed != 1 {
+			t.Errorf("byte %d of %d: %d hashes changed", at, len(b), changed)
+		}
+	}
+}
+
 // What is learned of a table in one go is what is learned of its units and merged along the tree, also where files are
 // compressed, in other encodings, or in columns of another order.
 func TestTableLearnsByUnits(t *testing.T) {
@@ -370,7 +412,7 @@ func TestTableLearnsByUnits(t *testing.T) {
 
 // FuzzManifest: JSON is an error or a manifest that opens, with units in bounds.
 func FuzzManifest(f *testing.F) {
-	f.Add([]byte(`{"version":1,"format":"csv","delimiter":";","header":true,"missing":null,"limits":[0,0],"unit_bytes":9,` +
+	f.Add([]byte(`{"version":2,"format":"csv","delimiter":";","header":true,"missing":null,"limits":[0,0],"unit_bytes":9,` +
 		`"columns":["a"],"kinds":[""],"shards":[{"name":"none.csv","size":20,"blocks":3}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var m files.Manifest

@@ -47,6 +47,15 @@ func OpenReaderAt(name string, r io.ReaderAt, size int64, o data.Options) (data.
 	}, o)
 }
 
+// OpenFile is Open for a file that is not in the file system. It is opened once to read its footer, and again for every
+// reader; name is used in messages.
+func OpenFile(name string, size int64, file func() (data.File, error), o data.Options) (data.Source, error) {
+	return newSource(name, func() (io.ReaderAt, int64, io.Closer, error) {
+		f, err := file()
+		return f, size, f, err
+	}, o)
+}
+
 func newSource(path string, open opener, o data.Options) (src data.Source, err error) {
 	defer guard(path, &err)
 	f, err := openFile(path, open)
@@ -398,8 +407,12 @@ func (r *reader) store(b *data.Block, j int, c *column, p *values, v int) error 
 		}
 	default:
 		x, ok := c.number(p, v)
-		if !ok {
+		if !ok && c.decimal {
 			return r.badCell(col, c.name, fmt.Sprintf("column %q is %.40q, want a number", c.name, p.text(v)))
+		}
+		if !ok {
+			col.AppendNumber(p.text(v))
+			break
 		}
 		col.Num = append(col.Num, x)
 	}

@@ -5,6 +5,8 @@ package backend
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gomlx/compute"
@@ -14,12 +16,33 @@ import (
 // Go is the pure Go backend, operations one after the other: its pool of workers can wait for itself on few cores.
 const Go = "go:parallelism=-1"
 
-// Open returns the backend of a configuration such as "go" or "xla:cuda", and one line that says what runs and how to
-// get something faster. "" is $GOMLX_BACKEND if that is set, else XLA on a GPU or CPU if one of its plugins is found,
-// else Go.
-func Open(config string) (compute.Backend, string, error) {
+// Products says how a backend multiplies float32 numbers. It is a property of the backend: GoMLX and go-xla have no
+// precision of single products. rfx.Attention.Double is the way to compute one attention precisely on a TF32 backend.
+type Products string
+
+const (
+	// Float32 keeps all 24 bits of float32. It is the default: results on a GPU then agree with other backends up to
+	// the rounding of float32. Features are exponentials, and a relative error δ of an exponent e is a relative error
+	// e·δ of a feature: with TF32 and rows of norm 10 that is per cents.
+	Float32 Products = "float32"
+	// TF32 rounds operands to 11 bits on GPUs with tensor cores, where products are then faster. Other backends ignore
+	// it.
+	TF32 Products = "tf32"
+)
+
+// Open is OpenWith products of the default, or as an option tf32= of the configuration says.
+func Open(config string) (compute.Backend, string, error) { return OpenWith(config, "") }
+
+// OpenWith returns the backend of a configuration such as "go" or "xla:cuda", and one line that says what runs and how
+// to get something faster. "" is $GOMLX_BACKEND if that is set, else XLA on a GPU or CPU if one of its plugins is
+// found, else Go.
+func OpenWith(config string, products Products) (compute.Backend, string, error) {
 	if config == "" {
 		config = os.Getenv(compute.ConfigEnvVar)
+	}
+	config, err := withProducts(config, products)
+	if err != nil {
+		return nil, "", err
 	}
 	if config != "" {
 		b, err := open(config)
@@ -31,7 +54,11 @@ func Open(config string) (compute.Backend, string, error) {
 	}
 	why := missing
 	for _, plugin := range plugins() {
-		b, err := open("xla:" + plugin)
+		config, err := withProducts("xla:"+plugin, products)
+		if err != nil {
+			return nil, "", err
+		}
+		b, err := open(config)
 		if err == nil {
 			return b, describe(b), nil
 		}
@@ -42,6 +69,40 @@ func Open(config string) (compute.Backend, string, error) {
 		return nil, "", err
 	}
 	return b, describe(b) + "; " + why, nil
+}
+
+// withProducts adds the option of XLA for the precision of products to a configuration. What the configuration says
+// itself stays, unless it contradicts. Only the plugin of CUDA is asked for TF32: others refuse such products.
+func withProducts(config string, products Products) (string, error) {
+	if products != "" && products != Float32 && products != TF32 {
+		return "", fmt.Errorf("products of %q: want %s or %s", products, Float32, TF32)
+	}
+	name, rest, _ := strings.Cut(config, ":")
+	if !slices.Contains([]string{"xla", "stablehlo", "hlo", "shlo"}, name) {
+		return config, nil
+	}
+	plugin, options, _ := strings.Cut(rest, ",")
+	for _, option := range strings.Split(options, ",") {
+		key, value, _ := strings.Cut(option, "=")
+		if key != "tf32" && key != "notf32" {
+			continue
+		}
+		on, err := strconv.ParseBool(value)
+		if value == "" || key == "notf32" {
+			on, err = key == "tf32", nil
+		}
+		if err == nil && products != "" && on != (products == TF32) {
+			return "", fmt.Errorf("backend %q contradicts products of %s: leave one of them out", config, products)
+		}
+		return config, nil
+	}
+	switch {
+	case products != TF32:
+		rest += ",tf32=false"
+	case strings.Contains(plugin, "cuda"):
+		rest += ",tf32=true"
+	}
+	return name + ":" + rest, nil
 }
 
 // open is compute.NewWithConfig with panics as errors, and without the typed nil that a failure returns.

@@ -62,7 +62,8 @@ func (l SelfAttention) clustered(scope *model.Scope, n int) rfx.Centroids {
 	s := centroid.Spec{Clusters: n, Seed: seed(scope), Spread: l.Causal}
 	s.Window, s.Sinks = model.GetParamOr(scope, ParamWindow, 0), model.GetParamOr(scope, ParamSinks, 0)
 	s.Block = model.GetParamOr(scope, ParamBlock, 0)
-	return rfx.Centroids{Own: true, Causal: l.Causal, Scale: 1 / math.Sqrt(float64(l.HeadDim)), Spec: s}
+	return rfx.Centroids{Own: true, Causal: l.Causal, Scale: 1 / math.Sqrt(float64(l.HeadDim)), Spec: s,
+		Double: model.GetParamOr(scope, ParamDouble, false)}
 }
 
 // fitCentres are the centres of one head for rows of queries and keys.

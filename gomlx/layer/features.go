@@ -14,7 +14,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/randfeat/randfeat"
-	rf "github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/gomlx/rfx"
@@ -56,13 +56,13 @@ func (l SelfAttention) spec(scope *model.Scope) (randfeat.Spec, error) {
 // linear is the attention by features in the graph of like.
 func (l SelfAttention) linear(scope *model.Scope, like *Node) (rfx.Attention, error) {
 	a := rfx.Attention{Causal: l.Causal, Window: model.GetParamOr(scope, ParamWindow, 0),
-		Sinks: model.GetParamOr(scope, ParamSinks, 0)}
+		Sinks: model.GetParamOr(scope, ParamSinks, 0), Double: model.GetParamOr(scope, ParamDouble, false)}
 	if a.Map = l.Maps; a.Map == nil {
 		spec, err := l.spec(scope)
 		if err != nil {
 			return a, err
 		}
-		if a.Map, err = rfx.NewMap(rf.HeadSpecs(spec, l.KVHeads)...); err != nil {
+		if a.Map, err = rfx.NewMap(linear.HeadSpecs(spec, l.KVHeads)...); err != nil {
 			kind := model.GetParamOr(scope, ParamAttention, "exact")
 			return a, fmt.Errorf("%s %q: %w", ParamAttention, kind, err)
 		}
@@ -149,7 +149,7 @@ func (l SelfAttention) RefreshAttend(b compute.Backend, scope *model.Scope, draw
 		return err
 	}
 	spec.Seed ^= draw * 0xd1342543de82ef95
-	specs := rf.HeadSpecs(spec, l.KVHeads)
+	specs := linear.HeadSpecs(spec, l.KVHeads)
 	in := scope.At("features")
 	if fit {
 		for h := range specs {

@@ -45,6 +45,9 @@ const (
 	// ParamVariable makes the projections and parameters of features variables, in the scope "features" of the layer:
 	// Refresh changes them without compiling anew. Parameters that are not given begin fitted to standard normal rows.
 	ParamVariable = "attention_variable"
+	// ParamDouble computes the attention in float64 (rfx.Attention.Double), bool. It does not go with projections that
+	// are variables, ParamVariable and lfk.
+	ParamDouble = "attention_double"
 	// ParamLearned makes the projections of ParamVariable one variable that is trained, "lfk", for families whose
 	// queries and keys share them: positive and oprf.
 	ParamLearned = "attention_learned"
@@ -144,6 +147,10 @@ func (l SelfAttention) Attend(scope *model.Scope, q, k, v *Node, see rfx.Visible
 		var a rfx.Attention
 		a, err = l.linear(scope, q)
 		forward = a.Forward
+	}
+	if err == nil && model.GetParamOr(scope, ParamDouble, false) &&
+		(model.GetParamOr(scope, ParamVariable, false) || learned(scope)) {
+		err = fmt.Errorf("%s: %s needs projections that are constants", scope.Scope(), ParamDouble)
 	}
 	if err != nil {
 		panic(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 )
@@ -160,12 +161,12 @@ func (m *recorder) calibrate(p Plan, passages [][]int32) (Attention, error) {
 			p.Spec.Family = family.Positive{}
 		}
 	}
-	stats := make([]*attention.HeadStats[float32], m.Layers)
+	stats := make([]*linear.HeadStats[float32], m.Layers)
 	for l := range stats {
 		spec := p.Spec
 		spec.Seed += uint64(l) * 0x9e3779b97f4a7c15 // layers have projections of their own
 		var err error
-		if stats[l], err = attention.NewHeadStats[float32](spec, m.KVHeads); err != nil {
+		if stats[l], err = linear.NewHeadStats[float32](spec, m.KVHeads); err != nil {
 			return a, err
 		}
 	}
@@ -260,11 +261,11 @@ func (m *recorder) errors(a Attention, passages [][]int32) ([][]float64, error) 
 		if len(specs) == 0 {
 			continue
 		}
-		maps, err := attention.NewMaps[float32](specs)
+		maps, err := linear.NewMaps[float32](specs)
 		if err != nil {
 			return nil, fmt.Errorf("layer %d: %w", l, err)
 		}
-		kind[l] = &attention.Linear[float32]{Visibility: attention.Visibility{Causal: m.Causal()}, Maps: maps,
+		kind[l] = &linear.Attention[float32]{Visibility: attention.Visibility{Causal: m.Causal()}, Maps: maps,
 			Window: a.Window, Sinks: a.Sinks}
 	}
 	wrong, all := make([][]float64, m.Layers), make([][]float64, m.Layers)

@@ -19,6 +19,7 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/gomlx/backend"
@@ -187,7 +188,7 @@ func TestConverted(t *testing.T) {
 				if len(specs) == 0 {
 					continue
 				}
-				maps, err := attention.NewMaps[float32](specs)
+				maps, err := linear.NewMaps[float32](specs)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -197,7 +198,7 @@ func TestConverted(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				a := attention.Linear[float32]{Visibility: attention.Visibility{Causal: m.Causal()}, Maps: maps,
+				a := linear.Attention[float32]{Visibility: attention.Visibility{Causal: m.Causal()}, Maps: maps,
 					Window: how.window, Sinks: how.sinks}
 				got := attention.NewSeq[float32](len(ids), m.Heads, len(ids[0]), m.HeadDim)
 				if _, err := a.Forward(got, s[0], s[1], s[2]); err != nil {

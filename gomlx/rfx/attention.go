@@ -7,7 +7,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
 )
 
-// Attention is linear attention with the weights φ1(q_i)·φ2(k_j) of a map, as attention.Linear has it. The zero value
+// Attention is linear attention with the weights φ1(q_i)·φ2(k_j) of a map, as linear.Attention has it. The zero value
 // of every field but Map is useful.
 type Attention struct {
 	Map    *Map
@@ -20,6 +20,10 @@ type Attention struct {
 	// Chunk is the number of positions whose scores are computed among themselves where order matters, a power of two
 	// from 16 on; 0: 64, or 128 where there are more than 1024.
 	Chunk int
+	// Double computes in float64 whatever the inputs are; outputs and states have the type of the inputs. Float32
+	// products that a backend shortens to TF32 (backend.TF32) then keep their digits. It takes twice the memory,
+	// and longer on GPUs with few units for float64.
+	Double bool
 }
 
 // Visible says which keys count. The zero value: all.
@@ -36,6 +40,9 @@ type Visible struct {
 // gets zeros, and so does, where order matters, one whose features are all 100 nats from those of the keys that it
 // sees: some rows of norm 40, after the scaling of the kernel, and more of larger ones. Estimates mean nothing by then.
 func (a Attention) Forward(q, k, v *Node, see Visible) *Node {
+	if dtype := q.DType(); a.Double && dtype != dtypes.Float64 {
+		return ConvertDType(a.Forward(double(q), double(k), double(v), see), dtype)
+	}
 	s, err := a.check(q, k, v, see)
 	if err != nil {
 		panic(err)
@@ -53,6 +60,14 @@ func (a Attention) Forward(q, k, v *Node, see Visible) *Node {
 		sizes: s}
 	out := quotient(a.sums(in), s.value)
 	return ConvertDType(Reshape(out, s.batch, s.heads, s.queries, s.value), dtype)
+}
+
+// double is a node in float64; nil stays nil.
+func double(x *Node) *Node {
+	if x == nil {
+		return nil
+	}
+	return ConvertDType(x, dtypes.Float64)
 }
 
 type sizes struct{ batch, heads, kvHeads, group, queries, keys, dim, value int }

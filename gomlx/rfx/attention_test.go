@@ -9,6 +9,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
@@ -46,13 +47,13 @@ func newMap(t testing.TB, specs ...randfeat.Spec) *rfx.Map {
 	return m
 }
 
-func linear[T dense.Float](t testing.TB, see attention.Visibility, specs ...randfeat.Spec) *attention.Linear[T] {
+func onHost[T dense.Float](t testing.TB, see attention.Visibility, specs ...randfeat.Spec) *linear.Attention[T] {
 	t.Helper()
-	maps, err := attention.NewMaps[T](specs)
+	maps, err := linear.NewMaps[T](specs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &attention.Linear[T]{Maps: maps, Visibility: see}
+	return &linear.Attention[T]{Maps: maps, Visibility: see}
 }
 
 // Features of every family equal those of the library.
@@ -107,7 +108,7 @@ func TestAttentionEqualsTheLibrary(t *testing.T) {
 				name += "/causal"
 			}
 			t.Run(name, func(t *testing.T) {
-				specs := attention.HeadSpecs(spec(f.Family, 8, 7), kvHeads)
+				specs := linear.HeadSpecs(spec(f.Family, 8, 7), kvHeads)
 				a := rfx.Attention{Map: newMap(t, specs...), Causal: causal, Chunk: 32}
 				got := call[float64](t, func(in []*graph.Node) []*graph.Node {
 					out := a.Forward(in[0], in[1], in[2], rfx.Visible{Mask: in[4]})
@@ -115,7 +116,7 @@ func TestAttentionEqualsTheLibrary(t *testing.T) {
 					return append([]*graph.Node{out}, graph.Gradient(loss, in[0], in[1], in[2])...)
 				}, tensor(q), tensor(k), tensor(v), tensor(dout), nested)
 
-				core := linear[float64](t, attention.Visibility{Causal: causal, KeyMask: mask}, specs...)
+				core := onHost[float64](t, attention.Visibility{Causal: causal, KeyMask: mask}, specs...)
 				for i, want := range library(t, core, q, k, v, dout) {
 					if d := differ(got[i], want); d > 1e-8 {
 						t.Errorf("result %d (output, dq, dk, dv) differs by %.1e", i, d)

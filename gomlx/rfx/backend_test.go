@@ -3,6 +3,7 @@ package rfx_test
 import (
 	"math"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/internal/rng"
@@ -25,6 +27,9 @@ var shared = sync.OnceValues(func() (compute.Backend, error) {
 	b, _, err := backend.Open(config)
 	return b, err
 })
+
+// tf32 reports whether the shared backend may round the operands of float32 products to 11 bits.
+func tf32() bool { return strings.Contains(os.Getenv(compute.ConfigEnvVar), "tf32=true") }
 
 // run executes a graph of sequences.
 func run[T dense.Float](t testing.TB, fn func([]*graph.Node) []*graph.Node, in ...attention.Seq[T]) [][]T {
@@ -90,7 +95,7 @@ func differ[T dense.Float](got, want []T) float64 {
 }
 
 // library is the output of package attention and its gradients of Σ out⊙dout by queries, keys and values.
-func library(t testing.TB, a *attention.Linear[float64], q, k, v, dout attention.Seq[float64]) [][]float64 {
+func library(t testing.TB, a *linear.Attention[float64], q, k, v, dout attention.Seq[float64]) [][]float64 {
 	t.Helper()
 	like := func(s attention.Seq[float64], dim int) attention.Seq[float64] {
 		return attention.NewSeq[float64](s.Batch, s.Heads, s.Len, dim)

@@ -244,6 +244,11 @@ func strictlyLower(g *Graph, n int) *Node {
 // [batch, kvHeads, ·, dim+valueDim], First those at the first Sinks positions. Nil: there are none.
 type CentroidState struct{ Sum, Near, First *Node }
 
+// each is the state with a function applied to all of its parts that are there.
+func (s CentroidState) each(f func(*Node) *Node) CentroidState {
+	return CentroidState{f(s.Sum), f(s.Near), f(s.First)}
+}
+
 // Nodes are the parts that there are, in an order that Centroids.State knows.
 func (s CentroidState) Nodes() (all []*Node) {
 	for _, x := range []*Node{s.Sum, s.Near, s.First} {
@@ -292,6 +297,10 @@ func (c Centroids) StateNumbers(dim, valueDim int) int {
 // tokens. from is the position of the first of the new ones, a scalar of int32. The memory of n tokens at once grows
 // with n²: read a long prompt in parts.
 func (c Centroids) Extend(s CentroidState, from, q, k, v *Node) (*Node, CentroidState) {
+	if dtype := q.DType(); c.Double && dtype != dtypes.Float64 {
+		out, next := c.Extend(s.each(double), from, double(q), double(k), double(v))
+		return ConvertDType(out, dtype), next.each(back(dtype))
+	}
 	c.Causal = true
 	d, err := measure(q, k, v, Visible{})
 	if err == nil {

@@ -33,6 +33,8 @@ type Centroids struct {
 	Numbers Numbers // makes the nodes of the centres, see Map.With; nil: constants
 	// Own says that queries stand where the keys do: those of padding then have no say in what keys weigh.
 	Own bool
+	// Double computes in float64 whatever the inputs are, as Attention.Double.
+	Double bool
 }
 
 // Check reports whether the centres make one graph for so many key/value heads of a dimension.
@@ -64,6 +66,9 @@ func (c Centroids) Check(kvHeads, dim int) error {
 
 // Forward is the attention, with shapes as Attention.Forward has them. Packed sequences are not supported.
 func (c Centroids) Forward(q, k, v *Node, see Visible) *Node {
+	if dtype := q.DType(); c.Double && dtype != dtypes.Float64 {
+		return ConvertDType(c.Forward(double(q), double(k), double(v), see), dtype)
+	}
 	s, err := measure(q, k, v, see)
 	if err == nil {
 		err = c.Check(s.kvHeads, s.dim)

@@ -63,6 +63,10 @@ func (a Attention) Empty(like *Node, batch, kvHeads, valueDim int) State {
 // the position of the first of them, a scalar of int32, which windows and sinks ask for; without them it may be nil.
 // With a window the memory of n tokens at once grows with n²: read a long prompt in parts.
 func (a Attention) Extend(s State, from, q, k, v *Node) (*Node, State) {
+	if dtype := q.DType(); a.Double && dtype != dtypes.Float64 {
+		out, next := a.Extend(s.each(double), from, double(q), double(k), double(v))
+		return ConvertDType(out, dtype), next.each(back(dtype))
+	}
 	a.Causal = true
 	d, err := a.check(q, k, v, Visible{})
 	if err != nil {
@@ -128,6 +132,21 @@ func (a Attention) Extend(s State, from, q, k, v *Node) (*Node, State) {
 	all = s.merge(all)
 	next.Sum, next.Ref = all.Sum, all.Ref
 	return Reshape(quotient(total, d.value), d.batch, d.heads, d.queries, d.value), next
+}
+
+// each is the state with a function applied to all of its parts that are there.
+func (s State) each(f func(*Node) *Node) State {
+	return State{f(s.Sum), f(s.Ref), f(s.Near), f(s.First)}
+}
+
+// back converts nodes to a type; nil stays nil.
+func back(dtype dtypes.DType) func(*Node) *Node {
+	return func(x *Node) *Node {
+		if x == nil {
+			return nil
+		}
+		return ConvertDType(x, dtype)
+	}
 }
 
 // Recent says which rows n queries at position from and after see exactly [n, window+n]: the rows are the last window

@@ -5,6 +5,7 @@ import (
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
@@ -66,7 +67,7 @@ func evalLinearAttention(in values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := attention.Linear[float64]{Visibility: attention.Visibility{Causal: in.b("causal")},
+	a := linear.Attention[float64]{Visibility: attention.Visibility{Causal: in.b("causal")},
 		Maps: []randfeat.FeatureMap[float64]{m}}
 	_, err = a.Forward(attention.One(out), attention.One(in.mat("Q")), attention.One(in.mat("K_")),
 		attention.One(in.mat("V_")))

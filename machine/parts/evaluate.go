@@ -47,13 +47,17 @@ func (r *Run) Evaluate(m *machine.Model) (*Step, error) {
 	if err != nil {
 		return nil, err
 	}
+	kernels, err := kernelsHere()
+	if err != nil {
+		return nil, err
+	}
 	h := sha256.New()
 	if _, err := m.WriteTo(h); err != nil {
 		return nil, err
 	}
 	s := &Step{run: r, name: "evaluate", about: about{Version: partVersion, Step: "evaluate", Run: r.id,
 		Plan: hex.EncodeToString(h.Sum(nil)), Kind: m.Kind, Task: m.Task, Outputs: m.Outputs,
-		Schema: m.Schema.Digest()}}
+		Schema: m.Schema.Digest()}, kernels: kernels}
 	s.begin = func() (body, error) {
 		e, err := m.Evaluation()
 		return &evaluated{e}, err

@@ -11,8 +11,8 @@ import (
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
-	"github.com/randfeat/randfeat/machine/auto"
 	"github.com/randfeat/randfeat/machine/parts"
+	"github.com/randfeat/randfeat/machine/tabular"
 )
 
 // Three workers and one process fit the same model.
@@ -41,7 +41,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	run, err := parts.NewRun(table.Manifest(), parts.Options{Options: auto.Options{
+	run, err := parts.NewRun(table.Manifest(), parts.Options{Options: tabular.Options{
 		Learn: data.LearnOptions{Targets: []string{"y"}}, Features: 64, Bandwidth: 0.5, Lambda: 1e-4, Seed: 1}})
 	if err != nil {
 		log.Fatal(err)

@@ -47,7 +47,7 @@ func CreateFolder(path string, r *Run) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f, f.write("run.json", func(w io.Writer) error {
+	return f, f.write(runFile, func(w io.Writer) error {
 		_, err := w.Write(b)
 		return err
 	})
@@ -55,7 +55,7 @@ func CreateFolder(path string, r *Run) (*Folder, error) {
 
 // OpenFolder reads the run of a folder.
 func OpenFolder(path string) (*Folder, error) {
-	name := filepath.Join(path, "run.json")
+	name := filepath.Join(path, runFile)
 	b, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
@@ -86,8 +86,30 @@ func (f *Folder) write(name string, work func(io.Writer) error) error {
 	return out.Commit()
 }
 
+// Reads is the file of the run, of its plan or of its parts that path names, by whatever name or link: an output there
+// would replace it.
+func (f *Folder) Reads(path string) (string, bool) {
+	own := []string{filepath.Join(f.path, runFile), filepath.Join(f.path, planFile)}
+	entries, err := os.ReadDir(f.path)
+	for _, e := range entries {
+		if err == nil && strings.HasSuffix(e.Name(), partSuffix) {
+			own = append(own, filepath.Join(f.path, e.Name()))
+		}
+	}
+	if name, ok := reads(path, own); ok {
+		return name, true
+	}
+	return f.run.Reads(path)
+}
+
 // planFile is the name of the plan.
 const planFile = "plan.safetensors"
+
+// The names of the run, and how those of its parts end.
+const (
+	runFile    = "run.json"
+	partSuffix = ".part"
+)
 
 // WritePlan keeps the plan. One with other choices is refused while there are sums of the old one: it would make them
 // useless.
@@ -135,7 +157,7 @@ func (f *Folder) Do(ctx context.Context, s *Step, leaves Span) (Written, error) 
 	if leaves.Lo == leaves.Hi {
 		return done, nil
 	}
-	name := fmt.Sprintf("%s-%06d-%06d.part", s.name, leaves.Lo, leaves.Hi-1)
+	name := fmt.Sprintf("%s-%06d-%06d%s", s.name, leaves.Lo, leaves.Hi-1, partSuffix)
 	err := f.write(name, func(w io.Writer) error {
 		return s.Do(ctx, leaves, func(p *Part) error {
 			n, err := p.WriteTo(w)
@@ -156,7 +178,7 @@ func (f *Folder) files(step string) ([]string, error) {
 	}
 	var out []string
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), step+"-") && strings.HasSuffix(e.Name(), ".part") {
+		if strings.HasPrefix(e.Name(), step+"-") && strings.HasSuffix(e.Name(), partSuffix) {
 			out = append(out, e.Name())
 		}
 	}

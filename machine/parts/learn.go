@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/internal/seal"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -15,6 +17,8 @@ import (
 type learned struct {
 	learner *data.Learner
 	sample  *Sample
+	// contents has the hash of every unit, in order, files.ContentSize bytes each: sum compares it with what it reads.
+	contents []byte
 }
 
 func (l *learned) rows() int64 { return l.learner.Rows() }
@@ -24,11 +28,12 @@ func (l *learned) merge(b body) error {
 	if err := l.learner.Merge(o.learner); err != nil {
 		return err
 	}
+	l.contents = append(l.contents, o.contents...) // o follows
 	return l.sample.Merge(o.sample)
 }
 
-// learnedFormat: the counts are the bytes of the learner and of the sample, which make up the body.
-var learnedFormat = seal.Format{Magic: "randfeat learned", Version: 1, Counts: 2}
+// learnedFormat: the counts are the bytes of the learner, of the sample and of the hashes, which make up the body.
+var learnedFormat = seal.Format{Magic: "randfeat learned", Version: 2, Counts: 3}
 
 func (l *learned) bytes() ([]byte, error) {
 	a, err := l.learner.AppendBinary(nil)
@@ -39,8 +44,9 @@ func (l *learned) bytes() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := learnedFormat.Begin(nil, seal.Header{Counts: []uint64{uint64(len(a)), uint64(len(s))}})
-	return seal.Close(append(append(b, a...), s...), 0), nil
+	counts := []uint64{uint64(len(a)), uint64(len(s)), uint64(len(l.contents))}
+	b := learnedFormat.Begin(nil, seal.Header{Counts: counts})
+	return seal.Close(slices.Concat(b, a, s, l.contents), 0), nil
 }
 
 func (l *learned) size() (int64, error) {
@@ -66,10 +72,10 @@ func (r *Run) Learn() (*Step, error) {
 		return nil, err
 	}
 	s := &Step{run: r, name: "learn", about: about{Version: partVersion, Step: "learn", Run: r.id,
-		Targets: o.Targets}}
+		Targets: o.Targets}, kernels: runtime.GOARCH} // it uses none; compilers fuse operations by processor
 	s.begin = func() (body, error) {
 		l, err := data.NewLearner(r.Name(), r.columns(), o)
-		return &learned{l, r.newSample()}, err
+		return &learned{learner: l, sample: r.newSample()}, err
 	}
 	s.add = func(ctx context.Context, b body, unit int) error {
 		src, err := r.source(unit)
@@ -86,7 +92,13 @@ func (r *Run) Learn() (*Step, error) {
 		}}); err != nil {
 			return err
 		}
-		if alone := !slices.Contains(r.units, data.Unit{Shard: u.Shard, Block: 1}); alone && l.rows() == before {
+		content, err := r.table.Content(unit)
+		if err != nil {
+			return err
+		}
+		l.contents = append(l.contents, content[:]...)
+		alone := !slices.Contains(r.units, data.Unit{Shard: u.Shard, Block: 1})
+		if alone && l.rows() == before && !r.table.MayBeEmpty() {
 			return &data.InputError{Place: r.table.ShardName(u.Shard), Detail: "the file has columns but no rows"}
 		}
 		return nil
@@ -112,14 +124,21 @@ func (r *Run) readLearned(b []byte) (*learned, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n := uint64(len(rest)); h.Counts[0] > n || h.Counts[0]+h.Counts[1] != n {
-		return nil, fmt.Errorf("%d and %d bytes of %d: %w", h.Counts[0], h.Counts[1], n, machine.ErrCorrupt)
+	var bodies [3][]byte
+	for i, n := range h.Counts {
+		if n > uint64(len(rest)) {
+			return nil, fmt.Errorf("bodies of %d bytes in %d: %w", h.Counts, len(rest), machine.ErrCorrupt)
+		}
+		bodies[i], rest = rest[:n], rest[n:]
 	}
-	l := &learned{sample: r.newSample()}
-	if l.learner, err = data.ReadLearner(rest[:h.Counts[0]]); err != nil {
+	if len(rest) > 0 || len(bodies[2])%files.ContentSize != 0 {
+		return nil, fmt.Errorf("bodies of %d bytes, and %d behind: %w", h.Counts, len(rest), machine.ErrCorrupt)
+	}
+	l := &learned{sample: r.newSample(), contents: slices.Clone(bodies[2])}
+	if l.learner, err = data.ReadLearner(bodies[0]); err != nil {
 		return nil, fmt.Errorf("%w: %w", machine.ErrCorrupt, err)
 	}
-	return l, l.sample.UnmarshalBinary(rest[h.Counts[0]:])
+	return l, l.sample.UnmarshalBinary(bodies[1])
 }
 
 // newSample has room for the rows that choices are tried on and for those that are held out.

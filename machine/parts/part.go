@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/randfeat/randfeat/machine"
 )
@@ -16,10 +17,16 @@ type Part struct {
 	step *Step
 	span Span
 	body body
+	// kernels are those that the leaves were read with, sorted: a processor and, where it matters, a table of kernels.
+	kernels []string
 }
 
 // Span are the leaves.
 func (p *Part) Span() Span { return p.span }
+
+// Kernels are the kinds of processors and kernels that the part was computed with, sorted. With more than one kind the
+// last bits of a model may differ from those of a run on machines of one kind.
+func (p *Part) Kernels() []string { return slices.Clone(p.kernels) }
 
 // Rows is the number of rows of the leaves that were taken in.
 func (p *Part) Rows() int64 { return p.body.rows() }
@@ -34,7 +41,7 @@ func (p *Part) Free() {
 }
 
 // about is what a part says of itself: which step of which run it is of, and what it holds. Parts are of one step if
-// all but the span, the rows and the bytes are equal.
+// all but the span, the kernels, the rows and the bytes are equal.
 type about struct {
 	Version int    `json:"version"`
 	Step    string `json:"step"`
@@ -50,12 +57,14 @@ type about struct {
 	Float32 bool            `json:"float32,omitempty"`
 
 	Span
-	Rows  int64 `json:"rows"`
-	Bytes int64 `json:"bytes"` // that follow
+	// Kernels are what the leaves were computed with. Parts with other kernels merge: Finish names them.
+	Kernels []string `json:"kernels"`
+	Rows    int64    `json:"rows"`
+	Bytes   int64    `json:"bytes"` // that follow
 }
 
 const (
-	partVersion = 1
+	partVersion = 2
 	partMagic   = "randfeat part\n\x00\x00"
 	// maxAbout bounds the description of a part that comes from a file.
 	maxAbout = 1 << 20
@@ -63,7 +72,7 @@ const (
 
 // identity is what parts that merge have in common.
 func (a about) identity() string {
-	a.Span, a.Rows, a.Bytes = Span{}, 0, 0
+	a.Span, a.Kernels, a.Rows, a.Bytes = Span{}, nil, 0, 0
 	b, err := json.Marshal(a)
 	if err != nil {
 		panic("parts: " + err.Error()) // a struct of texts and numbers
@@ -85,7 +94,7 @@ func (p *Part) Size() (int64, error) {
 // it. The body has a checksum of its own.
 func (p *Part) head() ([]byte, error) {
 	a := p.step.about
-	a.Span, a.Rows = p.span, p.body.rows()
+	a.Span, a.Kernels, a.Rows = p.span, p.kernels, p.body.rows()
 	var err error
 	if a.Bytes, err = p.body.size(); err != nil {
 		return nil, err
@@ -197,7 +206,7 @@ func (s *Step) Read(r io.Reader) (*Part, error) {
 	if b.rows() != a.Rows {
 		return nil, fmt.Errorf("%d rows, its description says %d: %w", b.rows(), a.Rows, machine.ErrCorrupt)
 	}
-	return &Part{step: s, span: a.Span, body: b}, nil
+	return &Part{step: s, span: a.Span, body: b, kernels: union(nil, a.Kernels)}, nil
 }
 
 // Unmarshal is Read of bytes that are one part and nothing else.

@@ -16,7 +16,7 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/machine"
-	"github.com/randfeat/randfeat/machine/auto"
+	"github.com/randfeat/randfeat/machine/tabular"
 )
 
 // regressionFiles are n files of some rows each, of different lengths: y and z are functions of a, b and a level.
@@ -47,8 +47,8 @@ func regressionFiles(t testing.TB, n, rows int) []string {
 	return paths
 }
 
-func regressionOptions() auto.Options {
-	return auto.Options{Learn: data.LearnOptions{Targets: []string{"y"}, IDs: []string{"id"},
+func regressionOptions() tabular.Options {
+	return tabular.Options{Learn: data.LearnOptions{Targets: []string{"y"}, IDs: []string{"id"},
 		Skip: []string{"z", "class"}}, Seed: 11, Features: 32, Bandwidth: 1.5, Lambda: 0.1}
 }
 
@@ -71,8 +71,8 @@ func testManifest(t testing.TB, paths []string) *files.Manifest {
 }
 
 // cases are all kinds of models that sums give.
-func cases() map[string]auto.Options {
-	with := func(kind machine.Kind, targets []string, skip ...string) auto.Options {
+func cases() map[string]tabular.Options {
+	with := func(kind machine.Kind, targets []string, skip ...string) tabular.Options {
 		o := regressionOptions()
 		o.Kind, o.Learn.Targets, o.Learn.Skip = kind, targets, skip
 		if info, err := kind.Info(); err == nil && !info.Penalised {
@@ -87,8 +87,8 @@ func cases() map[string]auto.Options {
 	single := with("", []string{"class"}, "y", "z")
 	single.Float32 = true
 	nystrom := regressionOptions()
-	nystrom.Map, nystrom.Features = auto.MapNystrom, 24
-	return map[string]auto.Options{
+	nystrom.Map, nystrom.Features = tabular.MapNystrom, 24
+	return map[string]tabular.Options{
 		"regression":          with("", []string{"y"}, "z", "class"),
 		"classification":      with("", []string{"class"}, "y", "z"),
 		"float32":             single,
@@ -182,7 +182,7 @@ func workers(t *testing.T, n int, run []byte, plan []byte) *Part {
 }
 
 // byWorkers fits as n workers would.
-func byWorkers(t *testing.T, r *Run, n int) (*machine.Model, *auto.Report) {
+func byWorkers(t *testing.T, r *Run, n int) (*machine.Model, *tabular.Report) {
 	t.Helper()
 	run, err := r.MarshalJSON()
 	if err != nil {

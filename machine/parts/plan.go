@@ -10,26 +10,31 @@ import (
 	"strconv"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 	"github.com/randfeat/randfeat/machine"
-	"github.com/randfeat/randfeat/machine/auto"
+	"github.com/randfeat/randfeat/machine/tabular"
 )
 
 // Plan are the choices of a run, with the rows that are held out. It has a file form, all that workers and Finish need
 // besides the run.
 type Plan struct {
-	*auto.Plan
+	*tabular.Plan
 	run    *Run
 	state  planState
 	held   *Sample
 	digest string
+	// contents has the hash of every unit as learn has read it, files.ContentSize bytes each.
+	contents []byte
 }
 
 type planState struct {
 	Run  string `json:"run"`
 	Held int    `json:"held"`           // rows
 	Last *Key   `json:"last,omitempty"` // the largest key of them: rows of no larger one are held out
+	// Kernels are those of the machines that learned, and of the one that chose.
+	Kernels []string `json:"kernels"`
 }
 
 // Held is the number of rows that are held out.
@@ -45,12 +50,19 @@ func (r *Run) Choose(ctx context.Context, whole *Part) (*Plan, error) {
 		return nil, fmt.Errorf("choices need the merged part of all leaves of the step learn of this run: %w",
 			machine.ErrMismatch)
 	}
+	if len(l.contents) != files.ContentSize*len(r.units) {
+		return nil, fmt.Errorf("hashes of %d bytes for %d units: %w", len(l.contents), len(r.units), machine.ErrCorrupt)
+	}
+	kernels, err := kernelsHere()
+	if err != nil {
+		return nil, err
+	}
 	schema, summary := r.o.Schema, (*data.Summary)(nil)
 	if schema == nil {
-		var err error
 		if schema, summary, err = l.learner.Schema(); err != nil {
 			return nil, err
 		}
+		summary.Notes = append(summary.Notes, r.table.Notes()...)
 	}
 	n := l.learner.Rows()
 	held := int(min(int64(r.mostHeld()), n/heldShare, int64(l.sample.Len()/2)))
@@ -60,7 +72,7 @@ func (r *Run) Choose(ctx context.Context, whole *Part) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := auto.Table{Name: r.Name(), Schema: schema, Summary: summary, Rows: n - int64(held),
+	t := tabular.Table{Name: r.Name(), Schema: schema, Summary: summary, Rows: n - int64(held),
 		X: dense.New[float64](tried.Len(), rows.Dim()), Y: dense.New[float64](tried.Len(), rows.Outputs())}
 	at := 0
 	err = rows.Each(1024, func(x, y dense.Matrix[float64]) error {
@@ -76,8 +88,9 @@ func (r *Run) Choose(ctx context.Context, whole *Part) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{run: r, state: planState{Run: r.id, Held: held}, held: l.sample.part(0, held)}
-	if p.Plan, err = auto.Choose(ctx, t, r.o.Options); err != nil {
+	p := &Plan{run: r, held: l.sample.part(0, held), contents: l.contents,
+		state: planState{Run: r.id, Held: held, Kernels: union(whole.kernels, []string{kernels})}}
+	if p.Plan, err = tabular.Choose(ctx, t, r.o.Options); err != nil {
 		return nil, err
 	}
 	if held > 0 {
@@ -107,7 +120,7 @@ func (p *Plan) sign(b []byte) {
 
 const (
 	planFormat  = "randfeat plan of a run"
-	planVersion = 1
+	planVersion = 2
 )
 
 // AppendBinary appends the file form of the plan to b: a safetensors container with checksums.
@@ -127,7 +140,8 @@ func (p *Plan) AppendBinary(b []byte) ([]byte, error) {
 	c := &tensorfile.File{Metadata: map[string]string{"format": planFormat, "version": strconv.Itoa(planVersion),
 		"state": string(state)},
 		Tensors: []tensorfile.Tensor{{Name: "plan", DType: "U8", Shape: []int{len(plan)}, Data: plan},
-			{Name: "held", DType: "U8", Shape: []int{len(held)}, Data: held}}}
+			{Name: "held", DType: "U8", Shape: []int{len(held)}, Data: held},
+			{Name: "contents", DType: "U8", Shape: []int{len(p.contents)}, Data: p.contents}}}
 	c.Seal()
 	w := bytes.NewBuffer(b)
 	_, err = c.WriteTo(w)
@@ -171,7 +185,12 @@ func (r *Run) ReadPlan(b []byte) (*Plan, error) {
 	if !ok || !ok2 || p.state.Held < 0 || p.state.Held > r.mostHeld() || (p.state.Held > 0) != (p.state.Last != nil) {
 		return corrupt(fmt.Errorf("%d rows held out", p.state.Held))
 	}
-	if p.Plan, err = auto.UnmarshalPlan(plan.Data); err != nil {
+	contents, ok := c.Tensor("contents")
+	if !ok || len(contents.Data) != files.ContentSize*len(r.units) {
+		return corrupt(fmt.Errorf("no hashes of %d units", len(r.units)))
+	}
+	p.contents = contents.Data
+	if p.Plan, err = tabular.UnmarshalPlan(plan.Data); err != nil {
 		return nil, err
 	}
 	p.held = NewSample(r.columns(), r.o.Seed, p.state.Held)

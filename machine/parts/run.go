@@ -11,12 +11,12 @@ import (
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/machine"
-	"github.com/randfeat/randfeat/machine/auto"
+	"github.com/randfeat/randfeat/machine/tabular"
 )
 
 // Options are those of a fit by parts.
 type Options struct {
-	auto.Options
+	tabular.Options
 	// DropMissing leaves out rows in which a target is missing.
 	DropMissing bool
 	// Held is the number of rows that are held out, and at most a fifth; 0: 4096. None are if Folds is 1.
@@ -28,7 +28,7 @@ const (
 	defaultSample = 8192
 	// heldShare is the largest part of rows that are held out.
 	heldShare = 5
-	// sampleCells bounds the cells of the sample, as package auto does.
+	// sampleCells bounds the cells of the sample, as package tabular does.
 	sampleCells = 1 << 25
 	leastSample = 256
 )
@@ -70,7 +70,7 @@ type runJSON struct {
 	Format      string          `json:"format"`
 	Version     int             `json:"version"`
 	Files       *files.Manifest `json:"files"`
-	Options     auto.Options    `json:"options"`
+	Options     tabular.Options `json:"options"`
 	DropMissing bool            `json:"drop_missing,omitempty"`
 	Held        int             `json:"held,omitempty"`
 }
@@ -165,3 +165,15 @@ func (r *Run) source(unit int) (data.Source, error) {
 
 // columns are those of the table.
 func (r *Run) columns() []string { return r.table.Columns() }
+
+// Reads is the file of the run that path names, by whatever name or link: an output there would replace it.
+func (r *Run) Reads(path string) (string, bool) { return reads(path, r.table.Files()) }
+
+func reads(path string, files []string) (string, bool) {
+	for _, name := range files {
+		if data.SameFile(path, name) {
+			return name, true
+		}
+	}
+	return "", false
+}

@@ -1,7 +1,6 @@
 package parts
 
 import (
-	"bytes"
 	"cmp"
 	"container/heap"
 	"encoding/binary"
@@ -338,11 +337,8 @@ func (r *sampleReader) append(b *data.Block, j int, kind data.Kind, tag byte, va
 	case kind == data.Skip:
 	case kind == data.Number:
 		if tag == cellText || tag == cellBare {
-			var ok bool
-			if number, ok = data.ParseNumber(bytes.Trim(value, " \t")); !ok {
-				return &data.InputError{Place: r.Where(b.Rows), Column: r.s.columns[j],
-					Detail: fmt.Sprintf("column %q is %.40q, want a number", r.s.columns[j], value)}
-			}
+			b.Cols[j].AppendNumber(value)
+			break
 		}
 		b.Cols[j].Num = append(b.Cols[j].Num, number)
 	case tag == cellNumber:

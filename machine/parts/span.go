@@ -98,7 +98,7 @@ func (f *folder) add(p *Part) error {
 			if err := top.body.merge(p.body); err != nil {
 				return err
 			}
-			top.span.Hi = p.span.Hi
+			top.span.Hi, top.kernels = p.span.Hi, union(top.kernels, p.kernels)
 			p.Free()
 			f.open = f.open[:n-1]
 			p = top

@@ -24,6 +24,8 @@ type Step struct {
 	run   *Run
 	name  string
 	about about // what its parts say of themselves, but for their span
+	// kernels are those that leaves are read with here.
+	kernels string
 	// add adds the rows of a unit to a body, begin makes one of no rows, read one of size bytes that write wrote.
 	begin func() (body, error)
 	add   func(ctx context.Context, b body, unit int) error
@@ -71,7 +73,7 @@ func (s *Step) leaf(ctx context.Context, i int) (*Part, error) {
 			return nil, err
 		}
 	}
-	return &Part{step: s, span: Span{i, i + 1}, body: b}, nil
+	return &Part{step: s, span: Span{i, i + 1}, body: b, kernels: []string{s.kernels}}, nil
 }
 
 // Do reads the units of some leaves and hands few parts to emit, in order: as many as the tree leaves apart. Memory is

@@ -1,6 +1,7 @@
 package parts
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,10 +10,11 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
 	"github.com/randfeat/randfeat/machine"
-	"github.com/randfeat/randfeat/machine/auto"
+	"github.com/randfeat/randfeat/machine/tabular"
 )
 
 // summed is the body of the parts of Sum.
@@ -36,8 +38,13 @@ func (r *Run) Sum(p *Plan) (*Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Step{run: r, name: "sum", about: about{Version: partVersion, Step: "sum", Run: r.id, Plan: p.digest,
-		Kind: p.Kind, Task: p.Task, Outputs: p.Outputs, Schema: p.Schema.Digest(), Spec: spec, Float32: p.Float32}}
+	kernels, err := kernelsHere()
+	if err != nil {
+		return nil, err
+	}
+	s := &Step{run: r, name: "sum", kernels: kernels, about: about{Version: partVersion, Step: "sum", Run: r.id,
+		Plan: p.digest, Kind: p.Kind, Task: p.Task, Outputs: p.Outputs, Schema: p.Schema.Digest(),
+		Spec: spec, Float32: p.Float32}}
 	for _, t := range p.Schema.Targets {
 		s.about.Targets = append(s.about.Targets, t.Name)
 	}
@@ -69,6 +76,9 @@ func (r *Run) Sum(p *Plan) (*Step, error) {
 		if err != nil {
 			return err
 		}
+		if err := p.unchanged(unit); err != nil {
+			return err
+		}
 		rows, err := machine.TableRows(src, p.Schema, p.Task != machine.Unsupervised)
 		if err != nil {
 			return err
@@ -80,6 +90,19 @@ func (r *Run) Sum(p *Plan) (*Step, error) {
 		return err
 	}
 	return s, nil
+}
+
+// unchanged refuses a unit whose bytes are not those that learn has read: its file may have changed at the same size.
+func (p *Plan) unchanged(unit int) error {
+	content, err := p.run.table.Content(unit)
+	if err != nil {
+		return err
+	}
+	if at := unit * files.ContentSize; !bytes.Equal(content[:], p.contents[at:at+files.ContentSize]) {
+		return &data.InputError{Place: p.run.placeOf(unit), Err: machine.ErrMismatch,
+			Detail: "its contents have changed since the columns were learned, at the same size: run learn and choose again"}
+	}
+	return nil
 }
 
 // adder hands rows to sums as the plan says.
@@ -115,7 +138,7 @@ func (a *adder) kept(x, y dense.Matrix[float64], k keys, first int64) (_, _ dens
 	}
 	a.y = buf.Shaped(a.y, x.Rows-out, y.Cols)
 	if out == 0 {
-		auto.Standardise(a.y, y, a.p.Schema.Targets)
+		tabular.Standardise(a.y, y, a.p.Schema.Targets)
 		return x, a.y
 	}
 	a.x = buf.Shaped(a.x, x.Rows-out, x.Cols)
@@ -131,7 +154,7 @@ func (a *adder) kept(x, y dense.Matrix[float64], k keys, first int64) (_, _ dens
 		at++
 	}
 	if regression {
-		auto.Standardise(a.y, a.y, a.p.Schema.Targets)
+		tabular.Standardise(a.y, a.y, a.p.Schema.Targets)
 	}
 	return a.x, a.y
 }
@@ -143,7 +166,7 @@ func (r *Run) placeOf(unit int) string {
 }
 
 // Finish makes the model of the part of all leaves of Sum, and scores it by the rows held out.
-func (r *Run) Finish(ctx context.Context, p *Plan, whole *Part) (*machine.Model, *auto.Report, error) {
+func (r *Run) Finish(ctx context.Context, p *Plan, whole *Part) (*machine.Model, *tabular.Report, error) {
 	sums, ok := whole.body.(*summed)
 	if !ok || whole.step.about.Plan != p.digest || whole.span != (Span{0, r.Leaves()}) {
 		return nil, nil, fmt.Errorf("a model needs the merged part of all leaves of the step sum of this plan: %w",
@@ -161,15 +184,25 @@ func (r *Run) Finish(ctx context.Context, p *Plan, whole *Part) (*machine.Model,
 			return nil, nil, err
 		}
 	}
-	return p.Plan.Finish(ctx, sums.Sums, held)
+	kernels, err := kernelsHere()
+	if err != nil {
+		return nil, nil, err
+	}
+	m, rep, err := p.Plan.Finish(ctx, sums.Sums, held)
+	if err == nil {
+		if note := mixed(union(union(p.state.Kernels, whole.kernels), []string{kernels})); note != "" {
+			rep.Notes = append(rep.Notes, note)
+		}
+	}
+	return m, rep, err
 }
 
 // Fit goes through all steps in one process.
-func (r *Run) Fit(ctx context.Context) (*machine.Model, *auto.Report, error) {
-	var stages []auto.Stage
+func (r *Run) Fit(ctx context.Context) (*machine.Model, *tabular.Report, error) {
+	var stages []tabular.Stage
 	began := time.Now()
 	done := func(name string, rows int64) {
-		stages = append(stages, auto.Stage{Name: name, Seconds: time.Since(began).Seconds(), Rows: rows})
+		stages = append(stages, tabular.Stage{Name: name, Seconds: time.Since(began).Seconds(), Rows: rows})
 		began = time.Now()
 	}
 	step, err := r.Learn()

@@ -59,6 +59,9 @@ type ModelInfo struct {
 }
 
 func readModel(path string) ([]byte, error) {
+	if err := data.CheckLocal(path); err != nil {
+		return nil, err
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -67,6 +70,16 @@ func readModel(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s is a directory, want a model file", path)
 	}
 	return os.ReadFile(path)
+}
+
+// onlyRegular refuses a path that is no file any more, such as a FIFO that nobody writes to: reading it could wait for
+// ever. A server may start with one.
+func onlyRegular(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file any more: put a model file there", path)
+	}
+	return err
 }
 
 func sumOf(file []byte) string {
@@ -154,7 +167,8 @@ func (d *loaded) options() []string {
 // batcher is the one for predictions with the given columns; options that the model cannot serve are errors.
 func (d *loaded) batcher(o machine.TableOptions) (*batcher, error) {
 	o.Float32, o.Watch, o.Strict = d.s.o.Float32, true, d.s.o.Strict
-	o.Workers = 1 // there is a call for every processor; and a panic on another goroutine could not be recovered
+	o.Readable = true // who sends a row can correct it
+	o.Workers = 1     // there is a call for every processor; and a panic on another goroutine could not be recovered
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if b := d.ready[o]; b != nil {

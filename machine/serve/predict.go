@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/machine"
@@ -329,32 +330,65 @@ func bodyProblem(err error, limit int64) *Problem {
 	return problem(http.StatusBadRequest, "bad_body", "the body ended early or cannot be read")
 }
 
-// readAll is io.ReadAll into k.body, with a bound and counted.
+// chunkBytes is the step in which bodies are read: no client is given more memory ahead of what it has sent.
+const chunkBytes = 64 << 10
+
+// chunks are reused: those of a body that has come would otherwise be garbage as large as the body.
+var chunks = sync.Pool{New: func() any { return new([chunkBytes]byte) }}
+
+// readAll is io.ReadAll into k.body, with a bound. Every step is counted before its memory is taken. The parts of a
+// long body are put together once it has come, one body of the server at a time: that needs the memory of one more
+// body, which is not counted. A buffer that grows would leave twice the body behind as garbage, for as long as slow
+// clients take.
 func (s *Server) readAll(k *work, r io.Reader, limit int64, expect int) error {
-	b := slices.Grow(k.body[:0], expect+512)
-	if p := s.hold(k, cap(b)); p != nil {
+	first := max(expect+512, cap(k.body))
+	if p := s.hold(k, first); p != nil {
 		return p
 	}
+	k.body = slices.Grow(k.body[:0], first)
+	b := k.body[:0:first]
+	var full [][]byte // read before b
+	var taken []*[chunkBytes]byte
+	defer func() {
+		for _, c := range taken {
+			chunks.Put(c)
+		}
+	}()
+	total := int64(0) // of full
 	for {
 		n, err := r.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
-		k.body = b
-		if int64(len(b)) > limit {
+		if total+int64(len(b)) > limit {
 			return errTooLong
 		}
 		if err == io.EOF {
-			return nil
+			break
 		}
 		if err != nil {
 			return err
 		}
 		if len(b) == cap(b) {
-			if p := s.hold(k, cap(b)); p != nil {
+			if p := s.hold(k, chunkBytes); p != nil {
 				return p
 			}
-			b = slices.Grow(b, cap(b))
+			c := chunks.Get().(*[chunkBytes]byte)
+			full, taken, total = append(full, b), append(taken, c), total+int64(len(b))
+			b = c[:0]
 		}
 	}
+	if len(full) == 0 {
+		k.body = b
+		return nil
+	}
+	s.joining.Lock()
+	defer s.joining.Unlock()
+	body := make([]byte, 0, total+int64(len(b)))
+	for _, part := range full {
+		body = append(body, part...)
+	}
+	k.body = append(body, b...)
+	s.hold(k, cap(k.body)-first-len(taken)*chunkBytes) // not more than before
+	return nil
 }
 
 // predict answers rows with model d into k.answer.

@@ -39,6 +39,7 @@ type Server struct {
 	open     atomic.Int64 // connections
 	inFlight atomic.Int64
 	memory   atomic.Int64 // bytes of bodies and answers
+	joining  sync.Mutex   // of the parts of one body
 	run      string       // begins the ids of requests
 	requests atomic.Uint64
 	work     sync.Pool // of *work
@@ -102,7 +103,7 @@ var ErrColumns = errors.New("the new model reads other columns, or predicts some
 var ErrNoFile = errors.New("the model did not come from a file")
 
 // Reload reads the model file again. After an error the old model stays in use. Requests in work finish with the model
-// they began with.
+// they began with. A file system that does not answer makes Reload wait, but neither requests nor Run.
 func (s *Server) Reload() error {
 	if s.path == "" {
 		return ErrNoFile
@@ -111,7 +112,11 @@ func (s *Server) Reload() error {
 	defer s.reload.Unlock()
 	began := time.Now()
 	old := s.current.Load()
-	file, err := readModel(s.path)
+	var file []byte
+	err := onlyRegular(s.path)
+	if err == nil {
+		file, err = readModel(s.path)
+	}
 	sum := sumOf(file)
 	if err == nil && sum == old.sha256 {
 		s.metrics.reloads.with("same").add(1)
@@ -421,8 +426,9 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	err := srv.Shutdown(wait)
 	if err != nil {
 		n := s.inFlight.Load()
-		cancel()
+		// Connections first: a request that is told to end while it can still answer may or may not get its answer out.
 		srv.Close()
+		cancel()
 		err = fmt.Errorf("requests were still in work after %v and were cut off (%d predictions): %w", l.Shutdown, n,
 			err)
 	}

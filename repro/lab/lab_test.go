@@ -3,6 +3,7 @@ package lab
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -34,8 +35,9 @@ func toy(calls *atomic.Int64, stop int) *Item {
 			return nil, err
 		}
 		p := &Page{Setting: []string{"A setting."}, Notes: []string{"A note."}}
-		p.Near("the last", 361.5, 0.5, v[19], 0, 9, "no reason")
-		p.Claim("false", "1", "2", false, "on purpose")
+		p.Near("the last", FormulaOf("k²"), 361.5, 0.5, v[19], 0, 9, nil, "no reason")
+		p.Claim("false", PrintedIn("Table 1"), "1", "2", Judge(false), "on purpose")
+		p.Near("noise", PrintedIn("Table 2"), 1, 0, 1.4, 1.96, 2, Factor2, "no reason")
 		p.Tables = append(p.Tables, Table{"Numbers", []string{"a", "b"}, [][]string{{"1", "2"}}})
 		return p, p.Draw("curve", "A \"curve\".", &figure.Figure{Series: []figure.Series{{X: []float64{0, 1},
 			Y: v[:2]}}})
@@ -150,12 +152,71 @@ func TestValuesThatAreNoNumbersAreErrors(t *testing.T) {
 	}
 }
 
-func TestMissesNeedReasons(t *testing.T) {
-	for _, p := range []*Page{{}, {Checks: []Check{{What: "x", Verdict: Misses}}}} {
+func TestJudge(t *testing.T) {
+	zero := []Rival{{"no gain", 0}}
+	for _, c := range []struct {
+		name  string
+		n     Numbers
+		want  Verdict
+		rival float64
+	}{
+		{"agrees", Numbers{1, 1.02, .05, Factor2}, Holds, 0},
+		{"at the end of the interval", Numbers{1, 1.5, .5, nil}, Holds, 0},
+		{"outside", Numbers{1, 1.2, .1, Factor2}, Misses, 0},
+		{"outside, wide, with a rival inside", Numbers{1, 3, 1.5, Factor2}, Misses, 0},
+		{"1.40 ± 1.96 tells nothing", Numbers{1, 1.4002, 1.9567, Factor2}, TooNoisy, .5},
+		{"0.72 ± 0.47 may be half", Numbers{1, .7208, .4714, Factor2}, TooNoisy, .5},
+		{"1.6 ± 0.7 may be twice", Numbers{1, 1.6, .7, Factor2}, TooNoisy, 2},
+		{"1.10 ± 0.30 is neither", Numbers{1, 1.0962, .3048, Factor2}, Holds, 0},
+		{"a gain of 0.0096 ± 0.0111", Numbers{-.0087, -.0096, .0111, zero}, TooNoisy, 0},
+		{"a gain of 0.0342 ± 0.0087", Numbers{-.0337, -.0342, .0087, zero}, Holds, 0},
+		{"the same width without a rival", Numbers{1, 1.4, 1.96, nil}, Holds, 0},
+	} {
+		if got, rival := c.n.Judge(); got != c.want || rival.Value != c.rival {
+			t.Errorf("%s: %s, rival %v; want %s, %v", c.name, got, rival.Value, c.want, c.rival)
+		}
+	}
+	for _, c := range []struct {
+		difference, half float64
+		want             Verdict
+	}{{.3, .2, Holds}, {-.3, .2, Misses}, {.1, .2, TooNoisy}, {-.1, .2, TooNoisy}, {0, 0, TooNoisy}, {1e-9, 0, Holds}} {
+		if got := Order(c.difference, c.half); got != c.want {
+			t.Errorf("%g ± %g is above 0: %s, want %s", c.difference, c.half, got, c.want)
+		}
+	}
+	for want, list := range map[Verdict][]Verdict{Misses: {Holds, TooNoisy, Misses}, TooNoisy: {Holds, TooNoisy, Holds},
+		Holds: {Holds, Holds}} {
+		if got := Worst(list...); got != want {
+			t.Errorf("%v: %s", list, got)
+		}
+	}
+}
+
+// Every check says what it compares with, and a miss says why.
+func TestPagesAreChecked(t *testing.T) {
+	for name, p := range map[string]*Page{
+		"no check":            {},
+		"no reason":           {Checks: []Check{{What: "x", Source: PrintedIn("Table 1"), Verdict: Misses}}},
+		"no kind":             {Checks: []Check{{What: "x", Verdict: Holds}}},
+		"no place":            {Checks: []Check{{What: "x", Source: Source{Kind: Formula}, Verdict: Holds}}},
+		"no verdict":          {Checks: []Check{{What: "x", Source: PrintedIn("Table 1")}}},
+		"nothing agrees with": {Checks: []Check{{What: "x", Source: Source{Kind: Unsaid}, Verdict: Holds}}},
+	} {
 		it := &Item{ID: "bad", Run: func(*Lab) (*Page, error) { return p, nil }}
 		if _, err := newLab(t, "", 1).Do(it); err == nil {
-			t.Errorf("page %+v was taken", p)
+			t.Errorf("%s: page %+v was taken", name, p)
 		}
+	}
+}
+
+func TestCountsByKind(t *testing.T) {
+	tally := Tally{}.Count([]Check{{Source: PrintedIn("Table 1"), Verdict: Holds},
+		{Source: FormulaOf("(1)"), Verdict: Holds}, {Source: FormulaOf("(1)"), Verdict: Holds},
+		{Source: FormulaOf("(1)"), Verdict: TooNoisy},
+		{Source: StatedIn("§2"), Verdict: Misses}, {Source: Source{Kind: Unsaid}, Verdict: Shown}})
+	const want = "printed values: 1 hold; statements: 1 miss; formulas: 2 hold, 1 too noisy; not in the papers: 1 shown, not judged"
+	if got := tally.String(); got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 
@@ -186,16 +247,44 @@ func TestSite(t *testing.T) {
 			}
 		}
 	}
-	contains("index.html", "A &lt;toy&gt; &amp; its", "1 hold", "1 miss", "not run: data missing",
-		`href="without.html"`)
-	contains("toy.html", "<td>the last</td>", "misses: on purpose", `src="toy-curve.svg"`, "A note.", "run toy -out")
+	contains("index.html", "A &lt;toy&gt; &amp; its", "<td>printed values</td><td>1 miss, 1 too noisy</td>",
+		"<td>formulas</td><td>1 hold</td>", "not run: data missing", `href="without.html"`)
+	contains("toy.html", "<td>the last</td>", `<td data-l="source">printed, Table 1</td>`, "misses: on purpose",
+		"too noisy: the interval also contains 0.5 (half)", `src="toy-curve.svg"`, "A note.", "run toy -out")
 	contains("without.html", "no a/b.csv", "RANDFEAT_DATA")
 	contains("toy-curve.svg", "<svg")
 	md := string(s.Markdown())
-	for _, text := range []string{"| false | 1 | 2 |  | misses: on purpose |", "Not run: no a/b.csv",
-		"1 hold, 1 miss"} {
+	for _, text := range []string{"| false | printed, Table 1 | 1 | 2 |  | misses: on purpose |", "Not run: no a/b.csv",
+		"| printed values | 0 | 1 | 1 | 0 |\n", "| formulas | 1 | 0 | 0 | 0 |\n", "| the last | formula, k² | 361.5"} {
 		if !strings.Contains(md, text) {
-			t.Errorf("Markdown has no %q", text)
+			t.Errorf("Markdown has no %q:\n%s", text, md)
 		}
+	}
+	b, err := s.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var run struct {
+		Counts map[string]map[string]int
+		Items  []struct {
+			ID      string
+			Skipped string
+			Checks  []struct {
+				Source  struct{ Kind, Place string }
+				Verdict string
+				Numbers *Numbers
+			}
+		}
+	}
+	if err := json.Unmarshal(b, &run); err != nil {
+		t.Fatal(err)
+	}
+	if run.Counts["printed"]["too noisy"] != 1 || run.Counts["formula"]["holds"] != 1 || len(run.Items) != 2 ||
+		run.Items[1].Skipped == "" {
+		t.Errorf("JSON:\n%s", b)
+	}
+	if c := run.Items[0].Checks[2]; c.Source.Kind != "printed" || c.Source.Place != "Table 2" || c.Numbers == nil ||
+		c.Numbers.Half != 1.96 {
+		t.Errorf("JSON has the check %+v", c)
 	}
 }

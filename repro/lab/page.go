@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/randfeat/randfeat/internal/figure"
 )
@@ -22,24 +24,128 @@ type Page struct {
 	Notes   []string // paragraphs: what was found
 }
 
-// Verdict says whether a value is the paper's.
-type Verdict string
+// Kind says what a check compares our number with.
+type Kind string
 
-// Verdicts. Shown is for what has no printed value to agree with.
+// Kinds. A formula that holds says that measurement and closed form agree, not that a number of the paper was found
+// again: counts keep the kinds apart.
 const (
-	Holds  Verdict = "holds"
-	Misses Verdict = "misses"
-	Shown  Verdict = "shown"
+	Printed Kind = "printed" // a number printed in the paper
+	Stated  Kind = "stated"  // a sentence or a theorem of the paper that prints no number
+	Formula Kind = "formula" // a closed form, the paper's or our own, evaluated by this library
+	Unsaid  Kind = "unsaid"  // the papers say nothing
 )
 
-// Check compares one value or claim. A miss says why, as far as it was found.
+// Kinds lists the kinds in the order of summaries.
+var Kinds = []Kind{Printed, Stated, Formula, Unsaid}
+
+// Title is the kind in a summary.
+func (k Kind) Title() string {
+	return map[Kind]string{Printed: "printed values", Stated: "statements", Formula: "formulas",
+		Unsaid: "not in the papers"}[k]
+}
+
+// Source says where a reference comes from: its kind, and its place in the paper or the name of the formula.
+type Source struct {
+	Kind  Kind   `json:"kind"`
+	Place string `json:"place,omitempty"`
+}
+
+// String is the source as tables show it.
+func (s Source) String() string {
+	if s.Place == "" {
+		return string(s.Kind)
+	}
+	return string(s.Kind) + ", " + s.Place
+}
+
+// PrintedIn is the source of a number that the paper prints at that place.
+func PrintedIn(place string) Source { return Source{Printed, place} }
+
+// StatedIn is the source of a sentence or theorem of the paper at that place.
+func StatedIn(place string) Source { return Source{Stated, place} }
+
+// FormulaOf is the source of a closed form.
+func FormulaOf(name string) Source { return Source{Formula, name} }
+
+// Verdict says whether our number agrees with the reference.
+type Verdict string
+
+// Verdicts.
+const (
+	Holds    Verdict = "holds"
+	Misses   Verdict = "misses"
+	TooNoisy Verdict = "too noisy" // the interval is too wide to tell the claim from its negation
+	Shown    Verdict = "shown"     // not judged: there is no reference, or our setting differs from the paper's
+)
+
+// Verdicts lists the verdicts in the order of summaries.
+var Verdicts = []Verdict{Holds, Misses, TooNoisy, Shown}
+
+// Check compares one value or claim with its reference. A miss says why, as far as it was found.
 type Check struct {
-	What     string
-	Paper    string // as printed, or what follows from its formula
-	Ours     string
-	Interval string // of ours, and how it was made
-	Verdict  Verdict
-	Why      string
+	What      string   `json:"what"`
+	Source    Source   `json:"source"`
+	Reference string   `json:"reference"` // as printed or stated, or the value of the formula
+	Ours      string   `json:"ours"`
+	Interval  string   `json:"interval,omitempty"` // of ours, and how it was made
+	Verdict   Verdict  `json:"verdict"`
+	Why       string   `json:"why,omitempty"`
+	Numbers   *Numbers `json:"numbers,omitempty"` // on which the verdict rests, where it is one of numbers
+}
+
+// Numbers are what the verdict about a measured value rests on.
+type Numbers struct {
+	Reference float64 `json:"reference"`
+	Ours      float64 `json:"ours"`
+	Half      float64 `json:"half"` // half of the width of the interval of their difference
+	Rivals    []Rival `json:"rivals,omitempty"`
+}
+
+// Rival is a value that ours would have if the claim were false.
+type Rival struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+}
+
+// Factor2 are the rivals of a ratio that should be 1: a wrong formula is usually wrong by a factor of 2 or more.
+var Factor2 = []Rival{{"half", .5}, {"twice", 2}}
+
+// Judge is the verdict about a measured value. The reference outside the interval ours ± half is a miss. An interval
+// that contains both the reference and a rival cannot tell them apart: too noisy. Otherwise the claim holds.
+func (n Numbers) Judge() (v Verdict, rival Rival) {
+	inside := func(v float64) bool { return math.Abs(n.Ours-v) <= n.Half }
+	if !inside(n.Reference) {
+		return Misses, rival
+	}
+	for _, r := range n.Rivals {
+		if inside(r.Value) {
+			return TooNoisy, r
+		}
+	}
+	return Holds, rival
+}
+
+// Order is the verdict on the claim that a difference of two measured values is above zero; half is half of the width
+// of its interval. An interval on both sides of zero is too noisy.
+func Order(difference, half float64) Verdict {
+	switch {
+	case difference > half:
+		return Holds
+	case difference < -half:
+		return Misses
+	}
+	return TooNoisy
+}
+
+// Worst is the verdict on several claims at once: one that misses decides, then one that is too noisy.
+func Worst(verdicts ...Verdict) Verdict {
+	for _, v := range []Verdict{Misses, TooNoisy} {
+		if slices.Contains(verdicts, v) {
+			return v
+		}
+	}
+	return Holds
 }
 
 // Table is numbers that are shown and not judged.
@@ -79,7 +185,20 @@ func (p *Page) Draw(name, caption string, f *figure.Figure) error {
 // Add adds a check.
 func (p *Page) Add(c Check) { p.Checks = append(p.Checks, c) }
 
-// Judge is Holds if ok, else Misses.
+// Measured adds a check whose verdict follows from numbers; why is the reason if it misses.
+func (p *Page) Measured(c Check, n Numbers, why string) {
+	var rival Rival
+	c.Numbers = &n
+	switch c.Verdict, rival = n.Judge(); c.Verdict {
+	case Misses:
+		c.Why = why
+	case TooNoisy:
+		c.Why = fmt.Sprintf("the interval also contains %.4g (%s)", rival.Value, rival.Name)
+	}
+	p.Add(c)
+}
+
+// Judge is Holds if ok, else Misses: for claims without noise.
 func Judge(ok bool) Verdict {
 	if ok {
 		return Holds
@@ -87,51 +206,82 @@ func Judge(ok bool) Verdict {
 	return Misses
 }
 
-// Claim adds a check of a sentence.
-func (p *Page) Claim(what, paper, ours string, ok bool, why string) {
-	c := Check{What: what, Paper: paper, Ours: ours, Verdict: Judge(ok)}
-	if !ok {
+// Claim adds a check of a sentence; why is the reason if it misses.
+func (p *Page) Claim(what string, from Source, reference, ours string, v Verdict, why string) {
+	c := Check{What: what, Source: from, Reference: reference, Ours: ours, Verdict: v}
+	switch v {
+	case Misses:
 		c.Why = why
+	case TooNoisy:
+		c.Why = "the intervals overlap"
 	}
 	p.Add(c)
 }
 
-// Near adds a check of a value against one that is known exactly or to tol: they agree if the interval of ours (mean ±
-// half) and that of theirs meet.
-func (p *Page) Near(what string, theirs, tol, ours, half float64, digits int, why string) {
-	c := Check{What: what, Paper: fmt.Sprintf("%.*f", digits, theirs), Ours: fmt.Sprintf("%.*f", digits, ours),
-		Interval: fmt.Sprintf("± %.*f", digits, half)}
+// Near adds a check of a measured value, ours ± half, against one that is known exactly or to tol.
+func (p *Page) Near(what string, from Source, theirs, tol, ours, half float64, digits int, rivals []Rival, why string) {
+	c := Check{What: what, Source: from, Reference: fmt.Sprintf("%.*f", digits, theirs),
+		Ours: fmt.Sprintf("%.*f", digits, ours), Interval: fmt.Sprintf("± %.*f", digits, half)}
 	if tol > 0 {
-		c.Paper += fmt.Sprintf(" ± %.*f", digits, tol)
+		c.Reference += fmt.Sprintf(" ± %.*f", digits, tol)
 	}
-	if c.Verdict = Judge(math.Abs(theirs-ours) <= tol+half); c.Verdict == Misses {
-		c.Why = why
-	}
-	p.Add(c)
+	p.Measured(c, Numbers{Reference: theirs, Ours: ours, Half: tol + half, Rivals: rivals}, why)
 }
 
-// Count counts the verdicts.
-func (p *Page) Count() (holds, misses, shown int) {
-	for _, c := range p.Checks {
-		switch c.Verdict {
-		case Holds:
-			holds++
-		case Misses:
-			misses++
-		default:
-			shown++
+// Tally counts verdicts by kind.
+type Tally map[Kind]map[Verdict]int
+
+// Count adds the verdicts of checks.
+func (t Tally) Count(checks []Check) Tally {
+	for _, c := range checks {
+		if t[c.Source.Kind] == nil {
+			t[c.Source.Kind] = map[Verdict]int{}
+		}
+		t[c.Source.Kind][c.Verdict]++
+	}
+	return t
+}
+
+// Line is one kind in words: "3 hold, 1 too noisy".
+func (t Tally) Line(k Kind) string {
+	words := map[Verdict]string{Holds: "hold", Misses: "miss", TooNoisy: "too noisy", Shown: "shown, not judged"}
+	var parts []string
+	for _, v := range Verdicts {
+		if n := t[k][v]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, words[v]))
 		}
 	}
-	return
+	return strings.Join(parts, ", ")
 }
 
-// check refuses a page that says nothing and misses that give no reason.
+// String is all kinds in words.
+func (t Tally) String() string {
+	var parts []string
+	for _, k := range Kinds {
+		if line := t.Line(k); line != "" {
+			parts = append(parts, k.Title()+": "+line)
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Count counts the page's verdicts.
+func (p *Page) Count() Tally { return Tally{}.Count(p.Checks) }
+
+// check refuses a page that says nothing, and checks that leave open what they compare with or why they miss.
 func (p *Page) check() error {
 	if p.Skipped == "" && len(p.Checks) == 0 {
 		return fmt.Errorf("%s: the page has no verdict", p.Item.ID)
 	}
 	for _, c := range p.Checks {
-		if c.Verdict == Misses && c.Why == "" {
+		switch {
+		case !slices.Contains(Kinds, c.Source.Kind) || !slices.Contains(Verdicts, c.Verdict):
+			return fmt.Errorf("%s: %q has kind %q and verdict %q", p.Item.ID, c.What, c.Source.Kind, c.Verdict)
+		case c.Source.Kind != Unsaid && c.Source.Place == "":
+			return fmt.Errorf("%s: %q is %s, but the check does not say where", p.Item.ID, c.What, c.Source.Kind)
+		case c.Source.Kind == Unsaid && c.Verdict != Shown:
+			return fmt.Errorf("%s: %q %s, but the papers say nothing about it", p.Item.ID, c.What, c.Verdict)
+		case c.Verdict == Misses && c.Why == "":
 			return fmt.Errorf("%s: %q misses without a reason", p.Item.ID, c.What)
 		}
 	}

@@ -3,6 +3,7 @@ package lab
 import (
 	"bytes"
 	_ "embed"
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"os"
@@ -18,9 +19,13 @@ var pageHTML string
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"rich": rich,
-	"verdicts": func(p *Page) (v struct{ Holds, Misses, Shown int }) {
-		v.Holds, v.Misses, v.Shown = p.Count()
-		return v
+	"kinds": func(t Tally) (out [][2]string) { // title and counts of the kinds that occur
+		for _, k := range Kinds {
+			if line := t.Line(k); line != "" {
+				out = append(out, [2]string{k.Title(), line})
+			}
+		}
+		return out
 	},
 }).Parse(pageHTML))
 
@@ -52,19 +57,30 @@ func NewSite(p []*Page) *Site {
 		Machine: fmt.Sprintf("%s/%s, %d cores", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())}
 }
 
-// Verdicts of all pages.
-func (s *Site) Verdicts() string {
-	var h, m, n, skipped int
+// Count counts the verdicts of all pages.
+func (s *Site) Count() Tally {
+	t := Tally{}
 	for _, p := range s.Pages {
-		a, b, c := p.Count()
-		h, m, n = h+a, m+b, n+c
+		t.Count(p.Checks)
+	}
+	return t
+}
+
+// Skipped is the number of items that were not run.
+func (s *Site) Skipped() (n int) {
+	for _, p := range s.Pages {
 		if p.Skipped != "" {
-			skipped++
+			n++
 		}
 	}
-	text := fmt.Sprintf("%d hold, %d miss, %d are shown without a printed value", h, m, n)
-	if skipped > 0 {
-		text += fmt.Sprintf("; %d items were not run", skipped)
+	return n
+}
+
+// Verdicts of all pages, by kind.
+func (s *Site) Verdicts() string {
+	text := s.Count().String()
+	if n := s.Skipped(); n > 0 {
+		text += fmt.Sprintf("; %d items were not run", n)
 	}
 	return text
 }
@@ -117,9 +133,13 @@ func (s *Site) page(path, name string, p *Page) error {
 func (s *Site) Markdown() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# What the papers print, and what we measure\n\nWritten by `go -C repro run . run -results RESULTS.md`; "+
-		"not edited by hand. Seed %d, %s, %s. %s.\n\nA value *holds* if its interval meets the paper's, or the claim is "+
-		"true of our numbers; a *miss* says why; *shown* has no printed value to agree with.\n", Seed, s.Go, s.Machine,
-		s.Verdicts())
+		"not edited by hand. Seed %d, %s, %s.\n\n", Seed, s.Go, s.Machine)
+	s.summary(&b)
+	b.WriteString("\nThe column *source* says what our number is compared with: a number *printed* in the paper, a sentence " +
+		"or theorem *stated* there, or a *formula* that this library evaluates; *unsaid*: the papers have nothing.\n\n")
+	for _, r := range rules {
+		fmt.Fprintf(&b, "- *%s*: %s\n", r.Verdict, r.Text)
+	}
 	cell := strings.NewReplacer("|", "\\|", "\n", " ").Replace
 	paper := ""
 	for _, p := range s.Pages {
@@ -132,20 +152,90 @@ func (s *Site) Markdown() []byte {
 			fmt.Fprintf(&b, "%s\n", p.Skipped)
 			continue
 		}
-		b.WriteString("| what | paper | ours | interval | verdict |\n|---|---|---|---|---|\n")
+		b.WriteString("| what | source | reference | ours | interval | verdict |\n|---|---|---|---|---|---|\n")
 		for _, c := range p.Checks {
 			verdict := string(c.Verdict)
 			if c.Why != "" {
 				verdict += ": " + c.Why
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", cell(c.What), cell(c.Paper), cell(c.Ours), cell(c.Interval),
-				cell(verdict))
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", cell(c.What), cell(c.Source.String()),
+				cell(c.Reference), cell(c.Ours), cell(c.Interval), cell(verdict))
 		}
 		for _, n := range p.Notes {
 			fmt.Fprintf(&b, "\n%s\n", n)
 		}
 	}
 	return b.Bytes()
+}
+
+// rules say what the verdicts mean.
+var rules = []struct {
+	Verdict Verdict
+	Text    string
+}{
+	{Holds, "the reference lies in the interval of our number, or the claim is true of our numbers."},
+	{Misses, "it does not; the reason follows, as far as it was found."},
+	{TooNoisy, "the interval is too wide to tell the claim from its negation: it contains the reference and also the value " +
+		"that we would see if the claim were false (half or twice a formula's value, no gain, the accuracy of guessing the " +
+		"most frequent class), or two values whose order is claimed differ by less than their interval."},
+	{Shown, "not judged: the papers have no reference, or our setting differs from theirs."},
+}
+
+// Rules is rules for the page.
+func (*Site) Rules() any { return rules }
+
+// summary is the table of counts.
+func (s *Site) summary(b *bytes.Buffer) {
+	b.WriteString("| compared with | hold | miss | too noisy | shown |\n|---|---|---|---|---|\n")
+	t := s.Count()
+	for _, k := range Kinds {
+		fmt.Fprintf(b, "| %s |", k.Title())
+		for _, v := range Verdicts {
+			fmt.Fprintf(b, " %d |", t[k][v])
+		}
+		b.WriteString("\n")
+	}
+	if n := s.Skipped(); n > 0 {
+		fmt.Fprintf(b, "\n%d items were not run.\n", n)
+	}
+}
+
+// JSON is the run as data: counts by kind and verdict, and every check. Figures are left out.
+func (s *Site) JSON() ([]byte, error) {
+	type item struct {
+		ID      string  `json:"id"`
+		Paper   string  `json:"paper"`
+		Title   string  `json:"title"`
+		Mode    string  `json:"mode"`
+		Skipped string  `json:"skipped,omitempty"`
+		Checks  []Check `json:"checks"`
+	}
+	out := struct {
+		Seed     uint64 `json:"seed"`
+		Revision string `json:"revision"`
+		Go       string `json:"go"`
+		Machine  string `json:"machine"`
+		Counts   Tally  `json:"counts"`
+		Items    []item `json:"items"`
+	}{Seed: Seed, Revision: s.Revision, Go: s.Go, Machine: s.Machine, Counts: s.Count(), Items: []item{}}
+	for _, p := range s.Pages {
+		checks := p.Checks
+		if checks == nil {
+			checks = []Check{}
+		}
+		out.Items = append(out.Items, item{p.Item.ID, p.Item.Paper, p.Item.Title, p.Mode, p.Skipped, checks})
+	}
+	b, err := json.MarshalIndent(out, "", "\t")
+	return append(b, '\n'), err
+}
+
+// WriteJSON writes JSON to a file.
+func (s *Site) WriteJSON(path string) error {
+	b, err := s.JSON()
+	if err != nil {
+		return err
+	}
+	return data.WriteAtomic(path, b)
 }
 
 // WriteResults writes Markdown to a file.

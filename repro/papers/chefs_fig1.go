@@ -38,8 +38,8 @@ func runChefsFig1(l *lab.Lab) (*lab.Page, error) {
 		return nil, err
 	}
 	at := utility(64, 100)
-	p.Claim("μ at d = 64, |x+y|² = 100", "< −60 (\"> e^60 times smaller variance\")", fmt.Sprintf("%.2f", at),
-		at < -60, "")
+	p.Claim("μ at d = 64, |x+y|² = 100", lab.PrintedIn("Fig 1, caption"), "< −60 (\"> e^60 times smaller variance\")",
+		fmt.Sprintf("%.2f", at), lab.Judge(at < -60), "the closed form has another value")
 
 	type key struct {
 		D    int
@@ -79,8 +79,8 @@ func runChefsFig1(l *lab.Lab) (*lab.Page, error) {
 	for i, k := range keys {
 		got, want := math.Log(values[i].OPRF/values[i].Positive)+utility(k.D, k.V2), utility(k.D, k.V2)
 		half := 3 * math.Hypot(values[i].OPRFSE, values[i].PositiveSE)
-		p.Near(fmt.Sprintf("μ measured, d = %d, |x+y|² = %g", k.D, k.V2), want, 0, got, half, 4,
-			"the closed form is outside three standard errors")
+		p.Near(fmt.Sprintf("μ measured, d = %d, |x+y|² = %g", k.D, k.V2), lab.FormulaOf("Thms 3.2 and 3.3"), want, 0,
+			got, half, 4, []lab.Rival{{Name: "no gain", Value: 0}}, "the closed form is outside three standard errors")
 	}
 	return p, nil
 }

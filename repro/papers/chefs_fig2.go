@@ -165,8 +165,8 @@ func runChefsFig2(l *lab.Lab) (*lab.Page, error) {
 			why = "read off a plot"
 		}
 		p.Claim(fmt.Sprintf("log variance of %s below %s, %s, σ = 1", chefsFamilies[c.f].name,
-			chefsFamilies[c.base].name,
-			c.regime), fmt.Sprintf("> %g", c.more), fmt.Sprintf("%.1f", g), g > c.more, why)
+			chefsFamilies[c.base].name, c.regime), lab.PrintedIn("§5.1"), fmt.Sprintf("> %g", c.more),
+			fmt.Sprintf("%.1f", g), lab.Judge(g > c.more), why)
 	}
 	return p, checkChefsFig2(l, p)
 }
@@ -221,6 +221,6 @@ func checkChefsFig2(l *lab.Lab, p *lab.Page) error {
 	for i, k := range keys {
 		names[i] = k.Family + ", " + k.Regime
 	}
-	addRatios(p, "variance measured / closed form at σ = 0.1", names, values)
+	addRatios(p, lab.FormulaOf("(6), (11), (13)"), "variance measured / closed form at σ = 0.1", names, values)
 	return nil
 }

@@ -154,13 +154,16 @@ func runDarkVariance(l *lab.Lab) (*lab.Page, error) {
 		}
 	}
 	p.Tables = append(p.Tables, t)
-	p.Claim("mean variance of Σ* below that of the isotropic proposal, where it exists", "always (in expectation)", fmt.Sprintf("%d of %d", beats, fits),
-		beats == fits, "a few pairs decide the mean")
-	p.Add(lab.Check{What: "cases where Σ* exists", Paper: "not said", Ours: fmt.Sprintf("%d of %d", fits, cases),
-		Verdict: lab.Shown})
-	p.Claim("our adaptive map is the best unbiased one", "not in the paper", fmt.Sprintf("%d of %d", adaptiveBest,
-		cases),
-		adaptiveBest*10 >= cases*9, "isotropic data leave nothing to adapt to, and its fit costs a little")
+	p.Claim("mean variance of Σ* below that of the isotropic proposal, where it exists", lab.StatedIn("Theorem 3.2(2)"),
+		"always (in expectation)", fmt.Sprintf("%d of %d", beats, fits), lab.Judge(beats == fits),
+		"a few pairs decide the mean")
+	for _, c := range []struct {
+		what string
+		n    int
+	}{{"cases where Σ* exists", fits}, {"cases where our adaptive map is the best unbiased one", adaptiveBest}} {
+		p.Add(lab.Check{What: c.what, Source: lab.Source{Kind: lab.Unsaid}, Reference: "—",
+			Ours: fmt.Sprintf("%d of %d", c.n, cases), Verdict: lab.Shown})
+	}
 	return p, nil
 }
 

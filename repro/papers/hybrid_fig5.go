@@ -153,12 +153,13 @@ func runHybridFig5(l *lab.Lab) (*lab.Page, error) {
 				"lines join the middles.", r), &quant); err != nil {
 			return nil, err
 		}
-		p.Claim(fmt.Sprintf("largest relative error (closed forms), r = %g: angular hybrid, FAVOR+, trigonometric", r), "the hybrid's is smallest",
+		p.Claim(fmt.Sprintf("largest relative error (closed forms), r = %g: angular hybrid, FAVOR+, trigonometric", r),
+			lab.StatedIn("Fig 2"), "the hybrid's is smallest",
 			fmt.Sprintf("%.3f, %.3f, %.3f", math.Exp(worst[2]), math.Exp(worst[1]), math.Exp(worst[0])),
-			worst[2] < worst[1] && worst[2] < worst[0],
+			lab.Judge(worst[2] < worst[1] && worst[2] < worst[0]),
 			"with 64 projections for the plain maps against 16 for the hybrid (the cost the paper matches) the hybrid's gain in the "+
 				"worst angle does not make up for a fourth of the projections at this length")
 	}
-	addRatios(p, "squared error measured / closed form", labels, ratios)
+	addRatios(p, lab.FormulaOf("Lemma 3.4, (48) to (50)"), "squared error measured / closed form", labels, ratios)
 	return p, nil
 }

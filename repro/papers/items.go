@@ -24,6 +24,7 @@ func Items() []*lab.Item {
 		hybridTable1,
 		hybridTable3,
 		hybridTable4,
+		hybridFig8,
 		orfFig1,
 		orfFig2,
 		orfFig4,

@@ -218,9 +218,9 @@ func runLeague(l *lab.Lab) (*lab.Page, error) {
 		if best.Error > .5 {
 			use = "; of no use, an estimate of zero has error 1"
 		}
-		p.Add(lab.Check{What: k.Set, Paper: "not in the papers", Ours: fmt.Sprintf("%s with %s: %.2g", best.Family,
-			best.Coupling,
-			best.Error), Interval: fmt.Sprintf("first of %d%s", len(v.Entries), use), Verdict: lab.Shown})
+		p.Add(lab.Check{What: k.Set, Source: lab.Source{Kind: lab.Unsaid}, Reference: "—",
+			Ours:     fmt.Sprintf("%s with %s: %.2g", best.Family, best.Coupling, best.Error),
+			Interval: fmt.Sprintf("first of %d%s", len(v.Entries), use), Verdict: lab.Shown})
 	}
 	p.Tables = append(p.Tables, t)
 	slices.SortStableFunc(order, func(a, b string) int { return wins[b] - wins[a] })

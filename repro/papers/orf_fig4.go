@@ -22,6 +22,9 @@ var orfFig4 = &lab.Item{
 	Run:     runORFFig4,
 }
 
+// student4 is the bound of Student's law with 4 degrees of freedom for 12 comparisons.
+const student4 = 8.6
+
 func runORFFig4(l *lab.Lab) (*lab.Page, error) {
 	sets := []struct {
 		name, file string
@@ -101,7 +104,8 @@ func runORFFig4(l *lab.Lab) (*lab.Page, error) {
 		fig := figure.Figure{Title: "Mean squared error, " + set.name, X: figure.Axis{Label: "random features p"},
 			Y: figure.Axis{Label: "MSE", Log: true}}
 		series := map[bool]*figure.Series{true: {Name: "ORF′ (Bessel)"}, false: {Name: "RFF (Gaussian)"}}
-		lower, worst := 0, 0.0
+		lower, worst, noisy := 0, 0.0, 0
+		var agree []lab.Verdict
 		for i, k := range keys {
 			if k.Set != s {
 				continue
@@ -110,7 +114,13 @@ func runORFFig4(l *lab.Lab) (*lab.Page, error) {
 			c := series[k.Prime]
 			c.X, c.Y = append(c.X, float64(k.P)), append(c.Y, v.Mean)
 			c.Low, c.High = append(c.Low, max(v.Mean-v.SD, v.Mean/10)), append(c.High, v.Mean+v.SD)
-			worst = max(worst, math.Abs(v.Mean-v.Want)/(v.SD/math.Sqrt(5)+1e-300))
+			se := v.SD/math.Sqrt(5) + 1e-300
+			worst = max(worst, math.Abs(v.Mean-v.Want)/se)
+			verdict, _ := lab.Numbers{Reference: 1, Ours: v.Mean / v.Want, Half: student4 * se / v.Want,
+				Rivals: lab.Factor2}.Judge()
+			if agree = append(agree, verdict); verdict == lab.TooNoisy {
+				noisy++
+			}
 			if k.Prime && v.Mean < values[i+1].Mean {
 				lower++
 			}
@@ -119,12 +129,13 @@ func runORFFig4(l *lab.Lab) (*lab.Page, error) {
 		if err := p.Draw(set.name, "Means of five draws with one standard deviation, "+set.name+".", &fig); err != nil {
 			return nil, err
 		}
-		p.Claim(set.name+": ORF′ below RFF", "often", fmt.Sprintf("at %d of 6 numbers of features", lower), lower >= 4,
-			"the Bessel kernel of unscaled data is another kernel than the Gaussian one: its variance is larger where |x−y| is "+
+		p.Claim(set.name+": ORF′ below RFF", lab.StatedIn("§5, Fig 4"), "often",
+			fmt.Sprintf("at %d of 6 numbers of features", lower), lab.Judge(lower >= 4), "the Bessel kernel of unscaled data is another kernel than the Gaussian one: its variance is larger where |x−y| is "+
 				"long against its first zero")
-		p.Claim(set.name+": errors are those of the closed forms", "Theorems 1 and 4",
-			fmt.Sprintf("largest deviation %.1f standard errors of five draws", worst), worst < 8.6,
-			"outside the bound of Student's law with 4 degrees for 12 comparisons")
+		p.Claim(set.name+": errors agree with the closed forms", lab.FormulaOf("Theorems 1 and 4"),
+			fmt.Sprintf("within %.1f standard errors of five draws", student4),
+			fmt.Sprintf("largest deviation %.1f; intervals that contain half or twice the closed form: %d of 12", worst,
+				noisy), lab.Worst(agree...), "outside the bound of Student's law with 4 degrees for 12 comparisons")
 	}
 	return p, nil
 }

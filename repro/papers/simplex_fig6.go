@@ -55,9 +55,10 @@ func runSimplexFig6(l *lab.Lab) (*lab.Page, error) {
 	if err := p.Draw("ratio", "Smaller is better; the gain is largest where v is small.", &fig); err != nil {
 		return nil, err
 	}
-	p.Claim("SimRFs best, then ORFs, then IIDRFs, for all v", "always", "on 40 values of v in 0.1 … 4", ordered,
-		"another order")
-	p.Near("prefactor of v² of SimRFs, d = 64", .0078, .00005, forms.SimplexSmallV(d, d), 0, 6, "another value")
+	p.Claim("SimRFs best, then ORFs, then IIDRFs, for all v (closed forms)", lab.StatedIn("§5.1"), "always",
+		fmt.Sprintf("%v on 40 values of v in 0.1 … 4", ordered), lab.Judge(ordered), "another order")
+	p.Near("prefactor of v² of SimRFs, d = 64", lab.PrintedIn("§5.1"), .0078, .00005, forms.SimplexSmallV(d, d), 0, 6,
+		[]lab.Rival{{Name: "IIDRFs and ORFs", Value: 1}}, "another value")
 
 	vs := []float64{.25, .5, 1, 1.5}
 	type key struct {
@@ -115,6 +116,6 @@ func runSimplexFig6(l *lab.Lab) (*lab.Page, error) {
 			labels, ratios = append(labels, fmt.Sprintf("%s, v = %g", k.Coupling, v)), append(ratios, values[i][a])
 		}
 	}
-	addRatios(p, "MSE measured / closed form", labels, ratios)
+	addRatios(p, lab.FormulaOf("Thm 3.2 with (19), (23), (24)"), "MSE measured / closed form", labels, ratios)
 	return p, nil
 }

@@ -34,29 +34,27 @@ func ratioOf(batches []float64) (a against) {
 
 // addRatios judges measured values against closed forms: each within as many standard errors as the number of
 // comparisons asks for (once in a thousand runs one of them fails by chance), and to 1 % where the measurement is
-// that exact.
-func addRatios(p *lab.Page, what string, names []string, ratios []against) {
+// that exact. An interval that also contains half or twice the closed form is too noisy.
+func addRatios(p *lab.Page, from lab.Source, what string, names []string, ratios []against) {
 	bound := stattest.Bound(1e-3, len(ratios))
 	exact, within := 0, 0
 	for i, r := range ratios {
 		half := bound * r.SE
-		c := lab.Check{What: what + ", " + names[i], Paper: "1", Ours: fmt.Sprintf("%.4f", r.Ratio),
-			Interval: fmt.Sprintf("± %.4f (%.1f se)", half, bound), Verdict: lab.Judge(math.Abs(r.Ratio-1) <= half)}
-		if c.Verdict == lab.Misses {
-			c.Why = "outside its interval, which is too short where a few draws decide the mean"
-		}
+		p.Measured(lab.Check{What: what + ", " + names[i], Source: from, Reference: "1",
+			Ours: fmt.Sprintf("%.4f", r.Ratio), Interval: fmt.Sprintf("± %.4f (%.1f se)", half, bound)},
+			lab.Numbers{Reference: 1, Ours: r.Ratio, Half: half, Rivals: lab.Factor2},
+			"the closed form is outside the interval, which is too short where a few draws decide the mean")
 		if r.SE <= .003 {
 			exact++
 			if math.Abs(r.Ratio-1) <= .01 {
 				within++
 			}
 		}
-		p.Add(c)
 	}
 	if exact == 0 {
 		return
 	}
-	p.Claim(what+", where measured to a standard error of 0.3 %", "within 1 %",
-		fmt.Sprintf("%d of %d (of %d in all; the others "+
-			"have tails too heavy for it)", within, exact, len(ratios)), within == exact, "see the rows above")
+	p.Claim(what+", where measured to a standard error of 0.3 %", from, "within 1 %",
+		fmt.Sprintf("%d of %d (of %d in all; the others have tails too heavy for it)", within, exact, len(ratios)),
+		lab.Judge(within == exact), "see the rows above")
 }

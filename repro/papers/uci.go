@@ -48,6 +48,15 @@ type table struct {
 	classes int
 }
 
+// majority is the share of the most frequent class.
+func (t *table) majority() float64 {
+	counts := make([]float64, t.classes)
+	for _, c := range t.y {
+		counts[c]++
+	}
+	return slices.Max(counts) / float64(len(t.y))
+}
+
 func readUCI(l *lab.Lab, s uciSet) (*table, error) {
 	f, err := os.Open(l.Path(s.file))
 	if err != nil {

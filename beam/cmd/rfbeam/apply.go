@@ -1,15 +1,15 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/randfeat/randfeat/beam/internal/store"
 	"github.com/randfeat/randfeat/beam/internal/work"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/machine"
@@ -46,11 +46,11 @@ func evaluateCommand(stdout io.Writer) *cobra.Command {
 }
 
 // openModel finds the model, and reads its table as that of the fit was read.
-func (f *readFlags) openModel(path string) (abs string, m *machine.Model, err error) {
-	if abs, err = filepath.Abs(path); err != nil {
+func (f *readFlags) openModel(ctx context.Context, path string) (abs string, m *machine.Model, err error) {
+	if abs, err = store.Abs(path); err != nil {
 		return "", nil, err
 	}
-	if m, err = machine.Load(abs); err != nil {
+	if m, err = work.Load(ctx, abs); err != nil {
 		return "", nil, err
 	}
 	if m.Schema == nil {
@@ -61,7 +61,7 @@ func (f *readFlags) openModel(path string) (abs string, m *machine.Model, err er
 }
 
 func (f *evaluateFlags) evaluate(cmd *cobra.Command, args []string, stdout io.Writer) error {
-	model, m, err := f.openModel(args[0])
+	model, m, err := f.openModel(cmd.Context(), args[0])
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (f *evaluateFlags) evaluate(cmd *cobra.Command, args []string, stdout io.Wr
 	if err != nil {
 		return err
 	}
-	dir, clean, err := f.workDir(model, run.ID()+" evaluate "+model)
+	dir, clean, err := f.workDir(cmd.Context(), model, run.ID()+" evaluate "+model)
 	if err != nil {
 		return err
 	}
@@ -135,14 +135,16 @@ func (f *predictFlags) predict(cmd *cobra.Command, args []string, stdout io.Writ
 	case f.out == "":
 		return misused("-o is missing: name the folder to write to")
 	}
-	out, err := filepath.Abs(f.out)
+	out, err := store.Abs(f.out)
 	if err != nil {
-		return err
+		return misused("-o %w", err)
 	}
-	if there, err := os.ReadDir(out); err == nil && len(there) > 0 {
+	if there, err := store.Names(cmd.Context(), out); err != nil {
+		return fmt.Errorf("-o: %w", err)
+	} else if len(there) > 0 {
 		return fmt.Errorf("-o %s: the folder is not empty: name another", f.out)
 	}
-	model, _, err := f.openModel(args[0])
+	model, _, err := f.openModel(cmd.Context(), args[0])
 	if err != nil {
 		return err
 	}
@@ -151,7 +153,7 @@ func (f *predictFlags) predict(cmd *cobra.Command, args []string, stdout io.Writ
 		return err
 	}
 	m := t.Manifest()
-	dir, clean, err := f.workDir(out, m.Digest()+" predict "+model)
+	dir, clean, err := f.workDir(cmd.Context(), out, m.Digest()+" predict "+model)
 	if err != nil {
 		return err
 	}

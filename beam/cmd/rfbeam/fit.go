@@ -7,19 +7,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/randfeat/randfeat/beam/internal/store"
 	"github.com/randfeat/randfeat/beam/internal/work"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/machine"
-	"github.com/randfeat/randfeat/machine/auto"
 	"github.com/randfeat/randfeat/machine/parts"
+	"github.com/randfeat/randfeat/machine/tabular"
 )
 
 // runFlags are common to all commands.
@@ -39,7 +42,13 @@ func (f *runFlags) add(cmd *cobra.Command) {
 
 // workDir makes the folder of a run, and says what is to be done with it at the end. One that was named may hold the
 // beginning of the same run, told by id.
-func (f *runFlags) workDir(out, id string) (dir string, clean func(failed bool), err error) {
+func (f *runFlags) workDir(ctx context.Context, out, id string) (dir string, clean func(failed bool), err error) {
+	if f.dir == "" && store.Remote(out) {
+		folder, base := store.Split(out)
+		// The random name is no result, so it needs no seed.
+		dir = store.Join(folder, fmt.Sprintf(".%s.work-%016x", base, rand.Uint64()))
+		return dir, func(bool) { f.removed(ctx, dir) }, nil
+	}
 	if f.dir == "" {
 		dir, err = os.MkdirTemp(filepath.Dir(out), "."+filepath.Base(out)+".work-*")
 		if err != nil {
@@ -48,16 +57,15 @@ func (f *runFlags) workDir(out, id string) (dir string, clean func(failed bool),
 		// Workers may be other users.
 		return dir, func(bool) { os.RemoveAll(dir) }, os.Chmod(dir, 0o777)
 	}
-	dir, err = filepath.Abs(f.dir)
-	if err != nil {
+	if dir, err = store.Abs(f.dir); err != nil {
 		return "", nil, err
 	}
-	mark := filepath.Join(dir, "run")
-	entries, err := os.ReadDir(dir)
-	switch b, failed := os.ReadFile(mark); {
-	case errors.Is(err, os.ErrNotExist):
-		err = os.MkdirAll(dir, 0o777)
+	mark := store.Join(dir, "run")
+	entries, err := store.Names(ctx, dir)
+	switch b, failed := store.ReadFile(ctx, mark); {
 	case err != nil:
+	case len(entries) == 0:
+		err = store.MkdirAll(dir)
 	case failed != nil && len(entries) > 0:
 		return "", nil, fmt.Errorf("--work %s: a folder of something else: name an empty one, or none", f.dir)
 	case failed == nil && string(b) != id:
@@ -65,13 +73,18 @@ func (f *runFlags) workDir(out, id string) (dir string, clean func(failed bool),
 			f.dir)
 	}
 	if err == nil {
-		err = os.WriteFile(mark, []byte(id), 0o666)
+		err = store.WriteFile(ctx, mark, []byte(id))
 	}
 	return dir, func(failed bool) {
 		if !failed {
-			os.RemoveAll(dir)
+			f.removed(ctx, dir)
 		}
 	}, err
+}
+
+// removed removes the work folder, also after an interrupt. What is left of it does no harm.
+func (f *runFlags) removed(ctx context.Context, dir string) {
+	_ = store.RemoveAll(context.WithoutCancel(ctx), dir)
 }
 
 type fitFlags struct {
@@ -85,6 +98,7 @@ type fitFlags struct {
 	targets, ids, skip   []string
 	numeric, categorical []string
 	text                 []string
+	strict               bool
 }
 
 func fitCommand(stdout io.Writer) *cobra.Command {
@@ -116,6 +130,8 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.numeric, "numeric", nil, "column that must hold numbers; repeatable")
 	flags.StringArrayVar(&f.categorical, "categorical", nil, "column of levels, even if they are numbers; repeatable")
 	flags.StringArrayVar(&f.text, "text", nil, "column of short texts; repeatable")
+	flags.BoolVar(&f.strict, "strict", false, "a text in a column of numbers or dates is an error; otherwise up to one in "+
+		"twenty count as missing")
 	flags.BoolVar(&f.o.DropMissing, "drop-missing-target", false, "leave out rows without a target")
 	flags.StringVar(&f.model, "model", "", "ridge, gp, smoother or density (ridge if left out; density without a target)")
 	flags.StringVar(&f.o.Kernel, "kernel", "", "kernel (gaussian if left out)")
@@ -147,7 +163,7 @@ func (f *fitFlags) theRun(args []string) (*parts.Run, error) {
 		return readRun(f.run)
 	}
 	f.o.Learn = data.LearnOptions{Targets: f.targets, Task: data.Task(f.task), IDs: f.ids, Skip: f.skip,
-		Numeric: f.numeric, Categorical: f.categorical, Text: f.text}
+		Numeric: f.numeric, Categorical: f.categorical, Text: f.text, Strict: f.strict}
 	f.o.Kind = machine.Kind(f.model)
 	var err error
 	if f.family != "" {
@@ -167,6 +183,38 @@ func (f *fitFlags) theRun(args []string) (*parts.Run, error) {
 	return parts.NewRun(t.Manifest(), f.o)
 }
 
+// keepInputs refuses an output that would replace what is read, or that would be removed with the work folder.
+func (f *fitFlags) keepInputs(run *parts.Run, out string) error {
+	in, taken := run.Reads(out)
+	if !taken && f.run != "" {
+		folder, err := parts.OpenFolder(f.run)
+		if err != nil {
+			return err
+		}
+		in, taken = folder.Reads(out)
+	}
+	if taken {
+		return misused("-o names %s, which this command reads: it would be replaced", in)
+	}
+	if f.dir == "" {
+		return nil
+	}
+	dir, err := store.Abs(f.dir)
+	if err != nil {
+		return misused("--work %w", err)
+	}
+	if store.Remote(out) {
+		if strings.HasPrefix(out, dir+"/") {
+			return misused("-o %s lies in the folder of --work, which is removed at the end: name another", f.out)
+		}
+		return nil
+	}
+	if rel, err := filepath.Rel(dir, out); err == nil && filepath.IsLocal(rel) {
+		return misused("-o %s lies in the folder of --work, which is removed at the end: name another", f.out)
+	}
+	return nil
+}
+
 // readRun reads the run in a folder of 'randfeat parts init'. Its files get absolute paths: workers have other working
 // directories.
 func readRun(dir string) (*parts.Run, error) {
@@ -180,8 +228,8 @@ func readRun(dir string) (*parts.Run, error) {
 	if err = json.Unmarshal(b, &all); err == nil {
 		err = json.Unmarshal(all["files"], m)
 	}
-	for i := 0; err == nil && i < len(m.Shards); i++ {
-		m.Shards[i].Name, err = filepath.Abs(m.Shards[i].Name)
+	if err == nil {
+		err = absolute(m)
 	}
 	if err == nil {
 		all["files"], err = json.Marshal(m)
@@ -201,7 +249,7 @@ func readRun(dir string) (*parts.Run, error) {
 
 // FitResult is what fit --json prints.
 type FitResult struct {
-	*auto.Report
+	*tabular.Report
 	File   string `json:"file"`
 	Bytes  int    `json:"bytes"`
 	SHA256 string `json:"sha256"`
@@ -226,15 +274,18 @@ func (f *fitFlags) fit(cmd *cobra.Command, args []string, stdout io.Writer) erro
 	if f.out == "" {
 		return misused("-o is missing: name the model file to write, such as -o model.rf")
 	}
-	out, err := filepath.Abs(f.out)
+	out, err := store.Abs(f.out)
 	if err != nil {
-		return err
+		return misused("-o %w", err)
 	}
 	run, err := f.theRun(args)
 	if err != nil {
 		return err
 	}
-	dir, clean, err := f.workDir(out, run.ID())
+	if err := f.keepInputs(run, out); err != nil {
+		return err
+	}
+	dir, clean, err := f.workDir(cmd.Context(), out, run.ID())
 	if err != nil {
 		return err
 	}
@@ -243,7 +294,7 @@ func (f *fitFlags) fit(cmd *cobra.Command, args []string, stdout io.Writer) erro
 	if err != nil {
 		return readable(err)
 	}
-	b, err := os.ReadFile(out)
+	b, err := store.ReadFile(cmd.Context(), out)
 	if err != nil {
 		return err
 	}

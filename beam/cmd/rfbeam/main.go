@@ -85,8 +85,9 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 		Long: `rfbeam fits, evaluates and applies kernel machines on Apache Beam, to tables of many files. The model has the bytes of
 that of one machine, on every runner, with any number of workers, and after any of them was lost.
 
-Tables are named by files, folders and patterns ('part-*.parquet'). Workers must see them, the output and its folder at
-the same paths: a mounted bucket or file system will do.
+Tables are named by files, folders and patterns ('part-*.parquet'), also in buckets: s3://bucket/folder and
+gs://bucket/folder. So are models and predictions. Workers must see all of them at the same paths: in a bucket, or in a
+file system that all of them mount.
 
 Without flags of Beam it runs inside this program (prism). On Flink, Spark and others that have a job server:
   rfbeam fit … --runner=universal --endpoint=HOST:8099 --environment_type=PROCESS`,

@@ -7,7 +7,23 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/files"
+	"github.com/randfeat/randfeat/machine/parts"
 )
+
+// TestMain keeps temporary files in memory, where the system has a place for such: every step syncs what it writes, and
+// tests would wait for the disk most of their time.
+func TestMain(m *testing.M) { os.Exit(inMemory(m.Run)) }
+
+func inMemory(run func() int) int {
+	if dir, err := os.MkdirTemp("/dev/shm", "rfbeam-test-*"); err == nil {
+		defer os.RemoveAll(dir)
+		os.Setenv("TMPDIR", dir)
+	}
+	return run()
+}
 
 func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
@@ -71,5 +87,59 @@ func TestMisuse(t *testing.T) {
 		if code != c.code || !strings.Contains(errs, c.want) {
 			t.Errorf("%v: status %d, %q; want %d and %q", c.args, code, errs, c.code, c.want)
 		}
+	}
+}
+
+// An output that is an input, by whatever name, or that would go with the work folder is refused; the inputs stay.
+func TestFitKeepsInputs(t *testing.T) {
+	table, err := writeDemo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(table)
+	shard := filepath.Join(table, "part-0.csv")
+	before, err := os.ReadFile(shard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths, err := files.Expand(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, err := files.Open(paths, data.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := parts.NewRun(opened.Manifest(), parts.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	folder, work := filepath.Join(dir, "run"), filepath.Join(dir, "work")
+	if _, err := parts.CreateFolder(folder, run); err != nil {
+		t.Fatal(err)
+	}
+	hard := filepath.Join(dir, "hard.rf")
+	if err := os.Link(shard, hard); err != nil {
+		t.Logf("no hard links here: %v", err)
+		hard = shard
+	}
+	fit := []string{"fit", table, "--target", demoTarget}
+	for _, args := range [][]string{
+		append(fit, "-o", shard),
+		append(fit, "-o", table+"/./part-0.csv"),
+		append(fit, "-o", hard),
+		append(fit, "-o", filepath.Join(work, "model.rf"), "--work", work),
+		{"fit", "--run", folder, "-o", shard},
+		{"fit", "--run", folder, "-o", filepath.Join(folder, "run.json")},
+		{"fit", "--run", folder, "-o", filepath.Join(folder, "plan.safetensors")},
+	} {
+		code, _, errs := call(t, args...)
+		if code != 2 || !strings.Contains(errs, "would be replaced") && !strings.Contains(errs, "removed at the end") {
+			t.Errorf("%v: status %d, %q", args, code, errs)
+		}
+	}
+	if after, err := os.ReadFile(shard); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the input has changed: %v", err)
 	}
 }

@@ -1,10 +1,9 @@
 package main
 
 import (
-	"path/filepath"
-
 	"github.com/spf13/cobra"
 
+	"github.com/randfeat/randfeat/beam/internal/store"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
 )
@@ -53,7 +52,17 @@ func (f *readFlags) options() (data.Options, error) {
 	return o, nil
 }
 
-// table opens the files that arguments name, by absolute paths: workers have other working directories.
+// absolute makes the names of files absolute: workers have other working directories.
+func absolute(m *files.Manifest) (err error) {
+	for i := 0; err == nil && i < len(m.Shards); i++ {
+		if !store.Remote(m.Shards[i].Name) {
+			m.Shards[i].Name, err = store.Abs(m.Shards[i].Name)
+		}
+	}
+	return err
+}
+
+// table opens the files that arguments name.
 func (f *readFlags) table(args []string) (*files.Table, error) {
 	if len(args) == 0 {
 		return nil, misused("no data: name files, folders or patterns")
@@ -66,10 +75,9 @@ func (f *readFlags) table(args []string) (*files.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, p := range paths {
-		if paths[i], err = filepath.Abs(p); err != nil {
-			return nil, err
-		}
+	t, err := files.Open(paths, o)
+	if err != nil {
+		return nil, err
 	}
-	return files.Open(paths, o)
+	return t, absolute(t.Manifest())
 }

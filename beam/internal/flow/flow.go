@@ -20,7 +20,8 @@ import (
 	"sync"
 )
 
-// Work is what is run; it serves several calls at a time. Files are written by [data.CreateAtomic] or its like.
+// Work is what is run; it serves several calls at a time. Files are written by store.Put, or
+// its like.
 type Work interface {
 	// Leaf does a stage for leaf i and writes a file.
 	Leaf(ctx context.Context, stage string, i int, file string) (rows int64, err error)

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 
-	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/beam/internal/store"
 )
 
 // turn lets one step at a time work in a process: a step uses all threads, and so a process holds what one step holds,
@@ -25,31 +23,31 @@ func (j Job) step(ctx context.Context, stage string, level, index int, in []Ref,
 		return Ref{}, ctx.Err()
 	}
 	defer func() { <-turn }()
-	file := filepath.Join(j.Dir, stage, fmt.Sprintf("%d-%06d", level, index))
-	if ref, ok, err := done(file); ok || err != nil {
+	file := store.Join(j.Dir, stage, fmt.Sprintf("%d-%06d", level, index))
+	if ref, ok, err := done(ctx, file); ok || err != nil {
 		return ref, err
 	}
 	w, err := j.work()
 	if err != nil {
 		return Ref{}, err
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+	if err := store.MkdirAll(store.Join(j.Dir, stage)); err != nil {
 		return Ref{}, err
 	}
 	rows, err := do(w, file)
 	if err != nil {
 		// Another worker may have been faster, and have removed what this one was reading.
-		if ref, ok, _ := done(file); ok {
+		if ref, ok, _ := done(ctx, file); ok {
 			return ref, nil
 		}
 		return Ref{}, err
 	}
 	ref = Ref{Index: index, File: file, Rows: rows}
-	if err := ref.write(); err != nil {
+	if err := ref.write(ctx); err != nil {
 		return Ref{}, err
 	}
 	for _, r := range in {
-		if err := os.Remove(r.File); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := store.Remove(ctx, r.File); err != nil {
 			return Ref{}, err
 		}
 	}
@@ -60,16 +58,16 @@ func (j Job) step(ctx context.Context, stage string, level, index int, in []Ref,
 // successor was done has nothing to do.
 const doneSuffix = ".done"
 
-func (r Ref) write() error {
+func (r Ref) write(ctx context.Context) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return data.WriteAtomic(r.File+doneSuffix, b)
+	return store.WriteFile(ctx, r.File+doneSuffix, b)
 }
 
-func done(file string) (ref Ref, ok bool, err error) {
-	b, err := os.ReadFile(file + doneSuffix)
+func done(ctx context.Context, file string) (ref Ref, ok bool, err error) {
+	b, err := store.ReadFile(ctx, file+doneSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
 		return ref, false, nil
 	}

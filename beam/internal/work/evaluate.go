@@ -19,7 +19,7 @@ type evaluate struct{ passes }
 func openEvaluate(config []byte) (*evaluate, error) {
 	e := new(evaluate)
 	return e, e.read(config, func(string) (*parts.Step, error) {
-		m, err := machine.Load(e.Model)
+		m, err := Load(context.Background(), e.Model)
 		if err != nil {
 			return nil, err
 		}
@@ -48,5 +48,5 @@ func (e *evaluate) End(ctx context.Context, stage string, in []flow.Ref) error {
 		return err
 	}
 	scores := whole.Evaluation()
-	return e.report(Result{Rows: scores.Len(), Scores: scores.Scores(), Confusion: scores.Confusion()})
+	return e.report(ctx, Result{Rows: scores.Len(), Scores: scores.Scores(), Confusion: scores.Confusion()})
 }

@@ -3,13 +3,11 @@ package work
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 
 	"github.com/randfeat/randfeat/beam/internal/flow"
-	"github.com/randfeat/randfeat/data"
-	"github.com/randfeat/randfeat/machine/auto"
+	"github.com/randfeat/randfeat/beam/internal/store"
 	"github.com/randfeat/randfeat/machine/parts"
+	"github.com/randfeat/randfeat/machine/tabular"
 )
 
 func init() {
@@ -35,19 +33,19 @@ func openFit(config []byte) (*fit, error) {
 
 // Fit fits the model of a run on the runner of Beam's flags and writes it to a file. All workers must see the files of
 // the run, dir and the model at the same paths.
-func Fit(ctx context.Context, run *parts.Run, dir, model string, o Options) (*auto.Report, error) {
-	report := new(auto.Report)
+func Fit(ctx context.Context, run *parts.Run, dir, model string, o Options) (*tabular.Report, error) {
+	report := new(tabular.Report)
 	return report, o.run(ctx, "fit", run, dir, model, report, stageLearn, stageSum)
 }
 
-func (f *fit) planFile() string { return filepath.Join(f.Dir, "plan") }
+func (f *fit) planFile() string { return store.Join(f.Dir, "plan") }
 
 // open is the step of a stage.
 func (f *fit) open(stage string) (*parts.Step, error) {
 	if stage == stageLearn {
 		return f.run.Learn()
 	}
-	b, err := os.ReadFile(f.planFile())
+	b, err := store.ReadFile(context.Background(), f.planFile())
 	if err != nil {
 		return nil, err
 	}
@@ -72,14 +70,14 @@ func (f *fit) End(ctx context.Context, stage string, in []flow.Ref) error {
 		if err != nil {
 			return err
 		}
-		return data.WriteAtomic(f.planFile(), b)
+		return store.WriteFile(ctx, f.planFile(), b)
 	}
 	m, report, err := f.run.Finish(ctx, f.plan, whole)
 	if err != nil {
 		return err
 	}
-	if err := f.report(report); err != nil { // first: if there is a model, all is done
+	if err := f.report(ctx, report); err != nil { // first: if there is a model, all is done
 		return err
 	}
-	return m.Save(f.Model)
+	return store.Put(ctx, f.Model, m.Save)
 }

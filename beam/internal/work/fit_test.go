@@ -19,8 +19,8 @@ import (
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/data/parquet"
 	"github.com/randfeat/randfeat/machine"
-	"github.com/randfeat/randfeat/machine/auto"
 	"github.com/randfeat/randfeat/machine/parts"
+	"github.com/randfeat/randfeat/machine/tabular"
 )
 
 func TestMain(m *testing.M) {
@@ -102,8 +102,8 @@ func openTable(t *testing.T, dir string, unit int64) *files.Table {
 
 // given are options that leave nothing to be tried.
 func given(kind machine.Kind, targets []string, skip ...string) parts.Options {
-	o := auto.Options{Learn: data.LearnOptions{Targets: targets, IDs: []string{"id"}, Skip: skip}, Kind: kind, Seed: 11,
-		Features: 32, Bandwidth: 1.5, Scaling: auto.ScalingStandard, Map: auto.MapRandom}
+	o := tabular.Options{Learn: data.LearnOptions{Targets: targets, IDs: []string{"id"}, Skip: skip}, Kind: kind,
+		Seed: 11, Features: 32, Bandwidth: 1.5, Scaling: tabular.ScalingStandard, Map: tabular.MapRandom}
 	if kind == "" {
 		o.Lambda = 0.1
 	}

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/randfeat/randfeat/beam/internal/flow"
+	"github.com/randfeat/randfeat/beam/internal/store"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/machine/parts"
 )
@@ -45,14 +45,14 @@ func (p *passes) read(config []byte, open func(stage string) (*parts.Step, error
 }
 
 // The report is what the last stage has to say, as JSON.
-func (c *config) reportFile() string { return filepath.Join(c.Dir, "report.json") }
+func (c *config) reportFile() string { return store.Join(c.Dir, "report.json") }
 
-func (c *config) report(v any) error {
+func (c *config) report(ctx context.Context, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return data.WriteAtomic(c.reportFile(), b)
+	return store.WriteFile(ctx, c.reportFile(), b)
 }
 
 // Options say how work is divided; results do not depend on them.
@@ -93,7 +93,7 @@ func (o Options) run(ctx context.Context, kind string, run *parts.Run, dir, mode
 	if err = flow.Run(ctx, flow.Job{Kind: kind, Config: b, Dir: dir, Fan: data.LeafFan}, all); err != nil {
 		return err
 	}
-	if b, err = os.ReadFile(c.reportFile()); err == nil {
+	if b, err = store.ReadFile(ctx, c.reportFile()); err == nil {
 		err = json.Unmarshal(b, report)
 	}
 	return err
@@ -124,11 +124,20 @@ func (p *passes) Leaf(ctx context.Context, stage string, i int, file string) (in
 		return 0, err
 	}
 	span := parts.Span{Lo: i * p.Span, Hi: min((i+1)*p.Span, p.run.Leaves())}
-	return writeParts(file, func(emit func(*parts.Part) error) error { return s.Do(ctx, span, emit) })
+	return writeParts(ctx, file, func(emit func(*parts.Part) error) error { return s.Do(ctx, span, emit) })
 }
 
 // writeParts writes a file of parts.
-func writeParts(file string, make func(emit func(*parts.Part) error) error) (rows int64, err error) {
+func writeParts(ctx context.Context, file string, make func(emit func(*parts.Part) error) error) (rows int64,
+	err error) {
+	err = store.Put(ctx, file, func(local string) error {
+		rows, err = writeLocal(local, make)
+		return err
+	})
+	return rows, err
+}
+
+func writeLocal(file string, make func(emit func(*parts.Part) error) error) (rows int64, err error) {
 	out, err := data.CreateAtomic(file)
 	if err != nil {
 		return 0, err
@@ -160,7 +169,7 @@ func (p *passes) Merge(ctx context.Context, stage string, _ int, file string, in
 	if err != nil {
 		return 0, err
 	}
-	return writeParts(file, func(emit func(*parts.Part) error) error {
+	return writeParts(ctx, file, func(emit func(*parts.Part) error) error {
 		for _, part := range merged {
 			if err := emit(part); err != nil {
 				return err
@@ -176,7 +185,7 @@ func merge(ctx context.Context, s *parts.Step, in []flow.Ref) (merged []*parts.P
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		merged, err = mergeFile(s, merged, r.File)
+		merged, err = mergeFile(ctx, s, merged, r.File)
 		if err != nil {
 			return nil, err
 		}
@@ -184,8 +193,13 @@ func merge(ctx context.Context, s *parts.Step, in []flow.Ref) (merged []*parts.P
 	return merged, nil
 }
 
-func mergeFile(s *parts.Step, merged []*parts.Part, file string) ([]*parts.Part, error) {
-	f, err := os.Open(file)
+func mergeFile(ctx context.Context, s *parts.Step, merged []*parts.Part, file string) ([]*parts.Part, error) {
+	local, done, err := store.Get(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	f, err := os.Open(local)
 	if err != nil {
 		return nil, err
 	}

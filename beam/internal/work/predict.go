@@ -10,10 +10,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/randfeat/randfeat/beam/internal/flow"
+	"github.com/randfeat/randfeat/beam/internal/store"
 	"github.com/randfeat/randfeat/data"
 	"github.com/randfeat/randfeat/data/files"
 	"github.com/randfeat/randfeat/data/parquet"
@@ -101,12 +101,26 @@ func Predict(ctx context.Context, m *files.Manifest, dir, model, out string, for
 	if err != nil {
 		return nil, err
 	}
-	b, err := os.ReadFile(filepath.Join(out, PredictionsFile))
+	b, err := store.ReadFile(ctx, store.Join(out, PredictionsFile))
 	if err != nil {
 		return nil, err
 	}
 	result := new(Predictions)
 	return result, json.Unmarshal(b, result)
+}
+
+// Load reads a model, which may be an object.
+func Load(ctx context.Context, path string) (*machine.Model, error) {
+	local, done, err := store.Get(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	m, err := machine.Load(local)
+	if err != nil && local != path {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return m, err
 }
 
 // predictor is that of the model.
@@ -116,7 +130,7 @@ func (p *predict) predictor() (*machine.TablePredictor, error) {
 	if p.p != nil {
 		return p.p, nil
 	}
-	m, err := machine.Load(p.Model)
+	m, err := Load(context.Background(), p.Model)
 	if err == nil {
 		p.p, err = machine.NewTablePredictor(m, p.Table)
 	}
@@ -144,6 +158,14 @@ func (p *predict) columns() ([]string, []data.Kind, error) {
 
 // Leaf predicts some units of a file.
 func (p *predict) Leaf(ctx context.Context, _ string, i int, file string) (rows int64, err error) {
+	err = store.Put(ctx, file, func(local string) error {
+		rows, err = p.leaf(ctx, i, local)
+		return err
+	})
+	return rows, err
+}
+
+func (p *predict) leaf(ctx context.Context, i int, file string) (rows int64, err error) {
 	t, err := p.predictor()
 	if err != nil {
 		return 0, err
@@ -174,6 +196,14 @@ func (p *predict) Leaf(ctx context.Context, _ string, i int, file string) (rows 
 
 // Merge joins the pieces of a file: all but the first without the line of names.
 func (p *predict) Merge(ctx context.Context, _ string, shard int, file string, in []flow.Ref) (rows int64, err error) {
+	err = store.Put(ctx, file, func(local string) error {
+		rows, err = p.merge(ctx, shard, local, in)
+		return err
+	})
+	return rows, err
+}
+
+func (p *predict) merge(ctx context.Context, shard int, file string, in []flow.Ref) (rows int64, err error) {
 	want := p.Files.Shards[shard].Blocks
 	if p.Format == data.Parquet {
 		want = 1
@@ -207,7 +237,7 @@ func (p *predict) Merge(ctx context.Context, _ string, shard int, file string, i
 		if i > 0 {
 			skip = head.Len()
 		}
-		if err := appendFile(b, r.File, int64(skip)); err != nil {
+		if err := appendFile(ctx, b, r.File, int64(skip)); err != nil {
 			return 0, err
 		}
 		rows += r.Rows
@@ -218,8 +248,13 @@ func (p *predict) Merge(ctx context.Context, _ string, shard int, file string, i
 	return rows, out.Commit()
 }
 
-func appendFile(w io.Writer, path string, skip int64) error {
-	f, err := os.Open(path)
+func appendFile(ctx context.Context, w io.Writer, path string, skip int64) error {
+	local, done, err := store.Get(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer done()
+	f, err := os.Open(local)
 	if err != nil {
 		return err
 	}
@@ -232,8 +267,8 @@ func appendFile(w io.Writer, path string, skip int64) error {
 }
 
 // End moves the files to their folder. It may have been interrupted before: then some are there.
-func (p *predict) End(_ context.Context, _ string, in []flow.Ref) error {
-	if err := os.MkdirAll(p.Out, 0o777); err != nil {
+func (p *predict) End(ctx context.Context, _ string, in []flow.Ref) error {
+	if err := store.MkdirAll(p.Out); err != nil {
 		return err
 	}
 	var result Predictions
@@ -244,9 +279,9 @@ func (p *predict) End(_ context.Context, _ string, in []flow.Ref) error {
 		}
 		name := fmt.Sprintf("part-%05d-of-%05d.%s", i, len(in), ext)
 		s := Shard{Input: p.Files.Shards[i].Name, File: name, Rows: r.Rows}
-		to := filepath.Join(p.Out, s.File)
-		if err := os.Rename(r.File, to); err != nil {
-			if _, there := os.Stat(to); !errors.Is(err, fs.ErrNotExist) || there != nil {
+		to := store.Join(p.Out, s.File)
+		if err := store.Rename(ctx, r.File, to); err != nil {
+			if there, _ := store.Exists(ctx, to); !errors.Is(err, fs.ErrNotExist) || !there {
 				return err
 			}
 		}
@@ -257,5 +292,5 @@ func (p *predict) End(_ context.Context, _ string, in []flow.Ref) error {
 	if err != nil {
 		return err
 	}
-	return data.WriteAtomic(filepath.Join(p.Out, PredictionsFile), b)
+	return store.WriteFile(ctx, store.Join(p.Out, PredictionsFile), b)
 }

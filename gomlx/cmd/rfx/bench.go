@@ -22,7 +22,6 @@ import (
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
-	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/gomlx/rfx"
 	"github.com/randfeat/randfeat/internal/rng"
 	"github.com/randfeat/randfeat/kernel"
@@ -44,9 +43,10 @@ type row struct {
 }
 
 type benchFlags struct {
-	backend, lengths, methods, dtypes string
-	heads, dim, m, rounds, calls      int
-	chunk                             int
+	device
+	lengths, methods, dtypes     string
+	heads, dim, m, rounds, calls int
+	chunk                        int
 }
 
 func bench(args []string) error {
@@ -55,7 +55,7 @@ func bench(args []string) error {
 	}
 	var f benchFlags
 	flags := flag.NewFlagSet("rfx bench", flag.ContinueOnError)
-	flags.StringVar(&f.backend, "backend", "", "go, xla:cuda, xla:cpu; empty: the fastest found")
+	f.device.set(flags)
 	flags.StringVar(&f.lengths, "lengths", "1024,4096", "sequence lengths")
 	flags.StringVar(&f.methods, "methods", "linear,exact,fused", "linear, exact (scores in memory), fused (flash, where XLA has it), empty (what a call costs)")
 	flags.StringVar(&f.dtypes, "dtypes", "float32", "float32, bfloat16")
@@ -68,7 +68,7 @@ func bench(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	b, line, err := backend.Open(f.backend)
+	b, line, err := f.open()
 	if err != nil {
 		return err
 	}

@@ -12,16 +12,16 @@ import (
 	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/family"
-	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/gomlx/pretrained"
 )
 
 type convertFlags struct {
-	backend, out, family, coupling, text string
-	m, window, sinks, length, passages   int
-	clusters, block, exact               int
-	seed                                 uint64
-	json                                 bool
+	device
+	out, family, coupling, text        string
+	m, window, sinks, length, passages int
+	clusters, block, exact             int
+	seed                               uint64
+	json                               bool
 }
 
 // converted is what rfx convert says.
@@ -39,7 +39,7 @@ type converted struct {
 func convert(args []string) error {
 	var f convertFlags
 	flags := flag.NewFlagSet("rfx convert", flag.ContinueOnError)
-	flags.StringVar(&f.backend, "backend", "", "go, xla:cuda, xla:cpu; empty: the fastest found")
+	f.device.set(flags)
 	flags.StringVar(&f.out, "out", "", "folder of the converted model; empty: errors are printed, nothing is written")
 	flags.StringVar(&f.family, "family", "oprf", "family of features; dark trains with rfx finetune; none: -window and -sinks are all that counts")
 	flags.StringVar(&f.coupling, "coupling", "orthogonal", "coupling of projections")
@@ -99,7 +99,7 @@ func convert(args []string) error {
 		return fmt.Errorf("%s has one passage of %d tokens; take a longer text or -length: errors are measured on others than the fit",
 			f.text, f.length)
 	}
-	b, line, err := backend.Open(f.backend)
+	b, line, err := f.open()
 	if err != nil {
 		return err
 	}

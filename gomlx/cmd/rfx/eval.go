@@ -10,16 +10,16 @@ import (
 
 	"github.com/gomlx/compute"
 
-	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/gomlx/pretrained"
 )
 
 func eval(args []string) error {
-	var backendName, text, lengths, pairs string
+	var d device
+	var text, lengths, pairs string
 	var passages int
 	var asJSON, brief bool
 	flags := flag.NewFlagSet("rfx eval", flag.ContinueOnError)
-	flags.StringVar(&backendName, "backend", "", "go, xla:cuda, xla:cpu; empty: the fastest found")
+	d.set(flags)
 	flags.StringVar(&text, "text", "", "text that neither model was fitted to")
 	flags.StringVar(&pairs, "pairs", "", "for encoders: lines of two texts and, if there is one, a score, between tabs")
 	flags.StringVar(&lengths, "lengths", "128,256", "tokens of a passage; of a text of -pairs at most the first")
@@ -39,7 +39,7 @@ func eval(args []string) error {
 			return err
 		}
 	}
-	b, line, err := backend.Open(backendName)
+	b, line, err := d.open()
 	if err != nil {
 		return err
 	}

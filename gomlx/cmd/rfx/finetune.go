@@ -11,23 +11,23 @@ import (
 
 	"github.com/gomlx/compute"
 
-	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/gomlx/pretrained"
 	"github.com/randfeat/randfeat/gomlx/train"
 )
 
 type finetuneFlags struct {
-	backend, out, teacher, text, goal string
-	length, passages, batch, distil   int
-	config                            train.Config
-	run                               train.Run
+	device
+	out, teacher, text, goal        string
+	length, passages, batch, distil int
+	config                          train.Config
+	run                             train.Run
 }
 
 func finetune(args []string) error {
 	var f finetuneFlags
 	c := &f.config
 	flags := flag.NewFlagSet("rfx finetune", flag.ContinueOnError)
-	flags.StringVar(&f.backend, "backend", "", "go, xla:cuda, xla:cpu; empty: the fastest found")
+	f.device.set(flags)
 	flags.StringVar(&f.out, "out", "", "folder of the tuned model and, in run, of the training; an interrupted run goes on; required")
 	flags.StringVar(&f.teacher, "teacher", "", "folder of the model before its conversion: for goals embed and attend, and for -distil")
 	flags.StringVar(&f.text, "text", "", "text to train on; its last tenth is held out; required")
@@ -88,7 +88,7 @@ func finetune(args []string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.text, err)
 	}
-	b, line, err := backend.Open(f.backend)
+	b, line, err := f.open()
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gomlx/compute"
 
-	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/gomlx/models"
 	"github.com/randfeat/randfeat/gomlx/pretrained"
 	"github.com/randfeat/randfeat/gomlx/text"
@@ -19,7 +18,8 @@ import (
 
 func generate(args []string) error {
 	flags := flag.NewFlagSet("rfx generate", flag.ContinueOnError)
-	name := flags.String("backend", "", "go, xla:cuda, xla:cpu; empty: the fastest found")
+	var d device
+	d.set(flags)
 	run := flags.String("run", "", "folder of a decoder of rfx train, instead of a pretrained or converted one")
 	prompt := flags.String("prompt", "\n", "text to continue")
 	n := flags.Int("n", 100, "tokens to write")
@@ -35,7 +35,7 @@ func generate(args []string) error {
 	if *n < 0 || !(*temperature >= 0) {
 		return fmt.Errorf("-n %d, -temperature %g", *n, *temperature)
 	}
-	b, line, err := backend.Open(*name)
+	b, line, err := d.open()
 	if err != nil {
 		return err
 	}

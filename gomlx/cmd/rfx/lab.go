@@ -7,13 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/gomlx/lab"
 )
 
 func laboratory(args []string) error {
 	flags := flag.NewFlagSet("rfx lab", flag.ContinueOnError)
-	name := flags.String("backend", "", "go, xla:cuda, xla:cpu; empty: the fastest found")
+	var d device
+	d.set(flags)
 	dir := flags.String("data-dir", os.Getenv("RANDFEAT_DATA"), "folder of the data sets")
 	quick := flags.Bool("quick", false, "tiny sizes, to see that it works: the numbers mean nothing")
 	small := flags.Bool("small", false, "smaller models and fewer steps, for the Go backend")
@@ -39,7 +39,7 @@ func laboratory(args []string) error {
 	if flags.NArg() != 1 {
 		return fmt.Errorf("%s", usage)
 	}
-	b, line, err := backend.Open(*name)
+	b, line, err := d.open()
 	if err != nil {
 		return err
 	}

@@ -42,6 +42,18 @@ func printed(t *testing.T, args ...string) (string, error) {
 	return string(out), failed
 }
 
+// Every command that computes says what precisions there are, before it does anything.
+func TestProductsFlag(t *testing.T) {
+	_, err := printed(t, "bench", "-backend", "go", "-products", "half")
+	if err == nil || !strings.Contains(err.Error(), "want float32 or tf32") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := printed(t, "bench", "-backend", "xla:cuda,tf32=false", "-products", "tf32"); err == nil ||
+		!strings.Contains(err.Error(), "contradicts") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // A table has a row per length and attention, also where one cannot be measured.
 func TestBenchStep(t *testing.T) {
 	args := []string{"bench", "step", "-backend", "go", "-layers", "1", "-width", "8", "-heads", "2", "-lengths",

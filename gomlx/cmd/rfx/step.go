@@ -15,7 +15,6 @@ import (
 
 	"github.com/gomlx/compute"
 
-	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/gomlx/corpus"
 	"github.com/randfeat/randfeat/gomlx/models"
 	"github.com/randfeat/randfeat/gomlx/train"
@@ -35,10 +34,11 @@ type stepRow struct {
 }
 
 type stepFlags struct {
-	backend, lengths, attention string
-	batch, steps                int
-	json, inside                bool
-	model                       models.Config
+	device
+	lengths, attention string
+	batch, steps       int
+	json, inside       bool
+	model              models.Config
 }
 
 // stepBench times training steps of a decoder over lengths and kinds of attention. Every measurement is a process of
@@ -46,7 +46,7 @@ type stepFlags struct {
 func stepBench(args []string) error {
 	f := stepFlags{model: models.Config{Kind: models.Decoder, Vocab: 256}}
 	flags := flag.NewFlagSet("rfx bench step", flag.ContinueOnError)
-	flags.StringVar(&f.backend, "backend", "", "go, xla:cuda, xla:cpu; empty: the fastest found")
+	f.device.set(flags)
 	flags.StringVar(&f.lengths, "lengths", "4096,8192,16384", "tokens of a sequence")
 	flags.StringVar(&f.attention, "attention", "oprf:orthogonal:128,exact", "kinds of attention, as for rfx train")
 	flags.IntVar(&f.batch, "batch", 1, "sequences per batch")
@@ -160,7 +160,7 @@ func (f stepFlags) measure(length int, kind string) stepRow {
 
 func (f stepFlags) take(r *stepRow) error {
 	before := deviceMemory()
-	b, line, err := backend.Open(f.backend)
+	b, line, err := f.open()
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,8 @@ import (
 )
 
 type trainFlags struct {
-	backend, out, from string
+	device
+	out, from          string
 	data, dir          string
 	tokens, devices    string
 	samples, join      int
@@ -36,7 +37,7 @@ type trainFlags struct {
 
 func (f *trainFlags) set(flags *flag.FlagSet) {
 	m, c := &f.model, &f.config
-	flags.StringVar(&f.backend, "backend", "", "go, xla:cuda, xla:cpu; empty: the fastest found")
+	f.device.set(flags)
 	flags.StringVar(&f.out, "out", "", "folder of the run: checkpoint, metrics and a page with curves; an interrupted run goes on from it")
 	flags.StringVar(&f.from, "from", "", "folder of a run whose parameters this one begins with (fine-tuning)")
 	flags.StringVar(&f.data, "data", "tinyshakespeare", "ptb, wikitext2, tinyshakespeare or a text file; CoLA, SST2, MRPC, RTE; mnist, fashion_mnist; fsdd or a folder with "+corpus.TranscriptsFile)
@@ -101,7 +102,7 @@ func trainCommand(args []string) error {
 	if err := f.model.Validate(); err != nil {
 		return err
 	}
-	b, line, err := backend.Open(f.backend)
+	b, line, err := f.open()
 	if err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ func trainCommand(args []string) error {
 	fmt.Fprintln(os.Stderr, line)
 	var others []compute.Backend
 	for _, name := range strings.Fields(f.devices) {
-		o, line, err := backend.Open(name)
+		o, line, err := backend.OpenWith(name, f.products)
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/gomlx/corpus"
 	"github.com/randfeat/randfeat/gomlx/models"
 	"github.com/randfeat/randfeat/gomlx/text"
@@ -17,7 +16,8 @@ import (
 
 func transcribe(args []string) error {
 	flags := flag.NewFlagSet("rfx transcribe", flag.ContinueOnError)
-	name := flags.String("backend", "", "go, xla:cuda, xla:cpu; empty: the fastest found")
+	var d device
+	d.set(flags)
 	run := flags.String("run", "", "folder of a trained conformer")
 	files, err := arguments(flags, args)
 	if err != nil {
@@ -43,7 +43,7 @@ func transcribe(args []string) error {
 	if m.Kind == models.Conformer && v.Size()+1 != m.Classes {
 		return fmt.Errorf("%s: %d tokens in its vocabulary, %d classes in its model", file, v.Size(), m.Classes)
 	}
-	b, line, err := backend.Open(*name)
+	b, line, err := d.open()
 	if err != nil {
 		return err
 	}

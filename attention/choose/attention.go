@@ -1,0 +1,159 @@
+package choose
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/attention/linear"
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Attention runs a Choice: every key/value head, with the query heads of its group, by its own plan. It is an
+// attention.Attention[attention.Seq[T]] and may be used by many goroutines, but Visibility and Unchecked are not to be
+// changed meanwhile. Outputs have the same bits at any GOMAXPROCS.
+type Attention[T dense.Float] struct {
+	attention.Visibility
+	Unchecked bool // values are known to be finite
+
+	choice *Choice
+	runs   []run[T]
+
+	mu        sync.Mutex
+	seen      attention.Visibility // that the runs have
+	unchecked bool
+}
+
+// run is neighbouring heads that one attention computes together.
+type run[T dense.Float] struct {
+	lo, hi  int
+	forward attention.Attention[attention.Seq[T]]
+	see     func(v attention.Visibility, unchecked bool)
+}
+
+// New draws the maps of a choice. Visibility.Causal is that of the choice.
+func New[T dense.Float](c *Choice) (*Attention[T], error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	a := &Attention[T]{choice: c}
+	a.Causal, a.seen.Causal = c.Causal, c.Causal
+	for lo := 0; lo < len(c.Heads); {
+		hi := lo + 1
+		for hi < len(c.Heads) && together(&c.Heads[lo].Plan, &c.Heads[hi].Plan) {
+			hi++
+		}
+		r, err := newRun[T](c, lo, hi)
+		if err != nil {
+			return nil, err
+		}
+		r.see(a.seen, false)
+		a.runs = append(a.runs, r)
+		lo = hi
+	}
+	return a, nil
+}
+
+// together says that one attention can compute both.
+func together(p, o *Plan) bool {
+	if p.Method != o.Method || (p.Centres == nil) != (o.Centres == nil) {
+		return false
+	}
+	return p.Method != Features || p.Features.Window == o.Features.Window && p.Features.Sinks == o.Features.Sinks
+}
+
+func newRun[T dense.Float](c *Choice, lo, hi int) (run[T], error) {
+	r := run[T]{lo: lo, hi: hi}
+	switch plan := &c.Heads[lo].Plan; plan.Method {
+	case Centroid:
+		a := &centroid.Attention[T]{Scale: c.Scale}
+		for _, h := range c.Heads[lo:hi] {
+			a.Specs = append(a.Specs, *h.Centroid)
+			if h.Centres != nil {
+				a.Centres = append(a.Centres, h.Centres)
+			}
+		}
+		r.forward, r.see = a, func(v attention.Visibility, unchecked bool) { a.Visibility, a.Unchecked = v, unchecked }
+	case Features:
+		a := &linear.Attention[T]{Window: plan.Features.Window, Sinks: plan.Features.Sinks}
+		var specs []randfeat.Spec
+		for _, h := range c.Heads[lo:hi] {
+			specs = append(specs, h.Features.Spec)
+		}
+		var err error
+		if a.Maps, err = linear.NewMaps[T](specs); err != nil {
+			return r, fmt.Errorf("heads %d to %d: %w", lo, hi-1, err)
+		}
+		r.forward, r.see = a, func(v attention.Visibility, unchecked bool) { a.Visibility, a.Unchecked = v, unchecked }
+	default:
+		a := &attention.Exact[T]{Scale: c.Scale}
+		r.forward, r.see = a, func(v attention.Visibility, unchecked bool) { a.Visibility, a.Unchecked = v, unchecked }
+	}
+	return r, nil
+}
+
+// Choice is what a runs. It is not to be changed.
+func (a *Attention[T]) Choice() *Choice { return a.choice }
+
+// Forward writes the attention of queries q over keys k and values v into out, which must not share memory with them.
+func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
+	if a.choice == nil {
+		return attention.Report{}, fmt.Errorf("an attention without a choice, make it with New: %w", ErrChoice)
+	}
+	c := a.choice
+	if err := out.Check("out"); err != nil {
+		return attention.Report{}, err
+	}
+	if err := a.CheckShapes(out.Shape, q.Shape, k.Shape, v.Shape); err != nil {
+		return attention.Report{}, err
+	}
+	if k.Heads != len(c.Heads) || k.Dim != c.Dim || v.Dim != c.ValueDim {
+		return attention.Report{}, fmt.Errorf("a choice for %d key/value heads of %d and %d columns, got %d of %d and %d: %w",
+			len(c.Heads), c.Dim, c.ValueDim, k.Heads, k.Dim, v.Dim, dense.ErrShape)
+	}
+	if a.Causal != c.Causal {
+		return attention.Report{}, fmt.Errorf("causal is %t, the choice was made for %t: choose anew: %w", a.Causal,
+			c.Causal, ErrChoice)
+	}
+	a.look()
+	group := q.Heads / k.Heads
+	var total attention.Report
+	for i := range a.runs {
+		r := &a.runs[i]
+		rep, err := r.forward.Forward(headRange(out, r.lo*group, r.hi*group), headRange(q, r.lo*group, r.hi*group),
+			headRange(k, r.lo, r.hi), headRange(v, r.lo, r.hi))
+		total.Add(rep)
+		if err != nil && r.lo > 0 {
+			return total, fmt.Errorf("heads counted from %d on: %w", r.lo, err)
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// look hands the visibility on. Calls at the same time see the same one, so only the first writes.
+func (a *Attention[T]) look() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if sameVisibility(a.seen, a.Visibility) && a.unchecked == a.Unchecked {
+		return
+	}
+	a.seen, a.unchecked = a.Visibility, a.Unchecked
+	for i := range a.runs {
+		a.runs[i].see(a.Visibility, a.Unchecked)
+	}
+}
+
+// sameVisibility compares without reading what the slices hold.
+func sameVisibility(v, o attention.Visibility) bool {
+	return v.Causal == o.Causal && sameSlice(v.KeyMask, o.KeyMask) && sameSlice(v.Segments, o.Segments) &&
+		sameSlice(v.KeySegments, o.KeySegments)
+}
+
+func sameSlice[E comparable](a, b []E) bool {
+	return (a == nil) == (b == nil) && len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}

@@ -1,0 +1,457 @@
+package choose
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/rng"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// Estimate is a relative error |ô−o|/|o| with an interval of 90 %. That of a [Check] holds the error over all rows of
+// the arguments, that of a [Choice] the error over another text.
+type Estimate struct {
+	Error float64 `json:"error"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+	Rows  int     `json:"rows"` // that see a key
+}
+
+// rowError is one sampled row: a = |ô−o|², b = |o|², and the text (batch entry) that it comes from.
+type rowError struct {
+	a, b float64
+	text int
+}
+
+// errorSums collects the rows of a head.
+type errorSums struct{ rows []rowError }
+
+func (s *errorSums) merge(o errorSums) { s.rows = append(s.rows, o.rows...) }
+
+func (s *errorSums) add(a, b float64, text int) { s.rows = append(s.rows, rowError{a, b, text}) }
+
+// error is √(Σa/Σb).
+func (s *errorSums) error() float64 {
+	var a, b float64
+	for _, r := range s.rows {
+		a, b = a+r.a, b+r.b
+	}
+	if a == 0 {
+		return 0
+	}
+	// Outputs where there should be none, or that are not finite, give an infinity or NaN.
+	if e := math.Sqrt(a / b); e <= math.MaxFloat64 {
+		return e
+	}
+	return math.MaxFloat64
+}
+
+// The interval of rows is a bootstrap-t interval of the logarithm of the error (Efron and Tibshirani 1993, §12.5):
+// the squares of rows are skewed, so a few dozen rows often lack the large ones, and the studentised error has a
+// long tail on that side. A normal quantile misses it.
+const (
+	resamples = 799 // so that 1/20 of resamples + 1 is a whole number
+	outside   = 0.1 // the share of intervals that do not hold the error
+	fewest    = 4   // rows or more are resampled; for fewer there is no upper end
+)
+
+// estimate is the error with the interval of the error over all rows.
+func (s *errorSums) estimate() Estimate {
+	e := Estimate{Error: s.error(), Rows: len(s.rows)}
+	if e.Error == 0 {
+		return e
+	}
+	if e.High = math.MaxFloat64; e.Error == math.MaxFloat64 || len(s.rows) < fewest {
+		return e
+	}
+	low, high := s.bootstrap()
+	e.Low, e.High = e.Error*math.Exp(-low), min(e.Error*math.Exp(high), math.MaxFloat64)
+	return e
+}
+
+// bootstrap is the width of the interval of log √(Σa/Σb) on both sides.
+func (s *errorSums) bootstrap() (low, high float64) {
+	n := len(s.rows)
+	log, se := logError(s.rows, func(i int) int { return i })
+	if se == 0 {
+		return 0, 0
+	}
+	r := rand.New(rng.Stream(uint64(n), 0x62)) // the same rows have the same interval
+	t := make([]float64, 0, resamples)
+	for range resamples {
+		l, e := logError(s.rows, func(int) int { return r.IntN(n) })
+		switch {
+		case e > 0:
+			t = append(t, (l-log)/e)
+		case l < log:
+			t = append(t, math.Inf(-1))
+		default:
+			t = append(t, math.Inf(1))
+		}
+	}
+	slices.Sort(t)
+	at := (resamples+1)*5/100 - 1
+	return max(0, t[resamples-1-at]*se), max(0, -t[at]*se)
+}
+
+// logError is log √(Σa/Σb) of as many rows as there are, each picked by its place, and its standard error: that of
+// the quotient r is, to first order, the standard error of Σ(a − r·b)/Σb, which takes the covariance of a and b into
+// account.
+func logError(rows []rowError, pick func(i int) int) (log, se float64) {
+	var a, b, aa, ab, bb float64
+	for i := range rows {
+		r := &rows[pick(i)]
+		x, y := r.a, r.b
+		a, b, aa, ab, bb = a+x, b+y, aa+x*x, ab+x*y, bb+y*y
+	}
+	if !(a > 0 && b > 0) {
+		return math.Inf(-1), 0
+	}
+	r, m := a/b, float64(len(rows))
+	d := aa - 2*r*ab + r*r*bb
+	if d < 1e-12*aa { // rounding
+		d = 0
+	}
+	return math.Log(r) / 2, math.Sqrt(m/(m-1)*d) / b / (2 * r)
+}
+
+// The errors of a head differ from text to text, and a sample of rows says nothing about that. Their standard
+// deviation, in logarithms, is estimated from the texts that are given. As these are few, it is drawn towards
+// textSpread, which counts as much as textPrior + 1 texts. With one text it is textSpread: an assumption, set by
+// synthetic heads. Real heads, seen later, have 0.17 to 0.25 between texts of two other corpora, and single layers up
+// to 0.43 (docs/attention.md).
+const (
+	textSpread = 0.2
+	textPrior  = 4
+)
+
+// forecast is the error with the interval of the error over another text of the same kind: the interval of rows and a
+// prediction interval for one more text, which are independent.
+func (s *errorSums) forecast() Estimate {
+	e := s.estimate()
+	if e.Error == 0 || e.High == math.MaxFloat64 {
+		return e
+	}
+	var a, b []float64
+	for _, r := range s.rows {
+		for len(a) <= r.text {
+			a, b = append(a, 0), append(b, 0)
+		}
+		a[r.text], b[r.text] = a[r.text]+r.a, b[r.text]+r.b
+	}
+	var n, mean, squares float64
+	for t := range a {
+		if a[t] > 0 && b[t] > 0 {
+			l := math.Log(a[t]/b[t]) / 2
+			n++
+			d := l - mean
+			mean += d / n
+			squares += d * (l - mean)
+		}
+	}
+	df := textPrior + n - 1
+	sd := math.Sqrt((textPrior*textSpread*textSpread + squares) / df * (1 + 1/n))
+	half := distuv.StudentsT{Sigma: 1, Nu: df}.Quantile(1-outside/2) * sd
+	low, high := math.Log(e.Error/e.Low), math.Log(e.High/e.Error)
+	e.Low = e.Error * math.Exp(-math.Hypot(half, low))
+	e.High = min(e.Error*math.Exp(math.Hypot(half, high)), math.MaxFloat64)
+	return e
+}
+
+// Check holds the exact outputs of a sample of query rows and judges other attentions over the same arguments by them:
+// the work is that of so many rows, not of all.
+type Check[T dense.Float] struct {
+	vis     attention.Visibility
+	q, k, v attention.Seq[T]
+	rows    []int            // sampled queries, the same of every batch and head
+	exact   attention.Seq[T] // their outputs
+	seen    [][]bool         // per batch and row: a key is visible
+}
+
+// Rows of a [Check] per head and batch: what errors differ by is the text, so that rows of several say more than as
+// many of one.
+const (
+	rowsOfOne  = 64
+	rowsOfMany = 32
+	// The errors of decoders are those of a few rows.
+	causalRows = 4
+)
+
+// NewCheck computes the exact outputs of so many query rows per head and batch; 0: 64, or 32 if there is more than one
+// batch, and four times as many if causal. They are drawn from equal parts of the sequence and are none of the
+// landmarks of a centroid fit: an error is measured where nothing was fitted.
+func NewCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T], rows int,
+	seed uint64) (*Check[T], error) {
+	if err := checkInputs(vis, q, k, v); err != nil {
+		return nil, err
+	}
+	return newCheck(vis, scale, q, k, v, rows, 0, q.Len, seed, nil)
+}
+
+// checkInputs validates arguments of an attention.
+func checkInputs[T dense.Float](vis attention.Visibility, q, k, v attention.Seq[T]) error {
+	for _, s := range [...]struct {
+		name string
+		seq  attention.Seq[T]
+	}{{"q", q}, {"k", k}, {"v", v}} {
+		if err := s.seq.Check(s.name); err != nil {
+			return err
+		}
+	}
+	out := attention.Shape{Batch: q.Batch, Heads: q.Heads, Len: q.Len, Dim: v.Dim}
+	if err := vis.CheckShapes(out, q.Shape, k.Shape, v.Shape); err != nil {
+		return err
+	}
+	tab, err := kern.Chosen[T]()
+	if err != nil {
+		return err
+	}
+	seen := vis.SeenKeys(nil, q.Batch, q.Len, k.Len)
+	return errors.Join(checkFinite(tab, "q", q, nil), checkFinite(tab, "k", k, seen), checkFinite(tab, "v", v, seen))
+}
+
+// checkFinite names the first NaN or infinity of what is seen (nil: everything). Parts of a sample are searched by the
+// methods again, but these count batches, heads and positions from its beginning.
+func checkFinite[T dense.Float](tab *kern.Table[T], name string, s attention.Seq[T], seen []bool) error {
+	for b := range s.Batch {
+		for h := range s.Heads {
+			m := s.Head(b, h)
+			for l := range m.Rows {
+				if seen != nil && !seen[b*m.Rows+l] || dense.IsFinite(tab.Norm2(m.Row(l))) {
+					continue
+				}
+				for c, x := range m.Row(l) {
+					if !dense.IsFinite(float64(x)) {
+						return fmt.Errorf("%s: batch %d, head %d, position %d, column %d is %v: %w", name, b, h, l,
+							c, x, dense.ErrNotFinite)
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// newCheck, of checked arguments, samples queries from positions from to to−1, if possible none of used.
+func newCheck[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T], rows, from, to int,
+	seed uint64, used []int) (*Check[T], error) {
+	if rows == 0 {
+		rows = defaultRows(q.Batch, vis.Causal)
+	}
+	if rows < 1 {
+		return nil, fmt.Errorf("a check of %d rows, want at least 1: %w", rows, dense.ErrShape)
+	}
+	c := &Check[T]{vis: vis, q: q, k: k, v: v}
+	c.rows = sampleRows(q.Len, rows, from, to, seed, used)
+	return c, c.answer(scale)
+}
+
+func defaultRows(batches int, causal bool) int {
+	rows := rowsOfOne
+	if batches > 1 {
+		rows = rowsOfMany
+	}
+	if causal {
+		rows *= causalRows
+	}
+	return rows
+}
+
+// sampleRows draws one position from each of n equal parts of [from, to), if possible neither a landmark nor used.
+func sampleRows(length, n, from, to int, seed uint64, used []int) []int {
+	n = min(n, to-from)
+	r := rand.New(rng.Stream(seed, uint64(length)))
+	avoid := map[int]bool{}
+	for _, at := range used {
+		avoid[at] = true
+	}
+	for _, n := range landmarks {
+		for t := range n {
+			avoid[(2*t+1)*length/(2*n)] = true
+		}
+	}
+	var rows []int
+	for t := range n {
+		lo, hi := from+t*(to-from)/n, from+(t+1)*(to-from)/n
+		at := lo + r.IntN(hi-lo)
+		for try := 0; avoid[at] && try < hi-lo; try++ {
+			if at++; at == hi {
+				at = lo
+			}
+		}
+		rows = append(rows, at)
+	}
+	return rows
+}
+
+// landmarks of a centroid fit, by default and in the grid; they are the middles of as many equal parts.
+var landmarks = []int{32, fewLandmarks}
+
+// answer computes the exact outputs, together for rows that see the same keys.
+func (c *Check[T]) answer(scale float64) error {
+	n := len(c.rows)
+	c.exact = attention.NewSeq[T](c.q.Batch, c.q.Heads, n, c.v.Dim)
+	counts := c.vis.SeenKeys(nil, c.q.Batch, c.q.Len, c.k.Len)
+	for b := range c.q.Batch {
+		seen := make([]bool, n)
+		for i0 := 0; i0 < n; {
+			lo, hi, _ := c.vis.Keys(b, c.rows[i0], c.q.Len, c.k.Len)
+			i1 := i0 + 1
+			for ; i1 < n; i1++ {
+				if l, h, _ := c.vis.Keys(b, c.rows[i1], c.q.Len, c.k.Len); l != lo || h != hi {
+					break
+				}
+			}
+			exact := attention.Exact[T]{Scale: scale}
+			any := hi > lo
+			if counts != nil {
+				exact.KeyMask, any = counts[b*c.k.Len+lo:b*c.k.Len+hi], false
+				for _, m := range exact.KeyMask {
+					any = any || m
+				}
+			}
+			for i := i0; i < i1; i++ {
+				seen[i] = any
+			}
+			if any {
+				_, err := exact.Forward(cut(batch(c.exact, b), i0, i1), gathered(batch(c.q, b), c.rows[i0:i1]),
+					cut(batch(c.k, b), lo, hi), cut(batch(c.v, b), lo, hi))
+				if err != nil {
+					return err
+				}
+			}
+			i0 = i1
+		}
+		c.seen = append(c.seen, seen)
+	}
+	return nil
+}
+
+// Rows are the sampled queries, the same of every batch and head.
+func (c *Check[T]) Rows() []int { return c.rows }
+
+// rowAttention computes single rows, with the bits of Forward.
+type rowAttention[T dense.Float] interface {
+	At(out attention.Seq[T], rows []int, q, k, v attention.Seq[T]) error
+}
+
+// Errors measures an attention over the arguments of the check: one estimate per query head, and all heads together.
+func (c *Check[T]) Errors(a attention.Attention[attention.Seq[T]]) (heads []Estimate, all Estimate, err error) {
+	sums, err := c.measure(a, 0, c.k.Heads)
+	if err != nil {
+		return nil, all, err
+	}
+	heads, all = estimates(sums)
+	return heads, all, nil
+}
+
+// ErrorsOf is Errors of an output that was computed from the arguments of the check.
+func (c *Check[T]) ErrorsOf(out attention.Seq[T]) (heads []Estimate, all Estimate, err error) {
+	if err := out.Check("out"); err != nil {
+		return nil, all, err
+	}
+	if want := (attention.Shape{Batch: c.q.Batch, Heads: c.q.Heads, Len: c.q.Len, Dim: c.v.Dim}); out.Shape != want {
+		return nil, all, fmt.Errorf("out is %v, want %v: %w", out.Shape, want, dense.ErrShape)
+	}
+	heads, all = estimates(c.compare(gathered(out, c.rows), c.exact))
+	return heads, all, nil
+}
+
+func estimates(sums []errorSums) (heads []Estimate, all Estimate) {
+	var total errorSums
+	for _, s := range sums {
+		heads = append(heads, s.estimate())
+		total.merge(s)
+	}
+	return heads, total.estimate()
+}
+
+// measure runs an attention over key/value heads lo to hi−1 alone; it returns the sums of their query heads.
+func (c *Check[T]) measure(a attention.Attention[attention.Seq[T]], lo, hi int) ([]errorSums, error) {
+	return c.judge(lo, hi, func(out, q, k, v attention.Seq[T]) error {
+		if at, ok := a.(rowAttention[T]); ok {
+			return at.At(out, c.rows, q, k, v)
+		}
+		whole := attention.NewSeq[T](q.Batch, q.Heads, q.Len, v.Dim)
+		_, err := a.Forward(whole, q, k, v)
+		gather(out, whole, c.rows)
+		return err
+	})
+}
+
+// judge is measure of what sets out to the rows of some heads.
+func (c *Check[T]) judge(lo, hi int, run func(out, q, k, v attention.Seq[T]) error) ([]errorSums, error) {
+	group := c.q.Heads / max(1, c.k.Heads)
+	q, k, v := headRange(c.q, lo*group, hi*group), headRange(c.k, lo, hi), headRange(c.v, lo, hi)
+	got := attention.NewSeq[T](q.Batch, q.Heads, len(c.rows), v.Dim)
+	if err := run(got, q, k, v); err != nil {
+		return nil, err
+	}
+	return c.compare(got, headRange(c.exact, lo*group, hi*group)), nil
+}
+
+// compare adds up the squares of rows that see a key.
+func (c *Check[T]) compare(got, want attention.Seq[T]) []errorSums {
+	sums := make([]errorSums, got.Heads)
+	for h := range sums {
+		for b := range got.Batch {
+			x, y := got.Head(b, h), want.Head(b, h)
+			for i := range c.rows {
+				if !c.seen[b][i] {
+					continue
+				}
+				var diff, size float64
+				for l, w := range y.Row(i) {
+					d := float64(x.Row(i)[l]) - float64(w)
+					diff += d * d
+					size += float64(w) * float64(w)
+				}
+				sums[h].add(diff, size, b)
+			}
+		}
+	}
+	return sums
+}
+
+// headRange is the view of heads lo to hi−1, batch that of one batch, cut that of positions lo to hi−1.
+func headRange[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
+	s.Heads = hi - lo
+	s.Data = s.Data[min(lo*s.StrideH, len(s.Data)):]
+	return s
+}
+
+func batch[T dense.Float](s attention.Seq[T], b int) attention.Seq[T] {
+	s.Batch = 1
+	s.Data = s.Data[min(b*s.StrideB, len(s.Data)):]
+	return s
+}
+
+func cut[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
+	s.Len = hi - lo
+	s.Data = s.Data[min(lo*s.StrideL, len(s.Data)):]
+	return s
+}
+
+// gathered copies positions of all batches and heads, gather does into out.
+func gathered[T dense.Float](s attention.Seq[T], rows []int) attention.Seq[T] {
+	out := attention.NewSeq[T](s.Batch, s.Heads, len(rows), s.Dim)
+	gather(out, s, rows)
+	return out
+}
+
+func gather[T dense.Float](out, s attention.Seq[T], rows []int) {
+	for b := range s.Batch {
+		for h := range s.Heads {
+			from, to := s.Head(b, h), out.Head(b, h)
+			for i, r := range rows {
+				copy(to.Row(i), from.Row(r))
+			}
+		}
+	}
+}

@@ -1,0 +1,611 @@
+package choose
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/attention/linear"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// Options say what a choice is to achieve. Exactly one of Tol and Budget is positive; the zero value means Tol 0.1.
+type Options struct {
+	// Tol is the relative error |ô−o|/|o| that every head should stay within on another text, at the least cost: the
+	// upper end of the expected error is at most Tol.
+	Tol float64
+	// Budget is the mean cost of a token and head, in features: the errors of all heads together, as a sum of squares,
+	// are the smallest for it.
+	Budget float64
+	// Online is for causal attention over the very sample: no centres are calibrated, which would know its later keys,
+	// but fitted in every call to the keys already seen. Errors are measured so.
+	Online bool
+	// Rates are the speeds of this machine that rank plans by predicted seconds; plans that are not faster than exact
+	// attention are left out. nil: Choose calls MeasureRates, and the choice depends on the machine. With given rates
+	// the same arguments give the same choice. A budget is in features, so Choose then ranks by cost and measures no
+	// rates.
+	Rates *Rates
+	// ByCost ranks plans by cost, which counts multiply-adds, instead of seconds: the same choice on all machines, and
+	// not always a fast one.
+	ByCost bool
+	Rows   int    // query rows per head and batch that errors are measured on; 0: as NewCheck
+	Seed   uint64 // of the rows, the clusterings and the projections
+	// Plans are the candidates; nil: a grid that suits the length. Families that can be fitted are fitted to each head,
+	// and the projections of heads are independent (linear.HeadSpecs).
+	Plans []Plan
+}
+
+// Choose picks a plan for every key/value head, for data like q, k and v: passages of a calibration text, one per
+// batch, or the very sequences that attention is wanted of.
+//
+// Causal plans have to know their centres beforehand. They are fitted to all of the sample, but judged crosswise: every
+// second batch by a fit to the others, or one half of the positions by a fit to the other half. With Online they are
+// fitted to keys already seen instead.
+func Choose[T dense.Float](o Options, vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Choice,
+	error) {
+	c, err := newChooser(o, vis, scale, q, k, v)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.divide(); err != nil {
+		return nil, err
+	}
+	found := make([][]trial, k.Heads)
+	errs := make([]error, k.Heads)
+	par.For(k.Heads, 1, func(lo, hi int) {
+		for h := lo; h < hi; h++ {
+			found[h], errs[h] = c.try(h)
+		}
+	})
+	for h, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("head %d: %w", h, err)
+		}
+	}
+	out := c.empty()
+	out.Tol, out.Budget, out.Rates = c.Tol, c.Budget, c.Rates
+	picked := make([]int, k.Heads)
+	for h, trials := range found {
+		picked[h] = len(trials) - 1 // the first that was good enough, or exact
+	}
+	if c.Budget > 0 {
+		picked = spend(found, c.Budget)
+		for h := range found {
+			if errs[h] = c.again(h, &found[h][picked[h]]); errs[h] != nil {
+				return nil, fmt.Errorf("head %d: %w", h, errs[h])
+			}
+		}
+	}
+	par.For(k.Heads, 1, func(lo, hi int) {
+		for h := lo; h < hi; h++ {
+			t := found[h][picked[h]]
+			out.Heads[h] = Head{Cost: t.cost, Expected: t.Estimate}
+			if c.Rates != nil {
+				out.Heads[h].Seconds = c.seconds(t.Plan)
+			}
+			out.Heads[h].Plan, errs[h] = c.finish(t.Plan, h)
+		}
+	})
+	for h, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("head %d: %w", h, err)
+		}
+	}
+	return out, nil
+}
+
+// Use is the choice of one plan for all key/value heads, fitted to q, k and v where it has something to fit: families
+// of features, and centres if causal. Nothing is measured, so no error is expected.
+func Use[T dense.Float](p Plan, vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Choice, error) {
+	c, err := newChooser(Options{Plans: []Plan{p}, ByCost: true}, vis, scale, q, k, v)
+	if err != nil {
+		return nil, err
+	}
+	out := c.empty()
+	errs := make([]error, k.Heads)
+	par.For(k.Heads, 1, func(lo, hi int) {
+		for h := lo; h < hi; h++ {
+			out.Heads[h].Cost = c.cost(p)
+			out.Heads[h].Plan, errs[h] = c.finish(p, h)
+		}
+	})
+	for h, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("head %d: %w", h, err)
+		}
+	}
+	return out, nil
+}
+
+// trial is a candidate that was measured on one head.
+type trial struct {
+	Plan
+	Estimate
+	cost float64
+	good bool // within the tolerance, also on fresh rows
+}
+
+// empty is a choice without plans.
+func (c *chooser[T]) empty() *Choice {
+	return &Choice{Causal: c.all.vis.Causal, Scale: c.scale, Length: c.all.k.Len, Dim: c.all.q.Dim,
+		ValueDim: c.all.v.Dim, Heads: make([]Head, c.all.k.Heads)}
+}
+
+// sample is arguments of an attention.
+type sample[T dense.Float] struct {
+	vis     attention.Visibility
+	q, k, v attention.Seq[T]
+}
+
+// head is the arguments of key/value head h.
+func (s *sample[T]) head(h int) sample[T] {
+	group := s.q.Heads / s.k.Heads
+	return sample[T]{s.vis, headRange(s.q, h*group, (h+1)*group), headRange(s.k, h, h+1), headRange(s.v, h, h+1)}
+}
+
+// chooser holds what all heads need.
+type chooser[T dense.Float] struct {
+	Options
+	scale float64
+	all   sample[T]
+	folds []fold[T]
+}
+
+// fold is rows that judge plans and what these are fitted to before.
+type fold[T dense.Float] struct {
+	fit   sample[T]
+	check *Check[T] // ranks candidates
+	// fresh rows judge the candidate that was picked: the smallest of many errors looks smaller than it is
+	fresh *Check[T]
+}
+
+// freshSeed tells the fresh rows from those that candidates are ranked by.
+const freshSeed = 0x9e3779b97f4a7c15
+
+func newChooser[T dense.Float](o Options, vis attention.Visibility, scale float64,
+	q, k, v attention.Seq[T]) (*chooser[T], error) {
+	if o.Tol == 0 && o.Budget == 0 {
+		o.Tol = 0.1
+	}
+	switch {
+	case !dense.IsFinite(o.Tol) || !dense.IsFinite(o.Budget) || o.Tol < 0 || o.Budget < 0 || o.Tol > 0 && o.Budget > 0:
+		return nil, fmt.Errorf("tol %v and budget %v, want one of them, positive: %w", o.Tol, o.Budget, ErrChoice)
+	case o.Rates != nil && !o.Rates.valid():
+		return nil, fmt.Errorf("rates %+v, want finite numbers of at least 0, a positive one of exact attention: %w",
+			*o.Rates, ErrChoice)
+	case o.Rates != nil && o.ByCost:
+		return nil, fmt.Errorf("rates and ByCost exclude each other: %w", ErrChoice)
+	case !dense.IsFinite(scale) || scale < 0:
+		return nil, fmt.Errorf("scale %v, want a positive number: %w", scale, ErrChoice)
+	}
+	if err := checkInputs(vis, q, k, v); err != nil {
+		return nil, err
+	}
+	if q.Batch == 0 || q.Heads == 0 || q.Len == 0 || k.Len == 0 || q.Dim == 0 || v.Dim == 0 {
+		return nil, fmt.Errorf("q %v, k %v, v %v: nothing to choose by: %w", q.Shape, k.Shape, v.Shape, dense.ErrShape)
+	}
+	if o.Rates == nil && !o.ByCost && o.Budget == 0 {
+		var err error
+		if o.Rates, err = MeasureRates[T](vis.Causal, o.Online, k.Len, q.Dim, v.Dim); err != nil {
+			return nil, err
+		}
+	}
+	c := &chooser[T]{Options: o, scale: scale, all: sample[T]{vis, q, k, v}}
+	if o.Plans == nil {
+		c.Plans = c.affordable(grid(vis.Causal, scale, o.Seed, k.Len, q.Dim))
+		return c, nil
+	}
+	for i := range o.Plans {
+		if err := o.Plans[i].check(q.Dim); err != nil {
+			return nil, fmt.Errorf("plan %d: %w", i, err)
+		}
+	}
+	c.Plans = c.affordable(slices.Clone(o.Plans))
+	return c, nil
+}
+
+// calibrates says that centres are fitted beforehand.
+func (c *chooser[T]) calibrates() bool { return c.all.vis.Causal && !c.Online }
+
+// divide makes the folds.
+func (c *chooser[T]) divide() error {
+	add := func(fit, judged sample[T], from, to, rows int) error {
+		check, err := newCheck(judged.vis, c.scale, judged.q, judged.k, judged.v, rows, from, to, c.Seed, nil)
+		if err != nil {
+			return err
+		}
+		fresh, err := newCheck(judged.vis, c.scale, judged.q, judged.k, judged.v, rows, from, to, c.Seed+freshSeed,
+			check.rows)
+		c.folds = append(c.folds, fold[T]{fit, check, fresh})
+		return err
+	}
+	all, rows, half := c.all, c.Rows, c.all.q.Len/2
+	if rows == 0 {
+		rows = defaultRows(all.q.Batch, all.vis.Causal)
+	}
+	switch {
+	case !c.calibrates():
+		return add(all, all, 0, all.q.Len, rows)
+	case all.q.Batch > 1:
+		return errors.Join(add(every(all, 0), every(all, 1), 0, all.q.Len, rows),
+			add(every(all, 1), every(all, 0), 0, all.q.Len, rows))
+	case all.vis.Segments != nil || all.q.Len != all.k.Len || half == 0:
+		return add(all, all, 0, all.q.Len, rows)
+	}
+	return errors.Join(add(positions(all, 0, half), all, half, all.q.Len, (rows+1)/2),
+		add(positions(all, half, all.q.Len), all, 0, half, (rows+1)/2))
+}
+
+// positions is the part of a sample of one batch from lo to hi−1.
+func positions[T dense.Float](s sample[T], lo, hi int) sample[T] {
+	s.q, s.k, s.v = cut(s.q, lo, hi), cut(s.k, lo, hi), cut(s.v, lo, hi)
+	if s.vis.KeyMask != nil {
+		s.vis.KeyMask = s.vis.KeyMask[lo:hi]
+	}
+	return s
+}
+
+// every is every second batch, from the first or the second on.
+func every[T dense.Float](s sample[T], first int) sample[T] {
+	n := (s.q.Batch + 1 - first) / 2
+	out := s
+	for _, seq := range []*attention.Seq[T]{&out.q, &out.k, &out.v} {
+		*seq = batchesFrom(*seq, first, n)
+	}
+	out.vis.KeyMask = rowsOf(s.vis.KeyMask, s.k.Len, first, n)
+	out.vis.Segments = rowsOf(s.vis.Segments, s.q.Len, first, n)
+	out.vis.KeySegments = rowsOf(s.vis.KeySegments, s.k.Len, first, n)
+	return out
+}
+
+func batchesFrom[T dense.Float](s attention.Seq[T], first, n int) attention.Seq[T] {
+	s.Data = s.Data[min(first*s.StrideB, len(s.Data)):]
+	s.Batch, s.StrideB = n, 2*s.StrideB
+	return s
+}
+
+// rowsOf are the rows first, first+2, … of a list of rows of the given length.
+func rowsOf[E any](list []E, length, first, n int) []E {
+	if list == nil {
+		return nil
+	}
+	out := make([]E, 0, n*length)
+	for i := range n {
+		out = append(out, list[(first+2*i)*length:(first+2*i+1)*length]...)
+	}
+	return out
+}
+
+// longSearch keys make a trial so expensive that with Tol not all are made.
+const longSearch = 1 << 13
+
+// tester measures candidates on one head and keeps what they have in common.
+type tester[T dense.Float] struct {
+	*chooser[T]
+	h      int
+	trials []*centroid.Trials[T]                   // by fold; nil: causal
+	fitted []map[centroid.Spec][]*centroid.Centres // by fold
+}
+
+func (c *chooser[T]) tester(h int) (*tester[T], error) {
+	t := &tester[T]{chooser: c, h: h}
+	for i := range c.folds {
+		f := &c.folds[i]
+		t.fitted = append(t.fitted, map[centroid.Spec][]*centroid.Centres{})
+		if c.all.vis.Causal {
+			continue
+		}
+		s := sample[T]{f.check.vis, f.check.q, f.check.k, f.check.v}
+		s = s.head(h)
+		trials, err := centroid.NewTrials(s.vis, c.scale, s.q, s.k, s.v)
+		if err != nil {
+			return nil, err
+		}
+		t.trials = append(t.trials, trials)
+	}
+	return t, nil
+}
+
+// try measures candidates in the order of their cost: with Tol, until one is good enough; exact attention is the last.
+func (c *chooser[T]) try(h int) ([]trial, error) {
+	tester, err := c.tester(h)
+	if err != nil {
+		return nil, err
+	}
+	if c.Tol > 0 && c.all.k.Len >= longSearch {
+		return tester.search()
+	}
+	var out []trial
+	for _, p := range c.Plans {
+		t, err := tester.test(p)
+		if err != nil {
+			return nil, err
+		}
+		if t, err = tester.confirm(t); err != nil {
+			return nil, err
+		}
+		if out = append(out, t); t.good {
+			return out, nil
+		}
+	}
+	return append(out, c.last()), nil
+}
+
+// again replaces the estimate of the trial that was picked for a head by one on fresh rows.
+func (c *chooser[T]) again(h int, t *trial) error {
+	if t.Method == Exact || t.Error == math.MaxFloat64 {
+		return nil
+	}
+	tester, err := c.tester(h)
+	if err != nil {
+		return err
+	}
+	t.Estimate, err = tester.judge(t.Plan, true)
+	return err
+}
+
+// search finds a plan that is good enough, or exact attention. The errors of centroids fall with their cost, if not
+// strictly: the first that is good enough is searched by halving. Plans of other methods that cost less are tried one
+// by one.
+func (c *tester[T]) search() ([]trial, error) {
+	best := c.last()
+	plans := slices.DeleteFunc(slices.Clone(c.Plans), func(p Plan) bool { return p.Method != Centroid })
+	for len(plans) > 0 {
+		at := len(plans) / 2
+		t, err := c.test(plans[at])
+		if err != nil {
+			return nil, err
+		}
+		if t, err = c.confirm(t); err != nil {
+			return nil, err
+		}
+		if t.good {
+			best, plans = t, plans[:at]
+		} else {
+			plans = plans[at+1:]
+		}
+	}
+	for _, p := range c.Plans {
+		if p.Method == Centroid || c.price(p) >= c.price(best.Plan) {
+			continue
+		}
+		t, err := c.test(p)
+		if err != nil {
+			return nil, err
+		}
+		if t, err = c.confirm(t); err != nil {
+			return nil, err
+		}
+		if t.good {
+			best = t
+		}
+	}
+	return []trial{best}, nil
+}
+
+// confirm judges a trial that is within the tolerance once more, on fresh rows: what is reported comes from them.
+func (c *tester[T]) confirm(t trial) (trial, error) {
+	if c.Tol == 0 || t.High > c.Tol {
+		return t, nil
+	}
+	e, err := c.judge(t.Plan, true)
+	if err != nil {
+		return t, err
+	}
+	t.Estimate, t.good = e, e.High <= c.Tol
+	return t, nil
+}
+
+// price is what plans are ranked by: predicted seconds, or cost if there are no rates or the budget is a cost.
+func (c *chooser[T]) price(p Plan) float64 {
+	if c.Rates == nil || c.Budget > 0 {
+		return c.cost(p)
+	}
+	return c.seconds(p)
+}
+
+func (c *chooser[T]) seconds(p Plan) float64 {
+	return c.Rates.Seconds(p, c.all.vis.Causal, c.all.k.Len, c.all.q.Dim, c.all.v.Dim)
+}
+
+// affordable orders plans by price and leaves out those that exact attention undercuts.
+func (c *chooser[T]) affordable(plans []Plan) []Plan {
+	exact := c.price(Plan{Method: Exact})
+	plans = slices.DeleteFunc(plans, func(p Plan) bool { return p.Method == Exact || c.price(p) >= exact })
+	slices.SortStableFunc(plans, func(a, b Plan) int { return cmp.Compare(c.price(a), c.price(b)) })
+	return plans
+}
+
+// cost is that of a plan.
+func (c *chooser[T]) cost(p Plan) float64 {
+	return p.Cost(c.all.vis.Causal, c.all.k.Len, c.all.q.Dim, c.all.v.Dim)
+}
+
+// last is exact attention, which needs no test.
+func (c *chooser[T]) last() trial {
+	rows := 0
+	for _, f := range c.folds {
+		rows += len(f.check.rows) * f.check.q.Batch
+	}
+	return trial{Plan{Method: Exact}, Estimate{Rows: rows}, exactCost(c.all.k.Len), true}
+}
+
+// test measures a plan. One that cannot be fitted to the head is as bad as can be.
+func (c *tester[T]) test(p Plan) (trial, error) {
+	e, err := c.judge(p, false)
+	if errors.Is(err, errNoFit) {
+		e, err = Estimate{Error: math.MaxFloat64, High: math.MaxFloat64}, nil
+	}
+	return trial{p, e, c.cost(p), false}, err
+}
+
+// errNoFit marks candidates that cannot be fitted to a head.
+var errNoFit = errors.New("no fit")
+
+// judge is the error to expect of a candidate, by the rows that rank candidates or by fresh ones.
+func (c *tester[T]) judge(p Plan, fresh bool) (Estimate, error) {
+	var sums errorSums
+	for i := range c.folds {
+		check := c.folds[i].check
+		if fresh {
+			check = c.folds[i].fresh
+		}
+		group, err := c.measure(p, i, check)
+		if err != nil {
+			return Estimate{}, err
+		}
+		for _, g := range group {
+			for _, r := range g.rows {
+				if c.all.q.Batch > 1 { // folds have different texts, or halves of one
+					r.text = len(c.folds)*r.text + i
+				}
+				sums.add(r.a, r.b, r.text)
+			}
+		}
+	}
+	if !fresh && c.Tol > 0 && sums.error() > c.Tol {
+		e := sums.error()
+		return Estimate{Error: e, High: math.MaxFloat64, Rows: len(sums.rows)}, nil // no interval makes it good enough
+	}
+	return sums.forecast(), nil
+}
+
+// measure adds up the errors of a candidate in fold i, fitted to what it may know when it is judged.
+func (c *tester[T]) measure(p Plan, i int, check *Check[T]) ([]errorSums, error) {
+	f := &c.folds[i]
+	if p.Method == Features {
+		s := f.fit.head(c.h)
+		spec, err := fitFeatures(*p.Features, &s, c.h)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", err, errNoFit)
+		}
+		maps, err := linear.NewMaps[T]([]randfeat.Spec{spec.Spec})
+		if err != nil {
+			return nil, err
+		}
+		return check.measure(&linear.Attention[T]{Visibility: check.vis, Maps: maps, Window: spec.Window,
+			Sinks: spec.Sinks}, c.h, c.h+1)
+	}
+	if c.trials != nil {
+		return check.judge(c.h, c.h+1, func(out, _, _, _ attention.Seq[T]) error {
+			return c.trials[i].At(out, check.rows, *p.Centroid)
+		})
+	}
+	a := &centroid.Attention[T]{Visibility: check.vis, Scale: c.scale, Specs: []centroid.Spec{*p.Centroid}}
+	if c.calibrates() {
+		of := *p.Centroid
+		of.Top, of.Keys = 0, 0 // no fit depends on them
+		if a.Centres = c.fitted[i][of]; a.Centres == nil {
+			s := f.fit.head(c.h)
+			var err error
+			if a.Centres, err = c.centres(*p.Centroid, &s); err != nil {
+				return nil, err
+			}
+			c.fitted[i][of] = a.Centres
+		}
+	}
+	return check.measure(a, c.h, c.h+1)
+}
+
+func (c *chooser[T]) centres(spec centroid.Spec, s *sample[T]) ([]*centroid.Centres, error) {
+	return centroid.Fit([]centroid.Spec{spec}, c.scale, s.vis, s.q, s.k, s.v)
+}
+
+// finish fits the plan that was chosen to all of the sample.
+func (c *chooser[T]) finish(p Plan, h int) (Plan, error) {
+	s := c.all.head(h)
+	switch {
+	case p.Method == Features:
+		f, err := fitFeatures(*p.Features, &s, h)
+		if err != nil {
+			return p, err
+		}
+		p.Features = &f
+	case p.Method == Centroid && c.calibrates():
+		centres, err := c.centres(*p.Centroid, &s)
+		if err != nil {
+			return p, err
+		}
+		p.Centres = centres[0]
+	}
+	return p, nil
+}
+
+// fitFeatures fits a family to the queries and keys of head h, if it can be.
+func fitFeatures[T dense.Float](f FeatureSpec, s *sample[T], h int) (FeatureSpec, error) {
+	f.Spec = linear.HeadSpecs(f.Spec, h+1)[h]
+	if _, ok := f.Spec.Family.(family.Fitter); !ok {
+		return f, nil
+	}
+	stats, err := linear.NewHeadStats[T](f.Spec, 1)
+	if err != nil {
+		return f, err
+	}
+	var queries []bool
+	if s.q.Len == s.k.Len { // padding of one sequence is padding on both sides
+		queries = s.vis.KeyMask
+	}
+	if err := stats.Add(s.q, s.k, queries, s.vis.KeyMask); err != nil {
+		return f, err
+	}
+	specs, err := stats.Fit()
+	if err != nil {
+		return f, err
+	}
+	f.Spec = specs[0]
+	return f, nil
+}
+
+// spend picks a trial of every head so that the mean cost stays within the budget and the sum of squared errors is
+// small. With a price λ per cost every head picks the least of error² + λ·cost; the smallest price that the budget
+// affords is found by bisection, and what then is left buys what gains most.
+func spend(found [][]trial, budget float64) []int {
+	pick := func(price float64) (at []int, cost float64) {
+		at = make([]int, len(found))
+		for h, trials := range found {
+			for i, t := range trials {
+				now := trials[at[h]]
+				if t.Error*t.Error+price*t.cost < now.Error*now.Error+price*now.cost {
+					at[h] = i
+				}
+			}
+			cost += trials[at[h]].cost
+		}
+		return at, cost / float64(len(found))
+	}
+	lo, hi := 0.0, 1.0
+	best, cost := pick(hi)
+	for range 60 {
+		price := math.Sqrt(max(lo, 1e-18) * hi)
+		at, c := pick(price)
+		if c <= budget {
+			best, cost, hi = at, c, price
+		} else {
+			lo = price
+		}
+	}
+	for {
+		left, gain, head, to := (budget-cost)*float64(len(found)), 0.0, -1, 0
+		for h, trials := range found {
+			now := trials[best[h]]
+			for i, t := range trials {
+				g := (now.Error*now.Error - t.Error*t.Error) / max(t.cost-now.cost, 1e-9)
+				if t.Error < now.Error && t.cost-now.cost <= left && g > gain {
+					gain, head, to = g, h, i
+				}
+			}
+		}
+		if head < 0 {
+			return best
+		}
+		cost += (found[head][to].cost - found[head][best[head]].cost) / float64(len(found))
+		best[head] = to
+	}
+}

@@ -1,0 +1,504 @@
+package choose
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/attention/linear"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/heads"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// headErrors are those of the key/value heads over all rows.
+func headErrors(t *testing.T, a *Attention[float32], q, k, v attention.Seq[float32]) []float64 {
+	t.Helper()
+	c, err := NewCheck(a.Visibility, a.choice.Scale, q, k, v, q.Len, 0)
+	must(t, err)
+	out := attention.NewSeq[float32](q.Batch, q.Heads, q.Len, v.Dim)
+	_, err = a.Forward(out, q, k, v)
+	must(t, err)
+	sums := c.compare(gathered(out, c.rows), c.exact)
+	var errs []float64
+	for h := range k.Heads {
+		var s errorSums
+		for g := range q.Heads / k.Heads {
+			s.merge(sums[h*(q.Heads/k.Heads)+g])
+		}
+		errs = append(errs, s.estimate().Error)
+	}
+	return errs
+}
+
+// What is promised of a choice holds on texts that it has not seen: at tol 0.1 at least 85 % of heads stay within it,
+// the error is 0.7 to 1.4 times the expected one for 90 % of those that are not exact, and the cost is far below that
+// of exact attention.
+func TestChooseHoldsOnFreshText(t *testing.T) {
+	const n, length = 16, 512
+	for _, causal := range []bool{false, true} {
+		if causal && testing.Short() {
+			continue
+		}
+		vis := attention.Visibility{Causal: causal}
+		q, k, v := heads.Generate[float32](n, length, 32, 1, 2, 3, 4)
+		c, err := Choose(Options{Tol: 0.1, ByCost: true}, vis, 0, q, k, v)
+		must(t, err)
+		a, err := New[float32](c)
+		must(t, err)
+		q, k, v = heads.Generate[float32](n, length, 32, 5, 6, 7, 8)
+		within, near, judged := 0, 0, 0
+		for h, e := range headErrors(t, a, q, k, v) {
+			plan := c.Heads[h]
+			if e <= 0.1 {
+				within++
+			}
+			if plan.Method != Exact {
+				judged++
+				if r := e / plan.Expected.Error; r >= 0.7 && r <= 1.4 {
+					near++
+				}
+			}
+			t.Logf("causal %t, head %d: %v, cost %.0f, expected %.3f, error %.3f", causal, h, plan.Plan, plan.Cost,
+				plan.Expected.Error, e)
+		}
+		if float64(within) < 0.85*float64(n) || float64(near) < 0.9*float64(judged) || judged < n/2 ||
+			c.Cost() > 0.4*exactCost(length) {
+			t.Errorf("causal %t: %d of %d heads within tol, %d of %d near what was expected, cost %.0f of %.0f", causal,
+				within, n, near, judged, c.Cost(), exactCost(length))
+		}
+	}
+}
+
+// Long sequences are searched by halving: the rule of Choose, the upper end on fresh rows, accepts the plan found and
+// refuses the next cheaper one. A plan of another method that is good enough and cheaper is found too.
+func TestChooseSearch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long sequences")
+	}
+	// With one text, an upper end of 0.3 needs an error of about 0.16: a tenth of the cost of exact attention has it.
+	const tol = 0.3
+	q, k, v := heads.Generate[float32](2, longSearch, 32, 1)
+	c, err := newChooser(Options{Tol: tol, ByCost: true}, attention.Visibility{}, 0, q, k, v)
+	must(t, err)
+	must(t, c.divide())
+	for h := range 2 {
+		found, err := c.try(h)
+		must(t, err)
+		best := found[0]
+		if len(found) != 1 || best.Method != Centroid || best.High > tol || best.cost > 0.1*exactCost(longSearch) {
+			t.Errorf("head %d: %v, cost %.0f, %+v", h, best.Plan, best.cost, best.Estimate)
+		}
+		at := slices.IndexFunc(c.Plans, func(p Plan) bool { return p == best.Plan })
+		for at--; at >= 0 && c.Plans[at].Method != Centroid; at-- {
+		}
+		if at >= 0 {
+			tester, err := c.tester(h)
+			must(t, err)
+			if e, err := tester.judge(best.Plan, true); err != nil || e != best.Estimate {
+				t.Errorf("head %d: %v is expected to have %v, on fresh rows %v, %v", h, best.Plan, best.Estimate, e,
+					err)
+			}
+			ranked, err := tester.test(c.Plans[at])
+			must(t, err)
+			fresh, err := tester.judge(c.Plans[at], true)
+			must(t, err)
+			if ranked.High <= tol && fresh.High <= tol {
+				t.Errorf("head %d: the plan before, %v, is good enough: %v, on fresh rows %v", h, ranked.Plan,
+					ranked.Estimate, fresh)
+			}
+		}
+	}
+	for i := range v.Data { // attention is nearly uniform: a few features do
+		q.Data[i] *= 0.01
+	}
+	plans := slices.DeleteFunc(grid(false, 0, 0, longSearch, 32), func(p Plan) bool {
+		return p.Method == Centroid && c.cost(p) < 60
+	})
+	c, err = newChooser(Options{Tol: tol, Plans: plans, ByCost: true}, attention.Visibility{}, 0, q, k, v)
+	must(t, err)
+	must(t, c.divide())
+	found, err := c.try(0)
+	must(t, err)
+	if found[0].Method != Features {
+		t.Errorf("uniform attention: %+v", found[0])
+	}
+}
+
+// A bound that only exact attention keeps, and sequences too short to gain anything, are answered by it.
+func TestChooseExact(t *testing.T) {
+	q, k, v := heads.Generate[float32](2, 128, 32, 1)
+	c, err := Choose(Options{Tol: 1e-7, ByCost: true}, attention.Visibility{}, 0, q, k, v)
+	must(t, err)
+	short, err := Choose(Options{ByCost: true}, attention.Visibility{}, 0, cut(q, 0, 12), cut(k, 0, 12), cut(v, 0, 12))
+	must(t, err)
+	for _, c := range []*Choice{c, short} {
+		for h, p := range c.Heads {
+			if p.Method != Exact || p.Expected.Error != 0 || p.Cost != exactCost(c.Length) {
+				t.Errorf("head %d: %v, %v, cost %v", h, p.Plan, p.Expected, p.Cost)
+			}
+		}
+	}
+	if c.Tol != 1e-7 || short.Tol != 0.1 {
+		t.Errorf("tol %v and %v", c.Tol, short.Tol)
+	}
+}
+
+// A budget is kept, and spent better than by any one plan of the grid for all heads.
+func TestChooseBudget(t *testing.T) {
+	const n, length, budget = 8, 256, 48
+	q, k, v := heads.Generate[float32](n, length, 32, 1)
+	plans := grid(false, 0, 0, length, 32)
+	c, err := Choose(Options{Budget: budget}, attention.Visibility{}, 0, q, k, v)
+	must(t, err)
+	if c.Cost() > budget || c.Cost() < 0.8*budget {
+		t.Errorf("cost %v of %v", c.Cost(), budget)
+	}
+	squares := func(c *Choice) (s float64) {
+		for _, h := range c.Heads {
+			s += h.Expected.Error * h.Expected.Error
+		}
+		return s
+	}
+	for _, p := range plans {
+		if p.Cost(false, length, 32, 32) > budget {
+			continue
+		}
+		one, err := Choose(Options{Tol: math.MaxFloat64, Plans: []Plan{p}, ByCost: true}, attention.Visibility{}, 0,
+			q, k, v)
+		must(t, err)
+		if squares(one) < squares(c) {
+			t.Errorf("%v for all heads: squares %v, chosen %v", p, squares(one), squares(c))
+		}
+	}
+}
+
+// mixed is a choice with all methods, for 6 key/value heads of 16 columns.
+func mixed(t *testing.T, causal bool, q, k, v attention.Seq[float64]) *Choice {
+	t.Helper()
+	vis := attention.Visibility{Causal: causal}
+	spec := randfeat.Spec{Kernel: kernel.Attention(q.Dim), Family: family.Positive{}, Coupling: coupling.Orthogonal{},
+		Dim: q.Dim, M: 12, Seed: 3}
+	plans := []Plan{{Method: Exact},
+		{Method: Centroid, Centroid: &centroid.Spec{Clusters: 6, Top: 1, Window: 3, Block: 4}},
+		{Method: Centroid, Centroid: &centroid.Spec{Clusters: 4}},
+		{Method: Features, Features: &FeatureSpec{Spec: spec}},
+		{Method: Features, Features: &FeatureSpec{Spec: spec, Window: 4, Sinks: 2}}, {Method: Exact}}
+	c := &Choice{Causal: causal, Length: k.Len, Dim: q.Dim, ValueDim: v.Dim}
+	for h, p := range plans {
+		one, err := Use(p, vis, 0, heads2(q, 2*h), kvHead(k, h), kvHead(v, h))
+		must(t, err)
+		c.Heads = append(c.Heads, one.Heads...)
+	}
+	return c
+}
+
+func kvHead(s attention.Seq[float64], h int) attention.Seq[float64] {
+	s.Heads, s.Data = 1, s.Data[h*s.StrideH:]
+	return s
+}
+
+func heads2(s attention.Seq[float64], h int) attention.Seq[float64] {
+	s.Heads, s.Data = 2, s.Data[h*s.StrideH:]
+	return s
+}
+
+// Every head is what its own method gives, whatever the others do, with masks and segments; the bits do not depend on
+// the number of threads or on a way through JSON.
+func TestAttentionDispatch(t *testing.T) {
+	const n, d, dv = 40, 16, 5
+	q, k, v := normals[float64](2, 12, n, d, 1, 1), normals[float64](2, 6, n, d, 1, 2),
+		normals[float64](2, 6, n, dv, 1, 3)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for name, vis := range visibilities(n) {
+		c := mixed(t, vis.Causal, q, k, v)
+		b, err := json.Marshal(c)
+		must(t, err)
+		read := new(Choice)
+		must(t, json.Unmarshal(b, read))
+		if again, err := json.Marshal(read); err != nil || string(again) != string(b) {
+			t.Errorf("%s: another document after a round trip: %v", name, err)
+		}
+		var bits []float64
+		for _, procs := range []int{1, 4} {
+			runtime.GOMAXPROCS(procs)
+			a, err := New[float64](read)
+			must(t, err)
+			a.Visibility = vis
+			out := attention.NewSeq[float64](2, 12, n, dv)
+			report, err := a.Forward(out, q, k, v)
+			must(t, err)
+			if report.Rows != 2*12*n {
+				t.Errorf("%s: %+v", name, report)
+			}
+			if bits == nil {
+				bits = out.Data
+			} else if !slices.Equal(bits, out.Data) {
+				t.Errorf("%s: other bits with %d threads", name, procs)
+			}
+		}
+		for h := range c.Heads {
+			a, err := New[float64](c.Range(h, h+1))
+			must(t, err)
+			a.Visibility = vis
+			out := attention.NewSeq[float64](2, 2, n, dv)
+			_, err = a.Forward(out, heads2(q, 2*h), kvHead(k, h), kvHead(v, h))
+			must(t, err)
+			var want attention.Attention[attention.Seq[float64]] = &attention.Exact[float64]{Visibility: vis}
+			switch p := c.Heads[h].Plan; p.Method {
+			case Centroid:
+				a := &centroid.Attention[float64]{Visibility: vis, Specs: []centroid.Spec{*p.Centroid}}
+				if vis.Causal {
+					a.Centres = []*centroid.Centres{p.Centres}
+				}
+				want = a
+			case Features:
+				maps, err := linear.NewMaps[float64]([]randfeat.Spec{p.Features.Spec})
+				must(t, err)
+				want = &linear.Attention[float64]{Visibility: vis, Maps: maps, Window: p.Features.Window,
+					Sinks: p.Features.Sinks}
+			}
+			ref := attention.NewSeq[float64](2, 2, n, dv)
+			_, err = want.Forward(ref, heads2(q, 2*h), kvHead(k, h), kvHead(v, h))
+			must(t, err)
+			for b := range 2 {
+				for g := range 2 {
+					got := bits[(b*12+2*h+g)*n*dv:][:n*dv]
+					if !slices.Equal(got, ref.Head(b, g).Data) || !slices.Equal(got, out.Head(b, g).Data) {
+						t.Errorf("%s: batch %d, head %d differs from its own method", name, b, 2*h+g)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A causal choice is strictly causal: later keys and values, however large, change nothing.
+func TestCausalChoiceSeesNoFuture(t *testing.T) {
+	const n, at = 256, 150
+	q, k, v := heads.Generate[float32](4, n, 32, 1, 2)
+	vis := attention.Visibility{Causal: true}
+	c, err := Choose(Options{Tol: 0.2, ByCost: true}, vis, 0, q, k, v)
+	must(t, err)
+	a, err := New[float32](c)
+	must(t, err)
+	before, after := attention.NewSeq[float32](2, 4, n, 32), attention.NewSeq[float32](2, 4, n, 32)
+	_, err = a.Forward(before, q, k, v)
+	must(t, err)
+	for b := range 2 {
+		for h := range 4 {
+			for i := at; i < n; i++ {
+				for l := range 32 {
+					k.Head(b, h).Row(i)[l] *= 1e3
+					v.Head(b, h).Row(i)[l] = 1e6
+				}
+			}
+		}
+	}
+	_, err = a.Forward(after, q, k, v)
+	must(t, err)
+	calibrated := 0
+	for h := range 4 {
+		if c.Heads[h].Method == Centroid {
+			calibrated++
+			if c.Heads[h].Centres == nil {
+				t.Errorf("head %d has no centres", h)
+			}
+		}
+		for b := range 2 {
+			if !slices.Equal(before.Head(b, h).Data[:at*32], after.Head(b, h).Data[:at*32]) {
+				t.Errorf("head %d of batch %d sees the future: %v", h, b, c.Heads[h].Plan)
+			}
+		}
+	}
+	if calibrated == 0 {
+		t.Error("no centroids: no power")
+	}
+}
+
+// An online choice has no centres: they are fitted to keys already seen, and its errors are those of that.
+func TestChooseOnline(t *testing.T) {
+	q, k, v := heads.Generate[float32](3, 256, 32, 1)
+	vis := attention.Visibility{Causal: true}
+	c, err := Choose(Options{Tol: 0.3, Online: true, Rows: 256, ByCost: true}, vis, 0, q, k, v)
+	must(t, err)
+	a, err := New[float32](c)
+	must(t, err)
+	centroids := 0
+	for h, e := range headErrors(t, a, q, k, v) {
+		if p := c.Heads[h]; p.Method == Centroid {
+			centroids++
+			if p.Centres != nil || math.Abs(e-p.Expected.Error) > 1e-6 {
+				t.Errorf("head %d: %v, error %v, expected %v", h, p.Plan, e, p.Expected)
+			}
+		}
+	}
+	if centroids == 0 {
+		t.Error("no centroids: no power")
+	}
+}
+
+// Many goroutines may use one attention, also after what is visible has changed.
+func TestAttentionConcurrent(t *testing.T) {
+	const n, d, dv = 30, 16, 5
+	q, k, v := normals[float64](2, 12, n, d, 1, 1), normals[float64](2, 6, n, d, 1, 2),
+		normals[float64](2, 6, n, dv, 1, 3)
+	a, err := New[float64](mixed(t, false, q, k, v))
+	must(t, err)
+	for _, name := range []string{"all", "mask", "segments"} {
+		a.Visibility = visibilities(n)[name]
+		outs := make([]attention.Seq[float64], 4)
+		var group sync.WaitGroup
+		for i := range outs {
+			outs[i] = attention.NewSeq[float64](2, 12, n, dv)
+			group.Go(func() {
+				if _, err := a.Forward(outs[i], q, k, v); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		for _, o := range outs[1:] {
+			if !slices.Equal(o.Data, outs[0].Data) {
+				t.Errorf("%s: other bits at the same time", name)
+			}
+		}
+	}
+}
+
+// Projections of heads are independent, and all of a choice follows its seed.
+func TestChooseSeed(t *testing.T) {
+	q, k, v := normals[float64](1, 2, 40, 16, 0.1, 1), normals[float64](1, 2, 40, 16, 0.1, 2),
+		normals[float64](1, 2, 40, 5, 1, 3)
+	spec := randfeat.Spec{Kernel: kernel.Attention(16), Family: family.Adaptive{}, Dim: 16, M: 8, Seed: 7}
+	c, err := Use(Plan{Method: Features, Features: &FeatureSpec{Spec: spec}}, attention.Visibility{}, 0, q, k, v)
+	must(t, err)
+	want := linear.HeadSpecs(spec, 2)
+	for h := range want {
+		if got := c.Heads[h].Features.Spec.Seed; got != want[h].Seed {
+			t.Errorf("head %d has the seed %d, want %d", h, got, want[h].Seed)
+		}
+	}
+	for _, p := range grid(false, 0, 9, 4096, 16) {
+		if p.Centroid != nil && p.Centroid.Seed != 9 || p.Features != nil && p.Features.Spec.Seed != 9 {
+			t.Errorf("%v has another seed", p)
+		}
+	}
+}
+
+// Whatever is read is refused or can be written and run.
+func FuzzChoice(f *testing.F) {
+	f.Add([]byte(`{"format":"randfeat attention choice","version":1,"length":4,"dim":2,"value_dim":2,"heads":[{"method":` +
+		`"exact","cost":2,"expected":{"error":0,"low":0,"high":0,"rows":0}},{"method":"centroid","centroid":{"clusters":3,` +
+		`"top":1},"cost":2,"expected":{"error":0,"low":0,"high":0,"rows":0}}]}`))
+	f.Add([]byte(`{"heads":[]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := new(Choice)
+		if json.Unmarshal(b, c) != nil {
+			return
+		}
+		again, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := new(Choice)
+		if err := json.Unmarshal(again, other); err != nil {
+			t.Fatalf("%v: %s", err, again)
+		}
+		for _, h := range c.Heads {
+			_ = h.Plan.String()
+		}
+	})
+}
+
+// The same arguments give the same document, whatever the number of threads.
+func TestChooseDeterministic(t *testing.T) {
+	q, k, v := heads.Generate[float32](4, 128, 32, 1)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var want *Choice
+	for _, procs := range []int{1, 3} {
+		runtime.GOMAXPROCS(procs)
+		c, err := Choose(Options{Tol: 0.3, Seed: 5, ByCost: true}, attention.Visibility{}, 0, q, k, v)
+		must(t, err)
+		if want == nil {
+			want = c
+		} else if !reflect.DeepEqual(want, c) {
+			t.Errorf("%+v with %d threads, was %+v", c, procs, want)
+		}
+	}
+}
+
+func TestChoiceErrors(t *testing.T) {
+	q, k, v := heads.Generate[float64](6, 40, 16, 1)
+	vis := attention.Visibility{}
+	good := mixed(t, false, normals[float64](1, 12, 40, 16, 1, 1), k, v)
+	b, err := json.Marshal(good)
+	must(t, err)
+	text := string(b)
+	for _, c := range [][2]string{{`"version":1`, `"version":2`},
+		{`"format":"randfeat attention choice"`, `"format":"x"`},
+		{`"dim":16`, `"dim":17`}, {`"method":"exact"`, `"method":"none"`}, {`"method":"exact"`, `"method":"centroid"`},
+		{`"method":"exact"`, `"method":"exact","method":"exact"`}, {`"clusters":6`, `"clusters":-6`},
+		{`"heads":[`, `"more":1,"heads":[`}, {`"sinks":2`, `"sinks":-2`}, {text, `null`}, {text, text + "1"}} {
+		bad := strings.Replace(text, c[0], c[1], 1)
+		if bad == text {
+			t.Fatalf("no %s in %s", c[0], text)
+		}
+		if err := json.Unmarshal([]byte(bad), new(Choice)); err == nil {
+			t.Errorf("%s in the place of %s is accepted", c[1], c[0])
+		}
+	}
+	for _, o := range []Options{{Tol: 1, Budget: 1}, {Tol: -1}, {Budget: math.NaN()}, {Tol: math.Inf(1)},
+		{Plans: []Plan{{Method: "none"}}}, {Plans: []Plan{{Method: Centroid}}}} {
+		if _, err := Choose(o, vis, 0, q, k, v); !errors.Is(err, ErrChoice) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	empty := attention.NewSeq[float64](1, 6, 0, 16)
+	if _, err := Choose(Options{ByCost: true}, vis, 0, q, empty, empty); !errors.Is(err, dense.ErrShape) {
+		t.Error(err)
+	}
+	if _, err := New[float64](&Choice{}); !errors.Is(err, ErrChoice) {
+		t.Error(err)
+	}
+	a, err := New[float64](good)
+	must(t, err)
+	out := attention.NewSeq[float64](1, 6, 40, 16)
+	if _, err := a.Forward(out, q, k, v); err != nil {
+		t.Error(err)
+	}
+	if _, err := a.Forward(out, q, heads2(k, 0), heads2(v, 0)); !errors.Is(err, dense.ErrShape) {
+		t.Error(err)
+	}
+	a.Causal = true
+	if _, err := a.Forward(out, q, k, v); !errors.Is(err, ErrChoice) {
+		t.Error(err)
+	}
+	if _, err := new(Attention[float64]).Forward(out, q, k, v); !errors.Is(err, ErrChoice) {
+		t.Error(err)
+	}
+	k.Head(0, 4).Set(7, 3, math.NaN())
+	for _, causal := range []bool{false, true} {
+		_, err := Choose(Options{ByCost: true}, attention.Visibility{Causal: causal}, 0, q, k, v)
+		if !errors.Is(err, dense.ErrNotFinite) ||
+			!strings.Contains(err.Error(), "k: batch 0, head 4, position 7, column 3") {
+			t.Error(err)
+		}
+	}
+	masked := attention.Visibility{KeyMask: slices.Repeat([]bool{true}, 40)}
+	masked.KeyMask[7] = false
+	if _, err := Choose(Options{ByCost: true}, masked, 0, q, k, v); err != nil {
+		t.Errorf("NaN in the place of padding: %v", err)
+	}
+}

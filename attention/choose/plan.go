@@ -1,0 +1,141 @@
+package choose
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention/centroid"
+)
+
+// ErrChoice marks every error about the contents of a Plan or a Choice.
+var ErrChoice = errors.New("invalid choice of attention")
+
+// Method is how a head computes its attention.
+type Method string
+
+// The methods.
+const (
+	Exact    Method = "exact"    // attention.Exact
+	Centroid Method = "centroid" // centroid.Attention
+	Features Method = "features" // linear.Attention
+)
+
+// Plan is the method of one key/value head with its parameters.
+type Plan struct {
+	Method Method `json:"method"`
+	// Centroid is there for that method, and Centres if they are calibrated: without, centres are fitted to the keys of
+	// every call.
+	Centroid *centroid.Spec    `json:"centroid,omitempty"`
+	Centres  *centroid.Centres `json:"centres,omitempty"`
+	// Features is there for that method.
+	Features *FeatureSpec `json:"features,omitempty"`
+}
+
+// FeatureSpec is linear attention with random features: the map and the keys that are exact (linear.Attention).
+type FeatureSpec struct {
+	Spec   randfeat.Spec `json:"spec"`
+	Window int           `json:"window,omitempty"`
+	Sinks  int           `json:"sinks,omitempty"`
+}
+
+// String is the method with what tells it from others.
+func (p Plan) String() string {
+	switch {
+	case p.Method == Centroid && p.Centroid != nil:
+		return "centroid, " + describe(*p.Centroid)
+	case p.Method == Features && p.Features != nil:
+		f := p.Features
+		s := "features"
+		if n, err := f.Spec.OutDim(); err == nil && f.Spec.Family != nil {
+			s = fmt.Sprintf("%d %s features", n, f.Spec.Family.Name())
+		}
+		if f.Window > 0 {
+			s += fmt.Sprintf(", window %d", f.Window)
+		}
+		if f.Sinks > 0 {
+			s += fmt.Sprintf(", sinks %d", f.Sinks)
+		}
+		return s
+	}
+	return string(p.Method)
+}
+
+func describe(s centroid.Spec) string {
+	out := fmt.Sprintf("%d clusters", s.Clusters)
+	for _, part := range []struct {
+		name string
+		n    int
+	}{{"top", s.Top}, {"keys", s.Keys}, {"sinks", s.Sinks}, {"window", s.Window}, {"block", s.Block}} {
+		if part.n > 0 {
+			out += fmt.Sprintf(", %s %d", part.name, part.n)
+		}
+	}
+	if s.Spread {
+		out += ", spread"
+	}
+	return out
+}
+
+// Cost of a token, see the package comment, at lenK keys: with causal attention at the last of so many.
+func (p Plan) Cost(causal bool, lenK, dim, valueDim int) float64 {
+	switch p.Method {
+	case Centroid:
+		return centroidCost(*p.Centroid, causal, lenK, dim, valueDim)
+	case Features:
+		n, err := p.Features.Spec.OutDim()
+		if err != nil {
+			return exactCost(lenK)
+		}
+		near := p.Features.Window
+		if !causal {
+			near = max(0, 2*near-1)
+		}
+		return float64(n) + float64(min(near+p.Features.Sinks, lenK))/2
+	}
+	return exactCost(lenK)
+}
+
+// centroidCost is Spec.Cost. A causal block ends at its query, half-way through on average, and nothing weighs the keys
+// of a call: their centres are calibrated.
+func centroidCost(s centroid.Spec, causal bool, lenK, dim, valueDim int) float64 {
+	if causal {
+		block := s.Block
+		if block == 0 {
+			block = causalBlock
+		}
+		s.Block, s.Window, s.Landmarks = s.Window+(block+1)/2, 0, 1
+	}
+	return s.Cost(lenK, dim, valueDim)
+}
+
+// causalBlock is the block of a causal centroid.Spec that names none.
+const causalBlock = 64
+
+func exactCost(lenK int) float64 { return float64(lenK) / 2 }
+
+// check reports what is missing or too much.
+func (p *Plan) check(dim int) error {
+	switch {
+	case p.Method != Exact && p.Method != Centroid && p.Method != Features:
+		return fmt.Errorf("method %q, want %s, %s or %s: %w", p.Method, Exact, Centroid, Features, ErrChoice)
+	case (p.Method == Centroid) != (p.Centroid != nil):
+		return fmt.Errorf("method %s and a centroid spec do not go together: %w", p.Method, ErrChoice)
+	case (p.Method == Features) != (p.Features != nil):
+		return fmt.Errorf("method %s and a feature spec do not go together: %w", p.Method, ErrChoice)
+	case p.Centres != nil && p.Method != Centroid:
+		return fmt.Errorf("method %s has no use for centres: %w", p.Method, ErrChoice)
+	case p.Centres != nil && p.Centres.Dim() != dim:
+		return fmt.Errorf("centres of dimension %d, want %d: %w", p.Centres.Dim(), dim, ErrChoice)
+	}
+	switch p.Method {
+	case Centroid:
+		return p.Centroid.Validate()
+	case Features:
+		if f := p.Features; f.Window < 0 || f.Sinks < 0 || f.Spec.Dim != dim {
+			return fmt.Errorf("features of dimension %d with window %d and %d sinks, want dimension %d: %w", f.Spec.Dim,
+				f.Window, f.Sinks, dim, ErrChoice)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package choose
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// errRange: the denominators vary too much, so quotients have no expansion in their errors.
+var errRange = errors.New("out of the range of first-order predictions")
+
+// Prediction is what theory says of the errors of linear attention on given rows, before a map is drawn.
+//
+// With weights w_j, attention a_j = w_j/Σw, relative errors ε_j = ŵ_j/w_j - 1 and their covariance C = E εεᵀ,
+//
+//	ô - o = Σ_j a_j ε_j (v_j - o) / (1 + Σ a_l ε_l)        E|ô - o|² ≈ Σ_jk a_j a_k C_jk (v_j-o)·(v_k-o) / (1 + aᵀCa)
+//	â_j - a_j = a_j (ε_j - Σ_l a_l ε_l) / (1 + Σ a_l ε_l)  E|â - a|² ≈ Σ_j a_j² (C_jj - 2(Ca)_j + aᵀCa) / (1 + aᵀCa)
+//
+// to first order in C the delta method.
+// Estimates of different keys share their projections: C is far from diagonal, and most of it cancels, because
+// Σ_j a_j (v_j - o) = 0. So the variances of single weights are not enough; see Basis.
+type Prediction struct {
+	Output float64 // RMS of ‖ô-o‖_F/‖o‖_F
+	Row    float64 // RMS of |â_i-a_i|₂/|a_i|₂
+	// Denominator is the RMS relative error of the denominators, √(aᵀCa), or its bound; perhaps +Inf. Worst is that of
+	// the row where it is largest. Output and Row are predicted up to a Denominator of 1, and with features that may be
+	// negative up to a Worst of 1/4.
+	Denominator, Worst float64
+	// Basis: with NoPrediction, Output and Row are NaN; so is Denominator without a closed form. All are 0 if no
+	// prediction was asked for.
+	Basis Basis
+	// Err is nil, or says what has no closed form and wraps theory.ErrNoClosedForm, or says that denominators vary too
+	// much and wraps errRange.
+	Err error
+}
+
+// predictionSum adds up what a predictor says of rows. The zero value predicts nothing.
+type predictionSum struct {
+	of     *predictor // the one that knows least
+	signed bool       // some map has features that may be negative
+
+	rows              int
+	output, attention float64
+	denom, worst      float64
+	norm              float64
+}
+
+// sum starts a sum of rows.
+func (p *predictor) sum() predictionSum { return predictionSum{of: p, signed: !p.positive} }
+
+// add adds a row whose output and attention have the squared lengths output and attention.
+func (s *predictionSum) add(r rowErrors, output, attention float64) {
+	s.rows++
+	s.output += r.Output
+	s.attention += r.Attention / attention
+	s.denom += r.Denominator
+	s.worst = max(s.worst, r.Denominator)
+	s.norm += output
+}
+
+// merge adds the rows of o; the least known of the two methods is that of both.
+func (s *predictionSum) merge(o *predictionSum) {
+	if s.of == nil || o.of != nil && o.of.basis > s.of.basis {
+		s.of = o.of
+	}
+	s.signed = s.signed || o.signed
+	s.rows += o.rows
+	s.output += o.output
+	s.attention += o.attention
+	s.denom += o.denom
+	s.worst = max(s.worst, o.worst)
+	s.norm += o.norm
+}
+
+// prediction is that of all rows together. A sum estimated from sampled keys may come out below zero, where it is close
+// to it.
+func (s *predictionSum) prediction() Prediction {
+	root := func(num, den float64) float64 {
+		if num <= 0 {
+			return 0
+		}
+		return math.Sqrt(num / den)
+	}
+	if s.of == nil {
+		return Prediction{Basis: NoPrediction}
+	}
+	n := float64(s.rows)
+	p := Prediction{Output: root(s.output, s.norm), Row: root(s.attention, n), Denominator: root(s.denom, n),
+		Worst: root(s.worst, 1), Basis: s.of.basis, Err: s.of.err}
+	if p.Basis == NoPrediction {
+		return p
+	}
+	if err := s.inRange(&p); err != nil {
+		p.Err, p.Basis, p.Output, p.Row = err, NoPrediction, math.NaN(), math.NaN()
+	}
+	return p
+}
+
+// The ranges in which the first order is worth telling, in relative errors of denominators.
+const (
+	// Positive weights keep denominators positive: large ones are only too rare to be seen, so that the prediction
+	// exceeds what is measured, by a factor of 3 at most up to here.
+	positiveRange = 1
+	// Signed weights let denominators come near zero and below, where a quotient has no moments: one such row outweighs
+	// all others. A normal denominator is positive up to one in 30 000 at four standard deviations. Within this range
+	// predictions hold to a fifth, at twice of it errors are 2 to 4 times as large as predicted, at 1 tens of times.
+	signedRange = 0.25
+)
+
+// inRange says why the first order does not hold, if so.
+func (s *predictionSum) inRange(p *Prediction) error {
+	switch {
+	case p.Denominator > positiveRange:
+		return fmt.Errorf("denominators vary by %.2g of their size, want at most %v: %w", p.Denominator, positiveRange,
+			errRange)
+	case s.signed && p.Worst > signedRange:
+		return fmt.Errorf("features are signed and denominators vary by up to %.2g of their size, want at most %v: near "+
+			"zero errors have no bound: %w", p.Worst, signedRange, errRange)
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+package choose
+
+import (
+	"cmp"
+	"math/bits"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/heads"
+)
+
+// Rates turn costs into seconds on one machine, for heads and sequences of one size. Costs count multiply-adds, but a
+// method also sorts, clusters and evaluates exponentials. With rates, [Choose] ranks plans by predicted seconds, so
+// that it picks exact attention wherever exact attention is faster.
+//
+// All numbers are seconds per token and head, with all processors at work. Exact, Features, Centroid and Top are per
+// unit of cost. Centroid attention has four: Token per token for clustering, Centroid for the products with centroids
+// and neighbours, Top for the keys of the heaviest clusters, and Visit for each of these clusters.
+type Rates struct {
+	Exact    float64 `json:"exact"`
+	Features float64 `json:"features"`
+	Centroid float64 `json:"centroid"`
+	Top      float64 `json:"top"`
+	Visit    float64 `json:"visit"`
+	Token    float64 `json:"token"`
+}
+
+// Seconds is the predicted time of one token and head.
+func (r *Rates) Seconds(p Plan, causal bool, lenK, dim, valueDim int) float64 {
+	cost := p.Cost(causal, lenK, dim, valueDim)
+	switch p.Method {
+	case Centroid:
+		base := baseCost(p, causal, lenK, dim, valueDim)
+		return r.Token + r.Centroid*base + r.Top*(cost-base) + r.Visit*float64(p.Centroid.Top)
+	case Features:
+		return r.Features * cost
+	}
+	return r.Exact * cost
+}
+
+// baseCost is the cost of a plan of centroids without the keys of the heaviest clusters.
+func baseCost(p Plan, causal bool, lenK, dim, valueDim int) float64 {
+	s := *p.Centroid
+	s.Top, s.Keys = 0, 0
+	return centroidCost(s, causal, lenK, dim, valueDim)
+}
+
+// valid says that the rates are numbers that can be compared.
+func (r *Rates) valid() bool {
+	for _, x := range []float64{r.Exact, r.Features, r.Centroid, r.Top, r.Visit, r.Token} {
+		if !dense.IsFinite(x) || x < 0 {
+			return false
+		}
+	}
+	return r.Exact > 0
+}
+
+// Measuring: lengths between minRatesLength and maxRatesLength keys, exact attention over no more than exactLength,
+// and after two rounds no more than ratesTime.
+const (
+	minRatesLength = 128
+	maxRatesLength = 8192
+	exactLength    = 1024
+	ratesTime      = 250 * time.Millisecond
+	ratesRounds    = 6
+)
+
+type ratesKey struct {
+	size, procs, length, dim, valueDim int
+	causal, online                     bool
+}
+
+var (
+	ratesLock sync.Mutex
+	ratesDone = map[ratesKey]Rates{}
+)
+
+// MeasureRates times the methods on this machine, for sequences of about the given length and heads of the given
+// dimensions. It takes up to two seconds, once per process and size. A [Choice] keeps the rates that it was
+// made with: pass the rates of a saved choice to choose the same plans again.
+//
+// The clustering of keys is trained on a sample of them, so its time per token falls with the length. That is why
+// rates hold for one length: the power of two nearest to it, at most 8192.
+//
+// With online, causal centroids are fitted to the keys already seen of every call, as with Options.Online.
+func MeasureRates[T dense.Float](causal, online bool, length, dim, valueDim int) (*Rates, error) {
+	ratesLock.Lock()
+	defer ratesLock.Unlock()
+	var zero T
+	size := 8
+	if _, ok := any(zero).(float32); ok {
+		size = 4
+	}
+	near := 1 << bits.Len(uint(max(1, 2*length/3))) // the nearest power of two
+	near = min(max(near, minRatesLength), maxRatesLength)
+	key := ratesKey{size, runtime.GOMAXPROCS(0), near, dim, valueDim, causal, online && causal}
+	if r, ok := ratesDone[key]; ok {
+		return &r, nil
+	}
+	r, err := measureRates[T](causal, online, near, dim, valueDim)
+	if err == nil {
+		ratesDone[key] = r
+	}
+	return &r, err
+}
+
+func measureRates[T dense.Float](causal, online bool, length, dim, valueDim int) (Rates, error) {
+	count := runtime.GOMAXPROCS(0)
+	vis := attention.Visibility{Causal: causal}
+	q, k, v := heads.Generate[T](count, length, max(16, dim, valueDim), 1)
+	q.Dim, k.Dim, v.Dim = dim, dim, valueDim
+	out := attention.NewSeq[T](1, count, length, valueDim)
+
+	plans := ratesPlans(grid(causal, 0, 1, length, dim))
+	lengths, methods := make([]int, len(plans)), make([]*Attention[T], len(plans))
+	for i, p := range plans {
+		lengths[i] = length
+		if p.Method == Exact {
+			lengths[i] = min(length, exactLength)
+		}
+		n := lengths[i]
+		c, err := Use(p, vis, 0, cut(q, 0, n), cut(k, 0, n), cut(v, 0, n))
+		if err != nil {
+			return Rates{}, err
+		}
+		for h := range c.Heads {
+			if online {
+				c.Heads[h].Centres = nil
+			}
+		}
+		if methods[i], err = New[T](c); err != nil {
+			return Rates{}, err
+		}
+		methods[i].Visibility = vis
+	}
+	best := make([]float64, len(methods))
+	start := time.Now()
+	for round := 0; round < ratesRounds && (round < 2 || time.Since(start) < ratesTime); round++ {
+		for i, a := range methods {
+			n, from := lengths[i], time.Now()
+			if _, err := a.Forward(cut(out, 0, n), cut(q, 0, n), cut(k, 0, n), cut(v, 0, n)); err != nil {
+				return Rates{}, err
+			}
+			if s := time.Since(from).Seconds() / float64(count*n); round == 0 || s < best[i] {
+				best[i] = s // other programs on the machine only add to a time
+			}
+		}
+	}
+	points := make([]ratesPoint, len(plans))
+	for i, p := range plans {
+		points[i] = ratesPoint{seconds: best[i], cost: p.Cost(causal, lengths[i], dim, valueDim)}
+		if p.Method == Centroid {
+			points[i].base, points[i].top = baseCost(p, causal, lengths[i], dim, valueDim), float64(p.Centroid.Top)
+		}
+	}
+	return ratesOf(points), nil
+}
+
+// ratesPlans are the plans to time: exact attention, features, the least and the most clusters without exact ones, and
+// a cheap and a dear plan with exact clusters.
+func ratesPlans(all []Plan) []Plan {
+	var alone, top []Plan
+	out := []Plan{{Method: Exact}, {}}
+	for _, p := range all {
+		switch {
+		case p.Method == Features:
+			out[1] = p
+		case p.Centroid.Top == 0:
+			alone = append(alone, p)
+		default:
+			top = append(top, p)
+		}
+	}
+	slices.SortStableFunc(alone, func(a, b Plan) int { return cmp.Compare(a.Centroid.Clusters, b.Centroid.Clusters) })
+	return append(out, alone[0], alone[len(alone)-1], top[len(top)/3], top[len(top)-2])
+}
+
+// ratesPoint is one of ratesPlans: its time, its cost, the cost without exact clusters, and the number of these.
+type ratesPoint struct{ seconds, cost, base, top float64 }
+
+// ratesOf solves for the rates. Noise can make a rate negative; it is then 0, and the others have its part.
+func ratesOf(p []ratesPoint) Rates {
+	const least = 1e-12 // a clock that shows nothing
+	r := Rates{Exact: max(p[0].seconds, least) / p[0].cost, Features: max(p[1].seconds, least) / p[1].cost}
+	if p[3].base > p[2].base {
+		r.Centroid = max(0, (p[3].seconds-p[2].seconds)/(p[3].base-p[2].base))
+	}
+	r.Token = max(0, p[2].seconds-r.Centroid*p[2].base)
+	// What is left of the two plans with exact clusters is Top·x + Visit·n.
+	rest := func(p ratesPoint) (s, x, n float64) {
+		return max(0, p.seconds-r.Token-r.Centroid*p.base), p.cost - p.base, p.top
+	}
+	s1, x1, n1 := rest(p[4])
+	s2, x2, n2 := rest(p[5])
+	if det := x1*n2 - x2*n1; det != 0 {
+		r.Top, r.Visit = (s1*n2-s2*n1)/det, (x1*s2-x2*s1)/det
+	}
+	if r.Top < 0 || r.Visit < 0 || r.Top == 0 && r.Visit == 0 {
+		top, visit := (s1+s2)/(x1+x2), (s1+s2)/(n1+n2)
+		if r.Top < 0 {
+			r.Top, r.Visit = 0, visit
+		} else {
+			r.Top, r.Visit = top, 0
+		}
+	}
+	return r
+}

@@ -1,0 +1,41 @@
+// Package linear computes linear attention with the random features of package randfeat: O(L·m·d) time for m features,
+// and a state of fixed size for decoding.
+//
+// Linear attention replaces the softmax weight of a query and a key by a product of features,
+//
+//	out_i = Σ_j w_ij v_j / Σ_j w_ij,   w_ij = φ1(q_i)·φ2(k_j).
+//
+// # Usage
+//
+// First describe the map in a [randfeat.Spec], with kernel.Attention(d) as its kernel. A family with parameters,
+// such as family.Adaptive, is fitted to the queries and keys of every head:
+//
+//	stats, err := linear.NewHeadStats[float32](spec, kvHeads)
+//	err = stats.Add(q, k, nil, nil) // as many batches as you like; Merge joins statistics of other machines
+//	specs, err := stats.Fit()       // without parameters to fit: linear.HeadSpecs(spec, kvHeads)
+//
+// Then draw the maps and run them:
+//
+//	maps, err := linear.NewMaps[float32](specs)
+//	a := linear.Attention[float32]{Maps: maps, Visibility: attention.Visibility{Causal: true}}
+//	report, err := a.Forward(out, q, k, v)
+//
+// Set Window and Sinks to give the nearest and the first keys their exact weights. [Attention.Backward] computes
+// gradients.
+//
+// To decode token by token, make a [Decoder] with [Attention.NewDecoder], pass the prompt to Prefill and every new
+// token to Step. A [State] is the memory of one head alone: append to it, read it, merge, clone and save it.
+//
+// On the heads of trained models features are far from exact attention. Package attention/centroid is closer at less
+// cost, and package attention/choose compares them by measured errors (docs/attention.md).
+//
+// # Numerical stability
+//
+// Scales of features travel from the keys to the queries, where one maximum per row is divided out (docs/theory.md §6).
+// Nothing is added to features or denominators, so this introduces no bias.
+//
+// # Other maps
+//
+// [Attention], [State] and [Decoder] take any implementation of [randfeat.FeatureMap], and Backward any
+// [randfeat.Differentiable] one. The algorithms of this package then still run on the host.
+package linear

@@ -1,0 +1,110 @@
+package linear
+
+import (
+	"fmt"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// Attention is attention with the weights φ1(q_i)·φ2(k_j) of a feature map in O(L·F·d) time and, besides its arguments,
+// memory that does not depend on L; with a Window or Sinks, 16 bytes per query row of the heads under way. The zero
+// value of every field but Maps is useful. An Attention may be used by many goroutines.
+//
+// Outputs have the same bits at any GOMAXPROCS. An output depends on what its query sees only, up to rounding: with
+// Causal a later key never changes the outputs of earlier chunks by a bit, and in its own chunk by rounding alone.
+//
+// A query that sees no key gets zeros. With positive maps every other denominator is positive. Maps with signed
+// features give no such guarantee: a negative denominator is used as it is, one that is zero gives zeros, and the
+// Report counts both.
+type Attention[T dense.Float] struct {
+	attention.Visibility
+	Maps []randfeat.FeatureMap[T] // one for all heads, or one per key/value head
+	// Window > 0 gives the nearest keys their exact weights κ(q, k) of Spec.Target, and features to all others, with
+	// one common normaliser: the last Window keys if Causal, else those less than Window positions away on either side.
+	Window int
+	// Sinks > 0 gives the first Sinks keys of a sequence that are not masked their exact weights too, for every query:
+	// the first tokens of a text receive much attention, whatever they are (Xiao et al. 2023, arXiv:2309.17453).
+	Sinks     int
+	Chunk     int  // rows handled together; 0: chosen
+	Unchecked bool // values are known to be finite
+
+	calls par.Pool[call[T]]
+	backs par.Pool[backCall[T]]
+}
+
+// Rows handled together: many keep kernels busy, but their features should stay in the second-level cache. A causal
+// chunk has a triangle that grows with it, and reads the sums once.
+const (
+	minRows, maxRows = 32, 256
+	causalRows       = 64
+	blockFeatures    = 1 << 16 // features of a block
+)
+
+// maxChunk bounds scratch memory, which is quadratic in the chunk.
+const maxChunk = 1 << 12
+
+// check validates the settings and arguments of Forward.
+func (a *Attention[T]) check(out, q, k, v attention.Seq[T]) error {
+	if err := attention.CheckForward(&a.Visibility, out, q, k, v); err != nil {
+		return err
+	}
+	return a.checkMaps(k.Heads, q.Dim)
+}
+
+// checkMaps validates what does not depend on the length of sequences.
+func (a *Attention[T]) checkMaps(kvHeads, dim int) error {
+	if len(a.Maps) != 1 && len(a.Maps) != kvHeads {
+		return fmt.Errorf("%d maps for %d key/value heads, want 1 or %d: %w", len(a.Maps), kvHeads, kvHeads,
+			dense.ErrShape)
+	}
+	for i, m := range a.Maps {
+		if err := randfeat.CheckMap(m); err != nil {
+			return fmt.Errorf("map %d: %w", i, err)
+		}
+		if m.InDim() != dim {
+			return fmt.Errorf("map %d takes %d columns, queries and keys have %d: %w", i, m.InDim(), dim,
+				dense.ErrShape)
+		}
+		if a.exact() {
+			if err := checkWindow(m.Target()); err != nil {
+				return fmt.Errorf("map %d: %w", i, err)
+			}
+		}
+	}
+	if a.Window < 0 {
+		return fmt.Errorf("window = %d, want at least 0: %w", a.Window, dense.ErrShape)
+	}
+	if a.Sinks < 0 {
+		return fmt.Errorf("sinks = %d, want at least 0: %w", a.Sinks, dense.ErrShape)
+	}
+	if a.Chunk < 0 || a.Chunk > maxChunk {
+		return fmt.Errorf("chunk = %d, want 0 to %d: %w", a.Chunk, maxChunk, dense.ErrShape)
+	}
+	return nil
+}
+
+// exact says that some keys have exact weights.
+func (a *Attention[T]) exact() bool { return a.Window > 0 || a.Sinks > 0 }
+
+// rows is how many rows of a map are handled together.
+func (a *Attention[T]) rows(m randfeat.FeatureMap[T], causal bool) int {
+	if a.Chunk > 0 {
+		return a.Chunk
+	}
+	n := min(max(blockFeatures/max(1, m.OutDim()), minRows), maxRows)
+	if causal {
+		n = min(n, causalRows)
+	}
+	return n
+}
+
+// mapOf is the map of a key/value head.
+func (a *Attention[T]) mapOf(h int) randfeat.FeatureMap[T] {
+	if len(a.Maps) == 1 {
+		return a.Maps[0]
+	}
+	return a.Maps[h]
+}

@@ -1,0 +1,336 @@
+// Package store lets the steps of rfbeam use files of the file system and objects of buckets alike. Objects are read
+// and written by Beam's own file systems: s3:// and gs:// are known, with the credentials and settings that these take
+// from the environment.
+//
+// Objects are always moved whole, by way of a local copy. So a reader can go to any place in a file, which Parquet
+// needs, and an object that is written appears in one step, complete or not at all.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/io/filesystem"
+	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/io/filesystem/gcs" // gs://
+	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/io/filesystem/s3"  // s3://
+
+	"github.com/randfeat/randfeat/data"
+)
+
+// Remote reports whether a path is an object's.
+func Remote(path string) bool { return data.Scheme(path) != "" }
+
+// Join is filepath.Join that knows objects.
+func Join(dir string, elem ...string) string {
+	if !Remote(dir) {
+		return filepath.Join(append([]string{dir}, elem...)...)
+	}
+	return strings.TrimRight(dir, "/") + "/" + path.Join(elem...)
+}
+
+// Split cuts a path into its folder and its last element.
+func Split(p string) (dir, base string) {
+	if !Remote(p) {
+		return filepath.Dir(p), filepath.Base(p)
+	}
+	p = strings.TrimRight(p, "/")
+	i := strings.LastIndexByte(p, '/')
+	return p[:i], p[i+1:]
+}
+
+// Abs is filepath.Abs that knows objects. Names of objects that are written must not look like patterns: Beam lists
+// objects by patterns.
+func Abs(p string) (string, error) {
+	if !Remote(p) {
+		return filepath.Abs(p)
+	}
+	bucket, key, _ := strings.Cut(p[len(data.Scheme(p))+len("://"):], "/")
+	if bucket == "" || key == "" || strings.ContainsAny(p, "*?[\\") {
+		return "", fmt.Errorf("%s: want a name such as %s://bucket/folder/name, without *, ?, [ and \\", p, data.Scheme(p))
+	}
+	return strings.TrimRight(p, "/"), nil
+}
+
+var (
+	systemsMu sync.Mutex
+	systems   = map[string]filesystem.Interface{}
+)
+
+// system is Beam's file system of a scheme. It is made once: making one reads settings and credentials.
+func system(ctx context.Context, name string) (s filesystem.Interface, err error) {
+	systemsMu.Lock()
+	defer systemsMu.Unlock()
+	scheme := data.Scheme(name)
+	if s := systems[scheme]; s != nil {
+		return s, nil
+	}
+	defer func() { // Beam has no other way to say that settings are wrong
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%s: %v", name, p)
+		}
+	}()
+	if s, err = filesystem.New(context.WithoutCancel(ctx), name); err != nil {
+		return nil, fmt.Errorf("%s: objects of %s:// cannot be used: want s3:// or gs://", name, scheme)
+	}
+	systems[scheme] = s
+	return s, nil
+}
+
+// escaped is a name as Beam's file systems want it: s3 and gs read it as a URL.
+func escaped(name string) string {
+	if s := data.Scheme(name); s != "s3" && s != "gs" {
+		return name
+	}
+	return strings.NewReplacer("%", "%25", "?", "%3F", "#", "%23").Replace(name)
+}
+
+// maxDepth is how deep the folders of a table may be.
+const maxDepth = 6
+
+// List returns objects, sorted: those that a pattern matches, those at any depth below a name that ends in /, or the
+// one of that name if there is one.
+func List(ctx context.Context, name string) ([]string, error) {
+	s, err := system(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	patterns := []string{name}
+	if strings.HasSuffix(name, "/") {
+		patterns = nil
+		for depth := range maxDepth {
+			patterns = append(patterns, name+strings.Repeat("*/", depth)+"*")
+		}
+	}
+	var out []string
+	for _, p := range patterns {
+		// Beam takes all before the first * for a prefix of the names, whatever else stands there.
+		general := p
+		if i := strings.IndexAny(p, "?["); i >= 0 && !strings.Contains(p[:i], "*") {
+			general = p[:i] + "*" + strings.Repeat("/*", strings.Count(p[i:], "/"))
+		}
+		found, err := s.List(ctx, escaped(general))
+		if err != nil {
+			return nil, fmt.Errorf("cannot list %s: %w", name, oneLine(err))
+		}
+		for _, f := range found {
+			if match, err := path.Match(p, f); err != nil {
+				return nil, fmt.Errorf("the pattern %s: %w", name, err)
+			} else if match {
+				out = append(out, f)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// oneLine keeps errors of clients readable.
+func oneLine(err error) error {
+	return errors.New(strings.Join(strings.Fields(err.Error()), " "))
+}
+
+// Exists reports whether there is a file.
+func Exists(ctx context.Context, name string) (bool, error) {
+	if !Remote(name) {
+		_, err := os.Stat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	found, err := List(ctx, name)
+	return len(found) > 0, err
+}
+
+// Names are those of the files in a folder; none if there is no such folder.
+func Names(ctx context.Context, dir string) ([]string, error) {
+	if Remote(dir) {
+		return List(ctx, strings.TrimRight(dir, "/")+"/")
+	}
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, filepath.Join(dir, e.Name()))
+	}
+	return out, err
+}
+
+// fetch copies an object to a local file.
+func fetch(ctx context.Context, name string, to io.Writer) error {
+	s, err := system(ctx, name)
+	if err != nil {
+		return err
+	}
+	if there, err := Exists(ctx, name); err != nil {
+		return err
+	} else if !there {
+		return &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	r, err := s.OpenRead(ctx, escaped(name))
+	if err != nil {
+		return fmt.Errorf("cannot read %s: %w", name, oneLine(err))
+	}
+	defer r.Close()
+	n, err := io.Copy(to, r)
+	if err != nil {
+		return fmt.Errorf("cannot read %s: %w", name, oneLine(err))
+	}
+	if size, err := s.Size(ctx, escaped(name)); err == nil && size != n {
+		return fmt.Errorf("cannot read %s: %d of %d bytes came", name, n, size)
+	}
+	return nil
+}
+
+// Get gives the local path of a file: its own, or that of a copy. done removes the copy.
+func Get(ctx context.Context, name string) (local string, done func(), err error) {
+	if !Remote(name) {
+		return name, func() {}, nil
+	}
+	local, done, err = temporary(name)
+	if err != nil {
+		return "", nil, err
+	}
+	f, err := os.Create(local)
+	if err == nil {
+		err = errors.Join(fetch(ctx, name, f), f.Close())
+	}
+	if err != nil {
+		done()
+		return "", nil, err
+	}
+	return local, done, nil
+}
+
+// temporary is a path in a new folder, with the name of an object.
+func temporary(name string) (local string, done func(), err error) {
+	dir, err := os.MkdirTemp("", "rfbeam-object-*")
+	_, base := Split(name)
+	return filepath.Join(dir, base), func() { os.RemoveAll(dir) }, err
+}
+
+// ReadFile is os.ReadFile that knows objects.
+func ReadFile(ctx context.Context, name string) ([]byte, error) {
+	local, done, err := Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return os.ReadFile(local)
+}
+
+// Put lets write make a file: at its place, or at a local path from which it becomes an object, whole or not at all.
+func Put(ctx context.Context, name string, write func(local string) error) (err error) {
+	if !Remote(name) {
+		return write(name)
+	}
+	s, err := system(ctx, name)
+	if err != nil {
+		return err
+	}
+	local, done, err := temporary(name)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := write(local); err != nil {
+		return err
+	}
+	f, err := os.Open(local)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	// Without Close an object does not appear; the context ends what was begun.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w, err := s.OpenWrite(ctx, escaped(name))
+	if err == nil {
+		if _, err = io.Copy(w, f); err == nil {
+			err = w.Close()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, oneLine(err))
+	}
+	return nil
+}
+
+// WriteFile writes a file whole, in one step.
+func WriteFile(ctx context.Context, name string, b []byte) error {
+	return Put(ctx, name, func(local string) error { return data.WriteAtomic(local, b) })
+}
+
+// MkdirAll makes the folder of files that will be written; buckets need none.
+func MkdirAll(dir string) error {
+	if Remote(dir) {
+		return nil
+	}
+	return os.MkdirAll(dir, 0o777)
+}
+
+// Remove removes a file; that there is none is no error.
+func Remove(ctx context.Context, name string) error {
+	if !Remote(name) {
+		if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	s, err := system(ctx, name)
+	if err != nil {
+		return err
+	}
+	there, err := Exists(ctx, name)
+	if err != nil || !there {
+		return err
+	}
+	r, ok := s.(filesystem.Remover)
+	if !ok {
+		return fmt.Errorf("cannot remove %s: its file system cannot remove objects", name)
+	}
+	if err := r.Remove(ctx, escaped(name)); err != nil {
+		return fmt.Errorf("cannot remove %s: %w", name, oneLine(err))
+	}
+	return nil
+}
+
+// RemoveAll removes a folder and all below it.
+func RemoveAll(ctx context.Context, dir string) error {
+	if !Remote(dir) {
+		return os.RemoveAll(dir)
+	}
+	names, err := Names(ctx, dir)
+	for _, name := range names {
+		err = errors.Join(err, Remove(ctx, name))
+	}
+	return err
+}
+
+// Rename moves a file; both are local or both are objects.
+func Rename(ctx context.Context, from, to string) error {
+	if !Remote(from) {
+		return os.Rename(from, to)
+	}
+	local, done, err := Get(ctx, from)
+	if err != nil {
+		return err
+	}
+	defer done()
+	// Not by Beam's Copy, which passes names on to s3 without the escapes that it wants.
+	if err := Put(ctx, to, func(path string) error { return os.Rename(local, path) }); err != nil {
+		return err
+	}
+	return Remove(ctx, from)
+}

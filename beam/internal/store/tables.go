@@ -1,0 +1,138 @@
+package store
+
+import (
+	"context"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/files"
+)
+
+func init() {
+	for _, scheme := range []string{"s3", "gs"} {
+		files.RegisterStore(scheme, Tables)
+	}
+}
+
+// Tables reads the objects of tables for package files. Every process keeps copies of the last few: an object is opened
+// several times while its rows are read.
+var Tables = &tables{}
+
+// mostCopies is the number of objects that are kept. A step reads one after the other.
+const mostCopies = 2
+
+type tables struct {
+	mu     sync.Mutex
+	copies []*object // the last used one last
+}
+
+// object is a local copy of an object, in a file without a name: it is gone when the process is, however that ends.
+type object struct {
+	name    string
+	f       *os.File
+	size    int64
+	readers int
+	dropped bool
+}
+
+// List is for files.Store.
+func (t *tables) List(name string) ([]string, error) { return List(context.Background(), name) }
+
+// Size is for files.Store.
+func (t *tables) Size(name string) (int64, error) {
+	ctx := context.Background()
+	s, err := system(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	if there, err := Exists(ctx, name); err != nil || !there {
+		return 0, missing(name, err)
+	}
+	n, err := s.Size(ctx, escaped(name))
+	if err != nil {
+		return 0, missing(name, oneLine(err))
+	}
+	return n, nil
+}
+
+func missing(name string, err error) error {
+	if err == nil {
+		err = os.ErrNotExist
+	}
+	return &os.PathError{Op: "open", Path: name, Err: err}
+}
+
+// Open is for files.Store.
+func (t *tables) Open(name string) (data.File, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, o := range t.copies {
+		if o.name == name {
+			t.copies = append(append(t.copies[:i:i], t.copies[i+1:]...), o)
+			return t.reader(o), nil
+		}
+	}
+	f, err := os.CreateTemp("", "rfbeam-object-*")
+	if err != nil {
+		return nil, err
+	}
+	os.Remove(f.Name()) // where a file in use cannot be removed it stays until dropped
+	o := &object{name: name, f: f}
+	if err = fetch(context.Background(), name, f); err == nil {
+		o.size, err = f.Seek(0, io.SeekEnd)
+	}
+	if err != nil {
+		o.close()
+		return nil, err
+	}
+	if t.copies = append(t.copies, o); len(t.copies) > mostCopies {
+		t.drop(t.copies[0])
+		t.copies = t.copies[1:]
+	}
+	return t.reader(o), nil
+}
+
+// drop forgets a copy. It is closed by the last of its readers.
+func (t *tables) drop(o *object) {
+	if o.dropped = true; o.readers == 0 {
+		o.close()
+	}
+}
+
+func (o *object) close() {
+	o.f.Close()
+	os.Remove(o.f.Name())
+}
+
+// Forget drops all copies, so that objects are fetched anew.
+func (t *tables) Forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, o := range t.copies {
+		t.drop(o)
+	}
+	t.copies = nil
+}
+
+type reader struct {
+	*io.SectionReader
+	close func()
+}
+
+func (r reader) Close() error {
+	r.close()
+	return nil
+}
+
+func (t *tables) reader(o *object) reader {
+	o.readers++
+	return reader{io.NewSectionReader(o.f, 0, o.size), sync.OnceFunc(func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if o.readers--; o.readers == 0 && o.dropped {
+			o.close()
+		}
+	})}
+}

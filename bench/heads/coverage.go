@@ -1,0 +1,233 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/choose"
+)
+
+// coverageLength is the number of tokens that choices are made and checked on.
+const coverageLength = 512
+
+// runCoverage measures how often the errors that choose.Choose expects hold on another corpus: choices are made on
+// passages of WikiText-2 and checked on passages of Penn Treebank and Shakespeare, one by one. It prints a table per
+// model. Choices are by cost: at this length exact attention is the fastest, and choices by seconds would all be exact.
+func runCoverage(c *config) error {
+	fmt.Printf("| model | layers | texts | tol | exact | judged | within tol |" +
+		" inside | above | median | 90 %% | worst | spread | cost |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, name := range c.models {
+		run, every, causal, err := coverageModel(c, name)
+		if err != nil {
+			return err
+		}
+		given, err := passages(c.weights, name+"_cal")
+		if err != nil {
+			return err
+		}
+		given = pieces(given)
+		other, err := passages(c.weights, name+"_other")
+		if err != nil {
+			return err
+		}
+		var fresh [][]headInputs
+		for _, ids := range other[:min(len(other), c.passages)] {
+			in, err := run(ids)
+			if err != nil {
+				return err
+			}
+			fresh = append(fresh, in)
+		}
+		for _, texts := range []int{1, 4} {
+			if err := coverage(c, name, every, causal, given[:min(texts, len(given))], fresh, run); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// pieces are the beginnings of passages and then, of long ones, what comes after the middle.
+func pieces(given [][]int32) [][]int32 {
+	for _, ids := range given {
+		if len(ids) >= 2*coverageLength {
+			given = append(given, ids[len(ids)/2:])
+		}
+	}
+	return given
+}
+
+// coverageModel is a function that runs a model with exact attention and keeps what its layers got: of a decoder every
+// third layer.
+func coverageModel(c *config, name string) (run func(ids []int32) ([]headInputs, error), every int, causal bool,
+	err error) {
+	switch name {
+	case "minilm":
+		m, err := loadMiniLM(c.weights)
+		return func(ids []int32) (layers []headInputs, err error) {
+			_, err = m.run(ids[:min(len(ids), coverageLength)], keep(exact(false), &layers))
+			return layers, err
+		}, 1, false, err
+	case "smollm2":
+		const every = 3
+		m, err := loadSmolLM2(c.weights)
+		return func(ids []int32) (layers []headInputs, err error) {
+			var all []headInputs
+			_, err = m.run(ids[:min(len(ids), coverageLength)], keep(exact(true), &all))
+			for l := 0; l < len(all); l += every {
+				layers = append(layers, all[l])
+			}
+			return layers, err
+		}, every, true, err
+	}
+	return nil, 0, false, fmt.Errorf("no model %q", name)
+}
+
+// held counts the heads and passages of one line of the table.
+type held struct {
+	judged, exact, within, inside, above int
+	worst, cost, heads                   float64
+	errors                               []float64
+	squares, pairs                       float64 // of differences between the logarithms of errors of one head
+}
+
+func (t *held) add(o held) {
+	t.judged, t.exact, t.within = t.judged+o.judged, t.exact+o.exact, t.within+o.within
+	t.inside, t.above, t.worst = t.inside+o.inside, t.above+o.above, max(t.worst, o.worst)
+	t.errors = append(t.errors, o.errors...)
+	t.cost, t.heads, t.squares, t.pairs = t.cost+o.cost, t.heads+o.heads, t.squares+o.squares, t.pairs+o.pairs
+}
+
+// coverage chooses on the given passages and checks on the fresh ones, layer by layer.
+func coverage(c *config, name string, every int, causal bool, given [][]int32, fresh [][]headInputs,
+	run func(ids []int32) ([]headInputs, error)) error {
+	var sample [][]headInputs
+	for _, ids := range given {
+		in, err := run(ids)
+		if err != nil {
+			return err
+		}
+		sample = append(sample, in)
+	}
+	vis := attention.Visibility{Causal: causal}
+	var all held
+	var lines []string
+	for l := range sample[0] {
+		pick := func(of func(in headInputs) seq) seq {
+			var list []seq
+			for _, in := range sample {
+				list = append(list, of(in[l]))
+			}
+			return batches(list)
+		}
+		choice, err := choose.Choose(choose.Options{Tol: c.tol, Seed: 1, ByCost: true}, vis, 0,
+			pick(func(in headInputs) seq { return in.q }), pick(func(in headInputs) seq { return in.k }),
+			pick(func(in headInputs) seq { return in.v }))
+		if err != nil {
+			return err
+		}
+		t, err := judge(choice, vis, l, fresh, c.tol)
+		if err != nil {
+			return err
+		}
+		all.add(t)
+		lines = append(lines, t.line(name, fmt.Sprint(l*every+1), len(given), c.tol))
+		c.log("%s", lines[l])
+	}
+	fmt.Println(all.line(name, "all", len(given), c.tol))
+	fmt.Println(strings.Join(lines, "\n"))
+	return nil
+}
+
+// judge runs a choice on the fresh passages of a layer. The error of a key/value head is that of its query heads
+// together, as in the estimates of Choose.
+func judge(choice *choose.Choice, vis attention.Visibility, l int, fresh [][]headInputs, tol float64) (held, error) {
+	var t held
+	a, err := choose.New[float32](choice)
+	if err != nil {
+		return t, err
+	}
+	a.Visibility = vis
+	logs := make([][]float64, len(choice.Heads))
+	for h := range choice.Heads {
+		t.cost, t.heads = t.cost+choice.Heads[h].Cost, t.heads+1
+		if choice.Heads[h].Method == choose.Exact {
+			t.exact++
+		}
+	}
+	for _, in := range fresh {
+		x := in[l]
+		out := attention.NewSeq[float32](1, x.q.Heads, x.q.Len, x.v.Dim)
+		if _, err := a.Forward(out, x.q, x.k, x.v); err != nil {
+			return t, err
+		}
+		group := x.q.Heads / x.k.Heads
+		for h := range choice.Heads {
+			if choice.Heads[h].Method == choose.Exact {
+				continue
+			}
+			got, want := out, x.out
+			got.Heads, want.Heads = group, group
+			got.Data, want.Data = got.Data[h*group*got.StrideH:], want.Data[h*group*want.StrideH:]
+			e, expected := groupError(got, want), choice.Heads[h].Expected
+			t.judged++
+			t.errors = append(t.errors, e)
+			if e <= tol {
+				t.within++
+			}
+			if e > expected.High {
+				t.above++
+			} else if e >= expected.Low {
+				t.inside++
+			}
+			t.worst = max(t.worst, e/tol)
+			for _, other := range logs[h] {
+				t.squares, t.pairs = t.squares+(math.Log(e)-other)*(math.Log(e)-other)/2, t.pairs+1
+			}
+			logs[h] = append(logs[h], math.Log(e))
+		}
+	}
+	return t, nil
+}
+
+// line of the table.
+func (t *held) line(model, layers string, texts int, tol float64) string {
+	share := func(n int) string { return fmt.Sprintf("%.0f %%", 100*float64(n)/float64(max(1, t.judged))) }
+	return fmt.Sprintf("| %s | %s | %d | %g | %d of %.0f | %d | %s | %s | %s | %.3f | %.3f | %.2f tol | %.2f | %.0f |",
+		model, layers, texts, tol, t.exact, t.heads, t.judged, share(t.within), share(t.inside), share(t.above),
+		quantile(t.errors, 0.5), quantile(t.errors, 0.9), t.worst,
+		math.Sqrt(t.squares/max(1, t.pairs)), t.cost/t.heads)
+}
+
+// groupError is |ô−o|/|o| of all heads together.
+func groupError(got, want seq) float64 {
+	var diff, norm float64
+	for h := range want.Heads {
+		g, w := got.Head(0, h), want.Head(0, h)
+		for i := range w.Rows {
+			for j, v := range w.Row(i) {
+				d := float64(g.At(i, j) - v)
+				diff += d * d
+				norm += float64(v) * float64(v)
+			}
+		}
+	}
+	return math.Sqrt(diff / norm)
+}
+
+// batches copies sequences of one batch into one.
+func batches(list []seq) seq {
+	out := attention.NewSeq[float32](len(list), list[0].Heads, list[0].Len, list[0].Dim)
+	for b, s := range list {
+		for h := range s.Heads {
+			from, to := s.Head(0, h), out.Head(b, h)
+			for i := range from.Rows {
+				copy(to.Row(i), from.Row(i))
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,564 @@
+// Package attend has the commands attend and crossover.
+package attend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/attention/choose"
+	"github.com/randfeat/randfeat/attention/linear"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/mapflags"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/qkv"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// AttendResult says what attend did.
+type AttendResult struct {
+	Out      string `json:"out,omitempty"`
+	Shape    []int  `json:"shape"`
+	DType    string `json:"dtype"`
+	Method   string `json:"method"` // auto, exact, features or centroid
+	Causal   bool   `json:"causal,omitempty"`
+	Window   int    `json:"window,omitempty"`
+	Sinks    int    `json:"sinks,omitempty"`
+	Heads    int    `json:"heads"`
+	KVHeads  int    `json:"kv_heads"`
+	Features int    `json:"features,omitempty"` // of one head
+	// Cost is that of a token, the mean of all heads, in random features; ExactCost that of exact attention, L/2.
+	Cost      float64 `json:"cost"`
+	ExactCost float64 `json:"exact_cost"`
+	Seconds   float64 `json:"seconds"`
+	// ChoiceSeconds is the time that the choice took, or the fit of what is saved.
+	ChoiceSeconds float64 `json:"choice_seconds,omitempty"`
+	// Choice is what each key/value head does.
+	Choice []AttendChoice `json:"choice,omitempty"`
+	// Empty rows saw no key and are zeros; denominators that were Negative (signed features only) are used as they are;
+	// Zero counts denominators that were zero or so small that the quotient is not finite: zeros.
+	Rows     int64 `json:"rows"`
+	Empty    int64 `json:"empty,omitempty"`
+	Negative int64 `json:"negative,omitempty"`
+	Zero     int64 `json:"zero,omitempty"`
+	// Compare holds the errors against exact attention, with --compare.
+	Compare *AttendCompare `json:"compare,omitempty"`
+	Warning string         `json:"warning,omitempty"` // why the combination or the fit is a bad choice
+	Seed    *uint64        `json:"seed,omitempty"`
+	// Specs are the maps of --method features: one for all heads, or one for each key/value head.
+	Specs []randfeat.Spec `json:"specs,omitempty"`
+}
+
+// AttendChoice is the method of one key/value head.
+type AttendChoice struct {
+	Method string  `json:"method"`
+	Plan   string  `json:"plan"` // the method with its parameters
+	Cost   float64 `json:"cost"`
+	// Seconds is the predicted time of a token on this machine; absent unless methods were ranked by time.
+	Seconds float64 `json:"seconds,omitempty"`
+	// Expected is the relative error of the output to expect, between Low and High in nine of ten cases; absent where
+	// nothing was measured. It is that of a sample of Rows query rows.
+	Expected *float64 `json:"expected,omitempty"`
+	Low      *float64 `json:"low,omitempty"`
+	High     *float64 `json:"high,omitempty"`
+	Rows     int      `json:"rows,omitempty"`
+}
+
+type attendFlags struct {
+	out                         string
+	causal, exact               bool
+	heads, kvHeads              int
+	mask, segments, keySegments string
+	method                      string
+	tol, budget                 float64
+	saveSpec, spec              string
+	centroid                    centroid.Spec
+	window, sinks               int
+	scale                       float64
+	dtype                       string
+	family, coupling            string
+	m                           int
+	fit, fitDefault             bool // fitDefault: because no family was named
+	asked                       bool // for the number of features
+	seed                        uint64
+	compare, demo               bool
+	svg                         string
+	sample                      int
+	sampled                     bool // --sample was given
+}
+
+// defaultAttendFamily is what attend uses when no family is named, and fits: the smallest error on most data.
+const defaultAttendFamily = "adaptive"
+
+const (
+	fallbackFamily        = "positive" // where there is nothing to fit to
+	defaultAttendCoupling = "orthogonal"
+	defaultCompareRows    = 128
+)
+
+func AttendCommand(env *cli.Env) *cobra.Command {
+	var f attendFlags
+	cmd := &cobra.Command{
+		Use:   "attend Q.npy K.npy V.npy -o OUT.npy",
+		Short: "Attention over long sequences, by a method that each head is tested for",
+		Long: `Compute softmax(QKᵀ/√d)V by the cheapest method that is accurate enough for each head.
+
+The arrays are of shape [L, d], [H, L, d] or [B, H, L, d], in npy files of float16, float32 or float64, or tensors of
+safetensors files, also of bfloat16: model.safetensors:name. - reads one of them from stdin. K and V may have fewer heads
+than Q (grouped queries) and another length. With --heads H the arrays are [L, H·d] or [B, L, H·d], as projection layers
+write them, and the heads are split off their columns; K and V then have --kv-heads heads. Without --heads, --kv-heads
+only checks their number. The output has the layout of Q and the columns of V; its element type is float32 unless one of
+the inputs is float64 or --dtype says otherwise.
+
+--method auto, the default, measures the error of candidates on a sample of query rows, head by head, and takes the
+cheapest within --tol, or the best that --budget pays for; exact attention is one of them. It says what it chose, at which
+cost and with which error to expect. --save-spec keeps the choice, and --spec uses it for other data of the same model.
+
+--method centroid summarises the keys by --clusters centroids; the keys of the --top clusters of a query are exact (with
+--causal and --keys only the best so many of them), and so are the first --sinks keys and the --window of neighbours.
+--method features uses random features for all keys but the sinks and the window; naming a --family or a number of
+--features implies it. The adaptive family is fitted to the files, head by head; where there is no query or no key to fit
+it to, the positive family is used. A named family is fitted with --fit. --method exact, or --exact, is the softmax itself.
+
+With --causal centres of clusters are fitted to the keys already seen, never to later ones; those that --save-spec keeps
+for other data are fitted to all. The choice itself and the fits of families look at all queries and keys: they find
+parameters, and the output for these is strictly causal.
+
+--compare prints the error against exact attention for each head, on a sample of query rows, and the times of both; with
+features also the error that theory predicts. --demo needs no files: it shows error against cost for all methods on heads
+that are generated with the statistics of real ones.`,
+		Example: `  randfeat attend --demo --svg errors.svg
+  randfeat attend Q.npy K.npy V.npy -o OUT.npy --tol 0.05 --save-spec model.json
+  randfeat attend Q2.npy K2.npy V2.npy -o OUT2.npy --spec model.json --compare
+  randfeat attend Q.npy K.npy V.npy -o OUT.npy --method centroid --causal --top 8 --keys 96 --window 64
+  randfeat attend Q.npy K.npy V.npy --family oprf --fit --coupling simplex --features 512 --compare`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.demo {
+				return cli.ExactArgs("none with --demo", 0)(cmd, args)
+			}
+			return cli.ExactArgs("three npy files Q.npy, K.npy and V.npy, or --demo", 3)(cmd, args)
+		},
+		ValidArgsFunction: cli.NPYArgs(3),
+		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
+			if f.demo {
+				return attendDemo(env, cmd, &f)
+			}
+			return runAttend(env, cmd, &f, args)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.out, "out", "o", "", "npy file to write; - for stdout")
+	flags.BoolVar(&f.causal, "causal", false, "query i sees the keys up to its own position; the last query is aligned with the last key")
+	flags.StringVar(&f.method, "method", "auto", "auto, exact, centroid or features")
+	flags.BoolVar(&f.exact, "exact", false, "the same as --method exact")
+	flags.Float64Var(&f.tol, "tol", defaultTol, "relative error of the output that --method auto keeps each head within")
+	flags.Float64Var(&f.budget, "budget", 0, "instead of --tol: mean cost of a token and head, in random features; exact attention costs L/2")
+	flags.StringVar(&f.saveSpec, "save-spec", "", "JSON file to write the choice of methods to, with all that was fitted")
+	flags.StringVar(&f.spec, "spec", "", "JSON file of --save-spec: use the choice that it holds")
+	flags.IntVar(&f.centroid.Clusters, "clusters", defaultClusters, "centroids that stand for the keys")
+	flags.IntVar(&f.centroid.Top, "top", 4, "clusters, the best for a query, whose keys are exact")
+	flags.IntVar(&f.centroid.Keys, "keys", 0, "with --causal: how many keys of the --top clusters are exact, those with the best estimated scores; 0: all")
+	flags.IntVar(&f.centroid.Block, "block", 0, "queries that share a --window of neighbours; 0: 64 with --causal, else 16")
+	flags.IntVar(&f.heads, "heads", 0, "heads in the columns of [L, H·d] or [B, L, H·d] arrays")
+	flags.IntVar(&f.kvHeads, "kv-heads", 0, "heads of K and V; default: those of the files, or --heads")
+	flags.StringVar(&f.mask, "mask", "", "npy file of bools or integers, [L] or [B, L]: 0 for keys that are padding")
+	flags.StringVar(&f.segments, "segments", "", "npy file of integers, [L] or [B, L]: ids of packed sequences; queries see keys of their own id")
+	flags.StringVar(&f.keySegments, "key-segments", "", "the same for the keys, where they are not as many as the queries")
+	flags.IntVar(&f.window, "window", 0, "exact softmax over the last so many keys; 0: none, or with --method centroid 64 with --causal, else 16")
+	flags.IntVar(&f.sinks, "sinks", 0, "exact softmax over the first so many keys; 0: none")
+	flags.Float64Var(&f.scale, "scale", 0, "factor of the scores q·k; default: 1/√d")
+	flags.StringVar(&f.dtype, "dtype", "", "float32 or float64; default: that of the files")
+	flags.StringVar(&f.family, "family", defaultAttendFamily,
+		"feature family: a name of 'randfeat families' or a JSON object with parameters")
+	flags.StringVar(&f.coupling, "coupling", defaultAttendCoupling,
+		"joint law of the projections: a name of 'randfeat couplings' or a JSON object")
+	flags.IntVar(&f.m, "features", cli.DefaultM, "random features per head, at most: as many projections as make them")
+	cli.DeprecatedShorthand(cmd, "m", "features")
+	flags.BoolVar(&f.fit, "fit", false, "fit the parameters of --family to each head; this is the default without --family")
+	flags.Uint64Var(&f.seed, "seed", cli.DefaultSeed, "seed of the projections")
+	flags.BoolVar(&f.compare, "compare", false, "print the error against exact attention and the times of both; -o may be left out")
+	flags.IntVar(&f.sample, "sample", defaultCompareRows, "query rows per head that --compare looks at; by default fewer of very long sequences")
+	flags.BoolVar(&f.demo, "demo", false, "error against cost of all methods on generated heads")
+	flags.StringVar(&f.svg, "svg", "", "SVG file to draw the figure of --demo into")
+	for _, name := range []string{"out", "mask", "segments", "key-segments"} {
+		cli.CompleteFiles(cmd, name, "npy")
+	}
+	cli.CompleteFiles(cmd, "spec", "json")
+	cli.CompleteFiles(cmd, "save-spec", "json")
+	cli.CompleteFiles(cmd, "svg", "svg")
+	cli.CompleteNames(cmd, "method", func() []string { return []string{"auto", "exact", "centroid", "features"} })
+	cli.CompleteNames(cmd, "family", cli.FamilyNames)
+	cli.CompleteNames(cmd, "coupling", cli.CouplingNames)
+	cli.CompleteNames(cmd, "dtype", func() []string { return []string{"float32", "float64"} })
+	return cmd
+}
+
+func (f *attendFlags) check(cmd *cobra.Command, env *cli.Env, paths []string) error {
+	stdin := 0
+	for _, p := range append(slices.Clone(paths), f.mask, f.segments, f.keySegments) {
+		if p == "-" {
+			stdin++
+		}
+	}
+	switch {
+	case stdin > 1:
+		return cli.Misused("only one of the arrays can come from stdin")
+	case f.out == "" && !f.compare:
+		return cli.Misused("--out (-o) is missing: name the npy file to write, or use --compare")
+	case f.out == "-" && (env.JSON || f.compare):
+		return cli.Misused("-o - needs stdout for itself: drop --json and --compare")
+	case f.heads < 0 || cmd.Flags().Changed("heads") && f.heads == 0:
+		return cli.Misused("--heads is %d, want at least 1", f.heads)
+	case f.kvHeads < 0 || cmd.Flags().Changed("kv-heads") && f.kvHeads == 0:
+		return cli.Misused("--kv-heads is %d, want at least 1", f.kvHeads)
+	case f.window < 0:
+		return cli.Misused("--window is %d, want a number of keys", f.window)
+	case f.sinks < 0:
+		return cli.Misused("--sinks is %d, want a number of keys", f.sinks)
+	case cmd.Flags().Changed("scale") && (!(f.scale > 0) || math.IsInf(f.scale, 0)):
+		return cli.Misused("--scale is %v, want a positive number", f.scale)
+	case f.dtype != "" && f.dtype != "float32" && f.dtype != "float64":
+		return cli.Misused("--dtype is %q, want float32 or float64", f.dtype)
+	case f.keySegments != "" && f.segments == "":
+		return cli.Misused("--key-segments needs --segments")
+	case cmd.Flags().Changed("sample") && !f.compare:
+		return cli.Misused("--sample needs --compare")
+	case f.sample < 1:
+		return cli.Misused("--sample is %d, want at least 1", f.sample)
+	}
+	f.sampled = cmd.Flags().Changed("sample")
+	if cmd.Flags().Changed("svg") {
+		return cli.Misused("--svg needs --demo")
+	}
+	if err := f.checkMethod(cmd); err != nil || f.method != "features" {
+		return err
+	}
+	f.fitDefault = !cmd.Flags().Changed("family")
+	f.fit = f.fit || f.fitDefault
+	f.asked = cmd.Flags().Changed("features")
+	if f.m < 1 {
+		return cli.Misused("--features is %d, want at least 1", f.m)
+	}
+	_, err := f.spec1(1)
+	return err
+}
+
+// spec1 is the map of one head, for queries of dim columns, before fitting. M is the number of features until then:
+// how many projections make them may depend on the parameters.
+func (f *attendFlags) spec1(dim int) (randfeat.Spec, error) {
+	spec := randfeat.Spec{Kernel: kernel.Attention(dim), Dim: dim, M: f.m, Seed: f.seed}
+	if f.scale > 0 {
+		spec.Kernel.Scale = 1 / math.Sqrt(f.scale) // of both sides
+	}
+	var err error
+	if spec.Family, err = family.Parse(f.family); err != nil {
+		return spec, cli.Misused("--family: %w", err)
+	}
+	if spec.Coupling, err = coupling.Parse(f.coupling); err != nil {
+		return spec, cli.Misused("--coupling: %w", err)
+	}
+	return spec, nil
+}
+
+func runAttend(env *cli.Env, cmd *cobra.Command, f *attendFlags, paths []string) error {
+	if err := f.check(cmd, env, paths); err != nil {
+		return err
+	}
+	files, err := qkv.ReadFiles(env, paths)
+	if err != nil {
+		return err
+	}
+	if f.dtype == "float32" || f.dtype == "" && files.IsFloat32() {
+		return attendAs[float32](cmd.Context(), env, f, files)
+	}
+	return attendAs[float64](cmd.Context(), env, f, files)
+}
+
+func attendAs[T dense.Float](ctx context.Context, env *cli.Env, f *attendFlags, files qkv.Files) error {
+	in, err := qkv.Sequences[T](files, f.heads, f.kvHeads)
+	if err != nil {
+		return err
+	}
+	if in.Vis, err = readVisibility(env, f, in.Q.Batch, in.Q.Len, in.K.Len); err != nil {
+		return err
+	}
+	r := AttendResult{Out: f.out, Shape: in.Shape, DType: fmt.Sprintf("%T", *new(T)), Method: f.method,
+		Causal: f.causal, Window: f.window, Sinks: f.sinks,
+		Heads: in.Q.Heads, KVHeads: in.K.Heads, Rows: int64(in.Q.Batch) * int64(in.Q.Heads) * int64(in.Q.Len)}
+	start := time.Now()
+	choice, err := attendChoice(env, f, &in, &r)
+	if err != nil {
+		return files.Name(err)
+	}
+	r.ChoiceSeconds = time.Since(start).Seconds()
+	r.choose(choice)
+	run := choice
+	if f.causal && f.method != "spec" {
+		run = strict(choice)
+		if f.saveSpec != "" {
+			env.Note("note: centres in %s are fitted to all keys, for other data; the output here has centres fitted to keys already seen", f.saveSpec)
+		}
+	}
+	if in.Q.Len > 0 && in.K.Len > 0 && len(r.Specs) > 0 {
+		r.Warning = mapflags.Both(r.Warning, mapflags.Warning(r.Specs[0], mapflags.SomeRows(in.Q.Head(0, 0)),
+			mapflags.SomeRows(in.K.Head(0, 0))))
+	}
+	var out attention.Seq[T]
+	if f.out != "" || f.compare {
+		out = likeQueries(in)
+	}
+	if f.out != "" || f.compare && f.method != "features" { // which are compared by a call of their own
+		if err := forward(ctx, env, &in, out, run, &r); err != nil {
+			return files.Name(err)
+		}
+	}
+	if f.compare {
+		if err := compareHeads(ctx, env, f, &in, out, choice, &r); err != nil {
+			return files.Name(err)
+		}
+	}
+	if f.saveSpec != "" {
+		if err := saveChoice(env, f.saveSpec, choice); err != nil {
+			return err
+		}
+	}
+	if f.out != "" {
+		if err := writeSequence(env, f.out, in.Shape, out); err != nil {
+			return err
+		}
+	}
+	return reportAttend(env, f, r)
+}
+
+// likeQueries is an output in the memory order of the queries.
+func likeQueries[T dense.Float](in qkv.Input[T]) attention.Seq[T] {
+	if in.Q.StrideH == in.Q.Dim && in.Q.StrideL == in.Q.Heads*in.Q.Dim {
+		return attention.NewSeqBLHD[T](in.Q.Batch, in.Q.Len, in.Q.Heads, in.V.Dim)
+	}
+	return attention.NewSeq[T](in.Q.Batch, in.Q.Heads, in.Q.Len, in.V.Dim)
+}
+
+// attendSpecs are the maps of --method features: fitted, one per key/value head, or one for all. few warns of a fit to
+// few rows.
+func attendSpecs[T dense.Float](env *cli.Env, f *attendFlags, in *qkv.Input[T]) (specs []randfeat.Spec, few string,
+	err error) {
+	if f.fitDefault && !in.CanFit() {
+		env.Note("note: there is no query or no key to fit the family %s to: positive features, not fitted", f.family)
+		f.family, f.fit, f.fitDefault = fallbackFamily, false, false
+	}
+	spec, err := f.spec1(in.Q.Dim)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := cli.CheckSize(spec, "--features"); err != nil {
+		return nil, "", err
+	}
+	specs = []randfeat.Spec{spec}
+	if f.fit {
+		if specs, few, err = fitHeads(env, f, spec, in); err != nil {
+			return nil, "", err
+		}
+	}
+	var features int
+	for i := range specs {
+		if specs[i], err = cli.WithFeatures(specs[i], f.m, f.asked); err != nil {
+			break
+		}
+		if features, err = specs[i].OutDim(); err != nil {
+			break
+		}
+	}
+	if errors.Is(err, family.ErrParam) {
+		return nil, "", fmt.Errorf("%w; %s", err, parameterHint(spec.Family, f.fit))
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return specs, few, cli.CheckFeatures(features, mapflags.LibraryRows, "--features")
+}
+
+// parameterHint says how to give a family the parameters that it lacks.
+func parameterHint(f family.Family, fit bool) string {
+	parameters := "..."
+	if _, ok := f.(family.LFK); ok {
+		parameters = `"w": [[...], ...]`
+	}
+	hint := fmt.Sprintf("set parameters with --family '{\"name\": %q, %s}'", f.Name(), parameters)
+	if _, fits := f.(family.Fitter); fits && !fit {
+		hint += " or fit them with --fit"
+	}
+	return hint
+}
+
+func fitHeads[T dense.Float](env *cli.Env, f *attendFlags, spec randfeat.Spec, in *qkv.Input[T]) (specs []randfeat.Spec,
+	few string, err error) {
+	name := spec.Family.Name()
+	if _, fits := spec.Family.(family.Fitter); !fits {
+		env.Note("note: --fit changes nothing: there is no rule that fits the family %s to data", name)
+	}
+	stats, err := linear.NewHeadStats[T](spec, in.K.Heads)
+	if err != nil {
+		return nil, "", err
+	}
+	queries, keys := in.FitMasks()
+	if err := stats.Add(in.Q, in.K, queries, keys); err != nil {
+		return nil, "", err
+	}
+	specs, err = stats.Fit()
+	switch {
+	case err != nil && f.fitDefault:
+		return nil, "", fmt.Errorf("fitting the family used without --family: %w; name one that needs no fit, such as --family %s", err, fallbackFamily)
+	case err != nil:
+		return nil, "", fmt.Errorf("--fit: %w; leave --fit out and set parameters of --family %s, or use --family %s", err,
+			name, fallbackFamily)
+	}
+	return specs, stats.Warning(), nil
+}
+
+// forward runs the choice into out.
+func forward[T dense.Float](ctx context.Context, env *cli.Env, in *qkv.Input[T], out attention.Seq[T], c *choose.Choice,
+	r *AttendResult) error {
+	flops := 4 * float64(in.Q.Batch) * float64(in.Q.Len+in.K.Len) * float64(in.Q.Dim+in.V.Dim) / 2 * c.Cost()
+	return eachHead(ctx, env, in, out, flops, r, func(lo, hi int) (attention.Attention[attention.Seq[T]], error) {
+		m, err := choose.New[T](c.Range(lo, hi))
+		if err == nil {
+			m.Visibility = in.Vis
+		}
+		return m, err
+	})
+}
+
+// callFlops is the work of one call into the library: enough for all threads, and little enough that progress shows and
+// an interrupt is heard.
+const callFlops = 1e11
+
+// eachHead runs what method gives for key/value heads [lo, hi) on these and their query heads, group by group, and adds
+// up counts and time in r. flops is the work of one query head.
+func eachHead[T dense.Float](ctx context.Context, env *cli.Env, in *qkv.Input[T], out attention.Seq[T], flops float64,
+	r *AttendResult, method func(lo, hi int) (attention.Attention[attention.Seq[T]], error)) error {
+	group := in.Q.Heads / in.K.Heads
+	step := 1 + int(min(callFlops/max(flops*float64(group), 1), float64(in.K.Heads)))
+	bar := env.Progress("heads", in.Q.Heads)
+	defer bar.End()
+	for lo := 0; lo < in.K.Heads; lo += step {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		hi := min(lo+step, in.K.Heads)
+		m, err := method(lo, hi)
+		if err != nil {
+			return err
+		}
+		start := time.Now()
+		rep, err := m.Forward(headRange(out, lo*group, hi*group), headRange(in.Q, lo*group, hi*group),
+			headRange(in.K, lo, hi), headRange(in.V, lo, hi))
+		if err != nil {
+			return err
+		}
+		r.Empty, r.Negative, r.Zero = r.Empty+rep.Empty, r.Negative+rep.Negative, r.Zero+rep.Zero
+		r.Seconds += time.Since(start).Seconds()
+		bar.At(hi * group)
+	}
+	return nil
+}
+
+// headRange is the view of heads lo to hi-1.
+func headRange[T dense.Float](s attention.Seq[T], lo, hi int) attention.Seq[T] {
+	s.Heads = hi - lo
+	s.Data = s.Data[min(lo*s.StrideH, len(s.Data)):]
+	return s
+}
+
+// writeSequence writes the output in its file layout.
+func writeSequence[T dense.Float](env *cli.Env, path string, shape []int, out attention.Seq[T]) error {
+	var files cli.Outputs
+	defer files.Abort()
+	w, err := files.Create(path, env.Stdout)
+	if err != nil {
+		return err
+	}
+	n, err := data.NewNPYTensorWriter[T](w, shape)
+	if err != nil {
+		return err
+	}
+	cols := shape[len(shape)-1]
+	// the memory order of the file
+	rows := dense.Matrix[T]{Rows: len(out.Data) / cols, Cols: cols, Stride: cols, Data: out.Data}
+	if err := n.WriteRows(rows); err != nil {
+		return err
+	}
+	if err := n.Close(); err != nil {
+		return err
+	}
+	return files.Commit()
+}
+
+func reportAttend(env *cli.Env, f *attendFlags, r AttendResult) error {
+	env.Warn(r.Warning)
+	if env.JSON {
+		return env.Object(r)
+	}
+	var what string
+	switch r.Method {
+	case "exact":
+		what = "exact attention"
+	case "features":
+		spec := r.Specs[0]
+		fitted := ""
+		if _, fits := spec.Family.(family.Fitter); fits && f.fit {
+			fitted = ", fitted per head"
+		}
+		what = fmt.Sprintf("linear attention, %d %s features%s, %s, seed %d", r.Features, spec.Family.Name(), fitted,
+			mapflags.CouplingName(spec), *r.Seed)
+	case "centroid":
+		what = fmt.Sprintf("centroid attention, cost %.0f of %.0f", r.Cost, r.ExactCost)
+	default:
+		what = fmt.Sprintf("methods chosen per head, mean cost %.0f of %.0f", r.Cost, r.ExactCost)
+	}
+	target := r.Out
+	if target == "" {
+		target = "output not kept"
+	}
+	env.Note("%s: %s %s, %s, %.3g s", target, data.Dims(r.Shape), r.DType, what, r.Seconds)
+	if r.Empty > 0 {
+		env.Note("note: %s no key: zeros", outOf(r.Empty, r.Rows, "query row", "sees", "see"))
+	}
+	if r.Negative > 0 {
+		env.Note("note: %s negative (signed features); quotients are taken as they are",
+			outOf(r.Negative, r.Rows, "denominator", "is", "are"))
+	}
+	if r.Zero > 0 {
+		env.Note("note: %s zero, or so small that the quotient is not finite in %s: rows of zeros",
+			outOf(r.Zero, r.Rows, "denominator", "is", "are"), r.DType)
+	}
+	if r.Compare != nil {
+		return printCompare(env, r)
+	}
+	if r.Method == "auto" || r.Method == "spec" {
+		return printChoice(env.Stderr, r.Choice)
+	}
+	return nil
+}
+
+// outOf is the subject and verb of a sentence: 1 of 12 rows is, 2 of 12 rows are.
+func outOf(n, of int64, noun, one, many string) string {
+	verb := many
+	if n == 1 {
+		verb = one
+	}
+	if of != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d of %d %s %s", n, of, noun, verb)
+}

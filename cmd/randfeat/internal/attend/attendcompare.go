@@ -1,0 +1,399 @@
+package attend
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/choose"
+	"github.com/randfeat/randfeat/attention/linear"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/qkv"
+	"github.com/randfeat/randfeat/dense"
+)
+
+// AttendCompare is the error against exact attention: part of what attend --compare --json prints.
+type AttendCompare struct {
+	AttendErrors                // of all heads together
+	Heads        []AttendErrors `json:"heads"` // of each query head
+	// AttentionSeconds and ExactSeconds are the times of both over the whole input. ExactEstimated says that exact
+	// attention would have taken long: its time is then that of a part, multiplied.
+	AttentionSeconds float64 `json:"attention_seconds"`
+	ExactSeconds     float64 `json:"exact_seconds"`
+	ExactEstimated   bool    `json:"exact_estimated,omitempty"`
+}
+
+// AttendErrors are the errors of one head over a sample of its query rows.
+type AttendErrors struct {
+	Rows int `json:"rows"` // compared; rows that see no key are left out
+	// Predicted is the error of the output by theory, to first order; absent where it is not known, and Reason says
+	// why. Method says how it was found: covariances, scaled covariances, independent rows, upper bound.
+	Predicted *float64 `json:"predicted,omitempty"`
+	Method    string   `json:"method,omitempty"`
+	Reason    string   `json:"reason,omitempty"`
+	// Denominator is the predicted relative error of the denominators. Where it is not small the prediction for
+	// positive features is too large, and above 1 there is none; with signed features there is none once that of a row
+	// is above ¼.
+	Denominator *float64 `json:"denominator,omitempty"`
+	Output      float64  `json:"output"` // |ô-o|/|o| over all rows
+	// Low and High are the interval that holds the error of all rows for nine samples of ten; absent with features.
+	Low  *float64 `json:"low,omitempty"`
+	High *float64 `json:"high,omitempty"`
+	// Row is the root mean square of |â-a|/|a| of the attention rows, Variation the mean share of the attention that is
+	// on the wrong keys: with features only.
+	Row       float64 `json:"row,omitempty"`
+	Variation float64 `json:"variation,omitempty"`
+}
+
+func attendErrors(e choose.LinearErrors) AttendErrors {
+	r := AttendErrors{Rows: e.Rows, Output: e.Output, Row: e.Row, Variation: e.Variation}
+	if e.Predicted.Err != nil {
+		r.Reason = e.Predicted.Err.Error()
+	}
+	switch p := e.Predicted; {
+	case r.Rows == 0:
+		r.Reason = "no query row sees a key"
+		return r
+	case p.Basis != choose.NoPrediction:
+		r.Predicted = cli.Number(p.Output)
+	}
+	r.Denominator = cli.Number(e.Predicted.Denominator)
+	if r.Predicted != nil {
+		r.Method = e.Predicted.Basis.String()
+	} else if r.Reason == "" {
+		r.Reason = "the prediction to first order is not finite"
+	}
+	return r
+}
+
+// exactLimit is the work up to which exact attention is run for its time, some hundredths of a second: measuring is not
+// to take longer than what is measured.
+const exactLimit = 2e9
+
+// rows is the number of query rows per head to compare. Exact rows cost as much as L/128 of exact attention, which is
+// more than the attention itself where that is much cheaper.
+func (f *attendFlags) rows(length int) int {
+	if f.sampled || length <= longSequence {
+		return f.sample
+	}
+	return max(minCompareRows, f.sample*longSequence/length)
+}
+
+const (
+	longSequence   = 2048
+	minCompareRows = 16
+	longKeys       = 64 // of a row, for its prediction
+)
+
+// compareHeads measures the errors of out, or with --method features those of a call of its own: it then fills in the
+// time and counts of r if the output was not computed yet.
+func compareHeads[T dense.Float](ctx context.Context, env *cli.Env, f *attendFlags, in *qkv.Input[T],
+	out attention.Seq[T],
+	choice *choose.Choice, r *AttendResult) error {
+	bar := env.Progress("comparing with exact attention", 1)
+	defer bar.End()
+	bar.Last = time.Time{}
+	bar.At(0)
+	c := new(AttendCompare)
+	compared := compareOutput[T]
+	if f.method == "features" {
+		compared = compareFeatures[T]
+	}
+	if err := compared(f, in, out, choice, c, r); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r.Compare = c
+	return timeExact(f, in, c)
+}
+
+// compareOutput compares rows of out.
+func compareOutput[T dense.Float](f *attendFlags, in *qkv.Input[T], out attention.Seq[T], choice *choose.Choice,
+	c *AttendCompare, r *AttendResult) error {
+	rows := (f.rows(in.K.Len) + in.Q.Batch - 1) / in.Q.Batch
+	check, err := choose.NewCheck(in.Vis, choice.Scale, in.Q, in.K, in.V, rows, f.seed)
+	if err != nil {
+		return err
+	}
+	errs, all, err := check.ErrorsOf(out)
+	if err != nil {
+		return err
+	}
+	c.AttendErrors, c.AttentionSeconds = outputErrors(all), r.Seconds
+	for _, e := range errs {
+		c.Heads = append(c.Heads, outputErrors(e))
+	}
+	return nil
+}
+
+func outputErrors(e choose.Estimate) AttendErrors {
+	r := AttendErrors{Rows: e.Rows, Output: e.Error, Low: cli.Number(e.Low), High: cli.Number(e.High)}
+	if e.Rows == 0 {
+		r.Reason = "no query row sees a key"
+	}
+	return r
+}
+
+// compareFeatures compares attention weights too, and predicts.
+func compareFeatures[T dense.Float](f *attendFlags, in *qkv.Input[T], _ attention.Seq[T], _ *choose.Choice,
+	c *AttendCompare, r *AttendResult) error {
+	maps, err := linear.NewMaps[T](r.Specs)
+	if err != nil {
+		return err
+	}
+	lin := &linear.Attention[T]{Visibility: in.Vis, Window: f.window, Sinks: f.sinks, Maps: maps}
+	o := choose.CompareOptions{Rows: f.rows(in.K.Len), Seed: f.seed}
+	if in.K.Len > longSequence {
+		o.Keys = longKeys
+	}
+	res, err := choose.Compare(lin, in.Q, in.K, in.V, o)
+	if err != nil {
+		return err
+	}
+	c.AttendErrors, c.AttentionSeconds = attendErrors(res.LinearErrors), res.Linear.Seconds()
+	for _, h := range res.Heads {
+		c.Heads = append(c.Heads, attendErrors(h))
+	}
+	if f.out == "" {
+		r.Seconds, r.Empty, r.Negative, r.Zero = c.AttentionSeconds, res.Report.Empty, res.Report.Negative,
+			res.Report.Zero
+	}
+	return nil
+}
+
+// timeExact measures the time of exact attention, or that of a part.
+func timeExact[T dense.Float](f *attendFlags, in *qkv.Input[T], c *AttendCompare) error {
+	work := exactWork(in)
+	if work > exactLimit {
+		rate, err := exactRate(f, in)
+		if err != nil {
+			return err
+		}
+		c.ExactSeconds, c.ExactEstimated = work/rate, true
+		return nil
+	}
+	e := attention.Exact[T]{Visibility: in.Vis, Scale: f.scale}
+	out := likeQueries(*in)
+	start := time.Now()
+	if _, err := e.Forward(out, in.Q, in.K, in.V); err != nil {
+		return err
+	}
+	c.ExactSeconds = time.Since(start).Seconds()
+	return nil
+}
+
+// exactWork counts the operations of exact attention over what is visible.
+func exactWork[T dense.Float](in *qkv.Input[T]) float64 {
+	pairs := float64(in.Q.Batch) * float64(in.Q.Len) * float64(in.K.Len)
+	if in.Vis.Segments != nil {
+		pairs = 0
+		keys := in.Vis.KeySegments
+		if keys == nil {
+			keys = in.Vis.Segments
+		}
+		for b := range in.Q.Batch {
+			count := map[int32]float64{}
+			for _, id := range keys[b*in.K.Len : (b+1)*in.K.Len] {
+				count[id]++
+			}
+			for _, id := range in.Vis.Segments[b*in.Q.Len : (b+1)*in.Q.Len] {
+				pairs += count[id]
+			}
+		}
+	}
+	if in.Vis.Causal {
+		pairs /= 2
+	}
+	return 2 * pairs * float64(in.Q.Heads) * float64(in.Q.Dim+in.V.Dim)
+}
+
+// exactRate is the operations per second of exact attention over the first rows of all heads.
+func exactRate[T dense.Float](f *attendFlags, in *qkv.Input[T]) (float64, error) {
+	const rows = 1024
+	part := qkv.Input[T]{Q: firstRows(headRange(in.Q, 0, in.Q.Heads/in.K.Heads), rows),
+		K: firstRows(headRange(in.K, 0, 1), rows), V: firstRows(headRange(in.V, 0, 1), rows)}
+	part.Vis.Causal = f.causal
+	e := attention.Exact[T]{Visibility: part.Vis, Scale: f.scale, Unchecked: true}
+	out := attention.NewSeq[T](part.Q.Batch, part.Q.Heads, part.Q.Len, part.V.Dim)
+	best := time.Duration(0)
+	for range 2 { // the first also fetches memory
+		start := time.Now()
+		if _, err := e.Forward(out, part.Q, part.K, part.V); err != nil {
+			return 0, err
+		}
+		if t := time.Since(start); best == 0 || t < best {
+			best = t
+		}
+	}
+	return exactWork(&part) / best.Seconds(), nil
+}
+
+// firstRows is the view of the first n positions.
+func firstRows[T dense.Float](s attention.Seq[T], n int) attention.Seq[T] {
+	s.Len = min(s.Len, n)
+	return s
+}
+
+func printCompare(env *cli.Env, r AttendResult) error {
+	c := r.Compare
+	if c.Rows == 0 {
+		env.Note("nothing to compare: %s", c.Reason)
+		return nil
+	}
+	if r.Method != "features" {
+		return printOutputErrors(env, r)
+	}
+	err := cli.Table(env.Stdout, func(w io.Writer) {
+		fmt.Fprintln(w, "HEAD\tPREDICTED\tOUTPUT\tROWS\tMISPLACED")
+		for h, e := range c.Heads {
+			fmt.Fprintf(w, "%d\t%s\t%.3g\t%.3g\t%s\n", h, predictedText(e), e.Output, e.Row, percent(e.Variation))
+		}
+		if len(c.Heads) > 1 {
+			fmt.Fprintf(w, "all\t%s\t%.3g\t%.3g\t%s\n", predictedText(c.AttendErrors), c.Output, c.Row,
+				percent(c.Variation))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	err = printTimes(env, "linear", c)
+	env.Note("%d query row%s of each head, relative errors; OUTPUT of the output, ROWS of the attention rows, MISPLACED the share of attention on wrong keys", c.Heads[0].Rows, cli.Plural(c.Heads[0].Rows))
+	if predicted, ok := c.predicted(); ok {
+		env.Note("PREDICTED by theory for OUTPUT, over all draws of the projections: %s", methodText(predicted))
+	}
+	if without, reason := c.unpredicted(); len(without) > 0 {
+		env.Note("PREDICTED is - for head%s %s: %s", cli.Plural(len(without)), strings.Join(without, ", "), reason)
+	}
+	return err
+}
+
+// printOutputErrors prints the errors of methods that theory predicts nothing of, beside what the choice expects.
+func printOutputErrors(env *cli.Env, r AttendResult) error {
+	c := r.Compare
+	err := cli.Table(env.Stdout, func(w io.Writer) {
+		fmt.Fprintln(w, "HEAD\tMETHOD\tCOST\tµs/TOKEN\tEXPECTED\tOUTPUT")
+		for h, e := range c.Heads {
+			plan := r.Choice[h/(len(c.Heads)/len(r.Choice))]
+			expected := "-"
+			if plan.Expected != nil {
+				expected = fmt.Sprintf("%.2g", *plan.Expected)
+			}
+			fmt.Fprintf(w, "%d\t%s\t%.0f\t%s\t%s\t%s\n", h, plan.Plan, plan.Cost, microseconds(plan.Seconds), expected,
+				intervalText(e))
+		}
+		if len(c.Heads) > 1 {
+			fmt.Fprintf(w, "all\t\t%.0f\t\t\t%s\n", r.Cost, intervalText(c.AttendErrors))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	err = printTimes(env, "attention", c)
+	env.Note("OUTPUT is the relative error of the output on %d query row%s of each head, and its interval of 90 %%; COST of a token is in random features, exact attention has %.0f", c.Heads[0].Rows, cli.Plural(c.Heads[0].Rows), r.ExactCost)
+	return err
+}
+
+func intervalText(e AttendErrors) string {
+	if e.Low == nil || e.High == nil || *e.High == 0 {
+		return fmt.Sprintf("%.2g", e.Output)
+	}
+	return fmt.Sprintf("%.2g (%.2g to %.2g)", e.Output, *e.Low, *e.High)
+}
+
+func printTimes(env *cli.Env, name string, c *AttendCompare) error {
+	approximately, exact := "", ""
+	if c.ExactEstimated {
+		approximately, exact = "about ", " (estimated from a part)"
+	}
+	_, err := fmt.Fprintf(env.Stdout, "\n%s %.3g s, exact %s%.3g s%s: %s%s\n", name, c.AttentionSeconds, approximately,
+		c.ExactSeconds, exact, approximately, speed(c.ExactSeconds/c.AttentionSeconds))
+	return err
+}
+
+// speed words how a time compares with that of exact attention, which took ratio times as long.
+func speed(ratio float64) string {
+	if math.Abs(math.Log(ratio)) < 0.05 {
+		return "as fast"
+	}
+	if ratio < 1 {
+		return fmt.Sprintf("%.2g times slower", 1/ratio)
+	}
+	return fmt.Sprintf("%.2g times faster", ratio)
+}
+
+// predicted are errors that come with a prediction: those of all heads, or of the first head that has one.
+func (c *AttendCompare) predicted() (AttendErrors, bool) {
+	for _, e := range append([]AttendErrors{c.AttendErrors}, c.Heads...) {
+		if e.Predicted != nil {
+			return e, true
+		}
+	}
+	return AttendErrors{}, false
+}
+
+// unpredicted are the heads without a prediction, and why the first of them has none.
+func (c *AttendCompare) unpredicted() (heads []string, reason string) {
+	for h, e := range c.Heads {
+		if e.Predicted == nil {
+			if heads == nil {
+				reason = e.Reason
+			}
+			heads = append(heads, strconv.Itoa(h))
+		}
+	}
+	return heads, reason
+}
+
+// percent shows a share with two digits, but 100 % not as 1e+02 %.
+func percent(share float64) string {
+	if p := 100 * share; p >= 99.5 && p < 1e4 {
+		return fmt.Sprintf("%.0f %%", p)
+	}
+	return fmt.Sprintf("%.2g %%", 100*share)
+}
+
+// predictedText marks predictions that are not closed forms of this very map.
+func predictedText(e AttendErrors) string {
+	if e.Predicted == nil {
+		return "-"
+	}
+	mark := ""
+	switch e.Method {
+	case choose.ScaledCovariances.String(), choose.IndependentRows.String():
+		mark = "~"
+	case choose.UpperBound.String():
+		mark = "≤"
+	}
+	return fmt.Sprintf("%s%.3g", mark, *e.Predicted)
+}
+
+func methodText(e AttendErrors) string {
+	text := ""
+	switch e.Method {
+	case choose.Covariances.String():
+		text = "closed form, to first order"
+	case choose.ScaledCovariances.String():
+		text = "~ that of independent projections, scaled by the gain of the coupling"
+	case choose.IndependentRows.String():
+		text = "~ that of independent projections"
+	case choose.UpperBound.String():
+		text = "≤ an upper bound"
+	}
+	if e.Reason != "" {
+		text += " (" + e.Reason + ")"
+	}
+	if e.Denominator != nil && *e.Denominator > wildDenominator {
+		text += fmt.Sprintf("; denominators vary by %s, where the first order says too much", percent(*e.Denominator))
+	}
+	return text
+}
+
+// wildDenominator is a relative error of denominators at which first-order predictions begin to fail.
+const wildDenominator = 0.5

@@ -1,0 +1,67 @@
+package catalog
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/internal/calc"
+)
+
+// FormulaInfo describes one formula: what theory list --json prints.
+type FormulaInfo struct {
+	Name      string       `json:"name"`
+	Reference string       `json:"reference"`
+	Inputs    []calc.Input `json:"inputs"`
+}
+
+func TheoryCommand(env *cli.Env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "theory",
+		Short: "The closed forms",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "list [prefix]",
+		Short: "List every formula with its reference and inputs",
+		Long: `List every formula that "randfeat eval" knows: its name, where it comes from, and its inputs, all of them required.
+A prefix such as "logrv" or "coupling." selects.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: cli.Do(func(_ *cobra.Command, args []string) error { return listFormulas(env, args) }),
+	})
+	return cmd
+}
+
+func listFormulas(env *cli.Env, args []string) error {
+	var chosen []calc.Entry
+	for _, e := range calc.Entries() {
+		if len(args) == 0 || strings.HasPrefix(e.Name, args[0]) {
+			chosen = append(chosen, e)
+		}
+	}
+	if len(chosen) == 0 {
+		return cli.Misused("no formula starts with %q; run 'randfeat theory list' for all", args[0])
+	}
+	if env.JSON {
+		for _, e := range chosen {
+			if err := env.Object(FormulaInfo{Name: e.Name, Reference: e.Reference, Inputs: e.Inputs}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cli.Table(env.Stdout, func(w io.Writer) {
+		fmt.Fprintln(w, "FORMULA\tINPUTS\tREFERENCE")
+		for _, e := range chosen {
+			keys := make([]string, len(e.Inputs))
+			for i, in := range e.Inputs {
+				keys[i] = in.Key
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\n", e.Name, strings.Join(keys, " "), e.Reference)
+		}
+	})
+}

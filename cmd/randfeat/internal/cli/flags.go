@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const (
+	DefaultM    = 256
+	DefaultSeed = 1
+)
+
+// Conflict refuses flags that another one makes meaningless: a silent choice would hide a mistake.
+func Conflict(cmd *cobra.Command, flag string, others ...string) error {
+	for _, o := range others {
+		if cmd.Flags().Changed(o) {
+			return Misused("--%s and --%s exclude each other", flag, o)
+		}
+	}
+	return nil
+}
+
+// ExactArgs is cobra.ExactArgs with a message that says what is wanted.
+func ExactArgs(want string, n int) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != n {
+			return fmt.Errorf("%d arguments, want %s", len(args), want)
+		}
+		return nil
+	}
+}
+
+// DeprecatedShorthand keeps a one-letter flag, which help no longer shows, as another way to set a flag; a note names
+// that flag. -m meant features in some commands and projections in others.
+func DeprecatedShorthand(cmd *cobra.Command, letter, flag string) {
+	target := cmd.Flags().Lookup(flag)
+	if target == nil {
+		panic("randfeat: no flag " + flag) // a bug here
+	}
+	cmd.Flags().VarP(&shorthand{letter, cmd, target}, "deprecated-"+letter, letter, "")
+	if err := cmd.Flags().MarkHidden("deprecated-" + letter); err != nil {
+		panic("randfeat: " + err.Error())
+	}
+}
+
+type shorthand struct {
+	letter string
+	cmd    *cobra.Command
+	target *pflag.Flag
+}
+
+func (s *shorthand) String() string { return "" }
+func (s *shorthand) Type() string   { return s.target.Value.Type() }
+
+func (s *shorthand) Set(value string) error {
+	fmt.Fprintf(s.cmd.ErrOrStderr(), "note: -%s is deprecated, use --%s\n", s.letter, s.target.Name)
+	return s.cmd.Flags().Set(s.target.Name, value)
+}

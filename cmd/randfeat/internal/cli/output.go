@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+)
+
+// Object prints one JSON object on a line of its own.
+func (env *Env) Object(v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	if env.OnObject != nil {
+		env.OnObject(v, b.Bytes())
+	}
+	_, err := env.Stdout.Write(b.Bytes())
+	return err
+}
+
+// Note prints a line for people, on stderr.
+func (env *Env) Note(format string, args ...any) {
+	fmt.Fprintln(env.Stderr, PrintableText(fmt.Sprintf(format, args...)))
+}
+
+// Printable passes text for people on to a terminal, which control characters in names and values must not reach: they
+// could move its cursor, or worse.
+type Printable struct{ io.Writer }
+
+func (p Printable) Write(b []byte) (int, error) {
+	if _, err := io.WriteString(p.Writer, PrintableText(string(b))); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// PrintableText spells control characters other than line ends and tabs as Go does.
+func PrintableText(s string) string {
+	control := func(r rune) bool { return r != '\n' && r != '\t' && unicode.IsControl(r) }
+	if strings.IndexFunc(s, control) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if control(r) {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// Warn prints a warning, if there is one, on stderr.
+func (env *Env) Warn(text string) {
+	if text != "" {
+		env.Note("warning: %s", text)
+	}
+}
+
+// Table aligns tab-separated lines.
+func Table(w io.Writer, fill func(w io.Writer)) error {
+	t := tabwriter.NewWriter(Printable{w}, 0, 0, 2, ' ', 0)
+	fill(t)
+	return t.Flush()
+}
+
+func YesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// Number is v, or nil where JSON has no number for it.
+func Number(v float64) *float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return &v
+}
+
+func Plural(n int) string {
+	if n == 1 {
+		return ""
+	}
+	return "s"
+}

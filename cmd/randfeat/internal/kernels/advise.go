@@ -1,0 +1,492 @@
+package kernels
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/advise"
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/mapflags"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/tableflags"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// AdviseHead is what advise --json prints for every head of queries and keys without values.
+type AdviseHead struct {
+	Head   int            `json:"head"`
+	Report *advise.Report `json:"report"`
+}
+
+type adviseFlags struct {
+	tableflags.Flags
+	kernel, scale       string
+	features            int
+	tol                 float64
+	time                time.Duration
+	positive, causal    bool
+	loss, costs, rank   string
+	unbiased            bool
+	families, couplings []string
+	skip                []string
+	rows, draws         int
+	seed                uint64
+	html, spec          string
+	demo                bool
+	bar                 *cli.Progress
+}
+
+func AdviseCommand(env *cli.Env) *cobra.Command {
+	var f adviseFlags
+	cmd := &cobra.Command{
+		Use:   "advise TABLE | Q K | Q K V | --demo",
+		Short: "Which estimator for your data: a ranking by measured errors, with reasons, a spec and Go code",
+		Long: `Find the random features, or the attention method, that suit your data. The arguments decide what is compared:
+
+  one table or array     a kernel within one set, as kernel machines use it (default: Gaussian)
+  queries and keys       the kernel between them (default: softmax with the scale of attention)
+  queries, keys, values  attention: features, exact attention, windows and centroids, and the best method of every head
+
+Arrays are npy or npz (with members q, k and v) of floats, integers or bools, of shape [L, d], [H, L, d] or [B, H, L, d].
+Tables are CSV, TSV, NDJSON, Parquet or npz. One table is encoded as fit does it, with standardised columns; two tables
+are taken as they are.
+
+Every family is fitted with every coupling to a part of the rows and measured on the rest. The budget is a number of
+features (--features), an error (--tol) or a time per row (--time). Candidates are ranked by root mean square error, beside their
+tail, their cost, and their error with as many features as take the time of the recommended map. For one set, Nyström
+features take part. They are biased and fitted to rows; --unbiased leaves them out. "Use exact attention" and "no
+estimator reaches this error" are possible answers.`,
+		Example: `  randfeat advise --demo
+  randfeat advise Q.npy K.npy --features 128 --positive --html report.html
+  randfeat advise data.csv --skip price --tol 0.05
+  randfeat advise Q.npy K.npy V.npy --tol 0.1 --save-spec heads.json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case f.demo && len(args) > 0:
+				return fmt.Errorf("--demo needs no files, got %s", strings.Join(args, ", "))
+			case !f.demo && (len(args) < 1 || len(args) > 3):
+				return fmt.Errorf("want one table, queries and keys, or queries, keys and values (or --demo), got %d arguments", len(args))
+			}
+			return nil
+		},
+		RunE: cli.Do(func(cmd *cobra.Command, args []string) error { return runAdvise(env, cmd, &f, args) }),
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&f.features, "features", cli.DefaultM, "budget: number of features")
+	cli.DeprecatedShorthand(cmd, "m", "features")
+	flags.Float64Var(&f.tol, "tol", 0, "budget: an error, reached with as few features as possible; for attention the error of every head (default 0.1)")
+	flags.DurationVar(&f.time, "time", 0, "budget: time per row on one core, such as 500ns")
+	flags.StringVar(&f.kernel, "kernel", "", "kernel: gaussian or softmax; default gaussian for one set, softmax for two")
+	flags.StringVar(&f.scale, "scale", "", "bandwidth: inputs are divided by it; a number, attention (d^¼) or median (the median distance of rows); default median for gaussian, attention for softmax")
+	flags.BoolVar(&f.positive, "positive", false, "positive features only, as attention needs them")
+	flags.StringVar(&f.loss, "loss", "", "which error counts: relative to each kernel value, or absolute; default relative for softmax, absolute for gaussian")
+	flags.StringVar(&f.rank, "rank", "", "rank by: rms, the root mean square error, or typical, the median over draws; default rms")
+	flags.BoolVar(&f.unbiased, "unbiased", false, "unbiased estimators only: no Nyström features")
+	flags.StringSliceVar(&f.families, "families", nil, "families to consider; default all sensible ones")
+	flags.StringSliceVar(&f.couplings, "couplings", nil, "couplings to consider; default all sensible ones")
+	flags.IntVar(&f.rows, "rows", 0, "rows of each side that errors are measured on; default 128")
+	flags.IntVar(&f.draws, "draws", 0, "draws of the projections for each candidate, at most; default 128")
+	flags.StringVar(&f.costs, "costs", string(advise.CostMeasured), "costs per row: measured on this machine, or model, which are the same everywhere")
+	flags.BoolVar(&f.causal, "causal", false, "attention: queries see keys up to their own position")
+	flags.StringSliceVar(&f.skip, "skip", nil, "table: columns to leave out, such as the target")
+	flags.StringVar(&f.html, "html", "", "file for a report with figures, one page that needs nothing else")
+	flags.StringVar(&f.spec, "save-spec", "", "file for the recommended map (or the choice per head) as JSON")
+	flags.BoolVar(&f.demo, "demo", false, "on generated queries and keys, without any files")
+	flags.Uint64Var(&f.seed, "seed", cli.DefaultSeed, "seed of the pilot and of the recommended map")
+	f.Add(cmd)
+	cli.CompleteNames(cmd, "families", cli.FamilyNames)
+	cli.CompleteNames(cmd, "couplings", cli.CouplingNames)
+	cli.CompleteNames(cmd, "kernel", func() []string { return []string{"gaussian", "softmax"} })
+	cli.CompleteNames(cmd, "loss", func() []string {
+		return []string{string(advise.Relative), string(advise.Absolute)}
+	})
+	cli.CompleteNames(cmd, "costs", func() []string {
+		return []string{string(advise.CostMeasured),
+			string(advise.CostModel)}
+	})
+	cli.CompleteNames(cmd, "rank", func() []string { return []string{string(advise.RMS), string(advise.Typical)} })
+	cli.CompleteNames(cmd, "scale", func() []string { return []string{"1", "attention", "median"} })
+	cli.CompleteFiles(cmd, "html", "html")
+	cli.CompleteFiles(cmd, "save-spec", "json")
+	return cmd
+}
+
+// options are the flags as the library has them, but for the kernel.
+func (f *adviseFlags) options(cmd *cobra.Command, env *cli.Env) (advise.Options, error) {
+	o := advise.Options{Target: f.tol, PerToken: f.time, Positive: f.positive, Loss: advise.Loss(f.loss),
+		Families: f.families, Couplings: f.couplings, Rows: f.rows, Draws: f.draws, Costs: advise.Costs(f.costs),
+		Seed: f.seed, Measure: advise.Measure(f.rank), Unbiased: f.unbiased}
+	asked := cmd.Flags().Changed("features")
+	if asked && f.features < 1 {
+		return o, cli.Misused("--features is %d, want at least 1", f.features)
+	}
+	if f.tol < 0 || f.time < 0 {
+		return o, cli.Misused("--tol is %g and --time %v, want positive ones", f.tol, f.time)
+	}
+	if asked || f.tol == 0 && f.time == 0 {
+		o.Features = f.features
+	}
+	f.bar = env.Progress("", 0)
+	o.Progress = func(stage string, done, total int) {
+		f.bar.What, f.bar.Total = stage, total
+		f.bar.At(done)
+	}
+	return o, nil
+}
+
+// chosenKernel is the kernel of the flags for sets of dim columns. oneSet, if it is not empty, has the rows that a
+// median distance is taken of.
+func (f *adviseFlags) chosenKernel(q, k dense.Matrix[float64]) (kernel.Kernel, error) {
+	kind := kernel.Softmax
+	if k.IsEmpty() {
+		kind = kernel.Gaussian
+	}
+	if f.kernel != "" {
+		var err error
+		if kind, err = kernel.ParseKind(f.kernel); err != nil {
+			return kernel.Kernel{}, cli.Misused("--kernel: %w", err)
+		}
+	}
+	scale := f.scale
+	if scale == "" {
+		if scale = "median"; kind == kernel.Softmax {
+			scale = "attention"
+		}
+	}
+	if scale == "median" {
+		if k.IsEmpty() {
+			k = q
+		}
+		s, err := medianDistance(q, k)
+		return kernel.Kernel{Kind: kind, Scale: s}, err
+	}
+	m := mapflags.Flags{Kernel: kind.String(), Scale: scale}
+	return m.BaseKernel(q.Cols)
+}
+
+// medianDistance is that of pairs of rows, spread over both sets.
+func medianDistance(q, k dense.Matrix[float64]) (float64, error) {
+	if q.Cols != k.Cols {
+		return 0, fmt.Errorf("queries have %d columns, keys %d: %w", q.Cols, k.Cols, dense.ErrShape)
+	}
+	var d []float64
+	src := rng.Stream(0, uint64(q.Rows))
+	for range 4096 {
+		i, j := int(src.Uint64()%uint64(q.Rows)), int(src.Uint64()%uint64(k.Rows))
+		var s float64
+		for c, v := range q.Row(i) {
+			s += (v - k.At(j, c)) * (v - k.At(j, c))
+		}
+		if s > 0 {
+			d = append(d, s)
+		}
+	}
+	if len(d) == 0 {
+		return 1, nil // rows that are all alike have any bandwidth
+	}
+	slices.Sort(d)
+	return math.Sqrt(d[len(d)/2]), nil
+}
+
+func runAdvise(env *cli.Env, cmd *cobra.Command, f *adviseFlags, args []string) error {
+	o, err := f.options(cmd, env)
+	if err != nil {
+		return err
+	}
+	defer f.bar.End()
+	ctx, begun := cmd.Context(), time.Now()
+	if f.demo {
+		return adviseDemo(ctx, env, cmd, f, o, begun)
+	}
+	in, err := adviseInput(env, f, args)
+	if err != nil {
+		return err
+	}
+	if in.values() {
+		if err := cli.Conflict(cmd, "values", "kernel", "scale", "loss", "time", "rank", "unbiased"); err != nil {
+			return cli.Misused("attention has its own kernel and errors: drop --kernel, --scale, --loss, --rank, --unbiased and --time")
+		}
+		r, err := in.attention(ctx, attention.Visibility{Causal: f.causal}, o)
+		if err != nil {
+			return adviseMisuse(err)
+		}
+		return finishAdvice(env, f, r, begun)
+	}
+	if f.causal {
+		return cli.Misused("--causal needs values: give queries, keys and values")
+	}
+	if len(in.heads) == 1 {
+		h := in.heads[0]
+		if o.Kernel, err = f.chosenKernel(h.q, h.k); err != nil {
+			return err
+		}
+		r, err := advise.Kernel(ctx, h.q, h.k, o)
+		if err != nil {
+			return adviseMisuse(err)
+		}
+		return finishAdvice(env, f, r, begun)
+	}
+	if f.html != "" || f.spec != "" {
+		return cli.Misused("--html and --save-spec are for one pair of sets or for attention: give one head, or values too")
+	}
+	return adviseHeads(ctx, env, f, in, o)
+}
+
+// adviseMisuse marks what is wrong with flags.
+func adviseMisuse(err error) error {
+	if errors.Is(err, advise.ErrOptions) {
+		return cli.Misuse{Err: errors.New(strings.TrimSuffix(err.Error(), ": "+advise.ErrOptions.Error()))}
+	}
+	return err
+}
+
+// adviseHeads advises on every head of queries and keys by itself.
+func adviseHeads(ctx context.Context, env *cli.Env, f *adviseFlags, in *adviseData, o advise.Options) error {
+	var reports []*advise.Report
+	o.Progress, o.Brief = nil, true
+	bar := env.Progress("heads", len(in.heads))
+	defer bar.End()
+	for i, h := range in.heads {
+		var err error
+		if o.Kernel, err = f.chosenKernel(h.q, h.k); err != nil {
+			return err
+		}
+		r, err := advise.Kernel(ctx, h.q, h.k, o)
+		if err != nil {
+			return fmt.Errorf("head %d: %w", i, adviseMisuse(err))
+		}
+		if env.JSON {
+			if err := env.Object(AdviseHead{i, r}); err != nil {
+				return err
+			}
+		}
+		reports = append(reports, r)
+		bar.At(i + 1)
+	}
+	bar.End()
+	if env.JSON {
+		return nil
+	}
+	fmt.Fprintf(env.Stdout, "%d heads, %s\n\n", len(reports), reports[0].About())
+	return cli.Table(env.Stdout, func(w io.Writer) {
+		fmt.Fprintln(w, "HEAD\tRECOMMENDED\tFEATURES\tERROR\tMEASURE\tKEYS: 80 % IN")
+		for i, r := range reports {
+			if len(r.Ranking) == 0 {
+				fmt.Fprintf(w, "%d\tnone\t\t\t\t\n", i)
+				continue
+			}
+			c := r.Ranking[r.Best]
+			fmt.Fprintf(w, "%d\t%s\t%d\t%.3g\t%s\t%d of %d\n", i, c.Name, c.Features, c.Error, r.Measure,
+				r.Facts.Key.In80,
+				len(r.Facts.Key.Spectrum))
+		}
+	})
+}
+
+// adviseDemo runs on generated rows: those of gram --demo, more of them.
+func adviseDemo(ctx context.Context, env *cli.Env, cmd *cobra.Command, f *adviseFlags, o advise.Options,
+	begun time.Time) error {
+	if err := cli.Conflict(cmd, "demo", "kernel", "scale", "causal", "skip", "delimiter", "header", "no-header",
+		"missing", "format", "encoding"); err != nil {
+		return err
+	}
+	q, k, err := demoFitData()
+	if err != nil {
+		return err
+	}
+	o.Kernel = kernel.Kernel{Kind: kernel.Softmax}
+	if !cmd.Flags().Changed("features") && f.tol == 0 && f.time == 0 {
+		o.Features = demoM
+	}
+	if !cmd.Flags().Changed("costs") {
+		o.Costs = advise.CostModel // the same everywhere, as all else here
+	}
+	r, err := advise.Kernel(ctx, q, k, o)
+	if err != nil {
+		return adviseMisuse(err)
+	}
+	return finishAdvice(env, f, r, begun)
+}
+
+// finishAdvice writes files and prints the report.
+func finishAdvice(env *cli.Env, f *adviseFlags, r *advise.Report, begun time.Time) error {
+	f.bar.End()
+	var files cli.Outputs
+	defer files.Abort()
+	if f.html != "" {
+		w, err := files.Create(f.html, env.Stdout)
+		if err != nil {
+			return err
+		}
+		if err := advise.WriteHTML(w, r); err != nil {
+			return err
+		}
+	}
+	if f.spec != "" {
+		var doc any = r.Spec
+		if r.Attention != nil {
+			doc = r.Attention.Choice
+		} else if r.Spec == nil {
+			return fmt.Errorf("--save-spec: no candidate can be used, see why with --json")
+		}
+		w, err := files.Create(f.spec, env.Stdout)
+		if err != nil {
+			return err
+		}
+		b, err := json.Marshal(doc)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(append(b, '\n')); err != nil {
+			return err
+		}
+	}
+	if err := files.Commit(); err != nil {
+		return err
+	}
+	if env.JSON {
+		return env.Object(r)
+	}
+	if f.html == "-" || f.spec == "-" {
+		return nil
+	}
+	return printAdvice(env, f, r, begun)
+}
+
+// printedCandidates bounds the ranking for people.
+const printedCandidates = 10
+
+func printAdvice(env *cli.Env, f *adviseFlags, r *advise.Report, begun time.Time) error {
+	w := cli.Printable{Writer: env.Stdout}
+	fmt.Fprintf(w, "%s\n\n", capitalised(r.About()))
+	if len(r.Ranking) == 0 {
+		fmt.Fprintln(w, "No candidate can be used here:")
+		for _, c := range r.Refused {
+			fmt.Fprintf(w, "  %s: %s\n", c.Name, c.Refused)
+		}
+		return nil
+	}
+	fmt.Fprintf(w, "Ranked by %s:\n", r.ErrorName())
+	number := func(v *float64) string {
+		if v == nil {
+			return "–"
+		}
+		return adviseNumber(*v)
+	}
+	err := cli.Table(env.Stdout, func(w io.Writer) {
+		if r.Attention == nil {
+			fmt.Fprintln(w, "\tCANDIDATE\tFEATURES\tERROR\t90 % INTERVAL\tTYPICAL\tPREDICTED\tTAIL\tNS/ROW\tAT EQUAL TIME")
+		} else {
+			fmt.Fprintln(w, "\tCANDIDATE\tFEATURES\tERROR\tOVER HEADS\tNS/ROW")
+		}
+		for i, c := range r.Ranking[:min(len(r.Ranking), printedCandidates)] {
+			mark := ""
+			if i == r.Best {
+				mark = "→"
+			}
+			name := c.Name
+			if c.Biased {
+				name += " (biased, fitted to rows)"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s to %s", mark, name, c.Features, adviseNumber(c.Error),
+				adviseNumber(c.Low), adviseNumber(c.High))
+			if r.Attention != nil {
+				fmt.Fprintf(w, "\t%.0f\n", c.Cost)
+				continue
+			}
+			equal := "–"
+			if t := c.EqualTime; t != nil {
+				equal = fmt.Sprintf("%s with %d", adviseNumber(t.Error), t.Features)
+			}
+			fmt.Fprintf(w, "\t%s\t%s\t%s\t%.0f\t%s\n", adviseNumber(c.Typical), number(c.Predicted), number(c.Tail),
+				c.Cost, equal)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if more := len(r.Ranking) - printedCandidates; more > 0 {
+		fmt.Fprintf(w, "and %d more (--json); %d could not take part.\n", more, len(r.Refused))
+	}
+	if at := r.Attention; at != nil {
+		if err := printMethods(env, at); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(w, "\nWhy:\n")
+	for _, s := range r.Reasons {
+		for i, line := range wrapped(s, 116) {
+			fmt.Fprintf(w, "%s%s\n", []string{"- ", "  "}[min(i, 1)], line)
+		}
+	}
+	fmt.Fprintf(w, "\nIn Go:\n")
+	for line := range strings.Lines(r.Code) {
+		fmt.Fprintf(w, "    %s", line)
+	}
+	fmt.Fprintf(w, "\nTime %.1f s. Seed %d.\n", time.Since(begun).Seconds(), r.Seed)
+	for _, path := range []string{f.html, f.spec} {
+		if path != "" {
+			fmt.Fprintf(w, "Written: %s\n", path)
+		}
+	}
+	return nil
+}
+
+// adviseNumber prints a number that JSON cannot hold as infinite.
+func adviseNumber(v float64) string {
+	if v >= 1e300 {
+		return "∞"
+	}
+	return fmt.Sprintf("%.2g", v)
+}
+
+func printMethods(env *cli.Env, at *advise.AttentionAdvice) error {
+	fmt.Fprintln(env.Stdout)
+	err := cli.Table(env.Stdout, func(w io.Writer) {
+		fmt.Fprintln(w, "METHOD\tCOST\tMEDIAN ERROR\t90 % OF HEADS")
+		for _, m := range at.Rows {
+			fmt.Fprintf(w, "%s\t%.0f\t%.2g\t%.2g\n", m.Method, m.Cost, m.Median, m.Most)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(env.Stdout)
+	return cli.Table(env.Stdout, func(w io.Writer) {
+		fmt.Fprintln(w, "HEAD\tMETHOD\tCOST\tEXPECTED ERROR\tWHY")
+		for _, h := range at.Heads {
+			fmt.Fprintf(w, "%d\t%s\t%.0f\t%.2g\t%s\n", h.Head, h.Method, h.Cost, h.Error, h.Why)
+		}
+	})
+}
+
+// wrapped breaks a text into lines, between words.
+func wrapped(s string, width int) (lines []string) {
+	for _, word := range strings.Fields(s) {
+		n := len(lines) - 1
+		if n < 0 || len([]rune(lines[n]))+1+len([]rune(word)) > width {
+			lines = append(lines, word)
+		} else {
+			lines[n] += " " + word
+		}
+	}
+	return lines
+}
+
+func capitalised(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}

@@ -1,0 +1,183 @@
+// Package qkv reads queries, keys and values of attention from files.
+package qkv
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Files are the three arrays of a command line, still in the element types of their files.
+type Files struct {
+	Names   [3]string // q, k, v as messages call them
+	Tensors [3]data.Tensor
+}
+
+// ReadFiles reads q, k and v; one of them may come from stdin.
+func ReadFiles(env *cli.Env, paths []string) (Files, error) {
+	var f Files
+	for i, path := range paths {
+		var err error
+		if f.Names[i], f.Tensors[i], err = ReadTensor(env, path); err != nil {
+			return f, err
+		}
+		if !f.Tensors[i].IsFloat() {
+			return f, fmt.Errorf("%s holds %s, want floats: convert with array.astype('float32')",
+				f.Names[i], f.Tensors[i].Element)
+		}
+	}
+	return f, nil
+}
+
+func ReadTensor(env *cli.Env, path string) (name string, t data.Tensor, err error) {
+	if path == "-" {
+		t, err = data.ReadNPYTensor(env.Stdin)
+		if err != nil {
+			err = fmt.Errorf("stdin: %w", err)
+		}
+		return "stdin", t, err
+	}
+	t, err = cli.Await(env, func() (data.Tensor, error) { return data.ReadTensorFile(path) })
+	return path, t, err
+}
+
+// IsFloat32 reports whether all three arrays are float32.
+func (f Files) IsFloat32() bool {
+	return !slices.ContainsFunc(f.Tensors[:], func(t data.Tensor) bool { return t.DType != data.Float32 })
+}
+
+// Input is one attention problem.
+type Input[T dense.Float] struct {
+	Q, K, V attention.Seq[T]
+	Vis     attention.Visibility
+	Shape   []int // of the output file
+}
+
+// Sequences sees the arrays as sequences. Without heads they are [L, d], [H, L, d] or [B, H, L, d]; with heads the
+// columns of [L, H·d] or [B, L, H·d] are split, kvHeads being the number of heads of k and v.
+func Sequences[T dense.Float](f Files, heads, kvHeads int) (Input[T], error) {
+	var in Input[T]
+	var s [3]attention.Seq[T]
+	for i, t := range f.Tensors {
+		if len(t.Shape) != len(f.Tensors[0].Shape) {
+			return in, fmt.Errorf("%s is %s and %s is %s: they need the same number of dimensions: %w", f.Names[0],
+				f.Tensors[0].Dims(), f.Names[i], t.Dims(), dense.ErrShape)
+		}
+		n := heads
+		if i > 0 && heads > 0 && kvHeads > 0 {
+			n = kvHeads
+		}
+		var err error
+		if s[i], err = Sequence[T](f.Names[i], t, n); err != nil {
+			return in, err
+		}
+	}
+	in.Q, in.K, in.V = s[0], s[1], s[2]
+	if err := f.check(in.Q.Batch, in.K.Batch, in.V.Batch, "the number of batches"); err != nil {
+		return in, err
+	}
+	if in.Q.Dim != in.K.Dim {
+		return in, f.differ(0, 1, fmt.Sprintf("queries of %d columns and keys of %d", in.Q.Dim, in.K.Dim))
+	}
+	if in.K.Len != in.V.Len {
+		return in, f.differ(1, 2, fmt.Sprintf("%d keys and %d values", in.K.Len, in.V.Len))
+	}
+	if in.K.Heads != in.V.Heads {
+		return in, f.differ(1, 2, fmt.Sprintf("%d heads of keys and %d of values", in.K.Heads, in.V.Heads))
+	}
+	if in.K.Heads == 0 || in.Q.Heads%in.K.Heads != 0 {
+		return in, f.differ(0, 1, fmt.Sprintf("%d query heads are no multiple of %d key/value heads", in.Q.Heads,
+			in.K.Heads))
+	}
+	if kvHeads > 0 && in.K.Heads != kvHeads {
+		return in, fmt.Errorf("--kv-heads is %d, %s is %s: %d heads: %w", kvHeads, f.Names[1], f.Tensors[1].Dims(),
+			in.K.Heads, dense.ErrShape)
+	}
+	in.Shape = slices.Clone(f.Tensors[0].Shape)
+	last := len(in.Shape) - 1
+	in.Shape[last] = in.Shape[last] / in.Q.Dim * in.V.Dim
+	rows := float64(in.Q.Batch) * float64(in.Q.Heads) * float64(in.Q.Len)
+	if size := rows * float64(in.V.Dim); size > maxAttend {
+		return in, fmt.Errorf("the output %s would have %.3g elements, the limit is %d: %w", data.Dims(in.Shape), size,
+			int64(maxAttend), dense.ErrShape)
+	}
+	return in, nil
+}
+
+// maxAttend bounds the elements of the output, which is held in memory: 32 GiB of float32.
+const maxAttend = 1 << 33
+
+func (f Files) check(q, k, v int, what string) error {
+	switch {
+	case q != k:
+		return f.differ(0, 1, fmt.Sprintf("%s is %d and %d", what, q, k))
+	case k != v:
+		return f.differ(1, 2, fmt.Sprintf("%s is %d and %d", what, k, v))
+	}
+	return nil
+}
+
+func (f Files) differ(i, j int, what string) error {
+	return fmt.Errorf("%s is %s and %s is %s: %s: %w", f.Names[i], f.Tensors[i].Dims(), f.Names[j], f.Tensors[j].Dims(),
+		what, dense.ErrShape)
+}
+
+func Sequence[T dense.Float](name string, t data.Tensor, heads int) (attention.Seq[T], error) {
+	var s attention.Seq[T]
+	shape := t.Shape
+	bad := func(want string) (attention.Seq[T], error) {
+		return s, fmt.Errorf("%s is %s, want %s: %w", name, t.Dims(), want, dense.ErrShape)
+	}
+	if heads == 0 {
+		if len(shape) < 2 || len(shape) > 4 {
+			return bad("[L, d], [H, L, d] or [B, H, L, d]")
+		}
+		full := append(slices.Repeat([]int{1}, 4-len(shape)), shape...)
+		s = attention.Seq[T]{Shape: attention.Shape{Batch: full[0], Heads: full[1], Len: full[2], Dim: full[3]}}
+		s.StrideL, s.StrideH, s.StrideB = s.Dim, s.Len*s.Dim, s.Heads*s.Len*s.Dim
+	} else {
+		if len(shape) < 2 || len(shape) > 3 {
+			return bad("[L, H·d] or [B, L, H·d] with --heads")
+		}
+		full := append(slices.Repeat([]int{1}, 3-len(shape)), shape...)
+		if full[2]%heads != 0 {
+			return bad(fmt.Sprintf("columns that divide into %d heads", heads))
+		}
+		s = attention.Seq[T]{Shape: attention.Shape{Batch: full[0], Heads: heads, Len: full[1], Dim: full[2] / heads}}
+		s.StrideH, s.StrideL, s.StrideB = s.Dim, full[2], full[1]*full[2]
+	}
+	if s.Dim == 0 || s.Heads == 0 || s.Batch == 0 {
+		return bad("at least one batch, head and column")
+	}
+	s.Data = data.Floats[T](t)
+	return s, nil
+}
+
+// Name puts file names in the place of the library's q, k and v.
+func (f Files) Name(err error) error {
+	for i, s := range []string{"q: ", "k: ", "v: "} {
+		if text := err.Error(); len(text) > len(s) && text[:len(s)] == s {
+			return fmt.Errorf("%s as %w", f.Names[i], err)
+		}
+	}
+	return err
+}
+
+// CanFit reports whether a query and a key count: masks are those of all heads.
+func (in *Input[T]) CanFit() bool {
+	queries, keys := in.FitMasks()
+	return in.Q.Len > 0 && in.K.Len > 0 && (queries == nil || slices.Contains(queries, true)) &&
+		(keys == nil || slices.Contains(keys, true))
+}
+
+// FitMasks say which queries and keys count in a fit: padding of one sequence is padding on both sides.
+func (in *Input[T]) FitMasks() (queries, keys []bool) {
+	if in.Q.Len == in.K.Len {
+		queries = in.Vis.KeyMask
+	}
+	return queries, in.Vis.KeyMask
+}

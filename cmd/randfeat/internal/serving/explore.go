@@ -1,0 +1,181 @@
+package serving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/web/explorer"
+)
+
+// Exploring is what explore --json prints once it listens.
+type Exploring struct {
+	URL string `json:"url"`
+}
+
+// exploreFlags are those of explore.
+type exploreFlags struct {
+	address string
+	page    string
+	output  string
+	noOpen  bool
+}
+
+func ExploreCommand(env *cli.Env) *cobra.Command {
+	var f exploreFlags
+	cmd := &cobra.Command{
+		Use:   "explore",
+		Short: "Open the explorer: the theory live in a browser",
+		Long: `explore opens the explorer in a browser: choose kernel, family, coupling, sizes and a pair of vectors, and see bias,
+variance and error at once; look at projections; drop your data and let the advisor rank estimators. It is one page in
+which the library itself runs; it loads nothing and sends nothing.
+
+The page is served on loopback until Ctrl-C. -o writes it as a file instead, which opens without a server.
+
+Releases have the page as explorer.html beside the program. Otherwise it is built with the go tool, in a checkout of the
+repository, which takes a while the first time; --page names one that was built before.`,
+		Example: `  randfeat explore
+  randfeat explore -o explorer.html`,
+		Args: cobra.NoArgs,
+		RunE: cli.Do(func(cmd *cobra.Command, _ []string) error { return runExplore(cmd.Context(), env, cmd, &f) }),
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.address, "addr", "127.0.0.1:8090", "loopback address to listen on; port 0 takes a free one")
+	fl.BoolVar(&f.noOpen, "no-open", false, "do not open a browser")
+	fl.StringVar(&f.page, "page", "", "HTML file of the explorer, instead of the one beside the program or a new one")
+	fl.StringVarP(&f.output, "output", "o", "", "write the page to this HTML file, and serve nothing")
+	cli.CompleteFiles(cmd, "page", "html")
+	cli.CompleteFiles(cmd, "output", "html")
+	return cmd
+}
+
+func runExplore(ctx context.Context, env *cli.Env, cmd *cobra.Command, f *exploreFlags) error {
+	if f.output != "" {
+		if err := cli.Conflict(cmd, "output", "addr", "no-open"); err != nil {
+			return err
+		}
+	} else if loopback, err := onLoopback(f.address); err != nil {
+		return err
+	} else if !loopback {
+		return cli.Misused("--addr %s is not on loopback: the explorer is for this machine; -o writes a file to pass on", f.address)
+	}
+	page, err := explorerPage(ctx, env, f.page)
+	if err != nil {
+		return err
+	}
+	if f.output != "" {
+		return data.WriteAtomic(f.output, page)
+	}
+	return servePage(ctx, env, page, f)
+}
+
+// explorerPage is the page of a file, the one beside the program, or a new one.
+func explorerPage(ctx context.Context, env *cli.Env, path string) ([]byte, error) {
+	if path != "" {
+		return os.ReadFile(path)
+	}
+	// Not in the program itself, which would grow by a sixth.
+	if program, err := os.Executable(); err == nil {
+		page, err := os.ReadFile(filepath.Join(filepath.Dir(program), "explorer.html"))
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return page, err
+		}
+	}
+	env.Note("Building the explorer with the go tool; the first time takes a while …")
+	page, err := explorer.Build(ctx, ".")
+	if errors.Is(err, explorer.ErrNoSource) {
+		return nil, fmt.Errorf("%w; put the explorer.html of the release beside the program or name it by --page, or run 'randfeat explore' in a checkout of the repository", err)
+	}
+	return page, err
+}
+
+// pageHandler serves one page and nothing else.
+func pageHandler(page []byte) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		h := w.Header()
+		h.Set("Content-Type", "text/html; charset=utf-8")
+		h.Set("Content-Length", strconv.Itoa(len(page)))
+		h.Set("Content-Security-Policy", "frame-ancestors 'none'") // the page has the rest, by the sums of its scripts
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cache-Control", "no-store")
+		w.Write(page)
+	})
+	return mux
+}
+
+func servePage(ctx context.Context, env *cli.Env, page []byte, f *exploreFlags) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	ln, err := net.Listen("tcp", f.address)
+	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return fmt.Errorf("another program listens on %s: choose another --addr, or port 0 for a free one: %w", f.address, err)
+		}
+		return fmt.Errorf("cannot listen on %s: %w", f.address, err)
+	}
+	where := Exploring{URL: "http://" + ln.Addr().String() + "/"}
+	if env.JSON {
+		err = env.Object(where)
+	} else {
+		_, err = fmt.Fprintf(env.Stdout, "The explorer is at %s (Ctrl-C stops)\n", where.URL)
+	}
+	if err = errors.Join(err, env.Stdout.Flush()); err != nil {
+		ln.Close()
+		return err
+	}
+	server := &http.Server{Handler: pageHandler(page), ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 16}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ln) }()
+	if !f.noOpen {
+		if err := openBrowser(where.URL); err != nil {
+			env.Note("no browser opens by itself (%v): open %s", err, where.URL)
+		}
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		server.Close()
+	}
+	return nil
+}
+
+// openBrowser opens an address in the browser of the desktop, and does not wait for it.
+func openBrowser(url string) error {
+	var cmd *exec.Cmd
+	switch runtime.GOOS {
+	case "windows":
+		cmd = exec.Command("rundll32", "url.dll,FileProtocolHandler", url)
+	case "darwin":
+		cmd = exec.Command("open", url)
+	default:
+		cmd = exec.Command("xdg-open", url)
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	go cmd.Wait()
+	return nil
+}

@@ -1,0 +1,335 @@
+// Package serving has the commands that answer HTTP requests: serve and explore.
+package serving
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/signal"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/machine/serve"
+)
+
+// Serving is what serve --json prints once it listens.
+type Serving struct {
+	Address string `json:"address"` // of the listener
+	URL     string `json:"url"`
+	SHA256  string `json:"sha256"` // of the model file
+}
+
+// tokenVariable holds the token if there is no --token-file.
+const TokenVariable = "RANDFEAT_TOKEN"
+
+// serveFlags are those of serve.
+type serveFlags struct {
+	address     string
+	tokenFile   string
+	public      bool
+	openMetrics bool
+	cert, key   string
+	logFormat   string
+	logLevel    string
+	float32     bool
+	strict      bool
+	columns     bool
+	limits      serve.Limits
+}
+
+func ServeCommand(env *cli.Env) *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve MODEL",
+		Short: "Answer predictions over HTTP",
+		Long: `serve answers predictions over HTTP, and shows a page for people at /.
+
+  POST /v1/predict  rows as JSON, CSV or NDJSON in, predictions out;
+                    parameters: ?probabilities, ?scores, ?variance, ?interval=0.9
+  GET  /v1/model    the model and the columns it reads
+  GET  /openapi.json  a description of all this for programs
+  GET  /healthz, /readyz, /metrics
+
+  curl -H 'Content-Type: application/json' -d '[{"age":31,"sex":"M"}]' http://127.0.0.1:8080/v1/predict
+  curl -H 'Content-Type: text/csv' --data-binary @rows.csv http://127.0.0.1:8080/v1/predict
+
+Beyond loopback a token is needed, from --token-file or the environment variable ` + TokenVariable + `. Clients send it as
+"Authorization: Bearer TOKEN"; browsers ask for it as a password.
+
+SIGHUP reads the model file (and the token file and the certificate) again, without dropping a request. A file that is
+damaged changes nothing, nor does a model that reads other columns, unless --allow-other-columns is given. Replace the
+file by renaming another to it. SIGTERM and SIGINT let requests in work finish, then stop; with --drain-delay the server
+first goes on for that time while /readyz says no, so that load balancers notice.
+Logs go to stderr; they never hold rows.`,
+		Example: `  randfeat serve model.rf
+  randfeat serve model.rf --addr :8443 --token-file token --tls-cert cert.pem --tls-key key.pem --log-format json`,
+		Args: cobra.ExactArgs(1),
+		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
+			return runServe(cmd.Context(), env, args[0], &f)
+		}),
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.address, "addr", "127.0.0.1:8080", "address to listen on; port 0 takes a free one")
+	fl.StringVar(&f.tokenFile, "token-file", "", "file with the token that clients must send")
+	fl.BoolVar(&f.public, "public-without-token", false, "serve everybody who can reach a public address")
+	fl.BoolVar(&f.openMetrics, "open-metrics", false, "let /metrics be read without the token")
+	fl.StringVar(&f.cert, "tls-cert", "", "file with the certificate chain (PEM)")
+	fl.StringVar(&f.key, "tls-key", "", "file with the private key (PEM)")
+	fl.BoolVar(&f.strict, "strict", false, "refuse rows with unseen levels, values outside the range of the fit, …; "+
+		"otherwise they are counted in /metrics")
+	fl.BoolVar(&f.columns, "allow-other-columns", false, "let a reload change the columns that clients must send")
+	fl.BoolVar(&f.float32, "float32", false, "compute in float32: faster, some seven digits")
+	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	fl.StringVar(&f.logLevel, "log-level", "info", "debug (every request), info, warn or error")
+	l := &f.limits
+	fl.Int64Var(&l.Body, "max-body", 8<<20, "largest request in bytes, also after decompression (else 413)")
+	fl.IntVar(&l.Rows, "max-rows", 10000, "most rows of a request (else 413)")
+	fl.IntVar(&l.InFlight, "max-in-flight", 512, "most requests at a time (else 429)")
+	fl.Int64Var(&l.Memory, "max-memory", 256<<20, "most bytes of all requests and answers at a time (else 429)")
+	fl.IntVar(&l.Batch, "max-batch", 256, "most rows predicted in one call")
+	fl.IntVar(&l.Connections, "max-connections", 4096, "most connections at a time (else they are closed)")
+	fl.DurationVar(&l.Drain, "drain-delay", 0, "time to go on answering while /readyz says no, before stopping")
+	fl.DurationVar(&l.Time, "timeout", 30*time.Second, "longest time to answer a request (else 503)")
+	fl.DurationVar(&l.Read, "read-timeout", 30*time.Second, "longest time for a client to send a request")
+	fl.DurationVar(&l.Header, "header-timeout", 5*time.Second,
+		"longest time for a client to send the header of a request")
+	fl.DurationVar(&l.Idle, "idle-timeout", 2*time.Minute, "longest time that a connection stays open without a request")
+	fl.DurationVar(&l.Shutdown, "shutdown-timeout", 15*time.Second,
+		"longest time for requests in work when the server stops")
+	return cmd
+}
+
+func runServe(ctx context.Context, env *cli.Env, path string, f *serveFlags) error {
+	log, err := f.logger(env.Stderr)
+	if err != nil {
+		return err
+	}
+	token, err := f.token()
+	if err != nil {
+		return err
+	}
+	if (f.cert == "") != (f.key == "") {
+		return cli.Misused("--tls-cert and --tls-key go together")
+	}
+	if err := f.checkLimits(); err != nil {
+		return err
+	}
+	loopback, err := onLoopback(f.address)
+	if err != nil {
+		return err
+	}
+	if !loopback && token == "" && !f.public {
+		return cli.Misused("%s can be reached from other machines, and there is no token: set --token-file or %s, or say --public-without-token",
+			f.address, TokenVariable)
+	}
+	// From here on signals mean what the help says: whoever reads the address below may send them at once.
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	again := make(chan os.Signal, 1)
+	notifyReload(again)
+	defer signal.Stop(again)
+	s, err := serve.New(path, serve.Options{Limits: f.limits, Token: token, OpenMetrics: f.openMetrics,
+		LoopbackHosts: loopback && token == "", Float32: f.float32, Strict: f.strict,
+		ColumnsMayChange: f.columns, Log: log})
+	if err != nil {
+		return err
+	}
+	pair := &certificate{cert: f.cert, key: f.key}
+	if f.cert != "" {
+		if err := pair.load(); err != nil {
+			return err
+		}
+	}
+	ln, err := net.Listen("tcp", f.address)
+	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return fmt.Errorf("another program listens on %s: choose another --addr, or port 0 for a free one: %w",
+				f.address, err)
+		}
+		return fmt.Errorf("cannot listen on %s: %w", f.address, err)
+	}
+	serving := Serving{Address: ln.Addr().String(), URL: "http://" + ln.Addr().String() + "/", SHA256: s.SHA256()}
+	if f.cert != "" {
+		serving.URL = "https://" + ln.Addr().String() + "/"
+		ln = tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get,
+			NextProtos: []string{"h2", "http/1.1"}})
+	} else if !loopback && token != "" {
+		log.Warn("the token travels unencrypted: use --tls-cert and --tls-key, or a proxy that does")
+	}
+	if err := announce(env, path, serving); err != nil {
+		ln.Close()
+		return err
+	}
+	log.Info("listening", "address", serving.Address, "model", path, "sha256", serving.SHA256, "token", token != "",
+		"tls", f.cert != "")
+
+	// A second signal does not wait.
+	defer context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })()
+	idle := make(chan struct{})
+	go func() {
+		defer close(idle)
+		f.reloads(ctx, again, s, pair, log)
+	}()
+	err = s.Run(ctx, ln)
+	stop()
+	select {
+	case <-idle:
+	case <-time.After(reloadPatience):
+		log.Warn("a reload is still under way and is given up")
+	}
+	return err
+}
+
+// reloadPatience is how long a reload may keep a server that has stopped: a file system that does not answer must not
+// keep it for ever.
+const reloadPatience = time.Second
+
+// reloads reads the files again whenever it is told to.
+func (f *serveFlags) reloads(ctx context.Context, again <-chan os.Signal, s *serve.Server, pair *certificate,
+	log *slog.Logger) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again:
+			_ = s.Reload() // logged and counted
+			f.reloadToken(s, log)
+			if f.cert == "" {
+				continue
+			}
+			if err := pair.load(); err != nil {
+				log.Error("the certificate cannot be read, the old one stays", "error", err)
+			}
+		}
+	}
+}
+
+// announce says where the server is, before the first request.
+func announce(env *cli.Env, path string, s Serving) error {
+	var err error
+	if env.JSON {
+		err = env.Object(s)
+	} else {
+		_, err = fmt.Fprintf(env.Stdout, "%s is served at %s (Ctrl-C stops)\n", path, s.URL)
+	}
+	return errors.Join(err, env.Stdout.Flush())
+}
+
+func (f *serveFlags) checkLimits() error {
+	l := f.limits
+	for _, v := range []struct {
+		flag string
+		ok   bool
+	}{{"max-body", l.Body > 0}, {"max-rows", l.Rows > 0}, {"max-in-flight", l.InFlight > 0},
+		{"max-memory", l.Memory >= l.Body},
+		{"max-batch", l.Batch > 0}, {"max-connections", l.Connections > 0}, {"drain-delay", l.Drain >= 0}, {"timeout",
+			l.Time > 0}, {"read-timeout", l.Read > 0},
+		{"header-timeout", l.Header > 0},
+		{"idle-timeout", l.Idle > 0}, {"shutdown-timeout", l.Shutdown > 0}} {
+		if !v.ok {
+			if v.flag == "max-memory" {
+				return cli.Misused("--max-memory must not be less than --max-body")
+			}
+			return cli.Misused("--%s must be positive", v.flag)
+		}
+	}
+	return nil
+}
+
+func (f *serveFlags) logger(w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return nil, cli.Misused("--log-level %q: want debug, info, warn or error", f.logLevel)
+	}
+	o := &slog.HandlerOptions{Level: level}
+	switch f.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, o)), nil
+	}
+	return nil, cli.Misused("--log-format %q: want text or json", f.logFormat)
+}
+
+// token is that of the file, else of the environment.
+func (f *serveFlags) token() (string, error) {
+	if f.tokenFile == "" {
+		return strings.TrimSpace(os.Getenv(TokenVariable)), nil
+	}
+	b, err := os.ReadFile(f.tokenFile)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the token: %w", err)
+	}
+	t := strings.TrimSpace(string(b))
+	if t == "" {
+		return "", fmt.Errorf("the token file %s is empty", f.tokenFile)
+	}
+	return t, nil
+}
+
+// reloadToken reads the token file again. Without one there is nothing to read: a process cannot be given another
+// environment.
+func (f *serveFlags) reloadToken(s *serve.Server, log *slog.Logger) {
+	if f.tokenFile == "" {
+		return
+	}
+	token, err := f.token()
+	if err != nil {
+		log.Error("the token cannot be read, the old one stays", "error", err)
+		return
+	}
+	s.SetToken(token)
+	log.Info("the token was read again")
+}
+
+// onLoopback reports whether only this machine can reach an address. A name must mean loopback addresses only.
+func onLoopback(address string) (bool, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false, cli.Misused("--addr %q: want host:port, such as 127.0.0.1:8080: %v", address, err)
+	}
+	if host == "" {
+		return false, nil
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.Unmap().IsLoopback(), nil
+	}
+	found, err := net.LookupHost(host)
+	if err != nil {
+		return false, fmt.Errorf("cannot find the address of %s: %w", host, err)
+	}
+	for _, h := range found {
+		if a, err := netip.ParseAddr(h); err != nil || !a.Unmap().IsLoopback() {
+			return false, nil
+		}
+	}
+	return len(found) > 0, nil
+}
+
+// certificate is a pair of files that can be read again.
+type certificate struct {
+	cert, key string
+	pair      atomic.Pointer[tls.Certificate]
+}
+
+func (c *certificate) load() error {
+	p, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err != nil {
+		return fmt.Errorf("cannot use the certificate %s with the key %s: %w", c.cert, c.key, err)
+	}
+	c.pair.Store(&p)
+	return nil
+}
+
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.pair.Load(), nil }

@@ -1,0 +1,225 @@
+// Package tableflags has the flags that say how to read a table, and opens the table.
+package tableflags
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/files"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// tableFlags say how to read a table.
+type Flags struct {
+	delimiter        string
+	header, noHeader bool
+	noQuotes         bool
+	missing          []string
+	format           string
+	encoding         string
+	assume           string // the encoding that a model was fitted with
+	unit             int64
+}
+
+// maxStdin bounds a table from stdin that is read several times, and so held in memory.
+const maxStdin = 1 << 30
+
+var (
+	// TableFormats are the formats of tables that are read and written; workbooks are read only.
+	TableFormats = []string{"csv", "tsv", "ndjson", "npy", "npz", "parquet"}
+	readFormats  = append(TableFormats[:len(TableFormats):len(TableFormats)], "xlsx")
+)
+
+func (f *Flags) Add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.delimiter, "delimiter", "", `CSV: what separates fields: one character, "tab" or "space"; detected by default`)
+	flags.BoolVar(&f.header, "header", false, "CSV: the first line names the columns; detected by default")
+	flags.BoolVar(&f.noHeader, "no-header", false, "CSV: the first line is a row; columns are named c1, c2, …")
+	flags.BoolVar(&f.noQuotes, "no-quotes", false, "CSV: a quote is an ordinary character, as in some tab-separated files")
+	usual := strings.Join(data.DefaultMissing[1:], ", ")
+	flags.StringSliceVar(&f.missing, "missing", nil,
+		"texts that mean a missing value, instead of "+usual+"; empty cells always do")
+	flags.StringVar(&f.format, "format", "", "format of the table: "+strings.Join(readFormats,
+		", ")+"; detected by default")
+	flags.StringVar(&f.encoding, "encoding", "", "encoding of the text, such as utf-8, utf-16, windows-1252 or latin1; "+
+		"detected by default")
+	flags.Int64Var(&f.unit, "unit-bytes", 0, fmt.Sprintf("size of the parts that files are cut into, about (%d if left "+
+		"out); quoted fields of very many lines need more", data.DefaultUnitBytes))
+	cli.CompleteNames(cmd, "encoding", data.Encodings)
+	cli.CompleteNames(cmd, "delimiter", func() []string { return []string{",", ";", "|", "tab", "space"} })
+	cli.CompleteNames(cmd, "format", func() []string { return readFormats })
+}
+
+// Options are the flags as the library has them.
+func (f *Flags) Options() (data.Options, error) {
+	var o data.Options
+	switch f.delimiter {
+	case "":
+	case "tab", `\t`:
+		o.Delimiter = '\t'
+	case "space":
+		o.Delimiter = ' '
+	default:
+		if len(f.delimiter) != 1 || strings.Contains("\"\r\n", f.delimiter) {
+			return o, cli.Misused("--delimiter is %q, want one character that is no quote or line end, tab or space",
+				f.delimiter)
+		}
+		o.Delimiter = f.delimiter[0]
+	}
+	if f.header && f.noHeader {
+		return o, cli.Misused("--header and --no-header exclude each other")
+	}
+	if f.header || f.noHeader {
+		o.Header = &f.header
+	}
+	o.Literal = f.noQuotes
+	if o.UnitBytes = f.unit; f.unit < 0 {
+		return o, cli.Misused("--unit-bytes is %d, want at least 1", f.unit)
+	}
+	o.Encoding, o.Assume = f.encoding, f.assume
+	if o.Encoding != "" && !data.KnownEncoding(o.Encoding) {
+		return o, cli.Misused("--encoding is %q, want one of %s", f.encoding, strings.Join(data.Encodings(), ", "))
+	}
+	if f.missing != nil {
+		o.Missing = append([]string{""}, f.missing...)
+	}
+	switch f.format {
+	case "", "csv", "ndjson", "npy", "npz", "parquet", "xlsx":
+		o.Format = data.Format(f.format)
+	case "tsv":
+		o.Format = data.CSV
+		if o.Delimiter == 0 {
+			o.Delimiter = '\t'
+		}
+	default:
+		return o, cli.Misused("--format is %q, want one of %s", f.format, strings.Join(readFormats, ", "))
+	}
+	return o, nil
+}
+
+// Open prepares a table that can be read several times: files, or for - stdin, which is then held in memory.
+func (f *Flags) Open(env *cli.Env, paths ...string) (data.Source, error) {
+	src, _, err := f.Source(env, paths, false)
+	return src, err
+}
+
+// ReadLike takes over from a model how its table was read, where a table itself does not tell.
+func (f *Flags) ReadLike(m *machine.Model) {
+	if m.Schema != nil {
+		f.assume = m.Schema.Encoding
+	}
+}
+
+// OpenOnce is open for a table that is read once: stdin and pipes of any size are streamed where their format allows
+// it. It also tells the format, one of tableFormats.
+func (f *Flags) OpenOnce(env *cli.Env, paths []string) (src data.Source, format string, err error) {
+	return f.Source(env, paths, true)
+}
+
+// Source opens the files that paths, patterns and directories name as one table.
+func (f *Flags) Source(env *cli.Env, paths []string, once bool) (data.Source, string, error) {
+	o, err := f.Options()
+	if err != nil {
+		return nil, "", err
+	}
+	if paths, err = files.Expand(paths...); err != nil {
+		return nil, "", err
+	}
+	for _, path := range paths {
+		if path == "-" && len(paths) == 1 {
+			return stream("stdin", io.NopCloser(env.Stdin), o, once)
+		}
+		info, err := os.Stat(path)
+		if path == "-" || err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+			if len(paths) > 1 {
+				return nil, "", cli.Misused("%s is a stream, which cannot be one of several files: write it to a file first", path)
+			}
+			p, err := env.OpenPipe(path) // even a look at a pipe would take something away
+			if err != nil {
+				return nil, "", err
+			}
+			if !once {
+				defer p.Close()
+			}
+			return stream(path, p, o, once)
+		}
+	}
+	t, err := files.Open(paths, o)
+	if err != nil {
+		return nil, "", err
+	}
+	o.Format = t.Manifest().Format
+	return t, FormatName(paths[0], o), nil
+}
+
+// FormatName tells TSV from CSV. What is in a workbook is written as CSV.
+func FormatName(path string, o data.Options) string {
+	if o.Format == data.XLSX {
+		return string(data.CSV)
+	}
+	ext := strings.ToLower(filepath.Ext(data.Uncompressed(path)))
+	if o.Format == data.CSV && (o.Delimiter == '\t' || o.Delimiter == 0 && (ext == ".tsv" || ext == ".tab")) {
+		return "tsv"
+	}
+	return string(o.Format)
+}
+
+// stream opens what can be read only once. Archives need all of it, and so do several passes.
+func stream(name string, r io.ReadCloser, o data.Options, once bool) (data.Source, string, error) {
+	b := bufio.NewReader(r)
+	z, err := data.Decompress(name, b)
+	if err != nil {
+		return nil, "", err
+	}
+	b = bufio.NewReader(z)
+	head, err := b.Peek(512)
+	if err != nil && err != io.EOF {
+		return nil, "", fmt.Errorf("%s: %w", name, err)
+	}
+	switch text := bytes.TrimLeft(head, "\xef\xbb\xbf \t\r\n"); {
+	case o.Format != "":
+	case bytes.HasPrefix(head, []byte("PAR1")):
+		o.Format = data.Parquet
+	case bytes.HasPrefix(head, []byte("PK")): // the library looks inside
+	case bytes.HasPrefix(head, []byte("\x93NUMPY")):
+		o.Format = data.NPY
+	case bytes.HasPrefix(head, []byte("\xff\xfe")) || bytes.HasPrefix(head, []byte("\xfe\xff")): // UTF-16
+		if o.Format = data.CSV; len(head) > 4 && head[2]|head[3] == '{' && head[2]&head[3] == 0 {
+			o.Format = data.NDJSON
+		}
+	case bytes.HasPrefix(text, []byte(`{"`)) || bytes.HasPrefix(text, []byte("{}")) ||
+		bytes.HasPrefix(text, []byte("[")):
+		o.Format = data.NDJSON
+	case bytes.IndexByte(head, 0) < 0: // otherwise the library says what it cannot be
+		o.Format = data.CSV
+	}
+	if o.Format == data.Parquet {
+		return nil, "", &data.InputError{Place: name, Detail: "a Parquet file cannot be read from a stream: give the name of a file"}
+	}
+	var src data.Source
+	if once && !bytes.HasPrefix(head, []byte("PK")) {
+		src, err = data.OpenReader(name, struct {
+			io.Reader
+			io.Closer
+		}{b, r}, o)
+		return src, FormatName(name, o), err
+	}
+	all, err := io.ReadAll(io.LimitReader(b, maxStdin+1))
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", name, err)
+	}
+	if len(all) > maxStdin {
+		return nil, "", &data.InputError{Place: name, Detail: fmt.Sprintf("more than %d MiB, which would be held in memory: write the table to a file first", maxStdin>>20)}
+	}
+	src, err = data.OpenBytes(name, all, o)
+	return src, FormatName(name, o), err
+}

@@ -1,0 +1,540 @@
+package tables
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/tableflags"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/files"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// EvaluateResult is what evaluate --json prints.
+type EvaluateResult struct {
+	Model   string          `json:"model"`
+	Data    string          `json:"data"`
+	Kind    machine.Kind    `json:"kind"`
+	Task    machine.Task    `json:"task"`
+	Rows    int64           `json:"rows"`
+	Targets []string        `json:"targets,omitempty"`
+	Scores  []machine.Score `json:"scores"` // the main one first; of several targets, output counts from 1
+	// Classes of a classification; their scores; how far probabilities can be believed, if there are any; of at most 20
+	// classes rows by true class and predicted class, of more than 12 the pairs that are most often confused. Classes
+	// are given by their place in Classes, from 0.
+	Classes     []string              `json:"classes,omitempty"`
+	ByClass     []machine.ClassScores `json:"by_class,omitempty"`
+	Reliability *machine.Reliability  `json:"reliability,omitempty"`
+	Confusion   [][]int64             `json:"confusion,omitempty"`
+	Confusions  []machine.Confused    `json:"confusions,omitempty"`
+	// Importance, with --importance: of every column, the largest first.
+	Importance []machine.Importance `json:"importance,omitempty"`
+	// Label, Normal and Anomalies say how the ROC AUC of a density was taken.
+	Label     string  `json:"label,omitempty"`
+	Normal    string  `json:"normal,omitempty"`
+	Anomalies int64   `json:"anomalies,omitempty"`
+	Weight    string  `json:"weight,omitempty"` // the column of the weights of rows
+	Seconds   float64 `json:"seconds"`
+	Dropped   int64   `json:"dropped,omitempty"` // rows without a target
+	// Seen counts rows that the model was fitted to, whose answers it knows, among those that could be compared.
+	Seen *machine.SeenRows `json:"seen,omitempty"`
+	// Surprises are how the rows differ from those of the fit.
+	Surprises []data.Surprise `json:"surprises,omitempty"`
+}
+
+type evaluateFlags struct {
+	tableflags.Flags
+	label, normal string
+	skip          []string
+	single        bool
+	strict        bool
+	importance    bool
+	keep          *machine.Reservoir // rows for --importance
+	dropMissing   bool
+	weight        string
+}
+
+func EvaluateCommand(env *cli.Env) *cobra.Command {
+	var f evaluateFlags
+	cmd := &cobra.Command{
+		Use:   "evaluate MODEL DATA...",
+		Short: "Score a fitted model on a table with known targets",
+		Long: `Predict every row of DATA and compare with its targets. DATA must not be the table of the fit: a model knows the
+answers there. All scores come with 95 % intervals, which take rows for independent.
+
+` + manyFiles + `
+
+  classification  accuracy, balanced accuracy, area under the ROC curve (mean over classes, each against the others);
+                  where the model has probabilities log loss, Brier score, and how far they can be believed (calibration);
+                  precision, recall and F1 of every class; the confusion matrix, or the largest confusions of many classes
+  regression      RMSE, R², MAE; of a Gaussian process the mean log density of the targets and how many lie in their 90 %
+                  intervals
+  density         mean log density; with --label the area under the ROC curve
+
+--weight names a column of weights: rows count so often in all scores and intervals. A model that was fitted with
+weights is scored without them unless they are named here too.
+
+--importance shuffles the values of one column after the other among rows, and says how much worse predictions become:
+accuracy or R² falls by so much without what the column says. It takes 1000 rows at random.
+
+--label names a column that tells normal rows from anomalies. Normal are the rows whose label is that of --normal; by
+default 0 if there is such a label, else the most frequent one. All others are anomalies. The AUC is the probability that
+an anomaly has a lower density than a normal row, ties counting half.`,
+		Example: `  randfeat evaluate model.rf test.csv
+  randfeat evaluate density.rf test.csv --label is_fraud --json`,
+		Args:              modelAndTable,
+		ValidArgsFunction: modelArgs,
+		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
+			return runEvaluate(env, cmd, &f, args[0], args[1:])
+		}),
+	}
+	f.Add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.label, "label", "", "density: the column that marks anomalies")
+	flags.StringVar(&f.normal, "normal", "", "density: the label of normal rows")
+	flags.StringSliceVar(&f.skip, "skip", nil, "columns that the model does not know, to be left out")
+	flags.BoolVar(&f.dropMissing, "drop-missing-target", false, "leave out rows without a target; their number is said")
+	flags.StringVar(&f.weight, "weight", "", "column of the weights of rows, not negative: scores count them so often")
+	flags.BoolVar(&f.strict, "strict", false, strictUsage)
+	flags.BoolVar(&f.single, "float32", false, "compute in float32: faster, six digits")
+	flags.BoolVar(&f.importance, "importance", false, "how much predictions owe to every column")
+	return cmd
+}
+
+// maxConfusion is the number of classes up to which --json has the confusion matrix; maxShown that up to which people
+// get it, and the number of classes and of confusions that they get of more.
+const (
+	maxConfusion = 20
+	maxShown     = 12
+)
+
+func runEvaluate(env *cli.Env, cmd *cobra.Command, f *evaluateFlags, modelPath string, paths []string) error {
+	start := time.Now()
+	m, err := machine.Load(modelPath)
+	if err != nil {
+		return err
+	}
+	switch {
+	case m.Schema == nil:
+		return fmt.Errorf("%s: the model has no schema, it predicts matrices only: fit it to a table", modelPath)
+	case f.label != "" && m.Task != machine.Unsupervised:
+		return cli.Misused("--label is for densities, %s is a %s of %s", modelPath, m.Task, quoted(targetNames(m)))
+	case f.importance && m.Task == machine.Unsupervised:
+		return cli.Misused("--importance is for models with a target, %s is a density", modelPath)
+	case f.weight != "" && (f.importance || f.label != ""):
+		return cli.Misused("--weight is for scores: --importance and --label take rows as they are, leave one of them out")
+	case cmd.Flags().Changed("normal") && f.label == "":
+		return cli.Misused("--normal needs --label")
+	}
+	f.ReadLike(m)
+	if paths, err = files.Expand(paths...); err != nil {
+		return err
+	}
+	src, format, err := f.Source(env, paths, f.weight == "") // weights are read first
+	if err != nil {
+		return err
+	}
+	columns := src.Columns()
+	r := EvaluateResult{Model: modelPath, Data: src.Name(), Kind: m.Kind, Task: m.Task, Targets: targetNames(m),
+		Weight: f.weight}
+	bar := env.Progress("rows", estimateRows(paths, format)).WithRate("rows")
+	bar.Approx = true
+	defer bar.End()
+	if err := checkSkipped(f.skip, m, src.Name(), columns); err != nil {
+		return err
+	}
+	seen := func(rows int64) error {
+		bar.At(int(rows))
+		return interrupted(cmd.Context())
+	}
+	if m.Task == machine.Unsupervised {
+		err = f.density(&r, m, src, columns, seen)
+	} else {
+		err = f.supervised(&r, m, src, columns, seen)
+	}
+	if err != nil {
+		return err
+	}
+	bar.End()
+	if f.importance && r.Rows > 1 {
+		if r.Importance, err = f.importances(env, cmd, m); err != nil {
+			return err
+		}
+	}
+	if r.Rows == 0 {
+		return &data.InputError{Place: src.Name(), Detail: "the table has columns but no rows"}
+	}
+	r.Seconds = time.Since(start).Seconds()
+	surprised(env, r.Surprises)
+	recognised(env, r.Seen)
+	if r.Dropped > 0 {
+		env.Note("note: %d rows without a target were left out", r.Dropped)
+	}
+	if env.JSON {
+		return env.Object(r)
+	}
+	return r.print(cli.Printable{Writer: env.Stdout})
+}
+
+// compare counts rows of the fit while rows are read.
+func (r *EvaluateResult) compare(rows machine.Rows, m *machine.Model) {
+	if m.Sketch != nil {
+		r.Seen = new(machine.SeenRows)
+		machine.CountSeen(rows, m, r.Seen)
+	}
+}
+
+// seenShare is the share of rows of the fit from which on evaluate warns. Tables of few distinct rows repeat some.
+const seenShare = 0.01
+
+// recognised warns of rows that the model was fitted to.
+func recognised(env *cli.Env, s *machine.SeenRows) {
+	if s == nil || s.Share() < seenShare {
+		return
+	}
+	env.Note("warning: %.3g %% of the rows are rows that the model was fitted to (%d of %d compared): it knows their answers, "+
+		"scores on new rows will be worse", 100*s.Share(), s.Seen, s.Compared)
+}
+
+// supervised compares predictions with targets.
+func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data.Source, columns []string,
+	seen func(int64) error) error {
+	for _, n := range targetNames(m) {
+		if !slices.Contains(columns, n) {
+			return noColumn(src.Name(), n, "the model's target", columns)
+		}
+	}
+	if f.dropMissing {
+		dropping, err := data.DropMissing(src, targetNames(m))
+		if err != nil {
+			return err
+		}
+		defer func() { r.Dropped = dropping.Dropped() }()
+		src = dropping
+	}
+	weights, err := f.weights(src)
+	if err != nil {
+		return err
+	}
+	watch := data.Watch{Strict: f.strict}
+	rows, err := machine.ModelRows(src, allowing(m, f.allowed()), true, &watch)
+	if err != nil {
+		return explainColumns(err, src.Name(), m, columns, "leave them out with --skip")
+	}
+	r.compare(rows, m)
+	predict, err := predictor(m, f.single)
+	if err != nil {
+		return err
+	}
+	kind, err := m.Kind.Info()
+	if err != nil {
+		return err
+	}
+	e, err := m.Evaluation()
+	if err != nil {
+		return err
+	}
+	f.keep = machine.NewReservoir(importanceRows, cli.DefaultSeed)
+	var pred, variance dense.Matrix[float64]
+	err = rows.Each(predictRows, func(x, y dense.Matrix[float64]) error {
+		pred = fitting(pred, x.Rows, m.Outputs)
+		if err := predict(pred, x, false); err != nil {
+			return fmt.Errorf("%s: after row %d: %w", src.Name(), e.Len(), err)
+		}
+		if kind.Bayesian {
+			variance = fitting(variance, x.Rows, m.Outputs)
+			if err := predict(variance, x, true); err != nil {
+				return fmt.Errorf("%s: after row %d: %w", src.Name(), e.Len(), err)
+			}
+		}
+		if err := e.AddWeighted(y, pred, variance, weights(x.Rows)); err != nil {
+			return err
+		}
+		if f.importance {
+			f.keep.Add(x, y)
+		}
+		return seen(e.Len())
+	})
+	if err != nil {
+		return err
+	}
+	r.Rows, r.Scores, r.Surprises = e.Len(), e.Scores(), watch.Surprises()
+	if m.Task == machine.Classification {
+		r.classified(m.Schema.Targets[0].Classes, e)
+	}
+	return nil
+}
+
+// weights hands out those of the next rows, nil without --weight.
+func (f *evaluateFlags) weights(src data.Source) (func(rows int) []float64, error) {
+	if f.weight == "" {
+		return func(int) []float64 { return nil }, nil
+	}
+	m, err := data.ReadMarks(src, data.MarkColumns{Weight: f.weight})
+	if err != nil {
+		return nil, err
+	}
+	left := m.Weight
+	return func(rows int) []float64 {
+		rows = min(rows, len(left)) // fewer: the table changed while it was read, and AddWeighted says so
+		out := left[:rows]
+		left = left[rows:]
+		return out
+	}, nil
+}
+
+// allowed are columns that the model need not know.
+func (f *evaluateFlags) allowed() []string {
+	out := slices.Clone(f.skip)
+	if f.weight != "" {
+		out = append(out, f.weight)
+	}
+	return out
+}
+
+// fitting is a matrix of a shape that reuses the memory of m.
+func fitting[T dense.Float](m dense.Matrix[T], rows, cols int) dense.Matrix[T] {
+	if cap(m.Data) < rows*cols {
+		return dense.New[T](rows, cols)
+	}
+	return dense.Matrix[T]{Rows: rows, Cols: cols, Stride: cols, Data: m.Data[:rows*cols]}
+}
+
+// predictor predicts float64 matrices in either precision.
+func predictor(m *machine.Model, single bool) (func(dst, x dense.Matrix[float64], variance bool) error, error) {
+	if !single {
+		p, err := machine.NewPredictor[float64](m)
+		if err != nil {
+			return nil, err
+		}
+		var ws machine.Workspace[float64]
+		return func(dst, x dense.Matrix[float64], variance bool) error {
+			if variance {
+				return p.Variance(dst, x, &ws)
+			}
+			return p.Predict(dst, x, &ws)
+		}, nil
+	}
+	p, err := machine.NewPredictor[float32](m)
+	if err != nil {
+		return nil, err
+	}
+	var ws machine.Workspace[float32]
+	return func(dst, x dense.Matrix[float64], variance bool) error {
+		out := dense.New[float32](dst.Rows, dst.Cols)
+		call := p.Predict
+		if variance {
+			call = p.Variance
+		}
+		if err := call(out, dense.Convert[float32](x), &ws); err != nil {
+			return err
+		}
+		for i, v := range out.Data {
+			dst.Data[i] = float64(v)
+		}
+		return nil
+	}, nil
+}
+
+// density scores a density, and with a label how it tells anomalies from normal rows.
+func (f *evaluateFlags) density(r *EvaluateResult, m *machine.Model, src data.Source, columns []string,
+	seen func(int64) error) error {
+	label := -1
+	allowed := f.allowed()
+	if f.label != "" {
+		if label = slices.Index(columns, f.label); label < 0 {
+			return noColumn(src.Name(), f.label, "--label", columns)
+		}
+		allowed = append(allowed, f.label)
+	}
+	p, err := machine.NewTablePredictor(allowing(m, allowed), machine.TableOptions{NoIDs: true, Float32: f.single,
+		Watch: true, Strict: f.strict})
+	if err != nil {
+		return err
+	}
+	run, err := p.Open(columns)
+	if err != nil {
+		return explainColumns(err, src.Name(), m, columns,
+			"name the one that marks anomalies with --label, leave others out with --skip")
+	}
+	kinds := run.Kinds()
+	if label >= 0 && kinds[label] == data.Skip {
+		kinds[label] = data.Text
+	}
+	weights, err := f.weights(src)
+	if err != nil {
+		return err
+	}
+	e := machine.NewEvaluation(m.Kind, m.Task, 1)
+	var by labelled
+	err = run.Each(src, kinds, predictRows, func(predictions, cells *data.Block) error {
+		score := predictions.Cols[0].Num
+		column := dense.Matrix[float64]{Rows: len(score), Cols: 1, Stride: 1, Data: score}
+		var none dense.Matrix[float64]
+		if err := e.AddWeighted(none, column, none, weights(len(score))); err != nil {
+			return err
+		}
+		if label >= 0 {
+			for i, v := range score {
+				if err := by.add(cells.Cols[label], i, v); err != nil {
+					return &data.InputError{Place: fmt.Sprintf("%s: row %d", src.Name(), cells.First+int64(i)+1),
+						Detail: fmt.Sprintf("label %q %v", f.label, err)}
+				}
+			}
+		}
+		return seen(e.Len())
+	})
+	if err != nil {
+		return err
+	}
+	r.Rows, r.Scores, r.Surprises = e.Len(), e.Scores(), run.Surprises()
+	if label < 0 || r.Rows == 0 {
+		return nil
+	}
+	normal, err := by.normal(f.normal)
+	if err != nil {
+		return &data.InputError{Place: src.Name(), Detail: fmt.Sprintf("label %q %v", f.label, err)}
+	}
+	r.Label, r.Normal, r.Anomalies = f.label, by.names[normal], e.Len()-by.rows[normal]
+	auc, err := by.auc(normal)
+	if err != nil {
+		return &data.InputError{Place: src.Name(), Detail: fmt.Sprintf("label %q %v", f.label, err)}
+	}
+	r.Scores = append([]machine.Score{auc}, r.Scores...)
+	return nil
+}
+
+// labelled are scores by label. Of more than maxLabelled rows, every 2nd, 4th, … counts, so that memory is bounded.
+type labelled struct {
+	names  []string
+	index  map[string]int
+	rows   []int64
+	scores []labelScore
+	step   int64
+	n      int64
+}
+
+type labelScore struct {
+	score float64
+	label int
+}
+
+const (
+	maxLabelled = 1 << 22
+	maxLabels   = 1000
+)
+
+func (l *labelled) add(c data.Column, i int, score float64) error {
+	var name string
+	switch {
+	case c.Num != nil && !math.IsNaN(c.Num[i]):
+		name = strconv.FormatFloat(c.Num[i], 'f', -1, 64)
+	case c.Num == nil && c.Text[i] != nil:
+		name = string(c.Text[i])
+		if v, ok := data.ParseNumber(c.Text[i]); ok { // 0 and 0.0 are one label
+			name = strconv.FormatFloat(v, 'f', -1, 64)
+		}
+	default:
+		return fmt.Errorf("is missing: remove the row")
+	}
+	k, ok := l.index[name]
+	if !ok {
+		if len(l.names) == maxLabels {
+			return fmt.Errorf("has more than %d values, which tells no anomalies from normal rows", maxLabels)
+		}
+		if l.index == nil {
+			l.index, l.step = map[string]int{}, 1
+		}
+		k = len(l.names)
+		l.index[name] = k
+		l.names, l.rows = append(l.names, name), append(l.rows, 0)
+	}
+	l.rows[k]++
+	if l.n%l.step == 0 {
+		l.scores = append(l.scores, labelScore{score, k})
+	}
+	l.n++
+	if len(l.scores) == maxLabelled {
+		for j := range maxLabelled / 2 {
+			l.scores[j] = l.scores[2*j]
+		}
+		l.scores, l.step = l.scores[:maxLabelled/2], 2*l.step
+	}
+	return nil
+}
+
+// normal is the label of normal rows: the one that is asked for, else 0, else the most frequent and of equal ones the
+// first.
+func (l *labelled) normal(asked string) (int, error) {
+	if asked != "" {
+		if v, ok := data.ParseNumber([]byte(asked)); ok {
+			asked = strconv.FormatFloat(v, 'f', -1, 64)
+		}
+		k, ok := l.index[asked]
+		if !ok {
+			return 0, fmt.Errorf("is never %q, as --normal says; it is %s", asked,
+				quoted(l.names[:min(len(l.names), 10)]))
+		}
+		return k, nil
+	}
+	if k, ok := l.index["0"]; ok {
+		return k, nil
+	}
+	best := 0
+	for k, n := range l.rows {
+		if n > l.rows[best] {
+			best = k
+		}
+	}
+	return best, nil
+}
+
+// auc is the probability that an anomaly has a lower score than a normal row, ties counting half.
+func (l *labelled) auc(normal int) (machine.Score, error) {
+	var anomalies, others []float64
+	for _, s := range l.scores {
+		if s.label == normal {
+			others = append(others, -s.score)
+		} else {
+			anomalies = append(anomalies, -s.score)
+		}
+	}
+	if len(anomalies) == 0 || len(others) == 0 {
+		return machine.Score{}, fmt.Errorf("is always %q: there are no anomalies to tell from normal rows, or the other "+
+			"way round", l.names[l.scores[0].label])
+	}
+	return machine.AUC(anomalies, others), nil
+}
+
+func (r *EvaluateResult) print(w io.Writer) error {
+	what := string(r.Task)
+	if len(r.Targets) > 0 {
+		what += " of " + strings.Join(r.Targets, ", ")
+	}
+	fmt.Fprintf(w, "%s: %d rows, %s model, %s\n\n", r.Data, r.Rows, r.Kind, what)
+	err := cli.Table(w, func(w io.Writer) {
+		fmt.Fprintln(w, "score\tvalue\t95 % interval")
+		for _, s := range r.Scores {
+			fmt.Fprintln(w, scoreText(s, r.Targets))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if r.Label != "" {
+		fmt.Fprintf(w, "\n%d rows whose %s is not %s are taken for anomalies.\n", r.Anomalies, r.Label, r.Normal)
+	}
+	if err := r.printClasses(w); err != nil {
+		return err
+	}
+	return r.printImportance(w)
+}

@@ -1,0 +1,568 @@
+// Package tables has the commands on tables and models: fit, parts, evaluate, predict, inspect and data.
+package tables
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/tableflags"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/files"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/machine"
+	"github.com/randfeat/randfeat/machine/tabular"
+)
+
+// FitReport is what fit --json prints.
+type FitReport struct {
+	*tabular.Report
+	Baseline *Baseline `json:"baseline,omitempty"` // what the first score is without a model
+	File     string    `json:"file,omitempty"`     // the model
+	Bytes    int64     `json:"bytes,omitempty"`    // its size
+}
+
+// fitFlags are the flags of fit, one per choice of tabular.Options.
+type fitFlags struct {
+	table tableflags.Flags
+	out   string
+
+	targets, ids, skip   []string
+	numeric, categorical []string
+	text                 []string
+	dropMissing          bool
+	marks                data.MarkColumns
+	keep                 []string
+	task                 string
+	maxLevels            int
+	strict               bool
+
+	model, family, coupling   string
+	featureMap, scaling, loss string
+	kernel                    string
+	bandwidth, lambda         float64
+	features, budget          int
+	classWeight               string
+
+	seed                 uint64
+	folds, sample, block int
+	float32              bool
+	checkpoint           string
+	checkpointEvery      time.Duration
+
+	demo     bool
+	saveData string
+}
+
+func FitCommand(env *cli.Env) *cobra.Command {
+	var f fitFlags
+	cmd := &cobra.Command{
+		Use:   "fit DATA... -o MODEL --target COLUMN",
+		Short: "Fit a kernel machine to a table and say how well it predicts",
+		Long: `Fit a kernel machine to a table: CSV, TSV, NDJSON, npy, npz or Parquet. What the flags leave open is chosen from the
+data: what each column is, the bandwidth of the kernel exp(-|x-y|²/(2s²)), the penalty, the number of random features,
+the family and the coupling. The summary says what was chosen and why, and how well rows are predicted by models that
+have not seen them. The file is read several times in blocks: its size does not matter.
+
+` + manyFiles + `
+
+` + kindTable() + `
+With --checkpoint a fit that was interrupted goes on where it was, with the same result.
+With --json it prints one object: FitReport of this package's source, which holds Report of package machine/tabular.`,
+		Example: `  randfeat fit data.csv --target price -o model.rf
+  randfeat fit data.parquet --target class --class-weight balanced -o model.rf
+  randfeat fit 'part-*.parquet' --target class -o model.rf
+  randfeat fit data.csv --model density --id name -o model.rf
+  randfeat fit --demo -o model.rf`,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case f.demo && len(args) > 0:
+				return fmt.Errorf("%d arguments, want none with --demo", len(args))
+			case !f.demo && len(args) == 0:
+				return fmt.Errorf("0 arguments, want files of data (or --demo)")
+			}
+			return nil
+		},
+		RunE: cli.Do(func(cmd *cobra.Command, args []string) error { return runFit(env, cmd, &f, args) }),
+	}
+	f.add(cmd)
+	cli.GroupFlags(cmd, []cli.FlagGroup{
+		{Title: "What to predict, and from what",
+			Names: strings.Fields(`out target task id skip numeric categorical text max-levels
+			drop-missing-target strict`)},
+		{Title: "How rows belong together", Names: strings.Fields("weight group time keep")},
+		{Title: "The model; what is left out is chosen", Names: strings.Fields(`model family coupling bandwidth scaling loss lambda features budget
+			class-weight map kernel`)},
+		{Title: "How the table is read", Names: strings.Fields("delimiter header no-header no-quotes missing format encoding unit-bytes")},
+		{Title: "How it is computed", Names: strings.Fields("seed folds sample float32 block checkpoint checkpoint-every")},
+		{Title: "To try it", Names: strings.Fields("demo save-data")},
+	})
+	return cmd
+}
+
+func (f *fitFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVarP(&f.out, "out", "o", "", "model file to write")
+	flags.StringArrayVar(&f.targets, "target", nil, "column to predict; repeat it for several")
+	flags.StringVar(&f.task, "task", "", "regression or classification; chosen by the values of the target if left out")
+	flags.StringArrayVar(&f.ids, "id", nil, "column to carry to the predictions, not used for them; repeatable")
+	flags.StringArrayVar(&f.skip, "skip", nil, "column not to use; repeatable")
+	flags.StringArrayVar(&f.numeric, "numeric", nil, "column that must hold numbers; repeatable")
+	flags.StringArrayVar(&f.categorical, "categorical", nil, "column of levels, even if they are numbers; repeatable")
+	flags.StringArrayVar(&f.text, "text", nil, "column of short texts, read as words and parts of words; repeatable")
+	flags.BoolVar(&f.strict, "strict", false, "a text in a column of numbers or dates is an error; otherwise up to one in "+
+		"twenty count as missing")
+	flags.BoolVar(&f.dropMissing, "drop-missing-target", false, "leave out rows without a target; their number is said")
+	flags.StringVar(&f.marks.Weight, "weight", "", "column of the weights of rows, not negative: losses and scores count so often")
+	flags.StringVar(&f.marks.Group, "group", "", "column of what rows belong to, such as a patient: no group is in two folds, "+
+		"scores and intervals are of new groups")
+	flags.StringVar(&f.marks.Time, "time", "", "column of when a row came about: choices and scores are of models of the past, "+
+		"on what came after")
+	flags.StringArrayVar(&f.keep, "keep", nil, "column of --weight, --group or --time to predict from as well; repeatable")
+	flags.IntVar(&f.maxLevels, "max-levels", 0, "most levels of a categorical column, the rest is \"other\" (64 if "+
+		"left out)")
+	flags.StringVar(&f.model, "model", "", kindList(", ")+fmt.Sprintf(" (%s if left out)", machine.Kinds()[0].Kind))
+	flags.StringVar(&f.featureMap, "map", "", "features of the kernel: random (random features), nystrom (Nyström "+
+		"features: kernels with some data rows, the landmarks) or exact (the kernel with all rows, for ridge); "+
+		"ridge: exact up to 20000 rows, then chosen, if left out")
+	flags.StringVar(&f.kernel, "kernel", "", "kernel: "+strings.Join(tabular.Kernels(),
+		", ")+" (by trial with --map exact and "+
+		"nystrom, else gaussian, if left out)")
+	flags.StringVar(&f.scaling, "scaling", "", "scaling of columns: "+strings.Join(tabular.Scalings(),
+		", ")+" (by trial if "+
+		"left out)")
+	flags.StringVar(&f.loss, "loss", "", "loss of classes of an exact kernel: "+strings.Join(tabular.Losses(), ", ")+
+		" (by trial if left out)")
+	flags.StringVar(&f.family, "family", "", "feature family: a name of 'randfeat families' or a JSON object (chosen "+
+		"if left out)")
+	flags.StringVar(&f.coupling, "coupling", "", "coupling of the projections: a name of 'randfeat couplings' or a "+
+		"JSON object (chosen if left out)")
+	flags.Float64Var(&f.bandwidth, "bandwidth", 0, "bandwidth s of the kernel, in units of standardised columns "+
+		"(chosen if left out)")
+	flags.Float64Var(&f.lambda, "lambda", 0, "penalty λ on the sum of losses (chosen if left out)")
+	flags.IntVar(&f.features, "features", 0, "number of random features (by a learning curve if left out; beyond 16384 "+
+		"ridge alone, by conjugate gradients)")
+	flags.IntVar(&f.budget, "budget", 0, "most random features of the learning curve (2048 if left out)")
+	flags.StringVar(&f.classWeight, "class-weight", "",
+		"weights of classes, for --model ridge and logistic: balanced, or JSON such as '{\"yes\": 5}'")
+	flags.Uint64Var(&f.seed, "seed", cli.DefaultSeed, "seed of the projections, the sample and the folds")
+	flags.IntVar(&f.folds, "folds", 0, "folds of the cross-validation (5 if left out; 1: no cross-validation)")
+	flags.IntVar(&f.sample, "sample", 0, "rows on which choices are tried (8192 if left out)")
+	flags.BoolVar(&f.float32, "float32", false, "compute features and their products in float32: faster, sums stay "+
+		"float64")
+	flags.IntVar(&f.block, "block", 0, "rows handled together (1024 if left out)")
+	flags.StringVar(&f.checkpoint, "checkpoint", "", "file that lets the same command go on after an interruption")
+	flags.DurationVar(&f.checkpointEvery, "checkpoint-every", 0,
+		"time between two versions of the checkpoint (30s if left out)")
+	f.table.Add(cmd)
+	flags.BoolVar(&f.demo, "demo", false, "fit a generated table: needs no files")
+	flags.StringVar(&f.saveData, "save-data", "", "with --demo: write the generated table to a CSV file")
+	cli.CompleteNames(cmd, "task", func() []string {
+		return []string{string(data.Regression),
+			string(data.Classification)}
+	})
+	cli.CompleteNames(cmd, "model", func() []string { return strings.Fields(kindList(" ")) })
+	cli.CompleteNames(cmd, "map", tabular.Maps)
+	cli.CompleteNames(cmd, "kernel", tabular.Kernels)
+	cli.CompleteNames(cmd, "scaling", tabular.Scalings)
+	cli.CompleteNames(cmd, "loss", tabular.Losses)
+	cli.CompleteNames(cmd, "family", cli.FamilyNames)
+	cli.CompleteNames(cmd, "coupling", cli.CouplingNames)
+	cli.CompleteNames(cmd, "class-weight", func() []string { return []string{"balanced"} })
+	cli.CompleteFiles(cmd, "out", "rf")
+	cli.CompleteFiles(cmd, "save-data", "csv")
+}
+
+func kindList(sep string) string {
+	var names []string
+	for _, k := range machine.Kinds() {
+		names = append(names, string(k.Kind))
+	}
+	return strings.Join(names, sep)
+}
+
+// kindTable are the models, a line each.
+func kindTable() string {
+	var b strings.Builder
+	for i, k := range machine.Kinds() {
+		usual := ""
+		if i == 0 {
+			usual = " (the default)"
+		}
+		fmt.Fprintf(&b, "  %-8s  %s%s\n", k.Kind, k.About, usual)
+	}
+	return b.String()
+}
+
+// options are the choices of the flags; nothing is read.
+func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
+	o := tabular.Options{
+		Learn: data.LearnOptions{Targets: f.targets, Task: data.Task(f.task), IDs: f.ids, Skip: f.skip,
+			Numeric:     f.numeric,
+			Categorical: f.categorical, Text: f.text, MaxLevels: f.maxLevels, Strict: f.strict},
+		Kind: machine.Kind(f.model), Bandwidth: f.bandwidth, Lambda: f.lambda, Features: f.features, Budget: f.budget,
+		Seed: f.seed, Folds: f.folds, Sample: f.sample, Float32: f.float32, Block: f.block,
+		Marks: f.marks, Keep: f.keep,
+		Checkpoint: f.checkpoint, CheckpointEvery: f.checkpointEvery, Map: f.featureMap, Kernel: f.kernel,
+		Scaling: f.scaling, Loss: f.loss,
+	}
+	for _, n := range []struct {
+		flag  string
+		value float64
+	}{{"max-levels", float64(f.maxLevels)}, {"bandwidth", f.bandwidth}, {"lambda", f.lambda}, {"features",
+		float64(f.features)},
+		{"budget", float64(f.budget)}, {"folds", float64(f.folds)}, {"sample", float64(f.sample)}, {"block",
+			float64(f.block)},
+		{"checkpoint-every", f.checkpointEvery.Seconds()}} {
+		if cmd.Flags().Changed(n.flag) && (!(n.value > 0) || !dense.IsFinite(n.value)) {
+			return o, cli.Misused("--%s is %s, want more than 0, or leave it out", n.flag, cmd.Flag(n.flag).Value)
+		}
+	}
+	switch o.Learn.Task {
+	case data.Auto, data.Regression, data.Classification:
+	default:
+		return o, cli.Misused("--task is %q, want %s or %s", f.task, data.Regression, data.Classification)
+	}
+	if o.Loss != "" && !slices.Contains(tabular.Losses(), o.Loss) {
+		return o, cli.Misused("--loss is %q, want %s", o.Loss, strings.Join(tabular.Losses(), ", "))
+	}
+	if o.Scaling != "" && !slices.Contains(tabular.Scalings(), o.Scaling) {
+		return o, cli.Misused("--scaling is %q, want %s", o.Scaling, strings.Join(tabular.Scalings(), ", "))
+	}
+	switch {
+	case o.Map != "" && !slices.Contains(tabular.Maps(), o.Map):
+		return o, cli.Misused("--map is %q, want %s", o.Map, strings.Join(tabular.Maps(), ", "))
+	case o.Map == tabular.MapNystrom:
+		for _, name := range []string{"family", "coupling", "float32"} {
+			if cmd.Flags().Changed(name) {
+				return o, cli.Misused("--map %s and --%s exclude each other: Nyström features are not random", o.Map,
+					name)
+			}
+		}
+	case o.Map == tabular.MapExact:
+		for _, name := range []string{"family", "coupling", "features", "budget", "float32"} {
+			if cmd.Flags().Changed(name) {
+				return o, cli.Misused("--map %s and --%s exclude each other: an exact kernel has no random features", o.Map, name)
+			}
+		}
+	}
+	if err := f.checkKind(o); err != nil {
+		return o, err
+	}
+	if f.marks.Group != "" && f.marks.Time != "" {
+		return o, cli.Misused("--group and --time exclude each other: folds are of groups, or of stretches of time")
+	}
+	if f.features > 0 && f.budget > 0 {
+		return o, cli.Misused("--features and --budget exclude each other")
+	}
+	if f.checkpoint == "" && cmd.Flags().Changed("checkpoint-every") {
+		return o, cli.Misused("--checkpoint-every needs --checkpoint")
+	}
+	var err error
+	if f.family != "" {
+		if o.Family, err = family.Parse(f.family); err != nil {
+			return o, cli.Misused("--family: %w", err)
+		}
+	}
+	if f.coupling != "" {
+		if o.Coupling, err = coupling.Parse(f.coupling); err != nil {
+			return o, cli.Misused("--coupling: %w", err)
+		}
+	}
+	return o, nil
+}
+
+// checkKind finds flags that the model of --model does not go with.
+func (f *fitFlags) checkKind(o tabular.Options) error {
+	if o.Kind == "" {
+		return nil
+	}
+	kind, err := o.Kind.Info()
+	if err != nil {
+		return cli.Misused("--model is %q, want one of %s", f.model, kindList(", "))
+	}
+	task := machine.Task(o.Learn.Task)
+	switch {
+	case o.Map == tabular.MapNystrom && !(kind.LeastSquares && kind.Summed()):
+		return cli.Misused("--model %s has no Nyström features: leave --map out", o.Kind)
+	case o.Map == tabular.MapExact && !kind.Exact:
+		return cli.Misused("--model %s has no exact kernel: leave --map out", o.Kind)
+	case unsupervised(kind) && len(f.targets) > 0:
+		return cli.Misused("--model %s has no target: leave --target out, or name the column with --skip", o.Kind)
+	case !unsupervised(kind) && o.Learn.Task != data.Auto && !slices.Contains(kind.Tasks, task):
+		return cli.Misused("--model %s does not do %s", o.Kind, task)
+	case f.classWeight != "" && !kind.ClassWeights:
+		return cli.Misused("--class-weight needs --model %s", withClassWeights())
+	case f.lambda > 0 && !kind.Penalised:
+		return cli.Misused("--model %s has no penalty: leave --lambda out", o.Kind)
+	}
+	return nil
+}
+
+// unsupervised reports whether a kind has no target.
+func unsupervised(k machine.KindInfo) bool { return slices.Contains(k.Tasks, machine.Unsupervised) }
+
+func withClassWeights() string {
+	var names []string
+	for _, k := range machine.Kinds() {
+		if k.ClassWeights {
+			names = append(names, string(k.Kind))
+		}
+	}
+	return strings.Join(names, " or ")
+}
+
+func runFit(env *cli.Env, cmd *cobra.Command, f *fitFlags, args []string) error {
+	if f.demo {
+		if err := f.setDemo(cmd); err != nil {
+			return err
+		}
+	} else if cmd.Flags().Changed("save-data") {
+		return cli.Misused("--save-data needs --demo")
+	}
+	o, err := f.options(cmd)
+	if err != nil {
+		return err
+	}
+	if f.out == "" && !f.demo {
+		return cli.Misused("-o is missing: name the model file to write, such as -o model.rf")
+	}
+	if args, err = files.Expand(args...); err != nil {
+		return err
+	}
+	if err := checkMatrices(o); err != nil {
+		return err
+	}
+	// A fit may take hours: what would stop its end is found before its beginning.
+	if err := f.checkFiles(args); err != nil {
+		return err
+	}
+	src, err := f.source(env, args)
+	if err != nil {
+		return err
+	}
+	if kind, _ := o.Kind.Info(); len(f.targets) == 0 && !unsupervised(kind) {
+		return cli.Misused("--target is missing: name the column to predict, one of %s; or ask for a density without a target "+
+			"by --model %s",
+			quoteNames(src.Columns(), 20), machine.KindsOf(machine.Unsupervised)[0])
+	}
+	var dropping *data.Dropping
+	if f.dropMissing {
+		if dropping, err = data.DropMissing(src, f.targets); err != nil {
+			return err
+		}
+		src = dropping
+	}
+	ctx := cmd.Context()
+	summary, err := f.weigh(ctx, src, &o)
+	if err != nil {
+		return err
+	}
+	model, report, err := fitWithProgress(ctx, env, src, o)
+	if err != nil {
+		return f.explain(ctx, err)
+	}
+	if report.Summary == nil {
+		report.Summary = summary
+	}
+	if n := imbalance(report, model, f.classWeight != ""); n != "" {
+		report.Notes = append(report.Notes, n)
+	}
+	if dropping != nil {
+		report.Notes = append(report.Notes, fmt.Sprintf("%d rows without a target were left out", dropping.Dropped()))
+	}
+	r := FitReport{Report: report}
+	if f.marks.Weight == "" { // which it does not know
+		r.Baseline = baselineOf(report, model)
+	}
+	if f.out != "" {
+		created, err := cli.Creation(os.Getenv)
+		if err != nil {
+			return err
+		}
+		if created != "" { // else the bytes are to depend on the table and the flags alone, as those of parts do
+			if model.History == nil {
+				model.History = new(machine.History)
+			}
+			model.History.Created, model.History.Program = created, cli.ProgramVersion()
+			if model.Sketch, err = machine.SketchTable(src, model.Schema, func(int64) error {
+				return interrupted(ctx)
+			}); err != nil {
+				return f.explain(ctx, err)
+			}
+		}
+		if err := model.Save(f.out); err != nil {
+			return err
+		}
+		r.File = f.out
+		if info, err := os.Stat(f.out); err == nil {
+			r.Bytes = info.Size()
+		}
+	}
+	if f.checkpoint != "" {
+		// Only now: a model that could not be written is not lost.
+		if err := tabular.RemoveCheckpoint(f.checkpoint); err != nil {
+			return err
+		}
+	}
+	if env.JSON {
+		return env.Object(r)
+	}
+	return printFit(env, &r, model, f)
+}
+
+// checkMatrices refuses features whose F×F matrices cannot be held: their sums and a factor, two at the same time.
+// Beyond largestMatrix there is none.
+func checkMatrices(o tabular.Options) error {
+	const largestMatrix = 1 << 14
+	kind, err := cmp.Or(o.Kind, machine.Kinds()[0].Kind).Info()
+	if o.Features > largestMatrix || err != nil || !kind.LeastSquares || !kind.Summed() {
+		return nil
+	}
+	f := float64(o.Features)
+	if err := cli.CheckMemory(2*8*f*f, fmt.Sprintf("--features %d", o.Features)); err != nil {
+		return fmt.Errorf("%w: choose fewer", err)
+	}
+	return nil
+}
+
+// source opens the table.
+func (f *fitFlags) source(env *cli.Env, args []string) (data.Source, error) {
+	if f.demo {
+		b := fitDemoData()
+		if f.saveData != "" {
+			if err := data.WriteAtomic(f.saveData, b); err != nil {
+				return nil, err
+			}
+		}
+		return data.OpenBytes(fitDemoName, b, data.Options{})
+	}
+	return f.table.Open(env, args...)
+}
+
+// checkFiles refuses outputs that cannot be written, and those that would replace what is read.
+func (f *fitFlags) checkFiles(args []string) error {
+	type output struct{ flag, path string }
+	var outs []output
+	for _, o := range []output{{"-o", f.out}, {"--checkpoint", f.checkpoint}, {"--save-data", f.saveData}} {
+		if o.path == "" {
+			continue
+		}
+		for _, other := range outs {
+			if data.SameFile(o.path, other.path) {
+				return cli.Misused("%s and %s name the same file, %s", other.flag, o.flag, o.path)
+			}
+		}
+		for _, in := range args {
+			if data.SameFile(o.path, in) {
+				return cli.Misused("%s names the data file %s: it would be replaced", o.flag, in)
+			}
+		}
+		if err := checkWritable(o.path); err != nil {
+			return fmt.Errorf("%s: %w", o.flag, err)
+		}
+		outs = append(outs, o)
+	}
+	return nil
+}
+
+// checkWritable finds out whether a file can be put at path, by starting one beside it.
+func checkWritable(path string) error {
+	if err := data.CheckLocal(path); err != nil {
+		return err
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return nil // opening a pipe would wait for its reader
+	}
+	if dir := filepath.Dir(path); dir != "." {
+		if info, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("cannot write %s: the directory %s does not exist", path, dir)
+		} else if err == nil && !info.IsDir() {
+			return fmt.Errorf("cannot write %s: %s is not a directory", path, dir)
+		}
+	}
+	t, err := data.CreateAtomic(path)
+	if err != nil {
+		return err
+	}
+	t.Abort()
+	return nil
+}
+
+// fitWithProgress shows on a terminal how far each stage is.
+func fitWithProgress(ctx context.Context, env *cli.Env, src data.Source, o tabular.Options) (*machine.Model,
+	*tabular.Report, error) {
+	var bar *cli.Progress
+	o.Progress = func(stage string, done, total int64) {
+		if bar == nil || stage != bar.What {
+			if bar != nil {
+				bar.End()
+			}
+			bar = fitStage(env, stage)
+			if bar.On { // some stages have no more to say for a while
+				fmt.Fprintf(env.Stderr, "\r\x1b[K%s …", stage)
+			}
+		}
+		bar.Total = int(total) // stages learn it as they go
+		bar.At(int(done))
+	}
+	o.Warn = func(text string) {
+		if bar != nil {
+			bar.End() // a line of its own
+			bar = nil
+		}
+		env.Warn(text)
+	}
+	defer func() {
+		if bar != nil {
+			bar.End()
+		}
+	}()
+	return tabular.Fit(ctx, src, o)
+}
+
+// fitStage is the progress of a stage of [tabular.Options.Progress], most of which count rows.
+func fitStage(env *cli.Env, stage string) *cli.Progress {
+	unit := "rows"
+	switch stage {
+	case "choose":
+		unit = "trials"
+	case "steps":
+		unit = "steps"
+	}
+	return env.Progress(stage, 0).WithRate(unit)
+}
+
+// explain adds to an error what the user can do about it.
+func (f *fitFlags) explain(ctx context.Context, err error) error {
+	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+		return err
+	}
+	hint := "no model was written; with --checkpoint FILE a fit can go on where it was"
+	if f.checkpoint != "" {
+		hint = "no model was written yet"
+		if _, err := os.Stat(f.checkpoint); err == nil {
+			hint = fmt.Sprintf("the same command goes on from the checkpoint %s", f.checkpoint)
+		}
+	}
+	if all, ok := err.(interface{ Unwrap() []error }); ok { // the checkpoint could not be written either
+		for _, e := range all.Unwrap() {
+			if !errors.Is(e, ctx.Err()) {
+				hint += "; " + e.Error()
+			}
+		}
+	}
+	return fmt.Errorf("interrupted: %s", hint)
+}

@@ -1,0 +1,562 @@
+package tables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/data/files"
+	"github.com/randfeat/randfeat/machine"
+	"github.com/randfeat/randfeat/machine/parts"
+	"github.com/randfeat/randfeat/machine/tabular"
+)
+
+// PartsRun is what parts init --json and parts status --json print.
+type PartsRun struct {
+	Folder string `json:"folder"`
+	Run    string `json:"run"`    // digest
+	Files  int    `json:"files"`  // of the table
+	Units  int    `json:"units"`  // pieces of files
+	Leaves int    `json:"leaves"` // what a worker takes: at most 512 groups of units
+	// Missing are the leaves that no part has, by step; an empty list: all are there. Plan says that choices are made.
+	Missing map[string][]parts.Span `json:"missing,omitempty"`
+	Plan    bool                    `json:"plan,omitempty"`
+}
+
+// PartsFile is what parts learn, sum and evaluate --json print: the file of a worker.
+type PartsFile struct {
+	Step    string     `json:"step"`
+	File    string     `json:"file,omitempty"` // empty: there was nothing to do
+	Leaves  parts.Span `json:"leaves"`
+	Rows    int64      `json:"rows"`
+	Bytes   int64      `json:"bytes"`
+	Parts   int        `json:"parts"`
+	Seconds float64    `json:"seconds"`
+}
+
+// PartsPlan is what parts choose --json prints.
+type PartsPlan struct {
+	Rows    int64            `json:"rows"`    // that will be summed
+	Sampled int              `json:"sampled"` // of them, on which choices were tried
+	Held    int              `json:"held"`    // rows that are held out for scores
+	Kind    machine.Kind     `json:"kind"`
+	Choices []tabular.Choice `json:"choices"`
+	Notes   []string         `json:"notes,omitempty"`
+}
+
+// partsFlags are those of the parts commands.
+type partsFlags struct {
+	fit    fitFlags
+	held   int
+	worker string
+}
+
+func PartsCommand(env *cli.Env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "parts",
+		Short: "Fit a model to many files by parts, with any scheduler of processes",
+		Long: `Fit a model to a table of many files by steps, each of which any number of processes can share, on one machine or on
+many that see the same folder. The model has the same bytes whatever their number, and those of 'randfeat parts fit',
+which does all steps in one process; on machines of one kind, since other processors round other last bits.
+
+  init      list the files, cut them into pieces, and write down the options: RUN, a folder
+  learn     what the columns are, and a sample of the rows        shared: --worker I/N
+  choose    scaling, bandwidth, λ, features, from the sample
+  sum       what the rows add up to                               shared: --worker I/N
+  finish    the model, and its scores on rows that were held out
+  evaluate  how a model does on the files of a run                shared: --worker I/N
+  score     the scores of what evaluate found
+  status    what is there, and what is missing
+
+Every step writes its file when it is complete, or not at all, and can be repeated. Parts of other files, options or
+choices are refused, and so are parts that are missing or there twice: the message names the file.
+
+Unlike 'randfeat fit' it has no exact kernels, no logistic regression, and no weights, groups or times of rows, since
+these need all rows in one place; and its scores come from rows that are held out, not from fits without a fold.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(partsInit(env), partsStep(env, "learn", "Learn the columns and draw a sample"), partsChoose(env),
+		partsStep(env, "sum", "Add up the rows"), partsFinish(env), partsFit(env), partsEvaluate(env), partsScore(env),
+		partsStatus(env))
+	return cmd
+}
+
+// notByParts are flags of fit that need all rows in one place, or are for one process.
+var notByParts = map[string]string{"checkpoint": "a step that was interrupted is repeated",
+	"checkpoint-every": "a step that was interrupted is repeated", "demo": "name files", "save-data": "name files",
+	"class-weight": "it needs 'randfeat fit'", "weight": "it needs 'randfeat fit'", "group": "it needs 'randfeat fit'",
+	"time": "it needs 'randfeat fit'", "keep": "it needs 'randfeat fit'", "loss": "exact kernels need 'randfeat fit'"}
+
+// addFit adds the flags of fit that parts have, and their own.
+func (f *partsFlags) addFit(cmd *cobra.Command, out bool) {
+	f.fit.add(cmd)
+	flags := cmd.Flags()
+	flags.IntVar(&f.held, "held", 0, "rows to hold out for scores, intervals and probabilities (4096, at most a fifth, if left "+
+		"out; none with --folds 1)")
+	for name := range notByParts {
+		if err := flags.MarkHidden(name); err != nil {
+			panic(err) // a name that fit does not have
+		}
+	}
+	if !out {
+		if err := flags.MarkHidden("out"); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// run is the run that the flags ask for.
+func (f *partsFlags) run(cmd *cobra.Command, args []string) (*parts.Run, error) {
+	for name, why := range notByParts {
+		if cmd.Flags().Changed(name) {
+			return nil, cli.Misused("--%s is not for parts: %s", name, why)
+		}
+	}
+	if cmd.Flags().Changed("held") && f.held < 1 {
+		return nil, cli.Misused("--held is %d, want more than 0, or leave it out", f.held)
+	}
+	o, err := f.fit.options(cmd)
+	if err != nil {
+		return nil, err
+	}
+	reading, err := f.fit.table.Options()
+	if err != nil {
+		return nil, err
+	}
+	paths, err := files.Expand(args...)
+	if err != nil {
+		return nil, err
+	}
+	t, err := files.Open(paths, reading)
+	if err != nil {
+		return nil, err
+	}
+	return parts.NewRun(t.Manifest(), parts.Options{Options: o, DropMissing: f.fit.dropMissing, Held: f.held})
+}
+
+// needsTarget refuses a fit of which it is not said what to predict.
+func needsTarget(r *parts.Run) error {
+	o := r.Options()
+	if kind, _ := o.Kind.Info(); len(o.Learn.Targets) == 0 && !unsupervised(kind) {
+		return cli.Misused("no --target was named: name the column to predict, or ask for --model %s",
+			machine.KindsOf(machine.Unsupervised)[0])
+	}
+	return nil
+}
+
+func partsInit(env *cli.Env) *cobra.Command {
+	var f partsFlags
+	cmd := &cobra.Command{
+		Use:   "init RUN DATA... --target COLUMN",
+		Short: "Make the folder of a run: files, pieces, options",
+		Long: `Make the folder RUN that the other steps share. DATA are files, patterns in quotes, or folders of CSV, TSV, NDJSON, npy,
+npz or Parquet files with the same columns; their order is part of the result. Folders named column=value give a column.
+Workers must find the files under the same names, and unchanged: the steps compare their contents.`,
+		Example: `  randfeat parts init run 'data/part-*.parquet' --target price --features 2048
+  seq 0 6 | xargs -P 7 -I{} randfeat parts learn run --worker {}/7
+  randfeat parts choose run
+  seq 0 6 | xargs -P 7 -I{} randfeat parts sum run --worker {}/7
+  randfeat parts finish run -o model.rf`,
+		Args: atLeast("a folder to make, and files of data", 2),
+		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("out") {
+				return cli.Misused("-o is for 'randfeat parts finish'")
+			}
+			r, err := f.run(cmd, args[1:])
+			if err != nil {
+				return err
+			}
+			folder, err := parts.CreateFolder(args[0], r)
+			if err != nil {
+				return err
+			}
+			return partsState(env, args[0], folder, false)
+		}),
+	}
+	f.addFit(cmd, false)
+	return cmd
+}
+
+// atLeast checks the number of arguments.
+func atLeast(what string, n int) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < n {
+			return fmt.Errorf("%d arguments, want %s", len(args), what)
+		}
+		return nil
+	}
+}
+
+// openRun opens the folder of a run.
+func openRun(path string) (*parts.Folder, error) {
+	f, err := parts.OpenFolder(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s has no run: 'randfeat parts init %s DATA...' makes one", path, shellWord(path))
+	}
+	return f, err
+}
+
+func addWorker(cmd *cobra.Command, worker *string) {
+	cmd.Flags().StringVar(worker, "worker", "0/1", "which of how many workers this is, counted from 0: 0/7 to 6/7")
+}
+
+// leavesOf are those of a worker such as 3/7.
+func leavesOf(r *parts.Run, worker string) (parts.Span, error) {
+	i, n, ok := strings.Cut(worker, "/")
+	at, err := strconv.Atoi(i)
+	of, err2 := strconv.Atoi(n)
+	if !ok || err != nil || err2 != nil || of < 1 || at < 0 || at >= of {
+		return parts.Span{}, cli.Misused("--worker is %q, want I/N with I from 0 to N-1, such as 3/7", worker)
+	}
+	return r.Range(at, of)
+}
+
+// partsStep is learn or sum.
+func partsStep(env *cli.Env, name, short string) *cobra.Command {
+	var f partsFlags
+	cmd := &cobra.Command{
+		Use:     name + " RUN",
+		Short:   short,
+		Example: fmt.Sprintf("  randfeat parts %s run --worker \"$JOB_COMPLETION_INDEX/20\"", name),
+		Args:    cli.ExactArgs("the folder of a run", 1),
+		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
+			folder, err := openRun(args[0])
+			if err != nil {
+				return err
+			}
+			if err := needsTarget(folder.Run()); err != nil {
+				return err
+			}
+			step, err := stepOf(folder, args[0], name)
+			if err != nil {
+				return err
+			}
+			return doStep(cmd.Context(), env, folder, step, name, f.worker)
+		}),
+	}
+	addWorker(cmd, &f.worker)
+	return cmd
+}
+
+func stepOf(folder *parts.Folder, path, name string) (*parts.Step, error) {
+	if name == "learn" {
+		return folder.Run().Learn()
+	}
+	p, err := planOf(folder, path)
+	if err != nil {
+		return nil, err
+	}
+	return folder.Run().Sum(p)
+}
+
+func planOf(folder *parts.Folder, path string) (*parts.Plan, error) {
+	p, err := folder.Plan()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s has no choices: 'randfeat parts choose %s' makes them", path, shellWord(path))
+	}
+	return p, err
+}
+
+// doStep does the part of a worker.
+func doStep(ctx context.Context, env *cli.Env, folder *parts.Folder, step *parts.Step, name, worker string) error {
+	start := time.Now()
+	leaves, err := leavesOf(folder.Run(), worker)
+	if err != nil {
+		return err
+	}
+	done, err := folder.Do(ctx, step, leaves)
+	if err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted: nothing was written; the same command begins again")
+		}
+		return err
+	}
+	r := PartsFile{Step: name, File: done.Path, Leaves: leaves, Rows: done.Rows, Bytes: done.Bytes, Parts: done.Parts,
+		Seconds: time.Since(start).Seconds()}
+	if env.JSON {
+		return env.Object(r)
+	}
+	if r.File == "" {
+		env.Note("worker %s has nothing to do: there are %d leaves", worker, folder.Run().Leaves())
+		return nil
+	}
+	env.Note("%s: %d rows of leaves %d to %d of %d, %s in %s", r.File, r.Rows, leaves.Lo, leaves.Hi-1,
+		folder.Run().Leaves(), bytesText(r.Bytes), secondsText(r.Seconds))
+	return nil
+}
+
+func partsChoose(env *cli.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "choose RUN",
+		Short: "Make the choices, from the sample",
+		Args:  cli.ExactArgs("the folder of a run", 1),
+		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
+			folder, err := openRun(args[0])
+			if err != nil {
+				return err
+			}
+			step, err := folder.Run().Learn()
+			if err != nil {
+				return err
+			}
+			whole, err := folder.Whole(cmd.Context(), step)
+			if err != nil {
+				return err
+			}
+			p, err := folder.Run().Choose(cmd.Context(), whole)
+			if err != nil {
+				return err
+			}
+			if err := folder.WritePlan(p); err != nil {
+				return err
+			}
+			r := PartsPlan{Rows: p.Rows, Sampled: p.Sampled, Held: p.Held(), Kind: p.Kind, Choices: p.Choices,
+				Notes: p.Notes}
+			if env.JSON {
+				return env.Object(r)
+			}
+			w := cli.Printable{Writer: env.Stdout}
+			for _, c := range r.Choices {
+				fmt.Fprintf(w, "%-10s %s: %s\n", c.Name, c.Value, whyOf(c))
+			}
+			for _, n := range r.Notes {
+				fmt.Fprintf(w, "Note: %s\n", n)
+			}
+			env.Note("%d rows to sum, choices tried on %d of them, %d held out for scores", r.Rows, r.Sampled, r.Held)
+			return nil
+		}),
+	}
+}
+
+func partsFinish(env *cli.Env) *cobra.Command {
+	var f fitFlags
+	cmd := &cobra.Command{
+		Use:   "finish RUN -o MODEL",
+		Short: "Make the model of the sums, and score it",
+		Args:  cli.ExactArgs("the folder of a run", 1),
+		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
+			if f.out == "" {
+				return cli.Misused("-o is missing: name the model file to write, such as -o model.rf")
+			}
+			start := time.Now()
+			folder, err := openRun(args[0])
+			if err != nil {
+				return err
+			}
+			if in, ok := folder.Reads(f.out); ok {
+				return cli.Misused("-o names %s, which this command reads: it would be replaced", in)
+			}
+			if err := checkWritable(f.out); err != nil {
+				return fmt.Errorf("-o: %w", err)
+			}
+			p, err := planOf(folder, args[0])
+			if err != nil {
+				return err
+			}
+			step, err := folder.Run().Sum(p)
+			if err != nil {
+				return err
+			}
+			whole, err := folder.Whole(cmd.Context(), step)
+			if err != nil {
+				return err
+			}
+			m, rep, err := folder.Run().Finish(cmd.Context(), p, whole)
+			if err != nil {
+				return err
+			}
+			rep.Seconds = time.Since(start).Seconds()
+			rep.Stages = []tabular.Stage{{Name: "finish", Seconds: rep.Seconds}}
+			return saveParts(env, &f, m, rep)
+		}),
+	}
+	cmd.Flags().StringVarP(&f.out, "out", "o", "", "model file to write")
+	cli.CompleteFiles(cmd, "out", "rf")
+	return cmd
+}
+
+// saveParts writes and shows a model. It is not said when and by what program it was made: the bytes are the same for
+// every program that goes through the steps.
+func saveParts(env *cli.Env, f *fitFlags, m *machine.Model, rep *tabular.Report) error {
+	if err := m.Save(f.out); err != nil {
+		return err
+	}
+	r := FitReport{Report: rep, Baseline: baselineOf(rep, m), File: f.out}
+	if info, err := os.Stat(f.out); err == nil {
+		r.Bytes = info.Size()
+	}
+	if env.JSON {
+		return env.Object(r)
+	}
+	return printFit(env, &r, m, f)
+}
+
+func partsFit(env *cli.Env) *cobra.Command {
+	var f partsFlags
+	cmd := &cobra.Command{
+		Use:     "fit DATA... -o MODEL --target COLUMN",
+		Short:   "All steps in one process: the same model",
+		Example: `  randfeat parts fit 'data/part-*.csv' --target price -o model.rf`,
+		Args:    atLeast("files of data", 1),
+		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
+			if f.fit.out == "" {
+				return cli.Misused("-o is missing: name the model file to write, such as -o model.rf")
+			}
+			start := time.Now()
+			r, err := f.run(cmd, args)
+			if err != nil {
+				return err
+			}
+			if err := needsTarget(r); err != nil {
+				return err
+			}
+			if in, ok := r.Reads(f.fit.out); ok {
+				return cli.Misused("-o names the data file %s: it would be replaced", in)
+			}
+			if err := f.fit.checkFiles(nil); err != nil {
+				return err
+			}
+			m, rep, err := r.Fit(cmd.Context())
+			if err != nil {
+				return err
+			}
+			rep.Seconds = time.Since(start).Seconds()
+			return saveParts(env, &f.fit, m, rep)
+		}),
+	}
+	f.addFit(cmd, true)
+	return cmd
+}
+
+func partsEvaluate(env *cli.Env) *cobra.Command {
+	var f partsFlags
+	cmd := &cobra.Command{
+		Use:     "evaluate RUN MODEL",
+		Short:   "Compare predictions of a model with the targets in the files of a run",
+		Example: "  randfeat parts init test 'test-*.csv'\n  randfeat parts evaluate test model.rf --worker 0/2",
+		Args:    cli.ExactArgs("the folder of a run and a model", 2),
+		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
+			folder, step, _, err := evaluateStep(args)
+			if err != nil {
+				return err
+			}
+			return doStep(cmd.Context(), env, folder, step, "evaluate", f.worker)
+		}),
+	}
+	addWorker(cmd, &f.worker)
+	return cmd
+}
+
+func evaluateStep(args []string) (*parts.Folder, *parts.Step, *machine.Model, error) {
+	folder, err := openRun(args[0])
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	m, err := machine.Load(args[1])
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	step, err := folder.Run().Evaluate(m)
+	return folder, step, m, err
+}
+
+func partsScore(env *cli.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "score RUN MODEL",
+		Short: "The scores of what evaluate found",
+		Args:  cli.ExactArgs("the folder of a run and a model", 2),
+		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
+			start := time.Now()
+			folder, step, m, err := evaluateStep(args)
+			if err != nil {
+				return err
+			}
+			whole, err := folder.Whole(cmd.Context(), step)
+			if err != nil {
+				return err
+			}
+			e := whole.Evaluation()
+			r := EvaluateResult{Model: args[1], Data: folder.Run().Name(), Kind: m.Kind, Task: m.Task,
+				Targets: targetNames(m), Rows: e.Len(), Scores: e.Scores()}
+			if m.Task == machine.Classification {
+				r.classified(m.Schema.Targets[0].Classes, e)
+			}
+			r.Seconds = time.Since(start).Seconds()
+			if env.JSON {
+				return env.Object(r)
+			}
+			return r.print(cli.Printable{Writer: env.Stdout})
+		}),
+	}
+}
+
+func partsStatus(env *cli.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status RUN",
+		Short: "What is there, and what is missing",
+		Args:  cli.ExactArgs("the folder of a run", 1),
+		RunE: cli.Do(func(_ *cobra.Command, args []string) error {
+			folder, err := openRun(args[0])
+			if err != nil {
+				return err
+			}
+			return partsState(env, args[0], folder, true)
+		}),
+	}
+}
+
+// partsState says what a folder has.
+func partsState(env *cli.Env, path string, folder *parts.Folder, steps bool) error {
+	run := folder.Run()
+	units := run.Units()
+	r := PartsRun{Folder: path, Run: run.ID(), Files: units[len(units)-1].Shard + 1, Units: len(units),
+		Leaves: run.Leaves()}
+	if steps {
+		_, err := folder.Plan()
+		if r.Plan = err == nil; err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		r.Missing = map[string][]parts.Span{}
+		for _, name := range []string{"learn", "sum"} {
+			if r.Missing[name], err = folder.Missing(name); err != nil {
+				return err
+			}
+			if r.Missing[name] == nil {
+				r.Missing[name] = []parts.Span{}
+			}
+		}
+	}
+	if env.JSON {
+		return env.Object(r)
+	}
+	w := cli.Printable{Writer: env.Stdout}
+	fmt.Fprintf(w, "%s: %d files in %d pieces, %d leaves for workers to share. Run %.16s.\n", path, r.Files, r.Units,
+		r.Leaves, r.Run)
+	if !steps {
+		return nil
+	}
+	for _, name := range []string{"learn", "sum"} {
+		var list []string
+		for _, s := range r.Missing[name] {
+			list = append(list, fmt.Sprintf("%d-%d", s.Lo, s.Hi-1))
+		}
+		if len(list) == 0 {
+			fmt.Fprintf(w, "%s: all leaves are there\n", name)
+		} else {
+			fmt.Fprintf(w, "%s: leaves are missing: %s\n", name, strings.Join(list, ", "))
+		}
+		if name == "learn" {
+			fmt.Fprintf(w, "choose: %s\n", map[bool]string{true: "done", false: "to be done"}[r.Plan])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+)
+
+func versionCommand(env *cli.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, the revision it was built from, and that of Go",
+		Args:  cobra.NoArgs,
+		RunE:  cli.Do(func(*cobra.Command, []string) error { return printVersion(env) }),
+	}
+}
+
+func printVersion(env *cli.Env) error {
+	info, _ := debug.ReadBuildInfo()
+	v := cli.VersionOf(info)
+	if env.JSON {
+		return env.Object(v)
+	}
+	_, err := fmt.Fprintln(env.Stdout, v)
+	return err
+}

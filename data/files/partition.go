@@ -1,0 +1,157 @@
+package files
+
+import (
+	"fmt"
+	"math"
+	"net/url"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/randfeat/randfeat/data"
+)
+
+// hiveMissing is the name that Hive and Spark give to the folder of rows without a value.
+const hiveMissing = "__HIVE_DEFAULT_PARTITION__"
+
+// partitionsOf are the columns that the folders of a file stand for, and their values: those of the unbroken run of
+// folders named column=value directly above the file, from the outermost. Spark escapes characters in both as URLs do.
+func partitionsOf(file string) (names, values []string) {
+	dirs := strings.Split(path.Dir(filepath.ToSlash(file)), "/")
+	for _, dir := range slices.Backward(dirs) {
+		name, value, ok := strings.Cut(dir, "=")
+		if !ok || name == "" {
+			break
+		}
+		names, values = append(names, unescaped(name)), append(values, unescaped(value))
+	}
+	slices.Reverse(names)
+	slices.Reverse(values)
+	return names, values
+}
+
+func unescaped(s string) string {
+	if text, err := url.PathUnescape(s); err == nil {
+		return text
+	}
+	return s
+}
+
+// setPartitions adds the columns of the folders to the table. A column that the files have themselves is read from
+// them.
+func (m *Manifest) setPartitions() error {
+	var own []int // which of the names of the first file are columns
+	first, _ := partitionsOf(m.Shards[0].Name)
+	for k, name := range first {
+		switch {
+		case slices.Contains(first[:k], name):
+			return &data.InputError{Place: m.Shards[0].Name, Err: data.ErrSchema,
+				Detail: fmt.Sprintf("two of its folders give the column %q", name)}
+		case !slices.Contains(m.Columns, name):
+			own = append(own, k)
+		}
+	}
+	for i := range m.Shards {
+		names, values := partitionsOf(m.Shards[i].Name)
+		if !slices.Equal(names, first) {
+			return &data.InputError{Place: m.Shards[i].Name, Err: data.ErrSchema,
+				Detail: fmt.Sprintf("its folders give the columns %s, those of %s give %s: name folders of one table",
+					list(names), m.Shards[0].Name, list(first))}
+		}
+		for _, k := range own {
+			m.Shards[i].Values = append(m.Shards[i].Values, values[k])
+		}
+	}
+	for _, k := range own {
+		m.Columns, m.Kinds = append(m.Columns, first[k]), append(m.Kinds, "")
+		m.Partitions++
+	}
+	return nil
+}
+
+// Notes are sentences for people about how the table is read.
+func (t *Table) Notes() []string {
+	n := len(t.m.Columns)
+	names := t.m.Columns[n-t.m.Partitions:]
+	switch len(names) {
+	case 0:
+		return nil
+	case 1:
+		return []string{fmt.Sprintf("column %q comes from the names of the folders, such as %s=%s", names[0], names[0],
+			t.m.Shards[0].Values[0])}
+	}
+	return []string{fmt.Sprintf("columns %s come from the names of the folders, such as %s=%s", list(names), names[0],
+		t.m.Shards[0].Values[0])}
+}
+
+// partitionReader adds columns that are the same in all rows of a file behind its own.
+type partitionReader struct {
+	data.Reader
+	file    string
+	columns []string    // all of the table
+	kinds   []data.Kind // of the added columns: Number, Text or Skip
+	texts   [][]byte    // nil is missing
+	numbers []float64   // of the columns that are read as numbers
+	inner   data.Block
+	added   []data.Column
+}
+
+// withPartitions adds the columns of the folders to a reader of the file. want has the kinds of these columns, nil or
+// Infer is text.
+func (t *Table) withPartitions(r data.Reader, shard int, want []data.Kind) (data.Reader, error) {
+	kinds, err := data.CheckKinds(want, t.m.Partitions, func(int) data.Kind { return data.Text })
+	if err != nil {
+		return nil, err
+	}
+	p := &partitionReader{Reader: r, file: t.m.Shards[shard].Name, columns: t.m.Columns, kinds: kinds,
+		texts: make([][]byte, len(kinds)), numbers: make([]float64, len(kinds)), added: make([]data.Column, len(kinds))}
+	for k, value := range t.m.Shards[shard].Values {
+		if value == hiveMissing {
+			p.numbers[k] = math.NaN()
+			continue
+		}
+		p.texts[k] = []byte(value)
+		if kinds[k] != data.Number {
+			continue
+		}
+		var ok bool
+		if p.numbers[k], ok = data.ParseNumber(p.texts[k]); !ok {
+			name := p.columns[len(p.columns)-len(kinds)+k]
+			return nil, &data.InputError{Place: p.file, Column: name,
+				Detail: fmt.Sprintf("column %q is %.40q by its folder, want a number", name, value)}
+		}
+	}
+	return p, nil
+}
+
+func (p *partitionReader) Columns() []string { return p.columns }
+
+// QuickWhere is for the learner of schemas.
+func (p *partitionReader) QuickWhere() bool { return data.QuickWhere(p.Reader) }
+
+func (p *partitionReader) Read(b *data.Block, most int) error {
+	if err := p.Reader.Read(&p.inner, most); err != nil {
+		return err
+	}
+	own := len(p.inner.Cols)
+	cols := slices.Grow(b.Cols[:0], own+len(p.kinds))[:own+len(p.kinds)]
+	*b = p.inner
+	b.Cols = cols
+	copy(cols, p.inner.Cols)
+	for k, kind := range p.kinds {
+		c := &p.added[k]
+		switch kind {
+		case data.Number:
+			for c.Num = c.Num[:0]; len(c.Num) < b.Rows; {
+				c.Num = append(c.Num, p.numbers[k])
+			}
+		case data.Text:
+			for c.Text = c.Text[:0]; len(c.Text) < b.Rows; {
+				c.Text = append(c.Text, p.texts[k])
+			}
+		}
+		cols[own+k] = *c
+	}
+	return nil
+}

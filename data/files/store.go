@@ -1,0 +1,124 @@
+package files
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"sync"
+
+	"github.com/randfeat/randfeat/data"
+)
+
+// Store reads files that are not in the file system: objects of a bucket, whose names begin with a scheme such as
+// s3://. Several goroutines may use it.
+type Store interface {
+	// List returns the names of all objects below a folder, at any depth, or of those that a pattern matches, in any
+	// order. A name that stands for one object gives that name, or nothing if there is no such object.
+	List(name string) ([]string, error)
+	// Size is the number of bytes of an object.
+	Size(name string) (int64, error)
+	// Open gives its contents. An object is opened several times while it is read, so that a store should keep a copy.
+	Open(name string) (data.File, error)
+}
+
+var (
+	storesMu sync.RWMutex
+	stores   = map[string]Store{} // by scheme
+)
+
+// RegisterStore makes paths with a scheme readable. Programs call it before they open tables.
+func RegisterStore(scheme string, s Store) {
+	storesMu.Lock()
+	defer storesMu.Unlock()
+	stores[scheme] = s
+}
+
+// storeOf is the store of a path; nil: the path is one of the file system. A scheme without a store is an error.
+func storeOf(path string) (Store, error) {
+	storesMu.RLock()
+	defer storesMu.RUnlock()
+	if s := stores[data.Scheme(path)]; s != nil {
+		return s, nil
+	}
+	return nil, data.CheckLocal(path)
+}
+
+// inStore reports whether a file is an object of a store.
+func inStore(path string) bool { return data.Scheme(path) != "" }
+
+// wholeUnit is the size of units where an object is one unit. Stores give objects as a whole, so that a worker which
+// reads a part of one would have to fetch all of it.
+const wholeUnit = math.MaxInt64 / 4
+
+// sizeOf is the number of bytes of a file.
+func sizeOf(path string) (int64, error) {
+	s, err := storeOf(path)
+	if err != nil {
+		return 0, err
+	}
+	if s != nil {
+		return s.Size(path)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// raw opens the bytes of a file.
+func raw(path string) (data.File, error) {
+	s, err := storeOf(path)
+	if err != nil {
+		return nil, err
+	}
+	if s != nil {
+		return s.Open(path)
+	}
+	return os.Open(path)
+}
+
+// endsOf is the hash of the ends of a file, as checkpoints have it. Objects have none: it would fetch all of each.
+func endsOf(path string, size int64) (string, error) {
+	if inStore(path) {
+		return "", nil
+	}
+	f, err := raw(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return data.EndsHash(f, size)
+}
+
+// ContentSize is the length of Content.
+const ContentSize = 16
+
+// Content is a hash of the bytes of unit i: of an equal share of its file, so that the units of a file together cover
+// all of it, wherever the rows of a unit end. Steps that read a table twice compare it, since a file may change and
+// keep its size.
+func (t *Table) Content(i int) ([ContentSize]byte, error) {
+	u := t.units[i]
+	s := t.m.Shards[u.Shard]
+	share := (s.Size + int64(s.Blocks) - 1) / int64(s.Blocks)
+	lo := min(s.Size, share*int64(u.Block))
+	n := min(share, s.Size-lo)
+	var out [ContentSize]byte
+	f, err := raw(s.Name)
+	if err != nil {
+		return out, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	got, err := io.Copy(h, io.NewSectionReader(f, lo, n))
+	if err != nil {
+		return out, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	if got < n {
+		return out, &data.InputError{Place: s.Name, Detail: "the file has become shorter since the list of files was made"}
+	}
+	copy(out[:], h.Sum(nil))
+	return out, nil
+}

@@ -1,0 +1,146 @@
+package data
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// octaves are the moments of numbers, apart for every power of four in size: few enough to hold, and enough to leave
+// out numbers that are far from all others. Which numbers fall into which does not depend on how a table is cut.
+type octaves struct {
+	of   []octave // by increasing value
+	last int      // the one that was added to last
+	lost bool     // there were more than maxOctaves: of is empty
+}
+
+type octave struct {
+	key int
+	m   moments
+}
+
+// maxOctaves bounds the memory of a column. Numbers of one kind have some 20.
+const maxOctaves = 128
+
+// octaveKey grows with v.
+func octaveKey(v float64) int {
+	if v == 0 {
+		return 0
+	}
+	key := int(math.Float64bits(v)>>52&0x7ff)>>1 + 1
+	if v < 0 {
+		return -key
+	}
+	return key
+}
+
+func (o *octaves) add(v float64) {
+	if o.lost {
+		return
+	}
+	key := octaveKey(v)
+	if o.last >= len(o.of) || o.of[o.last].key != key {
+		o.last = o.find(key)
+		if o.lost {
+			return
+		}
+	}
+	o.of[o.last].m.add(v)
+}
+
+// find is the place of a key, which gets one unless there are too many.
+func (o *octaves) find(key int) int {
+	i, ok := slices.BinarySearchFunc(o.of, key, func(a octave, key int) int { return cmp.Compare(a.key, key) })
+	if ok {
+		return i
+	}
+	if len(o.of) == maxOctaves {
+		*o = octaves{lost: true}
+		return 0
+	}
+	o.of = slices.Insert(o.of, i, octave{key: key})
+	return i
+}
+
+// merge adds the numbers that p has seen.
+func (o *octaves) merge(p *octaves) {
+	if p.lost {
+		*o = octaves{lost: true}
+	}
+	for _, a := range p.of {
+		if o.lost {
+			return
+		}
+		if i := o.find(a.key); !o.lost {
+			o.of[i].m.merge(a.m)
+		}
+	}
+}
+
+// A number is a gross outlier if its distance from the middle is at least grossGap times the greatest distance of all
+// others, these are at least 99 % of the numbers (or all but one), and the standard deviation with the outliers is more
+// than grossScale times the one without. Such a column would be constant but for its outliers once it is standardised.
+// Heavy tails have no such gap: of two million incomes the largest is a few times the next.
+const (
+	grossGap   = 100
+	grossScale = 5
+	grossRows  = 20
+)
+
+// gross is the moments of the numbers without gross outliers; ok is false if there are none. all are the moments of
+// all numbers, which parts hold.
+func gross(all moments, parts []*octaves) (core moments, ok bool) {
+	if all.n < grossRows || parts == nil {
+		return core, false
+	}
+	sum := octaves{}
+	for _, p := range parts {
+		sum.merge(p)
+	}
+	if sum.lost {
+		return core, false
+	}
+	middle, seen, n := -1, int64(0), int64(0)
+	for _, o := range sum.of {
+		n += o.m.n
+	}
+	if n != all.n { // some numbers are not among them
+		return core, false
+	}
+	for i, o := range sum.of {
+		if seen += o.m.n; middle < 0 && 2*seen > n {
+			middle = i
+		}
+	}
+	// Where half of the numbers are equal, as in counts that are mostly zero, distances from the middle mean nothing.
+	if m := sum.of[middle].m; m.min == m.max {
+		return core, false
+	}
+	c := sum.of[middle].m.mean
+	far := func(m moments) float64 { return max(math.Abs(m.min-c), math.Abs(m.max-c)) }
+	near := func(m moments) float64 { return min(math.Abs(m.min-c), math.Abs(m.max-c)) } // c is in none but the middle
+	order := slices.Clone(sum.of)
+	slices.SortFunc(order, func(a, b octave) int {
+		return cmp.Or(cmp.Compare(far(a.m), far(b.m)), cmp.Compare(a.key, b.key))
+	})
+	keep, left, nearest := len(order), int64(0), math.Inf(1)
+	for k := len(order) - 1; k > 0; k-- {
+		if left += order[k].m.n; left > max(1, n/100) || order[k].key == sum.of[middle].key {
+			break
+		}
+		nearest = min(nearest, near(order[k].m))
+		if rest := far(order[k-1].m); rest > 0 && nearest >= grossGap*rest {
+			keep = k
+		}
+	}
+	if keep == len(order) {
+		return core, false
+	}
+	order = order[:keep]
+	slices.SortFunc(order, func(a, b octave) int { return cmp.Compare(a.key, b.key) })
+	for _, o := range order {
+		core.merge(o.m)
+	}
+	scale := all.scale()
+	return core, !(scale <= grossScale*core.scale()) // also if the squares overflowed
+}

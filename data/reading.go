@@ -1,0 +1,293 @@
+package data
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// reading is a column of texts and numbers as numbers or times.
+type reading struct {
+	kind   FieldKind
+	format string
+	clock  bool
+	m      moments
+	wide   []*octaves // of the values, for their outliers; nil: not known
+	bad    int64      // cells that cannot be read
+	first  oddCell    // the first of them
+	both   bool       // there is another way to read it
+	units  string     // what percentages count as
+	sample string     // a value that is not plain
+}
+
+// cells are those that have a value, if the column is one of numbers or times.
+func (l *columnLearner) cells() int64 { return l.numbers.n + l.texts - l.words }
+
+// missed is how many rows have no value then.
+func (l *columnLearner) missed(bad int64) int64 { return l.missing + l.words + bad }
+
+// reading is the column as numbers or times; ok is false if it holds levels, truth values or words. A column keeps its
+// type if at most one in twenty of its cells cannot be read. It does not if two or more of these texts come again and
+// all values can be levels: then they are levels that happen to be mostly numbers.
+func (l *columnLearner) reading(usual string, maxLevels int) (r reading, ok bool) {
+	cells := l.cells()
+	if cells <= 0 || l.boolean() {
+		return r, false
+	}
+	plain := reading{kind: Numeric, m: l.numbers, wide: []*octaves{&l.wide}}
+	if l.styles.n != cells { // of a format that holds numbers
+		return plain, l.texts == 0
+	}
+	style, styled := l.styles.of(usual, &l.wide)
+	switch {
+	case styled && style.comma:
+		plain = reading{kind: Numeric, format: style.format, m: style.m, wide: style.wide, both: style.both,
+			units: style.units, bad: style.bad, first: l.bad[1], sample: l.sample}
+		if l.texts == 0 {
+			plain.sample = l.styles.differs.sample
+		}
+	case l.texts == 0:
+	case styled && l.styles.point.n+l.styles.pointShare.n > l.numbers.n:
+		plain = reading{kind: Numeric, format: style.format, m: style.m, wide: style.wide, both: style.both,
+			units: style.units, bad: style.bad, first: l.bad[0], sample: l.sample}
+	default:
+		plain.bad, plain.first = style.bad, l.bad[0]
+	}
+	r, ok = plain, styled
+	if l.role == asField && l.texts > 0 {
+		if k, both, dated := l.dates.of(cells); dated && (!ok || cells-l.dates.days[k].n <= r.bad) {
+			r, ok = l.dated(k), true
+			r.both = both
+		}
+	}
+	return r, ok && !(r.bad > 0 && l.codes(r, maxLevels))
+}
+
+// dated is the column as times of an order.
+func (l *columnLearner) dated(k int) reading {
+	return reading{kind: Time, format: dateOrders[k], clock: l.dates.clock, m: l.dates.days[k],
+		wide: []*octaves{&l.dates.wide[k]}, bad: l.cells() - l.dates.days[k].n, first: l.bad[2+k], sample: l.sample}
+}
+
+// codes reports whether the cells that cannot be read are levels: see reading.
+func (l *columnLearner) codes(r reading, maxLevels int) bool {
+	if l.counts == nil || !l.counts.exact() || len(l.counts.of) > maxLevels {
+		return false
+	}
+	again := 0
+	for t, n := range l.counts.of {
+		if *n > 1 && !isMissingWord([]byte(t)) && !r.reads([]byte(t)) {
+			again++
+		}
+	}
+	return again > 1
+}
+
+// reads reports whether a text is a value.
+func (r *reading) reads(text []byte) bool {
+	f := Field{Kind: r.kind, Format: r.format}
+	_, ok := f.valueAt(&Column{Text: [][]byte{text}}, 0)
+	return ok
+}
+
+// field is the field of a column that is read so. Gross outliers do not count in its mean and scale.
+func (l *columnLearner) field(r reading) (f Field, outliers int64) {
+	f = Field{Name: l.name, Kind: r.kind, Format: r.format, Clock: r.clock, Mean: r.m.mean, Scale: r.m.scale(),
+		Missing: l.missed(r.bad) > 0, Range: &[2]float64{r.m.min, r.m.max}}
+	if core, ok := gross(r.m, r.wide); ok {
+		f.Mean, f.Scale, f.Clip = core.mean, core.scale(), &[2]float64{core.min, core.max}
+		outliers = r.m.n - core.n
+	}
+	return f, outliers
+}
+
+// name is what the values are.
+func (r *reading) name() string {
+	if r.kind == Time {
+		return "dates"
+	}
+	return "numbers"
+}
+
+// notes say how a column was read. f is its field.
+func (l *columnLearner) notes(r reading, f *Field, outliers int64, note func(string, ...any)) {
+	what := map[FieldKind]string{Numeric: "numbers", Time: "times"}[r.kind]
+	units := ""
+	if r.units != "" {
+		units = "; " + r.units
+	}
+	switch {
+	case r.format == "":
+	case r.both:
+		note("column %s can be read in two ways, %s is taken for %s", show(l.name), r.sample, r.format)
+	default:
+		note("column %s is read as %s %s, such as %s%s", show(l.name), what, r.format, r.sample, units)
+	}
+	if r.bad > 0 {
+		note("column %s: %d of %d values are no %s and count as missing: the first is %s at %s; name the column as "+
+			"categorical if they are levels", show(l.name), r.bad, l.cells(), r.name(), r.first.sample, r.first.at)
+	}
+	if outliers > 0 {
+		ends := [4]string{short(f.Clip[0]), short(f.Clip[1]), short(f.Range[0]), short(f.Range[1])}
+		if r.kind == Time {
+			for k, v := range []float64{f.Clip[0], f.Clip[1], f.Range[0], f.Range[1]} {
+				ends[k] = dayText(v)
+			}
+		}
+		note("column %s: %d of %d values are far from all others, which run from %s to %s (all run from %s to %s); they "+
+			"count as the nearest of these: name them as missing if they mean that", show(l.name), outliers, r.m.n, ends[0],
+			ends[1], ends[2], ends[3])
+	}
+}
+
+// strictError is the first cell that keeps a column from being one of numbers or dates altogether.
+func (l *columnLearner) strictError(r reading) error {
+	return columnError(r.first.at.String(), l.name, ErrUnreadable, "column %s is %s, where %d other values are %s: "+
+		"correct it, or name the column as categorical", show(l.name), r.first.sample, r.m.n, r.name())
+}
+
+// relearn is field f of another schema as these rows have it; ok is false if they have no two values of it. What
+// cannot be told from the rows stays as it is.
+func (l *columnLearner) relearn(f Field, maxLevels, tracked int) (out Field, constant string, ok bool) {
+	out = f
+	out.Weight = 0
+	same := func(n int64, missed int64) bool { return n == 1 && missed == 0 }
+	switch f.Kind {
+	case Words:
+		out.Missing = l.missing > 0
+		return out, "", l.texts+l.numbers.n > 0
+	case Categorical:
+		if l.texts == 0 {
+			l.canonicalise()
+		}
+		distinct := len(l.counts.of)
+		if distinct == 0 {
+			return out, "", false
+		}
+		out.Levels, out.Missing = l.counts.top(min(maxLevels, tracked)), l.missing > 0
+		out.Other = len(out.Levels) < distinct || !l.counts.exact()
+		if same(int64(distinct), l.missing) && l.counts.exact() {
+			return out, out.Levels[0], false
+		}
+		return out, "", true
+	case Boolean:
+		if l.texts > 0 && !l.boolean() {
+			return out, "", true
+		}
+		m := l.numbers
+		if l.texts > 0 {
+			m = l.truths()
+		}
+		if m.n == 0 || m.min == m.max && l.missing == 0 {
+			return out, boolText(m.mean == 1), false
+		}
+		out.Mean, out.Scale, out.Missing = m.mean, m.scale(), l.missing > 0
+		return out, "", true
+	}
+	r, ok := l.as(f)
+	if !ok {
+		return out, "", true
+	}
+	if r.m.n == 0 {
+		return out, "", false
+	}
+	if r.m.min == r.m.max && l.missed(r.bad) == 0 {
+		value := canonical(r.m.mean)
+		if l.texts > 0 {
+			value = strings.Trim(l.sample, `"`)
+		}
+		return out, value, false
+	}
+	learned, _ := l.field(r)
+	if !finiteScale(learned) {
+		return out, "", true
+	}
+	return learned, "", true
+}
+
+// as is the column as the numbers or times of a field; ok is false if that cannot be told.
+func (l *columnLearner) as(f Field) (r reading, ok bool) {
+	if f.Kind == Time {
+		return l.dated(slices.Index(dateOrders[:], f.Format)), true
+	}
+	r = reading{kind: Numeric, format: f.Format, m: l.numbers, wide: []*octaves{&l.wide}, bad: l.cells() - l.numbers.n}
+	if f.Format == "" || l.styles.n != l.cells() {
+		return r, true
+	}
+	base := strings.TrimSuffix(f.Format, percentSign)
+	share := l.styles.pointShare
+	r.m, r.wide = l.styles.point, []*octaves{&l.wide, &l.styles.pointWide}
+	if base != pointStyle {
+		if base == bareStyle && l.styles.differs.sample != "" {
+			return r, false
+		}
+		share, r.m, r.wide = l.styles.commaShare, l.styles.comma, []*octaves{&l.wide, &l.styles.commaWide}
+		if l.styles.differs.sample != "" {
+			r.wide = nil
+		}
+	}
+	if share.n > 0 && base == f.Format {
+		return r, false // fractions among which some are percentages
+	}
+	r.m.merge(share)
+	r.bad = l.cells() - r.m.n
+	return r, true
+}
+
+func finiteScale(f Field) bool {
+	return !math.IsNaN(f.Mean) && !math.IsInf(f.Mean, 0) && f.Scale > 0 && !math.IsInf(f.Scale, 0)
+}
+
+// finishLike is finish for columns whose kinds are those of o.Like.
+func finishLike(place string, learners []*columnLearner, rows int64, o LearnOptions, tracked int) (*Schema, *Summary,
+	error) {
+	like := o.Like
+	s := &Schema{Targets: slices.Clone(like.Targets), IDs: slices.Clone(like.IDs), Ignored: slices.Clone(like.Ignored),
+		Encoding: like.Encoding}
+	for name, value := range like.Constants {
+		s.setConstant(name, value)
+	}
+	sum := &Summary{Rows: rows}
+	by := make(map[string]*columnLearner, len(learners))
+	for _, l := range learners {
+		by[l.name] = l
+	}
+	for _, f := range like.Fields {
+		l := by[f.Name]
+		out, constant, ok := l.relearn(f, o.MaxLevels, tracked)
+		cs := ColumnSummary{Name: f.Name, Use: string(f.Kind), Missing: l.missing, Mean: out.Mean, Scale: out.Scale}
+		if !ok {
+			s.Ignored = append(s.Ignored, f.Name)
+			if cs.Use, cs.Why = "ignored", "empty"; constant != "" {
+				cs.Why = "constant " + show(constant)
+				s.setConstant(f.Name, constant)
+			}
+		} else {
+			s.Fields = append(s.Fields, out)
+		}
+		sum.Columns = append(sum.Columns, cs)
+	}
+	if len(s.Fields) == 0 { // too few rows to tell any column
+		out := *like
+		out.Fields = slices.Clone(like.Fields)
+		for i := range out.Fields {
+			out.Fields[i].Weight = 0
+		}
+		s = &out
+	}
+	if err := s.Validate(); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", place, err)
+	}
+	return s, sum, nil
+}
+
+func (s *Schema) setConstant(name, value string) {
+	if s.Constants == nil {
+		s.Constants = map[string]string{}
+	}
+	s.Constants[name] = value
+}
+
+// short is a number with four digits.
+func short(v float64) string { return fmt.Sprintf("%.4g", v) }

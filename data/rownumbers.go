@@ -1,0 +1,156 @@
+package data
+
+import (
+	"math"
+	"slices"
+	"strings"
+)
+
+// sequence follows whether the numbers of a column count its rows: each is one more than the one before. At the
+// beginning of a file they may begin anew.
+type sequence struct {
+	n           int64
+	first, last float64
+	starts      bool // the first is that of a file
+	broken      bool
+}
+
+// add takes the next cell, NaN if it is no number; starts says that it is the first of a file.
+func (s *sequence) add(v float64, starts bool) {
+	if !s.broken {
+		s.merge(&sequence{n: 1, first: v, last: v, starts: starts, broken: math.IsNaN(v)})
+	}
+}
+
+// merge adds the cells behind, which o has seen.
+func (s *sequence) merge(o *sequence) {
+	switch {
+	case o.n == 0 && !o.broken:
+	case s.n == 0 && !s.broken:
+		*s = *o
+	case s.broken || o.broken || o.first != s.last+1 && !(o.starts && (o.first == 0 || o.first == 1)):
+		*s = sequence{broken: true}
+	default:
+		s.n += o.n
+		s.last = o.last
+	}
+	if s.broken {
+		*s = sequence{broken: true}
+	}
+}
+
+// leastNumbered is how many rows tell that a column numbers them.
+const leastNumbered = 10
+
+// numbers reports whether the column is 0, 1, 2, … or 1, 2, 3, … in all rows.
+func (s *sequence) numbers(rows int64) bool {
+	return !s.broken && s.n == rows && rows >= leastNumbered && (s.first == 0 || s.first == 1)
+}
+
+// sketch estimates how many different numbers a column has, by the least hashes of them (Bar-Yossef et al. 2002,
+// Counting distinct elements in a data stream, algorithm 2). It does not depend on how the table is cut.
+type sketch struct{ least []uint64 } // increasing
+
+const sketchSize = 256
+
+func (s *sketch) add(v float64) {
+	h := math.Float64bits(v) * 0x9e3779b97f4a7c15
+	h ^= h >> 32
+	h *= 0xd6e8feb86659fd93
+	s.hash(h ^ h>>32)
+}
+
+func (s *sketch) hash(h uint64) {
+	if len(s.least) == sketchSize && h >= s.least[sketchSize-1] {
+		return
+	}
+	i, ok := slices.BinarySearch(s.least, h)
+	if ok {
+		return
+	}
+	s.least = slices.Insert(s.least, i, h)
+	s.least = s.least[:min(len(s.least), sketchSize)]
+}
+
+func (s *sketch) merge(o *sketch) {
+	if o == nil {
+		return
+	}
+	for _, h := range o.least {
+		s.hash(h)
+	}
+}
+
+// distinct is the estimate, with a standard error of 6 % beyond sketchSize.
+func (s *sketch) distinct() float64 {
+	if len(s.least) < sketchSize {
+		return float64(len(s.least))
+	}
+	return (sketchSize - 1) / (float64(s.least[sketchSize-1]) / (1 << 64))
+}
+
+// identifierName reports whether a column is named as identifiers are: id, customer_id, PassengerId.
+func identifierName(name string) bool {
+	if n := len(name); n > 2 && (name[n-2:] == "Id" || name[n-2:] == "ID") && name[n-3]-'a' <= 'z'-'a' {
+		return true
+	}
+	words := nameWords(name)
+	switch {
+	case len(words) == 0:
+		return false
+	case words[len(words)-1] == "id" || words[len(words)-1] == "uuid" || words[len(words)-1] == "guid":
+		return true
+	}
+	return len(words) == 1 && (words[0] == "rowid" || words[0] == "idx" || words[0] == "index" || words[0] == "rownum")
+}
+
+func nameWords(name string) []string {
+	return strings.FieldsFunc(strings.ToLower(name), func(r rune) bool {
+		return r == '_' || r == '-' || r == ' ' || r == '.' || r == ':'
+	})
+}
+
+// timeName reports whether a column that counts rows by its name counts time, or is the x of a function: such numbers
+// mean something.
+func timeName(name string) bool {
+	for _, w := range nameWords(name) {
+		switch w {
+		case "t", "x", "time", "timestamp", "date", "day", "days", "hour", "hours", "minute", "minutes", "second",
+			"seconds", "week", "weeks", "month", "months", "quarter", "year", "years", "step", "steps", "epoch", "tick",
+			"frame", "period", "age", "position", "distance", "depth", "dose", "cycle", "cycles":
+			return true
+		}
+	}
+	return false
+}
+
+// indexName reports whether column j is named as data frames name their index when they are written: not at all,
+// __index_level_0__, Unnamed: 0. A column without a name is c1 here.
+func indexName(columns []string, j int) bool {
+	name := columns[j]
+	if strings.HasPrefix(name, "__index_level_") || strings.HasPrefix(name, "Unnamed: ") {
+		return true
+	}
+	if j > 0 || name != "c1" || len(columns) == 1 {
+		return false
+	}
+	return !slices.Contains(columns, "c2")
+}
+
+// numbersRows says why a column of numbers tells rows apart and nothing else; empty: it does not.
+func (l *columnLearner) numbersRows(columns []string, j int, rows int64) string {
+	if l.role != asField || l.numbers.n != rows || !l.whole || rows < leastNumbered {
+		return ""
+	}
+	// Counts of numbers that repeat are kept up to numericTracked, far below half of many rows.
+	repeats := l.counts != nil && l.counts.exact() && 2*int64(len(l.counts.of)) < rows
+	switch {
+	case l.order.numbers(rows) && !timeName(l.name):
+		return "numbers the rows in order"
+	case indexName(columns, j) && l.numbers.min >= 0 && !repeats:
+		return "numbers the rows, as the index of a data frame does"
+	case l.ids != nil && l.ids.distinct() >= 0.8*float64(rows):
+		return "identifies the rows by numbers that nearly always differ"
+	}
+	return ""
+}

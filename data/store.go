@@ -1,0 +1,62 @@
+package data
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"strings"
+)
+
+// Scheme is what stands before :// in a path, such as s3; empty: the path is one of the file system.
+func Scheme(path string) string {
+	scheme, _, ok := strings.Cut(path, "://")
+	for i, r := range scheme {
+		if letter := r|0x20 >= 'a' && r|0x20 <= 'z'; !letter && (i == 0 || !strings.ContainsRune("0123456789+.-", r)) {
+			return ""
+		}
+	}
+	if !ok {
+		return ""
+	}
+	return strings.ToLower(scheme)
+}
+
+// CheckLocal refuses paths such as s3://bucket/part.csv with a sentence that says what to do.
+func CheckLocal(path string) error {
+	switch scheme := Scheme(path); scheme {
+	case "":
+		return nil
+	case "s3", "gs":
+		return inputError(path, "this program reads and writes local files only: use rfbeam, which reads and writes s3:// "+
+			"and gs://, or copy the files to a folder")
+	default:
+		return inputError(path, "this program reads and writes local files only, not %s://: copy the files to a folder",
+			scheme)
+	}
+}
+
+// File is an open file of a store.
+type File interface {
+	io.Reader
+	io.ReaderAt
+	io.Closer
+}
+
+// OpenFile is Open for a file that is not in the file system. It is opened once to look at it, and again for every
+// reader; name is used in messages and for its extension.
+func OpenFile(name string, size int64, file func() (File, error), o Options) (Source, error) {
+	return open(input{name: name, size: size, open: func() (stream, error) { return file() }}, o)
+}
+
+// EndsHash is the SHA-256 of the first and the last MiB of a file, in hexadecimal. It tells files apart without a pass
+// over all of them; changes in between need a hash of what is read.
+func EndsHash(r io.ReaderAt, size int64) (string, error) {
+	const part = 1 << 20
+	h := sha256.New()
+	for _, at := range []int64{0, max(0, size-part)} {
+		if _, err := io.Copy(h, io.NewSectionReader(r, at, part)); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

@@ -1,0 +1,444 @@
+package data
+
+import (
+	"archive/zip"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// workbookPart is in every workbook of the format .xlsx (ECMA-376, Office Open XML).
+const workbookPart = "xl/workbook.xml"
+
+// Bounds on workbooks: a small archive can hold any amount of text.
+const (
+	maxSheetBytes  = 4 << 30   // of the XML of a sheet
+	maxSharedBytes = 256 << 20 // of the texts that cells share, which are held in memory
+	maxSheetColumn = 1 << 14   // the format has no more
+	maxSheetRow    = 1 << 20
+	maxPartBytes   = 16 << 20 // of the other parts
+)
+
+// sheet is what is needed to read the first sheet of a workbook: dates are numbers whose style is one of dates.
+type sheet struct {
+	in     input
+	part   string // its name in the archive
+	shared []string
+	dates  []bool // by style
+	epoch  time.Time
+}
+
+// openSheet reads the parts of a workbook that its first sheet refers to.
+func (in input) openSheet() (*sheet, error) {
+	z, c, err := in.openZip()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	s := &sheet{in: in, epoch: time.Date(1899, 12, 30, 0, 0, 0, 0, time.UTC)}
+	var book struct {
+		Properties struct {
+			Date1904 string `xml:"date1904,attr"`
+		} `xml:"workbookPr"`
+		Sheets []struct {
+			ID string `xml:"http://schemas.openxmlformats.org/officeDocument/2006/relationships id,attr"`
+		} `xml:"sheets>sheet"`
+	}
+	var relations struct {
+		List []struct {
+			ID     string `xml:"Id,attr"`
+			Target string `xml:"Target,attr"`
+		} `xml:"Relationship"`
+	}
+	if err := in.part(z, workbookPart, &book); err != nil {
+		return nil, err
+	}
+	if err := in.part(z, "xl/_rels/workbook.xml.rels", &relations); err != nil {
+		return nil, err
+	}
+	if len(book.Sheets) == 0 {
+		return nil, inputError(in.name, "a workbook without sheets")
+	}
+	if v := book.Properties.Date1904; v == "1" || v == "true" {
+		s.epoch = time.Date(1904, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	for _, r := range relations.List {
+		if r.ID == book.Sheets[0].ID {
+			if s.part = path.Join("xl", r.Target); strings.HasPrefix(r.Target, "/") {
+				s.part = r.Target[1:]
+			}
+		}
+	}
+	if find(z, s.part) == nil {
+		return nil, inputError(in.name, "the workbook has no part for its first sheet")
+	}
+	if err := s.readStyles(z); err != nil {
+		return nil, err
+	}
+	return s, s.readShared(z)
+}
+
+func find(z *zip.Reader, name string) *zip.File {
+	for _, f := range z.File {
+		if f.Name == name {
+			return f
+		}
+	}
+	return nil
+}
+
+// part decodes a small part.
+func (in input) part(z *zip.Reader, name string, to any) error {
+	f := find(z, name)
+	if f == nil {
+		return inputError(in.name, "not a whole workbook: %s is missing", name)
+	}
+	r, err := f.Open()
+	if err != nil {
+		return in.wrap(damaged{err})
+	}
+	defer r.Close()
+	limited := &io.LimitedReader{R: r, N: maxPartBytes}
+	if err := xml.NewDecoder(limited).Decode(to); err != nil {
+		if limited.N == 0 {
+			return inputError(in.name, "%s has more than %d bytes", name, maxPartBytes)
+		}
+		return in.wrap(damaged{fmt.Errorf("%s: %w", name, err)})
+	}
+	return nil
+}
+
+// readStyles finds the styles of dates: built-in formats 14 to 22 and 45 to 47, and those that name days or hours.
+func (s *sheet) readStyles(z *zip.Reader) error {
+	const part = "xl/styles.xml"
+	if find(z, part) == nil {
+		return nil
+	}
+	var styles struct {
+		Formats []struct {
+			ID   int    `xml:"numFmtId,attr"`
+			Code string `xml:"formatCode,attr"`
+		} `xml:"numFmts>numFmt"`
+		Cells []struct {
+			Format int `xml:"numFmtId,attr"`
+		} `xml:"cellXfs>xf"`
+	}
+	if err := s.in.part(z, part, &styles); err != nil {
+		return err
+	}
+	dates := map[int]bool{}
+	for _, f := range styles.Formats {
+		dates[f.ID] = isDateFormat(f.Code)
+	}
+	for _, c := range styles.Cells {
+		own, named := dates[c.Format]
+		builtIn := 14 <= c.Format && c.Format <= 22 || 45 <= c.Format && c.Format <= 47
+		s.dates = append(s.dates, own || !named && builtIn)
+	}
+	return nil
+}
+
+// isDateFormat reports whether a format of numbers shows days, months, years, hours or seconds. Texts in quotes and
+// brackets, and what is behind a backslash, are shown as they are.
+func isDateFormat(code string) bool {
+	quoted, bracket := false, false
+	for i := 0; i < len(code); i++ {
+		switch c := code[i]; {
+		case c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[':
+			bracket = true
+		case c == ']':
+			bracket = false
+		case !bracket && strings.IndexByte("dDmMyYhHsS", c) >= 0:
+			return true
+		}
+	}
+	return false
+}
+
+// readShared reads the texts that cells share.
+func (s *sheet) readShared(z *zip.Reader) error {
+	f := find(z, "xl/sharedStrings.xml")
+	if f == nil {
+		return nil
+	}
+	r, err := f.Open()
+	if err != nil {
+		return s.in.wrap(damaged{err})
+	}
+	defer r.Close()
+	d := xml.NewDecoder(&io.LimitedReader{R: r, N: 4 * maxSharedBytes})
+	total := 0
+	for {
+		token, err := d.Token()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return s.in.wrap(damaged{err})
+		}
+		if e, ok := token.(xml.StartElement); ok && e.Name.Local == "si" {
+			var text richText
+			if err := d.DecodeElement(&text, &e); err != nil {
+				return s.in.wrap(damaged{err})
+			}
+			all := text.String()
+			if total += len(all) + 16; total > maxSharedBytes {
+				return inputError(s.in.name, "more than %d MiB of texts in the workbook: save the sheet as CSV",
+					maxSharedBytes>>20)
+			}
+			s.shared = append(s.shared, all)
+		}
+	}
+}
+
+// richText is a text, whole or in parts that look different.
+type richText struct {
+	Text  string `xml:"t"`
+	Parts []struct {
+		Text string `xml:"t"`
+	} `xml:"r"`
+}
+
+func (t richText) String() string {
+	all := t.Text
+	for _, p := range t.Parts {
+		all += p.Text
+	}
+	return all
+}
+
+// sheetCell is an element c.
+type sheetCell struct {
+	Place  string   `xml:"r,attr"`
+	Type   string   `xml:"t,attr"`
+	Style  int      `xml:"s,attr"`
+	Value  string   `xml:"v"`
+	Inline richText `xml:"is"`
+}
+
+// text is a cell as CSV has it.
+func (s *sheet) text(c *sheetCell) (string, error) {
+	switch c.Type {
+	case "s":
+		i, err := strconv.Atoi(c.Value)
+		if err != nil || i < 0 || i >= len(s.shared) {
+			return "", inputError(s.in.name, "cell %s refers to text %s of %d", show(c.Place), show(c.Value),
+				len(s.shared))
+		}
+		return s.shared[i], nil
+	case "inlineStr":
+		return c.Inline.String(), nil
+	case "b":
+		return boolText(c.Value == "1"), nil
+	case "", "n":
+		if v, err := strconv.ParseFloat(c.Value, 64); err == nil && 0 <= c.Style && c.Style < len(s.dates) &&
+			s.dates[c.Style] && 0 <= v && v < 3e6 {
+			seconds := math.Round(v * 86400)
+			t := s.epoch.Add(time.Duration(seconds) * time.Second)
+			if v < 1 {
+				return t.Format("15:04:05"), nil
+			}
+			if math.Mod(seconds, 86400) == 0 {
+				return t.Format("2006-01-02"), nil
+			}
+			return t.Format("2006-01-02T15:04:05"), nil
+		}
+	}
+	return c.Value, nil // numbers, errors such as #N/A, results of formulas
+}
+
+// columnOf is the number of the column of a place such as AB12, from 0; -1: it has none.
+func columnOf(place string) int {
+	n := 0
+	for i := 0; i < len(place) && i < 4; i++ {
+		c := place[i] | 0x20
+		if c < 'a' || c > 'z' {
+			break
+		}
+		n = 26*n + int(c-'a') + 1
+	}
+	return n - 1
+}
+
+// sheetLines writes the rows of a sheet as lines of CSV while they are read; line n is row n.
+type sheetLines struct {
+	s      *sheet
+	d      *xml.Decoder
+	limit  *io.LimitedReader
+	c      io.Closer
+	cells  []string
+	width  int // cells of the longest row so far
+	row    int // number of the last line
+	out    []byte
+	all    []byte
+	err    error
+	closer io.Closer
+}
+
+// lines opens the sheet.
+func (s *sheet) lines() (stream, error) {
+	z, c, err := s.in.openZip()
+	if err != nil {
+		return nil, err
+	}
+	f := find(z, s.part)
+	if f == nil {
+		c.Close()
+		return nil, inputError(s.in.name, "the file has changed since it was opened")
+	}
+	r, err := f.Open()
+	if err != nil {
+		c.Close()
+		return nil, s.in.wrap(damaged{err})
+	}
+	l := &sheetLines{s: s, c: r, closer: c, limit: &io.LimitedReader{R: r, N: maxSheetBytes}}
+	l.d = xml.NewDecoder(l.limit)
+	return l, nil
+}
+
+func (l *sheetLines) Close() error { return errors.Join(l.c.Close(), l.closer.Close()) }
+
+func (l *sheetLines) Read(p []byte) (int, error) {
+	for len(l.out) == 0 && l.err == nil {
+		l.err = l.next()
+		l.out = l.all
+	}
+	if len(l.out) == 0 {
+		return 0, l.err
+	}
+	n := copy(p, l.out)
+	l.out = l.out[n:]
+	return n, nil
+}
+
+// next writes the next row.
+func (l *sheetLines) next() error {
+	l.all = l.all[:0]
+	for {
+		token, err := l.d.Token()
+		if err == io.EOF && l.limit.N > 0 {
+			return io.EOF
+		}
+		if err != nil {
+			if l.limit.N == 0 {
+				return inputError(l.s.in.name, "more than %d GiB in the sheet: save it as CSV", maxSheetBytes>>30)
+			}
+			return l.s.in.wrap(damaged{err})
+		}
+		e, ok := token.(xml.StartElement)
+		if !ok || e.Name.Local != "row" {
+			continue
+		}
+		row := l.row + 1
+		for _, a := range e.Attr {
+			if n, err := strconv.Atoi(a.Value); a.Name.Local == "r" && err == nil {
+				row = n
+			}
+		}
+		if row <= l.row || row > maxSheetRow {
+			return inputError(l.s.in.name, "row %d of the sheet follows row %d", row, l.row)
+		}
+		if err := l.readRow(); err != nil {
+			return err
+		}
+		for ; l.row < row-1; l.row++ {
+			l.all = append(l.all, '\n')
+		}
+		l.write()
+		l.row = row
+		return nil
+	}
+}
+
+// readRow reads the cells up to the end of the row.
+func (l *sheetLines) readRow() error {
+	l.cells = l.cells[:0]
+	for {
+		token, err := l.d.Token()
+		if err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return l.s.in.wrap(damaged{err})
+		}
+		switch e := token.(type) {
+		case xml.EndElement:
+			if e.Name.Local == "row" {
+				return nil
+			}
+		case xml.StartElement:
+			if e.Name.Local != "c" {
+				continue
+			}
+			var c sheetCell
+			if err := l.d.DecodeElement(&c, &e); err != nil {
+				return l.s.in.wrap(damaged{err})
+			}
+			at := columnOf(c.Place)
+			if at < 0 {
+				at = len(l.cells)
+			}
+			if at < len(l.cells) || at >= maxSheetColumn {
+				return inputError(l.s.in.name, "cell %s of the sheet is out of order", show(c.Place))
+			}
+			for len(l.cells) < at {
+				l.cells = append(l.cells, "")
+			}
+			text, err := l.s.text(&c)
+			if err != nil {
+				return err
+			}
+			l.cells = append(l.cells, text)
+		}
+	}
+}
+
+// write appends the cells as a line. Rows end at their last cell in a sheet; all get the cells of the longest before.
+func (l *sheetLines) write() {
+	for len(l.cells) > 0 && l.cells[len(l.cells)-1] == "" && len(l.cells) > l.width {
+		l.cells = l.cells[:len(l.cells)-1]
+	}
+	empty := true
+	for _, c := range l.cells {
+		empty = empty && c == ""
+	}
+	if empty {
+		l.all = append(l.all, '\n')
+		return
+	}
+	for l.width = max(l.width, len(l.cells)); len(l.cells) < l.width; {
+		l.cells = append(l.cells, "")
+	}
+	for j, c := range l.cells {
+		if j > 0 {
+			l.all = append(l.all, ',')
+		}
+		if c == "" {
+			continue
+		}
+		l.all = append(l.all, '"')
+		for i := 0; i < len(c); i++ {
+			switch c[i] {
+			case '"':
+				l.all = append(l.all, '"', '"')
+			case '\n', '\r', 0:
+				l.all = append(l.all, ' ') // one line for every row
+			default:
+				l.all = append(l.all, c[i])
+			}
+		}
+		l.all = append(l.all, '"')
+	}
+	l.all = append(l.all, '\n')
+}

@@ -1,0 +1,40 @@
+package parts
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/randfeat/randfeat/internal/kern"
+)
+
+// kernelsHere names what this process computes with: the kind of processor and the table of kernels.
+func kernelsHere() (string, error) {
+	tab, err := kern.Chosen[float64]()
+	if err != nil {
+		return "", err
+	}
+	return runtime.GOARCH + " " + tab.Name, nil
+}
+
+// union is a sorted list of the names in both.
+func union(a, b []string) []string {
+	out := slices.Concat(a, b)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// mixed is a sentence about parts of machines of several kinds; empty: all are of one. A name is a processor, or a
+// processor and a table of kernels: the first is no other kind than the second.
+func mixed(kernels []string) string {
+	kinds := slices.DeleteFunc(slices.Clone(kernels), func(name string) bool {
+		return slices.ContainsFunc(kernels, func(other string) bool { return strings.HasPrefix(other, name+" ") })
+	})
+	if len(kinds) < 2 {
+		return ""
+	}
+	return fmt.Sprintf("the steps ran on machines of several kinds (%s): the model is as exact, but its last bits differ "+
+		"from those of a run on one kind; RANDFEAT_KERNEL chooses the same kernels on all machines of one architecture",
+		strings.Join(kinds, ", "))
+}

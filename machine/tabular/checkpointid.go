@@ -1,0 +1,130 @@
+package tabular
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// identity is the JSON of the options that matter to the result: all but Progress, Warn and those of the checkpoint
+// itself. An option that is forgotten here lets a fit take up a checkpoint that is not its own. Keys are sorted, so
+// that equal options are equal bytes and a difference can be named.
+func (o Options) identity() (string, error) {
+	m := map[string]any{"columns": o.Learn, "schema": o.Schema, "model": o.Kind, "bandwidth": o.Bandwidth,
+		"lambda":   o.Lambda,
+		"features": o.Features, "budget": o.Budget, "class weights": o.ClassWeights, "seed": o.Seed, "folds": o.Folds,
+		"sample":  o.Sample,
+		"float32": o.Float32, "block": o.Block, "map": o.Map, "kernel": o.Kernel, "scaling": o.Scaling,
+		"loss": o.Loss, "marks": o.Marks, "keep": o.Keep}
+	for name, encode := range map[string]func() ([]byte, error){
+		"family":   func() ([]byte, error) { return family.Encode(o.Family) },
+		"coupling": func() ([]byte, error) { return coupling.Encode(o.Coupling) },
+	} {
+		if name == "family" && o.Family == nil || name == "coupling" && o.Coupling == nil {
+			continue
+		}
+		b, err := encode()
+		if err != nil {
+			return "", err
+		}
+		m[name] = json.RawMessage(b)
+	}
+	b, err := json.Marshal(m)
+	return string(b), err
+}
+
+// differs says in what two JSON objects, that of a checkpoint and the one it should be, are not the same.
+func differs(what, got, want string) error {
+	if got == want {
+		return nil
+	}
+	var g, w map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(got), &g); err != nil {
+		return fmt.Errorf("%w: %s: %w", machine.ErrCorrupt, what, err)
+	}
+	if err := json.Unmarshal([]byte(want), &w); err != nil {
+		return err
+	}
+	for k := range g {
+		if _, ok := w[k]; !ok {
+			w[k] = nil
+		}
+	}
+	var names []string
+	for k, v := range w {
+		if !bytes.Equal(g[k], v) {
+			names = append(names, k)
+		}
+	}
+	slices.Sort(names)
+	if len(names) == 0 {
+		return fmt.Errorf("%w: %s: written otherwise", machine.ErrCorrupt, what)
+	}
+	k := names[0]
+	return fmt.Errorf("it is of a fit with %s: its %s is %s, now it is %s: %w",
+		map[string]string{"table": "another table", "options": "other options"}[what],
+		k, excerpt(g[k]), excerpt(w[k]), machine.ErrMismatch)
+}
+
+func excerpt(b json.RawMessage) string {
+	const most = 80
+	switch {
+	case len(b) == 0:
+		return "not given"
+	case len(b) > most:
+		return string(bytes.ToValidUTF8(b[:most], nil)) + "…"
+	}
+	return string(b)
+}
+
+// sourceIdentity tells tables apart: by their columns and, where the source is files, by their sizes and the SHA-256 of
+// the first and last MiB of each. Not by its name: files may be moved. To hash all of it would be one more pass;
+// changes in between are found when the rows that were taken in are read again (rowHash). Changes of later rows that
+// keep size and ends are not found.
+func sourceIdentity(src data.Source) (string, error) {
+	columns := src.Columns()
+	id := map[string]any{"columns": columns}
+	info, err := os.Stat(src.Name())
+	if err == nil && info.Mode().IsRegular() {
+		sum, err := endsHash(src.Name(), info.Size())
+		if err != nil {
+			return "", err
+		}
+		id["size in bytes"], id["contents"] = info.Size(), sum
+	}
+	if names := data.FilesOf(src); len(names) > 1 {
+		h := sha256.New()
+		for _, name := range names {
+			info, err := os.Stat(name)
+			if err != nil {
+				return "", err
+			}
+			sum, err := endsHash(name, info.Size())
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintln(h, info.Size(), sum)
+		}
+		id["files"], id["contents"] = len(names), hex.EncodeToString(h.Sum(nil))
+	}
+	b, err := json.Marshal(id)
+	return string(b), err
+}
+
+func endsHash(path string, size int64) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return data.EndsHash(f, size)
+}

@@ -1,0 +1,79 @@
+package tabular
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// rowHash follows the rows of a pass, so that one that is resumed knows whether it reads the rows that it has taken in.
+// A chain of permutations of words: it depends on order, and costs a few operations a number, next to F a number for
+// the features. 64 bits find accidents, not adversaries. Rows are hashed as encoded, so a table may change its
+// spelling.
+type rowHash struct {
+	sum      uint64
+	rows     int64
+	expected uint64 // after until rows; nothing is expected after none
+	until    int64
+}
+
+// of is the hash of the first n rows, as far as they are known.
+func (h *rowHash) of(n int64) uint64 {
+	if h.rows >= n {
+		return h.sum
+	}
+	return h.expected
+}
+
+func (h *rowHash) add(x, y dense.Matrix[float64]) error {
+	for i := range x.Rows {
+		for _, v := range x.Row(i) {
+			h.sum = rng.Mix64(h.sum ^ math.Float64bits(v))
+		}
+		if y.Cols > 0 {
+			for _, v := range y.Row(i) {
+				h.sum = rng.Mix64(h.sum ^ math.Float64bits(v))
+			}
+		}
+		h.rows++
+		if h.rows == h.until && h.sum != h.expected {
+			return errRowsChanged
+		}
+	}
+	return nil
+}
+
+var errRowsChanged = fmt.Errorf("it is of a fit with other rows: the table has changed since: %w", machine.ErrMismatch)
+
+// checked are rows whose first pass is followed by the checkpoint.
+func (f *fit) checked(rows machine.Rows) machine.Rows {
+	if f.o.Checkpoint == "" {
+		return rows
+	}
+	return &checkedRows{Rows: rows, f: f}
+}
+
+type checkedRows struct {
+	machine.Rows
+	f    *fit
+	done bool
+}
+
+func (c *checkedRows) Each(block int, use func(x, y dense.Matrix[float64]) error) error {
+	if c.done {
+		return c.Rows.Each(block, use)
+	}
+	h := &c.f.file.read
+	h.sum, h.rows = 0, 0
+	err := c.Rows.Each(block, func(x, y dense.Matrix[float64]) error {
+		if err := h.add(x, y); err != nil {
+			return fmt.Errorf("checkpoint %s: %w; to begin anew delete the file, or name another", c.f.o.Checkpoint, err)
+		}
+		return use(x, y)
+	})
+	c.done = err == nil
+	return err
+}

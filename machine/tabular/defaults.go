@@ -1,0 +1,169 @@
+package tabular
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// Limits and defaults. Defaults trade time for accuracy: a trial costs Sample·F² for its products and K·F³ per penalty,
+// the fit n·F², scores K·F³.
+const (
+	defaultBudget = 2048 // 0.44 GB for ridge with 5 folds
+	defaultFolds  = 5
+	defaultSample = 8192 // 4 per feature of the budget
+	defaultBlock  = 1024
+	defaultEvery  = 30 * time.Second
+
+	minSample   = 64      // below it standard errors of differences, which decide, mean little
+	maxFeatures = 1 << 14 // 2 GiB for one ΦᵀΦ, and there is one per fold
+	// mostFeatures are those of ridge by conjugate gradients, which has no ΦᵀΦ.
+	mostFeatures = 1 << 17
+	maxFolds     = 64      // each holds sums of its own, and a block of rows
+	maxWidth     = 1 << 16 // as many as a table may have columns
+	maxBlock     = 1 << 16
+	// blockCells and sampleCells bound the numbers of a block and of the sample: 32 and 256 MiB.
+	blockCells  = 1 << 22
+	sampleCells = 1 << 25
+)
+
+// withDefaults checks what does not depend on the table, and fills what is zero.
+func (o Options) withDefaults() (Options, error) {
+	bad := func(format string, args ...any) (Options, error) {
+		return o, fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), machine.ErrSetup)
+	}
+	if o.Budget == 0 {
+		o.Budget = defaultBudget
+	}
+	if o.Folds == 0 {
+		o.Folds = defaultFolds
+	}
+	if o.Sample == 0 {
+		o.Sample = defaultSample
+	}
+	if o.CheckpointEvery == 0 {
+		o.CheckpointEvery = defaultEvery
+	}
+	var kind machine.KindInfo // of which nothing is known if it is left open
+	if o.Kind != "" {
+		var err error
+		if kind, err = o.Kind.Info(); err != nil {
+			return o, err
+		}
+	}
+	weighs := o.ClassWeights != nil || o.Marks.Weight != ""
+	switch {
+	case !(o.Bandwidth >= 0) || math.IsInf(o.Bandwidth, 1):
+		return bad("bandwidth %g, want a positive number, or 0 to have one chosen", o.Bandwidth)
+	case !(o.Lambda >= 0) || math.IsInf(o.Lambda, 1):
+		return bad("λ = %g, want a positive number, or 0 to have one chosen", o.Lambda)
+	case o.Lambda > 0 && o.Kind != "" && !kind.Penalised:
+		return bad("λ = %g for a %s, which has no penalty: leave it out", o.Lambda, o.Kind)
+	case o.Features < 0 || o.Features > mostFeatures:
+		return bad("%d features, want 1 to %d, or 0 to have a number chosen", o.Features, mostFeatures)
+	case o.Features > maxFeatures && (o.Kind != "" && !kind.Exact || o.Map == MapNystrom):
+		return bad("%d features are for ridge of random features alone, others have at most %d", o.Features, maxFeatures)
+	case o.Features > maxFeatures && o.Checkpoint != "":
+		return bad("%d features are fitted by passes over the rows that no checkpoint keeps: leave it out, or at most %d "+
+			"features", o.Features, maxFeatures)
+	case o.Features > maxFeatures && weighs:
+		return bad("%d features of rows with weights, at most %d can have them: ask for fewer, or leave the weights out",
+			o.Features, maxFeatures)
+	case o.Loss == LossMargins && weighs:
+		return bad("margins of rows with weights: use squares, or leave the weights out")
+	case o.Budget < 2 || o.Budget > maxFeatures:
+		return bad("a budget of %d features, want 2 to %d", o.Budget, maxFeatures)
+	case o.Folds < 1 || o.Folds > maxFolds:
+		return bad("%d folds, want 2 to %d, or 1 for no cross-validation", o.Folds, maxFolds)
+	case o.Sample < minSample:
+		return bad("a sample of %d rows, want at least %d", o.Sample, minSample)
+	case o.Block < 0 || o.Block > maxBlock:
+		return bad("blocks of %d rows, want 1 to %d, or 0 for %d", o.Block, maxBlock, defaultBlock)
+	case o.Map != "" && !slices.Contains(Maps(), o.Map):
+		return bad("map %q, want %s", o.Map, strings.Join(Maps(), ", "))
+	case o.Map == MapNystrom && (o.Family != nil || o.Coupling != nil || o.Float32):
+		return bad("features of landmarks have no family, no coupling and no float32: leave them out")
+	case o.Map == MapNystrom && o.Kind != "" && !(kind.LeastSquares && kind.Summed()):
+		return bad("a %s model has no features of landmarks here: leave the map out", o.Kind)
+	case o.Map == MapExact && (o.Family != nil || o.Coupling != nil || o.Features > 0 || o.Budget != defaultBudget ||
+		o.Float32):
+		return bad("an exact kernel has no random features: leave family, coupling, features, budget and float32 out")
+	case o.Kernel != "" && !slices.Contains(Kernels(), o.Kernel):
+		return bad("kernel %q, want %s", o.Kernel, strings.Join(Kernels(), ", "))
+	case o.Kernel != "" && !o.kernelKind().Exponential() && o.Family != nil &&
+		o.Family.Name() != (family.Trig{}).Name():
+		return bad("family %s does not have the %s kernel, only trig does: leave one of them out", o.Family.Name(), o.Kernel)
+	case o.Scaling != "" && !slices.Contains(Scalings(), o.Scaling):
+		return bad("scaling %q, want %s", o.Scaling, strings.Join(Scalings(), ", "))
+	case o.Loss != "" && !slices.Contains(Losses(), o.Loss):
+		return bad("loss %q, want %s", o.Loss, strings.Join(Losses(), ", "))
+	case o.Scaling != "" && o.Schema != nil:
+		return bad("scaling %s with a schema, which has its own: leave one of them out", o.Scaling)
+	case o.Map == MapExact && o.Kind != "" && !kind.Exact:
+		return bad("a %s model has no exact kernel: leave the map out", o.Kind)
+	case o.CheckpointEvery < 0:
+		return bad("a checkpoint every %v, want a positive time", o.CheckpointEvery)
+	case o.ClassWeights != nil && o.Kind != "" && !kind.ClassWeights:
+		return bad("class weights for a %s model, which has none: only %s has them", kindName(o.Kind),
+			joined(weighted()))
+	}
+	switch marks := o.Marks.Names(); {
+	case o.Marks.Group != "" && o.Marks.Time != "":
+		return bad("folds of groups (%s) and of time (%s): name one of them", o.Marks.Group, o.Marks.Time)
+	case len(slices.Compact(slices.Sorted(slices.Values(marks)))) < len(marks):
+		return bad("a column is named twice as weight, group or time")
+	default:
+		for _, name := range marks {
+			if slices.Contains(o.Learn.Targets, name) {
+				return bad("the target %s cannot also be weight, group or time", name)
+			}
+		}
+		for _, name := range o.Keep {
+			if !slices.Contains(marks, name) {
+				return bad("column %s is to be kept, but is neither weight, group nor time: other columns are kept anyway", name)
+			}
+		}
+	}
+	for _, w := range o.ClassWeights {
+		if !(w > 0) || math.IsInf(w, 1) {
+			return bad("class weight %g, want positive numbers", w)
+		}
+	}
+	if o.Schema != nil {
+		if err := o.Schema.Validate(); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+func kindName(k machine.Kind) string {
+	if k == "" {
+		return "default"
+	}
+	return string(k)
+}
+
+// weighted are the kinds that take class weights.
+func weighted() []machine.Kind {
+	var out []machine.Kind
+	for _, k := range machine.Kinds() {
+		if k.ClassWeights {
+			out = append(out, k.Kind)
+		}
+	}
+	return out
+}
+
+func joined(kinds []machine.Kind) string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = string(k)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,45 @@
+package tabular
+
+import (
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// medianPairs is the number of pairs whose median distance starts the search of a bandwidth. The rank of the median is
+// then known to a standard error of ½/√4096 = 0.8 %, far finer than the steps of the grid, at 4096·d operations.
+const medianPairs = 4096
+
+// medianDistance is the median distance of random pairs of rows: the usual first guess of a bandwidth. Pairs of equal
+// rows do not count, lest a table of few distinct rows have a bandwidth of 0; 1 if there are no others.
+//
+// Distances are those of the kernel: sums of absolute differences for the Laplace kernel.
+func medianDistance(s *sample, kind kernel.Kind, seed uint64) float64 {
+	n := uint64(s.len())
+	var far []float64
+	for i := range uint64(medianPairs) {
+		a, b := rng.Mix64(seed^pairLabel^rng.Mix64(2*i))%n, rng.Mix64(seed^pairLabel^rng.Mix64(2*i+1))%n
+		sum := 0.0
+		y := s.x.Row(int(b))
+		for j, v := range s.x.Row(int(a)) {
+			if kind == kernel.Laplace {
+				sum += math.Abs(v - y[j])
+			} else {
+				sum += float64((v - y[j]) * (v - y[j]))
+			}
+		}
+		if kind != kernel.Laplace {
+			sum = math.Sqrt(sum)
+		}
+		if sum > 0 {
+			far = append(far, sum)
+		}
+	}
+	if len(far) == 0 {
+		return 1
+	}
+	slices.Sort(far)
+	return far[len(far)/2]
+}

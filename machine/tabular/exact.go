@@ -1,0 +1,534 @@
+package tabular
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+const (
+	// A search looks at few rows first and at more around the best: a trial of n rows takes n³/6 multiply-adds and as
+	// many to leave rows out, so that a hundred of the first cost what two of four times as many do. What more rows
+	// want, narrower kernels, comes in steps that are looked at each time.
+	firstRows  = 512
+	secondRows = 1024
+	lastRows   = 4096
+)
+
+// chooseExact chooses bandwidth and penalty of an exact kernel.
+func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
+	c := &chooser{f: f, s: s, rows: rows, d: &decision{Rows: rows, Sampled: s.len(), Last: s.last, Exact: true}}
+	c.noteModel()
+	why := fmt.Sprintf("the exact kernel of all rows: %d are no more than %d", rows, f.exactLimit())
+	if f.o.Map != "" {
+		why = "as asked"
+	}
+	c.chosen(Choice{Name: "map", Value: MapExact, Given: f.o.Map != "", Why: why})
+	e := c.exactSearch(c.order(), finalSizes(s.len())...)
+	e.at, e.final, e.open = f.start, true, f.kernelOpen()
+	if e.byLoss(); e.margins != nil {
+		e.sizes = slices.DeleteFunc(e.sizes, func(n int) bool { return n > marginRows })
+	}
+	c.planned = 20
+	f.progress(stageChoose, 0, c.planned)
+	if err := e.search(); err != nil {
+		return nil, err
+	}
+	loss, err := e.chooseLoss()
+	if err != nil {
+		return nil, err
+	}
+	if loss != nil {
+		c.chosen(*loss)
+	}
+	c.d.Spec = randfeat.Spec{Kernel: kernel.Kernel{Kind: e.tries.kind, Scale: e.at.scale}, Dim: s.x.Cols, M: s.len(),
+		Seed: f.o.Seed, Family: family.Landmarks{}}
+	c.d.Lambda = e.at.lambda
+	c.noteKernel()
+	c.took(e)
+	c.found(e, fmt.Sprintf("best %s of %s", f.metric(), e.judged()))
+	c.d.Tried = len(e.all) > 1
+	return c.d, nil
+}
+
+// found lists the bandwidth and λ of a search, and how those that were open were chosen.
+func (c *chooser) found(e *exactSearch, how string) {
+	o := &c.f.o
+	b := Choice{Name: "bandwidth", Number: e.at.scale, Value: short(e.at.scale), Given: o.Bandwidth > 0,
+		Why: "as asked"}
+	l := Choice{Name: "lambda", Number: e.at.lambda, Value: short(e.at.lambda), Given: o.Lambda > 0, Why: "as asked"}
+	if !b.Given {
+		b.Why, b.Trials = how, e.shown(func(t trial) float64 { return t.spec.Kernel.Scale })
+	}
+	if !l.Given {
+		l.Why, l.Trials = how, e.shown(func(t trial) float64 { return t.lambda })
+	}
+	c.chosen(b)
+	c.chosen(l)
+}
+
+// judged says what the last trials were judged by.
+func (e *exactSearch) judged() string {
+	n, m := e.tries.x.Rows, e.tries.x.Rows-e.tries.from
+	switch {
+	case e.tries.parts != nil:
+		return fmt.Sprintf("%d rows, fold by fold", n)
+	case e.margins != nil:
+		return fmt.Sprintf("%d rows by the others of %d", e.margins.judged(), n)
+	}
+	if n == m {
+		return fmt.Sprintf("%d rows, each left out", n)
+	}
+	return fmt.Sprintf("%d of %d rows, each left out", m, n)
+}
+
+// exactSearch searches s and λ together.
+type exactSearch struct {
+	c       *chooser
+	tries   exactTries
+	order   []int     // rows of the sample, in the order in which searches take them
+	sizes   []int     // how many are looked at, step by step
+	weights []float64 // of the columns; nil: 1
+	at      exactPoint
+	near    exactPoint   // where a climb begins instead of a grid, s in median distances; zero: there is a grid
+	all     []trial      // of the last number of rows
+	final   bool         // it is for the model, not for a choice before
+	open    bool         // other kernels are tried as well
+	kinds   []Trial      // that were
+	told    int          // rows that they were tried on
+	rival   exactPoint   // of the Gaussian kernel, where more rows are to tell whether another is better; zero: none
+	margins *marginTries // what is tried instead of least squares, if it is not nil
+}
+
+func (c *chooser) exactSearch(order []int, sizes ...int) *exactSearch {
+	return &exactSearch{c: c, order: order, sizes: sizes, tries: exactTries{ctx: c.f.ctx, task: c.f.task,
+		kind: c.f.o.kernelKind(), shifted: c.weighsClasses()}}
+}
+
+// finalSizes are those of the search of the settings of n rows: it ends where a few trials cost as much as the fit.
+func finalSizes(n int) []int {
+	sizes := []int{min(n, firstRows)}
+	if n >= secondRows*3/4 {
+		sizes = append(sizes, min(n, secondRows))
+	}
+	for m := 2 * secondRows; m <= min(lastRows, n*2/3); m *= 2 {
+		sizes = append(sizes, m)
+	}
+	return sizes
+}
+
+type exactPoint struct{ scale, lambda float64 }
+
+// orNarrower are a setting of fewer rows and what more of them may want.
+func (p exactPoint) orNarrower() []exactPoint {
+	return []exactPoint{p, {p.scale * math.Sqrt2 / 2, p.lambda}}
+}
+
+// shuffled are the numbers below n in an order hashed from the seed.
+func shuffled(n int, seed uint64) []int {
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	return hashed(order, seed)
+}
+
+// hashed are rows in that order.
+func hashed(rows []int, seed uint64) []int {
+	return slices.SortedFunc(slices.Values(rows), func(a, b int) int {
+		return cmp.Compare(rng.Mix64(seed^exactLabel^rng.Mix64(uint64(a))),
+			rng.Mix64(seed^exactLabel^rng.Mix64(uint64(b))))
+	})
+}
+
+// picked are some rows of the sample.
+func (s *sample) picked(rows []int) (x, y, t dense.Matrix[float64]) {
+	x, y, t = dense.New[float64](len(rows), s.x.Cols), dense.New[float64](len(rows), s.y.Cols),
+		dense.New[float64](len(rows), s.t.Cols)
+	for to, from := range rows {
+		copy(x.Row(to), s.x.Row(from))
+		copy(y.Row(to), s.y.Row(from))
+		copy(t.Row(to), s.t.Row(from))
+	}
+	return x, y, t
+}
+
+// rows takes the first n rows of the order for what follows.
+func (e *exactSearch) rows(n int) error {
+	e.all = nil
+	rows := e.order[:n]
+	if e.final && e.c.weighsClasses() { // those judged are the last
+		rows = hashed(rows, e.c.f.o.Seed)
+	}
+	x, y, t := e.c.s.picked(rows)
+	if e.weights != nil {
+		weigh(x, e.weights)
+	}
+	e.tries.parts, e.tries.roots = e.c.f.partsOf(e.c.s, rows), e.c.roots(rows)
+	return e.tries.reset(x, y, t)
+}
+
+// search tries a grid on few rows, and climbs from its best on more.
+func (e *exactSearch) search() error {
+	c := e.c
+	o := &c.f.o
+	if o.Bandwidth > 0 && o.Lambda > 0 {
+		e.at = exactPoint{o.Bandwidth, o.Lambda}
+		return nil
+	}
+	if err := e.rows(e.sizes[0]); err != nil {
+		return err
+	}
+	c.median = medianDistance(&sample{x: e.tries.x}, e.tries.kind, o.Seed)
+	switch {
+	case e.at != exactPoint{}:
+	case e.near != exactPoint{}:
+		e.at = exactPoint{e.near.scale * c.median, e.near.lambda}
+	default:
+		if err := e.grid(); err != nil {
+			return err
+		}
+	}
+	if o.Bandwidth > 0 {
+		e.at.scale = o.Bandwidth
+	}
+	if o.Lambda > 0 {
+		e.at.lambda = o.Lambda
+	}
+	told := 0 // the size that tells kernels apart; 512 of many rows did not tell a rough one that is better by far
+	if len(e.order) >= 2*secondRows {
+		told = 1
+	}
+	for i := range e.sizes {
+		if i > 0 {
+			if err := e.rows(e.sizes[i]); err != nil {
+				return err
+			}
+			if err := e.confirmKind(); err != nil {
+				return err
+			}
+		}
+		if err := e.climb(); err != nil {
+			return err
+		}
+		if !e.final || e.faultless() {
+			continue
+		}
+		if i != told {
+			continue
+		}
+		if e.open {
+			if err := e.tryKinds(); err != nil {
+				return err
+			}
+		}
+		if more, err := e.narrower(); err != nil || more {
+			return err
+		}
+	}
+	return nil
+}
+
+// faultless reports whether the best trial has every class of enough rows right: nothing that could be tried makes
+// fewer errors.
+func (e *exactSearch) faultless() bool {
+	i := best(e.all)
+	return i >= 0 && e.all[i].faultless()
+}
+
+const (
+	// wholeRows is the number of rows up to which narrower kernels are judged by all of them.
+	wholeRows = 5000
+	// narrowSteps octaves below the bandwidth of the first rows are looked at.
+	narrowSteps = 3
+)
+
+// narrow is a bandwidth below that of e.at, and by how much its loss is larger on the rows of now and before.
+type narrow struct {
+	scale       float64
+	lambdas     []float64
+	now, before float64
+}
+
+// wins reports whether the kernel may be better on n rows, as differences of losses on m rows and on half of them go on
+// linearly in log n.
+func (k narrow) wins(n, m int) bool {
+	return k.now+min(k.now-k.before, 0)*math.Log2(float64(n)/float64(m)) < 0
+}
+
+// narrower looks for much narrower kernels, which rows that nearly repeat others make use of once there are enough of
+// them: the loss then has a second minimum that no climb on few rows comes to. How a kernel compares with that of e.at
+// on half of the rows and on all is followed on to the rows of the table; those that may be better there are tried on
+// twice as many again and again, while they still may. It reports whether one was followed to as many rows as can be
+// afforded.
+func (e *exactSearch) narrower() (bool, error) {
+	o := &e.c.f.o
+	n, m := len(e.order), e.tries.x.Rows
+	if m < 2*leastScaling || o.Bandwidth > 0 || e.tries.parts != nil {
+		return false, nil
+	}
+	lambdas := []float64{e.at.lambda, e.at.lambda / 10}
+	if o.Lambda > 0 {
+		lambdas = lambdas[:1]
+	}
+	var list []narrow
+	for k := 1; k <= narrowSteps; k++ {
+		list = append(list, narrow{scale: math.Ldexp(e.at.scale, -k), lambdas: lambdas})
+	}
+	if ok, err := e.compare(list); err != nil || !ok {
+		return false, err
+	}
+	kept := e.all
+	if err := e.rows(m / 2); err != nil {
+		return false, err
+	}
+	half := slices.Clone(list)
+	if _, err := e.compare(half); err != nil {
+		return false, err
+	}
+	for i := range list {
+		list[i].before = half[i].now
+	}
+	list = slices.DeleteFunc(list[1:], func(k narrow) bool { return !k.wins(n, m) }) // climbs see to one octave
+	top := n
+	if n > wholeRows {
+		top = lastRows
+	}
+	if e.margins != nil {
+		top = min(top, marginRows)
+	}
+	for size := m; len(list) > 0 && m < top; {
+		size = min(2*size, top)
+		if err := e.rows(size); err != nil {
+			return false, err
+		}
+		kind := e.tries.kind
+		if err := e.confirmKind(); err != nil {
+			return false, err
+		}
+		if e.tries.kind != kind {
+			return true, e.climb()
+		}
+		if ok, err := e.compare(list); err != nil || !ok {
+			return false, err
+		}
+		if size <= 2*m {
+			if rough, err := e.rough(list); err != nil || rough {
+				return false, errors.Join(err, e.climb())
+			}
+		}
+		if size == top {
+			if i := best(e.all); i >= 0 {
+				e.at = exactPoint{e.all[i].spec.Kernel.Scale, e.all[i].lambda}
+			}
+			return true, e.climb()
+		}
+		list = slices.DeleteFunc(list, func(k narrow) bool { return !k.wins(n, size) })
+	}
+	err := e.rows(m)
+	e.all = kept
+	return false, err
+}
+
+// rough takes the roughest kernel where it is better by more than a standard error, in place of narrow ones on the
+// present rows: what tells rows by others that they nearly repeat are kernels with a peak.
+func (e *exactSearch) rough(list []narrow) (bool, error) {
+	i := best(e.all)
+	if !e.open || e.tries.kind != kernel.Gaussian || i < 0 {
+		return false, nil
+	}
+	smooth, all := e.all[i], e.all
+	if err := e.tries.take(kernel.Matern12); err != nil {
+		return false, err
+	}
+	e.all = nil
+	k := list[0]
+	if err := e.try(product([]float64{k.scale, 2 * k.scale, 4 * k.scale}, k.lambdas)); err != nil {
+		return false, err
+	}
+	if j := best(e.all); j >= 0 {
+		if diff, se := gain(smooth.compared(), e.all[j].compared()); diff > se {
+			e.at = exactPoint{e.all[j].spec.Kernel.Scale, e.all[j].lambda}
+			e.kinds = append(e.kinds, e.c.f.shown(e.all[j], float64(len(e.kinds)), kernel.Matern12.String()))
+			return true, nil
+		}
+	}
+	e.all = all
+	return false, e.tries.take(kernel.Gaussian)
+}
+
+// compare tries narrower kernels on the present rows. Of several penalties the best is kept. It reports whether e.at
+// could be tried.
+func (e *exactSearch) compare(list []narrow) (bool, error) {
+	points := []exactPoint{e.at}
+	for _, k := range list {
+		points = append(points, product([]float64{k.scale}, k.lambdas)...)
+	}
+	if err := e.try(points); err != nil {
+		return false, err
+	}
+	at := e.find(e.at.scale)
+	if at < 0 {
+		return false, nil
+	}
+	for i := range list {
+		k := &list[i]
+		if k.before, k.now = k.now, math.Inf(1); e.find(k.scale) >= 0 {
+			t := e.all[e.find(k.scale)]
+			k.now, _ = gain(t.compared(), e.all[at].compared())
+			k.lambdas = []float64{t.lambda}
+		}
+	}
+	return true, nil
+}
+
+// find is the best trial of a bandwidth; −1: none.
+func (e *exactSearch) find(s float64) int {
+	top := -1
+	for i, t := range e.all {
+		if math.Abs(t.spec.Kernel.Scale-s) <= 1e-9*s &&
+			(top < 0 || mean(t.compared()) < mean(e.all[top].compared())) {
+			top = i
+		}
+	}
+	return top
+}
+
+// The grid of an exact kernel reaches further down than that of random features, in s and in λ: as many features as
+// rows can make use of narrow kernels, and tables without noise of small penalties.
+const exactOctavesLo = -4
+
+var exactDecades = []float64{-6, -4, -2, -1, 0, 1}
+
+// grid tries s from 2⁻⁴ to 4 median distances, an octave apart, and λ from 10⁻⁶ to 10.
+func (e *exactSearch) grid() error {
+	lambdas := []float64{e.c.f.o.Lambda}
+	if e.c.f.o.Lambda == 0 {
+		lambdas = nil
+		for _, d := range exactDecades {
+			lambdas = append(lambdas, math.Pow(10, d))
+		}
+	}
+	scales := []float64{e.c.f.o.Bandwidth}
+	if e.c.f.o.Bandwidth == 0 {
+		scales = nil
+		for k := exactOctavesLo; k <= octavesHi; k++ {
+			scales = append(scales, math.Ldexp(e.c.median, k))
+		}
+	}
+	if err := e.try(product(scales, lambdas)); err != nil {
+		return err
+	}
+	i := best(e.all)
+	if i < 0 {
+		return fmt.Errorf("bandwidth: %w", errNothing)
+	}
+	e.at = exactPoint{e.all[i].spec.Kernel.Scale, e.all[i].lambda}
+	return nil
+}
+
+// product are all pairs.
+func product(scales, lambdas []float64) []exactPoint {
+	var out []exactPoint
+	for _, s := range scales {
+		for _, l := range lambdas {
+			out = append(out, exactPoint{s, l})
+		}
+	}
+	return out
+}
+
+// try tries what has not been tried on the present rows.
+func (e *exactSearch) try(points []exactPoint) error {
+	points = slices.DeleteFunc(slices.Clone(points), func(p exactPoint) bool { return e.trialAt(p) >= 0 })
+	if len(points) == 0 {
+		return nil
+	}
+	try := e.tries.try
+	if e.margins != nil {
+		try = e.margins.try
+	}
+	ts, err := try(points)
+	if err != nil {
+		return err
+	}
+	e.all = append(e.all, ts...)
+	for range points {
+		e.c.counted()
+	}
+	return nil
+}
+
+// trialAt is the trial of a setting; −1: none.
+func (e *exactSearch) trialAt(p exactPoint) int {
+	return slices.IndexFunc(e.all, func(t trial) bool {
+		return math.Abs(t.spec.Kernel.Scale-p.scale) <= 1e-9*p.scale && math.Abs(t.lambda-p.lambda) <= 1e-9*p.lambda
+	})
+}
+
+const (
+	mostSteps = 12 // bounds a climb
+	// A climb goes on for what is more than noise: a share of the standard error of the difference, which is small
+	// between neighbours, and of the loss, which small penalties approach without ever reaching a best.
+	climbNoise = 0.25
+	climbGain  = 0.002
+)
+
+// climb goes from e.at by steps of √2 in s and half a decade in λ to a setting whose neighbours are not better.
+func (e *exactSearch) climb() error {
+	o := &e.c.f.o
+	steps := []exactPoint{{1, 1}, {math.Sqrt2 / 2, 1}, {1, math.Sqrt(0.1)}, {1, math.Sqrt(10)}, {math.Sqrt2, 1}}
+	switch n := e.tries.x.Rows; { // dear, and what more rows want are narrower kernels, and a smaller λ with them
+	case n > lastRows/2 && len(e.all) == 0:
+		steps = steps[:2]
+	case n > secondRows: // or after other kernels on the same rows
+		steps = steps[:3]
+	}
+	for range mostSteps {
+		var points []exactPoint
+		for _, p := range steps {
+			if p.scale == 1 && p.lambda == 1 || !(p.scale != 1 && o.Bandwidth > 0 || p.lambda != 1 && o.Lambda > 0) {
+				points = append(points, exactPoint{e.at.scale * p.scale, e.at.lambda * p.lambda})
+			}
+		}
+		if err := e.try(points); err != nil {
+			return err
+		}
+		i := best(e.all)
+		if at := e.trialAt(e.at); i < 0 || at >= 0 && !e.all[i].clearly(&e.all[at]) {
+			return nil
+		}
+		e.at = exactPoint{e.all[i].spec.Kernel.Scale, e.all[i].lambda}
+	}
+	return nil
+}
+
+// clearly reports whether t is better than another by more than noise.
+func (t *trial) clearly(other *trial) bool {
+	if t == other || other.faultless() {
+		return false
+	}
+	diff, se := gain(other.compared(), t.compared())
+	if diff > max(climbNoise*se, climbGain*mean(other.compared())) {
+		return true
+	}
+	diff, se = gain(other.loss, t.loss)
+	return t.tie != nil && diff > nearTie*se
+}
+
+// shown are the trials of the last number of rows, the best for every value of what is shown.
+func (e *exactSearch) shown(value func(trial) float64) []Trial {
+	var out []Trial
+	for _, t := range e.all {
+		out = append(out, e.c.f.shown(t, value(t), fmt.Sprintf("%d rows", e.tries.x.Rows)))
+	}
+	return distinct(out)
+}

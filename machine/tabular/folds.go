@@ -1,0 +1,209 @@
+package tabular
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// dealer says which fold a row is in, of any number of folds:
+//
+//	rows as such   by their numbers alone (fold)
+//	groups         all rows of a group in one fold, folds as equal in rows as that allows
+//	times          k folds are k+1 stretches of time, of about as many rows each; equal times are in one. A model of
+//	               the rows before a stretch predicts it, so that the first is never scored.
+type dealer struct {
+	seed  uint64
+	marks *data.Marks // nil: none
+	known map[int]deal
+}
+
+// deal is that of one number of folds: the folds of groups, or the least time of every stretch but the first.
+type deal struct {
+	group []uint8
+	from  []float64
+}
+
+func newDealer(seed uint64, m *data.Marks) *dealer {
+	return &dealer{seed: seed, marks: m, known: map[int]deal{}}
+}
+
+func (d *dealer) grouped() bool { return d.marks != nil && d.marks.Group != nil }
+func (d *dealer) ordered() bool { return d.marks != nil && d.marks.Time != nil }
+
+// parts is the number of parts that k folds divide rows into.
+func (d *dealer) parts(k int) int {
+	if d.ordered() && k > 1 {
+		return k + 1
+	}
+	return k
+}
+
+// first is the first part that is scored.
+func (d *dealer) first() int {
+	if d.ordered() {
+		return 1
+	}
+	return 0
+}
+
+// of is the part of row i, parts being what the method of that name gave. It is not for several goroutines at a time.
+func (d *dealer) of(i int64, parts int) int {
+	switch {
+	case parts == 1:
+		return 0
+	case d.grouped():
+		return int(d.deal(parts).group[d.marks.Group[i]])
+	case d.ordered():
+		at, found := slices.BinarySearch(d.deal(parts).from, d.marks.Time[i])
+		if found {
+			at++
+		}
+		return at
+	}
+	return fold(d.seed, i, parts)
+}
+
+// learns reports whether a model that predicts rows of part k has seen those of part j.
+func (d *dealer) learns(j, k int) bool {
+	if d.ordered() {
+		return j < k
+	}
+	return j != k
+}
+
+func (d *dealer) deal(parts int) deal {
+	out, ok := d.known[parts]
+	if ok {
+		return out
+	}
+	if d.grouped() {
+		out.group = d.dealGroups(parts)
+	} else {
+		times := slices.Clone(d.marks.Time)
+		slices.Sort(times)
+		for k := 1; k < parts; k++ {
+			at := max(len(times)*k/parts, 1)
+			for at < len(times) && times[at-1] == times[at] { // the stretch begins after equal times
+				at++
+			}
+			if at < len(times) && (len(out.from) == 0 || times[at] > out.from[len(out.from)-1]) {
+				out.from = append(out.from, times[at])
+			}
+		}
+	}
+	d.known[parts] = out
+	return out
+}
+
+// dealGroups gives the groups, those of most rows first, to the fold that has the fewest so far. Groups of as many rows
+// are in an order hashed from the seed.
+func (d *dealer) dealGroups(parts int) []uint8 {
+	rows := make([]int64, d.marks.Groups)
+	for _, g := range d.marks.Group {
+		rows[g]++
+	}
+	order := make([]int, len(rows))
+	for g := range order {
+		order[g] = g
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(rows[b], rows[a]), cmp.Compare(rng.Mix64(d.seed^foldLabel^rng.Mix64(uint64(a))),
+			rng.Mix64(d.seed^foldLabel^rng.Mix64(uint64(b)))))
+	})
+	out, sum := make([]uint8, len(rows)), make([]int64, parts)
+	for _, g := range order {
+		least := 0
+		for k, n := range sum {
+			if n < sum[least] {
+				least = k
+			}
+		}
+		out[g] = uint8(least)
+		sum[least] += rows[g]
+	}
+	return out
+}
+
+// groups is the number of groups that rows belong to, of which a part of a table need not have all.
+func (d *dealer) groups() int {
+	seen := make([]bool, d.marks.Groups)
+	n := 0
+	for _, g := range d.marks.Group {
+		if !seen[g] {
+			seen[g] = true
+			n++
+		}
+	}
+	return n
+}
+
+// settle looks at the groups or times before any fold is dealt. Rows of one group or of one time, which some parts of a
+// cross-validation may be left with, have none: choices are then made as if they were not marked.
+func (d *dealer) settle(name string, o *Options, inner bool) error {
+	few := func(format string, args ...any) error {
+		return fmt.Errorf("%s: %s: %w", name, fmt.Sprintf(format, args...), machine.ErrNoRows)
+	}
+	switch {
+	case d.grouped():
+		n := d.groups()
+		switch {
+		case n < 2 && inner:
+			d.marks = &data.Marks{Weight: d.marks.Weight}
+		case n < 2:
+			return few("column %q has one group: there is none to hold out", o.Marks.Group)
+		case n < o.Folds:
+			return few("%d groups in column %q cannot be divided into %d folds: ask for at most %d", n, o.Marks.Group, o.Folds, n)
+		}
+	case d.ordered():
+		n := len(d.deal(d.parts(max(o.Folds, 2))).from)
+		switch {
+		case n < 1 && inner:
+			d.marks = &data.Marks{Weight: d.marks.Weight}
+		case n < 1:
+			return few("column %q has the same time in nearly all rows: nothing comes after it", o.Marks.Time)
+		}
+	}
+	return nil
+}
+
+// fold is the fold of row i. Every k consecutive rows are dealt to the k folds in an order of their own, so that folds
+// have equal sizes, whatever the order of the rows means, and a row's fold depends on nothing but its number: a pass
+// can be resumed, or cut into blocks, anywhere. Rows are taken to be exchangeable: neighbours that resemble each other,
+// as in a time series, come to lie in different folds, and scores are then too good. O(k) per row. The remainder of 64
+// bits by j+1 ≤ k is uneven by less than k·2⁻⁶⁴.
+func fold(seed uint64, i int64, k int) int {
+	group, at := uint64(i)/uint64(k), int(uint64(i)%uint64(k))
+	// Fisher–Yates, followed for position at only: the element that ends there.
+	state := rng.Mix64(seed ^ foldLabel ^ rng.Mix64(group))
+	var small [16]int
+	perm := small[:]
+	if k > len(small) {
+		perm = make([]int, k)
+	}
+	for j := range k {
+		state += rng.Golden64
+		r := int(rng.Mix64(state) % uint64(j+1))
+		perm[j], perm[r] = perm[r], j
+	}
+	return perm[at]
+}
+
+// priority orders rows for the sample: those with the smallest values are taken. Mix64 is a permutation of words, so no
+// two rows have the same, and one number, the largest priority taken, says of any row whether it is in the sample.
+func priority(seed uint64, i int64) uint64 {
+	return rng.Mix64(seed ^ sampleLabel ^ rng.Mix64(uint64(i)))
+}
+
+// Labels of the uses of one seed, which keep them apart: the ASCII of folds, sample, pairs and exact. To
+// change one is to change every result.
+const (
+	foldLabel   = 0x666f6c6473
+	sampleLabel = 0x73616d706c65
+	pairLabel   = 0x7061697273
+	exactLabel  = 0x6578616374
+)

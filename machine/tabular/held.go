@@ -1,0 +1,161 @@
+package tabular
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// held are predictions of rows by models that have not seen them, in bounded memory: what scores of classes are
+// calibrated by. Rows of several models are told apart by part.
+type held struct {
+	width int       // scores of a row
+	worth []float64 // weights of the classes, besides those of rows; nil: 1
+	// shifted says that classes have weights, here or in those of rows, which move the border between classes.
+	shifted bool
+	rows    []heldRow
+	scores  []float64
+	step    int64 // every step-th row is kept
+	n       int64 // seen
+}
+
+type heldRow struct {
+	part, class int
+	weight      float64
+}
+
+const (
+	maxHeld = 1 << 20 // numbers that are kept, 8 MiB: of more rows, every 2nd, 4th, … counts
+	// calibrationCells bounds the numbers that a calibration looks at: two parameters need no more.
+	calibrationCells = 1 << 16
+)
+
+// newHeld is for predictions that e judges; nil, which keeps nothing, where scores are probabilities already.
+func (f *fit) newHeld(e *machine.Evaluation) *held {
+	if f.task != machine.Classification || e.Probable() {
+		return nil
+	}
+	return &held{width: f.outputs, worth: f.o.ClassWeights, shifted: f.o.ClassWeights != nil, step: 1}
+}
+
+// add keeps rows predicted by a model; weights may be nil.
+func (h *held) add(part int, y, pred dense.Matrix[float64], weights []float64) {
+	if h == nil {
+		return
+	}
+	for i := range pred.Rows {
+		if h.n%h.step == 0 {
+			w := 1.0
+			if weights != nil {
+				w = weights[i]
+			}
+			h.rows = append(h.rows, heldRow{part, int(y.At(i, 0)), w})
+			h.scores = append(h.scores, pred.Row(i)...)
+		}
+		if h.n++; len(h.scores) > maxHeld && len(h.rows) > 1 {
+			kept := (len(h.rows) + 1) / 2
+			for j := range kept {
+				h.rows[j] = h.rows[2*j]
+				copy(h.scores[j*h.width:(j+1)*h.width], h.scores[2*j*h.width:])
+			}
+			h.rows, h.scores, h.step = h.rows[:kept], h.scores[:kept*h.width], 2*h.step
+		}
+	}
+}
+
+func (h *held) fitCalibration(scores dense.Matrix[float64], classes []int, weights []float64) ([]float64, error) {
+	if h.shifted {
+		return machine.FitShiftedCalibration(scores, classes, weights)
+	}
+	return machine.FitCalibration(scores, classes, weights)
+}
+
+func (h *held) row(i int) []float64 { return h.scores[i*h.width : (i+1)*h.width] }
+
+// calibration fits the rows that use says, or evenly spaced ones of them.
+func (h *held) calibration(use func(i int) bool) ([]float64, error) {
+	var at []int
+	for i := range h.rows {
+		if use(i) {
+			at = append(at, i)
+		}
+	}
+	step := max(1, (len(at)*h.width+calibrationCells-1)/calibrationCells)
+	n := (len(at) + step - 1) / step
+	scores, classes, weights := dense.New[float64](n, h.width), make([]int, n), make([]float64, n)
+	for j := range n {
+		i := at[j*step]
+		copy(scores.Row(j), h.row(i))
+		classes[j], weights[j] = h.rows[i].class, h.rows[i].weight
+		if h.worth != nil { // probabilities are those of the weighted rows, as those of logistic regression
+			weights[j] *= h.worth[classes[j]]
+		}
+	}
+	return h.fitCalibration(scores, classes, weights)
+}
+
+// calibrate gives the model probabilities by rows that a model of its settings, or the model itself, predicted without
+// having seen them. Such rows are judged with probabilities that others of them calibrated, every fifth row by those
+// between: two numbers fitted to the rows that they are judged by would be a little too good. evals are those of the
+// scores by part; parts without held rows have probabilities of their own.
+func (f *fit) calibrate(m *machine.Model, h *held, evals []*machine.Evaluation) ([]*machine.Evaluation, error) {
+	if h == nil {
+		return evals, nil
+	}
+	var err error
+	if m.Calibration, err = h.calibration(func(int) bool { return true }); err != nil {
+		return nil, fmt.Errorf("probabilities: %w", err)
+	}
+	judged, err := f.judged(m, h, evals)
+	if err != nil || h.step == 1 || h.worth != nil { // which moves classes
+		return judged, err
+	}
+	// More rows than are kept: counts are of all of them.
+	for k, e := range evals {
+		if judged[k] == e {
+			continue
+		}
+		if err := e.TakeProbabilities(judged[k]); err != nil {
+			return nil, err
+		}
+	}
+	return evals, nil
+}
+
+// judged are the evaluations of rows with probabilities that the rows themselves did not calibrate.
+func (f *fit) judged(m *machine.Model, h *held, evals []*machine.Evaluation) ([]*machine.Evaluation, error) {
+	fifths := [5]*machine.Model{}
+	for k := range fifths {
+		part, err := h.calibration(func(i int) bool { return i%len(fifths) != k || len(h.rows) == 1 })
+		if err != nil {
+			return nil, fmt.Errorf("probabilities: %w", err)
+		}
+		fifths[k] = &machine.Model{Calibration: part}
+	}
+	out := slices.Clone(evals)
+	for _, r := range h.rows {
+		if out[r.part] != evals[r.part] {
+			continue
+		}
+		var err error
+		if out[r.part], err = m.Evaluation(); err != nil {
+			return nil, err
+		}
+	}
+	p, y := dense.New[float64](1, h.width), dense.New[float64](1, 1)
+	for i, r := range h.rows {
+		copy(p.Row(0), h.row(i))
+		fifths[i%len(fifths)].Calibrate(p.Row(0))
+		y.Set(0, 0, float64(r.class))
+		var weight []float64
+		if f.weights != nil {
+			weight = []float64{r.weight}
+		}
+		if err := out[r.part].AddWeighted(y, p, dense.Matrix[float64]{}, weight); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,186 @@
+package tabular
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// job is everything that is known before a choice is made: the table, the options with their defaults, the columns, the
+// task, the weights of rows and their folds. The first stages of a fit fill it in. A search reads it and never changes
+// it, so one job can serve several searches.
+type job struct {
+	ctx context.Context
+	src data.Source
+	o   Options // with defaults
+
+	schema  *data.Schema
+	summary *data.Summary // nil if the schema was given
+	kind    machine.Kind
+	info    machine.KindInfo // of kind
+	task    machine.Task
+	outputs int
+
+	deal    *dealer   // deals rows to folds
+	weights []float64 // of rows: table weight times class weight, with mean 1; nil means none
+	// weightScale turns a table weight into units of the mean weight.
+	weightScale float64
+
+	inner  bool // the job belongs to a fold of a cross-validation
+	summed bool // the rows live elsewhere; only their sums arrive here
+	weighs bool // the columns were learned here, so a search may scale them
+}
+
+// withSchema is the job with other columns.
+func (j *job) withSchema(s *data.Schema) *job {
+	out := *j
+	out.schema = s
+	return &out
+}
+
+// The stages, in order. Their names are part of the report and of checkpoints.
+const (
+	stageLearn  = "learn columns"
+	stageSample = "draw a sample"
+	stageChoose = "choose"
+	stageFit    = "fit"
+	stageScore  = "score"
+)
+
+func (j *job) progress(stage string, done, total int64) {
+	if j.o.Progress != nil {
+		j.o.Progress(stage, done, total)
+	}
+}
+
+// settle sets task, kind and block from the schema and the options, and from nothing else. So a fit that reads its
+// schema from a checkpoint settles on the same values.
+func (j *job) settle() error {
+	s, o := j.schema, &j.o
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), machine.ErrSetup)
+	}
+	classes := 0
+	for _, t := range s.Targets {
+		if len(t.Classes) > 0 {
+			classes++
+		}
+	}
+	switch {
+	case len(s.Targets) == 0:
+		j.task, j.outputs = machine.Unsupervised, 0
+	case classes == 0:
+		j.task, j.outputs = machine.Regression, len(s.Targets)
+	case len(s.Targets) == 1:
+		j.task, j.outputs = machine.Classification, len(s.Targets[0].Classes)
+	default:
+		return bad("%d targets of which %d have classes: a classification has one target; name one, or ask for regression",
+			len(s.Targets), classes)
+	}
+	usual := machine.KindsOf(j.task)
+	if j.kind = o.Kind; j.kind == "" {
+		j.kind = usual[0]
+	}
+	var err error
+	if j.info, err = j.kind.Info(); err != nil {
+		return err
+	}
+	switch {
+	case slices.Contains(usual, j.kind):
+	case j.task == machine.Unsupervised:
+		return bad("a %s model needs a target: name the column to predict", j.kind)
+	case slices.Contains(j.info.Tasks, machine.Unsupervised):
+		return bad("a %s has no target, the schema has %d: leave it out, or use another model", j.kind, len(s.Targets))
+	default:
+		return bad("a %s model is for %s, target %q asks for %s: use another model (%s), or ask for %s", j.kind,
+			j.info.Tasks[0],
+			s.Targets[0].Name, j.task, joined(usual), j.info.Tasks[0])
+	}
+	switch {
+	case j.info.Bayesian && j.constantTarget() != "":
+		return bad("target %q is the same in every row: a %s model has no noise to estimate; use another target, or a "+
+			"model without a variance", j.constantTarget(), j.kind)
+	case j.task == machine.Unsupervised && o.Lambda > 0:
+		return bad("λ = %g for a density, which has no penalty: leave it out", o.Lambda)
+	case o.Loss != "" && j.task != machine.Classification:
+		return bad("loss %s for a %s, which has no classes: leave it out", o.Loss, j.task)
+	case o.ClassWeights != nil && j.task != machine.Classification:
+		return bad("class weights for a %s, which has no classes", j.task)
+	case o.ClassWeights != nil && len(o.ClassWeights) != j.outputs:
+		return fmt.Errorf("%d class weights for the %d classes %v: %w", len(o.ClassWeights), j.outputs,
+			s.Targets[0].Classes,
+			dense.ErrShape)
+	}
+	width := s.Width()
+	if width > maxWidth {
+		return fmt.Errorf("%d encoded columns, the limit is %d: skip columns or keep fewer levels: %w", width, maxWidth,
+			data.ErrSchema)
+	}
+	// Block is part of the result: sums are rounded block by block. So it is set by the width and never by the machine.
+	if o.Block == 0 {
+		o.Block = min(max(blockCells/width, 16), defaultBlock)
+	}
+	o.Sample = max(min(o.Sample, sampleCells/width), minSample)
+	return nil
+}
+
+// constantTarget names a regression target that never changes, as far as the summary tells. Its best noise is 0, where
+// the evidence of a Gaussian process has no maximum.
+func (j *job) constantTarget() string {
+	if j.summary == nil || j.task != machine.Regression {
+		return ""
+	}
+	for _, c := range j.summary.Columns {
+		if c.Use == "target" && c.Min == c.Max {
+			return c.Name
+		}
+	}
+	return ""
+}
+
+// exactRows is the number of rows up to which ridge has the exact kernel: 3.2 GB, and n³/6 = 1.3·10¹² multiply-adds for
+// one factorisation. Random features of as many rows would need as many to be as good, and then cost more. A variable
+// for tests with fewer.
+var exactRows = 20000
+
+// exactPossible reports whether the fit may have the exact kernel, as far as is known before rows are counted.
+func (j *job) exactPossible() bool {
+	return j.info.Exact && !j.summed && (j.o.Map == MapExact || j.mapOpen())
+}
+
+// mapOpen reports whether the map is to be chosen: nothing is said of it, nor of random features.
+func (j *job) mapOpen() bool {
+	return j.o.Map == "" && j.o.Family == nil && j.o.Coupling == nil && j.o.Features == 0 &&
+		j.o.Budget == defaultBudget && !j.o.Float32
+}
+
+// exactLimit is the largest number of rows for which it will.
+func (j *job) exactLimit() int {
+	if !j.exactPossible() {
+		return 0
+	}
+	return min(exactRows, sampleCells/j.schema.Width())
+}
+
+// kernelOpen reports whether other kernels than the Gaussian one may be tried: bandwidths of two kernels do not
+// compare, so not where one was given.
+func (j *job) kernelOpen() bool { return j.o.Kernel == "" && j.o.Bandwidth == 0 }
+
+// lossOpen reports whether a loss is to be chosen for the exact kernel of n rows, of which nothing else is said.
+func (j *job) lossOpen(n int64) bool {
+	return j.task == machine.Classification && j.o.Loss == "" && j.o.Bandwidth == 0 && j.o.Lambda == 0 &&
+		n <= int64(j.exactLimit()) && j.weights == nil && !j.deal.grouped() && !j.deal.ordered()
+}
+
+// shifts reports whether settings of classes with weights are judged by judgeShifted.
+func (j *job) shifts() bool { return j.o.ClassWeights != nil && j.weights != nil && j.exactPossible() }
+
+func (j *job) setup(spec randfeat.Spec) machine.Setup {
+	return machine.Setup{Spec: spec, Task: j.task, Outputs: j.outputs, Float32: j.o.Float32, Block: j.o.Block,
+		Weighted: j.weights != nil}
+}

@@ -1,0 +1,152 @@
+package tabular
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// noteKernel lists a kernel that was asked for.
+func (c *chooser) noteKernel() {
+	if name := c.f.o.Kernel; name != "" {
+		c.chosen(Choice{Name: "kernel", Value: name, Given: true, Why: "as asked"})
+	}
+}
+
+// took lists the kernel that a search took, where it looked for one.
+func (c *chooser) took(e *exactSearch) {
+	if len(e.kinds) == 0 {
+		return
+	}
+	ch := Choice{Name: "kernel", Value: e.tries.kind.String(), Trials: e.kinds,
+		Why: "none tried is better by more than a standard error"}
+	if e.tries.kind != kernel.Gaussian {
+		ch.Why = fmt.Sprintf("best %s of %d rows, and by more than a standard error", c.f.metric(), e.told)
+	}
+	c.chosen(ch)
+}
+
+// laplaceColumns is the number of columns up to which the Laplace kernel is tried: its distances are no products, and
+// of wide rows take longer than all the rest.
+const laplaceColumns = 256
+
+// tryKinds compares other kernels with the Gaussian one on the rows at hand, at its settings and a few longer
+// bandwidths. matern32 is between all others of distances and goes first: where it is no better, targets are smooth
+// in them, and the other two are not worth their time. laplace, a product over columns, is not told by it. Another
+// kernel than the Gaussian one must be better by more than a standard error, of more rows where there are some: rough
+// kernels are best where rows are few. The climb goes on from where it was best.
+func (e *exactSearch) tryKinds() error {
+	smooth, err := e.top()
+	if err != nil || smooth.loss == nil {
+		return err
+	}
+	e.told = e.tries.x.Rows
+	all := e.all
+	var top trial // of the others
+	e.kinds = append(e.kinds, e.c.f.shown(smooth, 0, kernel.Gaussian.String()))
+	rougher := true // a Matérn kernel is worth more trials if the first is better
+	for _, kind := range []kernel.Kind{kernel.Matern32, kernel.Matern52, kernel.Matern12, kernel.Laplace} {
+		if kind == kernel.Laplace && e.tries.x.Cols > laplaceColumns || kind != kernel.Laplace && !rougher {
+			continue
+		}
+		t, err := e.tryKind(kind, smooth)
+		if err != nil {
+			return err
+		}
+		if t.loss != nil && (top.loss == nil || mean(t.compared()) < mean(top.compared()) || fewerErrors(top, t, 1)) {
+			top = t
+		}
+		if kind == kernel.Matern32 {
+			rougher = t.loss != nil && (mean(t.compared()) < mean(smooth.compared()) || fewerErrors(smooth, t, 1))
+		}
+	}
+	more := e.told < e.sizes[len(e.sizes)-1]
+	if top.loss == nil || !e.worth(smooth, top, more) {
+		e.all = all
+		return e.tries.take(kernel.Gaussian)
+	}
+	if more {
+		e.rival = e.at
+	}
+	e.at, e.all = exactPoint{top.spec.Kernel.Scale, top.lambda}, nil
+	if err := e.tries.take(top.spec.Kernel.Kind); err != nil {
+		return err
+	}
+	return e.climb()
+}
+
+// worth reports whether another kernel than the Gaussian one is to be gone on with: it is better by more than a
+// standard error, or more rows will tell and these do not tell that it is worse. What a rough kernel gains may grow
+// with the rows as long as it is the better one for all that rows look like.
+func (e *exactSearch) worth(smooth, top trial, more bool) bool {
+	diff, se := gain(smooth.compared(), top.compared())
+	return diff > se || fewerErrors(smooth, top, surely) || more && (diff > -se || fewerErrors(smooth, top, 0))
+}
+
+// fewerErrors reports whether t is better than another trial by some standard errors of what counts. For classes that
+// is a count, and squares, which are less noisy, may say the opposite: they mind how far a kernel with a large
+// penalty is from 0 and 1.
+func fewerErrors(than, t trial, some float64) bool {
+	diff, se := gain(than.loss, t.loss)
+	return diff > some*se
+}
+
+// confirmKind goes back to the Gaussian kernel if another is not better on the present rows by more than a standard
+// error.
+func (e *exactSearch) confirmKind() error {
+	if e.rival == (exactPoint{}) {
+		return nil
+	}
+	kind, at := e.tries.kind, e.at
+	if err := e.try(e.at.orNarrower()); err != nil {
+		return err
+	}
+	rough := e.all
+	e.at, e.all, e.rival = e.rival, nil, exactPoint{}
+	if err := e.tries.take(kernel.Gaussian); err != nil {
+		return err
+	}
+	if err := e.try(e.at.orNarrower()); err != nil {
+		return err
+	}
+	a, b := best(e.all), best(rough)
+	if a >= 0 && b >= 0 {
+		diff, se := gain(e.all[a].compared(), rough[b].compared())
+		if diff <= se && !fewerErrors(e.all[a], rough[b], surely) {
+			return nil
+		}
+	}
+	e.at, e.all = at, rough
+	return e.tries.take(kind)
+}
+
+// tryKind is the best of a few settings of a kernel near that of the Gaussian one, in units of its own distances. Rough
+// kernels have longer bandwidths at their best: their correlations fall at once and then slowly.
+func (e *exactSearch) tryKind(kind kernel.Kind, smooth trial) (t trial, err error) {
+	if err := e.tries.take(kind); err != nil {
+		return t, err
+	}
+	o := &e.c.f.o
+	lambdas := []float64{smooth.lambda, smooth.lambda * math.Sqrt(0.1)}
+	if o.Lambda > 0 {
+		lambdas = []float64{o.Lambda}
+	}
+	first := smooth.spec.Kernel.Scale * medianDistance(&sample{x: e.tries.x}, kind, o.Seed) / e.c.median
+	e.all = nil
+	if err := e.try(product([]float64{first, 2 * first, 4 * first}, lambdas)); err != nil {
+		return t, err
+	}
+	if t, err = e.top(); t.loss != nil {
+		e.kinds = append(e.kinds, e.c.f.shown(t, float64(len(e.kinds)), kind.String()))
+	}
+	return t, err
+}
+
+// compared is what kernels are compared by: errors, or the far less noisy Brier score of classes.
+func (t trial) compared() []float64 {
+	if t.tie != nil {
+		return t.tie
+	}
+	return t.loss
+}

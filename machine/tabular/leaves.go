@@ -1,0 +1,133 @@
+package tabular
+
+import (
+	"sync"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// leaves are those of the tree of a table's units (data.LeafTree), along which its rows are summed, so that a fit in
+// one process has the sums of one by parts. A reader is ahead of who sums: it notes where units begin.
+type leaves struct {
+	units []data.Unit
+	group int // units of a leaf
+
+	mu     sync.Mutex
+	starts []int64 // the number of the first row of each unit, of those that the reader has come to
+}
+
+func newLeaves(src data.Source) *leaves {
+	units := data.UnitsOf(src)
+	return &leaves{units: units, group: data.LeafUnits(len(units))}
+}
+
+// begins reports whether unit i has begun before a row, which has been read.
+func (l *leaves) begins(i int, row int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return i < len(l.starts) && l.starts[i] <= row
+}
+
+// come notes that the row of a number is of a unit; those before it that were not seen have no rows.
+func (l *leaves) come(u data.Unit, row int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for n := len(l.starts); n < len(l.units) && (n == 0 || l.units[n-1] != u); n++ {
+		l.starts = append(l.starts, row)
+	}
+}
+
+// source is a table whose units are noted.
+func (l *leaves) source(src data.Source) data.Source { return leafSource{src, l} }
+
+type leafSource struct {
+	data.Source
+	l *leaves
+}
+
+// Unwrap is the table itself.
+func (s leafSource) Unwrap() data.Source { return s.Source }
+
+func (s leafSource) Open(want []data.Kind) (data.Reader, error) {
+	r, err := s.Source.Open(want)
+	if err != nil {
+		return nil, err
+	}
+	return &leafReader{Reader: r, l: s.l}, nil
+}
+
+type leafReader struct {
+	data.Reader
+	l    *leaves
+	rows int64
+}
+
+func (r *leafReader) Read(b *data.Block, most int) error {
+	if err := r.Reader.Read(b, most); err != nil {
+		return err
+	}
+	r.l.come(b.Unit, r.rows)
+	r.rows += int64(b.Rows)
+	return nil
+}
+
+// leafSums sums the leaves of a table that has several units; p has the rows of the leaf that is being read.
+type leafSums struct {
+	of   *leaves
+	p    *foldPart
+	unit int // that is being read; as many as there are: all are merged
+	tree data.LeafTree[machine.Sums]
+	free []machine.Sums
+}
+
+func newLeafSums(of *leaves, p *foldPart) *leafSums {
+	s := &leafSums{of: of, p: p}
+	s.tree.Merge = func(into, from machine.Sums) error {
+		err := into.Merge(from)
+		if again, ok := from.(interface{ Reset() }); ok {
+			again.Reset()
+			s.free = append(s.free, from)
+		}
+		return err
+	}
+	return s
+}
+
+// to ends the units that are over before a row.
+func (s *leafSums) to(row int64) error {
+	for s.of.begins(s.unit+1, row) {
+		if err := s.p.flush(); err != nil {
+			return err
+		}
+		if s.unit++; s.unit%s.of.group > 0 {
+			continue
+		}
+		if err := s.tree.Add(s.p.Sums); err != nil {
+			return err
+		}
+		if n := len(s.free); n > 0 {
+			s.p.Sums, s.free = s.free[n-1], s.free[:n-1]
+			continue
+		}
+		var err error
+		if s.p.Sums, err = machine.SumsLike(s.p.Sums); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end merges all leaves, after the last row.
+func (s *leafSums) end() error {
+	if s.unit == len(s.of.units) {
+		return nil
+	}
+	s.unit = len(s.of.units)
+	err := s.tree.Add(s.p.Sums)
+	if err == nil {
+		s.p.Sums, _, err = s.tree.Root()
+	}
+	s.free = nil
+	return err
+}

@@ -1,0 +1,373 @@
+package tabular
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// Probabilities and prediction intervals belong to settings: scores of a narrow kernel with a small λ are spread
+// differently from those of a wide one. So they come from rows predicted out of fold by models of the settings that
+// the model has (kernel, bandwidth, λ, loss, map), refitted without the row or without its fold. Folds that chose for
+// themselves judge the procedure (nested.go); they calibrate nothing but their own model.
+//
+//	exact kernel       each row left out, in closed form; folds refitted for margins, groups, times and many rows
+//	sums of ridge, gp  each row left out, in closed form; the sums of the other folds for groups and times
+//	smoother           the sums of the other folds of the sample
+//	conjugate gradients, or choices that were made without the first fold: rows of a fold that was left out
+
+// calibrationRows are enough out-of-fold rows where each further fold is a fit of its own.
+const calibrationRows = 1024
+
+// leftOut are rows that models of the final settings predicted without having seen them. Targets are as the fit has
+// them: classes, or standardised numbers.
+type leftOut struct {
+	rows     []int64 // numbers in the table
+	y, pred  dense.Matrix[float64]
+	variance dense.Matrix[float64] // of a Bayesian model
+	weights  []float64             // nil: 1
+}
+
+// add appends row i of the sample.
+func (l *leftOut) add(s *sample, i int, pred, variance []float64) {
+	l.rows = append(l.rows, s.rows[i])
+	l.y, l.pred = appendRow(l.y, s.y.Row(i)), appendRow(l.pred, pred)
+	if variance != nil {
+		l.variance = appendRow(l.variance, variance)
+	}
+	if s.weighted {
+		l.weights = append(l.weights, s.weight(i))
+	}
+}
+
+// calibrates reports whether rows of the model's settings are to be predicted out of fold. A model inside a
+// cross-validation needs probabilities, but no intervals.
+func (f *fit) calibrates() bool {
+	switch f.task {
+	case machine.Regression:
+		return f.o.Folds > 1 && !f.inner && !f.lends()
+	case machine.Classification:
+		return (f.o.Folds > 1 || f.inner) && f.info.Summed() && !f.lends() && !f.twin
+	}
+	return false
+}
+
+// lends reports whether the first fold that is scored has a model of the same settings, so that its rows calibrate
+// this one. Not with weights of classes: too few rows of a rare class may be in the fold. It depends on the decision
+// alone, which a checkpoint keeps, and not on whether the model of the fold has begun.
+func (f *fit) lends() bool { return f.decision.Apart && f.o.ClassWeights == nil }
+
+// calibrateModel gives m, whose targets are standardised, the probabilities of its settings, or keeps the rows that
+// prediction intervals are made of.
+func (f *fit) calibrateModel(m *machine.Model, s *sample, total machine.Sums) error {
+	if !f.calibrates() {
+		return nil
+	}
+	if f.task == machine.Classification {
+		if e, err := m.Evaluation(); err != nil || e.Probable() {
+			return err
+		}
+	}
+	out, err := f.outOfFold(m, s, total)
+	if err != nil {
+		return fmt.Errorf("rows out of fold for probabilities and intervals: %w", err)
+	}
+	if len(out.rows) == 0 {
+		return nil
+	}
+	if f.task == machine.Regression {
+		f.scored.left = out
+		return nil
+	}
+	h := &held{width: f.outputs, shifted: f.o.ClassWeights != nil, step: 1}
+	h.add(0, out.y, out.pred, out.weights)
+	if m.Calibration, err = h.calibration(func(int) bool { return true }); err != nil {
+		return fmt.Errorf("probabilities: %w", err)
+	}
+	return nil
+}
+
+// outOfFold predicts rows of the sample by models of the settings of m that have not seen them.
+func (f *fit) outOfFold(m *machine.Model, s *sample, total machine.Sums) (*leftOut, error) {
+	d := f.decision
+	switch {
+	case d.Large:
+		return f.largeOutOfFold()
+	case d.Exact && !d.Margins && (s.len() <= lastRows || f.o.ClassWeights != nil && !f.deal.ordered()):
+		return f.exactLeftOut(m, s)
+	case d.Exact:
+		return f.exactOutOfFold(m, s)
+	case f.deal.grouped() || f.deal.ordered() || f.info.Averages:
+		return f.sumsOutOfFold(m, s)
+	}
+	r, ok := total.(leaver)
+	if !ok {
+		return f.sumsOutOfFold(m, s)
+	}
+	pred, spread, err := r.LeftOut(s.x, s.y, m.Lambda)
+	if err != nil {
+		return nil, err
+	}
+	out := new(leftOut)
+	for i := range pred.Rows {
+		var variance []float64
+		for _, v := range m.Noise {
+			variance = append(variance, v*(1+spread[i]))
+		}
+		out.add(s, i, pred.Row(i), variance)
+	}
+	return out, nil
+}
+
+// leaver are sums that predict rows without them: those of machine.Ridge.
+type leaver interface {
+	LeftOut(x, y dense.Matrix[float64], lambda float64) (dense.Matrix[float64], []float64, error)
+}
+
+// exactLeftOut predicts rows of an exact kernel by all others, or by those of other groups and by the past.
+func (f *fit) exactLeftOut(m *machine.Model, s *sample) (*leftOut, error) {
+	c := &chooser{f: &search{job: f.job}, s: s, d: &decision{}}
+	rows := hashed(c.order()[:min(s.len(), lastRows)], f.o.Seed)
+	e := exactTries{ctx: f.ctx, task: f.task, kind: m.Spec.Kernel.Kind, parts: f.partsOf(s, rows), roots: c.roots(rows)}
+	x, y, t := s.picked(rows)
+	if err := e.reset(x, y, t); err != nil {
+		return nil, err
+	}
+	for k := 0; ; k++ {
+		tries, err := e.try([]exactPoint{{m.Spec.Kernel.Scale, m.Lambda * math.Pow(10, float64(k)/2)}})
+		if err != nil {
+			return nil, err
+		}
+		if len(tries) > 0 {
+			break
+		}
+		if k == mostRaises {
+			return nil, machine.ErrSingular
+		}
+	}
+	out, pred := new(leftOut), e.work[0].loo
+	for i := range pred.Rows {
+		at := e.from + i
+		if e.parts != nil && e.parts.ordered && e.parts.of[at] == slices.Min(e.parts.of) {
+			continue // nothing comes before it
+		}
+		out.add(s, rows[at], pred.Row(i), nil)
+		if e.roots != nil { // classes that searches take more rows of count as much as in all
+			out.weights[len(out.weights)-1] = e.roots[at] * e.roots[at]
+		}
+	}
+	return out, nil
+}
+
+// exactOutOfFold refits an exact kernel without a fold, for as many folds as are needed.
+func (f *fit) exactOutOfFold(m *machine.Model, s *sample) (*leftOut, error) {
+	out := new(leftOut)
+	for k := s.scored(); k < s.folds() && len(out.rows) < calibrationRows; k++ {
+		if err := f.ctx.Err(); err != nil {
+			return nil, err
+		}
+		lo, hi := s.fold(k)
+		rest := s.without(k)
+		if lo == hi || rest.len() == 0 {
+			continue
+		}
+		one, err := f.solveExact(rest, m.Spec, m.Lambda)
+		if err == nil {
+			err = out.predict(one, s, lo, hi)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// sumsOutOfFold predicts the folds of the sample by the sums of the others: of all rows where these were summed by
+// fold, else of the sample.
+func (f *fit) sumsOutOfFold(m *machine.Model, s *sample) (*leftOut, error) {
+	sums := f.sums
+	if len(sums.parts) != s.folds() {
+		var err error
+		if sums, err = newFoldSums(f.kind, f.sums.setup, s.folds(), nil); err != nil {
+			return nil, err
+		}
+		sums.past = s.ordered
+		for k := range sums.parts {
+			lo, hi := s.fold(k)
+			if err := sums.parts[k].Add(s.x.RowRange(lo, hi), s.y.RowRange(lo, hi)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	out := new(leftOut)
+	for k := s.scored(); k < s.folds(); k++ {
+		if err := f.ctx.Err(); err != nil {
+			return nil, err
+		}
+		lo, hi := s.fold(k)
+		if lo == hi {
+			continue
+		}
+		rest, err := sums.merged(k)
+		if err != nil {
+			return nil, err
+		}
+		if rest.Len() == 0 {
+			continue
+		}
+		one, err := f.solved(rest, m.Lambda)
+		if err == nil {
+			err = out.predict(one, s, lo, hi)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// predict adds rows lo to hi−1 of the sample, as a model that has not seen them predicts them.
+func (l *leftOut) predict(m *machine.Model, s *sample, lo, hi int) error {
+	p, err := machine.NewPredictor[float64](m)
+	if err != nil {
+		return err
+	}
+	var (
+		pred     = dense.New[float64](hi-lo, m.Outputs)
+		variance dense.Matrix[float64]
+		ws       machine.Workspace[float64]
+	)
+	if err := p.Predict(pred, s.x.RowRange(lo, hi), &ws); err != nil {
+		return err
+	}
+	if len(m.Noise) > 0 {
+		variance = dense.New[float64](hi-lo, m.Outputs)
+		if err := p.Variance(variance, s.x.RowRange(lo, hi), &ws); err != nil {
+			return err
+		}
+	}
+	for i := range pred.Rows {
+		var v []float64
+		if variance.Rows > 0 {
+			v = variance.Row(i)
+		}
+		l.add(s, lo+i, pred.Row(i), v)
+	}
+	return nil
+}
+
+// largeOutOfFold fits the rows outside a fold by conjugate gradients, for as many folds as are needed.
+func (f *fit) largeOutOfFold() (*leftOut, error) {
+	out, parts := new(leftOut), f.innerFolds(f.decision.Rows)
+	for k := f.deal.first(); k < parts && len(out.rows) < calibrationRows; k++ {
+		fold := foldSource{Source: f.src, deal: f.deal, k: k, last: k, parts: parts}
+		n := int64(0)
+		for i := range f.decision.Rows {
+			if fold.has(i) {
+				n++
+			}
+		}
+		if n == 0 {
+			continue
+		}
+		rows, err := machine.TableRows(fold, f.schema, true)
+		if err != nil {
+			return nil, err
+		}
+		m, _, err := f.solveLarge(f.watch(rows, stageFit), n)
+		if err != nil {
+			return nil, err
+		}
+		fold.inside = true
+		if rows, err = machine.TableRows(fold, f.schema, true); err != nil {
+			return nil, err
+		}
+		s := &sample{}
+		err = f.watch(rows, stageFit).Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
+			for i := range x.Rows {
+				s.x, s.y = appendRow(s.x, x.Row(i)), appendRow(s.y, y.Row(i))
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		for i := range f.decision.Rows {
+			if fold.has(i) {
+				s.rows = append(s.rows, i)
+			}
+		}
+		if s.len() == 0 {
+			continue
+		}
+		if err := out.predict(m, s, 0, s.len()); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// residuals are what prediction intervals are made of: rows left out by the final settings, their residuals widened by
+// what choosing the settings on the same rows makes them too small by. With 60 rows the out-of-fold error of the best
+// of many settings is a fifth smaller than that of new rows; nested folds, which chose without theirs, tell the ratio.
+func (f *fit) residuals() *machine.Residuals {
+	left := f.scored.left
+	if left == nil {
+		return &f.scored.residuals
+	}
+	var variance dense.Matrix[float64]
+	truth := f.original(variance, left.y.ColRange(0, f.outputs), left.pred, left.variance)
+	weights := shares(left.weights)
+	if f.deal.marks != nil {
+		weights = groupShares(f.deal.marks.Keep(left.rows), weights)
+	}
+	of := spread{}
+	of.add(truth, left.pred, left.variance, weights)
+	for k := range f.outputs {
+		if by := f.scored.spread.mean(k) / of.mean(k); by > 1 && !math.IsInf(by, 1) {
+			for i := range truth.Rows {
+				p := left.pred.At(i, k)
+				truth.Set(i, k, p+by*(truth.At(i, k)-p))
+			}
+		}
+	}
+	out := new(machine.Residuals)
+	out.Add(truth, left.pred, left.variance, weights)
+	return out
+}
+
+// spread are sums of absolute residuals, in units of their standard deviation where there are variances.
+type spread struct {
+	sum    []float64 // by output
+	weight float64
+}
+
+func (s *spread) add(y, pred, variance dense.Matrix[float64], weights []float64) {
+	if s.sum == nil {
+		s.sum = make([]float64, pred.Cols)
+	}
+	for i := range pred.Rows {
+		w := 1.0
+		if weights != nil {
+			w = weights[i]
+		}
+		s.weight += w
+		for k, p := range pred.Row(i) {
+			d := math.Abs(y.At(i, k) - p)
+			if variance.Cols > 0 {
+				d /= math.Sqrt(variance.At(i, k))
+			}
+			s.sum[k] += w * d
+		}
+	}
+}
+
+func (s *spread) mean(k int) float64 {
+	if s.sum == nil {
+		return 0
+	}
+	return s.sum[k] / s.weight
+}

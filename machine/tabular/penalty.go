@@ -1,0 +1,119 @@
+package tabular
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/machine"
+)
+
+// choosePenalty decides on λ with what the sample tells, or leaves it open. λ weighs against a sum of losses, so its
+// best value does not shrink with n as one against a mean would: that of the sample is a good centre for all rows.
+func (c *chooser) choosePenalty() error {
+	if c.unpenalised() {
+		return nil
+	}
+	if c.f.o.Lambda > 0 {
+		c.lambda = c.f.o.Lambda
+		c.chosen(Choice{Name: "lambda", Number: c.lambda, Value: short(c.lambda), Given: true, Why: "as asked"})
+		return nil
+	}
+	switch {
+	case !c.f.info.Summed():
+		return c.chooseLogistic()
+	case c.open():
+		c.d.Open = true
+		return nil
+	}
+	ch := Choice{Name: "lambda", Number: c.lambda, Value: short(c.lambda), Why: "best " + c.f.metric()}
+	for _, t := range c.last {
+		ch.Trials = append(ch.Trials, c.f.shown(t, t.lambda, ""))
+	}
+	c.chosen(ch)
+	return nil
+}
+
+// open reports whether all rows will decide on λ: where their sums tell of it without another pass (regression), or
+// where the pass that scores is made anyway (classes). Not where the sample is the table: it was asked already, out of
+// fold. A Gaussian process always asks all rows, since the evidence needs none held out.
+func (c *chooser) open() bool {
+	switch {
+	case c.f.o.Lambda > 0 || !c.f.info.LeastSquares || !c.f.info.Summed():
+		return false
+	case c.f.info.Bayesian:
+		return true
+	case c.f.summed && c.f.task == machine.Classification: // whose sums do not tell
+		return false
+	}
+	return c.rows > int64(c.s.len()) && c.rows >= gcvRows*int64(c.find("features").Number)
+}
+
+// gcvRows is the number of rows per feature from which all rows choose λ by generalised cross-validation: with fewer it
+// takes models that nearly interpolate for good ones.
+const gcvRows = 4
+
+// halfDecades are the steps around the λ of the sample that all rows choose between; each costs a factorisation.
+var halfDecades = []float64{-2, -1, 0, 1, 2}
+
+// pather are sums that tell of a penalty without looking at the rows again: those of machine.Ridge.
+type pather interface {
+	Path(lambdas []float64) ([]machine.Point, error)
+	Len() int64
+}
+
+// pathPenalty chooses λ on the sums of all rows: by generalised cross-validation, or by the evidence of a Gaussian
+// process. It goes on beyond the steps while the end is best, up to six decades. The centre comes from a sample, so the
+// end may well be best.
+func pathPenalty(r pather, evidence bool, centre float64, outputs int) (Choice, error) {
+	ch := Choice{Name: "lambda", Why: "least generalised cross-validation error of all rows"}
+	metric := "GCV R²"
+	if evidence {
+		ch.Why, metric = "largest marginal likelihood of all rows", "log evidence per row"
+	}
+	top := math.Inf(-1)
+	try := func(step float64) (bool, error) {
+		lambda := centre * math.Pow(10, step/2)
+		path, err := r.Path([]float64{lambda})
+		if err != nil {
+			return false, err
+		}
+		score := 1 - path[0].GCV/float64(outputs) // targets are standardised
+		if evidence {
+			score = path[0].LogEvidence / float64(r.Len())
+		}
+		if math.IsInf(score, 0) || math.IsNaN(score) {
+			return false, nil
+		}
+		ch.Trials = append(ch.Trials, Trial{Value: lambda, Score: score, Metric: metric})
+		if score <= top {
+			return false, nil
+		}
+		top, ch.Number = score, lambda
+		return true, nil
+	}
+	for _, step := range halfDecades {
+		if _, err := try(step); err != nil {
+			return ch, err
+		}
+	}
+	for _, side := range []float64{-1, 1} {
+		if ch.Number != centre*math.Pow(10, side*halfDecades[len(halfDecades)-1]/2) {
+			continue
+		}
+		for k, better := 3, true; better && k <= 12; k++ {
+			var err error
+			if better, err = try(side * float64(k)); err != nil {
+				return ch, err
+			}
+		}
+	}
+	if ch.Number == 0 {
+		return ch, fmt.Errorf("no penalty near %g can be used: give one with λ, or fewer features: %w", centre,
+			machine.ErrSingular)
+	}
+	ch.Value = short(ch.Number)
+	return ch, nil
+}
+
+// mostRaises bounds how often solved goes on: eight decades. No features of norm 1 are singular with what follows.
+const mostRaises = 16

@@ -1,0 +1,370 @@
+package tabular
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/tensorfile"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// Table is what a pass over a table, as a whole or by parts, tells of it: all that choices are made from.
+type Table struct {
+	Name    string // in messages
+	Schema  *data.Schema
+	Summary *data.Summary // nil if the schema was given
+	Rows    int64         // that will be summed
+	// X and Y are a sample of them, as Schema encodes rows; Y is empty for a density.
+	X, Y dense.Matrix[float64]
+}
+
+// Plan are the choices for a model whose rows add up, apart from the pass that sums them: made by [Choose] of a sample
+// alone, followed by any number of workers, and turned into a model by [Plan.Finish]. It is plain data with a file
+// form.
+type Plan struct {
+	Name    string        `json:"name"`   // of the table
+	Schema  *data.Schema  `json:"schema"` // with the weights of columns
+	Summary *data.Summary `json:"summary,omitempty"`
+	Kind    machine.Kind  `json:"kind"`
+	Task    machine.Task  `json:"task"`
+	Outputs int           `json:"outputs"`
+	Spec    randfeat.Spec `json:"spec"`
+	Lambda  float64       `json:"lambda"`
+	Open    bool          `json:"open,omitempty"`  // the sums of all rows decide on λ, near Lambda
+	Given   bool          `json:"given,omitempty"` // λ was: it is not raised
+	Float32 bool          `json:"float32,omitempty"`
+	Block   int           `json:"block"`
+	Rows    int64         `json:"rows"`    // of the table
+	Sampled int           `json:"sampled"` // of them, on which choices were tried
+	Seed    uint64        `json:"seed"`
+	// ClassWeights weigh the calibrated probabilities of classes.
+	ClassWeights []float64 `json:"class_weights,omitempty"`
+	Choices      []Choice  `json:"choices"`
+	Notes        []string  `json:"notes,omitempty"`
+
+	omega []coupling.Omega // landmarks; nil: drawn from Spec
+}
+
+// Choose makes the choices of [Fit] that can be made of a sample, for models of random features or landmarks whose rows
+// add up: sums of all rows, in any number of parts, then give the model ([Plan.Setup], [Plan.Finish]). Fit differs in
+// what needs all rows: it has the exact kernel of few, looks at the rows again for λ of classes, and scores whole fits
+// without a fold. Options that need the rows (groups, times and weights of rows, exact kernels) are refused.
+func Choose(ctx context.Context, t Table, o Options) (*Plan, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), machine.ErrSetup)
+	}
+	switch {
+	case len(o.Marks.Names()) > 0:
+		return nil, bad("columns of weights, groups or times (%v) are not read by parts: fit the table as one",
+			o.Marks.Names())
+	case o.Map == MapExact || o.Loss != "":
+		return nil, bad("an exact kernel needs all rows in one place: leave map and loss out, or fit the table as one")
+	case o.Features > maxFeatures:
+		return nil, bad("%d features, sums have at most %d", o.Features, maxFeatures)
+	case t.Schema == nil:
+		return nil, bad("no schema")
+	}
+	f := &job{ctx: ctx, src: namedSource(t.Name), o: o, weighs: o.Schema == nil, summed: true, schema: t.Schema,
+		summary: t.Summary, deal: newDealer(o.Seed, nil)}
+	if err := f.settle(); err != nil {
+		return nil, err
+	}
+	if !f.info.Summed() {
+		return nil, bad("rows of a %s model do not add up, so it cannot be fitted by parts: use another model (%s), whose "+
+			"scores of classes become probabilities by the rows held out; or fit the table as one", f.kind,
+			joined(slices.DeleteFunc(machine.KindsOf(f.task), func(k machine.Kind) bool { return k == f.kind })))
+	}
+	s, err := f.given(t)
+	if err != nil {
+		return nil, err
+	}
+	d, err := searchAll(f, s, t.Rows)
+	if err != nil {
+		return nil, err
+	}
+	schema, notes := t.Schema, d.Notes
+	if d.fields != nil {
+		schema = weightedFields(schema, d.fields)
+	}
+	if t.Summary != nil {
+		notes = slices.Concat(t.Summary.Notes, notes)
+	}
+	return &Plan{Name: t.Name, Schema: schema, Summary: t.Summary, Kind: f.kind, Task: f.task, Outputs: f.outputs,
+		Spec: d.Spec, Lambda: d.Lambda, Open: d.Open, Given: o.Lambda > 0, Float32: o.Float32, Block: f.o.Block,
+		Rows: t.Rows, Sampled: s.len(), Seed: o.Seed, ClassWeights: o.ClassWeights, Choices: d.Choices, Notes: notes,
+		omega: d.marks}, nil
+}
+
+// given is the sample of a table, its folds dealt by place.
+func (j *job) given(t Table) (*sample, error) {
+	targets := machine.Setup{Task: j.task, Outputs: j.outputs}.TargetColumns()
+	if t.X.Cols != j.schema.Width() || t.Y.Cols != targets ||
+		t.Y.Cols > 0 && t.Y.Rows != t.X.Rows || t.Rows < int64(t.X.Rows) {
+		return nil, fmt.Errorf("a sample of %d×%d inputs and %d×%d targets of %d rows: %w", t.X.Rows, t.X.Cols,
+			t.Y.Rows, t.Y.Cols, t.Rows, dense.ErrShape)
+	}
+	counts := make([]int64, j.outputs)
+	for i := 0; j.task == machine.Classification && i < t.Y.Rows; i++ {
+		c := t.Y.At(i, 0)
+		if c != float64(int(c)) || c < 0 || int(c) >= j.outputs {
+			return nil, fmt.Errorf("class %g of row %d of the sample: %w", c, i, machine.ErrClass)
+		}
+		counts[int(c)]++
+	}
+	if err := j.checkRows(int64(t.X.Rows), counts); err != nil {
+		return nil, err
+	}
+	folds := j.innerFolds(int64(t.X.Rows))
+	s := &sample{x: dense.New[float64](t.X.Rows, t.X.Cols), y: dense.New[float64](t.X.Rows, t.Y.Cols)}
+	at := 0
+	for k := range folds {
+		s.first = append(s.first, at)
+		for i := range t.X.Rows {
+			if j.deal.of(int64(i), folds) == k {
+				copy(s.x.Row(at), t.X.Row(i))
+				if t.Y.Cols > 0 {
+					copy(s.y.Row(at), t.Y.Row(i))
+				}
+				at++
+			}
+		}
+	}
+	s.first = append(s.first, at)
+	if j.task == machine.Regression {
+		Standardise(s.y, s.y, j.schema.Targets)
+	}
+	s.t = indicators(j.task, j.outputs, s.y)
+	return s, nil
+}
+
+// Standardise writes (y − mean)/scale of every target of a regression to dst, which may be y: what models are fitted
+// to. [Restore] takes it back in the model.
+func Standardise(dst, y dense.Matrix[float64], targets []data.Target) {
+	for i := range y.Rows {
+		d := dst.Row(i)
+		for k, v := range y.Row(i)[:len(targets)] {
+			d[k] = (v - targets[k].Mean) / targets[k].Scale
+		}
+	}
+}
+
+// Restore turns a model of standardised targets into one of the targets; other models it leaves as they are.
+func Restore(m *machine.Model, targets []data.Target) { restore(m, targets) }
+
+// Setup is that of the sums: [machine.NewSums] of p.Kind. Targets of a regression are added by [Standardise].
+func (p *Plan) Setup() (machine.Setup, error) {
+	s := machine.Setup{Spec: p.Spec, Omega: p.omega, Task: p.Task, Outputs: p.Outputs, Float32: p.Float32,
+		Block: p.Block}
+	var err error
+	if s.Omega == nil {
+		s.Omega, err = randfeat.Draw(p.Spec)
+	}
+	return s, err
+}
+
+// Finish makes the model of sums of rows. held are rows, by p.Schema, that are neither in the sums nor were among those
+// that choices were made of: they give scores, prediction intervals, probabilities of classes and the quantiles of a
+// density; nil: none of these.
+func (p *Plan) Finish(ctx context.Context, total machine.Sums, held machine.Rows) (*machine.Model, *Report, error) {
+	info, err := p.Kind.Info()
+	if err != nil {
+		return nil, nil, err
+	}
+	o := Options{Seed: p.Seed, Block: p.Block, ClassWeights: p.ClassWeights}
+	if p.Given {
+		o.Lambda = p.Lambda
+	}
+	f := &fit{job: &job{ctx: ctx, src: namedSource(p.Name), o: o, schema: p.Schema, summary: p.Summary, kind: p.Kind,
+		info: info, task: p.Task, outputs: p.Outputs, deal: newDealer(p.Seed, nil), summed: true},
+		decision: &decision{Spec: p.Spec, Lambda: p.Lambda, Open: p.Open, Rows: p.Rows}}
+	f.report = Report{Source: p.Name, Summary: p.Summary, Rows: p.Rows, Width: p.Schema.Width(), Kind: p.Kind,
+		Task: p.Task, Outputs: p.Outputs, Choices: p.Choices, Notes: slices.Clone(p.Notes), Seed: p.Seed}
+	lambda := p.Lambda
+	if p.Open {
+		lambdas, err := f.openPenalty(total)
+		if err != nil {
+			return nil, nil, err
+		}
+		lambda = lambdas[0]
+	}
+	m, err := f.solved(total, lambda)
+	if err != nil {
+		return nil, nil, err
+	}
+	f.noteRaised(lambda, m.Lambda)
+	if err := f.noteSaturation(total, m.Lambda); err != nil {
+		return nil, nil, err
+	}
+	restore(m, p.Schema.Targets)
+	m.Schema = p.Schema
+	if held != nil {
+		if err := f.judge(m, held); err != nil {
+			return nil, nil, err
+		}
+	}
+	if len(f.report.Scores) > 0 {
+		m.History = &machine.History{Scores: f.report.Scores, ScoredOn: f.report.ScoredOn}
+	}
+	return m, &f.report, m.Validate()
+}
+
+// judge scores and calibrates the model by rows that it has not seen.
+func (f *fit) judge(m *machine.Model, rows machine.Rows) error {
+	e, err := m.Evaluation()
+	if err != nil {
+		return err
+	}
+	p, err := machine.NewPredictor[float64](m)
+	if err != nil {
+		return err
+	}
+	f.scored.held = f.newHeld(e)
+	var (
+		ws             machine.Workspace[float64]
+		pred, variance dense.Matrix[float64]
+		scores         machine.Calibration
+	)
+	err = rows.Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
+		if err := f.ctx.Err(); err != nil {
+			return err
+		}
+		pred = buf.Shaped(pred, x.Rows, m.Outputs)
+		if err := p.Predict(pred, x, &ws); err != nil {
+			return err
+		}
+		if f.info.Bayesian {
+			variance = buf.Shaped(variance, x.Rows, m.Outputs)
+			if err := p.Variance(variance, x, &ws); err != nil {
+				return err
+			}
+		}
+		for i := 0; f.task == machine.Unsupervised && i < pred.Rows; i++ {
+			scores.Add(pred.At(i, 0))
+			pred.Set(i, 0, m.LogDensity(pred.At(i, 0)))
+		}
+		f.scored.held.add(0, y, pred, nil)
+		if f.task == machine.Regression {
+			f.scored.residuals.Add(y, pred, variance, nil)
+		}
+		return e.Add(y, pred, variance)
+	})
+	if err != nil {
+		return err
+	}
+	m.Quantiles = scores.Quantiles()
+	if e.Len() == 0 {
+		return nil
+	}
+	f.scored.evals = []*machine.Evaluation{e}
+	f.report.ScoredOn = fmt.Sprintf("%d rows that were held out of choices and sums", e.Len())
+	return f.state(m)
+}
+
+// namedSource is a table of which nothing but its name is here.
+type namedSource string
+
+func (s namedSource) Name() string                          { return string(s) }
+func (s namedSource) Columns() []string                     { return nil }
+func (s namedSource) Open([]data.Kind) (data.Reader, error) { return nil, errElsewhere }
+
+var errElsewhere = errors.New("the rows of the table are elsewhere")
+
+const (
+	planFormat  = "randfeat plan"
+	planVersion = 1
+)
+
+// AppendBinary appends the file form of the plan to b: a safetensors container with checksums, which holds the plan as
+// JSON, and landmarks as a tensor.
+func (p *Plan) AppendBinary(b []byte) ([]byte, error) {
+	state, err := json.Marshal(p)
+	if err != nil {
+		return b, err
+	}
+	c := &tensorfile.File{Metadata: map[string]string{"format": planFormat, "version": strconv.Itoa(planVersion),
+		"plan": string(state)}}
+	if p.omega != nil {
+		m := p.omega[0].Rows
+		c.Tensors = append(c.Tensors, tensorfile.Floats("landmarks", m.Data, m.Rows, m.Cols))
+	}
+	c.Seal()
+	w := bytes.NewBuffer(b)
+	_, err = c.WriteTo(w)
+	return w.Bytes(), err
+}
+
+// MarshalBinary is AppendBinary to no bytes.
+func (p *Plan) MarshalBinary() ([]byte, error) { return p.AppendBinary(nil) }
+
+// UnmarshalPlan reads what [Plan.AppendBinary] wrote; anything else is machine.ErrCorrupt.
+func UnmarshalPlan(b []byte) (*Plan, error) {
+	corrupt := func(format string, args ...any) (*Plan, error) {
+		return nil, fmt.Errorf("%w: %w", machine.ErrCorrupt, fmt.Errorf(format, args...))
+	}
+	c, err := tensorfile.Parse(b)
+	if err != nil {
+		return corrupt("%w", err)
+	}
+	if v := c.Metadata["format"]; v != planFormat {
+		return corrupt("format %q, want %q", v, planFormat)
+	}
+	if v := c.Metadata["version"]; v != strconv.Itoa(planVersion) {
+		return corrupt("version %q of the format, this program reads %d", v, planVersion)
+	}
+	if err := c.Verify(); err != nil {
+		return corrupt("%w", err)
+	}
+	dec := json.NewDecoder(bytes.NewReader([]byte(c.Metadata["plan"])))
+	dec.DisallowUnknownFields()
+	p := new(Plan)
+	if err := dec.Decode(p); err != nil {
+		return corrupt("%w", err)
+	}
+	if p.Schema == nil {
+		return corrupt("no schema")
+	}
+	if err := p.Schema.Validate(); err != nil {
+		return corrupt("%w", err)
+	}
+	info, err := p.Kind.Info()
+	switch {
+	case err != nil:
+		return corrupt("%w", err)
+	case !info.Summed() || !slices.Contains(info.Tasks, p.Task):
+		return corrupt("a %s model for task %q", p.Kind, p.Task)
+	case p.Spec.Dim != p.Schema.Width() || p.Block < 1 || p.Block > maxBlock || p.Rows < 0 || p.Outputs < 0:
+		return corrupt("%d columns of the map, %d of the schema, blocks of %d rows", p.Spec.Dim, p.Schema.Width(),
+			p.Block)
+	}
+	landmarks := family.InfoOf(p.Spec.Family).KernelColumns
+	t, ok := c.Tensor("landmarks")
+	if ok != landmarks {
+		return corrupt("landmarks are missing, or too many")
+	}
+	if ok {
+		if p.Spec.M < 1 || !slices.Equal(t.Shape, []int{p.Spec.M, p.Spec.Kernel.Dim(p.Spec.Dim)}) {
+			return corrupt("landmarks of shape %v", t.Shape)
+		}
+		marks := dense.New[float64](t.Shape[0], t.Shape[1])
+		if err := fill(c, "landmarks", marks); err != nil {
+			return nil, err
+		}
+		p.omega = []coupling.Omega{{Rows: marks}}
+	}
+	return p, nil
+}

@@ -1,0 +1,54 @@
+package tabular
+
+import (
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// Report says what a fit saw, chose and reached.
+type Report struct {
+	Source  string        `json:"source"`
+	Summary *data.Summary `json:"summary,omitempty"` // nil if the schema was given
+	Rows    int64         `json:"rows"`
+	Width   int           `json:"width"` // encoded columns
+	Kind    machine.Kind  `json:"kind"`
+	Task    machine.Task  `json:"task"`
+	Outputs int           `json:"outputs"`
+	Choices []Choice      `json:"choices"`
+	// Scores are of rows predicted by models that have not seen them; the main one first. Empty without
+	// cross-validation.
+	Scores    []machine.Score `json:"scores,omitempty"`
+	ScoredOn  string          `json:"scored_on,omitempty"` // "all rows, 5 folds"
+	Confusion [][]int64       `json:"confusion,omitempty"` // of classes, by truth and prediction
+	Notes     []string        `json:"notes,omitempty"`     // what a person should know
+	Seed      uint64          `json:"seed"`
+	Seconds   float64         `json:"seconds"`
+	Stages    []Stage         `json:"stages"`
+	Resumed   int64           `json:"resumed,omitempty"` // rows taken from a checkpoint
+}
+
+// Choice is one decision. Trials are those that it was made by, not all: bandwidths show their best penalty each.
+type Choice struct {
+	Name   string  `json:"name"`  // model, family, coupling, bandwidth, features, lambda, …
+	Value  string  `json:"value"` // for people
+	Number float64 `json:"number,omitempty"`
+	Given  bool    `json:"given,omitempty"` // by the caller
+	Why    string  `json:"why"`
+	Trials []Trial `json:"trials,omitempty"`
+}
+
+// Trial is an alternative that was tried.
+type Trial struct {
+	Value  float64 `json:"value"`
+	Label  string  `json:"label,omitempty"`
+	Score  float64 `json:"score"` // larger is better
+	Metric string  `json:"metric"`
+	Error  float64 `json:"error,omitempty"` // standard error of Score
+}
+
+// Stage is how long a part of the work took.
+type Stage struct {
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"`
+	Rows    int64   `json:"rows,omitempty"`
+}

@@ -1,0 +1,270 @@
+package tabular
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// sample is a part of the rows in memory, the rows of a fold side by side: choices are tried on it, and a fold is a
+// range of rows of the features, with no copy. Its rows are in their folds of the whole table, so a model without a
+// fold has not seen that fold's part of the sample either. At most 8·sampleCells bytes of inputs, twice while it is
+// drawn.
+type sample struct {
+	x dense.Matrix[float64]
+	y dense.Matrix[float64] // as rows hand it
+	t dense.Matrix[float64] // targets: standardised numbers, or 0 and 1 per class; none for a density
+	// first[k] is the first row of fold k; the last entry is the number of rows.
+	first []int
+	// ordered says that folds follow each other in time: models learn from those before, and the first is not scored.
+	ordered bool
+	// weighted says that the last column of y are weights.
+	weighted bool
+	// last is the largest priority of its rows: no other row of the table has one as small.
+	last uint64
+	rows []int64 // numbers in the table; nil in a copy without a fold
+}
+
+func (s *sample) len() int   { return s.x.Rows }
+func (s *sample) folds() int { return len(s.first) - 1 }
+
+// rows lo to hi−1 are fold k.
+func (s *sample) fold(k int) (lo, hi int) { return s.first[k], s.first[k+1] }
+
+// weight is that of row i.
+func (s *sample) weight(i int) float64 {
+	if !s.weighted {
+		return 1
+	}
+	return s.y.At(i, s.y.Cols-1)
+}
+
+// weigh multiplies losses of the last rows, of which all may be, by their weights, whose mean over all rows is 1.
+func (s *sample) weigh(loss []float64) {
+	for i := 0; s.weighted && i < len(loss); i++ {
+		loss[i] *= s.weight(s.len() - len(loss) + i)
+	}
+}
+
+// roots are the square roots of the weights of some rows; nil: none have any.
+func (s *sample) roots(rows []int) []float64 {
+	if !s.weighted {
+		return nil
+	}
+	out := make([]float64, len(rows))
+	for i, r := range rows {
+		out[i] = math.Sqrt(s.weight(r))
+	}
+	return out
+}
+
+// scored is the first fold that is predicted.
+func (s *sample) scored() int {
+	if s.ordered {
+		return 1
+	}
+	return 0
+}
+
+// judged are the losses of rows that were predicted.
+func (s *sample) judged(loss []float64) []float64 {
+	if loss == nil {
+		return nil
+	}
+	return loss[s.first[s.scored()]:]
+}
+
+// without is a copy of the folds that a model which predicts fold k learns from: all others, or those before.
+func (s *sample) without(k int) *sample {
+	lo, hi := s.fold(k)
+	if s.ordered {
+		hi = s.len()
+	}
+	gone := hi - lo
+	rest := func(m dense.Matrix[float64]) dense.Matrix[float64] {
+		if m.Cols == 0 {
+			m.Rows = s.len() - gone
+			return m
+		}
+		c := dense.New[float64](s.len()-gone, m.Cols)
+		for i := range c.Rows {
+			from := i
+			if i >= lo {
+				from += gone
+			}
+			copy(c.Row(i), m.Row(from))
+		}
+		return c
+	}
+	return &sample{x: rest(s.x), y: rest(s.y), t: rest(s.t), last: s.last, weighted: s.weighted}
+}
+
+// reservoir keeps the rows of smallest priority: which ones depends on nothing but their numbers and the seed. A
+// simple random sample in one pass, whose rows can be told afterwards without a list (see priority); O(log Sample) per
+// row taken.
+type reservoir struct {
+	seed uint64
+	x, y dense.Matrix[float64]
+	top  byPriority
+	rows int64 // seen
+}
+
+type candidate struct {
+	priority uint64
+	row      int64
+	slot     int
+}
+
+// byPriority is a heap with the largest priority first.
+type byPriority []candidate
+
+func (h byPriority) Len() int           { return len(h) }
+func (h byPriority) Less(i, j int) bool { return h[i].priority > h[j].priority }
+func (h byPriority) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *byPriority) Push(v any)        { *h = append(*h, v.(candidate)) }
+func (h *byPriority) Pop() any {
+	old := *h
+	v := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return v
+}
+
+func (r *reservoir) add(x, y dense.Matrix[float64], most int) {
+	for i := range x.Rows {
+		c := candidate{priority: priority(r.seed, r.rows), row: r.rows, slot: len(r.top)}
+		r.rows++
+		switch {
+		case len(r.top) < most:
+			r.x, r.y = appendRow(r.x, x.Row(i)), appendRow(r.y, y.Row(i))
+			heap.Push(&r.top, c)
+		case c.priority < r.top[0].priority:
+			c.slot = r.top[0].slot
+			copy(r.x.Row(c.slot), x.Row(i))
+			copy(r.y.Row(c.slot), y.Row(i))
+			r.top[0] = c
+			heap.Fix(&r.top, 0)
+		}
+	}
+}
+
+func appendRow(m dense.Matrix[float64], row []float64) dense.Matrix[float64] {
+	return dense.Matrix[float64]{Rows: m.Rows + 1, Cols: len(row), Stride: len(row), Data: append(m.Data, row...)}
+}
+
+// take reads the table once: it counts rows and classes, and draws the sample.
+func (j *job) take(rows machine.Rows) (*sample, int64, error) {
+	r := reservoir{seed: j.o.Seed}
+	most := max(j.o.Sample, j.exactLimit())
+	counts := make([]int64, j.outputs)
+	err := rows.Each(j.o.Block, func(x, y dense.Matrix[float64]) error {
+		if j.task == machine.Classification {
+			for i := range y.Rows {
+				counts[int(y.At(i, 0))]++
+			}
+		}
+		r.add(x, y, most)
+		return nil
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := j.checkRows(r.rows, counts); err != nil {
+		return nil, 0, err
+	}
+	// All rows, if they will have the exact kernel; else, of a density, half of them at most if not all: those on which
+	// nothing was tried make its score.
+	if keep := j.kept(r.rows); keep < len(r.top) {
+		slices.SortFunc(r.top, func(a, b candidate) int { return cmp.Compare(a.priority, b.priority) })
+		r.top = r.top[:keep]
+	}
+	folds := j.innerFolds(r.rows)
+	slices.SortFunc(r.top, func(a, b candidate) int {
+		if k := j.deal.of(a.row, folds) - j.deal.of(b.row, folds); k != 0 {
+			return k
+		}
+		return int(a.row - b.row)
+	})
+	s := &sample{x: dense.New[float64](len(r.top), r.x.Cols), y: dense.New[float64](len(r.top), r.y.Cols),
+		ordered: j.deal.ordered(), weighted: j.weights != nil}
+	at := -1
+	for i, c := range r.top {
+		s.last = max(s.last, c.priority)
+		copy(s.x.Row(i), r.x.Row(c.slot))
+		copy(s.y.Row(i), r.y.Row(c.slot))
+		s.rows = append(s.rows, c.row)
+		for k := j.deal.of(c.row, folds); at < k; at++ {
+			s.first = append(s.first, i)
+		}
+	}
+	for len(s.first) <= folds {
+		s.first = append(s.first, len(r.top))
+	}
+	s.t = indicators(j.task, j.outputs, s.y)
+	return s, r.rows, nil
+}
+
+// kept is the number of rows of a sample from n.
+func (j *job) kept(n int64) int {
+	switch {
+	case n <= int64(j.exactLimit()) || n <= int64(j.o.Sample):
+		return int(n)
+	case j.task == machine.Unsupervised:
+		return int(min(int64(j.o.Sample), max(n/2, minSample)))
+	}
+	return j.o.Sample
+}
+
+// innerFolds is the number of parts for choices and for calibration, which need rows held out even where no score was
+// asked for.
+func (j *job) innerFolds(rows int64) int {
+	folds := j.o.Folds
+	if folds < 2 {
+		folds = int(min(rows, defaultFolds))
+		if j.deal.grouped() {
+			folds = min(folds, j.deal.groups())
+		}
+	}
+	return j.deal.parts(folds)
+}
+
+// checkRows refuses tables that cannot be divided into folds, or of one class.
+func (j *job) checkRows(n int64, counts []int64) error {
+	if need := int64(max(j.o.Folds, 2)); n < need { // choices need rows held out even where no score was asked for
+		return fmt.Errorf("%s: %d rows cannot be divided into %d folds: give more rows, or fewer folds: %w", j.src.Name(), n,
+			need, machine.ErrNoRows)
+	}
+	if j.task != machine.Classification {
+		return nil
+	}
+	present, last := 0, 0
+	for c, n := range counts {
+		if n > 0 {
+			present, last = present+1, c
+		}
+	}
+	if present < 2 && !j.inner {
+		return fmt.Errorf("%s: target %q is %q in every row, one class cannot be told from another: %w", j.src.Name(),
+			j.schema.Targets[0].Name, j.schema.Targets[0].Classes[last], machine.ErrClass)
+	}
+	return nil
+}
+
+// indicators are the targets as the models see them.
+func indicators(task machine.Task, outputs int, y dense.Matrix[float64]) dense.Matrix[float64] {
+	switch task {
+	case machine.Unsupervised:
+		return dense.Matrix[float64]{}
+	case machine.Regression:
+		return y.ColRange(0, outputs)
+	}
+	t := dense.New[float64](y.Rows, outputs)
+	for i := range y.Rows {
+		t.Set(i, int(y.At(i, 0)), 1)
+	}
+	return t
+}

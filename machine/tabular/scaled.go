@@ -1,0 +1,138 @@
+package tabular
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// watched are rows with standardised targets whose reading can be stopped and followed. Targets of a regression become
+// (y − mean)/scale by the schema, so that several targets weigh the same in every choice and none overflows; restore
+// takes that back in the model. One range of penalties then suits all tables.
+type watched struct {
+	machine.Rows
+	ctx     context.Context
+	targets []data.Target // empty for classes
+	weights []float64     // of all rows, which become the last column of targets; nil: none
+	report  func(done int64)
+}
+
+// Outputs counts the column of weights.
+func (w watched) Outputs() int {
+	if w.weights != nil {
+		return w.Rows.Outputs() + 1
+	}
+	return w.Rows.Outputs()
+}
+
+// weigh finds the weights of rows, in units of their mean: λ then means what it means without weights.
+func (j *job) weigh() {
+	m := j.deal.marks
+	if m == nil || m.Weight == nil {
+		return
+	}
+	j.weightScale = 1 / mean(m.Weight)
+	j.weights = scaled(m.Weight, j.weightScale)
+}
+
+// weighClasses multiplies the weights of rows by those of their classes, which takes a pass: choices and fits of all
+// kinds then count the errors that the caller counts. Weights that multiply probabilities after the fit would leave the
+// border between classes to a calibration by few rows of a rare one, by models of other choices than the one it is for.
+func (j *job) weighClasses(rows machine.Rows) error {
+	if j.o.ClassWeights == nil {
+		return nil
+	}
+	out := make([]float64, 0, len(j.weights))
+	err := rows.Each(j.o.Block, func(_, y dense.Matrix[float64]) error {
+		for i := range y.Rows {
+			w := j.o.ClassWeights[int(y.At(i, 0))]
+			if len(out) < len(j.weights) {
+				w *= j.weights[len(out)]
+			}
+			out = append(out, w)
+		}
+		return j.ctx.Err()
+	})
+	if err != nil {
+		return err
+	}
+	j.weights = scaled(out, 1/mean(out))
+	return nil
+}
+
+func scaled(v []float64, by float64) []float64 {
+	out := make([]float64, len(v))
+	for i := range v {
+		out[i] = v[i] * by
+	}
+	return out
+}
+
+func (w watched) Each(block int, f func(x, y dense.Matrix[float64]) error) error {
+	var z dense.Matrix[float64]
+	done := int64(0)
+	return w.Rows.Each(block, func(x, y dense.Matrix[float64]) error {
+		if err := w.ctx.Err(); err != nil {
+			return err
+		}
+		if len(w.targets) > 0 {
+			z = buf.Shaped(z, y.Rows, w.Outputs())
+			for i := range y.Rows {
+				d := z.Row(i)
+				for k, v := range y.Row(i) {
+					d[k] = (v - w.targets[k].Mean) / w.targets[k].Scale
+				}
+			}
+		} else if w.weights != nil {
+			z = buf.Shaped(z, x.Rows, w.Outputs())
+			for i := 0; y.Cols > 0 && i < y.Rows; i++ {
+				copy(z.Row(i), y.Row(i))
+			}
+		}
+		if w.weights != nil {
+			if done+int64(x.Rows) > int64(len(w.weights)) {
+				return fmt.Errorf("more rows than the %d that weights were read of: the table changed while it was read: %w",
+					len(w.weights), machine.ErrMismatch)
+			}
+			for i := range x.Rows {
+				z.Row(i)[z.Cols-1] = w.weights[done+int64(i)]
+			}
+		}
+		if z.Cols > 0 {
+			y = z
+		}
+		if err := f(x, y); err != nil {
+			return err
+		}
+		done += int64(x.Rows)
+		if w.report != nil {
+			w.report(done)
+		}
+		return nil
+	})
+}
+
+// restore turns a model of standardised targets into one of the targets. Products are converted before they are added,
+// here and elsewhere: Go may fuse x·y + z otherwise, on some processors only.
+func restore(m *machine.Model, targets []data.Target) {
+	if m.Task != machine.Regression {
+		return
+	}
+	for k, t := range targets {
+		for i := range m.Weights.Rows {
+			w := m.Weights.Row(i)
+			w[k] *= t.Scale
+			if len(m.Mass) > 0 { // sums of φ·y, not coefficients
+				w[k] += float64(t.Mean * m.Mass[i])
+			}
+		}
+		m.Intercept[k] = float64(m.Intercept[k]*t.Scale) + t.Mean
+		if len(m.Noise) > 0 {
+			m.Noise[k] *= float64(t.Scale * t.Scale)
+		}
+	}
+}

@@ -1,0 +1,311 @@
+package tabular
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/machine"
+)
+
+const (
+	// scalingRows are enough to tell which of a few scalings is better by more than a standard error; their settings
+	// are searched on a third of them first. Widths of columns are fitted to widthRows others.
+	scalingRows = 512
+	widthRows   = 512
+	// leastScaling is the number of rows below which differences between scalings are noise.
+	leastScaling = 200
+	// surely is by how many standard errors another scaling must be better than the standard one: of several that are
+	// tried one may well be so by one.
+	surely = 2
+	// alike is the ratio of the largest to the smallest weight up to which a scaling is not worth a trial.
+	alike = 1.25
+	// leastRange is the least interquartile range, in standard deviations, that a robust scaling divides by. One
+	// outlier among 400 values may make the standard deviation a million times the range. Below leastRange, products
+	// of scaled values have too few digits left for distances.
+	leastRange = 1e-6
+)
+
+// chooseScaling gives the columns weights, in the schema and in the sample. What is tried is exact kernel ridge
+// regression of some rows, each predicted by the others, for all models of least squares: what counts in distances does
+// so for each. Another than the standard one must be surely better. Where margins tell classes apart that squares do
+// not, these are tried instead. Nil: there was nothing to choose.
+func (f *search) chooseScaling(s *sample, rows int64) (*Choice, error) {
+	if !f.weighs || !f.info.LeastSquares && f.o.Scaling == "" {
+		return nil, nil
+	}
+	c := &chooser{f: f, s: s, rows: rows, d: &decision{}}
+	ch := &Choice{Name: "scaling", Value: ScalingStandard, Given: f.o.Scaling != "", Why: "as asked"}
+	switch {
+	case f.task == machine.Unsupervised && f.o.Scaling == ScalingFitted:
+		return nil, fmt.Errorf("widths of columns are fitted to a target, a density has none: use another scaling: %w",
+			machine.ErrSetup)
+	case f.o.Scaling == ScalingFitted:
+		order := c.order()
+		w, at, err := c.fittedWeights(order[:min(len(order), widthRows)], f.fieldWeights(ScalingStandard, s))
+		if err != nil {
+			return nil, err
+		}
+		ch.Value, f.start = ScalingFitted, at
+		f.setWeights(s, w)
+		return ch, nil
+	case ch.Given:
+		ch.Value = f.o.Scaling
+		f.setWeights(s, f.fieldWeights(f.o.Scaling, s))
+		return ch, nil
+	case f.o.Bandwidth > 0:
+		return nil, nil // in units of the standard scaling
+	case s.len() < leastScaling:
+		ch.Why = fmt.Sprintf("%d rows are too few to tell which is better", s.len())
+		return ch, nil
+	}
+	return ch, c.tryScalings(ch)
+}
+
+// tryScalings compares scalings on the first rows of an order; widths of columns are fitted to those that follow.
+func (c *chooser) tryScalings(ch *Choice) error {
+	f, order := c.f, c.order()
+	judge := order[:min(len(order)/2, scalingRows)]
+	rest := order[len(judge):min(len(order), len(judge)+widthRows)]
+	var (
+		top     *exactSearch
+		topLoss []float64
+		weights []float64
+		near    exactPoint
+		before  *scalingOf // what the best took the place of
+	)
+	try := func(name string, w []float64, at exactPoint) error {
+		e := c.exactSearch(judge, max(len(judge)/3, min(len(judge), leastScaling/2)), len(judge))
+		e.weights, e.at, e.near = f.columnWeights(w), at, near
+		e.byLoss()
+		if err := e.search(); err != nil {
+			return err
+		}
+		t, err := e.top()
+		if err != nil || t.loss == nil {
+			return err
+		}
+		if near == (exactPoint{}) { // settings of one are near those of another in the units of its own distances
+			near = exactPoint{e.at.scale / c.median, e.at.lambda}
+		}
+		ch.Trials = append(ch.Trials, f.shown(t, float64(len(ch.Trials)), name))
+		loss := t.loss
+		if t.tie != nil {
+			loss = t.tie // far less noisy than a count of errors
+		}
+		if top != nil {
+			if diff, se := gain(topLoss, loss); diff <= surely*se {
+				return nil
+			}
+		}
+		if top != nil {
+			before = &scalingOf{ch.Value, weights, top.at}
+		}
+		top, topLoss, weights, ch.Value = e, loss, w, name
+		return nil
+	}
+	standard := f.fieldWeights(ScalingStandard, c.s)
+	if err := try(ScalingStandard, standard, exactPoint{}); err != nil {
+		return err
+	}
+	if top != nil && !top.faultless() && f.lossOpen(c.rows) {
+		at, err := c.marginsFirst(order, top.weights, top.at)
+		if err != nil {
+			return err
+		}
+		if f.loss != nil { // all that follows is judged by margins
+			top, near, ch.Trials = nil, exactPoint{}, nil
+			if err := try(ScalingStandard, standard, at); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range []string{ScalingCommon, ScalingRobust} {
+		w := f.fieldWeights(name, c.s)
+		if slices.Max(w) <= alike*slices.Min(w) || top != nil && top.faultless() {
+			continue
+		}
+		if err := try(name, w, exactPoint{}); err != nil {
+			return err
+		}
+	}
+	if top == nil {
+		return fmt.Errorf("scaling: %w", errNothing)
+	}
+	if len(f.schema.Fields) > 1 && !top.faultless() {
+		w, at, err := c.fittedWeights(rest, weights)
+		if err != nil {
+			return err
+		}
+		if err := try(ScalingFitted, w, at); err != nil {
+			return err
+		}
+		if ch.Value == ScalingFitted && len(rest) < widthRows { // rows that judged know something, too
+			if weights, _, err = c.fittedWeights(order[:min(len(order), widthRows)], w); err != nil {
+				return err
+			}
+		}
+	}
+	ch.Why = "none tried is better by more than two standard errors"
+	switch {
+	case ch.Value != ScalingStandard:
+		ch.Why = fmt.Sprintf("best %s of %s", f.metric(), top.judged())
+	case len(ch.Trials) == 1 && top.faultless():
+		ch.Why = fmt.Sprintf("no errors of %s", top.judged())
+	}
+	f.start = top.at
+	if before != nil {
+		now := &scalingOf{ch.Value, weights, top.at}
+		won, n, err := c.confirmed(now, before, slices.Concat(rest, order[len(judge)+len(rest):]), judge)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			if won == before {
+				ch.Value, weights = won.name, won.weights
+				ch.Why = fmt.Sprintf("%s is better with %d rows, and no longer with %d", now.name, len(judge), n)
+			}
+			f.start = won.at
+		}
+	}
+	f.setWeights(c.s, weights)
+	return nil
+}
+
+// scalingOf is a scaling with the settings that it is best with.
+type scalingOf struct {
+	name    string
+	weights []float64 // by field
+	at      exactPoint
+}
+
+// confirmed is the better of two scalings with more rows than told them apart, at their settings there or narrower, and
+// how many: widths of columns help most where rows are few. Rows that widths were fitted to are not among those left
+// out, unless they must be. 0: there are not enough.
+func (c *chooser) confirmed(now, before *scalingOf, others, judge []int) (*scalingOf, int, error) {
+	n := min(len(others)+len(judge), secondRows)
+	if len(others)+len(judge) >= 4*secondRows {
+		n = 2 * secondRows
+	}
+	if n < len(judge)*5/4 {
+		return now, 0, nil
+	}
+	order := slices.Concat(others[:n-len(judge)], judge)
+	var loss [2][]float64
+	for i, s := range []*scalingOf{now, before} {
+		e := c.exactSearch(order, n)
+		e.weights = c.f.columnWeights(s.weights)
+		if e.byLoss(); e.margins != nil {
+			e.margins.parts = marginParts
+		}
+		if err := e.rows(n); err != nil {
+			return nil, 0, err
+		}
+		if err := e.try(s.at.orNarrower()); err != nil {
+			return nil, 0, err
+		}
+		k := best(e.all)
+		if k < 0 {
+			return now, 0, nil
+		}
+		loss[i], s.at = e.all[k].compared(), exactPoint{e.all[k].spec.Kernel.Scale, e.all[k].lambda}
+	}
+	if mean(loss[1]) < mean(loss[0]) {
+		return before, n, nil
+	}
+	return now, n, nil
+}
+
+// fieldWeights are those of a scaling, by field; columns that are no numbers keep 1.
+func (j *job) fieldWeights(name string, s *sample) []float64 {
+	w := make([]float64, len(j.schema.Fields))
+	squares, n := 0.0, 0
+	for i := range w {
+		w[i] = 1
+		if fd := &j.schema.Fields[i]; fd.Kind == data.Numeric {
+			squares, n = squares+fd.Scale*fd.Scale, n+1
+		}
+	}
+	first := 0
+	for i := range w {
+		fd := &j.schema.Fields[i]
+		at := first
+		first += fd.Width()
+		if fd.Kind != data.Numeric {
+			continue
+		}
+		switch name {
+		case ScalingCommon:
+			w[i] = fd.Scale / math.Sqrt(squares/float64(n))
+		case ScalingNone:
+			w[i] = fd.Scale
+		case ScalingRobust:
+			if r := interquartile(s.x, at) / 1.349; r > leastRange {
+				w[i] = 1 / r
+			}
+		}
+		if !(w[i] > 0) || !dense.IsFinite(w[i]) { // scales near the ends of the range of numbers
+			w[i] = 1
+		}
+	}
+	return w
+}
+
+// interquartile is the range of the middle half of a column.
+func interquartile(x dense.Matrix[float64], col int) float64 {
+	v := make([]float64, x.Rows)
+	for i := range v {
+		v[i] = x.At(i, col)
+	}
+	slices.Sort(v)
+	return v[len(v)*3/4] - v[len(v)/4]
+}
+
+// columnWeights are those of the encoded columns.
+func (j *job) columnWeights(fields []float64) []float64 {
+	var w []float64
+	for i := range j.schema.Fields {
+		for range j.schema.Fields[i].Width() {
+			w = append(w, fields[i])
+		}
+	}
+	return w
+}
+
+// weigh multiplies the columns of x.
+func weigh(x dense.Matrix[float64], w []float64) {
+	for i := range x.Rows {
+		for j, v := range w {
+			x.Row(i)[j] *= v
+		}
+	}
+}
+
+// unweighted is a copy of a schema without weights.
+func unweighted(s *data.Schema) *data.Schema {
+	out := *s
+	out.Fields = slices.Clone(s.Fields)
+	for i := range out.Fields {
+		out.Fields[i].Weight = 0
+	}
+	return &out
+}
+
+// setWeights keeps the weights of the fields for the schema, and gives them to the sample.
+func (f *search) setWeights(s *sample, w []float64) {
+	f.fields = w
+	weigh(s.x, f.columnWeights(w))
+}
+
+// weightedFields is a copy of a schema with these weights.
+func weightedFields(s *data.Schema, w []float64) *data.Schema {
+	out := unweighted(s)
+	for i, v := range w {
+		if v != 1 {
+			out.Fields[i].Weight = v
+		}
+	}
+	return out
+}

@@ -1,0 +1,205 @@
+package tabular
+
+import (
+	"context"
+	"errors"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/linalg"
+	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// exactTries are trials of exact kernel ridge regression on some rows, the last of which are predicted, each by all the
+// others, in closed form (linalg.Dual). Memory: a matrix of 8n² bytes of distances, and three per goroutine, of which
+// there is one beyond parallelRows.
+type exactTries struct {
+	ctx  context.Context
+	task machine.Task
+
+	x, y, t dense.Matrix[float64]
+	from    int // rows from here on are judged
+	kind    kernel.Kind
+	log     dense.Matrix[float64] // −|x_i−x_j|²/2, or −Σ|x_il−x_jl| for the Laplace kernel, upper triangle
+	work    []exactWork
+	parts   *exactParts
+	roots   []float64 // of the weights of rows; nil: none
+	shifted bool      // the border between classes will be moved: see judgeShifted
+}
+
+// exactWork is what one goroutine needs; k are kernels of bandwidth scale, 0: none.
+type exactWork struct {
+	k, u, inverse, loo dense.Matrix[float64]
+	scale              float64
+}
+
+// parallelRows is the number of rows up to which settings are tried side by side: factorisations of larger matrices
+// occupy all cores by themselves.
+const parallelRows = 1536
+
+// judgedRows are all judged; of more rows half are, but no fewer: predicting m of n left out costs (m/n)³ of the
+// factorisation.
+const judgedRows = 768
+
+// reset takes other rows.
+func (e *exactTries) reset(x, y, t dense.Matrix[float64]) error {
+	e.x, e.y, e.t = x, y, t
+	if e.from = 0; e.parts == nil {
+		e.from = x.Rows - min(x.Rows, max(judgedRows, x.Rows/2))
+	}
+	return e.distances()
+}
+
+// distances sets log to those that the kernel is a function of.
+func (e *exactTries) distances() error {
+	of := kernel.Gaussian
+	if e.kind == kernel.Laplace {
+		of = e.kind
+	}
+	e.forget()
+	e.log = buf.Shaped(e.log, e.x.Rows, e.x.Rows)
+	return kernel.LogGram(kernel.Kernel{Kind: of}, e.log, e.x, e.x)
+}
+
+func (e *exactTries) forget() {
+	for w := range e.work {
+		e.work[w].scale = 0
+	}
+}
+
+// take takes another kernel.
+func (e *exactTries) take(kind kernel.Kind) error {
+	same := (kind == kernel.Laplace) == (e.kind == kernel.Laplace)
+	if e.kind = kind; same {
+		e.forget()
+		return nil
+	}
+	return e.distances()
+}
+
+// kernels are those of bandwidth s, in the memory of worker w.
+func (e *exactTries) kernels(w int, s float64) dense.Matrix[float64] {
+	for len(e.work) <= w {
+		e.work = append(e.work, exactWork{})
+	}
+	work := &e.work[w]
+	if work.scale == s {
+		return work.k
+	}
+	tab := kern.Best[float64]()
+	k := buf.Shaped(work.k, e.log.Rows, e.log.Rows)
+	par.For(k.Rows, 64, func(lo, hi int) {
+		value := make([]float64, k.Cols)
+		for i := lo; i < hi; i++ {
+			row := k.Row(i)[i:]
+			copy(row, e.log.Row(i)[i:])
+			switch {
+			case e.kind == kernel.Gaussian:
+				tab.Scale(row, 1/(s*s))
+			case e.kind == kernel.Laplace:
+				tab.Scale(row, 1/s)
+			default:
+				values := value[:len(row)]
+				for j, l := range row {
+					v, a := e.kind.Decay(math.Sqrt(-2*l) / s)
+					values[j], row[j] = v, -a
+				}
+				tab.Exp(row, 0)
+				tab.Mul(row, values)
+				continue
+			}
+			tab.Exp(row, 0)
+		}
+	})
+	work.k, work.scale = k, s
+	return k
+}
+
+// try tries settings; those that cannot be used are left out.
+func (e *exactTries) try(points []exactPoint) ([]trial, error) {
+	workers := 1
+	if e.x.Rows <= parallelRows {
+		workers = min(runtime.GOMAXPROCS(0), len(points))
+	}
+	for len(e.work) < workers {
+		e.work = append(e.work, exactWork{})
+	}
+	ts, errs := make([]trial, len(points)), make([]error, len(points))
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for w := range workers {
+		wait.Go(func() {
+			for l := int(next.Add(1)) - 1; l < len(ts); l = int(next.Add(1)) - 1 {
+				if errs[l] = e.ctx.Err(); errs[l] != nil {
+					return
+				}
+				ts[l], errs[l] = e.one(w, points[l])
+			}
+		})
+	}
+	wait.Wait()
+	var good []trial
+	for l := range ts {
+		switch {
+		case errs[l] == nil:
+			good = append(good, ts[l])
+		case !errors.Is(errs[l], linalg.ErrNotPositive):
+			return nil, errs[l]
+		}
+	}
+	return good, nil
+}
+
+// one tries one setting in the memory of worker w.
+func (e *exactTries) one(w int, at exactPoint) (trial, error) {
+	k, work, n := e.kernels(w, at.scale), &e.work[w], e.x.Rows
+	m := n - e.from
+	work.inverse, work.loo = buf.Shaped(work.inverse, m, m), buf.Shaped(work.loo, m, e.t.Cols)
+	if e.parts != nil {
+		if err := e.heldOut(work, at.lambda); err != nil {
+			return trial{}, err
+		}
+	} else {
+		work.u = linalg.CopyUpper(work.u, k)
+		d, err := linalg.SolveDualWeighted(work.u, e.t, e.roots, at.lambda)
+		if err == nil {
+			err = d.LeaveOneOut(work.loo, e.t, work.inverse, e.from)
+		}
+		if err != nil {
+			return trial{}, err
+		}
+	}
+	t := trial{spec: randfeat.Spec{Kernel: kernel.Kernel{Kind: e.kind, Scale: at.scale}}, lambda: at.lambda}
+	if e.shifted {
+		return t, e.judgeShifted(&t, work.loo)
+	}
+	judgeAll(e.task, &t, work.loo, e.y.RowRange(e.from, n), e.t.RowRange(e.from, n))
+	e.weigh(t.loss)
+	e.weigh(t.tie)
+	t.loss, t.tie = e.parts.scored(t.loss), e.parts.scored(t.tie)
+	t.score = -mean(t.loss)
+	return t, nil
+}
+
+// judgeAll writes the losses of predictions of all rows of targets y, which are t as numbers.
+func judgeAll(task machine.Task, tr *trial, pred, y, t dense.Matrix[float64]) {
+	tr.loss = make([]float64, pred.Rows)
+	for i := range tr.loss {
+		tr.loss[i] = squared(pred.Row(i), t.Row(i))
+	}
+	if task == machine.Classification {
+		tr.tie, tr.loss = tr.loss, make([]float64, pred.Rows)
+		for i := range tr.loss {
+			tr.loss[i] = wrong(pred.Row(i), int(y.At(i, 0)))
+		}
+	}
+	tr.score = -mean(tr.loss)
+}

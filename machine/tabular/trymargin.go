@@ -1,0 +1,273 @@
+package tabular
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/linalg"
+	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/machine"
+)
+
+const (
+	// marginParts is the number of parts of the rows of a trial, of which the last is predicted by the others while
+	// settings are searched: no closed form leaves rows out of a squared hinge.
+	marginParts = 4
+	// marginRows is the largest number of rows of a trial.
+	marginRows = 2048
+)
+
+// marginTries are trials of one of the losses on the rows of e, the last parts predicted by all others.
+type marginTries struct {
+	e       *exactTries
+	parts   int // that are predicted
+	squares bool
+	u, k    dense.Matrix[float64]
+}
+
+func (m *marginTries) judged() int {
+	n := m.e.x.Rows
+	return n - (marginParts-m.parts)*n/marginParts
+}
+
+// byLoss makes the trials of a search those of margins, where they were chosen before it.
+func (e *exactSearch) byLoss() {
+	if e.c.f.loss != nil {
+		e.margins = &marginTries{e: &e.tries, parts: 1}
+	}
+}
+
+// top is the best trial, of margins with all parts predicted: what is compared with those of other searches. Its loss
+// is nil if there is none.
+func (e *exactSearch) top() (trial, error) {
+	i := best(e.all)
+	if i < 0 {
+		return trial{}, nil
+	}
+	t := e.all[i]
+	if e.margins == nil || e.margins.parts == marginParts {
+		return t, nil
+	}
+	whole := &marginTries{e: &e.tries, parts: marginParts}
+	ts, err := whole.try([]exactPoint{{t.spec.Kernel.Scale, t.lambda}})
+	if err != nil || len(ts) == 0 {
+		return trial{}, err
+	}
+	return ts[0], nil
+}
+
+// Margins have their best where squares do not: kernels as wide as distances are, and hardly a penalty, since what is
+// beyond a target costs nothing.
+var marginGrid = []exactPoint{{1, 0.01}, {2, 0.001}}
+
+// marginsFirst asks before all else whether margins, at settings of their own, are surely better than squares at
+// theirs, with columns as they are: tables of rules without noise. There squares bend to what is far from 0 and 1, and
+// so would the widths of columns and the kernel that suit them best, with which margins make as many errors. Then
+// f.loss is set, and it returns the best setting of margins.
+func (c *chooser) marginsFirst(order []int, weights []float64, at exactPoint) (exactPoint, error) {
+	e := c.exactSearch(order, min(len(order), secondRows))
+	e.weights, e.at = weights, at
+	if err := e.search(); err != nil || e.faultless() {
+		return at, err
+	}
+	squares := e.at
+	last := &marginTries{e: &e.tries, parts: 1, squares: true}
+	a, err := last.try([]exactPoint{squares})
+	if err != nil || len(a) == 0 {
+		return at, err
+	}
+	// These are few: most tables have nothing to gain, and pay for them.
+	e.all, e.margins = nil, &marginTries{e: &e.tries, parts: 1}
+	var points []exactPoint
+	for _, p := range marginGrid {
+		points = append(points, exactPoint{p.scale * c.median, p.lambda})
+	}
+	if err := e.try(points); err != nil {
+		return at, err
+	}
+	i := best(e.all)
+	if i < 0 || mean(e.all[i].loss) >= mean(a[0].loss) {
+		return at, nil
+	}
+	e.at = exactPoint{e.all[i].spec.Kernel.Scale, e.all[i].lambda}
+	if err := e.climb(); err != nil {
+		return at, err
+	}
+	ts, err := e.losses(squares)
+	if err != nil || len(ts) < 2 {
+		return at, err
+	}
+	if diff, se := gain(ts[0].loss, ts[1].loss); diff > surely*se {
+		c.f.loss = &Choice{Name: "loss", Value: LossMargins, Trials: c.shownLosses(ts), Why: fmt.Sprintf(
+			"best %s of %d rows, and surely, by those not in its part", c.f.metric(), e.tries.x.Rows)}
+		return e.at, nil
+	}
+	return at, nil
+}
+
+// losses are trials of squares at a setting and of margins at e.at, all rows predicted by the parts they are not in.
+// There are fewer than two if one cannot be used.
+func (e *exactSearch) losses(squares exactPoint) ([]trial, error) {
+	last := &marginTries{e: &e.tries, parts: marginParts, squares: true}
+	a, err := last.try([]exactPoint{squares})
+	if err != nil {
+		return nil, err
+	}
+	last.squares = false
+	b, err := last.try([]exactPoint{e.at})
+	return append(a, b...), err
+}
+
+func (c *chooser) shownLosses(ts []trial) []Trial {
+	return []Trial{c.f.shown(ts[0], 0, LossSquares), c.f.shown(ts[1], 1, LossMargins)}
+}
+
+// chooseLoss decides between the losses of an exact kernel of classes. Squares, whose settings are found, stay unless
+// margins, from there, make fewer errors on the same rows by more than a standard error; then settings are those of
+// margins. Nil: there was nothing to choose.
+func (e *exactSearch) chooseLoss() (*Choice, error) {
+	f := e.c.f
+	ch := &Choice{Name: "loss", Value: LossSquares, Given: f.o.Loss != "", Why: "as asked"}
+	switch {
+	case f.loss != nil:
+		e.c.d.Margins = true
+		return f.loss, nil
+	case f.task != machine.Classification ||
+		!ch.Given && (e.tries.parts != nil || e.tries.roots != nil || len(e.order) < leastScaling):
+		return nil, nil
+	case f.o.Bandwidth > 0 && f.o.Lambda > 0:
+		if !ch.Given {
+			return nil, nil
+		}
+		ch.Value = f.o.Loss
+		e.c.d.Margins = ch.Value == LossMargins
+		return ch, nil
+	case f.o.Loss == LossSquares:
+		return ch, nil
+	}
+	if !ch.Given && e.faultless() {
+		ch.Why = "squares make no errors"
+		return ch, nil
+	}
+	before := *e
+	before.tries.log, before.tries.work = dense.Matrix[float64]{}, nil
+	rows := secondRows
+	if len(e.order) >= 3*secondRows {
+		rows = marginRows
+	}
+	if err := e.rows(min(rows, len(e.order))); err != nil {
+		return nil, err
+	}
+	e.margins = &marginTries{e: &e.tries, parts: 1}
+	if err := e.climb(); err != nil {
+		return nil, err
+	}
+	if ch.Given {
+		ch.Value, e.c.d.Margins = LossMargins, true
+		return ch, nil
+	}
+	ts, err := e.losses(before.at)
+	if err != nil {
+		return nil, err
+	}
+	ch.Why = "margins make no fewer errors by more than a standard error"
+	if len(ts) == 2 {
+		ch.Trials = e.c.shownLosses(ts)
+		if diff, se := gain(ts[0].loss, ts[1].loss); diff > se {
+			ch.Value, e.c.d.Margins = LossMargins, true
+			ch.Why = fmt.Sprintf("best %s of all %d rows by those not in their part", f.metric(), e.tries.x.Rows)
+			return ch, nil
+		}
+	}
+	*e = before
+	return ch, nil
+}
+
+// try tries settings; those that cannot be used are left out.
+func (m *marginTries) try(points []exactPoint) ([]trial, error) {
+	var good []trial
+	for _, at := range points {
+		t := trial{spec: randfeat.Spec{Kernel: kernel.Kernel{Kind: m.e.kind, Scale: at.scale}}, lambda: at.lambda}
+		for k := marginParts - m.parts; k < marginParts; k++ {
+			if err := m.e.ctx.Err(); err != nil {
+				return nil, err
+			}
+			err := m.part(&t, k)
+			if errors.Is(err, linalg.ErrNotPositive) {
+				t.loss = nil
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		if t.loss != nil {
+			t.score = -mean(t.loss)
+			good = append(good, t)
+		}
+	}
+	return good, nil
+}
+
+// part appends the losses of part k, which is predicted by the fit of all others.
+func (m *marginTries) part(t *trial, k int) error {
+	e := m.e
+	kernels, n := e.kernels(0, t.spec.Kernel.Scale), e.x.Rows
+	lo, hi := k*n/marginParts, (k+1)*n/marginParts
+	rest := make([]int, 0, n-hi+lo)
+	for i := range n {
+		if i < lo || i >= hi {
+			rest = append(rest, i)
+		}
+	}
+	m.u, m.k = buf.Shaped(m.u, len(rest), len(rest)), buf.Shaped(m.k, hi-lo, len(rest))
+	targets := dense.New[float64](len(rest), e.t.Cols)
+	for a, i := range rest {
+		copy(targets.Row(a), e.t.Row(i))
+	}
+	par.For(len(rest), 32, func(from, to int) {
+		for a := from; a < to; a++ {
+			row, src := m.u.Row(a), kernels.Row(rest[a])
+			for b := a; b < len(rest); b++ { // rest ascends, and kernels hold its upper triangle
+				row[b] = src[rest[b]]
+			}
+		}
+	})
+	for i := lo; i < hi; i++ {
+		row := m.k.Row(i - lo)
+		for a, j := range rest {
+			row[a] = kernels.At(min(i, j), max(i, j))
+		}
+	}
+	d, err := linalg.SolveDual(m.u, targets, t.lambda)
+	if err == nil && !m.squares {
+		err = d.Margins(targets, t.lambda, machine.MarginSteps)
+	}
+	if err != nil {
+		return err
+	}
+	pred := dense.New[float64](hi-lo, e.t.Cols)
+	tab := kern.Best[float64]()
+	par.For(pred.Rows, 32, func(from, to int) {
+		tab.Product(pred.RowRange(from, to), m.k.RowRange(from, to), d.Alpha, false)
+	})
+	for i := range pred.Rows {
+		p, y := pred.Row(i), e.t.Row(lo+i)
+		hinge := 0.0
+		for c, b := range d.Intercept {
+			p[c] += b
+			switch miss := y[c] - p[c]; {
+			case m.squares, y[c] > 0 && miss > 0, y[c] == 0 && miss < 0:
+				hinge += float64(miss * miss)
+			}
+		}
+		t.tie = append(t.tie, hinge)
+		t.loss = append(t.loss, wrong(p, int(e.y.At(lo+i, 0))))
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+package tabular
+
+import (
+	"errors"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/linalg"
+	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// widths are the rows of a fit of one width per field of the kernel ("automatic relevance determination"): the log
+// marginal likelihood of the targets under a Gaussian process of kernel exp(−½ Σ_f w_f²|x_f−y_f|²) and noise λ of its
+// variance, the variance being the best (Rasmussen & Williams 2006, eqs. 5.1, 5.8 and 5.9; classes are their
+// indicators). n³/2 multiply-adds a step.
+type widths struct {
+	x, u, t dense.Matrix[float64] // rows, weighted rows, centred targets
+	field   []int                 // of every column
+	k, inv  dense.Matrix[float64]
+	s       dense.Matrix[float64]
+	mean    float64 // of the logarithms of widths, where they begin
+}
+
+// firstNoise is the λ that an ascent begins with.
+const firstNoise = 0.1
+
+const (
+	// widthSteps are steps of the ascent on a third of the rows; each multiplies or divides a width by e^0.3 at first.
+	// That is where most of the way is gone, at 1/27 of the cost; lastSteps follow on all.
+	widthSteps, firstStep = 40, 0.3
+	lastSteps, laterStep  = 16, 0.1
+	fewWidthRows          = 96 // are not divided
+	// An ascent that gains less than widthGain in widthPause steps is at its end: one standard error of one width is ½.
+	widthPause = 4
+	widthGain  = 0.2
+	// widthPrior is the standard deviation of the logarithm of a width about the mean of all: wide enough for columns
+	// that do not matter, and what keeps hundreds of widths from being fitted to noise.
+	widthPrior = 2.0
+	// Few rows of little noise are told as well by kernels so wide that they are polynomials, with no noise at all,
+	// whose widths tell nothing of more rows: kernels wider than the median distance, and λ below firstNoise, have
+	// priors of these deviations of their logarithms.
+	meanPrior, lambdaPrior = 1.0, 2.0
+	widest                 = 5.0 // of logarithms, up and down: a column beyond is out of the distance, or all of it
+)
+
+// fittedWeights are the widths of largest marginal likelihood on some rows of the sample, from those given, with mean
+// logarithm 0, and the bandwidth and penalty that they go with there.
+func (c *chooser) fittedWeights(rows []int, from []float64) ([]float64, exactPoint, error) {
+	w := c.newWidths(rows)
+	weighted := w.x.Clone()
+	weigh(weighted, c.f.columnWeights(from))
+	scale := medianDistance(&sample{x: weighted}, kernel.Gaussian, c.f.o.Seed)
+	p := make([]float64, len(from)+1) // log widths, log λ
+	for i, v := range from {
+		p[i] = math.Log(v / scale)
+	}
+	p[len(from)] = math.Log(firstNoise)
+	w.mean = mean(p[:len(from)])
+	few := w
+	var err error
+	if len(rows) >= 3*fewWidthRows {
+		few = c.newWidths(rows[:len(rows)/3])
+		few.mean = w.mean
+	}
+	if p, err = few.ascend(c, p, widthSteps, firstStep); err == nil && few != w {
+		p, err = w.ascend(c, p, lastSteps, laterStep)
+	}
+	if err != nil {
+		return nil, exactPoint{}, err
+	}
+	centre, out := mean(p[:len(from)]), make([]float64, len(from))
+	for i := range out {
+		out[i] = math.Exp(max(min(p[i]-centre, widest), -widest))
+	}
+	return out, exactPoint{math.Exp(-centre), math.Exp(p[len(from)])}, nil
+}
+
+// newWidths are some rows of the sample, with centred targets.
+func (c *chooser) newWidths(rows []int) *widths {
+	x, _, t := c.s.picked(rows)
+	w := &widths{x: x, t: t}
+	for i := range c.f.schema.Fields {
+		for range c.f.schema.Fields[i].Width() {
+			w.field = append(w.field, i)
+		}
+	}
+	for k := range t.Cols {
+		mean := 0.0
+		for i := range t.Rows {
+			mean += t.At(i, k) / float64(t.Rows)
+		}
+		for i := range t.Rows {
+			t.Set(i, k, t.At(i, k)-mean)
+		}
+	}
+	return w
+}
+
+// ascend goes up by the signs of the gradient, with a step of its own for every parameter that grows while the sign
+// stays and shrinks where it changes (Rprop: Riedmiller & Braun 1993; as iRprop⁻, Igel & Hüsken 2000). It needs no line
+// search, and is not led astray by one steep direction. The best point is returned.
+func (w *widths) ascend(c *chooser, p []float64, most int, first float64) ([]float64, error) {
+	step, last := make([]float64, len(p)), make([]float64, len(p))
+	for i := range step {
+		step[i] = first
+	}
+	g := make([]float64, len(p))
+	top, at := math.Inf(-1), append([]float64(nil), p...)
+	mark := top // the best of widthPause steps ago
+	for n := range most {
+		if n%widthPause == 0 {
+			if top-mark < widthGain {
+				break
+			}
+			mark = top
+		}
+		if err := c.f.ctx.Err(); err != nil {
+			return nil, err
+		}
+		v, err := w.evidence(g, p)
+		if errors.Is(err, linalg.ErrNotPositive) { // too wide, or too little noise: from the best point, in small steps
+			copy(p, at)
+			p[len(p)-1] += 1
+			clear(last)
+			for i := range step {
+				step[i] /= 2
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if v > top {
+			top = v
+			copy(at, p)
+		}
+		for i, d := range g {
+			switch {
+			case d*last[i] > 0:
+				step[i] = min(1.2*step[i], 1)
+			case d*last[i] < 0:
+				step[i] /= 2
+				d = 0
+			}
+			if last[i] = d; d != 0 {
+				p[i] += math.Copysign(step[i], d)
+			}
+		}
+	}
+	return at, nil
+}
+
+// evidence is the log marginal likelihood at p, up to a constant, and its gradient.
+func (w *widths) evidence(g, p []float64) (float64, error) {
+	n, f := w.x.Rows, len(p)-1
+	outs, lambda := float64(w.t.Cols), math.Exp(p[f])
+	tab := kern.Best[float64]()
+	columns := make([]float64, w.x.Cols)
+	for j := range columns {
+		columns[j] = math.Exp(p[w.field[j]])
+	}
+	w.u = buf.Shaped(w.u, n, w.x.Cols)
+	for i := range n {
+		copy(w.u.Row(i), w.x.Row(i))
+	}
+	weigh(w.u, columns)
+	w.s, w.inv = buf.Shaped(w.s, n, n), buf.Shaped(w.inv, n, n)
+	if err := kernel.Gram(kernel.Kernel{Kind: kernel.Gaussian}, w.s, w.u, w.u); err != nil {
+		return 0, err
+	}
+	w.k = linalg.CopyUpper(w.k, w.s)
+	for i := range n {
+		w.k.Row(i)[i] += lambda
+	}
+	if err := linalg.Cholesky(w.k); err != nil {
+		return 0, err
+	}
+	alpha := w.t.Clone()
+	if err := errors.Join(linalg.SolveT(w.k, alpha), linalg.Solve(w.k, alpha), linalg.Inverse(w.inv, w.k)); err != nil {
+		return 0, err
+	}
+	q := 0.0
+	for i, a := range alpha.Data {
+		q += float64(a * w.t.Data[i])
+	}
+	if !(q > 0) {
+		return 0, linalg.ErrNotPositive
+	}
+	half := float64(n) * outs / 2
+	value := -half*math.Log(q) - outs/2*linalg.LogDet(w.k)
+	linalg.InverseProduct(w.k, w.inv) // M = U⁻¹U⁻ᵀ, in place of U
+	// S = K ∘ P with P = (2·half/q) ααᵀ − outs·M.
+	diagonal := make([]float64, n)
+	par.For(n, 16, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			row := w.s.Row(i)
+			for j := range row {
+				m := w.k.At(min(i, j), max(i, j))
+				pij := 2*half/q*dense.Dot(alpha.Row(i), alpha.Row(j)) - float64(outs*m)
+				if row[j] *= pij; i == j {
+					diagonal[i] = pij
+				}
+			}
+		}
+	})
+	su := dense.New[float64](n, w.u.Cols)
+	par.For(n, 16, func(lo, hi int) { tab.Product(su.RowRange(lo, hi), w.s.RowRange(lo, hi), w.u, false) })
+	clear(g)
+	for i := range n {
+		r := 0.0
+		for _, v := range w.s.Row(i) {
+			r += v
+		}
+		for j, v := range w.u.Row(i) {
+			g[w.field[j]] -= v * (float64(r*v) - su.At(i, j))
+		}
+		g[f] += lambda / 2 * diagonal[i]
+	}
+	centre := mean(p[:f])
+	off, noise := min(centre-w.mean, 0)/meanPrior, min(p[f]-math.Log(firstNoise), 0)/lambdaPrior
+	value -= (off*off + noise*noise) / 2
+	g[f] -= noise / lambdaPrior
+	for i, v := range p[:f] {
+		d := (v - centre) / widthPrior
+		value -= d * d / 2
+		g[i] -= d/widthPrior + off/(meanPrior*float64(f))
+	}
+	return value, nil
+}
