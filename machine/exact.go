@@ -8,6 +8,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/linalg"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -18,7 +19,7 @@ import (
 // The model is a ridge of the family landmarks, whose landmarks are the rows: it is saved, loaded and served as any
 // other, and holds 8n(d + outputs) bytes.
 func FitExact(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, error) {
-	return fitExact(s, x, y, lambda, false)
+	return par.Result(s.Workers, func() (*Model, error) { return fitExact(s, x, y, lambda, false) })
 }
 
 // MarginSteps bounds the steps of [FitMargins].
@@ -35,7 +36,7 @@ func FitMargins(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, er
 	case s.Weighted:
 		return nil, fmt.Errorf("margins of rows with weights: use squares: %w", ErrSetup)
 	}
-	return fitExact(s, x, y, lambda, true)
+	return par.Result(s.Workers, func() (*Model, error) { return fitExact(s, x, y, lambda, true) })
 }
 
 func fitExact(s Setup, x, y dense.Matrix[float64], lambda float64, margins bool) (*Model, error) {

@@ -21,6 +21,8 @@ type Attention[T dense.Float] struct {
 	Centres []*Centres
 	// Unchecked leaves out the search for NaN and infinities.
 	Unchecked bool
+	// Workers bounds the goroutines of a call; 0: GOMAXPROCS. It changes no bit of the result.
+	Workers int
 
 	calls   par.Pool[call[T]]
 	causals par.Pool[causalCall[T]]
@@ -28,6 +30,13 @@ type Attention[T dense.Float] struct {
 
 // Forward sets out, which has the heads and length of q and the dimension of v.
 func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
+	if a.Workers > 0 {
+		return par.Result(a.Workers, func() (attention.Report, error) { return a.forwardAll(out, q, k, v) })
+	}
+	return a.forwardAll(out, q, k, v)
+}
+
+func (a *Attention[T]) forwardAll(out, q, k, v attention.Seq[T]) (attention.Report, error) {
 	if err := out.Check("out"); err != nil {
 		return attention.Report{}, err
 	}

@@ -25,7 +25,14 @@ import (
 // depend on the number of these.
 func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error {
 	type function = func(a *Attention[T], dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error
-	return slim.Of[function](gradients[float32], gradients[float64])(a, dq, dk, dv, dout, out, q, k, v)
+	run := slim.Of[function](gradients[float32], gradients[float64])
+	if a.Workers > 0 {
+		_, err := par.Result(a.Workers, func() (struct{}, error) {
+			return struct{}{}, run(a, dq, dk, dv, dout, out, q, k, v)
+		})
+		return err
+	}
+	return run(a, dq, dk, dv, dout, out, q, k, v)
 }
 
 func gradients[T dense.Float](a *Attention[T], dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error {

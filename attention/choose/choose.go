@@ -37,6 +37,8 @@ type Options struct {
 	ByCost bool
 	Rows   int    // query rows per head and batch that errors are measured on; 0: as NewCheck
 	Seed   uint64 // of the rows, the clusterings and the projections
+	// Workers bounds the goroutines that choose, and those that rates are measured with; 0: GOMAXPROCS.
+	Workers int
 	// Plans are the candidates; nil: a grid that suits the length. Families that can be fitted are fitted to each head,
 	// and the projections of heads are independent (linear.HeadSpecs).
 	Plans []Plan
@@ -49,6 +51,11 @@ type Options struct {
 // second batch by a fit to the others, or one half of the positions by a fit to the other half. With Online they are
 // fitted to keys already seen instead.
 func Choose[T dense.Float](o Options, vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Choice,
+	error) {
+	return par.Result(o.Workers, func() (*Choice, error) { return choose(o, vis, scale, q, k, v) })
+}
+
+func choose[T dense.Float](o Options, vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Choice,
 	error) {
 	c, err := newChooser(o, vis, scale, q, k, v)
 	if err != nil {

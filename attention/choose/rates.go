@@ -3,7 +3,6 @@ package choose
 import (
 	"cmp"
 	"math/bits"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/heads"
+	"github.com/randfeat/randfeat/internal/par"
 )
 
 // Rates turn costs into seconds on one machine, for heads and sequences of one size. Costs count multiply-adds, but a
@@ -97,7 +97,7 @@ func MeasureRates[T dense.Float](causal, online bool, length, dim, valueDim int)
 	}
 	near := 1 << bits.Len(uint(max(1, 2*length/3))) // the nearest power of two
 	near = min(max(near, minRatesLength), maxRatesLength)
-	key := ratesKey{size, runtime.GOMAXPROCS(0), near, dim, valueDim, causal, online && causal}
+	key := ratesKey{size, par.Procs(), near, dim, valueDim, causal, online && causal}
 	if r, ok := ratesDone[key]; ok {
 		return &r, nil
 	}
@@ -109,7 +109,7 @@ func MeasureRates[T dense.Float](causal, online bool, length, dim, valueDim int)
 }
 
 func measureRates[T dense.Float](causal, online bool, length, dim, valueDim int) (Rates, error) {
-	count := runtime.GOMAXPROCS(0)
+	count := par.Procs()
 	vis := attention.Visibility{Causal: causal}
 	q, k, v := heads.Generate[T](count, length, max(16, dim, valueDim), 1)
 	q.Dim, k.Dim, v.Dim = dim, dim, valueDim

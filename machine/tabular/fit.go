@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -23,7 +24,7 @@ func Fit(ctx context.Context, src data.Source, o Options) (*machine.Model, *Repo
 	}
 	f := &fit{job: &job{ctx: ctx, src: src, o: o, weighs: o.Schema == nil}}
 	began := time.Now()
-	m, err := f.run()
+	m, err := par.Result(o.Workers, f.run)
 	if err != nil {
 		if stop := ctx.Err(); stop != nil && errors.Is(err, stop) {
 			err = errors.Join(err, f.write()) // all that was done until now

@@ -36,7 +36,7 @@ type optionsJSON struct {
 	Block        int               `json:"block,omitempty"`
 }
 
-// MarshalJSON writes what matters to the result: all but the checkpoint, Progress and Warn.
+// MarshalJSON writes what matters to the result: all but Workers, the checkpoint, Progress and Warn.
 func (o Options) MarshalJSON() ([]byte, error) {
 	j := optionsJSON{Learn: o.Learn, Schema: o.Schema, Marks: o.Marks, Keep: o.Keep, Kind: o.Kind, Kernel: o.Kernel,
 		Bandwidth: o.Bandwidth, Lambda: o.Lambda, Features: o.Features, Budget: o.Budget, Map: o.Map,

@@ -15,6 +15,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -93,7 +94,7 @@ func Choose(ctx context.Context, t Table, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := searchAll(f, s, t.Rows)
+	d, err := par.Result(o.Workers, func() (*decision, error) { return searchAll(f, s, t.Rows) })
 	if err != nil {
 		return nil, err
 	}
