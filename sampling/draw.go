@@ -68,7 +68,7 @@ func (s *Sampler[T]) Draw(dst *Draws, q dense.Matrix[T], r Request) error {
 	}
 	dst.reset(q.Rows, r.K)
 	return s.each(q, r.Workers, dst, func(w *worker[T], i int) error {
-		return one(w, dst.Of(i), rng.Stream(r.Seed, 's', uint64(i)))
+		return one(w, dst.Of(i), rng.Stream(r.Seed, 's', uint64(r.First+i)))
 	})
 }
 

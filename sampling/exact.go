@@ -42,7 +42,7 @@ func (s *Sampler[T]) Exact(dst *Draws, q dense.Matrix[T], r Request) error {
 	}
 	dst.reset(q.Rows, r.K)
 	err := s.each(q, r.Workers, dst, func(w *worker[T], i int) error {
-		return s.reject(w, dst.IDs[i*r.K:(i+1)*r.K], tries*r.K, rng.Stream(r.Seed, 'e', uint64(i)))
+		return s.reject(w, dst.IDs[i*r.K:(i+1)*r.K], tries*r.K, rng.Stream(r.Seed, 'e', uint64(r.First+i)))
 	})
 	dst.LogProb, dst.LogCount = nil, nil
 	return err

@@ -78,7 +78,7 @@ func (f *Fixed) Draw(dst *Draws, queries int, r Request) error {
 	dst.reset(queries, r.K)
 	logK := math.Log(float64(r.K))
 	for i := range queries {
-		g := rand.New(rng.Stream(r.Seed, 'f', uint64(i)))
+		g := rand.New(rng.Stream(r.Seed, 'f', uint64(r.First+i)))
 		for j := i * r.K; j < (i+1)*r.K; j++ {
 			id := g.IntN(len(f.log))
 			if g.Float64() >= f.keep[id] {

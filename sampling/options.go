@@ -44,7 +44,9 @@ type Request struct {
 	K        int  // draws per query
 	Distinct bool // without replacement
 	Seed     uint64
-	Workers  int // 0 means one per core
+	// First is the number of the first query: a list that is drawn for in parts gets the draws of one call.
+	First   int
+	Workers int // 0 means one per core
 	// Tries bounds the draws that Exact rejects for each one it accepts, on average; 0 means 1000.
 	Tries int
 }

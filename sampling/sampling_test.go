@@ -410,6 +410,15 @@ func TestThreads(t *testing.T) {
 				t.Errorf("%d workers draw otherwise than 1", workers)
 			}
 		}
+		s := build(t, softmaxSpec(family.Trig{}, 6, 12), classes, sampling.Options{Block: 8})
+		var part sampling.Draws
+		r := sampling.Request{K: 9, Distinct: distinct, Seed: 16, First: 25}
+		if err := s.Draw(&part, q.RowRange(25, 40), r); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(part.IDs, want.IDs[25*9:]) {
+			t.Error("a part of the queries draws otherwise than all")
+		}
 		if want.Counts.Clipped == 0 {
 			t.Error("nothing was clipped: trig features of 300 classes should be negative somewhere")
 		}
