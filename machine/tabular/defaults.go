@@ -112,6 +112,9 @@ func (o Options) withDefaults() (Options, error) {
 		return bad("class weights for a %s model, which has none: only %s has them", kindName(o.Kind),
 			joined(weighted()))
 	}
+	if err := o.checkCodes(); err != nil {
+		return o, err
+	}
 	switch marks := o.Marks.Names(); {
 	case o.Marks.Group != "" && o.Marks.Time != "":
 		return bad("folds of groups (%s) and of time (%s): name one of them", o.Marks.Group, o.Marks.Time)

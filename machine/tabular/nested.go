@@ -220,6 +220,10 @@ func (j *job) learnFold(src data.Source) (*data.Schema, error) {
 	if j.o.Schema != nil || j.task == machine.Unsupervised {
 		return j.schema, nil
 	}
-	s, _, err := data.Learn(src, data.LearnOptions{Like: unweighted(j.schema), MaxLevels: j.o.Learn.MaxLevels})
+	like := j.schema
+	if j.base != nil {
+		like = j.base
+	}
+	s, _, err := data.Learn(src, data.LearnOptions{Like: unweighted(like), MaxLevels: j.o.Learn.MaxLevels})
 	return s, err
 }

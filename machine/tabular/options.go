@@ -50,6 +50,9 @@ type Options struct {
 	// Scaling says what numeric columns are divided by: see the constants; empty: chosen by trial. A bandwidth that is
 	// given is in units of ScalingStandard.
 	Scaling string
+	// Code says how levels of a column become numbers, by column: one of CodeNames. Columns of more levels than
+	// Learn.MaxLevels, and identifiers that are whole numbers, have a code chosen by trial otherwise.
+	Code map[string]string
 	// Loss of classes of an exact kernel is one of Losses; empty: by trial.
 	Loss string
 	// ClassWeights are in the order of the classes of the schema; they multiply the weights of rows in the fit, in

@@ -46,6 +46,7 @@ type fitFlags struct {
 	keep                 []string
 	task                 string
 	maxLevels            int
+	encode               []string
 	strict               bool
 
 	model, family, coupling   string
@@ -99,7 +100,7 @@ With --json it prints one object: FitReport of this package's source, which hold
 	f.add(cmd)
 	cli.GroupFlags(cmd, []cli.FlagGroup{
 		{Title: "What to predict, and from what",
-			Names: strings.Fields(`out target task id skip numeric categorical text max-levels
+			Names: strings.Fields(`out target task id skip numeric categorical text max-levels encode
 			drop-missing-target strict`)},
 		{Title: "How rows belong together", Names: strings.Fields("weight group time keep")},
 		{Title: "The model; what is left out is chosen", Names: strings.Fields(`model family coupling bandwidth scaling loss lambda features budget
@@ -133,6 +134,8 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.keep, "keep", nil, "column of --weight, --group or --time to predict from as well; repeatable")
 	flags.IntVar(&f.maxLevels, "max-levels", 0, "most levels of a categorical column, the rest is \"other\" (64 if "+
 		"left out)")
+	flags.StringArrayVar(&f.encode, "encode", nil, "COLUMN=CODE: how levels of a column become numbers: "+
+		strings.Join(tabular.CodeNames(), ", ")+"; repeatable (by trial for columns of many levels, if left out)")
 	flags.StringVar(&f.model, "model", "", kindList(", ")+fmt.Sprintf(" (%s if left out)", machine.Kinds()[0].Kind))
 	flags.StringVar(&f.featureMap, "map", "", "features of the kernel: random (random features), nystrom (Nyström "+
 		"features: kernels with some data rows, the landmarks) or exact (the kernel with all rows, for ridge); "+
@@ -234,6 +237,17 @@ func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 	case data.Auto, data.Regression, data.Classification:
 	default:
 		return o, cli.Misused("--task is %q, want %s or %s", f.task, data.Regression, data.Classification)
+	}
+	for _, text := range f.encode {
+		at := strings.LastIndexByte(text, '=')
+		if at < 1 || !slices.Contains(tabular.CodeNames(), text[at+1:]) {
+			return o, cli.Misused("--encode is %q, want COLUMN=CODE with a code of %s", text,
+				strings.Join(tabular.CodeNames(), ", "))
+		}
+		if o.Code == nil {
+			o.Code = map[string]string{}
+		}
+		o.Code[text[:at]] = text[at+1:]
 	}
 	if o.Loss != "" && !slices.Contains(tabular.Losses(), o.Loss) {
 		return o, cli.Misused("--loss is %q, want %s", o.Loss, strings.Join(tabular.Losses(), ", "))
