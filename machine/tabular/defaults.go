@@ -1,6 +1,7 @@
 package tabular
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -112,7 +113,7 @@ func (o Options) withDefaults() (Options, error) {
 		return bad("class weights for a %s model, which has none: only %s has them", kindName(o.Kind),
 			joined(weighted()))
 	}
-	if err := o.checkCodes(); err != nil {
+	if err := errors.Join(o.checkCodes(), o.checkCompare()); err != nil {
 		return o, err
 	}
 	switch marks := o.Marks.Names(); {

@@ -72,6 +72,7 @@ type scored struct {
 	residuals machine.Residuals // the same by a model of the final settings without a fold, in original units
 	spread    spread            // residuals of all models
 	evals     []*machine.Evaluation
+	simple    *baselines // to compare with; nil: not asked for
 }
 
 // run goes through the stages. A checkpoint exists only once all choices are made, so a resumed fit begins with the fit

@@ -65,6 +65,10 @@ type Options struct {
 	Float32 bool // features and their products in float32
 	Block   int  // rows handled together; 0: 1024
 
+	// Compare also scores the mean, or the most frequent class, and a linear model on the same folds. The model is the
+	// same.
+	Compare bool
+
 	// Checkpoint names a file that lets a fit go on after it was interrupted; CheckpointEvery is the time between two
 	// versions of it; 0: 30 s. A version that cannot be written is a warning: the fit goes on.
 	Checkpoint      string
