@@ -135,3 +135,70 @@ func TestProduct(t *testing.T) {
 		}
 	}
 }
+
+// Margins reach the least of what they minimise: that of many steps of the direct fit.
+func TestMarginsAreTheDirectFit(t *testing.T) {
+	x, y := table(900, 4, 3)
+	for i := range y.Rows {
+		for c := range y.Cols {
+			v := 0.0
+			if y.At(i, c) > 0.2 {
+				v = 1
+			}
+			y.Set(i, c, v)
+		}
+	}
+	for _, kind := range []kernel.Kind{kernel.Gaussian, kernel.Laplace} {
+		for _, lambda := range []float64{1, 0.03} {
+			k := kernel.Kernel{Kind: kind, Scale: 2}
+			gram := dense.New[float64](x.Rows, x.Rows)
+			if err := kernel.Gram(k, gram, x, x); err != nil {
+				t.Fatal(err)
+			}
+			want, err := linalg.SolveDual(gram.Clone(), y, lambda)
+			if err == nil {
+				err = want.Margins(y, lambda, 4000)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := NewKernels(k, x, 1<<30)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sk, err := NewSketch(s, 200, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			start, _, err := Solve(s, sk, y, lambda, nil, Options{Tolerance: 1e-2, Steps: 50})
+			if err != nil {
+				t.Fatal(err)
+			}
+			objective := func(alpha dense.Matrix[float64], b []float64, c int) float64 {
+				sum := 0.0
+				for i := range y.Rows {
+					f := 0.0
+					for j := range y.Rows {
+						f += gram.At(i, j) * alpha.At(j, c)
+					}
+					sh := short(y.At(i, c), f+b[c])
+					sum += sh*sh + lambda*alpha.At(i, c)*f
+				}
+				return sum / 2
+			}
+			got, done, err := Margins(s, sk, y, lambda, start, Options{Tolerance: 1e-4, Steps: 100})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for c := range y.Cols {
+				a, b := objective(start.Alpha, start.Intercept, c), objective(got.Alpha, got.Intercept, c)
+				best := objective(want.Alpha, want.Intercept, c)
+				t.Logf("%v, λ = %g: %d steps, from %.5g to %.5g, direct %.5g", kind, lambda, done.Steps, a, b, best)
+				if b > best+0.002*(a-best) {
+					t.Errorf("%v, λ = %g, class %d: %g after %d steps from %g, the least is %g", kind, lambda, c, b,
+						done.Steps, a, best)
+				}
+			}
+		}
+	}
+}

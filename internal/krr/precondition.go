@@ -94,6 +94,12 @@ func NewSketch(s *Kernels, m int, seed uint64) (*Sketch, error) {
 	return out, nil
 }
 
+// Landmarks is their number.
+func (s *Sketch) Landmarks() int { return s.f.Cols }
+
+// Bytes is the memory of the sketch and of a preconditioner.
+func (s *Sketch) Bytes() int64 { return 4*int64(len(s.f.Data)) + 12*int64(s.f.Cols)*int64(s.f.Cols) }
+
 // preconditioner applies P⁻¹ for P = D + FFᵀ with D = diag(left) + λI, which is K + λI but for what landmarks do not
 // tell of pairs (as the FITC approximation: Snelson & Ghahramani 2006; a preconditioner of this form: Cutajar et al.
 // 2016, arXiv:1602.06693): P⁻¹ = D⁻¹ − D⁻¹F(I + FᵀD⁻¹F)⁻¹FᵀD⁻¹.

@@ -162,6 +162,11 @@ func NewKernels(k kernel.Kernel, x dense.Matrix[float64], hold int64) (*Kernels,
 	return s, nil
 }
 
+// Bytes is the memory of the kernels and of the rows.
+func (s *Kernels) Bytes() int64 {
+	return 4*int64(len(s.tiles))*side*side + 8*int64(len(s.r.u.Data))
+}
+
 // tile is that of rows of block i and columns of block j, the at-th of a product, in memory of its own or in scratch.
 func (s *Kernels) tile(at, i, j int, scratch *[]float32) dense.Matrix[float32] {
 	lo, hi := s.r.span(i)
