@@ -16,6 +16,9 @@ const (
 	heldKernels = 2 << 30
 	// kernelSketch are the landmarks of its preconditioner.
 	kernelSketch = 2048
+	// Margins begin where squares are solved to marginStart, and end where a step changes scores by marginTolerance.
+	marginStart     = 1e-2
+	marginTolerance = 1e-3
 )
 
 // FitExactIterative is [FitExact] of more rows than a matrix of n² numbers can have, by conjugate gradients: a product
@@ -25,6 +28,20 @@ const (
 //
 // The bits do not depend on GOMAXPROCS. Iterations that end before the residual is small are no error: see the result.
 func FitExactIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative) (*Model, Iterations, error) {
+	return fitIterative(s, x, y, lambda, o, false)
+}
+
+// FitMarginsIterative is [FitMargins] of as many rows, from the fit of squares on, by at most [MarginSteps] further
+// products or until predictions change by less than a thousandth.
+func FitMarginsIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative) (*Model, Iterations, error) {
+	if s.Task != Classification {
+		return nil, Iterations{}, fmt.Errorf("margins of a %s: they are for classes: %w", s.Task, ErrSetup)
+	}
+	return fitIterative(s, x, y, lambda, o, true)
+}
+
+func fitIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative, margins bool) (*Model, Iterations,
+	error) {
 	var done Iterations
 	if s.Weighted {
 		return nil, done, fmt.Errorf("conjugate gradients of rows with weights: use Ridge: %w", ErrSetup)
@@ -47,8 +64,24 @@ func FitExactIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o It
 	if err != nil {
 		return nil, done, err
 	}
-	fit, res, err := krr.Solve(k, sketch, packedTargets(t, s.Outputs), lambda, nil, krr.Options{
-		Tolerance: cmp.Or(o.Tolerance, defaultTolerance), Steps: cmp.Or(o.Steps, defaultSteps), Progress: o.Progress})
+	targets := packedTargets(t, s.Outputs)
+	how := krr.Options{Tolerance: cmp.Or(o.Tolerance, defaultTolerance), Steps: cmp.Or(o.Steps, defaultSteps),
+		Progress: o.Progress}
+	if margins {
+		how.Tolerance = max(how.Tolerance, marginStart)
+	}
+	fit, res, err := krr.Solve(k, sketch, targets, lambda, nil, how)
+	steps := res.Steps
+	if err == nil && margins {
+		fit, res, err = krr.Margins(k, sketch, targets, lambda, fit, krr.Options{Tolerance: marginTolerance,
+			Steps: MarginSteps, Progress: func(step int, change float64) error {
+				if o.Progress == nil {
+					return nil
+				}
+				return o.Progress(steps+step, change)
+			}})
+		res.Steps += steps
+	}
 	done = Iterations{Steps: res.Steps, Residual: res.Residual, Converged: res.Converged, Sketch: sketch.Landmarks(),
 		Bytes: k.Bytes() + sketch.Bytes() + 8*int64(6*x.Rows*(s.Outputs+1))}
 	if errors.Is(err, krr.ErrNotPositive) {

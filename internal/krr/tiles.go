@@ -263,3 +263,33 @@ func (s *Kernels) Exact(dst, v dense.Matrix[float64]) error {
 		return nil
 	})
 }
+
+// Predict writes Kα + b for the rows z, in float32 but for sums over blocks.
+func (s *Kernels) Predict(dst, z dense.Matrix[float64], f *Fit) {
+	tab := kern.Best[float32]()
+	narrow := dense.New[float32](f.Alpha.Rows, f.Alpha.Cols)
+	for i := range narrow.Rows {
+		to := narrow.Row(i)
+		for c, a := range f.Alpha.Row(i) {
+			to[c] = float32(a)
+		}
+	}
+	a := embed(s.k, z, centreOf(s.k, s.x))
+	const rows = 64
+	par.For((z.Rows+rows-1)/rows, 1, func(from, to int) {
+		k, out := dense.New[float32](rows, side), dense.New[float32](rows, f.Alpha.Cols)
+		for p := from; p < to; p++ {
+			lo, hi := p*rows, min((p+1)*rows, z.Rows)
+			for i := lo; i < hi; i++ {
+				copy(dst.Row(i), f.Intercept)
+			}
+			for b := range s.r.blocks() {
+				first, end := s.r.span(b)
+				kb, part := k.RowRange(0, hi-lo).ColRange(0, end-first), out.RowRange(0, hi-lo)
+				block(kb, a, lo, hi, s.r, b)
+				tab.Product(part, kb, narrow.RowRange(first, end), false)
+				addWide(dst.RowRange(lo, hi), part)
+			}
+		}
+	})
+}
