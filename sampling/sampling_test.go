@@ -475,9 +475,9 @@ func TestScalesGrow(t *testing.T) {
 // Positive features fall like exp(−|c|²/2): when the last near class goes, those that are left are far below the scales.
 func TestScalesSink(t *testing.T) {
 	const n, d = 64, 6
-	classes := dense.Convert[float32](rows(n, d, 20, 22))
+	classes := dense.Convert[float32](rows(n, d, 60, 22))
 	for k := range d {
-		classes.Row(5)[k] *= 0.01
+		classes.Row(5)[k] *= 0.003
 	}
 	q := dense.Convert[float32](rows(1, d, 0.3, 23))
 	spec := softmaxSpec(family.Positive{}, d, 32)
