@@ -57,7 +57,8 @@ func (b Bits) At(i int) bool { return b.Bytes[(b.Offset+i)>>3]>>((b.Offset+i)&7)
 
 func (b Bits) check(what string, n int) error {
 	if b.Offset < 0 || n < 0 || b.Len != n || b.Offset > 8*len(b.Bytes)-n {
-		return fmt.Errorf("%s: %d bits from bit %d on of %d bytes, for %d values", what, b.Len, b.Offset, len(b.Bytes), n)
+		return fmt.Errorf("%s: %d bits from bit %d on of %d bytes, for %d values", what, b.Len, b.Offset,
+			len(b.Bytes), n)
 	}
 	return nil
 }
@@ -559,8 +560,8 @@ func (r *columnsReader) text(b *Block, j int, p memoryPart, lo, n int) error {
 		case bare:
 			b.AppendBare(j, text)
 		case !utf8.Valid(text):
-			return columnError(r.Where(len(b.Cols[j].Text)), r.t.names[j], ErrEncoding, "column %s is %s, which is not UTF-8",
-				show(r.t.names[j]), show(text))
+			return columnError(r.Where(len(b.Cols[j].Text)), r.t.names[j], ErrEncoding,
+				"column %s is %s, which is not UTF-8", show(r.t.names[j]), show(text))
 		default:
 			b.AppendText(j, text)
 		}

@@ -67,8 +67,9 @@ func mixedTable(t *testing.T, parts ...int) (*data.Columns, data.Source) {
 		if !lost[i] {
 			key = fmt.Sprint(i64[i])
 		}
-		fmt.Fprintf(&text, "%s,%s,%v,%d,%s,%s,\"%s\",%s,%s,%s,%s,%s\n", num(a), num(matrix.At(i, 1)), f32[i], i8[i], flag,
-			city, strings.ReplaceAll(notes[i], `"`, `""`), time.Unix(int64(days[i])*86400, 0).UTC().Format(time.DateOnly),
+		fmt.Fprintf(&text, "%s,%s,%v,%d,%s,%s,\"%s\",%s,%s,%s,%s,%s\n", num(a), num(matrix.At(i, 1)), f32[i], i8[i],
+			flag, city, strings.ReplaceAll(notes[i], `"`, `""`),
+			time.Unix(int64(days[i])*86400, 0).UTC().Format(time.DateOnly),
 			time.Unix(secs[i], 0).UTC().Format("2006-01-02T15:04:05"),
 			time.Unix(0, nanos[i]).UTC().Format("2006-01-02T15:04:05.999999999"), key, num(y[i]))
 	}
@@ -166,8 +167,8 @@ func TestColumnsAreTheirCSV(t *testing.T) {
 						continue // 1 and 0, as those of arrays; texts are no numbers
 					}
 					if a[i][j] != b[i][j] {
-						t.Fatalf("parts %v, %v: row %d, column %s is %s, as CSV %s", parts, kind, i, table.Columns()[j], a[i][j],
-							b[i][j])
+						t.Fatalf("parts %v, %v: row %d, column %s is %s, as CSV %s", parts, kind, i,
+							table.Columns()[j], a[i][j], b[i][j])
 					}
 				}
 			}

@@ -38,7 +38,8 @@ func TestPiecesPanic(t *testing.T) {
 				return memory{bytes.NewReader([]byte(text))}, nil
 			}}
 			o := Options{MaxLine: 1000, Workers: workers, piece: 100}
-			r, err := newTextReader(in, o, []string{"a"}, []Kind{Number}, nil, 0, 10, func(l *lines) rows { return bombRows{l, at} })
+			rows := func(l *lines) rows { return bombRows{l, at} }
+			r, err := newTextReader(in, o, []string{"a"}, []Kind{Number}, nil, 0, 10, rows)
 			if err != nil {
 				t.Fatal(err)
 			}

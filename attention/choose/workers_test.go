@@ -33,15 +33,16 @@ func mostWorkers(f func()) int64 {
 // Every attention keeps to its Workers, and has the same bits with any number.
 func TestWorkers(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
-	const n, d = 1024, 16
-	q, k, v := heads.Generate[float32](2, n, d, 1)
-	spec := randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Positive{}, Dim: d, M: 32, Seed: 1}
-	maps, err := linear.NewMaps[float32](linear.HeadSpecs(spec, 2))
+	const h, n, d = 4, 1024, 16
+	q, k, v := heads.Generate[float32](h, n, d, 1)
+	spec := randfeat.Spec{Kernel: kernel.Attention(d), Family: family.Positive{}, Dim: d, M: 256, Seed: 1}
+	maps, err := linear.NewMaps[float32](linear.HeadSpecs(spec, h))
 	if err != nil {
 		t.Fatal(err)
 	}
 	gradients := func() (dq, dk, dv attention.Seq[float32]) {
-		return attention.NewSeq[float32](1, 2, n, d), attention.NewSeq[float32](1, 2, n, d), attention.NewSeq[float32](1, 2, n, d)
+		all := func() attention.Seq[float32] { return attention.NewSeq[float32](1, h, n, d) }
+		return all(), all(), all()
 	}
 	join := func(all ...attention.Seq[float32]) (out []float32) {
 		for _, s := range all {
@@ -58,7 +59,7 @@ func TestWorkers(t *testing.T) {
 	for name, run := range map[string]func(workers int) []float32{
 		"exact": func(workers int) []float32 {
 			a := attention.Exact[float32]{Workers: workers}
-			out := attention.NewSeq[float32](1, 2, n, d)
+			out := attention.NewSeq[float32](1, h, n, d)
 			_, err := a.Forward(out, q, k, v)
 			check(err)
 			dq, dk, dv := gradients()
@@ -68,7 +69,7 @@ func TestWorkers(t *testing.T) {
 		"linear": func(workers int) []float32 {
 			a := linear.Attention[float32]{Maps: maps, Workers: workers}
 			a.Causal = true
-			out := attention.NewSeq[float32](1, 2, n, d)
+			out := attention.NewSeq[float32](1, h, n, d)
 			_, err := a.Forward(out, q, k, v)
 			check(err)
 			dq, dk, dv := gradients()
@@ -78,7 +79,7 @@ func TestWorkers(t *testing.T) {
 		},
 		"centroid": func(workers int) []float32 {
 			a := centroid.Attention[float32]{Specs: []centroid.Spec{{Clusters: 16, Top: 2}}, Workers: workers}
-			out := attention.NewSeq[float32](1, 2, n, d)
+			out := attention.NewSeq[float32](1, h, n, d)
 			_, err := a.Forward(out, q, k, v)
 			check(err)
 			dq, dk, dv := gradients()
@@ -86,12 +87,13 @@ func TestWorkers(t *testing.T) {
 			return join(out, dq, dk, dv)
 		},
 		"choose": func(workers int) []float32 {
-			c, err := choose.Choose(choose.Options{Tol: 0.3, ByCost: true, Workers: workers}, attention.Visibility{}, 0, q, k, v)
+			o := choose.Options{Tol: 0.3, ByCost: true, Workers: workers}
+			c, err := choose.Choose(o, attention.Visibility{}, 0, q, k, v)
 			check(err)
 			a, err := choose.New[float32](c)
 			check(err)
 			a.Workers = workers
-			out := attention.NewSeq[float32](1, 2, n, d)
+			out := attention.NewSeq[float32](1, h, n, d)
 			_, err = a.Forward(out, q, k, v)
 			check(err)
 			return out.Data

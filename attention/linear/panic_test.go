@@ -52,8 +52,8 @@ func (m bombMap) QueriesVJP(dx, dphi, phi, x dense.Matrix[float32], col []float3
 func TestPanicsOfWorkersReachTheCaller(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	const d, dv, n = 8, 8, 2048
-	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.Positive{},
-		Dim: d, M: 64, Seed: 1})
+	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax},
+		Family: family.Positive{}, Dim: d, M: 64, Seed: 1})
 	must(t, err)
 	bomb := bombMap{m, new(atomic.Int64), new(atomic.Int64)}
 	q, k := normals[float32](1, 1, n, d, 0.5, 1), normals[float32](1, 1, n, d, 0.5, 2)
@@ -93,7 +93,8 @@ func TestPanicsOfWorkersReachTheCaller(t *testing.T) {
 			}
 			for at := int64(1); at <= all; at += 1 + all/40 {
 				if _, p := both(at); !errors.Is(p, errBomb) {
-					t.Errorf("window %d, causal %v: call %d of %d panicked, the caller got %v", window, causal, at, all, p)
+					t.Errorf("window %d, causal %v: call %d of %d panicked, the caller got %v", window, causal, at,
+						all, p)
 				}
 			}
 			if _, p := both(0); p != nil {

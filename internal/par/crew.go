@@ -9,8 +9,8 @@ import (
 type Step[W any] interface{ Item(w *W, i int) error }
 
 // Waiter is a Step whose items wait for other items. If an item panics, those that wait for it would wait for ever:
-// Release makes every wait end, at once and from then on, by a return that ends the item or by a panic. It may be called
-// at any time of a Do.
+// Release makes every wait end, at once and from then on, by a return that ends the item or by a panic. It may be
+// called at any time of a Do.
 type Waiter interface{ Release() }
 
 // Crew runs steps of long, unequal items on goroutines with memory of their own. Items are handed out one by one and in

@@ -114,7 +114,7 @@ func (s *Stream[T]) hire() {
 	if !work || s.running >= s.Workers || s.Workers < 2 || s.closed {
 		return
 	}
-	if Limit() > 0 { // goroutines that go on between calls of Next would be at work beside those that the caller may have
+	if Limit() > 0 { // goroutines that go on between calls of Next would be at work beside those of the caller
 		return
 	}
 	s.running++

@@ -21,8 +21,8 @@ import (
 //     if rows have weights or at least one in repeatedPart is a repetition, and if there is a column that tells most
 //     distinct rows apart: such rows hardly ever agree by chance. No row is then on both sides of a fold, and rows are
 //     ordered by what they hold.
-//   - Fewer than minDistinct distinct rows are too few to be dealt to folds: they come as often as their weights say, in
-//     the same order.
+//   - Fewer than minDistinct distinct rows are too few to be dealt to folds: they come as often as their weights say,
+//     in the same order.
 const (
 	repeatedRows = 2048
 	repeatedPart = 5
@@ -326,7 +326,7 @@ func (r *pickedReader) Read(b *data.Block, most int) error {
 	}
 	b.Reset(int64(r.at), kinds)
 	for r.last = r.at; r.at < len(r.rows) && b.Rows < most && !b.Full(); r.at++ {
-		k, _ := slices.BinarySearchFunc(r.ends, r.rows[r.at], func(end, row int64) int { return cmp.Compare(end, row+1) })
+		k := slices.IndexFunc(r.ends, func(end int64) bool { return r.rows[r.at] < end })
 		from := r.blocks[k]
 		i := int(r.rows[r.at] - from.First)
 		for j := range b.Cols {

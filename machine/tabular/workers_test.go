@@ -22,11 +22,12 @@ func TestWorkers(t *testing.T) {
 		rows[i] = i
 	}
 	src := r.table(t, rows, false)
+	regression := data.LearnOptions{Targets: []string{"y"}, Skip: []string{"class"}}
+	classes := data.LearnOptions{Targets: []string{"class"}, Skip: []string{"y"}}
 	for name, o := range map[string]Options{
-		"exact":  {Learn: data.LearnOptions{Targets: []string{"y"}, Skip: []string{"class"}}},
-		"random": {Learn: data.LearnOptions{Targets: []string{"y"}, Skip: []string{"class"}}, Map: MapRandom, Budget: 256},
-		"logistic": {Learn: data.LearnOptions{Targets: []string{"class"}, Skip: []string{"y"}}, Kind: machine.KindLogistic,
-			Features: 128},
+		"exact":    {Learn: regression},
+		"random":   {Learn: regression, Map: MapRandom, Budget: 256},
+		"logistic": {Learn: classes, Kind: machine.KindLogistic, Features: 128},
 	} {
 		fit := func(workers int) (model []byte, most int64) {
 			var seen atomic.Int64
