@@ -67,7 +67,8 @@ func unitRows(x dense.Matrix[float32]) dense.Matrix[float32] {
 // sampler is the way to draw 40 negatives at every place. Draws inside blocks are by features, as in the paper.
 func (c fig10) sampler(counts []float64) (lstm.Sampler[float32], error) {
 	const k = 40
-	spec := randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Dim: c.Width, Seed: uint64(c.Seed) + 1, M: c.Features}
+	spec := randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Dim: c.Width,
+		Seed: uint64(c.Seed) + 1, M: c.Features}
 	power := 0.0
 	switch negatives[c.Sampler] {
 	case "unigram^¾":
@@ -93,8 +94,8 @@ func runHybridFig10(l *lab.Lab) (*lab.Page, error) {
 	var keys []fig10
 	for s := range negatives {
 		for seed := range seeds {
-			keys = append(keys, fig10{s, seed, lab.Pick(l, 24_000, 900_000), lab.Pick(l, 1000, 10_000), lab.Pick(l, 32, 200),
-				lab.Pick(l, 128, 1024), 6})
+			keys = append(keys, fig10{s, seed, lab.Pick(l, 24_000, 900_000), lab.Pick(l, 1000, 10_000),
+				lab.Pick(l, 32, 200), lab.Pick(l, 128, 1024), 6})
 		}
 	}
 	// Cells of a seed share parameters and texts whatever the sampler: differences are paired.
@@ -130,7 +131,8 @@ func runHybridFig10(l *lab.Lab) (*lab.Page, error) {
 		fig.Series = append(fig.Series, series)
 		mean, sd := meanSD(last[s])
 		p.Add(lab.Check{What: "perplexity at the end, " + name, Source: lab.Source{Kind: lab.Unsaid}, Reference: "—",
-			Ours: fmt.Sprintf("%.4g", math.Exp(mean)), Interval: fmt.Sprintf("× e^±%.2g over seeds", sd), Verdict: lab.Shown})
+			Ours: fmt.Sprintf("%.4g", math.Exp(mean)), Interval: fmt.Sprintf("× e^±%.2g over seeds", sd),
+			Verdict: lab.Shown})
 	}
 	fig10Claims(p, last)
 	return p, p.Draw("curves", "Means and deviations over seeds.", &fig)
@@ -156,7 +158,8 @@ func fig10Claims(p *lab.Page, last [][]float64) {
 		case math.Abs(mean)-half > tie:
 			verdict = lab.Misses
 		}
-		p.Claim(negatives[s]+" ties with FAVOR+", lab.StatedIn("appendix I.1, Fig 10"), "not very significant (here: within 5 %)",
+		p.Claim(negatives[s]+" ties with FAVOR+", lab.StatedIn("appendix I.1, Fig 10"),
+			"not very significant (here: within 5 %)",
 			fmt.Sprintf("log perplexity %+.3f ± %.3f", mean, half), verdict,
 			"the runs are short; the paper trains for 80 epochs, after which samplers differ less")
 	}

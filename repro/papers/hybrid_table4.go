@@ -127,8 +127,9 @@ func runHybridWords(l *lab.Lab, text wordText, paper wordTable) (*lab.Page, erro
 				v := at(m, size)
 				series.X, series.Y = append(series.X, float64(size)), append(series.Y, v.Mean[s])
 				series.Low, series.High = append(series.Low, v.Mean[s]-v.SD[s]), append(series.High, v.Mean[s]+v.SD[s])
-				c := lab.Check{What: fmt.Sprintf("%s, %s, %d", name, method, size), Source: lab.Source{Kind: lab.Unsaid},
-					Reference: "—", Ours: fmt.Sprintf("%.4g", v.Mean[s]), Interval: fmt.Sprintf("± %.2g", v.SD[s]),
+				c := lab.Check{What: fmt.Sprintf("%s, %s, %d", name, method, size),
+					Source: lab.Source{Kind: lab.Unsaid}, Reference: "—",
+					Ours: fmt.Sprintf("%.4g", v.Mean[s]), Interval: fmt.Sprintf("± %.2g", v.SD[s]),
 					Verdict: lab.Shown}
 				if row := printed[s][m]; row != nil {
 					c.Source, c.Reference = lab.PrintedIn(paper.table), fmt.Sprintf("%.5g", row[i])
