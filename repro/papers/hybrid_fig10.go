@@ -26,7 +26,7 @@ var negatives = []string{"uniform", "unigram^¾", "FAVOR+", "Trig.", "Gaussian",
 
 // fig10 is one run: sizes, and what is drawn by.
 type fig10 struct {
-	Sampler, Seed, Words, Vocab, Width, Features, Points int
+	Sampler, Seed, Words, Vocab, Width, Batch, Features, Points int
 }
 
 // byFeatures draws by the features of rows of norm 1, or by the softmax of such rows itself (spec without a family).
@@ -94,8 +94,8 @@ func runHybridFig10(l *lab.Lab) (*lab.Page, error) {
 	var keys []fig10
 	for s := range negatives {
 		for seed := range seeds {
-			keys = append(keys, fig10{s, seed, lab.Pick(l, 24_000, 900_000), lab.Pick(l, 1000, 10_000),
-				lab.Pick(l, 32, 200), lab.Pick(l, 128, 1024), 6})
+			keys = append(keys, fig10{s, seed, lab.Pick(l, 12_000, 900_000), lab.Pick(l, 500, 10_000),
+				lab.Pick(l, 32, 200), lab.Pick(l, 4, 20), lab.Pick(l, 128, 1024), 6})
 		}
 	}
 	// Cells of a seed share parameters and texts whatever the sampler: differences are paired.
@@ -105,11 +105,11 @@ func runHybridFig10(l *lab.Lab) (*lab.Page, error) {
 	}
 	c := keys[0]
 	p := &lab.Page{Setting: []string{fmt.Sprintf("Expected before the first run: a tie between estimators, as the paper reports. "+
-		"LSTMs of 2 layers and width %d read %d words of the Penn Treebank (%d different ones) once, in batches of 20, and "+
+		"LSTMs of 2 layers and width %d read %d words of the Penn Treebank (%d different ones) once, in batches of %d streams, and "+
 		"learn to tell the next word from 40 drawn ones. Draws are by features of outputs and embeddings of norm 1 (appendix "+
 		"I.1); %d features, hybrids of equal cost. The paper has width 200, 10,000 words, 80 epochs with dropout, 1024 features "+
-		"and 25 runs. Perplexities are exp of the loss of the full softmax at 1500 held-out places; seeds share "+
-		"parameters and text, so that differences are paired.", c.Width, c.Words, c.Vocab, c.Features)}}
+		"and 25 runs. Perplexities are exp of the loss of the full softmax at 1000 held-out places; seeds share "+
+		"parameters and text, so that differences are paired.", c.Width, c.Words, c.Vocab, c.Batch, c.Features)}}
 	last := make([][]float64, len(negatives)) // log perplexities at the end
 	fig := figure.Figure{Title: "Held-out perplexity during training", X: figure.Axis{Label: "words read"},
 		Y: figure.Axis{Label: "perplexity", Log: true}}
@@ -178,7 +178,7 @@ func (c fig10) curve(l *lab.Lab) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := lstm.New[float32](lstm.Config{Vocab: len(n.counts), Width: c.Width, Layers: 2, Batch: 20, Length: 20,
+	m, err := lstm.New[float32](lstm.Config{Vocab: len(n.counts), Width: c.Width, Layers: 2, Batch: c.Batch, Length: 20,
 		Rate: 0.1, Clip: 5, Seed: uint64(c.Seed) + 1})
 	if err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func (c fig10) curve(l *lab.Lab) ([]float64, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, m.Perplexity(n.held, 1500))
+		out = append(out, m.Perplexity(n.held, 1000))
 	}
 	return out, nil
 }

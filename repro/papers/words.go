@@ -168,11 +168,15 @@ func readWordModel(l *lab.Lab, text wordText) (*wordModel, error) {
 
 // trainWords trains an LSTM of the paper's width on the CPU: quick on a part of the text, full for several epochs.
 func trainWords(l *lab.Lab, text wordText) (*wordModel, error) {
-	n, err := readNumbered(l, text, 1<<30, lab.Pick(l, 60_000, 1<<30))
+	return trainWordsOn(l, text, lab.Pick(l, 60_000, 1<<30), lab.Pick(l, 1, 8))
+}
+
+func trainWordsOn(l *lab.Lab, text wordText, words, epochs int) (*wordModel, error) {
+	n, err := readNumbered(l, text, 1<<30, words)
 	if err != nil {
 		return nil, err
 	}
-	c := lstm.Config{Vocab: len(n.counts), Width: 200, Layers: 2, Batch: 32, Length: 20, Rate: 0.05, Clip: 5,
+	c := lstm.Config{Vocab: len(n.counts), Width: 200, Layers: 2, Batch: 32, Length: 20, Rate: 0.03, Clip: 5,
 		Gain: text.gain, Unit: text.unit, Seed: lab.Seed}
 	m, err := lstm.New[float32](c)
 	if err != nil {
@@ -182,7 +186,6 @@ func trainWords(l *lab.Lab, text wordText) (*wordModel, error) {
 	if err != nil {
 		return nil, err
 	}
-	epochs := lab.Pick(l, 1, 8)
 	for e := range epochs {
 		stop := func(int, float64) error { return l.Context.Err() }
 		if err := m.Epoch(n.learn, e, lstm.Shared[float32](f, 200), stop); err != nil {
@@ -190,7 +193,37 @@ func trainWords(l *lab.Lab, text wordText) (*wordModel, error) {
 		}
 	}
 	q, _ := m.Queries(n.held, 2000)
+	times := "once"
+	if epochs > 1 {
+		times = fmt.Sprintf("%d times", epochs)
+	}
 	return &wordModel{queries: dense.Convert[float64](q), keys: dense.Convert[float64](m.Table), counts: n.counts,
-		perplexity: m.Perplexity(n.held, 2000), what: fmt.Sprintf("an LSTM of 2 layers and width %d, trained here on %d words "+
-			"for %d epochs by a softmax over 200 sampled words", c.Width, len(n.learn), epochs)}, nil
+		perplexity: m.Perplexity(n.held, 2000), what: fmt.Sprintf("an LSTM of 2 layers and width %d that read %d words %s, "+
+			"trained here by a softmax over 200 sampled words", c.Width, len(n.learn), times)}, nil
+}
+
+// SaveWords trains the LSTM of a text (ptb, wikitext2) and writes keys, queries and counts where the items of the
+// language models look for them before they train one: DIR/SET-keys.npy and so on, DIR being lstm in the data folder.
+func SaveWords(l *lab.Lab, set, dir string, words, epochs int) (what string, err error) {
+	for _, text := range []wordText{ptb, wikiText2} {
+		if text.set != set {
+			continue
+		}
+		m, err := trainWordsOn(l, text, words, epochs)
+		if err != nil {
+			return "", err
+		}
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			return "", err
+		}
+		counts := dense.Matrix[float64]{Rows: len(m.counts), Cols: 1, Stride: 1, Data: m.counts}
+		for name, x := range map[string]dense.Matrix[float64]{"keys": m.keys, "queries": m.queries, "counts": counts} {
+			file := filepath.Join(dir, set+"-"+name+".npy")
+			if err := data.WriteNPYFile(file, dense.Convert[float32](x)); err != nil {
+				return "", err
+			}
+		}
+		return fmt.Sprintf("%d classes of %s%s", m.keys.Rows, m.what, m.told()), nil
+	}
+	return "", fmt.Errorf("no text %q: take %s or %s", set, ptb.set, wikiText2.set)
 }
