@@ -198,8 +198,9 @@ func trainWordsOn(l *lab.Lab, text wordText, words, epochs int) (*wordModel, err
 		times = fmt.Sprintf("%d times", epochs)
 	}
 	return &wordModel{queries: dense.Convert[float64](q), keys: dense.Convert[float64](m.Table), counts: n.counts,
-		perplexity: m.Perplexity(n.held, 2000), what: fmt.Sprintf("an LSTM of 2 layers and width %d that read %d words %s, "+
-			"trained here by a softmax over 200 sampled words", c.Width, len(n.learn), times)}, nil
+		perplexity: m.Perplexity(n.held, 2000),
+		what: fmt.Sprintf("an LSTM of 2 layers and width %d that read %d words %s, trained here by a softmax over 200 "+
+			"sampled words", c.Width, len(n.learn), times)}, nil
 }
 
 // SaveWords trains the LSTM of a text (ptb, wikitext2) and writes keys, queries and counts where the items of the
