@@ -15,7 +15,7 @@ var layers = []string{
 	"internal/kern internal/omega",
 	"coupling data internal/linalg kernel",
 	"data/parquet internal/datasets internal/landmark internal/plan theory/forms",
-	"data/files theory",
+	"data/files internal/krr theory",
 	"family internal/exec",
 	".",
 	"attention randfeattest",

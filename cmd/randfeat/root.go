@@ -135,6 +135,7 @@ reader has ended ends randfeat silently, by SIGPIPE (a shell shows 141).`,
 		kernels.SampleCommand(env),
 		attention, crossover,
 		tables.FitCommand(env), tables.PartsCommand(env), tables.EvaluateCommand(env), tables.PredictCommand(env),
+		tables.CompareCommand(env), tables.ExplainCommand(env),
 		tables.InspectCommand(env), tables.DataCommand(env),
 		serving.ServeCommand(env), serving.ExploreCommand(env),
 		schemaCommand(env), versionCommand(env))

@@ -34,11 +34,13 @@ var printed = []struct {
 }{
 	{"advise", []any{advise.Report{}, kernels.AdviseHead{}}},
 	{"attend", []any{attend.AttendResult{}, attend.AttendDemoRow{}}},
+	{"compare", []any{tables.CompareResult{}}},
 	{"couplings", []any{catalog.CouplingInfo{}}},
 	{"crossover", []any{attend.CrossoverResult{}}},
 	{"data", []any{tables.DataSet{}, tables.DataFile{}}},
 	{"eval", []any{catalog.EvalResult{}, catalog.CheckResult{}, catalog.CheckSummary{}}},
 	{"evaluate", []any{tables.EvaluateResult{}}},
+	{"explain", []any{tables.ExplainResult{}}},
 	{"explore", []any{serving.Exploring{}}},
 	{"families", []any{family.Info{}}},
 	{"features", []any{kernels.FeaturesResult{}}},
