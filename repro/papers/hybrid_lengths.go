@@ -28,7 +28,7 @@ func runHybridLengths(l *lab.Lab, text wordText) (*lab.Page, error) {
 		SD      [2]float64
 		What    string
 	}
-	values, err := lab.Cells(l, "lengths", []string{text.set}, func(string, uint64) (v value, err error) {
+	values, err := lab.Cells(l, "lengths", []string{modelOf(l, text)}, func(string, uint64) (v value, err error) {
 		m, err := wordsOf(l, text)
 		if err != nil {
 			return v, err

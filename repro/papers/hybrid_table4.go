@@ -79,32 +79,49 @@ func distances(exact, got []float64) (wasserstein, ks, negative float64) {
 func runHybridWords(l *lab.Lab, text wordText, paper wordTable) (*lab.Page, error) {
 	sizes := []int{64, 128, 256, 512}
 	places := lab.Pick(l, 20, 200)
-	type key struct{ Method, Size, Runs, Queries int }
+	type key struct {
+		Method, Size, Runs, Queries int
+		Model                       string
+	}
 	var keys []key
 	for m := range wordMethods {
 		for _, s := range sizes {
-			keys = append(keys, key{m, s, lab.Pick(l, 3, 10), places})
+			keys = append(keys, key{m, s, lab.Pick(l, 3, 10), places, modelOf(l, text)})
 		}
 	}
-	words, err := wordsOf(l, text)
+	type model struct {
+		What    string
+		Classes int
+	}
+	models, err := lab.Cells(l, "model", []string{modelOf(l, text)}, func(string, uint64) (model, error) {
+		words, err := wordsOf(l, text)
+		if err != nil {
+			return model{}, err
+		}
+		return model{words.what + words.told(), words.keys.Rows}, nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	k, q := words.keys, every(words.queries, places)
-	if text.gain > 0 {
-		k, q = scaled(k, math.Sqrt(text.gain)), scaled(q, math.Sqrt(text.gain))
-	}
-	values, err := lab.Cells(l, "distances", keys, func(c key, seed uint64) (wordValue, error) {
+	values, err := lab.Cells(l, "distances", keys, func(c key, seed uint64) (v wordValue, err error) {
+		words, err := wordsOf(l, text)
+		if err != nil {
+			return v, err
+		}
+		k, q := words.keys, every(words.queries, places)
+		if text.gain > 0 {
+			k, q = scaled(k, math.Sqrt(text.gain)), scaled(q, math.Sqrt(text.gain))
+		}
 		return wordDistances(q, k, c.Method, c.Size, c.Runs, seed)
 	})
 	if err != nil {
 		return nil, err
 	}
 	p := &lab.Page{Setting: []string{fmt.Sprintf("The paper takes outputs and embeddings of an LSTM with %s, which are not "+
-		"published. Here they are those of %s: %d classes, queries at %d held-out places%s. Sizes as in %s: hybrids have an "+
+		"published. Here they are those of %s: %d classes, queries at %d held-out places. Sizes as in %s: hybrids have an "+
 		"eighth of the projections per base and 8 of the coefficient. Distances are over words in the order of frequency, and "+
-		"negative estimates count as zero. Values depend on the model; orders are compared.%s", text.paperModel, words.what,
-		k.Rows, q.Rows, words.told(), paper.table, text.textDifferent)}}
+		"negative estimates count as zero. Values depend on the model; orders are compared.%s", text.paperModel, models[0].What,
+		models[0].Classes, places, paper.table, text.textDifferent)}}
 	at := func(m, size int) (v wordValue) {
 		for i, c := range keys {
 			if c.Method == m && c.Size == size {

@@ -148,9 +148,21 @@ func wordsOf(l *lab.Lab, text wordText) (*wordModel, error) {
 	return m, nil
 }
 
+// modelOf says which model wordsOf gives, for the keys of cells.
+func modelOf(l *lab.Lab, text wordText) string {
+	if _, err := os.Stat(wordFile(l, text, "keys")); err == nil {
+		return text.set + " of files"
+	}
+	return text.set
+}
+
+func wordFile(l *lab.Lab, text wordText, what string) string {
+	return l.Path(filepath.Join("lstm", text.set+"-"+what+".npy"))
+}
+
 // readWordModel is nil where there are no files.
 func readWordModel(l *lab.Lab, text wordText) (*wordModel, error) {
-	file := func(what string) string { return l.Path(filepath.Join("lstm", text.set+"-"+what+".npy")) }
+	file := func(what string) string { return wordFile(l, text, what) }
 	if _, err := os.Stat(file("keys")); err != nil {
 		return nil, nil
 	}
@@ -163,7 +175,8 @@ func readWordModel(l *lab.Lab, text wordText) (*wordModel, error) {
 		all[i] = a.Float64()
 	}
 	return &wordModel{keys: all[0], queries: all[1], counts: all[2].Data,
-		what: fmt.Sprintf("an LSTM of width %d trained by `rfx lab words %s`", all[0].Cols, text.set)}, nil
+		what: fmt.Sprintf("an LSTM of width %d, read from lstm/%s-keys.npy and -queries.npy of the data folder",
+			all[0].Cols, text.set)}, nil
 }
 
 // trainWords trains an LSTM of the paper's width on the CPU: quick on a part of the text, full for several epochs.
