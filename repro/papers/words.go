@@ -181,7 +181,7 @@ func readWordModel(l *lab.Lab, text wordText) (*wordModel, error) {
 
 // trainWords trains an LSTM of the paper's width on the CPU: quick on a part of the text, full for several epochs.
 func trainWords(l *lab.Lab, text wordText) (*wordModel, error) {
-	return trainWordsOn(l, text, lab.Pick(l, 60_000, 1<<30), lab.Pick(l, 1, 8))
+	return trainWordsOn(l, text, lab.Pick(l, 30_000, 1<<30), lab.Pick(l, 1, 8))
 }
 
 func trainWordsOn(l *lab.Lab, text wordText, words, epochs int) (*wordModel, error) {
