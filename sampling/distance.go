@@ -12,8 +12,8 @@ type Distance struct {
 	KL          float64 // Σ p log(p/q) in nats, p the softmax; +Inf if q lacks a class
 	Wasserstein float64 // Σ_i |P_i − Q_i| of the cumulative sums, classes in the order of ids at distance 1
 	KS          float64 // max_i |P_i − Q_i|, Kolmogorov–Smirnov
-	// Effective is the share of the draws that the effective sample size of importance weights is of many: 1/Σ p²/q over
-	// the classes that q has.
+	// Effective is the effective sample size of importance weights as a share of many draws: 1/Σ p²/q over the classes
+	// that q has.
 	Effective float64
 }
 

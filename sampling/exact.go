@@ -15,13 +15,13 @@ import (
 //
 //	κ(q, c) / (bound · φ1(q)·φ2(c))
 //
-// The bound holds for every class. By the inequality of means φ1(q)·φ2(c) = Σ_f e^{a_f+b_f} ≥ F e^{ā+b̄}, where bars are
-// means over features of the log features a of q and b of c, and log κ(q, c) ≤ |q||c|/τ. So
+// The bound holds for every class. By the inequality of means φ1(q)·φ2(c) = Σ_f e^{a_f+b_f} ≥ F e^{ā+b̄}, where bars
+// are means over features of the log features a of q and b of c, and log κ(q, c) ≤ |q||c|/τ. So
 //
 //	log bound = |q|·max|c|/τ + max(−b̄) − ā − log F
 //
-// A draw of unit vectors is rejected about e² = 7 times; the number grows like e^{(|q|+|c|)²/2}. Exact fails once it has
-// rejected Request.Tries draws for each it was asked for. It needs positive features without gates. The first call
+// A draw of unit vectors is rejected about e² = 7 times; the number grows like e^{(|q|+|c|)²/2}. Exact fails once it
+// has rejected Request.Tries draws for each it was asked for. It needs positive features without gates. The first call
 // computes the features of all classes once more, and updates keep the bound.
 func (s *Sampler[T]) Exact(dst *Draws, q dense.Matrix[T], r Request) error {
 	if err := r.check(s.Len()); err != nil {

@@ -133,8 +133,8 @@ func dot[T dense.Float](a, b []T) float64 {
 	return s
 }
 
-// AddClasses adds the derivatives by class embeddings to rows of dst, query after query: dst[id] += factor·∂/∂c_id. Only
-// the rows of true classes and draws change.
+// AddClasses adds the derivatives by class embeddings to rows of dst, query after query: dst[id] += factor·∂/∂c_id.
+// Only the rows of true classes and draws change.
 func (g *Gradient[T]) AddClasses(dst, q dense.Matrix[T], targets []int, d *Draws, factor T) error {
 	if dst.Cols != q.Cols || len(targets) != q.Rows || g.Class.Rows != q.Rows || g.Class.Cols != d.K+1 ||
 		d.Queries() != 1 && d.Queries() != q.Rows {

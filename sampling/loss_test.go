@@ -48,7 +48,7 @@ func TestLossTendsToTheFullSoftmax(t *testing.T) {
 			t.Fatalf("query %d: all classes give %g, the full softmax %g", i, got[i], want[i])
 		}
 	}
-	// The corrected sum is unbiased at any K, so its relative error falls like K^-1/2 and that of its logarithm with it.
+	// The corrected sum is unbiased at any K: its relative error falls like K^-1/2, and that of its logarithm with it.
 	last := math.Inf(1)
 	for _, k := range []int{4, 64, 1024} {
 		if err := s.Draw(&draws, q, sampling.Request{K: k, Seed: 42}); err != nil {

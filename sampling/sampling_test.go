@@ -53,8 +53,8 @@ func distribution[T dense.Float](t testing.TB, s *sampling.Sampler[T], q []T) []
 	return p
 }
 
-// checkCounts compares frequencies with probabilities: a z-score for every class, and a χ² statistic over those that are
-// expected at least five times.
+// checkCounts compares frequencies with probabilities: a z-score for every class, and a χ² statistic over those that
+// are expected at least five times.
 func checkCounts(t *testing.T, count []int, p []float64, n int) {
 	t.Helper()
 	bound := stattest.Bound(1e-6, len(p))
@@ -472,7 +472,7 @@ func TestScalesGrow(t *testing.T) {
 	}
 }
 
-// Positive features fall like exp(−|c|²/2): when the last near class goes, those that are left are far below the scales.
+// Positive features fall like exp(−|c|²/2): when the last near class goes, all others are far below the scales.
 func TestScalesSink(t *testing.T) {
 	const n, d = 64, 6
 	classes := dense.Convert[float32](rows(n, d, 60, 22))

@@ -9,14 +9,14 @@ import (
 )
 
 // tree is a heap of sums of features: node i has the children 2i and 2i+1, node 1 is the root, and nodes n to 2n−1 are
-// leaves, one per block of classes. A heap of any number of leaves is a full binary tree; adding a leaf moves one other.
+// leaves, one per block of classes. A heap of any number of leaves is a full binary tree; a new leaf moves one other.
 type tree[T dense.Float] struct {
 	n      int // leaves
 	f      int // features
 	sums   []T
 	live   []int32 // classes below a node
 	nodeOf []int32 // of a block
-	block  []int32 // of leaf node n+i; index i is node−n shifted by growth, see blockAt
+	block  []int32 // of a leaf node
 }
 
 func (t *tree[T]) sum(node int) []T { return t.sums[node*t.f : (node+1)*t.f : (node+1)*t.f] }

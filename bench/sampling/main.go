@@ -181,8 +181,8 @@ func timeTree(m *randfeat.Map[float32], classes, queries dense.Matrix[float32], 
 		block = map[string]int{"softmax": 64, "features": 16}[name]
 	}
 	fmt.Printf("| %s | %d | %d MB | %.2f s | %.2f | %.1f µs | %.0f | %.1f µs | %.0f | %.1f µs | %.0f µs |\n", name, block,
-		s.Memory()>>20, build.Seconds(), build.Seconds()/features.Seconds(), micro(one), ratio(full, one), micro(forty)/40,
-		40*ratio(full, forty), micro(distinct)/40, micro(set))
+		s.Memory()>>20, build.Seconds(), build.Seconds()/features.Seconds(), micro(one), ratio(full, one),
+		micro(forty)/40, 40*ratio(full, forty), micro(distinct)/40, micro(set))
 	return nil
 }
 
@@ -276,8 +276,8 @@ func quality(classPath, queryPath, countPath string, features int) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("| %s | %.3f | %.3f | %.1f µs | %.3f | %d | %.3f |\n", w.name, kl, effective, micro(times[i]), at40, k,
-			equal)
+		fmt.Printf("| %s | %.3f | %.3f | %.1f µs | %.3f | %d | %.3f |\n", w.name, kl, effective, micro(times[i]),
+			at40, k, equal)
 	}
 	return nil
 }
@@ -335,7 +335,8 @@ func waysOf(classes, queries, counts dense.Matrix[float32], features int) ([]way
 					return nil, exact, err
 				}
 			}
-			ways = append(ways, way{fam.Name() + []string{", softmax inside blocks", ", features inside blocks"}[within],
+			law := []string{", softmax inside blocks", ", features inside blocks"}[within]
+			ways = append(ways, way{fam.Name() + law,
 				func(p []float64, q []float32) error {
 					_, err := s.Distribution(p, q)
 					return err

@@ -52,7 +52,8 @@ func TestSample(t *testing.T) {
 	if o := run("--exact"); !strings.Contains(o.stderr, "tries") || len(strings.Fields(o.stdout)) != 2*21 {
 		t.Errorf("%q, %q", o.stderr, o.stdout)
 	}
-	signed := ok(t, "sample", c, q, "-k", "20", "--family", "trig", "--projections", "1", "--scale", "0.3", "--block", "1")
+	signed := ok(t, "sample", c, q, "-k", "20", "--family", "trig", "--projections", "1", "--scale", "0.3", "--block",
+		"1")
 	if !strings.Contains(signed.stderr, "clipped to zero") {
 		t.Errorf("trig: %q", signed.stderr)
 	}
@@ -68,8 +69,8 @@ func TestSampleCompare(t *testing.T) {
 	}
 	n := save(t, dir, "counts.npy", counts)
 	compare := func(more ...string) []kernels.SampleDistance {
-		args := append([]string{"sample", c, q, "--compare", "--counts", n, "--family", "positive", "--projections", "512",
-			"--json"}, more...)
+		args := append([]string{"sample", c, q, "--compare", "--counts", n, "--family", "positive", "--projections",
+			"512", "--json"}, more...)
 		return objects[kernels.SampleDistance](t, ok(t, args...).stdout)
 	}
 	rows := compare()
@@ -108,8 +109,9 @@ func TestSampleMisuse(t *testing.T) {
 	fails(t, exitMisuse, "needs --compare", "sample", c, c, "--counts", few, "--family", "positive")
 	fails(t, exitMisuse, "--temperature", "sample", c, c, "--temperature", "2", "--scale", "3", "--family", "positive")
 	fails(t, exitFailed, "has 3 columns", "sample", c, other, "--family", "positive")
-	fails(t, exitFailed, "6 distinct draws of 5 classes", "sample", c, c, "-k", "6", "--distinct", "--family", "positive")
-	fails(t, exitFailed, "want one count for each of 5 classes", "sample", c, c, "--compare", "--counts", few, "--family",
+	fails(t, exitFailed, "6 distinct draws of 5 classes", "sample", c, c, "-k", "6", "--distinct", "--family",
 		"positive")
+	fails(t, exitFailed, "want one count for each of 5 classes", "sample", c, c, "--compare", "--counts", few,
+		"--family", "positive")
 	fails(t, exitFailed, "positive everywhere", "sample", c, c, "--exact", "--family", "trig")
 }

@@ -29,8 +29,8 @@ func TestDrawnTokensFollowTheModel(t *testing.T) {
 		}
 	}
 	for _, exact := range []bool{true, false} {
-		law := corpus.Law{Exact: exact, Spec: randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: family.Positive{},
-			Dim: width, M: 64, Seed: 1}}
+		law := corpus.Law{Exact: exact, Spec: randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax},
+			Family: family.Positive{}, Dim: width, M: 64, Seed: 1}}
 		d, err := corpus.NewDrawn(text, text, batch, length, 1, samples, vocab, law)
 		if err != nil {
 			t.Fatal(err)

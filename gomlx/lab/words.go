@@ -221,8 +221,8 @@ func (w *words) curve(t *train.Trainer, name string, seed uint64) error {
 			if err != nil {
 				return err
 			}
-			if err := w.write(Row{Experiment: "words", Part: "curves " + w.set, Method: name, Seed: seed, Step: n, Loss: e.Loss,
-				Accuracy: e.Accuracy, PerSecond: float64(n) / spent.Seconds()}); err != nil {
+			if err := w.write(Row{Experiment: "words", Part: "curves " + w.set, Method: name, Seed: seed, Step: n,
+				Loss: e.Loss, Accuracy: e.Accuracy, PerSecond: float64(n) / spent.Seconds()}); err != nil {
 				return err
 			}
 		}

@@ -39,7 +39,8 @@ func TestDrawsOfPositions(t *testing.T) {
 	y := tensors.FromFlatDataAndDimensions(tokens(13)[1:], 2, 6)
 	own := tensors.FromFlatDataAndDimensions(make([]float32, 12), 2, 6)
 	ids, logs := []int32{3, 1, 4, 1, 5}, []float32{0.5, -1, 0, 2, 1}
-	want := outcome(t, c, x, y, tensors.FromFlatDataAndDimensions(ids, 5), tensors.FromFlatDataAndDimensions(logs, 5), own)
+	drawn, drawnLog := tensors.FromFlatDataAndDimensions(ids, 5), tensors.FromFlatDataAndDimensions(logs, 5)
+	want := outcome(t, c, x, y, drawn, drawnLog, own)
 	var all []int32
 	var allLogs []float32
 	for range 12 {
@@ -51,8 +52,7 @@ func TestDrawsOfPositions(t *testing.T) {
 		t.Errorf("loss %g, shared draws have %g", got[0], want[0])
 	}
 	c.Gain = 0
-	if plain := outcome(t, c, x, y, tensors.FromFlatDataAndDimensions(ids, 5), tensors.FromFlatDataAndDimensions(logs, 5),
-		own); plain[0] == want[0] {
+	if plain := outcome(t, c, x, y, drawn, drawnLog, own); plain[0] == want[0] {
 		t.Error("the gain changes nothing")
 	}
 }

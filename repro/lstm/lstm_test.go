@@ -105,7 +105,8 @@ func TestLearns(t *testing.T) {
 	}
 	var first float64
 	for run := range 2 {
-		m, err := New[float32](Config{Vocab: 21, Width: 16, Layers: 2, Batch: 4, Length: 10, Rate: 0.1, Clip: 5, Seed: 2})
+		m, err := New[float32](Config{Vocab: 21, Width: 16, Layers: 2, Batch: 4, Length: 10, Rate: 0.1, Clip: 5,
+			Seed: 2})
 		if err != nil {
 			t.Fatal(err)
 		}

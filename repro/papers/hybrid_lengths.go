@@ -28,7 +28,7 @@ func runHybridLengths(l *lab.Lab, text wordText) (*lab.Page, error) {
 		SD      [2]float64
 		What    string
 	}
-	values, err := lab.Cells(l, "lengths", []string{text.set}, func(string, uint64) (v value, err error) {
+	values, err := lab.Cells(l, "lengths", []string{modelOf(l, text)}, func(string, uint64) (v value, err error) {
 		m, err := wordsOf(l, text)
 		if err != nil {
 			return v, err
@@ -66,8 +66,8 @@ func runHybridLengths(l *lab.Lab, text wordText) (*lab.Page, error) {
 			if math.Abs(v.Mean[i]-1) < .25 {
 				verdict = lab.Holds
 			}
-			p.Claim("the regulariser keeps lengths of "+name+" close to 1", lab.StatedIn("appendix I, Fig 9"), "close to 1",
-				fmt.Sprintf("mean %.3g, sd %.2g", v.Mean[i], v.SD[i]), verdict,
+			p.Claim("the regulariser keeps lengths of "+name+" close to 1", lab.StatedIn("appendix I, Fig 9"),
+				"close to 1", fmt.Sprintf("mean %.3g, sd %.2g", v.Mean[i], v.SD[i]), verdict,
 				"within 0.25 counts as close; few words of a short training are far from where they began")
 		}
 	}

@@ -78,33 +78,50 @@ func distances(exact, got []float64) (wasserstein, ks, negative float64) {
 
 func runHybridWords(l *lab.Lab, text wordText, paper wordTable) (*lab.Page, error) {
 	sizes := []int{64, 128, 256, 512}
-	places := lab.Pick(l, 20, 200)
-	type key struct{ Method, Size, Runs, Queries int }
+	places := lab.Pick(l, 10, 200)
+	type key struct {
+		Method, Size, Runs, Queries int
+		Model                       string
+	}
 	var keys []key
 	for m := range wordMethods {
 		for _, s := range sizes {
-			keys = append(keys, key{m, s, lab.Pick(l, 3, 10), places})
+			keys = append(keys, key{m, s, lab.Pick(l, 3, 10), places, modelOf(l, text)})
 		}
 	}
-	words, err := wordsOf(l, text)
+	type model struct {
+		What    string
+		Classes int
+	}
+	models, err := lab.Cells(l, "model", []string{modelOf(l, text)}, func(string, uint64) (model, error) {
+		words, err := wordsOf(l, text)
+		if err != nil {
+			return model{}, err
+		}
+		return model{words.what + words.told(), words.keys.Rows}, nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	k, q := words.keys, every(words.queries, places)
-	if text.gain > 0 {
-		k, q = scaled(k, math.Sqrt(text.gain)), scaled(q, math.Sqrt(text.gain))
-	}
-	values, err := lab.Cells(l, "distances", keys, func(c key, seed uint64) (wordValue, error) {
+	values, err := lab.Cells(l, "distances", keys, func(c key, seed uint64) (v wordValue, err error) {
+		words, err := wordsOf(l, text)
+		if err != nil {
+			return v, err
+		}
+		k, q := words.keys, every(words.queries, places)
+		if text.gain > 0 {
+			k, q = scaled(k, math.Sqrt(text.gain)), scaled(q, math.Sqrt(text.gain))
+		}
 		return wordDistances(q, k, c.Method, c.Size, c.Runs, seed)
 	})
 	if err != nil {
 		return nil, err
 	}
 	p := &lab.Page{Setting: []string{fmt.Sprintf("The paper takes outputs and embeddings of an LSTM with %s, which are not "+
-		"published. Here they are those of %s: %d classes, queries at %d held-out places%s. Sizes as in %s: hybrids have an "+
+		"published. Here they are those of %s: %d classes, queries at %d held-out places. Sizes as in %s: hybrids have an "+
 		"eighth of the projections per base and 8 of the coefficient. Distances are over words in the order of frequency, and "+
-		"negative estimates count as zero. Values depend on the model; orders are compared.%s", text.paperModel, words.what,
-		k.Rows, q.Rows, words.told(), paper.table, text.textDifferent)}}
+		"negative estimates count as zero. Values depend on the model; orders are compared.%s", text.paperModel, models[0].What,
+		models[0].Classes, places, paper.table, text.textDifferent)}}
 	at := func(m, size int) (v wordValue) {
 		for i, c := range keys {
 			if c.Method == m && c.Size == size {
@@ -127,8 +144,9 @@ func runHybridWords(l *lab.Lab, text wordText, paper wordTable) (*lab.Page, erro
 				v := at(m, size)
 				series.X, series.Y = append(series.X, float64(size)), append(series.Y, v.Mean[s])
 				series.Low, series.High = append(series.Low, v.Mean[s]-v.SD[s]), append(series.High, v.Mean[s]+v.SD[s])
-				c := lab.Check{What: fmt.Sprintf("%s, %s, %d", name, method, size), Source: lab.Source{Kind: lab.Unsaid},
-					Reference: "—", Ours: fmt.Sprintf("%.4g", v.Mean[s]), Interval: fmt.Sprintf("± %.2g", v.SD[s]),
+				c := lab.Check{What: fmt.Sprintf("%s, %s, %d", name, method, size),
+					Source: lab.Source{Kind: lab.Unsaid}, Reference: "—",
+					Ours: fmt.Sprintf("%.4g", v.Mean[s]), Interval: fmt.Sprintf("± %.2g", v.SD[s]),
 					Verdict: lab.Shown}
 				if row := printed[s][m]; row != nil {
 					c.Source, c.Reference = lab.PrintedIn(paper.table), fmt.Sprintf("%.5g", row[i])
@@ -181,7 +199,7 @@ func wordDistances(q, k dense.Matrix[float64], method, size, runs int, seed uint
 	if err := kernel.LogGram(spec.Kernel, exact, q, k); err != nil {
 		return v, err
 	}
-	log, sign := dense.New[float64](q.Rows, k.Rows), dense.New[float64](q.Rows, k.Rows)
+	got := dense.New[float64](q.Rows, k.Rows)
 	var ws randfeat.Workspace[float64]
 	ws.Workers = 1
 	var all [3][]float64
@@ -190,12 +208,12 @@ func wordDistances(q, k dense.Matrix[float64], method, size, runs int, seed uint
 		if err != nil {
 			return v, err
 		}
-		if err := m.LogGram(log, sign, q, k, &ws); err != nil {
+		if err := m.Gram(got, q, k, &ws); err != nil {
 			return v, err
 		}
 		var sum [3]float64
 		for i := range q.Rows {
-			a, b, n := distances(plain(exact.Row(i), nil), plain(log.Row(i), sign.Row(i)))
+			a, b, n := distances(plain(exact.Row(i)), got.Row(i))
 			for s, x := range []float64{a, b, n} {
 				sum[s] += x / float64(q.Rows)
 			}
@@ -210,17 +228,15 @@ func wordDistances(q, k dense.Matrix[float64], method, size, runs int, seed uint
 	return v, nil
 }
 
-// plain are exponentials relative to the largest, with signs: long rows would overflow.
-func plain(log, sign []float64) []float64 {
+// plain are exponentials relative to the largest.
+func plain(log []float64) []float64 {
 	most := math.Inf(-1)
 	for _, v := range log {
 		most = max(most, v)
 	}
 	out := make([]float64, len(log))
 	for i, v := range log {
-		if out[i] = math.Exp(v - most); sign != nil {
-			out[i] *= sign[i]
-		}
+		out[i] = math.Exp(v - most)
 	}
 	return out
 }

@@ -148,9 +148,21 @@ func wordsOf(l *lab.Lab, text wordText) (*wordModel, error) {
 	return m, nil
 }
 
+// modelOf says which model wordsOf gives, for the keys of cells.
+func modelOf(l *lab.Lab, text wordText) string {
+	if _, err := os.Stat(wordFile(l, text, "keys")); err == nil {
+		return text.set + " of files"
+	}
+	return text.set
+}
+
+func wordFile(l *lab.Lab, text wordText, what string) string {
+	return l.Path(filepath.Join("lstm", text.set+"-"+what+".npy"))
+}
+
 // readWordModel is nil where there are no files.
 func readWordModel(l *lab.Lab, text wordText) (*wordModel, error) {
-	file := func(what string) string { return l.Path(filepath.Join("lstm", text.set+"-"+what+".npy")) }
+	file := func(what string) string { return wordFile(l, text, what) }
 	if _, err := os.Stat(file("keys")); err != nil {
 		return nil, nil
 	}
@@ -163,16 +175,21 @@ func readWordModel(l *lab.Lab, text wordText) (*wordModel, error) {
 		all[i] = a.Float64()
 	}
 	return &wordModel{keys: all[0], queries: all[1], counts: all[2].Data,
-		what: fmt.Sprintf("an LSTM of width %d trained by `rfx lab words %s`", all[0].Cols, text.set)}, nil
+		what: fmt.Sprintf("an LSTM of width %d, read from lstm/%s-keys.npy and -queries.npy of the data folder",
+			all[0].Cols, text.set)}, nil
 }
 
 // trainWords trains an LSTM of the paper's width on the CPU: quick on a part of the text, full for several epochs.
 func trainWords(l *lab.Lab, text wordText) (*wordModel, error) {
-	n, err := readNumbered(l, text, 1<<30, lab.Pick(l, 60_000, 1<<30))
+	return trainWordsOn(l, text, lab.Pick(l, 30_000, 1<<30), lab.Pick(l, 1, 8))
+}
+
+func trainWordsOn(l *lab.Lab, text wordText, words, epochs int) (*wordModel, error) {
+	n, err := readNumbered(l, text, 1<<30, words)
 	if err != nil {
 		return nil, err
 	}
-	c := lstm.Config{Vocab: len(n.counts), Width: 200, Layers: 2, Batch: 32, Length: 20, Rate: 0.05, Clip: 5,
+	c := lstm.Config{Vocab: len(n.counts), Width: 200, Layers: 2, Batch: 32, Length: 20, Rate: 0.03, Clip: 5,
 		Gain: text.gain, Unit: text.unit, Seed: lab.Seed}
 	m, err := lstm.New[float32](c)
 	if err != nil {
@@ -182,7 +199,6 @@ func trainWords(l *lab.Lab, text wordText) (*wordModel, error) {
 	if err != nil {
 		return nil, err
 	}
-	epochs := lab.Pick(l, 1, 8)
 	for e := range epochs {
 		stop := func(int, float64) error { return l.Context.Err() }
 		if err := m.Epoch(n.learn, e, lstm.Shared[float32](f, 200), stop); err != nil {
@@ -190,7 +206,38 @@ func trainWords(l *lab.Lab, text wordText) (*wordModel, error) {
 		}
 	}
 	q, _ := m.Queries(n.held, 2000)
+	times := "once"
+	if epochs > 1 {
+		times = fmt.Sprintf("%d times", epochs)
+	}
 	return &wordModel{queries: dense.Convert[float64](q), keys: dense.Convert[float64](m.Table), counts: n.counts,
-		perplexity: m.Perplexity(n.held, 2000), what: fmt.Sprintf("an LSTM of 2 layers and width %d, trained here on %d words "+
-			"for %d epochs by a softmax over 200 sampled words", c.Width, len(n.learn), epochs)}, nil
+		perplexity: m.Perplexity(n.held, 2000),
+		what: fmt.Sprintf("an LSTM of 2 layers and width %d that read %d words %s, trained here by a softmax over 200 "+
+			"sampled words", c.Width, len(n.learn), times)}, nil
+}
+
+// SaveWords trains the LSTM of a text (ptb, wikitext2) and writes keys, queries and counts where the items of the
+// language models look for them before they train one: DIR/SET-keys.npy and so on, DIR being lstm in the data folder.
+func SaveWords(l *lab.Lab, set, dir string, words, epochs int) (what string, err error) {
+	for _, text := range []wordText{ptb, wikiText2} {
+		if text.set != set {
+			continue
+		}
+		m, err := trainWordsOn(l, text, words, epochs)
+		if err != nil {
+			return "", err
+		}
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			return "", err
+		}
+		counts := dense.Matrix[float64]{Rows: len(m.counts), Cols: 1, Stride: 1, Data: m.counts}
+		for name, x := range map[string]dense.Matrix[float64]{"keys": m.keys, "queries": m.queries, "counts": counts} {
+			file := filepath.Join(dir, set+"-"+name+".npy")
+			if err := data.WriteNPYFile(file, dense.Convert[float32](x)); err != nil {
+				return "", err
+			}
+		}
+		return fmt.Sprintf("%d classes of %s%s", m.keys.Rows, m.what, m.told()), nil
+	}
+	return "", fmt.Errorf("no text %q: take %s or %s", set, ptb.set, wikiText2.set)
 }

@@ -232,8 +232,8 @@ func (f *trainFlags) drawn(tokens, held []int32) (train.Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("-sampler: unigram, softmax, or a family: %w", err)
 	}
-	law.Spec, err = randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: fam, Coupling: coupling.Orthogonal{},
-		Dim: f.model.Width, Seed: f.config.Seed}.WithFeatures(f.features)
+	law.Spec, err = randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: fam,
+		Coupling: coupling.Orthogonal{}, Dim: f.model.Width, Seed: f.config.Seed}.WithFeatures(f.features)
 	if err != nil {
 		return nil, fmt.Errorf("-sampler-features: %w", err)
 	}

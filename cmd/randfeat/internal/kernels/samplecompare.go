@@ -12,8 +12,8 @@ import (
 	"github.com/randfeat/randfeat/sampling"
 )
 
-// SampleDistance says how far a way of drawing classes is from the softmax, as means over queries: what sample --compare
-// and sample --demo print.
+// SampleDistance says how far a way of drawing classes is from the softmax, as means over queries: what sample
+// --compare and sample --demo print.
 type SampleDistance struct {
 	Method string `json:"method"`
 	// KL divergence of the softmax from the sampler, in nats; null if a class that the softmax has is never drawn.

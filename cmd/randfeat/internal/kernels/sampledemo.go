@@ -53,14 +53,15 @@ func sampleData(seed uint64) (classes, queries dense.Matrix[float32], counts []f
 
 // sampleDemo compares families at the same number of features.
 func sampleDemo(env *cli.Env, cmd *cobra.Command, f *sampleFlags) error {
-	err := cli.Conflict(cmd, "demo", "family", "coupling", "kernel", "scale", "kernel-matrix", "projections", "omega", "spec",
-		"draws", "temperature", "distinct", "exact", "tries", "normalize", "within", "block", "fit", "compare", "counts", "out",
-		"log-prob")
+	err := cli.Conflict(cmd, "demo", "family", "coupling", "kernel", "scale", "kernel-matrix", "projections", "omega",
+		"spec", "draws", "temperature", "distinct", "exact", "tries", "normalize", "within", "block", "fit", "compare",
+		"counts", "out", "log-prob")
 	if err != nil {
 		return err
 	}
 	classes, queries, counts := sampleData(f.Seed)
-	families := []family.Family{family.Positive{}, family.OPRF{}, family.Adaptive{}, family.Trig{}, family.Angular{N: 4}}
+	families := []family.Family{family.Positive{}, family.OPRF{}, family.Adaptive{}, family.Trig{},
+		family.Angular{N: 4}}
 	exact := dense.New[float64](queries.Rows, classes.Rows)
 	laws := []sampling.Within{sampling.ByScore, sampling.ByFeatures}
 	bar := env.Progress("queries", len(families)*len(laws)*queries.Rows)
@@ -69,12 +70,13 @@ func sampleDemo(env *cli.Env, cmd *cobra.Command, f *sampleFlags) error {
 	var rows []SampleDistance
 	for i, within := range laws {
 		for _, fam := range families {
-			spec, err := randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: fam, Coupling: coupling.Orthogonal{},
-				Dim: sampleDim, Seed: f.Seed}.WithFeatures(sampleFeatures)
+			spec, err := randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: fam,
+				Coupling: coupling.Orthogonal{}, Dim: sampleDim, Seed: f.Seed}.WithFeatures(sampleFeatures)
 			if err != nil {
 				return err
 			}
-			if spec, err = randfeat.Fit(spec, dense.Convert[float64](queries), dense.Convert[float64](classes)); err != nil {
+			spec, err = randfeat.Fit(spec, dense.Convert[float64](queries), dense.Convert[float64](classes))
+			if err != nil {
 				return err
 			}
 			m, err := randfeat.New[float32](spec)
