@@ -124,18 +124,20 @@ func blocks[T dense.Float](x *C.rf_array, f func(lo int, rows dense.Matrix[T]) e
 }
 
 // sequence is a view of a sequence of attention.
-func sequence[T dense.Float](a *C.rf_seq, name string) (attention.Seq[T], error) {
-	var s attention.Seq[T]
-	if a == nil {
+func sequence(a *C.rf_seq, name string) (s sequences, err error) {
+	switch {
+	case a == nil:
 		return s, fmt.Errorf("%s is missing", name)
-	}
-	shape := attention.Shape{Batch: int(a.batch), Heads: int(a.heads), Len: int(a.length), Dim: int(a.dim)}
-	if a.data == nil || shape.Batch < 1 || shape.Heads < 1 || shape.Len < 1 || shape.Dim < 1 ||
-		a.stride_batch < 0 || a.stride_head < 0 || a.stride_length < 0 {
-		return s, fmt.Errorf("%s is empty or has a negative stride", name)
+	case a.dtype != C.RF_F32:
+		return s, fmt.Errorf("%s must be of float32", name)
+	case a.data == nil || a.batch < 1 || a.heads < 1 || a.length < 1 || a.dim < 1:
+		return s, fmt.Errorf("%s is empty", name)
+	case a.stride_batch < 0 || a.stride_head < 0 || a.stride_length < 0:
+		return s, fmt.Errorf("%s has a negative stride", name)
 	}
 	n := (a.batch-1)*a.stride_batch + (a.heads-1)*a.stride_head + (a.length-1)*a.stride_length + a.dim
-	return attention.Seq[T]{Shape: shape, Data: unsafe.Slice((*T)(a.data), int(n)),
+	shape := attention.Shape{Batch: int(a.batch), Heads: int(a.heads), Len: int(a.length), Dim: int(a.dim)}
+	return sequences{Shape: shape, Data: unsafe.Slice((*float32)(a.data), int(n)),
 		StrideB: int(a.stride_batch), StrideH: int(a.stride_head), StrideL: int(a.stride_length)}, nil
 }
 

@@ -6,26 +6,14 @@ import "C"
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"sync"
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/choose"
-	"github.com/randfeat/randfeat/dense"
 )
 
-// chosen is a choice of attention that can be run in both precisions, each made when it is asked for.
-type chosen struct {
-	f32 func() (*choose.Attention[float32], error)
-	f64 func() (*choose.Attention[float64], error)
-}
-
-func newChosen(c *choose.Choice) *chosen {
-	return &chosen{
-		f32: sync.OnceValues(func() (*choose.Attention[float32], error) { return choose.New[float32](c) }),
-		f64: sync.OnceValues(func() (*choose.Attention[float64], error) { return choose.New[float64](c) }),
-	}
-}
+// sequences are in float32 alone, as the tensors of models are: the same code for float64 would add a tenth to the
+// library.
+type sequences = attention.Seq[float32]
 
 type chooseOptions struct {
 	Tol    float64 `json:"tol"`
@@ -45,46 +33,30 @@ func rf_attention_choose(q, k, v *C.rf_seq, options C.rf_string, workers C.int32
 		if err := parse(options, &o); err != nil {
 			return err
 		}
-		f := chooseSeqs[float32]
-		if q != nil && q.dtype == C.RF_F64 {
-			f = chooseSeqs[float64]
-		}
-		w, err := f(q, k, v, o, int(workers))
+		qs, ks, vs, err := three(q, k, v)
 		if err != nil {
 			return err
 		}
-		return run(w, jobOut, handle, report)
+		return run(func(context.Context, func(string, int64, int64)) (any, any, error) {
+			c, err := choose.Choose(choose.Options{Tol: o.Tol, Budget: o.Budget, Seed: o.Seed, Online: o.Online,
+				ByCost: o.ByCost}, attention.Visibility{Causal: o.Causal}, o.Scale, qs, ks, vs)
+			if err != nil {
+				return nil, nil, err
+			}
+			a, err := choose.New[float32](c)
+			return a, c, err
+		}, jobOut, handle, report)
 	})
 }
 
-func chooseSeqs[T dense.Float](cq, ck, cv *C.rf_seq, o chooseOptions, workers int) (work, error) {
-	q, k, v, err := three[T](cq, ck, cv)
-	if err != nil {
-		return nil, err
-	}
-	return func(context.Context, func(string, int64, int64)) (any, any, error) {
-		c, err := choose.Choose(choose.Options{Tol: o.Tol, Budget: o.Budget, Seed: o.Seed, Online: o.Online,
-			ByCost: o.ByCost}, attention.Visibility{Causal: o.Causal}, o.Scale, q, k, v)
-		if err != nil {
-			return nil, nil, err
-		}
-		return newChosen(c), c, nil
-	}, nil
-}
-
-func three[T dense.Float](cq, ck, cv *C.rf_seq) (q, k, v attention.Seq[T], err error) {
-	if cq != nil && ck != nil && cv != nil {
-		if err = same(cq.dtype, ck.dtype, cv.dtype); err != nil {
-			return
-		}
-	}
-	if q, err = sequence[T](cq, "q"); err != nil {
+func three(cq, ck, cv *C.rf_seq) (q, k, v sequences, err error) {
+	if q, err = sequence(cq, "q"); err != nil {
 		return
 	}
-	if k, err = sequence[T](ck, "k"); err != nil {
+	if k, err = sequence(ck, "k"); err != nil {
 		return
 	}
-	v, err = sequence[T](cv, "v")
+	v, err = sequence(cv, "v")
 	return
 }
 
@@ -95,8 +67,8 @@ func rf_attention_read(text C.rf_string, handle *C.uint64_t, e *C.rf_text) C.int
 		if err := json.Unmarshal([]byte(C.GoString(text)), c); err != nil {
 			return err
 		}
-		a := newChosen(c)
-		if _, err := a.f32(); err != nil {
+		a, err := choose.New[float32](c)
+		if err != nil {
 			return err
 		}
 		*handle = put(a)
@@ -108,58 +80,27 @@ func rf_attention_read(text C.rf_string, handle *C.uint64_t, e *C.rf_text) C.int
 func rf_attention_run(h C.uint64_t, q, k, v, out *C.rf_seq, causal C.int32_t, scale C.double, workers C.int32_t,
 	jobOut *C.uint64_t, report, e *C.rf_text) C.int32_t {
 	return call(e, func() error {
-		var a *chosen
+		var a attention.Attention[sequences] = &attention.Exact[float32]{Scale: float64(scale),
+			Visibility: attention.Visibility{Causal: causal != 0}}
 		if h != 0 {
-			var err error
-			if a, err = get[*chosen](h); err != nil {
+			c, err := get[*choose.Attention[float32]](h)
+			if err != nil {
 				return err
 			}
+			a = c
 		}
-		if q == nil || out == nil {
-			return fmt.Errorf("q or out is missing")
-		}
-		if err := same(q.dtype, out.dtype); err != nil {
-			return err
-		}
-		exact := attention.Visibility{Causal: causal != 0}
-		var w work
-		var err error
-		if q.dtype == C.RF_F32 {
-			var m attention.Attention[attention.Seq[float32]]
-			if a == nil {
-				m = &attention.Exact[float32]{Visibility: exact, Scale: float64(scale)}
-			} else if m, err = a.f32(); err != nil {
-				return err
-			}
-			w, err = forward(m, q, k, v, out)
-		} else {
-			var m attention.Attention[attention.Seq[float64]]
-			if a == nil {
-				m = &attention.Exact[float64]{Visibility: exact, Scale: float64(scale)}
-			} else if m, err = a.f64(); err != nil {
-				return err
-			}
-			w, err = forward(m, q, k, v, out)
-		}
+		qs, ks, vs, err := three(q, k, v)
 		if err != nil {
 			return err
 		}
-		return run(w, jobOut, nil, report)
+		dst, err := sequence(out, "out")
+		if err != nil {
+			return err
+		}
+		return run(func(context.Context, func(string, int64, int64)) (any, any, error) {
+			r, err := a.Forward(dst, qs, ks, vs)
+			return nil, map[string]int64{"rows": r.Rows, "empty": r.Empty, "negative": r.Negative, "zero": r.Zero,
+				"exact": r.Exact, "scored": r.Scored}, err
+		}, jobOut, nil, report)
 	})
-}
-
-func forward[T dense.Float](a attention.Attention[attention.Seq[T]], cq, ck, cv, cout *C.rf_seq) (work, error) {
-	q, k, v, err := three[T](cq, ck, cv)
-	if err != nil {
-		return nil, err
-	}
-	out, err := sequence[T](cout, "out")
-	if err != nil {
-		return nil, err
-	}
-	return func(context.Context, func(string, int64, int64)) (any, any, error) {
-		r, err := a.Forward(out, q, k, v)
-		return nil, map[string]int64{"rows": r.Rows, "empty": r.Empty, "negative": r.Negative, "zero": r.Zero,
-			"exact": r.Exact, "scored": r.Scored}, err
-	}, nil
 }

@@ -65,7 +65,7 @@ typedef struct {
 	void *data;
 	int64_t batch, heads, length, dim;
 	int64_t stride_batch, stride_head, stride_length;
-	int32_t dtype; /* RF_F32 or RF_F64 */
+	int32_t dtype; /* RF_F32 */
 } rf_seq;
 
 /* The Arrow C stream interface, which rf_table_arrow reads. */
