@@ -162,6 +162,9 @@ int32_t rf_table_columns(rf_array *arrays, rf_string columns, uint64_t *table, r
 /* A table of an Arrow C stream, which is read to its end and released. info: {"rows", "columns": [names]}. */
 int32_t rf_table_arrow(struct ArrowArrayStream *stream, uint64_t *table, rf_text *info, rf_text *err);
 
+/* The columns of two tables of as many rows side by side. It reads the memory of both: release them after it. */
+int32_t rf_table_join(uint64_t left, uint64_t right, uint64_t *table, rf_text *err);
+
 /* ---- Models */
 
 /* Fits a model. options is the JSON of tabular.Options. The job's result is a model and {"report"}. */

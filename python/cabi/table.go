@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 	"unsafe"
@@ -447,4 +448,23 @@ func (c *columnInfo) column(a *C.rf_array) (column, error) {
 	}
 	col.chunks = []chunk{k}
 	return col, nil
+}
+
+//export rf_table_join
+func rf_table_join(left, right C.uint64_t, handle *C.uint64_t, e *C.rf_text) C.int32_t {
+	return call(e, func() error {
+		a, err := get[*table](left)
+		if err != nil {
+			return err
+		}
+		b, err := get[*table](right)
+		if err != nil {
+			return err
+		}
+		if a.rows != b.rows {
+			return fmt.Errorf("tables of %d and of %d rows cannot be joined: %w", a.rows, b.rows, data.ErrSchema)
+		}
+		*handle = put(&table{names: slices.Concat(a.names, b.names), cols: slices.Concat(a.cols, b.cols), rows: a.rows})
+		return nil
+	})
 }
