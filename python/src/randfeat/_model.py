@@ -182,7 +182,9 @@ class Model:
         out, names = self._predict(X, n_jobs, options)
         return {n: out[:, j] for j, n in enumerate(names)}
 
-    def _predict(self, X: Any, n_jobs: int | None, options: dict[str, Any]) -> tuple[np.ndarray, list[str]]:
+    def _predict(
+        self, X: Any, n_jobs: int | None, options: dict[str, Any], warn: bool = True
+    ) -> tuple[np.ndarray, list[str]]:
         if n_jobs is not None:
             options["workers"] = _lib.workers(n_jobs)
         s, e = C.c_void_p(), C.c_void_p()
@@ -203,7 +205,7 @@ class Model:
             found = _lib.take(s)
         else:
             _, found = _lib.job(lambda j, err: run(p.h, x, o, j, None, err), (keep, p, out))
-        if found and found != "null":
+        if warn and found and found != "null":
             _surprised(json.loads(found))
         return out, names
 

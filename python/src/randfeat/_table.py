@@ -33,6 +33,8 @@ def is_pandas(x: Any) -> bool:
 
 def is_table(x: Any) -> bool:
     """Whether x has columns with names."""
+    if hasattr(x, "tocsr"):  # sparse matrices, of which some are mappings
+        return False
     return is_pandas(x) or hasattr(x, "__arrow_c_stream__") or isinstance(x, Mapping)
 
 

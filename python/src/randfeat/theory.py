@@ -4,7 +4,7 @@ Every formula of `formulas` is a function of this module, by its name:
 
 >>> from randfeat import theory
 >>> round(theory.logrv.trig(z2=0.5), 4)
--2.5666
+-2.0587
 >>> theory.evaluate("oprf.rho", d=64, v2=16.0) == theory.oprf.rho(d=64, v2=16.0)
 True
 
@@ -77,8 +77,8 @@ def evaluate(name: str, **inputs: Any) -> Any:
     Examples
     --------
     >>> from randfeat import theory
-    >>> theory.evaluate("kernel.log_mahalanobis", x=[1.0, 0.0], y=[2.0, 1.0], sigma=[[1.0, 0.0], [0.0, 1.0]])
-    2.0
+    >>> theory.evaluate("kernel.log_mahalanobis", x=[1.0, 0.0], y=[2.0, 1.0], M_=[[1.0, 0.0], [0.0, 1.0]])
+    2
     """
     body = _lib.dumps({k: _input(v) for k, v in inputs.items()})
     return _number(json.loads(_lib.text("rf_formula", name.encode(), body)))
