@@ -72,7 +72,7 @@ def library(name: str) -> pathlib.Path:
     }  # fmt: skip
     flags = "-s -w -buildid="
     if goos == "linux":  # the build id would hold a hash of paths
-        flags += " -extldflags '-Wl,--build-id=none -Wl,-z,nodelete'"
+        flags += " -extldflags '-Wl,-s -Wl,--build-id=none -Wl,-z,nodelete'"
     if goos == "windows":
         flags += " -extldflags '-Wl,--no-insert-timestamp'"
     subprocess.run(

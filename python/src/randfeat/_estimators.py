@@ -21,7 +21,7 @@ try:
     from sklearn.exceptions import DataConversionWarning
     from sklearn.utils import check_random_state, column_or_1d
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
+    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 except ImportError as err:
     raise ImportError(
         f"the estimators of randfeat need scikit-learn 1.6 or later (pip install 'randfeat[sklearn]'): {err}"
@@ -279,9 +279,7 @@ class _Base(BaseEstimator):
             learn["Targets"], learn["Task"] = [target[0]["name"]], task
         marks = {}
         if sample_weight is not None:
-            w = _check_sample_weight(sample_weight, np.empty((rows, 1)), dtype=np.float64, ensure_non_negative=True)
-            if not w.any():
-                raise ValueError("all weights are 0")
+            w = _weights(sample_weight, rows)
             marks["Weight"] = _free("sample_weight", list(names) + [c[0]["name"] for c in added])
             added.append(({"name": marks["Weight"], "sort": "number"}, w))
         if added:
@@ -441,8 +439,11 @@ class RandFeatClassifier(ClassifierMixin, _Base):
         y, target = _vector(y)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
-        weighed = codes if sample_weight is None else codes[np.broadcast_to(np.asarray(sample_weight) != 0, codes.shape)]
-        if len(np.unique(weighed)) < 2:
+        seen = codes.reshape(-1)
+        if sample_weight is not None:
+            w = _weights(sample_weight, len(seen))
+            seen = seen[w > 0]
+        if len(np.unique(seen)) < 2:
             raise ValueError("Classifier can't train when only one class is present.")
         column = ({"sort": "text", "levels": [str(c) for c in self.classes_]}, codes.reshape(-1))
         self._fit(X, target, column, "classification", sample_weight)
@@ -578,6 +579,14 @@ def _weighted_quantile(v: np.ndarray, w: np.ndarray, q: float) -> float:
     lower = v[min(np.searchsorted(last, np.floor(at), side="right"), len(v) - 1)]
     upper = v[min(np.searchsorted(last, np.floor(at) + 1, side="right"), len(v) - 1)]
     return float(lower + (at - np.floor(at)) * (upper - lower))
+
+
+def _weights(sample_weight: Any, rows: int) -> np.ndarray:
+    """The weights of rows, checked."""
+    w = _check_sample_weight(sample_weight, np.empty((rows, 1)), dtype=np.float64, ensure_non_negative=True)
+    if not w.any():
+        raise ValueError("all sample weights are zero")
+    return w
 
 
 def _vector(y: Any) -> tuple[np.ndarray, Any]:
