@@ -445,10 +445,10 @@ class RandFeatClassifier(ClassifierMixin, _Base):
             seen = seen[w > 0]
         if len(np.unique(seen)) < 2:
             raise ValueError("Classifier can't train when only one class is present.")
-        column = ({"sort": "text", "levels": [str(c) for c in self.classes_]}, codes.reshape(-1))
+        levels = [_label(c) for c in self.classes_]
+        column = ({"sort": "text", "levels": levels}, codes.reshape(-1))
         self._fit(X, target, column, "classification", sample_weight)
-        at = {str(c): i for i, c in enumerate(self.classes_)}
-        self._order = np.array([at[c] for c in self.model_.classes])
+        self._order = np.array([_place(c, levels) for c in self.model_.classes])
         return self
 
     def _scores(self, X: Any, what: str) -> np.ndarray:
@@ -579,6 +579,25 @@ def _weighted_quantile(v: np.ndarray, w: np.ndarray, q: float) -> float:
     lower = v[min(np.searchsorted(last, np.floor(at), side="right"), len(v) - 1)]
     upper = v[min(np.searchsorted(last, np.floor(at) + 1, side="right"), len(v) - 1)]
     return float(lower + (at - np.floor(at)) * (upper - lower))
+
+
+def _label(c: Any) -> str:
+    """The text of a class: 1.0 is 1, as in a table."""
+    return str(int(c)) if isinstance(c, (float, np.floating)) and float(c).is_integer() else str(c)
+
+
+def _place(name: str, levels: list[str]) -> int:
+    """Where a class of the model is among the classes; numbers may be spelled in another way."""
+    if name in levels:
+        return levels.index(name)
+    return next(i for i, text in enumerate(levels) if _same_number(name, text))
+
+
+def _same_number(a: str, b: str) -> bool:
+    try:
+        return float(a) == float(b)
+    except ValueError:
+        return False
 
 
 def _weights(sample_weight: Any, rows: int) -> np.ndarray:

@@ -83,7 +83,6 @@ class Map:
         h, info = _lib.call("rf_map_new", request, _ref(x), _ref(y))
         d = json.loads(info or "{}")
         self._h = Handle(h)
-        self._apply = lib().rf_map_apply
         self.spec: dict[str, Any] = d["spec"]
         self.dim: int = d["dim"]
         self.n_features: int = d["features"]
@@ -137,15 +136,16 @@ class Map:
         elif out.shape != (n, self.n_features) or out.dtype != x.dtype:
             raise ValueError(f"out is {out.dtype} of shape {out.shape}, want {x.dtype} of {(n, self.n_features)}")
         a, o, e, w = array(x), array(out), C.c_void_p(), _lib.workers(n_jobs)
+        apply = lib().rf_map_apply
         step = max(1024, _CALL // (self.n_features * (self.dim + 8)))
         if n <= step:
             p = None if scale is None else scale.ctypes.data
-            check(self._apply(self._h.h, C.byref(a), C.byref(o), p, keys, w, C.byref(e)), e)
+            check(apply(self._h.h, C.byref(a), C.byref(o), p, keys, w, C.byref(e)), e)
             return out
         for lo in range(0, n, step):
             a, o = array(x[lo : lo + step]), array(out[lo : lo + step])
             p = None if scale is None else scale[lo:].ctypes.data
-            check(self._apply(self._h.h, C.byref(a), C.byref(o), p, keys, w, C.byref(e)), e)
+            check(apply(self._h.h, C.byref(a), C.byref(o), p, keys, w, C.byref(e)), e)
         return out
 
     def gram(self, x: Any, y: Any = None, n_jobs: int | None = None) -> np.ndarray:

@@ -164,11 +164,15 @@ def _moments(name: str, a: np.ndarray) -> Column:
 
 def _objects(name: str, v: Any) -> Column:
     """A column of Python objects, or of pandas' strings: texts, numbers, truth values or dates."""
-    if hasattr(v, "factorize"):
-        codes, levels = v.factorize()
-        levels = list(levels)
-    else:
-        codes, levels = _factorize(np.asarray(v, dtype=object))
+    try:
+        if hasattr(v, "factorize"):
+            codes, levels = v.factorize()
+            levels = list(levels)
+        else:
+            codes, levels = _factorize(np.asarray(v, dtype=object))
+    except TypeError:  # lists and other values without a hash
+        bad = next(x for x in v if type(x).__hash__ is None)
+        raise _no_cell(name, bad) from None
     kinds = {type(x) for x in levels}
     if kinds <= {bool, np.bool_} and kinds and len(codes) and codes.min() >= 0:
         return {"name": name, "sort": "boolean"}, np.array([bool(x) for x in levels])[codes]
@@ -183,11 +187,15 @@ def _objects(name: str, v: Any) -> Column:
         return _moments(name, np.append(np.array(times, dtype="datetime64[us]"), np.datetime64("NaT"))[codes])
     for x in levels:
         if not isinstance(x, (str, bytes, bool, int, float, np.generic)):
-            raise TypeError(
-                f"column {name!r}: argument must be a string or a number, not {type(x).__name__}; "
-                "cells must be texts, numbers, truth values or dates"
-            )
+            raise _no_cell(name, x)
     return _codes(name, np.asarray(codes), levels)
+
+
+def _no_cell(name: str, x: Any) -> TypeError:
+    return TypeError(
+        f"column {name!r}: argument must be a string or a number, not {type(x).__name__}; "
+        "cells are texts, numbers, truth values or dates"
+    )
 
 
 def _utc() -> Any:
@@ -203,8 +211,5 @@ def _factorize(a: np.ndarray) -> tuple[np.ndarray, list[Any]]:
         if x is None or x != x:
             codes[i] = -1
             continue
-        try:
-            codes[i] = seen.setdefault(x, len(seen))
-        except TypeError:
-            raise TypeError(f"argument must be a string or a number, not {type(x).__name__}") from None
+        codes[i] = seen.setdefault(x, len(seen))
     return codes, list(seen)
