@@ -10,7 +10,8 @@ def pytest_collection_modifyitems(config, items):
     if config.getoption("--long"):
         return
     for item in items:
-        if "long" in item.keywords:
+        defaults = ("[RandFeatRegressor()-", "[RandFeatClassifier()-", "[AnomalyDetector()-")
+        if "long" in item.keywords or any(d in item.name for d in defaults):
             item.add_marker(pytest.mark.skip(reason="needs --long"))
 
 

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of estimators: all of them, no declared failure."""
+"""scikit-learn's own checks of estimators: all of them, no declared failure. Defaults of fits are checked with --long."""
 
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -8,6 +8,9 @@ import randfeat
 ESTIMATORS = [
     randfeat.RandomFeatures(random_state=0),
     randfeat.RandomFeatures(family="oprf", kernel="softmax", gamma=0.1, coupling="simplex", random_state=0),
+    randfeat.RandFeatRegressor(folds=2, scaling="standard"),
+    randfeat.RandFeatClassifier(folds=2, scaling="standard", kernel="gaussian"),
+    randfeat.AnomalyDetector(folds=2, scaling="standard", max_features=64),
     randfeat.RandFeatRegressor(),
     randfeat.RandFeatClassifier(),
     randfeat.AnomalyDetector(),

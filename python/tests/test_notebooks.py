@@ -47,7 +47,7 @@ def test_notebooks_are_those_of_the_scripts():
         assert json.loads(path.read_text()) == space["notebook"](path.with_suffix(".py").read_text())
 
 
-@pytest.mark.parametrize("name", [m.name for m in pkgutil.iter_modules(randfeat.__path__)] + [""])
+@pytest.mark.parametrize("name", [m.name for m in pkgutil.iter_modules(randfeat.__path__) if "lib" != m.name[:3]] + [""])
 def test_examples(name):
     module = importlib.import_module(f"randfeat.{name}" if name else "randfeat")
     result = doctest.testmod(module)

@@ -24,6 +24,7 @@ def test_interrupt():
     import gc, signal, sys, threading, time
     import numpy as np, randfeat
     from randfeat import _lib
+    model = randfeat.RandFeatRegressor()  # imports scikit-learn before the interrupt
     x = np.random.default_rng(0).normal(size=(6000, 8))
     live = _lib.lib().rf_live()
     def hit():
@@ -32,7 +33,7 @@ def test_interrupt():
         signal.raise_signal(signal.SIGINT)
     threading.Timer(1.5, hit).start()
     try:
-        randfeat.RandFeatRegressor().fit(x, np.sin(x).sum(axis=1))
+        model.fit(x, np.sin(x).sum(axis=1))
         print("not interrupted")
     except KeyboardInterrupt:
         took = time.monotonic() - sent
