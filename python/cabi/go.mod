@@ -2,9 +2,7 @@ module github.com/randfeat/randfeat/python/cabi
 
 go 1.26.0
 
-replace github.com/randfeat/randfeat => ../../
-
-require github.com/randfeat/randfeat v0.0.0
+require github.com/randfeat/randfeat v0.1.0
 
 require (
 	github.com/klauspost/compress v1.19.1 // indirect
