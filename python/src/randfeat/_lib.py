@@ -197,18 +197,15 @@ def _release(h: int, keep: Any) -> None:
         _loaded.rf_release(h)
 
 
-_CODES = {
-    np.dtype(t): ord(c)
-    for t, c in (
-        ("f4", "f"), ("f8", "d"), ("i1", "b"), ("u1", "B"), ("i2", "h"), ("u2", "H"),
-        ("i4", "i"), ("u4", "I"), ("i8", "l"), ("u8", "L"), ("?", "?"),
-    )
-}  # fmt: skip
+_BY_SIZE = {"f4": "f", "f8": "d", "i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "l",
+            "u8": "L", "b1": "?"}  # fmt: skip
+# NumPy's letter of a type: which of l and q has 64 bits depends on the system.
+_CODES = {c: ord(_BY_SIZE[np.dtype(c).str[1:]]) for c in "fdbBhHiIlLqQ?"}
 
 
 def known(dtype: np.dtype) -> bool:
     """Whether the library reads arrays of a type."""
-    return dtype in _CODES
+    return dtype.char in _CODES and dtype.isnative
 
 
 def array(a: np.ndarray) -> Array:
@@ -217,7 +214,7 @@ def array(a: np.ndarray) -> Array:
         (rows, cols), (rs, cs) = a.shape, a.strides
     else:
         rows, cols, rs, cs = a.shape[0], 1, a.strides[0], a.itemsize
-    return Array(a.__array_interface__["data"][0], rows, cols, rs, cs, _CODES[a.dtype])
+    return Array(a.__array_interface__["data"][0], rows, cols, rs, cs, _CODES[a.dtype.char])
 
 
 def matrix(x: Any, name: str = "x") -> np.ndarray:
@@ -258,13 +255,20 @@ def _plain(v: Any) -> Any:
     raise TypeError(f"{v!r} has no JSON form")
 
 
+def _omp() -> int:
+    try:
+        return max(0, int(os.environ.get("OMP_NUM_THREADS", "0")))
+    except ValueError:
+        return 0
+
+
+_default_workers = _omp()  # reading the environment takes as long as a row of features
+
+
 def workers(n_jobs: int | None) -> int:
     """Threads of a call: n_jobs as scikit-learn counts, 0 for all. None asks OMP_NUM_THREADS, which joblib sets."""
     if n_jobs is None:
-        try:
-            return max(0, int(os.environ.get("OMP_NUM_THREADS", "0")))
-        except ValueError:
-            return 0
+        return _default_workers
     n = int(n_jobs)
     if n == 0:
         raise ValueError("n_jobs == 0 has no meaning: -1 is for all processors")

@@ -128,7 +128,7 @@ class Map:
     def _features(
         self, x: Any, out: np.ndarray | None, n_jobs: int | None, keys: int, scale: np.ndarray | None
     ) -> np.ndarray:
-        if type(x) is not np.ndarray or x.ndim != 2 or x.dtype.char not in "fd":
+        if type(x) is not np.ndarray or x.ndim != 2 or x.dtype.char not in "fd" or not x.dtype.isnative:
             x = matrix(x)
         n = x.shape[0]
         if out is None:

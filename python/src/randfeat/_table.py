@@ -133,7 +133,7 @@ def column(name: str, values: Any) -> Column:
         if kind == "b":
             return {"name": name, "sort": "boolean"}, a
         if kind in "iuf":
-            return _number(name), a if _lib.known(a.dtype) and a.dtype.isnative else a.astype(np.float64)
+            return _number(name), a if _lib.known(a.dtype) else a.astype(np.float64)
         if kind == "c":
             raise TypeError(f"column {name!r}: complex data not supported")
         if kind in "US":
