@@ -1,5 +1,5 @@
-// Command cabi is the C interface of randfeat, built with -buildmode=c-shared or c-archive. randfeat.h documents it; cgo
-// checks the functions here against its declarations.
+// Command cabi is the C interface of randfeat, built with -buildmode=c-shared or c-archive. randfeat.h documents it;
+// cgo checks the functions here against its declarations.
 package main
 
 /*

@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -46,7 +47,10 @@ type model struct{ *machine.Model }
 //export rf_model_read
 func rf_model_read(p unsafe.Pointer, n C.int64_t, handle *C.uint64_t, e *C.rf_text) C.int32_t {
 	return call(e, func() error {
-		m, err := machine.Read(C.GoBytes(p, C.int(n)))
+		if p == nil || n < 0 {
+			return errors.New("the bytes of the model are missing")
+		}
+		m, err := machine.Read(bytes.Clone(unsafe.Slice((*byte)(p), int(n))))
 		if err != nil {
 			return err
 		}
