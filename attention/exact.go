@@ -36,6 +36,8 @@ type Exact[T dense.Float] struct {
 	Window int
 	// Unchecked leaves out the search for NaN and infinities.
 	Unchecked bool
+	// Workers bounds the goroutines of a call; 0: GOMAXPROCS. It changes no bit of the result.
+	Workers int
 	// Keep, if not nil, receives the normalisers of Forward, and Backward takes them from there instead of computing
 	// the scores once more.
 	Keep *Normalisers[T]
@@ -87,6 +89,13 @@ func keyBlock[T dense.Float]() int { return 2048 / int(unsafe.Sizeof(T(0))) }
 
 // Forward sets out, which has the heads and length of q and the dimension of v.
 func (a *Exact[T]) Forward(out, q, k, v Seq[T]) (Report, error) {
+	if a.Workers > 0 {
+		return par.Result(a.Workers, func() (Report, error) { return a.forward(out, q, k, v) })
+	}
+	return a.forward(out, q, k, v)
+}
+
+func (a *Exact[T]) forward(out, q, k, v Seq[T]) (Report, error) {
 	if err := CheckForward(&a.Visibility, out, q, k, v); err != nil {
 		return Report{}, err
 	}
@@ -264,7 +273,7 @@ func allMasked[T dense.Float](bias []T) bool {
 // do not depend on the rows of its task, so their number may follow that of the processors.
 func (c *exactCall[T]) splitQueries() {
 	rows := max(edgeRows, taskRows/c.group/edgeRows*edgeRows)
-	for rows > edgeRows && c.q.Batch*c.k.Heads*c.q.Len/rows < 4*runtime.GOMAXPROCS(0) {
+	for rows > edgeRows && c.q.Batch*c.k.Heads*c.q.Len/rows < 4*par.Procs() {
 		rows = max(edgeRows, rows/2/edgeRows*edgeRows)
 	}
 	c.tasks = c.tasks[:0]

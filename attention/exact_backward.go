@@ -9,6 +9,7 @@ import (
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/slim"
 )
 
@@ -25,7 +26,14 @@ import (
 // depend on the number of workers.
 func (a *Exact[T]) Backward(dq, dk, dv, dout, out, q, k, v Seq[T]) error {
 	type function = func(a *Exact[T], dq, dk, dv, dout, out, q, k, v Seq[T]) error
-	return slim.Of[function](exactBackward[float32], exactBackward[float64])(a, dq, dk, dv, dout, out, q, k, v)
+	run := slim.Of[function](exactBackward[float32], exactBackward[float64])
+	if a.Workers > 0 {
+		_, err := par.Result(a.Workers, func() (struct{}, error) {
+			return struct{}{}, run(a, dq, dk, dv, dout, out, q, k, v)
+		})
+		return err
+	}
+	return run(a, dq, dk, dv, dout, out, q, k, v)
 }
 
 func exactBackward[T dense.Float](a *Exact[T], dq, dk, dv, dout, out, q, k, v Seq[T]) error {

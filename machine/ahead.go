@@ -6,16 +6,31 @@ import (
 	"github.com/randfeat/randfeat/internal/par"
 )
 
+// filled is a buffer, or why there is none.
+type filled[B any] struct {
+	b      *B
+	err    error
+	caught *par.Panic
+}
+
 // ahead fills one of two buffers while the other is used, in order: use sees what fill made, buffer by buffer, and fill
 // runs in one goroutine. fill returns io.EOF, and fills nothing, at the end. The first error in the order of buffers
 // ends everything; a panic of fill becomes one of ahead. The goroutine has ended when ahead returns, also by a panic.
 func ahead[B any](buffers [2]*B, fill, use func(*B) error) error {
-	type filled struct {
-		b      *B
-		err    error
-		caught *par.Panic
+	limit := par.Limit()
+	if limit == 1 { // one after the other
+		for b := buffers[0]; ; {
+			if err := fill(b); err == io.EOF {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			if err := use(b); err != nil {
+				return err
+			}
+		}
 	}
-	full := make(chan filled, len(buffers))
+	full := make(chan filled[B], len(buffers))
 	empty := make(chan *B, len(buffers))
 	for _, b := range buffers {
 		empty <- b
@@ -23,8 +38,8 @@ func ahead[B any](buffers [2]*B, fill, use func(*B) error) error {
 	go func() {
 		defer close(full)
 		for b := range empty {
-			f := filled{b: b}
-			f.caught = par.Catch(func() { f.err = fill(b) })
+			f := filled[B]{b: b}
+			f.caught = par.Catch(func() { par.Limited(limit/2, func() { f.err = fill(b) }) })
 			full <- f // never blocks: there are two buffers
 			if f.err != nil || f.caught != nil {
 				return
@@ -36,6 +51,13 @@ func ahead[B any](buffers [2]*B, fill, use func(*B) error) error {
 		for range full { // until the goroutine has closed it
 		}
 	}()
+	var err error
+	par.Limited(limit-limit/2, func() { err = useAll(full, empty, use) })
+	return err
+}
+
+// useAll is the caller's part of ahead.
+func useAll[B any](full chan filled[B], empty chan *B, use func(*B) error) error {
 	for f := range full {
 		if f.caught != nil {
 			panic(f.caught)

@@ -3,11 +3,10 @@ package machine
 import (
 	"errors"
 	"fmt"
-	"math"
 
-	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/linalg"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/kernel"
 )
 
@@ -18,7 +17,7 @@ import (
 // The model is a ridge of the family landmarks, whose landmarks are the rows: it is saved, loaded and served as any
 // other, and holds 8n(d + outputs) bytes.
 func FitExact(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, error) {
-	return fitExact(s, x, y, lambda, false)
+	return par.Result(s.Workers, func() (*Model, error) { return fitExact(s, x, y, lambda, false) })
 }
 
 // MarginSteps bounds the steps of [FitMargins].
@@ -35,27 +34,12 @@ func FitMargins(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, er
 	case s.Weighted:
 		return nil, fmt.Errorf("margins of rows with weights: use squares: %w", ErrSetup)
 	}
-	return fitExact(s, x, y, lambda, true)
+	return par.Result(s.Workers, func() (*Model, error) { return fitExact(s, x, y, lambda, true) })
 }
 
 func fitExact(s Setup, x, y dense.Matrix[float64], lambda float64, margins bool) (*Model, error) {
-	s.Omega = []coupling.Omega{}
-	s, err := s.prepared()
+	s, err := exactSetup(s, x, y, lambda)
 	if err != nil {
-		return nil, err
-	}
-	switch {
-	case s.Task == Unsupervised:
-		return nil, fmt.Errorf("kernel ridge regression without targets: %w", ErrSetup)
-	case !(lambda > 0) || math.IsInf(lambda, 1):
-		return nil, fmt.Errorf("λ = %g, want a positive number: %w", lambda, ErrSetup)
-	case s.Spec.Kernel.Kind.Signed():
-		return nil, fmt.Errorf("kernel ridge regression with the %v kernel, which family landmarks does not have: %w",
-			s.Spec.Kernel.Kind, ErrSetup)
-	case x.Rows == 0:
-		return nil, fmt.Errorf("kernel ridge regression of no rows: %w", ErrNoRows)
-	}
-	if err := s.checkBlock(x, y, 0); err != nil {
 		return nil, err
 	}
 	t := dense.New[float64](x.Rows, s.Outputs+1)

@@ -64,7 +64,12 @@ const (
 // more matrix, of 8m² bytes, and R⁻¹ is applied to vectors only, so that an iteration takes n·m products and not n·m².
 //
 // The bits do not depend on GOMAXPROCS. Iterations that end before the residual is small are no error: see the result.
-func FitIterative(s Setup, rows Rows, lambda float64, o Iterative) (*Model, Iterations, error) {
+func FitIterative(s Setup, rows Rows, lambda float64, o Iterative) (m *Model, done Iterations, err error) {
+	par.Limited(s.Workers, func() { m, done, err = fitIterative(s, rows, lambda, o) })
+	return m, done, err
+}
+
+func fitIterative(s Setup, rows Rows, lambda float64, o Iterative) (*Model, Iterations, error) {
 	if s.Weighted {
 		return nil, Iterations{}, fmt.Errorf("conjugate gradients of rows with weights: use Ridge, with fewer features: %w",
 			ErrSetup)

@@ -46,6 +46,9 @@ type Setup struct {
 	Weighted bool
 	// Float32 computes features and their products in float32. Sums over many rows are still float64.
 	Float32 bool
+	// Workers bounds the goroutines of adding rows, of solving and of fits; 0: GOMAXPROCS. It changes no bit of the
+	// result.
+	Workers int
 	// Block is the number of rows handled together; 0: 1024. Memory for features is Block·F numbers, four times that
 	// for ridge.
 	Block int

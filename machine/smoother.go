@@ -89,7 +89,9 @@ func (a *Smoother) Add(x, y dense.Matrix[float64]) error {
 		if a.setup.TargetColumns() > 0 {
 			part = y.RowRange(lo, hi)
 		}
-		if err := a.add(x.RowRange(lo, hi), part); err != nil {
+		var err error
+		par.Limited(a.setup.Workers, func() { err = a.add(x.RowRange(lo, hi), part) })
+		if err != nil {
 			return err
 		}
 	}

@@ -25,7 +25,14 @@ import (
 // depend on the number of these.
 func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error {
 	type function = func(a *Attention[T], dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error
-	return slim.Of[function](gradients[float32], gradients[float64])(a, dq, dk, dv, dout, out, q, k, v)
+	run := slim.Of[function](gradients[float32], gradients[float64])
+	if a.Workers > 0 {
+		_, err := par.Result(a.Workers, func() (struct{}, error) {
+			return struct{}{}, run(a, dq, dk, dv, dout, out, q, k, v)
+		})
+		return err
+	}
+	return run(a, dq, dk, dv, dout, out, q, k, v)
 }
 
 func gradients[T dense.Float](a *Attention[T], dq, dk, dv, dout, out, q, k, v attention.Seq[T]) error {
@@ -44,6 +51,12 @@ func gradients[T dense.Float](a *Attention[T], dq, dk, dv, dout, out, q, k, v at
 	}
 	if err := a.check(out.Shape, q, k, v); err != nil {
 		return err
+	}
+	for h := range a.Specs {
+		if n := a.Specs[h].Together; n > 0 {
+			return fmt.Errorf("head %d: gradients are of queries that choose by themselves, set together to 0, not %d: %w",
+				h, n, ErrSpec)
+		}
 	}
 	if a.Causal {
 		return backwardCausal(a, dq, dk, dv, dout, out, q, k, v)

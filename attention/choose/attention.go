@@ -9,6 +9,7 @@ import (
 	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/par"
 )
 
 // Attention runs a Choice: every key/value head, with the query heads of its group, by its own plan. It is an
@@ -17,6 +18,8 @@ import (
 type Attention[T dense.Float] struct {
 	attention.Visibility
 	Unchecked bool // values are known to be finite
+	// Workers bounds the goroutines of a call; 0: GOMAXPROCS. It changes no bit of the result.
+	Workers int
 
 	choice *Choice
 	runs   []run[T]
@@ -61,6 +64,9 @@ func together(p, o *Plan) bool {
 	if p.Method != o.Method || (p.Centres == nil) != (o.Centres == nil) {
 		return false
 	}
+	if p.Method == Centroid && (p.Centroid.Chunk > 0) != (o.Centroid.Chunk > 0) {
+		return false
+	}
 	return p.Method != Features || p.Features.Window == o.Features.Window && p.Features.Sinks == o.Features.Sinks
 }
 
@@ -99,6 +105,10 @@ func (a *Attention[T]) Choice() *Choice { return a.choice }
 
 // Forward writes the attention of queries q over keys k and values v into out, which must not share memory with them.
 func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
+	return par.Result(a.Workers, func() (attention.Report, error) { return a.forward(out, q, k, v) })
+}
+
+func (a *Attention[T]) forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
 	if a.choice == nil {
 		return attention.Report{}, fmt.Errorf("an attention without a choice, make it with New: %w", ErrChoice)
 	}

@@ -37,6 +37,8 @@ type Options struct {
 	ByCost bool
 	Rows   int    // query rows per head and batch that errors are measured on; 0: as NewCheck
 	Seed   uint64 // of the rows, the clusterings and the projections
+	// Workers bounds the goroutines that choose, and those that rates are measured with; 0: GOMAXPROCS.
+	Workers int
 	// Plans are the candidates; nil: a grid that suits the length. Families that can be fitted are fitted to each head,
 	// and the projections of heads are independent (linear.HeadSpecs).
 	Plans []Plan
@@ -49,6 +51,11 @@ type Options struct {
 // second batch by a fit to the others, or one half of the positions by a fit to the other half. With Online they are
 // fitted to keys already seen instead.
 func Choose[T dense.Float](o Options, vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Choice,
+	error) {
+	return par.Result(o.Workers, func() (*Choice, error) { return choose(o, vis, scale, q, k, v) })
+}
+
+func choose[T dense.Float](o Options, vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Choice,
 	error) {
 	c, err := newChooser(o, vis, scale, q, k, v)
 	if err != nil {
@@ -199,7 +206,12 @@ func newChooser[T dense.Float](o Options, vis attention.Visibility, scale float6
 	}
 	c := &chooser[T]{Options: o, scale: scale, all: sample[T]{vis, q, k, v}}
 	if o.Plans == nil {
-		c.Plans = c.affordable(grid(vis.Causal, scale, o.Seed, k.Len, q.Dim))
+		plans := grid(vis.Causal, scale, o.Seed, k.Len, q.Dim)
+		if o.Rates != nil && o.Rates.Dense > 0 && o.Budget == 0 {
+			plans = slices.DeleteFunc(plans, func(p Plan) bool { return p.Method != Features || o.Tol < manyFeatures })
+			plans = append(plans, denseGrid(vis.Causal, o.Seed, k.Len)...)
+		}
+		c.Plans = c.affordable(plans)
 		return c, nil
 	}
 	for i := range o.Plans {
@@ -284,13 +296,13 @@ func rowsOf[E any](list []E, length, first, n int) []E {
 }
 
 // longSearch keys make a trial so expensive that with Tol not all are made.
-const longSearch = 1 << 13
+const longSearch = 1 << 12
 
 // tester measures candidates on one head and keeps what they have in common.
 type tester[T dense.Float] struct {
 	*chooser[T]
 	h      int
-	trials []*centroid.Trials[T]                   // by fold; nil: causal
+	trials []*centroid.Trials[T]                   // by fold
 	fitted []map[centroid.Spec][]*centroid.Centres // by fold
 }
 
@@ -299,9 +311,6 @@ func (c *chooser[T]) tester(h int) (*tester[T], error) {
 	for i := range c.folds {
 		f := &c.folds[i]
 		t.fitted = append(t.fitted, map[centroid.Spec][]*centroid.Centres{})
-		if c.all.vis.Causal {
-			continue
-		}
 		s := sample[T]{f.check.vis, f.check.q, f.check.k, f.check.v}
 		s = s.head(h)
 		trials, err := centroid.NewTrials(s.vis, c.scale, s.q, s.k, s.v)
@@ -493,13 +502,13 @@ func (c *tester[T]) measure(p Plan, i int, check *Check[T]) ([]errorSums, error)
 		return check.measure(&linear.Attention[T]{Visibility: check.vis, Maps: maps, Window: spec.Window,
 			Sinks: spec.Sinks}, c.h, c.h+1)
 	}
-	if c.trials != nil {
+	if !c.all.vis.Causal || p.Centroid.Chunk > 0 {
 		return check.judge(c.h, c.h+1, func(out, _, _, _ attention.Seq[T]) error {
 			return c.trials[i].At(out, check.rows, *p.Centroid)
 		})
 	}
 	a := &centroid.Attention[T]{Visibility: check.vis, Scale: c.scale, Specs: []centroid.Spec{*p.Centroid}}
-	if c.calibrates() {
+	if c.calibrates() { // chunks are trials
 		of := *p.Centroid
 		of.Top, of.Keys = 0, 0 // no fit depends on them
 		if a.Centres = c.fitted[i][of]; a.Centres == nil {
@@ -528,7 +537,7 @@ func (c *chooser[T]) finish(p Plan, h int) (Plan, error) {
 			return p, err
 		}
 		p.Features = &f
-	case p.Method == Centroid && c.calibrates():
+	case p.Method == Centroid && c.calibrates() && p.Centroid.Chunk == 0:
 		centres, err := c.centres(*p.Centroid, &s)
 		if err != nil {
 			return p, err

@@ -37,8 +37,12 @@ func (a *Attention[T]) Backward(dq, dk, dv, dout, out, q, k, v attention.Seq[T],
 	grads []*randfeat.Grad[T]) (attention.Report, error) {
 	type function = func(*Attention[T], backArgs[T], attention.Seq[T], attention.Seq[T],
 		attention.Seq[T]) (attention.Report, error)
-	return slim.Of[function](linearBackward[float32], linearBackward[float64])(a,
-		backArgs[T]{dq: dq, dk: dk, dv: dv, dout: dout, out: out, grads: grads}, q, k, v)
+	run := slim.Of[function](linearBackward[float32], linearBackward[float64])
+	args := backArgs[T]{dq: dq, dk: dk, dv: dv, dout: dout, out: out, grads: grads}
+	if a.Workers > 0 {
+		return par.Result(a.Workers, func() (attention.Report, error) { return run(a, args, q, k, v) })
+	}
+	return run(a, args, q, k, v)
 }
 
 func linearBackward[T dense.Float](a *Attention[T], args backArgs[T], q, k, v attention.Seq[T]) (attention.Report,

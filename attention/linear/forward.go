@@ -11,6 +11,13 @@ import (
 // Forward writes the attention of queries q over keys k and values v into out. Query heads are a multiple of the
 // key/value heads; out has the heads and positions of q and the columns of v. It must not share memory with the others.
 func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
+	if a.Workers > 0 {
+		return par.Result(a.Workers, func() (attention.Report, error) { return a.forward(out, q, k, v) })
+	}
+	return a.forward(out, q, k, v)
+}
+
+func (a *Attention[T]) forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
 	if err := a.check(out, q, k, v); err != nil {
 		return attention.Report{}, err
 	}

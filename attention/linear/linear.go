@@ -30,6 +30,8 @@ type Attention[T dense.Float] struct {
 	Sinks     int
 	Chunk     int  // rows handled together; 0: chosen
 	Unchecked bool // values are known to be finite
+	// Workers bounds the goroutines of a call; 0: GOMAXPROCS. It changes no bit of the result.
+	Workers int
 
 	calls par.Pool[call[T]]
 	backs par.Pool[backCall[T]]

@@ -17,7 +17,7 @@ type Job interface{ Run(worker, lo, hi int) }
 
 // Workers is the number of goroutines Do uses for n items when at least grain items pay for one.
 func Workers(n, grain int) int {
-	return max(1, min(runtime.GOMAXPROCS(0), n/max(1, grain)))
+	return bounded(max(1, min(runtime.GOMAXPROCS(0), n/max(1, grain))))
 }
 
 // Group runs jobs; it keeps its workers' memory between calls, so that a warm Group allocates nothing.
@@ -32,6 +32,7 @@ type Group struct {
 	busy    atomic.Int64 // workers that have not finished
 	wg      sync.WaitGroup
 	caught  atomic.Pointer[Panic] // the first
+	limit   int                   // of what a part runs in parallel; 0: none
 }
 
 // worker is one goroutine of a Group, from the Do that starts it to the end of its linger.
@@ -65,7 +66,7 @@ func (g *Group) Do(n, workers int, job Job) {
 	if n <= 0 {
 		return
 	}
-	if workers > 1 {
+	if workers = bounded(workers); workers > 1 {
 		observed(n, workers)
 	}
 	g.do(n, workers, job)
@@ -76,6 +77,14 @@ func (g *Group) do(n, workers int, job Job) {
 	if workers == 1 {
 		job.Run(0, 0, n)
 		return
+	}
+	g.limit = 0
+	if most := Limit(); most > 0 {
+		workers = min(workers, most)
+		if g.limit = most / workers; workers == 1 {
+			job.Run(0, 0, n)
+			return
+		}
 	}
 	for w := len(g.workers) + 1; w < workers; w++ {
 		k := new(worker)
@@ -152,6 +161,14 @@ func (g *Group) work(w int) {
 			g.caught.CompareAndSwap(nil, panicOf(v))
 		}
 	}()
+	if g.limit > 0 {
+		below(g.limit, func() { g.parts(w) })
+		return
+	}
+	g.parts(w)
+}
+
+func (g *Group) parts(w int) {
 	for {
 		lo, hi := g.claim()
 		if lo == hi {

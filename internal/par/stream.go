@@ -7,7 +7,11 @@ import "sync"
 //
 // It holds at most Window items. Goroutines end when there is nothing to do for them, and Next starts others: a Stream
 // that is forgotten leaves none behind. The caller of Next works on items only while nobody else does, since those that
-// are ready wait for it; a source of one item starts no goroutine.
+// are ready wait for it; a source of one item starts no goroutine, nor does a Next
+// inside of Limited.
+//
+// After a panic of Take or Work, Next panics with a *Panic. Work that waits for an item before it must not wait for one
+// that has panicked.
 type Stream[T any] struct {
 	// Take fills the next item, never two at a time.
 	Take func(*T) Took
@@ -107,11 +111,15 @@ func (s *Stream[T]) room() bool {
 // hire starts a goroutine if it may and there is work.
 func (s *Stream[T]) hire() {
 	work := s.begun < len(s.queue) || s.Ahead && s.room() && len(s.queue) > 0
-	if work && s.running < s.Workers && s.Workers > 1 && !s.closed {
-		s.running++
-		s.started++
-		go s.serve()
+	if !work || s.running >= s.Workers || s.Workers < 2 || s.closed {
+		return
 	}
+	if Limit() > 0 { // goroutines that go on between calls of Next would be at work beside those that the caller may have
+		return
+	}
+	s.running++
+	s.started++
+	go s.serve()
 }
 
 func (s *Stream[T]) serve() {

@@ -15,6 +15,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/par"
 	"github.com/randfeat/randfeat/internal/tensorfile"
 	"github.com/randfeat/randfeat/machine"
 )
@@ -74,6 +75,8 @@ func Choose(ctx context.Context, t Table, o Options) (*Plan, error) {
 			o.Marks.Names())
 	case o.Map == MapExact || o.Loss != "":
 		return nil, bad("an exact kernel needs all rows in one place: leave map and loss out, or fit the table as one")
+	case len(o.Code) > 0:
+		return nil, bad("codes of levels are learned from all rows in one place: leave them out, or fit the table as one")
 	case o.Features > maxFeatures:
 		return nil, bad("%d features, sums have at most %d", o.Features, maxFeatures)
 	case t.Schema == nil:
@@ -93,7 +96,7 @@ func Choose(ctx context.Context, t Table, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := searchAll(f, s, t.Rows)
+	d, err := par.Result(o.Workers, func() (*decision, error) { return searchAll(f, s, t.Rows) })
 	if err != nil {
 		return nil, err
 	}

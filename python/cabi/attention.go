@@ -9,6 +9,7 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/choose"
+	"github.com/randfeat/randfeat/internal/par"
 )
 
 // sequences are in float32 alone, as the tensors of models are: the same code for float64 would add a tenth to the
@@ -39,7 +40,7 @@ func rf_attention_choose(q, k, v *C.rf_seq, options C.rf_string, workers C.int32
 		}
 		return run(func(context.Context, func(string, int64, int64)) (any, any, error) {
 			c, err := choose.Choose(choose.Options{Tol: o.Tol, Budget: o.Budget, Seed: o.Seed, Online: o.Online,
-				ByCost: o.ByCost}, attention.Visibility{Causal: o.Causal}, o.Scale, qs, ks, vs)
+				ByCost: o.ByCost, Workers: int(workers)}, attention.Visibility{Causal: o.Causal}, o.Scale, qs, ks, vs)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -98,7 +99,8 @@ func rf_attention_run(h C.uint64_t, q, k, v, out *C.rf_seq, causal C.int32_t, sc
 			return err
 		}
 		return run(func(context.Context, func(string, int64, int64)) (any, any, error) {
-			r, err := a.Forward(dst, qs, ks, vs)
+			// The attention of a handle serves calls with other numbers of workers at the same time.
+			r, err := par.Result(int(workers), func() (attention.Report, error) { return a.Forward(dst, qs, ks, vs) })
 			return nil, map[string]int64{"rows": r.Rows, "empty": r.Empty, "negative": r.Negative, "zero": r.Zero,
 				"exact": r.Exact, "scored": r.Scored}, err
 		}, jobOut, nil, report)
