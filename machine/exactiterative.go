@@ -9,6 +9,7 @@ import (
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/krr"
+	"github.com/randfeat/randfeat/internal/par"
 )
 
 const (
@@ -27,17 +28,21 @@ const (
 // bytes for the m landmarks of the preconditioner, 2048 or o.Sketch, and some n·outputs numbers.
 //
 // The bits do not depend on GOMAXPROCS. Iterations that end before the residual is small are no error: see the result.
-func FitExactIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative) (*Model, Iterations, error) {
-	return fitIterative(s, x, y, lambda, o, false)
+func FitExactIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative) (m *Model, done Iterations,
+	err error) {
+	par.Limited(s.Workers, func() { m, done, err = fitIterative(s, x, y, lambda, o, false) })
+	return m, done, err
 }
 
 // FitMarginsIterative is [FitMargins] of as many rows, from the fit of squares on, by at most [MarginSteps] further
 // products or until predictions change by less than a thousandth.
-func FitMarginsIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative) (*Model, Iterations, error) {
+func FitMarginsIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative) (m *Model, done Iterations,
+	err error) {
 	if s.Task != Classification {
 		return nil, Iterations{}, fmt.Errorf("margins of a %s: they are for classes: %w", s.Task, ErrSetup)
 	}
-	return fitIterative(s, x, y, lambda, o, true)
+	par.Limited(s.Workers, func() { m, done, err = fitIterative(s, x, y, lambda, o, true) })
+	return m, done, err
 }
 
 func fitIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative, margins bool) (*Model, Iterations,

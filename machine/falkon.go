@@ -65,11 +65,11 @@ const (
 //
 // The bits do not depend on GOMAXPROCS. Iterations that end before the residual is small are no error: see the result.
 func FitIterative(s Setup, rows Rows, lambda float64, o Iterative) (m *Model, done Iterations, err error) {
-	par.Limited(s.Workers, func() { m, done, err = fitIterative(s, rows, lambda, o) })
+	par.Limited(s.Workers, func() { m, done, err = fitByRows(s, rows, lambda, o) })
 	return m, done, err
 }
 
-func fitIterative(s Setup, rows Rows, lambda float64, o Iterative) (*Model, Iterations, error) {
+func fitByRows(s Setup, rows Rows, lambda float64, o Iterative) (*Model, Iterations, error) {
 	if s.Weighted {
 		return nil, Iterations{}, fmt.Errorf("conjugate gradients of rows with weights: use Ridge, with fewer features: %w",
 			ErrSetup)

@@ -21,9 +21,10 @@ type Options struct {
 	// Marks name columns that say how rows are to be taken; they are not used for predictions, unless Keep or another
 	// list of Learn names them.
 	//
-	// Weight: the loss of a row counts so often, in the fit, in choices, in scores and their intervals and in
-	// prediction intervals; only ratios matter. It multiplies that of the class. Learning columns, widths of columns
-	// and the quantiles of a density take rows as they are.
+	// Weight: a row counts so often, in the fit, in choices, in scores and their intervals and in prediction intervals.
+	// It multiplies that of the class. Rows of weight 0 are left out. A small table with weights gives the model of the
+	// table with its rows repeated; in one of more than 2048 rows learning columns, widths of columns and the quantiles
+	// of a density take rows as they are.
 	//
 	// Group: rows of a group resemble each other more than new rows will, since these are of other groups: patients,
 	// customers, pictures of one film. No group is in two folds, in choices and in scores, so that both are of groups
