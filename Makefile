@@ -1,7 +1,7 @@
 # Everything else is plain go; see README.md and .ci/run.
 PYTHON ?= python3
 
-.PHONY: test bench generate release dist tag
+.PHONY: test bench generate release dist tag wheels
 
 test:
 	go test ./...
@@ -29,6 +29,11 @@ bench:
 	cd bench && { printf '## Serving\n\n```\n' && go run ./serve -seconds 60 -reload 1s && printf '```\n\n'; } > serve.md
 	cd bench && go run ./accuracy -python $(PYTHON) -o accuracy.md
 	cd bench && cat HEAD.md one.md two.md serve.md accuracy.md > RESULTS.md && rm one.md two.md serve.md accuracy.md
+
+# The wheels of the Python package for Linux, macOS and Windows, into python/dist; WHEELS names some of them. They need
+#   pip install ziglang hatchling zopfli
+wheels:
+	$(PYTHON) python/wheels.py $(WHEELS)
 
 # The assembly of internal/kern from its generators.
 generate:

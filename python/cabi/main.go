@@ -1,0 +1,42 @@
+// Command cabi is the C interface of randfeat, built with -buildmode=c-shared or c-archive. randfeat.h documents it;
+// cgo checks the functions here against its declarations.
+package main
+
+/*
+#include <stdlib.h>
+#include "randfeat.h"
+*/
+import "C"
+
+import (
+	"runtime"
+	"runtime/debug"
+	"unsafe"
+)
+
+func main() {}
+
+//export rf_abi
+func rf_abi() C.int32_t { return C.RF_ABI }
+
+//export rf_version
+func rf_version(out *C.rf_text) {
+	v := map[string]string{"go": runtime.Version()}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				v["revision"] = s.Value
+			}
+		}
+	}
+	_ = giveJSON(out, v)
+}
+
+//export rf_free
+func rf_free(p unsafe.Pointer) { C.free(p) }
+
+//export rf_threads
+func rf_threads(n C.int32_t) C.int32_t { return C.int32_t(runtime.GOMAXPROCS(int(n))) }
+
+//export rf_collect
+func rf_collect() { debug.FreeOSMemory() }
