@@ -34,7 +34,10 @@ func TestQuick(t *testing.T) {
 			"lfk", "constant", "random", "fine-tuning, partial", "fine-tuning, M only", "Figure 5"}},
 		"vit": {func(l *lab.Lab) error { return errors.Join(l.ViT("mnist"), l.Speed("mnist")) }, "mnist",
 			[]string{"softmax", "favor++", "relu", "elu", "steps per second"}},
-		"glue": {(*lab.Lab).GLUE, "glue", []string{"SST2", "softmax", "masked words"}},
+		"pretrain": {(*lab.Lab).Pretrain, "ptb", []string{"performer", "dark", "exact", "lfk", "constant", "random",
+			"trained from nothing"}},
+		"speech": {(*lab.Lab).Speech, "fsdd", []string{"exact", "favor++ 8", "favor+ 8", "hrf-a (8,8)", "hrf-c (2,2)"}},
+		"glue":   {(*lab.Lab).GLUE, "glue", []string{"SST2", "softmax", "masked words"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(data, want.set)); err != nil {
