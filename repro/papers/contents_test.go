@@ -11,8 +11,8 @@ import (
 	"github.com/randfeat/randfeat/repro/lab"
 )
 
-// numbered reads numbered.txt: labels by the name of a paper's text, and the names in order.
-func numbered(t *testing.T) (names []string, labels map[string][]string) {
+// labelsOf reads numbered.txt: labels by the name of a paper's text, and the names in order.
+func labelsOf(t *testing.T) (names []string, labels map[string][]string) {
 	t.Helper()
 	b, err := os.ReadFile("numbered.txt")
 	if err != nil {
@@ -33,7 +33,7 @@ func numbered(t *testing.T) (names []string, labels map[string][]string) {
 }
 
 func TestContentsNameAllThatIsNumbered(t *testing.T) {
-	names, want := numbered(t)
+	names, want := labelsOf(t)
 	contents := Contents()
 	if len(names) != 5 || len(contents) != 5 {
 		t.Fatalf("%d papers in numbered.txt, %d in Contents, want 5", len(names), len(contents))
@@ -132,7 +132,7 @@ func TestNumberedIsComplete(t *testing.T) {
 	if dir == "" {
 		t.Skip("no RANDFEAT_PAPERS: texts of the papers are not in this repository")
 	}
-	names, labels := numbered(t)
+	names, labels := labelsOf(t)
 	for _, name := range names {
 		found := 0
 		for _, m := range numberedThing.FindAllStringSubmatch(read(t, filepath.Join(dir, name+".txt")), -1) {

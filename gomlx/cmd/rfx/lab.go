@@ -21,10 +21,12 @@ func laboratory(args []string) error {
 	seeds := flags.Int("seeds", 0, "seeds; 0: 3")
 	only := flags.String("only", "", "methods, as performer,dark; empty: all")
 	sets := flags.String("sets", "", "sets of glue, as SST2,RTE; empty: all")
-	parts := flags.String("parts", "", "parts of darkformer: full, partial, M only, sweep; empty: all")
-	steps := flags.Int("steps", 0, "steps of every fine-tuning of darkformer, of every training of the others; 0: as size and time say")
+	parts := flags.String("parts", "", "parts of darkformer: full, partial, M only, sweep; of words: train, curves; empty: all")
+	steps := flags.Int("steps", 0, "steps of every fine-tuning of darkformer, of every run of the others; 0: as size and time say")
+	out := flags.String("out", "", "folder for the keys, queries and counts of words, as $RANDFEAT_DATA/lstm")
 	parallel := flags.Bool("parallel", false, "compile and run graphs at the same time")
-	usage := "usage: rfx lab [flags] darkformer | pretrain | mnist | fashion_mnist | speed | glue | speech, or rfx lab table ROWS.jsonl"
+	usage := "usage: rfx lab [flags] darkformer | pretrain | mnist | fashion_mnist | speed | glue | speech | words SET, " +
+		"or rfx lab table ROWS.jsonl"
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -36,7 +38,7 @@ func laboratory(args []string) error {
 		defer f.Close()
 		return lab.Tables(os.Stdout, f)
 	}
-	if flags.NArg() != 1 {
+	if words := flags.NArg() == 2 && flags.Arg(0) == "words"; flags.NArg() != 1 && !words {
 		return fmt.Errorf("%s", usage)
 	}
 	b, line, err := d.open()
@@ -78,6 +80,12 @@ func laboratory(args []string) error {
 		return l.Speech()
 	case "pretrain":
 		return l.Pretrain()
+	case "words":
+		set := "ptb"
+		if flags.NArg() == 2 {
+			set = flags.Arg(1)
+		}
+		return l.Words(set, *out)
 	}
 	return fmt.Errorf("%s", usage)
 }
