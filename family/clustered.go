@@ -3,10 +3,12 @@ package family
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/plan"
+	"github.com/randfeat/randfeat/internal/special"
 	"github.com/randfeat/randfeat/kernel"
 	"github.com/randfeat/randfeat/theory"
 )
@@ -24,6 +26,12 @@ type Clusters struct {
 	A [][]Complex `json:"a,omitempty"`
 	// Count is the number of centres per side that Fit looks for; 0 means 2.
 	Count int `json:"count,omitempty"`
+	// Pairs are the pairs (query centre, key centre) with a base of their own; all other pairs have the default base of
+	// the hybrid (HRF §2.4, end). Nil: every pair has its own. Fit fills it if Heaviest is set.
+	Pairs [][2]int `json:"pairs,omitempty"`
+	// Heaviest is the number of pairs that Fit gives a base of their own: those that hold the most pairs of rows. 0:
+	// all.
+	Heaviest int `json:"heaviest,omitempty"`
 }
 
 func (c Clusters) amax() float64 {
@@ -57,7 +65,53 @@ func (c Clusters) validate(f Family, dim int) error {
 	if c.A != nil && len(c.A) != c.QueryCentres.Rows*c.KeyCentres.Rows {
 		return paramError(f, "%d diagonals a for %d×%d centres", len(c.A), c.QueryCentres.Rows, c.KeyCentres.Rows)
 	}
+	for n, p := range c.Pairs {
+		if min(p[0], p[1]) < 0 || p[0] >= c.QueryCentres.Rows || p[1] >= c.KeyCentres.Rows ||
+			slices.Contains(c.Pairs[:n], p) {
+			return paramError(f, "pair %v is given twice, or not one of %d×%d centres", p, c.QueryCentres.Rows,
+				c.KeyCentres.Rows)
+		}
+	}
 	return nil
+}
+
+// own are the pairs of centres with a base of their own, query centre slow.
+func (c Clusters) own() [][2]int {
+	if c.Pairs != nil {
+		return c.Pairs
+	}
+	var all [][2]int
+	for i := range c.QueryCentres.Rows {
+		for j := range c.KeyCentres.Rows {
+			all = append(all, [2]int{i, j})
+		}
+	}
+	return all
+}
+
+// at is the place of a pair of centres in own, −1 for one that has the default base.
+func (c Clusters) at(i, j int) int {
+	if c.Pairs == nil {
+		return i*c.KeyCentres.Rows + j
+	}
+	return slices.Index(c.Pairs, [2]int{i, j})
+}
+
+// heaviest are the n pairs of clusters that hold the most pairs of rows, the first of equals first.
+func heaviest(n int, xl, yl []int, q, k int) [][2]int {
+	if n == 0 || n >= q*k {
+		return nil
+	}
+	x, y := make([]int, q), make([]int, k)
+	for _, i := range xl {
+		x[i]++
+	}
+	for _, j := range yl {
+		y[j]++
+	}
+	all := Clusters{QueryCentres: dense.New[float64](q, 1), KeyCentres: dense.New[float64](k, 1)}.own()
+	slices.SortStableFunc(all, func(a, b [2]int) int { return x[b[0]]*y[b[1]] - x[a[0]]*y[a[1]] })
+	return all[:n:n]
 }
 
 // checkRule checks the settings that Fit uses.
@@ -65,8 +119,9 @@ func (c Clusters) checkRule(f Family) error {
 	if !(c.amax() >= 1) {
 		return paramError(f, "amax = %v, want at least 1", c.AMax)
 	}
-	if c.Count < 0 {
-		return paramError(f, "count = %d centres, want a positive number", c.Count)
+	if c.Count < 0 || c.Heaviest < 0 {
+		return paramError(f, "count = %d centres, heaviest = %d pairs of them: want positive numbers", c.Count,
+			c.Heaviest)
 	}
 	return nil
 }
@@ -102,6 +157,7 @@ func (c Clusters) fit(f Family, s *Stats) (Clusters, error) {
 	c.QueryCentres, xl = kMeans(xs, k)
 	c.KeyCentres, yl = kMeans(ys, k)
 	c.A = nil
+	c.Pairs = heaviest(c.Heaviest, xl, yl, c.QueryCentres.Rows, c.KeyCentres.Rows)
 	if c.Complex {
 		return c, c.checkDiagonals(f, s.Query.Dim())
 	}
@@ -158,6 +214,10 @@ func clusterSeconds(x dense.Matrix[float64], label []int, k int) dense.Matrix[fl
 // ZeroOne is the zero-one clustered hybrid (HRF Def H.2), F = q·k·m for q query and k key centres (twice that if
 // Complex), nonnegative for real A: a pair in clusters (i, j) is estimated by complex exponential features with
 // A_ij, so points near their centres have almost no error. Blocks are in row-major order of (i, j) and share ω.
+//
+// With Pairs, only h pairs of clusters have a base of their own and all others positive features: HRF eq 8 with λ of 0
+// or 1, F = (1 + 2h)m: the default base, and for each pair its base and, subtracted, the default. Both share ω, so the
+// difference is zero up to rounding, but features are signed.
 type ZeroOne struct{ Clusters }
 
 // Name is "zero-one".
@@ -180,34 +240,58 @@ func (f ZeroOne) Lower(kind kernel.Kind, dim int, omega []coupling.Omega) (plan.
 		return plan.Pair{}, err
 	}
 	p := plan.Pair{Query: plan.Side{Centres: f.QueryCentres}, Key: plan.Side{Centres: f.KeyCentres}}
-	for i := range f.QueryCentres.Rows {
-		for j := range f.KeyCentres.Rows {
-			a, err := ComplexExp{Diag: f.diagonal(i, j)}.factors(dim)
-			if err != nil {
-				return plan.Pair{}, err
-			}
-			q, k := a.leaves(omega[0], dim)
-			if f.Complex { // all blocks of a map have one width
-				q.Fn, k.Fn, k.Conj = plan.Complex, plan.Complex, true
-			}
-			n := len(p.Query.Leaves)
-			p.Query.Leaves = append(p.Query.Leaves, q)
-			p.Key.Leaves = append(p.Key.Leaves, k)
-			p.Query.Blocks = append(p.Query.Blocks, plan.Block{Coef: 1, Rho: plan.None, Base: n, Gate: i})
-			p.Key.Blocks = append(p.Key.Blocks, plan.Block{Coef: 1, Rho: plan.None, Base: n, Gate: j})
+	base := func(a factors) int {
+		q, k := a.leaves(omega[0], dim)
+		if f.Complex { // all blocks of a map have one width
+			q.Fn, k.Fn, k.Conj = plan.Complex, plan.Complex, true
+		}
+		p.Query.Leaves, p.Key.Leaves = append(p.Query.Leaves, q), append(p.Key.Leaves, k)
+		return len(p.Query.Leaves) - 1
+	}
+	block := func(sign float64, leaf, i, j int) {
+		p.Query.Blocks = append(p.Query.Blocks, plan.Block{Coef: 1, Rho: plan.None, Base: leaf, Gate: i})
+		p.Key.Blocks = append(p.Key.Blocks, plan.Block{Coef: sign, Rho: plan.None, Base: leaf, Gate: j})
+	}
+	usual := -1
+	if f.Pairs != nil {
+		a, err := ComplexExp{}.factors(dim)
+		if err != nil {
+			return plan.Pair{}, err
+		}
+		usual = base(a)
+		block(1, usual, plan.None, plan.None)
+	}
+	for _, c := range f.own() {
+		a, err := ComplexExp{Diag: f.diagonal(c[0], c[1])}.factors(dim)
+		if err != nil {
+			return plan.Pair{}, err
+		}
+		block(1, base(a), c[0], c[1])
+		if usual >= 0 {
+			block(-1, usual, c[0], c[1])
 		}
 	}
 	return finish(kind, p, dim), nil
 }
 
-// Form is that of ComplexExp with the A of the pair's clusters.
+// Form is that of ComplexExp with the A of the pair's clusters, or of positive features where they have no base.
 func (f ZeroOne) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
 	if err := f.validate(f, len(x)); err != nil {
 		return theory.Form{}, err
 	}
-	a := f.diagonal(nearest(f.QueryCentres, x), nearest(f.KeyCentres, y))
-	return ComplexExp{Diag: a}.Form(kind, x, y)
+	i, j := nearest(f.QueryCentres, x), nearest(f.KeyCentres, y)
+	if f.at(i, j) < 0 {
+		return Positive{}.Form(kind, x, y)
+	}
+	form, err := ComplexExp{Diag: f.diagonal(i, j)}.Form(kind, x, y)
+	if err == nil && f.Pairs != nil {
+		form.LogMass = cancelled(form.LogMass)
+	}
+	return form, err
 }
+
+// cancelled is the mass of a base with the default base, whose mass is 1, added and subtracted.
+func cancelled(logMass float64) float64 { return special.LogSumExp(logMass, math.Ln2) }
 
 // Fit finds the centres by k-means.
 func (f ZeroOne) Fit(s *Stats) (Family, error) {
@@ -218,10 +302,10 @@ func (f ZeroOne) Fit(s *Stats) (Family, error) {
 	return ZeroOne{c}, nil
 }
 
-// Mixture is the Gaussian-mixture clustered hybrid (HRF Def H.1), signed: complex exponential bases weighted by
-// λ_ij = exp(-|A_ij x + A_ij^{-1} y|²/(2τ²)) with the Hermitian norm (the paper's bilinear form exceeds 1, an erratum),
-// and the trigonometric map for the rest. With L = N coefficient features (2N if TrigRho) and q·k pairs of centres, of
-// which c have a complex A_ij, F = m( (3qk + c)L + 2 ).
+// Mixture is the Gaussian-mixture clustered hybrid (HRF Def H.1), signed: complex exponential bases weighted by λ_ij
+// = exp(-|A_ij x + A_ij^{-1} y|²/(2τ²)) with the Hermitian norm (the paper's bilinear form exceeds 1, an erratum),
+// and the trigonometric map for the rest, also for pairs that are not in Pairs. With L = N coefficient features (2N
+// if TrigRho) and q·k pairs of centres, of which c have a complex A_ij, F = m( (3qk + c)L + 2 ).
 type Mixture struct {
 	Clusters
 	Bandwidth float64 `json:"bandwidth,omitempty"` // τ; 0 means 1
@@ -237,17 +321,15 @@ func (f Mixture) hybrid(dim int) (Hybrid, error) {
 		return Hybrid{}, err
 	}
 	var h Hybrid
-	for i := range f.QueryCentres.Rows {
-		for j := range f.KeyCentres.Rows {
-			a := f.diagonal(i, j)
-			c := Coefficient{Rho: RhoPositive, N: orDefault(f.N, defaultRho), Bandwidth: f.Bandwidth}
-			if f.TrigRho {
-				c.Rho = RhoTrig
-			}
-			c.Query, c.Key = hermitianPair(a)
-			h.Bases = append(h.Bases, ComplexExp{Diag: a})
-			h.Coefficients = append(h.Coefficients, c)
+	for _, p := range f.own() {
+		a := f.diagonal(p[0], p[1])
+		c := Coefficient{Rho: RhoPositive, N: orDefault(f.N, defaultRho), Bandwidth: f.Bandwidth}
+		if f.TrigRho {
+			c.Rho = RhoTrig
 		}
+		c.Query, c.Key = hermitianPair(a)
+		h.Bases = append(h.Bases, ComplexExp{Diag: a})
+		h.Coefficients = append(h.Coefficients, c)
 	}
 	h.Bases = append(h.Bases, Trig{})
 	return h, nil

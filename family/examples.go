@@ -108,6 +108,7 @@ func zeroOneExamples(int) []Example {
 	return []Example{
 		{Family: ZeroOne{}, Fit: true},
 		{Name: "complex", Family: ZeroOne{Clusters: Clusters{Complex: true, AMax: 1.3}}, Fit: true},
+		{Name: "heaviest", Family: ZeroOne{Clusters: Clusters{Count: 3, Heaviest: 2}}, Fit: true},
 	}
 }
 

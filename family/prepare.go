@@ -59,7 +59,7 @@ func (f factored) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
 // zeroOneForm is a ZeroOne with the factors of every pair of centres.
 type zeroOneForm struct {
 	Clusters
-	pairs []factors // query centre slow
+	pairs []factors // as own
 }
 
 func (f ZeroOne) prepare(dim int) (zeroOneForm, error) {
@@ -67,25 +67,30 @@ func (f ZeroOne) prepare(dim int) (zeroOneForm, error) {
 	if err := f.validate(f, dim); err != nil {
 		return out, err
 	}
-	for i := range f.QueryCentres.Rows {
-		for j := range f.KeyCentres.Rows {
-			a, err := ComplexExp{Diag: f.diagonal(i, j)}.factors(dim)
-			if err != nil {
-				return out, err
-			}
-			out.pairs = append(out.pairs, a)
+	for _, c := range f.own() {
+		a, err := ComplexExp{Diag: f.diagonal(c[0], c[1])}.factors(dim)
+		if err != nil {
+			return out, err
 		}
+		out.pairs = append(out.pairs, a)
 	}
 	return out, nil
 }
 
 // Form implements theory.Estimator.
-func (f zeroOneForm) Form(_ kernel.Kind, x, y []float64) (theory.Form, error) {
+func (f zeroOneForm) Form(kind kernel.Kind, x, y []float64) (theory.Form, error) {
 	if err := pairOf(f.QueryCentres.Cols, x, y); err != nil {
 		return theory.Form{}, err
 	}
-	at := nearest(f.QueryCentres, x)*f.KeyCentres.Rows + nearest(f.KeyCentres, y)
-	return f.pairs[at].form(x, y), nil
+	at := f.at(nearest(f.QueryCentres, x), nearest(f.KeyCentres, y))
+	if at < 0 {
+		return Positive{}.Form(kind, x, y)
+	}
+	form := f.pairs[at].form(x, y)
+	if f.Pairs != nil {
+		form.LogMass = cancelled(form.LogMass)
+	}
+	return form, nil
 }
 
 // pairOf checks the size of a pair.

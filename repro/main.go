@@ -9,10 +9,12 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -25,6 +27,11 @@ import (
 	"github.com/randfeat/randfeat/repro/papers"
 	"github.com/randfeat/randfeat/web/explorer"
 )
+
+// record is the last recorded result of every item, for pages whose data are not at hand.
+//
+//go:embed RESULTS.jsonl
+var record []byte
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -88,7 +95,8 @@ func (o *options) parse(args []string, stderr io.Writer) ([]*lab.Item, error) {
 	f.StringVar(&o.cache, "cache", defaultCache(), "keep cells in this `folder`; \"\" keeps none")
 	f.BoolVar(&o.fresh, "fresh", false, "compute cells again that the cache has")
 	f.StringVar(&o.data, "data", os.Getenv("RANDFEAT_DATA"), "`folder` of data sets")
-	f.StringVar(&o.results, "results", "", "write the table of verdicts to this Markdown `file`")
+	f.StringVar(&o.results, "results", "", "write the table of verdicts to this Markdown `file` and its records "+
+		"beside it; other items keep theirs")
 	f.StringVar(&o.json, "json", "", "write all checks and the counts by kind to this JSON `file`")
 	f.BoolVar(&o.explorer, "explorer", true, "put the explorer into the site")
 	f.IntVar(&o.workers, "j", 0, "cells at a time; 0: one per core")
@@ -130,8 +138,12 @@ func defaultCache() string {
 }
 
 func (o *options) run(ctx context.Context, items []*lab.Item, stdout, stderr io.Writer) error {
+	recorded, err := lab.ReadRecords(record)
+	if err != nil {
+		return fmt.Errorf("RESULTS.jsonl: %w", err)
+	}
 	l := &lab.Lab{Context: ctx, Full: o.full, Fresh: o.fresh, DataDir: o.data, Cache: o.cache, Workers: o.workers,
-		Log: stderr}
+		Log: stderr, Recorded: recorded}
 	var pages []*lab.Page
 	var failed []error
 	started := time.Now()
@@ -149,9 +161,11 @@ func (o *options) run(ctx context.Context, items []*lab.Item, stdout, stderr io.
 			continue
 		}
 		print(stdout, p)
+		fmt.Fprintf(stderr, "%s: %.1f s\n", it.ID, p.Seconds)
 		pages = append(pages, p)
 	}
 	s := lab.NewSite(pages)
+	s.Contents = papers.Contents()
 	fmt.Fprintf(stdout, "\n%d items: %s (seed %d, %s mode, %.0f s).\n", len(pages), s.Verdicts(), lab.Seed, l.Mode(),
 		time.Since(started).Seconds())
 	if o.out != "" {
@@ -166,7 +180,7 @@ func (o *options) run(ctx context.Context, items []*lab.Item, stdout, stderr io.
 		fmt.Fprintf(stderr, "open %s\n", filepath.Join(o.out, "index.html"))
 	}
 	if o.results != "" {
-		if err := s.WriteResults(o.results); err != nil {
+		if err := writeResults(s, o.results); err != nil {
 			return err
 		}
 	}
@@ -179,6 +193,25 @@ func (o *options) run(ctx context.Context, items []*lab.Item, stdout, stderr io.
 		return fmt.Errorf("%d of %d items failed", len(failed), len(items))
 	}
 	return nil
+}
+
+// writeResults writes the table of verdicts and, beside it, the records that it is written from: FILE.md and
+// FILE.jsonl. Items that were not run keep the record that is there.
+func writeResults(s *lab.Site, path string) error {
+	lines := strings.TrimSuffix(path, filepath.Ext(path)) + ".jsonl"
+	b, err := os.ReadFile(lines)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	recorded, err := lab.ReadRecords(b)
+	if err != nil {
+		return fmt.Errorf("%s: %w", lines, err)
+	}
+	s = s.Keep(papers.Items(), recorded)
+	if err := s.WriteRecords(lines); err != nil {
+		return err
+	}
+	return s.WriteResults(path)
 }
 
 // writeExplorer builds the explorer from the sources around the working folder, beside the items' pages.

@@ -62,7 +62,7 @@ func newExponentialLaw(f family.Family, dim int) (*exponentialLaw, error) {
 	out := &exponentialLaw{qc: q.Centres, kc: k.Centres, realValued: true}
 	var rotation dense.Matrix[float64]
 	for i, b := range q.Blocks {
-		if b.Rho != plan.None || k.Blocks[i].Rho != plan.None || b.Gate >= 0 &&
+		if b.Rho != plan.None || k.Blocks[i].Rho != plan.None || (b.Gate >= 0 || q.Centres.Rows > 0) &&
 			(b.Gate != i/k.Centres.Rows || k.Blocks[i].Gate != i%k.Centres.Rows) {
 			return nil, none
 		}

@@ -22,20 +22,7 @@ func (l *Lab) DarkFormer() error {
 			return fmt.Errorf("part %q: the parts of darkformer are %s", p, strings.Join(known, ", "))
 		}
 	}
-	learn, held, err := corpus.Texts(l.Data, "ptb")
-	if err != nil {
-		return err
-	}
-	if l.Size == Quick {
-		learn, held = learn[:20000], held[:4000]
-	}
-	v, err := text.Learn(text.Chars, learn, 0)
-	if err != nil {
-		return err
-	}
-	m := models.Config{Kind: models.Decoder, Vocab: v.Size(), Length: l.pick(128, 64, 32), Layers: l.pick(2, 1, 1),
-		Width: l.pick(128, 64, 16), Heads: l.pick(4, 4, 2)}
-	source, err := corpus.NewStream(v.Encode(learn), v.Encode(held), l.pick(64, 16, 4), m.Length, l.pick(8, 16, 2))
+	m, source, err := l.characters()
 	if err != nil {
 		return err
 	}
@@ -67,6 +54,25 @@ func (l *Lab) DarkFormer() error {
 			method{name: "lfk", attention: plain, still: still(models.Kernel)}),
 		other(method{name: "adaptive", attention: fmt.Sprintf("adaptive:orthogonal:%d", n), fit: true}),
 		other(method{name: "random", attention: "random"}))
+}
+
+// characters are a decoder of the Penn Treebank's characters and its batches.
+func (l *Lab) characters() (m models.Config, source train.Source, err error) {
+	learn, held, err := corpus.Texts(l.Data, "ptb")
+	if err != nil {
+		return m, nil, err
+	}
+	if l.Size == Quick {
+		learn, held = learn[:20000], held[:4000]
+	}
+	v, err := text.Learn(text.Chars, learn, 0)
+	if err != nil {
+		return m, nil, err
+	}
+	m = models.Config{Kind: models.Decoder, Vocab: v.Size(), Length: l.pick(128, 64, 32), Layers: l.pick(2, 1, 1),
+		Width: l.pick(128, 64, 16), Heads: l.pick(4, 4, 2)}
+	source, err = corpus.NewStream(v.Encode(learn), v.Encode(held), l.pick(64, 16, 4), m.Length, l.pick(8, 16, 2))
+	return m, source, err
 }
 
 // exact pretrains, and fine-tunes with the attention of the pretraining.

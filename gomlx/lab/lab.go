@@ -1,6 +1,7 @@
 // Package lab repeats experiments of the papers on models small enough to train within minutes: DARKFormer's Figures
-// 2–5, the vision Transformers of Chefs' Random Tables (Figure 4) and SimRF (Figure 9), and Chefs' Table 2. Every
-// measurement is one Row; Tables makes Markdown of them, with intervals over seeds and the papers' ordering.
+// 2–5, the vision Transformers of Chefs' Random Tables (Figure 4) and SimRF (Figure 9), Chefs' Table 2, and the
+// Conformers of Chefs' Figure 3 and HRF's Table 2. Every measurement is one Row; Tables makes Markdown of them, with
+// intervals over seeds and the papers' ordering.
 package lab
 
 import (
@@ -57,7 +58,7 @@ type Lab struct {
 	Only    []string  // methods; nil: all. What others begin with is trained all the same
 	Sets    []string  // of GLUE; nil: all
 	Parts   []string  // of DarkFormer: full, partial, M only, sweep; nil: all
-	Steps   int       // of a fine-tuning of DarkFormer; 0: as the size says and the time allows
+	Steps   int       // of a fine-tuning of DarkFormer, of a training of the others; 0: as size and time say
 	// Parallel compiles and runs different graphs at the same time: where compiling is most of the time.
 	Parallel bool
 
@@ -121,6 +122,14 @@ func (l *Lab) seeds() int {
 	return l.pick(3, 3, 2)
 }
 
+// steps is the number of training steps.
+func (l *Lab) steps(full, small, quick int) int {
+	if l.Steps > 0 && l.Size != Quick {
+		return l.Steps
+	}
+	return l.pick(full, small, quick)
+}
+
 // wants reports whether a method is measured.
 func (l *Lab) wants(how method) bool { return l.Only == nil || slices.Contains(l.Only, how.name) }
 
@@ -147,6 +156,7 @@ func (l *Lab) late() bool { return !l.Until.IsZero() && time.Now().After(l.Until
 type method struct {
 	name, attention string
 	fit             bool
+	fitAfter        int            // steps before the fit; 0: 1
 	still           []models.Group // parts of a shared graph that it does not train
 	constant        bool           // M is zero: all keys weigh the same
 }
@@ -183,7 +193,7 @@ func (s *session) run(how method, row Row, c train.Config, base map[string][]flo
 	m.Attention = how.attention
 	t.Model = m
 	if c.Fit = 0; how.fit {
-		c.Fit = 1 // the first step has shown rows
+		c.Fit = max(1, how.fitAfter) // the first step has shown rows
 	}
 	c.Accumulate, c.OneGraph, c.Still = 1, true, how.still
 	c.Beta1, c.Beta2 = t.Config.Beta1, t.Config.Beta2

@@ -137,6 +137,10 @@ func Tables(w io.Writer, rows io.Reader) error {
 			r.darkformer(out)
 		case name == "glue":
 			r.glue(out)
+		case name == "speech":
+			r.speech(out)
+		case name == "pretrain":
+			r.pretrain(out)
 		case name == "words":
 			r.words(out)
 		case strings.HasPrefix(name, "vit "):

@@ -41,8 +41,12 @@ func (l SelfAttention) spec(scope *model.Scope) (randfeat.Spec, error) {
 		return s, err
 	}
 	// Numbers that change must have the structure of fitted ones from the start: parameters that were not given suit
-	// standard normal rows.
+	// standard normal rows. Clusters that were given without centres count as not given.
 	given := strings.HasPrefix(model.GetParamOr(scope, ParamAttention, "exact"), "{")
+	if given {
+		_, err := s.Family.Draws(s.Kernel.Kind, dim, s.M)
+		given = err == nil
+	}
 	if _, fits := s.Family.(family.Fitter); fits && !given && model.GetParamOr(scope, ParamVariable, false) {
 		x := dense.New[float64](8*dim, dim)
 		y := dense.New[float64](8*dim, dim)

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/randfeat/randfeat/internal/datasets"
 )
@@ -41,6 +42,8 @@ type Lab struct {
 	Fresh   bool   // compute cells again that the cache has
 	Workers int    // 0: one per core
 	Log     io.Writer
+	// Recorded are the last recorded results by item: an item without its data shows its own.
+	Recorded map[string]*Record
 	// Progress is told after every cell; nil is quiet.
 	Progress func(item string, done, total, cached int)
 
@@ -80,11 +83,15 @@ func (l *Lab) Do(it *Item) (*Page, error) {
 	at.item = it
 	var p *Page
 	if missing := l.Missing(it); len(missing) > 0 {
-		p = &Page{Skipped: notRun(missing)}
+		p = &Page{Skipped: notRun(missing), Recorded: l.Recorded[it.ID]}
 	} else {
 		var err error
+		from := time.Now()
 		if p, err = it.Run(&at); err != nil {
 			return nil, fmt.Errorf("%s: %w", it.ID, err)
+		}
+		if at.held == 0 {
+			p.Seconds = time.Since(from).Seconds()
 		}
 	}
 	p.Item, p.Mode = it, l.Mode()

@@ -249,7 +249,8 @@ func TestSite(t *testing.T) {
 	}
 	contains("index.html", "A &lt;toy&gt; &amp; its", "<td>printed values</td><td>1 miss, 1 too noisy</td>",
 		"<td>formulas</td><td>1 hold</td>", "not run: data missing", `href="without.html"`)
-	contains("toy.html", "<td>the last</td>", `<td data-l="source">printed, Table 1</td>`, "misses: on purpose",
+	contains("toy.html", "<td>the last</td>", "<h2>Printed in the paper</h2>", `<td data-l="source">Table 1</td>`,
+		"<h2>Follows from a formula</h2>", "misses: on purpose",
 		"too noisy: the interval also contains 0.5 (half)", `src="toy-curve.svg"`, "A note.", "run toy -out")
 	contains("without.html", "no a/b.csv", "RANDFEAT_DATA")
 	contains("toy-curve.svg", "<svg")

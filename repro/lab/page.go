@@ -14,8 +14,10 @@ import (
 type Page struct {
 	Item             *Item
 	Mode             string
-	Skipped          string // why it was not run
-	Computed, Cached int    // cells
+	Skipped          string  // why it was not run
+	Recorded         *Record // of an item that was not run: the last recorded result, if there is one
+	Computed, Cached int     // cells
+	Seconds          float64 // it took; 0 if some cells came from the cache
 
 	Setting []string // paragraphs: what was done, and where it differs from the paper
 	Checks  []Check
@@ -92,6 +94,20 @@ type Check struct {
 	Verdict   Verdict  `json:"verdict"`
 	Why       string   `json:"why,omitempty"`
 	Numbers   *Numbers `json:"numbers,omitempty"` // on which the verdict rests, where it is one of numbers
+	Spot      *Spot    `json:"spot,omitempty"`    // its place, where the paper has a table
+}
+
+// Spot is the place of a check in a table that is laid out as the paper's. The source of all checks of a table is the
+// same kind.
+type Spot struct {
+	Table  string `json:"table"`
+	Row    string `json:"row"`
+	Column string `json:"column"`
+}
+
+// InTable puts the last check that was added into a table.
+func (p *Page) InTable(table, row, column string) {
+	p.Checks[len(p.Checks)-1].Spot = &Spot{table, row, column}
 }
 
 // Numbers are what the verdict about a measured value rests on.
@@ -150,9 +166,9 @@ func Worst(verdicts ...Verdict) Verdict {
 
 // Table is numbers that are shown and not judged.
 type Table struct {
-	Title  string
-	Header []string
-	Rows   [][]string
+	Title  string     `json:"title"`
+	Header []string   `json:"header"`
+	Rows   [][]string `json:"rows"`
 }
 
 // Figure is drawn as SVG, twice: for wide pages and for phones.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"unicode"
 
 	"github.com/randfeat/randfeat/data"
 )
@@ -18,7 +19,11 @@ import (
 var pageHTML string
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"rich": rich,
+	"rich":     rich,
+	"sections": Sections,
+	"mark": func(v Verdict) string {
+		return map[Verdict]string{Holds: " ✓", Misses: " ✗", TooNoisy: " ~"}[v]
+	},
 	"kinds": func(t Tally) (out [][2]string) { // title and counts of the kinds that occur
 		for _, k := range Kinds {
 			if line := t.Line(k); line != "" {
@@ -45,6 +50,7 @@ func rich(s string) template.HTML {
 // Site is a run: all its pages, in order.
 type Site struct {
 	Pages    []*Page
+	Contents []Paper // all that the papers number, for the index
 	Revision string
 	Go       string
 	Machine  string
@@ -133,7 +139,7 @@ func (s *Site) page(path, name string, p *Page) error {
 func (s *Site) Markdown() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# What the papers print, and what we measure\n\nWritten by `go -C repro run . run -results RESULTS.md`; "+
-		"not edited by hand. Seed %d, %s, %s.\n\n", Seed, s.Go, s.Machine)
+		"not edited by hand. Seed %d.\n\n", Seed)
 	s.summary(&b)
 	b.WriteString("\nThe column *source* says what our number is compared with: a number *printed* in the paper, a sentence " +
 		"or theorem *stated* there, or a *formula* that this library evaluates; *unsaid*: the papers have nothing.\n\n")
@@ -141,19 +147,30 @@ func (s *Site) Markdown() []byte {
 		fmt.Fprintf(&b, "- *%s*: %s\n", r.Verdict, r.Text)
 	}
 	cell := strings.NewReplacer("|", "\\|", "\n", " ").Replace
+	for _, paper := range s.Contents {
+		fmt.Fprintf(&b, "\n## %s: all that is numbered\n\n| | what | state |\n|---|---|---|\n", paper.Name)
+		for _, e := range s.States(paper) {
+			fmt.Fprintf(&b, "| %s | %s | %s |\n", e.Label, cell(e.What), cell(e.markdown()))
+		}
+	}
 	paper := ""
 	for _, p := range s.Pages {
 		if p.Item.Paper != paper {
 			paper = p.Item.Paper
 			fmt.Fprintf(&b, "\n## %s\n", paper)
 		}
-		fmt.Fprintf(&b, "\n### %s: %s (%s)\n\n", p.Item.ID, p.Item.Title, p.Mode)
-		if p.Skipped != "" {
+		fmt.Fprintf(&b, "\n### %s\n\n", heading(p))
+		r := s.record(p)
+		if r == nil {
 			fmt.Fprintf(&b, "%s\n", p.Skipped)
 			continue
 		}
-		b.WriteString("| what | source | reference | ours | interval | verdict |\n|---|---|---|---|---|---|\n")
-		for _, c := range p.Checks {
+		fmt.Fprintf(&b, "%s mode, %s, %s", r.Mode, r.Go, r.Machine)
+		if r.Seconds > 0 {
+			fmt.Fprintf(&b, ", %.0f s", r.Seconds)
+		}
+		b.WriteString(".\n\n| what | source | reference | ours | interval | verdict |\n|---|---|---|---|---|---|\n")
+		for _, c := range r.Checks {
 			verdict := string(c.Verdict)
 			if c.Why != "" {
 				verdict += ": " + c.Why
@@ -161,12 +178,16 @@ func (s *Site) Markdown() []byte {
 			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", cell(c.What), cell(c.Source.String()),
 				cell(c.Reference), cell(c.Ours), cell(c.Interval), cell(verdict))
 		}
-		for _, n := range p.Notes {
+		for _, n := range r.Notes {
 			fmt.Fprintf(&b, "\n%s\n", n)
 		}
 	}
 	return b.Bytes()
 }
+
+func heading(p *Page) string { return p.Item.ID + ": " + p.Item.Title }
+
+func isLetter(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
 // rules say what the verdicts mean.
 var rules = []struct {
@@ -184,10 +205,17 @@ var rules = []struct {
 // Rules is rules for the page.
 func (*Site) Rules() any { return rules }
 
-// summary is the table of counts.
+// summary is the table of counts, of recorded results too.
 func (s *Site) summary(b *bytes.Buffer) {
 	b.WriteString("| compared with | hold | miss | too noisy | shown |\n|---|---|---|---|---|\n")
-	t := s.Count()
+	t, without := Tally{}, 0
+	for _, p := range s.Pages {
+		if r := s.record(p); r != nil {
+			t.Count(r.Checks)
+		} else {
+			without++
+		}
+	}
 	for _, k := range Kinds {
 		fmt.Fprintf(b, "| %s |", k.Title())
 		for _, v := range Verdicts {
@@ -195,8 +223,8 @@ func (s *Site) summary(b *bytes.Buffer) {
 		}
 		b.WriteString("\n")
 	}
-	if n := s.Skipped(); n > 0 {
-		fmt.Fprintf(b, "\n%d items were not run.\n", n)
+	if without > 0 {
+		fmt.Fprintf(b, "\n%d items were never run.\n", without)
 	}
 }
 

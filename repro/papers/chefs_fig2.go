@@ -167,6 +167,8 @@ func runChefsFig2(l *lab.Lab) (*lab.Page, error) {
 		p.Claim(fmt.Sprintf("log variance of %s below %s, %s, σ = 1", chefsFamilies[c.f].name,
 			chefsFamilies[c.base].name, c.regime), lab.PrintedIn("§5.1"), fmt.Sprintf("> %g", c.more),
 			fmt.Sprintf("%.1f", g), lab.Judge(g > c.more), why)
+		p.InTable("Logarithm of the ratio of variances, σ = 1", chefsFamilies[c.f].name+" below "+
+			chefsFamilies[c.base].name, c.regime)
 	}
 	return p, checkChefsFig2(l, p)
 }

@@ -3,6 +3,7 @@ package papers
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/randfeat/randfeat/internal/stattest"
 	"github.com/randfeat/randfeat/repro/lab"
@@ -44,6 +45,9 @@ func addRatios(p *lab.Page, from lab.Source, what string, names []string, ratios
 			Ours: fmt.Sprintf("%.4f", r.Ratio), Interval: fmt.Sprintf("± %.4f (%.1f se)", half, bound)},
 			lab.Numbers{Reference: 1, Ours: r.Ratio, Half: half, Rivals: lab.Factor2},
 			"the closed form is outside the interval, which is too short where a few draws decide the mean")
+		if column, row, ok := strings.Cut(names[i], ", "); ok { // a name of two parts is a place in a table
+			p.InTable(what, row, column)
+		}
 		if r.SE <= .003 {
 			exact++
 			if math.Abs(r.Ratio-1) <= .01 {

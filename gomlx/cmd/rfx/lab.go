@@ -22,10 +22,11 @@ func laboratory(args []string) error {
 	only := flags.String("only", "", "methods, as performer,dark; empty: all")
 	sets := flags.String("sets", "", "sets of glue, as SST2,RTE; empty: all")
 	parts := flags.String("parts", "", "parts of darkformer: full, partial, M only, sweep; of words: train, curves; empty: all")
-	steps := flags.Int("steps", 0, "steps of every fine-tuning of darkformer, of every run of words; 0: as the time allows")
+	steps := flags.Int("steps", 0, "steps of every fine-tuning of darkformer, of every run of the others; 0: as size and time say")
 	out := flags.String("out", "", "folder for the keys, queries and counts of words, as $RANDFEAT_DATA/lstm")
 	parallel := flags.Bool("parallel", false, "compile and run graphs at the same time")
-	usage := "usage: rfx lab [flags] darkformer | mnist | fashion_mnist | speed | glue | words SET, or rfx lab table ROWS.jsonl"
+	usage := "usage: rfx lab [flags] darkformer | pretrain | mnist | fashion_mnist | speed | glue | speech | words SET, " +
+		"or rfx lab table ROWS.jsonl"
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -75,6 +76,10 @@ func laboratory(args []string) error {
 		return l.Speed("mnist")
 	case "glue":
 		return l.GLUE()
+	case "speech":
+		return l.Speech()
+	case "pretrain":
+		return l.Pretrain()
 	case "words":
 		set := "ptb"
 		if flags.NArg() == 2 {

@@ -1,0 +1,78 @@
+package lab
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/randfeat/randfeat/data"
+)
+
+// Record is the result of one item as it is kept: a line of RESULTS.jsonl, from which RESULTS.md is written and which
+// stands in for items whose data are not at hand.
+type Record struct {
+	ID      string   `json:"id"`
+	Mode    string   `json:"mode"`
+	Seconds float64  `json:"seconds,omitempty"`
+	Go      string   `json:"go"`
+	Machine string   `json:"machine"`
+	Setting []string `json:"setting,omitempty"`
+	Checks  []Check  `json:"checks"`
+	Tables  []Table  `json:"tables,omitempty"`
+	Notes   []string `json:"notes,omitempty"`
+}
+
+// ReadRecords reads lines that WriteRecords wrote.
+func ReadRecords(b []byte) (map[string]*Record, error) {
+	out := map[string]*Record{}
+	for i, line := range bytes.Split(b, []byte("\n")) {
+		if len(line) == 0 {
+			continue
+		}
+		var r Record
+		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, fmt.Errorf("line %d: %w", i+1, err)
+		}
+		if r.ID == "" || out[r.ID] != nil {
+			return nil, fmt.Errorf("line %d: item %q has no name or two lines", i+1, r.ID)
+		}
+		out[r.ID] = &r
+	}
+	return out, nil
+}
+
+// record is the page as it is kept: of an item that was not run, what was recorded before.
+func (s *Site) record(p *Page) *Record {
+	if p.Skipped != "" {
+		return p.Recorded
+	}
+	return &Record{p.Item.ID, p.Mode, p.Seconds, s.Go, s.Machine, p.Setting, p.Checks, p.Tables, p.Notes}
+}
+
+// Keep completes a run to all items: those that were not run have what was recorded before, or say that they never
+// were.
+func (s *Site) Keep(all []*Item, recorded map[string]*Record) *Site {
+	out := *s
+	out.Pages = nil
+	for _, it := range all {
+		p := s.find(it.ID)
+		if p == nil {
+			p = &Page{Item: it, Skipped: "Not in this run.", Recorded: recorded[it.ID]}
+		}
+		out.Pages = append(out.Pages, p)
+	}
+	return &out
+}
+
+// WriteRecords writes the record of every page as a line, in the order of the pages.
+func (s *Site) WriteRecords(path string) error {
+	var b bytes.Buffer
+	for _, p := range s.Pages {
+		if r := s.record(p); r != nil {
+			if err := json.NewEncoder(&b).Encode(r); err != nil {
+				return err
+			}
+		}
+	}
+	return data.WriteAtomic(path, b.Bytes())
+}
