@@ -308,7 +308,8 @@ func TestDenseBits(t *testing.T) {
 			if _, err := b.Forward(all, q, k, v); err != nil {
 				t.Fatal(err)
 			}
-			at, tried := attention.NewSeq[float32](1, 4, len(rows), dim), attention.NewSeq[float32](1, 4, len(rows), dim)
+			at := attention.NewSeq[float32](1, 4, len(rows), dim)
+			tried := attention.NewSeq[float32](1, 4, len(rows), dim)
 			if err := b.At(at, rows, q, k, v); err != nil {
 				t.Fatal(err)
 			}
@@ -397,8 +398,8 @@ func TestChunksCausal(t *testing.T) {
 	}
 }
 
-// Token by token, chunks give what Forward gives for blocks of one position, however the tokens are divided; a fork goes
-// on by itself.
+// Token by token, chunks give what Forward gives for blocks of one position, however the tokens are divided; a fork
+// goes on by itself.
 func TestChunksState(t *testing.T) {
 	const length, dim = 300, 16
 	q, k, v := grouped[float32](2, length, dim, 6)
@@ -416,7 +417,8 @@ func TestChunksState(t *testing.T) {
 		t.Helper()
 		for i := 0; from < length; i++ {
 			to := min(length, from+sizes[i%len(sizes)])
-			if err := state.Step(part(out, from, to), part(q, from, to), part(k, from, to), part(v, from, to)); err != nil {
+			err := state.Step(part(out, from, to), part(q, from, to), part(k, from, to), part(v, from, to))
+			if err != nil {
 				t.Fatal(err)
 			}
 			from = to

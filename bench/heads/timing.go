@@ -60,7 +60,8 @@ func runTime(c *config) error {
 	return nil
 }
 
-// timeChoice makes the choice for one length, or reads one that was made before, and says how long it took, rates apart.
+// timeChoice makes the choice for one length, or reads one that was made before, and says how long it took, rates
+// apart.
 func timeChoice(c *config, model string, in headInputs) (*choose.Choice, float64, error) {
 	path := ""
 	if c.choices != "" {
@@ -200,7 +201,8 @@ func timeDecode(c *config, choice *choose.Choice, in headInputs, threads int) er
 		return err
 	}
 	prompt := in.cutTo(in.k.Heads, n)
-	if err := start.Step(attention.NewSeq[float32](1, in.q.Heads, n, in.v.Dim), prompt.q, prompt.k, prompt.v); err != nil {
+	out := attention.NewSeq[float32](1, in.q.Heads, n, in.v.Dim)
+	if err := start.Step(out, prompt.q, prompt.k, prompt.v); err != nil {
 		return err
 	}
 	ex := &attention.Exact[float32]{Visibility: attention.Visibility{Causal: true}, Unchecked: true}
