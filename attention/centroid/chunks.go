@@ -382,6 +382,13 @@ func (c *chunkCall[T]) block(w *chunkWorker[T], s *chunkStream[T], far, lo, hi i
 	}
 }
 
+// part is the view of the packed keys lo to hi−1; lo is a multiple of the width of the panel.
+func (a *nearKeys[T]) part(lo, hi int) kern.Panel[T] {
+	p := a.panel
+	p.Rows, p.Data = hi-lo, p.Data[lo*p.Cols:]
+	return p
+}
+
 // addNear adds the first seen[i] neighbours to query i of every head. Clip is scratch memory.
 func (t *tiles[T]) addNear(a *nearKeys[T], seen, clip []int) []int {
 	most := 0
@@ -396,7 +403,7 @@ func (t *tiles[T]) addNear(a *nearKeys[T], seen, clip []int) []int {
 			clip = append(clip, min(max(n-lo, 0), hi-lo))
 			whole = whole && n >= hi
 		}
-		part := kern.Panel[T]{Rows: hi - lo, Cols: a.panel.Cols, Width: a.panel.Width, Data: a.panel.Data[lo*a.panel.Cols:]}
+		part := a.part(lo, hi)
 		if whole {
 			t.add(&part, a.v.RowRange(lo, hi), nil)
 		} else {

@@ -195,7 +195,7 @@ func (h *chunkHead[T]) read(t *tiles[T], spec *Spec) {
 func (t *tiles[T]) addAll(a *nearKeys[T]) {
 	for lo := 0; lo < len(a.pos); lo += gatherKeys {
 		hi := min(lo+gatherKeys, len(a.pos))
-		part := kern.Panel[T]{Rows: hi - lo, Cols: a.panel.Cols, Width: a.panel.Width, Data: a.panel.Data[lo*a.panel.Cols:]}
+		part := a.part(lo, hi)
 		t.add(&part, a.v.RowRange(lo, hi), nil)
 	}
 }
@@ -290,11 +290,11 @@ func (c *Chunks[T]) cluster(w *chunkStepper[T], h *chunkHead[T], kv int) error {
 		keep = min(spec.Sinks, n)
 	}
 	rest := len(h.near.pos) - first - n
-	a2 := &h.near
-	copyRows(a2.k.RowRange(keep, keep+rest), a2.k.RowRange(first+n, first+n+rest))
-	copyRows(a2.v.RowRange(keep, keep+rest), a2.v.RowRange(first+n, first+n+rest))
-	a2.pos = append(a2.pos[:keep], a2.pos[first+n:]...)
-	c.tab.PackRows(&a2.panel, a2.k, 0, keep+rest)
+	near := &h.near
+	copyRows(near.k.RowRange(keep, keep+rest), near.k.RowRange(first+n, first+n+rest))
+	copyRows(near.v.RowRange(keep, keep+rest), near.v.RowRange(first+n, first+n+rest))
+	near.pos = append(near.pos[:keep], near.pos[first+n:]...)
+	c.tab.PackRows(&near.panel, near.k, 0, keep+rest)
 	h.asked = append(h.asked[:0], h.asked[group*c.dim*n:]...)
 	return nil
 }

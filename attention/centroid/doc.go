@@ -45,6 +45,13 @@
 // best by residual scores are exact (Spec.Keys). [Cache] keeps all keys grouped by cluster for decoding token by token,
 // [Slots] merges them in constant memory. See the comments in causal.go.
 //
+// # Dense tiles
+//
+// Queries that choose by themselves have the fewest operations; blocks of queries that choose together (Spec.Together)
+// have the fewest seconds, because all of their products are dense tiles. Bidirectional queries are sorted so that
+// those of a block attend to the same keys; causal keys are clustered in chunks (Spec.Chunk), without calibrated
+// centres. [Chunks] decodes token by token. See the comments in blocks.go and chunks.go.
+//
 // # Related work
 //
 // Clustered queries (Vyas et al. 2020, arXiv:2007.04825), sparse plus low rank (Scatterbrain, Chen et al. 2021,

@@ -45,8 +45,8 @@ func (o *rowOrder[T]) run(tab *kern.Table[T], leaf int) {
 	o.split(o.z, o.move, o.order, o.moved, 0, n, leaf)
 }
 
-// split orders rows lo to hi−1 of z, whose numbers are in order. Other and moved are room to move them to; the result is
-// in o.order.
+// split orders rows lo to hi−1 of z, whose numbers are in order. Other and moved are room to move them to; the result
+// is in o.order.
 func (o *rowOrder[T]) split(z, other dense.Matrix[T], order, moved []int32, lo, hi, leaf int) {
 	parts := (hi - lo + leaf - 1) / leaf
 	if parts < 2 || !o.direction(z, lo, hi) {

@@ -29,10 +29,10 @@ type Spec struct {
 	// Spread puts the variance inside of a cluster into its weight: for causal attention, whose centroids are plain
 	// means of the keys so far.
 	Spread bool `json:"spread,omitempty"`
-	// Together is the number of queries that choose their exact clusters together, so that all products are dense tiles,
-	// as those of exact attention; 0: every query chooses by itself. Rows of all query heads of a group take part. Top
-	// is then of such a block. Bidirectional queries are sorted first, and there is no window; causal blocks are of
-	// neighbours and need a Chunk.
+	// Together is the number of queries that choose their exact clusters together, so that all products are dense
+	// tiles, as those of exact attention; 0: every query chooses by itself. Rows of all query heads of a group take
+	// part. Top is then of such a block. Bidirectional queries are sorted first, and there is no window; causal blocks
+	// are of neighbours and need a Chunk.
 	Together int `json:"together,omitempty"`
 	// Chunk is the number of keys that are clustered by themselves, into Clusters each, once all of them have left the
 	// window: for causal attention, which then needs no calibrated centres. 0: all keys have the same centres.
@@ -86,7 +86,8 @@ func (s *Spec) Validate() error {
 		name string
 		n    int
 	}{{"top", s.Top}, {"keys", s.Keys}, {"residual", s.Residual}, {"sinks", s.Sinks}, {"window", s.Window},
-		{"block", s.Block}, {"together", s.Together}, {"chunk", s.Chunk}, {"landmarks", s.Landmarks}, {"passes", s.Passes}, {"sample", s.Sample}} {
+		{"block", s.Block}, {"together", s.Together}, {"chunk", s.Chunk}, {"landmarks", s.Landmarks},
+		{"passes", s.Passes}, {"sample", s.Sample}} {
 		if f.n < 0 || f.n > most {
 			return fmt.Errorf("%s %d, want 0 to %d: %w", f.name, f.n, most, ErrSpec)
 		}

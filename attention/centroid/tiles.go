@@ -143,7 +143,7 @@ func (t *tiles[T]) raise(r int, m T) {
 }
 
 // choose sets t.chosen to the n clusters of the largest expected error over all rows, by number: the sum of their
-// shares of the rows' weights times hazard. Clusters without any are not chosen.
+// shares of the rows' weights times hazard. Clusters without hazard, which are empty or of equal keys, are not chosen.
 func (t *tiles[T]) choose(n int, hazard []T) {
 	k := t.wide.Cols
 	if n == 0 || k == 0 {
@@ -178,7 +178,7 @@ func (t *tiles[T]) choose(n int, hazard []T) {
 	}
 	kept := t.chosen[:0]
 	for _, c := range t.chosen {
-		if t.score[c] > 0 {
+		if hazard[c] > 0 {
 			kept = append(kept, c)
 		}
 	}

@@ -7,9 +7,10 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Trials computes some rows of bidirectional attention, or of causal attention with chunks, with one spec after the other, over the same arguments and with
-// the bits of Attention.At. Specs that differ in Top, Window and Block alone have the same clusters: the second of
-// them costs its rows only. Clusters of the last few specs are kept. Trials serve one call at a time.
+// Trials computes some rows of bidirectional attention, or of causal attention with chunks, with one spec after the
+// other, over the same arguments and with the bits of Attention.At. Specs that differ in Top alone have the same
+// clusters, and so have bidirectional ones that differ in Window and Block: the second of them costs its rows only.
+// Clusters of the last few specs are kept. Trials serve one call at a time.
 type Trials[T dense.Float] struct {
 	vis     attention.Visibility
 	scale   float64

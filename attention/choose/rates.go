@@ -54,8 +54,8 @@ func (r *Rates) Seconds(p Plan, causal bool, lenK, dim, valueDim int) float64 {
 	return r.Exact * cost
 }
 
-// denseCost is the cost of a plan of queries that choose together, the mean over the positions of causal attention times
-// two: the cost of exact attention is that of the last position.
+// denseCost is the cost of a plan of queries that choose together, the mean over the positions of causal attention
+// times two: the cost of exact attention is that of the last position.
 func denseCost(p Plan, causal bool, lenK, dim, valueDim int) float64 {
 	s := *p.Centroid
 	if !causal || s.Chunk == 0 {

@@ -39,7 +39,7 @@ func runTime(c *config) error {
 				continue
 			}
 			heads := test.k.Heads
-			choice, seconds, err := timeChoice(c, model, cal.cutTo(heads, n))
+			choice, seconds, err := timeChoice(c, model, cal.texts(n))
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,8 @@ func runTime(c *config) error {
 	return nil
 }
 
-// timeChoice makes the choice for one length, or reads one that was made before, and says how long it took, rates apart.
+// timeChoice makes the choice for one length, or reads one that was made before, and says how long it took, rates
+// apart.
 func timeChoice(c *config, model string, in headInputs) (*choose.Choice, float64, error) {
 	path := ""
 	if c.choices != "" {
@@ -87,6 +88,22 @@ func timeChoice(c *config, model string, in headInputs) (*choose.Choice, float64
 		err = os.WriteFile(path, b, 0o644)
 	}
 	return choice, seconds, err
+}
+
+// calibrationTexts is the number of texts of n tokens that a bidirectional choice is made on: joined passages have no
+// beginning, so that a part of them is as good a text as the whole.
+func calibrationTexts(n int) int { return max(1, min(4, 1<<15/n)) }
+
+// texts are parts of n tokens of a sample of joined passages, one per batch entry, or the first n tokens of a causal
+// text.
+func (in headInputs) texts(n int) headInputs {
+	if in.q.Heads > in.k.Heads {
+		return in.cutTo(in.k.Heads, n)
+	}
+	for _, s := range []*seq{&in.q, &in.k, &in.v} {
+		s.Batch, s.StrideB, s.Len = calibrationTexts(n), n*s.StrideL, n
+	}
+	return in
 }
 
 // medians times functions one after the other, round by round.
@@ -133,6 +150,10 @@ func timeForward(c *config, model string, choice *choose.Choice, choosing float6
 			same++
 		}
 	}
+	texts := 1
+	if model == "minilm" {
+		texts = calibrationTexts(in.q.Len)
+	}
 	pairs := float64(in.q.Len) * float64(in.k.Len)
 	if choice.Causal {
 		pairs /= 2
@@ -144,7 +165,7 @@ func timeForward(c *config, model string, choice *choose.Choice, choosing float6
 	}
 	share := "–"
 	if !math.IsNaN(choosing) {
-		share = fmt.Sprintf("%.2f", choosing/t[0])
+		share = fmt.Sprintf("%.2f", choosing/t[0]/float64(texts))
 	}
 	kind := "bidirectional"
 	if choice.Causal {
@@ -180,7 +201,8 @@ func timeDecode(c *config, choice *choose.Choice, in headInputs, threads int) er
 		return err
 	}
 	prompt := in.cutTo(in.k.Heads, n)
-	if err := start.Step(attention.NewSeq[float32](1, in.q.Heads, n, in.v.Dim), prompt.q, prompt.k, prompt.v); err != nil {
+	out := attention.NewSeq[float32](1, in.q.Heads, n, in.v.Dim)
+	if err := start.Step(out, prompt.q, prompt.k, prompt.v); err != nil {
 		return err
 	}
 	ex := &attention.Exact[float32]{Visibility: attention.Visibility{Causal: true}, Unchecked: true}

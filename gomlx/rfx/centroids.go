@@ -42,9 +42,9 @@ func (c Centroids) Check(kvHeads, dim int) error {
 	if err := c.Spec.Validate(); err != nil {
 		return err
 	}
-	if s := c.Spec; s.Top > 0 || s.Keys > 0 || s.Spread && !c.Causal || s.Shared || s.Values > 0 {
-		return fmt.Errorf("rfx: centroids with top, keys, shared, values, or without order spread, have no graph: %w",
-			errors.ErrUnsupported)
+	if s := c.Spec; s.Top > 0 || s.Keys > 0 || s.Spread && !c.Causal || s.Shared || s.Values > 0 || s.Together > 0 {
+		return fmt.Errorf("rfx: centroids with top, keys, shared, values, together, or without order spread, have no "+
+			"graph: %w", errors.ErrUnsupported)
 	}
 	if c.Exact < 0 || c.Exact > 0 && (!c.Causal || c.Spec.Clusters == 0) {
 		return fmt.Errorf("rfx: %d exact keys: they are chosen from clusters, where order counts", c.Exact)

@@ -1,0 +1,136 @@
+package choose
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/internal/heads"
+)
+
+// With a rate of dense tiles Choose picks plans whose queries choose together, bidirectional and causal; they keep the
+// tolerance on all rows, are saved and read again, and rates of earlier versions choose as before.
+func TestChooseDense(t *testing.T) {
+	for _, c := range []struct {
+		causal bool
+		length int
+		tol    float64
+	}{{false, 1024, 0.2}, {false, 2560, 0.2}, {true, 1500, 0.2}} {
+		q, k, v := heads.Generate[float32](2, c.length, 32, 1)
+		vis := attention.Visibility{Causal: c.causal}
+		rates := &Rates{Exact: 1e-9, Features: 1, Centroid: 1e-9, Top: 1e-9, Dense: 1e-9, Group: 1e-9}
+		o := Options{Tol: c.tol, Rates: rates}
+		got, err := Choose(o, vis, 0, q, k, v)
+		must(t, err)
+		some := false
+		for h, p := range got.Heads {
+			if p.Method == Centroid {
+				some = true
+				if p.Centroid.Together == 0 || (p.Centroid.Chunk > 0) != c.causal || p.Centres != nil {
+					t.Errorf("causal %t, head %d: %v", c.causal, h, p.Plan)
+				}
+				exact := rates.Seconds(Plan{Method: Exact}, c.causal, c.length, 32, 32)
+				if p.Expected.High > c.tol || p.Expected.Error <= 0 || p.Seconds >= exact {
+					t.Errorf("causal %t, head %d: %+v, %v s", c.causal, h, p.Expected, p.Seconds)
+				}
+			}
+		}
+		if !some {
+			t.Fatalf("causal %t: all heads are exact", c.causal)
+		}
+		b, err := json.Marshal(got)
+		must(t, err)
+		saved := new(Choice)
+		must(t, json.Unmarshal(b, saved))
+		if !reflect.DeepEqual(got, saved) {
+			t.Errorf("causal %t: another choice after saving", c.causal)
+		}
+		a, err := New[float32](saved)
+		must(t, err)
+		out, want := attention.NewSeq[float32](1, 2, c.length, 32), attention.NewSeq[float32](1, 2, c.length, 32)
+		_, err = a.Forward(out, q, k, v)
+		must(t, err)
+		_, err = (&attention.Exact[float32]{Visibility: vis}).Forward(want, q, k, v)
+		must(t, err)
+		for h := range 2 {
+			var diff, size float64
+			for l := range c.length {
+				for i, w := range want.Head(0, h).Row(l) {
+					d := float64(out.Head(0, h).Row(l)[i] - w)
+					diff, size = diff+d*d, size+float64(w*w)
+				}
+			}
+			// The trials have seen a sample of the rows, and of the queries.
+			if e := math.Sqrt(diff / size); e > c.tol {
+				t.Errorf("causal %t, %d tokens, head %d: error %v, expected %+v", c.causal, c.length, h, e,
+					got.Heads[h].Expected)
+			}
+		}
+		old := *rates
+		old.Dense, old.Group = 0, 0
+		o.Rates = &old
+		before, err := Choose(o, vis, 0, cut(q, 0, 512), cut(k, 0, 512), cut(v, 0, 512))
+		must(t, err)
+		for h, p := range before.Heads {
+			if p.Method == Centroid && p.Centroid.Together > 0 {
+				t.Errorf("causal %t, head %d: %v by rates without dense tiles", c.causal, h, p.Plan)
+			}
+		}
+	}
+}
+
+// Measured rates have those of dense tiles, and heads with and without chunks run side by side.
+func TestDenseRates(t *testing.T) {
+	r := Rates{Exact: 2}
+	r.dense(ratesPoint{seconds: 5, cost: 10}, ratesPoint{seconds: 9, cost: 18})
+	if r.Dense != 0.5 || r.Group != 0 {
+		t.Errorf("%+v", r)
+	}
+	r.dense(ratesPoint{seconds: 7, cost: 10}, ratesPoint{seconds: 9, cost: 18})
+	if r.Dense != 0.25 || r.Group != 4.5 {
+		t.Errorf("%+v", r)
+	}
+	p := Plan{Method: Centroid, Centroid: &centroid.Spec{Clusters: 16, Together: 64, Top: 2}}
+	if got, want := r.Seconds(p, false, 512, 32, 32), 4.5+0.25*p.Cost(false, 512, 32, 32); got != want {
+		t.Errorf("%v s, want %v", got, want)
+	}
+	if !strings.Contains(p.String(), "together 64") {
+		t.Error(p.String())
+	}
+	chunks := Plan{Method: Centroid, Centroid: &centroid.Spec{Clusters: 16, Together: 32, Chunk: 128, Window: 32,
+		Sinks: 2}}
+	// The mean position sees half of the keys: twice its cost is compared with that of exact attention at the end.
+	if a, b := denseCost(chunks, true, 4096, 32, 32), 2*chunkCost(*chunks.Centroid, 2048, 32, 32); a != b {
+		t.Errorf("%v, want %v", a, b)
+	}
+	q, k, v := heads.Generate[float32](2, 600, 32, 1)
+	choice := &Choice{Causal: true, Length: 600, Dim: 32, ValueDim: 32,
+		Heads: []Head{{Plan: chunks}, {Plan: Plan{Method: Centroid, Centroid: &centroid.Spec{Clusters: 16}}}}}
+	a, err := New[float32](choice)
+	must(t, err)
+	out := attention.NewSeq[float32](1, 2, 600, 32)
+	if _, err := a.Forward(out, q, k, v); err != nil {
+		t.Error(err)
+	}
+}
+
+// Clumps are rows of one block, as many as are asked for, in every part.
+func TestSampleClumps(t *testing.T) {
+	rows := sampleClumps(24, 8, 0, 4096, 1)
+	if len(rows) != 24*8 || !slices.IsSorted(rows) || len(slices.Compact(slices.Clone(rows))) != len(rows) {
+		t.Fatalf("%v", rows)
+	}
+	for i := 0; i < len(rows); i += 8 {
+		if rows[i]/clumpBlock != rows[i+7]/clumpBlock || rows[i+7] != rows[i]+7 || rows[i]*24/4096 != i/8 {
+			t.Errorf("clump %d: %v", i/8, rows[i:i+8])
+		}
+	}
+	if short := sampleClumps(24, 8, 0, 30, 1); len(short) == 0 || short[len(short)-1] > 29 {
+		t.Errorf("of 30 positions: %v", short)
+	}
+}
