@@ -48,10 +48,11 @@ type chooser struct {
 // search is the state of one search: the job, and what earlier choices hand on to later ones.
 type search struct {
 	*job
-	start  exactPoint       // where a search of an exact kernel may begin, if any
-	loss   *Choice          // margins, if they were chosen before all else
-	fields []float64        // weights of the fields; nil: the columns keep theirs
-	marks  []coupling.Omega // landmarks, if the map has some
+	start   exactPoint       // where a search of an exact kernel may begin, if any
+	loss    *Choice          // margins, if they were chosen before all else
+	fields  []float64        // weights of the fields; nil: the columns keep theirs
+	marks   []coupling.Omega // landmarks, if the map has some
+	learned *learned         // that the kernel has, if any
 }
 
 // searchAll makes all choices on a sample of a table of n rows. It gives the columns of the sample the weights of the
@@ -62,7 +63,7 @@ func searchAll(of *job, s *sample, n int64) (*decision, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := f.choose(s, n)
+	d, err := f.chooseWithMetric(s, n, scaling)
 	if err != nil {
 		return nil, err
 	}
@@ -101,13 +102,13 @@ func (f *search) choose(s *sample, rows int64) (*decision, error) {
 	}
 	c := &chooser{f: f, s: s, rows: rows, d: &decision{Rows: rows, Sampled: s.len(), Last: s.last},
 		known: map[tried][]trial{}}
-	c.spec = randfeat.Spec{Kernel: kernel.Kernel{Kind: f.o.kernelKind()}, Dim: s.x.Cols, Seed: f.o.Seed}
+	c.spec = randfeat.Spec{Kernel: kernel.Kernel{Kind: f.kernelKind()}, Dim: s.x.Cols, Seed: f.o.Seed}
 	if f.info.LeastSquares {
 		c.try = &ridgeTries{ctx: f.ctx, s: s, task: f.task, evidence: f.info.Bayesian}
 	} else {
 		c.try = &sumTries{ctx: f.ctx, s: s, kind: f.kind, setup: f.setup(c.spec)}
 	}
-	c.median = medianDistance(s, f.o.kernelKind(), f.o.Seed)
+	c.median = medianDistance(s, f.kernelKind(), f.o.Seed)
 	c.noteModel()
 	c.noteKernel()
 	c.planned = c.plan()

@@ -51,7 +51,7 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 	}
 	c.d.Spec = randfeat.Spec{Kernel: kernel.Kernel{Kind: e.tries.kind, Scale: e.at.scale}, Dim: s.x.Cols, M: s.len(),
 		Seed: f.o.Seed, Family: family.Landmarks{}}
-	c.d.Lambda = e.at.lambda
+	c.d.Lambda, c.d.faultless = e.at.lambda, e.faultless()
 	c.noteKernel()
 	c.took(e)
 	c.found(e, fmt.Sprintf("best %s of %s", f.metric(), e.judged()))
@@ -110,7 +110,7 @@ type exactSearch struct {
 
 func (c *chooser) exactSearch(order []int, sizes ...int) *exactSearch {
 	return &exactSearch{c: c, order: order, sizes: sizes, tries: exactTries{ctx: c.f.ctx, task: c.f.task,
-		kind: c.f.o.kernelKind(), shifted: c.weighsClasses()}}
+		kind: c.f.kernelKind(), shifted: c.weighsClasses()}}
 }
 
 // finalSizes are those of the search of the settings of n rows: it ends where a few trials cost as much as the fit.

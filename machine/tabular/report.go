@@ -20,6 +20,7 @@ type Report struct {
 	Scores    []machine.Score `json:"scores,omitempty"`
 	ScoredOn  string          `json:"scored_on,omitempty"` // "all rows, 5 folds"
 	Confusion [][]int64       `json:"confusion,omitempty"` // of classes, by truth and prediction
+	Metric    *machine.Metric `json:"metric,omitempty"`    // of the kernel, if it was learned
 	Notes     []string        `json:"notes,omitempty"`     // what a person should know
 	Seed      uint64          `json:"seed"`
 	Seconds   float64         `json:"seconds"`
