@@ -37,6 +37,9 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 	if e.byLoss(); e.margins != nil {
 		e.sizes = slices.DeleteFunc(e.sizes, func(n int) bool { return n > marginRows })
 	}
+	if k := len(e.sizes); f.learned != nil && k > 2 { // it begins where fewer rows led to
+		e.sizes = e.sizes[k-2:]
+	}
 	c.planned = 20
 	f.progress(stageChoose, 0, c.planned)
 	if err := e.search(); err != nil {
@@ -225,10 +228,16 @@ func (e *exactSearch) search() error {
 		if i != told {
 			continue
 		}
+		if e.open && len(e.order) < leastScaling && e.margins == nil {
+			return e.tryFew()
+		}
 		if e.open {
 			if err := e.tryKinds(); err != nil {
 				return err
 			}
+		}
+		if e.c.f.learned != nil { // whose bandwidth is that of the rows it was learned from
+			continue
 		}
 		if more, err := e.narrower(); err != nil || more {
 			return err

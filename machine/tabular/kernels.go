@@ -11,6 +11,8 @@ import (
 func (c *chooser) noteKernel() {
 	if name := c.f.o.Kernel; name != "" {
 		c.chosen(Choice{Name: "kernel", Value: name, Given: true, Why: "as asked"})
+	} else if c.f.learned != nil {
+		c.chosen(Choice{Name: "kernel", Value: c.f.learned.kernel.String(), Why: "the metric is best with it"})
 	}
 }
 
@@ -21,7 +23,9 @@ func (c *chooser) took(e *exactSearch) {
 	}
 	ch := Choice{Name: "kernel", Value: e.tries.kind.String(), Trials: e.kinds,
 		Why: "none tried is better by more than a standard error"}
-	if e.tries.kind != kernel.Gaussian {
+	if few := len(e.order) < leastScaling; few {
+		ch.Why = fmt.Sprintf("least loss of %d rows", e.told)
+	} else if e.tries.kind != kernel.Gaussian {
 		ch.Why = fmt.Sprintf("best %s of %d rows, and by more than a standard error", c.f.metric(), e.told)
 	}
 	c.chosen(ch)

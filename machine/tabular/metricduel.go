@@ -2,6 +2,7 @@ package tabular
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/randfeat/randfeat/dense"
@@ -87,15 +88,12 @@ func (f *search) chooseWithMetric(s *sample, n int64, scaling *Choice) (*decisio
 	if err != nil {
 		return nil, err
 	}
-	if l.halves, err = c.halves(top, order); err != nil {
+	trials, won, err := c.duel(d.setting(), e.setting(), top, l, order)
+	if err != nil {
 		return nil, err
 	}
-	if d != nil {
-		trials, won, err := c.duel(d.setting(), e.setting(), l, order)
-		scaling.Trials = append(scaling.Trials, trials...)
-		if err != nil || !won {
-			return d, err
-		}
+	if scaling.Trials = append(scaling.Trials, trials...); d != nil && !won {
+		return d, nil
 	}
 	if e.Metric, err = l.described(f.schema, scaling.Value, l.halves); err != nil {
 		return nil, err
@@ -127,9 +125,8 @@ func (c *chooser) learn(top *chain, order []int) (*learned, error) {
 // duelRows is the number of rows of a table from which two settings are compared on metricMost of them.
 const duelRows = 3000
 
-// halves are metrics of a chain, each of one half of some rows in an order.
+// halves are metrics of a chain, each of one half of some rows.
 func (c *chooser) halves(of *chain, order []int) (out []dense.Matrix[float64], err error) {
-	order = duelOrder(order)
 	s := c.newMetricSearch(order)
 	for _, h := range halvesOf(order) {
 		ch, err := s.run(of, h)
@@ -141,59 +138,99 @@ func (c *chooser) halves(of *chain, order []int) (out []dense.Matrix[float64], e
 	return out, nil
 }
 
-// duelOrder are the rows that a metric is confirmed on: as many as two halves of parts have.
-func duelOrder(order []int) []int {
-	n := min(len(order), metricRows)
-	if len(order) >= duelRows {
-		n = metricMost
-	}
-	return order[:n/marginParts*marginParts]
-}
-
 func halvesOf(order []int) []half {
 	n := len(order)
 	return []half{{0, n / 2}, {n / 2, n}}
 }
 
-// duel compares a kernel without a metric and one with it, at the settings of their searches, on rows that the metric
-// has not seen: those of a half by a metric of the other.
-func (c *chooser) duel(plain, with *exactSetting, l *learned, order []int) ([]Trial, bool, error) {
-	order = duelOrder(order)
-	n := len(order)
+// duelOrder are the first n rows, or somewhat fewer, that two halves and all parts of margins have as many of.
+func duelOrder(order []int, n int) []int {
+	return order[:min(len(order), n)/marginParts*marginParts]
+}
+
+// duel decides between a kernel without a metric and one with it, at the settings of their searches: the metric must
+// be better by more than a standard error. Metrics help most where rows are few: of a table of more rows what is gained
+// with half as many is looked at, too, and a gain that shrinks must last, as differences go on linearly in the
+// logarithm of the rows.
+func (c *chooser) duel(plain, with *exactSetting, top *chain, l *learned, order []int) ([]Trial, bool, error) {
+	n := metricRows
+	if len(order) >= duelRows {
+		n = metricMost
+	}
+	rows := duelOrder(order, n)
+	var err error
+	if l.halves, err = c.halves(top, rows); err != nil || plain == nil {
+		return nil, false, err
+	}
+	now, err := c.compareHalves(plain, with, l, l.halves, rows)
+	if err != nil || now.old.loss == nil || now.with.loss == nil {
+		return nil, now.old.loss == nil && now.with.loss != nil, err
+	}
+	trials := []Trial{c.f.shown(now.old, 0, fmt.Sprintf("%v, no metric, %d rows", plain.kind, len(rows))),
+		c.f.shown(now.with, 1, fmt.Sprintf("%v, %v, %d rounds, %d rows", with.kind, l.kind, l.steps, len(rows)))}
+	diff, se := now.gain()
+	if diff <= se || c.rows <= int64(len(rows)) {
+		return trials, diff > se, nil
+	}
+	few := duelOrder(order, len(rows)/2)
+	m, err := c.halves(top, few)
+	if err != nil {
+		return nil, false, err
+	}
+	before, err := c.compareHalves(plain, with, l, m, few)
+	if err != nil || before.old.loss == nil || before.with.loss == nil {
+		return trials, err == nil, err
+	}
+	last, _ := before.gain()
+	return trials, diff+min(diff-last, 0)*math.Log2(float64(c.rows)/float64(len(rows))) > 0, nil
+}
+
+// comparison are the losses of two settings on the same rows.
+type comparison struct {
+	old, with trial
+	alike     bool // both have squares, or margins: squared errors compare
+}
+
+// gain is by how much the loss with a metric is smaller, and its standard error.
+func (p *comparison) gain() (diff, se float64) {
+	a, b := slices.Clone(p.old.loss), slices.Clone(p.with.loss)
+	if p.alike && p.old.tie != nil {
+		for i := range a {
+			a[i] += p.old.tie[i] / 2
+			b[i] += p.with.tie[i] / 2
+		}
+	}
+	return gain(a, b)
+}
+
+// compareHalves predicts the rows of each half with the metric of the other, which has not seen them. Losses are nil of
+// a setting that cannot be used.
+func (c *chooser) compareHalves(plain, with *exactSetting, l *learned, halves []dense.Matrix[float64],
+	order []int) (comparison, error) {
+	out := comparison{alike: plain.margins == with.margins}
+	apart := plain.margins || with.margins
 	factor := with.at.scale / medianDistance(&sample{x: inMetric(l.m, c.s.x)}, with.kind, c.f.o.Seed)
-	var old, now trial
 	for i, h := range halvesOf(order) {
-		rows := slices.Concat(order[h.lo:h.hi], order[:h.lo], order[h.hi:])
-		x, y, t := c.s.picked(rows)
-		apart := plain.margins || with.margins
+		x, y, t := c.s.picked(slices.Concat(order[h.lo:h.hi], order[:h.lo], order[h.hi:]))
 		a, err := c.heldHalf(plain, apart, x, y, t)
 		if err != nil {
-			return nil, false, err
+			return out, err
 		}
-		x = inMetric(l.halves[i], x)
+		x = inMetric(halves[i], x)
 		in := *with
 		in.at.scale = factor * medianDistance(&sample{x: x}, with.kind, c.f.o.Seed)
 		b, err := c.heldHalf(&in, apart, x, y, t)
 		if err != nil {
-			return nil, false, err
+			return out, err
 		}
 		if a == nil || b == nil {
-			return nil, a == nil && b != nil, nil
+			return comparison{}, nil
 		}
-		old.loss, old.tie = append(old.loss, a.loss...), append(old.tie, a.tie...)
-		now.loss, now.tie = append(now.loss, b.loss...), append(now.tie, b.tie...)
+		out.old.loss, out.old.tie = append(out.old.loss, a.loss...), append(out.old.tie, a.tie...)
+		out.with.loss, out.with.tie = append(out.with.loss, b.loss...), append(out.with.tie, b.tie...)
 	}
-	old.score, now.score = -mean(old.loss), -mean(now.loss)
-	trials := []Trial{c.f.shown(old, 0, fmt.Sprintf("%v, no metric, %d rows", plain.kind, n)),
-		c.f.shown(now, 1, fmt.Sprintf("%v, %v, %d rounds, %d rows", with.kind, l.kind, l.steps, n))}
-	if plain.margins == with.margins && now.tie != nil { // squares and hinges do not compare
-		for i := range now.loss {
-			old.loss[i] += old.tie[i] / 2
-			now.loss[i] += now.tie[i] / 2
-		}
-	}
-	diff, se := gain(old.loss, now.loss)
-	return trials, diff > se, nil
+	out.old.score, out.with.score = -mean(out.old.loss), -mean(out.with.loss)
+	return out, nil
 }
 
 // heldHalf are the losses of the second half of rows, each left out, or predicted without its part where apart says so,

@@ -126,7 +126,8 @@ const (
 	ScalingRobust   = "robust"   // numbers by their interquartile range over 1.35, their standard deviation if normal
 	ScalingNone     = "none"     // numbers as they are
 	ScalingFitted   = "fitted"   // every column by a width of its own, that of largest marginal likelihood
-	// ScalingLearned is a metric: see package kernel/metric.
+	// ScalingLearned is a metric of the standardised columns, learned from the gradients of a fit: see package
+	// kernel/metric.
 	ScalingLearned = "learned"
 )
 
