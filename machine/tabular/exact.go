@@ -228,9 +228,6 @@ func (e *exactSearch) search() error {
 		if i != told {
 			continue
 		}
-		if e.open && len(e.order) < leastScaling && e.margins == nil {
-			return e.tryFew()
-		}
 		if e.open {
 			if err := e.tryKinds(); err != nil {
 				return err

@@ -23,9 +23,7 @@ func (c *chooser) took(e *exactSearch) {
 	}
 	ch := Choice{Name: "kernel", Value: e.tries.kind.String(), Trials: e.kinds,
 		Why: "none tried is better by more than a standard error"}
-	if few := len(e.order) < leastScaling; few {
-		ch.Why = fmt.Sprintf("least loss of %d rows", e.told)
-	} else if e.tries.kind != kernel.Gaussian {
+	if e.tries.kind != kernel.Gaussian {
 		ch.Why = fmt.Sprintf("best %s of %d rows, and by more than a standard error", c.f.metric(), e.told)
 	}
 	c.chosen(ch)
