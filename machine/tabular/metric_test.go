@@ -304,3 +304,20 @@ func TestMetricRefused(t *testing.T) {
 		}
 	}
 }
+
+// Prediction intervals come from rows that are left out in the coordinates of the metric, too.
+func TestIntervalsWithMetric(t *testing.T) {
+	o := Options{Learn: onlyY, Folds: 4, Scaling: ScalingLearned, Kernel: kernel.Gaussian.String()}
+	m, r := mustFit(t, ridgeline(420, 4, slanted), o)
+	low, high, err := m.Interval(0, 0.9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The noise has 90 % of its values in an interval of length 0.33, those of all targets 2.1.
+	if high-low > 1 {
+		t.Errorf("interval from %g to %g; scores %+v", low, high, r.Scores)
+	}
+	if m.Spec.Kernel.M.IsEmpty() {
+		t.Error("no metric")
+	}
+}
