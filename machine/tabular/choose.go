@@ -48,11 +48,13 @@ type chooser struct {
 // search is the state of one search: the job, and what earlier choices hand on to later ones.
 type search struct {
 	*job
-	start   exactPoint       // where a search of an exact kernel may begin, if any
-	loss    *Choice          // margins, if they were chosen before all else
-	fields  []float64        // weights of the fields; nil: the columns keep theirs
-	marks   []coupling.Omega // landmarks, if the map has some
-	learned *learned         // that the kernel has, if any
+	start  exactPoint // where a search of an exact kernel may begin, if any
+	loss   *Choice    // margins, if they were chosen before all else
+	fields []float64  // weights of the fields; nil: the columns keep theirs
+	// rescaled says why a later search went back to the standard scaling; empty: none did.
+	rescaled string
+	marks    []coupling.Omega // landmarks, if the map has some
+	learned  *learned         // the metric that the kernel has, if any
 }
 
 // searchAll makes all choices on a sample of a table of n rows. It gives the columns of the sample the weights of the
@@ -67,12 +69,20 @@ func searchAll(of *job, s *sample, n int64) (*decision, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.noteRescaled(scaling)
 	if scaling != nil {
 		d.Choices = slices.Insert(d.Choices, 1, *scaling)
 		d.Tried = d.Tried || !scaling.Given
 	}
 	d.fields, d.marks = f.fields, f.marks
 	return d, nil
+}
+
+// noteRescaled says in the choice of a scaling that a later search went back to the standard one.
+func (f *search) noteRescaled(scaling *Choice) {
+	if scaling != nil && f.rescaled != "" {
+		scaling.Value, scaling.Why, f.rescaled = ScalingStandard, f.rescaled, ""
+	}
 }
 
 // choose decides everything but a penalty that all rows can decide better. Logistic regression is searched with least

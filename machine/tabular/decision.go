@@ -29,6 +29,8 @@ type decision struct {
 	Metric *machine.Metric `json:"metric,omitempty"`
 	// Apart says that the choices were made without the first fold that is scored.
 	Apart bool `json:"apart,omitempty"`
+	// Codes are those of columns of levels.
+	Codes map[string]string `json:"codes,omitempty"`
 
 	fields []float64        // weights of the fields, which the columns get; nil: they keep theirs
 	marks  []coupling.Omega // landmarks, if the map has some
@@ -55,7 +57,7 @@ func (p *prior) follow(f *job, s *sample, n int64) *decision {
 	if d.Spec.Dim = s.x.Cols; d.Exact {
 		d.Spec.M = s.len()
 	}
-	d.Rows, d.Sampled, d.Last = n, s.len(), s.last
+	d.Rows, d.Sampled, d.Last, d.Apart = n, s.len(), s.last, false
 	d.Choices, d.Notes = slices.Clone(d.Choices), slices.Clone(d.Notes)
 	if d.fields = nil; f.weighs {
 		d.fields = make([]float64, len(f.schema.Fields))

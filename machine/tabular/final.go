@@ -96,7 +96,7 @@ func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
 // changed count is the one sign that the table changed between passes.
 func (f *fit) sum() error {
 	l := newLeaves(f.src)
-	rows, err := machine.TableRows(l.source(f.src), f.schema, f.task != machine.Unsupervised)
+	rows, err := f.trainingRows(l.source(f.src))
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,10 @@ func (f *fit) fitExact(s *sample) (*machine.Model, error) {
 // raised, as that of sums is.
 func (f *fit) solveExact(s *sample, spec randfeat.Spec, lambda float64) (*machine.Model, error) {
 	fit := machine.FitExact
-	if f.decision.Margins {
+	switch {
+	case f.iterates(s.len()):
+		fit = f.fitIterative
+	case f.decision.Margins:
 		fit = machine.FitMargins
 	}
 	for k := range mostRaises + 1 {

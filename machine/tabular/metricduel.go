@@ -64,6 +64,7 @@ func (f *search) chooseWithMetric(s *sample, n int64, scaling *Choice) (*decisio
 		if d, err = f.choose(s, n); err != nil || d.faultless {
 			return d, err
 		}
+		f.noteRescaled(scaling)
 	}
 	order := c.order()
 	slices.Reverse(order) // widths of columns were fitted to the first
@@ -81,7 +82,7 @@ func (f *search) chooseWithMetric(s *sample, n int64, scaling *Choice) (*decisio
 	if err != nil {
 		return nil, err
 	}
-	with := &search{job: f.job, start: l.at, loss: f.loss, fields: f.fields, learned: l}
+	with := &search{job: f.job, start: l.at, loss: f.loss, learned: l}
 	in := *s
 	in.x = inMetric(l.m, s.x)
 	e, err := with.choose(&in, n)
