@@ -23,8 +23,7 @@ type MetricColumn struct {
 // MetricDirection is a direction in which the predictions change.
 type MetricDirection struct {
 	Share float64 `json:"share"` // of the sum of eigenvalues
-	// Alike is the length of the direction of one half of the rows in that of the other, from 0 to 1: the modulus of the
-	// cosine between them.
+	// Alike is the modulus of the cosine between this direction of one half of the rows and of the other.
 	Alike   float64        `json:"alike"`
 	Columns []MetricColumn `json:"columns"` // of the largest coordinates
 }

@@ -3,8 +3,8 @@
   python metric.py run DATA BEFORE NOW OUT.jsonl [SEEDS [JOBS [MOST [PARTS]]]]   # BEFORE and NOW are randfeat programs
   python metric.py report OUT.jsonl ...                                          # Markdown
 
-SEEDS are separated by commas (4401,4402,4403), JOBS run side by side with one thread each (all cores), tables are cut to
-MOST training rows (6000), PARTS are letters: t the tables of table.py without images, g generated ones (a wave along a
+SEEDS are separated by commas (4401,4402,4403), JOBS run side by side with one thread each (all cores), tables are cut
+to MOST training rows (6000), PARTS are letters: t the tables of table.py without images, g generated ones (a wave along a
 direction of 20 columns, and boston with 100 columns of noise), s small ones, of 50, 100 and 160 rows of some tables.
 The longest jobs begin first. It needs NumPy, and of DATA the tables of table.py.
 """

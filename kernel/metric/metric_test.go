@@ -78,10 +78,12 @@ func TestAGOPAgainstDifferences(t *testing.T) {
 					}
 				}
 				if math.Abs(diagonal.At(0, i)-got.At(i, i)) > 1e-12*top {
-					t.Errorf("%v: element %d of the diagonal is %g, %g of the matrix", kind, i, diagonal.At(0, i), got.At(i, i))
+					t.Errorf("%v: element %d of the diagonal is %g, %g of the matrix", kind, i, diagonal.At(0, i),
+						got.At(i, i))
 				}
 			}
-			single, err := AGOP(k, dense.Convert[float32](x), dense.Convert[float32](alpha), dense.Convert[float32](at), true)
+			single, err := AGOP(k, dense.Convert[float32](x), dense.Convert[float32](alpha),
+				dense.Convert[float32](at), true)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -101,7 +101,8 @@ func eigen(a dense.Matrix[float64]) ([]float64, dense.Matrix[float64], error) {
 	}
 	var e mat.EigenSym
 	if !e.Factorize(s, true) {
-		return nil, dense.Matrix[float64]{}, fmt.Errorf("eigenvalues of a metric did not converge: %w", kernel.ErrKernel)
+		return nil, dense.Matrix[float64]{}, fmt.Errorf("eigenvalues of a metric did not converge: %w",
+			kernel.ErrKernel)
 	}
 	var u mat.Dense
 	e.VectorsTo(&u)

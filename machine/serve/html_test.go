@@ -66,8 +66,9 @@ func TestPageEscapes(t *testing.T) {
 
 // The figure has a bar for every column, the longest for the first, and says what it shows.
 func TestMetricFigure(t *testing.T) {
-	v := pageView{Metric: &machine.Metric{Kind: "full½", Rounds: 2, Rows: 500, Alike: 0.97, Columns: []machine.MetricColumn{
-		{Name: "temperature", Value: 0.6}, {Name: strings.Repeat("n", 40), Value: 0.15}, {Name: "<b>", Value: 0}}}}
+	v := pageView{Metric: &machine.Metric{Kind: "full½", Rounds: 2, Rows: 500, Alike: 0.97,
+		Columns: []machine.MetricColumn{{Name: "temperature", Value: 0.6}, {Name: strings.Repeat("n", 40), Value: 0.15},
+			{Name: "<b>", Value: 0}}}}
 	var p page
 	v.metric(&p)
 	text := p.String()

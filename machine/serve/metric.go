@@ -23,8 +23,8 @@ func (v *pageView) metric(p *page) {
 	p.raw("<section>\n<h2>What the metric learned</h2>\n")
 	p.in("<p>", metricText(m), "</p>\n")
 	height := strconv.Itoa(barRow * len(m.Columns))
-	p.in(`<svg class="shares" role="img" aria-label="Shares of columns" width="520" height="`, height, `" viewBox="0 0 520 `)
-	p.in("", height, `">`+"\n")
+	p.in(`<svg class="shares" role="img" aria-label="Shares of columns" width="520" height="`, height, `" `)
+	p.in(`viewBox="0 0 520 `, height, `">`+"\n")
 	top := max(m.Columns[0].Value, 1e-12)
 	for i, c := range m.Columns {
 		middle := strconv.Itoa(barRow*i + barRow*2/3)

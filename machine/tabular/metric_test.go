@@ -182,12 +182,14 @@ func TestMetricIsTakenWhereItHelps(t *testing.T) {
 	if choice(t, r, "scaling").Value != ScalingLearned || m.Spec.Kernel.M.IsEmpty() {
 		t.Fatalf("no metric: %+v", r.Choices)
 	}
-	a, b := evaluate(t, before, ridgeline(1000, 2, slanted))[1].Value, evaluate(t, m, ridgeline(1000, 2, slanted))[1].Value
+	other := ridgeline(1000, 2, slanted)
+	a, b := evaluate(t, before, other)[1].Value, evaluate(t, m, other)[1].Value
 	if b < 0.9 || b < a+0.2 {
 		t.Errorf("R² %g with a metric, %g without", b, a)
 	}
 	d := r.Metric.Directions[0]
-	if r.Metric.Alike < 0.9 || d.Alike < 0.9 || d.Share < 0.5 || d.Columns[0].Name != "x0" && d.Columns[0].Name != "x1" {
+	first := d.Columns[0].Name
+	if r.Metric.Alike < 0.9 || d.Alike < 0.9 || d.Share < 0.5 || first != "x0" && first != "x1" {
 		t.Errorf("metric %+v", r.Metric)
 	}
 	if m.History == nil || m.History.Metric != r.Metric {

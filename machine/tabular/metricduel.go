@@ -164,8 +164,8 @@ func (c *chooser) duel(plain, with *exactSetting, top *chain, l *learned, order 
 		return nil, false, err
 	}
 	now, err := c.compareHalves(plain, with, l, l.halves, rows)
-	if err != nil || now.old.loss == nil || now.with.loss == nil {
-		return nil, now.old.loss == nil && now.with.loss != nil, err
+	if err != nil || now.old.loss == nil {
+		return nil, false, err
 	}
 	trials := []Trial{c.f.shown(now.old, 0, fmt.Sprintf("%v, no metric, %d rows", plain.kind, len(rows))),
 		c.f.shown(now.with, 1, fmt.Sprintf("%v, %v, %d rounds, %d rows", with.kind, l.kind, l.steps, len(rows)))}
@@ -179,7 +179,7 @@ func (c *chooser) duel(plain, with *exactSetting, top *chain, l *learned, order 
 		return nil, false, err
 	}
 	before, err := c.compareHalves(plain, with, l, m, few)
-	if err != nil || before.old.loss == nil || before.with.loss == nil {
+	if err != nil || before.old.loss == nil {
 		return trials, err == nil, err
 	}
 	last, _ := before.gain()
@@ -204,8 +204,8 @@ func (p *comparison) gain() (diff, se float64) {
 	return gain(a, b)
 }
 
-// compareHalves predicts the rows of each half with the metric of the other, which has not seen them. Losses are nil of
-// a setting that cannot be used.
+// compareHalves predicts the rows of each half with the metric of the other, which has not seen them. Losses are nil
+// if a setting cannot be used.
 func (c *chooser) compareHalves(plain, with *exactSetting, l *learned, halves []dense.Matrix[float64],
 	order []int) (comparison, error) {
 	out := comparison{alike: plain.margins == with.margins}
