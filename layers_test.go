@@ -14,7 +14,7 @@ var layers = []string{
 		"internal/similar internal/slim internal/special internal/stattest internal/tensorfile",
 	"internal/kern internal/omega",
 	"coupling data internal/linalg kernel",
-	"data/parquet internal/datasets internal/landmark internal/plan theory/forms",
+	"data/parquet internal/datasets internal/landmark internal/plan kernel/metric theory/forms",
 	"data/files internal/krr theory",
 	"family internal/exec",
 	".",

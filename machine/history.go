@@ -11,6 +11,7 @@ type History struct {
 	// Scores are of rows that were held out at the fit, the main one first; ScoredOn says which rows.
 	Scores   []Score `json:"scores,omitempty"`
 	ScoredOn string  `json:"scored_on,omitempty"`
+	Metric   *Metric `json:"metric,omitempty"` // of the kernel, if it was learned
 	// Created is when the model was fitted, in UTC as in RFC 3339; empty: not said. It is for the program to set:
 	// package auto leaves it empty, so that the same table gives the same bytes.
 	Created string `json:"created,omitempty"`

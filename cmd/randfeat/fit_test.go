@@ -251,6 +251,7 @@ func TestPythonReadsModels(t *testing.T) {
 		"--model smoother --family oprf --features 64 --bandwidth 2", "--model smoother --family trig --features 64 --bandwidth 3",
 		"--model smoother --family adaptive --features 64 --bandwidth 2", "--family oprf --features 64 --bandwidth 4 --lambda 1",
 		"classes --model logistic --features 32 --bandwidth 1 --lambda 0.1",
+		"--features 64 --scaling learned", "classes --map exact --scaling learned",
 		"classes --map exact --bandwidth 1 --lambda 0.1 --folds 2", "classes --features 32 --bandwidth 1 --lambda 0.1 --class-weight balanced --folds 2",
 		"classes --map exact --loss margins --bandwidth 1 --lambda 0.1 --folds 2",
 		"classes --model smoother --family adaptive --features 32 --bandwidth 0.5",

@@ -325,7 +325,7 @@ func backwardMinus[T dense.Float](tab *kern.Table[T], u, b dense.Matrix[T]) {
 }
 
 // Inverse sets the upper triangle of dst to U⁻¹ and the rest to zero. dst must not share memory with u.
-func Inverse(dst, u dense.Matrix[float64]) error {
+func Inverse[T dense.Float](dst, u dense.Matrix[T]) error {
 	if err := square(u); err != nil {
 		return err
 	}
@@ -335,7 +335,7 @@ func Inverse(dst, u dense.Matrix[float64]) error {
 	if err := dst.Check(); err != nil {
 		return fmt.Errorf("dst: %w", err)
 	}
-	tab := kern.Best[float64]()
+	tab := kern.Best[T]()
 	eachStripe(0, u.Rows, func(j, jEnd int) {
 		for i := jEnd; i < dst.Rows; i++ {
 			clear(dst.Row(i)[j:jEnd])
@@ -346,7 +346,7 @@ func Inverse(dst, u dense.Matrix[float64]) error {
 }
 
 // inverseStripe sets x to the columns of U⁻¹ from j on: their last row is that of the last column.
-func inverseStripe(tab *kern.Table[float64], x, u dense.Matrix[float64], j int) {
+func inverseStripe[T dense.Float](tab *kern.Table[T], x, u dense.Matrix[T], j int) {
 	for i := range x.Rows {
 		clear(x.Row(i))
 		if i >= j {

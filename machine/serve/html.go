@@ -69,6 +69,7 @@ func (v *pageView) write(p *page) {
 	p.raw(`</section>
 `)
 	v.scores(p)
+	v.metric(p)
 	v.fields(p)
 	p.in(`</main>
 <footer><p>sha256 `, v.Info.SHA256, `</p></footer>

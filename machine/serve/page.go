@@ -48,6 +48,7 @@ type pageView struct {
 	Inputs  []pageInput // of one row; none if there are too many
 	Scores  []machine.Score
 	Scored  string // on what
+	Metric  *machine.Metric
 	Fitted  string // when, by what
 }
 
@@ -158,7 +159,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) *Problem {
 func (v *pageView) describe(d *loaded, o machine.TableOptions, typed map[int]string) {
 	m := d.model
 	if h := m.History; h != nil {
-		v.Scores, v.Scored = h.Scores, h.ScoredOn
+		v.Scores, v.Scored, v.Metric = h.Scores, h.ScoredOn, h.Metric
 		v.Fitted = strings.TrimSpace(h.Created + " by " + cmp.Or(h.Program, "an unknown program"))
 		if h.Created+h.Program == "" {
 			v.Fitted = ""

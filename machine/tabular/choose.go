@@ -54,6 +54,7 @@ type search struct {
 	// rescaled says why a later search went back to the standard scaling; empty: none did.
 	rescaled string
 	marks    []coupling.Omega // landmarks, if the map has some
+	learned  *learned         // the metric that the kernel has, if any
 }
 
 // searchAll makes all choices on a sample of a table of n rows. It gives the columns of the sample the weights of the
@@ -64,19 +65,24 @@ func searchAll(of *job, s *sample, n int64) (*decision, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := f.choose(s, n)
+	d, err := f.chooseWithMetric(s, n, scaling)
 	if err != nil {
 		return nil, err
 	}
-	if scaling != nil && f.rescaled != "" {
-		scaling.Value, scaling.Why = ScalingStandard, f.rescaled
-	}
+	f.noteRescaled(scaling)
 	if scaling != nil {
 		d.Choices = slices.Insert(d.Choices, 1, *scaling)
 		d.Tried = d.Tried || !scaling.Given
 	}
 	d.fields, d.marks = f.fields, f.marks
 	return d, nil
+}
+
+// noteRescaled says in the choice of a scaling that a later search went back to the standard one.
+func (f *search) noteRescaled(scaling *Choice) {
+	if scaling != nil && f.rescaled != "" {
+		scaling.Value, scaling.Why, f.rescaled = ScalingStandard, f.rescaled, ""
+	}
 }
 
 // choose decides everything but a penalty that all rows can decide better. Logistic regression is searched with least
@@ -106,13 +112,13 @@ func (f *search) choose(s *sample, rows int64) (*decision, error) {
 	}
 	c := &chooser{f: f, s: s, rows: rows, d: &decision{Rows: rows, Sampled: s.len(), Last: s.last},
 		known: map[tried][]trial{}}
-	c.spec = randfeat.Spec{Kernel: kernel.Kernel{Kind: f.o.kernelKind()}, Dim: s.x.Cols, Seed: f.o.Seed}
+	c.spec = randfeat.Spec{Kernel: kernel.Kernel{Kind: f.kernelKind()}, Dim: s.x.Cols, Seed: f.o.Seed}
 	if f.info.LeastSquares {
 		c.try = &ridgeTries{ctx: f.ctx, s: s, task: f.task, evidence: f.info.Bayesian}
 	} else {
 		c.try = &sumTries{ctx: f.ctx, s: s, kind: f.kind, setup: f.setup(c.spec)}
 	}
-	c.median = medianDistance(s, f.o.kernelKind(), f.o.Seed)
+	c.median = medianDistance(s, f.kernelKind(), f.o.Seed)
 	c.noteModel()
 	c.noteKernel()
 	c.planned = c.plan()

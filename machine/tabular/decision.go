@@ -25,6 +25,8 @@ type decision struct {
 	Large   bool          `json:"large,omitempty"`   // by conjugate gradients
 	Tried   bool          `json:"tried,omitempty"`   // some choice was between alternatives tried on the sample
 	Margins bool          `json:"margins,omitempty"` // the loss of an exact kernel: squared hinge
+	// Metric describes the metric of the kernel.
+	Metric *machine.Metric `json:"metric,omitempty"`
 	// Apart says that the choices were made without the first fold that is scored.
 	Apart bool `json:"apart,omitempty"`
 	// Codes are those of columns of levels.
@@ -32,6 +34,8 @@ type decision struct {
 
 	fields []float64        // weights of the fields, which the columns get; nil: they keep theirs
 	marks  []coupling.Omega // landmarks, if the map has some
+	// faultless says that the search of an exact kernel ended without errors of classes.
+	faultless bool
 }
 
 // prior are choices that were made for other rows of the table.
@@ -49,6 +53,7 @@ func (p *prior) follow(f *job, s *sample, n int64) *decision {
 	if !(d.Exact || d.Large) || p.task != f.task {
 		return nil
 	}
+	d.Spec.Kernel.M = carried(d.Spec.Kernel.M, p.schema, f.schema)
 	if d.Spec.Dim = s.x.Cols; d.Exact {
 		d.Spec.M = s.len()
 	}

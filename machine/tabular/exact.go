@@ -38,6 +38,9 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 	if e.byLoss(); e.margins != nil || e.wide { // which more rows settle
 		e.sizes = slices.DeleteFunc(e.sizes, func(n int) bool { return n > marginRows })
 	}
+	if k := len(e.sizes); f.learned != nil && k > 2 { // it begins where fewer rows led to
+		e.sizes = e.sizes[k-2:]
+	}
 	c.planned = 20
 	f.progress(stageChoose, 0, c.planned)
 	if err := e.search(); err != nil {
@@ -58,7 +61,7 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 	}
 	c.d.Spec = randfeat.Spec{Kernel: kernel.Kernel{Kind: e.tries.kind, Scale: e.at.scale}, Dim: s.x.Cols, M: s.len(),
 		Seed: f.o.Seed, Family: family.Landmarks{}}
-	c.d.Lambda = e.at.lambda
+	c.d.Lambda, c.d.faultless = e.at.lambda, e.faultless()
 	c.noteKernel()
 	c.took(e)
 	c.found(e, fmt.Sprintf("best %s of %s", f.metric(), e.judged()))
@@ -121,7 +124,7 @@ type exactSearch struct {
 
 func (c *chooser) exactSearch(order []int, sizes ...int) *exactSearch {
 	return &exactSearch{c: c, order: order, sizes: sizes, tries: exactTries{ctx: c.f.ctx, task: c.f.task,
-		kind: c.f.o.kernelKind(), shifted: c.weighsClasses()}}
+		kind: c.f.kernelKind(), shifted: c.weighsClasses()}}
 }
 
 // finalSizes are those of the search of the settings of n rows: it ends where a few trials cost as much as the fit.
@@ -240,6 +243,9 @@ func (e *exactSearch) search() error {
 			if err := e.tryKinds(); err != nil {
 				return err
 			}
+		}
+		if e.c.f.learned != nil { // whose bandwidth is that of the rows it was learned from
+			continue
 		}
 		if more, err := e.narrower(); err != nil || more {
 			return err

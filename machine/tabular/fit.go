@@ -97,8 +97,8 @@ func (f *fit) run() (*machine.Model, error) {
 	}
 	restore(m, f.schema.Targets)
 	m.Schema = f.schema
-	if len(f.report.Scores) > 0 {
-		m.History = &machine.History{Scores: f.report.Scores, ScoredOn: f.report.ScoredOn}
+	if f.report.Metric = f.decision.Metric; len(f.report.Scores) > 0 || f.report.Metric != nil {
+		m.History = &machine.History{Scores: f.report.Scores, ScoredOn: f.report.ScoredOn, Metric: f.report.Metric}
 	}
 	if err := m.Validate(); err != nil {
 		return nil, err

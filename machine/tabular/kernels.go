@@ -11,6 +11,8 @@ import (
 func (c *chooser) noteKernel() {
 	if name := c.f.o.Kernel; name != "" {
 		c.chosen(Choice{Name: "kernel", Value: name, Given: true, Why: "as asked"})
+	} else if c.f.learned != nil {
+		c.chosen(Choice{Name: "kernel", Value: c.f.learned.kernel.String(), Why: "the metric is best with it"})
 	}
 }
 

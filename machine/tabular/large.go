@@ -18,7 +18,7 @@ func (f *search) chooseLarge(s *sample, rows int64) (*decision, error) {
 	}
 	c := &chooser{f: f, s: s, rows: rows, known: map[tried][]trial{},
 		d: &decision{Rows: rows, Sampled: s.len(), Last: s.last, Large: true}}
-	c.spec = randfeat.Spec{Kernel: kernel.Kernel{Kind: f.o.kernelKind()}, Dim: s.x.Cols, Seed: f.o.Seed}
+	c.spec = randfeat.Spec{Kernel: kernel.Kernel{Kind: f.kernelKind()}, Dim: s.x.Cols, Seed: f.o.Seed}
 	c.noteModel()
 	c.spec = c.candidates()[0]
 	if f.o.Coupling == nil && c.spec.Dim > largeDense {

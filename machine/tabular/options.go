@@ -136,11 +136,14 @@ const (
 	ScalingRobust   = "robust"   // numbers by their interquartile range over 1.35, their standard deviation if normal
 	ScalingNone     = "none"     // numbers as they are
 	ScalingFitted   = "fitted"   // every column by a width of its own, that of largest marginal likelihood
+	// ScalingLearned is a metric of the standardised columns, learned from the gradients of a fit: see package
+	// kernel/metric.
+	ScalingLearned = "learned"
 )
 
 // Scalings are all scalings.
 func Scalings() []string {
-	return []string{ScalingStandard, ScalingCommon, ScalingRobust, ScalingNone, ScalingFitted}
+	return []string{ScalingStandard, ScalingCommon, ScalingRobust, ScalingNone, ScalingFitted, ScalingLearned}
 }
 
 // The losses of classes, for exact kernels.

@@ -133,7 +133,7 @@ func (f *fit) exactLeftOut(m *machine.Model, s *sample) (*leftOut, error) {
 	rows := hashed(c.order()[:min(s.len(), lastRows)], f.o.Seed)
 	e := exactTries{ctx: f.ctx, task: f.task, kind: m.Spec.Kernel.Kind, parts: f.partsOf(s, rows), roots: c.roots(rows)}
 	x, y, t := s.picked(rows)
-	if err := e.reset(x, y, t); err != nil {
+	if err := e.reset(inMetric(m.Spec.Kernel.M, x), y, t); err != nil {
 		return nil, err
 	}
 	for k := 0; ; k++ {

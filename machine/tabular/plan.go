@@ -53,6 +53,8 @@ type Plan struct {
 	ClassWeights []float64 `json:"class_weights,omitempty"`
 	Choices      []Choice  `json:"choices"`
 	Notes        []string  `json:"notes,omitempty"`
+	// Metric describes the metric of the kernel of Spec.
+	Metric *machine.Metric `json:"metric,omitempty"`
 
 	omega []coupling.Omega // landmarks; nil: drawn from Spec
 }
@@ -110,7 +112,7 @@ func Choose(ctx context.Context, t Table, o Options) (*Plan, error) {
 	return &Plan{Name: t.Name, Schema: schema, Summary: t.Summary, Kind: f.kind, Task: f.task, Outputs: f.outputs,
 		Spec: d.Spec, Lambda: d.Lambda, Open: d.Open, Given: o.Lambda > 0, Float32: o.Float32, Block: f.o.Block,
 		Rows: t.Rows, Sampled: s.len(), Seed: o.Seed, ClassWeights: o.ClassWeights, Choices: d.Choices, Notes: notes,
-		omega: d.marks}, nil
+		Metric: d.Metric, omega: d.marks}, nil
 }
 
 // given is the sample of a table, its folds dealt by place.
@@ -220,8 +222,8 @@ func (p *Plan) Finish(ctx context.Context, total machine.Sums, held machine.Rows
 			return nil, nil, err
 		}
 	}
-	if len(f.report.Scores) > 0 {
-		m.History = &machine.History{Scores: f.report.Scores, ScoredOn: f.report.ScoredOn}
+	if f.report.Metric = p.Metric; len(f.report.Scores) > 0 || p.Metric != nil {
+		m.History = &machine.History{Scores: f.report.Scores, ScoredOn: f.report.ScoredOn, Metric: p.Metric}
 	}
 	return m, &f.report, m.Validate()
 }

@@ -21,6 +21,7 @@ type Report struct {
 	Compared  []Compared      `json:"compared,omitempty"`  // simpler methods on the same rows, if they were asked for
 	ScoredOn  string          `json:"scored_on,omitempty"` // "all rows, 5 folds"
 	Confusion [][]int64       `json:"confusion,omitempty"` // of classes, by truth and prediction
+	Metric    *machine.Metric `json:"metric,omitempty"`    // of the kernel, if it was learned
 	Notes     []string        `json:"notes,omitempty"`     // what a person should know
 	Seed      uint64          `json:"seed"`
 	Seconds   float64         `json:"seconds"`

@@ -42,6 +42,11 @@ func (f *search) chooseScaling(s *sample, rows int64) (*Choice, error) {
 	case f.task == machine.Unsupervised && f.o.Scaling == ScalingFitted:
 		return nil, fmt.Errorf("widths of columns are fitted to a target, a density has none: use another scaling: %w",
 			machine.ErrSetup)
+	case f.o.Scaling == ScalingLearned && f.metricPossible() != "":
+		return nil, fmt.Errorf("scaling %s: %s: %w", ScalingLearned, f.metricPossible(), machine.ErrSetup)
+	case f.o.Scaling == ScalingLearned:
+		ch.Value = ScalingLearned
+		return ch, nil
 	case f.o.Scaling == ScalingFitted:
 		order := c.order()
 		w, at, err := c.fittedWeights(order[:min(len(order), widthRows)], f.fieldWeights(ScalingStandard, s))

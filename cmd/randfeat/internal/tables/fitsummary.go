@@ -109,6 +109,9 @@ func printFit(env *cli.Env, r *FitReport, m *machine.Model, f *fitFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := printMetric(w, r.Metric); err != nil {
+		return err
+	}
 	if err := printScores(w, r, targets); err != nil {
 		return err
 	}

@@ -144,6 +144,11 @@ func (r *InspectResult) print(w io.Writer, levels int) error {
 	if err != nil {
 		return err
 	}
+	if r.History != nil {
+		if err := printMetric(w, r.History.Metric); err != nil {
+			return err
+		}
+	}
 	if err := r.scores(w); err != nil {
 		return err
 	}

@@ -1,0 +1,284 @@
+package metric
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// blockRows rows of gradients are computed and summed together. The borders of blocks and the order of their sums do
+// not depend on the number of goroutines.
+const blockRows = 64
+
+// AGOP is the average gradient outer product of f_c(x) = Σ_i α_ic κ(x_i, x) at some points: the mean over points of
+// Σ_c ∇f_c ∇f_cᵀ, d×d, or its diagonal as one row if full is false. Rows of x are the x_i, rows of alpha their α, rows
+// of at the points. The kernel is Gaussian, Laplace or Matérn with any bandwidth and matrix; a kernel with a kink has
+// gradient 0 there. It takes points·n·outputs·d multiply-adds.
+//
+// With u = Mx/s the gradient is Mᵀ∇_u f/s, and for kernels of a distance ∇_u κ(u, v) = −h(|u−v|)·(u−v), so that all
+// gradients are two products:
+//
+//	∇_u f_c(u_j) = Σ_i H_ji α_ic u_i − u_j Σ_i H_ji α_ic,   H_ji = h(|u_j−u_i|)
+//
+// The Laplace kernel, a product over coordinates, has ∂κ/∂u_l = −sign(u_l−v_l)·κ.
+func AGOP[T dense.Float](k kernel.Kernel, x, alpha, at dense.Matrix[T], full bool) (dense.Matrix[float64], error) {
+	var none dense.Matrix[float64]
+	if err := check(k, x, alpha, at); err != nil {
+		return none, err
+	}
+	g := &gradients[T]{tab: kern.Best[T](), kind: k.Kind, u: embed(k, x), v: embed(k, at), alpha: alpha, full: full}
+	g.prepare()
+	r := g.u.Cols
+	blocks := make([]dense.Matrix[float64], (at.Rows+blockRows-1)/blockRows)
+	keep := full || !k.M.IsEmpty() // a matrix mixes what the diagonal has apart
+	par.For(len(blocks), 1, func(lo, hi int) {
+		for b := lo; b < hi; b++ {
+			blocks[b] = g.block(b*blockRows, min((b+1)*blockRows, at.Rows), keep)
+		}
+	})
+	sum := blocks[0]
+	for _, b := range blocks[1:] {
+		for i, v := range b.Data {
+			sum.Data[i] += v
+		}
+	}
+	scale := k.Gain() * k.Gain() / float64(at.Rows)
+	for i := range sum.Data {
+		sum.Data[i] *= scale
+	}
+	if !k.M.IsEmpty() { // Mᵀ·sum·M
+		tab := kern.Best[float64]()
+		half, out := dense.New[float64](r, x.Cols), dense.New[float64](x.Cols, x.Cols)
+		tab.Product(half, sum, k.M, false)
+		tab.TMul(out, k.M, half)
+		sum = out
+	}
+	if !full && keep {
+		diagonal := dense.New[float64](1, sum.Rows)
+		for i := range sum.Rows {
+			diagonal.Data[i] = sum.At(i, i)
+		}
+		sum = diagonal
+	}
+	for i := 0; full && i < sum.Rows; i++ { // equal but for rounding
+		for j := range i {
+			v := (sum.At(i, j) + sum.At(j, i)) / 2
+			sum.Set(i, j, v)
+			sum.Set(j, i, v)
+		}
+	}
+	if err := sum.CheckFinite(); err != nil {
+		return none, fmt.Errorf("gradient outer product: %w", err)
+	}
+	return sum, nil
+}
+
+func check[T dense.Float](k kernel.Kernel, x, alpha, at dense.Matrix[T]) error {
+	for name, m := range map[string]dense.Matrix[T]{"x": x, "alpha": alpha, "at": at} {
+		if err := kernel.CheckSet(name, m); err != nil {
+			return err
+		}
+	}
+	switch {
+	case x.Rows != alpha.Rows || x.Cols != at.Cols:
+		return fmt.Errorf("%d×%d rows, %d×%d coefficients, %d×%d points: %w", x.Rows, x.Cols, alpha.Rows, alpha.Cols,
+			at.Rows, at.Cols, dense.ErrShape)
+	case k.Kind == kernel.Softmax || k.Kind.Signed():
+		return fmt.Errorf("gradients of the %v kernel, want Gaussian, Laplace or Matérn: %w", k.Kind, kernel.ErrKernel)
+	}
+	return k.Validate(x.Cols)
+}
+
+// embed is u = Mx/s of every row.
+func embed[T dense.Float](k kernel.Kernel, x dense.Matrix[T]) dense.Matrix[T] {
+	u := dense.New[T](x.Rows, k.Dim(x.Cols))
+	if k.M.IsEmpty() {
+		g := T(k.Gain())
+		for i := range x.Rows {
+			for j, v := range x.Row(i) {
+				u.Row(i)[j] = g * v
+			}
+		}
+		return u
+	}
+	scaled := dense.Convert[T](k.M)
+	for i := range scaled.Data {
+		scaled.Data[i] *= T(k.Gain())
+	}
+	Apply(u, x, scaled)
+	return u
+}
+
+// Apply sets dst = x·mᵀ: rows in the coordinates of a metric.
+func Apply[T dense.Float](dst, x, m dense.Matrix[T]) {
+	tab := kern.Best[T]()
+	var packed kern.Panel[T]
+	tab.Pack(&packed, m)
+	par.For(x.Rows, 1+tab.Grain/(m.Rows*m.Cols), func(lo, hi int) {
+		tab.MulT(dst.RowRange(lo, hi), x.RowRange(lo, hi), &packed, nil)
+	})
+}
+
+// gradients are those at the rows of v.
+type gradients[T dense.Float] struct {
+	tab         *kern.Table[T]
+	kind        kernel.Kind
+	u, v, alpha dense.Matrix[T]
+	full        bool
+	packed      kern.Panel[T]   // u
+	norms       []float64       // |u_i|²
+	targets     dense.Matrix[T] // α_ic u_i and, last, α_ic, for every c
+	columns     dense.Matrix[T] // u, transposed
+}
+
+func (g *gradients[T]) prepare() {
+	n, r, outs := g.u.Rows, g.u.Cols, g.alpha.Cols
+	if g.kind == kernel.Laplace {
+		g.columns = dense.New[T](r, n)
+		for i := range n {
+			for l, v := range g.u.Row(i) {
+				g.columns.Set(l, i, v)
+			}
+		}
+		return
+	}
+	g.tab.Pack(&g.packed, g.u)
+	g.norms = make([]float64, n)
+	g.tab.Norms(g.norms, g.u)
+	g.targets = dense.New[T](n, outs*(r+1))
+	par.For(n, 64, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			row := g.targets.Row(i)
+			for c, a := range g.alpha.Row(i) {
+				to := row[c*(r+1):]
+				for l, v := range g.u.Row(i) {
+					to[l] = a * v
+				}
+				to[r] = a
+			}
+		}
+	})
+}
+
+// block is the sum of the outer products at the points lo to hi−1, or its diagonal.
+func (g *gradients[T]) block(lo, hi int, full bool) dense.Matrix[float64] {
+	r, outs := g.u.Cols, g.alpha.Cols
+	grads := dense.New[T]((hi-lo)*outs, r)
+	if g.kind == kernel.Laplace {
+		g.laplace(grads, lo, hi)
+	} else {
+		g.radial(grads, lo, hi)
+	}
+	if !full {
+		out := dense.New[float64](1, r)
+		for i := range grads.Rows {
+			for l, v := range grads.Row(i) {
+				out.Data[l] += float64(v * v)
+			}
+		}
+		return out
+	}
+	out := dense.New[T](r, r)
+	g.tab.TMul(out, grads, grads)
+	return dense.Convert[float64](out)
+}
+
+// radial are gradients of kernels of a distance.
+func (g *gradients[T]) radial(grads dense.Matrix[T], lo, hi int) {
+	r, outs, v := g.u.Cols, g.alpha.Cols, g.v.RowRange(lo, hi)
+	h := dense.New[T](v.Rows, g.u.Rows)
+	g.tab.MulT(h, v, &g.packed, nil)
+	slope := make([]T, g.u.Rows)
+	for j := range v.Rows {
+		row, norm := h.Row(j), g.tab.Norm2(v.Row(j))
+		g.slopes(row, slope, norm)
+		g.tab.Exp(row, 0)
+		if g.kind != kernel.Gaussian {
+			g.tab.Mul(row, slope)
+		}
+	}
+	sums := dense.New[T](v.Rows, g.targets.Cols)
+	g.tab.Product(sums, h, g.targets, false)
+	for j := range v.Rows {
+		for c := range outs {
+			from, to := sums.Row(j)[c*(r+1):(c+1)*(r+1)], grads.Row(j*outs+c)
+			for l, x := range v.Row(j) {
+				to[l] = from[l] - T(x*from[r])
+			}
+		}
+	}
+}
+
+// slopes turns inner products with a point of squared length norm into exponents of H and the factors before.
+func (g *gradients[T]) slopes(row, slope []T, norm float64) {
+	// Squared distances below it are rounding: half of the digits of a product are lost there.
+	lost := 0x1p-52
+	if _, single := any(slope).([]float32); single {
+		lost = 0x1p-23
+	}
+	for i, p := range row {
+		all := norm + g.norms[i]
+		sq := max(all-2*float64(p), 0)
+		if g.kind == kernel.Gaussian {
+			row[i] = T(-sq / 2)
+			continue
+		}
+		dist := math.Sqrt(sq)
+		if sq <= lost*all {
+			row[i], slope[i] = 0, 0
+			continue
+		}
+		_, a := g.kind.Decay(dist)
+		row[i], slope[i] = T(-a), T(g.kind.Slope(dist))
+	}
+}
+
+// laplace are gradients of the product kernel.
+func (g *gradients[T]) laplace(grads dense.Matrix[T], lo, hi int) {
+	n, r, outs := g.u.Rows, g.u.Cols, g.alpha.Cols
+	k, signed := make([]T, n), dense.New[T](r, n)
+	sums := dense.New[T](r, outs)
+	column := make([]T, r)
+	var one []T
+	if outs == 1 {
+		one = make([]T, n)
+		for i := range one {
+			one[i] = g.alpha.At(i, 0)
+		}
+	}
+	for j := lo; j < hi; j++ {
+		v := g.v.Row(j)
+		clear(k)
+		for l, a := range v {
+			for i, b := range g.columns.Row(l) {
+				k[i] -= max(a-b, b-a)
+			}
+		}
+		g.tab.Exp(k, 0)
+		for l, a := range v {
+			row := signed.Row(l)
+			for i, b := range g.columns.Row(l) {
+				row[i] = signOf(b-a, k[i])
+			}
+		}
+		if outs == 1 {
+			g.tab.MulV(column, signed, one)
+			copy(grads.Row(j-lo), column)
+			continue
+		}
+		g.tab.Product(sums, signed, g.alpha, false)
+		for c := range outs {
+			to := grads.Row((j-lo)*outs + c)
+			for l := range to {
+				to[l] = sums.At(l, c)
+			}
+		}
+	}
+}
+
+// signOf is k with the sign of d, or 0 where d is 0. Differences are larger than 2⁻¹⁰⁰ or 0.
+func signOf[T dense.Float](d, k T) T { return k * max(min(d*0x1p100, 1), -1) }

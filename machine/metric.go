@@ -1,0 +1,29 @@
+package machine
+
+// Metric says what the matrix of a kernel learned (package kernel/metric): for people, no prediction depends on it.
+type Metric struct {
+	Kind    string `json:"kind"`    // diag½, diag or full½
+	Rounds  int    `json:"rounds"`  // of fit and gradients
+	Scaling string `json:"scaling"` // of the columns that it is a metric of
+	Rows    int    `json:"rows"`    // that it was learned from
+	// Alike is the cosine between the metrics of two halves of the rows, 1 where they agree.
+	Alike float64 `json:"alike"`
+	// Columns have the largest shares of the metric, all levels of a text together.
+	Columns []MetricColumn `json:"columns"`
+	// Directions are the eigenvectors of the largest eigenvalues, of a metric that is not diagonal.
+	Directions []MetricDirection `json:"directions,omitempty"`
+}
+
+// MetricColumn is a column with its share of a metric, or with its coordinate of a direction.
+type MetricColumn struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+}
+
+// MetricDirection is a direction in which the predictions change.
+type MetricDirection struct {
+	Share float64 `json:"share"` // of the sum of eigenvalues
+	// Alike is the modulus of the cosine between this direction of one half of the rows and of the other.
+	Alike   float64        `json:"alike"`
+	Columns []MetricColumn `json:"columns"` // of the largest coordinates
+}

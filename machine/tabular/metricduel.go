@@ -1,0 +1,254 @@
+package tabular
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// exactSetting is a kernel with all that a search of it decides.
+type exactSetting struct {
+	kind    kernel.Kind
+	at      exactPoint
+	margins bool
+}
+
+// setting is nil of no decision.
+func (d *decision) setting() *exactSetting {
+	if d == nil {
+		return nil
+	}
+	return &exactSetting{d.Spec.Kernel.Kind, exactPoint{d.Spec.Kernel.Scale, d.Lambda}, d.Margins}
+}
+
+// metricOpen reports whether a metric is to be looked for, or was asked for.
+func (f *search) metricOpen(s *sample, scaling *Choice) bool {
+	if scaling == nil || scaling.Value == ScalingLearned {
+		return scaling != nil
+	}
+	return !scaling.Given && f.info.LeastSquares && s.len() >= leastScaling && f.metricPossible() == "" &&
+		s.x.Cols <= metricColumns && s.x.Cols > 1
+}
+
+// metricPossible says why a metric cannot be learned of a table, whatever its rows are; empty: it can.
+func (j *job) metricPossible() string {
+	switch {
+	case j.task == machine.Unsupervised:
+		return "a density has no target to learn it from"
+	case j.o.Bandwidth > 0 || j.o.Lambda > 0 || j.o.Loss != "":
+		return "bandwidth, λ and loss are chosen with it: leave them out"
+	case j.o.Marks.Weight != "" || j.o.ClassWeights != nil:
+		return "rows with weights have none yet"
+	case j.deal.grouped() || j.deal.ordered():
+		return "folds of groups and of time have none yet"
+	}
+	return ""
+}
+
+// chooseWithMetric makes all choices but the scaling of columns, for the kernel of the columns and, where a metric
+// looks better, for a kernel with it: the better of the two is taken. Of tables beyond the exact kernel, whose search
+// is long, only one of the two is searched.
+func (f *search) chooseWithMetric(s *sample, n int64, scaling *Choice) (*decision, error) {
+	if !f.metricOpen(s, scaling) {
+		return f.choose(s, n)
+	}
+	exact := n <= int64(f.exactLimit())
+	c := &chooser{f: f, s: s, rows: n, d: &decision{}}
+	var d *decision
+	var err error
+	if exact && !scaling.Given {
+		if d, err = f.choose(s, n); err != nil || d.faultless {
+			return d, err
+		}
+		f.noteRescaled(scaling)
+	}
+	order := c.order()
+	slices.Reverse(order) // widths of columns were fitted to the first
+	top, err := c.race(order, d.setting(), scaling.Given)
+	if err != nil {
+		return nil, err
+	}
+	if top == nil && d == nil {
+		return f.choose(s, n)
+	}
+	if top == nil {
+		return d, nil
+	}
+	l, err := c.learn(top, order)
+	if err != nil {
+		return nil, err
+	}
+	with := &search{job: f.job, start: l.at, loss: f.loss, learned: l}
+	in := *s
+	in.x = inMetric(l.m, s.x)
+	e, err := with.choose(&in, n)
+	if err != nil {
+		return nil, err
+	}
+	trials, won, err := c.duel(d.setting(), e.setting(), top, l, order)
+	if err != nil {
+		return nil, err
+	}
+	if scaling.Trials = append(scaling.Trials, trials...); d != nil && !won {
+		return d, nil
+	}
+	if e.Metric, err = l.described(f.schema, scaling.Value, l.halves); err != nil {
+		return nil, err
+	}
+	f.marks = with.marks
+	if !scaling.Given {
+		scaling.Why = fmt.Sprintf("a metric of %s columns has the best %s of rows that it has not seen", scaling.Value,
+			f.metric())
+	}
+	scaling.Value = ScalingLearned
+	e.Spec.Kernel.M, e.Spec.Dim = l.m, s.x.Cols
+	return e, nil
+}
+
+// learn is the metric of a chain, learned from as many rows as metrics are.
+func (c *chooser) learn(top *chain, order []int) (*learned, error) {
+	all := c.newMetricSearch(order[:min(len(order), metricMost)])
+	whole := half{0, all.x.Rows}
+	ch, err := all.run(top, whole)
+	if err != nil {
+		return nil, err
+	}
+	out := &learned{kernel: top.kernel, kind: top.kind, steps: len(top.rounds) - 1, m: ch.m,
+		rows: all.x.Rows}
+	out.at = exactPoint{top.last().factor * all.take(ch.kernel, ch.m, whole), top.last().lambda}
+	return out, nil
+}
+
+// duelRows is the number of rows of a table from which two settings are compared on metricMost of them.
+const duelRows = 3000
+
+// halves are metrics of a chain, each of one half of some rows.
+func (c *chooser) halves(of *chain, order []int) (out []dense.Matrix[float64], err error) {
+	s := c.newMetricSearch(order)
+	for _, h := range halvesOf(order) {
+		ch, err := s.run(of, h)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, ch.m)
+	}
+	return out, nil
+}
+
+func halvesOf(order []int) []half {
+	n := len(order)
+	return []half{{0, n / 2}, {n / 2, n}}
+}
+
+// duelOrder are the first n rows, or somewhat fewer, that two halves and all parts of margins have as many of.
+func duelOrder(order []int, n int) []int {
+	return order[:min(len(order), n)/marginParts*marginParts]
+}
+
+// duel decides between a kernel without a metric and one with it, at the settings of their searches: the metric must
+// be better by more than a standard error. Metrics help most where rows are few: of a table of more rows what is gained
+// with half as many is looked at, too, and a gain that shrinks must last, as differences go on linearly in the
+// logarithm of the rows.
+func (c *chooser) duel(plain, with *exactSetting, top *chain, l *learned, order []int) ([]Trial, bool, error) {
+	n := metricRows
+	if len(order) >= duelRows {
+		n = metricMost
+	}
+	rows := duelOrder(order, n)
+	var err error
+	if l.halves, err = c.halves(top, rows); err != nil || plain == nil {
+		return nil, false, err
+	}
+	now, err := c.compareHalves(plain, with, l, l.halves, rows)
+	if err != nil || now.old.loss == nil {
+		return nil, false, err
+	}
+	trials := []Trial{c.f.shown(now.old, 0, fmt.Sprintf("%v, no metric, %d rows", plain.kind, len(rows))),
+		c.f.shown(now.with, 1, fmt.Sprintf("%v, %v, %d rounds, %d rows", with.kind, l.kind, l.steps, len(rows)))}
+	diff, se := now.gain()
+	if diff <= se || c.rows <= int64(len(rows)) {
+		return trials, diff > se, nil
+	}
+	few := duelOrder(order, len(rows)/2)
+	m, err := c.halves(top, few)
+	if err != nil {
+		return nil, false, err
+	}
+	before, err := c.compareHalves(plain, with, l, m, few)
+	if err != nil || before.old.loss == nil {
+		return trials, err == nil, err
+	}
+	last, _ := before.gain()
+	return trials, diff+min(diff-last, 0)*math.Log2(float64(c.rows)/float64(len(rows))) > 0, nil
+}
+
+// comparison are the losses of two settings on the same rows.
+type comparison struct {
+	old, with trial
+	alike     bool // both have squares, or margins: squared errors compare
+}
+
+// gain is by how much the loss with a metric is smaller, and its standard error.
+func (p *comparison) gain() (diff, se float64) {
+	a, b := slices.Clone(p.old.loss), slices.Clone(p.with.loss)
+	if p.alike && p.old.tie != nil {
+		for i := range a {
+			a[i] += p.old.tie[i] / 2
+			b[i] += p.with.tie[i] / 2
+		}
+	}
+	return gain(a, b)
+}
+
+// compareHalves predicts the rows of each half with the metric of the other, which has not seen them. Losses are nil
+// if a setting cannot be used.
+func (c *chooser) compareHalves(plain, with *exactSetting, l *learned, halves []dense.Matrix[float64],
+	order []int) (comparison, error) {
+	out := comparison{alike: plain.margins == with.margins}
+	apart := plain.margins || with.margins
+	factor := with.at.scale / medianDistance(&sample{x: inMetric(l.m, c.s.x)}, with.kind, c.f.o.Seed)
+	for i, h := range halvesOf(order) {
+		x, y, t := c.s.picked(slices.Concat(order[h.lo:h.hi], order[:h.lo], order[h.hi:]))
+		a, err := c.heldHalf(plain, apart, x, y, t)
+		if err != nil {
+			return out, err
+		}
+		x = inMetric(halves[i], x)
+		in := *with
+		in.at.scale = factor * medianDistance(&sample{x: x}, with.kind, c.f.o.Seed)
+		b, err := c.heldHalf(&in, apart, x, y, t)
+		if err != nil {
+			return out, err
+		}
+		if a == nil || b == nil {
+			return comparison{}, nil
+		}
+		out.old.loss, out.old.tie = append(out.old.loss, a.loss...), append(out.old.tie, a.tie...)
+		out.with.loss, out.with.tie = append(out.with.loss, b.loss...), append(out.with.tie, b.tie...)
+	}
+	out.old.score, out.with.score = -mean(out.old.loss), -mean(out.with.loss)
+	return out, nil
+}
+
+// heldHalf are the losses of the second half of rows, each left out, or predicted without its part where apart says so,
+// since margins cannot leave rows out one by one. Nil: the setting cannot be used.
+func (c *chooser) heldHalf(set *exactSetting, apart bool, x, y, t dense.Matrix[float64]) (*trial, error) {
+	e := exactTries{ctx: c.f.ctx, task: c.f.task, kind: set.kind}
+	if err := e.reset(x, y, t); err != nil {
+		return nil, err
+	}
+	e.from = x.Rows / 2
+	try := e.try
+	if apart {
+		try = (&marginTries{e: &e, parts: marginParts / 2, squares: !set.margins}).try
+	}
+	ts, err := try([]exactPoint{set.at})
+	if err != nil || len(ts) == 0 {
+		return nil, err
+	}
+	return &ts[0], nil
+}

@@ -1,0 +1,204 @@
+package tabular
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/linalg"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/kernel/metric"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// hopeful is by how many standard errors a metric must be better in the race for a search with it to be made. In a
+// table whose kernel is not exact nothing judges it again.
+const hopeful = 1
+
+func (j *job) classes() bool { return j.task == machine.Classification }
+
+// metricKernels are those that metrics are tried with.
+func (f *search) metricKernels(d int) []kernel.Kind {
+	if f.o.Kernel != "" {
+		return []kernel.Kind{f.o.kernelKind()}
+	}
+	out := []kernel.Kind{kernel.Gaussian, kernel.Matern12}
+	if d <= laplaceColumns {
+		out = append(out, kernel.Laplace)
+	}
+	return out
+}
+
+// firstRounds are the settings that a kernel is tried with before there is a metric: near those of the Gaussian kernel
+// that the scaling was found best with, or a grid.
+func (f *search) firstRounds(kind kernel.Kind, median float64) []round {
+	var out []round
+	at := round{f.start.scale / median, f.start.lambda}
+	factors, lambdas := []float64{1, 2, 4}, []float64{1, 0.3}
+	switch {
+	case f.start == exactPoint{}:
+		at = round{1, 1}
+		factors, lambdas = []float64{0.25, 0.5, 1, 2}, []float64{0.001, 0.01, 0.1, 1}
+	case kind == kernel.Gaussian:
+		factors, lambdas = []float64{0.5, 1}, []float64{1, 0.3}
+	}
+	for _, a := range factors {
+		for _, l := range lambdas {
+			out = append(out, round{a * at.factor, l * at.lambda})
+		}
+	}
+	return out
+}
+
+// race looks for a metric on some rows in an order, the columns having their scaling; incumbent is the kernel that it
+// competes with, at its settings. The chain that is best on the half that it was not learned from is returned, if it
+// is better there than all kernels without a metric, or if one was asked for; nil: there is none.
+func (c *chooser) race(order []int, incumbent *exactSetting, asked bool) (*chain, error) {
+	n := min(len(order), metricRows)
+	s := c.newMetricSearch(order[:n])
+	a, b := half{0, n / 2}, half{n / 2, n}
+	plain, err := s.plain(a, incumbent)
+	if err != nil {
+		return nil, err
+	}
+	for _, ch := range plain {
+		if err := s.judge(ch, b); err != nil {
+			return nil, err
+		}
+	}
+	now := slices.MinFunc(plain, byMean)
+	var top *chain
+	for _, ch := range plain {
+		list, err := s.grow(ch, a, b)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range list {
+			if top == nil || l.mean() < top.mean() {
+				top = l
+			}
+		}
+	}
+	if top == nil || asked {
+		return top, nil
+	}
+	if top.mean() >= now.mean() {
+		return nil, nil
+	}
+	// The other way round, for the two that are left.
+	back, err := s.run(top, b)
+	if err != nil {
+		return nil, err
+	}
+	same := &chain{kernel: now.kernel, rounds: now.rounds}
+	for _, ch := range []*chain{back, same} {
+		if err := s.judge(ch, a); err != nil {
+			return nil, err
+		}
+	}
+	diff, se := gain(slices.Concat(now.loss, same.loss), slices.Concat(top.loss, back.loss))
+	if diff <= hopeful*se {
+		return nil, nil
+	}
+	return top, nil
+}
+
+func byMean(a, b *chain) int { return cmp.Compare(a.mean(), b.mean()) }
+
+// plain are the kernels without a metric, at their best on a half; the two best.
+func (s *metricSearch) plain(h half, incumbent *exactSetting) ([]*chain, error) {
+	type tried struct {
+		ch   *chain
+		loss float64
+	}
+	var all []tried
+	for _, kind := range s.c.f.metricKernels(s.x.Cols) {
+		median := s.take(kind, dense.Matrix[float64]{}, h)
+		gauss := median
+		if kind == kernel.Laplace && s.c.f.start != (exactPoint{}) { // settings are those of distances
+			gauss = medianDistance(&sample{x: dense.Convert[float64](s.quick.u)}, kernel.Gaussian, s.c.f.o.Seed)
+		}
+		first := s.c.f.firstRounds(kind, gauss)
+		if incumbent != nil && incumbent.kind == kind {
+			first = append(first, round{incumbent.at.scale / median, incumbent.at.lambda})
+		}
+		fit, at, err := s.fit(median, first)
+		if errors.Is(err, linalg.ErrNotPositive) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, tried{&chain{kernel: kind, rounds: []round{at}}, fit.mean})
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("metric: %w", errNothing)
+	}
+	slices.SortStableFunc(all, func(a, b tried) int { return cmp.Compare(a.loss, b.loss) })
+	var out []*chain
+	for _, t := range all[:min(2, len(all))] {
+		out = append(out, t.ch)
+	}
+	return out, nil
+}
+
+// grow are chains of all kinds with a kernel, learned on one half and judged on the other, each as long as it gets
+// better.
+func (s *metricSearch) grow(from *chain, a, b half) ([]*chain, error) {
+	median := s.take(from.kernel, dense.Matrix[float64]{}, a)
+	fit, _, err := s.fit(median, from.rounds)
+	if err != nil {
+		return nil, err
+	}
+	g, err := s.gradients(from, fit, a, s.full)
+	if errors.Is(err, dense.ErrNotFinite) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []*chain
+	for _, kind := range metric.Kinds() {
+		if kind.Full() && !s.full {
+			continue
+		}
+		ch := &chain{kernel: from.kernel, kind: kind, rounds: slices.Clone(from.rounds)}
+		g := g
+		for step := range metricSteps {
+			next := *ch
+			if next.m, err = metric.Matrix(kind, g); err != nil {
+				break // a constant function
+			}
+			median := s.take(next.kernel, next.m, a)
+			at := next.last()
+			try := at.around()
+			if step == 0 {
+				try = append(try, round{at.factor / 2, at.lambda}, round{at.factor * 2, at.lambda})
+			}
+			fit, at, err := s.fit(median, try)
+			if errors.Is(err, linalg.ErrNotPositive) {
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
+			next.rounds = append(slices.Clone(ch.rounds), at)
+			if step+1 < metricSteps {
+				if g, err = s.gradients(&next, fit, a, kind.Full()); err != nil {
+					return nil, err
+				}
+			}
+			if err := s.judge(&next, b); err != nil {
+				return nil, err
+			}
+			out = append(out, &next)
+			if step > 0 && next.mean() >= ch.mean() || step == 0 && next.mean() > 1.1*from.mean() {
+				break
+			}
+			ch = &next
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,88 @@
+package tabular
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/kernel/metric"
+	"github.com/randfeat/randfeat/machine"
+)
+
+const (
+	shownColumns    = 10 // of a metric
+	shownDirections = 3
+	shownLoadings   = 5 // of a direction
+)
+
+// described says what a metric learned of the columns of a schema. halves are the metrics of two halves of the rows.
+func (l *learned) described(s *data.Schema, scaling string, halves []dense.Matrix[float64]) (*machine.Metric, error) {
+	out := &machine.Metric{Kind: l.kind.String(), Rounds: l.steps, Scaling: scaling, Rows: l.rows,
+		Alike: metric.Alike(halves[0], halves[1])}
+	shares, at := metric.Shares(l.m), 0
+	for i := range s.Fields {
+		f := &s.Fields[i]
+		column := machine.MetricColumn{Name: f.Name}
+		for range f.Width() {
+			column.Value += shares[at]
+			at++
+		}
+		out.Columns = append(out.Columns, column)
+	}
+	out.Columns = largest(out.Columns, shownColumns)
+	if !l.kind.Full() {
+		return out, nil
+	}
+	all, err := metric.Directions(l.m, shownDirections)
+	if err != nil {
+		return nil, err
+	}
+	var tops [2][]metric.Direction
+	for i, m := range halves {
+		if tops[i], err = metric.Directions(m, shownDirections); err != nil {
+			return nil, err
+		}
+	}
+	names := shownNames(s)
+	for k, d := range all {
+		shown := machine.MetricDirection{Share: d.Share,
+			Alike: math.Abs(dense.Dot(tops[0][k].Vector, tops[1][k].Vector))}
+		for j, v := range d.Vector {
+			shown.Columns = append(shown.Columns, machine.MetricColumn{Name: names[j], Value: v})
+		}
+		shown.Columns = largest(shown.Columns, shownLoadings)
+		out.Directions = append(out.Directions, shown)
+	}
+	return out, nil
+}
+
+// largest are the columns of the largest values, up to sign.
+func largest(all []machine.MetricColumn, most int) []machine.MetricColumn {
+	slices.SortStableFunc(all, func(a, b machine.MetricColumn) int {
+		return cmp.Compare(math.Abs(b.Value), math.Abs(a.Value))
+	})
+	return slices.Clone(all[:min(most, len(all))])
+}
+
+// shownNames are the encoded columns for people.
+func shownNames(s *data.Schema) []string {
+	var out []string
+	for i := range s.Fields {
+		f := &s.Fields[i]
+		for j := range f.Width() {
+			name := f.Name
+			switch {
+			case f.Kind == data.Categorical && j < len(f.Levels):
+				name += "=" + f.Levels[j]
+			case f.Kind == data.Categorical && j == len(f.Levels):
+				name += "=other"
+			case f.Missing && j == f.Width()-1:
+				name += " missing"
+			}
+			out = append(out, name)
+		}
+	}
+	return out
+}
