@@ -44,6 +44,8 @@ type facts struct {
 	Rows    int64   `json:"rows"`
 	Lambda  float64 `json:"lambda"`
 	Fast    []bool  `json:"fast"` // projections that are structured: they are drawn again, and used if equal
+	// IntervalBy is the column that prediction intervals go by.
+	IntervalBy string `json:"interval_by,omitempty"`
 }
 
 // field is a tensor of a model file.
@@ -59,6 +61,7 @@ func (m *Model) fields() []field {
 		{name: "noise", vector: &m.Noise}, {name: "centre", vector: &m.Centre}, {name: "factor", matrix: &m.Factor},
 		{name: "log_scale", vector: &m.LogScale}, {name: "mass", vector: &m.Mass},
 		{name: "calibration", vector: &m.Calibration}, {name: "residuals", matrix: &m.Residuals},
+		{name: "residuals_by", matrix: &m.GroupResiduals},
 		{name: "quantiles", vector: &m.Quantiles},
 	}
 }
@@ -99,7 +102,7 @@ func (m *Model) file() (*tensorfile.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
-	head := facts{m.Kind, m.Task, m.Outputs, m.Rows, m.Lambda, []bool{}}
+	head := facts{m.Kind, m.Task, m.Outputs, m.Rows, m.Lambda, []bool{}, m.IntervalBy}
 	f := &tensorfile.File{Metadata: map[string]string{"format": fileFormat, "version": strconv.Itoa(fileVersion),
 		"spec": string(spec)}}
 	for i, o := range m.Omega {
@@ -213,7 +216,8 @@ func read(b []byte) (*Model, error) {
 	if err := dec.Decode(&head); err != nil {
 		return nil, fmt.Errorf("metadata \"model\": %w", err)
 	}
-	m := &Model{Kind: head.Kind, Task: head.Task, Outputs: head.Outputs, Rows: head.Rows, Lambda: head.Lambda}
+	m := &Model{Kind: head.Kind, Task: head.Task, Outputs: head.Outputs, Rows: head.Rows, Lambda: head.Lambda,
+		IntervalBy: head.IntervalBy}
 	if err := json.Unmarshal([]byte(f.Metadata["spec"]), &m.Spec); err != nil {
 		return nil, err
 	}

@@ -83,6 +83,7 @@ func (f *fit) codedColumns() (open []string, given map[string]string, err error)
 				f.outputs, meanOutputs))
 		case ok:
 			given[fd.Name] = code
+		case fd.Name == f.o.IntervalBy: // which keeps its levels
 		case fd.Kind == data.Categorical && fd.Other, fd.Kind == data.Numeric && data.IsIdentifier(fd.Name):
 			open = append(open, fd.Name)
 		}

@@ -171,6 +171,7 @@ func (f *fit) heldOut(k, part int, done int64) (*machine.Evaluation, error) {
 			f.scored.spread.add(y, pred, variance, equal)
 			if sub.twin {
 				f.scored.residuals.Add(y, pred, variance, equal)
+				f.addGroups(m.Schema, x, y, pred, variance, equal)
 			}
 		}
 		if f.scored.simple != nil {

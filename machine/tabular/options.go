@@ -65,6 +65,9 @@ type Options struct {
 	Float32 bool // features and their products in float32
 	Block   int  // rows handled together; 0: 1024
 
+	// IntervalBy names a categorical column: prediction intervals of a regression are made for each of its levels.
+	IntervalBy string
+
 	// Compare also scores the mean, or the most frequent class, and a linear model on the same folds. The model is the
 	// same.
 	Compare bool

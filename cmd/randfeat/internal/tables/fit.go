@@ -48,6 +48,7 @@ type fitFlags struct {
 	maxLevels            int
 	encode               []string
 	compare              bool
+	intervalBy           string
 	strict               bool
 
 	model, family, coupling   string
@@ -107,7 +108,7 @@ With --json it prints one object: FitReport of this package's source, which hold
 		{Title: "The model; what is left out is chosen", Names: strings.Fields(`model family coupling bandwidth scaling loss lambda features budget
 			class-weight map kernel`)},
 		{Title: "How the table is read", Names: strings.Fields("delimiter header no-header no-quotes missing format encoding unit-bytes")},
-		{Title: "How it is computed", Names: strings.Fields("seed folds compare sample float32 block checkpoint checkpoint-every")},
+		{Title: "How it is computed", Names: strings.Fields("seed folds compare interval-by sample float32 block checkpoint checkpoint-every")},
 		{Title: "To try it", Names: strings.Fields("demo save-data")},
 	})
 	return cmd
@@ -163,6 +164,8 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 		"weights of classes, for --model ridge and logistic: balanced, or JSON such as '{\"yes\": 5}'")
 	flags.Uint64Var(&f.seed, "seed", cli.DefaultSeed, "seed of the projections, the sample and the folds")
 	flags.IntVar(&f.folds, "folds", 0, "folds of the cross-validation (5 if left out; 1: no cross-validation)")
+	flags.StringVar(&f.intervalBy, "interval-by", "", "categorical column: prediction intervals are made for each of its "+
+		"levels")
 	flags.BoolVar(&f.compare, "compare", false, "also score the mean or most frequent class and a linear model on the "+
 		"same folds: what the kernel adds")
 	flags.IntVar(&f.sample, "sample", 0, "rows on which choices are tried (8192 if left out)")
@@ -222,7 +225,7 @@ func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 		Seed: f.seed, Folds: f.folds, Sample: f.sample, Float32: f.float32, Block: f.block,
 		Marks: f.marks, Keep: f.keep,
 		Checkpoint: f.checkpoint, CheckpointEvery: f.checkpointEvery, Map: f.featureMap, Kernel: f.kernel,
-		Scaling: f.scaling, Loss: f.loss, Compare: f.compare,
+		Scaling: f.scaling, Loss: f.loss, Compare: f.compare, IntervalBy: f.intervalBy,
 	}
 	for _, n := range []struct {
 		flag  string
