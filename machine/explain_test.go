@@ -17,8 +17,8 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// plane is an exact kernel that has learned y = 3a − 2b from a grid that is dense and wide: nearly linear within. Columns
-// a and b are independent, so the contribution of a is 3(a − mean a), in closed form.
+// plane is an exact kernel that has learned y = 3a − 2b from a grid that is dense and wide: nearly linear within.
+// Columns a and b are independent, so the contribution of a is 3(a − mean a), in closed form.
 func plane(t *testing.T) (*machine.Model, dense.Matrix[float64]) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -29,7 +29,8 @@ func plane(t *testing.T) (*machine.Model, dense.Matrix[float64]) {
 		x.Set(i, 1, 2*rng.Float64()-1)
 		y.Set(i, 0, 3*x.At(i, 0)-2*x.At(i, 1))
 	}
-	spec := randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Gaussian, Scale: 3}, Dim: 2, M: n, Family: family.Landmarks{}}
+	spec := randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Gaussian, Scale: 3}, Dim: 2, M: n,
+		Family: family.Landmarks{}}
 	m, err := machine.FitExact(machine.Setup{Spec: spec, Task: machine.Regression, Outputs: 1}, x, y, 1e-6)
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +66,8 @@ func TestPartialDependenceOfAPlane(t *testing.T) {
 	}
 }
 
-// Contributions of an additive model are known: each interval must hold the truth, but for 5 % of them, and parts add up.
+// Contributions of an additive model are known: each interval must hold the truth, but for 5 % of them, and parts add
+// up.
 func TestContributionsOfAPlane(t *testing.T) {
 	m, x := plane(t)
 	mean := [2]float64{}

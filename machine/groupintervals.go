@@ -8,9 +8,10 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Prediction intervals by group: where errors differ from group to group, intervals of all rows are too wide for some and
-// too narrow for others. Those of a group are made of the residuals of its rows alone, so that they hold as many new
-// observations of the group as they say (Vovk, Lindsay, Nouretdinov & Gammerman 2003, "Mondrian confidence machine").
+// Prediction intervals by group: where errors differ from group to group, intervals of all rows are too wide for some
+// and too narrow for others. Those of a group are made of the residuals of its rows alone, so that they hold as many
+// new observations of the group as they say (Vovk, Lindsay, Nouretdinov & Gammerman 2003, "Mondrian confidence
+// machine").
 
 // LeastGroup is the number of rows held out that a group needs for intervals of its own: with 19 the largest share of
 // new observations is 0.9. Smaller groups have the intervals of all rows.

@@ -44,7 +44,8 @@ func (l *Losses) Add(y, pred dense.Matrix[float64]) error {
 		want = l.outputs
 	}
 	if y.Rows != pred.Rows || y.Cols != want || pred.Cols != l.outputs {
-		return fmt.Errorf("%d×%d targets and %d×%d predictions: %w", y.Rows, y.Cols, pred.Rows, pred.Cols, dense.ErrShape)
+		return fmt.Errorf("%d×%d targets and %d×%d predictions: %w", y.Rows, y.Cols, pred.Rows, pred.Cols,
+			dense.ErrShape)
 	}
 	for i := range pred.Rows {
 		p := pred.Row(i)
@@ -100,8 +101,8 @@ type Difference struct {
 // Differences are those of the scores of b from those of a, each with a 95 % interval for new rows. Rows that both
 // models find hard do not count: intervals are of differences of losses, row by row.
 //
-//	accuracy         Newcombe 1998 ("Improved confidence intervals for the difference between binomial proportions based
-//	                 on paired data", Stat. Med. 17, 2635–2650), method 10
+//	accuracy         Newcombe 1998 ("Improved confidence intervals for the difference between binomial proportions
+//	                 based on paired data", Stat. Med. 17, 2635–2650), method 10
 //	log loss, Brier  mean differences, Student's after Hall's transformation
 //	RMSE             differences of squared errors, each over twice its RMSE (the delta method)
 //	R²               differences of squared errors over the variance of the target

@@ -62,8 +62,9 @@ func TestCompare(t *testing.T) {
 	}
 	// The order turns, rows of the fit are known, and people read the same.
 	back := objects[tables.CompareResult](t, ok(t, "compare", b, a, test, "--json").stdout)[0]
-	if back.Differences[0].Better != "first" || math.Abs(back.Differences[0].Score.Value+got.Differences[0].Score.Value) > 1e-12 {
-		t.Errorf("turned: %+v", back.Differences[0])
+	turned, before := back.Differences[0], got.Differences[0]
+	if turned.Better != "first" || math.Abs(turned.Score.Value+before.Score.Value) > 1e-12 {
+		t.Errorf("turned: %+v", turned)
 	}
 	r := ok(t, "compare", a, b, train)
 	if !strings.Contains(r.stderr, "was fitted to") || !strings.Contains(r.stdout, "second") {
@@ -84,8 +85,8 @@ func TestExplain(t *testing.T) {
 	ok(t, "fit", "--demo", "-o", model, "--save-data", data, "--map", "random", "--features", "128", "--bandwidth", "3",
 		"--lambda", "1", "--folds", "1")
 	svg, page := filepath.Join(dir, "t.svg"), filepath.Join(dir, "t.html")
-	got := objects[tables.ExplainResult](t, ok(t, "explain", model, data, "--column", "temperature", "--row", "5", "--svg", svg,
-		"--page", page, "--json").stdout)[0]
+	got := objects[tables.ExplainResult](t, ok(t, "explain", model, data, "--column", "temperature", "--row", "5",
+		"--svg", svg, "--page", page, "--json").stdout)[0]
 	d := got.Dependence[0]
 	// kWh of the demo fall with the temperature up to some 16 degrees, and rise above.
 	if first, last := d.Points[0], d.Points[len(d.Points)-1]; first.Mean < 40 || last.Mean < 40 || len(d.Points) < 20 {
@@ -107,7 +108,8 @@ func TestExplain(t *testing.T) {
 	if text := readAll(t, page); !strings.Contains(text, "<h2>Row 5</h2>") || !strings.Contains(text, "</svg>") {
 		t.Errorf("page: %.200s", text)
 	}
-	if out := ok(t, "explain", model, data).stdout; !strings.Contains(out, "weekday") || !strings.Contains(out, "occupancy") {
+	out := ok(t, "explain", model, data).stdout
+	if !strings.Contains(out, "weekday") || !strings.Contains(out, "occupancy") {
 		t.Errorf("all columns:\n%s", out)
 	}
 	for want, args := range map[string][]string{
@@ -118,7 +120,8 @@ func TestExplain(t *testing.T) {
 		"the model predicts":         {"--output", "x"},
 		"at least 4":                 {"--row", "1", "--orders", "2"},
 	} {
-		if r := call(t, "", append([]string{"explain", model, data}, args...)...); r.code == 0 || !strings.Contains(r.stderr, want) {
+		r := call(t, "", append([]string{"explain", model, data}, args...)...)
+		if r.code == 0 || !strings.Contains(r.stderr, want) {
 			t.Errorf("%v: %d %s", args, r.code, r.stderr)
 		}
 	}

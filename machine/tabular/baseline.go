@@ -223,9 +223,9 @@ func (m *linearModel) add(pred, x []float64) {
 	}
 }
 
-// solve takes the λ of least generalised cross-validation (Golub, Heath & Wahba 1979, "Generalized cross-validation as a
-// method for choosing a good ridge parameter", Technometrics 21), by the eigenvalues of XᵀX; false: it is too wide, or
-// has none.
+// solve takes the λ of least generalised cross-validation (Golub, Heath & Wahba 1979, "Generalized cross-validation as
+// a method for choosing a good ridge parameter", Technometrics 21), by the eigenvalues of XᵀX; false: it is too wide,
+// or has none.
 func (s *linearSums) solve() (*linearModel, bool) {
 	if s.too || s.n == 0 {
 		return nil, false

@@ -341,8 +341,8 @@ func (t *codeTrial) took() *codeTrial {
 	return t
 }
 
-// moreCodeRows tries those codes again that may be best with the rows of the table, as many as can be afforded. The first
-// is that of columns as they are.
+// moreCodeRows tries those codes again that may be best with the rows of the table, as many as can be afforded. The
+// first is that of columns as they are.
 func moreCodeRows(all []*codeTrial, n int64) ([]*codeTrial, error) {
 	top := slices.MinFunc(all, func(a, b *codeTrial) int { return cmp.Compare(a.now, b.now) })
 	m, rows := top.e.tries.x.Rows, len(top.e.order)
@@ -378,8 +378,8 @@ func moreCodeRows(all []*codeTrial, n int64) ([]*codeTrial, error) {
 	return out, nil
 }
 
-// repeats reports whether a column has more levels than columns are made for, or is one of numbers, and levels that come
-// again and again.
+// repeats reports whether a column has more levels than columns are made for, or is one of numbers, and levels that
+// come again and again.
 func (c *levelCounts) repeats(name string, rows int64) bool {
 	k := slices.IndexFunc(c.fields, func(f data.Field) bool { return f.Name == name })
 	return k >= 0 && float64(len(c.fields[k].Levels))*repeated <= float64(rows)

@@ -29,8 +29,8 @@ func devices(n int, seed uint64) *numbers {
 	return s
 }
 
-// TestIntervalsByGroupCover: on fresh rows, intervals by group hold 90 % of the observations of every group. Intervals of
-// all rows hold nearly all of the first and too few of the third.
+// TestIntervalsByGroupCover: on fresh rows, intervals by group hold 90 % of the observations of every group. Intervals
+// of all rows hold nearly all of the first and too few of the third.
 func TestIntervalsByGroupCover(t *testing.T) {
 	o := Options{Learn: data.LearnOptions{Targets: []string{"y"}, Categorical: []string{"device"}}, Seed: 1,
 		IntervalBy: "device", Bandwidth: 3, Lambda: 1}
@@ -76,8 +76,8 @@ func TestIntervalsByGroupCover(t *testing.T) {
 		}
 		return out
 	}
-	// Limits of about 300 residuals hold 0.9 with a standard deviation of √(0.09/300) = 0.017, 3000 fresh rows of a group
-	// are counted with 0.005.
+	// Limits of about 300 residuals hold 0.9 with a standard deviation of √(0.09/300) = 0.017, 3000 fresh rows of a
+	// group are counted with 0.005.
 	got := held(m)
 	for _, group := range []string{"0", "1", "2"} {
 		if math.Abs(got[group]-0.9) > 0.07 {
@@ -102,8 +102,8 @@ func TestIntervalByErrors(t *testing.T) {
 	for want, o := range map[string]Options{
 		"does not predict from it": {Learn: data.LearnOptions{Targets: []string{"y"}}, IntervalBy: "z"},
 		"name it as categorical":   {Learn: data.LearnOptions{Targets: []string{"y"}}, IntervalBy: "x"},
-		"more than 1 fold": {Learn: data.LearnOptions{Targets: []string{"y"}, Categorical: []string{"device"}}, Folds: 1,
-			IntervalBy: "device"},
+		"more than 1 fold": {Learn: data.LearnOptions{Targets: []string{"y"}, Categorical: []string{"device"}},
+			Folds: 1, IntervalBy: "device"},
 		"those of a regression": {Learn: data.LearnOptions{Targets: []string{"device"}}, IntervalBy: "x"},
 	} {
 		if _, _, err := Fit(context.Background(), src, o); err == nil || !strings.Contains(err.Error(), want) ||

@@ -546,8 +546,8 @@ func (r *EvaluateResult) print(w io.Writer) error {
 		if err := cli.Table(w, func(w io.Writer) {
 			fmt.Fprintln(w, "group\trows\tcovered\t95 % interval")
 			for _, g := range r.Groups {
-				fmt.Fprintf(w, "%s\t%d\t%.3f\t%.3f to %.3f\n", shorten(g.Group, 40), g.Covered.Rows, g.Covered.Value, g.Covered.Low,
-					g.Covered.High)
+				fmt.Fprintf(w, "%s\t%d\t%.3f\t%.3f to %.3f\n", shorten(g.Group, 40), g.Covered.Rows,
+					g.Covered.Value, g.Covered.Low, g.Covered.High)
 			}
 		}); err != nil {
 			return err
