@@ -121,6 +121,7 @@ func (f *fit) begin() error {
 			}
 		}
 		f.deal = newDealer(f.o.Seed, m)
+		f.deal.horizon = f.o.Horizon
 	}
 	f.weigh()
 	if err := f.deal.settle(f.src.Name(), &f.o, f.inner); err != nil {

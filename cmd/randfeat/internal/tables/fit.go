@@ -48,6 +48,7 @@ type fitFlags struct {
 	maxLevels            int
 	encode               []string
 	compare              bool
+	horizon              float64
 	intervalBy           string
 	strict               bool
 
@@ -104,7 +105,7 @@ With --json it prints one object: FitReport of this package's source, which hold
 		{Title: "What to predict, and from what",
 			Names: strings.Fields(`out target task id skip numeric categorical text max-levels encode
 			drop-missing-target strict`)},
-		{Title: "How rows belong together", Names: strings.Fields("weight group time keep")},
+		{Title: "How rows belong together", Names: strings.Fields("weight group time horizon keep")},
 		{Title: "The model; what is left out is chosen", Names: strings.Fields(`model family coupling bandwidth scaling loss lambda features budget
 			class-weight map kernel`)},
 		{Title: "How the table is read", Names: strings.Fields("delimiter header no-header no-quotes missing format encoding unit-bytes")},
@@ -133,6 +134,8 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 		"scores and intervals are of new groups")
 	flags.StringVar(&f.marks.Time, "time", "", "column of when a row came about: choices and scores are of models of the past, "+
 		"on what came after")
+	flags.Float64Var(&f.horizon, "horizon", 0, "with --time: how far ahead predictions are made, in its units, of dates in "+
+		"days: scores are of models of what came at least as long before")
 	flags.StringArrayVar(&f.keep, "keep", nil, "column of --weight, --group or --time to predict from as well; repeatable")
 	flags.IntVar(&f.maxLevels, "max-levels", 0, "most levels of a categorical column, the rest is \"other\" (64 if "+
 		"left out)")
@@ -225,7 +228,7 @@ func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 		Seed: f.seed, Folds: f.folds, Sample: f.sample, Float32: f.float32, Block: f.block,
 		Marks: f.marks, Keep: f.keep,
 		Checkpoint: f.checkpoint, CheckpointEvery: f.checkpointEvery, Map: f.featureMap, Kernel: f.kernel,
-		Scaling: f.scaling, Loss: f.loss, Compare: f.compare, IntervalBy: f.intervalBy,
+		Scaling: f.scaling, Loss: f.loss, Horizon: f.horizon, Compare: f.compare, IntervalBy: f.intervalBy,
 	}
 	for _, n := range []struct {
 		flag  string
@@ -234,7 +237,7 @@ func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 		float64(f.features)},
 		{"budget", float64(f.budget)}, {"folds", float64(f.folds)}, {"sample", float64(f.sample)}, {"block",
 			float64(f.block)},
-		{"checkpoint-every", f.checkpointEvery.Seconds()}} {
+		{"horizon", f.horizon}, {"checkpoint-every", f.checkpointEvery.Seconds()}} {
 		if cmd.Flags().Changed(n.flag) && (!(n.value > 0) || !dense.IsFinite(n.value)) {
 			return o, cli.Misused("--%s is %s, want more than 0, or leave it out", n.flag, cmd.Flag(n.flag).Value)
 		}
