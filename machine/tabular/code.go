@@ -84,6 +84,7 @@ func (f *fit) codedColumns() (open []string, given map[string]string, err error)
 		case ok:
 			given[fd.Name] = code
 		case fd.Name == f.o.IntervalBy: // which keeps its levels
+		case slices.Contains(f.o.Learn.Numeric, fd.Name): // as was said
 		case fd.Kind == data.Categorical && fd.Other, fd.Kind == data.Numeric && data.IsIdentifier(fd.Name):
 			open = append(open, fd.Name)
 		}
@@ -250,7 +251,7 @@ func (f *fit) tryCodes(ch *Choice, counts *levelCounts, base *codedSample, open 
 	if err := try("as it is", base); err != nil {
 		return nil, err
 	}
-	for _, code := range f.openCodes(counts, open) {
+	for _, code := range f.openCodes(counts, open, n) {
 		codes := maps.Clone(base.codes)
 		for _, name := range open {
 			codes[name] = code
@@ -285,7 +286,7 @@ func (f *fit) tryCodes(ch *Choice, counts *levelCounts, base *codedSample, open 
 }
 
 // openCodes are the codes that are tried: one column for every level while that is possible, hashed ones beyond.
-func (f *fit) openCodes(counts *levelCounts, open []string) []string {
+func (f *fit) openCodes(counts *levelCounts, open []string, n int64) []string {
 	columns := 0
 	for i := range counts.fields {
 		if slices.Contains(open, counts.fields[i].Name) {
@@ -296,7 +297,7 @@ func (f *fit) openCodes(counts *levelCounts, open []string) []string {
 		}
 	}
 	out := []string{CodeAll}
-	if columns > allLevels {
+	if columns > allLevels || n > int64(exactRows) { // random features of so many columns take long
 		out = []string{string(data.CodeHashed)}
 	}
 	if out = append(out, string(data.CodeCounts)); f.outputs <= meanOutputs {
