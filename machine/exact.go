@@ -3,9 +3,7 @@ package machine
 import (
 	"errors"
 	"fmt"
-	"math"
 
-	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/kernel"
@@ -39,23 +37,8 @@ func FitMargins(s Setup, x, y dense.Matrix[float64], lambda float64) (*Model, er
 }
 
 func fitExact(s Setup, x, y dense.Matrix[float64], lambda float64, margins bool) (*Model, error) {
-	s.Omega = []coupling.Omega{}
-	s, err := s.prepared()
+	s, err := exactSetup(s, x, y, lambda)
 	if err != nil {
-		return nil, err
-	}
-	switch {
-	case s.Task == Unsupervised:
-		return nil, fmt.Errorf("kernel ridge regression without targets: %w", ErrSetup)
-	case !(lambda > 0) || math.IsInf(lambda, 1):
-		return nil, fmt.Errorf("λ = %g, want a positive number: %w", lambda, ErrSetup)
-	case s.Spec.Kernel.Kind.Signed():
-		return nil, fmt.Errorf("kernel ridge regression with the %v kernel, which family landmarks does not have: %w",
-			s.Spec.Kernel.Kind, ErrSetup)
-	case x.Rows == 0:
-		return nil, fmt.Errorf("kernel ridge regression of no rows: %w", ErrNoRows)
-	}
-	if err := s.checkBlock(x, y, 0); err != nil {
 		return nil, err
 	}
 	t := dense.New[float64](x.Rows, s.Outputs+1)

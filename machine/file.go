@@ -43,6 +43,7 @@ type facts struct {
 	Outputs int     `json:"outputs"`
 	Rows    int64   `json:"rows"`
 	Lambda  float64 `json:"lambda"`
+	Weight  float64 `json:"weight,omitempty"`
 	Fast    []bool  `json:"fast"` // projections that are structured: they are drawn again, and used if equal
 	// IntervalBy is the column that prediction intervals go by.
 	IntervalBy string `json:"interval_by,omitempty"`
@@ -102,7 +103,7 @@ func (m *Model) file() (*tensorfile.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
-	head := facts{m.Kind, m.Task, m.Outputs, m.Rows, m.Lambda, []bool{}, m.IntervalBy}
+	head := facts{m.Kind, m.Task, m.Outputs, m.Rows, m.Lambda, m.Weight, []bool{}, m.IntervalBy}
 	f := &tensorfile.File{Metadata: map[string]string{"format": fileFormat, "version": strconv.Itoa(fileVersion),
 		"spec": string(spec)}}
 	for i, o := range m.Omega {
@@ -217,7 +218,7 @@ func read(b []byte) (*Model, error) {
 		return nil, fmt.Errorf("metadata \"model\": %w", err)
 	}
 	m := &Model{Kind: head.Kind, Task: head.Task, Outputs: head.Outputs, Rows: head.Rows, Lambda: head.Lambda,
-		IntervalBy: head.IntervalBy}
+		Weight: head.Weight, IntervalBy: head.IntervalBy}
 	if err := json.Unmarshal([]byte(f.Metadata["spec"]), &m.Spec); err != nil {
 		return nil, err
 	}

@@ -50,6 +50,7 @@ var printed = []struct {
 	{"parts", []any{tables.PartsRun{}, tables.PartsFile{}, tables.PartsPlan{}, tables.FitReport{},
 		tables.EvaluateResult{}}},
 	{"predict", []any{tables.PredictResult{}}},
+	{"sample", []any{kernels.SampleRow{}, kernels.SampleResult{}, kernels.SampleDistance{}}},
 	{"serve", []any{serving.Serving{}}},
 	{"theory", []any{catalog.FormulaInfo{}}},
 	{"version", []any{cli.VersionInfo{}}},

@@ -72,6 +72,8 @@ type Table[T dense.Float] struct {
 	Scale func(dst []T, f T)
 	// MulAdd sets dst_i += f·a_i.
 	MulAdd func(dst, a []T, f T)
+	// AbsSums sets dst_j = Σ_l |u_l − a_lj|, one row of a after the other.
+	AbsSums func(dst []T, a dense.Matrix[T], u []T)
 	// Widen sets dst_i += f·a_i in float64.
 	Widen func(dst []float64, a []T, f float64)
 	// Narrow sets dst_i = f·a_i, computed in float64.
@@ -92,7 +94,7 @@ type Table[T dense.Float] struct {
 func Reference[T dense.Float]() *Table[T] {
 	t := &Table[T]{Name: "go", Width: refWidth, MulT: mulT[T], TMul: tMul[T], Product: refProduct[T], ColSum: colSum[T],
 		MulV: mulV[T], Exp: exp[T], Exp2: exp2[T], Log: logOf[T], SinCos: sinCos[T], Max: maxOf[T], FWHT: FWHT[T],
-		Norm2: norm2[T], Mul: mul[T], Scale: scale[T], MulAdd: mulAdd[T], Widen: widen[T], Narrow: narrow[T],
+		Norm2: norm2[T], Mul: mul[T], Scale: scale[T], MulAdd: mulAdd[T], AbsSums: absSums[T], Widen: widen[T], Narrow: narrow[T],
 		Grain: 200_000, Structured: 20}
 	t.MulTExp = t.mulThenExp
 	t.MulTExpPast = t.mulThenExp

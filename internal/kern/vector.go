@@ -1,6 +1,10 @@
 package kern
 
-import "github.com/randfeat/randfeat/dense"
+import (
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+)
 
 // norm2 sums in float64 whatever the precision of x: row terms enter log scales, where float32 would lose digits.
 // Eight partial sums hide the latency of the additions.
@@ -39,6 +43,36 @@ func mulAdd[T dense.Float](dst, a []T, f T) {
 	a = a[:len(dst)]
 	for i := range dst {
 		dst[i] += T(f * a[i])
+	}
+}
+
+// absSums adds four rows at a time, one after the other: sums are read a quarter as often.
+func absSums[T dense.Float](dst []T, a dense.Matrix[T], u []T) {
+	checkAbsSums(dst, a, u)
+	clear(dst)
+	l, n := 0, len(dst)
+	for ; l+4 <= len(u); l += 4 {
+		v := u[l : l+4]
+		b, c, d, e := a.Row(l)[:n], a.Row(l + 1)[:n], a.Row(l + 2)[:n], a.Row(l + 3)[:n]
+		for j, s := range dst {
+			s += abs(v[0] - b[j])
+			s += abs(v[1] - c[j])
+			s += abs(v[2] - d[j])
+			dst[j] = s + abs(v[3]-e[j])
+		}
+	}
+	for ; l < len(u); l++ {
+		for j, b := range a.Row(l)[:n] {
+			dst[j] += abs(u[l] - b)
+		}
+	}
+}
+
+func abs[T dense.Float](v T) T { return T(math.Abs(float64(v))) }
+
+func checkAbsSums[T dense.Float](dst []T, a dense.Matrix[T], u []T) {
+	if len(dst) != a.Cols || len(u) != a.Rows {
+		panic("kern: AbsSums of different shapes")
 	}
 }
 

@@ -51,6 +51,18 @@ func mulAddAVX2F32(dst, a *float32, n int, f float32)
 func mulAddAVX2F64(dst, a *float64, n int, f float64)
 
 //go:noescape
+func absSumsAVX512F32(dst, a, u *float32, rows, cols, stride int)
+
+//go:noescape
+func absSumsAVX512F64(dst, a, u *float64, rows, cols, stride int)
+
+//go:noescape
+func absSumsAVX2F32(dst, a, u *float32, rows, cols, stride int)
+
+//go:noescape
+func absSumsAVX2F64(dst, a, u *float64, rows, cols, stride int)
+
+//go:noescape
 func colSumAVX512F32(dst, a *float32, rows, cols, stride int)
 
 //go:noescape
@@ -118,6 +130,7 @@ func vectorAVX2(t32 *Table[float32], t64 *Table[float64]) {
 	t32.Mul, t64.Mul = mulWith(8, mulAVX2F32), mulWith(4, mulAVX2F64)
 	t32.Scale, t64.Scale = scaleWith(8, scaleAVX2F32), scaleWith(4, scaleAVX2F64)
 	t32.MulAdd, t64.MulAdd = mulAddWith(8, mulAddAVX2F32), mulAddWith(4, mulAddAVX2F64)
+	t32.AbsSums, t64.AbsSums = absSumsWith(8, absSumsAVX2F32), absSumsWith(4, absSumsAVX2F64)
 	t32.Widen, t64.Widen = widenWith(4, widenAVX2F32), t64.MulAdd
 	t32.Narrow = narrowWith(4, narrowAVX2F32)
 	t32.ColSum, t64.ColSum = colSumWith(colSumAVX2F32), colSumWith(colSumAVX2F64)
@@ -132,6 +145,7 @@ func vectorAVX512(t32 *Table[float32], t64 *Table[float64]) {
 	vectorAVX2(t32, t64)
 	t32.Norms, t64.Norms = normsWith(t32.Norm2, normsAVX512F32), normsWith(t64.Norm2, normsAVX512F64)
 	t32.MulAdd, t64.MulAdd = mulAddWith(16, mulAddAVX512F32), mulAddWith(8, mulAddAVX512F64)
+	t32.AbsSums, t64.AbsSums = absSumsWith(16, absSumsAVX512F32), absSumsWith(8, absSumsAVX512F64)
 	t32.Widen, t64.Widen = widenWith(8, widenAVX512F32), t64.MulAdd
 	t32.Narrow = narrowWith(8, narrowAVX512F32)
 	t32.ColSum, t64.ColSum = colSumWith(colSumAVX512F32), colSumWith(colSumAVX512F64)
@@ -217,6 +231,30 @@ func mulAddWith[T dense.Float](lanes int, kernel func(dst, a *T, n int, f T)) fu
 			dst, a = dst[n:], a[n:]
 		}
 		mulAdd(dst, a, f)
+	}
+}
+
+func absSumsWith[T dense.Float](lanes int, kernel func(dst, a, u *T, rows, cols, stride int)) func([]T, dense.Matrix[T],
+	[]T) {
+	return func(dst []T, a dense.Matrix[T], u []T) {
+		checkAbsSums(dst, a, u)
+		checkView("a", a)
+		raceRead(a)
+		if len(u) == 0 || len(u) > callElements {
+			absSums(dst, a, u)
+			return
+		}
+		most := max(lanes, callElements/len(u)/lanes*lanes)
+		size := int(unsafe.Sizeof(T(0)))
+		j := 0
+		for len(dst)-j >= lanes {
+			n := min((len(dst)-j)/lanes*lanes, most)
+			kernel(&dst[j], &a.Data[j], &u[0], len(u), n, a.Stride*size)
+			j += n
+		}
+		if j < len(dst) {
+			absSums(dst[j:], a.ColRange(j, a.Cols), u)
+		}
 	}
 }
 

@@ -442,6 +442,84 @@ mulAddAVX2F32Loop:
 	VZEROUPPER
 	RET
 
+// func absSumsAVX2F32(dst *float32, a *float32, u *float32, rows int, cols int, stride int)
+// Requires: AVX, AVX2
+TEXT ·absSumsAVX2F32(SB), NOSPLIT, $0-48
+	MOVQ     dst+0(FP), AX
+	MOVQ     a+8(FP), CX
+	MOVQ     u+16(FP), DX
+	MOVQ     rows+24(FP), BX
+	MOVQ     cols+32(FP), SI
+	MOVQ     stride+40(FP), DI
+	VPCMPEQD Y15, Y15, Y15
+	VPSRLD   $0x01, Y15, Y15
+
+absSumsAVX2F32Four:
+	CMPQ   SI, $0x00000020
+	JLT    absSumsAVX2F32FourEnd
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   CX, R8
+	MOVQ   DX, R9
+	MOVQ   BX, R10
+
+absSumsAVX2F32FourRows:
+	VBROADCASTSS (R9), Y14
+	VSUBPS       (R8), Y14, Y4
+	VSUBPS       32(R8), Y14, Y5
+	VSUBPS       64(R8), Y14, Y6
+	VSUBPS       96(R8), Y14, Y7
+	VPAND        Y15, Y4, Y4
+	VADDPS       Y4, Y0, Y0
+	VPAND        Y15, Y5, Y5
+	VADDPS       Y5, Y1, Y1
+	VPAND        Y15, Y6, Y6
+	VADDPS       Y6, Y2, Y2
+	VPAND        Y15, Y7, Y7
+	VADDPS       Y7, Y3, Y3
+	ADDQ         DI, R8
+	ADDQ         $0x00000004, R9
+	DECQ         R10
+	JNZ          absSumsAVX2F32FourRows
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x00000020, SI
+	JMP          absSumsAVX2F32Four
+
+absSumsAVX2F32FourEnd:
+absSumsAVX2F32One:
+	CMPQ   SI, $0x00000008
+	JLT    absSumsAVX2F32OneEnd
+	VXORPS Y0, Y0, Y0
+	MOVQ   CX, R8
+	MOVQ   DX, R9
+	MOVQ   BX, R10
+
+absSumsAVX2F32OneRows:
+	VBROADCASTSS (R9), Y14
+	VSUBPS       (R8), Y14, Y4
+	VPAND        Y15, Y4, Y4
+	VADDPS       Y4, Y0, Y0
+	ADDQ         DI, R8
+	ADDQ         $0x00000004, R9
+	DECQ         R10
+	JNZ          absSumsAVX2F32OneRows
+	VMOVUPS      Y0, (AX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x00000008, SI
+	JMP          absSumsAVX2F32One
+
+absSumsAVX2F32OneEnd:
+	VZEROUPPER
+	RET
+
 // func mulRowsAVX2F32(sum *float32, dst *float32, a *float32, b *float32, rows int, cols int, strideDst int, strideA int, strideB int)
 // Requires: AVX, CMOV
 TEXT ·mulRowsAVX2F32(SB), NOSPLIT, $0-72
@@ -1111,6 +1189,84 @@ mulAddAVX2F64Loop:
 	ADDQ    $0x00000020, CX
 	SUBQ    $0x00000004, DX
 	JNZ     mulAddAVX2F64Loop
+	VZEROUPPER
+	RET
+
+// func absSumsAVX2F64(dst *float64, a *float64, u *float64, rows int, cols int, stride int)
+// Requires: AVX, AVX2
+TEXT ·absSumsAVX2F64(SB), NOSPLIT, $0-48
+	MOVQ     dst+0(FP), AX
+	MOVQ     a+8(FP), CX
+	MOVQ     u+16(FP), DX
+	MOVQ     rows+24(FP), BX
+	MOVQ     cols+32(FP), SI
+	MOVQ     stride+40(FP), DI
+	VPCMPEQD Y15, Y15, Y15
+	VPSRLQ   $0x01, Y15, Y15
+
+absSumsAVX2F64Four:
+	CMPQ   SI, $0x00000010
+	JLT    absSumsAVX2F64FourEnd
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   CX, R8
+	MOVQ   DX, R9
+	MOVQ   BX, R10
+
+absSumsAVX2F64FourRows:
+	VBROADCASTSD (R9), Y14
+	VSUBPD       (R8), Y14, Y4
+	VSUBPD       32(R8), Y14, Y5
+	VSUBPD       64(R8), Y14, Y6
+	VSUBPD       96(R8), Y14, Y7
+	VPAND        Y15, Y4, Y4
+	VADDPD       Y4, Y0, Y0
+	VPAND        Y15, Y5, Y5
+	VADDPD       Y5, Y1, Y1
+	VPAND        Y15, Y6, Y6
+	VADDPD       Y6, Y2, Y2
+	VPAND        Y15, Y7, Y7
+	VADDPD       Y7, Y3, Y3
+	ADDQ         DI, R8
+	ADDQ         $0x00000008, R9
+	DECQ         R10
+	JNZ          absSumsAVX2F64FourRows
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x00000010, SI
+	JMP          absSumsAVX2F64Four
+
+absSumsAVX2F64FourEnd:
+absSumsAVX2F64One:
+	CMPQ   SI, $0x00000004
+	JLT    absSumsAVX2F64OneEnd
+	VXORPS Y0, Y0, Y0
+	MOVQ   CX, R8
+	MOVQ   DX, R9
+	MOVQ   BX, R10
+
+absSumsAVX2F64OneRows:
+	VBROADCASTSD (R9), Y14
+	VSUBPD       (R8), Y14, Y4
+	VPAND        Y15, Y4, Y4
+	VADDPD       Y4, Y0, Y0
+	ADDQ         DI, R8
+	ADDQ         $0x00000008, R9
+	DECQ         R10
+	JNZ          absSumsAVX2F64OneRows
+	VMOVUPS      Y0, (AX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x00000004, SI
+	JMP          absSumsAVX2F64One
+
+absSumsAVX2F64OneEnd:
 	VZEROUPPER
 	RET
 

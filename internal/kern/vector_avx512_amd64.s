@@ -377,6 +377,84 @@ mulAddAVX512F32Loop:
 	VZEROUPPER
 	RET
 
+// func absSumsAVX512F32(dst *float32, a *float32, u *float32, rows int, cols int, stride int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·absSumsAVX512F32(SB), NOSPLIT, $0-48
+	MOVQ       dst+0(FP), AX
+	MOVQ       a+8(FP), CX
+	MOVQ       u+16(FP), DX
+	MOVQ       rows+24(FP), BX
+	MOVQ       cols+32(FP), SI
+	MOVQ       stride+40(FP), DI
+	VPTERNLOGD $0xff, Z15, Z15, Z15
+	VPSRLD     $0x01, Z15, Z15
+
+absSumsAVX512F32Four:
+	CMPQ   SI, $0x00000040
+	JLT    absSumsAVX512F32FourEnd
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ   CX, R8
+	MOVQ   DX, R9
+	MOVQ   BX, R10
+
+absSumsAVX512F32FourRows:
+	VBROADCASTSS (R9), Z14
+	VSUBPS       (R8), Z14, Z4
+	VSUBPS       64(R8), Z14, Z5
+	VSUBPS       128(R8), Z14, Z6
+	VSUBPS       192(R8), Z14, Z7
+	VPANDD       Z15, Z4, Z4
+	VADDPS       Z4, Z0, Z0
+	VPANDD       Z15, Z5, Z5
+	VADDPS       Z5, Z1, Z1
+	VPANDD       Z15, Z6, Z6
+	VADDPS       Z6, Z2, Z2
+	VPANDD       Z15, Z7, Z7
+	VADDPS       Z7, Z3, Z3
+	ADDQ         DI, R8
+	ADDQ         $0x00000004, R9
+	DECQ         R10
+	JNZ          absSumsAVX512F32FourRows
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      Z1, 64(AX)
+	VMOVUPS      Z2, 128(AX)
+	VMOVUPS      Z3, 192(AX)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000100, CX
+	SUBQ         $0x00000040, SI
+	JMP          absSumsAVX512F32Four
+
+absSumsAVX512F32FourEnd:
+absSumsAVX512F32One:
+	CMPQ   SI, $0x00000010
+	JLT    absSumsAVX512F32OneEnd
+	VXORPS Z0, Z0, Z0
+	MOVQ   CX, R8
+	MOVQ   DX, R9
+	MOVQ   BX, R10
+
+absSumsAVX512F32OneRows:
+	VBROADCASTSS (R9), Z14
+	VSUBPS       (R8), Z14, Z4
+	VPANDD       Z15, Z4, Z4
+	VADDPS       Z4, Z0, Z0
+	ADDQ         DI, R8
+	ADDQ         $0x00000004, R9
+	DECQ         R10
+	JNZ          absSumsAVX512F32OneRows
+	VMOVUPS      Z0, (AX)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x00000010, SI
+	JMP          absSumsAVX512F32One
+
+absSumsAVX512F32OneEnd:
+	VZEROUPPER
+	RET
+
 // func mulRowsAVX512F32(sum *float32, dst *float32, a *float32, b *float32, rows int, cols int, strideDst int, strideA int, strideB int)
 // Requires: AVX, AVX512DQ, AVX512F, BMI2
 TEXT ·mulRowsAVX512F32(SB), NOSPLIT, $0-72
@@ -993,6 +1071,84 @@ mulAddAVX512F64Loop:
 	ADDQ    $0x00000040, CX
 	SUBQ    $0x00000008, DX
 	JNZ     mulAddAVX512F64Loop
+	VZEROUPPER
+	RET
+
+// func absSumsAVX512F64(dst *float64, a *float64, u *float64, rows int, cols int, stride int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·absSumsAVX512F64(SB), NOSPLIT, $0-48
+	MOVQ       dst+0(FP), AX
+	MOVQ       a+8(FP), CX
+	MOVQ       u+16(FP), DX
+	MOVQ       rows+24(FP), BX
+	MOVQ       cols+32(FP), SI
+	MOVQ       stride+40(FP), DI
+	VPTERNLOGD $0xff, Z15, Z15, Z15
+	VPSRLQ     $0x01, Z15, Z15
+
+absSumsAVX512F64Four:
+	CMPQ   SI, $0x00000020
+	JLT    absSumsAVX512F64FourEnd
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ   CX, R8
+	MOVQ   DX, R9
+	MOVQ   BX, R10
+
+absSumsAVX512F64FourRows:
+	VBROADCASTSD (R9), Z14
+	VSUBPD       (R8), Z14, Z4
+	VSUBPD       64(R8), Z14, Z5
+	VSUBPD       128(R8), Z14, Z6
+	VSUBPD       192(R8), Z14, Z7
+	VPANDD       Z15, Z4, Z4
+	VADDPD       Z4, Z0, Z0
+	VPANDD       Z15, Z5, Z5
+	VADDPD       Z5, Z1, Z1
+	VPANDD       Z15, Z6, Z6
+	VADDPD       Z6, Z2, Z2
+	VPANDD       Z15, Z7, Z7
+	VADDPD       Z7, Z3, Z3
+	ADDQ         DI, R8
+	ADDQ         $0x00000008, R9
+	DECQ         R10
+	JNZ          absSumsAVX512F64FourRows
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      Z1, 64(AX)
+	VMOVUPS      Z2, 128(AX)
+	VMOVUPS      Z3, 192(AX)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000100, CX
+	SUBQ         $0x00000020, SI
+	JMP          absSumsAVX512F64Four
+
+absSumsAVX512F64FourEnd:
+absSumsAVX512F64One:
+	CMPQ   SI, $0x00000008
+	JLT    absSumsAVX512F64OneEnd
+	VXORPS Z0, Z0, Z0
+	MOVQ   CX, R8
+	MOVQ   DX, R9
+	MOVQ   BX, R10
+
+absSumsAVX512F64OneRows:
+	VBROADCASTSD (R9), Z14
+	VSUBPD       (R8), Z14, Z4
+	VPANDD       Z15, Z4, Z4
+	VADDPD       Z4, Z0, Z0
+	ADDQ         DI, R8
+	ADDQ         $0x00000008, R9
+	DECQ         R10
+	JNZ          absSumsAVX512F64OneRows
+	VMOVUPS      Z0, (AX)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x00000008, SI
+	JMP          absSumsAVX512F64One
+
+absSumsAVX512F64OneEnd:
 	VZEROUPPER
 	RET
 

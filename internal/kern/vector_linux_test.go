@@ -21,6 +21,7 @@ func checkSumsMemory[T dense.Float](t *testing.T, tab *Table[T]) {
 		tab.MulRows(fenced[T](t, n), dense.Matrix[T]{Rows: n, Cols: d, Stride: d, Data: fenced[T](t, n*d)}, a, b)
 		tab.AddDots(fenced[T](t, n), fenced[T](t, d), a, b)
 		tab.MulAdd(fenced[T](t, d), fenced[T](t, d), 2)
+		tab.AbsSums(fenced[T](t, d), a, fenced[T](t, n))
 		tab.Widen(fenced[float64](t, d), fenced[T](t, d), 2)
 		tab.Narrow(fenced[T](t, d), fenced[float64](t, d), 2)
 		tab.ExpSum(fenced[T](t, d), 1)

@@ -381,6 +381,8 @@ func checkSumShapes[T dense.Float](t *testing.T, tab *Table[T]) {
 		"MulV rows":     func() { tab.MulV(make([]T, 3), m(2, 4), make([]T, 4)) },
 		"MulV columns":  func() { tab.MulV(make([]T, 2), m(2, 4), make([]T, 5)) },
 		"MulAdd length": func() { tab.MulAdd(make([]T, 5), make([]T, 4), 1) },
+		"AbsSums cols":  func() { tab.AbsSums(make([]T, 3), m(2, 4), make([]T, 2)) },
+		"AbsSums rows":  func() { tab.AbsSums(make([]T, 4), m(2, 4), make([]T, 3)) },
 		"RowMax":        func() { tab.RowMax(make([]T, 3), m(2, 4)) },
 		"ExpRows sum":   func() { tab.ExpRows(make([]T, 3), m(2, 4), make([]T, 2)) },
 		"ExpRows shift": func() { tab.ExpRows(make([]T, 2), m(2, 4), make([]T, 3)) },

@@ -42,6 +42,15 @@ func vectorOperations[T dense.Float](t *testing.T) {
 				check("mul", func(tab *Table[T], a, b []T) { tab.Mul(a, b) })
 				check("scale", func(tab *Table[T], a, _ []T) { tab.Scale(a, -0.7) })
 				check("mulAdd", func(tab *Table[T], a, b []T) { tab.MulAdd(a, b, -0.7) })
+				for _, rows := range []int{0, 1, 5} {
+					check("absSums", func(tab *Table[T], a, b []T) {
+						wide := dense.Matrix[T]{Rows: rows, Cols: n, Stride: n + 3, Data: make([]T, rows*(n+3))}
+						for i := range wide.Data {
+							wide.Data[i] = values[(7*i+off)%len(values)]
+						}
+						tab.AbsSums(a, wide, values[off:off+rows])
+					})
+				}
 				check("widen and narrow", func(tab *Table[T], a, b []T) {
 					wide := make([]float64, n+2)
 					for i := range wide {

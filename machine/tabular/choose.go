@@ -48,10 +48,12 @@ type chooser struct {
 // search is the state of one search: the job, and what earlier choices hand on to later ones.
 type search struct {
 	*job
-	start  exactPoint       // where a search of an exact kernel may begin, if any
-	loss   *Choice          // margins, if they were chosen before all else
-	fields []float64        // weights of the fields; nil: the columns keep theirs
-	marks  []coupling.Omega // landmarks, if the map has some
+	start  exactPoint // where a search of an exact kernel may begin, if any
+	loss   *Choice    // margins, if they were chosen before all else
+	fields []float64  // weights of the fields; nil: the columns keep theirs
+	// rescaled says why a later search went back to the standard scaling; empty: none did.
+	rescaled string
+	marks    []coupling.Omega // landmarks, if the map has some
 }
 
 // searchAll makes all choices on a sample of a table of n rows. It gives the columns of the sample the weights of the
@@ -65,6 +67,9 @@ func searchAll(of *job, s *sample, n int64) (*decision, error) {
 	d, err := f.choose(s, n)
 	if err != nil {
 		return nil, err
+	}
+	if scaling != nil && f.rescaled != "" {
+		scaling.Value, scaling.Why = ScalingStandard, f.rescaled
 	}
 	if scaling != nil {
 		d.Choices = slices.Insert(d.Choices, 1, *scaling)

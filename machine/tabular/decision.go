@@ -52,7 +52,7 @@ func (p *prior) follow(f *job, s *sample, n int64) *decision {
 	if d.Spec.Dim = s.x.Cols; d.Exact {
 		d.Spec.M = s.len()
 	}
-	d.Rows, d.Sampled, d.Last = n, s.len(), s.last
+	d.Rows, d.Sampled, d.Last, d.Apart = n, s.len(), s.last, false
 	d.Choices, d.Notes = slices.Clone(d.Choices), slices.Clone(d.Notes)
 	if d.fields = nil; f.weighs {
 		d.fields = make([]float64, len(f.schema.Fields))

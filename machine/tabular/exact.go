@@ -34,7 +34,8 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 	c.chosen(Choice{Name: "map", Value: MapExact, Given: f.o.Map != "", Why: why})
 	e := c.exactSearch(c.order(), finalSizes(s.len())...)
 	e.at, e.final, e.open = f.start, true, f.kernelOpen()
-	if e.byLoss(); e.margins != nil {
+	e.wide = f.iterates(s.len())
+	if e.byLoss(); e.margins != nil || e.wide { // which more rows settle
 		e.sizes = slices.DeleteFunc(e.sizes, func(n int) bool { return n > marginRows })
 	}
 	c.planned = 20
@@ -43,6 +44,12 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 		return nil, err
 	}
 	loss, err := e.chooseLoss()
+	if err == nil && e.wide {
+		var again *Choice
+		if again, err = e.farther(); again != nil {
+			loss = again
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +86,8 @@ func (c *chooser) found(e *exactSearch, how string) {
 func (e *exactSearch) judged() string {
 	n, m := e.tries.x.Rows, e.tries.x.Rows-e.tries.from
 	switch {
+	case e.far != nil:
+		return fmt.Sprintf("%d rows by %d others", e.far.x.Rows-e.far.rows, e.far.rows)
 	case e.tries.parts != nil:
 		return fmt.Sprintf("%d rows, fold by fold", n)
 	case e.margins != nil:
@@ -106,6 +115,8 @@ type exactSearch struct {
 	told    int          // rows that they were tried on
 	rival   exactPoint   // of the Gaussian kernel, where more rows are to tell whether another is better; zero: none
 	margins *marginTries // what is tried instead of least squares, if it is not nil
+	wide    bool         // settings are chosen again by more rows
+	far     *far         // what did so
 }
 
 func (c *chooser) exactSearch(order []int, sizes ...int) *exactSearch {
@@ -302,7 +313,7 @@ func (e *exactSearch) narrower() (bool, error) {
 	if n > wholeRows {
 		top = lastRows
 	}
-	if e.margins != nil {
+	if e.margins != nil || e.wide {
 		top = min(top, marginRows)
 	}
 	for size := m; len(list) > 0 && m < top; {
@@ -528,7 +539,11 @@ func (t *trial) clearly(other *trial) bool {
 func (e *exactSearch) shown(value func(trial) float64) []Trial {
 	var out []Trial
 	for _, t := range e.all {
-		out = append(out, e.c.f.shown(t, value(t), fmt.Sprintf("%d rows", e.tries.x.Rows)))
+		n := e.tries.x.Rows
+		if e.far != nil {
+			n = e.far.rows
+		}
+		out = append(out, e.c.f.shown(t, value(t), fmt.Sprintf("%d rows", n)))
 	}
 	return distinct(out)
 }

@@ -165,7 +165,10 @@ func (f *fit) fitExact(s *sample) (*machine.Model, error) {
 // raised, as that of sums is.
 func (f *fit) solveExact(s *sample, spec randfeat.Spec, lambda float64) (*machine.Model, error) {
 	fit := machine.FitExact
-	if f.decision.Margins {
+	switch {
+	case f.iterates(s.len()):
+		fit = f.fitIterative
+	case f.decision.Margins:
 		fit = machine.FitMargins
 	}
 	for k := range mostRaises + 1 {

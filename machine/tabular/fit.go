@@ -120,6 +120,10 @@ func (f *fit) begin() error {
 				return err
 			}
 		}
+		m, err := f.settleRows(m)
+		if err != nil {
+			return err
+		}
 		f.deal = newDealer(f.o.Seed, m)
 		f.deal.horizon = f.o.Horizon
 	}

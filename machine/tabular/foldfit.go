@@ -125,13 +125,14 @@ func (f *fit) leaving(k, last int, n int64) (*fit, error) {
 // are to be made now, without it and the fold beside it, if that is to be scored, too.
 func (f *fit) forFold(k int, done int64) (*fit, error) {
 	apart := f.decision.Apart && k == f.scoredParts()[0]
-	if apart && f.apart != nil { // not in a fit that was resumed: that makes the same choices again
+	if apart && f.apart != nil { // not in a fit that was resumed: its decision holds these choices
 		return &fit{job: f.apart.job, decision: f.apart.decision, chose: f.apart.chose, twin: f.lends()}, nil
 	}
 	if apart {
 		sub, err := f.leaving(k, k, f.decision.Rows)
 		if err == nil {
 			sub.twin = f.lends()
+			sub.by = &prior{schema: f.schema, task: f.task, d: f.decision, last: k}
 		}
 		return sub, err
 	}

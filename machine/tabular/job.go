@@ -168,7 +168,11 @@ func (j *job) exactLimit() int {
 	if !j.exactPossible() {
 		return 0
 	}
-	return min(exactRows, sampleCells/j.schema.Width())
+	limit := exactRows
+	if j.iterative() {
+		limit = iterativeLimit * exactRows
+	}
+	return min(limit, sampleCells/j.schema.Width())
 }
 
 // kernelOpen reports whether other kernels than the Gaussian one may be tried: bandwidths of two kernels do not

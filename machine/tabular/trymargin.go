@@ -137,7 +137,7 @@ func (e *exactSearch) chooseLoss() (*Choice, error) {
 	case f.loss != nil:
 		e.c.d.Margins = true
 		return f.loss, nil
-	case f.task != machine.Classification ||
+	case f.task != machine.Classification || !ch.Given && e.wide ||
 		!ch.Given && (e.tries.parts != nil || e.tries.roots != nil || len(e.order) < leastScaling):
 		return nil, nil
 	case f.o.Bandwidth > 0 && f.o.Lambda > 0:

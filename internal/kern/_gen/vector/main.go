@@ -35,6 +35,7 @@ func main() {
 			g.colSum()
 			g.mulV()
 			g.mulAdd()
+			g.absSums()
 			g.mulRows()
 			g.addDots()
 			g.pack()

@@ -286,6 +286,78 @@ func (g wide) mulAdd() {
 	g.RET()
 }
 
+// absSums emits dst_j = Σ_l |u_l − a_lj| for cols columns, a positive multiple of a vector, of rows ≥ 1 rows; stride is in
+// bytes. Four vectors of sums stay in registers while the rows go by, then one.
+func (g wide) absSums() {
+	g.Begin("absSums", "dst, a, u *%[1]s, rows, cols, stride int")
+	dst, a, u, rows, cols := g.gp("dst"), g.gp("a"), g.gp("u"), g.gp("rows"), g.gp("cols")
+	stride := g.gp("stride")
+	p, q, n := g.GP64(), g.GP64(), g.GP64()
+	const group = 4
+	mask, value := g.V(15), g.V(14)
+	shift := func(v reg.VecPhysical) {
+		if g.F64 {
+			g.VPSRLQ(U8(1), v, v)
+		} else {
+			g.VPSRLD(U8(1), v, v)
+		}
+	}
+	if g.Wide {
+		g.VPTERNLOGD(U8(0xff), mask, mask, mask)
+	} else {
+		g.VPCMPEQD(mask, mask, mask)
+	}
+	shift(mask)
+	and := func(a, b, d Op) {
+		if g.Wide {
+			g.VPANDD(a, b, d)
+		} else {
+			g.VPAND(a, b, d)
+		}
+	}
+	lbl := g.Name("absSums")
+	sums := func(part string, vectors int) {
+		g.Label(lbl + part)
+		g.CMPQ(cols, U32(vectors*g.Lanes()))
+		g.JLT(LabelRef(lbl + part + "End"))
+		for i := range vectors {
+			g.zero(g.V(i))
+		}
+		g.MOVQ(a, p)
+		g.MOVQ(u, q)
+		g.MOVQ(rows, n)
+		g.Label(lbl + part + "Rows")
+		if g.F64 {
+			g.VBROADCASTSD(Mem{Base: q}, value)
+		} else {
+			g.VBROADCASTSS(Mem{Base: q}, value)
+		}
+		for i := range vectors {
+			g.Sub(Mem{Base: p, Disp: i * g.Bytes()}, value, g.V(group+i))
+		}
+		for i := range vectors {
+			and(mask, g.V(group+i), g.V(group+i))
+			g.Add(g.V(group+i), g.V(i), g.V(i))
+		}
+		g.ADDQ(stride, p)
+		g.ADDQ(U32(g.Size()), q)
+		g.DECQ(n)
+		g.JNZ(LabelRef(lbl + part + "Rows"))
+		for i := range vectors {
+			g.VMOVUPS(g.V(i), Mem{Base: dst, Disp: i * g.Bytes()})
+		}
+		g.ADDQ(U32(vectors*g.Bytes()), dst)
+		g.ADDQ(U32(vectors*g.Bytes()), a)
+		g.SUBQ(U32(vectors*g.Lanes()), cols)
+		g.JMP(LabelRef(lbl + part))
+		g.Label(lbl + part + "End")
+	}
+	sums("Four", group)
+	sums("One", 1)
+	g.VZEROUPPER()
+	g.RET()
+}
+
 // overColumns emits a loop over the columns of a row, two vectors at a time and the last ones masked: body is told
 // which of two sums a vector belongs to and how to load and store it. i counts bytes.
 func (g wide) overColumns(lbl string, cols, i, n reg.GPVirtual, body func(half int, load func(Mem, reg.VecPhysical),

@@ -1,0 +1,204 @@
+package krr
+
+import (
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/linalg"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// table are n rows of d columns, a few of them repeated, and outs targets.
+func table(n, d, outs int) (x, y dense.Matrix[float64]) {
+	r := rand.New(rand.NewPCG(5, uint64(n)))
+	x, y = dense.New[float64](n, d), dense.New[float64](n, outs)
+	for i := range n {
+		for l := range d {
+			x.Set(i, l, r.NormFloat64()+3)
+		}
+		if i%17 == 5 {
+			copy(x.Row(i), x.Row(i-1))
+		}
+		for c := range outs {
+			y.Set(i, c, math.Sin(x.At(i, 0)+float64(c))*x.At(i, 1)+0.1*r.NormFloat64())
+		}
+	}
+	return x, y
+}
+
+var kinds = []kernel.Kind{kernel.Gaussian, kernel.Laplace, kernel.Matern12, kernel.Matern32, kernel.Matern52}
+
+func TestSolveIsTheDirectFit(t *testing.T) {
+	x, y := table(1300, 5, 2)
+	for _, kind := range kinds {
+		for _, lambda := range []float64{1, 0.01} {
+			k := kernel.Kernel{Kind: kind, Scale: 2}
+			gram := dense.New[float64](x.Rows, x.Rows)
+			if err := kernel.Gram(k, gram, x, x); err != nil {
+				t.Fatal(err)
+			}
+			want, err := linalg.SolveDual(gram, y, lambda)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := NewKernels(k, x, 1<<30)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sk, err := NewSketch(s, 200, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const tolerance = 1e-7
+			got, done, err := Solve(s, sk, y, lambda, nil, Options{Tolerance: tolerance, Steps: 400})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%v, λ = %g: %+v", kind, lambda, done)
+			if !done.Converged {
+				t.Errorf("%v, λ = %g: not converged: %+v", kind, lambda, done)
+			}
+			for c := range y.Cols {
+				var diff, norm, targets float64
+				for i := range y.Rows {
+					d := got.Alpha.At(i, c) - want.Alpha.At(i, c)
+					diff, norm = diff+d*d, norm+want.Alpha.At(i, c)*want.Alpha.At(i, c)
+					targets += y.At(i, c) * y.At(i, c)
+				}
+				// |α̂−α| ≤ |r|/λ, and the intercept adds as much
+				if bound := 4 * tolerance * math.Sqrt(targets) / lambda; math.Sqrt(diff) > bound {
+					t.Errorf("%v, λ = %g: α is off by %g of %g, bound %g", kind, lambda, math.Sqrt(diff), math.Sqrt(norm), bound)
+				}
+				if d := math.Abs(got.Intercept[c] - want.Intercept[c]); d > 1e-4 {
+					t.Errorf("%v, λ = %g: intercept %g, want %g", kind, lambda, got.Intercept[c], want.Intercept[c])
+				}
+			}
+		}
+	}
+}
+
+// The same bits at any number of threads, whatever is held.
+func TestBitsDependOnNothing(t *testing.T) {
+	x, y := table(2100, 4, 3)
+	k := kernel.Kernel{Kind: kernel.Laplace, Scale: 3}
+	solve := func(threads int, hold int64) *Fit {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
+		s, err := NewKernels(k, x, hold)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sk, err := NewSketch(s, 150, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, _, err := Solve(s, sk, y, 0.1, nil, Options{Tolerance: 1e-3, Steps: 30})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	want := solve(1, 1<<30)
+	for _, threads := range []int{1, 3, 8} {
+		for _, hold := range []int64{0, 7 << 20, 1 << 30} {
+			if got := solve(threads, hold); !slices.Equal(got.Alpha.Data, want.Alpha.Data) {
+				t.Errorf("%d threads, %d bytes held: other bits", threads, hold)
+			}
+		}
+	}
+}
+
+// Products are those of the kernel to the roundings of float32, at numbers of blocks that are even and odd.
+func TestProduct(t *testing.T) {
+	for _, n := range []int{1, 500, 513, 1500, 2047} {
+		x, y := table(max(n, 3), 3, 2)
+		x, y = x.RowRange(0, n), y.RowRange(0, n)
+		for _, kind := range kinds {
+			k := kernel.Kernel{Kind: kind, Scale: 1.5}
+			s, err := NewKernels(k, x, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, want := dense.New[float64](n, 2), dense.New[float64](n, 2)
+			s.Product(got, y)
+			if err := s.Exact(want, y); err != nil {
+				t.Fatal(err)
+			}
+			for i := range got.Data {
+				if d := math.Abs(got.Data[i] - want.Data[i]); d > 1e-6*float64(n)+1e-5 {
+					t.Fatalf("%v, %d rows: element %d is %g, want %g", kind, n, i, got.Data[i], want.Data[i])
+				}
+			}
+		}
+	}
+}
+
+// Margins reach the least of what they minimise: that of many steps of the direct fit.
+func TestMarginsAreTheDirectFit(t *testing.T) {
+	x, y := table(900, 4, 3)
+	for i := range y.Rows {
+		for c := range y.Cols {
+			v := 0.0
+			if y.At(i, c) > 0.2 {
+				v = 1
+			}
+			y.Set(i, c, v)
+		}
+	}
+	for _, kind := range []kernel.Kind{kernel.Gaussian, kernel.Laplace} {
+		for _, lambda := range []float64{1, 0.03} {
+			k := kernel.Kernel{Kind: kind, Scale: 2}
+			gram := dense.New[float64](x.Rows, x.Rows)
+			if err := kernel.Gram(k, gram, x, x); err != nil {
+				t.Fatal(err)
+			}
+			want, err := linalg.SolveDual(gram.Clone(), y, lambda)
+			if err == nil {
+				err = want.Margins(y, lambda, 4000)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := NewKernels(k, x, 1<<30)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sk, err := NewSketch(s, 200, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			start, _, err := Solve(s, sk, y, lambda, nil, Options{Tolerance: 1e-2, Steps: 50})
+			if err != nil {
+				t.Fatal(err)
+			}
+			objective := func(alpha dense.Matrix[float64], b []float64, c int) float64 {
+				sum := 0.0
+				for i := range y.Rows {
+					f := 0.0
+					for j := range y.Rows {
+						f += gram.At(i, j) * alpha.At(j, c)
+					}
+					sh := short(y.At(i, c), f+b[c])
+					sum += sh*sh + lambda*alpha.At(i, c)*f
+				}
+				return sum / 2
+			}
+			got, done, err := Margins(s, sk, y, lambda, start, Options{Tolerance: 1e-4, Steps: 100})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for c := range y.Cols {
+				a, b := objective(start.Alpha, start.Intercept, c), objective(got.Alpha, got.Intercept, c)
+				best := objective(want.Alpha, want.Intercept, c)
+				t.Logf("%v, λ = %g: %d steps, from %.5g to %.5g, direct %.5g", kind, lambda, done.Steps, a, b, best)
+				if b > best+0.002*(a-best) {
+					t.Errorf("%v, λ = %g, class %d: %g after %d steps from %g, the least is %g", kind, lambda, c, b,
+						done.Steps, a, best)
+				}
+			}
+		}
+	}
+}

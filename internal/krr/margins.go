@@ -1,0 +1,226 @@
+package krr
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// Margins is the fit of squared hinge losses to targets y of 0 and 1, what is beyond them being no error: it minimises
+//
+//	J = ½Σ short(f)² + ½λ αᵀKα,  f = Kα + b,  short = max(1−f, 0) of target 1, min(−f, 0) of target 0,
+//
+// each column for itself, as linalg.Dual.Margins does. The gradient by α is K·g with g = λα − short, and the Hessian is
+// at most K(K + λI), that of squares. So directions are −P⁻¹g with the preconditioner of squares, and inner products
+// those of K: nonlinear conjugate gradients (Polak & Ribière 1969, with restarts) with exact searches along each
+// direction, a step of which takes one product with K. start is where they begin: a fit of squares.
+//
+// They end where a step changes f by less than o.Tolerance on average, or after o.Steps; Result.Residual is the last
+// change.
+func Margins(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, start *Fit, o Options) (*Fit, Result, error) {
+	var done Result
+	p, err := sk.with(lambda)
+	if err != nil {
+		return nil, done, fmt.Errorf("%w (%w)", ErrNotPositive, err)
+	}
+	n, outs := y.Rows, y.Cols
+	m := &hinge{y: y, lambda: lambda, alpha: start.Alpha.Clone(), f: dense.New[float64](n, outs),
+		b: append([]float64(nil), start.Intercept...)}
+	if err := s.Exact(m.f, m.alpha); err != nil {
+		return nil, done, err
+	}
+	for i := range n {
+		for c, v := range m.b {
+			m.f.Row(i)[c] += v
+		}
+	}
+	// o = P⁻¹1 and Ko, by which directions keep 1ᵀα = 0.
+	ones, ko, sum := dense.New[float64](n, 1), dense.New[float64](n, 1), 0.0
+	one := dense.New[float64](n, 1)
+	for i := range one.Data {
+		one.Data[i] = 1
+	}
+	if err := p.apply(ones, one); err != nil {
+		return nil, done, err
+	}
+	s.Product(ko, ones)
+	for _, v := range ones.Data {
+		sum += v
+	}
+	if !(sum > 0) {
+		return nil, done, ErrNotPositive
+	}
+	var (
+		z, kz     = dense.New[float64](n, outs), dense.New[float64](n, outs)
+		d, kd     = dense.New[float64](n, outs), dense.New[float64](n, outs)
+		g, before = dense.New[float64](n, outs), dense.New[float64](n, outs)
+		db        = make([]float64, outs)
+		last      = make([]float64, outs) // −gradient·direction of the step before, without what was carried over
+		shorts    = make([]float64, outs) // Σ short, minus the gradient by b
+		shorted   = make([]float64, outs)
+	)
+	for done.Steps < o.Steps {
+		copy(before.Data, g.Data)
+		copy(shorted, shorts)
+		clear(shorts)
+		for i := range n {
+			gi, fi, ai, yi := g.Row(i), m.f.Row(i), m.alpha.Row(i), y.Row(i)
+			for c := range gi {
+				sh := short(yi[c], fi[c])
+				shorts[c] += sh
+				gi[c] = float64(lambda*ai[c]) - sh
+			}
+		}
+		if err := p.apply(z, g); err != nil {
+			return nil, done, err
+		}
+		s.Product(kz, z)
+		done.Steps++
+		// The preconditioned direction: (K+λ)δ + δb·1 = −g, 1ᵀ(α + δ) = 0.
+		zs, as := columnSums(z), columnSums(m.alpha)
+		nb := make([]float64, outs)
+		for c := range nb {
+			nb[c] = (as[c] - zs[c]) / sum
+		}
+		for i := range n {
+			zi, ki := z.Row(i), kz.Row(i)
+			for c, v := range nb {
+				zi[c] = -zi[c] - float64(v*ones.Data[i])
+				ki[c] = -ki[c] - float64(v*ko.Data[i])
+			}
+		}
+		now, old := dots(g, kz), dots(before, kz)
+		for c := range now {
+			now[c] -= float64(nb[c] * shorts[c])
+			old[c] -= float64(nb[c] * shorted[c])
+			beta := 0.0
+			if last[c] < 0 {
+				beta = max(0, (now[c]-old[c])/last[c])
+			}
+			if !dense.IsFinite(beta) {
+				beta = 0
+			}
+			last[c] = now[c]
+			db[c] = nb[c] + float64(beta*db[c])
+			for i := range n {
+				d.Set(i, c, z.At(i, c)+float64(beta*d.At(i, c)))
+				kd.Set(i, c, kz.At(i, c)+float64(beta*kd.At(i, c)))
+			}
+		}
+		moved := m.search(d, kd, db)
+		done.Residual = moved
+		if o.Progress != nil {
+			if err := o.Progress(done.Steps, moved); err != nil {
+				return nil, done, err
+			}
+		}
+		if done.Converged = moved < o.Tolerance; done.Converged {
+			break
+		}
+	}
+	if m.alpha.CheckFinite() != nil {
+		return nil, done, ErrNotPositive
+	}
+	return &Fit{Alpha: m.alpha, Intercept: m.b}, done, nil
+}
+
+// hinge is where the descent is.
+type hinge struct {
+	y, alpha, f dense.Matrix[float64]
+	b           []float64
+	lambda      float64
+}
+
+func short(y, f float64) float64 {
+	if y > 0 {
+		return max(1-f, 0)
+	}
+	return min(-f, 0)
+}
+
+// search goes along a direction to where J is least, for every column, and returns the mean change of f.
+func (m *hinge) search(d, kd dense.Matrix[float64], db []float64) float64 {
+	n, outs := m.y.Rows, m.y.Cols
+	moved := make([]float64, outs)
+	par.For(outs, 1, func(from, to int) {
+		for c := from; c < to; c++ {
+			q1, q2 := 0.0, 0.0 // αᵀKδ, δᵀKδ
+			for i := range n {
+				k := kd.At(i, c)
+				q1 += float64(m.alpha.At(i, c) * k)
+				q2 += float64(d.At(i, c) * k)
+			}
+			// slope is J' at t, and curve J'' there.
+			slope := func(t float64) (s, curve float64) {
+				s, curve = float64(m.lambda*(q1+float64(t*q2))), float64(m.lambda*q2)
+				for i := range n {
+					k := kd.At(i, c) + db[c]
+					if sh := short(m.y.At(i, c), m.f.At(i, c)+float64(t*k)); sh != 0 {
+						s -= float64(sh * k)
+						curve += float64(k * k)
+					}
+				}
+				return s, curve
+			}
+			t := leastOf(slope)
+			for i := range n {
+				k := float64(t * (kd.At(i, c) + db[c]))
+				m.f.Row(i)[c] += k
+				moved[c] += math.Abs(k)
+				m.alpha.Row(i)[c] += float64(t * d.At(i, c))
+			}
+			m.b[c] += float64(t * db[c])
+		}
+	})
+	sum := 0.0
+	for _, v := range moved {
+		sum += v
+	}
+	return sum / float64(n*outs)
+}
+
+// leastOf is where the slope of a convex piecewise quadratic function is 0: Newton's steps, which end after as many
+// pieces, kept between the last points on either side.
+func leastOf(slope func(t float64) (s, curve float64)) float64 {
+	lo, hi, t := 0.0, math.Inf(1), 1.0
+	for range 20 {
+		s, curve := slope(t)
+		if s > 0 {
+			hi = t
+		} else {
+			lo = t
+		}
+		if s == 0 || !(curve > 0) {
+			break
+		}
+		next := t - s/curve
+		if !(next > lo && next < hi) {
+			if math.IsInf(hi, 1) {
+				next = 2 * t
+			} else {
+				next = (lo + hi) / 2
+			}
+		}
+		if math.Abs(next-t) <= 1e-6*t {
+			t = next
+			break
+		}
+		t = next
+	}
+	if !dense.IsFinite(t) {
+		return 0
+	}
+	return t
+}
+
+func columnSums(a dense.Matrix[float64]) []float64 {
+	sum := make([]float64, a.Cols)
+	for i := range a.Rows {
+		for c, v := range a.Row(i) {
+			sum[c] += v
+		}
+	}
+	return sum
+}

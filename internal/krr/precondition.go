@@ -1,0 +1,188 @@
+package krr
+
+import (
+	"errors"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/landmark"
+	"github.com/randfeat/randfeat/internal/linalg"
+	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/internal/rng"
+)
+
+// Sketch is what landmarks tell of a kernel matrix: K ≈ FFᵀ + diag(left), F = K_nm R⁻¹ with K_mm = RᵀR. It serves every
+// λ of the kernel. Memory is 4nm bytes.
+type Sketch struct {
+	f    dense.Matrix[float32]
+	left []float64 // of the diagonal
+}
+
+const (
+	sketchLabel = 0x6b7272 // "krr"
+	// Landmarks are drawn by randomly pivoted Cholesky from so many times as many rows.
+	pivotRows = 4
+	// blockRows rows of F are summed in float32, then added in float64.
+	blockRows = 1024
+	// stripe columns of F are computed at a time: R⁻¹ is a triangle.
+	stripe = 256
+)
+
+// NewSketch has at most m landmarks.
+func NewSketch(s *Kernels, m int, seed uint64) (*Sketch, error) {
+	n := s.x.Rows
+	take := min(n, pivotRows*m)
+	pool := dense.New[float64](take, s.x.Cols)
+	for i := range take { // evenly spaced, from a random place on
+		at := (int(rng.Mix64(seed^sketchLabel)%uint64(n)) + i*n/take) % n
+		copy(pool.Row(i), s.x.Row(at))
+	}
+	pivots, err := landmark.Pivots(s.k, pool, m, seed)
+	if err != nil {
+		return nil, err
+	}
+	z := dense.New[float64](len(pivots), s.x.Cols)
+	for i, p := range pivots {
+		copy(z.Row(i), pool.Row(p))
+	}
+	m = z.Rows
+	root, err := landmark.Root(s.k, z, 0)
+	if err != nil {
+		return nil, err
+	}
+	inverse := dense.New[float64](m, m)
+	if err := linalg.Inverse(inverse, root); err != nil {
+		return nil, err
+	}
+	tab := kern.Best[float32]()
+	panels := make([]kern.Panel[float32], (m+stripe-1)/stripe)
+	par.For(len(panels), 1, func(from, to int) {
+		for p := from; p < to; p++ {
+			end := min((p+1)*stripe, m)
+			w := dense.New[float32](end, end-p*stripe)
+			for i := range end {
+				for j, v := range inverse.Row(i)[p*stripe : end] {
+					if p*stripe+j >= i { // what is below the diagonal is arbitrary
+						w.Set(i, j, float32(v))
+					}
+				}
+			}
+			tab.PackT(&panels[p], w)
+		}
+	})
+	marks := embed(s.k, z, centreOf(s.k, s.x))
+	out := &Sketch{f: dense.New[float32](n, m), left: make([]float64, n)}
+	par.For((n+side-1)/side, 1, func(from, to int) {
+		k := dense.New[float32](side, m)
+		for b := from; b < to; b++ {
+			lo, hi := b*side, min((b+1)*side, n)
+			kb := k.RowRange(0, hi-lo)
+			for c := range marks.blocks() {
+				first, end := marks.span(c)
+				block(kb.ColRange(first, end), s.r, lo, hi, marks, c)
+			}
+			for p := range panels {
+				first, end := p*stripe, min((p+1)*stripe, m)
+				tab.MulT(out.f.RowRange(lo, hi).ColRange(first, end), kb.ColRange(0, end), &panels[p], nil)
+			}
+			for i := lo; i < hi; i++ {
+				out.left[i] = max(0, 1-tab.Norm2(out.f.Row(i)))
+			}
+		}
+	})
+	return out, nil
+}
+
+// Landmarks is their number.
+func (s *Sketch) Landmarks() int { return s.f.Cols }
+
+// Bytes is the memory of the sketch and of a preconditioner.
+func (s *Sketch) Bytes() int64 { return 4*int64(len(s.f.Data)) + 12*int64(s.f.Cols)*int64(s.f.Cols) }
+
+// preconditioner applies P⁻¹ for P = D + FFᵀ with D = diag(left) + λI, which is K + λI but for what landmarks do not
+// tell of pairs (as the FITC approximation: Snelson & Ghahramani 2006; a preconditioner of this form: Cutajar et al.
+// 2016, arXiv:1602.06693): P⁻¹ = D⁻¹ − D⁻¹F(I + FᵀD⁻¹F)⁻¹FᵀD⁻¹.
+type preconditioner struct {
+	s *Sketch
+	d []float64             // 1/D
+	u dense.Matrix[float64] // UᵀU = I + FᵀD⁻¹F
+}
+
+// least is the smallest D relative to 1 = κ(x, x): below it float32 does not tell F.
+const least = 1e-4
+
+func (s *Sketch) with(lambda float64) (*preconditioner, error) {
+	n, m := s.f.Rows, s.f.Cols
+	p := &preconditioner{s: s, d: make([]float64, n), u: dense.New[float64](m, m)}
+	for i, v := range s.left {
+		p.d[i] = 1 / max(v+lambda, least)
+	}
+	tab := kern.Best[float32]()
+	var (
+		gram   linalg.Gram[float32]
+		sum    = dense.New[float32](m, m)
+		scaled = dense.New[float32](blockRows, m)
+	)
+	for lo := 0; lo < n; lo += blockRows {
+		hi := min(lo+blockRows, n)
+		part := scaled.RowRange(0, hi-lo)
+		par.For(hi-lo, 64, func(from, to int) {
+			for i := from; i < to; i++ {
+				copy(part.Row(i), s.f.Row(lo+i))
+				tab.Scale(part.Row(i), float32(math.Sqrt(p.d[lo+i])))
+			}
+		})
+		clear(sum.Data)
+		gram.Add(tab, sum, part)
+		par.For(m, 16, func(from, to int) {
+			for i := from; i < to; i++ {
+				tab.Widen(p.u.Row(i)[i:], sum.Row(i)[i:], 1)
+			}
+		})
+	}
+	for i := range m {
+		p.u.Row(i)[i]++
+	}
+	return p, linalg.Cholesky(p.u)
+}
+
+// apply sets z = P⁻¹·r.
+func (p *preconditioner) apply(z, r dense.Matrix[float64]) error {
+	n, m, cols := r.Rows, p.u.Rows, r.Cols
+	tab := kern.Best[float32]()
+	v := dense.New[float32](n, cols)
+	par.For(n, 1024, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			to := v.Row(i)
+			for c, a := range r.Row(i) {
+				to[c] = float32(a * p.d[i])
+			}
+		}
+	})
+	t, part := dense.New[float64](m, cols), dense.New[float32](m, cols)
+	for lo := 0; lo < n; lo += blockRows {
+		hi := min(lo+blockRows, n)
+		clear(part.Data)
+		linalg.AddProduct(tab, part, p.s.f.RowRange(lo, hi), v.RowRange(lo, hi))
+		for i, a := range part.Data {
+			t.Data[i] += float64(a)
+		}
+	}
+	if err := errors.Join(linalg.SolveT(p.u, t), linalg.Solve(p.u, t)); err != nil {
+		return err
+	}
+	for i, a := range t.Data {
+		part.Data[i] = float32(a)
+	}
+	par.For(n, 64, func(lo, hi int) {
+		tab.Product(v.RowRange(lo, hi), p.s.f.RowRange(lo, hi), part, false)
+		for i := lo; i < hi; i++ {
+			zi, vi := z.Row(i), v.Row(i)
+			for c, a := range r.Row(i) {
+				zi[c] = (a - float64(vi[c])) * p.d[i]
+			}
+		}
+	})
+	return nil
+}

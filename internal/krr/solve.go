@@ -1,0 +1,203 @@
+package krr
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// ErrNotPositive is a system that is singular up to rounding: λ is too small.
+var ErrNotPositive = errors.New("krr: K + λI is singular up to rounding")
+
+// Options say how a system is solved.
+type Options struct {
+	Tolerance float64 // relative residual of every target, checked in float64
+	Steps     int     // most products in float32
+	Progress  func(step int, residual float64) error
+}
+
+// Result is what was done.
+type Result struct {
+	Steps     int
+	Residual  float64 // the largest of a target, in float64
+	Converged bool
+}
+
+// Fit is f(x) = Σ_i α_i κ(x_i, x) + b.
+type Fit struct {
+	Alpha     dense.Matrix[float64]
+	Intercept []float64
+	ones      []float64 // (K + λI)⁻¹·1
+}
+
+// corrections bounds how often a residual of float64 is solved for in float32.
+const corrections = 4
+
+// Solve is the fit to targets y: (K + λI)α + b·1 = y and 1ᵀα = 0, as linalg.Dual has it. start may be a fit to other
+// targets or of another λ, which is where iterations begin; nil: 0.
+func Solve(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, start *Fit, o Options) (*Fit, Result, error) {
+	var done Result
+	p, err := sk.with(lambda)
+	if err != nil {
+		return nil, done, fmt.Errorf("%w (%w)", ErrNotPositive, err)
+	}
+	n, outs := y.Rows, y.Cols
+	b := dense.New[float64](n, outs+1)
+	x := dense.New[float64](n, outs+1)
+	for i := range n {
+		copy(b.Row(i), y.Row(i))
+		b.Row(i)[outs] = 1
+		if start != nil {
+			copy(x.Row(i), start.Alpha.Row(i))
+			x.Row(i)[outs] = start.ones[i]
+			for c, v := range start.Intercept {
+				x.Row(i)[c] += float64(v * start.ones[i])
+			}
+		}
+	}
+	c := &conjugate{s: s, p: p, lambda: lambda, o: o, done: &done, wanted: dots(b, b)}
+	r := b.Clone()
+	if start != nil {
+		if err := c.residual(r, x, b); err != nil {
+			return nil, done, err
+		}
+	}
+	for range corrections {
+		if err := c.solve(x, r); err != nil {
+			return nil, done, err
+		}
+		if err := c.residual(r, x, b); err != nil {
+			return nil, done, err
+		}
+		done.Residual = c.largest(r)
+		if done.Converged = done.Residual <= o.Tolerance; done.Converged || done.Steps >= o.Steps {
+			break
+		}
+	}
+	if x.CheckFinite() != nil || !(done.Residual < 1) {
+		return nil, done, ErrNotPositive
+	}
+	f := &Fit{Alpha: dense.New[float64](n, outs), Intercept: make([]float64, outs), ones: make([]float64, n)}
+	sum := 0.0
+	for i := range n {
+		v := x.At(i, outs)
+		f.ones[i], sum = v, sum+v
+		for c, t := range y.Row(i) {
+			f.Intercept[c] += float64(v * t)
+		}
+	}
+	if !(sum > 0) {
+		return nil, done, ErrNotPositive
+	}
+	for c := range f.Intercept {
+		f.Intercept[c] /= sum
+	}
+	for i := range n {
+		a := f.Alpha.Row(i)
+		for c := range a {
+			a[c] = x.At(i, c) - float64(f.ones[i]*f.Intercept[c])
+		}
+	}
+	return f, done, nil
+}
+
+// conjugate solves (K + λI)x = b, every column by itself but all with one product.
+type conjugate struct {
+	s      *Kernels
+	p      *preconditioner
+	lambda float64
+	o      Options
+	done   *Result
+	wanted []float64 // |b|²
+}
+
+// residual sets r = b − (K + λI)x in float64.
+func (c *conjugate) residual(r, x, b dense.Matrix[float64]) error {
+	if err := c.s.Exact(r, x); err != nil {
+		return err
+	}
+	for i, v := range b.Data {
+		r.Data[i] = v - r.Data[i] - float64(c.lambda*x.Data[i])
+	}
+	return nil
+}
+
+func (c *conjugate) largest(r dense.Matrix[float64]) float64 {
+	most := 0.0
+	for k, v := range dots(r, r) {
+		if c.wanted[k] > 0 {
+			most = max(most, math.Sqrt(v/c.wanted[k]))
+		}
+	}
+	return most
+}
+
+// solve adds (K + λI)⁻¹r to x by flexible conjugate gradients, since the preconditioner is rounded (Notay 2000). Half
+// of the tolerance leaves room for what float32 does not see.
+func (c *conjugate) solve(x, r dense.Matrix[float64]) error {
+	n, cols := r.Rows, r.Cols
+	z, q := dense.New[float64](n, cols), dense.New[float64](n, cols)
+	if err := c.p.apply(z, r); err != nil {
+		return err
+	}
+	d, rz := z.Clone(), dots(r, z)
+	for c.done.Steps < c.o.Steps {
+		if c.largest(r) <= c.o.Tolerance/2 {
+			return nil
+		}
+		c.s.Product(q, d)
+		c.done.Steps++
+		for i, v := range d.Data {
+			q.Data[i] += float64(c.lambda * v)
+		}
+		step := dots(d, q)
+		for k := range step {
+			if step[k] = rz[k] / step[k]; !dense.IsFinite(step[k]) || step[k] < 0 {
+				step[k] = 0 // solved, or not to be: the residual tells
+			}
+		}
+		for i := range n {
+			xi, ri, di, qi := x.Row(i), r.Row(i), d.Row(i), q.Row(i)
+			for k, a := range step {
+				xi[k] += float64(a * di[k])
+				ri[k] -= float64(a * qi[k])
+			}
+		}
+		if c.o.Progress != nil {
+			if err := c.o.Progress(c.done.Steps, c.largest(r)); err != nil {
+				return err
+			}
+		}
+		if err := c.p.apply(z, r); err != nil {
+			return err
+		}
+		zq, next := dots(z, q), dots(r, z)
+		for k := range zq {
+			if zq[k] *= -step[k] / rz[k]; !dense.IsFinite(zq[k]) {
+				zq[k] = 0
+			}
+		}
+		rz = next
+		for i := range n {
+			di, zi := d.Row(i), z.Row(i)
+			for k, beta := range zq {
+				di[k] = zi[k] + float64(beta*di[k])
+			}
+		}
+	}
+	return nil
+}
+
+// dots are the inner products of the columns of a with those of b.
+func dots(a, b dense.Matrix[float64]) []float64 {
+	sum := make([]float64, a.Cols)
+	for i := range a.Rows {
+		bi := b.Row(i)
+		for c, v := range a.Row(i) {
+			sum[c] += float64(v * bi[c])
+		}
+	}
+	return sum
+}

@@ -1,0 +1,295 @@
+package krr
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// side is the number of rows and of columns of a tile: 1 MiB of float32, which stays in the second-level cache between
+// the two products that it is for.
+const side = 512
+
+// rows are rows as kernels of float32 want them: embedded, centred (distances do not change, and products lose fewer
+// digits), and packed by blocks of side rows.
+type rows struct {
+	kind    kernel.Kind
+	u       dense.Matrix[float32]
+	half    []float32 // |u|²/2
+	minus   []float32 // −|u|²/2
+	panels  []kern.Panel[float32]
+	columns []dense.Matrix[float32] // of a block, for the Laplace kernel
+}
+
+func (r *rows) blocks() int { return (r.u.Rows + side - 1) / side }
+
+func (r *rows) span(b int) (lo, hi int) { return b * side, min((b+1)*side, r.u.Rows) }
+
+// embed are rows of x, whose embedded mean is centre.
+func embed(k kernel.Kernel, x dense.Matrix[float64], centre []float64) *rows {
+	r := &rows{kind: k.Kind, u: dense.New[float32](x.Rows, k.Dim(x.Cols)), half: make([]float32, x.Rows),
+		minus: make([]float32, x.Rows)}
+	tab := kern.Best[float32]()
+	r.panels = make([]kern.Panel[float32], r.blocks())
+	if k.Kind == kernel.Laplace {
+		r.columns = make([]dense.Matrix[float32], r.blocks())
+	}
+	par.For(r.blocks(), 1, func(from, to int) {
+		e := make([]float64, r.u.Cols)
+		for b := from; b < to; b++ {
+			lo, hi := r.span(b)
+			for i := lo; i < hi; i++ {
+				k.Embed(e, x.Row(i))
+				ui := r.u.Row(i)
+				for l, v := range e {
+					ui[l] = float32(v - centre[l])
+				}
+				r.half[i] = float32(tab.Norm2(ui) / 2)
+				r.minus[i] = -r.half[i]
+			}
+			if k.Kind != kernel.Laplace {
+				tab.Pack(&r.panels[b], r.u.RowRange(lo, hi))
+				continue
+			}
+			c := dense.New[float32](r.u.Cols, hi-lo)
+			for i := lo; i < hi; i++ {
+				for l, v := range r.u.Row(i) {
+					c.Set(l, i-lo, v)
+				}
+			}
+			r.columns[b] = c
+		}
+	})
+	return r
+}
+
+// centreOf is the mean of embedded rows.
+func centreOf(k kernel.Kernel, x dense.Matrix[float64]) []float64 {
+	mean := make([]float64, x.Cols)
+	for i := range x.Rows {
+		for l, v := range x.Row(i) {
+			mean[l] += v
+		}
+	}
+	for l := range mean {
+		mean[l] /= float64(x.Rows)
+	}
+	return k.Embed(make([]float64, k.Dim(x.Cols)), mean)
+}
+
+// block writes kernels of rows lo to hi−1 of a with block b of z.
+func block(dst dense.Matrix[float32], a *rows, lo, hi int, z *rows, b int) {
+	tab := kern.Best[float32]()
+	u := a.u.RowRange(lo, hi)
+	from, to := z.span(b)
+	switch a.kind {
+	case kernel.Gaussian:
+		tab.MulTExp(dst, u, &z.panels[b], z.minus[from:to], a.half[lo:hi])
+		return
+	case kernel.Laplace:
+		for i := range u.Rows {
+			row := dst.Row(i)
+			tab.AbsSums(row, z.columns[b], u.Row(i))
+			tab.Scale(row, -1)
+			tab.Exp(row, 0)
+		}
+		return
+	}
+	tab.MulT(dst, u, &z.panels[b], z.minus[from:to])
+	var value [side]float32
+	root := float32(math.Sqrt(float64(a.kind.Matern())))
+	for i := range u.Rows {
+		row, h := dst.Row(i), a.half[lo+i]
+		values := value[:len(row)]
+		for j, d := range row {
+			half := h - d // of the squared distance
+			if half < cancels*(h+z.half[from+j]) {
+				half = halfSquare(u.Row(i), z.u.Row(from+j))
+			}
+			e := root * float32(math.Sqrt(float64(2*half)))
+			row[j] = -e
+			switch a.kind {
+			case kernel.Matern12:
+				values[j] = 1
+			case kernel.Matern32:
+				values[j] = 1 + e
+			default:
+				values[j] = 1 + e + e*e/3
+			}
+		}
+		tab.Exp(row, 0)
+		tab.Mul(row, values)
+	}
+}
+
+// cancels is the part of |u|²+|v|² below which a squared distance is computed from the difference: the product form
+// has lost most of its digits there, and a kernel with a kink would show it.
+const cancels = 1e-3
+
+func halfSquare(u, v []float32) float32 {
+	var s float32
+	for l, a := range u {
+		d := a - v[l]
+		s += d * d
+	}
+	return s / 2
+}
+
+// Kernels are the kernels of rows with each other.
+type Kernels struct {
+	k     kernel.Kernel
+	x     dense.Matrix[float64]
+	r     *rows
+	tiles [][]float32 // those that are held, by number; the others are computed when they are asked for
+	full  bool        // what is to be held is there
+}
+
+// NewKernels are those of the rows of x by a kernel with κ(x, x) = 1, of whose tiles at most hold bytes stay in memory.
+func NewKernels(k kernel.Kernel, x dense.Matrix[float64], hold int64) (*Kernels, error) {
+	if err := k.Validate(x.Cols); err != nil {
+		return nil, err
+	}
+	if k.Kind == kernel.Softmax || k.Kind.Signed() {
+		return nil, fmt.Errorf("kernels %v by tiles: %w", k.Kind, kernel.ErrKernel)
+	}
+	s := &Kernels{k: k, x: x, r: embed(k, x, centreOf(k, x))}
+	n := s.r.blocks()
+	s.tiles = make([][]float32, min(int64(n*(n+1)/2), max(0, hold/(4*side*side))))
+	return s, nil
+}
+
+// Bytes is the memory of the kernels and of the rows.
+func (s *Kernels) Bytes() int64 {
+	return 4*int64(len(s.tiles))*side*side + 8*int64(len(s.r.u.Data))
+}
+
+// tile is that of rows of block i and columns of block j, the at-th of a product, in memory of its own or in scratch.
+func (s *Kernels) tile(at, i, j int, scratch *[]float32) dense.Matrix[float32] {
+	lo, hi := s.r.span(i)
+	from, to := s.r.span(j)
+	n := (hi - lo) * (to - from)
+	t := dense.Matrix[float32]{Rows: hi - lo, Cols: to - from, Stride: to - from}
+	switch {
+	case at < len(s.tiles) && s.full:
+		t.Data = s.tiles[at]
+		return t
+	case at < len(s.tiles):
+		s.tiles[at] = make([]float32, n)
+		t.Data = s.tiles[at]
+	default:
+		if cap(*scratch) < n {
+			*scratch = make([]float32, side*side)
+		}
+		t.Data = (*scratch)[:n]
+	}
+	block(t, s.r, lo, hi, s.r, j)
+	if i == j {
+		for d := range t.Rows {
+			t.Row(d)[d] = 1
+		}
+	}
+	return t
+}
+
+// Product sets dst = K·v, in float32 but for sums over tiles.
+//
+// Tiles (i, i+d) of one d have rows and columns of their own: each adds its product to the rows i of dst, and that of
+// its transpose to the rows i+d of another matrix. So goroutines share nothing, and every sum has one order, by d.
+func (s *Kernels) Product(dst, v dense.Matrix[float64]) {
+	n := s.r.blocks()
+	narrow := dense.New[float32](v.Rows, v.Cols)
+	for i := range v.Rows {
+		to := narrow.Row(i)
+		for c, a := range v.Row(i) {
+			to[c] = float32(a)
+		}
+	}
+	clear(dst.Data)
+	other := dense.New[float64](v.Rows, v.Cols)
+	tab := kern.Best[float32]()
+	first := 0 // number of the first tile of d
+	for d := 0; d <= n/2; d++ {
+		count := n
+		if d > 0 && 2*d == n {
+			count = n / 2 // (i, i+d) and (i+d, i) are one tile
+		}
+		par.For(count, 1, func(from, to int) {
+			var scratch []float32
+			out := dense.New[float32](side, v.Cols)
+			for i := from; i < to; i++ {
+				j := (i + d) % n
+				t := s.tile(first+i, i, j, &scratch)
+				lo, hi := s.r.span(i)
+				jLo, jHi := s.r.span(j)
+				part := out.RowRange(0, hi-lo)
+				tab.Product(part, t, narrow.RowRange(jLo, jHi), false)
+				addWide(dst.RowRange(lo, hi), part)
+				if d > 0 {
+					part = out.RowRange(0, jHi-jLo)
+					clear(part.Data)
+					tab.TMul(part, t, narrow.RowRange(lo, hi))
+					addWide(other.RowRange(jLo, jHi), part)
+				}
+			}
+		})
+		first += count
+	}
+	s.full = true
+	for i, a := range other.Data {
+		dst.Data[i] += a
+	}
+}
+
+func addWide(dst dense.Matrix[float64], a dense.Matrix[float32]) {
+	for i := range a.Rows {
+		di := dst.Row(i)
+		for c, v := range a.Row(i) {
+			di[c] += float64(v)
+		}
+	}
+}
+
+// Exact sets dst = K·v in float64.
+func (s *Kernels) Exact(dst, v dense.Matrix[float64]) error {
+	tab := kern.Best[float64]()
+	return kernel.EachBlock(s.k, s.x, s.x, func(first int, b dense.Matrix[float64]) error {
+		par.For(b.Rows, 16, func(lo, hi int) {
+			tab.Product(dst.RowRange(first+lo, first+hi), b.RowRange(lo, hi), v, false)
+		})
+		return nil
+	})
+}
+
+// Predict writes Kα + b for the rows z, in float32 but for sums over blocks.
+func (s *Kernels) Predict(dst, z dense.Matrix[float64], f *Fit) {
+	tab := kern.Best[float32]()
+	narrow := dense.New[float32](f.Alpha.Rows, f.Alpha.Cols)
+	for i := range narrow.Rows {
+		to := narrow.Row(i)
+		for c, a := range f.Alpha.Row(i) {
+			to[c] = float32(a)
+		}
+	}
+	a := embed(s.k, z, centreOf(s.k, s.x))
+	const rows = 64
+	par.For((z.Rows+rows-1)/rows, 1, func(from, to int) {
+		k, out := dense.New[float32](rows, side), dense.New[float32](rows, f.Alpha.Cols)
+		for p := from; p < to; p++ {
+			lo, hi := p*rows, min((p+1)*rows, z.Rows)
+			for i := lo; i < hi; i++ {
+				copy(dst.Row(i), f.Intercept)
+			}
+			for b := range s.r.blocks() {
+				first, end := s.r.span(b)
+				kb, part := k.RowRange(0, hi-lo).ColRange(0, end-first), out.RowRange(0, hi-lo)
+				block(kb, a, lo, hi, s.r, b)
+				tab.Product(part, kb, narrow.RowRange(first, end), false)
+				addWide(dst.RowRange(lo, hi), part)
+			}
+		}
+	})
+}

@@ -1,0 +1,124 @@
+package machine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/krr"
+)
+
+const (
+	// heldKernels are the bytes of kernels that FitExactIterative keeps between its products.
+	heldKernels = 2 << 30
+	// kernelSketch are the landmarks of its preconditioner.
+	kernelSketch = 2048
+	// Margins begin where squares are solved to marginStart, and end where a step changes scores by marginTolerance.
+	marginStart     = 1e-2
+	marginTolerance = 1e-3
+)
+
+// FitExactIterative is [FitExact] of more rows than a matrix of n² numbers can have, by conjugate gradients: a product
+// with the kernels of all rows takes n²/2 kernels and n²·outputs multiply-adds in float32, residuals are corrected in
+// float64. Kernels stay in memory up to 2 GiB; those beyond are computed again for every product. Other memory is 4nm
+// bytes for the m landmarks of the preconditioner, 2048 or o.Sketch, and some n·outputs numbers.
+//
+// The bits do not depend on GOMAXPROCS. Iterations that end before the residual is small are no error: see the result.
+func FitExactIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative) (*Model, Iterations, error) {
+	return fitIterative(s, x, y, lambda, o, false)
+}
+
+// FitMarginsIterative is [FitMargins] of as many rows, from the fit of squares on, by at most [MarginSteps] further
+// products or until predictions change by less than a thousandth.
+func FitMarginsIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative) (*Model, Iterations, error) {
+	if s.Task != Classification {
+		return nil, Iterations{}, fmt.Errorf("margins of a %s: they are for classes: %w", s.Task, ErrSetup)
+	}
+	return fitIterative(s, x, y, lambda, o, true)
+}
+
+func fitIterative(s Setup, x, y dense.Matrix[float64], lambda float64, o Iterative, margins bool) (*Model, Iterations,
+	error) {
+	var done Iterations
+	if s.Weighted {
+		return nil, done, fmt.Errorf("conjugate gradients of rows with weights: use Ridge: %w", ErrSetup)
+	}
+	s, err := exactSetup(s, x, y, lambda)
+	if err != nil {
+		return nil, done, err
+	}
+	if o.Tolerance < 0 || o.Steps < 0 || o.Sketch < 0 {
+		return nil, done, fmt.Errorf("tolerance %g, %d steps, a sketch of %d rows, want none of them negative: %w",
+			o.Tolerance, o.Steps, o.Sketch, ErrSetup)
+	}
+	t := dense.New[float64](x.Rows, s.Outputs+1)
+	s.targets(t, y)
+	k, err := krr.NewKernels(s.Spec.Kernel, x, heldKernels)
+	if err != nil {
+		return nil, done, err
+	}
+	sketch, err := krr.NewSketch(k, min(cmp.Or(o.Sketch, kernelSketch), x.Rows), s.Spec.Seed)
+	if err != nil {
+		return nil, done, err
+	}
+	targets := packedTargets(t, s.Outputs)
+	how := krr.Options{Tolerance: cmp.Or(o.Tolerance, defaultTolerance), Steps: cmp.Or(o.Steps, defaultSteps),
+		Progress: o.Progress}
+	if margins {
+		how.Tolerance = max(how.Tolerance, marginStart)
+	}
+	fit, res, err := krr.Solve(k, sketch, targets, lambda, nil, how)
+	steps := res.Steps
+	if err == nil && margins {
+		fit, res, err = krr.Margins(k, sketch, targets, lambda, fit, krr.Options{Tolerance: marginTolerance,
+			Steps: MarginSteps, Progress: func(step int, change float64) error {
+				if o.Progress == nil {
+					return nil
+				}
+				return o.Progress(steps+step, change)
+			}})
+		res.Steps += steps
+	}
+	done = Iterations{Steps: res.Steps, Residual: res.Residual, Converged: res.Converged, Sketch: sketch.Landmarks(),
+		Bytes: k.Bytes() + sketch.Bytes() + 8*int64(6*x.Rows*(s.Outputs+1))}
+	if errors.Is(err, krr.ErrNotPositive) {
+		return nil, done, fmt.Errorf("λ = %g: %w (%w): use a larger λ", lambda, ErrSingular, err)
+	}
+	if err != nil {
+		return nil, done, err
+	}
+	return landmarkModel(s, x, fit.Alpha, fit.Intercept, lambda, int64(x.Rows)), done, nil
+}
+
+// packedTargets are the first columns of t.
+func packedTargets(t dense.Matrix[float64], cols int) dense.Matrix[float64] {
+	out := dense.New[float64](t.Rows, cols)
+	for i := range t.Rows {
+		copy(out.Row(i), t.Row(i))
+	}
+	return out
+}
+
+// exactSetup checks what a fit with the kernels of all rows is given.
+func exactSetup(s Setup, x, y dense.Matrix[float64], lambda float64) (Setup, error) {
+	s.Omega = []coupling.Omega{}
+	s, err := s.prepared()
+	if err != nil {
+		return s, err
+	}
+	switch {
+	case s.Task == Unsupervised:
+		return s, fmt.Errorf("kernel ridge regression without targets: %w", ErrSetup)
+	case !(lambda > 0) || math.IsInf(lambda, 1):
+		return s, fmt.Errorf("λ = %g, want a positive number: %w", lambda, ErrSetup)
+	case s.Spec.Kernel.Kind.Signed():
+		return s, fmt.Errorf("kernel ridge regression with the %v kernel, which family landmarks does not have: %w",
+			s.Spec.Kernel.Kind, ErrSetup)
+	case x.Rows == 0:
+		return s, fmt.Errorf("kernel ridge regression of no rows: %w", ErrNoRows)
+	}
+	return s, s.checkBlock(x, y, 0)
+}

@@ -1,0 +1,351 @@
+package tabular
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/krr"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// Settings that were found on some thousand rows are not those of many: more rows want narrower kernels and smaller
+// penalties, rough kernels and margins gain, and widths of columns that were fitted to few rows lose. A far search
+// chooses again what is open, with fits by conjugate gradients to farRows rows that predict farJudged others.
+const (
+	farFirst  = 4096 // rows of the first trials, between scalings and kernels
+	farRows   = 8192
+	farJudged = 2048
+	farHold   = 1 << 30 // bytes of kernels
+	farSketch = 1024    // landmarks, of farRows; half of them of farFirst
+	farSteps  = 60
+	// Residuals at which trials end: what is compared differs by more.
+	farTolerance, farMargin = 1e-2, 3e-3
+	farMoves                = 4 // of a descent
+)
+
+// farPoint is a setting.
+type farPoint struct {
+	standard bool // columns by their standard deviations, in place of the chosen scaling
+	kind     kernel.Kind
+	at       exactPoint
+	margins  bool
+}
+
+// farTrial is a setting and what it reached.
+type farTrial struct {
+	farPoint
+	trial
+}
+
+// far tries settings on some rows; kernels and landmarks of the last kernel and bandwidth are kept.
+type far struct {
+	c       *chooser
+	order   []int
+	rows    int // that fits are made of
+	x, y, t dense.Matrix[float64]
+	plain   bool // x has no weights of columns
+	of      farPoint
+	kernels *krr.Kernels
+	sketch  *krr.Sketch
+	fit     *krr.Fit // of squares
+	all     []farTrial
+}
+
+// take takes the first n rows of the order to fit, and those after them to judge.
+func (s *far) take(n int) {
+	s.rows, s.all, s.plain, s.kernels = n, nil, false, nil
+	s.x, s.y, s.t = s.c.s.picked(s.order[:min(n+farJudged, len(s.order))])
+}
+
+// scaled gives the columns the weights of a setting.
+func (s *far) scaled(standard bool) {
+	if standard == s.plain {
+		return
+	}
+	w := s.c.f.columnWeights(s.c.f.fields)
+	for j, v := range w {
+		if standard {
+			w[j] = 1 / v
+		}
+	}
+	weigh(s.x, w)
+	s.plain, s.kernels = standard, nil
+}
+
+// try tries settings that have not been tried; those that cannot be used are left out.
+func (s *far) try(points ...farPoint) error {
+	for _, p := range points {
+		if s.find(p) >= 0 {
+			continue
+		}
+		if err := s.c.f.ctx.Err(); err != nil {
+			return err
+		}
+		t, err := s.one(p)
+		s.c.counted()
+		if errors.Is(err, krr.ErrNotPositive) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		s.all = append(s.all, farTrial{p, t})
+	}
+	return nil
+}
+
+func (s *far) find(p farPoint) int {
+	return slices.IndexFunc(s.all, func(t farTrial) bool {
+		return t.standard == p.standard && t.kind == p.kind && t.margins == p.margins &&
+			math.Abs(t.at.scale-p.at.scale) <= 1e-9*p.at.scale && math.Abs(t.at.lambda-p.at.lambda) <= 1e-9*p.at.lambda
+	})
+}
+
+// one fits a setting and judges it.
+func (s *far) one(p farPoint) (trial, error) {
+	s.scaled(p.standard)
+	k := kernel.Kernel{Kind: p.kind, Scale: p.at.scale}
+	x, z := s.x.RowRange(0, s.rows), s.x.RowRange(s.rows, s.x.Rows)
+	if s.kernels == nil || s.of.kind != p.kind || s.of.at.scale != p.at.scale {
+		var err error
+		if s.kernels, err = krr.NewKernels(k, x, farHold); err != nil {
+			return trial{}, err
+		}
+		if s.sketch, err = krr.NewSketch(s.kernels, min(farSketch, s.rows/8), s.c.f.o.Seed); err != nil {
+			return trial{}, err
+		}
+		s.fit = nil
+	}
+	s.of = p
+	targets := s.t.RowRange(0, s.rows)
+	fit, _, err := krr.Solve(s.kernels, s.sketch, targets, p.at.lambda, s.fit,
+		krr.Options{Tolerance: farTolerance, Steps: farSteps})
+	if err != nil {
+		return trial{}, err
+	}
+	s.fit = fit
+	if p.margins {
+		fit, _, err = krr.Margins(s.kernels, s.sketch, targets, p.at.lambda, fit,
+			krr.Options{Tolerance: farMargin, Steps: machine.MarginSteps})
+		if err != nil {
+			return trial{}, err
+		}
+	}
+	pred := dense.New[float64](z.Rows, s.t.Cols)
+	s.kernels.Predict(pred, z, fit)
+	t := trial{spec: randfeat.Spec{Kernel: k}, lambda: p.at.lambda}
+	judgeAll(s.c.f.task, &t, pred, s.y.RowRange(s.rows, s.x.Rows), s.t.RowRange(s.rows, s.x.Rows))
+	return t, nil
+}
+
+// best is the best trial that is one of those.
+func (s *far) best(of func(farPoint) bool) (farTrial, bool) {
+	var ts []trial
+	var at []int
+	for i, t := range s.all {
+		if of(t.farPoint) {
+			ts, at = append(ts, t.trial), append(at, i)
+		}
+	}
+	i := best(ts)
+	if i < 0 {
+		return farTrial{}, false
+	}
+	return s.all[at[i]], true
+}
+
+// descend goes from a setting along λ, then along the bandwidth, each way while that is clearly better: to less
+// penalised and narrower kernels first, which is what more rows want.
+func (s *far) descend(p farPoint, steps ...exactPoint) (farTrial, error) {
+	if err := s.try(p); err != nil {
+		return farTrial{}, err
+	}
+	o := &s.c.f.o
+	moves := 0
+	for _, d := range steps {
+		if d.scale != 1 && o.Bandwidth > 0 || d.lambda != 1 && o.Lambda > 0 {
+			continue
+		}
+		for moves < farMoves {
+			q := p
+			q.at = exactPoint{p.at.scale * d.scale, p.at.lambda * d.lambda}
+			if err := s.try(q); err != nil {
+				return farTrial{}, err
+			}
+			at, next := s.find(p), s.find(q)
+			if next < 0 || at >= 0 && !s.all[next].better(&s.all[at]) {
+				break
+			}
+			p = q
+			moves++
+		}
+	}
+	at := s.find(p)
+	if at < 0 {
+		return farTrial{}, fmt.Errorf("bandwidth: %w", errNothing)
+	}
+	return s.all[at], nil
+}
+
+// better reports whether best takes t before another.
+func (t *farTrial) better(than *farTrial) bool { return best([]trial{than.trial, t.trial}) == 1 }
+
+// The steps of a descent. Margins gain little by more.
+var (
+	farDescent = []exactPoint{{1, math.Sqrt(0.1)}, {math.Sqrt2 / 2, 1}, {1, math.Sqrt(10)}, {math.Sqrt2, 1}}
+	farMargins = []exactPoint{{1, math.Sqrt(0.1)}, {1, math.Sqrt(10)}}
+)
+
+// farther chooses again, from where the search of e ended, what is open of scaling, kernel, bandwidth, λ and loss.
+func (e *exactSearch) farther() (*Choice, error) {
+	f := e.c.f
+	o := &f.o
+	if o.Bandwidth > 0 && o.Lambda > 0 || len(e.order) < farFirst+farJudged {
+		return nil, nil
+	}
+	s := &far{c: e.c, order: e.order}
+	s.take(farFirst)
+	start := farPoint{kind: e.tries.kind, at: e.at, margins: e.c.d.Margins}
+	if err := s.starts(start, e.open); err != nil {
+		return nil, err
+	}
+	top, ok := s.best(func(farPoint) bool { return true })
+	if !ok {
+		return nil, nil
+	}
+	if n := min(farRows, len(e.order)-farJudged); n > s.rows {
+		s.take(n)
+	}
+	top, err := s.descend(top.farPoint, farDescent...)
+	if err != nil {
+		return nil, err
+	}
+	var loss *Choice
+	if f.task == machine.Classification && o.Loss == "" && !start.margins && !top.trial.faultless() {
+		if top, loss, err = s.margins(top); err != nil {
+			return nil, err
+		}
+	}
+	if top.standard {
+		weigh(e.c.s.x, inverses(f.columnWeights(f.fields)))
+		f.fields = f.fieldWeights(ScalingStandard, e.c.s)
+		f.rescaled = fmt.Sprintf("better than the one that fewer rows chose, by fits of %d", farFirst)
+	}
+	e.far, e.at, e.c.d.Margins = s, top.at, top.margins
+	if e.tries.kind != top.kind {
+		e.kinds = append(e.kinds, f.shown(top.trial, float64(len(e.kinds)), top.kind.String()))
+		e.told = s.rows
+	}
+	e.tries.kind = top.kind
+	e.all = nil
+	for _, t := range s.all {
+		if t.standard == top.standard && t.kind == top.kind && t.margins == top.margins {
+			e.all = append(e.all, t.trial)
+		}
+	}
+	return loss, nil
+}
+
+// starts tries the setting that a search found, and others beside it: rougher kernels, and standard columns.
+func (s *far) starts(p farPoint, open bool) error {
+	o := &s.c.f.o
+	lambdas := []float64{p.at.lambda, p.at.lambda / 10}
+	if o.Lambda > 0 {
+		lambdas = lambdas[:1]
+	}
+	try := func(q farPoint, factors ...float64) error {
+		scale := q.at.scale
+		for _, by := range factors {
+			if by != 1 && o.Bandwidth > 0 {
+				continue
+			}
+			for _, l := range lambdas {
+				q.at = exactPoint{by * scale, l}
+				if err := s.try(q); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	if err := try(p, 1, 0.5); err != nil {
+		return err
+	}
+	if o.Bandwidth > 0 {
+		return nil
+	}
+	own := medianDistance(&sample{x: s.x.RowRange(0, firstRows)}, p.kind, o.Seed)
+	scalings := []bool{false}
+	if w := s.c.f.fields; o.Scaling == "" && w != nil && slices.ContainsFunc(w, func(v float64) bool { return v != 1 }) {
+		scalings = append(scalings, true)
+	}
+	kinds := []kernel.Kind{p.kind}
+	if open && p.kind != kernel.Laplace && s.x.Cols <= laplaceColumns {
+		kinds = append(kinds, kernel.Laplace)
+	}
+	for _, standard := range scalings {
+		s.scaled(standard)
+		for _, kind := range kinds {
+			if !standard && kind == p.kind {
+				continue
+			}
+			s.scaled(standard)
+			q := p
+			q.standard, q.kind = standard, kind
+			q.at.scale *= medianDistance(&sample{x: s.x.RowRange(0, firstRows)}, kind, o.Seed) / own
+			factors := []float64{1, 0.5}
+			if kind != p.kind {
+				factors = []float64{1, 2}
+			}
+			if err := try(q, factors...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// margins compares the losses, margins from the setting of squares and from one twice as wide on.
+func (s *far) margins(squares farTrial) (farTrial, *Choice, error) {
+	p := squares.farPoint
+	p.margins = true
+	wide := p
+	if s.c.f.o.Bandwidth == 0 {
+		wide.at.scale *= 2
+	}
+	if err := s.try(p, wide); err != nil {
+		return squares, nil, err
+	}
+	ch := &Choice{Name: "loss", Value: LossSquares}
+	top, ok := s.best(func(q farPoint) bool { return q.margins })
+	if ok && mean(top.loss) < mean(squares.loss) {
+		var err error
+		if top, err = s.descend(top.farPoint, farMargins...); err != nil {
+			return squares, nil, err
+		}
+	}
+	ch.Why = "margins make no fewer errors by more than a standard error"
+	if !ok {
+		return squares, ch, nil
+	}
+	ch.Trials = s.c.shownLosses([]trial{squares.trial, top.trial})
+	if diff, se := gain(squares.loss, top.loss); diff > se {
+		ch.Value = LossMargins
+		ch.Why = fmt.Sprintf("best %s of %d rows by %d others", s.c.f.metric(), len(top.loss), s.rows)
+		return top, ch, nil
+	}
+	return squares, ch, nil
+}
+
+func inverses(w []float64) []float64 {
+	out := make([]float64, len(w))
+	for i, v := range w {
+		out[i] = 1 / v
+	}
+	return out
+}
