@@ -12,8 +12,8 @@ type Code string
 
 // The codes of many levels, which need no column of their own for each.
 const (
-	// CodeHashed gives every level a code of its own: 4 of 256 columns, chosen by a hash of the level, are ±½. Two levels
-	// are about as far from each other as with one column per level.
+	// CodeHashed gives every level a code of its own: 4 of 256 columns, chosen by a hash of the level, are ±½. Two
+	// levels are about as far from each other as with one column per level.
 	CodeHashed Code = "hashed"
 	// CodeCounts is how often the level came at the fit, as log(1 + n).
 	CodeCounts Code = "counts"

@@ -12,7 +12,8 @@ import (
 )
 
 func codedSchema(code Code, other bool) *Schema {
-	f := Field{Name: "a", Kind: Categorical, Levels: []string{"x", "2"}, Code: code, Other: other, Missing: true, Weight: 2}
+	f := Field{Name: "a", Kind: Categorical, Levels: []string{"x", "2"}, Code: code, Other: other, Missing: true,
+		Weight: 2}
 	if code != CodeHashed {
 		f.Table, f.Prior = []float64{1, 2, 3, 4}, []float64{5, 6}
 	}

@@ -21,6 +21,9 @@ type Residuals struct {
 	rows    int64
 }
 
+// Len is the number of rows.
+func (r *Residuals) Len() int64 { return r.rows }
+
 // Add adds rows, of equal weight or of those given. With variances, residuals are in units of the standard deviation of
 // their row, so that intervals are as wide as the model says, times what it is too sure by.
 func (r *Residuals) Add(y, pred, variance dense.Matrix[float64], weights []float64) {
@@ -133,9 +136,12 @@ func (m *Model) Interval(output int, coverage float64) (low, high float64, err e
 		return 0, 0, fmt.Errorf("intervals that hold %g of observations, want a number between 0 and 1: %w", coverage,
 			ErrSetup)
 	}
-	tail := int((1-coverage)/2*2*tailSteps + 1e-9)
+	tail := tailOf(coverage)
 	return m.Residuals.At(2*output, tail), m.Residuals.At(2*output+1, tail), nil
 }
+
+// tailOf is the step of the tail on either side of an interval.
+func tailOf(coverage float64) int { return int((1-coverage)/2*2*tailSteps + 1e-9) }
 
 // validateResiduals checks that lower limits rise and upper ones fall.
 func (m *Model) validateResiduals() error {
@@ -150,6 +156,11 @@ func (m *Model) validateResiduals() error {
 		return fmt.Errorf("residuals are %d×%d, want %d×%d: %w", r.Rows, r.Cols, 2*m.Outputs, tailSteps+1,
 			dense.ErrShape)
 	}
+	return checkLimits(r)
+}
+
+// checkLimits checks that lower limits rise and upper ones fall.
+func checkLimits(r dense.Matrix[float64]) error {
 	if err := r.Check(); err != nil {
 		return fmt.Errorf("residuals: %w", err)
 	}
@@ -183,5 +194,5 @@ func (m *Model) checkInterval(coverage float64) error {
 				100*coverage, most, ErrSetup)
 		}
 	}
-	return nil
+	return m.checkGroups(coverage)
 }

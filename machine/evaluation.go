@@ -100,7 +100,7 @@ func (m *Model) Evaluation() (*Evaluation, error) {
 		e.unlikely = false
 		return e, nil
 	}
-	for k := 0; !m.Residuals.IsEmpty() && k < m.Outputs; k++ {
+	for k := 0; !m.Residuals.IsEmpty() && m.IntervalBy == "" && k < m.Outputs; k++ {
 		low, high, err := m.Interval(k, 0.9)
 		if err != nil {
 			return nil, err

@@ -42,8 +42,8 @@ const (
 	dependenceLevels = 30
 )
 
-// PartialDependence is that of an output on a column. x are encoded rows: values of the column are those that they have,
-// of numbers at equal steps of their quantiles.
+// PartialDependence is that of an output on a column. x are encoded rows: values of the column are those that they
+// have, of numbers at equal steps of their quantiles.
 func PartialDependence(ctx context.Context, m *Model, x dense.Matrix[float64], column string, output int) (*Dependence,
 	error) {
 	f, lo, err := m.explained(x, column, output)
@@ -195,7 +195,7 @@ func student(m *moments) (low, high float64) {
 type Explanation struct {
 	Output     string         `json:"output"`
 	Prediction float64        `json:"prediction"`
-	Mean       float64        `json:"mean"`  // prediction of the rows that columns are taken from where they are not known
+	Mean       float64        `json:"mean"`  // prediction of the rows that unknown columns are taken from
 	Parts      []Contribution `json:"parts"` // the largest first
 	Orders     int            `json:"orders"`
 }
@@ -215,8 +215,8 @@ type ExplainOptions struct {
 	Seed   uint64
 }
 
-// Contributions explains the prediction of row, by sampling: columns become known one after the other, in random orders,
-// the others being those of a random row of x; what a column adds, on average, is its contribution (Štrumbelj &
+// Contributions explains the prediction of row, by sampling: columns become known one after the other, in random
+// orders, the others being those of a random row of x; what a column adds, on average, is its contribution (Štrumbelj &
 // Kononenko 2014, "Explaining prediction models and individual predictions with feature contributions", Knowl. Inf.
 // Syst. 41, algorithm 2). Each order is also taken backwards. Of a model with one column it is exact.
 func Contributions(ctx context.Context, m *Model, row []float64, x dense.Matrix[float64], output int,
@@ -304,8 +304,8 @@ type Neighbour struct {
 	Values     map[string]string `json:"values"`     // by column, as far as they can be told
 }
 
-// Neighbours are the n rows of the fit nearest to a row, as the kernel measures it. A model of an exact kernel keeps all
-// rows, one of Nyström features some, and one of random features none, which is ErrSetup.
+// Neighbours are the n rows of the fit nearest to a row, as the kernel measures it. A model of an exact kernel keeps
+// all rows, one of Nyström features some, and one of random features none, which is ErrSetup.
 func Neighbours(m *Model, row []float64, n int) ([]Neighbour, error) {
 	k := m.Spec.Kernel
 	switch {

@@ -45,6 +45,8 @@ type facts struct {
 	Lambda  float64 `json:"lambda"`
 	Weight  float64 `json:"weight,omitempty"`
 	Fast    []bool  `json:"fast"` // projections that are structured: they are drawn again, and used if equal
+	// IntervalBy is the column that prediction intervals go by.
+	IntervalBy string `json:"interval_by,omitempty"`
 }
 
 // field is a tensor of a model file.
@@ -60,6 +62,7 @@ func (m *Model) fields() []field {
 		{name: "noise", vector: &m.Noise}, {name: "centre", vector: &m.Centre}, {name: "factor", matrix: &m.Factor},
 		{name: "log_scale", vector: &m.LogScale}, {name: "mass", vector: &m.Mass},
 		{name: "calibration", vector: &m.Calibration}, {name: "residuals", matrix: &m.Residuals},
+		{name: "residuals_by", matrix: &m.GroupResiduals},
 		{name: "quantiles", vector: &m.Quantiles},
 	}
 }
@@ -100,7 +103,7 @@ func (m *Model) file() (*tensorfile.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
-	head := facts{m.Kind, m.Task, m.Outputs, m.Rows, m.Lambda, m.Weight, []bool{}}
+	head := facts{m.Kind, m.Task, m.Outputs, m.Rows, m.Lambda, m.Weight, []bool{}, m.IntervalBy}
 	f := &tensorfile.File{Metadata: map[string]string{"format": fileFormat, "version": strconv.Itoa(fileVersion),
 		"spec": string(spec)}}
 	for i, o := range m.Omega {
@@ -215,7 +218,7 @@ func read(b []byte) (*Model, error) {
 		return nil, fmt.Errorf("metadata \"model\": %w", err)
 	}
 	m := &Model{Kind: head.Kind, Task: head.Task, Outputs: head.Outputs, Rows: head.Rows, Lambda: head.Lambda,
-		Weight: head.Weight}
+		Weight: head.Weight, IntervalBy: head.IntervalBy}
 	if err := json.Unmarshal([]byte(f.Metadata["spec"]), &m.Spec); err != nil {
 		return nil, err
 	}

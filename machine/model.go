@@ -48,6 +48,11 @@ type Model struct {
 	// standard deviation of the prediction for a GP ([Model.Interval]). Empty: no prediction intervals.
 	Residuals dense.Matrix[float64]
 
+	// GroupResiduals are Residuals by the levels of the column IntervalBy, one level after the other
+	// ([Model.SetGroups]). Empty: intervals are those of all rows.
+	GroupResiduals dense.Matrix[float64]
+	IntervalBy     string
+
 	// Quantiles are log densities of calibration rows at equal steps of probability, ascending.
 	Quantiles []float64
 
@@ -159,7 +164,8 @@ func (m *Model) validate(f int, positive bool) error {
 	if !sort.Float64sAreSorted(m.Quantiles) {
 		return fmt.Errorf("quantiles are not in order: %w", ErrSetup)
 	}
-	for _, check := range []func() error{m.validateCalibration, m.validateResiduals, m.History.validate} {
+	for _, check := range []func() error{m.validateCalibration, m.validateResiduals, m.validateGroups,
+		m.History.validate} {
 		if err := check(); err != nil {
 			return err
 		}

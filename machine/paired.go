@@ -8,7 +8,7 @@ import (
 )
 
 // Losses are how wrong one model is on every row of a table, in the order of the rows: what two models are compared by
-// on the same rows (see [Differences]). It keeps three numbers a row, and one more for every target of several.
+// on the same rows (see [Differences]). It keeps three numbers a row, and two more for every target.
 type Losses struct {
 	task    Task
 	outputs int
@@ -19,7 +19,7 @@ type Losses struct {
 	// of numbers: squared and absolute error, means over targets, and squared errors by target
 	abs    []float64
 	errors [][]float64
-	truth  []moments // of the targets
+	y      [][]float64 // targets
 }
 
 // NewLosses is for predictions of a task with a number of outputs, or classes.
@@ -29,7 +29,7 @@ func NewLosses(task Task, outputs int) (*Losses, error) {
 	}
 	l := &Losses{task: task, outputs: outputs}
 	if task == Regression {
-		l.errors, l.truth = make([][]float64, outputs), make([]moments, outputs)
+		l.errors, l.y = make([][]float64, outputs), make([][]float64, outputs)
 	}
 	return l, nil
 }
@@ -44,7 +44,8 @@ func (l *Losses) Add(y, pred dense.Matrix[float64]) error {
 		want = l.outputs
 	}
 	if y.Rows != pred.Rows || y.Cols != want || pred.Cols != l.outputs {
-		return fmt.Errorf("%d×%d targets and %d×%d predictions: %w", y.Rows, y.Cols, pred.Rows, pred.Cols, dense.ErrShape)
+		return fmt.Errorf("%d×%d targets and %d×%d predictions: %w", y.Rows, y.Cols, pred.Rows, pred.Cols,
+			dense.ErrShape)
 	}
 	for i := range pred.Rows {
 		p := pred.Row(i)
@@ -59,7 +60,7 @@ func (l *Losses) Add(y, pred dense.Matrix[float64]) error {
 			d := y.At(i, k) - v
 			square, abs = square+d*d, abs+math.Abs(d)
 			l.errors[k] = append(l.errors[k], d*d)
-			l.truth[k].add(y.At(i, k))
+			l.y[k] = append(l.y[k], y.At(i, k))
 		}
 		l.square = append(l.square, square/float64(len(p)))
 		l.abs = append(l.abs, abs/float64(len(p)))
@@ -100,8 +101,8 @@ type Difference struct {
 // Differences are those of the scores of b from those of a, each with a 95 % interval for new rows. Rows that both
 // models find hard do not count: intervals are of differences of losses, row by row.
 //
-//	accuracy         Newcombe 1998 ("Improved confidence intervals for the difference between binomial proportions based
-//	                 on paired data", Stat. Med. 17, 2635–2650), method 10
+//	accuracy         Newcombe 1998 ("Improved confidence intervals for the difference between binomial proportions
+//	                 based on paired data", Stat. Med. 17, 2635–2650), method 10
 //	log loss, Brier  mean differences, Student's after Hall's transformation
 //	RMSE             differences of squared errors, each over twice its RMSE (the delta method)
 //	R²               differences of squared errors over the variance of the target
@@ -179,12 +180,19 @@ func rootDifference(a, b []float64) Score {
 func explained(a, b *Losses) (Score, bool) {
 	d := make([]float64, a.Len())
 	for k := range a.outputs {
-		v := a.truth[k].m2 / float64(a.Len())
+		var truth moments
+		for _, y := range a.y[k] {
+			truth.add(y)
+		}
+		v := truth.m2 / float64(a.Len())
 		if !(v > 0) {
 			return Score{}, false
 		}
-		for i := range d {
-			d[i] += (b.errors[k][i] - a.errors[k][i]) / v / float64(a.outputs)
+		lost := (mean(b.errors[k]) - mean(a.errors[k])) / v
+		for i, y := range a.y[k] {
+			// The variance of the target is an estimate, too.
+			u := (y - truth.mean) * (y - truth.mean) / v
+			d[i] += ((b.errors[k][i]-a.errors[k][i])/v - lost*(u-1)) / float64(a.outputs)
 		}
 	}
 	s := meanDifference("R²", d, make([]float64, len(d)), 1, 1)

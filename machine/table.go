@@ -203,6 +203,7 @@ type TableRun struct {
 	engine engine
 	x      dense.Matrix[float64]
 	y, v   dense.Matrix[float64]
+	rows   dense.Matrix[float64] // those that are predicted, encoded
 }
 
 // Kinds are what the reader must be opened with.
@@ -244,6 +245,7 @@ func (r *TableRun) Predict(dst, b *data.Block, where func(int) string) error {
 // predict is Predict for encoded rows.
 func (r *TableRun) predict(dst *data.Block, x dense.Matrix[float64], b *data.Block, where func(int) string) error {
 	m := r.p.model
+	r.rows = x
 	r.y = buf.Shaped(r.y, x.Rows, m.Outputs)
 	if err := r.engine.predict(r.y, x, false); err != nil {
 		return r.located(x, err, where)
@@ -309,14 +311,20 @@ func (r *TableRun) write(cols []data.Column) {
 // intervals fills the columns of limits.
 func (r *TableRun) intervals(next func(values dense.Matrix[float64], k int, f func(float64) float64)) {
 	m := r.p.model
+	by, at := m.GroupColumn()
 	for side := 0; r.p.o.Interval > 0 && side < 2; side++ {
 		for k := range m.Outputs {
-			low, high, err := m.Interval(k, r.p.o.Interval)
-			if err != nil {
-				panic("machine: " + err.Error()) // NewTablePredictor has asked for it
-			}
-			offset, i := [2]float64{low, high}[side], 0
+			i := 0
 			next(r.y, k, func(v float64) float64 {
+				group := -1
+				if by != nil {
+					group = GroupOf(by, r.rows.Row(i)[at:at+by.Width()])
+				}
+				low, high, err := m.IntervalOf(group, k, r.p.o.Interval)
+				if err != nil {
+					panic("machine: " + err.Error()) // NewTablePredictor has asked for it
+				}
+				offset := [2]float64{low, high}[side]
 				sd := 1.0
 				if r.p.bayesian {
 					sd = math.Sqrt(r.v.At(i, k))

@@ -94,7 +94,7 @@ func (b *baselines) fold(f, sub *fit, m *machine.Model, fold foldSource, weights
 	}
 	evals := make([]*machine.Evaluation, len(b.methods))
 	for i := range evals {
-		evals[i] = machine.NewEvaluation(machine.KindRidge, f.task, f.outputs)
+		evals[i] = machine.NewEvaluation(machine.KindsOf(f.task)[0], f.task, f.outputs)
 	}
 	var pred dense.Matrix[float64]
 	err = held.Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
@@ -223,9 +223,9 @@ func (m *linearModel) add(pred, x []float64) {
 	}
 }
 
-// solve takes the λ of least generalised cross-validation (Golub, Heath & Wahba 1979, "Generalized cross-validation as a
-// method for choosing a good ridge parameter", Technometrics 21), by the eigenvalues of XᵀX; false: it is too wide, or
-// has none.
+// solve takes the λ of least generalised cross-validation (Golub, Heath & Wahba 1979, "Generalized cross-validation as
+// a method for choosing a good ridge parameter", Technometrics 21), by the eigenvalues of XᵀX; false: it is too wide,
+// or has none.
 func (s *linearSums) solve() (*linearModel, bool) {
 	if s.too || s.n == 0 {
 		return nil, false
@@ -272,10 +272,12 @@ func (s *linearSums) solve() (*linearModel, bool) {
 
 // checkCompare refuses what has nothing to compare.
 func (o *Options) checkCompare() error {
+	info, _ := o.Kind.Info() // of which withDefaults knows
 	switch {
 	case o.Compare && o.Folds == 1:
 		return fmt.Errorf("a comparison needs folds that are held out: ask for more than 1: %w", machine.ErrSetup)
-	case o.Compare && o.Schema == nil && len(o.Learn.Targets) == 0 || o.Compare && o.Kind == machine.KindDensity:
+	case o.Compare && o.Schema == nil && len(o.Learn.Targets) == 0 || o.Compare &&
+		slices.Contains(info.Tasks, machine.Unsupervised):
 		return fmt.Errorf("a comparison needs a target, a density has none: %w", machine.ErrSetup)
 	}
 	return nil

@@ -357,7 +357,8 @@ func (f *fit) write() error {
 
 // snapshot is the container of what is known now.
 func (f *fit) snapshot() (*tensorfile.File, error) {
-	s := checkpointState{Schema: f.schema, Base: f.base, Summary: f.summary, Decision: f.decision, Stages: f.report.Stages}
+	s := checkpointState{Schema: f.schema, Base: f.base, Summary: f.summary, Decision: f.decision,
+		Stages: f.report.Stages}
 	if i := slices.IndexFunc(s.Stages, func(s Stage) bool { return s.Name == stageFit }); i >= 0 {
 		s.Stages = s.Stages[:i] // that one begins again
 	}

@@ -83,6 +83,8 @@ func (f *fit) codedColumns() (open []string, given map[string]string, err error)
 				f.outputs, meanOutputs))
 		case ok:
 			given[fd.Name] = code
+		case fd.Name == f.o.IntervalBy: // which keeps its levels
+		case slices.Contains(f.o.Learn.Numeric, fd.Name): // as was said
 		case fd.Kind == data.Categorical && fd.Other, fd.Kind == data.Numeric && data.IsIdentifier(fd.Name):
 			open = append(open, fd.Name)
 		}
@@ -249,7 +251,7 @@ func (f *fit) tryCodes(ch *Choice, counts *levelCounts, base *codedSample, open 
 	if err := try("as it is", base); err != nil {
 		return nil, err
 	}
-	for _, code := range f.openCodes(counts, open) {
+	for _, code := range f.openCodes(counts, open, n) {
 		codes := maps.Clone(base.codes)
 		for _, name := range open {
 			codes[name] = code
@@ -284,7 +286,7 @@ func (f *fit) tryCodes(ch *Choice, counts *levelCounts, base *codedSample, open 
 }
 
 // openCodes are the codes that are tried: one column for every level while that is possible, hashed ones beyond.
-func (f *fit) openCodes(counts *levelCounts, open []string) []string {
+func (f *fit) openCodes(counts *levelCounts, open []string, n int64) []string {
 	columns := 0
 	for i := range counts.fields {
 		if slices.Contains(open, counts.fields[i].Name) {
@@ -295,7 +297,7 @@ func (f *fit) openCodes(counts *levelCounts, open []string) []string {
 		}
 	}
 	out := []string{CodeAll}
-	if columns > allLevels {
+	if columns > allLevels || n > int64(exactRows) { // random features of so many columns take long
 		out = []string{string(data.CodeHashed)}
 	}
 	if out = append(out, string(data.CodeCounts)); f.outputs <= meanOutputs {
@@ -340,8 +342,8 @@ func (t *codeTrial) took() *codeTrial {
 	return t
 }
 
-// moreCodeRows tries those codes again that may be best with the rows of the table, as many as can be afforded. The first
-// is that of columns as they are.
+// moreCodeRows tries those codes again that may be best with the rows of the table, as many as can be afforded. The
+// first is that of columns as they are.
 func moreCodeRows(all []*codeTrial, n int64) ([]*codeTrial, error) {
 	top := slices.MinFunc(all, func(a, b *codeTrial) int { return cmp.Compare(a.now, b.now) })
 	m, rows := top.e.tries.x.Rows, len(top.e.order)
@@ -377,8 +379,8 @@ func moreCodeRows(all []*codeTrial, n int64) ([]*codeTrial, error) {
 	return out, nil
 }
 
-// repeats reports whether a column has more levels than columns are made for, or is one of numbers, and levels that come
-// again and again.
+// repeats reports whether a column has more levels than columns are made for, or is one of numbers, and levels that
+// come again and again.
 func (c *levelCounts) repeats(name string, rows int64) bool {
 	k := slices.IndexFunc(c.fields, func(f data.Field) bool { return f.Name == name })
 	return k >= 0 && float64(len(c.fields[k].Levels))*repeated <= float64(rows)

@@ -24,7 +24,8 @@ func subjects(n, levels int, shuffled bool, seed uint64) *numbers {
 	s := &numbers{names: []string{"subject_id", "x", "y"}}
 	for range n {
 		who, x := rng.IntN(levels), rng.NormFloat64()
-		s.rows = append(s.rows, []float64{float64(1000 + 7*who), x, effect[who] + 0.5*math.Sin(2*x) + 0.3*rng.NormFloat64()})
+		y := effect[who] + 0.5*math.Sin(2*x) + 0.3*rng.NormFloat64()
+		s.rows = append(s.rows, []float64{float64(1000 + 7*who), x, y})
 	}
 	if shuffled {
 		rng.Shuffle(n, func(i, j int) { s.rows[i][2], s.rows[j][2] = s.rows[j][2], s.rows[i][2] })
@@ -76,8 +77,8 @@ func TestCodesOfShuffledTargets(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", code, err)
 		}
-		// R² of n rows and no signal has a standard deviation of about √(2/n)·ρ of predictions that are nearly constant;
-		// a leak of means is far above it: 0.2 and more with 4 rows a level.
+		// R² of n rows and no signal has a standard deviation of about √(2/n)·ρ of predictions that are nearly
+		// constant; a leak of means is far above it: 0.2 and more with 4 rows a level.
 		if s := r.Scores[1]; s.Name != "R²" || s.Value > 0.05 {
 			t.Errorf("%q: %s = %.3f on a shuffled target", code, s.Name, s.Value)
 		}
@@ -90,9 +91,9 @@ func TestCodesOfShuffledTargets(t *testing.T) {
 // TestCodesTellSubjectsApart: with its subjects told apart, the table has an R² of about
 // (1 + 0.09)/(1 + 0.09 + 0.09) less what effects of four rows each are uncertain by; as a number the id tells nothing.
 func TestCodesTellSubjectsApart(t *testing.T) {
-	train := subjects(600, 100, false, 5)
-	fresh := subjects(2000, 100, false, 5)
-	fresh.rows = fresh.rows[600:] // the same subjects, other rows
+	train := subjects(450, 80, false, 5)
+	fresh := subjects(1500, 80, false, 5)
+	fresh.rows = fresh.rows[450:] // the same subjects, other rows
 	o := Options{Learn: data.LearnOptions{Targets: []string{"y"}}, Seed: 1, Folds: 3, Kernel: "gaussian",
 		Scaling: ScalingStandard}
 	m, r, err := Fit(context.Background(), train, o)
@@ -137,8 +138,8 @@ func TestCrossedCodes(t *testing.T) {
 	if fd.Name != "subject_id" || fd.Code != data.CodeMeans || fd.Width() != 2 || len(fd.Levels) != 40 {
 		t.Fatalf("%+v", fd)
 	}
-	// What the code is made of: with T the targets of other parts, mean (ΣT_level + k·mean T)/(n + k) − mean T, times one
-	// factor for all rows.
+	// What the code is made of: with T the targets of other parts, mean (ΣT_level + k·mean T)/(n + k) − mean T, times
+	// one factor for all rows.
 	counts, err := f.countRows([]data.Field{{Name: fd.Name, Kind: fd.Kind, Levels: fd.Levels}})
 	if err != nil {
 		t.Fatal(err)
@@ -242,7 +243,8 @@ func TestCodeErrors(t *testing.T) {
 	}{
 		{Options{Learn: learn, Code: map[string]string{"subject_id": "rare"}}, `code "rare", want levels, all, hashed`},
 		{Options{Learn: learn, Code: map[string]string{"who": "means"}}, `"who": a code was asked for`},
-		{Options{Learn: data.LearnOptions{Skip: []string{"y"}}, Code: map[string]string{"subject_id": "means"}}, "density"},
+		{Options{Learn: data.LearnOptions{Skip: []string{"y"}}, Code: map[string]string{"subject_id": "means"}},
+			"density"},
 		{Options{Schema: schema, Code: map[string]string{"subject_id": "means"}}, "leave one of them out"},
 		{Options{Schema: &leaky}, "would know its own"},
 		{Options{Learn: learn, Features: 20000, Code: map[string]string{"subject_id": "means"}}, "fewer features"},
@@ -252,7 +254,8 @@ func TestCodeErrors(t *testing.T) {
 			t.Errorf("%v: %v", c.want, err)
 		}
 	}
-	_, err = Choose(context.Background(), Table{Schema: schema}, Options{Code: map[string]string{"subject_id": "means"}})
+	_, err = Choose(context.Background(), Table{Schema: schema},
+		Options{Code: map[string]string{"subject_id": "means"}})
 	if err == nil || !strings.Contains(err.Error(), "all rows in one place") {
 		t.Error(err)
 	}

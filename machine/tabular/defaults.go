@@ -117,6 +117,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, err
 	}
 	switch marks := o.Marks.Names(); {
+	case !(o.Horizon >= 0) || math.IsInf(o.Horizon, 1) || o.Horizon > 0 && o.Marks.Time == "":
+		return bad("a horizon of %g, want a positive number, and a column of times that it is in", o.Horizon)
 	case o.Marks.Group != "" && o.Marks.Time != "":
 		return bad("folds of groups (%s) and of time (%s): name one of them", o.Marks.Group, o.Marks.Time)
 	case len(slices.Compact(slices.Sorted(slices.Values(marks)))) < len(marks):

@@ -73,7 +73,8 @@ type scored struct {
 	residuals machine.Residuals // the same by a model of the final settings without a fold, in original units
 	spread    spread            // residuals of all models
 	evals     []*machine.Evaluation
-	simple    *baselines // to compare with; nil: not asked for
+	groups    groupResiduals // residuals by the group that intervals go by
+	simple    *baselines     // to compare with; nil: not asked for
 }
 
 // run goes through the stages. A checkpoint exists only once all choices are made, so a resumed fit begins with the fit
@@ -97,6 +98,9 @@ func (f *fit) run() (*machine.Model, error) {
 	}
 	restore(m, f.schema.Targets)
 	m.Schema = f.schema
+	if err := f.setGroups(m); err != nil {
+		return nil, err
+	}
 	if f.report.Metric = f.decision.Metric; len(f.report.Scores) > 0 || f.report.Metric != nil {
 		m.History = &machine.History{Scores: f.report.Scores, ScoredOn: f.report.ScoredOn, Metric: f.report.Metric}
 	}
@@ -122,6 +126,7 @@ func (f *fit) begin() error {
 			return err
 		}
 		f.deal = newDealer(f.o.Seed, m)
+		f.deal.horizon = f.o.Horizon
 	}
 	f.weigh()
 	if err := f.deal.settle(f.src.Name(), &f.o, f.inner); err != nil {
@@ -137,6 +142,9 @@ func (f *fit) begin() error {
 		}
 	}
 	if err := f.settle(); err != nil {
+		return err
+	}
+	if err := f.checkIntervalBy(); err != nil {
 		return err
 	}
 	rows, err := f.trainingRows(f.src)

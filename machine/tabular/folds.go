@@ -20,6 +20,8 @@ type dealer struct {
 	seed  uint64
 	marks *data.Marks // nil: none
 	known map[int]deal
+	// horizon is how far ahead of the rows that a model learns from those lie that it is scored on.
+	horizon float64
 }
 
 // deal is that of one number of folds: the folds of groups, or the least time of every stretch but the first.
@@ -66,6 +68,13 @@ func (d *dealer) of(i int64, parts int) int {
 		return at
 	}
 	return fold(d.seed, i, parts)
+}
+
+// near reports whether row i is so near to the stretch of time k that a model which predicts it a horizon ahead cannot
+// know it.
+func (d *dealer) near(i int64, k, parts int) bool {
+	from := d.deal(parts).from
+	return d.horizon > 0 && k >= 1 && k <= len(from) && d.marks.Time[i] > from[k-1]-d.horizon
 }
 
 // learns reports whether a model that predicts rows of part k has seen those of part j.

@@ -19,7 +19,7 @@ func (s foldSource) has(row int64) bool {
 		return at == s.k
 	}
 	for k := s.k; k <= max(s.k, s.last); k++ {
-		if !s.deal.learns(at, k) {
+		if !s.deal.learns(at, k) || s.deal.ordered() && s.deal.near(row, k, s.parts) {
 			return false
 		}
 	}

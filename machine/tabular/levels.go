@@ -73,7 +73,8 @@ func (f *fit) countRows(fields []data.Field) (*levelCounts, error) {
 		n := len(fields[i].Levels) + 1
 		c.rows, c.sums = append(c.rows, nil), append(c.sums, nil)
 		for range c.parts {
-			c.rows[i], c.sums[i] = append(c.rows[i], make([]float64, n)), append(c.sums[i], make([]float64, n*c.outputs))
+			c.rows[i] = append(c.rows[i], make([]float64, n))
+			c.sums[i] = append(c.sums[i], make([]float64, n*c.outputs))
 		}
 	}
 	schema := *f.schema

@@ -44,6 +44,9 @@ func (f *fit) nested() error {
 		if done >= nestedRows && !f.deal.grouped() && f.scoresClasses(parts) {
 			break
 		}
+		if !f.reaches(k) {
+			continue
+		}
 		part, err := f.heldOut(k, len(parts), done)
 		if err != nil {
 			return fmt.Errorf("cross-validation without fold %d: %w", k+1, err)
@@ -55,12 +58,34 @@ func (f *fit) nested() error {
 		done += part.Len()
 		f.progress(stageScore, done, f.decision.Rows)
 	}
+	if f.deal.horizon > 0 && len(parts) == 0 {
+		return fmt.Errorf("%s: a horizon of %g in %s leaves fewer than %d rows before every stretch that is scored: give a "+
+			"smaller one: %w", f.src.Name(), f.deal.horizon, f.o.Marks.Time, leastBefore, machine.ErrNoRows)
+	}
 	f.scored.evals = parts
 	f.report.ScoredOn = f.scoredOn(done, len(parts))
 	if f.scored.simple != nil && len(parts) > 0 {
 		f.report.Compared, err = f.scored.simple.compared(f)
 	}
 	return err
+}
+
+// leastBefore is how many rows must come before a stretch of time that is scored a horizon ahead.
+const leastBefore = 20
+
+// reaches reports whether a model of the rows a horizon before part k has enough of them.
+func (f *fit) reaches(k int) bool {
+	if f.deal.horizon == 0 {
+		return true
+	}
+	s := foldSource{deal: f.deal, k: k, last: k, parts: f.deal.parts(f.o.Folds)}
+	n := 0
+	for i := range f.decision.Rows {
+		if s.has(i) {
+			n++
+		}
+	}
+	return n >= leastBefore
 }
 
 // nestedClass are enough rows of a class whose weight says that it counts.
@@ -98,6 +123,9 @@ func (j *job) scoredParts() []int {
 // scoredOn says which rows were scored, and by what.
 func (f *fit) scoredOn(rows int64, folds int) string {
 	switch {
+	case f.deal.ordered() && f.deal.horizon > 0:
+		return fmt.Sprintf("%d rows of %d stretches of %s, columns and choices made on what came at least %g before each", rows,
+			folds, f.o.Marks.Time, f.deal.horizon)
 	case f.deal.ordered():
 		return fmt.Sprintf("%d rows of %d stretches of %s, columns and choices made on what came before each", rows, folds,
 			f.o.Marks.Time)
@@ -171,6 +199,7 @@ func (f *fit) heldOut(k, part int, done int64) (*machine.Evaluation, error) {
 			f.scored.spread.add(y, pred, variance, equal)
 			if sub.twin {
 				f.scored.residuals.Add(y, pred, variance, equal)
+				f.addGroups(m.Schema, x, y, pred, variance, equal)
 			}
 		}
 		if f.scored.simple != nil {

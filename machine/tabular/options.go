@@ -33,7 +33,10 @@ type Options struct {
 	// Time: what is predicted comes after what is learned from. Folds are stretches of time; choices and scores are of
 	// models of all that came before, and prediction intervals of their errors. Group and Time exclude each other.
 	Marks data.MarkColumns
-	Keep  []string // columns of Marks that are fields as well
+	// Horizon is how far ahead predictions are made, in the units of the column Marks.Time, of dates in days: scores are
+	// of models of what came at least as long before. Choices take all that came before.
+	Horizon float64
+	Keep    []string // columns of Marks that are fields as well
 
 	Kind     machine.Kind      // empty: ridge, or density without targets
 	Family   family.Family     // nil: trig, or oprf where features must be positive
@@ -67,6 +70,9 @@ type Options struct {
 	Block   int  // rows handled together; 0: 1024
 	// Workers bounds the goroutines of the fit; 0: GOMAXPROCS. It changes no bit of the result.
 	Workers int
+
+	// IntervalBy names a categorical column: prediction intervals of a regression are made for each of its levels.
+	IntervalBy string
 
 	// Compare also scores the mean, or the most frequent class, and a linear model on the same folds. The model is the
 	// same.

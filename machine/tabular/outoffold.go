@@ -29,6 +29,7 @@ type leftOut struct {
 	y, pred  dense.Matrix[float64]
 	variance dense.Matrix[float64] // of a Bayesian model
 	weights  []float64             // nil: 1
+	groups   []string              // that intervals go by; nil: none
 }
 
 // add appends row i of the sample.
@@ -80,6 +81,7 @@ func (f *fit) calibrateModel(m *machine.Model, s *sample, total machine.Sums) er
 	}
 	if f.task == machine.Regression {
 		f.scored.left = out
+		out.groups = f.groupsOf(s, out.rows)
 		return nil
 	}
 	h := &held{width: f.outputs, shifted: f.o.ClassWeights != nil, step: 1}
@@ -336,6 +338,13 @@ func (f *fit) residuals() *machine.Residuals {
 	}
 	out := new(machine.Residuals)
 	out.Add(truth, left.pred, left.variance, weights)
+	for i, group := range left.groups {
+		var w []float64
+		if weights != nil {
+			w = weights[i : i+1]
+		}
+		f.scored.groups.add(group, truth.RowRange(i, i+1), left.pred.RowRange(i, i+1), rowOf(left.variance, i), w)
+	}
 	return out
 }
 

@@ -77,6 +77,9 @@ func Choose(ctx context.Context, t Table, o Options) (*Plan, error) {
 			o.Marks.Names())
 	case o.Map == MapExact || o.Loss != "":
 		return nil, bad("an exact kernel needs all rows in one place: leave map and loss out, or fit the table as one")
+	case o.IntervalBy != "":
+		return nil, bad("intervals by a column (%s) are made of rows in one place: leave it out, or fit the table as one",
+			o.IntervalBy)
 	case len(o.Code) > 0:
 		return nil, bad("codes of levels are learned from all rows in one place: leave them out, or fit the table as one")
 	case o.Features > maxFeatures:

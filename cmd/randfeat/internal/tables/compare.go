@@ -187,7 +187,8 @@ func comparable(m [2]*machine.Model, paths [2]string) error {
 	a, b := targetNames(m[0]), targetNames(m[1])
 	switch {
 	case m[0].Task != m[1].Task:
-		return cli.Misused("%s is a %s and %s a %s: their scores do not compare", paths[0], m[0].Task, paths[1], m[1].Task)
+		return cli.Misused("%s is a %s and %s a %s: their scores do not compare", paths[0], m[0].Task, paths[1],
+			m[1].Task)
 	case !slices.Equal(a, b):
 		return cli.Misused("%s predicts %s and %s predicts %s: compare models of the same target", paths[0], quoted(a),
 			paths[1], quoted(b))
@@ -275,7 +276,8 @@ func (c *ComparedModel) losses(m, first *machine.Model, src data.Source, known [
 
 func (r *CompareResult) print(w io.Writer) error {
 	fmt.Fprintf(w, "%d rows of %s, target %s\n", r.Rows, r.Data, quoted(r.Targets))
-	fmt.Fprintf(w, "  first   %s (%s)\n  second  %s (%s)\n\n", r.First.Model, r.First.Kind, r.Second.Model, r.Second.Kind)
+	fmt.Fprintf(w, "  first   %s (%s)\n  second  %s (%s)\n\n", r.First.Model, r.First.Kind, r.Second.Model,
+		r.Second.Kind)
 	if err := cli.Table(w, func(w io.Writer) {
 		fmt.Fprintln(w, "score\tfirst\tsecond\tsecond − first\t95 % interval\tbetter")
 		for _, d := range r.Differences {

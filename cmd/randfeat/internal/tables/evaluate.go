@@ -36,6 +36,8 @@ type EvaluateResult struct {
 	Reliability *machine.Reliability  `json:"reliability,omitempty"`
 	Confusion   [][]int64             `json:"confusion,omitempty"`
 	Confusions  []machine.Confused    `json:"confusions,omitempty"`
+	// Groups are how many targets lie in their 90 % intervals, by the levels of the column that intervals go by.
+	Groups []machine.GroupScore `json:"groups,omitempty"`
 	// Importance, with --importance: of every column, the largest first.
 	Importance []machine.Importance `json:"importance,omitempty"`
 	// Label, Normal and Anomalies say how the ROC AUC of a density was taken.
@@ -243,6 +245,7 @@ func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data
 	if err != nil {
 		return err
 	}
+	groups := machine.NewGroupCoverage(m)
 	f.keep = machine.NewReservoir(importanceRows, cli.DefaultSeed)
 	var pred, variance dense.Matrix[float64]
 	err = rows.Each(predictRows, func(x, y dense.Matrix[float64]) error {
@@ -259,6 +262,11 @@ func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data
 		if err := e.AddWeighted(y, pred, variance, weights(x.Rows)); err != nil {
 			return err
 		}
+		if groups != nil {
+			if err := groups.Add(x, y, pred, variance); err != nil {
+				return err
+			}
+		}
 		if f.importance {
 			f.keep.Add(x, y)
 		}
@@ -268,6 +276,9 @@ func (f *evaluateFlags) supervised(r *EvaluateResult, m *machine.Model, src data
 		return err
 	}
 	r.Rows, r.Scores, r.Surprises = e.Len(), e.Scores(), watch.Surprises()
+	if groups != nil {
+		r.Groups = groups.Scores()
+	}
 	if m.Task == machine.Classification {
 		r.classified(m.Schema.Targets[0].Classes, e)
 	}
@@ -529,6 +540,18 @@ func (r *EvaluateResult) print(w io.Writer) error {
 	})
 	if err != nil {
 		return err
+	}
+	if len(r.Groups) > 0 {
+		fmt.Fprintln(w, "\nTargets in their 90 % intervals, by group:")
+		if err := cli.Table(w, func(w io.Writer) {
+			fmt.Fprintln(w, "group\trows\tcovered\t95 % interval")
+			for _, g := range r.Groups {
+				fmt.Fprintf(w, "%s\t%d\t%.3f\t%.3f to %.3f\n", shorten(g.Group, 40), g.Covered.Rows,
+					g.Covered.Value, g.Covered.Low, g.Covered.High)
+			}
+		}); err != nil {
+			return err
+		}
 	}
 	if r.Label != "" {
 		fmt.Fprintf(w, "\n%d rows whose %s is not %s are taken for anomalies.\n", r.Anomalies, r.Label, r.Normal)

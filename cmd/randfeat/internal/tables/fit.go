@@ -48,6 +48,8 @@ type fitFlags struct {
 	maxLevels            int
 	encode               []string
 	compare              bool
+	horizon              float64
+	intervalBy           string
 	strict               bool
 
 	model, family, coupling   string
@@ -103,11 +105,11 @@ With --json it prints one object: FitReport of this package's source, which hold
 		{Title: "What to predict, and from what",
 			Names: strings.Fields(`out target task id skip numeric categorical text max-levels encode
 			drop-missing-target strict`)},
-		{Title: "How rows belong together", Names: strings.Fields("weight group time keep")},
+		{Title: "How rows belong together", Names: strings.Fields("weight group time horizon keep")},
 		{Title: "The model; what is left out is chosen", Names: strings.Fields(`model family coupling bandwidth scaling loss lambda features budget
 			class-weight map kernel`)},
 		{Title: "How the table is read", Names: strings.Fields("delimiter header no-header no-quotes missing format encoding unit-bytes")},
-		{Title: "How it is computed", Names: strings.Fields("seed folds compare sample float32 block checkpoint checkpoint-every")},
+		{Title: "How it is computed", Names: strings.Fields("seed folds compare interval-by sample float32 block checkpoint checkpoint-every")},
 		{Title: "To try it", Names: strings.Fields("demo save-data")},
 	})
 	return cmd
@@ -132,6 +134,8 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 		"scores and intervals are of new groups")
 	flags.StringVar(&f.marks.Time, "time", "", "column of when a row came about: choices and scores are of models of the past, "+
 		"on what came after")
+	flags.Float64Var(&f.horizon, "horizon", 0, "with --time: how far ahead predictions are made, in its units, of dates in "+
+		"days: scores are of models of what came at least as long before")
 	flags.StringArrayVar(&f.keep, "keep", nil, "column of --weight, --group or --time to predict from as well; repeatable")
 	flags.IntVar(&f.maxLevels, "max-levels", 0, "most levels of a categorical column, the rest is \"other\" (64 if "+
 		"left out)")
@@ -163,6 +167,8 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 		"weights of classes, for --model ridge and logistic: balanced, or JSON such as '{\"yes\": 5}'")
 	flags.Uint64Var(&f.seed, "seed", cli.DefaultSeed, "seed of the projections, the sample and the folds")
 	flags.IntVar(&f.folds, "folds", 0, "folds of the cross-validation (5 if left out; 1: no cross-validation)")
+	flags.StringVar(&f.intervalBy, "interval-by", "", "categorical column: prediction intervals are made for each of its "+
+		"levels")
 	flags.BoolVar(&f.compare, "compare", false, "also score the mean or most frequent class and a linear model on the "+
 		"same folds: what the kernel adds")
 	flags.IntVar(&f.sample, "sample", 0, "rows on which choices are tried (8192 if left out)")
@@ -222,7 +228,7 @@ func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 		Seed: f.seed, Folds: f.folds, Sample: f.sample, Float32: f.float32, Block: f.block,
 		Marks: f.marks, Keep: f.keep,
 		Checkpoint: f.checkpoint, CheckpointEvery: f.checkpointEvery, Map: f.featureMap, Kernel: f.kernel,
-		Scaling: f.scaling, Loss: f.loss, Compare: f.compare,
+		Scaling: f.scaling, Loss: f.loss, Horizon: f.horizon, Compare: f.compare, IntervalBy: f.intervalBy,
 	}
 	for _, n := range []struct {
 		flag  string
@@ -231,7 +237,7 @@ func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 		float64(f.features)},
 		{"budget", float64(f.budget)}, {"folds", float64(f.folds)}, {"sample", float64(f.sample)}, {"block",
 			float64(f.block)},
-		{"checkpoint-every", f.checkpointEvery.Seconds()}} {
+		{"horizon", f.horizon}, {"checkpoint-every", f.checkpointEvery.Seconds()}} {
 		if cmd.Flags().Changed(n.flag) && (!(n.value > 0) || !dense.IsFinite(n.value)) {
 			return o, cli.Misused("--%s is %s, want more than 0, or leave it out", n.flag, cmd.Flag(n.flag).Value)
 		}

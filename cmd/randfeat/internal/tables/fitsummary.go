@@ -260,6 +260,11 @@ func printErrors(w io.Writer, m *machine.Model) error {
 		if math.IsInf(low, -1) || math.IsInf(high, 1) { // of too few rows
 			continue
 		}
+		if m.IntervalBy != "" {
+			fmt.Fprintf(w, "Prediction intervals of %s go by %s (predict --interval 0.9; evaluate says how many targets they hold).\n",
+				t.Name, m.IntervalBy)
+			continue
+		}
 		fmt.Fprintf(w, "90 %% of %s lie between the prediction %+.3g and %+.3g (predict --interval 0.9).\n", t.Name, low,
 			high)
 	}

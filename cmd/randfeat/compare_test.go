@@ -1,0 +1,128 @@
+package main
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/tables"
+)
+
+// halves are the lines of a table of which the first are for the fit.
+func halves(t *testing.T, dir, text string, fit int) (train, test string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return put(t, dir, "train.csv", strings.Join(lines[:fit+1], "\n")+"\n"),
+		put(t, dir, "test.csv", lines[0]+"\n"+strings.Join(lines[fit+1:], "\n")+"\n")
+}
+
+func readAll(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestCompare(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "demo.csv")
+	a, b := filepath.Join(dir, "a.rf"), filepath.Join(dir, "b.rf")
+	ok(t, "fit", "--demo", "-o", a, "--save-data", data, "--map", "random", "--features", "64", "--bandwidth", "3",
+		"--lambda", "1", "--folds", "1")
+	text := readAll(t, data)
+	train, test := halves(t, dir, text, 2000)
+	fit := func(out string, more ...string) string {
+		r := ok(t, append([]string{"fit", train, "--target", "kwh", "--id", "meter", "-o", out, "--map", "random",
+			"--features", "64", "--bandwidth", "3", "--lambda", "1"}, more...)...)
+		return r.stdout
+	}
+	fit(a, "--folds", "1", "--skip", "temperature")
+	if out := fit(b, "--compare"); !strings.Contains(out, "THE KERNEL ADDS") || !strings.Contains(out, "linear") {
+		t.Errorf("fit --compare:\n%s", out)
+	}
+	got := objects[tables.CompareResult](t, ok(t, "compare", a, b, test, "--json").stdout)[0]
+	// Each model's scores are those of evaluate, and differences are differences of these.
+	first, second := evaluated(t, a, test, "--skip", "temperature"), evaluated(t, b, test)
+	for _, d := range got.Differences {
+		want := scoreOf(second, d.Score.Name).Value - scoreOf(first, d.Score.Name).Value
+		if math.Abs(d.Score.Value-want) > 1e-6*math.Abs(want) {
+			t.Errorf("%s differs by %g, want %g", d.Score.Name, d.Score.Value, want)
+		}
+		if d.Better != "second" || !(d.Score.Low <= d.Score.Value && d.Score.Value <= d.Score.High) {
+			t.Errorf("%+v: the second knows the temperature", d)
+		}
+	}
+	if len(got.Differences) != 3 || got.Rows != 1000 {
+		t.Errorf("%d differences of %d rows", len(got.Differences), got.Rows)
+	}
+	// The order turns, rows of the fit are known, and people read the same.
+	back := objects[tables.CompareResult](t, ok(t, "compare", b, a, test, "--json").stdout)[0]
+	turned, before := back.Differences[0], got.Differences[0]
+	if turned.Better != "first" || math.Abs(turned.Score.Value+before.Score.Value) > 1e-12 {
+		t.Errorf("turned: %+v", turned)
+	}
+	r := ok(t, "compare", a, b, train)
+	if !strings.Contains(r.stderr, "was fitted to") || !strings.Contains(r.stdout, "second") {
+		t.Errorf("rows of the fit: %s\n%s", r.stderr, r.stdout)
+	}
+	classes, _ := saveModel(t, dir, "logistic", "kind", shop(200))
+	fails(t, cli.ExitMisuse, "do not compare", "compare", a, classes, test)
+	fails(t, cli.ExitMisuse, "two models and a table", "compare", a, test)
+	other := filepath.Join(dir, "other.rf")
+	ok(t, "fit", train, "--target", "temperature", "--id", "meter", "-o", other, "--map", "random", "--features", "64",
+		"--bandwidth", "3", "--lambda", "1", "--folds", "1")
+	fails(t, cli.ExitMisuse, "same target", "compare", a, other, test)
+}
+
+func TestExplain(t *testing.T) {
+	dir := t.TempDir()
+	data, model := filepath.Join(dir, "demo.csv"), filepath.Join(dir, "m.rf")
+	ok(t, "fit", "--demo", "-o", model, "--save-data", data, "--map", "random", "--features", "128", "--bandwidth", "3",
+		"--lambda", "1", "--folds", "1")
+	svg, page := filepath.Join(dir, "t.svg"), filepath.Join(dir, "t.html")
+	got := objects[tables.ExplainResult](t, ok(t, "explain", model, data, "--column", "temperature", "--row", "5",
+		"--svg", svg, "--page", page, "--json").stdout)[0]
+	d := got.Dependence[0]
+	// kWh of the demo fall with the temperature up to some 16 degrees, and rise above.
+	if first, last := d.Points[0], d.Points[len(d.Points)-1]; first.Mean < 40 || last.Mean < 40 || len(d.Points) < 20 {
+		t.Errorf("ends %+v, %+v of %d points", first, last, len(d.Points))
+	}
+	sum := got.Explanation.Mean
+	for _, p := range got.Explanation.Parts {
+		sum += p.Part
+	}
+	if math.Abs(sum-got.Explanation.Prediction) > 1e-6 || len(got.Explanation.Parts) != 4 {
+		t.Errorf("parts sum to %g of %g", sum, got.Explanation.Prediction)
+	}
+	if !strings.Contains(got.NoNeighbours, "random features") || got.Neighbours != nil {
+		t.Errorf("neighbours of random features: %q", got.NoNeighbours)
+	}
+	if text := readAll(t, svg); !strings.HasPrefix(text, "<svg") {
+		t.Errorf("svg: %.60s", text)
+	}
+	if text := readAll(t, page); !strings.Contains(text, "<h2>Row 5</h2>") || !strings.Contains(text, "</svg>") {
+		t.Errorf("page: %.200s", text)
+	}
+	out := ok(t, "explain", model, data).stdout
+	if !strings.Contains(out, "weekday") || !strings.Contains(out, "occupancy") {
+		t.Errorf("all columns:\n%s", out)
+	}
+	for want, args := range map[string][]string{
+		`did you mean "temperature"`: {"--column", "temperatur"},
+		"fewer rows":                 {"--row", "9999"},
+		"want 1 or more":             {"--row", "0"},
+		"one column":                 {"--svg", svg},
+		"the model predicts":         {"--output", "x"},
+		"at least 4":                 {"--row", "1", "--orders", "2"},
+	} {
+		r := call(t, "", append([]string{"explain", model, data}, args...)...)
+		if r.code == 0 || !strings.Contains(r.stderr, want) {
+			t.Errorf("%v: %d %s", args, r.code, r.stderr)
+		}
+	}
+}

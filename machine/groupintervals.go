@@ -1,0 +1,185 @@
+package machine
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Prediction intervals by group: where errors differ from group to group, intervals of all rows are too wide for some
+// and too narrow for others. Those of a group are made of the residuals of its rows alone, so that they hold as many
+// new observations of the group as they say (Vovk, Lindsay, Nouretdinov & Gammerman 2003, "Mondrian confidence
+// machine").
+
+// LeastGroup is the number of rows held out that a group needs for intervals of its own: with 19 the largest share of
+// new observations is 0.9. Smaller groups have the intervals of all rows.
+const LeastGroup = 19
+
+// GroupColumn is the field that prediction intervals go by, and its first encoded column; nil: they are those of all
+// rows.
+func (m *Model) GroupColumn() (*data.Field, int) {
+	if m.IntervalBy == "" || m.Schema == nil {
+		return nil, 0
+	}
+	at := 0
+	for i := range m.Schema.Fields {
+		f := &m.Schema.Fields[i]
+		if f.Name == m.IntervalBy {
+			return f, at
+		}
+		at += f.Width()
+	}
+	return nil, 0
+}
+
+// GroupOf is the level of a row that intervals go by, its place among the levels of the field; −1: another.
+func GroupOf(f *data.Field, columns []float64) int {
+	for l := range f.Levels {
+		if columns[l] != 0 {
+			return l
+		}
+	}
+	return -1
+}
+
+// SetGroups gives the model intervals by the levels of a column, of their residuals; nil ones have too few rows.
+func (m *Model) SetGroups(column string, residuals []*Residuals) error {
+	m.IntervalBy = column
+	f, _ := m.GroupColumn()
+	if f == nil || f.Kind != data.Categorical || f.Code != "" || len(residuals) != len(f.Levels) {
+		m.IntervalBy = ""
+		return fmt.Errorf("intervals by column %q, want a categorical column of the model: %w", column, ErrSetup)
+	}
+	m.GroupResiduals = dense.New[float64](m.Residuals.Rows*len(residuals), m.Residuals.Cols)
+	for l, r := range residuals {
+		limits := m.Residuals
+		if r != nil && r.rows >= LeastGroup {
+			limits = r.Quantiles()
+		}
+		for i := range limits.Rows {
+			copy(m.GroupResiduals.Row(l*limits.Rows+i), limits.Row(i))
+		}
+	}
+	return nil
+}
+
+// IntervalOf is Interval for a group, the place of a level as GroupOf gives it.
+func (m *Model) IntervalOf(group, output int, coverage float64) (low, high float64, err error) {
+	if group < 0 || m.GroupResiduals.IsEmpty() {
+		return m.Interval(output, coverage)
+	}
+	if _, _, err := m.Interval(output, coverage); err != nil {
+		return 0, 0, err
+	}
+	at, tail := group*m.Residuals.Rows+2*output, tailOf(coverage)
+	return m.GroupResiduals.At(at, tail), m.GroupResiduals.At(at+1, tail), nil
+}
+
+// validateGroups checks intervals by group.
+func (m *Model) validateGroups() error {
+	if m.IntervalBy == "" && m.GroupResiduals.IsEmpty() {
+		return nil
+	}
+	f, _ := m.GroupColumn()
+	if f == nil || f.Kind != data.Categorical || f.Code != "" || m.Residuals.IsEmpty() ||
+		m.GroupResiduals.Rows != m.Residuals.Rows*len(f.Levels) || m.GroupResiduals.Cols != m.Residuals.Cols {
+		return fmt.Errorf("intervals by column %q with %d×%d limits: %w", m.IntervalBy, m.GroupResiduals.Rows,
+			m.GroupResiduals.Cols, ErrSetup)
+	}
+	return checkLimits(m.GroupResiduals)
+}
+
+// checkGroups refuses a coverage for which a group has no finite interval.
+func (m *Model) checkGroups(coverage float64) error {
+	f, _ := m.GroupColumn()
+	if f == nil {
+		return nil
+	}
+	for l, name := range f.Levels {
+		for k := range m.Outputs {
+			low, high, err := m.IntervalOf(l, k, coverage)
+			if err != nil {
+				return err
+			}
+			if math.IsInf(low, -1) || math.IsInf(high, 1) {
+				return fmt.Errorf("too few rows of %s %q were held out at the fit for intervals of %g %%: ask for a smaller share: %w",
+					f.Name, name, 100*coverage, ErrSetup)
+			}
+		}
+	}
+	return nil
+}
+
+// GroupCoverage counts how many targets of every group lie in their intervals of 90 %.
+type GroupCoverage struct {
+	m     *Model
+	f     *data.Field
+	at    int
+	rows  []int64 // by level; the last are all others
+	holds []float64
+}
+
+// Coverage90 is the share that GroupCoverage counts by.
+const Coverage90 = 0.9
+
+// NewGroupCoverage is nil for a model whose intervals go by no column.
+func NewGroupCoverage(m *Model) *GroupCoverage {
+	f, at := m.GroupColumn()
+	if f == nil || m.checkInterval(Coverage90) != nil {
+		return nil
+	}
+	n := len(f.Levels) + 1
+	return &GroupCoverage{m: m, f: f, at: at, rows: make([]int64, n), holds: make([]float64, n)}
+}
+
+// Add adds rows; several targets count in equal parts.
+func (c *GroupCoverage) Add(x, y, pred, variance dense.Matrix[float64]) error {
+	for i := range x.Rows {
+		group := GroupOf(c.f, x.Row(i)[c.at:c.at+c.f.Width()])
+		to := group
+		if group < 0 {
+			to = len(c.f.Levels)
+		}
+		c.rows[to]++
+		for k := range c.m.Outputs {
+			low, high, err := c.m.IntervalOf(group, k, Coverage90)
+			if err != nil {
+				return err
+			}
+			sd := 1.0
+			if variance.Cols > 0 {
+				sd = math.Sqrt(variance.At(i, k))
+			}
+			if d := y.At(i, k) - pred.At(i, k); low*sd <= d && d <= high*sd {
+				c.holds[to] += 1 / float64(c.m.Outputs)
+			}
+		}
+	}
+	return nil
+}
+
+// GroupScore is how many observations of a group lie in their intervals.
+type GroupScore struct {
+	Group   string `json:"group"`
+	Covered Score  `json:"covered"`
+}
+
+// Scores are those of the groups that rows are of, with Clopper and Pearson's intervals.
+func (c *GroupCoverage) Scores() []GroupScore {
+	var out []GroupScore
+	for l, n := range c.rows {
+		if n == 0 {
+			continue
+		}
+		name := "other"
+		if l < len(c.f.Levels) {
+			name = c.f.Levels[l]
+		}
+		s := Score{Name: "in 90 % intervals", Value: c.holds[l] / float64(n), Rows: n}
+		s.Low, s.High = proportion(s.Value, float64(n))
+		out = append(out, GroupScore{name, s})
+	}
+	return out
+}

@@ -1,0 +1,126 @@
+package tabular
+
+import (
+	"fmt"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// groupResiduals are the residuals of rows by the level of the column that intervals go by.
+type groupResiduals map[string]*machine.Residuals
+
+func (g *groupResiduals) add(group string, y, pred, variance dense.Matrix[float64], weights []float64) {
+	if *g == nil {
+		*g = groupResiduals{}
+	}
+	if (*g)[group] == nil {
+		(*g)[group] = new(machine.Residuals)
+	}
+	(*g)[group].Add(y, pred, variance, weights)
+}
+
+// checkIntervalBy refuses a column that intervals cannot go by. A fold may be without it.
+func (f *fit) checkIntervalBy() error {
+	by := f.o.IntervalBy
+	if by == "" || f.inner {
+		return nil
+	}
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("intervals by column %q: %s: %w", by, fmt.Sprintf(format, args...), machine.ErrSetup)
+	}
+	switch fd, _ := fieldNamed(f.schema, by); {
+	case f.task != machine.Regression:
+		return bad("prediction intervals are those of a regression")
+	case f.o.Folds == 1:
+		return bad("they are made of rows that are held out: ask for more than 1 fold")
+	case fd == nil:
+		return bad("the model does not predict from it: name a column that it reads")
+	case fd.Kind != data.Categorical || fd.Code != "":
+		return bad("it is %s, want a column of levels: name it as categorical", fd.Kind)
+	}
+	return nil
+}
+
+// fieldNamed is a field of a schema and its first encoded column; nil: there is none of that name.
+func fieldNamed(s *data.Schema, name string) (*data.Field, int) {
+	at := 0
+	for i := range s.Fields {
+		if s.Fields[i].Name == name {
+			return &s.Fields[i], at
+		}
+		at += s.Fields[i].Width()
+	}
+	return nil, 0
+}
+
+// levelOf is the level of an encoded row; "" is any that is not listed.
+func levelOf(fd *data.Field, at int, x []float64) string {
+	if l := machine.GroupOf(fd, x[at:at+fd.Width()]); l >= 0 {
+		return fd.Levels[l]
+	}
+	return ""
+}
+
+// groupsOf are the groups of rows of the sample, by their numbers in the table; nil: intervals go by none.
+func (f *fit) groupsOf(s *sample, rows []int64) []string {
+	fd, at := fieldNamed(f.schema, f.o.IntervalBy)
+	if f.o.IntervalBy == "" || fd == nil {
+		return nil
+	}
+	place := make(map[int64]int, len(s.rows))
+	for i, r := range s.rows {
+		place[r] = i
+	}
+	out := make([]string, len(rows))
+	for i, r := range rows {
+		if p, ok := place[r]; ok {
+			out[i] = levelOf(fd, at, s.x.Row(p))
+		}
+	}
+	return out
+}
+
+// addGroups adds rows that a model of a fold predicts, encoded by its schema.
+func (f *fit) addGroups(s *data.Schema, x, y, pred, variance dense.Matrix[float64], weights []float64) {
+	fd, at := fieldNamed(s, f.o.IntervalBy)
+	if f.o.IntervalBy == "" || fd == nil {
+		return
+	}
+	for i := range x.Rows {
+		var w []float64
+		if weights != nil {
+			w = weights[i : i+1]
+		}
+		f.scored.groups.add(levelOf(fd, at, x.Row(i)), y.RowRange(i, i+1), pred.RowRange(i, i+1), rowOf(variance, i), w)
+	}
+}
+
+// rowOf is row i of a matrix that may be empty.
+func rowOf(m dense.Matrix[float64], i int) dense.Matrix[float64] {
+	if m.Cols == 0 {
+		return m
+	}
+	return m.RowRange(i, i+1)
+}
+
+// setGroups gives the model intervals by group.
+func (f *fit) setGroups(m *machine.Model) error {
+	if f.o.IntervalBy == "" || f.inner || m.Residuals.IsEmpty() {
+		return nil
+	}
+	fd, _ := fieldNamed(f.schema, f.o.IntervalBy)
+	list := make([]*machine.Residuals, len(fd.Levels))
+	few := 0
+	for l, name := range fd.Levels {
+		if list[l] = f.scored.groups[name]; list[l] == nil || list[l].Len() < machine.LeastGroup {
+			few++
+		}
+	}
+	if few > 0 {
+		f.note("%d of the %d levels of %s have fewer than %d rows held out: their prediction intervals are those of all rows",
+			few, len(fd.Levels), fd.Name, machine.LeastGroup)
+	}
+	return m.SetGroups(f.o.IntervalBy, list)
+}
