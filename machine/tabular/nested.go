@@ -37,7 +37,7 @@ func (f *fit) nested() error {
 	var parts []*machine.Evaluation // of the folds
 	done := int64(0)
 	for _, k := range f.scoredParts() {
-		if done >= nestedRows && !f.deal.grouped() && f.scoresClasses(parts) {
+		if (done >= nestedRows || f.o.Quick && done > 0) && !f.deal.grouped() && f.scoresClasses(parts) {
 			break
 		}
 		part, err := f.heldOut(k, len(parts), done)
