@@ -1,7 +1,7 @@
 # Everything else is plain go; see README.md and .ci/run.
 PYTHON ?= python3
 
-.PHONY: test bench generate release
+.PHONY: test bench generate release dist tag
 
 test:
 	go test ./...
@@ -11,6 +11,14 @@ test:
 release:
 	GOOS= GOARCH= go run ./web/explorer/build -o explorer.html
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o randfeat$$(go env GOEXE) ./cmd/randfeat
+
+# Archives for all platforms, list of components and checksums, in dist/.
+dist:
+	.ci/dist dist
+
+# make tag VERSION=v0.1.0 checks that all modules name this version and tags them. Push with: git push --tags
+tag:
+	.ci/tag $(VERSION)
 
 # Ours and the peers, on one thread and on two, and the accuracy of models, into bench/RESULTS.md. Install the peers first:
 #   pip install -r bench/peers/requirements.txt

@@ -2,9 +2,7 @@ module github.com/randfeat/randfeat/beam
 
 go 1.26.0
 
-replace github.com/randfeat/randfeat => ../
-
-require github.com/randfeat/randfeat v0.0.0
+require github.com/randfeat/randfeat v0.1.0
 
 require (
 	github.com/apache/beam/sdks/v2 v2.77.0

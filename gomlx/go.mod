@@ -7,7 +7,7 @@ require (
 	github.com/gomlx/go-huggingface v0.4.2
 	github.com/gomlx/go-xla v0.4.4
 	github.com/gomlx/gomlx v0.28.5
-	github.com/randfeat/randfeat v0.0.0
+	github.com/randfeat/randfeat v0.1.0
 	golang.org/x/term v0.47.0
 	gonum.org/v1/gonum v0.17.0
 )
@@ -26,5 +26,3 @@ require (
 	google.golang.org/protobuf v1.36.11 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 )
-
-replace github.com/randfeat/randfeat => ../

@@ -3,7 +3,7 @@ module github.com/randfeat/randfeat/repro
 go 1.26.0
 
 require (
-	github.com/randfeat/randfeat v0.0.0
+	github.com/randfeat/randfeat v0.1.0
 	golang.org/x/term v0.47.0
 	gonum.org/v1/gonum v0.17.0
 )
@@ -14,5 +14,3 @@ require (
 	golang.org/x/text v0.40.0 // indirect
 	golang.org/x/tools v0.47.0 // indirect
 )
-
-replace github.com/randfeat/randfeat => ../

@@ -507,7 +507,7 @@ func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe
 // A stream of any length is predicted in the same memory.
 func TestPredictMemory(t *testing.T) {
 	if testing.Short() {
-		t.Skip("predicts two million rows")
+		t.Skip("predicts 3.6 million rows")
 	}
 	dir := t.TempDir()
 	model, _ := saveModel(t, dir, machine.KindRidge, "price", shop(100))
@@ -528,10 +528,11 @@ func TestPredictMemory(t *testing.T) {
 		}
 		return most.Load()
 	}
-	few, many := peak(400_000), peak(1_600_000) // the first fills the pieces that all cores parse
-	// 1,200,000 more rows would take at least 20 MB as text, cells or predictions.
-	if many > few+3<<20 {
-		t.Errorf("%d bytes of heap for 400,000 rows, %d for 1,600,000", few, many)
+	few, many := peak(400_000), peak(3_200_000) // the first fills the pieces that all cores parse
+	// How many pieces are in flight depends on the load of the machine: peaks of equal streams differ by up to 5 MB.
+	// 2,800,000 more rows would take 25 MB as text, and more as cells or predictions.
+	if many > few+12<<20 {
+		t.Errorf("%d bytes of heap for 400,000 rows, %d for 3,200,000", few, many)
 	}
 }
 

@@ -137,6 +137,7 @@ reader has ended ends randfeat silently, by SIGPIPE (a shell shows 141).`,
 		tables.InspectCommand(env), tables.DataCommand(env),
 		serving.ServeCommand(env), serving.ExploreCommand(env),
 		schemaCommand(env), versionCommand(env))
+	addDocsCommand(root)
 	return root
 }
 

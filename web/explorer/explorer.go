@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -74,6 +75,26 @@ func Build(ctx context.Context, dir string) ([]byte, error) {
 		return nil, err
 	}
 	return Page(wasm, glue)
+}
+
+// Download fetches the source of a version of the module with the go tool, into the module cache, and returns its folder
+// for Build. A program that go install built makes its page this way.
+func Download(ctx context.Context, version string) (dir string, err error) {
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module+"@"+version)
+	cmd.Dir = os.TempDir() // outside of any module, whose replacements would apply
+	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
+	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	var answer struct{ Dir, Error string }
+	if json.Unmarshal(out, &answer) == nil && answer.Dir != "" {
+		return answer.Dir, nil
+	}
+	if err == nil || answer.Error != "" {
+		err = errors.New(answer.Error)
+	}
+	return "", fmt.Errorf("%w: cannot download %s@%s: %w", ErrNoSource, module, version, err)
 }
 
 // Page joins the parts into one file: wasm is the compiled folder wasm, glue the wasm_exec.js of the Go that compiled

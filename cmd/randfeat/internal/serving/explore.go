@@ -12,7 +12,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -47,8 +49,9 @@ which the library itself runs; it loads nothing and sends nothing.
 
 The page is served on loopback until Ctrl-C. -o writes it as a file instead, which opens without a server.
 
-Releases have the page as explorer.html beside the program. Otherwise it is built with the go tool, in a checkout of the
-repository, which takes a while the first time; --page names one that was built before.`,
+Releases have the page as explorer.html beside the program. Otherwise it is built with the go tool from the checkout that
+you are in, or from the source of this version, which the go tool downloads. That takes a minute the first time;
+--page names a page that was built before.`,
 		Example: `  randfeat explore
   randfeat explore -o explorer.html`,
 		Args: cobra.NoArgs,
@@ -98,10 +101,17 @@ func explorerPage(ctx context.Context, env *cli.Env, path string) ([]byte, error
 	}
 	env.Note("Building the explorer with the go tool; the first time takes a while …")
 	page, err := explorer.Build(ctx, ".")
-	if errors.Is(err, explorer.ErrNoSource) {
-		return nil, fmt.Errorf("%w; put the explorer.html of the release beside the program or name it by --page, or run 'randfeat explore' in a checkout of the repository", err)
+	if !errors.Is(err, explorer.ErrNoSource) {
+		return page, err
 	}
-	return page, err
+	// Not in a checkout. A program of go install knows its version, whose source the go tool can fetch.
+	if info, ok := debug.ReadBuildInfo(); ok && strings.HasPrefix(info.Main.Version, "v") {
+		var dir string
+		if dir, err = explorer.Download(ctx, info.Main.Version); err == nil {
+			return explorer.Build(ctx, dir)
+		}
+	}
+	return nil, fmt.Errorf("%w; put the explorer.html of the release beside the program or name it by --page, or run 'randfeat explore' in a checkout of the repository", err)
 }
 
 // pageHandler serves one page and nothing else.

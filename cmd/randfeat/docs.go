@@ -1,0 +1,73 @@
+//go:build docs
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+// addDocsCommand adds the command that writes man pages, completions and the reference of commands. Only builds with the
+// tag docs have it: the generators would make the program larger for everyone.
+func addDocsCommand(root *cobra.Command) {
+	root.AddCommand(&cobra.Command{
+		Use:    "docs FOLDER",
+		Short:  "Write man pages, shell completions and the reference of all commands",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE:   func(_ *cobra.Command, args []string) error { return writeDocs(root, args[0]) },
+	})
+}
+
+// writeDocs fills folder/man, folder/completions and folder/commands.
+func writeDocs(root *cobra.Command, folder string) error {
+	man, completions, commands := filepath.Join(folder, "man"), filepath.Join(folder, "completions"),
+		filepath.Join(folder, "commands")
+	for _, dir := range []string{man, completions, commands} {
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			return err
+		}
+	}
+	root.DisableAutoGenTag = true // no date in what is generated: the same bytes for the same revision
+	date, err := sourceDate()
+	if err != nil {
+		return err
+	}
+	header := &doc.GenManHeader{Section: "1", Source: "randfeat", Manual: "randfeat", Date: &date}
+	if err := doc.GenManTree(root, header, man); err != nil {
+		return err
+	}
+	if err := doc.GenMarkdownTree(root, commands); err != nil {
+		return err
+	}
+	for name, write := range map[string]func(string) error{
+		"randfeat.bash": func(path string) error { return root.GenBashCompletionFileV2(path, true) },
+		"_randfeat":     root.GenZshCompletionFile,
+		"randfeat.fish": func(path string) error { return root.GenFishCompletionFile(path, true) },
+		"randfeat.ps1":  root.GenPowerShellCompletionFileWithDesc,
+	} {
+		if err := write(filepath.Join(completions, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sourceDate is the date of SOURCE_DATE_EPOCH, which builds set to the date of the revision, or else a fixed one.
+func sourceDate() (time.Time, error) {
+	text := os.Getenv("SOURCE_DATE_EPOCH")
+	if text == "" {
+		return time.Unix(0, 0).UTC(), nil
+	}
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH=%s is no number of seconds", text)
+	}
+	return time.Unix(seconds, 0).UTC(), nil
+}
