@@ -25,8 +25,8 @@ const (
 	farMoves                = 4 // of a descent
 )
 
-// Numbers of rows: of the first trials, between scalings and kernels; of the others; and those that judge. Variables for
-// tests with fewer.
+// Numbers of rows: of the first trials, between scalings and kernels; of the others; and those that judge. Variables
+// for tests with fewer.
 var farFirst, farRows, farJudged = 4096, 8192, 2048
 
 // farPoint is a setting.
@@ -282,7 +282,8 @@ func (s *far) starts(p farPoint, open bool) error {
 	}
 	own := medianDistance(&sample{x: s.x.RowRange(0, min(s.x.Rows, firstRows))}, p.kind, o.Seed)
 	scalings := []bool{false}
-	if w := s.c.f.fields; o.Scaling == "" && w != nil && slices.ContainsFunc(w, func(v float64) bool { return v != 1 }) {
+	weighted := slices.ContainsFunc(s.c.f.fields, func(v float64) bool { return v != 1 })
+	if o.Scaling == "" && weighted {
 		scalings = append(scalings, true)
 	}
 	kinds := []kernel.Kind{p.kind}

@@ -22,8 +22,8 @@ func iterativeSmall(t *testing.T) {
 	t.Helper()
 	rows, apart := iterativeRows, apartRows
 	first, more, judged := farFirst, farRows, farJudged
-	iterativeRows, apartRows = 300, 400
-	farFirst, farRows, farJudged = 150, 300, 150
+	iterativeRows, apartRows = 200, 200
+	farFirst, farRows, farJudged = 100, 200, 100
 	t.Cleanup(func() {
 		iterativeRows, apartRows = rows, apart
 		farFirst, farRows, farJudged = first, more, judged
@@ -36,10 +36,10 @@ func TestIterativeFit(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "0")
 	iterativeSmall(t)
 	for _, target := range []string{"y", "class"} {
-		src, o := waves(700, 3).csv(t), Options{Seed: 5, Learn: learn(target)}
+		src, o := waves(400, 3).csv(t), Options{Seed: 5, Learn: learn(target)}
 		m, r := mustFit(t, src, o)
-		if m.Weights.Rows != 700 || !strings.Contains(strings.Join(r.Notes, "\n"), "conjugate gradients") {
-			t.Errorf("%s: %d centres of 700 rows, notes %q", target, m.Weights.Rows, r.Notes)
+		if m.Weights.Rows != 400 || !strings.Contains(strings.Join(r.Notes, "\n"), "conjugate gradients") {
+			t.Errorf("%s: %d centres of 400 rows, notes %q", target, m.Weights.Rows, r.Notes)
 		}
 		model, report := outcome(t, m, r)
 		func() {
@@ -49,15 +49,15 @@ func TestIterativeFit(t *testing.T) {
 				t.Errorf("%s: other bytes with one thread", target)
 			}
 		}()
-		direct := m
 		iterativeRows = 10000
 		given := o
 		given.Kernel, given.Bandwidth, given.Lambda = m.Spec.Kernel.Kind.String(), m.Spec.Kernel.Scale, m.Lambda
 		if ch := chosenIn(r, "loss"); ch != nil {
 			given.Loss = ch.Value
 		}
-		direct, _ = mustFit(t, src, given)
-		iterativeRows = 300
+		given.Folds = 1
+		direct, _ := mustFit(t, src, given)
+		iterativeRows = 200
 		fresh := waves(4000, 77).csv(t)
 		a, b := evaluate(t, m, fresh)[0], evaluate(t, direct, fresh)[0]
 		if math.Abs(a.Value-b.Value) > 0.005 {

@@ -44,8 +44,9 @@ type Options struct {
 	Lambda    float64 // penalty on the sum of losses
 	Features  int     // F; 0: by a learning curve
 	Budget    int     // most features of the learning curve; 0: 2048
-	// Map is one of Maps; empty: the exact kernel for ridge of at most 20,000 rows, the better of the others for ridge
-	// of more, unless something is said of features; random features for the other kinds.
+	// Map is one of Maps; empty: the exact kernel for ridge of at most 60,000 rows, 20,000 with Marks or ClassWeights,
+	// the better of the others for ridge of more, unless something is said of features; random features for the other
+	// kinds.
 	Map string
 	// Scaling says what numeric columns are divided by: see the constants; empty: chosen by trial. A bandwidth that is
 	// given is in units of ScalingStandard.

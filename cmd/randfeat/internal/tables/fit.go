@@ -136,7 +136,7 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.model, "model", "", kindList(", ")+fmt.Sprintf(" (%s if left out)", machine.Kinds()[0].Kind))
 	flags.StringVar(&f.featureMap, "map", "", "features of the kernel: random (random features), nystrom (Nyström "+
 		"features: kernels with some data rows, the landmarks) or exact (the kernel with all rows, for ridge); "+
-		"ridge: exact up to 20000 rows, then chosen, if left out")
+		"ridge: exact up to 60000 rows, then chosen, if left out")
 	flags.StringVar(&f.kernel, "kernel", "", "kernel: "+strings.Join(tabular.Kernels(),
 		", ")+" (by trial with --map exact and "+
 		"nystrom, else gaussian, if left out)")
