@@ -211,6 +211,9 @@ type gramWorker[T dense.Float] struct {
 	exponents  exponents[T]
 }
 
+// Release ends waits after a panic.
+func (g *gramStep[T]) Release() { g.turns.Release() }
+
 // Item computes features of y, or rows of products with them.
 func (g *gramStep[T]) Item(w *gramWorker[T], item int) error {
 	w.exec.Workers = 1
@@ -367,13 +370,7 @@ func (l *exponents[T]) of(s *exec.Side[T], signed bool, x dense.Matrix[T], norms
 // rescue computes the entries of dst that are marked by NaN, from exponents that are added before they are
 // exponentiated. Its first row and column have numbers lo and first.
 func (g *gramStep[T]) rescue(w *gramWorker[T], k *gramBlock[T], dst dense.Matrix[T], lo, first int) {
-	k.mu.Lock()
-	if !k.known {
-		y := g.y.RowRange(first, first+dst.Cols)
-		k.exponents.of(g.m.key, g.m.Signed(), y, g.ny[first:first+dst.Cols], &w.exec)
-		k.known = true
-	}
-	k.mu.Unlock()
+	g.know(w, k, first, first+dst.Cols)
 	for i := range dst.Rows {
 		for j, v := range dst.Row(i) {
 			if v == v {
@@ -388,6 +385,16 @@ func (g *gramStep[T]) rescue(w *gramWorker[T], k *gramBlock[T], dst dense.Matrix
 			}
 			dst.Row(i)[j] = T(math.Exp(log))
 		}
+	}
+}
+
+// know makes the exponents of the rows of y from first to end−1, those of k, unless they are known.
+func (g *gramStep[T]) know(w *gramWorker[T], k *gramBlock[T], first, end int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.known {
+		k.exponents.of(g.m.key, g.m.Signed(), g.y.RowRange(first, end), g.ny[first:end], &w.exec)
+		k.known = true
 	}
 }
 

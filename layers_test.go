@@ -19,7 +19,7 @@ var layers = []string{
 	"family internal/exec",
 	".",
 	"attention randfeattest",
-	"attention/centroid attention/linear internal/heads machine",
+	"attention/centroid attention/linear internal/heads machine sampling",
 	"attention/choose internal/calc machine/tabular machine/serve",
 	"advise machine/parts",
 	"web/explorer web/explorer/model",

@@ -219,7 +219,11 @@ func (e *Encoder) encode(x, y dense.Matrix[float64], b *Block, where func(int) s
 		var err error
 		switch f.Kind {
 		case Categorical:
-			encodeLevels(x, first, f, e.levels[i], c)
+			if f.Code != "" {
+				encodeCodes(x, first, f, e.levels[i], c)
+			} else {
+				encodeLevels(x, first, f, e.levels[i], c)
+			}
 		case Time, Words:
 			err = e.encodeTexts(x, first, f, c, where)
 		default:
@@ -232,7 +236,7 @@ func (e *Encoder) encode(x, y dense.Matrix[float64], b *Block, where func(int) s
 			return err
 		}
 		if e.watch != nil {
-			if err := e.surprised(x, first, f, c, where); err != nil {
+			if err := e.surprised(x, first, i, c, where); err != nil {
 				return err
 			}
 		}
@@ -448,12 +452,7 @@ func encodeLevels(x dense.Matrix[float64], first int, f *Field, levels map[strin
 	var buf []byte
 	for i := range x.Rows {
 		var text []byte
-		if c.Text != nil {
-			text = c.Text[i]
-		} else if v := c.Num[i]; !math.IsNaN(v) {
-			buf = append(buf[:0], canonical(v)...)
-			text = buf
-		}
+		text, buf = levelText(c, i, buf)
 		at := other
 		if text != nil {
 			if l, ok := lookup(levels, text); ok {

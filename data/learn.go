@@ -26,6 +26,9 @@ const (
 	autoRows    = 20
 )
 
+// DefaultMaxLevels is how many levels of a field have columns of their own unless it is said otherwise.
+const DefaultMaxLevels = 64
+
 // LearnOptions say what the columns are for. The zero value takes every column for a field.
 type LearnOptions struct {
 	Targets     []string

@@ -38,7 +38,7 @@ type shardText struct {
 // NewLearner begins with no rows. place names the table in messages.
 func NewLearner(place string, columns []string, o LearnOptions) (*Learner, error) {
 	if o.MaxLevels == 0 {
-		o.MaxLevels = 64
+		o.MaxLevels = DefaultMaxLevels
 	}
 	if o.MaxClasses == 0 {
 		o.MaxClasses = 1024

@@ -65,6 +65,12 @@ func (c *Column) AppendNumber(text []byte) {
 	c.Num = append(c.Num, v)
 }
 
+// AppendFrom appends number i of another column.
+func (c *Column) AppendFrom(from *Column, i int) {
+	c.takeOdd(from, i, i+1, len(c.Num))
+	c.Num = append(c.Num, from.Num[i])
+}
+
 // oddAt is the text of unreadable cell i, if it is known.
 func (c *Column) oddAt(i int) (text string, ok bool) {
 	for _, o := range c.odd {

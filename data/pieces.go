@@ -70,6 +70,7 @@ type piece struct {
 	fail  error // what ended the reading behind raw, on the last piece
 	prev  chan link
 	next  chan link
+	told  bool // it has its link
 
 	lines  lines
 	rows   rows
@@ -242,7 +243,7 @@ func (t *textReader) take(p *piece) par.Took {
 		slow = t.read(p, e, longest)
 	}
 	t.begun = true
-	p.prev, p.next = t.prev, make(chan link, 1)
+	p.prev, p.next, p.told = t.prev, make(chan link, 1), false
 	t.prev = p.next
 	t.held.Add(int64(len(p.raw)))
 	switch {
@@ -344,6 +345,11 @@ func (t *textReader) read(p *piece, e *textEncoding, longest int) (slow bool) {
 func (t *textReader) work(p *piece) {
 	p.block.reset(0, t.want)
 	p.starts = p.starts[:0]
+	defer func() {
+		if !p.told { // a panic: the next piece would wait for ever
+			p.tell(link{over: true})
+		}
+	}()
 	if t.at != nil {
 		t.fetch(p)
 	}
@@ -384,7 +390,7 @@ func (t *textReader) work(p *piece) {
 		}
 	}
 	if await(); before.over {
-		p.next <- *before
+		p.tell(*before)
 		return
 	}
 	after := link{line: before.line, encoding: before.encoding}
@@ -416,14 +422,14 @@ func (t *textReader) work(p *piece) {
 	after.line += int64(bytes.Count(before.rest, []byte("\n")) + bytes.Count(text, []byte("\n")))
 	if end < 0 { // no record ends here
 		after.line, after.rest = line, append(before.rest, text...)
-		p.next <- after
+		p.tell(after)
 		return
 	}
 	if still[state] {
 		after.carry(text[end:])
 	}
 	if !t.alone {
-		p.next <- after
+		p.tell(after)
 	}
 	if text = text[:end]; before.rest != nil {
 		text = append(before.rest, text...)
@@ -439,8 +445,14 @@ func (t *textReader) work(p *piece) {
 			p.err = nil
 			after.carry(text[p.lines.pos:])
 		}
-		p.next <- after
+		p.tell(after)
 	}
+}
+
+// tell gives the next piece its link.
+func (p *piece) tell(l link) {
+	p.told = true
+	p.next <- l
 }
 
 // carry leaves the beginning of a record to the next piece.

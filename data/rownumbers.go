@@ -89,6 +89,10 @@ func (s *sketch) distinct() float64 {
 	return (sketchSize - 1) / (float64(s.least[sketchSize-1]) / (1 << 64))
 }
 
+// IsIdentifier reports whether a column is named as identifiers are, such as id, customer_id or PassengerId. Numbers of
+// such a column are names of things that rows belong to, not quantities.
+func IsIdentifier(name string) bool { return identifierName(name) }
+
 // identifierName reports whether a column is named as identifiers are: id, customer_id, PassengerId.
 func identifierName(name string) bool {
 	if n := len(name); n > 2 && (name[n-2:] == "Id" || name[n-2:] == "ID") && name[n-3]-'a' <= 'z'-'a' {

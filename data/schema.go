@@ -45,6 +45,11 @@ type Field struct {
 	Levels  []string `json:"levels,omitempty"` // categorical: most frequent first
 	// categorical: there were further levels when the schema was learned, which count as other
 	Other bool `json:"other,omitempty"`
+	// Code of a categorical field says how its levels become numbers; empty: one column per level.
+	Code Code `json:"code,omitempty"`
+	// Table holds the columns of one level after the other, and Prior those of an unknown level, of counts and means.
+	Table []float64 `json:"table,omitempty"`
+	Prior []float64 `json:"prior,omitempty"`
 	// numeric and time: the least and the greatest value when the schema was learned; nil if unknown, as in files of
 	// version 1
 	Range *[2]float64 `json:"range,omitempty"`
@@ -61,7 +66,7 @@ func (f *Field) width() int {
 	n := 1
 	switch f.Kind {
 	case Categorical:
-		n = len(f.Levels) + 1
+		n = f.codeWidth()
 	case Time:
 		n = timeWidth(f.Clock)
 	case Words:
@@ -150,6 +155,10 @@ func (s *Schema) Names() []string {
 	for _, f := range s.Fields {
 		switch f.Kind {
 		case Categorical:
+			if f.Code != "" {
+				names = append(names, f.codeNames()...)
+				break
+			}
 			for _, l := range f.Levels {
 				names = append(names, f.Name+"="+l)
 			}
@@ -224,6 +233,9 @@ func (s *Schema) Validate() error {
 			return schemaError("column %s is of unknown kind %s", show(f.Name), show(string(f.Kind)))
 		}
 		if err := f.checkFormat(); err != nil {
+			return err
+		}
+		if err := f.checkCodes(); err != nil {
 			return err
 		}
 		if r := f.Range; r != nil && (f.Kind != Numeric && f.Kind != Time || !dense.IsFinite(r[0]) || !(r[0] <= r[1]) ||

@@ -150,8 +150,9 @@ func (e *Encoder) Watch(w *Watch) {
 	}
 }
 
-// surprised looks at the cells of field f, whose encoded columns begin at first.
-func (e *Encoder) surprised(x dense.Matrix[float64], first int, f *Field, c *Column, where func(int) string) error {
+// surprised looks at the cells of field k, whose encoded columns begin at first.
+func (e *Encoder) surprised(x dense.Matrix[float64], first, k int, c *Column, where func(int) string) error {
+	f := &e.schema.Fields[k]
 	none := func() string { return "" }
 	for i := range x.Rows {
 		at := func() string { return where(i) }
@@ -162,7 +163,7 @@ func (e *Encoder) surprised(x dense.Matrix[float64], first int, f *Field, c *Col
 			continue
 		}
 		if f.Kind == Categorical {
-			if x.At(i, first+len(f.Levels)) == 0 {
+			if f.Code == "" && x.At(i, first+len(f.Levels)) == 0 || f.Code != "" && e.knows(k, c, i) {
 				continue
 			}
 			err := e.watch.add(i, f.Name, Unseen, "", f.Other, func() string { return cellText(c, i) }, at)
@@ -210,6 +211,13 @@ func (e *Encoder) surprised(x dense.Matrix[float64], first int, f *Field, c *Col
 		e.watch.counts[e.watch.at[[2]string{f.Name, what}]].limited = e.limit && f.Kind == Numeric
 	}
 	return nil
+}
+
+// knows reports whether cell i is a level of field k.
+func (e *Encoder) knows(k int, c *Column, i int) bool {
+	text, _ := levelText(c, i, nil)
+	_, ok := lookup(e.levels[k], text)
+	return ok
 }
 
 // dayText is a time in days since 1970 as text.

@@ -1,14 +1,19 @@
 package machine
 
-import "io"
+import (
+	"io"
+
+	"github.com/randfeat/randfeat/internal/par"
+)
 
 // ahead fills one of two buffers while the other is used, in order: use sees what fill made, buffer by buffer, and fill
 // runs in one goroutine. fill returns io.EOF, and fills nothing, at the end. The first error in the order of buffers
-// ends everything; the goroutine has ended when ahead returns, also when use panics.
+// ends everything; a panic of fill becomes one of ahead. The goroutine has ended when ahead returns, also by a panic.
 func ahead[B any](buffers [2]*B, fill, use func(*B) error) error {
 	type filled struct {
-		b   *B
-		err error
+		b      *B
+		err    error
+		caught *par.Panic
 	}
 	full := make(chan filled, len(buffers))
 	empty := make(chan *B, len(buffers))
@@ -18,9 +23,10 @@ func ahead[B any](buffers [2]*B, fill, use func(*B) error) error {
 	go func() {
 		defer close(full)
 		for b := range empty {
-			err := fill(b)
-			full <- filled{b, err} // never blocks: there are two buffers
-			if err != nil {
+			f := filled{b: b}
+			f.caught = par.Catch(func() { f.err = fill(b) })
+			full <- f // never blocks: there are two buffers
+			if f.err != nil || f.caught != nil {
 				return
 			}
 		}
@@ -31,6 +37,9 @@ func ahead[B any](buffers [2]*B, fill, use func(*B) error) error {
 		}
 	}()
 	for f := range full {
+		if f.caught != nil {
+			panic(f.caught)
+		}
 		if f.err == io.EOF {
 			return nil
 		}

@@ -43,6 +43,7 @@ type facts struct {
 	Outputs int     `json:"outputs"`
 	Rows    int64   `json:"rows"`
 	Lambda  float64 `json:"lambda"`
+	Weight  float64 `json:"weight,omitempty"`
 	Fast    []bool  `json:"fast"` // projections that are structured: they are drawn again, and used if equal
 }
 
@@ -99,7 +100,7 @@ func (m *Model) file() (*tensorfile.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
-	head := facts{m.Kind, m.Task, m.Outputs, m.Rows, m.Lambda, []bool{}}
+	head := facts{m.Kind, m.Task, m.Outputs, m.Rows, m.Lambda, m.Weight, []bool{}}
 	f := &tensorfile.File{Metadata: map[string]string{"format": fileFormat, "version": strconv.Itoa(fileVersion),
 		"spec": string(spec)}}
 	for i, o := range m.Omega {
@@ -213,7 +214,8 @@ func read(b []byte) (*Model, error) {
 	if err := dec.Decode(&head); err != nil {
 		return nil, fmt.Errorf("metadata \"model\": %w", err)
 	}
-	m := &Model{Kind: head.Kind, Task: head.Task, Outputs: head.Outputs, Rows: head.Rows, Lambda: head.Lambda}
+	m := &Model{Kind: head.Kind, Task: head.Task, Outputs: head.Outputs, Rows: head.Rows, Lambda: head.Lambda,
+		Weight: head.Weight}
 	if err := json.Unmarshal([]byte(f.Metadata["spec"]), &m.Spec); err != nil {
 		return nil, err
 	}

@@ -55,6 +55,9 @@ func (r *Ridge) GP(lambda float64, noise []float64) (*Model, error) {
 		return nil, err
 	}
 	m.Noise, m.Centre = noise, s.Mu
+	if r.setup.Weighted {
+		m.Weight = s.Weight
+	}
 	m.Factor = dense.New[float64](r.features, r.features)
 	if err := linalg.Inverse(m.Factor, s.U); err != nil || r.f64 == nil || r.f64.white == nil {
 		return m, err
@@ -90,6 +93,10 @@ func (r *Ridge) bayes(lambda float64, noise []float64) (*linalg.Solution, []floa
 	}
 	if r.sums.N < 2 {
 		return nil, nil, fmt.Errorf("%d rows, a Gaussian process needs at least 2: %w", r.sums.N, ErrNoRows)
+	}
+	if !(r.sums.Weight > 1) {
+		return nil, nil, fmt.Errorf("rows of weight %g together, a Gaussian process needs more than 1, which one row has: %w",
+			r.sums.Weight, ErrNoRows)
 	}
 	if !(lambda > 0) {
 		return nil, nil, fmt.Errorf("λ = %g, want a positive number: %w", lambda, ErrSetup)

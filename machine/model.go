@@ -20,6 +20,7 @@ type Model struct {
 	Spec    randfeat.Spec
 	Omega   []coupling.Omega
 	Rows    int64   // rows it was fitted on
+	Weight  float64 // of all rows together, of a GP of rows with weights; otherwise 0
 	Lambda  float64 // penalty of ridge, GP and logistic regression
 
 	// Weights is F×Outputs: w, or for a smoother Σ_j φ2(x_j)_f y_j e^{−t_f}. A density has none.
@@ -114,6 +115,9 @@ func (m *Model) validate(f int, positive bool) error {
 	}
 	if m.Rows < 1 || !(m.Lambda >= 0) || !dense.IsFinite(m.Lambda) {
 		return fmt.Errorf("model of %d rows with λ = %g: %w", m.Rows, m.Lambda, ErrSetup)
+	}
+	if !(m.Weight >= 0) || !dense.IsFinite(m.Weight) {
+		return fmt.Errorf("model of rows of weight %g: %w", m.Weight, ErrSetup)
 	}
 	for _, part := range []struct {
 		name       string

@@ -322,11 +322,15 @@ func (p *Predictor[T]) variance(w *predictWorker[T], dst dense.Matrix[T]) {
 			d[j] -= c
 		}
 	}
+	rows := float64(p.model.Rows)
+	if p.model.Weight > 0 {
+		rows = p.model.Weight
+	}
 	w.h = buf.Sized(w.h, w.phi.Rows)
 	leverages(p.tab, w.h, w.phi, p.factor, &w.scratch)
 	for i := range dst.Rows {
 		for k, v := range p.model.Noise {
-			dst.Row(i)[k] = T(v * (1 + 1/float64(p.model.Rows) + w.h[i]))
+			dst.Row(i)[k] = T(v * (1 + 1/rows + w.h[i]))
 		}
 	}
 }

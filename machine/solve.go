@@ -95,7 +95,7 @@ func (r *Ridge) Path(lambdas []float64) ([]Point, error) {
 	}
 	path := make([]Point, len(lambdas))
 	var u dense.Matrix[float64]
-	n := float64(r.sums.N)
+	n := r.sums.Weight
 	for i, lambda := range lambdas {
 		if !(lambda > 0) {
 			return nil, fmt.Errorf("λ = %g, want a positive number: %w", lambda, ErrSetup)

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -55,13 +56,6 @@ func TestWeightsAreRepetitions(t *testing.T) {
 			return m
 		}
 		got, want := model(c.setup, x, y), model(plain, rx, ry)
-		if info, _ := c.kind.Info(); info.Bayesian {
-			// Weights say how well a target is known, not how many were seen: the noise is that of 300 rows, not of
-			// 600.
-			for k := range want.Noise {
-				want.Noise[k] *= float64(rx.Rows-1) / float64(x.Rows-1)
-			}
-		}
 		samePredictions(t, name, got, want, x)
 	}
 	s := Setup{Spec: trigSpec(3, 7), Task: Classification, Outputs: 2, Weighted: true}
@@ -99,8 +93,16 @@ func TestWeightsAreRepetitions(t *testing.T) {
 
 func samePredictions(t *testing.T, name string, got, want *Model, x dense.Matrix[float64]) {
 	t.Helper()
-	var out [2]dense.Matrix[float64]
-	for k, m := range []*Model{got, want} {
+	var out, spread [2]dense.Matrix[float64]
+	var file bytes.Buffer
+	if _, err := got.WriteTo(&file); err != nil {
+		t.Fatal(err)
+	}
+	read, err := Read(file.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, m := range []*Model{read, want} {
 		p, err := NewPredictor[float64](m)
 		if err != nil {
 			t.Fatal(err)
@@ -108,6 +110,17 @@ func samePredictions(t *testing.T, name string, got, want *Model, x dense.Matrix
 		out[k] = dense.New[float64](x.Rows, m.Outputs)
 		if err := p.Predict(out[k], x, nil); err != nil {
 			t.Fatal(err)
+		}
+		if spread[k] = out[k]; len(m.Noise) > 0 {
+			spread[k] = dense.New[float64](x.Rows, m.Outputs)
+			if err := p.Variance(spread[k], x, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i, v := range spread[0].Data {
+		if math.Abs(v-spread[1].Data[i]) > 1e-6*(1+math.Abs(v)) {
+			t.Fatalf("%s: variance %d is %.9g, want %.9g", name, i, v, spread[1].Data[i])
 		}
 	}
 	for i, v := range out[0].Data {
@@ -191,8 +204,7 @@ func TestWeightedLeaveOneOut(t *testing.T) {
 		if err := p.Variance(out, x.RowRange(i, i+1), nil); err != nil {
 			t.Fatal(err)
 		}
-		// Predictor.Variance counts rows, 1/39, where spread has their weight.
-		want := out.At(0, 0) - 1.0/39 + 1/rest.sums.Weight
+		want := out.At(0, 0)
 		if got := 1 + spread[i-18]; math.Abs(got-want) > 1e-8 {
 			t.Errorf("row %d: variance %g, want %g", i, got, want)
 		}

@@ -24,7 +24,11 @@ type Attention[T dense.Float] struct {
 
 	calls   par.Pool[call[T]]
 	causals par.Pool[causalCall[T]]
+	chunks  par.Pool[chunkCall[T]]
 }
+
+// chunked says that keys are clustered in chunks: all heads, or none.
+func (a *Attention[T]) chunked() bool { return len(a.Specs) > 0 && a.Specs[0].Chunk > 0 }
 
 // Forward sets out, which has the heads and length of q and the dimension of v.
 func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report, error) {
@@ -37,6 +41,9 @@ func (a *Attention[T]) Forward(out, q, k, v attention.Seq[T]) (attention.Report,
 	if a.Causal {
 		if err := a.checkFinite(q, k, v); err != nil {
 			return attention.Report{}, err
+		}
+		if a.chunked() {
+			return a.forwardChunks(nil, out, q, k, v)
 		}
 		return a.forwardCausal(out, q, k, v)
 	}
@@ -51,6 +58,13 @@ func (a *Attention[T]) At(out attention.Seq[T], rows []int, q, k, v attention.Se
 	}
 	if a.Causal {
 		if err := a.checkFinite(q, k, v); err != nil {
+			return err
+		}
+		if a.chunked() {
+			if rows == nil {
+				return nil
+			}
+			_, err := a.forwardChunks(rows, out, q, k, v)
 			return err
 		}
 		return a.atCausal(out, rows, q, k, v)
@@ -122,8 +136,20 @@ func (a *Attention[T]) check(out attention.Shape, q, k, v attention.Seq[T]) erro
 		return err
 	}
 	for h := range a.Specs {
-		if s := &a.Specs[h]; !a.Causal && (s.Keys > 0 || s.Spread || s.Shared) {
-			return fmt.Errorf("head %d: keys, spread and shared are of causal attention, leave them out: %w", h, ErrSpec)
+		switch s := &a.Specs[h]; {
+		case !a.Causal && (s.Keys > 0 || s.Spread || s.Shared || s.Chunk > 0):
+			return fmt.Errorf("head %d: keys, spread, shared and chunk are of causal attention, leave them out: %w", h,
+				ErrSpec)
+		case !a.Causal && s.Together > 0 && (s.Window > 0 || s.Block > 0):
+			return fmt.Errorf("head %d: window %d and block %d with together %d, whose queries are no neighbours: %w", h,
+				s.Window, s.Block, s.Together, ErrSpec)
+		case a.Causal && s.Together > 0 && s.Chunk == 0:
+			return fmt.Errorf("head %d: together %d without a chunk in causal attention, set chunk: %w", h, s.Together,
+				ErrSpec)
+		case (s.Chunk > 0) != (a.Specs[0].Chunk > 0):
+			return fmt.Errorf("head %d: some heads have chunks and others do not, use two attentions: %w", h, ErrSpec)
+		case s.Chunk > 0 && a.Centres != nil:
+			return fmt.Errorf("head %d: chunks of keys have clusters of their own, leave out Centres: %w", h, ErrSpec)
 		}
 	}
 	if _, err := logitScale(a.Scale, q.Dim); err != nil {

@@ -45,6 +45,12 @@ func gradients[T dense.Float](a *Attention[T], dq, dk, dv, dout, out, q, k, v at
 	if err := a.check(out.Shape, q, k, v); err != nil {
 		return err
 	}
+	for h := range a.Specs {
+		if n := a.Specs[h].Together; n > 0 {
+			return fmt.Errorf("head %d: gradients are of queries that choose by themselves, set together to 0, not %d: %w",
+				h, n, ErrSpec)
+		}
+	}
 	if a.Causal {
 		return backwardCausal(a, dq, dk, dv, dout, out, q, k, v)
 	}

@@ -72,6 +72,10 @@ func (a *Attention[T]) NewCache(batch, qHeads, kvHeads, dim, valueDim int) (*Cac
 	if err := checkSpecs(a.Specs, kvHeads); err != nil {
 		return nil, err
 	}
+	if a.chunked() {
+		return nil, fmt.Errorf("a cache has one set of centres for all keys, call NewChunks for specs with chunks: %w",
+			ErrSpec)
+	}
 	scale, err := logitScale(a.Scale, dim)
 	if err != nil {
 		return nil, err

@@ -36,7 +36,8 @@ type call[T dense.Float] struct {
 	wanted   []int          // rows of At; nil: all
 	done     []atomic.Int64 // of the tasks of Backward: sorted keys that have their part
 
-	crew par.Crew[worker[T]]
+	parts bool // problems are chunks of keys of causal attention: nobody asks for rows
+	crew  par.Crew[worker[T]]
 }
 
 // keyChunk are keys of a problem, counted among those that it sees, or clusters.
@@ -159,6 +160,7 @@ func (c *call[T]) prepareGroup() {
 		}
 	}
 	c.do(len(c.ranks), c.keyWork(), (*rankStep[T])(c))
+	c.do(c.used, c.keyWork(), (*orderStep[T])(c))
 }
 
 // keyWork is about that of assigning all keys.
@@ -192,6 +194,10 @@ func (c *call[T]) split() (work float64) {
 	for i, p := range c.problems[:c.used] {
 		s := p.span
 		keys := p.rowWork()
+		if p.spec.Together > 0 {
+			work += c.splitBlocks(i)
+			continue
+		}
 		if c.wanted != nil {
 			for at, l := range c.wanted {
 				if l >= s.Q0 && l < s.Q1 {
@@ -250,6 +256,7 @@ type (
 	groupStep[T dense.Float]  call[T] // a problem: the order of its keys by cluster
 	meanStep[T dense.Float]   call[T] // some clusters: their keys side by side, and the centroids
 	rankStep[T dense.Float]   call[T] // some clusters: what ranks them, and their centroids packed
+	orderStep[T dense.Float]  call[T] // a problem: the order of its queries, where they choose together
 	rowStep[T dense.Float]    call[T] // the outputs of a task
 )
 
@@ -288,8 +295,19 @@ func (s *rankStep[T]) Item(w *worker[T], i int) error {
 	return nil
 }
 
+func (s *orderStep[T]) Item(w *worker[T], i int) error {
+	if p := s.problems[i]; p.spec.Together > 0 && !s.parts {
+		(*call[T])(s).sortRows(w, p)
+	}
+	return nil
+}
+
 func (s *rowStep[T]) Item(w *worker[T], i int) error {
-	(*call[T])(s).rows(w, s.tasks[i])
+	if c, t := (*call[T])(s), s.tasks[i]; s.problems[t.problem].spec.Together > 0 {
+		c.block(w, t)
+	} else {
+		c.rows(w, t)
+	}
 	return nil
 }
 
@@ -321,6 +339,7 @@ type worker[T dense.Float] struct {
 	choosers     []int32 // rows by the clusters that they have chosen
 	report       attention.Report
 	grad         gradScratch[T]
+	tiles        tiles[T]
 }
 
 // band are the exact keys [lo, hi) of a span, by position, that a stretch of queries shares.
@@ -364,6 +383,11 @@ type problem[T dense.Float] struct {
 
 	risk []T // what turns the logarithm of a mass into that of an expected error, see rank
 	mean dense.Matrix[T]
+
+	// of rows that choose together
+	rows   rowOrder[T]
+	hazard []T     // e^risk, the largest 1
+	place  []int32 // of At: where a row of the order goes, −1: nowhere
 
 	packed kern.Panel[T] // the sorted keys, where some clusters are exact; every cluster begins with a panel
 	from   []int32       // the first output of a cluster there
@@ -471,6 +495,9 @@ func (c *call[T]) groupKeys(w *worker[T], p *problem[T]) {
 		return
 	}
 	p.risk = buf.Sized(p.risk, p.clusters)
+	if p.spec.Together > 0 {
+		return
+	}
 	// A cluster begins with a panel of its own: its keys are packed once, for all tasks.
 	p.from = append(p.from[:0], 0)
 	for x := range p.clusters {
@@ -522,7 +549,7 @@ func (c *call[T]) centroids(w *worker[T], p *problem[T], first, end int) {
 		lo, hi := int(p.start[x]), int(p.start[x+1])
 		size := float64(hi - lo)
 		p.logSize[x], p.perKey[x] = T(math.Log(size)), T(1/size)
-		if p.top > 0 {
+		if p.top > 0 && p.spec.Together == 0 {
 			p.pack(c.tab, x)
 		}
 		if hi-lo == 1 { // exactly the key

@@ -241,10 +241,11 @@ type fitter[T dense.Float] struct {
 	sums               []float64
 }
 
-// fitChunk keys are weighed at a time, and so many queries at most make the metric.
+// fitChunk keys are weighed at a time, and so many queries at most make the metric of a sequence, or of a chunk.
 const (
 	fitChunk      = 512
 	metricQueries = 1024
+	chunkQueries  = 256
 )
 
 // reset takes a head; parts are added afterwards.
@@ -458,6 +459,9 @@ func (f *fitter[T]) measure() {
 		}
 	}
 	n := min(total, metricQueries)
+	if f.spec.Chunk > 0 { // the metric is of one chunk
+		n = min(total, chunkQueries)
+	}
 	f.x = buf.Shaped(f.x, n, d)
 	row, before := 0, 0
 	for _, p := range f.parts {
@@ -498,22 +502,21 @@ func (f *fitter[T]) measure() {
 			f.metric.Set(i, j, float64(second.At(i, j))/float64(n))
 		}
 	}
-	f.factorise()
+	factorise(f.factor, f.metric)
 }
 
-// factorise is Cholesky's decomposition of the metric. Directions in which queries do not differ from zero, up to
+// factorise sets l to Cholesky's factor of a metric. Directions in which queries do not differ from zero, up to
 // rounding, become zeros.
-func (f *fitter[T]) factorise() {
-	d := f.metric.Rows
-	l := f.factor
+func factorise[T dense.Float](l dense.Matrix[T], metric dense.Matrix[float64]) {
+	d := metric.Rows
 	clear(l.Data)
 	var trace float64
 	for i := range d {
-		trace += f.metric.At(i, i)
+		trace += metric.At(i, i)
 	}
 	least := trace * 1e-7
 	for j := range d {
-		s := f.metric.At(j, j)
+		s := metric.At(j, j)
 		for _, v := range l.Row(j)[:j] {
 			s -= float64(v) * float64(v)
 		}
@@ -523,7 +526,7 @@ func (f *fitter[T]) factorise() {
 		root := math.Sqrt(s)
 		l.Set(j, j, T(root))
 		for i := j + 1; i < d; i++ {
-			s := f.metric.At(i, j)
+			s := metric.At(i, j)
 			li, lj := l.Row(i)[:j], l.Row(j)[:j]
 			for m, v := range li {
 				s -= float64(v) * float64(lj[m])

@@ -29,6 +29,14 @@ type Spec struct {
 	// Spread puts the variance inside of a cluster into its weight: for causal attention, whose centroids are plain
 	// means of the keys so far.
 	Spread bool `json:"spread,omitempty"`
+	// Together is the number of queries that choose their exact clusters together, so that all products are dense tiles,
+	// as those of exact attention; 0: every query chooses by itself. Rows of all query heads of a group take part. Top
+	// is then of such a block. Bidirectional queries are sorted first, and there is no window; causal blocks are of
+	// neighbours and need a Chunk.
+	Together int `json:"together,omitempty"`
+	// Chunk is the number of keys that are clustered by themselves, into Clusters each, once all of them have left the
+	// window: for causal attention, which then needs no calibrated centres. 0: all keys have the same centres.
+	Chunk int `json:"chunk,omitempty"`
 	// Shared makes one choice of clusters and keys for all query heads of a group.
 	Shared bool `json:"shared,omitempty"`
 	// Sinks is the number of first keys that are always exact.
@@ -64,6 +72,8 @@ const (
 	defaultBlock       = 16
 	defaultCausalBlock = 64
 	mostClusters       = 1 << 24 // cluster numbers and their products with dimensions stay far from overflow
+	mostTogether       = 1 << 14 // rows of one tile of weights
+	mostChunk          = 1 << 20
 	most               = 1 << 30 // of every other count, for the same reason
 )
 
@@ -76,7 +86,7 @@ func (s *Spec) Validate() error {
 		name string
 		n    int
 	}{{"top", s.Top}, {"keys", s.Keys}, {"residual", s.Residual}, {"sinks", s.Sinks}, {"window", s.Window},
-		{"block", s.Block}, {"landmarks", s.Landmarks}, {"passes", s.Passes}, {"sample", s.Sample}} {
+		{"block", s.Block}, {"together", s.Together}, {"chunk", s.Chunk}, {"landmarks", s.Landmarks}, {"passes", s.Passes}, {"sample", s.Sample}} {
 		if f.n < 0 || f.n > most {
 			return fmt.Errorf("%s %d, want 0 to %d: %w", f.name, f.n, most, ErrSpec)
 		}
@@ -88,6 +98,21 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("top %d of no clusters, set clusters: %w", s.Top, ErrSpec)
 	case s.Keys > 0 && s.Top == 0:
 		return fmt.Errorf("keys %d without top clusters to choose them from, set top: %w", s.Keys, ErrSpec)
+	case s.Together > mostTogether:
+		return fmt.Errorf("together %d, want at most %d: %w", s.Together, mostTogether, ErrSpec)
+	case s.Chunk > mostChunk:
+		return fmt.Errorf("chunk %d, want at most %d: %w", s.Chunk, mostChunk, ErrSpec)
+	case s.Together > 0 && (s.Keys > 0 || s.Shared):
+		return fmt.Errorf("together %d goes with whole clusters of all heads of a group, leave out keys and shared: %w",
+			s.Together, ErrSpec)
+	case s.Chunk > 0 && s.Together == 0:
+		return fmt.Errorf("chunk %d without together, set it: %w", s.Chunk, ErrSpec)
+	case s.Chunk > 0 && (s.Clusters == 0 || s.Clusters > s.Chunk):
+		return fmt.Errorf("%d clusters of chunks of %d keys, want 1 to as many: %w", s.Clusters, s.Chunk, ErrSpec)
+	case s.Chunk > 0 && s.Sinks > s.Chunk:
+		return fmt.Errorf("%d sinks, want at most the keys of a chunk, %d: %w", s.Sinks, s.Chunk, ErrSpec)
+	case s.Chunk > 0 && (s.Spread || s.Block > 0):
+		return fmt.Errorf("spread and block have no use with chunk %d, leave them out: %w", s.Chunk, ErrSpec)
 	case s.Bits != 0 && s.Bits != 4 && s.Bits != 8:
 		return fmt.Errorf("bits %d, want 4 or 8: %w", s.Bits, ErrSpec)
 	case !dense.IsFinite(s.Values) || s.Values < 0:

@@ -7,7 +7,7 @@ import (
 	"github.com/randfeat/randfeat/dense"
 )
 
-// Trials computes some rows of bidirectional attention with one spec after the other, over the same arguments and with
+// Trials computes some rows of bidirectional attention, or of causal attention with chunks, with one spec after the other, over the same arguments and with
 // the bits of Attention.At. Specs that differ in Top, Window and Block alone have the same clusters: the second of
 // them costs its rows only. Clusters of the last few specs are kept. Trials serve one call at a time.
 type Trials[T dense.Float] struct {
@@ -15,7 +15,8 @@ type Trials[T dense.Float] struct {
 	scale   float64
 	q, k, v attention.Seq[T]
 	kept    []clustered[T] // the last used at the end
-	fits    int            // for tests: clusterings that were made
+	chunks  []chunkedKeys[T]
+	fits    int // for tests: clusterings that were made
 }
 
 // clustered is a call whose keys have been grouped by the clusters of a spec.
@@ -24,14 +25,17 @@ type clustered[T dense.Float] struct {
 	c  *call[T]
 }
 
+// chunkedKeys is a call whose chunks have the clusters of a spec.
+type chunkedKeys[T dense.Float] struct {
+	of Spec
+	c  *chunkCall[T]
+}
+
 // keptTrials clusterings are kept: lists of specs by their cost go back and forth between as many.
 const keptTrials = 3
 
 // NewTrials checks the arguments, as Attention.Forward does; scale 0 is 1/√d.
 func NewTrials[T dense.Float](vis attention.Visibility, scale float64, q, k, v attention.Seq[T]) (*Trials[T], error) {
-	if vis.Causal {
-		return nil, fmt.Errorf("trials are of bidirectional attention: %w", ErrSpec)
-	}
 	t := &Trials[T]{vis: vis, scale: scale, q: q, k: k, v: v}
 	a := Attention[T]{Visibility: vis, Scale: scale, Specs: []Spec{{Clusters: 1}}}
 	if err := a.check(attention.Shape{Batch: q.Batch, Heads: q.Heads, Len: q.Len, Dim: v.Dim}, q, k, v); err != nil {
@@ -45,6 +49,9 @@ func (t *Trials[T]) At(out attention.Seq[T], rows []int, spec Spec) error {
 	a := Attention[T]{Visibility: t.vis, Scale: t.scale, Specs: []Spec{spec}}
 	if err := a.checkRows(out, rows, t.q, t.k, t.v); err != nil || len(rows) == 0 {
 		return err
+	}
+	if t.vis.Causal {
+		return t.atChunks(out, rows, spec)
 	}
 	c, err := t.clusters(spec)
 	if err != nil {
@@ -81,4 +88,38 @@ func (t *Trials[T]) clusters(spec Spec) (*call[T], error) {
 	t.fits++
 	t.kept = append(t.kept, clustered[T]{spec, c})
 	return c, nil
+}
+
+// atChunks is At for causal attention.
+func (t *Trials[T]) atChunks(out attention.Seq[T], rows []int, spec Spec) error {
+	if spec.Chunk == 0 {
+		return fmt.Errorf("trials of causal attention are of specs with chunks, set chunk: %w", ErrSpec)
+	}
+	of := spec
+	of.Top = 1
+	var c *chunkCall[T]
+	for i, k := range t.chunks {
+		if k.of == of {
+			t.chunks, c = append(append(t.chunks[:i], t.chunks[i+1:]...), k), k.c
+			break
+		}
+	}
+	if c == nil {
+		c = new(chunkCall[T])
+		if len(t.chunks) == keptTrials { // the memory of the oldest
+			c = t.chunks[0].c
+			t.chunks = append(t.chunks[:0], t.chunks[1:]...)
+		}
+		a := &Attention[T]{Visibility: t.vis, Scale: t.scale, Specs: []Spec{of}}
+		if err := c.start(a, attention.Seq[T]{}, t.q, t.k, t.v); err != nil {
+			return err
+		}
+		t.fits++
+		t.chunks = append(t.chunks, chunkedKeys[T]{of, c})
+	}
+	for i := range c.streams {
+		c.streams[i].spec = &spec
+	}
+	c.answer(rows, out)
+	return nil
 }

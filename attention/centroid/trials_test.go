@@ -50,7 +50,11 @@ func TestTrials(t *testing.T) {
 			t.Errorf("a row that does not exist: %v", err)
 		}
 	}
-	if _, err := NewTrials(attention.Visibility{Causal: true}, 0, q, k, v); !errors.Is(err, ErrSpec) {
-		t.Errorf("causal: %v", err)
+	causal, err := NewTrials(attention.Visibility{Causal: true}, 0, q, k, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := causal.At(attention.NewSeq[float32](1, 2, 1, 16), []int{3}, specs[0]); !errors.Is(err, ErrSpec) {
+		t.Errorf("causal without chunks: %v", err)
 	}
 }

@@ -61,6 +61,9 @@ func together(p, o *Plan) bool {
 	if p.Method != o.Method || (p.Centres == nil) != (o.Centres == nil) {
 		return false
 	}
+	if p.Method == Centroid && (p.Centroid.Chunk > 0) != (o.Centroid.Chunk > 0) {
+		return false
+	}
 	return p.Method != Features || p.Features.Window == o.Features.Window && p.Features.Sinks == o.Features.Sinks
 }
 

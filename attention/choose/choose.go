@@ -199,7 +199,12 @@ func newChooser[T dense.Float](o Options, vis attention.Visibility, scale float6
 	}
 	c := &chooser[T]{Options: o, scale: scale, all: sample[T]{vis, q, k, v}}
 	if o.Plans == nil {
-		c.Plans = c.affordable(grid(vis.Causal, scale, o.Seed, k.Len, q.Dim))
+		plans := grid(vis.Causal, scale, o.Seed, k.Len, q.Dim)
+		if o.Rates != nil && o.Rates.Dense > 0 && o.Budget == 0 {
+			plans = slices.DeleteFunc(plans, func(p Plan) bool { return p.Method != Features || o.Tol < manyFeatures })
+			plans = append(plans, denseGrid(vis.Causal, o.Seed, k.Len)...)
+		}
+		c.Plans = c.affordable(plans)
 		return c, nil
 	}
 	for i := range o.Plans {
@@ -284,13 +289,13 @@ func rowsOf[E any](list []E, length, first, n int) []E {
 }
 
 // longSearch keys make a trial so expensive that with Tol not all are made.
-const longSearch = 1 << 13
+const longSearch = 1 << 12
 
 // tester measures candidates on one head and keeps what they have in common.
 type tester[T dense.Float] struct {
 	*chooser[T]
 	h      int
-	trials []*centroid.Trials[T]                   // by fold; nil: causal
+	trials []*centroid.Trials[T]                   // by fold
 	fitted []map[centroid.Spec][]*centroid.Centres // by fold
 }
 
@@ -299,9 +304,6 @@ func (c *chooser[T]) tester(h int) (*tester[T], error) {
 	for i := range c.folds {
 		f := &c.folds[i]
 		t.fitted = append(t.fitted, map[centroid.Spec][]*centroid.Centres{})
-		if c.all.vis.Causal {
-			continue
-		}
 		s := sample[T]{f.check.vis, f.check.q, f.check.k, f.check.v}
 		s = s.head(h)
 		trials, err := centroid.NewTrials(s.vis, c.scale, s.q, s.k, s.v)
@@ -493,13 +495,13 @@ func (c *tester[T]) measure(p Plan, i int, check *Check[T]) ([]errorSums, error)
 		return check.measure(&linear.Attention[T]{Visibility: check.vis, Maps: maps, Window: spec.Window,
 			Sinks: spec.Sinks}, c.h, c.h+1)
 	}
-	if c.trials != nil {
+	if !c.all.vis.Causal || p.Centroid.Chunk > 0 {
 		return check.judge(c.h, c.h+1, func(out, _, _, _ attention.Seq[T]) error {
 			return c.trials[i].At(out, check.rows, *p.Centroid)
 		})
 	}
 	a := &centroid.Attention[T]{Visibility: check.vis, Scale: c.scale, Specs: []centroid.Spec{*p.Centroid}}
-	if c.calibrates() {
+	if c.calibrates() { // chunks are trials
 		of := *p.Centroid
 		of.Top, of.Keys = 0, 0 // no fit depends on them
 		if a.Centres = c.fitted[i][of]; a.Centres == nil {
@@ -528,7 +530,7 @@ func (c *chooser[T]) finish(p Plan, h int) (Plan, error) {
 			return p, err
 		}
 		p.Features = &f
-	case p.Method == Centroid && c.calibrates():
+	case p.Method == Centroid && c.calibrates() && p.Centroid.Chunk == 0:
 		centres, err := c.centres(*p.Centroid, &s)
 		if err != nil {
 			return p, err

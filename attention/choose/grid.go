@@ -74,3 +74,45 @@ func grid(causal bool, scale float64, seed uint64, length, dim int) []Plan {
 	}
 	return out
 }
+
+// denseGrid lists the candidates whose queries choose together, for choices by seconds: clusters of so many keys on
+// average, and the share of the keys that a block meets exactly.
+func denseGrid(causal bool, seed uint64, length int) []Plan {
+	var out []Plan
+	add := func(s centroid.Spec) {
+		s.Seed, s.Landmarks, s.Passes = seed, fewLandmarks, 1
+		out = append(out, Plan{Method: Centroid, Centroid: &s})
+	}
+	if causal {
+		for _, chunk := range []int{256, 512, 1024} {
+			for _, size := range []int{8, 16, 32} {
+				for _, keys := range []int{0, 64, 192, 512} {
+					if 2*chunk <= length && keys < length/4 && !(size == 8 && keys == 64) {
+						add(centroid.Spec{Clusters: chunk / size, Chunk: chunk, Together: 64, Window: 64,
+							Sinks: causalSinks, Top: keys / size})
+					}
+				}
+			}
+		}
+		return out
+	}
+	together := 128
+	if length < 2048 {
+		together = 64
+	}
+	for _, size := range []int{8, 16, 32, 64} {
+		clusters := length / size / 4 * 4
+		if clusters < 8 || clusters > 2048 {
+			continue
+		}
+		for _, share := range []float64{0, 1. / 64, 1. / 32, 1. / 16, 1. / 8, 3. / 16} {
+			add(centroid.Spec{Clusters: clusters, Together: together, Top: int(share * float64(clusters)),
+				Sample: max(1024, 4*clusters)})
+		}
+	}
+	return out
+}
+
+// manyFeatures is the least tolerance at which random features are candidates of a choice by seconds: on trained heads
+// their errors are above.
+const manyFeatures = 0.2

@@ -66,7 +66,8 @@ func describe(s centroid.Spec) string {
 	for _, part := range []struct {
 		name string
 		n    int
-	}{{"top", s.Top}, {"keys", s.Keys}, {"sinks", s.Sinks}, {"window", s.Window}, {"block", s.Block}} {
+	}{{"top", s.Top}, {"keys", s.Keys}, {"sinks", s.Sinks}, {"window", s.Window}, {"block", s.Block},
+		{"together", s.Together}, {"chunk", s.Chunk}} {
 		if part.n > 0 {
 			out += fmt.Sprintf(", %s %d", part.name, part.n)
 		}
@@ -99,6 +100,9 @@ func (p Plan) Cost(causal bool, lenK, dim, valueDim int) float64 {
 // centroidCost is Spec.Cost. A causal block ends at its query, half-way through on average, and nothing weighs the keys
 // of a call: their centres are calibrated.
 func centroidCost(s centroid.Spec, causal bool, lenK, dim, valueDim int) float64 {
+	if causal && s.Chunk > 0 {
+		return chunkCost(s, float64(lenK), dim, valueDim)
+	}
 	if causal {
 		block := s.Block
 		if block == 0 {
@@ -107,6 +111,20 @@ func centroidCost(s centroid.Spec, causal bool, lenK, dim, valueDim int) float64
 		s.Block, s.Window, s.Landmarks = s.Window+(block+1)/2, 0, 1
 	}
 	return s.Cost(lenK, dim, valueDim)
+}
+
+// chunkCost is the cost of a query at position n of causal attention with chunks, and of a key. On average half a chunk
+// and half a block wait before they are in clusters.
+func chunkCost(s centroid.Spec, n float64, dim, valueDim int) float64 {
+	d, both := float64(dim), float64(dim+valueDim)
+	near := min(n, float64(s.Sinks+s.Window)+float64(s.Chunk+s.Together)/2)
+	clusters := (n - near) * float64(s.Clusters) / float64(s.Chunk)
+	members := min(n-near, float64(s.Top)*float64(s.Chunk)/float64(s.Clusters))
+	landmarks := s.Landmarks
+	if landmarks == 0 {
+		landmarks = 32
+	}
+	return (float64(s.Clusters+landmarks)*d + (near+clusters+members)*both) / (2 * both)
 }
 
 // causalBlock is the block of a causal centroid.Spec that names none.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/heads"
 )
@@ -19,7 +20,9 @@ import (
 //
 // All numbers are seconds per token and head, with all processors at work. Exact, Features, Centroid and Top are per
 // unit of cost. Centroid attention has four: Token per token for clustering, Centroid for the products with centroids
-// and neighbours, Top for the keys of the heaviest clusters, and Visit for each of these clusters.
+// and neighbours, Top for the keys of the heaviest clusters, and Visit for each of these clusters. Queries that choose
+// their clusters together (centroid.Spec.Together) have two of their own: Group per token for clustering and sorting,
+// Dense per unit of cost. Rates without Dense, of earlier versions, choose among queries that choose by themselves.
 type Rates struct {
 	Exact    float64 `json:"exact"`
 	Features float64 `json:"features"`
@@ -27,6 +30,8 @@ type Rates struct {
 	Top      float64 `json:"top"`
 	Visit    float64 `json:"visit"`
 	Token    float64 `json:"token"`
+	Dense    float64 `json:"dense,omitempty"`
+	Group    float64 `json:"group,omitempty"`
 }
 
 // Seconds is the predicted time of one token and head.
@@ -34,12 +39,29 @@ func (r *Rates) Seconds(p Plan, causal bool, lenK, dim, valueDim int) float64 {
 	cost := p.Cost(causal, lenK, dim, valueDim)
 	switch p.Method {
 	case Centroid:
+		if p.Centroid.Together > 0 {
+			dense := r.Dense
+			if dense == 0 {
+				dense = r.Exact
+			}
+			return r.Group + dense*denseCost(p, causal, lenK, dim, valueDim)
+		}
 		base := baseCost(p, causal, lenK, dim, valueDim)
 		return r.Token + r.Centroid*base + r.Top*(cost-base) + r.Visit*float64(p.Centroid.Top)
 	case Features:
 		return r.Features * cost
 	}
 	return r.Exact * cost
+}
+
+// denseCost is the cost of a plan of queries that choose together, the mean over the positions of causal attention times
+// two: the cost of exact attention is that of the last position.
+func denseCost(p Plan, causal bool, lenK, dim, valueDim int) float64 {
+	s := *p.Centroid
+	if !causal || s.Chunk == 0 {
+		return s.Cost(lenK, dim, valueDim)
+	}
+	return 2 * chunkCost(s, float64(lenK)/2, dim, valueDim)
 }
 
 // baseCost is the cost of a plan of centroids without the keys of the heaviest clusters.
@@ -51,7 +73,7 @@ func baseCost(p Plan, causal bool, lenK, dim, valueDim int) float64 {
 
 // valid says that the rates are numbers that can be compared.
 func (r *Rates) valid() bool {
-	for _, x := range []float64{r.Exact, r.Features, r.Centroid, r.Top, r.Visit, r.Token} {
+	for _, x := range []float64{r.Exact, r.Features, r.Centroid, r.Top, r.Visit, r.Token, r.Dense, r.Group} {
 		if !dense.IsFinite(x) || x < 0 {
 			return false
 		}
@@ -115,7 +137,7 @@ func measureRates[T dense.Float](causal, online bool, length, dim, valueDim int)
 	q.Dim, k.Dim, v.Dim = dim, dim, valueDim
 	out := attention.NewSeq[T](1, count, length, valueDim)
 
-	plans := ratesPlans(grid(causal, 0, 1, length, dim))
+	plans := append(ratesPlans(grid(causal, 0, 1, length, dim)), ratesDense(causal, length)...)
 	lengths, methods := make([]int, len(plans)), make([]*Attention[T], len(plans))
 	for i, p := range plans {
 		lengths[i] = length
@@ -157,7 +179,39 @@ func measureRates[T dense.Float](causal, online bool, length, dim, valueDim int)
 			points[i].base, points[i].top = baseCost(p, causal, lengths[i], dim, valueDim), float64(p.Centroid.Top)
 		}
 	}
-	return ratesOf(points), nil
+	n := len(points) - 2
+	for i := n; i < len(points); i++ {
+		points[i].cost = denseCost(plans[i], causal, length, dim, valueDim)
+	}
+	r := ratesOf(points[:n])
+	r.dense(points[n], points[n+1])
+	return r, nil
+}
+
+// ratesDense are the two plans that tell the rates of queries that choose together: few and many clusters and keys.
+func ratesDense(causal bool, length int) []Plan {
+	few := centroid.Spec{Clusters: max(4, length/32), Together: 64, Landmarks: fewLandmarks, Passes: 1, Sample: 1024}
+	if causal {
+		few.Chunk = min(256, length/4)
+		few.Clusters, few.Sinks, few.Window = max(4, few.Chunk/32), causalSinks, 32
+	}
+	many := few
+	many.Clusters, many.Top = 2*few.Clusters, max(4, length/64)
+	if !causal {
+		few.Top = 1
+	}
+	return []Plan{{Method: Centroid, Centroid: &few}, {Method: Centroid, Centroid: &many}}
+}
+
+// dense solves for the rates of queries that choose together, a with less cost than b.
+func (r *Rates) dense(a, b ratesPoint) {
+	const least = 1e-15
+	if b.cost > a.cost {
+		r.Dense = max(least, (b.seconds-a.seconds)/(b.cost-a.cost))
+	} else {
+		r.Dense = max(least, r.Exact)
+	}
+	r.Group = max(0, a.seconds-r.Dense*a.cost)
 }
 
 // ratesPlans are the plans to time: exact attention, features, the least and the most clusters without exact ones, and

@@ -60,6 +60,7 @@ func (g *gang[T]) windowed(all []stream[T]) error {
 	for _, p := range passes {
 		p.merged.Store(0)
 	}
+	g.relay.stop.Store(0)
 	return g.crew.Do(g.items.items(), len(g.crew.Workers), (*exactGradients[T])(g))
 }
 
@@ -85,13 +86,18 @@ func (g *exactSums[T]) Item(w *backWorker[T], i int) error {
 // what each gives them is added in the order of blocks.
 type exactGradients[T dense.Float] gang[T]
 
+// Release ends waits after a panic.
+func (g *exactGradients[T]) Release() { g.relay.Release() }
+
 func (g *exactGradients[T]) Item(w *backWorker[T], i int) error {
 	k, i := g.items.at(i)
 	p := (*gang[T])(g).use(w, g.passes[k].s, k)
 	s := p.s
 	w.exactRows(p, i*s.rows, min((i+1)*s.rows, s.lenQ()), false)
 	for looks := 0; p.merged.Load() < int64(i); looks++ {
-		pause(looks)
+		if pause(looks); g.relay.stop.Load() > 0 {
+			return errStopped
+		}
 	}
 	dk, dv := p.b.dk.Head(s.b, s.h), p.b.dv.Head(s.b, s.h)
 	for _, x := range [...]*blockGrads[T]{&w.sinkGrads, &w.winGrads} {

@@ -380,6 +380,9 @@ func (r *relay[T, W]) fail(item int, err error) {
 	}
 }
 
+// Release ends waits after a panic, as an error of the first item would.
+func (r *relay[T, W]) Release() { r.stop.Store(1) }
+
 // before lists the stages that a stage needs; those that others of the list need are not repeated, unless these may
 // have no item: such a stage has ended whatever it needs.
 func (r *relay[T, W]) before(st stage) (list [4]stage, n int) {

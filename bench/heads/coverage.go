@@ -123,21 +123,21 @@ func coverage(c *config, name string, every int, causal bool, given [][]int32, f
 			}
 			return batches(list)
 		}
-		choice, err := choose.Choose(choose.Options{Tol: c.tol, Seed: 1, ByCost: true}, vis, 0,
+		choice, err := choose.Choose(choose.Options{Tol: c.coverage, Seed: 1, ByCost: true}, vis, 0,
 			pick(func(in headInputs) seq { return in.q }), pick(func(in headInputs) seq { return in.k }),
 			pick(func(in headInputs) seq { return in.v }))
 		if err != nil {
 			return err
 		}
-		t, err := judge(choice, vis, l, fresh, c.tol)
+		t, err := judge(choice, vis, l, fresh, c.coverage)
 		if err != nil {
 			return err
 		}
 		all.add(t)
-		lines = append(lines, t.line(name, fmt.Sprint(l*every+1), len(given), c.tol))
+		lines = append(lines, t.line(name, fmt.Sprint(l*every+1), len(given), c.coverage))
 		c.log("%s", lines[l])
 	}
-	fmt.Println(all.line(name, "all", len(given), c.tol))
+	fmt.Println(all.line(name, "all", len(given), c.coverage))
 	fmt.Println(strings.Join(lines, "\n"))
 	return nil
 }

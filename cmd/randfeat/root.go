@@ -107,7 +107,7 @@ func command(env *cli.Env) *cobra.Command {
 		Use:   "randfeat",
 		Short: "Random features for Gaussian and softmax kernels",
 		Long: `randfeat fits kernel machines to tables and predicts with them (fit, evaluate, predict, inspect, serve), computes
-attention in linear time (attend), and random feature maps φ with φ(x)·φ(y) ≈ exp(-|x-y|²/2) or exp(x·y),
+attention in linear time (attend), draws classes of a softmax (sample), and random feature maps φ with φ(x)·φ(y) ≈ exp(-|x-y|²/2) or exp(x·y),
 Gram matrices and the error to expect (features, gram, theory, eval).
 
 Results go to stdout, everything else to stderr.
@@ -132,8 +132,10 @@ reader has ended ends randfeat silently, by SIGPIPE (a shell shows 141).`,
 	root.AddCommand(catalog.EvalCommand(env), catalog.TheoryCommand(env), catalog.FamiliesCommand(env),
 		catalog.CouplingsCommand(env),
 		kernels.FeaturesCommand(env), kernels.GramCommand(env), kernels.AdviseCommand(env),
+		kernels.SampleCommand(env),
 		attention, crossover,
 		tables.FitCommand(env), tables.PartsCommand(env), tables.EvaluateCommand(env), tables.PredictCommand(env),
+		tables.CompareCommand(env), tables.ExplainCommand(env),
 		tables.InspectCommand(env), tables.DataCommand(env),
 		serving.ServeCommand(env), serving.ExploreCommand(env),
 		schemaCommand(env), versionCommand(env))

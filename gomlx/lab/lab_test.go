@@ -34,6 +34,8 @@ func TestQuick(t *testing.T) {
 			"lfk", "constant", "random", "fine-tuning, partial", "fine-tuning, M only", "Figure 5"}},
 		"vit": {func(l *lab.Lab) error { return errors.Join(l.ViT("mnist"), l.Speed("mnist")) }, "mnist",
 			[]string{"softmax", "favor++", "relu", "elu", "steps per second"}},
+		"words": {func(l *lab.Lab) error { return l.Words("ptb", filepath.Join(t.TempDir(), "lstm")) }, "ptb",
+			[]string{"uniform", "unigram^¾", "FAVOR+", "trig", "angular", "sampled softmax", "(tie)", "perplexity"}},
 		"glue": {(*lab.Lab).GLUE, "glue", []string{"SST2", "softmax", "masked words"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -137,6 +137,8 @@ func Tables(w io.Writer, rows io.Reader) error {
 			r.darkformer(out)
 		case name == "glue":
 			r.glue(out)
+		case name == "words":
+			r.words(out)
 		case strings.HasPrefix(name, "vit "):
 			r.vit(out, strings.TrimPrefix(name, "vit "))
 		default:
@@ -354,4 +356,46 @@ func (r results) glue(w io.Writer) {
 		claim(w, "Table 2: FAVOR++ above FAVOR+", s, of(s, "favor++").minus(of(s, "favor+")))
 	}
 	fmt.Fprintln(w)
+}
+
+// words are the losses of language models by sampler; the paper's claim is a tie.
+func (r results) words(w io.Writer) {
+	for _, set := range []string{"ptb", "wikitext2"} {
+		for _, row := range r {
+			if row.Part == "train "+set {
+				fmt.Fprintf(w, "LSTM on %s, softmax over all words, step %d: held-out loss %.4f, perplexity %.1f.\n\n", set, row.Step,
+					row.Loss, math.Exp(row.Loss))
+			}
+		}
+		part := "curves " + set
+		steps := r.steps(part)
+		if len(steps) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "### Hybrid, Figure 10 in small: held-out loss by sampler, %s\n\n", set)
+		head := []string{"negatives"}
+		for _, s := range steps {
+			head = append(head, fmt.Sprintf("%d steps", s))
+		}
+		header(w, head...)
+		last := map[string]sample{}
+		for _, m := range r.methods(part) {
+			cells := []string{m}
+			for _, s := range steps {
+				last[m] = r.of(loss, func(row Row) bool { return row.Part == part && row.Method == m && row.Step == s })
+				cells = append(cells, last[m].String())
+			}
+			line(w, cells...)
+		}
+		fmt.Fprintln(w)
+		header(w, "the paper", "here", "difference of losses", "verdict")
+		for _, m := range []string{"trig", "angular"} {
+			d := last["FAVOR+"].minus(last[m])
+			line(w, "Fig 10: no significant difference (tie)", "FAVOR+ − "+m, d.String(), d.verdict())
+		}
+		claim(w, "Fig 10: the softmax itself is the best sampler", "uniform − sampled softmax",
+			last["uniform"].minus(last["sampled softmax"]))
+		claim(w, "Fig 10: features above uniform draws", "uniform − FAVOR+", last["uniform"].minus(last["FAVOR+"]))
+		fmt.Fprintln(w)
+	}
 }

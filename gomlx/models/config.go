@@ -56,6 +56,9 @@ type Config struct {
 	Block     int    `json:"block,omitempty"` // layer.ParamBlock
 	Seed      int    `json:"seed,omitempty"`  // of projections
 
+	Gain float64 `json:"gain,omitempty"` // of an LSTM: multiplies its logits, an inverse temperature; 0: 1
+	Unit float64 `json:"unit,omitempty"` // of an LSTM: weight of (|q|−1)² and (|k|−1)² in training
+
 	Half bool `json:"half,omitempty"` // bfloat16 inside blocks; parameters and sums stay float32
 }
 
@@ -82,6 +85,9 @@ func (c Config) Validate() error {
 	}
 	if c.Layers < 1 || c.Width < 1 || c.Heads < 1 || c.Hidden < 0 || c.KVHeads < 0 {
 		return bad("%d layers of width %d with %d heads", c.Layers, c.Width, c.Heads)
+	}
+	if !(c.Gain >= 0) || !(c.Unit >= 0) || (c.Gain > 0 || c.Unit > 0) && c.Kind != LSTM {
+		return bad("gain %g and unit %g are positive, and of an %s", c.Gain, c.Unit, LSTM)
 	}
 	if c.Width%c.Heads != 0 {
 		return bad("width %d is no multiple of %d heads", c.Width, c.Heads)

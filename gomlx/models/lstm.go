@@ -20,17 +20,42 @@ func (c Config) recurrent(scope *model.Scope, tokens *Node, points *[]Point) *No
 	return x
 }
 
+// QueryRows is the rows of an LSTM that meet the table of tokens in a softmax [batch, length, width]: the queries of a
+// sampler whose classes are the rows of the table.
+func (c Config) QueryRows(scope *model.Scope, tokens *Node) *Node {
+	c.Set(scope)
+	return c.recurrent(scope, tokens, new([]Point))
+}
+
+// TablePath is the path of the table of tokens [vocab, width].
+const TablePath = "/tokens/embeddings"
+
+// gain multiplies products of rows and tokens.
+func (c Config) gain() float64 {
+	if c.Gain > 0 {
+		return c.Gain
+	}
+	return 1
+}
+
 // sampled is the loss of softmax over the true token and some drawn ones alone (Bengio and Senécal 2008): logits are
-// corrected by the logarithms of the expected numbers of draws, of the drawn tokens [samples] and of the true ones
-// [batch, length]. A drawn token that is the true one does not count.
+// corrected by the logarithms of the expected numbers of draws, of the drawn tokens and of the true ones [batch,
+// length]. Draws are [samples], shared by the batch, or [batch, length, samples]. A drawn token that is the true one
+// does not count.
 func (c Config) sampled(scope *model.Scope, x, labels, drawn, drawnLog, trueLog *Node, points []Point) Outcome {
 	table := c.table(scope, x.Graph())
 	rows := func(ids *Node) *Node { return Gather(table, ExpandAxes(ids, -1)) }
-	own := Sub(ReduceSum(Mul(x, rows(labels)), -1), trueLog)
-	others := Einsum("bld,sd->bls", x, rows(drawn))
+	own := Sub(MulScalar(ReduceSum(Mul(x, rows(labels)), -1), c.gain()), trueLog)
+	var others *Node
+	if drawn.Rank() == 1 {
+		others = Einsum("bld,sd->bls", x, rows(drawn))
+		drawn, drawnLog = ExpandAxes(drawn, 0, 1), ExpandAxes(drawnLog, 0, 1)
+	} else {
+		others = Einsum("bld,blsd->bls", x, rows(drawn))
+	}
 	d := others.Shape().Dimensions
-	others = Sub(others, Reshape(drawnLog, 1, 1, d[2]))
-	hit := Equal(BroadcastToDims(ExpandAxes(labels, -1), d...), BroadcastToDims(Reshape(drawn, 1, 1, d[2]), d...))
+	others = Sub(MulScalar(others, c.gain()), BroadcastToDims(drawnLog, d...))
+	hit := Equal(BroadcastToDims(ExpandAxes(labels, -1), d...), BroadcastToDims(drawn, d...))
 	others = Where(hit, FillScalar(x.Graph(), others.Shape(), -1e9), others)
 	logits := Concatenate([]*Node{ExpandAxes(own, -1), others}, -1)
 	return Score(logits, ZerosLike(labels), points)
@@ -40,10 +65,22 @@ func (c Config) sampled(scope *model.Scope, x, labels, drawn, drawnLog, trueLog 
 func (c Config) words(scope *model.Scope, batch []*Node) Outcome {
 	var points []Point
 	x := c.recurrent(scope, batch[0], &points)
+	var o Outcome
 	if len(batch) == 2 {
-		return Score(c.logits(scope, x), batch[1], points)
+		o = Score(MulScalar(c.logits(scope, x), c.gain()), batch[1], points)
+	} else {
+		o = c.sampled(scope, x, batch[1], batch[2], batch[3], batch[4], points)
 	}
-	return c.sampled(scope, x, batch[1], batch[2], batch[3], batch[4], points)
+	if c.Unit > 0 && scope.IsTraining(x.Graph()) {
+		o.Loss = Add(o.Loss, Mul(o.Count, MulScalar(Add(unit(x), unit(c.table(scope, x.Graph()))), c.Unit)))
+	}
+	return o
+}
+
+// unit is the mean of (|x| − 1)² over rows (Hybrid random features, eq 105).
+func unit(x *Node) *Node {
+	norm := Sqrt(AddScalar(ReduceSum(Square(x), -1), 1e-12))
+	return ReduceAllMean(Square(AddScalar(norm, -1)))
 }
 
 // recurrentScale is the first size of the LSTM's matrices, 0 for other parameters.

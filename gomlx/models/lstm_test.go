@@ -31,3 +31,28 @@ func TestSampledSoftmaxOfAllIsSoftmax(t *testing.T) {
 		t.Errorf("loss %g of 12 tokens", want[0])
 	}
 }
+
+// Draws for every position that are the same everywhere are shared draws.
+func TestDrawsOfPositions(t *testing.T) {
+	c := models.Config{Kind: models.LSTM, Vocab: 13, Length: 6, Layers: 1, Width: 8, Heads: 1, Gain: 2}
+	x := tensors.FromFlatDataAndDimensions(tokens(12), 2, 6)
+	y := tensors.FromFlatDataAndDimensions(tokens(13)[1:], 2, 6)
+	own := tensors.FromFlatDataAndDimensions(make([]float32, 12), 2, 6)
+	ids, logs := []int32{3, 1, 4, 1, 5}, []float32{0.5, -1, 0, 2, 1}
+	want := outcome(t, c, x, y, tensors.FromFlatDataAndDimensions(ids, 5), tensors.FromFlatDataAndDimensions(logs, 5), own)
+	var all []int32
+	var allLogs []float32
+	for range 12 {
+		all, allLogs = append(all, ids...), append(allLogs, logs...)
+	}
+	got := outcome(t, c, x, y, tensors.FromFlatDataAndDimensions(all, 2, 6, 5),
+		tensors.FromFlatDataAndDimensions(allLogs, 2, 6, 5), own)
+	if math.Abs(float64(got[0]-want[0])) > 1e-5*float64(want[0]) {
+		t.Errorf("loss %g, shared draws have %g", got[0], want[0])
+	}
+	c.Gain = 0
+	if plain := outcome(t, c, x, y, tensors.FromFlatDataAndDimensions(ids, 5), tensors.FromFlatDataAndDimensions(logs, 5),
+		own); plain[0] == want[0] {
+		t.Error("the gain changes nothing")
+	}
+}

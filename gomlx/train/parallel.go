@@ -36,6 +36,9 @@ func (t *Trainer) Parallel(others ...compute.Backend) error {
 		return fmt.Errorf("%w: %d batches per step for %d devices: accumulate a multiple", ErrConfig, t.Config.Accumulate,
 			n)
 	}
+	if _, ok := t.Source.(Follower); ok {
+		return fmt.Errorf("%w: draws by the model itself are made for one device", ErrConfig)
+	}
 	c, p := t.Config, &parallel{}
 	for i, b := range append([]compute.Backend{t.backend}, others...) {
 		r := replica{store: t.store}

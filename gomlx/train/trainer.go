@@ -13,6 +13,9 @@ import (
 	. "github.com/gomlx/gomlx/core/graph" // formulas of nodes read as formulas
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/gomlx/models"
 )
 
 // Batch is the inputs of a model: models.Config.Outcome says which.
@@ -26,6 +29,16 @@ type Source interface {
 	HeldOut(i int) Batch
 	Items() int // tokens of a batch, or what Unit() string says where a source has it
 }
+
+// Follower is a source whose training batches need what the model makes of them, such as draws by its own softmax.
+// Train gives batches of the full shape; Complete fills them.
+type Follower interface {
+	Source
+	Complete(b Batch, seed uint64, i int, v View) (Batch, error)
+}
+
+// View is what a Follower sees of a model that has QueryRows: the rows that meet the table of tokens, and the table.
+type View struct{ Queries, Table dense.Matrix[float32] }
 
 // ErrDiverged is returned, wrapped with the step and the layer, when a number is not finite. The parameters are those
 // before the step.
@@ -49,6 +62,7 @@ type Trainer struct {
 	store   *model.Store
 	step    *model.Exec
 	eval    *model.Exec
+	hidden  *model.Exec          // of a Follower
 	begin   map[string][]float32 // values that a layer gives its variables
 	done    int                  // steps
 
@@ -135,6 +149,9 @@ func (t *Trainer) Close() {
 	t.parallel.close()
 	t.step.Finalize()
 	t.eval.Finalize()
+	if t.hidden != nil {
+		t.hidden.Finalize()
+	}
 	t.store.Finalize()
 }
 
@@ -194,7 +211,10 @@ func (t *Trainer) Step() (Result, error) {
 	}
 	var total Result
 	for i := range c.Accumulate {
-		batch := t.Source.Train(c.Seed, t.done*c.Accumulate+i)
+		batch, err := t.batch(t.done*c.Accumulate + i)
+		if err != nil {
+			return Result{}, fmt.Errorf("step %d: %w", t.done, err)
+		}
 		numbers := c.numbers(t.done, i)
 		args := make([]any, 0, len(batch)+1)
 		for _, x := range batch {
@@ -213,6 +233,59 @@ func (t *Trainer) Step() (Result, error) {
 	}
 	t.done++
 	return total, nil
+}
+
+// batch is a training batch, completed by a Follower.
+func (t *Trainer) batch(i int) (Batch, error) {
+	b := t.Source.Train(t.Config.Seed, i)
+	f, ok := t.Source.(Follower)
+	if !ok {
+		return b, nil
+	}
+	v, err := t.View(b[0])
+	if err != nil {
+		return nil, err
+	}
+	return f.Complete(b, t.Config.Seed, i, v)
+}
+
+// View is what the model makes of tokens [batch, length].
+func (t *Trainer) View(tokens *tensors.Tensor) (v View, err error) {
+	m, ok := t.Model.(interface {
+		QueryRows(scope *model.Scope, tokens *Node) *Node
+	})
+	if !ok {
+		return v, fmt.Errorf("%w: the model has no hidden rows to draw by", ErrConfig)
+	}
+	if t.hidden == nil {
+		t.hidden, err = model.NewExec(t.backend, t.store, func(scope *model.Scope, in []*Node) *Node {
+			scope.Store().SetTraining(in[0].Graph(), false)
+			return m.QueryRows(scope, in[0])
+		})
+		if err != nil {
+			return v, err
+		}
+	}
+	rows, err := call(t.hidden, []any{tokens})
+	if err != nil {
+		return v, err
+	}
+	table := t.store.GetVariable(models.TablePath)
+	if table == nil {
+		return v, fmt.Errorf("%w: the model has no %s", ErrConfig, models.TablePath)
+	}
+	value, err := table.Value()
+	if err != nil {
+		return v, err
+	}
+	flat, err := tensors.CopyFlatData[float32](value)
+	if err != nil {
+		return v, err
+	}
+	d := table.Shape().Dimensions
+	v.Table = dense.Matrix[float32]{Rows: d[0], Cols: d[1], Stride: d[1], Data: flat}
+	v.Queries = dense.Matrix[float32]{Rows: len(rows) / d[1], Cols: d[1], Stride: d[1], Data: rows}
+	return v, nil
 }
 
 func result(out []float32) Result {

@@ -206,12 +206,7 @@ func (w *blockStep[T]) features(k *blockWorker[T], b, i int) {
 		w.turns.Await(w.productTurn(b-2), w.products(b-2))
 	}
 	block, m := &w.blocks[b], &w.memory[b%2]
-	m.mu.Lock()
-	if m.block != b {
-		m.columns.Reset(w.tab, block.rows, w.sums.Cross.Rows)
-		m.y, m.block = buf.Shaped(m.y, block.rows, w.sums.Cross.Cols), b
-	}
-	m.mu.Unlock()
+	w.room(m, b)
 	if !w.fails(b - 1) {
 		lo, hi := i*w.chunk, min((i+1)*w.chunk, block.rows)
 		k.phi = buf.Shaped(k.phi, hi-lo, w.sums.Cross.Rows)
@@ -223,6 +218,19 @@ func (w *blockStep[T]) features(k *blockWorker[T], b, i int) {
 	}
 	w.turns.Done(w.featureTurn(b))
 }
+
+// room makes m the memory of block b, unless it is.
+func (w *blockStep[T]) room(m *blockMemory[T], b int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if rows := w.blocks[b].rows; m.block != b {
+		m.columns.Reset(w.tab, rows, w.sums.Cross.Rows)
+		m.y, m.block = buf.Shaped(m.y, rows, w.sums.Cross.Cols), b
+	}
+}
+
+// Release ends waits after a panic.
+func (w *blockStep[T]) Release() { w.turns.Release() }
 
 // fails reports whether a block up to b is known to have an error.
 func (w *blockStep[T]) fails(b int) bool {

@@ -113,6 +113,9 @@ func (s *choleskyStep[T]) tileTurn(r, c int) int {
 	return s.stripeTurn((s.a.Rows+stripe-1)/stripe) + r*s.tiles + c
 }
 
+// Release ends waits after a panic.
+func (s *choleskyStep[T]) Release() { s.turns.Release() }
+
 func (s *choleskyStep[T]) Item(_ *struct{}, i int) error {
 	it := s.items[i]
 	k, n := int(it.k), s.a.Rows

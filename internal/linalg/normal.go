@@ -182,12 +182,12 @@ func (s *Solution) Intercept() []float64 {
 
 // LogEvidence is the log marginal likelihood of output k with noise variance v where w ~ N(0, (v/λ) I) and b has a flat
 // prior: the density of all contrasts of y (Rasmussen & Williams, Gaussian Processes for Machine Learning, eq. 2.45).
-// A row of weight u has noise v/u; the constant Σ log u /2 of the weights is left out.
+// A row of weight u is u rows.
 func (s *Solution) LogEvidence(k int, v float64) float64 {
 	f := float64(s.W.Rows)
-	return -(float64(s.N-1)*math.Log(2*math.Pi*v) + math.Log(s.Weight) + LogDet(s.U) - f*math.Log(s.Lambda) +
+	return -((s.Weight-1)*math.Log(2*math.Pi*v) + math.Log(s.Weight) + LogDet(s.U) - f*math.Log(s.Lambda) +
 		s.Quadratic(k)/v) / 2
 }
 
 // Noise is the variance that maximises the evidence of output k.
-func (s *Solution) Noise(k int) float64 { return s.Quadratic(k) / float64(s.N-1) }
+func (s *Solution) Noise(k int) float64 { return s.Quadratic(k) / (s.Weight - 1) }

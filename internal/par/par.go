@@ -31,6 +31,7 @@ type Group struct {
 	workers []*worker    // the caller is worker 0 and not among them
 	busy    atomic.Int64 // workers that have not finished
 	wg      sync.WaitGroup
+	caught  atomic.Pointer[Panic] // the first
 }
 
 // worker is one goroutine of a Group, from the Do that starts it to the end of its linger.
@@ -58,6 +59,8 @@ const (
 //
 // Parts are claimed, not dealt out: by the time a goroutine wakes on another core the caller has long begun. One that
 // comes late, or shares its core, simply gets less; one that has not come when nothing is left is not waited for.
+//
+// If job panics on several goroutines, Do waits for all of them and panics with a *Panic.
 func (g *Group) Do(n, workers int, job Job) {
 	if n <= 0 {
 		return
@@ -99,6 +102,9 @@ func (g *Group) do(n, workers int, job Job) {
 	watch(tail, func() bool { return g.busy.Load() == 0 })
 	g.wg.Wait()
 	g.job = nil
+	if p := g.caught.Swap(nil); p != nil {
+		panic(p)
+	}
 }
 
 // serve works for a Do, and for those that follow within linger.
@@ -138,8 +144,14 @@ func watch(limit time.Duration, done func() bool) bool {
 	return false
 }
 
-// work runs parts until none is left.
+// work runs parts until none is left. A part that panics is the last that begins: Do panics once the others have ended.
 func (g *Group) work(w int) {
+	defer func() {
+		if v := recover(); v != nil {
+			g.next.Store(int64(g.n))
+			g.caught.CompareAndSwap(nil, panicOf(v))
+		}
+	}()
 	for {
 		lo, hi := g.claim()
 		if lo == hi {
@@ -193,8 +205,8 @@ func For(n, grain int, body func(lo, hi int)) {
 		return
 	}
 	g := shared.Get()
+	defer shared.Put(g) // also after a panic: all its workers have ended
 	g.do(n, workers, funcJob(body))
-	shared.Put(g)
 }
 
 // shared are the Groups of For that nobody uses, the last used on top.

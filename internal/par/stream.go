@@ -34,6 +34,7 @@ type Stream[T any] struct {
 	free    []*streamItem[T]
 	out     *streamItem[T] // what Next gave last
 	started int            // goroutines in all, for tests
+	caught  *Panic         // the first; no further item is taken or worked on
 }
 
 type streamItem[T any] struct {
@@ -68,6 +69,8 @@ func (s *Stream[T]) Next() *T {
 	}
 	for {
 		switch {
+		case s.caught != nil:
+			panic(s.caught)
 		case len(s.queue) > 0 && s.queue[0].done:
 			s.out = s.queue[0]
 			s.queue = append(s.queue[:0], s.queue[1:]...)
@@ -97,7 +100,7 @@ func (s *Stream[T]) Close() {
 }
 
 func (s *Stream[T]) room() bool {
-	return s.took != LastItem && s.took != NoItem && !s.closed &&
+	return s.took != LastItem && s.took != NoItem && !s.closed && s.caught == nil &&
 		(len(s.queue) == 0 || len(s.queue) < s.Window && !(s.Full != nil && s.Full()))
 }
 
@@ -114,7 +117,7 @@ func (s *Stream[T]) hire() {
 func (s *Stream[T]) serve() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.closed {
+	for !s.closed && s.caught == nil {
 		if s.begun < len(s.queue) {
 			s.work()
 		} else if s.Ahead && s.room() {
@@ -145,7 +148,9 @@ func (s *Stream[T]) take() {
 	}
 	t.done = false
 	var took Took
-	s.unlocked(func() { took = s.Take(&t.item) })
+	if !s.unlocked(func() { took = s.Take(&t.item) }) {
+		return
+	}
 	if s.took = took; took != NoItem {
 		s.queue = append(s.queue, t)
 	}
@@ -155,15 +160,20 @@ func (s *Stream[T]) take() {
 func (s *Stream[T]) work() {
 	t := s.queue[s.begun]
 	s.begun++
-	s.unlocked(func() { s.Work(&t.item) })
-	t.done = true
+	t.done = s.unlocked(func() { s.Work(&t.item) })
 	if s.queue[0] == t {
 		s.changed.Broadcast()
 	}
 }
 
-func (s *Stream[T]) unlocked(f func()) {
+// unlocked runs f without the lock; false: it has panicked.
+func (s *Stream[T]) unlocked(f func()) bool {
 	s.mu.Unlock()
-	defer s.mu.Lock()
-	f()
+	p := Catch(f)
+	s.mu.Lock()
+	if p != nil && s.caught == nil {
+		s.caught = p
+		s.changed.Broadcast()
+	}
+	return p == nil
 }

@@ -7,10 +7,11 @@ import (
 
 // Turns are counters by which items of a Step wait for others that have begun. The zero value is ready for Reset.
 type Turns struct {
-	done    []atomic.Int64
-	waiting atomic.Int64
-	mu      sync.Mutex
-	changed sync.Cond
+	done     []atomic.Int64
+	waiting  atomic.Int64
+	released bool
+	mu       sync.Mutex
+	changed  sync.Cond
 }
 
 // Reset makes n counters of 0. Nobody may wait.
@@ -22,6 +23,7 @@ func (t *Turns) Reset(n int) {
 		t.done = make([]atomic.Int64, n)
 	}
 	t.done = t.done[:n]
+	t.released = false
 	for i := range t.done {
 		t.done[i].Store(0)
 	}
@@ -48,8 +50,20 @@ func (t *Turns) Await(i, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.waiting.Add(1)
+	defer t.waiting.Add(-1)
 	for c.Load() < int64(n) {
+		if t.released {
+			panic("par: what is awaited has panicked")
+		}
 		t.changed.Wait()
 	}
-	t.waiting.Add(-1)
+}
+
+// Release makes every Await of a counter that is too small panic, until Reset: nobody will count. A Step that has Turns
+// is a Waiter by it.
+func (t *Turns) Release() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.released = true
+	t.changed.Broadcast()
 }

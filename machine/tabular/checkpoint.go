@@ -60,6 +60,7 @@ type checkpoint struct {
 // checkpointState is the metadata "state".
 type checkpointState struct {
 	Schema   *data.Schema  `json:"schema"`
+	Base     *data.Schema  `json:"base,omitempty"` // the columns before levels got codes
 	Summary  *data.Summary `json:"summary,omitempty"`
 	Decision *decision     `json:"decision"`
 	Stages   []Stage       `json:"stages"`
@@ -159,7 +160,7 @@ func (f *fit) load(b []byte) error {
 		s.Rows > s.Decision.Rows {
 		return fmt.Errorf("%w: a state without schema or decisions, or with %d rows", machine.ErrCorrupt, s.Rows)
 	}
-	f.schema, f.summary, f.decision = s.Schema, s.Summary, s.Decision
+	f.schema, f.base, f.summary, f.decision = s.Schema, s.Base, s.Summary, s.Decision
 	if err := f.settle(); err != nil {
 		return err
 	}
@@ -356,7 +357,7 @@ func (f *fit) write() error {
 
 // snapshot is the container of what is known now.
 func (f *fit) snapshot() (*tensorfile.File, error) {
-	s := checkpointState{Schema: f.schema, Summary: f.summary, Decision: f.decision, Stages: f.report.Stages}
+	s := checkpointState{Schema: f.schema, Base: f.base, Summary: f.summary, Decision: f.decision, Stages: f.report.Stages}
 	if i := slices.IndexFunc(s.Stages, func(s Stage) bool { return s.Name == stageFit }); i >= 0 {
 		s.Stages = s.Stages[:i] // that one begins again
 	}

@@ -27,6 +27,8 @@ type decision struct {
 	Margins bool          `json:"margins,omitempty"` // the loss of an exact kernel: squared hinge
 	// Apart says that the choices were made without the first fold that is scored.
 	Apart bool `json:"apart,omitempty"`
+	// Codes are those of columns of levels.
+	Codes map[string]string `json:"codes,omitempty"`
 
 	fields []float64        // weights of the fields, which the columns get; nil: they keep theirs
 	marks  []coupling.Omega // landmarks, if the map has some

@@ -1,6 +1,7 @@
 package tabular
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -111,6 +112,9 @@ func (o Options) withDefaults() (Options, error) {
 	case o.ClassWeights != nil && o.Kind != "" && !kind.ClassWeights:
 		return bad("class weights for a %s model, which has none: only %s has them", kindName(o.Kind),
 			joined(weighted()))
+	}
+	if err := errors.Join(o.checkCodes(), o.checkCompare()); err != nil {
+		return o, err
 	}
 	switch marks := o.Marks.Names(); {
 	case o.Marks.Group != "" && o.Marks.Time != "":

@@ -96,7 +96,7 @@ func (f *fit) finish(rows machine.Rows, s *sample) (*machine.Model, error) {
 // changed count is the one sign that the table changed between passes.
 func (f *fit) sum() error {
 	l := newLeaves(f.src)
-	rows, err := machine.TableRows(l.source(f.src), f.schema, f.task != machine.Unsupervised)
+	rows, err := f.trainingRows(l.source(f.src))
 	if err != nil {
 		return err
 	}

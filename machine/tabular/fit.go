@@ -73,6 +73,7 @@ type scored struct {
 	residuals machine.Residuals // the same by a model of the final settings without a fold, in original units
 	spread    spread            // residuals of all models
 	evals     []*machine.Evaluation
+	simple    *baselines // to compare with; nil: not asked for
 }
 
 // run goes through the stages. A checkpoint exists only once all choices are made, so a resumed fit begins with the fit
@@ -116,6 +117,10 @@ func (f *fit) begin() error {
 				return err
 			}
 		}
+		m, err := f.settleRows(m)
+		if err != nil {
+			return err
+		}
 		f.deal = newDealer(f.o.Seed, m)
 	}
 	f.weigh()
@@ -134,12 +139,20 @@ func (f *fit) begin() error {
 	if err := f.settle(); err != nil {
 		return err
 	}
-	rows, err := machine.TableRows(f.src, f.schema, f.task != machine.Unsupervised)
+	rows, err := f.trainingRows(f.src)
 	if err != nil {
 		return err
 	}
 	if err := f.weighClasses(rows); err != nil {
 		return err
+	}
+	if resumed {
+		if err := f.resumeCodes(); err != nil {
+			return err
+		}
+		if rows, err = f.trainingRows(f.src); err != nil {
+			return err
+		}
 	}
 	var s *sample
 	var n int64
@@ -154,12 +167,13 @@ func (f *fit) begin() error {
 	}
 	if !resumed {
 		err := f.stage(stageChoose, func() (int64, error) {
-			return int64(s.len()), f.decide(s, n)
+			s, err = f.decide(s, n)
+			return int64(s.len()), err
 		})
 		if err != nil {
 			return err
 		}
-		if rows, err = machine.TableRows(f.src, f.schema, f.task != machine.Unsupervised); err != nil {
+		if rows, err = f.trainingRows(f.src); err != nil {
 			return err
 		}
 		f.save(true) // at once: a kill would lose all choices

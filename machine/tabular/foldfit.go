@@ -2,31 +2,46 @@ package tabular
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/randfeat/randfeat/machine"
 )
 
 // decide makes all choices on the sample of n rows: those made before for other rows, if there are some that can be
 // taken, or those made now without the first fold that is scored, or those of a search.
-func (f *fit) decide(s *sample, n int64) error {
+//
+// It returns the sample as the codes of levels that it chose encode it.
+func (f *fit) decide(s *sample, n int64) (*sample, error) {
 	var d *decision
 	var err error
+	plain, coded := f.job, s
 	switch {
 	case f.by != nil:
-		d = f.by.follow(f.job, s, n)
+		if coded, err = f.followCodes(f.by.d.Codes, s, n); err == nil {
+			d = f.by.follow(f.job, coded, n)
+		}
 	case f.choosesApart(n):
-		d, err = f.chooseApart(s, n)
+		d, coded, err = f.chooseApart(s, n)
 	}
 	if d == nil && err == nil {
-		d, err = searchAll(f.job, s, n)
+		var codes *Choice
+		f.job = plain
+		if coded, codes, err = f.chooseCodes(s, n); err == nil {
+			d, err = searchAll(f.job, coded, n)
+		}
+		if err == nil && codes != nil {
+			d.Choices = slices.Insert(d.Choices, 1, *codes)
+			d.Tried = d.Tried || !codes.Given
+			d.Codes = f.codes
+		}
 	}
 	if err != nil {
-		return err
+		return s, err
 	}
 	if f.decision = d; d.fields != nil {
 		f.job = f.withSchema(weightedFields(f.schema, d.fields))
 	}
-	return nil
+	return coded, nil
 }
 
 // Choices for all rows are made on those outside a fold if these are at least apartRows, and choices for two folds on
@@ -56,21 +71,24 @@ func (j *job) choosesApart(n int64) bool {
 }
 
 // chooseApart are the choices of the first fit that is scored, for all rows; nil if they cannot be taken.
-func (f *fit) chooseApart(s *sample, n int64) (*decision, error) {
+func (f *fit) chooseApart(s *sample, n int64) (*decision, *sample, error) {
 	k := f.scoredParts()[0]
 	sub, err := f.choosing(k, k, n, func(done, total int64) { f.progress(stageChoose, done, total) })
 	if err != nil {
-		return nil, err
+		return nil, s, err
+	}
+	if s, err = f.followCodes(sub.decision.Codes, s, n); err != nil {
+		return nil, s, err
 	}
 	d := sub.prior().follow(f.job, s, n)
 	if d == nil {
-		return nil, nil
+		return nil, s, nil
 	}
 	d.Apart = true
 	d.Notes = append(d.Notes, fmt.Sprintf("choices were made on the %d rows outside the fold that judges them",
 		sub.decision.Rows))
 	f.apart = &begun{sub.job, sub.decision, sub.chose}
-	return d, nil
+	return d, s, nil
 }
 
 // prior are the choices of a fit, for other rows.

@@ -31,6 +31,10 @@ type job struct {
 	// weightScale turns a table weight into units of the mean weight.
 	weightScale float64
 
+	base    *data.Schema      // the columns before levels got codes; nil: none did
+	codes   map[string]string // of columns of levels
+	crossed *crossed          // codes of rows of the fit that hold the target; nil: none do
+
 	inner  bool // the job belongs to a fold of a cross-validation
 	summed bool // the rows live elsewhere; only their sums arrive here
 	weighs bool // the columns were learned here, so a search may scale them

@@ -36,6 +36,10 @@ func (f *fit) nests() bool {
 func (f *fit) nested() error {
 	var parts []*machine.Evaluation // of the folds
 	done := int64(0)
+	var err error
+	if f.scored.simple, err = f.newBaselines(); err != nil {
+		return err
+	}
 	for _, k := range f.scoredParts() {
 		if (done >= nestedRows || f.o.Quick && done > 0) && !f.deal.grouped() && f.scoresClasses(parts) {
 			break
@@ -53,7 +57,10 @@ func (f *fit) nested() error {
 	}
 	f.scored.evals = parts
 	f.report.ScoredOn = f.scoredOn(done, len(parts))
-	return nil
+	if f.scored.simple != nil && len(parts) > 0 {
+		f.report.Compared, err = f.scored.simple.compared(f)
+	}
+	return err
 }
 
 // nestedClass are enough rows of a class whose weight says that it counts.
@@ -166,8 +173,16 @@ func (f *fit) heldOut(k, part int, done int64) (*machine.Evaluation, error) {
 				f.scored.residuals.Add(y, pred, variance, equal)
 			}
 		}
+		if f.scored.simple != nil {
+			if err := f.scored.simple.kernel.Add(y, pred); err != nil {
+				return err
+			}
+		}
 		return e.AddWeighted(y, pred, variance, w)
 	})
+	if err == nil && f.scored.simple != nil && e.Len() > 0 {
+		err = f.scored.simple.fold(f, sub, m, fold, f.heldWeights(marks))
+	}
 	return e, err
 }
 
@@ -220,6 +235,10 @@ func (j *job) learnFold(src data.Source) (*data.Schema, error) {
 	if j.o.Schema != nil || j.task == machine.Unsupervised {
 		return j.schema, nil
 	}
-	s, _, err := data.Learn(src, data.LearnOptions{Like: unweighted(j.schema), MaxLevels: j.o.Learn.MaxLevels})
+	like := j.schema
+	if j.base != nil {
+		like = j.base
+	}
+	s, _, err := data.Learn(src, data.LearnOptions{Like: unweighted(like), MaxLevels: j.o.Learn.MaxLevels})
 	return s, err
 }

@@ -51,6 +51,9 @@ type Options struct {
 	// Scaling says what numeric columns are divided by: see the constants; empty: chosen by trial. A bandwidth that is
 	// given is in units of ScalingStandard.
 	Scaling string
+	// Code says how levels of a column become numbers, by column: one of CodeNames. Columns of more levels than
+	// Learn.MaxLevels, and identifiers that are whole numbers, have a code chosen by trial otherwise.
+	Code map[string]string
 	// Loss of classes of an exact kernel is one of Losses; empty: by trial.
 	Loss string
 	// ClassWeights are in the order of the classes of the schema; they multiply the weights of rows in the fit, in
@@ -65,6 +68,10 @@ type Options struct {
 	// Quick makes choices once, on the rows outside one fold, which alone is scored, and looks at fewer settings and
 	// fewer rows: for those who wait. The model is a little worse.
 	Quick bool
+
+	// Compare also scores the mean, or the most frequent class, and a linear model on the same folds. The model is the
+	// same.
+	Compare bool
 
 	// Checkpoint names a file that lets a fit go on after it was interrupted; CheckpointEvery is the time between two
 	// versions of it; 0: 30 s. A version that cannot be written is a warning: the fit goes on.

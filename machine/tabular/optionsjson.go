@@ -27,6 +27,7 @@ type optionsJSON struct {
 	Budget       int               `json:"budget,omitempty"`
 	Map          string            `json:"map,omitempty"`
 	Scaling      string            `json:"scaling,omitempty"`
+	Code         map[string]string `json:"code,omitempty"`
 	Loss         string            `json:"loss,omitempty"`
 	ClassWeights []float64         `json:"class_weights,omitempty"`
 	Seed         uint64            `json:"seed"`
@@ -41,7 +42,7 @@ type optionsJSON struct {
 func (o Options) MarshalJSON() ([]byte, error) {
 	j := optionsJSON{Learn: o.Learn, Schema: o.Schema, Marks: o.Marks, Keep: o.Keep, Kind: o.Kind, Kernel: o.Kernel,
 		Bandwidth: o.Bandwidth, Lambda: o.Lambda, Features: o.Features, Budget: o.Budget, Map: o.Map,
-		Scaling: o.Scaling, Loss: o.Loss, ClassWeights: o.ClassWeights,
+		Scaling: o.Scaling, Code: o.Code, Loss: o.Loss, ClassWeights: o.ClassWeights,
 		Seed: o.Seed, Folds: o.Folds, Sample: o.Sample, Float32: o.Float32,
 		Block: o.Block, Quick: o.Quick}
 	var err error
@@ -68,7 +69,7 @@ func (o *Options) UnmarshalJSON(b []byte) error {
 	}
 	*o = Options{Learn: j.Learn, Schema: j.Schema, Marks: j.Marks, Keep: j.Keep, Kind: j.Kind, Kernel: j.Kernel,
 		Bandwidth: j.Bandwidth, Lambda: j.Lambda, Features: j.Features, Budget: j.Budget, Map: j.Map,
-		Scaling: j.Scaling, Loss: j.Loss, ClassWeights: j.ClassWeights,
+		Scaling: j.Scaling, Code: j.Code, Loss: j.Loss, ClassWeights: j.ClassWeights,
 		Seed: j.Seed, Folds: j.Folds, Sample: j.Sample, Float32: j.Float32,
 		Block: j.Block, Quick: j.Quick}
 	var err error

@@ -74,6 +74,8 @@ func Choose(ctx context.Context, t Table, o Options) (*Plan, error) {
 			o.Marks.Names())
 	case o.Map == MapExact || o.Loss != "":
 		return nil, bad("an exact kernel needs all rows in one place: leave map and loss out, or fit the table as one")
+	case len(o.Code) > 0:
+		return nil, bad("codes of levels are learned from all rows in one place: leave them out, or fit the table as one")
 	case o.Features > maxFeatures:
 		return nil, bad("%d features, sums have at most %d", o.Features, maxFeatures)
 	case t.Schema == nil:

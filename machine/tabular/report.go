@@ -18,6 +18,7 @@ type Report struct {
 	// Scores are of rows predicted by models that have not seen them; the main one first. Empty without
 	// cross-validation.
 	Scores    []machine.Score `json:"scores,omitempty"`
+	Compared  []Compared      `json:"compared,omitempty"`  // simpler methods on the same rows, if they were asked for
 	ScoredOn  string          `json:"scored_on,omitempty"` // "all rows, 5 folds"
 	Confusion [][]int64       `json:"confusion,omitempty"` // of classes, by truth and prediction
 	Notes     []string        `json:"notes,omitempty"`     // what a person should know

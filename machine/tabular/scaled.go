@@ -37,6 +37,9 @@ func (j *job) weigh() {
 	}
 	j.weightScale = 1 / mean(m.Weight)
 	j.weights = scaled(m.Weight, j.weightScale)
+	if !j.inner { // λ that is asked for is one of the sum of losses that the weights are of
+		j.o.Lambda *= j.weightScale
+	}
 }
 
 // weighClasses multiplies the weights of rows by those of their classes, which takes a pass: choices and fits of all

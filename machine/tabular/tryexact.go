@@ -5,8 +5,6 @@ import (
 	"errors"
 	"math"
 	"runtime"
-	"sync"
-	"sync/atomic"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
@@ -133,19 +131,11 @@ func (e *exactTries) try(points []exactPoint) ([]trial, error) {
 		e.work = append(e.work, exactWork{})
 	}
 	ts, errs := make([]trial, len(points)), make([]error, len(points))
-	var next atomic.Int64
-	var wait sync.WaitGroup
-	for w := range workers {
-		wait.Go(func() {
-			for l := int(next.Add(1)) - 1; l < len(ts); l = int(next.Add(1)) - 1 {
-				if errs[l] = e.ctx.Err(); errs[l] != nil {
-					return
-				}
-				ts[l], errs[l] = e.one(w, points[l])
-			}
-		})
-	}
-	wait.Wait()
+	par.Each(len(ts), workers, func(w, l int) {
+		if errs[l] = e.ctx.Err(); errs[l] == nil {
+			ts[l], errs[l] = e.one(w, points[l])
+		}
+	})
 	var good []trial
 	for l := range ts {
 		switch {

@@ -7,8 +7,6 @@ import (
 	"math"
 	"reflect"
 	"runtime"
-	"sync"
-	"sync/atomic"
 
 	"github.com/randfeat/randfeat"
 	"github.com/randfeat/randfeat/dense"
@@ -224,16 +222,7 @@ func (r *ridgeTries) eachPenalty(n int, work func(u *dense.Matrix[float64], l in
 		r.u = append(r.u, dense.Matrix[float64]{})
 	}
 	errs := make([]error, n)
-	var next atomic.Int64
-	var wait sync.WaitGroup
-	for w := range workers {
-		wait.Go(func() {
-			for l := int(next.Add(1)) - 1; l < n; l = int(next.Add(1)) - 1 {
-				errs[l] = work(&r.u[w], l)
-			}
-		})
-	}
-	wait.Wait()
+	par.Each(n, workers, func(w, l int) { errs[l] = work(&r.u[w], l) })
 	return errors.Join(errs...)
 }
 

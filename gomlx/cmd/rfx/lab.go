@@ -21,10 +21,11 @@ func laboratory(args []string) error {
 	seeds := flags.Int("seeds", 0, "seeds; 0: 3")
 	only := flags.String("only", "", "methods, as performer,dark; empty: all")
 	sets := flags.String("sets", "", "sets of glue, as SST2,RTE; empty: all")
-	parts := flags.String("parts", "", "parts of darkformer: full, partial, M only, sweep; empty: all")
-	steps := flags.Int("steps", 0, "steps of every fine-tuning of darkformer; 0: as the time allows")
+	parts := flags.String("parts", "", "parts of darkformer: full, partial, M only, sweep; of words: train, curves; empty: all")
+	steps := flags.Int("steps", 0, "steps of every fine-tuning of darkformer, of every run of words; 0: as the time allows")
+	out := flags.String("out", "", "folder for the keys, queries and counts of words, as $RANDFEAT_DATA/lstm")
 	parallel := flags.Bool("parallel", false, "compile and run graphs at the same time")
-	usage := "usage: rfx lab [flags] darkformer | mnist | fashion_mnist | speed | glue, or rfx lab table ROWS.jsonl"
+	usage := "usage: rfx lab [flags] darkformer | mnist | fashion_mnist | speed | glue | words SET, or rfx lab table ROWS.jsonl"
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -36,7 +37,7 @@ func laboratory(args []string) error {
 		defer f.Close()
 		return lab.Tables(os.Stdout, f)
 	}
-	if flags.NArg() != 1 {
+	if words := flags.NArg() == 2 && flags.Arg(0) == "words"; flags.NArg() != 1 && !words {
 		return fmt.Errorf("%s", usage)
 	}
 	b, line, err := d.open()
@@ -74,6 +75,12 @@ func laboratory(args []string) error {
 		return l.Speed("mnist")
 	case "glue":
 		return l.GLUE()
+	case "words":
+		set := "ptb"
+		if flags.NArg() == 2 {
+			set = flags.Arg(1)
+		}
+		return l.Words(set, *out)
 	}
 	return fmt.Errorf("%s", usage)
 }

@@ -16,11 +16,15 @@ import (
 	"github.com/gomlx/compute"
 	"golang.org/x/term"
 
+	"github.com/randfeat/randfeat"
+	"github.com/randfeat/randfeat/coupling"
+	"github.com/randfeat/randfeat/family"
 	"github.com/randfeat/randfeat/gomlx/backend"
 	"github.com/randfeat/randfeat/gomlx/corpus"
 	"github.com/randfeat/randfeat/gomlx/models"
 	"github.com/randfeat/randfeat/gomlx/text"
 	"github.com/randfeat/randfeat/gomlx/train"
+	"github.com/randfeat/randfeat/kernel"
 )
 
 type trainFlags struct {
@@ -29,6 +33,8 @@ type trainFlags struct {
 	data, dir          string
 	tokens, devices    string
 	samples, join      int
+	sampler            string
+	features           int
 	vocab, batch, held int
 	model              models.Config
 	config             train.Config
@@ -49,6 +55,8 @@ func (f *trainFlags) set(flags *flag.FlagSet) {
 	flags.StringVar((*string)(&m.Kind), "model", string(models.Decoder),
 		"decoder, masked, classifier, vit, lstm, conformer")
 	flags.IntVar(&f.samples, "samples", 0, "tokens drawn per batch for the sampled softmax of an lstm; 0: softmax over all")
+	flags.StringVar(&f.sampler, "sampler", "unigram", "law of -samples: unigram (frequency^¾, shared by the batch); for every position softmax (exact), or a family of features of the model's rows, as positive")
+	flags.IntVar(&f.features, "sampler-features", 256, "features of -sampler")
 	flags.IntVar(&m.Length, "length", 128, "tokens of a sequence, frames of a sound")
 	flags.IntVar(&f.join, "join", 1, "recordings said one after the other, at most")
 	flags.IntVar(&m.Layers, "layers", 2, "blocks")
@@ -204,10 +212,33 @@ func (f *trainFlags) source() (train.Source, error) {
 		m.Vocab++ // the last token hides others
 		return corpus.NewMasked(tokens, rest, f.batch, m.Length, f.held, int32(m.Vocab-1), int32(m.Vocab))
 	}
+	if m.Kind == models.LSTM && f.samples > 0 && f.sampler != "unigram" {
+		return f.drawn(tokens, rest)
+	}
 	if m.Kind == models.LSTM && f.samples > 0 {
 		return corpus.NewSampled(tokens, rest, f.batch, m.Length, f.held, f.samples, m.Vocab)
 	}
 	return corpus.NewStream(tokens, rest, f.batch, m.Length, f.held)
+}
+
+// drawn draws negatives by the softmax of the model.
+func (f *trainFlags) drawn(tokens, held []int32) (train.Source, error) {
+	law := corpus.Law{Exact: f.sampler == "softmax"}
+	name := f.sampler
+	if law.Exact {
+		name = "positive" // only its kernel counts
+	}
+	fam, err := family.Parse(name)
+	if err != nil {
+		return nil, fmt.Errorf("-sampler: unigram, softmax, or a family: %w", err)
+	}
+	law.Spec, err = randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax}, Family: fam, Coupling: coupling.Orthogonal{},
+		Dim: f.model.Width, Seed: f.config.Seed}.WithFeatures(f.features)
+	if err != nil {
+		return nil, fmt.Errorf("-sampler-features: %w", err)
+	}
+	f.run.Extra["sampler"] = fmt.Sprintf("%s %d", f.sampler, f.features)
+	return corpus.NewDrawn(tokens, held, f.batch, f.model.Length, f.held, f.samples, f.model.Vocab, law)
 }
 
 func fingerprint(s string) string {

@@ -46,6 +46,8 @@ type fitFlags struct {
 	keep                 []string
 	task                 string
 	maxLevels            int
+	encode               []string
+	compare              bool
 	strict               bool
 
 	model, family, coupling   string
@@ -99,13 +101,13 @@ With --json it prints one object: FitReport of this package's source, which hold
 	f.add(cmd)
 	cli.GroupFlags(cmd, []cli.FlagGroup{
 		{Title: "What to predict, and from what",
-			Names: strings.Fields(`out target task id skip numeric categorical text max-levels
+			Names: strings.Fields(`out target task id skip numeric categorical text max-levels encode
 			drop-missing-target strict`)},
 		{Title: "How rows belong together", Names: strings.Fields("weight group time keep")},
 		{Title: "The model; what is left out is chosen", Names: strings.Fields(`model family coupling bandwidth scaling loss lambda features budget
 			class-weight map kernel`)},
 		{Title: "How the table is read", Names: strings.Fields("delimiter header no-header no-quotes missing format encoding unit-bytes")},
-		{Title: "How it is computed", Names: strings.Fields("quick seed folds sample float32 block checkpoint checkpoint-every")},
+		{Title: "How it is computed", Names: strings.Fields("quick seed folds compare sample float32 block checkpoint checkpoint-every")},
 		{Title: "To try it", Names: strings.Fields("demo save-data")},
 	})
 	return cmd
@@ -133,6 +135,8 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.keep, "keep", nil, "column of --weight, --group or --time to predict from as well; repeatable")
 	flags.IntVar(&f.maxLevels, "max-levels", 0, "most levels of a categorical column, the rest is \"other\" (64 if "+
 		"left out)")
+	flags.StringArrayVar(&f.encode, "encode", nil, "COLUMN=CODE: how levels of a column become numbers: "+
+		strings.Join(tabular.CodeNames(), ", ")+"; repeatable (by trial for columns of many levels, if left out)")
 	flags.StringVar(&f.model, "model", "", kindList(", ")+fmt.Sprintf(" (%s if left out)", machine.Kinds()[0].Kind))
 	flags.StringVar(&f.featureMap, "map", "", "features of the kernel: random (random features), nystrom (Nyström "+
 		"features: kernels with some data rows, the landmarks) or exact (the kernel with all rows, for ridge); "+
@@ -159,9 +163,11 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 		"weights of classes, for --model ridge and logistic: balanced, or JSON such as '{\"yes\": 5}'")
 	flags.Uint64Var(&f.seed, "seed", cli.DefaultSeed, "seed of the projections, the sample and the folds")
 	flags.IntVar(&f.folds, "folds", 0, "folds of the cross-validation (5 if left out; 1: no cross-validation)")
+	flags.BoolVar(&f.compare, "compare", false, "also score the mean or most frequent class and a linear model on the "+
+		"same folds: what the kernel adds")
 	flags.IntVar(&f.sample, "sample", 0, "rows on which choices are tried (8192 if left out)")
-	flags.BoolVar(&f.quick, "quick", false, "choose once, from fewer settings and rows, and score one fold: about a fifth "+
-		"of the time, a little less accurate")
+	flags.BoolVar(&f.quick, "quick", false, "choose once, from fewer settings and rows, and score one fold: about a third "+
+		"of the time")
 	flags.BoolVar(&f.float32, "float32", false, "compute features and their products in float32: faster, sums stay "+
 		"float64")
 	flags.IntVar(&f.block, "block", 0, "rows handled together (1024 if left out)")
@@ -218,7 +224,7 @@ func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 		Seed: f.seed, Folds: f.folds, Sample: f.sample, Float32: f.float32, Block: f.block, Quick: f.quick,
 		Marks: f.marks, Keep: f.keep,
 		Checkpoint: f.checkpoint, CheckpointEvery: f.checkpointEvery, Map: f.featureMap, Kernel: f.kernel,
-		Scaling: f.scaling, Loss: f.loss,
+		Scaling: f.scaling, Loss: f.loss, Compare: f.compare,
 	}
 	for _, n := range []struct {
 		flag  string
@@ -236,6 +242,17 @@ func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 	case data.Auto, data.Regression, data.Classification:
 	default:
 		return o, cli.Misused("--task is %q, want %s or %s", f.task, data.Regression, data.Classification)
+	}
+	for _, text := range f.encode {
+		at := strings.LastIndexByte(text, '=')
+		if at < 1 || !slices.Contains(tabular.CodeNames(), text[at+1:]) {
+			return o, cli.Misused("--encode is %q, want COLUMN=CODE with a code of %s", text,
+				strings.Join(tabular.CodeNames(), ", "))
+		}
+		if o.Code == nil {
+			o.Code = map[string]string{}
+		}
+		o.Code[text[:at]] = text[at+1:]
 	}
 	if o.Loss != "" && !slices.Contains(tabular.Losses(), o.Loss) {
 		return o, cli.Misused("--loss is %q, want %s", o.Loss, strings.Join(tabular.Losses(), ", "))

@@ -112,6 +112,9 @@ func printFit(env *cli.Env, r *FitReport, m *machine.Model, f *fitFlags) error {
 	if err := printScores(w, r, targets); err != nil {
 		return err
 	}
+	if err := printCompared(w, r); err != nil {
+		return err
+	}
 	if err := printErrors(w, m); err != nil {
 		return err
 	}
@@ -210,6 +213,32 @@ func printScores(w io.Writer, r *FitReport, targets []string) error {
 				fmt.Fprintf(w, "\t%s: %.4g", r.Baseline.What, r.Baseline.Value)
 			}
 			fmt.Fprintln(w)
+		}
+	})
+}
+
+// printCompared says what the kernel adds to simpler methods, by the first two scores.
+func printCompared(w io.Writer, r *FitReport) error {
+	if len(r.Compared) == 0 {
+		return nil
+	}
+	fmt.Fprint(w, "\nOn the same rows, fitted without the same folds:\n")
+	return cli.Table(w, func(w io.Writer) {
+		fmt.Fprintln(w, "METHOD\tSCORE\tVALUE\tTHE KERNEL ADDS\t95 % INTERVAL")
+		for _, c := range r.Compared {
+			for _, d := range c.Kernel {
+				if d.Score.Output > 0 {
+					continue
+				}
+				value := "–"
+				for _, s := range c.Scores {
+					if s.Name == d.Score.Name && s.Output == 0 {
+						value = digits(s.Value)
+					}
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s to %s\n", c.Name, d.Score.Name, value, digits(d.Score.Value),
+					digits(d.Score.Low), digits(d.Score.High))
+			}
 		}
 	})
 }

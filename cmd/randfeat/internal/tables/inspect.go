@@ -195,6 +195,9 @@ func (r *InspectResult) columns(w io.Writer, levels int) error {
 			var details []string
 			switch {
 			case f.Kind == data.Categorical:
+				if f.Code != "" {
+					details = append(details, fmt.Sprintf("%s code of %d columns", f.Code, f.Width()))
+				}
 				details = append(details, listLevels(f.Levels, levels))
 			case f.Range != nil && f.Kind == data.Numeric:
 				details = append(details, fmt.Sprintf("from %s to %s", digits(f.Range[0]), digits(f.Range[1])))

@@ -1,0 +1,190 @@
+package centroid
+
+import (
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+)
+
+// Bidirectional attention with Spec.Together: the queries of all heads of a group are sorted (rowOrder) and cut into
+// blocks. The rows of a block choose together the clusters of the largest expected error,
+//
+//	Σ_rows n_c e^{x·c} / Z_row · ρ_c ν_c / √n_c,
+//
+// and these clusters are exact for all of its rows: keys that one row has not asked for only lower its error. Row r of
+// a problem is query r%n of head r/n of the group, n the queries of the span.
+
+// metricKeys keys at equal distances make the metric that queries are sorted by.
+const metricKeys = 512
+
+// sortRows orders the queries of p.
+func (c *call[T]) sortRows(w *worker[T], p *problem[T]) {
+	d, n := c.q.Dim, p.span.Q1-p.span.Q0
+	o := &p.rows
+	rows := n * c.group
+	w.fit.tab = c.tab
+	o.z = buf.Shaped(o.z, rows, d)
+	if p.top > 0 {
+		p.hazard = hazards(c.tab, p.hazard, p.risk)
+	}
+	if p.top == 0 || rows <= p.spec.Together { // any order serves
+		o.z.Rows = 0
+		o.order = buf.Sized(o.order, rows)
+		for i := range o.order {
+			o.order[i] = int32(i)
+		}
+		return
+	}
+	w.tileX = buf.Shaped(w.tileX, rows, d)
+	x := w.tileX
+	for g := range c.group {
+		copyRows(x.RowRange(g*n, (g+1)*n), c.q.Head(p.b, p.h*c.group+g).RowRange(p.span.Q0, p.span.Q1))
+	}
+	// Queries differ as much as their logits do: |Fᵀ(x−x')|² with FFᵀ the covariance of the keys.
+	m := min(p.k.Rows, metricKeys)
+	w.diff = buf.Shaped(w.diff, m, d)
+	w.part = buf.Zeroed(w.part, d)
+	for i := range m {
+		copy(w.diff.Row(i), p.k.Row((2*i+1)*p.k.Rows/(2*m)))
+	}
+	c.tab.Scale(w.diff.Data, T(1/max(w.fit.longest(w.diff), tiny)))
+	c.tab.ColSum(w.part, w.diff)
+	for i := range m {
+		c.tab.MulAdd(w.diff.Row(i), w.part, T(-1/float64(m)))
+	}
+	w.tile = buf.Shaped(w.tile, d, d)
+	clear(w.tile.Data)
+	c.tab.TMul(w.tile, w.diff, w.diff)
+	metric := dense.New[float64](d, d)
+	for i := range metric.Data {
+		metric.Data[i] = float64(w.tile.Data[i])
+	}
+	w.values = buf.Shaped(w.values, d, d)
+	factorise(w.values, metric)
+	c.tab.Scale(x.Data, T(1/max(w.fit.longest(x), tiny)))
+	c.tab.Product(o.z, x, w.values, false)
+	o.run(c.tab, p.spec.Together)
+}
+
+// tiny is a length that may be divided by.
+const tiny = 1e-30
+
+// splitBlocks makes the tasks of problem i: blocks of sorted rows, those of wanted rows only. It returns their work.
+func (c *call[T]) splitBlocks(i int) (work float64) {
+	p := c.problems[i]
+	n, rows, size := p.span.Q1-p.span.Q0, len(p.rows.order), p.spec.Together
+	if c.wanted != nil {
+		p.place = buf.Sized(p.place, n)
+		for l := range p.place {
+			p.place[l] = -1
+		}
+		for at, l := range c.wanted {
+			if l >= p.span.Q0 && l < p.span.Q1 {
+				p.place[l-p.span.Q0] = int32(at)
+			}
+		}
+	}
+	each := p.rowWork() * float64(c.q.Dim+c.v.Dim)
+	for lo := 0; lo < rows; lo += size {
+		hi := min(lo+size, rows)
+		if c.wanted != nil && !p.wants(n, lo, hi) {
+			continue
+		}
+		c.tasks = append(c.tasks, rowTask{problem: i, lo: lo, hi: hi})
+		work += each * float64(hi-lo)
+	}
+	return work
+}
+
+// wants tells whether some of the rows lo to hi−1 of the order are wanted.
+func (p *problem[T]) wants(n, lo, hi int) bool {
+	for _, r := range p.rows.order[lo:hi] {
+		if p.place[int(r)%n] >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// block computes the rows of a task.
+func (c *call[T]) block(w *worker[T], t rowTask) {
+	p := c.problems[t.problem]
+	n := p.span.Q1 - p.span.Q0
+	list := p.rows.order[t.lo:t.hi]
+	b := &w.tiles
+	b.begin(c.tab, len(list), c.q.Dim, c.v.Dim)
+	for i, r := range list {
+		copy(b.x.Row(i), c.q.Head(p.b, p.h*c.group+int(r)/n).Row(p.span.Q0+int(r)%n))
+	}
+	c.tab.Scale(b.x.Data, T(c.scale))
+	if p.clusters > 0 {
+		b.far(&p.panel, p.logSize)
+	}
+	// Sinks, and all visible keys where there are no clusters.
+	sinks := min(p.spec.Sinks, p.span.K1-p.span.K0)
+	exact := 0
+	if sinks > 0 {
+		c.loadSinks(w, p, sinks)
+		b.add(&w.sinks.panel, w.sinks.values, nil)
+		exact = w.sinks.values.Rows
+	}
+	b.choose(p.top, p.hazard)
+	if c.wanted != nil {
+		list = b.narrow(list, func(r int32) bool { return p.place[int(r)%n] >= 0 })
+	}
+	b.finishFar(p.mean)
+	exact += b.addChosen(p.sorted)
+	w.report.Exact += int64(exact) * int64(len(list))
+	for i, r := range list {
+		at := p.span.Q0 + int(r)%n
+		if c.wanted != nil {
+			at = int(p.place[int(r)%n])
+		}
+		w.report.Rows++
+		if !b.finish(c.out.Head(p.b, p.h*c.group+int(r)/n).Row(at), i) {
+			w.report.Empty++
+		}
+	}
+}
+
+// sorted are the keys and values of cluster x.
+func (p *problem[T]) sorted(x int) (k, v dense.Matrix[T]) {
+	lo, hi := int(p.start[x]), int(p.start[x+1])
+	return p.k.RowRange(lo, hi), p.v.RowRange(lo, hi)
+}
+
+// narrow keeps the wanted rows of a block that has chosen its clusters, and returns their list.
+func (t *tiles[T]) narrow(list []int32, wanted func(r int32) bool) []int32 {
+	n := 0
+	t.kept = t.kept[:0]
+	for i, r := range list {
+		if !wanted(r) {
+			continue
+		}
+		copy(t.x.Row(n), t.x.Row(i))
+		copy(t.acc.Row(n), t.acc.Row(i))
+		copy(t.wide.Row(n), t.wide.Row(i))
+		t.shift[n], t.sum[n] = t.shift[i], t.sum[i]
+		t.kept = append(t.kept, r)
+		n++
+	}
+	t.x, t.acc, t.wide = t.x.RowRange(0, n), t.acc.RowRange(0, n), t.wide.RowRange(0, n)
+	t.shift, t.sum, t.sums = t.shift[:n], t.sum[:n], t.sums[:n]
+	return t.kept
+}
+
+// loadSinks packs the first keys that are not masked.
+func (c *call[T]) loadSinks(w *worker[T], p *problem[T], sinks int) {
+	b := &w.sinks
+	b.k, b.v = buf.Shaped(b.k, sinks, c.k.Dim), buf.Shaped(b.v, sinks, c.v.Dim)
+	k, v := c.k.Head(p.b, p.h), c.v.Head(p.b, p.h)
+	n := 0
+	for j, x := range p.cluster[:sinks] {
+		if x != hidden {
+			copy(b.k.Row(n), k.Row(p.span.K0+j))
+			copy(b.v.Row(n), v.Row(p.span.K0+j))
+			n++
+		}
+	}
+	b.keys, b.values = b.k.RowRange(0, n), b.v.RowRange(0, n)
+	c.tab.Pack(&b.panel, b.keys)
+}

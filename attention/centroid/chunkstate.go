@@ -1,0 +1,347 @@
+package centroid
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
+)
+
+// Chunks is causal attention with Spec.Chunk that continues token by token: recent keys in order, older ones sorted by
+// the clusters of their chunk. A step reads the centroids, the recent keys and the chosen clusters where they lie, once
+// for all query heads of a group. What is sorted is never moved.
+//
+// The query heads of a group choose clusters together, and every position for itself: outputs are those of
+// [Attention.Forward] with blocks of one position, but for rounding. They do not depend on how tokens are divided among
+// steps.
+type Chunks[T dense.Float] struct {
+	layer
+	specs, rest  []Spec // one per key/value head; of chunks after the first
+	scale        float64
+	tab          *kern.Table[T]
+	heads        []chunkHead[T] // batch × key/value heads
+	out, q, k, v attention.Seq[T]
+	crew         par.Crew[chunkStepper[T]]
+}
+
+// chunkHead is the state of one key/value head.
+type chunkHead[T dense.Float] struct {
+	near  nearKeys[T] // sinks and the keys after the clustered chunks
+	asked []T         // queries of the positions after the clustered chunks, position by position
+	parts []chunkPart[T]
+	store chunkStore[T]
+	room  int // chunks that the store has room for
+	ref   T
+}
+
+// chunkPart is a chunk that is sorted by cluster.
+type chunkPart[T dense.Float] struct {
+	start []int32
+	k, v  dense.Matrix[T]
+}
+
+// chunkStepper is the memory of a goroutine.
+type chunkStepper[T dense.Float] struct {
+	chunkWorker[T]
+	fit call[T]
+}
+
+// NewChunks returns the state of no tokens with the specs and the scale of a, which all have a Chunk. It is causal
+// whatever a.Causal says and takes no masks.
+func (a *Attention[T]) NewChunks(batch, qHeads, kvHeads, dim, valueDim int) (*Chunks[T], error) {
+	l, err := newLayer(batch, qHeads, kvHeads, dim, valueDim)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSpecs(a.Specs, kvHeads); err != nil {
+		return nil, err
+	}
+	scale, err := logitScale(a.Scale, dim)
+	if err != nil {
+		return nil, err
+	}
+	tab, err := kern.Chosen[T]()
+	if err != nil {
+		return nil, err
+	}
+	l.unchecked = a.Unchecked
+	c := &Chunks[T]{layer: l, scale: scale, tab: tab}
+	for h := range kvHeads {
+		s := *specOf(a.Specs, h)
+		if s.Chunk == 0 {
+			return nil, fmt.Errorf("head %d has no chunks, set chunk or call NewCache: %w", h, ErrSpec)
+		}
+		if room := s.nearRoom(); room > maxNear {
+			return nil, fmt.Errorf("%d exact keys in sinks, window and chunk, want at most %d: %w", room, maxNear, ErrSpec)
+		}
+		c.specs = append(c.specs, s)
+		s.Sinks = 0
+		c.rest = append(c.rest, s)
+	}
+	c.Reset()
+	return c, nil
+}
+
+// nearRoom is the most keys that are not in clusters.
+func (s *Spec) nearRoom() int { return s.Sinks + s.Window + s.Chunk + s.Together }
+
+// Len is the number of tokens seen.
+func (c *Chunks[T]) Len() int { return c.length }
+
+// Report counts what happened to the rows of all steps.
+func (c *Chunks[T]) Report() attention.Report { return c.report }
+
+// Reset forgets all tokens and counts.
+func (c *Chunks[T]) Reset() {
+	c.length, c.report = 0, attention.Report{}
+	c.heads = make([]chunkHead[T], c.batch*c.kvHeads)
+	for i := range c.heads {
+		h, room := &c.heads[i], c.specs[i%c.kvHeads].nearRoom()
+		h.near.k, h.near.v = dense.New[T](room, c.dim), dense.New[T](room, c.valueDim)
+		c.tab.Room(&h.near.panel, room, c.dim)
+	}
+}
+
+// Bytes is the memory that the state holds.
+func (c *Chunks[T]) Bytes() int64 {
+	var n int64
+	for i := range c.heads {
+		h := &c.heads[i]
+		n += int64(cap(h.near.k.Data) + cap(h.near.v.Data) + cap(h.near.panel.Data) + cap(h.asked))
+		n += int64(cap(h.store.panel.Data) + cap(h.store.logSize) + cap(h.store.hazard) + cap(h.store.mean.Data))
+		for _, p := range h.parts {
+			n += int64(cap(p.k.Data) + cap(p.v.Data))
+		}
+	}
+	return n * sizeOf[T]()
+}
+
+// Step appends the keys and values of one or more tokens and writes the attention of their queries, each over all
+// tokens up to its own. Arguments are checked before anything changes.
+func (c *Chunks[T]) Step(out, q, k, v attention.Seq[T]) error {
+	if err := checkStep(&c.layer, out, q, k, v); err != nil || k.Len == 0 {
+		return err
+	}
+	c.out, c.q, c.k, c.v = out, q, k, v
+	s := &c.specs[0]
+	work := k.Len * c.group() * (c.dim + c.valueDim) * (s.nearRoom() + c.length/s.Chunk*s.Clusters)
+	err := c.crew.Do(len(c.heads), par.Workers(len(c.heads), 1+c.tab.Grain/max(1, work)), (*chunkStep[T])(c))
+	var none attention.Seq[T]
+	c.out, c.q, c.k, c.v = none, none, none, none
+	for _, w := range c.crew.Workers {
+		c.report.Add(w.report)
+		w.report = attention.Report{}
+	}
+	c.length += k.Len
+	return err
+}
+
+type chunkStep[T dense.Float] Chunks[T]
+
+// Item is the step of one key/value head of a batch.
+func (c *chunkStep[T]) Item(w *chunkStepper[T], i int) error {
+	b, kv := i/c.kvHeads, i%c.kvHeads
+	h, spec, group := &c.heads[i], &c.specs[kv], c.qHeads/c.kvHeads
+	k, v := c.k.Head(b, kv), c.v.Head(b, kv)
+	t := &w.tiles
+	for l := range k.Rows {
+		p := c.length + l
+		for p%spec.Together == 0 && len(h.parts) < farChunks(spec, p) {
+			if err := (*Chunks[T])(c).cluster(w, h, kv); err != nil {
+				return err
+			}
+		}
+		h.near.append(p, k.Row(l), v.Row(l))
+		t.begin(c.tab, group, c.dim, c.valueDim)
+		for g := range group {
+			copy(t.x.Row(g), c.q.Head(b, kv*group+g).Row(l))
+		}
+		h.asked = append(h.asked, t.x.Data...)
+		c.tab.Scale(t.x.Data, T(c.scale))
+		h.read(t, spec)
+		exact := t.addFew(func(x int) (k, v dense.Matrix[T]) {
+			return h.parts[x/h.store.stride].sorted(x % h.store.stride)
+		})
+		w.report.Exact += int64(group * (exact + len(h.near.pos)))
+		for g := range group {
+			w.report.Rows++
+			t.finish(c.out.Head(b, kv*group+g).Row(l), g)
+		}
+	}
+	return nil
+}
+
+// read adds the clusters and the recent keys to the sums of t, and chooses.
+func (h *chunkHead[T]) read(t *tiles[T], spec *Spec) {
+	var mean dense.Matrix[T]
+	if n := len(h.parts); n > 0 {
+		panel, logSize, hazard, values := h.store.view(n)
+		mean = values
+		t.far(&panel, logSize)
+		t.addAll(&h.near)
+		t.choose(min(spec.Top, panel.Rows), hazard)
+	} else {
+		t.addAll(&h.near)
+	}
+	t.finishFar(mean)
+}
+
+// addAll adds all neighbours.
+func (t *tiles[T]) addAll(a *nearKeys[T]) {
+	for lo := 0; lo < len(a.pos); lo += gatherKeys {
+		hi := min(lo+gatherKeys, len(a.pos))
+		part := kern.Panel[T]{Rows: hi - lo, Cols: a.panel.Cols, Width: a.panel.Width, Data: a.panel.Data[lo*a.panel.Cols:]}
+		t.add(&part, a.v.RowRange(lo, hi), nil)
+	}
+}
+
+// sorted are the keys and values of a cluster.
+func (p *chunkPart[T]) sorted(x int) (k, v dense.Matrix[T]) {
+	lo, hi := int(p.start[x]), int(p.start[x+1])
+	return p.k.RowRange(lo, hi), p.v.RowRange(lo, hi)
+}
+
+// addFew is addChosen for a few rows: keys and values are read where they lie.
+func (t *tiles[T]) addFew(members func(c int) (k, v dense.Matrix[T])) (total int) {
+	for _, c := range t.chosen {
+		k, _ := members(int(c))
+		total += k.Rows
+	}
+	if total == 0 {
+		return 0
+	}
+	t.tile.Data = roomy(t.tile.Data, t.x.Rows*total)
+	t.tile = buf.Shaped(t.tile, t.x.Rows, total)
+	at := 0
+	for _, c := range t.chosen {
+		k, _ := members(int(c))
+		for r := range t.x.Rows {
+			t.tab.MulV(t.tile.Row(r)[at:at+k.Rows], k, t.x.Row(r))
+		}
+		at += k.Rows
+	}
+	for r := range t.x.Rows {
+		row := t.tile.Row(r)
+		t.raise(r, t.tab.Max(row))
+		t.sum[r] += float64(t.tab.ExpSum(row, t.shift[r]))
+	}
+	at = 0
+	for _, c := range t.chosen {
+		_, v := members(int(c))
+		t.tab.Product(t.acc, t.tile.ColRange(at, at+v.Rows), v, true)
+		at += v.Rows
+	}
+	return total
+}
+
+// append adds the key of position p.
+func (a *nearKeys[T]) append(p int, k, v []T) {
+	n := len(a.pos)
+	copy(a.k.Row(n), k)
+	copy(a.v.Row(n), v)
+	at := outputOf(&a.panel, n)
+	for _, x := range k {
+		a.panel.Data[at] = x
+		at += a.panel.Width
+	}
+	a.pos = append(a.pos, int32(p))
+}
+
+// cluster sorts the next chunk and takes its keys out of the recent ones.
+func (c *Chunks[T]) cluster(w *chunkStepper[T], h *chunkHead[T], kv int) error {
+	done := len(h.parts)
+	spec, group := &c.specs[kv], c.group()
+	first := h.near.seen(done*spec.Chunk - 1) // sinks of earlier chunks
+	n := h.near.seen((done+1)*spec.Chunk-1) - first
+	one := func(heads, dim, strideH, strideL int, data []T) attention.Seq[T] {
+		return attention.Seq[T]{Shape: attention.Shape{Batch: 1, Heads: heads, Len: n, Dim: dim}, Data: data,
+			StrideH: strideH, StrideL: strideL}
+	}
+	k, v := h.near.k.RowRange(first, first+n), h.near.v.RowRange(first, first+n)
+	f := &w.fit
+	a := Attention[T]{Scale: c.scale, Specs: []Spec{*spec}}
+	if done > 0 {
+		a.Specs[0] = c.rest[kv]
+	}
+	f.problems, f.parts = nil, true // the last one keeps its memory
+	if err := f.start(&a, attention.Seq[T]{}, one(group, c.dim, c.dim, group*c.dim, h.asked),
+		one(1, c.dim, 0, c.dim, k.Data), one(1, c.valueDim, 0, c.valueDim, v.Data)); err != nil {
+		return err
+	}
+	f.prepare()
+	p := f.problems[0]
+	if done == 0 {
+		h.ref = p.reference()
+	}
+	if done == h.room {
+		h.grow(c.tab, spec, c.dim, c.valueDim)
+	}
+	h.store.set(c.tab, done, p, h.ref)
+	h.parts = append(h.parts, chunkPart[T]{slices.Clone(p.start), p.k, p.v})
+	f.forget()
+	// Sinks stay.
+	keep := first
+	if done == 0 {
+		keep = min(spec.Sinks, n)
+	}
+	rest := len(h.near.pos) - first - n
+	a2 := &h.near
+	copyRows(a2.k.RowRange(keep, keep+rest), a2.k.RowRange(first+n, first+n+rest))
+	copyRows(a2.v.RowRange(keep, keep+rest), a2.v.RowRange(first+n, first+n+rest))
+	a2.pos = append(a2.pos[:keep], a2.pos[first+n:]...)
+	c.tab.PackRows(&a2.panel, a2.k, 0, keep+rest)
+	h.asked = append(h.asked[:0], h.asked[group*c.dim*n:]...)
+	return nil
+}
+
+// grow doubles the room of the store.
+func (h *chunkHead[T]) grow(tab *kern.Table[T], spec *Spec, d, dv int) {
+	var s chunkStore[T]
+	h.room = max(4, 2*h.room)
+	s.reset(tab, spec, h.room, d, dv)
+	copy(s.panel.Data, h.store.panel.Data)
+	copy(s.logSize, h.store.logSize)
+	copy(s.hazard, h.store.hazard)
+	copy(s.mean.Data, h.store.mean.Data)
+	h.store = s
+}
+
+// Clone is a copy that goes on by itself: a fork of the sequence. Sorted chunks never change and are shared.
+func (c *Chunks[T]) Clone() *Chunks[T] {
+	o := &Chunks[T]{layer: c.layer, specs: c.specs, rest: c.rest, scale: c.scale, tab: c.tab}
+	o.Reset()
+	o.length, o.report = c.length, attention.Report{}
+	for i := range c.heads {
+		h, n := &c.heads[i], &o.heads[i]
+		copy(n.near.k.Data, h.near.k.Data)
+		copy(n.near.v.Data, h.near.v.Data)
+		copy(n.near.panel.Data, h.near.panel.Data)
+		n.near.pos = slices.Clone(h.near.pos)
+		n.asked, n.parts, n.ref = slices.Clone(h.asked), slices.Clone(h.parts), h.ref
+		n.store, n.room = h.store, 0
+		if h.room > 0 {
+			n.room = (h.room + 1) / 2
+			n.grow(c.tab, &c.specs[i%c.kvHeads], c.dim, c.valueDim)
+		}
+	}
+	return o
+}
+
+// Fork is Clone.
+func (c *Chunks[T]) Fork() State[T] { return c.Clone() }
+
+// Join is not supported: the queries that weigh the keys of another state are gone.
+func (c *Chunks[T]) Join(State[T]) error {
+	return fmt.Errorf("states with chunks do not join, use a Cache without chunks: %w", attention.ErrMismatch)
+}
+
+// errNotSaved is what AppendBinary of Chunks returns.
+var errNotSaved = errors.New("centroid: states with chunks are not saved, use a Cache without chunks")
+
+// AppendBinary is not supported yet and returns an error.
+func (c *Chunks[T]) AppendBinary(b []byte) ([]byte, error) { return b, errNotSaved }

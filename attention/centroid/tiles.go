@@ -1,0 +1,272 @@
+package centroid
+
+import (
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+)
+
+const (
+	// tileRows rows of weights are computed at a time, with gatherKeys keys: a tile, its keys and its values stay in a
+	// second-level cache.
+	gatherKeys = 512
+	// lag is how far logits may exceed the reference of a row, in nats, as in attention.Exact.
+	lag = 20
+)
+
+// tiles are the sums of a block of rows that chooses its exact clusters together. All products are dense: rows by
+// centroids, rows by neighbours, rows by the members of the chosen clusters. It is the scratch memory of a worker.
+//
+// The order of calls is begin, far, add for keys that are always exact, choose, finishFar, add for the members of the
+// chosen clusters, finish.
+type tiles[T dense.Float] struct {
+	tab   *kern.Table[T]
+	x     dense.Matrix[T] // scaled queries
+	acc   dense.Matrix[T] // weighted sums of values
+	shift []T             // reference of the exponentials of a row
+	sum   []float64       // of weights
+	wide  dense.Matrix[T] // weights of centroids
+
+	chosen []int32
+	order  selector[T]
+	score  []T
+	inv    []T
+	most   []T
+	sums   []T
+	ones   []T
+	tile   dense.Matrix[T]
+	k, v   dense.Matrix[T] // gathered members
+	panel  kern.Panel[T]
+	kept   []int32
+}
+
+// begin makes room for rows of queries, which the caller writes to t.x.
+func (t *tiles[T]) begin(tab *kern.Table[T], rows, d, dv int) {
+	t.tab = tab
+	t.x, t.acc = buf.Shaped(t.x, rows, d), buf.Shaped(t.acc, rows, dv)
+	t.shift, t.sum = buf.Sized(t.shift, rows), buf.Zeroed(t.sum, rows)
+	t.most, t.sums = buf.Sized(t.most, rows), buf.Sized(t.sums, rows)
+	clear(t.acc.Data)
+	for r := range t.shift {
+		t.shift[r] = T(math.Inf(-1))
+	}
+	t.wide = buf.Shaped(t.wide, rows, 0)
+	t.chosen = t.chosen[:0]
+}
+
+// far sets t.wide to the weights n·exp(x·c − shift) of the centroids of a panel and makes their largest logarithms the
+// shifts. No other part has been added before.
+func (t *tiles[T]) far(panel *kern.Panel[T], logSize []T) {
+	t.wide = buf.Shaped(t.wide, t.x.Rows, panel.Rows)
+	t.tab.MulT(t.wide, t.x, panel, logSize)
+	t.tab.RowMax(t.shift, t.wide)
+	t.expFar()
+}
+
+// expFar turns logits of centroids into weights. A row without clusters has none.
+func (t *tiles[T]) expFar() {
+	for r := range t.shift {
+		t.most[r] = t.shift[r]
+		if math.IsInf(float64(t.shift[r]), -1) {
+			t.most[r] = 0 // exp(−∞ − 0) = 0
+		}
+	}
+	t.tab.ExpRows(t.sums, t.wide, t.most)
+}
+
+// add adds keys to the sums: all of them, or for row r the first seen[r%len(seen)].
+func (t *tiles[T]) add(panel *kern.Panel[T], values dense.Matrix[T], seen []int) {
+	if panel.Rows == 0 {
+		return
+	}
+	for len(t.ones) < max(panel.Rows, t.wide.Cols) {
+		t.ones = append(t.ones, 1)
+	}
+	for r := 0; r < t.x.Rows; r += tileRows {
+		t.addTile(panel, values, seen, r, min(r+tileRows, t.x.Rows))
+	}
+}
+
+func (t *tiles[T]) addTile(panel *kern.Panel[T], values dense.Matrix[T], seen []int, lo, hi int) {
+	n := panel.Rows
+	t.tile = buf.Shaped(t.tile, hi-lo, n)
+	x, p := t.x.RowRange(lo, hi), t.tile
+	fused := true
+	for _, s := range t.shift[lo:hi] {
+		fused = fused && !math.IsInf(float64(s), -1)
+	}
+	if fused {
+		t.tab.MulTExp(p, x, panel, nil, t.shift[lo:hi])
+		if seen != nil {
+			for r := range p.Rows {
+				clear(p.Row(r)[seen[(lo+r)%len(seen)]:])
+			}
+		}
+		t.tab.MulV(t.sums[:hi-lo], p, t.ones[:n])
+	}
+	most := T(math.Exp(lag))
+	for r := range p.Rows {
+		if fused && t.sums[r] <= most {
+			t.sum[lo+r] += float64(t.sums[r])
+			continue
+		}
+		visible := n
+		if seen != nil {
+			visible = seen[(lo+r)%len(seen)]
+		}
+		row := p.Row(r)
+		t.tab.MulT(p.RowRange(r, r+1), x.RowRange(r, r+1), panel, nil)
+		clear(row[visible:])
+		row = row[:visible]
+		t.raise(lo+r, t.tab.Max(row))
+		if math.IsInf(float64(t.shift[lo+r]), -1) {
+			clear(row)
+			continue
+		}
+		t.sum[lo+r] += float64(t.tab.ExpSum(row, t.shift[lo+r]))
+	}
+	t.tab.Product(t.acc.RowRange(lo, hi), p, values, true)
+}
+
+// raise makes m the reference of row r if it is larger.
+func (t *tiles[T]) raise(r int, m T) {
+	if !(m > t.shift[r]) {
+		return
+	}
+	f := T(math.Exp(float64(t.shift[r]) - float64(m)))
+	t.tab.Scale(t.acc.Row(r), f)
+	t.tab.Scale(t.wide.Row(r), f)
+	t.sum[r] *= float64(f)
+	t.shift[r] = m
+}
+
+// choose sets t.chosen to the n clusters of the largest expected error over all rows, by number: the sum of their
+// shares of the rows' weights times hazard. Clusters without any are not chosen.
+func (t *tiles[T]) choose(n int, hazard []T) {
+	k := t.wide.Cols
+	if n == 0 || k == 0 {
+		return
+	}
+	for len(t.ones) < k {
+		t.ones = append(t.ones, 1)
+	}
+	t.tab.MulV(t.sums, t.wide, t.ones[:k])
+	t.inv = buf.Sized(t.inv, t.x.Rows)
+	for r := range t.inv {
+		t.inv[r] = 0
+		if z := t.sum[r] + float64(t.sums[r]); z > 0 && dense.IsFinite(1/z) {
+			t.inv[r] = T(1 / z)
+		}
+	}
+	t.score = buf.Sized(t.score, k)
+	t.tab.Product(view(t.score, 1, k), view(t.inv, 1, len(t.inv)), t.wide, false)
+	t.tab.Mul(t.score, hazard[:k])
+	for c, v := range t.score {
+		if !(v >= 0) { // weights beyond the range of T
+			t.score[c] = 0
+		}
+	}
+	if n < k {
+		t.chosen = t.order.top(t.chosen, t.score, n, t.tab)
+	} else {
+		t.chosen = t.chosen[:0]
+		for c := range k {
+			t.chosen = append(t.chosen, int32(c))
+		}
+	}
+	kept := t.chosen[:0]
+	for _, c := range t.chosen {
+		if t.score[c] > 0 {
+			kept = append(kept, c)
+		}
+	}
+	t.chosen = kept
+}
+
+// finishFar adds the centroids of all clusters but the chosen ones, with the means of their values.
+func (t *tiles[T]) finishFar(mean dense.Matrix[T]) {
+	k := t.wide.Cols
+	if k == 0 {
+		return
+	}
+	for r := range t.wide.Rows {
+		row := t.wide.Row(r)
+		for _, c := range t.chosen {
+			row[c] = 0
+		}
+	}
+	for len(t.ones) < k {
+		t.ones = append(t.ones, 1)
+	}
+	t.tab.MulV(t.sums, t.wide, t.ones[:k])
+	for r, s := range t.sums[:t.x.Rows] {
+		t.sum[r] += float64(s)
+	}
+	t.tab.Product(t.acc, t.wide, mean, true)
+}
+
+// addChosen adds the members of the chosen clusters, whose keys and values lie side by side. It returns their number.
+func (t *tiles[T]) addChosen(members func(c int) (k, v dense.Matrix[T])) (total int) {
+	t.k, t.v = buf.Shaped(t.k, gatherKeys, t.x.Cols), buf.Shaped(t.v, gatherKeys, t.acc.Cols)
+	n := 0
+	flush := func() {
+		if n > 0 {
+			t.tab.Pack(&t.panel, t.k.RowRange(0, n))
+			t.add(&t.panel, t.v.RowRange(0, n), nil)
+			total += n
+			n = 0
+		}
+	}
+	for _, c := range t.chosen {
+		k, v := members(int(c))
+		for lo := 0; lo < k.Rows; {
+			m := min(k.Rows-lo, gatherKeys-n)
+			copyRows(t.k.RowRange(n, n+m), k.RowRange(lo, lo+m))
+			copyRows(t.v.RowRange(n, n+m), v.RowRange(lo, lo+m))
+			lo, n = lo+m, n+m
+			if n == gatherKeys {
+				flush()
+			}
+		}
+	}
+	flush()
+	return total
+}
+
+// copyRows copies a matrix.
+func copyRows[T dense.Float](dst, src dense.Matrix[T]) {
+	if dst.Stride == dst.Cols && src.Stride == src.Cols {
+		copy(dst.Data[:dst.Rows*dst.Cols], src.Data)
+		return
+	}
+	for i := range src.Rows {
+		copy(dst.Row(i), src.Row(i))
+	}
+}
+
+// finish divides row r by its weights into dst. It reports whether the row has seen a key.
+func (t *tiles[T]) finish(dst []T, r int) bool {
+	if t.sum[r] == 0 {
+		clear(dst)
+		return false
+	}
+	copy(dst, t.acc.Row(r))
+	t.tab.Scale(dst, T(1/t.sum[r]))
+	return true
+}
+
+// hazards sets dst to the factors that turn masses of clusters into expected errors, the largest of them 1, from their
+// logarithms.
+func hazards[T dense.Float](tab *kern.Table[T], dst, risk []T) []T {
+	dst = buf.Sized(dst, len(risk))
+	copy(dst, risk)
+	top := tab.Max(dst)
+	if !dense.IsFinite(float64(top)) {
+		clear(dst)
+		return dst
+	}
+	tab.Exp(dst, top)
+	return dst
+}

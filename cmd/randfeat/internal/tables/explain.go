@@ -1,0 +1,438 @@
+package tables
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/cli"
+	"github.com/randfeat/randfeat/cmd/randfeat/internal/tableflags"
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/data/files"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/figure"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// ExplainResult is what explain --json prints.
+type ExplainResult struct {
+	Model string       `json:"model"`
+	Data  string       `json:"data"`
+	Task  machine.Task `json:"task"`
+	Rows  int          `json:"rows"` // that were looked at
+	// Dependence, with --column, is how predictions depend on each of these columns.
+	Dependence []machine.Dependence `json:"dependence,omitempty"`
+	// Row, with --row, is the row that Explanation explains, from 1, and Neighbours are the rows of the fit nearest to
+	// it, where the model keeps some; NoNeighbours says why not.
+	Row          int64                `json:"row,omitempty"`
+	Explanation  *machine.Explanation `json:"explanation,omitempty"`
+	Neighbours   []machine.Neighbour  `json:"neighbours,omitempty"`
+	NoNeighbours string               `json:"no_neighbours,omitempty"`
+	Seed         uint64               `json:"seed"`
+	Seconds      float64              `json:"seconds"`
+}
+
+type explainFlags struct {
+	tableflags.Flags
+	columns   []string
+	row       int64
+	output    string
+	svg, page string
+	skip      []string
+	orders    int
+	nearest   int
+	seed      uint64
+}
+
+// explainRows are looked at: every value of a column has them all predicted.
+const explainRows = 1000
+
+func ExplainCommand(env *cli.Env) *cobra.Command {
+	var f explainFlags
+	cmd := &cobra.Command{
+		Use:   "explain MODEL DATA...",
+		Short: "Show what a model has learned: how predictions depend on a column, and why one row is predicted as it is",
+		Long: `--column shows partial dependence: the mean prediction of up to 1000 rows of DATA, all of which are given the same value
+of the column, for each of its values. The interval is that of the mean over rows. Where columns depend on each other,
+rows are averaged that no table would have.
+
+--row explains the prediction of one row of DATA, counted from 1: what every column contributes to the difference from
+the mean prediction (Shapley values, by sampling orders of columns, with intervals for what more orders would give),
+and which rows of the fit are nearest to it, where the model keeps them: one of an exact kernel keeps all, one of Nyström
+features some, one of random features none.
+
+--output names the class, or the target of several, that is explained; by default the class predicted for the row, the
+last class, or the first target. Without --column and --row all columns are shown.
+
+An explanation is of the model, not of the world: a column may stand for another that it goes along with.`,
+		Example: `  randfeat explain model.rf data.csv --column temperature --svg temperature.svg
+  randfeat explain model.rf data.csv --row 17
+  randfeat explain model.rf data.csv --page model.html`,
+		Args:              modelAndTable,
+		ValidArgsFunction: modelArgs,
+		RunE: cli.Do(func(cmd *cobra.Command, args []string) error {
+			return runExplain(env, cmd, &f, args[0], args[1:])
+		}),
+	}
+	f.Add(cmd)
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.columns, "column", nil, "column that predictions depend on; repeatable")
+	flags.Int64Var(&f.row, "row", 0, "row to explain, from 1")
+	flags.StringVar(&f.output, "output", "", "class, or target of several, to explain")
+	flags.StringVar(&f.svg, "svg", "", "SVG file to draw the dependence on one --column into")
+	flags.StringVar(&f.page, "page", "", "HTML file with all figures and tables")
+	flags.StringSliceVar(&f.skip, "skip", nil, "columns that the model does not know, to be left out")
+	flags.IntVar(&f.orders, "orders", 500, "with --row: orders of columns that are sampled")
+	flags.IntVar(&f.nearest, "nearest", 5, "with --row: rows of the fit to show")
+	flags.Uint64Var(&f.seed, "seed", cli.DefaultSeed, "seed of the rows and orders that are sampled")
+	cli.CompleteFiles(cmd, "svg", "svg")
+	cli.CompleteFiles(cmd, "page", "html")
+	return cmd
+}
+
+func runExplain(env *cli.Env, cmd *cobra.Command, f *explainFlags, modelPath string, paths []string) error {
+	start := time.Now()
+	m, err := machine.Load(modelPath)
+	if err != nil {
+		return err
+	}
+	switch {
+	case m.Schema == nil:
+		return fmt.Errorf("%s: the model has no schema, it predicts matrices only: fit it to a table", modelPath)
+	case cmd.Flags().Changed("row") && f.row < 1:
+		return cli.Misused("--row is %d, want 1 or more", f.row)
+	case f.svg != "" && len(f.columns) != 1:
+		return cli.Misused("--svg draws the dependence on one column: name it with --column, or use --page for several")
+	case f.orders < 4 || f.nearest < 1:
+		return cli.Misused("--orders is %d and --nearest %d, want at least 4 and 1", f.orders, f.nearest)
+	}
+	output, err := f.outputOf(m)
+	if err != nil {
+		return err
+	}
+	if len(f.columns) == 0 && f.row == 0 {
+		for i := range m.Schema.Fields {
+			if fd := &m.Schema.Fields[i]; fd.Kind != data.Words {
+				f.columns = append(f.columns, fd.Name)
+			}
+		}
+	}
+	for _, c := range f.columns {
+		if !slices.ContainsFunc(m.Schema.Fields, func(fd data.Field) bool { return fd.Name == c }) {
+			return noColumn(modelPath, c, "--column", fieldNames(m))
+		}
+	}
+	f.ReadLike(m)
+	if paths, err = files.Expand(paths...); err != nil {
+		return err
+	}
+	src, _, err := f.Source(env, paths, true)
+	if err != nil {
+		return err
+	}
+	columns := src.Columns()
+	if err := checkSkipped(f.skip, m, src.Name(), columns); err != nil {
+		return err
+	}
+	x, row, err := f.read(cmd, m, src)
+	if err != nil {
+		return explainColumns(err, src.Name(), m, columns, "leave them out with --skip")
+	}
+	switch {
+	case x.Rows == 0:
+		return &data.InputError{Place: src.Name(), Detail: "the table has columns but no rows"}
+	case f.row > 0 && row == nil:
+		return cli.Misused("--row is %d, %s has fewer rows", f.row, src.Name())
+	case x.Rows < 2:
+		return &data.InputError{Place: src.Name(), Detail: "one row explains nothing: give a table of rows like those of the fit"}
+	}
+	r := ExplainResult{Model: modelPath, Data: src.Name(), Task: m.Task, Rows: x.Rows, Row: f.row, Seed: f.seed}
+	if row != nil {
+		if err := r.explainRow(cmd, f, m, row, x, output); err != nil {
+			return err
+		}
+	}
+	if output < 0 {
+		output = m.Outputs - 1
+		if m.Task == machine.Regression {
+			output = 0
+		}
+	}
+	for _, c := range f.columns {
+		d, err := machine.PartialDependence(cmd.Context(), m, x, c, output)
+		if err != nil {
+			return err
+		}
+		r.Dependence = append(r.Dependence, *d)
+	}
+	r.Seconds = time.Since(start).Seconds()
+	if err := r.draw(env, f, m); err != nil {
+		return err
+	}
+	if env.JSON {
+		return env.Object(r)
+	}
+	return r.print(cli.Printable{Writer: env.Stdout})
+}
+
+// outputOf is the number of the output that was asked for; −1: none was.
+func (f *explainFlags) outputOf(m *machine.Model) (int, error) {
+	if f.output == "" {
+		return -1, nil
+	}
+	var names []string
+	for k := range m.Outputs {
+		names = append(names, m.OutputName(k))
+	}
+	k := slices.Index(names, f.output)
+	if k < 0 {
+		return 0, cli.Misused("--output is %q, the model predicts %s", f.output, quoted(names))
+	}
+	return k, nil
+}
+
+func fieldNames(m *machine.Model) []string {
+	var out []string
+	for _, f := range m.Schema.Fields {
+		out = append(out, f.Name)
+	}
+	return out
+}
+
+// read keeps some rows, and the row to explain.
+func (f *explainFlags) read(cmd *cobra.Command, m *machine.Model, src data.Source) (x dense.Matrix[float64],
+	row []float64, err error) {
+	rows, err := machine.ModelRows(src, allowing(m, f.skip), false, nil)
+	if err != nil {
+		return x, nil, err
+	}
+	kept, first := machine.NewReservoir(explainRows, f.seed), int64(0)
+	err = rows.Each(predictRows, func(x, _ dense.Matrix[float64]) error {
+		kept.Add(x, dense.New[float64](x.Rows, 0))
+		if at := f.row - 1 - first; f.row > 0 && at >= 0 && at < int64(x.Rows) {
+			row = slices.Clone(x.Row(int(at)))
+		}
+		first += int64(x.Rows)
+		return interrupted(cmd.Context())
+	})
+	return kept.X, row, err
+}
+
+// explainRow explains the prediction of a row, of the class that it is predicted to be unless output says otherwise.
+func (r *ExplainResult) explainRow(cmd *cobra.Command, f *explainFlags, m *machine.Model, row []float64,
+	x dense.Matrix[float64], output int) error {
+	if output < 0 {
+		output = 0
+		if m.Task == machine.Classification {
+			p, err := machine.NewPredictor[float64](m)
+			if err != nil {
+				return err
+			}
+			pred := dense.New[float64](1, m.Outputs)
+			one := dense.Matrix[float64]{Rows: 1, Cols: len(row), Stride: len(row), Data: row}
+			if err := p.Predict(pred, one, nil); err != nil {
+				return err
+			}
+			output = machine.Class(pred.Row(0))
+		}
+	}
+	var err error
+	r.Explanation, err = machine.Contributions(cmd.Context(), m, row, x, output,
+		machine.ExplainOptions{Orders: f.orders, Seed: f.seed})
+	if err != nil {
+		return err
+	}
+	r.Neighbours, err = machine.Neighbours(m, row, f.nearest)
+	if errors.Is(err, machine.ErrSetup) {
+		r.NoNeighbours = strings.TrimSuffix(err.Error(), ": "+machine.ErrSetup.Error())
+		err = nil
+	}
+	return err
+}
+
+// figureOf draws the dependence on a column of numbers; levels are numbered from 1.
+func figureOf(d *machine.Dependence, m *machine.Model) figure.Figure {
+	s := figure.Series{Name: d.Output}
+	levels := d.Kind == data.Categorical || d.Kind == data.Boolean
+	var names []string
+	for i, p := range d.Points {
+		at := float64(i + 1)
+		if levels {
+			names = append(names, fmt.Sprintf("%d %s", i+1, shorten(p.Label, 20)))
+		} else if p.Value == nil {
+			continue // missing
+		} else {
+			at = *p.Value
+		}
+		s.X, s.Y = append(s.X, at), append(s.Y, p.Mean)
+		s.Low, s.High = append(s.Low, p.Low), append(s.High, p.High)
+	}
+	s.Loose = levels
+	what := "mean prediction of " + d.Output
+	if m.Task == machine.Classification {
+		what = "mean prediction of class " + d.Output
+	}
+	fig := figure.Figure{Title: fmt.Sprintf("%s by %s", d.Output, d.Column),
+		Subtitle: fmt.Sprintf("%s over %d rows, with 95 %% intervals", what, d.Rows),
+		X:        figure.Axis{Label: d.Column}, Y: figure.Axis{Label: d.Output}, Series: []figure.Series{s}}
+	switch {
+	case d.Kind == data.Time:
+		fig.X.Label += " (days since 1970)"
+	case levels:
+		fig.X.Ticks = s.X
+		fig.X.Label = shorten(strings.Join(names, ", "), 90)
+	}
+	return fig
+}
+
+// draw writes the figure and the page that were asked for.
+func (r *ExplainResult) draw(env *cli.Env, f *explainFlags, m *machine.Model) error {
+	var out cli.Outputs
+	defer out.Abort()
+	if f.svg != "" {
+		w, err := out.Create(f.svg, env.Stdout)
+		if err != nil {
+			return err
+		}
+		fig := figureOf(&r.Dependence[0], m)
+		if err := fig.WriteSVG(w); err != nil {
+			return err
+		}
+	}
+	if f.page != "" {
+		w, err := out.Create(f.page, env.Stdout)
+		if err != nil {
+			return err
+		}
+		if err := r.writePage(w, m); err != nil {
+			return err
+		}
+	}
+	return out.Commit()
+}
+
+const explainStyle = `<style>
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; color-scheme: light dark }
+table { border-collapse: collapse; margin: 1rem 0 } td, th { padding: .2rem .8rem; text-align: left }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums } tr + tr { border-top: 1px solid #8884 }
+.bar { display: inline-block; height: .7em; background: #0072b2 } .bar.down { background: #d55e00 }
+svg { max-width: 100%; height: auto } p.small { opacity: .75 }
+</style>`
+
+// writePage writes one HTML file that needs no other.
+func (r *ExplainResult) writePage(w io.Writer, m *machine.Model) error {
+	var b bytes.Buffer
+	e := html.EscapeString
+	fmt.Fprintf(&b, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"+
+		"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>%s</title>\n%s</head><body>\n",
+		e("Explanation of "+r.Model), explainStyle)
+	fmt.Fprintf(&b, "<h1>What %s has learned</h1>\n<p>By %d rows of %s. An explanation is of the model, not of the world.</p>\n",
+		e(r.Model), r.Rows, e(r.Data))
+	if x := r.Explanation; x != nil {
+		fmt.Fprintf(&b, "<h2>Row %d</h2>\n<p>%s is predicted as <b>%s</b>; the mean prediction is %s. What columns contribute to the difference:</p>\n",
+			r.Row, e(x.Output), digits(x.Prediction), digits(x.Mean))
+		most := 0.0
+		for _, c := range x.Parts {
+			most = max(most, math.Abs(c.Part))
+		}
+		fmt.Fprint(&b, "<table><tr><th>column<th>value<th class=n>contribution<th class=n>95 % interval<th></tr>\n")
+		for _, c := range x.Parts {
+			class, width := "bar", 0.0
+			if c.Part < 0 {
+				class = "bar down"
+			}
+			if most > 0 {
+				width = 10 * math.Abs(c.Part) / most
+			}
+			fmt.Fprintf(&b, "<tr><td>%s<td>%s<td class=n>%s<td class=n>%s to %s<td><span class=\"%s\" style=\"width:%.2frem\"></span></tr>\n",
+				e(c.Column), e(c.Value), digits(c.Part), digits(c.Low), digits(c.High), class, width)
+		}
+		fmt.Fprintf(&b, "</table>\n<p class=small>Shapley values by %d orders of columns.</p>\n", x.Orders)
+		r.pageNeighbours(&b, m)
+	}
+	for i := range r.Dependence {
+		d := &r.Dependence[i]
+		fmt.Fprintf(&b, "<h2>%s</h2>\n", e(d.Column))
+		fig := figureOf(d, m)
+		if err := fig.WriteSVG(&b); err != nil {
+			return err
+		}
+		fmt.Fprint(&b, "\n")
+	}
+	fmt.Fprint(&b, "</body></html>\n")
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func (r *ExplainResult) pageNeighbours(b *bytes.Buffer, m *machine.Model) {
+	e := html.EscapeString
+	if r.NoNeighbours != "" {
+		fmt.Fprintf(b, "<p>%s.</p>\n", e(upperFirst(r.NoNeighbours)))
+		return
+	}
+	fmt.Fprint(b, "<h3>Nearest rows of the fit</h3>\n<table><tr><th class=n>similarity")
+	for _, n := range fieldNames(m) {
+		fmt.Fprintf(b, "<th>%s", e(n))
+	}
+	fmt.Fprint(b, "</tr>\n")
+	for _, n := range r.Neighbours {
+		fmt.Fprintf(b, "<tr><td class=n>%.3f", n.Similarity)
+		for _, name := range fieldNames(m) {
+			fmt.Fprintf(b, "<td>%s", e(n.Values[name]))
+		}
+		fmt.Fprint(b, "</tr>\n")
+	}
+	fmt.Fprint(b, "</table>\n")
+}
+
+func upperFirst(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+func (r *ExplainResult) print(w io.Writer) error {
+	fmt.Fprintf(w, "%s, by %d rows of %s\n", r.Model, r.Rows, r.Data)
+	if x := r.Explanation; x != nil {
+		fmt.Fprintf(w, "\nRow %d: %s is predicted as %s, the mean prediction is %s. Columns contribute to the difference:\n", r.Row,
+			x.Output, digits(x.Prediction), digits(x.Mean))
+		if err := cli.Table(w, func(w io.Writer) {
+			fmt.Fprintln(w, "column\tvalue\tcontribution\t95 % interval")
+			for _, c := range x.Parts[:min(len(x.Parts), maxImportant)] {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s to %s\n", shorten(c.Column, 40), shorten(c.Value, 30), digits(c.Part),
+					digits(c.Low), digits(c.High))
+			}
+		}); err != nil {
+			return err
+		}
+		if r.NoNeighbours != "" {
+			fmt.Fprintf(w, "%s.\n", upperFirst(r.NoNeighbours))
+		} else {
+			fmt.Fprintln(w, "\nNearest rows of the fit, by the kernel:")
+			for _, n := range r.Neighbours {
+				var cells []string
+				for _, c := range x.Parts[:min(len(x.Parts), 8)] {
+					cells = append(cells, c.Column+" "+n.Values[c.Column])
+				}
+				fmt.Fprintf(w, "  %.3f  %s\n", n.Similarity, strings.Join(cells, ", "))
+			}
+		}
+	}
+	for _, d := range r.Dependence {
+		fmt.Fprintf(w, "\nMean prediction of %s by %s:\n", d.Output, d.Column)
+		if err := cli.Table(w, func(w io.Writer) {
+			fmt.Fprintln(w, "value\tmean\t95 % interval\tshare of rows")
+			for _, p := range d.Points {
+				fmt.Fprintf(w, "%s\t%s\t%s to %s\t%.0f %%\n", shorten(p.Label, 30), digits(p.Mean), digits(p.Low),
+					digits(p.High), 100*p.Share)
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,353 @@
+package machine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/family"
+)
+
+// Dependence is how predictions of one output depend on one column: the mean prediction of some rows, all of which are
+// given the same value of the column (Friedman 2001, "Greedy function approximation", §8.2). Rows that no table would
+// have count as much as others where columns depend on each other.
+type Dependence struct {
+	Column string            `json:"column"`
+	Kind   data.FieldKind    `json:"kind"`
+	Output string            `json:"output"` // the target, or the class whose probability or score is predicted
+	Points []DependencePoint `json:"points"`
+	Rows   int               `json:"rows"` // that are averaged
+}
+
+// DependencePoint is a value of the column, with the mean prediction and its 95 % interval over rows.
+type DependencePoint struct {
+	Label string   `json:"label"`
+	Value *float64 `json:"value,omitempty"` // of numbers and times, in days since 1970; nil: a level, or missing
+	Mean  float64  `json:"mean"`
+	Low   float64  `json:"low"`
+	High  float64  `json:"high"`
+	Share float64  `json:"share"` // of rows that have this value, or one nearer to it than to others
+}
+
+// dependencePoints are those of numbers; levels have at most dependenceLevels, the most frequent.
+const (
+	dependencePoints = 25
+	dependenceLevels = 30
+)
+
+// PartialDependence is that of an output on a column. x are encoded rows: values of the column are those that they have,
+// of numbers at equal steps of their quantiles.
+func PartialDependence(ctx context.Context, m *Model, x dense.Matrix[float64], column string, output int) (*Dependence,
+	error) {
+	f, lo, err := m.explained(x, column, output)
+	if err != nil {
+		return nil, err
+	}
+	if f.Kind == data.Words {
+		return nil, fmt.Errorf("column %q holds texts, which have no order and no levels to show: %w", column, ErrSetup)
+	}
+	p, err := NewPredictor[float64](m)
+	if err != nil {
+		return nil, err
+	}
+	d := &Dependence{Column: column, Kind: f.Kind, Output: m.OutputName(output), Rows: x.Rows}
+	var (
+		ws   Workspace[float64]
+		z    = x.Clone()
+		pred = dense.New[float64](x.Rows, m.Outputs)
+	)
+	for _, v := range valuesOf(f, x, lo) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		for i := range z.Rows {
+			copy(z.Row(i)[lo:lo+f.Width()], x.Row(v.row)[lo:lo+f.Width()])
+		}
+		if err := p.Predict(pred, z, &ws); err != nil {
+			return nil, err
+		}
+		var sum moments
+		for i := range pred.Rows {
+			sum.add(pred.At(i, output))
+		}
+		point := DependencePoint{Label: v.text, Mean: sum.mean, Share: v.share}
+		point.Low, point.High = student(&sum)
+		if !math.IsNaN(v.number) {
+			point.Value = &v.number
+		}
+		d.Points = append(d.Points, point)
+	}
+	return d, nil
+}
+
+// explained checks what is to be explained, and finds the field and its first encoded column.
+func (m *Model) explained(x dense.Matrix[float64], column string, output int) (*data.Field, int, error) {
+	switch {
+	case m.Schema == nil:
+		return nil, 0, fmt.Errorf("a model without a schema has no columns to explain: %w", ErrSetup)
+	case output < 0 || output >= m.Outputs:
+		return nil, 0, fmt.Errorf("output %d of %d: %w", output, m.Outputs, dense.ErrShape)
+	case x.Cols != m.Schema.Width() || x.Rows < 2:
+		return nil, 0, fmt.Errorf("%d×%d rows to explain a model of %d columns by, want at least 2: %w", x.Rows, x.Cols,
+			m.Schema.Width(), dense.ErrShape)
+	}
+	at := 0
+	for i := range m.Schema.Fields {
+		f := &m.Schema.Fields[i]
+		if f.Name == column {
+			return f, at, nil
+		}
+		at += f.Width()
+	}
+	return nil, 0, fmt.Errorf("the model does not predict from a column %q: %w", column, ErrSetup)
+}
+
+// OutputName is the target of an output, the class, or the log density.
+func (m *Model) OutputName(output int) string {
+	switch {
+	case m.Schema == nil || m.Task == Unsupervised:
+		return "log density"
+	case m.Task == Classification:
+		return m.Schema.Targets[0].Classes[output]
+	}
+	return m.Schema.Targets[output].Name
+}
+
+// shownValue is a value of a column, as a row has it.
+type shownValue struct {
+	row    int
+	text   string
+	number float64
+	share  float64
+}
+
+// valuesOf are the values that a column is looked at with.
+func valuesOf(f *data.Field, x dense.Matrix[float64], lo int) []shownValue {
+	type cell struct {
+		row    int
+		text   string
+		number float64
+	}
+	var cells, missing []cell
+	for i := range x.Rows {
+		text, number, ok := f.Decode(x.Row(i)[lo : lo+f.Width()])
+		if !ok {
+			text = "other"
+		}
+		c := cell{i, text, number}
+		if f.Kind != data.Categorical && math.IsNaN(number) {
+			missing = append(missing, c)
+			continue
+		}
+		cells = append(cells, c)
+	}
+	n := float64(x.Rows)
+	var out []shownValue
+	if f.Kind == data.Categorical {
+		at := map[string]int{}
+		for _, c := range cells {
+			if _, ok := at[c.text]; !ok {
+				at[c.text] = len(out)
+				out = append(out, shownValue{c.row, c.text, math.NaN(), 0})
+			}
+			out[at[c.text]].share += 1 / n
+		}
+		slices.SortStableFunc(out, func(a, b shownValue) int { return cmp.Compare(b.share, a.share) })
+		return out[:min(len(out), dependenceLevels)]
+	}
+	slices.SortStableFunc(cells, func(a, b cell) int { return cmp.Compare(a.number, b.number) })
+	last := -1
+	for k := 0; k < dependencePoints && len(cells) > 0; k++ {
+		at := k * (len(cells) - 1) / (dependencePoints - 1)
+		if last >= 0 && cells[at].number == cells[last].number {
+			out[len(out)-1].share += float64(at-last) / n
+			last = at
+			continue
+		}
+		share := float64(at-last) / n
+		out = append(out, shownValue{cells[at].row, cells[at].text, cells[at].number, share})
+		last = at
+	}
+	if len(missing) > 0 {
+		out = append(out, shownValue{missing[0].row, missing[0].text, math.NaN(), float64(len(missing)) / n})
+	}
+	return out
+}
+
+// student is the 95 % interval of a mean.
+func student(m *moments) (low, high float64) {
+	if m.n < 2 {
+		return math.NaN(), math.NaN()
+	}
+	d := m.standardError() * distuv.StudentsT{Sigma: 1, Nu: float64(m.n - 1)}.Quantile(1-outside/2)
+	return m.mean - d, m.mean + d
+}
+
+// Explanation is what the columns of one row contribute to its prediction: Shapley values, which add up to what the
+// prediction of the row differs by from the mean prediction of other rows.
+type Explanation struct {
+	Output     string         `json:"output"`
+	Prediction float64        `json:"prediction"`
+	Mean       float64        `json:"mean"`  // prediction of the rows that columns are taken from where they are not known
+	Parts      []Contribution `json:"parts"` // the largest first
+	Orders     int            `json:"orders"`
+}
+
+// Contribution is that of a column, with a 95 % interval for what more orders would give.
+type Contribution struct {
+	Column string  `json:"column"`
+	Value  string  `json:"value"` // of the row
+	Part   float64 `json:"part"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+}
+
+// ExplainOptions are the settings of Contributions; the zero value is usable.
+type ExplainOptions struct {
+	Orders int // in which columns become known; 0: 500
+	Seed   uint64
+}
+
+// Contributions explains the prediction of row, by sampling: columns become known one after the other, in random orders,
+// the others being those of a random row of x; what a column adds, on average, is its contribution (Štrumbelj &
+// Kononenko 2014, "Explaining prediction models and individual predictions with feature contributions", Knowl. Inf.
+// Syst. 41, algorithm 2). Each order is also taken backwards. Of a model with one column it is exact.
+func Contributions(ctx context.Context, m *Model, row []float64, x dense.Matrix[float64], output int,
+	o ExplainOptions) (*Explanation, error) {
+	if m.Schema == nil || len(m.Schema.Fields) == 0 {
+		return nil, fmt.Errorf("a model without a schema has no columns to explain: %w", ErrSetup)
+	}
+	if _, _, err := m.explained(x, m.Schema.Fields[0].Name, output); err != nil {
+		return nil, err
+	}
+	if len(row) != x.Cols {
+		return nil, fmt.Errorf("a row of %d columns, want %d: %w", len(row), x.Cols, dense.ErrShape)
+	}
+	if o.Orders == 0 {
+		o.Orders = 500
+	}
+	if o.Orders < 4 {
+		return nil, fmt.Errorf("%d orders, want at least 4: %w", o.Orders, ErrSetup)
+	}
+	p, err := NewPredictor[float64](m)
+	if err != nil {
+		return nil, err
+	}
+	fields := m.Schema.Fields
+	from := make([]int, len(fields)+1)
+	for i := range fields {
+		from[i+1] = from[i] + fields[i].Width()
+	}
+	var (
+		ws   Workspace[float64]
+		rng  = rand.New(rand.NewPCG(o.Seed, 0x6578706c))
+		z    = dense.New[float64](2*(len(fields)+1), x.Cols)
+		pred = dense.New[float64](z.Rows, m.Outputs)
+		sums = make([]moments, len(fields))
+		base moments
+	)
+	for range (o.Orders + 1) / 2 {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		order, other := rng.Perm(len(fields)), x.Row(rng.IntN(x.Rows))
+		for way := range 2 {
+			first := way * (len(fields) + 1)
+			copy(z.Row(first), other)
+			for k, i := range order {
+				copy(z.Row(first+k+1), z.Row(first+k))
+				copy(z.Row(first + k + 1)[from[i]:from[i+1]], row[from[i]:from[i+1]])
+			}
+			slices.Reverse(order)
+		}
+		if err := p.Predict(pred, z, &ws); err != nil {
+			return nil, err
+		}
+		base.add(pred.At(0, output))
+		for k, i := range order {
+			back := len(fields) - 1 - k // its place in the order backwards
+			there := pred.At(k+1, output) - pred.At(k, output)
+			again := len(fields) + 1 + back
+			sums[i].add((there + pred.At(again+1, output) - pred.At(again, output)) / 2)
+		}
+	}
+	one := dense.Matrix[float64]{Rows: 1, Cols: len(row), Stride: len(row), Data: row}
+	if err := p.Predict(pred.RowRange(0, 1), one, &ws); err != nil {
+		return nil, err
+	}
+	out := &Explanation{Output: m.OutputName(output), Prediction: pred.At(0, output), Mean: base.mean,
+		Orders: 2 * ((o.Orders + 1) / 2)}
+	for i := range fields {
+		c := Contribution{Column: fields[i].Name, Part: sums[i].mean}
+		if text, _, ok := fields[i].Decode(row[from[i]:from[i+1]]); ok {
+			c.Value = text
+		}
+		c.Low, c.High = student(&sums[i])
+		out.Parts = append(out.Parts, c)
+	}
+	slices.SortStableFunc(out.Parts, func(a, b Contribution) int {
+		return cmp.Compare(math.Abs(b.Part), math.Abs(a.Part))
+	})
+	return out, nil
+}
+
+// Neighbour is a row of the fit that a model keeps.
+type Neighbour struct {
+	Similarity float64           `json:"similarity"` // its kernel with the row, from 0 to 1
+	Values     map[string]string `json:"values"`     // by column, as far as they can be told
+}
+
+// Neighbours are the n rows of the fit nearest to a row, as the kernel measures it. A model of an exact kernel keeps all
+// rows, one of Nyström features some, and one of random features none, which is ErrSetup.
+func Neighbours(m *Model, row []float64, n int) ([]Neighbour, error) {
+	k := m.Spec.Kernel
+	switch {
+	case m.Schema == nil:
+		return nil, fmt.Errorf("a model without a schema has no columns to show: %w", ErrSetup)
+	case len(m.Omega) != 1 || !family.InfoOf(m.Spec.Family).KernelColumns:
+		return nil, fmt.Errorf("the model keeps no rows of its fit: it has random features; fit with --map exact or "+
+			"nystrom: %w", ErrSetup)
+	case len(row) != m.Spec.Dim || n < 1:
+		return nil, fmt.Errorf("the %d rows nearest to one of %d columns, want %d: %w", n, len(row), m.Spec.Dim,
+			dense.ErrShape)
+	}
+	scale := cmp.Or(k.Scale, 1)
+	at := k.Embed(make([]float64, k.Dim(len(row))), row)
+	rows := m.Omega[0].Rows
+	type near struct {
+		i int
+		v float64
+	}
+	all := make([]near, rows.Rows)
+	unit := k
+	unit.Scale, unit.M = 0, dense.Matrix[float64]{}
+	for i := range all {
+		all[i] = near{i, unit.Eval(at, rows.Row(i))}
+	}
+	slices.SortStableFunc(all, func(a, b near) int { return cmp.Compare(b.v, a.v) })
+	var out []Neighbour
+	for _, r := range all[:min(n, len(all))] {
+		one := Neighbour{Similarity: r.v, Values: map[string]string{}}
+		lo := 0
+		for i := 0; k.M.IsEmpty() && i < len(m.Schema.Fields); i++ {
+			f := &m.Schema.Fields[i]
+			columns := make([]float64, f.Width())
+			for j := range columns {
+				columns[j] = rows.At(r.i, lo+j) * scale
+			}
+			if text, _, ok := f.Decode(columns); ok {
+				one.Values[f.Name] = text
+			}
+			lo += f.Width()
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}

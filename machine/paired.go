@@ -1,0 +1,241 @@
+package machine
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+)
+
+// Losses are how wrong one model is on every row of a table, in the order of the rows: what two models are compared by
+// on the same rows (see [Differences]). It keeps three numbers a row, and one more for every target of several.
+type Losses struct {
+	task    Task
+	outputs int
+	// of classes: whether the largest score is right, log loss and Brier score
+	right       []bool
+	log, square []float64
+	unlikely    bool // scores are no probabilities
+	// of numbers: squared and absolute error, means over targets, and squared errors by target
+	abs    []float64
+	errors [][]float64
+	truth  []moments // of the targets
+}
+
+// NewLosses is for predictions of a task with a number of outputs, or classes.
+func NewLosses(task Task, outputs int) (*Losses, error) {
+	if task != Regression && task != Classification || outputs < 1 {
+		return nil, fmt.Errorf("losses of a %s with %d outputs: %w", task, outputs, ErrSetup)
+	}
+	l := &Losses{task: task, outputs: outputs}
+	if task == Regression {
+		l.errors, l.truth = make([][]float64, outputs), make([]moments, outputs)
+	}
+	return l, nil
+}
+
+// Len is the number of rows.
+func (l *Losses) Len() int { return max(len(l.right), len(l.square)) }
+
+// Add adds rows.
+func (l *Losses) Add(y, pred dense.Matrix[float64]) error {
+	want := 1
+	if l.task == Regression {
+		want = l.outputs
+	}
+	if y.Rows != pred.Rows || y.Cols != want || pred.Cols != l.outputs {
+		return fmt.Errorf("%d×%d targets and %d×%d predictions: %w", y.Rows, y.Cols, pred.Rows, pred.Cols, dense.ErrShape)
+	}
+	for i := range pred.Rows {
+		p := pred.Row(i)
+		if l.task == Classification {
+			if err := l.addClass(y.At(i, 0), p); err != nil {
+				return err
+			}
+			continue
+		}
+		square, abs := 0.0, 0.0
+		for k, v := range p {
+			d := y.At(i, k) - v
+			square, abs = square+d*d, abs+math.Abs(d)
+			l.errors[k] = append(l.errors[k], d*d)
+			l.truth[k].add(y.At(i, k))
+		}
+		l.square = append(l.square, square/float64(len(p)))
+		l.abs = append(l.abs, abs/float64(len(p)))
+	}
+	return nil
+}
+
+func (l *Losses) addClass(class float64, p []float64) error {
+	truth := int(class)
+	if float64(truth) != class || truth < 0 || truth >= l.outputs {
+		return fmt.Errorf("class %g of %d: %w", class, l.outputs, ErrClass)
+	}
+	sum, square := 0.0, 0.0
+	for k, v := range p {
+		if v < -1e-6 || v > 1+1e-6 {
+			l.unlikely = true
+		}
+		sum += v
+		if k == truth {
+			v--
+		}
+		square += v * v
+	}
+	l.unlikely = l.unlikely || math.Abs(sum-1) > 1e-3
+	l.right = append(l.right, Class(p) == truth)
+	l.log = append(l.log, -math.Log(min(max(p[truth], minProbability), 1)))
+	l.square = append(l.square, square)
+	return nil
+}
+
+// Difference is by how much the score of a second model is above that of a first, on the same rows.
+type Difference struct {
+	Score Score `json:"score"`
+	// Better is "first" or "second" where the interval leaves 0 out, and empty where the rows do not tell.
+	Better string `json:"better,omitempty"`
+}
+
+// Differences are those of the scores of b from those of a, each with a 95 % interval for new rows. Rows that both
+// models find hard do not count: intervals are of differences of losses, row by row.
+//
+//	accuracy         Newcombe 1998 ("Improved confidence intervals for the difference between binomial proportions based
+//	                 on paired data", Stat. Med. 17, 2635–2650), method 10
+//	log loss, Brier  mean differences, Student's after Hall's transformation
+//	RMSE             differences of squared errors, each over twice its RMSE (the delta method)
+//	R²               differences of squared errors over the variance of the target
+//	MAE              mean differences
+func Differences(a, b *Losses) ([]Difference, error) {
+	if a.task != b.task || a.outputs != b.outputs || a.Len() != b.Len() {
+		return nil, fmt.Errorf("losses of %d rows of a %s with %d outputs, and of %d rows of a %s with %d: %w", a.Len(),
+			a.task, a.outputs, b.Len(), b.task, b.outputs, ErrMismatch)
+	}
+	if a.Len() == 0 {
+		return nil, fmt.Errorf("no rows to compare models on: %w", ErrNoRows)
+	}
+	if a.task == Classification {
+		out := []Difference{decided(paired2x2(a.right, b.right), true)}
+		if !a.unlikely && !b.unlikely {
+			out = append(out, decided(meanDifference("log loss", a.log, b.log, 1, 1), false),
+				decided(meanDifference("Brier score", a.square, b.square, 1, 1), false))
+		}
+		return out, nil
+	}
+	out := []Difference{decided(rootDifference(a.square, b.square), false)}
+	if s, ok := explained(a, b); ok {
+		out = append(out, decided(s, true))
+	}
+	out = append(out, decided(meanDifference("MAE", a.abs, b.abs, 1, 1), false))
+	for k := 0; a.outputs > 1 && k < a.outputs; k++ {
+		s := rootDifference(a.errors[k], b.errors[k])
+		s.Output = k + 1
+		out = append(out, decided(s, false))
+	}
+	return out, nil
+}
+
+// decided says which model is better; higher says that larger scores are.
+func decided(s Score, higher bool) Difference {
+	d := Difference{Score: s}
+	switch {
+	case s.Low > 0:
+		d.Better = "second"
+	case s.High < 0:
+		d.Better = "first"
+	}
+	if d.Better != "" && !higher {
+		d.Better = map[string]string{"first": "second", "second": "first"}[d.Better]
+	}
+	return d
+}
+
+// meanDifference is the mean of b/db − a/da.
+func meanDifference(name string, a, b []float64, da, db float64) Score {
+	var m moments
+	for i := range a {
+		m.add(b[i]/db - a[i]/da)
+	}
+	s := Score{Name: name, Value: m.mean, Rows: int64(len(a))}
+	s.Low, s.High = skewed(m.mean, m.standardError(), m.skewness(), m.n)
+	return s
+}
+
+// rootDifference is that of the roots of mean squares.
+func rootDifference(a, b []float64) Score {
+	ra, rb := math.Sqrt(mean(a)), math.Sqrt(mean(b))
+	if ra == 0 || rb == 0 { // no derivative: the squares themselves
+		s := meanDifference("MSE", a, b, 1, 1)
+		return s
+	}
+	s := meanDifference("RMSE", a, b, 2*ra, 2*rb)
+	// The mean of b²/2rb − a²/2ra is (rb − ra)/2: the other half has no error of first order.
+	half := s.Value
+	s.Value, s.Low, s.High = rb-ra, rb-ra+s.Low-half, rb-ra+s.High-half
+	return s
+}
+
+// explained is the difference of the mean R² of all targets; false: a target does not vary.
+func explained(a, b *Losses) (Score, bool) {
+	d := make([]float64, a.Len())
+	for k := range a.outputs {
+		v := a.truth[k].m2 / float64(a.Len())
+		if !(v > 0) {
+			return Score{}, false
+		}
+		for i := range d {
+			d[i] += (b.errors[k][i] - a.errors[k][i]) / v / float64(a.outputs)
+		}
+	}
+	s := meanDifference("R²", d, make([]float64, len(d)), 1, 1)
+	return s, true
+}
+
+// paired2x2 is the difference of two shares of the same rows.
+func paired2x2(a, b []bool) Score {
+	var both, first, second, none float64
+	for i := range a {
+		switch {
+		case a[i] && b[i]:
+			both++
+		case a[i]:
+			first++
+		case b[i]:
+			second++
+		default:
+			none++
+		}
+	}
+	n := float64(len(a))
+	pa, pb := (both+first)/n, (both+second)/n
+	la, ua := wilson(pa, n)
+	lb, ub := wilson(pb, n)
+	phi := 0.0
+	if product := (both + first) * (second + none) * (both + second) * (first + none); product > 0 {
+		top := both*none - first*second
+		switch { // the continuity correction of method 10
+		case top > n/2:
+			top -= n / 2
+		case top >= 0:
+			top = 0
+		}
+		phi = top / math.Sqrt(product)
+	}
+	side := func(x, y float64) float64 { return math.Sqrt(max(0, x*x-2*phi*x*y+y*y)) }
+	return Score{Name: "accuracy", Value: pb - pa, Rows: int64(len(a)), Low: pb - pa - side(pb-lb, ua-pa),
+		High: pb - pa + side(ub-pb, pa-la)}
+}
+
+// wilson is the score interval of a share p of n (Wilson 1927).
+func wilson(p, n float64) (low, high float64) {
+	centre, d := p+z95*z95/(2*n), z95*math.Sqrt(p*(1-p)/n+z95*z95/(4*n*n))
+	return (centre - d) / (1 + z95*z95/n), (centre + d) / (1 + z95*z95/n)
+}
+
+func mean(v []float64) float64 {
+	sum := 0.0
+	for _, x := range v {
+		sum += x
+	}
+	return sum / float64(len(v))
+}

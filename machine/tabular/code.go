@@ -1,0 +1,417 @@
+package tabular
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// Codes of columns of many levels. One column per level is for few of them: rows of the 65th level and of all others
+// look the same. Codes tell them apart; which is best is tried, like everything else, inside the folds.
+//
+//	columns with more levels than --max-levels      as they are, or with a code
+//	whole numbers of a column named as identifiers  as numbers, or with a code
+//	columns that Options.Code names                 as it says
+
+const (
+	// codeRows is how many rows tell codes apart at first.
+	codeRows = 2048
+	// repeated is how many rows a level must have on average: fewer are names of rows.
+	repeated = 1.25
+	// allLevels is how many levels may have a column each.
+	allLevels = 2048
+)
+
+// Values of Options.Code that are no data.Code.
+const (
+	CodeLevels = "levels" // one column for each of the most frequent levels, as many as Learn.MaxLevels says
+	CodeAll    = "all"    // one column for each of at most 2048 levels
+)
+
+// CodeNames are the values of Options.Code.
+func CodeNames() []string {
+	out := []string{CodeLevels, CodeAll}
+	for _, c := range data.Codes() {
+		out = append(out, string(c))
+	}
+	return out
+}
+
+// checkCodes checks what does not depend on the table.
+func (o *Options) checkCodes() error {
+	for _, column := range slices.Sorted(maps.Keys(o.Code)) {
+		if c := o.Code[column]; !slices.Contains(CodeNames(), c) {
+			return errLevels(column, fmt.Sprintf("code %q, want %s", c, strings.Join(CodeNames(), ", ")))
+		}
+	}
+	if o.Schema == nil {
+		return nil
+	}
+	if len(o.Code) > 0 {
+		return fmt.Errorf("codes of levels with a schema, which has its own: leave one of them out: %w", machine.ErrSetup)
+	}
+	for i := range o.Schema.Fields {
+		if f := &o.Schema.Fields[i]; f.Code == data.CodeMeans {
+			return errLevels(f.Name, "the schema has means of the target of a table that is fitted again, with which "+
+				"every row would know its own: learn the columns from the table")
+		}
+	}
+	return nil
+}
+
+// codedColumns are the columns that a code is to be chosen for, and those that have one given.
+func (f *fit) codedColumns() (open []string, given map[string]string, err error) {
+	given = map[string]string{}
+	for i := range f.schema.Fields {
+		fd := &f.schema.Fields[i]
+		code, ok := f.o.Code[fd.Name]
+		switch {
+		case ok && (fd.Kind == data.Time || fd.Kind == data.Words):
+			return nil, nil, errLevels(fd.Name, fmt.Sprintf("a column of kind %s has no levels to encode", fd.Kind))
+		case ok && code == string(data.CodeMeans) && f.task == machine.Unsupervised:
+			return nil, nil, errLevels(fd.Name, "means are of a target, a density has none: use another code")
+		case ok && code == string(data.CodeMeans) && f.o.Features > maxFeatures:
+			return nil, nil, errLevels(fd.Name, fmt.Sprintf("means with %d features, at most %d can have them: use another "+
+				"code, or fewer features", f.o.Features, maxFeatures))
+		case ok && code == string(data.CodeMeans) && f.outputs > meanOutputs:
+			return nil, nil, errLevels(fd.Name, fmt.Sprintf("means of %d classes, at most %d can be had: use another code",
+				f.outputs, meanOutputs))
+		case ok:
+			given[fd.Name] = code
+		case fd.Kind == data.Categorical && fd.Other, fd.Kind == data.Numeric && data.IsIdentifier(fd.Name):
+			open = append(open, fd.Name)
+		}
+	}
+	for _, column := range slices.Sorted(maps.Keys(f.o.Code)) {
+		if _, ok := given[column]; !ok && !f.inner { // a fold may have one level only
+			return nil, nil, errLevels(column, "a code was asked for, but the column is not used: "+
+				"it is missing, constant, left out, or the target")
+		}
+	}
+	if !f.weighs || !f.info.LeastSquares || f.o.Bandwidth > 0 ||
+		f.o.Features > maxFeatures || f.task == machine.Unsupervised {
+		open = nil
+	}
+	return open, given, nil
+}
+
+// chooseCodes gives columns of many levels codes, in the schema. It returns the sample as they encode it, and how they
+// were chosen; nil: there was nothing to choose or to give.
+func (f *fit) chooseCodes(s *sample, n int64) (*sample, *Choice, error) {
+	open, given, err := f.codedColumns()
+	if err != nil || len(open)+len(given) == 0 {
+		return s, nil, err
+	}
+	counts, err := f.countLevels(slices.Concat(open, slices.Sorted(maps.Keys(given))))
+	if err != nil {
+		return nil, nil, err
+	}
+	open = slices.DeleteFunc(open, func(name string) bool { return !counts.repeats(name, n) })
+	if s.len() < leastScaling {
+		open = nil
+	}
+	if len(open)+len(given) == 0 {
+		return s, nil, nil
+	}
+	ch := &Choice{Name: "encode", Given: len(open) == 0, Why: "as asked"}
+	top, err := f.withCodes(counts, given, s, n)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(open) > 0 {
+		if top, err = f.tryCodes(ch, counts, top, open, n); err != nil {
+			return nil, nil, err
+		}
+	}
+	ch.Value = describeCodes(top.codes)
+	f.adopt(top)
+	return top.s, ch, nil
+}
+
+// adopt makes the schema with codes that of the fit.
+func (f *fit) adopt(c *codedSample) {
+	base := f.schema
+	f.job = f.withSchema(c.schema)
+	f.base, f.crossed, f.codes = base, c.crossed, c.codes
+}
+
+// followCodes gives columns the codes that were chosen for other rows.
+func (f *fit) followCodes(codes map[string]string, s *sample, n int64) (*sample, error) {
+	if len(codes) == 0 {
+		return s, nil
+	}
+	counts, err := f.countLevels(slices.Sorted(maps.Keys(codes)))
+	if err != nil {
+		return nil, err
+	}
+	c, err := f.withCodes(counts, codes, s, n)
+	if err != nil {
+		return nil, err
+	}
+	f.adopt(c)
+	return c.s, nil
+}
+
+// firstLevels is a field of the most frequent levels.
+func firstLevels(f data.Field, most int) data.Field {
+	f.Other = f.Other || len(f.Levels) > most
+	f.Levels = f.Levels[:min(len(f.Levels), most)]
+	return f
+}
+
+// codedSample is the sample with codes.
+type codedSample struct {
+	codes   map[string]string // by column
+	schema  *data.Schema
+	crossed *crossed
+	s       *sample
+}
+
+// withCodes is the sample with some codes; s is that without.
+func (f *fit) withCodes(counts *levelCounts, codes map[string]string, s *sample, n int64) (*codedSample, error) {
+	out := &codedSample{codes: map[string]string{}, schema: f.schema, s: s}
+	schema := *f.schema
+	schema.Fields = slices.Clone(schema.Fields)
+	for i := range schema.Fields {
+		fd := &schema.Fields[i]
+		code, ok := codes[fd.Name]
+		k := slices.IndexFunc(counts.fields, func(o data.Field) bool { return o.Name == fd.Name })
+		if !ok || k < 0 {
+			continue
+		}
+		out.codes[fd.Name] = code
+		switch most := cmp.Or(f.o.Learn.MaxLevels, data.DefaultMaxLevels); code {
+		case CodeLevels:
+			*fd = firstLevels(counts.fields[k], most)
+		case CodeAll:
+			*fd = firstLevels(counts.fields[k], allLevels)
+		default:
+			*fd = counts.coded(k, data.Code(code))
+		}
+	}
+	if len(out.codes) == 0 {
+		return out, nil
+	}
+	if err := schema.Validate(); err != nil {
+		return nil, err
+	}
+	out.schema = &schema
+	out.crossed = counts.cross(&schema)
+	sub := *f.withSchema(&schema)
+	sub.crossed = out.crossed
+	rows, err := sub.trainingRows(f.src)
+	if err != nil {
+		return nil, err
+	}
+	g := &fit{job: &sub}
+	var m int64
+	if out.s, m, err = sub.take(g.watch(rows, stageSample)); err != nil {
+		return nil, err
+	}
+	if m != n {
+		return nil, fmt.Errorf("%s: %d rows now, %d before: the table changed while it was read: %w", f.src.Name(), m, n,
+			machine.ErrMismatch)
+	}
+	return out, nil
+}
+
+// codeTrial is a code with the settings that are best for it, and its losses.
+type codeTrial struct {
+	name      string
+	c         *codedSample
+	e         *exactSearch
+	loss      []float64
+	now, half float64 // mean losses with all rows of the trial and with half of them
+}
+
+// tryCodes compares codes of the open columns on some rows, each predicted by the others: with exact kernel ridge
+// regression at settings that are best for each, as scalings are compared. More rows of a level are worth more to some
+// codes than to others. So a code that is behind, but catches up, is tried on more rows (see narrow.wins).
+func (f *fit) tryCodes(ch *Choice, counts *levelCounts, base *codedSample, open []string, n int64) (*codedSample,
+	error) {
+	var all []*codeTrial
+	try := func(name string, c *codedSample) error {
+		if c.s.len() != base.s.len() {
+			return nil // too wide for the exact kernel
+		}
+		t, err := f.tryCode(name, c, n)
+		if t != nil {
+			all = append(all, t)
+			ch.Trials = append(ch.Trials, t.e.c.f.shown(t.e.all[best(t.e.all)], float64(len(ch.Trials)), name))
+		}
+		return err
+	}
+	if err := try("as it is", base); err != nil {
+		return nil, err
+	}
+	for _, code := range f.openCodes(counts, open) {
+		codes := maps.Clone(base.codes)
+		for _, name := range open {
+			codes[name] = code
+		}
+		c, err := f.withCodes(counts, codes, base.s, n)
+		if err == nil {
+			err = try(code, c)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	ch.Why = "no code is better by more than two standard errors"
+	if len(all) == 0 || all[0].c != base {
+		return base, nil
+	}
+	all, err := moreCodeRows(all, n)
+	if err != nil {
+		return nil, err
+	}
+	top := all[0]
+	for _, t := range all[1:] {
+		if t.now < top.now {
+			top = t
+		}
+	}
+	if diff, se := gain(all[0].loss, top.loss); top == all[0] || diff <= surely*se {
+		return base, nil
+	}
+	ch.Why = fmt.Sprintf("best %s of %s", top.e.c.f.metric(), top.e.judged())
+	return top.c, nil
+}
+
+// openCodes are the codes that are tried: one column for every level while that is possible, hashed ones beyond.
+func (f *fit) openCodes(counts *levelCounts, open []string) []string {
+	columns := 0
+	for i := range counts.fields {
+		if slices.Contains(open, counts.fields[i].Name) {
+			columns += len(counts.fields[i].Levels)
+			if counts.fields[i].Other {
+				columns += mostLevels
+			}
+		}
+	}
+	out := []string{CodeAll}
+	if columns > allLevels {
+		out = []string{string(data.CodeHashed)}
+	}
+	if out = append(out, string(data.CodeCounts)); f.outputs <= meanOutputs {
+		out = append(out, string(data.CodeMeans))
+	}
+	return out
+}
+
+// tryCode searches the settings of a code; nil: there are none that can be used.
+func (f *fit) tryCode(name string, c *codedSample, n int64) (*codeTrial, error) {
+	job := *f.withSchema(c.schema)
+	ct := &chooser{f: &search{job: &job}, s: c.s, rows: n, d: &decision{}}
+	order := ct.order()
+	m := min(len(order), codeRows)
+	t := &codeTrial{name: name, c: c}
+	t.e = ct.exactSearch(order, slices.Compact([]int{min(m/2, firstRows), m / 2})...)
+	if err := t.e.search(); err != nil {
+		return nil, err
+	}
+	i := best(t.e.all)
+	if i < 0 {
+		return nil, nil
+	}
+	t.half = mean(t.e.all[i].compared())
+	if err := t.e.rows(m); err != nil {
+		return nil, err
+	}
+	if err := t.e.climb(); err != nil {
+		return nil, err
+	}
+	return t.took(), nil
+}
+
+// took takes the best trial of the last rows; nil: there is none.
+func (t *codeTrial) took() *codeTrial {
+	i := best(t.e.all)
+	if i < 0 {
+		return nil
+	}
+	t.loss = t.e.all[i].compared()
+	t.now = mean(t.loss)
+	return t
+}
+
+// moreCodeRows tries those codes again that may be best with the rows of the table, as many as can be afforded. The first
+// is that of columns as they are.
+func moreCodeRows(all []*codeTrial, n int64) ([]*codeTrial, error) {
+	top := slices.MinFunc(all, func(a, b *codeTrial) int { return cmp.Compare(a.now, b.now) })
+	m, rows := top.e.tries.x.Rows, len(top.e.order)
+	if rows > wholeRows {
+		rows = lastRows
+	}
+	kept := slices.DeleteFunc(slices.Clone(all), func(t *codeTrial) bool {
+		k := narrow{now: t.now - top.now, before: t.half - top.half}
+		return t != all[0] && t != top && !k.wins(int(min(n, int64(exactRows))), m)
+	})
+	if len(kept) < 2 || len(kept) == 2 && top != all[0] || rows < m*5/4 {
+		return all, nil
+	}
+	var out []*codeTrial
+	for _, t := range kept {
+		t.e.at = exactPoint{}
+		if i := best(t.e.all); i >= 0 {
+			t.e.at = exactPoint{t.e.all[i].spec.Kernel.Scale, t.e.all[i].lambda}
+		}
+		if err := t.e.rows(rows); err != nil {
+			return nil, err
+		}
+		if err := t.e.try(t.e.at.orNarrower()); err != nil {
+			return nil, err
+		}
+		if t := t.took(); t != nil {
+			out = append(out, t)
+		}
+	}
+	if len(out) == 0 || out[0] != all[0] {
+		return all, nil
+	}
+	return out, nil
+}
+
+// repeats reports whether a column has more levels than columns are made for, or is one of numbers, and levels that come
+// again and again.
+func (c *levelCounts) repeats(name string, rows int64) bool {
+	k := slices.IndexFunc(c.fields, func(f data.Field) bool { return f.Name == name })
+	return k >= 0 && float64(len(c.fields[k].Levels))*repeated <= float64(rows)
+}
+
+// describeCodes is which columns have which code, for people.
+func describeCodes(codes map[string]string) string {
+	var out []string
+	for _, column := range slices.Sorted(maps.Keys(codes)) {
+		out = append(out, column+" "+codes[column])
+	}
+	if len(out) == 0 {
+		return "none"
+	}
+	return strings.Join(out, ", ")
+}
+
+// resumeCodes learns what a checkpoint does not keep: the codes of rows of the fit.
+func (f *fit) resumeCodes() error {
+	f.codes = f.decision.Codes
+	var fields []data.Field
+	for _, fd := range f.schema.Fields {
+		if fd.Code == data.CodeMeans {
+			fields = append(fields, data.Field{Name: fd.Name, Kind: fd.Kind, Levels: fd.Levels, Missing: fd.Missing,
+				Other: fd.Other})
+		}
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	counts, err := f.countRows(fields)
+	if err == nil {
+		f.crossed = counts.cross(f.schema)
+	}
+	return err
+}

@@ -1,0 +1,393 @@
+package tabular
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/machine"
+)
+
+const (
+	// mostLevels of a column are told apart: those that a learner counts exactly.
+	mostLevels = 8192
+	// meanOutputs bounds the targets and classes that means of levels are taken of.
+	meanOutputs = 32
+	// leastShrinkage is the least number of rows that the mean of all rows counts for in that of a level.
+	leastShrinkage = 0.05
+	// leastSpread is the least standard deviation, in units of that of the target, that means of levels are divided
+	// by: means that hardly differ are not made to look as if they did.
+	leastSpread = 0.1
+)
+
+// levelCounts are the rows and the targets of every level of some fields, by part: what codes of levels are made of.
+//
+// Codes of means hold the target. A row of the fit that had the code of all rows would find its own target there, the
+// more so the rarer its level. So a row has a code of the parts that a model which predicts its part learns from, the
+// parts of the folds (see dealer): other rows, other groups or the past. Micci-Barreca 2001 ("A preprocessing scheme
+// for high-cardinality categorical attributes", SIGKDD Explorations 3, §3) has the shrunken means; Pargent et al. 2022
+// ("Regularized target encoding outperforms traditional methods in supervised machine learning with high cardinality
+// features", Comput. Stat. 37, §2.4) have the folds.
+type levelCounts struct {
+	fields  []data.Field // categorical, with their levels
+	outputs int          // targets, or classes, of two classes the second
+	parts   int
+	deal    *dealer
+	// rows[f][p] and sums[f][p] are those of part p by level of field f; what is no level is last.
+	rows, sums [][][]float64
+	// squares of the targets of all rows, by output.
+	squares []float64
+}
+
+// countLevels reads the table twice: for the levels of columns, and for their rows and targets. Columns without two
+// levels are left out.
+func (f *fit) countLevels(names []string) (*levelCounts, error) {
+	like := &data.Schema{Targets: f.schema.Targets}
+	for i := range f.schema.Fields {
+		if fd := &f.schema.Fields[i]; slices.Contains(names, fd.Name) {
+			like.Fields = append(like.Fields, data.Field{Name: fd.Name, Kind: data.Categorical})
+		}
+	}
+	learned, _, err := data.Learn(watchedSource{Source: f.src, ctx: f.ctx, report: func(int64) {}},
+		data.LearnOptions{Like: like, MaxLevels: mostLevels})
+	if err != nil {
+		return nil, err
+	}
+	fields := slices.DeleteFunc(learned.Fields, func(f data.Field) bool { return len(f.Levels) < 2 })
+	return f.countRows(fields)
+}
+
+// countRows reads the table once for the rows and targets of the levels of fields.
+func (f *fit) countRows(fields []data.Field) (*levelCounts, error) {
+	c := &levelCounts{fields: fields, outputs: f.outputs, deal: f.deal, parts: f.levelParts()}
+	if f.task == machine.Classification && f.outputs == 2 {
+		c.outputs = 1
+	}
+	if len(fields) == 0 {
+		return c, nil
+	}
+	c.squares = make([]float64, c.outputs)
+	for i := range fields {
+		n := len(fields[i].Levels) + 1
+		c.rows, c.sums = append(c.rows, nil), append(c.sums, nil)
+		for range c.parts {
+			c.rows[i], c.sums[i] = append(c.rows[i], make([]float64, n)), append(c.sums[i], make([]float64, n*c.outputs))
+		}
+	}
+	schema := *f.schema
+	schema.Fields, schema.Ignored = nil, slices.Clone(schema.Ignored)
+	for i := range fields {
+		schema.Fields = append(schema.Fields, placesOf(fields[i], 1))
+	}
+	for i := range f.schema.Fields {
+		name := f.schema.Fields[i].Name
+		if !slices.ContainsFunc(fields, func(o data.Field) bool { return o.Name == name }) {
+			schema.Ignored = append(schema.Ignored, name)
+		}
+	}
+	rows, err := machine.TableRows(f.src, &schema, f.task != machine.Unsupervised)
+	if err != nil {
+		return nil, err
+	}
+	first := int64(0)
+	err = f.watch(rows, stageChoose).Each(f.o.Block, func(x, y dense.Matrix[float64]) error {
+		for i := range x.Rows {
+			part, w := f.deal.of(first+int64(i), c.parts), 1.0
+			if f.weights != nil {
+				w = y.At(i, y.Cols-1)
+			}
+			for o := range c.outputs {
+				t := c.target(f.task, f.outputs, y.Row(i), o)
+				c.squares[o] += w * t * t
+			}
+			for k := range fields {
+				at := int(x.At(i, k))
+				c.rows[k][part][at] += w
+				for o := range c.outputs {
+					c.sums[k][part][at*c.outputs+o] += w * c.target(f.task, f.outputs, y.Row(i), o)
+				}
+			}
+		}
+		first += int64(x.Rows)
+		return nil
+	})
+	return c, err
+}
+
+// levelParts is the number of parts that codes of rows are learned without, one at a time.
+func (f *fit) levelParts() int {
+	folds := defaultFolds
+	if f.deal.grouped() {
+		folds = min(folds, f.deal.groups())
+	}
+	return f.deal.parts(folds)
+}
+
+// target is output o of the targets of a row.
+func (c *levelCounts) target(task machine.Task, outputs int, y []float64, o int) float64 {
+	if task == machine.Regression {
+		return y[o]
+	}
+	class := int(y[0])
+	if outputs == 2 && class == 1 || outputs > 2 && class == o {
+		return 1
+	}
+	return 0
+}
+
+// placesOf is a field whose first column is the place of the level, what is no level being one more; a missing value
+// is none. It is as wide as one of width columns.
+func placesOf(f data.Field, width int) data.Field {
+	out := data.Field{Name: f.Name, Kind: data.Categorical, Levels: f.Levels, Code: data.CodeCounts,
+		Table: make([]float64, len(f.Levels)*width), Prior: make([]float64, width)}
+	for l := range f.Levels {
+		out.Table[l*width] = float64(l)
+	}
+	out.Prior[0] = float64(len(f.Levels))
+	return out
+}
+
+// coded is field k with a code.
+func (c *levelCounts) coded(k int, code data.Code) data.Field {
+	f := c.fields[k]
+	f.Code = code
+	if code == data.CodeHashed {
+		return f
+	}
+	s := c.scales(k, code)
+	table := c.table(k, code, s, -1)
+	width := s.width(code)
+	f.Table, f.Prior = table[:len(f.Levels)*width], table[len(f.Levels)*width:]
+	return f
+}
+
+// codeScales are what codes are made with: numbers of all rows, in no way particular to one.
+type codeScales struct {
+	shrink      float64   // rows that the mean of all counts for
+	spread      []float64 // what means are divided by, by output
+	count, unit float64   // mean of the logarithms of counts, and what they are divided by
+}
+
+func (s *codeScales) width(code data.Code) int {
+	if code == data.CodeMeans {
+		return len(s.spread) + 1
+	}
+	return 1
+}
+
+// scales estimates how much means of levels are shrunken: the variance within levels over that between them, by the
+// moments of a one-way analysis of variance (Searle, Casella & McCulloch 1992, "Variance components", §3.5, eq. 35),
+// summed over outputs.
+func (c *levelCounts) scales(k int, code data.Code) *codeScales {
+	rows, sums := c.learned(k, -1)
+	s := new(codeScales)
+	n, squares, levels := 0.0, 0.0, 0.0
+	total := make([]float64, c.outputs)
+	for l, r := range rows {
+		n += r
+		squares += r * r
+		s.count += r * math.Log1p(r)
+		if r > 0 {
+			levels++
+		}
+		for o := range total {
+			total[o] += sums[l*c.outputs+o]
+		}
+	}
+	if n == 0 {
+		return &codeScales{shrink: leastShrinkage, spread: make([]float64, c.outputs), unit: 1}
+	}
+	s.count /= n
+	for _, r := range rows {
+		d := math.Log1p(r) - s.count
+		s.unit += r * d * d
+	}
+	s.unit = max(1, math.Sqrt(s.unit/n))
+	if code != data.CodeMeans {
+		return s
+	}
+	within, between := 0.0, 0.0
+	for o, t := range total {
+		b := -t * t / n
+		for l, r := range rows {
+			if r > 0 {
+				b += sums[l*c.outputs+o] * sums[l*c.outputs+o] / r
+			}
+		}
+		within += max(0, c.squares[o]-t*t/n-b)
+		between += b
+	}
+	within /= max(1, n-levels)
+	between = (between/max(1, levels-1) - within) / ((n - squares/n) / max(1, levels-1))
+	s.shrink = n // levels do not differ by more than their noise: next to nothing is left of their means
+	if between > 0 {
+		s.shrink = min(n, max(leastShrinkage, within/between))
+	}
+	for o, t := range total {
+		v := 0.0
+		for l, r := range rows {
+			d := s.mean(sums[l*c.outputs+o], r, t/n) - t/n
+			v += r * d * d
+		}
+		of := math.Sqrt(max(0, c.squares[o]/n-t*t/n/n))
+		s.spread = append(s.spread, max(math.Sqrt(v/n), leastSpread*of, 1e-12))
+	}
+	return s
+}
+
+// mean is the shrunken mean of a level of r rows whose targets have a sum.
+func (s *codeScales) mean(sum, r, all float64) float64 {
+	return (sum + float64(s.shrink*all)) / (r + s.shrink)
+}
+
+// learned are the rows and sums of levels that a model which predicts part p learns from; −1: those of all parts.
+func (c *levelCounts) learned(k, p int) (rows, sums []float64) {
+	rows, sums = make([]float64, len(c.rows[k][0])), make([]float64, len(c.sums[k][0]))
+	for q := range c.parts {
+		if p >= 0 && c.parts > 1 && !c.deal.learns(q, p) {
+			continue
+		}
+		for l, v := range c.rows[k][q] {
+			rows[l] += v
+		}
+		for l, v := range c.sums[k][q] {
+			sums[l] += v
+		}
+	}
+	return rows, sums
+}
+
+// table are the codes of the levels of field k, and at last that of an unknown one, for rows of part p; −1: for new
+// rows. Counts hold no target and are those of all rows. Means are differences from the mean of the rows that they are
+// of: what is unknown is 0, whatever the part.
+func (c *levelCounts) table(k int, code data.Code, s *codeScales, p int) []float64 {
+	all, _ := c.learned(k, -1)
+	rows, sums := c.learned(k, p)
+	levels := len(c.fields[k].Levels)
+	n, total := 0.0, make([]float64, c.outputs)
+	for l, r := range rows {
+		n += r
+		for o := range total {
+			total[o] += sums[l*c.outputs+o]
+		}
+	}
+	width := s.width(code)
+	out := make([]float64, (levels+1)*width)
+	for l := range levels + 1 {
+		row := out[l*width : (l+1)*width]
+		count := 1.0 // as rare as a level can be
+		if l < levels {
+			count = all[l]
+		}
+		row[width-1] = (math.Log1p(count) - s.count) / s.unit
+		for o := 0; o < width-1 && l < levels && n > 0; o++ {
+			row[o] = (s.mean(sums[l*c.outputs+o], rows[l], total[o]/n) - total[o]/n) / s.spread[o]
+		}
+	}
+	return out
+}
+
+// crossed are the codes of rows of the fit, by part.
+type crossed struct {
+	deal   *dealer
+	parts  int
+	fields map[string]crossedField
+}
+
+type crossedField struct {
+	places data.Field  // whose code is the place of a level
+	width  int         // columns of a code
+	tables [][]float64 // by part
+}
+
+// cross are the codes of means among the fields of a schema; nil: there are none.
+func (c *levelCounts) cross(s *data.Schema) *crossed {
+	out := &crossed{deal: c.deal, parts: c.parts, fields: map[string]crossedField{}}
+	for i := range s.Fields {
+		f := &s.Fields[i]
+		k := slices.IndexFunc(c.fields, func(o data.Field) bool { return o.Name == f.Name })
+		if f.Code != data.CodeMeans || k < 0 {
+			continue
+		}
+		scales := c.scales(k, f.Code)
+		one := crossedField{places: placesOf(*f, scales.width(f.Code)), width: scales.width(f.Code)}
+		one.places.Missing, one.places.Other = f.Missing, f.Other
+		for p := range c.parts {
+			one.tables = append(one.tables, c.table(k, f.Code, scales, p))
+		}
+		out.fields[f.Name] = one
+	}
+	if len(out.fields) == 0 {
+		return nil
+	}
+	return out
+}
+
+// trainingRows are the rows of the table for the fit: those of the schema, but codes of means are learned without the
+// part that the row is in.
+func (j *job) trainingRows(src data.Source) (machine.Rows, error) {
+	targets := j.task != machine.Unsupervised
+	if j.crossed == nil {
+		return machine.TableRows(src, j.schema, targets)
+	}
+	out := &crossedRows{of: j.crossed}
+	schema := *j.schema
+	schema.Fields = slices.Clone(schema.Fields)
+	at := 0
+	for i := range schema.Fields {
+		f := &schema.Fields[i]
+		if one, ok := j.crossed.fields[f.Name]; ok && f.Code == data.CodeMeans {
+			weight := f.Weight
+			if weight == 0 {
+				weight = 1
+			}
+			out.fields = append(out.fields, crossedColumns{one, at, weight})
+			*f = one.places
+		}
+		at += f.Width()
+	}
+	var err error
+	out.Rows, err = machine.TableRows(src, &schema, targets)
+	return out, err
+}
+
+// crossedRows puts the codes of their parts into rows.
+type crossedRows struct {
+	machine.Rows
+	of     *crossed
+	fields []crossedColumns
+}
+
+type crossedColumns struct {
+	crossedField
+	at     int // first encoded column
+	weight float64
+}
+
+func (r *crossedRows) Each(block int, f func(x, y dense.Matrix[float64]) error) error {
+	first := int64(0)
+	return r.Rows.Each(block, func(x, y dense.Matrix[float64]) error {
+		for i := range x.Rows {
+			part := r.of.deal.of(first+int64(i), r.of.parts)
+			for _, c := range r.fields {
+				row := x.Row(i)[c.at : c.at+c.width]
+				level := int(row[0])
+				for o, v := range c.tables[part][level*c.width : (level+1)*c.width] {
+					row[o] = v * c.weight
+				}
+				if c.places.Missing { // its indicator has the weight of the field, too
+					x.Row(i)[c.at+c.width] *= c.weight
+				}
+			}
+		}
+		first += int64(x.Rows)
+		return f(x, y)
+	})
+}
+
+// errLevels says which column cannot have a code.
+func errLevels(column, why string) error {
+	return fmt.Errorf("column %q: %s: %w", column, why, machine.ErrSetup)
+}

@@ -1,0 +1,362 @@
+package tabular
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/rng"
+)
+
+// A weight of 2 means what the row twice means, and a weight of 0 what a table without the row means. Sums follow that
+// by themselves. Choices do not: they depend on the numbers of rows, by which folds are dealt, and standard errors on
+// how many there are. So a table is brought into one form, whichever way it says how often a row comes:
+//
+//   - Rows without weight are left out. If all others have weight 1, they have no weights.
+//   - Of at most repeatedRows rows, identical ones are taken for repetitions of one row, with the sum of their weights,
+//     if rows have weights or at least one in repeatedPart is a repetition, and if there is a column that tells most
+//     distinct rows apart: such rows hardly ever agree by chance. No row is then on both sides of a fold, and rows are
+//     ordered by what they hold.
+//   - Fewer than minDistinct distinct rows are too few to be dealt to folds: they come as often as their weights say, in
+//     the same order.
+const (
+	repeatedRows = 2048
+	repeatedPart = 5
+	minDistinct  = 10
+)
+
+// settleRows brings the table of a job into that form. m may be nil.
+func (f *fit) settleRows(m *data.Marks) (*data.Marks, error) {
+	m, err := f.dropWeightless(m)
+	if err != nil {
+		return nil, err
+	}
+	if m != nil && len(m.Weight) > repeatedRows {
+		return m, nil
+	}
+	t, err := f.readTally(m)
+	if err != nil || t == nil {
+		return m, err
+	}
+	rows, weights := t.settled()
+	if rows == nil {
+		return m, nil
+	}
+	f.src = pickedSource{f.src, rows}
+	if m == nil {
+		m = new(data.Marks)
+	}
+	m = m.Keep(rows)
+	m.Weight = weights
+	if len(rows) < t.rows {
+		f.note("%d of %d rows are repetitions of others: each is taken once, with a weight", t.rows-len(rows), t.rows)
+	}
+	if m.Weight == nil && m.Group == nil && m.Time == nil {
+		m = nil
+	}
+	return m, nil
+}
+
+// dropWeightless leaves rows of weight 0 out.
+func (f *fit) dropWeightless(m *data.Marks) (*data.Marks, error) {
+	if m == nil || m.Weight == nil {
+		return m, nil
+	}
+	if slices.Contains(m.Weight, 0) {
+		var rows []int64
+		for i, w := range m.Weight {
+			if w > 0 {
+				rows = append(rows, int64(i))
+			}
+		}
+		f.src = keptSource{f.src, rows}
+		m = m.Keep(rows)
+	}
+	if slices.ContainsFunc(m.Weight, func(w float64) bool { return w != 1 }) {
+		return m, nil
+	}
+	m.Weight = nil
+	if m.Group == nil && m.Time == nil {
+		return nil, nil
+	}
+	return m, nil
+}
+
+// tally are the distinct rows of a small table.
+type tally struct {
+	distinct []*tallied
+	rows     int
+	columns  []map[string]bool // the distinct cells of every column that counts
+	total    float64           // Σ weights
+	weighted bool
+	whole    bool // all weights are whole numbers
+}
+
+// tallied is a row, and how often it comes.
+type tallied struct {
+	key    []byte
+	order  uint64
+	row    int64 // the first that is so
+	weight float64
+}
+
+// readTally reads the rows of a table; nil: there are too many.
+func (f *fit) readTally(m *data.Marks) (*tally, error) {
+	skip := f.skipped()
+	want := make([]data.Kind, len(f.src.Columns()))
+	for j, name := range f.src.Columns() {
+		if slices.Contains(skip, name) {
+			want[j] = data.Skip
+		}
+	}
+	r, err := watchedSource{Source: f.src, ctx: f.ctx, report: func(int64) {}}.Open(want)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	t := &tally{columns: make([]map[string]bool, len(want)), whole: true, weighted: m != nil && m.Weight != nil}
+	for j := range t.columns {
+		t.columns[j] = map[string]bool{}
+	}
+	known := map[string]*tallied{}
+	var b data.Block
+	var cell, key []byte
+	for {
+		if err := r.Read(&b, 1024); err == io.EOF {
+			break
+		} else if err != nil {
+			return nil, err
+		}
+		if t.rows+b.Rows > repeatedRows {
+			return nil, nil
+		}
+		for i := range b.Rows {
+			key = key[:0]
+			for j := range b.Cols {
+				if want[j] == data.Skip {
+					continue
+				}
+				cell = appendCell(cell[:0], &b.Cols[j], i)
+				key = append(binary.AppendUvarint(key, uint64(len(cell))), cell...)
+				if !t.columns[j][string(cell)] {
+					t.columns[j][string(cell)] = true
+				}
+			}
+			w := 1.0
+			if t.weighted {
+				w = m.Weight[t.rows]
+			}
+			t.total += w
+			t.whole = t.whole && w == math.Trunc(w)
+			d := known[string(key)]
+			if d == nil {
+				d = &tallied{key: bytes.Clone(key), row: int64(t.rows)}
+				d.order = contentHash(f.o.Seed, key)
+				known[string(key)] = d
+				t.distinct = append(t.distinct, d)
+			}
+			d.weight += w
+			t.rows++
+		}
+	}
+	return t, nil
+}
+
+// skipped are the columns in which repetitions of a row may differ.
+func (f *fit) skipped() []string {
+	l := f.o.LearnOptions()
+	skip := slices.Concat(l.IDs, l.Skip)
+	return slices.DeleteFunc(skip, func(name string) bool { return name == f.o.Marks.Group || name == f.o.Marks.Time })
+}
+
+// appendCell appends a cell of a block with its kind.
+func appendCell(b []byte, c *data.Column, i int) []byte {
+	switch {
+	case i < len(c.Num):
+		return binary.LittleEndian.AppendUint64(append(b, 'n'), math.Float64bits(c.Num[i]))
+	case c.Text[i] == nil:
+		return append(b, '0')
+	}
+	return append(append(b, 't'), c.Text[i]...)
+}
+
+// contentHash orders rows by what they hold.
+func contentHash(seed uint64, key []byte) uint64 {
+	h := rng.Mix64(seed ^ foldLabel)
+	for len(key) > 0 {
+		var word [8]byte
+		n := copy(word[:], key)
+		h = rng.Mix64(h ^ binary.LittleEndian.Uint64(word[:]) + rng.Golden64)
+		key = key[n:]
+	}
+	return h
+}
+
+// settled are the rows that count, in order, and their weights; nil rows: all, as they are.
+func (t *tally) settled() (rows []int64, weights []float64) {
+	most := 0
+	for _, c := range t.columns {
+		most = max(most, len(c))
+	}
+	n := len(t.distinct)
+	few := n < minDistinct && t.whole && t.total <= repeatedRows
+	repeated := t.weighted || t.rows*(repeatedPart-1) >= n*repeatedPart
+	if t.rows == n && !t.weighted || !few && (n < minDistinct || !repeated || 2*most < n) {
+		return nil, nil
+	}
+	slices.SortFunc(t.distinct, func(a, b *tallied) int {
+		return cmp.Or(cmp.Compare(a.order, b.order), bytes.Compare(a.key, b.key))
+	})
+	for _, d := range t.distinct {
+		if !few {
+			rows, weights = append(rows, d.row), append(weights, d.weight)
+			continue
+		}
+		for range int(d.weight) {
+			rows = append(rows, d.row)
+		}
+	}
+	return rows, weights
+}
+
+// keptSource are some rows of a table, in its order.
+type keptSource struct {
+	data.Source
+	rows []int64
+}
+
+// Unwrap is the table.
+func (s keptSource) Unwrap() data.Source { return s.Source }
+
+func (s keptSource) Open(want []data.Kind) (data.Reader, error) {
+	r, err := s.Source.Open(want)
+	if err != nil {
+		return nil, err
+	}
+	return &keptReader{Reader: r, rows: s.rows}, nil
+}
+
+type keptReader struct {
+	data.Reader
+	rows       []int64 // that are left
+	row, given int64   // rows read, and rows handed on
+	kept       []int   // of the last block
+}
+
+func (r *keptReader) Read(b *data.Block, most int) error {
+	for {
+		if err := r.Reader.Read(b, most); err != nil {
+			return err
+		}
+		r.kept = r.kept[:0]
+		for len(r.rows) > 0 && r.rows[0] < r.row+int64(b.Rows) {
+			r.kept = append(r.kept, int(r.rows[0]-r.row))
+			r.rows = r.rows[1:]
+		}
+		r.row += int64(b.Rows)
+		if len(r.kept) == 0 {
+			continue
+		}
+		b.Keep(r.kept)
+		b.First = r.given
+		r.given += int64(b.Rows)
+		return nil
+	}
+}
+
+// Where names the place in the table that row i of the last block has there.
+func (r *keptReader) Where(i int) string { return r.Reader.Where(r.kept[i]) }
+
+// pickedSource are rows of a small table in any order, some perhaps several times.
+type pickedSource struct {
+	data.Source
+	rows []int64
+}
+
+// Unwrap is the table.
+func (s pickedSource) Unwrap() data.Source { return s.Source }
+
+// Units is one, since rows of all are mixed.
+func (s pickedSource) Units() []data.Unit { return make([]data.Unit, 1) }
+
+func (s pickedSource) Open(want []data.Kind) (data.Reader, error) {
+	r, err := s.Source.Open(want)
+	if err != nil {
+		return nil, err
+	}
+	return &pickedReader{Reader: r, rows: s.rows}, nil
+}
+
+// pickedReader holds the table.
+type pickedReader struct {
+	data.Reader
+	rows   []int64
+	blocks []*data.Block // nil: not read yet
+	ends   []int64       // the row behind each
+	places []string
+	at     int // the next of rows
+	last   int // of rows: the first of the last block
+}
+
+func (r *pickedReader) Where(i int) string { return r.places[r.rows[r.last+i]] }
+
+func (r *pickedReader) Read(b *data.Block, most int) error {
+	if r.blocks == nil {
+		if err := r.hold(); err != nil {
+			return err
+		}
+	}
+	if r.at == len(r.rows) {
+		return io.EOF
+	}
+	kinds := make([]data.Kind, len(r.Columns()))
+	for j := range kinds {
+		kinds[j] = data.Skip
+		for _, held := range r.blocks {
+			if c := &held.Cols[j]; c.Num != nil {
+				kinds[j] = data.Number
+			} else if c.Text != nil {
+				kinds[j] = data.Text
+			}
+		}
+	}
+	b.Reset(int64(r.at), kinds)
+	for r.last = r.at; r.at < len(r.rows) && b.Rows < most && !b.Full(); r.at++ {
+		k, _ := slices.BinarySearchFunc(r.ends, r.rows[r.at], func(end, row int64) int { return cmp.Compare(end, row+1) })
+		from := r.blocks[k]
+		i := int(r.rows[r.at] - from.First)
+		for j := range b.Cols {
+			switch kinds[j] {
+			case data.Number:
+				b.Cols[j].AppendFrom(&from.Cols[j], i)
+			case data.Text:
+				b.AppendCells(j, &from.Cols[j], i, 1)
+			}
+		}
+		b.Rows++
+	}
+	return nil
+}
+
+// hold reads the table.
+func (r *pickedReader) hold() error {
+	rows := int64(0)
+	for {
+		b := new(data.Block)
+		if err := r.Reader.Read(b, repeatedRows); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		for i := range b.Rows {
+			r.places = append(r.places, r.Reader.Where(i))
+		}
+		b.First = rows
+		rows += int64(b.Rows)
+		r.blocks, r.ends = append(r.blocks, b), append(r.ends, rows)
+	}
+}

@@ -1,0 +1,196 @@
+package papers
+
+import (
+	"bufio"
+	"compress/gzip"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/repro/lab"
+	"github.com/randfeat/randfeat/repro/lstm"
+	"github.com/randfeat/randfeat/sampling"
+)
+
+// wordText is a text of the paper's language models.
+type wordText struct {
+	name          string
+	set           string // of files that rfx lab words writes
+	learn, held   string // files
+	gain, unit    float64
+	paperModel    string
+	textDifferent string
+}
+
+var ptb = wordText{name: "the Penn Treebank", set: "ptb", learn: "ptb/ptb.train.txt.gz", held: "ptb/ptb.valid.txt.gz",
+	paperModel: "2 layers of width 200"}
+
+var wikiText2 = wordText{name: "WikiText-2", set: "wikitext2", learn: "wikitext2/wiki.valid.tokens.gz",
+	held: "wikitext2/wiki.test.tokens.gz", gain: 6, unit: 2, paperModel: "2 layers of width 650",
+	textDifferent: " The paper's model learned from the training part; here the validation part trains and the test part gives " +
+		"the places."}
+
+// readWords reads at most limit tokens.
+func readWords(l *lab.Lab, file string, limit int) (words []string, err error) {
+	f, err := os.Open(l.Path(file))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	scan := bufio.NewScanner(z)
+	scan.Buffer(nil, 1<<20)
+	for scan.Scan() && len(words) < limit {
+		words = append(append(words, strings.Fields(scan.Text())...), "<eos>")
+	}
+	return words, scan.Err()
+}
+
+// numbered is a text as numbers of words, the most frequent word being 0. Words beyond the vocabulary are the last
+// number, or <unk> where the text has it.
+type numbered struct {
+	learn, held []int32
+	counts      []float64
+}
+
+func readNumbered(l *lab.Lab, text wordText, vocab, limit int) (*numbered, error) {
+	learn, err := readWords(l, text.learn, limit)
+	if err != nil {
+		return nil, err
+	}
+	held, err := readWords(l, text.held, 50000)
+	if err != nil {
+		return nil, err
+	}
+	count := map[string]int{}
+	for _, w := range learn {
+		count[w]++
+	}
+	var order []string
+	for w := range count {
+		order = append(order, w)
+	}
+	slices.SortFunc(order, func(a, b string) int {
+		if c := count[b] - count[a]; c != 0 {
+			return c
+		}
+		return strings.Compare(a, b)
+	})
+	order = order[:min(vocab, len(order))]
+	id := map[string]int32{}
+	for i, w := range order {
+		id[w] = int32(i)
+	}
+	rest, ok := id["<unk>"]
+	if !ok {
+		rest = int32(len(order) - 1)
+	}
+	n := &numbered{counts: make([]float64, len(order))}
+	number := func(words []string) []int32 {
+		out := make([]int32, len(words))
+		for i, w := range words {
+			if j, ok := id[w]; ok {
+				out[i] = j
+			} else {
+				out[i] = rest
+			}
+		}
+		return out
+	}
+	n.learn, n.held = number(learn), number(held)
+	for _, w := range n.learn {
+		n.counts[w]++
+	}
+	return n, nil
+}
+
+// wordModel is keys and queries of a trained model, in float64.
+type wordModel struct {
+	queries, keys dense.Matrix[float64]
+	counts        []float64
+	perplexity    float64 // on held-out text; 0: not known
+	what          string  // which model
+}
+
+var trained struct {
+	mu     sync.Mutex
+	models map[string]*wordModel
+}
+
+// wordsOf is the model of a text: that of $RANDFEAT_DATA/lstm where rfx lab words has written one, else one that is
+// trained here, once a process. Queries are outputs at held-out places.
+func wordsOf(l *lab.Lab, text wordText) (*wordModel, error) {
+	trained.mu.Lock()
+	defer trained.mu.Unlock()
+	key := text.set + l.Mode()
+	if m := trained.models[key]; m != nil {
+		return m, nil
+	}
+	m, err := readWordModel(l, text)
+	if err == nil && m == nil {
+		m, err = trainWords(l, text)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if trained.models == nil {
+		trained.models = map[string]*wordModel{}
+	}
+	trained.models[key] = m
+	return m, nil
+}
+
+// readWordModel is nil where there are no files.
+func readWordModel(l *lab.Lab, text wordText) (*wordModel, error) {
+	file := func(what string) string { return l.Path(filepath.Join("lstm", text.set+"-"+what+".npy")) }
+	if _, err := os.Stat(file("keys")); err != nil {
+		return nil, nil
+	}
+	var all [3]dense.Matrix[float64]
+	for i, what := range []string{"keys", "queries", "counts"} {
+		a, err := data.ReadNPYFile(file(what))
+		if err != nil {
+			return nil, err
+		}
+		all[i] = a.Float64()
+	}
+	return &wordModel{keys: all[0], queries: all[1], counts: all[2].Data,
+		what: fmt.Sprintf("an LSTM of width %d trained by `rfx lab words %s`", all[0].Cols, text.set)}, nil
+}
+
+// trainWords trains an LSTM of the paper's width on the CPU: quick on a part of the text, full for several epochs.
+func trainWords(l *lab.Lab, text wordText) (*wordModel, error) {
+	n, err := readNumbered(l, text, 1<<30, lab.Pick(l, 60_000, 1<<30))
+	if err != nil {
+		return nil, err
+	}
+	c := lstm.Config{Vocab: len(n.counts), Width: 200, Layers: 2, Batch: 32, Length: 20, Rate: 0.05, Clip: 5,
+		Gain: text.gain, Unit: text.unit, Seed: lab.Seed}
+	m, err := lstm.New[float32](c)
+	if err != nil {
+		return nil, err
+	}
+	f, err := sampling.NewFixed(sampling.Unigram(n.counts, 0.75))
+	if err != nil {
+		return nil, err
+	}
+	epochs := lab.Pick(l, 1, 8)
+	for e := range epochs {
+		stop := func(int, float64) error { return l.Context.Err() }
+		if err := m.Epoch(n.learn, e, lstm.Shared[float32](f, 200), stop); err != nil {
+			return nil, err
+		}
+	}
+	q, _ := m.Queries(n.held, 2000)
+	return &wordModel{queries: dense.Convert[float64](q), keys: dense.Convert[float64](m.Table), counts: n.counts,
+		perplexity: m.Perplexity(n.held, 2000), what: fmt.Sprintf("an LSTM of 2 layers and width %d, trained here on %d words "+
+			"for %d epochs by a softmax over 200 sampled words", c.Width, len(n.learn), epochs)}, nil
+}

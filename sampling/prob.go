@@ -1,0 +1,102 @@
+package sampling
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+)
+
+// LogProb is the log probability with which Draw, with replacement, draws each class for a query. It costs O(F log n)
+// per class.
+func (s *Sampler[T]) LogProb(dst []float64, q []T, ids []int) error {
+	if len(dst) != len(ids) {
+		return fmt.Errorf("%d numbers for %d classes: %w", len(dst), len(ids), dense.ErrShape)
+	}
+	if err := s.known(ids); err != nil {
+		return err
+	}
+	return s.with(q, func(w *worker[T]) error {
+		for i, id := range ids {
+			node := int(s.tree.nodeOf[id/s.block])
+			logp, err := s.path(w, node)
+			if err != nil {
+				return err
+			}
+			first, err := s.inside(w, node)
+			if err != nil {
+				return err
+			}
+			dst[i] = logp + w.weight[id-first]
+		}
+		return nil
+	})
+}
+
+// path is the log probability of a node: branches from the root down, in the order of descend.
+func (s *Sampler[T]) path(w *worker[T], node int) (float64, error) {
+	logp := 0.0
+	for depth := bits(node) - 2; depth >= 0; depth-- {
+		child := node >> depth
+		l, r := s.branch(w, child/2)
+		if child&1 == 1 {
+			l = r
+		}
+		logp += math.Log(l)
+	}
+	return logp, nil
+}
+
+func bits(n int) (b int) {
+	for ; n > 0; n >>= 1 {
+		b++
+	}
+	return b
+}
+
+// Distribution is the probability of every class, by id, with which Draw draws it for a query; removed classes have 0.
+// It looks at the whole tree: O(nF/Block), and the features or scores of all classes.
+func (s *Sampler[T]) Distribution(dst []float64, q []T) (Counts, error) {
+	var c Counts
+	if len(dst) != s.classes.Rows {
+		return c, fmt.Errorf("%d numbers for %d classes: %w", len(dst), s.classes.Rows, dense.ErrShape)
+	}
+	err := s.with(q, func(w *worker[T]) error {
+		logs := buf.Zeroed([]float64(nil), 2*s.tree.n)
+		for node := 1; node < 2*s.tree.n; node++ {
+			if !s.tree.isLeaf(node) {
+				l, r := s.branch(w, node)
+				logs[2*node], logs[2*node+1] = logs[node]+math.Log(l), logs[node]+math.Log(r)
+				continue
+			}
+			first, err := s.inside(w, node)
+			if err != nil {
+				return err
+			}
+			for i, l := range w.weight {
+				dst[first+i] = math.Exp(logs[node] + l)
+			}
+		}
+		c = w.counts
+		return nil
+	})
+	return c, err
+}
+
+// with prepares one query and hands over its worker.
+func (s *Sampler[T]) with(q []T, do func(w *worker[T]) error) error {
+	x := dense.Matrix[T]{Rows: 1, Cols: len(q), Stride: max(1, len(q)), Data: q}
+	if err := checkRows("queries", x, s.classes.Cols); err != nil {
+		return err
+	}
+	crew := s.crews.Get()
+	defer s.crews.Put(crew)
+	crew.Hire(1)
+	w := crew.Workers[0]
+	if err := s.prepare(w, q); err != nil {
+		return err
+	}
+	defer func() { w.query = nil }()
+	return do(w)
+}
