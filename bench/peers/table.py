@@ -3,6 +3,11 @@
   python table.py run DATA SET SEED SIDE RANDFEAT OUT.jsonl   # appends one line; SIDE is one of sides below
   python table.py list                                        # all SET SEED SIDE, what matters most first
   python table.py report OUT.jsonl ...                        # Markdown; of the same job the last line counts
+  python table.py curve DATA SET ROWS SEED SIDE RANDFEAT OUT.jsonl  # score and time of the first ROWS training rows
+  python table.py curves OUT.jsonl ...                              # Markdown of those; add flags of fit to SIDE: "fit --quick"
+
+A curve is of chess, campaign or "generated": a regression of 30 columns, 5 of which matter, with noise (generated_rows).
+Its sides are "fit", HGB and "Nystroem grid"; 2000, 5000, 10000, 20000, … rows, up to 1000000 generated ones.
 
 Both sides get the same rows of the same split, as text. fit gets one command with the target and its kind. Peers get
 the pipeline that their users write: numbers standardised (pixels divided by their largest value), texts one-hot
@@ -56,6 +61,8 @@ SETS = {
     "mnist": ("mnist", -1, (), True),
     "fashion_mnist": ("fashion_mnist", -1, (), True),
 }
+GENERATED = "generated"
+SETS[GENERATED] = ("", -1, (), False)
 CAPPED = ("chess", "campaign", "backdoor", "mnist", "fashion_mnist")
 IMAGES = {"mnist": 255, "fashion_mnist": 255, "digits": 16}
 SIDES = ("fit", "SVM", "HGB", "SVM grid", "KernelRidge grid", "Nystroem grid", "HGB grid")
@@ -88,7 +95,18 @@ def rows_of(data, name):
     return np.char.strip(a[:, keep + [target % a.shape[1]]]), 0
 
 
+def generated_rows(n, seed):
+    """sin, a product, a step and a square of 5 of 30 normal columns; the noise has a tenth of the variance of the rest."""
+    r = np.random.default_rng(seed)
+    x = r.standard_normal((n, 30)).astype(np.float32)
+    f = np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] + (x[:, 3] > 0.5) + x[:, 4] ** 2 / 2
+    y = f + r.standard_normal(n) * np.sqrt(0.1 * 2.2)
+    return np.hstack([np.char.mod("%.5g", x), np.char.mod("%.6g", y)[:, None]])
+
+
 def split(data, name, seed, most=MOST):
+    if name == GENERATED:
+        return generated_rows(most, seed), generated_rows(TEST, seed + 1)
     a, own = rows_of(data, name)
     r = np.random.default_rng(seed)
     if own:
@@ -97,7 +115,7 @@ def split(data, name, seed, most=MOST):
         p = r.permutation(len(a))
         test, train = p[: len(a) // 5], p[len(a) // 5 :]
     if name in CAPPED and most:
-        train = train[:most]
+        train = train[:most]  # of a curve, so that fewer rows are a part of more
     return a[train], a[test[:TEST]]
 
 
@@ -267,9 +285,53 @@ def run(data, name, seed, side, program, out):
         f.write(json.dumps(line) + "\n")
 
 
+def curve(data, name, rows, seed, side, program, out):
+    train, test = split(data, name, seed, rows)
+    kind, *flags = side.split()
+    if kind == "fit":
+        predicted, more = fit(program, name, train, test, flags)
+    else:
+        predicted, more = peers(name, side, train, test, seed)
+    line = {"curve": name, "rows": len(train), "seed": seed, "side": side, "test": len(test),
+            "points": score(name, predicted, test[:, -1]), **more,
+            "peak_mb": resource.getrusage(resource.RUSAGE_CHILDREN if kind == "fit" else resource.RUSAGE_SELF).ru_maxrss / 1024}
+    with open(out, "a") as f:
+        f.write(json.dumps(line) + "\n")
+
+
+def curves(files):
+    """Points and CPU-seconds by rows. ↓ marks a score that is lower than with fewer rows by more than two standard errors."""
+    cells = {}
+    for file in files:
+        for line in open(file):
+            r = json.loads(line)
+            if "curve" in r:
+                cells.setdefault((r["curve"], r["side"], r["rows"]), []).append(r)
+    for name in dict.fromkeys(k[0] for k in cells):
+        sides = list(dict.fromkeys(k[1] for k in cells if k[0] == name))
+        print(f"\n| {name}, rows | " + " | ".join(f"{s} | CPU-s | MB" for s in sides) + " |")
+        print("|---:|" + "---:|" * 3 * len(sides))
+        top = {}
+        for rows in sorted({k[2] for k in cells if k[0] == name}):
+            out = []
+            for side in sides:
+                rs = cells.get((name, side, rows))
+                if not rs:
+                    out += ["", "", ""]
+                    continue
+                points, n = np.mean([r["points"] for r in rs]), sum(r["test"] for r in rs)
+                p = min(max(points / 100, 0.01), 0.99)
+                error = 100 * (p * (1 - p) / n) ** 0.5
+                fell = points + 2 * error < top.get(side, -np.inf)
+                top[side] = max(top.get(side, -np.inf), points)
+                out += [f"{points:.2f}{' ↓' if fell else ''}", f"{np.mean([r['cpu'] for r in rs]):.1f}",
+                        f"{max(r['peak_mb'] for r in rs):.0f}"]
+            print(f"| {rows} | " + " | ".join(out) + " |")
+
+
 def jobs():
     heavy = [s for s in SETS if s in CAPPED]
-    order = heavy + [s for s in SETS if s not in heavy]
+    order = heavy + [s for s in SETS if s not in heavy and s != GENERATED]
     for sides in (("fit", "SVM", "HGB", "HGB grid", "SVM grid", "KernelRidge grid"), ("Nystroem grid",)):
         for seed in SEEDS:
             for side in sides:
@@ -347,6 +409,11 @@ if __name__ == "__main__":
     elif sys.argv[1] == "run":
         data, name, seed, side, program, out = sys.argv[2:]
         run(data, name, int(seed), side, program, out)
+    elif sys.argv[1] == "curve":
+        data, name, rows, seed, side, program, out = sys.argv[2:]
+        curve(data, name, int(rows), int(seed), side, program, out)
+    elif sys.argv[1] == "curves":
+        curves(sys.argv[2:])
     elif sys.argv[1] == "list":
         for job in jobs():
             print(*job, sep="\t")

@@ -94,8 +94,9 @@ type Table[T dense.Float] struct {
 func Reference[T dense.Float]() *Table[T] {
 	t := &Table[T]{Name: "go", Width: refWidth, MulT: mulT[T], TMul: tMul[T], Product: refProduct[T], ColSum: colSum[T],
 		MulV: mulV[T], Exp: exp[T], Exp2: exp2[T], Log: logOf[T], SinCos: sinCos[T], Max: maxOf[T], FWHT: FWHT[T],
-		Norm2: norm2[T], Mul: mul[T], Scale: scale[T], MulAdd: mulAdd[T], AbsSums: absSums[T], Widen: widen[T], Narrow: narrow[T],
-		Grain: 200_000, Structured: 20}
+		Norm2: norm2[T], Mul: mul[T], Scale: scale[T], MulAdd: mulAdd[T], AbsSums: absSums[T], Widen: widen[T],
+		Narrow: narrow[T],
+		Grain:  200_000, Structured: 20}
 	t.MulTExp = t.mulThenExp
 	t.MulTExpPast = t.mulThenExp
 	t.MulTSinCos = t.mulThenSinCos

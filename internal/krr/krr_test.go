@@ -71,7 +71,8 @@ func TestSolveIsTheDirectFit(t *testing.T) {
 				}
 				// |α̂−α| ≤ |r|/λ, and the intercept adds as much
 				if bound := 4 * tolerance * math.Sqrt(targets) / lambda; math.Sqrt(diff) > bound {
-					t.Errorf("%v, λ = %g: α is off by %g of %g, bound %g", kind, lambda, math.Sqrt(diff), math.Sqrt(norm), bound)
+					t.Errorf("%v, λ = %g: α is off by %g of %g, bound %g", kind, lambda, math.Sqrt(diff),
+						math.Sqrt(norm), bound)
 				}
 				if d := math.Abs(got.Intercept[c] - want.Intercept[c]); d > 1e-4 {
 					t.Errorf("%v, λ = %g: intercept %g, want %g", kind, lambda, got.Intercept[c], want.Intercept[c])

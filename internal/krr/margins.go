@@ -19,7 +19,8 @@ import (
 //
 // They end where a step changes f by less than o.Tolerance on average, or after o.Steps; Result.Residual is the last
 // change.
-func Margins(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, start *Fit, o Options) (*Fit, Result, error) {
+func Margins(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, start *Fit, o Options) (*Fit, Result,
+	error) {
 	var done Result
 	p, err := sk.with(lambda)
 	if err != nil {

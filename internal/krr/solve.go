@@ -37,7 +37,8 @@ const corrections = 4
 
 // Solve is the fit to targets y: (K + λI)α + b·1 = y and 1ᵀα = 0, as linalg.Dual has it. start may be a fit to other
 // targets or of another λ, which is where iterations begin; nil: 0.
-func Solve(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, start *Fit, o Options) (*Fit, Result, error) {
+func Solve(s *Kernels, sk *Sketch, y dense.Matrix[float64], lambda float64, start *Fit, o Options) (*Fit, Result,
+	error) {
 	var done Result
 	p, err := sk.with(lambda)
 	if err != nil {

@@ -24,7 +24,7 @@ func (o Options) identity() (string, error) {
 		"features": o.Features, "budget": o.Budget, "class weights": o.ClassWeights, "seed": o.Seed, "folds": o.Folds,
 		"sample":  o.Sample,
 		"float32": o.Float32, "block": o.Block, "map": o.Map, "kernel": o.Kernel, "scaling": o.Scaling,
-		"loss": o.Loss, "marks": o.Marks, "keep": o.Keep}
+		"loss": o.Loss, "marks": o.Marks, "keep": o.Keep, "quick": o.Quick}
 	for name, encode := range map[string]func() ([]byte, error){
 		"family":   func() ([]byte, error) { return family.Encode(o.Family) },
 		"coupling": func() ([]byte, error) { return coupling.Encode(o.Coupling) },

@@ -23,12 +23,13 @@
 //
 // # The search
 //
-// searchAll chooses the scaling of columns first (scaling.go, widths.go). A metric (metric*.go, quick.go) competes with
-// what the rest of the search finds, and if it looks better the rest is searched again with it. An exact kernel of few
-// rows is then searched by exact.go with kernels.go. Random features are searched one choice after the other:
-// families.go, bandwidth.go, features.go, nystrom.go, penalty.go, logistic.go. Every search tries settings through one of the try files, each of
-// which predicts rows by models that have not seen them, and compares them as trial.go says. Nothing in the search
-// refers to the fit that asked for it, and none of its scores is reported as the model's.
+// searchAll chooses the scaling of columns first (scaling.go, widths.go). A metric (metric*.go, floatfit.go)
+// competes with what the rest of the search finds, and if it looks better the rest is searched again with it. An
+// exact kernel of few rows is then searched by exact.go with kernels.go; of more rows far.go chooses again. Random
+// features are searched one choice after the other: families.go, bandwidth.go, features.go, nystrom.go, penalty.go,
+// logistic.go. Every search tries settings through one of the try files, each of which predicts rows by models that
+// have not seen them, and compares them as trial.go says. Nothing in the search refers to the fit that asked for it,
+// and none of its scores is reported as the model's.
 //
 // # Determinism
 //

@@ -38,6 +38,9 @@ func (f *search) chooseExact(s *sample, rows int64) (*decision, error) {
 	if e.byLoss(); e.margins != nil || e.wide { // which more rows settle
 		e.sizes = slices.DeleteFunc(e.sizes, func(n int) bool { return n > marginRows })
 	}
+	if f.o.Quick {
+		e.sizes = slices.DeleteFunc(e.sizes, func(n int) bool { return n > secondRows })
+	}
 	if k := len(e.sizes); f.learned != nil && k > 2 { // it begins where fewer rows led to
 		e.sizes = e.sizes[k-2:]
 	}
@@ -289,7 +292,7 @@ func (k narrow) wins(n, m int) bool {
 func (e *exactSearch) narrower() (bool, error) {
 	o := &e.c.f.o
 	n, m := len(e.order), e.tries.x.Rows
-	if m < 2*leastScaling || o.Bandwidth > 0 || e.tries.parts != nil {
+	if m < 2*leastScaling || o.Bandwidth > 0 || e.tries.parts != nil || o.Quick {
 		return false, nil
 	}
 	lambdas := []float64{e.at.lambda, e.at.lambda / 10}

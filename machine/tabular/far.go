@@ -15,18 +15,19 @@ import (
 
 // Settings that were found on some thousand rows are not those of many: more rows want narrower kernels and smaller
 // penalties, rough kernels and margins gain, and widths of columns that were fitted to few rows lose. A far search
-// chooses again what is open, with fits by conjugate gradients to farRows rows that predict farJudged others.
+// chooses again what is open, with fits by conjugate gradients to some rows that predict others.
 const (
-	farFirst  = 4096 // rows of the first trials, between scalings and kernels
-	farRows   = 8192
-	farJudged = 2048
 	farHold   = 1 << 30 // bytes of kernels
-	farSketch = 1024    // landmarks, of farRows; half of them of farFirst
+	farSketch = 1024    // landmarks, an eighth of the rows if these are fewer
 	farSteps  = 60
 	// Residuals at which trials end: what is compared differs by more.
 	farTolerance, farMargin = 1e-2, 3e-3
 	farMoves                = 4 // of a descent
 )
+
+// Numbers of rows: of the first trials, between scalings and kernels; of the others; and those that judge. Variables
+// for tests with fewer.
+var farFirst, farRows, farJudged = 4096, 8192, 2048
 
 // farPoint is a setting.
 type farPoint struct {
@@ -218,7 +219,7 @@ func (e *exactSearch) farther() (*Choice, error) {
 	if !ok {
 		return nil, nil
 	}
-	if n := min(farRows, len(e.order)-farJudged); n > s.rows {
+	if n := min(farRows, len(e.order)-farJudged); n > s.rows && !o.Quick {
 		s.take(n)
 	}
 	top, err := s.descend(top.farPoint, farDescent...)
@@ -279,9 +280,10 @@ func (s *far) starts(p farPoint, open bool) error {
 	if o.Bandwidth > 0 {
 		return nil
 	}
-	own := medianDistance(&sample{x: s.x.RowRange(0, firstRows)}, p.kind, o.Seed)
+	own := medianDistance(&sample{x: s.x.RowRange(0, min(s.x.Rows, firstRows))}, p.kind, o.Seed)
 	scalings := []bool{false}
-	if w := s.c.f.fields; o.Scaling == "" && w != nil && slices.ContainsFunc(w, func(v float64) bool { return v != 1 }) {
+	weighted := slices.ContainsFunc(s.c.f.fields, func(v float64) bool { return v != 1 })
+	if o.Scaling == "" && weighted {
 		scalings = append(scalings, true)
 	}
 	kinds := []kernel.Kind{p.kind}
@@ -297,7 +299,7 @@ func (s *far) starts(p farPoint, open bool) error {
 			s.scaled(standard)
 			q := p
 			q.standard, q.kind = standard, kind
-			q.at.scale *= medianDistance(&sample{x: s.x.RowRange(0, firstRows)}, kind, o.Seed) / own
+			q.at.scale *= medianDistance(&sample{x: s.x.RowRange(0, min(s.x.Rows, firstRows))}, kind, o.Seed) / own
 			factors := []float64{1, 0.5}
 			if kind != p.kind {
 				factors = []float64{1, 2}

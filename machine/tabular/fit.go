@@ -11,10 +11,11 @@ import (
 	"github.com/randfeat/randfeat/machine"
 )
 
-// Fit reads a table several times and fits a model to it: once to learn the columns, once to draw a sample on which the
-// choices are made, once to fit, and all of it again to score. Memory does not grow with the number of rows beyond the
-// 8n² bytes of an exact kernel of at most 20,000: least squares on features holds 3 matrices of 8F² bytes, 2K + 3 where
-// folds choose λ, besides the sample with its features and a few blocks (docs/machines.md, "Memory").
+// Fit reads a table several times and fits a model to it: once to learn the columns, once to draw a sample on which
+// the choices are made, once to fit, and all of it again to score. Memory does not grow with the number of rows
+// beyond the 8n² bytes of an exact kernel of at most 12,000, or 20,000 with Marks: least squares on features holds 3
+// matrices of 8F² bytes, 2K + 3 where folds choose λ, besides the sample with its features and a few blocks
+// (docs/machines.md, "Memory").
 //
 // The same table, options and seed give the same model, at any GOMAXPROCS.
 func Fit(ctx context.Context, src data.Source, o Options) (*machine.Model, *Report, error) {

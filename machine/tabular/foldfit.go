@@ -63,7 +63,11 @@ func (j *job) outside(n int64, folds int, enough int64) bool {
 // rows other choices than those by all were worse: 97.4 % right in place of 99.1 of one table of 1383. What is chosen
 // there has seen nothing of the rows that judge it, and is as good for all rows as another choice by as many.
 func (j *job) choosesApart(n int64) bool {
-	return !j.inner && j.outside(n, 1, apartRows)
+	enough := apartRows
+	if j.o.Quick {
+		enough = min(enough, quickRows)
+	}
+	return !j.inner && j.outside(n, 1, enough)
 }
 
 // chooseApart are the choices of the first fit that is scored, for all rows; nil if they cannot be taken.

@@ -41,7 +41,7 @@ func (f *fit) nested() error {
 		return err
 	}
 	for _, k := range f.scoredParts() {
-		if done >= nestedRows && !f.deal.grouped() && f.scoresClasses(parts) {
+		if (done >= nestedRows || f.o.Quick && done > 0) && !f.deal.grouped() && f.scoresClasses(parts) {
 			break
 		}
 		if !f.reaches(k) {

@@ -48,8 +48,9 @@ type Options struct {
 	Lambda    float64 // penalty on the sum of losses
 	Features  int     // F; 0: by a learning curve
 	Budget    int     // most features of the learning curve; 0: 2048
-	// Map is one of Maps; empty: the exact kernel for ridge of at most 20,000 rows, the better of the others for ridge
-	// of more, unless something is said of features; random features for the other kinds.
+	// Map is one of Maps; empty: the exact kernel for ridge of at most 60,000 rows, 20,000 with Marks or ClassWeights,
+	// the better of the others for ridge of more, unless something is said of features; random features for the other
+	// kinds.
 	Map string
 	// Scaling says what numeric columns are divided by: see the constants; empty: chosen by trial. A bandwidth that is
 	// given is in units of ScalingStandard.
@@ -73,6 +74,9 @@ type Options struct {
 
 	// IntervalBy names a categorical column: prediction intervals of a regression are made for each of its levels.
 	IntervalBy string
+	// Quick makes choices once, on the rows outside one fold, which alone is scored, and looks at fewer settings and
+	// fewer rows: for those who wait. The model is a little worse.
+	Quick bool
 
 	// Compare also scores the mean, or the most frequent class, and a linear model on the same folds. The model is the
 	// same.

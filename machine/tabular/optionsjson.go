@@ -37,6 +37,7 @@ type optionsJSON struct {
 	Sample       int               `json:"sample,omitempty"`
 	Float32      bool              `json:"float32,omitempty"`
 	Block        int               `json:"block,omitempty"`
+	Quick        bool              `json:"quick,omitempty"`
 }
 
 // MarshalJSON writes what matters to the result: all but Workers, the checkpoint, Progress and Warn.
@@ -45,7 +46,7 @@ func (o Options) MarshalJSON() ([]byte, error) {
 		Bandwidth: o.Bandwidth, Lambda: o.Lambda, Features: o.Features, Budget: o.Budget, Map: o.Map,
 		Scaling: o.Scaling, Code: o.Code, IntervalBy: o.IntervalBy, Horizon: o.Horizon, Loss: o.Loss, ClassWeights: o.ClassWeights,
 		Seed: o.Seed, Folds: o.Folds, Sample: o.Sample, Float32: o.Float32,
-		Block: o.Block}
+		Block: o.Block, Quick: o.Quick}
 	var err error
 	if o.Family != nil {
 		if j.Family, err = family.Encode(o.Family); err != nil {
@@ -72,7 +73,7 @@ func (o *Options) UnmarshalJSON(b []byte) error {
 		Bandwidth: j.Bandwidth, Lambda: j.Lambda, Features: j.Features, Budget: j.Budget, Map: j.Map,
 		Scaling: j.Scaling, Code: j.Code, IntervalBy: j.IntervalBy, Horizon: j.Horizon, Loss: j.Loss, ClassWeights: j.ClassWeights,
 		Seed: j.Seed, Folds: j.Folds, Sample: j.Sample, Float32: j.Float32,
-		Block: j.Block}
+		Block: j.Block, Quick: j.Quick}
 	var err error
 	if j.Family != nil {
 		if o.Family, err = family.Parse(string(j.Family)); err != nil {

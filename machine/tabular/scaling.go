@@ -115,7 +115,7 @@ func (c *chooser) tryScalings(ch *Choice) error {
 	if err := try(ScalingStandard, standard, exactPoint{}); err != nil {
 		return err
 	}
-	if top != nil && !top.faultless() && f.lossOpen(c.rows) {
+	if top != nil && !top.faultless() && f.lossOpen(c.rows) && !f.o.Quick {
 		at, err := c.marginsFirst(order, top.weights, top.at)
 		if err != nil {
 			return err
@@ -191,7 +191,7 @@ type scalingOf struct {
 // out, unless they must be. 0: there are not enough.
 func (c *chooser) confirmed(now, before *scalingOf, others, judge []int) (*scalingOf, int, error) {
 	n := min(len(others)+len(judge), secondRows)
-	if len(others)+len(judge) >= 4*secondRows {
+	if len(others)+len(judge) >= 4*secondRows && !c.f.o.Quick {
 		n = 2 * secondRows
 	}
 	if n < len(judge)*5/4 {

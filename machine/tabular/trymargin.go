@@ -157,7 +157,7 @@ func (e *exactSearch) chooseLoss() (*Choice, error) {
 	before := *e
 	before.tries.log, before.tries.work = dense.Matrix[float64]{}, nil
 	rows := secondRows
-	if len(e.order) >= 3*secondRows {
+	if len(e.order) >= 3*secondRows && !f.o.Quick {
 		rows = marginRows
 	}
 	if err := e.rows(min(rows, len(e.order))); err != nil {

@@ -61,7 +61,7 @@ type fitFlags struct {
 
 	seed                 uint64
 	folds, sample, block int
-	float32              bool
+	float32, quick       bool
 	checkpoint           string
 	checkpointEvery      time.Duration
 
@@ -109,7 +109,7 @@ With --json it prints one object: FitReport of this package's source, which hold
 		{Title: "The model; what is left out is chosen", Names: strings.Fields(`model family coupling bandwidth scaling loss lambda features budget
 			class-weight map kernel`)},
 		{Title: "How the table is read", Names: strings.Fields("delimiter header no-header no-quotes missing format encoding unit-bytes")},
-		{Title: "How it is computed", Names: strings.Fields("seed folds compare interval-by sample float32 block checkpoint checkpoint-every")},
+		{Title: "How it is computed", Names: strings.Fields("quick seed folds compare interval-by sample float32 block checkpoint checkpoint-every")},
 		{Title: "To try it", Names: strings.Fields("demo save-data")},
 	})
 	return cmd
@@ -144,7 +144,7 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.model, "model", "", kindList(", ")+fmt.Sprintf(" (%s if left out)", machine.Kinds()[0].Kind))
 	flags.StringVar(&f.featureMap, "map", "", "features of the kernel: random (random features), nystrom (Nyström "+
 		"features: kernels with some data rows, the landmarks) or exact (the kernel with all rows, for ridge); "+
-		"ridge: exact up to 20000 rows, then chosen, if left out")
+		"ridge: exact up to 60000 rows, then chosen, if left out")
 	flags.StringVar(&f.kernel, "kernel", "", "kernel: "+strings.Join(tabular.Kernels(),
 		", ")+" (by trial with --map exact and "+
 		"nystrom, else gaussian, if left out)")
@@ -172,6 +172,8 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.compare, "compare", false, "also score the mean or most frequent class and a linear model on the "+
 		"same folds: what the kernel adds")
 	flags.IntVar(&f.sample, "sample", 0, "rows on which choices are tried (8192 if left out)")
+	flags.BoolVar(&f.quick, "quick", false, "choose once, from fewer settings and rows, and score one fold: about a third "+
+		"of the time")
 	flags.BoolVar(&f.float32, "float32", false, "compute features and their products in float32: faster, sums stay "+
 		"float64")
 	flags.IntVar(&f.block, "block", 0, "rows handled together (1024 if left out)")
@@ -225,7 +227,7 @@ func (f *fitFlags) options(cmd *cobra.Command) (tabular.Options, error) {
 			Numeric:     f.numeric,
 			Categorical: f.categorical, Text: f.text, MaxLevels: f.maxLevels, Strict: f.strict},
 		Kind: machine.Kind(f.model), Bandwidth: f.bandwidth, Lambda: f.lambda, Features: f.features, Budget: f.budget,
-		Seed: f.seed, Folds: f.folds, Sample: f.sample, Float32: f.float32, Block: f.block,
+		Seed: f.seed, Folds: f.folds, Sample: f.sample, Float32: f.float32, Block: f.block, Quick: f.quick,
 		Marks: f.marks, Keep: f.keep,
 		Checkpoint: f.checkpoint, CheckpointEvery: f.checkpointEvery, Map: f.featureMap, Kernel: f.kernel,
 		Scaling: f.scaling, Loss: f.loss, Horizon: f.horizon, Compare: f.compare, IntervalBy: f.intervalBy,

@@ -34,7 +34,7 @@ func TestFitOptions(t *testing.T) {
 	}
 	got, err := parse(strings.Fields(`--target y --target z --task regression --id key --skip s --numeric n --categorical c --max-levels 9 --weight w --group g --keep g
 		--model smoother --family {"name":"oprf","a":-0.2} --coupling simplex --scaling robust --loss margins --bandwidth 1.5 --features 100 --seed 3 --folds 4
-		--sample 500 --float32 --block 64 --checkpoint ck --checkpoint-every 5s`)...)
+		--sample 500 --float32 --quick --block 64 --checkpoint ck --checkpoint-every 5s`)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestFitOptions(t *testing.T) {
 		Kind: machine.KindSmoother, Family: family.OPRF{A: -0.2}, Coupling: coupling.Simplex{},
 		Bandwidth: 1.5, Scaling: tabular.ScalingRobust, Loss: tabular.LossMargins,
 		Features: 100, Seed: 3, Folds: 4,
-		Sample: 500, Float32: true, Block: 64, Checkpoint: "ck", CheckpointEvery: 5 * time.Second,
+		Sample: 500, Float32: true, Block: 64, Quick: true, Checkpoint: "ck", CheckpointEvery: 5 * time.Second,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("options\n%+v\nwant\n%+v", got, want)

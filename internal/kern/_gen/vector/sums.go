@@ -286,8 +286,8 @@ func (g wide) mulAdd() {
 	g.RET()
 }
 
-// absSums emits dst_j = Σ_l |u_l − a_lj| for cols columns, a positive multiple of a vector, of rows ≥ 1 rows; stride is in
-// bytes. Four vectors of sums stay in registers while the rows go by, then one.
+// absSums emits dst_j = Σ_l |u_l − a_lj| for cols columns, a positive multiple of a vector, of rows ≥ 1 rows; stride
+// is in bytes. Four vectors of sums stay in registers while the rows go by, then one.
 func (g wide) absSums() {
 	g.Begin("absSums", "dst, a, u *%[1]s, rows, cols, stride int")
 	dst, a, u, rows, cols := g.gp("dst"), g.gp("a"), g.gp("u"), g.gp("rows"), g.gp("cols")

@@ -1,0 +1,252 @@
+package tabular
+
+import (
+	"errors"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/linalg"
+	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/kernel"
+)
+
+// quick are fits of exact kernel ridge regression in float32, for searches that ask which of many settings is better
+// and hand none of their numbers on: at half of the time and memory of exactTries. Penalties below quickLeast are lost
+// in rounding.
+type quick struct {
+	kind kernel.Kind
+	u    dense.Matrix[float32] // rows in the coordinates of the metric
+	t    dense.Matrix[float32] // targets
+	far  dense.Matrix[float32] // distances of the kernel: |u−v|², or Σ|u_l−v_l| for the Laplace kernel; upper triangle
+	work []quickWork
+	// classes are the targets of a classification; nil: there are none.
+	classes []int
+}
+
+type quickWork struct {
+	k, u, inverse dense.Matrix[float32]
+	scale         float64 // of k; 0: none
+}
+
+// quickLeast is the least penalty of n rows in float32: a hundred roundings of the largest eigenvalue a kernel may
+// have.
+func quickLeast(n int) float64 { return float64(n) * 0x1p-20 }
+
+// quickFit is one fit.
+type quickFit struct {
+	at        exactPoint
+	alpha     dense.Matrix[float32]
+	intercept []float32
+	loss      []float64 // of the rows from some on, each left out
+	mean      float64   // of loss
+}
+
+// setRows takes rows and computes their distances.
+func (q *quick) setRows(kind kernel.Kind, u, t dense.Matrix[float32], classes []int) {
+	q.kind, q.u, q.t, q.classes = kind, u, t, classes
+	for w := range q.work {
+		q.work[w].scale = 0
+	}
+	n := u.Rows
+	q.far = buf.Shaped(q.far, n, n)
+	if kind == kernel.Laplace {
+		q.sums()
+		return
+	}
+	tab := kern.Best[float32]()
+	norms := make([]float64, n)
+	tab.Norms(norms, u)
+	var packed kern.Panel[float32]
+	tab.Pack(&packed, u)
+	par.For(n, 64, func(lo, hi int) {
+		tab.MulT(q.far.RowRange(lo, hi), u.RowRange(lo, hi), &packed, nil)
+		for i := lo; i < hi; i++ {
+			row := q.far.Row(i)
+			for j := i; j < n; j++ {
+				row[j] = float32(max(norms[i]+norms[j]-2*float64(row[j]), 0))
+			}
+			row[i] = 0
+		}
+	})
+}
+
+// sums are distances of the Laplace kernel, four columns at a time.
+func (q *quick) sums() {
+	n, d := q.u.Rows, q.u.Cols
+	columns := dense.New[float32](d, n)
+	for i := range n {
+		for l, v := range q.u.Row(i) {
+			columns.Set(l, i, v)
+		}
+	}
+	abs := func(v float32) float32 { return math.Float32frombits(math.Float32bits(v) &^ (1 << 31)) }
+	par.For(n, 16, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			out, u := q.far.Row(i)[i:], q.u.Row(i)
+			clear(out)
+			l := 0
+			for ; l+4 <= d; l += 4 {
+				a, m := u[l:l+4:l+4], len(out)
+				b, c := columns.Row(l)[i:][:m], columns.Row(l + 1)[i:][:m]
+				e, f := columns.Row(l + 2)[i:][:m], columns.Row(l + 3)[i:][:m]
+				for j, s := range out {
+					out[j] = s + (abs(a[0]-b[j]) + abs(a[1]-c[j])) + (abs(a[2]-e[j]) + abs(a[3]-f[j]))
+				}
+			}
+			for ; l < d; l++ {
+				for j, b := range columns.Row(l)[i:] {
+					out[j] += abs(u[l] - b)
+				}
+			}
+		}
+	})
+}
+
+// median is the median distance between rows, which kernels are measured in.
+func (q *quick) median(seed uint64) float64 {
+	x := dense.Convert[float64](q.u)
+	return medianDistance(&sample{x: x}, q.kind, seed)
+}
+
+// kernels are those of bandwidth s, upper triangle.
+func (q *quick) kernels(w *quickWork, s float64) {
+	if w.scale == s {
+		return
+	}
+	n := q.u.Rows
+	w.k, w.scale = buf.Shaped(w.k, n, n), s
+	tab := kern.Best[float32]()
+	value := make([]float32, n)
+	for i := range n {
+		row := w.k.Row(i)[i:]
+		copy(row, q.far.Row(i)[i:])
+		switch q.kind {
+		case kernel.Gaussian:
+			tab.Scale(row, float32(-0.5/(s*s)))
+		case kernel.Laplace:
+			tab.Scale(row, float32(-1/s))
+		default:
+			for j, v := range row {
+				v, a := q.kind.Decay(math.Sqrt(float64(v)) / s)
+				value[j], row[j] = float32(v), float32(-a)
+			}
+		}
+		tab.Exp(row, 0)
+		if q.kind != kernel.Gaussian && q.kind != kernel.Laplace && q.kind != kernel.Matern12 {
+			tab.Mul(row, value[:len(row)])
+		}
+	}
+}
+
+// try fits settings side by side, each with the losses of the rows from some on; those that are singular are left out.
+func (q *quick) try(points []exactPoint, from int) ([]quickFit, error) {
+	workers := min(runtime.GOMAXPROCS(0), len(points))
+	for len(q.work) < workers {
+		q.work = append(q.work, quickWork{})
+	}
+	fits, errs := make([]quickFit, len(points)), make([]error, len(points))
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for w := range workers {
+		wait.Go(func() {
+			for l := int(next.Add(1)) - 1; l < len(points); l = int(next.Add(1)) - 1 {
+				fits[l], errs[l] = q.one(&q.work[w], points[l], from)
+			}
+		})
+	}
+	wait.Wait()
+	var good []quickFit
+	for l := range fits {
+		switch {
+		case errs[l] == nil:
+			good = append(good, fits[l])
+		case !errors.Is(errs[l], linalg.ErrNotPositive):
+			return nil, errs[l]
+		}
+	}
+	return good, nil
+}
+
+// one is the fit of one setting: linalg.SolveDual and Dual.LeaveOneOut in float32.
+func (q *quick) one(w *quickWork, at exactPoint, from int) (quickFit, error) {
+	n, outs := q.u.Rows, q.t.Cols
+	m := n - from
+	q.kernels(w, at.scale)
+	w.u, w.inverse = buf.Shaped(w.u, n, n), buf.Shaped(w.inverse, m, m)
+	for i := range n {
+		copy(w.u.Row(i)[i:], w.k.Row(i)[i:])
+		w.u.Row(i)[i] += float32(at.lambda)
+	}
+	f := quickFit{at: at, alpha: dense.New[float32](n, outs), intercept: make([]float32, outs)}
+	if err := linalg.Cholesky(w.u); err != nil {
+		return f, err
+	}
+	b := dense.New[float32](n, outs+1)
+	for i := range n {
+		copy(b.Row(i), q.t.Row(i))
+		b.Row(i)[outs] = 1
+	}
+	last := w.u.RowRange(from, n).ColRange(from, n)
+	if err := errors.Join(linalg.SolveT(w.u, b), linalg.Solve(w.u, b), linalg.Inverse(w.inverse, last)); err != nil {
+		return f, err
+	}
+	sum, tops := 0.0, make([]float64, outs)
+	for i := range n {
+		v := float64(b.At(i, outs))
+		sum += v
+		for c, t := range q.t.Row(i) {
+			tops[c] += float64(v * float64(t))
+		}
+	}
+	if !(sum > 0) {
+		return f, linalg.ErrNotPositive
+	}
+	for c := range tops {
+		tops[c] /= sum
+		f.intercept[c] = float32(tops[c])
+	}
+	for i := range n {
+		for c, v := range b.Row(i)[:outs] {
+			f.alpha.Set(i, c, float32(float64(v)-float64(float64(b.At(i, outs))*tops[c])))
+		}
+	}
+	if f.alpha.CheckFinite() != nil {
+		return f, linalg.ErrNotPositive
+	}
+	tab := kern.Best[float32]()
+	pred := make([]float64, outs)
+	f.loss = make([]float64, m)
+	for r := range m {
+		i := from + r
+		one := float64(b.At(i, outs))
+		g := tab.Norm2(w.inverse.Row(r)[r:]) - float64(one*one)/sum
+		if !(g > 0) {
+			return f, linalg.ErrNotPositive
+		}
+		for c, t := range q.t.Row(i) {
+			pred[c] = float64(t) - float64(f.alpha.At(i, c))/g
+		}
+		f.loss[r] = q.lossOf(i, pred)
+	}
+	f.mean = mean(f.loss)
+	return f, nil
+}
+
+// lossOf is the loss of a row: the squared error, and of classes half of it, the Brier score, beside the error itself,
+// which counts but is noisy.
+func (q *quick) lossOf(i int, pred []float64) float64 {
+	sum := 0.0
+	for c, t := range q.t.Row(i) {
+		d := pred[c] - float64(t)
+		sum += float64(d * d)
+	}
+	if q.classes == nil {
+		return sum
+	}
+	return sum/2 + wrong(pred, q.classes[i])
+}

@@ -1,0 +1,150 @@
+package tabular
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/machine"
+)
+
+// iterativeSmall makes tables of some hundred rows large ones.
+func iterativeSmall(t *testing.T) {
+	t.Helper()
+	rows, apart := iterativeRows, apartRows
+	first, more, judged := farFirst, farRows, farJudged
+	iterativeRows, apartRows = 200, 200
+	farFirst, farRows, farJudged = 100, 200, 100
+	t.Cleanup(func() {
+		iterativeRows, apartRows = rows, apart
+		farFirst, farRows, farJudged = first, more, judged
+	})
+}
+
+// A fit by conjugate gradients is the direct one of its settings, whatever the number of threads; its stated score is
+// that of rows that it has not seen; and one that was interrupted ends with the same bytes.
+func TestIterativeFit(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "0")
+	iterativeSmall(t)
+	for _, target := range []string{"y", "class"} {
+		src, o := waves(400, 3).csv(t), Options{Seed: 5, Learn: learn(target)}
+		m, r := mustFit(t, src, o)
+		if m.Weights.Rows != 400 || !strings.Contains(strings.Join(r.Notes, "\n"), "conjugate gradients") {
+			t.Errorf("%s: %d centres of 400 rows, notes %q", target, m.Weights.Rows, r.Notes)
+		}
+		model, report := outcome(t, m, r)
+		func() {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+			one, _ := mustFit(t, src, o)
+			if b := modelBytes(t, one); !bytes.Equal(b, model) {
+				t.Errorf("%s: other bytes with one thread", target)
+			}
+		}()
+		iterativeRows = 10000
+		given := o
+		given.Kernel, given.Bandwidth, given.Lambda = m.Spec.Kernel.Kind.String(), m.Spec.Kernel.Scale, m.Lambda
+		if ch := chosenIn(r, "loss"); ch != nil {
+			given.Loss = ch.Value
+		}
+		given.Folds = 1
+		direct, _ := mustFit(t, src, given)
+		iterativeRows = 200
+		fresh := waves(4000, 77).csv(t)
+		a, b := evaluate(t, m, fresh)[0], evaluate(t, direct, fresh)[0]
+		if math.Abs(a.Value-b.Value) > 0.005 {
+			t.Errorf("%s: %s %.4f on new rows, %.4f by the direct fit", target, a.Name, a.Value, b.Value)
+		}
+		if s := r.Scores[0]; a.Value < s.Low || a.Value > s.High {
+			t.Errorf("%s: %s %.4f on new rows, stated %.4f to %.4f", target, a.Name, a.Value, s.Low, s.High)
+		}
+		// Interrupted in the fit of all rows, after the choices.
+		o.Scaling, o.Checkpoint, o.CheckpointEvery = ScalingStandard, filepath.Join(t.TempDir(), "c"), time.Nanosecond
+		ctx, cancel := context.WithCancel(t.Context())
+		o.Progress = func(stage string, _, _ int64) {
+			if stage == "steps" {
+				cancel()
+			}
+		}
+		if _, _, err := Fit(ctx, src, o); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		o.Progress = nil
+		again, rep, err := Fit(t.Context(), src, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m2, r2 := outcome(t, again, rep); !bytes.Equal(m2, model) || !bytes.Equal(r2, report) {
+			t.Errorf("%s: another model or report after an interruption:\n%s\n%s", target, report, r2)
+		}
+	}
+}
+
+// A far search goes from a bad setting to a better one, and what it compares is the loss of the direct fit.
+func TestFarSearch(t *testing.T) {
+	iterativeSmall(t)
+	f := &fit{job: &job{ctx: t.Context(), src: stairs(700, 1), o: Options{Seed: 1, Folds: 1, Learn: data.LearnOptions{
+		Targets: []string{"y"}}}}}
+	var err error
+	if f.o, err = f.o.withDefaults(); err != nil {
+		t.Fatal(err)
+	}
+	f.o.Bandwidth, f.o.Lambda = 1, 1 // nothing is searched yet
+	if err := f.begin(); err != nil {
+		t.Fatal(err)
+	}
+	f.o.Bandwidth, f.o.Lambda = 0, 0
+	c := &chooser{f: &search{job: f.job}, s: f.chose.s, d: &decision{}}
+	s := &far{c: c, order: shuffled(700, 1)}
+	s.take(300)
+	start := farPoint{kind: kernel.Laplace, at: exactPoint{2, 10}}
+	top, err := s.descend(start, farDescent...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := s.all[s.find(start)]
+	if !(mean(top.loss) < 0.9*mean(first.loss)) || !(top.at.lambda < start.at.lambda) {
+		t.Errorf("from %v with loss %.4f to %v with %.4f", start.at, mean(first.loss), top.at, mean(top.loss))
+	}
+	x, z := s.x.RowRange(0, s.rows), s.x.RowRange(s.rows, s.x.Rows)
+	spec := top.spec
+	spec.Dim, spec.M, spec.Family = x.Cols, x.Rows, f.decision.Spec.Family
+	m, err := machine.FitExact(machine.Setup{Spec: spec, Task: machine.Regression, Outputs: 1}, x,
+		s.t.RowRange(0, s.rows), top.at.lambda)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := machine.NewPredictor[float64](m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pred, truth := dense.New[float64](z.Rows, 1), s.t.RowRange(s.rows, s.x.Rows)
+	if err := p.Predict(pred, z, nil); err != nil {
+		t.Fatal(err)
+	}
+	var direct trial
+	judgeAll(machine.Regression, &direct, pred, truth, truth)
+	if a, b := mean(direct.loss), mean(top.loss); math.Abs(a-b) > 0.01*a {
+		t.Errorf("loss %.5f by the direct fit, %.5f by conjugate gradients", a, b)
+	}
+}
+
+// A quick fit chooses once and scores one fold, whose rows it has not seen.
+func TestQuick(t *testing.T) {
+	m, r := mustFit(t, waves(500, 1), Options{Learn: learn("y"), Quick: true})
+	if r.ScoredOn != "100 rows of 1 of 5 folds, columns and choices made without each" {
+		t.Errorf("scored on %q", r.ScoredOn)
+	}
+	_, slow := mustFit(t, waves(500, 1), Options{Learn: learn("y")})
+	if s := evaluate(t, m, waves(3000, 9))[0]; s.Value > 1.05*slow.Scores[0].Value {
+		t.Errorf("%s %.3f of a quick fit, %.3f of another", s.Name, s.Value, slow.Scores[0].Value)
+	}
+}
