@@ -39,13 +39,15 @@ func runTime(c *config) error {
 				continue
 			}
 			heads := test.k.Heads
-			choice, seconds, err := timeChoice(c, model, cal.texts(n))
+			sample := cal.texts(n)
+			choice, seconds, err := timeChoice(c, model, sample)
 			if err != nil {
 				return err
 			}
 			for _, threads := range c.threads {
 				runtime.GOMAXPROCS(threads)
-				if err := timeForward(c, model, choice, seconds, test.cutTo(heads, n), threads); err != nil {
+				each := seconds / float64(sample.q.Batch)
+				if err := timeForward(c, model, choice, each, test.cutTo(heads, n), threads); err != nil {
 					return err
 				}
 				if model == "smollm2" && n >= 2048 {
@@ -90,9 +92,9 @@ func timeChoice(c *config, model string, in headInputs) (*choose.Choice, float64
 	return choice, seconds, err
 }
 
-// calibrationTexts is the number of texts of n tokens that a bidirectional choice is made on: joined passages have no
-// beginning, so that a part of them is as good a text as the whole.
-func calibrationTexts(n int) int { return max(1, min(4, 1<<15/n)) }
+// calibrationTexts is the number of texts of n tokens of all that a bidirectional choice is made on: joined passages
+// have no beginning, so that a part of them is as good a text as the whole.
+func calibrationTexts(all, n int) int { return max(1, min(4, all/n)) }
 
 // texts are parts of n tokens of a sample of joined passages, one per batch entry, or the first n tokens of a causal
 // text.
@@ -101,7 +103,7 @@ func (in headInputs) texts(n int) headInputs {
 		return in.cutTo(in.k.Heads, n)
 	}
 	for _, s := range []*seq{&in.q, &in.k, &in.v} {
-		s.Batch, s.StrideB, s.Len = calibrationTexts(n), n*s.StrideL, n
+		s.Batch, s.StrideB, s.Len = calibrationTexts(s.Len, n), n*s.StrideL, n
 	}
 	return in
 }
@@ -150,10 +152,6 @@ func timeForward(c *config, model string, choice *choose.Choice, choosing float6
 			same++
 		}
 	}
-	texts := 1
-	if model == "minilm" {
-		texts = calibrationTexts(in.q.Len)
-	}
 	pairs := float64(in.q.Len) * float64(in.k.Len)
 	if choice.Causal {
 		pairs /= 2
@@ -165,7 +163,7 @@ func timeForward(c *config, model string, choice *choose.Choice, choosing float6
 	}
 	share := "–"
 	if !math.IsNaN(choosing) {
-		share = fmt.Sprintf("%.2f", choosing/t[0]/float64(texts))
+		share = fmt.Sprintf("%.2f", choosing/t[0])
 	}
 	kind := "bidirectional"
 	if choice.Causal {
