@@ -74,7 +74,7 @@ type metricSearch struct {
 func (c *chooser) newMetricSearch(rows []int) *metricSearch {
 	x, y, t := c.s.picked(rows)
 	s := &metricSearch{c: c, x: dense.Convert[float32](x), t: dense.Convert[float32](t), full: x.Cols <= fullColumns}
-	if t.Cols != y.Cols || c.f.classes() {
+	if c.f.classes() {
 		s.classes = make([]int, len(rows))
 		for i := range s.classes {
 			s.classes[i] = int(y.At(i, 0))

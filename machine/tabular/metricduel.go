@@ -41,7 +41,7 @@ func (j *job) metricPossible() string {
 		return "a density has no target to learn it from"
 	case j.o.Bandwidth > 0 || j.o.Lambda > 0 || j.o.Loss != "":
 		return "bandwidth, λ and loss are chosen with it: leave them out"
-	case j.o.Marks.Weight != "" || j.o.ClassWeights != nil:
+	case j.o.ClassWeights != nil || len(j.weights) > 0 && slices.Max(j.weights) > slices.Min(j.weights)*(1+1e-9):
 		return "rows with weights have none yet"
 	case j.deal.grouped() || j.deal.ordered():
 		return "folds of groups and of time have none yet"
