@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// addDocsCommand adds the command that writes man pages, completions and the reference of commands. Only builds with the
-// tag docs have it: the generators would make the program larger for everyone.
+// addDocsCommand adds the command that writes man pages, completions and the reference of commands. Only builds with
+// the tag docs have it: the generators would make the program larger for everyone.
 func addDocsCommand(root *cobra.Command) {
 	root.AddCommand(&cobra.Command{
 		Use:    "docs FOLDER",

@@ -334,6 +334,9 @@ func (j *job) trainingRows(src data.Source) (machine.Rows, error) {
 		return machine.TableRows(src, j.schema, targets)
 	}
 	out := &crossedRows{of: j.crossed}
+	if fold, ok := src.(foldSource); ok {
+		out.has = fold.has
+	}
 	schema := *j.schema
 	schema.Fields = slices.Clone(schema.Fields)
 	at := 0
@@ -359,6 +362,7 @@ type crossedRows struct {
 	machine.Rows
 	of     *crossed
 	fields []crossedColumns
+	has    func(row int64) bool // which rows of the table there are; nil: all
 }
 
 type crossedColumns struct {
@@ -368,10 +372,14 @@ type crossedColumns struct {
 }
 
 func (r *crossedRows) Each(block int, f func(x, y dense.Matrix[float64]) error) error {
-	first := int64(0)
+	next := int64(0)
 	return r.Rows.Each(block, func(x, y dense.Matrix[float64]) error {
 		for i := range x.Rows {
-			part := r.of.deal.of(first+int64(i), r.of.parts)
+			for r.has != nil && !r.has(next) {
+				next++
+			}
+			part := r.of.deal.of(next, r.of.parts)
+			next++
 			for _, c := range r.fields {
 				row := x.Row(i)[c.at : c.at+c.width]
 				level := int(row[0])
@@ -383,7 +391,6 @@ func (r *crossedRows) Each(block int, f func(x, y dense.Matrix[float64]) error) 
 				}
 			}
 		}
-		first += int64(x.Rows)
 		return f(x, y)
 	})
 }

@@ -44,8 +44,9 @@ type optionsJSON struct {
 func (o Options) MarshalJSON() ([]byte, error) {
 	j := optionsJSON{Learn: o.Learn, Schema: o.Schema, Marks: o.Marks, Keep: o.Keep, Kind: o.Kind, Kernel: o.Kernel,
 		Bandwidth: o.Bandwidth, Lambda: o.Lambda, Features: o.Features, Budget: o.Budget, Map: o.Map,
-		Scaling: o.Scaling, Code: o.Code, IntervalBy: o.IntervalBy, Horizon: o.Horizon, Loss: o.Loss, ClassWeights: o.ClassWeights,
-		Seed: o.Seed, Folds: o.Folds, Sample: o.Sample, Float32: o.Float32,
+		Scaling: o.Scaling, Code: o.Code, IntervalBy: o.IntervalBy, Horizon: o.Horizon, Loss: o.Loss,
+		ClassWeights: o.ClassWeights,
+		Seed:         o.Seed, Folds: o.Folds, Sample: o.Sample, Float32: o.Float32,
 		Block: o.Block, Quick: o.Quick}
 	var err error
 	if o.Family != nil {
@@ -71,8 +72,9 @@ func (o *Options) UnmarshalJSON(b []byte) error {
 	}
 	*o = Options{Learn: j.Learn, Schema: j.Schema, Marks: j.Marks, Keep: j.Keep, Kind: j.Kind, Kernel: j.Kernel,
 		Bandwidth: j.Bandwidth, Lambda: j.Lambda, Features: j.Features, Budget: j.Budget, Map: j.Map,
-		Scaling: j.Scaling, Code: j.Code, IntervalBy: j.IntervalBy, Horizon: j.Horizon, Loss: j.Loss, ClassWeights: j.ClassWeights,
-		Seed: j.Seed, Folds: j.Folds, Sample: j.Sample, Float32: j.Float32,
+		Scaling: j.Scaling, Code: j.Code, IntervalBy: j.IntervalBy, Horizon: j.Horizon, Loss: j.Loss,
+		ClassWeights: j.ClassWeights,
+		Seed:         j.Seed, Folds: j.Folds, Sample: j.Sample, Float32: j.Float32,
 		Block: j.Block, Quick: j.Quick}
 	var err error
 	if j.Family != nil {

@@ -275,7 +275,7 @@ func (f *fit) largeOutOfFold() (*leftOut, error) {
 		if n == 0 {
 			continue
 		}
-		rows, err := machine.TableRows(fold, f.schema, true)
+		rows, err := f.trainingRows(fold)
 		if err != nil {
 			return nil, err
 		}
@@ -284,7 +284,7 @@ func (f *fit) largeOutOfFold() (*leftOut, error) {
 			return nil, err
 		}
 		fold.inside = true
-		if rows, err = machine.TableRows(fold, f.schema, true); err != nil {
+		if rows, err = f.trainingRows(fold); err != nil {
 			return nil, err
 		}
 		s := &sample{}

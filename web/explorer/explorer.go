@@ -77,8 +77,8 @@ func Build(ctx context.Context, dir string) ([]byte, error) {
 	return Page(wasm, glue)
 }
 
-// Download fetches the source of a version of the module with the go tool, into the module cache, and returns its folder
-// for Build. A program that go install built makes its page this way.
+// Download fetches the source of a version of the module with the go tool, into the module cache, and returns its
+// folder for Build. A program that go install built makes its page this way.
 func Download(ctx context.Context, version string) (dir string, err error) {
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module+"@"+version)
 	cmd.Dir = os.TempDir() // outside of any module, whose replacements would apply
