@@ -33,8 +33,8 @@ type Options struct {
 	// Time: what is predicted comes after what is learned from. Folds are stretches of time; choices and scores are of
 	// models of all that came before, and prediction intervals of their errors. Group and Time exclude each other.
 	Marks data.MarkColumns
-	// Horizon is how far ahead predictions are made, in the units of the column Marks.Time, or in days for dates. Scores
-	// are of models of rows that came at least as long before. Choices use all earlier rows.
+	// Horizon is how far ahead predictions are made, in the units of the column Marks.Time, or in days for dates.
+	// Scores are of models of rows that came at least as long before. Choices use all earlier rows.
 	Horizon float64
 	Keep    []string // columns of Marks that are fields as well
 
