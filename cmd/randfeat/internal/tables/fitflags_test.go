@@ -34,7 +34,7 @@ func TestFitOptions(t *testing.T) {
 	}
 	got, err := parse(strings.Fields(`--target y --target z --task regression --id key --skip s --numeric n --categorical c --max-levels 9 --weight w --group g --keep g
 		--model smoother --family {"name":"oprf","a":-0.2} --coupling simplex --scaling robust --loss margins --bandwidth 1.5 --features 100 --seed 3 --folds 4
-		--sample 500 --float32 --quick --block 64 --checkpoint ck --checkpoint-every 5s`)...)
+		--encode c=all --compare --interval-by v --sample 500 --float32 --quick --block 64 --checkpoint ck --checkpoint-every 5s`)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestFitOptions(t *testing.T) {
 		Marks: data.MarkColumns{Weight: "w", Group: "g"}, Keep: []string{"g"},
 		Kind: machine.KindSmoother, Family: family.OPRF{A: -0.2}, Coupling: coupling.Simplex{},
 		Bandwidth: 1.5, Scaling: tabular.ScalingRobust, Loss: tabular.LossMargins,
-		Features: 100, Seed: 3, Folds: 4,
+		Features: 100, Seed: 3, Folds: 4, Code: map[string]string{"c": tabular.CodeAll}, Compare: true, IntervalBy: "v",
 		Sample: 500, Float32: true, Block: 64, Quick: true, Checkpoint: "ck", CheckpointEvery: 5 * time.Second,
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -57,7 +57,7 @@ func TestFitOptions(t *testing.T) {
 	if got, err = parse("--kernel", "laplace"); err != nil || got.Kernel != "laplace" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err = parse("--time", "day"); err != nil || got.Marks.Time != "day" {
+	if got, err = parse("--time", "day", "--horizon", "7"); err != nil || got.Marks.Time != "day" || got.Horizon != 7 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, args := range []string{"--group a --time b", "--map some", "--scaling some", "--map exact --features 64",
@@ -70,13 +70,13 @@ func TestFitOptions(t *testing.T) {
 		got.Seed != cli.DefaultSeed {
 		t.Errorf("%+v, %v", got, err)
 	}
-	// What the flags cannot set: a schema, a progress bar, and weights, which need the classes.
+	// What the flags cannot set: a schema, a progress bar, workers, and weights, which need the classes.
 	set := reflect.ValueOf(want)
 	for i := range set.NumField() {
 		name := set.Type().Field(i).Name
 		if set.Field(i).IsZero() && !slices.Contains([]string{"Lambda", "Budget", "Schema", "Progress", "Warn",
 			"ClassWeights",
-			"Map", "Kernel"},
+			"Map", "Kernel", "Horizon", "Workers"},
 			name) {
 			t.Errorf("no flag sets %s of the options", name)
 		}
