@@ -213,6 +213,7 @@ func TestChunksNaive(t *testing.T) {
 		{mask, 0, Spec{Clusters: 6, Chunk: 48, Together: 32, Window: 0, Sinks: 2, Top: 5}},
 		{nil, 131, Spec{Clusters: 20, Chunk: 40, Together: 24, Window: 8, Top: 3}},
 		{nil, 0, Spec{Clusters: 8, Chunk: 64, Together: 64, Window: 64}},
+		{nil, 0, Spec{Clusters: 5, Chunk: 35, Together: 12, Window: 2, Top: 2}},
 		{mask, 77, Spec{Clusters: 8, Chunk: 8, Together: 8, Window: 8, Top: 2, Sinks: 8}},
 	} {
 		name := fmt.Sprintf("%+v", c.spec)
