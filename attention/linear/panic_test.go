@@ -25,6 +25,7 @@ var errBomb = errors.New("bomb")
 
 func (m bombMap) tick() {
 	if m.calls.Add(1) == m.at.Load() {
+		time.Sleep(5 * time.Millisecond) // others come to wait for these features
 		panic(errBomb)
 	}
 }
@@ -53,7 +54,7 @@ func TestPanicsOfWorkersReachTheCaller(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	const d, dv, n = 8, 8, 2048
 	m, err := randfeat.New[float32](randfeat.Spec{Kernel: kernel.Kernel{Kind: kernel.Softmax},
-		Family: family.Positive{}, Dim: d, M: 64, Seed: 1})
+		Family: family.Positive{}, Dim: d, M: 512, Seed: 1})
 	must(t, err)
 	bomb := bombMap{m, new(atomic.Int64), new(atomic.Int64)}
 	q, k := normals[float32](1, 1, n, d, 0.5, 1), normals[float32](1, 1, n, d, 0.5, 2)
