@@ -180,7 +180,7 @@ func (k Cells) part() (memoryPart, error) {
 	case k.Unit < 0 || k.Unit > 0 && k.Unit != day && time.Second%k.Unit != 0:
 		return nil, fmt.Errorf("times in units of %v: want 24h, or a second divided by a whole number", k.Unit)
 	case k.Missing != nil && len(k.Missing) != n:
-		return nil, fmt.Errorf("Missing has %d values, there are %d cells", len(k.Missing), n)
+		return nil, fmt.Errorf("%d values of Missing for %d cells", len(k.Missing), n)
 	case k.Missing != nil && k.Valid.Bytes != nil:
 		return nil, fmt.Errorf("both Valid and Missing: want one")
 	case k.Valid.Bytes != nil:

@@ -223,7 +223,7 @@ func TestColumnsRefuse(t *testing.T) {
 		"both Levels":          {{Values: []int{1, 2, 3}, Levels: []string{"a"}, Unit: time.Second}},
 		"units of 1h":          {{Values: []int{1, 2, 3}, Unit: time.Hour}},
 		"units of 7ns":         {{Values: []int{1, 2, 3}, Unit: 7}},
-		"Missing has 2":        {{Values: f, Missing: make([]bool, 2)}},
+		"2 values of Missing":  {{Values: f, Missing: make([]bool, 2)}},
 		"both Valid and":       {{Values: f, Missing: make([]bool, 3), Valid: data.Bits{Bytes: []byte{1}, Len: 3}}},
 		"Valid: 3 bits":        {{Values: f, Valid: data.Bits{Bytes: []byte{1}, Offset: 6, Len: 3}}},
 		"Valid: 2 bits":        {{Values: f, Valid: data.Bits{Bytes: []byte{1}, Len: 2}}},

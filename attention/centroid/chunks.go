@@ -41,7 +41,6 @@ type chunkStore[T dense.Float] struct {
 	logSize []T
 	hazard  []T
 	mean    dense.Matrix[T]
-	ref     T // logarithm of the risk whose hazard is 1
 }
 
 // chunkStride is the number of columns of a chunk: PackAt wants a multiple of 16.
