@@ -312,8 +312,8 @@ func Neighbours(m *Model, row []float64, n int) ([]Neighbour, error) {
 	case m.Schema == nil:
 		return nil, fmt.Errorf("a model without a schema has no columns to show: %w", ErrSetup)
 	case len(m.Omega) != 1 || !family.InfoOf(m.Spec.Family).KernelColumns:
-		return nil, fmt.Errorf("the model keeps no rows of its fit: it has random features; fit with --map exact or "+
-			"nystrom: %w", ErrSetup)
+		return nil, fmt.Errorf("the model keeps no rows of its fit: it has random features; maps named "+
+			"exact and nystrom keep rows: %w", ErrSetup)
 	case len(row) != m.Spec.Dim || n < 1:
 		return nil, fmt.Errorf("the %d rows nearest to one of %d columns, want %d: %w", n, len(row), m.Spec.Dim,
 			dense.ErrShape)
