@@ -3,9 +3,6 @@ package tabular
 import (
 	"errors"
 	"math"
-	"runtime"
-	"sync"
-	"sync/atomic"
 
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/internal/buf"
@@ -145,21 +142,12 @@ func (q *quick) kernels(w *quickWork, s float64) {
 
 // try fits settings side by side, each with the losses of the rows from some on; those that are singular are left out.
 func (q *quick) try(points []exactPoint, from int) ([]quickFit, error) {
-	workers := min(runtime.GOMAXPROCS(0), len(points))
+	workers := min(par.Procs(), len(points))
 	for len(q.work) < workers {
 		q.work = append(q.work, quickWork{})
 	}
 	fits, errs := make([]quickFit, len(points)), make([]error, len(points))
-	var next atomic.Int64
-	var wait sync.WaitGroup
-	for w := range workers {
-		wait.Go(func() {
-			for l := int(next.Add(1)) - 1; l < len(points); l = int(next.Add(1)) - 1 {
-				fits[l], errs[l] = q.one(&q.work[w], points[l], from)
-			}
-		})
-	}
-	wait.Wait()
+	par.Each(len(points), workers, func(w, l int) { fits[l], errs[l] = q.one(&q.work[w], points[l], from) })
 	var good []quickFit
 	for l := range fits {
 		switch {
