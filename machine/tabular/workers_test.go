@@ -25,9 +25,9 @@ func TestWorkers(t *testing.T) {
 	regression := data.LearnOptions{Targets: []string{"y"}, Skip: []string{"class"}}
 	classes := data.LearnOptions{Targets: []string{"class"}, Skip: []string{"y"}}
 	for name, o := range map[string]Options{
-		"exact":    {Learn: regression},
-		"random":   {Learn: regression, Map: MapRandom, Budget: 256},
-		"logistic": {Learn: classes, Kind: machine.KindLogistic, Features: 128},
+		"exact":    {Learn: regression, Folds: 1},
+		"random":   {Learn: regression, Map: MapRandom, Budget: 256, Folds: 1},
+		"logistic": {Learn: classes, Kind: machine.KindLogistic, Features: 128, Folds: 1},
 	} {
 		fit := func(workers int) (model []byte, most int64) {
 			var seen atomic.Int64
