@@ -29,6 +29,9 @@ func TestWorkers(t *testing.T) {
 		"random":   {Learn: regression, Map: MapRandom, Budget: 256, Folds: 1},
 		"logistic": {Learn: classes, Kind: machine.KindLogistic, Features: 128, Folds: 1},
 	} {
+		if testing.Short() && name != "exact" {
+			continue
+		}
 		fit := func(workers int) (model []byte, most int64) {
 			var seen atomic.Int64
 			see := func(_, n int) {
