@@ -92,7 +92,7 @@ func TestPanicsOfWorkersReachTheCaller(t *testing.T) {
 			if p != nil || all < 10 {
 				t.Fatalf("%d calls, %v", all, p)
 			}
-			for at := int64(1); at <= all; at += 1 + all/40 {
+			for at := int64(1); at <= all; at += 1 + all/16 {
 				if _, p := both(at); !errors.Is(p, errBomb) {
 					t.Errorf("window %d, causal %v: call %d of %d panicked, the caller got %v", window, causal, at,
 						all, p)
