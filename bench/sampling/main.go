@@ -213,6 +213,9 @@ type way struct {
 	draw         func(dst *sampling.Draws, q dense.Matrix[float32], k int, seed uint64) error
 }
 
+// scored is the number of queries that samplers are compared on. Families are fitted to the other queries.
+const scored = 200
+
 // quality compares samplers on embeddings: KL of the softmax from their probabilities, the time of 40 draws, and the
 // error of the log partition sum with as many draws as take the time of the slowest.
 func quality(classPath, queryPath, countPath string, features int) error {
@@ -228,8 +231,13 @@ func quality(classPath, queryPath, countPath string, features int) error {
 	if err != nil {
 		return err
 	}
-	queries = queries.RowRange(0, min(200, queries.Rows))
-	ways, exact, err := waysOf(classes, queries, counts, features)
+	if queries.Rows < 2*scored {
+		return fmt.Errorf("%s has %d rows, want at least %d: %d are scored, the others are for fits", queryPath,
+			queries.Rows, 2*scored, scored)
+	}
+	others := queries.RowRange(scored, queries.Rows)
+	queries = queries.RowRange(0, scored)
+	ways, exact, err := waysOf(classes, queries, others, counts, features)
 	if err != nil {
 		return err
 	}
@@ -309,7 +317,8 @@ func partitionError(w way, classes, queries dense.Matrix[float32], k int) (float
 	return math.Sqrt(sum), nil
 }
 
-func waysOf(classes, queries, counts dense.Matrix[float32], features int) ([]way, dense.Matrix[float64], error) {
+func waysOf(classes, queries, others, counts dense.Matrix[float32], features int) ([]way, dense.Matrix[float64],
+	error) {
 	exact := dense.New[float64](queries.Rows, classes.Rows)
 	var ways []way
 	for _, fam := range []family.Family{family.Positive{}, family.OPRF{}, family.Adaptive{}} {
@@ -318,7 +327,7 @@ func waysOf(classes, queries, counts dense.Matrix[float32], features int) ([]way
 			if err != nil {
 				return nil, exact, err
 			}
-			sp, err = randfeat.Fit(sp, dense.Convert[float64](queries), dense.Convert[float64](classes))
+			sp, err = randfeat.Fit(sp, dense.Convert[float64](others), dense.Convert[float64](classes))
 			if err != nil {
 				return nil, exact, err
 			}
