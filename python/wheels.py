@@ -33,7 +33,7 @@ PLATFORMS = {
 # Packages that plan rather than compute: without inlined calls they are smaller, and no slower to the eye.
 MODULE = "github.com/randfeat/randfeat/"
 COLD = ["machine/tabular", "advise", "internal/calc", "theory/...", "attention/choose", "family", "coupling",
-        "internal/plan", "internal/figure"]  # fmt: skip
+        "internal/plan", "internal/figure", "data"]  # fmt: skip
 
 # What Go's runtime wants of macOS, for the linker: zig has no frameworks.
 FRAMEWORKS = {

@@ -22,6 +22,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.ensemble import (
@@ -87,7 +88,7 @@ def encoded(model, one_hot):
     return make_pipeline(make_column_transformer((codes, levels), (scale, rest)), model)
 
 
-class XRFM:
+class XRFM(BaseEstimator):
     """xRFM with its defaults: it wants a part of the rows for its own choices."""
 
     def __init__(self, classes, seed):
@@ -98,20 +99,20 @@ class XRFM:
 
         a, b, ya, yb = train_test_split(X, y, test_size=0.2, random_state=self.seed)
         metric = "accuracy" if self.classes else "mse"
-        self.model = xRFM(device="cpu", tuning_metric=metric, random_state=self.seed, verbose=False)
+        self.model_ = xRFM(device="cpu", tuning_metric=metric, random_state=self.seed, verbose=False)
         if self.classes:
-            self.labels, codes = np.unique(y, return_inverse=True)
-            lookup = {v: i for i, v in enumerate(self.labels)}
+            self.labels_, codes = np.unique(y, return_inverse=True)
+            lookup = {v: i for i, v in enumerate(self.labels_)}
             ya, yb = (np.array([lookup[v] for v in part]) for part in (ya, yb))
         else:
-            self.mean, self.scale = float(np.mean(ya)), float(np.std(ya)) or 1.0
-            ya, yb = (((np.asarray(v, float) - self.mean) / self.scale)[:, None].astype(np.float32) for v in (ya, yb))
-        self.model.fit(a.astype(np.float32), ya, b.astype(np.float32), yb)
+            self.mean_, self.scale_ = float(np.mean(ya)), float(np.std(ya)) or 1.0
+            ya, yb = (((np.asarray(v, float) - self.mean_) / self.scale_)[:, None].astype(np.float32) for v in (ya, yb))
+        self.model_.fit(a.astype(np.float32), ya, b.astype(np.float32), yb)
         return self
 
     def predict(self, X):
-        p = np.asarray(self.model.predict(X.astype(np.float32)))
-        return self.labels[p.astype(int).ravel()] if self.classes else p.ravel() * self.scale + self.mean
+        p = np.asarray(self.model_.predict(X.astype(np.float32)))
+        return self.labels_[p.astype(int).ravel()] if self.classes else p.ravel() * self.scale_ + self.mean_
 
 
 def models(classes, seed):
