@@ -44,7 +44,7 @@ func (l *Lab) Speech() error {
 		return err
 	}
 	m := models.Config{Kind: models.Conformer, Frame: source.Width(), Length: length, Layers: l.pick(2, 1, 1),
-		Width: l.pick(64, 32, 16), Heads: l.pick(4, 2, 2), Classes: v.Size() + 1}
+		Width: l.pick(64, 32, 16), Heads: l.pick(4, 2, 2), Classes: v.Size() + 1, Pool: 4}
 	c := train.Config{Steps: l.steps(1500, 600, 2), Rate: 3e-3, Floor: 0.05, Decay: 0.01, Clip: 1}
 	c.Warmup = min(l.pick(100, 30, 1), c.Steps/2)
 	at := map[int]bool{c.Steps / 4: true, c.Steps / 2: true}
@@ -81,7 +81,7 @@ func (l *Lab) Speech() error {
 			defer s.t.Close()
 			for seed := range l.seeds() { // seed by seed: a run that is stopped has whole comparisons
 				for _, how := range group {
-					row := Row{Experiment: "speech", Part: "digits", Seed: uint64(seed + 1)}
+					row := Row{Experiment: "speech", Part: "digits", Seed: l.seed(seed)}
 					if err := s.run(how, row, c, nil, at); err != nil {
 						return err
 					}

@@ -75,7 +75,7 @@ func (l *Lab) ViT(set string) error {
 
 func (l *Lab) scratchAndTune(s *session, how method, name string, c, tune train.Config, base *promise) error {
 	for seed := range l.seeds() {
-		row := Row{Experiment: name, Part: "scratch", Seed: uint64(seed + 1)}
+		row := Row{Experiment: name, Part: "scratch", Seed: l.seed(seed)}
 		if err := s.run(how, row, c, nil, nil); err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (l *Lab) scratchAndTune(s *session, how method, name string, c, tune train.
 		return err
 	}
 	for seed := range l.seeds() {
-		row := Row{Experiment: name, Part: "fine-tuned", Seed: uint64(seed + 1)}
+		row := Row{Experiment: name, Part: "fine-tuned", Seed: l.seed(seed)}
 		if err := s.run(how, row, tune, from, nil); err != nil {
 			return err
 		}
