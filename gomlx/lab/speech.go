@@ -56,11 +56,11 @@ func (l *Lab) Speech() error {
 	}
 	groups = append(groups,
 		shared{{name: "trig 64", attention: "trig:orthogonal:64"}},
-		shared{{name: "hrf-a (8,8)", attention: `{"name":"angular","n":8}:orthogonal:8`}},
-		shared{{name: "hrf-a (16,8)", attention: `{"name":"angular","n":8}:orthogonal:16`}},
-		shared{{name: "hrf-c (2,2)", attention: `{"name":"zero-one","count":2}:orthogonal:64`, fit: true,
+		shared{{name: "hrf-a 8+8", attention: `{"name":"angular","n":8}:orthogonal:8`}},
+		shared{{name: "hrf-a 16+8", attention: `{"name":"angular","n":8}:orthogonal:16`}},
+		shared{{name: "hrf-c 2×2", attention: `{"name":"zero-one","count":2}:orthogonal:64`, fit: true,
 			fitAfter: max(1, c.Steps/10)}},
-		shared{{name: "hrf-c (3,3)", attention: `{"name":"zero-one","count":3}:orthogonal:64`, fit: true,
+		shared{{name: "hrf-c 3×3", attention: `{"name":"zero-one","count":3}:orthogonal:64`, fit: true,
 			fitAfter: max(1, c.Steps/10)}})
 	if l.Size == Quick {
 		groups = []shared{groups[0], groups[1], groups[5], groups[8]}
@@ -127,10 +127,10 @@ func (r results) speech(w io.Writer) {
 	last := func(m string) sample { return at(m, steps[len(steps)-1]) }
 	for _, c := range [][3]string{{"Chefs' Fig 3: FAVOR++ below FAVOR+", "favor+ 8", "favor++ 8"},
 		{"Chefs' Fig 3: FAVOR++ below FAVOR+", "favor+ 16", "favor++ 16"},
-		{"HRF Table 2: angular below FAVOR+", "favor+ 64", "hrf-a (8,8)"}, {"HRF Table 2: angular below trig",
-			"trig 64", "hrf-a (8,8)"},
-		{"HRF Table 2: clustered below angular", "hrf-a (8,8)", "hrf-c (2,2)"},
-		{"HRF Table 2: more clusters are better", "hrf-c (2,2)", "hrf-c (3,3)"}} {
+		{"HRF Table 2: angular below FAVOR+", "favor+ 64", "hrf-a 8+8"}, {"HRF Table 2: angular below trig",
+			"trig 64", "hrf-a 8+8"},
+		{"HRF Table 2: clustered below angular", "hrf-a 8+8", "hrf-c 2×2"},
+		{"HRF Table 2: more clusters are better", "hrf-c 2×2", "hrf-c 3×3"}} {
 		claim(w, c[0], strings.Join(c[1:], " − "), last(c[1]).minus(last(c[2])))
 	}
 	fmt.Fprintln(w)

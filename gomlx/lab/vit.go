@@ -40,10 +40,11 @@ func (l *Lab) ViT(set string) error {
 	if err != nil {
 		return err
 	}
-	m := models.Config{Kind: models.ViT, Side: 28, Patch: l.pick(2, 4, 7), Classes: 10, Layers: l.pick(2, 1, 1),
+	source.Shift, source.Flip = 2, set == "fashion_mnist" // clothes have no left and right, digits do
+	m := models.Config{Kind: models.ViT, Side: 28, Patch: l.pick(2, 4, 7), Classes: 10, Layers: l.pick(3, 1, 1),
 		Width: l.pick(64, 32, 16), Heads: l.pick(4, 2, 2), Hidden: l.pick(128, 64, 16)}
 	name := "vit " + set
-	c := train.Config{Steps: l.steps(1500, 250, 2), Warmup: l.pick(100, 25, 1), Rate: 2e-3, Floor: 0.05, Decay: 0.01,
+	c := train.Config{Steps: l.steps(5000, 250, 2), Warmup: l.pick(100, 25, 1), Rate: 2e-3, Floor: 0.05, Decay: 0.01,
 		Clip: 1}
 	c.Warmup = min(c.Warmup, c.Steps/2)
 	tune := c
