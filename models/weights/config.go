@@ -25,6 +25,7 @@ type Config struct {
 	Activation     string // gelu (exact), gelu_tanh, relu, silu
 	Pooling        string // mean, cls or last
 	Normalize      bool   // embeddings have length 1
+	Passage        int    // tokens that an embedding was tuned for, markers included; at most MaxPositions
 
 	// Decoders. Rotary positions turn the pairs (j, j+HeadDim/2) of a head, whatever file the weights come from.
 	RopeFreqs      []float64 // angle of pair j per position, scaling included; HeadDim/2 of them
@@ -84,6 +85,9 @@ func (c Config) Validate(path string) error {
 		case "mean", "cls", "last":
 		default:
 			return bad("pooling %q is not supported (mean, cls and last are)", c.Pooling)
+		}
+		if c.Passage < 3 || c.Passage > c.MaxPositions {
+			return bad("passages of %d tokens, want 3 to %d", c.Passage, c.MaxPositions)
 		}
 		if c.Heads*c.HeadDim != c.Hidden {
 			return bad("%d heads of %d do not make %d columns", c.Heads, c.HeadDim, c.Hidden)
