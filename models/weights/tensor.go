@@ -76,35 +76,6 @@ func (t Tensor) RowBytes() int {
 	return t.Cols() / numbers * bytes
 }
 
-// Check tells whether the data has the size that type and shape ask for, without overflow.
-func (t Tensor) Check() error {
-	if t.Type >= types {
-		return fmt.Errorf("tensor %q is of unknown type %d: %w", t.Name, t.Type, ErrFormat)
-	}
-	numbers, bytes := t.Type.Block()
-	cols, n := t.Cols(), len(t.Data)
-	if cols < 0 || cols%numbers != 0 {
-		return fmt.Errorf("tensor %q of type %v has rows of %d numbers, not a multiple of %d: %w", t.Name, t.Type, cols,
-			numbers, ErrFormat)
-	}
-	want := cols / numbers
-	for i, d := range append([]int{bytes}, t.Shape...) {
-		switch {
-		case i == len(t.Shape) && i > 0: // the columns are in already
-		case d < 0 || d > 0 && want > n/d:
-			return fmt.Errorf("tensor %q of type %v and shape %v has only %d bytes: %w", t.Name, t.Type, t.Shape, n,
-				ErrFormat)
-		default:
-			want *= d
-		}
-	}
-	if want != n {
-		return fmt.Errorf("tensor %q of type %v and shape %v has %d bytes, want %d: %w", t.Name, t.Type, t.Shape, n,
-			want, ErrFormat)
-	}
-	return nil
-}
-
 // Floats converts all numbers to float32. A nil or short dst is replaced by a new one.
 func (t Tensor) Floats(dst []float32) []float32 {
 	rows, cols := t.Rows(), t.Cols()
