@@ -118,7 +118,7 @@ func isPunctuation(r rune) bool {
 	if r < 0x80 {
 		return r > ' ' && r < 0x7f && !('0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z')
 	}
-	return unicode.IsPunct(r)
+	return unicode.IsPunct(r) && !isLate(r) || r == 0x166d
 }
 
 // run is the length of the runes at the beginning of s that are in a class.
