@@ -23,6 +23,12 @@ type Decoder struct {
 // Context is the most tokens that a session can hold.
 func (d *Decoder) Context() int { return d.model.Config().MaxPositions }
 
+// TokenBytes is the memory that a token of a session takes.
+func (d *Decoder) TokenBytes() int64 {
+	c := d.model.Config()
+	return 2 * 4 * int64(c.Layers) * int64(c.KVHeads) * int64(c.HeadDim)
+}
+
 // Session begins a text. A session serves one call at a time.
 func (d *Decoder) Session() (*Session, error) {
 	s, err := d.model.NewSession(nil)

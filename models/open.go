@@ -146,3 +146,6 @@ func (m *Model) Config() weights.Config { return m.file.Config() }
 
 // Close ends the use of the model's files.
 func (m *Model) Close() error { return m.file.Close() }
+
+// Fingerprint tells models and their settings apart: what was computed with one is of no use to another.
+func (m *Model) Fingerprint() [sha256.Size]byte { return m.fingerprint }
