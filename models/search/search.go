@@ -193,21 +193,22 @@ func split(file, text string) []Passage {
 		if n == 0 {
 			n = len(text) - at
 		}
-		blank := strings.TrimSpace(text[at:at+n]) == ""
 		if at-begin+n > 2*passage && at > begin {
 			end(at)
 		}
-		at += n
-		line++
-		if blank && at-begin >= passage/2 || at-begin >= passage {
-			end(at)
-		}
-		for at-begin > 4*passage { // a line without end
-			cut := begin + 2*passage
+		for n > 4*passage { // a line without end
+			cut := at + 2*passage
 			for !utf8.RuneStart(text[cut]) {
 				cut--
 			}
 			end(cut)
+			at, n = cut, n-(cut-at)
+		}
+		blank := strings.TrimSpace(text[at:at+n]) == ""
+		at += n
+		line++
+		if blank && at-begin >= passage/2 || at-begin >= passage {
+			end(at)
 		}
 	}
 	if begin < len(text) {
