@@ -9,8 +9,8 @@ import (
 	"github.com/randfeat/randfeat/kernel"
 )
 
-// FuncMap is a [FeatureMap] of plain functions, for maps of one's own: features that do not overflow, such as those of a
-// small network, polynomials or hashes. Linear attention and whatever else takes a FeatureMap work with it.
+// FuncMap is a [FeatureMap] of plain functions, for maps of one's own: features that do not overflow, such as those of
+// a small network, polynomials or hashes. Linear attention and whatever else takes a FeatureMap work with it.
 type FuncMap[T dense.Float] struct {
 	// Name identifies the functions: maps of one name and size must have the same features.
 	Name    string
@@ -86,7 +86,8 @@ func (m *FuncMap[T]) rows(dst, x dense.Matrix[T], f func(phi, x []T)) error {
 		f(dst.Row(i), x.Row(i))
 		for j, v := range dst.Row(i) {
 			if !dense.IsFinite(float64(v)) {
-				return fmt.Errorf("features of %q: %w", m.Name, &dense.NotFiniteError{Row: i, Col: j, Value: float64(v)})
+				return fmt.Errorf("features of %q: %w", m.Name,
+					&dense.NotFiniteError{Row: i, Col: j, Value: float64(v)})
 			}
 		}
 	}
@@ -95,8 +96,8 @@ func (m *FuncMap[T]) rows(dst, x dense.Matrix[T], f func(phi, x []T)) error {
 
 func (m *FuncMap[T]) logs(e, value dense.Matrix[T], row []float64, x dense.Matrix[T], f func(phi, x []T)) error {
 	if e.Rows != x.Rows || e.Cols != m.Out || len(row) != x.Rows {
-		return fmt.Errorf("exponents of shape %d×%d and %d rows, want %d×%d: %w", e.Rows, e.Cols, len(row), x.Rows, m.Out,
-			dense.ErrShape)
+		return fmt.Errorf("exponents of shape %d×%d and %d rows, want %d×%d: %w", e.Rows, e.Cols, len(row), x.Rows,
+			m.Out, dense.ErrShape)
 	}
 	for i := range e.Rows {
 		clear(e.Row(i))

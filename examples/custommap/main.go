@@ -1,5 +1,5 @@
-// Command custommap uses a feature map of one's own in linear attention: a plain function of a row becomes a FeatureMap.
-// The function here is the polynomial (1 + x·y)², which is positive, so that its attention is a weighted mean.
+// Command custommap uses a feature map of one's own in linear attention: a function of a row becomes a FeatureMap. The
+// function here is the polynomial (1 + x·y)², which is positive, so that its attention is a weighted mean.
 package main
 
 import (
