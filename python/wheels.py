@@ -35,7 +35,10 @@ MODULE = "github.com/randfeat/randfeat/"
 COLD = ["machine/tabular", "advise", "internal/calc", "theory/...", "attention/choose", "family", "coupling",
         "internal/plan", "internal/figure", "data"]  # fmt: skip
 
-# What Go's runtime wants of macOS, for the linker: zig has no frameworks.
+# What Go's runtime wants of macOS, for the linker: zig has neither frameworks nor libresolv.
+LIBRARIES = {
+    "libresolv.9.dylib": ["_res_9_ninit", "_res_9_nclose", "_res_9_nsearch", "_res_9_dn_expand"],
+}
 FRAMEWORKS = {
     "CoreFoundation": ["_CFRelease", "_CFStringCreateCopy", "_CFStringGetCString", "_kCFAllocatorDefault",
                        "_CFBundleGetMainBundle", "_CFBundleCopyResourceURL", "_CFURLGetFileSystemRepresentation",
@@ -50,20 +53,23 @@ def zig_cc(name: str, target: str) -> str:
     options = f"-target {target}"
     if "macos" in name:
         frameworks = stubs()
-        options += f" -F{frameworks} -Wno-overriding-deployment-version"
+        options += f" -F{frameworks} -L{frameworks} -Wno-overriding-deployment-version"
     cc.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ziglang cc {options} "$@"\n')
     cc.chmod(0o755)
     return str(cc)
 
 
 def stubs() -> pathlib.Path:
+    """A folder with descriptions of libraries, which is all that a linker needs."""
     folder = BUILD / "frameworks"
-    for name, symbols in FRAMEWORKS.items():
-        path = folder / f"{name}.framework"
-        path.mkdir(parents=True, exist_ok=True)
-        (path / f"{name}.tbd").write_text(
+    found = {folder / f"{n}.framework" / f"{n}.tbd": (f"/System/Library/Frameworks/{n}.framework/Versions/A/{n}", s)
+             for n, s in FRAMEWORKS.items()}  # fmt: skip
+    found |= {folder / (n.split(".")[0] + ".tbd"): (f"/usr/lib/{n}", s) for n, s in LIBRARIES.items()}
+    for path, (name, symbols) in found.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
             "--- !tapi-tbd\ntbd-version: 4\ntargets: [ x86_64-macos, arm64-macos ]\n"
-            f"install-name: /System/Library/Frameworks/{name}.framework/Versions/A/{name}\n"
+            f"install-name: {name}\n"
             "exports:\n  - targets: [ x86_64-macos, arm64-macos ]\n"
             f"    symbols: [ {', '.join(symbols)} ]\n...\n"
         )
