@@ -64,12 +64,15 @@ func ascii(s string) bool {
 
 func stripMarks(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.Is(unicode.Mn, r) {
+		if isMark(r) {
 			return -1
 		}
 		return r
 	}, s)
 }
+
+// isMark is category Mn. The reference's tables are older than Go's: see late.
+func isMark(r rune) bool { return unicode.Is(unicode.Mn, r) && !isLate(r) || r == 0x1734 }
 
 // lowercase maps every character by itself: a final sigma is a sigma. U+0130 is the one character whose lower case is
 // two.
@@ -79,7 +82,7 @@ func lowercase(s string) string {
 }
 
 func isControl(r rune) bool {
-	return r != '\t' && r != '\n' && r != '\r' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs)
+	return r != '\t' && r != '\n' && r != '\r' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs) && !isLate(r)
 }
 
 // isIdeograph is the range of BERT's own code, where blocks of later versions of Unicode are missing.

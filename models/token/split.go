@@ -118,7 +118,8 @@ func isPunctuation(r rune) bool {
 	if r < 0x80 {
 		return r > ' ' && r < 0x7f && !('0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z')
 	}
-	return unicode.IsPunct(r)
+	// The reference's tables are older than Go's: see late.
+	return unicode.IsPunct(r) && !isLate(r) || r == 0x166d || r == 0x111c9
 }
 
 // run is the length of the runes at the beginning of s that are in a class.

@@ -152,4 +152,4 @@ func (t *Tokenizer) set(id int, token string) error {
 }
 
 // maxVocab bounds ids: no tokenizer has as many.
-const maxVocab = 1 << 22
+const maxVocab = 1 << 20
