@@ -1,0 +1,195 @@
+// Command bench measures tokens per second of the models in a folder: prefill, decoding and embedding.
+//
+//	go run ./bench -decoder DIR/smollm2.gguf -encoder DIR/minilm
+//
+// Token ids are arbitrary: speed does not depend on them.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/models/decoder"
+	"github.com/randfeat/randfeat/models/encoder"
+	"github.com/randfeat/randfeat/models/gguf"
+	"github.com/randfeat/randfeat/models/safetensors"
+	"github.com/randfeat/randfeat/models/weights"
+)
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// result is one line of output.
+type result struct {
+	Model    string  `json:"model"`
+	Task     string  `json:"task"`
+	Tokens   int     `json:"tokens"`   // of the text before, or of a sequence
+	PerSec   float64 `json:"tokens_s"` // median of the runs
+	Weights  float64 `json:"weights_mb,omitempty"`
+	LoadSecs float64 `json:"load_s,omitempty"`
+}
+
+type bench struct {
+	out    *json.Encoder
+	repeat int
+}
+
+func run(_ context.Context, args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	dec := flags.String("decoder", "", "GGUF file or folder of a decoder")
+	enc := flags.String("encoder", "", "folder of an encoder")
+	repeat := flags.Int("repeat", 3, "runs of each case")
+	long := flags.Int("long", 0, "also decode after so many tokens")
+	floats := flags.Bool("float32", false, "only weights in float32 (default: only quantised for decoders, both for encoders)")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	b := &bench{json.NewEncoder(stdout), *repeat}
+	var err error
+	if *dec != "" {
+		err = b.decoder(*dec, *floats, *long)
+	}
+	if *enc != "" && err == nil {
+		if err = b.encoder(*enc, false); err == nil && !*floats {
+			err = b.encoder(*enc, true)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+		return 1
+	}
+	return 0
+}
+
+func open(path string) (weights.File, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return safetensors.Open(path)
+	}
+	return gguf.Open(path)
+}
+
+// median of the tokens per second of several runs.
+func (b *bench) median(tokens int, run func() error) (float64, error) {
+	var rates []float64
+	for range b.repeat {
+		start := time.Now()
+		if err := run(); err != nil {
+			return 0, err
+		}
+		rates = append(rates, float64(tokens)/time.Since(start).Seconds())
+	}
+	slices.Sort(rates)
+	return rates[len(rates)/2], nil
+}
+
+func (b *bench) decoder(path string, floats bool, long int) error {
+	start := time.Now()
+	f, err := open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	m, err := decoder.New(f, decoder.Options{Quantised: !floats})
+	if err != nil {
+		return err
+	}
+	loaded := time.Since(start).Seconds()
+	ids := make([]int32, 1024)
+	for i := range ids {
+		ids[i] = int32(100 + i*7919%(m.Config().Vocab-200))
+	}
+	name := "quantised"
+	if floats {
+		name = "float32"
+	}
+	for _, n := range []int{256, 1024} {
+		rate, err := b.median(n, func() error {
+			s, err := m.NewSession(nil)
+			if err == nil {
+				_, err = s.Append(ids[:n]...)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		b.out.Encode(result{name, "prefill", n, rate, float64(m.Bytes()) / 1e6, loaded})
+	}
+	at := []int{16, 1024}
+	if long > 0 {
+		at = append(at, long)
+	}
+	for _, n := range at {
+		s, err := m.NewSession(nil)
+		if err != nil {
+			return err
+		}
+		for s.Len() < n {
+			if _, err := s.Append(ids[:min(len(ids), n-s.Len())]...); err != nil {
+				return err
+			}
+		}
+		const steps = 32
+		rate, err := b.median(steps, func() error {
+			for i := range steps {
+				if _, err := s.Append(ids[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		b.out.Encode(result{name, "decode", n, rate, 0, 0})
+	}
+	return nil
+}
+
+func (b *bench) encoder(path string, quantised bool) error {
+	start := time.Now()
+	f, err := open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	m, err := encoder.New(f, encoder.Options{Quantised: quantised})
+	if err != nil {
+		return err
+	}
+	loaded := time.Since(start).Seconds()
+	name := "float32"
+	if quantised {
+		name = "quantised"
+	}
+	for _, n := range []int{128, 512} {
+		const tokens = 2048
+		batch := make([][]int32, tokens/n)
+		for i := range batch {
+			batch[i] = make([]int32, n)
+			for j := range batch[i] {
+				batch[i][j] = int32(1000 + (i*n+j)*7919%20000)
+			}
+		}
+		dst := dense.New[float32](len(batch), m.Dim())
+		rate, err := b.median(tokens, func() error { return m.Embed(dst, batch) })
+		if err != nil {
+			return err
+		}
+		b.out.Encode(result{name, "embed", n, rate, 0, loaded})
+	}
+	return nil
+}
