@@ -32,8 +32,9 @@ func main() {
 type result struct {
 	Model    string  `json:"model"`
 	Task     string  `json:"task"`
-	Tokens   int     `json:"tokens"`   // of the text before, or of a sequence
-	PerSec   float64 `json:"tokens_s"` // median of the runs
+	Tokens   int     `json:"tokens"`                 // of the text before, or of a sequence
+	PerSec   float64 `json:"tokens_s"`               // median of the runs
+	PerCPU   float64 `json:"tokens_cpu_s,omitempty"` // per second of processor time, which other programs disturb less
 	Weights  float64 `json:"weights_mb,omitempty"`
 	LoadSecs float64 `json:"load_s,omitempty"`
 }
@@ -84,18 +85,26 @@ func open(path string) (weights.File, error) {
 	return gguf.Open(path)
 }
 
-// median of the tokens per second of several runs.
-func (b *bench) median(tokens int, run func() error) (float64, error) {
-	var rates []float64
+// report prints the medians of the tokens per second of several runs.
+func (b *bench) report(r result, tokens int, run func() error) error {
+	var rates, perCPU []float64
 	for range b.repeat {
-		start := time.Now()
+		start, before := time.Now(), cpu()
 		if err := run(); err != nil {
-			return 0, err
+			return err
 		}
 		rates = append(rates, float64(tokens)/time.Since(start).Seconds())
+		if used := cpu() - before; used > 0 {
+			perCPU = append(perCPU, float64(tokens)/used)
+		}
 	}
 	slices.Sort(rates)
-	return rates[len(rates)/2], nil
+	slices.Sort(perCPU)
+	r.PerSec = rates[len(rates)/2]
+	if len(perCPU) > 0 {
+		r.PerCPU = perCPU[len(perCPU)/2]
+	}
+	return b.out.Encode(r)
 }
 
 func (b *bench) decoder(path string, floats bool, long int) error {
@@ -122,17 +131,16 @@ func (b *bench) decoder(path string, floats bool, long int) error {
 		name += ", " + b.memory
 	}
 	for _, n := range []int{256, 1024} {
-		rate, err := b.median(n, func() error {
+		r := result{Model: name, Task: "prefill", Tokens: n, Weights: float64(m.Bytes()) / 1e6, LoadSecs: loaded}
+		if err := b.report(r, n, func() error {
 			s, err := m.NewSession(b.states(m))
 			if err == nil {
 				_, err = s.Append(ids[:n]...)
 			}
 			return err
-		})
-		if err != nil {
+		}); err != nil {
 			return err
 		}
-		b.out.Encode(result{name, "prefill", n, rate, float64(m.Bytes()) / 1e6, loaded})
 	}
 	at := []int{16, 1024}
 	if long > 0 {
@@ -149,18 +157,16 @@ func (b *bench) decoder(path string, floats bool, long int) error {
 			}
 		}
 		const steps = 32
-		rate, err := b.median(steps, func() error {
+		if err := b.report(result{Model: name, Task: "decode", Tokens: n}, steps, func() error {
 			for i := range steps {
 				if _, err := s.Append(ids[i]); err != nil {
 					return err
 				}
 			}
 			return nil
-		})
-		if err != nil {
+		}); err != nil {
 			return err
 		}
-		b.out.Encode(result{name, "decode", n, rate, 0, 0})
 	}
 	return nil
 }
@@ -210,11 +216,10 @@ func (b *bench) encoder(path string, quantised bool) error {
 			}
 		}
 		dst := dense.New[float32](len(batch), m.Dim())
-		rate, err := b.median(tokens, func() error { return m.Embed(dst, batch) })
-		if err != nil {
+		r := result{Model: name, Task: "embed", Tokens: n, LoadSecs: loaded}
+		if err := b.report(r, tokens, func() error { return m.Embed(dst, batch) }); err != nil {
 			return err
 		}
-		b.out.Encode(result{name, "embed", n, rate, 0, loaded})
 	}
 	return nil
 }

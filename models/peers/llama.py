@@ -38,28 +38,33 @@ def main():
         return
     vocab = 49152
     ids = [100 + i * 7919 % (vocab - 200) for i in range(1024)]
-    say = lambda task, n, rate: print(json.dumps({"model": "llama.cpp", "task": task, "tokens": n, "tokens_s": rate}),
-                                      flush=True)
+
+    def report(task, n, tokens, run):
+        rates, per_cpu = [], []
+        for _ in range(args.repeat):
+            start, before = time.perf_counter(), time.process_time()
+            run()
+            rates.append(tokens / (time.perf_counter() - start))
+            per_cpu.append(tokens / (time.process_time() - before))
+        print(json.dumps({"model": "llama.cpp", "task": task, "tokens": n, "tokens_s": statistics.median(rates),
+                          "tokens_cpu_s": statistics.median(per_cpu)}), flush=True)
+
+    def read(n):
+        llm.reset()
+        llm.eval(ids[:n])
+
+    def decode():
+        for i in range(32):
+            llm.eval([ids[i]])
+
     llm = make(args, max(2048, args.long + 256))
     for n in (256, 1024):
-        rates = []
-        for _ in range(args.repeat):
-            llm.reset()
-            start = time.perf_counter()
-            llm.eval(ids[:n])
-            rates.append(n / (time.perf_counter() - start))
-        say("prefill", n, statistics.median(rates))
+        report("prefill", n, n, lambda: read(n))
     for n in [16, 1024] + ([args.long] if args.long else []):
         llm.reset()
         while llm.n_tokens < n:
             llm.eval(ids[: min(1024, n - llm.n_tokens)])
-        rates = []
-        for _ in range(args.repeat):
-            start = time.perf_counter()
-            for i in range(32):
-                llm.eval([ids[i]])
-            rates.append(32 / (time.perf_counter() - start))
-        say("decode", n, statistics.median(rates))
+        report("decode", n, 32, decode)
 
 
 main()
