@@ -133,7 +133,9 @@ func TestEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{"tokenizer.json": string(b),
-		"generation_config.json": `{"eos_token_id": [2, 9999]}`, "config.json": `{"eos_token_id": 0}`, "tokenizer_config.json": `{"eos_token": {"content": "<|im_end|>"}}`} {
+		"generation_config.json": `{"eos_token_id": [2, 9999]}`,
+		"config.json":            `{"eos_token_id": 0}`,
+		"tokenizer_config.json":  `{"eos_token": {"content": "<|im_end|>"}}`} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
