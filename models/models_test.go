@@ -64,6 +64,31 @@ func TestEmbed(t *testing.T) {
 	}
 }
 
+// A long text is the mean of its passages, weighted by their tokens.
+func TestEmbedLongText(t *testing.T) {
+	m := open(t, "bert")
+	e := m.Encoder
+	n := e.Passage() - m.Tokens.Markers()
+	first, rest := strings.Repeat("a ", n), strings.Repeat("b ", 100)
+	if k := len(m.Tokens.EncodeText(nil, first)); k != n {
+		t.Fatalf("%d tokens, want %d", k, n)
+	}
+	x, err := e.Embed(ctx, []string{first, rest, first + rest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, norm := make([]float64, x.Cols), 0.0
+	for j := range want {
+		want[j] = float64(x.At(0, j))*float64(e.Passage()) + float64(x.At(1, j))*float64(100+m.Tokens.Markers())
+		norm += want[j] * want[j]
+	}
+	for j, v := range want {
+		if got := float64(x.At(2, j)); math.Abs(got-v/math.Sqrt(norm)) > 1e-6 {
+			t.Fatalf("column %d is %v, want %v", j, got, v/math.Sqrt(norm))
+		}
+	}
+}
+
 func generate(t testing.TB, s *models.Session, g models.Generate) (string, models.Generated) {
 	var b strings.Builder
 	r, err := s.Generate(ctx, g, func(text string) error {

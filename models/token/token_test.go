@@ -105,6 +105,28 @@ func TestWrap(t *testing.T) {
 	}
 }
 
+// Words of more than 100 characters are unknown, as in the reference.
+func TestLongWords(t *testing.T) {
+	tok := open(t, "bert")
+	unknown, _ := tok.ID("[UNK]")
+	if ids := tok.Encode(nil, strings.Repeat("a", 100)); slices.Contains(ids, unknown) {
+		t.Errorf("100 characters: %v", ids)
+	}
+	if ids := tok.Encode(nil, strings.Repeat("é", 101)); !slices.Equal(ids, []int32{unknown}) {
+		t.Errorf("101 characters: %v", ids)
+	}
+}
+
+// The patterns of Llama 3 and Qwen2 ignore case by the rules of Unicode, where ſ is an s; that of GPT-2 does not.
+func TestContractions(t *testing.T) {
+	for s, want := range map[string][2]int{"'s": {2, 2}, "'S": {0, 2}, "'ſ": {0, 3}, "'ll x": {3, 3}, "'Re": {0, 3},
+		"'le": {0, 0}, "'rl": {0, 0}, "'x": {0, 0}, "'": {0, 0}, "'v": {0, 0}, "s": {0, 0}} {
+		if got := [2]int{contraction(s, false), contraction(s, true)}; got != want {
+			t.Errorf("%q: %v, want %v", s, got, want)
+		}
+	}
+}
+
 // vocab.txt and a GGUF file's metadata make the tokenizer that tokenizer.json describes.
 func TestVocabularies(t *testing.T) {
 	want := open(t, "bert")
