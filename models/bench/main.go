@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/models/decoder"
 	"github.com/randfeat/randfeat/models/encoder"
@@ -40,6 +41,7 @@ type result struct {
 type bench struct {
 	out    *json.Encoder
 	repeat int
+	memory string
 }
 
 func run(_ context.Context, args []string, stdout, stderr io.Writer) int {
@@ -50,10 +52,11 @@ func run(_ context.Context, args []string, stdout, stderr io.Writer) int {
 	repeat := flags.Int("repeat", 3, "runs of each case")
 	long := flags.Int("long", 0, "also decode after so many tokens")
 	floats := flags.Bool("float32", false, "only weights in float32 (default: only quantised for decoders, both for encoders)")
+	memory := flags.String("memory", "exact", "how heads remember: exact, cache (centroids) or slots (512 keys)")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
-	b := &bench{json.NewEncoder(stdout), *repeat}
+	b := &bench{json.NewEncoder(stdout), *repeat, *memory}
 	var err error
 	if *dec != "" {
 		err = b.decoder(*dec, *floats, *long)
@@ -115,9 +118,12 @@ func (b *bench) decoder(path string, floats bool, long int) error {
 	if floats {
 		name = "float32"
 	}
+	if b.memory != "exact" {
+		name += ", " + b.memory
+	}
 	for _, n := range []int{256, 1024} {
 		rate, err := b.median(n, func() error {
-			s, err := m.NewSession(nil)
+			s, err := m.NewSession(b.states(m))
 			if err == nil {
 				_, err = s.Append(ids[:n]...)
 			}
@@ -133,7 +139,7 @@ func (b *bench) decoder(path string, floats bool, long int) error {
 		at = append(at, long)
 	}
 	for _, n := range at {
-		s, err := m.NewSession(nil)
+		s, err := m.NewSession(b.states(m))
 		if err != nil {
 			return err
 		}
@@ -155,6 +161,25 @@ func (b *bench) decoder(path string, floats bool, long int) error {
 			return err
 		}
 		b.out.Encode(result{name, "decode", n, rate, 0, 0})
+	}
+	return nil
+}
+
+// states makes the memory of the heads; centres of clusters are fitted to the text.
+func (b *bench) states(m *decoder.Model) func(layer int) (decoder.State, error) {
+	c := m.Config()
+	switch b.memory {
+	case "cache":
+		return func(int) (decoder.State, error) {
+			a := centroid.Attention[float32]{Unchecked: true, Specs: []centroid.Spec{{Clusters: 64, Spread: true, Top: 8,
+				Keys: 96, Sinks: 4, Window: 64, Block: 64}}}
+			return a.NewCache(1, c.Heads, c.KVHeads, c.HeadDim, c.HeadDim)
+		}
+	case "slots":
+		return func(int) (decoder.State, error) {
+			s := centroid.SlotSpec{Budget: 512, Evict: true, Decay: 0.9, Window: 64}
+			return centroid.NewSlots[float32](s, 0, nil, 1, c.Heads, c.KVHeads, c.HeadDim, c.HeadDim)
+		}
 	}
 	return nil
 }
