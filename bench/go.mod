@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/randfeat/randfeat v0.1.0
+	github.com/randfeat/randfeat/models v0.1.0
 	gonum.org/v1/gonum v0.17.0
 )
 

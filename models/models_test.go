@@ -64,6 +64,31 @@ func TestEmbed(t *testing.T) {
 	}
 }
 
+// A long text is the mean of its passages, weighted by their tokens.
+func TestEmbedLongText(t *testing.T) {
+	m := open(t, "bert")
+	e := m.Encoder
+	n := e.Passage() - m.Tokens.Markers()
+	first, rest := strings.Repeat("a ", n), strings.Repeat("b ", 100)
+	if k := len(m.Tokens.EncodeText(nil, first)); k != n {
+		t.Fatalf("%d tokens, want %d", k, n)
+	}
+	x, err := e.Embed(ctx, []string{first, rest, first + rest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, norm := make([]float64, x.Cols), 0.0
+	for j := range want {
+		want[j] = float64(x.At(0, j))*float64(e.Passage()) + float64(x.At(1, j))*float64(100+m.Tokens.Markers())
+		norm += want[j] * want[j]
+	}
+	for j, v := range want {
+		if got := float64(x.At(2, j)); math.Abs(got-v/math.Sqrt(norm)) > 1e-6 {
+			t.Fatalf("column %d is %v, want %v", j, got, v/math.Sqrt(norm))
+		}
+	}
+}
+
 func generate(t testing.TB, s *models.Session, g models.Generate) (string, models.Generated) {
 	var b strings.Builder
 	r, err := s.Generate(ctx, g, func(text string) error {
@@ -115,15 +140,13 @@ func TestGenerate(t *testing.T) {
 	runes := []rune(greedy)
 	stop := string(runes[len(runes)/2:][:2])
 	want, _, _ := strings.Cut(greedy, stop)
-	if got, r := generate(t, s.Fork(), models.Generate{MaxTokens: 20, Stop: []string{"no such text", stop}}); got != want ||
-		r.Reason != models.StopText {
+	until := models.Generate{MaxTokens: 20, Stop: []string{"no such text", stop}}
+	if got, r := generate(t, s.Fork(), until); got != want || r.Reason != models.StopText {
 		t.Errorf("%q until %q is %q (%+v), want %q", greedy, stop, got, r, want)
 	}
 	full, r := generate(t, s.Fork(), models.Generate{})
-	if r.Reason != models.StopLength || r.Tokens != m.Decoder.Context()-s.Len() || !strings.HasPrefix(full, greedy[:3]) {
-		if r.Reason != models.StopToken {
-			t.Errorf("%d tokens, %+v", len(full), r)
-		}
+	if all := m.Decoder.Context() - s.Len(); r.Reason != models.StopLength || r.Tokens != all {
+		t.Errorf("%d bytes, %+v, want %d tokens", len(full), r, all)
 	}
 	for _, g := range []models.Generate{{Temperature: -1}, {TopP: 2}, {MaxTokens: -1}, {Stop: []string{""}},
 		{Temperature: math.NaN()}} {
@@ -132,8 +155,15 @@ func TestGenerate(t *testing.T) {
 		}
 	}
 	gone := errors.New("gone")
-	if _, err := s.Fork().Generate(ctx, models.Generate{MaxTokens: 20}, func(string) error { return gone }); err != gone {
+	fail := func(string) error { return gone }
+	if _, err := s.Fork().Generate(ctx, models.Generate{MaxTokens: 20}, fail); err != gone {
 		t.Error(err)
+	}
+	// The end of the context ends generation at the next token.
+	leave, cancel := context.WithCancel(ctx)
+	r, err := s.Fork().Generate(leave, models.Generate{}, func(string) error { cancel(); return nil })
+	if !errors.Is(err, context.Canceled) || r.Tokens > 8 {
+		t.Errorf("%+v, %v", r, err)
 	}
 	empty, err := m.Decoder.Session()
 	if err != nil {

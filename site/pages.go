@@ -41,6 +41,7 @@ var listed = []page{
 	{part: howto, title: "Choose an estimator", source: "docs/advise.md", path: "howto/advise.html"},
 	{part: howto, title: "Beyond one machine", source: "docs/scale.md", path: "howto/scale.html"},
 	{part: howto, title: "Softmax sampling", source: "docs/sampling.md", path: "howto/sampling.html"},
+	{part: howto, title: "Pretrained models", source: "docs/models.md", path: "howto/models.html"},
 	{part: howto, title: "Python", source: "docs/python.md", path: "howto/python.html"},
 	{part: howto, title: "GoMLX: GPUs and training", source: "gomlx/README.md", path: "howto/gomlx.html"},
 	{part: howto, title: "Apache Beam", source: "beam/README.md", path: "howto/beam.html"},

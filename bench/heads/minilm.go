@@ -27,10 +27,10 @@ type bertBlock struct {
 
 const minilmEps = 1e-12
 
-// weights are the tensors of a container by name.
-type weights map[string]tensorfile.Tensor
+// tensors are those of a container by name.
+type tensors map[string]tensorfile.Tensor
 
-func (w weights) matrix(name string) (matrix, error) {
+func (w tensors) matrix(name string) (matrix, error) {
 	t, ok := w[name]
 	if !ok || t.DType != "F32" || len(t.Shape) < 1 || len(t.Shape) > 2 {
 		return matrix{}, fmt.Errorf("no matrix of float32 numbers with the name %s", name)
@@ -55,7 +55,7 @@ func loadMiniLM(folder string) (*minilm, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := weights{}
+	w := tensors{}
 	for _, t := range file.Tensors {
 		w[t.Name] = t
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/models/gguf"
+	"github.com/randfeat/randfeat/models/weights"
 )
 
 // smollm2 is a Llama: RMS norms, rotary positions, grouped queries, gated units, and an output layer that is the
@@ -27,56 +29,59 @@ type llamaBlock struct {
 }
 
 func loadSmolLM2(folder string) (*smollm2, error) {
-	g, err := readGGUF(filepath.Join(folder, "smollm2.gguf"))
+	f, err := gguf.Open(filepath.Join(folder, "smollm2.gguf"))
 	if err != nil {
 		return nil, err
 	}
-	m := &smollm2{}
-	var width, hidden, vocabulary int
-	for name, dst := range map[string]*int{"block_count": &m.layers, "attention.head_count": &m.heads,
-		"attention.head_count_kv": &m.kvHeads, "embedding_length": &width, "feed_forward_length": &hidden,
-		"vocab_size": &vocabulary} {
-		if *dst, err = g.number("llama." + name); err != nil {
-			return nil, err
+	defer f.Close()
+	c := f.Config()
+	if c.Architecture != "llama" || c.QKVBias || !c.TiedEmbeddings {
+		return nil, fmt.Errorf("%s: no Llama without biases whose output is its embedding", f.Path())
+	}
+	m := &smollm2{layers: c.Layers, heads: c.Heads, kvHeads: c.KVHeads, dim: c.HeadDim, eps: c.NormEps}
+	// The frequency of pair 1 is base^(−2/dim).
+	m.rope = attention.RoPE[float32]{Base: math.Pow(c.RopeFreqs[1], -float64(c.HeadDim)/2)}
+	get := func(name string, rows, cols int) matrix {
+		shape := []int{rows, cols}
+		if rows == 1 {
+			shape = shape[1:]
 		}
-	}
-	if m.layers > len(g.tensors) || width%m.heads != 0 || m.heads%m.kvHeads != 0 {
-		return nil, fmt.Errorf("%d layers of %d heads, %d of keys, %d wide: %w", m.layers, m.heads, m.kvHeads, width,
-			errGGUF)
-	}
-	m.dim = width / m.heads
-	m.eps = g.numbers["llama.attention.layer_norm_rms_epsilon"]
-	// Converters to GGUF reorder the rows of q and k so that pairs are neighbours.
-	m.rope = attention.RoPE[float32]{Base: g.numbers["llama.rope.freq_base"], Interleaved: true}
-	if m.embed, err = g.matrix("token_embd.weight", vocabulary, width); err != nil {
-		return nil, err
-	}
-	m.output = newLinear(m.embed, nil)
-	if m.norm, err = g.vector("output_norm.weight", width); err != nil {
-		return nil, err
-	}
-	m.blocks = make([]llamaBlock, m.layers)
-	for l := range m.blocks {
-		b := &m.blocks[l]
-		for name, dst := range map[string]*[]float32{"attn_norm": &b.attnNorm, "ffn_norm": &b.ffnNorm} {
-			if *dst, err = g.vector(fmt.Sprintf("blk.%d.%s.weight", l, name), width); err != nil {
-				return nil, err
+		t, failed := weights.Get(f, name, shape...)
+		if failed != nil {
+			if err == nil {
+				err = failed
 			}
+			return matrix{}
 		}
-		kv := m.kvHeads * m.dim
-		for name, p := range map[string]struct {
+		return matrix{Rows: rows, Cols: cols, Stride: cols, Data: t.Floats(nil)}
+	}
+	m.embed = get("model.embed_tokens.weight", c.Vocab, c.Hidden)
+	m.norm = get("model.norm.weight", 1, c.Hidden).Data
+	width, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	for l := range c.Layers {
+		p := fmt.Sprintf("model.layers.%d.", l)
+		b := llamaBlock{attnNorm: get(p+"input_layernorm.weight", 1, c.Hidden).Data,
+			ffnNorm: get(p+"post_attention_layernorm.weight", 1, c.Hidden).Data}
+		for _, w := range []struct {
 			dst        **linear
+			name       string
 			rows, cols int
-		}{"attn_q": {&b.q, width, width}, "attn_k": {&b.k, kv, width}, "attn_v": {&b.v, kv, width},
-			"attn_output": {&b.out, width, width}, "ffn_gate": {&b.gate, hidden, width},
-			"ffn_up": {&b.up, hidden, width}, "ffn_down": {&b.down, width, hidden}} {
-			w, err := g.matrix(fmt.Sprintf("blk.%d.%s.weight", l, name), p.rows, p.cols)
+		}{{&b.q, "self_attn.q_proj", width, c.Hidden}, {&b.k, "self_attn.k_proj", kv, c.Hidden},
+			{&b.v, "self_attn.v_proj", kv, c.Hidden}, {&b.out, "self_attn.o_proj", c.Hidden, width},
+			{&b.gate, "mlp.gate_proj", c.FFN, c.Hidden}, {&b.up, "mlp.up_proj", c.FFN, c.Hidden},
+			{&b.down, "mlp.down_proj", c.Hidden, c.FFN}} {
+			x := get(p+w.name+".weight", w.rows, w.cols)
 			if err != nil {
 				return nil, err
 			}
-			*p.dst = newLinear(w, nil)
+			*w.dst = newLinear(x, nil)
 		}
+		m.blocks = append(m.blocks, b)
 	}
+	if err != nil {
+		return nil, err
+	}
+	m.output = newLinear(m.embed, nil)
 	return m, nil
 }
 

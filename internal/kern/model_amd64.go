@@ -20,6 +20,7 @@ func modelTargets() []*Model {
 	if x.HasAVX512F && x.HasAVX512DQ && x.HasAVX512BW && x.HasAVX512VL {
 		t := &Model{Name: nameAVX512, SiLUMul: siluMulAVX512, GELU: geluAVX512, GELUTanh: geluTanhAVX512,
 			RMSNorm: rmsNormAVX512, LayerNorm: layerNormAVX512, Rotate: rotateAVX512,
+			HalfScores: halfScoresWide, HalfValues: halfValuesWide,
 			quantise: quantiseWide, mulBlocks: mulBlocksNarrow}
 		if x.HasAVX512VNNI {
 			t.mulBlocks = mulBlocksWide
@@ -28,6 +29,7 @@ func modelTargets() []*Model {
 	}
 	return append(list, &Model{Name: nameAVX2, SiLUMul: siluMulAVX2, GELU: geluAVX2, GELUTanh: geluTanhAVX2,
 		RMSNorm: rmsNormAVX2, LayerNorm: layerNormAVX2, Rotate: rotateAVX2,
+		HalfScores: halfScoresNarrow, HalfValues: halfValuesNarrow,
 		quantise: quantiseNarrow, mulBlocks: mulBlocksNarrow})
 }
 
@@ -157,6 +159,83 @@ func checkActs(dst []ActBlock, x []float32) bool {
 	raceRead(asRow(x))
 	raceWrite(asRow(unsafe.Slice((*float32)(unsafe.Pointer(&dst[0])), len(dst)*int(unsafe.Sizeof(ActBlock{}))/4)))
 	return true
+}
+
+// halfBlocks bounds one call, which cannot be preempted.
+const halfBlocks = 64
+
+// checkScores panics on wrong shapes and returns the number of blocks.
+func checkScores(dst []float32, stride int, q []float32, k []uint16, d int) int {
+	n := 0
+	if d > 0 {
+		n = len(k) / (d * HalfKeys)
+	}
+	if n == 0 {
+		return 0
+	}
+	if len(q) < 4*d || len(k) != n*d*HalfKeys || stride < n*HalfKeys || len(dst) < 3*stride+n*HalfKeys {
+		panic("kern: HalfScores of different shapes")
+	}
+	raceWrite(asRow(dst))
+	raceRead(asRow(q))
+	return n
+}
+
+func halfScoresWide(dst []float32, stride int, q []float32, k []uint16, d int) {
+	n := checkScores(dst, stride, q, k, d)
+	for b := 0; b < n; b += halfBlocks {
+		halfScoresAVX512(&dst[b*HalfKeys], 4*stride, &q[0], &k[b*d*HalfKeys], d, min(halfBlocks, n-b))
+	}
+}
+
+func halfScoresNarrow(dst []float32, stride int, q []float32, k []uint16, d int) {
+	n := checkScores(dst, stride, q, k, d)
+	for b := 0; b < n; b += halfBlocks {
+		halfScoresAVX2(&dst[b*HalfKeys], 4*stride, &q[0], &k[b*d*HalfKeys], d, min(halfBlocks, n-b))
+	}
+}
+
+// checkValues panics on wrong shapes and returns the number of values.
+func checkValues(dst, p []float32, stride int, v []uint16, d int) int {
+	n := 0
+	if d > 0 {
+		n = len(v) / d
+	}
+	if n == 0 {
+		return 0
+	}
+	if len(dst) < 4*d || len(v) != n*d || stride < n || len(p) < 3*stride+n {
+		panic("kern: HalfValues of different shapes")
+	}
+	raceWrite(asRow(dst))
+	raceRead(asRow(p))
+	return n
+}
+
+func halfValuesWide(dst, p []float32, stride int, v []uint16, d int) {
+	n := checkValues(dst, p, stride, v, d)
+	if d%32 != 0 {
+		halfValues(dst, p, stride, v, d)
+		return
+	}
+	for j := 0; j < n; j += halfBlocks * HalfKeys {
+		for c := 0; c < d; c += 32 {
+			halfValuesAVX512(&dst[c], &p[j], 4*stride, &v[j*d+c], d, min(halfBlocks*HalfKeys, n-j))
+		}
+	}
+}
+
+func halfValuesNarrow(dst, p []float32, stride int, v []uint16, d int) {
+	n := checkValues(dst, p, stride, v, d)
+	if d%16 != 0 {
+		halfValues(dst, p, stride, v, d)
+		return
+	}
+	for j := 0; j < n; j += halfBlocks * HalfKeys {
+		for c := 0; c < d; c += 16 {
+			halfValuesAVX2(&dst[c], &p[j], 4*stride, &v[j*d+c], d, min(halfBlocks*HalfKeys, n-j))
+		}
+	}
 }
 
 // equal panics unless all have the length of dst, and reports whether there is something to do.
@@ -328,3 +407,15 @@ func layerNormAVX2F32(dst, x, w, b *float32, n int, eps float32)
 
 //go:noescape
 func rotateAVX2F32(x, y, cos, sin *float32, n int)
+
+//go:noescape
+func halfScoresAVX512(dst *float32, stride int, q *float32, k *uint16, d, blocks int)
+
+//go:noescape
+func halfValuesAVX512(dst, p *float32, stride int, v *uint16, d, n int)
+
+//go:noescape
+func halfScoresAVX2(dst *float32, stride int, q *float32, k *uint16, d, blocks int)
+
+//go:noescape
+func halfValuesAVX2(dst, p *float32, stride int, v *uint16, d, n int)

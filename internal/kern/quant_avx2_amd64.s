@@ -951,3 +951,171 @@ DATA quantOrder<>+20(SB)/4, $0x00000006
 DATA quantOrder<>+24(SB)/4, $0x00000003
 DATA quantOrder<>+28(SB)/4, $0x00000007
 GLOBL quantOrder<>(SB), RODATA|NOPTR, $32
+
+// func halfScoresAVX2(dst *float32, stride int, q *float32, k *uint16, d int, blocks int)
+// Requires: AVX, F16C, FMA3
+TEXT ·halfScoresAVX2(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), AX
+	MOVQ stride+8(FP), CX
+	MOVQ q+16(FP), DX
+	MOVQ k+24(FP), BX
+	MOVQ d+32(FP), SI
+	MOVQ blocks+40(FP), DI
+	LEAQ (DX)(SI*4), R8
+	LEAQ (R8)(SI*4), R9
+	LEAQ (R9)(SI*4), R10
+
+halfScoresAVX2Block:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   BX, R11
+	XORQ   R12, R12
+
+halfScoresAVX2Row0:
+	VCVTPH2PS    (R11), Y8
+	VCVTPH2PS    16(R11), Y9
+	VBROADCASTSS (DX)(R12*4), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS (R8)(R12*4), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS (R9)(R12*4), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS (R10)(R12*4), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         $0x40, R11
+	INCQ         R12
+	CMPQ         R12, SI
+	JLT          halfScoresAVX2Row0
+	MOVQ         AX, R12
+	VMOVUPS      Y0, (R12)
+	VMOVUPS      Y1, 32(R12)
+	ADDQ         CX, R12
+	VMOVUPS      Y2, (R12)
+	VMOVUPS      Y3, 32(R12)
+	ADDQ         CX, R12
+	VMOVUPS      Y4, (R12)
+	VMOVUPS      Y5, 32(R12)
+	ADDQ         CX, R12
+	VMOVUPS      Y6, (R12)
+	VMOVUPS      Y7, 32(R12)
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	MOVQ         BX, R11
+	XORQ         R12, R12
+
+halfScoresAVX2Row1:
+	VCVTPH2PS    32(R11), Y8
+	VCVTPH2PS    48(R11), Y9
+	VBROADCASTSS (DX)(R12*4), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS (R8)(R12*4), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS (R9)(R12*4), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS (R10)(R12*4), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         $0x40, R11
+	INCQ         R12
+	CMPQ         R12, SI
+	JLT          halfScoresAVX2Row1
+	MOVQ         AX, R12
+	VMOVUPS      Y0, 64(R12)
+	VMOVUPS      Y1, 96(R12)
+	ADDQ         CX, R12
+	VMOVUPS      Y2, 64(R12)
+	VMOVUPS      Y3, 96(R12)
+	ADDQ         CX, R12
+	VMOVUPS      Y4, 64(R12)
+	VMOVUPS      Y5, 96(R12)
+	ADDQ         CX, R12
+	VMOVUPS      Y6, 64(R12)
+	VMOVUPS      Y7, 96(R12)
+	MOVQ         R11, BX
+	ADDQ         $0x00000080, AX
+	DECQ         DI
+	JNZ          halfScoresAVX2Block
+	VZEROUPPER
+	RET
+
+// func halfValuesAVX2(dst *float32, p *float32, stride int, v *uint16, d int, n int)
+// Requires: AVX, F16C, FMA3
+TEXT ·halfValuesAVX2(SB), NOSPLIT, $0-48
+	MOVQ    dst+0(FP), AX
+	MOVQ    p+8(FP), CX
+	MOVQ    stride+16(FP), DX
+	MOVQ    v+24(FP), BX
+	MOVQ    d+32(FP), SI
+	MOVQ    n+40(FP), DI
+	MOVQ    CX, R8
+	ADDQ    DX, R8
+	MOVQ    R8, R9
+	ADDQ    DX, R9
+	MOVQ    R9, R10
+	ADDQ    DX, R10
+	MOVQ    AX, DX
+	VMOVUPS (DX), Y0
+	VMOVUPS 32(DX), Y1
+	LEAQ    (DX)(SI*4), DX
+	VMOVUPS (DX), Y2
+	VMOVUPS 32(DX), Y3
+	LEAQ    (DX)(SI*4), DX
+	VMOVUPS (DX), Y4
+	VMOVUPS 32(DX), Y5
+	LEAQ    (DX)(SI*4), DX
+	VMOVUPS (DX), Y6
+	VMOVUPS 32(DX), Y7
+	XORQ    DX, DX
+
+halfValuesAVX2Key:
+	VCVTPH2PS    (BX), Y8
+	VCVTPH2PS    16(BX), Y9
+	VBROADCASTSS (CX)(DX*4), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS (R8)(DX*4), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS (R9)(DX*4), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS (R10)(DX*4), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	LEAQ         (BX)(SI*2), BX
+	INCQ         DX
+	CMPQ         DX, DI
+	JLT          halfValuesAVX2Key
+	MOVQ         AX, DX
+	VMOVUPS      Y0, (DX)
+	VMOVUPS      Y1, 32(DX)
+	LEAQ         (DX)(SI*4), DX
+	VMOVUPS      Y2, (DX)
+	VMOVUPS      Y3, 32(DX)
+	LEAQ         (DX)(SI*4), DX
+	VMOVUPS      Y4, (DX)
+	VMOVUPS      Y5, 32(DX)
+	LEAQ         (DX)(SI*4), DX
+	VMOVUPS      Y6, (DX)
+	VMOVUPS      Y7, 32(DX)
+	VZEROUPPER
+	RET

@@ -876,3 +876,119 @@ quantiseAVX512Block:
 	JNZ           quantiseAVX512Block
 	VZEROUPPER
 	RET
+
+// func halfScoresAVX512(dst *float32, stride int, q *float32, k *uint16, d int, blocks int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·halfScoresAVX512(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), AX
+	MOVQ stride+8(FP), CX
+	MOVQ q+16(FP), DX
+	MOVQ k+24(FP), BX
+	MOVQ d+32(FP), SI
+	MOVQ blocks+40(FP), DI
+	LEAQ (DX)(SI*4), R8
+	LEAQ (R8)(SI*4), R9
+	LEAQ (R9)(SI*4), R10
+
+halfScoresAVX512Block:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	XORQ   R11, R11
+
+halfScoresAVX512Row0:
+	VCVTPH2PS        (BX), Z8
+	VCVTPH2PS        32(BX), Z9
+	VFMADD231PS.BCST (DX)(R11*4), Z8, Z0
+	VFMADD231PS.BCST (DX)(R11*4), Z9, Z1
+	VFMADD231PS.BCST (R8)(R11*4), Z8, Z2
+	VFMADD231PS.BCST (R8)(R11*4), Z9, Z3
+	VFMADD231PS.BCST (R9)(R11*4), Z8, Z4
+	VFMADD231PS.BCST (R9)(R11*4), Z9, Z5
+	VFMADD231PS.BCST (R10)(R11*4), Z8, Z6
+	VFMADD231PS.BCST (R10)(R11*4), Z9, Z7
+	ADDQ             $0x40, BX
+	INCQ             R11
+	CMPQ             R11, SI
+	JLT              halfScoresAVX512Row0
+	MOVQ             AX, R11
+	VMOVUPS          Z0, (R11)
+	VMOVUPS          Z1, 64(R11)
+	ADDQ             CX, R11
+	VMOVUPS          Z2, (R11)
+	VMOVUPS          Z3, 64(R11)
+	ADDQ             CX, R11
+	VMOVUPS          Z4, (R11)
+	VMOVUPS          Z5, 64(R11)
+	ADDQ             CX, R11
+	VMOVUPS          Z6, (R11)
+	VMOVUPS          Z7, 64(R11)
+	ADDQ             $0x00000080, AX
+	DECQ             DI
+	JNZ              halfScoresAVX512Block
+	VZEROUPPER
+	RET
+
+// func halfValuesAVX512(dst *float32, p *float32, stride int, v *uint16, d int, n int)
+// Requires: AVX, AVX512F
+TEXT ·halfValuesAVX512(SB), NOSPLIT, $0-48
+	MOVQ    dst+0(FP), AX
+	MOVQ    p+8(FP), CX
+	MOVQ    stride+16(FP), DX
+	MOVQ    v+24(FP), BX
+	MOVQ    d+32(FP), SI
+	MOVQ    n+40(FP), DI
+	MOVQ    CX, R8
+	ADDQ    DX, R8
+	MOVQ    R8, R9
+	ADDQ    DX, R9
+	MOVQ    R9, R10
+	ADDQ    DX, R10
+	MOVQ    AX, DX
+	VMOVUPS (DX), Z0
+	VMOVUPS 64(DX), Z1
+	LEAQ    (DX)(SI*4), DX
+	VMOVUPS (DX), Z2
+	VMOVUPS 64(DX), Z3
+	LEAQ    (DX)(SI*4), DX
+	VMOVUPS (DX), Z4
+	VMOVUPS 64(DX), Z5
+	LEAQ    (DX)(SI*4), DX
+	VMOVUPS (DX), Z6
+	VMOVUPS 64(DX), Z7
+	XORQ    DX, DX
+
+halfValuesAVX512Key:
+	VCVTPH2PS        (BX), Z8
+	VCVTPH2PS        32(BX), Z9
+	VFMADD231PS.BCST (CX)(DX*4), Z8, Z0
+	VFMADD231PS.BCST (CX)(DX*4), Z9, Z1
+	VFMADD231PS.BCST (R8)(DX*4), Z8, Z2
+	VFMADD231PS.BCST (R8)(DX*4), Z9, Z3
+	VFMADD231PS.BCST (R9)(DX*4), Z8, Z4
+	VFMADD231PS.BCST (R9)(DX*4), Z9, Z5
+	VFMADD231PS.BCST (R10)(DX*4), Z8, Z6
+	VFMADD231PS.BCST (R10)(DX*4), Z9, Z7
+	LEAQ             (BX)(SI*2), BX
+	INCQ             DX
+	CMPQ             DX, DI
+	JLT              halfValuesAVX512Key
+	MOVQ             AX, DX
+	VMOVUPS          Z0, (DX)
+	VMOVUPS          Z1, 64(DX)
+	LEAQ             (DX)(SI*4), DX
+	VMOVUPS          Z2, (DX)
+	VMOVUPS          Z3, 64(DX)
+	LEAQ             (DX)(SI*4), DX
+	VMOVUPS          Z4, (DX)
+	VMOVUPS          Z5, 64(DX)
+	LEAQ             (DX)(SI*4), DX
+	VMOVUPS          Z6, (DX)
+	VMOVUPS          Z7, 64(DX)
+	VZEROUPPER
+	RET

@@ -19,8 +19,9 @@ type Options struct {
 
 // Model is a loaded decoder. It never changes: any number of sessions may use it at the same time.
 type Model struct {
-	config  weights.Config
-	kernels nn.Kernels
+	config    weights.Config
+	kernels   nn.Kernels
+	quantised bool
 
 	words  weights.Tensor
 	blocks []block
@@ -49,7 +50,7 @@ func New(f weights.File, opt Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{config: c, kernels: k}
+	m := &Model{config: c, kernels: k, quantised: opt.Quantised}
 	precision := nn.Float32
 	if opt.Quantised {
 		precision = nn.Quantised

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"testing"
 
+	"github.com/randfeat/randfeat/attention"
 	"github.com/randfeat/randfeat/attention/centroid"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/models/decoder"
@@ -49,7 +51,8 @@ func open(t *testing.T, name string) (file, reference) {
 	return file{f, f.Config()}, r
 }
 
-func session(t *testing.T, f weights.File, opt decoder.Options, memory func(int) (decoder.State, error)) *decoder.Session {
+func session(t *testing.T, f weights.File, opt decoder.Options,
+	memory func(int) (decoder.State, error)) *decoder.Session {
 	t.Helper()
 	m, err := decoder.New(f, opt)
 	if err != nil {
@@ -151,17 +154,26 @@ func TestFork(t *testing.T) {
 	if d := furthest(other, next(t, c, 1, 2, 3)); !(d <= 1e-5) {
 		t.Errorf("the fork is %v from a text of its own", d)
 	}
-	if a.Len() != 40 || b.Len() != 23 || a.Bytes() == 0 {
+	if d := furthest(next(t, b, 4), next(t, c, 4)); !(d <= 1e-5) {
+		t.Errorf("the fork is %v from a text of its own after its origin went on", d)
+	}
+	if a.Len() != 40 || b.Len() != 24 || a.Bytes() == 0 {
 		t.Errorf("%d and %d tokens, %d bytes", a.Len(), b.Len(), a.Bytes())
 	}
 }
 
 // A session that is saved and restored goes on bit by bit.
 func TestSave(t *testing.T) {
+	for _, quantised := range []bool{false, true} {
+		save(t, decoder.Options{Quantised: quantised})
+	}
+}
+
+func save(t *testing.T, opt decoder.Options) {
 	f, r := open(t, "llama")
-	a := session(t, f, decoder.Options{}, nil)
+	a := session(t, f, opt, nil)
 	next(t, a, r.IDs[:20]...)
-	b := session(t, f, decoder.Options{}, nil)
+	b := session(t, f, opt, nil)
 	for i, st := range a.States() {
 		data, err := st.AppendBinary(nil)
 		if err != nil {
@@ -219,6 +231,52 @@ func must(t *testing.T, f weights.File) *decoder.Model {
 		t.Fatal(err)
 	}
 	return m
+}
+
+// Keys and values in half precision give the attention of float32 to their rounding: for single tokens and many, across
+// the borders of blocks and parts, with groups of one to six queries, a sliding window and forks.
+func TestHalfState(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, c := range []struct{ heads, kv, dim, window int }{{3, 3, 8, 0}, {6, 2, 64, 0}, {6, 1, 32, 0},
+		{4, 2, 16, 40}} {
+		half := decoder.HalfState(c.heads, c.kv, c.dim, c.window)
+		full := decoder.ExactState(c.heads, c.kv, c.dim, c.window)
+		for step, n := range []int{1, 1, 40, 3, 500, 4, 1, 90, 1, 2} {
+			random := func(heads int) attention.Seq[float32] {
+				x := attention.NewSeq[float32](1, heads, n, c.dim)
+				for i := range x.Data {
+					x.Data[i] = float32(r.NormFloat64())
+				}
+				return x
+			}
+			q, k, v := random(c.heads), random(c.kv), random(c.kv)
+			got, want := random(c.heads), random(c.heads)
+			origin := half
+			if step == 6 {
+				half = half.Fork()
+			}
+			if err := half.Step(got, q, k, v); err != nil {
+				t.Fatal(err)
+			}
+			if step == 6 { // what the origin of a fork reads afterwards does not matter to the fork
+				if err := origin.Step(random(c.heads), q, v, k); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := full.Step(want, q, k, v); err != nil {
+				t.Fatal(err)
+			}
+			if d := furthest(got.Data, want.Data); !(d <= 4e-3) {
+				t.Errorf("%+v, step %d of %d tokens: %v from float32", c, step, n, d)
+			}
+		}
+		if half.Len() != full.Len() || half.Bytes() == 0 {
+			t.Errorf("%+v: %d tokens, want %d", c, half.Len(), full.Len())
+		}
+		if err := half.Join(half.Fork()); err != nil || half.Len() != 2*full.Len() {
+			t.Errorf("%+v: %d tokens after joining %d twice: %v", c, half.Len(), full.Len(), err)
+		}
+	}
 }
 
 // A token allocates nothing once the session is warm and has room.

@@ -40,18 +40,33 @@ type shape struct{ heads, kvHeads, dim, ffn int }
 // NewSession starts a text. memory makes the state of a layer's heads; nil: exact attention.
 func (m *Model) NewSession(memory func(layer int) (State, error)) (*Session, error) {
 	s := &Session{model: m, work: newWork(m)}
+	if memory == nil {
+		memory = m.Exact()
+	}
 	for l := range m.blocks {
-		var st State = newExact(m.config.Heads, m.config.KVHeads, m.config.HeadDim, m.config.SlidingWindow)
-		if memory != nil {
-			made, err := memory(l)
-			if err != nil {
-				return nil, fmt.Errorf("layer %d: %w", l, err)
-			}
-			st = made
+		st, err := memory(l)
+		if err != nil {
+			return nil, fmt.Errorf("layer %d: %w", l, err)
 		}
 		s.states = append(s.states, st)
 	}
 	return s, nil
+}
+
+// Exact makes the states of exact attention for the layers of one session: keys and values in float32, or, in a
+// quantised model, in half precision.
+func (m *Model) Exact() func(layer int) (State, error) {
+	c := &m.config
+	var shared *halfWork
+	return func(int) (State, error) {
+		if !m.quantised {
+			return newExact(c.Heads, c.KVHeads, c.HeadDim, c.SlidingWindow), nil
+		}
+		if shared == nil {
+			shared = newHalfWork(m.kernels)
+		}
+		return newHalf(shared, c.Heads, c.KVHeads, c.HeadDim, c.SlidingWindow), nil
+	}
 }
 
 func newWork(m *Model) *work {
@@ -91,8 +106,17 @@ func (s *Session) Bytes() int64 {
 // Fork is a copy that goes on by itself, also at the same time.
 func (s *Session) Fork() *Session {
 	f := &Session{model: s.model, length: s.length, work: newWork(s.model)}
+	var shared *halfWork
 	for _, st := range s.states {
-		f.states = append(f.states, st.Fork())
+		h, ok := st.(*halfState)
+		if !ok {
+			f.states = append(f.states, st.Fork())
+			continue
+		}
+		if shared == nil {
+			shared = newHalfWork(s.model.kernels)
+		}
+		f.states = append(f.states, h.fork(shared))
 	}
 	return f
 }

@@ -63,7 +63,8 @@ func TestOpenBERT(t *testing.T) {
 	if c := f.Config(); c.Heads != 2 || c.HeadDim != 2 || c.Pooling != "mean" || !c.Normalize || c.Passage != 16 {
 		t.Errorf("%+v", c)
 	}
-	if want := []string{"embeddings.LayerNorm.weight", "embeddings.word_embeddings.weight"}; !slices.Equal(f.Names(), want) {
+	want := []string{"embeddings.LayerNorm.weight", "embeddings.word_embeddings.weight"}
+	if !slices.Equal(f.Names(), want) {
 		t.Errorf("names %q", f.Names())
 	}
 	w, err := weights.Get(f, "embeddings.word_embeddings.weight", 1)
@@ -131,6 +132,9 @@ func TestErrorsNameFileAndTensor(t *testing.T) {
 		maps.DeleteFunc(files, func(_, text string) bool { return text == "" })
 		return files
 	}
+	changed := func(config, old, new string) map[string]string {
+		return with("config.json", strings.Replace(config, old, new, 1))
+	}
 	for want, files := range map[string]map[string]string{
 		"model.safetensors: not a usable":       with("model.safetensors", whole[:len(whole)-1]),
 		"ends at byte 4 of 3: truncated":        with("model.safetensors", whole[:len(whole)-1]),
@@ -139,12 +143,12 @@ func TestErrorsNameFileAndTensor(t *testing.T) {
 		"config.json: not a usable model file":  with("config.json", "{"),
 		`config.json: architecture "t5" is not`: with("config.json", `{"model_type": "t5"}`),
 		"config.json: no architecture":          with("config.json", `{}`),
-		"hidden_act \"tanh\" is not supported":  with("config.json", strings.Replace(bertJSON, `"gelu"`, `"tanh"`, 1)),
-		"heads is 0":                            with("config.json", strings.Replace(bertJSON, `heads": 2`, `heads": 0`, 1)),
+		"hidden_act \"tanh\" is not supported":  changed(bertJSON, `"gelu"`, `"tanh"`),
+		"heads is 0":                            changed(bertJSON, `heads": 2`, `heads": 0`),
 		"no tensor b.weight":                    with("model.safetensors.index.json", index("model.safetensors")),
 		`want a name of a file in this folder`:  with("model.safetensors.index.json", index("../model.safetensors")),
-		"rotary scaling \"yarn\"":               with("config.json", strings.Replace(llamaJSON, "}", `, "rope_scaling": {"type": "yarn"}}`, 1)),
-		"no tensor lm_head.weight":              with("config.json", strings.Replace(llamaJSON, "}", `, "tie_word_embeddings": false}`, 1)),
+		"rotary scaling \"yarn\"":               changed(llamaJSON, "}", `, "rope_scaling": {"type": "yarn"}}`),
+		"no tensor lm_head.weight":              changed(llamaJSON, "}", `, "tie_word_embeddings": false}`),
 		"module x.Dense is not supported":       with("modules.json", `[{"type": "x.Dense"}]`),
 	} {
 		_, err := Open(folder(t, files))

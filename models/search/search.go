@@ -69,9 +69,11 @@ type Hit struct {
 	Text  string  `json:"text"`
 }
 
-// Update makes the index of a folder from an older one, whose passages of unchanged files it keeps; old may be nil. Files
-// that are not text, hidden ones and those above 64 MiB are skipped. Progress is called after every file that was read.
-func Update(ctx context.Context, m *models.Model, folder string, old *Index, progress func(done, of int)) (*Index, error) {
+// Update makes the index of a folder from an older one, whose passages of unchanged files it keeps; old may be nil.
+// Files that are not text, hidden ones and those above 64 MiB are skipped. Progress is called after every file that was
+// read.
+func Update(ctx context.Context, m *models.Model, folder string, old *Index, progress func(done, of int)) (*Index,
+	error) {
 	if m.Encoder == nil {
 		return nil, errors.New("the model does not embed texts")
 	}

@@ -83,7 +83,8 @@ func TestSearch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range [][]byte{nil, whole[:len(whole)-1], append(whole[:len(whole)-1:len(whole)-1], whole[len(whole)-1]^1)} {
+	last := len(whole) - 1
+	for _, bad := range [][]byte{nil, whole[:last], append(whole[:last:last], whole[last]^1)} {
 		write(t, path, string(bad))
 		if _, err := search.Open(path); !errors.Is(err, search.ErrIndex) {
 			t.Errorf("%d bytes: %v", len(bad), err)

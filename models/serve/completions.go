@@ -183,8 +183,8 @@ func reason(done models.Generated) *string {
 }
 
 // generate runs a session of its own when it is its turn.
-func (s *Server) generate(ctx context.Context, ids []int32, g models.Generate, emit func(string) error) (models.Generated,
-	error) {
+func (s *Server) generate(ctx context.Context, ids []int32, g models.Generate,
+	emit func(string) error) (models.Generated, error) {
 	done, err := s.compute(ctx)
 	if err != nil {
 		return models.Generated{}, err
@@ -230,7 +230,8 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, c Completion
 			if !began {
 				s.refuseError(w, err)
 			} else if errors.Is(err, context.DeadlineExceeded) {
-				_ = event(problem(http.StatusServiceUnavailable, "", "the answer takes longer than %v", s.opt.Limits.Time))
+				_ = event(problem(http.StatusServiceUnavailable, "", "the answer takes longer than %v",
+					s.opt.Limits.Time))
 			}
 			return
 		}
@@ -249,8 +250,8 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, c Completion
 	}
 }
 
-// pieces hands text from the goroutine that generates to the one that writes, which may be slower. What waits is bounded
-// by the tokens that a request may generate.
+// pieces hands text from the goroutine that generates to the one that writes, which may be slower. What waits is
+// bounded by the tokens that a request may generate.
 type pieces struct {
 	mu    sync.Mutex
 	text  strings.Builder

@@ -73,8 +73,8 @@ func TestEmbeddings(t *testing.T) {
 		}
 		Usage serve.Usage
 	}
-	if err := json.Unmarshal([]byte(body), &a); status != 200 || err != nil || len(a.Data) != 2 || a.Data[1].Index != 1 ||
-		len(a.Data[0].Embedding) != 32 || a.Usage.TotalTokens == 0 {
+	if err := json.Unmarshal([]byte(body), &a); status != 200 || err != nil || len(a.Data) != 2 ||
+		a.Data[1].Index != 1 || len(a.Data[0].Embedding) != 32 || a.Usage.TotalTokens == 0 {
 		t.Fatalf("%d %s (%v)", status, body, err)
 	}
 	_, body = post(t, url, "/v1/embeddings", `{"input": "another", "encoding_format": "base64"}`)
@@ -239,7 +239,8 @@ func TestClientGone(t *testing.T) {
 
 // Readers that take nothing keep connections, not the one worker.
 func TestSlowReaders(t *testing.T) {
-	url, stop := start(t, "llama", serve.Options{Limits: serve.Limits{Work: 1, Write: time.Second, Shutdown: 5 * time.Second}})
+	url, stop := start(t, "llama", serve.Options{Limits: serve.Limits{Work: 1, Write: time.Second,
+		Shutdown: 5 * time.Second}})
 	address := strings.TrimPrefix(url, "http://")
 	const body = `{"prompt": "a text", "max_tokens": 5, "stream": true}`
 	for range 200 {

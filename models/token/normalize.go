@@ -82,7 +82,8 @@ func lowercase(s string) string {
 }
 
 func isControl(r rune) bool {
-	return r != '\t' && r != '\n' && r != '\r' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs) && !isLate(r)
+	return r != '\t' && r != '\n' && r != '\r' &&
+		unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs) && !isLate(r)
 }
 
 // isIdeograph is the range of BERT's own code, where blocks of later versions of Unicode are missing.

@@ -1,6 +1,6 @@
-// Package token turns text into the ids that models read and back: WordPiece of BERT and byte-level BPE of GPT-2, Llama 3,
-// SmolLM2 and Qwen2. Tokenizers come from tokenizer.json or vocab.txt of Hugging Face folders and from the metadata of
-// GGUF files. Ids are equal to those of Hugging Face's tokenizers (peers/tokens.py compares them).
+// Package token turns text into the ids that models read and back: WordPiece of BERT and byte-level BPE of GPT-2,
+// Llama 3, SmolLM2 and Qwen2. Tokenizers come from tokenizer.json or vocab.txt of Hugging Face folders and from the
+// metadata of GGUF files. Ids are equal to those of Hugging Face's tokenizers (peers/tokens.py compares them).
 package token
 
 import (

@@ -37,7 +37,8 @@ func TestDecodeReturnsTheText(t *testing.T) {
 		}
 	}
 	tok := open(t, "bert")
-	if got := tok.Decode(tok.Wrap(nil, tok.Encode(nil, "Random features, a text"), 0)); got != "random features , a text" {
+	ids := tok.Wrap(nil, tok.Encode(nil, "Random features, a text"), 0)
+	if got := tok.Decode(ids); got != "random features , a text" {
 		t.Errorf("bert: %q", got)
 	}
 }
@@ -104,11 +105,34 @@ func TestWrap(t *testing.T) {
 	}
 }
 
+// Words of more than 100 characters are unknown, as in the reference.
+func TestLongWords(t *testing.T) {
+	tok := open(t, "bert")
+	unknown, _ := tok.ID("[UNK]")
+	if ids := tok.Encode(nil, strings.Repeat("a", 100)); slices.Contains(ids, unknown) {
+		t.Errorf("100 characters: %v", ids)
+	}
+	if ids := tok.Encode(nil, strings.Repeat("é", 101)); !slices.Equal(ids, []int32{unknown}) {
+		t.Errorf("101 characters: %v", ids)
+	}
+}
+
+// The patterns of Llama 3 and Qwen2 ignore case by the rules of Unicode, where ſ is an s; that of GPT-2 does not.
+func TestContractions(t *testing.T) {
+	for s, want := range map[string][2]int{"'s": {2, 2}, "'S": {0, 2}, "'ſ": {0, 3}, "'ll x": {3, 3}, "'Re": {0, 3},
+		"'le": {0, 0}, "'rl": {0, 0}, "'x": {0, 0}, "'": {0, 0}, "'v": {0, 0}, "s": {0, 0}} {
+		if got := [2]int{contraction(s, false), contraction(s, true)}; got != want {
+			t.Errorf("%q: %v, want %v", s, got, want)
+		}
+	}
+}
+
 // vocab.txt and a GGUF file's metadata make the tokenizer that tokenizer.json describes.
 func TestVocabularies(t *testing.T) {
 	want := open(t, "bert")
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "vocab.txt"), []byte(strings.Join(want.tokens, "\n")+"\n"), 0o600); err != nil {
+	vocab := strings.Join(want.tokens, "\n") + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "vocab.txt"), []byte(vocab), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	got, err := Open(dir)
@@ -130,8 +154,10 @@ func TestEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"tokenizer.json": string(b), "generation_config.json": `{"eos_token_id": [2, 9999]}`,
-		"config.json": `{"eos_token_id": 0}`, "tokenizer_config.json": `{"eos_token": {"content": "<|im_end|>"}}`} {
+	for name, text := range map[string]string{"tokenizer.json": string(b),
+		"generation_config.json": `{"eos_token_id": [2, 9999]}`,
+		"config.json":            `{"eos_token_id": 0}`,
+		"tokenizer_config.json":  `{"eos_token": {"content": "<|im_end|>"}}`} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -180,28 +206,33 @@ func TestMergesEqualNaive(t *testing.T) {
 	}
 }
 
+type object = map[string]any
+
+func modelOf(j object) object { return j["model"].(object) }
+
 func TestErrors(t *testing.T) {
 	b, err := os.ReadFile("testdata/smollm/tokenizer.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, change := range map[string]func(j map[string]any){
-		`model "Unigram" is not supported`:         func(j map[string]any) { j["model"].(map[string]any)["type"] = "Unigram" },
-		"BPE with byte_fallback":                   func(j map[string]any) { j["model"].(map[string]any)["byte_fallback"] = true },
-		`unk_token "?!x" is not in the vocabulary`: func(j map[string]any) { j["model"].(map[string]any)["unk_token"] = "?!x" },
-		"merge 0 of":                                 func(j map[string]any) { j["model"].(map[string]any)["merges"] = []string{"?!x y"} },
-		`merge "xy", want two tokens`:                func(j map[string]any) { j["model"].(map[string]any)["merges"] = []string{"xy"} },
-		`normalizer "Precompiled" is not supported`:  func(j map[string]any) { j["normalizer"] = map[string]any{"type": "Precompiled"} },
-		`pre-tokenizer "Metaspace" is not supported`: func(j map[string]any) { j["pre_tokenizer"] = map[string]any{"type": "Metaspace"} },
-		`pre-tokenizer Split by "x+" is not supported`: func(j map[string]any) {
-			j["pre_tokenizer"] = map[string]any{"type": "Split", "behavior": "Isolated", "pattern": map[string]any{"Regex": "x+"}}
+	with := func(part, kind string) func(j object) { return func(j object) { j[part] = object{"type": kind} } }
+	for want, change := range map[string]func(j object){
+		`model "Unigram" is not supported`:         func(j object) { modelOf(j)["type"] = "Unigram" },
+		"BPE with byte_fallback":                   func(j object) { modelOf(j)["byte_fallback"] = true },
+		`unk_token "?!x" is not in the vocabulary`: func(j object) { modelOf(j)["unk_token"] = "?!x" },
+		"merge 0 of":                                 func(j object) { modelOf(j)["merges"] = []string{"?!x y"} },
+		`merge "xy", want two tokens`:                func(j object) { modelOf(j)["merges"] = []string{"xy"} },
+		`normalizer "Precompiled" is not supported`:  with("normalizer", "Precompiled"),
+		`pre-tokenizer "Metaspace" is not supported`: with("pre_tokenizer", "Metaspace"),
+		`pre-tokenizer Split by "x+" is not supported`: func(j object) {
+			j["pre_tokenizer"] = object{"type": "Split", "behavior": "Isolated", "pattern": object{"Regex": "x+"}}
 		},
-		`post-processor "Other" is not supported`: func(j map[string]any) { j["post_processor"] = map[string]any{"type": "Other"} },
-		"has id 4194304":  func(j map[string]any) { j["model"].(map[string]any)["vocab"].(map[string]any)["zzz"] = 1 << 22 },
-		"id 5 has tokens": func(j map[string]any) { j["model"].(map[string]any)["vocab"].(map[string]any)["zzz"] = 5 },
-		"model.vocab":     func(j map[string]any) { j["model"].(map[string]any)["vocab"] = 1 },
+		`post-processor "Other" is not supported`: with("post_processor", "Other"),
+		"has id 4194304":  func(j object) { modelOf(j)["vocab"].(object)["zzz"] = 1 << 22 },
+		"id 5 has tokens": func(j object) { modelOf(j)["vocab"].(object)["zzz"] = 5 },
+		"model.vocab":     func(j object) { modelOf(j)["vocab"] = 1 },
 	} {
-		var j map[string]any
+		var j object
 		if err := json.Unmarshal(b, &j); err != nil {
 			t.Fatal(err)
 		}

@@ -69,7 +69,8 @@ func TestRope(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scaled, err := Rope(500000, 128, RopeScaling{Kind: "llama3", Factor: 8, LowFreq: 1, HighFreq: 4, OriginalPosition: 8192})
+	scaled, err := Rope(500000, 128, RopeScaling{Kind: "llama3", Factor: 8, LowFreq: 1, HighFreq: 4,
+		OriginalPosition: 8192})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ const (
 	Q8_0             // 32 numbers: float16 scale, 32 int8
 	Q4_0             // 32 numbers: float16 scale, 16 bytes of nibbles, 8 subtracted
 	Q4_1             // 32 numbers: float16 scale and minimum, 16 bytes of nibbles
-	Q4_K             // 256 numbers: float16 scale and minimum, 12 bytes of 6-bit scales and minima, 128 bytes of nibbles
+	Q4_K             // 256 numbers: float16 scale and minimum, 12 bytes of scales and minima in 6 bits, 128 of nibbles
 	Q6_K             // 256 numbers: 128 bytes of low nibbles, 64 bytes of high pairs, 16 int8 scales, float16 scale
 	types
 )

@@ -36,7 +36,8 @@ func done(t *testing.T, stdin string, args ...string) string {
 // Every format of input and output has the same embeddings.
 func TestEmbedFormats(t *testing.T) {
 	model, dir := tiny.Folder(t, "bert"), t.TempDir()
-	inputs := map[string]string{"a.txt": "one text\nanother, \"text\"\n", "a.csv": "n,text\n1,one text\n2,\"another, \"\"text\"\"\"\n",
+	inputs := map[string]string{"a.txt": "one text\nanother, \"text\"\n",
+		"a.csv":    "n,text\n1,one text\n2,\"another, \"\"text\"\"\"\n",
 		"a.ndjson": "{\"text\": \"one text\"}\n\n\"another, \\\"text\\\"\"\n"}
 	want := done(t, inputs["a.txt"], "embed", model)
 	if strings.Count(want, "\n") != 2 {

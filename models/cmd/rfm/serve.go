@@ -72,7 +72,8 @@ requests in work finish, then stop. Logs go to stderr; they never hold texts.`,
 				level = slog.LevelDebug
 			}
 			log := slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: level}))
-			s := serve.New(m, serve.Options{Limits: l, Name: name, Token: token, LoopbackHosts: local && token == "", Log: log})
+			s := serve.New(m, serve.Options{Limits: l, Name: name, Token: token, LoopbackHosts: local && token == "",
+				Log: log})
 			ln, err := net.Listen("tcp", address)
 			if errors.Is(err, syscall.EADDRINUSE) {
 				return fmt.Errorf("another program listens on %s: choose another --addr, or port 0 for a free one", address)
@@ -109,7 +110,8 @@ requests in work finish, then stop. Logs go to stderr; they never hold texts.`,
 	fl.DurationVar(&l.Time, "timeout", 5*time.Minute, "longest time to answer a request (else 503)")
 	fl.DurationVar(&l.Read, "read-timeout", 30*time.Second, "longest time for a client to send a request")
 	fl.DurationVar(&l.Write, "write-timeout", 30*time.Second, "longest time for a client to take a piece of an answer")
-	fl.DurationVar(&l.Shutdown, "shutdown-timeout", 15*time.Second, "longest time for requests in work when the server stops")
+	fl.DurationVar(&l.Shutdown, "shutdown-timeout", 15*time.Second,
+		"longest time for requests in work when the server stops")
 	return cmd
 }
 

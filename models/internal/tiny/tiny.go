@@ -94,7 +94,8 @@ func write(dir, kind string) error {
 		}
 	}
 	config := map[string]any{"model_type": kind, "num_hidden_layers": layers, "hidden_size": hidden,
-		"num_attention_heads": heads, "intermediate_size": ffn, "vocab_size": vocab, "max_position_embeddings": positions}
+		"num_attention_heads": heads, "intermediate_size": ffn, "vocab_size": vocab,
+		"max_position_embeddings": positions}
 	if kind == "bert" {
 		bert(config, vocab, tensor, linear)
 	} else {

@@ -49,6 +49,8 @@ func main() {
 			}
 		}
 		g.quantise()
+		g.halfScores()
+		g.halfValues()
 		name := "quant_avx2_amd64.s"
 		if wide {
 			name = "quant_avx512_amd64.s"
@@ -357,6 +359,122 @@ func (g *gen) quantise() {
 	g.ADDQ(U8(actSize), dst)
 	g.DECQ(blocks)
 	g.JNZ(LabelRef(target + "Block"))
+	g.VZEROUPPER()
+	g.RET()
+}
+
+// halfTile loads two vectors of halves at disp bytes behind base and adds their products with four broadcast numbers
+// to the registers 2i and 2i+1, i < 4.
+func (g *gen) halfTile(base reg.Register, disp int, factor func(i int) Mem) {
+	lo, hi, f := g.V(8), g.V(9), g.V(10)
+	g.VCVTPH2PS(Mem{Base: base, Disp: disp}, lo)
+	g.VCVTPH2PS(Mem{Base: base, Disp: disp + g.Bytes()/2}, hi)
+	for i := range 4 {
+		if g.Wide {
+			g.VFMADD231PS_BCST(factor(i), lo, g.V(2*i))
+			g.VFMADD231PS_BCST(factor(i), hi, g.V(2*i+1))
+			continue
+		}
+		g.VBROADCASTSS(factor(i), f)
+		g.VFMADD231PS(f, lo, g.V(2*i))
+		g.VFMADD231PS(f, hi, g.V(2*i+1))
+	}
+}
+
+func (g *gen) halfName(op string) string {
+	if g.Wide {
+		return op + "AVX512"
+	}
+	return op + "AVX2"
+}
+
+// halfScores multiplies four queries, [4][d], by blocks of 32 keys, [d][32] each: rows of scores are stride bytes
+// apart. AVX2 takes a block in two halves.
+func (g *gen) halfScores() {
+	name := g.halfName("halfScores")
+	g.Function(name)
+	g.Attributes(attr.NOSPLIT)
+	g.SignatureExpr("func(dst *float32, stride int, q *float32, k *uint16, d, blocks int)")
+	gp := func(n string) reg.GPVirtual { return g.Load(g.Param(n), g.GP64()).(reg.GPVirtual) }
+	dst, stride, q0, k, d, blocks := gp("dst"), gp("stride"), gp("q"), gp("k"), gp("d"), gp("blocks")
+	q := []reg.GPVirtual{q0}
+	for i := 1; i < 4; i++ {
+		p := g.GP64()
+		g.LEAQ(Mem{Base: q[i-1], Index: d, Scale: 4}, p)
+		q = append(q, p)
+	}
+	halves := 2
+	if g.Wide {
+		halves = 1
+	}
+	row, c, out := g.GP64(), g.GP64(), g.GP64()
+	g.Label(name + "Block")
+	for h := range halves {
+		for i := range 8 {
+			g.VXORPS(g.V(i), g.V(i), g.V(i))
+		}
+		g.MOVQ(k, row)
+		g.XORQ(c, c)
+		label := fmt.Sprintf("%sRow%d", name, h)
+		g.Label(label)
+		g.halfTile(row, 32*h, func(i int) Mem { return Mem{Base: q[i], Index: c, Scale: 4} })
+		g.ADDQ(U8(64), row)
+		g.INCQ(c)
+		g.CMPQ(c, d)
+		g.JLT(LabelRef(label))
+		g.MOVQ(dst, out)
+		for i := range 4 {
+			g.VMOVUPS(g.V(2*i), Mem{Base: out, Disp: 64 * h})
+			g.VMOVUPS(g.V(2*i+1), Mem{Base: out, Disp: 64*h + g.Bytes()})
+			if i < 3 {
+				g.ADDQ(stride, out)
+			}
+		}
+	}
+	g.MOVQ(row, k)
+	g.ADDQ(U32(128), dst)
+	g.DECQ(blocks)
+	g.JNZ(LabelRef(name + "Block"))
+	g.VZEROUPPER()
+	g.RET()
+}
+
+// halfValues adds the products of four rows of weights, stride bytes apart, with n values to 2 vectors of columns of
+// [4][d] sums: dst and v point to these columns, d is that of rows in elements.
+func (g *gen) halfValues() {
+	name := g.halfName("halfValues")
+	g.Function(name)
+	g.Attributes(attr.NOSPLIT)
+	g.SignatureExpr("func(dst, p *float32, stride int, v *uint16, d, n int)")
+	gp := func(n string) reg.GPVirtual { return g.Load(g.Param(n), g.GP64()).(reg.GPVirtual) }
+	dst, p0, stride, v, d, n := gp("dst"), gp("p"), gp("stride"), gp("v"), gp("d"), gp("n")
+	p := []reg.GPVirtual{p0}
+	for i := 1; i < 4; i++ {
+		r := g.GP64()
+		g.MOVQ(p[i-1], r)
+		g.ADDQ(stride, r)
+		p = append(p, r)
+	}
+	out, j := g.GP64(), g.GP64()
+	each := func(f func(i int, m Mem)) {
+		g.MOVQ(dst, out)
+		for i := range 4 {
+			f(2*i, Mem{Base: out})
+			f(2*i+1, Mem{Base: out, Disp: g.Bytes()})
+			if i < 3 {
+				g.LEAQ(Mem{Base: out, Index: d, Scale: 4}, out)
+			}
+		}
+	}
+	each(func(i int, m Mem) { g.VMOVUPS(m, g.V(i)) })
+	g.XORQ(j, j)
+	g.Label(name + "Key")
+	g.halfTile(v, 0, func(i int) Mem { return Mem{Base: p[i], Index: j, Scale: 4} })
+	g.LEAQ(Mem{Base: v, Index: d, Scale: 2}, v)
+	g.INCQ(j)
+	g.CMPQ(j, n)
+	g.JLT(LabelRef(name + "Key"))
+	each(func(i int, m Mem) { g.VMOVUPS(g.V(i), m) })
 	g.VZEROUPPER()
 	g.RET()
 }

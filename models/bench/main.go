@@ -1,0 +1,225 @@
+// Command bench measures tokens per second of the models in a folder: prefill, decoding and embedding.
+//
+//	go run ./bench -decoder DIR/smollm2.gguf -encoder DIR/minilm
+//
+// Token ids are arbitrary: speed does not depend on them.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/randfeat/randfeat/attention/centroid"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/models/decoder"
+	"github.com/randfeat/randfeat/models/encoder"
+	"github.com/randfeat/randfeat/models/gguf"
+	"github.com/randfeat/randfeat/models/safetensors"
+	"github.com/randfeat/randfeat/models/weights"
+)
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// result is one line of output.
+type result struct {
+	Model    string  `json:"model"`
+	Task     string  `json:"task"`
+	Tokens   int     `json:"tokens"`                 // of the text before, or of a sequence
+	PerSec   float64 `json:"tokens_s"`               // median of the runs
+	PerCPU   float64 `json:"tokens_cpu_s,omitempty"` // per second of processor time, which other programs disturb less
+	Weights  float64 `json:"weights_mb,omitempty"`
+	LoadSecs float64 `json:"load_s,omitempty"`
+}
+
+type bench struct {
+	out    *json.Encoder
+	repeat int
+	memory string
+}
+
+func run(_ context.Context, args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	dec := flags.String("decoder", "", "GGUF file or folder of a decoder")
+	enc := flags.String("encoder", "", "folder of an encoder")
+	repeat := flags.Int("repeat", 3, "runs of each case")
+	long := flags.Int("long", 0, "also decode after so many tokens")
+	floats := flags.Bool("float32", false, "only weights in float32 (default: only quantised for decoders, both for encoders)")
+	memory := flags.String("memory", "exact", "how heads remember: exact, cache (centroids) or slots (512 keys)")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	b := &bench{json.NewEncoder(stdout), *repeat, *memory}
+	var err error
+	if *dec != "" {
+		err = b.decoder(*dec, *floats, *long)
+	}
+	if *enc != "" && err == nil {
+		if err = b.encoder(*enc, false); err == nil && !*floats {
+			err = b.encoder(*enc, true)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+		return 1
+	}
+	return 0
+}
+
+func open(path string) (weights.File, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return safetensors.Open(path)
+	}
+	return gguf.Open(path)
+}
+
+// report prints the medians of the tokens per second of several runs.
+func (b *bench) report(r result, tokens int, run func() error) error {
+	var rates, perCPU []float64
+	for range b.repeat {
+		start, before := time.Now(), cpu()
+		if err := run(); err != nil {
+			return err
+		}
+		rates = append(rates, float64(tokens)/time.Since(start).Seconds())
+		if used := cpu() - before; used > 0 {
+			perCPU = append(perCPU, float64(tokens)/used)
+		}
+	}
+	slices.Sort(rates)
+	slices.Sort(perCPU)
+	r.PerSec = rates[len(rates)/2]
+	if len(perCPU) > 0 {
+		r.PerCPU = perCPU[len(perCPU)/2]
+	}
+	return b.out.Encode(r)
+}
+
+func (b *bench) decoder(path string, floats bool, long int) error {
+	start := time.Now()
+	f, err := open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	m, err := decoder.New(f, decoder.Options{Quantised: !floats})
+	if err != nil {
+		return err
+	}
+	loaded := time.Since(start).Seconds()
+	ids := make([]int32, 1024)
+	for i := range ids {
+		ids[i] = int32(100 + i*7919%(m.Config().Vocab-200))
+	}
+	name := "quantised"
+	if floats {
+		name = "float32"
+	}
+	if b.memory != "exact" {
+		name += ", " + b.memory
+	}
+	for _, n := range []int{256, 1024} {
+		r := result{Model: name, Task: "prefill", Tokens: n, Weights: float64(m.Bytes()) / 1e6, LoadSecs: loaded}
+		if err := b.report(r, n, func() error {
+			s, err := m.NewSession(b.states(m))
+			if err == nil {
+				_, err = s.Append(ids[:n]...)
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	at := []int{16, 1024}
+	if long > 0 {
+		at = append(at, long)
+	}
+	for _, n := range at {
+		s, err := m.NewSession(b.states(m))
+		if err != nil {
+			return err
+		}
+		for s.Len() < n {
+			if _, err := s.Append(ids[:min(len(ids), n-s.Len())]...); err != nil {
+				return err
+			}
+		}
+		const steps = 32
+		if err := b.report(result{Model: name, Task: "decode", Tokens: n}, steps, func() error {
+			for i := range steps {
+				if _, err := s.Append(ids[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// states makes the memory of the heads; centres of clusters are fitted to the text.
+func (b *bench) states(m *decoder.Model) func(layer int) (decoder.State, error) {
+	c := m.Config()
+	switch b.memory {
+	case "cache":
+		return func(int) (decoder.State, error) {
+			spec := centroid.Spec{Clusters: 64, Spread: true, Top: 8, Keys: 96, Sinks: 4, Window: 64, Block: 64}
+			a := centroid.Attention[float32]{Unchecked: true, Specs: []centroid.Spec{spec}}
+			return a.NewCache(1, c.Heads, c.KVHeads, c.HeadDim, c.HeadDim)
+		}
+	case "slots":
+		return func(int) (decoder.State, error) {
+			s := centroid.SlotSpec{Budget: 512, Evict: true, Decay: 0.9, Window: 64}
+			return centroid.NewSlots[float32](s, 0, nil, 1, c.Heads, c.KVHeads, c.HeadDim, c.HeadDim)
+		}
+	}
+	return nil
+}
+
+func (b *bench) encoder(path string, quantised bool) error {
+	start := time.Now()
+	f, err := open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	m, err := encoder.New(f, encoder.Options{Quantised: quantised})
+	if err != nil {
+		return err
+	}
+	loaded := time.Since(start).Seconds()
+	name := "float32"
+	if quantised {
+		name = "quantised"
+	}
+	for _, n := range []int{128, 512} {
+		const tokens = 2048
+		batch := make([][]int32, tokens/n)
+		for i := range batch {
+			batch[i] = make([]int32, n)
+			for j := range batch[i] {
+				batch[i][j] = int32(1000 + (i*n+j)*7919%20000)
+			}
+		}
+		dst := dense.New[float32](len(batch), m.Dim())
+		r := result{Model: name, Task: "embed", Tokens: n, LoadSecs: loaded}
+		if err := b.report(r, tokens, func() error { return m.Embed(dst, batch) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}

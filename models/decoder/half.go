@@ -1,0 +1,322 @@
+package decoder
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/randfeat/randfeat/attention"
+	"github.com/randfeat/randfeat/internal/buf"
+	"github.com/randfeat/randfeat/internal/kern"
+	"github.com/randfeat/randfeat/internal/par"
+	"github.com/randfeat/randfeat/models/internal/nn"
+)
+
+// halfState is exact attention over keys and values in half precision, which one token reads at half the price. Keys
+// lie in blocks of 32 with their columns side by side, so that products need no sums across a vector.
+type halfState struct {
+	heads, kvHeads, dim, window int
+	length                      int
+	k                           [][]uint16 // by head: [block][dim][32]
+	v                           [][]uint16 // by head: [token][dim]
+	report                      attention.Report
+	work                        *halfWork
+}
+
+// halfWork is the memory that all layers of a session share.
+type halfWork struct {
+	kernels nn.Kernels
+	wide    []float32 // keys and values of a layer, for steps of many tokens
+	softmax attention.Exact[float32]
+
+	// Of the step under way: parts of the keys of a head and four of its queries each.
+	s         *halfState
+	n         int       // keys that the token sees
+	q         []float32 // [head][group of 4][4][dim], scaled
+	splits    int
+	parts     []halfPart
+	part      func(lo, hi int)
+	widenKeys func(lo, hi int)
+}
+
+// halfPart is what four queries have of some keys: maxima, sums of exponentials, sums of values and the scores.
+type halfPart struct {
+	top, sum [4]float32
+	acc      []float32 // [4][dim]
+	scores   []float32 // [4][splitKeys]
+}
+
+const (
+	// splitKeys keys are one item of work of one token.
+	splitKeys = 512
+	// fewTokens are read one by one.
+	fewTokens = 4
+	// halfGrain multiply-adds of keys and values pay for a goroutine that is still awake.
+	halfGrain = 100_000
+)
+
+func newHalfWork(k nn.Kernels) *halfWork {
+	w := &halfWork{kernels: k}
+	w.part, w.widenKeys = w.doParts, w.doWiden
+	return w
+}
+
+func newHalf(w *halfWork, heads, kvHeads, dim, window int) *halfState {
+	return &halfState{heads: heads, kvHeads: kvHeads, dim: dim, window: window, work: w,
+		k: make([][]uint16, kvHeads), v: make([][]uint16, kvHeads)}
+}
+
+// half rounds x, numbers beyond the range to its end.
+func half(x float32) uint16 { return kern.Half(max(-65504, min(65504, x))) }
+
+// Step implements State.
+func (s *halfState) Step(out, q, k, v attention.Seq[float32]) error {
+	if q.Len > fewTokens {
+		s.push(k, v, 0, q.Len)
+		return s.many(out, q)
+	}
+	for l := range q.Len {
+		s.push(k, v, l, l+1)
+		s.one(out, q, l)
+	}
+	s.report.Rows += int64(q.Len * q.Heads)
+	return nil
+}
+
+// push appends positions [lo, hi).
+func (s *halfState) push(k, v attention.Seq[float32], lo, hi int) {
+	for h := range s.kvHeads {
+		km, vm := k.Head(0, h), v.Head(0, h)
+		for l := lo; l < hi; l++ {
+			at := s.length + l - lo
+			if at%kern.HalfKeys == 0 {
+				s.k[h] = append(s.k[h], make([]uint16, kern.HalfKeys*s.dim)...)
+			}
+			block := s.k[h][at/kern.HalfKeys*kern.HalfKeys*s.dim:]
+			for c, x := range km.Row(l) {
+				block[c*kern.HalfKeys+at%kern.HalfKeys] = half(x)
+			}
+			for _, x := range vm.Row(l) {
+				s.v[h] = append(s.v[h], half(x))
+			}
+		}
+	}
+	s.length += hi - lo
+}
+
+// many widens all keys and values and leaves the rest to exact attention: with many queries this is a small part.
+func (s *halfState) many(out, q attention.Seq[float32]) error {
+	w := s.work
+	row := s.kvHeads * s.dim
+	w.s = s
+	w.wide = buf.Sized(w.wide, 2*s.length*row)
+	par.For((s.length+kern.HalfKeys-1)/kern.HalfKeys, 4, w.widenKeys)
+	seq := func(data []float32) attention.Seq[float32] {
+		return attention.Seq[float32]{Shape: attention.Shape{Batch: 1, Heads: s.kvHeads, Len: s.length, Dim: s.dim},
+			Data: data, StrideB: len(data), StrideH: s.dim, StrideL: row}
+	}
+	w.softmax.Causal, w.softmax.Window, w.softmax.Unchecked = true, s.window, true
+	r, err := w.softmax.Forward(out, q, seq(w.wide[:s.length*row]), seq(w.wide[s.length*row:]))
+	s.report.Add(r)
+	return err
+}
+
+// doWiden sets the float32 keys and values of blocks [lo, hi).
+func (w *halfWork) doWiden(lo, hi int) {
+	s := w.s
+	row := s.kvHeads * s.dim
+	keys, values := w.wide[:s.length*row], w.wide[s.length*row:]
+	for h := range s.kvHeads {
+		for b := lo; b < hi; b++ {
+			block := s.k[h][b*kern.HalfKeys*s.dim : (b+1)*kern.HalfKeys*s.dim]
+			for j := range min(kern.HalfKeys, s.length-b*kern.HalfKeys) {
+				at := b*kern.HalfKeys + j
+				dst := keys[at*row+h*s.dim : at*row+(h+1)*s.dim]
+				for c := range dst {
+					dst[c] = kern.Float(block[c*kern.HalfKeys+j])
+				}
+				dst = values[at*row+h*s.dim : at*row+(h+1)*s.dim]
+				for c, x := range s.v[h][at*s.dim : (at+1)*s.dim] {
+					dst[c] = kern.Float(x)
+				}
+			}
+		}
+	}
+}
+
+// one computes row l of out over all keys so far.
+func (s *halfState) one(out, q attention.Seq[float32], l int) {
+	w, group := s.work, s.heads/s.kvHeads
+	fours := (group + 3) / 4
+	w.s, w.n = s, s.length
+	w.q = buf.Zeroed(w.q, s.kvHeads*fours*4*s.dim)
+	scale := float32(1 / math.Sqrt(float64(s.dim)))
+	for h := range s.heads {
+		dst := w.q[(h/group*fours*4+h%group)*s.dim:][:s.dim]
+		for c, x := range q.Head(0, h).Row(l) {
+			dst[c] = x * scale
+		}
+	}
+	w.splits = (w.n + splitKeys - 1) / splitKeys
+	items := s.kvHeads * fours * w.splits
+	for len(w.parts) < items {
+		w.parts = append(w.parts, halfPart{})
+	}
+	for i := range items {
+		p := &w.parts[i]
+		p.acc, p.scores = buf.Sized(p.acc, 4*s.dim), buf.Sized(p.scores, 4*splitKeys)
+	}
+	perItem := min(w.n, splitKeys) * s.dim * 8
+	par.For(items, max(1, halfGrain/perItem), w.part)
+	for h := range s.heads {
+		first := (h/group*fours + h%group/4) * w.splits
+		w.join(out.Head(0, h).Row(l), w.parts[first:first+w.splits], h%group%4)
+	}
+}
+
+// doParts computes items: keys of split i % splits for four queries.
+func (w *halfWork) doParts(lo, hi int) {
+	s, t := w.s, w.kernels.Table
+	fours := (s.heads/s.kvHeads + 3) / 4
+	for i := lo; i < hi; i++ {
+		p := &w.parts[i]
+		h, from := i/w.splits/fours, i%w.splits*splitKeys
+		n := min(splitKeys, w.n-from)
+		blocks := (n + kern.HalfKeys - 1) / kern.HalfKeys
+		keys := s.k[h][from*s.dim : (from+blocks*kern.HalfKeys)*s.dim]
+		w.kernels.Model.HalfScores(p.scores, splitKeys, w.q[i/w.splits*4*s.dim:][:4*s.dim], keys, s.dim)
+		first := 0 // keys before it have left the window
+		if s.window > 0 {
+			first = max(0, min(n, w.n-s.window-from))
+		}
+		clear(p.acc)
+		for r := range 4 {
+			row := p.scores[r*splitKeys : r*splitKeys+n]
+			clear(row[:first])
+			p.top[r], p.sum[r] = float32(math.Inf(-1)), 0
+			if first < n {
+				p.top[r] = t.Max(row[first:])
+				p.sum[r] = t.ExpSum(row[first:], p.top[r])
+			}
+		}
+		w.kernels.Model.HalfValues(p.acc, p.scores, splitKeys, s.v[h][from*s.dim:(from+n)*s.dim], s.dim)
+	}
+}
+
+// join adds the parts of query r.
+func (w *halfWork) join(dst []float32, parts []halfPart, r int) {
+	top := float32(math.Inf(-1))
+	for i := range parts {
+		top = max(top, parts[i].top[r])
+	}
+	clear(dst)
+	var sum float64
+	for i := range parts {
+		p := &parts[i]
+		f := math.Exp(float64(p.top[r] - top))
+		if f == 0 {
+			continue
+		}
+		sum += f * float64(p.sum[r])
+		w.kernels.Table.MulAdd(dst, p.acc[r*len(dst):(r+1)*len(dst)], float32(f))
+	}
+	w.kernels.Table.Scale(dst, float32(1/sum))
+}
+
+// Len implements State.
+func (s *halfState) Len() int { return s.length }
+
+// Bytes implements State.
+func (s *halfState) Bytes() int64 {
+	var n int64
+	for h := range s.k {
+		n += 2 * int64(cap(s.k[h])+cap(s.v[h]))
+	}
+	return n
+}
+
+// Report implements State.
+func (s *halfState) Report() attention.Report { return s.report }
+
+// Reset implements State.
+func (s *halfState) Reset() {
+	s.length, s.report = 0, attention.Report{}
+	for h := range s.k {
+		s.k[h], s.v[h] = nil, nil
+	}
+}
+
+// Fork implements State. It has working memory of its own, see Session.Fork.
+func (s *halfState) Fork() State { return s.fork(newHalfWork(s.work.kernels)) }
+
+func (s *halfState) fork(w *halfWork) *halfState {
+	f := newHalf(w, s.heads, s.kvHeads, s.dim, s.window)
+	f.length, f.report = s.length, s.report
+	for h := range s.k {
+		// The last block of keys is written in place; values are only appended, and what has no room moves.
+		f.k[h] = append([]uint16(nil), s.k[h]...)
+		f.v[h] = s.v[h][:len(s.v[h]):len(s.v[h])]
+	}
+	return f
+}
+
+// Join implements State.
+func (s *halfState) Join(o State) error {
+	e, ok := o.(*halfState)
+	if !ok || e.kvHeads != s.kvHeads || e.dim != s.dim {
+		return fmt.Errorf("states of other kinds or shapes: %w", attention.ErrMismatch)
+	}
+	row := e.kvHeads * e.dim
+	w := newHalfWork(s.work.kernels)
+	w.s, w.wide = e, make([]float32, 2*e.length*row)
+	w.doWiden(0, (e.length+kern.HalfKeys-1)/kern.HalfKeys)
+	m := nn.Matrix{Rows: e.length, Cols: row, Stride: row, Data: w.wide[:e.length*row]}
+	k := nn.Heads(m, e.kvHeads, e.dim)
+	m.Data = w.wide[e.length*row:]
+	s.push(k, nn.Heads(m, e.kvHeads, e.dim), 0, e.length)
+	return nil
+}
+
+// AppendBinary implements State: the length, then keys and values by head. The file around it has the checksum.
+func (s *halfState) AppendBinary(b []byte) ([]byte, error) {
+	for _, n := range []int{s.length, s.kvHeads, s.dim} {
+		b = binary.LittleEndian.AppendUint64(b, uint64(n))
+	}
+	for h := range s.k {
+		for _, x := range [][]uint16{s.k[h], s.v[h]} {
+			for _, v := range x {
+				b = binary.LittleEndian.AppendUint16(b, v)
+			}
+		}
+	}
+	return b, nil
+}
+
+// UnmarshalBinary reads what AppendBinary wrote.
+func (s *halfState) UnmarshalBinary(b []byte) error {
+	if len(b) < 24 {
+		return errState
+	}
+	n, h, d := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])
+	b = b[24:]
+	if h != uint64(s.kvHeads) || d != uint64(s.dim) || n > uint64(len(b)) {
+		return errState
+	}
+	keys, values := (n+kern.HalfKeys-1)/kern.HalfKeys*kern.HalfKeys*d, n*d
+	if (keys+values)*2*h != uint64(len(b)) {
+		return errState
+	}
+	read := func(n uint64) []uint16 {
+		x := make([]uint16, n)
+		for i := range x {
+			x[i] = binary.LittleEndian.Uint16(b[2*i:])
+		}
+		b = b[2*n:]
+		return x
+	}
+	s.length = int(n)
+	for h := range s.k {
+		s.k[h], s.v[h] = read(keys), read(values)
+	}
+	return nil
+}
