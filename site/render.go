@@ -45,6 +45,9 @@ func (s *site) render(p page) ([]byte, error) {
 		body = strings.NewReplacer("<table>", `<div class="wide"><table>`, "</table>", "</table></div>").Replace(b.String())
 	}
 	up := strings.Repeat("../", strings.Count(p.path, "/"))
+	if p.frame != "" {
+		body += fmt.Sprintf("<iframe src=\"%s%s\" title=\"%s\"></iframe>\n", up, p.frame, html.EscapeString(p.title))
+	}
 	var nav []navPart
 	for _, name := range parts {
 		part := navPart{Name: name, Open: p.part == name}
