@@ -19,8 +19,8 @@ func TestCheckLinks(t *testing.T) {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
-	for _, body := range []string{`<a href="b/d.html">`, `<a href="b/c.html#there">`, `<a href="#x">`, `<img src="img/x.svg">`,
-		`<a href="missing:docs/x.md">`} {
+	for _, body := range []string{`<a href="b/d.html">`, `<a href="b/c.html#there">`, `<a href="#x">`,
+		`<img src="img/x.svg">`, `<a href="missing:docs/x.md">`} {
 		if err := checkLinks(site(body)); err == nil {
 			t.Errorf("%s passes", body)
 		}
@@ -29,7 +29,8 @@ func TestCheckLinks(t *testing.T) {
 
 // Links to sources of pages lead to the pages, those to other files of the repository to its public copy.
 func TestFit(t *testing.T) {
-	s := &site{root: "..", target: map[string]string{"docs/theory.md": "background/theory.html"}, files: map[string][]byte{}}
+	s := &site{root: "..", files: map[string][]byte{},
+		target: map[string]string{"docs/theory.md": "background/theory.html"}}
 	l := links{s, page{source: "docs/machines.md", path: "howto/machines.html"}}
 	for to, want := range map[string]string{
 		"theory.md":           "../background/theory.html",
@@ -49,8 +50,8 @@ func TestFit(t *testing.T) {
 // Headings have GitHub's anchors.
 func TestHeadingIDs(t *testing.T) {
 	h := headingIDs{}
-	for _, c := range [][2]string{{"How choices are made", "how-choices-are-made"}, {"`serve`, and more", "serve-and-more"},
-		{"2.18 Adaptive", "218-adaptive"}, {"How choices are made", "how-choices-are-made-1"}} {
+	for _, c := range [][2]string{{"How choices are made", "how-choices-are-made"},
+		{"`serve`, and more", "serve-and-more"}, {"2.18 Adaptive", "218-adaptive"}, {"How choices are made", "how-choices-are-made-1"}} {
 		if got := h.Generate([]byte(c[0]), ast.KindHeading); string(got) != c[1] {
 			t.Errorf("%q has the anchor %q, want %q", c[0], got, c[1])
 		}

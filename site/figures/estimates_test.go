@@ -32,7 +32,8 @@ func TestFigureIsCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if says := fmt.Sprintf("the error falls from %s to %s", errors[0][1], errors[len(errors)-1][1]); !strings.Contains(string(readme), says) {
+	says := fmt.Sprintf("the error falls from %s to %s", errors[0][1], errors[len(errors)-1][1])
+	if !strings.Contains(string(readme), says) {
 		t.Errorf("README.md does not say %q", says)
 	}
 }
