@@ -51,7 +51,8 @@ func TestFit(t *testing.T) {
 func TestHeadingIDs(t *testing.T) {
 	h := headingIDs{}
 	for _, c := range [][2]string{{"How choices are made", "how-choices-are-made"},
-		{"`serve`, and more", "serve-and-more"}, {"2.18 Adaptive", "218-adaptive"}, {"How choices are made", "how-choices-are-made-1"}} {
+		{"`serve`, and more", "serve-and-more"}, {"2.18 Adaptive", "218-adaptive"},
+		{"How choices are made", "how-choices-are-made-1"}} {
 		if got := h.Generate([]byte(c[0]), ast.KindHeading); string(got) != c[1] {
 			t.Errorf("%q has the anchor %q, want %q", c[0], got, c[1])
 		}

@@ -125,8 +125,8 @@ func estimates() ([]byte, error) {
 	}
 	fmt.Fprintf(&body, "<text class=\"x minor\" transform=\"translate(18 %g) rotate(-90)\">estimate</text>\n",
 		top+side/2)
-	fmt.Fprintf(&b, "<desc id=\"desc\">%s%d pairs of queries and keys in %d dimensions.</desc>\n", describe, pairs*pairs,
-		dim)
+	fmt.Fprintf(&b, "<desc id=\"desc\">%s%d pairs of queries and keys in %d dimensions.</desc>\n", describe,
+		pairs*pairs, dim)
 	b.WriteString(style)
 	b.Write(body.Bytes())
 	b.WriteString("</svg>\n")
