@@ -20,6 +20,8 @@ const (
 	marginParts = 4
 	// marginRows is the largest number of rows of a trial.
 	marginRows = 2048
+	// marginSteps bounds the steps of a trial: half as many as a fit has, whose last ones move few rows.
+	marginSteps = machine.MarginSteps / 2
 )
 
 // marginTries are trials of one of the losses on the rows of e, the last parts predicted by all others.
@@ -246,7 +248,7 @@ func (m *marginTries) part(t *trial, k int) error {
 	}
 	d, err := linalg.SolveDual(m.u, targets, t.lambda)
 	if err == nil && !m.squares {
-		err = d.Margins(targets, t.lambda, machine.MarginSteps)
+		err = d.Margins(targets, t.lambda, marginSteps)
 	}
 	if err != nil {
 		return err
