@@ -18,7 +18,7 @@ import (
 
 // exactTries are trials of exact kernel ridge regression on some rows, the last of which are predicted, each by all the
 // others, in closed form (linalg.Dual). Penalties of at least quickLeast are solved for in float32, which takes half of
-// the time: trials compare settings, and none of their numbers is handed on. Memory: a matrix of 8n² bytes of
+// the time: that is more digits than trials, or quantiles of residuals, can tell. Memory: a matrix of 8n² bytes of
 // distances, and three of 4n² or 8n² per goroutine, of which there is one beyond parallelRows.
 type exactTries struct {
 	ctx  context.Context
@@ -173,6 +173,9 @@ func (e *exactTries) one(w int, at exactPoint) (trial, error) {
 // leaveOut predicts the rows that are judged, each by a fit that has not seen it, in the memory of worker w.
 func (e *exactTries) leaveOut(w int, at exactPoint) (dense.Matrix[float64], error) {
 	n := e.x.Rows
+	for len(e.work) <= w {
+		e.work = append(e.work, exactWork{})
+	}
 	if small := &e.work[w].small; e.parts == nil && at.lambda >= quickLeast(n) {
 		e.smallKernels(small, at.scale)
 		_, _, err := small.solve(e.small, e.roots, at.lambda, e.from)
