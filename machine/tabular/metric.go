@@ -135,8 +135,8 @@ func (r round) around() []round {
 	return []round{r, {r.factor, r.lambda * math.Sqrt(0.1)}, {r.factor, r.lambda * math.Sqrt(10)}}
 }
 
-// judge sets the losses of a chain on a half that it was not learned from, each row predicted by the others. Halves have
-// as many rows, so that its settings suit both.
+// judge sets the losses of a chain on a half that it was not learned from, each row predicted by the others. Both
+// halves have as many rows, so that its settings suit both.
 func (s *metricSearch) judge(ch *chain, h half) error {
 	median := s.take(ch.kernel, ch.m, h)
 	fits, err := s.quick.try(s.points(median, []round{ch.last()}), 0)

@@ -114,8 +114,8 @@ func (c *chooser) marginsFirst(order []int, weights []float64, at exactPoint) (e
 	return at, nil
 }
 
-// marginsHopeful reports whether margins, in the part that their search was judged by, make fewer errors than squares at
-// a setting: the other parts are looked at only then.
+// marginsHopeful reports whether margins, in the part that their search was judged by, make fewer errors than squares
+// at a setting: the other parts are looked at only then.
 func (e *exactSearch) marginsHopeful(squares exactPoint) (bool, error) {
 	i := best(e.all)
 	if i < 0 {

@@ -6,6 +6,11 @@ import (
 	"testing"
 
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/linalg"
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/kernel"
+	"github.com/randfeat/randfeat/machine"
 )
 
 // TestThinnedFolds: of a table of many rows a model that is scored learns from about nestedMost rows outside its fold
@@ -83,5 +88,43 @@ func TestBudgetBoundsFeatures(t *testing.T) {
 	}
 	if c.f.o.Budget, c.rows = 4096, 10_000_000; c.limit() != 4096 {
 		t.Errorf("%d features of a budget of 4096", c.limit())
+	}
+}
+
+// TestFloat32Trials: trials in float32 leave rows out as those in float64 do, with and without weights of rows.
+func TestFloat32Trials(t *testing.T) {
+	const n, from, lambda = 120, 40, 0.1
+	x, y := dense.New[float64](n, 3), dense.New[float64](n, 2)
+	rng.Normals(x.Data, rng.Stream(3))
+	rng.Normals(y.Data, rng.Stream(4))
+	roots := make([]float64, n)
+	for i := range roots {
+		roots[i] = math.Sqrt(float64(i % 3)) // some rows have no weight
+	}
+	for _, kind := range []kernel.Kind{kernel.Gaussian, kernel.Laplace, kernel.Matern12, kernel.Matern52} {
+		for _, r := range [][]float64{nil, roots} {
+			e := exactTries{ctx: t.Context(), task: machine.Regression, kind: kind, roots: r}
+			if err := e.reset(x, y, y); err != nil {
+				t.Fatal(err)
+			}
+			e.from = from
+			got, err := e.leaveOut(0, exactPoint{1.5, lambda})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := dense.New[float64](n-from, 2)
+			d, err := linalg.SolveDualWeighted(e.kernels(0, 1.5).Clone(), y, r, lambda)
+			if err == nil {
+				err = d.LeaveOneOut(want, y, dense.New[float64](n-from, n-from), from)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, v := range got.Data {
+				if math.Abs(v-want.Data[i]) > 1e-3 {
+					t.Fatalf("%v, weights %v: prediction %d is %g, want %g", kind, r != nil, i, v, want.Data[i])
+				}
+			}
+		}
 	}
 }
