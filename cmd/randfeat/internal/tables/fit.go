@@ -163,7 +163,7 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.Float64Var(&f.lambda, "lambda", 0, "penalty λ on the sum of losses (chosen if left out)")
 	flags.IntVar(&f.features, "features", 0, "number of random features (by a learning curve if left out; beyond 16384 "+
 		"ridge alone, by conjugate gradients)")
-	flags.IntVar(&f.budget, "budget", 0, "most random features of the learning curve (2048 if left out)")
+	flags.IntVar(&f.budget, "budget", 0, "most features, which bounds memory: no exact kernel (2048 if left out)")
 	flags.StringVar(&f.classWeight, "class-weight", "",
 		"weights of classes, for --model ridge and logistic: balanced, or JSON such as '{\"yes\": 5}'")
 	flags.Uint64Var(&f.seed, "seed", cli.DefaultSeed, "seed of the projections, the sample and the folds")
