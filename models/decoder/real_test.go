@@ -76,7 +76,7 @@ func TestSmolLM2(t *testing.T) {
 	}
 }
 
-// llama.cpp's greedy choices on the same file (peers/llama.py --greedy 40) are ours, or within rounding of them: with
+// llama.cpp's greedy choices on the same file (peers/llama.py --greedy 40) are ours, or near ties: probably because with
 // activations of 8 bits near ties fall either way. The first such tie is token 5, where float32 prefers 2988 to 1797 by
 // 0.22 and llama.cpp takes the other.
 func TestGreedy(t *testing.T) {
