@@ -184,7 +184,8 @@ func rf_table_join(left, right C.uint64_t, handle *C.uint64_t, e *C.rf_text) C.i
 			return err
 		}
 		if a.src.Rows() != b.src.Rows() {
-			return fmt.Errorf("tables of %d and of %d rows cannot be joined: %w", a.src.Rows(), b.src.Rows(), data.ErrSchema)
+			return fmt.Errorf("tables of %d and of %d rows cannot be joined: %w", a.src.Rows(), b.src.Rows(),
+				data.ErrSchema)
 		}
 		names := slices.Concat(a.src.Columns(), b.src.Columns())
 		t, err := newTable(names, slices.Concat(a.cells, b.cells))
