@@ -77,7 +77,7 @@ func TestSmolLM2(t *testing.T) {
 }
 
 // llama.cpp's greedy choices on the same file (peers/llama.py --greedy 40) are ours, or near ties: llama.cpp rounds
-// activations to 8 bits, and near ties then fall either way. The first such tie is token 5, where float32 prefers 2988 to
+// activations to 8 bits, and near ties then fall either way. The first such tie is token 5: float32 prefers 2988 to
 // 1797 by 0.22 and llama.cpp takes the other.
 func TestGreedy(t *testing.T) {
 	f := smollm2(t)
