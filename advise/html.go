@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"html"
 	"io"
 	"math"
 	"slices"
@@ -25,9 +24,9 @@ func WriteHTML(w io.Writer, r *Report) error {
 		`<meta name="viewport" content="width=device-width, initial-scale=1">`+"\n"+
 		`<meta name="color-scheme" content="light dark">`+"\n"+`<title>%s</title>`+"\n"+
 		`<link rel="icon" href="data:,">`+"\n"+
-		"<style>%s</style>\n</head>\n<body>\n<main>\n", html.EscapeString(p.title()), pageStyle)
-	fmt.Fprintf(&b, `<h1>%s</h1>`+"\n"+`<p class="sub">%s</p>`+"\n", html.EscapeString(p.title()),
-		html.EscapeString(r.About()))
+		"<style>%s</style>\n</head>\n<body>\n<main>\n", figure.Escape(p.title()), pageStyle)
+	fmt.Fprintf(&b, `<h1>%s</h1>`+"\n"+`<p class="sub">%s</p>`+"\n", figure.Escape(p.title()),
+		figure.Escape(r.About()))
 	p.answer()
 	p.ranking()
 	if err := p.figures(); err != nil {
@@ -123,16 +122,16 @@ func (p *page) answer() {
 	if a := r.Attention; a != nil {
 		chosen := a.Rows[len(a.Rows)-1]
 		fmt.Fprintf(p.b, `<p class="big">Chosen per head: median error %.2g at a cost of %.0f features per token</p>`+"\n"+`<p>Exact attention costs %.0f here. The best random features: %s, median error %.2g at a cost of %d.</p>`+"\n",
-			chosen.Median, chosen.Cost, a.Rows[0].Cost, html.EscapeString(best.Name), a.Rows[2].Median, r.Features)
+			chosen.Median, chosen.Cost, a.Rows[0].Cost, figure.Escape(best.Name), a.Rows[2].Median, r.Features)
 	} else {
 		fmt.Fprintf(p.b, `<p class="big">%s, %d features</p>`+"\n"+
 			`<p>%s: %.3g (90 %% interval over rows and draws: %.3g to %.3g)</p>`+"\n",
-			html.EscapeString(best.label()), r.Features, html.EscapeString(capital(r.ErrorName())), best.Error,
+			figure.Escape(best.label()), r.Features, figure.Escape(capital(r.ErrorName())), best.Error,
 			best.Low, best.High)
 	}
 	p.b.WriteString("</div>\n<h2>Why</h2>\n<ul>\n")
 	for _, s := range r.Reasons {
-		fmt.Fprintf(p.b, "<li>%s</li>\n", html.EscapeString(s))
+		fmt.Fprintf(p.b, "<li>%s</li>\n", figure.Escape(s))
 	}
 	p.b.WriteString("</ul>\n")
 }
@@ -146,7 +145,7 @@ func (p *page) ranking() {
 		return
 	}
 	fmt.Fprintf(p.b, `<h2>Ranking</h2>`+"\n"+`<p class="small">%s. Cost in nanoseconds per row on one core (%s).</p>`+"\n"+`<div class="wide"><table>`+"\n"+`<tr><th class="n">#</th><th>candidate</th><th class="n">features</th><th class="n">error</th><th class="n">%s</th>`,
-		html.EscapeString(capital(r.ErrorName())), r.Costs,
+		figure.Escape(capital(r.ErrorName())), r.Costs,
 		map[bool]string{true: "over heads", false: "90 % interval"}[r.Attention != nil])
 	if r.Attention == nil {
 		p.b.WriteString(`<th class="n">rms</th><th class="n">predicted rms</th><th class="n">typical</th><th class="n">tail</th><th class="n">at equal time</th>`)
@@ -158,7 +157,7 @@ func (p *page) ranking() {
 			class = ` class="best"`
 		}
 		fmt.Fprintf(p.b, `<tr%s><td class="n">%d</td><td>%s</td><td class="n">%d</td><td class="n">%s</td><td class="n">%s – %s</td>`,
-			class, i+1, html.EscapeString(c.label()), c.Features, short(c.Error), short(c.Low), short(c.High))
+			class, i+1, figure.Escape(c.label()), c.Features, short(c.Error), short(c.Low), short(c.High))
 		if r.Attention == nil {
 			equal := "–"
 			if t := c.EqualTime; t != nil {
@@ -178,7 +177,7 @@ func (p *page) ranking() {
 		p.b.WriteString(`<h2>Methods</h2>` + "\n" + `<div class="wide"><table>` + "\n" + `<tr><th>method</th><th class="n">cost in features</th><th class="n">median error of the heads</th><th class="n">90 % have less than</th></tr>` + "\n")
 		for _, m := range a.Rows {
 			fmt.Fprintf(p.b, `<tr><td>%s</td><td class="n">%.0f</td><td class="n">%s</td><td class="n">%s</td></tr>`+"\n",
-				html.EscapeString(m.Method), m.Cost, short(m.Median), short(m.Most))
+				figure.Escape(m.Method), m.Cost, short(m.Median), short(m.Most))
 		}
 		p.b.WriteString("</table></div>\n")
 	}
@@ -337,7 +336,7 @@ func (p *page) figure(f figure.Figure) error {
 		at[i] = "data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(svg.Bytes())
 	}
 	fmt.Fprintf(p.b, `<figure><picture><source media="(max-width: 640px)" srcset="%s"><img alt="%s" src="%s"></picture></figure>`+"\n",
-		at[1], html.EscapeString(f.Title+": "+f.Y.Label+" by "+f.X.Label), at[0])
+		at[1], figure.Escape(f.Title+": "+f.Y.Label+" by "+f.X.Label), at[0])
 	return nil
 }
 
@@ -349,7 +348,7 @@ func (p *page) heads() {
 	p.b.WriteString(`<h2>Heads</h2>` + "\n" + `<div class="wide"><table>` + "\n" + `<tr><th class="n">head</th><th>method</th><th class="n">cost</th><th class="n">expected error</th><th>why</th></tr>` + "\n")
 	for _, h := range a.Heads {
 		fmt.Fprintf(p.b, `<tr><td class="n">%d</td><td>%s</td><td class="n">%.0f</td><td class="n">%s</td><td>%s</td></tr>`+"\n",
-			h.Head, html.EscapeString(h.Method), h.Cost, short(h.Error), html.EscapeString(h.Why))
+			h.Head, figure.Escape(h.Method), h.Cost, short(h.Error), figure.Escape(h.Why))
 	}
 	p.b.WriteString("</table></div>\n")
 }
@@ -381,7 +380,7 @@ func (p *page) code() error {
 	if r.Spec == nil {
 		return nil
 	}
-	fmt.Fprintf(p.b, "<h2>Go</h2>\n<pre>%s</pre>\n", html.EscapeString(r.Code))
+	fmt.Fprintf(p.b, "<h2>Go</h2>\n<pre>%s</pre>\n", figure.Escape(r.Code))
 	var doc any = r.Spec
 	name := "Spec as JSON"
 	if r.Attention != nil {
@@ -393,7 +392,7 @@ func (p *page) code() error {
 	}
 	if len(j) <= maxShown {
 		fmt.Fprintf(p.b, "<details><summary>%s</summary><pre>%s</pre></details>\n", name,
-			html.EscapeString(wrapJSON(string(j))))
+			figure.Escape(wrapJSON(string(j))))
 	}
 	return nil
 }
@@ -421,7 +420,7 @@ func (p *page) refused() {
 	}
 	fmt.Fprintf(p.b, `<details><summary>%d candidates did not take part</summary><div class="wide"><table>`+"\n", len(p.r.Refused))
 	for _, c := range p.r.Refused {
-		fmt.Fprintf(p.b, "<tr><td>%s</td><td>%s</td></tr>\n", html.EscapeString(c.Name), html.EscapeString(c.Refused))
+		fmt.Fprintf(p.b, "<tr><td>%s</td><td>%s</td></tr>\n", figure.Escape(c.Name), figure.Escape(c.Refused))
 	}
 	p.b.WriteString("</table></div></details>\n")
 }

@@ -1,21 +1,35 @@
 // Package coupling draws the projections ω_1, …, ω_m of a random feature map.
 //
-// A [Law] is the marginal distribution of one ω. A [Coupling] is the joint law of all rows given that
-// marginal. As long as every row keeps its marginal the estimator stays unbiased; the joint law only
-// changes the variance. Couplings know nothing of kernels or feature maps.
+// A [Law] is the marginal distribution of one ω. A [Coupling] is the joint law of all rows given that marginal. As
+// long as every row keeps its marginal, the estimator stays unbiased; the joint law changes only the variance.
+// Couplings know nothing about kernels or feature maps.
 //
-// Blocks: the structured couplings draw independent blocks of d (or n) rows. The last block may be partial:
-// a full block is drawn and its first rows are kept, which leaves the law of every row and pair unchanged.
+// # Usage
 //
-// d = 1: a block is a single N(0,1) row, so every block coupling (orthogonal, givens, simplex, …) is then the
-// same as [IID]. Under [Sphere] the row is ±radius.
+// Choose a coupling by its value, or by its name with [Parse], and put it into a randfeat.Spec:
 //
-// Legend: d is the dimension of ω, m the number of rows, n the next power of two ≥ d; chi_d is the law of the
-// norm of an N(0, I_d) vector; S is the simplex matrix, R a rotation, H the Hadamard matrix, D random signs.
+//	spec.Coupling = coupling.Orthogonal{}    // trigonometric features
+//	spec.Coupling = coupling.Simplex{}       // positive features
+//	c, err := coupling.Parse("hadamard")     // as on the command line; List names all
+//
+// Package randfeat calls Sample for you. theory.Warning says which combinations of family and coupling are known to
+// hurt. [Pairs] and [Excess] describe the joint law of two rows; package theory computes variances and biases from
+// them.
+//
+// # Blocks
+//
+// The structured couplings draw independent blocks of d (or n) rows. The last block may be partial: a full block is
+// drawn and its first rows are kept, which leaves the law of every row and pair unchanged. If d = 1, a block is a
+// single N(0,1) row, so every block coupling equals [IID]. Under [Sphere] the row is then ±radius.
+//
+// # Legend
+//
+// d is the dimension of ω, m the number of rows, n the next power of two ≥ d; chi_d is the law of the norm of an
+// N(0, I_d) vector; S is the simplex matrix, R a rotation, H the Hadamard matrix, D random signs.
 //
 // Papers: CRT is arXiv:2205.15317 (Chefs' Random Tables), ORF is "Orthogonal Random Features: Explicit Forms and
-// Sharp Inequalities", SimRF is arXiv:2301.13856 (Simplex Random Features), HRF is arXiv:2110.04367 (Hybrid
-// Random Features).
+// Sharp Inequalities", SimRF is arXiv:2301.13856 (Simplex Random Features), HRF is arXiv:2110.04367 (Hybrid Random
+// Features).
 package coupling
 
 import (

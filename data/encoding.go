@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"unicode/utf16"
 	"unicode/utf8"
-
-	"golang.org/x/text/encoding/charmap"
 )
 
 // DefaultAssume is the encoding of text that is not UTF-8: what most programs mean by Latin-1.
@@ -21,7 +19,7 @@ const DefaultAssume = "windows-1252"
 // textEncoding is how a file stores its text.
 type textEncoding struct {
 	name  string
-	table *charmap.Charmap // one byte a character
+	table charTable        // one byte a character
 	order binary.ByteOrder // UTF-16
 }
 
@@ -32,16 +30,7 @@ var (
 )
 
 // encodings are all that are known, by name.
-var encodings = func() []*textEncoding {
-	out := []*textEncoding{utf8Text, utf16LE, utf16BE}
-	for _, e := range charmap.All {
-		if t, ok := e.(*charmap.Charmap); ok {
-			name := strings.ToLower(strings.Replace(t.String(), " Code Page ", "", 1))
-			out = append(out, &textEncoding{name: strings.ReplaceAll(name, " ", "-"), table: t})
-		}
-	}
-	return out
-}()
+var encodings = append([]*textEncoding{utf8Text, utf16LE, utf16BE}, byteEncodings()...)
 
 // Encodings are the names of the encodings of text that can be read; case, blanks and dashes do not matter.
 func Encodings() []string {

@@ -1,6 +1,19 @@
-// Package dense holds the one array type of the library: a row-major, strided view.
+// Package dense holds the one array type of the library: a strided, row-major view of a slice.
 //
-// [Matrix] has the shape of gonum's blas32.General and blas64.General, so conversions copy nothing.
+// # Usage
+//
+// Allocate a matrix with [New], copy rows into one with [FromRows], or wrap memory that you have:
+//
+//	x := dense.New[float32](rows, cols)
+//	x := dense.Matrix[float32]{Rows: rows, Cols: cols, Stride: cols, Data: data}
+//
+// Row i is x.Row(i), a slice of the same memory. Copying a [Matrix] copies the view, not the elements. A stride
+// larger than the number of columns selects some columns of a wider matrix. [Matrix] has the fields of gonum's
+// blas32.General and blas64.General, so conversions copy nothing.
+//
+// Functions of this library write into a destination that the caller passes first and overwrite it completely. A
+// wrong shape is an error that wraps [ErrShape]. Values that are not finite are an error that wraps [ErrNotFinite]
+// and names the row and column.
 package dense
 
 import (

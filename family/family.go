@@ -1,13 +1,28 @@
-// Package family holds the nonlinearities of random features: each family is an immutable value that says which
-// projections it needs, how a row becomes features, what its parameters should be for given data, and what its
-// error is.
+// Package family holds the nonlinearities of random features. A family is an immutable value that knows which
+// projections it needs, how a row becomes features, how its parameters follow from data, and what its error is.
 //
-// All families estimate the softmax kernel exp(x·y); multiplying the features of a row by exp(-|x|²/2) turns them
+// # Usage
+//
+// Choose a family by its value, or by its name with [Parse], and put it into a randfeat.Spec:
+//
+//	spec.Family = family.Trig{}              // random Fourier features: signed, for kernel machines
+//	spec.Family = family.OPRF{}              // FAVOR++: positive, for attention
+//	spec.Family = family.Adaptive{}          // positive, fitted to anisotropic data
+//	f, err := family.Parse("complex-exp")    // as on the command line; List names all
+//
+// Then call randfeat.Fit. It returns a spec whose family has parameters from the data; families without parameters
+// stay as they are. A family that implements [Fitter] says which statistics it needs beyond O(d) sums. Fitting
+// changes the variance and never the kernel that is estimated, except for dark, whose kernel is part of the family.
+//
+// All families estimate the softmax kernel exp(x·y). Multiplying the features of a row by exp(-|x|²/2) turns them
 // into features of the Gaussian kernel, so the relative error is the same for both (docs/theory.md §1.1). Trig alone
-// estimates the kernels that are given by a spectrum (Bessel, Laplace, Matérn).
+// estimates the kernels that are given by a spectrum (Bessel, Laplace, Matérn). docs/estimators.md compares the
+// families.
 //
-// Legend: x is a query and y a key, both already embedded by the kernel (bandwidth, matrix); d their dimension;
-// ω_1…ω_m the projections; F the number of output features; v² = |x+y|², z² = |x-y|².
+// # Legend
+//
+// x is a query and y a key, both already embedded by the kernel (bandwidth, matrix); d their dimension; ω_1…ω_m the
+// projections; F the number of output features; v² = |x+y|², z² = |x-y|².
 package family
 
 import (

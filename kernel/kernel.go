@@ -10,6 +10,19 @@
 //
 // where u = M x / Scale and v = M y / Scale. A matrix M turns the softmax kernel into the Mahalanobis kernel
 // exp(xᵀΣy), Σ = MᵀM (DARK 4.1).
+//
+// # Usage
+//
+// A [Kernel] is a plain value. Scale 0 means 1. [Attention] is the softmax kernel with the scale of attention,
+// exp(q·k/√d); [Mahalanobis] and [FromSigma] set the matrix:
+//
+//	k := kernel.Kernel{Kind: kernel.Gaussian, Scale: bandwidth}
+//	err := kernel.Gram(k, dst, x, y) // dst is x.Rows × y.Rows
+//
+// Use [LogGram] for the softmax kernel of long rows: exp(u·v) overflows, its logarithm does not. [EachBlock] visits
+// a Gram matrix that does not fit in memory.
+//
+// Package family estimates these kernels with features; package kernel/metric learns M from data.
 package kernel
 
 import (

@@ -30,7 +30,15 @@ PLATFORMS = {
     "windows-amd64": ("windows", "amd64", "x86_64-windows-gnu", "win_amd64", "randfeat.dll"),
 }  # fmt: skip
 
-# What Go's runtime wants of macOS, for the linker: zig has no frameworks.
+# Packages that plan rather than compute: without inlined calls they are smaller, and no slower to the eye.
+MODULE = "github.com/randfeat/randfeat/"
+COLD = ["machine/tabular", "advise", "internal/calc", "theory/...", "attention/choose", "family", "coupling",
+        "internal/plan", "internal/figure", "data"]  # fmt: skip
+
+# What Go's runtime wants of macOS, for the linker: zig has neither frameworks nor libresolv.
+LIBRARIES = {
+    "libresolv.9.dylib": ["_res_9_ninit", "_res_9_nclose", "_res_9_nsearch", "_res_9_dn_expand"],
+}
 FRAMEWORKS = {
     "CoreFoundation": ["_CFRelease", "_CFStringCreateCopy", "_CFStringGetCString", "_kCFAllocatorDefault",
                        "_CFBundleGetMainBundle", "_CFBundleCopyResourceURL", "_CFURLGetFileSystemRepresentation",
@@ -45,20 +53,23 @@ def zig_cc(name: str, target: str) -> str:
     options = f"-target {target}"
     if "macos" in name:
         frameworks = stubs()
-        options += f" -F{frameworks} -Wno-overriding-deployment-version"
+        options += f" -F{frameworks} -L{frameworks} -Wno-overriding-deployment-version"
     cc.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ziglang cc {options} "$@"\n')
     cc.chmod(0o755)
     return str(cc)
 
 
 def stubs() -> pathlib.Path:
+    """A folder with descriptions of libraries, which is all that a linker needs."""
     folder = BUILD / "frameworks"
-    for name, symbols in FRAMEWORKS.items():
-        path = folder / f"{name}.framework"
-        path.mkdir(parents=True, exist_ok=True)
-        (path / f"{name}.tbd").write_text(
+    found = {folder / f"{n}.framework" / f"{n}.tbd": (f"/System/Library/Frameworks/{n}.framework/Versions/A/{n}", s)
+             for n, s in FRAMEWORKS.items()}  # fmt: skip
+    found |= {folder / (n.split(".")[0] + ".tbd"): (f"/usr/lib/{n}", s) for n, s in LIBRARIES.items()}
+    for path, (name, symbols) in found.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
             "--- !tapi-tbd\ntbd-version: 4\ntargets: [ x86_64-macos, arm64-macos ]\n"
-            f"install-name: /System/Library/Frameworks/{name}.framework/Versions/A/{name}\n"
+            f"install-name: {name}\n"
             "exports:\n  - targets: [ x86_64-macos, arm64-macos ]\n"
             f"    symbols: [ {', '.join(symbols)} ]\n...\n"
         )
@@ -79,7 +90,9 @@ def library(name: str) -> pathlib.Path:
     if goos == "windows":
         flags += " -extldflags '-Wl,--no-insert-timestamp'"
     subprocess.run(
-        ["go", "build", "-trimpath", "-buildvcs=false", "-buildmode=c-shared", "-ldflags", flags, "-o", str(out), "."],
+        ["go", "build", "-trimpath", "-buildvcs=false", "-buildmode=c-shared", "-tags=slim", "-ldflags", flags]
+        + [f"-gcflags={MODULE}{p}=-l" for p in COLD]
+        + ["-o", str(out), "."],
         cwd=HERE / "cabi", env=env, check=True,
     )  # fmt: skip
     return out
@@ -98,7 +111,7 @@ class Zopfli:
     def flush(self):
         import zopfli.zlib
 
-        return zopfli.zlib.compress(b"".join(self.parts), numiterations=1)[2:-4]  # without the frame of zlib
+        return zopfli.zlib.compress(b"".join(self.parts), numiterations=3)[2:-4]  # without the frame of zlib
 
 
 def shrink(path: pathlib.Path) -> None:

@@ -1,7 +1,7 @@
 // Command repro repeats the tables and figures of five papers on random features and writes them as a static site.
 //
 //	go -C repro run . list
-//	go -C repro run . run [ITEM...] [-full] [-out ../site] [-cache DIR] [-data DIR]
+//	go -C repro run . run [ITEM...] [-full] [-out ../public/lab] [-cache DIR] [-data DIR]
 //
 // Without items it runs them all. Results go to stdout, progress to stderr. A run that was interrupted goes on from its
 // cache. It exits with 0 if it ran, whatever the verdicts; 1 if an item failed; 2 if it was misused.

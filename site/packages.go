@@ -23,7 +23,8 @@ const module = "github.com/randfeat/randfeat"
 // public says whether a package of this module has a page.
 func public(importPath string) bool {
 	within := strings.TrimPrefix(importPath, module) + "/"
-	return !strings.Contains(within, "/internal/") && !strings.HasPrefix(within, "/web/") && !strings.HasPrefix(within, "/cmd/")
+	return !strings.Contains(within, "/internal/") && !strings.HasPrefix(within, "/web/") &&
+		!strings.HasPrefix(within, "/cmd/")
 }
 
 // addPackages adds one page per package that others can import, from its documentation comments.

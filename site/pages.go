@@ -18,6 +18,7 @@ type page struct {
 	path        string // in the site
 	markdown    []byte // its text if it is generated; nil: read source
 	html        string // its body if it is no Markdown
+	frame       string // another file of the site, shown live below the text
 }
 
 // listed are the pages that people write. A new page of docs needs a line here.
@@ -26,7 +27,8 @@ type page struct {
 var listed = []page{
 	{title: "randfeat", source: "site/content/index.md", path: "index.html"},
 
-	{part: tutorials, title: "A model from a real table", source: "site/content/table.md", path: "tutorials/table.html"},
+	{part: tutorials, title: "A model from a real table", source: "site/content/table.md",
+		path: "tutorials/table.html"},
 	{part: tutorials, title: "Attention on a real model's heads", source: "site/content/heads.md",
 		path: "tutorials/heads.html"},
 	{part: tutorials, title: "Choosing an estimator", source: "site/content/estimator.md",
@@ -41,6 +43,7 @@ var listed = []page{
 	{part: howto, title: "Choose an estimator", source: "docs/advise.md", path: "howto/advise.html"},
 	{part: howto, title: "Beyond one machine", source: "docs/scale.md", path: "howto/scale.html"},
 	{part: howto, title: "Softmax sampling", source: "docs/sampling.md", path: "howto/sampling.html"},
+	{part: howto, title: "Pretrained models", source: "docs/models.md", path: "howto/models.html"},
 	{part: howto, title: "Python", source: "docs/python.md", path: "howto/python.html"},
 	{part: howto, title: "GoMLX: GPUs and training", source: "gomlx/README.md", path: "howto/gomlx.html"},
 	{part: howto, title: "Apache Beam", source: "beam/README.md", path: "howto/beam.html"},
@@ -53,7 +56,8 @@ var listed = []page{
 	{part: background, title: "Theory", source: "docs/theory.md", path: "background/theory.html"},
 	{part: background, title: "The laboratory", source: "repro/README.md", path: "background/laboratory.html"},
 	{part: background, title: "Verdicts on five papers", source: "repro/RESULTS.md", path: "background/verdicts.html"},
-	{part: background, title: "The explorer, live", source: "site/content/explorer.md", path: "background/explorer.html"},
+	{part: background, title: "The explorer, live", source: "site/content/explorer.md",
+		path: "background/explorer.html", frame: "explorer.html"},
 	{part: background, title: "Benchmarks", source: "bench/RESULTS.md", path: "background/benchmarks.html"},
 	{part: background, title: "Attention on real heads", source: "bench/HEADS.md", path: "background/heads.html"},
 	{part: background, title: "Sampling, measured", source: "bench/SAMPLING.md", path: "background/sampling.html"},

@@ -34,17 +34,21 @@ func (s *site) render(p page) ([]byte, error) {
 				return nil, err
 			}
 		}
-		md := goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID(),
-			parser.WithASTTransformers(util.Prioritized(links{s, p}, 100))))
+		md := goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(
+			parser.WithAutoHeadingID(), parser.WithASTTransformers(util.Prioritized(links{s, p}, 100))))
 		var b bytes.Buffer
 		ids := parser.NewContext(parser.WithIDs(headingIDs{}))
 		if err := md.Convert(source, &b, parser.WithContext(ids)); err != nil {
 			return nil, err
 		}
 		// Wide tables scroll by themselves, so that the page does not.
-		body = strings.NewReplacer("<table>", `<div class="wide"><table>`, "</table>", "</table></div>").Replace(b.String())
+		wide := strings.NewReplacer("<table>", `<div class="wide"><table>`, "</table>", "</table></div>")
+		body = wide.Replace(b.String())
 	}
 	up := strings.Repeat("../", strings.Count(p.path, "/"))
+	if p.frame != "" {
+		body += fmt.Sprintf("<iframe src=\"%s%s\" title=\"%s\"></iframe>\n", up, p.frame, html.EscapeString(p.title))
+	}
 	var nav []navPart
 	for _, name := range parts {
 		part := navPart{Name: name, Open: p.part == name}
@@ -61,8 +65,8 @@ func (s *site) render(p page) ([]byte, error) {
 		nav = append(nav, part)
 	}
 	var out bytes.Buffer
-	err := layout.Execute(&out, map[string]any{"Title": p.title, "Up": template.URL(up), "Nav": nav, "Home": p.part == "",
-		"Body": template.HTML(body)})
+	err := layout.Execute(&out, map[string]any{"Title": p.title, "Up": template.URL(up), "Nav": nav,
+		"Home": p.part == "", "Body": template.HTML(body)})
 	return out.Bytes(), err
 }
 
@@ -83,8 +87,8 @@ type (
 	}
 )
 
-// links makes the links of a page fit the site: those to sources of pages lead to the pages, those to other files of the
-// repository lead to its public copy.
+// links makes the links of a page fit the site: links to sources of pages lead to the pages, links to other files of
+// the repository lead to its public copy.
 type links struct {
 	s *site
 	p page

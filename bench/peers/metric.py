@@ -61,7 +61,7 @@ def job(data, program, name, seed, most):
 
 
 def run(data, before, now, out, seeds="4401,4402,4403", jobs="0", most="6000", parts="tgs"):
-    names = [s for s in table.SETS if "mnist" not in s] if "t" in parts else []
+    names = [s for s in table.SETS if "mnist" not in s and s not in table.LEVELS] if "t" in parts else []
     names.sort(key=lambda s: s not in ("chess", "campaign", "backdoor", "nursery", "abalone", "white quality, classes"))
     names += ["sin(2w·x)", f"boston + {NOISE} noise"] if "g" in parts else []
     names += [f"{s}@{n}" for s in SMALL for n in SIZES if "s" in parts and (s, n) != ("wine", 160)]

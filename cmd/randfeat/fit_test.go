@@ -208,7 +208,8 @@ func TestPythonReadsModels(t *testing.T) {
 	for _, args := range []string{"--features 128 --bandwidth 2 --scaling fitted", "--map exact --bandwidth 2",
 		"--map nystrom --features 100 --bandwidth 2", "--map nystrom --features 60 --bandwidth 6 --kernel laplace",
 		"--map nystrom --features 60 --bandwidth 3 --kernel matern52", "--model gp --features 64 --bandwidth 2",
-		"--model smoother --family oprf --features 64 --bandwidth 2", "--model smoother --family trig --features 64 --bandwidth 3",
+		"--model smoother --family oprf --features 64 --bandwidth 2",
+		"--model smoother --family trig --features 64 --bandwidth 3",
 		"--model smoother --family adaptive --features 64 --bandwidth 2", "--family oprf --features 64 --bandwidth 4 --lambda 1",
 		"classes --model logistic --features 32 --bandwidth 1 --lambda 0.1",
 		"--features 64 --scaling learned", "classes --map exact --scaling learned",
@@ -224,7 +225,8 @@ func TestPythonReadsModels(t *testing.T) {
 		}
 		switch flags[0] {
 		case "classes":
-			table, from, more, flags = sorts, []string{sorts, "--target", "kind"}, []string{"--probabilities"}, flags[1:]
+			table, from, more = sorts, []string{sorts, "--target", "kind"}, []string{"--probabilities"}
+			flags = flags[1:]
 		case "rows":
 			table, from, more, flags = sorts, []string{sorts, "--skip", "kind"}, nil, flags[1:]
 		}
@@ -237,7 +239,8 @@ func TestPythonReadsModels(t *testing.T) {
 			t.Fatalf("%v\n%s", err, stderr.String())
 		}
 		lines := strings.Split(strings.TrimSpace(string(python)), "\n")
-		ours := strings.Split(strings.TrimSpace(ok(t, slices.Concat([]string{"predict", model, table}, more)...).stdout), "\n")[1:]
+		predicted := ok(t, slices.Concat([]string{"predict", model, table}, more)...).stdout
+		ours := strings.Split(strings.TrimSpace(predicted), "\n")[1:]
 		if len(lines) != rows || len(ours) != rows {
 			t.Fatalf("%d predictions in Python, %d here, want %d", len(lines), len(ours), rows)
 		}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The README and the pages of docs show runs of the three demos. Each runs once here and is held against both: a page shows
-// all lines of a run, the README some of them, in their order, with … in place of others.
+// The README and the pages of docs show runs of the three demos. Each runs once here and is held against both: a
+// page shows all lines of a run, the README some of them, in their order, with … in place of others.
 func TestShownRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("whole runs of the demos")
@@ -66,7 +66,8 @@ func shownRun(t *testing.T, page, command string) []string {
 	return strings.Split(block, "\n")
 }
 
-// firstUnlike returns the first of the wanted lines that the lines of a run do not have after those before it, or -1.
+// firstUnlike returns the first of the wanted lines that the lines of a run do not have after those before it, or
+// -1.
 func firstUnlike(want, got []string) int {
 	for i, w := range want {
 		if w == "…" {
@@ -83,7 +84,8 @@ func firstUnlike(want, got []string) int {
 	return -1
 }
 
-// sameWords compares lines whose numbers may differ by rounding, which differs between CPUs and is printed with four digits.
+// sameWords compares lines whose numbers may differ by rounding, which differs between CPUs and is printed with four
+// digits.
 func sameWords(a, b string) bool {
 	return slices.EqualFunc(strings.Fields(a), strings.Fields(b), func(x, y string) bool {
 		u, errU := strconv.ParseFloat(x, 64)

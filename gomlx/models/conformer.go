@@ -16,8 +16,8 @@ import (
 // reach is how far a frame sees in the convolution of a Conformer block, on either side.
 const reach = 4
 
-// Hear are the logits of classes [batch, frames/Pool, classes], 0 the blank, of sound [batch, frames, features] and valid
-// frames [batch, frames].
+// Hear are the logits of classes [batch, frames/Pool, classes], 0 the blank, of sound [batch, frames, features] and of
+// valid frames [batch, frames].
 func (c Config) Hear(scope *model.Scope, sound, valid *Node) *Node {
 	c.Set(scope)
 	var points []Point

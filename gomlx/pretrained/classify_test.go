@@ -66,7 +66,8 @@ func TestClassifying(t *testing.T) {
 			return losses
 		}
 		a := run(0)
-		if b := run(6); slices.ContainsFunc(b, math.IsNaN) || math.Abs(a[0]-b[0]) > 1e-6 || math.Abs(a[29]-b[29]) > 1e-3 {
+		b := run(6)
+		if slices.ContainsFunc(b, math.IsNaN) || math.Abs(a[0]-b[0]) > 1e-6 || math.Abs(a[29]-b[29]) > 1e-3 {
 			t.Errorf("features %t: the padding changes losses %g … %g to %g … %g", features, a[0], a[29], b[0], b[29])
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 
 	"github.com/randfeat/randfeat"
-	"github.com/randfeat/randfeat/attention"
-	"github.com/randfeat/randfeat/attention/linear"
 	"github.com/randfeat/randfeat/coupling"
 	"github.com/randfeat/randfeat/dense"
 	"github.com/randfeat/randfeat/family"
@@ -29,10 +27,7 @@ func attentionEntries() []Entry {
 				if err != nil {
 					return nil, err
 				}
-				a := attention.Exact[float64]{Visibility: attention.Visibility{Causal: in.b("causal")}}
-				_, err = a.Forward(attention.One(out), attention.One(in.mat("Q")), attention.One(in.mat("K_")),
-					attention.One(in.mat("V_")))
-				return out, err
+				return out, exactAttention(out, in.mat("Q"), in.mat("K_"), in.mat("V_"), in.b("causal"))
 			},
 		},
 	}
@@ -67,9 +62,5 @@ func evalLinearAttention(in values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := linear.Attention[float64]{Visibility: attention.Visibility{Causal: in.b("causal")},
-		Maps: []randfeat.FeatureMap[float64]{m}}
-	_, err = a.Forward(attention.One(out), attention.One(in.mat("Q")), attention.One(in.mat("K_")),
-		attention.One(in.mat("V_")))
-	return out, err
+	return out, linearAttention(out, m, in.mat("Q"), in.mat("K_"), in.mat("V_"), in.b("causal"))
 }

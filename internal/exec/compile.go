@@ -1,8 +1,12 @@
-// Package exec runs a lowered map on the CPU.
+// Package exec runs a lowered map (package internal/plan) on the CPU.
 //
-// Compile folds data-aware matrices, shifts and scales into the projection matrix once; Run then maps blocks of
-// rows with no allocation. Exponents stay in the log domain: each row carries a float64 log scale, so a
-// float32 feature never overflows, whatever the norm of the input.
+// Call [Compile] once per side. It folds data-aware matrices, shifts and scales into the projection matrix and picks
+// the CPU kernels. [Side.Run] then maps blocks of rows without allocation, with a [Workspace] that belongs to one
+// goroutine at a time. A Side is immutable and serves any number of goroutines.
+//
+// Exponents stay in the log domain: each row carries a float64 log scale, so a float32 feature never overflows,
+// whatever the norm of the input. The features of a row do not depend on the rows around it. Block sizes may
+// therefore follow the cache, and callers may split rows among goroutines in any way, without changing a bit.
 package exec
 
 import (

@@ -18,8 +18,8 @@ type Workspace[T dense.Float] struct {
 	scratch []scratch[T]
 	job     job[T]
 	logs    logJob[T]
-	vjp     vjpJob[T]
-	col     []T // of Scaled: bias + col
+	vjp     par.Job // a *vjpJob[T]: as a type it would be linked into every program with a Workspace
+	col     []T     // of Scaled: bias + col
 }
 
 // scratch is the memory of one worker.

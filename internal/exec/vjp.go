@@ -197,10 +197,14 @@ func (b *Backward[T]) Run(dx, dphi, phi, x dense.Matrix[T], col []T, shift, norm
 	for i := range workers {
 		b.grow(&ws.scratch[i], rows)
 	}
-	ws.vjp = vjpJob[T]{b: b, dx: dx, dphi: dphi, phi: phi, x: x, col: col, shift: shift, norms: norms, sums: sums,
-		ws: ws}
-	ws.group.Do(x.Rows, workers, &ws.vjp)
-	ws.vjp = vjpJob[T]{}
+	j, _ := ws.vjp.(*vjpJob[T])
+	if j == nil {
+		j = new(vjpJob[T])
+		ws.vjp = j
+	}
+	*j = vjpJob[T]{b: b, dx: dx, dphi: dphi, phi: phi, x: x, col: col, shift: shift, norms: norms, sums: sums, ws: ws}
+	ws.group.Do(x.Rows, workers, j)
+	*j = vjpJob[T]{}
 }
 
 func (b *Backward[T]) grow(sc *scratch[T], rows int) {

@@ -23,8 +23,8 @@ type Model struct {
 	LayerNorm func(dst, x, w, b []float32, eps float32)
 	// Rotate turns every pair (x_i, y_i) by the angle of cos_i and sin_i.
 	Rotate func(x, y, cos, sin []float32)
-	// HalfScores multiplies four queries of d columns, [4][d], by blocks of 32 keys in half precision, [d][32] each: row
-	// i of the scores begins at dst[i·stride].
+	// HalfScores multiplies four queries of d columns, [4][d], by blocks of 32 keys in half precision, [d][32] each.
+	// Row i of the scores begins at dst[i·stride].
 	HalfScores func(dst []float32, stride int, q []float32, k []uint16, d int)
 	// HalfValues adds Σ_j p_ij v_j to four rows of d sums, [4][d], for values v in half precision, [len(v)/d][d]; row i
 	// of p begins at p[i·stride].

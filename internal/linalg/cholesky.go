@@ -358,8 +358,8 @@ func inverseStripe[T dense.Float](tab *kern.Table[T], x, u dense.Matrix[T], j in
 
 // InverseProduct sets the upper triangle of dst to A⁻¹ = U⁻¹U⁻ᵀ, given U⁻¹, which it transposes. Element ij is a sum
 // from column max(i, j) on: n³/6 multiply-adds. dst must not share memory with inverse.
-func InverseProduct(dst, inverse dense.Matrix[float64]) {
-	tab := kern.Best[float64]()
+func InverseProduct[T dense.Float](dst, inverse dense.Matrix[T]) {
+	tab := kern.Best[T]()
 	n := inverse.Rows
 	for i := range n {
 		for j := range i {
@@ -392,10 +392,10 @@ func TraceInverse(u dense.Matrix[float64]) (float64, error) {
 }
 
 // LogDet is log det A = 2 Σ log U_ii of A = UᵀU.
-func LogDet(u dense.Matrix[float64]) float64 {
+func LogDet[T dense.Float](u dense.Matrix[T]) float64 {
 	sum := 0.0
 	for i := range u.Rows {
-		sum += math.Log(u.At(i, i))
+		sum += math.Log(float64(u.At(i, i)))
 	}
 	return 2 * sum
 }

@@ -21,7 +21,7 @@ func (d *Dual) Margins(y dense.Matrix[float64], lambda float64, steps int) error
 	f, z, t := dense.New[float64](n, outs), dense.New[float64](n, outs), dense.New[float64](n, outs)
 	// A factor in float32 is that of a penalty larger by its shift, with which most of the way is gone; the last steps
 	// are exact.
-	exact, near := d.mixed == nil, lambda
+	exact, near := d.mixed == nil || d.mixed.rough, lambda
 	if !exact {
 		near += mixedShift(n)
 	}
@@ -102,7 +102,7 @@ func (d *Dual) again(y dense.Matrix[float64], exact bool) error {
 			err = Solve(d.U, d.Alpha)
 		}
 	default:
-		if err = d.mixed.precondition(d.Alpha, y); err == nil && exact {
+		if err = d.mixed.precondition(d.Alpha, y); err == nil && exact && !d.mixed.rough {
 			err = d.mixed.solve(d.Alpha, y)
 		}
 	}

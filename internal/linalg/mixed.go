@@ -17,6 +17,7 @@ type mixed struct {
 	lambda float64
 	u      dense.Matrix[float32] // of K + (λ+δ)I
 	b      dense.Matrix[float32] // scratch
+	rough  bool                  // the factor is that of A itself, and nothing is refined
 }
 
 const (
@@ -62,6 +63,36 @@ func SolveDualMixed(k, y dense.Matrix[float64], lambda, least float64) (*Dual, e
 	}
 	x := dense.New[float64](n, outs+1)
 	if err := m.solve(x, b); err != nil {
+		return nil, err
+	}
+	d, err := newDual(x, y, nil)
+	if err == nil {
+		d.mixed = m
+	}
+	return d, err
+}
+
+// SolveDualFloat32 is SolveDual in float32, and so are margins from there: for trials, which tell settings apart that
+// differ by far more. It overwrites the upper triangle of k. Penalties should be far above the roundings of its largest
+// eigenvalue.
+func SolveDualFloat32(k dense.Matrix[float32], y dense.Matrix[float64], lambda float64) (*Dual, error) {
+	n, outs := y.Rows, y.Cols
+	if k.Rows != n {
+		return nil, fmt.Errorf("targets of %d rows for kernels of %d: %w", n, k.Rows, dense.ErrShape)
+	}
+	for i := range n {
+		k.Row(i)[i] += float32(lambda)
+	}
+	if err := Cholesky(k); err != nil {
+		return nil, err
+	}
+	m := &mixed{lambda: lambda, u: k, rough: true}
+	b, x := dense.New[float64](n, outs+1), dense.New[float64](n, outs+1)
+	for i := range n {
+		copy(b.Row(i), y.Row(i))
+		b.Row(i)[outs] = 1
+	}
+	if err := m.precondition(x, b); err != nil {
 		return nil, err
 	}
 	d, err := newDual(x, y, nil)

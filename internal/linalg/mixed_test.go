@@ -68,3 +68,35 @@ func TestDualMixed(t *testing.T) {
 		t.Errorf("a matrix that is not positive: %v", err)
 	}
 }
+
+// TestSolveDualFloat32: the fit and its margins are those in float64 to the digits that float32 has left.
+func TestSolveDualFloat32(t *testing.T) {
+	const n, lambda = 150, 0.05
+	k, y := stretches(n)
+	for _, steps := range []int{0, 3000} {
+		want, err := SolveDual(k.Clone(), y, lambda)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := SolveDualFloat32(dense.Convert[float32](k), y, lambda)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range []*Dual{want, got} {
+			if steps == 0 {
+				continue
+			}
+			if err := d.Margins(y, lambda, steps); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, a := range got.Alpha.Data { // λα is a residual of targets 0 and 1
+			if math.Abs(lambda*(a-want.Alpha.Data[i])) > 2e-3 {
+				t.Fatalf("%d steps: coefficient %d is %g, want %g", steps, i, a, want.Alpha.Data[i])
+			}
+		}
+	}
+	if _, err := SolveDualFloat32(dense.New[float32](3, 3), y, lambda); !errors.Is(err, dense.ErrShape) {
+		t.Errorf("%v for another number of rows", err)
+	}
+}

@@ -1,6 +1,24 @@
-// Package par runs loops over rows on several goroutines.
+// Package par runs loops on several goroutines. Which goroutine computes an item never changes the item, so results
+// are the same at any GOMAXPROCS.
 //
-// Which goroutine computes a row never changes the row, so results are the same at any GOMAXPROCS.
+// # Which one to use
+//
+//   - [Group] and [For]: many small items of about equal size, such as rows. Goroutines claim ranges; the caller is
+//     one of them.
+//   - [Crew]: few long, unequal items that may wait for earlier ones by [Turns]. Items are handed out one by one and
+//     in order. An item may wait only for items with a smaller number: these have begun, so there is no deadlock on
+//     any number of workers.
+//   - [Stream]: items that come from a reader, in bounded memory.
+//   - [Pool]: scratch memory of calls that run at the same time.
+//
+// # Duties
+//
+// A job must not keep sums per worker or per range, because who gets which range changes from call to call. A [Step]
+// whose items wait must be a [Waiter]: if an item panics, Release must end every wait, or the others would wait
+// forever. A panic of any goroutine reaches the caller as a [*Panic] with its stack.
+//
+// Goroutines stay awake for a moment after a call, because waking a core costs 50 to 100 µs. They end by themselves:
+// there is nothing to close.
 package par
 
 import (
@@ -11,8 +29,8 @@ import (
 )
 
 // Job is a loop body over the half-open range [lo, hi). A worker may be given several ranges one after the other, or
-// none: what a job adds up must belong to an item, never to a worker or a range. Worker numbers the scratch space that
-// Run may use.
+// none: what a job adds up must belong to an item, never to a worker or a range. Worker numbers the scratch space
+// that Run may use.
 type Job interface{ Run(worker, lo, hi int) }
 
 // Workers is the number of goroutines Do uses for n items when at least grain items pay for one.
@@ -20,8 +38,8 @@ func Workers(n, grain int) int {
 	return bounded(max(1, min(runtime.GOMAXPROCS(0), n/max(1, grain))))
 }
 
-// Group runs jobs; it keeps its workers' memory between calls, so that a warm Group allocates nothing.
-// The zero value is ready. A Group serves one Do at a time. Its goroutines stay for linger after a call and then end by
+// Group runs jobs; it keeps its workers' memory between calls, so that a warm Group allocates nothing. The zero
+// value is ready. A Group serves one Do at a time. Its goroutines stay for linger after a call and then end by
 // themselves: there is nothing to close.
 type Group struct {
 	job     Job
@@ -49,8 +67,8 @@ const (
 )
 
 // Waking a core costs 50 to 100 µs, as much as a third of a millisecond of work gains from a second one. Calls often
-// follow each other closely, so both sides look around for about as long as a wake-up would take before they sleep: a
-// worker for the next call, the caller for the last part of another.
+// follow each other closely, so both sides look around for about as long as a wake-up would take before they sleep:
+// a worker for the next call, the caller for the last part of another.
 const (
 	linger = 100 * time.Microsecond
 	tail   = 100 * time.Microsecond
@@ -58,8 +76,9 @@ const (
 
 // Do calls job.Run on parts of [0, n) from up to workers goroutines and waits for all that have begun.
 //
-// Parts are claimed, not dealt out: by the time a goroutine wakes on another core the caller has long begun. One that
-// comes late, or shares its core, simply gets less; one that has not come when nothing is left is not waited for.
+// Parts are claimed, not dealt out: by the time a goroutine wakes on another core the caller has long begun. One
+// that comes late, or shares its core, simply gets less; one that has not come when nothing is left is not waited
+// for.
 //
 // If job panics on several goroutines, Do waits for all of them and panics with a *Panic.
 func (g *Group) Do(n, workers int, job Job) {
@@ -153,7 +172,8 @@ func watch(limit time.Duration, done func() bool) bool {
 	return false
 }
 
-// work runs parts until none is left. A part that panics is the last that begins: Do panics once the others have ended.
+// work runs parts until none is left. A part that panics is the last that begins: Do panics once the others have
+// ended.
 func (g *Group) work(w int) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -210,8 +230,8 @@ type funcJob func(lo, hi int)
 
 func (f funcJob) Run(_, lo, hi int) { f(lo, hi) }
 
-// For is Do for a plain function, on a Group that other calls share one after the other: loops that follow each other
-// closely find its workers awake.
+// For is Do for a plain function, on a Group that other calls share one after the other: loops that follow each
+// other closely find its workers awake.
 func For(n, grain int, body func(lo, hi int)) {
 	workers := Workers(n, grain)
 	observed(n, workers)

@@ -1,9 +1,13 @@
-// Package plan is the lowered form of a feature map: what every backend executes.
+// Package plan is the lowered form of a feature map. Every backend (package internal/exec on the CPU, the graphs of
+// module gomlx) executes plans and knows no family; every family lowers itself to a plan and knows no backend.
 //
-// A side (query or key) is a list of leaves and a list of blocks. A leaf is one projection followed by one
-// function, with all exponents kept in the log domain. A block is a leaf, or the Kronecker product of a
-// coefficient leaf with a base leaf; the output row is the concatenation of the blocks. Hybrids, clusters and
-// data-aware matrices need nothing else.
+// A side (query or key) is a list of leaves and a list of blocks. A leaf is one projection followed by one function,
+// with all exponents kept in the log domain. A block is a leaf, or the Kronecker product of a coefficient leaf with
+// a base leaf; the output row is the concatenation of the blocks. Hybrids, clusters and data-aware matrices need
+// nothing else.
+//
+// A plan is complete: two backends that execute the same plan give the same features up to rounding. The interpreter
+// in the tests of package randfeat is the definition of its meaning; a new leaf function needs a case there first.
 package plan
 
 import (

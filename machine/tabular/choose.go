@@ -186,8 +186,15 @@ func (c *chooser) limit() int {
 	for int64(most) < c.rows && (most <= trialFeatures || int64(2*most) <= c.rows) {
 		most *= 2
 	}
+	if c.f.o.Budget == defaultBudget {
+		most = min(most, int(math.Sqrt(mostProducts/float64(c.rows))))
+	}
 	return min(most, c.f.o.Budget)
 }
+
+// mostProducts bounds n·F² where no budget was given: of more than 500,000 rows there are fewer features, so that a fit
+// takes minutes, and time grows with the rows alone.
+const mostProducts = 2.1e12
 
 // searchFeatures is the number of features of the search of a bandwidth.
 func (c *chooser) searchFeatures() int {

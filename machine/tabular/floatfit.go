@@ -27,6 +27,7 @@ type quick struct {
 
 type quickWork struct {
 	k, u, inverse dense.Matrix[float32]
+	loo           dense.Matrix[float64]
 	scale         float64 // of k; 0: none
 }
 
@@ -160,69 +161,99 @@ func (q *quick) try(points []exactPoint, from int) ([]quickFit, error) {
 	return good, nil
 }
 
-// one is the fit of one setting: linalg.SolveDual and Dual.LeaveOneOut in float32.
+// one is the fit of one setting.
 func (q *quick) one(w *quickWork, at exactPoint, from int) (quickFit, error) {
-	n, outs := q.u.Rows, q.t.Cols
-	m := n - from
 	q.kernels(w, at.scale)
-	w.u, w.inverse = buf.Shaped(w.u, n, n), buf.Shaped(w.inverse, m, m)
-	for i := range n {
-		copy(w.u.Row(i)[i:], w.k.Row(i)[i:])
-		w.u.Row(i)[i] += float32(at.lambda)
-	}
-	f := quickFit{at: at, alpha: dense.New[float32](n, outs), intercept: make([]float32, outs)}
-	if err := linalg.Cholesky(w.u); err != nil {
+	f := quickFit{at: at}
+	var err error
+	if f.alpha, f.intercept, err = w.solve(q.t, nil, at.lambda, from); err != nil {
 		return f, err
 	}
+	f.loss = make([]float64, w.loo.Rows)
+	for r := range f.loss {
+		f.loss[r] = q.lossOf(from+r, w.loo.Row(r))
+	}
+	f.mean = mean(f.loss)
+	return f, nil
+}
+
+// solve is linalg.SolveDualWeighted and Dual.LeaveOneOut in float32, of the kernels in w.k: the fit to targets t, and
+// in w.loo the predictions of the rows from some on, each by all others.
+func (w *quickWork) solve(t dense.Matrix[float32], roots []float64, lambda float64, from int) (dense.Matrix[float32],
+	[]float32, error) {
+	n, outs := t.Rows, t.Cols
+	m := n - from
+	w.u, w.inverse, w.loo = buf.Shaped(w.u, n, n), buf.Shaped(w.inverse, m, m), buf.Shaped(w.loo, m, outs)
+	alpha, intercept := dense.New[float32](n, outs), make([]float32, outs)
+	fail := func(err error) (dense.Matrix[float32], []float32, error) { return alpha, intercept, err }
 	b := dense.New[float32](n, outs+1)
 	for i := range n {
-		copy(b.Row(i), q.t.Row(i))
+		row := w.u.Row(i)[i:]
+		copy(row, w.k.Row(i)[i:])
+		copy(b.Row(i), t.Row(i))
 		b.Row(i)[outs] = 1
+		if roots != nil {
+			for j := range row {
+				row[j] *= float32(roots[i] * roots[i+j])
+			}
+			for c := range b.Row(i) {
+				b.Row(i)[c] *= float32(roots[i])
+			}
+		}
+		row[0] += float32(lambda)
+	}
+	if err := linalg.Cholesky(w.u); err != nil {
+		return fail(err)
 	}
 	last := w.u.RowRange(from, n).ColRange(from, n)
 	if err := errors.Join(linalg.SolveT(w.u, b), linalg.Solve(w.u, b), linalg.Inverse(w.inverse, last)); err != nil {
-		return f, err
+		return fail(err)
+	}
+	root := func(i int) float64 {
+		if roots == nil {
+			return 1
+		}
+		return roots[i]
 	}
 	sum, tops := 0.0, make([]float64, outs)
 	for i := range n {
-		v := float64(b.At(i, outs))
+		v := float64(b.At(i, outs)) * root(i)
 		sum += v
-		for c, t := range q.t.Row(i) {
-			tops[c] += float64(v * float64(t))
+		for c, y := range t.Row(i) {
+			tops[c] += float64(v * float64(y))
 		}
 	}
 	if !(sum > 0) {
-		return f, linalg.ErrNotPositive
+		return fail(linalg.ErrNotPositive)
 	}
 	for c := range tops {
 		tops[c] /= sum
-		f.intercept[c] = float32(tops[c])
+		intercept[c] = float32(tops[c])
 	}
 	for i := range n {
 		for c, v := range b.Row(i)[:outs] {
-			f.alpha.Set(i, c, float32(float64(v)-float64(float64(b.At(i, outs))*tops[c])))
+			alpha.Set(i, c, float32((float64(v)-float64(float64(b.At(i, outs))*tops[c]))*root(i)))
 		}
 	}
-	if f.alpha.CheckFinite() != nil {
-		return f, linalg.ErrNotPositive
+	if alpha.CheckFinite() != nil {
+		return fail(linalg.ErrNotPositive)
 	}
 	tab := kern.Best[float32]()
-	pred := make([]float64, outs)
-	f.loss = make([]float64, m)
 	for r := range m {
 		i := from + r
 		one := float64(b.At(i, outs))
 		g := tab.Norm2(w.inverse.Row(r)[r:]) - float64(one*one)/sum
 		if !(g > 0) {
-			return f, linalg.ErrNotPositive
+			return fail(linalg.ErrNotPositive)
 		}
-		for c, t := range q.t.Row(i) {
-			pred[c] = float64(t) - float64(f.alpha.At(i, c))/g
+		g *= root(i) * root(i)
+		for c, y := range t.Row(i) {
+			if w.loo.Row(r)[c] = float64(y); g > 0 { // a row of no weight is not predicted
+				w.loo.Row(r)[c] -= float64(alpha.At(i, c)) / g
+			}
 		}
-		f.loss[r] = q.lossOf(i, pred)
 	}
-	f.mean = mean(f.loss)
-	return f, nil
+	return alpha, intercept, nil
 }
 
 // lossOf is the loss of a row: the squared error, and of classes half of it, the Brier score, beside the error itself,

@@ -117,6 +117,9 @@ func (f *fit) choosing(k, last int, n int64, progress func(done, total int64)) (
 // leaving is a fit of the rows outside folds k to last of n rows, as if they were the table.
 func (f *fit) leaving(k, last int, n int64) (*fit, error) {
 	rest := foldSource{Source: f.src, deal: f.deal, k: k, last: last, parts: f.deal.parts(f.o.Folds)}
+	if f.thins(n) {
+		rest.rows = n
+	}
 	sub := &fit{job: &job{ctx: f.ctx, src: rest, o: f.o, inner: true, deal: newDealer(f.o.Seed, rest.marks(n)),
 		weighs: f.weighs && f.task != machine.Unsupervised}}
 	sub.o.Folds, sub.o.Checkpoint, sub.o.Progress = 1, "", nil

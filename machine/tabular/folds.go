@@ -215,4 +215,5 @@ const (
 	sampleLabel = 0x73616d706c65
 	pairLabel   = 0x7061697273
 	exactLabel  = 0x6578616374
+	thinLabel   = 0x7468696e
 )

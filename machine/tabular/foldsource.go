@@ -2,6 +2,8 @@ package tabular
 
 import (
 	"github.com/randfeat/randfeat/data"
+	"github.com/randfeat/randfeat/internal/rng"
+	"github.com/randfeat/randfeat/machine"
 )
 
 // foldSource is a part of a table: the rows of part k, or those that a model which predicts them, and those of all
@@ -11,9 +13,34 @@ type foldSource struct {
 	deal           *dealer
 	k, last, parts int
 	inside         bool
+	rows           int64 // of the table, if some of them are enough; 0: all count
+}
+
+// Of a table of many rows a model that is scored learns from about nestedMost rows, and predicts about heldMost: all of
+// them would take as long as the fit again, and tell the score to more digits than anyone needs. The score is that of
+// a model of fewer rows. Variables for tests with fewer.
+var nestedMost, heldMost int64 = 100_000, 20_000
+
+// thins reports whether models that are scored take some of n rows. Rows with marks are all taken: groups and stretches
+// of time are whole.
+func (j *job) thins(n int64) bool {
+	return j.deal.marks == nil && j.task != machine.Unsupervised && j.o.Features <= maxFeatures &&
+		n > int64(j.exactLimit()) && n > nestedMost*5/4
+}
+
+// among reports whether a row is among those that are taken.
+func (s foldSource) among(row int64) bool {
+	most, of := nestedMost, float64(s.rows)*float64(s.parts-1)/float64(s.parts)
+	if s.inside {
+		most, of = heldMost, float64(s.rows)/float64(s.parts)
+	}
+	return float64(rng.Mix64(s.deal.seed^thinLabel^rng.Mix64(uint64(row)))) < 0x1p64*float64(most)/of
 }
 
 func (s foldSource) has(row int64) bool {
+	if s.rows > 0 && !s.among(row) {
+		return false
+	}
 	at := s.deal.of(row, s.parts)
 	if s.inside {
 		return at == s.k

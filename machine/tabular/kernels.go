@@ -130,14 +130,19 @@ func (e *exactSearch) tryKind(kind kernel.Kind, smooth trial) (t trial, err erro
 		return t, err
 	}
 	o := &e.c.f.o
-	lambdas := []float64{smooth.lambda, smooth.lambda * math.Sqrt(0.1)}
+	lambda := smooth.lambda
 	if o.Lambda > 0 {
-		lambdas = []float64{o.Lambda}
+		lambda = o.Lambda
 	}
 	first := smooth.spec.Kernel.Scale * medianDistance(&sample{x: e.tries.x}, kind, o.Seed) / e.c.median
 	e.all = nil
-	if err := e.try(product([]float64{first, 2 * first, 4 * first}, lambdas)); err != nil {
+	if err := e.try(product([]float64{first, 2 * first, 4 * first}, []float64{lambda})); err != nil {
 		return t, err
+	}
+	if i := best(e.all); i >= 0 && o.Lambda == 0 { // what it is rougher by explains some of what was noise
+		if err := e.try([]exactPoint{{e.all[i].spec.Kernel.Scale, lambda * math.Sqrt(0.1)}}); err != nil {
+			return t, err
+		}
 	}
 	if t, err = e.top(); t.loss != nil {
 		e.kinds = append(e.kinds, e.c.f.shown(t, float64(len(e.kinds)), kind.String()))

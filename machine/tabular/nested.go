@@ -132,6 +132,9 @@ func (f *fit) scoredOn(rows int64, folds int) string {
 	case f.deal.grouped():
 		return fmt.Sprintf("%d rows, %d folds of whole groups of %s, columns and choices made without each", rows, folds,
 			f.o.Marks.Group)
+	case f.thins(f.decision.Rows):
+		return fmt.Sprintf("%d rows of %d of %d folds, columns and choices made on about %d rows without each", rows, folds,
+			f.o.Folds, nestedMost)
 	case rows < f.decision.Rows:
 		return fmt.Sprintf("%d rows of %d of %d folds, columns and choices made without each", rows, folds, f.o.Folds)
 	}

@@ -1,11 +1,13 @@
 package tabular
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 
 	"github.com/randfeat/randfeat/dense"
+	"github.com/randfeat/randfeat/internal/linalg"
 	"github.com/randfeat/randfeat/machine"
 )
 
@@ -138,19 +140,21 @@ func (f *fit) exactLeftOut(m *machine.Model, s *sample) (*leftOut, error) {
 	if err := e.reset(inMetric(m.Spec.Kernel.M, x), y, t); err != nil {
 		return nil, err
 	}
+	var pred dense.Matrix[float64]
 	for k := 0; ; k++ {
-		tries, err := e.try([]exactPoint{{m.Spec.Kernel.Scale, m.Lambda * math.Pow(10, float64(k)/2)}})
-		if err != nil {
-			return nil, err
-		}
-		if len(tries) > 0 {
+		var err error
+		pred, err = e.leaveOut(0, exactPoint{m.Spec.Kernel.Scale, m.Lambda * math.Pow(10, float64(k)/2)})
+		if err == nil {
 			break
+		}
+		if !errors.Is(err, linalg.ErrNotPositive) {
+			return nil, err
 		}
 		if k == mostRaises {
 			return nil, machine.ErrSingular
 		}
 	}
-	out, pred := new(leftOut), e.work[0].loo
+	out := new(leftOut)
 	for i := range pred.Rows {
 		at := e.from + i
 		if e.parts != nil && e.parts.ordered && e.parts.of[at] == slices.Min(e.parts.of) {

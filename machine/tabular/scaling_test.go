@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/randfeat/randfeat/data"
@@ -18,15 +19,17 @@ import (
 
 // The gradient of the evidence is that of its differences.
 func TestWidthsGradient(t *testing.T) {
-	w := &widths{x: dense.New[float64](40, 4), t: dense.New[float64](40, 2), field: []int{0, 1, 1, 2}}
+	w := &widths{x: dense.New[float64](40, 4), field: []int{0, 1, 1, 2}}
 	rng.Normals(w.x.Data, rng.Stream(1))
-	rng.Normals(w.t.Data, rng.Stream(2))
+	targets := dense.New[float64](40, 2)
+	rng.Normals(targets.Data, rng.Stream(2))
+	w.t = dense.Convert[float32](targets)
 	p := []float64{-0.3, 0.2, -1, -3}
 	g, none := make([]float64, 4), make([]float64, 4)
 	if _, err := w.evidence(g, p); err != nil {
 		t.Fatal(err)
 	}
-	const h = 1e-5
+	const h = 3e-3 // of float32: roundings of 1e-5 of a value, over 2h
 	for i := range p {
 		v := [2]float64{}
 		for k, s := range []float64{-h, h} {
@@ -37,7 +40,7 @@ func TestWidthsGradient(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if d := (v[1] - v[0]) / (2 * h); math.Abs(d-g[i]) > 1e-5*(1+math.Abs(d)) {
+		if d := (v[1] - v[0]) / (2 * h); math.Abs(d-g[i]) > 3e-3*(1+math.Abs(d)) {
 			t.Errorf("derivative %d is %g, differences give %g", i, g[i], d)
 		}
 	}
@@ -72,8 +75,10 @@ func TestIrrelevantLevels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if scaling == "" && choice(t, r, "scaling").Value != ScalingFitted {
-			t.Errorf("scaling %+v", choice(t, r, "scaling"))
+		// A metric may be learned of columns that were fitted before.
+		if c := choice(t, r, "scaling"); scaling == "" && c.Value != ScalingFitted &&
+			!strings.Contains(c.Why, "a metric of fitted columns") {
+			t.Errorf("scaling %+v", c)
 		}
 		return evaluate(t, m, irrelevant(1000, 2))[1].Value
 	}

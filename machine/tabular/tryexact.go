@@ -17,14 +17,16 @@ import (
 )
 
 // exactTries are trials of exact kernel ridge regression on some rows, the last of which are predicted, each by all the
-// others, in closed form (linalg.Dual). Memory: a matrix of 8n² bytes of distances, and three per goroutine, of which
-// there is one beyond parallelRows.
+// others, in closed form (linalg.Dual). Penalties of at least quickLeast are solved for in float32, which takes half of
+// the time: that is more digits than trials, or quantiles of residuals, can tell. Memory: a matrix of 8n² bytes of
+// distances, and three of 4n² or 8n² per goroutine, of which there is one beyond parallelRows.
 type exactTries struct {
 	ctx  context.Context
 	task machine.Task
 
 	x, y, t dense.Matrix[float64]
-	from    int // rows from here on are judged
+	small   dense.Matrix[float32] // t
+	from    int                   // rows from here on are judged
 	kind    kernel.Kind
 	log     dense.Matrix[float64] // −|x_i−x_j|²/2, or −Σ|x_il−x_jl| for the Laplace kernel, upper triangle
 	work    []exactWork
@@ -37,6 +39,7 @@ type exactTries struct {
 type exactWork struct {
 	k, u, inverse, loo dense.Matrix[float64]
 	scale              float64
+	small              quickWork // the same of larger penalties
 }
 
 // parallelRows is the number of rows up to which settings are tried side by side: factorisations of larger matrices
@@ -49,7 +52,7 @@ const judgedRows = 768
 
 // reset takes other rows.
 func (e *exactTries) reset(x, y, t dense.Matrix[float64]) error {
-	e.x, e.y, e.t = x, y, t
+	e.x, e.y, e.t, e.small = x, y, t, dense.Convert[float32](t)
 	if e.from = 0; e.parts == nil {
 		e.from = x.Rows - min(x.Rows, max(judgedRows, x.Rows/2))
 	}
@@ -69,7 +72,7 @@ func (e *exactTries) distances() error {
 
 func (e *exactTries) forget() {
 	for w := range e.work {
-		e.work[w].scale = 0
+		e.work[w].scale, e.work[w].small.scale = 0, 0
 	}
 }
 
@@ -150,33 +153,85 @@ func (e *exactTries) try(points []exactPoint) ([]trial, error) {
 
 // one tries one setting in the memory of worker w.
 func (e *exactTries) one(w int, at exactPoint) (trial, error) {
-	k, work, n := e.kernels(w, at.scale), &e.work[w], e.x.Rows
-	m := n - e.from
-	work.inverse, work.loo = buf.Shaped(work.inverse, m, m), buf.Shaped(work.loo, m, e.t.Cols)
-	if e.parts != nil {
-		if err := e.heldOut(work, at.lambda); err != nil {
-			return trial{}, err
-		}
-	} else {
-		work.u = linalg.CopyUpper(work.u, k)
-		d, err := linalg.SolveDualWeighted(work.u, e.t, e.roots, at.lambda)
-		if err == nil {
-			err = d.LeaveOneOut(work.loo, e.t, work.inverse, e.from)
-		}
-		if err != nil {
-			return trial{}, err
-		}
+	loo, err := e.leaveOut(w, at)
+	if err != nil {
+		return trial{}, err
 	}
+	n := e.x.Rows
 	t := trial{spec: randfeat.Spec{Kernel: kernel.Kernel{Kind: e.kind, Scale: at.scale}}, lambda: at.lambda}
 	if e.shifted {
-		return t, e.judgeShifted(&t, work.loo)
+		return t, e.judgeShifted(&t, loo)
 	}
-	judgeAll(e.task, &t, work.loo, e.y.RowRange(e.from, n), e.t.RowRange(e.from, n))
+	judgeAll(e.task, &t, loo, e.y.RowRange(e.from, n), e.t.RowRange(e.from, n))
 	e.weigh(t.loss)
 	e.weigh(t.tie)
 	t.loss, t.tie = e.parts.scored(t.loss), e.parts.scored(t.tie)
 	t.score = -mean(t.loss)
 	return t, nil
+}
+
+// leaveOut predicts the rows that are judged, each by a fit that has not seen it, in the memory of worker w.
+func (e *exactTries) leaveOut(w int, at exactPoint) (dense.Matrix[float64], error) {
+	n := e.x.Rows
+	for len(e.work) <= w {
+		e.work = append(e.work, exactWork{})
+	}
+	if small := &e.work[w].small; e.parts == nil && at.lambda >= quickLeast(n) {
+		e.smallKernels(small, at.scale)
+		_, _, err := small.solve(e.small, e.roots, at.lambda, e.from)
+		return small.loo, err
+	}
+	k, work, m := e.kernels(w, at.scale), &e.work[w], n-e.from
+	work.inverse, work.loo = buf.Shaped(work.inverse, m, m), buf.Shaped(work.loo, m, e.t.Cols)
+	if e.parts != nil {
+		return work.loo, e.heldOut(work, at.lambda)
+	}
+	work.u = linalg.CopyUpper(work.u, k)
+	d, err := linalg.SolveDualWeighted(work.u, e.t, e.roots, at.lambda)
+	if err == nil {
+		err = d.LeaveOneOut(work.loo, e.t, work.inverse, e.from)
+	}
+	return work.loo, err
+}
+
+// smallKernels are kernels in float32.
+func (e *exactTries) smallKernels(w *quickWork, s float64) {
+	if w.scale == s {
+		return
+	}
+	n := e.log.Rows
+	w.k = buf.Shaped(w.k, n, n)
+	tab := kern.Best[float32]()
+	par.For(n, 64, func(lo, hi int) {
+		value := make([]float32, n)
+		for i := lo; i < hi; i++ {
+			row, logs := w.k.Row(i)[i:], e.log.Row(i)[i:]
+			switch e.kind {
+			case kernel.Gaussian:
+				scaledTo(row, logs, 1/(s*s))
+			case kernel.Laplace:
+				scaledTo(row, logs, 1/s)
+			default:
+				for j, l := range logs {
+					v, a := e.kind.Decay(math.Sqrt(-2*l) / s)
+					value[j], row[j] = float32(v), float32(-a)
+				}
+			}
+			tab.Exp(row, 0)
+			if e.kind != kernel.Gaussian && e.kind != kernel.Laplace && e.kind != kernel.Matern12 {
+				tab.Mul(row, value[:len(row)])
+			}
+		}
+	})
+	w.scale = s
+}
+
+// scaledTo sets dst to v·f in float32.
+func scaledTo(dst []float32, v []float64, f float64) {
+	v = v[:len(dst)]
+	for j := range dst {
+		dst[j] = float32(v[j] * f)
+	}
 }
 
 // judgeAll writes the losses of predictions of all rows of targets y, which are t as numbers.

@@ -20,6 +20,8 @@ const (
 	marginParts = 4
 	// marginRows is the largest number of rows of a trial.
 	marginRows = 2048
+	// marginSteps bounds the steps of a trial: half as many as a fit has, whose last ones move few rows.
+	marginSteps = machine.MarginSteps / 2
 )
 
 // marginTries are trials of one of the losses on the rows of e, the last parts predicted by all others.
@@ -28,6 +30,8 @@ type marginTries struct {
 	parts   int // that are predicted
 	squares bool
 	u, k    dense.Matrix[float64]
+
+	smallU, smallK dense.Matrix[float32] // of penalties that float32 can tell
 }
 
 func (m *marginTries) judged() int {
@@ -110,6 +114,18 @@ func (c *chooser) marginsFirst(order []int, weights []float64, at exactPoint) (e
 	return at, nil
 }
 
+// marginsHopeful reports whether margins, in the part that their search was judged by, make fewer errors than squares
+// at a setting: the other parts are looked at only then.
+func (e *exactSearch) marginsHopeful(squares exactPoint) (bool, error) {
+	i := best(e.all)
+	if i < 0 {
+		return false, nil
+	}
+	last := &marginTries{e: &e.tries, parts: 1, squares: true}
+	ts, err := last.try([]exactPoint{squares})
+	return len(ts) == 0 || mean(e.all[i].loss) < mean(ts[0].loss), err
+}
+
 // losses are trials of squares at a setting and of margins at e.at, all rows predicted by the parts they are not in.
 // There are fewer than two if one cannot be used.
 func (e *exactSearch) losses(squares exactPoint) ([]trial, error) {
@@ -171,11 +187,15 @@ func (e *exactSearch) chooseLoss() (*Choice, error) {
 		ch.Value, e.c.d.Margins = LossMargins, true
 		return ch, nil
 	}
+	ch.Why = "margins make no fewer errors by more than a standard error"
+	if ok, err := e.marginsHopeful(before.at); err != nil || !ok {
+		*e = before
+		return ch, err
+	}
 	ts, err := e.losses(before.at)
 	if err != nil {
 		return nil, err
 	}
-	ch.Why = "margins make no fewer errors by more than a standard error"
 	if len(ts) == 2 {
 		ch.Trials = e.c.shownLosses(ts)
 		if diff, se := gain(ts[0].loss, ts[1].loss); diff > se {
@@ -217,7 +237,7 @@ func (m *marginTries) try(points []exactPoint) ([]trial, error) {
 // part appends the losses of part k, which is predicted by the fit of all others.
 func (m *marginTries) part(t *trial, k int) error {
 	e := m.e
-	kernels, n := e.kernels(0, t.spec.Kernel.Scale), e.x.Rows
+	n := e.x.Rows
 	lo, hi := k*n/marginParts, (k+1)*n/marginParts
 	rest := make([]int, 0, n-hi+lo)
 	for i := range n {
@@ -225,37 +245,37 @@ func (m *marginTries) part(t *trial, k int) error {
 			rest = append(rest, i)
 		}
 	}
-	m.u, m.k = buf.Shaped(m.u, len(rest), len(rest)), buf.Shaped(m.k, hi-lo, len(rest))
 	targets := dense.New[float64](len(rest), e.t.Cols)
 	for a, i := range rest {
 		copy(targets.Row(a), e.t.Row(i))
 	}
-	par.For(len(rest), 32, func(from, to int) {
-		for a := from; a < to; a++ {
-			row, src := m.u.Row(a), kernels.Row(rest[a])
-			for b := a; b < len(rest); b++ { // rest ascends, and kernels hold its upper triangle
-				row[b] = src[rest[b]]
-			}
+	var d *linalg.Dual
+	var err error
+	small := t.lambda >= quickLeast(n)
+	if small {
+		if len(e.work) == 0 {
+			e.work = append(e.work, exactWork{})
 		}
-	})
-	for i := lo; i < hi; i++ {
-		row := m.k.Row(i - lo)
-		for a, j := range rest {
-			row[a] = kernels.At(min(i, j), max(i, j))
-		}
+		w := &e.work[0].small
+		e.smallKernels(w, t.spec.Kernel.Scale)
+		m.smallU, m.smallK = without(m.smallU, m.smallK, w.k, rest, lo, hi)
+		d, err = linalg.SolveDualFloat32(m.smallU, targets, t.lambda)
+	} else {
+		m.u, m.k = without(m.u, m.k, e.kernels(0, t.spec.Kernel.Scale), rest, lo, hi)
+		d, err = linalg.SolveDual(m.u, targets, t.lambda)
 	}
-	d, err := linalg.SolveDual(m.u, targets, t.lambda)
 	if err == nil && !m.squares {
-		err = d.Margins(targets, t.lambda, machine.MarginSteps)
+		err = d.Margins(targets, t.lambda, marginSteps)
 	}
 	if err != nil {
 		return err
 	}
-	pred := dense.New[float64](hi-lo, e.t.Cols)
-	tab := kern.Best[float64]()
-	par.For(pred.Rows, 32, func(from, to int) {
-		tab.Product(pred.RowRange(from, to), m.k.RowRange(from, to), d.Alpha, false)
-	})
+	var pred dense.Matrix[float64]
+	if small {
+		pred = dense.Convert[float64](times(m.smallK, dense.Convert[float32](d.Alpha)))
+	} else {
+		pred = times(m.k, d.Alpha)
+	}
 	for i := range pred.Rows {
 		p, y := pred.Row(i), e.t.Row(lo+i)
 		hinge := 0.0
@@ -270,4 +290,33 @@ func (m *marginTries) part(t *trial, k int) error {
 		t.loss = append(t.loss, wrong(p, int(e.y.At(lo+i, 0))))
 	}
 	return nil
+}
+
+// without are the kernels of some rows with each other, upper triangle, and those of the rows lo to hi−1, which are not
+// among them, with these, in the memory of u and k; kernels hold the upper triangle of all.
+func without[T dense.Float](u, k, kernels dense.Matrix[T], rest []int, lo, hi int) (_, _ dense.Matrix[T]) {
+	u, k = buf.Shaped(u, len(rest), len(rest)), buf.Shaped(k, hi-lo, len(rest))
+	par.For(len(rest), 32, func(from, to int) {
+		for a := from; a < to; a++ {
+			row, src := u.Row(a), kernels.Row(rest[a])
+			for b := a; b < len(rest); b++ { // rest ascends
+				row[b] = src[rest[b]]
+			}
+		}
+	})
+	for i := lo; i < hi; i++ {
+		row := k.Row(i - lo)
+		for a, j := range rest {
+			row[a] = kernels.At(min(i, j), max(i, j))
+		}
+	}
+	return u, k
+}
+
+// times is a·b.
+func times[T dense.Float](a, b dense.Matrix[T]) dense.Matrix[T] {
+	out := dense.New[T](a.Rows, b.Cols)
+	tab := kern.Best[T]()
+	par.For(out.Rows, 32, func(lo, hi int) { tab.Product(out.RowRange(lo, hi), a.RowRange(lo, hi), b, false) })
+	return out
 }

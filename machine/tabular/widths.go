@@ -15,13 +15,14 @@ import (
 // widths are the rows of a fit of one width per field of the kernel ("automatic relevance determination"): the log
 // marginal likelihood of the targets under a Gaussian process of kernel exp(−½ Σ_f w_f²|x_f−y_f|²) and noise λ of its
 // variance, the variance being the best (Rasmussen & Williams 2006, eqs. 5.1, 5.8 and 5.9; classes are their
-// indicators). n³/2 multiply-adds a step.
+// indicators). n³/2 multiply-adds a step, in float32: the ascent goes by the signs of the gradient.
 type widths struct {
-	x, u, t dense.Matrix[float64] // rows, weighted rows, centred targets
-	field   []int                 // of every column
-	k, inv  dense.Matrix[float64]
-	s       dense.Matrix[float64]
-	mean    float64 // of the logarithms of widths, where they begin
+	x      dense.Matrix[float64] // rows
+	u, t   dense.Matrix[float32] // weighted rows, centred targets
+	field  []int                 // of every column
+	k, inv dense.Matrix[float32]
+	s      dense.Matrix[float32]
+	mean   float64 // of the logarithms of widths, where they begin
 }
 
 // firstNoise is the λ that an ascent begins with.
@@ -81,7 +82,7 @@ func (c *chooser) fittedWeights(rows []int, from []float64) ([]float64, exactPoi
 // newWidths are some rows of the sample, with centred targets.
 func (c *chooser) newWidths(rows []int) *widths {
 	x, _, t := c.s.picked(rows)
-	w := &widths{x: x, t: t}
+	w := &widths{x: x}
 	for i := range c.f.schema.Fields {
 		for range c.f.schema.Fields[i].Width() {
 			w.field = append(w.field, i)
@@ -96,6 +97,7 @@ func (c *chooser) newWidths(rows []int) *widths {
 			t.Set(i, k, t.At(i, k)-mean)
 		}
 	}
+	w.t = dense.Convert[float32](t)
 	return w
 }
 
@@ -153,27 +155,32 @@ func (w *widths) ascend(c *chooser, p []float64, most int, first float64) ([]flo
 	return at, nil
 }
 
-// evidence is the log marginal likelihood at p, up to a constant, and its gradient.
+// evidence is the log marginal likelihood at p, up to a constant, and its gradient. A λ that float32 cannot tell is
+// ErrNotPositive.
 func (w *widths) evidence(g, p []float64) (float64, error) {
 	n, f := w.x.Rows, len(p)-1
 	outs, lambda := float64(w.t.Cols), math.Exp(p[f])
-	tab := kern.Best[float64]()
+	if lambda < quickLeast(n) {
+		return 0, linalg.ErrNotPositive
+	}
+	tab := kern.Best[float32]()
 	columns := make([]float64, w.x.Cols)
 	for j := range columns {
 		columns[j] = math.Exp(p[w.field[j]])
 	}
 	w.u = buf.Shaped(w.u, n, w.x.Cols)
 	for i := range n {
-		copy(w.u.Row(i), w.x.Row(i))
+		for j, v := range w.x.Row(i) {
+			w.u.Row(i)[j] = float32(v * columns[j])
+		}
 	}
-	weigh(w.u, columns)
-	w.s, w.inv = buf.Shaped(w.s, n, n), buf.Shaped(w.inv, n, n)
+	w.s, w.inv, w.k = buf.Shaped(w.s, n, n), buf.Shaped(w.inv, n, n), buf.Shaped(w.k, n, n)
 	if err := kernel.Gram(kernel.Kernel{Kind: kernel.Gaussian}, w.s, w.u, w.u); err != nil {
 		return 0, err
 	}
-	w.k = linalg.CopyUpper(w.k, w.s)
 	for i := range n {
-		w.k.Row(i)[i] += lambda
+		copy(w.k.Row(i)[i:], w.s.Row(i)[i:])
+		w.k.Row(i)[i] += float32(lambda)
 	}
 	if err := linalg.Cholesky(w.k); err != nil {
 		return 0, err
@@ -184,7 +191,7 @@ func (w *widths) evidence(g, p []float64) (float64, error) {
 	}
 	q := 0.0
 	for i, a := range alpha.Data {
-		q += float64(a * w.t.Data[i])
+		q += float64(a) * float64(w.t.Data[i])
 	}
 	if !(q > 0) {
 		return 0, linalg.ErrNotPositive
@@ -193,29 +200,17 @@ func (w *widths) evidence(g, p []float64) (float64, error) {
 	value := -half*math.Log(q) - outs/2*linalg.LogDet(w.k)
 	linalg.InverseProduct(w.k, w.inv) // M = U⁻¹U⁻ᵀ, in place of U
 	// S = K ∘ P with P = (2·half/q) ααᵀ − outs·M.
-	diagonal := make([]float64, n)
-	par.For(n, 16, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			row := w.s.Row(i)
-			for j := range row {
-				m := w.k.At(min(i, j), max(i, j))
-				pij := 2*half/q*dense.Dot(alpha.Row(i), alpha.Row(j)) - float64(outs*m)
-				if row[j] *= pij; i == j {
-					diagonal[i] = pij
-				}
-			}
-		}
-	})
-	su := dense.New[float64](n, w.u.Cols)
+	diagonal := w.weighted(alpha, 2*half/q)
+	su := dense.New[float32](n, w.u.Cols)
 	par.For(n, 16, func(lo, hi int) { tab.Product(su.RowRange(lo, hi), w.s.RowRange(lo, hi), w.u, false) })
 	clear(g)
 	for i := range n {
 		r := 0.0
 		for _, v := range w.s.Row(i) {
-			r += v
+			r += float64(v)
 		}
 		for j, v := range w.u.Row(i) {
-			g[w.field[j]] -= v * (float64(r*v) - su.At(i, j))
+			g[w.field[j]] -= float64(v) * (r*float64(v) - float64(su.At(i, j)))
 		}
 		g[f] += lambda / 2 * diagonal[i]
 	}
@@ -229,4 +224,36 @@ func (w *widths) evidence(g, p []float64) (float64, error) {
 		g[i] -= d/widthPrior + off/(meanPrior*float64(f))
 	}
 	return value, nil
+}
+
+// weighted multiplies s by P = c·ααᵀ − outs·k, of which k holds the upper triangle, and returns the diagonal of P.
+func (w *widths) weighted(alpha dense.Matrix[float32], c float64) []float64 {
+	n, outs := w.s.Rows, float32(alpha.Cols)
+	diagonal := make([]float64, n)
+	columns := dense.New[float32](alpha.Cols, n)
+	for i := range n {
+		for k, v := range alpha.Row(i) {
+			columns.Set(k, i, v)
+		}
+	}
+	tab := kern.Best[float32]()
+	par.For(n, 16, func(lo, hi int) {
+		p := make([]float32, n)
+		for i := lo; i < hi; i++ {
+			row := p[i:]
+			copy(row, w.k.Row(i)[i:])
+			tab.Scale(row, -outs)
+			for k, v := range alpha.Row(i) {
+				tab.MulAdd(row, columns.Row(k)[i:], float32(c)*v)
+			}
+			diagonal[i] = float64(row[0])
+			tab.Mul(w.s.Row(i)[i:], row)
+		}
+	})
+	for i := range n {
+		for j := range i {
+			w.s.Row(i)[j] = w.s.At(j, i)
+		}
+	}
+	return diagonal
 }

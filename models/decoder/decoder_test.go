@@ -51,7 +51,8 @@ func open(t *testing.T, name string) (file, reference) {
 	return file{f, f.Config()}, r
 }
 
-func session(t *testing.T, f weights.File, opt decoder.Options, memory func(int) (decoder.State, error)) *decoder.Session {
+func session(t *testing.T, f weights.File, opt decoder.Options,
+	memory func(int) (decoder.State, error)) *decoder.Session {
 	t.Helper()
 	m, err := decoder.New(f, opt)
 	if err != nil {
@@ -236,8 +237,10 @@ func must(t *testing.T, f weights.File) *decoder.Model {
 // the borders of blocks and parts, with groups of one to six queries, a sliding window and forks.
 func TestHalfState(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, c := range []struct{ heads, kv, dim, window int }{{3, 3, 8, 0}, {6, 2, 64, 0}, {6, 1, 32, 0}, {4, 2, 16, 40}} {
-		half, full := decoder.HalfState(c.heads, c.kv, c.dim, c.window), decoder.ExactState(c.heads, c.kv, c.dim, c.window)
+	for _, c := range []struct{ heads, kv, dim, window int }{{3, 3, 8, 0}, {6, 2, 64, 0}, {6, 1, 32, 0},
+		{4, 2, 16, 40}} {
+		half := decoder.HalfState(c.heads, c.kv, c.dim, c.window)
+		full := decoder.ExactState(c.heads, c.kv, c.dim, c.window)
 		for step, n := range []int{1, 1, 40, 3, 500, 4, 1, 90, 1, 2} {
 			random := func(heads int) attention.Seq[float32] {
 				x := attention.NewSeq[float32](1, heads, n, c.dim)

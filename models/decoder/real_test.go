@@ -76,9 +76,9 @@ func TestSmolLM2(t *testing.T) {
 	}
 }
 
-// llama.cpp's greedy choices on the same file (peers/llama.py --greedy 40) are ours, or within rounding of them: with
-// activations of 8 bits near ties fall either way. The first such tie is token 5, where float32 prefers 2988 to 1797 by
-// 0.22 and llama.cpp takes the other.
+// llama.cpp's greedy choices on the same file (peers/llama.py --greedy 40) are ours, or near ties: llama.cpp rounds
+// activations to 8 bits, and near ties then fall either way. The first such tie is token 5, where float32 prefers 2988 to
+// 1797 by 0.22 and llama.cpp takes the other.
 func TestGreedy(t *testing.T) {
 	f := smollm2(t)
 	want := []int32{7042, 30, 198, 198, 504, 1797, 1918, 553, 253, 2155, 282, 4723, 216, 35, 33, 33, 2215, 701, 30, 198,

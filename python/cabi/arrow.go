@@ -44,7 +44,7 @@ func rf_table_arrow(s *C.struct_ArrowArrayStream, handle *C.uint64_t, info, e *C
 			}
 			return err
 		}
-		if err := giveJSON(info, map[string]any{"rows": t.rows, "columns": t.names}); err != nil {
+		if err := giveJSON(info, map[string]any{"rows": t.src.Rows(), "columns": t.src.Columns()}); err != nil {
 			t.release()
 			return err
 		}
@@ -65,35 +65,51 @@ func readStream(s *C.struct_ArrowArrayStream) (*table, error) {
 		return nil, fmt.Errorf("the Arrow stream holds arrays of format %q, want tables", f)
 	}
 	n := int(schema.n_children)
-	t := &table{cols: make([]column, n)}
-	forms := make([]form, n)
+	names, cells, forms := make([]string, n), make([][]data.Cells, n), make([]form, n)
 	for j := range n {
 		c := C.rf_schema_child(schema, C.int64_t(j))
-		t.names = append(t.names, C.GoString(c.name))
+		names[j] = C.GoString(c.name)
 		var err error
 		if forms[j], err = formOf(c); err != nil {
-			return t, &data.InputError{Place: tableName, Column: t.names[j],
-				Detail: fmt.Sprintf("column %q: %v", t.names[j], err)}
+			return nil, columnError(names[j], err)
 		}
-		t.cols[j].sort, t.cols[j].integer = forms[j].sort, forms[j].integer
 	}
+	var keep []*C.struct_ArrowArray
+	fail := func(err error) (*table, error) { return &table{keep: keep}, err }
 	for {
 		a := (*C.struct_ArrowArray)(C.calloc(1, C.sizeof_struct_ArrowArray))
 		if C.rf_stream_next(s, a) != 0 {
 			C.free(unsafe.Pointer(a))
-			return t, fmt.Errorf("Arrow stream: %s", C.GoString(C.rf_stream_error(s)))
+			return fail(fmt.Errorf("Arrow stream: %s", C.GoString(C.rf_stream_error(s))))
 		}
 		if a.release == nil {
 			C.free(unsafe.Pointer(a))
-			return t, nil
+			break
 		}
-		t.keep = append(t.keep, a)
-		t.rows += int64(a.length)
+		keep = append(keep, a)
 		for j := range n {
-			child := C.rf_array_child(a, C.int64_t(j))
-			t.cols[j].chunks = append(t.cols[j].chunks, chunkOf(&forms[j], child, int(a.offset), int(a.length)))
+			part, err := forms[j].cells(C.rf_array_child(a, C.int64_t(j)), int(a.offset), int(a.length))
+			if err != nil {
+				return fail(columnError(names[j], err))
+			}
+			cells[j] = append(cells[j], part)
 		}
 	}
+	for j := range n {
+		if len(cells[j]) == 0 { // no batch, but a type
+			part, err := forms[j].cells(&C.struct_ArrowArray{}, 0, 0)
+			if err != nil {
+				return fail(columnError(names[j], err))
+			}
+			cells[j] = []data.Cells{part}
+		}
+	}
+	t, err := newTable(names, cells)
+	if err != nil {
+		return fail(err)
+	}
+	t.keep = keep
+	return t, nil
 }
 
 // release gives the arrays of a stream back.
@@ -107,29 +123,41 @@ func (t *table) release() {
 
 // form is the type of a column.
 type form struct {
-	sort    sort
-	dtype   byte
-	integer bool
-	unit    int64
-	scale   float64
-	levels  *form // of a dictionary
+	dtype byte
+	unit  time.Duration // of times
+	scale float64       // of decimals: what they are divided by
+	texts *form         // of a dictionary
 }
+
+// Types of Arrow beyond those of randfeat.h.
+const (
+	half       = 'e'
+	bits       = 'm' // truth values, one bit each
+	utf8       = 's' // with offsets of 32 bits
+	utf8Large  = 'S' // with offsets of 64 bits
+	utf8View   = 'v'
+	decimal32  = '4'
+	decimal64  = '8'
+	decimal128 = 'D'
+	nothing    = 'n' // all are missing
+)
 
 var simpleForms = map[string]form{
 	"n": {dtype: nothing},
 	"g": {dtype: C.RF_F64}, "f": {dtype: C.RF_F32}, "e": {dtype: half},
-	"c": {dtype: C.RF_I8, integer: true}, "C": {dtype: C.RF_U8, integer: true},
-	"s": {dtype: C.RF_I16, integer: true}, "S": {dtype: C.RF_U16, integer: true},
-	"i": {dtype: C.RF_I32, integer: true}, "I": {dtype: C.RF_U32, integer: true},
-	"l": {dtype: C.RF_I64, integer: true}, "L": {dtype: C.RF_U64, integer: true},
-	"b": {sort: boolean, dtype: bits},
-	"u": {sort: text, dtype: utf8}, "U": {sort: text, dtype: utf8Large}, "vu": {sort: text, dtype: utf8View},
-	"tdD": {sort: moment, dtype: C.RF_I32},
-	"tdm": {sort: moment, dtype: C.RF_I64, unit: int64(time.Millisecond)},
+	"c": {dtype: C.RF_I8}, "C": {dtype: C.RF_U8},
+	"s": {dtype: C.RF_I16}, "S": {dtype: C.RF_U16},
+	"i": {dtype: C.RF_I32}, "I": {dtype: C.RF_U32},
+	"l": {dtype: C.RF_I64}, "L": {dtype: C.RF_U64},
+	"b": {dtype: bits},
+	"u": {dtype: utf8}, "U": {dtype: utf8Large}, "vu": {dtype: utf8View},
+	"tdD": {dtype: C.RF_I32, unit: 24 * time.Hour},
+	"tdm": {dtype: C.RF_I64, unit: time.Millisecond},
 }
 
-var units = map[string]int64{"tss": int64(time.Second), "tsm": int64(time.Millisecond), "tsu": int64(time.Microsecond),
-	"tsn": 1}
+var units = map[string]time.Duration{"tss": time.Second, "tsm": time.Millisecond, "tsu": time.Microsecond, "tsn": 1}
+
+func (f *form) isText() bool { return f.dtype == utf8 || f.dtype == utf8Large || f.dtype == utf8View }
 
 func formOf(s *C.struct_ArrowSchema) (form, error) {
 	f := C.GoString(s.format)
@@ -138,7 +166,7 @@ func formOf(s *C.struct_ArrowSchema) (form, error) {
 	switch unit, timestamp := units[head]; {
 	case ok:
 	case timestamp:
-		o = form{sort: moment, dtype: C.RF_I64, unit: unit}
+		o = form{dtype: C.RF_I64, unit: unit}
 	case head == "d":
 		var err error
 		if o, err = decimal(f); err != nil {
@@ -153,10 +181,10 @@ func formOf(s *C.struct_ArrowSchema) (form, error) {
 		switch {
 		case err != nil:
 			return o, err
-		case d.sort != text || d.levels != nil:
+		case !d.isText() || d.texts != nil:
 			return o, fmt.Errorf("it is a dictionary of Arrow type %q, want texts", C.GoString(s.dictionary.format))
 		}
-		o.sort, o.integer, o.levels = text, false, &d
+		o.texts = &d
 	}
 	return o, nil
 }
@@ -183,35 +211,204 @@ func decimal(f string) (form, error) {
 	return o, nil
 }
 
-// chunkOf is a child of a table's array. Rows of the table begin at row extra of the child.
-func chunkOf(f *form, a *C.struct_ArrowArray, extra, n int) chunk {
-	offset := int(a.offset) + extra
-	k := chunk{n: n, dtype: f.dtype, stride: sizeOf(f.dtype), unit: f.unit, scale: f.scale, offset: offset}
-	if f.dtype == nothing || n == 0 {
-		return k
+// cells is a child of a table's array: n rows, of which the first is row extra of the child. Numbers, truth values and
+// the characters of texts stay where they are; other types become such.
+func (f *form) cells(a *C.struct_ArrowArray, extra, n int) (data.Cells, error) {
+	at := int(a.offset) + extra
+	var valid data.Bits
+	if p := buffer(a, 0); n > 0 && a.null_count != 0 && p != nil && f.dtype != nothing {
+		valid = bitsOf(p, at, n)
 	}
-	if a.null_count != 0 {
-		k.valid = C.rf_array_buffer(a, 0)
+	c := data.Cells{Valid: valid, Unit: f.unit}
+	p := buffer(a, 1)
+	switch f.dtype {
+	case nothing:
+		c.Values = repeat(math.NaN(), n)
+	case bits:
+		c.Values = bitsOf(p, at, n)
+	case utf8:
+		c.Values = offsetTexts[int32](p, buffer(a, 2), at, n, valid)
+	case utf8Large:
+		c.Values = offsetTexts[int64](p, buffer(a, 2), at, n, valid)
+	case utf8View:
+		c.Values = viewTexts(a, at, n, valid)
+	case half:
+		c.Values = convert(p, at, n, halfFloat)
+	case decimal32:
+		c.Values = convert(p, at, n, func(v int32) float64 { return float64(v) / f.scale })
+	case decimal64:
+		c.Values = convert(p, at, n, func(v int64) float64 { return float64(v) / f.scale })
+	case decimal128:
+		c.Values = convert(p, at, n, func(v [2]uint64) float64 { return decimalFloat(v) / f.scale })
+	default:
+		array := C.rf_array{rows: C.int64_t(n), cols: 1, dtype: C.int32_t(f.dtype)}
+		array.row_stride = C.int64_t(f.size())
+		if n > 0 {
+			array.data = unsafe.Add(p, at*f.size())
+		}
+		v, err := numbers(&array, 0)
+		if err != nil {
+			return c, err
+		}
+		c.Values, c.Stride = v.Values, v.Stride
 	}
-	k.base = C.rf_array_buffer(a, 1)
-	if f.dtype != bits {
-		k.base = unsafe.Add(k.base, offset*k.stride)
+	if f.texts == nil {
+		return c, nil
 	}
-	switch {
-	case f.levels != nil:
-	case f.dtype == utf8 || f.dtype == utf8Large:
-		k.chars = C.rf_array_buffer(a, 2)
-	case f.dtype == utf8View: // the last buffer holds their lengths
-		for i := 2; i < int(a.n_buffers)-1; i++ {
-			k.bufs = append(k.bufs, C.rf_array_buffer(a, C.int64_t(i)))
+	return c, f.dictionary(&c, a, n)
+}
+
+// dictionary makes codes of a column.
+func (f *form) dictionary(c *data.Cells, a *C.struct_ArrowArray, n int) error {
+	c.Levels = []string{}
+	if a.dictionary == nil {
+		return nil
+	}
+	d, err := f.texts.cells(a.dictionary, 0, int(a.dictionary.length))
+	if err != nil {
+		return err
+	}
+	c.Levels = d.Values.([]string)
+	if d.Valid.Bytes == nil {
+		return nil
+	}
+	// A level may be missing: so are the cells with its code.
+	missing := make([]bool, n)
+	for i := range missing {
+		l := code(c.Values, i)
+		missing[i] = c.Valid.Bytes != nil && !c.Valid.At(i) || l >= 0 && l < int64(len(c.Levels)) && !d.Valid.At(int(l))
+	}
+	c.Valid, c.Missing = data.Bits{}, missing
+	return nil
+}
+
+// code is integer i of a slice.
+func code(v any, i int) int64 {
+	switch v := v.(type) {
+	case []int8:
+		return int64(v[i])
+	case []uint8:
+		return int64(v[i])
+	case []int16:
+		return int64(v[i])
+	case []uint16:
+		return int64(v[i])
+	case []int32:
+		return int64(v[i])
+	case []uint32:
+		return int64(v[i])
+	case []int64:
+		return v[i]
+	}
+	return -1
+}
+
+// size is the number of bytes of an element of randfeat.h's types.
+func (f *form) size() int {
+	switch f.dtype {
+	case C.RF_I8, C.RF_U8, C.RF_BOOL:
+		return 1
+	case C.RF_I16, C.RF_U16:
+		return 2
+	case C.RF_I32, C.RF_U32, C.RF_F32:
+		return 4
+	}
+	return 8
+}
+
+// buffer is buffer i of an array, nil if there is none.
+func buffer(a *C.struct_ArrowArray, i int) unsafe.Pointer {
+	if i >= int(a.n_buffers) {
+		return nil
+	}
+	return C.rf_array_buffer(a, C.int64_t(i))
+}
+
+func bitsOf(p unsafe.Pointer, at, n int) data.Bits {
+	if n == 0 {
+		return data.Bits{Bytes: []byte{}}
+	}
+	return data.Bits{Bytes: unsafe.Slice((*byte)(p), (at+n+7)/8), Offset: at, Len: n}
+}
+
+func repeat(v float64, n int) []float64 {
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = v
+	}
+	return out
+}
+
+// convert makes numbers of elements from at on.
+func convert[T any](p unsafe.Pointer, at, n int, f func(T) float64) []float64 {
+	out := make([]float64, n)
+	for i := range out {
+		var v T
+		size := int(unsafe.Sizeof(v))
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&v)), size), unsafe.Slice((*byte)(unsafe.Add(p, (at+i)*size)), size))
+		out[i] = f(v)
+	}
+	return out
+}
+
+// halfFloat is a float16: 1 bit of sign, 5 of exponent, 10 of mantissa.
+func halfFloat(h uint16) float64 {
+	sign, exponent, mantissa := 1-2*float64(h>>15), int(h>>10&31), float64(h&1023)
+	switch exponent {
+	case 0:
+		return sign * mantissa * 0x1p-24
+	case 31:
+		if mantissa != 0 {
+			return math.NaN()
+		}
+		return math.Inf(int(sign))
+	}
+	return sign * math.Ldexp(1024+mantissa, exponent-25)
+}
+
+// decimalFloat is an integer of 128 bits.
+func decimalFloat(v [2]uint64) float64 {
+	if v[1] == uint64(int64(v[0])>>63) { // it fits into 64 bits
+		return float64(int64(v[0]))
+	}
+	return float64(int64(v[1]))*(1<<64) + float64(v[0])
+}
+
+// offsetTexts are texts between offsets. What missing cells point at is not looked at.
+func offsetTexts[T int32 | int64](p, chars unsafe.Pointer, at, n int, valid data.Bits) []string {
+	out := make([]string, n)
+	if n == 0 {
+		return out
+	}
+	offsets := unsafe.Slice((*T)(p), at+n+1)[at:]
+	for i := range out {
+		if valid.Bytes == nil || valid.At(i) {
+			out[i] = textAt(unsafe.Add(chars, int(offsets[i])), int(offsets[i+1]-offsets[i]))
 		}
 	}
-	if f.levels != nil {
-		d := chunkOf(f.levels, a.dictionary, 0, int(a.dictionary.length))
-		k.levels = make([][]byte, d.n)
-		for i := range d.n {
-			k.levels[i] = d.text(i)
+	return out
+}
+
+// viewTexts are texts of 16 bytes: a length, and up to 12 characters, or 4 of them, a buffer and an offset there.
+func viewTexts(a *C.struct_ArrowArray, at, n int, valid data.Bits) []string {
+	out := make([]string, n)
+	for i := range out {
+		if valid.Bytes != nil && !valid.At(i) {
+			continue
 		}
+		v := (*[4]int32)(unsafe.Add(buffer(a, 1), (at+i)*16))
+		p := unsafe.Pointer(&v[1])
+		if v[0] > 12 {
+			p = unsafe.Add(buffer(a, 2+int(v[2])), int(v[3]))
+		}
+		out[i] = textAt(p, int(v[0]))
 	}
-	return k
+	return out
+}
+
+func textAt(p unsafe.Pointer, n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return unsafe.String((*byte)(p), n)
 }

@@ -140,6 +140,18 @@ func apply[T dense.Float](m *randfeat.Map[T], pool *par.Pool[randfeat.Workspace[
 	})
 }
 
+//export rf_map_row
+func rf_map_row(h C.uint64_t, x unsafe.Pointer, dim C.int64_t, out unsafe.Pointer, features C.int64_t,
+	dtype, keys C.int32_t, e *C.rf_text) C.int32_t {
+	size := C.int64_t(8)
+	if dtype == C.RF_F32 {
+		size = 4
+	}
+	in := C.rf_array{data: x, rows: 1, cols: dim, row_stride: dim * size, col_stride: size, dtype: dtype}
+	to := C.rf_array{data: out, rows: 1, cols: features, row_stride: features * size, col_stride: size, dtype: dtype}
+	return rf_map_apply(h, &in, &to, nil, keys, 1, e)
+}
+
 //export rf_map_gram
 func rf_map_gram(h C.uint64_t, x, y, out *C.rf_array, workers C.int32_t, e *C.rf_text) C.int32_t {
 	return call(e, func() error {

@@ -28,11 +28,10 @@ type predictor struct {
 
 // predicting is the memory of a prediction.
 type predicting struct {
-	run        *machine.TableRun
-	kinds      []data.Kind
-	in, out    data.Block
-	rows       table // of rf_predict_rows
-	rowsReader reader
+	run     *machine.TableRun
+	kinds   []data.Kind
+	plain   bool // every column that is read is a number
+	in, out data.Block
 }
 
 type predictorOptions struct {
@@ -93,10 +92,7 @@ func (p *predictor) open() (*predicting, error) {
 		return nil, err
 	}
 	s := &predicting{run: r, kinds: r.Kinds()}
-	s.rows = table{names: p.columns, cols: make([]column, len(p.columns))}
-	for j := range s.rows.cols {
-		s.rows.cols[j].chunks = make([]chunk, 1)
-	}
+	s.plain = !slices.Contains(s.kinds, data.Text)
 	return s, nil
 }
 
@@ -111,10 +107,11 @@ func rf_predict(h, th C.uint64_t, out *C.rf_array, jobOut *C.uint64_t, surprises
 		if err != nil {
 			return err
 		}
-		if !slices.Equal(t.names, p.columns) {
-			return fmt.Errorf("the table has the columns %q, the predictor %q: %w", t.names, p.columns, data.ErrSchema)
+		if !slices.Equal(t.src.Columns(), p.columns) {
+			return fmt.Errorf("the table has the columns %q, the predictor %q: %w", t.src.Columns(), p.columns,
+				data.ErrSchema)
 		}
-		dst, err := p.output(out, t.rows)
+		dst, err := p.output(out, int64(t.src.Rows()))
 		if err != nil {
 			return err
 		}
@@ -123,7 +120,7 @@ func rf_predict(h, th C.uint64_t, out *C.rf_array, jobOut *C.uint64_t, surprises
 			if err != nil {
 				return nil, nil, err
 			}
-			r, err := p.predict(ctx, progress, s, t, dst)
+			r, err := p.predict(ctx, progress, s, t.src, dst)
 			return nil, r, err
 		}, jobOut, nil, surprises)
 	})
@@ -142,9 +139,6 @@ func rf_predict_rows(h C.uint64_t, x, out *C.rf_array, jobOut *C.uint64_t, surpr
 		if int(x.cols) != len(p.columns) {
 			return fmt.Errorf("x has %d columns, the predictor has %d: %w", int(x.cols), len(p.columns), dense.ErrShape)
 		}
-		if size := sizeOf(byte(x.dtype)); size == 0 {
-			return errors.New("x is of an unknown type")
-		}
 		dst, err := p.output(out, int64(x.rows))
 		if err != nil {
 			return err
@@ -155,19 +149,78 @@ func rf_predict_rows(h C.uint64_t, x, out *C.rf_array, jobOut *C.uint64_t, surpr
 			if err != nil {
 				return nil, nil, err
 			}
-			s.rows.rows = int64(array.rows)
-			for j := range s.rows.cols {
-				c := &s.rows.cols[j]
-				c.integer = array.dtype != C.RF_F64 && array.dtype != C.RF_F32
-				c.chunks[0] = chunk{n: int(array.rows), base: unsafe.Add(array.data, j*int(array.col_stride)),
-					stride: int(array.row_stride), dtype: byte(array.dtype)}
+			t := data.NewColumns(tableName)
+			for j, name := range p.columns {
+				c, err := numbers(&array, j)
+				if err != nil {
+					return nil, nil, columnError(name, err)
+				}
+				if err := t.Add(name, c); err != nil {
+					return nil, nil, err
+				}
 			}
-			r, err := p.predict(ctx, progress, s, &s.rows, dst)
+			r, err := p.predict(ctx, progress, s, t, dst)
 			return nil, r, err
 		}
 		return run(work, jobOut, nil, surprises)
 	})
 }
+
+//export rf_predict_row
+func rf_predict_row(h C.uint64_t, x *C.double, n C.int64_t, out *C.double, outs C.int64_t,
+	surprises, e *C.rf_text) C.int32_t {
+	return call(e, func() error {
+		p, err := get[*predictor](h)
+		if err != nil {
+			return err
+		}
+		if x == nil || out == nil || int(n) != len(p.columns) || int(outs) != len(p.names) {
+			return fmt.Errorf("a row of %d numbers for %d predictions, the predictor has %d and %d: %w", int64(n),
+				int64(outs), len(p.columns), len(p.names), dense.ErrShape)
+		}
+		s, err := p.open()
+		if err != nil {
+			return err
+		}
+		row := unsafe.Slice((*float64)(x), int(n))
+		dst := dense.Matrix[float64]{Rows: 1, Cols: int(outs), Stride: int(outs),
+			Data: unsafe.Slice((*float64)(out), int(outs))}
+		var found any
+		if s.plain {
+			found, err = p.predictRow(s, row, dst)
+		} else {
+			t := data.NewColumns(tableName)
+			for j, name := range p.columns {
+				if err := t.Add(name, data.Cells{Values: row[j : j+1]}); err != nil {
+					return err
+				}
+			}
+			found, err = p.predict(context.Background(), func(string, int64, int64) {}, s, t, dst)
+		}
+		if err != nil || found == nil {
+			return err
+		}
+		return giveJSON(surprises, found)
+	})
+}
+
+// predictRow is predict of one row of numbers that are read as such.
+func (p *predictor) predictRow(s *predicting, row []float64, dst dense.Matrix[float64]) (any, error) {
+	s.in.Reset(0, s.kinds)
+	for j, k := range s.kinds {
+		if k == data.Number {
+			s.in.Cols[j].Num = append(s.in.Cols[j].Num, row[j])
+		}
+	}
+	s.in.Rows = 1
+	if err := s.run.Predict(&s.out, &s.in, onlyRow); err != nil {
+		return nil, err
+	}
+	p.write(&s.out, dst, 0)
+	return p.done(s), nil
+}
+
+func onlyRow(int) string { return tableName + ": row 1" }
 
 func (p *predictor) output(out *C.rf_array, rows int64) (dense.Matrix[float64], error) {
 	if out == nil || out.dtype != C.RF_F64 {
@@ -184,55 +237,64 @@ func (p *predictor) output(out *C.rf_array, rows int64) (dense.Matrix[float64], 
 const fewRows = 512
 
 // predict fills dst and puts s back. The list of surprises is nil if there are none.
-func (p *predictor) predict(ctx context.Context, progress func(string, int64, int64), s *predicting, t *table,
+func (p *predictor) predict(ctx context.Context, progress func(string, int64, int64), s *predicting, t *data.Columns,
 	dst dense.Matrix[float64]) (any, error) {
 	row := 0
-	write := func(b *data.Block) {
-		for j := range b.Cols {
-			if p.kinds[j] == data.Number {
-				for i, v := range b.Cols[j].Num {
-					dst.Data[(row+i)*dst.Stride+j] = v
-				}
-				continue
-			}
-			for i, v := range b.Cols[j].Text {
-				dst.Data[(row+i)*dst.Stride+j] = p.classes[string(v)]
-			}
-		}
-		row += b.Rows
-	}
 	var err error
-	if t.rows <= fewRows {
-		s.rowsReader = reader{t: t, want: s.kinds, at: slices.Grow(s.rowsReader.at[:0], len(t.cols))[:len(t.cols)],
-			buf: s.rowsReader.buf}
-		clear(s.rowsReader.at)
-		if t.rows > 0 {
-			if err = s.rowsReader.Read(&s.in, fewRows); err == nil {
-				if err = s.run.Predict(&s.out, &s.in, s.rowsReader.Where); err == nil {
-					write(&s.out)
-				}
+	if t.Rows() <= fewRows {
+		err = func() error {
+			r, err := t.Open(s.kinds)
+			if err != nil {
+				return err
 			}
-		}
+			for row < t.Rows() {
+				if err := r.Read(&s.in, fewRows); err != nil {
+					return err
+				}
+				if err := s.run.Predict(&s.out, &s.in, r.Where); err != nil {
+					return err
+				}
+				row += p.write(&s.out, dst, row)
+			}
+			return nil
+		}()
 	} else {
 		err = s.run.Each(t, s.kinds, 4096, func(b, _ *data.Block) error {
-			write(b)
-			progress("predict", int64(row), t.rows)
+			row += p.write(b, dst, row)
+			progress("predict", int64(row), int64(t.Rows()))
 			return ctx.Err()
 		})
 	}
 	if err != nil {
 		return nil, err // s is dropped: what it counted is not known
 	}
-	var list any
-	if found := s.run.TakeSurprises(); len(found) > 0 {
-		list = texts(found)
+	return p.done(s), nil
+}
+
+// write copies predictions to dst from a row on and returns how many rows they are.
+func (p *predictor) write(b *data.Block, dst dense.Matrix[float64], row int) int {
+	for j := range b.Cols {
+		if p.kinds[j] == data.Number {
+			for i, v := range b.Cols[j].Num {
+				dst.Data[(row+i)*dst.Stride+j] = v
+			}
+			continue
+		}
+		for i, v := range b.Cols[j].Text {
+			dst.Data[(row+i)*dst.Stride+j] = p.classes[string(v)]
+		}
 	}
-	s.rows.rows = 0
-	for j := range s.rows.cols {
-		s.rows.cols[j].chunks[0] = chunk{}
-	}
+	return b.Rows
+}
+
+// done puts s back and returns its surprises, nil if there are none.
+func (p *predictor) done(s *predicting) any {
+	found := s.run.TakeSurprises()
 	p.runs.Put(s)
-	return list, nil
+	if len(found) == 0 {
+		return nil
+	}
+	return texts(found)
 }
 
 // surprise is one with its sentence.

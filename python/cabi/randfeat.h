@@ -128,6 +128,9 @@ int32_t rf_map_new(rf_string request, rf_array *x, rf_array *y, uint64_t *map, r
  * exponential. workers: 0 for all processors. */
 int32_t rf_map_apply(uint64_t map, rf_array *x, rf_array *out, double *log_scale, int32_t keys, int32_t workers,
 	rf_text *err);
+/* The same for one row: dim numbers in x, features in out, both of dtype, RF_F32 or RF_F64. The shortest way. */
+int32_t rf_map_row(uint64_t map, void *x, int64_t dim, void *out, int64_t features, int32_t dtype, int32_t keys,
+	rf_text *err);
 /* Estimates of the kernel between the rows of x and y. */
 int32_t rf_map_gram(uint64_t map, rf_array *x, rf_array *y, rf_array *out, int32_t workers, rf_text *err);
 /* The exact kernel: {"kind": "gaussian", "scale": 2}. */
@@ -182,6 +185,9 @@ int32_t rf_predictor_new(uint64_t model, rf_string options, uint64_t *predictor,
 int32_t rf_predict(uint64_t predictor, uint64_t table, rf_array *out, uint64_t *job, rf_text *surprises, rf_text *err);
 /* The same for rows of numbers, one column of x for each column of the predictor. */
 int32_t rf_predict_rows(uint64_t predictor, rf_array *x, rf_array *out, uint64_t *job, rf_text *surprises,
+	rf_text *err);
+/* The same for one row: columns numbers in x, outs numbers in out, as many as the predictor has. The shortest way. */
+int32_t rf_predict_row(uint64_t predictor, double *x, int64_t columns, double *out, int64_t outs, rf_text *surprises,
 	rf_text *err);
 
 /* ---- Attention */

@@ -104,6 +104,53 @@ def test_arrow_types(mixed, model):
         assert np.array_equal(model.predict(other), want), kind
 
 
+def test_arrays_with_any_strides(mixed, model):
+    """Go reads elements that lie in order in place and copies others: reversed, not aligned, repeated."""
+    columns, _ = mixed
+    want = model.predict(pandas_of(columns))
+    size, rooms = columns["size"], columns["rooms"]
+    packed = np.zeros(len(size), dtype=[("skip", "u1"), ("size", "f8"), ("rooms", "i8")])
+    packed["size"], packed["rooms"] = size, rooms
+    assert not packed["size"].flags.aligned
+    for s, r in [
+        (size[::-1].copy()[::-1], rooms[::-1].copy()[::-1]),
+        (np.repeat(size, 3)[::3], np.repeat(rooms, 2)[::2]),
+        (packed["size"], packed["rooms"]),
+    ]:
+        assert np.array_equal(model.model_.predict({**columns, "size": s, "rooms": r}), want)
+    same = np.full(len(size), 0.25)
+    got = model.model_.predict({**columns, "size": np.broadcast_to(0.25, len(size))})
+    assert np.array_equal(got, model.model_.predict({**columns, "size": same}))
+
+
+def test_one_row_is_like_many(rng):
+    x = rng.normal(size=(60, 3))
+    m = randfeat.RandFeatRegressor(folds=1, map="exact", bandwidth=1.0, alpha=0.1).fit(x, x[:, 0]).model_
+    many = m.predict(x)
+    assert all(m.predict(x[i : i + 1])[0] == many[i] for i in range(60))
+    assert m.predict(x[:1].astype(">f8"))[0] == many[0]
+    assert m.predict(np.asfortranarray(x)[5:6])[0] == many[5]
+    with pytest.raises(randfeat.RandfeatError, match="x3|columns"):
+        m.predict(np.zeros((1, 4)))
+    with pytest.warns(randfeat.SurpriseWarning, match="x1"):
+        m.predict(np.array([[0.0, 1e6, 0.0]]))
+    for dtype in (np.float32, np.float64):
+        f = randfeat.Map({"family": "trig", "dim": 3, "m": 8})
+        z = x.astype(dtype)
+        assert np.array_equal(f(z[3:4]), f(z)[3:4]) and f(z[3:4]).dtype == dtype
+
+
+def test_missing_levels_of_a_dictionary(mixed, model):
+    pa = pytest.importorskip("pyarrow")
+    columns, _ = mixed
+    levels = ["red", None, "green", "blue"]
+    codes = pa.array([levels.index(c) for c in columns["colour"]], pa.int8())
+    table = pyarrow_of(columns)
+    at = table.column_names.index("colour")
+    coded = table.set_column(at, "colour", pa.DictionaryArray.from_arrays(codes, pa.array(levels)))
+    assert np.array_equal(model.predict(coded), model.predict(pandas_of(columns)))
+
+
 def test_time_zones_agree(mixed, model):
     pa = pytest.importorskip("pyarrow")
     columns, _ = mixed

@@ -97,7 +97,7 @@ func (p *Page) Command() string {
 	if p.Mode == "full" {
 		full = " -full"
 	}
-	return "go -C repro run . run " + p.Item.ID + full + " -out ../site"
+	return "go -C repro run . run " + p.Item.ID + full + " -out ../public/lab"
 }
 
 // Write writes the site into a folder: index.html, a page and figures per item.

@@ -101,14 +101,17 @@ func estimates() ([]byte, error) {
 		for _, tick := range []float64{0.5, 1, 2} {
 			t := at(tick)
 			if 0 < t && t < 1 {
-				fmt.Fprintf(&body, "<path class=\"grid\" d=\"M%g %gv%gM%g %gh%g\"/>\n", x0+t*side, top, side, x0, top+side-t*side, side)
+				fmt.Fprintf(&body, "<path class=\"grid\" d=\"M%g %gv%gM%g %gh%g\"/>\n", x0+t*side, top, side, x0,
+					top+side-t*side, side)
 			}
 			fmt.Fprintf(&body, "<text class=\"x minor\" x=\"%g\" y=\"%g\">%g</text>\n", x0+t*side, top+side+18, tick)
 			if i == 0 {
-				fmt.Fprintf(&body, "<text class=\"y minor\" x=\"%g\" y=\"%g\">%g</text>\n", x0-8, top+side-t*side+4, tick)
+				fmt.Fprintf(&body, "<text class=\"y minor\" x=\"%g\" y=\"%g\">%g</text>\n", x0-8, top+side-t*side+4,
+					tick)
 			}
 		}
-		fmt.Fprintf(&body, "<path class=\"line\" d=\"M%g %gL%g %g\"/>\n<path class=\"c%d\" d=\"", x0, top+side, x0+side, top, i)
+		fmt.Fprintf(&body, "<path class=\"line\" d=\"M%g %gL%g %g\"/>\n<path class=\"c%d\" d=\"", x0, top+side,
+			x0+side, top, i)
 		for j, v := range exact.Data {
 			// Estimates outside of the axes lie on their border; negative ones cannot occur, all families are positive.
 			u, w := at(v), min(max(at(got.Data[j]), 0), 1)
@@ -120,8 +123,10 @@ func estimates() ([]byte, error) {
 		body.WriteString("\"/>\n")
 		fmt.Fprintf(&body, "<text class=\"x minor\" x=\"%g\" y=\"%g\">exact exp(q·k)</text>\n", x0+side/2, height-12)
 	}
-	fmt.Fprintf(&body, "<text class=\"x minor\" transform=\"translate(18 %g) rotate(-90)\">estimate</text>\n", top+side/2)
-	fmt.Fprintf(&b, "<desc id=\"desc\">%s%d pairs of queries and keys in %d dimensions.</desc>\n", describe, pairs*pairs, dim)
+	fmt.Fprintf(&body, "<text class=\"x minor\" transform=\"translate(18 %g) rotate(-90)\">estimate</text>\n",
+		top+side/2)
+	fmt.Fprintf(&b, "<desc id=\"desc\">%s%d pairs of queries and keys in %d dimensions.</desc>\n", describe,
+		pairs*pairs, dim)
 	b.WriteString(style)
 	b.Write(body.Bytes())
 	b.WriteString("</svg>\n")

@@ -1,5 +1,5 @@
-// Command figures draws the figures of the README and of the documentation into docs/img. Every point is computed by the
-// library, from fixed seeds:
+// Command figures draws the figures of the README and of the documentation into docs/img. The library computes every
+// point, from fixed seeds:
 //
 //	go -C site run ./figures
 package main

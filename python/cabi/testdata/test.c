@@ -53,6 +53,10 @@ static void maps(void) {
 	rf_array af = {fortran, N, D, 8, N * 8, RF_F64}, out2 = array(other, N, 256);
 	OK(rf_map_apply(map, &af, &out2, NULL, 0, 1, &err));
 	CHECK(memcmp(phi, other, N * 256 * 8) == 0);
+	OK(rf_map_row(map, x + D, D, other, 256, RF_F64, 0, &err));
+	CHECK(memcmp(phi + 256, other, 256 * 8) == 0);
+	FAILS(rf_map_row(map, x, D - 1, other, 256, RF_F64, 0, &err), RF_VALUE, "columns");
+	FAILS(rf_map_row(map, x, D, other, 255, RF_F64, 0, &err), RF_VALUE, "want 1");
 	OK(rf_map_apply(map, &ax, &out2, scale, 1, 0, &err));
 	OK(rf_map_gram(map, &ax, &ax, &g, 0, &err));
 	OK(rf_kernel_gram("{\"kind\": \"gaussian\"}", &ax, &ax, &e, &err));
@@ -112,6 +116,12 @@ static void models(void) {
 		rf_free(json);
 		OK(rf_predict(predictor, left, i ? &o2 : &o1, NULL, NULL, &err));
 		FAILS(rf_predict(predictor, right, &o1, NULL, NULL, &err), RF_INPUT, "columns");
+		double one = 0, same = 1;
+		rf_array row = array(x, 1, 3), to = array(&one, 1, 1);
+		OK(rf_predict_rows(predictor, &row, &to, NULL, NULL, &err));
+		OK(rf_predict_row(predictor, x, 3, &same, 1, NULL, &err));
+		CHECK(one == same);
+		FAILS(rf_predict_row(predictor, x, 2, &same, 1, NULL, &err), RF_VALUE, "row of 2 numbers");
 		rf_release(predictor);
 	}
 	CHECK(memcmp(p1, p2, sizeof p1) == 0);

@@ -83,6 +83,7 @@ class Map:
         h, info = _lib.call("rf_map_new", request, _ref(x), _ref(y))
         d = json.loads(info or "{}")
         self._h = Handle(h)
+        self._rows: dict[str, Any] = {}
         self.spec: dict[str, Any] = d["spec"]
         self.dim: int = d["dim"]
         self.n_features: int = d["features"]
@@ -125,12 +126,25 @@ class Map:
         scale = np.empty(len(x))
         return self._features(x, None, n_jobs, int(keys), scale), scale
 
+    def _row(self, x: np.ndarray, keys: int) -> np.ndarray:
+        """Features of one row, without the descriptions of arrays, which take longer than the features."""
+        char = x.dtype.char
+        kind = self._rows.get(char)
+        if kind is None:
+            kind = self._rows[char] = (C.c_double if char == "d" else C.c_float) * self.n_features
+        buffer, e = kind(), C.c_void_p()
+        b = x.tobytes()
+        check(lib().rf_map_row(self._h.h, b, x.shape[1], buffer, self.n_features, ord(char), keys, C.byref(e)), e)
+        return np.frombuffer(buffer, x.dtype).reshape(1, -1)
+
     def _features(
         self, x: Any, out: np.ndarray | None, n_jobs: int | None, keys: int, scale: np.ndarray | None
     ) -> np.ndarray:
         if type(x) is not np.ndarray or x.ndim != 2 or x.dtype.char not in "fd" or not x.dtype.isnative:
             x = matrix(x)
         n = x.shape[0]
+        if n == 1 and out is None and scale is None:
+            return self._row(x, keys)
         if out is None:
             out = np.empty((n, self.n_features), x.dtype)
         elif out.shape != (n, self.n_features) or out.dtype != x.dtype:

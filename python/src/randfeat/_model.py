@@ -101,6 +101,8 @@ class Model:
         self.classes: list[str] = (schema.get("targets") or [{}])[0].get("classes") or []
         self._ignored = schema.get("ignored") or []
         self._predictors: dict[Any, tuple[Handle, list[str]]] = {}
+        self._rows: dict[int, tuple[Handle, list[str], Any]] = {}  # by the number of columns
+        self._labels = np.array(self.classes)
         self._lock = threading.Lock()
 
     @classmethod
@@ -185,6 +187,10 @@ class Model:
     def _predict(
         self, X: Any, n_jobs: int | None, options: dict[str, Any], warn: bool = True
     ) -> tuple[np.ndarray, list[str]]:
+        if not options and type(X) is np.ndarray and X.ndim == 2 and X.shape[0] == 1 and X.dtype.char == "d":
+            if not X.dtype.isnative:
+                X = X.astype(np.float64)
+            return self._predict_row(X, warn)
         if n_jobs is not None:
             options["workers"] = _lib.workers(n_jobs)
         s, e = C.c_void_p(), C.c_void_p()
@@ -209,6 +215,22 @@ class Model:
             _surprised(json.loads(found))
         return out, names
 
+    def _predict_row(self, x: np.ndarray, warn: bool) -> tuple[np.ndarray, list[str]]:
+        """Predictions of one row, without the descriptions of arrays, which take longer than the predictions."""
+        d = x.shape[1]
+        found = self._rows.get(d)
+        if found is None:
+            p, names = self.predictor(self.matrix_names(d))
+            found = self._rows[d] = p, names, C.c_double * len(names)
+        p, names, kind = found
+        out, s, e = kind(), C.c_void_p(), C.c_void_p()
+        check(lib().rf_predict_row(p.h, x.tobytes(), d, out, len(names), C.byref(s), C.byref(e)), e)
+        if s.value:
+            surprises = _lib.take(s)
+            if warn:
+                _surprised(json.loads(surprises or "[]"), 5)
+        return np.frombuffer(out).reshape(1, -1), names
+
     def _columns(self, X: Any) -> _table.Table:
         if _table.is_table(X):
             return _table.table(X)
@@ -222,7 +244,7 @@ class Model:
         """Predictions: numbers, classes as texts, or log densities; a column per target of several."""
         out, names = self._predict(X, n_jobs, {})
         if self.task == "classification":
-            return np.array(self.classes)[out[:, 0].astype(np.int64)]
+            return self._labels[out[:, 0].astype(np.int64)]
         if self.task == "regression" and len(self.targets) > 1:
             return out[:, : len(self.targets)]
         return out[:, 0]
@@ -250,10 +272,10 @@ class Model:
         return self.report._repr_html_()
 
 
-def _surprised(found: list[dict[str, Any]]) -> None:
+def _surprised(found: list[dict[str, Any]], level: int = 4) -> None:
     for s in found:
         if not s.get("usual"):
-            warnings.warn(s["text"], _lib.SurpriseWarning, stacklevel=5)
+            warnings.warn(s["text"], _lib.SurpriseWarning, stacklevel=level)
 
 
 def load(path: str | os.PathLike[str]) -> Model:

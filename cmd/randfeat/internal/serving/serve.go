@@ -99,7 +99,7 @@ Logs go to stderr; they never hold rows.`,
 	fl.Int64Var(&l.Memory, "max-memory", 256<<20, "most bytes of all requests and answers at a time (else 429)")
 	fl.IntVar(&l.Batch, "max-batch", 256, "most rows predicted in one call")
 	fl.IntVar(&l.Connections, "max-connections", 4096, "most connections at a time (else they are closed)")
-	fl.DurationVar(&l.Drain, "drain-delay", 0, "time to go on answering while /readyz says no, before stopping")
+	fl.DurationVar(&l.Drain, "drain-delay", 0, "time to keep answering while /readyz says no, before stopping")
 	fl.DurationVar(&l.Time, "timeout", 30*time.Second, "longest time to answer a request (else 503)")
 	fl.DurationVar(&l.Read, "read-timeout", 30*time.Second, "longest time for a client to send a request")
 	fl.DurationVar(&l.Header, "header-timeout", 5*time.Second,

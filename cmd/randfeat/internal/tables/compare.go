@@ -80,7 +80,7 @@ The models may read different columns. DATA has those of both.`,
 	f.Add(cmd)
 	cmd.Flags().StringSliceVar(&f.skip, "skip", nil, "columns that no model knows, to be left out")
 	cmd.Flags().BoolVar(&f.dropMissing, "drop-missing-target", false,
-		"leave out rows without a target; their number is said")
+		"leave out rows without a target and report their number")
 	return cmd
 }
 

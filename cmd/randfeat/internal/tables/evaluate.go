@@ -104,7 +104,8 @@ an anomaly has a lower density than a normal row, ties counting half.`,
 	flags.StringVar(&f.label, "label", "", "density: the column that marks anomalies")
 	flags.StringVar(&f.normal, "normal", "", "density: the label of normal rows")
 	flags.StringSliceVar(&f.skip, "skip", nil, "columns that the model does not know, to be left out")
-	flags.BoolVar(&f.dropMissing, "drop-missing-target", false, "leave out rows without a target; their number is said")
+	flags.BoolVar(&f.dropMissing, "drop-missing-target", false,
+		"leave out rows without a target and report their number")
 	flags.StringVar(&f.weight, "weight", "", "column of the weights of rows, not negative: scores count them so often")
 	flags.BoolVar(&f.strict, "strict", false, strictUsage)
 	flags.BoolVar(&f.single, "float32", false, "compute in float32: faster, six digits")

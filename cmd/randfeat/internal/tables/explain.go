@@ -59,7 +59,7 @@ func ExplainCommand(env *cli.Env) *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
 		Use:   "explain MODEL DATA...",
-		Short: "Show what a model has learned: how predictions depend on a column, and why one row is predicted as it is",
+		Short: "Show what a model has learned: how predictions depend on a column, and which columns explain one prediction",
 		Long: `--column shows partial dependence: the mean prediction of up to 1000 rows of DATA, all of which are given the same value
 of the column, for each of its values. The interval is that of the mean over rows. Where columns depend on each other,
 rows are averaged that no table would have.

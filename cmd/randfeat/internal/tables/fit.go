@@ -74,15 +74,15 @@ func FitCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fit DATA... -o MODEL --target COLUMN",
 		Short: "Fit a kernel machine to a table and say how well it predicts",
-		Long: `Fit a kernel machine to a table: CSV, TSV, NDJSON, npy, npz or Parquet. What the flags leave open is chosen from the
-data: what each column is, the bandwidth of the kernel exp(-|x-y|²/(2s²)), the penalty, the number of random features,
-the family and the coupling. The summary says what was chosen and why, and how well rows are predicted by models that
-have not seen them. The file is read several times in blocks: its size does not matter.
+		Long: `Fit a kernel machine to a table: CSV, TSV, NDJSON, npy, npz, Parquet or xlsx. The command learns what each column is
+and chooses every setting that no flag fixes: scaling, kernel, bandwidth, penalty, loss and features. The summary gives
+each choice with its reason, and scores on rows that neither the fit nor the choices have seen. Files are read several
+times in blocks, so their size does not matter.
 
 ` + manyFiles + `
 
 ` + kindTable() + `
-With --checkpoint a fit that was interrupted goes on where it was, with the same result.
+With --checkpoint an interrupted fit continues where it stopped, with the same result.
 With --json it prints one object: FitReport of this package's source, which holds Report of package machine/tabular.`,
 		Example: `  randfeat fit data.csv --target price -o model.rf
   randfeat fit data.parquet --target class --class-weight balanced -o model.rf
@@ -106,7 +106,7 @@ With --json it prints one object: FitReport of this package's source, which hold
 			Names: strings.Fields(`out target task id skip numeric categorical text max-levels encode
 			drop-missing-target strict`)},
 		{Title: "How rows belong together", Names: strings.Fields("weight group time horizon keep")},
-		{Title: "The model; what is left out is chosen", Names: strings.Fields(`model family coupling bandwidth scaling loss lambda features budget
+		{Title: "The model; settings that are left out are chosen", Names: strings.Fields(`model family coupling bandwidth scaling loss lambda features budget
 			class-weight map kernel`)},
 		{Title: "How the table is read", Names: strings.Fields("delimiter header no-header no-quotes missing format encoding unit-bytes")},
 		{Title: "How it is computed", Names: strings.Fields("quick seed folds compare interval-by sample float32 block checkpoint checkpoint-every")},
@@ -122,21 +122,22 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.targets, "target", nil, "column to predict; repeat it for several")
 	flags.StringVar(&f.task, "task", "", "regression or classification; chosen by the values of the target if left out")
 	flags.StringArrayVar(&f.ids, "id", nil, "column to carry to the predictions, not used for them; repeatable")
-	flags.StringArrayVar(&f.skip, "skip", nil, "column not to use; repeatable")
+	flags.StringArrayVar(&f.skip, "skip", nil, "column to ignore; repeatable")
 	flags.StringArrayVar(&f.numeric, "numeric", nil, "column that must hold numbers; repeatable")
 	flags.StringArrayVar(&f.categorical, "categorical", nil, "column of levels, even if they are numbers; repeatable")
 	flags.StringArrayVar(&f.text, "text", nil, "column of short texts, read as words and parts of words; repeatable")
-	flags.BoolVar(&f.strict, "strict", false, "a text in a column of numbers or dates is an error; otherwise up to one in "+
+	flags.BoolVar(&f.strict, "strict", false, "make a text in a column of numbers or dates an error; otherwise up to one in "+
 		"twenty count as missing")
-	flags.BoolVar(&f.dropMissing, "drop-missing-target", false, "leave out rows without a target; their number is said")
-	flags.StringVar(&f.marks.Weight, "weight", "", "column of the weights of rows, not negative: losses and scores count so often")
-	flags.StringVar(&f.marks.Group, "group", "", "column of what rows belong to, such as a patient: no group is in two folds, "+
-		"scores and intervals are of new groups")
-	flags.StringVar(&f.marks.Time, "time", "", "column of when a row came about: choices and scores are of models of the past, "+
-		"on what came after")
-	flags.Float64Var(&f.horizon, "horizon", 0, "with --time: how far ahead predictions are made, in its units, of dates in "+
-		"days: scores are of models of what came at least as long before")
-	flags.StringArrayVar(&f.keep, "keep", nil, "column of --weight, --group or --time to predict from as well; repeatable")
+	flags.BoolVar(&f.dropMissing, "drop-missing-target", false,
+		"leave out rows without a target and report their number")
+	flags.StringVar(&f.marks.Weight, "weight", "", "column of row weights ≥ 0: each row's loss and score is multiplied by its weight")
+	flags.StringVar(&f.marks.Group, "group", "", "column of groups, such as patients: no group is in two folds, so that scores and "+
+		"intervals are for new groups")
+	flags.StringVar(&f.marks.Time, "time", "", "column of times: choices and scores use models of the past to predict what came "+
+		"later")
+	flags.Float64Var(&f.horizon, "horizon", 0, "with --time: how far ahead you will predict, in its units or in days: scores "+
+		"use models of rows at least as long before")
+	flags.StringArrayVar(&f.keep, "keep", nil, "use this column of --weight, --group or --time for predictions too; repeatable")
 	flags.IntVar(&f.maxLevels, "max-levels", 0, "most levels of a categorical column, the rest is \"other\" (64 if "+
 		"left out)")
 	flags.StringArrayVar(&f.encode, "encode", nil, "COLUMN=CODE: how levels of a column become numbers: "+
@@ -162,7 +163,7 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.Float64Var(&f.lambda, "lambda", 0, "penalty λ on the sum of losses (chosen if left out)")
 	flags.IntVar(&f.features, "features", 0, "number of random features (by a learning curve if left out; beyond 16384 "+
 		"ridge alone, by conjugate gradients)")
-	flags.IntVar(&f.budget, "budget", 0, "most random features of the learning curve (2048 if left out)")
+	flags.IntVar(&f.budget, "budget", 0, "most features, which bounds memory: no exact kernel (2048 if left out)")
 	flags.StringVar(&f.classWeight, "class-weight", "",
 		"weights of classes, for --model ridge and logistic: balanced, or JSON such as '{\"yes\": 5}'")
 	flags.Uint64Var(&f.seed, "seed", cli.DefaultSeed, "seed of the projections, the sample and the folds")
@@ -177,7 +178,7 @@ func (f *fitFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.float32, "float32", false, "compute features and their products in float32: faster, sums stay "+
 		"float64")
 	flags.IntVar(&f.block, "block", 0, "rows handled together (1024 if left out)")
-	flags.StringVar(&f.checkpoint, "checkpoint", "", "file that lets the same command go on after an interruption")
+	flags.StringVar(&f.checkpoint, "checkpoint", "", "file from which the same command continues after an interruption")
 	flags.DurationVar(&f.checkpointEvery, "checkpoint-every", 0,
 		"time between two versions of the checkpoint (30s if left out)")
 	f.table.Add(cmd)

@@ -67,14 +67,14 @@ func PartsCommand(env *cli.Env) *cobra.Command {
 many that see the same folder. The model has the same bytes whatever their number, and those of 'randfeat parts fit',
 which does all steps in one process; on machines of one kind, since other processors round other last bits.
 
-  init      list the files, cut them into pieces, and write down the options: RUN, a folder
-  learn     what the columns are, and a sample of the rows        shared: --worker I/N
-  choose    scaling, bandwidth, λ, features, from the sample
-  sum       what the rows add up to                               shared: --worker I/N
-  finish    the model, and its scores on rows that were held out
-  evaluate  how a model does on the files of a run                shared: --worker I/N
-  score     the scores of what evaluate found
-  status    what is there, and what is missing
+  init      make the folder RUN: list the files, cut them into pieces, record the options
+  learn     learn the columns and draw a sample of the rows       shared: --worker I/N
+  choose    choose scaling, bandwidth, λ and features from the sample
+  sum       add up the features of the rows                       shared: --worker I/N
+  finish    solve for the model and score it on held-out rows
+  evaluate  compare a model with the files of a run               shared: --worker I/N
+  score     merge the results of evaluate into scores
+  status    show which parts exist and which are missing
 
 Every step writes its file when it is complete, or not at all, and can be repeated. Parts of other files, options or
 choices are refused, and so are parts that are missing or there twice: the message names the file.
@@ -502,7 +502,7 @@ func partsScore(env *cli.Env) *cobra.Command {
 func partsStatus(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status RUN",
-		Short: "What is there, and what is missing",
+		Short: "Show which parts exist and which are missing",
 		Args:  cli.ExactArgs("the folder of a run", 1),
 		RunE: cli.Do(func(_ *cobra.Command, args []string) error {
 			folder, err := openRun(args[0])

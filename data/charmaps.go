@@ -1,0 +1,23 @@
+//go:build !slim
+
+package data
+
+import (
+	"strings"
+
+	"golang.org/x/text/encoding/charmap"
+)
+
+type charTable = *charmap.Charmap
+
+// byteEncodings have one byte for each character.
+func byteEncodings() []*textEncoding {
+	var out []*textEncoding
+	for _, e := range charmap.All {
+		if t, ok := e.(*charmap.Charmap); ok {
+			name := strings.ToLower(strings.Replace(t.String(), " Code Page ", "", 1))
+			out = append(out, &textEncoding{name: strings.ReplaceAll(name, " ", "-"), table: t})
+		}
+	}
+	return out
+}

@@ -1,0 +1,9 @@
+//go:build slim
+
+package data
+
+type charTable interface{ DecodeByte(byte) rune }
+
+// byteEncodings are left out: a slim program reads tables from memory. The tables of the encodings hardly compress, and
+// the linker cannot drop them, because their package initialises them.
+func byteEncodings() []*textEncoding { return nil }

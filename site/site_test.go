@@ -1,0 +1,90 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/yuin/goldmark/ast"
+)
+
+func TestCheckLinks(t *testing.T) {
+	site := func(body string) map[string][]byte {
+		return map[string][]byte{"a.html": []byte(body), "b/c.html": []byte(`<h2 id="here">c</h2>`), "style.css": nil}
+	}
+	for _, body := range []string{`<a href="b/c.html">`, `<a href="b/c.html#here">`, `<a href="https://example.com/x">`,
+		`<img src="style.css">`, `<p id="x"><a href="#x">`, `<a href="b/../a.html">`, `<link href="data:,">`} {
+		if err := checkLinks(site(body)); err != nil {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+	for _, body := range []string{`<a href="b/d.html">`, `<a href="b/c.html#there">`, `<a href="#x">`,
+		`<img src="img/x.svg">`, `<a href="missing:docs/x.md">`} {
+		if err := checkLinks(site(body)); err == nil {
+			t.Errorf("%s passes", body)
+		}
+	}
+}
+
+// Links to sources of pages lead to the pages, those to other files of the repository to its public copy.
+func TestFit(t *testing.T) {
+	s := &site{root: "..", files: map[string][]byte{},
+		target: map[string]string{"docs/theory.md": "background/theory.html"}}
+	l := links{s, page{source: "docs/machines.md", path: "howto/machines.html"}}
+	for to, want := range map[string]string{
+		"theory.md":           "../background/theory.html",
+		"theory.md#5-x":       "../background/theory.html#5-x",
+		"../LICENSE":          repository + "LICENSE",
+		"img/fit.svg":         "../img/fit.svg",
+		"https://example.com": "https://example.com",
+		"#here":               "#here",
+		"no-such-page.md":     "missing:docs/no-such-page.md",
+	} {
+		if got := l.fit(to); got != want {
+			t.Errorf("%s leads to %s, want %s", to, got, want)
+		}
+	}
+}
+
+// Headings have GitHub's anchors.
+func TestHeadingIDs(t *testing.T) {
+	h := headingIDs{}
+	for _, c := range [][2]string{{"How choices are made", "how-choices-are-made"},
+		{"`serve`, and more", "serve-and-more"}, {"2.18 Adaptive", "218-adaptive"},
+		{"How choices are made", "how-choices-are-made-1"}} {
+		if got := h.Generate([]byte(c[0]), ast.KindHeading); string(got) != c[1] {
+			t.Errorf("%q has the anchor %q, want %q", c[0], got, c[1])
+		}
+	}
+}
+
+// Every page of docs is in the site.
+func TestAllDocsAreListed(t *testing.T) {
+	names, err := filepath.Glob("../docs/*.md")
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	own, err := filepath.Glob("content/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(names, own...) {
+		source := strings.TrimPrefix(filepath.ToSlash(name), "../")
+		if strings.HasPrefix(source, "content/") {
+			source = "site/" + source
+		}
+		found := false
+		for _, p := range listed {
+			found = found || p.source == source
+		}
+		if !found {
+			t.Errorf("pages.go does not list %s", source)
+		}
+	}
+	for _, p := range listed {
+		if _, err := os.Stat(filepath.Join("..", p.source)); err != nil {
+			t.Error(err)
+		}
+	}
+}
